@@ -136,8 +136,8 @@ func signedRoster(t testing.TB, r *identity.Roster) []byte {
 	return text
 }
 
-// place is a coordinator that is being served, with its client.
-type place struct {
+// fixture is a coordinator that is being served, with its client.
+type fixture struct {
 	*Coordinator
 	t      testing.TB
 	log    *testenv.Log
@@ -147,7 +147,7 @@ type place struct {
 
 // start serves a coordinator on a free port of loopback. change, if given, changes it first. Without a ledger it gets one in memory; an
 // empty ledger gets the first roster.
-func start(t testing.TB, change func(c *Coordinator)) *place {
+func start(t testing.TB, change func(c *Coordinator)) *fixture {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -179,7 +179,7 @@ func start(t testing.TB, change func(c *Coordinator)) *place {
 	ctx, cancel := context.WithCancel(context.Background())
 	served := make(chan error, 1)
 	go func() { served <- c.Serve(ctx, listener) }()
-	p := &place{Coordinator: c, t: t, log: log, client: client}
+	p := &fixture{Coordinator: c, t: t, log: log, client: client}
 	p.stop = sync.OnceFunc(func() {
 		transport.CloseIdleConnections()
 		cancel()
@@ -197,7 +197,7 @@ func start(t testing.TB, change func(c *Coordinator)) *place {
 }
 
 // await waits until the condition holds, looking again at every piece of news.
-func (p *place) await(what string, holds func() bool) {
+func (p *fixture) await(what string, holds func() bool) {
 	p.t.Helper()
 	late := time.After(hang)
 	for {
@@ -214,19 +214,19 @@ func (p *place) await(what string, holds func() bool) {
 }
 
 // get fetches a path and returns status and body.
-func (p *place) get(path string) (int, string) {
+func (p *fixture) get(path string) (int, string) {
 	p.t.Helper()
 	response, err := p.client.Client.(*http.Client).Get(p.PublicURL + path)
 	return p.read(response, err)
 }
 
-func (p *place) post(path string, body []byte) (int, string) {
+func (p *fixture) post(path string, body []byte) (int, string) {
 	p.t.Helper()
 	response, err := p.client.Client.(*http.Client).Post(p.PublicURL+path, api.SignedType, bytes.NewReader(body))
 	return p.read(response, err)
 }
 
-func (p *place) read(response *http.Response, err error) (int, string) {
+func (p *fixture) read(response *http.Response, err error) (int, string) {
 	p.t.Helper()
 	if err != nil {
 		p.t.Fatal(err)
@@ -240,11 +240,11 @@ func (p *place) read(response *http.Response, err error) (int, string) {
 }
 
 // submit hands a signed script in.
-func (p *place) submit(text []byte) (api.Submission, error) {
+func (p *fixture) submit(text []byte) (api.Submission, error) {
 	return api.Answer[api.Submission](p.client.SubmitWithBody(p.t.Context(), api.SignedType, bytes.NewReader(text)))
 }
 
-func (p *place) run(id writ.RunID) api.Run {
+func (p *fixture) run(id writ.RunID) api.Run {
 	p.t.Helper()
 	run, err := api.Answer[api.Run](p.client.GetRun(p.t.Context(), id))
 	if err != nil {
@@ -268,7 +268,7 @@ func wantProblem(t testing.TB, what string, status int, body string, code writ.C
 
 // supervisor is a datacenter that verifies what it gets by itself and says that it accepted it.
 type supervisor struct {
-	place   *place
+	place   *fixture
 	dc      writ.DatacenterID
 	journal string
 	dialer  *link.Dialer
@@ -285,7 +285,7 @@ type supervisor struct {
 }
 
 // connect links a datacenter to a coordinator and waits until it is. change, if given, changes the supervisor first.
-func connect(p *place, dc writ.DatacenterID, change func(s *supervisor)) *supervisor {
+func connect(p *fixture, dc writ.DatacenterID, change func(s *supervisor)) *supervisor {
 	p.t.Helper()
 	s := dial(p, dc, change)
 	p.await("connected", func() bool { _, ok := p.links.Session(dc); return ok })
@@ -301,7 +301,7 @@ func (s *supervisor) leave() {
 	}
 }
 
-func dial(p *place, dc writ.DatacenterID, change func(s *supervisor)) *supervisor {
+func dial(p *fixture, dc writ.DatacenterID, change func(s *supervisor)) *supervisor {
 	s := &supervisor{place: p, dc: dc, journal: "journal of " + string(dc), changed: make(chan struct{}), roster: firstRoster()}
 	s.dialer = &link.Dialer{
 		URL: p.PublicURL,

@@ -109,7 +109,7 @@ func TestEveryErrorIsAProblem(t *testing.T) {
 }
 
 // request sends a request with other headers than the client's.
-func (p *place) request(method, path string, change func(r *http.Request)) (*http.Response, error) {
+func (p *fixture) request(method, path string, change func(r *http.Request)) (*http.Response, error) {
 	r, err := http.NewRequestWithContext(p.t.Context(), method, p.PublicURL+path, nil)
 	if err != nil {
 		p.t.Fatal(err)
@@ -392,7 +392,7 @@ func TestHealthReadinessMetricsAndSpec(t *testing.T) {
 }
 
 // watch opens an event stream and returns what reads its messages one by one.
-func (p *place) watch(path, lastEventID string) (next func() api.Message, end func()) {
+func (p *fixture) watch(path, lastEventID string) (next func() api.Message, end func()) {
 	p.t.Helper()
 	ctx, cancel := context.WithTimeout(p.t.Context(), hang)
 	r, err := http.NewRequestWithContext(ctx, "GET", p.PublicURL+path, nil)

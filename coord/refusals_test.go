@@ -17,7 +17,7 @@ import (
 
 // TestWhatAnybodyMaySendIsAFewLines sends each thing a thousand times, from a thousand addresses: none comes faster than one may.
 func TestWhatAnybodyMaySendIsAFewLines(t *testing.T) {
-	send := func(p *place, method, path, kind string, body []byte, from int, change func(r *http.Request)) int {
+	send := func(p *fixture, method, path, kind string, body []byte, from int, change func(r *http.Request)) int {
 		r := httptest.NewRequest(method, p.PublicURL+path, bytes.NewReader(body))
 		r.RemoteAddr = fmt.Sprintf("10.0.%d.%d:1", from>>8, from&255)
 		r.Header.Set("Content-Type", kind)

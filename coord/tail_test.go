@@ -32,7 +32,7 @@ func (l *countingLedger) Events(ctx context.Context, after int64, filter ledger.
 }
 
 // startWithTail serves a coordinator whose tail has a limit.
-func startWithTail(t *testing.T, limit int) (*place, *countingLedger) {
+func startWithTail(t *testing.T, limit int) (*fixture, *countingLedger) {
 	t.Helper()
 	store, err := sqlstore.Open(t.Context(), ":memory:")
 	if err != nil {
@@ -105,7 +105,7 @@ func (r *reader) await(t *testing.T, n int) {
 }
 
 // stream opens a stream in this process; end waits until it has ended.
-func (p *place) stream(filter ledger.EventFilter, after int64, slow func()) (r *reader, end func()) {
+func (p *fixture) stream(filter ledger.EventFilter, after int64, slow func()) (r *reader, end func()) {
 	p.t.Helper()
 	ctx, cancel := context.WithCancel(p.t.Context())
 	s, err := p.open(ctx, filter, nil, &after, nil)

@@ -23,7 +23,7 @@ func follow(n *node, seq int, change func(j *writ.Job)) *writ.Job {
 
 // following returns a node with a container, and what its drivers have looked at.
 func following(t *testing.T) (n *node, looks func() int) {
-	n = newSite(t).fresh(nil)
+	n = newFixture(t).fresh(nil)
 	n.host.mu.Lock()
 	defer n.host.mu.Unlock()
 	web := n.job(0, "container.logs", "web", nil)

@@ -19,7 +19,7 @@ import (
 // BenchmarkPing is the runner's part of a call: envelope opened, started and finished on disk, result signed and sent. What it costs
 // besides is the queue's.
 func BenchmarkPing(b *testing.B) {
-	s := newSite(b)
+	s := newFixture(b)
 	dir := b.TempDir()
 	m := s.join(dir)
 	records, err := journal.Open(b.Context(), filepath.Join(dir, "runner.db"))

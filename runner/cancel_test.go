@@ -12,7 +12,7 @@ import (
 
 func TestCancelEndsWhatRunsAndRefusesWhatComes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n := newSite(t).fresh(nil)
+		n := newFixture(t).fresh(nil)
 		n.host.setPause(func(ctx context.Context, step string, r sal.Request) error {
 			if step == begun && r.Resource.Name == "data" {
 				<-ctx.Done()
@@ -67,7 +67,7 @@ func TestCancelEndsWhatRunsAndRefusesWhatComes(t *testing.T) {
 
 func TestACancelDoesNotMeanJobsFromAfterALaterResume(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n := newSite(t).fresh(nil)
+		n := newFixture(t).fresh(nil)
 		resumed := func(seq, resumes int) *writ.Job {
 			return n.job(seq, "node.ping", "", func(j *writ.Job) { j.Resumes = resumes })
 		}
@@ -88,7 +88,7 @@ func TestACancelDoesNotMeanJobsFromAfterALaterResume(t *testing.T) {
 
 func TestAJobThatEndedBeforeTheCancelKeepsItsResult(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n := newSite(t).fresh(nil)
+		n := newFixture(t).fresh(nil)
 		job := n.job(1, "volume.create", "data", nil)
 		n.push(job)
 		n.await(job.JobKey)
@@ -105,17 +105,17 @@ func TestAJobThatEndedBeforeTheCancelKeepsItsResult(t *testing.T) {
 
 func TestForgedControlMessagesChangeNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n := newSite(t).fresh(nil)
+		n := newFixture(t).fresh(nil)
 		job := n.job(1, "node.ping", "", nil)
 		n.push(job)
 		n.await(job.JobKey)
 		message := writ.Control{
 			Epoch: 9, Acks: []writ.JobKey{job.JobKey}, Cancels: map[writ.RunID]int64{job.Run: time.Now().Add(time.Hour).UnixMilli()},
 		}
-		genuine := n.site.supervisor
-		n.site.supervisor = newKey()
+		genuine := n.fixture.supervisor
+		n.fixture.supervisor = newKey()
 		n.tell(message)
-		n.site.supervisor = genuine
+		n.fixture.supervisor = genuine
 		message.Node = "0192f6c2-0000-7000-8000-0000000000bb"
 		n.tell(message)
 		before := len(n.got(job.JobKey))

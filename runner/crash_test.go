@@ -23,7 +23,7 @@ const (
 
 // killedAt lets a fresh node take a job, and returns what is on its disk when the job has reached a step. From then on the runner
 // does nothing that anybody sees: it is as good as killed.
-func killedAt(t *testing.T, s *site, h *host, step string, job *writ.Job) (dir string) {
+func killedAt(t *testing.T, s *fixture, h *host, step string, job *writ.Job) (dir string) {
 	t.Helper()
 	n := s.fresh(func(r *runner.Runner) {
 		r.Drivers = h.drivers()
@@ -82,7 +82,7 @@ func TestAJobSurvivesTheDeathOfItsRunner(t *testing.T) {
 		for _, step := range steps {
 			t.Run(tt.name+" "+step, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
-					s, h := newSite(t), newHost()
+					s, h := newFixture(t), newHost()
 					job := s.job(1, tt.operation, tt.resource, func(j *writ.Job) { j.Idempotent = tt.idempotent })
 					dir := killedAt(t, s, h, step, job)
 
@@ -117,7 +117,7 @@ func TestAJobSurvivesTheDeathOfItsRunner(t *testing.T) {
 // invites another attempt would do it twice.
 func TestAnInterruptedJobIsNeverAnsweredAsIfItHadNotBegun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, h := newSite(t), newHost()
+		s, h := newFixture(t), newHost()
 		job := s.job(1, "container.exec", "web", nil)
 		dir := killedAt(t, s, h, afterActed, job)
 		n := s.start(dir, h, nil)
@@ -142,7 +142,7 @@ func TestAnInterruptedJobIsNeverAnsweredAsIfItHadNotBegun(t *testing.T) {
 
 func TestShutdownLetsJobsEndWithinItsGrace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n := newSite(t).fresh(nil)
+		n := newFixture(t).fresh(nil)
 		n.host.setPause(func(ctx context.Context, step string, _ sal.Request) error {
 			if step == begun {
 				time.Sleep(5 * time.Second)
@@ -171,7 +171,7 @@ func TestShutdownLetsJobsEndWithinItsGrace(t *testing.T) {
 
 func TestAJobThatShutdownCutGoesOnAfterwards(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n := newSite(t).fresh(nil)
+		n := newFixture(t).fresh(nil)
 		n.host.setPause(func(ctx context.Context, step string, _ sal.Request) error {
 			if step == begun {
 				<-ctx.Done()

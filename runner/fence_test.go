@@ -48,13 +48,13 @@ func (f *fenceable) Fence(_ context.Context, r writ.ResourceID) error {
 	return nil
 }
 
-func (s *site) answers() []nodes.FenceAnswer {
+func (s *fixture) answers() []nodes.FenceAnswer {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Clone(s.fenced)
 }
 
-func (s *site) setLost() {
+func (s *fixture) setLost() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.lost, s.admission = true, writ.AdmissionRemoved
@@ -75,7 +75,7 @@ var web = writ.ResourceID{Project: shopProject, Kind: writ.KindMachine, Name: "w
 // A node that works on through a partition stops what it has once it hears that it is gone, tries again what does not end, says so and ends.
 func TestANodeThatIsGoneStopsWhatItHasBeforeItEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newSite(t)
+		s := newFixture(t)
 		var f *fenceable
 		dir, h := t.TempDir(), newHost()
 		h.things[web] = "uid-of-web"
@@ -107,7 +107,7 @@ func TestANodeThatIsGoneStopsWhatItHasBeforeItEnds(t *testing.T) {
 // A host that was started anew runs nothing of what it had before it has heard that it is gone.
 func TestANodeThatIsGoneStartsNothingAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newSite(t)
+		s := newFixture(t)
 		dir, h := t.TempDir(), newHost()
 		h.things[web] = "uid-of-web"
 		s.join(dir)
@@ -125,7 +125,7 @@ func TestANodeThatIsGoneStartsNothingAgain(t *testing.T) {
 // A supervisor that is away does not keep a host from running what it had.
 func TestANodeThatCannotAskLooksAfterWhatItHas(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newSite(t)
+		s := newFixture(t)
 		dir, h := t.TempDir(), newHost()
 		h.things[web] = "uid-of-web"
 		s.join(dir)
@@ -144,7 +144,7 @@ func TestANodeThatCannotAskLooksAfterWhatItHas(t *testing.T) {
 // Who was killed while it stopped things goes on with that, whether the supervisor is there or not.
 func TestANodeThatWasKilledWhileItStoppedThingsGoesOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newSite(t)
+		s := newFixture(t)
 		dir, h := t.TempDir(), newHost()
 		h.things[web] = "uid-of-web"
 		s.join(dir)
@@ -170,18 +170,18 @@ func TestANodeThatWasKilledWhileItStoppedThingsGoesOn(t *testing.T) {
 // A node that was removed, and is not lost, leaves what runs as it is; one about which that is not signed properly, too. Whoever has the
 // supervisor's key signs envelopes as he likes, but cannot say what no person has signed.
 func TestOnlyASignedLossStopsWhatANodeHas(t *testing.T) {
-	misstated := func(change func(s *identity.Statement)) func(s *site) {
-		return func(s *site) {
+	misstated := func(change func(s *identity.Statement)) func(s *fixture) {
+		return func(s *fixture) {
 			s.setLost()
 			s.mu.Lock()
 			defer s.mu.Unlock()
 			s.misstate = change
 		}
 	}
-	for name, lie := range map[string]func(s *site){
-		"it was removed":  func(s *site) { s.setAdmission(writ.AdmissionRemoved) },
-		"another purpose": func(s *site) { s.setLost(); s.mu.Lock(); s.standing = envelope.Standing; s.mu.Unlock() },
-		"by the supervisor alone": func(s *site) {
+	for name, lie := range map[string]func(s *fixture){
+		"it was removed":  func(s *fixture) { s.setAdmission(writ.AdmissionRemoved) },
+		"another purpose": func(s *fixture) { s.setLost(); s.mu.Lock(); s.standing = envelope.Standing; s.mu.Unlock() },
+		"by the supervisor alone": func(s *fixture) {
 			s.setLost()
 			s.mu.Lock()
 			defer s.mu.Unlock()
@@ -193,7 +193,7 @@ func TestOnlyASignedLossStopsWhatANodeHas(t *testing.T) {
 			s.Seen.Fingerprint = identity.Fingerprint(newKey().Public().(ed25519.PublicKey))
 		}),
 		"that it is removed, and no more": misstated(func(s *identity.Statement) { s.Decision = "remove" }),
-		"another question": func(s *site) {
+		"another question": func(s *fixture) {
 			s.setLost()
 			s.mu.Lock()
 			defer s.mu.Unlock()
@@ -207,7 +207,7 @@ func TestOnlyASignedLossStopsWhatANodeHas(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				s := newSite(t)
+				s := newFixture(t)
 				dir, h := t.TempDir(), newHost()
 				h.things[web] = "uid-of-web"
 				s.join(dir)

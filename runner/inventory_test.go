@@ -14,7 +14,7 @@ import (
 
 func TestANodeSaysOnceWhatItHasOfARun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n := newSite(t).fresh(nil)
+		n := newFixture(t).fresh(nil)
 		done, works := n.job(1, "volume.create", "data", nil), n.job(3, "volume.create", "more", nil)
 		n.push(done)
 		n.await(done.JobKey)

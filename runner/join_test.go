@@ -25,7 +25,7 @@ import (
 )
 
 func TestATokenMakesAMemberThatSurvivesRestarts(t *testing.T) {
-	s, dir := newSite(t), t.TempDir()
+	s, dir := newFixture(t), t.TempDir()
 	first := s.join(dir)
 	if first.Admission() != writ.AdmissionApproved || !writ.ValidUUID(string(first.Node())) || first.Datacenter() != s.datacenter {
 		t.Fatalf("joined as %s node %q of %s", first.Admission(), first.Node(), first.Datacenter())
@@ -52,42 +52,42 @@ func TestATokenMakesAMemberThatSurvivesRestarts(t *testing.T) {
 }
 
 func TestTheTokenIsUsedOnlyAfterTheSupervisorProvedItself(t *testing.T) {
-	token := func(s *site) string { return s.token() }
+	token := func(s *fixture) string { return s.token() }
 	for name, tt := range map[string]struct {
-		token func(s *site) string
-		spoil func(s *site)
+		token func(s *fixture) string
+		spoil func(s *fixture)
 		want  writ.Code
 	}{
 		"another cluster's pin": {
-			token: func(*site) string {
+			token: func(*fixture) string {
 				return identity.NewToken(identity.ClusterOf(identity.NewSigner(newKey()).PublicKey())).String()
 			},
 			want: writ.CodeWrongCluster,
 		},
 		"another datacenter's token": {
-			token: func(s *site) string {
+			token: func(s *fixture) string {
 				token, err := identity.NewToken(s.roster.Cluster).For(writ.DatacenterID(writ.NewUUID()), s.roster)
 				must(s.TB, err)
 				return token.String()
 			},
 			want: writ.CodeWrongDatacenter,
 		},
-		"a key that no roster names": {token: token, spoil: func(s *site) { s.supervisor = newKey() }, want: writ.CodeSignatureInvalid},
+		"a key that no roster names": {token: token, spoil: func(s *fixture) { s.supervisor = newKey() }, want: writ.CodeSignatureInvalid},
 		"an old key, after its roster was replaced": {
 			token: token,
-			spoil: func(s *site) {
+			spoil: func(s *fixture) {
 				s.amend(func(r *identity.Roster) { r.Datacenters[0].SupervisorKey = publicOf(newKey()) })
 			},
 			want: writ.CodeSignatureInvalid,
 		},
 		"a roster of nobody's making": {
 			token: token,
-			spoil: func(s *site) { s.rosters[0][200] ^= 1 },
+			spoil: func(s *fixture) { s.rosters[0][200] ^= 1 },
 		},
-		"no roster": {token: token, spoil: func(s *site) { s.rosters = nil }, want: writ.CodeRosterInvalid},
+		"no roster": {token: token, spoil: func(s *fixture) { s.rosters = nil }, want: writ.CodeRosterInvalid},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s, dir := newSite(t), t.TempDir()
+			s, dir := newFixture(t), t.TempDir()
 			text := tt.token(s)
 			if tt.spoil != nil {
 				tt.spoil(s)
@@ -120,7 +120,7 @@ func TestAWelcomeThatCannotBeIsRefused(t *testing.T) {
 		"an epoch of no time": {func(m *nodes.Membership) { m.Epoch = 9e18 }, writ.CodeEpochInvalid},
 		"a negative epoch":    {func(m *nodes.Membership) { m.Epoch = -1 }, writ.CodeEpochInvalid},
 	} {
-		s, dir := newSite(t), t.TempDir()
+		s, dir := newFixture(t), t.TempDir()
 		s.spoil = tt.spoil
 		_, err := runner.Join(t.Context(), runner.Joining{Dir: dir, API: s, Token: s.token(), Name: "n1"})
 		if writ.CodeOf(err) != tt.want {
@@ -133,7 +133,7 @@ func TestAWelcomeThatCannotBeIsRefused(t *testing.T) {
 }
 
 // through is the supervisor behind a proxy in the network, that sees everything and changes what it likes.
-func (s *site) through(t *testing.T, change func(path string, body []byte) []byte) *nodes.Client {
+func (s *fixture) through(t *testing.T, change func(path string, body []byte) []byte) *nodes.Client {
 	t.Helper()
 	supervisor := httptest.NewServer(nodes.Handler(s, slog.New(slog.DiscardHandler)))
 	t.Cleanup(supervisor.Close)
@@ -170,7 +170,7 @@ func welcome(change func(w *nodes.Welcome)) func(path string, body []byte) []byt
 
 func TestNobodyInBetweenChangesAWelcome(t *testing.T) {
 	t.Run("WhatIsNotSignedDoesNotCount", func(t *testing.T) {
-		s, dir := newSite(t), t.TempDir()
+		s, dir := newFixture(t), t.TempDir()
 		api := s.through(t, welcome(func(w *nodes.Welcome) {
 			w.Node, w.Name, w.Admission, w.Cluster, w.Datacenter, w.Epoch = "x", "evil", writ.AdmissionRemoved, "x", "x", 9_000_000_000_000_000_000
 		}))
@@ -183,7 +183,7 @@ func TestNobodyInBetweenChangesAWelcome(t *testing.T) {
 		}
 	})
 	t.Run("WithoutSignatureItIsRefused", func(t *testing.T) {
-		s, dir := newSite(t), t.TempDir()
+		s, dir := newFixture(t), t.TempDir()
 		api := s.through(t, welcome(func(w *nodes.Welcome) { w.Signed = nil }))
 		_, err := runner.Join(t.Context(), runner.Joining{Dir: dir, API: api, Token: s.token(), Name: "n1"})
 		if writ.CodeOf(err) != writ.CodeSignatureMalformed || writ.AsError(err).Hint == "" || runner.Joined(dir) {
@@ -191,7 +191,7 @@ func TestNobodyInBetweenChangesAWelcome(t *testing.T) {
 		}
 	})
 	t.Run("ThatOfAnotherJoinIsRefused", func(t *testing.T) {
-		s, dir := newSite(t), t.TempDir()
+		s, dir := newFixture(t), t.TempDir()
 		var old []byte
 		api := s.through(t, welcome(func(w *nodes.Welcome) {
 			if old == nil {
@@ -209,7 +209,7 @@ func TestNobodyInBetweenChangesAWelcome(t *testing.T) {
 
 // Whoever holds back the newest roster would keep an old key alive. A supervisor that has adopted one in the middle of a join is asked again.
 func TestANodeJoinsWithTheNewestRosterOnly(t *testing.T) {
-	s, dir := newSite(t), t.TempDir()
+	s, dir := newFixture(t), t.TempDir()
 	token := s.token() // made before there was another roster, so that it does not tell of that one
 	s.amend(func(*identity.Roster) {})
 	held := 0
@@ -246,9 +246,9 @@ func (w *waitsFor) Write(line []byte) (int, error) {
 
 func TestJoinWaitsForTheNodeAPIAndAsksAgainForALostAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newSite(t)
+		s := newFixture(t)
 		s.closeAPI(2)
-		api := &losesFirstAnswer{site: s}
+		api := &losesFirstAnswer{fixture: s}
 		m, err := runner.Join(t.Context(), runner.Joining{Dir: t.TempDir(), API: api, Token: s.token(), Name: "n1"})
 		must(t, err)
 		if len(s.claims) != 2 || len(s.members) != 1 {
@@ -261,12 +261,12 @@ func TestJoinWaitsForTheNodeAPIAndAsksAgainForALostAnswer(t *testing.T) {
 }
 
 type losesFirstAnswer struct {
-	*site
+	*fixture
 	lost bool
 }
 
 func (d *losesFirstAnswer) Admit(ctx context.Context, claim nodes.Claim) (nodes.Welcome, error) {
-	w, err := d.site.Admit(ctx, claim)
+	w, err := d.fixture.Admit(ctx, claim)
 	if !d.lost {
 		d.lost = true
 		return nodes.Welcome{}, writ.Errorf(writ.CodeTimeout, "no answer")
@@ -275,7 +275,7 @@ func (d *losesFirstAnswer) Admit(ctx context.Context, claim nodes.Claim) (nodes.
 }
 
 func TestWithoutTokenANodeMustKnowItsCluster(t *testing.T) {
-	s, dir := newSite(t), t.TempDir()
+	s, dir := newFixture(t), t.TempDir()
 	if _, err := runner.Join(t.Context(), runner.Joining{Dir: dir, API: s, Name: "n1"}); writ.CodeOf(err) != writ.CodeUsage {
 		t.Errorf("Join without token and cluster = %v, want %s", err, writ.CodeUsage)
 	}
@@ -285,7 +285,7 @@ func TestWithoutTokenANodeMustKnowItsCluster(t *testing.T) {
 	if m.Admission() != writ.AdmissionPending || s.claims[0].Proof != nil {
 		t.Errorf("admission %s with proof %x, want pending without one", m.Admission(), s.claims[0].Proof)
 	}
-	if _, err := runner.Join(t.Context(), runner.Joining{Dir: dir, API: s, Token: newSite(t).token()}); writ.CodeOf(err) != writ.CodeConflict {
+	if _, err := runner.Join(t.Context(), runner.Joining{Dir: dir, API: s, Token: newFixture(t).token()}); writ.CodeOf(err) != writ.CodeConflict {
 		t.Errorf("Join with a token of another cluster = %v, want %s", err, writ.CodeConflict)
 	}
 }
@@ -293,7 +293,7 @@ func TestWithoutTokenANodeMustKnowItsCluster(t *testing.T) {
 // Whoever holds an old key of a supervisor must not lead a node back to the roster in which it counted.
 func TestANodeDoesNotGoBackToAnOlderRoster(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, dir := newSite(t), t.TempDir()
+		s, dir := newFixture(t), t.TempDir()
 		s.setAdmission(writ.AdmissionPending)
 		s.amend(func(*identity.Roster) {})
 		_, err := runner.Join(t.Context(), runner.Joining{Dir: dir, API: s, Cluster: s.roster.Cluster, Name: "n1"})

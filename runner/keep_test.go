@@ -91,7 +91,7 @@ func (w *watchful) change(do func()) {
 
 // watched starts a node whose volumes are looked after.
 func watched(t *testing.T, w *watchful) *node {
-	return newSite(t).fresh(func(r *runner.Runner) { w.put(r) })
+	return newFixture(t).fresh(func(r *runner.Runner) { w.put(r) })
 }
 
 // put takes the place of the driver for volumes.
@@ -425,7 +425,7 @@ func TestUsageIsToldUntilItIsAcknowledged(t *testing.T) {
 		n.stop()
 		time.Sleep(time.Until(began.Add(7 * time.Minute)))
 		w.change(func() { w.usage.Received = 30 }) // its counter began anew
-		n = n.site.start(n.dir, n.host, w.put)
+		n = n.fixture.start(n.dir, n.host, w.put)
 		quiet(time.Second)
 		got = n.lastReport()
 		want[0].Used = writ.Used{CPUSeconds: 840, MemoryMiBSeconds: 420 * 512, DiskGiBSeconds: 4200, Received: 130}

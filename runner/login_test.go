@@ -15,7 +15,7 @@ import (
 
 func TestANodeAsksForItsAccountWhenItNeedsOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newSite(t)
+		s := newFixture(t)
 		m := s.join(t.TempDir())
 		reader := func() age.Recipient {
 			r, err := secret.ForNode(s.claims[len(s.claims)-1].Hello.AgeKey)

@@ -24,7 +24,7 @@ import (
 
 // node is one runner at work, and the supervisor's end of its queue.
 type node struct {
-	*site
+	*fixture
 	dir    string
 	member *runner.Member
 	runner *runner.Runner
@@ -46,13 +46,13 @@ type node struct {
 
 // start runs a runner on a data directory, where the node must have joined. It works inside a bubble of synctest only: every wait
 // here takes no time. change may be nil.
-func (s *site) start(dir string, h *host, change func(r *runner.Runner)) *node {
+func (s *fixture) start(dir string, h *host, change func(r *runner.Runner)) *node {
 	s.Helper()
 	m, err := runner.Join(s.Context(), runner.Joining{Dir: dir, API: s})
 	must(s.TB, err)
 	j, err := journal.Open(s.Context(), filepath.Join(dir, "runner.db"))
 	must(s.TB, err)
-	n := &node{site: s, dir: dir, member: m, queue: memory.New(), host: h, journal: j, ended: make(chan error, 1)}
+	n := &node{fixture: s, dir: dir, member: m, queue: memory.New(), host: h, journal: j, ended: make(chan error, 1)}
 	n.queue.Log = logger(s.TB)
 	n.runner = &runner.Runner{
 		Member: m, API: s, Queue: n.queue, Journal: j, Drivers: h.drivers(), Slots: 4, Version: "test", Log: logger(s.TB),
@@ -77,7 +77,7 @@ func logger(t testing.TB) *slog.Logger {
 }
 
 // fresh joins and starts a node in a new directory.
-func (s *site) fresh(change func(r *runner.Runner)) *node {
+func (s *fixture) fresh(change func(r *runner.Runner)) *node {
 	s.Helper()
 	dir := s.TempDir()
 	s.join(dir)
@@ -88,7 +88,7 @@ func (s *site) fresh(change func(r *runner.Runner)) *node {
 func (n *node) again() *node {
 	n.Helper()
 	n.stop()
-	return n.site.start(n.dir, n.host, nil)
+	return n.fixture.start(n.dir, n.host, nil)
 }
 
 // stop ends the runner and waits for it. It may be called twice.
@@ -143,7 +143,7 @@ func (n *node) take(body []byte) {
 }
 
 // job makes a job of a run that alice signed. Jobs with the same sequence number have the same key.
-func (s *site) job(seq int, operation, name string, change func(j *writ.Job)) *writ.Job {
+func (s *fixture) job(seq int, operation, name string, change func(j *writ.Job)) *writ.Job {
 	now := time.Now()
 	payload := s.everyday
 	j := &writ.Job{

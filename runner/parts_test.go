@@ -22,7 +22,7 @@ import (
 // The other tests here run in virtual time, with the queue in memory and a driver of their own. This one has the queue of Redis, which
 // loses everything in the middle, and the drivers of a node that can do no better.
 func TestARunnerServesOverRedisWithSimulatedDrivers(t *testing.T) {
-	s, dir := newSite(t), t.TempDir()
+	s, dir := newFixture(t), t.TempDir()
 	redis := embedded.New("127.0.0.1:0")
 	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
 	var running sync.WaitGroup

@@ -16,7 +16,7 @@ import (
 )
 
 // destroy makes a job that deletes a volume in the name of a payload.
-func (s *site) destroy(seq int, payload writ.Digest, change func(j *writ.Job)) *writ.Job {
+func (s *fixture) destroy(seq int, payload writ.Digest, change func(j *writ.Job)) *writ.Job {
 	return s.job(seq, "volume.delete", "data", func(j *writ.Job) {
 		j.Payload, j.Run = payload, writ.RunIDOf(payload)
 		if change != nil {
@@ -27,37 +27,37 @@ func (s *site) destroy(seq int, payload writ.Digest, change func(j *writ.Job)) *
 
 func TestOnlyASignatureDestroys(t *testing.T) {
 	for name, tt := range map[string]struct {
-		submit func(s *site) writ.Digest
-		change func(s *site, j *writ.Job)
+		submit func(s *fixture) writ.Digest
+		change func(s *fixture, j *writ.Job)
 		want   writ.Code
 	}{
-		"signed for": {submit: func(s *site) writ.Digest { return s.submission(s.alice, nil) }},
+		"signed for": {submit: func(s *fixture) writ.Digest { return s.submission(s.alice, nil) }},
 		"signed for nothing to be destroyed": {
-			submit: func(s *site) writ.Digest {
+			submit: func(s *fixture) writ.Digest {
 				return s.submission(s.alice, func(p *identity.Payload) { p.Targets = nil })
 			},
 			want: writ.CodeDestructiveDenied,
 		},
 		"signed for others to be destroyed": {
-			submit: func(s *site) writ.Digest {
+			submit: func(s *fixture) writ.Digest {
 				return s.submission(s.alice, func(p *identity.Payload) { p.Targets = []string{"volume/data-*", "herodb/data"} })
 			},
 			want: writ.CodeDestructiveDenied,
 		},
 		"signed for what begins so": {
-			submit: func(s *site) writ.Digest {
+			submit: func(s *fixture) writ.Digest {
 				return s.submission(s.alice, func(p *identity.Payload) { p.Targets = []string{"volume/dat*"} })
 			},
 		},
 		"signed by an earlier version of writ": {
-			submit: func(s *site) writ.Digest {
+			submit: func(s *fixture) writ.Digest {
 				return s.submission(s.alice, func(p *identity.Payload) {
 					p.Format, p.RosterDigest, p.Targets, p.Destructive = identity.FormatV1, writ.Digest{}, nil, true
 				})
 			},
 		},
 		"signed by an earlier version for nothing to be destroyed": {
-			submit: func(s *site) writ.Digest {
+			submit: func(s *fixture) writ.Digest {
 				return s.submission(s.alice, func(p *identity.Payload) {
 					p.Format, p.RosterDigest, p.Targets = identity.FormatV1, writ.Digest{}, nil
 				})
@@ -65,22 +65,22 @@ func TestOnlyASignatureDestroys(t *testing.T) {
 			want: writ.CodeDestructiveDenied,
 		},
 		"beyond its calls": {
-			submit: func(s *site) writ.Digest { return s.submission(s.alice, nil) },
-			change: func(_ *site, j *writ.Job) { j.Seq = 11 },
+			submit: func(s *fixture) writ.Digest { return s.submission(s.alice, nil) },
+			change: func(_ *fixture, j *writ.Job) { j.Seq = 11 },
 			want:   writ.CodeOperationNotAllowed,
 		},
 		"allowed for other operations": {
-			submit: func(s *site) writ.Digest {
+			submit: func(s *fixture) writ.Digest {
 				return s.submission(s.alice, func(p *identity.Payload) { p.Allow = []string{"volume.create"} })
 			},
 			want: writ.CodeOperationNotAllowed,
 		},
 		"signer without the flag": {
-			submit: func(s *site) writ.Digest { return s.submission(s.bob, nil) },
+			submit: func(s *fixture) writ.Digest { return s.submission(s.bob, nil) },
 			want:   writ.CodeDestructiveDenied,
 		},
 		"signer revoked since": {
-			submit: func(s *site) writ.Digest {
+			submit: func(s *fixture) writ.Digest {
 				digest := s.submission(s.alice, nil)
 				s.amend(func(r *identity.Roster) {
 					r.Principals[1].State, r.Operators, r.Principals[0].State = identity.Active, []string{"bob"}, identity.Revoked
@@ -90,21 +90,21 @@ func TestOnlyASignatureDestroys(t *testing.T) {
 			want: writ.CodeSignerRevoked,
 		},
 		"signed by nobody we know": {
-			submit: func(s *site) writ.Digest { return s.submission(identity.NewSigner(newKey()), nil) },
+			submit: func(s *fixture) writ.Digest { return s.submission(identity.NewSigner(newKey()), nil) },
 			want:   writ.CodeSignerUnknown,
 		},
 		"for another project": {
-			submit: func(s *site) writ.Digest { return s.submission(s.alice, nil) },
-			change: func(_ *site, j *writ.Job) { j.Project = labProject },
+			submit: func(s *fixture) writ.Digest { return s.submission(s.alice, nil) },
+			change: func(_ *fixture, j *writ.Job) { j.Project = labProject },
 			want:   writ.CodeRoleMissing,
 		},
 		"in the name of another run": {
-			submit: func(s *site) writ.Digest { return s.submission(s.alice, nil) },
-			change: func(_ *site, j *writ.Job) { j.Run = writ.RunIDOf(writ.DigestOf([]byte("another"))) },
+			submit: func(s *fixture) writ.Digest { return s.submission(s.alice, nil) },
+			change: func(_ *fixture, j *writ.Job) { j.Run = writ.RunIDOf(writ.DigestOf([]byte("another"))) },
 			want:   writ.CodeOperationNotAllowed,
 		},
 		"accepted after it expired": {
-			submit: func(s *site) writ.Digest {
+			submit: func(s *fixture) writ.Digest {
 				digest := s.submission(s.alice, func(p *identity.Payload) { p.Expires = p.Created.Add(10 * time.Second) })
 				quiet(130 * time.Second)
 				return digest
@@ -112,20 +112,20 @@ func TestOnlyASignatureDestroys(t *testing.T) {
 			want: writ.CodeExpired,
 		},
 		"after the run's deadline": {
-			submit: func(s *site) writ.Digest {
+			submit: func(s *fixture) writ.Digest {
 				digest := s.submission(s.alice, func(p *identity.Payload) { p.Deadline = 10 * time.Second })
 				quiet(130 * time.Second)
 				return digest
 			},
-			change: func(_ *site, j *writ.Job) { j.Accepted = time.Now().Add(-130 * time.Second).UnixMilli() },
+			change: func(_ *fixture, j *writ.Job) { j.Accepted = time.Now().Add(-130 * time.Second).UnixMilli() },
 			want:   writ.CodeRunExpired,
 		},
 		"a payload that nobody has": {
-			submit: func(*site) writ.Digest { return writ.DigestOf([]byte("nothing")) },
+			submit: func(*fixture) writ.Digest { return writ.DigestOf([]byte("nothing")) },
 			want:   writ.CodeNotFound,
 		},
 		"another payload than asked for": {
-			submit: func(s *site) writ.Digest {
+			submit: func(s *fixture) writ.Digest {
 				asked := s.submission(s.alice, func(p *identity.Payload) { p.Targets = nil })
 				s.payloads[asked] = s.payloads[s.submission(s.alice, nil)]
 				return asked
@@ -133,7 +133,7 @@ func TestOnlyASignatureDestroys(t *testing.T) {
 			want: writ.CodeSignatureInvalid,
 		},
 		"a payload changed on its way": {
-			submit: func(s *site) writ.Digest {
+			submit: func(s *fixture) writ.Digest {
 				digest := s.submission(s.alice, nil)
 				s.payloads[digest][30] ^= 1
 				return digest
@@ -143,7 +143,7 @@ func TestOnlyASignatureDestroys(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				s, log := newSite(t), new(testenv.Log)
+				s, log := newFixture(t), new(testenv.Log)
 				n := s.fresh(func(r *runner.Runner) { r.Log = log.Logger() })
 				volume := n.job(100, "volume.create", "data", nil)
 				n.push(volume)
@@ -176,7 +176,7 @@ func TestOnlyASignatureDestroys(t *testing.T) {
 func TestJobsForWhichNobodyHasSignedAreAFewLines(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const jobs = 1000
-		s, log := newSite(t), new(testenv.Log)
+		s, log := newFixture(t), new(testenv.Log)
 		n := s.fresh(func(r *runner.Runner) { r.Log = log.Logger() })
 		payload := s.submission(s.alice, func(p *identity.Payload) { p.Targets, p.MaxCalls = nil, jobs })
 		began := time.Now()
@@ -196,7 +196,7 @@ func TestJobsForWhichNobodyHasSignedAreAFewLines(t *testing.T) {
 
 func TestDestructionWaitsForTheNodeAPIAndGivesUpRetryably(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newSite(t)
+		s := newFixture(t)
 		n := s.fresh(nil)
 		quiet(time.Second)
 		s.closeAPI(3)
@@ -242,7 +242,7 @@ func TestAPermitThatWasSeenDoesNotLastForever(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				s := newSite(t)
+				s := newFixture(t)
 				n := s.fresh(nil)
 				digest := s.submission(s.alice, func(p *identity.Payload) {
 					p.Expires, p.Deadline = p.Created.Add(time.Minute), 2*time.Minute
@@ -273,7 +273,7 @@ func TestAPermitThatWasSeenDoesNotLastForever(t *testing.T) {
 // The signer may know a newer roster than the node: then the node must get it first.
 func TestANodeFetchesTheRosterThatAPayloadNames(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newSite(t)
+		s := newFixture(t)
 		n := s.fresh(nil)
 		quiet(5 * time.Second)
 		s.amend(func(r *identity.Roster) {})
@@ -295,7 +295,7 @@ func (hangingAPI) Payload(ctx context.Context, _ writ.Digest) ([]byte, error) {
 
 func TestANodeAPIThatHangsHoldsNothingUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newSite(t)
+		s := newFixture(t)
 		n := s.fresh(func(r *runner.Runner) { r.API = hangingAPI{s} })
 		job := s.destroy(1, s.submission(s.alice, nil), nil)
 		n.push(job)
@@ -320,7 +320,7 @@ func TestANodeAPIThatHangsHoldsNothingUp(t *testing.T) {
 // Whoever asks why the call waits reads it: what a job waits for travels with each beat.
 func TestAJobThatCannotGetItsSignedScriptSaysSo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newSite(t)
+		s := newFixture(t)
 		n := s.fresh(nil)
 		digest := s.submission(s.alice, nil)
 		n.push(n.job(1, "volume.create", "data", nil))

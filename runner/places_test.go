@@ -27,7 +27,7 @@ func (n *node) hang(prefix string) {
 }
 
 // of makes a job that of a project, with a run of its own.
-func (s *site) of(project writ.ProjectID, more ...func(j *writ.Job)) func(j *writ.Job) {
+func (s *fixture) of(project writ.ProjectID, more ...func(j *writ.Job)) func(j *writ.Job) {
 	return func(j *writ.Job) {
 		j.Project, j.Payload, j.Run = project, s.others[project], writ.RunIDOf(s.others[project])
 		j.EndBy = j.StartBy + time.Hour.Milliseconds()
@@ -42,7 +42,7 @@ func fetching(j *writ.Job) {
 }
 
 // wide is a node with as many slots as usual, and images.
-func wide(s *site) *node {
+func wide(s *fixture) *node {
 	h := newHost()
 	dir := s.TempDir()
 	s.join(dir)
@@ -54,7 +54,7 @@ func wide(s *site) *node {
 
 func TestFetchesThatHangHoldNoSlot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n := wide(newSite(t))
+		n := wide(newFixture(t))
 		n.hang("hangs")
 		const hanging = 130
 		for i := range hanging {
@@ -85,7 +85,7 @@ func TestFetchesThatHangHoldNoSlot(t *testing.T) {
 
 func TestJobsThatTakeLongLeaveSlotsToOtherProjects(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n := wide(newSite(t))
+		n := wide(newFixture(t))
 		n.hang("hangs")
 		for i := range 2 * runner.DefaultSlots {
 			n.push(n.job(i+1, "volume.create", fmt.Sprint("hangs-", i), n.of(shopProject)))
@@ -110,7 +110,7 @@ func TestJobsThatTakeLongLeaveSlotsToOtherProjects(t *testing.T) {
 // times, and one of them counts double.
 func TestSlotsAreSharedByTimeAndWeight(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n := newSite(t).fresh(nil) // with 4 slots, and 12 jobs in hand
+		n := newFixture(t).fresh(nil) // with 4 slots, and 12 jobs in hand
 		takes := map[writ.ProjectID]time.Duration{shopProject: 9 * time.Second, labProject: 5 * time.Second, thirdProject: time.Second}
 		weights := map[writ.ProjectID]int{labProject: 2}
 		spent := map[writ.ProjectID]time.Duration{}

@@ -24,7 +24,7 @@ import (
 
 func TestAJobActsOnceHoweverOftenItIsDelivered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n := newSite(t).fresh(nil)
+		n := newFixture(t).fresh(nil)
 		working := make(chan struct{})
 		n.host.setPause(func(_ context.Context, step string, _ sal.Request) error {
 			if step == begun {
@@ -75,7 +75,7 @@ func TestAJobActsOnceHoweverOftenItIsDelivered(t *testing.T) {
 
 func TestAnotherTryIsAnotherPermission(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n := newSite(t).fresh(nil)
+		n := newFixture(t).fresh(nil)
 		fails := writ.Errorf(writ.CodeDriverFailed, "the disk is \xff asleep")
 		n.host.setPause(func(_ context.Context, step string, r sal.Request) error {
 			if step == begun && strings.HasSuffix(r.Key, "-1") {
@@ -98,7 +98,7 @@ func TestAnotherTryIsAnotherPermission(t *testing.T) {
 
 func TestWhatIsNotAuthenticHasNoEffect(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n := newSite(t).fresh(nil)
+		n := newFixture(t).fresh(nil)
 		stranger := newKey()
 		at := func(d time.Duration) int64 { return time.Now().Add(d).UnixMilli() }
 		signed := func(j *writ.Job) []byte {
@@ -160,7 +160,7 @@ func TestWhatIsNotAuthenticHasNoEffect(t *testing.T) {
 func TestWhatIsDroppedIsAFewLines(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log := new(testenv.Log)
-		n := newSite(t).fresh(func(r *runner.Runner) { r.Log = log.Logger() })
+		n := newFixture(t).fresh(func(r *runner.Runner) { r.Log = log.Logger() })
 		old := n.job(1, "volume.create", "data", func(j *writ.Job) { j.StartBy = time.Now().Add(-time.Second).UnixMilli() })
 		for i := range 500 {
 			n.push(old)
@@ -184,7 +184,7 @@ func TestWhatIsDroppedIsAFewLines(t *testing.T) {
 
 func TestALowerEpochIsRefusedAlsoAfterARestart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n := newSite(t).fresh(nil)
+		n := newFixture(t).fresh(nil)
 		refused := func(n *node, seq int, epoch int64) {
 			t.Helper()
 			before := n.runner.Counts().Dropped
@@ -222,7 +222,7 @@ func TestALowerEpochIsRefusedAlsoAfterARestart(t *testing.T) {
 
 func TestArgumentsAreCheckedAgainOnTheNode(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n := newSite(t).fresh(nil)
+		n := newFixture(t).fresh(nil)
 		for seq, tt := range []struct {
 			operation, name string
 			change          func(j *writ.Job)
@@ -253,7 +253,7 @@ func TestArgumentsAreCheckedAgainOnTheNode(t *testing.T) {
 
 func TestAResultIsSentAgainUntilItIsAcknowledged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n := newSite(t).fresh(nil)
+		n := newFixture(t).fresh(nil)
 		job := n.job(1, "node.ping", "", nil)
 		n.push(job)
 		n.await(job.JobKey)
@@ -293,7 +293,7 @@ func TestAResultIsSentAgainUntilItIsAcknowledged(t *testing.T) {
 
 func TestResultsWaitWhileTheQueueIsAwayAndShareSignatures(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n := newSite(t).fresh(func(r *runner.Runner) { r.Slots = 200 })
+		n := newFixture(t).fresh(func(r *runner.Runner) { r.Slots = 200 })
 		release := make(chan struct{})
 		n.host.setPause(func(context.Context, string, sal.Request) error { <-release; return nil })
 		for seq := 1; seq <= 130; seq++ {
@@ -313,7 +313,7 @@ func TestResultsWaitWhileTheQueueIsAwayAndShareSignatures(t *testing.T) {
 
 func TestJobsOnOneResourceTakeTurnsInOrderOfArrival(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n := newSite(t).fresh(nil)
+		n := newFixture(t).fresh(nil)
 		n.host.setPause(func(ctx context.Context, step string, r sal.Request) error {
 			if step == begun {
 				time.Sleep(2 * time.Second)
@@ -353,7 +353,7 @@ func TestJobsOnOneResourceTakeTurnsInOrderOfArrival(t *testing.T) {
 
 func TestADriverThatIgnoresItsEndHoldsOnlyItsResource(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n := newSite(t).fresh(func(r *runner.Runner) { r.Slots = 2 })
+		n := newFixture(t).fresh(func(r *runner.Runner) { r.Slots = 2 })
 		release := make(chan struct{})
 		stuck := n.job(1, "volume.create", "data", func(j *writ.Job) { j.EndBy = time.Now().Add(10 * time.Second).UnixMilli() })
 		n.host.setPause(func(_ context.Context, _ string, r sal.Request) error {
@@ -408,7 +408,7 @@ func TestADriverThatIgnoresItsEndHoldsOnlyItsResource(t *testing.T) {
 
 func TestANodeFullOfStuckDriversSaysSo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n := newSite(t).fresh(func(r *runner.Runner) { r.Slots = 1 })
+		n := newFixture(t).fresh(func(r *runner.Runner) { r.Slots = 1 })
 		release := make(chan struct{})
 		n.host.setPause(func(context.Context, string, sal.Request) error { <-release; return nil })
 		stuck := n.job(1, "volume.create", "data", nil)
@@ -433,7 +433,7 @@ func TestANodeFullOfStuckDriversSaysSo(t *testing.T) {
 
 func TestADriversMistakesEndWithItsJob(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n := newSite(t).fresh(nil)
+		n := newFixture(t).fresh(nil)
 		for seq, tt := range []struct {
 			mistake func() (sal.Outcome, error)
 			want    writ.Code
@@ -447,7 +447,7 @@ func TestADriversMistakesEndWithItsJob(t *testing.T) {
 			}, writ.CodeScriptLimit},
 		} {
 			n.stop()
-			n = n.site.start(n.dir, n.host, func(r *runner.Runner) { r.Drivers = []sal.Driver{mistaken{tt.mistake}} })
+			n = n.fixture.start(n.dir, n.host, func(r *runner.Runner) { r.Drivers = []sal.Driver{mistaken{tt.mistake}} })
 			job := n.job(seq+1, "node.ping", "", nil)
 			n.push(job)
 			got := n.await(job.JobKey)
@@ -474,7 +474,7 @@ func (mistaken) List(context.Context) ([]writ.ResourceID, error) { return nil, n
 
 func TestBeatsTellTheStateOfTheNode(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n := newSite(t).fresh(nil)
+		n := newFixture(t).fresh(nil)
 		quiet(3*time.Second + 500*time.Millisecond)
 		got := n.lastBeat()
 		want := writ.Beat{
@@ -500,7 +500,7 @@ func TestBeatsTellTheStateOfTheNode(t *testing.T) {
 
 func TestWhatANodeLacksIsToldOnceForEachModule(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n := newSite(t).fresh(func(r *runner.Runner) {
+		n := newFixture(t).fresh(func(r *runner.Runner) {
 			r.Lacking = []writ.NodeDriver{{Module: "volume", Name: "test-volume", Lacks: "a disk"}, {Module: "machine", Name: "none", Lacks: "KVM"}}
 		})
 		quiet(3*time.Second + 500*time.Millisecond)
@@ -528,7 +528,7 @@ func (serving) Describe() writ.NodeDriver {
 
 func TestWhatAProgramPrintedKeepsNoBeatBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n := newSite(t).fresh(func(r *runner.Runner) {
+		n := newFixture(t).fresh(func(r *runner.Runner) {
 			r.Drivers = slices.DeleteFunc(r.Drivers, func(d sal.Driver) bool { return d.Describe().Module == "container" })
 			r.Drivers = append(r.Drivers, serving{})
 			r.Lacking = []writ.NodeDriver{{Module: "machine", Name: "none", Lacks: "\xff"}}
@@ -543,7 +543,7 @@ func TestWhatAProgramPrintedKeepsNoBeatBack(t *testing.T) {
 
 func TestANewRosterChangesWhomTheNodeObeys(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n := newSite(t).fresh(nil)
+		n := newFixture(t).fresh(nil)
 		old, next := n.supervisor, newKey()
 		n.amend(func(r *identity.Roster) { r.Datacenters[0].SupervisorKey = next.Public().(ed25519.PublicKey) })
 		n.tell(writ.Control{Roster: 2})
@@ -553,7 +553,7 @@ func TestANewRosterChangesWhomTheNodeObeys(t *testing.T) {
 		}
 		obeys := func(n *node, seq int, key ed25519.PrivateKey, want bool) {
 			t.Helper()
-			n.site.supervisor = key
+			n.fixture.supervisor = key
 			job := n.job(seq, "node.ping", "", nil)
 			n.push(job)
 			quiet(time.Second)
@@ -571,11 +571,11 @@ func TestANewRosterChangesWhomTheNodeObeys(t *testing.T) {
 
 func TestANodeThatMissedARosterFindsOutByTheKey(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n := newSite(t).fresh(nil)
+		n := newFixture(t).fresh(nil)
 		quiet(5 * time.Second)
 		next := newKey()
 		n.amend(func(r *identity.Roster) { r.Datacenters[0].SupervisorKey = next.Public().(ed25519.PublicKey) })
-		n.site.supervisor = next
+		n.fixture.supervisor = next
 		job := n.job(1, "node.ping", "", nil)
 		n.push(job)
 		quiet(2 * time.Second)
@@ -587,7 +587,7 @@ func TestANodeThatMissedARosterFindsOutByTheKey(t *testing.T) {
 
 func TestAnExpiredRosterIsNotObeyed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newSite(t)
+		s := newFixture(t)
 		s.amend(func(r *identity.Roster) { r.Expires = r.Created.Add(time.Minute) })
 		n := s.fresh(nil)
 		quiet(time.Minute + 2*time.Second)
@@ -610,7 +610,7 @@ func TestAnExpiredRosterIsNotObeyed(t *testing.T) {
 
 func TestANodeServesOnceItIsApproved(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, dir := newSite(t), t.TempDir()
+		s, dir := newFixture(t), t.TempDir()
 		s.setAdmission(writ.AdmissionPending)
 		_, err := runner.Join(t.Context(), runner.Joining{Dir: dir, API: s, Cluster: s.roster.Cluster, Name: "n1"})
 		must(t, err)
@@ -631,7 +631,7 @@ func TestANodeServesOnceItIsApproved(t *testing.T) {
 
 func TestARejectedNodeEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, dir := newSite(t), t.TempDir()
+		s, dir := newFixture(t), t.TempDir()
 		s.setAdmission(writ.AdmissionPending)
 		_, err := runner.Join(t.Context(), runner.Joining{Dir: dir, API: s, Cluster: s.roster.Cluster, Name: "n1"})
 		must(t, err)

@@ -71,7 +71,7 @@ func TestASecretEndsAtTheDriver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
 		d := &talker{}
-		n := newSite(t).fresh(func(r *runner.Runner) {
+		n := newFixture(t).fresh(func(r *runner.Runner) {
 			d.Driver = r.Drivers[1]
 			r.Drivers[1] = d
 			r.Log = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))
@@ -138,7 +138,7 @@ func TestASecretEndsAtTheDriver(t *testing.T) {
 
 func TestASecretThatIsNotTheRightOneStopsTheJob(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n := newSite(t).fresh(nil)
+		n := newFixture(t).fresh(nil)
 		another, err := age.GenerateX25519Identity()
 		must(t, err)
 		as := func(change func(l *secret.Label)) func(secret.Label) []byte {
@@ -172,7 +172,7 @@ func TestASecretThatIsNotTheRightOneStopsTheJob(t *testing.T) {
 
 func TestANodeThatLostItsKeySaysSo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n := newSite(t).fresh(nil)
+		n := newFixture(t).fresh(nil)
 		before := n.sealTo(n.reader())
 		n.stop()
 		must(t, os.Remove(filepath.Join(n.dir, "age.key")))

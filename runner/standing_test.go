@@ -14,7 +14,7 @@ import (
 
 func TestANodeThatWasRemovedEndsAndDoesNotBeginAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newSite(t)
+		s := newFixture(t)
 		n := s.fresh(nil)
 		quiet(5 * time.Second)
 		s.setAdmission(writ.AdmissionRemoved)
@@ -35,25 +35,25 @@ func TestANodeThatWasRemovedEndsAndDoesNotBeginAgain(t *testing.T) {
 
 // What is not signed, or was signed in answer to another question, about another node or for another purpose, ends no node.
 func TestOnlyTheSignatureOfItsSupervisorEndsANode(t *testing.T) {
-	for name, lie := range map[string]func(s *site){
-		"an answer without signature": func(s *site) {
+	for name, lie := range map[string]func(s *fixture){
+		"an answer without signature": func(s *fixture) {
 			s.account = func(writ.NodeID) ([]byte, error) {
 				return nil, writ.Errorf(writ.CodeNodeRejected, "the node was removed here")
 			}
 		},
-		"another key": func(s *site) { s.setAdmission(writ.AdmissionRemoved); s.setKey(newKey()) },
-		"another question": func(s *site) {
+		"another key": func(s *fixture) { s.setAdmission(writ.AdmissionRemoved); s.setKey(newKey()) },
+		"another question": func(s *fixture) {
 			s.setAdmission(writ.AdmissionRemoved)
 			s.spoil = func(m *nodes.Membership) { m.Nonce = make([]byte, identity.NonceSize) }
 		},
-		"another node": func(s *site) {
+		"another node": func(s *fixture) {
 			s.setAdmission(writ.AdmissionRemoved)
 			s.spoil = func(m *nodes.Membership) { m.Node = writ.NodeID(writ.NewUUID()) }
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				s := newSite(t)
+				s := newFixture(t)
 				n := s.fresh(nil)
 				quiet(5 * time.Second)
 				lie(s)
@@ -73,7 +73,7 @@ func TestOnlyTheSignatureOfItsSupervisorEndsANode(t *testing.T) {
 // A node that the queue refuses asks at once, and what it is told then is what counts.
 func TestANodeThatIsRefusedAsksWhetherItIsStillAMember(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newSite(t)
+		s := newFixture(t)
 		n := s.fresh(nil)
 		n.hang("long") // a job that is under way keeps no node that was removed from its end
 		long := s.job(1, "volume.create", "long", nil)
@@ -110,7 +110,7 @@ func TestANodeThatIsRefusedAsksWhetherItIsStillAMember(t *testing.T) {
 // A queue without accounts refuses no node. One that was removed learns that within seconds all the same.
 func TestANodeWhoseQueueHasNoAccountsAsksMoreOften(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newSite(t)
+		s := newFixture(t)
 		n := s.fresh(nil)
 		if name, _, err := n.member.Login(s)(t.Context(), false); name != "" || err != nil {
 			t.Fatalf("it has the account %q, %v", name, err)
@@ -129,7 +129,7 @@ func TestANodeWhoseQueueHasNoAccountsAsksMoreOften(t *testing.T) {
 // An answer about the account must not count as one about the membership.
 func TestAnEnvelopeOfAnotherKindSaysNothingOfAMember(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newSite(t)
+		s := newFixture(t)
 		n := s.fresh(nil)
 		s.standing = envelope.Welcome
 		s.setAdmission(writ.AdmissionRemoved)
@@ -146,7 +146,7 @@ func TestAnEnvelopeOfAnotherKindSaysNothingOfAMember(t *testing.T) {
 // An epoch is obeyed for ever: one that cannot be must not make a node deaf, whoever signed it.
 func TestAnEpochThatCannotBeDoesNotMakeANodeDeaf(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newSite(t)
+		s := newFixture(t)
 		n := s.fresh(nil)
 		quiet(5 * time.Second)
 		n.tell(writ.Control{Epoch: 9e18})

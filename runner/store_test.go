@@ -36,7 +36,7 @@ func (n *node) fill() (room func()) {
 
 func TestANodeThatCannotRememberRefusesAndGoesOnByItself(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n := newSite(t).fresh(nil)
+		n := newFixture(t).fresh(nil)
 		release := make(chan struct{})
 		runs := n.job(1, "container.exec", "web", nil)
 		n.host.setPause(func(_ context.Context, step string, r sal.Request) error {
@@ -93,7 +93,7 @@ func TestANodeThatCannotRememberRefusesAndGoesOnByItself(t *testing.T) {
 
 func TestAFullDiskDoesNotMakeAnInterruptedJobLookUndone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, h := newSite(t), newHost()
+		s, h := newFixture(t), newHost()
 		job := s.job(1, "container.exec", "web", nil)
 		dir := killedAt(t, s, h, afterActed, job)
 		n := s.start(dir, h, nil)

@@ -131,7 +131,7 @@ func newVictim(t *testing.T) *victim {
 		must(t, err)
 		v.drivers = append(v.drivers, d)
 	}
-	v.node = newSite(t).fresh(func(r *runner.Runner) {
+	v.node = newFixture(t).fresh(func(r *runner.Runner) {
 		r.Drivers = append(slices.Clone(v.drivers), r.Drivers[len(r.Drivers)-1]) // that of the module node
 	})
 	for _, h := range holdings {
@@ -270,7 +270,7 @@ func TestTheSupervisorsKeyAloneChangesNothing(t *testing.T) {
 // However many jobs of a run come, also at the same time, its payload is fetched once; what only reads needs none.
 func TestAPayloadIsFetchedOnceForARun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newSite(t)
+		s := newFixture(t)
 		n := s.fresh(nil)
 		quiet(time.Second)
 		var last *writ.Job

@@ -22,7 +22,7 @@ import (
 // otherwise. A transfer grant that is not for this node, or not its supervisor's, refuses the job.
 func TestAJobWithATransferGrantHasAnOrigin(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newSite(t)
+		s := newFixture(t)
 		n := s.fresh(nil)
 		var given atomic.Value
 		n.host.setPause(func(_ context.Context, step string, r sal.Request) error {
@@ -116,7 +116,7 @@ func (w wires) dial(context.Context, string, string) (net.Conn, error) {
 // long. It says so, and for which run.
 func TestAJobIsToldThatItsResourceIsBeingCopied(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, listener := newSite(t), make(wires)
+		s, listener := newFixture(t), make(wires)
 		shipper := &slowShipper{keeping: make(chan bool), free: make(chan bool)}
 		n := s.fresh(func(r *runner.Runner) {
 			r.Transfers = &runner.Transfers{Listener: listener, Address: "n1:7450"}

@@ -22,7 +22,7 @@ func TestATryThatWasGivenUpIsNotDoneLate(t *testing.T) {
 	for _, operation := range []string{"container.exec", "volume.create"} {
 		t.Run(operation, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				n := newSite(t).fresh(nil)
+				n := newFixture(t).fresh(nil)
 				first := n.job(1, operation, "web", nil)
 				second := n.job(1, operation, "web", func(j *writ.Job) { j.Attempt = 2 })
 				n.push(n.job(2, "node.facts", "", nil))
@@ -69,7 +69,7 @@ func TestATryAfterAResumeKnowsWhatTheOneBeforeDid(t *testing.T) {
 	} {
 		t.Run(fmt.Sprintf("%s told %d", tt.step, tt.told), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				s, h := newSite(t), newHost()
+				s, h := newFixture(t), newHost()
 				first := s.job(1, "container.exec", "web", nil)
 				n := s.start(killedAt(t, s, h, tt.step, first), h, nil)
 				second := n.job(1, "container.exec", "web", func(j *writ.Job) { j.Attempt, j.Resumes, j.Told = 2, 1, tt.told })
@@ -95,7 +95,7 @@ func TestATryAfterAResumeKnowsWhatTheOneBeforeDid(t *testing.T) {
 // A node that was away for days has not forgotten what it did of a run that still goes on.
 func TestAJobIsRememberedAsLongAsItCanBeDelivered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, h := newSite(t), newHost()
+		s, h := newFixture(t), newHost()
 		job := s.job(1, "container.exec", "web", func(j *writ.Job) { j.Deadline = time.Now().Add(7 * 24 * time.Hour).UnixMilli() })
 		dir := killedAt(t, s, h, afterActed, job)
 		time.Sleep(6 * 24 * time.Hour)
@@ -127,7 +127,7 @@ func TestAFailureInTheMiddleInvitesNoOtherTryOfWhatMustNotBeRepeated(t *testing.
 	} {
 		t.Run(fmt.Sprintf("%s %v %s", tt.operation, tt.idempotent, tt.code), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				n := newSite(t).fresh(nil)
+				n := newFixture(t).fresh(nil)
 				n.host.setPause(func(_ context.Context, step string, _ sal.Request) error {
 					if step == acted {
 						return writ.Errorf(tt.code, "told to fail")
@@ -177,7 +177,7 @@ type callGame struct {
 }
 
 func newCallGame(t *testing.T, operation string) *callGame {
-	g := &callGame{node: newSite(t).fresh(nil), t: t, operation: operation, try: 1, may: 1, room: func() {}}
+	g := &callGame{node: newFixture(t).fresh(nil), t: t, operation: operation, try: 1, may: 1, room: func() {}}
 	g.mood.Store("drivers work")
 	g.host.setPause(func(ctx context.Context, step string, _ sal.Request) error {
 		switch mood := g.mood.Load(); {
@@ -231,7 +231,7 @@ func (g *callGame) step(step string) {
 		heard := slices.Clone(before.results) // what it says from now on, on its way down, nobody hears of one that is killed
 		before.mu.Unlock()
 		before.stop()
-		g.node = g.site.start(dir, before.host, nil)
+		g.node = g.fixture.start(dir, before.host, nil)
 		g.mu.Lock()
 		g.results = append(heard, g.results...)
 		g.mu.Unlock()

@@ -79,7 +79,7 @@ func (d *memoryAccounts) password(node writ.NodeID) string {
 }
 
 // asks is what a node says when it asks for its account.
-func (s *site) asks(n *testNode) []byte {
+func (s *sim) asks(n *testNode) []byte {
 	s.t.Helper()
 	asked, err := envelope.Sign(envelope.AccountRequest, n.key, nodes.AccountRequest{Node: n.id, Scripts: nodes.ScriptsLoaded})
 	if err != nil {
@@ -89,7 +89,7 @@ func (s *site) asks(n *testNode) []byte {
 }
 
 // account asks at the node API as a node does.
-func (s *site) account(n *testNode) (user, password string, err error) {
+func (s *sim) account(n *testNode) (user, password string, err error) {
 	s.t.Helper()
 	signed, err := s.Account(s.t.Context(), n.id, s.asks(n))
 	if err != nil {
@@ -109,7 +109,7 @@ func (s *site) account(n *testNode) (user, password string, err error) {
 func TestEachApprovedNodeHasAnAccountThatOnlyItCanOpen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		keeper := &memoryAccounts{}
-		s := newSiteAt(t, filepath.Join(t.TempDir(), "journal.db"), keeper)
+		s := newSimAt(t, filepath.Join(t.TempDir(), "journal.db"), keeper)
 		n, other := s.join("n1"), s.join("n2")
 		user, password, err := s.account(n)
 		if err != nil || user != keeper.User(n.id) || password == "" || password != keeper.password(n.id) {
@@ -162,7 +162,7 @@ func TestEachApprovedNodeHasAnAccountThatOnlyItCanOpen(t *testing.T) {
 func TestNodesGoInAsTheyAreToldWhereTheQueueHasNoAccounts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		keeper := &memoryAccounts{err: fmt.Errorf("this queue: %w", errors.ErrUnsupported)}
-		s := newSiteAt(t, filepath.Join(t.TempDir(), "journal.db"), keeper)
+		s := newSimAt(t, filepath.Join(t.TempDir(), "journal.db"), keeper)
 		n := s.join("n1")
 		if user, _, err := s.account(n); err != nil || user != "" {
 			t.Errorf("account = %q, %v, want none", user, err)

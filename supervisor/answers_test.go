@@ -15,8 +15,8 @@ import (
 	"writ/supervisor/journal"
 )
 
-// opened opens a proof of the site's supervisor.
-func (s *site) opened(proof []byte) writ.Answer {
+// opened opens a proof of the sim's supervisor.
+func (s *sim) opened(proof []byte) writ.Answer {
 	s.t.Helper()
 	records, _, err := envelope.Open[writ.Answer](envelope.Answer, proof, envelope.Only(s.key.Public().(ed25519.PublicKey)))
 	if err != nil || len(records) != 1 {
@@ -26,7 +26,7 @@ func (s *site) opened(proof []byte) writ.Answer {
 }
 
 // wantRefused hands a submission in, wants it refused with a proof about it, and returns the proof.
-func (s *site) wantRefused(signed []byte, want writ.Code) []byte {
+func (s *sim) wantRefused(signed []byte, want writ.Code) []byte {
 	s.t.Helper()
 	_, err := s.Submit(s.t.Context(), signed)
 	e := writ.AsError(err)
@@ -43,7 +43,7 @@ func (s *site) wantRefused(signed []byte, want writ.Code) []byte {
 }
 
 func TestWhatAStatementDidIsSignedOnce(t *testing.T) {
-	inSite(t, func(t *testing.T, s *site) {
+	inSim(t, func(t *testing.T, s *sim) {
 		statement := s.change("db-password", 1, canary)
 		signed := s.sign(statement)
 		answer, err := s.Decide(t.Context(), signed)
@@ -77,7 +77,7 @@ func TestWhatAStatementDidIsSignedOnce(t *testing.T) {
 
 // A refusal is signed again when another change of its commit fails: the proof of the first time is no part of the second one.
 func TestARefusalWhoseCommitIsRepeatedIsSignedAsOneThatIsNot(t *testing.T) {
-	inSite(t, func(t *testing.T, s *site) {
+	inSim(t, func(t *testing.T, s *sim) {
 		misnamed := s.payload("x := 1\n")
 		misnamed.ProjectName = "elsewhere"
 		signed := s.signPayload(misnamed)
@@ -105,7 +105,7 @@ func TestARefusalWhoseCommitIsRepeatedIsSignedAsOneThatIsNot(t *testing.T) {
 
 // A coordinator could show the proof of a refusal that it brought about, and have the same text accepted later.
 func TestASubmissionThatWasRefusedStaysRefused(t *testing.T) {
-	inSite(t, func(t *testing.T, s *site) {
+	inSim(t, func(t *testing.T, s *sim) {
 		later := s.payload("x := 1\n")
 		later.Deployment = identity.Deployment{Name: "web", Base: 1}
 		signed := s.signPayload(later)
@@ -128,7 +128,7 @@ func TestASubmissionThatWasRefusedStaysRefused(t *testing.T) {
 // Whoever has a lot refused makes nothing acceptable that was refused before. What there is no room for is told without a proof: it may be
 // accepted later.
 func TestAFloodOfRefusalsMakesNothingAcceptable(t *testing.T) {
-	inSite(t, func(t *testing.T, s *site) {
+	inSim(t, func(t *testing.T, s *sim) {
 		tooEarly := func() []byte {
 			p := s.payload("x := 1\n")
 			p.Deployment, p.Nonce = identity.Deployment{Name: "web", Base: 1}, identity.NewNonce()
@@ -164,7 +164,7 @@ func TestAFloodOfRefusalsMakesNothingAcceptable(t *testing.T) {
 
 // Whoever joins somebody's text with another signature gets no proof about that text.
 func TestOnlyItsAuthorsTextIsRefusedWithAProof(t *testing.T) {
-	inSite(t, func(t *testing.T, s *site) {
+	inSim(t, func(t *testing.T, s *sim) {
 		signed := s.signPayload(s.payload("x := 1\n"))
 		text, armored, err := identity.Split(signed)
 		if err != nil {
@@ -193,7 +193,7 @@ func TestOnlyItsAuthorsTextIsRefusedWithAProof(t *testing.T) {
 
 // What was accepted is answered with its run, also when its signer may do nothing any more: a proof that it was refused would be false.
 func TestWhatWasAcceptedIsNeverRefused(t *testing.T) {
-	inSite(t, func(t *testing.T, s *site) {
+	inSim(t, func(t *testing.T, s *sim) {
 		signed := s.signPayload(s.payload("x := 1\n"))
 		run, err := s.Submit(t.Context(), signed)
 		if err != nil {
@@ -220,7 +220,7 @@ func TestWhatWasAcceptedIsNeverRefused(t *testing.T) {
 
 // BenchmarkRefusal measures what it costs to refuse a submission, with its proof and its row.
 func BenchmarkRefusal(b *testing.B) {
-	s := newSite(b)
+	s := newSim(b)
 	var all [][]byte
 	for range 200 {
 		p := s.payload("x := 1\n")

@@ -47,7 +47,7 @@ func TestResultsThatNoHonestNodeSendsFailTheirCall(t *testing.T) {
 		{"UnknownCode", func(r *writ.Result) { r.Error = &writ.Error{Code: "MADE_UP", Message: "x"} }, writ.CodeInternal},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			inSite(t, func(t *testing.T, s *site) {
+			inSim(t, func(t *testing.T, s *sim) {
 				s.join("n1", lying(tt.change))
 				run, _ := s.wantState(s.submit(oneVolume), writ.RunFailed)
 				if run.Failure.Code != tt.want {
@@ -59,7 +59,7 @@ func TestResultsThatNoHonestNodeSendsFailTheirCall(t *testing.T) {
 }
 
 func TestTheResultsOfARunAreBoundedInAll(t *testing.T) {
-	inSite(t, func(t *testing.T, s *site) {
+	inSim(t, func(t *testing.T, s *sim) {
 		s.join("n1", lying(func(r *writ.Result) { r.Values["path"] = strings.Repeat("x", scripts.MaxResult-200) }))
 		id := s.submit(`
 volume := import("volume")
@@ -81,7 +81,7 @@ for i := 0; i < 80; i++ { volume.create("v" + i, {size_gib: 1}).err }
 }
 
 func TestANodeCannotMakeEventsThatNoLinkCarries(t *testing.T) {
-	inSite(t, func(t *testing.T, s *site) {
+	inSim(t, func(t *testing.T, s *sim) {
 		huge := strings.Repeat("x", link.MaxFrame)
 		s.join("n1", func(n *testNode) {
 			n.fault = huge
@@ -106,7 +106,7 @@ func TestANodeCannotMakeEventsThatNoLinkCarries(t *testing.T) {
 }
 
 func TestANodeSpeaksForItsOwnJobsOnly(t *testing.T) {
-	inSite(t, func(t *testing.T, s *site) {
+	inSim(t, func(t *testing.T, s *sim) {
 		s.join("n1", slowly(20*time.Second), func(n *testNode) { n.slots = 1 })
 		liar := s.join("n2")
 		id := s.submit(`
@@ -134,7 +134,7 @@ volume.create("b", {size_gib: 1}, {node: "n1"})
 
 // TestLateWordsBringNothingBack lets a node answer, after its run was given up, what it did to a resource that is gone since.
 func TestLateWordsBringNothingBack(t *testing.T) {
-	inSite(t, func(t *testing.T, s *site) {
+	inSim(t, func(t *testing.T, s *sim) {
 		var late []writ.Result
 		n := s.join("n1", func(n *testNode) {
 			n.act = func(ctx context.Context, job writ.Job) writ.Result {
@@ -168,9 +168,9 @@ func TestLateWordsBringNothingBack(t *testing.T) {
 }
 
 func TestStrangersCannotFillTheJournalWithNodes(t *testing.T) {
-	inSite(t, func(t *testing.T, s *site) {
+	inSim(t, func(t *testing.T, s *sim) {
 		for i := range 150 {
-			if w, err := (&testNode{site: s, name: fmt.Sprintf("stranger-%d", i), key: newKey(t)}).claim(identity.Token{}); err != nil || w.Admission != writ.AdmissionPending {
+			if w, err := (&testNode{sim: s, name: fmt.Sprintf("stranger-%d", i), key: newKey(t)}).claim(identity.Token{}); err != nil || w.Admission != writ.AdmissionPending {
 				t.Fatalf("stranger %d got %+v, %v", i, w, err)
 			}
 		}
@@ -189,7 +189,7 @@ func TestStrangersCannotFillTheJournalWithNodes(t *testing.T) {
 }
 
 // wantResources fails the test unless the journal has just these resources.
-func (s *site) wantResources(want ...string) {
+func (s *sim) wantResources(want ...string) {
 	s.t.Helper()
 	var got []string
 	err := s.journal.Read(s.t.Context(), func(tx *journal.Tx) error {

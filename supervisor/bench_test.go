@@ -42,19 +42,19 @@ node := import("node")
 node.ping()
 `
 
-// benchSite is a datacenter as it is in earnest, in one process: what is measured is everything from the submission to the end of the run,
+// benchSim is a datacenter as it is in earnest, in one process: what is measured is everything from the submission to the end of the run,
 // with every call and result on disk and signed.
-type benchSite struct {
-	*site
+type benchSim struct {
+	*sim
 	ends func(writ.RunID) <-chan struct{}
 }
 
 // The ways to have a datacenter measured.
 var benchWays = []string{"memory", "redis", "children"}
 
-// newBenchSite starts a datacenter with one node of 64 slots. On the way "memory" its queue is in memory, and passes take place in this
+// newBenchSim starts a datacenter with one node of 64 slots. On the way "memory" its queue is in memory, and passes take place in this
 // process; on "redis" there is a redis-server in between; on "children" the evaluator's processes work, too, as in earnest.
-func newBenchSite(b *testing.B, way string) *benchSite {
+func newBenchSim(b *testing.B, way string) *benchSim {
 	s := found(b)
 	s.evaluator = new(evaluator.InProcess)
 	var there queue.Queue
@@ -77,7 +77,7 @@ func newBenchSite(b *testing.B, way string) *benchSite {
 	}
 	s.start()
 	s.realNode("n1", func(n *realNode) { n.way = there })
-	bs := &benchSite{site: s, ends: s.watchEnds()}
+	bs := &benchSim{sim: s, ends: s.watchEnds()}
 	for range 20 { // programs are compiled, connections open, queries prepared
 		bs.carryOut(stepsScript)
 	}
@@ -85,7 +85,7 @@ func newBenchSite(b *testing.B, way string) *benchSite {
 }
 
 // carryOut submits a script and returns when its run has ended.
-func (s *benchSite) carryOut(script string) {
+func (s *benchSim) carryOut(script string) {
 	p := s.payload(script)
 	p.MaxCalls = identity.MaxCalls
 	run, err := s.Submit(s.t.Context(), s.signPayload(p))
@@ -101,7 +101,7 @@ func BenchmarkRuns(b *testing.B) {
 	for _, way := range benchWays {
 		for _, inFlight := range []int{1, 50} {
 			b.Run(fmt.Sprintf("%s/inFlight=%d", way, inFlight), func(b *testing.B) {
-				s := newBenchSite(b, way)
+				s := newBenchSim(b, way)
 				next := make(chan struct{})
 				var mu sync.Mutex
 				var took []time.Duration
@@ -135,7 +135,7 @@ func BenchmarkRuns(b *testing.B) {
 
 // BenchmarkSubmission measures one call alone, from the submission to the end of its run.
 func BenchmarkSubmission(b *testing.B) {
-	s := newBenchSite(b, "children")
+	s := newBenchSim(b, "children")
 	var took []time.Duration
 	for b.Loop() {
 		began := time.Now()
@@ -149,7 +149,7 @@ func BenchmarkSubmission(b *testing.B) {
 func BenchmarkFanOut(b *testing.B) {
 	for _, way := range benchWays {
 		b.Run(way, func(b *testing.B) {
-			s := newBenchSite(b, way)
+			s := newBenchSim(b, way)
 			before := usedCPU(b)
 			for b.Loop() {
 				s.carryOut(fanScript)
@@ -209,7 +209,7 @@ func usedCPU(b *testing.B) map[string]time.Duration {
 }
 
 // watchEnds reads all events from now on and returns a function that gives a channel which is closed when a run has ended.
-func (s *site) watchEnds() func(writ.RunID) <-chan struct{} {
+func (s *sim) watchEnds() func(writ.RunID) <-chan struct{} {
 	var mu sync.Mutex
 	ended := make(map[writ.RunID]chan struct{})
 	end := func(id writ.RunID) chan struct{} {
@@ -243,7 +243,7 @@ func (s *site) watchEnds() func(writ.RunID) <-chan struct{} {
 
 // BenchmarkPreview measures what comes of a plan of as many calls as there may be, each of which makes something.
 func BenchmarkPreview(b *testing.B) {
-	s := newBenchSite(b, "memory")
+	s := newBenchSim(b, "memory")
 	p := writ.Proposal{Project: theProject}
 	for i := range identity.MaxCalls {
 		p.Calls = append(p.Calls, writ.ProposedCall{Operation: "herodb.create", Name: fmt.Sprintf("db-%d", i), Args: map[string]any{"memory_mib": int64(16)}})

@@ -9,7 +9,7 @@ import (
 )
 
 func TestAProjectHasNoMoreOpenRunsThanItMay(t *testing.T) {
-	inSite(t, func(t *testing.T, s *site) {
+	inSim(t, func(t *testing.T, s *sim) {
 		s.halt()
 		s.maxOpen = 2
 		s.start()
@@ -44,7 +44,7 @@ func TestAProjectHasNoMoreOpenRunsThanItMay(t *testing.T) {
 }
 
 func TestAResumedRunCountsAsOpenAgain(t *testing.T) {
-	inSite(t, func(t *testing.T, s *site) {
+	inSim(t, func(t *testing.T, s *sim) {
 		s.halt()
 		s.maxOpen = 1
 		s.start()
@@ -69,7 +69,7 @@ func TestAProjectWithTooManyOpenCallsGetsNoNewRunAndEveryOpenOneGoesOn(t *testin
 volume := import("volume")
 for i := 0; i < 5; i++ { volume.create("v-" + i, {size_gib: 1}) }
 `
-	inSite(t, func(t *testing.T, s *site) {
+	inSim(t, func(t *testing.T, s *sim) {
 		s.halt()
 		s.maxCalls = 3
 		s.start()

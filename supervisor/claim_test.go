@@ -32,7 +32,7 @@ func takes(times map[string]time.Duration) func(n *testNode) {
 }
 
 // goingAway makes b and lets a run delete it for ten seconds. A ping ends before that, and the pass for it after.
-func (s *site) goingAway() writ.RunID {
+func (s *sim) goingAway() writ.RunID {
 	s.t.Helper()
 	s.join("n1", takes(map[string]time.Duration{"volume.delete": 10 * time.Second, "node.ping": 9 * time.Second}))
 	time.Sleep(3 * time.Second)
@@ -78,7 +78,7 @@ func TestRunsThatNeedTheSameThingsInOppositeOrderDoNotWaitForEachOther(t *testin
 
 // What waits for another run keeps only those back that need it.
 func TestCallsThatDoNotNeedWhatIsHeldGoOn(t *testing.T) {
-	inSite(t, func(t *testing.T, s *site) {
+	inSim(t, func(t *testing.T, s *sim) {
 		works := s.goingAway()
 		id := s.submit(`
 volume := import("volume")

@@ -29,7 +29,7 @@ func (c *clock) set(ahead time.Duration) {
 func (c *clock) since() time.Duration { return time.Duration(time.Now().UnixNano() - c.at.Load()) }
 
 func TestAClockThatIsSetForwardEndsNothingEarly(t *testing.T) {
-	inSite(t, func(t *testing.T, s *site) {
+	inSim(t, func(t *testing.T, s *sim) {
 		s.join("n1", slowly(2*time.Minute))
 		id := s.submit(oneVolume)
 		s.awaitCall(id, 1, writ.CallRunning)
@@ -49,7 +49,7 @@ func TestAClockThatIsSetBackMakesNobodyWait(t *testing.T) {
 		{"ForAResource", "another run"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			inSite(t, func(t *testing.T, s *site) {
+			inSim(t, func(t *testing.T, s *sim) {
 				s.clock.set(24 * time.Hour) // so that there is a way back
 				var broken atomic.Bool
 				n := s.join("n1", func(n *testNode) {
@@ -98,7 +98,7 @@ func TestAClockThatIsSetBackMakesNobodyWait(t *testing.T) {
 }
 
 func TestClocksThatAreSetMakeNoNodeSilent(t *testing.T) {
-	inSite(t, func(t *testing.T, s *site) {
+	inSim(t, func(t *testing.T, s *sim) {
 		n := s.join("n1")
 		for _, ahead := range []time.Duration{24 * time.Hour, -24 * time.Hour, 0} {
 			time.Sleep(3 * time.Second)
@@ -128,7 +128,7 @@ func TestClocksThatAreSetMakeNoNodeSilent(t *testing.T) {
 func TestANodeWhoseClockIsOffGetsNoNewWorkAndSaysSo(t *testing.T) {
 	for _, ahead := range []time.Duration{31 * time.Second, -31 * time.Second, 48 * time.Hour} {
 		t.Run(ahead.String(), func(t *testing.T) {
-			inSite(t, func(t *testing.T, s *site) {
+			inSim(t, func(t *testing.T, s *sim) {
 				off := new(clock)
 				n := s.realNode("n1", func(n *realNode) { n.clock = off })
 				time.Sleep(2 * time.Second)
@@ -189,7 +189,7 @@ func (d patient) Do(ctx context.Context, r sal.Request) (sal.Outcome, error) {
 }
 
 func TestADriverHasItsTimeEvenIfTheClockOfItsNodeIsSet(t *testing.T) {
-	inSite(t, func(t *testing.T, s *site) {
+	inSim(t, func(t *testing.T, s *sim) {
 		set := new(clock)
 		s.realNode("n1", func(n *realNode) {
 			n.clock, n.drivers = set, []sal.Driver{patient{simDriver{newSimHost(1), "volume"}}}
@@ -208,7 +208,7 @@ func TestADriverHasItsTimeEvenIfTheClockOfItsNodeIsSet(t *testing.T) {
 }
 
 func TestWhatDestroysIsJudgedByTheClockOfItsNode(t *testing.T) {
-	inSite(t, func(t *testing.T, s *site) {
+	inSim(t, func(t *testing.T, s *sim) {
 		s.clock.set(rightTime) // of node, supervisor and client
 		n := s.realNode("n1")
 		s.wantState(s.submit("volume := import(\"volume\")\nvolume.create(\"v\", {size_gib: 1}, {retries: 0}).uid\nvolume.delete(\"v\", {}, {retries: 0})\n"), writ.RunSucceeded)

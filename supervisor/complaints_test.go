@@ -15,7 +15,7 @@ import (
 )
 
 // shown is how a node was told of last.
-func (s *site) shown(id writ.NodeID) (last writ.Node) {
+func (s *sim) shown(id writ.NodeID) (last writ.Node) {
 	s.t.Helper()
 	events, err := s.journal.Events(s.t.Context(), 0, 100_000)
 	if err != nil {
@@ -30,7 +30,7 @@ func (s *site) shown(id writ.NodeID) (last writ.Node) {
 }
 
 func TestABadMessageIsLoggedOnceAndThenCounted(t *testing.T) {
-	inSite(t, func(t *testing.T, s *site) {
+	inSim(t, func(t *testing.T, s *sim) {
 		n := s.join("n1")
 		before := strings.Count(s.logs.String(), "\n")
 		out := queue.Stream{Node: n.id, Direction: queue.Out}
@@ -58,7 +58,7 @@ func TestABadMessageIsLoggedOnceAndThenCounted(t *testing.T) {
 func TestANodeThatFillsTheQueueIsKeptOffItForAWhile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		keeper := &memoryAccounts{}
-		s := newSiteAt(t, filepath.Join(t.TempDir(), "journal.db"), keeper)
+		s := newSimAt(t, filepath.Join(t.TempDir(), "journal.db"), keeper)
 		bad, good := s.join("n1"), s.join("n2")
 		time.Sleep(2 * time.Second)
 		off := func() bool { return keeper.password(bad.id) == "" }
@@ -100,7 +100,7 @@ func TestANodeThatFillsTheQueueIsKeptOffItForAWhile(t *testing.T) {
 func TestWhatIsFoundOfANodeThatIsKeptOffTheQueueDoesNotMakeThatLonger(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		keeper := &memoryAccounts{}
-		s := newSiteAt(t, filepath.Join(t.TempDir(), "journal.db"), keeper)
+		s := newSimAt(t, filepath.Join(t.TempDir(), "journal.db"), keeper)
 		n := s.join("n1")
 		time.Sleep(2 * time.Second)
 		for range 3 {
@@ -128,7 +128,7 @@ const suspendedFirst = 30 * time.Second
 func TestWhatWaitedWhileTheSupervisorWasAwayCostsANodeNothingElse(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		keeper := &memoryAccounts{}
-		s := newSiteAt(t, filepath.Join(t.TempDir(), "journal.db"), keeper)
+		s := newSimAt(t, filepath.Join(t.TempDir(), "journal.db"), keeper)
 		n := s.join("n1")
 		s.halt()
 		keeper.finds(queue.Finding{Node: n.id, Offence: queue.OverBudget, Bytes: 100 << 20})
@@ -143,7 +143,7 @@ func TestWhatWaitedWhileTheSupervisorWasAwayCostsANodeNothingElse(t *testing.T) 
 func TestOnlyANodeSaysWhatItsRunnerIs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		keeper := &memoryAccounts{}
-		s := newSiteAt(t, filepath.Join(t.TempDir(), "journal.db"), keeper)
+		s := newSimAt(t, filepath.Join(t.TempDir(), "journal.db"), keeper)
 		s.OlderRunners = true
 		n, other := s.join("n1"), s.join("n2")
 		ask := func(by *testNode, about writ.NodeID) error {
@@ -186,7 +186,7 @@ func TestOnlyANodeSaysWhatItsRunnerIs(t *testing.T) {
 func TestANodeThatSaysItIsOlderGetsNoAccount(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		keeper := &memoryAccounts{}
-		s := newSiteAt(t, filepath.Join(t.TempDir(), "journal.db"), keeper)
+		s := newSimAt(t, filepath.Join(t.TempDir(), "journal.db"), keeper)
 		n := s.join("n1")
 		asked, err := envelope.Sign(envelope.AccountRequest, n.key, nodes.AccountRequest{Node: n.id, Scripts: nodes.ScriptsLoaded - 1})
 		if err != nil {
@@ -214,7 +214,7 @@ func TestANodeThatSaysItIsOlderGetsNoAccount(t *testing.T) {
 func TestANodeThatSendsResultsOfNothingIsKeptOffTheQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		keeper := &memoryAccounts{}
-		s := newSiteAt(t, filepath.Join(t.TempDir(), "journal.db"), keeper)
+		s := newSimAt(t, filepath.Join(t.TempDir(), "journal.db"), keeper)
 		bad, good := s.join("n1"), s.join("n2")
 		time.Sleep(2 * time.Second)
 		nothing := func(n *testNode, results int) {

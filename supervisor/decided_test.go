@@ -11,13 +11,13 @@ import (
 	"writ/supervisor/journal"
 )
 
-func (s *site) decideNode(node writ.NodeID, decision, reason string) {
+func (s *sim) decideNode(node writ.NodeID, decision, reason string) {
 	s.t.Helper()
 	s.decideFor("node/"+string(node), decision, reason)
 }
 
 // decideFor decides about a subject for a reason.
-func (s *site) decideFor(subject, decision, reason string) {
+func (s *sim) decideFor(subject, decision, reason string) {
 	s.t.Helper()
 	statement := s.statement(subject, decision)
 	statement.Reason = reason
@@ -28,7 +28,7 @@ func (s *site) decideFor(subject, decision, reason string) {
 
 // Who decided what about a node, when and why, is kept and told with it.
 func TestTheReasonOfADecisionIsKeptWithItsNode(t *testing.T) {
-	inSite(t, func(t *testing.T, s *site) {
+	inSim(t, func(t *testing.T, s *sim) {
 		n := s.join("n1")
 		const hostile = "<img src=x> the disk is failing"
 		for i := range writ.MaxDecisions {
@@ -61,7 +61,7 @@ func TestTheReasonOfADecisionIsKeptWithItsNode(t *testing.T) {
 
 // A run that goes on waits for nothing any more, and who let it go on is known all the same; also after a restart, and from its end on.
 func TestTheReasonOfADecisionIsKeptWithItsRun(t *testing.T) {
-	inSite(t, func(t *testing.T, s *site) {
+	inSim(t, func(t *testing.T, s *sim) {
 		s.join("n1", newBreaking(map[string]int{"v": -1}).join)
 		id := s.submit(oneVolume)
 		subject := "run/" + string(id)

@@ -119,8 +119,8 @@ func (q *tap) results(through func() bool) {
 	q.result = through
 }
 
-// tapped starts a site whose supervisor reaches the queue over a tap.
-func tapped(t *testing.T) (*site, *tap) {
+// tapped starts a sim whose supervisor reaches the queue over a tap.
+func tapped(t *testing.T) (*sim, *tap) {
 	s := found(t)
 	q := &tap{Queue: s.queue}
 	s.way = q
@@ -130,7 +130,7 @@ func tapped(t *testing.T) (*site, *tap) {
 
 func TestAResultThatTheQueueLostIsAskedForAgain(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		s := newSite(t)
+		s := newSim(t)
 		q := &tap{Queue: s.queue}
 		n := s.realNode("n1", func(n *realNode) { n.way = q })
 		sent := make(chan struct{}, 1)
@@ -163,7 +163,7 @@ func TestAResultThatTheQueueLostIsAskedForAgain(t *testing.T) {
 
 func TestABeatThatDoesNotNameAJobAnyMoreHasItDeliveredAgain(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		s := newSite(t)
+		s := newSim(t)
 		q := &tap{Queue: s.queue}
 		n := s.realNode("n1", func(n *realNode) { n.way = q })
 		until := time.Now().Add(20 * time.Second)
@@ -180,7 +180,7 @@ func TestABeatThatDoesNotNameAJobAnyMoreHasItDeliveredAgain(t *testing.T) {
 }
 
 func TestAThousandJobsThatWaitInTheQueueAreDeliveredOnce(t *testing.T) {
-	inSite(t, func(t *testing.T, s *site) {
+	inSim(t, func(t *testing.T, s *sim) {
 		n := s.join("n1", slowly(10*time.Second), func(n *testNode) { n.slots = 500 }) // twice as many are out
 		time.Sleep(2 * time.Second)
 		p := s.payload("node := import(\"node\")\nfor i := 0; i < 1000; i++ { node.ping() }\n")
@@ -205,7 +205,7 @@ func TestAThousandJobsThatWaitInTheQueueAreDeliveredOnce(t *testing.T) {
 }
 
 func TestAQueueThatIsAwayForNinetySecondsLosesNoNode(t *testing.T) {
-	inSite(t, func(t *testing.T, s *site) {
+	inSim(t, func(t *testing.T, s *sim) {
 		n := s.realNode("n1")
 		id := s.submit(wholeScript)
 		s.awaitCall(id, 1, writ.CallRunning)
@@ -324,7 +324,7 @@ if long.err != undefined { volume.create("short", {size_gib: 1}, {node: "n1"}) }
 }
 
 // noneLost fails the test if a node was ever given up.
-func (s *site) noneLost() {
+func (s *sim) noneLost() {
 	s.t.Helper()
 	for _, e := range s.events() {
 		if e.Node != nil && e.Node.Liveness == writ.LivenessLost {
@@ -334,7 +334,7 @@ func (s *site) noneLost() {
 }
 
 // events returns all that the journal has.
-func (s *site) events() []writ.Event {
+func (s *sim) events() []writ.Event {
 	s.t.Helper()
 	events, err := s.journal.Events(s.t.Context(), 0, 10_000)
 	if err != nil {
@@ -364,7 +364,7 @@ func TestASupervisorThatStandsStillLosesNoNode(t *testing.T) {
 
 // TestAJournalThatHangsLosesNoNode lets a report of the node wait for the journal, and with it whoever hears nodes.
 func TestAJournalThatHangsLosesNoNode(t *testing.T) {
-	inSite(t, func(t *testing.T, s *site) {
+	inSim(t, func(t *testing.T, s *sim) {
 		s.realNode("n1", func(n *realNode) { n.drivers = []sal.Driver{patient{simDriver{newSimHost(1), "volume"}}} })
 		id := s.submit(oneVolume)
 		s.awaitCall(id, 1, writ.CallRunning)
@@ -387,7 +387,7 @@ func TestAJournalThatHangsLosesNoNode(t *testing.T) {
 
 // TestWhatCouldNotBeSentDoesNotExpire keeps the queue away for longer than a call may be out.
 func TestWhatCouldNotBeSentDoesNotExpire(t *testing.T) {
-	inSite(t, func(t *testing.T, s *site) {
+	inSim(t, func(t *testing.T, s *sim) {
 		n := s.realNode("n1")
 		time.Sleep(2 * time.Second)
 		s.queue.Cut(true)
@@ -476,7 +476,7 @@ func (d *wedge) Do(ctx context.Context, r sal.Request) (sal.Outcome, error) {
 }
 
 func TestTheNextJobWaitsForADriverThatOutlivesItsRun(t *testing.T) {
-	inSite(t, func(t *testing.T, s *site) {
+	inSim(t, func(t *testing.T, s *sim) {
 		const stuckFor = 20 * time.Minute // longer than all attempts of the next call take, if they count
 		h := newSimHost(1)
 		s.realNode("n1", func(n *realNode) {
@@ -501,7 +501,7 @@ func TestTheNextJobWaitsForADriverThatOutlivesItsRun(t *testing.T) {
 }
 
 // backup copies the journal as it is on disk now; restore puts that copy in its place, as `writ restore` does.
-func (s *site) backup() (restore func()) {
+func (s *sim) backup() (restore func()) {
 	s.t.Helper()
 	path := s.place
 	db, err := sql.Open("sqlite", "file:"+path)
@@ -538,14 +538,14 @@ run.output({code: e.exit_code})
 `
 	for _, tt := range []struct {
 		name  string
-		state func(s *site, id writ.RunID) // when the backup is made
+		state func(s *sim, id writ.RunID) // when the backup is made
 	}{
 		{"BeforeTheRun", nil},
-		{"WithTheFirstCallOut", func(s *site, id writ.RunID) { s.awaitCall(id, 1, writ.CallRunning) }},
-		{"WithTheLastCallOut", func(s *site, id writ.RunID) { s.awaitCall(id, 3, writ.CallQueued) }},
+		{"WithTheFirstCallOut", func(s *sim, id writ.RunID) { s.awaitCall(id, 1, writ.CallRunning) }},
+		{"WithTheLastCallOut", func(s *sim, id writ.RunID) { s.awaitCall(id, 3, writ.CallQueued) }},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			inSite(t, func(t *testing.T, s *site) {
+			inSim(t, func(t *testing.T, s *sim) {
 				n := s.realNode("n1")
 				time.Sleep(2 * time.Second)
 				signed := s.signPayload(s.payload(script))
@@ -597,7 +597,7 @@ run.output({code: e.exit_code})
 }
 
 func TestANodeThatNobodyListensToAnyMoreIsLost(t *testing.T) {
-	inSite(t, func(t *testing.T, s *site) {
+	inSim(t, func(t *testing.T, s *sim) {
 		n := s.join("n1", slowly(time.Hour))
 		time.Sleep(2 * time.Second)
 		id := s.submit("node := import(\"node\")\nnode.ping()\n")

@@ -14,7 +14,7 @@ import (
 
 // What a node does not have any more, or not as it was asked for, is no match for what a script wants, whatever the journal has on record.
 func TestAPreviewKnowsWhatIsGoneOrDiffers(t *testing.T) {
-	inSite(t, func(t *testing.T, s *site) {
+	inSim(t, func(t *testing.T, s *sim) {
 		n := s.join("n1")
 		const script = `
 volume.create("a", {size_gib: 1})

@@ -11,7 +11,7 @@ import (
 )
 
 func TestASupervisorDoesNotStartWithRunsOfAnEngineThatItDoesNotHave(t *testing.T) {
-	s := newSite(t)
+	s := newSim(t)
 	var open []writ.RunID
 	for range 7 {
 		open = append(open, s.submit(`node := import("node"); node.facts().cpus`)) // there is no node: it waits

@@ -11,8 +11,8 @@ import (
 	"writ/supervisor/journal"
 )
 
-// inProjects runs a test in virtual time with that many projects beside the one that all sites have.
-func inProjects(t *testing.T, n int, test func(t *testing.T, s *site, projects []identity.Project)) {
+// inProjects runs a test in virtual time with that many projects beside the one that all sims have.
+func inProjects(t *testing.T, n int, test func(t *testing.T, s *sim, projects []identity.Project)) {
 	inBubble(t, func(t *testing.T) {
 		s := found(t)
 		next, err := s.roster.Successor(time.Now())
@@ -30,7 +30,7 @@ func inProjects(t *testing.T, n int, test func(t *testing.T, s *site, projects [
 }
 
 // submitTo is submit to another project.
-func (s *site) submitTo(p identity.Project, script string) writ.RunID {
+func (s *sim) submitTo(p identity.Project, script string) writ.RunID {
 	s.t.Helper()
 	payload := s.payload(script)
 	payload.Project, payload.ProjectName = p.ID, p.Name
@@ -47,7 +47,7 @@ func pings(n int) string {
 }
 
 // endedCalls is how many calls of a run have ended.
-func (s *site) endedCalls(id writ.RunID) (n int) {
+func (s *sim) endedCalls(id writ.RunID) (n int) {
 	s.t.Helper()
 	_, calls := s.look(id)
 	for _, c := range calls {
@@ -59,7 +59,7 @@ func (s *site) endedCalls(id writ.RunID) (n int) {
 }
 
 func TestAProjectWithLittleWorkDoesNotWaitForOneWithMuch(t *testing.T) {
-	inProjects(t, 1, func(t *testing.T, s *site, projects []identity.Project) {
+	inProjects(t, 1, func(t *testing.T, s *sim, projects []identity.Project) {
 		s.join("n1", slowly(10*time.Second), func(n *testNode) { n.slots = 2 })
 		time.Sleep(2 * time.Second)
 		many := s.submit(pings(60))
@@ -76,7 +76,7 @@ func TestAProjectWithLittleWorkDoesNotWaitForOneWithMuch(t *testing.T) {
 }
 
 func TestManyProjectsTakeTurnsWithLittleRoom(t *testing.T) {
-	inProjects(t, 8, func(t *testing.T, s *site, projects []identity.Project) {
+	inProjects(t, 8, func(t *testing.T, s *sim, projects []identity.Project) {
 		s.join("n1", slowly(time.Second), func(n *testNode) { n.slots = 1 })
 		time.Sleep(2 * time.Second)
 		var runs []writ.RunID
@@ -98,7 +98,7 @@ func TestManyProjectsTakeTurnsWithLittleRoom(t *testing.T) {
 }
 
 // sentCalls is how many calls of a run are out at nodes.
-func (s *site) sentCalls(id writ.RunID) (n int) {
+func (s *sim) sentCalls(id writ.RunID) (n int) {
 	s.t.Helper()
 	_, calls := s.look(id)
 	for _, c := range calls {
@@ -110,7 +110,7 @@ func (s *site) sentCalls(id writ.RunID) (n int) {
 }
 
 func TestCallsThatStayAwayLeaveRoomOnTheNodeToOtherProjects(t *testing.T) {
-	inProjects(t, 1, func(t *testing.T, s *site, projects []identity.Project) {
+	inProjects(t, 1, func(t *testing.T, s *sim, projects []identity.Project) {
 		s.join("n1", slowly(10*time.Second), func(n *testNode) { n.slots = 2 })
 		time.Sleep(2 * time.Second)
 		many := s.submit(pings(60))
@@ -134,7 +134,7 @@ func TestCallsThatStayAwayLeaveRoomOnTheNodeToOtherProjects(t *testing.T) {
 // What the scripts of one project log is written to two stores and told to everybody who follows: it has a bound for each project. A run waits
 // until its project may log what it adds, and if that takes long its log says what is missing.
 func TestNoProjectLogsWithoutBound(t *testing.T) {
-	inSite(t, func(t *testing.T, s *site) {
+	inSim(t, func(t *testing.T, s *sim) {
 		const script = `
 run := import("run")
 line := ""
@@ -185,7 +185,7 @@ for i := 0; i < 999; i++ { run.log(line) }
 
 // A short line costs everybody as much as a long one does.
 func TestShortLinesHaveABoundToo(t *testing.T) {
-	inSite(t, func(t *testing.T, s *site) {
+	inSim(t, func(t *testing.T, s *sim) {
 		began := time.Now()
 		var ids []writ.RunID
 		for range 4 {

@@ -25,7 +25,7 @@ var theBox = writ.ResourceID{Project: theProject, Kind: writ.KindMachine, Name: 
 
 // power is what a simulated machine does on a node, "" if there is none.
 func (n *realNode) power(resource writ.ResourceID) string {
-	t := n.site.t
+	t := n.sim.t
 	t.Helper()
 	d, err := simulated.Open(simulated.Config{Module: string(resource.Kind), Dir: filepath.Join(n.dir, "sim")})
 	if err != nil {
@@ -40,7 +40,7 @@ func (n *realNode) power(resource writ.ResourceID) string {
 
 // retired waits until the runner has ended as one does that was removed.
 func (n *realNode) retired() {
-	t := n.site.t
+	t := n.sim.t
 	t.Helper()
 	err := <-n.ended
 	n.stop()
@@ -51,7 +51,7 @@ func (n *realNode) retired() {
 }
 
 // record returns a node as the journal has it.
-func (s *site) record(id writ.NodeID) (n *journal.Node) {
+func (s *sim) record(id writ.NodeID) (n *journal.Node) {
 	s.t.Helper()
 	err := s.journal.Read(s.t.Context(), func(tx *journal.Tx) (err error) { n, err = tx.Node(id); return err })
 	if err != nil {
@@ -62,7 +62,7 @@ func (s *site) record(id writ.NodeID) (n *journal.Node) {
 
 // The machine of a node that was lost is made elsewhere; the first one does not run when its node is back, and its volume is still there.
 func TestAMachineOfALostNodeIsStoppedWhenTheNodeReturns(t *testing.T) {
-	inSite(t, func(t *testing.T, s *site) {
+	inSim(t, func(t *testing.T, s *sim) {
 		n1 := s.realNode("n1")
 		s.wantState(s.submit(aMachine), writ.RunSucceeded)
 		n1.halt()
@@ -108,7 +108,7 @@ func TestAMachineOfALostNodeIsStoppedWhenTheNodeReturns(t *testing.T) {
 // Whoever signs that a node is lost may be wrong: it works on behind a cut cable. What it answers then counts no more, and it stops what it has
 // as soon as it is heard.
 func TestANodeThatWasFalselyLostStopsWhatItHas(t *testing.T) {
-	inSite(t, func(t *testing.T, s *site) {
+	inSim(t, func(t *testing.T, s *sim) {
 		n1 := s.realNode("n1")
 		id := s.submit(strings.ReplaceAll(aMachine, "box", "slow-20-box"))
 		box := theBox
@@ -135,7 +135,7 @@ func TestANodeThatWasFalselyLostStopsWhatItHas(t *testing.T) {
 
 // Calls that may have begun on the lost node are done by another one, together with what they need, and only once a person has signed.
 func TestWhatMayHaveBegunIsReplacedOnceTheLossIsSigned(t *testing.T) {
-	inSite(t, func(t *testing.T, s *site) {
+	inSim(t, func(t *testing.T, s *sim) {
 		n1 := s.realNode("n1")
 		id := s.submit(strings.NewReplacer(`"root"`, `"slow-90-root"`).Replace(aMachine))
 		s.awaitCall(id, 1, writ.CallRunning)
@@ -190,7 +190,7 @@ func TestALossThatIsSignedOutlivesTheSupervisor(t *testing.T) {
 
 // A node that is gone may be in wrong hands: it fills no journal with its answers, and one that comes again changes nothing.
 func TestTheAnswersOfANodeThatIsGoneAreBounded(t *testing.T) {
-	inSite(t, func(t *testing.T, s *site) {
+	inSim(t, func(t *testing.T, s *sim) {
 		n := s.join("n1")
 		s.decide(n.id, "lost")
 		answer := func(round int64) error {
@@ -224,7 +224,7 @@ func TestTheAnswersOfANodeThatIsGoneAreBounded(t *testing.T) {
 
 // Whoever can write to the database can take a row away: then there is nobody to answer, and the supervisor lives on.
 func TestANodeThatIsGoneFromTheDatabaseToo(t *testing.T) {
-	inSite(t, func(t *testing.T, s *site) {
+	inSim(t, func(t *testing.T, s *sim) {
 		n := s.join("n1")
 		s.decide(n.id, "lost")
 		err := s.journal.Write(t.Context(), func(tx *journal.Tx) error {

@@ -11,11 +11,11 @@ import (
 
 // Both engines: the journal's own tests look at every table; this is what people see of it.
 func TestAnOldRunIsForgottenAndWhatItMadeStays(t *testing.T) {
-	inSite(t, forgetsAndKeeps)
-	inSiteOnPostgreSQL(t, forgetsAndKeeps)
+	inSim(t, forgetsAndKeeps)
+	inSimOnPostgreSQL(t, forgetsAndKeeps)
 }
 
-func forgetsAndKeeps(t *testing.T, s *site) {
+func forgetsAndKeeps(t *testing.T, s *sim) {
 	s.halt()
 	s.keep = time.Hour
 	s.start()
@@ -72,7 +72,7 @@ func forgetsAndKeeps(t *testing.T, s *site) {
 }
 
 func TestAClockThatIsFarAheadForgetsNothing(t *testing.T) {
-	inSite(t, func(t *testing.T, s *site) {
+	inSim(t, func(t *testing.T, s *sim) {
 		s.join("n1")
 		p := s.payload(oneVolume)
 		p.Expires = p.Created.Add(identity.MaxValidity)

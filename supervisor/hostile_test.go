@@ -50,9 +50,9 @@ func (s *said) times(word string) (n int) {
 }
 
 // onBoth runs a test in virtual time with a journal in a file, and with one on PostgreSQL. In both the test writes what it likes.
-func onBoth(t *testing.T, test func(t *testing.T, s *site)) {
+func onBoth(t *testing.T, test func(t *testing.T, s *sim)) {
 	t.Helper()
-	in := func(place func(s *site) string) func(t *testing.T) {
+	in := func(place func(s *sim) string) func(t *testing.T) {
 		return func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := found(t)
@@ -62,13 +62,13 @@ func onBoth(t *testing.T, test func(t *testing.T, s *site)) {
 			})
 		}
 	}
-	t.Run("file", in(func(s *site) string { return s.place }))
+	t.Run("file", in(func(s *sim) string { return s.place }))
 	address := server.Store(t) // outside of the bubble: time goes on there
-	t.Run("PostgreSQL", in(func(*site) string { return address }))
+	t.Run("PostgreSQL", in(func(*sim) string { return address }))
 }
 
 // tamper changes the database as somebody who has it can.
-func (s *site) tamper(query string, args ...any) {
+func (s *sim) tamper(query string, args ...any) {
 	s.t.Helper()
 	err := s.journal.Write(s.t.Context(), func(tx *journal.Tx) error {
 		_, err := tx.ExecContext(s.t.Context(), query, args...)
@@ -80,7 +80,7 @@ func (s *site) tamper(query string, args ...any) {
 }
 
 // again starts the supervisor on a journal that was changed while it did not run, with nothing in memory.
-func (s *site) again(change func()) {
+func (s *sim) again(change func()) {
 	s.t.Helper()
 	change()
 	s.halt()
@@ -88,7 +88,7 @@ func (s *site) again(change func()) {
 }
 
 // wantForged fails the test unless the run has failed as one whose record was changed, was logged once, and had no more sent than before.
-func (s *site) wantForged(id writ.RunID) {
+func (s *sim) wantForged(id writ.RunID) {
 	s.t.Helper()
 	run, _ := s.wantState(id, writ.RunFailed)
 	if run.Failure.Code != writ.CodeRecordForged || run.Failure.Hint == "" {
@@ -104,7 +104,7 @@ func (s *site) wantForged(id writ.RunID) {
 }
 
 // wantSentAtMost fails the test if a node got a job of a later call.
-func (s *site) wantSentAtMost(seq int) {
+func (s *sim) wantSentAtMost(seq int) {
 	s.t.Helper()
 	for _, n := range s.nodes {
 		n.mu.Lock()
@@ -127,27 +127,27 @@ run.output({a: "as it was signed"})
 `
 
 func TestAScriptThatWasSwappedInTheJournalIsNeitherEvaluatedNorGivenToNodes(t *testing.T) {
-	for name, swap := range map[string]func(s *site, p *identity.Payload, signed []byte) []byte{
-		"another text under the old signature": func(s *site, p *identity.Payload, signed []byte) []byte {
+	for name, swap := range map[string]func(s *sim, p *identity.Payload, signed []byte) []byte{
+		"another text under the old signature": func(s *sim, p *identity.Payload, signed []byte) []byte {
 			return bytes.Replace(signed, []byte("as it was signed"), []byte("as I like it bet"), 1)
 		},
-		"another text, signed by a stranger": func(s *site, p *identity.Payload, _ []byte) []byte {
+		"another text, signed by a stranger": func(s *sim, p *identity.Payload, _ []byte) []byte {
 			p.Script.Text = []byte("run := import(\"run\")\nrun.output(1)\n")
 			return s.signPayloadBy(identity.NewSigner(newKey(s.t)), p)
 		},
-		"another text of the same person": func(s *site, p *identity.Payload, _ []byte) []byte {
+		"another text of the same person": func(s *sim, p *identity.Payload, _ []byte) []byte {
 			p.Nonce = identity.NewNonce()
 			return s.signPayload(p)
 		},
-		"the same text, signed by a stranger": func(s *site, p *identity.Payload, _ []byte) []byte {
+		"the same text, signed by a stranger": func(s *sim, p *identity.Payload, _ []byte) []byte {
 			return s.signPayloadBy(identity.NewSigner(newKey(s.t)), p)
 		},
-		"no signature":  func(_ *site, p *identity.Payload, _ []byte) []byte { text, _ := p.Text(); return text },
-		"half of it":    func(_ *site, _ *identity.Payload, signed []byte) []byte { return signed[:len(signed)/2] },
-		"nothing in it": func(*site, *identity.Payload, []byte) []byte { return []byte{} },
+		"no signature":  func(_ *sim, p *identity.Payload, _ []byte) []byte { text, _ := p.Text(); return text },
+		"half of it":    func(_ *sim, _ *identity.Payload, signed []byte) []byte { return signed[:len(signed)/2] },
+		"nothing in it": func(*sim, *identity.Payload, []byte) []byte { return []byte{} },
 	} {
 		t.Run(name, func(t *testing.T) {
-			onBoth(t, func(t *testing.T, s *site) {
+			onBoth(t, func(t *testing.T, s *sim) {
 				s.join("n1", slowly(2*time.Minute))
 				p := s.payload(waitsForOne)
 				signed := s.signPayload(p)
@@ -169,7 +169,7 @@ func TestAScriptThatWasSwappedInTheJournalIsNeitherEvaluatedNorGivenToNodes(t *t
 }
 
 func TestASubmissionThatIsGoneFromTheJournalEndsItsRun(t *testing.T) {
-	onBoth(t, func(t *testing.T, s *site) {
+	onBoth(t, func(t *testing.T, s *sim) {
 		s.join("n1", slowly(2*time.Minute))
 		id := s.submit(waitsForOne)
 		s.awaitCall(id, 1, writ.CallRunning)
@@ -179,7 +179,7 @@ func TestASubmissionThatIsGoneFromTheJournalEndsItsRun(t *testing.T) {
 }
 
 func TestRunsThatTheDatabaseChangedAreAFewLines(t *testing.T) {
-	inSite(t, func(t *testing.T, s *site) {
+	inSim(t, func(t *testing.T, s *sim) {
 		const runs = 100
 		var ids []writ.RunID
 		for range runs {
@@ -199,7 +199,7 @@ func TestRunsThatTheDatabaseChangedAreAFewLines(t *testing.T) {
 
 // Who can write to the database may keep a run from being looked for; it is looked at all the same before anything follows from it.
 func TestARevocationHoldsAlthoughTheDatabaseHidesTheRun(t *testing.T) {
-	onBoth(t, func(t *testing.T, s *site) {
+	onBoth(t, func(t *testing.T, s *sim) {
 		s.join("n1", slowly(30*time.Second))
 		id := s.submit(waitsForOne)
 		s.awaitCall(id, 1, writ.CallRunning)
@@ -214,7 +214,7 @@ func TestARevocationHoldsAlthoughTheDatabaseHidesTheRun(t *testing.T) {
 }
 
 func TestTheDatabaseDoesNotSayThatTheTimeOfARunIsOver(t *testing.T) {
-	onBoth(t, func(t *testing.T, s *site) {
+	onBoth(t, func(t *testing.T, s *sim) {
 		s.join("n1", slowly(30*time.Second))
 		id := s.submit(waitsForOne)
 		s.awaitCall(id, 1, writ.CallRunning)
@@ -227,7 +227,7 @@ func TestTheDatabaseDoesNotSayThatTheTimeOfARunIsOver(t *testing.T) {
 func BenchmarkGivePayload(b *testing.B) {
 	for _, kib := range []int{1, 60} {
 		b.Run(fmt.Sprint(kib, "KiB"), func(b *testing.B) {
-			s := newSite(b)
+			s := newSim(b)
 			p := s.payload(waitsForOne + strings.Repeat("// "+strings.Repeat("x", 60)+"\n", kib*16))
 			run, err := s.Submit(b.Context(), s.signPayload(p))
 			if err != nil {

@@ -17,7 +17,7 @@ import (
 )
 
 // blockWrites keeps the journal's writer busy until the test lets it go.
-func (s *site) blockWrites() (release func()) {
+func (s *sim) blockWrites() (release func()) {
 	gate := make(chan struct{})
 	done := make(chan error)
 	go func() {
@@ -32,11 +32,11 @@ func (s *site) blockWrites() (release func()) {
 	}
 }
 
-func (s *site) cancel(id writ.RunID) (link.StatementAnswer, error) {
+func (s *sim) cancel(id writ.RunID) (link.StatementAnswer, error) {
 	return s.Decide(s.t.Context(), s.sign(s.statement("run/"+string(id), "cancel")))
 }
 
-func (s *site) decide(node writ.NodeID, decision string) {
+func (s *sim) decide(node writ.NodeID, decision string) {
 	s.t.Helper()
 	if _, err := s.Decide(s.t.Context(), s.sign(s.statement("node/"+string(node), decision))); err != nil {
 		s.t.Fatal(err)
@@ -44,7 +44,7 @@ func (s *site) decide(node writ.NodeID, decision string) {
 }
 
 func TestACancelThatComesTooLateSaysSo(t *testing.T) {
-	inSite(t, func(t *testing.T, s *site) {
+	inSim(t, func(t *testing.T, s *sim) {
 		s.join("n1", slowly(2*time.Second))
 		id := s.submit(oneVolume)
 		s.awaitCall(id, 1, writ.CallRunning)
@@ -65,7 +65,7 @@ func TestACancelThatComesTooLateSaysSo(t *testing.T) {
 }
 
 func TestAFailingRunCanBeCutShort(t *testing.T) {
-	inSite(t, func(t *testing.T, s *site) {
+	inSim(t, func(t *testing.T, s *sim) {
 		s.join("n1", slowly(9*time.Minute))
 		time.Sleep(2 * time.Second)
 		id := s.submit(`
@@ -88,7 +88,7 @@ run.fail("enough")
 }
 
 func TestTheSameStatementTwiceAtOnceHasOneAnswer(t *testing.T) {
-	inSite(t, func(t *testing.T, s *site) {
+	inSim(t, func(t *testing.T, s *sim) {
 		n := s.join("n1")
 		signed := s.sign(s.statement("node/"+string(n.id), "cordon"))
 		release := s.blockWrites()
@@ -108,7 +108,7 @@ func TestTheSameStatementTwiceAtOnceHasOneAnswer(t *testing.T) {
 }
 
 func TestAWordToStopThatGotLostIsSaidAgain(t *testing.T) {
-	inSite(t, func(t *testing.T, s *site) {
+	inSim(t, func(t *testing.T, s *sim) {
 		n := s.join("n1", slowly(9*time.Minute))
 		id := s.submit(oneVolume)
 		s.awaitCall(id, 1, writ.CallRunning)
@@ -129,7 +129,7 @@ func TestAWordToStopThatGotLostIsSaidAgain(t *testing.T) {
 }
 
 func TestANodeThatReturnsLearnsWhatWasGivenUp(t *testing.T) {
-	inSite(t, func(t *testing.T, s *site) {
+	inSim(t, func(t *testing.T, s *sim) {
 		n := s.join("n1", slowly(9*time.Minute))
 		id := s.submit(oneVolume)
 		s.awaitCall(id, 1, writ.CallRunning)
@@ -145,7 +145,7 @@ func TestANodeThatReturnsLearnsWhatWasGivenUp(t *testing.T) {
 }
 
 func TestACallMayWaitForALostNode(t *testing.T) {
-	inSite(t, func(t *testing.T, s *site) {
+	inSim(t, func(t *testing.T, s *sim) {
 		n := s.join("n1", slowly(10*time.Minute))
 		id := s.submit(`
 volume := import("volume")
@@ -160,7 +160,7 @@ volume.create("v", {size_gib: 1}, {on_loss: "wait", timeout: "1m"})
 
 // A look for lost jobs and the first beat that names one of them may come to the run at once.
 func TestACallThatRunsIsNotSentAgain(t *testing.T) {
-	inSite(t, func(t *testing.T, s *site) {
+	inSim(t, func(t *testing.T, s *sim) {
 		n := s.join("n1", slowly(10*time.Minute))
 		id := s.submit(oneVolume)
 		s.awaitCall(id, 1, writ.CallRunning)
@@ -174,7 +174,7 @@ func TestACallThatRunsIsNotSentAgain(t *testing.T) {
 }
 
 func TestACallIsRunningEvenIfThatItBeganWasNotHeard(t *testing.T) {
-	inSite(t, func(t *testing.T, s *site) {
+	inSim(t, func(t *testing.T, s *sim) {
 		s.join("n1", slowly(10*time.Minute))
 		time.Sleep(2 * time.Second)
 		id := s.submit(oneVolume)
@@ -190,7 +190,7 @@ func TestACallIsRunningEvenIfThatItBeganWasNotHeard(t *testing.T) {
 
 // A node that was lost has to end its call in time once it is back, and nobody says that the call waits for it any more.
 func TestACallWaitsNoLongerForANodeThatIsBack(t *testing.T) {
-	inSite(t, func(t *testing.T, s *site) {
+	inSim(t, func(t *testing.T, s *sim) {
 		n := s.join("n1", slowly(10*time.Hour))
 		id := s.submit(`
 volume := import("volume")
@@ -217,7 +217,7 @@ volume.create("v", {size_gib: 1}, {on_loss: "wait", timeout: "10m"})
 
 // What a node says of its progress does not give it more time.
 func TestANodeCannotSayThatItsCallWaits(t *testing.T) {
-	inSite(t, func(t *testing.T, s *site) {
+	inSim(t, func(t *testing.T, s *sim) {
 		s.join("n1", slowly(10*time.Hour), func(n *testNode) { n.says = "its node is lost; the script said that it waits" })
 		id := s.submit(`
 volume := import("volume")
@@ -230,7 +230,7 @@ volume.create("v", {size_gib: 1}, {timeout: "1m"})
 }
 
 func TestANodeIsDrainedWhenNothingRunsThereAnyMore(t *testing.T) {
-	inSite(t, func(t *testing.T, s *site) {
+	inSim(t, func(t *testing.T, s *sim) {
 		n := s.join("n1", slowly(20*time.Second))
 		id := s.submit(oneVolume)
 		s.awaitCall(id, 1, writ.CallRunning)
@@ -262,8 +262,8 @@ func TestANodeIsDrainedWhenNothingRunsThereAnyMore(t *testing.T) {
 
 // Of two decisions by people who saw the same revision of a node one counts, and the other is refused until they have looked again.
 func TestDecisionsAboutANodeDoNotUndoEachOther(t *testing.T) {
-	inSite(t, func(t *testing.T, s *site) {
-		n := &testNode{site: s, name: "n1", key: newKey(t)}
+	inSim(t, func(t *testing.T, s *sim) {
+		n := &testNode{sim: s, name: "n1", key: newKey(t)}
 		welcome, err := n.claim(identity.Token{})
 		if err != nil {
 			t.Fatal(err)
@@ -311,7 +311,7 @@ func TestDecisionsAboutANodeDoNotUndoEachOther(t *testing.T) {
 }
 
 // revoke signs a roster in which alice, who is the root, keeps her key but may not deploy any more.
-func (s *site) revoke() {
+func (s *sim) revoke() {
 	s.t.Helper()
 	next, err := s.roster.Successor(time.Now())
 	if err != nil {
@@ -328,7 +328,7 @@ func (s *site) revoke() {
 }
 
 func TestARevokedSignerDoesNotSlipThroughWhileTheRosterIsAdopted(t *testing.T) {
-	inSite(t, func(t *testing.T, s *site) {
+	inSim(t, func(t *testing.T, s *sim) {
 		signed := s.signPayload(s.payload(oneVolume))
 		s.revoke()
 		release := s.blockWrites()
@@ -355,7 +355,7 @@ func TestARevokedSignerDoesNotSlipThroughWhileTheRosterIsAdopted(t *testing.T) {
 }
 
 func TestARosterThatWasAdoptedBeforeACrashStillCancels(t *testing.T) {
-	inSite(t, func(t *testing.T, s *site) {
+	inSim(t, func(t *testing.T, s *sim) {
 		id := s.submit(oneVolume)
 		s.revoke()
 		s.halt()

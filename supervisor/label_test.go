@@ -11,14 +11,14 @@ import (
 )
 
 // label changes the labels of a node.
-func (s *site) label(node writ.NodeID, change identity.LabelChange) (link.StatementAnswer, error) {
+func (s *sim) label(node writ.NodeID, change identity.LabelChange) (link.StatementAnswer, error) {
 	statement := s.statement("", "")
 	change.Statement(statement, node)
 	return s.Decide(s.t.Context(), s.sign(statement))
 }
 
 func TestALabelSaysWhereSomethingGoesUntilItIsTakenAway(t *testing.T) {
-	inSite(t, func(t *testing.T, s *site) {
+	inSim(t, func(t *testing.T, s *sim) {
 		s.join("n1")
 		n2 := s.join("n2")
 		asks := `import("volume").create("%s", {size_gib: 1}, {labels: {disk: "ssd", rack: "a1"}})`
@@ -64,7 +64,7 @@ import("machine").create("m", {cpus: 1, memory_mib: 64, disks: [a]})`), writ.Run
 }
 
 func TestALabelWithoutAValueIsALabel(t *testing.T) {
-	inSite(t, func(t *testing.T, s *site) {
+	inSim(t, func(t *testing.T, s *sim) {
 		for _, name := range []string{"n1", "n2", "n3"} {
 			n := s.join(name)
 			if name != "n2" {
@@ -84,7 +84,7 @@ func TestALabelWithoutAValueIsALabel(t *testing.T) {
 }
 
 func TestWhatGoesTogetherAsksForOnePlace(t *testing.T) {
-	inSite(t, func(t *testing.T, s *site) {
+	inSim(t, func(t *testing.T, s *sim) {
 		nodes := make(map[string]writ.NodeID)
 		for name, disk := range map[string]string{"n1": "hdd", "n2": "ssd"} {
 			nodes[name] = s.join(name).id
@@ -114,7 +114,7 @@ import("machine").create("m%[1]d", {cpus: 1, memory_mib: 64, disks: [a]}, {%[3]s
 }
 
 func TestANodeHasNoMoreLabelsThanAScriptCanAskFor(t *testing.T) {
-	inSite(t, func(t *testing.T, s *site) {
+	inSim(t, func(t *testing.T, s *sim) {
 		n := s.join("n1")
 		all := identity.LabelChange{Set: make(map[string]string)}
 		for i := range writ.MaxLabels {

@@ -28,7 +28,7 @@ func makes(name, options string) string {
 }
 
 // volume returns what the journal has under the name, nil if it has nothing.
-func (s *site) volume(name string) (have *journal.Resource) {
+func (s *sim) volume(name string) (have *journal.Resource) {
 	s.t.Helper()
 	err := s.journal.Read(s.t.Context(), func(tx *journal.Tx) (err error) {
 		have, err = tx.Resource(writ.ResourceID{Project: theProject, Kind: writ.KindVolume, Name: name})
@@ -41,7 +41,7 @@ func (s *site) volume(name string) (have *journal.Resource) {
 }
 
 // lastNode returns the newest event of a node.
-func (s *site) lastNode() (n writ.Node) {
+func (s *sim) lastNode() (n writ.Node) {
 	s.t.Helper()
 	events, err := s.journal.Events(s.t.Context(), 0, 1000)
 	if err != nil {
@@ -56,7 +56,7 @@ func (s *site) lastNode() (n writ.Node) {
 }
 
 func TestAStuckDriverEndsAsExpiredAndIsNamed(t *testing.T) {
-	inSite(t, func(t *testing.T, s *site) {
+	inSim(t, func(t *testing.T, s *sim) {
 		h := newSimHost(1)
 		n := s.realNode("n1", func(n *realNode) { n.drivers = []sal.Driver{&deaf{wedge{simDriver: simDriver{h, "volume"}}}} })
 		began := time.Now()
@@ -85,7 +85,7 @@ func TestAStuckDriverEndsAsExpiredAndIsNamed(t *testing.T) {
 }
 
 func TestTheNextCallTakesOverWhatAStuckDriverMade(t *testing.T) {
-	inSite(t, func(t *testing.T, s *site) {
+	inSim(t, func(t *testing.T, s *sim) {
 		h := newSimHost(1)
 		s.realNode("n1", func(n *realNode) { n.drivers = []sal.Driver{&deaf{wedge{simDriver: simDriver{h, "volume"}}}} })
 		first := s.submit(makes("stuck", `{timeout: "5s"}`))
@@ -127,7 +127,7 @@ func TestTheNextCallTakesOverWhatALostNodeMade(t *testing.T) {
 		{"other", `{adopt: true}`, writ.RunSucceeded},
 	} {
 		t.Run(tt.deployment+tt.options, func(t *testing.T) {
-			inSite(t, func(t *testing.T, s *site) {
+			inSim(t, func(t *testing.T, s *sim) {
 				h := newSimHost(1)
 				d := &gone{simDriver: simDriver{h, "volume"}}
 				n := s.realNode("n1", func(n *realNode) { n.drivers = []sal.Driver{d} })
@@ -171,7 +171,7 @@ func TestTheNextCallTakesOverWhatALostNodeMade(t *testing.T) {
 }
 
 // deploying is a submission for a deployment that has a revision already.
-func (s *site) deploying(deployment string, base int, script string) *identity.Payload {
+func (s *sim) deploying(deployment string, base int, script string) *identity.Payload {
 	p := s.payload(script)
 	p.Deployment = identity.Deployment{Name: deployment, Base: base}
 	return p

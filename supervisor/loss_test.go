@@ -11,7 +11,7 @@ import (
 )
 
 // workingNode is realNode that has done something: the supervisor takes it for ready.
-func (s *site) workingNode(name string) *realNode {
+func (s *sim) workingNode(name string) *realNode {
 	n := s.realNode(name)
 	s.wantState(s.submit(`node := import("node")`+"\n"+`node.ping()`+"\n"), writ.RunSucceeded)
 	return n
@@ -19,7 +19,7 @@ func (s *site) workingNode(name string) *realNode {
 
 // A node that dies with jobs in its queue never took them: another one does them, and the first finds nothing when it is back.
 func TestWhatALostNodeNeverTookGoesElsewhere(t *testing.T) {
-	inSite(t, func(t *testing.T, s *site) {
+	inSim(t, func(t *testing.T, s *sim) {
 		n1 := s.workingNode("n1")
 		n1.halt()
 		id := s.submit(oneVolume)
@@ -38,7 +38,7 @@ func TestWhatALostNodeNeverTookGoesElsewhere(t *testing.T) {
 
 // What its node took may have begun: it is not done elsewhere by itself, whether the node told of it or not.
 func TestWhatALostNodeTookIsNotDoneElsewhere(t *testing.T) {
-	inSite(t, func(t *testing.T, s *site) {
+	inSim(t, func(t *testing.T, s *sim) {
 		n1 := s.join("n1", slowly(time.Hour))
 		time.Sleep(5 * time.Second)
 		n1.setSilent(true) // before it says that it began
@@ -59,7 +59,7 @@ func TestWhatALostNodeTookIsNotDoneElsewhere(t *testing.T) {
 
 // A call that asked for its node by name stays with it.
 func TestWhatWasAskedForOnALostNodeWaitsForIt(t *testing.T) {
-	inSite(t, func(t *testing.T, s *site) {
+	inSim(t, func(t *testing.T, s *sim) {
 		n1 := s.workingNode("n1")
 		n1.halt()
 		id := s.submit(`volume := import("volume")` + "\n" + `volume.create("v", {size_gib: 1}, {node: "n1"})` + "\n")
@@ -77,7 +77,7 @@ func TestWhatWasAskedForOnALostNodeWaitsForIt(t *testing.T) {
 }
 
 func TestTheNamesOfANodeThatIsGoneAreFree(t *testing.T) {
-	inSite(t, func(t *testing.T, s *site) {
+	inSim(t, func(t *testing.T, s *sim) {
 		n1 := s.realNode("n1")
 		s.wantState(s.submit(oneVolume), writ.RunSucceeded)
 		first := s.volume("v")
@@ -112,7 +112,7 @@ func TestTheNamesOfANodeThatIsGoneAreFree(t *testing.T) {
 
 // What must not be repeated was not done by a node that never took it: another one may do it.
 func TestWhatMustNotBeRepeatedGoesElsewhereIfItNeverBegan(t *testing.T) {
-	inSite(t, func(t *testing.T, s *site) {
+	inSim(t, func(t *testing.T, s *sim) {
 		n1 := s.workingNode("n1")
 		n1.halt()
 		id := s.submit(`node := import("node")` + "\n" + `node.ping()` + "\n")
@@ -128,7 +128,7 @@ func TestWhatMustNotBeRepeatedGoesElsewhereIfItNeverBegan(t *testing.T) {
 
 // A second node that dies before it took the call sends it on as well.
 func TestWhatNoNodeTookGoesOnAndOn(t *testing.T) {
-	inSite(t, func(t *testing.T, s *site) {
+	inSim(t, func(t *testing.T, s *sim) {
 		n1 := s.workingNode("n1")
 		n1.halt()
 		id := s.submit(oneVolume)
@@ -148,7 +148,7 @@ func TestWhatNoNodeTookGoesOnAndOn(t *testing.T) {
 
 // To remove a node says nothing of what runs there: its names stay taken, until a person signs that it never comes back.
 func TestTheNamesOfANodeThatWasOnlyRemovedAreNotFree(t *testing.T) {
-	inSite(t, func(t *testing.T, s *site) {
+	inSim(t, func(t *testing.T, s *sim) {
 		n1 := s.realNode("n1")
 		s.wantState(s.submit(oneVolume), writ.RunSucceeded)
 		s.realNode("n2")
@@ -165,7 +165,7 @@ func TestTheNamesOfANodeThatWasOnlyRemovedAreNotFree(t *testing.T) {
 
 // Runs that wait for a node do not wait for one that is gone: what makes things moves, everything else ends and says why.
 func TestRunsThatWaitForANodeThatIsGoneMoveOrEnd(t *testing.T) {
-	inSite(t, func(t *testing.T, s *site) {
+	inSim(t, func(t *testing.T, s *sim) {
 		n1 := s.realNode("n1")
 		making := s.submit(`volume := import("volume")` + "\n" + `volume.create("slow-90-a", {size_gib: 1}, {on_loss: "wait"})` + "\n")
 		acting := s.submit(strings.Replace(fmt.Sprintf(execScript, "slow-20-c"), `["work"]}`, `["work"]}, {on_loss: "wait"}`, 1))
@@ -213,7 +213,7 @@ func TestAResumeAfterALossStaysWithTheNodeUntilThatIsGone(t *testing.T) {
 		{"WhenItWasRemoved", "remove", "", writ.RunFailed},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			inSite(t, func(t *testing.T, s *site) {
+			inSim(t, func(t *testing.T, s *sim) {
 				n1 := s.realNode("n1")
 				id := s.submit(script)
 				s.awaitCall(id, 1, writ.CallRunning)

@@ -44,7 +44,7 @@ func TestWhatTheDatacenterKeptItselfStartsAReconciliation(t *testing.T) {
 		"an operator says so": {func(h journal.Head) supervisor.Mark { return supervisor.Mark{Head: h, Restored: true} }, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			inSite(t, func(t *testing.T, s *site) {
+			inSim(t, func(t *testing.T, s *sim) {
 				head, err := s.journal.Head(t.Context())
 				if err != nil {
 					t.Fatal(err)
@@ -73,7 +73,7 @@ func TestWhatTheDatacenterKeptItselfStartsAReconciliation(t *testing.T) {
 // A node that says it has obeyed another supervisor may lie: it alone does not have the runs of others wait.
 func TestOnlyMostNodesStartAReconciliation(t *testing.T) {
 	for liars, want := range map[int]bool{0: false, 1: false, 2: true, 3: true} {
-		inSite(t, func(t *testing.T, s *site) {
+		inSim(t, func(t *testing.T, s *sim) {
 			for _, name := range []string{"n1", "n2", "n3"} {
 				s.join(name)
 			}
@@ -104,7 +104,7 @@ func (sink) StoreEvents(context.Context, writ.DatacenterID, []writ.Event) error 
 
 // Over a real link, a coordinator acknowledges events of the future. With a node that is dead every open run would wait for it.
 func TestACoordinatorThatClaimsTheFutureMakesNoRunWait(t *testing.T) {
-	s := newSite(t)
+	s := newSim(t)
 	log := slog.New(slog.DiscardHandler)
 	hostile := &link.Listener{
 		Authenticate: func(context.Context, link.Hello, []byte) error { return nil },
@@ -139,7 +139,7 @@ func TestACoordinatorThatClaimsTheFutureMakesNoRunWait(t *testing.T) {
 
 // A new generation begins with nodes as they joined. What is known of them now is told again.
 func TestAfterANewGenerationNodesAreToldAsTheyAre(t *testing.T) {
-	inSite(t, func(t *testing.T, s *site) {
+	inSim(t, func(t *testing.T, s *sim) {
 		n := s.join("n1")
 		time.Sleep(5 * time.Second)
 		if err := s.journal.Feed("liar").Agree(t.Context(), s.journal.ID(), 1<<60, time.Time{}); err == nil {
@@ -164,7 +164,7 @@ func TestAfterANewGenerationNodesAreToldAsTheyAre(t *testing.T) {
 
 // Whoever has Redis keeps what a node said, and says it again when the node is dead and another supervisor has begun.
 func TestBeatsOfEarlierSupervisorsKeepNoDeadNodeAlive(t *testing.T) {
-	inSite(t, func(t *testing.T, s *site) {
+	inSim(t, func(t *testing.T, s *sim) {
 		n := s.join("n1")
 		time.Sleep(5 * time.Second)
 		n.setSilent(true)
@@ -198,7 +198,7 @@ func TestBeatsOfEarlierSupervisorsKeepNoDeadNodeAlive(t *testing.T) {
 
 // Each of them would be answered with a signed message, by the one who hears all nodes.
 func TestOldBeatsAreAnsweredSeldom(t *testing.T) {
-	inSite(t, func(t *testing.T, s *site) {
+	inSim(t, func(t *testing.T, s *sim) {
 		n := s.join("n1")
 		time.Sleep(5 * time.Second)
 		n.setSilent(true)
@@ -234,7 +234,7 @@ func TestOldBeatsAreAnsweredSeldom(t *testing.T) {
 }
 
 // liveness is what was told of a node last, silent if nothing was.
-func (s *site) liveness(id writ.NodeID) (l writ.Liveness) {
+func (s *sim) liveness(id writ.NodeID) (l writ.Liveness) {
 	s.t.Helper()
 	events, err := s.journal.Events(s.t.Context(), 0, 10_000)
 	if err != nil {

@@ -10,9 +10,9 @@ import (
 )
 
 // asking is a node that asks to be admitted, and its id.
-func asking(s *site, name string) (n *testNode, id writ.NodeID) {
+func asking(s *sim, name string) (n *testNode, id writ.NodeID) {
 	s.t.Helper()
-	n = &testNode{site: s, name: name, key: newKey(s.t)}
+	n = &testNode{sim: s, name: name, key: newKey(s.t)}
 	welcome, err := n.claim(identity.Token{})
 	if err != nil || welcome.Admission != writ.AdmissionPending {
 		s.t.Fatalf("it asked and got %+v, %v", welcome, err)
@@ -20,7 +20,7 @@ func asking(s *site, name string) (n *testNode, id writ.NodeID) {
 	return n, welcome.Node
 }
 
-func (s *site) decision(id writ.NodeID, decision string) error {
+func (s *sim) decision(id writ.NodeID, decision string) error {
 	s.t.Helper()
 	_, err := s.Decide(s.t.Context(), s.sign(s.statement("node/"+string(id), decision)))
 	return err
@@ -28,10 +28,10 @@ func (s *site) decision(id writ.NodeID, decision string) error {
 
 // A stranger without a token asks for a name before the node that is to have it, as often as it likes.
 func TestAStrangerWithoutATokenTakesNoName(t *testing.T) {
-	inSite(t, func(t *testing.T, s *site) {
+	inSim(t, func(t *testing.T, s *sim) {
 		stranger, strange := asking(s, "web1")
 		asking(s, "web1")
-		honest := &testNode{site: s, name: "web1", key: newKey(t)}
+		honest := &testNode{sim: s, name: "web1", key: newKey(t)}
 		welcome, err := honest.claim(s.token())
 		if err != nil || welcome.Admission != writ.AdmissionApproved || welcome.Name != "web1" {
 			t.Fatalf("the node with the token got %+v, %v", welcome, err)
@@ -46,7 +46,7 @@ func TestAStrangerWithoutATokenTakesNoName(t *testing.T) {
 }
 
 func TestAStatementAdmitsTheKeyThatItNamesAndNoOtherOfItsName(t *testing.T) {
-	inSite(t, func(t *testing.T, s *site) {
+	inSim(t, func(t *testing.T, s *sim) {
 		stranger, _ := asking(s, "web1")
 		honest, id := asking(s, "web1")
 		if err := s.decision(id, "approve"); err != nil {
@@ -62,7 +62,7 @@ func TestAStatementAdmitsTheKeyThatItNamesAndNoOtherOfItsName(t *testing.T) {
 }
 
 func TestANameIsFreeAgainOnceItsNodeWasRejectedOrRemoved(t *testing.T) {
-	inSite(t, func(t *testing.T, s *site) {
+	inSim(t, func(t *testing.T, s *sim) {
 		rejected, id := asking(s, "web1")
 		if err := s.decision(id, "reject"); err != nil {
 			t.Fatal(err)
@@ -71,7 +71,7 @@ func TestANameIsFreeAgainOnceItsNodeWasRejectedOrRemoved(t *testing.T) {
 			t.Errorf("the rejected node got %+v, %v", w, err)
 		}
 		for range 2 {
-			n := &testNode{site: s, name: "web1", key: newKey(t)}
+			n := &testNode{sim: s, name: "web1", key: newKey(t)}
 			w, err := n.claim(s.token())
 			if err != nil || w.Admission != writ.AdmissionApproved {
 				t.Fatalf("the name was not free: %+v, %v", w, err)
@@ -83,7 +83,7 @@ func TestANameIsFreeAgainOnceItsNodeWasRejectedOrRemoved(t *testing.T) {
 			if w, err := n.claim(again); err != nil || w.Admission != writ.AdmissionRemoved {
 				t.Errorf("the removed node got %+v, %v", w, err)
 			}
-			other := &testNode{site: s, name: "web2", key: newKey(t)} // the token was not spent for it
+			other := &testNode{sim: s, name: "web2", key: newKey(t)} // the token was not spent for it
 			if w, err := other.claim(again); err != nil || w.Admission != writ.AdmissionApproved {
 				t.Errorf("its token admitted nobody else: %+v, %v", w, err)
 			} else if err := s.decision(w.Node, "remove"); err != nil {
@@ -96,7 +96,7 @@ func TestANameIsFreeAgainOnceItsNodeWasRejectedOrRemoved(t *testing.T) {
 // What waits is in memory: strangers fill neither the journal nor the ledgers of coordinators. The id follows from the key, so that a person
 // approves the same node after the supervisor began anew.
 func TestNodesThatWaitAreInNoJournalAndKeepTheirIds(t *testing.T) {
-	inSite(t, func(t *testing.T, s *site) {
+	inSim(t, func(t *testing.T, s *sim) {
 		events := func() int {
 			all, err := s.journal.Events(t.Context(), 0, 1000)
 			if err != nil {
@@ -131,7 +131,7 @@ func TestNodesThatWaitAreInNoJournalAndKeepTheirIds(t *testing.T) {
 
 // What a joiner says in its claim need not be what it was greeted for: the claim is checked for itself.
 func TestAClaimIsCheckedAsTheHelloWas(t *testing.T) {
-	inSite(t, func(t *testing.T, s *site) {
+	inSim(t, func(t *testing.T, s *sim) {
 		for what, change := range map[string]func(joiner *identity.Joiner){
 			"no name":           func(j *identity.Joiner) { j.Name = "" },
 			"another column":    func(j *identity.Joiner) { j.Name = "~web1" },
@@ -139,7 +139,7 @@ func TestAClaimIsCheckedAsTheHelloWas(t *testing.T) {
 			"an age key of one": func(j *identity.Joiner) { j.AgeKey = strings.Repeat("a", 10_000) },
 		} {
 			for _, token := range []identity.Token{{}, s.token()} {
-				n := &testNode{site: s, name: "web1", key: newKey(t), pretend: change}
+				n := &testNode{sim: s, name: "web1", key: newKey(t), pretend: change}
 				if welcome, err := n.claim(token); writ.CodeOf(err) != writ.CodeBadRequest {
 					t.Errorf("%s, with the token %q: %+v, %v", what, token.ID, welcome, err)
 				}

@@ -25,7 +25,7 @@ run.output({code: e.exit_code})
 
 // sabotage lets the node's journal refuse rows, as a full disk does, until the returned function is called.
 func (n *realNode) sabotage(when string) (repair func()) {
-	t := n.site.t
+	t := n.sim.t
 	t.Helper()
 	exec := func(text string) {
 		t.Helper()
@@ -44,7 +44,7 @@ func (n *realNode) sabotage(when string) (repair func()) {
 
 // executions counts how often programs were run, by their call.
 func (n *realNode) executions() map[string]int {
-	t := n.site.t
+	t := n.sim.t
 	t.Helper()
 	effects, err := simulated.ReadEffects(filepath.Join(n.dir, "sim"))
 	if err != nil {
@@ -61,14 +61,14 @@ func (n *realNode) executions() map[string]int {
 
 // wantExecutions fails the test unless the program of one call was run so often.
 func (n *realNode) wantExecutions(want int) {
-	n.site.t.Helper()
+	n.sim.t.Helper()
 	got := n.executions()
 	total := 0
 	for _, times := range got {
 		total += times
 	}
 	if total != want || len(got) > 1 {
-		n.site.t.Errorf("programs were run so often: %v, want %d times", got, want)
+		n.sim.t.Errorf("programs were run so often: %v, want %d times", got, want)
 	}
 }
 
@@ -100,7 +100,7 @@ func TestATryThatWasGivenUpDoesNotActBesideTheNext(t *testing.T) {
 }
 
 func TestAResumeDoesNotRepeatWhatMayHaveBeenDone(t *testing.T) {
-	inSite(t, func(t *testing.T, s *site) {
+	inSim(t, func(t *testing.T, s *sim) {
 		n := s.realNode("n1")
 		id := s.submit(fmt.Sprintf(execScript, "slow-20-c"))
 		s.awaitCall(id, 3, writ.CallRunning)
@@ -121,7 +121,7 @@ func TestAResumeDoesNotRepeatWhatMayHaveBeenDone(t *testing.T) {
 }
 
 func TestAJobIsNotRepeatedByANodeThatWasAwayForDays(t *testing.T) {
-	inSite(t, func(t *testing.T, s *site) {
+	inSim(t, func(t *testing.T, s *sim) {
 		n := s.realNode("n1")
 		p := s.payload(strings.Replace(fmt.Sprintf(execScript, "slow-20-c"), `["work"]}`, `["work"]}, {on_loss: "wait"}`, 1))
 		p.Deadline = 7 * 24 * time.Hour

@@ -13,7 +13,7 @@ import (
 )
 
 func TestACallThatFindsNoPlaceTakesThoseAlongThatNeedIt(t *testing.T) {
-	inSite(t, func(t *testing.T, s *site) {
+	inSim(t, func(t *testing.T, s *sim) {
 		s.join("n1")
 		s.join("n2")
 		time.Sleep(2 * time.Second)
@@ -48,7 +48,7 @@ func TestCallsOnOneResourceTakeEffectInTheOrderOfTheScript(t *testing.T) {
 		{"GrowTooMuch", `volume.create("v", {size_gib: 300}).uid; e := volume.resize("v", {size_gib: 1001}).err; run.output({code: e.code})`, "map[code:NO_CAPACITY]"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			inSite(t, func(t *testing.T, s *site) {
+			inSim(t, func(t *testing.T, s *sim) {
 				s.join("n1", slowly(time.Second)) // 1000 GiB
 				time.Sleep(2 * time.Second)
 				script := "volume := import(\"volume\")\nrun := import(\"run\")\n" + strings.ReplaceAll(tt.script, "; ", "\n") + "\n"
@@ -79,7 +79,7 @@ func slowThings(d time.Duration) func(n *testNode) {
 }
 
 func TestRunsThatWantTheSameThingsDoNotHoldEachOtherUp(t *testing.T) {
-	inSite(t, func(t *testing.T, s *site) {
+	inSim(t, func(t *testing.T, s *sim) {
 		s.join("n1", slowThings(700*time.Millisecond))
 		time.Sleep(2 * time.Second)
 		began := time.Now()
@@ -103,7 +103,7 @@ for i := 0; i < 8; i++ { node.ping().err }
 }
 
 func TestWhatIsReservedAlreadyIsNotCountedTwice(t *testing.T) {
-	inSite(t, func(t *testing.T, s *site) {
+	inSim(t, func(t *testing.T, s *sim) {
 		s.join("n1", slowThings(5*time.Second)) // 1000 GiB
 		time.Sleep(2 * time.Second)
 		s.wantState(s.submit(`
@@ -120,7 +120,7 @@ machine.create("m", {cpus: 1, memory_mib: 512, disks: [v]})
 }
 
 func TestANodeThatTakesNoWorkGetsNone(t *testing.T) {
-	inSite(t, func(t *testing.T, s *site) {
+	inSim(t, func(t *testing.T, s *sim) {
 		n := s.join("n1")
 		s.wantState(s.submit(oneVolume), writ.RunSucceeded)
 		n.mu.Lock()
@@ -141,7 +141,7 @@ func TestANodeThatTakesNoWorkGetsNone(t *testing.T) {
 
 // A host whose /dev/kvm went away keeps its machines, and is told to do with them what is left to do.
 func TestANodeThatLacksSomethingKeepsWhatItHasAndGetsNothingNewOfIt(t *testing.T) {
-	inSite(t, func(t *testing.T, s *site) {
+	inSim(t, func(t *testing.T, s *sim) {
 		n := s.join("n1")
 		const modules = "volume := import(\"volume\")\nmachine := import(\"machine\")\n"
 		s.wantState(s.submit(modules+`
@@ -172,7 +172,7 @@ machine.stop(m)
 // Two runs that both wait for a node to come back, for the same resource, once woke each other without a pause: thousands of steps and events a
 // second. In virtual time that shows as a test without an end.
 func TestRunsThatWaitForTheSameThingOnASilentNodeWaitQuietly(t *testing.T) {
-	inSite(t, func(t *testing.T, s *site) {
+	inSim(t, func(t *testing.T, s *sim) {
 		n := s.join("n1")
 		time.Sleep(2 * time.Second)
 		s.wantState(s.submit("volume := import(\"volume\")\nvolume.create(\"v\", {size_gib: 1})\n"), writ.RunSucceeded)
@@ -197,7 +197,7 @@ func TestRunsThatWaitForTheSameThingOnASilentNodeWaitQuietly(t *testing.T) {
 // Who follows a log has a call open on its container nearly all the time. Whoever changes the container does not wait for that, nor does the
 // one who reads wait for others.
 func TestWhoReadsALogStandsInNobodysWay(t *testing.T) {
-	inSite(t, func(t *testing.T, s *site) {
+	inSim(t, func(t *testing.T, s *sim) {
 		s.realNode("n1")
 		time.Sleep(2 * time.Second)
 		const name = "slow-20-c" // everything but reading takes 20 s

@@ -12,7 +12,7 @@ import (
 )
 
 // planned makes the plan of a payload as a client does.
-func (s *site) planned(p *identity.Payload) scripts.Plan {
+func (s *sim) planned(p *identity.Payload) scripts.Plan {
 	s.t.Helper()
 	plan, err := scripts.PlanOf(s.t.Context(), scripts.Bundle{Main: scripts.Source{Name: p.Script.Name, Text: p.Script.Text}}, scripts.Inputs{
 		Params: p.Params, Project: p.ProjectName, Datacenter: p.Datacenter, DatacenterName: s.roster.Datacenter(p.Datacenter).Name,
@@ -25,7 +25,7 @@ func (s *site) planned(p *identity.Payload) scripts.Plan {
 }
 
 // submitBound hands in a script that is bound to the plan of another one.
-func (s *site) submitBound(script, planned string) writ.RunID {
+func (s *sim) submitBound(script, planned string) writ.RunID {
 	s.t.Helper()
 	p := s.payload(script)
 	other := *p
@@ -52,7 +52,7 @@ run.output({host: facts.hostname})
 `
 
 func TestARunThatIsBoundToItsPlanDoesWhatWasPlanned(t *testing.T) {
-	inSite(t, func(t *testing.T, s *site) {
+	inSim(t, func(t *testing.T, s *sim) {
 		s.join("n1")
 		for range 2 {
 			_, calls := s.wantState(s.submitBound(boundScript, boundScript), writ.RunSucceeded)
@@ -64,7 +64,7 @@ func TestARunThatIsBoundToItsPlanDoesWhatWasPlanned(t *testing.T) {
 }
 
 func TestARunIsBoundToItsPlanAlsoAfterARestart(t *testing.T) {
-	inSite(t, func(t *testing.T, s *site) {
+	inSim(t, func(t *testing.T, s *sim) {
 		id := s.submitBound(waitingScript, waitingScript)
 		s.awaitCall(id, 1, writ.CallPlanned)
 		s.halt()
@@ -89,7 +89,7 @@ volume.create("third", {size_gib: 1})
 `
 
 func TestAPlanThatIsNotTheScriptsIsRefusedBeforeTheFirstCall(t *testing.T) {
-	inSite(t, func(t *testing.T, s *site) {
+	inSim(t, func(t *testing.T, s *sim) {
 		s.join("n1")
 		run, calls := s.wantState(s.submitBound(waitingScript, strings.Replace(waitingScript, "third", "fourth", 1)), writ.RunFailed)
 		if run.Failure.Code != writ.CodePlanMismatch || len(calls) != 0 {
@@ -141,7 +141,7 @@ func TestARunStopsBeforeTheCallThatWasNotPlanned(t *testing.T) {
 		"the first already": {`"first"`, `"one"`, "call 1 is volume.create one, planned was volume.create first", "test.tengo:3:10", 0, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
-			inSite(t, func(t *testing.T, s *site) {
+			inSim(t, func(t *testing.T, s *sim) {
 				if strings.Count(waitingScript, test.replace) != 1 {
 					t.Fatal("the script has no such place")
 				}
@@ -168,7 +168,7 @@ func TestARunStopsBeforeTheCallThatWasNotPlanned(t *testing.T) {
 }
 
 func TestPlanningThatKillsTheEvaluatorFailsTheRun(t *testing.T) {
-	inSite(t, func(t *testing.T, s *site) {
+	inSim(t, func(t *testing.T, s *sim) {
 		s.halt()
 		s.evaluator = &strayEvaluator{pass: waitingScript, crashes: true}
 		s.start()

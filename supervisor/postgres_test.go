@@ -26,22 +26,22 @@ func TestMain(m *testing.M) {
 // server is the PostgreSQL of all tests of this package.
 var server testenv.SharedPostgres
 
-// inSiteOnPostgreSQL is inSite with the journal on PostgreSQL.
-func inSiteOnPostgreSQL(t *testing.T, test func(t *testing.T, s *site)) {
+// inSimOnPostgreSQL is inSim with the journal on PostgreSQL.
+func inSimOnPostgreSQL(t *testing.T, test func(t *testing.T, s *sim)) {
 	t.Helper()
 	place := server.Store(t) // outside of the bubble: time goes on there
-	synctest.Test(t, func(t *testing.T) { test(t, newSiteAt(t, place, nil)) })
+	synctest.Test(t, func(t *testing.T) { test(t, newSimAt(t, place, nil)) })
 }
 
 // The journal has its own tests on both engines; this is the supervisor's way of using it.
 func TestADatacenterWorksOnPostgreSQL(t *testing.T) {
-	inSiteOnPostgreSQL(t, func(t *testing.T, s *site) { comesBackAndGoesOn(t, s) })
+	inSimOnPostgreSQL(t, func(t *testing.T, s *sim) { comesBackAndGoesOn(t, s) })
 }
 
 // The old supervisor is alive but was not heard of for longer than its lease, as after a pause of its machine. It wakes up, believes that it
 // serves, and goes on; the new one has taken over meanwhile.
 func TestAnOldSupervisorThatWakesUpChangesNothing(t *testing.T) {
-	inSiteOnPostgreSQL(t, func(t *testing.T, s *site) {
+	inSimOnPostgreSQL(t, func(t *testing.T, s *sim) {
 		s.join("n1", slowly(5*time.Second))
 		id := s.submit(webScript)
 		s.awaitCall(id, 1, writ.CallQueued)

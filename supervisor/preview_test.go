@@ -22,7 +22,7 @@ import (
 )
 
 // proposal plans a script as a client does, and sends it over JSON as a link does.
-func (s *site) proposal(p *identity.Payload) writ.Proposal {
+func (s *sim) proposal(p *identity.Payload) writ.Proposal {
 	s.t.Helper()
 	bundle := scripts.Bundle{Main: scripts.Source(p.Script)}
 	for _, m := range p.Modules {
@@ -46,7 +46,7 @@ func (s *site) proposal(p *identity.Payload) writ.Proposal {
 }
 
 // preview asks what a payload would do, and fails the test if asking left a trace.
-func (s *site) preview(p *identity.Payload) writ.Preview {
+func (s *sim) preview(p *identity.Payload) writ.Preview {
 	s.t.Helper()
 	synctest.Wait() // for what nodes say
 	before := s.dump()
@@ -61,7 +61,7 @@ func (s *site) preview(p *identity.Payload) writ.Preview {
 }
 
 // dump returns all rows of the journal that a run could write.
-func (s *site) dump() map[string][]string {
+func (s *sim) dump() map[string][]string {
 	s.t.Helper()
 	rows := make(map[string][]string)
 	err := s.journal.Read(s.t.Context(), func(tx *journal.Tx) error {
@@ -172,7 +172,7 @@ network.allow(lan, {rules: [{ports: [80]}]})
 			[]string{"read on n1", "create on n1", `unknown size_gib 10→ on n1`}},
 		{"UnknownName", `f := node.facts(); v := volume.create("v-" + f.cpus, {size_gib: 1}); volume.get("w-" + f.cpus)`, []string{"read on n1", "unknown on n1", "unknown"}},
 	}
-	inSite(t, func(t *testing.T, s *site) {
+	inSim(t, func(t *testing.T, s *sim) {
 		s.realNode("n1") // 1000 GiB
 		s.wantState(s.submit(previewModules+before), writ.RunSucceeded)
 		for _, tt := range tests { // all of the same: none leaves a trace
@@ -188,7 +188,7 @@ network.allow(lan, {rules: [{ports: [80]}]})
 }
 
 // agree fails the test unless a run did to each call of a plan what was foreseen.
-func (s *site) agree(preview writ.Preview, calls []*journal.Call) {
+func (s *sim) agree(preview writ.Preview, calls []*journal.Call) {
 	s.t.Helper()
 	for i, p := range preview.Calls {
 		if p.Action == writ.ActionUnreached {
@@ -249,7 +249,7 @@ machine.start(m)
 	}
 	for name, script := range tests {
 		t.Run(name, func(t *testing.T) {
-			inSite(t, func(t *testing.T, s *site) {
+			inSim(t, func(t *testing.T, s *sim) {
 				s.realNode("n1")
 				s.realNode("n2")
 				time.Sleep(2 * time.Second)
@@ -267,7 +267,7 @@ machine.start(m)
 }
 
 func TestAPreviewSaysWhyAndWhatStays(t *testing.T) {
-	inSite(t, func(t *testing.T, s *site) {
+	inSim(t, func(t *testing.T, s *sim) {
 		s.join("n1")
 		n2 := s.join("n2")
 		time.Sleep(2 * time.Second)
@@ -328,7 +328,7 @@ volume.create("c", {size_gib: 1}, {node: "n2"})
 }
 
 func TestAPreviewSeesWhatOtherRunsDo(t *testing.T) {
-	inSite(t, func(t *testing.T, s *site) {
+	inSim(t, func(t *testing.T, s *sim) {
 		s.join("n1", slowly(time.Minute)) // 1000 GiB
 		time.Sleep(2 * time.Second)
 		p := s.payload(previewModules + `volume.create("v", {size_gib: 600})`)
@@ -353,7 +353,7 @@ func TestAPreviewSeesWhatOtherRunsDo(t *testing.T) {
 }
 
 func TestHostileProposalsAreRefused(t *testing.T) {
-	inSite(t, func(t *testing.T, s *site) {
+	inSim(t, func(t *testing.T, s *sim) {
 		s.join("n1")
 		time.Sleep(2 * time.Second)
 		deep := strings.Repeat(`[`, 5000) + strings.Repeat(`]`, 5000)
@@ -395,7 +395,7 @@ func TestHostileProposalsAreRefused(t *testing.T) {
 
 // TestTheBiggestPlansArePreviewed asks for what costs the most: it must be answered, and its answer must fit into a frame.
 func TestTheBiggestPlansArePreviewed(t *testing.T) {
-	s := newSite(t)
+	s := newSim(t)
 	s.join("n1")
 	const most = scripts.MaxCalls
 	call := func(operation string, waits, after []int, args map[string]any) func(i int) writ.ProposedCall {

@@ -9,16 +9,16 @@ import (
 	"writ"
 )
 
-// wholeSite is a site with two nodes, n1 and n2, of which n1 is chosen where nothing speaks for the other.
-func wholeSite(s *site) (n1, n2 *realNode) {
+// wholeSim is a sim with two nodes, n1 and n2, of which n1 is chosen where nothing speaks for the other.
+func wholeSim(s *sim) (n1, n2 *realNode) {
 	s.t.Helper()
 	n1, n2 = s.realNode("n1"), s.realNode("n2")
 	time.Sleep(2 * time.Second)
 	return n1, n2
 }
 
-// goBack lets the site go on with a journal from a backup.
-func (s *site) goBack(restore func()) {
+// goBack lets the sim go on with a journal from a backup.
+func (s *sim) goBack(restore func()) {
 	s.t.Helper()
 	s.halt()
 	time.Sleep(time.Second)
@@ -27,7 +27,7 @@ func (s *site) goBack(restore func()) {
 }
 
 // wantReason fails the test unless a call of a run waits, for a reason with this text.
-func (s *site) wantReason(id writ.RunID, seq int, text string) {
+func (s *sim) wantReason(id writ.RunID, seq int, text string) {
 	s.t.Helper()
 	_, calls := s.look(id)
 	if len(calls) < seq {
@@ -39,7 +39,7 @@ func (s *site) wantReason(id writ.RunID, seq int, text string) {
 }
 
 // submitSigned hands in what is signed.
-func (s *site) submitSigned(signed []byte) writ.RunID {
+func (s *sim) submitSigned(signed []byte) writ.RunID {
 	s.t.Helper()
 	run, err := s.Submit(s.t.Context(), signed)
 	if err != nil {
@@ -50,7 +50,7 @@ func (s *site) submitSigned(signed []byte) writ.RunID {
 
 // doneBehindItsBackup has a run done by the other node than idle, which ends. It returns the run, its submission, and what brings back the
 // journal of before.
-func (s *site) doneBehindItsBackup(idle *realNode) (id writ.RunID, signed []byte, restore func()) {
+func (s *sim) doneBehindItsBackup(idle *realNode) (id writ.RunID, signed []byte, restore func()) {
 	s.t.Helper()
 	idle.halt()
 	time.Sleep(10 * time.Second)
@@ -70,8 +70,8 @@ func TestAfterARestoreARunGoesToTheNodeThatHasIt(t *testing.T) {
 		{"TheOneThatHasItIsSilentAtFirst", true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			inSite(t, func(t *testing.T, s *site) {
-				n1, n2 := wholeSite(s)
+			inSim(t, func(t *testing.T, s *sim) {
+				n1, n2 := wholeSim(s)
 				id, signed, restore := s.doneBehindItsBackup(n1)
 				n1.start()
 				if tt.silent {
@@ -110,8 +110,8 @@ if a.exit_code == 0 {
 	container.exec(container.create("b", {image: j, memory_mib: 16}), {command: ["work"]})
 }
 `
-	inSite(t, func(t *testing.T, s *site) {
-		n1, n2 := wholeSite(s)
+	inSim(t, func(t *testing.T, s *sim) {
+		n1, n2 := wholeSim(s)
 		id := s.submit(script)
 		s.awaitCall(id, 3, writ.CallRunning)
 		restore := s.backup()
@@ -132,8 +132,8 @@ if a.exit_code == 0 {
 
 // Its node has it and falls silent once it has said so: another one would do it a second time.
 func TestACallThatASilentNodeHasWaitsForIt(t *testing.T) {
-	inSite(t, func(t *testing.T, s *site) {
-		n1, n2 := wholeSite(s)
+	inSim(t, func(t *testing.T, s *sim) {
+		n1, n2 := wholeSim(s)
 		id, signed, restore := s.doneBehindItsBackup(n1)
 		s.goBack(restore)
 		s.submitSigned(signed)
@@ -151,8 +151,8 @@ func TestACallThatASilentNodeHasWaitsForIt(t *testing.T) {
 }
 
 func TestARunThatWasNeverHereGoesOnAfterARestoreOnceNodesHaveSaidSo(t *testing.T) {
-	inSite(t, func(t *testing.T, s *site) {
-		n1, n2 := wholeSite(s)
+	inSim(t, func(t *testing.T, s *sim) {
+		n1, n2 := wholeSim(s)
 		signed := s.signPayload(s.payload(fmt.Sprintf(execScript, "c")))
 		s.goBack(s.backup())
 		begun := time.Now()
@@ -167,8 +167,8 @@ func TestARunThatWasNeverHereGoesOnAfterARestoreOnceNodesHaveSaidSo(t *testing.T
 }
 
 func TestANodeThatIsGoneForGoodIsWaitedForUntilItIsRemoved(t *testing.T) {
-	inSite(t, func(t *testing.T, s *site) {
-		n1, n2 := wholeSite(s)
+	inSim(t, func(t *testing.T, s *sim) {
+		n1, n2 := wholeSim(s)
 		n2.halt()
 		signed := s.signPayload(s.payload(fmt.Sprintf(execScript, "c")))
 		s.goBack(s.backup())
@@ -182,8 +182,8 @@ func TestANodeThatIsGoneForGoodIsWaitedForUntilItIsRemoved(t *testing.T) {
 }
 
 func TestRunsThatWereSignedAfterARestoreWaitForNobody(t *testing.T) {
-	inSite(t, func(t *testing.T, s *site) {
-		n1, n2 := wholeSite(s)
+	inSim(t, func(t *testing.T, s *sim) {
+		n1, n2 := wholeSim(s)
 		n2.halt()
 		s.goBack(s.backup())
 		time.Sleep(2 * time.Minute)
@@ -194,8 +194,8 @@ func TestRunsThatWereSignedAfterARestoreWaitForNobody(t *testing.T) {
 
 // A supervisor that ends while it asks has forgotten what it heard.
 func TestTheNextSupervisorAsksAgain(t *testing.T) {
-	inSite(t, func(t *testing.T, s *site) {
-		n1, n2 := wholeSite(s)
+	inSim(t, func(t *testing.T, s *sim) {
+		n1, n2 := wholeSim(s)
 		id, signed, restore := s.doneBehindItsBackup(n1)
 		s.goBack(restore)
 		s.submitSigned(signed)
@@ -215,7 +215,7 @@ func TestTheNextSupervisorAsksAgain(t *testing.T) {
 
 // What a node says that nobody asked, or that no run can have, is not believed; and two nodes cannot both have done the same thing.
 func TestACallThatTwoNodesClaimIsDoneByNone(t *testing.T) {
-	inSite(t, func(t *testing.T, s *site) {
+	inSim(t, func(t *testing.T, s *sim) {
 		s.join("n1", claiming)
 		s.join("n2", claiming)
 		time.Sleep(2 * time.Second)

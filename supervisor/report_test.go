@@ -16,7 +16,7 @@ import (
 )
 
 // eventsOf returns the events of a topic.
-func (s *site) eventsOf(topic string) (all []writ.Event) {
+func (s *sim) eventsOf(topic string) (all []writ.Event) {
 	s.t.Helper()
 	events, err := s.journal.Events(s.t.Context(), 0, 10_000)
 	if err != nil {
@@ -26,7 +26,7 @@ func (s *site) eventsOf(topic string) (all []writ.Event) {
 }
 
 func TestDriftBecomesPartOfItsResource(t *testing.T) {
-	inSite(t, func(t *testing.T, s *site) {
+	inSim(t, func(t *testing.T, s *sim) {
 		n, other := s.join("n1"), s.join("n2")
 		s.wantState(s.submit(`volume := import("volume")`+"\n"+`volume.create("v", {size_gib: 1}, {node: "n1"})`), writ.RunSucceeded)
 		drift := func() []string {
@@ -89,7 +89,7 @@ func TestDriftBecomesPartOfItsResource(t *testing.T) {
 
 // How a resource stands is what the last operation answered or its node saw last, and an event when that changes.
 func TestHowAResourceStandsBecomesPartOfIt(t *testing.T) {
-	inSite(t, func(t *testing.T, s *site) {
+	inSim(t, func(t *testing.T, s *sim) {
 		n, other := s.join("n1"), s.join("n2")
 		s.wantState(s.submit(`machine := import("machine")`+"\n"+`machine.create("m", {cpus: 1, memory_mib: 64}, {node: "n1"})`), writ.RunSucceeded)
 		made := s.eventsOf("resource")[0].Resource
@@ -126,7 +126,7 @@ func TestHowAResourceStandsBecomesPartOfIt(t *testing.T) {
 
 // A delete that failed is booked when its node says that it has done it after all; what went by itself stays, and says so.
 func TestWhatANodeTookAwayAfterAllIsForgotten(t *testing.T) {
-	inSite(t, func(t *testing.T, s *site) {
+	inSim(t, func(t *testing.T, s *sim) {
 		n := s.join("n1")
 		s.wantState(s.submit(`volume := import("volume")`+"\n"+`volume.create("a", {size_gib: 1}, {node: "n1"})`+"\n"+`volume.create("b", {size_gib: 1}, {node: "n1"})`), writ.RunSucceeded)
 		made := s.eventsOf("resource")
@@ -156,7 +156,7 @@ func TestWhatANodeTookAwayAfterAllIsForgotten(t *testing.T) {
 
 // What a node mended is an event once, however often its report comes and whoever was restarted meanwhile.
 func TestWhatANodeMendedIsAnEventOfItsResourceOnce(t *testing.T) {
-	inSite(t, func(t *testing.T, s *site) {
+	inSim(t, func(t *testing.T, s *sim) {
 		n, other := s.join("n1"), s.join("n2")
 		s.wantState(s.submit(`volume := import("volume")`+"\n"+`volume.create("v", {size_gib: 1}, {node: "n1"})`), writ.RunSucceeded)
 		resource := s.eventsOf("resource")[0].Resource
@@ -234,7 +234,7 @@ func TestWhatANodeMendedIsAnEventOfItsResourceOnce(t *testing.T) {
 }
 
 func TestUsageIsToldOnceItIsOnDisk(t *testing.T) {
-	inSite(t, func(t *testing.T, s *site) {
+	inSim(t, func(t *testing.T, s *sim) {
 		n, liar := s.join("n1"), s.join("n2")
 		usage := s.usageOf(s.make("m", "n1"))
 		usage.Sent = -5
@@ -263,7 +263,7 @@ func TestUsageIsToldOnceItIsOnDisk(t *testing.T) {
 }
 
 // make makes a machine on a node and returns it.
-func (s *site) make(name, node string) *writ.Resource {
+func (s *sim) make(name, node string) *writ.Resource {
 	s.t.Helper()
 	s.wantState(s.submit(`machine := import("machine")`+"\n"+`machine.create("`+name+`", {cpus: 1, memory_mib: 64}, {node: "`+node+`"})`), writ.RunSucceeded)
 	events := s.eventsOf("resource")
@@ -271,13 +271,13 @@ func (s *site) make(name, node string) *writ.Resource {
 }
 
 // usageOf is what a resource may have used within this hour.
-func (s *site) usageOf(r *writ.Resource) writ.Usage {
+func (s *sim) usageOf(r *writ.Resource) writ.Usage {
 	return writ.Usage{ResourceID: r.ResourceID, UID: r.UID, Hour: s.clock.now().UTC().Truncate(time.Hour), Used: writ.Used{CPUSeconds: 60}}
 }
 
 // What a node says that resources used becomes somebody's bill: only what it has counts, or had until of late, for hours in which that was there.
 func TestANodeChargesOnlyWhatItHas(t *testing.T) {
-	inSite(t, func(t *testing.T, s *site) {
+	inSim(t, func(t *testing.T, s *sim) {
 		n, liar := s.join("n1"), s.join("n2")
 		made, gone := s.usageOf(s.make("m", "n1")), s.usageOf(s.make("gone", "n1"))
 		s.wantState(s.submit(`machine := import("machine")`+"\n"+`machine.delete("gone")`), writ.RunSucceeded)
@@ -324,7 +324,7 @@ func TestANodeChargesOnlyWhatItHas(t *testing.T) {
 
 // A node that reports without a pause costs as much as one that does not: of all that come within a second the newest counts.
 func TestReportsWithoutAPauseAreTakenOnceASecond(t *testing.T) {
-	inSite(t, func(t *testing.T, s *site) {
+	inSim(t, func(t *testing.T, s *sim) {
 		n := s.join("n1")
 		made := s.make("m", "n1")
 		before := len(s.eventsOf("resource"))
@@ -349,7 +349,7 @@ func TestReportsWithoutAPauseAreTakenOnceASecond(t *testing.T) {
 
 // Of a node whose resources change without end more is told later, and it is told so: what is left comes with a later report.
 func TestANodeHasItsShareOfNews(t *testing.T) {
-	inSite(t, func(t *testing.T, s *site) {
+	inSim(t, func(t *testing.T, s *sim) {
 		n := s.join("n1")
 		made := s.make("m", "n1")
 		before := len(s.eventsOf("resource"))

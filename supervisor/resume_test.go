@@ -23,14 +23,14 @@ import (
 	"writ/supervisor/link"
 )
 
-func (s *site) resume(id writ.RunID) error {
+func (s *sim) resume(id writ.RunID) error {
 	s.t.Helper()
 	_, err := s.Decide(s.t.Context(), s.sign(s.statement("run/"+string(id), "resume")))
 	return err
 }
 
 // mustResume resumes a run and waits until it has ended again.
-func (s *site) mustResume(id writ.RunID, want writ.RunState) (*journal.Run, []*journal.Call) {
+func (s *sim) mustResume(id writ.RunID, want writ.RunState) (*journal.Run, []*journal.Call) {
 	s.t.Helper()
 	if err := s.resume(id); err != nil {
 		s.t.Fatal(err)
@@ -39,7 +39,7 @@ func (s *site) mustResume(id writ.RunID, want writ.RunState) (*journal.Run, []*j
 }
 
 // wantRest waits until a run is at rest and fails the test unless it is in a state then.
-func (s *site) wantRest(id writ.RunID, want writ.RunState) (*journal.Run, []*journal.Call) {
+func (s *sim) wantRest(id writ.RunID, want writ.RunState) (*journal.Run, []*journal.Call) {
 	s.t.Helper()
 	for {
 		run, calls := s.look(id)
@@ -98,14 +98,14 @@ run.output({c: c.name})
 `
 
 func TestAResumeKeepsWhatTheScriptHasSeenAndRepeatsOnlyTheFailure(t *testing.T) {
-	for name, between := range map[string]func(s *site){
-		"AtOnce":     func(*site) {},
-		"AfterCrash": func(s *site) { s.halt(); s.start() },
-		"AfterFlush": func(s *site) { s.queue.Flush() },
+	for name, between := range map[string]func(s *sim){
+		"AtOnce":     func(*sim) {},
+		"AfterCrash": func(s *sim) { s.halt(); s.start() },
+		"AfterFlush": func(s *sim) { s.queue.Flush() },
 	} {
 		for _, bound := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s/bound=%v", name, bound), func(t *testing.T) {
-				inSite(t, func(t *testing.T, s *site) {
+				inSim(t, func(t *testing.T, s *sim) {
 					b := newBreaking(map[string]int{"a": 1, "c": 1})
 					s.join("n1", b.join)
 					planned := ""
@@ -136,7 +136,7 @@ func TestAResumeKeepsWhatTheScriptHasSeenAndRepeatsOnlyTheFailure(t *testing.T) 
 }
 
 // submitMaybeBound hands in a script, bound to the plan of another one unless that is "".
-func (s *site) submitMaybeBound(script, planned string) writ.RunID {
+func (s *sim) submitMaybeBound(script, planned string) writ.RunID {
 	s.t.Helper()
 	if planned == "" {
 		return s.submit(script)
@@ -145,7 +145,7 @@ func (s *site) submitMaybeBound(script, planned string) writ.RunID {
 }
 
 func TestAResumeMayBeRepeatedUntilTheFailureIsGone(t *testing.T) {
-	inSite(t, func(t *testing.T, s *site) {
+	inSim(t, func(t *testing.T, s *sim) {
 		b := newBreaking(map[string]int{"v": 3})
 		s.join("n1", b.join)
 		id := s.submit(oneVolume)
@@ -167,7 +167,7 @@ func TestAResumeMayBeRepeatedUntilTheFailureIsGone(t *testing.T) {
 
 // The end before a resume stays signed: the supervisor says which one is the last, to whoever asks now.
 func TestHowARunStandsIsSignedForWhoeverAsks(t *testing.T) {
-	inSite(t, func(t *testing.T, s *site) {
+	inSim(t, func(t *testing.T, s *sim) {
 		b := newBreaking(map[string]int{"v": 2})
 		s.join("n1", b.join)
 		id := s.submit(oneVolume)
@@ -221,7 +221,7 @@ func TestHowARunStandsIsSignedForWhoeverAsks(t *testing.T) {
 
 // A coordinator keeps a cancel back, and hands it in when the run was resumed by somebody who knows nothing of it.
 func TestACancelFromBeforeAResumeCountsNoMore(t *testing.T) {
-	inSite(t, func(t *testing.T, s *site) {
+	inSim(t, func(t *testing.T, s *sim) {
 		b := newBreaking(map[string]int{"v": 1})
 		s.join("n1", b.join)
 		id := s.submit(oneVolume)
@@ -239,7 +239,7 @@ func TestACancelFromBeforeAResumeCountsNoMore(t *testing.T) {
 }
 
 func TestAResumedRunGoesOnAfterARestartOfTheSupervisor(t *testing.T) {
-	inSite(t, func(t *testing.T, s *site) {
+	inSim(t, func(t *testing.T, s *sim) {
 		s.join("n1", newBreaking(map[string]int{"v": 1}).join)
 		id := s.submit(oneVolume)
 		s.wantRest(id, writ.RunFailed)
@@ -259,7 +259,7 @@ func TestAResumedRunGoesOnAfterARestartOfTheSupervisor(t *testing.T) {
 }
 
 func TestAResumedCallHasAllItsAttemptsAgain(t *testing.T) {
-	inSite(t, func(t *testing.T, s *site) {
+	inSim(t, func(t *testing.T, s *sim) {
 		left := 4
 		s.join("n1", func(n *testNode) {
 			n.act = func(ctx context.Context, job writ.Job) writ.Result {
@@ -280,7 +280,7 @@ func TestAResumedCallHasAllItsAttemptsAgain(t *testing.T) {
 }
 
 func TestAScriptThatFailsAgainHasNothingMoreDone(t *testing.T) {
-	inSite(t, func(t *testing.T, s *site) {
+	inSim(t, func(t *testing.T, s *sim) {
 		b := newBreaking(nil)
 		s.join("n1", b.join)
 		id := s.submit(`
@@ -303,7 +303,7 @@ run.fail("enough")
 }
 
 func TestOnlyAFailedRunOfTheNewestRevisionIsResumed(t *testing.T) {
-	fails := func(t *testing.T, s *site, change ...func(p *identity.Payload)) writ.RunID {
+	fails := func(t *testing.T, s *sim, change ...func(p *identity.Payload)) writ.RunID {
 		s.join("n1", newBreaking(map[string]int{"v": 1}).join)
 		p := s.payload(oneVolume)
 		for _, c := range change {
@@ -321,17 +321,17 @@ func TestOnlyAFailedRunOfTheNewestRevisionIsResumed(t *testing.T) {
 	}
 	for _, tt := range []struct {
 		name    string
-		prepare func(t *testing.T, s *site) writ.RunID
+		prepare func(t *testing.T, s *sim) writ.RunID
 		want    writ.Code
 	}{
-		{"Succeeded", func(t *testing.T, s *site) writ.RunID {
+		{"Succeeded", func(t *testing.T, s *sim) writ.RunID {
 			s.join("n1")
 			id := s.submit(oneVolume)
 			s.wantState(id, writ.RunSucceeded)
 			return id
 		}, writ.CodeConflict},
-		{"Waiting", func(t *testing.T, s *site) writ.RunID { return s.submit(oneVolume) }, writ.CodeConflict},
-		{"Cancelled", func(t *testing.T, s *site) writ.RunID {
+		{"Waiting", func(t *testing.T, s *sim) writ.RunID { return s.submit(oneVolume) }, writ.CodeConflict},
+		{"Cancelled", func(t *testing.T, s *sim) writ.RunID {
 			id := s.submit(oneVolume)
 			if _, err := s.cancel(id); err != nil {
 				t.Fatal(err)
@@ -339,13 +339,13 @@ func TestOnlyAFailedRunOfTheNewestRevisionIsResumed(t *testing.T) {
 			s.wantState(id, writ.RunCancelled)
 			return id
 		}, writ.CodeConflict},
-		{"Unknown", func(t *testing.T, s *site) writ.RunID { return writ.RunIDOf(writ.Digest{1}) }, writ.CodeNotFound},
-		{"PastItsDeadline", func(t *testing.T, s *site) writ.RunID {
+		{"Unknown", func(t *testing.T, s *sim) writ.RunID { return writ.RunIDOf(writ.Digest{1}) }, writ.CodeNotFound},
+		{"PastItsDeadline", func(t *testing.T, s *sim) writ.RunID {
 			id := fails(t, s, func(p *identity.Payload) { p.Deadline = 2 * time.Minute })
 			time.Sleep(3 * time.Minute)
 			return id
 		}, writ.CodeRunExpired},
-		{"DeploymentMovedOn", func(t *testing.T, s *site) writ.RunID {
+		{"DeploymentMovedOn", func(t *testing.T, s *sim) writ.RunID {
 			id := fails(t, s, revision(0))
 			p := s.payload(oneVolume)
 			revision(1)(p)
@@ -354,8 +354,8 @@ func TestOnlyAFailedRunOfTheNewestRevisionIsResumed(t *testing.T) {
 			}
 			return id
 		}, writ.CodeConflict},
-		{"NewestOfItsDeployment", func(t *testing.T, s *site) writ.RunID { return fails(t, s, revision(0)) }, ""},
-		{"SignerLostTheRight", func(t *testing.T, s *site) writ.RunID {
+		{"NewestOfItsDeployment", func(t *testing.T, s *sim) writ.RunID { return fails(t, s, revision(0)) }, ""},
+		{"SignerLostTheRight", func(t *testing.T, s *sim) writ.RunID {
 			id := fails(t, s)
 			s.revoke()
 			if _, err := s.AdoptRosters(t.Context(), s.rosters); err != nil {
@@ -363,7 +363,7 @@ func TestOnlyAFailedRunOfTheNewestRevisionIsResumed(t *testing.T) {
 			}
 			return id
 		}, writ.CodeRoleMissing},
-		{"CauseWasSeen", func(t *testing.T, s *site) writ.RunID {
+		{"CauseWasSeen", func(t *testing.T, s *sim) writ.RunID {
 			s.join("n1", newBreaking(map[string]int{"a": 1}).join)
 			id := s.submit("volume := import(\"volume\")\na := volume.create(\"a\", {size_gib: 1})\nb := volume.clone(\"b\", {from: a})\na.err\n")
 			s.wantRest(id, writ.RunFailed)
@@ -371,7 +371,7 @@ func TestOnlyAFailedRunOfTheNewestRevisionIsResumed(t *testing.T) {
 		}, writ.CodeConflict},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			inSite(t, func(t *testing.T, s *site) {
+			inSim(t, func(t *testing.T, s *sim) {
 				id := tt.prepare(t, s)
 				before, _ := s.look(id)
 				err := s.resume(id)
@@ -393,7 +393,7 @@ func TestOnlyAFailedRunOfTheNewestRevisionIsResumed(t *testing.T) {
 func TestASuccessThatIsToldLateNeedsNoOtherAttempt(t *testing.T) {
 	for name, at := range map[string]time.Duration{"BeforeTheResume": 3 * time.Minute, "AfterIt": 80 * time.Second} {
 		t.Run(name, func(t *testing.T) {
-			inSite(t, func(t *testing.T, s *site) {
+			inSim(t, func(t *testing.T, s *sim) {
 				n := s.join("n1", slowly(2*time.Minute))
 				id := s.submit(oneVolume)
 				s.awaitCall(id, 1, writ.CallRunning)
@@ -417,7 +417,7 @@ func TestASuccessThatIsToldLateNeedsNoOtherAttempt(t *testing.T) {
 	}
 }
 
-func (s *site) resources(t *testing.T) (all []*journal.Resource, err error) {
+func (s *sim) resources(t *testing.T) (all []*journal.Resource, err error) {
 	err = s.journal.Read(t.Context(), func(tx *journal.Tx) error {
 		all, err = tx.Resources()
 		return err
@@ -426,7 +426,7 @@ func (s *site) resources(t *testing.T) (all []*journal.Resource, err error) {
 }
 
 func TestAResultOfAnAttemptBeforeTheResumeDoesNotAnswerTheNewOne(t *testing.T) {
-	inSite(t, func(t *testing.T, s *site) {
+	inSim(t, func(t *testing.T, s *sim) {
 		n := s.join("n1", func(n *testNode) {
 			n.act = func(ctx context.Context, job writ.Job) writ.Result {
 				if job.Attempt == 1 {
@@ -455,7 +455,7 @@ func TestAResultOfAnAttemptBeforeTheResumeDoesNotAnswerTheNewOne(t *testing.T) {
 }
 
 func TestARunThatIsBeingResumedCanBeCancelled(t *testing.T) {
-	inSite(t, func(t *testing.T, s *site) {
+	inSim(t, func(t *testing.T, s *sim) {
 		s.join("n1", newBreaking(map[string]int{"v": -1}).join)
 		id := s.submit(oneVolume)
 		s.wantRest(id, writ.RunFailed)
@@ -490,7 +490,7 @@ func (e *dyingEvaluator) Pass(ctx context.Context, b scripts.Bundle, in scripts.
 }
 
 func TestAScriptThatKilledItsEvaluatorHasAllItsPassesAgain(t *testing.T) {
-	inSite(t, func(t *testing.T, s *site) {
+	inSim(t, func(t *testing.T, s *sim) {
 		s.halt()
 		s.evaluator = &dyingEvaluator{left: 5}
 		s.start()
@@ -547,7 +547,7 @@ type story struct {
 	Made   map[string]int
 }
 
-func (s *site) story(id writ.RunID, b *breaking) story {
+func (s *sim) story(id writ.RunID, b *breaking) story {
 	run, calls := s.wantRest(id, writ.RunSucceeded)
 	got := story{Output: run.Output, Made: b.made}
 	for _, c := range calls {
@@ -585,7 +585,7 @@ func TestAResumedRunEndsAsIfNothingHadFailed(t *testing.T) {
 			script, names := randomScript(r)
 			var want story
 			synctest.Test(t, func(t *testing.T) {
-				s := newSite(t)
+				s := newSim(t)
 				b := newBreaking(withFaults(map[string]int{}))
 				s.join("n1", b.join)
 				want = s.story(s.submit(script), b)
@@ -595,7 +595,7 @@ func TestAResumedRunEndsAsIfNothingHadFailed(t *testing.T) {
 				faults[names[r.IntN(len(names))]] = 1 + r.IntN(2)
 			}
 			synctest.Test(t, func(t *testing.T) {
-				s := newSite(t)
+				s := newSim(t)
 				s.halt()
 				s.evaluator = &dyingEvaluator{left: r.IntN(6)}
 				s.start()

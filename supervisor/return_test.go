@@ -32,7 +32,7 @@ func (d *noted) Do(ctx context.Context, r sal.Request) (sal.Outcome, error) {
 func TestAJobOfAKilledRunnerRunsAgainSoonAfterItsReturn(t *testing.T) {
 	for _, away := range []time.Duration{time.Second, 20 * time.Second} { // while the node counts as ready, and as silent
 		t.Run(away.String(), func(t *testing.T) {
-			inSite(t, func(t *testing.T, s *site) {
+			inSim(t, func(t *testing.T, s *sim) {
 				d := &noted{simDriver: simDriver{newSimHost(1), "volume"}, begins: make(chan time.Time, 10)}
 				n := s.realNode("n1", func(n *realNode) { n.drivers = []sal.Driver{d} })
 				id := s.submit(oneVolume)

@@ -52,7 +52,7 @@ func TestARevocationHoldsAlthoughTheLinkThatBroughtItIsCut(t *testing.T) {
 
 // A datacenter that no coordinator reaches tells in its own log that its roster is about to end.
 func TestASupervisorLogsThatItsRosterEnds(t *testing.T) {
-	inSite(t, func(t *testing.T, s *site) {
+	inSim(t, func(t *testing.T, s *sim) {
 		const warning = "version 1 of the roster expires on"
 		time.Sleep(time.Minute)
 		if said := s.logs.String(); strings.Contains(said, warning) {
@@ -67,7 +67,7 @@ func TestASupervisorLogsThatItsRosterEnds(t *testing.T) {
 }
 
 // setBody replaces what the journal has of a run, and returns what it had.
-func (s *site) setBody(id writ.RunID, body []byte) (before []byte) {
+func (s *sim) setBody(id writ.RunID, body []byte) (before []byte) {
 	s.t.Helper()
 	err := s.journal.Write(s.t.Context(), func(tx *journal.Tx) error {
 		if err := tx.QueryRowContext(s.t.Context(), `SELECT body FROM runs WHERE id = $1`, string(id)).Scan(&before); err != nil {
@@ -83,7 +83,7 @@ func (s *site) setBody(id writ.RunID, body []byte) (before []byte) {
 }
 
 func TestARunThatCannotBeReadIsJudgedOnceItCanAndKeepsNoOtherBack(t *testing.T) {
-	inSite(t, func(t *testing.T, s *site) {
+	inSim(t, func(t *testing.T, s *sim) {
 		s.join("n1", slowly(2*time.Minute))
 		unread, other := s.submit(oneVolume), s.submit(webScript)
 		s.awaitCall(unread, 1, writ.CallRunning)

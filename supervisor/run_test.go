@@ -7,7 +7,7 @@ import (
 
 func TestASupervisorThatCannotReadItsJournalSaysSo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newSite(t)
+		s := newSim(t)
 		s.halt() // the journal is closed
 		if err := s.Supervisor.Run(t.Context()); err == nil {
 			t.Error("it ended as if all were well")

@@ -18,21 +18,21 @@ import (
 
 // realNode is a node with a real runner and simulated drivers, on a directory that survives it.
 type realNode struct {
-	site    *site
+	sim     *sim
 	dir     string
 	name    string
 	token   string
-	way     queue.Queue  // to the site's queue; straight there if nil
+	way     queue.Queue  // to the sim's queue; straight there if nil
 	drivers []sal.Driver // simulated ones if nil
-	clock   *clock       // that of the site if nil
+	clock   *clock       // that of the sim if nil
 	runner  *runner.Runner
 	stop    context.CancelFunc
 	ended   chan error
 }
 
-// realNode joins the site and serves until the test ends.
-func (s *site) realNode(name string, change ...func(n *realNode)) *realNode {
-	n := &realNode{site: s, dir: s.t.TempDir(), name: name, token: s.token().String()}
+// realNode joins the sim and serves until the test ends.
+func (s *sim) realNode(name string, change ...func(n *realNode)) *realNode {
+	n := &realNode{sim: s, dir: s.t.TempDir(), name: name, token: s.token().String()}
 	for _, c := range change {
 		c(n)
 	}
@@ -42,7 +42,7 @@ func (s *site) realNode(name string, change ...func(n *realNode)) *realNode {
 }
 
 func (n *realNode) start() {
-	t := n.site.t
+	t := n.sim.t
 	t.Helper()
 	drivers := n.drivers
 	about := func() []writ.NodeDriver { return nil }
@@ -63,13 +63,13 @@ func (n *realNode) start() {
 	if err != nil {
 		t.Fatal(err)
 	}
-	member, err := runner.Join(t.Context(), runner.Joining{Dir: n.dir, API: &n.site.api, Token: n.token, Name: n.name})
+	member, err := runner.Join(t.Context(), runner.Joining{Dir: n.dir, API: &n.sim.api, Token: n.token, Name: n.name})
 	if err != nil {
 		t.Fatal(err)
 	}
 	n.runner = &runner.Runner{
-		Member: member, API: &n.site.api, Queue: cmp.Or[queue.Queue](n.way, n.site.queue), Journal: journal, Drivers: drivers, Grace: time.Nanosecond,
-		Capacity: writ.Capacity{CPUs: 16, MemoryMiB: 65536, DiskGiB: 1000}, Now: cmp.Or(n.clock, n.site.clock).now,
+		Member: member, API: &n.sim.api, Queue: cmp.Or[queue.Queue](n.way, n.sim.queue), Journal: journal, Drivers: drivers, Grace: time.Nanosecond,
+		Capacity: writ.Capacity{CPUs: 16, MemoryMiB: 65536, DiskGiB: 1000}, Now: cmp.Or(n.clock, n.sim.clock).now,
 	}
 	ctx, stop := context.WithCancel(t.Context())
 	n.stop, n.ended = stop, make(chan error, 1)
@@ -91,14 +91,14 @@ func (n *realNode) halt() {
 	}
 	n.stop()
 	if err := <-n.ended; err != nil {
-		n.site.t.Errorf("the runner ended with %v", err)
+		n.sim.t.Errorf("the runner ended with %v", err)
 	}
 	n.stop = nil
 }
 
 // wantEffectsOnce fails the test unless so many jobs took effect, each once.
 func (n *realNode) wantEffectsOnce(want int) {
-	t := n.site.t
+	t := n.sim.t
 	t.Helper()
 	effects, err := simulated.ReadEffects(filepath.Join(n.dir, "sim"))
 	if err != nil {
@@ -135,7 +135,7 @@ run.output({address: db.address, simulated: vm.simulated})
 `
 
 func TestTheWholeWayWithARealRunner(t *testing.T) {
-	inSite(t, func(t *testing.T, s *site) {
+	inSim(t, func(t *testing.T, s *sim) {
 		n := s.realNode("n1")
 		run, calls := s.wantState(s.submit(wholeScript), writ.RunSucceeded)
 		if len(calls) != 5 || run.Output["address"] == "" || run.Output["simulated"] != true {
@@ -157,13 +157,13 @@ func TestTheWholeWayWithARealRunner(t *testing.T) {
 func TestWhateverIsKilledTheRunEndsAndEachEffectIsThere(t *testing.T) {
 	for _, tt := range []struct {
 		name string
-		kill func(s *site, n *realNode)
+		kill func(s *sim, n *realNode)
 	}{
-		{"Runner", func(s *site, n *realNode) { n.halt(); time.Sleep(3 * time.Second); n.start() }},
-		{"Supervisor", func(s *site, n *realNode) { s.halt(); time.Sleep(3 * time.Second); s.start() }},
-		{"Queue", func(s *site, n *realNode) { s.queue.Flush() }},
-		{"QueueAway", func(s *site, n *realNode) { s.queue.Cut(true); time.Sleep(90 * time.Second); s.queue.Cut(false) }},
-		{"All", func(s *site, n *realNode) {
+		{"Runner", func(s *sim, n *realNode) { n.halt(); time.Sleep(3 * time.Second); n.start() }},
+		{"Supervisor", func(s *sim, n *realNode) { s.halt(); time.Sleep(3 * time.Second); s.start() }},
+		{"Queue", func(s *sim, n *realNode) { s.queue.Flush() }},
+		{"QueueAway", func(s *sim, n *realNode) { s.queue.Cut(true); time.Sleep(90 * time.Second); s.queue.Cut(false) }},
+		{"All", func(s *sim, n *realNode) {
 			n.halt()
 			s.halt()
 			s.queue.Flush()
@@ -173,7 +173,7 @@ func TestWhateverIsKilledTheRunEndsAndEachEffectIsThere(t *testing.T) {
 		}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			inSite(t, func(t *testing.T, s *site) {
+			inSim(t, func(t *testing.T, s *sim) {
 				n := s.realNode("n1")
 				id := s.submit(wholeScript)
 				for seq := 1; seq <= 4; seq++ {

@@ -20,7 +20,7 @@ import (
 const canary = "canary-5f1d0c7b93e8"
 
 // change is a statement that sets a secret to a value, or removes it if there is none.
-func (s *site) change(name string, version int, value string) *identity.Statement {
+func (s *sim) change(name string, version int, value string) *identity.Statement {
 	s.t.Helper()
 	statement := s.statement("", "")
 	c := identity.SecretChange{Project: theProject, Name: name, Version: version}
@@ -31,7 +31,7 @@ func (s *site) change(name string, version int, value string) *identity.Statemen
 	return statement
 }
 
-func (s *site) seal(value string, label secret.Label) []byte {
+func (s *sim) seal(value string, label secret.Label) []byte {
 	s.t.Helper()
 	to, err := secret.ForSupervisor(s.key.Public().(ed25519.PublicKey))
 	if err != nil {
@@ -45,7 +45,7 @@ func (s *site) seal(value string, label secret.Label) []byte {
 }
 
 // set sets a secret.
-func (s *site) set(name string, version int, value string) {
+func (s *sim) set(name string, version int, value string) {
 	s.t.Helper()
 	if _, err := s.Decide(s.t.Context(), s.sign(s.change(name, version, value))); err != nil {
 		s.t.Fatal(err)
@@ -53,7 +53,7 @@ func (s *site) set(name string, version int, value string) {
 }
 
 // submitWith hands in a script whose header names secrets.
-func (s *site) submitWith(script string, secrets ...string) (writ.Run, error) {
+func (s *sim) submitWith(script string, secrets ...string) (writ.Run, error) {
 	s.t.Helper()
 	p := s.payload(script)
 	p.Secrets = secrets
@@ -83,7 +83,7 @@ herodb.create("store", {memory_mib: 64, password: run.secret("db-password")}, {r
 `
 
 func TestASecretReachesOnlyTheNodeThatNeedsIt(t *testing.T) {
-	inSite(t, func(t *testing.T, s *site) {
+	inSim(t, func(t *testing.T, s *sim) {
 		var n *testNode
 		var seen []string
 		n = s.join("n1", func(n *testNode) {
@@ -128,7 +128,7 @@ func TestASecretReachesOnlyTheNodeThatNeedsIt(t *testing.T) {
 }
 
 func TestRunsWithoutSecretsAreAsTheyWere(t *testing.T) {
-	inSite(t, func(t *testing.T, s *site) {
+	inSim(t, func(t *testing.T, s *sim) {
 		n := s.join("n1")
 		s.set("db-password", 1, canary)
 		s.wantState(s.submit(webScript), writ.RunSucceeded)
@@ -141,7 +141,7 @@ func TestRunsWithoutSecretsAreAsTheyWere(t *testing.T) {
 }
 
 func TestSecretsThatAreNotThereAreRefusedAtOnce(t *testing.T) {
-	inSite(t, func(t *testing.T, s *site) {
+	inSim(t, func(t *testing.T, s *sim) {
 		s.join("n1")
 		s.set("db-password", 1, canary)
 		s.set("api-key", 1, canary)
@@ -168,7 +168,7 @@ func TestSecretsThatAreNotThereAreRefusedAtOnce(t *testing.T) {
 
 // A coordinator tells signers which version is the newest, and may lie.
 func TestAnOldVersionIsNotTakenForTheNewest(t *testing.T) {
-	inSite(t, func(t *testing.T, s *site) {
+	inSim(t, func(t *testing.T, s *sim) {
 		s.join("n1")
 		s.set("db-password", 1, "leaked long ago")
 		before := s.payload(secretScript)
@@ -186,7 +186,7 @@ func TestAnOldVersionIsNotTakenForTheNewest(t *testing.T) {
 }
 
 func TestOnlyWhatAnAdminSignedSetsASecret(t *testing.T) {
-	inSite(t, func(t *testing.T, s *site) {
+	inSim(t, func(t *testing.T, s *sim) {
 		label := secret.Label{Cluster: s.Pin, Datacenter: theDatacenter, Project: theProject, Name: "db-password", Version: 1}
 		with := func(change func(l *secret.Label)) *identity.Statement {
 			wrong := label
@@ -255,7 +255,7 @@ func TestOnlyWhatAnAdminSignedSetsASecret(t *testing.T) {
 }
 
 // wantVersions fails the test unless a secret has so many versions.
-func (s *site) wantVersions(name string, want int) {
+func (s *sim) wantVersions(name string, want int) {
 	s.t.Helper()
 	var all []writ.Secret
 	err := s.journal.Read(s.t.Context(), func(tx *journal.Tx) (err error) {
@@ -272,7 +272,7 @@ func (s *site) wantVersions(name string, want int) {
 }
 
 func TestADeployerSetsNoSecret(t *testing.T) {
-	inSite(t, func(t *testing.T, s *site) {
+	inSim(t, func(t *testing.T, s *sim) {
 		next, err := s.roster.Successor(time.Now())
 		if err != nil {
 			t.Fatal(err)
@@ -292,7 +292,7 @@ func TestADeployerSetsNoSecret(t *testing.T) {
 
 // What waits when a secret is removed does not get it, and what depends on that does not wait for ever.
 func TestARemovedSecretIsGone(t *testing.T) {
-	inSite(t, func(t *testing.T, s *site) {
+	inSim(t, func(t *testing.T, s *sim) {
 		release := make(chan struct{})
 		n := s.join("n1", func(n *testNode) {
 			n.act = func(ctx context.Context, job writ.Job) writ.Result {
@@ -338,7 +338,7 @@ herodb.backup(store, {backup: "b"})
 
 // A node that named no proper key cannot get secrets: the call fails, and is not tried for ever.
 func TestANodeWithoutAKeyGetsNoSecret(t *testing.T) {
-	inSite(t, func(t *testing.T, s *site) {
+	inSim(t, func(t *testing.T, s *sim) {
 		n := s.join("n1")
 		s.halt()
 		j, err := journal.Open(t.Context(), s.place)

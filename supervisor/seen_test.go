@@ -12,7 +12,7 @@ import (
 
 // A decision counts only for the subject that its signer saw, as it was then: whatever a coordinator shows, the records of the datacenter decide.
 func TestADecisionCountsOnlyForWhatItsSignerSaw(t *testing.T) {
-	inSite(t, func(t *testing.T, s *site) {
+	inSim(t, func(t *testing.T, s *sim) {
 		n1, n2 := s.join("n1"), s.join("n2")
 		failed := s.submit(`import("run").fail("enough")`)
 		s.wantState(failed, writ.RunFailed)

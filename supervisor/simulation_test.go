@@ -86,7 +86,7 @@ func TestSimulation(t *testing.T) {
 
 // simulation is a datacenter whose parts die and come back.
 type simulation struct {
-	*site
+	*sim
 	t       *testing.T
 	seed    uint64
 	luck    *rand.Rand // of the one goroutine that makes things happen
@@ -101,7 +101,7 @@ type simulation struct {
 	lives   int
 	makers  map[writ.UID]string // the node that made a resource
 	watch   *observer
-	wall    *clock         // of supervisors; that of the site is right
+	wall    *clock         // of supervisors; that of the sim is right
 	faults  map[string]int // by kind
 	resumed map[writ.RunID]int
 	took    time.Duration // until all had ended
@@ -194,7 +194,7 @@ type simNode struct {
 
 func simulate(t *testing.T, l life) {
 	s := &simulation{
-		site: found(t), t: t, seed: l.seed, luck: fate(l.seed, "plan"), crashed: make(chan *process, 1000),
+		sim: found(t), t: t, seed: l.seed, luck: fate(l.seed, "plan"), crashed: make(chan *process, 1000),
 		log: slog.New(slog.DiscardHandler), wall: new(clock), faults: make(map[string]int), resumed: make(map[writ.RunID]int),
 	}
 	s.said = time.Now()
@@ -209,7 +209,7 @@ func simulate(t *testing.T, l life) {
 	s.startSupervisor()
 	s.watch = newObserver(s)
 	t.Cleanup(s.end)
-	s.site.Supervisor, _, _ = s.api.get() // who signs looks there for the cluster
+	s.sim.Supervisor, _, _ = s.api.get() // who signs looks there for the cluster
 	for i := range l.nodes {
 		n := &simNode{name: fmt.Sprint("n", i+1), dir: filepath.Join(home, fmt.Sprint("n", i+1)), token: s.token().String(), host: newSimHost(l.seed)}
 		if err := os.Mkdir(n.dir, 0o700); err != nil {

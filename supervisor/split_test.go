@@ -27,7 +27,7 @@ machine.create("db", {cpus: 1, memory_mib: 64, disks: [a, b]})
 `, ".tengo:6:"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			inSite(t, func(t *testing.T, s *site) {
+			inSim(t, func(t *testing.T, s *sim) {
 				s.join("n1", slowly(time.Second)) // passes follow each other in no virtual time otherwise, and cannot be told apart
 				s.join("n2", slowly(time.Second))
 				time.Sleep(2 * time.Second) // both beat

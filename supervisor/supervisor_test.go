@@ -19,13 +19,13 @@ import (
 	"writ/supervisor/journal"
 )
 
-// inSite runs a test in virtual time: waiting costs nothing, and nothing depends on the speed of the machine.
-func inSite(t *testing.T, test func(t *testing.T, s *site)) {
+// inSim runs a test in virtual time: waiting costs nothing, and nothing depends on the speed of the machine.
+func inSim(t *testing.T, test func(t *testing.T, s *sim)) {
 	t.Helper()
-	inBubble(t, func(t *testing.T) { test(t, newSite(t)) })
+	inBubble(t, func(t *testing.T) { test(t, newSim(t)) })
 }
 
-// inBubble runs a test in virtual time that makes its site itself.
+// inBubble runs a test in virtual time that makes its sim itself.
 func inBubble(t *testing.T, test func(t *testing.T)) {
 	t.Helper()
 	synctest.Test(t, test)
@@ -42,7 +42,7 @@ run.output({name: vm.name, disk: root.uid})
 `
 
 func TestASignedScriptBecomesWorkInTheOrderOfItsHandles(t *testing.T) {
-	inSite(t, func(t *testing.T, s *site) {
+	inSim(t, func(t *testing.T, s *sim) {
 		s.join("n1")
 		id := s.submit(webScript)
 		run, calls := s.wantState(id, writ.RunSucceeded)
@@ -67,13 +67,13 @@ func TestASignedScriptBecomesWorkInTheOrderOfItsHandles(t *testing.T) {
 
 // A module counts as it was signed, also if the binary that evaluates has another one of its name.
 func TestARunUsesTheModulesThatWereSigned(t *testing.T) {
-	inSite(t, func(t *testing.T, s *site) {
-		const text = "fleet := import(\"lib/fleet@1\")\nown := import(\"site/own\")\nrun := import(\"run\")\nrun.output({fleet: fleet.words, own: own.words})\n"
+	inSim(t, func(t *testing.T, s *sim) {
+		const text = "fleet := import(\"lib/fleet@1\")\nown := import(\"sim/own\")\nrun := import(\"run\")\nrun.output({fleet: fleet.words, own: own.words})\n"
 		p := s.payload("run := import(\"run\")\n")
 		p.Script.Text = []byte(text)
 		p.Modules = []identity.File{
 			{Name: "lib/fleet@1", Text: []byte("export {words: \"as signed\"}\n")},
-			{Name: "site/own", Text: []byte("export {words: \"these too\"}\n")},
+			{Name: "sim/own", Text: []byte("export {words: \"these too\"}\n")},
 		}
 		accepted, err := s.Submit(t.Context(), s.signPayload(p))
 		if err != nil {
@@ -87,7 +87,7 @@ func TestARunUsesTheModulesThatWereSigned(t *testing.T) {
 }
 
 func TestTheSummaryOfARunIsSignedByItsSupervisor(t *testing.T) {
-	inSite(t, func(t *testing.T, s *site) {
+	inSim(t, func(t *testing.T, s *sim) {
 		s.join("n1")
 		id := s.submit(webScript)
 		run, _ := s.wantState(id, writ.RunSucceeded)
@@ -105,7 +105,7 @@ func TestTheSummaryOfARunIsSignedByItsSupervisor(t *testing.T) {
 }
 
 func TestTheSameSubmissionAgainIsTheSameRun(t *testing.T) {
-	inSite(t, func(t *testing.T, s *site) {
+	inSim(t, func(t *testing.T, s *sim) {
 		s.join("n1")
 		signed := s.signPayload(s.payload(webScript))
 		first, err := s.Submit(t.Context(), signed)
@@ -128,7 +128,7 @@ func TestTheSameSubmissionAgainIsTheSameRun(t *testing.T) {
 }
 
 func TestRefusedSubmissionsHaveNoEffect(t *testing.T) {
-	inSite(t, func(t *testing.T, s *site) {
+	inSim(t, func(t *testing.T, s *sim) {
 		for _, tt := range []struct {
 			name   string
 			change func(p *identity.Payload)
@@ -181,7 +181,7 @@ func slowly(d time.Duration) func(n *testNode) {
 }
 
 func TestLosingTheQueueDelaysARunAndChangesNothing(t *testing.T) {
-	inSite(t, func(t *testing.T, s *site) {
+	inSim(t, func(t *testing.T, s *sim) {
 		s.join("n1", slowly(2*time.Second))
 		id := s.submit(webScript)
 		s.awaitCall(id, 1, writ.CallQueued)
@@ -201,7 +201,7 @@ func TestLosingTheQueueDelaysARunAndChangesNothing(t *testing.T) {
 }
 
 func TestASupervisorThatComesBackGoesOn(t *testing.T) {
-	inSite(t, func(t *testing.T, s *site) {
+	inSim(t, func(t *testing.T, s *sim) {
 		if took := comesBackAndGoesOn(t, s); took > goesOnWithin+3*time.Second {
 			t.Errorf("a run whose last call takes 3 s ended %s after the return of its supervisor", took)
 		}
@@ -213,7 +213,7 @@ const goesOnWithin = 5 * time.Second
 
 // comesBackAndGoesOn ends the supervisor in the middle of a run and starts it again on its journal. It returns how long after that the run
 // has ended.
-func comesBackAndGoesOn(t *testing.T, s *site) time.Duration {
+func comesBackAndGoesOn(t *testing.T, s *sim) time.Duration {
 	s.join("n1", slowly(3*time.Second))
 	id := s.submit(webScript)
 	s.awaitCall(id, 1, writ.CallQueued)
@@ -240,7 +240,7 @@ volume.create("v", {size_gib: 1}, {retries: 2})
 		want int // tries
 	}{{writ.CodeDriverFailed, 3}, {writ.CodeQuotaExceeded, 1}} {
 		t.Run(string(tt.code), func(t *testing.T) {
-			inSite(t, func(t *testing.T, s *site) {
+			inSim(t, func(t *testing.T, s *sim) {
 				s.join("n1", func(n *testNode) { n.act = failing("v", tt.code) })
 				id := s.submit(script)
 				run, calls := s.wantState(id, writ.RunFailed)
@@ -262,7 +262,7 @@ disk := volume.create("v", {size_gib: 1})
 machine.create("m", {cpus: 1, memory_mib: 512, disks: [disk]})
 volume.create("w", {size_gib: 1})
 `
-	inSite(t, func(t *testing.T, s *site) {
+	inSim(t, func(t *testing.T, s *sim) {
 		s.join("n1", func(n *testNode) { n.act = failing("v", writ.CodeQuotaExceeded) })
 		id := s.submit(script)
 		run, calls := s.wantState(id, writ.RunFailed)
@@ -287,7 +287,7 @@ disk := volume.create("v", {size_gib: 1})
 e := disk.err
 if e { run.output({code: e.code}) }
 `
-	inSite(t, func(t *testing.T, s *site) {
+	inSim(t, func(t *testing.T, s *sim) {
 		s.join("n1", func(n *testNode) { n.act = failing("v", writ.CodeQuotaExceeded) })
 		run, _ := s.wantState(s.submit(script), writ.RunSucceeded)
 		if run.Output["code"] != "QUOTA_EXCEEDED" {
@@ -306,7 +306,7 @@ c := volume.clone("c", {from: b})
 a.uid
 run.fail("enough")
 `
-	inSite(t, func(t *testing.T, s *site) {
+	inSim(t, func(t *testing.T, s *sim) {
 		s.join("n1", func(n *testNode) {
 			n.act = func(ctx context.Context, job writ.Job) writ.Result {
 				if job.Name == "b" {
@@ -328,7 +328,7 @@ run.fail("enough")
 }
 
 func TestACancelledRunEndsAndItsNodesAreTold(t *testing.T) {
-	inSite(t, func(t *testing.T, s *site) {
+	inSim(t, func(t *testing.T, s *sim) {
 		n := s.join("n1", func(n *testNode) {
 			n.act = func(ctx context.Context, job writ.Job) writ.Result {
 				<-n.stopped
@@ -357,7 +357,7 @@ func TestACancelledRunEndsAndItsNodesAreTold(t *testing.T) {
 }
 
 func TestACancelledRunEndsEvenIfItsNodeDoesNotAnswer(t *testing.T) {
-	inSite(t, func(t *testing.T, s *site) {
+	inSim(t, func(t *testing.T, s *sim) {
 		s.join("n1", slowly(20*time.Minute))
 		id := s.submit(webScript)
 		s.awaitCall(id, 1, writ.CallRunning)
@@ -373,7 +373,7 @@ func TestACancelledRunEndsEvenIfItsNodeDoesNotAnswer(t *testing.T) {
 }
 
 func TestACancelledRunEndsEvenIfTheClockIsSetBack(t *testing.T) {
-	inSite(t, func(t *testing.T, s *site) {
+	inSim(t, func(t *testing.T, s *sim) {
 		s.clock.set(24 * time.Hour) // so that there is a way back
 		s.join("n1", slowly(20*time.Hour))
 		id := s.submit("volume := import(\"volume\")\nvolume.create(\"v\", {size_gib: 1}, {timeout: \"20h\"})\n")
@@ -392,7 +392,7 @@ func TestACancelledRunEndsEvenIfTheClockIsSetBack(t *testing.T) {
 }
 
 func TestARunNeverOutlivesItsDeadline(t *testing.T) {
-	inSite(t, func(t *testing.T, s *site) { // no node at all
+	inSim(t, func(t *testing.T, s *sim) { // no node at all
 		p := s.payload(webScript)
 		p.Deadline = 2 * time.Minute
 		run, err := s.Submit(t.Context(), s.signPayload(p))
@@ -411,7 +411,7 @@ func TestARunNeverOutlivesItsDeadline(t *testing.T) {
 }
 
 func TestWorkWaitsForANodeAndSaysSo(t *testing.T) {
-	inSite(t, func(t *testing.T, s *site) {
+	inSim(t, func(t *testing.T, s *sim) {
 		id := s.submit(webScript)
 		time.Sleep(10 * time.Second)
 		if _, calls := s.look(id); len(calls) != 2 || !strings.Contains(calls[0].Reason, "no nodes yet") {
@@ -423,7 +423,7 @@ func TestWorkWaitsForANodeAndSaysSo(t *testing.T) {
 }
 
 func TestALostNodeEndsWhatWasSentThere(t *testing.T) {
-	inSite(t, func(t *testing.T, s *site) {
+	inSim(t, func(t *testing.T, s *sim) {
 		n := s.join("n1", slowly(time.Hour))
 		id := s.submit(webScript)
 		s.awaitCall(id, 1, writ.CallRunning)
@@ -440,7 +440,7 @@ func TestALostNodeEndsWhatWasSentThere(t *testing.T) {
 }
 
 func TestASilentNodeGetsNoNewWork(t *testing.T) {
-	inSite(t, func(t *testing.T, s *site) {
+	inSim(t, func(t *testing.T, s *sim) {
 		n := s.join("n1")
 		time.Sleep(2 * time.Second)
 		n.setSilent(true)
@@ -459,7 +459,7 @@ func TestASilentNodeGetsNoNewWork(t *testing.T) {
 }
 
 func TestForgedResultsAreIgnored(t *testing.T) {
-	inSite(t, func(t *testing.T, s *site) {
+	inSim(t, func(t *testing.T, s *sim) {
 		n := s.join("n1", slowly(20*time.Second))
 		other := s.join("n2")
 		other.setSilent(true)
@@ -471,7 +471,7 @@ func TestForgedResultsAreIgnored(t *testing.T) {
 		lie := writ.Result{JobKey: job.JobKey, Job: writ.DigestOf([]byte("another job")), Node: n.id, Change: writ.ChangeCreated}
 		n.send(envelope.Result, lie)     // the right node, but no job that was sent
 		other.send(envelope.Result, lie) // another node
-		stranger := &testNode{site: s, id: n.id, key: newKey(t)}
+		stranger := &testNode{sim: s, id: n.id, key: newKey(t)}
 		stranger.send(envelope.Result, lie) // a key that nobody knows
 		time.Sleep(5 * time.Second)
 		if _, calls := s.look(id); calls[0].State != writ.CallRunning {
@@ -482,7 +482,7 @@ func TestForgedResultsAreIgnored(t *testing.T) {
 }
 
 func TestNoMoreThanTwoDeliveriesPerSlotAreOut(t *testing.T) {
-	inSite(t, func(t *testing.T, s *site) {
+	inSim(t, func(t *testing.T, s *sim) {
 		n := s.join("n1", slowly(10*time.Second), func(n *testNode) { n.slots = 2 })
 		time.Sleep(2 * time.Second)
 		id := s.submit(`
@@ -506,7 +506,7 @@ for i := 0; i < 20; i++ { node.ping() }
 }
 
 func TestConnectedThingsAreMadeOnOneNode(t *testing.T) {
-	inSite(t, func(t *testing.T, s *site) {
+	inSim(t, func(t *testing.T, s *sim) {
 		s.join("n1")
 		s.join("n2")
 		time.Sleep(2 * time.Second)
@@ -534,7 +534,7 @@ for i := 0; i < 6; i++ {
 
 // A network is a part of its node: on another one the database would find nothing under the handle.
 func TestADatabaseIsMadeWhereItsNetworkIs(t *testing.T) {
-	inSite(t, func(t *testing.T, s *site) {
+	inSim(t, func(t *testing.T, s *sim) {
 		s.join("n1")
 		s.join("n2")
 		time.Sleep(2 * time.Second)
@@ -567,7 +567,7 @@ for i, lan in lans {
 }
 
 func TestADatabaseIsMadeWhereItsEngineIs(t *testing.T) {
-	inSite(t, func(t *testing.T, s *site) {
+	inSim(t, func(t *testing.T, s *sim) {
 		for name, engine := range map[string]writ.Engine{"n1": {Name: "redis-server", Version: "7.0.15"}, "n2": {Name: "valkey-server", Version: "8.1.1"}} {
 			s.join(name, func(n *testNode) {
 				n.engines = []writ.Engine{engine, {Name: "hero_redis", Refused: strings.Repeat("it shows its secret; ", 1000)}}
@@ -597,7 +597,7 @@ for i := 0; i < 3; i++ {
 }
 
 func TestWhatFitsNowhereFailsWithTheReasonsOfTheNodes(t *testing.T) {
-	inSite(t, func(t *testing.T, s *site) {
+	inSim(t, func(t *testing.T, s *sim) {
 		s.join("n1", func(n *testNode) { n.capacity.CPUs = 1 })
 		s.join("n2")
 		time.Sleep(2 * time.Second)
@@ -613,7 +613,7 @@ machine.create("big", {cpus: 8, memory_mib: 512}, {labels: {disk: "ssd"}})
 }
 
 func TestResourcesAreFoundAgainAndBelongToTheirDeployment(t *testing.T) {
-	inSite(t, func(t *testing.T, s *site) {
+	inSim(t, func(t *testing.T, s *sim) {
 		s.join("n1")
 		s.join("n2")
 		in := func(deployment string, base int, script string) writ.RunID {
@@ -654,7 +654,7 @@ volume.delete("data", {}%s)
 }
 
 func TestRunsOfOneDeploymentComeOneAfterTheOther(t *testing.T) {
-	inSite(t, func(t *testing.T, s *site) {
+	inSim(t, func(t *testing.T, s *sim) {
 		s.join("n1", slowly(5*time.Second))
 		var ids []writ.RunID
 		for base := range 2 {
@@ -682,7 +682,7 @@ func TestRunsOfOneDeploymentComeOneAfterTheOther(t *testing.T) {
 }
 
 func TestTwoRunsMakeOneResourceOnce(t *testing.T) {
-	inSite(t, func(t *testing.T, s *site) {
+	inSim(t, func(t *testing.T, s *sim) {
 		s.join("n1", slowly(3*time.Second))
 		s.join("n2", slowly(3*time.Second))
 		const script = `
@@ -700,9 +700,9 @@ v.name
 }
 
 func TestAJoinTokenAdmitsOneNode(t *testing.T) {
-	inSite(t, func(t *testing.T, s *site) {
+	inSim(t, func(t *testing.T, s *sim) {
 		token := s.token()
-		node := func(name string) *testNode { return &testNode{site: s, name: name, key: newKey(t)} }
+		node := func(name string) *testNode { return &testNode{sim: s, name: name, key: newKey(t)} }
 		first := node("n1")
 		welcome, err := first.claim(token)
 		if err != nil || welcome.Admission != writ.AdmissionApproved {
@@ -731,8 +731,8 @@ func TestAJoinTokenAdmitsOneNode(t *testing.T) {
 }
 
 func TestANodeWithoutATokenWaitsForAStatement(t *testing.T) {
-	inSite(t, func(t *testing.T, s *site) {
-		n := &testNode{site: s, name: "n1", key: newKey(t)}
+	inSim(t, func(t *testing.T, s *sim) {
+		n := &testNode{sim: s, name: "n1", key: newKey(t)}
 		welcome, err := n.claim(identity.Token{})
 		if err != nil || welcome.Admission != writ.AdmissionPending {
 			t.Fatalf("join = %+v, %v", welcome, err)
@@ -747,7 +747,7 @@ func TestANodeWithoutATokenWaitsForAStatement(t *testing.T) {
 }
 
 func TestASupervisorComesBackAfterItsRosterHasExpired(t *testing.T) {
-	inSite(t, func(t *testing.T, s *site) {
+	inSim(t, func(t *testing.T, s *sim) {
 		s.halt()
 		time.Sleep(identity.RosterValidity + 24*time.Hour)
 		s.start()
@@ -768,7 +768,7 @@ func TestASupervisorComesBackAfterItsRosterHasExpired(t *testing.T) {
 }
 
 func TestADecisionAboutANodeIsToldAtOnce(t *testing.T) {
-	inSite(t, func(t *testing.T, s *site) {
+	inSim(t, func(t *testing.T, s *sim) {
 		n := s.join("n1")
 		time.Sleep(2500 * time.Millisecond) // between two looks of the watch, which tells of nodes, too
 		if _, err := s.Decide(t.Context(), s.sign(s.statement("node/"+string(n.id), "cordon"))); err != nil {
@@ -786,8 +786,8 @@ func TestADecisionAboutANodeIsToldAtOnce(t *testing.T) {
 }
 
 func TestARejectedNodeIsToldSo(t *testing.T) {
-	inSite(t, func(t *testing.T, s *site) {
-		n := &testNode{site: s, name: "n1", key: newKey(t)}
+	inSim(t, func(t *testing.T, s *sim) {
+		n := &testNode{sim: s, name: "n1", key: newKey(t)}
 		welcome, err := n.claim(identity.Token{})
 		if err != nil {
 			t.Fatal(err)
@@ -802,7 +802,7 @@ func TestARejectedNodeIsToldSo(t *testing.T) {
 }
 
 func TestRevokingASignerCancelsHisOpenRuns(t *testing.T) {
-	inSite(t, func(t *testing.T, s *site) {
+	inSim(t, func(t *testing.T, s *sim) {
 		s.join("n1", slowly(2*time.Minute))
 		ci := identity.NewSigner(newKey(t))
 		next, err := s.roster.Successor(time.Now())
@@ -847,7 +847,7 @@ func TestRevokingASignerCancelsHisOpenRuns(t *testing.T) {
 }
 
 func TestResultsAreAcknowledged(t *testing.T) {
-	inSite(t, func(t *testing.T, s *site) {
+	inSim(t, func(t *testing.T, s *sim) {
 		n := s.join("n1")
 		s.wantState(s.submit(webScript), writ.RunSucceeded)
 		time.Sleep(2 * time.Second)

@@ -15,7 +15,7 @@ import (
 )
 
 // attack lets somebody who has the database, and this program, but not the supervisor's key, write what he likes while nobody serves.
-func (s *site) attack(do func(tx *journal.Tx) error) {
+func (s *sim) attack(do func(tx *journal.Tx) error) {
 	s.t.Helper()
 	s.halt()
 	j, err := journal.Open(s.t.Context(), s.place)
@@ -32,7 +32,7 @@ func (s *site) attack(do func(tx *journal.Tx) error) {
 }
 
 // awaitHeld waits until it is told of a run that it is held.
-func (s *site) awaitHeld(id writ.RunID) {
+func (s *sim) awaitHeld(id writ.RunID) {
 	s.t.Helper()
 	for after := int64(0); ; {
 		events, err := s.journal.Events(s.t.Context(), after, 100)
@@ -49,7 +49,7 @@ func (s *site) awaitHeld(id writ.RunID) {
 }
 
 // wantRefusedOnce fails the test unless so many changed records were logged, each once, however long one waits.
-func (s *site) wantRefusedOnce(records int) {
+func (s *sim) wantRefusedOnce(records int) {
 	s.t.Helper()
 	time.Sleep(30 * time.Second)
 	if n := s.said.times("changed by another program"); n != records {
@@ -66,7 +66,7 @@ volume.create("v", {size_gib: 1}, {labels: {disk: "ssd"}})
 `
 
 func TestANodeThatTheDatabaseMakesUpOrChangesGetsNothing(t *testing.T) {
-	onBoth(t, func(t *testing.T, s *site) {
+	onBoth(t, func(t *testing.T, s *sim) {
 		honest := s.join("n1")
 		wrong := s.join("n2")
 		if _, err := s.label(honest.id, identity.LabelChange{Set: map[string]string{"disk": "ssd"}}); err != nil {
@@ -97,7 +97,7 @@ func TestANodeThatTheDatabaseMakesUpOrChangesGetsNothing(t *testing.T) {
 }
 
 func TestASecretInThePlaceOfAnotherReachesNobody(t *testing.T) {
-	onBoth(t, func(t *testing.T, s *site) {
+	onBoth(t, func(t *testing.T, s *sim) {
 		var mu sync.Mutex
 		var seen []string
 		s.join("n1", func(n *testNode) {
@@ -145,7 +145,7 @@ b.path
 `
 
 func TestAScriptDecidesByNoResultThatTheDatabaseChanged(t *testing.T) {
-	onBoth(t, func(t *testing.T, s *site) {
+	onBoth(t, func(t *testing.T, s *sim) {
 		s.join("n1", func(n *testNode) {
 			n.act = func(ctx context.Context, job writ.Job) writ.Result {
 				if job.Name == "b" {
@@ -179,7 +179,7 @@ func TestAScriptDecidesByNoResultThatTheDatabaseChanged(t *testing.T) {
 }
 
 func TestNoCallIsSentThatTheDatabaseChanged(t *testing.T) {
-	onBoth(t, func(t *testing.T, s *site) {
+	onBoth(t, func(t *testing.T, s *sim) {
 		id := s.submit(oneVolume) // no node is there yet
 		s.awaitCall(id, 1, writ.CallPlanned)
 		s.attack(func(tx *journal.Tx) error {
@@ -198,7 +198,7 @@ func TestNoCallIsSentThatTheDatabaseChanged(t *testing.T) {
 }
 
 func TestARunThatTheDatabaseChangedIsNotCarriedOut(t *testing.T) {
-	onBoth(t, func(t *testing.T, s *site) {
+	onBoth(t, func(t *testing.T, s *sim) {
 		s.join("n1", slowly(time.Minute))
 		id := s.submit(waitsForOne)
 		s.awaitCall(id, 1, writ.CallRunning)
@@ -225,10 +225,10 @@ func TestARunThatTheDatabaseChangedIsNotCarriedOut(t *testing.T) {
 
 // The row of a token from before it was spent carries a code that is right. What the node's own record says counts.
 func TestATokenIsSpentWhateverTheDatabaseSays(t *testing.T) {
-	onBoth(t, func(t *testing.T, s *site) {
+	onBoth(t, func(t *testing.T, s *sim) {
 		token := s.token()
 		s.tamper(`CREATE TABLE kept AS SELECT * FROM tokens`)
-		first := &testNode{site: s, name: "n1", key: newKey(t)}
+		first := &testNode{sim: s, name: "n1", key: newKey(t)}
 		if _, err := first.claim(token); err != nil {
 			t.Fatal(err)
 		}
@@ -239,7 +239,7 @@ func TestATokenIsSpentWhateverTheDatabaseSays(t *testing.T) {
 				s.halt()
 				s.start()
 			}
-			second := &testNode{site: s, name: "n2", key: newKey(t)}
+			second := &testNode{sim: s, name: "n2", key: newKey(t)}
 			if _, err := second.claim(token); writ.CodeOf(err) != writ.CodeTokenSpent {
 				t.Errorf("restarted %v: a second node with the token: %v", restart, err)
 			}
@@ -248,7 +248,7 @@ func TestATokenIsSpentWhateverTheDatabaseSays(t *testing.T) {
 }
 
 func TestAnAnswerToAStatementIsNotTheDatabases(t *testing.T) {
-	onBoth(t, func(t *testing.T, s *site) {
+	onBoth(t, func(t *testing.T, s *sim) {
 		n := s.join("n1")
 		statement := s.sign(s.statement("node/"+string(n.id), "cordon"))
 		if _, err := s.Decide(t.Context(), statement); err != nil {
@@ -273,7 +273,7 @@ func textOf(t *testing.T, signed []byte) []byte {
 
 // A roster that nobody adopted stops new work, as an answer and not as a loop; the one in force stays in force.
 func TestARosterInTheJournalThatNobodyAdoptedIsRefused(t *testing.T) {
-	onBoth(t, func(t *testing.T, s *site) {
+	onBoth(t, func(t *testing.T, s *sim) {
 		s.join("n1")
 		s.tamper(`INSERT INTO rosters (version, signed) VALUES (99, $1)`, s.rosters[0])
 		if _, err := s.Submit(t.Context(), s.signPayload(s.payload(oneVolume))); writ.CodeOf(err) != writ.CodeRecordForged {
@@ -286,7 +286,7 @@ func TestARosterInTheJournalThatNobodyAdoptedIsRefused(t *testing.T) {
 
 // The rosters that somebody else keeps for the supervisor count as much as those of the journal.
 func TestARosterThatTheDatabaseTakesAwayIsAdoptedAgain(t *testing.T) {
-	onBoth(t, func(t *testing.T, s *site) {
+	onBoth(t, func(t *testing.T, s *sim) {
 		s.revoke()
 		if _, err := s.AdoptRosters(t.Context(), s.rosters); err != nil {
 			t.Fatal(err)

@@ -18,7 +18,7 @@ volume.delete("data-0").err
 `
 
 func TestARunDestroysOnlyWhatItsPayloadNames(t *testing.T) {
-	inSite(t, func(t *testing.T, s *site) {
+	inSim(t, func(t *testing.T, s *sim) {
 		s.realNode("n1")
 		p := s.payload(cleaningScript)
 		p.Targets = []string{"herodb/data-0", "volume/web-*"}
@@ -42,7 +42,7 @@ func TestARunDestroysOnlyWhatItsPayloadNames(t *testing.T) {
 
 // What an earlier version of writ accepted with `destructive: yes` goes on, and is the same run when it is handed in again.
 func TestARunThatAnEarlierVersionAcceptedMayStillDestroy(t *testing.T) {
-	inSite(t, func(t *testing.T, s *site) {
+	inSim(t, func(t *testing.T, s *sim) {
 		s.realNode("n1")
 		p := s.payload(cleaningScript)
 		p.Format, p.RosterDigest, p.Targets, p.Destructive = identity.FormatV1, writ.Digest{}, nil, true

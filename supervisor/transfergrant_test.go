@@ -26,7 +26,7 @@ volume.clone("near", {from: far})
 
 // grants returns the transfer grants in the jobs that a node got, by the name of the resource.
 func (n *testNode) grants() map[string]*writ.TransferGrant {
-	n.site.t.Helper()
+	n.sim.t.Helper()
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	all := map[string]*writ.TransferGrant{}
@@ -37,7 +37,7 @@ func (n *testNode) grants() map[string]*writ.TransferGrant {
 		}
 		opened, _, err := envelope.Open[writ.TransferGrant](envelope.TransferGrant, job.Grant, n.supervisorKey)
 		if err != nil || len(opened) != 1 {
-			n.site.t.Fatalf("%d transfer grants, %v", len(opened), err)
+			n.sim.t.Fatalf("%d transfer grants, %v", len(opened), err)
 		}
 		all[job.Name] = &opened[0]
 	}
@@ -47,7 +47,7 @@ func (n *testNode) grants() map[string]*writ.TransferGrant {
 // TestAJobThatCopiesFromAnotherNodeHasATransferGrant holds the transfer grants against the calls.
 // What is copied does not bind a copy to its node; other handles do.
 func TestAJobThatCopiesFromAnotherNodeHasATransferGrant(t *testing.T) {
-	inSite(t, func(t *testing.T, s *site) {
+	inSim(t, func(t *testing.T, s *sim) {
 		n1 := s.join("n1", func(n *testNode) { n.transfers = "n1.example:7450" })
 		n2 := s.join("n2")
 		time.Sleep(2 * time.Second)
@@ -89,7 +89,7 @@ func TestAJobThatCopiesFromAnotherNodeHasATransferGrant(t *testing.T) {
 
 // TestACopyThatIsTriedAgainHasATransferGrantOfThatTime moves the node's address between two attempts. The transfer is the same.
 func TestACopyThatIsTriedAgainHasATransferGrantOfThatTime(t *testing.T) {
-	inSite(t, func(t *testing.T, s *site) {
+	inSim(t, func(t *testing.T, s *sim) {
 		n1 := s.join("n1", func(n *testNode) { n.transfers = "n1.example:7450" })
 		n2 := s.join("n2", func(n *testNode) { n.act = failing("copy", writ.CodeUnreachable) })
 		time.Sleep(2 * time.Second)
@@ -116,7 +116,7 @@ volume.copy("copy", {from: "data", size_gib: 1}, {node: "n2"})
 // TestACopyTellsWhoIsSilentFromWhoGivesNothing starts the supervisor anew. Where the one node gives is not known until it beats; that the other gives
 // nothing is, since it has beaten.
 func TestACopyTellsWhoIsSilentFromWhoGivesNothing(t *testing.T) {
-	inSite(t, func(t *testing.T, s *site) {
+	inSim(t, func(t *testing.T, s *sim) {
 		n1 := s.join("n1", func(n *testNode) { n.transfers = "n1.example:7450" })
 		var heard []bool
 		n2 := s.join("n2", func(n *testNode) {
@@ -165,7 +165,7 @@ volume.copy("back", {from: "other", size_gib: 1}, {node: "n1"})
 
 // TestACopyNeedsItsSource asks for copies of what is not there.
 func TestACopyNeedsItsSource(t *testing.T) {
-	inSite(t, func(t *testing.T, s *site) {
+	inSim(t, func(t *testing.T, s *sim) {
 		s.join("n1")
 		time.Sleep(2 * time.Second)
 		_, calls := s.wantState(s.submit(`

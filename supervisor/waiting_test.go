@@ -16,7 +16,7 @@ import (
 // TestAResourceGoesFromHandToHand lets many runs wait for the same resource: each gets it as soon as the one before it is done with it, and
 // not when the watch looks.
 func TestAResourceGoesFromHandToHand(t *testing.T) {
-	inSite(t, func(t *testing.T, s *site) {
+	inSim(t, func(t *testing.T, s *sim) {
 		s.join("n1", slowly(100*time.Millisecond))
 		const runs = 40
 		var ids []writ.RunID
@@ -53,7 +53,7 @@ func leastHeap() uint64 {
 func TestAWaitingRunNeedsNoMemory(t *testing.T) {
 	testenv.Nightly(t, "TestBenchWaiting of cmd/writ and TestNoQuestionReadsMoreThanItsAnswer of supervisor/journal")
 	const before, more, most = 1000, 4000, 400 // runs, and bytes for each of those that are more
-	s := newSite(t)
+	s := newSim(t)
 	busy := make(chan struct{})
 	s.join("n1", func(n *testNode) {
 		n.slots = 1

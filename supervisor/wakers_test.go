@@ -16,7 +16,7 @@ import (
 )
 
 // wantAwake fails the test if nothing wakes an open run.
-func (s *site) wantAwake() {
+func (s *sim) wantAwake() {
 	s.t.Helper()
 	err := s.journal.Read(s.t.Context(), func(tx *journal.Tx) error {
 		sleepers, err := tx.AllSleepers()
@@ -31,7 +31,7 @@ func (s *site) wantAwake() {
 }
 
 // execOn does something to the journal's file behind the supervisor's back.
-func (s *site) execOn(statement string) {
+func (s *sim) execOn(statement string) {
 	s.t.Helper()
 	db, err := sql.Open("sqlite", "file:"+s.place+"?_pragma=busy_timeout(5000)")
 	if err != nil {
@@ -45,7 +45,7 @@ func (s *site) execOn(statement string) {
 
 // The database goes away between a supervisor's start and its look for what is open, and comes back.
 func TestADatabaseThatRestartsDuringRecoveryLosesNoRun(t *testing.T) {
-	inSite(t, func(t *testing.T, s *site) {
+	inSim(t, func(t *testing.T, s *sim) {
 		s.join("n1", slowly(10*time.Second))
 		time.Sleep(2 * time.Second)
 		sent := s.submit(oneVolume)
@@ -146,7 +146,7 @@ func TestAnOldSupervisorThatDrainsTakesNoRunFromTheNewOne(t *testing.T) {
 
 // What recovery read may be long over when it acts on it: an attempt that failed meanwhile is not sent again, and its run goes on.
 func TestRecoveryThatActsOnAStaleListChangesNothing(t *testing.T) {
-	inSite(t, func(t *testing.T, s *site) {
+	inSim(t, func(t *testing.T, s *sim) {
 		n := s.join("n1")
 		first := make(chan struct{})
 		n.act = func(ctx context.Context, job writ.Job) writ.Result {
@@ -187,7 +187,7 @@ func TestRecoveryThatActsOnAStaleListChangesNothing(t *testing.T) {
 // A supervisor that is told to end while it answers loses no wake-up: neither that of what it has accepted and could not say, nor that of runs
 // which wait for what has just ended.
 func TestWhatASupervisorOwesWhileItEndsTheNextOneDoes(t *testing.T) {
-	inSite(t, func(t *testing.T, s *site) {
+	inSim(t, func(t *testing.T, s *sim) {
 		s.join("n1", slowly(10*time.Second))
 		time.Sleep(2 * time.Second)
 		holds := s.submit(oneVolume)
@@ -235,7 +235,7 @@ func TestNoRunWaitsForANodeThatWasRemoved(t *testing.T) {
 	} {
 		for name, restarts := range map[string]bool{"": false, "AndTheSupervisorRestarts": true} {
 			t.Run(tt.name+name, func(t *testing.T) {
-				inSite(t, func(t *testing.T, s *site) {
+				inSim(t, func(t *testing.T, s *sim) {
 					n1 := s.realNode("n1")
 					s.wantState(s.submit(oneVolume), writ.RunSucceeded)
 					var id writ.RunID
@@ -281,7 +281,7 @@ func TestNoRunWaitsForANodeThatWasRemoved(t *testing.T) {
 
 // A run that lost what wakes it, by a bug that nobody knows of yet, goes on all the same, and people are told.
 func TestTheWatchWakesWhatNothingElseWould(t *testing.T) {
-	inSite(t, func(t *testing.T, s *site) {
+	inSim(t, func(t *testing.T, s *sim) {
 		id := s.submit(oneVolume)
 		s.awaitCall(id, 1, writ.CallPlanned)
 		time.Sleep(2 * time.Second)

@@ -54,7 +54,7 @@ func TestTheQueueOfOneNodeStopsNoOtherNode(t *testing.T) {
 
 // A supervisor that the backup does not know began while the clock was two hours ahead. It is right again.
 func TestANodeThatObeysALaterEpochGetsNoWorkAndSaysSo(t *testing.T) {
-	inSite(t, func(t *testing.T, s *site) {
+	inSim(t, func(t *testing.T, s *sim) {
 		const ping = "node := import(\"node\")\nnode.ping()\n"
 		n := s.realNode("n1")
 		time.Sleep(2 * time.Second)

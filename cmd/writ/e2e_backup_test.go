@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"writ"
-	"writ/cmd/writ/internal/testsite"
+	"writ/cmd/writ/internal/testcluster"
 	"writ/internal/testenv"
 )
 
@@ -15,8 +15,8 @@ import (
 // older ones. Nothing takes effect twice, no run is shown as open for ever, and what happens next is told.
 func TestLostStoresComeBackFromTheirBackups(t *testing.T) {
 	t.Parallel()
-	s := testsite.New(t)
-	s.Add(testsite.Datacenter{Name: "dc1", Redis: testenv.Redis(t).URL, Nodes: 1, Speed: "0.5"})
+	s := testcluster.New(t)
+	s.Add(testcluster.Datacenter{Name: "dc1", Redis: testenv.Redis(t).URL, Nodes: 1, Speed: "0.5"})
 	s.Script("steps.tengo", steps)
 	lose := func(daemon, data, copied string) {
 		s.Kill(daemon)

@@ -12,13 +12,13 @@ import (
 	"testing"
 
 	"writ/cmd/writ/internal/bench"
-	"writ/cmd/writ/internal/testsite"
+	"writ/cmd/writ/internal/testcluster"
 )
 
 // TestBenchMeasuresEveryWorkload carries the benchmark out, small.
 func TestBenchMeasuresEveryWorkload(t *testing.T) {
 	t.Parallel()
-	bin := testsite.Binary(t)
+	bin := testcluster.Binary(t)
 	profiles := t.TempDir()
 	var out, words bytes.Buffer
 	cmd := exec.CommandContext(t.Context(), bin, "bench", "-n", "4", "--in-flight", "3", "--slots", "8", "--fan", "20", "--rounds", "2", "--profile", profiles,
@@ -132,7 +132,7 @@ func TestTheTableOfSpeedsShowsEveryFigureAndWhereItHolds(t *testing.T) {
 // TestBenchWaiting carries the benchmark out, small: it measures everything, and fails when the limit is passed.
 func TestBenchWaiting(t *testing.T) {
 	t.Parallel()
-	bin := testsite.Binary(t)
+	bin := testcluster.Binary(t)
 	const runs = 700
 	var out, words bytes.Buffer
 	cmd := exec.CommandContext(t.Context(), bin, "bench", "waiting", "--runs", "700", "--idle", "100ms", "--limit-mib", "1", "-o", "json")

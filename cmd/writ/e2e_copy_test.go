@@ -12,7 +12,7 @@ import (
 	"testing"
 
 	"writ"
-	"writ/cmd/writ/internal/testsite"
+	"writ/cmd/writ/internal/testcluster"
 	"writ/internal/testenv"
 )
 
@@ -40,10 +40,10 @@ volume.copy("back", {from: volume.get("copy"), size_gib: 1}, {node: "dc1-n1"}).p
 func TestACopyBetweenNodesOutlivesTheirEnds(t *testing.T) {
 	t.Parallel()
 	broker := testenv.RedisWithPassword(t)
-	s := testsite.New(t)
+	s := testcluster.New(t)
 	listen := fmt.Sprintf("127.0.0.1:%d", testenv.FreePort(t))
-	wire := testsite.NewWire(t, listen)
-	s.Add(testsite.Datacenter{
+	wire := testcluster.NewWire(t, listen)
+	s.Add(testcluster.Datacenter{
 		Name: "dc1", Redis: broker.URL, Nodes: 2, Speed: "0", Node: []string{"--drivers", "auto", "--transfer-allow", "127.0.0.0/8"},
 		Own: [][]string{{"--transfers", listen, "--public-transfers", wire.Addr}},
 	})
@@ -58,7 +58,7 @@ func TestACopyBetweenNodesOutlivesTheirEnds(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	wire.Spoil(t, testsite.Narrow)
+	wire.Spoil(t, testcluster.Narrow)
 	id := s.Submit("copy.tengo", "-p", "name=copy", "-p", "node=dc1-n2")
 	for i, victim := range []string{"dc1-n2", "dc1-n1"} {
 		s.Until("more has arrived", func(context.Context) bool { return arrived(t, s, "dc1-n2") > int64(2+8*i)<<20 })
@@ -98,7 +98,7 @@ func TestACopyBetweenNodesOutlivesTheirEnds(t *testing.T) {
 }
 
 // pathOf waits for the end of a run and returns the path that it says.
-func pathOf(t *testing.T, s *testsite.Site, id writ.RunID) string {
+func pathOf(t *testing.T, s *testcluster.Cluster, id writ.RunID) string {
 	t.Helper()
 	summary := s.Succeeded(s.Follow(id, 0, func() {}))
 	path, _ := summary.Output["path"].(string)
@@ -112,7 +112,7 @@ func pathOf(t *testing.T, s *testsite.Site, id writ.RunID) string {
 }
 
 // arrived is how much of an archive is on a node, -1 if nothing.
-func arrived(t *testing.T, s *testsite.Site, node string) int64 {
+func arrived(t *testing.T, s *testcluster.Cluster, node string) int64 {
 	t.Helper()
 	all, err := filepath.Glob(filepath.Join(s.Dir, node, "host", "*", "arriving", "*"))
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 	"testing"
 
 	"writ"
-	"writ/cmd/writ/internal/testsite"
+	"writ/cmd/writ/internal/testcluster"
 	"writ/coord/api"
 	"writ/identity"
 	"writ/internal/testenv"
@@ -20,7 +20,7 @@ import (
 // TestJoiningWithoutTokens adds a supervisor by its key and a node by a statement: both believe in the cluster's id alone.
 func TestJoiningWithoutTokens(t *testing.T) {
 	t.Parallel()
-	s := testsite.New(t)
+	s := testcluster.New(t)
 	broker := testenv.Redis(t).URL
 	cluster := string(s.Client.Context.Cluster)
 	nodeAPI := fmt.Sprintf("127.0.0.1:%d", testenv.FreePort(t))
@@ -56,7 +56,7 @@ func TestJoiningWithoutTokens(t *testing.T) {
 // TestAStrangerTakesNoPlaceOfASupervisor registers with a token's id before the supervisor does that has the token.
 func TestAStrangerTakesNoPlaceOfASupervisor(t *testing.T) {
 	t.Parallel()
-	s := testsite.New(t)
+	s := testcluster.New(t)
 	adding := s.Start("add", "waiting until it registers", "dc", "add", "dc1", "--region", "here", "--token-file", "token")
 	text, err := os.ReadFile(filepath.Join(s.Dir, "token"))
 	if err != nil {
@@ -82,9 +82,9 @@ func TestAStrangerTakesNoPlaceOfASupervisor(t *testing.T) {
 // TestTwoDatacenters has scripts go where they are addressed, and a script for one that is down wait for it.
 func TestTwoDatacenters(t *testing.T) {
 	t.Parallel()
-	s := testsite.New(t)
-	s.Add(testsite.Datacenter{Name: "east", Redis: testenv.Redis(t).URL, Nodes: 2, Speed: "0"})
-	s.Add(testsite.Datacenter{Name: "west", Redis: testenv.Redis(t).URL, Nodes: 2, Speed: "0"})
+	s := testcluster.New(t)
+	s.Add(testcluster.Datacenter{Name: "east", Redis: testenv.Redis(t).URL, Nodes: 2, Speed: "0"})
+	s.Add(testcluster.Datacenter{Name: "west", Redis: testenv.Redis(t).URL, Nodes: 2, Speed: "0"})
 	s.Script("where.tengo", `
 herodb := import("herodb")
 run := import("run")

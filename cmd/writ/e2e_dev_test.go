@@ -17,7 +17,7 @@ import (
 	"go.uber.org/goleak"
 
 	"writ"
-	"writ/cmd/writ/internal/testsite"
+	"writ/cmd/writ/internal/testcluster"
 	"writ/coord/api"
 	"writ/internal/testenv"
 )
@@ -82,7 +82,7 @@ func read(t *testing.T, path string) string {
 // TestDemoForPeople shows what the two commands of the README promise.
 func TestDemoForPeople(t *testing.T) {
 	t.Parallel()
-	s := testsite.Empty(t)
+	s := testcluster.Empty(t)
 	out, said, code := s.Try("demo", "--simulate-speed", "0")
 	if code != 0 {
 		t.Fatalf("exit %d\n%s", code, said)
@@ -97,10 +97,10 @@ func TestDemoForPeople(t *testing.T) {
 // TestDevSaysWhichRedisItUses looks at both: a redis-server that is on PATH, and the stand-in where there is none.
 func TestDevSaysWhichRedisItUses(t *testing.T) {
 	redis := testenv.Need(t, "redis-server")
-	testsite.Binary(t) // while the compiler is on PATH
+	testcluster.Binary(t) // while the compiler is on PATH
 	for want, path := range map[string]string{"redis-server (" + redis: filepath.Dir(redis), "miniredis inside this process": t.TempDir()} {
 		t.Setenv("PATH", path)
-		s := testsite.Empty(t)
+		s := testcluster.Empty(t)
 		p := s.Start("dev", "Ctrl-C ends it", "dev", "--data", "cluster", "--listen", "127.0.0.1:0", "--simulate-speed", "0")
 		if !strings.Contains(p.Said(), want) {
 			t.Errorf("%q is not said:\n%s", want, p.Said())
@@ -115,7 +115,7 @@ func TestDevSaysWhichRedisItUses(t *testing.T) {
 // TestDevGoesOnWhereItWas kills a development cluster and starts it again in the same directory.
 func TestDevGoesOnWhereItWas(t *testing.T) {
 	t.Parallel()
-	s := testsite.Empty(t)
+	s := testcluster.Empty(t)
 	dev := []string{"dev", "--data", "cluster", "--listen", "127.0.0.1:0", "--nodes", "1"}
 	s.Start("dev", "Ctrl-C ends it", dev...)
 	s.Script("x.tengo", "volume := import(\"volume\")\nrun := import(\"run\")\nrun.output({at: volume.create(\"x\", {size_gib: 1}).path})\n")
@@ -139,7 +139,7 @@ func TestDevGoesOnWhereItWas(t *testing.T) {
 // TestDevEndsSoonWithRunsOpen ends a development cluster in the middle of its work, while somebody watches. The next one goes on.
 func TestDevEndsSoonWithRunsOpen(t *testing.T) {
 	t.Parallel()
-	s := testsite.Empty(t)
+	s := testcluster.Empty(t)
 	dev := []string{"dev", "--data", "cluster", "--listen", "127.0.0.1:0", "--nodes", "2"}
 	p := s.Start("dev", "Ctrl-C ends it", dev...)
 	for i := range 20 {
@@ -175,7 +175,7 @@ func TestDevEndsSoonWithRunsOpen(t *testing.T) {
 // TestInterruptedWatchSaysHowToGoOn interrupts `writ submit`, which leaves the run alone.
 func TestInterruptedWatchSaysHowToGoOn(t *testing.T) {
 	t.Parallel()
-	s := testsite.Empty(t)
+	s := testcluster.Empty(t)
 	s.Start("dev", "Ctrl-C ends it", "dev", "--data", "cluster", "--listen", "127.0.0.1:0", "--nodes", "1", "--simulate-speed", "0")
 	s.Script("long.tengo", "herodb := import(\"herodb\")\nx := herodb.create(\"slow-600-db\", {memory_mib: 64}).address\n")
 	p := s.Start("submit", "running in local", "submit", "long.tengo")
@@ -199,7 +199,7 @@ func TestInterruptedWatchSaysHowToGoOn(t *testing.T) {
 // TestAFailedRunIsResumed fails a run, resumes it, and watches it to its end.
 func TestAFailedRunIsResumed(t *testing.T) {
 	t.Parallel()
-	s := testsite.Empty(t)
+	s := testcluster.Empty(t)
 	s.Start("dev", "Ctrl-C ends it", "dev", "--data", "cluster", "--listen", "127.0.0.1:0", "--nodes", "1", "--simulate-speed", "0")
 	s.Script("flaky.tengo", `
 herodb := import("herodb")
@@ -233,7 +233,7 @@ run.output({name: db.name, address: db.address != "", first: first.name})
 // so no plan without a datacenter is shown.
 func TestInterruptedPlanIsNoPlan(t *testing.T) {
 	t.Parallel()
-	bin := testsite.Binary(t)
+	bin := testcluster.Binary(t)
 	silent, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -278,7 +278,7 @@ func nodeID(t *testing.T, list string) string {
 // TestDevGoesOnWithoutANodeThatWasRemoved removes one of two nodes while the cluster works, and starts the cluster again.
 func TestDevGoesOnWithoutANodeThatWasRemoved(t *testing.T) {
 	t.Parallel()
-	s := testsite.Empty(t)
+	s := testcluster.Empty(t)
 	dev := []string{"dev", "--data", "cluster", "--listen", "127.0.0.1:0", "--nodes", "2", "--simulate-speed", "0"}
 	s.Start("dev", "Ctrl-C ends it", dev...)
 	s.Writ("node", "remove", "n2")
@@ -294,8 +294,8 @@ func TestDevGoesOnWithoutANodeThatWasRemoved(t *testing.T) {
 func TestARemovedNodeEndsWithACodeOfItsOwn(t *testing.T) {
 	t.Parallel()
 	broker := testenv.RedisWithPassword(t)
-	s := testsite.New(t)
-	s.Add(testsite.Datacenter{Name: "dc1", Redis: broker.URL, Nodes: 2, Speed: "0"})
+	s := testcluster.New(t)
+	s.Add(testcluster.Datacenter{Name: "dc1", Redis: broker.URL, Nodes: 2, Speed: "0"})
 	s.Script("long.tengo", "herodb := import(\"herodb\")\nx := herodb.create(\"slow-600-db\", {memory_mib: 64}, {node: \"dc1-n2\"}).address\n")
 	run := string(s.Submit("long.tengo"))
 	for !strings.Contains(s.Writ("run", "show", run, "-o", "json"), `"state": "running",`) {

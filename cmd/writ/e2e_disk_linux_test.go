@@ -11,7 +11,7 @@ import (
 	_ "modernc.org/sqlite"
 
 	"writ"
-	"writ/cmd/writ/internal/testsite"
+	"writ/cmd/writ/internal/testcluster"
 	"writ/internal/testenv"
 )
 
@@ -52,17 +52,17 @@ var parts = []sick{
 	}},
 }
 
-// diskSite is a site with one node, whose parts have each a disk of their own.
-func diskSite(t *testing.T) (*testsite.Site, map[string]*testenv.Disk) {
+// diskCluster is a cluster with one node, whose parts have each a disk of their own.
+func diskCluster(t *testing.T) (*testcluster.Cluster, map[string]*testenv.Disk) {
 	t.Parallel()
-	s := testsite.Empty(t)
+	s := testcluster.Empty(t)
 	disks := map[string]*testenv.Disk{}
 	for _, p := range parts {
 		disks[p.name] = testenv.NewDisk(t, filepath.Join(s.Dir, p.name), 48)
 	}
 	broker := testenv.RedisIn(t, disks["redis"].Dir)
 	s.Found()
-	s.Add(testsite.Datacenter{Name: "dc1", Redis: broker.URL, Nodes: 1, Speed: "0.5"})
+	s.Add(testcluster.Datacenter{Name: "dc1", Redis: broker.URL, Nodes: 1, Speed: "0.5"})
 	s.Script("steps.tengo", steps)
 	return s, disks
 }
@@ -71,7 +71,7 @@ func diskSite(t *testing.T) (*testsite.Site, map[string]*testenv.Disk) {
 // why, and with room again everything goes on by itself.
 func TestAFullDiskLosesNothingAndPeopleAreToldWhich(t *testing.T) {
 	testenv.Nightly(t, "TestAProcessOnAReadOnlyDiskSaysSoAndEnds starts each process on a disk that takes nothing, and internal/sqldb fills one")
-	site, disks := diskSite(t)
+	site, disks := diskCluster(t)
 	for _, p := range parts {
 		t.Run(p.name, func(t *testing.T) {
 			s := site.In(t)
@@ -103,7 +103,7 @@ func TestAFullDiskLosesNothingAndPeopleAreToldWhich(t *testing.T) {
 }
 
 // told waits until everybody who asks is told what is wrong.
-func (p *sick) told(s *testsite.Site, runs []writ.RunID) {
+func (p *sick) told(s *testcluster.Cluster, runs []writ.RunID) {
 	s.T.Helper()
 	for _, a := range p.asked {
 		line := make([]string, len(a.line))
@@ -134,7 +134,7 @@ func (p *sick) isWhole(t *testing.T, dir string) {
 // TestAProcessOnAReadOnlyDiskSaysSoAndEnds starts each process on a disk that nothing can be written to: it says so and ends; once the disk can be written again it
 // goes on with the run that was under way.
 func TestAProcessOnAReadOnlyDiskSaysSoAndEnds(t *testing.T) {
-	s, disks := diskSite(t)
+	s, disks := diskCluster(t)
 	for _, p := range []struct{ process, disk string }{{"coord", "cluster"}, {"dc1", "dc1"}, {"dc1-n1", "dc1-n1"}} {
 		id := s.Submit("steps.tengo", "-p", "name="+p.process)
 		s.Until("the first calls are done", func(context.Context) bool { return s.Done(id, "dc1-n1") > 1 })

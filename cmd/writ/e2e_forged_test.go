@@ -14,7 +14,7 @@ import (
 	"writ/cmd/writ/internal/client"
 	"writ/cmd/writ/internal/config"
 	"writ/cmd/writ/internal/daemon"
-	"writ/cmd/writ/internal/testsite"
+	"writ/cmd/writ/internal/testcluster"
 	"writ/coord/api"
 	"writ/identity"
 	"writ/runner/queue/embedded"
@@ -75,7 +75,7 @@ func waitFor(t *testing.T, is func() bool) {
 	t.Helper()
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
-	late := time.After(testsite.Patience)
+	late := time.After(testcluster.Patience)
 	for !is() {
 		select {
 		case <-tick.C:

@@ -15,7 +15,7 @@ import (
 	"testing"
 	"time"
 
-	"writ/cmd/writ/internal/testsite"
+	"writ/cmd/writ/internal/testcluster"
 	"writ/internal/testenv"
 	"writ/internal/vmmstub"
 	"writ/internal/vmmstub/guest"
@@ -197,13 +197,13 @@ func TestAScriptWorksOnRealDrivers(t *testing.T) {
 	testenv.NeedTaps(t)
 	qemu := testenv.Need(t, "qemu-system-x86_64")
 	g := guest.Build(t)
-	if !testsite.Alone(t, "") {
+	if !testcluster.Alone(t, "") {
 		return
 	}
 	containers, image := testenv.Containerd(t, ""), testenv.Busybox(t)
 	vmm := vmmstub.Build(t)
 	vmmstub.Set(t, vmm, vmmstub.Settings{QEMU: qemu})
-	h := &onHost{T: t, binary: testsite.Binary(t), dir: vmmstub.Passable(t), containers: containers}
+	h := &onHost{T: t, binary: testcluster.Binary(t), dir: vmmstub.Passable(t), containers: containers}
 	disk := filepath.Join(h.dir, "d")
 	if err := os.Mkdir(disk, 0o711); err != nil {
 		t.Fatal(err)
@@ -213,7 +213,7 @@ func TestAScriptWorksOnRealDrivers(t *testing.T) {
 		t.Fatal(err)
 	}
 	data := filepath.Join(disk, "n")
-	testsite.Groups(t, filepath.Join(data, "local", "n1"))
+	testcluster.Groups(t, filepath.Join(data, "local", "n1"))
 	h.env = append(os.Environ(), "PATH="+filepath.Dir(vmm)+":"+os.Getenv("PATH"))
 	log := filepath.Join(h.dir, "dev.log")
 	out, err := os.Create(log)

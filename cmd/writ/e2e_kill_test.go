@@ -5,7 +5,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"writ/cmd/writ/internal/testsite"
+	"writ/cmd/writ/internal/testcluster"
 	"writ/internal/testenv"
 )
 
@@ -29,8 +29,8 @@ run.output({steps: 8})
 func TestKilledProcessesFinishTheRun(t *testing.T) {
 	t.Parallel()
 	broker := testenv.RedisWithPassword(t)
-	s := testsite.New(t)
-	s.Add(testsite.Datacenter{Name: "dc1", Redis: broker.URL, Nodes: 1, Speed: "0.5"})
+	s := testcluster.New(t)
+	s.Add(testcluster.Datacenter{Name: "dc1", Redis: broker.URL, Nodes: 1, Speed: "0.5"})
 	s.Script("steps.tengo", steps)
 
 	for _, victim := range []string{"coord", "dc1", "dc1-n1"} {

@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"writ"
-	"writ/cmd/writ/internal/testsite"
+	"writ/cmd/writ/internal/testcluster"
 	"writ/internal/testenv"
 	"writ/sal"
 	"writ/sal/simulated"
@@ -17,8 +17,8 @@ import (
 func TestALostNodesMachineRunsOnOneNodeAfterItsReturn(t *testing.T) {
 	t.Parallel()
 	testenv.Nightly(t, "TestAMachineOfALostNodeIsStoppedWhenTheNodeReturns of supervisor, in virtual time")
-	s := testsite.New(t)
-	s.Add(testsite.Datacenter{Name: "dc1", Redis: testenv.Redis(t).URL, Nodes: 2, Speed: "0"})
+	s := testcluster.New(t)
+	s.Add(testcluster.Datacenter{Name: "dc1", Redis: testenv.Redis(t).URL, Nodes: 2, Speed: "0"})
 	text := "machine := import(\"machine\")\nmachine.create(\"slow-2-box\", {cpus: 1, memory_mib: 64}, {on_loss: \"replace\"})\n"
 	s.Script("machine.tengo", text)
 	s.Script("longer.tengo", strings.Replace(text, "slow-2-box", "slow-20-web", 1))

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"writ"
-	"writ/cmd/writ/internal/testsite"
+	"writ/cmd/writ/internal/testcluster"
 	"writ/internal/testenv"
 )
 
@@ -22,8 +22,8 @@ func TestRecovery(t *testing.T) {
 		kills = 50
 	}
 	const hang = 50 * time.Second
-	s := testsite.New(t)
-	s.Add(testsite.Datacenter{Name: "dc1", Redis: testenv.Redis(t).URL, Nodes: 1, Speed: "0.5", Node: []string{"--log-level", "debug"}})
+	s := testcluster.New(t)
+	s.Add(testcluster.Datacenter{Name: "dc1", Redis: testenv.Redis(t).URL, Nodes: 1, Speed: "0.5", Node: []string{"--log-level", "debug"}})
 	s.Script("long.tengo", "herodb := import(\"herodb\")\nherodb.create(\"slow-3600-db\", {memory_mib: 64}, {timeout: \"2h\"})\n")
 	s.Script("steps.tengo", `
 herodb := import("herodb")

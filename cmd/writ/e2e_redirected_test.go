@@ -18,7 +18,7 @@ import (
 	"testing"
 
 	"writ"
-	"writ/cmd/writ/internal/testsite"
+	"writ/cmd/writ/internal/testcluster"
 	"writ/coord/api"
 	"writ/identity"
 	"writ/internal/testenv"
@@ -165,7 +165,7 @@ func plus(by int) func(any) any {
 
 // redirected is a cluster with two of everything that a decision can be about: one that people name, one that the coordinator would like.
 type redirected struct {
-	*testsite.Site
+	*testcluster.Cluster
 	runs    map[string]writ.RunID // named, liked
 	prints  map[string]string     // fingerprints as the machines show them
 	counter *int
@@ -301,7 +301,7 @@ func TestAHostileCoordinatorRedirectsNoDecision(t *testing.T) {
 		}
 		t.Run(name, func(t *testing.T) {
 			in := *r
-			in.Site = r.In(t)
+			in.Cluster = r.In(t)
 			in.onlyTargetChanges(in.words(d.args), in.words([]string{d.target})[0], func() {
 				for _, lie := range d.lies {
 					l.lies(in.lie(lie, pair))
@@ -366,10 +366,10 @@ func (r *redirected) settle() {
 
 func newRedirected(t *testing.T) *redirected {
 	t.Helper()
-	r := &redirected{Site: testsite.New(t), runs: map[string]writ.RunID{}, prints: map[string]string{}, counter: new(int)}
+	r := &redirected{Cluster: testcluster.New(t), runs: map[string]writ.RunID{}, prints: map[string]string{}, counter: new(int)}
 	broker := testenv.Redis(t).URL
 	nodeAPI := fmt.Sprintf("127.0.0.1:%d", testenv.FreePort(t))
-	r.Add(testsite.Datacenter{Name: "east", Redis: broker, Listen: nodeAPI, Nodes: 0, Speed: "0"})
+	r.Add(testcluster.Datacenter{Name: "east", Redis: broker, Listen: nodeAPI, Nodes: 0, Speed: "0"})
 	cluster := string(r.Client.Context.Cluster)
 	print := regexp.MustCompile(`SHA256:[A-Za-z0-9+/]{43}`)
 	for _, name := range []string{"witness", "named-n", "liked-n", "named-p", "liked-p"} {

@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"writ"
-	"writ/cmd/writ/internal/testsite"
+	"writ/cmd/writ/internal/testcluster"
 	"writ/coord/api"
 	"writ/internal/testenv"
 )
@@ -14,11 +14,11 @@ import (
 // node and the run as they were.
 func TestEveryCommandThatSignsWarnsOfARoleThatEnds(t *testing.T) {
 	t.Parallel()
-	s := testsite.New(t)
-	s.Add(testsite.Datacenter{Name: "east", Redis: testenv.Redis(t).URL, Nodes: 1, Speed: "0"})
+	s := testcluster.New(t)
+	s.Add(testcluster.Datacenter{Name: "east", Redis: testenv.Redis(t).URL, Nodes: 1, Speed: "0"})
 	s.Script("fails.tengo", "import(\"run\").fail(\"enough\")\n")
 	s.Script("value", "a value")
-	r := &redirected{Site: s, runs: map[string]writ.RunID{"named": s.Submit("fails.tengo")}, prints: map[string]string{}}
+	r := &redirected{Cluster: s, runs: map[string]writ.RunID{"named": s.Submit("fails.tengo")}, prints: map[string]string{}}
 	s.Writ("secret", "set", "named", "--file", "value")
 	nodes, err := s.Client.Nodes(t.Context(), api.ListNodesParams{})
 	if err != nil {

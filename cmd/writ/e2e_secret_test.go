@@ -15,7 +15,7 @@ import (
 	"testing"
 
 	"writ"
-	"writ/cmd/writ/internal/testsite"
+	"writ/cmd/writ/internal/testcluster"
 	"writ/internal/testenv"
 )
 
@@ -47,8 +47,8 @@ run.output({sum: sum.stdout, echo: echo.stdout, env: env.stdout, version: store.
 func TestASecretIsFoundNowhere(t *testing.T) {
 	t.Parallel()
 	broker := testenv.Redis(t)
-	s := testsite.New(t, "WRIT_LOG_LEVEL=debug")
-	s.Add(testsite.Datacenter{Name: "dc1", Redis: broker.URL, Nodes: 1, Speed: "0"})
+	s := testcluster.New(t, "WRIT_LOG_LEVEL=debug")
+	s.Add(testcluster.Datacenter{Name: "dc1", Redis: broker.URL, Nodes: 1, Speed: "0"})
 	heard := hear(s, "/v1/events", "/live/", "/live/runs")
 
 	said := setSecret(s, "db-password", secretCanary+"\n")
@@ -111,7 +111,7 @@ run.output({version: herodb.create("store", {memory_mib: 64, password: run.secre
 }
 
 // setSecret sets a secret from standard input and returns what was said.
-func setSecret(s *testsite.Site, name, input string) string {
+func setSecret(s *testcluster.Cluster, name, input string) string {
 	s.T.Helper()
 	cmd := s.Command("secret", "set", name)
 	cmd.Stdin = strings.NewReader(input)
@@ -123,7 +123,7 @@ func setSecret(s *testsite.Site, name, input string) string {
 }
 
 // hear listens to event streams until it is asked what came.
-func hear(s *testsite.Site, paths ...string) func() map[string][]byte {
+func hear(s *testcluster.Cluster, paths ...string) func() map[string][]byte {
 	s.T.Helper()
 	ctx, stop := context.WithCancel(s.T.Context())
 	s.T.Cleanup(stop)
@@ -159,7 +159,7 @@ func hear(s *testsite.Site, paths ...string) func() map[string][]byte {
 }
 
 // answersOf asks everything that can be asked over HTTP.
-func answersOf(s *testsite.Site, run writ.RunID) map[string][]byte {
+func answersOf(s *testcluster.Cluster, run writ.RunID) map[string][]byte {
 	s.T.Helper()
 	of := "/v1/runs/" + string(run)
 	answers := map[string][]byte{}
@@ -182,7 +182,7 @@ func answersOf(s *testsite.Site, run writ.RunID) map[string][]byte {
 }
 
 // searchFiles looks for the value in every file below a directory.
-func searchFiles(s *testsite.Site, dir string) {
+func searchFiles(s *testcluster.Cluster, dir string) {
 	s.T.Helper()
 	files := 0
 	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"writ/cmd/writ/internal/testsite"
+	"writ/cmd/writ/internal/testcluster"
 	"writ/internal/testenv"
 )
 
@@ -20,9 +20,9 @@ func TestAStandbyTakesOver(t *testing.T) {
 	testenv.Nightly(t, "TestALeaseHasOneHolder and TestOnlyWhoHasTheLeaseWrites of supervisor/journal")
 	database := testenv.Postgres(t)
 	broker := testenv.Redis(t)
-	s := testsite.New(t, "WRIT_JOURNAL="+database.Store())
+	s := testcluster.New(t, "WRIT_JOURNAL="+database.Store())
 	first, second := fmt.Sprintf("127.0.0.1:%d", testenv.FreePort(t)), fmt.Sprintf("127.0.0.1:%d", testenv.FreePort(t))
-	s.Add(testsite.Datacenter{Name: "dc1", Redis: broker.URL, Nodes: 1, Speed: "0.5", Listen: first, NodeURL: "http://" + first + ",http://" + second})
+	s.Add(testcluster.Datacenter{Name: "dc1", Redis: broker.URL, Nodes: 1, Speed: "0.5", Listen: first, NodeURL: "http://" + first + ",http://" + second})
 	s.Script("steps.tengo", steps)
 	if err := os.CopyFS(filepath.Join(s.Dir, "dc1b"), os.DirFS(filepath.Join(s.Dir, "dc1"))); err != nil { // key and rosters
 		t.Fatal(err)

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"writ"
-	"writ/cmd/writ/internal/testsite"
+	"writ/cmd/writ/internal/testcluster"
 	"writ/internal/testenv"
 )
 
@@ -16,8 +16,8 @@ import (
 // does. It waits in real time.
 func TestASupervisorThatStoodStillGivesNobodyUp(t *testing.T) {
 	testenv.Nightly(t, "TestASupervisorThatStandsStillLosesNoNode of supervisor, in virtual time")
-	s := testsite.New(t)
-	s.Add(testsite.Datacenter{Name: "dc1", Redis: testenv.Redis(t).URL, Nodes: 1, Speed: "0.5"})
+	s := testcluster.New(t)
+	s.Add(testcluster.Datacenter{Name: "dc1", Redis: testenv.Redis(t).URL, Nodes: 1, Speed: "0.5"})
 	s.Script("long.tengo", "herodb := import(\"herodb\")\nherodb.create(\"slow-3600-db\", {memory_mib: 64}, {timeout: \"2h\"})\n")
 	s.Script("ping.tengo", "node := import(\"node\")\nnode.ping()\n")
 	long := s.Submit("long.tengo", "--deadline", "3h")

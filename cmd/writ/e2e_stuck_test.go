@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"writ/cmd/writ/internal/testsite"
+	"writ/cmd/writ/internal/testcluster"
 	"writ/coord/api"
 	"writ/internal/testenv"
 )
@@ -14,8 +14,8 @@ import (
 func TestAStuckDriverIsNamedAndHoldsUpNothingElse(t *testing.T) {
 	t.Parallel()
 	testenv.Nightly(t, "TestADriverThatIgnoresItsEndHoldsOnlyItsResource of runner and TestAStuckDriverEndsAsExpiredAndIsNamed of supervisor, in virtual time")
-	s := testsite.New(t)
-	s.Add(testsite.Datacenter{Name: "dc1", Redis: testenv.Redis(t).URL, Nodes: 1, Speed: "0"})
+	s := testcluster.New(t)
+	s.Add(testcluster.Datacenter{Name: "dc1", Redis: testenv.Redis(t).URL, Nodes: 1, Speed: "0"})
 	s.Script("stuck.tengo", "herodb := import(\"herodb\")\nherodb.create(\"stuck-30-db\", {memory_mib: 64})\n")
 	s.Script("other.tengo", "herodb := import(\"herodb\")\nherodb.create(\"db\", {memory_mib: 64})\n")
 	end := func(args ...string) api.Run { return s.Follow(s.Submit(args...), -1, func() {}) }

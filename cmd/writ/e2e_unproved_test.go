@@ -53,7 +53,7 @@ func refusedWith(proof []byte) any {
 // ended. Each must say UNVERIFIED. The map decisions has a command for every rule.
 func (r *redirected) unproved(t *testing.T, l *liar) {
 	in := *r
-	in.Site = r.In(t)
+	in.Cluster = r.In(t)
 	wants := func(what string, lie func(string, any) any, code int, text string, args ...string) {
 		t.Helper()
 		l.lies(lie)

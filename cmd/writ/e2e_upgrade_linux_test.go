@@ -12,7 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"writ/cmd/writ/internal/testsite"
+	"writ/cmd/writ/internal/testcluster"
 	"writ/internal/testenv"
 	"writ/internal/vmmstub"
 	"writ/internal/vmmstub/guest"
@@ -50,7 +50,7 @@ func TestWhatANodeRunsOutlivesTheUpgradeOfItsRunner(t *testing.T) {
 	for _, tool := range []string{"redis-server", "busybox", "ctr", "nft"} {
 		testenv.Need(t, tool)
 	}
-	if !testsite.Alone(t, "") {
+	if !testcluster.Alone(t, "") {
 		return
 	}
 	containers, image := testenv.Containerd(t, ""), testenv.Busybox(t)
@@ -72,10 +72,10 @@ func TestWhatANodeRunsOutlivesTheUpgradeOfItsRunner(t *testing.T) {
 	if err := os.Rename(guest.Tiny(t, guest.Wait), kernel); err != nil {
 		t.Fatal(err)
 	}
-	s := testsite.NewIn(t, dir, "PATH="+filepath.Dir(vmmstub.Build(t))+":"+os.Getenv("PATH"))
+	s := testcluster.NewIn(t, dir, "PATH="+filepath.Dir(vmmstub.Build(t))+":"+os.Getenv("PATH"))
 	data := filepath.Join(s.Dir, "dc1-n1")
-	testsite.Groups(t, data)
-	s.Add(testsite.Datacenter{Name: "dc1", Redis: redis.URL, Nodes: 1, Speed: "0", Node: []string{
+	testcluster.Groups(t, data)
+	s.Add(testcluster.Datacenter{Name: "dc1", Redis: redis.URL, Nodes: 1, Speed: "0", Node: []string{
 		"--drivers", "host", "--containerd", containers.Address, "--process-users", saltest.Accounts(data).Numbers(), "--container-ids", saltest.ContainerIDs(data).Numbers(),
 		"--image-dir", filepath.Dir(image.Path), "--image-dir", files,
 	}})

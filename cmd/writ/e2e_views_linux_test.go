@@ -12,7 +12,7 @@ import (
 	"testing"
 
 	"writ"
-	"writ/cmd/writ/internal/testsite"
+	"writ/cmd/writ/internal/testcluster"
 	"writ/internal/testenv"
 	"writ/internal/vmmstub"
 	"writ/sal/saltest"
@@ -25,13 +25,13 @@ func TestWhatANodeFindsReachesPeople(t *testing.T) {
 	for _, tool := range []string{"redis-server", "nft"} {
 		testenv.Need(t, tool)
 	}
-	if !testsite.Alone(t, "") {
+	if !testcluster.Alone(t, "") {
 		return
 	}
-	s := testsite.NewIn(t, vmmstub.Passable(t))
+	s := testcluster.NewIn(t, vmmstub.Passable(t))
 	const node = "dc1-n1"
-	testsite.Groups(t, filepath.Join(s.Dir, node))
-	s.Add(testsite.Datacenter{Name: "dc1", Redis: testenv.Redis(t).URL, Nodes: 1, Speed: "0",
+	testcluster.Groups(t, filepath.Join(s.Dir, node))
+	s.Add(testcluster.Datacenter{Name: "dc1", Redis: testenv.Redis(t).URL, Nodes: 1, Speed: "0",
 		Node: []string{"--drivers", "host", "--process-users", saltest.Accounts(s.Dir).Numbers(), "--container-ids", saltest.ContainerIDs(s.Dir).Numbers()}})
 	t.Cleanup(func() { endBelow(t, filepath.Join(s.Dir, node)) })
 	again := func(meanwhile func()) {

@@ -15,7 +15,7 @@ import (
 	_ "modernc.org/sqlite"
 
 	"writ"
-	"writ/cmd/writ/internal/testsite"
+	"writ/cmd/writ/internal/testcluster"
 	"writ/internal/testenv"
 )
 
@@ -32,16 +32,16 @@ for i := 0; i < 4; i++ {
 run.output({steps: 8})
 `
 
-// wireSite is a cluster in which each kind of wire can be spoiled, each in a datacenter of its own, so that all can be at once.
-type wireSite struct {
-	*testsite.Site
-	wires map[string]*testsite.Wire // by the datacenter that is at its end; "client" is that of people
+// wireCluster is a cluster in which each kind of wire can be spoiled, each in a datacenter of its own, so that all can be at once.
+type wireCluster struct {
+	*testcluster.Cluster
+	wires map[string]*testcluster.Wire // by the datacenter that is at its end; "client" is that of people
 	long  bool
 }
 
 // hold is how long a wire stays spoiled. A long time is longer than the other end of a link is believed in that says nothing, which is a
 // minute; but a node that cannot be heard for so long is lost, as promised.
-func (s *wireSite) hold(wire string) time.Duration {
+func (s *wireCluster) hold(wire string) time.Duration {
 	switch {
 	case !s.long:
 		return 2 * time.Second
@@ -53,22 +53,22 @@ func (s *wireSite) hold(wire string) time.Duration {
 
 // ways are those in which a wire is spoiled. The gate takes the one that finds most: what neither arrives nor fails. Without much time those are
 // left out that find less: what is slow is to people like what is half open, and few things go through the node API.
-func (s *wireSite) ways(wire string) []testsite.Spoil {
+func (s *wireCluster) ways(wire string) []testcluster.Spoil {
 	if !testenv.IsNightly() {
-		return []testsite.Spoil{testsite.HalfOpen}
+		return []testcluster.Spoil{testcluster.HalfOpen}
 	}
-	return slices.DeleteFunc(slices.Clone(testsite.Spoils), func(how testsite.Spoil) bool {
-		little := wire == "client" && (how == testsite.Slow || how == testsite.Flapping) || wire == "door" && (how == testsite.Late || how == testsite.Slow)
+	return slices.DeleteFunc(slices.Clone(testcluster.Spoils), func(how testcluster.Spoil) bool {
+		little := wire == "client" && (how == testcluster.Slow || how == testcluster.Flapping) || wire == "door" && (how == testcluster.Late || how == testcluster.Slow)
 		return little && !s.long
 	})
 }
 
-func newWireSite(t *testing.T) *wireSite {
-	s := &wireSite{Site: testsite.Empty(t), wires: map[string]*testsite.Wire{}, long: testenv.IsLong()}
+func newWireSite(t *testing.T) *wireCluster {
+	s := &wireCluster{Cluster: testcluster.Empty(t), wires: map[string]*testcluster.Wire{}, long: testenv.IsLong()}
 	coord := fmt.Sprintf("127.0.0.1:%d", testenv.FreePort(t))
 	s.URL = "http://" + coord
 	lay := func(name, to string) string {
-		s.wires[name] = testsite.NewWire(t, to)
+		s.wires[name] = testcluster.NewWire(t, to)
 		return s.wires[name].Addr
 	}
 	lay("client", coord)
@@ -81,9 +81,9 @@ func newWireSite(t *testing.T) *wireSite {
 }
 
 // add adds a datacenter whose supervisor reaches the coordinator by the wire that is called link, and that has one more wire.
-func (s *wireSite) add(t *testing.T, name string, lay func(name, to string) string) {
+func (s *wireCluster) add(t *testing.T, name string, lay func(name, to string) string) {
 	broker := testenv.RedisWithPassword(t)
-	d := testsite.Datacenter{Name: name, Redis: broker.URL, NodeRedis: broker.URL, Nodes: 1, Speed: "0.5", Listen: fmt.Sprintf("127.0.0.1:%d", testenv.FreePort(t))}
+	d := testcluster.Datacenter{Name: name, Redis: broker.URL, NodeRedis: broker.URL, Nodes: 1, Speed: "0.5", Listen: fmt.Sprintf("127.0.0.1:%d", testenv.FreePort(t))}
 	through := func() string { return strings.Replace(broker.URL, broker.Addr, lay(name, broker.Addr), 1) }
 	switch name {
 	case "door":
@@ -97,8 +97,8 @@ func (s *wireSite) add(t *testing.T, name string, lay func(name, to string) stri
 }
 
 // told is what people are told while a wire is spoiled, "" if nothing: what is late comes, and what flaps is mended before anybody asks.
-func told(wire string, how testsite.Spoil) (line []string, says string) {
-	if how == testsite.Late || how == testsite.Flapping {
+func told(wire string, how testcluster.Spoil) (line []string, says string) {
+	if how == testcluster.Late || how == testcluster.Flapping {
 		return nil, ""
 	}
 	switch wire {
@@ -145,7 +145,7 @@ func TestSpoiledWires(t *testing.T) {
 }
 
 // spoil spoils a wire while runs of a datacenter are under way.
-func (s *wireSite) spoil(t *testing.T, wire, datacenter string, how testsite.Spoil) {
+func (s *wireCluster) spoil(t *testing.T, wire, datacenter string, how testcluster.Spoil) {
 	in, node := s.In(t), datacenter+"-n1"
 	submit := func(name string) writ.RunID {
 		return in.Submit("steps.tengo", "--destructive", "--dc", datacenter, "-p", "name="+name+"-"+wire+"-"+string(how))
@@ -192,7 +192,7 @@ func (w *saying) String() string {
 
 // people spoils the way between a person and the coordinator: who watches sees the end all the same, and who hands in gets an answer in time
 // that is true.
-func (s *wireSite) people(t *testing.T, how testsite.Spoil) {
+func (s *wireCluster) people(t *testing.T, how testcluster.Spoil) {
 	in, wire := s.In(t), s.wires["client"]
 	there := []string{"--server", "http://" + wire.Addr, "--destructive", "--dc", "door"}
 	watch := in.Command(append([]string{"submit", "steps.tengo", "-p", "name=watched-" + string(how)}, there...)...)
@@ -224,7 +224,7 @@ func (s *wireSite) people(t *testing.T, how testsite.Spoil) {
 }
 
 // eventsAreWhole looks whether the ledger has the events of each journal from the first to the last, each once and in order.
-func (s *wireSite) eventsAreWhole(t *testing.T) {
+func (s *wireCluster) eventsAreWhole(t *testing.T) {
 	t.Helper()
 	db, err := sql.Open("sqlite", "file:"+filepath.Join(s.Dir, "cluster", "ledger.db")+"?_pragma=busy_timeout(5000)")
 	if err != nil {

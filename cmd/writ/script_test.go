@@ -20,7 +20,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 	"golang.org/x/crypto/ssh"
 
-	"writ/cmd/writ/internal/testsite"
+	"writ/cmd/writ/internal/testcluster"
 	"writ/internal/testenv"
 	"writ/scripts/evaluator"
 )
@@ -37,8 +37,8 @@ func TestMain(m *testing.M) {
 type tidy struct{ m *testing.M }
 
 func (t tidy) Run() int {
-	defer func() { _ = testsite.RemoveBinaries() }() // what is left is in the temporary directory of the machine
-	_ = flag.Set("test.parallel", "6")               // unless it is given: these tests wait for processes most of the time
+	defer func() { _ = testcluster.RemoveBinaries() }() // what is left is in the temporary directory of the machine
+	_ = flag.Set("test.parallel", "6")                  // unless it is given: these tests wait for processes most of the time
 	return t.m.Run()
 }
 

@@ -191,7 +191,7 @@ func TestNodesOfADatacenterThatIsAwayAreUnknown(t *testing.T) {
 }
 
 // frames reads the frames of a stream until it has one that is wanted.
-func frames(t *testing.T, w *world, path, lastID string, wanted func(id, data string) bool) {
+func frames(t *testing.T, w *fixture, path, lastID string, wanted func(id, data string) bool) {
 	t.Helper()
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, w.url+path, nil)
 	w.ok(err)

@@ -31,8 +31,8 @@ const (
 	bank = writ.ProjectID("0192f6c2-0000-7000-8000-0000000000c2")
 )
 
-// world is a dashboard over a real ledger. Of the coordinator it has what a Site must answer.
-type world struct {
+// fixture is a dashboard over a real ledger. Of the coordinator it has what a Site must answer.
+type fixture struct {
 	t      testing.TB
 	ledger *sqlstore.Store
 	board  *dashboard.Dashboard
@@ -45,28 +45,28 @@ type world struct {
 	news        chan struct{}
 }
 
-func (w *world) Datacenters(context.Context) ([]api.Datacenter, error) {
+func (w *fixture) Datacenters(context.Context) ([]api.Datacenter, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.datacenters, nil
 }
 
-func (w *world) Queues(context.Context) ([]api.DatacenterQueues, error) {
+func (w *fixture) Queues(context.Context) ([]api.DatacenterQueues, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.queues, nil
 }
 
-func (w *world) News() <-chan struct{} {
+func (w *fixture) News() <-chan struct{} {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.news
 }
 
-func (*world) WhyWaiting(run ledger.Run) string { return "waits for the datacenter fra1 to connect" }
+func (*fixture) WhyWaiting(run ledger.Run) string { return "waits for the datacenter fra1 to connect" }
 
 // wake does what a coordinator does when it stored something.
-func (w *world) wake() {
+func (w *fixture) wake() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	close(w.news)
@@ -74,21 +74,21 @@ func (w *world) wake() {
 }
 
 // setQueues changes the depths that the datacenters answer.
-func (w *world) setQueues(queues ...api.DatacenterQueues) {
+func (w *fixture) setQueues(queues ...api.DatacenterQueues) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.queues = queues
 }
 
 // open serves the dashboard of an empty ledger that knows three datacenters, one of which is away.
-func open(t testing.TB) *world {
+func open(t testing.TB) *fixture {
 	t.Helper()
 	store, err := sqlstore.Open(t.Context(), ":memory:")
 	if err != nil {
 		t.Fatal(err)
 	}
 	connected := time.Now().Add(-5*time.Hour - 12*time.Minute)
-	w := &world{
+	w := &fixture{
 		t: t, ledger: store, seq: map[writ.DatacenterID]int64{}, news: make(chan struct{}),
 		datacenters: []api.Datacenter{
 			{ID: ams, Name: "ams1", Region: "eu-west", Key: "SHA256:4dT0bJ5rkK9mQ2xw8Yp1cVnE7sLhUuZfAoRg3iBqXvM", Labels: map[string]string{"tier": "gold", "power": "solar"}, Enabled: true, Health: api.DatacenterHealthHealthy, Placeable: true, Version: "v0.1.0", Roster: 7, Connected: connected},
@@ -114,7 +114,7 @@ func open(t testing.TB) *world {
 	return w
 }
 
-func (w *world) addRoster() {
+func (w *fixture) addRoster() {
 	root := identity.NewSigner(ed25519.NewKeyFromSeed(make([]byte, ed25519.SeedSize)))
 	now := time.Now()
 	roster := &identity.Roster{
@@ -130,7 +130,7 @@ func (w *world) addRoster() {
 	w.ok(w.ledger.AddRoster(w.t.Context(), roster, signed))
 }
 
-func (w *world) ok(err error) {
+func (w *fixture) ok(err error) {
 	w.t.Helper()
 	if err != nil {
 		w.t.Fatal(err)
@@ -138,7 +138,7 @@ func (w *world) ok(err error) {
 }
 
 // submit stores a submission that waits and returns the run that it makes.
-func (w *world) submit(n int, script string, change func(in *ledger.Incoming)) writ.Run {
+func (w *fixture) submit(n int, script string, change func(in *ledger.Incoming)) writ.Run {
 	w.t.Helper()
 	payload := writ.DigestOf(fmt.Appendf(nil, "payload %d", n))
 	in := ledger.Incoming{
@@ -160,7 +160,7 @@ func (w *world) submit(n int, script string, change func(in *ledger.Incoming)) w
 }
 
 // store hands in events of a datacenter and wakes the pages.
-func (w *world) store(dc writ.DatacenterID, events ...writ.Event) {
+func (w *fixture) store(dc writ.DatacenterID, events ...writ.Event) {
 	w.t.Helper()
 	for i := range events {
 		w.seq[dc]++
@@ -171,7 +171,7 @@ func (w *world) store(dc writ.DatacenterID, events ...writ.Event) {
 }
 
 // run stores a run with its calls as its datacenter tells it.
-func (w *world) run(run writ.Run, calls ...writ.Call) {
+func (w *fixture) run(run writ.Run, calls ...writ.Call) {
 	w.t.Helper()
 	events := []writ.Event{{Run: &run}}
 	for i := range calls {
@@ -182,7 +182,7 @@ func (w *world) run(run writ.Run, calls ...writ.Call) {
 }
 
 // get returns what is at a path.
-func (w *world) get(path string) (*http.Response, string) {
+func (w *fixture) get(path string) (*http.Response, string) {
 	w.t.Helper()
 	client := http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 	response, err := client.Get(w.url + path)
@@ -194,7 +194,7 @@ func (w *world) get(path string) (*http.Response, string) {
 }
 
 // page returns the HTML at a path, which must be there.
-func (w *world) page(path string) string {
+func (w *fixture) page(path string) string {
 	w.t.Helper()
 	response, body := w.get(path)
 	if response.StatusCode != http.StatusOK {

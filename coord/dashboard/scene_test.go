@@ -33,7 +33,7 @@ func call(operation, name, node, driver string, state writ.CallState, accepted t
 }
 
 // failedRun stores a run that failed at its sixth call.
-func failedRun(w *world, n int, received time.Time) writ.Run {
+func failedRun(w *fixture, n int, received time.Time) writ.Run {
 	run := w.submit(n, "shop.tengo", func(in *ledger.Incoming) {
 		in.Received, in.Deployment, in.Signer = received, "shop base 12", "ci-release"
 	})
@@ -63,7 +63,7 @@ func failedRun(w *world, n int, received time.Time) writ.Run {
 }
 
 // runningRun stores a run that goes on.
-func runningRun(w *world, n int, received time.Time) writ.Run {
+func runningRun(w *fixture, n int, received time.Time) writ.Run {
 	run := w.submit(n, "web.tengo", func(in *ledger.Incoming) { in.Received, in.Deployment = received, "web base 3" })
 	a := run.Accepted
 	run.State, run.Started = writ.RunRunning, a
@@ -84,7 +84,7 @@ func runningRun(w *world, n int, received time.Time) writ.Run {
 }
 
 // fill makes the ledger of a small site after a few busy hours, and returns a run that failed and one that goes on.
-func fill(w *world) (failed, running writ.Run) {
+func fill(w *fixture) (failed, running writ.Run) {
 	w.t.Helper()
 	now := time.Now()
 	scripts := []string{"nightly.tengo", "web.tengo", "resize-db.tengo", "hello.tengo", "prune-images.tengo", "tenant-vpn.tengo"}
@@ -137,7 +137,7 @@ func fill(w *world) (failed, running writ.Run) {
 }
 
 // depths sets how deep the queues are, more or less deep at different steps.
-func (w *world) depths(step int) {
+func (w *fixture) depths(step int) {
 	wave := func(n int) int { return (step*step*7/3+n*11)%17 + n }
 	w.setQueues(
 		api.DatacenterQueues{Datacenter: ams, Name: "ams1", Queues: []writ.QueueDepth{
@@ -152,7 +152,7 @@ func (w *world) depths(step int) {
 }
 
 // remember makes the dashboard believe that somebody has looked at it for five minutes, while the queues filled and drained.
-func (w *world) remember() {
+func (w *fixture) remember() {
 	now := time.Now().UnixMilli()
 	var samples [][4]int64
 	for s := range int64(280) {
@@ -165,7 +165,7 @@ func (w *world) remember() {
 	w.board.Remember(samples)
 }
 
-func (w *world) nodes(now time.Time) {
+func (w *fixture) nodes(now time.Time) {
 	node := func(dc writ.DatacenterID, name string, change func(n *writ.Node)) {
 		n := &writ.Node{
 			ID: writ.NodeID(name), Datacenter: dc, Name: name, Admission: writ.AdmissionApproved, Scheduling: writ.SchedulingOpen, Liveness: writ.LivenessReady,

@@ -65,7 +65,7 @@ func TestACopyOutlivesACrashAtEachStepOfEitherEnd(t *testing.T) {
 			if kind == "btrfs" {
 				dir = btrfstest.NewHosts(t).New(t)
 			}
-			s := &site{supervisor: newKey()}
+			s := &fixture{supervisor: newKey()}
 			from, to := s.node(t, "n1", filepath.Join(dir, "n1"), trees), s.node(t, "n2", filepath.Join(dir, "n2"), trees)
 			values, err := from.do(t.Context(), "volume.create", "data", map[string]any{"size_gib": int64(1)}, nil)
 			must(t, err)

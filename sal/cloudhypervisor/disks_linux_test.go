@@ -19,7 +19,7 @@ import (
 )
 
 func TestVolumeIsForOneMachineAtATime(t *testing.T) {
-	benches(t, func(t *testing.T, b *bench) {
+	benches(t, func(t *testing.T, b *fixture) {
 		root := []any{saltest.RefTo(writ.KindVolume, "root")}
 		b.must("machine.create", "web", with(machineSpec, "disks", root))
 		b.must("machine.stop", "web", nil)
@@ -57,7 +57,7 @@ func (u user) Users(_ context.Context, volume writ.UID) ([]sal.User, error) {
 
 // Whoever writes in a volume could lead a machine to any file of the host, by a link in the place of its disk.
 func TestVolumeThatAContainerHasIsForNoMachine(t *testing.T) {
-	b := newBench(t)
+	b := newFixture(t)
 	data := saltest.RefTo(writ.KindVolume, "data")
 	b.Others = []sal.Users{user{data.UID}}
 	b.refuses("machine.create", "web", with(machineSpec, "disks", []any{data}), writ.CodeResourceBusy, "container box")
@@ -91,7 +91,7 @@ func (l leaving) Volume(ctx context.Context, project writ.ProjectID, volume writ
 }
 
 func TestAVolumeThatGoesMeanwhileIsForNoMachine(t *testing.T) {
-	b := newBench(t)
+	b := newFixture(t)
 	root := saltest.RefTo(writ.KindVolume, "root")
 	b.Volumes = leaving{b.Volumes, b.Driver}
 	b.refuses("machine.create", "web", with(machineSpec, "disks", []any{root}), writ.CodeResourceBusy, "being deleted")
@@ -105,7 +105,7 @@ func TestAVolumeThatGoesMeanwhileIsForNoMachine(t *testing.T) {
 
 // TestWhoMayHaveAVolumeIsNotTakenForNobody: the record of a machine that has one does not say so any more.
 func TestWhoMayHaveAVolumeIsNotTakenForNobody(t *testing.T) {
-	b := newBench(t)
+	b := newFixture(t)
 	root := []any{saltest.RefTo(writ.KindVolume, "root")}
 	b.must("machine.create", "web", with(machineSpec, "disks", root))
 	if err := os.WriteFile(filepath.Join(b.Dir, "records", machine("web").HostName()+".json"), nil, 0o600); err != nil {
@@ -123,7 +123,7 @@ func TestWhoMayHaveAVolumeIsNotTakenForNobody(t *testing.T) {
 
 // TestImagesThatAMachineStartsFromAreItsOwn, by their handles and by their names, whether it runs or not.
 func TestImagesThatAMachineStartsFromAreItsOwn(t *testing.T) {
-	b := newBench(t)
+	b := newFixture(t)
 	b.must("machine.create", "web", with(machineSpec, "initramfs", "initramfs"))
 	owner := func(name string, uid writ.UID) sal.Owner {
 		return sal.Owner{Resource: saltest.Resource(writ.KindImage, name), UID: uid}
@@ -166,7 +166,7 @@ func TestImagesThatAMachineStartsFromAreItsOwn(t *testing.T) {
 }
 
 func TestDisksGrowWithTheirVolumes(t *testing.T) {
-	benches(t, func(t *testing.T, b *bench) {
+	benches(t, func(t *testing.T, b *fixture) {
 		b.must("machine.create", "web", with(machineSpec, "disks", []any{saltest.RefTo(writ.KindVolume, "root")}))
 		b.keeps("web", "", false)
 		if err := os.WriteFile(filepath.Join(b.host, "volumes/root/grown"), nil, 0o600); err != nil {
@@ -190,7 +190,7 @@ func TestDisksGrowWithTheirVolumes(t *testing.T) {
 }
 
 func TestRestoreBringsBackWhatWasOnTheDisks(t *testing.T) {
-	benches(t, func(t *testing.T, b *bench) {
+	benches(t, func(t *testing.T, b *fixture) {
 		if b.forgets {
 			t.Skip("memory of machines cannot be kept here")
 		}
@@ -247,7 +247,7 @@ func TestRestoreBringsBackWhatWasOnTheDisks(t *testing.T) {
 }
 
 func TestMemoryThatCannotBePutBackLeavesAMachineThatCanBeStarted(t *testing.T) {
-	b := newBench(t)
+	b := newFixture(t)
 	b.must("machine.create", "web", machineSpec)
 	b.must("machine.snapshot", "web", before)
 	vmmstub.Set(t, b.Program, vmmstub.Settings{Fail: map[string]string{"vm.restore": "no luck"}})
@@ -262,7 +262,7 @@ func TestMemoryThatCannotBePutBackLeavesAMachineThatCanBeStarted(t *testing.T) {
 }
 
 func TestSnapshotThatFailsLeavesTheMachineRunning(t *testing.T) {
-	b := newBench(t)
+	b := newFixture(t)
 	b.must("machine.create", "web", machineSpec)
 	vmmstub.Set(t, b.Program, vmmstub.Settings{Fail: map[string]string{"vm.snapshot": "no room"}})
 	b.refuses("machine.snapshot", "web", before, writ.CodeDriverFailed, "no room")
@@ -273,7 +273,7 @@ func TestSnapshotThatFailsLeavesTheMachineRunning(t *testing.T) {
 }
 
 func TestWhatARunningMachineCannotTakeIsRefused(t *testing.T) {
-	benches(t, func(t *testing.T, b *bench) {
+	benches(t, func(t *testing.T, b *fixture) {
 		b.must("machine.create", "web", machineSpec)
 		for _, size := range []map[string]any{{"cpus": int64(9)}, {"memory_mib": int64(128)}, {"memory_mib": int64(300)}, {"memory_mib": int64(4096)}} {
 			b.refuses("machine.resize", "web", size, writ.CodeResourceConflict)
@@ -290,12 +290,12 @@ func TestWhatARunningMachineCannotTakeIsRefused(t *testing.T) {
 }
 
 func TestChangeOfSizeThatWasInterruptedIsFinished(t *testing.T) {
-	for finish, how := range map[string]func(b *bench){
-		"by the operation": func(b *bench) { b.must("machine.create", "web", with(machineSpec, "cpus", int64(2))) },
-		"by the runner":    func(b *bench) { b.keeps("web", "it had other CPUs", true) },
+	for finish, how := range map[string]func(b *fixture){
+		"by the operation": func(b *fixture) { b.must("machine.create", "web", with(machineSpec, "cpus", int64(2))) },
+		"by the runner":    func(b *fixture) { b.keeps("web", "it had other CPUs", true) },
 	} {
 		t.Run(finish, func(t *testing.T) {
-			b := newBench(t)
+			b := newFixture(t)
 			b.must("machine.create", "web", machineSpec)
 			b.change("web", func(o *own) { o.CPUs = 2 }) // a crash came after this and before the machine was told
 			how(b)
@@ -314,7 +314,7 @@ func TestChangeOfSizeThatWasInterruptedIsFinished(t *testing.T) {
 }
 
 func TestSizeThatIsRefusedStaysRefused(t *testing.T) {
-	b := newBench(t)
+	b := newFixture(t)
 	b.must("machine.create", "web", machineSpec)
 	vmmstub.Set(t, b.Program, vmmstub.Settings{Fail: map[string]string{"vm.resize": "no luck"}})
 	for range 2 { // the first one must not have been written down
@@ -324,7 +324,7 @@ func TestSizeThatIsRefusedStaysRefused(t *testing.T) {
 }
 
 func TestGuestThatDoesNotLetGoKeepsItsDisk(t *testing.T) {
-	b := newBench(t)
+	b := newFixture(t)
 	b.must("machine.create", "web", machineSpec)
 	b.must("machine.attach", "web", data)
 	b.refuses("machine.attach", "web", with(data, "read_only", true), writ.CodeResourceConflict, "another form")
@@ -367,7 +367,7 @@ func TestADiskThatItsGuestHoldsIsBusyEachTime(t *testing.T) {
 
 // TestAChangeOfSizeThatIsRefusedHalfwayIsRecordedAsItIs: memory that a guest was given cannot be taken back.
 func TestAChangeOfSizeThatIsRefusedHalfwayIsRecordedAsItIs(t *testing.T) {
-	benches(t, func(t *testing.T, b *bench) {
+	benches(t, func(t *testing.T, b *fixture) {
 		b.must("machine.create", "web", machineSpec)
 		for i := range 6 { // 768 MiB may be added to 256; the last two are too much
 			b.must("machine.resize", "web", map[string]any{"memory_mib": int64(256 + 128*(i+1))})
@@ -391,7 +391,7 @@ func TestAChangeOfSizeThatIsRefusedHalfwayIsRecordedAsItIs(t *testing.T) {
 
 // TestMoreMemoryThanThereArePlacesForIsRefusedWithAWayOut: the ninth time that memory is added to a machine that runs.
 func TestMoreMemoryThanThereArePlacesForIsRefusedWithAWayOut(t *testing.T) {
-	benches(t, func(t *testing.T, b *bench) {
+	benches(t, func(t *testing.T, b *fixture) {
 		b.must("machine.create", "web", with(machineSpec, "memory_mib", int64(512)))
 		for i := range 8 {
 			b.must("machine.resize", "web", map[string]any{"memory_mib": int64(512 + 128*(i+1))})

@@ -12,7 +12,7 @@ import (
 )
 
 // needGroups skips a test where processes are not bounded by all that there is.
-func (b *bench) needGroups() {
+func (b *fixture) needGroups() {
 	b.Helper()
 	if lacking, err := b.groups().Lacks(); len(lacking) > 0 {
 		b.Skipf("no groups bound %v here: %v", lacking, err)
@@ -20,7 +20,7 @@ func (b *bench) needGroups() {
 }
 
 func TestAProcessIsInAGroupOfItsOwnAsLongAsTheMachineIsThere(t *testing.T) {
-	benches(t, func(t *testing.T, b *bench) {
+	benches(t, func(t *testing.T, b *fixture) {
 		b.needGroups()
 		b.must("machine.create", "web", machineSpec)
 		in := func() {
@@ -51,7 +51,7 @@ func TestAProcessIsInAGroupOfItsOwnAsLongAsTheMachineIsThere(t *testing.T) {
 
 // A runner of an earlier version has started processes without groups.
 func TestAProcessWithoutAGroupGetsIntoOne(t *testing.T) {
-	b := newBench(t)
+	b := newFixture(t)
 	b.needGroups()
 	groups := b.groups()
 	none := *groupsOf(b.Dir)
@@ -66,7 +66,7 @@ func TestAProcessWithoutAGroupGetsIntoOne(t *testing.T) {
 }
 
 func TestAProcessThatTakesTooMuchIsKilledAloneAndThatIsSaid(t *testing.T) {
-	b := newBench(t)
+	b := newFixture(t)
 	b.needGroups()
 	b.must("machine.create", "neighbour", machineSpec)
 	b.must("machine.create", "web", machineSpec)

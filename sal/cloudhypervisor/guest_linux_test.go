@@ -21,7 +21,7 @@ import (
 const guestGuard = 150 * time.Second
 
 // says waits until a machine has written something to its console.
-func (b *bench) says(name, text string) {
+func (b *fixture) says(name, text string) {
 	b.Helper()
 	for end := time.Now().Add(guestGuard); ; time.Sleep(50 * time.Millisecond) {
 		said := b.must("machine.console", name, nil)["text"].(string)
@@ -39,7 +39,7 @@ func TestARealGuestFindsItsNameAndAddressAndHearsItsPowerButton(t *testing.T) {
 	qemu, ip, ping := testenv.Need(t, "qemu-system-x86_64"), testenv.Need(t, "ip"), testenv.Need(t, "ping")
 	testenv.NeedTaps(t)
 	g, ns := guest.Build(t), testenv.Netns(t)
-	b := newBench(t)
+	b := newFixture(t)
 	vmmstub.Set(t, b.Program, vmmstub.Settings{QEMU: qemu})
 	for name, path := range map[string]string{"guest": g.Kernel, "guest-initramfs": g.Initramfs} {
 		if err := os.Symlink(path, filepath.Join(b.host, "images", name)); err != nil {

@@ -20,7 +20,7 @@ import (
 )
 
 func TestForeignProcessAtOurSocketIsNamedAndLeftAlone(t *testing.T) {
-	benches(t, func(t *testing.T, b *bench) {
+	benches(t, func(t *testing.T, b *fixture) {
 		dir := b.dirOf(machine("web"))
 		if err := sal.MakeDir(dir); err != nil {
 			t.Fatal(err)
@@ -49,7 +49,7 @@ func TestForeignProcessAtOurSocketIsNamedAndLeftAlone(t *testing.T) {
 }
 
 func TestReusedNumberIsNotTakenForTheMachine(t *testing.T) {
-	benches(t, func(t *testing.T, b *bench) {
+	benches(t, func(t *testing.T, b *fixture) {
 		b.must("machine.create", "web", machineSpec)
 		b.signal("web", unix.SIGKILL, true)
 		other := exec.Command("sleep", "60")
@@ -75,7 +75,7 @@ func TestReusedNumberIsNotTakenForTheMachine(t *testing.T) {
 	})
 }
 
-func (b *bench) boot() string {
+func (b *fixture) boot() string {
 	b.Helper()
 	id, err := thisBoot()
 	if err != nil {
@@ -86,7 +86,7 @@ func (b *bench) boot() string {
 
 // What is tried again says the same again, and leaves nothing.
 func TestAPathThatIsTooLongForASocketIsSaidEachTime(t *testing.T) {
-	b := newBench(t)
+	b := newFixture(t)
 	b.Dir = filepath.Join(b.Dir, strings.Repeat("x", maxSocketPath))
 	for range 2 {
 		b.refuses("machine.create", "web", machineSpec, writ.CodeDriverFailed, "longer than")
@@ -96,7 +96,7 @@ func TestAPathThatIsTooLongForASocketIsSaidEachTime(t *testing.T) {
 }
 
 func TestStaleSocketIsReplaced(t *testing.T) {
-	benches(t, func(t *testing.T, b *bench) {
+	benches(t, func(t *testing.T, b *fixture) {
 		b.must("machine.create", "web", machineSpec)
 		b.signal("web", unix.SIGKILL, true)
 		socket := filepath.Join(b.dirOf(machine("web")), socketName)
@@ -111,7 +111,7 @@ func TestStaleSocketIsReplaced(t *testing.T) {
 }
 
 func TestTapThatIsTakenIsSaid(t *testing.T) {
-	benches(t, func(t *testing.T, b *bench) {
+	benches(t, func(t *testing.T, b *fixture) {
 		nets := networks(t)
 		if nets == nil {
 			t.Skip("only root makes taps")
@@ -137,7 +137,7 @@ func TestTapThatIsTakenIsSaid(t *testing.T) {
 }
 
 func TestAddressesAndUsageAreThoseOfTheTaps(t *testing.T) {
-	benches(t, func(t *testing.T, b *bench) {
+	benches(t, func(t *testing.T, b *fixture) {
 		nets := networks(t)
 		if nets == nil {
 			t.Skip("only root makes taps")
@@ -164,7 +164,7 @@ func TestAMachineWhoseTapSomebodyTookAwayIsReportedUntilItIsStartedAnew(t *testi
 	if nets == nil {
 		t.Skip("only root makes taps")
 	}
-	b := newBench(t)
+	b := newFixture(t)
 	b.must("machine.create", "web", with(machineSpec, "networks", nets))
 	b.keeps("web", "", false)
 	r, err := b.records().Get(machine("web"))
@@ -194,7 +194,7 @@ func TestAMachineHasLostNoTapsOfAStartBefore(t *testing.T) {
 	if nets == nil {
 		t.Skip("only root makes taps")
 	}
-	b := newBench(t)
+	b := newFixture(t)
 	b.must("machine.create", "web", with(machineSpec, "networks", nets))
 	device := b.record("web").Own.Ports[0].Device
 	b.signal("web", unix.SIGKILL, true)
@@ -232,7 +232,7 @@ func TestWhatFailsWhileAMachineIsMadeLeavesNothing(t *testing.T) {
 		"it takes no description":   {vmmstub.Settings{Fail: map[string]string{"vm.create": "no"}}, writ.CodeDriverFailed, []string{"describe"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			b := newBench(t)
+			b := newFixture(t)
 			vmmstub.Set(t, b.Program, tt.set)
 			b.refuses("machine.create", "web", with(machineSpec, "disks", []any{saltest.RefTo(writ.KindVolume, "root")}), tt.code, tt.words...)
 			b.empty()
@@ -243,7 +243,7 @@ func TestWhatFailsWhileAMachineIsMadeLeavesNothing(t *testing.T) {
 }
 
 func TestWhatIsMissingIsSaidBeforeAnythingIsMade(t *testing.T) {
-	b := newBench(t)
+	b := newFixture(t)
 	big := filepath.Join(b.host, "images", "root")
 	if err := errors.Join(os.WriteFile(big, nil, 0o600), os.Truncate(big, 256<<20)); err != nil {
 		t.Fatal(err)

@@ -17,7 +17,7 @@ import (
 )
 
 func TestMachineSurvivesItsRunner(t *testing.T) {
-	benches(t, func(t *testing.T, b *bench) {
+	benches(t, func(t *testing.T, b *fixture) {
 		b.must("machine.create", "web", machineSpec)
 		pid := b.record("web").Own.Process.PID
 		b.reopen(b.Program)
@@ -35,7 +35,7 @@ func TestMachineSurvivesItsRunner(t *testing.T) {
 }
 
 func TestProcessThatWasJustStartedIsFoundAgain(t *testing.T) {
-	benches(t, func(t *testing.T, b *bench) {
+	benches(t, func(t *testing.T, b *fixture) {
 		b.must("machine.create", "web", machineSpec)
 		pid := b.record("web").Own.Process.PID
 		b.change("web", func(o *own) { o.Process.PID, o.Process.Started = 0, 0 }) // a crash came between
@@ -51,7 +51,7 @@ func TestProcessThatWasJustStartedIsFoundAgain(t *testing.T) {
 }
 
 func TestKilledMachineIsStartedAgainWithGrowingPauses(t *testing.T) {
-	b := newBench(t)
+	b := newFixture(t)
 	b.must("machine.create", "web", machineSpec)
 	b.time = b.time.Add(time.Hour)
 	b.signal("web", unix.SIGKILL, true)
@@ -80,7 +80,7 @@ func TestKilledMachineIsStartedAgainWithGrowingPauses(t *testing.T) {
 }
 
 func TestMachineIsBackAfterTheHostStartedAnew(t *testing.T) {
-	benches(t, func(t *testing.T, b *bench) {
+	benches(t, func(t *testing.T, b *fixture) {
 		b.must("machine.create", "web", machineSpec)
 		b.must("machine.create", "off", machineSpec)
 		b.must("machine.stop", "off", nil)
@@ -104,7 +104,7 @@ func TestMachineIsBackAfterTheHostStartedAnew(t *testing.T) {
 }
 
 // turnsOff lets the guest of a machine on the stub turn itself off.
-func (b *bench) turnsOff(name string) {
+func (b *fixture) turnsOff(name string) {
 	b.Helper()
 	b.signal(name, vmmstub.GuestPowersOff, false)
 	for b.state(name) != string(stopped) && b.Context().Err() == nil {
@@ -142,11 +142,11 @@ func TestAMachineWhoseProcessEndsIsStartedAgain(t *testing.T) {
 	fail := "VCPU generated error: VcpuRun"
 	for _, release := range vmmstub.Releases {
 		for name, tt := range map[string]struct {
-			end   func(b *bench)
+			end   func(b *fixture)
 			words string
 		}{
-			"by a signal":                   {func(b *bench) { b.signal("web", unix.SIGTERM, true) }, "as if it was told to"},
-			"by a failure of its processor": {func(b *bench) { b.signal("web", vmmstub.GuestFails, true) }, fail},
+			"by a signal":                   {func(b *fixture) { b.signal("web", unix.SIGTERM, true) }, "as if it was told to"},
+			"by a failure of its processor": {func(b *fixture) { b.signal("web", vmmstub.GuestFails, true) }, fail},
 		} {
 			t.Run(release.String()+" "+name, func(t *testing.T) {
 				b := newBenchOn(t, stage{program: vmmstub.BuildOf(t, release), prepare: prepare})
@@ -169,7 +169,7 @@ func TestAMachineWhoseProcessEndsIsStartedAgain(t *testing.T) {
 }
 
 func TestAMachineWhoseProcessIsToldToEndIsStartedAgain(t *testing.T) {
-	benches(t, func(t *testing.T, b *bench) {
+	benches(t, func(t *testing.T, b *fixture) {
 		b.must("machine.create", "web", machineSpec)
 		b.signal("web", unix.SIGTERM, true)
 		b.time = b.time.Add(time.Hour)
@@ -180,7 +180,7 @@ func TestAMachineWhoseProcessIsToldToEndIsStartedAgain(t *testing.T) {
 
 // A guest that was started by an earlier version takes its process along, whatever for; what was promised then holds for it.
 func TestAMachineOfAnEarlierVersionThatEndsInOrderStaysOff(t *testing.T) {
-	b := newBench(t)
+	b := newFixture(t)
 	b.must("machine.create", "web", machineSpec)
 	b.change("web", func(o *own) { o.Process.Stays = false })
 	b.signal("web", unix.SIGTERM, true)
@@ -208,7 +208,7 @@ func TestAProcessOfAnEarlierVersionIsKnown(t *testing.T) {
 
 // TestAKernelThatNeverBootsIsToldInTheWordsOfItsProcess, when it fails and before.
 func TestAKernelThatNeverBootsIsToldInTheWordsOfItsProcess(t *testing.T) {
-	b := newBench(t)
+	b := newFixture(t)
 	vmmstub.Set(t, b.Program, vmmstub.Settings{Mute: true, AfterBoot: "fail"})
 	b.refuses("machine.create", "web", machineSpec, writ.CodeDriverFailed, "VcpuRun", "InternalError")
 	b.empty()
@@ -238,7 +238,7 @@ func TestAKernelThatNeverBootsIsToldInTheWordsOfItsProcess(t *testing.T) {
 }
 
 func TestGuestThatStartsItselfAnewIsReportedOnce(t *testing.T) {
-	b := newBench(t)
+	b := newFixture(t)
 	b.must("machine.create", "web", machineSpec)
 	b.signal("web", vmmstub.GuestReboots, false)
 	r := b.record("web")
@@ -279,7 +279,7 @@ func TestGuestThatStartsItselfAnewIsReportedOnce(t *testing.T) {
 
 // Whoever takes silence for death kills machines that work.
 func TestSilenceIsNotDeath(t *testing.T) {
-	b := newBench(t)
+	b := newFixture(t)
 	b.must("machine.create", "web", machineSpec)
 	pid := b.record("web").Own.Process.PID
 	vmmstub.Set(t, b.Program, vmmstub.Settings{Slow: map[string]int64{"vm.info": (patience + time.Second).Milliseconds()}})
@@ -296,7 +296,7 @@ func TestSilenceIsNotDeath(t *testing.T) {
 }
 
 func TestDeafGuestIsCutOffWhenTheGraceIsOver(t *testing.T) {
-	b := newBench(t)
+	b := newFixture(t)
 	vmmstub.Set(t, b.Program, vmmstub.Settings{Deaf: true})
 	b.must("machine.create", "web", machineSpec)
 	b.must("machine.stop", "web", map[string]any{"grace_seconds": int64(1)})
@@ -309,7 +309,7 @@ func TestDeafGuestIsCutOffWhenTheGraceIsOver(t *testing.T) {
 }
 
 func TestProcessThatHearsNothingIsKilled(t *testing.T) {
-	b := newBench(t)
+	b := newFixture(t)
 	b.must("machine.create", "web", machineSpec)
 	vmmstub.Set(t, b.Program, vmmstub.Settings{Fail: map[string]string{"vm.shutdown": "no", "vmm.shutdown": "no"}})
 	b.must("machine.delete", "web", nil)

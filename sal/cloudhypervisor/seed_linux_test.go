@@ -123,7 +123,7 @@ func TestAMachineIsToldTheNameserversOfItsNetworks(t *testing.T) {
 	if nets == nil {
 		t.Skip("only root makes taps")
 	}
-	b := newBench(t)
+	b := newFixture(t)
 	b.Networks.(*others).nameservers = []netip.Addr{netip.MustParseAddr("192.0.2.53")}
 	for name, c := range map[string]struct {
 		cloudInit string
@@ -303,7 +303,7 @@ func TestALineBreakMakesNoOtherVariable(t *testing.T) {
 }
 
 func TestUserDataThatIsTooBigIsRefused(t *testing.T) {
-	b := newBench(t)
+	b := newFixture(t)
 	env := map[string]any{}
 	for _, c := range "ABCDEFGHIJKLMNOPQRSTUVWXYZ" {
 		env[string(c)] = strings.Repeat("x", 400<<10)
@@ -317,7 +317,7 @@ func TestUserDataThatIsTooBigIsRefused(t *testing.T) {
 
 // TestWithoutKVMThereAreNoMachines, unless the program says that it is no hypervisor.
 func TestWithoutKVMThereAreNoMachines(t *testing.T) {
-	b := newBench(t)
+	b := newFixture(t)
 	look := func() error {
 		t.Helper()
 		return needs.Refusal(needs.Examine(t.Context(), "machine", b.Needs()))
@@ -344,7 +344,7 @@ func TestWithoutKVMThereAreNoMachines(t *testing.T) {
 
 // TestAKVMForRootAloneIsNoneForUsersOfTheirOwn, though the runner itself opens it, and what to type is said.
 func TestAKVMForRootAloneIsNoneForUsersOfTheirOwn(t *testing.T) {
-	b := newBench(t)
+	b := newFixture(t)
 	b.needUsers()
 	b.Program = filepath.Join(b.host, "cloud-hypervisor")
 	b.kvm = filepath.Join(b.host, "kvm")

@@ -23,8 +23,8 @@ import (
 // machineSpec is of a machine without anything that it need not have.
 var machineSpec = map[string]any{"cpus": int64(1), "memory_mib": int64(256), "kernel": saltest.RefTo(writ.KindImage, "linux")}
 
-// bench is a driver on a host of its own, with the stub.
-type bench struct {
+// fixture is a driver on a host of its own, with the stub.
+type fixture struct {
 	testing.TB
 	*Driver
 	host string
@@ -32,17 +32,17 @@ type bench struct {
 	time time.Time // as the driver sees it
 }
 
-func newBench(t testing.TB) *bench {
+func newFixture(t testing.TB) *fixture {
 	t.Helper()
 	return newBenchOn(t, stage{program: vmmstub.Build(t), prepare: prepare})
 }
 
 // benches calls a test with a driver on the stub, and with one on the real cloud-hypervisor where that is on PATH.
-func benches(t *testing.T, test func(t *testing.T, b *bench)) {
+func benches(t *testing.T, test func(t *testing.T, b *fixture)) {
 	stages(t, func(t *testing.T, s stage) { test(t, newBenchOn(t, s)) })
 }
 
-func newBenchOn(t testing.TB, s stage) *bench {
+func newBenchOn(t testing.TB, s stage) *fixture {
 	t.Helper()
 	host := testenv.Home(t, "w")
 	if err := os.Chmod(host, 0o711); err != nil {
@@ -50,13 +50,13 @@ func newBenchOn(t testing.TB, s stage) *bench {
 	}
 	t.Cleanup(func() { clear(t, host) })
 	s.prepare(t, host)
-	b := &bench{TB: t, host: host, stage: s, time: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)}
+	b := &fixture{TB: t, host: host, stage: s, time: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)}
 	b.reopen(s.program)
 	return b
 }
 
 // reopen opens the driver anew, as a runner does that was replaced.
-func (b *bench) reopen(program string) {
+func (b *fixture) reopen(program string) {
 	b.Driver = open(b.host, program, nil)
 	b.Now = func() time.Time { return b.time }
 }
@@ -67,7 +67,7 @@ func machine(name string) writ.ResourceID { return saltest.Resource(writ.KindMac
 var atOnce = map[string]any{"grace_seconds": int64(0)}
 
 // do carries out an operation on a machine, with a UID that follows from its name.
-func (b *bench) do(operation, name string, args map[string]any) (sal.Outcome, error) {
+func (b *fixture) do(operation, name string, args map[string]any) (sal.Outcome, error) {
 	b.Helper()
 	o, ok := catalog.Lookup(operation)
 	if !ok {
@@ -85,7 +85,7 @@ func (b *bench) do(operation, name string, args map[string]any) (sal.Outcome, er
 	})
 }
 
-func (b *bench) must(operation, name string, args map[string]any) map[string]any {
+func (b *fixture) must(operation, name string, args map[string]any) map[string]any {
 	b.Helper()
 	o, err := b.do(operation, name, args)
 	if err != nil {
@@ -95,7 +95,7 @@ func (b *bench) must(operation, name string, args map[string]any) map[string]any
 }
 
 // refuses carries out an operation that must fail with a code and words.
-func (b *bench) refuses(operation, name string, args map[string]any, code writ.Code, words ...string) {
+func (b *fixture) refuses(operation, name string, args map[string]any, code writ.Code, words ...string) {
 	b.Helper()
 	_, err := b.do(operation, name, args)
 	if writ.CodeOf(err) != code {
@@ -108,7 +108,7 @@ func (b *bench) refuses(operation, name string, args map[string]any, code writ.C
 	}
 }
 
-func (b *bench) state(name string) string {
+func (b *fixture) state(name string) string {
 	b.Helper()
 	seen, err := b.Observe(b.Context(), machine(name))
 	if err != nil {
@@ -117,7 +117,7 @@ func (b *bench) state(name string) string {
 	return seen.State
 }
 
-func (b *bench) record(name string) *sal.Record[own] {
+func (b *fixture) record(name string) *sal.Record[own] {
 	b.Helper()
 	r, err := b.records().Get(machine(name))
 	if err != nil || r == nil {
@@ -127,7 +127,7 @@ func (b *bench) record(name string) *sal.Record[own] {
 }
 
 // change rewrites a record, as nobody does but a test.
-func (b *bench) change(name string, change func(o *own)) {
+func (b *fixture) change(name string, change func(o *own)) {
 	b.Helper()
 	r := b.record(name)
 	change(&r.Own)
@@ -137,7 +137,7 @@ func (b *bench) change(name string, change func(o *own)) {
 }
 
 // signal sends a signal to the process of a machine and, if it is to end or to stand still, waits for that.
-func (b *bench) signal(name string, s syscall.Signal, ends bool) {
+func (b *fixture) signal(name string, s syscall.Signal, ends bool) {
 	b.Helper()
 	v, err := b.attend(b.record(name))
 	if err != nil || v == nil {
@@ -175,7 +175,7 @@ func standsStill(t testing.TB, pid int) bool {
 }
 
 // keeps holds a machine against its record, which must find one thing, or nothing for "".
-func (b *bench) keeps(name, what string, mended bool) {
+func (b *fixture) keeps(name, what string, mended bool) {
 	b.Helper()
 	drift, err := b.Keep(b.Context(), machine(name))
 	switch {
@@ -188,7 +188,7 @@ func (b *bench) keeps(name, what string, mended bool) {
 }
 
 // empty makes sure that nothing is left of any machine.
-func (b *bench) empty() {
+func (b *fixture) empty() {
 	b.Helper()
 	if left := traces(b, b.host); len(left) > 0 {
 		b.Errorf("there are %q", left)

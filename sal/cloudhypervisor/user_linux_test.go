@@ -25,7 +25,7 @@ import (
 )
 
 // needUsers skips a test that may give processes no users.
-func (b *bench) needUsers() {
+func (b *fixture) needUsers() {
 	b.Helper()
 	if b.Accounts == nil {
 		b.Skip("only root starts processes as others")
@@ -71,7 +71,7 @@ func ownerOf(t testing.TB, path string) (user, group uint32, mode fs.FileMode) {
 }
 
 func TestEachMachineIsAUserOfItsOwnWhoCanDoNothingElse(t *testing.T) {
-	benches(t, func(t *testing.T, b *bench) {
+	benches(t, func(t *testing.T, b *fixture) {
 		b.needUsers()
 		nets := networks(t)
 		b.must("machine.create", "web", with(machineSpec, "networks", nets, "disks", []any{saltest.RefTo(writ.KindVolume, "root")}, "initramfs", "initramfs"))
@@ -118,7 +118,7 @@ func TestEachMachineIsAUserOfItsOwnWhoCanDoNothingElse(t *testing.T) {
 }
 
 func TestAUserIsNobodyElsesAsLongAsAnythingOfItIsThere(t *testing.T) {
-	b := newBench(t)
+	b := newFixture(t)
 	b.needUsers()
 	b.Accounts.Last = b.Accounts.First + 1 // two
 	choose := func(name string) (uint32, error) { return b.chooseUser(machine(name)) }
@@ -146,7 +146,7 @@ func TestAUserIsNobodyElsesAsLongAsAnythingOfItIsThere(t *testing.T) {
 
 // Whoever had the directory of a disk could lead root anywhere.
 func TestADiskIsHandedOverOnlyIfItIsOne(t *testing.T) {
-	b := newBench(t)
+	b := newFixture(t)
 	b.needUsers()
 	secret := filepath.Join(b.host, "secret")
 	if err := os.WriteFile(secret, nil, 0o600); err != nil {
@@ -165,7 +165,7 @@ func TestADiskIsHandedOverOnlyIfItIsOne(t *testing.T) {
 // A node can be switched between one and the other, and to other numbers; what is there goes on, and changes at its next start. What a user
 // had is nobody's then, whoever gets the number.
 func TestUsersComeAndGoWithTheNextStart(t *testing.T) {
-	b := newBench(t)
+	b := newFixture(t)
 	b.needUsers()
 	some := b.Accounts
 	others := *some
@@ -202,7 +202,7 @@ func TestUsersComeAndGoWithTheNextStart(t *testing.T) {
 }
 
 // hasDisk makes sure that the volume root is a user's, or nobody's for 0.
-func (b *bench) hasDisk(user uint32) {
+func (b *fixture) hasDisk(user uint32) {
 	b.Helper()
 	want := fmt.Sprintf("0 %d 0710, %d %d 0600", user, user, user)
 	if user == 0 {
@@ -214,7 +214,7 @@ func (b *bench) hasDisk(user uint32) {
 }
 
 // disk is whose the volume root is, and whose the disk in it.
-func (b *bench) disk() string {
+func (b *fixture) disk() string {
 	b.Helper()
 	var all []string
 	for _, path := range []string{"volumes/root", "volumes/root/" + sal.DiskName} {
@@ -226,7 +226,7 @@ func (b *bench) disk() string {
 
 // Wherever the start ends that takes a disk from its user, or gives it to one, the record has that user as long as the disk is theirs.
 func TestADiskIsNoUsersThatNoRecordHas(t *testing.T) {
-	b := newBench(t)
+	b := newFixture(t)
 	b.needUsers()
 	accounts := b.Accounts
 	b.must("machine.create", "web", with(machineSpec, "disks", []any{saltest.RefTo(writ.KindVolume, "root")}))
@@ -264,7 +264,7 @@ func TestADiskIsNoUsersThatNoRecordHas(t *testing.T) {
 
 // Its own user can link to a disk. That must keep nobody from ending the machine, nor it from starting; who comes next hears how to find it.
 func TestADiskWithASecondNameStopsNobodyFromDeletingItsMachine(t *testing.T) {
-	b := newBench(t)
+	b := newFixture(t)
 	b.needUsers()
 	root := []any{saltest.RefTo(writ.KindVolume, "root")}
 	b.must("machine.create", "web", with(machineSpec, "disks", root))
@@ -286,7 +286,7 @@ func TestADiskWithASecondNameStopsNobodyFromDeletingItsMachine(t *testing.T) {
 
 // Anybody can have the arguments of a process whose number was not written down yet.
 func TestAStartIsKnownByItsUserAndNotByWhatItSays(t *testing.T) {
-	b := newBench(t)
+	b := newFixture(t)
 	b.needUsers()
 	b.must("machine.create", "web", machineSpec)
 	pid := b.record("web").Own.Process.PID
@@ -319,7 +319,7 @@ func TestAStartIsKnownByItsUserAndNotByWhatItSays(t *testing.T) {
 
 // What the process of a machine started has its user, whatever it calls itself.
 func TestWhereThereAreNoGroupsWhatAProcessLeavesBehindEndsByItsUser(t *testing.T) {
-	b := newBench(t)
+	b := newFixture(t)
 	b.needUsers()
 	b.groups()
 	b.cgroups = &cgroup.Groups{Name: "none", Root: t.TempDir()}
@@ -345,7 +345,7 @@ func TestWhereThereAreNoGroupsWhatAProcessLeavesBehindEndsByItsUser(t *testing.T
 
 // The record is from before this node got other numbers: another node of the host may have them now.
 func TestWhereThereAreNoGroupsNobodyOfAnotherNodesNumberEnds(t *testing.T) {
-	b := newBench(t)
+	b := newFixture(t)
 	b.needUsers()
 	b.groups()
 	b.cgroups = &cgroup.Groups{Name: "none", Root: t.TempDir()}
@@ -372,7 +372,7 @@ func TestWhereThereAreNoGroupsNobodyOfAnotherNodesNumberEnds(t *testing.T) {
 
 // A machine that was never made keeps no number.
 func TestWhatCannotBeMadeKeepsNoUser(t *testing.T) {
-	b := newBench(t)
+	b := newFixture(t)
 	b.needUsers()
 	b.Accounts.Last = b.Accounts.First
 	for _, name := range []string{"one", "two"} {
@@ -382,7 +382,7 @@ func TestWhatCannotBeMadeKeepsNoUser(t *testing.T) {
 }
 
 func TestAProgramThatItsUserMayNotExecuteIsToldAsThat(t *testing.T) {
-	b := newBench(t)
+	b := newFixture(t)
 	b.needUsers()
 	if err := os.Chmod(b.Program, 0o700); err != nil {
 		t.Fatal(err)
@@ -393,7 +393,7 @@ func TestAProgramThatItsUserMayNotExecuteIsToldAsThat(t *testing.T) {
 
 // The file of a console is its process's own: it can reserve room behind the end, where nothing is ever written.
 func TestAConsoleReservesNoMoreThanItMayHave(t *testing.T) {
-	b := newBench(t)
+	b := newFixture(t)
 	b.must("machine.create", "web", machineSpec)
 	path := filepath.Join(b.dirOf(machine("web")), consoleName)
 	f, err := os.OpenFile(path, os.O_WRONLY, 0)

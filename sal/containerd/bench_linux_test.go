@@ -17,7 +17,7 @@ import (
 // calls and a log too. Deleting them is not counted.
 func BenchmarkCreate(b *testing.B) {
 	ctr := testenv.Need(b, "ctr")
-	h := newBench(b, "")
+	h := newFixture(b, "")
 	h.must("container.create", "holder", map[string]any{"image": "busybox"}) // and with it the image
 	defer h.must("container.delete", "holder", nil)
 	all, err := h.driver.client.ImageService().List(h.driver.in(b.Context()))

@@ -16,7 +16,7 @@ import (
 // A container that has a volume on btrfs shares blocks of files there and makes no subvolume, whatever form it asks in.
 func TestAContainerMakesNoSubvolumes(t *testing.T) {
 	testenv.NeedRoot(t)
-	b := newBench(t, testenv.HomeInMemory(t, "containerd"))
+	b := newFixture(t, testenv.HomeInMemory(t, "containerd"))
 	data := filepath.Join(b.host, "volumes", "data")
 	testenv.NewBtrfs(t, data, 128)
 	build := exec.Command("go", "build", "-o", filepath.Join(data, "asks"), "./testdata/asks")
@@ -43,7 +43,7 @@ func TestAContainerMakesNoSubvolumes(t *testing.T) {
 // What a container writes into its volume gains nobody rights: not in the next container, whoever it belongs to there.
 func TestVolumesInContainersKnowNoSetuidAndNoDevices(t *testing.T) {
 	testenv.NeedRoot(t)
-	b := newBench(t, testenv.HomeInMemory(t, "containerd"))
+	b := newFixture(t, testenv.HomeInMemory(t, "containerd"))
 	if err := os.MkdirAll(filepath.Join(b.host, "volumes", "data"), 0o700); err != nil {
 		t.Fatal(err)
 	}

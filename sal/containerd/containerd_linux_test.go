@@ -37,18 +37,18 @@ var waits = []any{"sh", "-c", `trap "exit 0" TERM; echo ready; while :; do sleep
 // guard ends the wait for what should happen in an instant.
 const guard = 30 * time.Second
 
-// bench is a host with a daemon and a driver.
-type bench struct {
+// fixture is a host with a daemon and a driver.
+type fixture struct {
 	testing.TB
 	driver *Driver
 	daemon *testenv.ContainerdServer
 	host   string
 }
 
-// newBench starts a daemon that keeps its files in root; "" is a new directory.
-func newBench(t testing.TB, root string) *bench {
+// newFixture starts a daemon that keeps its files in root; "" is a new directory.
+func newFixture(t testing.TB, root string) *fixture {
 	t.Helper()
-	b := &bench{TB: t, daemon: testenv.Containerd(t, root), host: t.TempDir()}
+	b := &fixture{TB: t, daemon: testenv.Containerd(t, root), host: t.TempDir()}
 	b.driver = open(t, b.daemon, b.host)
 	return b
 }
@@ -78,14 +78,14 @@ func open(t testing.TB, daemon *testenv.ContainerdServer, host string) *Driver {
 func namespaceOf(host string) string { return fmt.Sprintf("writ-%x", sha256.Sum256([]byte(host)))[:16] }
 
 // reopen is the start of another runner on the host.
-func (b *bench) reopen() {
+func (b *fixture) reopen() {
 	b.Helper()
 	networks := b.driver.Networks
 	b.driver = open(b, b.daemon, b.host)
 	b.driver.Networks = networks
 }
 
-func (b *bench) request(operation, name string, args map[string]any, secrets map[catalog.Secret]string) sal.Request {
+func (b *fixture) request(operation, name string, args map[string]any, secrets map[catalog.Secret]string) sal.Request {
 	b.Helper()
 	o, ok := catalog.Lookup(operation)
 	if !ok {
@@ -100,12 +100,12 @@ func (b *bench) request(operation, name string, args map[string]any, secrets map
 	}
 }
 
-func (b *bench) do(operation, name string, args map[string]any) (sal.Outcome, error) {
+func (b *fixture) do(operation, name string, args map[string]any) (sal.Outcome, error) {
 	b.Helper()
 	return b.driver.Do(b.Context(), b.request(operation, name, args, nil))
 }
 
-func (b *bench) must(operation, name string, args map[string]any) map[string]any {
+func (b *fixture) must(operation, name string, args map[string]any) map[string]any {
 	b.Helper()
 	o, err := b.do(operation, name, args)
 	if err != nil {
@@ -115,7 +115,7 @@ func (b *bench) must(operation, name string, args map[string]any) map[string]any
 }
 
 // sh runs a line in a container.
-func (b *bench) sh(name, line string) string {
+func (b *fixture) sh(name, line string) string {
 	b.Helper()
 	v := b.must("container.exec", name, map[string]any{"command": []any{"sh", "-c", line}})
 	if v["exit_code"] != int64(0) {
@@ -125,7 +125,7 @@ func (b *bench) sh(name, line string) string {
 }
 
 // eventually waits for something that happens by itself.
-func (b *bench) eventually(what string, happened func() bool) {
+func (b *fixture) eventually(what string, happened func() bool) {
 	b.Helper()
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
@@ -246,7 +246,7 @@ func busybox(t testing.TB) sal.Image {
 // says lets a line of sh run in the subject, which writes what that reads, or whatever it likes, to the output of the container.
 func says(t testing.TB, d *Driver, line, input string) {
 	t.Helper()
-	b := &bench{TB: t, driver: d}
+	b := &fixture{TB: t, driver: d}
 	r := b.request("container.exec", "subject", map[string]any{"command": []any{"sh", "-c", line}, "stdin": input}, nil)
 	r.UID = saltest.RefTo(writ.KindContainer, "subject").UID
 	if o, err := d.Do(t.Context(), r); err != nil || o.Values["exit_code"] != int64(0) {
@@ -289,7 +289,7 @@ func TestConformance(t *testing.T) {
 }
 
 func TestAHostForContainersIsKnown(t *testing.T) {
-	b := newBench(t, "")
+	b := newFixture(t, "")
 	look := func() map[string]needs.Finding {
 		found := map[string]needs.Finding{}
 		for _, f := range needs.Examine(t.Context(), "container", b.driver.Needs()) {

@@ -18,7 +18,7 @@ import (
 )
 
 // rootOf is the user of the host that is root in a container.
-func (b *bench) rootOf(name string) uint32 {
+func (b *fixture) rootOf(name string) uint32 {
 	b.Helper()
 	r, err := b.driver.records().Get(saltest.Resource(writ.KindContainer, name))
 	if err != nil || r == nil {
@@ -28,7 +28,7 @@ func (b *bench) rootOf(name string) uint32 {
 }
 
 // processOf is the id on the host of a container's own process.
-func (b *bench) processOf(name string) uint32 {
+func (b *fixture) processOf(name string) uint32 {
 	b.Helper()
 	ctx := b.driver.in(b.Context())
 	r, err := b.driver.records().Get(saltest.Resource(writ.KindContainer, name))
@@ -71,7 +71,7 @@ func TestRootInAContainerIsAUserThatNobodyElseHas(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			b := newBench(t, root(t))
+			b := newFixture(t, root(t))
 			b.must("container.create", "a", withVolume("v"))
 			b.must("container.create", "b", withVolume("v"))
 			a, other := b.rootOf("a"), b.rootOf("b")
@@ -122,7 +122,7 @@ func TestRootInAContainerIsAUserThatNobodyElseHas(t *testing.T) {
 
 // A layer that the daemon does not mount itself must not be taken for garbage.
 func TestALayerOfAContainerWithUsersOfItsOwnIsKept(t *testing.T) {
-	b := newBench(t, "")
+	b := newFixture(t, "")
 	b.must("container.create", "a", map[string]any{"image": "busybox", "command": waits})
 	b.sh("a", "echo here > /written")
 	b.must("container.create", "b", map[string]any{"image": "busybox", "command": waits})
@@ -137,7 +137,7 @@ func TestALayerOfAContainerWithUsersOfItsOwnIsKept(t *testing.T) {
 }
 
 func TestUsersAreFreeAgainOnlyWhenTheirContainerIsGone(t *testing.T) {
-	b := newBench(t, "")
+	b := newFixture(t, "")
 	all := *b.driver.IDs
 	all.Last = all.SharedGroup + 2*userns.Many - 1 // two containers
 	b.driver.IDs = &all
@@ -167,7 +167,7 @@ func TestUsersAreFreeAgainOnlyWhenTheirContainerIsGone(t *testing.T) {
 }
 
 func TestAContainerFromBeforeKeepsTheUsersThatItHas(t *testing.T) {
-	b := newBench(t, "")
+	b := newFixture(t, "")
 	ids := b.driver.IDs
 	b.driver.IDs = &confine.Accounts{Off: os.ErrNotExist}
 	b.driver.IDsAsked = false
@@ -189,7 +189,7 @@ func TestAContainerFromBeforeKeepsTheUsersThatItHas(t *testing.T) {
 }
 
 func TestAHostWithoutUsersForContainersIsSaid(t *testing.T) {
-	b := newBench(t, "")
+	b := newFixture(t, "")
 	b.driver.IDs = &confine.Accounts{Off: fmt.Errorf("--container-ids none")}
 	for _, f := range needs.Examine(t.Context(), "container", b.driver.Needs()) {
 		if f.Need == "users of their own" && (f.State != needs.Degraded || !strings.Contains(f.Detail, "none")) {

@@ -76,7 +76,7 @@ func configOf(diffIDs ...any) map[string]any {
 // TestAContainerHasOnlyLayersThatItsArchiveHas: the daemon has a layer of another project, and an archive that names it by its digest gets nothing of
 // it. What is said is the same, whether the daemon has that layer or not.
 func TestAContainerHasOnlyLayersThatItsArchiveHas(t *testing.T) {
-	b := newBench(t, testenv.HomeInMemory(t, "containerd"))
+	b := newFixture(t, testenv.HomeInMemory(t, "containerd"))
 	images := shelf{"victim": busybox(t)}
 	b.driver.Images = images
 	layer := layerOf(t, images["victim"])
@@ -148,7 +148,7 @@ func TestAContainerHasOnlyLayersThatItsArchiveHas(t *testing.T) {
 }
 
 // hear is what is said while something is done.
-func (b *bench) hear(operation, name string, args map[string]any) (said []string) {
+func (b *fixture) hear(operation, name string, args map[string]any) (said []string) {
 	b.Helper()
 	r := b.request(operation, name, args, nil)
 	r.Progress = func(text string) { said = append(said, text) }
@@ -159,7 +159,7 @@ func (b *bench) hear(operation, name string, args map[string]any) (said []string
 }
 
 // importUnchecked lets the daemon have an archive, whatever is in it.
-func (b *bench) importUnchecked(name, path string) {
+func (b *fixture) importUnchecked(name, path string) {
 	b.Helper()
 	daemon, err := b.driver.connection()
 	if err != nil {
@@ -177,7 +177,7 @@ func (b *bench) importUnchecked(name, path string) {
 
 // TestAnArchiveIsNoImageButItsOwn: the name that an archive gives itself is that of another project's image, which stays what it is.
 func TestAnArchiveIsNoImageButItsOwn(t *testing.T) {
-	b := newBench(t, testenv.HomeInMemory(t, "containerd"))
+	b := newFixture(t, testenv.HomeInMemory(t, "containerd"))
 	images := shelf{"victim": busybox(t)}
 	b.driver.Images = images
 	var layer bytes.Buffer

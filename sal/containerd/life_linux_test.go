@@ -35,7 +35,7 @@ func TestAContainerHasWhatItWasAskedFor(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			b := newBench(t, root(t))
+			b := newFixture(t, root(t))
 			before := traces(t, b.driver, b.daemon, b.host)
 			volume := func(name string) map[string]any {
 				return map[string]any{"kind": "volume", "name": name, "uid": "u"}
@@ -104,7 +104,7 @@ func limits(t *testing.T, cgroup string) string {
 }
 
 func TestExecReturnsTheEndsOfBothOutputsAndTheCode(t *testing.T) {
-	b := newBench(t, "")
+	b := newFixture(t, "")
 	b.must("container.create", "web", map[string]any{"image": "busybox"})
 	got := b.must("container.exec", "web", map[string]any{
 		"command": []any{"sh", "-c", `cat; yes 0123456 | head -n 100000; echo "$WHO" >&2; exit 7`},
@@ -139,7 +139,7 @@ func TestExecReturnsTheEndsOfBothOutputsAndTheCode(t *testing.T) {
 }
 
 func TestStopGivesTimeAndThenNone(t *testing.T) {
-	b := newBench(t, "")
+	b := newFixture(t, "")
 	polite := []any{"sh", "-c", `trap "echo bye; exit 0" TERM; echo ready; while :; do sleep 1000 & wait; done`}
 	deaf := []any{"sh", "-c", `trap "" TERM; echo ready; while :; do sleep 1000; done`}
 	for name, command := range map[string][]any{"polite": polite, "deaf": deaf} {
@@ -162,13 +162,13 @@ func TestStopGivesTimeAndThenNone(t *testing.T) {
 }
 
 // log is what a container wrote.
-func (b *bench) log(name string) string {
+func (b *fixture) log(name string) string {
 	b.Helper()
 	return b.must("container.logs", name, map[string]any{"lines": int64(1000)})["text"].(string)
 }
 
 func TestAContainerOutlivesDaemonAndRunner(t *testing.T) {
-	b := newBench(t, "")
+	b := newFixture(t, "")
 	b.must("container.create", "web", map[string]any{"image": "busybox", "command": []any{"sh", "-c", "i=0; while :; do echo $i; i=$((i+1)); sleep 0.1; done"}})
 	next := b.must("container.logs", "web", nil)["next"].(string)
 	first := b.sh("web", "cat /proc/1/stat")
@@ -217,7 +217,7 @@ func TestAContainerOutlivesDaemonAndRunner(t *testing.T) {
 	}
 }
 
-func (b *bench) logSize(name string) int64 {
+func (b *fixture) logSize(name string) int64 {
 	b.Helper()
 	info, err := os.Stat(filepath.Join(b.driver.place(saltest.Resource(writ.KindContainer, name)), saltest.Resource(writ.KindContainer, name).HostName()+"-1.log"))
 	if err != nil {
@@ -229,7 +229,7 @@ func (b *bench) logSize(name string) int64 {
 func TestWithoutADaemonOperationsSayHowToGetOne(t *testing.T) {
 	d := &Driver{Dir: t.TempDir(), Address: filepath.Join(t.TempDir(), "c.sock"), Patience: time.Millisecond, Images: fetched{}}
 	defer d.Close()
-	b := &bench{TB: t, driver: d}
+	b := &fixture{TB: t, driver: d}
 	_, err := b.do("container.create", "web", map[string]any{"image": "busybox"})
 	e, ok := errors.AsType[*writ.Error](err)
 	if !ok || e.Code != writ.CodeDriverFailed || !strings.Contains(e.Hint, "apt-get install -y containerd runc") {
@@ -243,7 +243,7 @@ func TestWithoutADaemonOperationsSayHowToGetOne(t *testing.T) {
 // TestADaemonThatIsAwayIsWaitedForOnce, however many containers are looked at: later looks end at once, as long as its patience is. When it
 // is back the next one finds it.
 func TestADaemonThatIsAwayIsWaitedForOnce(t *testing.T) {
-	b := newBench(t, "")
+	b := newFixture(t, "")
 	web := saltest.Resource(writ.KindContainer, "web")
 	b.must("container.create", "web", map[string]any{"image": "busybox", "command": waits})
 	b.daemon.Kill()
@@ -319,7 +319,7 @@ func (l leaving) Volume(ctx context.Context, project writ.ProjectID, volume writ
 }
 
 func TestAVolumeThatGoesMeanwhileIsForNoContainer(t *testing.T) {
-	b := newBench(t, "")
+	b := newFixture(t, "")
 	spec := map[string]any{"image": "busybox", "volumes": []any{mount("data", "/data")}, "command": waits}
 	volumes := directories{filepath.Join(b.host, "volumes")}
 	b.driver.Volumes = leaving{volumes, b.driver}
@@ -354,7 +354,7 @@ func (v vanishing) Image(ctx context.Context, project writ.ProjectID, image writ
 
 // TestAnImageIsItsContainers: whoever deletes it hears of the container, also of one that is only just being made of it.
 func TestAnImageIsItsContainers(t *testing.T) {
-	b := newBench(t, "")
+	b := newFixture(t, "")
 	image := func(name string) sal.Owner {
 		return sal.Owner{Resource: saltest.Resource(writ.KindImage, name), UID: "any"}
 	}
@@ -389,7 +389,7 @@ func TestAnImageIsItsContainers(t *testing.T) {
 }
 
 func TestWhatAContainerHasIsKnownAndItsEndIsCertain(t *testing.T) {
-	b := newBench(t, "")
+	b := newFixture(t, "")
 	web := saltest.Resource(writ.KindContainer, "web")
 	b.must("container.create", "web", map[string]any{
 		"image": "busybox", "volumes": []any{mount("data", "/data")}, "command": []any{"sh", "-c", "echo ran >>/data/ran; sleep 1000"},
@@ -446,7 +446,7 @@ func TestWhatAContainerHasIsKnownAndItsEndIsCertain(t *testing.T) {
 }
 
 func TestWhatCannotBeMadeLeavesNothing(t *testing.T) {
-	b := newBench(t, "")
+	b := newFixture(t, "")
 	b.driver.Others = []sal.Users{vm{"alone"}}
 	before := traces(t, b.driver, b.daemon, b.host)
 	for name, tt := range map[string]struct {
@@ -485,7 +485,7 @@ func TestWhatCannotBeMadeLeavesNothing(t *testing.T) {
 }
 
 func TestRunStartsAgainWhatEnds(t *testing.T) {
-	b := newBench(t, "")
+	b := newFixture(t, "")
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	create := func(name, restart string, command ...any) {
@@ -531,7 +531,7 @@ func TestRunStartsAgainWhatEnds(t *testing.T) {
 }
 
 // killed ends a container's process behind the driver's back.
-func (b *bench) killed(name string) {
+func (b *fixture) killed(name string) {
 	b.Helper()
 	daemon, err := b.driver.reach(b.Context())
 	if err != nil {
@@ -551,7 +551,7 @@ func (b *bench) killed(name string) {
 }
 
 func TestKeepMendsAndNamesWhatNobodyHas(t *testing.T) {
-	b := newBench(t, "")
+	b := newFixture(t, "")
 	web := saltest.Resource(writ.KindContainer, "web")
 	spec := map[string]any{"image": "busybox", "restart": "on-failure"}
 	b.must("container.create", "web", spec)
@@ -598,7 +598,7 @@ func TestKeepMendsAndNamesWhatNobodyHas(t *testing.T) {
 // TestARemovalThatWasCutOffIsFinished ends the removal of a process at all kinds of moments, as the end of a runner does: the daemon stops in
 // the middle of it then, and forgets the process but not the shim that had it.
 func TestARemovalThatWasCutOffIsFinished(t *testing.T) {
-	b := newBench(t, testenv.HomeInMemory(t, "containerd"))
+	b := newFixture(t, testenv.HomeInMemory(t, "containerd"))
 	web := saltest.Resource(writ.KindContainer, "web")
 	b.must("container.create", "web", map[string]any{"image": "busybox", "restart": "never"})
 	ctx := b.driver.in(t.Context())
@@ -641,7 +641,7 @@ func TestARemovalThatWasCutOffIsFinished(t *testing.T) {
 // TestAProgramWhoseRunnerDiedHoldsNobodyUp runs a program as a runner that dies at once: nobody opens its pipes any more, and the shim waits for
 // that, with everybody who asks it for something.
 func TestAProgramWhoseRunnerDiedHoldsNobodyUp(t *testing.T) {
-	b := newBench(t, testenv.HomeInMemory(t, "containerd"))
+	b := newFixture(t, testenv.HomeInMemory(t, "containerd"))
 	b.host = filepath.Join(b.host, "a[b]*?") // a path is no pattern
 	b.driver = open(t, b.daemon, b.host)
 	web := saltest.Resource(writ.KindContainer, "web")
@@ -709,7 +709,7 @@ func (u unopened) Cancel()            {}
 func (u unopened) Wait()              {}
 func (u unopened) Close() error       { return nil }
 
-func (b *bench) mends(resource writ.ResourceID, what string) {
+func (b *fixture) mends(resource writ.ResourceID, what string) {
 	b.Helper()
 	drift, err := b.driver.Keep(b.Context(), resource)
 	if diff := cmp.Diff([]sal.Drift{{What: what, Mended: true}}, drift); diff != "" || err != nil {
@@ -768,7 +768,7 @@ func TestALogIsBounded(t *testing.T) {
 // A secret that a container has in its environment and writes to its log is told by its name, also if it is read in two parts; who replaces
 // the container has another log.
 func TestALogTellsNoSecretOfTheEnvironment(t *testing.T) {
-	b := newBench(t, "")
+	b := newFixture(t, "")
 	make := func(command string) {
 		r := b.request("container.create", "web", map[string]any{
 			"image": "busybox", "command": []any{"sh", "-c", command}, "env": map[string]any{"PW": map[string]any{"secret": "pw@1"}, "A": "b"},

@@ -23,7 +23,7 @@ import (
 // TestAContainerFindsNamesByWhatItsNodeAsks: a nameserver outside of the node is asked through a network that lets nothing in, and its answer comes
 // back.
 func TestAContainerFindsNamesByWhatItsNodeAsks(t *testing.T) {
-	b := newBench(t, "")
+	b := newFixture(t, "")
 	node, outside := testenv.Netns(t), testenv.Netns(t)
 	ip := func(netns, line string) {
 		t.Helper()

@@ -29,7 +29,7 @@ func (overlay) Address(context.Context) (netip.Addr, error) {
 }
 
 func TestContainersReachEachOtherOnTheirNetwork(t *testing.T) {
-	b := newBench(t, "")
+	b := newFixture(t, "")
 	networks := &netdev.Driver{
 		Dir: filepath.Join(b.host, "networks"), Overlay: overlay{}, Netns: testenv.Netns(t), Namespaces: filepath.Join(b.host, "namespaces"),
 	}

@@ -22,26 +22,26 @@ import (
 	"writ/sal/saltest"
 )
 
-// bench is a driver on a host of its own, and one database, "store".
-type bench struct {
+// fixture is a driver on a host of its own, and one database, "store".
+type fixture struct {
 	*testing.T
 	*Driver
 	host string
 }
 
-func newBench(t *testing.T) *bench {
+func newFixture(t *testing.T) *fixture {
 	testenv.Need(t, "redis-server")
 	host := testenv.Home(t, "h")
 	if err := os.Chmod(host, 0o711); err != nil { // users of engines go through
 		t.Fatal(err)
 	}
-	b := &bench{t, driverOn(t, host, nil), host}
+	b := &fixture{t, driverOn(t, host, nil), host}
 	t.Cleanup(func() { wipe(t, host) })
 	return b
 }
 
 // restart is a runner that starts again.
-func (b *bench) restart() {
+func (b *fixture) restart() {
 	next := &Driver{Dir: b.Dir, Trees: b.Trees, Networks: b.Networks, Accounts: b.Accounts, FirstPort: b.FirstPort, LastPort: b.LastPort, Engines: b.Engines, Look: b.Look}
 	next.children = maps.Clone(b.children) // of this process, which lives on
 	b.Driver = next
@@ -50,7 +50,7 @@ func (b *bench) restart() {
 var store = saltest.Resource(writ.KindHeroDB, "store")
 
 // try carries out an operation on the database, with the UID "u1".
-func (b *bench) try(operation string, args map[string]any) (sal.Outcome, error) {
+func (b *fixture) try(operation string, args map[string]any) (sal.Outcome, error) {
 	b.Helper()
 	o, ok := catalog.Lookup(operation)
 	if !ok {
@@ -64,7 +64,7 @@ func (b *bench) try(operation string, args map[string]any) (sal.Outcome, error) 
 }
 
 // do is try for what must succeed, as it says.
-func (b *bench) do(operation string, args map[string]any, want writ.Change) map[string]any {
+func (b *fixture) do(operation string, args map[string]any, want writ.Change) map[string]any {
 	b.Helper()
 	outcome, err := b.try(operation, args)
 	if err != nil {
@@ -77,7 +77,7 @@ func (b *bench) do(operation string, args map[string]any, want writ.Change) map[
 }
 
 // refuse is try for what must fail with a code. It returns the error.
-func (b *bench) refuse(operation string, args map[string]any, want writ.Code) *writ.Error {
+func (b *fixture) refuse(operation string, args map[string]any, want writ.Code) *writ.Error {
 	b.Helper()
 	_, err := b.try(operation, args)
 	if writ.CodeOf(err) != want {
@@ -91,7 +91,7 @@ func (b *bench) refuse(operation string, args map[string]any, want writ.Code) *w
 }
 
 // keep holds the database against its record.
-func (b *bench) keep() []sal.Drift {
+func (b *fixture) keep() []sal.Drift {
 	b.Helper()
 	drift, err := b.Keep(b.Context(), store)
 	if err != nil {
@@ -103,7 +103,7 @@ func (b *bench) keep() []sal.Drift {
 const givenPassword = "canary-of-the-script"
 
 // own reads the record.
-func (b *bench) own() own {
+func (b *fixture) own() own {
 	b.Helper()
 	r, err := b.records().Get(store)
 	if err != nil || r == nil {
@@ -113,7 +113,7 @@ func (b *bench) own() own {
 }
 
 // secret reads what the driver made up.
-func (b *bench) secret() string {
+func (b *fixture) secret() string {
 	b.Helper()
 	a, err := b.jobOn(store).openAccess(b.own().Secret)
 	if err != nil {
@@ -123,7 +123,7 @@ func (b *bench) secret() string {
 }
 
 // pid is the process that serves.
-func (b *bench) pid() pid {
+func (b *fixture) pid() pid {
 	b.Helper()
 	p, err := b.jobOn(store).process(b.own())
 	if err != nil || p == (pid{}) {
@@ -133,7 +133,7 @@ func (b *bench) pid() pid {
 }
 
 // login connects to the database as a client does.
-func (b *bench) login(secret string) (*client, error) {
+func (b *fixture) login(secret string) (*client, error) {
 	b.Helper()
 	v, err := b.Observe(b.Context(), store)
 	if err != nil {
@@ -151,7 +151,7 @@ func (b *bench) login(secret string) (*client, error) {
 }
 
 // client connects with the secret that counts.
-func (b *bench) client() *client {
+func (b *fixture) client() *client {
 	b.Helper()
 	c, err := b.login(b.secret())
 	if err != nil {
@@ -161,7 +161,7 @@ func (b *bench) client() *client {
 }
 
 // get asks and fails the test if it is refused.
-func (b *bench) ask(c *client, words ...string) any {
+func (b *fixture) ask(c *client, words ...string) any {
 	b.Helper()
 	v, err := c.ask(b.Context(), words...)
 	if err != nil {
@@ -171,7 +171,7 @@ func (b *bench) ask(c *client, words ...string) any {
 }
 
 // until waits for something that another process does.
-func (b *bench) until(what string, is func() bool) {
+func (b *fixture) until(what string, is func() bool) {
 	b.Helper()
 	ctx, cancel := context.WithTimeout(b.Context(), time.Minute)
 	defer cancel()
@@ -183,7 +183,7 @@ func (b *bench) until(what string, is func() bool) {
 }
 
 // changeRecord changes the record behind the driver's back.
-func (b *bench) changeRecord(change func(o *own)) {
+func (b *fixture) changeRecord(change func(o *own)) {
 	b.Helper()
 	path := filepath.Join(b.Dir, "records", store.HostName()+".json")
 	text, err := os.ReadFile(path)

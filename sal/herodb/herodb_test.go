@@ -101,7 +101,7 @@ func TestConformance(t *testing.T) {
 // TestNobodySeesTheSecret looks for the secret that was made up in everything but the one file that has it: the arguments and the
 // environment of the process, records, logs, configuration, results.
 func TestNobodySeesTheSecret(t *testing.T) {
-	b := newBench(t)
+	b := newFixture(t)
 	values := b.do("herodb.create", spec, writ.ChangeCreated)
 	a, err := b.jobOn(store).readAccess("access.json")
 	if err != nil || len(a.Secret) != 43 {
@@ -144,7 +144,7 @@ func TestNobodySeesTheSecret(t *testing.T) {
 
 // TestAGivenPasswordOpensAndIsKeptBySumAlone also changes from one that is given to one that is made up.
 func TestAGivenPasswordOpensAndIsKeptBySumAlone(t *testing.T) {
-	b := newBench(t)
+	b := newFixture(t)
 	b.do("herodb.create", with(spec, "password", map[string]any{"secret": "db@1"}), writ.ChangeCreated)
 	if _, err := b.login(givenPassword); err != nil {
 		t.Error(err)
@@ -162,7 +162,7 @@ func TestAGivenPasswordOpensAndIsKeptBySumAlone(t *testing.T) {
 
 // TestARotatedSecretClosesAndOpensWithoutAPause rotates under a client that goes on.
 func TestARotatedSecretClosesAndOpensWithoutAPause(t *testing.T) {
-	b := newBench(t)
+	b := newFixture(t)
 	b.do("herodb.create", spec, writ.ChangeCreated)
 	before, process := b.secret(), b.pid()
 	values := b.do("herodb.rotate_secret", nil, writ.ChangeUpdated)
@@ -186,7 +186,7 @@ func TestARotatedSecretClosesAndOpensWithoutAPause(t *testing.T) {
 
 // TestClientsHaveTheDataAndNotTheServer and the driver the other way round.
 func TestClientsHaveTheDataAndNotTheServer(t *testing.T) {
-	b := newBench(t)
+	b := newFixture(t)
 	b.do("herodb.create", spec, writ.ChangeCreated)
 	c := b.client()
 	b.ask(c, "SET", "a", "1")
@@ -226,7 +226,7 @@ func must[T any](v T, err error) T {
 
 // TestARunnerThatStartsAgainFindsItsDatabase as it was, also if it was killed before it wrote the process down.
 func TestARunnerThatStartsAgainFindsItsDatabase(t *testing.T) {
-	b := newBench(t)
+	b := newFixture(t)
 	b.do("herodb.create", spec, writ.ChangeCreated)
 	b.ask(b.client(), "SET", "kept", "in memory")
 	process := b.pid()
@@ -248,7 +248,7 @@ func TestARunnerThatStartsAgainFindsItsDatabase(t *testing.T) {
 func TestAKilledProcessComesBack(t *testing.T) {
 	for persist, want := range map[bool]any{true: "kept", false: nil} {
 		t.Run(fmt.Sprintf("persist=%t", persist), func(t *testing.T) {
-			b := newBench(t)
+			b := newFixture(t)
 			b.do("herodb.create", with(spec, "persist", persist), writ.ChangeCreated)
 			b.ask(b.client(), "SET", "a", "kept")
 			b.do("herodb.backup", nightly, writ.ChangeUpdated)
@@ -292,7 +292,7 @@ func TestAProcessThatEndsAgainAndAgainIsStartedEverMoreRarely(t *testing.T) {
 func TestABackupIsWhatWasThereAndARestoreBringsItBack(t *testing.T) {
 	for _, persist := range []bool{true, false} {
 		t.Run(fmt.Sprintf("persist=%t", persist), func(t *testing.T) {
-			b := newBench(t)
+			b := newFixture(t)
 			b.do("herodb.create", with(spec, "persist", persist), writ.ChangeCreated)
 			c := b.client()
 			for i := range 500 {
@@ -344,7 +344,7 @@ func TestABackupIsWhatWasThereAndARestoreBringsItBack(t *testing.T) {
 			b.ask(c, "SET", "new", "x")
 		})
 	}
-	b := newBench(t)
+	b := newFixture(t)
 	b.do("herodb.create", spec, writ.ChangeCreated)
 	if _, err := b.try("herodb.restore", map[string]any{"backup": "none"}); writ.CodeOf(err) != writ.CodeResourceUnknown {
 		t.Errorf("a backup that is not there: %v", err)
@@ -353,7 +353,7 @@ func TestABackupIsWhatWasThereAndARestoreBringsItBack(t *testing.T) {
 
 // TestMemoryIsBounded by the engine, and by the kernel where the host can do that.
 func TestMemoryIsBounded(t *testing.T) {
-	b := newBench(t)
+	b := newFixture(t)
 	b.do("herodb.create", with(spec, "memory_mib", int64(32)), writ.ChangeCreated)
 	c := b.client()
 	value, full := strings.Repeat("x", 1<<19), 0
@@ -397,7 +397,7 @@ func TestMemoryIsBounded(t *testing.T) {
 
 // TestAnEngineThatTakesTooMuchIsKilledAlone and it is said why: what a script of a client takes, an engine does not count.
 func TestAnEngineThatTakesTooMuchIsKilledAlone(t *testing.T) {
-	b := newBench(t)
+	b := newFixture(t)
 	if lacking, _ := b.groups().Lacks(); len(lacking) > 0 {
 		t.Skipf("no groups bound %v here", lacking)
 	}
@@ -419,7 +419,7 @@ func TestAnEngineThatTakesTooMuchIsKilledAlone(t *testing.T) {
 
 // TestWhatTheNodeLacksIsSaid with the line that installs it.
 func TestWhatTheNodeLacksIsSaid(t *testing.T) {
-	b := newBench(t)
+	b := newFixture(t)
 	e := b.refuse("herodb.create", with(spec, "version", "99"), writ.CodeDriverMissing)
 	if !strings.Contains(e.Message, "where 99 is asked for") {
 		t.Errorf("another version: %v", e)
@@ -456,7 +456,7 @@ func TestASecretThatBeginsWithAHyphenIsNoArgumentOfItsOwn(t *testing.T) {
 
 // TestAForeignProcessOnThePortIsNotOurs at the choice of a port, and when a process starts again.
 func TestAForeignProcessOnThePortIsNotOurs(t *testing.T) {
-	b := newBench(t)
+	b := newFixture(t)
 	port := testenv.FreePort(t)
 	b.FirstPort, b.LastPort = port, port
 	foreign := must(net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port)))
@@ -482,7 +482,7 @@ func TestAForeignProcessOnThePortIsNotOurs(t *testing.T) {
 
 // TestAPortThatSomebodyTakesBeforeTheStartIsReplaced: between the look at a port and the start of the engine anybody may listen there.
 func TestAPortThatSomebodyTakesBeforeTheStartIsReplaced(t *testing.T) {
-	b := newBench(t)
+	b := newFixture(t)
 	var foreign net.Listener
 	b.Step = func(name string) {
 		if name == "make the tree" && foreign == nil {
@@ -501,7 +501,7 @@ func TestAPortThatSomebodyTakesBeforeTheStartIsReplaced(t *testing.T) {
 
 // TestANumberThatSomebodyElseGotIsLeftAlone: a record names the pid of a process that is another one by now.
 func TestANumberThatSomebodyElseGotIsLeftAlone(t *testing.T) {
-	b := newBench(t)
+	b := newFixture(t)
 	b.do("herodb.create", spec, writ.ChangeCreated)
 	bystander := exec.Command("sleep", "600")
 	if err := bystander.Start(); err != nil {
@@ -540,7 +540,7 @@ func TestANumberThatSomebodyElseGotIsLeftAlone(t *testing.T) {
 
 // TestAFullDiskIsSaidAndGoesBy: the engine refuses what changes data, the driver says why, and with room it goes on by itself.
 func TestAFullDiskIsSaidAndGoesBy(t *testing.T) {
-	b := newBench(t)
+	b := newFixture(t)
 	disk := testenv.NewDisk(t, filepath.Join(b.host, "small"), 16)
 	b.Trees = &directory.Trees{Dir: filepath.Join(disk.Dir, "data")}
 	t.Cleanup(func() { wipe(t, b.host) }) // before the disk is unmounted
@@ -575,7 +575,7 @@ func TestAFullDiskIsSaidAndGoesBy(t *testing.T) {
 
 // TestAnEngineIsUpgradedOnlyWhenAsked: the node's program says another version one day.
 func TestAnEngineIsUpgradedOnlyWhenAsked(t *testing.T) {
-	b := newBench(t)
+	b := newFixture(t)
 	real := must(exec.LookPath("redis-server"))
 	made := b.do("herodb.create", with(spec, "persist", true), writ.ChangeCreated)
 	b.ask(b.client(), "SET", "a", "old")
@@ -626,7 +626,7 @@ func TestAnEngineIsUpgradedOnlyWhenAsked(t *testing.T) {
 // TestWhatNoRecordKnowsIsAnOrphan: a process, its directory, its data and its group, after somebody removed the record.
 // TestNothingIsLeftWhenTheRecordGoes looks at the last moment at which an end of the driver is one that somebody comes back for.
 func TestNothingIsLeftWhenTheRecordGoes(t *testing.T) {
-	b := newBench(t)
+	b := newFixture(t)
 	b.do("herodb.create", spec, writ.ChangeCreated)
 	reached := false
 	b.Step = func(name string) {
@@ -647,7 +647,7 @@ func TestNothingIsLeftWhenTheRecordGoes(t *testing.T) {
 }
 
 func TestWhatNoRecordKnowsIsAnOrphan(t *testing.T) {
-	b := newBench(t)
+	b := newFixture(t)
 	b.do("herodb.create", spec, writ.ChangeCreated)
 	want := []string{"process", "directory", "tree"}
 	if b.groups().About() != "nothing" {
@@ -674,7 +674,7 @@ func TestWhatNoRecordKnowsIsAnOrphan(t *testing.T) {
 
 // TestDataThatIsGoneIsNotReplacedByNothing: a database whose tree somebody removed does not start empty.
 func TestDataThatIsGoneIsNotReplacedByNothing(t *testing.T) {
-	b := newBench(t)
+	b := newFixture(t)
 	b.do("herodb.create", with(spec, "persist", true), writ.ChangeCreated)
 	p := b.pid()
 	if err := errors.Join(signal(p, syscall.SIGKILL), b.Trees.Remove(t.Context(), store.HostName())); err != nil {
@@ -690,7 +690,7 @@ func TestDataThatIsGoneIsNotReplacedByNothing(t *testing.T) {
 
 // TestALogIsCutOff and keeps its end.
 func TestALogIsCutOff(t *testing.T) {
-	b := newBench(t)
+	b := newFixture(t)
 	b.do("herodb.create", spec, writ.ChangeCreated)
 	path := b.jobOn(store).in(logName)
 	long := append(bytes.Repeat([]byte("x"), maxLog), "the end"...)
@@ -708,7 +708,7 @@ func TestALogIsCutOff(t *testing.T) {
 
 // TestAHintNamesALogThatIsThere: that of a database which cannot be made goes with it, and is quoted instead.
 func TestAHintNamesALogThatIsThere(t *testing.T) {
-	b := newBench(t)
+	b := newFixture(t)
 	program := filepath.Join(b.host, "bin", "redis-server")
 	if err := os.Mkdir(filepath.Dir(program), 0o755); err != nil {
 		t.Fatal(err)
@@ -758,7 +758,7 @@ func TestAHintNamesALogThatIsThere(t *testing.T) {
 
 // TestAProcessWithoutArgumentsYetIsNotTakenForDead: those of a process are there a moment after it is.
 func TestAProcessWithoutArgumentsYetIsNotTakenForDead(t *testing.T) {
-	b := newBench(t)
+	b := newFixture(t)
 	b.do("herodb.create", spec, writ.ChangeCreated)
 	cat := &exec.Cmd{Path: must(exec.LookPath("cat")), Args: []string{""}}
 	in := must(cat.StdinPipe())
@@ -779,7 +779,7 @@ func TestAProcessWithoutArgumentsYetIsNotTakenForDead(t *testing.T) {
 
 // TestAProcessLivesUntilItHasEnded: it has its port until then, and what would be started in its place could not listen.
 func TestAProcessLivesUntilItHasEnded(t *testing.T) {
-	j := newBench(t).jobOn(store)
+	j := newFixture(t).jobOn(store)
 	o := own{Engine: "redis-server"}
 	for range 50 {
 		engine := exec.Command(o.Engine, "--port", "0", "--save", "", "--unixsocket", filepath.Join(t.TempDir(), "socket"), "--set-proc-title", "no", "--pidfile", j.in("pid"))
@@ -808,7 +808,7 @@ func TestAProcessLivesUntilItHasEnded(t *testing.T) {
 
 // TestAChildOfAKilledEngineIsNotTakenForIt: a killed engine leaves the process behind that writes its snapshot, with the same arguments.
 func TestAChildOfAKilledEngineIsNotTakenForIt(t *testing.T) {
-	b := newBench(t)
+	b := newFixture(t)
 	b.do("herodb.create", with(spec, "persist", true), writ.ChangeCreated)
 	first, conf := b.pid(), b.jobOn(store).in("server.conf")
 	user := b.own().User
@@ -847,7 +847,7 @@ func TestAChildOfAKilledEngineIsNotTakenForIt(t *testing.T) {
 // TestHeroRedisServes where it is allowed to: it starts, persists, is stopped for a backup, and comes back.
 func TestHeroRedisServes(t *testing.T) {
 	testenv.Need(t, "hero_redis")
-	b := newBench(t)
+	b := newFixture(t)
 	b.Engines = []string{"hero_redis"}
 	hero := with(spec, "engines", []any{"hero_redis"})
 	values := b.do("herodb.create", hero, writ.ChangeCreated)
@@ -893,7 +893,7 @@ func TestHeroRedisServes(t *testing.T) {
 // TestValkeyServes as its ancestor does, which everything else is tried with.
 func TestValkeyServes(t *testing.T) {
 	testenv.Need(t, "valkey-server")
-	b := newBench(t)
+	b := newFixture(t)
 	valkey := map[string]any{"memory_mib": int64(32), "persist": true, "engines": []any{"valkey-server"}}
 	values := b.do("herodb.create", valkey, writ.ChangeCreated)
 	if values["engine"] != "valkey-server" || !needs.AtLeast(fmt.Sprint(values["version"]), "7.2") {

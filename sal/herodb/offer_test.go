@@ -17,7 +17,7 @@ import (
 
 // TestAnEngineThatShowsItsSecretServesOnlyWhereThatIsAllowed, and never with a script's.
 func TestAnEngineThatShowsItsSecretServesOnlyWhereThatIsAllowed(t *testing.T) {
-	b := newBench(t)
+	b := newFixture(t)
 	b.Look = func(name string) (string, error) { return "/bin/true", nil }
 	herodb := with(spec, "engines", []any{"hero_redis"})
 	e := b.refuse("herodb.create", herodb, writ.CodeDriverMissing)
@@ -42,7 +42,7 @@ func TestAnEngineThatShowsItsSecretServesOnlyWhereThatIsAllowed(t *testing.T) {
 
 // TestANodeOffersItsEnginesInItsOwnOrder where the script does not say which, and in the script's where it does.
 func TestANodeOffersItsEnginesInItsOwnOrder(t *testing.T) {
-	b := newBench(t)
+	b := newFixture(t)
 	redis := must(exec.LookPath("redis-server"))
 	valkey := filepath.Join(t.TempDir(), "valkey-server")
 	if err := os.WriteFile(valkey, fmt.Appendf(nil, "#!/bin/sh\n[ \"$1\" = --version ] && echo 'Server v=9.1.2' || exec %s \"$@\"\n", redis), 0o755); err != nil {
@@ -84,7 +84,7 @@ func TestANodeOffersItsEnginesInItsOwnOrder(t *testing.T) {
 
 // TestADatabaseKeepsItsEngineWhenTheNodeOffersItNoMore: what serves new ones is no reason to stop old ones.
 func TestADatabaseKeepsItsEngineWhenTheNodeOffersItNoMore(t *testing.T) {
-	b := newBench(t)
+	b := newFixture(t)
 	b.do("herodb.create", spec, writ.ChangeCreated)
 	b.Engines = []string{"valkey-server"}
 	b.restart()

@@ -39,7 +39,7 @@ func (o overlay) Address(context.Context) (netip.Addr, error) {
 // TestOnARealDiskAndNetwork: the data in a subvolume with a quota, the process in a namespace on a bridge; a client elsewhere on the network
 // fills it up, a script gives it more room, and a backup brings back what was there. Nothing of it is left in the end.
 func TestOnARealDiskAndNetwork(t *testing.T) {
-	b := newBench(t)
+	b := newFixture(t)
 	disk := testenv.NewBtrfs(t, filepath.Join(b.host, "pool"), 512)
 	t.Cleanup(func() { wipe(t, b.host) }) // before the disk is unmounted
 	pool := &btrfs.Pool{Dir: disk.Dir}

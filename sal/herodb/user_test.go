@@ -21,7 +21,7 @@ import (
 	"writ/sal/saltest"
 )
 
-func needUsers(t *testing.T, b *bench) {
+func needUsers(t *testing.T, b *fixture) {
 	t.Helper()
 	if b.Accounts == nil {
 		t.Skip("only root starts processes as others")
@@ -29,7 +29,7 @@ func needUsers(t *testing.T, b *bench) {
 }
 
 func TestAnEngineIsAUserOfItsOwnWhoCanDoNothingElse(t *testing.T) {
-	b := newBench(t)
+	b := newFixture(t)
 	needUsers(t, b)
 	b.do("herodb.create", with(spec, "persist", true), writ.ChangeCreated)
 	b.ask(b.client(), "SET", "a", "1")
@@ -67,7 +67,7 @@ func TestAnEngineIsAUserOfItsOwnWhoCanDoNothingElse(t *testing.T) {
 // A node can be switched between one and the other, and to other numbers; what is there goes on, and changes at its next start. What a user
 // had is nobody's then, whoever gets the number.
 func TestUsersOfEnginesComeAndGoWithTheNextStart(t *testing.T) {
-	b := newBench(t)
+	b := newFixture(t)
 	needUsers(t, b)
 	some := b.Accounts
 	others := *some
@@ -103,7 +103,7 @@ func TestUsersOfEnginesComeAndGoWithTheNextStart(t *testing.T) {
 }
 
 // end ends the process of the database as an accident does.
-func (b *bench) end() {
+func (b *fixture) end() {
 	b.Helper()
 	p := b.pid()
 	if err := signal(p, syscall.SIGKILL); err != nil {
@@ -113,7 +113,7 @@ func (b *bench) end() {
 }
 
 // as starts a shell that says it is something else, as a user and in a session of its own, and waits. It ends with the test.
-func (b *bench) as(user uint32, arguments ...string) *exec.Cmd {
+func (b *fixture) as(user uint32, arguments ...string) *exec.Cmd {
 	b.Helper()
 	cmd := &exec.Cmd{Path: "/bin/sh", Args: append([]string{arguments[0], "-c", "read x"}, arguments...), SysProcAttr: &syscall.SysProcAttr{Setsid: true}}
 	input, err := cmd.StdinPipe()
@@ -132,7 +132,7 @@ func (b *bench) as(user uint32, arguments ...string) *exec.Cmd {
 
 // Root of a container becomes whom it likes, and has the arguments that it likes.
 func TestAnEngineIsNoProcessOfAContainer(t *testing.T) {
-	b := newBench(t)
+	b := newFixture(t)
 	needUsers(t, b)
 	b.do("herodb.create", spec, writ.ChangeCreated)
 	p, user, path := b.pid(), b.own().User, b.jobOn(store).in("server.conf")
@@ -163,7 +163,7 @@ func TestAnEngineIsNoProcessOfAContainer(t *testing.T) {
 
 // Anybody can have the arguments of an engine. Whoever took one over would be given the secret of another database.
 func TestAnEngineIsKnownByItsUserAndNotByWhatItSays(t *testing.T) {
-	b := newBench(t)
+	b := newFixture(t)
 	needUsers(t, b)
 	b.do("herodb.create", spec, writ.ChangeCreated)
 	p, path := b.pid(), b.jobOn(store).in("server.conf")
@@ -187,7 +187,7 @@ func TestAnEngineIsKnownByItsUserAndNotByWhatItSays(t *testing.T) {
 
 // What an engine started has its user, whatever it calls itself.
 func TestWhereThereAreNoGroupsWhatAnEngineLeavesBehindEndsByItsUser(t *testing.T) {
-	b := newBench(t)
+	b := newFixture(t)
 	needUsers(t, b)
 	b.groups()
 	b.cgroups = &cgroup.Groups{Name: "none", Root: t.TempDir()}
@@ -211,7 +211,7 @@ func TestWhereThereAreNoGroupsWhatAnEngineLeavesBehindEndsByItsUser(t *testing.T
 
 // The record is from before this node got other numbers: another node of the host may have them now.
 func TestWhereThereAreNoGroupsNobodyOfAnotherNodesNumberEnds(t *testing.T) {
-	b := newBench(t)
+	b := newFixture(t)
 	needUsers(t, b)
 	b.groups()
 	b.cgroups = &cgroup.Groups{Name: "none", Root: t.TempDir()}
@@ -229,7 +229,7 @@ func TestWhereThereAreNoGroupsNobodyOfAnotherNodesNumberEnds(t *testing.T) {
 
 // A database that was never made keeps no number.
 func TestWhatCannotBeMadeKeepsNoUser(t *testing.T) {
-	b := newBench(t)
+	b := newFixture(t)
 	needUsers(t, b)
 	b.Accounts.Last = b.Accounts.First
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -255,7 +255,7 @@ func TestWhatCannotBeMadeKeepsNoUser(t *testing.T) {
 
 // An engine that was taken over may leave anything in its tree, and root is who hands it over again.
 func TestWhatAnEngineLeavesInItsTreeLeadsNowhere(t *testing.T) {
-	b := newBench(t)
+	b := newFixture(t)
 	needUsers(t, b)
 	b.do("herodb.create", with(spec, "persist", true), writ.ChangeCreated)
 	secret := filepath.Join(b.host, "secret")
@@ -287,7 +287,7 @@ func TestWhatAnEngineLeavesInItsTreeLeadsNowhere(t *testing.T) {
 
 // A child of an engine may say that it is somebody else, and go on listening where the engine did.
 func TestWhatAnEngineLeavesBehindListensNoMore(t *testing.T) {
-	b := newBench(t)
+	b := newFixture(t)
 	if b.groups().About() == "nothing" {
 		t.Skip("this host gives processes no groups")
 	}

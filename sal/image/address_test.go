@@ -68,8 +68,8 @@ func TestTheKernelIsAskedForNothingThatIsRefused(t *testing.T) {
 
 // TestNoNameAndNoRedirectLeadsInside, and what a name leads to is not told.
 func TestNoNameAndNoRedirectLeadsInside(t *testing.T) {
-	inside := newSite(t, map[string][]byte{"/a": []byte("inside")})
-	s := newSite(t, nil)
+	inside := newImageServer(t, map[string][]byte{"/a": []byte("inside")})
+	s := newImageServer(t, nil)
 	private := netip.MustParseAddr("10.0.0.7")
 	n := &network{
 		names: map[string][]netip.Addr{
@@ -77,7 +77,7 @@ func TestNoNameAndNoRedirectLeadsInside(t *testing.T) {
 			"mapped.example.com": {netip.MustParseAddr("::ffff:10.0.0.7")}, "loop.example.com": {netip.MustParseAddr("127.0.0.1"), netip.MustParseAddr("::1")},
 			"nobody.example.com": {},
 		},
-		servers: map[netip.Addr]*site{siteAddress: s, private: inside, netip.MustParseAddr("127.0.0.1"): inside, netip.MustParseAddr("169.254.169.254"): inside},
+		servers: map[netip.Addr]*imageServer{siteAddress: s, private: inside, netip.MustParseAddr("127.0.0.1"): inside, netip.MustParseAddr("169.254.169.254"): inside},
 	}
 	mux := http.NewServeMux()
 	mux.HandleFunc("/to", func(w http.ResponseWriter, r *http.Request) {
@@ -85,7 +85,7 @@ func TestNoNameAndNoRedirectLeadsInside(t *testing.T) {
 	})
 	s.Config.Handler = mux
 	rebound := 0
-	b := newBench(t, s)
+	b := newFixture(t, s)
 	n.on(b.Driver)
 	b.lookup = func(ctx context.Context, host string) ([]netip.Addr, error) {
 		if host == "rebinding.example.com" {
@@ -143,7 +143,7 @@ func TestNoProxyOfTheEnvironmentIsAsked(t *testing.T) {
 // TestWhatTheOperatorOpensTellsNoMoreThanItsContent: in a private range that is allowed, whatever is in the way sounds the same.
 func TestWhatTheOperatorOpensTellsNoMoreThanItsContent(t *testing.T) {
 	text := []byte("the mirror's disk")
-	mirror, untrusted := newSite(t, map[string][]byte{"/a": text, "/big": make([]byte, 4<<20)}), newSite(t, nil)
+	mirror, untrusted := newImageServer(t, map[string][]byte{"/a": text, "/big": make([]byte, 4<<20)}), newImageServer(t, nil)
 	mux := http.NewServeMux()
 	mux.Handle("/", mirror)
 	for path, status := range map[string]int{"/forbidden": 403, "/broken": 500, "/gone": 410, "/redirect": 302} {
@@ -157,8 +157,8 @@ func TestWhatTheOperatorOpensTellsNoMoreThanItsContent(t *testing.T) {
 		_, _ = w.Write(make([]byte, 4<<20))
 	})
 	mirror.Config.Handler = mux
-	n := &network{names: map[string][]netip.Addr{}, servers: map[netip.Addr]*site{}}
-	b := newBench(t, newSite(t, nil))
+	n := &network{names: map[string][]netip.Addr{}, servers: map[netip.Addr]*imageServer{}}
+	b := newFixture(t, newImageServer(t, nil))
 	b.MaxBytes, b.Allow = 1<<20, prefixes("10.0.0.0/8")
 	for name, at := range map[string]string{siteName: "10.0.0.7", "closed.example.com": "10.0.0.8", "other.test": "10.0.0.9"} {
 		n.names[name] = []netip.Addr{netip.MustParseAddr(at)}

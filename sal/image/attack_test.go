@@ -36,7 +36,7 @@ type try struct {
 }
 
 // fetchAs fetches for a project, and returns what it hears with the URL and digest that it said itself left out.
-func (b *bench) fetchAs(ctx context.Context, project writ.ProjectID, name, url, digest string) (sal.Outcome, try) {
+func (b *fixture) fetchAs(ctx context.Context, project writ.ProjectID, name, url, digest string) (sal.Outcome, try) {
 	b.Helper()
 	o, _ := catalog.Lookup("image.fetch")
 	args, err := o.Decode(map[string]any{"url": url, "sha256": digest})
@@ -88,7 +88,7 @@ func TestAFileThatIsNotGivenOutIsNotTold(t *testing.T) {
 		}
 	}
 	digest := sum([]byte("secret"))
-	b := newBench(t, newSite(t, nil))
+	b := newFixture(t, newImageServer(t, nil))
 	var log bytes.Buffer
 	b.Driver.Log = slog.New(slog.NewTextHandler(&log, nil))
 	b.MaxBytes = 128 << 20
@@ -153,17 +153,17 @@ func TestNoDigestTestsAByteThatAnotherURLGives(t *testing.T) {
 	if err := os.WriteFile(file, both, 0o600); err != nil { // as long as the attacker needs it to be, at the offset that he chooses
 		t.Fatal(err)
 	}
-	victim := newSite(t, map[string][]byte{"/secret": both})
+	victim := newImageServer(t, map[string][]byte{"/secret": both})
 	victim.tags = false
 	for name, second := range map[string]string{"a file": "file://" + file, "another server": "https://victim.example.com/secret"} {
 		for _, open := range []bool{false, true} {
-			s := newSite(t, map[string][]byte{"/own": slices.Concat(prefix, bytes.Repeat([]byte("x"), len(secret)))})
+			s := newImageServer(t, map[string][]byte{"/own": slices.Concat(prefix, bytes.Repeat([]byte("x"), len(secret)))})
 			s.tags = false
 			s.cut = []int{len(prefix), 0, 0, 0, 0, 0, 0, 0}
-			b := newBench(t, s)
+			b := newFixture(t, s)
 			n := &network{
 				names:   map[string][]netip.Addr{siteName: {siteAddress}, "victim.example.com": {netip.MustParseAddr("93.184.215.15")}},
-				servers: map[netip.Addr]*site{siteAddress: s, netip.MustParseAddr("93.184.215.15"): victim},
+				servers: map[netip.Addr]*imageServer{siteAddress: s, netip.MustParseAddr("93.184.215.15"): victim},
 			}
 			n.on(b.Driver)
 			if _, heard := b.fetchAs(t.Context(), stranger, "control", "https://victim.example.com/secret", sum(both)); heard.code != "" {
@@ -196,7 +196,7 @@ func TestNoDigestTestsAByteThatAnotherURLGives(t *testing.T) {
 func TestNoRedirectContinuesWhatAnotherServerBegan(t *testing.T) {
 	own, secret := bytes.Repeat([]byte("own "), 1<<12), []byte("what the other server has")
 	for name, tags := range map[string]bool{"with tags": true, "without tags": false} {
-		s := newSite(t, map[string][]byte{
+		s := newImageServer(t, map[string][]byte{
 			"/own": slices.Concat(own, bytes.Repeat([]byte("x"), len(secret))), "/secret": slices.Concat(bytes.Repeat([]byte("y"), len(own)), secret),
 		})
 		s.tags, s.cut = tags, []int{len(own)}
@@ -210,7 +210,7 @@ func TestNoRedirectContinuesWhatAnotherServerBegan(t *testing.T) {
 			http.Redirect(w, r, to, http.StatusFound)
 		})
 		s.Config.Handler = mux
-		b := newBench(t, s)
+		b := newFixture(t, s)
 		if _, heard := b.fetchAs(t.Context(), stranger, "a", s.URL+"/start", sum(slices.Concat(own, secret))); heard.code == "" {
 			t.Errorf("%s: parts of two contents became an image", name)
 		}
@@ -223,7 +223,7 @@ func TestNoRedirectContinuesWhatAnotherServerBegan(t *testing.T) {
 // TestASignatureInAQueryMayChange: stores redirect to addresses that are signed anew each time, and a download goes on all the same.
 func TestASignatureInAQueryMayChange(t *testing.T) {
 	text := bytes.Repeat([]byte("0123456789abcdef"), 1<<14)
-	s := newSite(t, map[string][]byte{"/blob": text})
+	s := newImageServer(t, map[string][]byte{"/blob": text})
 	s.cut = []int{100_000}
 	mux, asked := http.NewServeMux(), 0
 	mux.Handle("/", s)
@@ -232,7 +232,7 @@ func TestASignatureInAQueryMayChange(t *testing.T) {
 		http.Redirect(w, r, fmt.Sprint("/blob?signature=", asked), http.StatusFound)
 	})
 	s.Config.Handler = mux
-	b := newBench(t, s)
+	b := newFixture(t, s)
 	if _, heard := b.fetchAs(t.Context(), stranger, "a", s.URL+"/start", sum(text)); heard.code != "" {
 		t.Fatal(heard)
 	}
@@ -246,8 +246,8 @@ func TestContentOfAnotherProjectIsNeitherGivenNorTold(t *testing.T) {
 	text := bytes.Repeat([]byte("disk"), 1<<16)
 	owner := saltest.Resource(writ.KindImage, "a").Project
 	hear := func(there bool) (all []try, values map[string]any) {
-		s := newSite(t, map[string][]byte{"/a": text, "/mirror": text, "/other": []byte("other")})
-		b := newBench(t, s)
+		s := newImageServer(t, map[string][]byte{"/a": text, "/mirror": text, "/other": []byte("other")})
+		b := newFixture(t, s)
 		b.MaxBytes = 3 * int64(len(text))
 		first := text
 		if !there {
@@ -304,7 +304,7 @@ func TestContentOfAnotherProjectIsNeitherGivenNorTold(t *testing.T) {
 // TestWhatProjectsShareStaysForTheLast, and no project waits for what another one fetches.
 func TestWhatProjectsShareStaysForTheLast(t *testing.T) {
 	text := bytes.Repeat([]byte("disk"), 1<<16)
-	s := newSite(t, map[string][]byte{"/a": text})
+	s := newImageServer(t, map[string][]byte{"/a": text})
 	held, release := make(chan struct{}), make(chan struct{})
 	mux := http.NewServeMux()
 	mux.Handle("/", s)
@@ -315,7 +315,7 @@ func TestWhatProjectsShareStaysForTheLast(t *testing.T) {
 		s.ServeHTTP(w, r)
 	})
 	s.Config.Handler = mux
-	b := newBench(t, s)
+	b := newFixture(t, s)
 	owner := saltest.Resource(writ.KindImage, "a").Project
 	done := make(chan try)
 	go func() {
@@ -352,8 +352,8 @@ func TestWhatProjectsShareStaysForTheLast(t *testing.T) {
 // TestPartsOfAnEarlierVersionAreForgotten: nobody knows from which URL they are.
 func TestPartsOfAnEarlierVersionAreForgotten(t *testing.T) {
 	text := []byte("content")
-	s := newSite(t, map[string][]byte{"/a": text})
-	b := newBench(t, s)
+	s := newImageServer(t, map[string][]byte{"/a": text})
+	b := newFixture(t, s)
 	dir, err := b.makeTree(t.Context())
 	if err != nil {
 		t.Fatal(err)

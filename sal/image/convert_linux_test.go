@@ -81,13 +81,13 @@ func TestAConverterThatADiskTookOverHasTheDiskAndNothingElse(t *testing.T) {
 		t.Fatal(err)
 	}
 	disk := append(header(4096), told...)
-	s := newSite(t, map[string][]byte{"/disk": disk})
+	s := newImageServer(t, map[string][]byte{"/disk": disk})
 	accounts := []*confine.Accounts{nil}
 	if os.Geteuid() == 0 {
 		accounts = append(accounts, saltest.Accounts(t.TempDir()))
 	}
 	for _, a := range accounts {
-		b := newBench(t, s)
+		b := newFixture(t, s)
 		b.Accounts = a
 		if _, err := b.fetch(t.Context(), "a", map[string]any{"url": s.URL + "/disk", "sha256": sum(disk), "format": "qcow2"}); err != nil {
 			t.Fatalf("%s: %v", a.About(), err)
@@ -136,7 +136,7 @@ func TestADiskOfManyFilesIsReadAsOne(t *testing.T) {
 		}(),
 	}
 	for name, disk := range disks {
-		b := newBench(t, newSite(t, nil))
+		b := newFixture(t, newImageServer(t, nil))
 		if os.Geteuid() == 0 {
 			b.Accounts = saltest.Accounts(b.host)
 		}

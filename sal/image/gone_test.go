@@ -16,8 +16,8 @@ import (
 
 func TestAnImageWhoseFileIsGoneOrChangedIsFetchedAgain(t *testing.T) {
 	text := bytes.Repeat([]byte("disk"), 1<<10)
-	s := newSite(t, map[string][]byte{"/a": text})
-	b := newBench(t, s)
+	s := newImageServer(t, map[string][]byte{"/a": text})
+	b := newFixture(t, s)
 	args := map[string]any{"url": s.URL + "/a", "sha256": sum(text)}
 	fetch := func(name string, want writ.Change) {
 		t.Helper()
@@ -51,8 +51,8 @@ func TestAnImageWhoseFileIsGoneOrChangedIsFetchedAgain(t *testing.T) {
 // TestNoOtherImageIsMadeOfAFileThatWasChanged: a project that asks for the same content under another name gets what the digest says.
 func TestNoOtherImageIsMadeOfAFileThatWasChanged(t *testing.T) {
 	text := bytes.Repeat([]byte("disk"), 1<<10)
-	s := newSite(t, map[string][]byte{"/a": text})
-	b := newBench(t, s)
+	s := newImageServer(t, map[string][]byte{"/a": text})
+	b := newFixture(t, s)
 	args := map[string]any{"url": s.URL + "/a", "sha256": sum(text)}
 	if _, err := b.fetch(t.Context(), "a", args); err != nil {
 		t.Fatal(err)
@@ -73,8 +73,8 @@ func TestNoOtherImageIsMadeOfAFileThatWasChanged(t *testing.T) {
 func TestAFileThatAnotherProjectFetchedAgainStays(t *testing.T) {
 	text := bytes.Repeat([]byte("disk"), 1<<10)
 	digest := sum(text)
-	s := newSite(t, map[string][]byte{"/a": text, "/mirror": text})
-	b := newBench(t, s)
+	s := newImageServer(t, map[string][]byte{"/a": text, "/mirror": text})
+	b := newFixture(t, s)
 	owner := saltest.Resource(writ.KindImage, "a").Project
 	fetch := func(project writ.ProjectID, path string) try {
 		_, heard := b.fetchAs(t.Context(), project, "a", s.URL+path, digest)

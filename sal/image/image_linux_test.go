@@ -12,8 +12,8 @@ import (
 
 func TestAFullDiskIsToldAndFreed(t *testing.T) {
 	text := bytes.Repeat([]byte("0123456789abcdef"), 1<<20)
-	s := newSite(t, map[string][]byte{"/a": text})
-	b := newBench(t, s)
+	s := newImageServer(t, map[string][]byte{"/a": text})
+	b := newFixture(t, s)
 	b.host = testenv.NewDisk(t, filepath.Join(t.TempDir(), "disk"), 8).Dir
 	b.Driver = open(s, b.host, nil)
 	b.MaxBytes = 1 << 30 // what the disk has no room for, whatever images may have

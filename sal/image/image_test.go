@@ -40,8 +40,8 @@ func sum(text []byte) string {
 	return hex.EncodeToString(s[:])
 }
 
-// site is a server with images, which can be told to break off.
-type site struct {
+// imageServer is a server with images, which can be told to break off.
+type imageServer struct {
 	*httptest.Server
 	mu    sync.Mutex
 	files map[string][]byte
@@ -53,8 +53,8 @@ type site struct {
 	got  []string // the header Range of each request
 }
 
-func newSite(t testing.TB, files map[string][]byte) *site {
-	s := &site{files: files, tags: true}
+func newImageServer(t testing.TB, files map[string][]byte) *imageServer {
+	s := &imageServer{files: files, tags: true}
 	s.Server = httptest.NewUnstartedServer(s)
 	s.Config.ErrorLog = log.New(io.Discard, "", 0)
 	s.StartTLS()
@@ -72,7 +72,7 @@ var siteAddress = netip.MustParseAddr("93.184.215.14")
 // network stands for name servers and for what is behind addresses.
 type network struct {
 	names   map[string][]netip.Addr
-	servers map[netip.Addr]*site
+	servers map[netip.Addr]*imageServer
 	mu      sync.Mutex
 	dialled []netip.AddrPort // that were reached, in order
 }
@@ -106,7 +106,7 @@ func (n *network) on(d *Driver) *Driver {
 	return d
 }
 
-func (s *site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (s *imageServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if n := s.asks.Add(1); s.ask != nil {
 		s.ask(n)
 	}
@@ -152,7 +152,7 @@ func (c *cutter) Write(b []byte) (int, error) {
 func TestImagesOccupyNoMoreThanTheyMay(t *testing.T) {
 	small, big := bytes.Repeat([]byte("small"), 1<<18), bytes.Repeat([]byte("x"), 20<<20)
 	files := map[string][]byte{"/small": small, "/big": big}
-	s, host := newSite(t, files), t.TempDir()
+	s, host := newImageServer(t, files), t.TempDir()
 	local := filepath.Join(t.TempDir(), "big")
 	if err := os.WriteFile(local, big, 0o600); err != nil {
 		t.Fatal(err)
@@ -232,8 +232,8 @@ func TestADiskThatGrowsTooMuchIsNotConverted(t *testing.T) {
 	}
 }
 
-func open(s *site, host string, step func(string)) *Driver {
-	n := &network{names: map[string][]netip.Addr{siteName: {siteAddress}}, servers: map[netip.Addr]*site{siteAddress: s}}
+func open(s *imageServer, host string, step func(string)) *Driver {
+	n := &network{names: map[string][]netip.Addr{siteName: {siteAddress}}, servers: map[netip.Addr]*imageServer{siteAddress: s}}
 	return n.on(&Driver{
 		Dir: filepath.Join(host, "image"), Trees: &directory.Trees{Dir: filepath.Join(host, "trees"), Step: step}, Pause: time.Millisecond, Step: step,
 	})
@@ -242,7 +242,7 @@ func open(s *site, host string, step func(string)) *Driver {
 func TestConformance(t *testing.T) {
 	text := []byte("a disk")
 	archive := ociArchive(t, "layer", "layer")
-	s := newSite(t, map[string][]byte{"/a": text, "/mirror/a": text, "/b": []byte("b"), "/oci": archive})
+	s := newImageServer(t, map[string][]byte{"/a": text, "/mirror/a": text, "/b": []byte("b"), "/oci": archive})
 	suites := map[string]map[string]any{
 		"raw": {"url": s.URL + "/a", "sha256": sum(text)},
 		"oci": {"url": s.URL + "/oci", "sha256": sum(archive), "format": "oci"},
@@ -267,8 +267,8 @@ func TestConformance(t *testing.T) {
 	}
 }
 
-// bench is a driver on a host of its own.
-type bench struct {
+// fixture is a driver on a host of its own.
+type fixture struct {
 	testing.TB
 	*Driver
 	host string
@@ -276,9 +276,9 @@ type bench struct {
 	mu   sync.Mutex // guards said
 }
 
-func newBench(t testing.TB, s *site) *bench {
+func newFixture(t testing.TB, s *imageServer) *fixture {
 	host := t.TempDir()
-	b := &bench{TB: t, Driver: open(s, host, nil), host: host}
+	b := &fixture{TB: t, Driver: open(s, host, nil), host: host}
 	t.Cleanup(func() {
 		b.Driver.mu.Lock()
 		defer b.Driver.mu.Unlock()
@@ -289,11 +289,11 @@ func newBench(t testing.TB, s *site) *bench {
 	return b
 }
 
-func (b *bench) fetch(ctx context.Context, name string, args map[string]any) (sal.Outcome, error) {
+func (b *fixture) fetch(ctx context.Context, name string, args map[string]any) (sal.Outcome, error) {
 	return b.do(ctx, "image.fetch", name, args)
 }
 
-func (b *bench) do(ctx context.Context, operation, name string, args map[string]any) (sal.Outcome, error) {
+func (b *fixture) do(ctx context.Context, operation, name string, args map[string]any) (sal.Outcome, error) {
 	b.Helper()
 	o, _ := catalog.Lookup(operation)
 	decoded, err := o.Decode(args)
@@ -311,7 +311,7 @@ func (b *bench) do(ctx context.Context, operation, name string, args map[string]
 }
 
 // files are what is below the host, without records.
-func (b *bench) files() (all []string) {
+func (b *fixture) files() (all []string) {
 	b.Helper()
 	found, err := filepath.Glob(filepath.Join(b.host, "trees/trees/images/data/*"))
 	if err != nil {
@@ -325,8 +325,8 @@ func (b *bench) files() (all []string) {
 
 func TestPeopleAreToldHowFarADownloadIs(t *testing.T) {
 	content := make([]byte, 80<<20)
-	s := newSite(t, map[string][]byte{"/a": content})
-	b := newBench(t, s)
+	s := newImageServer(t, map[string][]byte{"/a": content})
+	b := newFixture(t, s)
 	if _, err := b.fetch(t.Context(), "a", map[string]any{"url": s.URL + "/a", "sha256": sum(content)}); err != nil {
 		t.Fatal(err)
 	}
@@ -339,9 +339,9 @@ func TestABrokenDownloadGoesOn(t *testing.T) {
 	text := bytes.Repeat([]byte("0123456789abcdef"), 1<<14)
 	for name, tags := range map[string]bool{"with tags": true, "without tags": false} {
 		t.Run(name, func(t *testing.T) {
-			s := newSite(t, map[string][]byte{"/a": text})
+			s := newImageServer(t, map[string][]byte{"/a": text})
 			s.tags, s.cut = tags, []int{100_000, 50_000}
-			b := newBench(t, s)
+			b := newFixture(t, s)
 			if _, err := b.fetch(t.Context(), "a", map[string]any{"url": s.URL + "/a", "sha256": sum(text)}); err != nil {
 				t.Fatal(err)
 			}
@@ -364,9 +364,9 @@ func TestABrokenDownloadGoesOn(t *testing.T) {
 
 func TestANewTryGoesOnWhereTheRunnerStopped(t *testing.T) {
 	text := bytes.Repeat([]byte("0123456789abcdef"), 1<<14)
-	s := newSite(t, map[string][]byte{"/a": text})
+	s := newImageServer(t, map[string][]byte{"/a": text})
 	args := map[string]any{"url": s.URL + "/a", "sha256": sum(text)}
-	b := newBench(t, s)
+	b := newFixture(t, s)
 	ctx, cancel := context.WithCancel(t.Context())
 	s.cut = []int{100_000, 0}
 	s.ask = func(n int64) {
@@ -380,7 +380,7 @@ func TestANewTryGoesOnWhereTheRunnerStopped(t *testing.T) {
 	s.mu.Lock() // a request may still be answered
 	s.cut = nil
 	s.mu.Unlock()
-	again := newBench(t, s)
+	again := newFixture(t, s)
 	again.Driver, again.host = open(s, b.host, nil), b.host
 	if o, err := again.fetch(t.Context(), "a", args); err != nil || o.Change != writ.ChangeCreated {
 		t.Fatalf("%q, %v", o.Change, err)
@@ -395,9 +395,9 @@ func TestOtherContentIsFetchedFromTheStart(t *testing.T) {
 	old, fresh := bytes.Repeat([]byte("old "), 1<<14), bytes.Repeat([]byte("new "), 1<<14)
 	for name, tags := range map[string]bool{"with tags": true, "without tags": false} {
 		t.Run(name, func(t *testing.T) {
-			s := newSite(t, map[string][]byte{"/a": old})
+			s := newImageServer(t, map[string][]byte{"/a": old})
 			s.tags, s.cut = tags, []int{20_000}
-			b := newBench(t, s)
+			b := newFixture(t, s)
 			s.ask = func(n int64) {
 				if n > 1 {
 					s.mu.Lock()
@@ -414,8 +414,8 @@ func TestOtherContentIsFetchedFromTheStart(t *testing.T) {
 
 func TestADigestIsFetchedOnceAndKeptWhileSomebodyNamesIt(t *testing.T) {
 	text := bytes.Repeat([]byte("disk"), 1<<16)
-	s := newSite(t, map[string][]byte{"/a": text, "/b": []byte("b")})
-	b := newBench(t, s)
+	s := newImageServer(t, map[string][]byte{"/a": text, "/b": []byte("b")})
+	b := newFixture(t, s)
 	args := map[string]any{"url": s.URL + "/a", "sha256": sum(text)}
 	var all sync.WaitGroup
 	for i := range 8 {
@@ -477,8 +477,8 @@ func (h *havers) ImageUsers(_ context.Context, image sal.Owner) ([]sal.Owner, er
 // TestAnImageThatSomebodyHasStays, also if somebody takes it while it is being deleted, and whenever the runner ends.
 func TestAnImageThatSomebodyHasStays(t *testing.T) {
 	text := []byte("a kernel")
-	s := newSite(t, map[string][]byte{"/a": text})
-	b := newBench(t, s)
+	s := newImageServer(t, map[string][]byte{"/a": text})
+	b := newFixture(t, s)
 	args := map[string]any{"url": s.URL + "/a", "sha256": sum(text)}
 	if _, err := b.fetch(t.Context(), "a", args); err != nil {
 		t.Fatal(err)
@@ -553,7 +553,7 @@ func TestWhatCannotBeFetchedLeavesNothing(t *testing.T) {
 		"/forged":  bytes.Replace(ociArchive(t, "layer", "layer"), []byte("layer"), []byte("forge"), 1),
 		"/stolen":  ociArchive(t, "layer", "the layer of another project"),
 	}
-	s := newSite(t, files)
+	s := newImageServer(t, files)
 	mux := http.NewServeMux()
 	mux.Handle("/", s)
 	mux.Handle("/down", http.RedirectHandler(plain.URL, http.StatusFound))
@@ -577,7 +577,7 @@ func TestWhatCannotBeFetchedLeavesNothing(t *testing.T) {
 		{"/forged", "oci", writ.CodeArgumentsInvalid, "has the SHA-256"},
 		{"/stolen", "oci", writ.CodeArgumentsInvalid, "when it is unpacked"},
 	} {
-		b := newBench(t, s)
+		b := newFixture(t, s)
 		text, digest := files[tt.path], ""
 		if digest = sum(text); tt.path == "/wrong" {
 			s.files["/wrong"] = files["/text"]
@@ -595,9 +595,9 @@ func TestWhatCannotBeFetchedLeavesNothing(t *testing.T) {
 
 func TestAServerThatIsGoneIsToldAndDeletedImagesLeaveNoPart(t *testing.T) {
 	text := bytes.Repeat([]byte("disk"), 1<<16)
-	s := newSite(t, map[string][]byte{"/a": text})
+	s := newImageServer(t, map[string][]byte{"/a": text})
 	s.cut = []int{100_000, 0, 0, 0, 0}
-	b := newBench(t, s)
+	b := newFixture(t, s)
 	_, err := b.fetch(t.Context(), "a", map[string]any{"url": s.URL + "/a", "sha256": sum(text)})
 	if writ.CodeOf(err) != writ.CodeUnreachable || writ.AsError(err).Hint == "" {
 		t.Fatalf("it ended with %v", err)
@@ -622,7 +622,7 @@ func TestAFileOfTheNodeAndAConvertedDisk(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := newBench(t, newSite(t, nil))
+	b := newFixture(t, newImageServer(t, nil))
 	b.Dirs = []string{filepath.Dir(path)}
 	o, err := b.fetch(t.Context(), "a", map[string]any{"url": "file://" + path, "sha256": sum(text), "format": "qcow2"})
 	if err != nil {

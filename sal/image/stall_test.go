@@ -37,12 +37,12 @@ func TestAServerThatDoesNotGetOnIsAskedOnce(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := newSite(t, nil)
+			s := newImageServer(t, nil)
 			s.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				s.asks.Add(1)
 				serve(w, r)
 			})
-			b := newBench(t, s)
+			b := newFixture(t, s)
 			b.stall = time.Second
 			_, err := b.fetch(t.Context(), "a", map[string]any{"url": s.URL + "/a", "sha256": sum(text)})
 			if writ.CodeOf(err) != writ.CodeUnreachable || !strings.Contains(writ.AsError(err).Hint, "the server answers") {

@@ -43,7 +43,7 @@ func TestNameserversAreThoseThatTheHostAsks(t *testing.T) {
 // TestNameserversAreToldWhereTheyAreReached: whoever is told one that does not answer waits for it before each name.
 func TestNameserversAreToldWhereTheyAreReached(t *testing.T) {
 	t.Parallel()
-	x := newSite(t, subnetA)
+	x := newFixture(t, subnetA)
 	run(t, x.Netns, "ip", "address", "add", "192.0.2.1/24", "dev", "lo")
 	run(t, x.Netns, "ip", "link", "set", "lo", "up")
 	x.must("network.create", "front", map[string]any{"ipv4": "10.77.0.0/24"})

@@ -44,14 +44,14 @@ var (
 
 var subnetA = netip.MustParsePrefix("400:aaaa:1:1::/64")
 
-// sites gives each directory of the suite a network namespace.
-type sites struct {
+// fixtures gives each directory of the suite a network namespace.
+type fixtures struct {
 	mu     sync.Mutex
 	netns  map[string]string
 	subnet netip.Prefix
 }
 
-func (s *sites) of(t testing.TB, host string) string {
+func (s *fixtures) of(t testing.TB, host string) string {
 	t.Helper()
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -62,7 +62,7 @@ func (s *sites) of(t testing.TB, host string) string {
 }
 
 // clear makes the next namespace of a host a new one: the old one ends with all that is in it.
-func (s *sites) clear(t testing.TB, host string) {
+func (s *fixtures) clear(t testing.TB, host string) {
 	t.Helper()
 	for _, file := range glob(t, host, "namespaces/*") {
 		_ = exec.Command("umount", file).Run()
@@ -72,7 +72,7 @@ func (s *sites) clear(t testing.TB, host string) {
 	delete(s.netns, host)
 }
 
-func (s *sites) open(t testing.TB, host string, step func(string)) *Driver {
+func (s *fixtures) open(t testing.TB, host string, step func(string)) *Driver {
 	return &Driver{
 		Dir: filepath.Join(host, "network"), Overlay: overlay(s.subnet), Netns: s.of(t, host),
 		Namespaces: filepath.Join(host, "namespaces"), Step: step,
@@ -89,7 +89,7 @@ func glob(t testing.TB, host, pattern string) []string {
 }
 
 // traces are links, addresses, routes and rules in a namespace, and files of others; without what comes and goes by itself.
-func (s *sites) traces(t testing.TB, host string) (all []string) {
+func (s *fixtures) traces(t testing.TB, host string) (all []string) {
 	t.Helper()
 	netns := s.of(t, host)
 	kernel, closeKernel, err := handleAt(netns)
@@ -154,7 +154,7 @@ func try(t testing.TB, netns string, args ...string) (said string, err error) {
 
 func TestConformance(t *testing.T) {
 	t.Parallel()
-	s := &sites{netns: map[string]string{}, subnet: subnetA}
+	s := &fixtures{netns: map[string]string{}, subnet: subnetA}
 	rule := func(ports ...any) map[string]any { return map[string]any{"protocol": "tcp", "ports": ports} }
 	saltest.Run(t, saltest.Suite{
 		Open:      func(t testing.TB, host string, step func(string)) sal.Driver { return s.open(t, host, step) },
@@ -168,24 +168,24 @@ func TestConformance(t *testing.T) {
 	})
 }
 
-// site is a host with a driver, for tests that look at packets.
-type site struct {
+// fixture is a host with a driver, for tests that look at packets.
+type fixture struct {
 	*Driver
 	testing.TB
 	dir string
 }
 
-func newSite(t testing.TB, subnet netip.Prefix) *site {
+func newFixture(t testing.TB, subnet netip.Prefix) *fixture {
 	t.Helper()
-	s := &sites{netns: map[string]string{}, subnet: subnet}
+	s := &fixtures{netns: map[string]string{}, subnet: subnet}
 	dir := t.TempDir()
-	x := &site{Driver: s.open(t, dir, nil), TB: t, dir: dir}
+	x := &fixture{Driver: s.open(t, dir, nil), TB: t, dir: dir}
 	t.Cleanup(func() { s.clear(t, dir) })
 	return x
 }
 
 // do carries out an operation on a network.
-func (x *site) do(operation, name string, args map[string]any) (sal.Outcome, error) {
+func (x *fixture) do(operation, name string, args map[string]any) (sal.Outcome, error) {
 	x.Helper()
 	o, _ := catalog.Lookup(operation)
 	decoded, err := o.Decode(args)
@@ -198,7 +198,7 @@ func (x *site) do(operation, name string, args map[string]any) (sal.Outcome, err
 	})
 }
 
-func (x *site) must(operation, name string, args map[string]any) sal.Outcome {
+func (x *fixture) must(operation, name string, args map[string]any) sal.Outcome {
 	x.Helper()
 	o, err := x.do(operation, name, args)
 	if err != nil {
@@ -209,15 +209,15 @@ func (x *site) must(operation, name string, args map[string]any) sal.Outcome {
 
 // guest is a namespace on networks, as a container has it.
 type guest struct {
-	*site
+	*fixture
 	owner sal.Owner
 	netns string
 	ports []sal.Port
 }
 
-func (x *site) guest(name string, networks ...string) *guest {
+func (x *fixture) guest(name string, networks ...string) *guest {
 	x.Helper()
-	g := &guest{site: x, owner: ownerOf(name)}
+	g := &guest{fixture: x, owner: ownerOf(name)}
 	var err error
 	if g.netns, g.ports, err = x.Namespace(x.Context(), g.owner, refs(networks)); err != nil {
 		x.Fatalf("put %s on %v: %v", name, networks, err)
@@ -289,7 +289,7 @@ func (g *guest) dropped() Dropped {
 
 func TestNothingIsLeftAfterDelete(t *testing.T) {
 	t.Parallel()
-	x := newSite(t, subnetA)
+	x := newFixture(t, subnetA)
 	before := x.traces()
 	x.must("network.create", "front", map[string]any{"ipv4": "10.77.0.0/24"})
 	x.must("network.create", "back", nil)
@@ -328,7 +328,7 @@ func TestNothingIsLeftAfterDelete(t *testing.T) {
 
 func TestGuestsReachEachOtherAndNothingComesInUnlessItIsAllowed(t *testing.T) {
 	t.Parallel()
-	x := newSite(t, subnetA)
+	x := newFixture(t, subnetA)
 	x.must("network.create", "front", nil)
 	x.must("network.create", "back", nil)
 	web, db, other := x.guest("web", "front"), x.guest("db", "front"), x.guest("other", "back")
@@ -383,7 +383,7 @@ func TestADriverMakesNetworksWhereItsProcessIs(t *testing.T) {
 		return
 	}
 	dir := t.TempDir()
-	x := &site{TB: t, dir: dir, Driver: &Driver{Dir: filepath.Join(dir, "network"), Overlay: overlay(subnetA), Namespaces: filepath.Join(dir, "namespaces")}}
+	x := &fixture{TB: t, dir: dir, Driver: &Driver{Dir: filepath.Join(dir, "network"), Overlay: overlay(subnetA), Namespaces: filepath.Join(dir, "namespaces")}}
 	if err := needs.Refusal(needs.Examine(t.Context(), "network", x.Needs())); err != nil {
 		t.Fatal(err)
 	}
@@ -408,7 +408,7 @@ func TestADriverMakesNetworksWhereItsProcessIs(t *testing.T) {
 
 func TestNobodySendsUnderAnothersAddress(t *testing.T) {
 	t.Parallel()
-	x := newSite(t, subnetA)
+	x := newFixture(t, subnetA)
 	x.must("network.create", "front", nil)
 	bad, victim := x.guest("bad", "front"), x.guest("victim", "front")
 	if !bad.reaches(victim.address()) {

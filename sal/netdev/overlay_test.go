@@ -37,7 +37,7 @@ func TestMain(m *testing.M) {
 
 // joined is a host that is in an overlay with others.
 type joined struct {
-	*site
+	*fixture
 	node *mycelium.Node
 }
 
@@ -59,10 +59,10 @@ func stub(t *testing.T) string {
 func join(t *testing.T, binary string) (a, b joined) {
 	t.Helper()
 	host := func() joined {
-		s := &sites{netns: map[string]string{}}
+		s := &fixtures{netns: map[string]string{}}
 		dir := testenv.Home(t, "n")
 		t.Cleanup(func() { s.clear(t, dir) })
-		x := joined{site: &site{TB: t, dir: dir, Driver: s.open(t, dir, nil)}}
+		x := joined{fixture: &fixture{TB: t, dir: dir, Driver: s.open(t, dir, nil)}}
 		x.node = &mycelium.Node{Dir: filepath.Join(dir, "mycelium"), Binary: binary, Netns: x.Netns, NoDiscovery: true, Log: slog.New(slog.DiscardHandler)}
 		x.Overlay = x.node
 		return x
@@ -223,7 +223,7 @@ func carriesMuch(t *testing.T, from, to *guest) {
 // TestProgramsOfTheHostAreNotHeardOnNetworks, those that look around for others of their kind, as mycelium does; what they say to one alone is.
 func TestProgramsOfTheHostAreNotHeardOnNetworks(t *testing.T) {
 	t.Parallel()
-	x := newSite(t, subnetA)
+	x := newFixture(t, subnetA)
 	x.must("network.create", "front", map[string]any{"ipv4": "10.77.0.0/24"})
 	web := x.guest("web", "front")
 	bridge := saltest.Resource(writ.KindNetwork, "front").HostName()
@@ -272,7 +272,7 @@ func TestProgramsOfTheHostAreNotHeardOnNetworks(t *testing.T) {
 // test stands where its daemon does, on the ports for discovery, TCP and QUIC. What hears the host first has heard nothing of the guest.
 func TestNobodyOnANetworkReachesTheOverlayOfItsHost(t *testing.T) {
 	t.Parallel()
-	x := newSite(t, subnetA)
+	x := newFixture(t, subnetA)
 	run(t, x.Netns, "ip", "link", "set", "lo", "up")
 	for _, other := range []string{"192.0.2.1/32", "400:ffff::1/128"} { // of the host, and of no network
 		run(t, x.Netns, "ip", "address", "add", other, "dev", "lo")
@@ -365,7 +365,7 @@ func TestNobodyOnANetworkReachesTheOverlayOfItsHost(t *testing.T) {
 
 func TestANetworkReachesTheOutsideByIPv4AsItsNode(t *testing.T) {
 	t.Parallel()
-	x := newSite(t, subnetA)
+	x := newFixture(t, subnetA)
 	outside := testenv.Netns(t)
 	run(t, x.Netns, "ip", "link", "add", "uplink", "type", "veth", "peer", "name", "uplink", "netns", outside)
 	for i, netns := range []string{x.Netns, outside} {
@@ -392,7 +392,7 @@ func TestANetworkReachesTheOutsideByIPv4AsItsNode(t *testing.T) {
 
 func TestAHostThatLearnsItsWayOutFromARouterGoesOn(t *testing.T) {
 	t.Parallel()
-	x := newSite(t, subnetA)
+	x := newFixture(t, subnetA)
 	run(t, x.Netns, "ip", "link", "add", "up.link", "type", "bridge")
 	setting := func(path string) (value string) {
 		testenv.InNetns(t, x.Netns, func() error {
@@ -417,15 +417,15 @@ func TestAHostThatLearnsItsWayOutFromARouterGoesOn(t *testing.T) {
 
 // A port is made in milliseconds; what it takes is said and not asserted.
 func BenchmarkPort(b *testing.B) {
-	for name, hold := range map[string]func(x *site, name string) error{
-		"tap": func(x *site, name string) error { _, err := x.tap(name); return err },
-		"namespace": func(x *site, name string) error {
+	for name, hold := range map[string]func(x *fixture, name string) error{
+		"tap": func(x *fixture, name string) error { _, err := x.tap(name); return err },
+		"namespace": func(x *fixture, name string) error {
 			_, _, err := x.Namespace(b.Context(), ownerOf(name), refs([]string{"front"}))
 			return err
 		},
 	} {
 		b.Run(name, func(b *testing.B) {
-			x := newSite(b, subnetA)
+			x := newFixture(b, subnetA)
 			x.must("network.create", "front", nil)
 			for i := 0; b.Loop(); i++ {
 				if err := hold(x, fmt.Sprintf("guest-%d", i)); err != nil {
@@ -437,7 +437,7 @@ func BenchmarkPort(b *testing.B) {
 }
 
 func BenchmarkKeepOfANetworkWith50Ports(b *testing.B) {
-	x := newSite(b, subnetA)
+	x := newFixture(b, subnetA)
 	x.must("network.create", "front", nil)
 	for i := range 50 {
 		if _, err := x.tap(fmt.Sprintf("guest-%d", i)); err != nil {

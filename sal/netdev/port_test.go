@@ -25,15 +25,15 @@ import (
 )
 
 // front makes a network that everything of the tests below is on.
-func front(t testing.TB) *site {
-	x := newSite(t, subnetA)
+func front(t testing.TB) *fixture {
+	x := newFixture(t, subnetA)
 	x.must("network.create", "front", map[string]any{"ipv4": "10.77.0.0/29"})
 	return x
 }
 
-func (x *site) traces() []string {
+func (x *fixture) traces() []string {
 	x.Helper()
-	s := &sites{netns: map[string]string{x.dir: x.Netns}}
+	s := &fixtures{netns: map[string]string{x.dir: x.Netns}}
 	all := s.traces(x, x.dir)
 	slices.Sort(all) // the kernel numbers links as they come
 	return all
@@ -44,7 +44,7 @@ func comparable(t testing.TB, a, b any) string {
 	return cmp.Diff(a, b, cmpopts.EquateComparable(netip.Addr{}, netip.Prefix{}))
 }
 
-func (x *site) tap(name string) ([]sal.Port, error) {
+func (x *fixture) tap(name string) ([]sal.Port, error) {
 	return x.Taps(x.Context(), ownerOf(name), refs([]string{"front"}))
 }
 
@@ -56,14 +56,14 @@ func TestPortsGoOnAfterACrashAnywhere(t *testing.T) {
 		close(release)
 		dead.Wait()
 	})
-	hold := func(x *site) error {
+	hold := func(x *fixture) error {
 		_, err := x.tap("vm")
 		if err == nil {
 			_, _, err = x.Namespace(t.Context(), ownerOf("web"), refs([]string{"front"}))
 		}
 		return err
 	}
-	letGo := func(x *site) error {
+	letGo := func(x *fixture) error {
 		if err := x.Release(t.Context(), ownerOf("vm")); err != nil {
 			return err
 		}
@@ -76,7 +76,7 @@ func TestPortsGoOnAfterACrashAnywhere(t *testing.T) {
 	}
 	full := x.traces()
 	for name, acts := range map[string]struct {
-		before, do func(*site) error
+		before, do func(*fixture) error
 	}{
 		"while they are made":       {letGo, hold},
 		"while they are taken away": {hold, letGo},
@@ -117,10 +117,10 @@ func TestPortsGoOnAfterACrashAnywhere(t *testing.T) {
 }
 
 // crash stops a driver at a step as SIGKILL does, and reports whether there was such a step.
-func crash(t *testing.T, x *site, at int, do func(*site) error, release chan struct{}, dead *sync.WaitGroup) (reached bool) {
+func crash(t *testing.T, x *fixture, at int, do func(*fixture) error, release chan struct{}, dead *sync.WaitGroup) (reached bool) {
 	stopped, finished := make(chan struct{}), make(chan error, 1)
 	steps := 0
-	doomed := &site{TB: t, dir: x.dir, Driver: &Driver{Dir: x.Dir, Overlay: x.Overlay, Netns: x.Netns, Namespaces: x.Namespaces, Step: func(string) {
+	doomed := &fixture{TB: t, dir: x.dir, Driver: &Driver{Dir: x.Dir, Overlay: x.Overlay, Netns: x.Netns, Namespaces: x.Namespaces, Step: func(string) {
 		if steps == at {
 			close(stopped)
 			<-release
@@ -303,10 +303,10 @@ func TestRangesDoNotOverlap(t *testing.T) {
 // A host that was started anew has the records and nothing else.
 func TestEverythingComesBackAfterAReboot(t *testing.T) {
 	t.Parallel()
-	s := &sites{netns: map[string]string{}, subnet: subnetA}
+	s := &fixtures{netns: map[string]string{}, subnet: subnetA}
 	dir := t.TempDir()
 	t.Cleanup(func() { s.clear(t, dir) })
-	x := &site{TB: t, dir: dir, Driver: s.open(t, dir, nil)}
+	x := &fixture{TB: t, dir: dir, Driver: s.open(t, dir, nil)}
 	x.must("network.create", "front", map[string]any{"ipv4": "10.77.0.0/24"})
 	x.must("network.allow", "front", map[string]any{"rules": []any{map[string]any{"protocol": "icmp"}}})
 	web := x.guest("web", "front")
@@ -440,7 +440,7 @@ func TestAHostOnWhichNetworksCanBeMadeIsKnown(t *testing.T) {
 
 func TestManyGetPortsAtOnce(t *testing.T) {
 	t.Parallel()
-	x := newSite(t, subnetA)
+	x := newFixture(t, subnetA)
 	x.must("network.create", "front", nil)
 	var all sync.WaitGroup
 	var mu sync.Mutex

@@ -27,7 +27,7 @@ type machine struct {
 	sent, got int64 // bytes
 }
 
-func openTap(t testing.TB, x *site, p sal.Port) *machine {
+func openTap(t testing.TB, x *fixture, p sal.Port) *machine {
 	t.Helper()
 	m := &machine{TB: t, port: p}
 	testenv.InNetns(t, x.Netns, func() error {
@@ -190,7 +190,7 @@ func TestAMachineSendsThroughItsTapUnderItsOwnNameOnly(t *testing.T) {
 }
 
 // linkAt is the hardware address of a link on a host.
-func linkAt(x *site, name string) ([]byte, error) {
+func linkAt(x *fixture, name string) ([]byte, error) {
 	kernel, closeKernel, err := handleAt(x.Netns)
 	if err != nil {
 		return nil, err

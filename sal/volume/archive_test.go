@@ -230,7 +230,7 @@ func hostile() map[string][]byte {
 }
 
 // receiveBytes receives an archive and makes sure that nothing was written outside the volume.
-func receiveBytes(b *bench, archive []byte) error {
+func receiveBytes(b *fixture, archive []byte) error {
 	b.Helper()
 	path := filepath.Join(b.Dir, "backups", string(saltest.Resource(writ.KindVolume, "").Project), "nightly.tar")
 	writeFile(b, path, string(archive))
@@ -280,7 +280,7 @@ func TestPackingEndsWithItsContext(t *testing.T) {
 
 // TestSnapshotsAndClonesKeepEverything holds what a clone of a snapshot has against the volume: whatever an archive keeps, they keep too.
 func TestSnapshotsAndClonesKeepEverything(t *testing.T) {
-	onEach(t, func(t *testing.T, fresh func(t testing.TB) *bench) {
+	onEach(t, func(t *testing.T, fresh func(t testing.TB) *fixture) {
 		b := fresh(t)
 		dir := b.must("volume.create", "source", map[string]any{"size_gib": int64(16)})["path"].(string)
 		furnishAll(t, dir)

@@ -78,7 +78,7 @@ func (boastful) Fetch(_ context.Context, _ string, to sal.Part) error {
 func (boastful) Done(context.Context, string) {}
 
 // copyFrom has a volume of 1 GiB made of one that is elsewhere.
-func (b *bench) copyFrom(origin sal.Origin) error {
+func (b *fixture) copyFrom(origin sal.Origin) error {
 	b.Helper()
 	from := map[string]any{"kind": string(writ.KindVolume), "name": "there", "uid": "u9"}
 	r := b.request("volume.copy", "copy", map[string]any{"from": from, "size_gib": int64(1)})

@@ -14,7 +14,7 @@ import (
 )
 
 // lose takes the content of a volume away, as somebody at the host may.
-func (b *bench) lose(volume string) {
+func (b *fixture) lose(volume string) {
 	b.Helper()
 	if err := b.Trees.Remove(b.Context(), saltest.Resource(writ.KindVolume, volume).HostName()); err != nil {
 		b.Fatal(err)
@@ -22,7 +22,7 @@ func (b *bench) lose(volume string) {
 }
 
 func TestAVolumeWhoseContentIsGoneIsMadeAgain(t *testing.T) {
-	onEach(t, func(t *testing.T, fresh func(testing.TB) *bench) {
+	onEach(t, func(t *testing.T, fresh func(testing.TB) *fixture) {
 		b := fresh(t)
 		root := saltest.Resource(writ.KindVolume, "root")
 		state := func() string {
@@ -61,7 +61,7 @@ func TestAVolumeWhoseContentIsGoneIsMadeAgain(t *testing.T) {
 
 // Snapshots outlive the content: nothing takes them away unasked, and what they hold can be had.
 func TestSnapshotsOfAVolumeWhoseContentIsGoneStay(t *testing.T) {
-	onEach(t, func(t *testing.T, fresh func(testing.TB) *bench) {
+	onEach(t, func(t *testing.T, fresh func(testing.TB) *fixture) {
 		b := fresh(t)
 		dir := b.must("volume.create", "root", spec)["path"].(string)
 		b.must("volume.snapshot", "root", before)

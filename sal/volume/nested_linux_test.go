@@ -16,7 +16,7 @@ import (
 // TestAVolumeWithSubvolumesInItIsNotHalfKept has a container that made a subvolume in its volume.
 func TestAVolumeWithSubvolumesInItIsNotHalfKept(t *testing.T) {
 	t.Parallel()
-	b := &bench{TB: t, kind: kinds["btrfs"], host: kinds["btrfs"].hosts(t).New(t)}
+	b := &fixture{TB: t, kind: kinds["btrfs"], host: kinds["btrfs"].hosts(t).New(t)}
 	prepare(t, b.host)
 	b.restart(nil)
 	data := b.must("volume.create", "data", map[string]any{"size_gib": int64(1)})["path"].(string)

@@ -12,7 +12,7 @@ import (
 )
 
 // ship has a volume kept for a copy.
-func (b *bench) ship(transfer string, due time.Time) error {
+func (b *fixture) ship(transfer string, due time.Time) error {
 	b.Helper()
 	a, err := b.Ship(b.Context(), sal.Shipment{
 		Transfer: transfer, Resource: saltest.Resource(writ.KindVolume, "data"), UID: "u1", Due: due, Until: due.Add(time.Hour),
@@ -24,7 +24,7 @@ func (b *bench) ship(transfer string, due time.Time) error {
 }
 
 // kept are the copies that a volume is kept for.
-func (b *bench) kept() (transfers []string) {
+func (b *fixture) kept() (transfers []string) {
 	b.Helper()
 	r, err := b.records().Get(saltest.Resource(writ.KindVolume, "data"))
 	if err != nil {
@@ -43,7 +43,7 @@ func (b *bench) kept() (transfers []string) {
 // TestAVolumeIsKeptForSoManyCopies has one too many asked for: the refusal says who has what is kept, and until when. Whoever was due longest ago
 // makes room.
 func TestAVolumeIsKeptForSoManyCopies(t *testing.T) {
-	onEach(t, func(t *testing.T, fresh func(t testing.TB) *bench) {
+	onEach(t, func(t *testing.T, fresh func(t testing.TB) *fixture) {
 		b, now := fresh(t), time.Date(2031, 5, 1, 9, 0, 0, 0, time.UTC)
 		b.Now = func() time.Time { return now }
 		b.must("volume.create", "data", map[string]any{"size_gib": int64(1)})

@@ -157,8 +157,8 @@ func TestConformance(t *testing.T) {
 	}
 }
 
-// bench is a driver on a host of its own.
-type bench struct {
+// fixture is a driver on a host of its own.
+type fixture struct {
 	testing.TB
 	*Driver
 	kind kind
@@ -166,13 +166,13 @@ type bench struct {
 }
 
 // onEach runs a test with each kind of trees. New makes another host of that.
-func onEach(t *testing.T, test func(t *testing.T, fresh func(t testing.TB) *bench)) {
+func onEach(t *testing.T, test func(t *testing.T, fresh func(t testing.TB) *fixture)) {
 	t.Parallel()
 	for name, k := range kinds {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			hosts := k.hosts(t)
-			test(t, func(t testing.TB) *bench {
+			test(t, func(t testing.TB) *fixture {
 				host := ""
 				if hosts == nil {
 					host = t.TempDir()
@@ -180,7 +180,7 @@ func onEach(t *testing.T, test func(t *testing.T, fresh func(t testing.TB) *benc
 					host = hosts.New(t)
 				}
 				prepare(t, host)
-				b := &bench{TB: t, kind: k, host: host}
+				b := &fixture{TB: t, kind: k, host: host}
 				b.restart(nil)
 				return b
 			})
@@ -188,15 +188,15 @@ func onEach(t *testing.T, test func(t *testing.T, fresh func(t testing.TB) *benc
 	}
 }
 
-// plain is a bench on plain directories.
-func plain(t testing.TB) *bench {
-	b := &bench{TB: t, kind: kinds["directory"], host: t.TempDir()}
+// plain is a fixture on plain directories.
+func plain(t testing.TB) *fixture {
+	b := &fixture{TB: t, kind: kinds["directory"], host: t.TempDir()}
 	prepare(t, b.host)
 	b.restart(nil)
 	return b
 }
 
-func (b *bench) restart(step func(string)) {
+func (b *fixture) restart(step func(string)) {
 	users := []sal.Users(nil)
 	if b.Driver != nil {
 		users = b.Users
@@ -206,12 +206,12 @@ func (b *bench) restart(step func(string)) {
 }
 
 // do carries out an operation on a volume of the suite's project, with the UID "u1".
-func (b *bench) do(operation, name string, args map[string]any) (sal.Outcome, error) {
+func (b *fixture) do(operation, name string, args map[string]any) (sal.Outcome, error) {
 	b.Helper()
 	return b.Do(b.Context(), b.request(operation, name, args))
 }
 
-func (b *bench) request(operation, name string, args map[string]any) sal.Request {
+func (b *fixture) request(operation, name string, args map[string]any) sal.Request {
 	b.Helper()
 	o, ok := catalog.Lookup(operation)
 	if !ok {
@@ -224,7 +224,7 @@ func (b *bench) request(operation, name string, args map[string]any) sal.Request
 	return sal.Request{Operation: o, Resource: saltest.Resource(writ.KindVolume, name), UID: "u1", Args: decoded, Key: "k", Progress: func(string) {}}
 }
 
-func (b *bench) must(operation, name string, args map[string]any) map[string]any {
+func (b *fixture) must(operation, name string, args map[string]any) map[string]any {
 	b.Helper()
 	o, err := b.do(operation, name, args)
 	if err != nil {
@@ -234,7 +234,7 @@ func (b *bench) must(operation, name string, args map[string]any) map[string]any
 }
 
 // stopAt stops the driver at a step of what do does, and reports whether there was such a step. Passed are the steps before it.
-func (b *bench) stopAt(stop int, do func()) (passed []string, stopped bool) {
+func (b *fixture) stopAt(stop int, do func()) (passed []string, stopped bool) {
 	type crash struct{}
 	b.restart(func(name string) {
 		if len(passed) == stop {
@@ -329,7 +329,7 @@ func furnish(t testing.TB, dir string) {
 }
 
 func TestEveryWayAroundKeepsTheContent(t *testing.T) {
-	onEach(t, func(t *testing.T, fresh func(testing.TB) *bench) {
+	onEach(t, func(t *testing.T, fresh func(testing.TB) *fixture) {
 		b := fresh(t)
 		data := b.must("volume.create", "root", spec)["path"].(string)
 		furnish(t, data)
@@ -357,10 +357,10 @@ func TestEveryWayAroundKeepsTheContent(t *testing.T) {
 
 func TestEachKindReadsBackupsOfTheOther(t *testing.T) {
 	t.Parallel()
-	bounded := &bench{TB: t, kind: kinds["btrfs"], host: kinds["btrfs"].hosts(t).New(t)}
+	bounded := &fixture{TB: t, kind: kinds["btrfs"], host: kinds["btrfs"].hosts(t).New(t)}
 	prepare(t, bounded.host)
 	bounded.restart(nil)
-	for name, way := range map[string][2]*bench{"bounded": {plain(t), bounded}, "plain": {bounded, plain(t)}} {
+	for name, way := range map[string][2]*fixture{"bounded": {plain(t), bounded}, "plain": {bounded, plain(t)}} {
 		from, to, backup := way[0], way[1], map[string]any{"backup": "to-" + name}
 		data := from.must("volume.create", "root", spec)["path"].(string)
 		furnish(t, data)
@@ -374,7 +374,7 @@ func TestEachKindReadsBackupsOfTheOther(t *testing.T) {
 }
 
 // carry brings a backup to another host, as an operator does.
-func carry(t *testing.T, to, from *bench, name string) {
+func carry(t *testing.T, to, from *fixture, name string) {
 	t.Helper()
 	request := from.request("volume.get", "root", nil)
 	text, err := os.ReadFile(from.job(request).backupPath(name))
@@ -385,7 +385,7 @@ func carry(t *testing.T, to, from *bench, name string) {
 }
 
 // disk reads the start of the disk in a volume, and its size.
-func (b *bench) disk(dir any) (text string, size int64) {
+func (b *fixture) disk(dir any) (text string, size int64) {
 	b.Helper()
 	f, err := os.Open(filepath.Join(dir.(string), sal.DiskName))
 	if err != nil {
@@ -402,7 +402,7 @@ func (b *bench) disk(dir any) (text string, size int64) {
 }
 
 func TestTheDiskIsAsBigAsItsVolume(t *testing.T) {
-	onEach(t, func(t *testing.T, fresh func(testing.TB) *bench) {
+	onEach(t, func(t *testing.T, fresh func(testing.TB) *fixture) {
 		b := fresh(t)
 		root := b.must("volume.create", "root", spec)["path"]
 		if text, size := b.disk(root); text != "a disk: debian-12" || size != gib {
@@ -442,7 +442,7 @@ func TestTheDiskIsAsBigAsItsVolume(t *testing.T) {
 }
 
 func TestRestoreIsWholeWhereverItIsStopped(t *testing.T) {
-	onEach(t, func(t *testing.T, fresh func(testing.TB) *bench) {
+	onEach(t, func(t *testing.T, fresh func(testing.TB) *fixture) {
 		for stop, stopped := 0, true; stopped; stop++ {
 			b := fresh(t)
 			data := b.must("volume.create", "root", spec)["path"].(string)
@@ -467,7 +467,7 @@ func TestRestoreIsWholeWhereverItIsStopped(t *testing.T) {
 }
 
 func TestSendIsFinishedWhereverItIsStopped(t *testing.T) {
-	onEach(t, func(t *testing.T, fresh func(testing.TB) *bench) {
+	onEach(t, func(t *testing.T, fresh func(testing.TB) *fixture) {
 		for stop, stopped := 0, true; stopped; stop++ {
 			b := fresh(t)
 			kept := func() {
@@ -508,7 +508,7 @@ func TestSendIsFinishedWhereverItIsStopped(t *testing.T) {
 }
 
 func TestDeleteLeavesNothing(t *testing.T) {
-	onEach(t, func(t *testing.T, fresh func(testing.TB) *bench) {
+	onEach(t, func(t *testing.T, fresh func(testing.TB) *fixture) {
 		b := fresh(t)
 		furnish(t, b.must("volume.create", "root", spec)["path"].(string))
 		b.must("volume.snapshot", "root", before)
@@ -526,7 +526,7 @@ func TestDeleteLeavesNothing(t *testing.T) {
 
 // Once a volume is being deleted nothing may take it for whole.
 func TestDeleteIsFinishedByWhateverComesNext(t *testing.T) {
-	onEach(t, func(t *testing.T, fresh func(testing.TB) *bench) {
+	onEach(t, func(t *testing.T, fresh func(testing.TB) *fixture) {
 		for stop, stopped := 0, true; stopped; stop++ {
 			b := fresh(t)
 			furnish(t, b.must("volume.create", "root", spec)["path"].(string))
@@ -593,7 +593,7 @@ func TestVolumeThatSomebodyHasIsNotTakenAway(t *testing.T) {
 // late takes a volume after it was asked who has it, as somebody may who comes at the same moment: it writes down that it has the volume and
 // looks for it then.
 type late struct {
-	*bench
+	*fixture
 	taken error // what the look said
 }
 
@@ -606,7 +606,7 @@ func TestWhoTakesAVolumeWhileItGoesHearsSo(t *testing.T) {
 	b := plain(t)
 	b.must("volume.create", "root", spec)
 	b.must("volume.snapshot", "root", before)
-	comes := &late{bench: b}
+	comes := &late{fixture: b}
 	b.Users = []sal.Users{comes}
 	b.must("volume.restore", "root", before)
 	if writ.CodeOf(comes.taken) != writ.CodeResourceBusy {
@@ -622,7 +622,7 @@ func TestWhoTakesAVolumeWhileItGoesHearsSo(t *testing.T) {
 }
 
 func TestVolumeRefusesWhatItCannotHoldOrFind(t *testing.T) {
-	onEach(t, func(t *testing.T, fresh func(testing.TB) *bench) {
+	onEach(t, func(t *testing.T, fresh func(testing.TB) *fixture) {
 		b := fresh(t)
 		b.must("volume.create", "root", with(spec, "size_gib", int64(10)))
 		b.must("volume.send", "root", backup)
@@ -672,7 +672,7 @@ func TestVolumeRefusesWhatItCannotHoldOrFind(t *testing.T) {
 // TestSizesBeyondTheShareOfAProjectAreRefused: a machine would meet the share as a disk that fails.
 func TestSizesBeyondTheShareOfAProjectAreRefused(t *testing.T) {
 	t.Parallel()
-	b := &bench{TB: t, kind: kinds["btrfs"], host: kinds["btrfs"].hosts(t).New(t)}
+	b := &fixture{TB: t, kind: kinds["btrfs"], host: kinds["btrfs"].hosts(t).New(t)}
 	prepare(t, b.host)
 	share := int64(3 << 30)
 	b.kind.trees = func(dir string, step func(string)) sal.Trees {
@@ -715,7 +715,7 @@ func TestSizesBeyondTheShareOfAProjectAreRefused(t *testing.T) {
 }
 
 func TestKeepMissesTheContentAndOrphansAreTrees(t *testing.T) {
-	onEach(t, func(t *testing.T, fresh func(testing.TB) *bench) {
+	onEach(t, func(t *testing.T, fresh func(testing.TB) *fixture) {
 		b := fresh(t)
 		b.must("volume.create", "root", spec)
 		root := saltest.Resource(writ.KindVolume, "root")

@@ -62,8 +62,8 @@ func (b *beside) cpu() (map[string]time.Duration, error) {
 	return used, nil
 }
 
-// besideAll starts the systems to compare with, asynq first. They are ended by closing the site.
-func (s *Speed) besideAll(on *site, r *SpeedReport) (all []system, err error) {
+// besideAll starts the systems to compare with, asynq first. They are ended by closing the cluster.
+func (s *Speed) besideAll(on *cluster, r *SpeedReport) (all []system, err error) {
 	redis, err := on.startRedis(filepath.Join(s.Data, "asynq")) // of its own, with the same settings
 	if err != nil {
 		return nil, fmt.Errorf("start a Redis for asynq: %w", err)
@@ -89,7 +89,7 @@ func (s *Speed) besideAll(on *site, r *SpeedReport) (all []system, err error) {
 }
 
 // besideOf starts the systems that a program offers, each in a process of its own.
-func (s *Speed) besideOf(on *site, program string, r *SpeedReport) (all []system, err error) {
+func (s *Speed) besideOf(on *cluster, program string, r *SpeedReport) (all []system, err error) {
 	list, err := exec.CommandContext(on.ctx, program).Output()
 	if err != nil {
 		return nil, fmt.Errorf("ask what it offers: %w", err)

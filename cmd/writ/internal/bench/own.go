@@ -37,27 +37,27 @@ for i := 0; i < run.params.calls; i++ {
 
 // own is writ itself, as a system that carries out orders.
 type own struct {
-	site   *site
-	runner *child
-	signed [][]byte
+	cluster *cluster
+	runner  *child
+	signed  [][]byte
 }
 
 // begin starts a datacenter with one node.
 func (s *Speed) begin(ctx context.Context, r *SpeedReport) (*own, error) {
-	o := &own{site: &site{dir: s.Data, version: s.Version, log: s.Log, logs: s.Errors, profiles: s.Profiles}}
+	o := &own{cluster: &cluster{dir: s.Data, version: s.Version, log: s.Log, logs: s.Errors, profiles: s.Profiles}}
 	if s.Profiles != "" {
-		o.site.profile = filepath.Join(s.Profiles, SupervisorName+".pprof")
+		o.cluster.profile = filepath.Join(s.Profiles, SupervisorName+".pprof")
 	}
-	if err := o.site.begin(ctx); err != nil {
+	if err := o.cluster.begin(ctx); err != nil {
 		return o, err
 	}
-	r.Redis = o.site.redis.About
-	if o.site.redis.PID != 0 {
+	r.Redis = o.cluster.redis.About
+	if o.cluster.redis.PID != 0 {
 		r.Redis = "redis-server " + redisVersion(ctx) + ", append-only file synced every second"
 	}
 	s.Note("Redis: %s", r.Redis)
 	var err error
-	o.runner, err = o.site.addRunner("n1", s.Slots)
+	o.runner, err = o.cluster.addRunner("n1", s.Slots)
 	return o, err
 }
 
@@ -76,7 +76,7 @@ func (o *own) prepare(order peer.Order) error {
 	group.SetLimit(runtime.GOMAXPROCS(0))
 	for i := range o.signed {
 		group.Go(func() (err error) {
-			o.signed[i], err = o.site.sign(client.Order{
+			o.signed[i], err = o.cluster.sign(client.Order{
 				Script: script, Params: map[string]any{"calls": int64(order.Calls)}, Expires: identity.DefaultValidity, Deadline: time.Hour,
 				MaxCalls: scripts.MaxCalls,
 			})
@@ -87,25 +87,25 @@ func (o *own) prepare(order peer.Order) error {
 }
 
 func (o *own) carryOut(order peer.Order) (peer.Took, error) {
-	return peer.Drive(o.site.ctx, order, func(ctx context.Context, i int) error {
-		return o.site.carryOut(ctx, o.signed[i])
+	return peer.Drive(o.cluster.ctx, order, func(ctx context.Context, i int) error {
+		return o.cluster.carryOut(ctx, o.signed[i])
 	})
 }
 
 // cpu is that of every process that takes part; client is this one, which is the coordinator too.
 func (o *own) cpu() (map[string]time.Duration, error) {
-	supervisor, err := o.site.supervisor.usage()
+	supervisor, err := o.cluster.supervisor.usage()
 	if err != nil {
 		return nil, err
 	}
-	evaluators, err := o.site.supervisor.children()
+	evaluators, err := o.cluster.supervisor.children()
 	if err != nil {
 		return nil, err
 	}
 	used := map[string]time.Duration{"supervisor": supervisor.CPU, "evaluators": evaluators.CPU + supervisor.Reaped}
 	pids := map[string]int{"client": os.Getpid(), "runner": o.runner.cmd.Process.Pid}
-	if o.site.redis.PID != 0 {
-		pids["redis"] = o.site.redis.PID
+	if o.cluster.redis.PID != 0 {
+		pids["redis"] = o.cluster.redis.PID
 	}
 	for part, pid := range pids {
 		u, err := usageOf(pid)

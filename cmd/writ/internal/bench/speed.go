@@ -128,11 +128,11 @@ func (s *Speed) Run(ctx context.Context) (r SpeedReport, err error) {
 		return r, err
 	}
 	own, err := s.begin(ctx, &r)
-	defer func() { err = errors.Join(err, own.site.close()) }()
+	defer func() { err = errors.Join(err, own.cluster.close()) }()
 	if err != nil {
 		return r, err
 	}
-	others, err := s.besideAll(own.site, &r)
+	others, err := s.besideAll(own.cluster, &r)
 	if err != nil {
 		return r, err
 	}

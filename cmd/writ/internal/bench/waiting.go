@@ -108,7 +108,7 @@ func (w *Waiting) Run(ctx context.Context) (r WaitingReport, err error) {
 	if r.Machine, err = thisMachine(w.Data); err != nil {
 		return r, err
 	}
-	s := &site{dir: w.Data, profile: w.Profile, version: w.Version, log: w.Log, logs: w.Errors}
+	s := &cluster{dir: w.Data, profile: w.Profile, version: w.Version, log: w.Log, logs: w.Errors}
 	defer func() { err = errors.Join(err, s.close()) }()
 	if err := s.begin(ctx); err != nil {
 		return r, err
@@ -123,7 +123,7 @@ func (w *Waiting) Run(ctx context.Context) (r WaitingReport, err error) {
 			return r, err
 		}
 	}
-	for _, step := range []func(*site, *WaitingReport) error{w.fill, w.weigh, w.rest, w.oneMore, w.restart} {
+	for _, step := range []func(*cluster, *WaitingReport) error{w.fill, w.weigh, w.rest, w.oneMore, w.restart} {
 		if err := step(s, &r); err != nil {
 			return r, err
 		}
@@ -132,7 +132,7 @@ func (w *Waiting) Run(ctx context.Context) (r WaitingReport, err error) {
 }
 
 // fill hands in the runs and waits until all of them wait.
-func (w *Waiting) fill(s *site, r *WaitingReport) error {
+func (w *Waiting) fill(s *cluster, r *WaitingReport) error {
 	r.Runs = w.Runs
 	w.Note("signing %d submissions", w.Runs)
 	lists, err := w.sign(s, r)
@@ -185,7 +185,7 @@ func (w *Waiting) fill(s *site, r *WaitingReport) error {
 // sign makes the submissions, a list for each submitter, and counts in r what they wait for: seven of ten for room on a node, two for what
 // an earlier run makes, one for the run before it in its deployment. Only the submissions of one submitter have an order, so what they
 // share is their own.
-func (w *Waiting) sign(s *site, r *WaitingReport) ([][][]byte, error) {
+func (w *Waiting) sign(s *cluster, r *WaitingReport) ([][][]byte, error) {
 	script := client.NewScript("waiting.tengo", []byte(slotsScript))
 	lists := make([][][]byte, min(submitters, max(w.Runs/ofEach, 1)))
 	var orders errgroup.Group
@@ -225,7 +225,7 @@ func (w *Waiting) sign(s *site, r *WaitingReport) ([][][]byte, error) {
 }
 
 // weigh takes the measures of the supervisor while all wait.
-func (w *Waiting) weigh(s *site, r *WaitingReport) error {
+func (w *Waiting) weigh(s *cluster, r *WaitingReport) error {
 	u, err := s.supervisor.usage()
 	if err != nil {
 		return err
@@ -261,14 +261,14 @@ func sizeOf(dir string) (total int64, err error) {
 }
 
 // rest looks at the supervisor while nothing happens.
-func (w *Waiting) rest(s *site, r *WaitingReport) (err error) {
+func (w *Waiting) rest(s *cluster, r *WaitingReport) (err error) {
 	w.Note("nothing happens for %s", w.Idle)
 	r.IdleCPU, err = w.idle(s)
 	return err
 }
 
 // idle returns how much of a core the supervisor uses while nothing happens.
-func (w *Waiting) idle(s *site) (float64, error) {
+func (w *Waiting) idle(s *cluster) (float64, error) {
 	if sleep.For(s.ctx, min(calmDown, w.Idle)) != nil {
 		return 0, context.Cause(s.ctx)
 	}
@@ -285,7 +285,7 @@ func (w *Waiting) idle(s *site) (float64, error) {
 }
 
 // oneMore measures how long one more run takes, several times.
-func (w *Waiting) oneMore(s *site, r *WaitingReport) error {
+func (w *Waiting) oneMore(s *cluster, r *WaitingReport) error {
 	w.Note("one more run, %d times", oneMores)
 	var times []time.Duration
 	for range oneMores {
@@ -300,7 +300,7 @@ func (w *Waiting) oneMore(s *site, r *WaitingReport) error {
 }
 
 // runOne hands in a run that waits for nobody and returns after what time it ended.
-func (w *Waiting) runOne(s *site) (time.Duration, error) {
+func (w *Waiting) runOne(s *cluster) (time.Duration, error) {
 	order := client.Order{
 		Script: client.NewScript("more.tengo", []byte(moreScript)), Expires: identity.DefaultValidity, Deadline: time.Hour, MaxCalls: scripts.MaxCalls,
 	}
@@ -316,7 +316,7 @@ func (w *Waiting) runOne(s *site) (time.Duration, error) {
 }
 
 // restart kills the supervisor and measures how the next one begins.
-func (w *Waiting) restart(s *site, r *WaitingReport) error {
+func (w *Waiting) restart(s *cluster, r *WaitingReport) error {
 	w.Note("the supervisor is killed and begins again")
 	end := s.supervisor.kill
 	if w.Profile != "" { // which would be lost

@@ -32,7 +32,7 @@ import (
 	"writ"
 	"writ/cmd/writ/internal/client"
 	"writ/cmd/writ/internal/config"
-	"writ/cmd/writ/internal/testsite"
+	"writ/cmd/writ/internal/testcluster"
 	"writ/coord/api"
 	"writ/identity"
 )
@@ -49,7 +49,7 @@ func TestMain(m *testing.M) {
 		return
 	}
 	code := m.Run()
-	if err := testsite.RemoveBinaries(); err != nil {
+	if err := testcluster.RemoveBinaries(); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 	}
 	os.Exit(code)

@@ -13,7 +13,7 @@ import (
 
 	"writ"
 	"writ/cmd/writ/internal/client"
-	"writ/cmd/writ/internal/testsite"
+	"writ/cmd/writ/internal/testcluster"
 	"writ/coord/api"
 	"writ/identity"
 )
@@ -37,7 +37,7 @@ func honestProjects() []string {
 
 // honest is somebody who works as always.
 type honest struct {
-	site       *testsite.Site
+	cluster    *testcluster.Cluster
 	api        *api.Client
 	roster     *identity.Roster
 	person     *client.Person
@@ -53,15 +53,15 @@ type honest struct {
 // inFlight is how many honest runs are under way at most.
 const inFlight = 50
 
-func newHonest(site *testsite.Site) *honest {
-	t := site.T
+func newHonest(cluster *testcluster.Cluster) *honest {
+	t := cluster.T
 	t.Helper()
-	h := &honest{site: site, waits: map[writ.RunID]chan writ.RunState{}}
+	h := &honest{cluster: cluster, waits: map[writ.RunID]chan writ.RunState{}}
 	var err error
-	if h.roster, err = site.Client.Roster(t.Context()); err != nil {
+	if h.roster, err = cluster.Client.Roster(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if h.person, err = site.Client.Person(h.roster); err != nil {
+	if h.person, err = cluster.Client.Person(h.roster); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { h.person.Close() })
@@ -77,7 +77,7 @@ func newHonest(site *testsite.Site) *honest {
 		h.scripts = append(h.scripts, client.NewScript("honest.tengo", []byte(text)))
 	}
 	many := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 2 * inFlight}}
-	if h.api, err = api.NewClient(site.URL, api.WithHTTPClient(many)); err != nil {
+	if h.api, err = api.NewClient(cluster.URL, api.WithHTTPClient(many)); err != nil {
 		t.Fatal(err)
 	}
 	return h
@@ -122,9 +122,9 @@ func percentile(took []time.Duration, n int) time.Duration {
 
 // work hands in runs for a time, at a rate each second or as fast as they end if that is 0, and returns when all of them have ended.
 func (h *honest) work(lasts time.Duration, rate float64) *sample {
-	ctx, stop := context.WithTimeout(h.site.T.Context(), lasts)
+	ctx, stop := context.WithTimeout(h.cluster.T.Context(), lasts)
 	defer stop()
-	listening, quit := context.WithCancel(h.site.T.Context())
+	listening, quit := context.WithCancel(h.cluster.T.Context())
 	defer quit()
 	s := &sample{}
 	if err := h.listen(listening); err != nil {
@@ -144,7 +144,7 @@ func (h *honest) work(lasts time.Duration, rate float64) *sample {
 				defer func() { <-room }()
 				number := int(h.number.Add(1))
 				script := number % 2
-				took, err := h.run(h.site.T.Context(), number/2, script)
+				took, err := h.run(h.cluster.T.Context(), number/2, script)
 				s.add(script, took, err)
 			})
 		case <-ctx.Done():
@@ -157,7 +157,7 @@ func (h *honest) work(lasts time.Duration, rate float64) *sample {
 // finish hands in so many runs at once, and returns when all of them have ended.
 func (h *honest) finish(runs int) *sample {
 	s := &sample{}
-	listening, quit := context.WithCancel(h.site.T.Context())
+	listening, quit := context.WithCancel(h.cluster.T.Context())
 	defer quit()
 	if err := h.listen(listening); err != nil {
 		s.add(0, 0, err)
@@ -166,7 +166,7 @@ func (h *honest) finish(runs int) *sample {
 	var all sync.WaitGroup
 	for i := range runs {
 		all.Go(func() {
-			took, err := h.run(h.site.T.Context(), i/2, i%2)
+			took, err := h.run(h.cluster.T.Context(), i/2, i%2)
 			s.add(i%2, took, err)
 		})
 	}
@@ -175,7 +175,7 @@ func (h *honest) finish(runs int) *sample {
 }
 
 // patience ends the wait for a run that does not end.
-const patience = testsite.Patience
+const patience = testcluster.Patience
 
 // lookAgain is how often somebody looks at a run whose end no event tells, as it may if the stream of events was cut.
 const lookAgain = 5 * time.Second

@@ -24,7 +24,7 @@ import (
 	"golang.org/x/crypto/ssh"
 
 	"writ/cmd/writ/internal/client"
-	"writ/cmd/writ/internal/testsite"
+	"writ/cmd/writ/internal/testcluster"
 	"writ/coord"
 	"writ/coord/api"
 	"writ/identity"
@@ -50,7 +50,7 @@ const gateEvery = 6
 func TestHonestWorkGoesOnBesideAttackers(t *testing.T) {
 	t.Parallel()
 	*pace = min(*pace, 500) // what it begins goes on for a while
-	s := newSite(t, 1, 100)
+	s := newCluster(t, 1, 100)
 	const runs = 6
 	for i, one := range chosen(t) {
 		if i%gateEvery != 0 && *only == "" && !testenv.IsNightly() {
@@ -77,7 +77,7 @@ func TestHonestTimesBesideAttackers(t *testing.T) {
 	if !testenv.IsLong() {
 		t.Skip("it measures for half an hour: task neighbours")
 	}
-	s := newSite(t, len(nodeAttacks), 0)
+	s := newCluster(t, len(nodeAttacks), 0)
 	s.honest.work(5*time.Second, 0) // warms up
 	full := s.honest.work(*each, 0)
 	bears := float64(full.runs()) / each.Seconds()
@@ -108,9 +108,9 @@ func chosen(t *testing.T) []attack {
 	return slices.DeleteFunc(attacks(), func(one attack) bool { return !pattern.MatchString(one.String()) })
 }
 
-// site is a datacenter with an honest project and node, and those of the attacker.
-type site struct {
-	*testsite.Site
+// cluster is a datacenter with an honest project and node, and those of the attacker.
+type cluster struct {
+	*testcluster.Cluster
 	t        *testing.T
 	honest   *honest
 	attacker *remote
@@ -118,12 +118,12 @@ type site struct {
 	nodes    int    // of the attacker: n2, n3, …
 }
 
-// newSite starts everything: the node n1 is honest, n2 is the attacker's, and the supervisor dials two coordinators, of which one is the attacker's.
+// newCluster starts everything: the node n1 is honest, n2 is the attacker's, and the supervisor dials two coordinators, of which one is the attacker's.
 //
 // The attacker hands in no more than most submissions in one attack, if that is not 0. Of more than one node of the attacker each is for
 // another attack: those may cost them their accounts.
-func newSite(t *testing.T, hostile int, most int64) *site {
-	s := &site{Site: testsite.Empty(t), t: t, evil: "evil", nodes: hostile}
+func newCluster(t *testing.T, hostile int, most int64) *cluster {
+	s := &cluster{Cluster: testcluster.Empty(t), t: t, evil: "evil", nodes: hostile}
 	s.Rate = fmt.Sprint(coord.DefaultSubmissionsPerSecond)
 	s.Found()
 	second := fmt.Sprintf("127.0.0.1:%d", testenv.FreePort(t))
@@ -135,7 +135,7 @@ func newSite(t *testing.T, hostile int, most int64) *site {
 		s.Writ("project", "add", name)
 	}
 	s.Writ("user", "add", "mallory", "--key", public, "--role", "deployer", "--project", s.evil)
-	s.Add(testsite.Datacenter{
+	s.Add(testcluster.Datacenter{
 		Name: "dc1", Redis: redis.URL, Nodes: 1 + hostile, Speed: "0", Listen: nodeAPI, Coordinators: []string{"http://" + second}, Node: []string{"--slots", "64"},
 	})
 	for i := range hostile {
@@ -145,7 +145,7 @@ func newSite(t *testing.T, hostile int, most int64) *site {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.honest = newHonest(s.Site)
+	s.honest = newHonest(s.Cluster)
 	s.attacker = startAttacker(t, powers{
 		Rate: *pace, Most: most, Cluster: roster.Cluster, Rosters: filepath.Join(s.Dir, "cluster"), Key: key, Project: s.evil, API: s.URL, From: "127.0.0.66",
 		NodeAPI: "http://" + nodeAPI, Redis: redis.URL, Listen: second,
@@ -157,7 +157,7 @@ func newSite(t *testing.T, hostile int, most int64) *site {
 func nodeName(i int) string { return fmt.Sprintf("dc1-n%d", i+2) }
 
 // attack begins an attack.
-func (s *site) attack(one attack) {
+func (s *cluster) attack(one attack) {
 	i := slices.IndexFunc(nodeAttacks, func(other attack) bool { return other.String() == one.String() })
 	s.attacker.tell(one.String(), filepath.Join(s.Dir, nodeName(max(i, 0)%s.nodes)))
 }
@@ -217,7 +217,7 @@ type took struct {
 // settle is how long an attack goes on before it is measured.
 const settle = time.Second
 
-func (s *site) measure(one attack, rate float64, before *sample) took {
+func (s *cluster) measure(one attack, rate float64, before *sample) took {
 	s.attack(one)
 	s.honest.work(settle, rate)
 	lines, used, began := s.logged(), s.cpu(), time.Now()
@@ -245,7 +245,7 @@ func (s *site) measure(one attack, rate float64, before *sample) took {
 const restWithin = 15 * time.Minute
 
 // rest waits, under the honest load, until nothing of the attack is left.
-func (s *site) rest(rate float64) {
+func (s *cluster) rest(rate float64) {
 	for late := time.Now().Add(restWithin); ; {
 		s.honest.work(settle, rate)
 		open, err := api.Answer[api.RunPage](s.Client.API.ListRuns(s.t.Context(), &api.ListRunsParams{
@@ -261,7 +261,7 @@ func (s *site) rest(rate float64) {
 }
 
 // cpu returns what each process has used.
-func (s *site) cpu() map[string]time.Duration {
+func (s *cluster) cpu() map[string]time.Duration {
 	used := map[string]time.Duration{"attacker": cpuOf(s.attacker.cmd.Process.Pid), "honest": cpuOf(os.Getpid())}
 	for name, p := range s.Procs {
 		if !p.Ended() && !strings.HasPrefix(name, "add ") {
@@ -280,7 +280,7 @@ func coresSince(before, now map[string]time.Duration, passed time.Duration) map[
 }
 
 // logged counts the lines that each process has logged.
-func (s *site) logged() map[string]int {
+func (s *cluster) logged() map[string]int {
 	lines := map[string]int{}
 	for _, name := range []string{"coord", "dc1"} { // a node tells what becomes of its jobs
 		text, err := os.ReadFile(filepath.Join(s.Dir, name+".log"))
@@ -299,7 +299,7 @@ func (s *site) logged() map[string]int {
 // linesMost is how much of an attack may be in the log of a process: a line for each kind of what it does.
 const linesMost = 25
 
-func (s *site) checkLog(one attack, before map[string]int) {
+func (s *cluster) checkLog(one attack, before map[string]int) {
 	for name, n := range s.logged() {
 		if n -= before[name]; n > linesMost {
 			s.t.Errorf("%s: %s has logged %d lines", one, name, n)
@@ -308,7 +308,7 @@ func (s *site) checkLog(one attack, before map[string]int) {
 }
 
 // checkBound fails the test if the attacker was answered more often than one address may be.
-func (s *site) checkBound(one attack, did map[string]int64, within time.Duration) {
+func (s *cluster) checkBound(one attack, did map[string]int64, within time.Duration) {
 	for _, bound := range []struct {
 		attack, answer string
 		most           float64

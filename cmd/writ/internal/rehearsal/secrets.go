@@ -16,7 +16,7 @@ type secretOf struct {
 }
 
 // secrets lets the datacenter have the secrets that a script names, each with a value made up for the test, and returns what to sign.
-func (s *site) secrets(ctx context.Context, project writ.ProjectID, names []string) ([]string, error) {
+func (s *cluster) secrets(ctx context.Context, project writ.ProjectID, names []string) ([]string, error) {
 	var refs []string
 	for _, name := range names {
 		if of := (secretOf{project, name}); !s.set[of] {
@@ -30,7 +30,7 @@ func (s *site) secrets(ctx context.Context, project writ.ProjectID, names []stri
 	return refs, nil
 }
 
-func (s *site) setSecret(ctx context.Context, project writ.ProjectID, name string) error {
+func (s *cluster) setSecret(ctx context.Context, project writ.ProjectID, name string) error {
 	roster := s.super.Roster()
 	reader, err := secret.ForSupervisor(roster.Datacenter(s.datacenter).SupervisorKey)
 	if err != nil {

@@ -28,8 +28,8 @@ type Stage struct {
 	Evaluator scripts.Evaluator // carries out the passes
 	Log       *slog.Logger      // of the datacenter
 
-	mu   sync.Mutex // one run at a time
-	site *site
+	mu      sync.Mutex // one run at a time
+	cluster *cluster
 }
 
 var _ scripts.Stage = (*Stage)(nil)
@@ -41,11 +41,11 @@ const deadline = time.Hour
 func (s *Stage) Close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.site == nil {
+	if s.cluster == nil {
 		return nil
 	}
-	err := s.site.close()
-	s.site = nil
+	err := s.cluster.close()
+	s.cluster = nil
 	return err
 }
 
@@ -60,7 +60,7 @@ func (s *Stage) Run(ctx context.Context, r scripts.Rehearsal) (scripts.Rehearsed
 	if err := s.found(ctx, cmp.Or(r.Nodes, scripts.StageNodes)); err != nil {
 		return scripts.Rehearsed{}, err
 	}
-	cues := s.site.cues
+	cues := s.cluster.cues
 	cues.set(r.Faults, r.Results)
 	run, err := s.submit(ctx, script, r)
 	if refusal, ok := errors.AsType[*writ.Error](err); ok && ctx.Err() == nil && refusal.Code.Info().Kind != writ.Unavailable {
@@ -69,10 +69,10 @@ func (s *Stage) Run(ctx context.Context, r scripts.Rehearsal) (scripts.Rehearsed
 	if err != nil {
 		return scripts.Rehearsed{}, err
 	}
-	if err := s.site.await(ctx, run); err != nil {
+	if err := s.cluster.await(ctx, run); err != nil {
 		return scripts.Rehearsed{}, s.unended(r.Script, run, err)
 	}
-	done, err := s.site.played(ctx, run)
+	done, err := s.cluster.played(ctx, run)
 	done.Untouched = cues.untouched()
 	return done, err
 }
@@ -123,13 +123,13 @@ func (s *Stage) script(path string) (client.Script, error) {
 // found builds the datacenter if there is none.
 func (s *Stage) found(ctx context.Context, nodes int) (err error) {
 	switch {
-	case s.site != nil && s.site.nodes != nodes:
+	case s.cluster != nil && s.cluster.nodes != nodes:
 		return writ.Errorf(writ.CodeUsage, "the datacenter of this test has %d nodes, and cannot have %d: give all runs of a test the same "+
-			"number", s.site.nodes, nodes)
-	case s.site != nil:
+			"number", s.cluster.nodes, nodes)
+	case s.cluster != nil:
 		return nil
 	}
-	if s.site, err = newSite(ctx, nodes, s.Evaluator, s.Log); err != nil && ctx.Err() != nil {
+	if s.cluster, err = newCluster(ctx, nodes, s.Evaluator, s.Log); err != nil && ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
 	return err
@@ -137,40 +137,40 @@ func (s *Stage) found(ctx context.Context, nodes int) (err error) {
 
 // submit signs a script and hands it in.
 func (s *Stage) submit(ctx context.Context, script client.Script, r scripts.Rehearsal) (writ.RunID, error) {
-	site := s.site
-	project, err := site.project(ctx, r.Project)
+	cluster := s.cluster
+	project, err := cluster.project(ctx, r.Project)
 	if err != nil {
 		return "", err
 	}
 	order := client.Order{
-		Script: script, Params: r.Params, Datacenter: site.datacenter, Project: project, Expires: identity.DefaultValidity,
+		Script: script, Params: r.Params, Datacenter: cluster.datacenter, Project: project, Expires: identity.DefaultValidity,
 		Deadline: deadline, MaxCalls: scripts.MaxCalls, Targets: []string{identity.AnyTarget},
 	}
 	revision := revisionOf{project.ID, r.Deployment}
 	if r.Deployment != "" {
-		order.Deployment = identity.Deployment{Name: r.Deployment, Base: site.revisions[revision]}
+		order.Deployment = identity.Deployment{Name: r.Deployment, Base: cluster.revisions[revision]}
 	}
-	if order.Secrets, err = site.secrets(ctx, project.ID, script.Report.Secrets); err != nil {
+	if order.Secrets, err = cluster.secrets(ctx, project.ID, script.Report.Secrets); err != nil {
 		return "", err
 	}
-	text, err := order.Payload(site.super.Roster(), personName, time.Now())
+	text, err := order.Payload(cluster.super.Roster(), personName, time.Now())
 	if err != nil {
 		return "", err
 	}
-	signed, err := site.person.SignPayload(text)
+	signed, err := cluster.person.SignPayload(text)
 	if err != nil {
 		return "", fmt.Errorf("sign the script: %w", err)
 	}
-	run, err := site.super.Submit(ctx, signed)
+	run, err := cluster.super.Submit(ctx, signed)
 	if err == nil {
-		site.revisions[revision]++
+		cluster.revisions[revision]++
 	}
 	return run.ID, err
 }
 
 // unended explains that a run did not end in time.
 func (s *Stage) unended(script string, run writ.RunID, why error) error {
-	state, calls, err := s.site.look(context.Background(), run) // in memory
+	state, calls, err := s.cluster.look(context.Background(), run) // in memory
 	if err != nil {
 		return why
 	}
@@ -190,12 +190,12 @@ func (s *Stage) unended(script string, run writ.RunID, why error) error {
 func (s *Stage) Resources(ctx context.Context) ([]scripts.StageResource, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.site == nil {
+	if s.cluster == nil {
 		return nil, nil
 	}
 	var found []*journal.Resource
 	names := make(map[writ.NodeID]string)
-	err := s.site.journal.Read(ctx, func(tx *journal.Tx) error {
+	err := s.cluster.journal.Read(ctx, func(tx *journal.Tx) error {
 		nodes, err := tx.Nodes()
 		if err != nil {
 			return err

@@ -203,7 +203,7 @@ func TestARunThatDoesNotEndSaysWhatItWaitsFor(t *testing.T) {
 func TestARunEndsWithItsDatacenter(t *testing.T) {
 	s := newStage(t, map[string]string{"slow.tengo": "import(\"volume\").create(\"slow-100-a\", {size_gib: 1})\n", "two.tengo": two})
 	play(t, s, scripts.Rehearsal{Script: "two.tengo"})
-	s.site.begin(t.Context(), func(context.Context) error { return errors.New("no more") })
+	s.cluster.begin(t.Context(), func(context.Context) error { return errors.New("no more") })
 	_, err := s.Run(t.Context(), scripts.Rehearsal{Script: "slow.tengo"})
 	if err == nil || !strings.Contains(err.Error(), "broke down: no more: slow.tengo is ") {
 		t.Errorf("%v", err)

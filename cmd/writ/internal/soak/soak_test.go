@@ -21,7 +21,7 @@ import (
 
 	"writ"
 	"writ/cmd/writ/internal/client"
-	"writ/cmd/writ/internal/testsite"
+	"writ/cmd/writ/internal/testcluster"
 	"writ/coord/api"
 	"writ/identity"
 	"writ/internal/testenv"
@@ -37,7 +37,7 @@ const (
 
 func TestMain(m *testing.M) {
 	code := m.Run()
-	if err := testsite.RemoveBinaries(); err != nil {
+	if err := testcluster.RemoveBinaries(); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 	}
 	os.Exit(code)
@@ -92,7 +92,7 @@ func TestSoak(t *testing.T) {
 }
 
 type soak struct {
-	*testsite.Site
+	*testcluster.Cluster
 	t          *testing.T
 	roster     *identity.Roster
 	person     *client.Person
@@ -102,9 +102,9 @@ type soak struct {
 }
 
 func newSoak(t *testing.T) *soak {
-	site := testsite.New(t)
-	site.Add(testsite.Datacenter{Name: "dc1", Redis: testenv.Redis(t).URL, Nodes: 2, Speed: "0"})
-	s := &soak{Site: site, t: t, series: map[string]*series{}}
+	site := testcluster.New(t)
+	site.Add(testcluster.Datacenter{Name: "dc1", Redis: testenv.Redis(t).URL, Nodes: 2, Speed: "0"})
+	s := &soak{Cluster: site, t: t, series: map[string]*series{}}
 	var err error
 	if s.roster, err = site.Client.Roster(t.Context()); err != nil {
 		t.Fatal(err)
@@ -241,13 +241,13 @@ type series struct {
 var reported = regexp.MustCompile(`(?m)^time=\S+ .*msg="this process holds" .*heap_bytes=(\d+) goroutines=(\d+)`)
 
 // look takes the numbers of a process: by its own word, and from the kernel.
-func (l *series) look(p *testsite.Proc, since time.Duration) error {
+func (l *series) look(p *testcluster.Proc, since time.Duration) error {
 	before := lastReport(p)
 	if err := p.Cmd.Process.Signal(syscall.SIGUSR1); err != nil {
 		return err
 	}
 	last := before
-	for late := time.Now().Add(testsite.Patience); last == nil || before != nil && last[0] == before[0]; last = lastReport(p) {
+	for late := time.Now().Add(testcluster.Patience); last == nil || before != nil && last[0] == before[0]; last = lastReport(p) {
 		if time.Now().After(late) {
 			return fmt.Errorf("it does not answer")
 		}
@@ -277,7 +277,7 @@ func (l *series) look(p *testsite.Proc, since time.Duration) error {
 }
 
 // lastReport returns the newest line of a process about itself with its numbers, nil if there is none.
-func lastReport(p *testsite.Proc) []string {
+func lastReport(p *testcluster.Proc) []string {
 	if all := reported.FindAllStringSubmatch(p.Said(), -1); len(all) > 0 {
 		return all[len(all)-1]
 	}

@@ -18,7 +18,7 @@ import (
 
 	"writ"
 	"writ/cmd/writ/internal/client"
-	"writ/cmd/writ/internal/testsite"
+	"writ/cmd/writ/internal/testcluster"
 	"writ/coord/api"
 	"writ/sal/catalog"
 	"writ/sal/simulated"
@@ -428,7 +428,7 @@ func (s *storm) checkProcesses() {
 	for _, p := range s.site.Procs {
 		known[p.Cmd.Process.Pid] = true
 	}
-	binary := testsite.Binary(s.t)
+	binary := testcluster.Binary(s.t)
 	all, err := filepath.Glob("/proc/[0-9]*")
 	if err != nil {
 		s.t.Fatal(err)

@@ -16,7 +16,7 @@ import (
 
 	"writ"
 	"writ/cmd/writ/internal/client"
-	"writ/cmd/writ/internal/testsite"
+	"writ/cmd/writ/internal/testcluster"
 	"writ/identity"
 	"writ/internal/testenv"
 	"writ/supervisor/journal"
@@ -45,7 +45,7 @@ const (
 
 func TestMain(m *testing.M) {
 	code := m.Run()
-	_ = testsite.RemoveBinaries() // what is left is in the temporary directory of the machine
+	_ = testcluster.RemoveBinaries() // what is left is in the temporary directory of the machine
 	os.Exit(code)
 }
 
@@ -85,7 +85,7 @@ func TestStorm(t *testing.T) {
 // storm is one of them.
 type storm struct {
 	t       *testing.T
-	site    *testsite.Site
+	site    *testcluster.Cluster
 	broker  *testenv.RedisServer
 	journal string // of the supervisor
 	nodes   []string
@@ -154,15 +154,15 @@ func newStorm(t *testing.T, v variant, kills, runs int) *storm {
 func (s *storm) begin(dir string) {
 	s.t.Helper()
 	s.broker = testenv.RedisWithPassword(s.t)
-	d := testsite.Datacenter{Name: datacenter, Redis: s.broker.URL, Nodes: 3, Speed: "1",
+	d := testcluster.Datacenter{Name: datacenter, Redis: s.broker.URL, Nodes: 3, Speed: "1",
 		Node: []string{"--cpus", "100000", "--memory-mib", "10000000", "--disk-gib", "1000000", "--slots", "8"}}
 	if !s.variant.standby {
 		s.journal = filepath.Join(dir, datacenter, "journal.db")
-		s.site = testsite.NewIn(s.t, dir)
+		s.site = testcluster.NewIn(s.t, dir)
 		s.site.Add(d)
 	} else {
 		s.journal = testenv.Postgres(s.t).Store()
-		s.site = testsite.NewIn(s.t, dir, "WRIT_JOURNAL="+s.journal)
+		s.site = testcluster.NewIn(s.t, dir, "WRIT_JOURNAL="+s.journal)
 		d.Listen = fmt.Sprintf("127.0.0.1:%d", testenv.FreePort(s.t))
 		other := fmt.Sprintf("127.0.0.1:%d", testenv.FreePort(s.t))
 		d.NodeURL = oneNodeAPI(s.t, d.Listen, other)

@@ -18,7 +18,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"writ"
-	"writ/cmd/writ/internal/testsite"
+	"writ/cmd/writ/internal/testcluster"
 	"writ/coord/api"
 	"writ/internal/failpoint"
 	"writ/internal/testenv"
@@ -41,7 +41,7 @@ type tale struct {
 }
 
 // tales have every operation of every driver that changes a host, but for volume.copy, which is volume.clone as long as there is one node.
-func tales(h *hostWorld) []tale {
+func tales(h *hostCluster) []tale {
 	const again = ", {idempotent: true})" // what is not repeated by itself is harmless here
 	raw, qcow2 := filepath.Join(h.Dir, "disk.raw"), filepath.Join(h.Dir, "disk.qcow2")
 	boots, err := os.ReadFile(guest.Tiny(h.t, guest.Wait)) // a machine boots from it as well
@@ -118,9 +118,9 @@ func tales(h *hostWorld) []tale {
 	}
 }
 
-// hostWorld is a datacenter with one node that changes its host.
-type hostWorld struct {
-	*testsite.Site
+// hostCluster is a datacenter with one node that changes its host.
+type hostCluster struct {
+	*testcluster.Cluster
 	t          *testing.T
 	data       string // of the node, on a disk of its own
 	containers *testenv.ContainerdServer
@@ -132,11 +132,11 @@ type hostWorld struct {
 }
 
 // newHostWorld starts a datacenter whose node keeps its files on btrfs, or in plain directories.
-func newHostWorld(t *testing.T, onBtrfs bool) *hostWorld {
+func newHostWorld(t *testing.T, onBtrfs bool) *hostCluster {
 	t.Helper()
 	redis := testenv.Redis(t)
 	dir := testenv.Home(t, "w")
-	h := &hostWorld{t: t, containers: testenv.Containerd(t, ""), image: testenv.Busybox(t)}
+	h := &hostCluster{t: t, containers: testenv.Containerd(t, ""), image: testenv.Busybox(t)}
 	vmm := vmmstub.Build(t)
 	tools := t.TempDir()
 	if said, err := exec.Command("go", "build", "-o", filepath.Join(tools, "mycelium"), "writ/internal/myceliumstub/mycelium").CombinedOutput(); err != nil {
@@ -156,11 +156,11 @@ func newHostWorld(t *testing.T, onBtrfs bool) *hostWorld {
 		}
 	}
 	h.data = filepath.Join(disk, "n")
-	testsite.Groups(t, h.data)
+	testcluster.Groups(t, h.data)
 	t.Cleanup(h.endAll)
-	h.Site = testsite.NewTagged(t, "failpoints")
+	h.Cluster = testcluster.NewTagged(t, "failpoints")
 	h.noted = filepath.Join(h.Dir, "noted.steps")
-	h.Add(testsite.Datacenter{Name: supervisor, Redis: redis.URL, Nodes: 1, Speed: "0", Node: []string{
+	h.Add(testcluster.Datacenter{Name: supervisor, Redis: redis.URL, Nodes: 1, Speed: "0", Node: []string{
 		"--data", h.data, "--drivers", "host", "--containerd", h.containers.Address, "--log-level", "debug",
 		"--process-users", saltest.Accounts(h.data).Numbers(), "--container-ids", saltest.ContainerIDs(h.data).Numbers(), // another node of this host may have those that are used if nobody says
 		"--image-dir", h.Dir, "--image-dir", filepath.Dir(h.image.Path),
@@ -179,7 +179,7 @@ func newHostWorld(t *testing.T, onBtrfs bool) *hostWorld {
 }
 
 // endAll ends what outlives a runner and works on its disk.
-func (h *hostWorld) endAll() {
+func (h *hostCluster) endAll() {
 	lines, _ := filepath.Glob("/proc/[0-9]*/cmdline")
 	for _, path := range lines {
 		text, err := os.ReadFile(path)
@@ -194,7 +194,7 @@ func (h *hostWorld) endAll() {
 }
 
 // named is a pattern of what is named after a resource of this node on a host that others use, too.
-func (h *hostWorld) named() string {
+func (h *hostCluster) named() string {
 	records, _ := filepath.Glob(filepath.Join(h.data, "host", "*", "records", "*.json"))
 	for _, r := range records {
 		if name := strings.TrimSuffix(filepath.Base(r), ".json"); !slices.Contains(h.names, name) {
@@ -208,7 +208,7 @@ var modules = regexp.MustCompile(`\b(network|volume|image|container|herodb|machi
 
 // carry lets a script do an act to its end. If ends is a file, the runner ends before each step that the file does not have, and is started
 // again.
-func (h *hostWorld) carry(a act, ends string) {
+func (h *hostCluster) carry(a act, ends string) {
 	h.t.Helper()
 	h.count++
 	name := fmt.Sprintf("act%d.tengo", h.count)
@@ -223,9 +223,9 @@ func (h *hostWorld) carry(a act, ends string) {
 	begun, before := time.Now(), h.ends
 	id := h.Submit(name, "--destructive")
 	var run api.Run
-	for late := time.Now().Add(testsite.Patience); ; {
+	for late := time.Now().Add(testcluster.Patience); ; {
 		if h.tend(ends) {
-			late = time.Now().Add(testsite.Patience)
+			late = time.Now().Add(testcluster.Patience)
 		}
 		var err error
 		if run, err = api.Answer[api.Run](h.Client.API.GetRun(h.t.Context(), id)); err == nil && ended[string(run.State)] {
@@ -248,7 +248,7 @@ func (h *hostWorld) carry(a act, ends string) {
 }
 
 // arm starts the runner, to end before each step that a file does not have, or to note its steps.
-func (h *hostWorld) arm(ends string) {
+func (h *hostCluster) arm(ends string) {
 	h.t.Helper()
 	if ends == "" {
 		h.Launch(node, failpoint.Variable+"="+failpoint.Noted+":"+h.noted)
@@ -258,7 +258,7 @@ func (h *hostWorld) arm(ends string) {
 }
 
 // rearm ends the runner, unless it has just come to an end, and starts it anew.
-func (h *hostWorld) rearm(ends string) {
+func (h *hostCluster) rearm(ends string) {
 	h.t.Helper()
 	p := h.Procs[node]
 	_ = p.Cmd.Process.Kill()
@@ -269,7 +269,7 @@ func (h *hostWorld) rearm(ends string) {
 var lookedAfter = regexp.MustCompile(`msg="looked after all resources".* round=1 mended=(\d+) drifted=(\d+) orphans=(\d+)`)
 
 // sound starts the runner anew, and fails the test unless that finds everything as it was asked for.
-func (h *hostWorld) sound(when string) {
+func (h *hostCluster) sound(when string) {
 	h.t.Helper()
 	h.rearm("")
 	if found := h.awaitLook(""); strings.Join(found[1:], " ") != "0 0 0" {
@@ -278,7 +278,7 @@ func (h *hostWorld) sound(when string) {
 }
 
 // awaitLook waits until the runner has looked after its resources, and returns what it found.
-func (h *hostWorld) awaitLook(ends string) (found []string) {
+func (h *hostCluster) awaitLook(ends string) (found []string) {
 	h.t.Helper()
 	h.Until("the runner has looked after its resources", func(context.Context) bool {
 		h.tend(ends)
@@ -289,7 +289,7 @@ func (h *hostWorld) awaitLook(ends string) (found []string) {
 }
 
 // tend starts the runner again if it has come to an end, and reports whether it had.
-func (h *hostWorld) tend(ends string) bool {
+func (h *hostCluster) tend(ends string) bool {
 	h.t.Helper()
 	p := h.Procs[node]
 	if !p.Ended() {
@@ -308,7 +308,7 @@ var variable = regexp.MustCompile(`\b[0-9a-f]{12,}\b|[0-9a-f]{0,4}(:[0-9a-f]{0,4
 
 // traces are what is on the host of links, addresses, rules, namespaces, mounts, processes, groups and files, and at containerd, without
 // what is made up anew each time, and without records that were being written: they do not count, and go with the record.
-func (h *hostWorld) traces() []string {
+func (h *hostCluster) traces() []string {
 	h.t.Helper()
 	var all []string
 	ctr := "ctr -a " + h.containers.Address + " -n writ "
@@ -337,7 +337,7 @@ func TestARunnerMayEndBeforeEveryStepOfItsDrivers(t *testing.T) {
 		testenv.Need(t, tool)
 	}
 	testenv.NeedTaps(t)
-	if !testsite.Alone(t, "failpoints", "-seed", fmt.Sprint(luck(t)), "-only", *only) {
+	if !testcluster.Alone(t, "failpoints", "-seed", fmt.Sprint(luck(t)), "-only", *only) {
 		return
 	}
 	long := testenv.IsLong()
@@ -404,7 +404,7 @@ const (
 var makesOrTakes = regexp.MustCompile(`^[a-z]+\.(fetch|create|delete)$`)
 
 // tell carries out a tale, first undisturbed.
-func (h *hostWorld) tell(story tale, random *rand.Rand, disturbed func(act string) endings) {
+func (h *hostCluster) tell(story tale, random *rand.Rand, disturbed func(act string) endings) {
 	h.t.Helper()
 	want := map[string][]string{}
 	for _, a := range story.acts {
@@ -443,7 +443,7 @@ func (h *hostWorld) tell(story tale, random *rand.Rand, disturbed func(act strin
 }
 
 // carryNoting lets a script do an act undisturbed, and a file have its steps.
-func (h *hostWorld) carryNoting(a act, steps string) {
+func (h *hostCluster) carryNoting(a act, steps string) {
 	h.t.Helper()
 	noted := h.noted
 	h.noted = steps
@@ -454,12 +454,12 @@ func (h *hostWorld) carryNoting(a act, steps string) {
 }
 
 // stepsOf is the file of the steps of an act.
-func (h *hostWorld) stepsOf(story tale, a act) string {
+func (h *hostCluster) stepsOf(story tale, a act) string {
 	return filepath.Join(h.Dir, story.name+"-"+a.name+".steps")
 }
 
 // spare writes into the file ends as if the runner had ended before all steps of an act, but for a few.
-func (h *hostWorld) spare(ends, steps string, random *rand.Rand) {
+func (h *hostCluster) spare(ends, steps string, random *rand.Rand) {
 	h.t.Helper()
 	text, err := os.ReadFile(steps)
 	if err != nil {
@@ -473,7 +473,7 @@ func (h *hostWorld) spare(ends, steps string, random *rand.Rand) {
 }
 
 // dropArchives removes the archives of volumes, which no operation takes away.
-func (h *hostWorld) dropArchives() {
+func (h *hostCluster) dropArchives() {
 	h.t.Helper()
 	archives, _ := filepath.Glob(filepath.Join(h.data, "host", "*", "backups", "*", "*"))
 	for _, path := range archives {
@@ -484,7 +484,7 @@ func (h *hostWorld) dropArchives() {
 }
 
 // fetch is the call that fetches a file of the host as an image.
-func (h *hostWorld) fetch(name, format, path string) string {
+func (h *hostCluster) fetch(name, format, path string) string {
 	h.t.Helper()
 	text, err := os.ReadFile(path)
 	if err != nil {

@@ -21,7 +21,7 @@ import (
 	_ "modernc.org/sqlite"
 
 	"writ"
-	"writ/cmd/writ/internal/testsite"
+	"writ/cmd/writ/internal/testcluster"
 	"writ/internal/failpoint"
 	"writ/internal/testenv"
 )
@@ -33,7 +33,7 @@ var (
 
 func TestMain(m *testing.M) {
 	code := m.Run()
-	_ = testsite.RemoveBinaries() // what is left is in the temporary directory of the machine
+	_ = testcluster.RemoveBinaries() // what is left is in the temporary directory of the machine
 	os.Exit(code)
 }
 
@@ -50,8 +50,8 @@ const nightlySweep = 12
 // scene says how a place is reached: whose end it is, and what somebody does that leads there.
 type scene struct {
 	victim string // newNode for one that joins
-	before func(w *world)
-	during func(w *world)
+	before func(w *cluster)
+	during func(w *cluster)
 	nth    int    // time that it is reached; the first if 0
 	also   string // places besides, on the way to this one
 	only   []failpoint.Mode
@@ -121,7 +121,7 @@ func TestAProcessMayEndAtEveryWriteAndSend(t *testing.T) {
 		random.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
 		all = all[:nightlySweep]
 	}
-	w := newWorld(t)
+	w := newCluster(t)
 	var table strings.Builder
 	rows := tabwriter.NewWriter(&table, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(rows, "place\tmode\twho\treached\toutcome")
@@ -143,7 +143,7 @@ func TestAProcessMayEndAtEveryWriteAndSend(t *testing.T) {
 const unreached = "NOT REACHED"
 
 // end lets a process come to one end, and returns what is wrong then.
-func (w *world) end(e end) (outcome string) {
+func (w *cluster) end(e end) (outcome string) {
 	w.t.Helper()
 	failed := w.t.Failed()
 	begun := time.Now()
@@ -196,7 +196,7 @@ func (w *world) end(e end) (outcome string) {
 func tail(text string) string { return text[max(0, len(text)-2000):] }
 
 // whole checks the stores that the processes leave.
-func (w *world) whole() {
+func (w *cluster) whole() {
 	w.t.Helper()
 	for _, name := range append([]string{coordinator, supervisor}, w.nodes...) {
 		if p := w.Procs[name]; p != nil && !p.Ended() {
@@ -224,7 +224,7 @@ func (w *world) whole() {
 }
 
 // contiguous checks that the ledger has the events of each journal once and without a gap, but for those of use, which it adds up.
-func (w *world) contiguous(db *sql.DB) {
+func (w *cluster) contiguous(db *sql.DB) {
 	w.t.Helper()
 	rows, err := db.Query(`SELECT journal, COUNT(*), COUNT(DISTINCT seq), MIN(seq), MAX(seq), datacenter IN (SELECT datacenter FROM usage)
 		FROM events WHERE seq > 0 GROUP BY datacenter, journal`)
@@ -250,29 +250,29 @@ func (w *world) contiguous(db *sql.DB) {
 
 // What somebody does.
 var (
-	cancelled = func(w *world) {
+	cancelled = func(w *cluster) {
 		id := w.submit("slow.tengo", 3, 0, writ.RunCancelled, writ.RunSucceeded)
 		w.busy(id, 1)
 		w.cancel(id)
 	}
-	resumed = func(w *world) {
+	resumed = func(w *cluster) {
 		id := w.submit("failing.tengo", 0, 0, writ.RunFailed)
 		w.settle()
 		w.insist("run", "resume", "--detach", string(id))
 		w.runs = append(w.runs, order{id, []writ.RunState{writ.RunFailed}, 0, 0})
 	}
-	tokenMade = func(w *world) { w.insist("token", "create", "--dc", supervisor) }
-	cordoned  = func(w *world) {
+	tokenMade = func(w *cluster) { w.insist("token", "create", "--dc", supervisor) }
+	cordoned  = func(w *cluster) {
 		w.insist("node", "cordon", node)
 		w.insist("node", "uncordon", node)
 	}
 	// unused adds a node that gets no work, and goneForGood signs that it is lost while it is there.
-	unused = func(w *world) {
+	unused = func(w *cluster) {
 		name := w.newNode()
 		w.begin(name)
 		w.insist("node", "cordon", name)
 	}
-	goneForGood = func(w *world) {
+	goneForGood = func(w *cluster) {
 		name := w.nodes[len(w.nodes)-1]
 		w.Until(name+" is lost", func(context.Context) bool {
 			_, said, code := w.try("node", "lost", name)
@@ -281,26 +281,26 @@ var (
 		w.Until(name+" has stopped what it had", func(context.Context) bool { return w.Procs[name].Ended() })
 		w.nodes = w.nodes[:len(w.nodes)-1]
 	}
-	secretSet = func(w *world) {
+	secretSet = func(w *cluster) {
 		if err := os.WriteFile(filepath.Join(w.Dir, "value"), []byte("a value"), 0o600); err != nil {
 			w.t.Fatal(err)
 		}
 		w.insist("secret", "set", "password", "--dc", supervisor, "--file", "value")
 		w.insist("secret", "remove", "password", "--dc", supervisor)
 	}
-	rosterMade = func(w *world) {
+	rosterMade = func(w *cluster) {
 		w.busy(w.submit("slow.tengo", 3, 2, writ.RunSucceeded), 1) // so that there is a run to judge anew
 		w.insist("project", "add", w.next())
 	}
-	founded = func(w *world) {
+	founded = func(w *cluster) {
 		name := w.newDatacenter()
 		w.begin(name)
 		w.founded(name)
 	}
-	joined = func(w *world) {
+	joined = func(w *cluster) {
 		w.begin(w.newNode())
 	}
-	refusedRun = func(w *world) {
+	refusedRun = func(w *cluster) {
 		name := w.next()
 		w.insist("sign", "work.tengo", "--dc", supervisor, "-p", "name="+name, "--destructive", "--deployment", "shop@7", "--output", name+".writ")
 		w.Until("a submission is refused", func(ctx context.Context) bool {
@@ -309,17 +309,17 @@ var (
 		})
 	}
 	// interrupted leaves a job that its node was doing when it was killed.
-	interrupted = func(w *world) {
+	interrupted = func(w *cluster) {
 		w.busy(w.submit("slow.tengo", 3, 2, writ.RunSucceeded), 1)
 	}
 	// unclear leaves one that must not be done twice.
-	unclear = func(w *world) {
+	unclear = func(w *cluster) {
 		w.busy(w.submit("slow.tengo", 3, 2, writ.RunSucceeded), 3)
 	}
-	restarted = func(name string) func(w *world) {
-		return func(w *world) { w.restart(name) }
+	restarted = func(name string) func(w *cluster) {
+		return func(w *cluster) { w.restart(name) }
 	}
-	asked = func(w *world) {
+	asked = func(w *cluster) {
 		w.Until("the coordinator is ready", func(context.Context) bool {
 			answer, err := http.Get(w.URL + "/readyz")
 			if err != nil {
@@ -329,7 +329,7 @@ var (
 			return answer.StatusCode == http.StatusOK
 		})
 	}
-	emptied = func(w *world) {
+	emptied = func(w *cluster) {
 		w.redis.Kill()
 		if err := os.RemoveAll(filepath.Join(w.redis.Dir, "appendonlydir")); err != nil {
 			w.t.Fatal(err)
@@ -337,7 +337,7 @@ var (
 		w.redis.Start()
 	}
 	// crashed ends what evaluates scripts while there is something to evaluate.
-	crashed = func(w *world) {
+	crashed = func(w *cluster) {
 		p := w.Procs[supervisor]
 		w.Until("it serves", func(context.Context) bool { return strings.Contains(p.Said(), "is listening") })
 		still := w.evaluators() // one at least: without, it does not serve
@@ -351,31 +351,31 @@ var (
 		}
 	}
 	// wentBack brings back a journal that does not know the newest run any more.
-	wentBack = func(w *world) {
+	wentBack = func(w *cluster) {
 		w.losing(func() {
 			w.work()
 			w.settle()
 		})
 	}
 	// wentBackAmid brings back one that does not know a run which its node works on.
-	wentBackAmid = func(w *world) {
+	wentBackAmid = func(w *cluster) {
 		w.losing(func() { w.busy(w.submit("slow.tengo", 3, 2, writ.RunSucceeded), 1) })
 	}
 	// charges lets people be charged for something.
-	charges = func(w *world) {
+	charges = func(w *cluster) {
 		w.addMetered()
 		id := w.submitTo(metered, "charged.tengo", 0, 0, writ.RunSucceeded)
 		w.Until("what is charged for was there", func(ctx context.Context) bool { return ended[string(w.run(ctx, id).State)] })
 	}
 	// chargesTold has it told at once, as a node does when it begins.
-	chargesTold = func(w *world) {
+	chargesTold = func(w *cluster) {
 		charges(w)
 		w.restart(meteredNode)
 	}
-	started = func(name string) func(w *world) {
-		return func(w *world) { w.begin(name) }
+	started = func(name string) func(w *cluster) {
+		return func(w *cluster) { w.begin(name) }
 	}
-	toldToEnd = func(w *world) {
+	toldToEnd = func(w *cluster) {
 		p := w.Procs[supervisor]
 		w.Until("it serves", func(context.Context) bool { return strings.Contains(p.Said(), "is listening") })
 		_ = p.Cmd.Process.Signal(syscall.SIGTERM)
@@ -425,7 +425,7 @@ var scenes = map[failpoint.Point]scene{
 	failpoint.JobsForgotten: {victim: node},
 	failpoint.NodeProbed:    {victim: node, also: strings.Repeat(string(failpoint.JobFinished)+":fail;", 3) + string(failpoint.JobFinished) + ":fail"},
 
-	failpoint.UsageKept: {victim: meteredNode, before: (*world).addMetered, during: charges},
+	failpoint.UsageKept: {victim: meteredNode, before: (*cluster).addMetered, during: charges},
 	failpoint.UsageTold: {victim: meteredNode, before: charges},
 
 	failpoint.LedgerProbed:           {victim: coordinator, during: asked},
@@ -450,7 +450,7 @@ var scenes = map[failpoint.Point]scene{
 	failpoint.RunsAsked:       {victim: supervisor, before: wentBack},
 	failpoint.ResultsDone:     {victim: supervisor},
 	failpoint.BeatsDone:       {victim: supervisor},
-	failpoint.ReportTold:      {victim: metered, before: (*world).addMetered, during: chargesTold},
+	failpoint.ReportTold:      {victim: metered, before: (*cluster).addMetered, during: chargesTold},
 	failpoint.AccountsSettled: {victim: supervisor},
 	failpoint.GenerationSet:   {victim: supervisor, during: emptied},
 	failpoint.ResultsSent:     {victim: node, nth: 2},
@@ -501,7 +501,7 @@ var scenes = map[failpoint.Point]scene{
 
 // TestTheProgramHasNoPlacesUnlessItIsBuiltForTests looks for them in the program that everybody gets.
 func TestTheProgramHasNoPlacesUnlessItIsBuiltForTests(t *testing.T) {
-	plain := testsite.Binary(t)
+	plain := testcluster.Binary(t)
 	program, err := os.ReadFile(plain)
 	if err != nil {
 		t.Fatal(err)

@@ -31,8 +31,8 @@ import (
 	"writ/supervisor/nodes"
 )
 
-// site is a datacenter with a real supervisor, a real journal and a memory queue. Its nodes are played by the test.
-type site struct {
+// sim is a datacenter with a real supervisor, a real journal and a memory queue. Its nodes are played by the test.
+type sim struct {
 	t       testing.TB
 	dir     string
 	place   string // of its journal
@@ -99,16 +99,16 @@ func (inProcess) Plan(ctx context.Context, bundle scripts.Bundle, inputs scripts
 	return scripts.PlanOf(ctx, bundle, inputs)
 }
 
-// newSite founds a cluster of one datacenter and starts its supervisor. Nodes join with join.
-func newSite(t testing.TB) *site {
+// newSim founds a cluster of one datacenter and starts its supervisor. Nodes join with join.
+func newSim(t testing.TB) *sim {
 	t.Helper()
 	s := found(t)
 	s.start()
 	return s
 }
 
-// newSiteAt is newSite with its journal at a place, and a queue that may have accounts.
-func newSiteAt(t testing.TB, place string, accounts queue.Accounts) *site {
+// newSimAt is newSim with its journal at a place, and a queue that may have accounts.
+func newSimAt(t testing.TB, place string, accounts queue.Accounts) *sim {
 	t.Helper()
 	s := found(t)
 	s.place, s.accounts = place, accounts
@@ -117,10 +117,10 @@ func newSiteAt(t testing.TB, place string, accounts queue.Accounts) *site {
 }
 
 // found founds a cluster of one datacenter that has no supervisor yet.
-func found(t testing.TB) *site {
+func found(t testing.TB) *sim {
 	t.Helper()
 	dir := t.TempDir()
-	s := &site{
+	s := &sim{
 		t: t, dir: dir, place: filepath.Join(dir, "journal.db"), key: newKey(t), person: identity.NewSigner(newKey(t)), queue: memory.New(),
 		evaluator: inProcess{}, clock: new(clock),
 	}
@@ -146,7 +146,7 @@ func found(t testing.TB) *site {
 }
 
 // adopt signs a roster as the next one.
-func (s *site) adopt(r *identity.Roster) {
+func (s *sim) adopt(r *identity.Roster) {
 	s.t.Helper()
 	signed, err := identity.SignRoster(r, s.person)
 	if err != nil {
@@ -159,7 +159,7 @@ func (s *site) adopt(r *identity.Roster) {
 }
 
 // start opens the journal and runs a supervisor on it.
-func (s *site) start() {
+func (s *sim) start() {
 	s.t.Helper()
 	var err error
 	if s.journal, err = journal.Open(s.t.Context(), s.place); err != nil {
@@ -178,8 +178,8 @@ func (s *site) start() {
 	s.run(s.Supervisor, s.journal)
 }
 
-// run lets a supervisor serve the site until halt.
-func (s *site) run(sup *supervisor.Supervisor, records *journal.Journal) {
+// run lets a supervisor serve the sim until halt.
+func (s *sim) run(sup *supervisor.Supervisor, records *journal.Journal) {
 	ctx, stop := context.WithCancel(s.t.Context())
 	ended := make(chan error, 1)
 	s.Supervisor, s.journal, s.stop, s.ended = sup, records, stop, ended
@@ -188,7 +188,7 @@ func (s *site) run(sup *supervisor.Supervisor, records *journal.Journal) {
 }
 
 // halt ends the supervisor; start begins another on the same journal.
-func (s *site) halt() {
+func (s *sim) halt() {
 	if s.stop == nil {
 		return
 	}
@@ -206,7 +206,7 @@ func (s *site) halt() {
 }
 
 // token lets a statement make a join token.
-func (s *site) token() identity.Token {
+func (s *sim) token() identity.Token {
 	s.t.Helper()
 	token, err := identity.NewToken(s.Pin).For(theDatacenter, s.roster)
 	if err != nil {
@@ -221,7 +221,7 @@ func (s *site) token() identity.Token {
 	return token
 }
 
-func (s *site) statement(subject, decision string) *identity.Statement {
+func (s *sim) statement(subject, decision string) *identity.Statement {
 	now := s.clock.now().UTC().Truncate(time.Second)
 	return &identity.Statement{
 		Cluster: s.Pin, Datacenter: theDatacenter, Roster: 1, Subject: subject, Decision: decision, Signer: "alice",
@@ -230,7 +230,7 @@ func (s *site) statement(subject, decision string) *identity.Statement {
 }
 
 // see fills in what a person sees of the subject of a statement who looks at it now. What is not there looks as if it were new.
-func (s *site) see(statement *identity.Statement) {
+func (s *sim) see(statement *identity.Statement) {
 	s.t.Helper()
 	if err := s.seeIn(s.Supervisor, statement); err != nil {
 		s.t.Fatal(err)
@@ -238,7 +238,7 @@ func (s *site) see(statement *identity.Statement) {
 }
 
 // seeIn is see by what one life of the supervisor knows. The error is that of its journal, and the statement is as it was then.
-func (s *site) seeIn(sup *supervisor.Supervisor, statement *identity.Statement) error {
+func (s *sim) seeIn(sup *supervisor.Supervisor, statement *identity.Statement) error {
 	before := *statement
 	statement.Format, statement.RosterDigest = identity.FormatV2, s.firstRoster()
 	if statement.DatacenterName == "" {
@@ -284,7 +284,7 @@ func (s *site) seeIn(sup *supervisor.Supervisor, statement *identity.Statement) 
 	return err
 }
 
-func (s *site) sign(statement *identity.Statement) []byte {
+func (s *sim) sign(statement *identity.Statement) []byte {
 	s.t.Helper()
 	if statement.Format == 0 {
 		s.see(statement)
@@ -301,7 +301,7 @@ func (s *site) sign(statement *identity.Statement) []byte {
 }
 
 // payload is a submission of a script, to be changed and signed.
-func (s *site) payload(script string) *identity.Payload {
+func (s *sim) payload(script string) *identity.Payload {
 	s.t.Helper()
 	now := s.clock.now().UTC().Truncate(time.Second)
 	bundle, err := scripts.Resolve(scripts.Source{Name: "test.tengo", Text: []byte(script)}, func(string) ([]byte, error) { return nil, fs.ErrNotExist })
@@ -332,7 +332,7 @@ func (s *site) payload(script string) *identity.Payload {
 }
 
 // firstRoster is the digest of version 1 of the roster.
-func (s *site) firstRoster() writ.Digest {
+func (s *sim) firstRoster() writ.Digest {
 	s.t.Helper()
 	text, _, err := identity.Split(s.rosters[0])
 	if err != nil {
@@ -341,9 +341,9 @@ func (s *site) firstRoster() writ.Digest {
 	return writ.DigestOf(text)
 }
 
-func (s *site) signPayload(p *identity.Payload) []byte { return s.signPayloadBy(s.person, p) }
+func (s *sim) signPayload(p *identity.Payload) []byte { return s.signPayloadBy(s.person, p) }
 
-func (s *site) signPayloadBy(signer identity.Signer, p *identity.Payload) []byte {
+func (s *sim) signPayloadBy(signer identity.Signer, p *identity.Payload) []byte {
 	s.t.Helper()
 	text, err := p.Text()
 	if err != nil {
@@ -357,7 +357,7 @@ func (s *site) signPayloadBy(signer identity.Signer, p *identity.Payload) []byte
 }
 
 // submit signs and hands in a script.
-func (s *site) submit(script string) writ.RunID {
+func (s *sim) submit(script string) writ.RunID {
 	s.t.Helper()
 	run, err := s.Submit(s.t.Context(), s.signPayload(s.payload(script)))
 	if err != nil {
@@ -367,7 +367,7 @@ func (s *site) submit(script string) writ.RunID {
 }
 
 // await waits until a run has ended and returns it with its calls.
-func (s *site) await(id writ.RunID) (*journal.Run, []*journal.Call) {
+func (s *sim) await(id writ.RunID) (*journal.Run, []*journal.Call) {
 	s.t.Helper()
 	var after int64
 	for {
@@ -385,7 +385,7 @@ func (s *site) await(id writ.RunID) (*journal.Run, []*journal.Call) {
 }
 
 // awaitCall waits until a call of a run has reached a state.
-func (s *site) awaitCall(id writ.RunID, seq int, state writ.CallState) {
+func (s *sim) awaitCall(id writ.RunID, seq int, state writ.CallState) {
 	s.t.Helper()
 	var after int64
 	for {
@@ -410,7 +410,7 @@ func (s *site) awaitCall(id writ.RunID, seq int, state writ.CallState) {
 }
 
 // look reads a run and its calls from the journal.
-func (s *site) look(id writ.RunID) (run *journal.Run, calls []*journal.Call) {
+func (s *sim) look(id writ.RunID) (run *journal.Run, calls []*journal.Call) {
 	s.t.Helper()
 	err := s.journal.Read(s.t.Context(), func(tx *journal.Tx) (err error) {
 		if run, err = tx.Run(id); err == nil {
@@ -425,7 +425,7 @@ func (s *site) look(id writ.RunID) (run *journal.Run, calls []*journal.Call) {
 }
 
 // wantState fails the test unless the run ended in a state.
-func (s *site) wantState(id writ.RunID, want writ.RunState) (*journal.Run, []*journal.Call) {
+func (s *sim) wantState(id writ.RunID, want writ.RunState) (*journal.Run, []*journal.Call) {
 	s.t.Helper()
 	run, calls := s.await(id)
 	if run.State != want {
@@ -436,7 +436,7 @@ func (s *site) wantState(id writ.RunID, want writ.RunState) (*journal.Run, []*jo
 
 // testNode is a node played by the test: it does what act says, once per key, and answers like a real one.
 type testNode struct {
-	site     *site
+	sim      *sim
 	id       writ.NodeID
 	name     string
 	key      ed25519.PrivateKey
@@ -470,10 +470,10 @@ type testNode struct {
 }
 
 // join lets a node join with a token and serve until the test ends.
-func (s *site) join(name string, change ...func(n *testNode)) *testNode {
+func (s *sim) join(name string, change ...func(n *testNode)) *testNode {
 	s.t.Helper()
 	n := &testNode{
-		site: s, name: name, key: newKey(s.t), slots: 4, capacity: writ.Capacity{CPUs: 16, MemoryMiB: 65536, DiskGiB: 1000}, act: succeed,
+		sim: s, name: name, key: newKey(s.t), slots: 4, capacity: writ.Capacity{CPUs: 16, MemoryMiB: 65536, DiskGiB: 1000}, act: succeed,
 		active: make(map[writ.JobKey]bool), done: make(map[writ.JobKey]*writ.Result), effects: make(map[writ.JobKey]int),
 		acked: make(map[writ.JobKey]bool), stopped: make(chan struct{}),
 	}
@@ -501,17 +501,17 @@ func (s *site) join(name string, change ...func(n *testNode)) *testNode {
 // claim goes through the join with a token.
 func (n *testNode) claim(token identity.Token) (nodes.Welcome, error) {
 	if n.age == nil {
-		n.age = newAge(n.site.t)
+		n.age = newAge(n.sim.t)
 	}
 	joiner := identity.Joiner{Token: token.ID, Name: n.name, Key: n.key.Public().(ed25519.PublicKey), AgeKey: n.age.Recipient().String(), Nonce: make([]byte, identity.NonceSize)}
 	rand.Read(joiner.Nonce)
 	hello := nodes.Hello{Token: joiner.Token, Name: joiner.Name, Key: joiner.Key, AgeKey: joiner.AgeKey, Nonce: joiner.Nonce}
-	proof, err := n.site.Greet(n.site.t.Context(), hello)
+	proof, err := n.sim.Greet(n.sim.t.Context(), hello)
 	if err != nil {
 		return nodes.Welcome{}, err
 	}
-	if _, _, err := identity.VerifyJoinProof(n.site.Pin, proof.Rosters, joiner, proof.Nonce, proof.Signature, time.Time{}); err != nil {
-		n.site.t.Errorf("the supervisor's proof: %v", err)
+	if _, _, err := identity.VerifyJoinProof(n.sim.Pin, proof.Rosters, joiner, proof.Nonce, proof.Signature, time.Time{}); err != nil {
+		n.sim.t.Errorf("the supervisor's proof: %v", err)
 	}
 	if n.pretend != nil {
 		n.pretend(&joiner)
@@ -522,7 +522,7 @@ func (n *testNode) claim(token identity.Token) (nodes.Welcome, error) {
 	if token.ID != "" {
 		claim.Proof = token.Prove(text)
 	}
-	return n.site.Admit(n.site.t.Context(), claim)
+	return n.sim.Admit(n.sim.t.Context(), claim)
 }
 
 // succeed is what a node does unless the test says otherwise.
@@ -556,7 +556,7 @@ func failing(name string, code writ.Code) func(context.Context, writ.Job) writ.R
 }
 
 func (n *testNode) supervisorKey(id envelope.KeyID) (ed25519.PublicKey, error) {
-	key := n.site.key.Public().(ed25519.PublicKey)
+	key := n.sim.key.Public().(ed25519.PublicKey)
 	if envelope.IDOf(key) != id {
 		return nil, errors.New("another key")
 	}
@@ -566,7 +566,7 @@ func (n *testNode) supervisorKey(id envelope.KeyID) (ed25519.PublicKey, error) {
 func (n *testNode) handle(ctx context.Context, task queue.Task) {
 	job, digest, err := envelope.OpenOne[writ.Job](envelope.Job, task.Body, n.supervisorKey)
 	if err != nil {
-		n.site.t.Errorf("open job: %v", err)
+		n.sim.t.Errorf("open job: %v", err)
 		return
 	}
 	n.mu.Lock()
@@ -582,7 +582,7 @@ func (n *testNode) handle(ctx context.Context, task queue.Task) {
 		started := time.Now()
 		r := n.act(ctx, job)
 		r.JobKey, r.Job, r.Node = job.JobKey, digest, n.id
-		r.Started, r.Ended, r.Incarnation = started.UnixMilli(), n.site.clock.now().UnixMilli(), 1
+		r.Started, r.Ended, r.Incarnation = started.UnixMilli(), n.sim.clock.now().UnixMilli(), 1
 		again = &r
 	}
 	n.mu.Lock()
@@ -598,10 +598,10 @@ func (n *testNode) handle(ctx context.Context, task queue.Task) {
 func (n *testNode) send(kind envelope.Kind, record any) {
 	signed, err := envelope.Sign(kind, n.key, record)
 	if err != nil {
-		n.site.t.Error(err)
+		n.sim.t.Error(err)
 		return
 	}
-	_ = n.site.queue.Send(context.Background(), queue.Stream{Node: n.id, Direction: queue.Out}, signed) // a cut queue is part of tests
+	_ = n.sim.queue.Send(context.Background(), queue.Stream{Node: n.id, Direction: queue.Out}, signed) // a cut queue is part of tests
 }
 
 func (n *testNode) beat(ctx context.Context) {
@@ -610,7 +610,7 @@ func (n *testNode) beat(ctx context.Context) {
 	for {
 		n.mu.Lock()
 		n.sequence++
-		b := writ.Beat{Node: n.id, Incarnation: 1, Sequence: n.sequence, Epoch: n.epoch, Clock: n.site.clock.now().UnixMilli(), Slots: n.slots, Capacity: n.capacity, Transfers: n.transfers, Fault: n.fault}
+		b := writ.Beat{Node: n.id, Incarnation: 1, Sequence: n.sequence, Epoch: n.epoch, Clock: n.sim.clock.now().UnixMilli(), Slots: n.slots, Capacity: n.capacity, Transfers: n.transfers, Fault: n.fault}
 		b.Active = append(b.Active, n.claims...)
 		for _, module := range []string{"image", "volume", "network", "machine", "container", "herodb", "node"} {
 			d := writ.NodeDriver{Module: module, Name: "test", Simulated: true, Lacks: n.lacks[module]}
@@ -642,7 +642,7 @@ func (n *testNode) beat(ctx context.Context) {
 
 func (n *testNode) listen(ctx context.Context) {
 	for ctx.Err() == nil {
-		messages, err := n.site.queue.Receive(ctx, time.Second, queue.Stream{Node: n.id, Direction: queue.In})
+		messages, err := n.sim.queue.Receive(ctx, time.Second, queue.Stream{Node: n.id, Direction: queue.In})
 		if err != nil { // away: who asks again at once keeps virtual time from passing
 			select {
 			case <-ctx.Done():
@@ -653,7 +653,7 @@ func (n *testNode) listen(ctx context.Context) {
 		for _, m := range messages {
 			controls, _, err := envelope.Open[writ.Control](envelope.Control, m.Body, n.supervisorKey)
 			if err != nil {
-				n.site.t.Errorf("open control: %v", err)
+				n.sim.t.Errorf("open control: %v", err)
 				continue
 			}
 			n.mu.Lock()
@@ -679,7 +679,7 @@ func (n *testNode) listen(ctx context.Context) {
 			}
 			n.mu.Unlock()
 		}
-		n.site.queue.Acknowledge(ctx, messages...)
+		n.sim.queue.Acknowledge(ctx, messages...)
 	}
 }
 
@@ -720,7 +720,7 @@ func (n *testNode) setSilent(silent bool) {
 }
 
 // wantEffects fails the test unless every key had exactly one effect, and there were so many keys on all nodes.
-func (s *site) wantEffects(want int) {
+func (s *sim) wantEffects(want int) {
 	s.t.Helper()
 	got := 0
 	for _, n := range s.nodes {

@@ -38,9 +38,9 @@ func nameOf(node int) string { return fmt.Sprintf("n%d", node) }
 // room is what each node offers. A test that is about too little of it lets calls fail with NO_CAPACITY.
 var room = writ.Capacity{CPUs: 1 << 20, MemoryMiB: 1 << 30, DiskGiB: 1 << 30}
 
-// site is a datacenter of some nodes: supervisor and runners as they are everywhere, with journals and a queue in memory, and simulated
+// cluster is a datacenter of some nodes: supervisor and runners as they are everywhere, with journals and a queue in memory, and simulated
 // drivers that a test can make fail.
-type site struct {
+type cluster struct {
 	dir        string
 	nodes      int
 	key        *client.Key
@@ -64,9 +64,9 @@ type revisionOf struct {
 	deployment string
 }
 
-// newSite founds a cluster of one datacenter and returns when its nodes are ready for work.
-func newSite(ctx context.Context, nodes int, evaluator scripts.Evaluator, log *slog.Logger) (_ *site, err error) {
-	s := &site{nodes: nodes, cues: new(cues), revisions: make(map[revisionOf]int), set: make(map[secretOf]bool)}
+// newCluster founds a cluster of one datacenter and returns when its nodes are ready for work.
+func newCluster(ctx context.Context, nodes int, evaluator scripts.Evaluator, log *slog.Logger) (_ *cluster, err error) {
+	s := &cluster{nodes: nodes, cues: new(cues), revisions: make(map[revisionOf]int), set: make(map[secretOf]bool)}
 	s.broken, s.breaks = context.WithCancelCause(context.Background())
 	defer func() {
 		if err != nil {
@@ -133,7 +133,7 @@ func makeDir() (string, error) {
 func atOnce(int) time.Duration { return 0 }
 
 // govern makes the keys, and a roster that has the datacenter.
-func (s *site) govern() (ed25519.PrivateKey, []byte, error) {
+func (s *cluster) govern() (ed25519.PrivateKey, []byte, error) {
 	_, private, err := ed25519.GenerateKey(nil)
 	if err != nil {
 		return nil, nil, err
@@ -166,7 +166,7 @@ func projectID(name string) writ.ProjectID {
 }
 
 // project finds a project, and has the roster have it.
-func (s *site) project(ctx context.Context, name string) (identity.Project, error) {
+func (s *cluster) project(ctx context.Context, name string) (identity.Project, error) {
 	if name == "" {
 		name = client.DefaultProject
 	}
@@ -186,7 +186,7 @@ func (s *site) project(ctx context.Context, name string) (identity.Project, erro
 }
 
 // join makes a node a member.
-func (s *site) join(ctx context.Context, name string, transport queue.Queue, log *slog.Logger) (*runner.Runner, error) {
+func (s *cluster) join(ctx context.Context, name string, transport queue.Queue, log *slog.Logger) (*runner.Runner, error) {
 	token, err := s.token(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("make a token: %w", err)
@@ -209,7 +209,7 @@ func (s *site) join(ctx context.Context, name string, transport queue.Queue, log
 	}, nil
 }
 
-func (s *site) token(ctx context.Context) (string, error) {
+func (s *cluster) token(ctx context.Context) (string, error) {
 	roster := s.super.Roster()
 	token, err := identity.NewToken(roster.Cluster).For(s.datacenter, roster)
 	if err != nil {
@@ -222,7 +222,7 @@ func (s *site) token(ctx context.Context) (string, error) {
 }
 
 // decide signs a statement and hands it in; fill says what about.
-func (s *site) decide(ctx context.Context, fill func(*identity.Statement)) error {
+func (s *cluster) decide(ctx context.Context, fill func(*identity.Statement)) error {
 	by := *s.person
 	by.Roster = s.super.Roster()
 	statement := identity.Statement{Datacenter: s.datacenter}
@@ -236,7 +236,7 @@ func (s *site) decide(ctx context.Context, fill func(*identity.Statement)) error
 }
 
 // drivers returns those of a node, one for each module. None of them touches the host.
-func (s *site) drivers(node string) ([]sal.Driver, error) {
+func (s *cluster) drivers(node string) ([]sal.Driver, error) {
 	var all []sal.Driver
 	for _, module := range simulated.Modules {
 		d, err := simulated.Open(simulated.Config{Module: module, Dir: filepath.Join(s.dir, node, "simulated"), Detail: "this is a test"})
@@ -253,8 +253,8 @@ func (s *site) drivers(node string) ([]sal.Driver, error) {
 	return all, nil
 }
 
-// begin runs a part until the site is closed. Parts are stopped in reverse order.
-func (s *site) begin(ctx context.Context, run func(context.Context) error) {
+// begin runs a part until the cluster is closed. Parts are stopped in reverse order.
+func (s *cluster) begin(ctx context.Context, run func(context.Context) error) {
 	own, stop := context.WithCancel(context.WithoutCancel(ctx))
 	ended := make(chan error, 1)
 	go func() {
@@ -270,7 +270,7 @@ func (s *site) begin(ctx context.Context, run func(context.Context) error) {
 	})
 }
 
-func (s *site) close() error {
+func (s *cluster) close() error {
 	var failed error
 	for _, stop := range slices.Backward(s.stops) {
 		failed = errors.Join(failed, stop())
@@ -281,7 +281,7 @@ func (s *site) close() error {
 }
 
 // await waits until a run has ended.
-func (s *site) await(ctx context.Context, run writ.RunID) error {
+func (s *cluster) await(ctx context.Context, run writ.RunID) error {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	defer context.AfterFunc(s.broken, func() { stop(context.Cause(s.broken)) })()
@@ -303,7 +303,7 @@ func (s *site) await(ctx context.Context, run writ.RunID) error {
 }
 
 // look reads a run and its calls.
-func (s *site) look(ctx context.Context, id writ.RunID) (run *journal.Run, calls []*journal.Call, err error) {
+func (s *cluster) look(ctx context.Context, id writ.RunID) (run *journal.Run, calls []*journal.Call, err error) {
 	err = s.journal.Read(ctx, func(tx *journal.Tx) (err error) {
 		if run, err = tx.Run(id); err == nil {
 			calls, err = tx.Calls(id)
@@ -314,7 +314,7 @@ func (s *site) look(ctx context.Context, id writ.RunID) (run *journal.Run, calls
 }
 
 // played says what came of a run that has ended.
-func (s *site) played(ctx context.Context, id writ.RunID) (scripts.Rehearsed, error) {
+func (s *cluster) played(ctx context.Context, id writ.RunID) (scripts.Rehearsed, error) {
 	run, calls, err := s.look(ctx, id)
 	if err != nil {
 		return scripts.Rehearsed{}, fmt.Errorf("read the run: %w", err)

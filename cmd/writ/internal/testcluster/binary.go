@@ -1,4 +1,4 @@
-package testsite
+package testcluster
 
 import (
 	"fmt"
@@ -56,7 +56,7 @@ func Binary(t testing.TB, tags ...string) string {
 
 func build(tags string) (string, error) {
 	if built.dir == "" {
-		dir, remove, err := testenv.MakeHome("testsite")
+		dir, remove, err := testenv.MakeHome("testcluster")
 		if err != nil {
 			return "", err
 		}

@@ -29,14 +29,14 @@ import (
 	"writ/supervisor/link"
 )
 
-// Files of a site.
+// Files of a cluster.
 const (
 	supervisorDir = "supervisor"
 	redisDir      = "redis"
 )
 
-// site is a datacenter with everything around it. Fill in the first fields, begin it, and close it, also if it did not begin well.
-type site struct {
+// cluster is a datacenter with everything around it. Fill in the first fields, begin it, and close it, also if it did not begin well.
+type cluster struct {
 	dir        string
 	profile    string // where the next supervisor writes a profile of its CPU, "" for nowhere
 	profiles   string // directory for the profiles of runners, "" for none
@@ -61,7 +61,7 @@ type site struct {
 }
 
 // begin founds the cluster and starts everything but nodes.
-func (s *site) begin(ctx context.Context) error {
+func (s *cluster) begin(ctx context.Context) error {
 	if err := s.found(); err != nil {
 		return err
 	}
@@ -81,7 +81,7 @@ func (s *site) begin(ctx context.Context) error {
 }
 
 // startRedis starts a Redis and returns when it serves.
-func (s *site) startRedis(dir string) (redis daemon.Started, err error) {
+func (s *cluster) startRedis(dir string) (redis daemon.Started, err error) {
 	ready := make(chan struct{})
 	one := &daemon.Redis{Dir: dir, Log: s.log}
 	err = s.start(ready, func() error {
@@ -94,7 +94,7 @@ func (s *site) startRedis(dir string) (redis daemon.Started, err error) {
 }
 
 // start lets work go on in this process and returns when it is ready.
-func (s *site) start(ready <-chan struct{}, work func() error) error {
+func (s *cluster) start(ready <-chan struct{}, work func() error) error {
 	s.works.Go(work)
 	select {
 	case <-ready:
@@ -105,7 +105,7 @@ func (s *site) start(ready <-chan struct{}, work func() error) error {
 }
 
 // close ends everything.
-func (s *site) close() error {
+func (s *cluster) close() error {
 	var err error
 	for _, p := range s.processes {
 		err = errors.Join(err, p.end())
@@ -121,7 +121,7 @@ func (s *site) close() error {
 }
 
 // found makes a cluster of one datacenter with a key that lives as long as this process.
-func (s *site) found() error {
+func (s *cluster) found() error {
 	_, private, err := ed25519.GenerateKey(rand.Reader)
 	if err != nil {
 		return err
@@ -152,7 +152,7 @@ func (s *site) found() error {
 }
 
 // listen opens the coordinator's end of the link.
-func (s *site) listen() error {
+func (s *cluster) listen() error {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return err
@@ -194,7 +194,7 @@ func (s *site) listen() error {
 }
 
 // authenticate admits the supervisor of the datacenter and nobody else.
-func (s *site) authenticate(_ context.Context, hello link.Hello, nonce []byte) error {
+func (s *cluster) authenticate(_ context.Context, hello link.Hello, nonce []byte) error {
 	text := identity.LinkHelloText(nonce, s.url, hello.Datacenter, hello.Journal)
 	if hello.Datacenter != s.datacenter.ID || !ed25519.Verify(s.datacenter.SupervisorKey, text, hello.Signature) {
 		return writ.Errorf(writ.CodeSignerUnknown, "this is not the supervisor of the benchmark")
@@ -203,7 +203,7 @@ func (s *site) authenticate(_ context.Context, hello link.Hello, nonce []byte) e
 }
 
 // startSupervisor starts the supervisor on what its directory holds, and returns when it is connected.
-func (s *site) startSupervisor() (err error) {
+func (s *cluster) startSupervisor() (err error) {
 	s.supervisor, err = startChild(s.ctx, s.logs, new(memory), s.redis.URL, SupervisorName, "--data", filepath.Join(s.dir, supervisorDir), "--coordinator", s.url,
 		"--listen", s.nodeAPI, "--profile", s.profile)
 	if err != nil {
@@ -218,12 +218,12 @@ func (s *site) startSupervisor() (err error) {
 }
 
 // request asks the supervisor by the link.
-func (s *site) request(verb link.Verb, params, answer any) error {
+func (s *cluster) request(verb link.Verb, params, answer any) error {
 	return s.listener.Request(s.ctx, s.datacenter.ID, verb, params, answer, nil)
 }
 
 // token makes a token that admits a node.
-func (s *site) token() (string, error) {
+func (s *cluster) token() (string, error) {
 	token, err := identity.NewToken(s.person.Roster.Cluster).For(s.datacenter.ID, s.person.Roster)
 	if err != nil {
 		return "", err
@@ -245,7 +245,7 @@ func (s *site) token() (string, error) {
 var Plenty = writ.Capacity{CPUs: 1 << 20, MemoryMiB: 1 << 30, DiskGiB: 1 << 30}
 
 // addNode lets a node join and serve in this process, with simulated drivers.
-func (s *site) addNode(name string, slots int) error {
+func (s *cluster) addNode(name string, slots int) error {
 	token, err := s.token()
 	if err != nil {
 		return err
@@ -265,7 +265,7 @@ func (s *site) addNode(name string, slots int) error {
 }
 
 // addRunner lets a node join and serve in a process of its own, with simulated drivers.
-func (s *site) addRunner(name string, slots int) (*child, error) {
+func (s *cluster) addRunner(name string, slots int) (*child, error) {
 	token, err := s.token()
 	if err != nil {
 		return nil, err
@@ -289,12 +289,12 @@ func (s *site) addRunner(name string, slots int) (*child, error) {
 }
 
 // awaitNode waits until the supervisor has heard a node.
-func (s *site) awaitNode(name string) error {
+func (s *cluster) awaitNode(name string) error {
 	return s.events.await(s.ctx, func(e *events) bool { return e.ready[name] })
 }
 
 // sign makes the submission of an order.
-func (s *site) sign(o client.Order) ([]byte, error) {
+func (s *cluster) sign(o client.Order) ([]byte, error) {
 	o.Datacenter, o.Project = s.datacenter.ID, s.project
 	text, err := o.Payload(s.person.Roster, s.person.Name, time.Now())
 	if err != nil {
@@ -304,13 +304,13 @@ func (s *site) sign(o client.Order) ([]byte, error) {
 }
 
 // submit hands in a submission by the link.
-func (s *site) submit(signed []byte) (run writ.Run, err error) {
+func (s *cluster) submit(signed []byte) (run writ.Run, err error) {
 	err = s.request(link.VerbSubmit, link.Submit{Signed: signed}, &run)
 	return run, err
 }
 
 // carryOut hands in a submission and returns when its run has succeeded.
-func (s *site) carryOut(ctx context.Context, signed []byte) error {
+func (s *cluster) carryOut(ctx context.Context, signed []byte) error {
 	run, err := s.submit(signed)
 	if err != nil {
 		return fmt.Errorf("submit: %w", err)

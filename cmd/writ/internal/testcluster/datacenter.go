@@ -1,4 +1,4 @@
-package testsite
+package testcluster
 
 import (
 	"cmp"
@@ -14,7 +14,7 @@ import (
 	"writ/runner/queue/redisqueue"
 )
 
-// Datacenter is a datacenter to add to a site.
+// Datacenter is a datacenter to add to a cluster.
 type Datacenter struct {
 	Name      string
 	Redis     string     // URL
@@ -30,7 +30,7 @@ type Datacenter struct {
 }
 
 // Add adds a datacenter with its supervisor and its nodes, and returns when all of them have joined.
-func (s *Site) Add(d Datacenter) {
+func (s *Cluster) Add(d Datacenter) {
 	s.T.Helper()
 	listen := d.Listen
 	if listen == "" {

@@ -39,8 +39,8 @@ func newKey() ed25519.PrivateKey {
 	return key
 }
 
-// site is a datacenter: root, roster, people, and its supervisor, which the test plays by hand with the real keys, texts and envelopes.
-type site struct {
+// fixture is a datacenter: root, roster, people, and its supervisor, which the test plays by hand with the real keys, texts and envelopes.
+type fixture struct {
 	testing.TB
 	root, alice, bob identity.Signer // bob has no destructive flag
 	supervisor       ed25519.PrivateKey
@@ -77,8 +77,8 @@ const (
 	datacenterID = writ.DatacenterID("0192f6c2-0000-7000-8000-00000000000d")
 )
 
-func newSite(t testing.TB) *site {
-	s := &site{
+func newFixture(t testing.TB) *fixture {
+	s := &fixture{
 		TB: t, root: identity.NewSigner(newKey()), alice: identity.NewSigner(newKey()), bob: identity.NewSigner(newKey()),
 		supervisor: newKey(), project: shopProject, datacenter: datacenterID,
 		tokens: map[string]identity.TokenKey{}, admission: writ.AdmissionApproved, members: map[string]nodes.Welcome{},
@@ -116,7 +116,7 @@ func newSite(t testing.TB) *site {
 }
 
 // everydayOf is a payload that allows everything in a project, for as long as a payload can.
-func (s *site) everydayOf(project identity.Project) writ.Digest {
+func (s *fixture) everydayOf(project identity.Project) writ.Digest {
 	return s.submission(s.alice, func(p *identity.Payload) {
 		p.Project, p.ProjectName = project.ID, project.Name
 		p.Allow, p.Targets, p.MaxCalls = everything(), []string{identity.AnyTarget}, identity.MaxCalls
@@ -133,7 +133,7 @@ func everything() (names []string) {
 }
 
 // sign adds a roster that is ready to the chain.
-func (s *site) sign(r *identity.Roster) {
+func (s *fixture) sign(r *identity.Roster) {
 	s.Helper()
 	signed, err := identity.SignRoster(r, s.root)
 	must(s.TB, err)
@@ -143,7 +143,7 @@ func (s *site) sign(r *identity.Roster) {
 }
 
 // amend signs the next version of the roster.
-func (s *site) amend(change func(r *identity.Roster)) {
+func (s *fixture) amend(change func(r *identity.Roster)) {
 	s.Helper()
 	next, err := s.roster.Successor(time.Now())
 	must(s.TB, err)
@@ -152,7 +152,7 @@ func (s *site) amend(change func(r *identity.Roster)) {
 }
 
 // token makes a join token.
-func (s *site) token() string {
+func (s *fixture) token() string {
 	token, err := identity.NewToken(s.roster.Cluster).For(s.datacenter, s.roster)
 	must(s.TB, err)
 	s.mu.Lock()
@@ -162,10 +162,10 @@ func (s *site) token() string {
 }
 
 // Site is the node API of its supervisor.
-var _ nodes.Backend = (*site)(nil)
+var _ nodes.Backend = (*fixture)(nil)
 
 // open reports whether the node API answers this time.
-func (s *site) open() error {
+func (s *fixture) open() error {
 	if s.away > 0 {
 		s.away--
 		return writ.Errorf(writ.CodeUnreachable, "nobody answers")
@@ -173,7 +173,7 @@ func (s *site) open() error {
 	return nil
 }
 
-func (s *site) Greet(_ context.Context, hello nodes.Hello) (nodes.Proof, error) {
+func (s *fixture) Greet(_ context.Context, hello nodes.Hello) (nodes.Proof, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err := s.open(); err != nil {
@@ -185,7 +185,7 @@ func (s *site) Greet(_ context.Context, hello nodes.Hello) (nodes.Proof, error) 
 	return nodes.Proof{Rosters: slices.Clone(s.rosters), Nonce: nonce, Signature: ed25519.Sign(s.supervisor, text)}, nil
 }
 
-func (s *site) Admit(_ context.Context, claim nodes.Claim) (nodes.Welcome, error) {
+func (s *fixture) Admit(_ context.Context, claim nodes.Claim) (nodes.Welcome, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.claims = append(s.claims, claim)
@@ -208,7 +208,7 @@ func (s *site) Admit(_ context.Context, claim nodes.Claim) (nodes.Welcome, error
 }
 
 // membership signs what a node is. The caller holds mu.
-func (s *site) membership(kind envelope.Kind, key, nonce []byte) ([]byte, error) {
+func (s *fixture) membership(kind envelope.Kind, key, nonce []byte) ([]byte, error) {
 	digest, err := s.roster.Digest()
 	if err != nil {
 		return nil, err
@@ -224,7 +224,7 @@ func (s *site) membership(kind envelope.Kind, key, nonce []byte) ([]byte, error)
 	return envelope.Sign(kind, s.supervisor, m)
 }
 
-func (s *site) Standing(_ context.Context, node writ.NodeID, nonce []byte) ([]byte, error) {
+func (s *fixture) Standing(_ context.Context, node writ.NodeID, nonce []byte) ([]byte, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err := s.open(); err != nil {
@@ -239,7 +239,7 @@ func (s *site) Standing(_ context.Context, node writ.NodeID, nonce []byte) ([]by
 }
 
 // Fence answers whether a node is to stop what it has: that is so once lost is set.
-func (s *site) Fence(_ context.Context, node writ.NodeID, nonce []byte) ([]byte, error) {
+func (s *fixture) Fence(_ context.Context, node writ.NodeID, nonce []byte) ([]byte, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err := s.open(); err != nil {
@@ -256,7 +256,7 @@ func (s *site) Fence(_ context.Context, node writ.NodeID, nonce []byte) ([]byte,
 }
 
 // signLoss returns what alice signs of a node that never comes back. The caller holds mu.
-func (s *site) signLoss(w nodes.Welcome, key ed25519.PublicKey) []byte {
+func (s *fixture) signLoss(w nodes.Welcome, key ed25519.PublicKey) []byte {
 	digest, err := s.roster.Digest()
 	must(s.TB, err)
 	now := time.Now().UTC().Truncate(time.Second)
@@ -280,7 +280,7 @@ func (s *site) signLoss(w nodes.Welcome, key ed25519.PublicKey) []byte {
 	return identity.Join(text, armored)
 }
 
-func (s *site) Fenced(_ context.Context, node writ.NodeID, signed []byte) error {
+func (s *fixture) Fenced(_ context.Context, node writ.NodeID, signed []byte) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err := s.open(); err != nil {
@@ -299,13 +299,13 @@ func (s *site) Fenced(_ context.Context, node writ.NodeID, signed []byte) error 
 	return nil
 }
 
-func (s *site) Rosters(_ context.Context, after int) ([][]byte, error) {
+func (s *fixture) Rosters(_ context.Context, after int) ([][]byte, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Clone(s.rosters[min(after, len(s.rosters)):]), s.open()
 }
 
-func (s *site) Account(_ context.Context, node writ.NodeID, _ []byte) ([]byte, error) {
+func (s *fixture) Account(_ context.Context, node writ.NodeID, _ []byte) ([]byte, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.accountsAsked++
@@ -318,7 +318,7 @@ func (s *site) Account(_ context.Context, node writ.NodeID, _ []byte) ([]byte, e
 	return envelope.Sign(envelope.Account, s.supervisor, nodes.Account{Node: node})
 }
 
-func (s *site) Payload(_ context.Context, digest writ.Digest) ([]byte, error) {
+func (s *fixture) Payload(_ context.Context, digest writ.Digest) ([]byte, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err := s.open(); err != nil {
@@ -336,33 +336,33 @@ func joinerOf(h nodes.Hello) identity.Joiner {
 	return identity.Joiner{Token: h.Token, Name: h.Name, Key: h.Key, AgeKey: h.AgeKey, Nonce: h.Nonce}
 }
 
-func (s *site) setAdmission(a writ.Admission) {
+func (s *fixture) setAdmission(a writ.Admission) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.admission = a
 }
 
-func (s *site) setKey(key ed25519.PrivateKey) {
+func (s *fixture) setKey(key ed25519.PrivateKey) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.supervisor = key
 }
 
-func (s *site) setRosters(signed [][]byte) {
+func (s *fixture) setRosters(signed [][]byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.rosters = signed
 }
 
 // closeAPI lets the next requests find nobody.
-func (s *site) closeAPI(requests int) {
+func (s *fixture) closeAPI(requests int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.away = requests
 }
 
 // join makes a member with a token.
-func (s *site) join(dir string) *runner.Member {
+func (s *fixture) join(dir string) *runner.Member {
 	s.Helper()
 	m, err := runner.Join(s.Context(), runner.Joining{Dir: dir, API: s, Token: s.token(), Name: "n1", Version: "test"})
 	must(s.TB, err)
@@ -370,7 +370,7 @@ func (s *site) join(dir string) *runner.Member {
 }
 
 // submission signs a script and returns its digest; the run that it makes is writ.RunIDOf of that.
-func (s *site) submission(signer identity.Signer, change func(p *identity.Payload)) writ.Digest {
+func (s *fixture) submission(signer identity.Signer, change func(p *identity.Payload)) writ.Digest {
 	s.Helper()
 	name := "alice"
 	if signer == s.bob {

@@ -70,7 +70,7 @@ func onEach(t *testing.T, test func(t *testing.T, from, to *node)) {
 				if there == "btrfs" || here == "btrfs" {
 					dir = btrfstest.NewHosts(t).New(t)
 				}
-				s := &site{supervisor: newKey()}
+				s := &fixture{supervisor: newKey()}
 				test(t, s.node(t, "n1", filepath.Join(dir, "n1"), givers), s.node(t, "n2", filepath.Join(dir, "n2"), fetchers))
 			})
 		}
@@ -80,17 +80,17 @@ func onEach(t *testing.T, test func(t *testing.T, from, to *node)) {
 // plain runs a test with directories at both ends.
 func plain(t *testing.T) (from, to *node) {
 	t.Helper()
-	s, dir := &site{supervisor: newKey()}, t.TempDir()
+	s, dir := &fixture{supervisor: newKey()}, t.TempDir()
 	return s.node(t, "n1", filepath.Join(dir, "n1"), kinds["directory"]), s.node(t, "n2", filepath.Join(dir, "n2"), kinds["directory"])
 }
 
-// site is a datacenter, whose supervisor the test plays.
-type site struct{ supervisor ed25519.PrivateKey }
+// fixture is a datacenter, whose supervisor the test plays.
+type fixture struct{ supervisor ed25519.PrivateKey }
 
 // node is one node with volumes.
 type node struct {
 	testing.TB
-	*site
+	*fixture
 	name  string
 	id    writ.NodeID
 	key   ed25519.PrivateKey
@@ -110,9 +110,9 @@ type node struct {
 	dead    atomic.Bool // it has crashed: its connections are as good as gone
 }
 
-func (s *site) node(t testing.TB, name, dir string, trees func(string) sal.Trees) *node {
+func (s *fixture) node(t testing.TB, name, dir string, trees func(string) sal.Trees) *node {
 	t.Helper()
-	n := &node{TB: t, site: s, name: name, id: writ.NodeID(name), key: newKey(), dir: dir, trees: trees}
+	n := &node{TB: t, fixture: s, name: name, id: writ.NodeID(name), key: newKey(), dir: dir, trees: trees}
 	n.restart()
 	return n
 }
@@ -254,7 +254,7 @@ func (n *node) made(name string, mib int) string {
 }
 
 // grant returns the transfer grant that lets one node fetch a volume of another.
-func (s *site) grant(from, to *node, name string) writ.TransferGrant {
+func (s *fixture) grant(from, to *node, name string) writ.TransferGrant {
 	return writ.TransferGrant{
 		Cluster: cluster, Datacenter: datacenter, Transfer: "run-1-" + name, From: from.id, FromName: from.name, FromKey: from.key.Public().(ed25519.PublicKey),
 		Address: from.address, To: to.id, ToKey: to.key.Public().(ed25519.PublicKey),

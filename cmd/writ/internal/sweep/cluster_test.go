@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"writ"
-	"writ/cmd/writ/internal/testsite"
+	"writ/cmd/writ/internal/testcluster"
 	"writ/coord/api"
 	"writ/internal/failpoint"
 	"writ/internal/testenv"
@@ -86,9 +86,9 @@ data := volume.create(run.params.name, {size_gib: 1})
 volume.delete(data)
 `
 
-// world is a site at work.
-type world struct {
-	*testsite.Site
+// cluster is a site at work.
+type cluster struct {
+	*testcluster.Cluster
 	t     *testing.T
 	redis *testenv.RedisServer
 	// server is nil until it is needed.
@@ -113,11 +113,11 @@ type order struct {
 	least  int
 }
 
-func newWorld(t *testing.T) *world {
+func newCluster(t *testing.T) *cluster {
 	t.Helper()
-	w := &world{t: t, redis: testenv.Redis(t), ids: map[string]writ.NodeID{}}
-	w.Site = testsite.NewTagged(t, "failpoints")
-	w.Add(testsite.Datacenter{Name: supervisor, Redis: w.redis.URL, Nodes: 1, Speed: "0", Node: []string{"--cpus", "100000", "--memory-mib", "1000000"}}) // for all that is left there
+	w := &cluster{t: t, redis: testenv.Redis(t), ids: map[string]writ.NodeID{}}
+	w.Cluster = testcluster.NewTagged(t, "failpoints")
+	w.Add(testcluster.Datacenter{Name: supervisor, Redis: w.redis.URL, Nodes: 1, Speed: "0", Node: []string{"--cpus", "100000", "--memory-mib", "1000000"}}) // for all that is left there
 	w.nodes = []string{node}
 	w.Script("work.tengo", work)
 	w.Script("slow.tengo", slow)
@@ -127,22 +127,22 @@ func newWorld(t *testing.T) *world {
 }
 
 // next returns a name that nothing has.
-func (w *world) next() string {
+func (w *cluster) next() string {
 	w.count++
 	return fmt.Sprintf("x%d", w.count)
 }
 
 // Until is that of the site; meanwhile the victim is started again when it has come to its end.
-func (w *world) Until(what string, is func(ctx context.Context) bool) {
+func (w *cluster) Until(what string, is func(ctx context.Context) bool) {
 	w.t.Helper()
-	w.Site.Until(what, func(ctx context.Context) bool {
+	w.Cluster.Until(what, func(ctx context.Context) bool {
 		w.tend()
 		return is(ctx)
 	})
 }
 
 // tend starts the victim again when it has come to its end. One that is told that a disk is full lives on.
-func (w *world) tend() {
+func (w *cluster) tend() {
 	if w.victim == "" {
 		return
 	}
@@ -158,7 +158,7 @@ func (w *world) tend() {
 }
 
 // try carries out a command while the victim is tended.
-func (w *world) try(args ...string) (out, said string, code int) {
+func (w *cluster) try(args ...string) (out, said string, code int) {
 	w.t.Helper()
 	cmd := w.Command(args...)
 	var stdout, stderr strings.Builder
@@ -181,7 +181,7 @@ func (w *world) try(args ...string) (out, said string, code int) {
 }
 
 // insist carries out a command until it succeeds: processes end meanwhile.
-func (w *world) insist(args ...string) string {
+func (w *cluster) insist(args ...string) string {
 	w.t.Helper()
 	var out, last string
 	w.Until(strings.Join(args, " "), func(context.Context) bool {
@@ -198,14 +198,14 @@ func (w *world) insist(args ...string) string {
 }
 
 // restart kills a process that is not the victim, and starts it again.
-func (w *world) restart(name string) {
+func (w *cluster) restart(name string) {
 	w.t.Helper()
 	w.Kill(name)
 	w.begin(name)
 }
 
 // begin starts a process, and waits until it says that it serves.
-func (w *world) begin(name string) {
+func (w *cluster) begin(name string) {
 	w.t.Helper()
 	p := w.Launch(name)
 	says := "is listening"
@@ -216,13 +216,13 @@ func (w *world) begin(name string) {
 }
 
 // submit signs a script once and hands that in until it is taken.
-func (w *world) submit(script string, most, least int, states ...writ.RunState) writ.RunID {
+func (w *cluster) submit(script string, most, least int, states ...writ.RunState) writ.RunID {
 	w.t.Helper()
 	return w.submitTo(supervisor, script, most, least, states...)
 }
 
 // submitTo does so for another datacenter.
-func (w *world) submitTo(datacenter, script string, most, least int, states ...writ.RunState) writ.RunID {
+func (w *cluster) submitTo(datacenter, script string, most, least int, states ...writ.RunState) writ.RunID {
 	w.t.Helper()
 	name := w.next()
 	w.insist("sign", script, "--dc", datacenter, "-p", "name="+name, "--destructive", "--output", name+".writ")
@@ -231,13 +231,13 @@ func (w *world) submitTo(datacenter, script string, most, least int, states ...w
 	return id
 }
 
-func (w *world) work() { w.submit("work.tengo", workEffects, workEffects-1, writ.RunSucceeded) }
+func (w *cluster) work() { w.submit("work.tengo", workEffects, workEffects-1, writ.RunSucceeded) }
 
 // ended are the states in which a run stays.
 var ended = map[string]bool{"succeeded": true, "failed": true, "cancelled": true, "expired": true, "refused": true}
 
 // run returns a run as the coordinator shows it, an empty one while nobody answers.
-func (w *world) run(ctx context.Context, id writ.RunID) api.Run {
+func (w *cluster) run(ctx context.Context, id writ.RunID) api.Run {
 	run, err := api.Answer[api.Run](w.Client.API.GetRun(ctx, id))
 	if err != nil {
 		return api.Run{}
@@ -246,7 +246,7 @@ func (w *world) run(ctx context.Context, id writ.RunID) api.Run {
 }
 
 // settle waits until every run has ended, and checks what they did.
-func (w *world) settle() {
+func (w *cluster) settle() {
 	w.t.Helper()
 	for _, o := range w.runs {
 		var state string
@@ -276,7 +276,7 @@ func (w *world) settle() {
 }
 
 // sameNodes checks that nodes are the ones that they were.
-func (w *world) sameNodes() {
+func (w *cluster) sameNodes() {
 	w.t.Helper()
 	w.Until("nodes are listed", func(ctx context.Context) bool {
 		list, err := api.Answer[api.NodePage](w.Client.API.ListNodes(ctx, nil))
@@ -291,7 +291,7 @@ func (w *world) sameNodes() {
 }
 
 // once checks that no job of any node took effect twice.
-func (w *world) once() {
+func (w *cluster) once() {
 	w.t.Helper()
 	type change struct {
 		uid        writ.UID
@@ -314,7 +314,7 @@ func (w *world) once() {
 }
 
 // newNode prepares a node that has never been started, and returns its name.
-func (w *world) newNode() string {
+func (w *cluster) newNode() string {
 	w.t.Helper()
 	name := w.next()
 	token := w.insist("token", "create", "--dc", supervisor)
@@ -328,7 +328,7 @@ func (w *world) newNode() string {
 }
 
 // newDatacenter prepares a supervisor that has never been started, while somebody waits to take it into the roster.
-func (w *world) newDatacenter(more ...string) string {
+func (w *cluster) newDatacenter(more ...string) string {
 	w.t.Helper()
 	name := w.next()
 	w.Start("add "+name, "Start the supervisor", "dc", "add", name, "--region", "here", "--token-file", name+".token")
@@ -338,7 +338,7 @@ func (w *world) newDatacenter(more ...string) string {
 }
 
 // founded waits until a new datacenter serves, and ends it: another one needs its place.
-func (w *world) founded(name string) {
+func (w *cluster) founded(name string) {
 	w.t.Helper()
 	w.Until(name+" is in the roster", func(context.Context) bool { return w.Procs["add "+name].Ended() })
 	if err := w.Procs["add "+name].Err; err != nil {
@@ -353,12 +353,12 @@ func (w *world) founded(name string) {
 }
 
 // database returns the URL of another database of the site's Redis.
-func (w *world) database(n int) string {
+func (w *cluster) database(n int) string {
 	return fmt.Sprint(strings.TrimSuffix(w.redis.URL, "0"), n)
 }
 
 // postgres returns the URL of a new database of a server that is started when it is needed.
-func (w *world) postgres() string {
+func (w *cluster) postgres() string {
 	if w.server == nil {
 		w.server = testenv.Postgres(w.t)
 	}
@@ -366,16 +366,16 @@ func (w *world) postgres() string {
 }
 
 // addMetered adds the datacenter whose node has real volumes, for which people are charged, unless it is there.
-func (w *world) addMetered() {
+func (w *cluster) addMetered() {
 	w.t.Helper()
 	if w.Procs[metered] == nil {
-		w.Add(testsite.Datacenter{Name: metered, Redis: w.database(2), Nodes: 1, Speed: "0", Node: []string{"--drivers", "auto"}})
+		w.Add(testcluster.Datacenter{Name: metered, Redis: w.database(2), Nodes: 1, Speed: "0", Node: []string{"--drivers", "auto"}})
 		w.stores = append(w.stores, metered+"/journal.db", meteredNode+"/journal.db")
 	}
 }
 
 // losing takes the supervisor's journal back to what it was before something happened. The supervisor does not run then.
-func (w *world) losing(what func()) {
+func (w *cluster) losing(what func()) {
 	w.t.Helper()
 	copied := w.next()
 	w.insist("backup", "--data", supervisor, copied+".tar")
@@ -389,7 +389,7 @@ func (w *world) losing(what func()) {
 }
 
 // evaluators returns the children of the supervisor in which scripts are evaluated.
-func (w *world) evaluators() (all []int) {
+func (w *cluster) evaluators() (all []int) {
 	stats, _ := filepath.Glob("/proc/[0-9]*/stat")
 	for _, file := range stats {
 		text, _ := os.ReadFile(file) // empty if it has just ended
@@ -405,7 +405,7 @@ func (w *world) evaluators() (all []int) {
 }
 
 // api returns the address of the supervisor's node API, as it was told.
-func (w *world) api() string {
+func (w *cluster) api() string {
 	args := w.Procs[supervisor].Cmd.Args
 	for i, a := range args {
 		if a == "--listen" {
@@ -417,7 +417,7 @@ func (w *world) api() string {
 }
 
 // cancel cancels a run when it has begun.
-func (w *world) cancel(id writ.RunID) {
+func (w *cluster) cancel(id writ.RunID) {
 	w.t.Helper()
 	w.Until("run "+string(id)+" is cancelled", func(ctx context.Context) bool {
 		if ended[string(w.run(ctx, id).State)] {
@@ -429,7 +429,7 @@ func (w *world) cancel(id writ.RunID) {
 }
 
 // busy waits until a node works on a call of a run, at least the one with this number.
-func (w *world) busy(id writ.RunID, seq int) {
+func (w *cluster) busy(id writ.RunID, seq int) {
 	w.t.Helper()
 	w.Until("run "+string(id)+" works", func(ctx context.Context) bool {
 		list, err := api.Answer[api.CallPage](w.Client.API.ListCalls(ctx, id, nil))

@@ -1,7 +1,7 @@
-// Package testsite is a cluster of real processes for tests: one coordinator, datacenters with their supervisors and nodes with simulated
+// Package testcluster is a cluster of real processes for tests: one coordinator, datacenters with their supervisors and nodes with simulated
 // drivers, each started by hand as docs/tutorial.md says, killed and started again as a test wishes. It knows how processes are started
 // and what can be seen of them from outside; it must not know what a test wants to prove.
-package testsite
+package testcluster
 
 import (
 	"bytes"
@@ -31,8 +31,8 @@ import (
 // Patience ends a wait for something that never comes: ten times what the slowest promise allows, and more.
 const Patience = 2 * time.Minute
 
-// Site is a cluster of real processes, one per role.
-type Site struct {
+// Cluster is a cluster of real processes, one per role.
+type Cluster struct {
 	Dir    string // where every command is carried out; each process has a directory of its own name here
 	URL    string // of the coordinator
 	Public string // how supervisors reach the coordinator, set before it is founded; the same if ""
@@ -47,14 +47,14 @@ type Site struct {
 	env   []string            // of every process, besides what they need
 }
 
-// Empty is a site where nothing runs yet, in a directory that is removed when the test ends.
-func Empty(t testing.TB, env ...string) *Site {
+// Empty is a cluster where nothing runs yet, in a directory that is removed when the test ends.
+func Empty(t testing.TB, env ...string) *Cluster {
 	t.Helper()
 	return newSite(t, Binary(t), env...)
 }
 
 // New founds a cluster and starts its coordinator, in a directory that is removed when the test ends.
-func New(t testing.TB, env ...string) *Site {
+func New(t testing.TB, env ...string) *Cluster {
 	t.Helper()
 	s := Empty(t, env...)
 	s.Found()
@@ -62,7 +62,7 @@ func New(t testing.TB, env ...string) *Site {
 }
 
 // NewIn founds a cluster in a directory of the test, which decides what becomes of it, and starts its coordinator.
-func NewIn(t testing.TB, dir string, env ...string) *Site {
+func NewIn(t testing.TB, dir string, env ...string) *Cluster {
 	t.Helper()
 	s := Empty(t, env...)
 	s.Dir, s.kept = dir, true
@@ -71,20 +71,20 @@ func NewIn(t testing.TB, dir string, env ...string) *Site {
 }
 
 // NewTagged is New of the program that is built with tags.
-func NewTagged(t testing.TB, tags ...string) *Site {
+func NewTagged(t testing.TB, tags ...string) *Cluster {
 	t.Helper()
 	s := newSite(t, Binary(t, tags...))
 	s.Found()
 	return s
 }
 
-func newSite(t testing.TB, program string, env ...string) *Site {
+func newSite(t testing.TB, program string, env ...string) *Cluster {
 	t.Helper()
-	return &Site{Dir: t.TempDir(), Procs: map[string]*Proc{}, T: t, bin: program, lines: map[string][]string{}, env: append(env, testenv.Maker(t))}
+	return &Cluster{Dir: t.TempDir(), Procs: map[string]*Proc{}, T: t, bin: program, lines: map[string][]string{}, env: append(env, testenv.Maker(t))}
 }
 
-// Found founds the cluster of an empty site, and starts its coordinator.
-func (s *Site) Found() {
+// Found founds the cluster of an empty cluster, and starts its coordinator.
+func (s *Cluster) Found() {
 	t := s.T
 	t.Helper()
 	if s.URL == "" {
@@ -107,10 +107,10 @@ func (s *Site) Found() {
 }
 
 // Use takes another program for whatever is started from now on.
-func (s *Site) Use(program string) { s.bin = program }
+func (s *Cluster) Use(program string) { s.bin = program }
 
-// In is the same site in a subtest, which must not start processes: they would end with it.
-func (s *Site) In(t testing.TB) *Site {
+// In is the same cluster in a subtest, which must not start processes: they would end with it.
+func (s *Cluster) In(t testing.TB) *Cluster {
 	in := *s
 	in.T = t
 	return &in
@@ -173,7 +173,7 @@ func (p *Proc) Wait() error {
 }
 
 // Start starts a process and returns when it has said something.
-func (s *Site) Start(name, until string, args ...string) *Proc {
+func (s *Cluster) Start(name, until string, args ...string) *Proc {
 	s.T.Helper()
 	s.Prepare(name, until, args...)
 	p := s.Launch(name)
@@ -182,13 +182,13 @@ func (s *Site) Start(name, until string, args ...string) *Proc {
 }
 
 // Prepare says how a process will be started, and what it says then.
-func (s *Site) Prepare(name, until string, args ...string) {
+func (s *Cluster) Prepare(name, until string, args ...string) {
 	s.lines[name] = append([]string{until}, args...)
 }
 
 // Launch starts a process as it was started first, and does not wait for anything. It must not run any more. What it says is added to the
-// file NAME.log of the site, too. env is what it has in its environment besides.
-func (s *Site) Launch(name string, env ...string) *Proc {
+// file NAME.log of the cluster, too. env is what it has in its environment besides.
+func (s *Cluster) Launch(name string, env ...string) *Proc {
 	s.T.Helper()
 	p := &Proc{Cmd: s.Command(s.lines[name][1:]...), changed: make(chan struct{}, 1), ended: make(chan struct{})}
 	p.Cmd.Env = append(p.Cmd.Env, env...)
@@ -214,7 +214,7 @@ func (s *Site) Launch(name string, env ...string) *Proc {
 }
 
 // end kills what runs under a name, and tells what it said last if the test has failed and nobody could read it later.
-func (s *Site) end(name string) {
+func (s *Cluster) end(name string) {
 	p := s.Procs[name]
 	if !p.Ended() {
 		_ = p.Cmd.Process.Kill()
@@ -230,7 +230,7 @@ func (s *Site) end(name string) {
 	s.T.Logf("%s said last:\n%s", name, tail(said))
 }
 
-// What is told of a process after a failed test: of nine processes that is what somebody reads. A site in a directory of its own keeps all.
+// What is told of a process after a failed test: of nine processes that is what somebody reads. A cluster in a directory of its own keeps all.
 const (
 	toldLines = 20
 	toldBytes = 3 << 10
@@ -243,7 +243,7 @@ func tail(log []byte) []byte {
 }
 
 // Await waits until a process has said something.
-func (s *Site) Await(p *Proc, until string) {
+func (s *Cluster) Await(p *Proc, until string) {
 	s.T.Helper()
 	late := time.After(Patience)
 	for !strings.Contains(p.Said(), until) {
@@ -258,7 +258,7 @@ func (s *Site) Await(p *Proc, until string) {
 }
 
 // Kill ends a process with SIGKILL.
-func (s *Site) Kill(name string) {
+func (s *Cluster) Kill(name string) {
 	s.T.Helper()
 	p := s.Procs[name]
 	if err := p.Cmd.Process.Signal(syscall.SIGKILL); err != nil {
@@ -268,13 +268,13 @@ func (s *Site) Kill(name string) {
 }
 
 // Restart starts a process again as it was started first. What it said at first only once is not waited for.
-func (s *Site) Restart(name string) {
+func (s *Cluster) Restart(name string) {
 	s.T.Helper()
 	s.Await(s.Launch(name), s.lines[name][0])
 }
 
 // Runs fails the test if a process has ended.
-func (s *Site) Runs(names ...string) {
+func (s *Cluster) Runs(names ...string) {
 	s.T.Helper()
 	for _, name := range names {
 		select {
@@ -286,14 +286,14 @@ func (s *Site) Runs(names ...string) {
 }
 
 // RestartFails starts a process again as it was started first, waits for its end, and returns what it said and its exit code.
-func (s *Site) RestartFails(name string) (said string, code int) {
+func (s *Cluster) RestartFails(name string) (said string, code int) {
 	s.T.Helper()
 	_, said, code = s.Try(s.lines[name][1:]...)
 	return said, code
 }
 
-// Command is a command of writ in the site, not yet started.
-func (s *Site) Command(args ...string) *exec.Cmd {
+// Command is a command of writ in the cluster, not yet started.
+func (s *Cluster) Command(args ...string) *exec.Cmd {
 	cmd := exec.Command(s.bin, args...)
 	cmd.Dir = s.Dir
 	cmd.Env = []string{"HOME=" + s.Dir, "PATH=" + os.Getenv("PATH"), "WRIT_CONFIG=" + filepath.Join(s.Dir, "cluster", "client.yaml")}
@@ -302,7 +302,7 @@ func (s *Site) Command(args ...string) *exec.Cmd {
 }
 
 // Writ carries out a command that must succeed and returns what it prints.
-func (s *Site) Writ(args ...string) string {
+func (s *Cluster) Writ(args ...string) string {
 	s.T.Helper()
 	out, said, code := s.Try(args...)
 	if code != 0 {
@@ -312,7 +312,7 @@ func (s *Site) Writ(args ...string) string {
 }
 
 // Attempt carries out a command and returns its output, what it said besides, and its exit code.
-func (s *Site) Try(args ...string) (out, said string, code int) {
+func (s *Cluster) Try(args ...string) (out, said string, code int) {
 	s.T.Helper()
 	cmd := s.Command(args...)
 	var stdout, stderr bytes.Buffer
@@ -328,7 +328,7 @@ func (s *Site) Try(args ...string) (out, said string, code int) {
 }
 
 // Says waits until a command says all of some texts, on whatever output, with an exit code.
-func (s *Site) Says(exit int, texts []string, args ...string) {
+func (s *Cluster) Says(exit int, texts []string, args ...string) {
 	s.T.Helper()
 	var said string
 	var code int
@@ -347,8 +347,8 @@ func (s *Site) Says(exit int, texts []string, args ...string) {
 	}
 }
 
-// Script writes a script into the site's directory.
-func (s *Site) Script(name, text string) {
+// Script writes a script into the cluster's directory.
+func (s *Cluster) Script(name, text string) {
 	s.T.Helper()
 	if err := os.WriteFile(filepath.Join(s.Dir, name), []byte(text), 0o600); err != nil {
 		s.T.Fatal(err)
@@ -356,13 +356,13 @@ func (s *Site) Script(name, text string) {
 }
 
 // Submit hands a script in and returns its run.
-func (s *Site) Submit(args ...string) writ.RunID {
+func (s *Cluster) Submit(args ...string) writ.RunID {
 	s.T.Helper()
 	return writ.RunID(strings.TrimSpace(s.Writ(append([]string{"submit", "--detach"}, args...)...)))
 }
 
 // Follow watches a run to its end, calls at once with the n-th line that its script writes, and returns the run.
-func (s *Site) Follow(id writ.RunID, line int, at func()) api.Run {
+func (s *Cluster) Follow(id writ.RunID, line int, at func()) api.Run {
 	s.T.Helper()
 	ctx, stop := context.WithTimeout(s.T.Context(), Patience)
 	defer stop()
@@ -379,7 +379,7 @@ func (s *Site) Follow(id writ.RunID, line int, at func()) api.Run {
 }
 
 // Succeeded fails the test unless the run did, by the word that its supervisor has signed.
-func (s *Site) Succeeded(run api.Run) writ.Summary {
+func (s *Cluster) Succeeded(run api.Run) writ.Summary {
 	s.T.Helper()
 	roster, err := s.Client.Roster(s.T.Context())
 	if err != nil {
@@ -396,7 +396,7 @@ func (s *Site) Succeeded(run api.Run) writ.Summary {
 }
 
 // Until waits for a condition.
-func (s *Site) Until(what string, is func(ctx context.Context) bool) {
+func (s *Cluster) Until(what string, is func(ctx context.Context) bool) {
 	s.T.Helper()
 	ctx, stop := context.WithTimeout(s.T.Context(), Patience)
 	defer stop()
@@ -412,7 +412,7 @@ func (s *Site) Until(what string, is func(ctx context.Context) bool) {
 }
 
 // Effects counts what simulated drivers did on some nodes, by the key of the job.
-func (s *Site) Effects(nodes ...string) map[string]int {
+func (s *Cluster) Effects(nodes ...string) map[string]int {
 	s.T.Helper()
 	counts := map[string]int{}
 	for _, node := range nodes {
@@ -428,7 +428,7 @@ func (s *Site) Effects(nodes ...string) map[string]int {
 }
 
 // Done counts the jobs of a run that took effect on some nodes.
-func (s *Site) Done(id writ.RunID, nodes ...string) (n int) {
+func (s *Cluster) Done(id writ.RunID, nodes ...string) (n int) {
 	s.T.Helper()
 	for key := range s.Effects(nodes...) {
 		if strings.HasPrefix(key, string(id)) {
@@ -439,7 +439,7 @@ func (s *Site) Done(id writ.RunID, nodes ...string) (n int) {
 }
 
 // OnceEach fails the test unless there were so many effects of a run, each once.
-func (s *Site) OnceEach(id writ.RunID, want int, nodes ...string) {
+func (s *Cluster) OnceEach(id writ.RunID, want int, nodes ...string) {
 	s.T.Helper()
 	have := 0
 	for key, n := range s.Effects(nodes...) {
