@@ -156,7 +156,7 @@ func (n *incarnation) refuse(ctx context.Context, w *work, why error) *writ.Resu
 	case writ.CodeOf(why) == writ.CodeNodeStore:
 		return n.refuseUnrecorded(ctx, w, why)
 	}
-	return n.settle(ctx, w, func(before *journal.Entry) *writ.Result {
+	return n.recordAnswer(ctx, w, func(before *journal.Entry) *writ.Result {
 		if before != nil && before.Incarnation < n.number && !w.repeatable() && writ.CodeOf(why) != writ.CodeOutcomeUnknown {
 			// Whatever stands in the way now: it may have been done then, and a retry would do it again.
 			return n.answer(w, w.taken, attempt{err: outcomeUnknown(w)})
@@ -167,15 +167,15 @@ func (n *incarnation) refuse(ctx context.Context, w *work, why error) *writ.Resu
 
 // answerAs answers a job with what an earlier attempt of its call did.
 func (n *incarnation) answerAs(ctx context.Context, w *work, done *writ.Result) *writ.Result {
-	return n.settle(ctx, w, func(*journal.Entry) *writ.Result {
+	return n.recordAnswer(ctx, w, func(*journal.Entry) *writ.Result {
 		same := *done
 		same.JobKey, same.Job = w.job.JobKey, w.digest
 		return &same
 	})
 }
 
-// settle records the answer to a job that is not carried out, unless there is one, and returns the one that stands.
-func (n *incarnation) settle(ctx context.Context, w *work, answer func(before *journal.Entry) *writ.Result) *writ.Result {
+// recordAnswer records the answer to a job that is not carried out, unless there is one, and returns the one that stands.
+func (n *incarnation) recordAnswer(ctx context.Context, w *work, answer func(before *journal.Entry) *writ.Result) *writ.Result {
 	counter := &n.counts.repeated
 	result, err := n.journal.Refuse(context.WithoutCancel(ctx), w.job, w.digest, n.number, func(before *journal.Entry) *writ.Result {
 		counter = &n.counts.refused

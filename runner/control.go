@@ -67,7 +67,7 @@ func (n *incarnation) obey(ctx context.Context, messages []queue.Message) error 
 				n.rosters.want(int64(c.Roster))
 			}
 			if c.Told != nil {
-				n.keeper.told(ctx, *c.Told)
+				n.keeper.acknowledge(ctx, *c.Told)
 			}
 		}
 	}

@@ -334,7 +334,7 @@ func (k *keeper) report(ctx context.Context, round int64) {
 
 // usage returns what the supervisor does not know yet of what resources have used.
 func (k *keeper) usage(ctx context.Context, round int64) []writ.Usage {
-	usage, versions, err := k.journal.Untold(ctx, maxFound)
+	usage, versions, err := k.journal.UnacknowledgedUsage(ctx, maxFound)
 	if k.noteStore(ctx, err) != nil {
 		return nil
 	}
@@ -345,8 +345,8 @@ func (k *keeper) usage(ctx context.Context, round int64) []writ.Usage {
 	return usage
 }
 
-// told keeps what the supervisor acknowledged.
-func (k *keeper) told(ctx context.Context, t writ.Told) {
+// acknowledge keeps what the supervisor acknowledged.
+func (k *keeper) acknowledge(ctx context.Context, t writ.Told) {
 	if t.Incarnation != k.number {
 		return
 	}
@@ -357,7 +357,7 @@ func (k *keeper) told(ctx context.Context, t writ.Told) {
 	k.mendings = slices.DeleteFunc(k.mendings, func(m mending) bool { return m.round > 0 && m.round <= t.Round })
 	k.mu.Unlock()
 	if len(versions) > 0 {
-		_ = k.noteStore(ctx, k.journal.Told(context.WithoutCancel(ctx), versions)) // else they come again
+		_ = k.noteStore(ctx, k.journal.AcknowledgeUsage(context.WithoutCancel(ctx), versions)) // else they come again
 	}
 }
 

@@ -77,8 +77,8 @@ func writeSynced(path string, text []byte) error {
 	return errors.Join(err, f.Close())
 }
 
-// settle makes sure that a file stays which has just taken its place.
-func settle(path string) error {
+// syncEntry makes sure that a file stays which has just taken its place.
+func syncEntry(path string) error {
 	err := SyncDir(filepath.Dir(path))
 	failpoint.OfFile(path).End(err)
 	return err

@@ -205,7 +205,7 @@ func (s *Records[T]) put(r *Record[T]) error {
 		return err
 	}
 	s.step("sync records")
-	return settle(path)
+	return syncEntry(path)
 }
 
 // Remove forgets a resource. One that has no record is no error.

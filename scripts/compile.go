@@ -90,13 +90,13 @@ func (a *analysis) compile(plan bool) (program *Program, err error) {
 		return nil, err
 	}
 	program = &Program{constants: bytecode.Constants, main: bytecode.MainFunction, files: a.files, globals: globals}
-	program.settle()
+	program.bindConstants()
 	return program, nil
 }
 
-// settle notes which constants a pass binds, and warms the others: Tengo fills in a cache of strings when it first reads one, which would
+// bindConstants notes which constants a pass binds, and warms the others: Tengo fills in a cache of strings when it first reads one, which would
 // be a data race between two passes.
-func (p *Program) settle() {
+func (p *Program) bindConstants() {
 	for i, c := range p.constants {
 		switch c := c.(type) {
 		case *tengo.String:

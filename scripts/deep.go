@@ -39,8 +39,8 @@ func (p *pass) text(o tengo.Object) (string, error) {
 	return b.String(), p.keep(b.Len())
 }
 
-// shownText is the text of o for people: secrets are shown by their names, and values that are not known as what they wait for.
-func (p *pass) shownText(o tengo.Object) (string, error) {
+// printableText is the text of o for people: secrets are shown by their names, and values that are not known as what they wait for.
+func (p *pass) printableText(o tengo.Object) (string, error) {
 	p.showing = true
 	defer func() { p.showing = false }()
 	return p.text(o)

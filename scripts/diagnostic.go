@@ -126,7 +126,7 @@ type findings struct {
 
 // add reports what is wrong with the source from pos, width bytes of it.
 func (f *findings) add(code string, pos parser.Pos, width int, format string, args ...any) *Diagnostic {
-	d := Diagnostic{Code: code, Message: shown(fmt.Sprintf(format, args...)), Width: max(width, 1)}
+	d := Diagnostic{Code: code, Message: printable(fmt.Sprintf(format, args...)), Width: max(width, 1)}
 	if info, ok := LookupCode(code); ok {
 		d.Severity = info.Severity
 	}
@@ -135,7 +135,7 @@ func (f *findings) add(code string, pos parser.Pos, width int, format string, ar
 			continue
 		}
 		at := u.file.Position(pos)
-		d.File, d.Line, d.Column = shown(u.source.Name), at.Line, at.Column
+		d.File, d.Line, d.Column = printable(u.source.Name), at.Line, at.Column
 	}
 	f.list = append(f.list, d)
 	return &f.list[len(f.list)-1]
@@ -162,7 +162,7 @@ func (d *Diagnostic) meant(suggestion string) {
 func (f *findings) sorted() (list []Diagnostic, more int) {
 	order := make(map[string]int, len(f.units))
 	for i, u := range f.units {
-		order[shown(u.source.Name)] = i
+		order[printable(u.source.Name)] = i
 	}
 	slices.SortStableFunc(f.list, func(a, b Diagnostic) int {
 		return cmp.Or(order[a.File]-order[b.File], a.Line-b.Line, a.Column-b.Column, strings.Compare(a.Code, b.Code))

@@ -256,7 +256,7 @@ func failure(err error) *writ.Failure {
 	if call, ok := errors.AsType[*callFailure](cause); ok {
 		f.Seq = call.seq
 	}
-	f.Message, f.Hint = shown(f.Message), shown(f.Hint)
+	f.Message, f.Hint = printable(f.Message), printable(f.Hint)
 	if len(trace) > 0 {
 		f.Position, f.Trace = trace[0], append(f.Trace, trace[1:]...)
 	}

@@ -16,7 +16,7 @@ type member struct {
 	call        func(p *pass, args []tengo.Object) (tengo.Object, error)
 	read        func(p *pass) (tengo.Object, error)
 	value       tengo.Object // shared: it is copied whenever it is read
-	unknown     treatment    // of call, see native
+	unknown     unknownRule  // of call, see native
 	args, help  string       // for manuals; may be missing
 }
 

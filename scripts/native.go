@@ -11,7 +11,7 @@ import (
 type native struct {
 	name    string
 	call    func(p *pass, args []tengo.Object) (tengo.Object, error)
-	unknown treatment // in a plan, of arguments that are not known
+	unknown unknownRule // in a plan, of arguments that are not known
 }
 
 // callable is a native in one pass.
@@ -29,7 +29,7 @@ func (c *callable) CanCall() bool            { return true }
 
 func (c *callable) Call(args ...tengo.Object) (tengo.Object, error) {
 	if c.pass.plan != nil {
-		if result, err := c.pass.plan.treat(c.native, args); result != nil || err != nil {
+		if result, err := c.pass.plan.planNative(c.native, args); result != nil || err != nil {
 			return result, throw(err)
 		}
 	}

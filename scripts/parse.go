@@ -36,7 +36,7 @@ func (f *findings) parse(u *unit) {
 		for _, e := range list {
 			d := f.add(codeSyntax, parser.Pos(u.file.Base+e.Pos.Offset), 1, "%s", e.Msg)
 			if d.Help = syntaxHelp(e.Msg); d.Help == "" {
-				d.Help = foreignHelp(u.source.Text, e.Pos.Offset)
+				d.Help = otherLanguageHelp(u.source.Text, e.Pos.Offset)
 			}
 		}
 	case err != nil:

@@ -70,7 +70,7 @@ func runNow(p *pass, _ []tengo.Object) (tengo.Object, error) {
 func runLog(p *pass, args []tengo.Object) (tengo.Object, error) {
 	var b strings.Builder
 	for i, arg := range args {
-		text, err := p.shownText(arg)
+		text, err := p.printableText(arg)
 		if err != nil {
 			return nil, err
 		}
@@ -90,7 +90,7 @@ func runLog(p *pass, args []tengo.Object) (tengo.Object, error) {
 		case len(p.logs) < p.inputs.Logged:
 			p.logs = append(p.logs, "") // left out of the outcome
 		case len(p.logs) < MaxLogLines-1:
-			p.logs = append(p.logs, shown(line))
+			p.logs = append(p.logs, printable(line))
 		case len(p.logs) == MaxLogLines-1:
 			p.logs = append(p.logs, fmt.Sprintf("a run keeps %d lines; what follows is dropped", MaxLogLines))
 		}
@@ -128,7 +128,7 @@ var errOutput = writ.Errorf(writ.CodeScriptLimit, "the output of a run may have 
 
 // runFail ends the script.
 func runFail(p *pass, args []tengo.Object) (tengo.Object, error) {
-	why, err := p.shownText(args[0])
+	why, err := p.printableText(args[0])
 	if err != nil {
 		return nil, err
 	}

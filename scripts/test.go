@@ -151,7 +151,7 @@ func (p *pass) note(failed bool, text string) {
 	}
 	lines := strings.Split(text, "\n")
 	for i := range lines {
-		lines[i] = shown(lines[i])
+		lines[i] = printable(lines[i])
 	}
 	n := TestNote{Failure: failed, Text: strings.Join(lines, "\n")}
 	n.Position, n.Trace = p.place()

@@ -30,7 +30,7 @@ func (s *Supervisor) Submit(ctx context.Context, signed []byte) (writ.Run, error
 	case err == nil:
 		return run, nil
 	case errors.Is(err, errRosterChanged):
-		return writ.Run{}, s.foreignRoster()
+		return writ.Run{}, s.unknownRoster()
 	}
 	err = s.refuse(ctx, identity.ScriptNamespace, verifier, signed, err)
 	if !errors.Is(err, errDecided) {
@@ -47,8 +47,8 @@ func (s *Supervisor) Submit(ctx context.Context, signed []byte) (writ.Run, error
 // does so right after it is in the journal.
 const rosterAttempts = 100
 
-// foreignRoster says that the journal has a newer roster that nobody adopted.
-func (s *Supervisor) foreignRoster() error {
+// unknownRoster says that the journal has a newer roster that nobody adopted.
+func (s *Supervisor) unknownRoster() error {
 	return writ.Errorf(writ.CodeRecordForged, "the journal has a newer version of the roster than %d, which this supervisor has not adopted",
 		s.roster.Load().Version).
 		WithHint("find out who can write to the database of the journal, then bring it back from a backup")

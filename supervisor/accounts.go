@@ -20,8 +20,8 @@ import (
 const (
 	// settleEvery is how often the accounts at the queue are looked at: a Redis that was started again has forgotten them.
 	settleEvery = time.Second
-	// settleWithin bounds one look.
-	settleWithin = 5 * time.Second
+	// applyWithin bounds one look.
+	applyWithin = 5 * time.Second
 )
 
 // accounts gives every approved node an account at the queue, with a password that this supervisor drew when it began and keeps in
@@ -69,7 +69,7 @@ func (a *accounts) keep(ctx context.Context) error {
 	for {
 		a.mu.Lock()
 		a.endSuspensions(time.Now())
-		_ = a.settle(ctx) // noted, and tried again
+		_ = a.apply(ctx) // noted, and tried again
 		a.suspendUseless(ctx)
 		a.survey(ctx)
 		a.mu.Unlock()
@@ -82,9 +82,9 @@ func (a *accounts) keep(ctx context.Context) error {
 	}
 }
 
-// settle makes the accounts those of the approved nodes. That the queue has none is no error. The caller holds mu.
-func (a *accounts) settle(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, settleWithin)
+// apply makes the accounts those of the approved nodes. That the queue has none is no error. The caller holds mu.
+func (a *accounts) apply(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, applyWithin)
 	defer cancel()
 	serving := make(map[writ.NodeID]bool)
 	for _, node := range a.s.fleet.serving() {
@@ -109,7 +109,7 @@ func (a *accounts) settle(ctx context.Context) error {
 			}
 		}
 	}
-	err := a.s.Accounts.Settle(failpoint.At(ctx, failpoint.AccountsSettled), all)
+	err := a.s.Accounts.Apply(failpoint.At(ctx, failpoint.AccountsSettled), all)
 	lacking := errors.Is(err, errors.ErrUnsupported)
 	switch {
 	case err != nil && !lacking:
@@ -156,7 +156,7 @@ func (a *accounts) of(ctx context.Context, n *journal.Node, asked []byte) ([]byt
 		}
 	}
 	if a.s.Accounts != nil && (changed || !a.looked[n.ID]) {
-		if err := a.settle(ctx); err != nil {
+		if err := a.apply(ctx); err != nil {
 			return nil, err
 		}
 	}

@@ -31,7 +31,7 @@ type memoryAccounts struct {
 
 func (d *memoryAccounts) User(node writ.NodeID) string { return "user-" + string(node) }
 
-func (d *memoryAccounts) Settle(_ context.Context, accounts map[writ.NodeID]queue.Account) error {
+func (d *memoryAccounts) Apply(_ context.Context, accounts map[writ.NodeID]queue.Account) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.err == nil {

@@ -137,7 +137,7 @@ func (d *draft) carryOut(ctx context.Context) error {
 	for i := range d.plan {
 		p := &d.plan[i]
 		if slices.ContainsFunc(p.waits, func(seq int) bool { return !d.step.call(seq).State.Ended() }) {
-			if err := d.settle(ctx); err != nil {
+			if err := d.advance(ctx); err != nil {
 				return err
 			}
 		}
@@ -153,7 +153,7 @@ func (d *draft) carryOut(ctx context.Context) error {
 			d.seen[i].Action, d.seen[i].Reason = writ.ActionUnknown, unnamedReason
 		}
 	}
-	if err := d.settle(ctx); err != nil {
+	if err := d.advance(ctx); err != nil {
 		return err
 	}
 	for _, c := range d.step.calls {
@@ -172,8 +172,8 @@ func (d *draft) stop(from, refused int) {
 	}
 }
 
-// settle arranges the calls that are open, and takes them to end.
-func (d *draft) settle(ctx context.Context) error {
+// advance arranges the calls that are open, and takes them to end.
+func (d *draft) advance(ctx context.Context) error {
 	for {
 		if err := ctx.Err(); err != nil {
 			return err

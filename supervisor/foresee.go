@@ -180,12 +180,12 @@ const maxShown = 256
 func fieldChanges(names []string, from, to map[string]any) []writ.FieldChange {
 	var changes []writ.FieldChange
 	for _, name := range names {
-		changes = append(changes, writ.FieldChange{Field: name, From: shownValue(from[name]), To: shownValue(to[name])})
+		changes = append(changes, writ.FieldChange{Field: name, From: previewValue(from[name]), To: previewValue(to[name])})
 	}
 	return changes
 }
 
-func shownValue(v any) json.RawMessage {
+func previewValue(v any) json.RawMessage {
 	if v == nil {
 		return nil
 	}

@@ -155,7 +155,7 @@ func (t *step) moveAway(c *journal.Call, why string) error {
 				return err
 			}
 		}
-		told(c, writ.CodeNodeLost) // that it did not act there, or that nothing is left of it, is known
+		noteFailureKnown(c, writ.CodeNodeLost) // that it did not act there, or that nothing is left of it, is known
 		c.Attempt++
 	}
 	c.Moved = c.Attempt - 1
@@ -215,7 +215,7 @@ func freeNames(tx *journal.Tx, n *journal.Node) ([]writ.RunID, error) {
 		n.Superseded = append(n.Superseded, journal.Superseded{ResourceID: r.ResourceID, UID: r.UID})
 		gone := r.Resource
 		gone.Deleted, gone.Updated, gone.State = true, tx.Now, "gone"
-		tx.AddEvents(writ.Event{Resource: shownResource(gone)})
+		tx.AddEvents(writ.Event{Resource: eventResource(gone)})
 		if err := tx.RemoveResource(r.ResourceID); err != nil {
 			return nil, err
 		}

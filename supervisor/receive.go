@@ -110,23 +110,23 @@ func (t *step) answer(a arrival, left *leftover) error {
 	case c.State == writ.CallPlanned:
 		return nil
 	}
-	a.result = t.judge(c, a.result)
+	a.result = t.validateResult(c, a.result)
 	r := a.result
 	t.rooms[a.node] = true
 	if !c.State.Sent() {
 		if r.Error == nil {
-			t.settled = append(t.settled, settlement{a, c, true})
+			t.applied = append(t.applied, appliedResult{a, c, true})
 			c.Late = &r
 			t.touch(c)
 		}
 		return nil
 	}
-	t.settled = append(t.settled, settlement{a, c, false})
+	t.applied = append(t.applied, appliedResult{a, c, false})
 	if r.Error == nil {
 		return t.take(c, &r)
 	}
 	report(c, &r)
-	told(c, r.Error.Code)
+	noteFailureKnown(c, r.Error.Code)
 	if t.run.Stop != nil && r.Error.Code == writ.CodeRunCancelled {
 		return t.fail(c, t.stoppedCall(), r.Error)
 	}
@@ -156,9 +156,9 @@ func (t *step) behindStuck(c *journal.Call) bool {
 	})
 }
 
-// told notes that the failure of the open attempt is known. That says nothing of earlier attempts which nobody reported on, unless the node looked
+// noteFailureKnown notes that the failure of the open attempt is known. That says nothing of earlier attempts which nobody reported on, unless the node looked
 // at them, too; and a refusal that the node could not write down does not end its attempt there.
-func told(c *journal.Call, code writ.Code) {
+func noteFailureKnown(c *journal.Call, code writ.Code) {
 	if c.Told == c.Attempt-1 && code != writ.CodeNodeStore || code == writ.CodeOutcomeUnknown {
 		c.Told = c.Attempt
 	}
@@ -167,7 +167,7 @@ func told(c *journal.Call, code writ.Code) {
 // take lets a call succeed with a result.
 func (t *step) take(c *journal.Call, r *writ.Result) error {
 	report(c, r)
-	c.Values, c.Late = t.shown(c, r.Values), nil
+	c.Values, c.Late = t.completeValues(c, r.Values), nil
 	t.run.Bytes += sizeOf(c.Values)
 	return t.move(c, writ.CallSucceeded)
 }
@@ -179,8 +179,8 @@ func report(c *journal.Call, r *writ.Result) {
 	c.Error, c.Reason = r.Error, ""
 }
 
-// shown completes the values of a result with what only the supervisor knows.
-func (t *step) shown(c *journal.Call, values map[string]any) map[string]any {
+// completeValues completes the values of a result with what only the supervisor knows.
+func (t *step) completeValues(c *journal.Call, values map[string]any) map[string]any {
 	op, ok := catalog.Lookup(c.Operation)
 	if !ok || values == nil {
 		return values

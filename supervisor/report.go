@@ -240,11 +240,11 @@ func (t *taking) lookedAfter(tx *journal.Tx, resources []*journal.Resource) erro
 			changed = true
 			if mayTell(r, tx.Now) {
 				untold = false
-				events = append(events, writ.Event{Resource: shownResource(r.Resource)})
+				events = append(events, writ.Event{Resource: eventResource(r.Resource)})
 			}
 		}
 		if untold {
-			events = append(events, writ.Event{Resource: shownResource(r.Resource)})
+			events = append(events, writ.Event{Resource: eventResource(r.Resource)})
 		}
 		var err error
 		switch {
@@ -267,7 +267,7 @@ func (t *taking) lookedAfter(tx *journal.Tx, resources []*journal.Resource) erro
 func finishDelete(tx *journal.Tx, r *journal.Resource) error {
 	gone := r.Resource
 	gone.Deleted, gone.Updated = true, tx.Now
-	tx.AddEvents(writ.Event{Resource: shownResource(gone)})
+	tx.AddEvents(writ.Event{Resource: eventResource(gone)})
 	return tx.RemoveResource(r.ResourceID)
 }
 

@@ -33,7 +33,7 @@ func (s *Supervisor) resume(ctx context.Context, v *identity.VerifiedStatement) 
 			return answer, err
 		}
 	}
-	return link.StatementAnswer{}, s.foreignRoster()
+	return link.StatementAnswer{}, s.unknownRoster()
 }
 
 // resumeBy resumes a run that is judged by one roster.
@@ -222,12 +222,12 @@ func leavesNothing(c *journal.Call) bool {
 // belated takes the result of an attempt before the last resume. A success is what the call wanted: if its new attempt was not sent yet, it needs
 // none. Otherwise it tells what became of the resource.
 func (t *step) belated(c *journal.Call, a arrival) error {
-	a.result = t.judge(c, a.result)
+	a.result = t.validateResult(c, a.result)
 	t.rooms[a.node] = true
 	if a.result.Error != nil || a.node != c.Node {
 		return nil
 	}
-	t.settled = append(t.settled, settlement{a, c, true})
+	t.applied = append(t.applied, appliedResult{a, c, true})
 	if c.State == writ.CallPlanned && c.Delivery == 0 {
 		c.Claimed = true
 		return t.take(c, &a.result)

@@ -34,14 +34,14 @@ type step struct {
 	genuine map[int]bool      // indexes of mail.results that answer a job which was sent
 	left    map[int]*leftover // by index of mail.results: what stood in the way
 
-	touched  map[int]bool // seqs of calls to be written
-	claimed  map[int]wait // calls by seq whose need is known since this step, and reserved nowhere yet: as they waited before
-	opened   int          // calls of the run that are open since, less those that have ended
-	runDirty bool         // the run is to be written
-	resumed  bool         // just now: a pass has a step of its own, that may fail by itself
-	lacking  bool         // a call that was to be sent lacks a secret
-	runMoved bool         // and told of: its state, or what is shown of it, changed
-	settled  []settlement // results that ended a call or attempt
+	touched  map[int]bool    // seqs of calls to be written
+	claimed  map[int]wait    // calls by seq whose need is known since this step, and reserved nowhere yet: as they waited before
+	opened   int             // calls of the run that are open since, less those that have ended
+	runDirty bool            // the run is to be written
+	resumed  bool            // just now: a pass has a step of its own, that may fail by itself
+	lacking  bool            // a call that was to be sent lacks a secret
+	runMoved bool            // and told of: its state, or what is shown of it, changed
+	applied  []appliedResult // results that ended a call or attempt
 	events   []writ.Event
 
 	outgoing map[writ.NodeID][]outgoing    // jobs to send after the commit
@@ -56,8 +56,8 @@ type step struct {
 	verdicts map[int]verdict // on the groups of calls, by seq; nil where nobody wants to know
 }
 
-// settlement is a result that the run took, and the call as it was answered.
-type settlement struct {
+// appliedResult is a result that the run took, and the call as it was answered.
+type appliedResult struct {
 	arrival
 	call *journal.Call
 	late bool // the call had ended without it: only what it did to its resource counts
@@ -127,7 +127,7 @@ func (s *Supervisor) advance(ctx context.Context, id writ.RunID, m mail) error {
 			written = again
 		}
 		fresh = false
-		if err := written.settle(tx, m, pass); err != nil {
+		if err := written.apply(tx, m, pass); err != nil {
 			return err
 		}
 		step := written

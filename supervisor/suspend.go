@@ -52,7 +52,7 @@ func (u *useless) why() *writ.Error {
 // its account. What it had when this supervisor began, it may have sent while nobody listened: that costs it nothing but what it had. The caller
 // holds mu.
 func (a *accounts) survey(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, settleWithin)
+	ctx, cancel := context.WithTimeout(ctx, applyWithin)
 	defer cancel()
 	first := !a.surveyed
 	found, err := a.s.Accounts.Survey(ctx)
@@ -143,7 +143,7 @@ func (a *accounts) takeAccount(ctx context.Context, node writ.NodeID, why *writ.
 	a.s.Log.Error("a node is kept off the queue", "node", a.s.fleet.name(node), "for", next.last, "code", why.Code, "why", why.Message)
 	a.s.fleet.suspend(node, fmt.Sprintf("%s: %s; its account is off until %s UTC", why.Code, why.Message,
 		a.s.Now().Add(next.last).UTC().Format(time.TimeOnly)))
-	_ = a.settle(ctx) // noted, and tried again
+	_ = a.apply(ctx) // noted, and tried again
 }
 
 // endSuspensions gives nodes their accounts back when their suspension is over. The caller holds mu.

@@ -30,7 +30,7 @@ func (g *Guard) Check(r *http.Request) error {
 	if !g.knows(hostOf(r.Host)) {
 		return writ.Errorf(writ.CodeHostUnknown, "this server is not called %q", r.Host).WithHint("%s", g.Hint)
 	}
-	if g.foreign(r) {
+	if g.crossOrigin(r) {
 		return writ.Errorf(writ.CodeOriginForeign, "a page of another site made the browser send this").
 			WithHint("open the address itself; pages of other sites may link here and nothing else")
 	}
@@ -53,8 +53,8 @@ func (g *Guard) knows(host string) bool {
 	return false
 }
 
-// foreign reports whether a page of another site sent a request. Programs send neither header.
-func (g *Guard) foreign(r *http.Request) bool {
+// crossOrigin reports whether a page of another site sent a request. Programs send neither header.
+func (g *Guard) crossOrigin(r *http.Request) bool {
 	if origins, ok := r.Header["Origin"]; ok {
 		if len(origins) != 1 {
 			return true

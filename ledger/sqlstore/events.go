@@ -216,7 +216,7 @@ func (c *changes) apply(ctx context.Context, tx *sqldb.Tx, datacenter writ.Datac
 		if err := keepRun(ctx, tx, datacenter, journal, run, lastWord); err != nil {
 			return err
 		}
-		if err := settle(ctx, tx, datacenter, run.ID); err != nil {
+		if err := deliverSubmission(ctx, tx, datacenter, run.ID); err != nil {
 			return err
 		}
 	}
@@ -243,8 +243,8 @@ func (c *changes) apply(ctx context.Context, tx *sqldb.Tx, datacenter writ.Datac
 	return nil
 }
 
-// settle moves the submission of a run that its datacenter has: the answer to it may have been lost.
-func settle(ctx context.Context, tx *sqldb.Tx, datacenter writ.DatacenterID, run writ.RunID) error {
+// deliverSubmission moves the submission of a run that its datacenter has: the answer to it may have been lost.
+func deliverSubmission(ctx context.Context, tx *sqldb.Tx, datacenter writ.DatacenterID, run writ.RunID) error {
 	row := tx.QueryRowContext(ctx, `
 		SELECT `+submissionColumns+` FROM submissions
 		WHERE run = $1 AND datacenter = $2 AND state = 'waiting'`, string(run), string(datacenter))

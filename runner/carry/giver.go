@@ -133,7 +133,7 @@ func (g *Giver) talk(ctx context.Context, guest *guest, conn *tls.Conn) error {
 		err = guest.admit(grant.Transfer, asked.Done)
 	}
 	if err != nil {
-		return errors.Join(err, send(moving, answer{Error: told(err)}))
+		return errors.Join(err, send(moving, answer{Error: publicError(err)}))
 	}
 	due := time.UnixMilli(grant.Expires).Add(identity.Skew) // a stream may go on until then
 	ctx, stop := context.WithTimeoutCause(ctx, due.Sub(g.Now()), errExpired)
@@ -145,11 +145,11 @@ func (g *Giver) talk(ctx context.Context, guest *guest, conn *tls.Conn) error {
 	}
 	if asked.Done {
 		err := g.letGo(ctx, guest, ship)
-		return errors.Join(err, send(moving, answer{Error: told(err)}))
+		return errors.Join(err, send(moving, answer{Error: publicError(err)}))
 	}
 	archive, err := g.keep(ctx, guest, moving, ship)
 	if err != nil {
-		return errors.Join(err, send(moving, answer{Error: told(err)}))
+		return errors.Join(err, send(moving, answer{Error: publicError(err)}))
 	}
 	defer func() { _ = archive.Close() }()
 	defer func() { <-g.streams }()
@@ -320,8 +320,8 @@ func guarded(do func() error) (err error) {
 	return do()
 }
 
-// told is an error as another node gets it: short, and without what is nobody's business there.
-func told(err error) *writ.Error {
+// publicError is an error as another node gets it: short, and without what is nobody's business there.
+func publicError(err error) *writ.Error {
 	if err == nil {
 		return nil
 	}

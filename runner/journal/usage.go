@@ -83,8 +83,8 @@ func (j *Journal) Readings(ctx context.Context) (map[writ.UID]Reading, error) {
 	return readings, rows.Err()
 }
 
-// Untold returns at most max rows of usage that changed since they were acknowledged, oldest first, and how they stand.
-func (j *Journal) Untold(ctx context.Context, max int) ([]writ.Usage, []Version, error) {
+// UnacknowledgedUsage returns at most max rows of usage that changed since they were acknowledged, oldest first, and how they stand.
+func (j *Journal) UnacknowledgedUsage(ctx context.Context, max int) ([]writ.Usage, []Version, error) {
 	rows, err := j.db.Query(ctx, `SELECT uid, hour, project, kind, name, cpu_ms, memory_mib_ms, disk_gib_ms, received, sent, version
 		FROM usage WHERE version > told ORDER BY hour, uid LIMIT $1`, max)
 	if err != nil {
@@ -111,8 +111,8 @@ func (j *Journal) Untold(ctx context.Context, max int) ([]writ.Usage, []Version,
 	return usage, versions, rows.Err()
 }
 
-// Told keeps that the supervisor has rows of usage as they stood.
-func (j *Journal) Told(ctx context.Context, versions []Version) error {
+// AcknowledgeUsage keeps that the supervisor has rows of usage as they stood.
+func (j *Journal) AcknowledgeUsage(ctx context.Context, versions []Version) error {
 	return j.db.Write(failpoint.At(ctx, failpoint.UsageTold), func(tx *sqldb.Tx) error {
 		for _, v := range versions {
 			if _, err := tx.Exec(`UPDATE usage SET told = $1 WHERE uid = $2 AND hour = $3 AND told < $1`, v.Number, string(v.UID), sqldb.Micros(v.Hour)); err != nil {

@@ -27,10 +27,10 @@ const (
 type Accounts interface {
 	// User returns the name of a node's account.
 	User(node writ.NodeID) string
-	// Settle makes the accounts of nodes be these: it makes those that are missing or have another password, and removes all others, with
+	// Apply makes the accounts of nodes be these: it makes those that are missing or have another password, and removes all others, with
 	// the connections that use them. What is right already stays untouched. The error wraps errors.ErrUnsupported if this transport has
 	// no accounts or does not let us make any; else it is as those of Queue.
-	Settle(ctx context.Context, accounts map[writ.NodeID]Account) error
+	Apply(ctx context.Context, accounts map[writ.NodeID]Account) error
 	// Survey looks at what nodes put into the transport since the last call, and at a part of what they have there. It returns what they may
 	// not. A node that holds more than Budget allows is found within some calls.
 	Survey(ctx context.Context) ([]Finding, error)

@@ -158,7 +158,7 @@ func (d *Driver) Do(ctx context.Context, request sal.Request) (sal.Outcome, erro
 	if err != nil {
 		return sal.Outcome{}, err
 	}
-	if r, err = j.settled(ctx, r); err != nil {
+	if r, err = j.recovered(ctx, r); err != nil {
 		return sal.Outcome{}, err
 	}
 	if request.Operation.Effect == catalog.Make {
@@ -178,8 +178,8 @@ func (d *Driver) job(request sal.Request) *job {
 	return &job{Driver: d, Request: request, dir: d.dirOf(request.Resource)}
 }
 
-// settled returns the record after finishing what a crash interrupted. A machine that was never finished does not exist.
-func (j *job) settled(ctx context.Context, r *sal.Record[own]) (*sal.Record[own], error) {
+// recovered returns the record after finishing what a crash interrupted. A machine that was never finished does not exist.
+func (j *job) recovered(ctx context.Context, r *sal.Record[own]) (*sal.Record[own], error) {
 	if r == nil {
 		return nil, nil
 	}

@@ -19,7 +19,7 @@ func (d *Driver) Fence(ctx context.Context, resource writ.ResourceID) error {
 	if r.Own.Phase == restoring {
 		r.Own.Power = stopped
 	}
-	if r, err = j.settled(ctx, r); err != nil || r == nil {
+	if r, err = j.recovered(ctx, r); err != nil || r == nil {
 		return err
 	}
 	_, err = j.stop(ctx, r, sal.FenceGrace)

@@ -70,7 +70,7 @@ func (d *Driver) Keep(ctx context.Context, resource writ.ResourceID) ([]sal.Drif
 	}
 	j := d.job(sal.Request{Resource: resource, UID: r.UID, Progress: func(string) {}})
 	interrupted := r.Own.Phase
-	if r, err = j.settled(ctx, r); err != nil || r == nil {
+	if r, err = j.recovered(ctx, r); err != nil || r == nil {
 		return nil, err
 	}
 	k := &keeping{job: j, r: r}

@@ -175,7 +175,7 @@ func (j *job) do(ctx context.Context) (sal.Outcome, error) {
 	if err != nil {
 		return sal.Outcome{}, err
 	}
-	left, r, err := j.settled(ctx, r)
+	left, r, err := j.recovered(ctx, r)
 	if err != nil {
 		return sal.Outcome{}, err
 	}
@@ -200,9 +200,9 @@ func (j *job) do(ctx context.Context) (sal.Outcome, error) {
 	return sal.Outcome{}, writ.Errorf(writ.CodeDriverMissing, "the containerd driver cannot do %s", j.Operation.Name())
 }
 
-// settled finishes what a crash interrupted as far as that needs no secrets. A container that was never finished does not exist; left is
+// recovered finishes what a crash interrupted as far as that needs no secrets. A container that was never finished does not exist; left is
 // its record.
-func (j *job) settled(ctx context.Context, r *record) (left, settled *record, err error) {
+func (j *job) recovered(ctx context.Context, r *record) (left, recovered *record, err error) {
 	if r == nil {
 		return nil, nil, nil
 	}

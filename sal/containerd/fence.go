@@ -36,7 +36,7 @@ func (j *job) fence(ctx context.Context, r *record) error {
 	if r.Own.Phase == making {
 		return j.clear(ctx, r)
 	}
-	_, r, err := j.settled(ctx, r)
+	_, r, err := j.recovered(ctx, r)
 	if err != nil || r == nil {
 		return err
 	}

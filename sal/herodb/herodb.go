@@ -148,7 +148,7 @@ func (d *Driver) Do(ctx context.Context, request sal.Request) (sal.Outcome, erro
 	if err != nil {
 		return sal.Outcome{}, err
 	}
-	if r, err = j.settled(ctx, r); err != nil {
+	if r, err = j.recovered(ctx, r); err != nil {
 		return sal.Outcome{}, err
 	}
 	if request.Operation.Effect == catalog.Make {
@@ -168,8 +168,8 @@ func (d *Driver) jobOn(resource writ.ResourceID) *job {
 	return &job{Driver: d, Request: sal.Request{Resource: resource}, dir: filepath.Join(d.Dir, "databases", resource.HostName())}
 }
 
-// settled returns the database's record after finishing what a crash interrupted. A database that was never finished does not exist.
-func (j *job) settled(ctx context.Context, r *sal.Record[own]) (*sal.Record[own], error) {
+// recovered returns the database's record after finishing what a crash interrupted. A database that was never finished does not exist.
+func (j *job) recovered(ctx context.Context, r *sal.Record[own]) (*sal.Record[own], error) {
 	if r == nil {
 		return nil, nil
 	}
@@ -181,7 +181,7 @@ func (j *job) settled(ctx context.Context, r *sal.Record[own]) (*sal.Record[own]
 	case restoring:
 		return r, j.putBack(ctx, r)
 	case changing, replacing:
-		return r, j.settle(ctx, r)
+		return r, j.apply(ctx, r)
 	default:
 		return r, nil
 	}

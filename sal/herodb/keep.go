@@ -34,7 +34,7 @@ func (d *Driver) Keep(ctx context.Context, resource writ.ResourceID) ([]sal.Drif
 	if r.Own.Fenced {
 		return nil, d.Fence(ctx, resource) // as far as a crash came between
 	}
-	if r, err = j.settled(ctx, r); err != nil || r == nil {
+	if r, err = j.recovered(ctx, r); err != nil || r == nil {
 		return nil, err
 	}
 	drift, err := j.revive(ctx, r)

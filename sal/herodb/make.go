@@ -231,11 +231,11 @@ func (j *job) build(ctx context.Context, r *sal.Record[own], args *catalog.HeroD
 	if r.Own.Tree, err = j.Trees.Make(ctx, j.tree(), j.room(r.Own.SizeGiB)); err != nil {
 		return fmt.Errorf("make room for the data: %w", err)
 	}
-	return j.settle(ctx, r)
+	return j.apply(ctx, r)
 }
 
-// settle makes the database as its record says and notes that it is.
-func (j *job) settle(ctx context.Context, r *sal.Record[own]) error {
+// apply makes the database as its record says and notes that it is.
+func (j *job) apply(ctx context.Context, r *sal.Record[own]) error {
 	how := adopt
 	switch r.Own.Phase {
 	case changing:
@@ -283,7 +283,7 @@ func (j *job) update(ctx context.Context, r *sal.Record[own], fields []string) e
 	if err := j.records().Put(r); err != nil {
 		return err
 	}
-	return j.settle(ctx, r)
+	return j.apply(ctx, r)
 }
 
 func (j *job) grow(ctx context.Context, o *own, size int64) error {

@@ -147,7 +147,7 @@ func (j *job) rotate(ctx context.Context, r *sal.Record[own]) error {
 	if err := j.records().Put(r); err != nil {
 		return err
 	}
-	return j.settle(ctx, r)
+	return j.apply(ctx, r)
 }
 
 // dropDump removes what a database that does not persist was backed up as, so that it starts empty, as it says of itself.

@@ -31,7 +31,7 @@ func (d *Driver) Do(ctx context.Context, request sal.Request) (sal.Outcome, erro
 	if request.Operation.Effect == catalog.Remove {
 		return h.remove(request)
 	}
-	r, err := h.settled(request.Resource)
+	r, err := h.recovered(request.Resource)
 	if err != nil {
 		return sal.Outcome{}, err
 	}
@@ -43,8 +43,8 @@ func (d *Driver) Do(ctx context.Context, request sal.Request) (sal.Outcome, erro
 	}
 }
 
-// settled returns a network's record after finishing what a crash interrupted. One that was never finished does not exist.
-func (h *host) settled(resource writ.ResourceID) (*sal.Record[network], error) {
+// recovered returns a network's record after finishing what a crash interrupted. One that was never finished does not exist.
+func (h *host) recovered(resource writ.ResourceID) (*sal.Record[network], error) {
 	r, err := h.networks().Get(resource)
 	if err != nil || r == nil {
 		return nil, err
@@ -171,7 +171,7 @@ func (h *host) ensure(r *sal.Record[network]) (netlink.Link, error) {
 	if err := h.address(h.kernel, bridge, want...); err != nil {
 		return nil, err
 	}
-	return bridge, h.settle(h.kernel, bridge, shape{mac: macOf(r.UID, r.UID)})
+	return bridge, h.applyShape(h.kernel, bridge, shape{mac: macOf(r.UID, r.UID)})
 }
 
 // freeRange returns an error if something else has an IPv4 range that a new network asks for.

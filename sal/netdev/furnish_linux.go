@@ -46,7 +46,7 @@ func (h *host) furnish(namespace string, ports []sal.Port) error {
 		if err != nil {
 			return err
 		}
-		if err := h.settle(there, l, shape{mac: p.MAC}); err != nil {
+		if err := h.applyShape(there, l, shape{mac: p.MAC}); err != nil {
 			return err
 		}
 		want := []netip.Prefix{p.IPv6}

@@ -31,7 +31,7 @@ func (d *Driver) Keep(ctx context.Context, resource writ.ResourceID) ([]sal.Drif
 	if r.Own.Phase == making { // whoever asked for it asks again, or does not want it any more
 		return nil, h.clear(r)
 	}
-	if r, err = h.settled(resource); err != nil || r == nil {
+	if r, err = h.recovered(resource); err != nil || r == nil {
 		return nil, err
 	}
 	h.drift = nil

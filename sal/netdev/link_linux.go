@@ -105,8 +105,8 @@ type shape struct {
 	silent bool // no IPv6 address of its own: it is somebody's cable
 }
 
-// settle makes a link what it ought to be, and up.
-func (h *host) settle(kernel *netlink.Handle, l netlink.Link, want shape) error {
+// applyShape makes a link what it ought to be, and up.
+func (h *host) applyShape(kernel *netlink.Handle, l netlink.Link, want shape) error {
 	a := l.Attrs()
 	if want.mac != nil && !bytes.Equal(a.HardwareAddr, want.mac) {
 		h.step("set the hardware address of " + a.Name)

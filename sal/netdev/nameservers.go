@@ -58,8 +58,8 @@ func CheckNameserver(server netip.Addr) error {
 	return nil
 }
 
-// told are the nameservers that are told to what is on a network: those that its packets come to. The node itself answers nothing but ping.
-func told(servers, own []netip.Addr, v4 bool) []netip.Addr {
+// reachableNameservers are the nameservers that are told to what is on a network: those that its packets come to. The node itself answers nothing but ping.
+func reachableNameservers(servers, own []netip.Addr, v4 bool) []netip.Addr {
 	var all []netip.Addr
 	for _, server := range servers {
 		server = server.Unmap()
@@ -99,7 +99,7 @@ func (d *Driver) lookNameservers(context.Context) (string, error) {
 		return "", err
 	}
 	var found []string
-	all, private := told(servers, own, false), told(servers, own, true)
+	all, private := reachableNameservers(servers, own, false), reachableNameservers(servers, own, true)
 	for _, server := range private {
 		if slices.Contains(all, server) {
 			found = append(found, server.String())
@@ -109,7 +109,7 @@ func (d *Driver) lookNameservers(context.Context) (string, error) {
 	}
 	var beyond []string
 	for _, server := range servers {
-		if !slices.Contains(told([]netip.Addr{server}, own, true), server.Unmap()) {
+		if !slices.Contains(reachableNameservers([]netip.Addr{server}, own, true), server.Unmap()) {
 			beyond = append(beyond, server.String())
 		}
 	}

@@ -100,7 +100,7 @@ func (h *host) tellNameservers(ports []sal.Port) error {
 		return failed("learn which nameservers are elsewhere", err)
 	}
 	for i := range ports {
-		ports[i].Nameservers = told(servers, own, ports[i].IPv4.IsValid())
+		ports[i].Nameservers = reachableNameservers(servers, own, ports[i].IPv4.IsValid())
 	}
 	return nil
 }
@@ -110,7 +110,7 @@ func (h *host) resolve(owner sal.Owner, networks []writ.Ref) ([]*sal.Record[netw
 	var all []*sal.Record[network]
 	for _, ref := range networks {
 		wanted := sal.Request{Resource: writ.ResourceID{Project: owner.Resource.Project, Kind: writ.KindNetwork, Name: ref.Name}, UID: ref.UID}
-		r, err := h.settled(wanted.Resource)
+		r, err := h.recovered(wanted.Resource)
 		if err == nil {
 			err = r.Owned(wanted)
 		}
@@ -289,7 +289,7 @@ func (h *host) plug(n *sal.Record[network], told sal.Port, r *sal.Record[holding
 			return err
 		}
 	}
-	return h.settle(h.kernel, l, shape{master: bridge.Attrs().Index, silent: true})
+	return h.applyShape(h.kernel, l, shape{master: bridge.Attrs().Index, silent: true})
 }
 
 // newLink makes a tap, or a pair of which one end is in a namespace.

@@ -11,7 +11,7 @@ var _ sal.Fencing = (*Driver)(nil)
 
 // Fence is part of sal.Fencing. It is no effect of a job, and is not counted.
 func (d *Driver) Fence(ctx context.Context, resource writ.ResourceID) error {
-	r, err := d.settled(resource)
+	r, err := d.recovered(resource)
 	if err != nil || r == nil || r.Own.State.Power == "" || r.Own.State.Power == stopped {
 		return err
 	}

@@ -70,7 +70,7 @@ func (d *Driver) touchLog(request sal.Request, lines ...string) error {
 	if len(lines) == 0 {
 		return nil
 	}
-	r, err := d.settled(request.Resource)
+	r, err := d.recovered(request.Resource)
 	if err != nil {
 		return err
 	}

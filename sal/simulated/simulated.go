@@ -94,7 +94,7 @@ func (d *Driver) Effects() ([]Effect, error) { return d.effects.read() }
 
 // Observe looks at a record.
 func (d *Driver) Observe(ctx context.Context, resource writ.ResourceID) (sal.Observation, error) {
-	r, err := d.settled(resource)
+	r, err := d.recovered(resource)
 	if err != nil || r == nil {
 		return sal.Observation{}, err
 	}
@@ -114,7 +114,7 @@ func (d *Driver) List(ctx context.Context) ([]writ.ResourceID, error) {
 		}
 	}
 	for _, r := range records {
-		r, err := d.settle(r)
+		r, err := d.finishPending(r)
 		if err != nil {
 			return nil, err
 		}
@@ -134,11 +134,11 @@ func (d *Driver) Do(ctx context.Context, request sal.Request) (sal.Outcome, erro
 	if err := d.inject(request); err != nil {
 		return sal.Outcome{}, err
 	}
-	settled := d.settled
+	recovered := d.recovered
 	if request.Operation.Effect == catalog.Remove {
-		settled = func(writ.ResourceID) (*sal.Record[own], error) { return d.doomed(request) }
+		recovered = func(writ.ResourceID) (*sal.Record[own], error) { return d.doomed(request) }
 	}
-	r, err := settled(request.Resource)
+	r, err := recovered(request.Resource)
 	if err != nil {
 		return sal.Outcome{}, err
 	}
@@ -251,26 +251,26 @@ func (d *Driver) carryOut(ctx context.Context, r, next *sal.Record[own], request
 	return d.records.Put(next)
 }
 
-// settled returns the record of a resource as it is after whatever was going on, nil if the resource is not there.
-func (d *Driver) settled(resource writ.ResourceID) (*sal.Record[own], error) {
+// recovered returns the record of a resource as it is after whatever was going on, nil if the resource is not there.
+func (d *Driver) recovered(resource writ.ResourceID) (*sal.Record[own], error) {
 	r, err := d.records.Get(resource)
 	if err != nil || r == nil {
 		return nil, err
 	}
-	return d.settle(r)
+	return d.finishPending(r)
 }
 
-// doomed is settled for what is to be removed.
+// doomed is recovered for what is to be removed.
 func (d *Driver) doomed(request sal.Request) (*sal.Record[own], error) {
 	r, err := d.records.GetToRemove(request)
 	if err != nil || r == nil {
 		return nil, err
 	}
-	return d.settle(r)
+	return d.finishPending(r)
 }
 
-// settle finishes what a crash left pending, or forgets it: the effect's line decides.
-func (d *Driver) settle(r *sal.Record[own]) (*sal.Record[own], error) {
+// finishPending finishes what a crash left pending, or forgets it: the effect's line decides.
+func (d *Driver) finishPending(r *sal.Record[own]) (*sal.Record[own], error) {
 	p := r.Own.Pending
 	if p == nil {
 		return r, nil

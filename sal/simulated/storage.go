@@ -120,7 +120,7 @@ func (d *Driver) sourceSize(request sal.Request, args *catalog.VolumeClone) (int
 		Resource:  writ.ResourceID{Project: request.Resource.Project, Kind: args.From.Kind, Name: args.From.Name},
 		UID:       args.From.UID,
 	}
-	r, err := d.settled(source.Resource)
+	r, err := d.recovered(source.Resource)
 	if err != nil {
 		return 0, err
 	}
@@ -207,7 +207,7 @@ func touchVolume(d *Driver, request sal.Request) error {
 	if !sent {
 		return nil
 	}
-	r, err := d.settled(request.Resource)
+	r, err := d.recovered(request.Resource)
 	if err != nil || r == nil {
 		return err
 	}

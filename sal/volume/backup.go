@@ -78,7 +78,7 @@ func (j *job) send(ctx context.Context, r *record, args *catalog.VolumeSend) (sa
 		return sal.Outcome{}, sal.HostError("write the backup "+args.Backup, err)
 	}
 	j.forgetPart() // last: as long as it is there, the archive is known as that of an attempt which was interrupted
-	return j.told(ctx, r, args, sum)
+	return j.sentOutcome(ctx, r, args, sum)
 }
 
 // sent answers with an archive that is there already: that of an attempt which was interrupted right after it was whole. Any other is somebody's.
@@ -97,10 +97,10 @@ func (j *job) sent(ctx context.Context, r *record, args *catalog.VolumeSend, the
 		return sal.Outcome{}, sal.HostError("read the backup "+args.Backup, err)
 	}
 	j.forgetPart()
-	return j.told(ctx, r, args, hex.EncodeToString(hash.Sum(nil)))
+	return j.sentOutcome(ctx, r, args, hex.EncodeToString(hash.Sum(nil)))
 }
 
-func (j *job) told(ctx context.Context, r *record, args *catalog.VolumeSend, sum string) (sal.Outcome, error) {
+func (j *job) sentOutcome(ctx context.Context, r *record, args *catalog.VolumeSend, sum string) (sal.Outcome, error) {
 	v, err := j.show(ctx, r)
 	return sal.Outcome{Values: catalog.Values(catalog.VolumeSent{Volume: v, Backup: args.Backup, SHA256: sum})}, err
 }

@@ -18,7 +18,7 @@ func (d *Driver) Do(ctx context.Context, request sal.Request) (sal.Outcome, erro
 	}
 	ctx = sal.Telling(ctx, request.Progress)
 	j := d.job(request)
-	r, err := j.settled(ctx)
+	r, err := j.recovered(ctx)
 	if err != nil {
 		return sal.Outcome{}, err
 	}
@@ -48,8 +48,8 @@ func (j *job) bound(sizeGiB int64) sal.Bound {
 	return sal.Bound{Bytes: sizeGiB * gib, Project: j.Resource.Project}
 }
 
-// settled returns the volume's record after finishing what a crash interrupted. A volume that was never finished does not exist.
-func (j *job) settled(ctx context.Context) (*record, error) {
+// recovered returns the volume's record after finishing what a crash interrupted. A volume that was never finished does not exist.
+func (j *job) recovered(ctx context.Context) (*record, error) {
 	get := j.records().Get
 	if j.Operation.Effect == catalog.Remove {
 		get = func(writ.ResourceID) (*record, error) { return j.records().GetToRemove(j.Request) }

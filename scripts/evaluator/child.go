@@ -159,7 +159,7 @@ func (c *child) learn(p *passing, d difference, a *answer) error {
 	c.mu.Lock()
 	c.journals.take(p.request.Run, d)
 	c.journals.keep(p.request.Run, p.request.Inputs)
-	c.journals.settle(p.request.Run, a.Outcome)
+	c.journals.dropEnded(p.request.Run, a.Outcome)
 	c.mu.Unlock()
 	p.cost = max(a.Took, 1)
 	p.answer(*a.Outcome)
@@ -311,7 +311,7 @@ func (w *watch) write(frame []byte) error {
 		}
 		n, err := w.child.in.Write(frame)
 		frame = frame[n:]
-		if err := w.judge(err); err != nil {
+		if err := w.reasonToEnd(err); err != nil {
 			return fmt.Errorf("write frame: %w", err)
 		}
 	}
@@ -335,7 +335,7 @@ func (w *watch) read(least int) error {
 		}
 		n, err := w.child.out.Read(w.said[len(w.said):cap(w.said)])
 		w.said = w.said[:len(w.said)+n]
-		if err := w.judge(err); err != nil {
+		if err := w.reasonToEnd(err); err != nil {
 			return fmt.Errorf("read frame: %w", err)
 		}
 	}
@@ -372,8 +372,8 @@ func (w *watch) silent() error {
 	return nil
 }
 
-// judge turns the end of a wait into a reason to go on or not.
-func (w *watch) judge(err error) error {
+// reasonToEnd turns the end of a wait into a reason to go on or not.
+func (w *watch) reasonToEnd(err error) error {
 	if errors.Is(err, os.ErrDeadlineExceeded) {
 		w.look = time.Now().Add(w.glance())
 		return w.overdue()

@@ -94,7 +94,7 @@ func FuzzJournal(f *testing.F) {
 				t.Fatalf("a pass of %d entries: %+v, %v", len(journal), a, err)
 			}
 			parent.take(inputs.Run, r.Journal)
-			parent.settle(inputs.Run, a.Outcome)
+			parent.dropEnded(inputs.Run, a.Outcome)
 			return a.Outcome
 		}
 		pass(1, journal[:min(int(first), len(journal))])

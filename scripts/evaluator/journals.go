@@ -124,8 +124,8 @@ func (j *journals) take(run writ.RunID, d difference) (journal []scripts.Entry, 
 	return k.entries, true
 }
 
-// settle gives up the journal of a run whose script has ended: it will hardly be evaluated again.
-func (j *journals) settle(run writ.RunID, outcome *scripts.Outcome) {
+// dropEnded gives up the journal of a run whose script has ended: it will hardly be evaluated again.
+func (j *journals) dropEnded(run writ.RunID, outcome *scripts.Outcome) {
 	if outcome.Status != scripts.Waiting {
 		j.forget(run)
 	}

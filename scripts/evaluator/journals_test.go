@@ -108,8 +108,8 @@ func TestBothSidesHaveTheSameJournals(t *testing.T) {
 		}
 		if chance.IntN(20) == 0 || !inOrder(want) {
 			ended := &scripts.Outcome{Status: scripts.Completed}
-			parent.settle(run, ended)
-			child.settle(run, ended)
+			parent.dropEnded(run, ended)
+			child.dropEnded(run, ended)
 			delete(worlds, run)
 		}
 	}

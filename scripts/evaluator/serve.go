@@ -186,6 +186,6 @@ func (m *memory) answer(r *request) (*answer, error) {
 	if err != nil {
 		return nil, err
 	}
-	m.journals.settle(r.Run, &outcome)
+	m.journals.dropEnded(r.Run, &outcome)
 	return &answer{Outcome: &outcome}, nil
 }

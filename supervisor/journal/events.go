@@ -18,9 +18,9 @@ func (tx *Tx) AddEvents(events ...writ.Event) { tx.events = append(tx.events, ev
 // eventsTogether is how many bytes of events share a row, if one alone does not have more.
 const eventsTogether = 16 << 10
 
-// settleEvents writes the events of the batch: those that follow each other stand in one row, under the number of the last. They are encoded
+// writeEvents writes the events of the batch: those that follow each other stand in one row, under the number of the last. They are encoded
 // here and nowhere else: links carry the same bytes.
-func (tx *Tx) settleEvents() error {
+func (tx *Tx) writeEvents() error {
 	if len(tx.events) == 0 {
 		return nil
 	}

@@ -174,10 +174,10 @@ func (j *Journal) join(tx *Tx) error {
 	tx.batch, tx.Batch.Common = b, b
 	tx.Batch.End = func(*sqldb.Tx) error {
 		end := &Tx{Tx: tx.Tx, ctx: context.WithoutCancel(tx.ctx), codes: tx.codes, batch: b}
-		if err := end.settleLoads(); err != nil {
+		if err := end.writeLoads(); err != nil {
 			return err
 		}
-		return end.settleEvents()
+		return end.writeEvents()
 	}
 	tx.Batch.Done = func() {
 		j.known.add(b.frames)

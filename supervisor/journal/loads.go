@@ -70,8 +70,8 @@ func (tx *Tx) shift(node writ.NodeID, by Load) {
 	tx.shifts[node] = tx.shifts[node].plus(by)
 }
 
-// settleLoads writes what has shifted.
-func (tx *Tx) settleLoads() error {
+// writeLoads writes what has shifted.
+func (tx *Tx) writeLoads() error {
 	for node, l := range tx.shifts {
 		if l == (Load{}) {
 			continue

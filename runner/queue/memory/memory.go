@@ -143,7 +143,7 @@ func (q *Queue) Cut(away bool) {
 	q.store.mu.Lock()
 	defer q.store.mu.Unlock()
 	q.away = away
-	q.settle()
+	q.removeFinished()
 	q.wake()
 }
 

@@ -143,11 +143,11 @@ func (q *Queue) finish(node writ.NodeID, t *item) {
 	q.store.mu.Lock()
 	defer q.store.mu.Unlock()
 	q.finished[t] = true
-	q.settle()
+	q.removeFinished()
 }
 
-// settle takes finished tasks off, if the transport can be reached. The caller holds the lock.
-func (q *Queue) settle() {
+// removeFinished takes finished tasks off, if the transport can be reached. The caller holds the lock.
+func (q *Queue) removeFinished() {
 	if q.away || q.closed || len(q.finished) == 0 {
 		return
 	}

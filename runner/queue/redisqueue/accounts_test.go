@@ -21,7 +21,7 @@ func TestANodesAccountReachesNothingElse(t *testing.T) {
 	t.Parallel()
 	server := testenv.Redis(t)
 	admin, supervisor := client(t, server.URL), open(t, server.URL)
-	if err := supervisor.Accounts(testDatacenter).Settle(t.Context(), withPasswords(map[writ.NodeID]string{testNode: "mine", otherNode: "theirs"})); err != nil {
+	if err := supervisor.Accounts(testDatacenter).Apply(t.Context(), withPasswords(map[writ.NodeID]string{testNode: "mine", otherNode: "theirs"})); err != nil {
 		t.Fatal(err)
 	}
 	if err := supervisor.Push(t.Context(), otherNode, queue.Task{ID: "job", Body: []byte("not for you"), EndBy: time.Now().Add(time.Minute)}); err != nil {
@@ -118,7 +118,7 @@ func TestAccountsAreWhatTheSupervisorSays(t *testing.T) {
 	accounts := supervisor.Accounts(testDatacenter)
 	settle := func(passwords map[writ.NodeID]string) {
 		t.Helper()
-		if err := accounts.Settle(t.Context(), withPasswords(passwords)); err != nil {
+		if err := accounts.Apply(t.Context(), withPasswords(passwords)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -130,7 +130,7 @@ func TestAccountsAreWhatTheSupervisorSays(t *testing.T) {
 		t.Fatal(err)
 	}
 	elsewhere := supervisor.Accounts(otherDatacenter)
-	if err := elsewhere.Settle(t.Context(), withPasswords(map[writ.NodeID]string{otherNode: "c"})); err != nil {
+	if err := elsewhere.Apply(t.Context(), withPasswords(map[writ.NodeID]string{otherNode: "c"})); err != nil {
 		t.Fatal(err)
 	}
 
@@ -187,7 +187,7 @@ func TestAccountsAreWhatTheSupervisorSays(t *testing.T) {
 	if !strings.Contains(users, "people") || !strings.Contains(users, elsewhere.User(otherNode)) {
 		t.Errorf("users are %s, and those of others were removed", users)
 	}
-	if err := accounts.Settle(t.Context(), withPasswords(map[writ.NodeID]string{"*": "x"})); err == nil {
+	if err := accounts.Apply(t.Context(), withPasswords(map[writ.NodeID]string{"*": "x"})); err == nil {
 		t.Error("an id that is a pattern is taken")
 	}
 }
@@ -225,13 +225,13 @@ func TestRedisWithoutAccountsSaysSo(t *testing.T) {
 		{"embedded", startEmbedded(t), "does not have users"},
 		{"not permitted", as(server.URL, "super", "x"), "+acl|setuser"},
 	} {
-		err := open(t, tt.url).Accounts(testDatacenter).Settle(t.Context(), withPasswords(map[writ.NodeID]string{testNode: "a"}))
+		err := open(t, tt.url).Accounts(testDatacenter).Apply(t.Context(), withPasswords(map[writ.NodeID]string{testNode: "a"}))
 		if !errors.Is(err, errors.ErrUnsupported) || !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%s: %v, want it unsupported: %q", tt.name, err, tt.want)
 		}
 	}
 	server.Kill()
-	err := open(t, server.URL).Accounts(testDatacenter).Settle(t.Context(), nil)
+	err := open(t, server.URL).Accounts(testDatacenter).Apply(t.Context(), nil)
 	if writ.CodeOf(err) != writ.CodeQueueUnavailable || errors.Is(err, errors.ErrUnsupported) {
 		t.Errorf("without Redis: %v", err)
 	}

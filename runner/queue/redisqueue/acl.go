@@ -103,12 +103,12 @@ func olderAllowances() []allowance {
 	return all
 }
 
-// Settle implements queue.Accounts. It keeps the scripts of nodes loaded, and the groups there that they read with, too.
+// Apply implements queue.Accounts. It keeps the scripts of nodes loaded, and the groups there that they read with, too.
 //
 // A node that is connected says nothing when its supervisor is started again, so what its user may do tells whether its runner is an older one. A user
 // that may do what neither of them does was made by another version of this program: it goes, with its connections, and its node asks for
 // another one.
-func (a *Accounts) Settle(ctx context.Context, accounts map[writ.NodeID]queue.Account) error {
+func (a *Accounts) Apply(ctx context.Context, accounts map[writ.NodeID]queue.Account) error {
 	lines, err := a.queue.client.ACLList(ctx).Result()
 	if err != nil {
 		return unsupported(ctx, err)

@@ -333,7 +333,7 @@ func TestANodeThatFillsRedisIsFoundAndClearedAlone(t *testing.T) {
 				t.Errorf("found %+v", got)
 			}
 			off := map[writ.NodeID]queue.Account{otherNode: d.passwords[otherNode]}
-			if err := d.accounts.Settle(t.Context(), off); err != nil {
+			if err := d.accounts.Apply(t.Context(), off); err != nil {
 				t.Fatal(err)
 			}
 			if err := d.accounts.Clear(t.Context(), testNode); err != nil {

@@ -81,7 +81,7 @@ func TestTheScriptsOfAsynqAreThoseOfItsSource(t *testing.T) {
 func settleFor(t *testing.T, q *Queue, accounts map[writ.NodeID]queue.Account) *Accounts {
 	t.Helper()
 	a := q.Accounts(testDatacenter)
-	if err := a.Settle(t.Context(), accounts); err != nil {
+	if err := a.Apply(t.Context(), accounts); err != nil {
 		t.Fatal(err)
 	}
 	return a
@@ -106,7 +106,7 @@ func TestWorkGoesOnAfterRedisForgotItsScripts(t *testing.T) {
 		t.Fatal(err)
 	}
 	push("b")
-	if err := accounts.Settle(t.Context(), all); err != nil { // as every second
+	if err := accounts.Apply(t.Context(), all); err != nil { // as every second
 		t.Fatal(err)
 	}
 	w.next("b")

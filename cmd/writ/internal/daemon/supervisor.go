@@ -124,7 +124,7 @@ func (s *Supervisor) Run(ctx context.Context, ready func()) (err error) {
 	if err != nil {
 		return err
 	}
-	rosters, err := s.believe()
+	rosters, err := s.trustedRosters()
 	if err != nil {
 		return err
 	}
@@ -301,8 +301,8 @@ func examineRedis(ctx context.Context, redis *redisqueue.Queue, log *slog.Logger
 	}
 }
 
-// believe returns the rosters of the cluster that the supervisor believes in: what it was told, or what it joined before.
-func (s *Supervisor) believe() (config.Rosters, error) {
+// trustedRosters returns the rosters of the cluster that the supervisor believes in: what it was told, or what it joined before.
+func (s *Supervisor) trustedRosters() (config.Rosters, error) {
 	pin := s.Cluster
 	if s.Token != nil {
 		if pin != "" && pin != s.Token.Pin {

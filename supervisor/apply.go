@@ -16,9 +16,9 @@ import (
 // else, too. The watch comes to all of them.
 const handOvers = 4
 
-// settle writes the step: what came in, what the pass asked for, and all that follows from both.
-func (t *step) settle(tx *journal.Tx, m mail, pass *pass) error {
-	for _, s := range t.settled {
+// apply writes the step: what came in, what the pass asked for, and all that follows from both.
+func (t *step) apply(tx *journal.Tx, m mail, pass *pass) error {
+	for _, s := range t.applied {
 		if err := t.book(tx, s); err != nil {
 			return err
 		}
@@ -53,7 +53,7 @@ func (t *step) settle(tx *journal.Tx, m mail, pass *pass) error {
 }
 
 // book keeps a result and what it did to its resource.
-func (t *step) book(tx *journal.Tx, s settlement) error {
+func (t *step) book(tx *journal.Tx, s appliedResult) error {
 	c := s.call
 	first, err := tx.AddResult(c, s.result.Attempt, s.frame)
 	if err != nil || !first {
@@ -74,10 +74,10 @@ func (t *step) book(tx *journal.Tx, s settlement) error {
 	case after == nil:
 		gone := have.Resource
 		gone.Deleted, gone.Run, gone.Updated = true, t.run.ID, t.now
-		t.events = append(t.events, writ.Event{Resource: shownResource(gone)})
+		t.events = append(t.events, writ.Event{Resource: eventResource(gone)})
 		return tx.RemoveResource(c.Resource())
 	}
-	t.events = append(t.events, writ.Event{Resource: shownResource(after.Resource)})
+	t.events = append(t.events, writ.Event{Resource: eventResource(after.Resource)})
 	return tx.PutResource(after)
 }
 
@@ -106,7 +106,7 @@ func (t *step) effect(op *catalog.Operation, c *journal.Call, have *journal.Reso
 		after.Deployment = t.run.Deployment
 	}
 	after.Node, after.Driver, after.Simulated = c.Node, result.Driver, result.Simulated
-	after.Values, after.Run, after.Updated = t.shown(c, result.Values), t.run.ID, t.now
+	after.Values, after.Run, after.Updated = t.completeValues(c, result.Values), t.run.ID, t.now
 	after.State, after.Address = catalog.StateOf(result.Values)
 	after.State, after.Address = clip(after.State, maxWord), clip(after.Address, maxWord)
 	after.Need = uses(op, c.Args, after.Need)
@@ -145,8 +145,8 @@ func actOf(op *catalog.Operation, args map[string]any) writ.Digest {
 	return writ.DigestOf(text)
 }
 
-// shownResource is a resource as it leaves the datacenter: without values.
-func shownResource(r writ.Resource) *writ.Resource {
+// eventResource is a resource as it leaves the datacenter: without values.
+func eventResource(r writ.Resource) *writ.Resource {
 	r.Values = nil
 	return &r
 }

@@ -8,13 +8,13 @@ import (
 	"writ/sal/catalog"
 )
 
-// treatment says what a native makes of arguments in a plan: the unknown that its result is; nil if it can be called with them as ever,
+// unknownRule says what a native makes of arguments in a plan: the unknown that its result is; nil if it can be called with them as ever,
 // because they are known as far as it looks; or the error that ends the plan. Nil is that of pure functions: as soon as anything in the
 // arguments is not known, the result is not.
-type treatment func(p *planning, args []tengo.Object) (*unknown, error)
+type unknownRule func(p *planning, args []tengo.Object) (*unknown, error)
 
-// treat applies the treatment of a native. The result is nil if the native is to be called.
-func (p *planning) treat(n *native, args []tengo.Object) (tengo.Object, error) {
+// planNative applies the unknownRule of a native. The result is nil if the native is to be called.
+func (p *planning) planNative(n *native, args []tengo.Object) (tengo.Object, error) {
 	if !p.born {
 		return nil, nil
 	}
@@ -54,7 +54,7 @@ func first(p *planning, args []tengo.Object) (*unknown, error) {
 func carries(*planning, []tengo.Object) (*unknown, error) { return nil, nil }
 
 // ends is for what must know its arguments, though not what is in them.
-func ends(what string) treatment {
+func ends(what string) unknownRule {
 	return func(_ *planning, args []tengo.Object) (*unknown, error) {
 		for _, arg := range args {
 			if u, ok := arg.(*unknown); ok {
@@ -66,7 +66,7 @@ func ends(what string) treatment {
 }
 
 // endsDeep is for what must know all of its arguments.
-func endsDeep(what string) treatment {
+func endsDeep(what string) unknownRule {
 	return func(p *planning, args []tengo.Object) (*unknown, error) {
 		u, err := p.within(args)
 		if u == nil || err != nil {
@@ -77,7 +77,7 @@ func endsDeep(what string) treatment {
 }
 
 // wholeParts is for operations: any part of a spec need not be known, but which parts there are.
-func wholeParts(op *catalog.Operation) treatment {
+func wholeParts(op *catalog.Operation) unknownRule {
 	return func(_ *planning, args []tengo.Object) (*unknown, error) {
 		if op.Named() && len(args) > 0 {
 			args = args[1:]
@@ -92,7 +92,7 @@ func wholeParts(op *catalog.Operation) treatment {
 }
 
 // treatments are those of operators, statements and builtins that need one.
-var treatments = map[string]treatment{
+var treatments = map[string]unknownRule{
 	nativeDecide:  ends("the condition"),
 	nativeIterate: ends("the number of rounds"),
 	nativeWeigh:   carries,

@@ -36,8 +36,8 @@ const (
 	maxEngines = 16
 )
 
-// judge returns a result as the run takes it: as it is if it fits the operation, otherwise as a failure that says why.
-func (t *step) judge(c *journal.Call, r writ.Result) writ.Result {
+// validateResult returns a result as the run takes it: as it is if it fits the operation, otherwise as a failure that says why.
+func (t *step) validateResult(c *journal.Call, r writ.Result) writ.Result {
 	r.Driver = clip(r.Driver, maxWord)
 	if r.Error == nil {
 		if err := t.misfit(c, r); err != nil {

@@ -6,8 +6,8 @@ import (
 	"unicode/utf8"
 )
 
-// shown makes a line of a text that a script chose: valid UTF-8, not too long, and nothing in it that a terminal would act on.
-func shown(text string) string {
+// printable makes a line of a text that a script chose: valid UTF-8, not too long, and nothing in it that a terminal would act on.
+func printable(text string) string {
 	start := clipped(text)
 	clean := strings.Map(visible, strings.ToValidUTF8(start, string(utf8.RuneError)))
 	if len(start) < len(text) || len(clean) > MaxLogLine { // what is shown instead is longer
