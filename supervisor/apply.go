@@ -448,9 +448,9 @@ func (t *step) handOver(tx *journal.Tx, c *journal.Call) error {
 func (t *step) afterCommit() {
 	s := t.s
 	s.dispatch.flush()
-	for node := range t.rooms {
+	for node := range t.freed {
 		if s.fleet.hasBacklog(node) {
-			s.rooms.add(node, t.run.ID)
+			s.freed.add(node, t.run.ID)
 		}
 	}
 	for _, run := range t.others {

@@ -8,21 +8,21 @@ import (
 	"writ/supervisor/journal"
 )
 
-// rooms are the nodes where calls have ended for which others wait. Many steps end with one commit, and each of them makes room: who waits is
+// freedNodes are the nodes where calls have ended for which others wait. Many steps end with one commit, and each of them makes room: who waits is
 // looked up once for all of them, in one place, and not by each step.
-type rooms struct {
+type freedNodes struct {
 	wake chan struct{}
 
 	mu    sync.Mutex
 	nodes map[writ.NodeID]writ.RunID // whose step made the room, "" if those of several did
 }
 
-func newRooms() *rooms {
-	return &rooms{wake: make(chan struct{}, 1), nodes: make(map[writ.NodeID]writ.RunID)}
+func newFreedNodes() *freedNodes {
+	return &freedNodes{wake: make(chan struct{}, 1), nodes: make(map[writ.NodeID]writ.RunID)}
 }
 
 // add notes that a step of a run has made room on a node.
-func (r *rooms) add(node writ.NodeID, run writ.RunID) {
+func (r *freedNodes) add(node writ.NodeID, run writ.RunID) {
 	r.mu.Lock()
 	if _, known := r.nodes[node]; known {
 		run = ""
@@ -36,7 +36,7 @@ func (r *rooms) add(node writ.NodeID, run writ.RunID) {
 }
 
 // take returns what was noted since it was taken last.
-func (r *rooms) take() map[writ.NodeID]writ.RunID {
+func (r *freedNodes) take() map[writ.NodeID]writ.RunID {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	nodes := r.nodes
@@ -48,11 +48,11 @@ func (r *rooms) take() map[writ.NodeID]writ.RunID {
 func (s *Supervisor) offerRooms(ctx context.Context) error {
 	for {
 		select {
-		case <-s.rooms.wake:
+		case <-s.freed.wake:
 		case <-ctx.Done():
 			return nil
 		}
-		for node, run := range s.rooms.take() {
+		for node, run := range s.freed.take() {
 			s.offer(ctx, node, run)
 		}
 	}

@@ -112,7 +112,7 @@ func (t *step) answer(a arrival, left *leftover) error {
 	}
 	a.result = t.validateResult(c, a.result)
 	r := a.result
-	t.rooms[a.node] = true
+	t.freed[a.node] = true
 	if !c.State.Sent() {
 		if r.Error == nil {
 			t.applied = append(t.applied, appliedResult{a, c, true})
@@ -222,7 +222,7 @@ func (t *step) overdue(key writ.JobKey) error {
 	if c == nil {
 		return nil
 	}
-	t.rooms[c.Node] = true
+	t.freed[c.Node] = true
 	err := writ.Errorf(writ.CodeDeadlineExceeded, "%s did not end by %s on %s", c.Operation, c.EndBy.Format(time.TimeOnly), c.NodeName).
 		WithHint("give it more time with the option timeout, or look at the node")
 	if n, _ := t.s.fleet.get(c.Node); slices.ContainsFunc(n.Stuck, func(w writ.Stuck) bool { return w.JobKey == key }) {

@@ -223,7 +223,7 @@ func leavesNothing(c *journal.Call) bool {
 // none. Otherwise it tells what became of the resource.
 func (t *step) belated(c *journal.Call, a arrival) error {
 	a.result = t.validateResult(c, a.result)
-	t.rooms[a.node] = true
+	t.freed[a.node] = true
 	if a.result.Error != nil || a.node != c.Node {
 		return nil
 	}

@@ -50,7 +50,7 @@ type step struct {
 	reclaim  map[writ.NodeID][]sending     // and those of a lost node, to learn whether it took them
 	stale    map[writ.NodeID][]string      // and those that nobody needs any more, whoever has them
 	givenUp  map[writ.NodeID][]writ.JobKey // jobs that nodes need not go on with
-	rooms    map[writ.NodeID]bool          // nodes where room appeared
+	freed    map[writ.NodeID]bool          // nodes where room appeared
 	others   []writ.RunID                  // runs that may go on now
 
 	verdicts map[int]verdict // on the groups of calls, by seq; nil where nobody wants to know
@@ -288,7 +288,7 @@ func (s *Supervisor) newStep(run *journal.Run, now time.Time) *step {
 		outgoing: make(map[writ.NodeID][]outgoing), cancels: make(map[writ.NodeID]int),
 		withdraw: make(map[writ.NodeID][]sending), reclaim: make(map[writ.NodeID][]sending),
 		stale: make(map[writ.NodeID][]string), givenUp: make(map[writ.NodeID][]writ.JobKey),
-		rooms: make(map[writ.NodeID]bool),
+		freed: make(map[writ.NodeID]bool),
 	}
 }
 

@@ -83,7 +83,7 @@ type Supervisor struct {
 	unjudged      chan struct{}  // holds one if a roster came into force since the last look for runs to judge
 	fleet         *fleet
 	steps         *steps
-	rooms         *rooms
+	freed         *freedNodes
 	recent        *recent
 	dispatch      *dispatch
 	programs      *programs
@@ -132,7 +132,7 @@ func Open(ctx context.Context, config Config, rosters [][]byte) (*Supervisor, er
 	if err := s.protect(); err != nil {
 		return nil, err
 	}
-	s.steps, s.dispatch, s.rooms = newSteps(s.step, config.Log), newDispatch(s), newRooms()
+	s.steps, s.dispatch, s.freed = newSteps(s.step, config.Log), newDispatch(s), newFreedNodes()
 	s.logRates.PerSecond, s.logRates.AtOnce = logBytes, logBytesOnce
 	s.steps.owners, s.steps.drop = s.ownersOf, s.dropResults
 	if err := s.canRunAll(ctx); err != nil {

@@ -58,7 +58,7 @@ func (s *wireCluster) ways(wire string) []testcluster.Spoil {
 		return []testcluster.Spoil{testcluster.HalfOpen}
 	}
 	return slices.DeleteFunc(slices.Clone(testcluster.Spoils), func(how testcluster.Spoil) bool {
-		little := wire == "client" && (how == testcluster.Slow || how == testcluster.Flapping) || wire == "door" && (how == testcluster.Late || how == testcluster.Slow)
+		little := wire == "client" && (how == testcluster.Slow || how == testcluster.Flapping) || wire == "api" && (how == testcluster.Late || how == testcluster.Slow)
 		return little && !s.long
 	})
 }
@@ -74,7 +74,7 @@ func newWireSite(t *testing.T) *wireCluster {
 	lay("client", coord)
 	s.Public = "http://" + lay("link", coord)
 	s.Found()
-	for _, name := range []string{"door", "redis", "node"} {
+	for _, name := range []string{"api", "redis", "node"} {
 		s.add(t, name, lay)
 	}
 	return s
@@ -86,7 +86,7 @@ func (s *wireCluster) add(t *testing.T, name string, lay func(name, to string) s
 	d := testcluster.Datacenter{Name: name, Redis: broker.URL, NodeRedis: broker.URL, Nodes: 1, Speed: "0.5", Listen: fmt.Sprintf("127.0.0.1:%d", testenv.FreePort(t))}
 	through := func() string { return strings.Replace(broker.URL, broker.Addr, lay(name, broker.Addr), 1) }
 	switch name {
-	case "door":
+	case "api":
 		d.NodeURL = "http://" + lay(name, d.Listen)
 	case "redis":
 		d.Redis = through()
@@ -117,7 +117,7 @@ func TestSpoiledWires(t *testing.T) {
 	s := newWireSite(t)
 	s.Script("steps.tengo", makeAndDelete)
 	t.Run("at once", func(t *testing.T) {
-		for _, name := range []string{"client", "node", "redis", "door"} {
+		for _, name := range []string{"client", "node", "redis", "api"} {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
 				for _, how := range s.ways(name) {
@@ -133,10 +133,10 @@ func TestSpoiledWires(t *testing.T) {
 		}
 	})
 	for _, how := range s.ways("link") { // of all datacenters
-		t.Run("link/"+string(how), func(t *testing.T) { s.spoil(t, "link", "door", how) })
+		t.Run("link/"+string(how), func(t *testing.T) { s.spoil(t, "link", "api", how) })
 	}
-	s.Runs("coord", "door", "redis", "node", "door-n1", "redis-n1", "node-n1")
-	for _, name := range []string{"door", "redis", "node"} {
+	s.Runs("coord", "api", "redis", "node", "api-n1", "redis-n1", "node-n1")
+	for _, name := range []string{"api", "redis", "node"} {
 		if strings.Contains(s.Procs[name].Said(), "node is lost") {
 			t.Errorf("%s has lost its node", name)
 		}
@@ -194,7 +194,7 @@ func (w *saying) String() string {
 // that is true.
 func (s *wireCluster) people(t *testing.T, how testcluster.Spoil) {
 	in, wire := s.In(t), s.wires["client"]
-	there := []string{"--server", "http://" + wire.Addr, "--destructive", "--dc", "door"}
+	there := []string{"--server", "http://" + wire.Addr, "--destructive", "--dc", "api"}
 	watch := in.Command(append([]string{"submit", "steps.tengo", "-p", "name=watched-" + string(how)}, there...)...)
 	var said saying
 	watch.Stdout, watch.Stderr = &said, &said

@@ -1,5 +1,5 @@
 // Package api is the HTTP interface of a coordinator: openapi.yaml, and what is generated from it: the views, the server's interface and
-// the Go client. It knows how things look on the wire, and must not know how they come about. Views that are values of the dictionary
+// the Go client. It knows how things look on the wire, and must not know how they come about. Views that are values of the shared types
 // are those values; the spec describes them, and a test holds the two together.
 package api
 

@@ -35,7 +35,7 @@ func TestSpecIsValidOpenAPI(t *testing.T) {
 	}
 }
 
-// Views that are values of the dictionary are described by hand in the spec: the fields, which of them are always there, and what they
+// Views that are values of the shared types are described by hand in the spec: the fields, which of them are always there, and what they
 // hold must be those of the Go types.
 func TestSpecDescribesTheDictionary(t *testing.T) {
 	doc := spec(t)

@@ -123,7 +123,7 @@ func (s *Store) pruneRuns(ctx context.Context, before time.Time) (n int, err err
 	return n, err
 }
 
-// encode returns the JSON of a body. What the dictionary holds can always be written.
+// encode returns the JSON of a body. Values of the shared types can always be written.
 func encode(v any) string {
 	b, err := json.Marshal(v)
 	if err != nil {

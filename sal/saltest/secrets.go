@@ -40,7 +40,7 @@ func (s Step) withSecret(name catalog.Secret) (Step, bool) {
 		case f.Type == catalog.String && f.Secret:
 			args[f.Name], given = form, true
 		case f.Type == catalog.Map && f.Elem.Secret:
-			args[f.Name], given = map[string]any{"EXAM": form}, true
+			args[f.Name], given = map[string]any{"PROBE": form}, true
 		}
 	}
 	return Step{s.Operation, args}, given

@@ -22,7 +22,7 @@ type leaky struct {
 func (l *leaky) Do(ctx context.Context, r sal.Request) (sal.Outcome, error) {
 	o, err := l.Driver.Do(ctx, r)
 	if args, ok := r.Args.(*catalog.ContainerCreate); ok && err == nil {
-		value, _ := args.Env["EXAM"].Reveal()
+		value, _ := args.Env["PROBE"].Reveal()
 		err = l.leak(l, value, &o, r)
 	}
 	return o, err
@@ -56,7 +56,7 @@ func TestTheSuiteCatchesADriverThatKeepsASecret(t *testing.T) {
 			return nil
 		}, false},
 		"while it works": {func(_ *leaky, value string, _ *sal.Outcome, r sal.Request) error {
-			r.Progress("env EXAM=" + value)
+			r.Progress("env PROBE=" + value)
 			return nil
 		}, false},
 		"by its name": {func(l *leaky, _ string, _ *sal.Outcome, r sal.Request) error {
