@@ -17,8 +17,8 @@ func (a *app) backupCommand() *cobra.Command {
 		Long: `Copies the data directory of a coordinator or of a supervisor into one file: its store at one moment, its keys
 and its rosters. The daemon goes on meanwhile. Keep the file as you keep a private key.
 
-A store on PostgreSQL is not in it: back that up with the tools of PostgreSQL. Nodes have no backup: a lost one
-joins anew.`,
+A store on PostgreSQL is not in it: back that up with the tools of PostgreSQL. Nodes have no backup: one
+whose disk is gone joins anew, as a new node.`,
 		Example: `  writ backup --data ./dc1 dc1.tar`,
 		Args:    exactly("FILE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -44,8 +44,8 @@ func (a *app) restoreCommand() *cobra.Command {
 empty, or not exist.
 
 Stop the daemon of the backup for good before you start the restored one. A supervisor takes a higher epoch than
-all before it, so nodes obey no other. It repeats nothing that nodes have done, and tells its coordinators anew
-what there is. Runs that were accepted after the backup begin again under their ids if their submissions have
+all before it, so nodes obey no other. It repeats nothing that nodes have done, except those that
+joined since or were removed. It tells its coordinators anew what there is. Runs that were accepted after the backup begin again under their ids if their submissions have
 not expired. The others end as RUN_LOST.
 
 If the journal came back by other means, with its disk, machine or database, stop the supervisor and use --mark

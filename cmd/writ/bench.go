@@ -59,12 +59,12 @@ for what else they do.`,
 		},
 	}
 	f := c.Flags()
-	f.IntVarP(&s.Runs, "runs", "n", 1000, "how many runs are in flight together in a round, in all; the other measurements have a part of it")
-	f.IntVar(&s.InFlight, "in-flight", 50, "how many of them at a time")
+	f.IntVarP(&s.Runs, "runs", "n", 1000, "runs of the measurement with many runs, per round; the others make fewer")
+	f.IntVar(&s.InFlight, "in-flight", 50, "how many runs are in flight at a time")
 	f.IntVar(&s.Slots, "slots", 64, "how many calls the node carries out at a time")
 	f.IntVar(&s.Fan, "fan", 1000, "how many calls a run makes at once")
 	f.IntVar(&s.Rounds, "rounds", 3, "how often everything is measured; medians are shown")
-	f.DurationVar(&s.Within, "within", 20*time.Second, "how long each measurement of a round hands in runs at the most")
+	f.DurationVar(&s.Within, "within", 20*time.Second, "longest time for which a measurement submits runs")
 	f.StringSliceVar(&s.Beside, "beside", nil, "programs with more systems to measure, like the one of `task peers`")
 	f.DurationVar(&s.AsynqPoll, "asynq-poll", minAsynqPoll, "mean pause between two looks of bare asynq into its empty queue")
 	f.StringVar(&s.Data, "data", "", "directory for everything, which stays; a temporary one, removed at the end, if not given")

@@ -33,7 +33,7 @@ func (a *app) checkCommand() *cobra.Command {
 		Long: `Checks scripts without running anything: everything that is wrong is said at once, each with its place. It also tells what a
 script is: its parameters and the operations that its signature will allow.
 
-Warnings (W04xx among them) are said of what is possible and most likely a mistake; without --strict they change nothing.
+A warning (as W0401) is for text that is allowed but most likely a mistake. Without --strict it changes nothing.
 In GitHub Actions it annotates the files besides.`,
 		Example: "  writ check web.tengo\n  writ check -o json *.tengo\n  writ check --stdin -o json web.tengo < unsaved",
 		Args:    cobra.ArbitraryArgs,

@@ -225,12 +225,13 @@ log says which drivers there are, and why.`,
 	f := c.Flags()
 	dataFlag(c, &r.Data)
 	f.StringVar(&r.Name, "name", hostName(), "what the node wants to be called")
+	f.Lookup("name").DefValue = "the name of this host"
 	f.StringSliceVar(&r.Supervisor, "supervisor", nil, "addresses of the node APIs of the datacenter's supervisors: of the one that serves, "+
 		"and of those that stand by")
 	f.StringVar(&join, "join", "", "token of writ token create; @FILE reads it from a file, which only the first start needs")
 	f.StringVar(&cluster, "cluster", "", "id of the cluster to trust, without a token")
 	redisFlags(c, &r.Redis)
-	f.IntVar(&r.Slots, "slots", runner.DefaultSlots, "how many jobs run at a time; as usual if 0")
+	f.IntVar(&r.Slots, "slots", runner.DefaultSlots, "how many jobs run at a time. 0: the default")
 	capacityFlags(c, &r.Capacity, "what the host has if 0")
 	f.StringVar(&r.Transfers, "transfers", "", "address to listen on for other nodes that fetch copies of volumes. Without it they get none")
 	f.StringSliceVar(&r.Peers, "transfer-allow", nil, "range of private addresses, as 10.1.0.0/16, from which this node fetches copies (repeatable). "+

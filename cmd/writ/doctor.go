@@ -77,8 +77,8 @@ Where a systemd unit starts a runner, it checks whether that unit would end mach
 With --redis it examines that Redis, too, with the login that a supervisor uses.
 
 With --journal it looks in the journal of a supervisor for runs that nothing would wake. That is the file
-journal.db in its data directory. The supervisor may be at work meanwhile. One with a journal in PostgreSQL
-looks for such runs by itself only: all do, and log what they find.`,
+journal.db in its data directory. The supervisor may be at work meanwhile. It cannot read a
+journal in PostgreSQL. Every supervisor also looks for such runs by itself and logs them.`,
 		Example: "  writ doctor\n  writ doctor --data /var/lib/writ/n1\n  writ doctor --journal /var/lib/writ/supervisor/journal.db",
 		Args:    exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -61,6 +61,7 @@ It writes the signed roster, and client.yaml for the commands that talk to the c
 	dataFlag(c, &data)
 	a.keyFlag(f)
 	f.StringVar(&name, "name", userName(), "your name in the roster")
+	f.Lookup("name").DefValue = "your login name"
 	f.StringVar(&server, "coordinator", config.DefaultServer, "address where the coordinator will be")
 	f.BoolVar(&newKey, "new-key", false, "make a key in the data directory instead of using yours")
 	return c

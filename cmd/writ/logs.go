@@ -80,7 +80,8 @@ func (a *app) logsCommand() *cobra.Command {
 interrupt it.
 
 The command signs a small script that may read this log and do nothing else, and submits it as a run. Ctrl-C
-cancels the run. The datacenter journals the text as results of that run, and keeps it as long.`,
+cancels the run. The datacenter journals the text as results of that run, and keeps it as
+long as the run.`,
 		Example: "  writ logs container/web\n  writ logs machine/db --follow --tail 20\n  writ logs container/web -o json | jq -r .next",
 		Args:    exactly("KIND/NAME"),
 		RunE:    func(cmd *cobra.Command, args []string) error { return a.readLog(cmd.Context(), args[0], f) },

@@ -306,7 +306,8 @@ func (a *app) nodeLostCommand() *cobra.Command {
 something there are done by other nodes. Calls on a lost resource end as NODE_LOST.
 
 Be sure that it is true: ` + beforeLost + `. If the node
-comes back, its runner hears of this first: it stops all machines, containers and databases, says so and ends. Volumes stay on its
+comes back, its runner asks first, if its supervisor answers within 10 s. It stops all
+machines, containers and databases, says so and ends. Volumes stay on its
 disks. "writ node show NODE" lists them with the command that removes each.`
 	c.Example = "  writ node lost n1 --reason \"the machine burned\""
 	sign := c.RunE

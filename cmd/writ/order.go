@@ -100,8 +100,8 @@ func (o *orderFlags) addTask(a *app, c *cobra.Command) {
 	f.StringVar(&o.deployment, "deployment", "", "deployment that the script makes; NAME@BASE says the revision that it was planned against, "+
 		"NAME the newest one")
 	f.IntVar(&o.maxCalls, "max-calls", scripts.MaxCalls, "how many calls it may make")
-	f.Var(&o.destructive, "destructive", "what the script deletes or overwrites is meant to be; with names, that and no more: KIND/NAME or "+
-		"KIND/PREFIX*, with commas")
+	f.Var(&o.destructive, "destructive", "allow the script to delete or overwrite data; with KIND/NAME or KIND/PREFIX*, separated by "+
+		"commas, only these")
 	f.Lookup("destructive").NoOptDefVal = bareFlag
 	f.StringArrayVar(&o.secrets, "secret", nil, "secret whose name the script computes, or the version of one: NAME or NAME@VERSION (repeatable)")
 	a.completeFlag(c, "dc", func(ctx context.Context, c *client.Client) []string {

@@ -132,8 +132,9 @@ func (a *app) userAddCommand() *cobra.Command {
 		Long: `Signs the next version of the roster with you as a root operator. For a person who is in the roster, it adds one
 more key or role.
 
-Roles: viewer reads. deployer submits scripts, and with --destructive also those that delete or overwrite data. operator cancels
-runs and takes nodes out of service. admin admits nodes, makes tokens and sets secrets.
+Roles: viewer reads. deployer submits scripts and cancels runs, and with --destructive also submits scripts that delete or overwrite
+data. operator cancels runs, and takes nodes out of service and labels them. admin does the same with nodes, admits and removes them, makes
+tokens and sets secrets.
 
 Nodes and tokens belong to no project. For them you need a role on all projects: --project '*'.`,
 		Example: `  writ user add bob --key bob.pub --role deployer --project web-shop

@@ -43,7 +43,7 @@ func reference() string {
 	page.WriteString(`# Commands
 
 This page is for people who look for a command or a flag. It is generated: ` + "`writ COMMAND --help`" + ` says the same.
-All commands have ` + "`--output`, `--quiet` and `--help`" + `. Those that talk to a cluster have the flags of a [client](#flags-of-clients), too.
+All commands have ` + "`--output`, `--quiet` and `--help`; `--output` of `writ sign` names a file" + `. Those that talk to a cluster have the flags of a [client](#flags-of-clients), too.
 `)
 	client := make(map[string]*pflag.Flag)
 	for _, c := range commandTree() {
@@ -93,7 +93,7 @@ func writeFlags(page *strings.Builder, flags *pflag.FlagSet) {
 		}
 		usage := strings.ReplaceAll(f.Usage, "|", `\|`)
 		if f.DefValue != "" && f.DefValue != "false" && f.DefValue != "[]" && f.DefValue != "0" && f.DefValue != "0s" {
-			usage += fmt.Sprintf(". Default: `%s`", f.DefValue)
+			usage += ". Default: " + f.DefValue
 		}
 		fmt.Fprintf(page, "| `%s` | %s |\n", name, usage)
 	})

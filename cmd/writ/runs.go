@@ -447,7 +447,7 @@ func (a *app) runCancelCommand() *cobra.Command {
 	var reason string
 	c := &cobra.Command{
 		Use:     "cancel RUN",
-		Short:   "Cancel a run: nothing new begins, what runs ends",
+		Short:   "Cancel a run: no new call begins, and running calls are stopped",
 		Example: `  writ run cancel RUN --reason "wrong parameters"`,
 		Args:    exactly("RUN"),
 		RunE: a.onRun(func(ctx context.Context, c *client.Client, id writ.RunID) error {

@@ -57,6 +57,7 @@ creation to its deletion, busy or not. Simulated resources use nothing and are n
 		},
 	}
 	c.Flags().StringVar(&params.Month, "month", time.Now().UTC().Format("2006-01"), `the month in UTC; "" for all`)
+	c.Flags().Lookup("month").DefValue = "this month"
 	c.Flags().StringVar(&by, "by", byResource, "resource, project or tenant: what is added up")
 	c.Flags().StringVar(&tenant, "tenant", "", "only what projects of this tenant have used")
 	complete(c, "by", byResource, byProject, byTenant)
