@@ -143,7 +143,7 @@ var Places = []Place{
 	{Point: JobsForgotten, Kind: Commit, Where: "runner/journal.Prune", Says: "Jobs that are not asked for any more are forgotten."},
 	{Point: NodeProbed, Kind: Commit, Where: "runner/journal.Probe", Says: "A node looks whether its journal can be written again."},
 	{Point: UsageKept, Kind: Commit, Where: "runner/journal.Meter", Says: "What resources have used since they were looked at."},
-	{Point: UsageTold, Kind: Commit, Where: "runner/journal.Told", Says: "The supervisor has what resources used."},
+	{Point: UsageTold, Kind: Commit, Where: "runner/journal.AcknowledgeUsage", Says: "The supervisor has what resources used."},
 
 	{Point: LedgerProbed, Kind: Commit, Where: "ledger/sqlstore.Check", Says: "A coordinator looks whether its ledger can be written."},
 	{Point: LedgerRoster, Kind: Commit, Where: "ledger/sqlstore.AddRoster", Says: "A coordinator adopts a roster."},
@@ -167,7 +167,7 @@ var Places = []Place{
 	{Point: RunsAsked, Kind: Send, Where: "supervisor.hearBeat", Says: "A node is asked what it has of runs, because the journal came from a backup."},
 	{Point: ResultsDone, Kind: Send, Where: "supervisor.acknowledge", Says: "Messages with results are taken off."},
 	{Point: BeatsDone, Kind: Send, Where: "supervisor.collect", Says: "Beats are taken off."},
-	{Point: AccountsSettled, Kind: Send, Where: "supervisor.settle", Says: "Nodes get their accounts at Redis."},
+	{Point: AccountsSettled, Kind: Send, Where: "supervisor.apply", Says: "Nodes get their accounts at Redis."},
 	{Point: GenerationSet, Kind: Send, Where: "supervisor.generation", Says: "Redis is marked, so that its loss shows."},
 	{Point: ResultsSent, Kind: Send, Where: "runner.sendResults", Says: "A node tells results."},
 	{Point: BeatSent, Kind: Send, Where: "runner.beat", Says: "A node says that it lives."},
