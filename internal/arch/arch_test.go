@@ -99,6 +99,9 @@ func TestWhatBreaksTheArchitectureIsNamed(t *testing.T) {
 		{"promises with their tests", "docs/a.md", "| `go test ./store ./tool/... -run 'TestBent\\|TestSharp/as a razor'` | `go test ./tool/saw -run TestSharp/blade` |\n", ""},
 		{"one of several tests is not there", "docs/a.md", "| `go test ./store -run 'TestSharp\\|TestKeeps'` |\n", "docs/a.md names the test TestSharp of store, which is not there"},
 		{"the part of a test that is not there", "docs/a.md", "`go test ./tool/saw -run TestBlunt/blade`\n", "docs/a.md names the test TestBlunt of tool/saw, which is not there"},
+		{"a promise with flags", "docs/a.md", "`WRIT_TEST_LONG=1 go test -tags slow ./store -v -run 'TestKeeps$' -seed 1`\n", "docs/a.md names the test TestKeeps$ of store, which is not there"},
+		{"a promise of the root package", "docs/a.md", "`go test . -run TestKeeps`\n", "docs/a.md names the test TestKeeps of the root package, which is not there"},
+		{"a benchmark", "docs/a.md", "`go test ./store -run '^$' -bench Keeps`\n", ""},
 		{"a test of one folder of several", "docs/a.md", "`go test ./store/... ./coord -run 'TestSharp'`\n", "docs/a.md names the test TestSharp of store/... coord, which is not there"},
 		{"a package without a comment", "tool/awl/awl.go", "package awl\n", "tool/awl has no package comment"},
 	} {

@@ -69,7 +69,7 @@ func Proofs(text string) (all []Proof) {
 			all = append(all, Proof{folders, test, len(folders) == 1})
 		}
 		for test := range strings.SplitSeq(strings.ReplaceAll(parts.ReplaceAllString(m[3], ""), `\|`, "|"), "|") { // tables escape it
-			if test != "" {
+			if test != "" && test != "^$" { // which runs benchmarks only
 				all = append(all, Proof{folders, test, false})
 			}
 		}
@@ -102,7 +102,7 @@ func (p Proof) isOne(folder, test string) bool {
 var parts = regexp.MustCompile(`/(?:\([^)]*\)|[^|\\])*`)
 
 var (
-	proven   = regexp.MustCompile("`go test ((?:\\./\\S* )+)-run (?:([^\\s'`]+)|'([^'`]+)')`")
+	proven   = regexp.MustCompile("`(?:WRIT_TEST_[A-Z]+=1 )?go test (?:-tags \\w+ )?((?:\\./?\\S* )+)(?:-v )?-run (?:([^\\s'`]+)|'([^'`]+)')(?: [^`]*)?`")
 	shown    = regexp.MustCompile(`\[(Test\w+)\]\(([^)]+)_test\.go\)`)
 	testFunc = regexp.MustCompile(`(?m)^func ((?:Test|Fuzz)\w+)\(`)
 )
