@@ -29,7 +29,7 @@ type holder struct {
 	transfer string // as its transfer grant has it
 }
 
-// works says what the holder does, to whoever waits for it.
+// works says what the holder does, for the message to a job that waits for it.
 func (h holder) works(on writ.ResourceID) string {
 	switch {
 	case h.transfer != "":

@@ -380,7 +380,7 @@ func (t *step) moveRun(to writ.RunState) error {
 }
 
 // keep writes the run and the calls that changed, with their events. That a run waits for other calls is not worth a write as long as it is
-// remembered until its next step: whoever reads it meanwhile, with calls to wait for that have ended, takes another pass, which says the same.
+// remembered until its next step: a step that reads it meanwhile, with calls to wait for that have ended, takes another pass, which says the same.
 func (t *step) keep(tx *journal.Tx) error {
 	for _, c := range t.calls {
 		if !t.touched[c.Seq] {

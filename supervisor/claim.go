@@ -263,7 +263,7 @@ func (t *step) claimNamed(g ground, op *catalog.Operation, c *journal.Call) (wai
 
 // claimResource decides what the call is to its resource, given what exists and the last open call of the run that makes or changes it.
 func (t *step) claimResource(op *catalog.Operation, c *journal.Call, have *journal.Resource, earlier *journal.Call) error {
-	var before writ.Capacity // what the resource has when it is this call's step
+	var before writ.Capacity // what the resource has when it is this call's turn
 	if have != nil {
 		before = have.Need
 	}

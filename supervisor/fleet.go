@@ -345,12 +345,6 @@ func (f *fleet) works(node writ.NodeID, key writ.JobKey) (active, ready bool, be
 	return m.active[key], m.Liveness == writ.LivenessReady && !m.outranked, m.beats
 }
 
-// isActive reports whether a node said last that it works on a job.
-func (f *fleet) isActive(node writ.NodeID, key writ.JobKey) bool {
-	active, _, _ := f.works(node, key)
-	return active
-}
-
 // setBacklog records whether calls wait for room on a node.
 func (f *fleet) setBacklog(id writ.NodeID, backlog bool) {
 	f.mu.Lock()

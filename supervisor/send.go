@@ -168,7 +168,10 @@ func (t *step) deliver(tx *journal.Tx, c *journal.Call) error {
 // works on it.
 func (t *step) deliverAgain(tx *journal.Tx, lost sending) error {
 	c := t.open(lost.key)
-	if c == nil || c.Delivery != lost.delivery || t.s.fleet.isActive(c.Node, lost.key) {
+	if c == nil || c.Delivery != lost.delivery {
+		return nil
+	}
+	if active, _, _ := t.s.fleet.works(c.Node, lost.key); active {
 		return nil
 	}
 	if n, _ := t.s.fleet.get(c.Node); n.Admission == writ.AdmissionRemoved {
@@ -232,7 +235,7 @@ func (t *step) addDelivery(tx *journal.Tx, c *journal.Call, secrets map[string][
 	return tx.AddDelivery(c, writ.DigestOf(body), t.s.epoch)
 }
 
-// ref steps a handle of a script into the resource that the call made or found.
+// ref turns a handle of a script into the resource that the call made or found.
 func (t *step) ref(handle any) (any, error) {
 	seq, ok := scripts.RefOf(handle)
 	c := t.call(seq)

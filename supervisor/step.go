@@ -381,7 +381,7 @@ func (t *step) fail(c *journal.Call, state writ.CallState, err *writ.Error) erro
 // wantsPass reports whether evaluating the script can bring anything new now.
 func (t *step) wantsPass() bool { return t.blocked == "" && t.unevaluated() }
 
-// unevaluated reports whether evaluating the script can bring anything new, once it is the run's step in its deployment.
+// unevaluated reports whether evaluating the script can bring anything new, once it is the run's turn in its deployment.
 func (t *step) unevaluated() bool {
 	if t.run.State.Ended() || t.run.Stop != nil || t.run.Completed {
 		return false

@@ -2,7 +2,7 @@
 // nodes, sends signed jobs, collects signed results and watches over all of it. Its journal is the truth; queue, coordinators and
 // nodes are believed only as far as a signature proves it. It must not know the HTTP API for people, nor the tools on hosts.
 //
-// A run advances in turns, one at a time (step.go): what came in for it is taken, a pass of its script says which calls come next
+// A run advances in steps, one at a time (step.go): what came in for it is taken, a pass of its script says which calls come next
 // (package scripts), these are claimed (claim.go), placed (place.go) and sent (send.go), all in one transaction. The collector
 // (collect.go) and the watch (watch.go) bring what nodes say and what they do not say any more.
 package supervisor

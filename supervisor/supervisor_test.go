@@ -68,12 +68,12 @@ func TestASignedScriptBecomesWorkInTheOrderOfItsHandles(t *testing.T) {
 // A module counts as it was signed, also if the binary that evaluates has another one of its name.
 func TestARunUsesTheModulesThatWereSigned(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
-		const text = "fleet := import(\"lib/fleet@1\")\nown := import(\"sim/own\")\nrun := import(\"run\")\nrun.output({fleet: fleet.words, own: own.words})\n"
+		const text = "fleet := import(\"lib/fleet@1\")\nown := import(\"site/own\")\nrun := import(\"run\")\nrun.output({fleet: fleet.words, own: own.words})\n"
 		p := s.payload("run := import(\"run\")\n")
 		p.Script.Text = []byte(text)
 		p.Modules = []identity.File{
 			{Name: "lib/fleet@1", Text: []byte("export {words: \"as signed\"}\n")},
-			{Name: "sim/own", Text: []byte("export {words: \"these too\"}\n")},
+			{Name: "site/own", Text: []byte("export {words: \"these too\"}\n")},
 		}
 		accepted, err := s.Submit(t.Context(), s.signPayload(p))
 		if err != nil {

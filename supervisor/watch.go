@@ -102,7 +102,6 @@ func (w *watcher) look(ctx context.Context) error {
 	if err := w.giveUp(ctx); err != nil {
 		return err
 	}
-	w.findBegun(seen.sent)
 	if queueErr == nil {
 		err = w.findMissing(ctx, seen.sent) // which keeps nobody from the rest: it may be the fault of one node
 	}
@@ -310,30 +309,27 @@ func (w *watcher) giveUp(ctx context.Context) error {
 	return nil
 }
 
-// findBegun lets runs know of calls that began, where what their nodes said of it got lost on the way to the run: a beat is news once. The first
+// hearAgain lets the run of a call know that it began, if what its node said of it got lost on the way to the run: a beat is news once. The first
 // look that finds such a call only notes it, because its run may be about to hear.
-func (w *watcher) findBegun(sent []*journal.Call) {
-	begun := make(map[sending]bool)
-	for _, c := range sent {
-		if c.State != writ.CallQueued || !w.s.fleet.isActive(c.Node, c.Key()) {
-			continue
-		}
-		begun[sendingOf(c)] = true
-		if w.begun[sendingOf(c)] {
-			w.s.steps.post(c.Run, mail{started: []active{{c.Key(), c.Node}}})
-		}
+func (w *watcher) hearAgain(begun map[sending]bool, c *journal.Call) {
+	job := sendingOf(c)
+	if begun[job] = true; w.begun[job] {
+		w.s.steps.post(c.Run, mail{started: []active{{c.Key(), c.Node}}})
 	}
-	w.begun = begun
 }
 
-// findMissing delivers again what is neither worked on nor in the queue. Of a node whose part of the queue cannot be looked at it leaves
+// findMissing compares what is out with what nodes said last: what is neither worked on nor in the queue is delivered again. Of a node whose part of the queue cannot be looked at it leaves
 // that, and returns why.
 func (w *watcher) findMissing(ctx context.Context, sent []*journal.Call) (failed error) {
 	s := w.s
 	missing := make(map[sending]int)
+	begun := make(map[sending]bool)
 	unseen := make(map[writ.NodeID]map[string]*journal.Call) // by task, that their node does not work on
 	for _, c := range sent {
 		active, ready, _ := s.fleet.works(c.Node, c.Key())
+		if active && c.State == writ.CallQueued {
+			w.hearAgain(begun, c)
+		}
 		if !ready || active {
 			continue
 		}
@@ -361,7 +357,7 @@ func (w *watcher) findMissing(ctx context.Context, sent []*journal.Call) (failed
 			w.miss(missing, calls[id])
 		}
 	}
-	w.missing = missing
+	w.missing, w.begun = missing, begun
 	if w.flushed { // with what was told to nodes, too
 		s.fleet.tellAgain()
 	}

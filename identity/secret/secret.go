@@ -1,6 +1,6 @@
 // Package secret encrypts the value of a secret for one reader: a person's client for the supervisor of a datacenter, the supervisor
 // for a node. What is encrypted says itself which secret of which project it is, so that no ciphertext passes for another one. It must
-// not know who asked, nor how a ciphertext travels: whoever takes one checks the signature around it first.
+// not know who asked, nor how a ciphertext travels: its receiver checks the signature around it first.
 //
 // The cipher is age (filippo.io/age). A supervisor reads with its ed25519 key, which the roster vouches for, and a node with the X25519
 // key that it named when it joined.

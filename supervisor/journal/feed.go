@@ -111,7 +111,7 @@ func (f *Feed) begin(ctx context.Context) error {
 
 // EncodedEvents implements link.EventSource.
 func (f *Feed) EncodedEvents(ctx context.Context, after int64, max int) (id string, events []writ.EncodedEvent, err error) {
-	id = f.ID() // before they are read: whoever began under it is told nothing of a later generation under its name
+	id = f.ID() // before they are read: a reader of one generation is told nothing of a later one under its name
 	events, err = f.j.await(ctx, after, max)
 	return id, events, err
 }
