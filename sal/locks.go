@@ -5,48 +5,48 @@ import (
 	"sync"
 )
 
-// Turns let one at a time do something under a name. The zero value is ready.
-type Turns struct {
+// Locks lets one at a time do something under a name. The zero value is ready.
+type Locks struct {
 	mu    sync.Mutex // guards names
-	names map[string]*turn
+	names map[string]*namedLock
 }
 
-type turn struct {
-	free  chan struct{} // has a token while nobody has the turn
-	users int           // who have it or wait for it
+type namedLock struct {
+	free  chan struct{} // has a token while the lock is free
+	users int           // those that hold it or wait for it
 }
 
-// Take waits for the turn, which lasts until done is called. The error is that of ctx.
-func (t *Turns) Take(ctx context.Context, name string) (done func(), err error) {
-	t.mu.Lock()
-	n, ok := t.names[name]
+// Take waits for the lock of a name and holds it until done is called. The error is that of ctx.
+func (l *Locks) Take(ctx context.Context, name string) (done func(), err error) {
+	l.mu.Lock()
+	n, ok := l.names[name]
 	if !ok {
-		n = &turn{free: make(chan struct{}, 1)}
+		n = &namedLock{free: make(chan struct{}, 1)}
 		n.free <- struct{}{}
-		if t.names == nil {
-			t.names = map[string]*turn{}
+		if l.names == nil {
+			l.names = map[string]*namedLock{}
 		}
-		t.names[name] = n
+		l.names[name] = n
 	}
 	n.users++
-	t.mu.Unlock()
+	l.mu.Unlock()
 
 	select {
 	case <-n.free:
 		return func() {
 			n.free <- struct{}{}
-			t.leave(name, n)
+			l.leave(name, n)
 		}, nil
 	case <-ctx.Done():
-		t.leave(name, n)
+		l.leave(name, n)
 		return nil, ctx.Err()
 	}
 }
 
-func (t *Turns) leave(name string, n *turn) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
+func (l *Locks) leave(name string, n *namedLock) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	if n.users--; n.users == 0 {
-		delete(t.names, name)
+		delete(l.names, name)
 	}
 }

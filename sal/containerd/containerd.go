@@ -62,8 +62,8 @@ type Driver struct {
 	absent   absence
 	choosing sync.Mutex // of users, until the choice is recorded
 
-	turns  sal.Turns // of resources, by HostName: operations, Keep and Run do not meet on one
-	images sal.Turns // of images, by their name at the daemon: none is removed while it gets a user
+	locks  sal.Locks // of resources, by HostName: operations, Keep and Run do not meet on one
+	images sal.Locks // of images, by their name at the daemon: none is removed while it gets a user
 
 	mu       sync.Mutex
 	client   *client.Client      // nil until it is needed
@@ -155,7 +155,7 @@ type job struct {
 
 // begin takes the turn on a resource, and reaches the daemon.
 func (d *Driver) begin(ctx context.Context, request sal.Request, reach func(context.Context) (*client.Client, error)) (j *job, done func(), err error) {
-	done, err = d.turns.Take(ctx, request.Resource.HostName())
+	done, err = d.locks.Take(ctx, request.Resource.HostName())
 	if err != nil {
 		return nil, nil, err
 	}

@@ -67,7 +67,7 @@ func (d *Driver) mend(ctx context.Context, resource writ.ResourceID) ([]sal.Drif
 	return j.keep(j.in(ctx), r)
 }
 
-// keep is Keep, on the turn.
+// keep is Keep, under the lock.
 func (j *job) keep(ctx context.Context, r *record) ([]sal.Drift, error) {
 	switch r.Own.Phase {
 	case making:

@@ -120,7 +120,7 @@ func TestRecordedStoresAreRead(t *testing.T) {
 			t.Errorf("the submission of %s: %v", r.Script, err)
 		}
 	}
-	wantRecordedNode(t, runs.Items)
+	wantRecordedNode(t, records, runs.Items)
 }
 
 // openRecordedJournal opens the recorded journal as the next supervisor does, which begins an epoch.
@@ -223,7 +223,7 @@ func wantRecordedJournal(t *testing.T, j *journal.Journal, runs []ledger.Run, ro
 }
 
 // wantRecordedNode reads what a node remembers, and what Redis had for it.
-func wantRecordedNode(t *testing.T, runs []ledger.Run) {
+func wantRecordedNode(t *testing.T, records *journal.Journal, runs []ledger.Run) {
 	t.Helper()
 	node, err := runnerjournal.Open(t.Context(), recordedFile(t, "node.db"))
 	if err != nil {
@@ -248,7 +248,6 @@ func wantRecordedNode(t *testing.T, runs []ledger.Run) {
 		t.Errorf("the node has %d results", done)
 	}
 	jobs := make(map[writ.JobKey]writ.Job)
-	records := openRecordedJournal(t)
 	keys := make(map[writ.NodeID]ed25519.PublicKey)
 	err = records.Read(t.Context(), func(tx *journal.Tx) error {
 		nodes, err := tx.Nodes()
