@@ -15,6 +15,7 @@ import (
 
 	"writ"
 	"writ/identity"
+	"writ/internal/reach"
 	"writ/supervisor/link"
 )
 
@@ -176,7 +177,7 @@ func (c *Coordinator) addresses() []string {
 	for _, address := range append([]string{c.PublicURL}, c.OtherURLs...) {
 		address = strings.TrimSuffix(address, "/")
 		spellings := []string{address}
-		if u, err := url.Parse(address); err == nil && isLoopback(u.Hostname()) {
+		if u, err := url.Parse(address); err == nil && reach.Loopback(u.Hostname()) {
 			for _, host := range []string{"127.0.0.1", "localhost", "::1"} {
 				spellings = append(spellings, u.Scheme+"://"+net.JoinHostPort(host, u.Port()))
 			}
@@ -186,12 +187,6 @@ func (c *Coordinator) addresses() []string {
 		}
 	}
 	return all
-}
-
-// isLoopback reports whether a host, without port, is this machine and cannot be reached from another.
-func isLoopback(host string) bool {
-	ip := net.ParseIP(host)
-	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
 // welcome tells a supervisor about this coordinator.

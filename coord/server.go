@@ -13,6 +13,7 @@ import (
 
 	"writ"
 	"writ/internal/limit"
+	"writ/internal/reach"
 )
 
 // Times of the HTTP server. There is none for a whole answer: event streams have no end, and set a limit for each write.
@@ -31,7 +32,7 @@ func (c *Coordinator) CheckListen(address net.Addr) error {
 	if c.InsecureListen {
 		return nil
 	}
-	if host, _, err := net.SplitHostPort(address.String()); err == nil && isLoopback(host) {
+	if host, _, err := net.SplitHostPort(address.String()); err == nil && reach.Loopback(host) {
 		return nil
 	}
 	return writ.Errorf(writ.CodeListenRefused, "%s is not on loopback, and every client that reaches it could read everything", address).

@@ -4,13 +4,16 @@ import (
 	"crypto/ed25519"
 	"encoding/base64"
 	"maps"
+	"net/url"
 	"slices"
 	"strings"
 	"time"
+	"unicode"
 
 	"golang.org/x/crypto/ssh"
 
 	"writ"
+	"writ/internal/reach"
 )
 
 const (
@@ -58,6 +61,7 @@ type Roster struct {
 	Projects         []Project
 	Bindings         []Binding
 	Datacenters      []Datacenter
+	Coordinators     []Coordinator // with one of them the text has the format v2, which earlier versions of writ cannot read
 
 	byKey  map[string]keyOwner // made when parsing; see owners
 	digest writ.Digest         // of the text that was parsed; zero in a roster that is being built
@@ -115,6 +119,14 @@ type Datacenter struct {
 	Enabled       bool // a datacenter that is not takes no new work
 }
 
+// Coordinator is a coordinator and the key to which its certificates lead. The key signs nothing that makes a datacenter act.
+type Coordinator struct {
+	ID   string // UUID
+	Name string
+	Key  ed25519.PublicKey
+	URLs []string // where people and supervisors reach it, "https://host" or "https://host:port"; at least one
+}
+
 // SSHKey returns an ed25519 key as package ssh knows it, nil if key has not the right length.
 func SSHKey(key ed25519.PublicKey) ssh.PublicKey {
 	if len(key) != ed25519.PublicKeySize {
@@ -136,7 +148,7 @@ func ClusterOf(root ssh.PublicKey) writ.ClusterID {
 // line that cannot be written: every name must lead to something, every id, name and key be there once.
 func (r *Roster) Text() ([]byte, error) {
 	w := new(textWriter)
-	w.line("writ-roster", "v1")
+	w.format("writ-roster", r.format())
 	w.cluster(r.Cluster)
 	w.number("version", r.Version, 1, maxRosterVersion)
 	w.window(r.Created, r.Expires, maxRosterValidity)
@@ -159,7 +171,16 @@ func (r *Roster) Text() ([]byte, error) {
 	r.writeProjects(w)
 	r.writeBindings(w, principals)
 	r.writeDatacenters(w)
+	r.writeCoordinators(w)
 	return w.text()
+}
+
+// format is the form of the text: what earlier versions of writ can read, as long as they can.
+func (r *Roster) format() Format {
+	if len(r.Coordinators) > 0 {
+		return FormatV2
+	}
+	return FormatV1
 }
 
 func (r *Roster) writeOperators(w *textWriter, principals map[string]*Principal) {
@@ -280,6 +301,35 @@ func (r *Roster) writeDatacenters(w *textWriter) {
 	w.lines("datacenter", datacenters)
 }
 
+func (r *Roster) writeCoordinators(w *textWriter) {
+	var coordinators []string
+	ids, names, keys := map[string]bool{}, map[string]bool{}, map[string]bool{}
+	for _, d := range r.Datacenters {
+		keys[string(d.SupervisorKey)] = true
+	}
+	for _, c := range r.Coordinators {
+		w.uniqueID("coordinator", c.ID, c.Name, ids, names, "")
+		w.check(len(c.Key) == ed25519.PublicKeySize && !keys[string(c.Key)], "coordinator", "%s has no key, or one that another has", c.Name)
+		keys[string(c.Key)] = true
+		w.check(len(c.URLs) > 0, "coordinator", "%s has no URL", c.Name)
+		for _, u := range c.URLs {
+			w.check(validCoordinatorURL(u), "coordinator", "%q is not like https://writ.example.org:7440", clip(u))
+		}
+		words := append([]string{c.ID, c.Name, w.keyText("coordinator", SSHKey(c.Key))}, w.sorted("coordinator", c.URLs)...)
+		coordinators = append(coordinators, strings.Join(words, " "))
+	}
+	w.lines("coordinator", coordinators)
+}
+
+// validCoordinatorURL reports whether a URL has a host and nothing behind it. Without TLS it leads to this machine only.
+func validCoordinatorURL(s string) bool {
+	u, err := url.Parse(s)
+	if err != nil || u.Hostname() == "" || u.String() != s || s != u.Scheme+"://"+u.Host || strings.ContainsFunc(s, unicode.IsSpace) {
+		return false
+	}
+	return u.Scheme == "https" || u.Scheme == "http" && reach.Loopback(u.Hostname())
+}
+
 // lines writes a repeated line, sorted.
 func (w *textWriter) lines(key string, values []string) {
 	for _, v := range w.sorted(key, values) {
@@ -352,6 +402,16 @@ func (r *Roster) DatacenterNamed(name string) *Datacenter {
 // DatacenterOf finds the datacenter whose supervisor has this key, nil if there is none.
 func (r *Roster) DatacenterOf(supervisor ed25519.PublicKey) *Datacenter {
 	return find(r.Datacenters, func(d *Datacenter) bool { return supervisor.Equal(d.SupervisorKey) })
+}
+
+// Coordinator finds a coordinator by its id, nil if there is none.
+func (r *Roster) Coordinator(id string) *Coordinator {
+	return find(r.Coordinators, func(c *Coordinator) bool { return c.ID == id })
+}
+
+// CoordinatorOf finds the coordinator that has a key, nil if there is none.
+func (r *Roster) CoordinatorOf(key ed25519.PublicKey) *Coordinator {
+	return find(r.Coordinators, func(c *Coordinator) bool { return key.Equal(c.Key) })
 }
 
 // RenewFrom is when half of the roster's time is over. A root operator should sign the next version from then on.

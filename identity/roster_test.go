@@ -100,6 +100,19 @@ func TestRosterRefusesWhatDoesNotFitTogether(t *testing.T) {
 		"supervisor key twice":  func(r *Roster) { r.Datacenters[0].SupervisorKey = supervisorKey("graz") },
 		"label key":             func(r *Roster) { r.Datacenters[0].Labels = map[string]string{"A=B": "c"} },
 		"label value":           func(r *Roster) { r.Datacenters[0].Labels = map[string]string{"a": "b c"} },
+		"coordinator id":        ofCoordinator(func(c *Coordinator) { c.ID = "front" }),
+		"coordinator name":      ofCoordinator(func(c *Coordinator) { c.Name = "Front" }),
+		"coordinator twice":     func(r *Roster) { r.Coordinators = append(r.Coordinators, testCoordinator(), testCoordinator()) },
+		"coordinator key":       ofCoordinator(func(c *Coordinator) { c.Key = nil }),
+		"a supervisor's key":    ofCoordinator(func(c *Coordinator) { c.Key = supervisorKey("graz") }),
+		"no URL":                ofCoordinator(func(c *Coordinator) { c.URLs = nil }),
+		"URL without TLS":       ofCoordinator(func(c *Coordinator) { c.URLs = []string{"http://front.example.org"} }),
+		"URL with a path":       ofCoordinator(func(c *Coordinator) { c.URLs = []string{"https://front.example.org/"} }),
+		"URL with a password":   ofCoordinator(func(c *Coordinator) { c.URLs = []string{"https://a:b@front.example.org"} }),
+		"URL with a query":      ofCoordinator(func(c *Coordinator) { c.URLs = []string{"https://front.example.org?a"} }),
+		"URL of nothing":        ofCoordinator(func(c *Coordinator) { c.URLs = []string{"https://"} }),
+		"URL with a space":      ofCoordinator(func(c *Coordinator) { c.URLs = []string{"https://front example.org"} }),
+		"URL twice":             ofCoordinator(func(c *Coordinator) { c.URLs = append(c.URLs, c.URLs[0]) }),
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := testRoster()
@@ -107,6 +120,52 @@ func TestRosterRefusesWhatDoesNotFitTogether(t *testing.T) {
 			_, err := r.Text()
 			wantCode(t, err, writ.CodePayloadMalformed)
 		})
+	}
+}
+
+func ofCoordinator(change func(c *Coordinator)) func(r *Roster) {
+	return func(r *Roster) {
+		c := testCoordinator()
+		change(&c)
+		r.Coordinators = append(r.Coordinators, c)
+	}
+}
+
+func testCoordinator() Coordinator {
+	return Coordinator{ID: nodeID, Name: "front", Key: supervisorKey("front"), URLs: []string{"http://127.0.0.1:7440", "https://[fd00::1]", "https://front.example.org:7440"}}
+}
+
+// A roster has a form that earlier versions of writ read as long as it says nothing that is new.
+func TestARosterThatNamesCoordinatorsHasTheSecondFormat(t *testing.T) {
+	r := testRoster()
+	r.Coordinators = append(r.Coordinators, testCoordinator())
+	text, err := r.Text()
+	if err != nil {
+		t.Fatal(err)
+	}
+	have, err := ParseRoster(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(r.Coordinators, have.Coordinators); diff != "" {
+		t.Error(diff)
+	}
+	if have.Coordinator(nodeID) == nil || have.CoordinatorOf(supervisorKey("front")) == nil || have.CoordinatorOf(supervisorKey("graz")) != nil {
+		t.Error("a coordinator is not found by its id and key")
+	}
+	old := strings.Replace(string(text), "writ-roster: v2", "writ-roster: v1", 1)
+	if _, err := ParseRoster([]byte(old)); writ.CodeOf(err) != writ.CodePayloadMalformed {
+		t.Errorf("the first format with a coordinator: %v", err)
+	}
+	signed := signRoster(t, r, "root")
+	golden(t, "roster-v2.writ", signed)
+	next, err := have.Successor(noon)
+	if err != nil {
+		t.Fatal(err)
+	}
+	next.Coordinators = nil
+	if text, err := next.Text(); err != nil || !strings.HasPrefix(string(text), "writ-roster: v1\n") {
+		t.Errorf("without coordinators: %.20s, %v", text, err)
 	}
 }
 

@@ -18,7 +18,7 @@ import (
 func ParseRoster(text []byte) (*Roster, error) {
 	r := newTextReader(text)
 	o := new(Roster)
-	r.one("writ-roster")
+	format := r.format("writ-roster")
 	o.Cluster = writ.ClusterID(r.one("cluster"))
 	o.Version = r.number("version")
 	o.Created = r.time("created")
@@ -46,7 +46,11 @@ func ParseRoster(text []byte) (*Roster, error) {
 	}
 	r.bindings(o)
 	r.datacenters(o)
+	r.coordinators(o)
 	r.end()
+	if r.err == nil && format != o.format() {
+		r.fail("the format v2 is for rosters that name coordinators")
+	}
 	if r.err != nil {
 		return nil, r.err
 	}
@@ -101,11 +105,8 @@ func (r *textReader) bindings(o *Roster) {
 func (r *textReader) datacenters(o *Roster) {
 	for _, line := range r.many("datacenter") {
 		f := r.fields(line, 6)
-		d := Datacenter{Enabled: f[3] == "enabled"}
+		d := Datacenter{Enabled: f[3] == "enabled", SupervisorKey: r.machineKey(f[4:6])}
 		d.ID, d.Name, d.Region = writ.DatacenterID(f[0]), f[1], f[2]
-		if key, ok := r.key(f[4:6]).(ssh.CryptoPublicKey); ok { // a certificate is none
-			d.SupervisorKey, _ = key.CryptoPublicKey().(ed25519.PublicKey)
-		}
 		for _, label := range f[6:] {
 			k, v, _ := strings.Cut(label, "=")
 			if d.Labels == nil {
@@ -115,6 +116,23 @@ func (r *textReader) datacenters(o *Roster) {
 		}
 		o.Datacenters = append(o.Datacenters, d)
 	}
+}
+
+func (r *textReader) coordinators(o *Roster) {
+	for _, line := range r.many("coordinator") {
+		f := r.fields(line, 5)
+		o.Coordinators = append(o.Coordinators, Coordinator{ID: f[0], Name: f[1], Key: r.machineKey(f[2:4]), URLs: f[4:]})
+	}
+}
+
+// machineKey reads the key of a supervisor or coordinator, nil if it is none that can be.
+func (r *textReader) machineKey(words []string) ed25519.PublicKey {
+	public, ok := r.key(words).(ssh.CryptoPublicKey) // a certificate is none
+	if !ok {
+		return nil
+	}
+	key, _ := public.CryptoPublicKey().(ed25519.PublicKey)
+	return key
 }
 
 // key reads a type and a base64 blob.

@@ -40,6 +40,8 @@ const (
 	Answer      Kind = "answer"       // supervisor → client
 	Adoption    Kind = "adoption"     // supervisor → client
 	RunStanding Kind = "run-standing" // supervisor → client
+	// Authority is the key to which a supervisor or coordinator delegates the issuing of certificates.
+	Authority Kind = "authority" // supervisor or coordinator → whoever connects to it or to what it issued for
 )
 
 const (

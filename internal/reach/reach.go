@@ -69,3 +69,9 @@ func Allowed(a netip.Addr, ranges []netip.Prefix) bool {
 	a = Plain(a)
 	return slices.ContainsFunc(ranges, func(p netip.Prefix) bool { return p.Contains(a) }) || Public(a) && !OfThisHost(a)
 }
+
+// Loopback reports whether a host, a name or address without a port, leads to this machine and from nowhere else.
+func Loopback(host string) bool {
+	a, err := netip.ParseAddr(host)
+	return host == "localhost" || err == nil && Plain(a).IsLoopback()
+}

@@ -6,6 +6,17 @@ import (
 	"testing"
 )
 
+func TestLoopbackIsThisMachineOnly(t *testing.T) {
+	for host, want := range map[string]bool{
+		"127.0.0.1": true, "127.9.9.9": true, "::1": true, "::ffff:127.0.0.1": true, "localhost": true,
+		"": false, "0.0.0.0": false, "::": false, "10.0.0.1": false, "localhost.example.org": false, "127.0.0.1:80": false, "[::1]": false,
+	} {
+		if Loopback(host) != want {
+			t.Errorf("%q: %t", host, !want)
+		}
+	}
+}
+
 func TestOnlyServersOnTheInternetArePublic(t *testing.T) {
 	for _, tt := range []struct {
 		what      string

@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"writ"
+	"writ/internal/reach"
 )
 
 // localHosts reports whether a host of a PostgreSQL address is this machine: then nobody sits between it and this process.
@@ -21,8 +22,7 @@ type localHosts func(host string) bool
 // onThisMachine is the rule for localHosts: sockets of this machine, and its loopback addresses.
 func onThisMachine(host string) bool {
 	network, _ := pgconn.NetworkAddress(host, 0)
-	ip, err := netip.ParseAddr(host)
-	return network == "unix" || host == "localhost" || err == nil && ip.Unmap().IsLoopback()
+	return network == "unix" || reach.Loopback(host)
 }
 
 // checkTransport refuses an address by which somebody on the way could be taken for the database, or read and change what goes there. It

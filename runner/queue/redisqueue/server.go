@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"net/netip"
 	"net/url"
 	"os"
 	"strings"
@@ -19,6 +18,7 @@ import (
 
 	"writ"
 	"writ/internal/failpoint"
+	"writ/internal/reach"
 )
 
 // Server says where a Redis is and how to know that it is the right one.
@@ -106,11 +106,7 @@ func (s Server) check(options *redis.Options) error {
 
 func isLoopback(address string) bool {
 	host, _, err := net.SplitHostPort(address)
-	if err != nil {
-		return false
-	}
-	ip, err := netip.ParseAddr(host)
-	return host == "localhost" || err == nil && ip.Unmap().IsLoopback()
+	return err == nil && reach.Loopback(host)
 }
 
 // dial makes a connection with TLS.

@@ -8,6 +8,7 @@ import (
 
 	"writ"
 	"writ/internal/failpoint"
+	"writ/internal/reach"
 )
 
 // Listen opens a TCP address.
@@ -32,7 +33,7 @@ func checkNodeListener(address net.Addr, insecure bool) error {
 	if err != nil || insecure {
 		return err
 	}
-	if ip := net.ParseIP(host); ip != nil && ip.IsLoopback() {
+	if reach.Loopback(host) {
 		return nil
 	}
 	return writ.Errorf(writ.CodeListenRefused, "%s is not on loopback, and nothing is encrypted there yet", address).

@@ -1,0 +1,441 @@
+package pki
+
+import (
+	"context"
+	"crypto/ed25519"
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"net"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/crypto/ssh"
+
+	"writ"
+	"writ/identity"
+	"writ/identity/envelope"
+)
+
+// noon is the present of these tests.
+var noon = time.Date(2026, 11, 21, 10, 0, 0, 0, time.UTC)
+
+const (
+	vienna writ.DatacenterID = "0192f6c2-0000-7000-8000-00000000000a"
+	graz   writ.DatacenterID = "0192f6c2-0000-7000-8000-00000000000b"
+	front                    = "0192f6c2-0000-7000-8000-00000000000c"
+	n1                       = "0192f6c2-0000-7000-8000-0000000000aa"
+)
+
+func testKey(name string) ed25519.PrivateKey {
+	seed := sha256.Sum256([]byte("test key of " + name))
+	return ed25519.NewKeyFromSeed(seed[:])
+}
+
+func public(name string) ed25519.PublicKey { return testKey(name).Public().(ed25519.PublicKey) }
+
+// testRoster has two datacenters and a coordinator.
+func testRoster(t *testing.T) *identity.Roster {
+	t.Helper()
+	root, err := ssh.NewPublicKey(public("root"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &identity.Roster{
+		Cluster: identity.ClusterOf(root), Version: 1, Created: noon.Add(-time.Hour), Expires: noon.Add(identity.RosterValidity), Root: root, Threshold: 1,
+		Operators:  []string{"alice"},
+		Principals: []identity.Principal{{Name: "alice", Kind: identity.Person, State: identity.Active, Keys: []identity.PrincipalKey{{Key: root, State: identity.Active}}}},
+		Datacenters: []identity.Datacenter{
+			{Datacenter: writ.Datacenter{ID: vienna, Name: "vienna", Region: "eu"}, SupervisorKey: public("vienna"), Enabled: true},
+			{Datacenter: writ.Datacenter{ID: graz, Name: "graz", Region: "eu"}, SupervisorKey: public("graz"), Enabled: true},
+		},
+		Coordinators: []identity.Coordinator{{ID: front, Name: "front", Key: public("front"), URLs: []string{"https://front.example.org"}}},
+	}
+	if _, err := r.Text(); err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+func (n Name) in(r *identity.Roster) Name { n.Cluster = r.Cluster; return n }
+
+var (
+	supervisorOfVienna = Name{Role: Supervisor, Datacenter: vienna}
+	nodeOfVienna       = Name{Role: Node, Datacenter: vienna, ID: n1}
+	frontCoordinator   = Name{Role: Coordinator, ID: front}
+)
+
+func parse(t *testing.T, chain [][]byte) []*x509.Certificate {
+	t.Helper()
+	var all []*x509.Certificate
+	for _, der := range chain {
+		c, err := x509.ParseCertificate(der)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, c)
+	}
+	return all
+}
+
+func issuer(r *identity.Roster, key string, name Name) *Issuer {
+	return &Issuer{Key: testKey(key), Name: name.in(r), Now: func() time.Time { return noon }}
+}
+
+func own(t *testing.T, i *Issuer) []*x509.Certificate {
+	t.Helper()
+	c, err := i.Certificate()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return parse(t, c.Certificate)
+}
+
+func TestEveryRoleIsKnownByTheRosterAlone(t *testing.T) {
+	r := testRoster(t)
+	v := &Verifier{Roster: r, Now: noon}
+	ofVienna := issuer(r, "vienna", supervisorOfVienna)
+	for _, want := range []Name{supervisorOfVienna, nodeOfVienna, {Role: Redis, Datacenter: vienna}} {
+		chain, err := ofVienna.Issue(want.in(r), public("somebody"), "10.0.0.1", "redis.example.org")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := v.Is(want, parse(t, chain)); err != nil {
+			t.Errorf("%s: %v", want.Role, err)
+		}
+	}
+	if err := v.Is(frontCoordinator, own(t, issuer(r, "front", frontCoordinator))); err != nil {
+		t.Error(err)
+	}
+}
+
+// forged is a certificate that somebody with some keys made otherwise than Issuer does.
+type forged struct {
+	root    string // signs the delegation
+	of      owner
+	key     ed25519.PublicKey // in the delegation, if it is not that of the authority
+	kind    envelope.Kind     // of the delegation
+	leaf    func(*x509.Certificate)
+	chain   func(chain []*x509.Certificate) []*x509.Certificate
+	without bool // the delegation
+}
+
+// make returns the chain that the thief of root's key shows with a name.
+func (f forged) make(t *testing.T, r *identity.Roster, name Name) []*x509.Certificate {
+	t.Helper()
+	name = name.in(r)
+	a, err := newAuthority(testKey(f.root), name.owner(), time.Time{}, noon)
+	if err != nil {
+		t.Fatal(err)
+	}
+	of := name.owner()
+	if f.of != (owner{}) {
+		of = f.of
+	}
+	key := a.key.Public().(ed25519.PublicKey)
+	if f.key != nil {
+		key = f.key
+	}
+	kind := envelope.Authority
+	if f.kind != "" {
+		kind = f.kind
+	}
+	signed, err := envelope.Sign(kind, testKey(f.root), delegation{
+		Cluster: of.Cluster, Datacenter: of.Datacenter, Coordinator: of.Coordinator, Key: key, From: noon.UnixMilli(), Until: noon.Add(authorityLife).UnixMilli(),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{SerialNumber: serial(), NotBefore: noon, NotAfter: noon.Add(time.Hour), IsCA: true, BasicConstraintsValid: true}
+	if !f.without {
+		template.ExtraExtensions = []pkix.Extension{{Id: delegationOID, Value: signed}}
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, a.key.Public(), a.key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ca := parse(t, [][]byte{der})[0]
+	leaf := &x509.Certificate{
+		SerialNumber: serial(), NotBefore: noon, NotAfter: noon.Add(time.Hour), ExtKeyUsage: usages[name.Role], URIs: []*url.URL{name.URI()}, BasicConstraintsValid: true,
+	}
+	if f.leaf != nil {
+		f.leaf(leaf)
+	}
+	if der, err = x509.CreateCertificate(rand.Reader, leaf, ca, public("somebody"), a.key); err != nil {
+		t.Fatal(err)
+	}
+	chain := []*x509.Certificate{parse(t, [][]byte{der})[0], ca}
+	if f.chain != nil {
+		chain = f.chain(chain)
+	}
+	return chain
+}
+
+// The key of one owner, or of a stranger, stands for nobody else, in whatever form it is shown.
+func TestACertificateSaysNothingThatItsOwnersKeyDidNotDelegate(t *testing.T) {
+	r := testRoster(t)
+	v := &Verifier{Roster: r, Now: noon}
+	stranger := forged{root: "stranger"}
+	other := Name{Cluster: identity.ClusterOf(identity.SSHKey(public("alice"))), Role: Supervisor, Datacenter: vienna}
+	shown := func(f forged, name Name) []*x509.Certificate { return f.make(t, r, name) }
+	if err := v.Is(supervisorOfVienna, shown(forged{root: "vienna"}, supervisorOfVienna)); err != nil {
+		t.Fatalf("what is forged here would be refused anyway: %v", err)
+	}
+	uri := func(text string) func(*x509.Certificate) {
+		return func(c *x509.Certificate) {
+			u, err := url.Parse(text)
+			if err != nil {
+				t.Fatal(err)
+			}
+			c.URIs = []*url.URL{u}
+		}
+	}
+	self := supervisorOfVienna.in(r).String()
+	for name, tt := range map[string]struct {
+		chain []*x509.Certificate
+		want  Name
+		code  writ.Code
+	}{
+		"a stranger as supervisor":            {shown(stranger, supervisorOfVienna), supervisorOfVienna, writ.CodeCertificateUntrusted},
+		"a stranger as node":                  {shown(stranger, nodeOfVienna), nodeOfVienna, writ.CodeCertificateUntrusted},
+		"a stranger as coordinator":           {shown(stranger, frontCoordinator), frontCoordinator, writ.CodeCertificateUntrusted},
+		"the root's own key as supervisor":    {shown(forged{root: "root"}, supervisorOfVienna), supervisorOfVienna, writ.CodeCertificateUntrusted},
+		"graz as supervisor of vienna":        {shown(forged{root: "graz"}, supervisorOfVienna), supervisorOfVienna, writ.CodeCertificateUntrusted},
+		"graz as node of vienna":              {shown(forged{root: "graz"}, nodeOfVienna), nodeOfVienna, writ.CodeCertificateUntrusted},
+		"graz as Redis of vienna":             {shown(forged{root: "graz"}, Name{Role: Redis, Datacenter: vienna}), Name{Role: Redis, Datacenter: vienna}, writ.CodeCertificateUntrusted},
+		"graz as coordinator":                 {shown(forged{root: "graz"}, frontCoordinator), frontCoordinator, writ.CodeCertificateUntrusted},
+		"the coordinator as supervisor":       {shown(forged{root: "front"}, supervisorOfVienna), supervisorOfVienna, writ.CodeCertificateUntrusted},
+		"vienna's delegation for graz":        {shown(forged{root: "vienna", of: owner{Cluster: r.Cluster, Datacenter: graz}}, supervisorOfVienna), supervisorOfVienna, writ.CodeCertificateUntrusted},
+		"a delegation for another key":        {shown(forged{root: "vienna", key: public("graz")}, supervisorOfVienna), supervisorOfVienna, writ.CodeCertificateUntrusted},
+		"an envelope of another kind":         {shown(forged{root: "vienna", kind: envelope.Standing}, supervisorOfVienna), supervisorOfVienna, writ.CodeCertificateUntrusted},
+		"no delegation":                       {shown(forged{root: "vienna", without: true}, supervisorOfVienna), supervisorOfVienna, writ.CodeCertificateUntrusted},
+		"another cluster":                     {own(t, &Issuer{Key: testKey("vienna"), Name: other, Now: func() time.Time { return noon }}), supervisorOfVienna, writ.CodeWrongCluster},
+		"a node as supervisor":                {shown(forged{root: "vienna"}, nodeOfVienna), supervisorOfVienna, writ.CodeCertificateRole},
+		"Redis as supervisor":                 {shown(forged{root: "vienna"}, Name{Role: Redis, Datacenter: vienna}), supervisorOfVienna, writ.CodeCertificateRole},
+		"graz where vienna is expected":       {shown(forged{root: "graz"}, Name{Role: Supervisor, Datacenter: graz}), supervisorOfVienna, writ.CodeCertificateRole},
+		"another node":                        {shown(forged{root: "vienna"}, Name{Role: Node, Datacenter: vienna, ID: front}), nodeOfVienna, writ.CodeCertificateRole},
+		"a node's certificate that may serve": {shown(forged{root: "vienna", leaf: func(c *x509.Certificate) { c.ExtKeyUsage = usages[Supervisor] }}, nodeOfVienna), nodeOfVienna, writ.CodeCertificateUntrusted},
+		"two URIs":                            {shown(forged{root: "vienna", leaf: func(c *x509.Certificate) { c.URIs = append(c.URIs, nodeOfVienna.in(r).URI()) }}, supervisorOfVienna), supervisorOfVienna, writ.CodeCertificateUntrusted},
+		"no URI but a name":                   {shown(forged{root: "vienna", leaf: func(c *x509.Certificate) { c.URIs, c.DNSNames = nil, []string{"vienna"} }}, supervisorOfVienna), supervisorOfVienna, writ.CodeCertificateUntrusted},
+		"a URI with more behind it":           {shown(forged{root: "vienna", leaf: uri(self + "/x")}, supervisorOfVienna), supervisorOfVienna, writ.CodeCertificateUntrusted},
+		"a URI with a query":                  {shown(forged{root: "vienna", leaf: uri(self + "?a=b")}, supervisorOfVienna), supervisorOfVienna, writ.CodeCertificateUntrusted},
+		"a URI with a user":                   {shown(forged{root: "vienna", leaf: uri(strings.Replace(self, "://", "://a@", 1))}, supervisorOfVienna), supervisorOfVienna, writ.CodeCertificateUntrusted},
+		"a URI in another spelling":           {shown(forged{root: "vienna", leaf: uri(strings.Replace(self, "/dc/", "/%64c/", 1))}, supervisorOfVienna), supervisorOfVienna, writ.CodeCertificateUntrusted},
+		"an authority as leaf":                {shown(forged{root: "vienna", leaf: func(c *x509.Certificate) { c.IsCA = true }}, supervisorOfVienna), supervisorOfVienna, writ.CodeCertificateUntrusted},
+		"an extension that nobody knows": {shown(forged{root: "vienna", leaf: func(c *x509.Certificate) {
+			c.ExtraExtensions = []pkix.Extension{{Id: []int{1, 2, 3}, Critical: true, Value: []byte{5, 0}}}
+		}}, supervisorOfVienna), supervisorOfVienna, writ.CodeCertificateUntrusted},
+		"the leaf alone":                          {shown(forged{root: "vienna"}, supervisorOfVienna)[:1], supervisorOfVienna, writ.CodeCertificateUntrusted},
+		"nothing":                                 {nil, supervisorOfVienna, writ.CodeCertificateUntrusted},
+		"a leaf that another authority issued":    {[]*x509.Certificate{shown(stranger, supervisorOfVienna)[0], shown(forged{root: "vienna"}, supervisorOfVienna)[1]}, supervisorOfVienna, writ.CodeCertificateUntrusted},
+		"a leaf that a node's certificate issued": {byNode(t, r), supervisorOfVienna, writ.CodeCertificateUntrusted},
+	} {
+		t.Run(name, func(t *testing.T) {
+			err := v.Is(tt.want, tt.chain)
+			if writ.CodeOf(err) != tt.code {
+				t.Errorf("%v (%s), want %s", err, writ.CodeOf(err), tt.code)
+			}
+			if e := writ.AsError(err); e == nil || e.Hint == "" || e.Code.Info().Exit != writ.ExitDenied {
+				t.Errorf("no hint, or another exit code: %v", e)
+			}
+		})
+	}
+}
+
+// byNode is what a node makes of its own certificate: it issues another one with its key.
+func byNode(t *testing.T, r *identity.Roster) []*x509.Certificate {
+	t.Helper()
+	chain, err := issuer(r, "vienna", supervisorOfVienna).Issue(nodeOfVienna.in(r), public("somebody"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	node := parse(t, chain)[0]
+	leaf := &x509.Certificate{SerialNumber: serial(), NotBefore: noon, NotAfter: noon.Add(time.Hour), ExtKeyUsage: usages[Supervisor], URIs: []*url.URL{supervisorOfVienna.in(r).URI()}}
+	der, err := x509.CreateCertificate(rand.Reader, leaf, node, public("thief"), testKey("somebody"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return []*x509.Certificate{parse(t, [][]byte{der})[0], node}
+}
+
+func TestAnIssuerIssuesForItsOwnOnly(t *testing.T) {
+	r := testRoster(t)
+	i := issuer(r, "vienna", supervisorOfVienna)
+	for _, name := range []Name{{Role: Supervisor, Datacenter: graz}, frontCoordinator, {Role: Node, Datacenter: vienna}, {Role: "root", Datacenter: vienna}} {
+		if _, err := i.Issue(name.in(r), public("somebody")); err == nil {
+			t.Errorf("it issued for %s", name.in(r))
+		}
+	}
+}
+
+func TestClocksAreNamedWhenACertificateIsOutOfItsTime(t *testing.T) {
+	r := testRoster(t)
+	chain := own(t, issuer(r, "vienna", supervisorOfVienna))
+	for _, tt := range []struct {
+		now  time.Time
+		code writ.Code
+		says string
+	}{
+		{time.Unix(0, 0), writ.CodeCertificateNotYetValid, "1970-01-01 00:00 UTC"},
+		{noon.Add(-Backdate - time.Minute), writ.CodeCertificateNotYetValid, "wrong by 1m0s or more"},
+		{noon.Add(-Backdate), "", ""},
+		{noon.Add(Life - time.Second), "", ""},
+		{noon.Add(Life), writ.CodeCertificateExpired, "ended at 2027-02-19 10:00 UTC"},
+		{noon.Add(200 * 24 * time.Hour), writ.CodeCertificateExpired, "2027-06-09 10:00 UTC"},
+	} {
+		err := (&Verifier{Roster: r, Now: tt.now}).Is(supervisorOfVienna, chain)
+		if writ.CodeOf(err) != tt.code || err != nil && !strings.Contains(err.Error(), tt.says) {
+			t.Errorf("at %s: %v", tt.now, err)
+		}
+	}
+}
+
+func TestACertificateIsRenewedAtTwoThirdsOfItsLife(t *testing.T) {
+	r := testRoster(t)
+	now := noon
+	i := issuer(r, "vienna", supervisorOfVienna)
+	i.Now = func() time.Time { return now }
+	first := own(t, i)
+	if got := RenewFrom(first[0].NotBefore, first[0].NotAfter); !got.Equal(noon.Add(60 * 24 * time.Hour)) {
+		t.Errorf("renewed from %s on", got)
+	}
+	now = noon.Add(60*24*time.Hour - time.Second)
+	if !own(t, i)[0].Equal(first[0]) {
+		t.Error("it was renewed too early")
+	}
+	now = now.Add(time.Second)
+	second := own(t, i)
+	if second[0].Equal(first[0]) || !second[1].Equal(first[1]) || second[0].PublicKey.(ed25519.PublicKey).Equal(first[0].PublicKey) {
+		t.Error("it was not renewed, or not with another key, or by another authority")
+	}
+	// In years no certificate is shown that has ended or outlives its authority.
+	for range 100 {
+		now = now.Add(20 * 24 * time.Hour)
+		chain := own(t, i)
+		if err := (&Verifier{Roster: r, Now: now}).Is(supervisorOfVienna, chain); err != nil {
+			t.Fatalf("at %s: %v", now, err)
+		}
+		if chain[0].NotAfter.After(chain[1].NotAfter) || chain[0].NotAfter.Sub(now) < Life/3-20*24*time.Hour {
+			t.Fatalf("at %s it has until %s, its authority until %s", now, chain[0].NotAfter, chain[1].NotAfter)
+		}
+	}
+}
+
+func TestWhoSeesARotationRefusesWhatCameBefore(t *testing.T) {
+	r := testRoster(t)
+	i := issuer(r, "vienna", supervisorOfVienna)
+	now := noon
+	i.Now = func() time.Time { return now }
+	before := own(t, i)
+	graz := own(t, issuer(r, "graz", Name{Role: Supervisor, Datacenter: graz}))
+	now = noon.Add(time.Minute)
+	i.Rotate(now)
+	after := own(t, i)
+	seen := &Verifier{Roster: r, Now: now, Floors: new(Floors)}
+	if err := seen.Is(supervisorOfVienna, before); err != nil {
+		t.Errorf("refused before the rotation was seen: %v", err)
+	}
+	for range 2 {
+		if err := seen.Is(supervisorOfVienna, after); err != nil {
+			t.Error(err)
+		}
+		if err := seen.Is(supervisorOfVienna, before); writ.CodeOf(err) != writ.CodeCertificateRevoked {
+			t.Errorf("after the rotation: %v", err)
+		}
+	}
+	if _, err := seen.Name(graz); err != nil {
+		t.Errorf("the other datacenter's: %v", err)
+	}
+}
+
+// Over real connections: TLS 1.3 and nothing below, no resumption, and both sides know who is there.
+func TestBothSidesOfAConnectionKnowEachOther(t *testing.T) {
+	r := testRoster(t)
+	super := issuer(r, "vienna", supervisorOfVienna)
+	super.Now = nil
+	issued, err := super.Issue(nodeOfVienna.in(r), public("n1"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	is := func(want Name) func([]*x509.Certificate) error {
+		return func(chain []*x509.Certificate) error {
+			return (&Verifier{Roster: r, Now: time.Now()}).Is(want, chain)
+		}
+	}
+	node := func() (*tls.Certificate, error) {
+		return &tls.Certificate{Certificate: issued, PrivateKey: testKey("n1")}, nil
+	}
+	server := Server(super.Certificate, is(nodeOfVienna))
+	state, err := connect(t, server, Client(is(supervisorOfVienna), node))
+	if err != nil || state.Version != tls.VersionTLS13 || len(state.PeerCertificates) != 2 {
+		t.Errorf("%v, %x, %d certificates", err, state.Version, len(state.PeerCertificates))
+	}
+	if state, err = connect(t, server, Client(is(supervisorOfVienna), nil)); err != nil || len(state.PeerCertificates) != 0 {
+		t.Errorf("without a certificate: %v", err)
+	}
+	if _, err = connect(t, server, Client(is(frontCoordinator), node)); writ.CodeOf(err) != writ.CodeCertificateRole {
+		t.Errorf("a client that expects a coordinator: %v", err)
+	}
+	wrong := func() (*tls.Certificate, error) { return super.Certificate() }
+	if _, err = connect(t, server, Client(is(supervisorOfVienna), wrong)); err == nil {
+		t.Error("a server that expects nodes took a supervisor")
+	}
+	old := Client(is(supervisorOfVienna), node)
+	old.MinVersion, old.MaxVersion = tls.VersionTLS12, tls.VersionTLS12
+	if _, err = connect(t, server, old); err == nil {
+		t.Error("TLS 1.2 was spoken")
+	}
+	resuming := Client(is(supervisorOfVienna), node)
+	resuming.ClientSessionCache = tls.NewLRUClientSessionCache(4)
+	for range 3 {
+		if state, err = connect(t, server, resuming); err != nil || state.DidResume {
+			t.Errorf("resumed %t, %v", state.DidResume, err)
+		}
+	}
+}
+
+// connect returns what the server saw of a client, after a byte has gone each way.
+func connect(t *testing.T, server, client *tls.Config) (tls.ConnectionState, error) {
+	t.Helper()
+	near, far := net.Pipe()
+	ctx, stop := context.WithTimeout(t.Context(), 10*time.Second)
+	defer stop()
+	served := make(chan error, 1)
+	s := tls.Server(far, server)
+	go func() {
+		defer far.Close()
+		err := s.HandshakeContext(ctx)
+		if err == nil {
+			_, err = s.Write([]byte{1})
+		}
+		served <- err
+	}()
+	c := tls.Client(near, client)
+	err := c.HandshakeContext(ctx)
+	if err == nil {
+		_, err = c.Read(make([]byte, 1))
+	}
+	near.Close()
+	if other := <-served; err == nil {
+		err = other
+	}
+	return s.ConnectionState(), err
+}
+
+func TestNamesAreReadAsTheyAreWritten(t *testing.T) {
+	r := testRoster(t)
+	for _, n := range []Name{supervisorOfVienna, nodeOfVienna, frontCoordinator, {Role: Redis, Datacenter: vienna}} {
+		if have, ok := parseName(n.in(r).URI()); !ok || have != n.in(r) {
+			t.Errorf("%s became %v", n.in(r), have)
+		}
+	}
+	for _, n := range []Name{{}, {Role: Node, Datacenter: vienna}, {Role: Supervisor}, {Role: Coordinator, Datacenter: vienna, ID: front}, {Role: Supervisor, Datacenter: vienna, ID: n1}} {
+		if _, ok := parseName(n.in(r).URI()); ok {
+			t.Errorf("%s is a name", n.in(r))
+		}
+	}
+}

@@ -1,0 +1,213 @@
+package pki
+
+import (
+	"crypto/ed25519"
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"writ"
+	"writ/identity"
+	"writ/identity/envelope"
+)
+
+// Verifier finds out who shows a certificate, by a roster alone. Fill in Roster and Now.
+type Verifier struct {
+	Roster *identity.Roster
+	Now    time.Time
+	Floors *Floors // what was seen to have ended; nothing if nil
+}
+
+// Name returns whose certificate the first of a chain is. The errors: CERTIFICATE_UNTRUSTED if no key of the roster stands behind it,
+// WRONG_CLUSTER, CERTIFICATE_EXPIRED, CERTIFICATE_NOT_YET_VALID, and CERTIFICATE_REVOKED if its authority was replaced.
+func (v *Verifier) Name(chain []*x509.Certificate) (Name, error) {
+	if len(chain) != 2 {
+		return Name{}, untrusted("it is not a certificate of writ")
+	}
+	leaf, issuer := chain[0], chain[1]
+	name, err := nameIn(leaf)
+	if err != nil {
+		return Name{}, err
+	}
+	if name.Cluster != v.Roster.Cluster {
+		return Name{}, writ.Errorf(writ.CodeWrongCluster, "it is the certificate of a %s of the cluster %s", name.Role, name.Cluster).
+			WithHint("check the address, and which context is current (`writ context list`)")
+	}
+	d, err := v.delegated(issuer, name)
+	if err != nil {
+		return Name{}, err
+	}
+	if err := issuer.CheckSignature(leaf.SignatureAlgorithm, leaf.RawTBSCertificate, leaf.Signature); err != nil {
+		return Name{}, untrusted("its authority did not issue it")
+	}
+	for _, times := range [][2]time.Time{{leaf.NotBefore, leaf.NotAfter}, {time.UnixMilli(d.From), time.UnixMilli(d.Until)}} {
+		if err := v.within(name, times[0], times[1]); err != nil {
+			return Name{}, err
+		}
+	}
+	if ended := v.Floors.raise(name.owner(), d.Floor); d.From+Backdate.Milliseconds() < ended {
+		return Name{}, writ.Errorf(writ.CodeCertificateRevoked, "the authority that issued the certificate of the %s was replaced", name.Role).
+			WithHint("it gets another certificate by itself; if it does not, restart it")
+	}
+	return name, nil
+}
+
+// Is returns nil if a chain belongs to the peer that is expected: the role, the datacenter and, unless it is "", the id must be the same. The
+// errors are those of Name, and CERTIFICATE_ROLE.
+func (v *Verifier) Is(want Name, chain []*x509.Certificate) error {
+	have, err := v.Name(chain)
+	if err != nil {
+		return err
+	}
+	if have.Role != want.Role || have.Datacenter != want.Datacenter || want.ID != "" && have.ID != want.ID {
+		return writ.Errorf(writ.CodeCertificateRole, "a %s is expected there, and it is %s", want.Role, v.describe(have)).
+			WithHint("check the address")
+	}
+	return nil
+}
+
+// describe names a peer for people.
+func (v *Verifier) describe(n Name) string {
+	if n.Role == Coordinator {
+		return "the coordinator " + v.Roster.Coordinator(n.ID).Name
+	}
+	of := v.Roster.Datacenter(n.Datacenter).Name
+	if n.Role == Node {
+		return fmt.Sprintf("the node %s of %s", n.ID, of)
+	}
+	return fmt.Sprintf("the %s of %s", n.Role, of)
+}
+
+// nameIn reads the only thing that a certificate says.
+func nameIn(leaf *x509.Certificate) (Name, error) {
+	if len(leaf.URIs) != 1 {
+		return Name{}, untrusted("it is not a certificate of writ")
+	}
+	name, ok := parseName(leaf.URIs[0])
+	switch {
+	case !ok:
+		return Name{}, untrusted("it is not a certificate of writ")
+	case leaf.IsCA || len(leaf.UnhandledCriticalExtensions) > 0 || len(leaf.EmailAddresses) > 0 || !slices.Equal(leaf.ExtKeyUsage, usages[name.Role]):
+		return Name{}, untrusted("it is for another use")
+	}
+	return name, nil
+}
+
+// delegated returns the delegation inside the certificate of an authority, if the owner of a name made it for that authority.
+func (v *Verifier) delegated(issuer *x509.Certificate, name Name) (*delegation, error) {
+	root := v.rootOf(name.owner())
+	if root == nil {
+		return nil, untrusted("the roster does not have its owner")
+	}
+	var signed []byte
+	for _, e := range issuer.Extensions {
+		if e.Id.Equal(delegationOID) {
+			signed = e.Value
+		}
+	}
+	if signed == nil {
+		return nil, untrusted("no key of the roster delegates to its authority")
+	}
+	all, _, err := envelope.Open[delegation](envelope.Authority, signed, envelope.Only(root))
+	if err != nil {
+		return nil, untrusted("no key of the roster delegates to its authority")
+	}
+	d := all[0]
+	key, _ := issuer.PublicKey.(ed25519.PublicKey)
+	if len(all) != 1 || d.owner() != name.owner() || !key.Equal(ed25519.PublicKey(d.Key)) {
+		return nil, untrusted("its authority shows the delegation of another one")
+	}
+	return &d, nil
+}
+
+// rootOf returns the key that the roster has for an owner, nil if there is none.
+func (v *Verifier) rootOf(o owner) ed25519.PublicKey {
+	if o.Coordinator != "" {
+		if c := v.Roster.Coordinator(o.Coordinator); c != nil {
+			return c.Key
+		}
+		return nil
+	}
+	if d := v.Roster.Datacenter(o.Datacenter); d != nil {
+		return d.SupervisorKey
+	}
+	return nil
+}
+
+// within compares a window with the clock of this machine.
+func (v *Verifier) within(name Name, from, until time.Time) error {
+	now := v.Now
+	switch {
+	case now.Before(from):
+		return writ.Errorf(writ.CodeCertificateNotYetValid, "the certificate of the %s begins at %s, and the clock of this machine says %s: one of the clocks is wrong by %s or more",
+			name.Role, clock(from), clock(now), from.Sub(now).Round(time.Minute)).
+			WithHint("set the clock of this machine or of the other one")
+	case !now.Before(until):
+		return writ.Errorf(writ.CodeCertificateExpired, "the certificate of the %s ended at %s, and the clock of this machine says %s", name.Role, clock(until), clock(now)).
+			WithHint("compare the clocks of both machines; if they are right, restart the other one, which renews it")
+	}
+	return nil
+}
+
+func clock(t time.Time) string { return t.UTC().Format("2006-01-02 15:04 MST") }
+
+func untrusted(why string) *writ.Error {
+	return writ.Errorf(writ.CodeCertificateUntrusted, "the certificate of the other side is not trusted: %s", why).
+		WithHint("check the address, and whether somebody between here and there answers in its place")
+}
+
+// Floors remembers which authorities their owners have replaced. The zero value and nil remember nothing.
+type Floors struct {
+	mu   sync.Mutex
+	seen map[owner]int64
+}
+
+// raise notes a floor and returns the highest that was seen, in unix milliseconds.
+func (f *Floors) raise(of owner, floor int64) int64 {
+	if f == nil {
+		return floor
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if floor > f.seen[of] {
+		if f.seen == nil {
+			f.seen = make(map[owner]int64)
+		}
+		f.seen[of] = floor
+	}
+	return f.seen[of]
+}
+
+// Server is how a process listens. verify is asked about each client that shows a certificate; nil asks for none. Sessions are not resumed, so
+// that each connection is verified.
+func Server(own func() (*tls.Certificate, error), verify func(chain []*x509.Certificate) error) *tls.Config {
+	c := &tls.Config{
+		MinVersion: tls.VersionTLS13, SessionTicketsDisabled: true, NextProtos: []string{"http/1.1"},
+		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return own() },
+	}
+	if verify != nil {
+		c.ClientAuth = tls.RequestClientCert
+		c.VerifyConnection = func(s tls.ConnectionState) error {
+			if len(s.PeerCertificates) == 0 {
+				return nil
+			}
+			return verify(s.PeerCertificates)
+		}
+	}
+	return c
+}
+
+// Client is how a process dials. verify is asked about each server; own, which may be nil, shows the certificate of this process.
+func Client(verify func(chain []*x509.Certificate) error, own func() (*tls.Certificate, error)) *tls.Config {
+	c := &tls.Config{
+		MinVersion: tls.VersionTLS13, InsecureSkipVerify: true, // verify does it: neither names nor authorities of this system count
+		VerifyConnection: func(s tls.ConnectionState) error { return verify(s.PeerCertificates) },
+	}
+	if own != nil {
+		c.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return own() }
+	}
+	return c
+}
