@@ -432,11 +432,11 @@ func (r *redirected) reorder(t *testing.T, l *liar) {
 			t.Errorf("%v: nothing was kept", step.args)
 			continue
 		}
-		r.Try(r.words(step.then)...)
+		out, said, code := r.Try(r.words(step.then)...)
 		for _, signed := range kept {
 			_, err := api.Answer[api.StatementAnswer](r.Client.API.SubmitStatementWithBody(t.Context(), api.SignedType, bytes.NewReader(signed)))
 			if writ.CodeOf(err) != step.want {
-				t.Errorf("%v, handed in after %v: %v", step.args, step.then, err)
+				t.Errorf("%v, handed in after %v: %v; the latter ended with %d: %s%s", step.args, step.then, err, code, out, said)
 			}
 		}
 	}
