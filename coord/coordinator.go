@@ -5,6 +5,7 @@ package coord
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"log/slog"
 	"net/http"
@@ -70,6 +71,8 @@ type Coordinator struct {
 	MaxStreams           int // open event streams, DefaultMaxStreams if 0
 	// Grace is how long requests that are being answered may go on after it was told to end; 10 s if 0.
 	Grace time.Duration
+	// TLS is how Serve listens; plain text if nil.
+	TLS *tls.Config
 	// InsecureListen allows an address that is not on loopback although reading needs no login. Say it loudly.
 	InsecureListen bool
 	// SkipEarlyCheckForTest passes on what the early check would refuse, to prove that supervisors refuse by themselves.

@@ -3,6 +3,7 @@ package coord
 import (
 	"cmp"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
@@ -55,6 +56,9 @@ func (c *Coordinator) Serve(ctx context.Context, listener net.Listener) error {
 		IdleTimeout:       idleAfter,
 		MaxHeaderBytes:    maxHeader,
 		ErrorLog:          limit.ErrorLog(c.Log),
+	}
+	if c.TLS != nil {
+		listener = tls.NewListener(listener, c.TLS)
 	}
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return c.Run(ctx) })

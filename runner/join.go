@@ -6,6 +6,7 @@ import (
 	"context"
 	"crypto/ed25519"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -71,6 +72,9 @@ func Join(ctx context.Context, j Joining) (*Member, error) {
 		}
 		if !writ.AsError(err).Retryable() {
 			return nil, err
+		}
+		if cause, ok := errors.AsType[*writ.Error](writ.AsError(err).Err); ok && cause.Decided() {
+			return nil, cause // the address leads to somebody else; a person who starts a node sees that at once
 		}
 		if !told {
 			told = true

@@ -27,6 +27,7 @@ import (
 	"writ/runner/queue"
 	"writ/scripts"
 	"writ/supervisor/journal"
+	"writ/supervisor/link"
 )
 
 // Config is what a supervisor is made of. All fields are required unless they say otherwise.
@@ -67,9 +68,11 @@ type Config struct {
 	// not read from it.
 	Now func() time.Time
 	// Marks keeps beside the key how far the journal has come; nil notices less when a journal comes from a backup.
-	Marks   Marks
-	Version string // of the program
-	Log     *slog.Logger
+	Marks Marks
+	// DialWith is how coordinators are reached, and verified; as the system does it if nil.
+	DialWith *link.HTTPClient
+	Version  string // of the program
+	Log      *slog.Logger
 }
 
 // Supervisor serves one datacenter. Make it with Open, then call Run.

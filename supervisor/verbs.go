@@ -22,7 +22,7 @@ func (s *Supervisor) dialers() []*link.Dialer {
 		feed := s.Journal.Feed(url)
 		d := &link.Dialer{
 			URL: url, Hello: func() link.Hello { return s.hello(feed.ID()) }, Sign: s.signHello, Events: feed,
-			Handle: asks.of(url, s.handle), Fault: s.faults.text, Log: s.Log,
+			Handle: asks.of(url, s.handle), Fault: s.faults.text, HTTP: s.DialWith, Log: s.Log,
 		}
 		d.Welcomed = func(ctx context.Context, w link.Welcome) { s.catchUp(ctx, d, w.Roster) }
 		links = append(links, d)

@@ -166,10 +166,11 @@ It keeps a link to the coordinators. While they are away, the work of the datace
 	f.StringVar(&join, "join", "", "token of writ dc add; @FILE reads it from a file, which only the first start needs")
 	f.StringVar(&cluster, "cluster", "", "id of the cluster to trust, without a token")
 	redisFlags(c, &s.Redis)
+	f.StringVar(&s.RedisListen, "redis-listen", "", "address at which Redis is told to listen for nodes, with TLS and a certificate that the supervisor renews")
+	f.StringVar(&s.RedisTLSDir, "redis-tls-dir", "", "directory for that certificate, which Redis can read; redis-tls in --data if not given")
 	f.StringVar(&s.Journal, "journal", "", "postgres:// address of the journal's database; @FILE reads it from a file. Without it, a file in --data")
 	f.StringVar(&listen, "listen", "127.0.0.1:7441", "address of the node API")
 	f.StringSliceVar(&s.AllowedHosts, "allowed-host", nil, "names by which nodes may ask for it, besides addresses and the name of this machine")
-	f.BoolVar(&s.InsecureListen, "insecure-listen", false, "listen on other addresses than loopback, although nothing is encrypted")
 	f.IntVar(&s.MaxOpenRuns, "max-open-runs", supervisor.DefaultMaxOpenRuns, "how many runs of a project may be open at a time; more are refused")
 	f.IntVar(&s.MaxOpenCalls, "max-open-calls", supervisor.DefaultMaxOpenCalls, "how many calls of a project may be open before its next run is refused")
 	f.DurationVar(&s.KeepRuns, "keep-runs", supervisor.DefaultKeepRuns, "how long a run is kept after its end, with its calls, results and lines")
@@ -177,7 +178,7 @@ It keeps a link to the coordinators. While they are away, the work of the datace
 	f.BoolVar(&s.OlderRunners, "older-runners", false, "let runners in that bring scripts to Redis, until they are upgraded: meanwhile each "+
 		"node can stop the queue")
 	f.BoolVar(&s.ApproveByHand, "approve-by-hand", false, "a node that joins with a token waits for an approve statement too")
-	fromEnvironment(f, "dc", "coordinator", "join", "cluster", "journal", "listen")
+	fromEnvironment(f, "dc", "coordinator", "join", "cluster", "redis-listen", "redis-tls-dir", "journal", "listen")
 	return c
 }
 

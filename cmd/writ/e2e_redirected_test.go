@@ -102,6 +102,15 @@ func (l *liar) change(r *http.Response) error {
 	return nil
 }
 
+// keep says whether statements are kept from now on, and returns those that were.
+func (l *liar) keep(on bool) [][]byte {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	kept := l.held
+	l.hold, l.held = on, nil
+	return kept
+}
+
 func (l *liar) lies(lie func(path string, answer any) any) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -420,14 +429,9 @@ func (r *redirected) reorder(t *testing.T, l *liar) {
 		{[]string{"node", "reject", "liked-p"}, []string{"node", "approve", "liked-p", "PRINT:liked-p"}, writ.CodeConflict},
 		{[]string{"run", "resume", "RUN:liked", "--detach"}, []string{"run", "resume", "RUN:liked"}, writ.CodeConflict},
 	} {
-		l.mu.Lock()
-		l.hold, l.held = true, nil
-		l.mu.Unlock()
+		l.keep(true)
 		r.Try(append(r.words(step.args), "--server", l.URL)...)
-		l.mu.Lock()
-		l.hold = false
-		kept := l.held
-		l.mu.Unlock()
+		kept := l.keep(false)
 		if len(kept) == 0 {
 			t.Errorf("%v: nothing was kept", step.args)
 			continue

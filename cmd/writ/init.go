@@ -14,7 +14,9 @@ import (
 	"writ"
 	"writ/cmd/writ/internal/client"
 	"writ/cmd/writ/internal/config"
+	"writ/cmd/writ/internal/daemon"
 	"writ/cmd/writ/internal/terminal"
+	"writ/cmd/writ/internal/transport"
 	"writ/identity"
 )
 
@@ -124,7 +126,11 @@ func (a *app) found(data, name, server string, newKey bool) (founding, error) {
 
 // writeFounding signs the roster and writes the files.
 func writeFounding(data, name, server string, key *client.Key) (founding, error) {
-	roster, signed, err := client.Found(key, name, time.Now())
+	coordinators, err := firstCoordinator(data, server)
+	if err != nil {
+		return founding{}, err
+	}
+	roster, signed, err := client.Found(key, name, time.Now(), coordinators...)
 	if err != nil {
 		return founding{}, err
 	}
@@ -132,9 +138,13 @@ func writeFounding(data, name, server string, key *client.Key) (founding, error)
 	if _, err := rosters.Add(signed); err != nil {
 		return founding{}, err
 	}
+	anchor, err := identity.AnchorOf(roster)
+	if err != nil {
+		return founding{}, err
+	}
 	file := &config.File{Path: filepath.Join(data, clientFile), Current: client.DefaultProject}
 	err = file.Put(config.Context{
-		Name: client.DefaultProject, Servers: []string{server}, Cluster: roster.Cluster, Project: client.DefaultProject, Key: key.Spec,
+		Name: client.DefaultProject, Servers: []string{server}, Cluster: roster.Cluster, Anchor: anchor.String(), Project: client.DefaultProject, Key: key.Spec,
 	})
 	if err := errors.Join(err, file.Save()); err != nil {
 		return founding{}, err
@@ -143,6 +153,20 @@ func writeFounding(data, name, server string, key *client.Key) (founding, error)
 		Cluster: roster.Cluster, Name: name, Key: key.Spec, Fingerprint: ssh.FingerprintSHA256(key.PublicKey()),
 		Roster: rosters.Path(roster.Version), Client: file.Path, Expires: roster.Expires,
 	}, nil
+}
+
+// firstCoordinator makes the key of a coordinator that speaks TLS, in the data directory, and returns what the roster says of it. One without TLS
+// has none.
+func firstCoordinator(data, server string) ([]identity.Coordinator, error) {
+	u, err := transport.Address("coordinator", server)
+	if err != nil || u.Scheme != "https" {
+		return nil, err
+	}
+	key, err := daemon.CoordinatorKey(data)
+	if err != nil {
+		return nil, err
+	}
+	return []identity.Coordinator{{ID: writ.NewUUID(), Name: "coord1", Key: daemon.PublicKey(key), URLs: []string{u.String()}}}, nil
 }
 
 func (a *app) showFounding(data string, f founding) error {

@@ -55,14 +55,14 @@ func (v *Verifier) Name(chain []*x509.Certificate) (Name, error) {
 	return name, nil
 }
 
-// Is returns nil if a chain belongs to the peer that is expected: the role, the datacenter and, unless it is "", the id must be the same. The
-// errors are those of Name, and CERTIFICATE_ROLE.
+// Is returns nil if a chain belongs to the peer that is expected: the role must be the same, and so must the datacenter and the id unless they are
+// "". The errors are those of Name, and CERTIFICATE_ROLE.
 func (v *Verifier) Is(want Name, chain []*x509.Certificate) error {
 	have, err := v.Name(chain)
 	if err != nil {
 		return err
 	}
-	if have.Role != want.Role || have.Datacenter != want.Datacenter || want.ID != "" && have.ID != want.ID {
+	if have.Role != want.Role || want.Datacenter != "" && have.Datacenter != want.Datacenter || want.ID != "" && have.ID != want.ID {
 		return writ.Errorf(writ.CodeCertificateRole, "a %s is expected there, and it is %s", want.Role, v.describe(have)).
 			WithHint("check the address")
 	}

@@ -24,6 +24,9 @@ const (
 	maxRetry = 60 * time.Second
 )
 
+// HTTPClient is what a Dialer dials with.
+type HTTPClient = http.Client
+
 // Dialer is a supervisor's end of its link to one coordinator. Fill it in, then call Run.
 type Dialer struct {
 	URL string // of the coordinator, as it calls itself: "https://coord.example"; it is part of what Sign signs

@@ -154,6 +154,9 @@ func (c *Client) unreachable(ctx context.Context, cause error) error {
 	if errors.Is(ctx.Err(), context.Canceled) {
 		return ctx.Err()
 	}
+	if known, ok := errors.AsType[*writ.Error](cause); ok { // somebody answers who is not believed to be the supervisor: nothing follows from that
+		return &writ.Error{Code: writ.CodeUnreachable, Message: fmt.Sprintf("the node API at %s: %s", c.URL, known.Message), Hint: known.Hint, Err: known}
+	}
 	return &writ.Error{
 		Code: writ.CodeUnreachable, Message: fmt.Sprintf("the supervisor's node API at %s does not answer", c.URL),
 		Hint: "check the address, and that the supervisor runs", Err: cause,

@@ -3,6 +3,7 @@ package nodes
 import (
 	"cmp"
 	"context"
+	"net/http"
 	"sync"
 	"time"
 
@@ -25,11 +26,11 @@ var _ Backend = (*Several)(nil)
 // patience is how long a supervisor that works is silent at the most, but for one with very much to do.
 const patience = 3 * time.Second
 
-// NewSeveral returns the node APIs at some addresses.
-func NewSeveral(urls ...string) *Several {
+// NewSeveral returns the node APIs at some addresses. client reaches them, and verifies who answers; http.DefaultClient if nil.
+func NewSeveral(client *http.Client, urls ...string) *Several {
 	s := new(Several)
 	for _, url := range urls {
-		s.All = append(s.All, &Client{URL: url})
+		s.All = append(s.All, &Client{URL: url, HTTP: client})
 	}
 	return s
 }

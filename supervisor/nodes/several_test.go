@@ -34,7 +34,7 @@ func TestANodeFindsTheSupervisorThatServes(t *testing.T) {
 		defer server.Close()
 		urls = append(urls, server.URL)
 	}
-	s := nodes.NewSeveral(gone.URL, urls[0], urls[1])
+	s := nodes.NewSeveral(nil, gone.URL, urls[0], urls[1])
 	if _, err := s.Rosters(t.Context(), 0); writ.CodeOf(err) != writ.CodeStoreUnavailable || s.Away().IsZero() {
 		t.Errorf("while none serves: %v, away since %s", err, s.Away())
 	}
@@ -75,7 +75,7 @@ func TestANodePassesASupervisorThatHangs(t *testing.T) {
 	defer serves.Close()
 	ctx, stop := context.WithTimeout(t.Context(), 20*time.Second) // a client gives one that hangs longer than that
 	defer stop()
-	s := nodes.NewSeveral("http://"+hangs.Addr().String(), serves.URL)
+	s := nodes.NewSeveral(nil, "http://"+hangs.Addr().String(), serves.URL)
 	s.Patience = time.Millisecond
 	if _, err := s.Rosters(ctx, 0); err != nil {
 		t.Fatalf("the second one was not asked: %v", err)
@@ -96,7 +96,7 @@ func TestANodePassesASupervisorThatHangs(t *testing.T) {
 		close(others)
 	}))
 	defer standby.Close()
-	s = nodes.NewSeveral(slow.URL, standby.URL)
+	s = nodes.NewSeveral(nil, slow.URL, standby.URL)
 	s.Patience = time.Millisecond
 	if _, err := s.Rosters(ctx, 0); err != nil {
 		t.Errorf("the slow one was not heard: %v", err)

@@ -30,6 +30,8 @@ type Server struct {
 	CA string
 	// Certificate and Key are files (PEM) with what this process shows to Redis; nothing if "".
 	Certificate, Key string
+	// Verify decides about the Redis that answers, in place of CA and of the name in the URL. It may be nil.
+	Verify func(tls.ConnectionState) error
 	// Plain allows a Redis beyond this machine without TLS. Envelopes keep what goes there from being changed, and nothing from being read,
 	// the password of Redis neither.
 	Plain bool
@@ -130,6 +132,9 @@ func (s Server) dial(ctx context.Context, network, address, name string) (net.Co
 // config reads the files.
 func (s Server) config(name string) (*tls.Config, error) {
 	config := &tls.Config{ServerName: name, MinVersion: tls.VersionTLS12}
+	if s.Verify != nil && s.CA == "" {
+		config.InsecureSkipVerify, config.VerifyConnection = true, s.Verify // which does it
+	}
 	if s.CA != "" {
 		text, err := os.ReadFile(s.CA)
 		if err != nil {
@@ -153,7 +158,10 @@ func (s Server) config(name string) (*tls.Config, error) {
 // explain says what to do about a handshake that failed, as far as it is known.
 func (s Server) explain(err error) error {
 	what, hint := "", ""
+	known, _ := errors.AsType[*writ.Error](err)
 	switch {
+	case known != nil:
+		what, hint = known.Message, known.Hint
 	case has[x509.UnknownAuthorityError](err):
 		what, hint = "its certificate is not signed by "+cmp.Or(s.CA, "the authorities of this system"), "give the CA that signed it with --redis-ca"
 	case has[x509.HostnameError](err):

@@ -18,8 +18,10 @@ import (
 
 	"writ"
 	"writ/cmd/writ/internal/config"
+	"writ/cmd/writ/internal/transport"
 	"writ/coord/api"
 	"writ/identity"
+	"writ/identity/pki"
 )
 
 // How long a coordinator may take. An answer may need one from a datacenter, which coordinators wait for up to half a minute; a submission
@@ -44,7 +46,15 @@ type Client struct {
 
 // New returns the client of a context; dir is where rosters are kept.
 func New(c config.Context, dir string, keys Keys) (*Client, error) {
-	doer, err := newServers(c.Servers)
+	rosters := config.RostersIn(dir, c.Cluster)
+	anchor, err := identity.ParseAnchor(c.Cluster, c.Anchor)
+	if err != nil {
+		return nil, err
+	}
+	doer, err := newServers(c.Servers, &transport.Transport{
+		Rosters: rosters, Anchor: anchor, Want: func() pki.Name { return pki.Name{Role: pki.Coordinator} }, Fetch: transport.FromCoordinator, PublicNames: true,
+		Header: answerTime, // a connection may stand on which nothing comes through any more
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -55,7 +65,7 @@ func New(c config.Context, dir string, keys Keys) (*Client, error) {
 	if keys.Spec == "" {
 		keys.Spec = c.Key
 	}
-	return &Client{Context: c, API: API, Keys: keys, Rosters: config.RostersIn(dir, c.Cluster)}, nil
+	return &Client{Context: c, API: API, Keys: keys, Rosters: rosters}, nil
 }
 
 // servers sends a request to the first coordinator that answers, beginning with the one that answered last. Whatever writ sends may be
@@ -68,14 +78,12 @@ type servers struct {
 	current int
 }
 
-func newServers(addresses []string) (*servers, error) {
-	transport := http.DefaultTransport.(*http.Transport).Clone()
-	transport.ResponseHeaderTimeout = answerTime // a connection may stand on which nothing comes through any more
-	s := &servers{http: &http.Client{Transport: patience{transport}}}
+func newServers(addresses []string, by http.RoundTripper) (*servers, error) {
+	s := &servers{http: &http.Client{Transport: patience{by}}}
 	for _, a := range addresses {
-		u, err := url.Parse(strings.TrimSuffix(a, "/"))
-		if err != nil || u.Host == "" {
-			return nil, writ.Errorf(writ.CodeUsage, "%q is no address of a coordinator", a).WithHint("it looks like %s", config.DefaultServer)
+		u, err := transport.Address("coordinator", a)
+		if err != nil {
+			return nil, err
 		}
 		s.urls = append(s.urls, u)
 	}
@@ -101,6 +109,9 @@ func (s *servers) Do(r *http.Request) (*http.Response, error) {
 			return nil, err
 		}
 		last = err
+	}
+	if known, ok := errors.AsType[*writ.Error](last); ok {
+		return nil, known // of its certificate or rosters: it does answer
 	}
 	var addresses []string
 	for _, u := range s.urls {

@@ -13,8 +13,8 @@ import (
 const DefaultProject = "default"
 
 // Found makes version 1 of the roster of a new cluster. The signer is its root, its only root operator, and may do everything in all
-// of its projects, what destroys data included.
-func Found(signer identity.Signer, name string, now time.Time) (*identity.Roster, []byte, error) {
+// of its projects, what destroys data included. The cluster has these coordinators.
+func Found(signer identity.Signer, name string, now time.Time, coordinators ...identity.Coordinator) (*identity.Roster, []byte, error) {
 	root := signer.PublicKey()
 	if _, ok := root.(*ssh.Certificate); ok {
 		return nil, nil, writ.Errorf(writ.CodeKeyUnusable, "a certificate cannot be the root of a cluster").WithHint("use the plain key")
@@ -40,6 +40,7 @@ func Found(signer identity.Signer, name string, now time.Time) (*identity.Roster
 			{Principal: name, Role: identity.Operator, Project: AllProjects},
 			{Principal: name, Role: identity.Admin, Project: AllProjects},
 		},
+		Coordinators: coordinators,
 	}
 	signed, err := identity.SignRoster(roster, signer)
 	return roster, signed, err

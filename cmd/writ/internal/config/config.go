@@ -20,6 +20,7 @@ import (
 
 	"writ"
 	"writ/cmd/writ/internal/redact"
+	"writ/identity"
 	"writ/internal/failpoint"
 )
 
@@ -38,6 +39,7 @@ type Context struct {
 	Name    string         `json:"name"`
 	Servers []string       `json:"servers"`           // coordinators, tried in this order
 	Cluster writ.ClusterID `json:"cluster"`           // what its rosters must descend from
+	Anchor  string         `json:"anchor,omitempty"`  // a version of the roster and its digest, through which their chain must lead; see identity.Anchor
 	Project string         `json:"project,omitempty"` // used unless a command says another
 	Key     string         `json:"key,omitempty"`     // see client.Key; "" looks for one
 }
@@ -86,7 +88,8 @@ func (c *Context) check() error {
 			return fmt.Errorf("the server %q is no URL like %s", s, DefaultServer)
 		}
 	}
-	return nil
+	_, err := identity.ParseAnchor(c.Cluster, c.Anchor)
+	return err
 }
 
 // checkKept returns what is wrong with a context that is kept in a file: check, and that it holds nothing that only its owner may see. Whatever

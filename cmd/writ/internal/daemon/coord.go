@@ -1,23 +1,34 @@
 package daemon
 
 import (
+	"bytes"
+	"cmp"
 	"context"
+	"crypto/ed25519"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net"
+	"net/url"
 	"os"
+	"path/filepath"
 	"slices"
 	"time"
 
 	"writ"
 	"writ/cmd/writ/internal/config"
 	"writ/coord"
+	"writ/identity"
+	"writ/identity/pki"
 	"writ/ledger/sqlstore"
 )
 
-// coordLedger is the file of a coordinator's ledger in its data directory.
-const coordLedger = "ledger.db"
+// The files of a coordinator in its data directory: its ledger, and the key to which its certificates lead.
+const (
+	coordLedger        = "ledger.db"
+	coordinatorKeyFile = "coordinator.key"
+)
 
 // Coord is a coordinator as a process.
 type Coord struct {
@@ -38,12 +49,47 @@ type Coord struct {
 	SkipEarlyCheckForTest bool
 }
 
-// URL is where the coordinator can be reached.
+// URL is where the coordinator can be reached, unless the roster says so.
 func (c *Coord) URL() string {
-	if c.PublicURL != "" {
-		return c.PublicURL
+	return cmp.Or(c.PublicURL, "http://"+c.Listener.Addr().String())
+}
+
+// CoordinatorKey returns the key of the coordinator in a data directory, and makes it if there is none.
+func CoordinatorKey(data string) (ed25519.PrivateKey, error) {
+	if err := os.MkdirAll(data, 0o700); err != nil {
+		return nil, fmt.Errorf("make the data directory: %w", err)
 	}
-	return "http://" + c.Listener.Addr().String()
+	return identity.LoadOrCreateKey(filepath.Join(data, coordinatorKeyFile))
+}
+
+// secure returns the addresses at which people reach the coordinator by the roster, and how it listens: with certificates to which its key leads
+// if the first address is one with TLS. Both are nil if the roster does not have its key.
+func (c *Coord) secure(roster *identity.Roster) ([]string, *tls.Config, error) {
+	if _, err := os.Stat(filepath.Join(c.Data, coordinatorKeyFile)); roster == nil || errors.Is(err, os.ErrNotExist) {
+		return nil, nil, nil
+	}
+	key, err := CoordinatorKey(c.Data)
+	if err != nil {
+		return nil, nil, err
+	}
+	self := roster.CoordinatorOf(PublicKey(key))
+	if self == nil {
+		return nil, nil, nil
+	}
+	issuer := &pki.Issuer{Key: key, Name: pki.Name{Cluster: roster.Cluster, Role: pki.Coordinator, ID: self.ID}}
+	secure := false
+	for _, address := range self.URLs {
+		u, err := url.Parse(address)
+		if err != nil {
+			return nil, nil, fmt.Errorf("read an address of the coordinator: %w", err)
+		}
+		issuer.Hosts = append(issuer.Hosts, u.Hostname())
+		secure = secure || u.Scheme == "https"
+	}
+	if !secure {
+		return self.URLs, nil, nil
+	}
+	return self.URLs, pki.Server(issuer.Certificate, nil), nil
 }
 
 // Run serves until ctx ends, and returns nil then. ready is called when the listener is about to be served.
@@ -59,17 +105,29 @@ func (c *Coord) Run(ctx context.Context, ready func()) (err error) {
 		return fmt.Errorf("open the ledger: %w", err)
 	}
 	defer func() { err = errors.Join(err, store.Close()) }()
+	have, err := store.Rosters(ctx, 0)
+	if err != nil {
+		return fmt.Errorf("read the rosters of the ledger: %w", err)
+	}
+	roster, err := newest(have, c.Rosters)
+	if err != nil {
+		return err
+	}
+	urls, secure, err := c.secure(roster)
+	if err != nil {
+		return err
+	}
+	if c.PublicURL == "" && len(urls) > 0 {
+		c.PublicURL = urls[0]
+	}
 	coordinator := &coord.Coordinator{
+		TLS: secure, OtherURLs: urls,
 		Ledger: store, Log: c.Log, PublicURL: c.URL(), Cluster: c.Cluster, Coordinators: c.Coordinators, Version: c.Version,
 		InsecureListen: c.InsecureListen, AllowedHosts: c.AllowedHosts, SubmissionsPerSecond: c.ProjectRate, Grace: c.Grace,
 		SkipEarlyCheckForTest: c.SkipEarlyCheckForTest,
 	}
 	if err := coordinator.CheckListen(c.Listener.Addr()); err != nil {
 		return err // before anybody waits for it
-	}
-	have, err := store.Rosters(ctx, 0)
-	if err != nil {
-		return fmt.Errorf("read the rosters of the ledger: %w", err)
 	}
 	for _, signed := range c.Rosters {
 		if slices.ContainsFunc(have, func(h []byte) bool { return string(h) == string(signed) }) {
@@ -86,6 +144,21 @@ func (c *Coord) Run(ctx context.Context, ready func()) (err error) {
 	c.Log.InfoContext(ctx, "coordinator is listening", "url", c.URL(), "data", c.Data)
 	ready()
 	return coordinator.Serve(ctx, c.Listener)
+}
+
+// newest returns the newest roster of a ledger once those that it lacks are added, nil if there is none.
+func newest(have, given [][]byte) (*identity.Roster, error) {
+	all := slices.Clone(have)
+	for _, signed := range given {
+		if !slices.ContainsFunc(have, func(h []byte) bool { return bytes.Equal(h, signed) }) {
+			all = append(all, signed)
+		}
+	}
+	cluster, err := clusterOf(all)
+	if err != nil || len(all) == 0 {
+		return nil, err
+	}
+	return identity.VerifyRosters(cluster, all, time.Time{})
 }
 
 // RostersFor returns the rosters that a coordinator begins with: those of files, or else those in its data directory. The cluster is

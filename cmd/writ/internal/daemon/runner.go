@@ -7,15 +7,14 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"net/url"
 	"os"
 	"path/filepath"
-	"strings"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 
 	"writ"
+	"writ/cmd/writ/internal/transport"
 	"writ/runner"
 	"writ/runner/journal"
 	"writ/runner/queue/redisqueue"
@@ -51,10 +50,15 @@ func (r *Runner) Run(ctx context.Context, ready func([]writ.NodeDriver)) (err er
 		return unwritable(r.Data, fmt.Errorf("make the data directory: %w", err))
 	}
 	for i, address := range r.Supervisor {
-		if u, err := url.Parse(address); err != nil || u.Host == "" {
-			return writ.Errorf(writ.CodeUsage, "%q is no address of a supervisor's node API", address).WithHint("it looks like http://127.0.0.1:7441")
+		u, err := transport.Address("supervisor's node API", address)
+		if err != nil {
+			return err
 		}
-		r.Supervisor[i] = strings.TrimSuffix(address, "/")
+		r.Supervisor[i] = u.String()
+	}
+	trust, err := newNodeTrust(r.Token, r.Cluster)
+	if err != nil {
+		return err
 	}
 	peers, err := parseRanges("transfer-allow", r.Peers)
 	if err != nil {
@@ -67,7 +71,10 @@ func (r *Runner) Run(ctx context.Context, ready func([]writ.NodeDriver)) (err er
 	if transfers != nil {
 		defer transfers.Listener.Close()
 	}
-	api := nodes.NewSeveral(r.Supervisor...)
+	api := nodes.NewSeveral(trust.client(), r.Supervisor...)
+	if r.Redis.CA == "" {
+		r.Redis.Verify = trust.redis
+	}
 	queue, err := r.Redis.Open()
 	if err != nil {
 		return err
@@ -85,6 +92,7 @@ func (r *Runner) Run(ctx context.Context, ready func([]writ.NodeDriver)) (err er
 	if err != nil {
 		return err
 	}
+	trust.joined(member)
 	if !r.Redis.HasLogin() {
 		queue.Login = member.Login(api)
 	}

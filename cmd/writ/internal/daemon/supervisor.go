@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/ed25519"
 	"crypto/rand"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -21,8 +22,10 @@ import (
 
 	"writ"
 	"writ/cmd/writ/internal/config"
+	"writ/cmd/writ/internal/transport"
 	"writ/coord/api"
 	"writ/identity"
+	"writ/identity/pki"
 	"writ/internal/limit"
 	"writ/runner/queue"
 	"writ/runner/queue/redisqueue"
@@ -46,27 +49,27 @@ const askCoordinatorEvery = time.Second
 
 // Supervisor is a datacenter's supervisor as a process.
 type Supervisor struct {
-	Data         string
-	Journal      string // postgres:// URL of its journal, or @FILE with one; a file in Data if ""
-	Name         string // of the datacenter; needed only until the roster names its key
-	Coordinators []string
-	Token        *identity.Token // to be taken into the roster by, nil if it is there or is added by its key
-	Cluster      writ.ClusterID  // what to believe in; a token names it, and after joining it is remembered
-	Redis        redisqueue.Server
-	NoAccounts   bool         // Redis is a stand-in in this process
-	Listener     net.Listener // for its nodes
-	// InsecureListen allows a Listener that is not on loopback.
-	InsecureListen bool
-	AllowedHosts   []string // names by which nodes ask for it, besides addresses and the name of this machine
-	ApproveByHand  bool
-	MaxOpenRuns    int            // of a project; supervisor.DefaultMaxOpenRuns if 0
-	MaxOpenCalls   int            // of a project; supervisor.DefaultMaxOpenCalls if 0
-	KeepRuns       time.Duration  // after their end; supervisor.DefaultKeepRuns if 0
-	Weights        map[string]int // of projects by name: see supervisor.Config
-	OlderRunners   bool           // see supervisor.Config
-	Grace          time.Duration  // of requests of nodes, once it is told to end; 5 s if 0
-	Version        string
-	Log            *slog.Logger
+	Data          string
+	Journal       string // postgres:// URL of its journal, or @FILE with one; a file in Data if ""
+	Name          string // of the datacenter; needed only until the roster names its key
+	Coordinators  []string
+	Token         *identity.Token // to be taken into the roster by, nil if it is there or is added by its key
+	Cluster       writ.ClusterID  // what to believe in; a token names it, and after joining it is remembered
+	Redis         redisqueue.Server
+	RedisListen   string       // address at which Redis is to listen for nodes; "" leaves that to its configuration
+	RedisTLSDir   string       // for the certificate that Redis reads then; in Data if ""
+	NoAccounts    bool         // Redis is a stand-in in this process
+	Listener      net.Listener // for its nodes
+	AllowedHosts  []string     // names by which nodes ask for it, besides addresses and the name of this machine
+	ApproveByHand bool
+	MaxOpenRuns   int            // of a project; supervisor.DefaultMaxOpenRuns if 0
+	MaxOpenCalls  int            // of a project; supervisor.DefaultMaxOpenCalls if 0
+	KeepRuns      time.Duration  // after their end; supervisor.DefaultKeepRuns if 0
+	Weights       map[string]int // of projects by name: see supervisor.Config
+	OlderRunners  bool           // see supervisor.Config
+	Grace         time.Duration  // of requests of nodes, once it is told to end; 5 s if 0
+	Version       string
+	Log           *slog.Logger
 }
 
 // SupervisorKey returns the key of the supervisor in a data directory, and makes it if there is none. The public half is left beside it.
@@ -109,12 +112,6 @@ func PublicKey(key ed25519.PrivateKey) ed25519.PublicKey { return key.Public().(
 // Run serves until ctx ends, and returns nil then. ready is called when the datacenter is in the roster and its node API is open.
 func (s *Supervisor) Run(ctx context.Context, ready func()) (err error) {
 	defer s.Listener.Close()
-	if err := checkNodeListener(s.Listener.Addr(), s.InsecureListen); err != nil {
-		return err
-	}
-	if s.InsecureListen {
-		s.Log.WarnContext(ctx, "THE NODE API IS NOT ENCRYPTED: others on the network can read scripts", "address", s.Listener.Addr().String())
-	}
 	where, err := openPlace(s.Data, supervisorJournal, "journal", s.Journal)
 	if err != nil {
 		return err
@@ -149,7 +146,12 @@ func (s *Supervisor) Run(ctx context.Context, ready func()) (err error) {
 		accounts = redis.Accounts(datacenter.ID)
 	}
 	log := s.Log.With("dc", datacenter.Name)
+	issuer := &pki.Issuer{Key: key, Name: pki.Name{Cluster: rosters.Cluster, Role: pki.Supervisor, Datacenter: datacenter.ID}, Hosts: s.AllowedHosts}
+	if s.secured() {
+		s.Listener = tls.NewListener(s.Listener, pki.Server(issuer.Certificate, nil))
+	}
 	config := supervisor.Config{
+		DialWith:   coordinators(rosters),
 		Datacenter: datacenter.ID, Pin: rosters.Cluster, Key: key, Queue: redis, Accounts: accounts,
 		Evaluator: evaluator, Coordinators: s.Coordinators, ApproveByHand: s.ApproveByHand, MaxOpenRuns: s.MaxOpenRuns,
 		Marks: marks{s.Data}, MaxOpenCalls: s.MaxOpenCalls, KeepRuns: s.KeepRuns, Weights: s.Weights, OlderRunners: s.OlderRunners, Version: s.Version, Log: log,
@@ -162,6 +164,13 @@ func (s *Supervisor) Run(ctx context.Context, ready func()) (err error) {
 	})
 	if !s.NoAccounts {
 		group.Go(func() error { return examineRedis(ctx, redis, log) })
+	}
+	if s.RedisListen != "" {
+		secured, err := newRedisTLS(redis, issuer, s.RedisListen, cmp.Or(s.RedisTLSDir, filepath.Join(s.Data, "redis-tls")), log)
+		if err != nil {
+			return err
+		}
+		group.Go(func() error { return secured.run(ctx) })
 	}
 	config.Adopted = func(signed []byte) error { _, err := rosters.Add(signed); return err }
 	serve := func(ready func()) error { return s.serve(ctx, where.path, config, rosters, api, ready) }
@@ -230,7 +239,7 @@ func (s *Supervisor) serve(ctx context.Context, place string, config supervisor.
 	if err := s.keep(ctx, super, rosters); err != nil {
 		return errors.Join(err, config.Journal.Release(context.WithoutCancel(ctx)))
 	}
-	log.InfoContext(ctx, "supervisor is listening for nodes", "node_api", "http://"+s.Listener.Addr().String(), "epoch", super.Epoch(), "roster", super.Roster().Version)
+	log.InfoContext(ctx, "supervisor is listening for nodes", "node_api", s.nodeAPI(), "epoch", super.Epoch(), "roster", super.Roster().Version)
 	api.set(nodes.Handler(super, log))
 	defer api.set(nodes.Standby(journal.ErrHeld, log))
 	ready()
@@ -370,9 +379,28 @@ func (s *Supervisor) awaitPlace(ctx context.Context, rosters config.Rosters, key
 	}
 }
 
+// secured reports whether the node API speaks TLS: everywhere but on loopback.
+func (s *Supervisor) secured() bool { return !onLoopback(s.Listener.Addr()) }
+
+// nodeAPI is the address of the node API, as far as the supervisor knows it.
+func (s *Supervisor) nodeAPI() string {
+	if s.secured() {
+		return "https://" + s.Listener.Addr().String()
+	}
+	return "http://" + s.Listener.Addr().String()
+}
+
+// coordinators is how coordinators are reached that rosters name.
+func coordinators(rosters config.Rosters) *http.Client {
+	return &http.Client{Transport: &transport.Transport{
+		Rosters: rosters, Anchor: identity.Anchor{Cluster: rosters.Cluster}, Want: func() pki.Name { return pki.Name{Role: pki.Coordinator} },
+		Fetch: transport.FromCoordinator, PublicNames: true,
+	}}
+}
+
 // registration is what the supervisor says of itself. The token proves it to the person who made the token.
 func (s *Supervisor) registration(public ed25519.PublicKey) api.NewRegistration {
-	r := api.NewRegistration{Name: s.Name, Key: public, Nonce: make([]byte, identity.NonceSize), URL: "http://" + s.Listener.Addr().String()}
+	r := api.NewRegistration{Name: s.Name, Key: public, Nonce: make([]byte, identity.NonceSize), URL: s.nodeAPI()}
 	_, _ = rand.Read(r.Nonce) // never fails
 	if s.Token != nil {
 		r.Token = s.Token.ID
@@ -397,7 +425,7 @@ func (s *Supervisor) ask(ctx context.Context, rosters config.Rosters, registrati
 }
 
 func askOne(ctx context.Context, address string, rosters config.Rosters, registration api.NewRegistration) (*identity.Datacenter, error) {
-	client, err := api.NewClient(address)
+	client, err := api.NewClient(address, api.WithHTTPClient(coordinators(rosters)))
 	if err != nil {
 		return nil, writ.Errorf(writ.CodeUsage, "%q is no address of a coordinator: %v", address, err)
 	}

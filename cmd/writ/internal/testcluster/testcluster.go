@@ -45,6 +45,7 @@ type Cluster struct {
 	bin   string
 	lines map[string][]string // how each process was started
 	env   []string            // of every process, besides what they need
+	host  string              // network namespace in which commands are carried out; that of the test if ""
 }
 
 // Empty is a cluster where nothing runs yet, in a directory that is removed when the test ends.
@@ -104,6 +105,13 @@ func (s *Cluster) Found() {
 	if s.Client, err = client.New(one, filepath.Join(s.Dir, "cluster"), client.Keys{}); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// On is the same cluster seen from a network namespace, which the test has made: its commands and processes are carried out there.
+func (s *Cluster) On(namespace string) *Cluster {
+	on := *s
+	on.host = namespace
+	return &on
 }
 
 // Use takes another program for whatever is started from now on.
@@ -295,6 +303,9 @@ func (s *Cluster) RestartFails(name string) (said string, code int) {
 // Command is a command of writ in the cluster, not yet started.
 func (s *Cluster) Command(args ...string) *exec.Cmd {
 	cmd := exec.Command(s.bin, args...)
+	if s.host != "" {
+		cmd = exec.Command("ip", append([]string{"netns", "exec", s.host, s.bin}, args...)...)
+	}
 	cmd.Dir = s.Dir
 	cmd.Env = []string{"HOME=" + s.Dir, "PATH=" + os.Getenv("PATH"), "WRIT_CONFIG=" + filepath.Join(s.Dir, "cluster", "client.yaml")}
 	cmd.Env = append(cmd.Env, s.env...)

@@ -1,0 +1,98 @@
+package daemon
+
+import (
+	"crypto/tls"
+	"net/http"
+	"slices"
+	"sync"
+	"time"
+
+	"writ"
+	"writ/cmd/writ/internal/transport"
+	"writ/identity"
+	"writ/identity/pki"
+	"writ/runner"
+)
+
+// nodeTrust is what a node knows of the supervisor that it talks to. Until it has joined, these are the rosters that led from its token, or from the
+// id of its cluster, to the supervisor; then they are those of the member.
+type nodeTrust struct {
+	anchor     identity.Anchor
+	datacenter writ.DatacenterID // "" if the node does not know where it will belong
+
+	floors pki.Floors
+
+	mu     sync.Mutex
+	early  [][]byte // signed, verified, version 1 first
+	latest *identity.Roster
+	member *runner.Member
+}
+
+var _ transport.Rosters = (*nodeTrust)(nil)
+
+// newNodeTrust begins with a token, or without one with a cluster.
+func newNodeTrust(token string, cluster writ.ClusterID) (*nodeTrust, error) {
+	t := &nodeTrust{anchor: identity.Anchor{Cluster: cluster}}
+	if token == "" {
+		return t, nil
+	}
+	parsed, err := identity.ParseToken(token)
+	if err != nil {
+		return nil, err
+	}
+	t.anchor, t.datacenter = identity.Anchor{Cluster: parsed.Pin, Version: parsed.Roster, Digest: parsed.RosterDigest}, parsed.Datacenter
+	return t, nil
+}
+
+// client reaches the node API, and nothing that is not the supervisor's.
+func (t *nodeTrust) client() *http.Client {
+	return &http.Client{Transport: &transport.Transport{Rosters: t, Anchor: t.anchor, Want: t.supervisor, Fetch: transport.FromSupervisor}}
+}
+
+// joined says that the node is a member.
+func (t *nodeTrust) joined(m *runner.Member) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.member, t.early, t.latest, t.datacenter = m, nil, nil, m.Datacenter()
+}
+
+// redis decides about the Redis that answers: it must be that of the datacenter or, if it shows a certificate of no cluster, have one for its name
+// by an authority of this system.
+func (t *nodeTrust) redis(s tls.ConnectionState) error {
+	name := t.supervisor()
+	name.Role = pki.Redis
+	return transport.Verify(t, name, &t.floors, true, s)
+}
+
+func (t *nodeTrust) supervisor() pki.Name {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return pki.Name{Role: pki.Supervisor, Datacenter: t.datacenter}
+}
+
+// Latest implements transport.Rosters.
+func (t *nodeTrust) Latest() (*identity.Roster, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.member != nil {
+		return t.member.Roster(), nil
+	}
+	return t.latest, nil
+}
+
+// Add implements transport.Rosters.
+func (t *nodeTrust) Add(signed ...[]byte) (*identity.Roster, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.member != nil {
+		err := t.member.Adopt(signed)
+		return t.member.Roster(), err
+	}
+	all := append(slices.Clip(t.early), signed...)
+	latest, err := identity.VerifyRosters(t.anchor.Cluster, all, time.Now())
+	if err != nil {
+		return t.latest, err
+	}
+	t.early, t.latest = all, latest
+	return latest, nil
+}

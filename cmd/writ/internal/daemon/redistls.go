@@ -1,0 +1,157 @@
+package daemon
+
+import (
+	"bytes"
+	"context"
+	"crypto/ed25519"
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/pem"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"time"
+
+	"writ"
+	"writ/identity/pki"
+	"writ/runner/queue/redisqueue"
+)
+
+// redisTLS has the Redis of a datacenter listen for nodes, with a certificate that its supervisor issues and renews. Redis reads the certificate
+// from files in a directory that both can use.
+type redisTLS struct {
+	redis  *redisqueue.Queue
+	issuer *pki.Issuer
+	listen redisqueue.Listening
+	log    *slog.Logger
+	renew  time.Time // when another certificate is due; zero before the first
+}
+
+// The files in the directory.
+const (
+	redisCertificate = "redis.pem"
+	redisKey         = "redis.key"
+)
+
+// lookAtRedisEvery is how often Redis is asked whether it still listens: it forgets that when it starts again.
+const lookAtRedisEvery = 5 * time.Second
+
+func newRedisTLS(redis *redisqueue.Queue, issuer *pki.Issuer, address, dir string, log *slog.Logger) (*redisTLS, error) {
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return nil, err
+	}
+	if err := os.MkdirAll(dir, 0o750); err != nil {
+		return nil, writ.Errorf(writ.CodeUsage, "cannot make the directory for the certificate of Redis: %v", err).WithHint("--redis-tls-dir names it")
+	}
+	return &redisTLS{
+		redis: redis, issuer: issuer, log: log,
+		listen: redisqueue.Listening{Address: address, Certificate: filepath.Join(dir, redisCertificate), Key: filepath.Join(dir, redisKey)},
+	}, nil
+}
+
+// run keeps Redis listening until ctx ends.
+func (t *redisTLS) run(ctx context.Context) error {
+	failed := false
+	tick := time.NewTicker(lookAtRedisEvery)
+	defer tick.Stop()
+	for {
+		listening, err := t.ensure(ctx)
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case err != nil && writ.CodeOf(err) == writ.CodeUsage:
+			return err
+		case err != nil && !failed:
+			t.log.WarnContext(ctx, "Redis does not listen for nodes; trying again", "address", t.listen.Address, "err", err, "hint", writ.AsError(err).Hint)
+		case listening:
+			t.log.InfoContext(ctx, "Redis listens for nodes", "address", t.listen.Address, "renew", t.renew.UTC().Format(time.DateOnly))
+		}
+		failed = err != nil
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+	}
+}
+
+// ensure renews the certificate if it is time, and has Redis listen if it does not or has to read another one. It reports whether it did.
+func (t *redisTLS) ensure(ctx context.Context) (bool, error) {
+	due := !time.Now().Before(t.renew)
+	if !due {
+		if listens, err := t.redis.Listens(ctx, t.listen); listens || err != nil {
+			return false, err
+		}
+	}
+	if due {
+		if err := t.issue(); err != nil {
+			return false, err
+		}
+	}
+	return true, t.redis.Listen(ctx, t.listen)
+}
+
+// issue writes another certificate: the key first, so that a pair that does not fit is one that Redis refuses to read.
+func (t *redisTLS) issue() error {
+	host, _, err := net.SplitHostPort(t.listen.Address)
+	if err != nil {
+		return writ.Errorf(writ.CodeUsage, "%q is no address at which Redis could listen", t.listen.Address).WithHint("it looks like 10.0.0.2:6379")
+	}
+	public, key, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		return fmt.Errorf("make the key of Redis: %w", err)
+	}
+	name := t.issuer.Name
+	name.Role = pki.Redis
+	chain, err := t.issuer.Issue(name, public, host)
+	if err != nil {
+		return err
+	}
+	text, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		return fmt.Errorf("write the key of Redis: %w", err)
+	}
+	var certificates bytes.Buffer
+	for _, der := range chain {
+		_ = pem.Encode(&certificates, &pem.Block{Type: "CERTIFICATE", Bytes: der}) // a buffer takes everything
+	}
+	if err := writeShared(t.listen.Key, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: text})); err != nil {
+		return err
+	}
+	if err := writeShared(t.listen.Certificate, certificates.Bytes()); err != nil {
+		return err
+	}
+	leaf, err := x509.ParseCertificate(chain[0])
+	if err != nil {
+		return fmt.Errorf("read the certificate of Redis: %w", err)
+	}
+	t.renew = pki.RenewFrom(leaf.NotBefore, leaf.NotAfter)
+	return nil
+}
+
+// writeShared replaces a file, which the group of its directory may read.
+func writeShared(path string, text []byte) error {
+	next := path + ".new"
+	_ = os.Remove(next) // of a process that was killed
+	f, err := os.OpenFile(next, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o640)
+	if err != nil {
+		return fmt.Errorf("write %s: %w", path, err)
+	}
+	_, err = f.Write(text)
+	if err == nil {
+		err = f.Sync()
+	}
+	if closed := f.Close(); err == nil {
+		err = closed
+	}
+	if err == nil {
+		err = os.Rename(next, path)
+	}
+	if err != nil {
+		return fmt.Errorf("write %s: %w", path, err)
+	}
+	return nil
+}

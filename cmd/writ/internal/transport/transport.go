@@ -1,0 +1,239 @@
+// Package transport reaches the servers of a cluster. It verifies them by the rosters that this process has, and by nothing that has to be
+// copied. If a server is not known by these, it asks that server for newer rosters, which prove themselves, and sends nothing else before the
+// server is verified. It knows HTTP, TLS and rosters; it must not know what is asked for.
+package transport
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"writ"
+	"writ/coord/api"
+	"writ/identity"
+	"writ/identity/pki"
+	"writ/internal/reach"
+)
+
+// MaxRosters bounds the answer with the rosters of a cluster that is not verified yet.
+const MaxRosters = 4 << 20
+
+// fetchWithin bounds the wait for it.
+const fetchWithin = 30 * time.Second
+
+// Rosters are those that this process has. It may be used concurrently.
+type Rosters interface {
+	// Latest returns the newest, nil if there is none yet.
+	Latest() (*identity.Roster, error)
+	// Add verifies what follows the newest one, keeps it, and returns the newest.
+	Add(signed ...[]byte) (*identity.Roster, error)
+}
+
+// Transport is an http.RoundTripper for the servers of one role. Fill it in before use.
+type Transport struct {
+	Rosters Rosters
+	Anchor  identity.Anchor // of the cluster, for the first contact
+	// Want returns the name that servers must have; see pki.Verifier.
+	Want func() pki.Name
+	// Fetch asks a server for the signed rosters after a version: FromCoordinator or FromSupervisor.
+	Fetch Fetch
+	// PublicNames lets a server show a certificate for its name by an authority of this system instead.
+	PublicNames bool
+	// Own is the certificate of this process; it may be nil.
+	Own func() (*tls.Certificate, error)
+	// Header bounds the wait for the header of an answer, if it is not 0.
+	Header time.Duration
+
+	once     sync.Once
+	verified *http.Transport
+	anybody  *http.Client // verifies nothing, and sends requests for rosters only
+	floors   pki.Floors
+	fetching sync.Mutex
+}
+
+func (t *Transport) init() {
+	t.once.Do(func() {
+		t.verified = http.DefaultTransport.(*http.Transport).Clone()
+		t.verified.ResponseHeaderTimeout = t.Header
+		t.verified.TLSClientConfig = pki.Client(nil, t.Own)
+		t.verified.TLSClientConfig.VerifyConnection = t.verify
+		unverified := t.verified.Clone()
+		unverified.DisableKeepAlives = true
+		unverified.TLSClientConfig = &tls.Config{MinVersion: tls.VersionTLS13, InsecureSkipVerify: true} // rosters prove themselves
+		t.anybody = &http.Client{Transport: unverified, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	})
+}
+
+// CloseIdleConnections closes connections that are not in use.
+func (t *Transport) CloseIdleConnections() {
+	t.init()
+	t.verified.CloseIdleConnections()
+}
+
+// RoundTrip implements http.RoundTripper. Plain text goes to this machine only: USAGE otherwise. A server that is not verified gets nothing but a
+// request for rosters; the error is that of pki.Verifier, or of the rosters.
+func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
+	t.init()
+	if r.URL.Scheme != "https" && !reach.Loopback(r.URL.Hostname()) {
+		closeBody(r)
+		return nil, writ.Errorf(writ.CodeUsage, "%s://%s is not on this machine, and what is sent there would not be encrypted", r.URL.Scheme, r.URL.Host).
+			WithHint("use its https:// address")
+	}
+	response, err := t.verified.RoundTrip(r)
+	if err == nil || !mayBeOutdated(err) || r.Body != nil && r.GetBody == nil {
+		return response, err
+	}
+	news, fetched := t.refresh(r.Context(), r.URL)
+	switch {
+	case fetched != nil && errors.Is(err, errNoRoster):
+		return nil, fetched
+	case !news:
+		return nil, err
+	}
+	again := r.Clone(r.Context())
+	if r.GetBody != nil {
+		if again.Body, err = r.GetBody(); err != nil {
+			return nil, fmt.Errorf("repeat the request: %w", err)
+		}
+	}
+	return t.verified.RoundTrip(again)
+}
+
+func closeBody(r *http.Request) {
+	if r.Body != nil {
+		_ = r.Body.Close()
+	}
+}
+
+var errNoRoster = writ.Errorf(writ.CodeCertificateUntrusted, "no roster is known by which the server could be verified")
+
+// mayBeOutdated reports whether a newer roster could have another opinion of a server.
+func mayBeOutdated(err error) bool {
+	return writ.CodeOf(err) == writ.CodeCertificateUntrusted
+}
+
+func (t *Transport) verify(s tls.ConnectionState) error {
+	return Verify(t.Rosters, t.Want(), &t.floors, t.PublicNames, s)
+}
+
+// Verify decides about the server of a connection: by the newest roster it must be who is wanted. If publicNames, it may have a certificate for
+// its name by an authority of this system instead.
+func Verify(rosters Rosters, want pki.Name, floors *pki.Floors, publicNames bool, s tls.ConnectionState) error {
+	roster, err := rosters.Latest()
+	switch {
+	case err != nil:
+		return err
+	case publicNames && !claimsCluster(s.PeerCertificates) && isPublicly(s):
+		return nil
+	case roster == nil:
+		return errNoRoster
+	}
+	v := pki.Verifier{Roster: roster, Now: time.Now(), Floors: floors}
+	return v.Is(want, s.PeerCertificates)
+}
+
+// claimsCluster reports whether a certificate says that it is one of a cluster: then no authority of this system counts.
+func claimsCluster(chain []*x509.Certificate) bool {
+	return len(chain) > 0 && len(chain[0].URIs) > 0 && chain[0].URIs[0].Scheme == "writ"
+}
+
+// isPublicly reports whether an authority of this system stands behind the name of a server.
+func isPublicly(s tls.ConnectionState) bool {
+	if len(s.PeerCertificates) == 0 || s.ServerName == "" {
+		return false
+	}
+	between := x509.NewCertPool()
+	for _, c := range s.PeerCertificates[1:] {
+		between.AddCert(c)
+	}
+	_, err := s.PeerCertificates[0].Verify(x509.VerifyOptions{DNSName: s.ServerName, Intermediates: between})
+	return err == nil
+}
+
+// refresh asks a server, whoever it is, for the rosters that this process lacks, and reports whether there were any that count.
+func (t *Transport) refresh(ctx context.Context, server *url.URL) (bool, error) {
+	t.fetching.Lock()
+	defer t.fetching.Unlock()
+	known, err := t.Rosters.Latest()
+	if err != nil {
+		return false, err
+	}
+	after := 0
+	if known != nil {
+		after = known.Version
+	}
+	signed, err := t.Fetch(ctx, t.anybody, &url.URL{Scheme: server.Scheme, Host: server.Host}, after)
+	if err != nil {
+		return false, fmt.Errorf("ask for the rosters of the cluster: %w", err)
+	}
+	if len(signed) == 0 {
+		return false, nil
+	}
+	if known == nil {
+		if _, err := t.Anchor.Verify(signed, time.Now()); err != nil {
+			return false, err
+		}
+	}
+	newest, err := t.Rosters.Add(signed...)
+	return err == nil && newest != nil && newest.Version > after, err
+}
+
+// Fetch asks the server at a URL for the signed rosters after a version, oldest first, by a client that verifies nothing.
+type Fetch func(ctx context.Context, client *http.Client, server *url.URL, after int) ([][]byte, error)
+
+// FromCoordinator is how a coordinator is asked.
+func FromCoordinator(ctx context.Context, client *http.Client, server *url.URL, after int) ([][]byte, error) {
+	answer, err := get[api.Rosters](ctx, client, server, "/v1/roster", after)
+	return answer.Signed, err
+}
+
+// FromSupervisor is how the node API of a supervisor is asked.
+func FromSupervisor(ctx context.Context, client *http.Client, server *url.URL, after int) ([][]byte, error) {
+	return get[[][]byte](ctx, client, server, "/v1/rosters", after)
+}
+
+func get[T any](ctx context.Context, client *http.Client, server *url.URL, path string, after int) (answer T, err error) {
+	ctx, stop := context.WithTimeout(ctx, fetchWithin)
+	defer stop()
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, server.String()+path+"?after="+strconv.Itoa(after), nil)
+	if err != nil {
+		return answer, err
+	}
+	response, err := client.Do(r)
+	if err != nil {
+		return answer, err
+	}
+	defer response.Body.Close()
+	body, err := io.ReadAll(io.LimitReader(response.Body, MaxRosters+1))
+	switch {
+	case err != nil:
+		return answer, err
+	case response.StatusCode != http.StatusOK:
+		return answer, writ.Errorf(writ.CodeUnreachable, "%s gives no rosters: %s", server.Host, response.Status)
+	case len(body) > MaxRosters:
+		return answer, writ.Errorf(writ.CodeTooLarge, "%s gives more than %d bytes of rosters", server.Host, MaxRosters)
+	}
+	if err := json.Unmarshal(body, &answer); err != nil {
+		return answer, writ.Errorf(writ.CodeUnreachable, "%s gives no rosters: %v", server.Host, err)
+	}
+	return answer, nil
+}
+
+// Address checks the address of a server: a URL with nothing behind the host, and with TLS unless it is on this machine.
+func Address(what, address string) (*url.URL, error) {
+	u, err := url.Parse(strings.TrimSuffix(address, "/"))
+	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+		return nil, writ.Errorf(writ.CodeUsage, "%q is no address of a %s", address, what).WithHint("it looks like https://writ.example.org:7440")
+	}
+	return u, nil
+}

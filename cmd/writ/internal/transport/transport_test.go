@@ -1,0 +1,236 @@
+package transport
+
+import (
+	"crypto/ed25519"
+	"crypto/rand"
+	"crypto/tls"
+	"encoding/json"
+	"io"
+	"log"
+	"net/http"
+	"net/http/httptest"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/crypto/ssh"
+
+	"writ"
+	"writ/cmd/writ/internal/config"
+	"writ/coord/api"
+	"writ/identity"
+	"writ/identity/pki"
+)
+
+// cluster is a root with its rosters.
+type cluster struct {
+	t      *testing.T
+	root   identity.Signer
+	roster *identity.Roster // the newest
+	signed [][]byte
+}
+
+func newKey(t *testing.T) ed25519.PrivateKey {
+	t.Helper()
+	_, key, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return key
+}
+
+// found makes a cluster with one coordinator, whose key it returns. Its first roster was made some time ago.
+func found(t *testing.T, ago time.Duration) (*cluster, ed25519.PrivateKey) {
+	t.Helper()
+	root, front := newKey(t), newKey(t)
+	c := &cluster{t: t, root: identity.NewSigner(root)}
+	key, err := ssh.NewPublicKey(root.Public())
+	if err != nil {
+		t.Fatal(err)
+	}
+	created := time.Now().Add(-ago)
+	c.add(&identity.Roster{
+		Cluster: identity.ClusterOf(key), Version: 1, Created: created, Expires: created.Add(identity.RosterValidity), Root: key, Threshold: 1, Operators: []string{"alice"},
+		Principals:   []identity.Principal{{Name: "alice", Kind: identity.Person, State: identity.Active, Keys: []identity.PrincipalKey{{Key: key, State: identity.Active}}}},
+		Coordinators: []identity.Coordinator{{ID: writ.NewUUID(), Name: "front", Key: front.Public().(ed25519.PublicKey), URLs: []string{"https://127.0.0.1"}}},
+	})
+	return c, front
+}
+
+func (c *cluster) add(r *identity.Roster) {
+	c.t.Helper()
+	signed, err := identity.SignRoster(r, c.root)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	c.signed, c.roster = append(c.signed, signed), r
+}
+
+// change signs the next version.
+func (c *cluster) change(do func(r *identity.Roster)) {
+	c.t.Helper()
+	next, err := c.roster.Successor(time.Now())
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	do(next)
+	c.add(next)
+}
+
+// server is a coordinator that gives rosters away, and remembers what else it was asked for.
+type server struct {
+	*httptest.Server
+	mu    sync.Mutex
+	asked []string
+}
+
+func serve(t *testing.T, rosters *[][]byte, cluster writ.ClusterID, secure *tls.Config) *server {
+	t.Helper()
+	s := new(server)
+	s.Server = httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/v1/roster" {
+			after, _ := strconv.Atoi(r.URL.Query().Get("after"))
+			_ = json.NewEncoder(w).Encode(api.Rosters{Cluster: cluster, Version: len(*rosters), Signed: (*rosters)[min(after, len(*rosters)):]})
+			return
+		}
+		body, _ := io.ReadAll(r.Body)
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.asked = append(s.asked, r.URL.Path+" "+string(body))
+	}))
+	s.Config.ErrorLog = log.New(io.Discard, "", 0)
+	s.Listener = tls.NewListener(s.Listener, secure)
+	s.Start()
+	s.URL = strings.Replace(s.URL, "http:", "https:", 1)
+	t.Cleanup(s.Close)
+	return s
+}
+
+func (s *server) heard() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.asked
+}
+
+// by is how the owner of a key listens that says that it is the coordinator of a roster.
+func by(key ed25519.PrivateKey, r *identity.Roster) *tls.Config {
+	i := &pki.Issuer{Key: key, Name: pki.Name{Cluster: r.Cluster, Role: pki.Coordinator, ID: r.Coordinators[0].ID}}
+	return pki.Server(i.Certificate, nil)
+}
+
+func newTransport(t *testing.T, anchor identity.Anchor) *Transport {
+	t.Helper()
+	tr := &Transport{
+		Rosters: config.RostersIn(t.TempDir(), anchor.Cluster), Anchor: anchor, Want: func() pki.Name { return pki.Name{Role: pki.Coordinator} },
+		Fetch: FromCoordinator, PublicNames: true,
+	}
+	t.Cleanup(tr.CloseIdleConnections)
+	return tr
+}
+
+func (t *Transport) post(url string) error {
+	r, err := http.NewRequest(http.MethodPost, url+"/v1/submissions", strings.NewReader("a submission"))
+	if err != nil {
+		return err
+	}
+	response, err := t.RoundTrip(r)
+	if err == nil {
+		response.Body.Close()
+	}
+	return err
+}
+
+// A server gets what somebody sends only if the rosters that lead from the cluster's id, through the anchor, name its key. Nothing but a request for
+// rosters is sent before that is known.
+func TestNothingIsSentToAServerThatRostersDoNotName(t *testing.T) {
+	c, front := found(t, time.Hour)
+	anchor, err := identity.AnchorOf(c.roster)
+	if err != nil {
+		t.Fatal(err)
+	}
+	other, otherKey := found(t, time.Hour)
+	old, oldKey := found(t, identity.RosterValidity+time.Hour)
+	forked := anchor
+	forked.Digest[0]++
+	later := anchor
+	later.Version++
+	for name, tt := range map[string]struct {
+		anchor  identity.Anchor
+		rosters [][]byte
+		secure  *tls.Config
+		code    writ.Code
+	}{
+		"the coordinator":                            {anchor, c.signed, by(front, c.roster), ""},
+		"with nothing but the id":                    {identity.Anchor{Cluster: c.roster.Cluster}, c.signed, by(front, c.roster), ""},
+		"somebody between who passes rosters on":     {anchor, c.signed, by(newKey(t), c.roster), writ.CodeCertificateUntrusted},
+		"somebody with a certificate of their own":   {anchor, c.signed, &tls.Config{Certificates: []tls.Certificate{selfSigned()}}, writ.CodeCertificateUntrusted},
+		"a coordinator of another cluster":           {anchor, other.signed, by(otherKey, other.roster), writ.CodeWrongCluster},
+		"one of another cluster, with these rosters": {anchor, c.signed, by(otherKey, other.roster), writ.CodeWrongCluster},
+		"rosters that have all expired":              {identity.Anchor{Cluster: old.roster.Cluster}, old.signed, by(oldKey, old.roster), writ.CodeRosterInvalid},
+		"rosters that end before the anchor":         {later, c.signed, by(front, c.roster), writ.CodeRosterTooOld},
+		"rosters with another version of the anchor": {forked, c.signed, by(front, c.roster), writ.CodeRosterFork},
+		"no rosters":                                  {anchor, nil, by(front, c.roster), writ.CodeCertificateUntrusted},
+		"more rosters than anybody has":               {anchor, [][]byte{make([]byte, MaxRosters)}, by(front, c.roster), writ.CodeTooLarge},
+		"a coordinator that speaks TLS 1.2 and older": {anchor, c.signed, older(by(front, c.roster)), writ.CodeInternal},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := serve(t, &tt.rosters, c.roster.Cluster, tt.secure)
+			err := newTransport(t, tt.anchor).post(s.URL)
+			if writ.CodeOf(err) != tt.code {
+				t.Errorf("%v (%s)", err, writ.CodeOf(err))
+			}
+			if got := s.heard(); len(got) > 0 != (tt.code == "") {
+				t.Errorf("the server was asked %q", got)
+			}
+		})
+	}
+}
+
+func older(c *tls.Config) *tls.Config {
+	c.MinVersion, c.MaxVersion = tls.VersionTLS12, tls.VersionTLS12
+	return c
+}
+
+// selfSigned is a certificate as anybody makes one.
+func selfSigned() tls.Certificate {
+	s := httptest.NewTLSServer(http.NotFoundHandler())
+	defer s.Close()
+	return s.TLS.Certificates[0]
+}
+
+// A coordinator whose key was exchanged is found again by the roster that says so, whoever gives it.
+func TestANewRosterIsAskedForWhenAServerIsNotKnown(t *testing.T) {
+	c, front := found(t, time.Hour)
+	tr := newTransport(t, identity.Anchor{Cluster: c.roster.Cluster})
+	rosters := c.signed
+	if err := tr.post(serve(t, &rosters, c.roster.Cluster, by(front, c.roster)).URL); err != nil {
+		t.Fatal(err)
+	}
+	next := newKey(t)
+	c.change(func(r *identity.Roster) { r.Coordinators[0].Key = next.Public().(ed25519.PublicKey) })
+	rosters = c.signed
+	s := serve(t, &rosters, c.roster.Cluster, by(next, c.roster))
+	if err := tr.post(s.URL); err != nil {
+		t.Errorf("with the next key: %v", err)
+	}
+	if got := s.heard(); len(got) != 1 || got[0] != "/v1/submissions a submission" {
+		t.Errorf("it was asked %q", got)
+	}
+	if err := tr.post(serve(t, &rosters, c.roster.Cluster, by(front, c.roster)).URL); writ.CodeOf(err) != writ.CodeCertificateUntrusted {
+		t.Errorf("with the key that was exchanged: %v", err)
+	}
+}
+
+func TestPlainTextStaysOnThisMachine(t *testing.T) {
+	tr := newTransport(t, identity.Anchor{})
+	if err := tr.post("http://192.0.2.1:7440"); writ.CodeOf(err) != writ.CodeUsage { // which is nobody's
+		t.Errorf("to another machine: %v", err)
+	}
+	heard := httptest.NewServer(http.NotFoundHandler())
+	defer heard.Close()
+	if err := tr.post(heard.URL); err != nil {
+		t.Errorf("to this one: %v", err)
+	}
+}

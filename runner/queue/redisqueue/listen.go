@@ -1,0 +1,108 @@
+package redisqueue
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"slices"
+	"strings"
+
+	"writ"
+)
+
+// Listening is how Redis listens for the nodes of its datacenter: with TLS and nothing else.
+type Listening struct {
+	Address     string // "10.0.0.2:6379" of the host of Redis
+	Certificate string // files (PEM) that Redis can read: its certificate with the authority's, and the key
+	Key         string
+}
+
+// Listens reports whether Redis listens as it is told to. Redis forgets that when it starts again.
+func (q *Queue) Listens(ctx context.Context, l Listening) (bool, error) {
+	have, err := q.settings(ctx, "tls-*", "bind")
+	if err != nil {
+		return false, err
+	}
+	want, err := l.settings(have)
+	if err != nil {
+		return false, err
+	}
+	for i := 0; i < len(want); i += 2 {
+		if have[want[i]] != want[i+1] {
+			return false, nil
+		}
+	}
+	return true, nil
+}
+
+// Listen has Redis listen, and read the files again. The error says what to do if Redis does not let this process change settings.
+func (q *Queue) Listen(ctx context.Context, l Listening) error {
+	have, err := q.settings(ctx, "tls-*", "bind")
+	if err != nil {
+		return err
+	}
+	want, err := l.settings(have)
+	if err != nil {
+		return err
+	}
+	args := []any{"CONFIG", "SET"}
+	for _, word := range want {
+		args = append(args, word)
+	}
+	if err := q.client.Do(ctx, args...).Err(); err != nil {
+		return refusedSetting(ctx, "have Redis listen at "+l.Address, err)
+	}
+	return nil
+}
+
+// settings are names and values, in an order in which Redis takes them together.
+func (l Listening) settings(have map[string]string) ([]string, error) {
+	host, port, err := net.SplitHostPort(l.Address)
+	if err != nil || host == "" {
+		return nil, writ.Errorf(writ.CodeUsage, "%q is no address at which Redis could listen", l.Address).WithHint("it looks like 10.0.0.2:6379")
+	}
+	bind := strings.Fields(have["bind"])
+	if !slices.ContainsFunc(bind, func(b string) bool { return strings.TrimPrefix(b, "-") == host || b == "*" }) {
+		bind = append(bind, host)
+	}
+	return []string{
+		"tls-protocols", "TLSv1.3", "tls-auth-clients", "no", // clients log in: see Accounts
+		"tls-cert-file", l.Certificate, "tls-key-file", l.Key,
+		"bind", strings.Join(bind, " "), "tls-port", port,
+	}, nil
+}
+
+func (q *Queue) settings(ctx context.Context, patterns ...string) (map[string]string, error) {
+	args := []any{"CONFIG", "GET"}
+	for _, p := range patterns {
+		args = append(args, p)
+	}
+	answer, err := q.client.Do(ctx, args...).Result()
+	if err != nil {
+		return nil, refusedSetting(ctx, "read the settings of Redis", err)
+	}
+	have := make(map[string]string)
+	switch answer := answer.(type) {
+	case map[any]any:
+		for name, value := range answer {
+			have[fmt.Sprint(name)] = fmt.Sprint(value)
+		}
+	case []any:
+		for i := 0; i+1 < len(answer); i += 2 {
+			have[fmt.Sprint(answer[i])] = fmt.Sprint(answer[i+1])
+		}
+	}
+	return have, nil
+}
+
+func refusedSetting(ctx context.Context, what string, err error) error {
+	switch {
+	case strings.HasPrefix(err.Error(), "NOPERM"):
+		return writ.Errorf(writ.CodeUsage, "the supervisor may not %s: %v", what, err).
+			WithHint("let its user at Redis do it: ACL SETUSER name +config|get +config|set")
+	case strings.HasPrefix(err.Error(), "ERR"):
+		return writ.Errorf(writ.CodeQueueUnavailable, "cannot %s: %v", what, err).
+			WithHint("Redis must be built with TLS, and its user must be able to read the files of --redis-tls-dir")
+	}
+	return away(ctx, err)
+}
