@@ -193,7 +193,7 @@ const (
 	wireScript = "canary of a script"
 	wireArg    = "canary-of-an-argument"
 	wireLog    = "canary of a log"
-	wireOutput    = "canary of an output"
+	wireOutput = "canary of an output"
 )
 
 const hostsScript = `
