@@ -70,6 +70,8 @@ const (
 	CodeTokenInvalid           Code = "TOKEN_INVALID"
 	CodeTokenSpent             Code = "TOKEN_SPENT"
 	CodeKeyUnusable            Code = "KEY_UNUSABLE"
+	CodeLoginRequired          Code = "LOGIN_REQUIRED"
+	CodeLoginRefused           Code = "LOGIN_REFUSED"
 	CodeCertificateUntrusted   Code = "CERTIFICATE_UNTRUSTED"
 	CodeCertificateExpired     Code = "CERTIFICATE_EXPIRED"
 	CodeCertificateNotYetValid Code = "CERTIFICATE_NOT_YET_VALID"
@@ -174,12 +176,14 @@ var Codes = []CodeInfo{
 	{CodeTokenInvalid, Denied, false, 403, ExitDenied, "The join token is unknown, expired, revoked, meant for something else, or its proof is wrong. Make one with `writ token create`."},
 	{CodeTokenSpent, Denied, false, 403, ExitDenied, "A join token admits one key, once. Make another one with `writ token create`."},
 	{CodeKeyUnusable, Denied, false, 403, ExitDenied, "The signing key cannot be used: it is missing, locked, of another type, or the agent refused it."},
+	{CodeLoginRequired, Denied, true, 401, ExitDenied, "Reading needs a login, and there is none, or it has ended. Commands log in by themselves with your SSH key; `writ login --web` opens the dashboard."},
+	{CodeLoginRefused, Denied, false, 403, ExitDenied, "The login was signed for another coordinator or address, is too old, or was used before. Log in again; if it repeats, somebody between you and the coordinator plays back what you signed."},
 	{CodeCertificateUntrusted, Denied, false, 403, ExitDenied, "The other side of a TLS connection shows a certificate that no key of the roster stands behind: the address is wrong, or somebody between answers in its place."},
 	{CodeCertificateExpired, Denied, true, 403, ExitDenied, "The certificate of the other side of a TLS connection has ended. Certificates renew themselves while their process runs: compare the clocks of both machines, then restart the other process."},
 	{CodeCertificateNotYetValid, Denied, true, 403, ExitDenied, "The certificate of the other side of a TLS connection begins in the future. The clock of one of the two machines is wrong."},
 	{CodeCertificateRevoked, Denied, true, 403, ExitDenied, "The certificate was issued by an authority that its datacenter has replaced (`writ pki rotate`), or its owner was removed."},
 	{CodeCertificateRole, Denied, false, 403, ExitDenied, "The certificate belongs to another process than the one that is expected at this address: another role, datacenter or node."},
-	{CodeListenRefused, Denied, false, 403, ExitDenied, "Reading needs no login yet, so writ listens on loopback only. `--insecure-listen` overrides this, loudly."},
+	{CodeListenRefused, Denied, false, 403, ExitDenied, "The coordinator would be reached by others without TLS and login. Found the cluster with `writ init --coordinator https://HOST:PORT`, or listen on loopback."},
 	{CodeHostUnknown, Denied, false, 421, ExitDenied, "The request names a host that this server is not. Use its address, or have the server started with `--allowed-host NAME`."},
 	{CodeOriginForeign, Denied, false, 403, ExitDenied, "A page of another site made the browser send this. Open the address of the dashboard itself."},
 	{CodeRateLimited, Unavailable, true, 429, ExitUnreachable, "Too many requests at once. Wait as long as Retry-After says."},

@@ -34,7 +34,7 @@ func TestRowsOfCodesAgreeWithTheirKind(t *testing.T) {
 	exits := []int{writ.ExitFailed, writ.ExitUsage, writ.ExitDenied, writ.ExitNotFound, writ.ExitConflict, writ.ExitTimeout, writ.ExitUnreachable, writ.ExitRemoved}
 	statuses := map[writ.Kind][]int{
 		writ.Invalid:     {400, 405, 413, 422, 501},
-		writ.Denied:      {403, 421},
+		writ.Denied:      {401, 403, 421},
 		writ.NotFound:    {404, 422},
 		writ.Conflict:    {409},
 		writ.Unavailable: {409, 422, 429, 503, 504},

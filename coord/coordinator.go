@@ -71,10 +71,10 @@ type Coordinator struct {
 	MaxStreams           int // open event streams, DefaultMaxStreams if 0
 	// Grace is how long requests that are being answered may go on after it was told to end; 10 s if 0.
 	Grace time.Duration
+	// Self is what the roster says of this coordinator. Reading needs a login then; without it everybody who reaches it reads everything.
+	Self *Self
 	// TLS is how Serve listens; plain text if nil.
 	TLS *tls.Config
-	// InsecureListen allows an address that is not on loopback although reading needs no login. Say it loudly.
-	InsecureListen bool
 	// SkipEarlyCheckForTest passes on what the early check would refuse, to prove that supervisors refuse by themselves.
 	SkipEarlyCheckForTest bool
 	// Now is the clock by which signed texts are judged; time.Now if nil.
@@ -98,6 +98,8 @@ type Coordinator struct {
 	names    httpguard.Guard
 	probe    probe
 	handler  http.Handler
+	pages    *dashboard.Dashboard
+	logins   *logins
 }
 
 // init readies what the methods share; it starts nothing.
@@ -133,9 +135,11 @@ func (c *Coordinator) init() {
 			Log:          c.Log,
 		}
 		c.metrics = newMetrics(c)
-		c.handler = c.routes(&dashboard.Dashboard{
-			Ledger: nodesNow{c.Ledger, c}, Site: c, Log: c.Log, Stopping: c.stopping, MaxStreams: c.MaxStreams, Notice: c.notice,
-		})
+		c.logins = newLogins()
+		c.pages = &dashboard.Dashboard{
+			Ledger: nodesNow{c.Ledger, c}, Site: c, Log: c.Log, Stopping: c.stopping, MaxStreams: c.MaxStreams, Notice: c.notice, Still: c.still,
+		}
+		c.handler = c.routes()
 	})
 }
 

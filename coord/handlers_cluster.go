@@ -49,16 +49,29 @@ func (h handlers) datacenter(ctx context.Context, text string) (writ.DatacenterI
 	return "", writ.Errorf(writ.CodeDatacenterUnknown, "there is no datacenter %q", text).WithHint("`writ dc list` shows them")
 }
 
-// project finds a project by its id or name; "" stays "".
+// project finds a project by its id or name, of those that the reader may see. "" stays "" for readers of all, and is the only project of readers of one.
 func (h handlers) project(ctx context.Context, text string) (writ.ProjectID, error) {
-	if text == "" || writ.ValidUUID(text) {
+	who := viewerFrom(ctx)
+	switch {
+	case text == "" && who.all:
+		return "", nil
+	case text == "" && len(who.projects) == 1:
+		return who.projects[0], nil
+	case text == "":
+		return "", writ.Errorf(writ.CodeRoleMissing, "a project has to be named: %s may read %d of them, not all", who.session.login.Signer, len(who.projects)).
+			WithHint("say --project NAME; `writ project list` shows them")
+	case writ.ValidUUID(text):
+		if !who.reads(writ.ProjectID(text)) {
+			return "", ledger.NotThere("project", text)
+		}
 		return writ.ProjectID(text), nil
 	}
 	roster, err := h.c.rosters.newest(ctx, h.c)
 	if err != nil {
 		return "", err
 	}
-	switch named := roster.ProjectsNamed(text); len(named) {
+	readable := slices.DeleteFunc(roster.ProjectsNamed(text), func(p identity.Project) bool { return !who.reads(p.ID) })
+	switch named := readable; len(named) {
 	case 1:
 		return named[0].ID, nil
 	case 0:
@@ -172,6 +185,8 @@ func checkRegistration(b *api.NewRegistration) error {
 
 func (h handlers) ListProjects(ctx context.Context, _ api.ListProjectsRequestObject) (api.ListProjectsResponseObject, error) {
 	all, err := h.c.Ledger.Projects(ctx)
+	who := viewerFrom(ctx)
+	all = slices.DeleteFunc(all, func(p identity.Project) bool { return !who.reads(p.ID) })
 	return api.ListProjects200JSONResponse{Items: views(all, projectView)}, err
 }
 

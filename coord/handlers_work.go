@@ -139,6 +139,9 @@ func (h handlers) PreviewPlan(ctx context.Context, r api.PreviewPlanRequestObjec
 	if err := link.Decode(*r.Body, &proposal); err != nil {
 		return nil, err
 	}
+	if !viewerFrom(ctx).reads(proposal.Project) {
+		return nil, ledger.NotThere("project", proposal.Project)
+	}
 	preview, err := ask[writ.Preview](ctx, h.c, id, link.VerbPlan, proposal)
 	return api.PreviewPlan200JSONResponse(preview), err
 }

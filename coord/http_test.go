@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"crypto/tls"
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
@@ -120,7 +121,7 @@ func (p *fixture) request(method, path string, change func(r *http.Request)) (*h
 
 // TestEveryRouteRefusesPagesOfOthers walks the router, of a coordinator that listens where others reach it.
 func TestEveryRouteRefusesPagesOfOthers(t *testing.T) {
-	p := start(t, func(c *Coordinator) { c.InsecureListen, c.AllowedHosts = true, []string{"writ.internal"} })
+	p := start(t, func(c *Coordinator) { c.AllowedHosts = []string{"writ.internal"} })
 	routes := 0
 	err := chi.Walk(p.Handler().(chi.Routes), func(method, route string, _ http.Handler, _ ...func(http.Handler) http.Handler) error {
 		routes++
@@ -221,8 +222,14 @@ func TestOnlyLoopbackIsListenedOn(t *testing.T) {
 		if err := (&Coordinator{}).CheckListen(tcp); writ.CodeOf(err) != want {
 			t.Errorf("%s: %v", address, err)
 		}
-		if err := (&Coordinator{InsecureListen: true}).CheckListen(tcp); err != nil {
-			t.Errorf("%s, loudly: %v", address, err)
+		if err := (&Coordinator{TLS: &tls.Config{}}).CheckListen(tcp); writ.CodeOf(err) != want {
+			t.Errorf("%s, without logins: %v", address, err)
+		}
+		if err := (&Coordinator{Self: &Self{}}).CheckListen(tcp); writ.CodeOf(err) != want {
+			t.Errorf("%s, in plain text: %v", address, err)
+		}
+		if err := (&Coordinator{TLS: &tls.Config{}, Self: &Self{}}).CheckListen(tcp); err != nil {
+			t.Errorf("%s, with both: %v", address, err)
 		}
 	}
 	everywhere, err := net.Listen("tcp", "0.0.0.0:0")

@@ -28,6 +28,7 @@ type asked struct {
 	id      string
 	remote  string
 	refused bool // that it was is in the log
+	viewer  *viewer
 }
 
 type askedKey struct{}
@@ -199,6 +200,10 @@ func (c *Coordinator) strictBodies(next http.Handler) http.Handler {
 			most, into = maxRegistration, new(api.NewRegistration)
 		case planPath.MatchString(r.URL.Path):
 			most, into = maxProposal, new(writ.Proposal)
+		case r.URL.Path == "/v1/logins/challenges":
+			most, into = maxRegistration, new(api.NewChallenge)
+		case r.URL.Path == "/v1/logins/tokens":
+			most, into = maxRegistration, new(api.SessionProof)
 		}
 		if into == nil {
 			next.ServeHTTP(w, r)

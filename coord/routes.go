@@ -12,16 +12,15 @@ import (
 
 	"writ"
 	"writ/coord/api"
-	"writ/coord/dashboard"
 	"writ/supervisor/link"
 )
 
 // routes puts the API, the link and the dashboard together. What a route does stands with its handler; what each may cost and who is
 // asked first stands here.
-func (c *Coordinator) routes(pages *dashboard.Dashboard) http.Handler {
+func (c *Coordinator) routes() http.Handler {
 	r := chi.NewRouter()
 	var router chi.Routes = r
-	r.Use(c.observe, c.guard, c.strictBodies, middleware.GetHead)
+	r.Use(c.observe, c.guard, c.authorize(r), c.strictBodies, middleware.GetHead)
 	r.NotFound(func(w http.ResponseWriter, r *http.Request) {
 		c.fail(w, r, writ.Errorf(writ.CodeNotFound, "there is nothing at %s", r.URL.Path).WithHint("/openapi.yaml lists what there is"))
 	})
@@ -38,7 +37,8 @@ func (c *Coordinator) routes(pages *dashboard.Dashboard) http.Handler {
 		ErrorHandlerFunc: func(w http.ResponseWriter, r *http.Request, err error) { c.fail(w, r, asBadRequest(err)) },
 	})
 	r.Get(link.Path, c.links.ServeHTTP)
-	pages.Register(r)
+	r.Post("/login", c.browserLogin)
+	c.pages.Register(r)
 	return r
 }
 

@@ -28,16 +28,16 @@ const (
 	maxHeader = 64 << 10
 )
 
-// CheckListen refuses an address that is not on loopback with LISTEN_REFUSED: reading needs no login yet.
+// CheckListen refuses an address that is not on loopback with LISTEN_REFUSED, unless what goes there is encrypted and reading needs a login.
 func (c *Coordinator) CheckListen(address net.Addr) error {
-	if c.InsecureListen {
+	if c.TLS != nil && c.Self != nil {
 		return nil
 	}
 	if host, _, err := net.SplitHostPort(address.String()); err == nil && reach.Loopback(host) {
 		return nil
 	}
-	return writ.Errorf(writ.CodeListenRefused, "%s is not on loopback, and every client that reaches it could read everything", address).
-		WithHint("listen on 127.0.0.1 behind a proxy that asks who is there, or say --insecure-listen")
+	return writ.Errorf(writ.CodeListenRefused, "%s is not on loopback, and the roster names no key and https:// address of this coordinator", address).
+		WithHint("found the cluster with `writ init --coordinator https://HOST:PORT` and give this coordinator its coordinator.key, or listen on 127.0.0.1")
 }
 
 // Serve answers on a listener, which it closes, and does what Run does, until ctx ends; then requests that are being answered get c.Grace.
@@ -46,9 +46,6 @@ func (c *Coordinator) Serve(ctx context.Context, listener net.Listener) error {
 	if err := errors.Join(c.validate(), c.CheckListen(listener.Addr())); err != nil {
 		listener.Close()
 		return err
-	}
-	if c.InsecureListen {
-		c.Log.WarnContext(ctx, "READING NEEDS NO LOGIN: every client that reaches this address can read everything", "address", listener.Addr().String())
 	}
 	server := &http.Server{
 		Handler:           c.Handler(),

@@ -141,6 +141,9 @@ func (s *stream) rest(d time.Duration) {
 
 // write writes the events that there are, and reports whether there were any and whether there may be more at once.
 func (s *stream) write(w http.ResponseWriter, control *http.ResponseController) (wrote, more bool, err error) {
+	if err := s.c.still(s.ctx); err != nil {
+		return false, false, err
+	}
 	notes, upTo, ok := s.c.tail.after(s.after, s.filter, eventsAtOnce)
 	if !ok {
 		if notes, upTo, err = s.catchUp(upTo); err != nil {

@@ -54,7 +54,7 @@ func (r *Roster) Expiries() []Expiry {
 			project = known.Name
 		}
 		on := project
-		if b.Project == anyProject {
+		if b.Project == AllProjects {
 			on = "all projects"
 		}
 		renew := fmt.Sprintf("writ user add %s --role %s --project '%s'", b.Principal, b.Role, project)
@@ -81,7 +81,7 @@ func (r *Roster) outlived(i int) bool {
 	for j, other := range r.Bindings {
 		longer := other.Expires.IsZero() || other.Expires.After(b.Expires) || other.Expires.Equal(b.Expires) && j < i
 		if j != i && longer && other.Principal == b.Principal && other.Role == b.Role &&
-			(other.Project == b.Project || other.Project == anyProject) && (other.Destructive || !b.Destructive) {
+			(other.Project == b.Project || other.Project == AllProjects) && (other.Destructive || !b.Destructive) {
 			return true
 		}
 	}

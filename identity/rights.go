@@ -37,7 +37,7 @@ func (r *Roster) allows(principal string, action Action, project writ.ProjectID,
 	for _, b := range r.Bindings {
 		switch {
 		case b.Principal != principal || !slices.Contains(RoleActions[b.Role], needed):
-		case b.Project != anyProject && (project == "" || b.Project != project):
+		case b.Project != AllProjects && (project == "" || b.Project != project):
 		case !b.Expires.IsZero() && !at.Before(b.Expires):
 		case !userVerified && slices.Contains(r.UserVerification, b.Role):
 			unverified = b.Role

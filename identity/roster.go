@@ -22,7 +22,8 @@ const (
 
 	maxRosterValidity = 366 * 24 * time.Hour
 	maxRosterVersion  = 1_000_000_000
-	anyProject        = "*"
+	// AllProjects stands for every project in a binding, and for what belongs to none.
+	AllProjects = writ.ProjectID("*")
 )
 
 // State says whether a key, principal or authority may still be used.
@@ -258,7 +259,7 @@ func (r *Roster) writeProjects(w *textWriter) {
 }
 
 func (r *Roster) writeBindings(w *textWriter, principals map[string]*Principal) {
-	projects := map[writ.ProjectID]bool{anyProject: true}
+	projects := map[writ.ProjectID]bool{AllProjects: true}
 	for _, p := range r.Projects {
 		projects[p.ID] = true
 	}

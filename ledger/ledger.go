@@ -335,3 +335,8 @@ func (f EventFilter) Selects(e *Event) bool {
 		(f.Run == "" || f.Run == e.About) &&
 		(f.Datacenter == "" || f.Datacenter == e.Datacenter)
 }
+
+// NotThere is the error of every ledger about something that it does not have, and of a coordinator about what a reader must not know of.
+func NotThere(what string, id any) error {
+	return writ.Errorf(writ.CodeNotFound, "there is no %s %v", what, id)
+}

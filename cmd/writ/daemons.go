@@ -81,7 +81,6 @@ func (a *app) daemonCommand(c *cobra.Command, serve func(ctx context.Context, lo
 func (a *app) coordCommand() *cobra.Command {
 	var data, ledger, listen, publicURL string
 	var rosters, coordinators, hosts []string
-	var insecure bool
 	var projectRate float64
 	c := a.daemonCommand(&cobra.Command{
 		Use:   "coord",
@@ -105,7 +104,7 @@ It begins with the rosters in its data directory, where "writ init" puts the fir
 		}
 		coordinator := &daemon.Coord{
 			Data: data, Ledger: ledger, Listener: l, PublicURL: publicURL, Coordinators: coordinators, Rosters: signed, Cluster: cluster,
-			AllowedHosts: hosts, ProjectRate: projectRate, InsecureListen: insecure, Version: version(), Log: log,
+			AllowedHosts: hosts, ProjectRate: projectRate, Version: version(), Log: log,
 		}
 		return coordinator.Run(ctx, func() {})
 	})
@@ -118,7 +117,6 @@ It begins with the rosters in its data directory, where "writ init" puts the fir
 	f.StringSliceVar(&coordinators, "coordinator", nil, "addresses of other coordinators of the cluster")
 	f.StringSliceVar(&hosts, "allowed-host", nil, "further names by which clients and browsers may ask for it, besides that of --public-url")
 	f.Float64Var(&projectRate, "project-rate", coord.DefaultSubmissionsPerSecond, "submissions of 16 KiB per second of one project, twice as many at once. More wait for up to 5 s and are then refused. 0: no bound")
-	f.BoolVar(&insecure, "insecure-listen", false, "listen on other addresses than loopback, although reading needs no login")
 	fromEnvironment(f, "ledger", "listen", "public-url")
 	return c
 }

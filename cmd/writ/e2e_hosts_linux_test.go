@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"writ"
 	"writ/cmd/writ/internal/testcluster"
 	"writ/internal/testenv"
 )
@@ -218,7 +219,7 @@ func TestHostsSpeakNothingButTLS(t *testing.T) {
 	front, site, n1 := s.On("front"), s.On("site"), s.On("n1")
 	url := "https://" + address("front") + ":7440"
 	front.Writ("init", "--data", "cluster", "--new-key", "--name", "alice", "--coordinator", url)
-	front.Start("coord", "is listening", "coord", "--data", "cluster", "--listen", address("front")+":7440", "--insecure-listen")
+	front.Start("coord", "is listening", "coord", "--data", "cluster", "--listen", address("front")+":7440")
 	desk := s.On("desk")
 
 	socket := h.redis("site", t.TempDir(), "long-and-random")
@@ -248,6 +249,23 @@ func TestHostsSpeakNothingButTLS(t *testing.T) {
 	t.Logf("from token to the end of the first run: %s", time.Since(began).Round(time.Millisecond))
 	if !strings.Contains(said, wireOutput) {
 		t.Errorf("the run gave %s", said)
+	}
+	// Who has no key of the roster reads nothing. The dashboard opens with a code.
+	if err := os.Mkdir(filepath.Join(s.Dir, "stranger"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	identity := filepath.Join(s.Dir, "stranger", "id")
+	if out, err := exec.Command("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", identity).CombinedOutput(); err != nil {
+		t.Fatalf("ssh-keygen: %v\n%s", err, out)
+	}
+	if err := os.RemoveAll(filepath.Join(s.Dir, "cluster", "logins")); err != nil {
+		t.Fatal(err)
+	}
+	if _, said, code := desk.Try("run", "list", "--key", identity); code != writ.ExitDenied || !strings.Contains(said, "SIGNER_UNKNOWN") {
+		t.Errorf("a stranger: exit %d, %s", code, said)
+	}
+	if said := desk.Writ("login", "--web"); !strings.Contains(said, url+"/login#") {
+		t.Errorf("writ login --web says %s", said)
 	}
 	if n := h.onlyTLS13(wireSecret, wireScript, wireArg, wireLog, wireOutput, "long-and-random", strings.TrimSpace(token)[:40]); n < 8 {
 		t.Errorf("only %d directions of connections were seen", n)

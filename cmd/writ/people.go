@@ -288,8 +288,8 @@ func parseRoles(names []string) ([]identity.Role, error) {
 func projectIDs(r *identity.Roster, names []string) ([]writ.ProjectID, error) {
 	var ids []writ.ProjectID
 	for _, n := range names {
-		if n == string(client.AllProjects) {
-			ids = append(ids, client.AllProjects)
+		if n == string(identity.AllProjects) {
+			ids = append(ids, identity.AllProjects)
 			continue
 		}
 		if n == "" {

@@ -166,6 +166,61 @@ type ClientInterface interface {
 	// Corresponds with GET /v1/events (the `Watch` operationId).
 	Watch(ctx context.Context, params *WatchParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
+	// LoginWithBody Log in, to read
+	//
+	// The body is a signed login: a text in the namespace writ-login-v1 with its SSH signature. It counts at this coordinator, once. The token is
+	// sent as `Authorization: Bearer TOKEN`. Everything but handing in signed texts needs one.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /v1/logins (the `Login` operationId).
+	LoginWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// ChallengeWithBody Ask for something to sign
+	//
+	// The coordinator signs the nonce of the client, its own nonce and the address that the client uses, with the key that the roster has for it. The
+	// client verifies that before it signs anything. Coordinators without a key in the roster need no login: they answer NOT_FOUND.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /v1/logins/challenges (the `Challenge` operationId).
+	ChallengeWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// Challenge Ask for something to sign
+	//
+	// The coordinator signs the nonce of the client, its own nonce and the address that the client uses, with the key that the roster has for it. The
+	// client verifies that before it signs anything. Coordinators without a key in the roster need no login: they answer NOT_FOUND.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /v1/logins/challenges (the `Challenge` operationId).
+	Challenge(ctx context.Context, body ChallengeJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// NewCode Get a code with which a browser logs in
+	//
+	// It can be used once, within 30 seconds, at /login#CODE of this coordinator.
+	//
+	// Corresponds with POST /v1/logins/codes (the `NewCode` operationId).
+	NewCode(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// NextTokenWithBody Get the next token of a session
+	//
+	// The key that the login named as that of its session signs the nonce of another challenge.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /v1/logins/tokens (the `NextToken` operationId).
+	NextTokenWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// NextToken Get the next token of a session
+	//
+	// The key that the login named as that of its session signs the nonce of another challenge.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /v1/logins/tokens (the `NextToken` operationId).
+	NextToken(ctx context.Context, body NextTokenJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
 	// ListNodes List nodes by datacenter and name
 	//
 	// Liveness, fault and last beat of a node are what its datacenter answers now. While the datacenter is away they are what it said last, and a node that was ready is `silent`. Nodes that wait to be admitted without a token are on the first page, beyond its limit.
@@ -473,6 +528,121 @@ func (c *Client) PreviewPlan(ctx context.Context, datacenter string, body Previe
 // Corresponds with GET /v1/events (the `Watch` operationId).
 func (c *Client) Watch(ctx context.Context, params *WatchParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewWatchRequest(c.Server, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// LoginWithBody Log in, to read
+//
+// The body is a signed login: a text in the namespace writ-login-v1 with its SSH signature. It counts at this coordinator, once. The token is
+// sent as `Authorization: Bearer TOKEN`. Everything but handing in signed texts needs one.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /v1/logins (the `Login` operationId).
+func (c *Client) LoginWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewLoginRequestWithBody(c.Server, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// ChallengeWithBody Ask for something to sign
+//
+// The coordinator signs the nonce of the client, its own nonce and the address that the client uses, with the key that the roster has for it. The
+// client verifies that before it signs anything. Coordinators without a key in the roster need no login: they answer NOT_FOUND.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /v1/logins/challenges (the `Challenge` operationId).
+func (c *Client) ChallengeWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewChallengeRequestWithBody(c.Server, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// Challenge Ask for something to sign
+//
+// The coordinator signs the nonce of the client, its own nonce and the address that the client uses, with the key that the roster has for it. The
+// client verifies that before it signs anything. Coordinators without a key in the roster need no login: they answer NOT_FOUND.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /v1/logins/challenges (the `Challenge` operationId).
+func (c *Client) Challenge(ctx context.Context, body ChallengeJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewChallengeRequest(c.Server, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// NewCode Get a code with which a browser logs in
+//
+// It can be used once, within 30 seconds, at /login#CODE of this coordinator.
+//
+// Corresponds with POST /v1/logins/codes (the `NewCode` operationId).
+func (c *Client) NewCode(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewNewCodeRequest(c.Server)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// NextTokenWithBody Get the next token of a session
+//
+// The key that the login named as that of its session signs the nonce of another challenge.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /v1/logins/tokens (the `NextToken` operationId).
+func (c *Client) NextTokenWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewNextTokenRequestWithBody(c.Server, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// NextToken Get the next token of a session
+//
+// The key that the login named as that of its session signs the nonce of another challenge.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /v1/logins/tokens (the `NextToken` operationId).
+func (c *Client) NextToken(ctx context.Context, body NextTokenJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewNextTokenRequest(c.Server, body)
 	if err != nil {
 		return nil, err
 	}
@@ -1140,6 +1310,142 @@ func NewWatchRequest(server string, params *WatchParams) (*http.Request, error) 
 		}
 
 	}
+
+	return req, nil
+}
+
+// NewLoginRequestWithBody constructs an http.Request for the Login method, with any body, and a specified content type
+func NewLoginRequestWithBody(server string, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/logins")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	return req, nil
+}
+
+// NewChallengeRequest calls the generic Challenge builder with application/json body
+func NewChallengeRequest(server string, body ChallengeJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewChallengeRequestWithBody(server, "application/json", bodyReader)
+}
+
+// NewChallengeRequestWithBody constructs an http.Request for the Challenge method, with any body, and a specified content type
+func NewChallengeRequestWithBody(server string, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/logins/challenges")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	return req, nil
+}
+
+// NewNewCodeRequest constructs an http.Request for the NewCode method
+func NewNewCodeRequest(server string) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/logins/codes")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewNextTokenRequest calls the generic NextToken builder with application/json body
+func NewNextTokenRequest(server string, body NextTokenJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewNextTokenRequestWithBody(server, "application/json", bodyReader)
+}
+
+// NewNextTokenRequestWithBody constructs an http.Request for the NextToken method, with any body, and a specified content type
+func NewNextTokenRequestWithBody(server string, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/logins/tokens")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
 
 	return req, nil
 }
@@ -2411,6 +2717,63 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with GET /v1/events (the `Watch` operationId).
 	WatchWithResponse(ctx context.Context, params *WatchParams, reqEditors ...RequestEditorFn) (*WatchResponse, error)
 
+	// LoginWithBodyWithResponse Log in, to read
+	//
+	// The body is a signed login: a text in the namespace writ-login-v1 with its SSH signature. It counts at this coordinator, once. The token is
+	// sent as `Authorization: Bearer TOKEN`. Everything but handing in signed texts needs one.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /v1/logins (the `Login` operationId).
+	LoginWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*LoginResponse, error)
+
+	// ChallengeWithBodyWithResponse Ask for something to sign
+	//
+	// The coordinator signs the nonce of the client, its own nonce and the address that the client uses, with the key that the roster has for it. The
+	// client verifies that before it signs anything. Coordinators without a key in the roster need no login: they answer NOT_FOUND.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /v1/logins/challenges (the `Challenge` operationId).
+	ChallengeWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*ChallengeResponse, error)
+
+	// ChallengeWithResponse Ask for something to sign
+	//
+	// The coordinator signs the nonce of the client, its own nonce and the address that the client uses, with the key that the roster has for it. The
+	// client verifies that before it signs anything. Coordinators without a key in the roster need no login: they answer NOT_FOUND.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /v1/logins/challenges (the `Challenge` operationId).
+	ChallengeWithResponse(ctx context.Context, body ChallengeJSONRequestBody, reqEditors ...RequestEditorFn) (*ChallengeResponse, error)
+
+	// NewCodeWithResponse Get a code with which a browser logs in
+	//
+	// It can be used once, within 30 seconds, at /login#CODE of this coordinator.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /v1/logins/codes (the `NewCode` operationId).
+	NewCodeWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*NewCodeResponse, error)
+
+	// NextTokenWithBodyWithResponse Get the next token of a session
+	//
+	// The key that the login named as that of its session signs the nonce of another challenge.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /v1/logins/tokens (the `NextToken` operationId).
+	NextTokenWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*NextTokenResponse, error)
+
+	// NextTokenWithResponse Get the next token of a session
+	//
+	// The key that the login named as that of its session signs the nonce of another challenge.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /v1/logins/tokens (the `NextToken` operationId).
+	NextTokenWithResponse(ctx context.Context, body NextTokenJSONRequestBody, reqEditors ...RequestEditorFn) (*NextTokenResponse, error)
+
 	// ListNodesWithResponse List nodes by datacenter and name
 	//
 	// Liveness, fault and last beat of a node are what its datacenter answers now. While the datacenter is away they are what it said last, and a node that was ready is `silent`. Nodes that wait to be admitted without a token are on the first page, beyond its limit.
@@ -2959,6 +3322,198 @@ func (r WatchResponse) StatusCode() int {
 
 // ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
 func (r WatchResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type LoginResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *LoginToken
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Problem
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r LoginResponse) GetJSON200() *LoginToken {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r LoginResponse) GetApplicationProblemJSONDefault() *Problem {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r LoginResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r LoginResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r LoginResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r LoginResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type ChallengeResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *LoginChallenge
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Problem
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r ChallengeResponse) GetJSON200() *LoginChallenge {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r ChallengeResponse) GetApplicationProblemJSONDefault() *Problem {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r ChallengeResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r ChallengeResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r ChallengeResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r ChallengeResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type NewCodeResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *LoginToken
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Problem
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r NewCodeResponse) GetJSON200() *LoginToken {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r NewCodeResponse) GetApplicationProblemJSONDefault() *Problem {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r NewCodeResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r NewCodeResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r NewCodeResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r NewCodeResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type NextTokenResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *LoginToken
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Problem
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r NextTokenResponse) GetJSON200() *LoginToken {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r NextTokenResponse) GetApplicationProblemJSONDefault() *Problem {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r NextTokenResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r NextTokenResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r NextTokenResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r NextTokenResponse) ContentType() string {
 	if r.HTTPResponse != nil {
 		return r.HTTPResponse.Header.Get("Content-Type")
 	}
@@ -4121,6 +4676,99 @@ func (c *ClientWithResponses) WatchWithResponse(ctx context.Context, params *Wat
 	return ParseWatchResponse(rsp)
 }
 
+// LoginWithBodyWithResponse Log in, to read
+//
+// The body is a signed login: a text in the namespace writ-login-v1 with its SSH signature. It counts at this coordinator, once. The token is
+// sent as `Authorization: Bearer TOKEN`. Everything but handing in signed texts needs one.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /v1/logins (the `Login` operationId).
+func (c *ClientWithResponses) LoginWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*LoginResponse, error) {
+	rsp, err := c.LoginWithBody(ctx, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseLoginResponse(rsp)
+}
+
+// ChallengeWithBodyWithResponse Ask for something to sign
+//
+// The coordinator signs the nonce of the client, its own nonce and the address that the client uses, with the key that the roster has for it. The
+// client verifies that before it signs anything. Coordinators without a key in the roster need no login: they answer NOT_FOUND.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /v1/logins/challenges (the `Challenge` operationId).
+func (c *ClientWithResponses) ChallengeWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*ChallengeResponse, error) {
+	rsp, err := c.ChallengeWithBody(ctx, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseChallengeResponse(rsp)
+}
+
+// ChallengeWithResponse Ask for something to sign
+//
+// The coordinator signs the nonce of the client, its own nonce and the address that the client uses, with the key that the roster has for it. The
+// client verifies that before it signs anything. Coordinators without a key in the roster need no login: they answer NOT_FOUND.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /v1/logins/challenges (the `Challenge` operationId).
+func (c *ClientWithResponses) ChallengeWithResponse(ctx context.Context, body ChallengeJSONRequestBody, reqEditors ...RequestEditorFn) (*ChallengeResponse, error) {
+	rsp, err := c.Challenge(ctx, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseChallengeResponse(rsp)
+}
+
+// NewCodeWithResponse Get a code with which a browser logs in
+//
+// It can be used once, within 30 seconds, at /login#CODE of this coordinator.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /v1/logins/codes (the `NewCode` operationId).
+func (c *ClientWithResponses) NewCodeWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*NewCodeResponse, error) {
+	rsp, err := c.NewCode(ctx, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseNewCodeResponse(rsp)
+}
+
+// NextTokenWithBodyWithResponse Get the next token of a session
+//
+// The key that the login named as that of its session signs the nonce of another challenge.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /v1/logins/tokens (the `NextToken` operationId).
+func (c *ClientWithResponses) NextTokenWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*NextTokenResponse, error) {
+	rsp, err := c.NextTokenWithBody(ctx, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseNextTokenResponse(rsp)
+}
+
+// NextTokenWithResponse Get the next token of a session
+//
+// The key that the login named as that of its session signs the nonce of another challenge.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /v1/logins/tokens (the `NextToken` operationId).
+func (c *ClientWithResponses) NextTokenWithResponse(ctx context.Context, body NextTokenJSONRequestBody, reqEditors ...RequestEditorFn) (*NextTokenResponse, error) {
+	rsp, err := c.NextToken(ctx, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseNextTokenResponse(rsp)
+}
+
 // ListNodesWithResponse List nodes by datacenter and name
 //
 // Liveness, fault and last beat of a node are what its datacenter answers now. While the datacenter is away they are what it said last, and a node that was ready is `silent`. Nodes that wait to be admitted without a token are on the first page, beyond its limit.
@@ -4668,6 +5316,138 @@ func ParseWatchResponse(rsp *http.Response) (*WatchResponse, error) {
 	}
 
 	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseLoginResponse parses an HTTP response from a LoginWithResponse call
+func ParseLoginResponse(rsp *http.Response) (*LoginResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &LoginResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest LoginToken
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseChallengeResponse parses an HTTP response from a ChallengeWithResponse call
+func ParseChallengeResponse(rsp *http.Response) (*ChallengeResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &ChallengeResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest LoginChallenge
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseNewCodeResponse parses an HTTP response from a NewCodeWithResponse call
+func ParseNewCodeResponse(rsp *http.Response) (*NewCodeResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &NewCodeResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest LoginToken
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseNextTokenResponse parses an HTTP response from a NextTokenWithResponse call
+func ParseNextTokenResponse(rsp *http.Response) (*NextTokenResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &NextTokenResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest LoginToken
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
 		var dest Problem
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {

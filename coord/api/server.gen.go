@@ -45,6 +45,18 @@ type ServerInterface interface {
 	// Watch Watch everything from now on, or from an event on
 	// (GET /v1/events)
 	Watch(w http.ResponseWriter, r *http.Request, params WatchParams)
+	// Login Log in, to read
+	// (POST /v1/logins)
+	Login(w http.ResponseWriter, r *http.Request)
+	// Challenge Ask for something to sign
+	// (POST /v1/logins/challenges)
+	Challenge(w http.ResponseWriter, r *http.Request)
+	// NewCode Get a code with which a browser logs in
+	// (POST /v1/logins/codes)
+	NewCode(w http.ResponseWriter, r *http.Request)
+	// NextToken Get the next token of a session
+	// (POST /v1/logins/tokens)
+	NextToken(w http.ResponseWriter, r *http.Request)
 	// ListNodes List nodes by datacenter and name
 	// (GET /v1/nodes)
 	ListNodes(w http.ResponseWriter, r *http.Request, params ListNodesParams)
@@ -165,6 +177,30 @@ func (_ Unimplemented) PreviewPlan(w http.ResponseWriter, r *http.Request, datac
 // Watch Watch everything from now on, or from an event on
 // (GET /v1/events)
 func (_ Unimplemented) Watch(w http.ResponseWriter, r *http.Request, params WatchParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// Login Log in, to read
+// (POST /v1/logins)
+func (_ Unimplemented) Login(w http.ResponseWriter, r *http.Request) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// Challenge Ask for something to sign
+// (POST /v1/logins/challenges)
+func (_ Unimplemented) Challenge(w http.ResponseWriter, r *http.Request) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// NewCode Get a code with which a browser logs in
+// (POST /v1/logins/codes)
+func (_ Unimplemented) NewCode(w http.ResponseWriter, r *http.Request) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// NextToken Get the next token of a session
+// (POST /v1/logins/tokens)
+func (_ Unimplemented) NextToken(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
@@ -498,6 +534,62 @@ func (siw *ServerInterfaceWrapper) Watch(w http.ResponseWriter, r *http.Request)
 
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		siw.Handler.Watch(w, r, params)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// Login operation middleware
+func (siw *ServerInterfaceWrapper) Login(w http.ResponseWriter, r *http.Request) {
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.Login(w, r)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// Challenge operation middleware
+func (siw *ServerInterfaceWrapper) Challenge(w http.ResponseWriter, r *http.Request) {
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.Challenge(w, r)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// NewCode operation middleware
+func (siw *ServerInterfaceWrapper) NewCode(w http.ResponseWriter, r *http.Request) {
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.NewCode(w, r)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// NextToken operation middleware
+func (siw *ServerInterfaceWrapper) NextToken(w http.ResponseWriter, r *http.Request) {
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.NextToken(w, r)
 	}))
 
 	for _, middleware := range siw.HandlerMiddlewares {
@@ -1550,6 +1642,18 @@ func HandlerWithOptions(si ServerInterface, options ChiServerOptions) http.Handl
 	}
 
 	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/v1/logins/challenges", wrapper.Challenge)
+	})
+	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/v1/logins", wrapper.Login)
+	})
+	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/v1/logins/tokens", wrapper.NextToken)
+	})
+	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/v1/logins/codes", wrapper.NewCode)
+	})
+	r.Group(func(r chi.Router) {
 		r.Post(options.BaseURL+"/v1/submissions", wrapper.Submit)
 	})
 	r.Group(func(r chi.Router) {
@@ -2026,6 +2130,161 @@ type WatchdefaultApplicationProblemPlusJSONResponse struct {
 }
 
 func (response WatchdefaultApplicationProblemPlusJSONResponse) VisitWatchResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type LoginRequestObject struct {
+	Body io.Reader
+}
+
+type LoginResponseObject interface {
+	VisitLoginResponse(w http.ResponseWriter) error
+}
+
+type Login200JSONResponse LoginToken
+
+func (response Login200JSONResponse) VisitLoginResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type LogindefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	StatusCode int
+}
+
+func (response LogindefaultApplicationProblemPlusJSONResponse) VisitLoginResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ChallengeRequestObject struct {
+	Body *ChallengeJSONRequestBody
+}
+
+type ChallengeResponseObject interface {
+	VisitChallengeResponse(w http.ResponseWriter) error
+}
+
+type Challenge200JSONResponse LoginChallenge
+
+func (response Challenge200JSONResponse) VisitChallengeResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ChallengedefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	StatusCode int
+}
+
+func (response ChallengedefaultApplicationProblemPlusJSONResponse) VisitChallengeResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type NewCodeRequestObject struct {
+}
+
+type NewCodeResponseObject interface {
+	VisitNewCodeResponse(w http.ResponseWriter) error
+}
+
+type NewCode200JSONResponse LoginToken
+
+func (response NewCode200JSONResponse) VisitNewCodeResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type NewCodedefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	StatusCode int
+}
+
+func (response NewCodedefaultApplicationProblemPlusJSONResponse) VisitNewCodeResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type NextTokenRequestObject struct {
+	Body *NextTokenJSONRequestBody
+}
+
+type NextTokenResponseObject interface {
+	VisitNextTokenResponse(w http.ResponseWriter) error
+}
+
+type NextToken200JSONResponse LoginToken
+
+func (response NextToken200JSONResponse) VisitNextTokenResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type NextTokendefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	StatusCode int
+}
+
+func (response NextTokendefaultApplicationProblemPlusJSONResponse) VisitNextTokenResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
@@ -2925,6 +3184,18 @@ type StrictServerInterface interface {
 	// Watch Watch everything from now on, or from an event on
 	// (GET /v1/events)
 	Watch(ctx context.Context, request WatchRequestObject) (WatchResponseObject, error)
+	// Login Log in, to read
+	// (POST /v1/logins)
+	Login(ctx context.Context, request LoginRequestObject) (LoginResponseObject, error)
+	// Challenge Ask for something to sign
+	// (POST /v1/logins/challenges)
+	Challenge(ctx context.Context, request ChallengeRequestObject) (ChallengeResponseObject, error)
+	// NewCode Get a code with which a browser logs in
+	// (POST /v1/logins/codes)
+	NewCode(ctx context.Context, request NewCodeRequestObject) (NewCodeResponseObject, error)
+	// NextToken Get the next token of a session
+	// (POST /v1/logins/tokens)
+	NextToken(ctx context.Context, request NextTokenRequestObject) (NextTokenResponseObject, error)
 	// ListNodes List nodes by datacenter and name
 	// (GET /v1/nodes)
 	ListNodes(ctx context.Context, request ListNodesRequestObject) (ListNodesResponseObject, error)
@@ -3256,6 +3527,118 @@ func (sh *strictHandler) Watch(w http.ResponseWriter, r *http.Request, params Wa
 		sh.options.ResponseErrorHandlerFunc(w, r, err)
 	} else if validResponse, ok := response.(WatchResponseObject); ok {
 		if err := validResponse.VisitWatchResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// Login operation middleware
+func (sh *strictHandler) Login(w http.ResponseWriter, r *http.Request) {
+	var request LoginRequestObject
+
+	request.Body = r.Body
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.Login(ctx, request.(LoginRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "Login")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(LoginResponseObject); ok {
+		if err := validResponse.VisitLoginResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// Challenge operation middleware
+func (sh *strictHandler) Challenge(w http.ResponseWriter, r *http.Request) {
+	var request ChallengeRequestObject
+
+	var body ChallengeJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	request.Body = &body
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.Challenge(ctx, request.(ChallengeRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "Challenge")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(ChallengeResponseObject); ok {
+		if err := validResponse.VisitChallengeResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// NewCode operation middleware
+func (sh *strictHandler) NewCode(w http.ResponseWriter, r *http.Request) {
+	var request NewCodeRequestObject
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.NewCode(ctx, request.(NewCodeRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "NewCode")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(NewCodeResponseObject); ok {
+		if err := validResponse.VisitNewCodeResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// NextToken operation middleware
+func (sh *strictHandler) NextToken(w http.ResponseWriter, r *http.Request) {
+	var request NextTokenRequestObject
+
+	var body NextTokenJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	request.Body = &body
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.NextToken(ctx, request.(NextTokenRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "NextToken")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(NextTokenResponseObject); ok {
+		if err := validResponse.VisitNextTokenResponse(w); err != nil {
 			sh.options.ResponseErrorHandlerFunc(w, r, err)
 		}
 	} else if response != nil {

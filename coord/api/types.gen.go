@@ -257,8 +257,38 @@ type LogPage struct {
 	Items []LogLine `json:"items"`
 }
 
+// LoginChallenge defines model for LoginChallenge.
+type LoginChallenge struct {
+	// Signed an envelope of the kind login-challenge, base64
+	Signed []byte `json:"signed"`
+}
+
+// LoginToken defines model for LoginToken.
+type LoginToken struct {
+	// Expires when it ends
+	Expires time.Time `json:"expires"`
+
+	// Name who has logged in
+	Name string `json:"name"`
+
+	// Token opaque
+	Token string `json:"token"`
+
+	// Until when the session ends
+	Until time.Time `json:"until"`
+}
+
 // Mending defines model for Mending.
 type Mending = writ.Mending
+
+// NewChallenge defines model for NewChallenge.
+type NewChallenge struct {
+	// Nonce 32 random bytes of the client, base64
+	Nonce []byte `json:"nonce"`
+
+	// URL address at which the client reaches the coordinator, like https://writ.example.org:7440
+	URL string `json:"url"`
+}
 
 // NewRegistration defines model for NewRegistration.
 type NewRegistration struct {
@@ -522,6 +552,12 @@ type SecretList struct {
 	Items []DatacenterSecrets `json:"items"`
 }
 
+// SessionProof defines model for SessionProof.
+type SessionProof struct {
+	// Signed an envelope of the kind login-refresh, base64
+	Signed []byte `json:"signed"`
+}
+
 // SignedText defines model for SignedText.
 type SignedText struct {
 	Signed []byte `json:"signed"`
@@ -779,3 +815,9 @@ type RegisterJSONRequestBody = NewRegistration
 
 // PreviewPlanJSONRequestBody defines body for PreviewPlan for application/json ContentType.
 type PreviewPlanJSONRequestBody = Proposal
+
+// ChallengeJSONRequestBody defines body for Challenge for application/json ContentType.
+type ChallengeJSONRequestBody = NewChallenge
+
+// NextTokenJSONRequestBody defines body for NextToken for application/json ContentType.
+type NextTokenJSONRequestBody = SessionProof

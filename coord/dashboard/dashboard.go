@@ -54,6 +54,8 @@ type Dashboard struct {
 	Stopping <-chan struct{}
 	// Notice returns what every page says at its top, "" for nothing. It may be nil.
 	Notice func() string
+	// Still returns why whoever made a request may not read any more. It is asked before each frame; it may be nil.
+	Still func(ctx context.Context) error
 	// MaxStreams bounds the streams that are open at the same time, DefaultMaxStreams if 0.
 	MaxStreams int
 
@@ -88,6 +90,7 @@ func (d *Dashboard) Register(routes chi.Router) {
 		routes.Get("/live"+pattern, d.stream(v))
 	}
 	routes.Get("/static/*", d.serveFile)
+	routes.Get("/login", d.login)
 }
 
 // policy allows what the pages are made of and nothing else; above all no script and no style that stands in a page.
@@ -105,6 +108,21 @@ func protect(next http.Handler) http.Handler {
 		h.Set("Cache-Control", "no-store")
 		next.ServeHTTP(w, r)
 	})
+}
+
+// Refuse answers a browser that is not let in, with a page that shows nothing of the cluster.
+func (d *Dashboard) Refuse(w http.ResponseWriter, r *http.Request, err error) {
+	e := writ.AsError(err)
+	info := e.Code.Info()
+	show := func(w http.ResponseWriter, r *http.Request) {
+		d.write(w, r, info.Status, &page{Template: "error", Title: http.StatusText(info.Status), Data: e, bare: true})
+	}
+	protect(http.HandlerFunc(show)).ServeHTTP(w, r)
+}
+
+// login is the page that hands in the code behind the # of its address, which the browser keeps to itself.
+func (d *Dashboard) login(w http.ResponseWriter, r *http.Request) {
+	d.write(w, r, http.StatusOK, &page{Template: "login", Title: "Log in", bare: true})
 }
 
 // show answers with a whole page.
@@ -146,7 +164,7 @@ func (d *Dashboard) fail(w http.ResponseWriter, r *http.Request, err error) {
 }
 
 func (d *Dashboard) write(w http.ResponseWriter, r *http.Request, status int, p *page) {
-	if d.Notice != nil {
+	if d.Notice != nil && !p.bare {
 		p.Notice = d.Notice()
 	}
 	body, err := d.render(p.Template, p)

@@ -143,6 +143,11 @@ func (s *stream) write(text string) error {
 
 // next looks at the page again and returns what is new on it.
 func (s *stream) next(ctx context.Context) (f frame, id int64, err error) {
+	if s.d.Still != nil {
+		if err := s.d.Still(ctx); err != nil {
+			return f, 0, err
+		}
+	}
 	_, id, err = s.d.Ledger.EventRange(ctx) // first: what comes meanwhile is told again, not left out
 	if err != nil {
 		return f, 0, err

@@ -23,6 +23,7 @@ type page struct {
 	Notice   string // what operators should do soon, "" for nothing
 	Live     string // where its news come from, "" if it has none
 
+	bare      bool   // strangers see it: it says nothing of the cluster
 	elsewhere string // where to look instead, "" if here
 }
 

@@ -40,6 +40,9 @@ const (
 	Answer      Kind = "answer"       // supervisor → client
 	Adoption    Kind = "adoption"     // supervisor → client
 	RunStanding Kind = "run-standing" // supervisor → client
+	// Challenge is what a coordinator answers to somebody who wants to log in; Refresh is how the key of a session asks for another token.
+	Challenge Kind = "login-challenge" // coordinator → client
+	Refresh   Kind = "login-refresh"   // client → coordinator
 	// Authority is the key to which a supervisor or coordinator delegates the issuing of certificates.
 	Authority Kind = "authority" // supervisor or coordinator → whoever connects to it or to what it issued for
 )

@@ -98,7 +98,7 @@ func found[T any](item T, err error) func(what string, id any) (T, error) {
 	return func(what string, id any) (T, error) {
 		if errors.Is(err, sql.ErrNoRows) {
 			var none T
-			return none, writ.Errorf(writ.CodeNotFound, "there is no %s %v", what, id)
+			return none, ledger.NotThere(what, id)
 		}
 		return item, err
 	}

@@ -42,6 +42,8 @@ type Client struct {
 	Rosters config.Rosters // what was seen so far
 	// Signs is told who is about to sign, under which roster; it may be nil.
 	Signs func(roster *identity.Roster, who string)
+
+	logins *logins
 }
 
 // New returns the client of a context; dir is where rosters are kept.
@@ -51,10 +53,12 @@ func New(c config.Context, dir string, keys Keys) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	doer, err := newServers(c.Servers, &transport.Transport{
+	reached := patience{&transport.Transport{
 		Rosters: rosters, Anchor: anchor, Want: func() pki.Name { return pki.Name{Role: pki.Coordinator} }, Fetch: transport.FromCoordinator, PublicNames: true,
 		Header: answerTime, // a connection may stand on which nothing comes through any more
-	})
+	}}
+	sessions := &logins{dir: dir, http: &http.Client{Transport: reached}, have: map[string]*session{}}
+	doer, err := newServers(c.Servers, loggingIn{reached, sessions})
 	if err != nil {
 		return nil, err
 	}
@@ -65,7 +69,9 @@ func New(c config.Context, dir string, keys Keys) (*Client, error) {
 	if keys.Spec == "" {
 		keys.Spec = c.Key
 	}
-	return &Client{Context: c, API: API, Keys: keys, Rosters: rosters}, nil
+	client := &Client{Context: c, API: API, Keys: keys, Rosters: rosters, logins: sessions}
+	sessions.client = client
+	return client, nil
 }
 
 // servers sends a request to the first coordinator that answers, beginning with the one that answered last. Whatever writ sends may be
@@ -79,7 +85,7 @@ type servers struct {
 }
 
 func newServers(addresses []string, by http.RoundTripper) (*servers, error) {
-	s := &servers{http: &http.Client{Transport: patience{by}}}
+	s := &servers{http: &http.Client{Transport: by}}
 	for _, a := range addresses {
 		u, err := transport.Address("coordinator", a)
 		if err != nil {

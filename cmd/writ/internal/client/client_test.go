@@ -307,7 +307,7 @@ func TestSuccessorNeedsARootOperatorAndAChange(t *testing.T) {
 	w := newTown(t)
 	private, public := newKey(t, "", "")
 	w.amend(t, func(next *identity.Roster) error {
-		return AddPrincipal(next, "bob", identity.Person, public, Grant{Roles: []identity.Role{identity.Admin}, Projects: []writ.ProjectID{AllProjects}})
+		return AddPrincipal(next, "bob", identity.Person, public, Grant{Roles: []identity.Role{identity.Admin}, Projects: []writ.ProjectID{identity.AllProjects}})
 	})
 	bob := &Person{Key: &Key{Signer: identity.NewSigner(private)}, Name: "bob"}
 	addProject := func(next *identity.Roster) error { return AddProject(next, "web", "acme") }

@@ -36,15 +36,12 @@ func Found(signer identity.Signer, name string, now time.Time, coordinators ...i
 		Tenants:  []identity.Tenant{tenant},
 		Projects: []identity.Project{{ID: writ.ProjectID(writ.NewUUID()), Name: DefaultProject, Tenant: tenant.ID}},
 		Bindings: []identity.Binding{
-			{Principal: name, Role: identity.Deployer, Project: AllProjects, Destructive: true},
-			{Principal: name, Role: identity.Operator, Project: AllProjects},
-			{Principal: name, Role: identity.Admin, Project: AllProjects},
+			{Principal: name, Role: identity.Deployer, Project: identity.AllProjects, Destructive: true},
+			{Principal: name, Role: identity.Operator, Project: identity.AllProjects},
+			{Principal: name, Role: identity.Admin, Project: identity.AllProjects},
 		},
 		Coordinators: coordinators,
 	}
 	signed, err := identity.SignRoster(roster, signer)
 	return roster, signed, err
 }
-
-// AllProjects stands for every project in a binding.
-const AllProjects = writ.ProjectID("*")

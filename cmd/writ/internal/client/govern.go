@@ -96,7 +96,7 @@ func successor(roster *identity.Roster, by *Person, now time.Time) (*identity.Ro
 // Grant is what a person or machine may do.
 type Grant struct {
 	Roles       []identity.Role
-	Projects    []writ.ProjectID // AllProjects for all of them
+	Projects    []writ.ProjectID // identity.AllProjects for all of them
 	Destructive bool             // of deployers
 	Expires     time.Time        // zero if it does not
 }

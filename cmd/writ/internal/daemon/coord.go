@@ -32,19 +32,18 @@ const (
 
 // Coord is a coordinator as a process.
 type Coord struct {
-	Data           string // directory of its ledger
-	Ledger         string // postgres:// URL of its ledger, or @FILE with one; a file in Data if ""
-	Listener       net.Listener
-	PublicURL      string   // how supervisors and browsers reach it; the listener's address if ""
-	Coordinators   []string // others of the cluster
-	Rosters        [][]byte // signed, oldest first; those that the ledger lacks are added
-	Cluster        writ.ClusterID
-	AllowedHosts   []string // further names by which clients and browsers ask for it
-	ProjectRate    float64  // submissions of one project a second, without bound if 0
-	InsecureListen bool
-	Grace          time.Duration // of requests, once it is told to end; see coord.Coordinator
-	Version        string
-	Log            *slog.Logger
+	Data         string // directory of its ledger
+	Ledger       string // postgres:// URL of its ledger, or @FILE with one; a file in Data if ""
+	Listener     net.Listener
+	PublicURL    string   // how supervisors and browsers reach it; the listener's address if ""
+	Coordinators []string // others of the cluster
+	Rosters      [][]byte // signed, oldest first; those that the ledger lacks are added
+	Cluster      writ.ClusterID
+	AllowedHosts []string      // further names by which clients and browsers ask for it
+	ProjectRate  float64       // submissions of one project a second, without bound if 0
+	Grace        time.Duration // of requests, once it is told to end; see coord.Coordinator
+	Version      string
+	Log          *slog.Logger
 	// SkipEarlyCheckForTest makes it pass on what it would refuse.
 	SkipEarlyCheckForTest bool
 }
@@ -62,9 +61,8 @@ func CoordinatorKey(data string) (ed25519.PrivateKey, error) {
 	return identity.LoadOrCreateKey(filepath.Join(data, coordinatorKeyFile))
 }
 
-// secure returns the addresses at which people reach the coordinator by the roster, and how it listens: with certificates to which its key leads
-// if the first address is one with TLS. Both are nil if the roster does not have its key.
-func (c *Coord) secure(roster *identity.Roster) ([]string, *tls.Config, error) {
+// find returns what the roster says of the coordinator with the key in the data directory, nil if that is nothing.
+func (c *Coord) find(roster *identity.Roster) (*identity.Coordinator, ed25519.PrivateKey, error) {
 	if _, err := os.Stat(filepath.Join(c.Data, coordinatorKeyFile)); roster == nil || errors.Is(err, os.ErrNotExist) {
 		return nil, nil, nil
 	}
@@ -72,24 +70,25 @@ func (c *Coord) secure(roster *identity.Roster) ([]string, *tls.Config, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	self := roster.CoordinatorOf(PublicKey(key))
-	if self == nil {
-		return nil, nil, nil
-	}
-	issuer := &pki.Issuer{Key: key, Name: pki.Name{Cluster: roster.Cluster, Role: pki.Coordinator, ID: self.ID}}
+	return roster.CoordinatorOf(PublicKey(key)), key, nil
+}
+
+// secured is how a coordinator listens that the roster names: with certificates to which its key leads, unless all of its addresses are without TLS.
+func secured(cluster writ.ClusterID, self *identity.Coordinator, key ed25519.PrivateKey) (*tls.Config, error) {
+	issuer := &pki.Issuer{Key: key, Name: pki.Name{Cluster: cluster, Role: pki.Coordinator, ID: self.ID}}
 	secure := false
 	for _, address := range self.URLs {
 		u, err := url.Parse(address)
 		if err != nil {
-			return nil, nil, fmt.Errorf("read an address of the coordinator: %w", err)
+			return nil, fmt.Errorf("read an address of the coordinator: %w", err)
 		}
 		issuer.Hosts = append(issuer.Hosts, u.Hostname())
 		secure = secure || u.Scheme == "https"
 	}
 	if !secure {
-		return self.URLs, nil, nil
+		return nil, nil
 	}
-	return self.URLs, pki.Server(issuer.Certificate, nil), nil
+	return pki.Server(issuer.Certificate, nil), nil
 }
 
 // Run serves until ctx ends, and returns nil then. ready is called when the listener is about to be served.
@@ -113,18 +112,23 @@ func (c *Coord) Run(ctx context.Context, ready func()) (err error) {
 	if err != nil {
 		return err
 	}
-	urls, secure, err := c.secure(roster)
+	self, key, err := c.find(roster)
 	if err != nil {
 		return err
 	}
-	if c.PublicURL == "" && len(urls) > 0 {
-		c.PublicURL = urls[0]
+	if self != nil && c.PublicURL == "" {
+		c.PublicURL = self.URLs[0]
 	}
 	coordinator := &coord.Coordinator{
-		TLS: secure, OtherURLs: urls,
 		Ledger: store, Log: c.Log, PublicURL: c.URL(), Cluster: c.Cluster, Coordinators: c.Coordinators, Version: c.Version,
-		InsecureListen: c.InsecureListen, AllowedHosts: c.AllowedHosts, SubmissionsPerSecond: c.ProjectRate, Grace: c.Grace,
+		AllowedHosts: c.AllowedHosts, SubmissionsPerSecond: c.ProjectRate, Grace: c.Grace,
 		SkipEarlyCheckForTest: c.SkipEarlyCheckForTest,
+	}
+	if self != nil {
+		coordinator.Self, coordinator.OtherURLs = &coord.Self{ID: self.ID, Key: key}, self.URLs
+		if coordinator.TLS, err = secured(roster.Cluster, self, key); err != nil {
+			return err
+		}
 	}
 	if err := coordinator.CheckListen(c.Listener.Addr()); err != nil {
 		return err // before anybody waits for it

@@ -1,0 +1,281 @@
+package client
+
+import (
+	"bytes"
+	"context"
+	"crypto/ed25519"
+	"crypto/rand"
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/crypto/ssh"
+
+	"writ"
+	"writ/cmd/writ/internal/config"
+	"writ/coord/api"
+	"writ/identity"
+	"writ/identity/envelope"
+)
+
+// session is a login at one coordinator as it is kept: the token of the moment, and the key that gets the next one without asking the person.
+type session struct {
+	Coordinator string    `json:"coordinator"`
+	Name        string    `json:"name"`
+	Key         []byte    `json:"key"` // seed of the key of the session
+	Token       string    `json:"token"`
+	Expires     time.Time `json:"expires"` // of the token
+	Until       time.Time `json:"until"`   // of the session
+}
+
+// soon is how long before its end a token is not used any more.
+const soon = 10 * time.Second
+
+// logins are the sessions of a client: one for each coordinator, kept in files that only their owner may read.
+type logins struct {
+	client *Client
+	dir    string
+	http   *http.Client // without login
+
+	mu   sync.Mutex
+	have map[string]*session // by address of the coordinator
+}
+
+func (l *logins) path(address string) string {
+	return filepath.Join(l.dir, "logins", writ.DigestOf([]byte(string(l.client.Context.Cluster)+" "+address)).String()+".json")
+}
+
+// token returns the token for a coordinator, "" if there is none that counts.
+func (l *logins) token(address string) string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if s := l.kept(address); s != nil && time.Now().Before(s.Expires.Add(-soon)) {
+		return s.Token
+	}
+	return ""
+}
+
+// kept returns the session with a coordinator, nil if there is none. The caller holds mu.
+func (l *logins) kept(address string) *session {
+	if s, ok := l.have[address]; ok {
+		return s
+	}
+	var s *session
+	if text, err := os.ReadFile(l.path(address)); err == nil && json.Unmarshal(text, &s) != nil {
+		s = nil // of another version: the next login replaces it
+	}
+	l.have[address] = s
+	return s
+}
+
+// keep keeps a session, nil to forget it. That a file cannot be written costs a login the next time and nothing else.
+func (l *logins) keep(address string, s *session) {
+	l.have[address] = s
+	if s == nil {
+		_ = os.Remove(l.path(address))
+		return
+	}
+	text, err := json.Marshal(s)
+	if err == nil && os.MkdirAll(filepath.Dir(l.path(address)), 0o700) == nil {
+		_ = config.WriteFile(l.path(address), text)
+	}
+}
+
+// login gets a token for a coordinator: by the key of the session if one goes on, or with a signature of the person.
+func (l *logins) login(ctx context.Context, address string, anew bool) (*session, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	at, err := api.NewClient(address, api.WithHTTPClient(l.http))
+	if err != nil {
+		return nil, err
+	}
+	roster, err := l.client.Rosters.Latest()
+	if err == nil && roster == nil {
+		roster, err = l.client.Roster(ctx)
+	}
+	if err != nil {
+		return nil, err
+	}
+	challenge, err := challenged(ctx, at, address, roster)
+	if err != nil {
+		return nil, err
+	}
+	if s := l.kept(address); s != nil && !anew && time.Now().Before(s.Until.Add(-soon)) && s.Coordinator == challenge.Coordinator {
+		next, err := refreshed(ctx, at, s, challenge)
+		if err == nil {
+			l.keep(address, next)
+			return next, nil
+		}
+		if challenge, err = challenged(ctx, at, address, roster); err != nil { // the coordinator has forgotten the session
+			return nil, err
+		}
+	}
+	s, err := l.begun(ctx, at, roster, challenge)
+	if err == nil {
+		l.keep(address, s)
+	}
+	return s, err
+}
+
+// challenged asks a coordinator for a challenge, and verifies that it comes from one that the roster names and is for this client and address.
+func challenged(ctx context.Context, at *api.Client, address string, roster *identity.Roster) (identity.LoginChallenge, error) {
+	nonce := make([]byte, identity.NonceSize)
+	_, _ = rand.Read(nonce) // never fails
+	answer, err := api.Answer[api.LoginChallenge](at.Challenge(ctx, api.NewChallenge{Nonce: nonce, URL: address}))
+	if err != nil {
+		return identity.LoginChallenge{}, err
+	}
+	var keys []ed25519.PublicKey
+	for _, c := range roster.Coordinators {
+		keys = append(keys, c.Key)
+	}
+	all, by, err := envelope.Open[identity.LoginChallenge](envelope.Challenge, answer.Signed, envelope.Only(keys...))
+	if err != nil || len(all) != 1 {
+		return identity.LoginChallenge{}, writ.Errorf(writ.CodeUnverified, "no coordinator of the roster signed the challenge for the login").
+			WithHint("check the address; nothing was signed")
+	}
+	c := all[0]
+	self := roster.Coordinator(c.Coordinator)
+	if self == nil || envelope.IDOf(self.Key) != by || c.URL != address || !bytes.Equal(c.Client, nonce) || len(c.Nonce) != identity.NonceSize {
+		return identity.LoginChallenge{}, writ.Errorf(writ.CodeUnverified, "the challenge for the login is for another coordinator, address or client").
+			WithHint("check the address; nothing was signed")
+	}
+	return c, nil
+}
+
+// refreshed gets another token for the key of a session.
+func refreshed(ctx context.Context, at *api.Client, s *session, challenge identity.LoginChallenge) (*session, error) {
+	signed, err := envelope.Sign(envelope.Refresh, ed25519.NewKeyFromSeed(s.Key), identity.LoginRefresh{
+		Coordinator: challenge.Coordinator, URL: challenge.URL, Nonce: challenge.Nonce,
+	})
+	if err != nil {
+		return nil, err
+	}
+	t, err := api.Answer[api.LoginToken](at.NextToken(ctx, api.SessionProof{Signed: signed}))
+	if err != nil {
+		return nil, err
+	}
+	next := *s
+	next.Token, next.Expires, next.Until = t.Token, t.Expires, t.Until
+	return &next, nil
+}
+
+// begun logs in with the key of the person.
+func (l *logins) begun(ctx context.Context, at *api.Client, roster *identity.Roster, challenge identity.LoginChallenge) (*session, error) {
+	key, err := l.client.Keys.Open(func(k ssh.PublicKey) bool { return PrincipalOf(roster, k) != "" })
+	if err != nil {
+		return nil, err
+	}
+	defer key.Close()
+	name := PrincipalOf(roster, key.PublicKey())
+	if name == "" {
+		return nil, unknownKey(key)
+	}
+	digest, err := roster.Digest()
+	if err != nil {
+		return nil, err
+	}
+	public, private, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		return nil, err
+	}
+	now := time.Now()
+	login := identity.Login{
+		Cluster: roster.Cluster, Coordinator: challenge.Coordinator, URL: challenge.URL, Roster: roster.Version, RosterDigest: digest, Signer: name,
+		Session: public, Nonce: challenge.Nonce, Created: now, Expires: now.Add(identity.LoginValidity), Until: now.Add(identity.SessionValidity),
+	}
+	text, err := login.Text()
+	if err != nil {
+		return nil, err
+	}
+	armored, err := key.Sign(identity.LoginNamespace, text)
+	if err != nil {
+		return nil, err
+	}
+	t, err := api.Answer[api.LoginToken](at.LoginWithBody(ctx, api.SignedType, bytes.NewReader(identity.Join(text, armored))))
+	if err != nil {
+		return nil, err
+	}
+	return &session{Coordinator: challenge.Coordinator, Name: name, Key: private.Seed(), Token: t.Token, Expires: t.Expires, Until: t.Until}, nil
+}
+
+// loggingIn is an http.RoundTripper that shows the token of a coordinator, and logs in when that asks for it.
+type loggingIn struct {
+	http.RoundTripper
+	logins *logins
+}
+
+// RoundTrip implements http.RoundTripper.
+func (t loggingIn) RoundTrip(r *http.Request) (*http.Response, error) {
+	address := r.URL.Scheme + "://" + r.URL.Host
+	if token := t.logins.token(address); token != "" {
+		r = withToken(r, token)
+	}
+	response, err := t.RoundTripper.RoundTrip(r)
+	if err != nil || response.StatusCode != http.StatusUnauthorized || r.Body != nil && r.GetBody == nil {
+		return response, err
+	}
+	_, _ = io.Copy(io.Discard, io.LimitReader(response.Body, 1<<20))
+	_ = response.Body.Close()
+	s, err := t.logins.login(r.Context(), address, false)
+	if err != nil {
+		return nil, err
+	}
+	again := withToken(r, s.Token)
+	if r.GetBody != nil {
+		if again.Body, err = r.GetBody(); err != nil {
+			return nil, err
+		}
+	}
+	return t.RoundTripper.RoundTrip(again)
+}
+
+func withToken(r *http.Request, token string) *http.Request {
+	r = r.Clone(r.Context())
+	r.Header.Set("Authorization", "Bearer "+token)
+	return r
+}
+
+// Session is a login as people are shown it.
+type Session struct {
+	Coordinator string    `json:"coordinator"` // its address
+	Name        string    `json:"name"`
+	Expires     time.Time `json:"token_expires"`
+	Until       time.Time `json:"until"`
+	Token       string    `json:"-"`
+	Web         string    `json:"web,omitempty"` // address with which a browser logs in, once
+}
+
+// Login logs in at the first coordinator of the context, with a signature of the person. With web it returns an address for a browser besides.
+func (c *Client) Login(ctx context.Context, web bool) (Session, error) {
+	address := strings.TrimSuffix(c.Context.Servers[0], "/")
+	s, err := c.logins.login(ctx, address, true)
+	if err != nil {
+		return Session{}, err
+	}
+	shown := Session{Coordinator: address, Name: s.Name, Expires: s.Expires, Until: s.Until, Token: s.Token}
+	if !web {
+		return shown, nil
+	}
+	code, err := api.Answer[api.LoginToken](c.API.NewCode(ctx))
+	if err != nil {
+		return Session{}, err
+	}
+	shown.Web = address + "/login#" + url.PathEscape(code.Token)
+	return shown, nil
+}
+
+// Logout forgets the sessions of this client.
+func (c *Client) Logout() {
+	c.logins.mu.Lock()
+	defer c.logins.mu.Unlock()
+	for _, address := range c.Context.Servers {
+		c.logins.keep(strings.TrimSuffix(address, "/"), nil)
+	}
+}

@@ -1,0 +1,69 @@
+package main
+
+import (
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"writ"
+	"writ/cmd/writ/internal/terminal"
+)
+
+func (a *app) loginCommand() *cobra.Command {
+	var web, token bool
+	c := &cobra.Command{
+		Use:   "login",
+		Short: "Log in at the coordinator, to read",
+		Long: `Logs in with your SSH key. Commands do that by themselves, so you need this command only for other programs.
+A login lasts 12 hours. It can read what your roles allow, and can change nothing.
+--web prints an address that logs a browser in to the dashboard. It works once, for 30 seconds.
+--token prints a token for the header "Authorization: Bearer TOKEN". It works for 15 minutes.`,
+		Example: "  writ login --web\n  curl -H \"Authorization: Bearer $(writ login --token)\" https://writ.example.org:7440/v1/runs",
+		Args:    exactly(),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if web && token {
+				return writ.Errorf(writ.CodeUsage, "--web and --token exclude each other")
+			}
+			c, err := a.client()
+			if err != nil {
+				return err
+			}
+			s, err := c.Login(cmd.Context(), web)
+			if writ.CodeOf(err) == writ.CodeNotFound {
+				a.Note("reading needs no login at %s", c.Context.Servers[0])
+				return nil
+			}
+			if err != nil {
+				return err
+			}
+			switch {
+			case token:
+				return a.Print(terminal.View{Data: s, Text: func(bool) string { return s.Token + "\n" }})
+			case web:
+				a.Note("open this within 30 seconds:")
+				return a.Print(terminal.View{Data: s, Text: func(bool) string { return s.Web + "\n" }})
+			}
+			a.Done("logged in at %s as %s until %s", s.Coordinator, s.Name, s.Until.Local().Format(time.DateTime))
+			return nil
+		},
+	}
+	c.Flags().BoolVar(&web, "web", false, "print an address that logs a browser in")
+	c.Flags().BoolVar(&token, "token", false, "print a token for other programs")
+	return c
+}
+
+func (a *app) logoutCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:     "logout",
+		Short:   "Forget the logins of this context",
+		Example: "  writ logout",
+		Args:    exactly(),
+		RunE: func(*cobra.Command, []string) error {
+			c, err := a.client()
+			if err == nil {
+				c.Logout()
+			}
+			return err
+		},
+	}
+}

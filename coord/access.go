@@ -1,0 +1,263 @@
+package coord
+
+import (
+	"context"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/go-chi/chi/v5"
+
+	"writ"
+	"writ/identity"
+	"writ/internal/reach"
+	"writ/ledger"
+)
+
+// scope says whose a route is, and so who may use it.
+type scope int
+
+const (
+	_             scope = iota
+	forAll              // it shows nothing that is anybody's, or proves by itself who asks
+	forSigned           // the text that is handed in says who signed it, and is judged by that
+	forReaders          // everybody who may read something; its handler leaves out what is not theirs
+	forProject          // readers of the project of the run or submission that the address names
+	forEverything       // readers of all projects
+	forOperator         // the same, and everybody on this machine
+)
+
+// access is the one table of routes. A test compares it with the router, and a route that is not here is refused.
+var access = map[string]scope{
+	"POST /v1/logins/challenges":             forAll,
+	"POST /v1/logins":                        forSigned,
+	"POST /v1/logins/tokens":                 forSigned,
+	"POST /v1/logins/codes":                  forReaders,
+	"POST /v1/submissions":                   forSigned,
+	"GET /v1/submissions/{digest}":           forProject,
+	"GET /v1/submissions/{digest}/signed":    forProject,
+	"POST /v1/statements":                    forSigned,
+	"GET /v1/runs":                           forReaders,
+	"GET /v1/runs/{run}":                     forProject,
+	"GET /v1/runs/{run}/calls":               forProject,
+	"GET /v1/runs/{run}/values":              forProject,
+	"GET /v1/runs/{run}/standing":            forProject,
+	"GET /v1/runs/{run}/logs":                forProject,
+	"GET /v1/runs/{run}/events":              forProject,
+	"GET /v1/events":                         forEverything,
+	"GET /v1/roster":                         forAll,
+	"POST /v1/roster":                        forSigned,
+	"GET /v1/roster/adoptions":               forReaders,
+	"GET /v1/regions":                        forReaders,
+	"GET /v1/datacenters":                    forReaders,
+	"GET /v1/datacenters/registrations":      forEverything,
+	"POST /v1/datacenters/registrations":     forAll,
+	"POST /v1/datacenters/{datacenter}/plan": forReaders,
+	"GET /v1/projects":                       forReaders,
+	"GET /v1/nodes":                          forEverything,
+	"GET /v1/queues":                         forEverything,
+	"GET /v1/secrets":                        forReaders,
+	"GET /v1/resources":                      forReaders,
+	"GET /v1/usage":                          forReaders,
+	"GET /v1/link":                           forAll,
+	"GET /healthz":                           forAll,
+	"GET /readyz":                            forAll,
+	"GET /metrics":                           forOperator,
+	"GET /openapi.yaml":                      forAll,
+	"GET /login":                             forAll,
+	"POST /login":                            forSigned,
+	"GET /static/*":                          forAll,
+	"GET /":                                  forEverything,
+	"GET /runs/{id}":                         forEverything,
+	"GET /nodes":                             forEverything,
+	"GET /datacenters":                       forEverything,
+	"GET /live":                              forEverything,
+	"GET /live/runs/{id}":                    forEverything,
+	"GET /live/nodes":                        forEverything,
+	"GET /live/datacenters":                  forEverything,
+}
+
+// viewer is who reads, as far as a request tells.
+type viewer struct {
+	session  *session         // nil if reading needs no login here
+	all      bool             // reads all projects
+	projects []writ.ProjectID // or these
+}
+
+// reads reports whether a viewer may see what is in a project.
+func (r *viewer) reads(project writ.ProjectID) bool {
+	return r.all || slices.Contains(r.projects, project)
+}
+
+// viewerOf finds out who asks: LOGIN_REQUIRED if nobody has logged in, and the errors of identity.Roster.Reads if the roster of this moment gives that
+// person nothing to read any more.
+func (c *Coordinator) viewerOf(ctx context.Context, r *http.Request) (*viewer, error) {
+	if c.Self == nil {
+		return &viewer{all: true}, nil
+	}
+	text, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
+	if !ok {
+		if cookie, err := r.Cookie(c.cookieName()); err == nil {
+			text = cookie.Value
+		}
+	}
+	s := c.logins.of(text, c.Now())
+	if s == nil {
+		return nil, loginRequired("reading needs a login here")
+	}
+	return c.viewerIn(ctx, s)
+}
+
+// viewerIn says what a session may read now.
+func (c *Coordinator) viewerIn(ctx context.Context, s *session) (*viewer, error) {
+	roster, err := c.rosters.newest(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	projects, err := roster.Reads(s.login, c.Now())
+	if err != nil {
+		return nil, err
+	}
+	return &viewer{session: s, all: slices.Contains(projects, identity.AllProjects), projects: projects}, nil
+}
+
+// still returns why whoever made a request may not read any more: the session has ended, or the roster has changed. Streams ask before each thing
+// that they say.
+func (c *Coordinator) still(ctx context.Context) error {
+	v := askedOf(ctx).viewer
+	if v == nil || v.session == nil {
+		return nil
+	}
+	now, err := c.viewerIn(ctx, v.session)
+	if err == nil && (now.all != v.all || !slices.Equal(now.projects, v.projects)) {
+		err = loginRequired("what may be read has changed")
+	}
+	return err
+}
+
+// authorize lets a request through that the scope of its route allows, before anything of it is read. What no route takes is answered as such.
+func (c *Coordinator) authorize(routes chi.Routes) func(next http.Handler) http.Handler {
+	return func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			method := r.Method
+			if method == http.MethodHead {
+				method = http.MethodGet
+			}
+			at := chi.NewRouteContext()
+			if !routes.Match(at, method, r.URL.Path) {
+				next.ServeHTTP(w, r)
+				return
+			}
+			who, err := c.admit(r, routeOf(method, at.RoutePattern()), at)
+			if err != nil {
+				c.deny(w, r, err)
+				return
+			}
+			askedOf(r.Context()).viewer = who
+			next.ServeHTTP(w, r)
+		})
+	}
+}
+
+// routeOf names a route as the table does: some routers leave out the last slash.
+func routeOf(method, pattern string) string { return method + " /" + strings.Trim(pattern, "/") }
+
+// admit decides about a request for a route.
+func (c *Coordinator) admit(r *http.Request, route string, at *chi.Context) (*viewer, error) {
+	switch access[route] {
+	case forAll, forSigned:
+		return nil, nil
+	case forOperator:
+		if host, _, err := net.SplitHostPort(r.RemoteAddr); err == nil && reach.Loopback(host) {
+			return nil, nil
+		}
+		return c.admitEverything(r, route)
+	case forEverything:
+		return c.admitEverything(r, route)
+	case forReaders:
+		return c.viewerOf(r.Context(), r)
+	case forProject:
+		who, err := c.viewerOf(r.Context(), r)
+		if err != nil || who.all {
+			return who, err
+		}
+		return who, c.isReadable(r.Context(), who, at)
+	default:
+		return nil, writ.Errorf(writ.CodeRoleMissing, "nobody may use %s", route)
+	}
+}
+
+func (c *Coordinator) admitEverything(r *http.Request, route string) (*viewer, error) {
+	who, err := c.viewerOf(r.Context(), r)
+	if err == nil && !who.all {
+		err = writ.Errorf(writ.CodeRoleMissing, "%s may read some projects, and %s shows all of them", who.session.login.Signer, route).
+			WithHint("a root operator can bind a role to all: writ user add %s --role viewer --project '*'", who.session.login.Signer)
+	}
+	return who, err
+}
+
+// isReadable returns nil if a viewer may see the run or submission that an address names. If not it is as if that did not exist.
+func (c *Coordinator) isReadable(ctx context.Context, who *viewer, at *chi.Context) error {
+	if digest := at.URLParam("digest"); digest != "" {
+		d, err := writ.ParseDigest(digest)
+		if err != nil {
+			return writ.Errorf(writ.CodeBadRequest, "digest: %v", err)
+		}
+		s, err := c.Ledger.Submission(ctx, d)
+		if err == nil && !who.reads(s.Project) {
+			err = ledger.NotThere("submission", d)
+		}
+		return err
+	}
+	id := writ.RunID(at.URLParam("run"))
+	run, err := c.Ledger.Run(ctx, id)
+	if err == nil && !who.reads(run.Project) {
+		err = ledger.NotThere("run", id)
+	}
+	return err
+}
+
+// viewerFrom returns who reads, for a handler of a route for readers.
+func viewerFrom(ctx context.Context) *viewer {
+	if r := askedOf(ctx).viewer; r != nil {
+		return r
+	}
+	return &viewer{} // which reads nothing
+}
+
+// deny answers a request that is not let through: an API with a problem, a page with one that says how to log in.
+func (c *Coordinator) deny(w http.ResponseWriter, r *http.Request, err error) {
+	if writ.CodeOf(err) == writ.CodeLoginRequired {
+		w.Header().Set("WWW-Authenticate", `Bearer realm="writ"`)
+	}
+	if strings.HasPrefix(r.URL.Path, "/v1/") || r.URL.Path == "/metrics" {
+		c.fail(w, r, err)
+		return
+	}
+	c.pages.Refuse(w, r, err)
+}
+
+// cookieName is that of the cookie of a browser. With TLS the browser makes sure that nobody but this coordinator has set it.
+func (c *Coordinator) cookieName() string {
+	if c.overTLS() {
+		return "__Host-writ"
+	}
+	return "writ"
+}
+
+func (c *Coordinator) overTLS() bool { return strings.HasPrefix(c.PublicURL, "https:") }
+
+// browserLogin exchanges the code of a form for a cookie, which ends with the session.
+func (c *Coordinator) browserLogin(w http.ResponseWriter, r *http.Request) {
+	t, err := c.logins.exchange(r.PostFormValue("code"), c.Now())
+	if err != nil {
+		c.refused(r.Context(), c.Log.With("remote", r.RemoteAddr), "login of a browser", err)
+		c.pages.Refuse(w, r, err)
+		return
+	}
+	http.SetCookie(w, &http.Cookie{
+		Name: c.cookieName(), Value: t.Token, Path: "/", Expires: t.Until, HttpOnly: true, Secure: c.overTLS(), SameSite: http.SameSiteStrictMode,
+	})
+	http.Redirect(w, r, "/", http.StatusSeeOther)
+}

@@ -1,0 +1,291 @@
+package coord
+
+import (
+	"context"
+	"crypto/ed25519"
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/binary"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"writ"
+	"writ/coord/api"
+	"writ/identity"
+	"writ/identity/envelope"
+)
+
+// Self is what the roster says of a coordinator, and its key. With the key it proves who it is to those who log in; nothing else follows from it.
+type Self struct {
+	ID  string
+	Key ed25519.PrivateKey
+}
+
+// TokenValidity is how long a token for reading counts. Clients ask for the next one by themselves.
+const TokenValidity = 15 * time.Minute
+
+// Bounds of what is kept of those who have logged in.
+const (
+	maxSessions       = 10_000
+	maxSessionsSigner = 100
+	challengeWithin   = time.Minute
+	codeWithin        = 30 * time.Second
+)
+
+// session is a login that counts here. Nothing of it is written down: after a restart everybody logs in again.
+type session struct {
+	login *identity.VerifiedLogin
+	begun time.Time
+}
+
+// secretSum is what is kept of a token or code: whoever reads the memory of a coordinator, or a dump of it, has no token.
+type secretSum [sha256.Size]byte
+
+type token struct {
+	session *session
+	expires time.Time
+}
+
+// logins are the sessions of those who read here.
+type logins struct {
+	secret [32]byte // of the nonces
+
+	mu       sync.Mutex
+	sessions map[string]*session // by the key of the session
+	tokens   map[secretSum]token // of clients and browsers
+	codes    map[secretSum]token // that a browser may exchange for a token, once
+	used     map[string]time.Time
+}
+
+func newLogins() *logins {
+	l := &logins{sessions: map[string]*session{}, tokens: map[secretSum]token{}, codes: map[secretSum]token{}, used: map[string]time.Time{}}
+	_, _ = rand.Read(l.secret[:]) // never fails
+	return l
+}
+
+// nonce makes a challenge that needs no memory: its time, random bits, and a code over both and the address that the client named.
+func (l *logins) nonce(address string, now time.Time) []byte {
+	n := make([]byte, 16, identity.NonceSize)
+	binary.BigEndian.PutUint64(n, uint64(now.UnixMilli()))
+	_, _ = rand.Read(n[8:])
+	return append(n, l.code(n, address)...)
+}
+
+func (l *logins) code(n []byte, address string) []byte {
+	h := hmac.New(sha256.New, l.secret[:])
+	h.Write(n)
+	h.Write([]byte(address))
+	return h.Sum(nil)[:identity.NonceSize-16]
+}
+
+// take uses a nonce up: it must be one that was made here for the address, not long ago, and not have been used.
+func (l *logins) take(n []byte, address string, now time.Time) error {
+	stale := writ.Errorf(writ.CodeLoginRefused, "the login answers no challenge of this coordinator, or an old one, or one that was answered before").
+		WithHint("log in again: writ login")
+	if len(n) != identity.NonceSize || !hmac.Equal(n[16:], l.code(n[:16], address)) {
+		return stale
+	}
+	made := time.UnixMilli(int64(binary.BigEndian.Uint64(n)))
+	if now.Sub(made) > challengeWithin || made.After(now.Add(time.Second)) {
+		return stale
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	maps.DeleteFunc(l.used, func(_ string, at time.Time) bool { return now.Sub(at) > 2*challengeWithin })
+	if _, again := l.used[string(n)]; again || len(l.used) >= maxSessions {
+		return stale
+	}
+	l.used[string(n)] = now
+	return nil
+}
+
+// begin keeps a session and returns its first token. A signer who has very many loses the oldest.
+func (l *logins) begin(login *identity.VerifiedLogin, now time.Time) api.LoginToken {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.forget(now)
+	for full := true; full; {
+		var oldest string
+		count := 0
+		for key, s := range l.sessions {
+			if s.login.Signer != login.Signer {
+				continue
+			}
+			if count++; oldest == "" || s.begun.Before(l.sessions[oldest].begun) {
+				oldest = key
+			}
+		}
+		if full = count >= maxSessionsSigner; full {
+			l.end(oldest)
+		}
+	}
+	s := &session{login: login, begun: now}
+	l.sessions[string(login.Session)] = s
+	return l.issue(l.tokens, s, now, TokenValidity)
+}
+
+// end forgets a session with its tokens. The caller holds mu.
+func (l *logins) end(key string) {
+	s := l.sessions[key]
+	delete(l.sessions, key)
+	for _, m := range []map[secretSum]token{l.tokens, l.codes} {
+		maps.DeleteFunc(m, func(_ secretSum, t token) bool { return t.session == s })
+	}
+}
+
+// forget forgets what has ended. The caller holds mu.
+func (l *logins) forget(now time.Time) {
+	for key, s := range l.sessions {
+		if !now.Before(s.login.Until) {
+			l.end(key)
+		}
+	}
+	for _, m := range []map[secretSum]token{l.tokens, l.codes} {
+		maps.DeleteFunc(m, func(_ secretSum, t token) bool { return !now.Before(t.expires) })
+	}
+}
+
+// issue makes a token of a session. The caller holds mu.
+func (l *logins) issue(in map[secretSum]token, s *session, now time.Time, validity time.Duration) api.LoginToken {
+	secret := make([]byte, 32)
+	_, _ = rand.Read(secret) // never fails
+	text := base64.RawURLEncoding.EncodeToString(secret)
+	expires := now.Add(validity)
+	if expires.After(s.login.Until) {
+		expires = s.login.Until
+	}
+	in[sha256.Sum256([]byte(text))] = token{s, expires}
+	return api.LoginToken{Token: text, Expires: expires.UTC(), Until: s.login.Until.UTC(), Name: s.login.Signer}
+}
+
+// next gives the key of a session another token.
+func (l *logins) next(key ed25519.PublicKey, now time.Time) (api.LoginToken, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.forget(now)
+	s := l.sessions[string(key)]
+	if s == nil {
+		return api.LoginToken{}, loginRequired("the session is not known here, or has ended")
+	}
+	return l.issue(l.tokens, s, now, TokenValidity), nil
+}
+
+// offer makes a code that a browser exchanges for a token of a session.
+func (l *logins) offer(s *session, now time.Time) api.LoginToken {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.forget(now)
+	return l.issue(l.codes, s, now, codeWithin)
+}
+
+// exchange gives a token for a code, once.
+func (l *logins) exchange(code string, now time.Time) (api.LoginToken, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.forget(now)
+	sum := secretSum(sha256.Sum256([]byte(code)))
+	t, ok := l.codes[sum]
+	if !ok {
+		return api.LoginToken{}, writ.Errorf(writ.CodeLoginRefused, "the code is not known, was used before, or is older than %s", codeWithin).
+			WithHint("get another one: writ login --web")
+	}
+	delete(l.codes, sum)
+	return l.issue(l.tokens, t.session, now, time.Until(t.session.login.Until)), nil // browsers have nothing to ask for the next one with
+}
+
+// of returns the session of a token.
+func (l *logins) of(text string, now time.Time) *session {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	t, ok := l.tokens[sha256.Sum256([]byte(text))]
+	if !ok || !now.Before(t.expires) {
+		return nil
+	}
+	return t.session
+}
+
+func loginRequired(why string) *writ.Error {
+	return writ.Errorf(writ.CodeLoginRequired, "%s", why).WithHint("commands of writ log in by themselves; `writ login --web` opens the dashboard")
+}
+
+// Challenge answers somebody who wants to log in: it proves that this is the coordinator of the roster, about the nonce of the client and the address
+// that it uses.
+func (c *Coordinator) Challenge(in api.NewChallenge) (api.LoginChallenge, error) {
+	if c.Self == nil {
+		return api.LoginChallenge{}, writ.Errorf(writ.CodeNotFound, "this coordinator has no key in the roster, so nobody logs in here")
+	}
+	if len(in.Nonce) != identity.NonceSize {
+		return api.LoginChallenge{}, writ.Errorf(writ.CodeBadRequest, "nonce: it has %d bytes, not %d", len(in.Nonce), identity.NonceSize)
+	}
+	if !slices.Contains(c.addresses(), in.URL) {
+		return api.LoginChallenge{}, writ.Errorf(writ.CodeLoginRefused, "%s is no address of this coordinator", in.URL).
+			WithHint("use its address, %s", c.PublicURL)
+	}
+	now := c.Now()
+	address := strings.TrimSuffix(in.URL, "/")
+	signed, err := envelope.Sign(envelope.Challenge, c.Self.Key, identity.LoginChallenge{
+		Coordinator: c.Self.ID, URL: address, Client: in.Nonce, Nonce: c.logins.nonce(address, now), Time: now.UnixMilli(),
+	})
+	return api.LoginChallenge{Signed: signed}, err
+}
+
+// Login begins a session of the person who signed a text for this coordinator.
+func (c *Coordinator) Login(ctx context.Context, signed []byte) (api.LoginToken, error) {
+	verifier, err := c.verifier(ctx)
+	if err != nil {
+		return api.LoginToken{}, err
+	}
+	login, err := verifier.Login(signed)
+	if err != nil {
+		return api.LoginToken{}, err
+	}
+	if c.Self == nil || login.Coordinator != c.Self.ID || !slices.Contains(c.addresses(), login.URL) {
+		return api.LoginToken{}, writ.Errorf(writ.CodeLoginRefused, "the login was signed for the coordinator %s at %s", login.Coordinator, login.URL).
+			WithHint("log in at this one: writ login")
+	}
+	if err := c.logins.take(login.Nonce, login.URL, c.Now()); err != nil {
+		return api.LoginToken{}, err
+	}
+	t := c.logins.begin(login, c.Now())
+	c.Log.InfoContext(ctx, "logged in", "signer", login.Signer, "remote", remote(ctx), "until", t.Until)
+	return t, nil
+}
+
+// NextToken gives the owner of a session's key another token.
+func (c *Coordinator) NextToken(signed []byte) (api.LoginToken, error) {
+	var key ed25519.PublicKey
+	all, _, err := envelope.Open[identity.LoginRefresh](envelope.Refresh, signed, func(id envelope.KeyID) (ed25519.PublicKey, error) {
+		key = c.logins.key(id)
+		if key == nil {
+			return nil, loginRequired("the session is not known here, or has ended")
+		}
+		return key, nil
+	})
+	if err != nil {
+		return api.LoginToken{}, err
+	}
+	if len(all) != 1 || c.Self == nil || all[0].Coordinator != c.Self.ID {
+		return api.LoginToken{}, writ.Errorf(writ.CodeLoginRefused, "the request is for another coordinator").WithHint("log in again: writ login")
+	}
+	if err := c.logins.take(all[0].Nonce, all[0].URL, c.Now()); err != nil {
+		return api.LoginToken{}, err
+	}
+	return c.logins.next(key, c.Now())
+}
+
+// key finds the key of a session.
+func (l *logins) key(id envelope.KeyID) ed25519.PublicKey {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for key := range l.sessions {
+		if envelope.IDOf(ed25519.PublicKey(key)) == id {
+			return ed25519.PublicKey(key)
+		}
+	}
+	return nil
+}

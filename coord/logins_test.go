@@ -1,0 +1,424 @@
+package coord
+
+import (
+	"bufio"
+	"bytes"
+	"crypto/ed25519"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-chi/chi/v5"
+	"github.com/google/go-cmp/cmp"
+
+	"writ"
+	"writ/coord/api"
+	"writ/identity"
+	"writ/identity/envelope"
+)
+
+const frontID = "0192f6c2-0000-7000-8000-0000000000f1"
+
+// namedRoster is the first one, naming the coordinator, with carol, who may read web-shop.
+func namedRoster(t *testing.T, address string, change func(r *identity.Roster)) *identity.Roster {
+	t.Helper()
+	r, err := firstRoster().Successor(time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Coordinators = []identity.Coordinator{{ID: frontID, Name: "front", Key: key("front").Public().(ed25519.PublicKey), URLs: []string{address}}}
+	for _, name := range []string{"carol", "dave"} {
+		r.Principals = append(r.Principals, identity.Principal{Name: name, Kind: identity.Person, State: identity.Active,
+			Keys: []identity.PrincipalKey{{Key: signer(name).PublicKey(), State: identity.Active}}})
+	}
+	r.Bindings = append(r.Bindings, identity.Binding{Principal: "carol", Role: identity.Viewer, Project: shop})
+	if change != nil {
+		change(r)
+	}
+	return r
+}
+
+// startNamed serves a coordinator that the roster names, so that reading needs a login.
+func startNamed(t *testing.T, change func(c *Coordinator)) *fixture {
+	t.Helper()
+	p := start(t, func(c *Coordinator) {
+		c.Self = &Self{ID: frontID, Key: key("front")}
+		if change != nil {
+			change(c)
+		}
+	})
+	if _, err := p.AddRoster(t.Context(), signedRoster(t, namedRoster(t, p.PublicURL, nil))); err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// challenge asks for something to sign.
+func (p *fixture) challenge() identity.LoginChallenge {
+	p.t.Helper()
+	answer, err := api.Answer[api.LoginChallenge](p.client.Challenge(p.t.Context(), api.NewChallenge{Nonce: bytes.Repeat([]byte{7}, identity.NonceSize), URL: p.PublicURL}))
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	all, _, err := envelope.Open[identity.LoginChallenge](envelope.Challenge, answer.Signed, envelope.Only(key("front").Public().(ed25519.PublicKey)))
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return all[0]
+}
+
+// textFor is the login that somebody signs for a challenge.
+func (p *fixture) textFor(who string, c identity.LoginChallenge) *identity.Login {
+	p.t.Helper()
+	digest, err := p.rosters.current.Load().Digest()
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	now := time.Now()
+	return &identity.Login{
+		Cluster: firstRoster().Cluster, Coordinator: c.Coordinator, URL: c.URL, Roster: p.rosters.current.Load().Version, RosterDigest: digest, Signer: who,
+		Session: key("session of " + who).Public().(ed25519.PublicKey), Nonce: c.Nonce, Created: now, Expires: now.Add(identity.LoginValidity), Until: now.Add(identity.SessionValidity),
+	}
+}
+
+func (p *fixture) handIn(signed []byte) (api.LoginToken, error) {
+	return api.Answer[api.LoginToken](p.client.LoginWithBody(p.t.Context(), api.SignedType, bytes.NewReader(signed)))
+}
+
+// token logs somebody in.
+func (p *fixture) token(who string) string {
+	p.t.Helper()
+	t, err := p.handIn(signed(p.t, who, identity.LoginNamespace, p.textFor(who, p.challenge())))
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return t.Token
+}
+
+// as sends a request with a token, "" for none, and returns status and body.
+func (p *fixture) as(token, method, path string) (int, string) {
+	p.t.Helper()
+	response, err := p.request(method, path, func(r *http.Request) {
+		if token != "" {
+			r.Header.Set("Authorization", "Bearer "+token)
+		}
+	})
+	return p.read(response, err)
+}
+
+// A route without a row in the table, and a row without a route, are mistakes: the first is refused to everybody.
+func TestEveryRouteHasAScope(t *testing.T) {
+	p := start(t, nil)
+	var served []string
+	err := chi.Walk(p.handler.(chi.Routes), func(method, route string, _ http.Handler, _ ...func(http.Handler) http.Handler) error {
+		served = append(served, routeOf(method, route))
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	slices.Sort(served)
+	if diff := cmp.Diff(slices.Sorted(maps.Keys(access)), served); diff != "" {
+		t.Errorf("in the table (-), in the router (+):\n%s", diff)
+	}
+}
+
+// Each route, asked by a stranger, a reader of one project, and one of all.
+func TestEachScopeLetsInWhomItNames(t *testing.T) {
+	p := startNamed(t, nil)
+	connect(p, vienna, nil)
+	sub, err := p.submit(signedScript(t, payload()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	carol, bob := p.token("carol"), p.token("bob")
+	fill := strings.NewReplacer("{run}", string(sub.Run), "{id}", string(sub.Run), "{digest}", sub.Payload.String(), "{datacenter}", "vienna", "*", "dashboard.css")
+	for route, scope := range access {
+		method, pattern, _ := strings.Cut(route, " ")
+		path := fill.Replace(pattern)
+		if pattern == "/live" {
+			path += "/"
+		}
+		if path == "/v1/link" {
+			continue // which authenticates by itself
+		}
+		want := map[string]bool{"": scope == forAll || scope == forSigned || scope == forOperator, carol: scope != forEverything, bob: true}
+		for token, allowed := range want {
+			who := map[string]string{"": "a stranger", carol: "carol", bob: "bob"}[token]
+			if method == http.MethodGet && (strings.HasSuffix(path, "/events") || strings.HasPrefix(path, "/live/")) && allowed {
+				if status := p.begins(token, path); status != http.StatusOK {
+					t.Errorf("%s by %s: status %d", route, who, status)
+				}
+				continue
+			}
+			status, body := p.as(token, method, path)
+			if status == http.StatusTooManyRequests {
+				t.Fatal("too many requests")
+			}
+			denied := status == http.StatusUnauthorized || status == http.StatusForbidden && strings.Contains(body, string(writ.CodeRoleMissing))
+			if denied == allowed {
+				t.Errorf("%s by %s: status %d, %.200s", route, who, status, body)
+			}
+		}
+	}
+}
+
+// begins asks for a stream, and returns the status when its first bytes are there.
+func (p *fixture) begins(token, path string) int {
+	p.t.Helper()
+	response, err := p.request(http.MethodGet, path, func(r *http.Request) {
+		r.Header.Set("Accept", "text/event-stream")
+		if token != "" {
+			r.Header.Set("Authorization", "Bearer "+token)
+		}
+	})
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	defer response.Body.Close()
+	_, _ = response.Body.Read(make([]byte, 1))
+	return response.StatusCode
+}
+
+// A reader of one project gets nothing of another, whatever is asked for.
+func TestAReaderOfOneProjectSeesNothingOfAnother(t *testing.T) {
+	p := startNamed(t, nil)
+	connect(p, vienna, nil)
+	own, err := p.submit(signedScript(t, payload()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	hidden := payload()
+	hidden.Project, hidden.ProjectName = blog, "web-blog"
+	hidden.Script = identity.File{Name: "canary.tengo", Text: []byte("// a canary\n")}
+	other, err := p.submit(signedScript(t, hidden))
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.await("both were accepted", func() bool {
+		for _, id := range []writ.RunID{own.Run, other.Run} {
+			if run, err := p.Ledger.Run(t.Context(), id); err != nil || run.Accepted.IsZero() {
+				return false
+			}
+		}
+		return true
+	})
+	carol := p.token("carol")
+	canaries := []string{string(blog), "web-blog", "canary", string(other.Run)}
+	paths := []string{"/v1/runs", "/v1/runs?project=web-shop", "/v1/projects", "/v1/resources", "/v1/usage", "/v1/secrets", "/v1/datacenters", "/v1/regions", "/v1/runs/" + string(own.Run)}
+	for _, path := range paths {
+		status, body := p.as(carol, http.MethodGet, path)
+		if status != http.StatusOK {
+			t.Errorf("%s: status %d, %.200s", path, status, body)
+		}
+		for _, canary := range canaries {
+			if strings.Contains(body, canary) {
+				t.Errorf("%s shows %q: %.500s", path, canary, body)
+			}
+		}
+	}
+	// What is there and hidden, and what is not there, are one and the same.
+	missing := writ.RunIDOf(writ.Digest{1})
+	for _, path := range []string{"/v1/runs/%s", "/v1/runs/%s/calls", "/v1/runs/%s/values", "/v1/runs/%s/logs", "/v1/runs/%s/events", "/v1/runs/%s/standing?nonce=" + strings.Repeat("0", 64)} {
+		status, body := p.as(carol, http.MethodGet, fmt.Sprintf(path, other.Run))
+		wantProblem(t, path, status, body, writ.CodeNotFound)
+		_, same := p.as(carol, http.MethodGet, fmt.Sprintf(path, missing))
+		if got, want := answered(body, string(other.Run)), answered(same, string(missing)); got != want {
+			t.Errorf("%s: hidden %s, missing %s", path, got, want)
+		}
+	}
+	for _, path := range []string{"/v1/submissions/%s", "/v1/submissions/%s/signed"} {
+		status, body := p.as(carol, http.MethodGet, fmt.Sprintf(path, other.Payload))
+		wantProblem(t, path, status, body, writ.CodeNotFound)
+	}
+	for _, name := range []string{"web-blog", string(blog)} {
+		for _, path := range []string{"/v1/runs", "/v1/resources", "/v1/usage", "/v1/secrets"} {
+			status, body := p.as(carol, http.MethodGet, path+"?project="+name)
+			wantProblem(t, path, status, body, writ.CodeNotFound)
+		}
+	}
+}
+
+// answered is a problem without what differs each time.
+func answered(body, id string) string {
+	body = strings.ReplaceAll(body, id, "ID")
+	before, after, _ := strings.Cut(body, `"request_id":"`)
+	_, after, _ = strings.Cut(after, `"`)
+	return before + after
+}
+
+// A login counts once, for a minute, here, and for whom the roster names.
+func TestALoginCountsOnceAndHere(t *testing.T) {
+	late := time.Duration(0)
+	p := startNamed(t, func(c *Coordinator) { c.Now = func() time.Time { return time.Now().Add(late) } })
+	good := signed(t, "carol", identity.LoginNamespace, p.textFor("carol", p.challenge()))
+	if _, err := p.handIn(good); err != nil {
+		t.Fatal(err)
+	}
+	refuses := func(what string, signed []byte, want writ.Code) {
+		t.Helper()
+		_, err := p.handIn(signed)
+		if writ.CodeOf(err) != want {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	refuses("played back", good, writ.CodeLoginRefused)
+	change := func(do func(l *identity.Login)) []byte {
+		l := p.textFor("carol", p.challenge())
+		do(l)
+		return signed(t, l.Signer, identity.LoginNamespace, l)
+	}
+	refuses("for another coordinator", change(func(l *identity.Login) { l.Coordinator = writ.NewUUID() }), writ.CodeLoginRefused)
+	refuses("at another address", change(func(l *identity.Login) { l.URL = "https://evil.example.org" }), writ.CodeLoginRefused)
+	refuses("at another spelling", change(func(l *identity.Login) { l.URL = strings.Replace(l.URL, "127.0.0.1", "localhost", 1) }), writ.CodeLoginRefused)
+	refuses("with a nonce of its own", change(func(l *identity.Login) { l.Nonce = make([]byte, identity.NonceSize) }), writ.CodeLoginRefused)
+	refuses("of another cluster", change(func(l *identity.Login) { l.Cluster = writ.ClusterID(writ.DigestOf(nil).String()) }), writ.CodeWrongCluster)
+	refuses("of a newer roster", change(func(l *identity.Login) { l.Roster++ }), writ.CodeRosterTooOld)
+	refuses("of another roster", change(func(l *identity.Login) { l.RosterDigest[0]++ }), writ.CodeRosterFork)
+	refuses("of nobody", change(func(l *identity.Login) { l.Signer = "zoe" }), writ.CodeSignerUnknown)
+	refuses("of somebody without a role", change(func(l *identity.Login) { l.Signer = "dave" }), writ.CodeRoleMissing)
+	refuses("by somebody else", signed(t, "bob", identity.LoginNamespace, p.textFor("carol", p.challenge())), writ.CodeSignerUnknown)
+	refuses("signed as a statement", signed(t, "carol", identity.StatementNamespace, p.textFor("carol", p.challenge())), writ.CodeSignatureNamespace)
+	refuses("cut off", good[:len(good)/2], writ.CodeSignatureMalformed)
+	old := change(func(*identity.Login) {})
+	late = 3 * time.Minute
+	refuses("old", old, writ.CodeExpired)
+	stale := p.challenge() // made three minutes from now
+	late = 0
+	refuses("of the future", signed(t, "carol", identity.LoginNamespace, p.textFor("carol", stale)), writ.CodeLoginRefused)
+}
+
+// What was read under a login ends with the roster that allowed it, with the token, and with the session. Streams end too.
+func TestReadingEndsWithTheRoleTheTokenAndTheSession(t *testing.T) {
+	late := time.Duration(0)
+	p := startNamed(t, func(c *Coordinator) { c.Now = func() time.Time { return time.Now().Add(late) } })
+	carol, bob := p.token("carol"), p.token("bob")
+	if status, body := p.as(carol, http.MethodGet, "/v1/runs"); status != http.StatusOK {
+		t.Fatalf("status %d, %s", status, body)
+	}
+	late = TokenValidity
+	status, body := p.as(carol, http.MethodGet, "/v1/runs")
+	wantProblem(t, "with a token that has ended", status, body, writ.CodeLoginRequired)
+
+	next := func(k ed25519.PrivateKey) (api.LoginToken, error) {
+		c := p.challenge()
+		signed, err := envelope.Sign(envelope.Refresh, k, identity.LoginRefresh{Coordinator: c.Coordinator, URL: c.URL, Nonce: c.Nonce})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return api.Answer[api.LoginToken](p.client.NextToken(t.Context(), api.SessionProof{Signed: signed}))
+	}
+	fresh, err := next(key("session of carol"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := next(key("carol")); writ.CodeOf(err) != writ.CodeLoginRequired {
+		t.Errorf("with a key of no session: %v", err)
+	}
+	if status, body := p.as(fresh.Token, http.MethodGet, "/v1/runs"); status != http.StatusOK {
+		t.Errorf("with the next token: status %d, %s", status, body)
+	}
+	late = identity.SessionValidity
+	if _, err := next(key("session of carol")); writ.CodeOf(err) != writ.CodeLoginRequired {
+		t.Errorf("after the session: %v", err)
+	}
+	late = 0
+
+	carol, bob = p.token("carol"), p.token("bob")
+	response, err := p.request(http.MethodGet, "/v1/events", func(r *http.Request) {
+		r.Header.Set("Authorization", "Bearer "+bob)
+		r.Header.Set("Accept", "text/event-stream")
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	lines := bufio.NewReader(response.Body)
+	if _, err := lines.ReadString('\n'); err != nil {
+		t.Fatal(err)
+	}
+	after, err := p.rosters.current.Load().Successor(time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range after.Principals {
+		if name := after.Principals[i].Name; name == "bob" || name == "carol" {
+			after.Principals[i].Keys[0].State = identity.Removed
+		}
+	}
+	if _, err := p.AddRoster(t.Context(), signedRoster(t, after)); err != nil {
+		t.Fatal(err)
+	}
+	for who, token := range map[string]string{"carol": carol, "bob": bob} {
+		status, body := p.as(token, http.MethodGet, "/v1/runs")
+		wantProblem(t, who+" after the roster", status, body, writ.CodeSignerUnknown)
+	}
+	if rest, err := io.ReadAll(lines); err != nil { // it ends by itself
+		t.Errorf("the stream ended with %v after %q", err, rest)
+	}
+}
+
+// A browser exchanges a code for a cookie, once, and sees the dashboard with it.
+func TestABrowserLogsInWithACodeOnce(t *testing.T) {
+	p := startNamed(t, nil)
+	status, body := p.as("", http.MethodGet, "/")
+	if status != http.StatusUnauthorized || !strings.Contains(body, "writ login --web") {
+		t.Errorf("without a login: status %d, %.300s", status, body)
+	}
+	response, err := p.request(http.MethodPost, "/v1/logins/codes", func(r *http.Request) { r.Header.Set("Authorization", "Bearer "+p.token("bob")) })
+	code, err := api.Answer[api.LoginToken](response, err)
+	if err != nil {
+		t.Fatal(err)
+	}
+	client := *p.client.Client.(*http.Client)
+	client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	exchange := func() *http.Response {
+		response, err := client.PostForm(p.PublicURL+"/login", url.Values{"code": {code.Token}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		response.Body.Close()
+		return response
+	}
+	first := exchange()
+	cookies := first.Cookies()
+	if first.StatusCode != http.StatusSeeOther || len(cookies) != 1 || !cookies[0].HttpOnly || cookies[0].SameSite != http.SameSiteStrictMode {
+		t.Fatalf("status %d, cookies %v", first.StatusCode, cookies)
+	}
+	if again := exchange(); again.StatusCode != http.StatusForbidden || len(again.Cookies()) > 0 {
+		t.Errorf("the second time: status %d, %v", again.StatusCode, again.Cookies())
+	}
+	r, err := p.request(http.MethodGet, "/", func(r *http.Request) { r.AddCookie(cookies[0]) })
+	if status, body := p.read(r, err); status != http.StatusOK || !strings.Contains(body, "Runs") {
+		t.Errorf("with the cookie: status %d, %.300s", status, body)
+	}
+}
+
+func TestSessionsOfOneSignerAreBounded(t *testing.T) {
+	l := newLogins()
+	now := time.Now()
+	login := func(who string, i int) api.LoginToken {
+		k := key(fmt.Sprint("session ", who, i)).Public().(ed25519.PublicKey)
+		return l.begin(&identity.VerifiedLogin{Login: &identity.Login{Signer: who, Session: k, Until: now.Add(time.Hour)}}, now.Add(time.Duration(i)))
+	}
+	other := login("bob", 0)
+	first := login("carol", 0)
+	for i := range maxSessionsSigner {
+		login("carol", i+1)
+	}
+	if l.of(first.Token, now) != nil || l.of(other.Token, now) == nil || len(l.sessions) != maxSessionsSigner+1 || len(l.tokens) != maxSessionsSigner+1 {
+		t.Errorf("%d sessions, %d tokens", len(l.sessions), len(l.tokens))
+	}
+	l.mu.Lock()
+	l.forget(now.Add(time.Hour))
+	l.mu.Unlock()
+	if len(l.sessions)+len(l.tokens)+len(l.codes) != 0 {
+		t.Error("what has ended is kept")
+	}
+}

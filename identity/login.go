@@ -1,0 +1,197 @@
+package identity
+
+import (
+	"crypto/ed25519"
+	"encoding/hex"
+	"slices"
+	"time"
+
+	"golang.org/x/crypto/ssh"
+
+	"writ"
+)
+
+// Times of logins.
+const (
+	// LoginValidity is how long the text of a login may be handed in.
+	LoginValidity = time.Minute
+	// SessionValidity is how long the key of a session may ask for tokens, after one signature of the person.
+	SessionValidity = 12 * time.Hour
+)
+
+// Login is what a person signs to read at one coordinator. It gives a key, which the client makes for that, the right to ask for tokens. It can change
+// nothing, and counts nowhere else.
+type Login struct {
+	Cluster      writ.ClusterID
+	Coordinator  string // its id in the roster
+	URL          string // at which the client reaches it
+	Roster       int    // the version that the signer has seen
+	RosterDigest writ.Digest
+	Signer       string
+	Session      ed25519.PublicKey
+	Nonce        []byte // of the coordinator, NonceSize bytes
+	Created      time.Time
+	Expires      time.Time // of this text
+	Until        time.Time // of the session
+}
+
+// LoginChallenge is what a coordinator signs for somebody who wants to log in.
+type LoginChallenge struct {
+	Coordinator string `json:"coordinator"`
+	URL         string `json:"url"`    // that the client named
+	Client      []byte `json:"client"` // the nonce of the client
+	Nonce       []byte `json:"nonce"`  // the nonce of the coordinator, for the login
+	Time        int64  `json:"time"`   // unix milliseconds, by the coordinator's clock
+}
+
+// LoginRefresh is what the key of a session signs for another token. The nonce is that of another challenge.
+type LoginRefresh struct {
+	Coordinator string `json:"coordinator"`
+	URL         string `json:"url"`
+	Nonce       []byte `json:"nonce"`
+}
+
+// Text returns the exact bytes that are signed.
+func (l *Login) Text() ([]byte, error) {
+	w := new(textWriter)
+	w.line("writ-login", "v1")
+	w.cluster(l.Cluster)
+	w.check(writ.ValidUUID(l.Coordinator), "coordinator", "%q is not the id of a coordinator", clip(l.Coordinator))
+	w.line("coordinator", l.Coordinator)
+	w.check(validCoordinatorURL(l.URL), "url", "%q is not like https://writ.example.org:7440", clip(l.URL))
+	w.line("url", l.URL)
+	w.roster(FormatV2, l.Roster, l.RosterDigest)
+	w.principal("signer", l.Signer)
+	w.line("session", w.keyText("session", SSHKey(l.Session)))
+	w.check(len(l.Nonce) == NonceSize, "nonce", "it has %d bytes, not %d", len(l.Nonce), NonceSize)
+	w.line("nonce", hex.EncodeToString(l.Nonce))
+	w.window(l.Created, l.Expires, LoginValidity)
+	w.time("until", l.Until)
+	w.check(!l.Until.After(l.Created.Add(SessionValidity)) && l.Until.After(l.Created), "until", "not within %s after created", SessionValidity)
+	return w.text()
+}
+
+// ParseLogin is the reverse of Text and accepts nothing that Text would not have written. The error has the code PAYLOAD_MALFORMED or TOO_LARGE.
+func ParseLogin(text []byte) (*Login, error) {
+	r := newTextReader(text)
+	l := new(Login)
+	r.one("writ-login")
+	l.Cluster = writ.ClusterID(r.one("cluster"))
+	l.Coordinator = r.one("coordinator")
+	l.URL = r.one("url")
+	l.Roster, l.RosterDigest = r.roster(FormatV2)
+	l.Signer = r.one("signer")
+	l.Session = r.machineKey(r.fields(r.one("session"), 2))
+	nonce, err := hex.DecodeString(r.one("nonce"))
+	if err != nil {
+		r.fail("a nonce is written in hex digits")
+	}
+	l.Nonce = nonce
+	l.Created, l.Expires, l.Until = r.time("created"), r.time("expires"), r.time("until")
+	r.end()
+	if r.err != nil {
+		return nil, r.err
+	}
+	want, err := l.Text()
+	if err != nil {
+		return nil, err
+	}
+	return l, same(text, want)
+}
+
+// VerifiedLogin is a login that passed every check, and the key or certificate that signed it.
+type VerifiedLogin struct {
+	*Login
+	Key ssh.PublicKey
+}
+
+// Login makes every check of a login that can be made without knowing the coordinator: size, signature, the signer's key in the roster, form, cluster,
+// roster, name, time, and that the signer may read something. Whether it is for this coordinator, and new, is the caller's to know.
+func (v *Verifier) Login(signed []byte) (*VerifiedLogin, error) {
+	m := moment{at: v.now(), now: v.now()}
+	text, who, err := v.authenticate(LoginNamespace, signed, m)
+	if err != nil {
+		return nil, err
+	}
+	l, err := ParseLogin(text)
+	if err != nil {
+		return nil, err
+	}
+	if l.Cluster != v.Roster.Cluster {
+		return nil, writ.Errorf(writ.CodeWrongCluster, "the login was signed for the cluster %s, this is %s", l.Cluster, v.Roster.Cluster)
+	}
+	if v.Roster.Version < l.Roster {
+		return nil, writ.Errorf(writ.CodeRosterTooOld, "the signer knows version %d of the roster, this coordinator version %d", l.Roster, v.Roster.Version).
+			WithHint("hand the newer roster in here too, or wait until it has come")
+	}
+	if err := v.Roster.checkSeen(l.Roster, l.RosterDigest); err != nil {
+		if v.Forked != nil {
+			v.Forked(who.name(), err)
+		}
+		return nil, err
+	}
+	if err := who.is(l.Signer, v.Roster, m); err != nil {
+		return nil, err
+	}
+	if err := inTime(l.Created, l.Expires, m); err != nil {
+		return nil, err
+	}
+	_, armored, err := Split(signed)
+	if err != nil {
+		return nil, err
+	}
+	key, err := VerifySignature(LoginNamespace, text, armored)
+	if err != nil {
+		return nil, err
+	}
+	verified := &VerifiedLogin{l, key}
+	_, err = v.Roster.Reads(verified, m.at)
+	return verified, err
+}
+
+// Reads returns the projects that somebody who has logged in may read at a time, by this roster: see Readable. The key that signed must not have been
+// removed, nor a certificate have ended.
+func (r *Roster) Reads(l *VerifiedLogin, at time.Time) ([]writ.ProjectID, error) {
+	m := moment{at: at, now: at}
+	who, err := (&Verifier{Roster: r}).identify(l.Key, m)
+	if err != nil {
+		return nil, err
+	}
+	if err := who.is(l.Signer, r, m); err != nil {
+		return nil, err
+	}
+	if !at.Before(l.Until) {
+		return nil, writ.Errorf(writ.CodeLoginRequired, "the session of %s ended at %s", l.Signer, formatTime(l.Until)).WithHint("log in again: writ login")
+	}
+	return r.Readable(l.Signer, at)
+}
+
+// Readable returns the projects that a principal may read at a time, or just AllProjects. Root operators may read all. The errors are those of
+// Allows: SIGNER_UNKNOWN, SIGNER_REVOKED, and ROLE_MISSING if there are none.
+func (r *Roster) Readable(principal string, at time.Time) ([]writ.ProjectID, error) {
+	p := r.Principal(principal)
+	if p == nil {
+		return nil, unknownSigner("the roster has no principal %q", clip(principal))
+	}
+	if err := usable(p.State, principal, moment{}); err != nil {
+		return nil, err
+	}
+	if slices.Contains(r.Operators, principal) {
+		return []writ.ProjectID{AllProjects}, nil
+	}
+	var projects []writ.ProjectID
+	for _, b := range r.Bindings {
+		switch {
+		case b.Principal != principal || !b.Expires.IsZero() && !at.Before(b.Expires) || !slices.Contains(RoleActions[b.Role], ActionRead):
+		case b.Project == AllProjects:
+			return []writ.ProjectID{AllProjects}, nil
+		case !slices.Contains(projects, b.Project):
+			projects = append(projects, b.Project)
+		}
+	}
+	if len(projects) == 0 {
+		return nil, writ.Errorf(writ.CodeRoleMissing, "%s has no role, and so nothing to read", principal).
+			WithHint("a root operator can bind one: writ user add %s --role viewer --project NAME", principal)
+	}
+	return projects, nil
+}
