@@ -2,7 +2,6 @@ package coord
 
 import (
 	"context"
-	"net"
 	"net/http"
 	"slices"
 	"strings"
@@ -11,7 +10,6 @@ import (
 
 	"writ"
 	"writ/identity"
-	"writ/internal/reach"
 	"writ/ledger"
 )
 
@@ -25,7 +23,6 @@ const (
 	forReaders          // everybody who may read something; its handler leaves out what is not theirs
 	forProject          // readers of the project of the run or submission that the address names
 	forEverything       // readers of all projects
-	forOperator         // the same, and everybody on this machine
 )
 
 // access is the one table of routes. A test compares it with the router, and a route that is not here is refused.
@@ -63,7 +60,7 @@ var access = map[string]scope{
 	"GET /v1/link":                           forAll,
 	"GET /healthz":                           forAll,
 	"GET /readyz":                            forAll,
-	"GET /metrics":                           forOperator,
+	"GET /metrics":                           forEverything, // and for all who reach MetricsHandler
 	"GET /openapi.yaml":                      forAll,
 	"GET /login":                             forAll,
 	"POST /login":                            forSigned,
@@ -145,7 +142,11 @@ func (c *Coordinator) authorize(routes chi.Routes) func(next http.Handler) http.
 				method = http.MethodGet
 			}
 			at := chi.NewRouteContext()
-			if !routes.Match(at, method, r.URL.Path) {
+			path := r.URL.RawPath // as chi does
+			if path == "" {
+				path = r.URL.Path
+			}
+			if !routes.Match(at, method, path) {
 				next.ServeHTTP(w, r)
 				return
 			}
@@ -168,11 +169,6 @@ func (c *Coordinator) admit(r *http.Request, route string, at *chi.Context) (*vi
 	switch access[route] {
 	case forAll, forSigned:
 		return nil, nil
-	case forOperator:
-		if host, _, err := net.SplitHostPort(r.RemoteAddr); err == nil && reach.Loopback(host) {
-			return nil, nil
-		}
-		return c.admitEverything(r, route)
 	case forEverything:
 		return c.admitEverything(r, route)
 	case forReaders:
@@ -260,4 +256,16 @@ func (c *Coordinator) browserLogin(w http.ResponseWriter, r *http.Request) {
 		Name: c.cookieName(), Value: t.Token, Path: "/", Expires: t.Until, HttpOnly: true, Secure: c.overTLS(), SameSite: http.SameSiteStrictMode,
 	})
 	http.Redirect(w, r, "/", http.StatusSeeOther)
+}
+
+// MetricsHandler serves metrics and health without a login, for a listener of its own that only monitoring reaches.
+func (c *Coordinator) MetricsHandler() http.Handler {
+	c.init()
+	mux := http.NewServeMux()
+	mux.Handle("GET /metrics", c.guard(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_ = metricsPage{c.metrics, r}.VisitGetMetricsResponse(w)
+	})))
+	mux.Handle("GET /healthz", c.handler) // as the other listener answers it
+	mux.Handle("GET /readyz", c.handler)
+	return mux
 }

@@ -18,6 +18,7 @@ import (
 	"writ/coord/api"
 	"writ/identity"
 	"writ/identity/envelope"
+	"writ/internal/limit"
 )
 
 // Self is what the roster says of a coordinator, and its key. With the key it proves who it is to those who log in; nothing else follows from it.
@@ -31,8 +32,9 @@ const TokenValidity = 15 * time.Minute
 
 // Bounds of what is kept of those who have logged in.
 const (
-	maxSessions       = 10_000
-	maxSessionsSigner = 100
+	maxSessionsSigner = 100 // signers are bounded by the roster
+	loginsPerSecond   = 1
+	loginsAtOnce      = 50
 	challengeWithin   = time.Minute
 	codeWithin        = 30 * time.Second
 )
@@ -54,17 +56,19 @@ type token struct {
 // logins are the sessions of those who read here.
 type logins struct {
 	secret [32]byte // of the nonces
+	rates  limit.Names
 
 	mu       sync.Mutex
-	sessions map[string]*session // by the key of the session
+	sessions map[envelope.KeyID]*session
 	tokens   map[secretSum]token // of clients and browsers
 	codes    map[secretSum]token // that a browser may exchange for a token, once
 	used     map[string]time.Time
 }
 
 func newLogins() *logins {
-	l := &logins{sessions: map[string]*session{}, tokens: map[secretSum]token{}, codes: map[secretSum]token{}, used: map[string]time.Time{}}
+	l := &logins{sessions: map[envelope.KeyID]*session{}, tokens: map[secretSum]token{}, codes: map[secretSum]token{}, used: map[string]time.Time{}}
 	_, _ = rand.Read(l.secret[:]) // never fails
+	l.rates.PerSecond, l.rates.AtOnce = loginsPerSecond, loginsAtOnce
 	return l
 }
 
@@ -83,6 +87,14 @@ func (l *logins) code(n []byte, address string) []byte {
 	return h.Sum(nil)[:identity.NonceSize-16]
 }
 
+// pace bounds how often a signer, or the key of a session, gets tokens: each is remembered for a while.
+func (l *logins) pace(who string) error {
+	if _, ok := l.rates.Reserve(who, 1, 0); !ok {
+		return writ.Errorf(writ.CodeRateLimited, "too many logins")
+	}
+	return nil
+}
+
 // take uses a nonce up: it must be one that was made here for the address, not long ago, and not have been used.
 func (l *logins) take(n []byte, address string, now time.Time) error {
 	stale := writ.Errorf(writ.CodeLoginRefused, "the login answers no challenge of this coordinator, or an old one, or one that was answered before").
@@ -97,7 +109,7 @@ func (l *logins) take(n []byte, address string, now time.Time) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	maps.DeleteFunc(l.used, func(_ string, at time.Time) bool { return now.Sub(at) > 2*challengeWithin })
-	if _, again := l.used[string(n)]; again || len(l.used) >= maxSessions {
+	if _, again := l.used[string(n)]; again {
 		return stale
 	}
 	l.used[string(n)] = now
@@ -105,12 +117,16 @@ func (l *logins) take(n []byte, address string, now time.Time) error {
 }
 
 // begin keeps a session and returns its first token. A signer who has very many loses the oldest.
-func (l *logins) begin(login *identity.VerifiedLogin, now time.Time) api.LoginToken {
+func (l *logins) begin(login *identity.VerifiedLogin, now time.Time) (api.LoginToken, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.forget(now)
+	id := envelope.IDOf(login.Session)
+	if s := l.sessions[id]; s != nil && s.login.Signer != login.Signer {
+		return api.LoginToken{}, writ.Errorf(writ.CodeLoginRefused, "the key of the session is that of another one").WithHint("log in again: writ login")
+	}
 	for full := true; full; {
-		var oldest string
+		var oldest envelope.KeyID
 		count := 0
 		for key, s := range l.sessions {
 			if s.login.Signer != login.Signer {
@@ -125,14 +141,14 @@ func (l *logins) begin(login *identity.VerifiedLogin, now time.Time) api.LoginTo
 		}
 	}
 	s := &session{login: login, begun: now}
-	l.sessions[string(login.Session)] = s
-	return l.issue(l.tokens, s, now, TokenValidity)
+	l.sessions[id] = s
+	return l.issue(l.tokens, s, now, TokenValidity), nil
 }
 
 // end forgets a session with its tokens. The caller holds mu.
-func (l *logins) end(key string) {
-	s := l.sessions[key]
-	delete(l.sessions, key)
+func (l *logins) end(id envelope.KeyID) {
+	s := l.sessions[id]
+	delete(l.sessions, id)
 	for _, m := range []map[secretSum]token{l.tokens, l.codes} {
 		maps.DeleteFunc(m, func(_ secretSum, t token) bool { return t.session == s })
 	}
@@ -168,7 +184,7 @@ func (l *logins) next(key ed25519.PublicKey, now time.Time) (api.LoginToken, err
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.forget(now)
-	s := l.sessions[string(key)]
+	s := l.sessions[envelope.IDOf(key)]
 	if s == nil {
 		return api.LoginToken{}, loginRequired("the session is not known here, or has ended")
 	}
@@ -248,10 +264,16 @@ func (c *Coordinator) Login(ctx context.Context, signed []byte) (api.LoginToken,
 		return api.LoginToken{}, writ.Errorf(writ.CodeLoginRefused, "the login was signed for the coordinator %s at %s", login.Coordinator, login.URL).
 			WithHint("log in at this one: writ login")
 	}
+	if err := c.logins.pace(login.Signer); err != nil {
+		return api.LoginToken{}, err
+	}
 	if err := c.logins.take(login.Nonce, login.URL, c.Now()); err != nil {
 		return api.LoginToken{}, err
 	}
-	t := c.logins.begin(login, c.Now())
+	t, err := c.logins.begin(login, c.Now())
+	if err != nil {
+		return t, err
+	}
 	c.Log.InfoContext(ctx, "logged in", "signer", login.Signer, "remote", remote(ctx), "until", t.Until)
 	return t, nil
 }
@@ -272,6 +294,9 @@ func (c *Coordinator) NextToken(signed []byte) (api.LoginToken, error) {
 	if len(all) != 1 || c.Self == nil || all[0].Coordinator != c.Self.ID {
 		return api.LoginToken{}, writ.Errorf(writ.CodeLoginRefused, "the request is for another coordinator").WithHint("log in again: writ login")
 	}
+	if err := c.logins.pace(string(envelope.IDOf(key))); err != nil {
+		return api.LoginToken{}, err
+	}
 	if err := c.logins.take(all[0].Nonce, all[0].URL, c.Now()); err != nil {
 		return api.LoginToken{}, err
 	}
@@ -282,10 +307,8 @@ func (c *Coordinator) NextToken(signed []byte) (api.LoginToken, error) {
 func (l *logins) key(id envelope.KeyID) ed25519.PublicKey {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for key := range l.sessions {
-		if envelope.IDOf(ed25519.PublicKey(key)) == id {
-			return ed25519.PublicKey(key)
-		}
+	if s := l.sessions[id]; s != nil {
+		return s.login.Session
 	}
 	return nil
 }

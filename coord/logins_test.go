@@ -8,6 +8,7 @@ import (
 	"io"
 	"maps"
 	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"slices"
 	"strings"
@@ -148,7 +149,7 @@ func TestEachScopeLetsInWhomItNames(t *testing.T) {
 		if path == "/v1/link" {
 			continue // which authenticates by itself
 		}
-		want := map[string]bool{"": scope == forAll || scope == forSigned || scope == forOperator, carol: scope != forEverything, bob: true}
+		want := map[string]bool{"": scope == forAll || scope == forSigned, carol: scope != forEverything, bob: true}
 		for token, allowed := range want {
 			who := map[string]string{"": "a stranger", carol: "carol", bob: "bob"}[token]
 			if method == http.MethodGet && (strings.HasSuffix(path, "/events") || strings.HasPrefix(path, "/live/")) && allowed {
@@ -405,7 +406,11 @@ func TestSessionsOfOneSignerAreBounded(t *testing.T) {
 	now := time.Now()
 	login := func(who string, i int) api.LoginToken {
 		k := key(fmt.Sprint("session ", who, i)).Public().(ed25519.PublicKey)
-		return l.begin(&identity.VerifiedLogin{Login: &identity.Login{Signer: who, Session: k, Until: now.Add(time.Hour)}}, now.Add(time.Duration(i)))
+		token, err := l.begin(&identity.VerifiedLogin{Login: &identity.Login{Signer: who, Session: k, Until: now.Add(time.Hour)}}, now.Add(time.Duration(i)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return token
 	}
 	other := login("bob", 0)
 	first := login("carol", 0)
@@ -415,10 +420,57 @@ func TestSessionsOfOneSignerAreBounded(t *testing.T) {
 	if l.of(first.Token, now) != nil || l.of(other.Token, now) == nil || len(l.sessions) != maxSessionsSigner+1 || len(l.tokens) != maxSessionsSigner+1 {
 		t.Errorf("%d sessions, %d tokens", len(l.sessions), len(l.tokens))
 	}
+	taken := &identity.VerifiedLogin{Login: &identity.Login{Signer: "dave", Session: key("session bob0").Public().(ed25519.PublicKey), Until: now.Add(time.Hour)}}
+	if _, err := l.begin(taken, now); writ.CodeOf(err) != writ.CodeLoginRefused || l.of(other.Token, now) == nil {
+		t.Errorf("with the key of the session of somebody else: %v", err)
+	}
 	l.mu.Lock()
 	l.forget(now.Add(time.Hour))
 	l.mu.Unlock()
 	if len(l.sessions)+len(l.tokens)+len(l.codes) != 0 {
 		t.Error("what has ended is kept")
+	}
+}
+
+func TestMetricsHaveAListenerOfTheirOwn(t *testing.T) {
+	p := startNamed(t, nil)
+	own := httptest.NewServer(p.MetricsHandler())
+	defer own.Close()
+	for path, want := range map[string]int{"/metrics": 200, "/healthz": 200, "/readyz": 200, "/v1/runs": 404, "/": 404} {
+		response, err := own.Client().Get(own.URL + path)
+		if status, body := p.read(response, err); status != want {
+			t.Errorf("%s: status %d, %.200s", path, status, body)
+		}
+	}
+}
+
+// However an address is written, nobody gets by without a login what the route needs one for.
+func TestNoSpellingOfAnAddressGoesPastTheTable(t *testing.T) {
+	p := startNamed(t, nil)
+	connect(p, vienna, nil)
+	sub, err := p.submit(signedScript(t, payload()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	run := string(sub.Run)
+	for _, path := range []string{
+		"/v1/runs/", "//v1/runs", "/v1//runs", "/v1/./runs", "/v1/../v1/runs", "/static/../v1/runs", "/static/..%2fv1/runs", "/V1/runs", "/v1/runs%2f", "/v1%2Fruns", "/v1/%72uns",
+		"/v1/runs/" + run + "%2f", "/v1/runs/" + run + "%2Fx%2Fy", "/v1/runs/" + run + "%00", "/v1/runs/%" + fmt.Sprintf("%x", run[0]) + run[1:], "/v1/runs/" + run + "/", "/v1/runs/" + run + "/calls/",
+		"/v1/runs/" + run + "/calls%2f..%2f..", "/static/%2e%2e/%2e%2e/v1/runs", "/login/../nodes", "/login%2f..%2fnodes", "/nodes/", "/%6eodes", "/live//", "/live/nodes/", "/runs/" + run + "%2Fx", "/v1/submissions/" + sub.Payload.String() + "%2Fsigned",
+		"/v1/datacenters/vienna%2Fx/plan", "/v1/nodes?x=/v1/roster", "/v1/nodes;/v1/roster", "/v1/roster/../nodes", "/v1/roster%2f..%2fnodes",
+	} {
+		for _, method := range []string{http.MethodGet, http.MethodHead, http.MethodPost, http.MethodOptions, "get"} {
+			r, err := http.NewRequestWithContext(t.Context(), method, p.PublicURL, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			raw, query, _ := strings.Cut(path, "?")
+			r.URL.Opaque, r.URL.RawQuery = raw, query // as it is written, without being made proper
+			response, err := p.client.Client.Do(r)
+			status, body := p.read(response, err)
+			if status < 400 || strings.Contains(body, "hello.tengo") {
+				t.Errorf("%s %s: status %d, %.200s", method, path, status, body)
+			}
+		}
 	}
 }

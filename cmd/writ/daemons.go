@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"log/slog"
+	"net"
 	"os"
 	"strings"
 	"sync"
@@ -79,7 +80,7 @@ func (a *app) daemonCommand(c *cobra.Command, serve func(ctx context.Context, lo
 }
 
 func (a *app) coordCommand() *cobra.Command {
-	var data, ledger, listen, publicURL string
+	var data, ledger, listen, metrics, publicURL string
 	var rosters, coordinators, hosts []string
 	var projectRate float64
 	c := a.daemonCommand(&cobra.Command{
@@ -102,8 +103,15 @@ It begins with the rosters in its data directory, where "writ init" puts the fir
 		if err != nil {
 			return err
 		}
+		var monitored net.Listener
+		if metrics != "" {
+			if monitored, err = daemon.Listen(metrics); err != nil {
+				return err
+			}
+		}
 		coordinator := &daemon.Coord{
-			Data: data, Ledger: ledger, Listener: l, PublicURL: publicURL, Coordinators: coordinators, Rosters: signed, Cluster: cluster,
+			Metrics: monitored,
+			Data:    data, Ledger: ledger, Listener: l, PublicURL: publicURL, Coordinators: coordinators, Rosters: signed, Cluster: cluster,
 			AllowedHosts: hosts, ProjectRate: projectRate, Version: version(), Log: log,
 		}
 		return coordinator.Run(ctx, func() {})
@@ -112,12 +120,13 @@ It begins with the rosters in its data directory, where "writ init" puts the fir
 	dataFlag(c, &data)
 	f.StringVar(&ledger, "ledger", "", "postgres:// address of the ledger's database; @FILE reads it from a file. Without it, a file in --data")
 	f.StringVar(&listen, "listen", "127.0.0.1:7440", "address of the API and the dashboard")
+	f.StringVar(&metrics, "metrics-listen", "", "address of a listener for metrics and health alone, without login and TLS")
 	f.StringVar(&publicURL, "public-url", "", "how supervisors and browsers reach it; the address it listens on if not given")
 	f.StringSliceVar(&rosters, "roster", nil, "files with signed rosters, oldest first, instead of those in the data directory")
 	f.StringSliceVar(&coordinators, "coordinator", nil, "addresses of other coordinators of the cluster")
 	f.StringSliceVar(&hosts, "allowed-host", nil, "further names by which clients and browsers may ask for it, besides that of --public-url")
 	f.Float64Var(&projectRate, "project-rate", coord.DefaultSubmissionsPerSecond, "submissions of 16 KiB per second of one project, twice as many at once. More wait for up to 5 s and are then refused. 0: no bound")
-	fromEnvironment(f, "ledger", "listen", "public-url")
+	fromEnvironment(f, "ledger", "listen", "metrics-listen", "public-url")
 	return c
 }
 

@@ -87,20 +87,21 @@ func (l *logins) keep(address string, s *session) {
 	}
 }
 
-// login gets a token for a coordinator: by the key of the session if one goes on, or with a signature of the person.
-func (l *logins) login(ctx context.Context, address string, anew bool) (*session, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
+// login gets a token for a coordinator that does not take the one that it was shown: by the key of the session if one goes on, or with a signature of
+// the person. shown is "" if there was none; anew wants the signature in any case.
+func (l *logins) login(ctx context.Context, address, shown string, anew bool) (*session, error) {
 	at, err := api.NewClient(address, api.WithHTTPClient(l.http))
 	if err != nil {
 		return nil, err
 	}
-	roster, err := l.client.Rosters.Latest()
-	if err == nil && roster == nil {
-		roster, err = l.client.Roster(ctx)
-	}
+	roster, err := l.client.KnownRoster(ctx) // before the lock: it may ask the coordinator
 	if err != nil {
 		return nil, err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if s := l.kept(address); s != nil && !anew && s.Token != shown && time.Now().Before(s.Expires.Add(-soon)) {
+		return s, nil // another request was faster
 	}
 	challenge, err := challenged(ctx, at, address, roster)
 	if err != nil {
@@ -214,7 +215,8 @@ type loggingIn struct {
 // RoundTrip implements http.RoundTripper.
 func (t loggingIn) RoundTrip(r *http.Request) (*http.Response, error) {
 	address := r.URL.Scheme + "://" + r.URL.Host
-	if token := t.logins.token(address); token != "" {
+	token := t.logins.token(address)
+	if token != "" {
 		r = withToken(r, token)
 	}
 	response, err := t.RoundTripper.RoundTrip(r)
@@ -223,7 +225,7 @@ func (t loggingIn) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	_, _ = io.Copy(io.Discard, io.LimitReader(response.Body, 1<<20))
 	_ = response.Body.Close()
-	s, err := t.logins.login(r.Context(), address, false)
+	s, err := t.logins.login(r.Context(), address, token, false)
 	if err != nil {
 		return nil, err
 	}
@@ -255,7 +257,7 @@ type Session struct {
 // Login logs in at the first coordinator of the context, with a signature of the person. With web it returns an address for a browser besides.
 func (c *Client) Login(ctx context.Context, web bool) (Session, error) {
 	address := strings.TrimSuffix(c.Context.Servers[0], "/")
-	s, err := c.logins.login(ctx, address, true)
+	s, err := c.logins.login(ctx, address, "", true)
 	if err != nil {
 		return Session{}, err
 	}

@@ -16,6 +16,8 @@ import (
 	"slices"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"writ"
 	"writ/cmd/writ/internal/config"
 	"writ/coord"
@@ -35,9 +37,10 @@ type Coord struct {
 	Data         string // directory of its ledger
 	Ledger       string // postgres:// URL of its ledger, or @FILE with one; a file in Data if ""
 	Listener     net.Listener
-	PublicURL    string   // how supervisors and browsers reach it; the listener's address if ""
-	Coordinators []string // others of the cluster
-	Rosters      [][]byte // signed, oldest first; those that the ledger lacks are added
+	Metrics      net.Listener // for metrics and health, without login; nil for none
+	PublicURL    string       // how supervisors and browsers reach it; the listener's address if ""
+	Coordinators []string     // others of the cluster
+	Rosters      [][]byte     // signed, oldest first; those that the ledger lacks are added
 	Cluster      writ.ClusterID
 	AllowedHosts []string      // further names by which clients and browsers ask for it
 	ProjectRate  float64       // submissions of one project a second, without bound if 0
@@ -147,7 +150,13 @@ func (c *Coord) Run(ctx context.Context, ready func()) (err error) {
 	}
 	c.Log.InfoContext(ctx, "coordinator is listening", "url", c.URL(), "data", c.Data)
 	ready()
-	return coordinator.Serve(ctx, c.Listener)
+	if c.Metrics == nil {
+		return coordinator.Serve(ctx, c.Listener)
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return coordinator.Serve(ctx, c.Listener) })
+	group.Go(func() error { return serveHTTP(ctx, c.Metrics, coordinator.MetricsHandler(), time.Second, c.Log) })
+	return group.Wait()
 }
 
 // newest returns the newest roster of a ledger once those that it lacks are added, nil if there is none.
