@@ -3,6 +3,7 @@ package coord
 import (
 	"context"
 	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 
@@ -30,7 +31,8 @@ var access = map[string]scope{
 	"POST /v1/logins/challenges":             forAll,
 	"POST /v1/logins":                        forSigned,
 	"POST /v1/logins/tokens":                 forSigned,
-	"POST /v1/logins/codes":                  forReaders,
+	"POST /v1/logins/codes":                  forSigned,
+	"POST /v1/logins/ends":                   forSigned,
 	"POST /v1/submissions":                   forSigned,
 	"GET /v1/submissions/{digest}":           forProject,
 	"GET /v1/submissions/{digest}/signed":    forProject,
@@ -133,32 +135,23 @@ func (c *Coordinator) still(ctx context.Context) error {
 	return err
 }
 
-// authorize lets a request through that the scope of its route allows, before anything of it is read. What no route takes is answered as such.
-func (c *Coordinator) authorize(routes chi.Routes) func(next http.Handler) http.Handler {
-	return func(next http.Handler) http.Handler {
-		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			method := r.Method
-			if method == http.MethodHead {
-				method = http.MethodGet
-			}
-			at := chi.NewRouteContext()
-			path := r.URL.RawPath // as chi does
-			if path == "" {
-				path = r.URL.Path
-			}
-			if !routes.Match(at, method, path) {
-				next.ServeHTTP(w, r)
-				return
-			}
-			who, err := c.admit(r, routeOf(method, at.RoutePattern()), at)
-			if err != nil {
-				c.deny(w, r, err)
-				return
-			}
-			askedOf(r.Context()).viewer = who
-			next.ServeHTTP(w, r)
-		})
-	}
+// authorize lets a request through that the scope of its route allows. It wraps every route, so that what is decided about is what the router has found,
+// however the address is written.
+func (c *Coordinator) authorize(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		method := r.Method
+		if method == http.MethodHead {
+			method = http.MethodGet
+		}
+		at := chi.RouteContext(r.Context())
+		who, err := c.admit(r, routeOf(method, at.RoutePattern()), at)
+		if err != nil {
+			c.deny(w, r, err)
+			return
+		}
+		askedOf(r.Context()).viewer = who
+		next.ServeHTTP(w, r)
+	})
 }
 
 // routeOf names a route as the table does: some routers leave out the last slash.
@@ -195,7 +188,7 @@ func (c *Coordinator) admitEverything(r *http.Request, route string) (*viewer, e
 
 // isReadable returns nil if a viewer may see the run or submission that an address names. If not it is as if that did not exist.
 func (c *Coordinator) isReadable(ctx context.Context, who *viewer, at *chi.Context) error {
-	if digest := at.URLParam("digest"); digest != "" {
+	if digest := parameter(at, "digest"); digest != "" {
 		d, err := writ.ParseDigest(digest)
 		if err != nil {
 			return writ.Errorf(writ.CodeBadRequest, "digest: %v", err)
@@ -206,12 +199,21 @@ func (c *Coordinator) isReadable(ctx context.Context, who *viewer, at *chi.Conte
 		}
 		return err
 	}
-	id := writ.RunID(at.URLParam("run"))
+	id := writ.RunID(parameter(at, "run"))
 	run, err := c.Ledger.Run(ctx, id)
 	if err == nil && !who.reads(run.Project) {
 		err = ledger.NotThere("run", id)
 	}
 	return err
+}
+
+// parameter is a part of an address as handlers get it.
+func parameter(at *chi.Context, name string) string {
+	text, err := url.PathUnescape(at.URLParam(name))
+	if err != nil {
+		return "?" // which is the id of nothing
+	}
+	return text
 }
 
 // viewerFrom returns who reads, for a handler of a route for readers.

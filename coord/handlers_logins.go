@@ -3,7 +3,6 @@ package coord
 import (
 	"context"
 
-	"writ"
 	"writ/coord/api"
 )
 
@@ -26,10 +25,14 @@ func (h handlers) NextToken(_ context.Context, r api.NextTokenRequestObject) (ap
 	return api.NextToken200JSONResponse(t), err
 }
 
-func (h handlers) NewCode(ctx context.Context, _ api.NewCodeRequestObject) (api.NewCodeResponseObject, error) {
-	who := viewerFrom(ctx)
-	if who.session == nil {
-		return nil, writ.Errorf(writ.CodeNotFound, "reading needs no login here: open %s", h.c.PublicURL)
+func (h handlers) NewCode(_ context.Context, r api.NewCodeRequestObject) (api.NewCodeResponseObject, error) {
+	t, err := h.c.NewCode(r.Body.Signed)
+	return api.NewCode200JSONResponse(t), err
+}
+
+func (h handlers) Logout(_ context.Context, r api.LogoutRequestObject) (api.LogoutResponseObject, error) {
+	if err := h.c.Logout(r.Body.Signed); err != nil {
+		return nil, err
 	}
-	return api.NewCode200JSONResponse(h.c.logins.offer(who.session, h.c.Now())), nil
+	return api.Logout204Response{}, nil
 }

@@ -33,6 +33,7 @@ const TokenValidity = 15 * time.Minute
 // Bounds of what is kept of those who have logged in.
 const (
 	maxSessionsSigner = 100 // signers are bounded by the roster
+	maxTokensSession  = 20
 	loginsPerSecond   = 1
 	loginsAtOnce      = 50
 	challengeWithin   = time.Minute
@@ -166,6 +167,26 @@ func (l *logins) forget(now time.Time) {
 	}
 }
 
+// trim forgets the tokens of a session that end first, if it has very many. The caller holds mu.
+func (l *logins) trim(in map[secretSum]token, s *session) {
+	for {
+		var first secretSum
+		count := 0
+		for sum, t := range in {
+			if t.session != s {
+				continue
+			}
+			if count++; count == 1 || t.expires.Before(in[first].expires) {
+				first = sum
+			}
+		}
+		if count < maxTokensSession {
+			return
+		}
+		delete(in, first)
+	}
+}
+
 // issue makes a token of a session. The caller holds mu.
 func (l *logins) issue(in map[secretSum]token, s *session, now time.Time, validity time.Duration) api.LoginToken {
 	secret := make([]byte, 32)
@@ -175,20 +196,17 @@ func (l *logins) issue(in map[secretSum]token, s *session, now time.Time, validi
 	if expires.After(s.login.Until) {
 		expires = s.login.Until
 	}
+	l.trim(in, s)
 	in[sha256.Sum256([]byte(text))] = token{s, expires}
 	return api.LoginToken{Token: text, Expires: expires.UTC(), Until: s.login.Until.UTC(), Name: s.login.Signer}
 }
 
-// next gives the key of a session another token.
-func (l *logins) next(key ed25519.PublicKey, now time.Time) (api.LoginToken, error) {
+// next gives a session another token.
+func (l *logins) next(s *session, now time.Time) api.LoginToken {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.forget(now)
-	s := l.sessions[envelope.IDOf(key)]
-	if s == nil {
-		return api.LoginToken{}, loginRequired("the session is not known here, or has ended")
-	}
-	return l.issue(l.tokens, s, now, TokenValidity), nil
+	return l.issue(l.tokens, s, now, TokenValidity)
 }
 
 // offer makes a code that a browser exchanges for a token of a session.
@@ -203,15 +221,14 @@ func (l *logins) offer(s *session, now time.Time) api.LoginToken {
 func (l *logins) exchange(code string, now time.Time) (api.LoginToken, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.forget(now)
 	sum := secretSum(sha256.Sum256([]byte(code)))
 	t, ok := l.codes[sum]
-	if !ok {
+	if !ok || !now.Before(t.expires) {
 		return api.LoginToken{}, writ.Errorf(writ.CodeLoginRefused, "the code is not known, was used before, or is older than %s", codeWithin).
 			WithHint("get another one: writ login --web")
 	}
 	delete(l.codes, sum)
-	return l.issue(l.tokens, t.session, now, time.Until(t.session.login.Until)), nil // browsers have nothing to ask for the next one with
+	return l.issue(l.tokens, t.session, now, t.session.login.Until.Sub(now)), nil // browsers have nothing to ask for the next one with
 }
 
 // of returns the session of a token.
@@ -280,35 +297,60 @@ func (c *Coordinator) Login(ctx context.Context, signed []byte) (api.LoginToken,
 
 // NextToken gives the owner of a session's key another token.
 func (c *Coordinator) NextToken(signed []byte) (api.LoginToken, error) {
-	var key ed25519.PublicKey
-	all, _, err := envelope.Open[identity.LoginRefresh](envelope.Refresh, signed, func(id envelope.KeyID) (ed25519.PublicKey, error) {
-		key = c.logins.key(id)
-		if key == nil {
-			return nil, loginRequired("the session is not known here, or has ended")
-		}
-		return key, nil
-	})
+	s, err := c.proved(signed)
 	if err != nil {
 		return api.LoginToken{}, err
 	}
-	if len(all) != 1 || c.Self == nil || all[0].Coordinator != c.Self.ID {
-		return api.LoginToken{}, writ.Errorf(writ.CodeLoginRefused, "the request is for another coordinator").WithHint("log in again: writ login")
-	}
-	if err := c.logins.pace(string(envelope.IDOf(key))); err != nil {
-		return api.LoginToken{}, err
-	}
-	if err := c.logins.take(all[0].Nonce, all[0].URL, c.Now()); err != nil {
-		return api.LoginToken{}, err
-	}
-	return c.logins.next(key, c.Now())
+	return c.logins.next(s, c.Now()), nil
 }
 
-// key finds the key of a session.
-func (l *logins) key(id envelope.KeyID) ed25519.PublicKey {
+// NewCode gives the owner of a session's key a code for a browser.
+func (c *Coordinator) NewCode(signed []byte) (api.LoginToken, error) {
+	s, err := c.proved(signed)
+	if err != nil {
+		return api.LoginToken{}, err
+	}
+	return c.logins.offer(s, c.Now()), nil
+}
+
+// Logout ends a session, on the word of its key.
+func (c *Coordinator) Logout(signed []byte) error {
+	s, err := c.proved(signed)
+	if err == nil {
+		c.logins.mu.Lock()
+		defer c.logins.mu.Unlock()
+		c.logins.end(envelope.IDOf(s.login.Session))
+	}
+	return err
+}
+
+// proved returns the session whose key signed a request for this coordinator, which counts once.
+func (c *Coordinator) proved(signed []byte) (*session, error) {
+	var s *session
+	all, _, err := envelope.Open[identity.LoginRefresh](envelope.Refresh, signed, func(id envelope.KeyID) (ed25519.PublicKey, error) {
+		if s = c.logins.session(id, c.Now()); s == nil {
+			return nil, loginRequired("the session is not known here, or has ended")
+		}
+		return s.login.Session, nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	if len(all) != 1 || c.Self == nil || all[0].Coordinator != c.Self.ID {
+		return nil, writ.Errorf(writ.CodeLoginRefused, "the request is for another coordinator").WithHint("log in again: writ login")
+	}
+	if err := c.logins.pace(string(envelope.IDOf(s.login.Session))); err != nil {
+		return nil, err
+	}
+	return s, c.logins.take(all[0].Nonce, all[0].URL, c.Now())
+}
+
+// session finds a session that goes on by the id of its key, nil if there is none.
+func (l *logins) session(id envelope.KeyID, now time.Time) *session {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if s := l.sessions[id]; s != nil {
-		return s.login.Session
+	if s := l.sessions[id]; s != nil && now.Before(s.login.Until) {
+		return s
 	}
 	return nil
 }

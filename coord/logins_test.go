@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -100,6 +101,17 @@ func (p *fixture) token(who string) string {
 		p.t.Fatal(err)
 	}
 	return t.Token
+}
+
+// proof is what the key of a session signs for a challenge.
+func (p *fixture) proof(k ed25519.PrivateKey) api.SessionProof {
+	p.t.Helper()
+	c := p.challenge()
+	signed, err := envelope.Sign(envelope.Refresh, k, identity.LoginRefresh{Coordinator: c.Coordinator, URL: c.URL, Nonce: c.Nonce})
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return api.SessionProof{Signed: signed}
 }
 
 // as sends a request with a token, "" for none, and returns status and body.
@@ -308,12 +320,7 @@ func TestReadingEndsWithTheRoleTheTokenAndTheSession(t *testing.T) {
 	wantProblem(t, "with a token that has ended", status, body, writ.CodeLoginRequired)
 
 	next := func(k ed25519.PrivateKey) (api.LoginToken, error) {
-		c := p.challenge()
-		signed, err := envelope.Sign(envelope.Refresh, k, identity.LoginRefresh{Coordinator: c.Coordinator, URL: c.URL, Nonce: c.Nonce})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return api.Answer[api.LoginToken](p.client.NextToken(t.Context(), api.SessionProof{Signed: signed}))
+		return api.Answer[api.LoginToken](p.client.NextToken(t.Context(), p.proof(k)))
 	}
 	fresh, err := next(key("session of carol"))
 	if err != nil {
@@ -372,10 +379,13 @@ func TestABrowserLogsInWithACodeOnce(t *testing.T) {
 	if status != http.StatusUnauthorized || !strings.Contains(body, "writ login --web") {
 		t.Errorf("without a login: status %d, %.300s", status, body)
 	}
-	response, err := p.request(http.MethodPost, "/v1/logins/codes", func(r *http.Request) { r.Header.Set("Authorization", "Bearer "+p.token("bob")) })
-	code, err := api.Answer[api.LoginToken](response, err)
+	p.token("bob")
+	code, err := api.Answer[api.LoginToken](p.client.NewCode(t.Context(), p.proof(key("session of bob"))))
 	if err != nil {
 		t.Fatal(err)
+	}
+	if _, err := api.Answer[api.LoginToken](p.client.NewCode(t.Context(), p.proof(key("session of carol")))); writ.CodeOf(err) != writ.CodeLoginRequired {
+		t.Errorf("a code for the key of no session: %v", err)
 	}
 	client := *p.client.Client.(*http.Client)
 	client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
@@ -398,6 +408,14 @@ func TestABrowserLogsInWithACodeOnce(t *testing.T) {
 	r, err := p.request(http.MethodGet, "/", func(r *http.Request) { r.AddCookie(cookies[0]) })
 	if status, body := p.read(r, err); status != http.StatusOK || !strings.Contains(body, "Runs") {
 		t.Errorf("with the cookie: status %d, %.300s", status, body)
+	}
+	out, err := p.client.Logout(t.Context(), p.proof(key("session of bob")))
+	if status, body := p.read(out, err); status != http.StatusNoContent {
+		t.Errorf("logout: status %d, %s", status, body)
+	}
+	r, err = p.request(http.MethodGet, "/", func(r *http.Request) { r.AddCookie(cookies[0]) })
+	if status, _ := p.read(r, err); status != http.StatusUnauthorized {
+		t.Errorf("with the cookie of a session that has ended: status %d", status)
 	}
 }
 
@@ -453,6 +471,19 @@ func TestNoSpellingOfAnAddressGoesPastTheTable(t *testing.T) {
 		t.Fatal(err)
 	}
 	run := string(sub.Run)
+	// An address without any path, as a proxy is asked.
+	for _, path := range []string{"", "/", "?state=failed"} {
+		conn, err := net.Dial("tcp", strings.TrimPrefix(p.PublicURL, "http://"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		fmt.Fprintf(conn, "GET %s%s HTTP/1.1\r\nHost: %s\r\nConnection: close\r\n\r\n", p.PublicURL, path, strings.TrimPrefix(p.PublicURL, "http://"))
+		answer, err := io.ReadAll(conn)
+		conn.Close()
+		if err != nil || !bytes.HasPrefix(answer, []byte("HTTP/1.1 401 ")) {
+			t.Errorf("the address with %q: %.60q, %v", path, answer, err)
+		}
+	}
 	for _, path := range []string{
 		"/v1/runs/", "//v1/runs", "/v1//runs", "/v1/./runs", "/v1/../v1/runs", "/static/../v1/runs", "/static/..%2fv1/runs", "/V1/runs", "/v1/runs%2f", "/v1%2Fruns", "/v1/%72uns",
 		"/v1/runs/" + run + "%2f", "/v1/runs/" + run + "%2Fx%2Fy", "/v1/runs/" + run + "%00", "/v1/runs/%" + fmt.Sprintf("%x", run[0]) + run[1:], "/v1/runs/" + run + "/", "/v1/runs/" + run + "/calls/",

@@ -20,7 +20,7 @@ import (
 func (c *Coordinator) routes() http.Handler {
 	r := chi.NewRouter()
 	var router chi.Routes = r
-	r.Use(c.observe, c.guard, c.authorize(r), c.strictBodies, middleware.GetHead)
+	r.Use(c.observe, c.guard, middleware.GetHead)
 	r.NotFound(func(w http.ResponseWriter, r *http.Request) {
 		c.fail(w, r, writ.Errorf(writ.CodeNotFound, "there is nothing at %s", r.URL.Path).WithHint("/openapi.yaml lists what there is"))
 	})
@@ -28,17 +28,18 @@ func (c *Coordinator) routes() http.Handler {
 		w.Header().Set("Allow", allowed(router, r.URL.Path))
 		c.fail(w, r, writ.Errorf(writ.CodeMethodNotAllowed, "%s is not possible at %s", r.Method, r.URL.Path).WithHint("/openapi.yaml says what is"))
 	})
+	routes := r.With(c.authorize, c.strictBodies)
 	strict := api.NewStrictHandlerWithOptions(handlers{c}, []api.StrictMiddlewareFunc{unknownParameters}, api.StrictHTTPServerOptions{
 		RequestErrorHandlerFunc:  func(w http.ResponseWriter, r *http.Request, err error) { c.fail(w, r, asBadRequest(err)) },
 		ResponseErrorHandlerFunc: c.fail,
 	})
 	api.HandlerWithOptions(strict, api.ChiServerOptions{
-		BaseRouter:       r,
+		BaseRouter:       routes,
 		ErrorHandlerFunc: func(w http.ResponseWriter, r *http.Request, err error) { c.fail(w, r, asBadRequest(err)) },
 	})
-	r.Get(link.Path, c.links.ServeHTTP)
-	r.Post("/login", c.browserLogin)
-	c.pages.Register(r)
+	routes.Get(link.Path, c.links.ServeHTTP)
+	routes.Post("/login", c.browserLogin)
+	c.pages.Register(routes)
 	return r
 }
 

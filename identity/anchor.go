@@ -39,6 +39,14 @@ func (a Anchor) Verify(signed [][]byte, now time.Time) (*Roster, error) {
 	return roster, roster.checkSeen(a.Version, a.Digest)
 }
 
+// Holds returns ROSTER_FORK if the chain that was verified up to a roster has another version of the anchor's number. Rosters before that are not judged.
+func (a Anchor) Holds(r *Roster) error {
+	if a.Version == 0 {
+		return nil
+	}
+	return r.checkSeen(a.Version, a.Digest)
+}
+
 // String writes the version and digest as "3.6f1c…", "" if there is none. The cluster is not part of it.
 func (a Anchor) String() string {
 	if a.Version == 0 {

@@ -304,7 +304,7 @@ func (r *Roster) writeDatacenters(w *textWriter) {
 
 func (r *Roster) writeCoordinators(w *textWriter) {
 	var coordinators []string
-	ids, names, keys := map[string]bool{}, map[string]bool{}, map[string]bool{}
+	ids, names, keys, urls := map[string]bool{}, map[string]bool{}, map[string]bool{}, map[string]bool{}
 	for _, d := range r.Datacenters {
 		keys[string(d.SupervisorKey)] = true
 	}
@@ -314,7 +314,8 @@ func (r *Roster) writeCoordinators(w *textWriter) {
 		keys[string(c.Key)] = true
 		w.check(len(c.URLs) > 0, "coordinator", "%s has no URL", c.Name)
 		for _, u := range c.URLs {
-			w.check(validCoordinatorURL(u), "coordinator", "%q is not like https://writ.example.org:7440", clip(u))
+			w.check(validCoordinatorURL(u) && !urls[u], "coordinator", "%q is not like https://writ.example.org:7440, or there twice", clip(u))
+			urls[u] = true
 		}
 		words := append([]string{c.ID, c.Name, w.keyText("coordinator", SSHKey(c.Key))}, w.sorted("coordinator", c.URLs)...)
 		coordinators = append(coordinators, strings.Join(words, " "))
@@ -325,10 +326,10 @@ func (r *Roster) writeCoordinators(w *textWriter) {
 // validCoordinatorURL reports whether a URL has a host and nothing behind it. Without TLS it leads to this machine only.
 func validCoordinatorURL(s string) bool {
 	u, err := url.Parse(s)
-	if err != nil || u.Hostname() == "" || u.String() != s || s != u.Scheme+"://"+u.Host || strings.ContainsFunc(s, unicode.IsSpace) {
+	if err != nil || u.Hostname() == "" || strings.ToLower(s) != s || u.String() != s || s != u.Scheme+"://"+u.Host || strings.ContainsFunc(s, unicode.IsSpace) {
 		return false
 	}
-	return u.Scheme == "https" || u.Scheme == "http" && reach.Loopback(u.Hostname())
+	return u.Scheme == "https" && u.Port() != "443" || u.Scheme == "http" && reach.Loopback(u.Hostname())
 }
 
 // lines writes a repeated line, sorted.
@@ -413,6 +414,11 @@ func (r *Roster) Coordinator(id string) *Coordinator {
 // CoordinatorOf finds the coordinator that has a key, nil if there is none.
 func (r *Roster) CoordinatorOf(key ed25519.PublicKey) *Coordinator {
 	return find(r.Coordinators, func(c *Coordinator) bool { return key.Equal(c.Key) })
+}
+
+// CoordinatorAt finds the coordinator that has an address, nil if there is none.
+func (r *Roster) CoordinatorAt(address string) *Coordinator {
+	return find(r.Coordinators, func(c *Coordinator) bool { return slices.Contains(c.URLs, address) })
 }
 
 // RenewFrom is when half of the roster's time is over. A root operator should sign the next version from then on.

@@ -110,6 +110,8 @@ func TestRosterRefusesWhatDoesNotFitTogether(t *testing.T) {
 		"URL with a path":       ofCoordinator(func(c *Coordinator) { c.URLs = []string{"https://front.example.org/"} }),
 		"URL with a password":   ofCoordinator(func(c *Coordinator) { c.URLs = []string{"https://a:b@front.example.org"} }),
 		"URL with a query":      ofCoordinator(func(c *Coordinator) { c.URLs = []string{"https://front.example.org?a"} }),
+		"URL in capitals":       ofCoordinator(func(c *Coordinator) { c.URLs = []string{"https://Front.example.org"} }),
+		"URL with the port":     ofCoordinator(func(c *Coordinator) { c.URLs = []string{"https://front.example.org:443"} }),
 		"URL of nothing":        ofCoordinator(func(c *Coordinator) { c.URLs = []string{"https://"} }),
 		"URL with a space":      ofCoordinator(func(c *Coordinator) { c.URLs = []string{"https://front example.org"} }),
 		"URL twice":             ofCoordinator(func(c *Coordinator) { c.URLs = append(c.URLs, c.URLs[0]) }),

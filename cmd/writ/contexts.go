@@ -1,19 +1,25 @@
 package main
 
 import (
+	"cmp"
+	"net/url"
+	"os"
 	"slices"
 	"strings"
 
+	"github.com/oasdiff/yaml"
 	"github.com/spf13/cobra"
 
 	"writ"
 	"writ/cmd/writ/internal/config"
 	"writ/cmd/writ/internal/redact"
 	"writ/cmd/writ/internal/terminal"
+	"writ/identity"
 )
 
 func (a *app) contextCommand() *cobra.Command {
-	return family("context", "Choose between clusters", a.contextListCommand(), a.contextUseCommand(), a.contextAddCommand())
+	return family("context", "Choose between clusters", a.contextListCommand(), a.contextUseCommand(), a.contextAddCommand(),
+		a.contextExportCommand(), a.contextImportCommand())
 }
 
 // contextView is a context and whether it is the current one.
@@ -132,6 +138,102 @@ the id of a cluster, and its client.yaml has it. Take the id from a source that 
 			return nil
 		},
 	}
+}
+
+func (a *app) contextExportCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "export",
+		Short: "Print the context for another person: where the cluster is, and how to know that it is the right one",
+		Long: `Prints the context that is chosen, without your key. It has the addresses of the coordinators and the id of the cluster.
+It also has the version and digest of the newest roster that you know. It is no secret. The other machine accepts only
+a chain of rosters that leads from the id through this version. Send it on a way where it cannot be changed.`,
+		Example: "  writ context export > work.yaml",
+		Args:    exactly(),
+		RunE: func(*cobra.Command, []string) error {
+			c, err := a.client()
+			if err != nil {
+				return err
+			}
+			one := c.Context
+			if one.Cluster == "" {
+				return writ.Errorf(writ.CodeUsage, "no cluster is configured").WithHint("`writ context list` shows what there is")
+			}
+			latest, err := c.Rosters.Latest()
+			if err != nil {
+				return err
+			}
+			if latest != nil {
+				anchor, err := identity.AnchorOf(latest)
+				if err != nil {
+					return err
+				}
+				one.Anchor = anchor.String()
+			}
+			one.Key, one.Servers = "", slices.Clone(one.Servers)
+			for i, server := range one.Servers {
+				if u, err := url.Parse(server); err == nil {
+					u.User = nil
+					one.Servers[i] = u.String()
+				}
+			}
+			text, err := yaml.Marshal(config.File{Contexts: []config.Context{one}})
+			if err != nil {
+				return err
+			}
+			return a.Print(terminal.View{Data: one, Names: []string{one.Name}, Text: func(bool) string { return string(text) }})
+		},
+	}
+}
+
+func (a *app) contextImportCommand() *cobra.Command {
+	var name string
+	c := &cobra.Command{
+		Use:   "import FILE",
+		Short: "Add an exported context; - reads it from standard input",
+		Long: `Adds a context from a file of "writ context export". A context of the same name is replaced only if it is one of the
+same cluster. It becomes the current one if there is none.`,
+		Example: "  writ context import work.yaml --key ~/.ssh/id_ed25519\n  writ context import work.yaml --as office",
+		Args:    exactly("FILE"),
+		RunE: func(_ *cobra.Command, args []string) error {
+			path := args[0]
+			if path == "-" {
+				path = "/dev/stdin"
+			}
+			if _, err := os.Stat(path); err != nil {
+				return writ.Errorf(writ.CodeUsage, "cannot read the context: %v", err)
+			}
+			in, err := config.Load(path)
+			if err != nil {
+				return err
+			}
+			if len(in.Contexts) != 1 || in.Contexts[0].Cluster == "" || len(in.Contexts[0].Servers) == 0 {
+				return writ.Errorf(writ.CodeUsage, "%s holds no exported context", args[0]).WithHint("`writ context export` on a machine that has it writes one")
+			}
+			one := in.Contexts[0]
+			one.Name, one.Key = cmp.Or(name, one.Name), a.flags.key
+			if !writ.ValidName(one.Name) {
+				return writ.Errorf(writ.CodeUsage, "%q is not a proper name", one.Name).WithHint("give it another one with --as")
+			}
+			file, err := config.Load(a.flags.config)
+			if err != nil {
+				return err
+			}
+			if have := file.Context(one.Name); have != nil && have.Cluster != one.Cluster {
+				return writ.Errorf(writ.CodeConflict, "the context %q is of another cluster", one.Name).WithHint("give this one another name with --as")
+			}
+			if err := file.Put(one); err != nil {
+				return err
+			}
+			file.Current = cmp.Or(file.Current, one.Name)
+			if err := file.Save(); err != nil {
+				return err
+			}
+			a.Done("%s is in %s", one.Name, file.Path)
+			return nil
+		},
+	}
+	c.Flags().StringVar(&name, "as", "", "name of the context here; that in the file if not given")
+	return c
 }
 
 // overrides is what flags and environment say about the context.

@@ -220,7 +220,12 @@ func TestHostsSpeakNothingButTLS(t *testing.T) {
 	url := "https://" + address("front") + ":7440"
 	front.Writ("init", "--data", "cluster", "--new-key", "--name", "alice", "--coordinator", url)
 	front.Start("coord", "is listening", "coord", "--data", "cluster", "--listen", address("front")+":7440")
-	desk := s.On("desk")
+	// The person at the desk has the exported context and a key, and nothing else.
+	if err := os.WriteFile(filepath.Join(s.Dir, "work.yaml"), []byte(front.Writ("context", "export")), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	desk := s.On("desk", "WRIT_CONFIG="+filepath.Join(s.Dir, "desk", "config.yaml"))
+	desk.Writ("context", "import", "work.yaml", "--key", filepath.Join(s.Dir, "cluster", "root.key"))
 
 	socket := h.redis("site", t.TempDir(), "long-and-random")
 	add := desk.Start("add", "Start the supervisor", "dc", "add", "dc1", "--region", "here", "--token-file", "dc1.token")
@@ -258,7 +263,7 @@ func TestHostsSpeakNothingButTLS(t *testing.T) {
 	if out, err := exec.Command("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", identity).CombinedOutput(); err != nil {
 		t.Fatalf("ssh-keygen: %v\n%s", err, out)
 	}
-	if err := os.RemoveAll(filepath.Join(s.Dir, "cluster", "logins")); err != nil {
+	if err := os.RemoveAll(filepath.Join(s.Dir, "desk", "logins")); err != nil {
 		t.Fatal(err)
 	}
 	if _, said, code := desk.Try("run", "list", "--key", identity); code != writ.ExitDenied || !strings.Contains(said, "SIGNER_UNKNOWN") {
@@ -267,6 +272,7 @@ func TestHostsSpeakNothingButTLS(t *testing.T) {
 	if said := desk.Writ("login", "--web"); !strings.Contains(said, url+"/login#") {
 		t.Errorf("writ login --web says %s", said)
 	}
+	desk.Writ("logout")
 	if n := h.onlyTLS13(wireSecret, wireScript, wireArg, wireLog, wireOutput, "long-and-random", strings.TrimSpace(token)[:40]); n < 8 {
 		t.Errorf("only %d directions of connections were seen", n)
 	}

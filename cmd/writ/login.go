@@ -55,15 +55,15 @@ A login lasts 12 hours. It can read what your roles allow, and can change nothin
 func (a *app) logoutCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:     "logout",
-		Short:   "Forget the logins of this context",
+		Short:   "End the logins of this context, and those of browsers that came of them",
 		Example: "  writ logout",
 		Args:    exactly(),
-		RunE: func(*cobra.Command, []string) error {
+		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := a.client()
-			if err == nil {
-				c.Logout()
+			if err != nil {
+				return err
 			}
-			return err
+			return c.Logout(cmd.Context())
 		},
 	}
 }

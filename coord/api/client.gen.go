@@ -196,12 +196,43 @@ type ClientInterface interface {
 	// Corresponds with POST /v1/logins/challenges (the `Challenge` operationId).
 	Challenge(ctx context.Context, body ChallengeJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// NewCode Get a code with which a browser logs in
+	// NewCodeWithBody Get a code with which a browser logs in
 	//
-	// It can be used once, within 30 seconds, at /login#CODE of this coordinator.
+	// It can be used once, within 30 seconds, at /login#CODE of this coordinator. The key of the session asks for it, as for a token: a token alone
+	// gives none.
+	//
+	// Takes any type of body and a specified content type.
 	//
 	// Corresponds with POST /v1/logins/codes (the `NewCode` operationId).
-	NewCode(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
+	NewCodeWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// NewCode Get a code with which a browser logs in
+	//
+	// It can be used once, within 30 seconds, at /login#CODE of this coordinator. The key of the session asks for it, as for a token: a token alone
+	// gives none.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /v1/logins/codes (the `NewCode` operationId).
+	NewCode(ctx context.Context, body NewCodeJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// LogoutWithBody End a session
+	//
+	// Its tokens, and the browsers that logged in with its codes, read nothing any more.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /v1/logins/ends (the `Logout` operationId).
+	LogoutWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// Logout End a session
+	//
+	// Its tokens, and the browsers that logged in with its codes, read nothing any more.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /v1/logins/ends (the `Logout` operationId).
+	Logout(ctx context.Context, body LogoutJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// NextTokenWithBody Get the next token of a session
 	//
@@ -598,13 +629,74 @@ func (c *Client) Challenge(ctx context.Context, body ChallengeJSONRequestBody, r
 	return c.Client.Do(req)
 }
 
-// NewCode Get a code with which a browser logs in
+// NewCodeWithBody Get a code with which a browser logs in
 //
-// It can be used once, within 30 seconds, at /login#CODE of this coordinator.
+// It can be used once, within 30 seconds, at /login#CODE of this coordinator. The key of the session asks for it, as for a token: a token alone
+// gives none.
+//
+// Takes any type of body and a specified content type.
 //
 // Corresponds with POST /v1/logins/codes (the `NewCode` operationId).
-func (c *Client) NewCode(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error) {
-	req, err := NewNewCodeRequest(c.Server)
+func (c *Client) NewCodeWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewNewCodeRequestWithBody(c.Server, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// NewCode Get a code with which a browser logs in
+//
+// It can be used once, within 30 seconds, at /login#CODE of this coordinator. The key of the session asks for it, as for a token: a token alone
+// gives none.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /v1/logins/codes (the `NewCode` operationId).
+func (c *Client) NewCode(ctx context.Context, body NewCodeJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewNewCodeRequest(c.Server, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// LogoutWithBody End a session
+//
+// Its tokens, and the browsers that logged in with its codes, read nothing any more.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /v1/logins/ends (the `Logout` operationId).
+func (c *Client) LogoutWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewLogoutRequestWithBody(c.Server, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// Logout End a session
+//
+// Its tokens, and the browsers that logged in with its codes, read nothing any more.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /v1/logins/ends (the `Logout` operationId).
+func (c *Client) Logout(ctx context.Context, body LogoutJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewLogoutRequest(c.Server, body)
 	if err != nil {
 		return nil, err
 	}
@@ -1383,8 +1475,19 @@ func NewChallengeRequestWithBody(server string, contentType string, body io.Read
 	return req, nil
 }
 
-// NewNewCodeRequest constructs an http.Request for the NewCode method
-func NewNewCodeRequest(server string) (*http.Request, error) {
+// NewNewCodeRequest calls the generic NewCode builder with application/json body
+func NewNewCodeRequest(server string, body NewCodeJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewNewCodeRequestWithBody(server, "application/json", bodyReader)
+}
+
+// NewNewCodeRequestWithBody constructs an http.Request for the NewCode method, with any body, and a specified content type
+func NewNewCodeRequestWithBody(server string, contentType string, body io.Reader) (*http.Request, error) {
 	var err error
 
 	serverURL, err := url.Parse(server)
@@ -1402,10 +1505,52 @@ func NewNewCodeRequest(server string) (*http.Request, error) {
 		return nil, err
 	}
 
-	req, err := http.NewRequest(http.MethodPost, queryURL.String(), nil)
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
 	if err != nil {
 		return nil, err
 	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	return req, nil
+}
+
+// NewLogoutRequest calls the generic Logout builder with application/json body
+func NewLogoutRequest(server string, body LogoutJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewLogoutRequestWithBody(server, "application/json", bodyReader)
+}
+
+// NewLogoutRequestWithBody constructs an http.Request for the Logout method, with any body, and a specified content type
+func NewLogoutRequestWithBody(server string, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/logins/ends")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
 
 	return req, nil
 }
@@ -2747,14 +2892,43 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with POST /v1/logins/challenges (the `Challenge` operationId).
 	ChallengeWithResponse(ctx context.Context, body ChallengeJSONRequestBody, reqEditors ...RequestEditorFn) (*ChallengeResponse, error)
 
-	// NewCodeWithResponse Get a code with which a browser logs in
+	// NewCodeWithBodyWithResponse Get a code with which a browser logs in
 	//
-	// It can be used once, within 30 seconds, at /login#CODE of this coordinator.
+	// It can be used once, within 30 seconds, at /login#CODE of this coordinator. The key of the session asks for it, as for a token: a token alone
+	// gives none.
 	//
-	// Returns a wrapper object for the known response body format(s).
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /v1/logins/codes (the `NewCode` operationId).
-	NewCodeWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*NewCodeResponse, error)
+	NewCodeWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*NewCodeResponse, error)
+
+	// NewCodeWithResponse Get a code with which a browser logs in
+	//
+	// It can be used once, within 30 seconds, at /login#CODE of this coordinator. The key of the session asks for it, as for a token: a token alone
+	// gives none.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /v1/logins/codes (the `NewCode` operationId).
+	NewCodeWithResponse(ctx context.Context, body NewCodeJSONRequestBody, reqEditors ...RequestEditorFn) (*NewCodeResponse, error)
+
+	// LogoutWithBodyWithResponse End a session
+	//
+	// Its tokens, and the browsers that logged in with its codes, read nothing any more.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /v1/logins/ends (the `Logout` operationId).
+	LogoutWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*LogoutResponse, error)
+
+	// LogoutWithResponse End a session
+	//
+	// Its tokens, and the browsers that logged in with its codes, read nothing any more.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /v1/logins/ends (the `Logout` operationId).
+	LogoutWithResponse(ctx context.Context, body LogoutJSONRequestBody, reqEditors ...RequestEditorFn) (*LogoutResponse, error)
 
 	// NextTokenWithBodyWithResponse Get the next token of a session
 	//
@@ -3466,6 +3640,47 @@ func (r NewCodeResponse) StatusCode() int {
 
 // ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
 func (r NewCodeResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type LogoutResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Problem
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r LogoutResponse) GetApplicationProblemJSONDefault() *Problem {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r LogoutResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r LogoutResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r LogoutResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r LogoutResponse) ContentType() string {
 	if r.HTTPResponse != nil {
 		return r.HTTPResponse.Header.Get("Content-Type")
 	}
@@ -4724,19 +4939,66 @@ func (c *ClientWithResponses) ChallengeWithResponse(ctx context.Context, body Ch
 	return ParseChallengeResponse(rsp)
 }
 
-// NewCodeWithResponse Get a code with which a browser logs in
+// NewCodeWithBodyWithResponse Get a code with which a browser logs in
 //
-// It can be used once, within 30 seconds, at /login#CODE of this coordinator.
+// It can be used once, within 30 seconds, at /login#CODE of this coordinator. The key of the session asks for it, as for a token: a token alone
+// gives none.
 //
-// Returns a wrapper object for the known response body format(s).
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
 // Corresponds with POST /v1/logins/codes (the `NewCode` operationId).
-func (c *ClientWithResponses) NewCodeWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*NewCodeResponse, error) {
-	rsp, err := c.NewCode(ctx, reqEditors...)
+func (c *ClientWithResponses) NewCodeWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*NewCodeResponse, error) {
+	rsp, err := c.NewCodeWithBody(ctx, contentType, body, reqEditors...)
 	if err != nil {
 		return nil, err
 	}
 	return ParseNewCodeResponse(rsp)
+}
+
+// NewCodeWithResponse Get a code with which a browser logs in
+//
+// It can be used once, within 30 seconds, at /login#CODE of this coordinator. The key of the session asks for it, as for a token: a token alone
+// gives none.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /v1/logins/codes (the `NewCode` operationId).
+func (c *ClientWithResponses) NewCodeWithResponse(ctx context.Context, body NewCodeJSONRequestBody, reqEditors ...RequestEditorFn) (*NewCodeResponse, error) {
+	rsp, err := c.NewCode(ctx, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseNewCodeResponse(rsp)
+}
+
+// LogoutWithBodyWithResponse End a session
+//
+// Its tokens, and the browsers that logged in with its codes, read nothing any more.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /v1/logins/ends (the `Logout` operationId).
+func (c *ClientWithResponses) LogoutWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*LogoutResponse, error) {
+	rsp, err := c.LogoutWithBody(ctx, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseLogoutResponse(rsp)
+}
+
+// LogoutWithResponse End a session
+//
+// Its tokens, and the browsers that logged in with its codes, read nothing any more.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /v1/logins/ends (the `Logout` operationId).
+func (c *ClientWithResponses) LogoutWithResponse(ctx context.Context, body LogoutJSONRequestBody, reqEditors ...RequestEditorFn) (*LogoutResponse, error) {
+	rsp, err := c.Logout(ctx, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseLogoutResponse(rsp)
 }
 
 // NextTokenWithBodyWithResponse Get the next token of a session
@@ -5414,6 +5676,35 @@ func ParseNewCodeResponse(rsp *http.Response) (*NewCodeResponse, error) {
 			return nil, err
 		}
 		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseLogoutResponse parses an HTTP response from a LogoutWithResponse call
+func ParseLogoutResponse(rsp *http.Response) (*LogoutResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &LogoutResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case rsp.StatusCode == 204:
+		break // No content-type
 
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
 		var dest Problem

@@ -54,6 +54,9 @@ type ServerInterface interface {
 	// NewCode Get a code with which a browser logs in
 	// (POST /v1/logins/codes)
 	NewCode(w http.ResponseWriter, r *http.Request)
+	// Logout End a session
+	// (POST /v1/logins/ends)
+	Logout(w http.ResponseWriter, r *http.Request)
 	// NextToken Get the next token of a session
 	// (POST /v1/logins/tokens)
 	NextToken(w http.ResponseWriter, r *http.Request)
@@ -195,6 +198,12 @@ func (_ Unimplemented) Challenge(w http.ResponseWriter, r *http.Request) {
 // NewCode Get a code with which a browser logs in
 // (POST /v1/logins/codes)
 func (_ Unimplemented) NewCode(w http.ResponseWriter, r *http.Request) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// Logout End a session
+// (POST /v1/logins/ends)
+func (_ Unimplemented) Logout(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
@@ -576,6 +585,20 @@ func (siw *ServerInterfaceWrapper) NewCode(w http.ResponseWriter, r *http.Reques
 
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		siw.Handler.NewCode(w, r)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// Logout operation middleware
+func (siw *ServerInterfaceWrapper) Logout(w http.ResponseWriter, r *http.Request) {
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.Logout(w, r)
 	}))
 
 	for _, middleware := range siw.HandlerMiddlewares {
@@ -1654,6 +1677,9 @@ func HandlerWithOptions(si ServerInterface, options ChiServerOptions) http.Handl
 		r.Post(options.BaseURL+"/v1/logins/codes", wrapper.NewCode)
 	})
 	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/v1/logins/ends", wrapper.Logout)
+	})
+	r.Group(func(r chi.Router) {
 		r.Post(options.BaseURL+"/v1/submissions", wrapper.Submit)
 	})
 	r.Group(func(r chi.Router) {
@@ -2220,6 +2246,7 @@ func (response ChallengedefaultApplicationProblemPlusJSONResponse) VisitChalleng
 }
 
 type NewCodeRequestObject struct {
+	Body *NewCodeJSONRequestBody
 }
 
 type NewCodeResponseObject interface {
@@ -2246,6 +2273,39 @@ type NewCodedefaultApplicationProblemPlusJSONResponse struct {
 }
 
 func (response NewCodedefaultApplicationProblemPlusJSONResponse) VisitNewCodeResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type LogoutRequestObject struct {
+	Body *LogoutJSONRequestBody
+}
+
+type LogoutResponseObject interface {
+	VisitLogoutResponse(w http.ResponseWriter) error
+}
+
+type Logout204Response struct {
+}
+
+func (response Logout204Response) VisitLogoutResponse(w http.ResponseWriter) error {
+	w.WriteHeader(204)
+	return nil
+}
+
+type LogoutdefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	StatusCode int
+}
+
+func (response LogoutdefaultApplicationProblemPlusJSONResponse) VisitLogoutResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
@@ -3193,6 +3253,9 @@ type StrictServerInterface interface {
 	// NewCode Get a code with which a browser logs in
 	// (POST /v1/logins/codes)
 	NewCode(ctx context.Context, request NewCodeRequestObject) (NewCodeResponseObject, error)
+	// Logout End a session
+	// (POST /v1/logins/ends)
+	Logout(ctx context.Context, request LogoutRequestObject) (LogoutResponseObject, error)
 	// NextToken Get the next token of a session
 	// (POST /v1/logins/tokens)
 	NextToken(ctx context.Context, request NextTokenRequestObject) (NextTokenResponseObject, error)
@@ -3595,6 +3658,13 @@ func (sh *strictHandler) Challenge(w http.ResponseWriter, r *http.Request) {
 func (sh *strictHandler) NewCode(w http.ResponseWriter, r *http.Request) {
 	var request NewCodeRequestObject
 
+	var body NewCodeJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	request.Body = &body
+
 	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
 		return sh.ssi.NewCode(ctx, request.(NewCodeRequestObject))
 	}
@@ -3608,6 +3678,37 @@ func (sh *strictHandler) NewCode(w http.ResponseWriter, r *http.Request) {
 		sh.options.ResponseErrorHandlerFunc(w, r, err)
 	} else if validResponse, ok := response.(NewCodeResponseObject); ok {
 		if err := validResponse.VisitNewCodeResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// Logout operation middleware
+func (sh *strictHandler) Logout(w http.ResponseWriter, r *http.Request) {
+	var request LogoutRequestObject
+
+	var body LogoutJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	request.Body = &body
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.Logout(ctx, request.(LogoutRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "Logout")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(LogoutResponseObject); ok {
+		if err := validResponse.VisitLogoutResponse(w); err != nil {
 			sh.options.ResponseErrorHandlerFunc(w, r, err)
 		}
 	} else if response != nil {

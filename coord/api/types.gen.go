@@ -819,5 +819,11 @@ type PreviewPlanJSONRequestBody = Proposal
 // ChallengeJSONRequestBody defines body for Challenge for application/json ContentType.
 type ChallengeJSONRequestBody = NewChallenge
 
+// NewCodeJSONRequestBody defines body for NewCode for application/json ContentType.
+type NewCodeJSONRequestBody = SessionProof
+
+// LogoutJSONRequestBody defines body for Logout for application/json ContentType.
+type LogoutJSONRequestBody = SessionProof
+
 // NextTokenJSONRequestBody defines body for NextToken for application/json ContentType.
 type NextTokenJSONRequestBody = SessionProof

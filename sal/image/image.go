@@ -211,6 +211,7 @@ func (d *Driver) fetch(ctx context.Context, request sal.Request, r *sal.Record[o
 	}
 	r, change, err := r.Make(request, sal.Making[own]{
 		Create: func() (*sal.Record[own], error) { return d.create(ctx, request, args) },
+		Check:  func() error { return d.sweep(r.Own.Dir) }, // a runner that ended before all was tidied up does that now
 		Update: func([]string) error { // another address for the same content
 			r.Spec = catalog.Values(request.Args)
 			r.Generation++

@@ -536,6 +536,34 @@ func TestAnImageThatSomebodyHasStays(t *testing.T) {
 	}
 }
 
+// A runner that ends between the record of an image and the removal of what it was made of leaves that to the next attempt.
+func TestTheNextAttemptRemovesWhatAnImageWasMadeOf(t *testing.T) {
+	disk := qcow2(t, testenv.Need(t, "qemu-img"), "-f", "qcow2", "1M")
+	s := newImageServer(t, map[string][]byte{"/disk": disk})
+	b := newFixture(t, s)
+	args := map[string]any{"url": s.URL + "/disk", "sha256": sum(disk), "format": "qcow2"}
+	b.Step = func(step string) {
+		if step == "remove the part" {
+			panic("the runner ends")
+		}
+	}
+	func() {
+		defer func() { _ = recover() }()
+		_, err := b.fetch(t.Context(), "a", args)
+		t.Errorf("it went on: %v", err)
+	}()
+	b.Step = nil
+	if len(b.files()) < 2 {
+		t.Fatalf("nothing was left: %q", b.files())
+	}
+	if o, err := b.fetch(t.Context(), "a", args); err != nil || o.Change != writ.ChangeUnchanged {
+		t.Errorf("%v, %v", o.Change, err)
+	}
+	if got := b.files(); len(got) != 1 {
+		t.Errorf("there are %q", got)
+	}
+}
+
 func TestWhatCannotBeFetchedLeavesNothing(t *testing.T) {
 	qemu := testenv.Need(t, "qemu-img")
 	secret := filepath.Join(t.TempDir(), "secret")

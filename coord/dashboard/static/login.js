@@ -1,4 +1,5 @@
-// Hands in the code behind the # of the address, which no server and no log gets to see.
+// Offers to hand in the code behind the # of the address, which no server and no log gets to see. It takes a click: a page of a stranger could lead here
+// with a code of its own.
 "use strict";
 (() => {
   const form = document.getElementById("code");
@@ -7,5 +8,5 @@
   history.replaceState(null, "", location.pathname);
   form.elements.code.value = code;
   form.hidden = false;
-  form.submit();
+  form.querySelector("button").focus();
 })();

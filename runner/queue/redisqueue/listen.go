@@ -37,9 +37,13 @@ func (q *Queue) Listens(ctx context.Context, l Listening) (bool, error) {
 
 // Listen has Redis listen, and read the files again. The error says what to do if Redis does not let this process change settings.
 func (q *Queue) Listen(ctx context.Context, l Listening) error {
-	have, err := q.settings(ctx, "tls-*", "bind")
+	have, err := q.settings(ctx, "tls-*", "bind", "port")
 	if err != nil {
 		return err
+	}
+	if have["port"] != "0" { // bind counts for both ports
+		return writ.Errorf(writ.CodeUsage, "Redis listens at port %s without TLS, and would do so at %s", have["port"], l.Address).
+			WithHint("write `port 0` into redis.conf, and give the supervisor a socket: --redis unix:///run/redis/redis.sock")
 	}
 	want, err := l.settings(have)
 	if err != nil {

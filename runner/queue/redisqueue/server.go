@@ -30,8 +30,8 @@ type Server struct {
 	CA string
 	// Certificate and Key are files (PEM) with what this process shows to Redis; nothing if "".
 	Certificate, Key string
-	// Verify decides about the Redis that answers, in place of CA and of the name in the URL. It may be nil.
-	Verify func(tls.ConnectionState) error
+	// Verify decides about the Redis that answers at a host, in place of CA. It may be nil.
+	Verify func(host string, s tls.ConnectionState) error
 	// Plain allows a Redis beyond this machine without TLS. Envelopes keep what goes there from being changed, and nothing from being read,
 	// the password of Redis neither.
 	Plain bool
@@ -133,7 +133,8 @@ func (s Server) dial(ctx context.Context, network, address, name string) (net.Co
 func (s Server) config(name string) (*tls.Config, error) {
 	config := &tls.Config{ServerName: name, MinVersion: tls.VersionTLS12}
 	if s.Verify != nil && s.CA == "" {
-		config.InsecureSkipVerify, config.VerifyConnection = true, s.Verify // which does it
+		config.InsecureSkipVerify = true // Verify does it
+		config.VerifyConnection = func(state tls.ConnectionState) error { return s.Verify(name, state) }
 	}
 	if s.CA != "" {
 		text, err := os.ReadFile(s.CA)

@@ -21,7 +21,6 @@ import (
 	"writ/cmd/writ/internal/transport"
 	"writ/coord/api"
 	"writ/identity"
-	"writ/identity/pki"
 )
 
 // How long a coordinator may take. An answer may need one from a datacenter, which coordinators wait for up to half a minute; a submission
@@ -48,13 +47,14 @@ type Client struct {
 
 // New returns the client of a context; dir is where rosters are kept.
 func New(c config.Context, dir string, keys Keys) (*Client, error) {
-	rosters := config.RostersIn(dir, c.Cluster)
 	anchor, err := identity.ParseAnchor(c.Cluster, c.Anchor)
 	if err != nil {
 		return nil, err
 	}
+	rosters := config.RostersIn(dir, c.Cluster)
+	rosters.Anchor = anchor
 	reached := patience{&transport.Transport{
-		Rosters: rosters, Anchor: anchor, Want: func() pki.Name { return pki.Name{Role: pki.Coordinator} }, Fetch: transport.FromCoordinator, PublicNames: true,
+		Rosters: rosters, Anchor: anchor, Want: transport.Coordinator, Fetch: transport.FromCoordinator, PublicNames: true,
 		Header: answerTime, // a connection may stand on which nothing comes through any more
 	}}
 	sessions := &logins{dir: dir, http: &http.Client{Transport: reached}, have: map[string]*session{}}
@@ -116,8 +116,8 @@ func (s *servers) Do(r *http.Request) (*http.Response, error) {
 		}
 		last = err
 	}
-	if known, ok := errors.AsType[*writ.Error](last); ok {
-		return nil, known // of its certificate or rosters: it does answer
+	if known, ok := errors.AsType[*writ.Error](last); ok && len(s.urls) == 1 {
+		return nil, known // of its certificate or rosters: nothing was sent
 	}
 	var addresses []string
 	for _, u := range s.urls {

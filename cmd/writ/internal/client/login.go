@@ -6,6 +6,7 @@ import (
 	"crypto/ed25519"
 	"crypto/rand"
 	"encoding/json"
+	"errors"
 	"io"
 	"net/http"
 	"net/url"
@@ -109,9 +110,12 @@ func (l *logins) login(ctx context.Context, address, shown string, anew bool) (*
 	}
 	if s := l.kept(address); s != nil && !anew && time.Now().Before(s.Until.Add(-soon)) && s.Coordinator == challenge.Coordinator {
 		next, err := refreshed(ctx, at, s, challenge)
-		if err == nil {
+		switch {
+		case err == nil:
 			l.keep(address, next)
 			return next, nil
+		case writ.CodeOf(err) != writ.CodeLoginRequired:
+			return nil, err // which another signature of the person would not help
 		}
 		if challenge, err = challenged(ctx, at, address, roster); err != nil { // the coordinator has forgotten the session
 			return nil, err
@@ -142,23 +146,53 @@ func challenged(ctx context.Context, at *api.Client, address string, roster *ide
 			WithHint("check the address; nothing was signed")
 	}
 	c := all[0]
-	self := roster.Coordinator(c.Coordinator)
-	if self == nil || envelope.IDOf(self.Key) != by || c.URL != address || !bytes.Equal(c.Client, nonce) || len(c.Nonce) != identity.NonceSize {
+	self, there := roster.Coordinator(c.Coordinator), roster.CoordinatorAt(address)
+	if self == nil || there != nil && there.ID != self.ID || envelope.IDOf(self.Key) != by || c.URL != address || !bytes.Equal(c.Client, nonce) || len(c.Nonce) != identity.NonceSize {
 		return identity.LoginChallenge{}, writ.Errorf(writ.CodeUnverified, "the challenge for the login is for another coordinator, address or client").
 			WithHint("check the address; nothing was signed")
 	}
 	return c, nil
 }
 
-// refreshed gets another token for the key of a session.
-func refreshed(ctx context.Context, at *api.Client, s *session, challenge identity.LoginChallenge) (*session, error) {
+// proof is what the key of a session signs for a challenge.
+func (s *session) proof(challenge identity.LoginChallenge) (api.SessionProof, error) {
+	if len(s.Key) != ed25519.SeedSize {
+		return api.SessionProof{}, writ.Errorf(writ.CodeLoginRequired, "the session that is kept has no key")
+	}
 	signed, err := envelope.Sign(envelope.Refresh, ed25519.NewKeyFromSeed(s.Key), identity.LoginRefresh{
 		Coordinator: challenge.Coordinator, URL: challenge.URL, Nonce: challenge.Nonce,
 	})
+	return api.SessionProof{Signed: signed}, err
+}
+
+// prove asks a coordinator for something that the key of a session may have.
+func (l *logins) prove(ctx context.Context, address string, s *session, ask func(at *api.Client, proof api.SessionProof) error) error {
+	at, err := api.NewClient(address, api.WithHTTPClient(l.http))
+	if err != nil {
+		return err
+	}
+	roster, err := l.client.KnownRoster(ctx)
+	if err != nil {
+		return err
+	}
+	challenge, err := challenged(ctx, at, address, roster)
+	if err != nil {
+		return err
+	}
+	proof, err := s.proof(challenge)
+	if err != nil {
+		return err
+	}
+	return ask(at, proof)
+}
+
+// refreshed gets another token for the key of a session.
+func refreshed(ctx context.Context, at *api.Client, s *session, challenge identity.LoginChallenge) (*session, error) {
+	proof, err := s.proof(challenge)
 	if err != nil {
 		return nil, err
 	}
-	t, err := api.Answer[api.LoginToken](at.NextToken(ctx, api.SessionProof{Signed: signed}))
+	t, err := api.Answer[api.LoginToken](at.NextToken(ctx, proof))
 	if err != nil {
 		return nil, err
 	}
@@ -256,7 +290,7 @@ type Session struct {
 
 // Login logs in at the first coordinator of the context, with a signature of the person. With web it returns an address for a browser besides.
 func (c *Client) Login(ctx context.Context, web bool) (Session, error) {
-	address := strings.TrimSuffix(c.Context.Servers[0], "/")
+	address := addressOf(c.Context.Servers[0])
 	s, err := c.logins.login(ctx, address, "", true)
 	if err != nil {
 		return Session{}, err
@@ -265,7 +299,11 @@ func (c *Client) Login(ctx context.Context, web bool) (Session, error) {
 	if !web {
 		return shown, nil
 	}
-	code, err := api.Answer[api.LoginToken](c.API.NewCode(ctx))
+	var code api.LoginToken
+	err = c.logins.prove(ctx, address, s, func(at *api.Client, proof api.SessionProof) (err error) {
+		code, err = api.Answer[api.LoginToken](at.NewCode(ctx, proof))
+		return err
+	})
 	if err != nil {
 		return Session{}, err
 	}
@@ -273,11 +311,40 @@ func (c *Client) Login(ctx context.Context, web bool) (Session, error) {
 	return shown, nil
 }
 
-// Logout forgets the sessions of this client.
-func (c *Client) Logout() {
-	c.logins.mu.Lock()
-	defer c.logins.mu.Unlock()
-	for _, address := range c.Context.Servers {
-		c.logins.keep(strings.TrimSuffix(address, "/"), nil)
+// addressOf is the address of a coordinator as a request has it: without a password for a proxy.
+func addressOf(server string) string {
+	u, err := url.Parse(strings.TrimSuffix(server, "/"))
+	if err != nil {
+		return server
 	}
+	return u.Scheme + "://" + u.Host
+}
+
+// Logout ends the sessions of this client, at their coordinators and here. The error is that of a coordinator which could not be told: its session ends
+// by itself.
+func (c *Client) Logout(ctx context.Context) error {
+	var failed error
+	for _, server := range c.Context.Servers {
+		address := addressOf(server)
+		c.logins.mu.Lock()
+		s := c.logins.kept(address)
+		c.logins.keep(address, nil)
+		c.logins.mu.Unlock()
+		if s == nil {
+			continue
+		}
+		err := c.logins.prove(ctx, address, s, func(at *api.Client, proof api.SessionProof) error {
+			response, err := at.Logout(ctx, proof)
+			if err != nil {
+				return err
+			}
+			defer response.Body.Close()
+			if response.StatusCode == http.StatusNoContent || response.StatusCode == http.StatusUnauthorized {
+				return nil
+			}
+			return writ.Errorf(writ.CodeUnreachable, "%s did not end the session: %s", address, response.Status)
+		})
+		failed = errors.Join(failed, err)
+	}
+	return failed
 }

@@ -20,6 +20,7 @@ import (
 type Rosters struct {
 	Dir     string
 	Cluster writ.ClusterID
+	Anchor  identity.Anchor // through which the chain must lead; its zero value demands nothing
 }
 
 // rosterEnding ends the names of the files: "7.roster".
@@ -109,6 +110,9 @@ func (r Rosters) Add(signed ...[]byte) (*identity.Roster, error) {
 			next, err = identity.VerifyRosters(r.Cluster, [][]byte{text}, time.Time{})
 		} else {
 			next, err = identity.VerifyRoster(latest, text, time.Time{})
+		}
+		if err == nil {
+			err = r.Anchor.Holds(next)
 		}
 		if err != nil {
 			return nil, err

@@ -58,13 +58,15 @@ func (t *nodeTrust) joined(m *runner.Member) {
 
 // redis decides about the Redis that answers: it must be that of the datacenter or, if it shows a certificate of no cluster, have one for its name
 // by an authority of this system.
-func (t *nodeTrust) redis(s tls.ConnectionState) error {
-	name := t.supervisor()
-	name.Role = pki.Redis
-	return transport.Verify(t, name, &t.floors, true, s)
+func (t *nodeTrust) redis(host string, s tls.ConnectionState) error {
+	wanted := func(*identity.Roster) pki.Name {
+		return pki.Name{Role: pki.Redis, Datacenter: t.supervisor(nil, "").Datacenter}
+	}
+	return transport.Verify(t, wanted, &t.floors, true, host, s.PeerCertificates)
 }
 
-func (t *nodeTrust) supervisor() pki.Name {
+// supervisor wants the supervisor of the datacenter, wherever it is.
+func (t *nodeTrust) supervisor(*identity.Roster, string) pki.Name {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return pki.Name{Role: pki.Supervisor, Datacenter: t.datacenter}

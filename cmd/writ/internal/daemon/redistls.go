@@ -80,56 +80,59 @@ func (t *redisTLS) run(ctx context.Context) error {
 
 // ensure renews the certificate if it is time, and has Redis listen if it does not or has to read another one. It reports whether it did.
 func (t *redisTLS) ensure(ctx context.Context) (bool, error) {
-	due := !time.Now().Before(t.renew)
-	if !due {
+	if time.Now().Before(t.renew) {
 		if listens, err := t.redis.Listens(ctx, t.listen); listens || err != nil {
 			return false, err
 		}
+		return true, t.redis.Listen(ctx, t.listen)
 	}
-	if due {
-		if err := t.issue(); err != nil {
-			return false, err
-		}
+	renew, err := t.issue()
+	if err != nil {
+		return false, err
 	}
-	return true, t.redis.Listen(ctx, t.listen)
+	if err := t.redis.Listen(ctx, t.listen); err != nil {
+		return false, err // until Redis has read it, another one is due
+	}
+	t.renew = renew
+	return true, nil
 }
 
-// issue writes another certificate: the key first, so that a pair that does not fit is one that Redis refuses to read.
-func (t *redisTLS) issue() error {
+// issue writes another certificate, and returns from when on it should be renewed. The key comes first, so that a pair that does not fit is one that Redis
+// refuses to read.
+func (t *redisTLS) issue() (renew time.Time, err error) {
 	host, _, err := net.SplitHostPort(t.listen.Address)
 	if err != nil {
-		return writ.Errorf(writ.CodeUsage, "%q is no address at which Redis could listen", t.listen.Address).WithHint("it looks like 10.0.0.2:6379")
+		return renew, writ.Errorf(writ.CodeUsage, "%q is no address at which Redis could listen", t.listen.Address).WithHint("it looks like 10.0.0.2:6379")
 	}
 	public, key, err := ed25519.GenerateKey(rand.Reader)
 	if err != nil {
-		return fmt.Errorf("make the key of Redis: %w", err)
+		return renew, fmt.Errorf("make the key of Redis: %w", err)
 	}
 	name := t.issuer.Name
 	name.Role = pki.Redis
 	chain, err := t.issuer.Issue(name, public, host)
 	if err != nil {
-		return err
+		return renew, err
 	}
 	text, err := x509.MarshalPKCS8PrivateKey(key)
 	if err != nil {
-		return fmt.Errorf("write the key of Redis: %w", err)
+		return renew, fmt.Errorf("write the key of Redis: %w", err)
 	}
 	var certificates bytes.Buffer
 	for _, der := range chain {
 		_ = pem.Encode(&certificates, &pem.Block{Type: "CERTIFICATE", Bytes: der}) // a buffer takes everything
 	}
 	if err := writeShared(t.listen.Key, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: text})); err != nil {
-		return err
+		return renew, err
 	}
 	if err := writeShared(t.listen.Certificate, certificates.Bytes()); err != nil {
-		return err
+		return renew, err
 	}
 	leaf, err := x509.ParseCertificate(chain[0])
 	if err != nil {
-		return fmt.Errorf("read the certificate of Redis: %w", err)
+		return renew, fmt.Errorf("read the certificate of Redis: %w", err)
 	}
-	t.renew = pki.RenewFrom(leaf.NotBefore, leaf.NotAfter)
-	return nil
+	return pki.RenewFrom(leaf.NotBefore, leaf.NotAfter), nil
 }
 
 // writeShared replaces a file, which the group of its directory may read.

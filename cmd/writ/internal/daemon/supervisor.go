@@ -156,6 +156,12 @@ func (s *Supervisor) Run(ctx context.Context, ready func()) (err error) {
 		Evaluator: evaluator, Coordinators: s.Coordinators, ApproveByHand: s.ApproveByHand, MaxOpenRuns: s.MaxOpenRuns,
 		Marks: marks{s.Data}, MaxOpenCalls: s.MaxOpenCalls, KeepRuns: s.KeepRuns, Weights: s.Weights, OlderRunners: s.OlderRunners, Version: s.Version, Log: log,
 	}
+	var secured *redisTLS
+	if s.RedisListen != "" {
+		if secured, err = newRedisTLS(redis, issuer, s.RedisListen, cmp.Or(s.RedisTLSDir, filepath.Join(s.Data, "redis-tls")), log); err != nil {
+			return err
+		}
+	}
 	api := &exchangeable{}
 	api.set(nodes.Standby(journal.ErrHeld, log))
 	group, ctx := errgroup.WithContext(ctx)
@@ -165,15 +171,8 @@ func (s *Supervisor) Run(ctx context.Context, ready func()) (err error) {
 	if !s.NoAccounts {
 		group.Go(func() error { return examineRedis(ctx, redis, log) })
 	}
-	if s.RedisListen != "" {
-		secured, err := newRedisTLS(redis, issuer, s.RedisListen, cmp.Or(s.RedisTLSDir, filepath.Join(s.Data, "redis-tls")), log)
-		if err != nil {
-			return err
-		}
-		group.Go(func() error { return secured.run(ctx) })
-	}
 	config.Adopted = func(signed []byte) error { _, err := rosters.Add(signed); return err }
-	serve := func(ready func()) error { return s.serve(ctx, where.path, config, rosters, api, ready) }
+	serve := func(ready func()) error { return s.serve(ctx, where.path, config, rosters, api, secured, ready) }
 	group.Go(func() error { return s.standBy(ctx, log, api, sync.OnceFunc(ready), serve) })
 	return group.Wait()
 }
@@ -219,7 +218,7 @@ func (s *Supervisor) standBy(ctx context.Context, log *slog.Logger, api *exchang
 
 // serve serves the datacenter until ctx ends or another supervisor takes over.
 func (s *Supervisor) serve(ctx context.Context, place string, config supervisor.Config, rosters config.Rosters, api *exchangeable,
-	ready func()) (err error) {
+	secured *redisTLS, ready func()) (err error) {
 	log := config.Log
 	signed, err := rosters.Signed() // newer ones than the journal has are adopted: a database takes none away
 	if err != nil {
@@ -243,7 +242,13 @@ func (s *Supervisor) serve(ctx context.Context, place string, config supervisor.
 	api.set(nodes.Handler(super, log))
 	defer api.set(nodes.Standby(journal.ErrHeld, log))
 	ready()
-	return super.Run(ctx)
+	if secured == nil {
+		return super.Run(ctx)
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return super.Run(ctx) })
+	group.Go(func() error { return secured.run(ctx) }) // of the one that serves only
+	return group.Wait()
 }
 
 // isProtected reports whether the journal of a data directory is known to carry authentication codes.
@@ -354,9 +359,11 @@ func (s *Supervisor) awaitPlace(ctx context.Context, rosters config.Rosters, key
 		return nil, writ.Errorf(writ.CodeUsage, "%q cannot be the name of a datacenter", s.Name).WithHint("--dc takes 1 to 63 lower-case letters, digits and hyphens")
 	}
 	registration := s.registration(public)
+	by := coordinators(rosters)
+	defer by.CloseIdleConnections()
 	told := ""
 	for {
-		d, err := s.ask(ctx, rosters, registration)
+		d, err := s.ask(ctx, by, rosters, registration)
 		if d != nil || err != nil && !writ.AsError(err).Retryable() {
 			return d, err
 		}
@@ -393,8 +400,7 @@ func (s *Supervisor) nodeAPI() string {
 // coordinators is how coordinators are reached that rosters name.
 func coordinators(rosters config.Rosters) *http.Client {
 	return &http.Client{Transport: &transport.Transport{
-		Rosters: rosters, Anchor: identity.Anchor{Cluster: rosters.Cluster}, Want: func() pki.Name { return pki.Name{Role: pki.Coordinator} },
-		Fetch: transport.FromCoordinator, PublicNames: true,
+		Rosters: rosters, Anchor: identity.Anchor{Cluster: rosters.Cluster}, Want: transport.Coordinator, Fetch: transport.FromCoordinator, PublicNames: true,
 	}}
 }
 
@@ -410,22 +416,22 @@ func (s *Supervisor) registration(public ed25519.PublicKey) api.NewRegistration 
 }
 
 // ask fetches what is new of the roster from the first coordinator that answers, and registers there if it does not name the key yet.
-func (s *Supervisor) ask(ctx context.Context, rosters config.Rosters, registration api.NewRegistration) (*identity.Datacenter, error) {
+func (s *Supervisor) ask(ctx context.Context, by *http.Client, rosters config.Rosters, registration api.NewRegistration) (*identity.Datacenter, error) {
 	var last error
 	for _, address := range s.Coordinators {
-		d, err := askOne(ctx, address, rosters, registration)
+		d, err := askOne(ctx, by, address, rosters, registration)
 		if d != nil || err == nil {
 			return d, nil
 		}
-		if last = err; !writ.AsError(err).Retryable() {
-			break
+		if last == nil || writ.AsError(last).Retryable() { // what ends the wait is told before what may pass
+			last = err
 		}
 	}
 	return nil, last
 }
 
-func askOne(ctx context.Context, address string, rosters config.Rosters, registration api.NewRegistration) (*identity.Datacenter, error) {
-	client, err := api.NewClient(address, api.WithHTTPClient(coordinators(rosters)))
+func askOne(ctx context.Context, by *http.Client, address string, rosters config.Rosters, registration api.NewRegistration) (*identity.Datacenter, error) {
+	client, err := api.NewClient(address, api.WithHTTPClient(by))
 	if err != nil {
 		return nil, writ.Errorf(writ.CodeUsage, "%q is no address of a coordinator: %v", address, err)
 	}

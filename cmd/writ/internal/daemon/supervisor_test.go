@@ -36,7 +36,7 @@ func TestASupervisorThatIsTakenInWhileItRegistersLooksAgain(t *testing.T) {
 		}
 	}))
 	defer coordinator.Close()
-	d, err := askOne(t.Context(), coordinator.URL, config.RostersIn(t.TempDir(), "cluster"), api.NewRegistration{Name: "dc1"})
+	d, err := askOne(t.Context(), http.DefaultClient, coordinator.URL, config.RostersIn(t.TempDir(), "cluster"), api.NewRegistration{Name: "dc1"})
 	if d != nil || err != nil {
 		t.Errorf("it found %v and gave up: %v", d, err)
 	}

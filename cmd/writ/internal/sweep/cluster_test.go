@@ -183,6 +183,20 @@ func (w *cluster) try(args ...string) (out, said string, code int) {
 // insist carries out a command until it succeeds: processes end meanwhile.
 func (w *cluster) insist(args ...string) string {
 	w.t.Helper()
+	return w.until(func(code int, _ string) bool { return code == 0 }, args...)
+}
+
+// amend carries out a command that changes the roster until the next version is in force. Datacenters whose supervisors have ended for good adopt none.
+func (w *cluster) amend(args ...string) {
+	w.t.Helper()
+	w.until(func(code int, said string) bool {
+		return code == 0 || code == writ.ExitTimeout && strings.Contains(said, string(writ.CodeNotAdopted))
+	}, args...)
+}
+
+// until carries out a command until it has ended well enough.
+func (w *cluster) until(enough func(code int, said string) bool, args ...string) string {
+	w.t.Helper()
 	var out, last string
 	w.Until(strings.Join(args, " "), func(context.Context) bool {
 		var said string
@@ -192,7 +206,7 @@ func (w *cluster) insist(args ...string) string {
 			w.t.Logf("%v: exit %d: %s", args, code, said)
 		}
 		last = said
-		return code == 0
+		return enough(code, said)
 	})
 	return out
 }

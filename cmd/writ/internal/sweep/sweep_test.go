@@ -290,7 +290,7 @@ var (
 	}
 	rosterMade = func(w *cluster) {
 		w.busy(w.submit("slow.tengo", 3, 2, writ.RunSucceeded), 1) // so that there is a run to judge anew
-		w.insist("project", "add", w.next())
+		w.amend("project", "add", w.next())
 	}
 	founded = func(w *cluster) {
 		name := w.newDatacenter()

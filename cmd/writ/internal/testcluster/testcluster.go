@@ -107,10 +107,11 @@ func (s *Cluster) Found() {
 	}
 }
 
-// On is the same cluster seen from a network namespace, which the test has made: its commands and processes are carried out there.
-func (s *Cluster) On(namespace string) *Cluster {
+// On is the same cluster seen from a network namespace, which the test has made: its commands and processes are carried out there, with more in
+// their environment.
+func (s *Cluster) On(namespace string, env ...string) *Cluster {
 	on := *s
-	on.host = namespace
+	on.host, on.env = namespace, slices.Concat(s.env, env)
 	return &on
 }
 

@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -28,8 +29,11 @@ import (
 // MaxRosters bounds the answer with the rosters of a cluster that is not verified yet.
 const MaxRosters = 4 << 20
 
-// fetchWithin bounds the wait for it.
-const fetchWithin = 30 * time.Second
+// How long a server may take to give rosters, and to be connected to.
+const (
+	fetchWithin = 30 * time.Second
+	dialWithin  = 10 * time.Second
+)
 
 // Rosters are those that this process has. It may be used concurrently.
 type Rosters interface {
@@ -43,8 +47,8 @@ type Rosters interface {
 type Transport struct {
 	Rosters Rosters
 	Anchor  identity.Anchor // of the cluster, for the first contact
-	// Want returns the name that servers must have; see pki.Verifier.
-	Want func() pki.Name
+	// Want returns the name that the server at an address, "https://host:port", must have by a roster: Coordinator, or that of a supervisor.
+	Want func(roster *identity.Roster, address string) pki.Name
 	// Fetch asks a server for the signed rosters after a version: FromCoordinator or FromSupervisor.
 	Fetch Fetch
 	// PublicNames lets a server show a certificate for its name by an authority of this system instead.
@@ -58,16 +62,16 @@ type Transport struct {
 	verified *http.Transport
 	anybody  *http.Client // verifies nothing, and sends requests for rosters only
 	floors   pki.Floors
-	fetching sync.Mutex
+	fetching chan struct{} // has room for one
 }
 
 func (t *Transport) init() {
 	t.once.Do(func() {
+		t.fetching = make(chan struct{}, 1)
 		t.verified = http.DefaultTransport.(*http.Transport).Clone()
 		t.verified.ResponseHeaderTimeout = t.Header
-		t.verified.TLSClientConfig = pki.Client(nil, t.Own)
-		t.verified.TLSClientConfig.VerifyConnection = t.verify
-		unverified := t.verified.Clone()
+		t.verified.DialTLSContext = t.dial
+		unverified := http.DefaultTransport.(*http.Transport).Clone()
 		unverified.DisableKeepAlives = true
 		unverified.TLSClientConfig = &tls.Config{MinVersion: tls.VersionTLS13, InsecureSkipVerify: true} // rosters prove themselves
 		t.anybody = &http.Client{Transport: unverified, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
@@ -122,24 +126,67 @@ func mayBeOutdated(err error) bool {
 	return writ.CodeOf(err) == writ.CodeCertificateUntrusted
 }
 
-func (t *Transport) verify(s tls.ConnectionState) error {
-	return Verify(t.Rosters, t.Want(), &t.floors, t.PublicNames, s)
+// dial connects to a server and verifies it.
+func (t *Transport) dial(ctx context.Context, network, address string) (net.Conn, error) {
+	host, port, err := net.SplitHostPort(address)
+	if err != nil {
+		return nil, err
+	}
+	conn, err := (&net.Dialer{Timeout: dialWithin}).DialContext(ctx, network, address)
+	if err != nil {
+		return nil, err
+	}
+	secure := tls.Client(conn, pki.Client(func(chain []*x509.Certificate) error {
+		return Verify(t.Rosters, func(r *identity.Roster) pki.Name { return t.Want(r, addressOf(host, port)) }, &t.floors, t.PublicNames, host, chain)
+	}, t.Own))
+	ctx, stop := context.WithTimeout(ctx, dialWithin)
+	defer stop()
+	if err := secure.HandshakeContext(ctx); err != nil {
+		_ = conn.Close()
+		return nil, err
+	}
+	return secure, nil
 }
 
-// Verify decides about the server of a connection: by the newest roster it must be who is wanted. If publicNames, it may have a certificate for
-// its name by an authority of this system instead.
-func Verify(rosters Rosters, want pki.Name, floors *pki.Floors, publicNames bool, s tls.ConnectionState) error {
+// addressOf is how rosters write the address of a server: without the port that https has anyway.
+func addressOf(host, port string) string {
+	host = strings.ToLower(host)
+	if port == "443" {
+		if strings.Contains(host, ":") {
+			host = "[" + host + "]"
+		}
+		return "https://" + host
+	}
+	return "https://" + net.JoinHostPort(host, port)
+}
+
+// Coordinator wants the coordinator that a roster has at an address. At one that no roster has, which leads there by a proxy or tunnel, any will do.
+func Coordinator(roster *identity.Roster, address string) pki.Name {
+	want := pki.Name{Role: pki.Coordinator}
+	if roster != nil {
+		if c := roster.CoordinatorAt(address); c != nil {
+			want.ID = c.ID
+		}
+	}
+	return want
+}
+
+// Verify decides about the server of a connection to a host: by the newest roster it must be who is wanted. If publicNames, and if the roster does not
+// say exactly who is there, it may have a certificate for that host by an authority of this system instead.
+func Verify(rosters Rosters, wanted func(*identity.Roster) pki.Name, floors *pki.Floors, publicNames bool, host string, chain []*x509.Certificate) error {
 	roster, err := rosters.Latest()
-	switch {
-	case err != nil:
+	if err != nil {
 		return err
-	case publicNames && !claimsCluster(s.PeerCertificates) && isPublicly(s):
+	}
+	want := wanted(roster)
+	switch {
+	case publicNames && want.ID == "" && !claimsCluster(chain) && isPublicly(host, chain):
 		return nil
 	case roster == nil:
 		return errNoRoster
 	}
 	v := pki.Verifier{Roster: roster, Now: time.Now(), Floors: floors}
-	return v.Is(want, s.PeerCertificates)
+	return v.Is(want, chain)
 }
 
 // claimsCluster reports whether a certificate says that it is one of a cluster: then no authority of this system counts.
@@ -147,23 +194,27 @@ func claimsCluster(chain []*x509.Certificate) bool {
 	return len(chain) > 0 && len(chain[0].URIs) > 0 && chain[0].URIs[0].Scheme == "writ"
 }
 
-// isPublicly reports whether an authority of this system stands behind the name of a server.
-func isPublicly(s tls.ConnectionState) bool {
-	if len(s.PeerCertificates) == 0 || s.ServerName == "" {
+// isPublicly reports whether an authority of this system stands behind a certificate for a host.
+func isPublicly(host string, chain []*x509.Certificate) bool {
+	if len(chain) == 0 || host == "" {
 		return false
 	}
 	between := x509.NewCertPool()
-	for _, c := range s.PeerCertificates[1:] {
+	for _, c := range chain[1:] {
 		between.AddCert(c)
 	}
-	_, err := s.PeerCertificates[0].Verify(x509.VerifyOptions{DNSName: s.ServerName, Intermediates: between})
+	_, err := chain[0].Verify(x509.VerifyOptions{DNSName: host, Intermediates: between})
 	return err == nil
 }
 
 // refresh asks a server, whoever it is, for the rosters that this process lacks, and reports whether there were any that count.
 func (t *Transport) refresh(ctx context.Context, server *url.URL) (bool, error) {
-	t.fetching.Lock()
-	defer t.fetching.Unlock()
+	select {
+	case t.fetching <- struct{}{}:
+		defer func() { <-t.fetching }()
+	case <-ctx.Done():
+		return false, ctx.Err()
+	}
 	known, err := t.Rosters.Latest()
 	if err != nil {
 		return false, err

@@ -123,7 +123,7 @@ func by(key ed25519.PrivateKey, r *identity.Roster) *tls.Config {
 func newTransport(t *testing.T, anchor identity.Anchor) *Transport {
 	t.Helper()
 	tr := &Transport{
-		Rosters: config.RostersIn(t.TempDir(), anchor.Cluster), Anchor: anchor, Want: func() pki.Name { return pki.Name{Role: pki.Coordinator} },
+		Rosters: config.RostersIn(t.TempDir(), anchor.Cluster), Anchor: anchor, Want: Coordinator,
 		Fetch: FromCoordinator, PublicNames: true,
 	}
 	t.Cleanup(tr.CloseIdleConnections)
@@ -220,6 +220,41 @@ func TestANewRosterIsAskedForWhenAServerIsNotKnown(t *testing.T) {
 	}
 	if err := tr.post(serve(t, &rosters, c.roster.Cluster, by(front, c.roster)).URL); writ.CodeOf(err) != writ.CodeCertificateUntrusted {
 		t.Errorf("with the key that was exchanged: %v", err)
+	}
+}
+
+// The key of one coordinator does not stand at the address of another one, nor does a public certificate.
+func TestAnAddressOfTheRosterIsOneCoordinators(t *testing.T) {
+	c, front := found(t, time.Hour)
+	second := newKey(t)
+	tr := newTransport(t, identity.Anchor{Cluster: c.roster.Cluster})
+	rosters := c.signed
+	s := serve(t, &rosters, c.roster.Cluster, by(front, c.roster))
+	id := c.roster.Coordinators[0].ID
+	c.change(func(r *identity.Roster) {
+		r.Coordinator(id).URLs = []string{s.URL}
+		r.Coordinators = append(r.Coordinators, identity.Coordinator{ID: writ.NewUUID(), Name: "second", Key: second.Public().(ed25519.PublicKey), URLs: []string{"https://192.0.2.1"}})
+	})
+	rosters = c.signed
+	if _, err := tr.Rosters.Add(c.signed...); err != nil {
+		t.Fatal(err)
+	}
+	if err := tr.post(s.URL); err != nil {
+		t.Errorf("the coordinator at its address: %v", err)
+	}
+	swapped := *c.roster
+	swapped.Coordinators = []identity.Coordinator{*c.roster.CoordinatorOf(second.Public().(ed25519.PublicKey))}
+	thief := serve(t, &rosters, c.roster.Cluster, by(second, &swapped))
+	if err := tr.post(thief.URL); err != nil {
+		t.Errorf("a coordinator at an address that nobody has: %v", err)
+	}
+	c.change(func(r *identity.Roster) { r.Coordinator(id).URLs = []string{thief.URL} })
+	if _, err := tr.Rosters.Add(c.signed...); err != nil {
+		t.Fatal(err)
+	}
+	tr.CloseIdleConnections()
+	if err := tr.post(thief.URL); writ.CodeOf(err) != writ.CodeCertificateRole {
+		t.Errorf("the second coordinator at the address of the first: %v", err)
 	}
 }
 
