@@ -3,10 +3,12 @@ package main
 import (
 	"bytes"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"sync"
 	"testing"
@@ -207,73 +209,175 @@ run.log("` + wireLog + `", db.address)
 run.output({said: "` + wireOutput + `"})
 `
 
-// A coordinator, a supervisor with its Redis, a node and a person are on four hosts. All that crosses their cables is TLS 1.3, and nothing was copied
-// from one to the other but what commands printed.
+// page is a manual page with commands in blocks that say on which machine they are typed: "desk", and "desk keeps" or "desk waits" for a command that
+// goes on.
+type page struct {
+	t       *testing.T
+	root    string // with a directory for each machine
+	env     []string
+	waiting []func() // for commands that end by themselves
+}
+
+var blocksOfHosts = regexp.MustCompile("(?s)```sh (\\w+)( keeps| waits)?\n(.*?)```")
+
+// begins is what a command that goes on says when the next may be typed.
+var begins = map[string]string{"writ coord": "is listening", "writ dc add": "Start the supervisor", "writ supervisor": "Redis listens for nodes", "writ runner": "msg=serving"}
+
+func (p *page) dir(machine string) string { return filepath.Join(p.root, machine) }
+
+// command is a block as it is typed on a machine.
+func (p *page) command(machine, block string) *exec.Cmd {
+	cmd := exec.Command("ip", "netns", "exec", machine, "sh", "-euc", block)
+	cmd.Dir = p.dir(machine)
+	cmd.Env = append([]string{"HOME=" + p.dir(machine), "PATH=" + filepath.Join(p.root, "bin") + ":" + os.Getenv("PATH"), "ROOT=" + p.root}, p.env...)
+	return cmd
+}
+
+// typed carries out a block that ends, and returns what it says.
+func (p *page) typed(machine, block string) string {
+	p.t.Helper()
+	out, err := p.command(machine, block).CombinedOutput()
+	if err != nil {
+		p.t.Fatalf("on %s:\n%s\n%v\n%s", machine, block, err, out)
+	}
+	return string(out)
+}
+
+// start carries out a block that goes on, and waits until it has begun.
+func (p *page) start(machine, block string, waits bool) {
+	p.t.Helper()
+	until := ""
+	for command, text := range begins {
+		if strings.Contains(block, command) {
+			until = text
+		}
+	}
+	log, err := os.Create(filepath.Join(p.root, fmt.Sprintf("%s-%d.log", machine, len(p.waiting))))
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	defer log.Close()
+	cmd := p.command(machine, strings.Replace(block, "\nwrit ", "\nexec writ ", 1))
+	if strings.HasPrefix(block, "writ ") {
+		cmd = p.command(machine, "exec "+block)
+	}
+	cmd.Stdout, cmd.Stderr = log, log
+	if err := cmd.Start(); err != nil {
+		p.t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	p.t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		<-ended
+	})
+	said := func() string {
+		text, _ := os.ReadFile(log.Name())
+		return string(text)
+	}
+	for late := time.Now().Add(testcluster.Patience); !strings.Contains(said(), until); time.Sleep(20 * time.Millisecond) {
+		select {
+		case err := <-ended:
+			p.t.Fatalf("on %s, %s ended: %v\n%s", machine, block, err, said())
+		default:
+		}
+		if time.Now().After(late) {
+			p.t.Fatalf("on %s, %s does not say %q:\n%s", machine, block, until, said())
+		}
+	}
+	if waits {
+		p.waiting = append(p.waiting, func() {
+			select {
+			case err := <-ended:
+				ended <- err
+				if err != nil {
+					p.t.Errorf("on %s, %s ended: %v\n%s", machine, block, err, said())
+				}
+			case <-time.After(testcluster.Patience):
+				p.t.Errorf("on %s, %s goes on:\n%s", machine, block, said())
+			}
+		})
+	}
+}
+
+// A coordinator, a supervisor with its Redis, a node and a person are on four hosts, where the commands of the manual are typed. All that crosses their
+// cables is TLS 1.3, and nothing was copied from one to the other but what commands printed.
 func TestHostsSpeakNothingButTLS(t *testing.T) {
+	t.Parallel()
 	if !testcluster.Alone(t, "") {
 		return
 	}
 	testenv.Need(t, "redis-server")
+	testenv.Need(t, "ssh-keygen")
 	h := newHosts(t, "desk", "front", "site", "n1")
-	s := testcluster.Empty(t)
-	front, site, n1 := s.On("front"), s.On("site"), s.On("n1")
-	url := "https://" + address("front") + ":7440"
-	front.Writ("init", "--data", "cluster", "--new-key", "--name", "alice", "--coordinator", url)
-	front.Start("coord", "is listening", "coord", "--data", "cluster", "--listen", address("front")+":7440")
-	// The person at the desk has the exported context and a key, and nothing else.
-	if err := os.WriteFile(filepath.Join(s.Dir, "work.yaml"), []byte(front.Writ("context", "export")), 0o600); err != nil {
+	p := &page{t: t, root: t.TempDir()}
+	for _, dir := range []string{"bin", "desk/.ssh", "front/coord", "site", "n1"} {
+		if err := os.MkdirAll(p.dir(dir), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const copies = "#!/bin/sh\nfor last; do :; done\nwhile [ $# -gt 1 ]; do case $1 in -r) ;; *) cp -r \"$1\" \"$ROOT/${last%%:*}/${last#*:}\" ;; esac; shift; done\n"
+	if err := errors.Join(os.WriteFile(filepath.Join(p.root, "bin", "scp"), []byte(copies), 0o700), os.Symlink(testcluster.Binary(t), filepath.Join(p.root, "bin", "writ"))); err != nil {
 		t.Fatal(err)
 	}
-	desk := s.On("desk", "WRIT_CONFIG="+filepath.Join(s.Dir, "desk", "config.yaml"))
-	desk.Writ("context", "import", "work.yaml", "--key", filepath.Join(s.Dir, "cluster", "root.key"))
+	p.typed("desk", "ssh-keygen -q -t ed25519 -N '' -f .ssh/id_ed25519")
+	socket := h.redis("site", t.TempDir(), "LONG-AND-RANDOM")
 
-	socket := h.redis("site", t.TempDir(), "long-and-random")
-	add := desk.Start("add", "Start the supervisor", "dc", "add", "dc1", "--region", "here", "--token-file", "dc1.token")
-	site.Start("dc1", "Redis listens for nodes", "supervisor", "--data", "dc1", "--dc", "dc1", "--coordinator", url, "--join", "@dc1.token",
-		"--listen", address("site")+":7441", "--redis", "unix://:long-and-random@"+socket, "--redis-listen", address("site")+":6379")
-	if err := add.Wait(); err != nil {
-		t.Fatalf("dc add: %v\n%s", err, add.Said())
-	}
-	desk.Says(0, []string{"healthy"}, "dc", "list")
-	token := desk.Writ("token", "create", "--dc", "dc1")
-	if err := os.WriteFile(filepath.Join(s.Dir, "n1.token"), []byte(token), 0o600); err != nil {
+	text, err := os.ReadFile("../../docs/manual/sites.md")
+	if err != nil {
 		t.Fatal(err)
 	}
-	began := time.Now()
-	n1.Start("n1", "msg=serving", "runner", "--data", "n1", "--name", "n1", "--supervisor", "https://"+address("site")+":7441",
-		"--redis", "rediss://"+address("site")+":6379/0", "--join", "@n1.token", "--drivers", "simulated", "--simulate-speed", "0")
+	var began time.Time
+	said := ""
+	for _, block := range blocksOfHosts.FindAllStringSubmatch(string(text), -1) {
+		machine, kind, block := block[1], block[2], strings.TrimSpace(strings.ReplaceAll(block[3], "/run/redis/redis.sock", socket))
+		if strings.HasPrefix(block, "writ runner") {
+			began = time.Now()
+		}
+		if kind != "" {
+			p.start(machine, block, kind == " waits")
+			continue
+		}
+		if strings.Contains(block, "writ dc list") { // which the page promises
+			for _, ended := range p.waiting {
+				ended()
+			}
+		}
+		out := p.typed(machine, block)
+		if strings.Contains(block, "writ submit") {
+			t.Logf("from the start of the runner to the end of the first run: %s", time.Since(began).Round(time.Millisecond))
+		}
+		said += out
+	}
+	for _, want := range []string{"healthy", "said", "hello", "succeeded"} {
+		if !strings.Contains(said, want) {
+			t.Errorf("nothing says %q:\n%s", want, said)
+		}
+	}
 
-	if err := os.WriteFile(filepath.Join(s.Dir, "value"), []byte(wireSecret), 0o600); err != nil {
+	config := "export WRIT_CONFIG=cluster/client.yaml\n"
+	for name, text := range map[string]string{"value": wireSecret, "hosts.tengo": hostsScript} {
+		if err := os.WriteFile(filepath.Join(p.dir("desk"), name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	out := p.typed("desk", config+"writ secret set word --file value\nwrit submit hosts.tengo")
+	if !strings.Contains(out, wireOutput) {
+		t.Errorf("the run gave %s", out)
+	}
+	// Who has no key of the roster reads nothing.
+	out = p.typed("desk", "ssh-keygen -q -t ed25519 -N '' -f stranger\nWRIT_CONFIG=stranger.yaml writ context import work.yaml --key ./stranger\nWRIT_CONFIG=stranger.yaml writ run list || echo exit $?")
+	if !strings.Contains(out, "SIGNER_UNKNOWN") || !strings.Contains(out, fmt.Sprint("exit ", writ.ExitDenied)) {
+		t.Errorf("a stranger is told %s", out)
+	}
+	if out := p.typed("desk", config+"writ login --web\nwrit logout"); !strings.Contains(out, "https://10.77.0.2:7440/login#") {
+		t.Errorf("writ login --web says %s", out)
+	}
+	token, err := os.ReadFile(filepath.Join(p.dir("desk"), "n1.token"))
+	if err != nil {
 		t.Fatal(err)
 	}
-	desk.Writ("secret", "set", "word", "--file", "value")
-	if err := os.WriteFile(filepath.Join(s.Dir, "hosts.tengo"), []byte(hostsScript), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	said := desk.Writ("submit", "hosts.tengo", "-o", "json")
-	t.Logf("from token to the end of the first run: %s", time.Since(began).Round(time.Millisecond))
-	if !strings.Contains(said, wireOutput) {
-		t.Errorf("the run gave %s", said)
-	}
-	// Who has no key of the roster reads nothing. The dashboard opens with a code.
-	if err := os.Mkdir(filepath.Join(s.Dir, "stranger"), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	identity := filepath.Join(s.Dir, "stranger", "id")
-	if out, err := exec.Command("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", identity).CombinedOutput(); err != nil {
-		t.Fatalf("ssh-keygen: %v\n%s", err, out)
-	}
-	if err := os.RemoveAll(filepath.Join(s.Dir, "desk", "logins")); err != nil {
-		t.Fatal(err)
-	}
-	if _, said, code := desk.Try("run", "list", "--key", identity); code != writ.ExitDenied || !strings.Contains(said, "SIGNER_UNKNOWN") {
-		t.Errorf("a stranger: exit %d, %s", code, said)
-	}
-	if said := desk.Writ("login", "--web"); !strings.Contains(said, url+"/login#") {
-		t.Errorf("writ login --web says %s", said)
-	}
-	desk.Writ("logout")
-	if n := h.onlyTLS13(wireSecret, wireScript, wireArg, wireLog, wireOutput, "long-and-random", strings.TrimSpace(token)[:40]); n < 8 {
+	if n := h.onlyTLS13(wireSecret, wireScript, wireArg, wireLog, wireOutput, "LONG-AND-RANDOM", strings.TrimSpace(string(token))[:40]); n < 8 {
 		t.Errorf("only %d directions of connections were seen", n)
 	}
 }

@@ -48,8 +48,10 @@ type logins struct {
 	have map[string]*session // by address of the coordinator
 }
 
+// path is the file of the session with a coordinator. Another key is another person.
 func (l *logins) path(address string) string {
-	return filepath.Join(l.dir, "logins", writ.DigestOf([]byte(string(l.client.Context.Cluster)+" "+address)).String()+".json")
+	of := strings.Join([]string{string(l.client.Context.Cluster), address, l.client.Keys.Spec}, "\x00")
+	return filepath.Join(l.dir, "logins", writ.DigestOf([]byte(of)).String()+".json")
 }
 
 // token returns the token for a coordinator, "" if there is none that counts.
