@@ -99,7 +99,7 @@ func (s *stream) flow(w http.ResponseWriter) error {
 		return err
 	}
 	for {
-		grown := s.c.tail.grown.next()
+		grown, changed := s.c.tail.grown.next(), s.c.rosters.changed.next()
 		wrote, more, err := s.write(w, control)
 		if err != nil {
 			return err
@@ -112,6 +112,7 @@ func (s *stream) flow(w http.ResponseWriter) error {
 		}
 		select {
 		case <-grown:
+		case <-changed: // the roster may let somebody read no more
 		case <-beat.C:
 			_ = control.SetWriteDeadline(time.Now().Add(writeWithin))
 			if _, err := fmt.Fprint(w, ": still here\n\n"); err != nil {
