@@ -121,7 +121,7 @@ func (c *Coordinator) viewerIn(ctx context.Context, s *session) (*viewer, error)
 	return &viewer{session: s, all: slices.Contains(projects, identity.AllProjects), projects: projects}, nil
 }
 
-// still returns why whoever made a request may not read any more: the session has ended, or the roster has changed. Streams ask before each thing
+// still returns why the sender of a request may not read any more: the session has ended, or the roster has changed. Streams ask before each thing
 // that they say.
 func (c *Coordinator) still(ctx context.Context) error {
 	v := askedOf(ctx).viewer

@@ -46,7 +46,7 @@ type session struct {
 	begun time.Time
 }
 
-// secretSum is what is kept of a token or code: whoever reads the memory of a coordinator, or a dump of it, has no token.
+// secretSum is what is kept of a token or code: a dump of the memory of a coordinator holds no token.
 type secretSum [sha256.Size]byte
 
 type token struct {

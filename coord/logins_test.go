@@ -199,7 +199,7 @@ func (p *fixture) begins(token, path string) int {
 	return response.StatusCode
 }
 
-// A reader of one project gets nothing of another, whatever is asked for.
+// A reader of one project gets nothing of another, by any request.
 func TestAReaderOfOneProjectSeesNothingOfAnother(t *testing.T) {
 	p := startNamed(t, nil)
 	connect(p, vienna, nil)

@@ -54,7 +54,7 @@ type Dashboard struct {
 	Stopping <-chan struct{}
 	// Notice returns what every page says at its top, "" for nothing. It may be nil.
 	Notice func() string
-	// Still returns why whoever made a request may not read any more. It is asked before each frame; it may be nil.
+	// Still returns why the sender of a request may not read any more. It is asked before each frame; it may be nil.
 	Still func(ctx context.Context) error
 	// MaxStreams bounds the streams that are open at the same time, DefaultMaxStreams if 0.
 	MaxStreams int

@@ -44,7 +44,7 @@ const (
 	Challenge Kind = "login-challenge" // coordinator → client
 	Refresh   Kind = "login-refresh"   // client → coordinator
 	// Authority is the key to which a supervisor or coordinator delegates the issuing of certificates.
-	Authority Kind = "authority" // supervisor or coordinator → whoever connects to it or to what it issued for
+	Authority Kind = "authority" // supervisor or coordinator → its peers in TLS
 )
 
 const (

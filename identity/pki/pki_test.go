@@ -175,7 +175,7 @@ func (f forged) make(t *testing.T, r *identity.Roster, name Name) []*x509.Certif
 	return chain
 }
 
-// The key of one owner, or of a stranger, stands for nobody else, in whatever form it is shown.
+// The key of one owner, or of a stranger, stands for nobody else, in any form in which it is shown.
 func TestACertificateSaysNothingThatItsOwnersKeyDidNotDelegate(t *testing.T) {
 	r := testRoster(t)
 	v := &Verifier{Roster: r, Now: noon}

@@ -207,7 +207,7 @@ func isPublicly(host string, chain []*x509.Certificate) bool {
 	return err == nil
 }
 
-// refresh asks a server, whoever it is, for the rosters that this process lacks, and reports whether there were any that count.
+// refresh asks a server that is not verified for the rosters that this process lacks, and reports whether there were any that count.
 func (t *Transport) refresh(ctx context.Context, server *url.URL) (bool, error) {
 	select {
 	case t.fetching <- struct{}{}:

@@ -200,7 +200,7 @@ func selfSigned() tls.Certificate {
 	return s.TLS.Certificates[0]
 }
 
-// A coordinator whose key was exchanged is found again by the roster that says so, whoever gives it.
+// A coordinator whose key was exchanged is found again by the roster that says so, from any server.
 func TestANewRosterIsAskedForWhenAServerIsNotKnown(t *testing.T) {
 	c, front := found(t, time.Hour)
 	tr := newTransport(t, identity.Anchor{Cluster: c.roster.Cluster})
