@@ -146,7 +146,7 @@ func (p *part) log(ctx context.Context, kind string, why error) {
 
 // forget removes what is left of a part that became an image.
 func (p *part) forget() error {
-	p.step("remove the part")
+	p.step("remove the file")
 	for _, left := range []string{p.to, p.tag, p.made} {
 		if err := os.Remove(left); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err

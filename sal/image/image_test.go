@@ -543,7 +543,7 @@ func TestTheNextAttemptRemovesWhatAnImageWasMadeOf(t *testing.T) {
 	b := newFixture(t, s)
 	args := map[string]any{"url": s.URL + "/disk", "sha256": sum(disk), "format": "qcow2"}
 	b.Step = func(step string) {
-		if step == "remove the part" {
+		if step == "remove the file" {
 			panic("the runner ends")
 		}
 	}
