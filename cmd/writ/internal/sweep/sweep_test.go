@@ -263,19 +263,19 @@ var (
 	}
 	tokenMade = func(w *cluster) { w.insist("token", "create", "--dc", supervisor) }
 	cordoned  = func(w *cluster) {
-		w.insist("node", "cordon", node)
-		w.insist("node", "uncordon", node)
+		w.insist("node", "cordon", node, "--dc", supervisor)
+		w.insist("node", "uncordon", node, "--dc", supervisor)
 	}
 	// unused adds a node that gets no work, and goneForGood signs that it is lost while it is there.
 	unused = func(w *cluster) {
 		name := w.newNode()
 		w.begin(name)
-		w.insist("node", "cordon", name)
+		w.insist("node", "cordon", name, "--dc", supervisor)
 	}
 	goneForGood = func(w *cluster) {
 		name := w.nodes[len(w.nodes)-1]
 		w.Until(name+" is lost", func(context.Context) bool {
-			_, said, code := w.try("node", "lost", name)
+			_, said, code := w.try("node", "lost", name, "--dc", supervisor)
 			return code == 0 || strings.Contains(said, "NOT_FOUND") // it was, and the answer got lost
 		})
 		w.Until(name+" has stopped what it had", func(context.Context) bool { return w.Procs[name].Ended() })
