@@ -126,6 +126,9 @@ func (l *logins) begin(login *identity.VerifiedLogin, now time.Time) (api.LoginT
 	if s := l.sessions[id]; s != nil && s.login.Signer != login.Signer {
 		return api.LoginToken{}, writ.Errorf(writ.CodeLoginRefused, "the key of the session is that of another one").WithHint("log in again: writ login")
 	}
+	if l.sessions[id] != nil {
+		l.end(id) // with its tokens, which nothing could end any more
+	}
 	for full := true; full; {
 		var oldest envelope.KeyID
 		count := 0
@@ -201,20 +204,15 @@ func (l *logins) issue(in map[secretSum]token, s *session, now time.Time, validi
 	return api.LoginToken{Token: text, Expires: expires.UTC(), Until: s.login.Until.UTC(), Name: s.login.Signer}
 }
 
-// next gives a session another token.
-func (l *logins) next(s *session, now time.Time) api.LoginToken {
+// grant makes a token of a session that goes on: of one that was ended a moment ago there are no more.
+func (l *logins) grant(in map[secretSum]token, s *session, now time.Time, validity time.Duration) (api.LoginToken, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.forget(now)
-	return l.issue(l.tokens, s, now, TokenValidity)
-}
-
-// offer makes a code that a browser exchanges for a token of a session.
-func (l *logins) offer(s *session, now time.Time) api.LoginToken {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.forget(now)
-	return l.issue(l.codes, s, now, codeWithin)
+	if l.sessions[envelope.IDOf(s.login.Session)] != s {
+		return api.LoginToken{}, sessionEnded()
+	}
+	return l.issue(in, s, now, validity), nil
 }
 
 // exchange gives a token for a code, once.
@@ -245,6 +243,8 @@ func (l *logins) of(text string, now time.Time) *session {
 func loginRequired(why string) *writ.Error {
 	return writ.Errorf(writ.CodeLoginRequired, "%s", why).WithHint("commands of writ log in by themselves; `writ login --web` opens the dashboard")
 }
+
+func sessionEnded() *writ.Error { return loginRequired("the session is not known here, or has ended") }
 
 // Challenge answers somebody who wants to log in: it proves that this is the coordinator of the roster, about the nonce of the client and the address
 // that it uses.
@@ -301,7 +301,7 @@ func (c *Coordinator) NextToken(signed []byte) (api.LoginToken, error) {
 	if err != nil {
 		return api.LoginToken{}, err
 	}
-	return c.logins.next(s, c.Now()), nil
+	return c.logins.grant(c.logins.tokens, s, c.Now(), TokenValidity)
 }
 
 // NewCode gives the owner of a session's key a code for a browser.
@@ -310,7 +310,7 @@ func (c *Coordinator) NewCode(signed []byte) (api.LoginToken, error) {
 	if err != nil {
 		return api.LoginToken{}, err
 	}
-	return c.logins.offer(s, c.Now()), nil
+	return c.logins.grant(c.logins.codes, s, c.Now(), codeWithin)
 }
 
 // Logout ends a session, on the word of its key.
@@ -329,7 +329,7 @@ func (c *Coordinator) proved(signed []byte) (*session, error) {
 	var s *session
 	all, _, err := envelope.Open[identity.LoginRefresh](envelope.Refresh, signed, func(id envelope.KeyID) (ed25519.PublicKey, error) {
 		if s = c.logins.session(id, c.Now()); s == nil {
-			return nil, loginRequired("the session is not known here, or has ended")
+			return nil, sessionEnded()
 		}
 		return s.login.Session, nil
 	})

@@ -438,6 +438,16 @@ func TestSessionsOfOneSignerAreBounded(t *testing.T) {
 	if l.of(first.Token, now) != nil || l.of(other.Token, now) == nil || len(l.sessions) != maxSessionsSigner+1 || len(l.tokens) != maxSessionsSigner+1 {
 		t.Errorf("%d sessions, %d tokens", len(l.sessions), len(l.tokens))
 	}
+	// A session that begins anew, and one that was ended, leave no token behind.
+	before := l.sessions[envelope.IDOf(key("session bob0").Public().(ed25519.PublicKey))]
+	anew := login("bob", 0)
+	if l.of(other.Token, now) != nil || l.of(anew.Token, now) == nil {
+		t.Error("a token of the session before counts, or none of this one")
+	}
+	if _, err := l.grant(l.tokens, before, now, TokenValidity); writ.CodeOf(err) != writ.CodeLoginRequired {
+		t.Errorf("a token of a session that is no more: %v", err)
+	}
+	other = anew
 	taken := &identity.VerifiedLogin{Login: &identity.Login{Signer: "dave", Session: key("session bob0").Public().(ed25519.PublicKey), Until: now.Add(time.Hour)}}
 	if _, err := l.begin(taken, now); writ.CodeOf(err) != writ.CodeLoginRefused || l.of(other.Token, now) == nil {
 		t.Errorf("with the key of the session of somebody else: %v", err)

@@ -62,7 +62,7 @@ type Transport struct {
 	verified *http.Transport
 	anybody  *http.Client // verifies nothing, and sends requests for rosters only
 	floors   pki.Floors
-	fetching chan struct{} // has room for one
+	fetching chan struct{} // holds one while rosters are asked for
 }
 
 func (t *Transport) init() {
