@@ -59,8 +59,10 @@ type Transport struct {
 	Header time.Duration
 
 	once     sync.Once
-	verified *http.Transport
-	anybody  *http.Client // verifies nothing, and sends requests for rosters only
+	settings *http.Transport // of each one in verified
+	mu       sync.Mutex
+	verified map[string]*http.Transport // by address: each verifies its server, whether or not a proxy lies between
+	anybody  *http.Client               // verifies nothing, and sends requests for rosters only
 	floors   pki.Floors
 	fetching chan struct{} // holds one while rosters are asked for
 }
@@ -68,9 +70,12 @@ type Transport struct {
 func (t *Transport) init() {
 	t.once.Do(func() {
 		t.fetching = make(chan struct{}, 1)
-		t.verified = http.DefaultTransport.(*http.Transport).Clone()
-		t.verified.ResponseHeaderTimeout = t.Header
-		t.verified.DialTLSContext = t.dial
+		t.verified = map[string]*http.Transport{}
+		t.settings = http.DefaultTransport.(*http.Transport).Clone()
+		t.settings.ResponseHeaderTimeout = t.Header
+		t.settings.DialContext = (&net.Dialer{Timeout: dialWithin}).DialContext
+		t.settings.Protocols = new(http.Protocols)
+		t.settings.Protocols.SetHTTP1(true)
 		unverified := http.DefaultTransport.(*http.Transport).Clone()
 		unverified.DisableKeepAlives = true
 		unverified.TLSClientConfig = &tls.Config{MinVersion: tls.VersionTLS13, InsecureSkipVerify: true} // rosters prove themselves
@@ -80,8 +85,11 @@ func (t *Transport) init() {
 
 // CloseIdleConnections closes connections that are not in use.
 func (t *Transport) CloseIdleConnections() {
-	t.init()
-	t.verified.CloseIdleConnections()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, verified := range t.verified {
+		verified.CloseIdleConnections()
+	}
 }
 
 // RoundTrip implements http.RoundTripper. Plain text goes to this machine only: USAGE otherwise. A server that is not verified gets nothing but a
@@ -93,7 +101,8 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 		return nil, writ.Errorf(writ.CodeUsage, "%s://%s is not on this machine, and what is sent there would not be encrypted", r.URL.Scheme, r.URL.Host).
 			WithHint("use its https:// address")
 	}
-	response, err := t.verified.RoundTrip(r)
+	verified := t.to(r.URL)
+	response, err := verified.RoundTrip(r)
 	if err == nil || !mayBeOutdated(err) || r.Body != nil && r.GetBody == nil {
 		return response, err
 	}
@@ -110,7 +119,7 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 			return nil, fmt.Errorf("repeat the request: %w", err)
 		}
 	}
-	return t.verified.RoundTrip(again)
+	return verified.RoundTrip(again)
 }
 
 func closeBody(r *http.Request) {
@@ -126,38 +135,32 @@ func mayBeOutdated(err error) bool {
 	return writ.CodeOf(err) == writ.CodeCertificateUntrusted
 }
 
-// dial connects to a server and verifies it.
-func (t *Transport) dial(ctx context.Context, network, address string) (net.Conn, error) {
-	host, port, err := net.SplitHostPort(address)
-	if err != nil {
-		return nil, err
+// to returns what sends requests to a server once it is verified.
+func (t *Transport) to(server *url.URL) *http.Transport {
+	address := addressOf(server)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	verified := t.verified[address]
+	if verified == nil {
+		verified = t.settings.Clone()
+		verified.TLSClientConfig = pki.Client(func(chain []*x509.Certificate) error {
+			return Verify(t.Rosters, func(r *identity.Roster) pki.Name { return t.Want(r, address) }, &t.floors, t.PublicNames, server.Hostname(), chain)
+		}, t.Own)
+		t.verified[address] = verified
 	}
-	conn, err := (&net.Dialer{Timeout: dialWithin}).DialContext(ctx, network, address)
-	if err != nil {
-		return nil, err
-	}
-	secure := tls.Client(conn, pki.Client(func(chain []*x509.Certificate) error {
-		return Verify(t.Rosters, func(r *identity.Roster) pki.Name { return t.Want(r, addressOf(host, port)) }, &t.floors, t.PublicNames, host, chain)
-	}, t.Own))
-	ctx, stop := context.WithTimeout(ctx, dialWithin)
-	defer stop()
-	if err := secure.HandshakeContext(ctx); err != nil {
-		_ = conn.Close()
-		return nil, err
-	}
-	return secure, nil
+	return verified
 }
 
 // addressOf is how rosters write the address of a server: without the port that https has anyway.
-func addressOf(host, port string) string {
-	host = strings.ToLower(host)
-	if port == "443" {
-		if strings.Contains(host, ":") {
-			host = "[" + host + "]"
-		}
-		return "https://" + host
+func addressOf(server *url.URL) string {
+	host, port := strings.ToLower(server.Hostname()), server.Port()
+	switch {
+	case port != "" && port != "443":
+		host = net.JoinHostPort(host, port)
+	case strings.Contains(host, ":"):
+		host = "[" + host + "]"
 	}
-	return "https://" + net.JoinHostPort(host, port)
+	return server.Scheme + "://" + host
 }
 
 // Coordinator wants the coordinator that a roster has at an address. At one that no roster has, which leads there by a proxy or tunnel, any will do.

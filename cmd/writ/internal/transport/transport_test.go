@@ -5,10 +5,13 @@ import (
 	"crypto/rand"
 	"crypto/tls"
 	"encoding/json"
+	"fmt"
 	"io"
 	"log"
+	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"strconv"
 	"strings"
 	"sync"
@@ -255,6 +258,62 @@ func TestAnAddressOfTheRosterIsOneCoordinators(t *testing.T) {
 	tr.CloseIdleConnections()
 	if err := tr.post(thief.URL); writ.CodeOf(err) != writ.CodeCertificateRole {
 		t.Errorf("the second coordinator at the address of the first: %v", err)
+	}
+}
+
+// By a proxy, as HTTPS_PROXY names one, a server is verified all the same.
+func TestAServerBehindAProxyIsVerified(t *testing.T) {
+	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		there, err := net.Dial("tcp", r.Host)
+		if err != nil || r.Method != http.MethodConnect {
+			t.Errorf("%s %s: %v", r.Method, r.Host, err)
+			return
+		}
+		defer there.Close()
+		here, _, err := w.(http.Hijacker).Hijack()
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer here.Close()
+		fmt.Fprint(here, "HTTP/1.1 200 OK\r\n\r\n")
+		go func() { _, _ = io.Copy(there, here) }()
+		_, _ = io.Copy(here, there)
+	}))
+	defer proxy.Close()
+	address, err := url.Parse(proxy.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, front := found(t, time.Hour)
+	second := newKey(t)
+	id := c.roster.Coordinators[0].ID
+	c.change(func(r *identity.Roster) {
+		r.Coordinators = append(r.Coordinators, identity.Coordinator{ID: writ.NewUUID(), Name: "second", Key: second.Public().(ed25519.PublicKey), URLs: []string{"https://192.0.2.1"}})
+	})
+	swapped := *c.roster
+	swapped.Coordinators = swapped.Coordinators[1:]
+	for name, tt := range map[string]struct {
+		secure *tls.Config
+		code   writ.Code
+	}{
+		"the coordinator":     {by(front, c.roster), ""},
+		"another coordinator": {by(second, &swapped), writ.CodeCertificateRole},
+		"a stranger":          {by(newKey(t), c.roster), writ.CodeCertificateUntrusted},
+		"somebody with a certificate of their own": {&tls.Config{Certificates: []tls.Certificate{selfSigned()}}, writ.CodeCertificateUntrusted},
+	} {
+		s := serve(t, &c.signed, c.roster.Cluster, tt.secure)
+		c.change(func(r *identity.Roster) { r.Coordinator(id).URLs = []string{s.URL} })
+		tr := newTransport(t, identity.Anchor{Cluster: c.roster.Cluster})
+		if _, err := tr.Rosters.Add(c.signed...); err != nil {
+			t.Fatal(err)
+		}
+		tr.init()
+		tr.settings.Proxy = http.ProxyURL(address)
+		if err := tr.post(s.URL); writ.CodeOf(err) != tt.code || len(s.heard()) > 0 != (tt.code == "") {
+			t.Errorf("%s: %v, it was asked %q", name, err, s.heard())
+		}
+		tr.CloseIdleConnections()
 	}
 }
 
