@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"syscall"
 	"testing"
@@ -118,6 +119,45 @@ func TestRootInAContainerIsAUserThatNobodyElseHas(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A runner that ends when the process is made, and its stage is full, leaves mounts of volumes. Whatever is asked for next takes them away.
+func TestTheStageOfARunnerThatEndedGoesWithTheNextOperation(t *testing.T) {
+	b := newFixture(t, "")
+	stages := func() int {
+		entries, err := os.ReadDir(filepath.Join(b.driver.Dir, "stages"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(entries)
+	}
+	b.must("container.create", "a", withVolume("v"))
+	for _, next := range []string{"container.start", "container.stop", "container.create"} {
+		b.must("container.stop", "a", nil)
+		ended := make(chan struct{})
+		b.driver.Step = func(step string) {
+			if step == "clear the stage" {
+				runtime.Goexit()
+			}
+		}
+		go func() {
+			defer close(ended)
+			_, _ = b.do("container.start", "a", nil)
+		}()
+		<-ended
+		if b.reopen(); stages() != 1 {
+			t.Fatalf("the runner ended with %d stages", stages())
+		}
+		if next == "container.create" {
+			b.must(next, "a", withVolume("v"))
+		} else {
+			b.must(next, "a", nil)
+		}
+		if stages() != 0 {
+			t.Errorf("%s left the stage there", next)
+		}
+	}
+	b.must("container.delete", "a", nil)
 }
 
 // A layer that the daemon does not mount itself must not be taken for garbage.

@@ -80,6 +80,9 @@ func (j *job) prepare(ctx context.Context, r *record, id string, volumes []catal
 
 // run lets the container that counts run, whatever it did before.
 func (j *job) run(ctx context.Context, r *record) error {
+	if err := j.clearStage(r.Own.Container); err != nil { // of a runner that ended when it had made the process
+		return err
+	}
 	now, err := look(ctx, j.daemon, r.Own.Container)
 	if err != nil || now.running() {
 		return err
@@ -190,6 +193,9 @@ func (j *job) stop(ctx context.Context, r *record, grace time.Duration) (sal.Out
 
 // end ends a container's process: SIGTERM first, and SIGKILL when the grace is over. No process is no error.
 func (j *job) end(ctx context.Context, id string, grace time.Duration) error {
+	if err := j.clearStage(id); err != nil {
+		return err
+	}
 	task, err := j.task(ctx, id)
 	if gone(err) {
 		return j.removeRemains(ctx, id)
