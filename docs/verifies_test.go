@@ -145,7 +145,7 @@ func valuesOf(t *testing.T, spec *ast.ValueSpec, typeName string) (all []string)
 // nodeRoutes are those of the API that a supervisor has for nodes.
 func nodeRoutes(t *testing.T) (all []string) {
 	t.Helper()
-	err := chi.Walk(nodes.Handler(nil, slog.New(slog.DiscardHandler)).(chi.Routes),
+	err := chi.Walk(nodes.Handler(nil, nil, slog.New(slog.DiscardHandler)).(chi.Routes),
 		func(method, route string, _ http.Handler, _ ...func(http.Handler) http.Handler) error {
 			all = append(all, method+" "+route)
 			return nil

@@ -135,7 +135,7 @@ func TestAWelcomeThatCannotBeIsRefused(t *testing.T) {
 // through is the supervisor behind a proxy in the network, that sees everything and changes what it likes.
 func (s *fixture) through(t *testing.T, change func(path string, body []byte) []byte) *nodes.Client {
 	t.Helper()
-	supervisor := httptest.NewServer(nodes.Handler(s, slog.New(slog.DiscardHandler)))
+	supervisor := httptest.NewServer(nodes.Handler(s, nil, slog.New(slog.DiscardHandler)))
 	t.Cleanup(supervisor.Close)
 	to, err := url.Parse(supervisor.URL)
 	must(t, err)

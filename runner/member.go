@@ -66,15 +66,24 @@ type record struct {
 	FenceRound   int64 `json:"fence_round,omitempty"`
 }
 
-// openMember reads the data directory and makes keys if there are none. The member's node id is "" if it never joined.
-func openMember(dir string) (*Member, error) {
+// Key returns the key of the node in a data directory, which has it from before it joins, and makes it if there is none.
+func Key(dir string) (ed25519.PrivateKey, error) {
 	if err := sal.MakeDir(dir); err != nil {
 		return nil, fmt.Errorf("make the data directory: %w", err)
 	}
+	key, err := loadKey(filepath.Join(dir, keyFile))
+	if err != nil {
+		return nil, fmt.Errorf("load the node's key: %w", err)
+	}
+	return key, nil
+}
+
+// openMember reads the data directory and makes keys if there are none. The member's node id is "" if it never joined.
+func openMember(dir string) (*Member, error) {
 	m := &Member{dir: dir, recheck: make(chan struct{}, 1), gone: make(chan struct{})}
 	var err error
-	if m.key, err = loadKey(filepath.Join(dir, keyFile)); err != nil {
-		return nil, fmt.Errorf("load the node's key: %w", err)
+	if m.key, err = Key(dir); err != nil {
+		return nil, err
 	}
 	if m.age, err = loadAge(filepath.Join(dir, ageFile)); err != nil {
 		return nil, fmt.Errorf("load the node's age key: %w", err)

@@ -51,7 +51,10 @@ func (g *greetings) valid(nonce []byte, now time.Time) bool {
 	return ok && now.Sub(at) <= greetingLife
 }
 
-var _ nodes.Backend = (*Supervisor)(nil)
+var (
+	_ nodes.Backend = (*Supervisor)(nil)
+	_ nodes.Members = (*Supervisor)(nil)
+)
 
 // Greet implements nodes.Backend: the supervisor proves itself first.
 func (s *Supervisor) Greet(ctx context.Context, hello nodes.Hello) (nodes.Proof, error) {
@@ -151,6 +154,18 @@ func (s *Supervisor) Standing(_ context.Context, node writ.NodeID, nonce []byte)
 		return nil, writ.Errorf(writ.CodeNotFound, "there is no node %s", node)
 	}
 	return s.membership(envelope.Standing, n, nonce)
+}
+
+// Member implements nodes.Members.
+func (s *Supervisor) Member(key ed25519.PublicKey) *writ.Node {
+	n := s.node(nodeIDOf(s.Datacenter, key))
+	if n == nil || !key.Equal(ed25519.PublicKey(n.PublicKey)) {
+		n = s.fleet.byKey(key) // its id was made in another way
+	}
+	if n == nil {
+		return nil
+	}
+	return &n.Node
 }
 
 // node returns a node that was decided about, or that waits for that; nil if there is none.

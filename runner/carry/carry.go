@@ -8,18 +8,16 @@ package carry
 
 import (
 	"crypto/ed25519"
-	"crypto/rand"
 	"crypto/tls"
-	"crypto/x509"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
-	"math/big"
 	"net"
 	"time"
 
 	"writ"
+	"writ/identity/pki"
 	"writ/internal/cbor"
 )
 
@@ -93,13 +91,12 @@ func receive(from io.Reader, message any) error {
 
 // secured is how both ends speak TLS. Certificates say nothing but the key, which each end compares by itself.
 func secured(key ed25519.PrivateKey) (*tls.Config, error) {
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotBefore: time.Unix(0, 0), NotAfter: time.Date(9999, 12, 31, 23, 59, 59, 0, time.UTC)} // RFC 5280: without an end
-	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	own, err := pki.Bare(key)
 	if err != nil {
-		return nil, fmt.Errorf("make a certificate of the node's key: %w", err)
+		return nil, err
 	}
 	return &tls.Config{
-		Certificates:           []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}},
+		Certificates:           []tls.Certificate{*own},
 		MinVersion:             tls.VersionTLS13,
 		ClientAuth:             tls.RequireAnyClientCert,
 		InsecureSkipVerify:     true, // no name and no authority counts: the key is compared
@@ -113,11 +110,11 @@ var errStranger = errors.New("the other end has another key than the transfer gr
 
 // keyOf returns the key that the other end has shown.
 func keyOf(state tls.ConnectionState) (ed25519.PublicKey, error) {
-	if len(state.PeerCertificates) != 1 || state.NegotiatedProtocol != "writ-carry-v1" {
+	if state.NegotiatedProtocol != "writ-carry-v1" {
 		return nil, errors.New("the other end is no node")
 	}
-	key, ok := state.PeerCertificates[0].PublicKey.(ed25519.PublicKey)
-	if !ok {
+	key := pki.BareKey(state.PeerCertificates)
+	if key == nil {
 		return nil, errors.New("the other end shows no ed25519 key")
 	}
 	return key, nil

@@ -2,6 +2,7 @@ package nodes
 
 import (
 	"context"
+	"crypto/ed25519"
 	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
@@ -16,6 +17,7 @@ import (
 	"github.com/go-chi/chi/v5"
 
 	"writ"
+	"writ/identity/pki"
 	"writ/internal/failpoint"
 	"writ/internal/httpguard"
 	"writ/internal/limit"
@@ -87,10 +89,11 @@ const (
 	joinsPerSecond    = 50
 )
 
-// Handler returns the node API as HTTP. It needs no login: a join proves itself, rosters are meant to be known, a payload is found only
-// by who knows its digest, and an account can be opened only by its node. What an address may ask for in a second is bounded.
-func Handler(backend Backend, log *slog.Logger) http.Handler {
-	h := &handler{backend: backend, log: log}
+// Handler returns the node API as HTTP. A join proves itself, rosters are meant to be known, and what is signed for a node, or by one, needs no
+// more. Over TLS a payload is for members, and an account for its node: each shows its key by a certificate. Without TLS, on this machine, a
+// payload is found by who knows its digest, and an account can be opened only by its node. What an address may ask for in a second is bounded.
+func Handler(backend Backend, members Members, log *slog.Logger) http.Handler {
+	h := &handler{backend: backend, members: members, log: log}
 	r := chi.NewRouter()
 	r.Use(h.bounded(&limit.Addresses{PerSecond: requestsPerSecond}))
 	joins := r.With(h.bounded(&limit.Addresses{PerSecond: joinsPerSecond}))
@@ -113,8 +116,9 @@ func Handler(backend Backend, log *slog.Logger) http.Handler {
 		return welcome, err
 	}))
 	r.Get(pathRosters, answer(h, h.rosters))
-	r.Get(pathPayloads+"{sha256}", h.payload)
-	r.Get(pathAccounts+"{node}", h.account)
+	known := r.With(h.known)
+	known.Get(pathPayloads+"{sha256}", h.payload)
+	known.Get(pathAccounts+"{node}", h.account)
 	r.Get(pathNodes+"{node}", h.standing)
 	r.Get(pathNodes+"{node}"+pathFence, h.fence)
 	r.Post(pathNodes+"{node}"+pathFence, answer(h, h.fenced))
@@ -129,8 +133,43 @@ func Handler(backend Backend, log *slog.Logger) http.Handler {
 
 type handler struct {
 	backend Backend
+	members Members
 	log     *slog.Logger
 	lines   limit.Lines
+}
+
+// known refuses a request over TLS unless the certificate is that of an approved node: of the one in the path, where there is one.
+func (h *handler) known(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.TLS != nil {
+			if err := h.admits(pki.BareKey(r.TLS.PeerCertificates), writ.NodeID(chi.URLParam(r, "node"))); err != nil {
+				h.fail(w, r, err)
+				return
+			}
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// admits returns nil if a key is that of an approved node, and of that one unless it is "".
+func (h *handler) admits(key ed25519.PublicKey, wanted writ.NodeID) error {
+	var n *writ.Node
+	if key != nil {
+		n = h.members.Member(key)
+	}
+	switch {
+	case n == nil:
+		return writ.Errorf(writ.CodeCertificateRole, "only nodes of the datacenter may ask for that, and this connection shows the certificate of none").
+			WithHint("let the node ask, from its own data directory")
+	case wanted != "" && n.ID != wanted:
+		return writ.Errorf(writ.CodeCertificateRole, "the node %s may not ask for what belongs to the node %s", n.Name, wanted).
+			WithHint("let that node ask, from its own data directory")
+	case n.Admission == writ.AdmissionPending:
+		return writ.Errorf(writ.CodeConflict, "the node %s is %s", n.Name, n.Admission).WithHint("`writ node approve %s`", n.Name)
+	case n.Admission != writ.AdmissionApproved:
+		return writ.Errorf(writ.CodeNodeRejected, "the node %s was %s here", n.Name, n.Admission).WithHint("join with a new data directory")
+	}
+	return nil
 }
 
 // bounded refuses what comes faster than limits allow.

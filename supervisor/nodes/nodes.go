@@ -4,6 +4,7 @@ package nodes
 
 import (
 	"context"
+	"crypto/ed25519"
 
 	"writ"
 )
@@ -101,6 +102,12 @@ type FencedResource struct {
 
 // MaxFenced bounds each list of a FenceAnswer.
 const MaxFenced = 300
+
+// Members knows the nodes of a datacenter.
+type Members interface {
+	// Member returns the node with a signing key, whatever was decided about it; nil if there is none.
+	Member(key ed25519.PublicKey) *writ.Node
+}
 
 // Backend is what the node API needs of a supervisor.
 type Backend interface {

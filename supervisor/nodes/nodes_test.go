@@ -64,7 +64,7 @@ func (d *desk) Standing(_ context.Context, node writ.NodeID, nonce []byte) ([]by
 
 func serve(t *testing.T, d *desk) *nodes.Client {
 	t.Helper()
-	server := httptest.NewServer(nodes.Handler(d, slog.New(slog.NewTextHandler(t.Output(), nil))))
+	server := httptest.NewServer(nodes.Handler(d, nil, slog.New(slog.NewTextHandler(t.Output(), nil))))
 	t.Cleanup(server.Close)
 	return &nodes.Client{URL: server.URL}
 }
@@ -201,7 +201,7 @@ func TestAnythingElseAtTheAddressIsUnreachable(t *testing.T) {
 // TestAFloodOfRequestsIsBoundedAndLoggedOnce asks as often as it can: who joins makes the supervisor sign each time, and every refusal was a line.
 func TestAFloodOfRequestsIsBoundedAndLoggedOnce(t *testing.T) {
 	var log strings.Builder
-	api := nodes.Handler(&desk{err: writ.Errorf(writ.CodeNotFound, "not here")}, slog.New(slog.NewTextHandler(&log, nil)))
+	api := nodes.Handler(&desk{err: writ.Errorf(writ.CodeNotFound, "not here")}, nil, slog.New(slog.NewTextHandler(&log, nil)))
 	codes := map[int]int{}
 	ask := func(method, path, remote string) {
 		r := httptest.NewRequest(method, path, strings.NewReader("{}"))

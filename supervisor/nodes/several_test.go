@@ -26,7 +26,7 @@ func TestANodeFindsTheSupervisorThatServes(t *testing.T) {
 		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			asked[i]++
 			if serving[i] {
-				nodes.Handler(&desk{}, log).ServeHTTP(w, r)
+				nodes.Handler(&desk{}, nil, log).ServeHTTP(w, r)
 				return
 			}
 			nodes.Standby(held, log).ServeHTTP(w, r)
@@ -70,7 +70,7 @@ func TestANodePassesASupervisorThatHangs(t *testing.T) {
 	asked := 0
 	serves := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		asked++
-		nodes.Handler(&desk{}, log).ServeHTTP(w, r)
+		nodes.Handler(&desk{}, nil, log).ServeHTTP(w, r)
 	}))
 	defer serves.Close()
 	ctx, stop := context.WithTimeout(t.Context(), 20*time.Second) // a client gives one that hangs longer than that
@@ -88,7 +88,7 @@ func TestANodePassesASupervisorThatHangs(t *testing.T) {
 	others := make(chan struct{})
 	slow := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		<-others
-		nodes.Handler(&desk{}, log).ServeHTTP(w, r)
+		nodes.Handler(&desk{}, nil, log).ServeHTTP(w, r)
 	}))
 	defer slow.Close()
 	standby := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

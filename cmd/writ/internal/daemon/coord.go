@@ -155,7 +155,7 @@ func (c *Coord) Run(ctx context.Context, ready func()) (err error) {
 	}
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return coordinator.Serve(ctx, c.Listener) })
-	group.Go(func() error { return serveHTTP(ctx, c.Metrics, coordinator.MetricsHandler(), time.Second, c.Log) })
+	group.Go(func() error { return serveHTTP(ctx, c.Metrics, coordinator.MetricsHandler(), time.Second, c.Log, nil) })
 	return group.Wait()
 }
 

@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"crypto/ed25519"
 	"crypto/tls"
 	"net/http"
 	"slices"
@@ -17,6 +18,7 @@ import (
 // nodeTrust is what a node knows of the supervisor that it talks to. Until it has joined, these are the rosters that led from its token, or from the
 // id of its cluster, to the supervisor; then they are those of the member.
 type nodeTrust struct {
+	own        *tls.Certificate // of the node's key
 	anchor     identity.Anchor
 	datacenter writ.DatacenterID // "" if the node does not know where it will belong
 
@@ -30,9 +32,13 @@ type nodeTrust struct {
 
 var _ transport.Rosters = (*nodeTrust)(nil)
 
-// newNodeTrust begins with a token, or without one with a cluster.
-func newNodeTrust(token string, cluster writ.ClusterID) (*nodeTrust, error) {
-	t := &nodeTrust{anchor: identity.Anchor{Cluster: cluster}}
+// newNodeTrust begins with a token, or without one with a cluster. The node has the key.
+func newNodeTrust(key ed25519.PrivateKey, token string, cluster writ.ClusterID) (*nodeTrust, error) {
+	own, err := pki.Bare(key)
+	if err != nil {
+		return nil, err
+	}
+	t := &nodeTrust{own: own, anchor: identity.Anchor{Cluster: cluster}}
 	if token == "" {
 		return t, nil
 	}
@@ -44,9 +50,12 @@ func newNodeTrust(token string, cluster writ.ClusterID) (*nodeTrust, error) {
 	return t, nil
 }
 
-// client reaches the node API, and nothing that is not the supervisor's.
+// client reaches the node API, and nothing that is not the supervisor's. It shows the node's key there.
 func (t *nodeTrust) client() *http.Client {
-	return &http.Client{Transport: &transport.Transport{Rosters: t, Anchor: t.anchor, Want: t.supervisor, Fetch: transport.FromSupervisor}}
+	return &http.Client{Transport: &transport.Transport{
+		Rosters: t, Anchor: t.anchor, Want: t.supervisor, Fetch: transport.FromSupervisor,
+		Own: func() (*tls.Certificate, error) { return t.own, nil },
+	}}
 }
 
 // joined says that the node is a member.

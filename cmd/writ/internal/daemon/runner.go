@@ -56,7 +56,11 @@ func (r *Runner) Run(ctx context.Context, ready func([]writ.NodeDriver)) (err er
 		}
 		r.Supervisor[i] = u.String()
 	}
-	trust, err := newNodeTrust(r.Token, r.Cluster)
+	key, err := runner.Key(r.Data)
+	if err != nil {
+		return err
+	}
+	trust, err := newNodeTrust(key, r.Token, r.Cluster)
 	if err != nil {
 		return err
 	}

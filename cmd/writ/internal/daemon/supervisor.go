@@ -6,6 +6,7 @@ import (
 	"crypto/ed25519"
 	"crypto/rand"
 	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -148,7 +149,7 @@ func (s *Supervisor) Run(ctx context.Context, ready func()) (err error) {
 	log := s.Log.With("dc", datacenter.Name)
 	issuer := &pki.Issuer{Key: key, Name: pki.Name{Cluster: rosters.Cluster, Role: pki.Supervisor, Datacenter: datacenter.ID}, Hosts: s.AllowedHosts}
 	if s.secured() {
-		s.Listener = tls.NewListener(s.Listener, pki.Server(issuer.Certificate, nil))
+		s.Listener = tls.NewListener(s.Listener, pki.Server(issuer.Certificate, anyClient))
 	}
 	config := supervisor.Config{
 		DialWith:   coordinators(rosters),
@@ -162,17 +163,19 @@ func (s *Supervisor) Run(ctx context.Context, ready func()) (err error) {
 			return err
 		}
 	}
-	api := &exchangeable{}
+	api, connections := &exchangeable{}, &nodes.Connections{}
 	api.set(nodes.Standby(journal.ErrHeld, log))
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error {
-		return serveHTTP(ctx, s.Listener, nodes.Guarded(api, s.AllowedHosts, log), cmp.Or(s.Grace, 5*time.Second), log)
+		return serveHTTP(ctx, s.Listener, nodes.Guarded(api, s.AllowedHosts, log), cmp.Or(s.Grace, 5*time.Second), log, connections.Note)
 	})
 	if !s.NoAccounts {
 		group.Go(func() error { return examineRedis(ctx, redis, log) })
 	}
 	config.Adopted = func(signed []byte) error { _, err := rosters.Add(signed); return err }
-	serve := func(ready func()) error { return s.serve(ctx, where.path, config, rosters, api, secured, ready) }
+	serve := func(ready func()) error {
+		return s.serve(ctx, where.path, config, rosters, api, connections, secured, ready)
+	}
 	group.Go(func() error { return s.standBy(ctx, log, api, sync.OnceFunc(ready), serve) })
 	return group.Wait()
 }
@@ -218,7 +221,7 @@ func (s *Supervisor) standBy(ctx context.Context, log *slog.Logger, api *exchang
 
 // serve serves the datacenter until ctx ends or another supervisor takes over.
 func (s *Supervisor) serve(ctx context.Context, place string, config supervisor.Config, rosters config.Rosters, api *exchangeable,
-	secured *redisTLS, ready func()) (err error) {
+	connections *nodes.Connections, secured *redisTLS, ready func()) (err error) {
 	log := config.Log
 	signed, err := rosters.Signed() // newer ones than the journal has are adopted: a database takes none away
 	if err != nil {
@@ -239,17 +242,20 @@ func (s *Supervisor) serve(ctx context.Context, place string, config supervisor.
 		return errors.Join(err, config.Journal.Release(context.WithoutCancel(ctx)))
 	}
 	log.InfoContext(ctx, "supervisor is listening for nodes", "node_api", s.nodeAPI(), "epoch", super.Epoch(), "roster", super.Roster().Version)
-	api.set(nodes.Handler(super, log))
+	api.set(nodes.Handler(super, super, log))
 	defer api.set(nodes.Standby(journal.ErrHeld, log))
 	ready()
-	if secured == nil {
-		return super.Run(ctx)
-	}
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return super.Run(ctx) })
-	group.Go(func() error { return secured.run(ctx) }) // of the one that serves only
+	group.Go(func() error { connections.Watch(ctx, super); return nil })
+	if secured != nil {
+		group.Go(func() error { return secured.run(ctx) }) // of the one that serves only
+	}
 	return group.Wait()
 }
+
+// anyClient takes every client that comes to the node API: nodes join there, and each request is looked at.
+func anyClient([]*x509.Certificate) error { return nil }
 
 // isProtected reports whether the journal of a data directory is known to carry authentication codes.
 func isProtected(data string) (bool, error) {
@@ -463,11 +469,11 @@ func askOne(ctx context.Context, by *http.Client, address string, rosters config
 	return nil, err
 }
 
-// serveHTTP serves until ctx ends; then requests that are being answered get some time.
-func serveHTTP(ctx context.Context, l net.Listener, handler http.Handler, grace time.Duration, log *slog.Logger) error {
+// serveHTTP serves until ctx ends; then requests that are being answered get some time. note, which may be nil, is told of connections.
+func serveHTTP(ctx context.Context, l net.Listener, handler http.Handler, grace time.Duration, log *slog.Logger, note func(net.Conn, http.ConnState)) error {
 	server := &http.Server{
 		Handler: handler, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: time.Minute, IdleTimeout: 2 * time.Minute,
-		ErrorLog: limit.ErrorLog(log),
+		ErrorLog: limit.ErrorLog(log), ConnState: note,
 	}
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(l) }()

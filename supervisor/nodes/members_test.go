@@ -1,0 +1,170 @@
+package nodes_test
+
+import (
+	"bufio"
+	"crypto/ed25519"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"writ"
+	"writ/identity/pki"
+	"writ/supervisor/nodes"
+)
+
+// members are nodes by their keys.
+type members map[string]*atomic.Pointer[writ.Node]
+
+func (m members) Member(key ed25519.PublicKey) *writ.Node {
+	if n := m[string(key)]; n != nil {
+		return n.Load()
+	}
+	return nil
+}
+
+// add makes a node with a key.
+func (m members) add(name string, admission writ.Admission) ed25519.PrivateKey {
+	public, key, _ := ed25519.GenerateKey(nil)
+	m[string(public)] = new(atomic.Pointer[writ.Node])
+	m[string(public)].Store(&writ.Node{ID: writ.NodeID("id-of-" + name), Name: name, Admission: admission})
+	return key
+}
+
+// serveTLS is a node API as other hosts reach it. Its certificate says who it is to nobody: that is not looked at here.
+func serveTLS(t *testing.T, m members, c *nodes.Connections) *httptest.Server {
+	t.Helper()
+	_, key, _ := ed25519.GenerateKey(nil)
+	own, err := pki.Bare(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := httptest.NewUnstartedServer(nodes.Handler(&desk{}, m, slog.New(slog.NewTextHandler(t.Output(), nil))))
+	server.Config.ConnState = c.Note
+	server.TLS = pki.Server(func() (*tls.Certificate, error) { return own, nil }, func([]*x509.Certificate) error { return nil })
+	server.StartTLS()
+	t.Cleanup(server.Close)
+	return server
+}
+
+// as is how a node with a key connects, one without a key if that is nil.
+func as(t *testing.T, key ed25519.PrivateKey) *tls.Config {
+	t.Helper()
+	var shown func() (*tls.Certificate, error)
+	if key != nil {
+		own, err := pki.Bare(key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		shown = func() (*tls.Certificate, error) { return own, nil }
+	}
+	return pki.Client(func([]*x509.Certificate) error { return nil }, shown)
+}
+
+// Whoever has a digest, or knows the id of a node, gets nothing for it without the key of a node.
+func TestPayloadsAndAccountsAreForMembers(t *testing.T) {
+	m := members{}
+	server := serveTLS(t, m, &nodes.Connections{})
+	_, stranger, _ := ed25519.GenerateKey(nil)
+	n1, n2 := m.add("n1", writ.AdmissionApproved), m.add("n2", writ.AdmissionApproved)
+	waiting, removed, rejected := m.add("waiting", writ.AdmissionPending), m.add("removed", writ.AdmissionRemoved), m.add("rejected", writ.AdmissionRejected)
+	supervisor := func() *tls.Config { // a certificate of a role, instead of the key of a node
+		_, root, _ := ed25519.GenerateKey(nil)
+		issuer := &pki.Issuer{Key: root, Name: pki.Name{
+			Cluster: writ.ClusterID(writ.DigestOf([]byte("c")).String()), Role: pki.Supervisor, Datacenter: writ.DatacenterID(writ.NewUUID()),
+		}}
+		return pki.Client(func([]*x509.Certificate) error { return nil }, issuer.Certificate)
+	}
+	for _, tt := range []struct {
+		name             string
+		config           *tls.Config
+		payload, account writ.Code // "" if it gets them
+	}{
+		{"the node", as(t, n1), "", ""},
+		{"another node", as(t, n2), "", writ.CodeCertificateRole},
+		{"no certificate", as(t, nil), writ.CodeCertificateRole, writ.CodeCertificateRole},
+		{"a stranger", as(t, stranger), writ.CodeCertificateRole, writ.CodeCertificateRole},
+		{"a supervisor", supervisor(), writ.CodeCertificateRole, writ.CodeCertificateRole},
+		{"one that waits", as(t, waiting), writ.CodeConflict, writ.CodeCertificateRole},
+		{"one that was removed", as(t, removed), writ.CodeNodeRejected, writ.CodeCertificateRole},
+		{"one that was rejected", as(t, rejected), writ.CodeNodeRejected, writ.CodeCertificateRole},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			transport := &http.Transport{TLSClientConfig: tt.config}
+			defer transport.CloseIdleConnections()
+			c := &nodes.Client{URL: server.URL, HTTP: &http.Client{Transport: transport}}
+			if _, err := c.Payload(t.Context(), writ.DigestOf([]byte("x"))); writ.CodeOf(err) != tt.payload {
+				t.Errorf("a payload: %v", err)
+			}
+			if _, err := c.Account(t.Context(), "id-of-n1", nil); writ.CodeOf(err) != tt.account {
+				t.Errorf("the account of n1: %v", err)
+			}
+			for what, ask := range map[string]func() error{
+				"rosters":  func() error { _, err := c.Rosters(t.Context(), 0); return err },
+				"a join":   func() error { _, err := c.Greet(t.Context(), nodes.Hello{}); return err },
+				"standing": func() error { _, err := c.Standing(t.Context(), "id-of-removed", nil); return err },
+			} {
+				if err := ask(); err != nil {
+					t.Errorf("%s: %v", what, err)
+				}
+			}
+		})
+	}
+}
+
+func TestConnectionsOfARemovedNodeEnd(t *testing.T) {
+	m, c := members{}, &nodes.Connections{}
+	server := serveTLS(t, m, c)
+	keys := map[string]ed25519.PrivateKey{"n1": m.add("n1", writ.AdmissionApproved), "n2": m.add("n2", writ.AdmissionApproved), "nobody": nil}
+	open := map[string]*tls.Conn{}
+	for name, key := range keys {
+		conn, err := tls.Dial("tcp", server.Listener.Addr().String(), as(t, key))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		open[name] = conn
+		ask(t, conn)
+	}
+	c.Look(m)
+	now := m[string(keys["n1"].Public().(ed25519.PublicKey))]
+	gone := *now.Load()
+	gone.Admission = writ.AdmissionRemoved
+	now.Store(&gone)
+	c.Look(m)
+	if err := open["n1"].SetReadDeadline(time.Now().Add(time.Minute)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := open["n1"].Read(make([]byte, 1)); err == nil || isTimeout(err) {
+		t.Errorf("the connection of a node that was removed: %v", err)
+	}
+	ask(t, open["n2"])
+	ask(t, open["nobody"])
+}
+
+func isTimeout(err error) bool {
+	e, ok := errors.AsType[net.Error](err)
+	return ok && e.Timeout()
+}
+
+// ask has an open connection answer a request.
+func ask(t *testing.T, conn net.Conn) {
+	t.Helper()
+	if _, err := io.WriteString(conn, "GET /v1/rosters HTTP/1.1\r\nHost: here\r\n\r\n"); err != nil {
+		t.Fatal(err)
+	}
+	answer, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.Copy(io.Discard, answer.Body); err != nil || answer.StatusCode != http.StatusOK {
+		t.Fatal(answer.Status, err)
+	}
+}
