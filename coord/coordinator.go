@@ -75,6 +75,8 @@ type Coordinator struct {
 	Self *Self
 	// TLS is how Serve listens; plain text if nil.
 	TLS *tls.Config
+	// Certificates describes those of this coordinator; nil if it has none.
+	Certificates func() ([]writ.Certificate, error)
 	// SkipEarlyCheckForTest passes on what the early check would refuse, to prove that supervisors refuse by themselves.
 	SkipEarlyCheckForTest bool
 	// Now is the clock by which signed texts are judged; time.Now if nil.

@@ -309,7 +309,7 @@ func dial(p *fixture, dc writ.DatacenterID, change func(s *supervisor)) *supervi
 			s.mu.Lock()
 			defer s.mu.Unlock()
 			return link.Hello{Datacenter: dc, Journal: s.journal, Version: "test", Epoch: 1, Roster: s.roster.Version,
-				Verbs: []link.Verb{link.VerbSubmit, link.VerbStatement, link.VerbRoster, link.VerbPlan, link.VerbLogs, link.VerbValues, link.VerbQueues, link.VerbNodes}}
+				Verbs: []link.Verb{link.VerbSubmit, link.VerbStatement, link.VerbRoster, link.VerbPlan, link.VerbLogs, link.VerbValues, link.VerbQueues, link.VerbNodes, link.VerbCertificates}}
 		},
 		Sign: func(h link.Hello, nonce []byte, url string) ([]byte, error) {
 			return ed25519.Sign(key("supervisor "+string(dc)), identity.LinkHelloText(nonce, url, h.Datacenter, h.Journal)), nil
@@ -426,6 +426,8 @@ func (s *supervisor) handle(ctx context.Context, verb link.Verb, params json.Raw
 		}
 		return link.RunValues{Run: writ.Run{ID: "x", State: writ.RunRunning, Output: map[string]any{"n": int64(9007199254740993)}},
 			Calls: []link.CallValues{{Call: writ.Call{Seq: p.After + 1}, Values: map[string]any{"pong": true}}}}, nil
+	case link.VerbCertificates:
+		return []writ.Certificate{{Of: "supervisor", Name: "writ://c/dc/" + string(s.dc) + "/supervisor"}}, nil
 	case link.VerbQueues:
 		return []writ.QueueDepth{{Node: "n1", NodeName: "node-1", Planned: 3, Queued: 2, Running: 1}}, nil
 	}

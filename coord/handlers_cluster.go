@@ -265,6 +265,37 @@ func (h handlers) ListSecrets(ctx context.Context, r api.ListSecretsRequestObjec
 	})}, err
 }
 
+// ListCertificates says which certificates the coordinator has, and asks the datacenters for theirs.
+func (h handlers) ListCertificates(ctx context.Context, r api.ListCertificatesRequestObject) (api.ListCertificatesResponseObject, error) {
+	only, err := h.datacenter(ctx, r.Params.Datacenter)
+	if err != nil {
+		return nil, err
+	}
+	var list api.ListCertificates200JSONResponse
+	if only == "" && h.c.Certificates != nil {
+		own, err := h.c.Certificates()
+		if err != nil {
+			return nil, err
+		}
+		list.Items = append(list.Items, api.OwnerCertificates{Name: h.c.ownName(ctx), Certificates: own})
+	}
+	answers, err := askAll[writ.Certificate](ctx, h.c, only, link.VerbCertificates, link.Certificates{})
+	for _, a := range answers {
+		list.Items = append(list.Items, api.OwnerCertificates{Datacenter: a.ID, Name: a.Name, Certificates: a.answer, Error: writ.AsError(a.err)})
+	}
+	return list, err
+}
+
+// ownName is what the roster calls this coordinator.
+func (c *Coordinator) ownName(ctx context.Context) string {
+	if roster, err := c.rosters.newest(ctx, c); err == nil && c.Self != nil {
+		if known := roster.Coordinator(c.Self.ID); known != nil {
+			return known.Name
+		}
+	}
+	return "coordinator"
+}
+
 // ListAdoptions asks the datacenters which roster is in force there. What they sign passes through.
 func (h handlers) ListAdoptions(ctx context.Context, r api.ListAdoptionsRequestObject) (api.ListAdoptionsResponseObject, error) {
 	nonce, err := nonceOf(r.Params.Nonce)

@@ -249,7 +249,9 @@ func TestOnlyLoopbackIsListenedOn(t *testing.T) {
 }
 
 func TestDatacenterIsAskedForWhatOnlyItHas(t *testing.T) {
-	p := start(t, nil)
+	p := start(t, func(c *Coordinator) {
+		c.Certificates = func() ([]writ.Certificate, error) { return []writ.Certificate{{Of: "coordinator"}}, nil }
+	})
 	s := connect(p, vienna, nil)
 	sub, err := p.submit(signedScript(t, payload()))
 	if err != nil {
@@ -278,6 +280,15 @@ func TestDatacenterIsAskedForWhatOnlyItHas(t *testing.T) {
 			if q.Error == nil || q.Error.Code != writ.CodeDatacenterAway || len(q.Queues) != 0 {
 				t.Errorf("graz, which is away: %+v", q)
 			}
+		}
+	}
+	shown, err := api.Answer[api.CertificateList](p.client.ListCertificates(t.Context(), &api.ListCertificatesParams{}))
+	if err != nil || len(shown.Items) != 3 || shown.Items[0].Certificates[0].Of != "coordinator" {
+		t.Fatalf("certificates: %+v, %v", shown, err)
+	}
+	for _, owner := range shown.Items[1:] {
+		if is := owner.Datacenter == vienna; is != (owner.Error == nil && len(owner.Certificates) == 1 && owner.Certificates[0].Of == "supervisor") {
+			t.Errorf("certificates of %s: %+v", owner.Name, owner)
 		}
 	}
 	s.leave()

@@ -16,7 +16,7 @@ const (
 	ActionDestroy       Action = "destroy"        // hand in a script that says `destructive: yes`
 	ActionControlRuns   Action = "control-runs"   // cancel and resume runs
 	ActionScheduleNodes Action = "schedule-nodes" // cordon, uncordon, drain and label nodes
-	ActionAdmitNodes    Action = "admit-nodes"    // approve, reject and remove nodes
+	ActionAdmitNodes    Action = "admit-nodes"    // approve, reject and remove nodes, and end certificates of a datacenter
 	ActionCreateTokens  Action = "create-tokens"  // make join tokens
 	ActionManageSecrets Action = "manage-secrets" // set and remove secrets
 	ActionGovern        Action = "govern"         // sign rosters
@@ -69,6 +69,9 @@ type Rule struct {
 // DecisionLost says of a node that it never comes back, so that the names of what it had are free.
 const DecisionLost = "lost"
 
+// DecisionRotate says of a datacenter that certificates which were issued there before do not count any more.
+const DecisionRotate = "rotate"
+
 // What statements say of their subjects. A token is made by its signer, who says all of it in the parameters.
 var (
 	ofRun       = about{name: filePattern.MatchString, project: true}
@@ -92,6 +95,7 @@ var Rules = []Rule{
 	{StatementNamespace, "node", "drain", ActionScheduleNodes, false, DecidedBySupervisor, writ.ValidUUID, ofNode, nil, nil},
 	{StatementNamespace, "node", DecisionLabel, ActionScheduleNodes, false, DecidedBySupervisor, writ.ValidUUID, ofNode, checkLabelChange, nil},
 	{StatementNamespace, "token", "create", ActionCreateTokens, false, DecidedBySupervisor, validTokenID, about{}, checkTokenGrant, nil},
+	{StatementNamespace, "datacenter", DecisionRotate, ActionAdmitNodes, false, DecidedBySupervisor, writ.ValidUUID, about{name: writ.ValidName}, nil, nil},
 	{StatementNamespace, "secret", DecisionSetSecret, ActionManageSecrets, true, DecidedBySupervisor, writ.ValidName, ofSecret, checkSecretChange, projectOfSecret},
 	{StatementNamespace, "secret", DecisionRemoveSecret, ActionManageSecrets, true, DecidedBySupervisor, writ.ValidName, ofSecret, checkSecretChange, projectOfSecret},
 }

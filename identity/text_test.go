@@ -344,7 +344,7 @@ func TestStatementKeepsItsValues(t *testing.T) {
 }
 
 func TestEveryDecisionOfTheTableCanBeWritten(t *testing.T) {
-	ids := map[string]string{"run": string(testRun), "node": nodeID, "token": "aaaaaaaaaaaaa", "secret": "db-password"}
+	ids := map[string]string{"run": string(testRun), "node": nodeID, "token": "aaaaaaaaaaaaa", "secret": "db-password", "datacenter": nodeID}
 	for _, rule := range Rules {
 		if rule.Namespace != StatementNamespace {
 			continue

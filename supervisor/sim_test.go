@@ -51,9 +51,11 @@ type sim struct {
 	keep      time.Duration     // runs after their end, as well
 	accounts  queue.Accounts
 	marks     supervisor.Marks // of the next supervisor that starts
-	logs      testenv.Log
-	clock     *clock // of everybody, unless a node has its own
-	said      *said  // what supervisors log, if it is not nil
+	// certificates are those of the next supervisor that starts.
+	certificates supervisor.Certificates
+	logs         testenv.Log
+	clock        *clock // of everybody, unless a node has its own
+	said         *said  // what supervisors log, if it is not nil
 
 	*supervisor.Supervisor
 	journal *journal.Journal
@@ -167,7 +169,7 @@ func (s *sim) start() {
 	}
 	s.Supervisor, err = supervisor.Open(s.t.Context(), supervisor.Config{
 		Datacenter: theDatacenter, Pin: identity.ClusterOf(s.person.PublicKey()), Key: s.key, Journal: s.journal,
-		Queue: cmp.Or[queue.Queue](s.way, s.queue), Accounts: s.accounts, Marks: s.marks,
+		Queue: cmp.Or[queue.Queue](s.way, s.queue), Accounts: s.accounts, Marks: s.marks, Certificates: s.certificates,
 		Evaluator: s.evaluator, MaxOpenRuns: s.maxOpen, MaxOpenCalls: s.maxCalls, KeepRuns: s.keep, Now: s.clock.now,
 		Log: slog.New(slog.NewTextHandler(io.MultiWriter(s.said.also(s.t.Output()), &s.logs), &slog.HandlerOptions{Level: slog.LevelWarn})),
 	}, s.rosters)
@@ -268,6 +270,8 @@ func (s *sim) seeIn(sup *supervisor.Supervisor, statement *identity.Statement) e
 				statement.Seen.Revision = 0
 			}
 			return err
+		case "datacenter":
+			statement.Seen = identity.Seen{Name: statement.DatacenterName}
 		case "secret":
 			newest, err := tx.NewestSecret(theProject, statement.ID())
 			statement.Seen = identity.SeenSecret(theProject, "shop", 0)

@@ -63,6 +63,8 @@ func (s *Supervisor) decide(ctx context.Context, verified *identity.VerifiedStat
 		answer, err = s.resume(ctx, verified)
 	case "token create":
 		answer, err = s.createToken(ctx, verified)
+	case "datacenter " + identity.DecisionRotate:
+		answer, err = s.rotate(ctx, verified)
 	case "secret set":
 		answer, err = s.setSecret(ctx, verified)
 	case "secret remove":

@@ -69,6 +69,8 @@ type Config struct {
 	Now func() time.Time
 	// Marks keeps beside the key how far the journal has come; nil notices less when a journal comes from a backup.
 	Marks Marks
+	// Certificates are those of the datacenter; nil if nobody asks for any.
+	Certificates Certificates
 	// DialWith is how coordinators are reached, and verified; as the system does it if nil.
 	DialWith *link.HTTPClient
 	Version  string // of the program
@@ -161,6 +163,9 @@ func Open(ctx context.Context, config Config, rosters [][]byte) (*Supervisor, er
 	}
 	if err == nil {
 		s.fleet, err = loadFleet(ctx, s.Journal)
+	}
+	if err == nil {
+		err = s.restoreFloor(ctx)
 	}
 	if err != nil {
 		return nil, errors.Join(err, s.Journal.Release(context.WithoutCancel(ctx)))

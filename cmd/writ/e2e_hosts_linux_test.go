@@ -349,7 +349,7 @@ func TestHostsSpeakNothingButTLS(t *testing.T) {
 		}
 		said += out
 	}
-	for _, want := range []string{"healthy", "said", "hello", "succeeded"} {
+	for _, want := range []string{"healthy", "said", "hello", "succeeded", "redis", "new certificates"} {
 		if !strings.Contains(said, want) {
 			t.Errorf("nothing says %q:\n%s", want, said)
 		}

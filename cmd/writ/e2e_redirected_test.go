@@ -202,6 +202,15 @@ func (r *redirected) state() map[string]string {
 	for _, run := range runs.Items {
 		state["run "+string(run.ID)] = string(run.State)
 	}
+	certificates, err := api.Answer[api.CertificateList](r.Client.API.ListCertificates(ctx, &api.ListCertificatesParams{}))
+	if err != nil {
+		r.T.Fatal(err)
+	}
+	for _, owner := range certificates.Items {
+		for _, c := range owner.Certificates {
+			state["datacenter "+owner.Name+" "+c.Of] = c.Floor.String()
+		}
+	}
 	secrets, err := r.Client.Secrets(ctx, "", "")
 	if err != nil {
 		r.T.Fatal(err)
@@ -220,19 +229,20 @@ var decisions = map[string]struct {
 	target string // prefix of the subjects that may change
 	lies   []string
 }{
-	"node approve":  {[]string{"node", "approve", "named-p", "PRINT:named-p"}, "node named-p", nodeLies},
-	"node reject":   {[]string{"node", "reject", "named-p"}, "node named-p", nodeLies},
-	"node remove":   {[]string{"node", "remove", "named-n"}, "node named-n", nodeLies},
-	"node lost":     {[]string{"node", "lost", "named-n"}, "node named-n", nodeLies},
-	"node cordon":   {[]string{"node", "cordon", "named-n"}, "node named-n", nodeLies},
-	"node uncordon": {[]string{"node", "uncordon", "named-n"}, "node named-n", nodeLies},
-	"node drain":    {[]string{"node", "drain", "named-n"}, "node named-n", nodeLies},
-	"node label":    {[]string{"node", "label", "named-n", "a=b"}, "node named-n", nodeLies},
-	"run cancel":    {[]string{"run", "cancel", "RUN:named"}, "run RUN:named", runLies},
-	"run resume":    {[]string{"run", "resume", "RUN:named", "--detach"}, "run RUN:named", runLies},
-	"token create":  {[]string{"token", "create"}, "token", []string{"nothing"}},
-	"secret set":    {[]string{"secret", "set", "named", "--file", "value"}, "secret named", secretLies},
-	"secret remove": {[]string{"secret", "remove", "named"}, "secret named", secretLies},
+	"node approve":      {[]string{"node", "approve", "named-p", "PRINT:named-p"}, "node named-p", nodeLies},
+	"node reject":       {[]string{"node", "reject", "named-p"}, "node named-p", nodeLies},
+	"node remove":       {[]string{"node", "remove", "named-n"}, "node named-n", nodeLies},
+	"node lost":         {[]string{"node", "lost", "named-n"}, "node named-n", nodeLies},
+	"node cordon":       {[]string{"node", "cordon", "named-n"}, "node named-n", nodeLies},
+	"node uncordon":     {[]string{"node", "uncordon", "named-n"}, "node named-n", nodeLies},
+	"node drain":        {[]string{"node", "drain", "named-n"}, "node named-n", nodeLies},
+	"node label":        {[]string{"node", "label", "named-n", "a=b"}, "node named-n", nodeLies},
+	"run cancel":        {[]string{"run", "cancel", "RUN:named"}, "run RUN:named", runLies},
+	"run resume":        {[]string{"run", "resume", "RUN:named", "--detach"}, "run RUN:named", runLies},
+	"token create":      {[]string{"token", "create"}, "token", []string{"nothing"}},
+	"datacenter rotate": {[]string{"pki", "rotate"}, "datacenter", []string{"nothing"}},
+	"secret set":        {[]string{"secret", "set", "named", "--file", "value"}, "secret named", secretLies},
+	"secret remove":     {[]string{"secret", "remove", "named"}, "secret named", secretLies},
 }
 
 var (

@@ -110,6 +110,14 @@ type CallPage struct {
 // Capacity defines model for Capacity.
 type Capacity = writ.Capacity
 
+// Certificate defines model for Certificate.
+type Certificate = writ.Certificate
+
+// CertificateList defines model for CertificateList.
+type CertificateList struct {
+	Items []OwnerCertificates `json:"items"`
+}
+
 // Check defines model for Check.
 type Check struct {
 	Detail string `json:"detail,omitempty,omitzero"`
@@ -340,6 +348,20 @@ type OverlayPeer = writ.OverlayPeer
 
 // OverlayRoute defines model for OverlayRoute.
 type OverlayRoute = writ.OverlayRoute
+
+// OwnerCertificates defines model for OwnerCertificates.
+type OwnerCertificates struct {
+	Certificates []Certificate `json:"certificates"`
+
+	// Datacenter of whose; missing of the coordinator
+	Datacenter writ.DatacenterID `json:"datacenter,omitempty,omitzero"`
+
+	// Error why it could not be asked; certificates is empty then
+	Error *Error `json:"error,omitempty"`
+
+	// Name of the datacenter or coordinator
+	Name string `json:"name"`
+}
 
 // PortDrops defines model for PortDrops.
 type PortDrops = writ.PortDrops
@@ -647,6 +669,12 @@ type PageLimit = int
 
 // RunPath defines model for RunPath.
 type RunPath = RunID
+
+// ListCertificatesParams defines parameters for ListCertificates.
+type ListCertificatesParams struct {
+	// Datacenter Only those of the datacenter with this id or name
+	Datacenter string `form:"datacenter,omitempty" json:"datacenter,omitempty,omitzero"`
+}
 
 // WatchParams defines parameters for Watch.
 type WatchParams struct {

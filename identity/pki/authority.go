@@ -58,9 +58,13 @@ func newAuthority(root ed25519.PrivateKey, of owner, floor, now time.Time) (*aut
 	if err != nil {
 		return nil, fmt.Errorf("make the key of an authority: %w", err)
 	}
+	made := now
+	if made.Before(floor) { // the clock went back since
+		made = floor
+	}
 	a := &authority{owner: of, key: key, made: now, until: now.Add(authorityLife)}
 	d := delegation{
-		Cluster: of.Cluster, Datacenter: of.Datacenter, Coordinator: of.Coordinator, Key: public, From: now.Add(-Backdate).UnixMilli(), Until: a.until.UnixMilli(),
+		Cluster: of.Cluster, Datacenter: of.Datacenter, Coordinator: of.Coordinator, Key: public, From: made.Add(-Backdate).UnixMilli(), Until: a.until.UnixMilli(),
 	}
 	if !floor.IsZero() {
 		d.Floor = floor.UnixMilli()

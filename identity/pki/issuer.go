@@ -5,9 +5,12 @@ import (
 	"crypto/ed25519"
 	"crypto/rand"
 	"crypto/tls"
+	"crypto/x509"
 	"fmt"
 	"sync"
 	"time"
+
+	"writ"
 )
 
 // Issuer is a supervisor or coordinator as the issuer of its own certificate and, if it is a supervisor, of those of its datacenter. It keeps
@@ -46,6 +49,39 @@ func (i *Issuer) Certificate() (*tls.Certificate, error) {
 	return i.own, nil
 }
 
+// Describe says what a chain that the issuer issued shows of its owner; that of the issuer itself if it is nil.
+func (i *Issuer) Describe(chain [][]byte) (writ.Certificate, error) {
+	if chain == nil {
+		own, err := i.Certificate()
+		if err != nil {
+			return writ.Certificate{}, err
+		}
+		chain = own.Certificate
+	}
+	var parsed []*x509.Certificate
+	for _, der := range chain {
+		c, err := x509.ParseCertificate(der)
+		if err != nil {
+			return writ.Certificate{}, fmt.Errorf("describe a certificate: %w", err)
+		}
+		parsed = append(parsed, c)
+	}
+	if len(parsed) != 2 {
+		return writ.Certificate{}, fmt.Errorf("describe a certificate: there are %d instead of 2", len(parsed))
+	}
+	leaf, authority := parsed[0], parsed[1]
+	name, err := nameIn(leaf)
+	if err != nil {
+		return writ.Certificate{}, err
+	}
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return writ.Certificate{
+		Of: string(name.Role), Name: name.String(), From: leaf.NotBefore.Add(Backdate), Until: leaf.NotAfter, Renew: RenewFrom(leaf.NotBefore, leaf.NotAfter),
+		Authority: authority.NotBefore.Add(Backdate), Floor: i.floor,
+	}, nil
+}
+
 // Issue returns the chain of a certificate for the owner of a key, as DER: itself and its authority's. The name must belong to the issuer.
 func (i *Issuer) Issue(name Name, key ed25519.PublicKey, hosts ...string) ([][]byte, error) {
 	i.mu.Lock()
@@ -54,11 +90,14 @@ func (i *Issuer) Issue(name Name, key ed25519.PublicKey, hosts ...string) ([][]b
 }
 
 // Rotate makes another authority, and with it another certificate of the issuer. Who sees that refuses all certificates of authorities that were
-// made before floor.
+// made before floor. A floor in the future counts as now: nothing could be made after it.
 func (i *Issuer) Rotate(floor time.Time) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	if floor.After(i.floor) {
+	if now := i.now(); floor.After(now) {
+		floor = now
+	}
+	if floor = floor.Truncate(time.Millisecond); floor.After(i.floor) {
 		i.floor = floor
 	}
 	i.authority, i.own = nil, nil

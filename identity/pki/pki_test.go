@@ -16,6 +16,8 @@ import (
 
 	"golang.org/x/crypto/ssh"
 
+	"github.com/google/go-cmp/cmp"
+
 	"writ"
 	"writ/identity"
 	"writ/identity/envelope"
@@ -350,6 +352,53 @@ func TestWhoSeesARotationRefusesWhatCameBefore(t *testing.T) {
 	if _, err := seen.Name(graz); err != nil {
 		t.Errorf("the other datacenter's: %v", err)
 	}
+}
+
+// A floor in the future, as a hostile journal may give it, ends nothing that is made from now on. Neither does a clock that goes back.
+func TestAFloorNeverEndsWhatIsMadeNow(t *testing.T) {
+	r := testRoster(t)
+	i := issuer(r, "vienna", supervisorOfVienna)
+	now := noon
+	i.Now = func() time.Time { return now }
+	seen := &Verifier{Roster: r, Now: noon.Add(time.Minute), Floors: new(Floors)}
+	for name, change := range map[string]func(){
+		"a floor in a year":      func() { i.Rotate(noon.AddDate(1, 0, 0)) },
+		"a clock that went back": func() { i.Rotate(noon); now = noon.Add(-20 * time.Minute); i.Rotate(time.Time{}) },
+	} {
+		change()
+		if err := seen.Is(supervisorOfVienna, own(t, i)); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func TestAnIssuerDescribesWhatItIssued(t *testing.T) {
+	r := testRoster(t)
+	i := issuer(r, "vienna", supervisorOfVienna)
+	i.Rotate(noon)
+	for name, chain := range map[Role][][]byte{Supervisor: nil, Redis: issue(t, i, Name{Role: Redis, Datacenter: vienna}.in(r))} {
+		got, err := i.Describe(chain)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := writ.Certificate{
+			Of: string(name), Name: Name{Role: name, Datacenter: vienna}.in(r).String(),
+			From: noon, Until: noon.Add(Life), Renew: noon.Add(Life * 2 / 3), Authority: noon, Floor: noon,
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Error(diff)
+		}
+	}
+}
+
+// issue returns a chain for a new key.
+func issue(t *testing.T, i *Issuer, name Name) [][]byte {
+	t.Helper()
+	chain, err := i.Issue(name, public("any"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return chain
 }
 
 // Over real connections: TLS 1.3 and nothing below, no resumption, and both sides know who is there.

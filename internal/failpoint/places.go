@@ -19,6 +19,7 @@ const (
 	RunAdvanced      Point = "journal/turn"
 	EvaluatorDied    Point = "journal/evaluator-died"
 	TokenMade        Point = "journal/token"
+	FloorRaised      Point = "journal/floor"
 	NodeDecided      Point = "journal/node"
 	NodeAdmitted     Point = "journal/join"
 	FenceTaken       Point = "journal/fence"
@@ -124,6 +125,7 @@ var Places = []Place{
 	{Point: RunAdvanced, Kind: Commit, Where: "supervisor.change", Says: "A run has new calls, deliveries or reasons to wait."},
 	{Point: EvaluatorDied, Kind: Commit, Where: "supervisor.keepCrashes", Says: "The evaluator died over a run."},
 	{Point: TokenMade, Kind: Commit, Where: "supervisor.createToken", Says: "A token admits a node."},
+	{Point: FloorRaised, Kind: Commit, Where: "supervisor.rotate", Says: "Certificates that were issued before count no more."},
 	{Point: NodeDecided, Kind: Commit, Where: "supervisor.changeNode", Says: "A decision about a node is recorded."},
 	{Point: NodeAdmitted, Kind: Commit, Where: "supervisor.admitNew", Says: "A node joins, and its token is spent."},
 	{Point: FenceTaken, Kind: Commit, Where: "supervisor.Fenced", Says: "A node that is gone has said what it stopped."},

@@ -14,7 +14,7 @@ import (
 type Verb string
 
 // The verbs. To a supervisor: submit, statement, roster, plan, logs, values, queues, resources, secrets, nodes, adopted,
-// standing. To a coordinator: roster.
+// standing, certificates. To a coordinator: roster.
 const (
 	VerbSubmit    Verb = "submit"
 	VerbStatement Verb = "statement"
@@ -28,6 +28,8 @@ const (
 	VerbNodes     Verb = "nodes"
 	VerbAdopted   Verb = "adopted"
 	VerbStanding  Verb = "standing"
+
+	VerbCertificates Verb = "certificates"
 )
 
 // Hello is the supervisor's first word after the challenge. Signature is by its key in the roster over

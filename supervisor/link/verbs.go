@@ -47,6 +47,8 @@ type (
 	StandingAnswer struct {
 		Proof []byte `json:"proof"`
 	}
+	// Certificates asks which certificates a datacenter has. The answer is []writ.Certificate.
+	Certificates struct{}
 	// Plan asks what a run of these calls would do. Nothing comes of it. The answer is a writ.Preview.
 	Plan = writ.Proposal
 	// Logs asks for at most Max lines that a run's script wrote after the ordinal After. The answer is []writ.LogLine.

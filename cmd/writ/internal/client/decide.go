@@ -61,7 +61,7 @@ type NodeName struct {
 // FindNode asks the coordinator for the node that a person names. Its name, or its id if the person said that, is exactly what the person said,
 // and its datacenter is the one that the roster has under the name that the person said.
 func (c *Client) FindNode(ctx context.Context, roster *identity.Roster, name NodeName) (writ.Node, error) {
-	dc, err := theDatacenter(roster, name.Datacenter)
+	dc, err := TheDatacenter(roster, name.Datacenter)
 	if err != nil {
 		return writ.Node{}, err
 	}
@@ -88,8 +88,8 @@ func (c *Client) FindNode(ctx context.Context, roster *identity.Roster, name Nod
 	return writ.Node{}, writ.Errorf(writ.CodeNotFound, "there is no node %q in %s", name.Node, dc.Name).WithHint("`writ node list` shows them")
 }
 
-// theDatacenter returns the datacenter of a name or id, or the only one of the roster. No coordinator is asked.
-func theDatacenter(roster *identity.Roster, nameOrID string) (*identity.Datacenter, error) {
+// TheDatacenter returns the datacenter of a name or id, or the only one of the roster. No coordinator is asked.
+func TheDatacenter(roster *identity.Roster, nameOrID string) (*identity.Datacenter, error) {
 	switch {
 	case nameOrID != "":
 		return Datacenter(roster, nameOrID)
@@ -99,7 +99,7 @@ func theDatacenter(roster *identity.Roster, nameOrID string) (*identity.Datacent
 		return nil, writ.Errorf(writ.CodeDatacenterUnknown, "the roster has no datacenter yet").
 			WithHint("a root operator adds one with `writ dc add`")
 	}
-	return nil, writ.Errorf(writ.CodeUsage, "there are %d datacenters, and each may have a node of this name", len(roster.Datacenters)).
+	return nil, writ.Errorf(writ.CodeUsage, "there are %d datacenters, and it is not said which is meant", len(roster.Datacenters)).
 		WithHint("say which with --dc")
 }
 

@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"context"
 	"crypto/ed25519"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -76,8 +75,8 @@ func (c *Coord) find(roster *identity.Roster) (*identity.Coordinator, ed25519.Pr
 	return roster.CoordinatorOf(PublicKey(key)), key, nil
 }
 
-// secured is how a coordinator listens that the roster names: with certificates to which its key leads, unless all of its addresses are without TLS.
-func secured(cluster writ.ClusterID, self *identity.Coordinator, key ed25519.PrivateKey) (*tls.Config, error) {
+// issuerOf issues the certificates with which a coordinator listens that the roster names, nil if all of its addresses are without TLS.
+func issuerOf(cluster writ.ClusterID, self *identity.Coordinator, key ed25519.PrivateKey) (*pki.Issuer, error) {
 	issuer := &pki.Issuer{Key: key, Name: pki.Name{Cluster: cluster, Role: pki.Coordinator, ID: self.ID}}
 	secure := false
 	for _, address := range self.URLs {
@@ -91,7 +90,7 @@ func secured(cluster writ.ClusterID, self *identity.Coordinator, key ed25519.Pri
 	if !secure {
 		return nil, nil
 	}
-	return pki.Server(issuer.Certificate, nil), nil
+	return issuer, nil
 }
 
 // Run serves until ctx ends, and returns nil then. ready is called when the listener is about to be served.
@@ -129,8 +128,16 @@ func (c *Coord) Run(ctx context.Context, ready func()) (err error) {
 	}
 	if self != nil {
 		coordinator.Self, coordinator.OtherURLs = &coord.Self{ID: self.ID, Key: key}, self.URLs
-		if coordinator.TLS, err = secured(roster.Cluster, self, key); err != nil {
+		issuer, err := issuerOf(roster.Cluster, self, key)
+		if err != nil {
 			return err
+		}
+		if issuer != nil {
+			coordinator.TLS = pki.Server(issuer.Certificate, nil)
+			coordinator.Certificates = func() ([]writ.Certificate, error) {
+				own, err := issuer.Describe(nil)
+				return []writ.Certificate{own}, err
+			}
 		}
 	}
 	if err := coordinator.CheckListen(c.Listener.Addr()); err != nil {

@@ -12,6 +12,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"sync"
 	"time"
 
 	"writ"
@@ -26,7 +27,35 @@ type redisTLS struct {
 	issuer *pki.Issuer
 	listen redisqueue.Listening
 	log    *slog.Logger
-	renew  time.Time // when another certificate is due; zero before the first
+	wake   chan struct{} // holds one if another certificate is due at once
+
+	mu    sync.Mutex
+	renew time.Time // when another certificate is due; zero before the first, and if it is due at once
+	chain [][]byte  // that Redis was given last, nil before
+}
+
+// again has another certificate issued at once.
+func (t *redisTLS) again() {
+	t.mu.Lock()
+	t.renew = time.Time{}
+	t.mu.Unlock()
+	select {
+	case t.wake <- struct{}{}:
+	default:
+	}
+}
+
+// shown is the chain that Redis was given last, nil if it was given none.
+func (t *redisTLS) shown() [][]byte {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.chain
+}
+
+func (t *redisTLS) due() time.Time {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.renew
 }
 
 // The files in the directory.
@@ -47,7 +76,7 @@ func newRedisTLS(redis *redisqueue.Queue, issuer *pki.Issuer, address, dir strin
 		return nil, writ.Errorf(writ.CodeUsage, "cannot make the directory for the certificate of Redis: %v", err).WithHint("--redis-tls-dir names it")
 	}
 	return &redisTLS{
-		redis: redis, issuer: issuer, log: log,
+		redis: redis, issuer: issuer, log: log, wake: make(chan struct{}, 1),
 		listen: redisqueue.Listening{Address: address, Certificate: filepath.Join(dir, redisCertificate), Key: filepath.Join(dir, redisKey)},
 	}, nil
 }
@@ -67,72 +96,81 @@ func (t *redisTLS) run(ctx context.Context) error {
 		case err != nil && !failed:
 			t.log.WarnContext(ctx, "Redis does not listen for nodes; trying again", "address", t.listen.Address, "err", err, "hint", writ.AsError(err).Hint)
 		case listening:
-			t.log.InfoContext(ctx, "Redis listens for nodes", "address", t.listen.Address, "renew", t.renew.UTC().Format(time.DateOnly))
+			t.log.InfoContext(ctx, "Redis listens for nodes", "address", t.listen.Address, "renew", t.due().UTC().Format(time.DateOnly))
 		}
 		failed = err != nil
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-tick.C:
+		case <-t.wake:
 		}
 	}
 }
 
 // ensure renews the certificate if it is time, and has Redis listen if it does not or has to read another one. It reports whether it did.
 func (t *redisTLS) ensure(ctx context.Context) (bool, error) {
-	if time.Now().Before(t.renew) {
+	if time.Now().Before(t.due()) {
 		if listens, err := t.redis.Listens(ctx, t.listen); listens || err != nil {
 			return false, err
 		}
 		return true, t.redis.Listen(ctx, t.listen)
 	}
-	renew, err := t.issue()
+	select { // what asks for another one from here on gets it in the next round
+	case <-t.wake:
+	default:
+	}
+	chain, err := t.issue()
 	if err != nil {
 		return false, err
 	}
 	if err := t.redis.Listen(ctx, t.listen); err != nil {
 		return false, err // until Redis has read it, another one is due
 	}
-	t.renew = renew
+	described, err := t.issuer.Describe(chain)
+	if err != nil {
+		return false, err
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.chain = chain
+	if len(t.wake) == 0 {
+		t.renew = described.Renew
+	}
 	return true, nil
 }
 
-// issue writes another certificate, and returns from when on it should be renewed. The key comes first, so that a pair that does not fit is one that Redis
-// refuses to read.
-func (t *redisTLS) issue() (renew time.Time, err error) {
+// issue writes another certificate, and returns its chain. The key comes first, so that a pair that does not fit is one that Redis refuses to read.
+func (t *redisTLS) issue() ([][]byte, error) {
 	host, _, err := net.SplitHostPort(t.listen.Address)
 	if err != nil {
-		return renew, writ.Errorf(writ.CodeUsage, "%q is no address at which Redis could listen", t.listen.Address).WithHint("it looks like 10.0.0.2:6379")
+		return nil, writ.Errorf(writ.CodeUsage, "%q is no address at which Redis could listen", t.listen.Address).WithHint("it looks like 10.0.0.2:6379")
 	}
 	public, key, err := ed25519.GenerateKey(rand.Reader)
 	if err != nil {
-		return renew, fmt.Errorf("make the key of Redis: %w", err)
+		return nil, fmt.Errorf("make the key of Redis: %w", err)
 	}
 	name := t.issuer.Name
 	name.Role = pki.Redis
 	chain, err := t.issuer.Issue(name, public, host)
 	if err != nil {
-		return renew, err
+		return nil, err
 	}
 	text, err := x509.MarshalPKCS8PrivateKey(key)
 	if err != nil {
-		return renew, fmt.Errorf("write the key of Redis: %w", err)
+		return nil, fmt.Errorf("write the key of Redis: %w", err)
 	}
 	var certificates bytes.Buffer
 	for _, der := range chain {
 		_ = pem.Encode(&certificates, &pem.Block{Type: "CERTIFICATE", Bytes: der}) // a buffer takes everything
 	}
 	if err := writeShared(t.listen.Key, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: text})); err != nil {
-		return renew, err
+		return nil, err
 	}
 	if err := writeShared(t.listen.Certificate, certificates.Bytes()); err != nil {
-		return renew, err
+		return nil, err
 	}
-	leaf, err := x509.ParseCertificate(chain[0])
-	if err != nil {
-		return renew, fmt.Errorf("read the certificate of Redis: %w", err)
-	}
-	return pki.RenewFrom(leaf.NotBefore, leaf.NotAfter), nil
+	return chain, nil
 }
 
 // writeShared replaces a file, which the group of its directory may read.

@@ -163,6 +163,7 @@ func (s *Supervisor) Run(ctx context.Context, ready func()) (err error) {
 			return err
 		}
 	}
+	config.Certificates = certificates{issuer, secured}
 	api, connections := &exchangeable{}, &nodes.Connections{}
 	api.set(nodes.Standby(journal.ErrHeld, log))
 	group, ctx := errgroup.WithContext(ctx)

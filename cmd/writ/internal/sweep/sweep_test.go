@@ -262,6 +262,7 @@ var (
 		w.runs = append(w.runs, order{id, []writ.RunState{writ.RunFailed}, 0, 0})
 	}
 	tokenMade = func(w *cluster) { w.insist("token", "create", "--dc", supervisor) }
+	rotated   = func(w *cluster) { w.insist("pki", "rotate", "--dc", supervisor) }
 	cordoned  = func(w *cluster) {
 		w.insist("node", "cordon", node, "--dc", supervisor)
 		w.insist("node", "uncordon", node, "--dc", supervisor)
@@ -407,6 +408,7 @@ var scenes = map[failpoint.Point]scene{
 	failpoint.RunAdvanced:      {victim: supervisor},
 	failpoint.EvaluatorDied:    {victim: supervisor, during: crashed},
 	failpoint.TokenMade:        {victim: supervisor, during: tokenMade},
+	failpoint.FloorRaised:      {victim: supervisor, during: rotated},
 	failpoint.NodeDecided:      {victim: supervisor, during: cordoned},
 	failpoint.NodeAdmitted:     {victim: supervisor, during: joined},
 	failpoint.FenceTaken:       {victim: supervisor, before: unused, during: goneForGood, late: true},

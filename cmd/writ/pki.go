@@ -1,0 +1,121 @@
+package main
+
+import (
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"writ"
+	"writ/cmd/writ/internal/client"
+	"writ/cmd/writ/internal/terminal"
+	"writ/coord/api"
+	"writ/identity"
+)
+
+// warnBefore is how long before its end a certificate should have been renewed for long: what lasts 90 days is renewed after 60.
+const warnBefore = 30 * 24 * time.Hour
+
+func (a *app) pkiCommand() *cobra.Command {
+	return family("pki", "Look at certificates, and replace them", a.pkiShowCommand(), a.pkiRotateCommand())
+}
+
+// shownCertificate is one certificate with its owner.
+type shownCertificate struct {
+	Owner string // name of the coordinator or datacenter
+	writ.Certificate
+}
+
+func (a *app) pkiShowCommand() *cobra.Command {
+	var datacenter string
+	c := &cobra.Command{
+		Use:   "show",
+		Short: "Show the certificates of the coordinator and of the datacenters",
+		Long: `Shows whose certificates there are, until when they last, and from when on they are renewed. Processes issue and renew them by themselves.
+A node needs none: it shows the key with which it joined.
+
+The owners say this of themselves. Who connects to them believes only the roster.`,
+		Example: "  writ pki show\n  writ pki show --dc dc1 -o json",
+		Args:    exactly(),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			c, err := a.client()
+			if err != nil {
+				return err
+			}
+			list, err := api.Answer[api.CertificateList](c.API.ListCertificates(cmd.Context(), &api.ListCertificatesParams{Datacenter: datacenter}))
+			if err != nil {
+				return err
+			}
+			var all []shownCertificate
+			for _, owner := range list.Items {
+				if owner.Error != nil {
+					a.Warn("%s cannot be asked: %v", owner.Name, owner.Error)
+				}
+				for _, one := range owner.Certificates {
+					all = append(all, shownCertificate{owner.Name, one})
+					if left := time.Until(one.Until); left < warnBefore {
+						a.Warn("the certificate of the %s %s ends at %s and is not renewed: read the log of its owner", owner.Name, one.Of, clock(one.Until))
+					}
+				}
+			}
+			return a.Print(terminal.List(list, all, func(c shownCertificate) string { return c.Name },
+				column("OWNER", func(c shownCertificate) string { return c.Owner }),
+				column("OF", func(c shownCertificate) string { return c.Of }),
+				column("FROM", func(c shownCertificate) string { return clock(c.From) }),
+				column("UNTIL", func(c shownCertificate) string { return clock(c.Until) }),
+				column("RENEWED FROM", func(c shownCertificate) string { return clock(c.Renew) }),
+				column("AUTHORITY SINCE", func(c shownCertificate) string { return clock(c.Authority) }),
+				wide("ENDED BEFORE", func(c shownCertificate) string { return clock(c.Floor) }),
+				wide("NAME", func(c shownCertificate) string { return c.Name }),
+			))
+		},
+	}
+	c.Flags().StringVar(&datacenter, "dc", "", "only those of this datacenter")
+	a.completeFlag(c, "dc", suggestDatacenters)
+	return c
+}
+
+func (a *app) pkiRotateCommand() *cobra.Command {
+	var datacenter, reason string
+	c := &cobra.Command{
+		Use:   "rotate",
+		Short: "Replace the certificates of a datacenter, and end those from before",
+		Long: `Signs that the certificates of a datacenter that were issued before now count no more. Its supervisor makes another authority, and with it other
+certificates for itself and for Redis. Open connections go on. A node that is off meanwhile learns of it when it connects. You need the role
+admin.
+
+This helps if the memory of the supervisor's host was read. If its key was read as well, give the datacenter another key in the roster.`,
+		Example: "  writ pki rotate --dc dc1 --reason \"the host was broken into\"",
+		Args:    exactly(),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			ctx := cmd.Context()
+			c, roster, err := a.cluster(ctx)
+			if err != nil {
+				return err
+			}
+			dc, err := client.TheDatacenter(roster, datacenter)
+			if err != nil {
+				return err
+			}
+			by, err := c.Person(roster)
+			if err != nil {
+				return err
+			}
+			defer by.Close()
+			answer, err := c.Decide(ctx, by, identity.Statement{
+				Datacenter: dc.ID, Subject: "datacenter/" + string(dc.ID), Seen: identity.Seen{Name: dc.Name}, Decision: identity.DecisionRotate, Reason: reason,
+			})
+			if err != nil {
+				return err
+			}
+			a.Done("%s", answer.Done)
+			if a.Structured() {
+				return a.Print(terminal.View{Data: answer})
+			}
+			return nil
+		},
+	}
+	c.Flags().StringVar(&datacenter, "dc", "", "name or id of the datacenter")
+	a.completeFlag(c, "dc", suggestDatacenters)
+	c.Flags().StringVar(&reason, "reason", "", "one line for those who read the log")
+	return c
+}
