@@ -174,7 +174,7 @@ var Codes = []CodeInfo{
 	{CodeRosterInvalid, Denied, false, 403, ExitDenied, "The roster is not a proper successor of the one before it, or has too few signatures of root operators."},
 	{CodeRosterFork, Denied, false, 403, ExitDenied, "The signer has seen another roster under this version than the verifier has. Keep both as evidence; only the root can sign a recovery version."},
 	{CodeTokenInvalid, Denied, false, 403, ExitDenied, "The join token is unknown, expired, revoked, meant for something else, or its proof is wrong. Make one with `writ token create`."},
-	{CodeTokenSpent, Denied, false, 403, ExitDenied, "A join token admits one key, once. Make another one with `writ token create`."},
+	{CodeTokenSpent, Denied, false, 403, ExitDenied, "A join token admits one node, or as many as its maker said. Make another one with `writ token create`."},
 	{CodeKeyUnusable, Denied, false, 403, ExitDenied, "The signing key cannot be used: it is missing, locked, of another type, or the agent refused it."},
 	{CodeLoginRequired, Denied, true, 401, ExitDenied, "Reading needs a login, and there is none, or it has ended. Commands log in by themselves with your SSH key; `writ login --web` opens the dashboard."},
 	{CodeLoginRefused, Denied, false, 403, ExitDenied, "The login was signed for another coordinator or address, is too old, or was used before. Log in again; if it repeats, somebody between you and the coordinator plays back what you signed."},

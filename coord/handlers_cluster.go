@@ -265,6 +265,18 @@ func (h handlers) ListSecrets(ctx context.Context, r api.ListSecretsRequestObjec
 	})}, err
 }
 
+// ListTokens asks datacenters which join tokens they have. The answers pass through and are kept nowhere.
+func (h handlers) ListTokens(ctx context.Context, r api.ListTokensRequestObject) (api.ListTokensResponseObject, error) {
+	only, err := h.datacenter(ctx, r.Params.Datacenter)
+	if err != nil {
+		return nil, err
+	}
+	answers, err := askAll[writ.JoinToken](ctx, h.c, only, link.VerbTokens, link.Tokens{})
+	return api.ListTokens200JSONResponse{Items: views(answers, func(a reply[[]writ.JoinToken]) api.DatacenterTokens {
+		return api.DatacenterTokens{Datacenter: a.ID, Name: a.Name, Tokens: a.answer, Error: writ.AsError(a.err)}
+	})}, err
+}
+
 // ListCertificates says which certificates the coordinator has, and asks the datacenters for theirs.
 func (h handlers) ListCertificates(ctx context.Context, r api.ListCertificatesRequestObject) (api.ListCertificatesResponseObject, error) {
 	only, err := h.datacenter(ctx, r.Params.Datacenter)

@@ -17,7 +17,7 @@ const (
 	ActionControlRuns   Action = "control-runs"   // cancel and resume runs
 	ActionScheduleNodes Action = "schedule-nodes" // cordon, uncordon, drain and label nodes
 	ActionAdmitNodes    Action = "admit-nodes"    // approve, reject and remove nodes, and end certificates of a datacenter
-	ActionCreateTokens  Action = "create-tokens"  // make join tokens
+	ActionCreateTokens  Action = "create-tokens"  // make join tokens, and revoke them
 	ActionManageSecrets Action = "manage-secrets" // set and remove secrets
 	ActionGovern        Action = "govern"         // sign rosters
 )
@@ -95,6 +95,7 @@ var Rules = []Rule{
 	{StatementNamespace, "node", "drain", ActionScheduleNodes, false, DecidedBySupervisor, writ.ValidUUID, ofNode, nil, nil},
 	{StatementNamespace, "node", DecisionLabel, ActionScheduleNodes, false, DecidedBySupervisor, writ.ValidUUID, ofNode, checkLabelChange, nil},
 	{StatementNamespace, "token", "create", ActionCreateTokens, false, DecidedBySupervisor, validTokenID, about{}, checkTokenGrant, nil},
+	{StatementNamespace, "token", DecisionRevoke, ActionCreateTokens, false, DecidedBySupervisor, validTokenID, about{}, nil, nil},
 	{StatementNamespace, "datacenter", DecisionRotate, ActionAdmitNodes, false, DecidedBySupervisor, writ.ValidUUID, about{name: writ.ValidName}, nil, nil},
 	{StatementNamespace, "secret", DecisionSetSecret, ActionManageSecrets, true, DecidedBySupervisor, writ.ValidName, ofSecret, checkSecretChange, projectOfSecret},
 	{StatementNamespace, "secret", DecisionRemoveSecret, ActionManageSecrets, true, DecidedBySupervisor, writ.ValidName, ofSecret, checkSecretChange, projectOfSecret},

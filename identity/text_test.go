@@ -325,7 +325,7 @@ func TestParamsSurviveTheirText(t *testing.T) {
 func TestStatementKeepsItsValues(t *testing.T) {
 	token := Token{ID: "aaaaaaaaaaaaa", Pin: testCluster()}
 	create := testStatement()
-	TokenGrant{ID: token.ID, Key: token.Key(), Role: TokenRoleNode, Expires: noon.Add(TokenValidity)}.Statement(create)
+	TokenGrant{ID: token.ID, Key: token.Key(), Role: TokenRoleNode, Expires: noon.Add(TokenValidity), Uses: 7}.Statement(create)
 	bare := testStatement()
 	bare.Reason, bare.Subject, bare.Decision = "", "node/"+nodeID, "drain"
 	for _, s := range []*Statement{testStatement(), seen(create), seen(bare), oldStatement()} {
@@ -358,7 +358,7 @@ func TestEveryDecisionOfTheTableCanBeWritten(t *testing.T) {
 			SecretChange{shopID, s.ID(), 3, []byte("sealed")}.Statement(s)
 		case rule.Decision == DecisionRemoveSecret && rule.Kind == "secret":
 			SecretChange{shopID, s.ID(), 3, nil}.Statement(s)
-		case rule.checkParams != nil:
+		case rule.Decision == "create" && rule.Kind == "token":
 			TokenGrant{ID: s.ID(), Role: TokenRoleNode, Expires: noon.Add(time.Hour)}.Statement(s)
 		}
 		if _, err := seen(s).Text(); err != nil {
@@ -431,20 +431,25 @@ func TestStatementRefusesWhatNobodyDecides(t *testing.T) {
 		"reason of two lines": func(s *Statement) {
 			s.Reason = "a\nb"
 		},
-		"reason not UTF-8":   func(s *Statement) { s.Reason = "\xff" },
-		"reason after space": func(s *Statement) { s.Reason = " a" },
-		"reason with space":  func(s *Statement) { s.Reason = "a " },
-		"reason of a hyphen": func(s *Statement) { s.Reason = "-" },
-		"roster":             func(s *Statement) { s.Roster = 0 },
-		"cluster":            func(s *Statement) { s.Cluster = "" },
-		"token id":           grant(func(map[string]any) {}),
-		"token key":          grant(func(p map[string]any) { p["key"] = "00" }),
-		"token key missing":  grant(func(p map[string]any) { delete(p, "key") }),
-		"token role":         grant(func(p map[string]any) { p["role"] = "king" }),
-		"token more":         grant(func(p map[string]any) { p["secret"] = "x" }),
-		"token late":         grant(func(p map[string]any) { p["expires"] = formatTime(noon.Add(25 * time.Hour)) }),
-		"token early":        grant(func(p map[string]any) { p["expires"] = formatTime(noon) }),
-		"token time":         grant(func(p map[string]any) { p["expires"] = "tomorrow" }),
+		"reason not UTF-8":        func(s *Statement) { s.Reason = "\xff" },
+		"reason after space":      func(s *Statement) { s.Reason = " a" },
+		"reason with space":       func(s *Statement) { s.Reason = "a " },
+		"reason of a hyphen":      func(s *Statement) { s.Reason = "-" },
+		"roster":                  func(s *Statement) { s.Roster = 0 },
+		"cluster":                 func(s *Statement) { s.Cluster = "" },
+		"token id":                grant(func(map[string]any) {}),
+		"token for one":           grant(func(p map[string]any) { p["uses"] = int64(1) }),
+		"token for none":          grant(func(p map[string]any) { p["uses"] = int64(0) }),
+		"token for too many":      grant(func(p map[string]any) { p["uses"] = int64(writ.MaxTokenUses + 1) }),
+		"token for text":          grant(func(p map[string]any) { p["uses"] = "2" }),
+		"token for many and more": grant(func(p map[string]any) { p["uses"], p["force"] = int64(2), true }),
+		"token key":               grant(func(p map[string]any) { p["key"] = "00" }),
+		"token key missing":       grant(func(p map[string]any) { delete(p, "key") }),
+		"token role":              grant(func(p map[string]any) { p["role"] = "king" }),
+		"token more":              grant(func(p map[string]any) { p["secret"] = "x" }),
+		"token late":              grant(func(p map[string]any) { p["expires"] = formatTime(noon.Add(25 * time.Hour)) }),
+		"token early":             grant(func(p map[string]any) { p["expires"] = formatTime(noon) }),
+		"token time":              grant(func(p map[string]any) { p["expires"] = "tomorrow" }),
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := testStatement()

@@ -174,12 +174,16 @@ var (
 
 func validTokenID(id string) bool { return tokenIDPattern.MatchString(id) }
 
+// DecisionRevoke ends a token.
+const DecisionRevoke = "revoke"
+
 // TokenGrant is what the statement "create" about a token says.
 type TokenGrant struct {
 	ID      string
 	Key     TokenKey
 	Role    string // TokenRoleNode
 	Expires time.Time
+	Uses    int // nodes that it admits, at most writ.MaxTokenUses; 1 if 0
 }
 
 // Statement fills subject, decision and parameters of a statement that makes the token.
@@ -187,6 +191,9 @@ func (g TokenGrant) Statement(s *Statement) {
 	s.Subject = "token/" + g.ID
 	s.Decision = "create"
 	s.Params = map[string]any{"expires": formatTime(g.Expires), "key": g.Key.String(), "role": g.Role}
+	if g.Uses > 1 { // one is what is meant if nothing is said
+		s.Params["uses"] = int64(g.Uses)
+	}
 }
 
 // ParseTokenGrant reads the grant from a statement that makes a token.
@@ -200,8 +207,16 @@ func ParseTokenGrant(s *Statement) (TokenGrant, error) {
 		}
 		*at = v
 	}
-	if len(s.Params) != 3 {
-		return TokenGrant{}, malformed("a token takes the parameters expires, key and role only")
+	g.Uses = 1
+	if said, has := s.Params["uses"]; has {
+		uses, ok := said.(int64)
+		if !ok || uses < 2 || uses > writ.MaxTokenUses {
+			return TokenGrant{}, malformed("a token admits 2 to %d nodes if it says how many", writ.MaxTokenUses)
+		}
+		g.Uses = int(uses)
+	}
+	if extra := len(s.Params) - 3; extra > 1 || extra == 1 && g.Uses == 1 {
+		return TokenGrant{}, malformed("a token takes the parameters expires, key, role and uses only")
 	}
 	if g.Role != TokenRoleNode {
 		return TokenGrant{}, malformed("%q is not a role of tokens", clip(g.Role))

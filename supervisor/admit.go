@@ -4,8 +4,8 @@ import (
 	"context"
 	"crypto/ed25519"
 	"crypto/rand"
+	"fmt"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -229,7 +229,7 @@ func (s *Supervisor) token(ctx context.Context, id string) (journal.Token, error
 // admitNew spends the token and records the node, in one transaction. known is the node if it waited before.
 func (s *Supervisor) admitNew(ctx context.Context, claim nodes.Claim, known *journal.Node, token journal.Token) (nodes.Welcome, error) {
 	joiner := joinerOf(claim.Hello)
-	if s.fleet.joinedWith(token.ID) { // whatever the database says of the token
+	if len(s.fleet.joinedWith(token.ID)) >= token.Uses { // whatever the database says of how often it was used
 		return nodes.Welcome{}, tokenSpent(token)
 	}
 	n := s.newNode(joiner)
@@ -277,7 +277,14 @@ func refuseToken(token journal.Token, now time.Time) error {
 }
 
 func tokenSpent(token journal.Token) error {
-	return writ.Errorf(writ.CodeTokenSpent, "the join token %s has admitted another node", strings.TrimSpace(token.ID)).WithHint("make another one with `writ token create`")
+	return writ.Errorf(writ.CodeTokenSpent, "the join token %s has admitted %s", token.ID, admitted(token.Uses)).WithHint("make another one with `writ token create`")
+}
+
+func admitted(uses int) string {
+	if uses == 1 {
+		return "another node"
+	}
+	return fmt.Sprintf("all %d nodes that it admits", uses)
 }
 
 // Rosters implements nodes.Backend.

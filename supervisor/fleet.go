@@ -144,16 +144,18 @@ func (f *fleet) record(id writ.NodeID) *journal.Node {
 	return &n
 }
 
-// joinedWith reports whether a node has joined with a token.
-func (f *fleet) joinedWith(token string) bool {
+// joinedWith returns the names of the nodes that have joined with a token, in order.
+func (f *fleet) joinedWith(token string) []string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	var names []string
 	for _, m := range f.nodes {
 		if m.Token == token {
-			return true
+			names = append(names, m.Name)
 		}
 	}
-	return false
+	slices.Sort(names)
+	return names
 }
 
 // byKey returns the node with this signing key, nil if there is none.

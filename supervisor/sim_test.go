@@ -207,14 +207,17 @@ func (s *sim) halt() {
 	}
 }
 
-// token lets a statement make a join token.
-func (s *sim) token() identity.Token {
+// token lets a statement make a join token for one node.
+func (s *sim) token() identity.Token { return s.tokenFor(1) }
+
+// tokenFor lets a statement make a join token for some nodes.
+func (s *sim) tokenFor(uses int) identity.Token {
 	s.t.Helper()
 	token, err := identity.NewToken(s.Pin).For(theDatacenter, s.roster)
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	grant := identity.TokenGrant{ID: token.ID, Key: token.Key(), Role: identity.TokenRoleNode, Expires: s.clock.now().Add(5 * time.Minute).UTC().Truncate(time.Second)}
+	grant := identity.TokenGrant{ID: token.ID, Key: token.Key(), Role: identity.TokenRoleNode, Expires: s.clock.now().Add(5 * time.Minute).UTC().Truncate(time.Second), Uses: uses}
 	statement := s.statement("", "")
 	grant.Statement(statement)
 	if _, err := s.Decide(s.t.Context(), s.sign(statement)); err != nil {

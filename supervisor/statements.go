@@ -63,6 +63,8 @@ func (s *Supervisor) decide(ctx context.Context, verified *identity.VerifiedStat
 		answer, err = s.resume(ctx, verified)
 	case "token create":
 		answer, err = s.createToken(ctx, verified)
+	case "token " + identity.DecisionRevoke:
+		answer, err = s.revokeToken(ctx, verified)
 	case "datacenter " + identity.DecisionRotate:
 		answer, err = s.rotate(ctx, verified)
 	case "secret set":
@@ -149,15 +151,58 @@ func (s *Supervisor) createToken(ctx context.Context, v *identity.VerifiedStatem
 	if err != nil {
 		return link.StatementAnswer{}, err
 	}
-	answer := link.StatementAnswer{Subject: v.Statement.Subject, Done: fmt.Sprintf("token %s admits one node until %s", grant.ID, grant.Expires.Format(time.RFC3339))}
+	admits := "one node"
+	if grant.Uses > 1 {
+		admits = fmt.Sprintf("%d nodes", grant.Uses)
+	}
+	answer := link.StatementAnswer{Subject: v.Statement.Subject, Done: fmt.Sprintf("token %s admits %s until %s", grant.ID, admits, grant.Expires.Format(time.RFC3339))}
 	err = s.Journal.Write(failpoint.At(ctx, failpoint.TokenMade), func(tx *journal.Tx) error {
-		if err := tx.AddToken(journal.Token{ID: grant.ID, Key: grant.Key[:], CreatedBy: v.Signer, Expires: grant.Expires}); err != nil {
+		if err := tx.AddToken(journal.Token{ID: grant.ID, Key: grant.Key[:], CreatedBy: v.Signer, Expires: grant.Expires, Uses: grant.Uses}); err != nil {
 			return err
 		}
 		return s.record(tx, v, &answer)
 	})
 	return answer, err
 }
+
+// revokeToken has a token admit nobody any more. Nodes that it has admitted stay.
+func (s *Supervisor) revokeToken(ctx context.Context, v *identity.VerifiedStatement) (link.StatementAnswer, error) {
+	id := v.Statement.ID()
+	answer := link.StatementAnswer{Subject: v.Statement.Subject, Done: fmt.Sprintf("token %s admits no node any more", id)}
+	err := s.Journal.Write(failpoint.At(ctx, failpoint.TokenRevoked), func(tx *journal.Tx) error {
+		token, err := tx.Token(id)
+		if err == nil && token == nil {
+			err = writ.Errorf(writ.CodeNotFound, "there is no join token %s in this datacenter", id).WithHint("`writ token list` shows them")
+		}
+		if err != nil {
+			return err
+		}
+		if _, err := tx.RevokeToken(id); err != nil { // one that admits nobody anyway is as it should be
+			return err
+		}
+		return s.record(tx, v, &answer)
+	})
+	return answer, err
+}
+
+// listTokens says which tokens there are, and whom they admitted.
+func (s *Supervisor) listTokens(ctx context.Context) ([]writ.JoinToken, error) {
+	list := []writ.JoinToken{}
+	err := s.Journal.Read(ctx, func(tx *journal.Tx) error {
+		tokens, err := tx.Tokens(maxTokens)
+		for _, t := range tokens {
+			nodes := s.fleet.joinedWith(t.ID)
+			list = append(list, writ.JoinToken{
+				ID: t.ID, Datacenter: s.Datacenter, CreatedBy: t.CreatedBy, Expires: t.Expires, Uses: t.Uses, Used: len(nodes), Nodes: nodes,
+			})
+		}
+		return err
+	})
+	return list, err
+}
+
+// maxTokens is how many are listed: those that last longest.
+const maxTokens = 200
 
 // decideNode changes the admission, the scheduling or the labels of a node.
 func (s *Supervisor) decideNode(ctx context.Context, v *identity.VerifiedStatement) (link.StatementAnswer, error) {

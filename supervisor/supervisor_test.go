@@ -7,6 +7,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -17,6 +18,7 @@ import (
 	"writ/identity"
 	"writ/identity/envelope"
 	"writ/supervisor/journal"
+	"writ/supervisor/link"
 )
 
 // inSim runs a test in virtual time: waiting costs nothing, and nothing depends on the speed of the machine.
@@ -726,6 +728,67 @@ func TestAJoinTokenAdmitsOneNode(t *testing.T) {
 		time.Sleep(6 * time.Minute)
 		if _, err := node("n5").claim(late); writ.CodeOf(err) != writ.CodeTokenInvalid {
 			t.Errorf("an expired token = %v", err)
+		}
+	})
+}
+
+func TestATokenAdmitsAsManyAsItsMakerSigned(t *testing.T) {
+	inSim(t, func(t *testing.T, s *sim) {
+		token := s.tokenFor(3)
+		admitted := make(chan string, 20)
+		var all sync.WaitGroup
+		for i := range cap(admitted) {
+			n := &testNode{sim: s, name: fmt.Sprintf("n%02d", i), key: newKey(t)}
+			all.Go(func() {
+				switch _, err := n.claim(token); writ.CodeOf(err) {
+				case "":
+					admitted <- n.name
+				case writ.CodeTokenSpent:
+				default:
+					t.Error(err)
+				}
+			})
+		}
+		all.Wait()
+		close(admitted)
+		var names []string
+		for name := range admitted {
+			names = append(names, name)
+		}
+		slices.Sort(names)
+		s.halt()
+		s.start()
+		if _, err := (&testNode{sim: s, name: "late", key: newKey(t)}).claim(token); writ.CodeOf(err) != writ.CodeTokenSpent {
+			t.Errorf("after a restart: %v", err)
+		}
+		said, err := s.Ask(t.Context(), link.VerbTokens, link.Tokens{})
+		list, _ := said.([]writ.JoinToken)
+		if err != nil || len(list) != 1 || len(names) != 3 {
+			t.Fatalf("%d were admitted; listed are %+v, %v", len(names), list, err)
+		}
+		got := list[0]
+		if got.ID != token.ID || got.Uses != 3 || got.Used != 3 || got.CreatedBy != "alice" || !slices.Equal(got.Nodes, names) {
+			t.Errorf("%v were admitted; listed is %+v", names, got)
+		}
+
+		over := s.tokenFor(3)
+		if _, err := (&testNode{sim: s, name: "early", key: newKey(t)}).claim(over); err != nil {
+			t.Fatal(err)
+		}
+		revoke := func(id string) error {
+			_, err := s.Decide(t.Context(), s.sign(s.statement("token/"+id, identity.DecisionRevoke)))
+			return err
+		}
+		for range 2 { // the second changes nothing
+			if err := revoke(over.ID); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := revoke("aaaaaaaaaaaaa"); writ.CodeOf(err) != writ.CodeNotFound {
+			t.Errorf("an unknown token was revoked: %v", err)
+		}
+		if _, err := (&testNode{sim: s, name: "later", key: newKey(t)}).claim(over); writ.CodeOf(err) != writ.CodeTokenInvalid {
+			t.Errorf("a token that was revoked: %v", err)
 		}
 	})
 }

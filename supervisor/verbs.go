@@ -36,7 +36,7 @@ func (s *Supervisor) hello(generation string) link.Hello {
 		Datacenter: s.Datacenter, Journal: generation, Version: s.Version,
 		Verbs: []link.Verb{
 			link.VerbSubmit, link.VerbStatement, link.VerbRoster, link.VerbPlan, link.VerbLogs, link.VerbValues, link.VerbQueues, link.VerbResources,
-			link.VerbSecrets, link.VerbNodes, link.VerbAdopted, link.VerbStanding, link.VerbCertificates,
+			link.VerbSecrets, link.VerbNodes, link.VerbAdopted, link.VerbStanding, link.VerbCertificates, link.VerbTokens,
 		},
 		Epoch: s.epoch, Roster: s.roster.Load().Version,
 	}
@@ -124,6 +124,8 @@ func (s *Supervisor) handle(ctx context.Context, verb link.Verb, params json.Raw
 		return s.resources(ctx, p.Project)
 	case link.VerbNodes:
 		return s.nodesNow(), nil
+	case link.VerbTokens:
+		return s.listTokens(ctx)
 	case link.VerbCertificates:
 		return s.certificates()
 	case link.VerbSecrets:

@@ -239,6 +239,7 @@ var decisions = map[string]struct {
 	"node label":        {[]string{"node", "label", "named-n", "a=b"}, "node named-n", nodeLies},
 	"run cancel":        {[]string{"run", "cancel", "RUN:named"}, "run RUN:named", runLies},
 	"run resume":        {[]string{"run", "resume", "RUN:named", "--detach"}, "run RUN:named", runLies},
+	"token revoke":      {[]string{"token", "revoke", "aaaaaaaaaaaaa"}, "token", []string{"nothing"}},
 	"token create":      {[]string{"token", "create"}, "token", []string{"nothing"}},
 	"datacenter rotate": {[]string{"pki", "rotate"}, "datacenter", []string{"nothing"}},
 	"secret set":        {[]string{"secret", "set", "named", "--file", "value"}, "secret named", secretLies},

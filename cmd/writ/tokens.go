@@ -2,12 +2,16 @@ package main
 
 import (
 	"context"
+	"fmt"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"writ"
+	"writ/cmd/writ/internal/client"
 	"writ/cmd/writ/internal/terminal"
+	"writ/coord/api"
 	"writ/identity"
 )
 
@@ -18,45 +22,59 @@ type newToken struct {
 	Datacenter writ.DatacenterID `json:"datacenter"`
 	Role       string            `json:"role"`
 	Expires    time.Time         `json:"expires"`
+	Uses       int               `json:"uses"`
+}
+
+// tokenFlags are what somebody says of a new token.
+type tokenFlags struct {
+	datacenter string
+	validity   time.Duration
+	uses       int
 }
 
 func (a *app) tokenCommand() *cobra.Command {
-	return family("token", "Make tokens with which nodes join", a.tokenCreateCommand())
+	return family("token", "Make tokens with which nodes join, list and revoke them", a.tokenCreateCommand(), a.tokenListCommand(), a.tokenRevokeCommand())
 }
 
 func (a *app) tokenCreateCommand() *cobra.Command {
-	var datacenter string
-	var validity time.Duration
+	var flags tokenFlags
 	c := &cobra.Command{
 		Use:   "create",
-		Short: "Make a token that admits one node to a datacenter, and print it",
-		Long: `Makes a token that admits one node, once. The datacenter gets only what verifies the token, so you see the token
-only now.`,
-		Example: "  writ token create --dc dc1 > n1.token\n  writ runner --data ./n1 --name n1 --supervisor http://127.0.0.1:7441 --redis redis://127.0.0.1:6379/0 --join @n1.token",
-		Args:    exactly(),
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			t, err := a.createToken(cmd.Context(), datacenter, validity)
+		Short: "Make a token that admits a node to a datacenter, and print it",
+		Long: `Makes a token that admits one node, or as many as you say. The datacenter gets only what verifies the token, so you see the token
+only now.
+
+The holder of the token can add machines of their own until it is used up or over. Make it for as few nodes and as short a time as you can.`,
+		Example: "  writ token create --dc dc1 > n1.token\n  writ runner --data ./n1 --name n1 --supervisor http://127.0.0.1:7441 --redis redis://127.0.0.1:6379/0 --join @n1.token\n" +
+			"  writ token create --dc dc1 --uses 20 --valid 30m > rack.token",
+		Args: exactly(),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			t, err := a.createToken(cmd.Context(), flags)
 			if err != nil {
 				return err
 			}
 			return a.Print(terminal.View{Data: t, Names: []string{t.ID}, Text: func(bool) string { return t.Token + "\n" }})
 		},
 	}
-	c.Flags().StringVar(&datacenter, "dc", "", "name or id of the datacenter")
+	c.Flags().StringVar(&flags.datacenter, "dc", "", "name or id of the datacenter")
 	a.completeFlag(c, "dc", suggestDatacenters)
-	c.Flags().DurationVar(&validity, "valid", identity.TokenValidity, "how long it can be used, at most 24h")
+	c.Flags().DurationVar(&flags.validity, "valid", identity.TokenValidity, "how long it can be used, at most 24h")
+	c.Flags().IntVar(&flags.uses, "uses", 1, "how many nodes it admits, at most 1000")
 	return c
 }
 
-func (a *app) createToken(ctx context.Context, datacenter string, validity time.Duration) (newToken, error) {
-	if validity <= 0 || validity > identity.MaxTokenValidity {
-		return newToken{}, writ.Errorf(writ.CodeUsage, "--valid %s is not possible", validity).WithHint("at most %s", identity.MaxTokenValidity)
+func (a *app) createToken(ctx context.Context, flags tokenFlags) (newToken, error) {
+	if flags.validity <= 0 || flags.validity > identity.MaxTokenValidity {
+		return newToken{}, writ.Errorf(writ.CodeUsage, "--valid %s is not possible", flags.validity).WithHint("at most %s", identity.MaxTokenValidity)
+	}
+	if flags.uses < 1 || flags.uses > writ.MaxTokenUses {
+		return newToken{}, writ.Errorf(writ.CodeUsage, "--uses %d is not possible", flags.uses).WithHint("1 to %d", writ.MaxTokenUses)
 	}
 	c, roster, err := a.cluster(ctx)
 	if err != nil {
 		return newToken{}, err
 	}
-	id, err := a.chooseDatacenter(ctx, c, roster, &orderFlags{datacenter: datacenter}, nil)
+	id, err := a.chooseDatacenter(ctx, c, roster, &orderFlags{datacenter: flags.datacenter}, nil)
 	if err != nil {
 		return newToken{}, err
 	}
@@ -65,10 +83,108 @@ func (a *app) createToken(ctx context.Context, datacenter string, validity time.
 		return newToken{}, err
 	}
 	defer by.Close()
-	token, expires, err := c.CreateToken(ctx, by, id, validity)
+	token, expires, err := c.CreateToken(ctx, by, id, flags.validity, flags.uses)
 	if err != nil {
 		return newToken{}, err
 	}
-	a.Done("token %s admits one node to %s until %s", token.ID, roster.Datacenter(id).Name, clock(expires))
-	return newToken{Token: token.String(), ID: token.ID, Datacenter: id, Role: identity.TokenRoleNode, Expires: expires}, nil
+	a.Done("token %s admits %s to %s until %s", token.ID, count(flags.uses, "node"), roster.Datacenter(id).Name, clock(expires))
+	return newToken{Token: token.String(), ID: token.ID, Datacenter: id, Role: identity.TokenRoleNode, Expires: expires, Uses: flags.uses}, nil
+}
+
+func (a *app) tokenListCommand() *cobra.Command {
+	var datacenter string
+	c := &cobra.Command{
+		Use:     "list",
+		Short:   "List join tokens, and the nodes that they admitted",
+		Example: "  writ token list --dc dc1",
+		Args:    exactly(),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			c, err := a.client()
+			if err != nil {
+				return err
+			}
+			list, err := api.Answer[api.TokenList](c.API.ListTokens(cmd.Context(), &api.ListTokensParams{Datacenter: datacenter}))
+			if err != nil {
+				return err
+			}
+			var tokens []writ.JoinToken
+			names := map[writ.DatacenterID]string{}
+			for _, d := range list.Items {
+				names[d.Datacenter] = d.Name
+				if d.Error != nil {
+					a.Warn("%s cannot be asked: %v", d.Name, d.Error)
+				}
+				tokens = append(tokens, d.Tokens...)
+			}
+			return a.Print(terminal.List(list, tokens, func(t writ.JoinToken) string { return t.ID },
+				column("TOKEN", func(t writ.JoinToken) string { return t.ID }),
+				column("DATACENTER", func(t writ.JoinToken) string { return names[t.Datacenter] }),
+				column("STATE", func(t writ.JoinToken) string { return tokenState(t, time.Now()) }),
+				column("UNTIL", func(t writ.JoinToken) string { return clock(t.Expires) }),
+				column("USED", func(t writ.JoinToken) string { return fmt.Sprintf("%d of %d", t.Used, t.Uses) }),
+				column("NODES", func(t writ.JoinToken) string { return strings.Join(t.Nodes, " ") }),
+				column("MADE BY", func(t writ.JoinToken) string { return t.CreatedBy }),
+			))
+		},
+	}
+	c.Flags().StringVar(&datacenter, "dc", "", "only those of this datacenter")
+	a.completeFlag(c, "dc", suggestDatacenters)
+	return c
+}
+
+// tokenState says whether a token admits nodes.
+func tokenState(t writ.JoinToken, now time.Time) string {
+	switch {
+	case t.Used >= t.Uses:
+		return "used"
+	case !t.Expires.After(now):
+		return "over"
+	default:
+		return "open"
+	}
+}
+
+func (a *app) tokenRevokeCommand() *cobra.Command {
+	var datacenter, reason string
+	c := &cobra.Command{
+		Use:   "revoke TOKEN",
+		Short: "Have a join token admit no node any more",
+		Long: `Signs that a join token is over. TOKEN is its id, which "writ token list" shows; it is the part between the first two dots. Nodes that it
+has admitted stay. You need the role admin.`,
+		Example: "  writ token revoke nbswy3dpeb3w6 --dc dc1 --reason \"it was pasted into a chat\"",
+		Args:    exactly("TOKEN"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			ctx := cmd.Context()
+			id := args[0]
+			if strings.Contains(id, ".") {
+				return writ.Errorf(writ.CodeUsage, "that is a token, not the id of one").WithHint("the id is its part between the first two dots; `writ token list` shows it")
+			}
+			c, roster, err := a.cluster(ctx)
+			if err != nil {
+				return err
+			}
+			dc, err := client.TheDatacenter(roster, datacenter)
+			if err != nil {
+				return err
+			}
+			by, err := c.Person(roster)
+			if err != nil {
+				return err
+			}
+			defer by.Close()
+			answer, err := c.Decide(ctx, by, identity.Statement{Datacenter: dc.ID, Subject: "token/" + id, Decision: identity.DecisionRevoke, Reason: reason})
+			if err != nil {
+				return err
+			}
+			a.Done("%s", answer.Done)
+			if a.Structured() {
+				return a.Print(terminal.View{Data: answer})
+			}
+			return nil
+		},
+	}
+	c.Flags().StringVar(&datacenter, "dc", "", "name or id of the datacenter")
+	a.completeFlag(c, "dc", suggestDatacenters)
+	c.Flags().StringVar(&reason, "reason", "", "one line for those who read the log")
+	return c
 }

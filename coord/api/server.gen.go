@@ -123,6 +123,9 @@ type ServerInterface interface {
 	// GetSigned Show what was signed
 	// (GET /v1/submissions/{digest}/signed)
 	GetSigned(w http.ResponseWriter, r *http.Request, digest Digest)
+	// ListTokens Ask the datacenters which join tokens they have
+	// (GET /v1/tokens)
+	ListTokens(w http.ResponseWriter, r *http.Request, params ListTokensParams)
 	// ListUsage Sum what resources have used, one item for each resource, by project, kind and name
 	// (GET /v1/usage)
 	ListUsage(w http.ResponseWriter, r *http.Request, params ListUsageParams)
@@ -339,6 +342,12 @@ func (_ Unimplemented) GetSubmission(w http.ResponseWriter, r *http.Request, dig
 // GetSigned Show what was signed
 // (GET /v1/submissions/{digest}/signed)
 func (_ Unimplemented) GetSigned(w http.ResponseWriter, r *http.Request, digest Digest) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// ListTokens Ask the datacenters which join tokens they have
+// (GET /v1/tokens)
+func (_ Unimplemented) ListTokens(w http.ResponseWriter, r *http.Request, params ListTokensParams) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
@@ -1508,6 +1517,39 @@ func (siw *ServerInterfaceWrapper) GetSigned(w http.ResponseWriter, r *http.Requ
 	handler.ServeHTTP(w, r)
 }
 
+// ListTokens operation middleware
+func (siw *ServerInterfaceWrapper) ListTokens(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ListTokensParams
+
+	// ------------- Optional query parameter "datacenter" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "datacenter", r.URL.Query(), &params.Datacenter, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "datacenter"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "datacenter", Err: err})
+		}
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.ListTokens(w, r, params)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
 // ListUsage operation middleware
 func (siw *ServerInterfaceWrapper) ListUsage(w http.ResponseWriter, r *http.Request) {
 
@@ -1792,6 +1834,9 @@ func HandlerWithOptions(si ServerInterface, options ChiServerOptions) http.Handl
 	})
 	r.Group(func(r chi.Router) {
 		r.Get(options.BaseURL+"/v1/secrets", wrapper.ListSecrets)
+	})
+	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/v1/tokens", wrapper.ListTokens)
 	})
 	r.Group(func(r chi.Router) {
 		r.Get(options.BaseURL+"/v1/certificates", wrapper.ListCertificates)
@@ -3260,6 +3305,45 @@ func (response GetSigneddefaultApplicationProblemPlusJSONResponse) VisitGetSigne
 	return err
 }
 
+type ListTokensRequestObject struct {
+	Params ListTokensParams
+}
+
+type ListTokensResponseObject interface {
+	VisitListTokensResponse(w http.ResponseWriter) error
+}
+
+type ListTokens200JSONResponse TokenList
+
+func (response ListTokens200JSONResponse) VisitListTokensResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListTokensdefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	StatusCode int
+}
+
+func (response ListTokensdefaultApplicationProblemPlusJSONResponse) VisitListTokensResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type ListUsageRequestObject struct {
 	Params ListUsageParams
 }
@@ -3406,6 +3490,9 @@ type StrictServerInterface interface {
 	// GetSigned Show what was signed
 	// (GET /v1/submissions/{digest}/signed)
 	GetSigned(ctx context.Context, request GetSignedRequestObject) (GetSignedResponseObject, error)
+	// ListTokens Ask the datacenters which join tokens they have
+	// (GET /v1/tokens)
+	ListTokens(ctx context.Context, request ListTokensRequestObject) (ListTokensResponseObject, error)
 	// ListUsage Sum what resources have used, one item for each resource, by project, kind and name
 	// (GET /v1/usage)
 	ListUsage(ctx context.Context, request ListUsageRequestObject) (ListUsageResponseObject, error)
@@ -4374,6 +4461,32 @@ func (sh *strictHandler) GetSigned(w http.ResponseWriter, r *http.Request, diges
 		sh.options.ResponseErrorHandlerFunc(w, r, err)
 	} else if validResponse, ok := response.(GetSignedResponseObject); ok {
 		if err := validResponse.VisitGetSignedResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// ListTokens operation middleware
+func (sh *strictHandler) ListTokens(w http.ResponseWriter, r *http.Request, params ListTokensParams) {
+	var request ListTokensRequestObject
+
+	request.Params = params
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.ListTokens(ctx, request.(ListTokensRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ListTokens")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(ListTokensResponseObject); ok {
+		if err := validResponse.VisitListTokensResponse(w); err != nil {
 			sh.options.ResponseErrorHandlerFunc(w, r, err)
 		}
 	} else if response != nil {

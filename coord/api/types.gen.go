@@ -203,6 +203,18 @@ type DatacenterSecrets struct {
 	Secrets []Secret `json:"secrets"`
 }
 
+// DatacenterTokens defines model for DatacenterTokens.
+type DatacenterTokens struct {
+	Datacenter writ.DatacenterID `json:"datacenter"`
+
+	// Error why it could not be asked; tokens is empty then
+	Error *Error `json:"error,omitempty"`
+	Name  string `json:"name"`
+
+	// Tokens those that last longest first
+	Tokens []JoinToken `json:"tokens"`
+}
+
 // Decision What a person signed about something, and why
 type Decision = writ.Decision
 
@@ -253,6 +265,9 @@ type Health struct {
 	Alive   bool   `json:"alive"`
 	Version string `json:"version"`
 }
+
+// JoinToken defines model for JoinToken.
+type JoinToken = writ.JoinToken
 
 // KeptResource defines model for KeptResource.
 type KeptResource = writ.KeptResource
@@ -605,6 +620,11 @@ type Stuck = writ.Stuck
 // Submission defines model for Submission.
 type Submission = writ.Submission
 
+// TokenList defines model for TokenList.
+type TokenList struct {
+	Items []DatacenterTokens `json:"items"`
+}
+
 // Topic What an event is about
 type Topic string
 
@@ -818,6 +838,12 @@ type ListSecretsParams struct {
 
 	// Project Only secrets of the project with this id or name
 	Project string `form:"project,omitempty" json:"project,omitempty,omitzero"`
+}
+
+// ListTokensParams defines parameters for ListTokens.
+type ListTokensParams struct {
+	// Datacenter Only those of the datacenter with this id or name
+	Datacenter string `form:"datacenter,omitempty" json:"datacenter,omitempty,omitzero"`
 }
 
 // ListUsageParams defines parameters for ListUsage.

@@ -124,6 +124,9 @@ func fill(t *testing.T, j *Journal) {
 			if err := tx.AddToken(Token{ID: "t" + name, Key: []byte(name), CreatedBy: "alice", Expires: tx.Now.Add(time.Hour)}); err != nil {
 				return err
 			}
+			if err := tx.AddToken(Token{ID: "m" + name, Key: []byte(name), CreatedBy: "alice", Expires: tx.Now.Add(time.Hour), Uses: 3}); err != nil {
+				return err
+			}
 			if err := tx.AddSecret(&Secret{Secret: writ.Secret{Project: "p", Name: "s" + name, Version: 1, SetBy: "alice", Set: tx.Now}, Sealed: []byte(name), Statement: digest}); err != nil {
 				return err
 			}
@@ -161,6 +164,7 @@ func readAll(t *testing.T, j *Journal) (refused []string) {
 			{"resources", func() (bool, error) { all, err := tx.Resources(); return len(all) == 2, err }},
 			{"departed", func() (bool, error) { d, err := tx.Departed("1", "n"); return d != nil && d.Name == "gone1", err }},
 			{"tokens", func() (bool, error) { k, err := tx.Token("t1"); return k != nil && string(k.Key) == "1", err }},
+			{"token_uses", func() (bool, error) { k, err := tx.Token("m1"); return k != nil && k.Uses == 3, err }},
 			{"secrets", func() (bool, error) {
 				s, err := tx.Secret("p", "s1", 1)
 				return s != nil && string(s.Sealed) == "1", err
@@ -216,12 +220,12 @@ func TestARowThatWasChangedMovedOrCopiedIsRefusedAndToldOnce(t *testing.T) {
 			}
 		}
 		first := map[string]string{ // the row that readAll reads
-			"runs": "id = 'run-1'", "calls": "run = 'run-1'", "nodes": "id = 'node-1'", "resources": "name = 'v1'", "departed": "uid = '1'", "tokens": "id = 't1'", "secrets": "name = 's1'",
+			"runs": "id = 'run-1'", "calls": "run = 'run-1'", "nodes": "id = 'node-1'", "resources": "name = 'v1'", "departed": "uid = '1'", "tokens": "id = 't1'", "token_uses": "token = 'm1'", "secrets": "name = 's1'",
 			"statements":  "digest = '" + writ.DigestOf([]byte("1")).String() + "'",
 			"refusals":    "digest = '" + writ.DigestOf([]byte("refused 1")).String() + "'",
 			"deployments": "name = 'd1'", "deliveries": "run = 'run-1'", "results": "run = 'run-1'",
 		}
-		second := strings.NewReplacer("run-1", "run-2", "node-1", "node-2", "'v1'", "'v2'", "uid = '1'", "uid = '2'", "'t1'", "'t2'", "'s1'", "'s2'", "'d1'", "'d2'",
+		second := strings.NewReplacer("run-1", "run-2", "node-1", "node-2", "'v1'", "'v2'", "uid = '1'", "uid = '2'", "'t1'", "'t2'", "'m1'", "'m2'", "'s1'", "'s2'", "'d1'", "'d2'",
 			writ.DigestOf([]byte("1")).String(), writ.DigestOf([]byte("2")).String(),
 			writ.DigestOf([]byte("refused 1")).String(), writ.DigestOf([]byte("refused 2")).String())
 		for _, c := range coveredTables {
@@ -283,7 +287,7 @@ func TestARowThatWasChangedMovedOrCopiedIsRefusedAndToldOnce(t *testing.T) {
 // changed is what gives a column another value.
 func changed(column string) string {
 	switch column {
-	case "expires", "spent", "set_at", "removed", "revision", "epoch", "sent":
+	case "uses", "used", "expires", "spent", "set_at", "removed", "revision", "epoch", "sent":
 		return column + " = " + column + " + 1"
 	case "key", "sealed", "answer":
 		return column + " = (SELECT body FROM nodes WHERE id = 'node-2')"
@@ -313,7 +317,7 @@ func TestRowsWithoutACodeAreGivenOneOnce(t *testing.T) {
 			t.Fatalf("it is known that there are codes, and there are none: %v", err)
 		}
 		j, err := openProtected(t, path, Protection{Key: theKey, Adopted: count})
-		if err != nil || adopted != 2*len(coveredTables) {
+		if err != nil || adopted != 2*len(coveredTables)+2 { // those with uses are tokens besides
 			t.Fatalf("%d rows are given codes: %v", adopted, err)
 		}
 		if refused := readAll(t, j); refused != nil {

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -12,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"writ"
+	"writ/identity/envelope"
 	"writ/internal/sqldb"
 	"writ/internal/testenv"
 	"writ/supervisor/journal"
@@ -248,6 +251,49 @@ func TestATokenIsSpentOnce(t *testing.T) {
 				return err
 			})
 		}
+	})
+}
+
+func TestATokenAdmitsAsManyAsItSays(t *testing.T) {
+	stores(t, func(t *testing.T, path string) {
+		j := open(t, path)
+		write(t, j, func(tx *journal.Tx) error {
+			return tx.AddToken(journal.Token{ID: "t", Key: []byte("k"), Expires: time.Now().Add(time.Hour), Uses: 3})
+		})
+		var won atomic.Int64
+		var all sync.WaitGroup
+		for n := range 20 {
+			all.Go(func() {
+				err := j.Write(t.Context(), func(tx *journal.Tx) error {
+					spent, err := tx.SpendToken("t", envelope.KeyID(fmt.Sprint("key ", n)))
+					if spent {
+						won.Add(1)
+					}
+					return err
+				})
+				if err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		all.Wait()
+		if won.Load() != 3 {
+			t.Errorf("it admitted %d", won.Load())
+		}
+		write(t, j, func(tx *journal.Tx) error {
+			for _, left := range []int{5, 1} {
+				if err := tx.AddToken(journal.Token{ID: fmt.Sprint("r", left), Key: []byte("k"), Expires: tx.Now.Add(time.Hour), Uses: left}); err != nil {
+					return err
+				}
+				if was, err := tx.RevokeToken(fmt.Sprint("r", left)); !was || err != nil {
+					t.Errorf("revoked: %v, %v", was, err)
+				}
+				if spent, err := tx.SpendToken(fmt.Sprint("r", left), "key"); spent || err != nil {
+					t.Errorf("one that was revoked admits: %v, %v", spent, err)
+				}
+			}
+			return nil
+		})
 	})
 }
 

@@ -101,51 +101,130 @@ type Token struct {
 	Key       []byte // verifies proofs of the token; nobody can make one with it
 	CreatedBy string
 	Expires   time.Time
-	Spent     time.Time // zero while it is not
-	SpentKey  string    // id of the key that it admitted
+	Uses      int       // nodes that it admits; 0 of a new one is 1
+	Used      int       // nodes that it has admitted
+	Spent     time.Time // when it admitted the last one; zero while it admits others
+	SpentKey  string    // id of the key that it admitted last
+}
+
+// row is what the code of a token covers.
+func (t *Token) row() []any {
+	return []any{t.ID, t.Key, t.CreatedBy, sqldb.Micros(t.Expires), sqldb.Micros(t.Spent), t.SpentKey}
 }
 
 // AddToken keeps a new token. One that is there already stays as it is.
 func (tx *Tx) AddToken(t Token) error {
-	mac, err := tx.code("tokens", t.ID, t.Key, t.CreatedBy, sqldb.Micros(t.Expires), 0, "")
+	mac, err := tx.code("tokens", t.row()...)
 	if err != nil {
 		return err
 	}
-	return tx.exec(`INSERT INTO tokens (id, key, created_by, expires, spent, spent_key, mac) VALUES ($1, $2, $3, $4, 0, '', $5)
+	added, err := tx.changed(`INSERT INTO tokens (id, key, created_by, expires, spent, spent_key, mac) VALUES ($1, $2, $3, $4, 0, '', $5)
 		ON CONFLICT (id) DO NOTHING`,
 		t.ID, t.Key, t.CreatedBy, sqldb.Micros(t.Expires), mac)
+	if err != nil || !added || t.Uses <= 1 {
+		return err
+	}
+	if mac, err = tx.code("token_uses", t.ID, t.Uses, 0); err != nil {
+		return err
+	}
+	return tx.exec(`INSERT INTO token_uses (token, uses, used, mac) VALUES ($1, $2, 0, $3)`, t.ID, t.Uses, mac)
 }
 
 // Token returns a token, nil if there is none.
 func (tx *Tx) Token(id string) (*Token, error) {
-	t := &Token{ID: id}
-	var expires, spent int64
-	var mac []byte
-	err := tx.QueryRowContext(tx.ctx, `SELECT key, created_by, expires, spent, spent_key, mac FROM tokens WHERE id = $1`, id).
-		Scan(&t.Key, &t.CreatedBy, &expires, &spent, &t.SpentKey, &mac)
-	if errors.Is(err, sql.ErrNoRows) {
-		return nil, nil
+	all, err := tx.tokens(`WHERE id = $1`, id)
+	if err != nil || len(all) == 0 {
+		return nil, err
 	}
-	if err == nil {
-		err = tx.check("tokens", mac, id, t.Key, t.CreatedBy, expires, spent, t.SpentKey)
-	}
-	t.Expires, t.Spent = sqldb.Time(expires), sqldb.Time(spent)
-	return t, err
+	return all[0], nil
 }
 
-// SpendToken spends a token for a key. It reports false if the token was spent, has expired or does not exist: of two that attempt,
-// one wins.
+// Tokens returns tokens, those that last longest first, at most so many.
+func (tx *Tx) Tokens(most int) ([]*Token, error) {
+	return tx.tokens(`ORDER BY expires DESC, id LIMIT $1`, most)
+}
+
+func (tx *Tx) tokens(where string, args ...any) (all []*Token, err error) {
+	rows, err := tx.QueryContext(tx.ctx, `SELECT id, key, created_by, expires, spent, spent_key, tokens.mac, uses, used, token_uses.mac
+		FROM tokens LEFT JOIN token_uses ON token = id `+where, args...)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, rows.Close()) }()
+	for rows.Next() {
+		t := new(Token)
+		var expires, spent int64
+		var uses, used sql.NullInt64
+		var mac, macOfUses []byte
+		if err := rows.Scan(&t.ID, &t.Key, &t.CreatedBy, &expires, &spent, &t.SpentKey, &mac, &uses, &used, &macOfUses); err != nil {
+			return nil, err
+		}
+		t.Expires, t.Spent, t.Uses = sqldb.Time(expires), sqldb.Time(spent), 1
+		if err := tx.check("tokens", mac, t.row()...); err != nil {
+			return nil, err
+		}
+		if uses.Valid {
+			t.Uses, t.Used = int(uses.Int64), int(used.Int64)
+			if err := tx.check("token_uses", macOfUses, t.ID, t.Uses, t.Used); err != nil {
+				return nil, err
+			}
+		} else if spent != 0 {
+			t.Used = 1
+		}
+		all = append(all, t)
+	}
+	return all, rows.Err()
+}
+
+// SpendToken lets a token admit a key. It reports false if the token has admitted as many as it can, has expired or does not exist: of two that
+// attempt its last use, one wins.
 func (tx *Tx) SpendToken(id string, key envelope.KeyID) (bool, error) {
 	t, err := tx.Token(id)
-	if err != nil || t == nil {
+	if err != nil || t == nil || !t.Expires.After(tx.Now) {
 		return false, err
 	}
-	now := sqldb.Micros(tx.Now)
-	mac, err := tx.code("tokens", id, t.Key, t.CreatedBy, sqldb.Micros(t.Expires), now, string(key))
+	if t.Uses > 1 {
+		if won, err := tx.useToken(t); !won || err != nil {
+			return false, err
+		}
+	}
+	t.SpentKey = string(key)
+	if t.Used++; t.Used >= t.Uses {
+		t.Spent = tx.Now
+	}
+	return tx.putToken(t)
+}
+
+// useToken counts a use of a token that admits several nodes, and reports false if there is none left.
+func (tx *Tx) useToken(t *Token) (bool, error) {
+	if t.Used >= t.Uses {
+		return false, nil
+	}
+	mac, err := tx.code("token_uses", t.ID, t.Uses, t.Used+1)
 	if err != nil {
 		return false, err
 	}
-	return tx.changed(`UPDATE tokens SET spent = $2, spent_key = $3, mac = $4 WHERE id = $1 AND spent = 0 AND expires > $2`, id, now, string(key), mac)
+	return tx.changed(`UPDATE token_uses SET used = $2, mac = $3 WHERE token = $1 AND used = $4`, t.ID, t.Used+1, mac, t.Used)
+}
+
+// RevokeToken has a token admit nobody any more. It reports false if it does not exist or admits nobody anyway.
+func (tx *Tx) RevokeToken(id string) (bool, error) {
+	t, err := tx.Token(id)
+	if err != nil || t == nil || !t.Expires.After(tx.Now) {
+		return false, err
+	}
+	t.Expires = tx.Now
+	return tx.putToken(t)
+}
+
+// putToken replaces a token, and reports false if that was spent.
+func (tx *Tx) putToken(t *Token) (bool, error) {
+	mac, err := tx.code("tokens", t.row()...)
+	if err != nil {
+		return false, err
+	}
+	return tx.changed(`UPDATE tokens SET expires = $2, spent = $3, spent_key = $4, mac = $5 WHERE id = $1 AND spent = 0`,
+		t.ID, sqldb.Micros(t.Expires), sqldb.Micros(t.Spent), t.SpentKey, mac)
 }
 
 // AddRoster keeps a roster version as it was signed.

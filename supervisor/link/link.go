@@ -14,7 +14,7 @@ import (
 type Verb string
 
 // The verbs. To a supervisor: submit, statement, roster, plan, logs, values, queues, resources, secrets, nodes, adopted,
-// standing, certificates. To a coordinator: roster.
+// standing, certificates, tokens. To a coordinator: roster.
 const (
 	VerbSubmit    Verb = "submit"
 	VerbStatement Verb = "statement"
@@ -28,6 +28,7 @@ const (
 	VerbNodes     Verb = "nodes"
 	VerbAdopted   Verb = "adopted"
 	VerbStanding  Verb = "standing"
+	VerbTokens    Verb = "tokens"
 
 	VerbCertificates Verb = "certificates"
 )

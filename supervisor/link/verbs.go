@@ -47,6 +47,8 @@ type (
 	StandingAnswer struct {
 		Proof []byte `json:"proof"`
 	}
+	// Tokens asks which join tokens a datacenter has. The answer is []writ.JoinToken.
+	Tokens struct{}
 	// Certificates asks which certificates a datacenter has. The answer is []writ.Certificate.
 	Certificates struct{}
 	// Plan asks what a run of these calls would do. Nothing comes of it. The answer is a writ.Preview.

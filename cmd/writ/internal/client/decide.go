@@ -36,16 +36,16 @@ func (c *Client) DecideAt(ctx context.Context, by *Person, s identity.Statement)
 	return done, time.UnixMilli(answer.Time), err
 }
 
-// CreateToken makes a token that admits one node to a datacenter, and has the datacenter told of it.
+// CreateToken makes a token that admits some nodes to a datacenter, and has the datacenter told of it.
 func (c *Client) CreateToken(ctx context.Context, by *Person, datacenter writ.DatacenterID,
-	validity time.Duration) (identity.Token, time.Time, error) {
+	validity time.Duration, uses int) (identity.Token, time.Time, error) {
 	token, err := identity.NewToken(by.Roster.Cluster).For(datacenter, by.Roster)
 	if err != nil {
 		return identity.Token{}, time.Time{}, err
 	}
 	expires := time.Now().Add(validity).UTC().Truncate(time.Second)
 	statement := identity.Statement{Datacenter: datacenter}
-	identity.TokenGrant{ID: token.ID, Key: token.Key(), Role: identity.TokenRoleNode, Expires: expires}.Statement(&statement)
+	identity.TokenGrant{ID: token.ID, Key: token.Key(), Role: identity.TokenRoleNode, Expires: expires, Uses: uses}.Statement(&statement)
 	_, err = c.Decide(ctx, by, statement)
 	return token, expires, err
 }

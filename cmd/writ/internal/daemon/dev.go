@@ -374,7 +374,7 @@ func (d *Dev) tokenFor(ctx context.Context, c *client.Client, person *client.Per
 	}
 	var text string
 	err := retry(ctx, func() error {
-		token, _, err := c.CreateToken(ctx, person, n.datacenter.ID, identity.TokenValidity)
+		token, _, err := c.CreateToken(ctx, person, n.datacenter.ID, identity.TokenValidity, 1)
 		text = token.String()
 		return err
 	})

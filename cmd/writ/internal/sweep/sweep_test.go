@@ -261,9 +261,13 @@ var (
 		w.insist("run", "resume", "--detach", string(id))
 		w.runs = append(w.runs, order{id, []writ.RunState{writ.RunFailed}, 0, 0})
 	}
-	tokenMade = func(w *cluster) { w.insist("token", "create", "--dc", supervisor) }
-	rotated   = func(w *cluster) { w.insist("pki", "rotate", "--dc", supervisor) }
-	cordoned  = func(w *cluster) {
+	tokenMade    = func(w *cluster) { w.insist("token", "create", "--dc", supervisor) }
+	tokenRevoked = func(w *cluster) {
+		token := w.insist("token", "create", "--dc", supervisor, "--uses", "2")
+		w.insist("token", "revoke", strings.Split(token, ".")[1], "--dc", supervisor)
+	}
+	rotated  = func(w *cluster) { w.insist("pki", "rotate", "--dc", supervisor) }
+	cordoned = func(w *cluster) {
 		w.insist("node", "cordon", node, "--dc", supervisor)
 		w.insist("node", "uncordon", node, "--dc", supervisor)
 	}
@@ -408,6 +412,7 @@ var scenes = map[failpoint.Point]scene{
 	failpoint.RunAdvanced:      {victim: supervisor},
 	failpoint.EvaluatorDied:    {victim: supervisor, during: crashed},
 	failpoint.TokenMade:        {victim: supervisor, during: tokenMade},
+	failpoint.TokenRevoked:     {victim: supervisor, during: tokenRevoked},
 	failpoint.FloorRaised:      {victim: supervisor, during: rotated},
 	failpoint.NodeDecided:      {victim: supervisor, during: cordoned},
 	failpoint.NodeAdmitted:     {victim: supervisor, during: joined},
