@@ -447,6 +447,59 @@ func TestBothSidesOfAConnectionKnowEachOther(t *testing.T) {
 	}
 }
 
+// One listener has a certificate for clients of writ and another one for all others. Both kinds of clients speak HTTP/1.1. A client that says falsely
+// what it is gets the other certificate, which it does not trust.
+func TestClientsOfWritAndBrowsersGetCertificatesOfTheirOwn(t *testing.T) {
+	r := testRoster(t)
+	i := issuer(r, "front", frontCoordinator)
+	i.Now = nil
+	web, authorities := webCertificate(t, "front.example.org")
+	server := WithPublic(Server(i.Certificate, nil), func() (*tls.Certificate, error) { return web, nil })
+	writClient := Client(func(chain []*x509.Certificate) error {
+		return (&Verifier{Roster: r, Now: time.Now()}).Is(frontCoordinator, chain)
+	}, nil)
+	browser := &tls.Config{RootCAs: authorities, ServerName: "front.example.org", NextProtos: []string{"h2", "http/1.1"}}
+	changed := func(c *tls.Config, protocols ...string) *tls.Config {
+		c = c.Clone()
+		c.NextProtos = protocols
+		return c
+	}
+	for name, tt := range map[string]struct {
+		client   *tls.Config
+		protocol string
+		trusted  bool
+	}{
+		"a client of writ":                   {writClient, "http/1.1", true},
+		"a browser":                          {browser, "http/1.1", true},
+		"a tool without ALPN":                {changed(browser), "", true},
+		"a client of writ that hides it":     {changed(writClient, "http/1.1"), "http/1.1", false},
+		"a browser that says that it is one": {changed(browser, Marker, "http/1.1"), "http/1.1", false},
+	} {
+		state, err := connect(t, server, tt.client)
+		if err == nil != tt.trusted || tt.trusted && state.NegotiatedProtocol != tt.protocol {
+			t.Errorf("%s: %v, %q", name, err, state.NegotiatedProtocol)
+		}
+	}
+	if _, err := connect(t, Server(i.Certificate, nil), writClient); err != nil {
+		t.Errorf("a coordinator without a certificate for browsers: %v", err)
+	}
+}
+
+// webCertificate is one for a host by an authority that no roster has.
+func webCertificate(t *testing.T, host string) (*tls.Certificate, *x509.CertPool) {
+	t.Helper()
+	template := &x509.Certificate{
+		SerialNumber: serial(), NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), DNSNames: []string{host}, IsCA: true, BasicConstraintsValid: true,
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, public("web"), testKey("web"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	authorities := x509.NewCertPool()
+	authorities.AddCert(parse(t, [][]byte{der})[0])
+	return &tls.Certificate{Certificate: [][]byte{der}, PrivateKey: testKey("web")}, authorities
+}
+
 // connect returns what the server saw of a client, after a byte has gone each way.
 func connect(t *testing.T, server, client *tls.Config) (tls.ConnectionState, error) {
 	t.Helper()

@@ -200,10 +200,11 @@ func Server(own func() (*tls.Certificate, error), verify func(chain []*x509.Cert
 	return c
 }
 
-// Client is how a process dials. verify is asked about each server; own, which may be nil, shows the certificate of this process.
+// Client is how a process dials. verify is asked about each server; own, which may be nil, shows the certificate of this process. It offers Marker, so
+// that a coordinator with a certificate for browsers shows it the one that follows from the roster.
 func Client(verify func(chain []*x509.Certificate) error, own func() (*tls.Certificate, error)) *tls.Config {
 	c := &tls.Config{
-		MinVersion: tls.VersionTLS13, InsecureSkipVerify: true, // verify does it: neither names nor authorities of this system count
+		MinVersion: tls.VersionTLS13, NextProtos: offered(), InsecureSkipVerify: true, // verify does it: neither names nor authorities of this system count
 		VerifyConnection: func(s tls.ConnectionState) error { return verify(s.PeerCertificates) },
 	}
 	if own != nil {
