@@ -77,6 +77,8 @@ type Coordinator struct {
 	TLS *tls.Config
 	// Certificates describes those of this coordinator; nil if it has none.
 	Certificates func() ([]writ.Certificate, error)
+	// PublicCertificate returns the times between which the certificate that TLS shows to browsers can be used; nil if it shows none to them.
+	PublicCertificate func() (from, until time.Time)
 	// SkipEarlyCheckForTest passes on what the early check would refuse, to prove that supervisors refuse by themselves.
 	SkipEarlyCheckForTest bool
 	// Now is the clock by which signed texts are judged; time.Now if nil.

@@ -390,7 +390,9 @@ func TestListsComeInPages(t *testing.T) {
 }
 
 func TestHealthReadinessMetricsAndSpec(t *testing.T) {
-	p := start(t, nil)
+	p := start(t, func(c *Coordinator) {
+		c.PublicCertificate = func() (from, until time.Time) { return time.Unix(0, 0), time.Unix(1e9, 0) }
+	})
 	connect(p, vienna, nil)
 	for path, want := range map[string]string{
 		"/healthz":      `"alive":true`,
@@ -404,7 +406,8 @@ func TestHealthReadinessMetricsAndSpec(t *testing.T) {
 		}
 	}
 	if _, body := p.get("/metrics"); !strings.Contains(body, `writ_http_requests_total{method="GET",route="/healthz",status="200"} 1`) ||
-		!strings.Contains(body, `writ_runs{state="waiting"} 0`) || !strings.Contains(body, "writ_roster_renew_seconds ") || !strings.Contains(body, `writ_build_info{role="coordinator",version="test"} 1`) {
+		!strings.Contains(body, `writ_runs{state="waiting"} 0`) || !strings.Contains(body, "writ_roster_renew_seconds ") || !strings.Contains(body, `writ_build_info{role="coordinator",version="test"} 1`) ||
+		!strings.Contains(body, `writ_certificate_expires_seconds{certificate="public"} 1e+09`) {
 		t.Errorf("metrics:\n%s", body)
 	}
 }

@@ -60,6 +60,7 @@ var (
 	rosterDesc    = prometheus.NewDesc("writ_roster_expires_seconds", "When the newest roster expires, in unix seconds.", nil, nil)
 	renewDesc     = prometheus.NewDesc("writ_roster_renew_seconds", "From when on a root operator should renew the newest roster, in unix seconds.", nil, nil)
 	roleDesc      = prometheus.NewDesc("writ_role_expires_seconds", "When a role that ends by itself expires, in unix seconds.", []string{"principal", "role", "project"}, nil)
+	certDesc      = prometheus.NewDesc("writ_certificate_expires_seconds", "When a certificate expires that an operator renews, in unix seconds: public is the one for browsers.", []string{"certificate"}, nil)
 	readWithin    = 5 * time.Second
 )
 
@@ -85,6 +86,7 @@ func (s *state) Describe(ch chan<- *prometheus.Desc) {
 	ch <- rosterDesc
 	ch <- renewDesc
 	ch <- roleDesc
+	ch <- certDesc
 }
 
 // Collect reads them. What cannot be read is left out, so that the rest is still there when the ledger is away.
@@ -110,6 +112,9 @@ func (s *state) Collect(ch chan<- prometheus.Metric) {
 		ch <- prometheus.MustNewConstMetric(rosterDesc, prometheus.GaugeValue, float64(roster.Expires.Unix()))
 		ch <- prometheus.MustNewConstMetric(renewDesc, prometheus.GaugeValue, float64(roster.RenewFrom().Unix()))
 		collectRoles(ch, roster)
+	}
+	for _, e := range s.c.certificates() {
+		ch <- prometheus.MustNewConstMetric(certDesc, prometheus.GaugeValue, float64(e.At.Unix()), "public")
 	}
 }
 

@@ -1,20 +1,20 @@
 package coord
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"writ/identity"
 )
 
-// notice is what every page of the dashboard says of the roster, "" while there is nothing to do.
+// notice is what every page of the dashboard says of what ends soon, "" while there is nothing to do.
 func (c *Coordinator) notice() string {
 	roster, now := c.rosters.current.Load(), c.Now()
-	if text := renewalNotice(roster, now); text != "" {
-		return text
-	}
-	return rolesNotice(roster, now)
+	text := cmp.Or(renewalNotice(roster, now), rolesNotice(roster, now))
+	return strings.TrimSpace(text + " " + c.certificateNotice(now)) // a certificate must not hide a roster, nor the other way round
 }
 
 // renewalNotice says that a roster is to be renewed, from half of its life on.
@@ -47,9 +47,37 @@ func rolesNotice(r *identity.Roster, now time.Time) string {
 	return text
 }
 
-// warnOfEnds logs what in the roster ends by itself.
-func (c *Coordinator) warnOfEnds(ctx context.Context, warned identity.Warned) {
-	if roster := c.rosters.current.Load(); roster != nil {
-		warned.Log(ctx, c.Log, roster, c.Now())
+// certificateNotice says that the certificate for browsers ends soon or has ended.
+func (c *Coordinator) certificateNotice(now time.Time) string {
+	for _, e := range c.certificates() {
+		switch {
+		case e.Ended(now):
+			return fmt.Sprintf("The certificate for browsers expired on %s: browsers warn of this page. An operator renews it: %s.",
+				e.At.UTC().Format(time.DateOnly), e.Renew)
+		case e.Stage(now) > 0:
+			return fmt.Sprintf("The certificate for browsers expires on %s. An operator renews it: %s.", e.At.UTC().Format(time.DateOnly), e.Renew)
+		}
 	}
+	return ""
+}
+
+// certificates returns the certificate for browsers as something that ends, none if there is none.
+func (c *Coordinator) certificates() []identity.Expiry {
+	if c.PublicCertificate == nil {
+		return nil
+	}
+	from, until := c.PublicCertificate()
+	return []identity.Expiry{{
+		What: "the certificate for browsers", Since: from, At: until,
+		Renew: "replace the files of --tls-cert and --tls-key, which the coordinator reads again by itself",
+	}}
+}
+
+// warnOfEnds logs what ends by itself: in the roster, and the certificate for browsers.
+func (c *Coordinator) warnOfEnds(ctx context.Context, warned identity.Warned) {
+	ends := c.certificates()
+	if roster := c.rosters.current.Load(); roster != nil {
+		ends = append(ends, roster.Expiries()...)
+	}
+	warned.Log(ctx, c.Log, ends, c.Now())
 }

@@ -119,6 +119,70 @@ func TestWhatEndsIsLoggedAtEachStageOnce(t *testing.T) {
 	}
 }
 
+// The end of a certificate for browsers is logged 30, 7 and 1 days before, in the last third of its time only: a program renews it when that begins. The
+// dashboard shows it from then on, beside what it says of the roster.
+func TestTheEndOfTheCertificateForBrowsersIsToldOnceAtEachStage(t *testing.T) {
+	made := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	const (
+		ends  = "level=WARN msg=\"the certificate for browsers expires on "
+		ended = "level=WARN msg=\"the certificate for browsers has expired"
+	)
+	for name, tt := range map[string]struct {
+		life time.Duration
+		told []time.Duration // before the end
+	}{
+		"a year":   {365 * day, []time.Duration{30 * day, 7 * day, day, 0}},
+		"90 days":  {90*day - time.Second, []time.Duration{7 * day, day, 0}},
+		"six days": {6 * day, []time.Duration{day, 0}},
+	} {
+		now, until := made, made.Add(tt.life)
+		var log bytes.Buffer
+		c := &Coordinator{
+			Now: func() time.Time { return now }, Log: slog.New(slog.NewTextHandler(&log, nil)),
+			PublicCertificate: func() (time.Time, time.Time) { return until.Add(-tt.life), until },
+		}
+		warned := make(identity.Warned)
+		told := 0
+		for ; now.Before(until.Add(day)); now = now.Add(time.Hour) {
+			for told < len(tt.told) && !now.Before(until.Add(-tt.told[told])) {
+				told++
+			}
+			c.warnOfEnds(t.Context(), warned)
+			wantEnds, wantEnded := min(told, len(tt.told)-1), told/len(tt.told)
+			if got := log.String(); strings.Count(got, ends) != wantEnds || strings.Count(got, ended) != wantEnded || strings.Count(got, "--tls-cert") != told {
+				t.Fatalf("%s, at %s: want %d lines and %d:\n%s", name, now, wantEnds, wantEnded, got)
+			}
+			shown := c.notice()
+			if (told > 0) != strings.HasPrefix(shown, "The certificate for browsers expire") || (wantEnded > 0) != strings.Contains(shown, "browsers warn of this page") {
+				t.Fatalf("%s, at %s the dashboard says %q", name, now, shown)
+			}
+		}
+		until = now.Add(tt.life)
+		log.Reset()
+		if c.warnOfEnds(t.Context(), warned); log.Len() > 0 || c.notice() != "" {
+			t.Errorf("%s, once it was renewed: %q, %s", name, c.notice(), &log)
+		}
+		now = until
+		if c.warnOfEnds(t.Context(), warned); strings.Count(log.String(), ended) != 1 {
+			t.Errorf("%s, the next one has expired: %s", name, &log)
+		}
+	}
+}
+
+func TestANoticeHidesNoOther(t *testing.T) {
+	made := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	now := made.Add(80 * day)
+	c := &Coordinator{Now: func() time.Time { return now }, PublicCertificate: func() (time.Time, time.Time) { return made, made.Add(81 * day) }}
+	c.rosters.current.Store(withRoles(made))
+	if got := c.notice(); !strings.Contains(got, "writ roster renew. The certificate for browsers expires on 2026-03-23.") {
+		t.Errorf("%q", got)
+	}
+	c.PublicCertificate = nil
+	if got := c.notice(); !strings.HasSuffix(got, "writ roster renew.") {
+		t.Errorf("without a certificate for browsers: %q", got)
+	}
+}
+
 type roles struct{ roster *identity.Roster }
 
 func (roles) Describe(ch chan<- *prometheus.Desc)   { ch <- roleDesc }

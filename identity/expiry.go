@@ -13,7 +13,8 @@ import (
 // warnBefore is how long before something expires people are warned of it, the longest first.
 var warnBefore = []time.Duration{30 * 24 * time.Hour, 7 * 24 * time.Hour, 24 * time.Hour}
 
-// Expiry is something in a roster that ends by itself: the roster, or a role. Keys in a roster never do, and join tokens last a day at most.
+// Expiry is something that ends by itself: a roster, a role in it, or a certificate that an operator has renewed. Keys in a roster never do, and join
+// tokens last a day at most.
 type Expiry struct {
 	What      string // "version 3 of the roster", "the role deployer of alice on web-shop"
 	Principal string // whose role it is, "" of the roster
@@ -21,6 +22,11 @@ type Expiry struct {
 	Project   string // its name, "*" for all
 	At        time.Time
 	Renew     string // what a root operator types
+	// Since is when it began, if there are to be no warnings before the last third of its time. A program that renews a certificate does so when
+	// that third begins: an earlier warning would tell of nothing that is wrong.
+	Since time.Time
+
+	stops string // what an end stops, "" if people are only to know of it
 }
 
 // Stage is how many of the warnings, at 30, 7 and 1 days before the end and at the end itself, are due: from 0 to 4. What a roster says of
@@ -28,7 +34,8 @@ type Expiry struct {
 func (e Expiry) Stage(now time.Time) int {
 	due := 0
 	for _, before := range slices.Concat(warnBefore, []time.Duration{0}) {
-		if !now.Before(e.At.Add(-before)) {
+		tooEarly := !e.Since.IsZero() && before > 0 && before >= e.At.Sub(e.Since)/3
+		if !tooEarly && !now.Before(e.At.Add(-before)) {
 			due++
 		}
 	}
@@ -43,7 +50,7 @@ func (e Expiry) String() string { return e.What + " expires on " + e.At.UTC().Fo
 
 // Expiries returns what ends by itself, the next first. A role that somebody has for longer by another binding is not among them.
 func (r *Roster) Expiries() []Expiry {
-	all := []Expiry{{What: fmt.Sprintf("version %d of the roster", r.Version), At: r.Expires, Renew: "writ roster renew"}}
+	all := []Expiry{{What: fmt.Sprintf("version %d of the roster", r.Version), At: r.Expires, Renew: "writ roster renew", stops: "no datacenter accepts new work"}}
 	for i, b := range r.Bindings {
 		p := r.Principal(b.Principal)
 		if b.Expires.IsZero() || p == nil || p.State != Active || r.outlived(i) {
@@ -88,13 +95,13 @@ func (r *Roster) outlived(i int) bool {
 	return false
 }
 
-// Warned remembers of what in a roster it was logged that it ends, and how near that was. It belongs to one goroutine.
+// Warned remembers of what it was logged that it ends, and how near that was. It belongs to one goroutine.
 type Warned map[string]int
 
-// Log logs what ends by itself in a roster: 30, 7 and 1 days before, and when it has.
-func (w Warned) Log(ctx context.Context, log *slog.Logger, r *Roster, now time.Time) {
+// Log logs what ends by itself: 30, 7 and 1 days before, and when it has.
+func (w Warned) Log(ctx context.Context, log *slog.Logger, all []Expiry, now time.Time) {
 	still := make(map[string]bool)
-	for _, e := range r.Expiries() {
+	for _, e := range all {
 		still[e.What] = true
 		stage, before := e.Stage(now), w[e.What]
 		if stage == before {
@@ -103,10 +110,10 @@ func (w Warned) Log(ctx context.Context, log *slog.Logger, r *Roster, now time.T
 		w[e.What] = stage
 		switch {
 		case e.Ended(now) && e.Principal != "" && before == 0: // long ago, as it was meant
-		case e.Ended(now) && e.Principal != "":
-			log.WarnContext(ctx, e.What+" has expired", "at", e.At, "fix", e.Renew)
+		case e.Ended(now) && e.stops != "":
+			log.ErrorContext(ctx, e.What+" has expired: "+e.stops, "at", e.At, "fix", e.Renew)
 		case e.Ended(now):
-			log.ErrorContext(ctx, e.What+" has expired: no datacenter accepts new work", "at", e.At, "fix", e.Renew)
+			log.WarnContext(ctx, e.What+" has expired", "at", e.At, "fix", e.Renew)
 		case stage > before:
 			log.WarnContext(ctx, e.String(), "at", e.At, "fix", e.Renew)
 		}

@@ -51,7 +51,7 @@ func (s *Supervisor) warnOfEnds(ctx context.Context) error {
 	tick := time.NewTicker(endsEvery)
 	defer tick.Stop()
 	for {
-		warned.Log(ctx, s.Log, s.roster.Load(), s.Now())
+		warned.Log(ctx, s.Log, s.roster.Load().Expiries(), s.Now())
 		select {
 		case <-ctx.Done():
 			return nil
