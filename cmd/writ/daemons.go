@@ -80,7 +80,7 @@ func (a *app) daemonCommand(c *cobra.Command, serve func(ctx context.Context, lo
 }
 
 func (a *app) coordCommand() *cobra.Command {
-	var data, ledger, listen, metrics, publicURL string
+	var data, ledger, listen, metrics, publicURL, tlsCert, tlsKey string
 	var rosters, coordinators, hosts []string
 	var projectRate float64
 	c := a.daemonCommand(&cobra.Command{
@@ -110,8 +110,8 @@ It begins with the rosters in its data directory, where "writ init" puts the fir
 			}
 		}
 		coordinator := &daemon.Coord{
-			Metrics: monitored,
-			Data:    data, Ledger: ledger, Listener: l, PublicURL: publicURL, Coordinators: coordinators, Rosters: signed, Cluster: cluster,
+			Metrics: monitored, TLSCert: tlsCert, TLSKey: tlsKey,
+			Data: data, Ledger: ledger, Listener: l, PublicURL: publicURL, Coordinators: coordinators, Rosters: signed, Cluster: cluster,
 			AllowedHosts: hosts, ProjectRate: projectRate, Version: version(), Log: log,
 		}
 		return coordinator.Run(ctx, func() {})
@@ -122,11 +122,13 @@ It begins with the rosters in its data directory, where "writ init" puts the fir
 	f.StringVar(&listen, "listen", "127.0.0.1:7440", "address of the API and the dashboard")
 	f.StringVar(&metrics, "metrics-listen", "", "address of a listener for metrics and health alone, without login and TLS")
 	f.StringVar(&publicURL, "public-url", "", "how supervisors and browsers reach it; the address it listens on if not given")
+	f.StringVar(&tlsCert, "tls-cert", "", "file (PEM) with a certificate for browsers and curl, and its chain, as fullchain.pem of certbot. It is read again when it changes")
+	f.StringVar(&tlsKey, "tls-key", "", "file (PEM) with the key of that certificate")
 	f.StringSliceVar(&rosters, "roster", nil, "files with signed rosters, oldest first, instead of those in the data directory")
 	f.StringSliceVar(&coordinators, "coordinator", nil, "addresses of other coordinators of the cluster")
 	f.StringSliceVar(&hosts, "allowed-host", nil, "further names by which clients and browsers may ask for it, besides that of --public-url")
 	f.Float64Var(&projectRate, "project-rate", coord.DefaultSubmissionsPerSecond, "submissions of 16 KiB per second of one project, twice as many at once. More wait for up to 5 s and are then refused. 0: no bound")
-	fromEnvironment(f, "ledger", "listen", "metrics-listen", "public-url")
+	fromEnvironment(f, "ledger", "listen", "metrics-listen", "public-url", "tls-cert", "tls-key")
 	return c
 }
 

@@ -38,6 +38,8 @@ type Coord struct {
 	Listener     net.Listener
 	Metrics      net.Listener // for metrics and health, without login; nil for none
 	PublicURL    string       // how supervisors and browsers reach it; the listener's address if ""
+	TLSCert      string       // file with a certificate that browsers know, "" for none
+	TLSKey       string       // file with its key
 	Coordinators []string     // others of the cluster
 	Rosters      [][]byte     // signed, oldest first; those that the ledger lacks are added
 	Cluster      writ.ClusterID
@@ -93,6 +95,39 @@ func issuerOf(cluster writ.ClusterID, self *identity.Coordinator, key ed25519.Pr
 	return issuer, nil
 }
 
+// certify has a coordinator show the certificate for browsers, if there is one.
+func (c *Coord) certify(ctx context.Context, to *coord.Coordinator) error {
+	switch {
+	case c.TLSCert == "" && c.TLSKey == "":
+		return nil
+	case c.TLSCert == "" || c.TLSKey == "":
+		return writ.Errorf(writ.CodeUsage, "--tls-cert and --tls-key belong together, and one of them is missing").
+			WithHint("give both: a certificate with its chain, and its key, as fullchain.pem and privkey.pem of certbot")
+	case to.TLS == nil:
+		return writ.Errorf(writ.CodeUsage, "this coordinator speaks no TLS, because the roster names no https:// address of it: --tls-cert has no use").
+			WithHint("found the cluster with `writ init --coordinator https://HOST:PORT` and give this coordinator its coordinator.key, or leave out --tls-cert and --tls-key")
+	}
+	public := &publicCertificate{
+		certFile: c.TLSCert, keyFile: c.TLSKey, hosts: hostsOf(slices.Concat([]string{to.PublicURL}, to.OtherURLs, to.AllowedHosts)), log: c.Log, now: time.Now,
+	}
+	if err := public.open(ctx); err != nil {
+		return err
+	}
+	to.TLS, to.PublicCertificate = pki.WithPublic(to.TLS, public.get), public.times
+	return nil
+}
+
+// hostsOf returns the hosts in URLs and names.
+func hostsOf(all []string) (hosts []string) {
+	for _, name := range all {
+		if u, err := url.Parse(name); err == nil && u.Host != "" {
+			name = u.Hostname()
+		}
+		hosts = append(hosts, name)
+	}
+	return hosts
+}
+
 // Run serves until ctx ends, and returns nil then. ready is called when the listener is about to be served.
 func (c *Coord) Run(ctx context.Context, ready func()) (err error) {
 	defer c.Listener.Close()
@@ -139,6 +174,9 @@ func (c *Coord) Run(ctx context.Context, ready func()) (err error) {
 				return []writ.Certificate{own}, err
 			}
 		}
+	}
+	if err := c.certify(ctx, coordinator); err != nil {
+		return err
 	}
 	if err := coordinator.CheckListen(c.Listener.Addr()); err != nil {
 		return err // before anybody waits for it
