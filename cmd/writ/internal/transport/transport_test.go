@@ -4,14 +4,21 @@ import (
 	"crypto/ed25519"
 	"crypto/rand"
 	"crypto/tls"
+	"crypto/x509"
 	"encoding/json"
+	"encoding/pem"
 	"fmt"
 	"io"
 	"log"
+	"math/big"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/http/httputil"
 	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -315,6 +322,84 @@ func TestAServerBehindAProxyIsVerified(t *testing.T) {
 		}
 		tr.CloseIdleConnections()
 	}
+}
+
+// A proxy that ends TLS has a certificate of a public authority and knows no ALPN of writ. It is trusted at an address that the roster does not name,
+// and at no other.
+func TestAProxyThatEndsTLSIsTrustedWhereTheRosterNamesNoCoordinator(t *testing.T) {
+	c, front := found(t, time.Hour)
+	coordinator := serve(t, &c.signed, c.roster.Cluster, by(front, c.roster))
+	there, err := url.Parse(coordinator.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	onward := &httputil.ReverseProxy{
+		Rewrite:   func(r *httputil.ProxyRequest) { r.SetURL(there) },
+		Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}, // of a test: the coordinator is on this machine
+	}
+	offered := make(chan []string, 10)
+	proxy := httptest.NewUnstartedServer(onward)
+	proxy.EnableHTTP2 = true
+	proxy.Config.ErrorLog = log.New(io.Discard, "", 0)
+	proxy.TLS = &tls.Config{
+		Certificates: []tls.Certificate{publicly},
+		GetConfigForClient: func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
+			offered <- hello.SupportedProtos
+			return nil, nil
+		},
+	}
+	proxy.StartTLS()
+	defer proxy.Close()
+	tr := newTransport(t, identity.Anchor{Cluster: c.roster.Cluster})
+	if _, err := tr.Rosters.Add(c.signed...); err != nil {
+		t.Fatal(err)
+	}
+	if err := tr.post(proxy.URL); err != nil {
+		t.Errorf("at an address that the roster does not name: %v", err)
+	}
+	if got := <-offered; !slices.Equal(got, []string{pki.Marker, "http/1.1"}) {
+		t.Errorf("a client of writ offers %q", got)
+	}
+	tr.CloseIdleConnections()
+	c.change(func(r *identity.Roster) { r.Coordinators[0].URLs = []string{proxy.URL} })
+	if _, err := tr.Rosters.Add(c.signed...); err != nil {
+		t.Fatal(err)
+	}
+	if err := tr.post(proxy.URL); writ.CodeOf(err) != writ.CodeCertificateUntrusted {
+		t.Errorf("at the address of a coordinator: %v", err)
+	}
+	if got := coordinator.heard(); len(got) != 1 {
+		t.Errorf("the coordinator was asked %q", got)
+	}
+}
+
+// publicly is a certificate for 127.0.0.1 by an authority that this process takes for one of the system.
+var publicly tls.Certificate
+
+func TestMain(m *testing.M) {
+	_, key, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		panic(err)
+	}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		panic(err)
+	}
+	publicly = tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
+	dir, err := os.MkdirTemp("", "writ-transport-")
+	if err != nil {
+		panic(err)
+	}
+	authority := filepath.Join(dir, "authority.pem")
+	if err := os.WriteFile(authority, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), 0o600); err != nil {
+		panic(err)
+	}
+	_ = os.Setenv("SSL_CERT_FILE", authority) // which Go reads once, when the authorities of the system are first asked for
+	_ = os.Setenv("SSL_CERT_DIR", dir)
+	code := m.Run()
+	_ = os.RemoveAll(dir)
+	os.Exit(code)
 }
 
 func TestPlainTextStaysOnThisMachine(t *testing.T) {
