@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -99,7 +100,10 @@ func TestUnitsThatAreShippedExposeLittle(t *testing.T) {
 	}
 }
 
-// The settings beside the units are read by the daemons as they are.
+// suggestion is a setting in a comment.
+var suggestion = regexp.MustCompile(`(?m)^# ([a-z-]+: )`)
+
+// The settings beside the units are read by the daemons as they are, and so are those that are only suggested in comments.
 func TestSettingsThatAreShippedAreSettings(t *testing.T) {
 	a := &app{Terminal: terminal.New(os.Stdin, os.Stdout, os.Stderr, nil)}
 	for _, name := range []string{"coord", "supervisor", "runner"} {
@@ -107,7 +111,15 @@ func TestSettingsThatAreShippedAreSettings(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := fillFromFile(cmd, filepath.Join(shippedUnits, name+".yaml")); err != nil {
+		shipped := filepath.Join(shippedUnits, name+".yaml")
+		if err := fillFromFile(cmd, shipped); err != nil {
+			t.Error(err)
+		}
+		suggested := filepath.Join(t.TempDir(), name+".yaml")
+		if err := os.WriteFile(suggested, []byte(suggestion.ReplaceAllString(read(t, shipped), "$1")), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := fillFromFile(cmd, suggested); err != nil {
 			t.Error(err)
 		}
 	}
