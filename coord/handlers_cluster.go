@@ -289,6 +289,10 @@ func (h handlers) ListCertificates(ctx context.Context, r api.ListCertificatesRe
 		if err != nil {
 			return nil, err
 		}
+		if h.c.PublicCertificate != nil {
+			from, until := h.c.PublicCertificate()
+			own = append(own, writ.Certificate{Of: "public", Name: h.c.PublicURL, From: from, Until: until})
+		}
 		list.Items = append(list.Items, api.OwnerCertificates{Name: h.c.ownName(ctx), Certificates: own})
 	}
 	answers, err := askAll[writ.Certificate](ctx, h.c, only, link.VerbCertificates, link.Certificates{})

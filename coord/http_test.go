@@ -250,6 +250,7 @@ func TestOnlyLoopbackIsListenedOn(t *testing.T) {
 
 func TestDatacenterIsAskedForWhatOnlyItHas(t *testing.T) {
 	p := start(t, func(c *Coordinator) {
+		c.PublicCertificate = func() (from, until time.Time) { return time.Unix(0, 0), time.Unix(1e9, 0) }
 		c.Certificates = func() ([]writ.Certificate, error) { return []writ.Certificate{{Of: "coordinator"}}, nil }
 	})
 	s := connect(p, vienna, nil)
@@ -283,7 +284,7 @@ func TestDatacenterIsAskedForWhatOnlyItHas(t *testing.T) {
 		}
 	}
 	shown, err := api.Answer[api.CertificateList](p.client.ListCertificates(t.Context(), &api.ListCertificatesParams{}))
-	if err != nil || len(shown.Items) != 3 || shown.Items[0].Certificates[0].Of != "coordinator" {
+	if err != nil || len(shown.Items) != 3 || shown.Items[0].Certificates[0].Of != "coordinator" || shown.Items[0].Certificates[1].Of != "public" {
 		t.Fatalf("certificates: %+v, %v", shown, err)
 	}
 	for _, owner := range shown.Items[1:] {

@@ -13,7 +13,7 @@ import (
 )
 
 // warnBefore is how long before its end a certificate should have been renewed for long: what lasts 90 days is renewed after 60.
-const warnBefore = 30 * 24 * time.Hour
+const warnBefore = 15 * 24 * time.Hour
 
 func (a *app) pkiCommand() *cobra.Command {
 	return family("pki", "Look at certificates, and replace them", a.pkiShowCommand(), a.pkiRotateCommand())
