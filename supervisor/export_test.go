@@ -45,3 +45,6 @@ func (s *Supervisor) Miss(c *journal.Call) {
 	m := s.fleet.nodes[c.Node]
 	m.active = map[writ.JobKey]bool{c.Key(): true}
 }
+
+// Links returns the addresses of the coordinators that the supervisor links to.
+func (s *Supervisor) Links() []string { return s.coordinators() }

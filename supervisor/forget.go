@@ -48,7 +48,7 @@ func (s *Supervisor) forgetOld(ctx context.Context) error {
 	}
 	for more := true; more && ctx.Err() == nil; {
 		begun := time.Now()
-		if more, err = s.Journal.Forget(ctx, now, now.Add(-s.KeepRuns), s.Coordinators); err != nil {
+		if more, err = s.Journal.Forget(ctx, now, now.Add(-s.KeepRuns), s.coordinators()); err != nil {
 			return err
 		}
 		if more {

@@ -119,6 +119,10 @@ func (s *Supervisor) adopt(ctx context.Context, roster *identity.Roster, text []
 		}
 	}
 	s.wakeJudge()
+	select {
+	case s.relink <- struct{}{}:
+	default:
+	}
 	if s.fleet == nil {
 		return nil // Run does the rest
 	}

@@ -9,6 +9,7 @@ import (
 	"io"
 	"io/fs"
 	"log/slog"
+	"net/http"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -45,12 +46,14 @@ type sim struct {
 	nodes   []*testNode
 	api     nodeAPI // to the supervisor that began last; runners knock while one follows another
 
-	evaluator scripts.Evaluator // of the next supervisor that starts
-	maxOpen   int               // runs of a project, of the next supervisor that starts
-	maxCalls  int               // open calls of a project, as well
-	keep      time.Duration     // runs after their end, as well
-	accounts  queue.Accounts
-	marks     supervisor.Marks // of the next supervisor that starts
+	evaluator    scripts.Evaluator // of the next supervisor that starts
+	maxOpen      int               // runs of a project, of the next supervisor that starts
+	maxCalls     int               // open calls of a project, as well
+	keep         time.Duration     // runs after their end, as well
+	accounts     queue.Accounts
+	marks        supervisor.Marks // of the next supervisor that starts
+	coordinators []string         // of the next supervisor that starts
+	dialWith     *http.Client     // reaches them
 	// certificates are those of the next supervisor that starts.
 	certificates supervisor.Certificates
 	logs         testenv.Log
@@ -169,7 +172,7 @@ func (s *sim) start() {
 	}
 	s.Supervisor, err = supervisor.Open(s.t.Context(), supervisor.Config{
 		Datacenter: theDatacenter, Pin: identity.ClusterOf(s.person.PublicKey()), Key: s.key, Journal: s.journal,
-		Queue: cmp.Or[queue.Queue](s.way, s.queue), Accounts: s.accounts, Marks: s.marks, Certificates: s.certificates,
+		Queue: cmp.Or[queue.Queue](s.way, s.queue), Accounts: s.accounts, Marks: s.marks, Certificates: s.certificates, Coordinators: s.coordinators, DialWith: s.dialWith,
 		Evaluator: s.evaluator, MaxOpenRuns: s.maxOpen, MaxOpenCalls: s.maxCalls, KeepRuns: s.keep, Now: s.clock.now,
 		Log: slog.New(slog.NewTextHandler(io.MultiWriter(s.said.also(s.t.Output()), &s.logs), &slog.HandlerOptions{Level: slog.LevelWarn})),
 	}, s.rosters)

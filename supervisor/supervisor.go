@@ -45,7 +45,7 @@ type Config struct {
 	Queue     queue.Queue
 	Accounts  queue.Accounts // of nodes at the queue; nil if it has none
 	Evaluator scripts.Evaluator
-	// Coordinators are the addresses to keep a link to; none is possible: work that is here goes on.
+	// Coordinators are addresses to keep a link to, besides those of the roster; none is possible: work that is here goes on.
 	Coordinators []string
 	// ApproveByHand lets even a node that joins with a token wait for an approve statement.
 	ApproveByHand bool
@@ -85,6 +85,7 @@ type Supervisor struct {
 	forks         identity.Forks // of the roster, that were logged
 	logRates      limit.Names    // bytes that the scripts of each project log
 	adopting      sync.Mutex     // one roster at a time comes into force
+	relink        chan struct{}  // holds one if the coordinators of the roster may have changed
 	unjudged      chan struct{}  // holds one if a roster came into force since the last look for runs to judge
 	fleet         *fleet
 	steps         *steps
@@ -122,7 +123,7 @@ func Open(ctx context.Context, config Config, rosters [][]byte) (*Supervisor, er
 		greeted: newGreetings(), pending: newPendingNodes(), secrets: newKeyring(), inventories: newInventories(),
 		faults: &faults{log: config.Log}, complaints: newComplaints(config.Log), reports: newReports(),
 		beats:    limit.Names{PerSecond: beatsPerSecond, AtOnce: beatsAtOnce},
-		previews: fair.Places{Size: maxPreviews, Most: 1}, checking: fair.Places{Size: maxChecking, Most: 1}, unjudged: make(chan struct{}, 1),
+		previews: fair.Places{Size: maxPreviews, Most: 1}, checking: fair.Places{Size: maxChecking, Most: 1}, unjudged: make(chan struct{}, 1), relink: make(chan struct{}, 1),
 	}
 	if s.Backoff == nil {
 		s.Backoff = backoff
@@ -199,9 +200,7 @@ func (s *Supervisor) Run(ctx context.Context) error {
 	group.Go(func() error { return s.forget(working) })
 	group.Go(func() error { return s.keepMark(working) })
 	group.Go(func() error { return s.warnOfEnds(working) })
-	for _, link := range s.dialers() {
-		group.Go(func() error { return link.Run(working) })
-	}
+	group.Go(func() error { return s.keepLinks(working) })
 	if err := group.Wait(); err != nil && ctx.Err() == nil {
 		return err
 	}

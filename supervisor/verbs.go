@@ -14,22 +14,6 @@ import (
 // maxLogLines bounds one answer of the verb logs.
 const maxLogLines = 1000
 
-// dialers makes the supervisor's ends of its links, one for each coordinator.
-func (s *Supervisor) dialers() []*link.Dialer {
-	var links []*link.Dialer
-	asks := newAsks()
-	for _, url := range s.Coordinators {
-		feed := s.Journal.Feed(url)
-		d := &link.Dialer{
-			URL: url, Hello: func() link.Hello { return s.hello(feed.ID()) }, Sign: s.signHello, Events: feed,
-			Handle: asks.of(url, s.handle), Fault: s.faults.text, HTTP: s.DialWith, Log: s.Log,
-		}
-		d.Welcomed = func(ctx context.Context, w link.Welcome) { s.catchUp(ctx, d, w.Roster) }
-		links = append(links, d)
-	}
-	return links
-}
-
 // hello is what a coordinator is told first that is told a generation of the journal.
 func (s *Supervisor) hello(generation string) link.Hello {
 	return link.Hello{

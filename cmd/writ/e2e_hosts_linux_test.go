@@ -29,7 +29,7 @@ type hosts struct {
 
 // address is where a host is.
 func address(host string) string {
-	return map[string]string{"desk": "10.77.0.1", "front": "10.77.0.2", "site": "10.77.0.3", "n1": "10.77.0.4"}[host]
+	return map[string]string{"desk": "10.77.0.1", "front": "10.77.0.2", "site": "10.77.0.3", "n1": "10.77.0.4", "front2": "10.77.0.5"}[host]
 }
 
 func newHosts(t *testing.T, names ...string) *hosts {
@@ -300,7 +300,7 @@ func (p *page) start(machine, block string, waits bool) {
 	}
 }
 
-// A coordinator, a supervisor with its Redis, a node and a person are on four hosts, where the commands of the manual are typed. All that crosses their
+// Two coordinators, a supervisor with its Redis, a node and a person are on five hosts, where the commands of the manual are typed. All that crosses their
 // cables is TLS 1.3, and nothing was copied from one to the other but what commands printed.
 func TestHostsSpeakNothingButTLS(t *testing.T) {
 	t.Parallel()
@@ -309,9 +309,9 @@ func TestHostsSpeakNothingButTLS(t *testing.T) {
 	}
 	testenv.Need(t, "redis-server")
 	testenv.Need(t, "ssh-keygen")
-	h := newHosts(t, "desk", "front", "site", "n1")
+	h := newHosts(t, "desk", "front", "site", "n1", "front2")
 	p := &page{t: t, root: t.TempDir()}
-	for _, dir := range []string{"bin", "desk/.ssh", "front/coord", "site", "n1"} {
+	for _, dir := range []string{"bin", "desk/.ssh", "front/coord", "front2/coord", "site", "n1"} {
 		if err := os.MkdirAll(p.dir(dir), 0o700); err != nil {
 			t.Fatal(err)
 		}

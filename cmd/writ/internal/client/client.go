@@ -9,6 +9,7 @@ import (
 	"errors"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -58,7 +59,7 @@ func New(c config.Context, dir string, keys Keys) (*Client, error) {
 		Header: answerTime, // a connection may stand on which nothing comes through any more
 	}}
 	sessions := &logins{dir: dir, http: &http.Client{Transport: reached}, have: map[string]*session{}}
-	doer, err := newServers(c.Servers, loggingIn{reached, sessions})
+	doer, err := newServers(slices.Concat(c.Servers, others(rosters, c.Servers)), loggingIn{reached, sessions})
 	if err != nil {
 		return nil, err
 	}
@@ -82,6 +83,22 @@ type servers struct {
 
 	mu      sync.Mutex
 	current int
+}
+
+// others are the coordinators that the newest roster has besides those of a context: they are asked when these do not answer.
+func others(rosters config.Rosters, servers []string) (all []string) {
+	roster, err := rosters.Latest()
+	if err != nil || roster == nil {
+		return nil // whoever needs a roster says why there is none
+	}
+	for _, c := range roster.Coordinators {
+		for _, u := range c.URLs {
+			if strings.HasPrefix(u, "https:") && !slices.ContainsFunc(c.URLs, func(u string) bool { return slices.Contains(servers, u) }) {
+				all = append(all, u)
+			}
+		}
+	}
+	return all
 }
 
 func newServers(addresses []string, by http.RoundTripper) (*servers, error) {

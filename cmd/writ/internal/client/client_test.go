@@ -286,6 +286,68 @@ func TestNextCoordinatorIsAskedIfOneIsGone(t *testing.T) {
 	}
 }
 
+// The coordinators of the roster that was seen last are asked when those of the context are gone.
+func TestAnotherCoordinatorOfTheRosterIsAsked(t *testing.T) {
+	w, dir := newTown(t), t.TempDir()
+	_, key, _ := ed25519.GenerateKey(nil)
+	public := key.Public().(ed25519.PublicKey)
+	w.amend(t, func(next *identity.Roster) error {
+		return AddCoordinator(next, "coord2", public, []string{"https://coord2.test:7440", "http://127.0.0.1:1"})
+	})
+	if _, err := config.RostersIn(dir, w.cluster).Add(w.signed...); err != nil {
+		t.Fatal(err)
+	}
+	asked := func(addresses ...string) string {
+		c, err := New(config.Context{Servers: addresses, Cluster: w.cluster}, dir, Keys{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var all []string
+		for _, u := range c.API.Client.(*servers).urls {
+			all = append(all, u.String())
+		}
+		return strings.Join(all, " ")
+	}
+	if got := asked("http://127.0.0.1:2"); got != "http://127.0.0.1:2 https://coord2.test:7440" {
+		t.Errorf("asked are %s", got)
+	}
+	if got := asked("https://coord2.test:7440"); got != "https://coord2.test:7440" {
+		t.Errorf("asked are %s", got)
+	}
+	for name, again := range map[string]func(*identity.Roster) error{
+		"another key": func(r *identity.Roster) error {
+			return AddCoordinator(r, "coord2", w.sites["graz"].Public().(ed25519.PublicKey), []string{"https://x.test"})
+		},
+		"other addresses": func(r *identity.Roster) error { return AddCoordinator(r, "coord2", public, []string{"https://x.test"}) },
+		"the same key":    func(r *identity.Roster) error { return AddCoordinator(r, "coord3", public, []string{"https://x.test"}) },
+		"the same address": func(r *identity.Roster) error {
+			return AddCoordinator(r, "coord3", newPublic(t), []string{"https://coord2.test:7440"})
+		},
+	} {
+		if _, err := Successor(w.alice.Roster, w.alice, time.Now(), again); writ.CodeOf(err) != writ.CodeConflict {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if signed, err := Successor(w.alice.Roster, w.alice, time.Now(), func(r *identity.Roster) error {
+		return AddCoordinator(r, "coord2", public, []string{"http://127.0.0.1:1", "https://coord2.test:7440"})
+	}); signed != nil || err != nil {
+		t.Errorf("the same again: %s, %v", signed, err)
+	}
+	w.amend(t, func(next *identity.Roster) error { return RemoveCoordinator(next, "coord2") })
+	if _, err := Successor(w.alice.Roster, w.alice, time.Now(), func(r *identity.Roster) error { return RemoveCoordinator(r, "coord2") }); writ.CodeOf(err) != writ.CodeNotFound {
+		t.Errorf("removed twice: %v", err)
+	}
+}
+
+func newPublic(t *testing.T) ed25519.PublicKey {
+	t.Helper()
+	public, _, err := ed25519.GenerateKey(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return public
+}
+
 func TestCoordinatorThatKnowsLessThanWasSeenIsRefused(t *testing.T) {
 	w, dir := newTown(t), t.TempDir()
 	ask := func(version int, signed ...[]byte) (*identity.Roster, error) {

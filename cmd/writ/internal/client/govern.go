@@ -216,6 +216,44 @@ func AddDatacenter(r *identity.Roster, d writ.Datacenter, key ed25519.PublicKey)
 	return nil
 }
 
+// AddCoordinator adds a coordinator to a roster.
+func AddCoordinator(r *identity.Roster, name string, key ed25519.PublicKey, urls []string) error {
+	if have := find(r.Coordinators, func(c identity.Coordinator) bool { return c.Name == name }); have != nil {
+		if have.Key.Equal(key) && slices.Equal(slices.Sorted(slices.Values(have.URLs)), slices.Sorted(slices.Values(urls))) {
+			return nil
+		}
+		return writ.Errorf(writ.CodeConflict, "there is a coordinator %s already, with another key or other addresses", name).
+			WithHint("choose another name, or remove that one first with `writ coordinator remove %s`", name)
+	}
+	if have := r.CoordinatorOf(key); have != nil {
+		return writ.Errorf(writ.CodeConflict, "the key is that of the coordinator %s already", have.Name).WithHint("use another --data directory")
+	}
+	for _, u := range urls {
+		if have := r.CoordinatorAt(u); have != nil {
+			return writ.Errorf(writ.CodeConflict, "the coordinator %s is at %s already", have.Name, u).WithHint("each coordinator has addresses of its own")
+		}
+	}
+	r.Coordinators = append(r.Coordinators, identity.Coordinator{ID: writ.NewUUID(), Name: name, Key: key, URLs: urls})
+	return nil
+}
+
+// RemoveCoordinator takes a coordinator out of a roster.
+func RemoveCoordinator(r *identity.Roster, name string) error {
+	before := len(r.Coordinators)
+	r.Coordinators = slices.DeleteFunc(r.Coordinators, func(c identity.Coordinator) bool { return c.Name == name || c.ID == name })
+	if len(r.Coordinators) == before {
+		return writ.Errorf(writ.CodeNotFound, "the roster has no coordinator %q", name).WithHint("`writ coordinator list` shows them")
+	}
+	return nil
+}
+
+func find[T any](all []T, is func(T) bool) *T {
+	if i := slices.IndexFunc(all, is); i >= 0 {
+		return &all[i]
+	}
+	return nil
+}
+
 // Project finds a project by its name or id.
 func Project(r *identity.Roster, nameOrID string) (identity.Project, error) {
 	if p := r.Project(writ.ProjectID(nameOrID)); p != nil {

@@ -1,0 +1,185 @@
+package main
+
+import (
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"writ"
+	"writ/cmd/writ/internal/client"
+	"writ/cmd/writ/internal/config"
+	"writ/cmd/writ/internal/daemon"
+	"writ/cmd/writ/internal/terminal"
+	"writ/cmd/writ/internal/transport"
+	"writ/identity"
+)
+
+func (a *app) coordinatorCommand() *cobra.Command {
+	return family("coordinator", "Say at which addresses coordinators are", a.coordinatorListCommand(), a.coordinatorAddCommand(), a.coordinatorRemoveCommand())
+}
+
+// coordinatorView is a coordinator as the roster has it.
+type coordinatorView struct {
+	Name string   `json:"name"`
+	ID   string   `json:"id"`
+	URLs []string `json:"urls"`
+	Key  string   `json:"key"`
+}
+
+func viewOfCoordinator(c identity.Coordinator) coordinatorView {
+	return coordinatorView{c.Name, c.ID, c.URLs, identity.Fingerprint(c.Key)}
+}
+
+func (a *app) coordinatorListCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:     "list",
+		Short:   "List the coordinators of the roster with their addresses",
+		Example: "  writ coordinator list",
+		Args:    exactly(),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			_, roster, err := a.cluster(cmd.Context())
+			if err != nil {
+				return err
+			}
+			all := []coordinatorView{}
+			for _, c := range roster.Coordinators {
+				all = append(all, viewOfCoordinator(c))
+			}
+			return a.Print(terminal.List(all, all, func(c coordinatorView) string { return c.Name },
+				column("COORDINATOR", func(c coordinatorView) string { return c.Name }),
+				column("ADDRESSES", func(c coordinatorView) string { return strings.Join(c.URLs, " ") }),
+				wide("KEY", func(c coordinatorView) string { return c.Key }),
+				wide("ID", func(c coordinatorView) string { return c.ID }),
+			))
+		},
+	}
+}
+
+func (a *app) coordinatorAddCommand() *cobra.Command {
+	var data string
+	var addresses []string
+	var adopt adoptFlags
+	c := &cobra.Command{
+		Use:   "add NAME",
+		Short: "Add a coordinator, or give one on this machine an address with TLS",
+		Long: `Signs the next version of the roster, which has a coordinator at these addresses. You are a root operator. --data is the directory of the
+coordinator. Its key is made there unless it has one, and the rosters are put beside it. Copy both to the host of the coordinator.
+
+Supervisors that know only addresses of the roster connect to the new coordinator by themselves. Commands ask it when theirs does not answer.
+
+A coordinator that was founded without TLS becomes one with TLS: give its own directory, and start it again with --listen and the address.`,
+		Example: `  writ coordinator add coord2 --url https://10.0.0.6:7440 --data coord2
+  writ coordinator add coord1 --url https://writ.example.org:7440 --data ./cluster`,
+		Args: exactly("NAME"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c, roster, err := a.addCoordinator(cmd, args[0], data, addresses)
+			if err != nil {
+				return err
+			}
+			added := roster.CoordinatorAt(addresses[0])
+			if added == nil {
+				return writ.Errorf(writ.CodeConflict, "the newest roster has no coordinator at %s: somebody else has changed it", addresses[0])
+			}
+			a.Done("coordinator %s is in version %d of the roster", added.Name, roster.Version)
+			if err := a.Print(terminal.Record(viewOfCoordinator(*added), added.Name,
+				terminal.Field{Title: "coordinator", Value: added.Name},
+				terminal.Field{Title: "id", Value: added.ID},
+				terminal.Field{Title: "addresses", Value: strings.Join(added.URLs, " ")},
+				terminal.Field{Title: "key", Value: identity.Fingerprint(added.Key)})); err != nil {
+				return err
+			}
+			a.Note("\nNext, on its host, with coordinator.key and rosters of %s in --data:\n  writ coord --data %s --listen ADDRESS:PORT", data, data)
+			return a.awaitAdoption(cmd.Context(), c, roster, adopt)
+		},
+	}
+	f := c.Flags()
+	f.StringVar(&data, "data", "", "directory of the coordinator, for its key and the rosters")
+	f.StringSliceVar(&addresses, "url", nil, "address at which it is reached, https://HOST:PORT (repeatable)")
+	adopt.add(c)
+	return c
+}
+
+// addCoordinator makes the key of a coordinator, and the roster that has it.
+func (a *app) addCoordinator(cmd *cobra.Command, name, data string, addresses []string) (*client.Client, *identity.Roster, error) {
+	switch {
+	case !writ.ValidName(name):
+		return nil, nil, writ.Errorf(writ.CodeUsage, "%q cannot be the name of a coordinator", name).WithHint("use lower-case letters, digits and hyphens")
+	case data == "":
+		return nil, nil, writ.Errorf(writ.CodeUsage, "--data is missing").WithHint("name a new directory, which you copy to the host of the coordinator, or its own if it is here")
+	case len(addresses) == 0:
+		return nil, nil, writ.Errorf(writ.CodeUsage, "--url is missing").WithHint("it is where others reach the coordinator, like https://10.0.0.6:7440")
+	}
+	for i, address := range addresses {
+		u, err := transport.Address("coordinator", address)
+		if err != nil {
+			return nil, nil, err
+		}
+		if u.Scheme != "https" {
+			return nil, nil, writ.Errorf(writ.CodeUsage, "%s has no TLS", address).WithHint("use https://")
+		}
+		addresses[i] = strings.TrimSuffix(strings.ToLower(u.String()), ":443")
+	}
+	data, err := filepath.Abs(data)
+	if err != nil {
+		return nil, nil, err
+	}
+	c, before, err := a.cluster(cmd.Context())
+	if err != nil {
+		return nil, nil, err
+	}
+	kept, err := config.FindRosters(data)
+	if err == nil && kept.Cluster != before.Cluster {
+		return nil, nil, writ.Errorf(writ.CodeConflict, "%s belongs to the cluster %s", data, kept.Cluster).WithHint("use another --data")
+	}
+	key, err := daemon.CoordinatorKey(data)
+	if err != nil {
+		return nil, nil, writ.Errorf(writ.CodeUsage, "cannot make the key of the coordinator: %v", err).WithHint("--data names a directory that you can write to")
+	}
+	roster, err := c.Amend(cmd.Context(), func(next *identity.Roster) error {
+		return client.AddCoordinator(next, name, daemon.PublicKey(key), addresses)
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	all, err := c.Rosters.Signed()
+	if err == nil {
+		_, err = config.RostersIn(data, roster.Cluster).Add(all...)
+	}
+	if err != nil {
+		return nil, nil, writ.Errorf(writ.CodeUsage, "the roster has the coordinator, and the rosters cannot be put into %s: %v", data, err).
+			WithHint("do it again with a directory that you can write to")
+	}
+	return c, roster, nil
+}
+
+func (a *app) coordinatorRemoveCommand() *cobra.Command {
+	var adopt adoptFlags
+	c := &cobra.Command{
+		Use:   "remove NAME",
+		Short: "Take a coordinator out of the roster",
+		Long: `Signs the next version of the roster, which does not have the coordinator any more. Supervisors end their links to it, and commands do not
+believe it. You are a root operator. Remove a coordinator that never comes back: supervisors keep events for it until then.`,
+		Example: "  writ coordinator remove coord2",
+		Args:    exactly("NAME"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c, err := a.client()
+			if err != nil {
+				return err
+			}
+			roster, err := c.Amend(cmd.Context(), func(next *identity.Roster) error { return client.RemoveCoordinator(next, args[0]) })
+			if err != nil {
+				return err
+			}
+			a.Done("version %d of the roster has no coordinator %s", roster.Version, args[0])
+			if a.Structured() {
+				if err := a.Print(terminal.View{Data: map[string]any{"name": args[0], "roster": roster.Version}}); err != nil {
+					return err
+				}
+			}
+			return a.awaitAdoption(cmd.Context(), c, roster, adopt)
+		},
+	}
+	adopt.add(c)
+	return c
+}
