@@ -166,6 +166,12 @@ func (r *Roster) Reads(l *VerifiedLogin, at time.Time) ([]writ.ProjectID, error)
 	return r.Readable(l.Signer, at)
 }
 
+// reads reports whether a principal may read a project at a time.
+func (r *Roster) reads(principal string, project writ.ProjectID, at time.Time) bool {
+	projects, err := r.Readable(principal, at)
+	return err == nil && (slices.Contains(projects, AllProjects) || slices.Contains(projects, project))
+}
+
 // Readable returns the projects that a principal may read at a time, or just AllProjects. Root operators may read all. The errors are those of
 // Allows: SIGNER_UNKNOWN, SIGNER_REVOKED, and ROLE_MISSING if there are none.
 func (r *Roster) Readable(principal string, at time.Time) ([]writ.ProjectID, error) {

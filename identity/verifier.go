@@ -177,10 +177,7 @@ func (v *Verifier) statement(signed []byte, m moment) (*VerifiedStatement, error
 	rule, _ := RuleOf(StatementNamespace, s.Kind(), s.Decision) // ParseStatement accepts none without a rule
 	var project writ.ProjectID
 	if rule.Project {
-		if project, err = v.projectOf(rule, s); err != nil {
-			return nil, err
-		}
-		if err := v.isSeen(s, project); err != nil {
+		if project, err = v.projectSeen(rule, s, m, who.userVerified); err != nil {
 			return nil, err
 		}
 	}
@@ -191,6 +188,24 @@ func (v *Verifier) statement(signed []byte, m moment) (*VerifiedStatement, error
 		Statement: s, Rule: rule, Project: project, Digest: writ.DigestOf(text), Signer: s.Signer, Signed: signed,
 		Roster: v.Roster,
 	}, nil
+}
+
+// projectSeen returns the project that a statement is about, which must be the one that its signer saw. The right in that one is judged before a run is
+// looked up: whoever has none learns nothing of the run, and not whether there is one.
+func (v *Verifier) projectSeen(rule Rule, s *Statement, m moment, userVerified bool) (writ.ProjectID, error) {
+	if rule.projectOf == nil {
+		if err := v.Roster.allows(s.Signer, rule.Action, s.Seen.Project, m.at, userVerified); err != nil {
+			return "", err
+		}
+	}
+	project, err := v.projectOf(rule, s)
+	if err != nil {
+		return "", err
+	}
+	if rule.projectOf == nil && project != s.Seen.Project && !v.Roster.reads(s.Signer, project, m.at) {
+		return "", writ.Errorf(writ.CodeNotFound, "there is no run %s", s.ID())
+	}
+	return project, v.isSeen(s, project)
 }
 
 // projectOf returns the project that a statement is about.

@@ -1,0 +1,62 @@
+package identity
+
+import (
+	"testing"
+
+	"writ"
+)
+
+// Who has no right in the project that he says he saw, or may not read the one that the run is in, learns nothing of the run: whether it is there or not,
+// and whatever he guesses, he gets the same answer.
+func TestAStatementTellsNothingOfARunOfAnotherProject(t *testing.T) {
+	missing := writ.RunIDOf(writ.Digest{2})
+	for name, tt := range map[string]struct {
+		seen writ.ProjectID // that the signer claims; the run is in shop
+		role Role           // of the signer, in mail only
+		want writ.Code
+	}{
+		"a guess, without a role":                {shopID, "", writ.CodeRoleMissing},
+		"a guess, with a role in another":        {shopID, Deployer, writ.CodeRoleMissing},
+		"in the own project, who may only look":  {mailID, Viewer, writ.CodeRoleMissing},
+		"in the own project, with all its right": {mailID, Deployer, writ.CodeNotFound},
+	} {
+		v := testVerifier(t)
+		v.Roster.Bindings, v.Roster.Operators = nil, []string{"alice"}
+		if tt.role != "" {
+			v.Roster.Bindings = []Binding{{Principal: "bob", Role: tt.role, Project: mailID}}
+		}
+		answer := map[writ.RunID]string{}
+		for _, run := range []writ.RunID{testRun, missing} {
+			s := testStatement()
+			s.Subject, s.Signer, s.Seen.Project = "run/"+string(run), "bob", tt.seen
+			if p := v.Roster.Project(tt.seen); p != nil {
+				s.Seen.ProjectName = p.Name
+			}
+			v.ProjectOf = func(id writ.RunID) (writ.ProjectID, error) {
+				if id == testRun {
+					return shopID, nil
+				}
+				return "", writ.Errorf(writ.CodeNotFound, "there is no run %s", id)
+			}
+			_, err := v.Statement(signText(t, testSigner("bob"), StatementNamespace, s))
+			if writ.CodeOf(err) != tt.want {
+				t.Errorf("%s: %v", name, err)
+				continue
+			}
+			answer[run] = writ.AsError(err).Message + writ.AsError(err).Hint
+		}
+		if hidden, absent := answer[testRun], answer[missing]; tt.want == writ.CodeRoleMissing && hidden != absent ||
+			tt.want == writ.CodeNotFound && (hidden != "there is no run "+string(testRun) || absent != "there is no run "+string(missing)) {
+			t.Errorf("%s: of a run that is there %q, of one that is not %q", name, hidden, absent)
+		}
+	}
+
+	// Who reads both projects is told where the run is.
+	v := testVerifier(t)
+	v.Roster.Bindings = []Binding{{Principal: "bob", Role: Deployer, Project: mailID}, {Principal: "bob", Role: Viewer, Project: shopID}}
+	s := testStatement()
+	s.Signer, s.Seen.Project, s.Seen.ProjectName = "bob", mailID, "mail"
+	if _, err := v.Statement(signText(t, testSigner("bob"), StatementNamespace, s)); writ.CodeOf(err) != writ.CodeConflict {
+		t.Errorf("by a reader of both: %v", err)
+	}
+}
