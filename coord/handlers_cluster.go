@@ -49,36 +49,41 @@ func (h handlers) datacenter(ctx context.Context, text string) (writ.DatacenterI
 	return "", writ.Errorf(writ.CodeDatacenterUnknown, "there is no datacenter %q", text).WithHint("`writ dc list` shows them")
 }
 
-// project finds a project by its id or name, of those that the reader may see. "" stays "" for readers of all, and is the only project of readers of one.
-func (h handlers) project(ctx context.Context, text string) (writ.ProjectID, error) {
+// projects returns the projects whose things a list shows: the one with an id or name, of those that the reader may see, or all of those for "". No
+// projects stand for all that there are, so only readers of all get none.
+func (h handlers) projects(ctx context.Context, text string) ([]writ.ProjectID, error) {
 	who := viewerFrom(ctx)
 	switch {
 	case text == "" && who.all:
-		return "", nil
-	case text == "" && len(who.projects) == 1:
-		return who.projects[0], nil
+		return nil, nil
+	case text == "" && len(who.projects) == 0:
+		return nil, loginRequired("a list was asked for, and it is not known for whom")
 	case text == "":
-		return "", writ.Errorf(writ.CodeRoleMissing, "a project has to be named: %s may read %d of them, not all", who.session.login.Signer, len(who.projects)).
-			WithHint("say --project NAME; `writ project list` shows them")
+		return who.projects, nil
 	case writ.ValidUUID(text):
 		if !who.reads(writ.ProjectID(text)) {
-			return "", ledger.NotThere("project", text)
+			return nil, noProject(text)
 		}
-		return writ.ProjectID(text), nil
+		return []writ.ProjectID{writ.ProjectID(text)}, nil
 	}
 	roster, err := h.c.rosters.newest(ctx, h.c)
 	if err != nil {
-		return "", err
+		return nil, err
 	}
 	readable := slices.DeleteFunc(roster.ProjectsNamed(text), func(p identity.Project) bool { return !who.reads(p.ID) })
-	switch named := readable; len(named) {
+	switch len(readable) {
 	case 1:
-		return named[0].ID, nil
+		return []writ.ProjectID{readable[0].ID}, nil
 	case 0:
-		return "", writ.Errorf(writ.CodeNotFound, "there is no project %q", text).WithHint("`writ project list` shows them")
+		return nil, noProject(text)
 	default:
-		return "", writ.Errorf(writ.CodeBadRequest, "%d projects have the name %q", len(named), text).WithHint("use the id; `writ project list` shows it")
+		return nil, writ.Errorf(writ.CodeBadRequest, "%d projects have the name %q", len(readable), text).WithHint("use the id; `writ project list` shows it")
 	}
+}
+
+// noProject is the error about a project that there is not, or that the reader must not know of.
+func noProject(text string) error {
+	return writ.Errorf(writ.CodeNotFound, "there is no project %q", text).WithHint("`writ project list` shows them")
 }
 
 func (h handlers) GetRoster(ctx context.Context, r api.GetRosterRequestObject) (api.GetRosterResponseObject, error) {
@@ -222,7 +227,7 @@ func (h handlers) ListResources(ctx context.Context, r api.ListResourcesRequestO
 	if filter.Datacenter, err = h.datacenter(ctx, p.Datacenter); err != nil {
 		return nil, err
 	}
-	if filter.Project, err = h.project(ctx, p.Project); err != nil {
+	if filter.Projects, err = h.projects(ctx, p.Project); err != nil {
 		return nil, err
 	}
 	list, err := h.c.Ledger.Resources(ctx, filter, page)
@@ -255,11 +260,18 @@ func (h handlers) ListSecrets(ctx context.Context, r api.ListSecretsRequestObjec
 	if err != nil {
 		return nil, err
 	}
-	project, err := h.project(ctx, r.Params.Project)
+	projects, err := h.projects(ctx, r.Params.Project)
 	if err != nil {
 		return nil, err
 	}
-	answers, err := askAll[writ.Secret](ctx, h.c, only, link.VerbSecrets, link.Secrets{Project: project})
+	var asked link.Secrets // a datacenter is asked for one project or for all
+	if len(projects) == 1 {
+		asked.Project = projects[0]
+	}
+	answers, err := askAll[writ.Secret](ctx, h.c, only, link.VerbSecrets, asked)
+	for i := range answers { // what the reader may see does not depend on the datacenter
+		answers[i].answer = slices.DeleteFunc(answers[i].answer, func(s writ.Secret) bool { return len(projects) > 0 && !slices.Contains(projects, s.Project) })
+	}
 	return api.ListSecrets200JSONResponse{Items: views(answers, func(a reply[[]writ.Secret]) api.DatacenterSecrets {
 		return api.DatacenterSecrets{Datacenter: a.ID, Name: a.Name, Secrets: a.answer, Error: writ.AsError(a.err)}
 	})}, err

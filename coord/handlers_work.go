@@ -68,7 +68,7 @@ func (h handlers) ListRuns(ctx context.Context, r api.ListRunsRequestObject) (ap
 		filter.States = append(filter.States, ledger.State(s))
 	}
 	var err error
-	if filter.Project, err = h.project(ctx, p.Project); err != nil {
+	if filter.Projects, err = h.projects(ctx, p.Project); err != nil {
 		return nil, err
 	}
 	if filter.Datacenter, err = h.datacenter(ctx, p.Datacenter); err != nil {

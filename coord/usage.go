@@ -24,7 +24,7 @@ func (h handlers) ListUsage(ctx context.Context, r api.ListUsageRequestObject) (
 	if filter.Datacenter, err = h.datacenter(ctx, p.Datacenter); err != nil {
 		return nil, err
 	}
-	if filter.Project, err = h.project(ctx, p.Project); err != nil {
+	if filter.Projects, err = h.projects(ctx, p.Project); err != nil {
 		return nil, err
 	}
 	roster, err := h.c.rosters.newest(ctx, h.c)

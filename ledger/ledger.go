@@ -207,7 +207,7 @@ type Usages interface {
 
 // UsageFilter selects hours of usage; an empty field selects all.
 type UsageFilter struct {
-	Project     writ.ProjectID
+	Projects    []writ.ProjectID
 	Datacenter  writ.DatacenterID
 	From, Until time.Time // hours that began at From or later, and before Until
 }
@@ -245,7 +245,7 @@ type List[T any] struct {
 type RunFilter struct {
 	States     []State
 	Datacenter writ.DatacenterID
-	Project    writ.ProjectID
+	Projects   []writ.ProjectID
 	Signer     string
 }
 
@@ -264,7 +264,7 @@ func (f NodeFilter) Selects(n writ.Node) bool {
 // ResourceFilter selects resources; an empty field selects all.
 type ResourceFilter struct {
 	Datacenter writ.DatacenterID
-	Project    writ.ProjectID
+	Projects   []writ.ProjectID
 	Kind       writ.ResourceKind
 	Node       writ.NodeID
 	Deployment string

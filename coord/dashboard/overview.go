@@ -32,7 +32,11 @@ func (d *Dashboard) overview(ctx context.Context, r *http.Request, quiet bool) (
 		}
 	}
 	filter := ledger.RunFilter{
-		Datacenter: writ.DatacenterID(q.Get("datacenter")), Project: writ.ProjectID(q.Get("project")), Signer: q.Get("signer"),
+		Datacenter: writ.DatacenterID(q.Get("datacenter")), Signer: q.Get("signer"),
+	}
+	project := writ.ProjectID(q.Get("project"))
+	if project != "" {
+		filter.Projects = []writ.ProjectID{project}
 	}
 	if s := ledger.State(q.Get("state")); s != "" {
 		if !slices.Contains(ledger.States, s) {
@@ -49,7 +53,7 @@ func (d *Dashboard) overview(ctx context.Context, r *http.Request, quiet bool) (
 		return nil, fmt.Errorf("encode samples: %w", err)
 	}
 	p := &page{Template: "overview", Title: "Runs", Nav: "runs", Data: overview{
-		Filter: filter, State: q.Get("state"), All: with(r.URL, "state", "", "project", "", "signer", "", "datacenter", ""),
+		Filter: filter, Project: project, State: q.Get("state"), All: with(r.URL, "state", "", "project", "", "signer", "", "datacenter", ""),
 		Projects: now.projects, Datacenters: now.datacenters, History: string(history),
 	}}
 	if err := add(d, p, part{id: "counts"}, "count", counts(r.URL, now)...); err != nil {
@@ -79,6 +83,7 @@ func states() string {
 // overview is what the first page shows besides its parts.
 type overview struct {
 	Filter      ledger.RunFilter
+	Project     writ.ProjectID // "" for all
 	State       string
 	All         string // the address without filters
 	Projects    []identity.Project
@@ -88,7 +93,7 @@ type overview struct {
 
 // Filtered reports whether the list may leave runs out.
 func (o overview) Filtered() bool {
-	return o.State != "" || o.Filter.Datacenter != "" || o.Filter.Project != "" || o.Filter.Signer != ""
+	return o.State != "" || o.Filter.Datacenter != "" || o.Project != "" || o.Filter.Signer != ""
 }
 
 // count is how many runs are in a state.

@@ -47,9 +47,11 @@ func testFilters(t *testing.T, l ledger.Ledger) {
 		{"state", ledger.RunFilter{States: []ledger.State{"running"}}, []int{4, 2}},
 		{"states", ledger.RunFilter{States: []ledger.State{"running", "waiting", "failed"}}, []int{4, 3, 2, 1}},
 		{"datacenter", ledger.RunFilter{Datacenter: west}, []int{3, 1}},
-		{"project", ledger.RunFilter{Project: bank}, []int{4, 3}},
+		{"project", ledger.RunFilter{Projects: []writ.ProjectID{bank}}, []int{4, 3}},
+		{"projects", ledger.RunFilter{Projects: []writ.ProjectID{shop, bank}}, []int{4, 3, 2, 1}},
+		{"projects without runs", ledger.RunFilter{Projects: []writ.ProjectID{"x", "y"}}, nil},
 		{"signer", ledger.RunFilter{Signer: "bob"}, []int{4, 3}},
-		{"all of them", ledger.RunFilter{States: []ledger.State{"waiting"}, Datacenter: west, Project: bank, Signer: "bob"}, []int{3}},
+		{"all of them", ledger.RunFilter{States: []ledger.State{"waiting"}, Datacenter: west, Projects: []writ.ProjectID{bank}, Signer: "bob"}, []int{3}},
 		{"nobody", ledger.RunFilter{Signer: "x' OR '1'='1"}, nil},
 	} {
 		if diff := cmp.Diff(tt.want, names(t, l, tt.filter, known)); diff != "" {

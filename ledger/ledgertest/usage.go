@@ -33,9 +33,11 @@ func testUsage(t *testing.T, l ledger.Ledger) {
 		filter ledger.UsageFilter
 		want   []ledger.Usage
 	}{
-		{"project", ledger.UsageFilter{Project: shop}, []ledger.Usage{item("a", hour, hour.Add(time.Hour), 341, 9), item("b", hour, hour, 2, 0)}},
-		{"until", ledger.UsageFilter{Project: shop, Until: hour.Add(time.Hour)}, []ledger.Usage{item("a", hour, hour, 301, 9), item("b", hour, hour, 2, 0)}},
-		{"from", ledger.UsageFilter{Project: shop, From: hour.Add(time.Hour)}, []ledger.Usage{item("a", hour.Add(time.Hour), hour.Add(time.Hour), 40, 0)}},
+		{"project", ledger.UsageFilter{Projects: []writ.ProjectID{shop}}, []ledger.Usage{item("a", hour, hour.Add(time.Hour), 341, 9), item("b", hour, hour, 2, 0)}},
+		{"until", ledger.UsageFilter{Projects: []writ.ProjectID{shop}, Until: hour.Add(time.Hour)}, []ledger.Usage{item("a", hour, hour, 301, 9), item("b", hour, hour, 2, 0)}},
+		{"from", ledger.UsageFilter{Projects: []writ.ProjectID{shop}, From: hour.Add(time.Hour)}, []ledger.Usage{item("a", hour.Add(time.Hour), hour.Add(time.Hour), 40, 0)}},
+		{"projects", ledger.UsageFilter{Projects: []writ.ProjectID{shop, bank}, From: hour.Add(time.Hour)}, []ledger.Usage{item("a", hour.Add(time.Hour), hour.Add(time.Hour), 40, 0)}},
+		{"a project without usage", ledger.UsageFilter{Projects: []writ.ProjectID{"x"}}, []ledger.Usage{}},
 		{"elsewhere", ledger.UsageFilter{Datacenter: west}, []ledger.Usage{}},
 	} {
 		list, err := l.Usage(t.Context(), tt.filter, ledger.Page{})

@@ -172,9 +172,7 @@ func (s *Store) Runs(ctx context.Context, filter ledger.RunFilter, p ledger.Page
 	if filter.Datacenter != "" {
 		q.and("datacenter = ?", string(filter.Datacenter))
 	}
-	if filter.Project != "" {
-		q.and("project = ?", string(filter.Project))
-	}
+	andIn(q, "project", filter.Projects)
 	if filter.Signer != "" {
 		q.and("signer = ?", filter.Signer)
 	}
@@ -295,7 +293,6 @@ func (s *Store) Resources(ctx context.Context, filter ledger.ResourceFilter, p l
 	q := selectFrom(`SELECT body FROM resources`)
 	for _, f := range []struct{ column, value string }{
 		{"datacenter", string(filter.Datacenter)},
-		{"project", string(filter.Project)},
 		{"kind", string(filter.Kind)},
 		{"node", string(filter.Node)},
 		{"deployment", filter.Deployment},
@@ -304,6 +301,7 @@ func (s *Store) Resources(ctx context.Context, filter ledger.ResourceFilter, p l
 			q.and(f.column+" = ?", f.value)
 		}
 	}
+	andIn(q, "project", filter.Projects)
 	if p.Cursor != "" {
 		var datacenter, project, kind, name string
 		if err := parseCursor(p.Cursor, &datacenter, &project, &kind, &name); err != nil {

@@ -39,9 +39,7 @@ func (s *Store) Usage(ctx context.Context, filter ledger.UsageFilter, p ledger.P
 		q.add(", CAST(SUM(" + c + ") AS BIGINT)") // PostgreSQL's sum of BIGINT is NUMERIC
 	}
 	q.add(` FROM usage`)
-	if filter.Project != "" {
-		q.and("project = ?", string(filter.Project))
-	}
+	andIn(q, "project", filter.Projects)
 	if filter.Datacenter != "" {
 		q.and("datacenter = ?", string(filter.Datacenter))
 	}
