@@ -133,7 +133,7 @@ func (c *Coordinator) init() {
 			Authenticate: c.authenticate,
 			Welcome:      c.welcome,
 			Events:       sink{c},
-			Verbs:        []link.Verb{link.VerbRoster},
+			Verbs:        link.ToCoordinator,
 			HandlerFor:   func(link.Hello) link.Handler { return c.answer },
 			Connected:    c.attend,
 			Log:          c.Log,

@@ -18,10 +18,7 @@ const maxLogLines = 1000
 func (s *Supervisor) hello(generation string) link.Hello {
 	return link.Hello{
 		Datacenter: s.Datacenter, Journal: generation, Version: s.Version,
-		Verbs: []link.Verb{
-			link.VerbSubmit, link.VerbStatement, link.VerbRoster, link.VerbPlan, link.VerbLogs, link.VerbValues, link.VerbQueues, link.VerbResources,
-			link.VerbSecrets, link.VerbNodes, link.VerbAdopted, link.VerbStanding, link.VerbCertificates, link.VerbTokens,
-		},
+		Verbs: link.ToSupervisor,
 		Epoch: s.epoch, Roster: s.roster.Load().Version,
 	}
 }

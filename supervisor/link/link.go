@@ -13,8 +13,7 @@ import (
 // Verb names a request.
 type Verb string
 
-// The verbs. To a supervisor: submit, statement, roster, plan, logs, values, queues, resources, secrets, nodes, adopted,
-// standing, certificates, tokens. To a coordinator: roster.
+// The verbs.
 const (
 	VerbSubmit    Verb = "submit"
 	VerbStatement Verb = "statement"
@@ -31,6 +30,15 @@ const (
 	VerbTokens    Verb = "tokens"
 
 	VerbCertificates Verb = "certificates"
+)
+
+// Which side answers which verbs. A request with any other verb is refused before its parameters are read.
+var (
+	ToSupervisor = []Verb{
+		VerbSubmit, VerbStatement, VerbRoster, VerbPlan, VerbLogs, VerbValues, VerbQueues, VerbResources, VerbSecrets, VerbNodes, VerbAdopted, VerbStanding,
+		VerbCertificates, VerbTokens,
+	}
+	ToCoordinator = []Verb{VerbRoster}
 )
 
 // Hello is the supervisor's first word after the challenge. Signature is by its key in the roster over

@@ -1,0 +1,24 @@
+package supervisor_test
+
+import (
+	"testing"
+
+	"writ"
+	"writ/supervisor/link"
+)
+
+// A supervisor answers each verb that its hello names, and no other one.
+func TestASupervisorAnswersTheVerbsOfItsHello(t *testing.T) {
+	inSim(t, func(t *testing.T, s *sim) {
+		for _, verb := range link.ToSupervisor {
+			if _, err := s.Ask(t.Context(), verb, struct{}{}); writ.CodeOf(err) == writ.CodeVerbUnsupported {
+				t.Errorf("%s: %v", verb, err)
+			}
+		}
+		for _, verb := range []link.Verb{"", "shutdown", "Submit"} {
+			if _, err := s.Ask(t.Context(), verb, struct{}{}); writ.CodeOf(err) != writ.CodeVerbUnsupported {
+				t.Errorf("%q: %v", verb, err)
+			}
+		}
+	})
+}
