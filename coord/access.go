@@ -82,6 +82,7 @@ var access = map[string]scope{
 // viewer is who reads, as far as a request tells.
 type viewer struct {
 	session  *session         // nil if reading needs no login here
+	token    secretSum        // by which the session was found
 	all      bool             // reads all projects
 	projects []writ.ProjectID // or these
 }
@@ -103,15 +104,15 @@ func (c *Coordinator) viewerOf(ctx context.Context, r *http.Request) (*viewer, e
 			text = cookie.Value
 		}
 	}
-	s := c.logins.of(text, c.Now())
+	return c.viewerBy(ctx, sumOf(text))
+}
+
+// viewerBy says what the holder of a token may read now.
+func (c *Coordinator) viewerBy(ctx context.Context, token secretSum) (*viewer, error) {
+	s := c.logins.of(token, c.Now())
 	if s == nil {
 		return nil, loginRequired("reading needs a login here")
 	}
-	return c.viewerIn(ctx, s)
-}
-
-// viewerIn says what a session may read now.
-func (c *Coordinator) viewerIn(ctx context.Context, s *session) (*viewer, error) {
 	roster, err := c.rosters.newest(ctx, c)
 	if err != nil {
 		return nil, err
@@ -120,17 +121,17 @@ func (c *Coordinator) viewerIn(ctx context.Context, s *session) (*viewer, error)
 	if err != nil {
 		return nil, err
 	}
-	return &viewer{session: s, all: slices.Contains(projects, identity.AllProjects), projects: projects}, nil
+	return &viewer{session: s, token: token, all: slices.Contains(projects, identity.AllProjects), projects: projects}, nil
 }
 
-// still returns why the sender of a request may not read any more: the session has ended, or the roster has changed. Streams ask before each thing
-// that they say.
+// still returns why the sender of a request may not read any more: the token or its session has ended, or the roster has changed. Streams ask before
+// each thing that they say. Without that a stream would outlive by hours the token that opened it, and the logout.
 func (c *Coordinator) still(ctx context.Context) error {
 	v := askedOf(ctx).viewer
 	if v == nil || v.session == nil {
 		return nil
 	}
-	now, err := c.viewerIn(ctx, v.session)
+	now, err := c.viewerBy(ctx, v.token)
 	if err == nil && (now.all != v.all || !slices.Equal(now.projects, v.projects)) {
 		err = loginRequired("what may be read has changed")
 	}

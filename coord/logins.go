@@ -49,6 +49,9 @@ type session struct {
 // secretSum is what is kept of a token or code: a dump of the memory of a coordinator holds no token.
 type secretSum [sha256.Size]byte
 
+// sumOf is what is kept of a token or code.
+func sumOf(text string) secretSum { return sha256.Sum256([]byte(text)) }
+
 type token struct {
 	session *session
 	expires time.Time
@@ -200,7 +203,7 @@ func (l *logins) issue(in map[secretSum]token, s *session, now time.Time, validi
 		expires = s.login.Until
 	}
 	l.trim(in, s)
-	in[sha256.Sum256([]byte(text))] = token{s, expires}
+	in[sumOf(text)] = token{s, expires}
 	return api.LoginToken{Token: text, Expires: expires.UTC(), Until: s.login.Until.UTC(), Name: s.login.Signer}
 }
 
@@ -219,7 +222,7 @@ func (l *logins) grant(in map[secretSum]token, s *session, now time.Time, validi
 func (l *logins) exchange(code string, now time.Time) (api.LoginToken, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	sum := secretSum(sha256.Sum256([]byte(code)))
+	sum := sumOf(code)
 	t, ok := l.codes[sum]
 	if !ok || !now.Before(t.expires) {
 		return api.LoginToken{}, writ.Errorf(writ.CodeLoginRefused, "the code is not known, was used before, or is older than %s", codeWithin).
@@ -229,11 +232,11 @@ func (l *logins) exchange(code string, now time.Time) (api.LoginToken, error) {
 	return l.issue(l.tokens, t.session, now, t.session.login.Until.Sub(now)), nil // browsers have nothing to ask for the next one with
 }
 
-// of returns the session of a token.
-func (l *logins) of(text string, now time.Time) *session {
+// of returns the session of a token, nil if one of them has ended.
+func (l *logins) of(token secretSum, now time.Time) *session {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	t, ok := l.tokens[sha256.Sum256([]byte(text))]
+	t, ok := l.tokens[token]
 	if !ok || !now.Before(t.expires) {
 		return nil
 	}

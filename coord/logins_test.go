@@ -13,10 +13,10 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
-	"github.com/go-chi/chi/v5"
 	"github.com/google/go-cmp/cmp"
 
 	"writ"
@@ -128,142 +128,9 @@ func (p *fixture) as(token, method, path string) (int, string) {
 // A route without a row in the table, and a row without a route, are mistakes: the first is refused to everybody.
 func TestEveryRouteHasAScope(t *testing.T) {
 	p := start(t, nil)
-	var served []string
-	err := chi.Walk(p.handler.(chi.Routes), func(method, route string, _ http.Handler, _ ...func(http.Handler) http.Handler) error {
-		served = append(served, routeOf(method, route))
-		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	slices.Sort(served)
-	if diff := cmp.Diff(slices.Sorted(maps.Keys(access)), served); diff != "" {
+	if diff := cmp.Diff(slices.Sorted(maps.Keys(access)), routesOf(t, p)); diff != "" {
 		t.Errorf("in the table (-), in the router (+):\n%s", diff)
 	}
-}
-
-// Each route, asked by a stranger, a reader of one project, and one of all.
-func TestEachScopeLetsInWhomItNames(t *testing.T) {
-	p := startNamed(t, nil)
-	connect(p, vienna, nil)
-	sub, err := p.submit(signedScript(t, payload()))
-	if err != nil {
-		t.Fatal(err)
-	}
-	carol, bob := p.token("carol"), p.token("bob")
-	fill := strings.NewReplacer("{run}", string(sub.Run), "{id}", string(sub.Run), "{digest}", sub.Payload.String(), "{datacenter}", "vienna", "*", "dashboard.css")
-	for route, scope := range access {
-		method, pattern, _ := strings.Cut(route, " ")
-		path := fill.Replace(pattern)
-		if pattern == "/live" {
-			path += "/"
-		}
-		if path == "/v1/link" {
-			continue // which authenticates by itself
-		}
-		want := map[string]bool{"": scope == forAll || scope == forSigned, carol: scope != forEverything, bob: true}
-		for token, allowed := range want {
-			who := map[string]string{"": "a stranger", carol: "carol", bob: "bob"}[token]
-			if method == http.MethodGet && (strings.HasSuffix(path, "/events") || strings.HasPrefix(path, "/live/")) && allowed {
-				if status := p.begins(token, path); status != http.StatusOK {
-					t.Errorf("%s by %s: status %d", route, who, status)
-				}
-				continue
-			}
-			status, body := p.as(token, method, path)
-			if status == http.StatusTooManyRequests {
-				t.Fatal("too many requests")
-			}
-			denied := status == http.StatusUnauthorized || status == http.StatusForbidden && strings.Contains(body, string(writ.CodeRoleMissing))
-			if denied == allowed {
-				t.Errorf("%s by %s: status %d, %.200s", route, who, status, body)
-			}
-		}
-	}
-}
-
-// begins asks for a stream, and returns the status when its first bytes are there.
-func (p *fixture) begins(token, path string) int {
-	p.t.Helper()
-	response, err := p.request(http.MethodGet, path, func(r *http.Request) {
-		r.Header.Set("Accept", "text/event-stream")
-		if token != "" {
-			r.Header.Set("Authorization", "Bearer "+token)
-		}
-	})
-	if err != nil {
-		p.t.Fatal(err)
-	}
-	defer response.Body.Close()
-	_, _ = response.Body.Read(make([]byte, 1))
-	return response.StatusCode
-}
-
-// A reader of one project gets nothing of another, by any request.
-func TestAReaderOfOneProjectSeesNothingOfAnother(t *testing.T) {
-	p := startNamed(t, nil)
-	connect(p, vienna, nil)
-	own, err := p.submit(signedScript(t, payload()))
-	if err != nil {
-		t.Fatal(err)
-	}
-	hidden := payload()
-	hidden.Project, hidden.ProjectName = blog, "web-blog"
-	hidden.Script = identity.File{Name: "canary.tengo", Text: []byte("// a canary\n")}
-	other, err := p.submit(signedScript(t, hidden))
-	if err != nil {
-		t.Fatal(err)
-	}
-	p.await("both were accepted", func() bool {
-		for _, id := range []writ.RunID{own.Run, other.Run} {
-			if run, err := p.Ledger.Run(t.Context(), id); err != nil || run.Accepted.IsZero() {
-				return false
-			}
-		}
-		return true
-	})
-	carol := p.token("carol")
-	canaries := []string{string(blog), "web-blog", "canary", string(other.Run)}
-	paths := []string{"/v1/runs", "/v1/runs?project=web-shop", "/v1/projects", "/v1/resources", "/v1/usage", "/v1/secrets", "/v1/datacenters", "/v1/regions", "/v1/runs/" + string(own.Run)}
-	for _, path := range paths {
-		status, body := p.as(carol, http.MethodGet, path)
-		if status != http.StatusOK {
-			t.Errorf("%s: status %d, %.200s", path, status, body)
-		}
-		for _, canary := range canaries {
-			if strings.Contains(body, canary) {
-				t.Errorf("%s shows %q: %.500s", path, canary, body)
-			}
-		}
-	}
-	// What is there and hidden, and what is not there, are one and the same.
-	missing := writ.RunIDOf(writ.Digest{1})
-	for _, path := range []string{"/v1/runs/%s", "/v1/runs/%s/calls", "/v1/runs/%s/values", "/v1/runs/%s/logs", "/v1/runs/%s/events", "/v1/runs/%s/standing?nonce=" + strings.Repeat("0", 64)} {
-		status, body := p.as(carol, http.MethodGet, fmt.Sprintf(path, other.Run))
-		wantProblem(t, path, status, body, writ.CodeNotFound)
-		_, same := p.as(carol, http.MethodGet, fmt.Sprintf(path, missing))
-		if got, want := answered(body, string(other.Run)), answered(same, string(missing)); got != want {
-			t.Errorf("%s: hidden %s, missing %s", path, got, want)
-		}
-	}
-	for _, path := range []string{"/v1/submissions/%s", "/v1/submissions/%s/signed"} {
-		status, body := p.as(carol, http.MethodGet, fmt.Sprintf(path, other.Payload))
-		wantProblem(t, path, status, body, writ.CodeNotFound)
-	}
-	for _, name := range []string{"web-blog", string(blog)} {
-		for _, path := range []string{"/v1/runs", "/v1/resources", "/v1/usage", "/v1/secrets"} {
-			status, body := p.as(carol, http.MethodGet, path+"?project="+name)
-			wantProblem(t, path, status, body, writ.CodeNotFound)
-		}
-	}
-}
-
-// answered is a problem without what differs each time.
-func answered(body, id string) string {
-	body = strings.ReplaceAll(body, id, "ID")
-	before, after, _ := strings.Cut(body, `"request_id":"`)
-	_, after, _ = strings.Cut(after, `"`)
-	return before + after
 }
 
 // A login counts once, for a minute, here, and for whom the roster names.
@@ -372,6 +239,53 @@ func TestReadingEndsWithTheRoleTheTokenAndTheSession(t *testing.T) {
 	}
 }
 
+// A stream ends with the token that opened it, and with the session of that: it says nothing that happens later.
+func TestAStreamEndsWithItsTokenAndItsSession(t *testing.T) {
+	var late atomic.Int64
+	p := startNamed(t, func(c *Coordinator) { c.Now = func() time.Time { return time.Now().Add(time.Duration(late.Load())) } })
+	s := connect(p, vienna, nil)
+	sub, err := p.submit(signedScript(t, payload()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for what, end := range map[string]func(){
+		"token": func() { late.Store(int64(TokenValidity)) },
+		"session": func() {
+			response, err := p.client.Logout(t.Context(), p.proof(key("session of bob")))
+			if status, body := p.read(response, err); status != http.StatusNoContent {
+				t.Fatalf("logout: status %d, %s", status, body)
+			}
+		},
+	} {
+		late.Store(0)
+		token := p.token("bob")
+		var streams []*http.Response
+		for _, path := range []string{"/v1/runs/" + string(sub.Run) + "/events", "/v1/events", "/live/"} {
+			response, err := p.request(http.MethodGet, path, func(r *http.Request) {
+				r.Header.Set("Authorization", "Bearer "+token)
+				r.Header.Set("Accept", "text/event-stream")
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer response.Body.Close()
+			if _, err := response.Body.Read(make([]byte, 1)); err != nil || response.StatusCode != http.StatusOK {
+				t.Fatalf("%s: status %d, %v", path, response.StatusCode, err)
+			}
+			streams = append(streams, response)
+		}
+		end()
+		late.Add(1)
+		s.tell(writ.Event{Log: &writ.LogLine{Run: sub.Run, Ordinal: 1, Text: "said after the end of the " + what}})
+		for _, stream := range streams {
+			rest, err := io.ReadAll(stream.Body) // until it ends by itself
+			if err != nil || strings.Contains(string(rest), "said after the end of the "+what) {
+				t.Errorf("%s, after the end of its %s: %v, %s", stream.Request.URL.Path, what, err, rest)
+			}
+		}
+	}
+}
+
 // A browser exchanges a code for a cookie, once, and sees the dashboard with it.
 func TestABrowserLogsInWithACodeOnce(t *testing.T) {
 	p := startNamed(t, nil)
@@ -435,13 +349,13 @@ func TestSessionsOfOneSignerAreBounded(t *testing.T) {
 	for i := range maxSessionsSigner {
 		login("carol", i+1)
 	}
-	if l.of(first.Token, now) != nil || l.of(other.Token, now) == nil || len(l.sessions) != maxSessionsSigner+1 || len(l.tokens) != maxSessionsSigner+1 {
+	if l.of(sumOf(first.Token), now) != nil || l.of(sumOf(other.Token), now) == nil || len(l.sessions) != maxSessionsSigner+1 || len(l.tokens) != maxSessionsSigner+1 {
 		t.Errorf("%d sessions, %d tokens", len(l.sessions), len(l.tokens))
 	}
 	// A session that begins anew, and one that was ended, leave no token behind.
 	before := l.sessions[envelope.IDOf(key("session bob0").Public().(ed25519.PublicKey))]
 	anew := login("bob", 0)
-	if l.of(other.Token, now) != nil || l.of(anew.Token, now) == nil {
+	if l.of(sumOf(other.Token), now) != nil || l.of(sumOf(anew.Token), now) == nil {
 		t.Error("a token of the session before counts, or none of this one")
 	}
 	if _, err := l.grant(l.tokens, before, now, TokenValidity); writ.CodeOf(err) != writ.CodeLoginRequired {
@@ -449,7 +363,7 @@ func TestSessionsOfOneSignerAreBounded(t *testing.T) {
 	}
 	other = anew
 	taken := &identity.VerifiedLogin{Login: &identity.Login{Signer: "dave", Session: key("session bob0").Public().(ed25519.PublicKey), Until: now.Add(time.Hour)}}
-	if _, err := l.begin(taken, now); writ.CodeOf(err) != writ.CodeLoginRefused || l.of(other.Token, now) == nil {
+	if _, err := l.begin(taken, now); writ.CodeOf(err) != writ.CodeLoginRefused || l.of(sumOf(other.Token), now) == nil {
 		t.Errorf("with the key of the session of somebody else: %v", err)
 	}
 	l.mu.Lock()

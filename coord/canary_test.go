@@ -1,0 +1,352 @@
+package coord
+
+import (
+	"bufio"
+	"context"
+	"crypto/ed25519"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httputil"
+	"net/url"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"writ"
+	"writ/coord/api"
+	"writ/identity"
+	"writ/ledger"
+	"writ/supervisor/link"
+)
+
+// hiddenThings is a project with one of everything that there can be, of which each text has the word canary.
+type hiddenThings struct {
+	subs     []writ.Submission // the first one has all the calls and resources
+	canaries []string          // what nobody else may be told, but for the roster's
+	inRoster []string          // what the roster, which everybody may have, tells as well
+}
+
+// hide fills the project blog.
+func hide(p *fixture, s *supervisor) *hiddenThings {
+	p.t.Helper()
+	h := &hiddenThings{canaries: []string{"canary"}, inRoster: []string{string(blog), "web-blog", "sam-canary"}}
+	for n := range 3 {
+		h.subs = append(h.subs, p.runFor(blog, "web-blog", fmt.Sprintf("canary-%d.tengo", n)))
+	}
+	text := payload() // for a datacenter that is away: it waits
+	text.Project, text.ProjectName, text.Script.Name = blog, "web-blog", "canary-waits.tengo"
+	text.Datacenter = graz
+	waits, err := p.submit(signedScript(p.t, text))
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	h.subs = append(h.subs, waits)
+	for _, sub := range h.subs {
+		h.canaries = append(h.canaries, string(sub.Run), sub.Payload.String())
+	}
+	at := func(sub writ.Submission, state writ.RunState) *writ.Run {
+		return &writ.Run{ID: sub.Run, Project: blog, ProjectName: "web-blog", Deployment: "canary-deployment", Signer: "sam-canary", Script: "canary.tengo", Payload: sub.Payload,
+			State: state, Reason: "canary-reason", Summary: []byte("canary-summary"), Accepted: time.Now().UTC(), Deadline: time.Now().Add(time.Hour).UTC()}
+	}
+	failed, done, open := at(h.subs[0], writ.RunFailed), at(h.subs[1], writ.RunSucceeded), at(h.subs[2], writ.RunRunning)
+	failed.Failure = &writ.Failure{Error: *writ.Errorf(writ.CodeExecError, "canary-failure").WithHint("canary-hint"), Position: "canary.tengo:1:1"}
+	failed.Decided = []writ.Decision{{Decision: "cancel", Signer: "sam-canary", Reason: "canary-decision"}}
+	failed.Ended, done.Ended = time.Now().UTC(), time.Now().UTC()
+	id := writ.ResourceID{Project: blog, Kind: writ.KindVolume, Name: "canary-volume"}
+	s.tell(
+		writ.Event{Run: failed}, writ.Event{Run: done}, writ.Event{Run: open},
+		writ.Event{Call: &writ.Call{Run: h.subs[0].Run, Seq: 1, State: writ.CallFailed, Node: "canary-node", Error: writ.Errorf(writ.CodeExecError, "canary-call")}},
+		writ.Event{Log: &writ.LogLine{Run: h.subs[0].Run, Ordinal: 1, Text: "canary-line"}},
+		writ.Event{Node: &writ.Node{ID: "canary-node", Name: "canary-node-name", Admission: writ.AdmissionApproved, Liveness: writ.LivenessReady, Fault: "canary-fault",
+			Labels: map[string]string{"canary": "label"}, Decided: []writ.Decision{{Decision: "cordon", Signer: "sam-canary", Reason: "canary-cordon"}}}},
+		writ.Event{Resource: &writ.Resource{ResourceID: id, UID: "canary-uid", Node: "canary-node", Deployment: "canary-deployment", Run: h.subs[0].Run, Driver: "simulated", Drift: []string{"canary-drift"}}},
+		writ.Event{Usage: &writ.Usage{ResourceID: id, UID: "canary-uid", Node: "canary-node", Hour: time.Now().Truncate(time.Hour), Used: writ.Used{Sent: 77_777_777_777}}},
+	)
+	h.canaries = append(h.canaries, "77777777777")
+	s.mu.Lock()
+	s.nodes = []link.NodeNow{{ID: "n9", Waiting: &writ.Node{ID: "n9", Name: "canary-waiting", Admission: writ.AdmissionPending}}}
+	s.mu.Unlock()
+	err = p.Ledger.AddRegistration(p.t.Context(), ledger.Registration{
+		Token: "canary-token", Name: "canary-dc", Key: key("canary").Public().(ed25519.PublicKey), Nonce: make([]byte, identity.NonceSize), Proof: []byte("canary"), Received: time.Now().UTC(),
+	})
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	p.await("the datacenter has told all", func() bool {
+		list, err := p.Ledger.Usage(p.t.Context(), ledger.UsageFilter{Projects: []writ.ProjectID{blog}}, ledger.Page{})
+		return err == nil && len(list.Items) == 1
+	})
+	return h
+}
+
+// tellHidden answers what a supervisor is asked of runs of blog, should a coordinator ask.
+func (s *supervisor) tellHidden(ctx context.Context, verb link.Verb, params json.RawMessage, progress func(stage, detail string)) (any, error) {
+	s.mu.Lock()
+	shops := len(s.accepted) > 0 && strings.Contains(string(params), string(s.accepted[0])) // the first run is one of shop
+	s.mu.Unlock()
+	switch {
+	case shops:
+	case verb == link.VerbLogs:
+		return []writ.LogLine{{Ordinal: 1, Text: "canary-log"}}, nil
+	case verb == link.VerbValues:
+		return link.RunValues{Run: writ.Run{Output: map[string]any{"canary": "output"}}, Calls: []link.CallValues{{Args: map[string]any{"canary": "argument"}}}}, nil
+	case verb == link.VerbStanding:
+		return link.StandingAnswer{Proof: []byte("canary")}, nil
+	case verb == link.VerbPlan && strings.Contains(string(params), string(blog)):
+		return writ.Preview{Reason: "canary-preview"}, nil
+	case verb == link.VerbQueues:
+		return []writ.QueueDepth{{Node: "canary-node", NodeName: "canary-node-name", Queued: 7}}, nil
+	}
+	return s.tellAll(ctx, verb, params, progress)
+}
+
+// told is all that came back from a request: status line, headers and body, of a stream what it says in the beginning.
+func (p *fixture) told(r *http.Request) string {
+	p.t.Helper()
+	ctx, cancel := context.WithTimeout(r.Context(), hang)
+	defer cancel()
+	response, err := p.client.Client.Do(r.WithContext(ctx))
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	defer response.Body.Close()
+	head, err := httputil.DumpResponse(response, false)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	if strings.HasPrefix(response.Header.Get("Content-Type"), "text/event-stream") {
+		lines := bufio.NewReader(response.Body)
+		text := ""
+		for range 3 { // its retry, an empty line, and the first that is about something, or the end of that
+			line, err := lines.ReadString('\n')
+			if text += line; err != nil || strings.HasPrefix(text, "retry") && strings.Count(text, "\n") == 2 {
+				break // which events there are is looked at by TestAStreamTellsNothingOfAnotherProject
+			}
+		}
+		return string(head) + text
+	}
+	body, err := io.ReadAll(response.Body)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return string(head) + string(body)
+}
+
+// differing is what two answers to the same question need not have in common.
+var differing = regexp.MustCompile(`(?m)(^(Date|X-Request-Id): .*|"request_id":"[^"]*")`)
+
+// Somebody who reads other projects asks everything that can be asked: each route with ids of what is hidden, each filter, with cursors that lead
+// there, by GET and HEAD, with a token and with a cookie. Nothing of it comes back, and what is hidden is answered as what there never was.
+func TestNothingOfAnotherProjectIsTold(t *testing.T) {
+	p, s := startReading(t)
+	own := p.runFor(shop, "web-shop", "hello.tengo")
+	h := hide(p, s)
+	never := writ.Submission{Payload: writ.Digest{1}, Run: writ.RunIDOf(writ.Digest{1})}
+
+	// Cursors of somebody who reads all lead to rows of blog.
+	all := p.token("bob")
+	cursors := []string{}
+	for _, list := range []string{"/v1/runs", "/v1/resources", "/v1/usage", "/v1/runs/" + string(h.subs[0].Run) + "/calls", "/v1/nodes"} {
+		_, body := p.as(all, http.MethodGet, list+"?limit=1")
+		var page struct {
+			Next string `json:"next_cursor"`
+		}
+		if err := json.Unmarshal([]byte(body), &page); err != nil {
+			t.Fatal(err)
+		}
+		cursors = append(cursors, page.Next)
+	}
+	queries := []url.Values{{}, {"limit": {"1"}}, {"limit": {"0"}}, {"limit": {"-1"}}, {"after": {"0"}}, {"after": {"1"}}, {"after": {"999999"}}, {"after": {"-5"}}, {"month": {time.Now().Format("2006-01")}}, {"month": {"x"}},
+		{"topics": {"run,call,log,node,resource"}}, {"nonce": {strings.Repeat("0", 2*writ.ClientNonce)}}, {"admission": {"pending"}}}
+	for name, values := range map[string][]string{
+		"project": {string(blog), "web-blog", "web-shop", "no-such", ""}, "deployment": {"canary-deployment"}, "node": {"canary-node"}, "signer": {"sam-canary", "alice"},
+		"kind": {"volume"}, "datacenter": {"vienna", "graz", "canary-dc", string(graz)}, "state": {"failed", "waiting", "running", "succeeded", "x"}, "cursor": cursors, "q": {"canary"},
+	} {
+		for _, value := range values {
+			queries = append(queries, url.Values{name: {value}})
+		}
+	}
+	headers := []http.Header{
+		{}, {"Last-Event-Id": {"0"}}, {"Last-Event-Id": {"999999"}}, {"If-None-Match": {"*"}}, {"If-Modified-Since": {time.Now().Format(http.TimeFormat)}}, {"Range": {"bytes=0-9"}},
+	}
+
+	for _, who := range []string{"carol", "otto", "gina", "dave"} {
+		token := p.token(who)
+		if who == "dave" {
+			p.takeAway()
+		}
+		ask := func(method, path, body string, header http.Header, cookie bool) string {
+			r, err := http.NewRequestWithContext(t.Context(), method, p.PublicURL+path, strings.NewReader(body))
+			if err != nil {
+				t.Fatal(err)
+			}
+			r.Header = header.Clone()
+			if body != "" {
+				r.Header.Set("Content-Type", "application/json")
+			}
+			if cookie {
+				r.AddCookie(&http.Cookie{Name: "writ", Value: token})
+			} else {
+				r.Header.Set("Authorization", "Bearer "+token)
+			}
+			return p.told(r)
+		}
+		check := func(method, path, sent, answer string) {
+			t.Helper()
+			asked := method + " " + path + " " + sent
+			news := answer // but for what the question has itself
+			for _, word := range append(canaryWord.FindAllString(asked, -1), append(h.canaries[1:], h.inRoster...)...) {
+				if strings.Contains(asked, word) {
+					news = strings.ReplaceAll(news, word, "")
+				}
+			}
+			for _, canary := range append(slices.Clone(h.canaries), h.inRoster...) {
+				if strings.Contains(news, canary) {
+					t.Errorf("%s, who asks %s, is told %q:\n%.2000s", who, asked, canary, answer)
+				}
+			}
+		}
+		for route := range access {
+			if route == "GET /v1/roster" || route == "POST /v1/roster" {
+				continue // everybody may have it; see below
+			}
+			method, _, _ := strings.Cut(route, " ")
+			for _, sub := range []writ.Submission{own, h.subs[0], h.subs[3]} {
+				_, path := addressOf(route, sub)
+				path, given, _ := strings.Cut(path, "?")
+				if sub.Run != own.Run && !strings.Contains(route, "{run}") && !strings.Contains(route, "{id}") && !strings.Contains(route, "{digest}") {
+					continue // the same as for the first
+				}
+				_, elsewhere := addressOf(route, never)
+				elsewhere, _, _ = strings.Cut(elsewhere, "?")
+				for i, query := range queries {
+					if i > 0 && who != "carol" && (who != "gina" || access[route] != forReaders) {
+						continue // one of them asks all of it
+					}
+					full := "?" + query.Encode()
+					if given != "" && len(query) == 0 {
+						full = "?" + given
+					}
+					for j, header := range headers {
+						if i > 0 && j > 0 || method == http.MethodPost && (i > 0 || j > 0) {
+							continue // headers with the plain question, and queries without headers
+						}
+						for _, method := range slices.Compact([]string{method, strings.Replace(method, http.MethodGet, http.MethodHead, 1)}) {
+							if method == http.MethodHead && i%8 > 0 {
+								continue // it is answered by the same handler
+							}
+							body := strings.ReplaceAll(bodyFor(p, route), string(shop), string(map[bool]writ.ProjectID{true: blog, false: shop}[sub.Run != own.Run]))
+							if method == http.MethodHead && isStream(path) && sub.Run == own.Run {
+								continue // it would be held open
+							}
+							answer := ask(method, path+full, body, header, i%2 == 1)
+							check(method, path+full, body, answer)
+							if sub.Run == own.Run {
+								continue
+							}
+							absent := ask(method, elsewhere+full, body, header, i%2 == 1)
+							answer = strings.NewReplacer(string(sub.Run), "ID", sub.Payload.String(), "ID").Replace(answer)
+							absent = strings.NewReplacer(string(never.Run), "ID", never.Payload.String(), "ID").Replace(absent)
+							if answer, absent = differing.ReplaceAllString(answer, ""), differing.ReplaceAllString(absent, ""); answer != absent {
+								t.Errorf("%s asks %s %s: of what is hidden\n%s\nof what never was\n%s", who, method, path+full, answer, absent)
+							}
+						}
+					}
+				}
+			}
+		}
+		for _, path := range []string{"/static/none.js", "/none", "/v1/none", "/runs/canary", "/v1/runs/%ff", "/v1/submissions/x", "/v1/datacenters/canary-dc/plan", "/login?project=" + string(blog)} {
+			for _, method := range []string{http.MethodGet, http.MethodPost, http.MethodDelete} {
+				check(method, path, "x", ask(method, path, "x", http.Header{}, true))
+			}
+		}
+
+		// What he plans and signs for it is refused in the same words as for something that there is not.
+		if hidden, absent := ask(http.MethodPost, "/v1/datacenters/vienna/plan", planFor(blog), http.Header{}, false),
+			ask(http.MethodPost, "/v1/datacenters/vienna/plan", planFor("0192f6c2-0000-7000-8000-0000000000cf"), http.Header{}, false); differing.ReplaceAllString(strings.ReplaceAll(hidden, string(blog), "ID"), "") !=
+			differing.ReplaceAllString(strings.ReplaceAll(absent, "0192f6c2-0000-7000-8000-0000000000cf", "ID"), "") {
+			t.Errorf("a plan for a hidden project %s\nfor none\n%s", hidden, absent)
+		}
+		for _, seen := range []identity.Seen{identity.SeenRun("hello.tengo", shop, "web-shop", time.Time{}), identity.SeenRun("hello.tengo", blog, "web-blog", time.Time{})} {
+			told := map[writ.RunID]string{}
+			for _, run := range []writ.RunID{h.subs[2].Run, never.Run} {
+				st := statement("run/"+string(run), "cancel")
+				st.Signer, st.Seen = who, seen
+				status, body := p.post("/v1/statements", signed(t, who, identity.StatementNamespace, st))
+				check(http.MethodPost, "/v1/statements", string(run)+string(seen.Project)+seen.ProjectName, body)
+				told[run] = differing.ReplaceAllString(strconv.Itoa(status)+strings.ReplaceAll(body, string(run), "ID"), "")
+			}
+			if told[h.subs[2].Run] != told[never.Run] {
+				t.Errorf("%s cancels, as of %s: %v", who, seen.ProjectName, told)
+			}
+		}
+		text := payload()
+		text.Project, text.ProjectName, text.Signer = blog, "web-blog", who
+		_, body := p.post("/v1/submissions", signed(t, who, identity.ScriptNamespace, text))
+		check(http.MethodPost, "/v1/submissions", string(blog)+" web-blog", body)
+	}
+
+	// The roster names projects and people to everybody, and nothing of what is in the projects.
+	_, body := p.get("/v1/roster")
+	var roster api.Rosters
+	if err := json.Unmarshal([]byte(body), &roster); err != nil {
+		t.Fatal(err)
+	}
+	for _, text := range roster.Signed {
+		for _, canary := range h.canaries {
+			if strings.Contains(strings.ReplaceAll(string(text), "sam-canary", ""), canary) {
+				t.Errorf("the roster tells %q", canary)
+			}
+		}
+	}
+}
+
+// canaryWord is a name with the canary.
+var canaryWord = regexp.MustCompile(`[a-z-]*canary[a-z0-9-]*`)
+
+// Who watches runs of one project hears nothing of another, wherever he begins and whatever happens meanwhile: from the tail and from the ledger.
+func TestAStreamTellsNothingOfAnotherProject(t *testing.T) {
+	p, s := startReading(t)
+	own := p.runFor(shop, "web-shop", "hello.tengo")
+	carol := p.token("carol")
+	var streams []*bufio.Reader
+	for _, from := range []string{"", "0", "1", "999999", "-1"} {
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, p.PublicURL+"/v1/runs/"+string(own.Run)+"/events", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("Authorization", "Bearer "+carol)
+		r.Header.Set("Accept", "text/event-stream")
+		if from != "" {
+			r.Header.Set("Last-Event-ID", from)
+		}
+		response, err := p.client.Client.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer response.Body.Close()
+		streams = append(streams, bufio.NewReader(response.Body))
+	}
+	h := hide(p, s)
+	s.tell(writ.Event{Log: &writ.LogLine{Run: own.Run, Ordinal: 1, Text: "the last line"}})
+	for i, stream := range streams {
+		text := ""
+		for !strings.Contains(text, "the last line") {
+			line, err := stream.ReadString('\n')
+			if err != nil {
+				t.Fatalf("stream %d ended with %v after %s", i, err, text)
+			}
+			text += line
+		}
+		for _, canary := range append(h.canaries, h.inRoster...) {
+			if strings.Contains(text, canary) {
+				t.Errorf("stream %d tells %q: %s", i, canary, text)
+			}
+		}
+	}
+}
