@@ -39,10 +39,17 @@ func (c *Coordinator) answer(ctx context.Context, verb link.Verb, params json.Ra
 	}
 }
 
-// ask asks a datacenter and reads its answer.
-func ask[T any](ctx context.Context, c *Coordinator, datacenter writ.DatacenterID, verb link.Verb, params any) (answer T, err error) {
-	err = c.links.Request(ctx, datacenter, verb, params, &answer, nil)
-	return answer, err
+// ask asks a datacenter and reads its answer, which is nobody's any more whose role ended meanwhile.
+func ask[T any](ctx context.Context, c *Coordinator, datacenter writ.DatacenterID, verb link.Verb, params any) (T, error) {
+	var answer, none T
+	err := c.links.Request(ctx, datacenter, verb, params, &answer, nil)
+	if err == nil {
+		err = c.still(ctx)
+	}
+	if err != nil {
+		return none, err
+	}
+	return answer, nil
 }
 
 // ofRun asks the datacenter of a run, so an unknown run is NOT_FOUND, and one that its datacenter does not have yet says so.

@@ -3,7 +3,9 @@ package coord
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"crypto/ed25519"
+	"encoding/json"
 	"fmt"
 	"io"
 	"maps"
@@ -23,6 +25,7 @@ import (
 	"writ/coord/api"
 	"writ/identity"
 	"writ/identity/envelope"
+	"writ/supervisor/link"
 )
 
 const frontID = "0192f6c2-0000-7000-8000-0000000000f1"
@@ -284,6 +287,44 @@ func TestAStreamEndsWithItsTokenAndItsSession(t *testing.T) {
 			}
 		}
 	}
+}
+
+// What a datacenter answers after the role of the asker ended is told to nobody.
+func TestAnAnswerAfterTheEndOfTheRoleIsNotTold(t *testing.T) {
+	asked, goOn := make(chan struct{}), make(chan struct{})
+	p := startNamed(t, nil)
+	connect(p, vienna, func(s *supervisor) {
+		s.dialer.Handle = func(ctx context.Context, verb link.Verb, params json.RawMessage, progress func(stage, detail string)) (any, error) {
+			if verb == link.VerbLogs {
+				asked <- struct{}{}
+				<-goOn
+			}
+			return s.handle(ctx, verb, params, progress)
+		}
+	})
+	sub := p.runFor(shop, "web-shop", "hello.tengo")
+	carol := p.token("carol")
+	type answer struct {
+		status int
+		body   string
+	}
+	told := make(chan answer, 1)
+	go func() {
+		status, body := p.as(carol, http.MethodGet, "/v1/runs/"+string(sub.Run)+"/logs")
+		told <- answer{status, body}
+	}()
+	<-asked
+	next, err := p.rosters.current.Load().Successor(time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	next.Bindings = slices.DeleteFunc(next.Bindings, func(b identity.Binding) bool { return b.Principal == "carol" })
+	if _, err := p.AddRoster(t.Context(), signedRoster(t, next)); err != nil {
+		t.Fatal(err)
+	}
+	close(goOn)
+	a := <-told
+	wantProblem(t, "lines that came later", a.status, a.body, writ.CodeRoleMissing)
 }
 
 // A browser exchanges a code for a cookie, once, and sees the dashboard with it.

@@ -66,8 +66,7 @@ func (s *stream) serve(w http.ResponseWriter) error {
 	remote := askedOf(s.ctx).remote
 	leave, ok := s.c.streams.Enter(remote)
 	if !ok {
-		return writ.Errorf(writ.CodeTooManyWatchers, "%d event streams are open, and there are no more for %s",
-			s.c.streams.Taken(), limit.NetworkOf(remote))
+		return writ.Errorf(writ.CodeTooManyWatchers, "too many event streams are open, and there are no more for %s", limit.NetworkOf(remote)) // their number is that of other people too
 	}
 	defer leave()
 	h := w.Header()

@@ -185,7 +185,7 @@ func (h *host) freeRange(r *sal.Record[network], others []*sal.Record[network], 
 	}
 	for _, other := range others {
 		if p := ipv4(other); p.IsValid() && p.Overlaps(want) {
-			return taken("that of "+other.Resource.String(), p)
+			return taken(holderOf(other.Resource, r.Resource.Project), p)
 		}
 	}
 	for _, p := range hidden {
@@ -224,6 +224,14 @@ func (h *host) freeRange(r *sal.Record[network], others []*sal.Record[network], 
 		}
 	}
 	return nil
+}
+
+// holderOf says whose a range is, to a script of a project: names in other projects are not for it.
+func holderOf(r writ.ResourceID, asks writ.ProjectID) string {
+	if r.Project != asks {
+		return "that of a network of another project"
+	}
+	return "that of " + r.String()
 }
 
 func (h *host) remove(request sal.Request) (sal.Outcome, error) {

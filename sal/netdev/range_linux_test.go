@@ -1,0 +1,26 @@
+package netdev
+
+import (
+	"net/netip"
+	"strings"
+	"testing"
+
+	"writ"
+	"writ/sal"
+)
+
+// A script that asks for a range which is taken is told by whom only if that is of its own project.
+func TestATakenRangeTellsNoNameOfAnotherProject(t *testing.T) {
+	record := func(project writ.ProjectID, name string) *sal.Record[network] {
+		return &sal.Record[network]{
+			Resource: writ.ResourceID{Project: project, Kind: writ.KindNetwork, Name: name}, Spec: map[string]any{"ipv4": "10.7.0.0/24"},
+		}
+	}
+	h := &host{Driver: &Driver{}}
+	for project, told := range map[writ.ProjectID]bool{"mine": true, "others": false} {
+		err := h.freeRange(record("mine", "new"), []*sal.Record[network]{record(project, "canary")}, []netip.Prefix{})
+		if writ.CodeOf(err) != writ.CodeResourceConflict || strings.Contains(err.Error(), "canary") != told {
+			t.Errorf("taken by one of %s: %v", project, err)
+		}
+	}
+}
