@@ -138,8 +138,8 @@ func TestEveryRouteHasAScope(t *testing.T) {
 
 // A login counts once, for a minute, here, and for whom the roster names.
 func TestALoginCountsOnceAndHere(t *testing.T) {
-	late := time.Duration(0)
-	p := startNamed(t, func(c *Coordinator) { c.Now = func() time.Time { return time.Now().Add(late) } })
+	var late atomic.Int64
+	p := startNamed(t, func(c *Coordinator) { c.Now = func() time.Time { return time.Now().Add(time.Duration(late.Load())) } })
 	good := signed(t, "carol", identity.LoginNamespace, p.textFor("carol", p.challenge()))
 	if _, err := p.handIn(good); err != nil {
 		t.Fatal(err)
@@ -170,22 +170,22 @@ func TestALoginCountsOnceAndHere(t *testing.T) {
 	refuses("signed as a statement", signed(t, "carol", identity.StatementNamespace, p.textFor("carol", p.challenge())), writ.CodeSignatureNamespace)
 	refuses("cut off", good[:len(good)/2], writ.CodeSignatureMalformed)
 	old := change(func(*identity.Login) {})
-	late = 3 * time.Minute
+	late.Store(int64(3 * time.Minute))
 	refuses("old", old, writ.CodeExpired)
 	stale := p.challenge() // made three minutes from now
-	late = 0
+	late.Store(0)
 	refuses("of the future", signed(t, "carol", identity.LoginNamespace, p.textFor("carol", stale)), writ.CodeLoginRefused)
 }
 
 // What was read under a login ends with the roster that allowed it, with the token, and with the session. Streams end too.
 func TestReadingEndsWithTheRoleTheTokenAndTheSession(t *testing.T) {
-	late := time.Duration(0)
-	p := startNamed(t, func(c *Coordinator) { c.Now = func() time.Time { return time.Now().Add(late) } })
+	var late atomic.Int64
+	p := startNamed(t, func(c *Coordinator) { c.Now = func() time.Time { return time.Now().Add(time.Duration(late.Load())) } })
 	carol, bob := p.token("carol"), p.token("bob")
 	if status, body := p.as(carol, http.MethodGet, "/v1/runs"); status != http.StatusOK {
 		t.Fatalf("status %d, %s", status, body)
 	}
-	late = TokenValidity
+	late.Store(int64(TokenValidity))
 	status, body := p.as(carol, http.MethodGet, "/v1/runs")
 	wantProblem(t, "with a token that has ended", status, body, writ.CodeLoginRequired)
 
@@ -202,11 +202,11 @@ func TestReadingEndsWithTheRoleTheTokenAndTheSession(t *testing.T) {
 	if status, body := p.as(fresh.Token, http.MethodGet, "/v1/runs"); status != http.StatusOK {
 		t.Errorf("with the next token: status %d, %s", status, body)
 	}
-	late = identity.SessionValidity
+	late.Store(int64(identity.SessionValidity))
 	if _, err := next(key("session of carol")); writ.CodeOf(err) != writ.CodeLoginRequired {
 		t.Errorf("after the session: %v", err)
 	}
-	late = 0
+	late.Store(0)
 
 	carol, bob = p.token("carol"), p.token("bob")
 	response, err := p.request(http.MethodGet, "/v1/events", func(r *http.Request) {

@@ -1,6 +1,7 @@
 package coord
 
 import (
+	"context"
 	"testing"
 	"time"
 
@@ -14,7 +15,11 @@ import (
 // A supervisor may ask a coordinator for rosters and for nothing else: neither for what others have, nor in the words of a coordinator.
 func TestASupervisorAsksForRostersOnly(t *testing.T) {
 	p := start(t, nil)
-	s := connect(p, graz, nil)
+	welcomed := make(chan struct{}, 1)
+	s := connect(p, graz, func(s *supervisor) {
+		s.dialer.Welcomed = func(context.Context, link.Welcome) { welcomed <- struct{}{} }
+	})
+	<-welcomed // its end of the link is ready
 	for _, verb := range append([]link.Verb{"", "runs", "shutdown"}, link.ToSupervisor...) {
 		var answer link.Rosters
 		err := s.dialer.Request(t.Context(), verb, link.RosterVersion{}, &answer)

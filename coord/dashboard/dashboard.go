@@ -160,7 +160,7 @@ func (d *Dashboard) fail(w http.ResponseWriter, r *http.Request, err error) {
 		e = &writ.Error{Code: e.Code, Message: "the page cannot be shown", Hint: "the log of the coordinator says why"}
 	}
 	info := e.Code.Info()
-	d.write(w, r, info.Status, &page{Template: "error", Title: http.StatusText(info.Status), Data: e, bare: true}) // strangers see that of a file that is not there
+	d.write(w, r, info.Status, &page{Template: "error", Title: http.StatusText(info.Status), Data: e, bare: info.Kind == writ.Denied}) // whose role has ended is a stranger
 }
 
 func (d *Dashboard) write(w http.ResponseWriter, r *http.Request, status int, p *page) {

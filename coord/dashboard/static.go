@@ -46,7 +46,7 @@ func (d *Dashboard) serveFile(w http.ResponseWriter, r *http.Request) {
 	name := chi.URLParam(r, "*")
 	f, ok := d.files[name]
 	if !ok {
-		d.fail(w, r, writ.Errorf(writ.CodeNotFound, "there is no file %q", name))
+		d.Refuse(w, r, writ.Errorf(writ.CodeNotFound, "there is no file %q", name)) // strangers may ask
 		return
 	}
 	h := w.Header()
