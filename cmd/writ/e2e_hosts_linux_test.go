@@ -373,6 +373,18 @@ func TestHostsSpeakNothingButTLS(t *testing.T) {
 	if out := p.typed("desk", config+"writ login --web\nwrit logout"); !strings.Contains(out, "https://10.77.0.2:7440/login#") {
 		t.Errorf("writ login --web says %s", out)
 	}
+	// Certificates are replaced again and again while runs go through: none fails, and none is held up.
+	began = time.Now()
+	out = p.typed("desk", config+`
+		for round in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do
+			writ submit hello.tengo --detach -o name >> runs
+			writ pki rotate
+		done
+		for run in $(cat runs); do writ run watch --quiet $run; done`)
+	if n := strings.Count(out, "has new certificates"); n != 20 || strings.Contains(out, "failed") {
+		t.Errorf("while certificates were replaced %d times:\n%s", n, out)
+	}
+	t.Logf("20 runs while certificates were replaced 20 times: %s", time.Since(began).Round(time.Millisecond))
 	token, err := os.ReadFile(filepath.Join(p.dir("desk"), "n1.token"))
 	if err != nil {
 		t.Fatal(err)

@@ -23,6 +23,7 @@ type nodeTrust struct {
 	datacenter writ.DatacenterID // "" if the node does not know where it will belong
 
 	floors pki.Floors
+	now    func() time.Time // of the certificates of others; time.Now if nil
 
 	mu     sync.Mutex
 	early  [][]byte // signed, verified, version 1 first
@@ -54,7 +55,7 @@ func newNodeTrust(key ed25519.PrivateKey, token string, cluster writ.ClusterID) 
 func (t *nodeTrust) client() *http.Client {
 	return &http.Client{Transport: &transport.Transport{
 		Rosters: t, Anchor: t.anchor, Want: t.supervisor, Fetch: transport.FromSupervisor,
-		Own: func() (*tls.Certificate, error) { return t.own, nil },
+		Own: func() (*tls.Certificate, error) { return t.own, nil }, Now: t.now,
 	}}
 }
 
@@ -68,10 +69,10 @@ func (t *nodeTrust) joined(m *runner.Member) {
 // redis decides about the Redis that answers: it must be that of the datacenter or, if it shows a certificate of no cluster, have one for its name
 // by an authority of this system.
 func (t *nodeTrust) redis(host string, s tls.ConnectionState) error {
-	wanted := func(*identity.Roster) pki.Name {
+	v := transport.Verifier{Rosters: t, Floors: &t.floors, PublicNames: true, Now: t.now, Want: func(*identity.Roster) pki.Name {
 		return pki.Name{Role: pki.Redis, Datacenter: t.supervisor(nil, "").Datacenter}
-	}
-	return transport.Verify(t, wanted, &t.floors, true, host, s.PeerCertificates)
+	}}
+	return v.Verify(host, s.PeerCertificates)
 }
 
 // supervisor wants the supervisor of the datacenter, wherever it is.

@@ -55,6 +55,8 @@ type Transport struct {
 	PublicNames bool
 	// Own is the certificate of this process; it may be nil.
 	Own func() (*tls.Certificate, error)
+	// Now is the clock by which certificates are judged; time.Now if nil.
+	Now func() time.Time
 	// Header bounds the wait for the header of an answer, if it is not 0.
 	Header time.Duration
 
@@ -144,7 +146,8 @@ func (t *Transport) to(server *url.URL) *http.Transport {
 	if verified == nil {
 		verified = t.settings.Clone()
 		verified.TLSClientConfig = pki.Client(func(chain []*x509.Certificate) error {
-			return Verify(t.Rosters, func(r *identity.Roster) pki.Name { return t.Want(r, address) }, &t.floors, t.PublicNames, server.Hostname(), chain)
+			v := Verifier{Rosters: t.Rosters, Want: func(r *identity.Roster) pki.Name { return t.Want(r, address) }, Floors: &t.floors, PublicNames: t.PublicNames, Now: t.Now}
+			return v.Verify(server.Hostname(), chain)
 		}, t.Own)
 		t.verified[address] = verified
 	}
@@ -174,22 +177,35 @@ func Coordinator(roster *identity.Roster, address string) pki.Name {
 	return want
 }
 
-// Verify decides about the server of a connection to a host: by the newest roster it must be who is wanted. If publicNames, and if the roster does not
+// Verifier decides about servers by the newest roster.
+type Verifier struct {
+	Rosters     Rosters
+	Want        func(*identity.Roster) pki.Name // who has to be there
+	Floors      *pki.Floors
+	PublicNames bool             // see Transport
+	Now         func() time.Time // time.Now if nil
+}
+
+// Verify decides about the server of a connection to a host: by the newest roster it must be who is wanted. If PublicNames, and if the roster does not
 // say exactly who is there, it may have a certificate for that host by an authority of this system instead.
-func Verify(rosters Rosters, wanted func(*identity.Roster) pki.Name, floors *pki.Floors, publicNames bool, host string, chain []*x509.Certificate) error {
-	roster, err := rosters.Latest()
+func (v *Verifier) Verify(host string, chain []*x509.Certificate) error {
+	roster, err := v.Rosters.Latest()
 	if err != nil {
 		return err
 	}
-	want := wanted(roster)
+	now := time.Now()
+	if v.Now != nil {
+		now = v.Now()
+	}
+	want := v.Want(roster)
 	switch {
-	case publicNames && want.ID == "" && !claimsCluster(chain) && isPublicly(host, chain):
+	case v.PublicNames && want.ID == "" && !claimsCluster(chain) && isPublicly(host, chain):
 		return nil
 	case roster == nil:
 		return errNoRoster
 	}
-	v := pki.Verifier{Roster: roster, Now: time.Now(), Floors: floors}
-	return v.Is(want, chain)
+	by := pki.Verifier{Roster: roster, Now: now, Floors: v.Floors}
+	return by.Is(want, chain)
 }
 
 // claimsCluster reports whether a certificate says that it is one of a cluster: then no authority of this system counts.

@@ -1,0 +1,142 @@
+package daemon
+
+import (
+	"context"
+	"crypto/ed25519"
+	"crypto/tls"
+	"encoding/json"
+	"errors"
+	"io"
+	"log"
+	"log/slog"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/crypto/ssh"
+
+	"writ"
+	"writ/identity"
+	"writ/identity/pki"
+	"writ/runner"
+	"writ/supervisor/nodes"
+)
+
+// site is a node API that gives rosters, and an account to one node.
+type site struct {
+	nodes.Backend
+	rosters [][]byte
+	node    writ.Node
+	key     ed25519.PublicKey
+}
+
+func (s *site) Rosters(_ context.Context, after int) ([][]byte, error) { return s.rosters[after:], nil }
+
+func (s *site) Account(context.Context, writ.NodeID, []byte) ([]byte, error) {
+	return []byte("account"), nil
+}
+
+func (s *site) Member(key ed25519.PublicKey) *writ.Node {
+	if !key.Equal(s.key) {
+		return nil
+	}
+	return &s.node
+}
+
+// A node was off for 200 days. Meanwhile its roster expired, its supervisor got another key and address, and made other authorities twice. While
+// the clock of the node is wrong it says so, with both clocks; then it is back, without a token.
+func TestANodeThatWasOffForMonthsComesBack(t *testing.T) {
+	const day = 24 * time.Hour
+	newKey := func() ed25519.PrivateKey {
+		_, key, err := ed25519.GenerateKey(nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return key
+	}
+	root, first, moved := newKey(), newKey(), newKey()
+	rootKey, err := ssh.NewPublicKey(root.Public())
+	if err != nil {
+		t.Fatal(err)
+	}
+	then := time.Now().Add(-200 * day).UTC().Truncate(time.Second)
+	dc := writ.DatacenterID(writ.NewUUID())
+	roster := &identity.Roster{
+		Cluster: identity.ClusterOf(rootKey), Version: 1, Created: then, Expires: then.Add(identity.RosterValidity), Root: rootKey, Threshold: 1, Operators: []string{"alice"},
+		Principals:  []identity.Principal{{Name: "alice", Kind: identity.Person, State: identity.Active, Keys: []identity.PrincipalKey{{Key: rootKey, State: identity.Active}}}},
+		Datacenters: []identity.Datacenter{{Datacenter: writ.Datacenter{ID: dc, Name: "dc1", Region: "eu"}, SupervisorKey: PublicKey(first), Enabled: true}},
+	}
+	var signed [][]byte
+	add := func(r *identity.Roster) {
+		text, err := identity.SignRoster(r, identity.NewSigner(root))
+		if err != nil {
+			t.Fatal(err)
+		}
+		signed, roster = append(signed, text), r
+	}
+	add(roster)
+	for _, at := range []time.Time{then.Add(80 * day), time.Now()} {
+		next, err := roster.Successor(at)
+		if err != nil {
+			t.Fatal(err)
+		}
+		next.Datacenters[0].SupervisorKey = PublicKey(moved)
+		add(next)
+	}
+
+	dir := t.TempDir()
+	key, err := runner.Key(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &site{rosters: signed, node: writ.Node{ID: writ.NodeID(writ.NewUUID()), Name: "n1", Admission: writ.AdmissionApproved}, key: PublicKey(key)}
+	member, err := json.Marshal(map[string]any{
+		"cluster": roster.Cluster, "datacenter": dc, "node": s.node.ID, "name": "n1", "admission": "approved", "epoch": 1, "rosters": signed[:1],
+	})
+	if err == nil {
+		err = os.WriteFile(filepath.Join(dir, "member.json"), member, 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	issuer := &pki.Issuer{Key: moved, Name: pki.Name{Cluster: roster.Cluster, Role: pki.Supervisor, Datacenter: dc}}
+	for range 2 {
+		issuer.Rotate(time.Now())
+	}
+	server := httptest.NewUnstartedServer(nodes.Handler(s, s, slog.New(slog.DiscardHandler)))
+	server.Config.ErrorLog = log.New(io.Discard, "", 0)
+	server.Listener = tls.NewListener(server.Listener, pki.Server(issuer.Certificate, anyClient))
+	server.Start()
+	defer server.Close()
+
+	trust, err := newNodeTrust(key, "", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	clock := time.Unix(0, 0)
+	trust.now = func() time.Time { return clock }
+	joined, err := runner.Join(t.Context(), runner.Joining{Dir: dir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	trust.joined(joined)
+	client := trust.client()
+	defer client.CloseIdleConnections()
+	api := nodes.NewSeveral(client, strings.Replace(server.URL, "http:", "https:", 1))
+
+	_, err = api.Account(t.Context(), s.node.ID, nil)
+	cause, _ := errors.AsType[*writ.Error](writ.AsError(err).Err)
+	if cause == nil || cause.Code != writ.CodeCertificateNotYetValid || !strings.Contains(err.Error(), "1970-01-01") || !strings.Contains(err.Error(), time.Now().UTC().Format("2006-01")) {
+		t.Errorf("with a clock at 1970: %v", err)
+	}
+	clock = time.Now()
+	if account, err := api.Account(t.Context(), s.node.ID, nil); err != nil || string(account) != "account" {
+		t.Errorf("with the right clock: %q, %v", account, err)
+	}
+	if now := joined.Roster(); now.Version != 3 {
+		t.Errorf("the node has version %d of the roster", now.Version)
+	}
+}
