@@ -15,6 +15,7 @@ import (
 const (
 	reconnectFirst = 500 * time.Millisecond
 	reconnectMost  = 5 * time.Second
+	agedAfter      = time.Minute
 )
 
 // comesBack is how long a run that was known may be unknown: a coordinator whose ledger came from a backup learns of it again from its
@@ -25,7 +26,8 @@ const comesBack = time.Minute
 type Watcher struct {
 	// Event is told each event in order; what it knows already it may be told again.
 	Event func(api.Event)
-	// Lost is told, once each time, that the stream broke off and is opened again. It may be nil.
+	// Lost is told, once each time, that the stream broke off and is opened again. Of one that stood for a minute it is told only if the next cannot be
+	// opened. It may be nil.
 	Lost func(err error)
 }
 
@@ -34,8 +36,9 @@ type Watcher struct {
 func (c *Client) Watch(ctx context.Context, id writ.RunID, w Watcher) (api.Run, error) {
 	var last int64
 	var known time.Time // the run was, last
-	pause := reconnectFirst
+	pause, told := reconnectFirst, false
 	for {
+		aged := false // the stream stood for long: it ends with the token that opened it, and is opened again at once
 		run, err := c.Run(ctx, id)
 		if err == nil {
 			known = time.Now()
@@ -48,12 +51,13 @@ func (c *Client) Watch(ctx context.Context, id writ.RunID, w Watcher) (api.Run, 
 			}
 		default:
 			w.Event(api.Event{Topic: api.TopicRun, Datacenter: run.Datacenter, Time: time.Now(), Run: &run})
-			before := last
+			before, began := last, time.Now()
 			if err = c.stream(ctx, id, &last, w); err == nil {
 				continue // it said that the run has ended; that is asked again, because a failed run may have been resumed since
 			}
-			if last > before {
-				pause = reconnectFirst
+			aged = time.Since(began) >= agedAfter
+			if last > before || aged {
+				pause, told = reconnectFirst, false
 			}
 		}
 		if ctx.Err() != nil {
@@ -63,8 +67,9 @@ func (c *Client) Watch(ctx context.Context, id writ.RunID, w Watcher) (api.Run, 
 		if !writ.AsError(err).Retryable() && !forgotten {
 			return run, err
 		}
-		if w.Lost != nil && pause == reconnectFirst {
+		if w.Lost != nil && !told && !aged {
 			w.Lost(err)
+			told = true
 		}
 		select {
 		case <-ctx.Done():
