@@ -2,10 +2,12 @@ package coord
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"net/url"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/go-chi/chi/v5"
 
@@ -104,7 +106,11 @@ func (c *Coordinator) viewerOf(ctx context.Context, r *http.Request) (*viewer, e
 			text = cookie.Value
 		}
 	}
-	return c.viewerBy(ctx, sumOf(text))
+	token := sumOf(text)
+	if s := c.logins.of(token, c.Now()); s != nil {
+		askedOf(ctx).signer = s.login.Signer // the log names who is refused
+	}
+	return c.viewerBy(ctx, token)
 }
 
 // viewerBy says what the holder of a token may read now.
@@ -148,13 +154,30 @@ func (c *Coordinator) authorize(next http.Handler) http.Handler {
 		}
 		at := chi.RouteContext(r.Context())
 		who, err := c.admit(r, routeOf(method, at.RoutePattern()), at)
+		if err == nil {
+			askedOf(r.Context()).viewer = who
+			err = c.awaitReader(w, r, who)
+		}
 		if err != nil {
 			c.deny(w, r, err)
 			return
 		}
-		askedOf(r.Context()).viewer = who
 		next.ServeHTTP(w, r)
 	})
+}
+
+// awaitReader refuses what a person asks for beyond the rate of one address, from however many addresses.
+func (c *Coordinator) awaitReader(w http.ResponseWriter, r *http.Request, who *viewer) error {
+	if who == nil || who.session == nil {
+		return nil
+	}
+	signer := who.session.login.Signer
+	wait, ok := c.readers.Reserve(signer, costOf(r), 0)
+	if ok {
+		return nil
+	}
+	w.Header().Set("Retry-After", fmt.Sprint(int(wait/time.Second)+1))
+	return writ.Errorf(writ.CodeRateLimited, "%s asks too often", signer).WithHint("wait as long as Retry-After says; a program that asks all the time watches events instead")
 }
 
 // routeOf names a route as the table does: some routers leave out the last slash.

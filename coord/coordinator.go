@@ -64,7 +64,7 @@ type Coordinator struct {
 	Coordinators []string
 	Version      string // of this program, shown to people
 
-	RequestsPerSecond float64 // of one remote address, DefaultRequestsPerSecond if 0; twice as many at once
+	RequestsPerSecond float64 // of one remote address, and of one person who has logged in; DefaultRequestsPerSecond if 0; twice as many at once
 	// SubmissionsPerSecond bounds those of one project, if it is not 0; twice as many pass at once. A large one counts as several. A fifth of it
 	// bounds the other statements of one person.
 	SubmissionsPerSecond float64
@@ -98,6 +98,7 @@ type Coordinator struct {
 	limits   limit.Addresses
 	projects limit.Names // what they hand in
 	signers  limit.Names // what else people sign
+	readers  limit.Names // what people who have logged in ask for
 	quota    quota
 	names    httpguard.Guard
 	probe    probe
@@ -127,6 +128,7 @@ func (c *Coordinator) init() {
 			Hint:  "use its address, " + c.PublicURL + ", or have it started with --allowed-host",
 		}
 		c.limits.PerSecond = c.RequestsPerSecond
+		c.readers.PerSecond = c.RequestsPerSecond
 		c.projects.PerSecond = c.SubmissionsPerSecond
 		c.signers.PerSecond = c.SubmissionsPerSecond / submissionsPerStatement
 		c.links = &link.Listener{

@@ -27,7 +27,8 @@ import (
 type asked struct {
 	id      string
 	remote  string
-	refused bool // that it was is in the log
+	refused bool   // that it was is in the log
+	signer  string // who has logged in and asks, "" if nobody has
 	viewer  *viewer
 }
 
@@ -236,7 +237,10 @@ func (c *Coordinator) fail(w http.ResponseWriter, r *http.Request, err error) {
 	case problem.Code == writ.CodeInternal:
 		log.ErrorContext(r.Context(), "cannot answer request", "err", err)
 	case isRefusal(r, problem.Code):
-		c.refused(r.Context(), log.With("remote", a.remote), "request", err)
+		if log = log.With("remote", a.remote); a.signer != "" {
+			log = log.With("signer", a.signer)
+		}
+		c.refused(r.Context(), log, "request", err)
 	}
 	body, _ := json.Marshal(problem) // strings and numbers
 	w.Header().Set("Content-Type", api.ProblemType)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
+	"net/http/httptest"
 	"regexp"
 	"slices"
 	"strings"
@@ -418,5 +419,41 @@ func TestListsWithoutAProjectShowAllThatAPersonMayRead(t *testing.T) {
 		if !slices.Equal(got, projects) {
 			t.Errorf("secrets for %s: of %v, want %v", who, got, projects)
 		}
+	}
+}
+
+// Whoever has logged in may ask as often as one address may, from however many addresses. The log names who is refused.
+func TestAPersonHasOneRateFromAllAddresses(t *testing.T) {
+	p, _ := startReading(t)
+	dave, erin := p.token("dave"), p.token("erin")
+	p.readers.PerSecond = 50 // of which a list counts as ten, and twice as many at once
+	ask := func(token string, from int) *httptest.ResponseRecorder {
+		r := httptest.NewRequest(http.MethodGet, p.PublicURL+"/v1/runs", nil)
+		r.RemoteAddr = fmt.Sprintf("10.0.%d.%d:4000", from/250, from%250)
+		r.Header.Set("Authorization", "Bearer "+token)
+		w := httptest.NewRecorder()
+		p.Handler().ServeHTTP(w, r)
+		return w
+	}
+	refused := 0
+	for from := range 200 {
+		switch w := ask(dave, from); w.Code {
+		case http.StatusOK:
+		case http.StatusTooManyRequests:
+			if refused++; w.Header().Get("Retry-After") == "" || !strings.Contains(w.Body.String(), "dave asks too often") {
+				t.Fatalf("%v %s", w.Header(), w.Body)
+			}
+		default:
+			t.Fatal(w.Code, w.Body)
+		}
+	}
+	if refused < 100 {
+		t.Errorf("%d of 200 lists were refused", refused)
+	}
+	if w := ask(erin, 0); w.Code != http.StatusOK {
+		t.Errorf("another person: %d %s", w.Code, w.Body)
+	}
+	if p.log.Lines("signer=dave") == 0 {
+		t.Errorf("the log does not say who was refused:\n%s", p.log)
 	}
 }
