@@ -203,6 +203,24 @@ func refreshed(ctx context.Context, at *api.Client, s *session, challenge identi
 	return &next, nil
 }
 
+// clocksAgree refuses a login that the coordinator would refuse for its time, and names both clocks: the coordinator knows only one.
+func clocksAgree(here, there time.Time) error {
+	off := here.Sub(there)
+	var code writ.Code
+	switch {
+	case off > identity.Skew:
+		code = writ.CodeNotYetValid
+	case -off > identity.LoginValidity+identity.Skew:
+		code = writ.CodeExpired
+	default:
+		return nil
+	}
+	const layout = "2006-01-02 15:04:05 MST"
+	return writ.Errorf(code, "the clock of this machine says %s, and that of the coordinator %s: one of them is wrong by %s",
+		here.UTC().Format(layout), there.UTC().Format(layout), off.Abs().Round(time.Second)).
+		WithHint("set the clock of this machine or of the other one; nothing was signed")
+}
+
 // begun logs in with the key of the person.
 func (l *logins) begun(ctx context.Context, at *api.Client, roster *identity.Roster, challenge identity.LoginChallenge) (*session, error) {
 	key, err := l.client.Keys.Open(func(k ssh.PublicKey) bool { return PrincipalOf(roster, k) != "" })
@@ -223,6 +241,9 @@ func (l *logins) begun(ctx context.Context, at *api.Client, roster *identity.Ros
 		return nil, err
 	}
 	now := time.Now()
+	if err := clocksAgree(now, time.UnixMilli(challenge.Time)); err != nil {
+		return nil, err
+	}
 	login := identity.Login{
 		Cluster: roster.Cluster, Coordinator: challenge.Coordinator, URL: challenge.URL, Roster: roster.Version, RosterDigest: digest, Signer: name,
 		Session: public, Nonce: challenge.Nonce, Created: now, Expires: now.Add(identity.LoginValidity), Until: now.Add(identity.SessionValidity),

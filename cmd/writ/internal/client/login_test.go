@@ -6,7 +6,9 @@ import (
 	"encoding/json"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
+	"time"
 
 	"writ"
 	"writ/coord/api"
@@ -68,6 +70,22 @@ func TestALoginIsSignedForACoordinatorOfTheRosterOnly(t *testing.T) {
 		signs, kind, change = tt.key, tt.kind, tt.change
 		if _, err := challenged(t.Context(), at, server.URL, roster); writ.CodeOf(err) != tt.want {
 			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// A login that would be refused for its time is not signed, and both clocks are named.
+func TestALoginWithAWrongClockNamesBothClocks(t *testing.T) {
+	here := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	for off, want := range map[time.Duration]writ.Code{
+		0: "", 50 * time.Second: "", -110 * time.Second: "", 3 * time.Hour: writ.CodeNotYetValid, -3 * time.Hour: writ.CodeExpired,
+	} {
+		err := clocksAgree(here, here.Add(-off))
+		if writ.CodeOf(err) != want {
+			t.Errorf("%s ahead: %v", off, err)
+		}
+		if err != nil && (!strings.Contains(err.Error(), "2026-03-01 12:00:00 UTC") || !strings.Contains(err.Error(), "wrong by 3h0m0s")) {
+			t.Errorf("%s ahead: %v", off, err)
 		}
 	}
 }
