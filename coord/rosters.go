@@ -174,7 +174,13 @@ func (c *Coordinator) authenticate(ctx context.Context, hello link.Hello, nonce 
 // addresses lists every way to write an address of this coordinator that a supervisor may have signed.
 func (c *Coordinator) addresses() []string {
 	var all []string
-	for _, address := range append([]string{c.PublicURL}, c.OtherURLs...) {
+	known := append([]string{c.PublicURL}, c.OtherURLs...)
+	if roster := c.rosters.current.Load(); roster != nil && c.Self != nil {
+		if self := roster.Coordinator(c.Self.ID); self != nil {
+			known = append(known, self.URLs...)
+		}
+	}
+	for _, address := range known {
 		address = strings.TrimSuffix(address, "/")
 		spellings := []string{address}
 		if u, err := url.Parse(address); err == nil && reach.Loopback(u.Hostname()) {

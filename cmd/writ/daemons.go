@@ -439,6 +439,7 @@ Dashboard: %s
 In another shell:
   export WRIT_CONFIG=%s
   writ submit FILE.tengo
+  writ login --web          # prints an address that opens the dashboard
 `, cluster.URL, cluster.Client)
 	a.Done("ready; Ctrl-C ends it")
 }

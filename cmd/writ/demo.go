@@ -121,7 +121,7 @@ func (a *app) showDemo(ctx context.Context, cluster daemon.DevCluster, keep bool
 	if err != nil || !keep {
 		return err
 	}
-	a.Note("\nThe cluster stays up until Ctrl-C. In another shell:\n  export WRIT_CONFIG=%s\n  writ run list", cluster.Client)
+	a.Note("\nThe cluster stays up until Ctrl-C. In another shell:\n  export WRIT_CONFIG=%s\n  writ run list\n  writ login --web          # prints an address that opens the dashboard", cluster.Client)
 	<-ctx.Done()
 	return nil
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -19,6 +20,7 @@ import (
 	"writ"
 	"writ/cmd/writ/internal/testcluster"
 	"writ/coord/api"
+	"writ/identity"
 	"writ/internal/testenv"
 )
 
@@ -117,7 +119,8 @@ func TestDevGoesOnWhereItWas(t *testing.T) {
 	t.Parallel()
 	s := testcluster.Empty(t)
 	dev := []string{"dev", "--data", "cluster", "--listen", "127.0.0.1:0", "--nodes", "1"}
-	s.Start("dev", "Ctrl-C ends it", dev...)
+	_, at, _ := strings.Cut(s.Start("dev", "Ctrl-C ends it", dev...).Said(), "Dashboard: ")
+	refusesStrangers(t, strings.Fields(at)[0])
 	s.Script("x.tengo", "volume := import(\"volume\")\nrun := import(\"run\")\nrun.output({at: volume.create(\"x\", {size_gib: 1}).path})\n")
 	before := s.Writ("submit", "x.tengo")
 	node := s.Writ("node", "list", "-o", "json")
@@ -323,4 +326,57 @@ func TestARemovedNodeEndsWithACodeOfItsOwn(t *testing.T) {
 		t.Errorf("started again it ends with %d:\n%s", code, said)
 	}
 	s.Runs("dc1", "dc1-n1")
+}
+
+// refusesStrangers fails the test if a coordinator on loopback lets somebody read who has not logged in.
+func refusesStrangers(t *testing.T, url string) {
+	t.Helper()
+	for _, path := range []string{"/v1/runs", "/", "/metrics"} {
+		answer, err := http.Get(url + path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = answer.Body.Close()
+		if answer.StatusCode != http.StatusUnauthorized {
+			t.Errorf("GET %s without a login: %s", path, answer.Status)
+		}
+	}
+}
+
+// A cluster that was founded on loopback by an earlier version, which names no coordinator, gets a login and TLS with one command and one restart.
+func TestACoordinatorOnLoopbackGetsTLS(t *testing.T) {
+	t.Parallel()
+	s := testcluster.New(t)
+	refusesStrangers(t, s.URL)
+	if _, err := s.Client.Amend(t.Context(), func(next *identity.Roster) error { // as earlier versions have it
+		next.Coordinators = nil
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Remove(filepath.Join(s.Dir, "cluster", "coordinator.key")); err != nil {
+		t.Fatal(err)
+	}
+	s.Kill("coord")
+	s.Restart("coord")
+	s.Add(testcluster.Datacenter{Name: "east", Redis: testenv.Redis(t).URL, Nodes: 1, Speed: "0"})
+	s.Script("x.tengo", "x := 1\n")
+	before := s.Submit("x.tengo")
+
+	port := testenv.FreePort(t)
+	secure := fmt.Sprintf("https://localhost:%d", port)
+	s.Writ("coordinator", "add", "coord1", "--url", secure, "--data", "cluster")
+	s.Kill("coord")
+	s.Start("coord", "is listening", "coord", "--data", "cluster", "--listen", fmt.Sprintf("127.0.0.1:%d", port))
+	if out := s.Writ("run", "show", string(before), "--server", secure); !strings.Contains(out, "succeeded") {
+		t.Errorf("the run from before:\n%s", out)
+	}
+	answer, err := http.Get(fmt.Sprintf("http://127.0.0.1:%d/v1/runs", port))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = answer.Body.Close()
+	if answer.StatusCode != http.StatusBadRequest { // which says that it is HTTPS
+		t.Errorf("without TLS: %s", answer.Status)
+	}
 }

@@ -313,6 +313,7 @@ func TestAHostileCoordinatorRedirectsNoDecision(t *testing.T) {
 	}
 	r := newRedirected(t)
 	l := newLiar(t, r.URL)
+	r.AlsoAt(l.URL)
 	for _, name := range slices.Sorted(maps.Keys(decisions)) {
 		d := decisions[name]
 		pair := [2]string{"named-n", "liked-n"}

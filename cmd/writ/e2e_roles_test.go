@@ -41,6 +41,7 @@ func TestEveryCommandThatSignsWarnsOfARoleThatEnds(t *testing.T) {
 		commands[name] = r.words(d.args)
 	}
 	l := newLiar(t, s.URL)
+	s.AlsoAt(l.URL)
 	l.keep(true)
 	const warning = "the role viewer of alice on default expires on"
 	for name, args := range commands {

@@ -135,7 +135,7 @@ func hear(s *testcluster.Cluster, paths ...string) func() map[string][]byte {
 		if err != nil {
 			s.T.Fatal(err)
 		}
-		answer, err := http.DefaultClient.Do(r)
+		answer, err := (&http.Client{Transport: s.Client.LoggedIn(http.DefaultTransport)}).Do(r)
 		if err != nil {
 			s.T.Fatal(err)
 		}
@@ -167,7 +167,7 @@ func answersOf(s *testcluster.Cluster, run writ.RunID) map[string][]byte {
 		"/v1/runs", of, of + "/calls", of + "/values", of + "/logs", "/v1/roster", "/v1/datacenters", "/v1/projects", "/v1/nodes", "/v1/queues",
 		"/v1/secrets", "/v1/resources", "/metrics", "/", "/runs/" + string(run), "/nodes",
 	} {
-		answer, err := http.Get(s.URL + path)
+		answer, err := (&http.Client{Transport: s.Client.LoggedIn(http.DefaultTransport)}).Get(s.URL + path)
 		if err != nil {
 			s.T.Fatal(err)
 		}

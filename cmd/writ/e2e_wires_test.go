@@ -74,6 +74,7 @@ func newWireSite(t *testing.T) *wireCluster {
 	lay("client", coord)
 	s.Public = "http://" + lay("link", coord)
 	s.Found()
+	s.AlsoAt("http://" + s.wires["client"].Addr)
 	for _, name := range []string{"api", "redis", "node"} {
 		s.add(t, name, lay)
 	}

@@ -155,11 +155,10 @@ func writeFounding(data, name, server string, key *client.Key) (founding, error)
 	}, nil
 }
 
-// firstCoordinator makes the key of a coordinator that speaks TLS, in the data directory, and returns what the roster says of it. One without TLS
-// has none.
+// firstCoordinator makes the key of a coordinator, in the data directory, and returns what the roster says of it.
 func firstCoordinator(data, server string) ([]identity.Coordinator, error) {
 	u, err := transport.Address("coordinator", server)
-	if err != nil || u.Scheme != "https" {
+	if err != nil {
 		return nil, err
 	}
 	key, err := daemon.CoordinatorKey(data)

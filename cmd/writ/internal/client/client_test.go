@@ -318,8 +318,7 @@ func TestAnotherCoordinatorOfTheRosterIsAsked(t *testing.T) {
 		"another key": func(r *identity.Roster) error {
 			return AddCoordinator(r, "coord2", w.sites["graz"].Public().(ed25519.PublicKey), []string{"https://x.test"})
 		},
-		"other addresses": func(r *identity.Roster) error { return AddCoordinator(r, "coord2", public, []string{"https://x.test"}) },
-		"the same key":    func(r *identity.Roster) error { return AddCoordinator(r, "coord3", public, []string{"https://x.test"}) },
+		"the same key": func(r *identity.Roster) error { return AddCoordinator(r, "coord3", public, []string{"https://x.test"}) },
 		"the same address": func(r *identity.Roster) error {
 			return AddCoordinator(r, "coord3", newPublic(t), []string{"https://coord2.test:7440"})
 		},
@@ -332,6 +331,12 @@ func TestAnotherCoordinatorOfTheRosterIsAsked(t *testing.T) {
 		return AddCoordinator(r, "coord2", public, []string{"http://127.0.0.1:1", "https://coord2.test:7440"})
 	}); signed != nil || err != nil {
 		t.Errorf("the same again: %s, %v", signed, err)
+	}
+	w.amend(t, func(next *identity.Roster) error {
+		return AddCoordinator(next, "coord2", public, []string{"https://more.test"})
+	})
+	if got := w.alice.Roster.CoordinatorAt("https://more.test"); got == nil || len(got.URLs) != 3 {
+		t.Errorf("with one more address it is %+v", got)
 	}
 	w.amend(t, func(next *identity.Roster) error { return RemoveCoordinator(next, "coord2") })
 	if _, err := Successor(w.alice.Roster, w.alice, time.Now(), func(r *identity.Roster) error { return RemoveCoordinator(r, "coord2") }); writ.CodeOf(err) != writ.CodeNotFound {

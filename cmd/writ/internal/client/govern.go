@@ -216,21 +216,32 @@ func AddDatacenter(r *identity.Roster, d writ.Datacenter, key ed25519.PublicKey)
 	return nil
 }
 
-// AddCoordinator adds a coordinator to a roster.
+func addressTaken(c *identity.Coordinator, address string) error {
+	return writ.Errorf(writ.CodeConflict, "the coordinator %s is at %s already", c.Name, address).WithHint("each coordinator has addresses of its own")
+}
+
+// AddCoordinator adds a coordinator to a roster, or more addresses to one that is there with this key.
 func AddCoordinator(r *identity.Roster, name string, key ed25519.PublicKey, urls []string) error {
 	if have := find(r.Coordinators, func(c identity.Coordinator) bool { return c.Name == name }); have != nil {
-		if have.Key.Equal(key) && slices.Equal(slices.Sorted(slices.Values(have.URLs)), slices.Sorted(slices.Values(urls))) {
-			return nil
+		if !have.Key.Equal(key) {
+			return writ.Errorf(writ.CodeConflict, "there is a coordinator %s already, with another key", name).
+				WithHint("choose another name, or remove that one first with `writ coordinator remove %s`", name)
 		}
-		return writ.Errorf(writ.CodeConflict, "there is a coordinator %s already, with another key or other addresses", name).
-			WithHint("choose another name, or remove that one first with `writ coordinator remove %s`", name)
+		for _, u := range urls {
+			if at := r.CoordinatorAt(u); at == nil {
+				have.URLs = append(have.URLs, u)
+			} else if at.ID != have.ID {
+				return addressTaken(at, u)
+			}
+		}
+		return nil
 	}
 	if have := r.CoordinatorOf(key); have != nil {
 		return writ.Errorf(writ.CodeConflict, "the key is that of the coordinator %s already", have.Name).WithHint("use another --data directory")
 	}
 	for _, u := range urls {
 		if have := r.CoordinatorAt(u); have != nil {
-			return writ.Errorf(writ.CodeConflict, "the coordinator %s is at %s already", have.Name, u).WithHint("each coordinator has addresses of its own")
+			return addressTaken(have, u)
 		}
 	}
 	r.Coordinators = append(r.Coordinators, identity.Coordinator{ID: writ.NewUUID(), Name: name, Key: key, URLs: urls})

@@ -130,6 +130,9 @@ func (l *logins) login(ctx context.Context, address, shown string, anew bool) (*
 	return s, err
 }
 
+// LoggedIn sends requests to the coordinators of the client as by does, with the token of its session where they ask for one.
+func (c *Client) LoggedIn(by http.RoundTripper) http.RoundTripper { return loggingIn{by, c.logins} }
+
 // challenged asks a coordinator for a challenge, and verifies that it comes from one that the roster names and is for this client and address.
 func challenged(ctx context.Context, at *api.Client, address string, roster *identity.Roster) (identity.LoginChallenge, error) {
 	nonce := make([]byte, identity.NonceSize)

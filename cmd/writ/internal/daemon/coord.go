@@ -153,7 +153,7 @@ func (c *Coord) Run(ctx context.Context, ready func()) (err error) {
 	if err != nil {
 		return err
 	}
-	if self != nil && c.PublicURL == "" {
+	if self != nil && c.PublicURL == "" && !onLoopback(c.Listener.Addr()) { // one that only this machine reaches is where it listens
 		c.PublicURL = self.URLs[0]
 	}
 	coordinator := &coord.Coordinator{

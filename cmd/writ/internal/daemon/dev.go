@@ -163,6 +163,16 @@ func (d *Dev) datacenterName(i int) string {
 
 func (d *Dev) datacenterDir(name string) string { return filepath.Join(d.Data, name) }
 
+// addCoordinator adds the coordinator to a roster, so that reading needs a login here as anywhere else. The address is that of most times: the
+// coordinator says itself where it listens.
+func (d *Dev) addCoordinator(next *identity.Roster) error {
+	key, err := CoordinatorKey(filepath.Join(d.Data, "coord"))
+	if err != nil || len(next.Coordinators) > 0 {
+		return err
+	}
+	return client.AddCoordinator(next, "local", PublicKey(key), []string{config.DefaultServer})
+}
+
 // govern makes the key and the rosters: the first version when there is none, and one more when datacenters are missing in it.
 func (d *Dev) govern() (*client.Person, config.Rosters, error) {
 	path := filepath.Join(d.Data, devKeyFile)
@@ -187,7 +197,12 @@ func (d *Dev) govern() (*client.Person, config.Rosters, error) {
 		d.Note("new cluster %s in %s", rosters.Cluster, d.Data)
 	}
 	person := &client.Person{Key: key, Name: DevName, Roster: roster}
-	signed, err := client.Successor(roster, person, time.Now(), d.addDatacenters)
+	signed, err := client.Successor(roster, person, time.Now(), func(next *identity.Roster) error {
+		if err := d.addCoordinator(next); err != nil {
+			return err
+		}
+		return d.addDatacenters(next)
+	})
 	if err != nil {
 		return nil, rosters, err
 	}

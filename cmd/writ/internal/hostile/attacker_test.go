@@ -255,7 +255,11 @@ func (a *attacker) arm() (err error) {
 		return err
 	}
 	dialer := &net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(a.From)}}
-	a.http = &http.Client{Transport: &http.Transport{DialContext: dialer.DialContext, MaxIdleConnsPerHost: 256}, Timeout: time.Minute}
+	reader, err := client.New(config.Context{Servers: []string{a.API}, Cluster: a.Cluster}, a.Key+".sessions", client.Keys{Spec: a.Key})
+	if err != nil {
+		return err
+	}
+	a.http = &http.Client{Timeout: time.Minute, Transport: reader.LoggedIn(&http.Transport{DialContext: dialer.DialContext, MaxIdleConnsPerHost: 256})}
 	if a.api, err = api.NewClient(a.API, api.WithHTTPClient(a.http)); err != nil {
 		return err
 	}

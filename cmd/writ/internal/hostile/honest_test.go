@@ -76,7 +76,7 @@ func newHonest(cluster *testcluster.Cluster) *honest {
 	for _, text := range []string{honestOne, honestTen} {
 		h.scripts = append(h.scripts, client.NewScript("honest.tengo", []byte(text)))
 	}
-	many := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 2 * inFlight}}
+	many := &http.Client{Transport: cluster.Client.LoggedIn(&http.Transport{MaxIdleConnsPerHost: 2 * inFlight})}
 	if h.api, err = api.NewClient(cluster.URL, api.WithHTTPClient(many)); err != nil {
 		t.Fatal(err)
 	}

@@ -202,7 +202,7 @@ func (s *storm) checkLists(f *findings) {
 
 // checkDashboard looks whether the first page counts the same.
 func (s *storm) checkDashboard(states map[string]int) {
-	response, err := http.Get(s.site.URL + "/")
+	response, err := (&http.Client{Transport: s.site.Client.LoggedIn(http.DefaultTransport)}).Get(s.site.URL + "/")
 	if err != nil {
 		s.t.Fatal(err)
 	}

@@ -24,6 +24,7 @@ import (
 	"writ/cmd/writ/internal/client"
 	"writ/cmd/writ/internal/config"
 	"writ/coord/api"
+	"writ/identity"
 	"writ/internal/testenv"
 	"writ/sal/simulated"
 )
@@ -104,6 +105,18 @@ func (s *Cluster) Found() {
 	}
 	if s.Client, err = client.New(one, filepath.Join(s.Dir, "cluster"), client.Keys{}); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// AlsoAt gives the coordinator one more address in the roster: that of a wire, or of somebody who answers in its place.
+func (s *Cluster) AlsoAt(address string) {
+	s.T.Helper()
+	_, err := s.Client.Amend(s.T.Context(), func(next *identity.Roster) error {
+		next.Coordinators[0].URLs = append(next.Coordinators[0].URLs, address)
+		return nil
+	})
+	if err != nil {
+		s.T.Fatal(err)
 	}
 }
 
