@@ -68,8 +68,8 @@ coordinator. Its key is made there unless it has one, and the rosters are put be
 
 Supervisors that know only addresses of the roster connect to the new coordinator by themselves. Commands ask it when theirs does not answer.
 
-One that is there gets more addresses. So a coordinator that was founded on loopback gets TLS: give its name and its own directory, and start it again
-with --listen and the address.`,
+One that is there gets more addresses. So a coordinator that was founded on loopback gets TLS: give its name and its own directory. Then start it
+again with --listen and the address.`,
 		Example: `  writ coordinator add coord2 --url https://10.0.0.6:7440 --data coord2
   writ coordinator add coord1 --url https://writ.example.org:7440 --data ./cluster`,
 		Args: exactly("NAME"),
