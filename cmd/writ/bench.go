@@ -44,7 +44,7 @@ the rate of writ divided by that of the system.
 It measures runs of ten calls in a row with many runs in flight, and the same with one run at a time. Then it
 measures runs of one call, and a run with many calls at once. The numbers hold for this machine and disk, and
 for what else they do.`,
-		Example: "  writ bench\n  writ bench -n 200 --rounds 1 -o json\n  writ bench --profile ./profiles",
+		Example: "  writ bench\n  writ bench -n 200 --rounds 1 -o json\n  writ bench --profile ./profiles\n  writ bench --tls",
 		Args:    noSuchCommand,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			log, err := a.log(l)
@@ -66,6 +66,7 @@ for what else they do.`,
 	f.IntVar(&s.Rounds, "rounds", 3, "how often everything is measured; medians are shown")
 	f.DurationVar(&s.Within, "within", 20*time.Second, "longest time for which a measurement submits runs")
 	f.StringSliceVar(&s.Beside, "beside", nil, "programs with more systems to measure, like the one of `task peers`")
+	f.BoolVar(&s.TLS, "tls", false, "measure writ with TLS, as between hosts, beside writ without")
 	f.DurationVar(&s.AsynqPoll, "asynq-poll", minAsynqPoll, "mean pause between two looks of bare asynq into its empty queue")
 	f.StringVar(&s.Data, "data", "", "directory for everything, which stays; a temporary one, removed at the end, if not given")
 	f.StringVar(&s.Profiles, "profile", "", "directory for profiles of the CPU of supervisor and runner")
@@ -219,6 +220,7 @@ func (a *app) benchSupervisorCommand() *cobra.Command {
 	f.StringSliceVar(&s.Coordinators, "coordinator", nil, "")
 	f.StringVar(&s.Redis.URL, "redis", "", "")
 	fromEnvironment(f, "redis")
+	f.StringVar(&s.RedisListen, "redis-listen", "", "")
 	f.StringVar(&listen, "listen", "", "")
 	return c
 }

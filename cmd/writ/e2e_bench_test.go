@@ -21,7 +21,7 @@ func TestBenchMeasuresEveryWorkload(t *testing.T) {
 	bin := testcluster.Binary(t)
 	profiles := t.TempDir()
 	var out, words bytes.Buffer
-	cmd := exec.CommandContext(t.Context(), bin, "bench", "-n", "4", "--in-flight", "3", "--slots", "8", "--fan", "20", "--rounds", "2", "--profile", profiles,
+	cmd := exec.CommandContext(t.Context(), bin, "bench", "-n", "4", "--in-flight", "3", "--slots", "8", "--fan", "20", "--rounds", "2", "--profile", profiles, "--tls",
 		"--beside", fakePeers(t), "-o", "json")
 	var login string
 	cmd.Stdout, cmd.Stderr = &out, writerFunc(func(p []byte) (int, error) { // each word of progress is said while all processes are there
@@ -61,7 +61,7 @@ func TestBenchMeasuresEveryWorkload(t *testing.T) {
 			t.Error("writ has used no CPU")
 		}
 	}
-	if want := []string{"writ", "asynq", "asynq", "fake"}; !slices.Equal(names, want) || !slices.Equal(r.Missing, []string{"gone: it is not on PATH"}) {
+	if want := []string{"writ", "writ,", "asynq", "asynq", "fake"}; !slices.Equal(names, want) || !slices.Equal(r.Missing, []string{"gone: it is not on PATH"}) {
 		t.Fatalf("systems %q, want %q; missing %q", names, want, r.Missing)
 	}
 	for _, part := range []string{"client", "supervisor", "evaluators", "runner"} {

@@ -7,6 +7,7 @@ import (
 	"context"
 	"crypto/ed25519"
 	"crypto/rand"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -25,6 +26,7 @@ import (
 	"writ/cmd/writ/internal/config"
 	"writ/cmd/writ/internal/daemon"
 	"writ/identity"
+	"writ/identity/pki"
 	"writ/runner/queue/redisqueue"
 	"writ/supervisor/link"
 )
@@ -41,6 +43,7 @@ type cluster struct {
 	profile    string // where the next supervisor writes a profile of its CPU, "" for nowhere
 	profiles   string // directory for the profiles of runners, "" for none
 	version    string
+	tls        bool // the link, and what the node says to Redis, are encrypted, as between hosts
 	log        *slog.Logger
 	logs       io.Writer // where the supervisor's process logs
 	person     *client.Person
@@ -52,6 +55,8 @@ type cluster struct {
 	url        string // of the coordinator's end of the link
 	nodeAPI    string // address of the node API of the supervisor
 	redis      daemon.Started
+	redisAt    string // of nodes, if not that of the supervisor
+	issuer     *pki.Issuer
 	supervisor *child
 	processes  []*child // runners, and what is measured beside
 
@@ -77,13 +82,18 @@ func (s *cluster) begin(ctx context.Context) error {
 	if s.nodeAPI, err = freeAddress(); err != nil {
 		return fmt.Errorf("find a port for the api: %w", err)
 	}
+	if s.tls {
+		if s.redisAt, err = freeAddress(); err != nil {
+			return fmt.Errorf("find a port for Redis: %w", err)
+		}
+	}
 	return s.startSupervisor()
 }
 
 // startRedis starts a Redis and returns when it serves.
 func (s *cluster) startRedis(dir string) (redis daemon.Started, err error) {
 	ready := make(chan struct{})
-	one := &daemon.Redis{Dir: dir, Log: s.log}
+	one := &daemon.Redis{Dir: dir, Socket: s.tls, Log: s.log}
 	err = s.start(ready, func() error {
 		return one.Run(s.ctx, func(started daemon.Started) {
 			redis = started
@@ -127,9 +137,16 @@ func (s *cluster) found() error {
 		return err
 	}
 	key := &client.Key{Signer: identity.NewSigner(private)}
-	roster, first, err := client.Found(key, "bench", time.Now())
+	coordinators, err := s.certify()
 	if err != nil {
 		return err
+	}
+	roster, first, err := client.Found(key, "bench", time.Now(), coordinators...)
+	if err != nil {
+		return err
+	}
+	if s.issuer != nil {
+		s.issuer.Name.Cluster = roster.Cluster
 	}
 	s.person = &client.Person{Key: key, Name: "bench", Roster: roster}
 	dir := filepath.Join(s.dir, supervisorDir)
@@ -151,6 +168,20 @@ func (s *cluster) found() error {
 	return nil
 }
 
+// certify makes the issuer of the coordinator's certificates, and returns what the roster says of that coordinator; none without TLS.
+func (s *cluster) certify() ([]identity.Coordinator, error) {
+	if !s.tls {
+		return nil, nil
+	}
+	public, private, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		return nil, err
+	}
+	id := writ.NewUUID()
+	s.issuer = &pki.Issuer{Key: private, Name: pki.Name{Role: pki.Coordinator, ID: id}}
+	return []identity.Coordinator{{ID: id, Name: "bench", Key: public, URLs: []string{"https://127.0.0.1"}}}, nil
+}
+
 // listen opens the coordinator's end of the link.
 func (s *cluster) listen() error {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -158,6 +189,10 @@ func (s *cluster) listen() error {
 		return err
 	}
 	s.url = "http://" + l.Addr().String()
+	if s.tls {
+		s.url = "https://" + l.Addr().String()
+		l = tls.NewListener(l, pki.Server(s.issuer.Certificate, nil))
+	}
 	s.events = newEvents()
 	connected := make(chan struct{}, 1)
 	s.listener = &link.Listener{
@@ -205,7 +240,7 @@ func (s *cluster) authenticate(_ context.Context, hello link.Hello, nonce []byte
 // startSupervisor starts the supervisor on what its directory holds, and returns when it is connected.
 func (s *cluster) startSupervisor() (err error) {
 	s.supervisor, err = startChild(s.ctx, s.logs, new(memory), s.redis.URL, SupervisorName, "--data", filepath.Join(s.dir, supervisorDir), "--coordinator", s.url,
-		"--listen", s.nodeAPI, "--profile", s.profile)
+		"--listen", s.nodeAPI, "--redis-listen", s.redisAt, "--profile", s.profile)
 	if err != nil {
 		return err
 	}
@@ -279,7 +314,11 @@ func (s *cluster) addRunner(name string, slots int) (*child, error) {
 	if s.profiles != "" {
 		profile = filepath.Join(s.profiles, RunnerName+".pprof")
 	}
-	r, err := startChild(s.ctx, s.logs, new(memory), redisqueue.Server{URL: s.redis.URL}.WithoutLogin().URL, RunnerName, "--data", dir, "--name", name,
+	redis := redisqueue.Server{URL: s.redis.URL}.WithoutLogin().URL
+	if s.tls {
+		redis = "rediss://" + s.redisAt + "/0"
+	}
+	r, err := startChild(s.ctx, s.logs, new(memory), redis, RunnerName, "--data", dir, "--name", name,
 		"--supervisor", "http://"+s.nodeAPI, "--join", "@"+file, "--slots", strconv.Itoa(slots), "--profile", profile)
 	if err != nil {
 		return nil, err

@@ -61,8 +61,23 @@ func (s *Speed) begin(ctx context.Context, r *SpeedReport) (*own, error) {
 	return o, err
 }
 
+// beginSecure starts another datacenter, whose link and whose node's connections to Redis are encrypted.
+func (s *Speed) beginSecure(ctx context.Context) (*own, error) {
+	o := &own{cluster: &cluster{dir: filepath.Join(s.Data, "tls"), tls: true, version: s.Version, log: s.Log, logs: s.Errors}}
+	if err := o.cluster.begin(ctx); err != nil {
+		return o, err
+	}
+	var err error
+	o.runner, err = o.cluster.addRunner("n1", s.Slots)
+	return o, err
+}
+
 func (o *own) about() (name, durability string) {
-	return "writ", "every submission, call, start, result and end is on disk before it counts (fsync, shared by what waits)"
+	name = "writ"
+	if o.cluster.tls {
+		name = "writ, TLS"
+	}
+	return name, "every submission, call, start, result and end is on disk before it counts (fsync, shared by what waits)"
 }
 
 // prepare signs the submissions of an order: people do that on machines of their own.

@@ -25,6 +25,7 @@ type Speed struct {
 	AsynqPoll time.Duration // mean pause between two looks of bare asynq
 	Data      string        // directory for everything; it must be empty or not there
 	Profiles  string        // directory for profiles of the CPU of supervisor and runner, "" for none
+	TLS       bool          // measure writ with TLS too
 	Beside    []string      // programs with systems to measure too; see package peer
 	Version   string
 	Errors    io.Writer // what processes log
@@ -135,6 +136,14 @@ func (s *Speed) Run(ctx context.Context) (r SpeedReport, err error) {
 	others, err := s.besideAll(own.cluster, &r)
 	if err != nil {
 		return r, err
+	}
+	if s.TLS {
+		secure, err := s.beginSecure(ctx)
+		defer func() { err = errors.Join(err, secure.cluster.close()) }()
+		if err != nil {
+			return r, err
+		}
+		others = append([]system{secure}, others...)
 	}
 	return r, s.measure(append([]system{own}, others...), &r)
 }

@@ -28,8 +28,9 @@ const redisStart = 30 * time.Second
 // Redis is for those who have none of their own: a redis-server, as a child of this process, if the machine has one, else a stand-in inside
 // this process.
 type Redis struct {
-	Dir string // of a server's files
-	Log *slog.Logger
+	Dir    string // of a server's files
+	Socket bool   // it listens at a socket in Dir only; a machine without redis-server has none
+	Log    *slog.Logger
 }
 
 // Started is a Redis that serves.
@@ -47,8 +48,14 @@ func (r *Redis) Run(ctx context.Context, ready func(Started)) error {
 		if err != nil {
 			return err
 		}
+		if r.Socket {
+			server.port = 0
+		}
 		return server.Run(ctx, func(pid int) {
 			about := fmt.Sprintf("redis-server (%s), a child of this process on port %d", path, server.port)
+			if r.Socket {
+				about = fmt.Sprintf("redis-server (%s), a child of this process at %s", path, server.socket())
+			}
 			ready(Started{URL: server.URL(), About: about, PID: pid})
 		})
 	}
@@ -70,7 +77,7 @@ type redisServer struct {
 	path     string // of the program
 	dir      string
 	log      *slog.Logger
-	port     int
+	port     int // 0 if it listens at its socket only
 	password string
 }
 
@@ -88,8 +95,15 @@ func newRedisServer(path, dir string, log *slog.Logger) (*redisServer, error) {
 	return &redisServer{path: path, dir: dir, log: log, port: port, password: hex.EncodeToString(secret[:])}, nil
 }
 
+// socket is where a server without a port is.
+func (r *redisServer) socket() string { return filepath.Join(r.dir, "redis.sock") }
+
 // URL is where the server is while it runs. It holds the password.
 func (r *redisServer) URL() string {
+	if r.port == 0 {
+		u := url.URL{Scheme: "unix", User: url.UserPassword("", r.password), Path: r.socket()}
+		return u.String()
+	}
 	u := url.URL{Scheme: "redis", User: url.UserPassword("", r.password), Host: "127.0.0.1:" + strconv.Itoa(r.port), Path: "/0"}
 	return u.String()
 }
@@ -166,6 +180,9 @@ func (r *redisServer) settings() string {
 		"maxmemory 1gb", // 64 MiB for each node, as docs/manual/redis.md has it, and room for more nodes than anybody tries out on one host
 		"daemonize no",
 	}
+	if r.port == 0 {
+		lines = append(lines, "unixsocket "+strconv.Quote(r.socket()), "unixsocketperm 700")
+	}
 	if r.major() >= boundsClients {
 		lines = append(lines, "maxmemory-clients 128mb")
 	}
@@ -201,7 +218,7 @@ func (w *readyWriter) Write(p []byte) (int, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.line.Write(p)
-	if bytes.Contains(w.line.Bytes(), []byte("Ready to accept connections")) {
+	if bytes.Contains(w.line.Bytes(), []byte("eady to accept connections")) {
 		w.once.Do(func() { close(w.ready) })
 	}
 	if i := bytes.LastIndexByte(w.line.Bytes(), '\n'); i >= 0 {
