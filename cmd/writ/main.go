@@ -5,6 +5,7 @@ package main
 import (
 	"os"
 
+	"writ/efi/boot"
 	"writ/internal/pace"
 	"writ/runner/queue/redisqueue"
 	"writ/sal/containerd"
@@ -16,6 +17,10 @@ import (
 var everyday = pace.Pace{Least: 80 << 20, Early: 100}
 
 func main() {
+	// The first process of a machine starts everything else there.
+	if boot.IsInit(os.Getpid(), os.Args) {
+		asInit().Main()
+	}
 	// A child of the evaluator must do nothing else, and nothing before: it gives up almost everything that a process may do.
 	if evaluator.IsChild(os.Args) {
 		os.Exit(evaluator.Main())

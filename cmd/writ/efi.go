@@ -1,0 +1,180 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"writ"
+	"writ/cmd/writ/internal/redact"
+	"writ/cmd/writ/internal/terminal"
+	"writ/efi/boot"
+	"writ/efi/image"
+)
+
+// asInit is this program as the first process of a machine.
+func asInit() *boot.Machine {
+	return &boot.Machine{
+		Version: version(),
+		Redact:  redact.Text,
+		Runner: func(c boot.Config) []string {
+			args := []string{"runner", "--data", boot.DataAt, "--supervisor", strings.Join(c.Supervisors, ","), "--redis", c.Redis, "--join", c.Join}
+			if c.Name != "" {
+				args = append(args, "--name", c.Name)
+			}
+			if c.Drivers != "" {
+				args = append(args, "--drivers", c.Drivers)
+			}
+			return args
+		},
+	}
+}
+
+func (a *app) efiCommand() *cobra.Command {
+	return family("efi", "Make images from which machines start as nodes", a.efiBuildCommand())
+}
+
+// builtImage is what `writ efi build` says.
+type builtImage struct {
+	Image   string       `json:"image"`
+	Bytes   int          `json:"bytes"`
+	SHA256  string       `json:"sha256"`
+	Version string       `json:"version"`
+	Kernel  string       `json:"kernel"`
+	Packed  int          `json:"packed_bytes"`
+	Seconds float64      `json:"seconds"`
+	Lacking []string     `json:"lacking,omitempty"`
+	Files   []image.File `json:"files"`
+}
+
+// efiSources say where the parts of an image are.
+type efiSources struct {
+	kernel, modules, stub, program string
+}
+
+func (a *app) efiBuildCommand() *cobra.Command {
+	var from efiSources
+	var target, supervisor, redis string
+	recipe := image.Recipe{}
+	c := &cobra.Command{
+		Use:   "build",
+		Short: "Make an image that a machine starts as a node: kernel, modules and writ in one file",
+		Long: `Makes a unified kernel image for UEFI firmware. It holds Linux, the modules that machines need, and writ as the
+first process and only program. The machine runs from memory. Equal inputs make equal bytes.
+
+--supervisor and --redis are for every machine that starts from the image. The token of a machine is not part
+of it: the kernel's command line or a credential brings it.`,
+		Example: `  writ efi build --kernel k/boot/vmlinuz-6.1.0-56-cloud-amd64 --modules k/lib/modules/6.1.0-56-cloud-amd64 --stub s/linuxx64.efi.stub --program writ-node`,
+		Args:    exactly(),
+		RunE: func(*cobra.Command, []string) error {
+			began := time.Now()
+			for _, one := range []struct{ name, value string }{{"supervisor", supervisor}, {"redis", redis}} {
+				if one.value != "" {
+					recipe.Settings = append(recipe.Settings, "writ."+one.name+"="+one.value)
+				}
+			}
+			if err := from.read(&recipe); err != nil {
+				return err
+			}
+			made, err := recipe.Build()
+			if err != nil {
+				return err
+			}
+			if err := writeImage(target, made.Data); err != nil {
+				return err
+			}
+			return a.printImage(builtImage{
+				Image: target, Bytes: len(made.Data), SHA256: made.Digest(), Version: made.Version, Kernel: made.Kernel, Packed: made.Packed,
+				Seconds: time.Since(began).Round(time.Millisecond).Seconds(), Lacking: made.Lacking, Files: made.Files,
+			})
+		},
+	}
+	f := c.Flags()
+	f.StringVar(&target, "image", "writ-node.efi", "file to write")
+	f.StringVar(&from.kernel, "kernel", "", "the kernel, boot/vmlinuz-VERSION of its package")
+	f.StringVar(&from.modules, "modules", "", "the directory of its modules, lib/modules/VERSION of its package")
+	f.StringVar(&from.stub, "stub", "", "linuxx64.efi.stub of systemd")
+	f.StringVar(&from.program, "program", "", "writ for the image, linked statically; this program if not given")
+	f.StringVar(&recipe.Cmdline, "cmdline", image.DefaultCmdline, "command line of the kernel, if the firmware passes none")
+	f.StringSliceVar(&recipe.Names, "module", nil, "module of the kernel to take and load, besides the usual ones (repeatable)")
+	f.StringVar(&supervisor, "supervisor", "", "address of the supervisor's node API, https://HOST:7441")
+	f.StringVar(&redis, "redis", "", "address of the datacenter's Redis, rediss://HOST:6379/0")
+	return c
+}
+
+// read reads the parts of an image.
+func (s *efiSources) read(recipe *image.Recipe) error {
+	if s.program == "" {
+		own, err := os.Executable()
+		if err != nil {
+			return fmt.Errorf("find this program: %w", err)
+		}
+		s.program = own
+	}
+	if s.modules == "" {
+		return writ.Errorf(writ.CodeUsage, "--modules is missing").WithHint("writ efi build --help")
+	}
+	recipe.Modules = os.DirFS(s.modules)
+	for _, part := range []struct {
+		flag, file string
+		into       *[]byte
+	}{{"kernel", s.kernel, &recipe.Kernel}, {"stub", s.stub, &recipe.Stub}, {"program", s.program, &recipe.Program}} {
+		if part.file == "" {
+			return writ.Errorf(writ.CodeUsage, "--%s is missing", part.flag).WithHint("writ efi build --help")
+		}
+		text, err := os.ReadFile(part.file)
+		if err != nil {
+			return writ.Errorf(writ.CodeUsage, "cannot read --%s: %v", part.flag, err)
+		}
+		*part.into = text
+	}
+	return nil
+}
+
+// writeImage writes the file as a whole, or leaves what was there.
+func writeImage(target string, data []byte) error {
+	file, err := os.CreateTemp(filepath.Dir(target), ".writ-efi-*")
+	if err != nil {
+		return writ.Errorf(writ.CodeUsage, "cannot write --image: %v", err)
+	}
+	defer os.Remove(file.Name())
+	_, err = file.Write(data)
+	if err == nil {
+		err = file.Chmod(0o644)
+	}
+	if closed := file.Close(); err == nil {
+		err = closed
+	}
+	if err == nil {
+		err = os.Rename(file.Name(), target)
+	}
+	if err != nil {
+		return writ.Errorf(writ.CodeUsage, "cannot write --image: %v", err)
+	}
+	return nil
+}
+
+func (a *app) printImage(b builtImage) error {
+	mib := func(n int) string { return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20)) }
+	total, largest := 0, strings.Builder{}
+	for _, f := range b.Files {
+		total += f.Size
+		fmt.Fprintf(&largest, "%12d  /%s\n", f.Size, f.Name)
+	}
+	return a.Print(terminal.View{Data: b, Names: []string{b.Image}, Text: func(wide bool) string {
+		text := terminal.Fields([]terminal.Field{
+			{Title: "image", Value: b.Image + ", " + mib(b.Bytes)},
+			{Title: "sha256", Value: b.SHA256},
+			{Title: "version", Value: b.Version},
+			{Title: "kernel", Value: b.Kernel},
+			{Title: "files", Value: fmt.Sprintf("%d, %s in memory, %s in the image", len(b.Files), mib(total), mib(b.Packed))},
+			{Title: "not in this kernel", Value: strings.Join(b.Lacking, " ")},
+			{Title: "time", Value: fmt.Sprintf("%.1f s", b.Seconds)},
+		}, wide)
+		return text + "\n" + largest.String()
+	}})
+}

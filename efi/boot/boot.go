@@ -1,0 +1,48 @@
+// Package boot is the first process of a node that was started from writ's image. It mounts the file systems of the kernel, loads the modules
+// that devices ask for, brings the network up, and runs `writ runner` until the machine is turned off. It tells each stage on the consoles. It
+// knows the kernel and the words "writ.NAME=VALUE" that say what the machine is to become; it must not know what a runner does.
+package boot
+
+import (
+	"path"
+	"time"
+
+	"writ"
+)
+
+// Machine is what the first process is told by the program that it is part of.
+type Machine struct {
+	Version string                   // of the program, for people
+	Runner  func(c Config) []string  // the arguments with which the program is started as a runner
+	Redact  func(line string) string // takes secrets out of a line that the runner has written
+}
+
+// The places of files in the image and in memory.
+const (
+	Program    = "/usr/bin/writ"       // the program; /init is a link to it
+	SettingsAt = "/etc/writ/boot.conf" // words that were given when the image was built
+	ModulesAt  = "/lib/modules"        // directories of modules, by the kernel's version
+	LoadAt     = "/etc/writ/modules"   // names of modules that are loaded without a device
+	DataAt     = "/var/lib/writ/node"  // data directory of the runner
+	TokenAt    = "/run/writ.token"     // for the runner alone
+)
+
+// IsInit reports whether a process is the first one of a machine, which the kernel starts as /init.
+func IsInit(pid int, args []string) bool {
+	return pid == 1 && len(args) > 0 && path.Base(args[0]) == "init"
+}
+
+// The years between which a clock is believed. A clock outside of them was never set, and certificates would be refused with a text about them.
+var (
+	clockFrom = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	clockTo   = time.Date(2126, 1, 1, 0, 0, 0, 0, time.UTC)
+)
+
+// checkClock refuses a time that cannot be the present.
+func checkClock(now time.Time) error {
+	if now.Before(clockFrom) || now.After(clockTo) {
+		return writ.Errorf(writ.CodeClockSkew, "the clock of this machine says %s", now.UTC().Format(time.RFC3339)).
+			WithHint("set the clock in the firmware's setup, and replace its battery if it does not keep the time")
+	}
+	return nil
+}

@@ -1,0 +1,147 @@
+package boot
+
+import (
+	"errors"
+	"net"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"writ"
+)
+
+// Config says what a machine is to become. It is read from words "writ.NAME=VALUE", which stand in a file of the image, on the command line of
+// the kernel, and in credentials that the boot loader brings. What is read later counts.
+type Config struct {
+	Name        string   // of the node; made of the first network card's address if ""
+	Supervisors []string // addresses of node APIs
+	Redis       string   // address of the datacenter's Redis
+	Join        string   // token with which the node joins; a secret
+	Drivers     string   // as --drivers of the runner; its default if ""
+
+	Interface   string       // name or hardware address of the network card with the address below; the only card if ""
+	Address     netip.Prefix // of that card; by DHCP if it is not valid
+	Gateway     netip.Addr   // of a card with an address
+	Nameservers []netip.Addr // besides those that DHCP tells
+}
+
+// prefix begins the words that are ours; joinWord is the one that is a secret.
+const (
+	prefix   = "writ."
+	joinWord = prefix + "join"
+)
+
+// hidden stands for a secret.
+const hidden = "(hidden)"
+
+// setting is a word that is known.
+type setting struct {
+	name string
+	set  func(c *Config, value string) error
+}
+
+// settings are all of them.
+var settings = []setting{
+	{prefix + "name", func(c *Config, v string) error {
+		if !writ.ValidName(v) {
+			return errors.New("use 1 to 63 lower-case letters, digits and hyphens")
+		}
+		c.Name = v
+		return nil
+	}},
+	{prefix + "supervisor", func(c *Config, v string) error { c.Supervisors = strings.Split(v, ","); return nil }},
+	{prefix + "redis", func(c *Config, v string) error { c.Redis = v; return nil }},
+	{joinWord, func(c *Config, v string) error { c.Join = v; return nil }},
+	{prefix + "drivers", func(c *Config, v string) error { c.Drivers = v; return nil }},
+	{prefix + "interface", func(c *Config, v string) error { c.Interface = strings.ToLower(v); return nil }},
+	{prefix + "address", func(c *Config, v string) (err error) {
+		c.Address, err = netip.ParsePrefix(v)
+		return err
+	}},
+	{prefix + "gateway", func(c *Config, v string) (err error) {
+		c.Gateway, err = netip.ParseAddr(v)
+		return err
+	}},
+	{prefix + "nameserver", func(c *Config, v string) error {
+		c.Nameservers = nil
+		for one := range strings.SplitSeq(v, ",") {
+			address, err := netip.ParseAddr(one)
+			if err != nil {
+				return err
+			}
+			c.Nameservers = append(c.Nameservers, address)
+		}
+		return nil
+	}},
+}
+
+// Words lists the words that are known.
+func Words() (names []string) {
+	for _, s := range settings {
+		names = append(names, s.name)
+	}
+	return names
+}
+
+// Read takes the words of a text that are ours. Others, such as those of the kernel, are nothing to it. One that is wrong leaves the rest in
+// force: the error has a sentence for each, and none has the value of a secret.
+func (c *Config) Read(text string) error {
+	var failed []error
+	for word := range strings.FieldsSeq(text) {
+		name, value, ok := strings.Cut(word, "=")
+		if !strings.HasPrefix(name, prefix) {
+			continue
+		}
+		i := slices.IndexFunc(settings, func(s setting) bool { return s.name == name })
+		switch {
+		case i < 0:
+			failed = append(failed, writ.Errorf(writ.CodeUsage, "there is no setting %s", name).WithHint("settings are %s", strings.Join(Words(), ", ")))
+			continue
+		case !ok || value == "":
+			failed = append(failed, writ.Errorf(writ.CodeUsage, "%s has no value", name).WithHint("write %s=VALUE, without spaces", name))
+			continue
+		}
+		if err := settings[i].set(c, value); err != nil {
+			if name == joinWord {
+				value = hidden
+			}
+			failed = append(failed, writ.Errorf(writ.CodeUsage, "%s=%s: %v", name, value, err))
+		}
+	}
+	return errors.Join(failed...)
+}
+
+// Missing says what a node cannot do without.
+func (c *Config) Missing() error {
+	switch {
+	case len(c.Supervisors) == 0:
+		return writ.Errorf(writ.CodeUsage, "the address of the supervisor's node API is missing").
+			WithHint("%ssupervisor=https://HOST:7441 on the command line of the kernel, or `writ efi build --supervisor`", prefix)
+	case c.Redis == "":
+		return writ.Errorf(writ.CodeUsage, "the address of the datacenter's Redis is missing").
+			WithHint("%sredis=rediss://HOST:6379/0 on the command line of the kernel, or `writ efi build --redis`", prefix)
+	case c.Join == "":
+		return writ.Errorf(writ.CodeUsage, "the token with which the node joins is missing").
+			WithHint("`writ token create` makes one; give it as %s=TOKEN on the command line of the kernel, or in a credential", joinWord)
+	}
+	return nil
+}
+
+// Redacted is a command line without its secrets.
+func Redacted(cmdline string) string {
+	words := strings.Fields(cmdline)
+	for i, word := range words {
+		if strings.HasPrefix(word, joinWord+"=") {
+			words[i] = joinWord + "=" + hidden
+		}
+	}
+	return strings.Join(words, " ")
+}
+
+// nameFor is the name of a node that nobody has named.
+func nameFor(card net.HardwareAddr) string {
+	if len(card) == 0 {
+		return "node"
+	}
+	return "node-" + strings.ReplaceAll(card.String(), ":", "")
+}

@@ -1,0 +1,115 @@
+package boot
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"sync"
+	"time"
+
+	"writ"
+)
+
+// waiting is how many lines a console may be behind. A serial line that nobody reads can block who writes to it; lines are lost then, and the
+// machine starts.
+const waiting = 512
+
+// consoles show lines on several devices, each at its own pace.
+type consoles struct {
+	since func() time.Duration // since the machine was started
+
+	mu    sync.Mutex
+	lines []chan string
+	wrote sync.WaitGroup
+}
+
+// add shows lines on one more device.
+func (c *consoles) add(device io.Writer) {
+	lines := make(chan string, waiting)
+	c.mu.Lock()
+	c.lines = append(c.lines, lines)
+	c.mu.Unlock()
+	c.wrote.Go(func() {
+		for line := range lines {
+			_, _ = io.WriteString(device, line) // whoever could be told reads this device
+		}
+	})
+}
+
+// line shows a line.
+func (c *consoles) line(text string) {
+	text = clean(text) + "\r\n"
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, lines := range c.lines {
+		select {
+		case lines <- text:
+		default:
+		}
+	}
+}
+
+// stage says what was done, and when.
+func (c *consoles) stage(name, format string, args ...any) {
+	c.line(fmt.Sprintf("writ [%7.2f] %-8s %s", c.since().Seconds(), name, fmt.Sprintf(format, args...)))
+}
+
+// fail says what does not work, and what to do.
+func (c *consoles) fail(name string, err error) {
+	c.stage(name, "cannot go on: %v", err)
+	if hint := writ.AsError(err).Hint; hint != "" {
+		c.stage(name, "hint: %s", hint)
+	}
+}
+
+// close ends the consoles, and waits a moment for what they have to show.
+func (c *consoles) close(within time.Duration) {
+	c.mu.Lock()
+	for _, lines := range c.lines {
+		close(lines)
+	}
+	c.lines = nil
+	c.mu.Unlock()
+	shown := make(chan struct{})
+	go func() { c.wrote.Wait(); close(shown) }()
+	select {
+	case <-shown:
+	case <-time.After(within):
+	}
+}
+
+// clean takes out what could command a terminal.
+func clean(text string) string {
+	return strings.Map(func(r rune) rune {
+		if r < ' ' && r != '\t' || r >= 0x7f && r <= 0x9f {
+			return ' '
+		}
+		return r
+	}, text)
+}
+
+// lineWriter calls a function with each line that is written. Long lines are cut into several.
+type lineWriter struct {
+	show func(string)
+	rest []byte
+}
+
+// longest is where a line is cut.
+const longest = 4 << 10
+
+func (w *lineWriter) Write(b []byte) (int, error) {
+	w.rest = append(w.rest, b...)
+	for {
+		end := strings.IndexByte(string(w.rest), '\n')
+		switch {
+		case end >= 0:
+			w.show(string(w.rest[:end]))
+			w.rest = w.rest[end+1:]
+		case len(w.rest) >= longest:
+			w.show(string(w.rest[:longest]))
+			w.rest = w.rest[longest:]
+		default:
+			return len(b), nil
+		}
+	}
+}

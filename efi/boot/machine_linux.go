@@ -1,0 +1,249 @@
+package boot
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"writ/efi/modules"
+)
+
+// How long a runner may take to end, and how long the consoles may take to show the last lines.
+const (
+	endWithin  = 30 * time.Second
+	showWithin = 2 * time.Second
+)
+
+// machine is one that runs.
+type machine struct {
+	*Machine
+	consoles
+	config    Config
+	loader    *loader
+	network   network
+	processes processes
+	services  sync.WaitGroup
+}
+
+// Main starts the machine and runs it until it is turned off. It never returns: a machine without its first process stops.
+func (m *Machine) Main() {
+	run := &machine{Machine: m, consoles: consoles{since: uptime}}
+	how := run.run()
+	run.stage("off", "bye")
+	run.close(showWithin)
+	unix.Sync()
+	_ = unix.Reboot(how)
+	select {} // until the firmware has done it
+}
+
+func uptime() time.Duration {
+	var ts unix.Timespec
+	if unix.ClockGettime(unix.CLOCK_BOOTTIME, &ts) != nil {
+		return 0
+	}
+	return time.Duration(ts.Nano())
+}
+
+// run is the life of the machine. It returns the command for reboot(2) with which it ends.
+func (m *machine) run() (how int) {
+	failed := mountAll()
+	for _, device := range openConsoles() {
+		m.add(device)
+	}
+	m.stage("start", "writ %s on Linux %s", m.Version, release())
+	if failed != nil {
+		m.fail("mounts", failed)
+	}
+	ctx, off := m.untilOff()
+	m.processes.reap(ctx)
+	if err := m.readConfig(); err != nil {
+		m.fail("config", err)
+	}
+	m.loadModules()
+	m.watchPowerButton(ctx, off)
+	m.boot(ctx)
+	<-ctx.Done()
+	how = context.Cause(ctx).(ending).reboot
+	m.stage("off", "%v", context.Cause(ctx))
+	m.services.Wait()
+	m.processes.endAll(m.stage)
+	return how
+}
+
+// boot goes through the stages until the machine is turned off. A stage that cannot go on waits, and says why: someone can read that and turn
+// the machine off, and a network may come.
+func (m *machine) boot(ctx context.Context) {
+	if err := m.config.Missing(); err != nil {
+		m.fail("config", err)
+		return
+	}
+	if m.connect(ctx) != nil {
+		return
+	}
+	if err := checkClock(time.Now()); err != nil {
+		m.fail("clock", err)
+		return
+	}
+	m.stage("clock", "%s", time.Now().UTC().Format(time.RFC3339))
+	m.services.Go(func() { m.serve(ctx) })
+}
+
+// ending is how a machine ends.
+type ending struct {
+	reason string
+	reboot int
+}
+
+func (e ending) Error() string { return e.reason }
+
+// untilOff returns a context that ends when the machine is turned off, by a signal or by the function.
+func (m *machine) untilOff() (context.Context, func(ending)) {
+	ctx, cancel := context.WithCancelCause(context.Background())
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, unix.SIGTERM, unix.SIGINT)
+	_ = unix.Reboot(unix.LINUX_REBOOT_CMD_CAD_OFF) // Ctrl-Alt-Del is SIGINT then
+	go func() {
+		e := ending{"told to turn off", unix.LINUX_REBOOT_CMD_POWER_OFF}
+		if s := <-signals; s == unix.SIGINT {
+			e = ending{"told to start again", unix.LINUX_REBOOT_CMD_RESTART}
+		}
+		cancel(e)
+	}()
+	return ctx, func(e ending) { cancel(e) }
+}
+
+// mounts are the file systems of the kernel.
+var mounts = []struct {
+	kind, at, options string
+	flags             uintptr
+}{
+	{"proc", "/proc", "", unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC},
+	{"sysfs", "/sys", "", unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC},
+	{"devtmpfs", "/dev", "mode=0755", unix.MS_NOSUID | unix.MS_NOEXEC},
+	{"devpts", "/dev/pts", "mode=0620,ptmxmode=0666", unix.MS_NOSUID | unix.MS_NOEXEC},
+	{"tmpfs", "/dev/shm", "mode=1777", unix.MS_NOSUID | unix.MS_NODEV},
+	{"tmpfs", "/run", "mode=0755", unix.MS_NOSUID | unix.MS_NODEV},
+	{"tmpfs", "/tmp", "mode=1777", unix.MS_NOSUID | unix.MS_NODEV},
+	{"tmpfs", "/var/lib/writ", "mode=0700", unix.MS_NOSUID | unix.MS_NODEV},
+	{"cgroup2", "/sys/fs/cgroup", "", unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC},
+}
+
+func mountAll() error {
+	var failed []error
+	for _, one := range mounts {
+		err := os.MkdirAll(one.at, 0o755)
+		if err == nil {
+			err = unix.Mount(one.kind, one.at, one.kind, one.flags, one.options)
+		}
+		if err != nil && !errors.Is(err, unix.EBUSY) {
+			failed = append(failed, fmt.Errorf("mount %s at %s: %w", one.kind, one.at, err))
+		}
+	}
+	_ = unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: 1 << 20, Max: 1 << 20})
+	return errors.Join(failed...)
+}
+
+// openConsoles opens the devices that people may look at: those that the kernel was told of, and the first screen and serial line, also if
+// nobody told the kernel.
+func openConsoles() (devices []*os.File) {
+	active, _ := os.ReadFile("/sys/class/tty/console/active")
+	seen := map[string]bool{}
+	for _, name := range append(strings.Fields(string(active)), "tty0", "ttyS0") {
+		if seen[name] {
+			continue
+		}
+		seen[name] = true
+		if device, err := os.OpenFile("/dev/"+name, os.O_WRONLY|unix.O_NOCTTY, 0); err == nil {
+			devices = append(devices, device)
+		}
+	}
+	return devices
+}
+
+func release() string {
+	var name unix.Utsname
+	if unix.Uname(&name) != nil {
+		return ""
+	}
+	return unix.ByteSliceToString(name.Release[:])
+}
+
+// readConfig reads the words of the image, of the kernel's command line and of credentials. It leaves no secret where others could read it.
+func (m *machine) readConfig() error {
+	var failed []error
+	read := func(file string) string {
+		text, err := os.ReadFile(file)
+		if err != nil && !errors.Is(err, os.ErrNotExist) {
+			failed = append(failed, err)
+		}
+		return string(text)
+	}
+	cmdline := read("/proc/cmdline")
+	failed = append(failed, m.config.Read(read(SettingsAt)), m.config.Read(cmdline))
+	for _, dir := range []string{"/.extra/global_credentials", "/.extra/credentials"} { // of systemd's stub; those beside the image come last
+		names, _ := filepath.Glob(filepath.Join(dir, "*.cred"))
+		for _, name := range names {
+			failed = append(failed, m.config.Read(read(name)), os.Remove(name))
+		}
+	}
+	if Redacted(cmdline) != strings.Join(strings.Fields(cmdline), " ") {
+		failed = append(failed, hideCmdline(Redacted(cmdline)))
+	}
+	// What the kernel says at its start has its command line, too.
+	failed = append(failed, os.WriteFile("/proc/sys/kernel/dmesg_restrict", []byte("1\n"), 0))
+	return errors.Join(failed...)
+}
+
+// hideCmdline puts another text in the place of /proc/cmdline.
+func hideCmdline(text string) error {
+	const instead = "/run/cmdline"
+	if err := os.WriteFile(instead, []byte(text+"\n"), 0o444); err != nil {
+		return err
+	}
+	if err := unix.Mount(instead, "/proc/cmdline", "", unix.MS_BIND, ""); err != nil {
+		return fmt.Errorf("hide the token in /proc/cmdline: %w", err)
+	}
+	return nil
+}
+
+// loadModules loads what is there for all machines, and what devices ask for.
+func (m *machine) loadModules() {
+	dir := os.DirFS(filepath.Join(ModulesAt, release()))
+	index, err := modules.Open(dir)
+	if err != nil {
+		m.fail("modules", err)
+		return
+	}
+	m.loader = &loader{index: index, devices: os.DirFS("/sys/devices"), load: load, tried: map[string]bool{}}
+	list, err := os.ReadFile(LoadAt)
+	if err != nil {
+		m.fail("modules", err)
+	}
+	named, err := m.loader.named(strings.Fields(string(list)))
+	asked, more := m.loader.all()
+	if err := errors.Join(err, more); err != nil {
+		m.fail("modules", err)
+	}
+	m.stage("modules", "%d loaded", named+asked)
+}
+
+// load loads a module into the kernel. One that is there already is fine.
+func load(one *modules.Module) error {
+	file, err := os.Open(filepath.Join(ModulesAt, release(), one.Path))
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	if err := unix.FinitModule(int(file.Fd()), "", 0); err != nil && !errors.Is(err, unix.EEXIST) {
+		return err
+	}
+	return nil
+}

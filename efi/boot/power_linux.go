@@ -1,0 +1,53 @@
+package boot
+
+import (
+	"context"
+	"encoding/binary"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// The event of a button, as the kernel's input.h has it: two words of time, then type, code and value.
+const (
+	eventSize = 24
+	eventKey  = 1
+	keyPower  = 116
+)
+
+// isPowerPressed reports whether an event says that the power button was pressed.
+func isPowerPressed(event []byte) bool {
+	return len(event) == eventSize && binary.NativeEndian.Uint16(event[16:]) == eventKey && binary.NativeEndian.Uint16(event[18:]) == keyPower &&
+		binary.NativeEndian.Uint32(event[20:]) == 1
+}
+
+// watchPowerButton turns the machine off when its button is pressed, which is also how a hypervisor asks for that.
+func (m *machine) watchPowerButton(ctx context.Context, off func(ending)) {
+	names, _ := filepath.Glob("/sys/class/input/event*/device/name")
+	for _, name := range names {
+		text, err := os.ReadFile(name)
+		if err != nil || !strings.Contains(string(text), "Power Button") {
+			continue
+		}
+		device, err := os.Open(filepath.Join("/dev/input", filepath.Base(filepath.Dir(filepath.Dir(name)))))
+		if err != nil {
+			m.fail("button", err)
+			continue
+		}
+		context.AfterFunc(ctx, func() { device.Close() })
+		go func() { // until the device is closed
+			event := make([]byte, eventSize)
+			for {
+				n, err := device.Read(event)
+				if err != nil {
+					return
+				}
+				if isPowerPressed(event[:n]) {
+					off(ending{"the power button was pressed", unix.LINUX_REBOOT_CMD_POWER_OFF})
+				}
+			}
+		}()
+	}
+}

@@ -1,0 +1,97 @@
+package boot
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"os/signal"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// processes are the children of the first process: those that it starts, and those that lost their parent.
+type processes struct {
+	mu    sync.Mutex // held while a child is started, so that its end is not noticed before its number is known
+	ended map[int]chan unix.WaitStatus
+}
+
+// reap takes the end of every child, until ctx ends and all are gone.
+func (p *processes) reap(ctx context.Context) {
+	p.ended = map[int]chan unix.WaitStatus{}
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, unix.SIGCHLD)
+	go func() { // for as long as the machine runs
+		for range signals {
+			p.take()
+		}
+	}()
+}
+
+// take takes the ends of all children that have ended.
+func (p *processes) take() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for {
+		var status unix.WaitStatus
+		pid, err := unix.Wait4(-1, &status, unix.WNOHANG, nil)
+		if err == unix.EINTR {
+			continue
+		}
+		if pid <= 0 || err != nil {
+			return
+		}
+		if ended := p.ended[pid]; ended != nil {
+			ended <- status
+			delete(p.ended, pid)
+		}
+	}
+}
+
+// start starts a program in a session of its own. Its output goes to a file.
+func (p *processes) start(path string, args, env []string, output *os.File) (pid int, ended <-chan unix.WaitStatus, err error) {
+	null, err := os.Open(os.DevNull)
+	if err != nil {
+		return 0, nil, err
+	}
+	defer null.Close()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	process, err := os.StartProcess(path, args, &os.ProcAttr{
+		Dir: "/", Env: env, Files: []*os.File{null, output, output}, Sys: &unix.SysProcAttr{Setsid: true},
+	})
+	if err != nil {
+		return 0, nil, err
+	}
+	done := make(chan unix.WaitStatus, 1)
+	p.ended[process.Pid] = done
+	return process.Pid, done, process.Release()
+}
+
+// endAll ends whatever still runs when the machine is turned off: politely, then by force.
+func (p *processes) endAll(say func(stage, format string, args ...any)) {
+	_ = unix.Kill(-1, unix.SIGTERM)
+	for late := time.Now().Add(5 * time.Second); childrenLeft() && time.Now().Before(late); time.Sleep(20 * time.Millisecond) {
+		p.take()
+	}
+	if childrenLeft() {
+		say("off", "processes do not end, and are killed")
+	}
+	_ = unix.Kill(-1, unix.SIGKILL)
+}
+
+// childrenLeft reports whether any child is there.
+func childrenLeft() bool {
+	list, err := os.ReadFile("/proc/thread-self/children")
+	return err == nil && len(bytes.TrimSpace(list)) > 0
+}
+
+// describe says how a process ended.
+func describe(status unix.WaitStatus) string {
+	if status.Signaled() {
+		return fmt.Sprintf("signal %d (%v)", status.Signal(), status.Signal())
+	}
+	return fmt.Sprintf("exit code %d", status.ExitStatus())
+}

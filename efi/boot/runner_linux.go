@@ -1,0 +1,95 @@
+package boot
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"slices"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"writ"
+	"writ/internal/sleep"
+)
+
+// How long a runner that ended is left alone before it is started again.
+const (
+	restartFirst = time.Second
+	restartMost  = 30 * time.Second
+	wellAfter    = time.Minute // a runner that lived that long did not fail at its start
+)
+
+// serve runs the runner until ctx ends, and starts it again when it has ended.
+func (m *machine) serve(ctx context.Context) {
+	if err := os.WriteFile(TokenAt, []byte(m.config.Join+"\n"), 0o600); err != nil {
+		m.fail("runner", err)
+		return
+	}
+	m.config.Join = "@" + TokenAt
+	for wait := restartFirst; ; wait = min(2*wait, restartMost) {
+		began := time.Now()
+		status, err := m.runRunner(ctx)
+		switch {
+		case ctx.Err() != nil:
+			return
+		case err != nil:
+			m.fail("runner", err)
+		case status.Exited() && status.ExitStatus() == writ.ExitRemoved:
+			m.stage("runner", "the datacenter has removed this node; give the machine another token and start it again")
+			return
+		default:
+			m.stage("runner", "ended with %s", describe(status))
+		}
+		if time.Since(began) > wellAfter {
+			wait = restartFirst
+		}
+		m.stage("runner", "starts again in %s", wait)
+		if sleep.For(ctx, wait) != nil {
+			return
+		}
+	}
+}
+
+// runRunner runs the runner once. When ctx ends, it tells the runner to end and waits for that.
+func (m *machine) runRunner(ctx context.Context) (unix.WaitStatus, error) {
+	read, write, err := os.Pipe()
+	if err != nil {
+		return 0, err
+	}
+	shown := make(chan struct{})
+	go func() {
+		defer close(shown)
+		lines := &lineWriter{show: func(line string) { m.line(m.Redact(line)) }}
+		_, _ = read.WriteTo(lines)
+		read.Close()
+	}()
+	args := slices.Concat([]string{Program}, m.Runner(m.config))
+	env := []string{"PATH=/usr/sbin:/usr/bin", "HOME=/root", "TMPDIR=/tmp"}
+	pid, ended, err := m.processes.start(Program, args, env, write)
+	write.Close()
+	if err != nil {
+		return 0, fmt.Errorf("start the runner: %w", err)
+	}
+	m.stage("runner", "started as process %d", pid)
+	var status unix.WaitStatus
+	select {
+	case status = <-ended:
+	case <-ctx.Done():
+		_ = unix.Kill(pid, unix.SIGTERM)
+		select {
+		case status = <-ended:
+			m.stage("runner", "ended")
+		case <-time.After(endWithin):
+			m.stage("runner", "does not end within %s, and is killed", endWithin)
+			_ = unix.Kill(pid, unix.SIGKILL)
+			status = <-ended
+		}
+	}
+	// Processes that the runner left behind may have its output still.
+	select {
+	case <-shown:
+	case <-time.After(time.Second):
+	}
+	return status, nil
+}

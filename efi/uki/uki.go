@@ -1,0 +1,170 @@
+// Package uki makes unified kernel images: one program for UEFI firmware that holds a kernel, its command line and its first files. It adds
+// the parts as sections to systemd's stub, as the UAPI group's specification of unified kernel images says. It knows PE files and the header
+// of Linux kernels; it must not know what is in the first files.
+package uki
+
+import (
+	"bytes"
+	"debug/pe"
+	"encoding/binary"
+	"math"
+	"strings"
+
+	"writ"
+)
+
+// Parts are what an image is made of.
+type Parts struct {
+	Stub      []byte // systemd's linuxx64.efi.stub
+	Kernel    []byte // a bzImage that UEFI can start
+	Initrd    []byte // archives of files, which the kernel unpacks
+	Cmdline   string // options of the kernel, if the firmware passes none
+	OSRelease string // in the form of os-release(5): how boot loaders name the image
+}
+
+// Where fields are. Those of the PE header are counted from its beginning, and those of optional headers have the same place in PE32+ only.
+const (
+	atPointer        = 0x3c // of the whole file: where the PE header begins
+	atSections       = 4 + 2
+	atOptionalSize   = 4 + 16
+	atOptional       = 4 + 20
+	atInitialized    = atOptional + 8
+	atAlignment      = atOptional + 32
+	atFileAlignment  = atOptional + 36
+	atImageSize      = atOptional + 56
+	atHeadersSize    = atOptional + 60
+	atCheckSum       = atOptional + 64
+	sectionHeaderLen = 40
+
+	readableData = 0x40000040 // characteristics of a section with initialized data that can be read
+	page         = 4096       // sections begin at multiples of it in memory, which every stub's alignment divides
+)
+
+// machineAMD64 is the only architecture that is known.
+const machineAMD64 = pe.IMAGE_FILE_MACHINE_AMD64
+
+// section is one to add.
+type section struct {
+	name string
+	data []byte
+	size uint32 // in memory, if it is more than the data
+}
+
+// Build returns the image. Equal parts make equal images.
+func Build(p Parts) ([]byte, error) {
+	version, err := KernelVersion(p.Kernel)
+	if err != nil {
+		return nil, err
+	}
+	kernel, err := pe.NewFile(bytes.NewReader(p.Kernel))
+	if err != nil {
+		return nil, writ.Errorf(writ.CodeUsage, "the kernel is no program for UEFI: %v", err).WithHint("it needs CONFIG_EFI_STUB, which Debian's kernels have")
+	}
+	optional, ok := kernel.OptionalHeader.(*pe.OptionalHeader64)
+	if kernel.Machine != machineAMD64 || !ok {
+		return nil, writ.Errorf(writ.CodeUsage, "the kernel is not for amd64").WithHint("other architectures have no image yet")
+	}
+	if strings.ContainsAny(p.Cmdline, "\x00\n") {
+		return nil, writ.Errorf(writ.CodeUsage, "the command line of the kernel is one line of text")
+	}
+	return addSections(p.Stub, []section{
+		{name: ".osrel", data: []byte(p.OSRelease)},
+		{name: ".cmdline", data: []byte(p.Cmdline)},
+		{name: ".uname", data: []byte(version)},
+		{name: ".initrd", data: p.Initrd},
+		// It is the last one: the kernel is started where it lies, and needs room behind itself.
+		{name: ".linux", data: p.Kernel, size: optional.SizeOfImage},
+	})
+}
+
+// addSections returns a PE file with more sections behind its own.
+func addSections(file []byte, more []section) ([]byte, error) {
+	image, err := pe.NewFile(bytes.NewReader(file))
+	if err != nil {
+		return nil, badStub("it is no PE file: %v", err)
+	}
+	optional, ok := image.OptionalHeader.(*pe.OptionalHeader64)
+	switch {
+	case image.Machine != machineAMD64 || !ok:
+		return nil, badStub("it is not for amd64")
+	case optional.NumberOfRvaAndSizes > pe.IMAGE_DIRECTORY_ENTRY_SECURITY && optional.DataDirectory[pe.IMAGE_DIRECTORY_ENTRY_SECURITY].Size != 0:
+		return nil, badStub("it is signed, and the signature would not hold")
+	}
+	end, first := uint32(0), uint32(math.MaxUint32) // of the stub in memory; of sections in the file
+	for _, s := range image.Sections {
+		end = max(end, s.VirtualAddress+max(s.VirtualSize, s.Size))
+		if s.Size > 0 {
+			first = min(first, s.Offset)
+		}
+		for _, m := range more {
+			if s.Name == m.name {
+				return nil, badStub("it has a section %s already", s.Name)
+			}
+		}
+	}
+	head := binary.LittleEndian.Uint32(file[atPointer:]) // debug/pe has been there
+	headers := head + atOptional + uint32(binary.LittleEndian.Uint16(file[head+atOptionalSize:])) + sectionHeaderLen*uint32(len(image.Sections))
+	if room := min(first, optional.SizeOfHeaders); headers+sectionHeaderLen*uint32(len(more)) > room {
+		return nil, badStub("its header has no room for %d more sections", len(more))
+	}
+
+	out := bytes.Clone(file)
+	put16 := func(at uint32, v uint16) { binary.LittleEndian.PutUint16(out[at:], v) }
+	put32 := func(at, v uint32) { binary.LittleEndian.PutUint32(out[at:], v) }
+	initialized := optional.SizeOfInitializedData
+	for i, s := range more {
+		out = pad(out, optional.FileAlignment)
+		begin, offset, inFile := alignUp(uint64(end), page), len(out), alignUp(uint64(len(s.data)), uint64(optional.FileAlignment))
+		size := max(uint64(s.size), uint64(len(s.data)))
+		if begin+size > math.MaxInt32 || uint64(offset)+inFile > math.MaxInt32 {
+			return nil, writ.Errorf(writ.CodeTooLarge, "the image would be more than 2 GiB")
+		}
+		out = pad(append(out, s.data...), optional.FileAlignment)
+		at := headers + sectionHeaderLen*uint32(i)
+		copy(out[at:at+8], append([]byte(s.name), make([]byte, 8-len(s.name))...))
+		put32(at+8, uint32(size))
+		put32(at+12, uint32(begin))
+		put32(at+16, uint32(inFile))
+		put32(at+20, uint32(offset))
+		put32(at+36, readableData)
+		end = uint32(begin + size)
+		initialized += uint32(inFile)
+	}
+	put16(head+atSections, uint16(len(image.Sections)+len(more)))
+	put32(head+atInitialized, initialized)
+	put32(head+atImageSize, uint32(alignUp(uint64(end), max(page, uint64(optional.SectionAlignment)))))
+	put32(head+atCheckSum, 0) // firmware does not look at it
+	return out, nil
+}
+
+func badStub(format string, args ...any) error {
+	return writ.Errorf(writ.CodeUsage, "the stub cannot be used: "+format, args...).WithHint("use linuxx64.efi.stub of Debian's package systemd-boot-efi")
+}
+
+// alignUp returns the next multiple of to.
+func alignUp(n, to uint64) uint64 { return (n + to - 1) / to * to }
+
+func pad(b []byte, to uint32) []byte {
+	return append(b, make([]byte, alignUp(uint64(len(b)), uint64(to))-uint64(len(b)))...)
+}
+
+// Where the kernel's documentation of the boot protocol has these fields.
+const (
+	atMagic   = 0x202
+	magic     = "HdrS"
+	atVersion = 0x20e // from 0x200
+)
+
+// KernelVersion returns what `uname -r` says once the kernel runs.
+func KernelVersion(kernel []byte) (string, error) {
+	if len(kernel) < 0x400 || string(kernel[atMagic:atMagic+len(magic)]) != magic {
+		return "", writ.Errorf(writ.CodeUsage, "the kernel is no bzImage of Linux").WithHint("it is the file /boot/vmlinuz-VERSION of a package linux-image-…")
+	}
+	at := int(binary.LittleEndian.Uint16(kernel[atVersion:])) + 0x200
+	version, _, _ := strings.Cut(string(kernel[min(at, len(kernel)):min(at+256, len(kernel))]), "\x00")
+	name, _, _ := strings.Cut(version, " ")
+	if name == "" {
+		return "", writ.Errorf(writ.CodeUsage, "the kernel does not say which version it is")
+	}
+	return name, nil
+}
