@@ -21,6 +21,9 @@ func main() {
 	if boot.IsInit(os.Getpid(), os.Args) {
 		asInit().Main()
 	}
+	if boot.IsModprobe(os.Args) {
+		os.Exit(boot.Modprobe(os.Args))
+	}
 	// A child of the evaluator must do nothing else, and nothing before: it gives up almost everything that a process may do.
 	if evaluator.IsChild(os.Args) {
 		os.Exit(evaluator.Main())

@@ -27,6 +27,14 @@ const (
 	TokenAt    = "/run/writ.token"     // for the runner alone
 )
 
+// ModprobeAt is what the kernel starts when it wants a module, such as that of a file system that is mounted. It is a link to the program.
+const ModprobeAt = "/sbin/modprobe"
+
+// IsModprobe reports whether the kernel has started a process for a module.
+func IsModprobe(args []string) bool {
+	return len(args) > 0 && args[0] == ModprobeAt
+}
+
 // IsInit reports whether a process is the first one of a machine, which the kernel starts as /init.
 func IsInit(pid int, args []string) bool {
 	return pid == 1 && len(args) > 0 && path.Base(args[0]) == "init"

@@ -216,13 +216,11 @@ func hideCmdline(text string) error {
 
 // loadModules loads what is there for all machines, and what devices ask for.
 func (m *machine) loadModules() {
-	dir := os.DirFS(filepath.Join(ModulesAt, release()))
-	index, err := modules.Open(dir)
-	if err != nil {
+	var err error
+	if m.loader, err = newLoader(); err != nil {
 		m.fail("modules", err)
 		return
 	}
-	m.loader = &loader{index: index, devices: os.DirFS("/sys/devices"), load: load, tried: map[string]bool{}}
 	list, err := os.ReadFile(LoadAt)
 	if err != nil {
 		m.fail("modules", err)
@@ -233,6 +231,33 @@ func (m *machine) loadModules() {
 		m.fail("modules", err)
 	}
 	m.stage("modules", "%d loaded", named+asked)
+}
+
+func newLoader() (*loader, error) {
+	index, err := modules.Open(os.DirFS(filepath.Join(ModulesAt, release())))
+	if err != nil {
+		return nil, err
+	}
+	return &loader{index: index, devices: os.DirFS("/sys/devices"), load: load, tried: map[string]bool{}}, nil
+}
+
+// Modprobe loads the modules that the kernel asks for, "modprobe -q -- NAME…", and returns its exit code.
+func Modprobe(args []string) int {
+	l, err := newLoader()
+	if err != nil {
+		return 1
+	}
+	loaded := 0
+	for _, name := range args[1:] {
+		if !strings.HasPrefix(name, "-") {
+			n, _ := l.closure(name) // the kernel finds out whether it has what it wanted
+			loaded += n
+		}
+	}
+	if loaded == 0 {
+		return 1
+	}
+	return 0
 }
 
 // load loads a module into the kernel. One that is there already is fine.

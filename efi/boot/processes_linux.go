@@ -65,9 +65,10 @@ func (p *processes) start(path string, args, env []string, output *os.File) (pid
 	if err != nil {
 		return 0, nil, err
 	}
+	pid = process.Pid // which Release forgets
 	done := make(chan unix.WaitStatus, 1)
-	p.ended[process.Pid] = done
-	return process.Pid, done, process.Release()
+	p.ended[pid] = done
+	return pid, done, process.Release()
 }
 
 // endAll ends whatever still runs when the machine is turned off: politely, then by force.

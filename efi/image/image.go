@@ -32,7 +32,7 @@ type Recipe struct {
 	Stub     []byte // systemd's linuxx64.efi.stub
 	Kernel   []byte
 	Modules  fs.FS    // the directory lib/modules/VERSION of that kernel
-	Names    []string // of modules to take besides those of Usual; each with what it needs
+	Names    []string // of modules to take besides the usual ones, and to load at the start; each with what it needs
 	Program  []byte   // writ, linked statically
 	Cmdline  string
 	Settings []string // words "writ.NAME=VALUE" for every machine that starts from the image
@@ -44,7 +44,7 @@ type Image struct {
 	Kernel  string   // its version
 	Version string   // made of the content of all files
 	Files   []File   // in memory after the start, by name
-	Lacking []string // names of Usual that the kernel has not
+	Lacking []string // names of usual modules that the kernel has not
 	Packed  int      // bytes of the files as they are in the image
 }
 
@@ -63,7 +63,7 @@ func digest(b []byte) string {
 }
 
 // usual are the modules that an image has if its kernel has them: devices of the usual hypervisors and clouds, then what drivers of a node use.
-// Those of the second kind are loaded at the start, as no device asks for them.
+// The kernel asks for most of the second kind when they are used.
 var usual = struct{ devices, drivers []string }{
 	devices: []string{
 		"virtio_pci", "virtio_mmio", "virtio_net", "virtio_blk", "virtio_scsi", "virtio_console", "virtio_rng", "virtio_balloon",
@@ -77,8 +77,8 @@ var usual = struct{ devices, drivers []string }{
 	},
 }
 
-// atStart are the names of usual.drivers that are loaded at the start. The rest is loaded by the kernel when it is asked for, or by nobody.
-var atStart = []string{"efivarfs", "btrfs", "overlay", "loop", "tun", "bridge", "veth", "vhost_net", "nf_tables"}
+// atStart are those that are loaded at the start: programs look for their devices, and the kernel would not be asked for them.
+var atStart = []string{"loop", "tun", "vhost_net"}
 
 // Build makes the image.
 func (r *Recipe) Build() (*Image, error) {
@@ -189,6 +189,9 @@ func (r *Recipe) base(f *files) error {
 	f.text("etc/hosts", "127.0.0.1 localhost", "::1 localhost")
 	f.text("etc/os-release", strings.TrimSuffix(osRelease, "\n"))
 	f.text(inside(boot.SettingsAt), r.Settings...)
+	if err := f.archive.Symlink(inside(boot.ModprobeAt), boot.Program); err != nil {
+		return err
+	}
 	return f.archive.Symlink("init", inside(boot.Program))
 }
 

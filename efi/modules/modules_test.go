@@ -81,7 +81,7 @@ func TestListsThatCannotBeReadAreRefused(t *testing.T) {
 
 // What Lists writes about the modules of a real kernel is what depmod writes about them.
 func TestListsAreThoseOfDepmod(t *testing.T) {
-	depmod := testenv.Need(t, "depmod")
+	depmod := &exec.Cmd{Path: testenv.Unpacked(t, testenv.Kmod)}
 	dir := testenv.Kernel(t).Modules
 	x, err := Scan(os.DirFS(dir))
 	if err != nil {
@@ -108,7 +108,8 @@ func TestListsAreThoseOfDepmod(t *testing.T) {
 	if err := os.CopyFS(filepath.Join(root, "lib", "modules", version, "kernel"), os.DirFS(filepath.Join(dir, "kernel"))); err != nil {
 		t.Fatal(err)
 	}
-	if out, err := exec.Command(depmod, "-b", root, version).CombinedOutput(); err != nil {
+	depmod.Args = []string{"depmod", "-b", root, version}
+	if out, err := depmod.CombinedOutput(); err != nil {
 		t.Fatalf("depmod: %v\n%s", err, out)
 	}
 	theirs, err := Open(os.DirFS(filepath.Join(root, "lib", "modules", version)))

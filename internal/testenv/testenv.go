@@ -40,7 +40,6 @@ var Tools = []Tool{
 	{Name: "nft", Dirs: "/usr/sbin", Package: "nftables"},
 	{Name: "ping", Package: "iputils-ping"},
 	{Name: "qemu-system-x86_64", Package: "qemu-system-x86"},
-	{Name: "depmod", Dirs: "/usr/sbin", Package: "kmod"},
 	{Name: "fsck.vfat", Dirs: "/usr/sbin", Package: "dosfstools"},
 	{Name: "mtype", Package: "mtools"},
 	{Name: "chromium", Other: []string{"chromium-browser", "google-chrome"}, Package: "chromium"},

@@ -85,6 +85,10 @@ func TestGateInstallsEveryPackage(t *testing.T) {
 	if !slices.Contains(installed, KernelPackage) {
 		t.Errorf(".ci/run does not get %s, for guests", KernelPackage)
 	}
+	unpacked := regexp.MustCompile(`(?m)^unpacked=\((.*)\)$`).FindSubmatch(script)
+	if unpacked == nil || !slices.Equal(strings.Fields(string(unpacked[1])), UnpackedPackages) {
+		t.Errorf(".ci/run unpacks %q, want %q", unpacked, UnpackedPackages)
+	}
 }
 
 func TestKernelIsFoundWithItsModules(t *testing.T) {

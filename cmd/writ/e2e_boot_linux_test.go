@@ -1,0 +1,280 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/insomniacslk/dhcp/dhcpv4"
+	"github.com/insomniacslk/dhcp/dhcpv4/server4"
+
+	"writ/cmd/writ/internal/testcluster"
+	"writ/internal/testenv"
+)
+
+// The network of a test: this host is its switch, with everything of a datacenter but the node.
+const (
+	bootHost = "10.77.0.1"
+	bootNode = "10.77.0.50"
+)
+
+// staticWrit is the program as an image has it.
+func staticWrit(t *testing.T) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "writ-node")
+	build := exec.Command("go", "build", "-trimpath", "-ldflags=-s -w", "-o", path, "writ/cmd/writ")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if said, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("build writ: %v\n%s", err, said)
+	}
+	return path
+}
+
+// newLAN makes a bridge with this host and a tap for a machine, and a DHCP server there.
+func newLAN(t *testing.T) (tap string) {
+	t.Helper()
+	for _, line := range []string{
+		"ip link add lan type bridge", "ip addr add " + bootHost + "/24 dev lan", "ip link set lan up",
+		"ip tuntap add dev tap0 mode tap", "ip link set tap0 master lan", "ip link set tap0 up",
+	} {
+		words := strings.Fields(line)
+		if out, err := exec.Command(words[0], words[1:]...).CombinedOutput(); err != nil {
+			t.Fatalf("%s: %v\n%s", line, err, out)
+		}
+	}
+	server, err := server4.NewServer("lan", &net.UDPAddr{IP: net.IPv4zero, Port: dhcpv4.ServerPort}, func(conn net.PacketConn, peer net.Addr, m *dhcpv4.DHCPv4) {
+		answers := map[dhcpv4.MessageType]dhcpv4.MessageType{dhcpv4.MessageTypeDiscover: dhcpv4.MessageTypeOffer, dhcpv4.MessageTypeRequest: dhcpv4.MessageTypeAck}
+		kind, ok := answers[m.MessageType()]
+		if !ok {
+			return
+		}
+		answer, err := dhcpv4.NewReplyFromRequest(m, dhcpv4.WithMessageType(kind), dhcpv4.WithYourIP(net.ParseIP(bootNode)), dhcpv4.WithLeaseTime(3600),
+			dhcpv4.WithNetmask(net.CIDRMask(24, 32)), dhcpv4.WithRouter(net.ParseIP(bootHost)), dhcpv4.WithServerIP(net.ParseIP(bootHost)),
+			dhcpv4.WithOption(dhcpv4.OptServerIdentifier(net.ParseIP(bootHost))))
+		if err == nil {
+			_, err = conn.WriteTo(answer.ToBytes(), peer)
+		}
+		if err != nil {
+			t.Errorf("answer DHCP: %v", err)
+		}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	served := make(chan struct{})
+	go func() { defer close(served); _ = server.Serve() }()
+	t.Cleanup(func() { server.Close(); <-served })
+	return "tap0"
+}
+
+// bootRedis is the Redis of the datacenter, at a socket.
+func bootRedis(t *testing.T) (url string) {
+	t.Helper()
+	dir := t.TempDir()
+	socket, settings := filepath.Join(dir, "redis.sock"), filepath.Join(dir, "redis.conf")
+	text := fmt.Sprintf("port 0\nunixsocket %s\nrequirepass LONG-AND-RANDOM\ndir %s\nsave \"\"\nmaxmemory 256mb\nmaxmemory-policy noeviction\n", socket, dir)
+	if err := os.WriteFile(settings, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(testenv.Need(t, "redis-server"), settings)
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
+	return "unix://:LONG-AND-RANDOM@" + socket
+}
+
+// vm is a machine in QEMU.
+type vm struct {
+	t     *testing.T
+	cmd   *exec.Cmd
+	began time.Time
+	qmp   string
+	ended chan error
+
+	mu    sync.Mutex
+	lines []string // of its serial line, each with the time since the start
+	news  chan struct{}
+}
+
+// startVM starts a machine with firmware, and this besides.
+func startVM(t *testing.T, tap string, args ...string) *vm {
+	t.Helper()
+	dir := t.TempDir()
+	vars := filepath.Join(dir, "vars.fd")
+	text, err := os.ReadFile(testenv.Unpacked(t, testenv.FirmwareVars))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(vars, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	v := &vm{t: t, qmp: filepath.Join(dir, "qmp"), ended: make(chan error, 1), news: make(chan struct{}, 1)}
+	v.cmd = exec.Command(testenv.Need(t, "qemu-system-x86_64"), append([]string{
+		"-nodefaults", "-no-user-config", "-display", "none", "-no-reboot", "-serial", "stdio", "-machine", "q35,accel=tcg", "-cpu", "max", "-smp", "2", "-m", "1024",
+		"-drive", "if=pflash,format=raw,unit=0,readonly=on,file=" + testenv.Unpacked(t, testenv.FirmwareCode),
+		"-drive", "if=pflash,format=raw,unit=1,file=" + vars, "-qmp", "unix:" + v.qmp + ",server=on,wait=off",
+		"-netdev", "tap,id=n0,script=no,downscript=no,ifname=" + tap, "-device", "virtio-net-pci,netdev=n0,romfile=,mac=52:54:00:77:00:50",
+	}, args...)...)
+	serial, err := v.cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var said bytes.Buffer
+	v.cmd.Stderr = &said
+	v.began = time.Now()
+	if err := v.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		v.read(serial)
+		err := v.cmd.Wait()
+		if err != nil {
+			err = fmt.Errorf("%w: %s", err, said.String())
+		}
+		v.ended <- err
+	}()
+	t.Cleanup(func() {
+		_ = v.cmd.Process.Kill()
+		<-v.ended
+		if t.Failed() {
+			t.Logf("the machine said:\n%s", v.said())
+		}
+	})
+	return v
+}
+
+func (v *vm) read(serial io.Reader) {
+	for lines := bufio.NewScanner(serial); lines.Scan(); {
+		v.mu.Lock()
+		v.lines = append(v.lines, fmt.Sprintf("%6.2f  %s", time.Since(v.began).Seconds(), strings.TrimSpace(strings.ReplaceAll(lines.Text(), "\x1b", ""))))
+		v.mu.Unlock()
+		select {
+		case v.news <- struct{}{}:
+		default:
+		}
+	}
+}
+
+func (v *vm) said() string {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return strings.Join(v.lines, "\n")
+}
+
+// await waits until the machine has said something.
+func (v *vm) await(text string) {
+	v.t.Helper()
+	late := time.After(testcluster.Patience)
+	for !strings.Contains(v.said(), text) {
+		select {
+		case <-v.news:
+		case err := <-v.ended:
+			v.ended <- err
+			v.t.Fatalf("the machine ended before it said %q: %v", text, err)
+		case <-late:
+			v.t.Fatalf("the machine does not say %q", text)
+		}
+	}
+}
+
+// pressPower presses the power button, and waits until the machine is off.
+func (v *vm) pressPower() {
+	v.t.Helper()
+	conn, err := net.Dial("unix", v.qmp)
+	if err != nil {
+		v.t.Fatal(err)
+	}
+	defer conn.Close()
+	answers := json.NewDecoder(conn)
+	for _, command := range []string{"", "qmp_capabilities", "system_powerdown"} {
+		if command != "" {
+			fmt.Fprintf(conn, `{"execute": %q}`, command)
+		}
+		var answer map[string]any
+		if err := answers.Decode(&answer); err != nil || answer["error"] != nil {
+			v.t.Fatalf("%s: %v %v", command, answer, err)
+		}
+	}
+	select {
+	case err := <-v.ended:
+		v.ended <- err
+		if err != nil {
+			v.t.Errorf("the machine ended: %v", err)
+		}
+	case <-time.After(testcluster.Patience):
+		v.t.Error("the machine does not turn off")
+	}
+}
+
+// A machine starts from an image with UEFI firmware, joins with a token, does a signed job and turns off. Once the token is in a credential on the
+// disk with the image, and once on the command line of the kernel; it is not seen on the console.
+func TestAMachineStartsFromAnImageAsANode(t *testing.T) {
+	testenv.Nightly(t, "TestTheFirstProcessPreparesAMachine of package efi/boot starts one without firmware, and the tests of efi/image make images")
+	testenv.Need(t, "redis-server")
+	testenv.Need(t, "qemu-system-x86_64")
+	kernel, stub := testenv.Kernel(t), testenv.Unpacked(t, testenv.EFIStub)
+	testenv.Unpacked(t, testenv.FirmwareCode)
+	if !testcluster.Alone(t, "") {
+		return
+	}
+	tap := newLAN(t)
+	s := testcluster.New(t, "WRIT_REDIS_LISTEN="+bootHost+":6379")
+	s.Add(testcluster.Datacenter{Name: "dc1", Redis: bootRedis(t), Listen: bootHost + ":7441"})
+	s.Script("ping.tengo", `
+node := import("node")
+run := import("run")
+node.ping()
+run.output({said: "pong"})
+`)
+	disk := filepath.Join(t.TempDir(), "disk")
+	image := filepath.Join(disk, "EFI", "BOOT", "BOOTX64.EFI")
+	for _, dir := range []string{filepath.Dir(image), filepath.Join(disk, "loader", "credentials")} {
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Log(strings.SplitN(s.Writ("efi", "build", "--kernel", kernel.Image, "--modules", kernel.Modules, "--stub", stub, "--program", staticWrit(t), "--image", image,
+		"--supervisor", "https://"+bootHost+":7441", "--redis", "rediss://"+bootHost+":6379/0"), "\n\n", 2)[0])
+
+	starts := func(name, token string, args ...string) {
+		t.Helper()
+		v := startVM(t, tap, args...)
+		v.await("msg=serving")
+		serving := time.Since(v.began)
+		if said := s.Writ("node", "list"); !strings.Contains(said, name) {
+			t.Errorf("%s is not in the list:\n%s", name, said)
+		}
+		if said := s.Writ("submit", "ping.tengo"); !strings.Contains(said, "pong") {
+			t.Errorf("the run says %s", said)
+		}
+		done := time.Since(v.began)
+		v.pressPower()
+		for _, part := range strings.Split(token, ".")[1:3] {
+			if strings.Contains(v.said(), part) {
+				t.Errorf("the console shows %s of the token", part)
+			}
+		}
+		t.Logf("%s: serving after %.1f s, the first run done after %.1f s, off after %.1f s\n%s", name, serving.Seconds(), done.Seconds(), time.Since(v.began).Seconds(), v.said())
+		s.Writ("node", "remove", name, "--reason", "turned off")
+	}
+
+	token := strings.TrimSpace(s.Writ("token", "create", "--dc", "dc1"))
+	if err := os.WriteFile(filepath.Join(disk, "loader", "credentials", "n1.cred"), []byte("writ.name=by-disk\nwrit.join="+token+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	starts("by-disk", token, "-drive", "if=none,id=d0,format=raw,readonly=on,file=fat:"+disk, "-device", "virtio-blk-pci,drive=d0,bootindex=1")
+
+	token = strings.TrimSpace(s.Writ("token", "create", "--dc", "dc1"))
+	starts("node-525400770050", token, "-kernel", image, "-append", "console=ttyS0 quiet panic=5 writ.join="+token)
+}

@@ -1,0 +1,50 @@
+package testenv
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"testing"
+)
+
+// UnpackedPackages are Debian packages with files that tests need, which are unpacked and not installed: they bring firmware, a loader and tools
+// of the boot, which no machine shall start to use because it runs tests.
+var UnpackedPackages = []string{"ovmf", "systemd-boot-efi", "kmod"}
+
+// UnpackedVar names the directory in which these packages were unpacked. It is writ/boot in the user's directory of caches if it is not set.
+const UnpackedVar = "WRIT_TEST_BOOT"
+
+// The files of these packages.
+const (
+	FirmwareCode = "usr/share/OVMF/OVMF_CODE_4M.fd" // of a UEFI machine
+	FirmwareVars = "usr/share/OVMF/OVMF_VARS_4M.fd" // what it keeps, at first
+	EFIStub      = "usr/lib/systemd/boot/efi/linuxx64.efi.stub"
+	Kmod         = "bin/kmod" // which is depmod if it is started by that name
+)
+
+// Unpacked returns the path of a file of these packages: unpacked, or of this machine. It skips the test as Need does.
+func Unpacked(t testing.TB, file string) string {
+	t.Helper()
+	dir := os.Getenv(UnpackedVar)
+	if dir == "" {
+		cache, err := os.UserCacheDir()
+		if err != nil {
+			t.Fatal(err)
+		}
+		dir = filepath.Join(cache, "writ", "boot")
+	}
+	for _, root := range []string{dir, "/"} {
+		path := filepath.Join(root, file)
+		if info, err := os.Stat(path); err == nil && info.Mode().IsRegular() {
+			return path
+		}
+	}
+	text := fmt.Sprintf("%s is not in %s: .ci/run unpacks %v there, or apt-get download them, and dpkg -x", file, dir, UnpackedPackages)
+	if os.Getenv(RequireVar) == "all" && runtime.GOARCH == "amd64" {
+		t.Fatal(text)
+	}
+	note(t, text)
+	t.Skip(text)
+	return ""
+}
