@@ -1,6 +1,7 @@
 package boot
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -54,12 +55,25 @@ func (c *consoles) stage(name, format string, args ...any) {
 	c.line(fmt.Sprintf("writ [%7.2f] %-8s %s", c.since().Seconds(), name, fmt.Sprintf(format, args...)))
 }
 
-// fail says what does not work, and what to do.
+// fail says what does not work, and what to do. Of several errors that were joined it says each.
 func (c *consoles) fail(name string, err error) {
-	c.stage(name, "cannot go on: %v", err)
-	if hint := writ.AsError(err).Hint; hint != "" {
+	if several, ok := err.(interface{ Unwrap() []error }); ok {
+		for _, one := range several.Unwrap() {
+			c.fail(name, one)
+		}
+		return
+	}
+	c.stage(name, "error: %v", err)
+	if hint := hintOf(err); hint != "" {
 		c.stage(name, "hint: %s", hint)
 	}
+}
+
+func hintOf(err error) string {
+	if e, ok := errors.AsType[*writ.Error](err); ok {
+		return e.Hint
+	}
+	return ""
 }
 
 // close ends the consoles, and waits a moment for what they have to show.

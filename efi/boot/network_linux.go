@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -37,7 +38,10 @@ type network struct {
 	mu          sync.Mutex
 	cards       map[int]*card // by index
 	nameservers map[int][]netip.Addr
-	up          chan string // what the first cards got
+	up          chan string // what cards got
+
+	etc    string             // where resolv.conf is
+	rename func([]byte) error // gives the machine its name
 }
 
 // card is a network card that is served.
@@ -56,9 +60,14 @@ type lease struct {
 	valid       time.Duration // 0 for ever
 }
 
+func (n *network) init(etc string, rename func([]byte) error) {
+	n.cards, n.nameservers, n.up = map[int]*card{}, map[int][]netip.Addr{}, make(chan string, 16)
+	n.etc, n.rename = etc, rename
+}
+
 // connect serves all network cards, and returns when the first has an address.
 func (m *machine) connect(ctx context.Context) error {
-	m.network = network{cards: map[int]*card{}, nameservers: map[int][]netip.Addr{}, up: make(chan string, 16)}
+	m.network.init("/etc", unix.Sethostname)
 	if lo, err := netlink.LinkByName("lo"); err == nil {
 		_ = netlink.LinkSetUp(lo)
 	}
@@ -337,10 +346,11 @@ func (m *machine) resolve(link netlink.Link, servers []netip.Addr) error {
 	for _, server := range resolvers(m.config.Nameservers, m.network.nameservers) {
 		fmt.Fprintf(&text, "nameserver %s\n", server)
 	}
-	if err := os.WriteFile("/etc/resolv.conf.new", []byte(text.String()), 0o644); err != nil {
+	file := filepath.Join(m.network.etc, "resolv.conf")
+	if err := os.WriteFile(file+".new", []byte(text.String()), 0o644); err != nil {
 		return err
 	}
-	return os.Rename("/etc/resolv.conf.new", "/etc/resolv.conf")
+	return os.Rename(file+".new", file)
 }
 
 // resolvers are all nameservers, each once: those of the configuration first, then by the cards' indexes.
@@ -362,5 +372,5 @@ func (m *machine) setName(told string) {
 	if !writ.ValidName(short) {
 		short = ""
 	}
-	_ = unix.Sethostname([]byte(cmp.Or(m.config.Name, short, nameFor(m.network.firstCard()))))
+	_ = m.network.rename([]byte(cmp.Or(m.config.Name, short, nameFor(m.network.firstCard()))))
 }

@@ -1,0 +1,100 @@
+package boot
+
+import (
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"writ"
+)
+
+func TestWordsOfTheCommandLineAreRead(t *testing.T) {
+	c := Config{}
+	for _, text := range []string{
+		"writ.supervisor=https://10.0.0.1:7441\nwrit.redis=rediss://10.0.0.1:6379/0\nwrit.name=of-the-image\n",
+		"BOOT_IMAGE=/writ console=ttyS0 quiet  writ.name=n1 writ.supervisor=https://a:7441,https://b:7441 writ.join=writ2.abc init=/x writ.drivers=host",
+		"writ.interface=52:54:00:AB:00:01 writ.address=10.0.0.5/24 writ.gateway=10.0.0.1 writ.nameserver=10.0.0.2,10.0.0.3",
+	} {
+		if err := c.Read(text); err != nil {
+			t.Error(err)
+		}
+	}
+	got := []string{c.Name, strings.Join(c.Supervisors, " "), c.Redis, c.Join, c.Drivers, c.Interface, c.Address.String(), c.Gateway.String(), c.Nameservers[1].String()}
+	want := []string{"n1", "https://a:7441 https://b:7441", "rediss://10.0.0.1:6379/0", "writ2.abc", "host", "52:54:00:ab:00:01", "10.0.0.5/24", "10.0.0.1", "10.0.0.3"}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+	if err := c.Missing(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestAWordThatIsWrongLeavesTheRestInForce(t *testing.T) {
+	for word, says := range map[string]string{
+		"writ.nmae=n1":              "there is no setting writ.nmae",
+		"writ.name":                 "has no value",
+		"writ.name=":                "has no value",
+		"writ.name=Not_A_Name":      "lower-case letters",
+		"writ.address=10.0.0.5":     "writ.address=10.0.0.5",
+		"writ.gateway=home":         "writ.gateway=home",
+		"writ.nameserver=1.1.1.1,,": "writ.nameserver",
+	} {
+		c := Config{}
+		err := c.Read("writ.drivers=auto " + word + " writ.redis=rediss://h:6379/0")
+		if err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("%s: %v, want %q", word, err, says)
+		}
+		if c.Redis == "" || c.Drivers == "" {
+			t.Errorf("%s: what stands beside it is not read: %+v", word, c)
+		}
+	}
+}
+
+func TestWhatIsMissingIsNamedWithTheWayToGiveIt(t *testing.T) {
+	c := Config{}
+	for _, next := range []string{"writ.supervisor=https://h:7441", "writ.redis=rediss://h:6379/0", "writ.join=writ2.abc"} {
+		name, _, _ := strings.Cut(next, "=")
+		if err := c.Missing(); err == nil || !strings.Contains(writ.AsError(err).Hint, name) {
+			t.Errorf("without %s: %v", name, err)
+		}
+		if err := c.Read(next); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := c.Missing(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestNoTextHasTheToken(t *testing.T) {
+	if got := Redacted("quiet writ.join=writ2.secret  writ.name=n1\n"); got != "quiet writ.join=(hidden) writ.name=n1" {
+		t.Errorf("Redacted = %q", got)
+	}
+	if IsInit(1, []string{"/sbin/getty"}) || IsInit(2, []string{"/init"}) || IsInit(1, nil) || !IsInit(1, []string{"/init"}) {
+		t.Error("another process than the first one of a machine takes itself for it")
+	}
+}
+
+func TestAClockThatWasNeverSetIsRefused(t *testing.T) {
+	for text, ok := range map[string]bool{"1970-01-01T00:00:10Z": false, "2025-12-31T23:59:59Z": false, "2026-11-26T05:00:00Z": true, "2126-01-02T00:00:00Z": false} {
+		now, err := time.Parse(time.RFC3339, text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := checkClock(now); (err == nil) != ok {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
+}
+
+func TestANodeIsNamedByItsFirstCard(t *testing.T) {
+	if got := nameFor(net.HardwareAddr{0x52, 0x54, 0, 1, 2, 0xff}); got != "node-5254000102ff" || !writ.ValidName(got) {
+		t.Errorf("nameFor = %q", got)
+	}
+	if got := nameFor(nil); !writ.ValidName(got) {
+		t.Errorf("without a card the name is %q", got)
+	}
+}

@@ -1,0 +1,194 @@
+package boot_test
+
+import (
+	"bytes"
+	"debug/pe"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"writ/efi/boot"
+	"writ/efi/image"
+	"writ/internal/testenv"
+)
+
+// The words of the guest, and a mark by which a test knows that it is in there.
+const (
+	guestToken = "writ2.not-to-be-shown"
+	guestWords = "writ.join=" + guestToken + " writ.name=guest-1 writ.nameserver=192.0.2.53"
+	insideVar  = "-test.run=^TestInside$"
+)
+
+// TestMain lets this test binary be the program of an image: the first process, what loads modules for the kernel, and a runner, which is the
+// test of what a runner finds.
+func TestMain(m *testing.M) {
+	switch {
+	case boot.IsInit(os.Getpid(), os.Args):
+		(&boot.Machine{
+			Version: "of a test",
+			Redact:  func(line string) string { return strings.ReplaceAll(line, "canary", "(redacted)") },
+			Runner:  func(boot.Config) []string { return []string{insideVar, "-test.v"} },
+		}).Main()
+	case boot.IsModprobe(os.Args):
+		os.Exit(boot.Modprobe(os.Args))
+	case len(os.Args) == 2 && os.Args[1] == "orphan":
+		leaveOrphan()
+	case len(os.Args) == 2 && os.Args[1] == "short":
+		time.Sleep(50 * time.Millisecond)
+		os.Exit(0)
+	}
+	os.Exit(m.Run())
+}
+
+// leaveOrphan starts a process, tells its number and ends before it.
+func leaveOrphan() {
+	child := exec.Command(boot.Program, "short")
+	if err := child.Start(); err != nil {
+		fmt.Println(err)
+		os.Exit(1)
+	}
+	fmt.Println(child.Process.Pid)
+	os.Exit(0)
+}
+
+// TestInside is what a runner finds on a machine that was started from an image. It runs there only.
+func TestInside(t *testing.T) {
+	if os.Getppid() != 1 || os.Args[0] != boot.Program {
+		t.Skip("TestTheFirstProcessPreparesAMachine runs it on a machine of its own")
+	}
+	fmt.Println("the runner says canary")
+	read := func(file string) string {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Error(err)
+		}
+		return string(text)
+	}
+	for file, want := range map[string]string{
+		"/proc/cmdline":                   "writ.join=(hidden) writ.name=guest-1",
+		"/etc/resolv.conf":                "nameserver 192.0.2.53\nnameserver 10.0.2.3\n",
+		"/proc/sys/kernel/hostname":       "guest-1\n",
+		"/proc/sys/kernel/dmesg_restrict": "1\n",
+		"/proc/net/route":                 "0202000A", // a gateway
+		"/proc/mounts":                    "cgroup2 /sys/fs/cgroup",
+		boot.TokenAt:                      guestToken + "\n",
+		"/proc/modules":                   "virtio_net ",
+	} {
+		if text := read(file); !strings.Contains(text, want) {
+			t.Errorf("%s has no %q:\n%s", file, want, text)
+		}
+	}
+	if text := read("/proc/cmdline"); strings.Contains(text, guestToken) {
+		t.Error("/proc/cmdline shows the token")
+	}
+	if info, err := os.Stat(boot.TokenAt); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("the token is for %v, %v", info.Mode(), err)
+	}
+	for _, dir := range []string{"lower", "upper", "work", "merged"} {
+		if err := os.MkdirAll(filepath.Join("/tmp", dir), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if strings.Contains(read("/proc/modules"), "overlay ") {
+		t.Error("overlay is loaded before it is used")
+	}
+	if err := unix.Mount("overlay", "/tmp/merged", "overlay", 0, "lowerdir=/tmp/lower,upperdir=/tmp/upper,workdir=/tmp/work"); err != nil {
+		t.Errorf("the kernel does not get the module that it asks for: %v", err)
+	}
+	out, err := exec.Command(boot.Program, "orphan").Output()
+	if err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	orphan := filepath.Join("/proc", strings.TrimSpace(string(out)))
+	for late := time.Now().Add(20 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+		if _, err := os.Stat(orphan); err != nil {
+			break
+		}
+		if time.Now().After(late) {
+			t.Fatal("a process without a parent stays when it has ended")
+		}
+	}
+	if !t.Failed() {
+		if err := unix.Kill(1, unix.SIGTERM); err != nil {
+			t.Error(err)
+		}
+		time.Sleep(time.Minute) // until the first process ends this one
+	}
+}
+
+// section is one of an image.
+func section(t *testing.T, made *image.Image, name string) []byte {
+	t.Helper()
+	file, err := pe.NewFile(bytes.NewReader(made.Data))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := file.Section(name)
+	if s == nil {
+		t.Fatalf("the image has no section %s", name)
+	}
+	data, err := s.Data()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data[:min(len(data), int(s.VirtualSize))]
+}
+
+// A guest is started by QEMU with the kernel and the files of an image, without firmware. Its first process prepares the machine, and a runner finds
+// all that it needs, and no secret where it is not looked for.
+func TestTheFirstProcessPreparesAMachine(t *testing.T) {
+	t.Parallel()
+	qemu, kernel := testenv.Need(t, "qemu-system-x86_64"), testenv.Kernel(t)
+	stub, err := os.ReadFile(testenv.Unpacked(t, testenv.EFIStub))
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	program := filepath.Join(dir, "program")
+	build := exec.Command("go", "test", "-c", "-trimpath", "-ldflags=-s -w", "-o", program, "writ/efi/boot")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if said, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("build the tests: %v\n%s", err, said)
+	}
+	recipe := image.Recipe{Stub: stub, Modules: os.DirFS(kernel.Modules), Cmdline: image.DefaultCmdline, Settings: []string{
+		"writ.supervisor=https://10.0.2.2:7441", "writ.redis=rediss://10.0.2.2:6379/0",
+	}}
+	for file, into := range map[string]*[]byte{kernel.Image: &recipe.Kernel, program: &recipe.Program} {
+		if *into, err = os.ReadFile(file); err != nil {
+			t.Fatal(err)
+		}
+	}
+	made, err := recipe.Build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	initrd := filepath.Join(dir, "initrd")
+	if err := os.WriteFile(initrd, section(t, made, ".initrd"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	began := time.Now()
+	said, err := exec.CommandContext(t.Context(), qemu, "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot", "-serial", "stdio",
+		"-machine", "q35", "-accel", "tcg", "-cpu", "max", "-m", "512", "-kernel", kernel.Image, "-initrd", initrd, "-append", "console=ttyS0 quiet panic=-1 "+guestWords,
+		"-netdev", "user,id=n0,restrict=on", "-device", "virtio-net-pci,netdev=n0,romfile=").CombinedOutput()
+	text := strings.ReplaceAll(string(said), "\r", "")
+	t.Logf("the guest ran for %.1f s and said:\n%s", time.Since(began).Seconds(), text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"start    writ of a test on Linux 6.", "eth0 10.0.2.15/24, gateway 10.0.2.2, by DHCP", "the runner says (redacted)", "told to turn off", "runner   ended", "bye"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("the guest does not say %q", want)
+		}
+	}
+	for _, not := range []string{guestToken, "canary", "error:", "--- FAIL", "killed"} {
+		if strings.Contains(text, not) {
+			t.Errorf("the guest says %q", not)
+		}
+	}
+}
