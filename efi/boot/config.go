@@ -105,7 +105,7 @@ func (c *Config) Read(text string) error {
 			if name == joinWord {
 				value = hidden
 			}
-			failed = append(failed, writ.Errorf(writ.CodeUsage, "%s=%s: %v", name, value, err))
+			failed = append(failed, writ.Errorf(writ.CodeUsage, "%s=%s is not possible: %v", name, value, err))
 		}
 	}
 	return errors.Join(failed...)

@@ -90,8 +90,13 @@ func (r *Recipe) Build() (*Image, error) {
 	if err := checkProgram(r.Program); err != nil {
 		return nil, err
 	}
-	if err := new(boot.Config).Read(strings.Join(r.Settings, " ")); err != nil {
+	var settings boot.Config
+	if err := settings.Read(strings.Join(r.Settings, " ")); err != nil {
 		return nil, err
+	}
+	if settings.Join != "" {
+		return nil, writ.Errorf(writ.CodeUsage, "writ.join has no place in an image: a token admits one node, and an image is read by many").
+			WithHint("give it to the machine, on the command line of the kernel or in a credential")
 	}
 	archive := &files{image: image}
 	if err := r.base(archive); err != nil {

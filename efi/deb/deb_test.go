@@ -1,0 +1,110 @@
+package deb
+
+import (
+	"archive/tar"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/klauspost/compress/gzip"
+	"github.com/klauspost/compress/zstd"
+	"github.com/ulikunitz/xz"
+)
+
+// pack makes a package of files, compressed in one way.
+func pack(t *testing.T, compression string, names ...string) []byte {
+	t.Helper()
+	var data bytes.Buffer
+	compressed, err := map[string]func() (io.WriteCloser, error){
+		".gz":  func() (io.WriteCloser, error) { return gzip.NewWriter(&data), nil },
+		".xz":  func() (io.WriteCloser, error) { return xz.NewWriter(&data) },
+		".zst": func() (io.WriteCloser, error) { return zstd.NewWriter(&data) },
+	}[compression]()
+	if err != nil {
+		t.Fatal(err)
+	}
+	files := tar.NewWriter(compressed)
+	for _, name := range names {
+		header := &tar.Header{Name: name, Mode: 0o644, Size: int64(len(name)), Typeflag: tar.TypeReg}
+		if strings.HasSuffix(name, "/") {
+			header.Size, header.Typeflag = 0, tar.TypeDir
+		}
+		if err := files.WriteHeader(header); err != nil {
+			t.Fatal(err)
+		}
+		if header.Size > 0 {
+			if _, err := io.WriteString(files, name); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if err := errors.Join(files.Close(), compressed.Close()); err != nil {
+		t.Fatal(err)
+	}
+	p := bytes.NewBufferString(magic)
+	for _, member := range []struct {
+		name string
+		data []byte
+	}{{"debian-binary", []byte("2.0\n")}, {"control.tar.xz", []byte("odd")}, {dataName + compression, data.Bytes()}} {
+		fmt.Fprintf(p, "%-16s%-12d%-6d%-6d%-8s%-10d%s", member.name, 0, 0, 0, "100644", len(member.data), headerEnd)
+		p.Write(member.data)
+		if len(member.data)%2 == 1 {
+			p.WriteByte('\n')
+		}
+	}
+	return p.Bytes()
+}
+
+func TestWantedFilesAreUnpackedHoweverTheyAreCompressed(t *testing.T) {
+	for _, compression := range []string{".gz", ".xz", ".zst"} {
+		dir := t.TempDir()
+		root, err := os.OpenRoot(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer root.Close()
+		p := pack(t, compression, "./", "./boot/", "./boot/vmlinuz-6.1", "./boot/config", "./lib/modules/6.1/a.ko")
+		n, err := Unpack(bytes.NewReader(p), root, func(name string) bool { return name != "boot/config" })
+		if n != 2 || err != nil {
+			t.Errorf("%s: %d files, %v", compression, n, err)
+		}
+		for name, there := range map[string]bool{"boot/vmlinuz-6.1": true, "lib/modules/6.1/a.ko": true, "boot/config": false} {
+			text, err := os.ReadFile(filepath.Join(dir, name))
+			if (err == nil) != there || there && string(text) != "./"+name {
+				t.Errorf("%s: %s has %q, %v", compression, name, text, err)
+			}
+		}
+		for _, cut := range []int{0, 7, 20, 70, len(p) / 2, len(p) - 40} {
+			if _, err := Unpack(bytes.NewReader(p[:cut]), root, func(string) bool { return false }); err == nil {
+				t.Errorf("%s: a package is read that ends after %d of %d bytes", compression, cut, len(p))
+			}
+		}
+	}
+}
+
+func TestNoFileIsWrittenElsewhere(t *testing.T) {
+	dir := t.TempDir()
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer root.Close()
+	if _, err := Unpack(bytes.NewReader(pack(t, ".gz", "../outside")), root, func(string) bool { return true }); err == nil {
+		t.Error("a name that leads out of the directory is written")
+	}
+	if _, err := os.Stat(filepath.Join(filepath.Dir(dir), "outside")); err == nil {
+		t.Error("the file is there")
+	}
+	twice := pack(t, ".gz", "./a", "./a")
+	if _, err := Unpack(bytes.NewReader(twice), root, func(string) bool { return true }); err == nil {
+		t.Error("a file is written twice")
+	}
+	if _, err := Unpack(strings.NewReader("<html>"), root, func(string) bool { return true }); err == nil || !strings.Contains(err.Error(), "no Debian package") {
+		t.Errorf("a page is unpacked: %v", err)
+	}
+}

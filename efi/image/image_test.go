@@ -1,0 +1,141 @@
+package image
+
+import (
+	"bytes"
+	"debug/elf"
+	"encoding/binary"
+	"io/fs"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"testing/fstest"
+	"time"
+
+	"writ"
+	"writ/internal/testenv"
+)
+
+// program is the smallest that could be started, with or without need of libraries.
+func program(t *testing.T, machine elf.Machine, libraries bool) []byte {
+	t.Helper()
+	var out bytes.Buffer
+	header := elf.Header64{
+		Ident: [elf.EI_NIDENT]byte{0x7f, 'E', 'L', 'F', byte(elf.ELFCLASS64), byte(elf.ELFDATA2LSB), byte(elf.EV_CURRENT)},
+		Type:  uint16(elf.ET_EXEC), Machine: uint16(machine), Version: uint32(elf.EV_CURRENT), Phoff: 64, Ehsize: 64, Phentsize: 56,
+	}
+	if libraries {
+		header.Phnum = 1
+	}
+	if err := binary.Write(&out, binary.LittleEndian, header); err != nil {
+		t.Fatal(err)
+	}
+	if err := binary.Write(&out, binary.LittleEndian, elf.Prog64{Type: uint32(elf.PT_INTERP)}); err != nil {
+		t.Fatal(err)
+	}
+	return out.Bytes()
+}
+
+func recipe(t *testing.T) Recipe {
+	t.Helper()
+	kernel := testenv.Kernel(t)
+	r := Recipe{Modules: os.DirFS(kernel.Modules), Program: program(t, elf.EM_X86_64, false), Cmdline: DefaultCmdline, Settings: []string{"writ.name=n1"}}
+	for file, into := range map[string]*[]byte{kernel.Image: &r.Kernel, testenv.Unpacked(t, testenv.EFIStub): &r.Stub} {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		*into = text
+	}
+	return r
+}
+
+// moved are the files of a directory in another one, where they were changed at another time.
+func moved(t *testing.T, files fs.FS) fs.FS {
+	t.Helper()
+	there := fstest.MapFS{}
+	err := fs.WalkDir(files, ".", func(file string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		text, err := fs.ReadFile(files, file)
+		there[file] = &fstest.MapFile{Data: text, ModTime: time.Unix(1, 0), Mode: 0o600}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return there
+}
+
+func TestEqualInputsMakeEqualImages(t *testing.T) {
+	r := recipe(t)
+	digest := func() string {
+		made, err := r.Build()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return made.Digest()
+	}
+	first := digest()
+	r.Modules = moved(t, r.Modules)
+	if second := digest(); first != second {
+		t.Errorf("the digests are %s and %s", first, second)
+	}
+	r.Settings = []string{"writ.name=n2"}
+	if digest() == first {
+		t.Error("another setting makes the same image")
+	}
+}
+
+func TestAnImageHasTheModulesAndTheProgram(t *testing.T) {
+	r := recipe(t)
+	r.Names = []string{"wireguard"}
+	made, err := r.Build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	names := map[string]int{}
+	for _, f := range made.Files {
+		names[f.Name] = f.Size
+	}
+	modules := "lib/modules/" + made.Kernel
+	for _, want := range []string{
+		"usr/bin/writ", "etc/writ/boot.conf", modules + "/modules.dep", modules + "/kernel/drivers/net/virtio_net.ko", modules + "/kernel/drivers/net/wireguard/wireguard.ko",
+		modules + "/kernel/fs/btrfs/btrfs.ko",
+	} {
+		if names[want] == 0 {
+			t.Errorf("the image has no %s", want)
+		}
+	}
+	if !slices.IsSortedFunc(made.Files, func(a, b File) int { return strings.Compare(a.Name, b.Name) }) {
+		t.Error("the files are listed without an order")
+	}
+	if slices.Contains(made.Lacking, "virtio_net") || made.Packed == 0 || len(made.Version) != 16 {
+		t.Errorf("the image lacks %v, has %d bytes of files and the version %q", made.Lacking, made.Packed, made.Version)
+	}
+}
+
+func TestInputsThatMakeNoNodeAreRefused(t *testing.T) {
+	good := recipe(t)
+	for name, tt := range map[string]struct {
+		spoil func(r *Recipe)
+		says  string
+	}{
+		"a script as the program":      {func(r *Recipe) { r.Program = []byte("#!/bin/sh") }, "none for Linux"},
+		"another architecture":         {func(r *Recipe) { r.Program = program(t, elf.EM_AARCH64, false) }, "not for amd64"},
+		"a program that wants libc":    {func(r *Recipe) { r.Program = program(t, elf.EM_X86_64, true) }, "libraries"},
+		"a setting that is none":       {func(r *Recipe) { r.Settings = []string{"writ.nam=n1"} }, "no setting"},
+		"a module that there is not":   {func(r *Recipe) { r.Names = []string{"abacus"} }, "no module abacus"},
+		"modules that there are not":   {func(r *Recipe) { r.Modules = os.DirFS(t.TempDir()) }, "directory of modules"},
+		"no kernel":                    {func(r *Recipe) { r.Kernel = nil }, "bzImage"},
+		"a token for all its machines": {func(r *Recipe) { r.Settings = []string{"writ.join=writ2.x"} }, "writ.join"},
+	} {
+		r := good
+		tt.spoil(&r)
+		_, err := r.Build()
+		if err == nil || !strings.Contains(err.Error(), tt.says) || writ.AsError(err).Hint == "" {
+			t.Errorf("%s: %v, want %q and a hint", name, err, tt.says)
+		}
+	}
+}
