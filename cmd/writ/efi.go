@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -13,6 +14,7 @@ import (
 	"writ/cmd/writ/internal/redact"
 	"writ/cmd/writ/internal/terminal"
 	"writ/efi/boot"
+	"writ/efi/deb"
 	"writ/efi/image"
 )
 
@@ -54,6 +56,7 @@ type builtImage struct {
 // efiSources say where the parts of an image are.
 type efiSources struct {
 	kernel, modules, stub, program string
+	packages                       string // directory of packages with all but the program
 }
 
 func (a *app) efiBuildCommand() *cobra.Command {
@@ -66,10 +69,15 @@ func (a *app) efiBuildCommand() *cobra.Command {
 		Long: `Makes a unified kernel image for UEFI firmware. It holds Linux, the modules that machines need, and writ as the
 first process and only program. The machine runs from memory. Equal inputs make equal bytes.
 
+The parts come from Debian packages: download linux-image-VERSION-cloud-amd64 and systemd-boot-efi with apt-get,
+which verifies them, and name their directory with --packages. They need not be installed.
+
 --supervisor and --redis are for every machine that starts from the image. The token of a machine is not part
 of it: the kernel's command line or a credential brings it.`,
-		Example: `  writ efi build --kernel k/boot/vmlinuz-6.1.0-56-cloud-amd64 --modules k/lib/modules/6.1.0-56-cloud-amd64 --stub s/linuxx64.efi.stub --program writ-node`,
-		Args:    exactly(),
+		Example: `  apt-get download linux-image-6.1.0-56-cloud-amd64 systemd-boot-efi
+  writ efi build --packages . --program writ-node --supervisor https://10.77.0.3:7441 --redis rediss://10.77.0.3:6379/0
+  writ efi build --kernel k/boot/vmlinuz-6.1.0-56-cloud-amd64 --modules k/lib/modules/6.1.0-56-cloud-amd64 --stub s/linuxx64.efi.stub --program writ-node`,
+		Args: exactly(),
 		RunE: func(*cobra.Command, []string) error {
 			began := time.Now()
 			for _, one := range []struct{ name, value string }{{"supervisor", supervisor}, {"redis", redis}} {
@@ -77,6 +85,11 @@ of it: the kernel's command line or a credential brings it.`,
 					recipe.Settings = append(recipe.Settings, "writ."+one.name+"="+one.value)
 				}
 			}
+			done, err := from.unpack()
+			if err != nil {
+				return err
+			}
+			defer done()
 			if err := from.read(&recipe); err != nil {
 				return err
 			}
@@ -95,6 +108,7 @@ of it: the kernel's command line or a credential brings it.`,
 	}
 	f := c.Flags()
 	f.StringVar(&target, "image", "writ-node.efi", "file to write")
+	f.StringVar(&from.packages, "packages", "", "directory with the packages (.deb) of one kernel and of systemd-boot-efi, instead of --kernel, --modules and --stub")
 	f.StringVar(&from.kernel, "kernel", "", "the kernel, boot/vmlinuz-VERSION of its package")
 	f.StringVar(&from.modules, "modules", "", "the directory of its modules, lib/modules/VERSION of its package")
 	f.StringVar(&from.stub, "stub", "", "linuxx64.efi.stub of systemd")
@@ -104,6 +118,74 @@ of it: the kernel's command line or a credential brings it.`,
 	f.StringVar(&supervisor, "supervisor", "", "address of the supervisor's node API, https://HOST:7441")
 	f.StringVar(&redis, "redis", "", "address of the datacenter's Redis, rediss://HOST:6379/0")
 	return c
+}
+
+// The files of packages that are of use. Packages of kernels have their modules in one of two places.
+const (
+	packedKernel = "boot/vmlinuz-"
+	packedStub   = "usr/lib/systemd/boot/efi/linuxx64.efi.stub"
+)
+
+var packedModules = []string{"lib/modules/", "usr/lib/modules/"}
+
+// unpack takes the parts out of packages, if there are any, into a directory that done removes.
+func (s *efiSources) unpack() (done func(), err error) {
+	if s.packages == "" {
+		return func() {}, nil
+	}
+	if s.kernel+s.modules+s.stub != "" {
+		return nil, writ.Errorf(writ.CodeUsage, "--packages brings the kernel, the modules and the stub").WithHint("leave --kernel, --modules and --stub out, or --packages")
+	}
+	dir, err := os.MkdirTemp("", "writ-efi-")
+	if err != nil {
+		return nil, fmt.Errorf("make a directory for the packages: %w", err)
+	}
+	done = func() { _ = os.RemoveAll(dir) }
+	if err := s.unpackInto(dir); err != nil {
+		done()
+		return nil, err
+	}
+	return done, nil
+}
+
+func (s *efiSources) unpackInto(dir string) error {
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	wanted := func(name string) bool {
+		isModule := slices.ContainsFunc(packedModules, func(prefix string) bool { return strings.HasPrefix(name, prefix) })
+		return isModule || strings.HasPrefix(name, packedKernel) || name == packedStub
+	}
+	packages, _ := filepath.Glob(filepath.Join(s.packages, "*.deb"))
+	for _, name := range packages {
+		file, err := os.Open(name)
+		if err != nil {
+			return writ.Errorf(writ.CodeUsage, "cannot read --packages: %v", err)
+		}
+		_, err = deb.Unpack(file, root, wanted)
+		file.Close()
+		if err != nil {
+			return writ.Errorf(writ.CodeUsage, "cannot unpack %s: %v", name, err).WithHint("download it again with `apt-get download`")
+		}
+	}
+	kernels, _ := filepath.Glob(filepath.Join(dir, packedKernel+"*"))
+	if len(kernels) != 1 {
+		return writ.Errorf(writ.CodeUsage, "--packages %s has %d kernels", s.packages, len(kernels)).
+			WithHint("put one package linux-image-VERSION-cloud-amd64 there, and systemd-boot-efi")
+	}
+	s.kernel, s.stub = kernels[0], filepath.Join(dir, packedStub)
+	version := strings.TrimPrefix(kernels[0], filepath.Join(dir, packedKernel))
+	for _, above := range packedModules {
+		if there, err := os.Stat(filepath.Join(dir, above, version)); err == nil && there.IsDir() {
+			s.modules = filepath.Join(dir, above, version)
+		}
+	}
+	if _, err := os.Stat(s.stub); err != nil {
+		return writ.Errorf(writ.CodeUsage, "--packages %s has no linuxx64.efi.stub", s.packages).WithHint("download systemd-boot-efi to there as well")
+	}
+	return nil
 }
 
 // read reads the parts of an image.
@@ -116,7 +198,7 @@ func (s *efiSources) read(recipe *image.Recipe) error {
 		s.program = own
 	}
 	if s.modules == "" {
-		return writ.Errorf(writ.CodeUsage, "--modules is missing").WithHint("writ efi build --help")
+		return writ.Errorf(writ.CodeUsage, "--modules is missing").WithHint("or --packages, with a directory of Debian packages")
 	}
 	recipe.Modules = os.DirFS(s.modules)
 	for _, part := range []struct {

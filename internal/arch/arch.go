@@ -22,7 +22,7 @@ const (
 )
 
 // topLevel are the folders at the top that hold no package of the table, or none yet.
-var topLevel = []string{"docs", "deploy", "tools", "efi"}
+var topLevel = []string{"docs", "deploy", "tools"}
 
 // Check reads the module at the top of tree and returns one sentence for each way in which it breaks its plan, in a stable order.
 // The error says why tree could not be read at all.
