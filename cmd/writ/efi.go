@@ -16,15 +16,20 @@ import (
 	"writ/efi/boot"
 	"writ/efi/deb"
 	"writ/efi/image"
+	"writ/runner"
 )
 
 // asInit is this program as the first process of a machine.
 func asInit() *boot.Machine {
 	return &boot.Machine{
 		Version: version(),
+		Joined:  func() bool { return runner.Joined(boot.DataAt) },
 		Redact:  redact.Text,
 		Runner: func(c boot.Config) []string {
-			args := []string{"runner", "--data", boot.DataAt, "--supervisor", strings.Join(c.Supervisors, ","), "--redis", c.Redis, "--join", c.Join}
+			args := []string{"runner", "--data", boot.DataAt, "--supervisor", strings.Join(c.Supervisors, ","), "--redis", c.Redis}
+			if c.Join != "" {
+				args = append(args, "--join", c.Join)
+			}
 			if c.Name != "" {
 				args = append(args, "--name", c.Name)
 			}

@@ -14,6 +14,7 @@ import (
 type Machine struct {
 	Version string                   // of the program, for people
 	Runner  func(c Config) []string  // the arguments with which the program is started as a runner
+	Joined  func() bool              // reports whether DataAt is that of a node which has joined
 	Redact  func(line string) string // takes secrets out of a line that the runner has written
 }
 

@@ -18,6 +18,7 @@ type Config struct {
 	Redis       string   // address of the datacenter's Redis
 	Join        string   // token with which the node joins; a secret
 	Drivers     string   // as --drivers of the runner; its default if ""
+	Data        string   // label of the file system with the node's data; it is in memory if ""
 
 	Interface   string       // name or hardware address of the network card with the address below; the only card if ""
 	Address     netip.Prefix // of that card; by DHCP if it is not valid
@@ -53,6 +54,7 @@ var settings = []setting{
 	{prefix + "redis", func(c *Config, v string) error { c.Redis = v; return nil }},
 	{joinWord, func(c *Config, v string) error { c.Join = v; return nil }},
 	{prefix + "drivers", func(c *Config, v string) error { c.Drivers = v; return nil }},
+	{prefix + "data", func(c *Config, v string) error { c.Data = v; return nil }},
 	{prefix + "interface", func(c *Config, v string) error { c.Interface = strings.ToLower(v); return nil }},
 	{prefix + "address", func(c *Config, v string) (err error) {
 		c.Address, err = netip.ParsePrefix(v)
@@ -111,8 +113,8 @@ func (c *Config) Read(text string) error {
 	return errors.Join(failed...)
 }
 
-// Missing says what a node cannot do without.
-func (c *Config) Missing() error {
+// Missing says what a node cannot do without. One that has joined needs no token.
+func (c *Config) Missing(joined bool) error {
 	switch {
 	case len(c.Supervisors) == 0:
 		return writ.Errorf(writ.CodeUsage, "the address of the supervisor's node API is missing").
@@ -120,7 +122,7 @@ func (c *Config) Missing() error {
 	case c.Redis == "":
 		return writ.Errorf(writ.CodeUsage, "the address of the datacenter's Redis is missing").
 			WithHint("%sredis=rediss://HOST:6379/0 on the command line of the kernel, or `writ efi build --redis`", prefix)
-	case c.Join == "":
+	case c.Join == "" && !joined:
 		return writ.Errorf(writ.CodeUsage, "the token with which the node joins is missing").
 			WithHint("`writ token create` makes one; give it as %s=TOKEN on the command line of the kernel, or in a credential", joinWord)
 	}

@@ -27,7 +27,7 @@ func TestWordsOfTheCommandLineAreRead(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
-	if err := c.Missing(); err != nil {
+	if err := c.Missing(false); err != nil {
 		t.Error(err)
 	}
 }
@@ -56,15 +56,18 @@ func TestAWordThatIsWrongLeavesTheRestInForce(t *testing.T) {
 func TestWhatIsMissingIsNamedWithTheWayToGiveIt(t *testing.T) {
 	c := Config{}
 	for _, next := range []string{"writ.supervisor=https://h:7441", "writ.redis=rediss://h:6379/0", "writ.join=writ2.abc"} {
+		if err := c.Missing(true); (err == nil) != strings.HasPrefix(next, "writ.join") {
+			t.Errorf("a node that has joined lacks %v before it has %s", err, next)
+		}
 		name, _, _ := strings.Cut(next, "=")
-		if err := c.Missing(); err == nil || !strings.Contains(writ.AsError(err).Hint, name) {
+		if err := c.Missing(false); err == nil || !strings.Contains(writ.AsError(err).Hint, name) {
 			t.Errorf("without %s: %v", name, err)
 		}
 		if err := c.Read(next); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := c.Missing(); err != nil {
+	if err := c.Missing(false); err != nil {
 		t.Error(err)
 	}
 }

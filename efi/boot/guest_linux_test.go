@@ -22,7 +22,7 @@ import (
 // The words of the guest, and a mark by which a test knows that it is in there.
 const (
 	guestToken = "writ2.not-to-be-shown"
-	guestWords = "writ.join=" + guestToken + " writ.name=guest-1 writ.nameserver=192.0.2.53"
+	guestWords = "writ.join=" + guestToken + " writ.name=guest-1 writ.nameserver=192.0.2.53 writ.data=of-guest-1"
 	insideVar  = "-test.run=^TestInside$"
 )
 
@@ -33,6 +33,7 @@ func TestMain(m *testing.M) {
 	case boot.IsInit(os.Getpid(), os.Args):
 		(&boot.Machine{
 			Version: "of a test",
+			Joined:  func() bool { return false },
 			Redact:  func(line string) string { return strings.ReplaceAll(line, "canary", "(redacted)") },
 			Runner:  func(boot.Config) []string { return []string{insideVar, "-test.v"} },
 		}).Main()
@@ -44,8 +45,15 @@ func TestMain(m *testing.M) {
 		time.Sleep(50 * time.Millisecond)
 		os.Exit(0)
 	}
-	os.Exit(m.Run())
+	code := m.Run()
+	if isInside() { // and has said how it ended
+		_ = unix.Kill(1, unix.SIGTERM)
+	}
+	os.Exit(code)
 }
+
+// isInside reports whether this process is the runner of a guest.
+func isInside() bool { return os.Getppid() == 1 && os.Args[0] == boot.Program }
 
 // leaveOrphan starts a process, tells its number and ends before it.
 func leaveOrphan() {
@@ -60,15 +68,10 @@ func leaveOrphan() {
 
 // TestInside is what a runner finds on a machine that was started from an image. It runs there only.
 func TestInside(t *testing.T) {
-	if os.Getppid() != 1 || os.Args[0] != boot.Program {
+	if !isInside() {
 		t.Skip("TestTheFirstProcessPreparesAMachine runs it on a machine of its own")
 	}
 	fmt.Println("the runner says canary")
-	t.Cleanup(func() {
-		if err := unix.Kill(1, unix.SIGTERM); err != nil {
-			t.Error(err)
-		}
-	})
 	read := func(file string) string {
 		text, err := os.ReadFile(file)
 		if err != nil {
@@ -82,7 +85,8 @@ func TestInside(t *testing.T) {
 		"/proc/sys/kernel/hostname":       "guest-1\n",
 		"/proc/sys/kernel/dmesg_restrict": "1\n",
 		"/proc/net/route":                 "0202000A", // a gateway
-		"/proc/mounts":                    "cgroup2 /sys/fs/cgroup",
+		"/proc/mounts":                    "/dev/vda /var/lib/writ ext4 rw,",
+		"/proc/self/mountinfo":            " /sys/fs/cgroup ",
 		boot.TokenAt:                      guestToken + "\n",
 		"/proc/modules":                   "virtio_net ",
 	} {
@@ -172,12 +176,23 @@ func TestTheFirstProcessPreparesAMachine(t *testing.T) {
 	if err := os.WriteFile(initrd, section(t, made, ".initrd"), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	disk := filepath.Join(dir, "disk")
+	if err := os.WriteFile(disk, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Truncate(disk, 32<<20); err != nil {
+		t.Fatal(err)
+	}
+	if said, err := exec.Command(testenv.Need(t, "mkfs.ext4"), "-q", "-L", "of-guest-1", disk).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, said)
+	}
 	ctx, stop := context.WithTimeout(t.Context(), 2*time.Minute) // a guest that stops with an error waits to be read
 	defer stop()
 	began := time.Now()
 	said, err := exec.CommandContext(ctx, qemu, "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot", "-serial", "stdio",
 		"-machine", "q35", "-accel", "tcg", "-cpu", "max", "-m", "512", "-kernel", kernel.Image, "-initrd", initrd, "-append", "console=ttyS0 quiet panic=-1 "+guestWords,
-		"-netdev", "user,id=n0", "-device", "virtio-net-pci,netdev=n0,romfile=").CombinedOutput()
+		"-netdev", "user,id=n0", "-device", "virtio-net-pci,netdev=n0,romfile=",
+		"-drive", "if=none,id=d0,format=raw,file="+disk, "-device", "virtio-blk-pci,drive=d0").CombinedOutput()
 	text := strings.ReplaceAll(string(said), "\r", "")
 	t.Logf("the guest ran for %.1f s and said:\n%s", time.Since(began).Seconds(), text)
 	if err != nil {

@@ -75,13 +75,22 @@ func (m *machine) run() (how int) {
 	m.stage("off", "%v", context.Cause(ctx))
 	m.services.Wait()
 	m.processes.endAll(m.stage)
+	if err := unmountData(); err != nil {
+		m.fail("off", err)
+	}
 	return how
 }
 
 // boot goes through the stages until the machine is turned off. A stage that cannot go on waits, and says why: someone can read that and turn
 // the machine off, and a network may come.
 func (m *machine) boot(ctx context.Context) {
-	if err := m.config.Missing(); err != nil {
+	if err := m.mountData(ctx); err != nil {
+		if ctx.Err() == nil {
+			m.fail("data", err)
+		}
+		return
+	}
+	if err := m.config.Missing(m.Joined()); err != nil {
 		m.fail("config", err)
 		return
 	}

@@ -165,6 +165,14 @@ func (n *network) firstCard() (address net.HardwareAddr) {
 	return address
 }
 
+// tell tells what a card got.
+func (n *network) tell(ctx context.Context, got string) {
+	select {
+	case n.up <- got:
+	case <-ctx.Done():
+	}
+}
+
 func (n *network) state(link netlink.Link, format string, args ...any) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -189,7 +197,8 @@ func (m *machine) serveCard(ctx context.Context, link netlink.Link) {
 			m.network.state(link, "cannot get %s: %v", l.address, err)
 			return
 		}
-		m.network.up <- fmt.Sprintf("%s %s, as configured", attrs.Name, l)
+		m.network.state(link, "has %s", l.address)
+		m.network.tell(ctx, fmt.Sprintf("%s %s, as configured", attrs.Name, l))
 		return
 	}
 	for ctx.Err() == nil {
@@ -245,7 +254,7 @@ func (m *machine) leases(ctx context.Context, link netlink.Link) error {
 		if !told {
 			m.setName(l.hostname)
 			m.network.state(link, "has %s", l.address)
-			m.network.up <- fmt.Sprintf("%s %s, by DHCP from %s for %s", name, l, given.ACK.ServerIdentifier(), l.valid)
+			m.network.tell(ctx, fmt.Sprintf("%s %s, by DHCP from %s for %s", name, l, given.ACK.ServerIdentifier(), l.valid))
 		}
 		if given, err = renew(ctx, client, given, l.valid, options); err != nil {
 			if ctx.Err() == nil { // else the machine is turned off, and its last words go by this address

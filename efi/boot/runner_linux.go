@@ -22,11 +22,13 @@ const (
 
 // serve runs the runner until ctx ends, and starts it again when it has ended.
 func (m *machine) serve(ctx context.Context) {
-	if err := os.WriteFile(TokenAt, []byte(m.config.Join+"\n"), 0o600); err != nil {
-		m.fail("runner", err)
-		return
+	if m.config.Join != "" {
+		if err := os.WriteFile(TokenAt, []byte(m.config.Join+"\n"), 0o600); err != nil {
+			m.fail("runner", err)
+			return
+		}
+		m.config.Join = "@" + TokenAt
 	}
-	m.config.Join = "@" + TokenAt
 	for wait := restartFirst; ; wait = min(2*wait, restartMost) {
 		began := time.Now()
 		status, err := m.runRunner(ctx)

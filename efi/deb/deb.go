@@ -47,8 +47,8 @@ func Unpack(p io.Reader, into *os.Root, wanted func(name string) bool) (n int, e
 		if err != nil || size < 0 || string(header[58:]) != headerEnd {
 			return 0, errors.New("it is damaged: a member has no header")
 		}
-		if strings.HasPrefix(name, dataName) {
-			return unpackData(io.LimitReader(in, size), strings.TrimPrefix(name, dataName), into, wanted)
+		if compression, ok := strings.CutPrefix(name, dataName); ok {
+			return unpackData(io.LimitReader(in, size), compression, into, wanted)
 		}
 		if _, err := io.CopyN(io.Discard, in, size+size&1); err != nil {
 			return 0, fmt.Errorf("it is damaged: %w", err)

@@ -1,0 +1,90 @@
+package boot
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"writ"
+)
+
+// mountData mounts the disk with the node's data, if the configuration names one. It waits for a disk that comes late: in memory instead, the
+// machine would be another node.
+func (m *machine) mountData(ctx context.Context) error {
+	if m.config.Data == "" {
+		m.stage("data", "in memory: after a restart this machine is another node")
+		return nil
+	}
+	look := time.NewTicker(lookEvery)
+	defer look.Stop()
+	for told := (time.Time{}); ; {
+		device, kind, err := findData("/sys/class/block", "/dev", m.config.Data)
+		if err == nil {
+			if err := unix.Mount(device, filepath.Dir(DataAt), kind, unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOATIME, ""); err != nil {
+				return writ.Errorf(writ.CodeUsage, "cannot mount %s as %s: %v", device, kind, err).
+					WithHint("check the file system on another machine; the kernel says more there")
+			}
+			m.stage("data", "%s, %s with the label %s", device, kind, m.config.Data)
+			return nil
+		}
+		if time.Since(told) > tellEvery {
+			told = time.Now()
+			m.fail("data", err)
+		}
+		select {
+		case <-look.C:
+			if m.loader != nil {
+				_, _ = m.loader.all() // what failed was told before
+			}
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// findData finds the one disk or partition whose file system has a label.
+func findData(class, dev, label string) (device, kind string, err error) {
+	entries, err := os.ReadDir(class)
+	if err != nil {
+		return "", "", fmt.Errorf("list the disks: %w", err)
+	}
+	var found, seen []string
+	for _, e := range entries {
+		if noData(e.Name()) {
+			continue
+		}
+		path := filepath.Join(dev, e.Name())
+		disk, err := os.Open(path)
+		if err != nil {
+			continue // it is gone again, or has no medium
+		}
+		is, has := fileSystem(disk)
+		disk.Close()
+		seen = append(seen, e.Name())
+		if is != "" && has == label {
+			found, device, kind = append(found, path), path, is
+		}
+	}
+	switch len(found) {
+	case 1:
+		return device, kind, nil
+	case 0:
+		return "", "", writ.Errorf(writ.CodeNotFound, "no disk has a file system with the label %s; there are %d disks and partitions: %s", label, len(seen), strings.Join(seen, " ")).
+			WithHint("attach the disk, or make its file system: mkfs.btrfs -L %s DISK, or mkfs.ext4 -L %s DISK", label, label)
+	}
+	return "", "", writ.Errorf(writ.CodeConflict, "several disks have a file system with the label %s: %s", label, strings.Join(found, " ")).
+		WithHint("detach the wrong one: one of them may be a copy")
+}
+
+// unmountData leaves the disk with the node's data in order.
+func unmountData() error {
+	if err := unix.Unmount(filepath.Dir(DataAt), 0); err != nil {
+		return fmt.Errorf("unmount the data: %w", err)
+	}
+	return nil
+}
