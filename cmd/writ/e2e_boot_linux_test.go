@@ -220,7 +220,7 @@ func (v *vm) pressPower() {
 }
 
 // A machine starts from an image with UEFI firmware, joins with a token, does a signed job and turns off. Once the token is in a credential on the
-// disk with the image, and once on the command line of the kernel; it is not seen on the console.
+// USB stick with the image, and once on the command line of the kernel; it is not seen on the console.
 func TestAMachineStartsFromAnImageAsANode(t *testing.T) {
 	testenv.Nightly(t, "TestTheFirstProcessPreparesAMachine of package efi/boot starts one without firmware, and the tests of efi/image make images")
 	testenv.Need(t, "redis-server")
@@ -240,13 +240,8 @@ params := {name: {type: "string"}}
 node.ping({}, {node: run.params.name})
 run.output({said: "pong"})
 `)
-	disk := filepath.Join(t.TempDir(), "disk")
-	image := filepath.Join(disk, "EFI", "BOOT", "BOOTX64.EFI")
-	for _, dir := range []string{filepath.Dir(image), filepath.Join(disk, "loader", "credentials")} {
-		if err := os.MkdirAll(dir, 0o755); err != nil {
-			t.Fatal(err)
-		}
-	}
+	dir := t.TempDir()
+	image, disk, credential := filepath.Join(dir, "node.efi"), filepath.Join(dir, "node.img"), filepath.Join(dir, "n1.cred")
 	t.Log(strings.SplitN(s.Writ("efi", "build", "--kernel", kernel.Image, "--modules", kernel.Modules, "--stub", stub, "--program", staticWrit(t), "--image", image,
 		"--supervisor", "https://"+bootHost+":7441", "--redis", "rediss://"+bootHost+":6379/0"), "\n\n", 2)[0])
 
@@ -275,10 +270,11 @@ run.output({said: "pong"})
 	}
 
 	token := strings.TrimSpace(s.Writ("token", "create", "--dc", "dc1"))
-	if err := os.WriteFile(filepath.Join(disk, "loader", "credentials", "n1.cred"), []byte("writ.name=by-disk\nwrit.join="+token+"\n"), 0o600); err != nil {
+	if err := os.WriteFile(credential, []byte("writ.name=by-disk\nwrit.join="+token+"\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	starts("by-disk", token, "-drive", "if=none,id=d0,format=raw,readonly=on,file=fat:"+disk, "-device", "virtio-blk-pci,drive=d0,bootindex=1")
+	t.Log(s.Writ("efi", "disk", "--image", image, "--credential", credential, "--disk", disk))
+	starts("by-disk", token, "-device", "qemu-xhci", "-drive", "if=none,id=d0,format=raw,readonly=on,file="+disk, "-device", "usb-storage,drive=d0,bootindex=1")
 	s.Writ("node", "remove", "by-disk", "--reason", "it forgets who it is")
 
 	data := filepath.Join(t.TempDir(), "data")

@@ -1,8 +1,11 @@
 package main
 
 import (
+	"crypto/sha256"
 	"fmt"
+	"io/fs"
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -15,6 +18,7 @@ import (
 	"writ/cmd/writ/internal/terminal"
 	"writ/efi/boot"
 	"writ/efi/deb"
+	"writ/efi/disk"
 	"writ/efi/image"
 	"writ/runner"
 )
@@ -42,7 +46,7 @@ func asInit() *boot.Machine {
 }
 
 func (a *app) efiCommand() *cobra.Command {
-	return family("efi", "Make images from which machines start as nodes", a.efiBuildCommand())
+	return family("efi", "Make images from which machines start as nodes", a.efiBuildCommand(), a.efiDiskCommand())
 }
 
 // builtImage is what `writ efi build` says.
@@ -102,7 +106,7 @@ of it: the kernel's command line or a credential brings it.`,
 			if err != nil {
 				return err
 			}
-			if err := writeImage(target, made.Data); err != nil {
+			if err := writeImage("image", target, 0o644, made.Data); err != nil {
 				return err
 			}
 			return a.printImage(builtImage{
@@ -223,15 +227,15 @@ func (s *efiSources) read(recipe *image.Recipe) error {
 }
 
 // writeImage writes the file as a whole, or leaves what was there.
-func writeImage(target string, data []byte) error {
+func writeImage(flag, target string, perm fs.FileMode, data []byte) error {
 	file, err := os.CreateTemp(filepath.Dir(target), ".writ-efi-*")
 	if err != nil {
-		return writ.Errorf(writ.CodeUsage, "cannot write --image: %v", err)
+		return writ.Errorf(writ.CodeUsage, "cannot write --%s: %v", flag, err)
 	}
 	defer os.Remove(file.Name())
 	_, err = file.Write(data)
 	if err == nil {
-		err = file.Chmod(0o644)
+		err = file.Chmod(perm)
 	}
 	if closed := file.Close(); err == nil {
 		err = closed
@@ -240,9 +244,90 @@ func writeImage(target string, data []byte) error {
 		err = os.Rename(file.Name(), target)
 	}
 	if err != nil {
-		return writ.Errorf(writ.CodeUsage, "cannot write --image: %v", err)
+		return writ.Errorf(writ.CodeUsage, "cannot write --%s: %v", flag, err)
 	}
 	return nil
+}
+
+// The files of a disk that firmware and systemd's stub look for.
+const (
+	bootFile       = "EFI/BOOT/BOOTX64.EFI"
+	credentialsDir = "loader/credentials"
+	credentialEnd  = ".cred"
+)
+
+// spareOnDisk is room for more settings and for another image.
+const spareOnDisk = 64 << 20
+
+// builtDisk is what `writ efi disk` says.
+type builtDisk struct {
+	Disk   string   `json:"disk"`
+	Bytes  int      `json:"bytes"`
+	SHA256 string   `json:"sha256"`
+	Files  []string `json:"files"`
+}
+
+func (a *app) efiDiskCommand() *cobra.Command {
+	var source, target string
+	var credentials []string
+	c := &cobra.Command{
+		Use:   "disk",
+		Short: "Make an image of a disk with a node image, for a USB stick or a virtual machine",
+		Long: `Makes an image of a whole disk that UEFI firmware starts from: one partition, with a node image and the settings of
+one machine. Write it to a USB stick with dd, or give it to a virtual machine. Equal inputs make equal bytes.
+
+A credential is a file with settings, a line for each, as writ.name=n1 and writ.join=TOKEN. With a credential only
+you can read the image of the disk.`,
+		Example: "  writ efi disk --image writ-node.efi --credential n1.cred --disk n1.img",
+		Args:    exactly(),
+		RunE: func(*cobra.Command, []string) error {
+			node, err := os.ReadFile(source)
+			if err != nil {
+				return writ.Errorf(writ.CodeUsage, "cannot read --image: %v", err).WithHint("`writ efi build` makes one")
+			}
+			files, perm := []disk.File{{Name: bootFile, Data: node}}, fs.FileMode(0o644)
+			for _, name := range credentials {
+				text, err := readCredential(name)
+				if err != nil {
+					return err
+				}
+				stem := strings.TrimSuffix(filepath.Base(name), credentialEnd)
+				files, perm = append(files, disk.File{Name: path.Join(credentialsDir, stem+credentialEnd), Data: text}), 0o600
+			}
+			made, err := disk.Build(files, spareOnDisk)
+			if err != nil {
+				return err
+			}
+			if err := writeImage("disk", target, perm, made); err != nil {
+				return err
+			}
+			d := builtDisk{Disk: target, Bytes: len(made), SHA256: fmt.Sprintf("%x", sha256.Sum256(made))}
+			for _, f := range files {
+				d.Files = append(d.Files, f.Name)
+			}
+			return a.Print(terminal.Record(d, d.Disk,
+				terminal.Field{Title: "disk", Value: fmt.Sprintf("%s, %.1f MiB", d.Disk, float64(d.Bytes)/(1<<20))},
+				terminal.Field{Title: "sha256", Value: d.SHA256},
+				terminal.Field{Title: "files", Value: strings.Join(d.Files, " ")}))
+		},
+	}
+	f := c.Flags()
+	f.StringVar(&source, "image", "writ-node.efi", "the node image")
+	f.StringVar(&target, "disk", "writ-node.img", "file to write")
+	f.StringSliceVar(&credentials, "credential", nil, "file with settings of the machine (repeatable)")
+	return c
+}
+
+// readCredential reads settings of a machine, and refuses what the machine would not understand.
+func readCredential(name string) ([]byte, error) {
+	text, err := os.ReadFile(name)
+	if err != nil {
+		return nil, writ.Errorf(writ.CodeUsage, "cannot read --credential: %v", err)
+	}
+	if err := new(boot.Config).Read(string(text)); err != nil {
+		return nil, fmt.Errorf("read --credential %s: %w", name, err)
+	}
+	return text, nil
 }
 
 func (a *app) printImage(b builtImage) error {
@@ -259,7 +344,7 @@ func (a *app) printImage(b builtImage) error {
 			{Title: "version", Value: b.Version},
 			{Title: "kernel", Value: b.Kernel},
 			{Title: "files", Value: fmt.Sprintf("%d, %s in memory, %s in the image", len(b.Files), mib(total), mib(b.Packed))},
-			{Title: "not in this kernel", Value: strings.Join(b.Lacking, " ")},
+			{Title: "not in this kernel", Value: strings.Join(b.Lacking, " "), Wide: true},
 			{Title: "time", Value: fmt.Sprintf("%.1f s", b.Seconds)},
 		}, wide)
 		return text + "\n" + largest.String()

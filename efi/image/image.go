@@ -68,7 +68,10 @@ var usual = struct{ devices, drivers []string }{
 	devices: []string{
 		"virtio_pci", "virtio_mmio", "virtio_net", "virtio_blk", "virtio_scsi", "virtio_console", "virtio_rng", "virtio_balloon",
 		"ena", "gve", "hv_netvsc", "hv_storvsc", "hv_utils", "vmxnet3", "vmw_pvscsi", "xen_netfront", "xen_blkfront", "ixgbevf", "iavf", "mlx4_en", "mlx5_core",
-		"nvme", "sd_mod", "ahci", "button", "evdev",
+		"nvme", "sd_mod", "button", "evdev",
+		// Physical machines; the kernel for clouds has none of these.
+		"e1000", "e1000e", "igb", "igc", "ixgbe", "i40e", "ice", "bnxt_en", "bnx2", "bnx2x", "tg3", "r8169", "qede", "cxgb4", "sfc", "be2net", "enic", "atlantic",
+		"ahci", "megaraid_sas", "mpt3sas", "smartpqi", "hpsa", "aacraid", "xhci_pci", "ehci_pci", "usb_storage", "uas", "usbhid", "hid_generic", "atkbd", "i8042",
 	},
 	drivers: []string{
 		"efivarfs", "vfat", "nls_ascii", "nls_cp437", "btrfs", "ext4", "overlay", "loop",
