@@ -4,7 +4,6 @@
 package boot
 
 import (
-	"path"
 	"time"
 
 	"writ"
@@ -38,7 +37,7 @@ func IsModprobe(args []string) bool {
 
 // IsInit reports whether a process is the first one of a machine, which the kernel starts as /init.
 func IsInit(pid int, args []string) bool {
-	return pid == 1 && len(args) > 0 && path.Base(args[0]) == "init"
+	return pid == 1 && len(args) > 0 && args[0] == "/init"
 }
 
 // The years between which a clock is believed. A clock outside of them was never set, and certificates would be refused with a text about them.

@@ -76,7 +76,7 @@ func TestNoTextHasTheToken(t *testing.T) {
 	if got := Redacted("quiet writ.join=writ2.secret  writ.name=n1\n"); got != "quiet writ.join=(hidden) writ.name=n1" {
 		t.Errorf("Redacted = %q", got)
 	}
-	if IsInit(1, []string{"/sbin/getty"}) || IsInit(2, []string{"/init"}) || IsInit(1, nil) || !IsInit(1, []string{"/init"}) {
+	if IsInit(1, []string{"/sbin/getty"}) || IsInit(2, []string{"/init"}) || IsInit(1, nil) || IsInit(1, []string{"init"}) || !IsInit(1, []string{"/init"}) {
 		t.Error("another process than the first one of a machine takes itself for it")
 	}
 }

@@ -13,6 +13,9 @@ import (
 	"writ"
 )
 
+// usuallyThere is how long disks take to appear; those behind USB are slow.
+const usuallyThere = 5 * time.Second
+
 // mountData mounts the disk with the node's data, if the configuration names one. It waits for a disk that comes late: in memory instead, the
 // machine would be another node.
 func (m *machine) mountData(ctx context.Context) error {
@@ -22,7 +25,7 @@ func (m *machine) mountData(ctx context.Context) error {
 	}
 	look := time.NewTicker(lookEvery)
 	defer look.Stop()
-	for told := (time.Time{}); ; {
+	for began, told := time.Now(), (time.Time{}); ; {
 		device, kind, err := findData("/sys/class/block", "/dev", m.config.Data)
 		if err == nil {
 			if err := unix.Mount(device, filepath.Dir(DataAt), kind, unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOATIME, ""); err != nil {
@@ -32,7 +35,7 @@ func (m *machine) mountData(ctx context.Context) error {
 			m.stage("data", "%s, %s with the label %s", device, kind, m.config.Data)
 			return nil
 		}
-		if time.Since(told) > tellEvery {
+		if time.Since(began) > usuallyThere && time.Since(told) > tellEvery {
 			told = time.Now()
 			m.fail("data", err)
 		}

@@ -17,7 +17,7 @@ import (
 )
 
 // pack makes a package of files, compressed in one way.
-func pack(t *testing.T, compression string, names ...string) []byte {
+func pack(t testing.TB, compression string, names ...string) []byte {
 	t.Helper()
 	var data bytes.Buffer
 	compressed, err := map[string]func() (io.WriteCloser, error){
@@ -85,6 +85,21 @@ func TestWantedFilesAreUnpackedHoweverTheyAreCompressed(t *testing.T) {
 			}
 		}
 	}
+}
+
+// FuzzUnpack looks for packages that end the program.
+func FuzzUnpack(f *testing.F) {
+	for _, compression := range []string{".gz", ".xz", ".zst"} {
+		f.Add(pack(f, compression, "./boot/vmlinuz-6.1"))
+	}
+	f.Fuzz(func(t *testing.T, p []byte) {
+		root, err := os.OpenRoot(t.TempDir())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer root.Close()
+		_, _ = Unpack(bytes.NewReader(p), root, func(string) bool { return true })
+	})
 }
 
 func TestNoFileIsWrittenElsewhere(t *testing.T) {
