@@ -288,7 +288,8 @@ run.output({said: "pong"})
 	const options = "console=ttyS0 quiet panic=5 writ.data=writ-data"
 	with := []string{"-drive", "if=none,id=d1,format=raw,file=" + data, "-device", "virtio-blk-pci,drive=d1", "-kernel", image, "-append"}
 	starts("node-525400770050", token, append(slices.Clone(with), options+" writ.join="+token)...)
-	starts("node-525400770050", token, append(slices.Clone(with), options)...) // it knows who it is
+	// It knows who it is, at another address as well.
+	starts("node-525400770050", token, append(slices.Clone(with), options+" writ.address=10.77.0.51/24 writ.gateway="+bootHost)...)
 	if said := s.Writ("node", "list", "-o", "name"); len(strings.Fields(said)) != 1 {
 		t.Errorf("a node that starts again is another one:\n%s", said)
 	}

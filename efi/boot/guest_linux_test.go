@@ -191,14 +191,15 @@ func TestTheFirstProcessPreparesAMachine(t *testing.T) {
 	began := time.Now()
 	said, err := exec.CommandContext(ctx, qemu, "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot", "-serial", "stdio",
 		"-machine", "q35", "-accel", "tcg", "-cpu", "max", "-m", "512", "-kernel", kernel.Image, "-initrd", initrd, "-append", "console=ttyS0 quiet panic=-1 "+guestWords,
-		"-netdev", "user,id=n0", "-device", "virtio-net-pci,netdev=n0,romfile=",
+		"-netdev", "hubport,id=n1,hubid=1", "-device", "virtio-net-pci,netdev=n1,romfile=,addr=5", // where nothing answers
+		"-netdev", "user,id=n0", "-device", "virtio-net-pci,netdev=n0,romfile=,addr=6",
 		"-drive", "if=none,id=d0,format=raw,file="+disk, "-device", "virtio-blk-pci,drive=d0").CombinedOutput()
 	text := strings.ReplaceAll(string(said), "\r", "")
 	t.Logf("the guest ran for %.1f s and said:\n%s", time.Since(began).Seconds(), text)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"start    writ of a test on Linux 6.", "eth0 10.0.2.15/24, gateway 10.0.2.2, by DHCP", "the runner says (redacted)", "--- PASS: TestInside", "told to turn off", "bye"} {
+	for _, want := range []string{"start    writ of a test on Linux 6.", "eth1 10.0.2.15/24, gateway 10.0.2.2, by DHCP", "the runner says (redacted)", "--- PASS: TestInside", "told to turn off", "bye"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("the guest does not say %q", want)
 		}
