@@ -51,15 +51,17 @@ func (a *app) efiCommand() *cobra.Command {
 
 // builtImage is what `writ efi build` says.
 type builtImage struct {
-	Image   string       `json:"image"`
-	Bytes   int          `json:"bytes"`
-	SHA256  string       `json:"sha256"`
-	Version string       `json:"version"`
-	Kernel  string       `json:"kernel"`
-	Packed  int          `json:"packed_bytes"`
-	Seconds float64      `json:"seconds"`
-	Lacking []string     `json:"lacking,omitempty"`
-	Files   []image.File `json:"files"`
+	Image   string   `json:"image"`
+	Bytes   int      `json:"bytes"`
+	SHA256  string   `json:"sha256"`
+	Version string   `json:"version"`
+	Kernel  string   `json:"kernel"`
+	Packed  int      `json:"packed_bytes"`
+	Seconds float64  `json:"seconds"`
+	Lacking []string `json:"lacking,omitempty"`
+	// Firmware are the files that modules may ask for, and that the image has not.
+	Firmware []string     `json:"firmware,omitempty"`
+	Files    []image.File `json:"files"`
 }
 
 // efiSources say where the parts of an image are.
@@ -111,7 +113,7 @@ of it: the kernel's command line or a credential brings it.`,
 			}
 			return a.printImage(builtImage{
 				Image: target, Bytes: len(made.Data), SHA256: made.Digest(), Version: made.Version, Kernel: made.Kernel, Packed: made.Packed,
-				Seconds: time.Since(began).Round(time.Millisecond).Seconds(), Lacking: made.Lacking, Files: made.Files,
+				Seconds: time.Since(began).Round(time.Millisecond).Seconds(), Lacking: made.Lacking, Firmware: made.Firmware, Files: made.Files,
 			})
 		},
 	}
@@ -345,6 +347,7 @@ func (a *app) printImage(b builtImage) error {
 			{Title: "kernel", Value: b.Kernel},
 			{Title: "files", Value: fmt.Sprintf("%d, %s in memory, %s in the image", len(b.Files), mib(total), mib(b.Packed))},
 			{Title: "not in this kernel", Value: strings.Join(b.Lacking, " "), Wide: true},
+			{Title: "firmware of devices, not in the image", Value: strings.Join(b.Firmware, " "), Wide: true},
 			{Title: "time", Value: fmt.Sprintf("%.1f s", b.Seconds)},
 		}, wide)
 		return text + "\n" + largest.String()

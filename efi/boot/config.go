@@ -77,8 +77,8 @@ var settings = []setting{
 	}},
 }
 
-// Words lists the words that are known.
-func Words() (names []string) {
+// known lists the words.
+func known() (names []string) {
 	for _, s := range settings {
 		names = append(names, s.name)
 	}
@@ -97,7 +97,7 @@ func (c *Config) Read(text string) error {
 		i := slices.IndexFunc(settings, func(s setting) bool { return s.name == name })
 		switch {
 		case i < 0:
-			failed = append(failed, writ.Errorf(writ.CodeUsage, "there is no setting %s", name).WithHint("settings are %s", strings.Join(Words(), ", ")))
+			failed = append(failed, writ.Errorf(writ.CodeUsage, "there is no setting %s", name).WithHint("settings are %s", strings.Join(known(), ", ")))
 			continue
 		case !ok || value == "":
 			failed = append(failed, writ.Errorf(writ.CodeUsage, "%s has no value", name).WithHint("write %s=VALUE, without spaces", name))

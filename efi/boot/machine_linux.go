@@ -63,7 +63,7 @@ func (m *machine) run() (how int) {
 		m.fail("mounts", failed)
 	}
 	ctx, off := m.untilOff()
-	m.processes.reap(ctx)
+	m.processes.reap()
 	if err := m.readConfig(); err != nil {
 		m.fail("config", err)
 	}

@@ -26,8 +26,8 @@ import (
 
 // The paces of the network.
 const (
-	lookEvery   = time.Second      // for cards that come late, until there is a network; then lookLater
-	lookLater   = 30 * time.Second //
+	lookEvery   = time.Second // for cards that come late, until there is a network; then lookLater
+	lookLater   = 30 * time.Second
 	tellEvery   = 10 * time.Second // that there is no network yet
 	answerIn    = time.Second      // a DHCP server, at first; each repetition waits for longer
 	leaseAtMost = 24 * time.Hour   // of leases without an end

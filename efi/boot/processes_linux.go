@@ -2,7 +2,6 @@ package boot
 
 import (
 	"bytes"
-	"context"
 	"fmt"
 	"os"
 	"os/signal"
@@ -18,12 +17,12 @@ type processes struct {
 	ended map[int]chan unix.WaitStatus
 }
 
-// reap takes the end of every child, until ctx ends and all are gone.
-func (p *processes) reap(ctx context.Context) {
+// reap takes the end of every child, for as long as the machine runs.
+func (p *processes) reap() {
 	p.ended = map[int]chan unix.WaitStatus{}
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, unix.SIGCHLD)
-	go func() { // for as long as the machine runs
+	go func() {
 		for range signals {
 			p.take()
 		}

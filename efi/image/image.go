@@ -46,6 +46,8 @@ type Image struct {
 	Files   []File   // in memory after the start, by name
 	Lacking []string // names of usual modules that the kernel has not
 	Packed  int      // bytes of the files as they are in the image
+	// Firmware are names of files that modules of the image may ask for. It has none of them.
+	Firmware []string
 }
 
 // File is a file of an image.
@@ -232,7 +234,10 @@ func (r *Recipe) modules(f *files) error {
 			return fmt.Errorf("read the module %s: %w", m.Name, err)
 		}
 		f.file(path.Join(dir, m.Path), 0o644, object)
+		f.image.Firmware = append(f.image.Firmware, m.Firmware...)
 	}
+	slices.Sort(f.image.Firmware)
+	f.image.Firmware = slices.Compact(f.image.Firmware)
 	for name, text := range index.Lists(all) {
 		f.file(path.Join(dir, name), 0o644, text)
 	}

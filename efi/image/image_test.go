@@ -90,7 +90,7 @@ func TestEqualInputsMakeEqualImages(t *testing.T) {
 
 func TestAnImageHasTheModulesAndTheProgram(t *testing.T) {
 	r := recipe(t)
-	r.Names = []string{"wireguard"}
+	r.Names = []string{"wireguard", "ni_pcidio"}
 	made, err := r.Build()
 	if err != nil {
 		t.Fatal(err)
@@ -110,6 +110,9 @@ func TestAnImageHasTheModulesAndTheProgram(t *testing.T) {
 	}
 	if !slices.IsSortedFunc(made.Files, func(a, b File) int { return strings.Compare(a.Name, b.Name) }) {
 		t.Error("the files are listed without an order")
+	}
+	if !slices.Contains(made.Firmware, "niscrb01.bin") {
+		t.Errorf("the firmware that a module may ask for is not named: %q", made.Firmware)
 	}
 	if slices.Contains(made.Lacking, "virtio_net") || made.Packed == 0 || len(made.Version) != 16 {
 		t.Errorf("the image lacks %v, has %d bytes of files and the version %q", made.Lacking, made.Packed, made.Version)
