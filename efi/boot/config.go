@@ -20,6 +20,8 @@ type Config struct {
 	Drivers     string   // as --drivers of the runner; its default if ""
 	Data        string   // label of the file system with the node's data; it is in memory if ""
 
+	TimeServers []string // asked by NTP; the clock of the machine is believed if there are none
+
 	Interface   string       // name or hardware address of the network card with the address below; the only card if ""
 	Address     netip.Prefix // of that card; by DHCP if it is not valid
 	Gateway     netip.Addr   // of a card with an address
@@ -55,6 +57,7 @@ var settings = []setting{
 	{joinWord, func(c *Config, v string) error { c.Join = v; return nil }},
 	{prefix + "drivers", func(c *Config, v string) error { c.Drivers = v; return nil }},
 	{prefix + "data", func(c *Config, v string) error { c.Data = v; return nil }},
+	{prefix + "ntp", func(c *Config, v string) error { c.TimeServers = strings.Split(v, ","); return nil }},
 	{prefix + "interface", func(c *Config, v string) error { c.Interface = strings.ToLower(v); return nil }},
 	{prefix + "address", func(c *Config, v string) (err error) {
 		c.Address, err = netip.ParsePrefix(v)

@@ -4,10 +4,13 @@ import (
 	"bytes"
 	"context"
 	"debug/pe"
+	"encoding/binary"
 	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -144,6 +147,38 @@ func section(t *testing.T, made *image.Image, name string) []byte {
 	return data[:min(len(data), int(s.VirtualSize))]
 }
 
+// timeServer is an NTP server on loopback whose clock is ahead, and returns its port.
+func timeServer(t *testing.T, ahead time.Duration) (port string) {
+	t.Helper()
+	conn, err := net.ListenPacket("udp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	stopped := make(chan struct{})
+	t.Cleanup(func() { conn.Close(); <-stopped })
+	go func() {
+		defer close(stopped)
+		for {
+			b := make([]byte, 48)
+			n, from, err := conn.ReadFrom(b)
+			if err != nil {
+				return
+			}
+			if n < len(b) {
+				continue
+			}
+			// Seconds since 1900, and their 2^32nd parts.
+			now := time.Now().Add(ahead)
+			stamp := binary.BigEndian.AppendUint32(nil, uint32(now.Unix()+2208988800))
+			stamp = binary.BigEndian.AppendUint32(stamp, uint32(uint64(now.Nanosecond())<<32/1e9))
+			answer := slices.Concat([]byte{0x24, 1, 6, 0xec}, make([]byte, 8), []byte("TEST"), stamp, b[40:48], stamp, stamp)
+			_, _ = conn.WriteTo(answer, from)
+		}
+	}()
+	_, port, _ = net.SplitHostPort(conn.LocalAddr().String())
+	return port
+}
+
 // A guest is started by QEMU with the kernel and the files of an image, without firmware. Its first process prepares the machine, and a runner finds
 // all that it needs, and no secret where it is not looked for.
 func TestTheFirstProcessPreparesAMachine(t *testing.T) {
@@ -186,11 +221,12 @@ func TestTheFirstProcessPreparesAMachine(t *testing.T) {
 	if said, err := exec.Command(testenv.Need(t, "mkfs.ext4"), "-q", "-L", "of-guest-1", disk).CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, said)
 	}
+	clock := timeServer(t, 2*time.Hour)
 	ctx, stop := context.WithTimeout(t.Context(), 2*time.Minute) // a guest that stops with an error waits to be read
 	defer stop()
 	began := time.Now()
 	said, err := exec.CommandContext(ctx, qemu, "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot", "-serial", "stdio",
-		"-machine", "q35", "-accel", "tcg", "-cpu", "max", "-m", "512", "-kernel", kernel.Image, "-initrd", initrd, "-append", "console=ttyS0 quiet panic=-1 "+guestWords,
+		"-machine", "q35", "-accel", "tcg", "-cpu", "max", "-m", "512", "-kernel", kernel.Image, "-initrd", initrd, "-append", "console=ttyS0 quiet panic=-1 writ.ntp=10.0.2.2:"+clock+" "+guestWords,
 		"-netdev", "hubport,id=n1,hubid=1", "-device", "virtio-net-pci,netdev=n1,romfile=,addr=5", // where nothing answers
 		"-netdev", "user,id=n0", "-device", "virtio-net-pci,netdev=n0,romfile=,addr=6",
 		"-drive", "if=none,id=d0,format=raw,file="+disk, "-device", "virtio-blk-pci,drive=d0").CombinedOutput()
@@ -199,7 +235,14 @@ func TestTheFirstProcessPreparesAMachine(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"start    writ of a test on Linux 6.", "eth1 10.0.2.15/24, gateway 10.0.2.2, by DHCP", "the runner says (redacted)", "--- PASS: TestInside", "told to turn off", "bye"} {
+	const clockLine = "clock    20"
+	if _, after, found := strings.Cut(text, clockLine); found {
+		shown, err := time.Parse(time.RFC3339, "20"+after[:len("26-11-26T05:00:00Z")])
+		if ahead := shown.Sub(began); err != nil || ahead < time.Hour || ahead > 3*time.Hour {
+			t.Errorf("the clock is %s ahead, %v; the time server is two hours", ahead, err)
+		}
+	}
+	for _, want := range []string{clockLine, "clock    set by ", "start    writ of a test on Linux 6.", "eth1 10.0.2.15/24, gateway 10.0.2.2, by DHCP", "the runner says (redacted)", "--- PASS: TestInside", "told to turn off", "bye"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("the guest does not say %q", want)
 		}

@@ -97,8 +97,10 @@ func (m *machine) boot(ctx context.Context) {
 	if m.connect(ctx) != nil {
 		return
 	}
-	if err := checkClock(time.Now()); err != nil {
-		m.fail("clock", err)
+	if err := m.setClock(ctx); err != nil {
+		if ctx.Err() == nil {
+			m.fail("clock", err)
+		}
 		return
 	}
 	m.stage("clock", "%s", time.Now().UTC().Format(time.RFC3339))

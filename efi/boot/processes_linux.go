@@ -73,13 +73,23 @@ func (p *processes) start(path string, args, env []string, output *os.File) (pid
 // endAll ends whatever still runs when the machine is turned off: politely, then by force.
 func (p *processes) endAll(say func(stage, format string, args ...any)) {
 	_ = unix.Kill(-1, unix.SIGTERM)
-	for late := time.Now().Add(5 * time.Second); childrenLeft() && time.Now().Before(late); time.Sleep(20 * time.Millisecond) {
+	if p.allEnd(5 * time.Second) {
+		return
+	}
+	say("off", "processes do not end, and are killed")
+	_ = unix.Kill(-1, unix.SIGKILL)
+	p.allEnd(2 * time.Second) // before the disk that they write to is left
+}
+
+// allEnd waits until all children have ended, and reports whether they have.
+func (p *processes) allEnd(within time.Duration) bool {
+	for late := time.Now().Add(within); childrenLeft(); time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(late) {
+			return false
+		}
 		p.take()
 	}
-	if childrenLeft() {
-		say("off", "processes do not end, and are killed")
-	}
-	_ = unix.Kill(-1, unix.SIGKILL)
+	return true
 }
 
 // childrenLeft reports whether any child is there.

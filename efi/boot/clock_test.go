@@ -1,0 +1,59 @@
+package boot
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/beevik/ntp"
+
+	"writ"
+)
+
+func TestAClockIsCorrectedByTheFirstServerThatAnswers(t *testing.T) {
+	now := time.Date(2026, 11, 26, 5, 0, 0, 0, time.UTC)
+	for name, tt := range map[string]struct {
+		offset  time.Duration
+		start   bool
+		slewed  time.Duration
+		stepped time.Time
+		code    writ.Code
+	}{
+		"right":                      {offset: 300 * time.Microsecond},
+		"a little late":              {offset: 200 * time.Millisecond, slewed: 200 * time.Millisecond},
+		"a little early":             {offset: -499 * time.Millisecond, slewed: -499 * time.Millisecond},
+		"late while it runs":         {offset: 40 * time.Second, stepped: now.Add(40 * time.Second)},
+		"very late at the start":     {offset: 50 * time.Hour, start: true, stepped: now.Add(50 * time.Hour)},
+		"very late while it runs":    {offset: 2 * time.Minute, code: writ.CodeClockSkew},
+		"very early while it runs":   {offset: -2 * time.Minute, code: writ.CodeClockSkew},
+		"in another century":         {offset: 200 * 365 * 24 * time.Hour, start: true, code: writ.CodeClockSkew},
+		"before there was a program": {offset: -10 * 365 * 24 * time.Hour, start: true, code: writ.CodeClockSkew},
+	} {
+		var slewed time.Duration
+		var stepped time.Time
+		c := &clock{
+			servers: []string{"away", "here", "later"},
+			now:     func() time.Time { return now },
+			ask: func(server string) (*ntp.Response, error) {
+				if server == "away" {
+					return nil, errors.New("no answer")
+				}
+				if server == "later" {
+					t.Errorf("%s: a second server is believed", name)
+				}
+				return &ntp.Response{ClockOffset: tt.offset}, nil
+			},
+			slew: func(by time.Duration) error { slewed = by; return nil },
+			step: func(to time.Time) error { stepped = to; return nil },
+		}
+		did, err := c.correct(tt.start)
+		if slewed != tt.slewed || !stepped.Equal(tt.stepped) || writ.CodeOf(err) != tt.code || err == nil && !strings.Contains(did, "here") {
+			t.Errorf("%s: slewed by %s, set to %s, %q, %v", name, slewed, stepped, did, err)
+		}
+	}
+	c := &clock{servers: []string{"a", "b"}, ask: func(string) (*ntp.Response, error) { return nil, errors.New("no answer") }}
+	if _, err := c.correct(true); err == nil || !strings.Contains(err.Error(), "ask a") || !strings.Contains(err.Error(), "ask b") {
+		t.Errorf("without an answer: %v", err)
+	}
+}
