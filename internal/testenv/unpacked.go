@@ -34,8 +34,7 @@ func Unpacked(t testing.TB, file string) string {
 		}
 		dir = filepath.Join(cache, "writ", "boot")
 	}
-	for _, root := range []string{dir, "/"} {
-		path := filepath.Join(root, file)
+	for _, path := range []string{filepath.Join(dir, file), filepath.Join(dir, "usr", file), filepath.Join("/", file)} { // later releases have all below usr
 		if info, err := os.Stat(path); err == nil && info.Mode().IsRegular() {
 			return path
 		}
