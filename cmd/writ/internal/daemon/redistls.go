@@ -181,7 +181,10 @@ func writeShared(path string, text []byte) error {
 	if err != nil {
 		return fmt.Errorf("write %s: %w", path, err)
 	}
-	_, err = f.Write(text)
+	err = f.Chmod(0o640) // whatever the umask is
+	if err == nil {
+		_, err = f.Write(text)
+	}
 	if err == nil {
 		err = f.Sync()
 	}

@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"syscall"
 	"testing"
 	"time"
 
@@ -118,5 +119,19 @@ func TestRedisListensWithACertificateOfItsSupervisor(t *testing.T) {
 	defer plain.Close()
 	if err := plain.Listen(t.Context(), redisqueue.Listening{Address: net.JoinHostPort("127.0.0.1", "1")}); writ.CodeOf(err) != writ.CodeUsage {
 		t.Errorf("a Redis that listens without TLS: %v", err)
+	}
+}
+
+// Redis reads the files as a member of their group, also if the supervisor was started with a umask that takes that away, as its unit does.
+func TestRedisMayReadItsCertificateWhateverTheUmaskIs(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "redis.key")
+	before := syscall.Umask(0o077)
+	err := writeShared(path, []byte("x"))
+	syscall.Umask(before)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o640 {
+		t.Errorf("%v, %v", info.Mode(), err)
 	}
 }
