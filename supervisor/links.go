@@ -10,38 +10,76 @@ import (
 	"writ/supervisor/link"
 )
 
-// keepLinks keeps a link to each coordinator until ctx ends. Coordinators come and go with the roster.
+// linked is a link that is kept.
+type linked struct {
+	keys string // of who may be at its address by the roster
+	end  context.CancelFunc
+	done chan struct{} // closed when it has ended
+}
+
+// keepLinks keeps a link to each coordinator until ctx ends. Coordinators come and go with the roster. A link was verified when it began: one at whose
+// address the roster has somebody else now is begun anew.
 func (s *Supervisor) keepLinks(ctx context.Context) error {
 	var running sync.WaitGroup
 	defer running.Wait()
-	open := make(map[string]context.CancelFunc)
+	links := make(map[string]*linked) // also those that have ended: the next one to the same address waits for that
+	open := make(map[string]bool)
 	asks := newAsks()
 	for {
 		wanted := s.coordinators()
-		for url, end := range open {
-			if !slices.Contains(wanted, url) {
+		for url := range open {
+			gone := !slices.Contains(wanted, url)
+			if gone {
 				s.Log.Info("the roster has this coordinator no more", "coordinator", url)
-				end()
+			}
+			if gone || links[url].keys != keysAt(s.roster.Load(), url) {
+				links[url].end()
 				delete(open, url)
 			}
 		}
 		for _, url := range wanted {
-			if open[url] == nil {
-				linked, end := context.WithCancel(ctx)
-				open[url] = end
-				dialer := s.dialer(url, asks)
-				running.Go(func() { _ = dialer.Run(linked) }) // it returns nil
+			if open[url] {
+				continue
 			}
+			open[url] = true
+			before := links[url]
+			linking, end := context.WithCancel(ctx)
+			l := &linked{keys: keysAt(s.roster.Load(), url), end: end, done: make(chan struct{})}
+			links[url] = l
+			dialer := s.dialer(url, asks)
+			running.Go(func() {
+				defer close(l.done)
+				if before != nil {
+					<-before.done
+					if s.DialWith != nil {
+						s.DialWith.CloseIdleConnections() // which were verified by an earlier roster
+					}
+				}
+				_ = dialer.Run(linking) // it returns nil
+			})
 		}
 		select {
 		case <-ctx.Done():
-			for _, end := range open {
-				end()
+			for _, l := range links {
+				l.end()
 			}
 			return nil
 		case <-s.relink:
 		}
 	}
+}
+
+// keysAt returns the keys that a roster has for an address: that of its coordinator or, if it has none there, of all coordinators.
+func keysAt(r *identity.Roster, address string) string {
+	if c := coordinatorAt(r, address); c != nil {
+		return c.ID + string(c.Key)
+	}
+	var keys []string
+	for _, c := range r.Coordinators {
+		keys = append(keys, c.ID+string(c.Key))
+	}
+	slices.Sort(keys)
+	return strings.Join(keys, "")
 }
 
 // dialer makes the supervisor's end of the link to a coordinator.
@@ -56,18 +94,26 @@ func (s *Supervisor) dialer(url string, asks *asks) *link.Dialer {
 }
 
 // coordinators returns the addresses of those to keep a link to: the ones that the supervisor was told and, if the roster has all of these, every other
-// coordinator of the roster. One at an address that the roster does not have, on this machine or behind a proxy, may be any of them, and two links to
-// one coordinator would end each other.
+// coordinator of the roster. One at an address that no roster ever had, on this machine or behind a proxy, may be any of them, and two links to
+// one coordinator would end each other. One that an earlier roster had was removed, and gets no link, whoever named it.
 func (s *Supervisor) coordinators() []string {
-	all := slices.Clone(s.Coordinators)
 	roster := s.roster.Load()
-	var known []string
-	for _, address := range all {
+	var all, known []string
+	unclear := false
+	for _, address := range s.Coordinators {
 		c := coordinatorAt(roster, address)
-		if c == nil {
-			return all
+		switch {
+		case c != nil:
+			known = append(known, c.ID)
+		case s.former.has(address):
+			continue
+		default:
+			unclear = true
 		}
-		known = append(known, c.ID)
+		all = append(all, address)
+	}
+	if unclear {
+		return all
 	}
 	for _, c := range roster.Coordinators {
 		encrypted := slices.IndexFunc(c.URLs, func(u string) bool { return strings.HasPrefix(u, "https:") })
@@ -80,5 +126,35 @@ func (s *Supervisor) coordinators() []string {
 
 // coordinatorAt returns the coordinator that the roster has at an address, nil if it has none there.
 func coordinatorAt(r *identity.Roster, address string) *identity.Coordinator {
-	return r.CoordinatorAt(strings.TrimSuffix(strings.TrimSuffix(strings.ToLower(address), "/"), ":443"))
+	return r.CoordinatorAt(inRosters(address))
+}
+
+// inRosters is how rosters write an address.
+func inRosters(address string) string {
+	return strings.TrimSuffix(strings.TrimSuffix(strings.ToLower(address), "/"), ":443")
+}
+
+// formerAddresses are all that a coordinator has or had in a roster. The zero value is ready.
+type formerAddresses struct {
+	mu  sync.Mutex
+	all map[string]bool
+}
+
+func (f *formerAddresses) note(r *identity.Roster) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.all == nil {
+		f.all = make(map[string]bool)
+	}
+	for _, c := range r.Coordinators {
+		for _, url := range c.URLs {
+			f.all[url] = true
+		}
+	}
+}
+
+func (f *formerAddresses) has(address string) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.all[inRosters(address)]
 }

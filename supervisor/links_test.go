@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -24,22 +25,30 @@ func listener(t *testing.T, name string, came, went chan<- string) string {
 	return strings.Replace(server.URL, "127.0.0.1", "localhost", 1)
 }
 
+// named makes coordinators of a roster, each with a key of its own, which stays the same.
+func named(t *testing.T, urls map[string]string) map[string]identity.Coordinator {
+	all := make(map[string]identity.Coordinator)
+	for name, url := range urls {
+		all[name] = identity.Coordinator{ID: writ.NewUUID(), Name: name, Key: newKey(t).Public().(ed25519.PublicKey), URLs: []string{url}}
+	}
+	return all
+}
+
 // Coordinators come and go with the roster.
 func TestSupervisorsLinkToTheCoordinatorsOfTheRoster(t *testing.T) {
 	came, went := make(chan string, 10), make(chan string, 10)
 	one, two := listener(t, "one", came, went), listener(t, "two", came, went)
 	s := found(t)
-	with := func(urls map[string]string) {
+	all := named(t, map[string]string{"one": one, "two": two})
+	with := func(names ...string) {
 		t.Helper()
 		next, err := s.roster.Successor(time.Now())
 		if err != nil {
 			t.Fatal(err)
 		}
 		next.Coordinators = nil
-		for name, url := range urls {
-			next.Coordinators = append(next.Coordinators, identity.Coordinator{
-				ID: writ.NewUUID(), Name: name, Key: newKey(t).Public().(ed25519.PublicKey), URLs: []string{url},
-			})
+		for _, name := range names {
+			next.Coordinators = append(next.Coordinators, all[name])
 		}
 		s.adopt(next)
 	}
@@ -60,23 +69,25 @@ func TestSupervisorsLinkToTheCoordinatorsOfTheRoster(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	with(map[string]string{"one": one})
+	with("one")
 	s.coordinators, s.dialWith = []string{one}, &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
 	s.start()
 	next(came, "one")
-	with(map[string]string{"one": one, "two": two})
+	with("one", "two")
 	adopted()
 	next(came, "two")
-	with(map[string]string{"one": one})
+	with("one")
 	adopted()
 	next(went, "two")
 	s.halt()
 	next(went, "one")
 
-	// One at an address that the roster does not have may be any of its coordinators: none is added.
-	with(map[string]string{"two": two})
+	// One at an address that no roster ever had may be any of its coordinators: none is added.
+	three := listener(t, "three", came, went)
+	with("two")
+	s.coordinators = []string{three}
 	s.start()
-	next(came, "one")
+	next(came, "three")
 	select {
 	case name := <-came:
 		t.Errorf("%s is linked as well", name)
@@ -84,6 +95,75 @@ func TestSupervisorsLinkToTheCoordinatorsOfTheRoster(t *testing.T) {
 	}
 	if got := s.Links(); len(got) != 1 {
 		t.Errorf("links to %v", got)
+	}
+	s.halt()
+	next(went, "three")
+}
+
+// A link does not outlive the coordinator's place in the roster, also if the supervisor was told its address, and that of others does not end with it.
+func TestARemovedCoordinatorKeepsNoLink(t *testing.T) {
+	came, went := make(chan string, 10), make(chan string, 10)
+	one, two := listener(t, "one", came, went), listener(t, "two", came, went)
+	s := found(t)
+	keys := named(t, map[string]string{"one": one, "two": two})
+	with := func(names ...string) {
+		t.Helper()
+		next, err := s.roster.Successor(time.Now())
+		if err != nil {
+			t.Fatal(err)
+		}
+		next.Coordinators = nil
+		for _, name := range names {
+			next.Coordinators = append(next.Coordinators, keys[name])
+		}
+		s.adopt(next)
+		if s.Supervisor == nil {
+			return
+		}
+		if _, err := s.AdoptRosters(t.Context(), s.rosters); err != nil {
+			t.Fatal(err)
+		}
+	}
+	expect := func(from <-chan string, want ...string) {
+		t.Helper()
+		var got []string
+		for range want {
+			select {
+			case name := <-from:
+				got = append(got, name)
+			case <-time.After(time.Minute):
+				t.Fatalf("%v instead of %v", got, want)
+			}
+		}
+		slices.Sort(got)
+		if !slices.Equal(got, want) {
+			t.Fatalf("%v instead of %v", got, want)
+		}
+	}
+	with("one", "two")
+	s.coordinators, s.dialWith = []string{one}, &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
+	s.start()
+	expect(came, "one", "two")
+
+	// With another key there is another one at the address: the link is begun anew, and with that verified.
+	replaced := keys["two"]
+	replaced.Key = newKey(t).Public().(ed25519.PublicKey)
+	keys["two"] = replaced
+	with("one", "two")
+	expect(went, "two")
+	expect(came, "two")
+
+	with("two")
+	expect(went, "one")
+	if got := s.Links(); !slices.Equal(got, []string{two}) {
+		t.Errorf("links to %v", got)
+	}
+	s.halt()
+	expect(went, "two")
+	s.start() // which reads it from the journal
+	expect(came, "two")
+	if got := s.Links(); !slices.Equal(got, []string{two}) {
+		t.Errorf("links to %v after a restart", got)
 	}
 	s.halt()
 }

@@ -34,6 +34,13 @@ func (s *Supervisor) loadRosters(ctx context.Context, outside [][]byte) error {
 		if err != nil {
 			return fmt.Errorf("load rosters: %w", err)
 		}
+		for _, signed := range stored {
+			if text, _, err := identity.Split(signed); err == nil { // as it was just now
+				if earlier, err := identity.ParseRoster(text); err == nil {
+					s.former.note(earlier)
+				}
+			}
+		}
 		s.roster.Store(roster)
 	} else if len(outside) == 0 {
 		return writ.Errorf(writ.CodeRosterInvalid, "the supervisor has no roster").WithHint("give it the coordinator's address")
@@ -111,6 +118,7 @@ func (s *Supervisor) adopt(ctx context.Context, roster *identity.Roster, text []
 	if err != nil {
 		return fmt.Errorf("keep roster %d: %w", roster.Version, err)
 	}
+	s.former.note(roster)
 	s.roster.Store(roster)
 	s.Log.Info("roster adopted", "version", roster.Version)
 	if s.Adopted != nil {

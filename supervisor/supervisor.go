@@ -85,8 +85,9 @@ type Supervisor struct {
 	forks         identity.Forks // of the roster, that were logged
 	logRates      limit.Names    // bytes that the scripts of each project log
 	adopting      sync.Mutex     // one roster at a time comes into force
-	relink        chan struct{}  // holds one if the coordinators of the roster may have changed
-	unjudged      chan struct{}  // holds one if a roster came into force since the last look for runs to judge
+	former        formerAddresses
+	relink        chan struct{} // holds one if the coordinators of the roster may have changed
+	unjudged      chan struct{} // holds one if a roster came into force since the last look for runs to judge
 	fleet         *fleet
 	steps         *steps
 	freed         *freedNodes
