@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/ed25519"
+	"crypto/tls"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -25,6 +26,7 @@ import (
 	"writ/coord/api"
 	"writ/identity"
 	"writ/identity/envelope"
+	"writ/internal/testenv"
 	"writ/supervisor/link"
 )
 
@@ -467,6 +469,31 @@ func TestNoSpellingOfAnAddressGoesPastTheTable(t *testing.T) {
 			if status < 400 || strings.Contains(body, "hello.tengo") {
 				t.Errorf("%s %s: status %d, %.200s", method, path, status, body)
 			}
+		}
+	}
+}
+
+// Another person on the machine of a signer may listen where a coordinator was before it had TLS, and pass on what the signer signs.
+func TestACoordinatorWithTLSIsAtNoAddressWithoutIt(t *testing.T) {
+	const before, now = "http://127.0.0.1:7440", "https://10.77.0.2:7440"
+	at := func(tls *tls.Config, address string) error {
+		c := &Coordinator{
+			PublicURL: now, OtherURLs: []string{before, now}, Cluster: firstRoster().Cluster, TLS: tls, Self: &Self{ID: frontID, Key: key("front")},
+			Log: new(testenv.Log).Logger(),
+		}
+		c.init()
+		_, err := c.Challenge(api.NewChallenge{Nonce: make([]byte, identity.NonceSize), URL: address})
+		return err
+	}
+	if err := at(&tls.Config{}, now); err != nil {
+		t.Error(err)
+	}
+	if err := at(nil, before); err != nil {
+		t.Error(err)
+	}
+	for _, address := range []string{before, "http://localhost:7440", "http://[::1]:7440"} {
+		if err := at(&tls.Config{}, address); writ.CodeOf(err) != writ.CodeLoginRefused {
+			t.Errorf("%s: %v", address, err)
 		}
 	}
 }

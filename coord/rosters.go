@@ -171,7 +171,8 @@ func (c *Coordinator) authenticate(ctx context.Context, hello link.Hello, nonce 
 		WithHint("the supervisor must dial exactly this address, and have the key that the roster names")
 }
 
-// addresses lists every way to write an address of this coordinator that a supervisor may have signed.
+// addresses lists every way to write an address of this coordinator that a supervisor or a person may have signed. One that speaks TLS is at none without
+// TLS, also if the roster still has one from before: whoever listens there now, on the machine of a person, could pass on that person's login.
 func (c *Coordinator) addresses() []string {
 	var all []string
 	known := append([]string{c.PublicURL}, c.OtherURLs...)
@@ -181,6 +182,9 @@ func (c *Coordinator) addresses() []string {
 		}
 	}
 	for _, address := range known {
+		if c.TLS != nil && !strings.HasPrefix(address, "https:") {
+			continue
+		}
 		address = strings.TrimSuffix(address, "/")
 		spellings := []string{address}
 		if u, err := url.Parse(address); err == nil && reach.Loopback(u.Hostname()) {

@@ -13,6 +13,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -75,6 +76,16 @@ func (c *Coord) find(roster *identity.Roster) (*identity.Coordinator, ed25519.Pr
 		return nil, nil, err
 	}
 	return roster.CoordinatorOf(PublicKey(key)), key, nil
+}
+
+// firstAddress returns the address by which a coordinator is known: the first with TLS, if it has one. One from before it had TLS leads nowhere.
+func firstAddress(self *identity.Coordinator) string {
+	for _, address := range self.URLs {
+		if strings.HasPrefix(address, "https:") {
+			return address
+		}
+	}
+	return self.URLs[0]
 }
 
 // issuerOf issues the certificates with which a coordinator listens that the roster names, nil if all of its addresses are without TLS.
@@ -154,7 +165,7 @@ func (c *Coord) Run(ctx context.Context, ready func()) (err error) {
 		return err
 	}
 	if self != nil && c.PublicURL == "" && !onLoopback(c.Listener.Addr()) { // one that only this machine reaches is where it listens
-		c.PublicURL = self.URLs[0]
+		c.PublicURL = firstAddress(self)
 	}
 	coordinator := &coord.Coordinator{
 		Ledger: store, Log: c.Log, PublicURL: c.URL(), Cluster: c.Cluster, Coordinators: c.Coordinators, Version: c.Version,
@@ -169,6 +180,9 @@ func (c *Coord) Run(ctx context.Context, ready func()) (err error) {
 		}
 		if issuer != nil {
 			coordinator.TLS = pki.Server(issuer.Certificate, nil)
+			if c.PublicURL == "" {
+				coordinator.PublicURL = "https://" + c.Listener.Addr().String()
+			}
 			coordinator.Certificates = func() ([]writ.Certificate, error) {
 				own, err := issuer.Describe(nil)
 				return []writ.Certificate{own}, err

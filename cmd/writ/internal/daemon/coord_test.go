@@ -77,3 +77,15 @@ func TestSecondDevOfOneDirectoryIsRefusedAndLeavesTheConfiguration(t *testing.T)
 		t.Error(err)
 	}
 }
+
+// The first address of a coordinator that was founded on loopback has no TLS. With it as the own address, cookies would not be kept from plain text.
+func TestACoordinatorIsKnownByAnAddressWithTLS(t *testing.T) {
+	for want, urls := range map[string][]string{
+		"https://10.77.0.2:7440": {"http://127.0.0.1:7440", "https://10.77.0.2:7440", "https://front:7440"},
+		"http://127.0.0.1:7440":  {"http://127.0.0.1:7440"},
+	} {
+		if got := firstAddress(&identity.Coordinator{URLs: urls}); got != want {
+			t.Errorf("%s instead of %s", got, want)
+		}
+	}
+}
