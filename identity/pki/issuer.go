@@ -90,11 +90,12 @@ func (i *Issuer) Issue(name Name, key ed25519.PublicKey, hosts ...string) ([][]b
 }
 
 // Rotate makes another authority, and with it another certificate of the issuer. Who sees that refuses all certificates of authorities that were
-// made before floor. A floor in the future counts as now: nothing could be made after it.
+// made before floor. The floor may be somewhat in the future, because the clock of whoever rotated last was ahead: peers may have seen it, and what is
+// made here is to count there. One so far in the future counts as now: what is made here would not be valid yet.
 func (i *Issuer) Rotate(floor time.Time) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	if now := i.now(); floor.After(now) {
+	if now := i.now(); floor.After(now.Add(Backdate)) {
 		floor = now
 	}
 	if floor = floor.Truncate(time.Millisecond); floor.After(i.floor) {

@@ -372,6 +372,23 @@ func TestAFloorNeverEndsWhatIsMadeNow(t *testing.T) {
 	}
 }
 
+// Who takes over, or starts again with a clock that was set right, may be behind the clock of the last rotation, which peers have seen.
+func TestAFloorOfAClockThatIsAheadCounts(t *testing.T) {
+	r := testRoster(t)
+	peer := &Verifier{Roster: r, Now: noon, Floors: new(Floors)}
+	ahead := issuer(r, "vienna", supervisorOfVienna)
+	ahead.Now = func() time.Time { return noon.Add(5 * time.Minute) }
+	ahead.Rotate(noon.Add(5 * time.Minute))
+	if err := peer.Is(supervisorOfVienna, own(t, ahead)); err != nil {
+		t.Errorf("the one that is ahead: %v", err)
+	}
+	late := issuer(r, "vienna", supervisorOfVienna)
+	late.Rotate(noon.Add(5 * time.Minute)) // from the journal
+	if err := peer.Is(supervisorOfVienna, own(t, late)); err != nil {
+		t.Errorf("after the one that was ahead: %v", err)
+	}
+}
+
 func TestAnIssuerDescribesWhatItIssued(t *testing.T) {
 	r := testRoster(t)
 	i := issuer(r, "vienna", supervisorOfVienna)
