@@ -22,7 +22,7 @@ type nodeTrust struct {
 	anchor     identity.Anchor
 	datacenter writ.DatacenterID // "" if the node does not know where it will belong
 
-	floors pki.Floors
+	floors pki.Floors       // of the supervisor and of Redis: their certificates end together
 	now    func() time.Time // of the certificates of others; time.Now if nil
 
 	mu     sync.Mutex
@@ -55,7 +55,7 @@ func newNodeTrust(key ed25519.PrivateKey, token string, cluster writ.ClusterID) 
 func (t *nodeTrust) client() *http.Client {
 	return &http.Client{Transport: &transport.Transport{
 		Rosters: t, Anchor: t.anchor, Want: t.supervisor, Fetch: transport.FromSupervisor,
-		Own: func() (*tls.Certificate, error) { return t.own, nil }, Now: t.now,
+		Own: func() (*tls.Certificate, error) { return t.own, nil }, Floors: &t.floors, Now: t.now,
 	}}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/ed25519"
 	"crypto/tls"
+	"crypto/x509"
 	"encoding/json"
 	"errors"
 	"io"
@@ -102,6 +103,7 @@ func TestANodeThatWasOffForMonthsComesBack(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	before := &pki.Issuer{Key: moved, Name: pki.Name{Cluster: roster.Cluster, Role: pki.Supervisor, Datacenter: dc}, Now: func() time.Time { return time.Now().Add(-day) }}
 	issuer := &pki.Issuer{Key: moved, Name: pki.Name{Cluster: roster.Cluster, Role: pki.Supervisor, Datacenter: dc}}
 	for range 2 {
 		issuer.Rotate(time.Now())
@@ -135,6 +137,28 @@ func TestANodeThatWasOffForMonthsComesBack(t *testing.T) {
 	clock = time.Now()
 	if account, err := api.Account(t.Context(), s.node.ID, nil); err != nil || string(account) != "account" {
 		t.Errorf("with the right clock: %q, %v", account, err)
+	}
+	// A Redis that shows what an authority from before issued is refused, although only the supervisor has shown that it ended.
+	redis := func(by *pki.Issuer) error {
+		chain, err := by.Issue(pki.Name{Cluster: roster.Cluster, Role: pki.Redis, Datacenter: dc}, PublicKey(newKey()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var state tls.ConnectionState
+		for _, der := range chain {
+			c, err := x509.ParseCertificate(der)
+			if err != nil {
+				t.Fatal(err)
+			}
+			state.PeerCertificates = append(state.PeerCertificates, c)
+		}
+		return trust.redis("127.0.0.1", state)
+	}
+	if err := redis(before); writ.CodeOf(err) != writ.CodeCertificateRevoked {
+		t.Errorf("a Redis from before: %v", err)
+	}
+	if err := redis(issuer); err != nil {
+		t.Errorf("the Redis of now: %v", err)
 	}
 	if now := joined.Roster(); now.Version != 3 {
 		t.Errorf("the node has version %d of the roster", now.Version)

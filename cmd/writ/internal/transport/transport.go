@@ -55,6 +55,8 @@ type Transport struct {
 	PublicNames bool
 	// Own is the certificate of this process; it may be nil.
 	Own func() (*tls.Certificate, error)
+	// Floors are what others of this process see of the same owners; its own if nil.
+	Floors *pki.Floors
 	// Now is the clock by which certificates are judged; time.Now if nil.
 	Now func() time.Time
 	// Header bounds the wait for the header of an answer, if it is not 0.
@@ -65,13 +67,15 @@ type Transport struct {
 	mu       sync.Mutex
 	verified map[string]*http.Transport // by address: each verifies its server, whether or not a proxy lies between
 	anybody  *http.Client               // verifies nothing, and sends requests for rosters only
-	floors   pki.Floors
-	fetching chan struct{} // holds one while rosters are asked for
+	fetching chan struct{}              // holds one while rosters are asked for
 }
 
 func (t *Transport) init() {
 	t.once.Do(func() {
 		t.fetching = make(chan struct{}, 1)
+		if t.Floors == nil {
+			t.Floors = new(pki.Floors)
+		}
 		t.verified = map[string]*http.Transport{}
 		t.settings = http.DefaultTransport.(*http.Transport).Clone()
 		t.settings.ResponseHeaderTimeout = t.Header
@@ -146,7 +150,7 @@ func (t *Transport) to(server *url.URL) *http.Transport {
 	if verified == nil {
 		verified = t.settings.Clone()
 		verified.TLSClientConfig = pki.Client(func(chain []*x509.Certificate) error {
-			v := Verifier{Rosters: t.Rosters, Want: func(r *identity.Roster) pki.Name { return t.Want(r, address) }, Floors: &t.floors, PublicNames: t.PublicNames, Now: t.Now}
+			v := Verifier{Rosters: t.Rosters, Want: func(r *identity.Roster) pki.Name { return t.Want(r, address) }, Floors: t.Floors, PublicNames: t.PublicNames, Now: t.Now}
 			return v.Verify(server.Hostname(), chain)
 		}, t.Own)
 		t.verified[address] = verified
