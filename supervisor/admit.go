@@ -270,6 +270,9 @@ func (s *Supervisor) admitNew(ctx context.Context, claim nodes.Claim, known *jou
 }
 
 func refuseToken(token journal.Token, now time.Time) error {
+	if token.Revoked() {
+		return writ.Errorf(writ.CodeTokenInvalid, "the join token %s was revoked", token.ID).WithHint("make another one with `writ token create`")
+	}
 	if !token.Expires.After(now) {
 		return writ.Errorf(writ.CodeTokenInvalid, "the join token expired on %s", token.Expires.Format(time.RFC3339)).WithHint("make another one with `writ token create`")
 	}

@@ -790,6 +790,10 @@ func TestATokenAdmitsAsManyAsItsMakerSigned(t *testing.T) {
 		if _, err := (&testNode{sim: s, name: "later", key: newKey(t)}).claim(over); writ.CodeOf(err) != writ.CodeTokenInvalid {
 			t.Errorf("a token that was revoked: %v", err)
 		}
+		s.clock.set(-10 * time.Minute) // before it was revoked
+		if _, err := (&testNode{sim: s, name: "later", key: newKey(t)}).claim(over); writ.CodeOf(err) != writ.CodeTokenInvalid {
+			t.Errorf("a token that was revoked, by a clock that went back: %v", err)
+		}
 	})
 }
 

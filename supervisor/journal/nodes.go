@@ -103,9 +103,12 @@ type Token struct {
 	Expires   time.Time
 	Uses      int       // nodes that it admits; 0 of a new one is 1
 	Used      int       // nodes that it has admitted
-	Spent     time.Time // when it admitted the last one; zero while it admits others
-	SpentKey  string    // id of the key that it admitted last
+	Spent     time.Time // when it admitted the last one, or was revoked; zero while it admits others
+	SpentKey  string    // id of the key that it admitted last; "" if it was revoked
 }
+
+// Revoked reports whether somebody has ended the token.
+func (t *Token) Revoked() bool { return !t.Spent.IsZero() && t.SpentKey == "" }
 
 // row is what the code of a token covers.
 func (t *Token) row() []any {
@@ -168,7 +171,7 @@ func (tx *Tx) tokens(where string, args ...any) (all []*Token, err error) {
 			if err := tx.check("token_uses", macOfUses, t.ID, t.Uses, t.Used); err != nil {
 				return nil, err
 			}
-		} else if spent != 0 {
+		} else if spent != 0 && t.SpentKey != "" {
 			t.Used = 1
 		}
 		all = append(all, t)
@@ -180,7 +183,7 @@ func (tx *Tx) tokens(where string, args ...any) (all []*Token, err error) {
 // attempt its last use, one wins.
 func (tx *Tx) SpendToken(id string, key envelope.KeyID) (bool, error) {
 	t, err := tx.Token(id)
-	if err != nil || t == nil || !t.Expires.After(tx.Now) {
+	if err != nil || t == nil || !t.Spent.IsZero() || !t.Expires.After(tx.Now) {
 		return false, err
 	}
 	if t.Uses > 1 {
@@ -207,13 +210,16 @@ func (tx *Tx) useToken(t *Token) (bool, error) {
 	return tx.changed(`UPDATE token_uses SET used = $2, mac = $3 WHERE token = $1 AND used = $4`, t.ID, t.Used+1, mac, t.Used)
 }
 
-// RevokeToken has a token admit nobody any more. It reports false if it does not exist or admits nobody anyway.
+// RevokeToken has a token admit nobody any more, also when the clock goes back. It reports false if it does not exist or has admitted all that it can.
 func (tx *Tx) RevokeToken(id string) (bool, error) {
 	t, err := tx.Token(id)
-	if err != nil || t == nil || !t.Expires.After(tx.Now) {
+	if err != nil || t == nil || !t.Spent.IsZero() {
 		return false, err
 	}
-	t.Expires = tx.Now
+	if t.Expires.After(tx.Now) {
+		t.Expires = tx.Now
+	}
+	t.Spent, t.SpentKey = tx.Now, ""
 	return tx.putToken(t)
 }
 
