@@ -153,9 +153,22 @@ func (t *Transport) to(server *url.URL) *http.Transport {
 			v := Verifier{Rosters: t.Rosters, Want: func(r *identity.Roster) pki.Name { return t.Want(r, address) }, Floors: t.Floors, PublicNames: t.PublicNames, Now: t.Now}
 			return v.Verify(server.Hostname(), chain)
 		}, t.Own)
+		if server.Scheme == "http" && server.Hostname() == "localhost" {
+			verified.DialContext = dialIPv4
+		}
 		t.verified[address] = verified
 	}
 	return verified
+}
+
+// dialIPv4 dials 127.0.0.1 for localhost, where a server without TLS listens that was told to listen at localhost. The system prefers ::1, where any
+// user of this machine may listen at the same port, get the token of the person, and pass everything on.
+func dialIPv4(ctx context.Context, network, address string) (net.Conn, error) {
+	_, port, err := net.SplitHostPort(address)
+	if err != nil {
+		return nil, err
+	}
+	return (&net.Dialer{Timeout: dialWithin}).DialContext(ctx, network, net.JoinHostPort("127.0.0.1", port))
 }
 
 // addressOf is how rosters write the address of a server: without the port that https has anyway.

@@ -413,3 +413,33 @@ func TestPlainTextStaysOnThisMachine(t *testing.T) {
 		t.Errorf("to this one: %v", err)
 	}
 }
+
+// Any user of a machine may listen at the port of a coordinator on the other address that is called localhost.
+func TestLocalhostWithoutTLSIsOneAddress(t *testing.T) {
+	said := func(what string) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, what) })
+	}
+	coordinator := httptest.NewServer(said("coordinator"))
+	defer coordinator.Close()
+	port := strings.TrimPrefix(coordinator.URL, "http://127.0.0.1:")
+	listener, err := net.Listen("tcp", "[::1]:"+port)
+	if err != nil {
+		t.Skip("the other address cannot be used here: ", err)
+	}
+	thief := &httptest.Server{Listener: listener, Config: &http.Server{Handler: said("thief")}}
+	thief.Start()
+	defer thief.Close()
+	by := &Transport{}
+	defer by.CloseIdleConnections()
+	for range 10 {
+		answer, err := (&http.Client{Transport: by}).Get("http://localhost:" + port)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := io.ReadAll(answer.Body)
+		_ = answer.Body.Close()
+		if err != nil || string(text) != "coordinator" {
+			t.Fatalf("the %s answers: %v", text, err)
+		}
+	}
+}
