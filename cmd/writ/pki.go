@@ -83,8 +83,10 @@ func (a *app) pkiRotateCommand() *cobra.Command {
 certificates for itself and for Redis. Open connections go on. A node that is off meanwhile learns of it when it connects. You need the role
 admin.
 
-This helps if the memory of the supervisor's host was read. If its key was read as well, give the datacenter another key in the roster.`,
-		Example: "  writ pki rotate --dc dc1 --reason \"the host was broken into\"",
+This helps after a theft of the key of a certificate, for example from the directory of Redis. It does not help after a theft of the supervisor's own
+key, which makes other authorities. That key is in the memory of the supervisor and beside its journal. Then give the datacenter another key in the
+roster. A node remembers until its process ends which certificates count no more.`,
+		Example: "  writ pki rotate --dc dc1 --reason \"the key of Redis was in a backup\"",
 		Args:    exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ctx := cmd.Context()
