@@ -119,6 +119,7 @@ func (s *servers) Do(r *http.Request) (*http.Response, error) {
 	first := s.current
 	s.mu.Unlock()
 	var last error
+	var told *writ.Error // what is wrong with the first server that was reached and not believed
 	for i := range s.urls {
 		at := (first + i) % len(s.urls)
 		response, err := s.send(r, s.urls[at])
@@ -132,9 +133,12 @@ func (s *servers) Do(r *http.Request) (*http.Response, error) {
 			return nil, err
 		}
 		last = err
+		if known, ok := errors.AsType[*writ.Error](err); ok && told == nil {
+			told = known
+		}
 	}
-	if known, ok := errors.AsType[*writ.Error](last); ok && len(s.urls) == 1 {
-		return nil, known // of its certificate or rosters: nothing was sent
+	if told != nil {
+		return nil, told // of its certificate or rosters: nothing was sent. That others do not answer must not hide it
 	}
 	var addresses []string
 	for _, u := range s.urls {

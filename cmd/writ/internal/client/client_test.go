@@ -3,6 +3,8 @@ package client
 import (
 	"crypto/ed25519"
 	"encoding/json"
+	"io"
+	"log"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -283,6 +285,29 @@ func TestNextCoordinatorIsAskedIfOneIsGone(t *testing.T) {
 	_, err = c.Roster(t.Context())
 	if writ.CodeOf(err) != writ.CodeUnreachable || !strings.Contains(err.Error(), gone.URL) || !strings.Contains(err.Error(), here.URL) {
 		t.Errorf("all gone: %v, want UNREACHABLE and both addresses", err)
+	}
+}
+
+// Another machine that answers in the place of a coordinator is told of, also if the other coordinators are away.
+func TestAFalseCoordinatorIsNotHiddenByOthersThatAreGone(t *testing.T) {
+	w, dir := newTown(t), t.TempDir()
+	if _, err := config.RostersIn(dir, w.cluster).Add(w.signed...); err != nil {
+		t.Fatal(err)
+	}
+	gone := httptest.NewServer(http.NotFoundHandler())
+	gone.Close()
+	other := httptest.NewUnstartedServer(http.NotFoundHandler())
+	other.Config.ErrorLog = log.New(io.Discard, "", 0)
+	other.StartTLS()
+	defer other.Close()
+	for _, addresses := range [][]string{{other.URL}, {other.URL, gone.URL}, {gone.URL, other.URL}} {
+		c, err := New(config.Context{Servers: addresses, Cluster: w.cluster}, dir, Keys{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := c.Roster(t.Context()); writ.CodeOf(err) != writ.CodeCertificateUntrusted {
+			t.Errorf("%v: %v", addresses, err)
+		}
 	}
 }
 
