@@ -95,7 +95,8 @@ func (s *Supervisor) dialer(url string, asks *asks) *link.Dialer {
 
 // coordinators returns the addresses of those to keep a link to: the ones that the supervisor was told and, if the roster has all of these, every other
 // coordinator of the roster. One at an address that no roster ever had, on this machine or behind a proxy, may be any of them, and two links to
-// one coordinator would end each other. One that an earlier roster had was removed, and gets no link, whoever named it.
+// one coordinator would end each other. One that an earlier roster had was removed, and gets no link, whoever named it; a roster without any removes
+// none, because clusters of earlier versions name none.
 func (s *Supervisor) coordinators() []string {
 	roster := s.roster.Load()
 	var all, known []string
@@ -105,7 +106,7 @@ func (s *Supervisor) coordinators() []string {
 		switch {
 		case c != nil:
 			known = append(known, c.ID)
-		case s.former.has(address):
+		case len(roster.Coordinators) > 0 && s.former.has(address):
 			continue
 		default:
 			unclear = true
