@@ -29,6 +29,7 @@ const (
 type fleet struct {
 	mu    sync.Mutex
 	nodes map[writ.NodeID]*member
+	keys  map[string]writ.NodeID // of nodes by their signing keys, which never change: strangers may ask about any number of keys
 }
 
 // member is a node with its last beat.
@@ -63,13 +64,14 @@ type saying struct {
 const progressEvery = 10 * time.Second
 
 func loadFleet(ctx context.Context, j *journal.Journal) (*fleet, error) {
-	f := &fleet{nodes: make(map[writ.NodeID]*member)}
+	f := &fleet{nodes: make(map[writ.NodeID]*member), keys: make(map[string]writ.NodeID)}
 	err := j.Read(ctx, func(tx *journal.Tx) error {
 		nodes, err := tx.Nodes()
 		for _, n := range nodes {
 			n.Liveness = writ.LivenessSilent // until it beats
 			n.Revision = n.Decisions         // earlier versions did not keep it for those who look
 			f.nodes[n.ID] = &member{Node: *n, silent: silentAfter, backlog: true}
+			f.keys[string(n.PublicKey)] = n.ID
 		}
 		return err
 	})
@@ -87,6 +89,7 @@ func (f *fleet) put(n journal.Node) {
 	if m == nil {
 		n.Liveness = writ.LivenessSilent
 		f.nodes[n.ID] = &member{Node: n, silent: silentAfter}
+		f.keys[string(n.PublicKey)] = n.ID
 		return
 	}
 	if n.Decisions < m.Decisions {
@@ -162,13 +165,12 @@ func (f *fleet) joinedWith(token string) []string {
 func (f *fleet) byKey(key ed25519.PublicKey) *journal.Node {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	for _, m := range f.nodes {
-		if key.Equal(ed25519.PublicKey(m.PublicKey)) {
-			n := m.Node
-			return &n
-		}
+	id, ok := f.keys[string(key)]
+	if !ok {
+		return nil
 	}
-	return nil
+	n := f.nodes[id].Node
+	return &n
 }
 
 // admitted returns the node that is admitted under a name, nil if there is none.

@@ -11,7 +11,7 @@ import (
 // A report that somebody says again, of an earlier process or from before this supervisor, does not undo what is known since.
 func TestReportsOfEarlierProcessesAndSupervisorsCountForNothing(t *testing.T) {
 	now := time.Now()
-	f := &fleet{nodes: map[writ.NodeID]*member{"n": {Node: journal.Node{}}}}
+	f := &fleet{keys: make(map[string]writ.NodeID), nodes: map[writ.NodeID]*member{"n": {Node: journal.Node{}}}}
 	for _, epoch := range []int64{0, 4} {
 		if f.report(&writ.Report{Node: "n", Incarnation: 7, Round: 1, Epoch: epoch}, 5) {
 			t.Errorf("a report of a node that has not beaten counts, with epoch %d", epoch)

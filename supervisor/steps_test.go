@@ -125,7 +125,7 @@ func TestARunThatCannotBeWrittenKeepsWhatItIsToldOnce(t *testing.T) {
 }
 
 func TestALateLookIsNoSilence(t *testing.T) {
-	f := &fleet{nodes: make(map[writ.NodeID]*member)}
+	f := &fleet{keys: make(map[string]writ.NodeID), nodes: make(map[writ.NodeID]*member)}
 	f.put(journal.Node{Node: writ.Node{ID: "n"}})
 	now := time.Now()
 	s := &Supervisor{}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/ed25519"
 	"crypto/tls"
+	"maps"
 	"net"
 	"net/http"
 	"sync"
@@ -61,9 +62,10 @@ func (c *Connections) Watch(ctx context.Context, members Members) {
 // Look closes the connections of nodes that were members at the last look, and are no more.
 func (c *Connections) Look(members Members) {
 	c.mu.Lock()
-	defer c.mu.Unlock()
+	open := maps.Clone(c.open)
+	c.mu.Unlock()
 	approved := make(map[string]bool) // by key: a node has several connections
-	for conn, before := range c.open {
+	for conn, before := range open {  // without the lock, for which each request waits: strangers can open any number
 		key := pki.BareKey(conn.ConnectionState().PeerCertificates)
 		if key == nil {
 			continue
@@ -73,10 +75,21 @@ func (c *Connections) Look(members Members) {
 			is = isMember(members, key)
 			approved[string(key)] = is
 		}
-		c.open[conn] = is
 		if before && !is {
 			_ = conn.NetConn().Close() // without a farewell, which could wait for the peer
 		}
+		if before != is {
+			c.remember(conn, is)
+		}
+	}
+}
+
+// remember keeps whether a connection that is still open is a member's.
+func (c *Connections) remember(conn *tls.Conn, is bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if _, still := c.open[conn]; still {
+		c.open[conn] = is
 	}
 }
 

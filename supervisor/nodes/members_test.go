@@ -168,3 +168,38 @@ func ask(t *testing.T, conn net.Conn) {
 		t.Fatal(answer.Status, err)
 	}
 }
+
+// lookedUp does something else while a node is looked up.
+type lookedUp struct {
+	members
+	meanwhile func()
+}
+
+func (l lookedUp) Member(key ed25519.PublicKey) *writ.Node {
+	l.meanwhile()
+	return l.members.Member(key)
+}
+
+// Strangers can open any number of connections, each with another key. To look these up must hold up nobody's requests.
+func TestALookAtConnectionsHoldsNobodyUp(t *testing.T) {
+	m, c := members{}, &nodes.Connections{}
+	server := serveTLS(t, m, c)
+	dial := func() *tls.Conn {
+		_, stranger, _ := ed25519.GenerateKey(nil)
+		conn, err := tls.DialWithDialer(&net.Dialer{Timeout: 10 * time.Second}, "tcp", server.Listener.Addr().String(), as(t, stranger))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = conn.Close() })
+		if err := conn.SetDeadline(time.Now().Add(10 * time.Second)); err != nil {
+			t.Fatal(err)
+		}
+		return conn
+	}
+	ask(t, dial())
+	looked := false
+	c.Look(lookedUp{m, func() { looked = true; ask(t, dial()) }})
+	if !looked {
+		t.Error("no node was looked up")
+	}
+}
