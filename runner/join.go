@@ -158,7 +158,7 @@ func (m *Member) ask(ctx context.Context, api nodes.Backend) error {
 	}
 	return m.store(record{
 		Cluster: member.Cluster, Datacenter: member.Datacenter, Node: member.Node, Name: member.Name,
-		Admission: member.Admission, Epoch: member.Epoch, Rosters: proof.Rosters,
+		Admission: member.Admission, Epoch: member.Epoch, Rosters: proof.Rosters, Floor: before.Floor,
 	}, roster)
 }
 

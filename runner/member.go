@@ -21,6 +21,7 @@ import (
 	"writ"
 	"writ/identity"
 	"writ/identity/envelope"
+	"writ/identity/pki"
 	"writ/internal/failpoint"
 	"writ/sal"
 )
@@ -64,6 +65,8 @@ type record struct {
 	FenceOrdered bool  `json:"fence_ordered,omitempty"`
 	Fenced       bool  `json:"fenced,omitempty"`
 	FenceRound   int64 `json:"fence_round,omitempty"`
+	// Floor says which certificates of the datacenter were ended, as far as the node has seen.
+	Floor *pki.Floor `json:"certificate_floor,omitempty"`
 }
 
 // Key returns the key of the node in a data directory, which has it from before it joins, and makes it if there is none.
@@ -178,6 +181,21 @@ func (m *Member) adopt(following [][]byte, now time.Time) error {
 		return fmt.Errorf("verify the rosters after version %d: %w", m.Roster().Version, err)
 	}
 	return m.store(next, roster)
+}
+
+// Floor returns which certificates of the datacenter count no more, as far as the node has seen in all of its life; nil if it has seen nothing.
+func (m *Member) Floor() *pki.Floor { return m.state().Floor }
+
+// KeepFloor stores that.
+func (m *Member) KeepFloor(floor pki.Floor) error {
+	m.adopting.Lock()
+	defer m.adopting.Unlock()
+	next := m.state()
+	if floor.Datacenter != next.Datacenter {
+		return nil
+	}
+	next.Floor = &floor
+	return m.store(next, m.Roster())
 }
 
 // store writes the record and makes it count.

@@ -85,7 +85,7 @@ admin.
 
 This helps after a theft of the key of a certificate, for example from the directory of Redis. It does not help after a theft of the supervisor's own
 key, which makes other authorities. That key is in the memory of the supervisor and beside its journal. Then give the datacenter another key in the
-roster. A node remembers until its process ends which certificates count no more.`,
+roster. A node remembers which certificates count no more, also after a restart.`,
 		Example: "  writ pki rotate --dc dc1 --reason \"the key of Redis was in a backup\"",
 		Args:    exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -10,6 +10,7 @@ import (
 	"crypto/x509/pkix"
 	"net"
 	"net/url"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -386,6 +387,29 @@ func TestAFloorOfAClockThatIsAheadCounts(t *testing.T) {
 	late.Rotate(noon.Add(5 * time.Minute)) // from the journal
 	if err := peer.Is(supervisorOfVienna, own(t, late)); err != nil {
 		t.Errorf("after the one that was ahead: %v", err)
+	}
+}
+
+// The thief of a supervisor's key may say that all authorities of years to come are ended. The key of the roster that comes after it counts all the same.
+func TestAStolenKeyDoesNotLockItsSuccessorOut(t *testing.T) {
+	r := testRoster(t)
+	thief := issuer(r, "vienna", supervisorOfVienna)
+	thief.Now = func() time.Time { return noon }
+	thief.floor = noon.AddDate(50, 0, 0)
+	kept := map[string]int64{}
+	seen := &Verifier{Roster: r, Now: noon.Add(time.Minute), Floors: new(Floors)}
+	seen.Floors.Keep(r.Cluster, nil, func(f Floor) { kept[string(f.Key)] = f.Time })
+	_ = seen.Is(supervisorOfVienna, own(t, thief))
+	for _, floor := range kept {
+		if floor > noon.Add(Backdate).UnixMilli() {
+			t.Errorf("a floor in %s is kept", time.UnixMilli(floor))
+		}
+	}
+	r.Datacenters[slices.IndexFunc(r.Datacenters, func(d identity.Datacenter) bool { return d.ID == vienna })].SupervisorKey = public("next")
+	next := issuer(r, "next", supervisorOfVienna)
+	next.Now = func() time.Time { return noon.Add(time.Minute) }
+	if err := seen.Is(supervisorOfVienna, own(t, next)); err != nil {
+		t.Error(err)
 	}
 }
 

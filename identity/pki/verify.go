@@ -48,7 +48,9 @@ func (v *Verifier) Name(chain []*x509.Certificate) (Name, error) {
 			return Name{}, err
 		}
 	}
-	if ended := v.Floors.raise(name.owner(), d.Floor); d.From+Backdate.Milliseconds() < ended {
+	made := d.From + Backdate.Milliseconds()
+	// An authority ends earlier ones. One that said that it ends later ones, too, would lock its own successors out.
+	if ended := v.Floors.raise(name.owner(), v.rootOf(name.owner()), min(d.Floor, made)); made < ended {
 		return Name{}, writ.Errorf(writ.CodeCertificateRevoked, "the authority that issued the certificate of the %s was replaced", name.Role).
 			WithHint("it gets another certificate by itself; if it does not, restart it")
 	}
@@ -162,23 +164,50 @@ func untrusted(why string) *writ.Error {
 // Floors remembers which authorities their owners have replaced. The zero value and nil remember nothing.
 type Floors struct {
 	mu   sync.Mutex
-	seen map[owner]int64
+	seen map[floored]int64
+	keep func(Floor)
 }
 
-// raise notes a floor and returns the highest that was seen, in unix milliseconds.
-func (f *Floors) raise(of owner, floor int64) int64 {
+// Floor says of the authorities of a datacenter's supervisor with a key that those which were made before a time do not count.
+type Floor struct {
+	Datacenter writ.DatacenterID `json:"datacenter"`
+	Key        []byte            `json:"key"`  // of the supervisor, in the roster: that of its successor has a floor of its own
+	Time       int64             `json:"time"` // unix milliseconds
+}
+
+type floored struct {
+	owner
+	key string
+}
+
+// Keep restores floors that were kept, and has those of datacenters kept that are raised from now on. The function is called for one after the other.
+func (f *Floors) Keep(cluster writ.ClusterID, kept []Floor, keep func(Floor)) {
+	for _, k := range kept {
+		f.raise(owner{Cluster: cluster, Datacenter: k.Datacenter}, k.Key, k.Time)
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.keep = keep
+}
+
+// raise notes a floor of the owner with a key, and returns the highest that was seen, in unix milliseconds.
+func (f *Floors) raise(of owner, key ed25519.PublicKey, floor int64) int64 {
 	if f == nil {
 		return floor
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if floor > f.seen[of] {
+	at := floored{of, string(key)}
+	if floor > f.seen[at] {
 		if f.seen == nil {
-			f.seen = make(map[owner]int64)
+			f.seen = make(map[floored]int64)
 		}
-		f.seen[of] = floor
+		f.seen[at] = floor
+		if f.keep != nil && of.Datacenter != "" {
+			f.keep(Floor{of.Datacenter, key, floor})
+		}
 	}
-	return f.seen[of]
+	return f.seen[at]
 }
 
 // Server is how a process listens. verify is asked about each client that shows a certificate; nil asks for none. Sessions are not resumed, so

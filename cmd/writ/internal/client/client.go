@@ -59,7 +59,11 @@ func New(c config.Context, dir string, keys Keys) (*Client, error) {
 		Header: answerTime, // a connection may stand on which nothing comes through any more
 	}}
 	sessions := &logins{dir: dir, http: &http.Client{Transport: reached}, have: map[string]*session{}}
-	doer, err := newServers(slices.Concat(c.Servers, others(rosters, c.Servers)), loggingIn{reached, sessions})
+	servers := c.Servers
+	if !c.Alone {
+		servers = slices.Concat(servers, others(rosters, servers))
+	}
+	doer, err := newServers(servers, loggingIn{reached, sessions})
 	if err != nil {
 		return nil, err
 	}

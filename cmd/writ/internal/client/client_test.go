@@ -336,6 +336,10 @@ func TestAnotherCoordinatorOfTheRosterIsAsked(t *testing.T) {
 	if got := asked("http://127.0.0.1:2"); got != "http://127.0.0.1:2 https://coord2.test:7440" {
 		t.Errorf("asked are %s", got)
 	}
+	alone, err := New(config.Context{Servers: []string{"http://127.0.0.1:2"}, Cluster: w.cluster, Alone: true}, dir, Keys{})
+	if err != nil || len(alone.API.Client.(*servers).urls) != 1 {
+		t.Errorf("with a server that was named for one command: %v, %v", alone, err)
+	}
 	if got := asked("https://coord2.test:7440"); got != "https://coord2.test:7440" {
 		t.Errorf("asked are %s", got)
 	}

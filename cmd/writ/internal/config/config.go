@@ -42,6 +42,9 @@ type Context struct {
 	Anchor  string         `json:"anchor,omitempty"`  // a version of the roster and its digest, through which their chain must lead; see identity.Anchor
 	Project string         `json:"project,omitempty"` // used unless a command says another
 	Key     string         `json:"key,omitempty"`     // see client.Key; "" looks for one
+
+	// Alone says that somebody named the servers for this command: no others of the roster are asked.
+	Alone bool `json:"-"`
 }
 
 // DefaultPath is where the configuration lies if nobody says otherwise.
@@ -156,7 +159,7 @@ func (f *File) Choose(name string, over Context) (Context, error) {
 		c = f.Contexts[0]
 	}
 	if len(over.Servers) > 0 {
-		c.Servers = over.Servers
+		c.Servers, c.Alone = over.Servers, true
 	}
 	for at, value := range map[*string]string{(*string)(&c.Cluster): string(over.Cluster), &c.Project: over.Project, &c.Key: over.Key} {
 		if value != "" {

@@ -53,7 +53,7 @@ func TestContextIsChosen(t *testing.T) {
 		{"the named one", two, "a", Context{}, two.Contexts[0]},
 		{"the only one", &File{Contexts: two.Contexts[:1]}, "", Context{}, two.Contexts[0]},
 		{"none", &File{}, "", Context{}, Context{Servers: []string{DefaultServer}}},
-		{"flags first", two, "a", Context{Servers: []string{"http://c"}, Key: "k"}, Context{Name: "a", Servers: []string{"http://c"}, Project: "pa", Key: "k"}},
+		{"flags first", two, "a", Context{Servers: []string{"http://c"}, Key: "k"}, Context{Name: "a", Servers: []string{"http://c"}, Project: "pa", Key: "k", Alone: true}},
 	} {
 		got, err := tt.file.Choose(tt.name, tt.over)
 		if diff := cmp.Diff(tt.want, got); diff != "" || err != nil {

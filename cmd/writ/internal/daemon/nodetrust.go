@@ -3,6 +3,7 @@ package daemon
 import (
 	"crypto/ed25519"
 	"crypto/tls"
+	"log/slog"
 	"net/http"
 	"slices"
 	"sync"
@@ -18,6 +19,7 @@ import (
 // nodeTrust is what a node knows of the supervisor that it talks to. Until it has joined, these are the rosters that led from its token, or from the
 // id of its cluster, to the supervisor; then they are those of the member.
 type nodeTrust struct {
+	log        *slog.Logger
 	own        *tls.Certificate // of the node's key
 	anchor     identity.Anchor
 	datacenter writ.DatacenterID // "" if the node does not know where it will belong
@@ -34,12 +36,12 @@ type nodeTrust struct {
 var _ transport.Rosters = (*nodeTrust)(nil)
 
 // newNodeTrust begins with a token, or without one with a cluster. The node has the key.
-func newNodeTrust(key ed25519.PrivateKey, token string, cluster writ.ClusterID) (*nodeTrust, error) {
+func newNodeTrust(key ed25519.PrivateKey, token string, cluster writ.ClusterID, log *slog.Logger) (*nodeTrust, error) {
 	own, err := pki.Bare(key)
 	if err != nil {
 		return nil, err
 	}
-	t := &nodeTrust{own: own, anchor: identity.Anchor{Cluster: cluster}}
+	t := &nodeTrust{own: own, log: log, anchor: identity.Anchor{Cluster: cluster}}
 	if token == "" {
 		return t, nil
 	}
@@ -59,11 +61,20 @@ func (t *nodeTrust) client() *http.Client {
 	}}
 }
 
-// joined says that the node is a member.
+// joined says that the node is a member. What it sees of ended certificates is kept, for its next start.
 func (t *nodeTrust) joined(m *runner.Member) {
 	t.mu.Lock()
-	defer t.mu.Unlock()
 	t.member, t.early, t.latest, t.datacenter = m, nil, nil, m.Datacenter()
+	t.mu.Unlock()
+	var kept []pki.Floor
+	if floor := m.Floor(); floor != nil {
+		kept = append(kept, *floor)
+	}
+	t.floors.Keep(m.Roster().Cluster, kept, func(floor pki.Floor) {
+		if err := m.KeepFloor(floor); err != nil {
+			t.log.Warn("it cannot be kept for the next start which certificates were ended", "err", err)
+		}
+	})
 }
 
 // redis decides about the Redis that answers: it must be that of the datacenter or, if it shows a certificate of no cluster, have one for its name

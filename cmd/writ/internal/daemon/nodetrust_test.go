@@ -114,7 +114,7 @@ func TestANodeThatWasOffForMonthsComesBack(t *testing.T) {
 	server.Start()
 	defer server.Close()
 
-	trust, err := newNodeTrust(key, "", "")
+	trust, err := newNodeTrust(key, "", "", slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -162,5 +162,26 @@ func TestANodeThatWasOffForMonthsComesBack(t *testing.T) {
 	}
 	if now := joined.Roster(); now.Version != 3 {
 		t.Errorf("the node has version %d of the roster", now.Version)
+	}
+
+	// It has seen that earlier certificates were ended, and does not forget that: one that was stolen is refused after the next start, too.
+	stolen := &pki.Issuer{Key: moved, Name: issuer.Name, Now: func() time.Time { return time.Now().Add(-time.Minute) }}
+	thief := httptest.NewUnstartedServer(nodes.Handler(s, s, slog.New(slog.DiscardHandler)))
+	thief.Config.ErrorLog = log.New(io.Discard, "", 0)
+	thief.Listener = tls.NewListener(thief.Listener, pki.Server(stolen.Certificate, anyClient))
+	thief.Start()
+	defer thief.Close()
+	if joined, err = runner.Join(t.Context(), runner.Joining{Dir: dir}); err != nil {
+		t.Fatal(err)
+	}
+	if trust, err = newNodeTrust(key, "", "", slog.New(slog.DiscardHandler)); err != nil {
+		t.Fatal(err)
+	}
+	trust.joined(joined)
+	again := trust.client()
+	defer again.CloseIdleConnections()
+	_, err = nodes.NewSeveral(again, strings.Replace(thief.URL, "http:", "https:", 1)).Account(t.Context(), s.node.ID, nil)
+	if cause, _ := errors.AsType[*writ.Error](writ.AsError(err).Err); cause == nil || cause.Code != writ.CodeCertificateRevoked {
+		t.Errorf("a certificate from before: %v", err)
 	}
 }

@@ -60,7 +60,7 @@ func (r *Runner) Run(ctx context.Context, ready func([]writ.NodeDriver)) (err er
 	if err != nil {
 		return err
 	}
-	trust, err := newNodeTrust(key, r.Token, r.Cluster)
+	trust, err := newNodeTrust(key, r.Token, r.Cluster, r.Log)
 	if err != nil {
 		return err
 	}
