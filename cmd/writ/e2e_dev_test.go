@@ -362,6 +362,7 @@ func TestACoordinatorOnLoopbackGetsTLS(t *testing.T) {
 	s.Add(testcluster.Datacenter{Name: "east", Redis: testenv.Redis(t).URL, Nodes: 1, Speed: "0"})
 	s.Script("x.tengo", "x := 1\n")
 	before := s.Submit("x.tengo")
+	s.Writ("run", "watch", string(before)) // what the coordinator has not heard it hears later, when the supervisor tries again
 
 	port := testenv.FreePort(t)
 	secure := fmt.Sprintf("https://localhost:%d", port)
