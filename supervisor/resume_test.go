@@ -223,17 +223,25 @@ func TestHowARunStandsIsSignedForWhoeverAsks(t *testing.T) {
 func TestACancelFromBeforeAResumeCountsNoMore(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		b := newBreaking(map[string]int{"v": 1})
-		s.join("n1", b.join)
+		node := s.join("n1", b.join)
 		id := s.submit(oneVolume)
 		kept := s.sign(s.statement("run/"+string(id), "cancel"))
 		s.wantRest(id, writ.RunFailed)
 		time.Sleep(2 * time.Second)
+		schedule := func(decision string) {
+			t.Helper()
+			if _, err := s.Decide(t.Context(), s.sign(s.statement("node/"+string(node.id), decision))); err != nil {
+				t.Fatal(err)
+			}
+		}
+		schedule("cordon") // or the run could succeed before the cancel comes
 		if err := s.resume(id); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := s.Decide(t.Context(), kept); writ.CodeOf(err) != writ.CodeConflict || !strings.Contains(err.Error(), "resumed") {
 			t.Errorf("the cancel from before counts: %v", err)
 		}
+		schedule("uncordon")
 		s.wantRest(id, writ.RunSucceeded)
 	})
 }
