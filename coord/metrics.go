@@ -94,8 +94,9 @@ func (s *state) Collect(ch chan<- prometheus.Metric) {
 	ctx, cancel := context.WithTimeout(context.Background(), readWithin)
 	defer cancel()
 	if counts, err := s.c.Ledger.CountRuns(ctx); err == nil {
+		total := counts.Total()
 		for _, state := range ledger.States {
-			ch <- prometheus.MustNewConstMetric(runsDesc, prometheus.GaugeValue, float64(counts[state]), string(state))
+			ch <- prometheus.MustNewConstMetric(runsDesc, prometheus.GaugeValue, float64(total[state]), string(state))
 		}
 	}
 	if all, err := s.c.Ledger.Datacenters(ctx); err == nil {

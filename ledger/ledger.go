@@ -182,8 +182,8 @@ type Records interface {
 	Run(ctx context.Context, id writ.RunID) (Run, error)
 	// Runs lists runs, newest first.
 	Runs(ctx context.Context, filter RunFilter, page Page) (List[Run], error)
-	// CountRuns counts the runs in each state; a state without runs has no entry.
-	CountRuns(ctx context.Context) (map[State]int, error)
+	// CountRuns counts the runs of each project in each state.
+	CountRuns(ctx context.Context) (RunCounts, error)
 	// Unreported lists at most max open runs of a datacenter after one of them, by id, that this journal of it has not told of.
 	Unreported(ctx context.Context, datacenter writ.DatacenterID, journal string, after writ.RunID, max int) ([]Run, error)
 	// Restate records what a datacenter said of a run when it was asked for it, with an event; of an end, also for the run's open calls. It
@@ -239,6 +239,28 @@ type Page struct {
 type List[T any] struct {
 	Items []T
 	Next  string // the cursor of the next page, "" if this is the last
+}
+
+// RunCounts says of each project how many of its runs are in each state; what has no runs has no entry.
+type RunCounts map[writ.ProjectID]map[State]int
+
+// Sum adds up the projects that are selected.
+func (c RunCounts) Sum(selects func(project writ.ProjectID) bool) map[State]int {
+	sum := map[State]int{}
+	for project, counts := range c {
+		if !selects(project) {
+			continue
+		}
+		for state, n := range counts {
+			sum[state] += n
+		}
+	}
+	return sum
+}
+
+// Total adds up all projects.
+func (c RunCounts) Total() map[State]int {
+	return c.Sum(func(writ.ProjectID) bool { return true })
 }
 
 // RunFilter selects runs; an empty field selects all.
@@ -298,6 +320,9 @@ type Event struct {
 	// About is the run that this is news of, "" for none. It is not always RunID: what a datacenter says of a run of another one is no news
 	// of that run.
 	About writ.RunID `json:"-"`
+	// Project is whose event it is, "" for none: that of the submission, of the resource, or of the run that it is news of. What a datacenter
+	// says of a run of another one, or of a run that the ledger does not know, belongs to none.
+	Project writ.ProjectID `json:"-"`
 }
 
 // TopicSubmission is the topic of an event about a submission.
@@ -327,12 +352,14 @@ type EventFilter struct {
 	Topics     []string
 	Run        writ.RunID
 	Datacenter writ.DatacenterID
+	Projects   []writ.ProjectID
 }
 
 // Selects reports whether the filter selects an event that a ledger returned.
 func (f EventFilter) Selects(e *Event) bool {
 	return (len(f.Topics) == 0 || slices.Contains(f.Topics, e.Topic())) &&
 		(f.Run == "" || f.Run == e.About) &&
+		(len(f.Projects) == 0 || slices.Contains(f.Projects, e.Project)) &&
 		(f.Datacenter == "" || f.Datacenter == e.Datacenter)
 }
 

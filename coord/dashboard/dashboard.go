@@ -23,7 +23,7 @@ type Ledger interface {
 	Projects(ctx context.Context) ([]identity.Project, error)
 	Run(ctx context.Context, id writ.RunID) (ledger.Run, error)
 	Runs(ctx context.Context, filter ledger.RunFilter, page ledger.Page) (ledger.List[ledger.Run], error)
-	CountRuns(ctx context.Context) (map[ledger.State]int, error)
+	CountRuns(ctx context.Context) (ledger.RunCounts, error)
 	Calls(ctx context.Context, run writ.RunID, page ledger.Page) (ledger.List[writ.Call], error)
 	CountCalls(ctx context.Context, runs ...writ.RunID) (map[writ.RunID]map[writ.CallState]int, error)
 	Nodes(ctx context.Context, filter ledger.NodeFilter, page ledger.Page) (ledger.List[writ.Node], error)

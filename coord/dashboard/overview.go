@@ -109,9 +109,10 @@ func (c count) Key() string { return string(c.State) }
 
 func counts(own *url.URL, now *moment) []count {
 	chosen := ledger.State(own.Query().Get("state"))
+	of := now.counts.Total()
 	all := make([]count, len(ledger.States))
 	for i, s := range ledger.States {
-		c := count{State: s, N: now.counts[s], Chosen: s == chosen, Address: with(own, "state", string(s))}
+		c := count{State: s, N: of[s], Chosen: s == chosen, Address: with(own, "state", string(s))}
 		if c.Chosen {
 			c.Address = with(own, "state", "")
 		}

@@ -34,7 +34,7 @@ type moment struct {
 	datacenters []api.Datacenter
 	queues      []api.DatacenterQueues
 	projects    []identity.Project
-	counts      map[ledger.State]int
+	counts      ledger.RunCounts
 }
 
 // sample is a point of the chart of depths: unix milliseconds, running, queued, planned.

@@ -1,6 +1,7 @@
 package ledgertest
 
 import (
+	"slices"
 	"sync"
 	"testing"
 
@@ -217,6 +218,72 @@ func testSameEventsTwice(t *testing.T, l ledger.Ledger) {
 	}
 }
 
+// Whose an event is decides about who is told of it, so it does not follow from what a datacenter says where the ledger knows better.
+func testEventsOfProjects(t *testing.T, l ledger.Ledger) {
+	ctx := t.Context()
+	ofShop, ofBank, early := incoming(1, east), incoming(2, east), incoming(3, east)
+	ofBank.Project = bank
+	add(t, l, ofShop)
+	add(t, l, ofBank)
+	claimed := runOf(ofBank, writ.RunRunning)
+	claimed.Project = shop
+	told, last := runOf(early, writ.RunAccepted), runOf(early, writ.RunRunning)
+	last.Project = bank // the copy that is kept is made of this one
+	resource := func(project writ.ProjectID, run writ.RunID) writ.Event {
+		return writ.Event{Resource: &writ.Resource{ResourceID: writ.ResourceID{Project: project, Kind: writ.KindVolume, Name: "data"}, Run: run}}
+	}
+	line := func(run writ.RunID) writ.Event { return writ.Event{Log: &writ.LogLine{Run: run, Ordinal: 1}} }
+	store(t, l, east, events(1,
+		runEvent(runOf(ofShop, writ.RunRunning)), callEvent(writ.Call{Run: ofShop.Run, Seq: 1}), line(ofShop.Run), resource(shop, ofShop.Run), resource(shop, ""),
+		runEvent(claimed), callEvent(writ.Call{Run: ofBank.Run, Seq: 1}), line(ofBank.Run), resource(bank, ofBank.Run),
+		line(early.Run), runEvent(told), runEvent(last), // before and after the ledger knows of the run
+		line("of no run that is known"), writ.Event{Node: &writ.Node{ID: "n1"}},
+	))
+	store(t, l, east, events(15, line(early.Run)))
+	store(t, l, west, events(1, runEvent(runOf(ofShop, writ.RunFailed)), line(ofShop.Run), resource(shop, ofShop.Run), resource(bank, "")))
+	refused := incoming(4, west)
+	refused.Project = bank
+	add(t, l, refused)
+	ok(t, l.Reject(ctx, refused.Payload, writ.SubmissionRefused, nil))
+	ok(t, l.Restate(ctx, east, "another journal", runOf(ofBank, writ.RunFailed)))
+
+	const none = writ.ProjectID("")
+	want := slices.Concat(
+		[]writ.ProjectID{shop, bank}, // submissions that wait
+		[]writ.ProjectID{shop, shop, shop, shop, shop, bank, bank, bank, bank, bank, bank, bank, none, none},
+		[]writ.ProjectID{shop, bank}, // submissions that are delivered
+		[]writ.ProjectID{bank},
+		[]writ.ProjectID{none, none, none, bank},
+		[]writ.ProjectID{bank, bank, bank}, // waits, refused, restated
+	)
+	all, err := l.Events(ctx, 0, ledger.EventFilter{}, 100)
+	ok(t, err)
+	var got []writ.ProjectID
+	of := map[writ.ProjectID][]int64{}
+	for _, e := range all {
+		got = append(got, e.Project)
+		of[e.Project] = append(of[e.Project], e.ID)
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("whose the events are: %s", diff)
+	}
+	for _, projects := range [][]writ.ProjectID{{shop}, {bank}, {shop, bank}, {"x"}} {
+		var want, got []int64
+		for _, p := range projects {
+			want = append(want, of[p]...)
+		}
+		slices.Sort(want)
+		list, err := l.Events(ctx, 0, ledger.EventFilter{Projects: projects}, 100)
+		ok(t, err)
+		for _, e := range list {
+			got = append(got, e.ID)
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("events of %v: %s", projects, diff)
+		}
+	}
+}
+
 func testEventFilters(t *testing.T, l ledger.Ledger) {
 	ctx := t.Context()
 	a, b := incoming(1, east), incoming(2, west)
@@ -235,6 +302,8 @@ func testEventFilters(t *testing.T, l ledger.Ledger) {
 		{"topics", ledger.EventFilter{Topics: []string{"run", "node"}}, []string{"run", "run", "node"}},
 		{"datacenter", ledger.EventFilter{Datacenter: west}, []string{"run", "node"}},
 		{"all three", ledger.EventFilter{Topics: []string{"run"}, Run: b.Run, Datacenter: west}, []string{"run"}},
+		{"a project", ledger.EventFilter{Projects: []writ.ProjectID{shop}}, []string{"submission", "run", "call", "submission", "run"}},
+		{"a project without events", ledger.EventFilter{Projects: []writ.ProjectID{bank}}, nil},
 	} {
 		var got []string
 		after := int64(0)

@@ -41,6 +41,7 @@ func Run(t *testing.T, open func(t testing.TB) ledger.Ledger) {
 		{"another journal tells of nodes and resources anew", testAnotherJournal},
 		{"what a journal has not told of is unreported", testUnreported},
 		{"event ids grow and filters select", testEventFilters},
+		{"an event belongs to the project of its run", testEventsOfProjects},
 		{"lists can be filtered", testFilters},
 		{"counts count", testCounts},
 		{"usage is added up by resource and only grows", testUsage},

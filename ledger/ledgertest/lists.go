@@ -73,6 +73,9 @@ func testCounts(t *testing.T, l ledger.Ledger) {
 	var in [3]ledger.Incoming
 	for i := range in {
 		in[i] = incoming(i, east)
+		if i > 0 {
+			in[i].Project = bank
+		}
 		add(t, l, in[i])
 	}
 	store(t, l, east, events(1,
@@ -82,8 +85,14 @@ func testCounts(t *testing.T, l ledger.Ledger) {
 		callEvent(writ.Call{Run: in[0].Run, Seq: 3, State: writ.CallCancelled}),
 		callEvent(writ.Call{Run: in[1].Run, Seq: 1, State: writ.CallSucceeded})))
 	runs, err := l.CountRuns(ctx)
-	if diff := cmp.Diff(map[ledger.State]int{"failed": 2, "waiting": 1}, runs); err != nil || diff != "" {
+	if diff := cmp.Diff(ledger.RunCounts{shop: {"failed": 1}, bank: {"failed": 1, "waiting": 1}}, runs); err != nil || diff != "" {
 		t.Errorf("runs: %v\n%s", err, diff)
+	}
+	if diff := cmp.Diff(map[ledger.State]int{"failed": 2, "waiting": 1}, runs.Total()); diff != "" {
+		t.Errorf("runs of all projects: %s", diff)
+	}
+	if diff := cmp.Diff(map[ledger.State]int{"failed": 1}, runs.Sum(func(p writ.ProjectID) bool { return p == shop })); diff != "" {
+		t.Errorf("runs of one project: %s", diff)
 	}
 	calls, err := l.CountCalls(ctx, in[0].Run, in[2].Run)
 	want := map[writ.RunID]map[writ.CallState]int{in[0].Run: {writ.CallFailed: 1, writ.CallCancelled: 2}}

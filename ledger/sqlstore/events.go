@@ -91,7 +91,7 @@ func consecutive(events []writ.Event) error {
 }
 
 func storeEvents(ctx context.Context, tx *sqldb.Tx, datacenter writ.DatacenterID, events []writ.Event) error {
-	foreign, err := runsElsewhere(ctx, tx, datacenter, events)
+	known, err := runsOf(ctx, tx, events)
 	if err != nil {
 		return err
 	}
@@ -100,22 +100,42 @@ func storeEvents(ctx context.Context, tx *sqldb.Tx, datacenter writ.DatacenterID
 		return err
 	}
 	var c changes
+	stored := make([]ledger.Event, 0, len(events))
 	for i, e := range events {
 		e = withoutValues(e, datacenter)
-		run := e.RunID()
-		if foreign[run] {
-			run = "" // it may say so in its own name, but it is no news of that run
-		} else {
+		own := ledger.Event{ID: first + int64(i), Datacenter: datacenter, Event: e}
+		if of, ok := known[e.RunID()]; !ok || of.datacenter == datacenter {
+			own.About = e.RunID() // or it may say so in its own name, but it is no news of that run
 			c.note(e)
 		}
-		if e.Usage != nil {
-			continue // it is added up, and no news for anybody who watches
+		if e.Usage == nil { // that is added up, and no news for anybody who watches
+			stored = append(stored, own)
 		}
-		if err := addEvent(ctx, tx, ledger.Event{ID: first + int64(i), Datacenter: datacenter, Event: e}, run); err != nil {
+	}
+	for _, e := range stored { // now that it is known what becomes of the runs
+		e.Project = c.projectOf(e, known)
+		if err := addEvent(ctx, tx, e); err != nil {
 			return err
 		}
 	}
 	return c.apply(ctx, tx, datacenter, events[0].Journal)
+}
+
+// projectOf returns whose event of a datacenter it is: what the ledger has recorded of a run counts more than what the datacenter says.
+func (c *changes) projectOf(e ledger.Event, known map[writ.RunID]runOwner) writ.ProjectID {
+	if of, ok := known[e.RunID()]; ok && of.datacenter != e.Datacenter {
+		return ""
+	}
+	if e.Resource != nil {
+		return e.Resource.Project
+	}
+	if of, ok := known[e.About]; ok {
+		return of.project
+	}
+	if i, ok := c.runs.at[e.About]; ok {
+		return c.runs.values[i].Project
+	}
+	return ""
 }
 
 // withoutValues returns the event as the ledger may know it: under the datacenter that sent it, without the values of operations.
@@ -137,8 +157,15 @@ func withoutValues(e writ.Event, datacenter writ.DatacenterID) writ.Event {
 	return e
 }
 
-// runsElsewhere returns those of the events' runs that are known as runs of another datacenter.
-func runsElsewhere(ctx context.Context, tx *sqldb.Tx, datacenter writ.DatacenterID, events []writ.Event) (map[writ.RunID]bool, error) {
+// runOwner says whose a run is.
+type runOwner struct {
+	run        writ.RunID
+	datacenter writ.DatacenterID
+	project    writ.ProjectID
+}
+
+// runsOf returns those of the events' runs that the ledger has.
+func runsOf(ctx context.Context, tx *sqldb.Tx, events []writ.Event) (map[writ.RunID]runOwner, error) {
 	var ids []writ.RunID
 	seen := map[writ.RunID]bool{"": true}
 	for _, e := range events {
@@ -150,18 +177,21 @@ func runsElsewhere(ctx context.Context, tx *sqldb.Tx, datacenter writ.Datacenter
 	if len(ids) == 0 {
 		return nil, nil
 	}
-	q := selectFrom(`SELECT id FROM runs`)
+	q := selectFrom(`SELECT id, datacenter, project FROM runs`)
 	andIn(q, "id", ids)
-	q.and("datacenter <> ?", string(datacenter))
-	found, err := column[writ.RunID](tx.QueryContext(ctx, q.String(), q.args...))
+	rows, err := tx.QueryContext(ctx, q.String(), q.args...)
+	found, err := collect(rows, err, func(rows *sql.Rows) (o runOwner, err error) {
+		err = rows.Scan(&o.run, &o.datacenter, &o.project)
+		return o, err
+	})
 	if err != nil {
 		return nil, err
 	}
-	elsewhere := map[writ.RunID]bool{}
-	for _, id := range found {
-		elsewhere[id] = true
+	known := make(map[writ.RunID]runOwner, len(found))
+	for _, o := range found {
+		known[o.run] = o
 	}
-	return elsewhere, nil
+	return known, nil
 }
 
 // changes are the last words of a batch of events on each thing that they are about: those before need not be written.
@@ -269,17 +299,17 @@ func nextEventIDs(ctx context.Context, tx *sqldb.Tx, n int) (int64, error) {
 	return last - int64(n) + 1, err
 }
 
-func addEvent(ctx context.Context, tx *sqldb.Tx, e ledger.Event, run writ.RunID) error {
+func addEvent(ctx context.Context, tx *sqldb.Tx, e ledger.Event) error {
 	_, err := tx.ExecContext(ctx, `
-		INSERT INTO events (id, datacenter, journal, seq, stored, topic, run, body)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8)`,
-		e.ID, string(e.Datacenter), e.Journal, e.Seq, micros(tx.Now), e.Topic(), string(run), encode(e))
+		INSERT INTO events (id, datacenter, journal, seq, stored, topic, run, project, body)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)`,
+		e.ID, string(e.Datacenter), e.Journal, e.Seq, micros(tx.Now), e.Topic(), string(e.About), string(e.Project), encode(e))
 	return err
 }
 
 // Events returns events after one.
 func (s *Store) Events(ctx context.Context, after int64, filter ledger.EventFilter, max int) ([]ledger.Event, error) {
-	q := selectFrom(`SELECT run, body FROM events`)
+	q := selectFrom(`SELECT run, project, body FROM events`)
 	q.and("id > ?", after)
 	andIn(q, "topic", filter.Topics)
 	if filter.Run != "" {
@@ -288,17 +318,22 @@ func (s *Store) Events(ctx context.Context, after int64, filter ledger.EventFilt
 	if filter.Datacenter != "" {
 		q.and("datacenter = ?", string(filter.Datacenter))
 	}
+	if len(filter.Projects) == 1 {
+		q.and("project = ?", string(filter.Projects[0]))
+	} else { // in the order of ids, without the index: that would give all events of these projects for each page, to be sorted
+		andIn(q, "project || ''", filter.Projects)
+	}
 	q.add("\nORDER BY id\nLIMIT ?", max)
 	rows, err := s.db.Query(ctx, q.String(), q.args...)
 	return collect(rows, err, scanEvent)
 }
 
 func scanEvent(rows *sql.Rows) (e ledger.Event, err error) {
-	var run, text string
-	if err = rows.Scan(&run, &text); err == nil {
+	var run, project, text string
+	if err = rows.Scan(&run, &project, &text); err == nil {
 		err = decode(text, &e)
 	}
-	e.About = writ.RunID(run)
+	e.About, e.Project = writ.RunID(run), writ.ProjectID(project)
 	return e, err
 }
 

@@ -59,7 +59,8 @@ func (s *Store) Unreported(ctx context.Context, datacenter writ.DatacenterID, jo
 func (s *Store) Restate(ctx context.Context, datacenter writ.DatacenterID, journal string, run writ.Run) error {
 	err := s.db.Write(failpoint.At(ctx, failpoint.RunRestated), func(tx *sqldb.Tx) error {
 		var told string
-		err := tx.QueryRowContext(ctx, `SELECT journal FROM runs WHERE id = $1`, string(run.ID)).Scan(&told)
+		var project writ.ProjectID
+		err := tx.QueryRowContext(ctx, `SELECT journal, project FROM runs WHERE id = $1`, string(run.ID)).Scan(&told, &project)
 		if told, err = found(told, err)("run", run.ID); err != nil || told == journal { // its events know better than the answer
 			return err
 		}
@@ -76,7 +77,7 @@ func (s *Store) Restate(ctx context.Context, datacenter writ.DatacenterID, journ
 			return err
 		}
 		e := withoutValues(writ.Event{Time: tx.Now, Run: &run}, datacenter)
-		return addEvent(ctx, tx, ledger.Event{ID: id, Datacenter: datacenter, Event: e}, run.ID)
+		return addEvent(ctx, tx, ledger.Event{ID: id, Datacenter: datacenter, Event: e, About: run.ID, Project: project})
 	})
 	if err != nil {
 		return fmt.Errorf("restate run: %w", err)
@@ -193,21 +194,25 @@ func (s *Store) Runs(ctx context.Context, filter ledger.RunFilter, p ledger.Page
 	})
 }
 
-// CountRuns counts the runs in each state.
-func (s *Store) CountRuns(ctx context.Context) (map[ledger.State]int, error) {
-	rows, err := s.db.Query(ctx, `SELECT state, COUNT(*) FROM runs GROUP BY state`)
+// CountRuns counts the runs of each project in each state.
+func (s *Store) CountRuns(ctx context.Context) (ledger.RunCounts, error) {
+	rows, err := s.db.Query(ctx, `SELECT project, state, COUNT(*) FROM runs GROUP BY project, state`)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	counts := map[ledger.State]int{}
+	counts := ledger.RunCounts{}
 	for rows.Next() {
+		var project writ.ProjectID
 		var state ledger.State
 		var n int
-		if err := rows.Scan(&state, &n); err != nil {
+		if err := rows.Scan(&project, &state, &n); err != nil {
 			return nil, err
 		}
-		counts[state] = n
+		if counts[project] == nil {
+			counts[project] = map[ledger.State]int{}
+		}
+		counts[project][state] = n
 	}
 	return counts, rows.Err()
 }

@@ -136,6 +136,22 @@ func TestRegistrationsOfAnEarlierVersionWaitOn(t *testing.T) {
 	t.Run("PostgreSQL", func(t *testing.T) { test(t, testenv.Postgres(t).Store()) })
 }
 
+// Readers of a project go on where they were when the coordinator is upgraded. An event of which nobody can tell whose it is belongs to none.
+func TestEventsOfAnEarlierVersionGetTheirProject(t *testing.T) {
+	onBoth(t, func(t *testing.T, path string) {
+		ofVersion(t, path, "0006",
+			`INSERT INTO runs (id, datacenter, project, project_name, signer, state, created, accepted, ended, body) VALUES ('r1', 'dc', 'shop', '', '', 'running', 1, 1, 0, '{}')`,
+			`INSERT INTO events (id, datacenter, journal, seq, stored, topic, run, body)
+				VALUES (1, 'dc', 'j', 1, 1, 'log', 'r1', '{}'), (2, 'dc', 'j', 2, 1, 'log', 'r2', '{}'), (3, 'dc', 'j', 3, 1, 'node', '', '{}')`)
+		s := open(t, path)
+		defer s.Close()
+		got, err := s.Events(t.Context(), 0, ledger.EventFilter{}, 10)
+		if err != nil || len(got) != 3 || got[0].Project != "shop" || got[1].Project != "" || got[2].Project != "" {
+			t.Errorf("%+v, %v", got, err)
+		}
+	})
+}
+
 func TestEverythingIsThereAfterReopening(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "ledger.db")
 	payload := writ.DigestOf([]byte("payload"))

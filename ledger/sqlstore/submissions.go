@@ -311,6 +311,7 @@ func tell(ctx context.Context, tx *sqldb.Tx, s writ.Submission) error {
 	if err != nil {
 		return err
 	}
-	event := ledger.Event{ID: first, Datacenter: s.Datacenter, Event: writ.Event{Time: tx.Now}, Submission: &s}
-	return addEvent(ctx, tx, event, s.Run)
+	return addEvent(ctx, tx, ledger.Event{
+		ID: first, Datacenter: s.Datacenter, Event: writ.Event{Time: tx.Now}, Submission: &s, About: s.Run, Project: s.Project,
+	})
 }

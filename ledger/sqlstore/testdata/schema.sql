@@ -27,7 +27,9 @@ CREATE TABLE events (
 	topic TEXT NOT NULL,
 	run TEXT NOT NULL,
 	body TEXT NOT NULL
-);
+, project TEXT NOT NULL DEFAULT '');
+
+CREATE INDEX events_of_project ON events (project, id);
 
 CREATE INDEX events_of_run ON events (run, id);
 
@@ -116,6 +118,8 @@ CREATE INDEX runs_by_project ON runs (project, created, id);
 CREATE INDEX runs_by_signer ON runs (signer, created, id);
 
 CREATE INDEX runs_by_state ON runs (state, created, id);
+
+CREATE INDEX runs_counted ON runs (project, state);
 
 CREATE INDEX runs_ended ON runs (ended) WHERE ended > 0;
 
