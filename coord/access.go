@@ -1,6 +1,7 @@
 package coord
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/http"
@@ -12,6 +13,7 @@ import (
 	"github.com/go-chi/chi/v5"
 
 	"writ"
+	"writ/coord/dashboard"
 	"writ/identity"
 	"writ/ledger"
 )
@@ -24,7 +26,7 @@ const (
 	forAll              // it shows nothing that is anybody's, or proves by itself who asks
 	forSigned           // the text that is handed in says who signed it, and is judged by that
 	forReaders          // everybody who may read something; its handler leaves out what is not theirs
-	forProject          // readers of the project of the run or submission that the address names
+	forProject          // readers of the project of the run or submission that the address names, also of its page
 	forEverything       // readers of all projects
 )
 
@@ -46,7 +48,7 @@ var access = map[string]scope{
 	"GET /v1/runs/{run}/standing":            forProject,
 	"GET /v1/runs/{run}/logs":                forProject,
 	"GET /v1/runs/{run}/events":              forProject,
-	"GET /v1/events":                         forEverything,
+	"GET /v1/events":                         forReaders,
 	"GET /v1/roster":                         forAll,
 	"POST /v1/roster":                        forSigned,
 	"GET /v1/roster/adoptions":               forReaders,
@@ -71,14 +73,14 @@ var access = map[string]scope{
 	"GET /login":                             forAll,
 	"POST /login":                            forSigned,
 	"GET /static/*":                          forAll,
-	"GET /":                                  forEverything,
-	"GET /runs/{id}":                         forEverything,
+	"GET /":                                  forReaders,
+	"GET /runs/{id}":                         forProject,
 	"GET /nodes":                             forEverything,
-	"GET /datacenters":                       forEverything,
-	"GET /live":                              forEverything,
-	"GET /live/runs/{id}":                    forEverything,
+	"GET /datacenters":                       forReaders,
+	"GET /live":                              forReaders,
+	"GET /live/runs/{id}":                    forProject,
 	"GET /live/nodes":                        forEverything,
-	"GET /live/datacenters":                  forEverything,
+	"GET /live/datacenters":                  forReaders,
 }
 
 // viewer is who reads, as far as a request tells.
@@ -189,7 +191,7 @@ func (c *Coordinator) admit(r *http.Request, route string, at *chi.Context) (*vi
 	case forAll, forSigned:
 		return nil, nil
 	case forEverything:
-		return c.admitEverything(r, route)
+		return c.admitEverything(r)
 	case forReaders:
 		return c.viewerOf(r.Context(), r)
 	case forProject:
@@ -203,10 +205,10 @@ func (c *Coordinator) admit(r *http.Request, route string, at *chi.Context) (*vi
 	}
 }
 
-func (c *Coordinator) admitEverything(r *http.Request, route string) (*viewer, error) {
+func (c *Coordinator) admitEverything(r *http.Request) (*viewer, error) {
 	who, err := c.viewerOf(r.Context(), r)
 	if err == nil && !who.all {
-		err = writ.Errorf(writ.CodeRoleMissing, "%s may read some projects, and %s shows all of them", who.session.login.Signer, route).
+		err = writ.Errorf(writ.CodeRoleMissing, "cannot show %s to %s: it tells of all projects, and %[2]s may read some of them", r.URL.Path, who.session.login.Signer).
 			WithHint("a root operator can bind a role to all: writ user add %s --role viewer --project '*'", who.session.login.Signer)
 	}
 	return who, err
@@ -225,7 +227,7 @@ func (c *Coordinator) isReadable(ctx context.Context, who *viewer, at *chi.Conte
 		}
 		return err
 	}
-	id := writ.RunID(parameter(at, "run"))
+	id := writ.RunID(cmp.Or(parameter(at, "run"), parameter(at, "id"))) // the API has the one, pages the other
 	run, err := c.Ledger.Run(ctx, id)
 	if err == nil && !who.reads(run.Project) {
 		err = ledger.NotThere("run", id)
@@ -248,6 +250,12 @@ func viewerFrom(ctx context.Context) *viewer {
 		return r
 	}
 	return &viewer{} // which reads nothing
+}
+
+// pageReader says who looks at a page of the dashboard.
+func (c *Coordinator) pageReader(ctx context.Context) dashboard.Reader {
+	who := viewerFrom(ctx)
+	return dashboard.Reader{All: who.all, Projects: who.projects}
 }
 
 // deny answers a request that is not let through: an API with a problem, a page with one that says how to log in.

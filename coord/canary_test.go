@@ -122,10 +122,10 @@ func (p *fixture) told(r *http.Request) string {
 	if strings.HasPrefix(response.Header.Get("Content-Type"), "text/event-stream") {
 		lines := bufio.NewReader(response.Body)
 		text := ""
-		for range 3 { // its retry, an empty line, and the first that is about something, or the end of that
+		for { // the retry of the API; what follows is looked at by TestAStreamTellsNothingOfAnotherProject. Of a page all that it shows follows at once
 			line, err := lines.ReadString('\n')
-			if text += line; err != nil || strings.HasPrefix(text, "retry") && strings.Count(text, "\n") == 2 {
-				break // which events there are is looked at by TestAStreamTellsNothingOfAnotherProject
+			if text += line; err != nil || strings.HasPrefix(line, "data: ") || !strings.HasPrefix(r.URL.Path, "/live/") && strings.HasSuffix(text, "\n\n") {
+				break
 			}
 		}
 		return string(head) + text
@@ -309,18 +309,26 @@ func TestNothingOfAnotherProjectIsTold(t *testing.T) {
 // canaryWord is a name with the canary.
 var canaryWord = regexp.MustCompile(`[a-z-]*canary[a-z0-9-]*`)
 
-// Who watches runs of one project hears nothing of another, wherever he begins and whatever happens meanwhile: from the tail and from the ledger.
+// Who watches one project hears nothing of another, wherever he begins and whatever happens meanwhile: from the tail and from the ledger, by the API
+// and on pages.
 func TestAStreamTellsNothingOfAnotherProject(t *testing.T) {
 	p, s := startReading(t)
 	own := p.runFor(shop, "web-shop", "hello.tengo")
-	carol := p.token("carol")
-	var streams []*bufio.Reader
-	for _, from := range []string{"", "0", "1", "999999", "-1"} {
-		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, p.PublicURL+"/v1/runs/"+string(own.Run)+"/events", nil)
+	connected := fmt.Sprintf(`data-key=\"%s\" data-state=\"healthy\"`, graz) // in a frame
+	type stream struct {
+		who, path, from, end string
+		*bufio.Reader
+	}
+	var streams []stream
+	tokens := map[string]string{"carol": p.token("carol"), "gina": p.token("gina")}
+	watch := func(who, path, from, end string) {
+		ctx, cancel := context.WithTimeout(t.Context(), hang)
+		t.Cleanup(cancel)
+		r, err := http.NewRequestWithContext(ctx, http.MethodGet, p.PublicURL+path, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
-		r.Header.Set("Authorization", "Bearer "+carol)
+		r.Header.Set("Authorization", "Bearer "+tokens[who])
 		r.Header.Set("Accept", "text/event-stream")
 		if from != "" {
 			r.Header.Set("Last-Event-ID", from)
@@ -329,23 +337,103 @@ func TestAStreamTellsNothingOfAnotherProject(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer response.Body.Close()
-		streams = append(streams, bufio.NewReader(response.Body))
+		t.Cleanup(func() { response.Body.Close() })
+		if response.StatusCode != http.StatusOK {
+			t.Fatalf("%s watches %s: %s", who, path, response.Status)
+		}
+		streams = append(streams, stream{who, path, from, end, bufio.NewReader(response.Body)})
 	}
+	begin := func() {
+		for _, from := range []string{"", "0", "1", "999999", "-1"} {
+			watch("carol", "/v1/runs/"+string(own.Run)+"/events", from, "the last word")
+			watch("carol", "/v1/events", from, "the last word")
+			watch("gina", "/v1/events?topics=run,log,call,node,resource,submission", from, "the last word")
+			watch("carol", "/live/", from, "the last word")
+		}
+		watch("gina", "/live/?datacenter="+string(vienna), "", "the last word")
+		watch("carol", "/live/runs/"+string(own.Run), "", "the last word")
+		watch("carol", "/live/datacenters", "", connected)
+	}
+	begin()
 	h := hide(p, s)
-	s.tell(writ.Event{Log: &writ.LogLine{Run: own.Run, Ordinal: 1, Text: "the last line"}})
-	for i, stream := range streams {
+	begin() // and behind all of it
+	connect(p, graz, nil)
+	s.tell(
+		writ.Event{Log: &writ.LogLine{Run: own.Run, Ordinal: 1, Text: "the last line"}},
+		writ.Event{Run: &writ.Run{ID: own.Run, Project: shop, ProjectName: "web-shop", Signer: "alice", Script: "hello.tengo", Payload: own.Payload, State: writ.RunFailed,
+			Accepted: time.Now().UTC(), Ended: time.Now().UTC(), Failure: &writ.Failure{Error: *writ.Errorf(writ.CodeExecError, "the last word")}}},
+	)
+	for _, stream := range streams {
 		text := ""
-		for !strings.Contains(text, "the last line") {
+		for !strings.Contains(text, stream.end) {
 			line, err := stream.ReadString('\n')
 			if err != nil {
-				t.Fatalf("stream %d ended with %v after %s", i, err, text)
+				t.Fatalf("%s of %s from %q ended with %v after %s", stream.path, stream.who, stream.from, err, text)
 			}
 			text += line
 		}
 		for _, canary := range append(h.canaries, h.inRoster...) {
 			if strings.Contains(text, canary) {
-				t.Errorf("stream %d tells %q: %s", i, canary, text)
+				t.Errorf("%s tells %s, from %q on, %q: %.2000s", stream.path, stream.who, stream.from, canary, text)
+			}
+		}
+	}
+}
+
+// A reader of some projects goes on after the last event that he knows, and misses none of his. A reader of all hears the rest.
+func TestAReaderOfSomeProjectsGoesOnAfterHisLastEvent(t *testing.T) {
+	p, s := startReading(t)
+	runs := map[writ.ProjectID]writ.RunID{}
+	for project, name := range map[writ.ProjectID]string{shop: "web-shop", blog: "web-blog", wiki: "web-wiki"} {
+		runs[project] = p.runFor(project, name, "hello.tengo").Run
+	}
+	for i := range 30 {
+		s.tell(writ.Event{Log: &writ.LogLine{Run: runs[[]writ.ProjectID{shop, blog, wiki}[i%3]], Ordinal: i + 1, Text: "a line"}})
+	}
+	hear := func(who string, after int64, lines int) (ids []int64, told map[writ.RunID]int) {
+		t.Helper()
+		ctx, cancel := context.WithTimeout(t.Context(), hang)
+		defer cancel()
+		topics := []api.Topic{"log"}
+		response, err := p.client.Watch(ctx, &api.WatchParams{LastEventID: &after, Topics: topics}, api.RequestEditorFn(func(_ context.Context, r *http.Request) error {
+			r.Header.Set("Authorization", "Bearer "+p.token(who))
+			r.Header.Set("Accept", "text/event-stream")
+			return nil
+		}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer response.Body.Close()
+		told = map[writ.RunID]int{}
+		for m, err := range api.Messages(response.Body) {
+			if err != nil {
+				t.Fatalf("%s has heard %v: %v", who, ids, err)
+			}
+			ids = append(ids, m.ID)
+			told[m.Event.Log.Run]++
+			if len(ids) == lines {
+				break
+			}
+		}
+		return ids, told
+	}
+	all, _ := hear("bob", 0, 30)
+	for who, projects := range map[string][]writ.ProjectID{"carol": {shop}, "gina": {shop, wiki}, "erin": {blog}} {
+		lines := 10 * len(projects)
+		ids, told := hear(who, 0, lines)
+		for _, project := range projects {
+			if told[runs[project]] != 10 {
+				t.Errorf("%s hears %d lines of %s", who, told[runs[project]], project)
+			}
+		}
+		for _, last := range []int{0, lines / 2, lines - 2} {
+			if rest, _ := hear(who, ids[last], lines-last-1); !slices.Equal(rest, ids[last+1:]) {
+				t.Errorf("%s goes on after %d with %v, want %v", who, ids[last], rest, ids[last+1:])
+			}
+		}
+		for _, id := range ids {
+			if !slices.Contains(all, id) {
+				t.Errorf("%s hears event %d, which is no log line", who, id)
 			}
 		}
 	}

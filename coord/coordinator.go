@@ -143,7 +143,7 @@ func (c *Coordinator) init() {
 		c.metrics = newMetrics(c)
 		c.logins = newLogins()
 		c.pages = &dashboard.Dashboard{
-			Ledger: nodesNow{c.Ledger, c}, Site: c, Log: c.Log, Stopping: c.stopping, MaxStreams: c.MaxStreams, Notice: c.notice, Still: c.still,
+			Ledger: nodesNow{c.Ledger, c}, Site: c, Log: c.Log, Stopping: c.stopping, MaxStreams: c.MaxStreams, Notice: c.notice, Still: c.still, Reader: c.pageReader,
 		}
 		c.handler = c.routes()
 	})

@@ -188,11 +188,15 @@ func (h handlers) Watch(ctx context.Context, r api.WatchRequestObject) (api.Watc
 	if err != nil {
 		return nil, err
 	}
+	projects, err := h.projects(ctx, "") // which also leaves out what belongs to no project
+	if err != nil {
+		return nil, err
+	}
 	named := r.Params.LastEventID
 	if named == nil {
 		named = r.Params.After
 	}
-	s, err := h.c.open(ctx, ledger.EventFilter{Datacenter: datacenter}, r.Params.Topics, named, func(_, newest int64) int64 { return newest })
+	s, err := h.c.open(ctx, ledger.EventFilter{Datacenter: datacenter, Projects: projects}, r.Params.Topics, named, func(_, newest int64) int64 { return newest })
 	if err != nil {
 		return nil, err
 	}

@@ -16,6 +16,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -27,6 +28,8 @@ import (
 	"writ/identity"
 	"writ/identity/envelope"
 	"writ/internal/testenv"
+	"writ/ledger"
+	"writ/ledger/sqlstore"
 	"writ/supervisor/link"
 )
 
@@ -287,6 +290,63 @@ func TestAStreamEndsWithItsTokenAndItsSession(t *testing.T) {
 			if err != nil || strings.Contains(string(rest), "said after the end of the "+what) {
 				t.Errorf("%s, after the end of its %s: %v, %s", stream.Request.URL.Path, what, err, rest)
 			}
+		}
+	}
+}
+
+// interrupted is a ledger in which something happens while a stream reads it.
+type interrupted struct {
+	ledger.Ledger
+	during func()
+}
+
+func (l *interrupted) Events(ctx context.Context, after int64, filter ledger.EventFilter, max int) ([]ledger.Event, error) {
+	if filter.Run != "" {
+		l.during()
+	}
+	return l.Ledger.Events(ctx, after, filter, max)
+}
+
+func (l *interrupted) Runs(ctx context.Context, filter ledger.RunFilter, page ledger.Page) (ledger.List[ledger.Run], error) {
+	l.during()
+	return l.Ledger.Runs(ctx, filter, page)
+}
+
+// A session that ends while a stream looks for news ends it before they are told.
+func TestNewsAfterTheEndOfASessionAreNotTold(t *testing.T) {
+	store, err := sqlstore.Open(t.Context(), ":memory:")
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := &interrupted{Ledger: store, during: func() {}}
+	p := startNamed(t, func(c *Coordinator) { c.Ledger = l })
+	t.Cleanup(func() {
+		p.stop()
+		store.Close()
+	})
+	sub, err := p.submit(signedScript(t, payload()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{"/v1/runs/" + string(sub.Run) + "/events", "/live/"} {
+		token := p.token("bob")
+		l.during = sync.OnceFunc(func() {
+			p.read(p.client.Logout(t.Context(), p.proof(key("session of bob"))))
+			if err := store.Reject(t.Context(), sub.Payload, writ.SubmissionRefused, writ.Errorf(writ.CodeConflict, "after the end")); err != nil && writ.CodeOf(err) != writ.CodeConflict {
+				t.Error(err)
+			}
+		})
+		response, err := p.request(http.MethodGet, path, func(r *http.Request) {
+			r.Header.Set("Authorization", "Bearer "+token)
+			r.Header.Set("Accept", "text/event-stream")
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := io.ReadAll(response.Body) // until it ends by itself
+		response.Body.Close()
+		if err != nil || strings.Contains(string(text), "after the end") {
+			t.Errorf("%s: %v, %s", path, err, text)
 		}
 	}
 }

@@ -10,10 +10,14 @@ import (
 	"writ/identity"
 )
 
-// notice is what every page of the dashboard says of what ends soon, "" while there is nothing to do.
-func (c *Coordinator) notice() string {
+// notice is what every page of the dashboard says of what ends soon, "" while there is nothing to do. Whose role ends is told to readers of all
+// projects only: the page of one project names no people and projects of others.
+func (c *Coordinator) notice(ctx context.Context) string {
 	roster, now := c.rosters.current.Load(), c.Now()
-	text := cmp.Or(renewalNotice(roster, now), rolesNotice(roster, now))
+	text := renewalNotice(roster, now)
+	if viewerFrom(ctx).all {
+		text = cmp.Or(text, rolesNotice(roster, now))
+	}
 	return strings.TrimSpace(text + " " + c.certificateNotice(now)) // a certificate must not hide a roster, nor the other way round
 }
 

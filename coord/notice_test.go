@@ -152,15 +152,15 @@ func TestTheEndOfTheCertificateForBrowsersIsToldOnceAtEachStage(t *testing.T) {
 			if got := log.String(); strings.Count(got, ends) != wantEnds || strings.Count(got, ended) != wantEnded || strings.Count(got, "--tls-cert") != told {
 				t.Fatalf("%s, at %s: want %d lines and %d:\n%s", name, now, wantEnds, wantEnded, got)
 			}
-			shown := c.notice()
+			shown := c.notice(t.Context())
 			if (told > 0) != strings.HasPrefix(shown, "The certificate for browsers expire") || (wantEnded > 0) != strings.Contains(shown, "browsers warn of this page") {
 				t.Fatalf("%s, at %s the dashboard says %q", name, now, shown)
 			}
 		}
 		until = now.Add(tt.life)
 		log.Reset()
-		if c.warnOfEnds(t.Context(), warned); log.Len() > 0 || c.notice() != "" {
-			t.Errorf("%s, once it was renewed: %q, %s", name, c.notice(), &log)
+		if c.warnOfEnds(t.Context(), warned); log.Len() > 0 || c.notice(t.Context()) != "" {
+			t.Errorf("%s, once it was renewed: %q, %s", name, c.notice(t.Context()), &log)
 		}
 		now = until
 		if c.warnOfEnds(t.Context(), warned); strings.Count(log.String(), ended) != 1 {
@@ -174,11 +174,11 @@ func TestANoticeHidesNoOther(t *testing.T) {
 	now := made.Add(80 * day)
 	c := &Coordinator{Now: func() time.Time { return now }, PublicCertificate: func() (time.Time, time.Time) { return made, made.Add(81 * day) }}
 	c.rosters.current.Store(withRoles(made))
-	if got := c.notice(); !strings.Contains(got, "writ roster renew. The certificate for browsers expires on 2026-03-23.") {
+	if got := c.notice(t.Context()); !strings.Contains(got, "writ roster renew. The certificate for browsers expires on 2026-03-23.") {
 		t.Errorf("%q", got)
 	}
 	c.PublicCertificate = nil
-	if got := c.notice(); !strings.HasSuffix(got, "writ roster renew.") {
+	if got := c.notice(t.Context()); !strings.HasSuffix(got, "writ roster renew.") {
 		t.Errorf("without a certificate for browsers: %q", got)
 	}
 }

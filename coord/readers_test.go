@@ -179,8 +179,15 @@ var readRights = map[string]row{
 	"GET /v1/runs/{run}/logs":                {noLogin, noRole, "200", absent, "200"},
 	"GET /v1/runs/{run}/events":              {noLogin, noRole, "200", absent, "200"},
 	"POST /v1/datacenters/{datacenter}/plan": {noLogin, noRole, "200", absent, "200"},
+	"GET /runs/{id}":                         {noLogin, noRole, "200", absent, "200"},
+	"GET /live/runs/{id}":                    {noLogin, noRole, "200", absent, "200"},
 
-	// Lists that show each reader what is his.
+	// Lists, pages and streams that show each reader what is his.
+	"GET /v1/events":           {noLogin, noRole, "200", "200", "200"},
+	"GET /":                    {noLogin, noRole, "200", "200", "200"},
+	"GET /live":                {noLogin, noRole, "200", "200", "200"},
+	"GET /datacenters":         {noLogin, noRole, "200", "200", "200"},
+	"GET /live/datacenters":    {noLogin, noRole, "200", "200", "200"},
 	"GET /v1/runs":             {noLogin, noRole, "200", "200", "200"},
 	"GET /v1/projects":         {noLogin, noRole, "200", "200", "200"},
 	"GET /v1/secrets":          {noLogin, noRole, "200", "200", "200"},
@@ -191,21 +198,14 @@ var readRights = map[string]row{
 	"GET /v1/roster/adoptions": {noLogin, noRole, "200", "200", "200"},
 
 	// Of all projects together.
-	"GET /v1/events":                    {noLogin, noRole, noRole, noRole, "200"},
 	"GET /v1/nodes":                     {noLogin, noRole, noRole, noRole, "200"},
 	"GET /v1/queues":                    {noLogin, noRole, noRole, noRole, "200"},
 	"GET /v1/certificates":              {noLogin, noRole, noRole, noRole, "200"},
 	"GET /v1/tokens":                    {noLogin, noRole, noRole, noRole, "200"},
 	"GET /v1/datacenters/registrations": {noLogin, noRole, noRole, noRole, "200"},
 	"GET /metrics":                      {noLogin, noRole, noRole, noRole, "200"},
-	"GET /":                             {noLogin, noRole, noRole, noRole, "200"},
-	"GET /runs/{id}":                    {noLogin, noRole, noRole, noRole, "200"},
 	"GET /nodes":                        {noLogin, noRole, noRole, noRole, "200"},
-	"GET /datacenters":                  {noLogin, noRole, noRole, noRole, "200"},
-	"GET /live":                         {noLogin, noRole, noRole, noRole, "200"},
-	"GET /live/runs/{id}":               {noLogin, noRole, noRole, noRole, "200"},
 	"GET /live/nodes":                   {noLogin, noRole, noRole, noRole, "200"},
-	"GET /live/datacenters":             {noLogin, noRole, noRole, noRole, "200"},
 }
 
 // readersOf are the people of readingRoster by the column that holds for them in a request about shop.

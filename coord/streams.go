@@ -141,14 +141,14 @@ func (s *stream) rest(d time.Duration) {
 
 // write writes the events that there are, and reports whether there were any and whether there may be more at once.
 func (s *stream) write(w http.ResponseWriter, control *http.ResponseController) (wrote, more bool, err error) {
-	if err := s.c.still(s.ctx); err != nil {
-		return false, false, err
-	}
 	notes, upTo, ok := s.c.tail.after(s.after, s.filter, eventsAtOnce)
 	if !ok {
 		if notes, upTo, err = s.catchUp(upTo); err != nil {
 			return false, false, err
 		}
+	}
+	if err := s.c.still(s.ctx); err != nil { // last: what happened after the end of a session must not be among the events
+		return false, false, err
 	}
 	s.after = max(s.after, upTo) // what the filter passes over need not be looked at again
 	if len(notes) == 0 {

@@ -3,12 +3,14 @@ package coord
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
 	"net/http"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -131,7 +133,7 @@ func TestStreamsHearEveryEventOnceWhetherFromTailOrLedger(t *testing.T) {
 	chance := rand.New(rand.NewPCG(testenv.Seed(t, 0), 0))
 	runs := []writ.RunID{"", payloadRun(1), payloadRun(2)}
 	filters := []ledger.EventFilter{
-		{}, {Run: runs[1]}, {Run: runs[2], Topics: []string{"log"}}, {Datacenter: graz}, {Topics: []string{"node"}}, {Topics: []string{"log", "call"}, Datacenter: vienna},
+		{}, {Projects: []writ.ProjectID{shop}}, {Projects: []writ.ProjectID{shop, blog}, Topics: []string{"log", "node"}}, {Run: runs[1]}, {Run: runs[2], Topics: []string{"log"}}, {Datacenter: graz}, {Topics: []string{"node"}}, {Topics: []string{"log", "call"}, Datacenter: vienna},
 	}
 	type watcher struct {
 		filter ledger.EventFilter
@@ -164,11 +166,14 @@ func TestStreamsHearEveryEventOnceWhetherFromTailOrLedger(t *testing.T) {
 		for range chance.IntN(8) + 1 {
 			seqs[dc]++
 			e := writ.Event{Journal: "of " + string(dc), Seq: seqs[dc], Time: time.Now().UTC()}
-			switch run := runs[chance.IntN(len(runs))]; chance.IntN(3) {
+			run := runs[chance.IntN(len(runs))]
+			switch chance.IntN(4) {
 			case 0:
 				e.Log = &writ.LogLine{Run: run, Ordinal: int(e.Seq), Text: strings.Repeat("x", chance.IntN(300))}
 			case 1:
 				e.Call = &writ.Call{Run: run, Seq: int(e.Seq), State: writ.CallRunning}
+			case 2:
+				e.Run = &writ.Run{ID: run, Project: map[writ.RunID]writ.ProjectID{"": "", runs[1]: shop, runs[2]: blog}[run], State: writ.RunRunning}
 			default:
 				e.Node = &writ.Node{ID: writ.NodeID(fmt.Sprint("n", e.Seq)), Name: "n"}
 			}
@@ -229,4 +234,57 @@ func TestManyStreamsAskTheLedgerOnce(t *testing.T) {
 	if asked := counting.asked.Load() - before; asked > 2*rounds {
 		t.Errorf("%d streams asked the ledger %d times for %d events", streams, asked, rounds)
 	}
+}
+
+// foreignEvents is a ledger in which something happens all the time, and nothing of it in the project shop.
+type foreignEvents struct {
+	ledger.Ledger
+	newest atomic.Int64
+}
+
+func (l *foreignEvents) EventRange(context.Context) (oldest, newest int64, err error) {
+	return 1, l.newest.Load(), nil
+}
+
+func (l *foreignEvents) Events(_ context.Context, after int64, filter ledger.EventFilter, max int) (found []ledger.Event, err error) {
+	for id := after + 1; id <= l.newest.Load() && len(found) < max; id++ {
+		e := ledger.Event{ID: id, Datacenter: vienna, Event: writ.Event{Log: &writ.LogLine{Run: payloadRun(1), Ordinal: int(id)}}, About: payloadRun(1), Project: blog}
+		if filter.Selects(&e) {
+			found = append(found, e)
+		}
+	}
+	return found, nil
+}
+
+// A stream on which nothing comes is kept alive, and when it says so tells nothing of what comes on others.
+func TestAQuietStreamSaysThatItIsThereAndNothingElse(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := new(foreignEvents)
+		p := &fixture{t: t, Coordinator: &Coordinator{Ledger: l, Log: slog.New(slog.DiscardHandler), PublicURL: "http://127.0.0.1:7440"}}
+		p.init()
+		ctx, cancel := context.WithCancel(t.Context())
+		var reading sync.WaitGroup
+		reading.Go(func() { _ = p.tail.run(ctx) })
+		quiet, end := p.stream(ledger.EventFilter{Projects: []writ.ProjectID{shop}}, 0, func() {})
+		busy, endBusy := p.stream(ledger.EventFilter{Projects: []writ.ProjectID{shop, blog}}, 0, func() {})
+		const seconds = 100
+		tick := time.NewTicker(time.Second) // of the clock of the test
+		for range seconds {
+			<-tick.C
+			l.newest.Add(1)
+			p.news.wake()
+		}
+		tick.Stop()
+		synctest.Wait()
+		if heard := len(busy.ids()); heard != seconds {
+			t.Errorf("a reader of the other project hears %d of %d events", heard, seconds)
+		}
+		if want := retryAfterCut + strings.Repeat(": still here\n\n", int(seconds*time.Second/heartbeat)); quiet.text.String() != want {
+			t.Errorf("it says %q", quiet.text.String())
+		}
+		end()
+		endBusy()
+		cancel()
+		reading.Wait()
+	})
 }

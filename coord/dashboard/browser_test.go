@@ -17,6 +17,7 @@ import (
 	"github.com/chromedp/chromedp"
 
 	"writ"
+	"writ/coord/dashboard"
 	"writ/internal/testenv"
 )
 
@@ -178,8 +179,9 @@ func TestPicturesOfAllPages(t *testing.T) {
 			return err
 		}))
 		for _, p := range []struct{ name, path string }{
-			{"overview", "/"}, {"failed", "/runs/" + string(failed.ID)}, {"running", "/runs/" + string(running.ID)}, {"nodes", "/nodes"}, {"datacenters", "/datacenters"}, {"error", "/?state=busy"},
+			{"overview", "/"}, {"overview-of-one", "/"}, {"datacenters-of-one", "/datacenters"}, {"failed", "/runs/" + string(failed.ID)}, {"running", "/runs/" + string(running.ID)}, {"nodes", "/nodes"}, {"datacenters", "/datacenters"}, {"error", "/?state=busy"},
 		} {
+			w.readAs(dashboard.Reader{All: !strings.HasSuffix(p.name, "-of-one"), Projects: ofShop.Projects})
 			do(t, tab, chromedp.Navigate(w.url+p.path), chromedp.WaitVisible("#main"))
 			if p.name != "error" {
 				do(t, tab, until(live))

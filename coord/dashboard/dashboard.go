@@ -8,6 +8,7 @@ import (
 	"html/template"
 	"log/slog"
 	"net/http"
+	"slices"
 
 	"github.com/go-chi/chi/v5"
 
@@ -52,8 +53,10 @@ type Dashboard struct {
 	Log    *slog.Logger // required
 	// Stopping is closed when the coordinator stops: streams end then. Nil if it never stops.
 	Stopping <-chan struct{}
-	// Notice returns what every page says at its top, "" for nothing. It may be nil.
-	Notice func() string
+	// Reader says who has sent a request, once it was let in. Required.
+	Reader func(ctx context.Context) Reader
+	// Notice returns what every page says at its top to the sender of a request, "" for nothing. It may be nil.
+	Notice func(ctx context.Context) string
 	// Still returns why the sender of a request may not read any more. It is asked before each frame; it may be nil.
 	Still func(ctx context.Context) error
 	// MaxStreams bounds the streams that are open at the same time, DefaultMaxStreams if 0.
@@ -63,6 +66,26 @@ type Dashboard struct {
 	templates *template.Template
 	streams   limit.Shares
 	now       pulse
+}
+
+// Reader is somebody who looks at pages. The zero value may see nothing.
+type Reader struct {
+	All      bool             // sees all projects, and what belongs to none: nodes, queues
+	Projects []writ.ProjectID // or these
+}
+
+// Reads reports whether a reader may see what is in a project.
+func (r Reader) Reads(project writ.ProjectID) bool {
+	return r.All || slices.Contains(r.Projects, project)
+}
+
+// runOf returns a run that the sender of a request may see. Any other run is as if it did not exist.
+func (d *Dashboard) runOf(ctx context.Context, id writ.RunID) (ledger.Run, error) {
+	run, err := d.Ledger.Run(ctx, id)
+	if err == nil && !d.Reader(ctx).Reads(run.Project) {
+		return ledger.Run{}, ledger.NotThere("run", id)
+	}
+	return run, err
 }
 
 // view makes a page of a request. The same view makes the page that is loaded and the news of it that follow. It may leave out parts of
@@ -164,8 +187,9 @@ func (d *Dashboard) fail(w http.ResponseWriter, r *http.Request, err error) {
 }
 
 func (d *Dashboard) write(w http.ResponseWriter, r *http.Request, status int, p *page) {
+	p.Everything = d.Reader(r.Context()).All
 	if d.Notice != nil && !p.bare {
-		p.Notice = d.Notice()
+		p.Notice = d.Notice(r.Context())
 	}
 	body, err := d.render(p.Template, p)
 	if err != nil {

@@ -2,8 +2,10 @@ package dashboard_test
 
 import (
 	"bufio"
+	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/url"
 	"regexp"
@@ -16,6 +18,7 @@ import (
 
 	"writ"
 	"writ/coord/api"
+	"writ/coord/dashboard"
 	"writ/ledger"
 )
 
@@ -332,13 +335,135 @@ func TestStreamsAreBounded(t *testing.T) {
 func TestANoticeStandsOnEveryPage(t *testing.T) {
 	w := open(t)
 	for _, path := range []string{"/", "/nodes", "/datacenters", "/runs/none"} {
-		w.board.Notice = func() string { return "" }
+		w.board.Notice = func(context.Context) string { return "" }
 		if _, body := w.get(path); strings.Contains(body, "class=\"notice\"") {
 			t.Errorf("%s has a notice without words", path)
 		}
-		w.board.Notice = func() string { return "renew <it>" }
+		w.board.Notice = func(context.Context) string { return "renew <it>" }
 		if _, body := w.get(path); !strings.Contains(body, `<p class="notice" role="status">renew &lt;it&gt;</p>`) {
 			t.Errorf("%s has no notice", path)
 		}
 	}
+}
+
+// ofShop reads one of the two projects.
+var ofShop = dashboard.Reader{Projects: []writ.ProjectID{shop}}
+
+var countOf = regexp.MustCompile(`data-key="([a-z]+)"[^>]*><b>(\d+)</b>`)
+
+// countsOn are the numbers of runs on a page, without those that are 0.
+func countsOn(body string) map[string]string {
+	counts := map[string]string{}
+	for _, c := range countOf.FindAllStringSubmatch(body, -1) {
+		if c[2] != "0" {
+			counts[c[1]] = c[2]
+		}
+	}
+	return counts
+}
+
+func TestAReaderOfOneProjectSeesNothingElse(t *testing.T) {
+	t.Parallel()
+	w := open(t)
+	fill(w)
+	w.remember()
+	own := w.submit(100, "own.tengo", nil)
+	other := w.submit(101, "canary.tengo", func(in *ledger.Incoming) {
+		in.Project, in.ProjectName, in.Signer, in.Datacenter = bank, "ledger-bank", "eve", gent
+	})
+	other.State, other.Ended, other.Failure = writ.RunFailed, time.Now(), &writ.Failure{Error: *writ.Errorf(writ.CodeExecError, "canary")}
+	w.run(other)
+	list, err := w.ledger.Runs(t.Context(), ledger.RunFilter{Projects: ofShop.Projects}, ledger.Page{Limit: ledger.MaxLimit})
+	w.ok(err)
+	want := map[string]string{}
+	states := map[ledger.State]int{}
+	for _, run := range list.Items {
+		states[run.State]++
+		want[string(run.State)] = fmt.Sprint(states[run.State])
+	}
+	all := w.page("/")
+	wants(t, all, "canary.tengo", "ledger-bank", "ams1-n2", `id="chart"`, `href="/nodes"`, `href="/metrics"`)
+
+	w.readAs(ofShop)
+	hidden := []string{"canary", "ledger-bank", string(bank), "/runs/" + string(other.ID), "ams1-n", "gent2-n2", `id="depth"`, "data-history", `href="/nodes`, `href="/metrics"`, "eu-west", "SHA256:", "v0.1.0"}
+	for _, path := range []string{"/", "/?state=failed", "/?signer=eve", "/?signer=" + string(other.ID), "/?datacenter=" + string(gent), "/runs/" + string(own.ID), "/datacenters", "/?state=busy"} {
+		_, body := w.get(path)
+		for _, text := range hidden {
+			if strings.Contains(body, text) {
+				t.Errorf("%s tells %q", path, text)
+			}
+		}
+	}
+	body := w.page("/")
+	wants(t, body, "own.tengo", "web-shop", "shop.tengo", `href="/datacenters"`)
+	if got := countsOn(body); !maps.Equal(got, want) {
+		t.Errorf("it counts %v, want %v", got, want)
+	}
+	wants(t, w.page("/datacenters"), "ams1", "fra1", `data-state="away"`, `data-state="healthy"`)
+	for _, path := range []string{"/runs/" + string(other.ID), "/live/runs/" + string(other.ID), "/?project=" + string(bank), "/?project=none"} {
+		if response, body := w.get(path); response.StatusCode != http.StatusNotFound || !strings.Contains(body, "NOT_FOUND") {
+			t.Errorf("%s: %s", path, response.Status)
+		}
+	}
+	w.readAs(dashboard.Reader{Projects: []writ.ProjectID{shop, bank}})
+	wants(t, w.page("/"), "own.tengo", "canary.tengo")
+	w.readAs(dashboard.Reader{})
+	for _, path := range []string{"/", "/live/", "/runs/" + string(own.ID)} {
+		if response, body := w.get(path); response.StatusCode < 400 || strings.Contains(body, "own.tengo") {
+			t.Errorf("who reads nothing gets %s: %s", path, response.Status)
+		}
+	}
+}
+
+// Who sees one project is told at once what happens there, and of what happens elsewhere not even that something did.
+func TestAReaderOfOneProjectSeesHisRunsLive(t *testing.T) {
+	t.Parallel()
+	w := open(t)
+	w.readAs(ofShop)
+	own := w.submit(1, "own.tengo", nil)
+	other := w.submit(2, "canary.tengo", func(in *ledger.Incoming) { in.Project, in.ProjectName = bank, "ledger-bank" })
+	var second writ.Run
+	step := 0
+	frames(t, w, "/live/", "", func(_, data string) bool {
+		keys, pieces, any := told(t, data, "runs")
+		if strings.Contains(data, "canary") || strings.Contains(data, string(other.ID)) || strings.Contains(data, `"parts":null`) {
+			t.Errorf("step %d: a frame says %s", step, data)
+		}
+		switch step {
+		case 0:
+			if _, counts, _ := told(t, data, "counts"); !slices.Equal(keys, []string{string(own.ID)}) || !strings.Contains(counts["waiting"], "<b>1</b>") {
+				t.Errorf("the first frame says %s", data)
+			}
+			w.run(other, writ.Call{Operation: "volume.create", Name: "canary", State: writ.CallPlanned, Attempt: 1, Planned: time.Now()})
+			w.setQueues(api.DatacenterQueues{Datacenter: ams, Name: "ams1", Queues: []writ.QueueDepth{{Node: "n1", NodeName: "canary", Queued: 42}}})
+			w.awaitLook()
+			w.run(own)
+			step++
+		case 1:
+			if !any {
+				_, counts, any := told(t, data, "counts")
+				if !any || !strings.Contains(counts["accepted"], "<b>1</b>") {
+					t.Errorf("before the news of the run a frame says %s", data)
+				}
+				return false
+			}
+			if len(pieces) != 1 || len(keys) != 0 || !strings.Contains(pieces[string(own.ID)], "accepted") {
+				t.Errorf("a change of one run says %s", data)
+			}
+			second = w.submit(3, "second.tengo", nil)
+			step++
+		default:
+			if any && slices.Equal(keys, []string{string(second.ID), string(own.ID)}) {
+				return true
+			}
+		}
+		return false
+	})
+	frames(t, w, "/live/runs/"+string(own.ID), "", func(_, data string) bool {
+		if _, pieces, _ := told(t, data, "calls"); strings.Contains(pieces["1"], "volume.create") {
+			return true
+		}
+		w.run(own, writ.Call{Operation: "volume.create", Name: "data", State: writ.CallPlanned, Attempt: 1, Planned: time.Now()})
+		return false
+	})
 }

@@ -43,6 +43,8 @@ type fixture struct {
 	datacenters []api.Datacenter
 	queues      []api.DatacenterQueues
 	news        chan struct{}
+	reader      dashboard.Reader
+	looked      chan struct{} // gets a token whenever a stream has told all that it found
 }
 
 func (w *fixture) Datacenters(context.Context) ([]api.Datacenter, error) {
@@ -60,7 +62,35 @@ func (w *fixture) Queues(context.Context) ([]api.DatacenterQueues, error) {
 func (w *fixture) News() <-chan struct{} {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	select {
+	case w.looked <- struct{}{}:
+	default:
+	}
 	return w.news
+}
+
+// awaitLook returns when the stream that is open has looked at everything that was stored before, and told what it found.
+func (w *fixture) awaitLook() {
+	w.t.Helper()
+	for len(w.looked) > 0 {
+		<-w.looked
+	}
+	for range 2 { // the first may have begun before
+		<-w.looked
+	}
+}
+
+// readAs lets everybody who looks at pages be this reader.
+func (w *fixture) readAs(r dashboard.Reader) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.reader = r
+}
+
+func (w *fixture) whoReads(context.Context) dashboard.Reader {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.reader
 }
 
 func (*fixture) WhyWaiting(run ledger.Run) string { return "waits for the datacenter fra1 to connect" }
@@ -89,7 +119,7 @@ func open(t testing.TB) *fixture {
 	}
 	connected := time.Now().Add(-5*time.Hour - 12*time.Minute)
 	w := &fixture{
-		t: t, ledger: store, seq: map[writ.DatacenterID]int64{}, news: make(chan struct{}),
+		t: t, ledger: store, seq: map[writ.DatacenterID]int64{}, news: make(chan struct{}), looked: make(chan struct{}, 100), reader: dashboard.Reader{All: true},
 		datacenters: []api.Datacenter{
 			{ID: ams, Name: "ams1", Region: "eu-west", Key: "SHA256:4dT0bJ5rkK9mQ2xw8Yp1cVnE7sLhUuZfAoRg3iBqXvM", Labels: map[string]string{"tier": "gold", "power": "solar"}, Enabled: true, Health: api.DatacenterHealthHealthy, Placeable: true, Version: "v0.1.0", Roster: 7, Connected: connected},
 			{ID: gent, Name: "gent2", Region: "eu-west", Key: "SHA256:Yk2LsQ0aVn8uHcXo5tMZpB3wGfRj7dEiT1rNqK6vC9y", Enabled: true, Health: api.DatacenterHealthHealthy, Placeable: true, Version: "v0.1.0", Roster: 7, Connected: connected.Add(time.Hour)},
@@ -100,7 +130,7 @@ func open(t testing.TB) *fixture {
 	}
 	w.addRoster()
 	stopping := make(chan struct{})
-	board := &dashboard.Dashboard{Ledger: store, Site: w, Log: slog.New(slog.DiscardHandler), Stopping: stopping, MaxStreams: 4}
+	board := &dashboard.Dashboard{Ledger: store, Site: w, Log: slog.New(slog.DiscardHandler), Stopping: stopping, MaxStreams: 4, Reader: w.whoReads}
 	w.board = board
 	routes := chi.NewRouter()
 	board.Register(routes)

@@ -37,12 +37,11 @@ func (d *Dashboard) stream(v view) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		leave, ok := d.streams.Enter(r.RemoteAddr)
 		if !ok {
-			d.fail(w, r, writ.Errorf(writ.CodeTooManyWatchers, "%d pages are kept up to date already, and there are no more for this address",
-				d.streams.Taken()))
-			return
+			d.fail(w, r, writ.Errorf(writ.CodeTooManyWatchers, "too many pages are kept up to date already, and there are no more for this address"))
+			return // how many there are is a number of other people too
 		}
 		defer leave()
-		s := &stream{d: d, view: v, r: r, w: w, control: http.NewResponseController(w), after: seenBy(r)}
+		s := &stream{d: d, view: v, r: r, w: w, control: http.NewResponseController(w), after: seenBy(r), all: d.Reader(r.Context()).All}
 		f, id, err := s.next(r.Context())
 		if err != nil {
 			d.fail(w, r, err)
@@ -76,7 +75,8 @@ type stream struct {
 	r       *http.Request
 	w       http.ResponseWriter
 	control *http.ResponseController
-	after   int64              // the newest event that the reader knows
+	all     bool               // the reader sees all projects
+	after   int64              // the newest event that was looked at for the reader
 	shown   map[string][]piece // by part, what the reader has
 }
 
@@ -89,7 +89,7 @@ func (s *stream) flow(ctx context.Context, f frame, id int64) error {
 	for {
 		text := ""
 		switch {
-		case len(f.Parts) > 0 || id != s.after:
+		case len(f.Parts) > 0 || id != s.after && s.all: // an empty frame would tell others that something happened elsewhere
 			data, err := json.Marshal(f)
 			if err != nil {
 				return fmt.Errorf("encode frame: %w", err)
@@ -102,14 +102,15 @@ func (s *stream) flow(ctx context.Context, f frame, id int64) error {
 			if err := s.write(text); err != nil {
 				return err
 			}
-			s.after, wrote = id, time.Now()
+			wrote = time.Now()
 		}
+		s.after = id
 		news := s.d.Site.News()
 		if !s.wait(ctx, nil) { // not more than one frame a second …
 			return nil
 		}
-		if !s.wait(ctx, news) { // … and one at once when something happens after a quiet second
-			return nil
+		if s.all && !s.wait(ctx, news) { // … and one at once when something happens after a quiet second
+			return nil // for others each second is the same: when they are told something says nothing of what happens elsewhere
 		}
 		var err error
 		if f, id, err = s.next(ctx); err != nil {
@@ -143,17 +144,15 @@ func (s *stream) write(text string) error {
 
 // next looks at the page again and returns what is new on it.
 func (s *stream) next(ctx context.Context) (f frame, id int64, err error) {
-	if s.d.Still != nil {
-		if err := s.d.Still(ctx); err != nil {
-			return f, 0, err
-		}
-	}
 	_, id, err = s.d.Ledger.EventRange(ctx) // first: what comes meanwhile is told again, not left out
 	if err != nil {
 		return f, 0, err
 	}
 	first := s.shown == nil
 	p, err := s.view(ctx, s.r, !first && id == s.after)
+	if err == nil && s.d.Still != nil {
+		err = s.d.Still(ctx) // last: what happened after the end of a session must not be on the page
+	}
 	if err != nil {
 		return f, 0, err
 	}

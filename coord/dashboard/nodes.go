@@ -82,6 +82,13 @@ func (d *Dashboard) datacenters(ctx context.Context, _ *http.Request, _ bool) (*
 		return nil, err
 	}
 	p := &page{Template: "datacenters", Title: "Datacenters", Nav: "datacenters"}
+	if !d.Reader(ctx).All {
+		names := make([]datacenterName, len(now.datacenters))
+		for i, dc := range now.datacenters {
+			names[i] = datacenterName{dc.ID, dc.Name, dc.Health}
+		}
+		return p, add(d, p, part{id: "datacenters"}, "datacenter-name", names...)
+	}
 	rows := make([]datacenterRow, len(now.datacenters))
 	for i, dc := range now.datacenters {
 		rows[i] = datacenterRow{Datacenter: dc}
@@ -102,6 +109,16 @@ func (d *Dashboard) datacenters(ctx context.Context, _ *http.Request, _ bool) (*
 	}
 	return p, add(d, p, part{id: "datacenters"}, "datacenter-row", rows...)
 }
+
+// datacenterName is a line of the list of datacenters for readers of some projects: what SECURITY.md lets everybody know who may read something.
+type datacenterName struct {
+	ID     writ.DatacenterID
+	Name   string
+	Health api.DatacenterHealth
+}
+
+// Key is the datacenter's id.
+func (d datacenterName) Key() string { return string(d.ID) }
 
 // datacenterRow is a line of the list of datacenters.
 type datacenterRow struct {

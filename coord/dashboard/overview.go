@@ -27,16 +27,17 @@ const (
 func (d *Dashboard) overview(ctx context.Context, r *http.Request, quiet bool) (*page, error) {
 	q := r.URL.Query()
 	if id := writ.RunID(q.Get("signer")); id.Valid() { // the field takes the id of a run too
-		if _, err := d.Ledger.Run(ctx, id); err == nil {
+		if _, err := d.runOf(ctx, id); err == nil {
 			return &page{elsewhere: "/runs/" + string(id)}, nil
 		}
 	}
 	filter := ledger.RunFilter{
 		Datacenter: writ.DatacenterID(q.Get("datacenter")), Signer: q.Get("signer"),
 	}
-	project := writ.ProjectID(q.Get("project"))
-	if project != "" {
-		filter.Projects = []writ.ProjectID{project}
+	reader, project := d.Reader(ctx), writ.ProjectID(q.Get("project"))
+	var err error
+	if filter.Projects, err = reader.selects(project); err != nil {
+		return nil, err
 	}
 	if s := ledger.State(q.Get("state")); s != "" {
 		if !slices.Contains(ledger.States, s) {
@@ -48,27 +49,60 @@ func (d *Dashboard) overview(ctx context.Context, r *http.Request, quiet bool) (
 	if err != nil {
 		return nil, err
 	}
-	history, err := json.Marshal(d.samples())
-	if err != nil {
-		return nil, fmt.Errorf("encode samples: %w", err)
-	}
-	p := &page{Template: "overview", Title: "Runs", Nav: "runs", Data: overview{
+	data := overview{
 		Filter: filter, Project: project, State: q.Get("state"), All: with(r.URL, "state", "", "project", "", "signer", "", "datacenter", ""),
-		Projects: now.projects, Datacenters: now.datacenters, History: string(history),
-	}}
-	if err := add(d, p, part{id: "counts"}, "count", counts(r.URL, now)...); err != nil {
+		Datacenters: now.datacenters,
+	}
+	for _, known := range now.projects {
+		if reader.Reads(known.ID) {
+			data.Projects = append(data.Projects, known)
+		}
+	}
+	p := &page{Template: "overview", Title: "Runs", Nav: "runs"}
+	if err := add(d, p, part{id: "counts"}, "count", counts(r.URL, now.counts.Sum(reader.Reads))...); err != nil {
 		return nil, err
 	}
-	if err := add(d, p, part{id: "depth"}, "depth", depthOf(now)); err != nil {
-		return nil, err
+	if reader.All { // nodes and queues are of all projects together
+		if data.History, err = d.addDepths(p, now); err != nil {
+			return nil, err
+		}
 	}
-	if err := add(d, p, part{id: "queues"}, "queue", queues(now)...); err != nil {
-		return nil, err
-	}
+	p.Data = data
 	if quiet {
 		return p, nil
 	}
 	return p, d.addRuns(ctx, r.URL, p, now, filter)
+}
+
+// selects returns the projects of a list that asks for one, or with "" for all that the reader may see. None stand for all that there are, so only a
+// reader of all gets none.
+func (r Reader) selects(project writ.ProjectID) ([]writ.ProjectID, error) {
+	switch {
+	case project != "" && r.Reads(project):
+		return []writ.ProjectID{project}, nil
+	case project != "":
+		return nil, ledger.NotThere("project", project)
+	case !r.All && len(r.Projects) == 0:
+		return nil, writ.Errorf(writ.CodeLoginRequired, "cannot list runs: it is not known for whom").WithHint("log in again: writ login --web")
+	case !r.All:
+		return r.Projects, nil
+	}
+	return nil, nil
+}
+
+// addDepths adds how much is open everywhere, and returns the points of the chart as JSON.
+func (d *Dashboard) addDepths(p *page, now *moment) (history string, err error) {
+	if err := add(d, p, part{id: "depth"}, "depth", depthOf(now)); err != nil {
+		return "", err
+	}
+	if err := add(d, p, part{id: "queues"}, "queue", queues(now)...); err != nil {
+		return "", err
+	}
+	points, err := json.Marshal(d.samples())
+	if err != nil {
+		return "", fmt.Errorf("encode samples: %w", err)
+	}
+	return string(points), nil
 }
 
 // states names all states in a sentence.
@@ -88,7 +122,7 @@ type overview struct {
 	All         string // the address without filters
 	Projects    []identity.Project
 	Datacenters []api.Datacenter
-	History     string // JSON of the samples
+	History     string // JSON of the samples, "" for who may not see them
 }
 
 // Filtered reports whether the list may leave runs out.
@@ -107,9 +141,8 @@ type count struct {
 // Key is the state.
 func (c count) Key() string { return string(c.State) }
 
-func counts(own *url.URL, now *moment) []count {
+func counts(own *url.URL, of map[ledger.State]int) []count {
 	chosen := ledger.State(own.Query().Get("state"))
-	of := now.counts.Total()
 	all := make([]count, len(ledger.States))
 	for i, s := range ledger.States {
 		c := count{State: s, N: of[s], Chosen: s == chosen, Address: with(own, "state", string(s))}

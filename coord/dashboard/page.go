@@ -22,6 +22,8 @@ type page struct {
 	Parts    []part
 	Notice   string // what operators should do soon, "" for nothing
 	Live     string // where its news come from, "" if it has none
+	// Everything says that the reader sees all projects, nodes and queues. A page has no link to what its reader may not see.
+	Everything bool
 
 	bare      bool   // strangers see it: it says nothing of the cluster
 	elsewhere string // where to look instead, "" if here

@@ -28,7 +28,7 @@ type pulse struct {
 	history []sample
 }
 
-// moment is how everything was at a time. It is never changed.
+// moment is how everything was at a time. It is never changed. It is the same for all readers: each page leaves out what its reader may not see.
 type moment struct {
 	at          time.Time
 	datacenters []api.Datacenter

@@ -22,7 +22,7 @@ func (d *Dashboard) run(ctx context.Context, r *http.Request, quiet bool) (*page
 	if !id.Valid() {
 		return nil, writ.Errorf(writ.CodeNotFound, "%q is not the id of a run", id).WithHint("an id has 26 lower-case letters and digits")
 	}
-	run, err := d.Ledger.Run(ctx, id)
+	run, err := d.runOf(ctx, id)
 	if err != nil {
 		return nil, err
 	}
