@@ -196,7 +196,9 @@ func TestNodesOfADatacenterThatIsAwayAreUnknown(t *testing.T) {
 // frames reads the frames of a stream until it has one that is wanted.
 func frames(t *testing.T, w *fixture, path, lastID string, wanted func(id, data string) bool) {
 	t.Helper()
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, w.url+path, nil)
+	ctx, cancel := context.WithTimeout(t.Context(), hang)
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, w.url+path, nil)
 	w.ok(err)
 	request.Header.Set("Last-Event-ID", lastID)
 	response, err := http.DefaultClient.Do(request)
@@ -453,9 +455,10 @@ func TestAReaderOfOneProjectSeesHisRunsLive(t *testing.T) {
 			second = w.submit(3, "second.tengo", nil)
 			step++
 		default:
-			if any && slices.Equal(keys, []string{string(second.ID), string(own.ID)}) {
-				return true
+			if any && !slices.Equal(keys, []string{string(second.ID), string(own.ID)}) {
+				t.Errorf("a new run says %s", data)
 			}
+			return any
 		}
 		return false
 	})

@@ -31,6 +31,9 @@ const (
 	bank = writ.ProjectID("0192f6c2-0000-7000-8000-0000000000c2")
 )
 
+// hang ends a wait that nothing will end.
+const hang = 30 * time.Second
+
 // fixture is a dashboard over a real ledger. Of the coordinator it has what a Site must answer.
 type fixture struct {
 	t      testing.TB
@@ -75,8 +78,13 @@ func (w *fixture) awaitLook() {
 	for len(w.looked) > 0 {
 		<-w.looked
 	}
+	late := time.After(hang)
 	for range 2 { // the first may have begun before
-		<-w.looked
+		select {
+		case <-w.looked:
+		case <-late:
+			w.t.Fatal("no stream looks")
+		}
 	}
 }
 
@@ -215,7 +223,11 @@ func (w *fixture) run(run writ.Run, calls ...writ.Call) {
 func (w *fixture) get(path string) (*http.Response, string) {
 	w.t.Helper()
 	client := http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
-	response, err := client.Get(w.url + path)
+	ctx, cancel := context.WithTimeout(w.t.Context(), hang) // what should be refused may be a stream
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, w.url+path, nil)
+	w.ok(err)
+	response, err := client.Do(request)
 	w.ok(err)
 	defer response.Body.Close()
 	body, err := io.ReadAll(response.Body)
