@@ -166,6 +166,8 @@ type ClientInterface interface {
 
 	// Watch Watch everything from now on, or from an event on
 	//
+	// A reader of some projects gets the events of these. Events of nodes are for readers of all projects.
+	//
 	// Server-sent events: `id` is the event's number, `event` its topic, `data` an Event as JSON. Resume with `Last-Event-ID`. An event
 	// named `reset` says that events before its id are not kept any more: read again what you show, then go on. Comments keep the
 	// connection alive. A reader that is too slow is cut off, and resumes.
@@ -582,6 +584,8 @@ func (c *Client) PreviewPlan(ctx context.Context, datacenter string, body Previe
 }
 
 // Watch Watch everything from now on, or from an event on
+//
+// A reader of some projects gets the events of these. Events of nodes are for readers of all projects.
 //
 // Server-sent events: `id` is the event's number, `event` its topic, `data` an Event as JSON. Resume with `Last-Event-ID`. An event
 // named `reset` says that events before its id are not kept any more: read again what you show, then go on. Comments keep the
@@ -3010,6 +3014,8 @@ type ClientWithResponsesInterface interface {
 
 	// WatchWithResponse Watch everything from now on, or from an event on
 	//
+	// A reader of some projects gets the events of these. Events of nodes are for readers of all projects.
+	//
 	// Server-sent events: `id` is the event's number, `event` its topic, `data` an Event as JSON. Resume with `Last-Event-ID`. An event
 	// named `reset` says that events before its id are not kept any more: read again what you show, then go on. Comments keep the
 	// connection alive. A reader that is too slow is cut off, and resumes.
@@ -5152,6 +5158,8 @@ func (c *ClientWithResponses) PreviewPlanWithResponse(ctx context.Context, datac
 }
 
 // WatchWithResponse Watch everything from now on, or from an event on
+//
+// A reader of some projects gets the events of these. Events of nodes are for readers of all projects.
 //
 // Server-sent events: `id` is the event's number, `event` its topic, `data` an Event as JSON. Resume with `Last-Event-ID`. An event
 // named `reset` says that events before its id are not kept any more: read again what you show, then go on. Comments keep the
