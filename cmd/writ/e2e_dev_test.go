@@ -366,7 +366,7 @@ func TestACoordinatorOnLoopbackGetsTLS(t *testing.T) {
 
 	port := testenv.FreePort(t)
 	secure := fmt.Sprintf("https://localhost:%d", port)
-	s.Writ("coordinator", "add", "coord1", "--url", secure, "--data", "cluster")
+	s.Writ("coordinator", "add", "coord1", "--url", secure, "--data", "cluster", "--no-wait") // the supervisor lets go of the address from before
 	s.Kill("coord")
 	s.Start("coord", "is listening", "coord", "--data", "cluster", "--listen", fmt.Sprintf("127.0.0.1:%d", port))
 	if out := s.Writ("run", "show", string(before), "--server", secure); !strings.Contains(out, "succeeded") {
