@@ -416,9 +416,20 @@ func (r *Roster) CoordinatorOf(key ed25519.PublicKey) *Coordinator {
 	return find(r.Coordinators, func(c *Coordinator) bool { return key.Equal(c.Key) })
 }
 
+// CoordinatorNamed finds a coordinator by its name, nil if there is none.
+func (r *Roster) CoordinatorNamed(name string) *Coordinator {
+	return find(r.Coordinators, func(c *Coordinator) bool { return c.Name == name })
+}
+
 // CoordinatorAt finds the coordinator that has an address, nil if there is none.
 func (r *Roster) CoordinatorAt(address string) *Coordinator {
+	address = CoordinatorURL(address)
 	return find(r.Coordinators, func(c *Coordinator) bool { return slices.Contains(c.URLs, address) })
+}
+
+// CoordinatorURL returns an address as rosters write it: in lower case, with nothing behind the host, and without the port that https has anyway.
+func CoordinatorURL(address string) string {
+	return strings.TrimSuffix(strings.TrimSuffix(strings.TrimSuffix(strings.ToLower(address), "/"), ":443"), ":")
 }
 
 // RenewFrom is when half of the roster's time is over. A root operator should sign the next version from then on.

@@ -71,7 +71,7 @@ func (s *Supervisor) keepLinks(ctx context.Context) error {
 
 // keysAt returns the keys that a roster has for an address: that of its coordinator or, if it has none there, of all coordinators.
 func keysAt(r *identity.Roster, address string) string {
-	if c := coordinatorAt(r, address); c != nil {
+	if c := r.CoordinatorAt(address); c != nil {
 		return c.ID + string(c.Key)
 	}
 	var keys []string
@@ -95,14 +95,14 @@ func (s *Supervisor) dialer(url string, asks *asks) *link.Dialer {
 
 // coordinators returns the addresses of those to keep a link to: the ones that the supervisor was told and, if the roster has all of these, every other
 // coordinator of the roster. One at an address that no roster ever had, on this machine or behind a proxy, may be any of them, and two links to
-// one coordinator would end each other. One that an earlier roster had was removed, and gets no link, whoever named it; a roster without any removes
+// one coordinator would end each other. One that an earlier roster had was removed, and gets no link, also if the operator named it; a roster without any removes
 // none, because clusters of earlier versions name none.
 func (s *Supervisor) coordinators() []string {
 	roster := s.roster.Load()
 	var all, known []string
 	unclear := false
 	for _, address := range s.Coordinators {
-		c := coordinatorAt(roster, address)
+		c := roster.CoordinatorAt(address)
 		switch {
 		case c != nil:
 			known = append(known, c.ID)
@@ -123,16 +123,6 @@ func (s *Supervisor) coordinators() []string {
 		}
 	}
 	return all
-}
-
-// coordinatorAt returns the coordinator that the roster has at an address, nil if it has none there.
-func coordinatorAt(r *identity.Roster, address string) *identity.Coordinator {
-	return r.CoordinatorAt(inRosters(address))
-}
-
-// inRosters is how rosters write an address.
-func inRosters(address string) string {
-	return strings.TrimSuffix(strings.TrimSuffix(strings.ToLower(address), "/"), ":443")
 }
 
 // formerAddresses are all that a coordinator has or had in a roster. The zero value is ready.
@@ -157,5 +147,5 @@ func (f *formerAddresses) note(r *identity.Roster) {
 func (f *formerAddresses) has(address string) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.all[inRosters(address)]
+	return f.all[identity.CoordinatorURL(address)]
 }

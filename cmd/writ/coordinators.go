@@ -119,7 +119,7 @@ func (a *app) addCoordinator(cmd *cobra.Command, name, data string, addresses []
 		if u.Scheme != "https" {
 			return nil, nil, writ.Errorf(writ.CodeUsage, "%s has no TLS", address).WithHint("use https://")
 		}
-		addresses[i] = strings.TrimSuffix(strings.ToLower(u.String()), ":443")
+		addresses[i] = identity.CoordinatorURL(u.String())
 	}
 	data, err := filepath.Abs(data)
 	if err != nil {

@@ -93,11 +93,14 @@ type servers struct {
 func others(rosters config.Rosters, servers []string) (all []string) {
 	roster, err := rosters.Latest()
 	if err != nil || roster == nil {
-		return nil // whoever needs a roster says why there is none
+		return nil // the first request says why there is none
 	}
 	for _, c := range roster.Coordinators {
+		if slices.ContainsFunc(c.URLs, func(u string) bool { return slices.Contains(servers, u) }) {
+			continue
+		}
 		for _, u := range c.URLs {
-			if strings.HasPrefix(u, "https:") && !slices.ContainsFunc(c.URLs, func(u string) bool { return slices.Contains(servers, u) }) {
+			if strings.HasPrefix(u, "https:") {
 				all = append(all, u)
 			}
 		}

@@ -222,7 +222,7 @@ func addressTaken(c *identity.Coordinator, address string) error {
 
 // AddCoordinator adds a coordinator to a roster, or more addresses to one that is there with this key.
 func AddCoordinator(r *identity.Roster, name string, key ed25519.PublicKey, urls []string) error {
-	if have := find(r.Coordinators, func(c identity.Coordinator) bool { return c.Name == name }); have != nil {
+	if have := r.CoordinatorNamed(name); have != nil {
 		if !have.Key.Equal(key) {
 			return writ.Errorf(writ.CodeConflict, "there is a coordinator %s already, with another key", name).
 				WithHint("choose another name, or remove that one first with `writ coordinator remove %s`", name)
@@ -254,13 +254,6 @@ func RemoveCoordinator(r *identity.Roster, name string) error {
 	r.Coordinators = slices.DeleteFunc(r.Coordinators, func(c identity.Coordinator) bool { return c.Name == name || c.ID == name })
 	if len(r.Coordinators) == before {
 		return writ.Errorf(writ.CodeNotFound, "the roster has no coordinator %q", name).WithHint("`writ coordinator list` shows them")
-	}
-	return nil
-}
-
-func find[T any](all []T, is func(T) bool) *T {
-	if i := slices.IndexFunc(all, is); i >= 0 {
-		return &all[i]
 	}
 	return nil
 }

@@ -143,7 +143,7 @@ func mayBeOutdated(err error) bool {
 
 // to returns what sends requests to a server once it is verified.
 func (t *Transport) to(server *url.URL) *http.Transport {
-	address := addressOf(server)
+	address := identity.CoordinatorURL(server.Scheme + "://" + server.Host)
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	verified := t.verified[address]
@@ -169,18 +169,6 @@ func dialIPv4(ctx context.Context, network, address string) (net.Conn, error) {
 		return nil, err
 	}
 	return (&net.Dialer{Timeout: dialWithin}).DialContext(ctx, network, net.JoinHostPort("127.0.0.1", port))
-}
-
-// addressOf is how rosters write the address of a server: without the port that https has anyway.
-func addressOf(server *url.URL) string {
-	host, port := strings.ToLower(server.Hostname()), server.Port()
-	switch {
-	case port != "" && port != "443":
-		host = net.JoinHostPort(host, port)
-	case strings.Contains(host, ":"):
-		host = "[" + host + "]"
-	}
-	return server.Scheme + "://" + host
 }
 
 // Coordinator wants the coordinator that a roster has at an address. At one that no roster has, which leads there by a proxy or tunnel, any will do.
