@@ -109,15 +109,15 @@ func (c *Coordinator) viewerOf(ctx context.Context, r *http.Request) (*viewer, e
 		}
 	}
 	token := sumOf(text)
-	if s := c.logins.of(token, c.Now()); s != nil {
+	s := c.logins.of(token, c.Now())
+	if s != nil {
 		askedOf(ctx).signer = s.login.Signer // the log names who is refused
 	}
-	return c.viewerBy(ctx, token)
+	return c.viewerIn(ctx, s, token)
 }
 
-// viewerBy says what the holder of a token may read now.
-func (c *Coordinator) viewerBy(ctx context.Context, token secretSum) (*viewer, error) {
-	s := c.logins.of(token, c.Now())
+// viewerIn says what the holder of a token may read now, by the session of the token, which is nil if one of both has ended.
+func (c *Coordinator) viewerIn(ctx context.Context, s *session, token secretSum) (*viewer, error) {
 	if s == nil {
 		return nil, loginRequired("reading needs a login here")
 	}
@@ -139,7 +139,7 @@ func (c *Coordinator) still(ctx context.Context) error {
 	if v == nil || v.session == nil {
 		return nil
 	}
-	now, err := c.viewerBy(ctx, v.token)
+	now, err := c.viewerIn(ctx, c.logins.of(v.token, c.Now()), v.token)
 	if err == nil && (now.all != v.all || !slices.Equal(now.projects, v.projects)) {
 		err = loginRequired("what may be read has changed")
 	}

@@ -302,13 +302,11 @@ func (s *Supervisor) Rosters(ctx context.Context, after int) (signed [][]byte, e
 // Account implements nodes.Backend.
 func (s *Supervisor) Account(ctx context.Context, node writ.NodeID, asked []byte) ([]byte, error) {
 	n := s.node(node)
-	switch {
-	case n == nil:
+	if n == nil {
 		return nil, writ.Errorf(writ.CodeNotFound, "there is no node %s", node)
-	case n.Admission == writ.AdmissionRemoved || n.Admission == writ.AdmissionRejected:
-		return nil, writ.Errorf(writ.CodeNodeRejected, "the node %s was %s here", n.Name, n.Admission).WithHint("join with a new data directory")
-	case n.Admission != writ.AdmissionApproved:
-		return nil, writ.Errorf(writ.CodeConflict, "the node %s is %s", n.Name, n.Admission).WithHint("`writ node approve %s`", n.Name)
+	}
+	if err := nodes.Admitted(&n.Node); err != nil {
+		return nil, err
 	}
 	return s.accounts.of(ctx, n, asked)
 }

@@ -6,7 +6,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"writ"
-	"writ/cmd/writ/internal/client"
 	"writ/cmd/writ/internal/terminal"
 	"writ/coord/api"
 	"writ/identity"
@@ -89,31 +88,9 @@ roster. A node remembers which certificates count no more, also after a restart.
 		Example: "  writ pki rotate --dc dc1 --reason \"the key of Redis was in a backup\"",
 		Args:    exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			ctx := cmd.Context()
-			c, roster, err := a.cluster(ctx)
-			if err != nil {
-				return err
-			}
-			dc, err := client.TheDatacenter(roster, datacenter)
-			if err != nil {
-				return err
-			}
-			by, err := c.Person(roster)
-			if err != nil {
-				return err
-			}
-			defer by.Close()
-			answer, err := c.Decide(ctx, by, identity.Statement{
-				Datacenter: dc.ID, Subject: "datacenter/" + string(dc.ID), Seen: identity.Seen{Name: dc.Name}, Decision: identity.DecisionRotate, Reason: reason,
+			return a.decideIn(cmd.Context(), datacenter, func(dc *identity.Datacenter) identity.Statement {
+				return identity.Statement{Subject: "datacenter/" + string(dc.ID), Seen: identity.Seen{Name: dc.Name}, Decision: identity.DecisionRotate, Reason: reason}
 			})
-			if err != nil {
-				return err
-			}
-			a.Done("%s", answer.Done)
-			if a.Structured() {
-				return a.Print(terminal.View{Data: answer})
-			}
-			return nil
 		},
 	}
 	c.Flags().StringVar(&datacenter, "dc", "", "name or id of the datacenter")

@@ -232,6 +232,21 @@ func (a *app) decide(ctx context.Context, c *client.Client, s identity.Statement
 	return nil
 }
 
+// decideIn is decide for a statement about something in the datacenter with a name or id, or in the only one.
+func (a *app) decideIn(ctx context.Context, nameOrID string, about func(*identity.Datacenter) identity.Statement) error {
+	c, roster, err := a.cluster(ctx)
+	if err != nil {
+		return err
+	}
+	dc, err := client.TheDatacenter(roster, nameOrID)
+	if err != nil {
+		return err
+	}
+	s := about(dc)
+	s.Datacenter = dc.ID
+	return a.decide(ctx, c, s)
+}
+
 // decision signs and hands in a statement. It returns what the supervisor has signed that it did, and when.
 func (a *app) decision(ctx context.Context, c *client.Client, s identity.Statement) (api.StatementAnswer, time.Time, error) {
 	roster, err := a.roster(ctx, c)

@@ -9,7 +9,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"writ"
-	"writ/cmd/writ/internal/client"
 	"writ/cmd/writ/internal/terminal"
 	"writ/coord/api"
 	"writ/identity"
@@ -154,33 +153,13 @@ has admitted stay. You need the role admin.`,
 		Example: "  writ token revoke nbswy3dpeb3w6 --dc dc1 --reason \"it was pasted into a chat\"",
 		Args:    exactly("TOKEN"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			ctx := cmd.Context()
 			id := args[0]
 			if strings.Contains(id, ".") {
 				return writ.Errorf(writ.CodeUsage, "that is a token, not the id of one").WithHint("the id is its part between the first two dots; `writ token list` shows it")
 			}
-			c, roster, err := a.cluster(ctx)
-			if err != nil {
-				return err
-			}
-			dc, err := client.TheDatacenter(roster, datacenter)
-			if err != nil {
-				return err
-			}
-			by, err := c.Person(roster)
-			if err != nil {
-				return err
-			}
-			defer by.Close()
-			answer, err := c.Decide(ctx, by, identity.Statement{Datacenter: dc.ID, Subject: "token/" + id, Decision: identity.DecisionRevoke, Reason: reason})
-			if err != nil {
-				return err
-			}
-			a.Done("%s", answer.Done)
-			if a.Structured() {
-				return a.Print(terminal.View{Data: answer})
-			}
-			return nil
+			return a.decideIn(cmd.Context(), datacenter, func(*identity.Datacenter) identity.Statement {
+				return identity.Statement{Subject: "token/" + id, Decision: identity.DecisionRevoke, Reason: reason}
+			})
 		},
 	}
 	c.Flags().StringVar(&datacenter, "dc", "", "name or id of the datacenter")

@@ -164,12 +164,20 @@ func (h *handler) admits(key ed25519.PublicKey, wanted writ.NodeID) error {
 	case wanted != "" && n.ID != wanted:
 		return writ.Errorf(writ.CodeCertificateRole, "the node %s may not ask for what belongs to the node %s", n.Name, wanted).
 			WithHint("let that node ask, from its own data directory")
-	case n.Admission == writ.AdmissionPending:
-		return writ.Errorf(writ.CodeConflict, "the node %s is %s", n.Name, n.Admission).WithHint("`writ node approve %s`", n.Name)
-	case n.Admission != writ.AdmissionApproved:
-		return writ.Errorf(writ.CodeNodeRejected, "the node %s was %s here", n.Name, n.Admission).WithHint("join with a new data directory")
 	}
-	return nil
+	return Admitted(n)
+}
+
+// Admitted returns why a node is not served: CONFLICT while it waits, and NODE_REJECTED if it was rejected or removed; nil if it is approved.
+func Admitted(n *writ.Node) error {
+	switch n.Admission {
+	case writ.AdmissionApproved:
+		return nil
+	case writ.AdmissionRemoved, writ.AdmissionRejected:
+		return writ.Errorf(writ.CodeNodeRejected, "the node %s was %s here", n.Name, n.Admission).WithHint("join with a new data directory")
+	default:
+		return writ.Errorf(writ.CodeConflict, "the node %s is %s", n.Name, n.Admission).WithHint("`writ node approve %s`", n.Name)
+	}
 }
 
 // bounded refuses what comes faster than limits allow.
