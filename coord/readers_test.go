@@ -355,7 +355,7 @@ func (p *fixture) answer(token, method, path, body string) string {
 	return answer
 }
 
-// Whoever reads some projects gets them together in a list that names none, in pages of that.
+// A reader of some projects gets them together in a list that names none, in pages of that.
 func TestListsWithoutAProjectShowAllThatAPersonMayRead(t *testing.T) {
 	p, s := startReading(t)
 	want := map[writ.ProjectID]int{}
@@ -422,7 +422,7 @@ func TestListsWithoutAProjectShowAllThatAPersonMayRead(t *testing.T) {
 	}
 }
 
-// Whoever has logged in may ask as often as one address may, from however many addresses. The log names who is refused.
+// A person who has logged in may ask as often as one address may, from however many addresses. The log names who is refused.
 func TestAPersonHasOneRateFromAllAddresses(t *testing.T) {
 	p, _ := startReading(t)
 	dave, erin := p.token("dave"), p.token("erin")

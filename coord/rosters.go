@@ -172,7 +172,7 @@ func (c *Coordinator) authenticate(ctx context.Context, hello link.Hello, nonce 
 }
 
 // addresses lists every way to write an address of this coordinator that a supervisor or a person may have signed. One that speaks TLS is at none without
-// TLS, also if the roster still has one from before: whoever listens there now, on the machine of a person, could pass on that person's login.
+// TLS, also if the roster still has one from before: another user who listens there now, on the machine of a person, could pass on that person's login.
 func (c *Coordinator) addresses() []string {
 	var all []string
 	known := append([]string{c.PublicURL}, c.OtherURLs...)

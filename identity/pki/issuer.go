@@ -90,7 +90,7 @@ func (i *Issuer) Issue(name Name, key ed25519.PublicKey, hosts ...string) ([][]b
 }
 
 // Rotate makes another authority, and with it another certificate of the issuer. Who sees that refuses all certificates of authorities that were
-// made before floor. The floor may be somewhat in the future, because the clock of whoever rotated last was ahead: peers may have seen it, and what is
+// made before floor. The floor may be somewhat in the future, because the supervisor that rotated last had a clock that was ahead: peers may have seen it, and what is
 // made here is to count there. One so far in the future counts as now: what is made here would not be valid yet.
 func (i *Issuer) Rotate(floor time.Time) {
 	i.mu.Lock()

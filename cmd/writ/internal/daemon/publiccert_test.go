@@ -278,7 +278,7 @@ func TestARenewedCertificateIsShownWithoutARestart(t *testing.T) {
 	}
 }
 
-// Whatever is wrong with a renewal, the last pair that works is shown, and the log says so once until something else is wrong.
+// If a renewal is wrong in any way, the last pair that works is shown, and the log says so once until something else is wrong.
 func TestABrokenRenewalKeepsTheLastGoodCertificate(t *testing.T) {
 	a := newWebAuthority(t)
 	want := a.issue(time.Now().Add(24*time.Hour), "writ.example.org")

@@ -181,7 +181,7 @@ func writeShared(path string, text []byte) error {
 	if err != nil {
 		return fmt.Errorf("write %s: %w", path, err)
 	}
-	err = f.Chmod(0o640) // whatever the umask is
+	err = f.Chmod(0o640) // the umask may have taken that from the group
 	if err == nil {
 		_, err = f.Write(text)
 	}
