@@ -160,15 +160,19 @@ func (a *app) coordinatorRemoveCommand() *cobra.Command {
 		Use:   "remove NAME",
 		Short: "Take a coordinator out of the roster",
 		Long: `Signs the next version of the roster, which does not have the coordinator any more. Supervisors end their links to it, and commands do not
-believe it. You are a root operator. Remove a coordinator that never comes back: supervisors keep events for it until then.`,
+believe it. The command asks another coordinator if it knows one. You are a root operator. Remove a coordinator that never comes back: supervisors
+keep events for it until then.`,
 		Example: "  writ coordinator remove coord2",
 		Args:    exactly("NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			c, err := a.client()
+			c, roster, err := a.cluster(cmd.Context())
 			if err != nil {
 				return err
 			}
-			roster, err := c.Amend(cmd.Context(), func(next *identity.Roster) error { return client.RemoveCoordinator(next, args[0]) })
+			if gone := roster.CoordinatorNamed(args[0]); gone != nil {
+				c.Avoid(gone)
+			}
+			roster, err = c.Amend(cmd.Context(), func(next *identity.Roster) error { return client.RemoveCoordinator(next, args[0]) })
 			if err != nil {
 				return err
 			}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -379,5 +380,17 @@ func TestACoordinatorOnLoopbackGetsTLS(t *testing.T) {
 	_ = answer.Body.Close()
 	if answer.StatusCode != http.StatusBadRequest { // which says that it is HTTPS
 		t.Errorf("without TLS: %s", answer.Status)
+	}
+
+	// Another one takes its place. The command asks that one, because nobody tells the removed one who has adopted the roster.
+	second := fmt.Sprintf("https://localhost:%d", testenv.FreePort(t))
+	s.Writ("coordinator", "add", "coord2", "--url", second, "--data", "coord2", "--server", secure)
+	s.Start("coord2", "is listening", "coord", "--data", "coord2", "--listen", "127.0.0.1:"+second[len("https://localhost:"):])
+	s.Until("the supervisor is linked to both", func(context.Context) bool {
+		return strings.Contains(s.Writ("dc", "list", "--server", second), "connected")
+	})
+	s.Writ("coordinator", "remove", "coord1")
+	if out := s.Writ("coordinator", "list", "-o", "name"); strings.TrimSpace(out) != "coord2" {
+		t.Errorf("there are\n%s", out)
 	}
 }

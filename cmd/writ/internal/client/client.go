@@ -43,7 +43,8 @@ type Client struct {
 	// Signs is told who is about to sign, under which roster; it may be nil.
 	Signs func(roster *identity.Roster, who string)
 
-	logins *logins
+	logins  *logins
+	servers *servers
 }
 
 // New returns the client of a context; dir is where rosters are kept.
@@ -74,7 +75,7 @@ func New(c config.Context, dir string, keys Keys) (*Client, error) {
 	if keys.Spec == "" {
 		keys.Spec = c.Key
 	}
-	client := &Client{Context: c, API: API, Keys: keys, Rosters: rosters, logins: sessions}
+	client := &Client{Context: c, API: API, Keys: keys, Rosters: rosters, logins: sessions, servers: doer}
 	sessions.client = client
 	return client, nil
 }
@@ -120,16 +121,27 @@ func newServers(addresses []string, by http.RoundTripper) (*servers, error) {
 	return s, nil
 }
 
+// Avoid asks the others instead of a coordinator, if there are any: it is about to be taken out of the roster, and hears nothing from then on.
+func (c *Client) Avoid(gone *identity.Coordinator) {
+	s := c.servers
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	rest := slices.DeleteFunc(slices.Clone(s.urls), func(u *url.URL) bool { return slices.Contains(gone.URLs, identity.CoordinatorURL(u.String())) })
+	if len(rest) > 0 {
+		s.urls, s.current = rest, 0
+	}
+}
+
 // Do implements api.HttpRequestDoer.
 func (s *servers) Do(r *http.Request) (*http.Response, error) {
 	s.mu.Lock()
-	first := s.current
+	urls, first := s.urls, s.current
 	s.mu.Unlock()
 	var last error
 	var told *writ.Error // what is wrong with the first server that was reached and not believed
-	for i := range s.urls {
-		at := (first + i) % len(s.urls)
-		response, err := s.send(r, s.urls[at])
+	for i := range urls {
+		at := (first + i) % len(urls)
+		response, err := s.send(r, urls[at])
 		if err == nil {
 			s.mu.Lock()
 			s.current = at
@@ -148,7 +160,7 @@ func (s *servers) Do(r *http.Request) (*http.Response, error) {
 		return nil, told // of its certificate or rosters: nothing was sent. That others do not answer must not hide it
 	}
 	var addresses []string
-	for _, u := range s.urls {
+	for _, u := range urls {
 		addresses = append(addresses, u.String())
 	}
 	e := writ.Errorf(writ.CodeUnreachable, "no coordinator answers at %s", strings.Join(addresses, ", ")).
