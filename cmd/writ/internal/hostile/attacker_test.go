@@ -94,6 +94,7 @@ type attacker struct {
 	pace       *rate.Limiter
 	hub        *hub
 	number     atomic.Int64
+	readers    []*reader // once they have begun
 
 	mu     sync.Mutex
 	counts map[string]int64
@@ -224,7 +225,7 @@ func (a *attacker) say(err error) report {
 
 // begin starts an attack and returns what ends it.
 func (a *attacker) begin(name string) (stop func() error) {
-	all := attacks()
+	all := append(attacks(), reading)
 	at := slices.IndexFunc(all, func(one attack) bool { return one.String() == name })
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)

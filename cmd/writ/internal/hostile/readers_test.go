@@ -1,0 +1,174 @@
+//go:build linux
+
+package hostile
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/crypto/ssh"
+
+	"writ"
+	"writ/cmd/writ/internal/client"
+	"writ/cmd/writ/internal/config"
+	"writ/coord/api"
+	"writ/identity"
+	"writ/internal/testenv"
+)
+
+// What people do who look at the cluster while others work.
+const (
+	readers  = 1000            // who have logged in, each with a key and an address of their own
+	askEvery = 5 * time.Second // each of them
+	watching = 50              // of them, who have an event stream open as well
+)
+
+// reading is what they do, written as an attack is. They mean no harm: attacks does not list it.
+var reading = attack{"readers", "asking", fmt.Sprintf("%d people ask for a list every %s, %d of them watch all events", readers, askEvery, watching), read}
+
+// readerName is the name of a reader, and that of the file with the key.
+func readerName(n int) string { return fmt.Sprintf("reader-%d", n) }
+
+// TestHonestTimesBesideReaders measures how much longer honest runs take beside many readers, in turns with quiet times.
+func TestHonestTimesBesideReaders(t *testing.T) {
+	if !testenv.IsLong() {
+		t.Skip("it measures for minutes: task readers")
+	}
+	s := newCluster(t, 0, 0)
+	s.addReaders()
+	s.honest.work(5*time.Second, 0) // warms up
+	full := s.honest.work(*each, 0)
+	bears := float64(full.runs()) / each.Seconds()
+	rate := bears * *share
+	t.Logf("the machine bears %.0f runs/s; from now on %.0f", bears, rate)
+	s.attack(reading)
+	s.honest.work(4*askEvery, rate) // while the readers log in
+	t.Logf("the readers log in: %s", countsText(s.attacker.tell("", "").Counts))
+	r := result{attack: reading.String()}
+	before := s.honest.work(*each, rate)
+	for round := range *rounds {
+		took := s.measure(reading, rate, before)
+		r.turns, before = append(r.turns, took.turn), took.after
+		t.Logf("round %d: p99 %s quiet, %s beside the readers: %.2f and %.2f times; %s; %s", round+1, text(took.Quiet[0].P99), text(took.Beside[0].P99),
+			took.ratio(0), took.ratio(1), countsText(took.Did), cpuText(took.turn))
+	}
+	show(t, bears, rate, []result{r})
+}
+
+// addReaders makes the keys of the readers and gives each the role of a viewer of one of the honest projects.
+func (s *cluster) addReaders() {
+	s.t.Helper()
+	names := honestProjects()
+	_, err := s.Client.Amend(s.t.Context(), func(next *identity.Roster) error {
+		for n := range readers {
+			key, _, _, _, err := ssh.ParseAuthorizedKey([]byte(newKey(s.t, filepath.Join(s.Dir, readerName(n)))))
+			if err != nil {
+				return err
+			}
+			project, err := client.Project(next, names[n%len(names)])
+			if err != nil {
+				return err
+			}
+			grant := client.Grant{Roles: []identity.Role{identity.Viewer}, Projects: []writ.ProjectID{project.ID}}
+			if err := client.AddPrincipal(next, readerName(n), identity.Person, key, grant); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// reader is one person who looks.
+type reader struct {
+	api *api.Client
+	n   int
+}
+
+// read is what all readers do until ctx ends. They stay logged in until the process ends.
+func read(ctx context.Context, a *attacker) error {
+	if a.readers == nil {
+		for n := range readers {
+			r, err := a.reader(n)
+			if err != nil {
+				return err
+			}
+			a.readers = append(a.readers, r)
+		}
+	}
+	var all sync.WaitGroup
+	for _, r := range a.readers {
+		all.Go(func() { r.ask(ctx, a) })
+		if r.n < watching {
+			all.Go(func() { r.watch(ctx, a) })
+		}
+	}
+	all.Wait()
+	return nil
+}
+
+// reader is the reader with a number, who asks from an address of this machine that nobody else has.
+func (a *attacker) reader(n int) (*reader, error) {
+	key := filepath.Join(filepath.Dir(a.Key), readerName(n))
+	c, err := client.New(config.Context{Servers: []string{a.API}, Cluster: a.Cluster}, key+".sessions", client.Keys{Spec: key})
+	if err != nil {
+		return nil, err
+	}
+	dialer := &net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 1, byte(n/250), byte(n%250+1))}}
+	own := &http.Client{Transport: c.LoggedIn(&http.Transport{DialContext: dialer.DialContext})}
+	at, err := api.NewClient(a.API, api.WithHTTPClient(own))
+	return &reader{at, n}, err
+}
+
+// ask asks for one list after the other. All readers together ask evenly.
+func (r *reader) ask(ctx context.Context, a *attacker) {
+	sleep(ctx, askEvery*time.Duration(r.n)/readers)
+	for i := r.n; ctx.Err() == nil; i++ {
+		began := time.Now()
+		var answer *http.Response
+		var err error
+		switch i % 4 {
+		case 0:
+			answer, err = r.api.ListRuns(ctx, &api.ListRunsParams{Limit: client.PageSize})
+		case 1:
+			answer, err = r.api.ListRuns(ctx, &api.ListRunsParams{Limit: client.PageSize, State: []api.RunState{api.RunStateFailed}})
+		case 2:
+			answer, err = r.api.ListResources(ctx, &api.ListResourcesParams{})
+		case 3:
+			answer, err = r.api.ListDatacenters(ctx)
+		}
+		a.outcome(a.passOver(answer, err))
+		took := time.Since(began)
+		if took > time.Second && ctx.Err() == nil {
+			a.count("took over 1 s", 1)
+		}
+		sleep(ctx, askEvery-took)
+	}
+}
+
+// watch counts the events of the reader's project.
+func (r *reader) watch(ctx context.Context, a *attacker) {
+	for ctx.Err() == nil {
+		answer, err := r.api.Watch(ctx, &api.WatchParams{})
+		if err := api.ErrorOf(answer, err); err != nil {
+			a.outcome(err)
+			sleep(ctx, time.Second)
+			continue
+		}
+		for _, err := range api.Messages(answer.Body) {
+			if err != nil {
+				break
+			}
+			a.count("events", 1)
+		}
+		_ = answer.Body.Close()
+	}
+}
