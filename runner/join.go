@@ -6,6 +6,7 @@ import (
 	"context"
 	"crypto/ed25519"
 	"crypto/rand"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -90,6 +91,24 @@ func Join(ctx context.Context, j Joining) (*Member, error) {
 func Joined(dir string) bool {
 	_, err := os.Stat(filepath.Join(dir, memberFile))
 	return err == nil
+}
+
+// Admission says what the host with this data directory is in its datacenter, as far as it knows, with the name and the fingerprint of its key.
+// All are "" if it has not joined.
+func Admission(dir string) (state writ.Admission, name, fingerprint string) {
+	text, err := os.ReadFile(filepath.Join(dir, memberFile))
+	if err != nil {
+		return "", "", ""
+	}
+	var r record
+	if json.Unmarshal(text, &r) != nil {
+		return "", "", "" // the runner says so when it starts
+	}
+	key, err := Key(dir)
+	if err != nil {
+		return "", "", ""
+	}
+	return r.Admission, r.Name, identity.Fingerprint(key.Public().(ed25519.PublicKey))
 }
 
 // pin returns the cluster to believe in, "" if neither a token nor a cluster is given.

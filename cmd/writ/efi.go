@@ -28,11 +28,18 @@ func asInit() *boot.Machine {
 	return &boot.Machine{
 		Version: version(),
 		Joined:  func() bool { return runner.Joined(boot.DataAt) },
-		Redact:  redact.Text,
+		Admission: func() boot.Admission {
+			state, name, fingerprint := runner.Admission(boot.DataAt)
+			return boot.Admission{State: state, Name: name, Fingerprint: fingerprint}
+		},
+		Redact: redact.Text,
 		Runner: func(c boot.Config) []string {
 			args := []string{"runner", "--data", boot.DataAt, "--supervisor", strings.Join(c.Supervisors, ","), "--redis", c.Redis}
 			if c.Join != "" {
 				args = append(args, "--join", c.Join)
+			}
+			if c.Cluster != "" {
+				args = append(args, "--cluster", c.Cluster)
 			}
 			if c.Name != "" {
 				args = append(args, "--name", c.Name)

@@ -11,10 +11,12 @@ import (
 
 // Machine is what the first process is told by the program that it is part of.
 type Machine struct {
-	Version string                   // of the program, for people
-	Runner  func(c Config) []string  // the arguments with which the program is started as a runner
-	Joined  func() bool              // reports whether DataAt is that of a node which has joined
-	Redact  func(line string) string // takes secrets out of a line that the runner has written
+	Version string                  // of the program, for people
+	Runner  func(c Config) []string // the arguments with which the program is started as a runner
+	Joined  func() bool             // reports whether DataAt is that of a node which has joined
+	// Admission says what the runner knows of its place in the datacenter; nothing is shown of that if nil.
+	Admission func() Admission
+	Redact    func(line string) string // takes secrets out of a line that the runner has written
 }
 
 // The places of files in the image and in memory.

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"net"
 	"net/netip"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -17,6 +18,7 @@ type Config struct {
 	Supervisors []string // addresses of node APIs
 	Redis       string   // address of the datacenter's Redis
 	Join        string   // token with which the node joins; a secret
+	Cluster     string   // id of the cluster to believe in, for a node without a token: it waits to be approved
 	Drivers     string   // as --drivers of the runner; its default if ""
 	Data        string   // label of the file system with the node's data; it is in memory if ""
 
@@ -32,7 +34,11 @@ type Config struct {
 const (
 	prefix   = "writ."
 	joinWord = prefix + "join"
+
+	clusterWord = prefix + "cluster"
 )
+
+var clusterPattern = regexp.MustCompile(`^[0-9a-f]{64}$`)
 
 // hidden stands for a secret.
 const hidden = "(hidden)"
@@ -55,6 +61,13 @@ var settings = []setting{
 	{prefix + "supervisor", func(c *Config, v string) error { c.Supervisors = strings.Split(v, ","); return nil }},
 	{prefix + "redis", func(c *Config, v string) error { c.Redis = v; return nil }},
 	{joinWord, func(c *Config, v string) error { c.Join = v; return nil }},
+	{clusterWord, func(c *Config, v string) error {
+		if !clusterPattern.MatchString(v) {
+			return errors.New("the id of a cluster has 64 hex digits")
+		}
+		c.Cluster = v
+		return nil
+	}},
 	{prefix + "drivers", func(c *Config, v string) error { c.Drivers = v; return nil }},
 	{prefix + "data", func(c *Config, v string) error { c.Data = v; return nil }},
 	{prefix + "ntp", func(c *Config, v string) error { c.TimeServers = strings.Split(v, ","); return nil }},
@@ -125,9 +138,9 @@ func (c *Config) Missing(joined bool) error {
 	case c.Redis == "":
 		return writ.Errorf(writ.CodeUsage, "the address of the datacenter's Redis is missing").
 			WithHint("%sredis=rediss://HOST:6379/0 on the command line of the kernel, or `writ efi build --redis`", prefix)
-	case c.Join == "" && !joined:
+	case c.Join == "" && c.Cluster == "" && !joined:
 		return writ.Errorf(writ.CodeUsage, "the token with which the node joins is missing").
-			WithHint("`writ token create` makes one; give it as %s=TOKEN on the command line of the kernel, or in a credential", joinWord)
+			WithHint("`writ token create` makes one; give it as %s=TOKEN in a credential, or give %s=ID and approve the machine", joinWord, clusterWord)
 	}
 	return nil
 }

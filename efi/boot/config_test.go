@@ -40,6 +40,7 @@ func TestAWordThatIsWrongLeavesTheRestInForce(t *testing.T) {
 		"writ.name=Not_A_Name":      "lower-case letters",
 		"writ.address=10.0.0.5":     "writ.address=10.0.0.5",
 		"writ.gateway=home":         "writ.gateway=home",
+		"writ.cluster=home":         "64 hex digits",
 		"writ.nameserver=1.1.1.1,,": "writ.nameserver",
 	} {
 		c := Config{}
@@ -69,6 +70,13 @@ func TestWhatIsMissingIsNamedWithTheWayToGiveIt(t *testing.T) {
 	}
 	if err := c.Missing(false); err != nil {
 		t.Error(err)
+	}
+	c.Join = ""
+	if err := c.Read("writ.cluster=" + strings.Repeat("0a", 32)); err != nil {
+		t.Error(err)
+	}
+	if err := c.Missing(false); err != nil {
+		t.Errorf("a machine that waits to be approved needs no token: %v", err)
 	}
 }
 

@@ -39,7 +39,11 @@ func (c *consoles) add(device io.Writer) {
 
 // line shows a line.
 func (c *consoles) line(text string) {
-	text = clean(text) + "\r\n"
+	c.send(clean(text) + "\r\n")
+}
+
+// send gives a text to each console that is not too far behind.
+func (c *consoles) send(text string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, lines := range c.lines {
@@ -48,6 +52,15 @@ func (c *consoles) line(text string) {
 		default:
 		}
 	}
+}
+
+// page shows lines that belong together, apart from all others.
+func (c *consoles) page(lines ...string) {
+	text := "\r\n"
+	for _, line := range lines {
+		text += strings.TrimRight("  "+clean(line), " ") + "\r\n"
+	}
+	c.send(text + "\r\n")
 }
 
 // stage says what was done, and when.

@@ -60,9 +60,10 @@ func (m *machine) runRunner(ctx context.Context) (unix.WaitStatus, error) {
 		return 0, err
 	}
 	shown := make(chan struct{})
+	asks := &approval{consoles: &m.consoles, admission: m.Admission}
 	go func() {
 		defer close(shown)
-		lines := &lineWriter{show: func(line string) { m.line(m.Redact(line)) }}
+		lines := &lineWriter{show: func(line string) { m.line(m.Redact(line)); asks.look() }}
 		_, _ = read.WriteTo(lines)
 		read.Close()
 	}()
