@@ -219,8 +219,9 @@ func (v *vm) pressPower() {
 	}
 }
 
-// A machine starts from an image with UEFI firmware, joins with a token, does a signed job and turns off. Once the token is in a credential on the
-// USB stick with the image, and once on the command line of the kernel; it is not seen on the console.
+// A machine starts from an image with UEFI firmware, joins with a token, does a signed job and turns off. Once all settings and the token are
+// on the USB stick with the image, and once on the command line of the kernel. The token is not seen on the console.
+// A machine without a token joins when it was approved.
 func TestAMachineStartsFromAnImageAsANode(t *testing.T) {
 	testenv.Nightly(t, "TestTheFirstProcessPreparesAMachine of package efi/boot starts one without firmware, and the tests of efi/image make images")
 	testenv.Need(t, "redis-server")
@@ -241,9 +242,9 @@ node.ping({}, {node: run.params.name})
 run.output({said: "pong"})
 `)
 	dir := t.TempDir()
-	image, disk, credential := filepath.Join(dir, "node.efi"), filepath.Join(dir, "node.img"), filepath.Join(dir, "n1.cred")
-	t.Log(strings.SplitN(s.Writ("efi", "build", "--kernel", kernel.Image, "--modules", kernel.Modules, "--stub", stub, "--program", staticWrit(t), "--image", image,
-		"--supervisor", "https://"+bootHost+":7441", "--redis", "rediss://"+bootHost+":6379/0"), "\n\n", 2)[0])
+	image, disk, tokenFile := filepath.Join(dir, "node.efi"), filepath.Join(dir, "node.img"), filepath.Join(dir, "n1.token")
+	t.Log(strings.SplitN(s.Writ("efi", "build", "--kernel", kernel.Image, "--modules", kernel.Modules, "--stub", stub, "--program", staticWrit(t), "--image", image), "\n\n", 2)[0])
+	supervisor, redis := "https://"+bootHost+":7441", "rediss://"+bootHost+":6379/0"
 
 	starts := func(name, token string, args ...string) {
 		t.Helper()
@@ -270,12 +271,26 @@ run.output({said: "pong"})
 	}
 
 	token := strings.TrimSpace(s.Writ("token", "create", "--dc", "dc1"))
-	if err := os.WriteFile(credential, []byte("writ.name=by-disk\nwrit.join="+token+"\n"), 0o600); err != nil {
+	if err := os.WriteFile(tokenFile, []byte(token+"\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	t.Log(s.Writ("efi", "disk", "--image", image, "--credential", credential, "--disk", disk))
+	t.Log(s.Writ("efi", "disk", "--image", image, "--disk", disk, "--name", "by-disk", "--join", "@"+tokenFile, "--supervisor", supervisor, "--redis", redis))
 	starts("by-disk", token, "-device", "qemu-xhci", "-drive", "if=none,id=d0,format=raw,readonly=on,file="+disk, "-device", "usb-storage,drive=d0,bootindex=1")
 	s.Writ("node", "remove", "by-disk", "--reason", "it forgets who it is")
+
+	// A machine without a token shows how to approve it, and goes on by itself.
+	cluster := strings.Split(token, ".")[3]
+	waits := startVM(t, tap, "-kernel", image, "-append", "console=ttyS0 quiet panic=5 writ.name=by-hand writ.cluster="+cluster+" writ.supervisor="+supervisor+" writ.redis="+redis)
+	waits.await("writ node approve by-hand SHA256:")
+	waits.await("goes on by itself")
+	_, command, _ := strings.Cut(waits.said(), "  writ node approve ")
+	name, fingerprint, _ := strings.Cut(strings.SplitN(command, "\n", 2)[0], " ")
+	s.Writ("node", "approve", name, strings.TrimSpace(fingerprint))
+	waits.await("has approved this node")
+	waits.await("msg=serving")
+	t.Logf("by-hand: serving after %.1f s\n%s", time.Since(waits.began).Seconds(), waits.said())
+	waits.pressPower()
+	s.Writ("node", "remove", "by-hand", "--reason", "it forgets who it is")
 
 	data := filepath.Join(t.TempDir(), "data")
 	if err := errors.Join(os.WriteFile(data, nil, 0o600), os.Truncate(data, 512<<20)); err != nil {
@@ -285,7 +300,7 @@ run.output({said: "pong"})
 		t.Fatalf("%v: %s", err, said)
 	}
 	token = strings.TrimSpace(s.Writ("token", "create", "--dc", "dc1"))
-	const options = "console=ttyS0 quiet panic=5 writ.data=writ-data"
+	options := "console=ttyS0 quiet panic=5 writ.data=writ-data writ.supervisor=" + supervisor + " writ.redis=" + redis
 	with := []string{"-drive", "if=none,id=d1,format=raw,file=" + data, "-device", "virtio-blk-pci,drive=d1", "-kernel", image, "-append"}
 	starts("node-525400770050", token, append(slices.Clone(with), options+" writ.join="+token)...)
 	// It knows who it is, at another address as well.

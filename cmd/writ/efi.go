@@ -1,11 +1,9 @@
 package main
 
 import (
-	"crypto/sha256"
 	"fmt"
 	"io/fs"
 	"os"
-	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -18,7 +16,6 @@ import (
 	"writ/cmd/writ/internal/terminal"
 	"writ/efi/boot"
 	"writ/efi/deb"
-	"writ/efi/disk"
 	"writ/efi/image"
 	"writ/runner"
 )
@@ -79,7 +76,8 @@ type efiSources struct {
 
 func (a *app) efiBuildCommand() *cobra.Command {
 	var from efiSources
-	var target, supervisor, redis string
+	var target string
+	var everyMachine machineFlags
 	recipe := image.Recipe{}
 	c := &cobra.Command{
 		Use:   "build",
@@ -91,18 +89,19 @@ The parts come from Debian packages: download linux-image-VERSION-cloud-amd64 an
 which verifies them, and name their directory with --packages. They need not be installed.
 
 --supervisor and --redis are for every machine that starts from the image. The token of a machine is not part
-of it: the kernel's command line or a credential brings it.`,
+of it: the kernel's command line or a credential brings it. A machine that has --cluster and no
+token waits until "writ node approve", and shows the fingerprint of its key.`,
 		Example: `  apt-get download linux-image-6.1.0-56-cloud-amd64 systemd-boot-efi
   writ efi build --packages . --program writ-node --supervisor https://10.77.0.3:7441 --redis rediss://10.77.0.3:6379/0
   writ efi build --kernel k/boot/vmlinuz-6.1.0-56-cloud-amd64 --modules k/lib/modules/6.1.0-56-cloud-amd64 --stub s/linuxx64.efi.stub --program writ-node`,
 		Args: exactly(),
 		RunE: func(*cobra.Command, []string) error {
 			began := time.Now()
-			for _, one := range []struct{ name, value string }{{"supervisor", supervisor}, {"redis", redis}} {
-				if one.value != "" {
-					recipe.Settings = append(recipe.Settings, "writ."+one.name+"="+one.value)
-				}
+			words, err := everyMachine.words()
+			if err != nil {
+				return err
 			}
+			recipe.Settings = words
 			done, err := from.unpack()
 			if err != nil {
 				return err
@@ -133,8 +132,9 @@ of it: the kernel's command line or a credential brings it.`,
 	f.StringVar(&from.program, "program", "", "writ for the image, linked statically; this program if not given")
 	f.StringVar(&recipe.Cmdline, "cmdline", image.DefaultCmdline, "command line of the kernel, if the firmware passes none")
 	f.StringSliceVar(&recipe.Names, "module", nil, "module of the kernel to take and load, besides the usual ones (repeatable)")
-	f.StringVar(&supervisor, "supervisor", "", "address of the supervisor's node API, https://HOST:7441")
-	f.StringVar(&redis, "redis", "", "address of the datacenter's Redis, rediss://HOST:6379/0")
+	f.StringVar(&everyMachine.supervisor, "supervisor", "", "address of the supervisor's node API, https://HOST:7441")
+	f.StringVar(&everyMachine.cluster, "cluster", "", "id of the cluster that a machine without a token believes in; it waits to be approved")
+	f.StringVar(&everyMachine.redis, "redis", "", "address of the datacenter's Redis, rediss://HOST:6379/0")
 	return c
 }
 
@@ -256,87 +256,6 @@ func writeImage(flag, target string, perm fs.FileMode, data []byte) error {
 		return writ.Errorf(writ.CodeUsage, "cannot write --%s: %v", flag, err)
 	}
 	return nil
-}
-
-// The files of a disk that firmware and systemd's stub look for.
-const (
-	bootFile       = "EFI/BOOT/BOOTX64.EFI"
-	credentialsDir = "loader/credentials"
-	credentialEnd  = ".cred"
-)
-
-// spareOnDisk is room for more settings and for another image.
-const spareOnDisk = 64 << 20
-
-// builtDisk is what `writ efi disk` says.
-type builtDisk struct {
-	Disk   string   `json:"disk"`
-	Bytes  int      `json:"bytes"`
-	SHA256 string   `json:"sha256"`
-	Files  []string `json:"files"`
-}
-
-func (a *app) efiDiskCommand() *cobra.Command {
-	var source, target string
-	var credentials []string
-	c := &cobra.Command{
-		Use:   "disk",
-		Short: "Make an image of a disk with a node image, for a USB stick or a virtual machine",
-		Long: `Makes an image of a whole disk that UEFI firmware starts from: one partition, with a node image and the settings of
-one machine. Write it to a USB stick with dd, or give it to a virtual machine. Equal inputs make equal bytes.
-
-A credential is a file with settings, a line for each, as writ.name=n1 and writ.join=TOKEN. With a credential only
-you can read the image of the disk.`,
-		Example: "  writ efi disk --image writ-node.efi --credential n1.cred --disk n1.img",
-		Args:    exactly(),
-		RunE: func(*cobra.Command, []string) error {
-			node, err := os.ReadFile(source)
-			if err != nil {
-				return writ.Errorf(writ.CodeUsage, "cannot read --image: %v", err).WithHint("`writ efi build` makes one")
-			}
-			files, perm := []disk.File{{Name: bootFile, Data: node}}, fs.FileMode(0o644)
-			for _, name := range credentials {
-				text, err := readCredential(name)
-				if err != nil {
-					return err
-				}
-				stem := strings.TrimSuffix(filepath.Base(name), credentialEnd)
-				files, perm = append(files, disk.File{Name: path.Join(credentialsDir, stem+credentialEnd), Data: text}), 0o600
-			}
-			made, err := disk.Build(files, spareOnDisk)
-			if err != nil {
-				return err
-			}
-			if err := writeImage("disk", target, perm, made); err != nil {
-				return err
-			}
-			d := builtDisk{Disk: target, Bytes: len(made), SHA256: fmt.Sprintf("%x", sha256.Sum256(made))}
-			for _, f := range files {
-				d.Files = append(d.Files, f.Name)
-			}
-			return a.Print(terminal.Record(d, d.Disk,
-				terminal.Field{Title: "disk", Value: fmt.Sprintf("%s, %.1f MiB", d.Disk, float64(d.Bytes)/(1<<20))},
-				terminal.Field{Title: "sha256", Value: d.SHA256},
-				terminal.Field{Title: "files", Value: strings.Join(d.Files, " ")}))
-		},
-	}
-	f := c.Flags()
-	f.StringVar(&source, "image", "writ-node.efi", "the node image")
-	f.StringVar(&target, "disk", "writ-node.img", "file to write")
-	f.StringSliceVar(&credentials, "credential", nil, "file with settings of the machine (repeatable)")
-	return c
-}
-
-// readCredential reads settings of a machine, and refuses what the machine would not understand.
-func readCredential(name string) ([]byte, error) {
-	text, err := os.ReadFile(name)
-	if err != nil {
-		return nil, writ.Errorf(writ.CodeUsage, "cannot read --credential: %v", err)
-	}
-	if err := new(boot.Config).Read(string(text)); err != nil {
-		return nil, fmt.Errorf("read --credential %s: %w", name, err)
-	}
-	return text, nil
 }
 
 func (a *app) printImage(b builtImage) error {

@@ -1,0 +1,213 @@
+package main
+
+import (
+	"crypto/sha256"
+	"fmt"
+	"io/fs"
+	"net/url"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+	"unicode"
+
+	"github.com/spf13/cobra"
+
+	"writ"
+	"writ/cmd/writ/internal/terminal"
+	"writ/efi/boot"
+	"writ/efi/disk"
+)
+
+// The files of a disk that firmware and systemd's stub look for.
+const (
+	bootFile       = "EFI/BOOT/BOOTX64.EFI"
+	credentialsDir = "loader/credentials"
+	credentialEnd  = ".cred"
+)
+
+// spareOnDisk is room for more settings and for another image.
+const spareOnDisk = 64 << 20
+
+// builtDisk is what `writ efi disk` says.
+type builtDisk struct {
+	Disk   string   `json:"disk"`
+	Bytes  int      `json:"bytes"`
+	SHA256 string   `json:"sha256"`
+	Files  []string `json:"files"`
+}
+
+// ownCredential is the file of a disk with the settings that the flags of `writ efi disk` give.
+const ownCredential = "machine"
+
+func (a *app) efiDiskCommand() *cobra.Command {
+	var source, target string
+	var credentials []string
+	var machine machineFlags
+	c := &cobra.Command{
+		Use:   "disk",
+		Short: "Make an image of a disk with a node image, for a USB stick or a virtual machine",
+		Long: `Makes an image of a whole disk that UEFI firmware starts from: one partition, with a node image and the settings of
+one machine. Write it to a USB stick with dd, or give it to a virtual machine. Equal inputs make equal bytes.
+
+--join names the file with the token of "writ token create". The token says which cluster and which datacenter the
+machine believes, so the disk needs nothing else. With a token or a credential only you can read the disk's image.
+
+A credential is a file with settings, a line for each, as writ.name=n1. The flags make one for you.`,
+		Example: `  writ token create --dc dc1 > n1.token
+  writ efi disk --image writ-node.efi --disk n1.img --name n1 --join @n1.token --supervisor https://10.77.0.3:7441 --redis rediss://10.77.0.3:6379/0
+  writ efi disk --image writ-node.efi --disk n1.img --credential n1.cred`,
+		Args: exactly(),
+		RunE: func(*cobra.Command, []string) error {
+			node, err := os.ReadFile(source)
+			if err != nil {
+				return writ.Errorf(writ.CodeUsage, "cannot read --image: %v", err).WithHint("`writ efi build` makes one")
+			}
+			files, perm := []disk.File{{Name: bootFile, Data: node}}, fs.FileMode(0o644)
+			add := func(stem string, text []byte) {
+				files, perm = append(files, disk.File{Name: path.Join(credentialsDir, stem+credentialEnd), Data: text}), 0o600
+			}
+			for _, name := range credentials {
+				text, err := readCredential(name)
+				if err != nil {
+					return err
+				}
+				add(strings.TrimSuffix(filepath.Base(name), credentialEnd), text)
+			}
+			own, err := machine.credential()
+			if err != nil {
+				return err
+			}
+			if own != "" {
+				add(ownCredential, []byte(own))
+			}
+			made, err := disk.Build(files, spareOnDisk)
+			if err != nil {
+				return err
+			}
+			if err := writeImage("disk", target, perm, made); err != nil {
+				return err
+			}
+			d := builtDisk{Disk: target, Bytes: len(made), SHA256: fmt.Sprintf("%x", sha256.Sum256(made))}
+			for _, f := range files {
+				d.Files = append(d.Files, f.Name)
+			}
+			return a.Print(terminal.Record(d, d.Disk,
+				terminal.Field{Title: "disk", Value: fmt.Sprintf("%s, %.1f MiB", d.Disk, float64(d.Bytes)/(1<<20))},
+				terminal.Field{Title: "sha256", Value: d.SHA256},
+				terminal.Field{Title: "files", Value: strings.Join(d.Files, " ")}))
+		},
+	}
+	f := c.Flags()
+	f.StringVar(&source, "image", "writ-node.efi", "the node image")
+	f.StringVar(&target, "disk", "writ-node.img", "file to write")
+	f.StringSliceVar(&credentials, "credential", nil, "file with settings of the machine (repeatable)")
+	f.StringVar(&machine.join, "join", "", "@FILE with the token of this machine")
+	machine.add(c)
+	return c
+}
+
+// machineFlags are the settings of a machine that commands give it. What is empty is left to the image.
+type machineFlags struct {
+	name, supervisor, redis, cluster string
+	join                             string   // "@FILE"
+	more                             []string // "writ.NAME=VALUE"
+}
+
+// add adds the flags of those settings that others may read.
+func (m *machineFlags) add(c *cobra.Command) {
+	f := c.Flags()
+	f.StringVar(&m.name, "name", "", "name of the node")
+	f.StringVar(&m.supervisor, "supervisor", "", "address of the supervisor's node API, https://HOST:7441")
+	f.StringVar(&m.redis, "redis", "", "address of the datacenter's Redis, rediss://HOST:6379/0")
+	f.StringVar(&m.cluster, "cluster", "", "id of the cluster to believe in, without a token; the machine waits to be approved")
+	f.StringArrayVar(&m.more, "setting", nil, "another setting, as writ.data=writ-data (repeatable)")
+}
+
+// words returns the settings without the token, in the form that a machine reads.
+func (m *machineFlags) words() ([]string, error) {
+	var words []string
+	for _, one := range []struct {
+		name, value string
+		scheme      string // of an address
+	}{{"name", m.name, ""}, {"supervisor", m.supervisor, "https"}, {"redis", m.redis, "rediss"}, {"cluster", m.cluster, ""}} {
+		if one.value == "" {
+			continue
+		}
+		if one.scheme != "" {
+			if err := checkAddresses(one.name, one.value, one.scheme); err != nil {
+				return nil, err
+			}
+		}
+		words = append(words, "writ."+one.name+"="+one.value)
+	}
+	for _, word := range append(words, m.more...) {
+		if strings.ContainsFunc(word, unicode.IsSpace) {
+			return nil, writ.Errorf(writ.CodeUsage, "a setting has a space, which would end it").
+				WithHint("write writ.NAME=VALUE without spaces; several values have commas between them")
+		}
+		if !strings.HasPrefix(word, "writ.") {
+			return nil, writ.Errorf(writ.CodeUsage, "--setting has a word that does not begin with writ.").WithHint("write it as writ.data=writ-data")
+		}
+	}
+	words = append(words, m.more...)
+	var c boot.Config
+	if err := c.Read(strings.Join(words, " ")); err != nil {
+		return nil, err
+	}
+	if c.Join != "" {
+		return nil, writ.Errorf(writ.CodeUsage, "a token is no argument: others on this machine can read arguments").
+			WithHint("write it to a file and give `writ efi disk --join @FILE`; make another token instead of this one")
+	}
+	return words, nil
+}
+
+// credential is a file with the settings and the token; "" if there are none.
+func (m *machineFlags) credential() (string, error) {
+	words, err := m.words()
+	if err != nil {
+		return "", err
+	}
+	if m.join != "" {
+		if !strings.HasPrefix(m.join, "@") {
+			return "", writ.Errorf(writ.CodeUsage, "--join takes @FILE, not a token: others on this machine can read arguments").
+				WithHint("`writ token create > n1.token`, then --join @n1.token")
+		}
+		token, err := joinToken(m.join, false)
+		if err != nil {
+			return "", err
+		}
+		words = append(words, "writ.join="+token.String())
+	}
+	if len(words) == 0 {
+		return "", nil
+	}
+	return strings.Join(words, "\n") + "\n", nil
+}
+
+// checkAddresses refuses addresses that another machine cannot use, before one is started with them.
+func checkAddresses(flag, list, scheme string) error {
+	for one := range strings.SplitSeq(list, ",") {
+		at, err := url.Parse(one)
+		switch {
+		case err != nil || at.Host == "" || at.Scheme != scheme: // an error of Parse repeats the address, which may have a password
+			return writ.Errorf(writ.CodeUsage, "--%s is no address that begins with %s://", flag, scheme).WithHint("nodes use TLS to other machines: docs/manual/sites.md")
+		case at.User != nil:
+			return writ.Errorf(writ.CodeUsage, "--%s has a password, and arguments can be read by others", flag).
+				WithHint("leave it out: the supervisor gives each node an account of its own")
+		}
+	}
+	return nil
+}
+
+// readCredential reads settings of a machine, and refuses what the machine would not understand.
+func readCredential(name string) ([]byte, error) {
+	text, err := os.ReadFile(name)
+	if err != nil {
+		return nil, writ.Errorf(writ.CodeUsage, "cannot read --credential: %v", err)
+	}
+	if err := new(boot.Config).Read(string(text)); err != nil {
+		return nil, fmt.Errorf("read --credential %s: %w", name, err)
+	}
+	return text, nil
+}
