@@ -18,46 +18,65 @@ import (
 	"github.com/ulikunitz/xz"
 )
 
-// The form of a package: an archive of ar(5), in which the member data.tar has the files.
+// The form of a package: an archive of ar(5), in which the member data.tar has the files and the
+// member control.tar says what it is.
 const (
 	magic      = "!<arch>\n"
 	headerSize = 60
 	headerEnd  = "`\n"
 	dataName   = "data.tar"
+
+	controlName = "control.tar"
 )
 
 // largest bounds a file of a package; the largest that are of use have some MiB.
 const largest = 256 << 20
 
-// Unpack writes those files of a package below a directory that are wanted, and returns how many there were. Only regular files are written. Names
-// have no leading "./", and cannot lead out of the directory.
-func Unpack(p io.Reader, into *os.Root, wanted func(name string) bool) (n int, err error) {
+// Package is what a package says of itself, and which of its files were written.
+type Package struct {
+	Name, Version, Architecture string
+
+	Files []string
+}
+
+// Unpack writes those files of a package below a directory that are wanted. Only regular files and links to other places of the package are
+// written. Names have no leading "./", and cannot lead out of the directory; who reads a link must see that it does not, as os.Root does.
+func Unpack(p io.Reader, into *os.Root, wanted func(name string) bool) (*Package, error) {
 	in := bufio.NewReader(p)
 	start := make([]byte, len(magic))
 	if _, err := io.ReadFull(in, start); err != nil || string(start) != magic {
-		return 0, errors.New("it is no Debian package")
+		return nil, errors.New("it is no Debian package")
 	}
+	pkg := &Package{}
 	for {
 		header := make([]byte, headerSize)
 		if _, err := io.ReadFull(in, header); err != nil {
-			return 0, fmt.Errorf("it has no member %s: %w", dataName, err)
+			return nil, fmt.Errorf("it has no member %s: %w", dataName, err)
 		}
 		name := strings.TrimSuffix(strings.TrimSpace(string(header[:16])), "/")
 		size, err := strconv.ParseInt(strings.TrimSpace(string(header[48:58])), 10, 64)
 		if err != nil || size < 0 || string(header[58:]) != headerEnd {
-			return 0, errors.New("it is damaged: a member has no header")
+			return nil, errors.New("it is damaged: a member has no header")
 		}
+		member := &io.LimitedReader{R: in, N: size}
 		if compression, ok := strings.CutPrefix(name, dataName); ok {
-			return unpackData(io.LimitReader(in, size), compression, into, wanted)
+			return pkg, eachFile(member, name, compression, func(header *tar.Header, name string, content io.Reader) error {
+				return pkg.unpack(header, name, content, into, wanted)
+			})
 		}
-		if _, err := io.CopyN(io.Discard, in, size+size&1); err != nil {
-			return 0, fmt.Errorf("it is damaged: %w", err)
+		if compression, ok := strings.CutPrefix(name, controlName); ok {
+			if err := eachFile(member, name, compression, pkg.readControl); err != nil {
+				return nil, err
+			}
+		}
+		if _, err := io.CopyN(io.Discard, in, member.N+size&1); err != nil {
+			return nil, fmt.Errorf("it is damaged: %w", err)
 		}
 	}
 }
 
-// unpackData writes files of the member with the files, which is compressed as its name ends.
-func unpackData(in io.Reader, compression string, into *os.Root, wanted func(string) bool) (n int, err error) {
+// eachFile calls a function with each file of a member, which is compressed as its name ends.
+func eachFile(in io.Reader, member, compression string, do func(header *tar.Header, name string, content io.Reader) error) (err error) {
 	switch compression {
 	case "":
 	case ".gz":
@@ -71,32 +90,62 @@ func unpackData(in io.Reader, compression string, into *os.Root, wanted func(str
 			in = z
 		}
 	default:
-		return 0, fmt.Errorf("its files are compressed as %s%s, which is not known", dataName, compression)
+		return fmt.Errorf("its files are compressed as %s, which is not known", member)
 	}
 	if err != nil {
-		return 0, fmt.Errorf("unpack %s%s: %w", dataName, compression, err)
+		return fmt.Errorf("unpack %s: %w", member, err)
 	}
 	files := tar.NewReader(in)
 	for {
 		header, err := files.Next()
 		if err == io.EOF {
-			return n, nil
+			return nil
 		}
 		if err != nil {
-			return n, fmt.Errorf("unpack %s%s: %w", dataName, compression, err)
+			return fmt.Errorf("unpack %s: %w", member, err)
 		}
 		name := strings.TrimPrefix(path.Clean(header.Name), "/")
-		if header.Typeflag != tar.TypeReg || !wanted(name) {
-			continue
-		}
 		if header.Size > largest {
-			return n, fmt.Errorf("unpack %s: it has %d bytes, more than the %d that are possible", name, header.Size, largest)
+			return fmt.Errorf("unpack %s: it has %d bytes, more than the %d that are possible", name, header.Size, largest)
 		}
-		if err := write(into, name, files); err != nil {
-			return n, fmt.Errorf("unpack %s: %w", name, err)
+		if err := do(header, name, files); err != nil {
+			return fmt.Errorf("unpack %s: %w", name, err)
 		}
-		n++
 	}
+}
+
+// readControl reads the fields of the file "control" that say which package it is.
+func (p *Package) readControl(_ *tar.Header, name string, content io.Reader) error {
+	if name != "control" {
+		return nil
+	}
+	for lines := bufio.NewScanner(io.LimitReader(content, 1<<20)); lines.Scan(); {
+		field, value, _ := strings.Cut(lines.Text(), ":")
+		switch value = strings.TrimSpace(value); field {
+		case "Package":
+			p.Name = value
+		case "Version":
+			p.Version = value
+		case "Architecture":
+			p.Architecture = value
+		}
+	}
+	return nil
+}
+
+// unpack writes a file or a link that is wanted.
+func (p *Package) unpack(header *tar.Header, name string, content io.Reader, into *os.Root, wanted func(string) bool) error {
+	if header.Typeflag != tar.TypeReg && header.Typeflag != tar.TypeSymlink || !wanted(name) {
+		return nil
+	}
+	p.Files = append(p.Files, name)
+	if header.Typeflag == tar.TypeReg {
+		return write(into, name, content)
+	}
+	if err := into.MkdirAll(path.Dir(name), 0o755); err != nil {
+		return err
+	}
+	return into.Symlink(header.Linkname, name)
 }
 
 func write(into *os.Root, name string, content io.Reader) error {

@@ -6,18 +6,50 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/klauspost/compress/gzip"
 	"github.com/klauspost/compress/zstd"
 	"github.com/ulikunitz/xz"
 )
 
-// pack makes a package of files, compressed in one way.
+// pack makes a package of files, compressed in one way. A name "a -> b" is a link.
 func pack(t testing.TB, compression string, names ...string) []byte {
+	t.Helper()
+	var files []*tar.Header
+	for _, name := range names {
+		header := &tar.Header{Name: name, Mode: 0o644, Size: int64(len(name)), Typeflag: tar.TypeReg}
+		if link, target, ok := strings.Cut(name, " -> "); ok {
+			header.Name, header.Linkname, header.Size, header.Typeflag = link, target, 0, tar.TypeSymlink
+		}
+		if strings.HasSuffix(name, "/") {
+			header.Size, header.Typeflag = 0, tar.TypeDir
+		}
+		files = append(files, header)
+	}
+	data := tarOf(t, compression, func(h *tar.Header) string { return h.Name }, files...)
+	const control = "Package: linux-image-x\nVersion: 6.1.2-3\nArchitecture: amd64\nDescription: a kernel\n Version: of a long text\n"
+	about := tarOf(t, ".xz", func(*tar.Header) string { return control }, &tar.Header{Name: "./control", Mode: 0o644, Size: int64(len(control)), Typeflag: tar.TypeReg})
+	p := bytes.NewBufferString(magic)
+	for _, member := range []struct {
+		name string
+		data []byte
+	}{{"debian-binary", []byte("2.0\n")}, {"control.tar.xz", about}, {"odd", []byte("odd")}, {dataName + compression, data}} {
+		fmt.Fprintf(p, "%-16s%-12d%-6d%-6d%-8s%-10d%s", member.name, 0, 0, 0, "100644", len(member.data), headerEnd)
+		p.Write(member.data)
+		if len(member.data)%2 == 1 {
+			p.WriteByte('\n')
+		}
+	}
+	return p.Bytes()
+}
+
+func tarOf(t testing.TB, compression string, content func(*tar.Header) string, headers ...*tar.Header) []byte {
 	t.Helper()
 	var data bytes.Buffer
 	compressed, err := map[string]func() (io.WriteCloser, error){
@@ -29,16 +61,12 @@ func pack(t testing.TB, compression string, names ...string) []byte {
 		t.Fatal(err)
 	}
 	files := tar.NewWriter(compressed)
-	for _, name := range names {
-		header := &tar.Header{Name: name, Mode: 0o644, Size: int64(len(name)), Typeflag: tar.TypeReg}
-		if strings.HasSuffix(name, "/") {
-			header.Size, header.Typeflag = 0, tar.TypeDir
-		}
+	for _, header := range headers {
 		if err := files.WriteHeader(header); err != nil {
 			t.Fatal(err)
 		}
 		if header.Size > 0 {
-			if _, err := io.WriteString(files, name); err != nil {
+			if _, err := io.WriteString(files, content(header)); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -46,18 +74,7 @@ func pack(t testing.TB, compression string, names ...string) []byte {
 	if err := errors.Join(files.Close(), compressed.Close()); err != nil {
 		t.Fatal(err)
 	}
-	p := bytes.NewBufferString(magic)
-	for _, member := range []struct {
-		name string
-		data []byte
-	}{{"debian-binary", []byte("2.0\n")}, {"control.tar.xz", []byte("odd")}, {dataName + compression, data.Bytes()}} {
-		fmt.Fprintf(p, "%-16s%-12d%-6d%-6d%-8s%-10d%s", member.name, 0, 0, 0, "100644", len(member.data), headerEnd)
-		p.Write(member.data)
-		if len(member.data)%2 == 1 {
-			p.WriteByte('\n')
-		}
-	}
-	return p.Bytes()
+	return data.Bytes()
 }
 
 func TestWantedFilesAreUnpackedHoweverTheyAreCompressed(t *testing.T) {
@@ -68,10 +85,21 @@ func TestWantedFilesAreUnpackedHoweverTheyAreCompressed(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer root.Close()
-		p := pack(t, compression, "./", "./boot/", "./boot/vmlinuz-6.1", "./boot/config", "./lib/modules/6.1/a.ko")
-		n, err := Unpack(bytes.NewReader(p), root, func(name string) bool { return name != "boot/config" })
-		if n != 2 || err != nil {
-			t.Errorf("%s: %d files, %v", compression, n, err)
+		p := pack(t, compression, "./", "./boot/", "./boot/vmlinuz-6.1", "./boot/config", "./lib/modules/6.1/a.ko", "./lib/firmware/a.bin -> ../modules/6.1/a.ko",
+			"./lib/firmware/out.bin -> /etc/passwd")
+		got, err := Unpack(bytes.NewReader(p), root, func(name string) bool { return name != "boot/config" })
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := &Package{"linux-image-x", "6.1.2-3", "amd64", []string{"boot/vmlinuz-6.1", "lib/modules/6.1/a.ko", "lib/firmware/a.bin", "lib/firmware/out.bin"}}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%s: %s", compression, diff)
+		}
+		if text, err := fs.ReadFile(root.FS(), "lib/firmware/a.bin"); err != nil || string(text) != "./lib/modules/6.1/a.ko" {
+			t.Errorf("%s: the link leads to %q, %v", compression, text, err)
+		}
+		if text, err := fs.ReadFile(root.FS(), "lib/firmware/out.bin"); err == nil {
+			t.Errorf("%s: a link leads out of the directory to %.20q", compression, text)
 		}
 		for name, there := range map[string]bool{"boot/vmlinuz-6.1": true, "lib/modules/6.1/a.ko": true, "boot/config": false} {
 			text, err := os.ReadFile(filepath.Join(dir, name))

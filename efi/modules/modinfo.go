@@ -36,6 +36,8 @@ func parse(name string, object []byte) (*Module, error) {
 			}
 		case "softdep":
 			m.softdep(value)
+		case "license":
+			m.License = value
 		case "firmware":
 			m.Firmware = append(m.Firmware, value)
 		}

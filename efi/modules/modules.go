@@ -32,6 +32,7 @@ type Module struct {
 	Before   []string // names or aliases of modules that should be there before, if there are any
 	After    []string // the same for modules to load after it
 	Firmware []string // names of files that it asks for
+	License  string   // as its authors call it, such as "GPL"
 
 	source string // the file that it was read from
 }
