@@ -1,6 +1,11 @@
 package boot
 
-import "writ"
+import (
+	"sync"
+	"time"
+
+	"writ"
+)
 
 // approval shows what a person types to approve the node, for as long as the node waits for that. The fingerprint is only worth something if it
 // is read on the machine itself, so this is the place where it is easy to read.
@@ -8,9 +13,13 @@ type approval struct {
 	*consoles
 	admission func() Admission
 
-	shown Admission // on the page
-	done  bool      // what the datacenter decided is known
+	mu    sync.Mutex
+	timer *time.Timer // shows the page; nil before the node waits
+	done  bool        // what the datacenter decided is known, or the runner has ended
 }
+
+// quiet is how long the runner says nothing before the page is shown, so that the page is the last thing on the screen.
+const quiet = time.Second
 
 // Admission is what the runner knows of its place in the datacenter.
 type Admission struct {
@@ -19,27 +28,51 @@ type Admission struct {
 }
 
 // look looks whether something has changed. It is called after each line of the runner, which speaks when it begins to wait and when it goes on.
+// Each line while the node waits brings the page again, below that line.
 func (a *approval) look() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
 	if a.done || a.admission == nil {
 		return
 	}
-	now := a.admission()
-	switch now.State {
-	case "":
-	case writ.AdmissionPending:
-		if now != a.shown {
-			a.shown = now
-			a.page("This machine waits to be approved as a node.", "",
-				"  name         "+now.Name,
-				"  fingerprint  "+now.Fingerprint, "",
-				"An admin of the cluster approves it with", "",
-				"  writ node approve "+now.Name+" "+now.Fingerprint, "",
-				"Then it goes on by itself.")
-		}
+	switch state := a.admission().State; {
+	case state == "":
+	case state == writ.AdmissionPending && a.timer == nil:
+		a.timer = time.AfterFunc(quiet, a.show)
+	case state == writ.AdmissionPending:
+		a.timer.Reset(quiet)
 	default:
 		a.done = true
-		if a.shown.State != "" {
-			a.stage("approve", "the datacenter has %s this node", now.State)
+		if a.timer != nil {
+			a.timer.Stop()
+			a.stage("approve", "the datacenter has %s this node", state)
 		}
+	}
+}
+
+// show shows the page, if the node still waits.
+func (a *approval) show() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.done {
+		return
+	}
+	if now := a.admission(); now.State == writ.AdmissionPending {
+		a.page("This machine waits to be approved as a node.", "",
+			"  name         "+now.Name,
+			"  fingerprint  "+now.Fingerprint, "",
+			"An admin of the cluster approves it with", "",
+			"  writ node approve "+now.Name+" "+now.Fingerprint, "",
+			"Then it goes on by itself.")
+	}
+}
+
+// stop shows nothing more: the runner has ended.
+func (a *approval) stop() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.done = true
+	if a.timer != nil {
+		a.timer.Stop()
 	}
 }

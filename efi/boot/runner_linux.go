@@ -66,6 +66,7 @@ func (m *machine) runRunner(ctx context.Context) (unix.WaitStatus, error) {
 		lines := &lineWriter{show: func(line string) { m.line(m.Redact(line)); asks.look() }}
 		_, _ = read.WriteTo(lines)
 		read.Close()
+		asks.stop()
 	}()
 	args := slices.Concat([]string{Program}, m.Runner(m.config))
 	env := []string{"PATH=/usr/sbin:/usr/bin", "HOME=/root", "TMPDIR=/tmp"}
