@@ -2,10 +2,10 @@ package main
 
 import (
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 
@@ -15,8 +15,8 @@ import (
 	"writ/cmd/writ/internal/redact"
 	"writ/cmd/writ/internal/terminal"
 	"writ/efi/boot"
-	"writ/efi/deb"
 	"writ/efi/image"
+	"writ/efi/recipe"
 	"writ/runner"
 )
 
@@ -50,7 +50,7 @@ func asInit() *boot.Machine {
 }
 
 func (a *app) efiCommand() *cobra.Command {
-	return family("efi", "Make images from which machines start as nodes", a.efiBuildCommand(), a.efiDiskCommand())
+	return family("efi", "Make images from which machines start as nodes", a.efiBuildCommand(), a.efiDiskCommand(), a.efiRecipeCommand())
 }
 
 // builtImage is what `writ efi build` says.
@@ -68,17 +68,11 @@ type builtImage struct {
 	Files    []image.File `json:"files"`
 }
 
-// efiSources say where the parts of an image are.
-type efiSources struct {
-	kernel, modules, stub, program string
-	packages                       string // directory of packages with all but the program
-}
-
 func (a *app) efiBuildCommand() *cobra.Command {
 	var from efiSources
 	var target string
 	var everyMachine machineFlags
-	recipe := image.Recipe{}
+	parts := image.Recipe{}
 	c := &cobra.Command{
 		Use:   "build",
 		Short: "Make an image that a machine starts as a node: kernel, modules and writ in one file",
@@ -86,7 +80,8 @@ func (a *app) efiBuildCommand() *cobra.Command {
 first process and only program. The machine runs from memory. Equal inputs make equal bytes.
 
 The parts come from Debian packages: download linux-image-VERSION-cloud-amd64 and systemd-boot-efi with apt-get,
-which verifies them, and name their directory with --packages. They need not be installed.
+which verifies them, and name their directory with --packages. They need not be installed. Packages of
+firmware and ca-certificates can be there as well. "writ efi recipe" prints what else an image can have.
 
 --supervisor and --redis are for every machine that starts from the image. The token of a machine is not part
 of it: the kernel's command line or a credential brings it. A machine that has --cluster and no
@@ -101,16 +96,16 @@ token waits until "writ node approve", and shows the fingerprint of its key.`,
 			if err != nil {
 				return err
 			}
-			recipe.Settings = words
+			parts.Settings = words
 			done, err := from.unpack()
 			if err != nil {
 				return err
 			}
 			defer done()
-			if err := from.read(&recipe); err != nil {
+			if _, err := from.read(&parts); err != nil {
 				return err
 			}
-			made, err := recipe.Build()
+			made, err := parts.Build()
 			if err != nil {
 				return err
 			}
@@ -130,109 +125,13 @@ token waits until "writ node approve", and shows the fingerprint of its key.`,
 	f.StringVar(&from.modules, "modules", "", "the directory of its modules, lib/modules/VERSION of its package")
 	f.StringVar(&from.stub, "stub", "", "linuxx64.efi.stub of systemd")
 	f.StringVar(&from.program, "program", "", "writ for the image, linked statically; this program if not given")
-	f.StringVar(&recipe.Cmdline, "cmdline", image.DefaultCmdline, "command line of the kernel, if the firmware passes none")
-	f.StringSliceVar(&recipe.Names, "module", nil, "module of the kernel to take and load, besides the usual ones (repeatable)")
+	f.StringVar(&parts.Cmdline, "cmdline", "", "command line of the kernel, if the firmware passes none; instead of the recipe's")
+	f.StringSliceVar(&parts.Names, "module", nil, "module of the kernel to take and load, besides those of the recipe (repeatable)")
+	f.StringVar(&from.recipe, "recipe", "", "file that says what is in the image; by default the recipe that suits the kernel")
 	f.StringVar(&everyMachine.supervisor, "supervisor", "", "address of the supervisor's node API, https://HOST:7441")
 	f.StringVar(&everyMachine.cluster, "cluster", "", "id of the cluster that a machine without a token believes in; it waits to be approved")
 	f.StringVar(&everyMachine.redis, "redis", "", "address of the datacenter's Redis, rediss://HOST:6379/0")
 	return c
-}
-
-// The files of packages that are of use. Packages of kernels have their modules in one of two places.
-const (
-	packedKernel = "boot/vmlinuz-"
-	packedStub   = "usr/lib/systemd/boot/efi/linuxx64.efi.stub"
-)
-
-var packedModules = []string{"lib/modules/", "usr/lib/modules/"}
-
-// unpack takes the parts out of packages, if there are any, into a directory that done removes.
-func (s *efiSources) unpack() (done func(), err error) {
-	if s.packages == "" {
-		return func() {}, nil
-	}
-	if s.kernel+s.modules+s.stub != "" {
-		return nil, writ.Errorf(writ.CodeUsage, "--packages brings the kernel, the modules and the stub").WithHint("leave --kernel, --modules and --stub out, or --packages")
-	}
-	dir, err := os.MkdirTemp("", "writ-efi-")
-	if err != nil {
-		return nil, fmt.Errorf("make a directory for the packages: %w", err)
-	}
-	done = func() { _ = os.RemoveAll(dir) }
-	if err := s.unpackInto(dir); err != nil {
-		done()
-		return nil, err
-	}
-	return done, nil
-}
-
-func (s *efiSources) unpackInto(dir string) error {
-	root, err := os.OpenRoot(dir)
-	if err != nil {
-		return err
-	}
-	defer root.Close()
-	wanted := func(name string) bool {
-		isModule := slices.ContainsFunc(packedModules, func(prefix string) bool { return strings.HasPrefix(name, prefix) })
-		return isModule || strings.HasPrefix(name, packedKernel) || name == packedStub
-	}
-	packages, _ := filepath.Glob(filepath.Join(s.packages, "*.deb"))
-	for _, name := range packages {
-		file, err := os.Open(name)
-		if err != nil {
-			return writ.Errorf(writ.CodeUsage, "cannot read --packages: %v", err)
-		}
-		_, err = deb.Unpack(file, root, wanted)
-		file.Close()
-		if err != nil {
-			return writ.Errorf(writ.CodeUsage, "cannot unpack %s: %v", name, err).WithHint("download it again with `apt-get download`")
-		}
-	}
-	kernels, _ := filepath.Glob(filepath.Join(dir, packedKernel+"*"))
-	if len(kernels) != 1 {
-		return writ.Errorf(writ.CodeUsage, "--packages %s has %d kernels", s.packages, len(kernels)).
-			WithHint("put one package linux-image-VERSION-cloud-amd64 there, and systemd-boot-efi")
-	}
-	s.kernel, s.stub = kernels[0], filepath.Join(dir, packedStub)
-	version := strings.TrimPrefix(kernels[0], filepath.Join(dir, packedKernel))
-	for _, above := range packedModules {
-		if there, err := os.Stat(filepath.Join(dir, above, version)); err == nil && there.IsDir() {
-			s.modules = filepath.Join(dir, above, version)
-		}
-	}
-	if _, err := os.Stat(s.stub); err != nil {
-		return writ.Errorf(writ.CodeUsage, "--packages %s has no linuxx64.efi.stub", s.packages).WithHint("download systemd-boot-efi to there as well")
-	}
-	return nil
-}
-
-// read reads the parts of an image.
-func (s *efiSources) read(recipe *image.Recipe) error {
-	if s.program == "" {
-		own, err := os.Executable()
-		if err != nil {
-			return fmt.Errorf("find this program: %w", err)
-		}
-		s.program = own
-	}
-	if s.modules == "" {
-		return writ.Errorf(writ.CodeUsage, "--modules is missing").WithHint("or --packages, with a directory of Debian packages")
-	}
-	recipe.Modules = os.DirFS(s.modules)
-	for _, part := range []struct {
-		flag, file string
-		into       *[]byte
-	}{{"kernel", s.kernel, &recipe.Kernel}, {"stub", s.stub, &recipe.Stub}, {"program", s.program, &recipe.Program}} {
-		if part.file == "" {
-			return writ.Errorf(writ.CodeUsage, "--%s is missing", part.flag).WithHint("writ efi build --help")
-		}
-		text, err := os.ReadFile(part.file)
-		if err != nil {
-			return writ.Errorf(writ.CodeUsage, "cannot read --%s: %v", part.flag, err)
-		}
-		*part.into = text
-	}
-	return nil
 }
 
 // writeImage writes the file as a whole, or leaves what was there.
@@ -256,6 +155,57 @@ func writeImage(flag, target string, perm fs.FileMode, data []byte) error {
 		return writ.Errorf(writ.CodeUsage, "cannot write --%s: %v", flag, err)
 	}
 	return nil
+}
+
+func (a *app) efiRecipeCommand() *cobra.Command {
+	var packages string
+	c := &cobra.Command{
+		Use:   "recipe " + strings.Join(recipe.Names(), "|"),
+		Short: "Print what is in an image: modules, firmware, certificates, programs",
+		Long: `Prints a recipe. Without --recipe, "writ efi build" takes the one that suits the kernel. Write it to a file to change it.
+
+With --packages it also pins each package of a directory: its version and the SHA-256 of its file. A build with
+another package is refused then.`,
+		Example: "  writ efi recipe metal --packages . > node.yaml\n  writ efi build --packages . --program writ-node --recipe node.yaml",
+		Args:    exactly("RECIPE"),
+		RunE: func(_ *cobra.Command, args []string) error {
+			text, err := recipe.Text(args[0])
+			if err != nil {
+				return err
+			}
+			if packages != "" {
+				pins, err := pinsOf(packages)
+				if err != nil {
+					return err
+				}
+				text += recipe.PinText(pins)
+			}
+			_, err = io.WriteString(a.Out, text)
+			return err
+		},
+	}
+	c.ValidArgs = recipe.Names()
+	c.Flags().StringVar(&packages, "packages", "", "directory of packages to pin")
+	return c
+}
+
+// pinsOf says which packages a directory has.
+func pinsOf(packages string) (pins []recipe.Pin, err error) {
+	dir, err := os.MkdirTemp("", "writ-efi-")
+	if err != nil {
+		return nil, fmt.Errorf("make a directory for the packages: %w", err)
+	}
+	defer os.RemoveAll(dir)
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return nil, err
+	}
+	defer root.Close()
+	all, err := unpackPackages(packages, root, func(string) bool { return false })
+	for _, p := range all {
+		pins = append(pins, p.pin())
+	}
+	return pins, err
 }
 
 func (a *app) printImage(b builtImage) error {

@@ -19,6 +19,7 @@ import (
 
 	"writ/efi/boot"
 	"writ/efi/image"
+	texts "writ/efi/recipe"
 	"writ/internal/testenv"
 )
 
@@ -198,6 +199,15 @@ func TestTheFirstProcessPreparesAMachine(t *testing.T) {
 	recipe := image.Recipe{Stub: stub, Modules: os.DirFS(kernel.Modules), Cmdline: image.DefaultCmdline, Settings: []string{
 		"writ.supervisor=https://10.0.2.2:7441", "writ.redis=rediss://10.0.2.2:6379/0",
 	}}
+	usual, err := texts.Text(texts.Cloud)
+	if err != nil {
+		t.Fatal(err)
+	}
+	of, err := texts.Parse([]byte(usual))
+	if err != nil {
+		t.Fatal(err)
+	}
+	recipe.Wanted, recipe.Start = of.Modules.Wanted, of.Modules.Start
 	for file, into := range map[string]*[]byte{kernel.Image: &recipe.Kernel, program: &recipe.Program} {
 		if *into, err = os.ReadFile(file); err != nil {
 			t.Fatal(err)

@@ -5,6 +5,7 @@ package image
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/sha256"
 	"debug/elf"
 	"encoding/hex"
@@ -32,11 +33,33 @@ type Recipe struct {
 	Stub     []byte // systemd's linuxx64.efi.stub
 	Kernel   []byte
 	Modules  fs.FS    // the directory lib/modules/VERSION of that kernel
-	Names    []string // of modules to take besides the usual ones, and to load at the start; each with what it needs
+	Wanted   []string // names of modules to take if the kernel has them, each with what it needs
+	Start    []string // the same, and loaded at the start
+	Names    []string // of modules to take and to load at the start; without them there is no image
 	Program  []byte   // writ, linked statically
 	Cmdline  string
 	Settings []string // words "writ.NAME=VALUE" for every machine that starts from the image
+
+	Firmware          fs.FS    // the directory lib/firmware of packages; none if nil
+	FirmwareFiles     []string // patterns of files to take from there, each of which must match
+	FirmwareOfModules bool     // take the files that modules may ask for, too
+
+	Authorities []byte  // certificates in PEM that programs of the image believe
+	Extra       []Extra // files besides
 }
+
+// Extra is a file of the operator.
+type Extra struct {
+	Name    string // its path in the image
+	Program bool   // it can be started, and must need no libraries
+	Data    []byte
+}
+
+// AuthoritiesAt is where programs look for the authorities that they believe.
+const AuthoritiesAt = "/etc/ssl/certs/ca-certificates.crt"
+
+// firmwareAt is where the kernel looks for firmware.
+const firmwareAt = "lib/firmware"
 
 // Image is what was made.
 type Image struct {
@@ -46,14 +69,22 @@ type Image struct {
 	Files   []File   // in memory after the start, by name
 	Lacking []string // names of usual modules that the kernel has not
 	Packed  int      // bytes of the files as they are in the image
-	// Firmware are names of files that modules of the image may ask for. It has none of them.
+	// Firmware are names of files that modules of the image may ask for, and that it has not.
 	Firmware []string
+	Modules  []Module
 }
 
 // File is a file of an image.
 type File struct {
-	Name string `json:"name"`
-	Size int    `json:"size"`
+	Name   string `json:"name"`
+	Size   int    `json:"size"`
+	SHA256 string `json:"sha256"`
+}
+
+// Module is a module of an image.
+type Module struct {
+	Name, License string
+	File          string // of the image
 }
 
 // Digest is the SHA-256 of the image, in hex.
@@ -64,27 +95,6 @@ func digest(b []byte) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// usual are the modules that an image has if its kernel has them: devices of the usual hypervisors and clouds, then what drivers of a node use.
-// The kernel asks for most of the second kind when they are used.
-var usual = struct{ devices, drivers []string }{
-	devices: []string{
-		"virtio_pci", "virtio_mmio", "virtio_net", "virtio_blk", "virtio_scsi", "virtio_console", "virtio_rng", "virtio_balloon",
-		"ena", "gve", "hv_netvsc", "hv_storvsc", "hv_utils", "vmxnet3", "vmw_pvscsi", "xen_netfront", "xen_blkfront", "ixgbevf", "iavf", "mlx4_en", "mlx5_core",
-		"nvme", "sd_mod", "button", "evdev",
-		// Physical machines; the kernel for clouds has none of these.
-		"e1000", "e1000e", "igb", "igc", "ixgbe", "i40e", "ice", "bnxt_en", "bnx2", "bnx2x", "tg3", "r8169", "qede", "cxgb4", "sfc", "be2net", "enic", "atlantic",
-		"ahci", "megaraid_sas", "mpt3sas", "smartpqi", "hpsa", "aacraid", "xhci_pci", "ehci_pci", "usb_storage", "uas", "usbhid", "hid_generic", "atkbd", "i8042",
-	},
-	drivers: []string{
-		"efivarfs", "vfat", "nls_ascii", "nls_cp437", "btrfs", "ext4", "overlay", "loop",
-		"tun", "bridge", "veth", "vhost_net", "kvm_intel", "kvm_amd",
-		"nf_tables", "nft_ct", "nft_chain_nat", "nft_nat", "nft_masq", "nft_limit", "nft_reject_inet", "nft_fib_inet",
-	},
-}
-
-// atStart are those that are loaded at the start: programs look for their devices, and the kernel would not be asked for them.
-var atStart = []string{"loop", "tun", "vhost_net"}
-
 // Build makes the image.
 func (r *Recipe) Build() (*Image, error) {
 	image := &Image{}
@@ -92,7 +102,8 @@ func (r *Recipe) Build() (*Image, error) {
 	if image.Kernel, err = uki.KernelVersion(r.Kernel); err != nil {
 		return nil, err
 	}
-	if err := checkProgram(r.Program); err != nil {
+	const how = "build one with CGO_ENABLED=0 GOOS=linux GOARCH=amd64 go build -trimpath -ldflags '-s -w' -o writ-node ./cmd/writ, and name it with --program"
+	if err := checkProgram("the program", r.Program, how); err != nil {
 		return nil, err
 	}
 	var settings boot.Config
@@ -108,6 +119,12 @@ func (r *Recipe) Build() (*Image, error) {
 		return nil, err
 	}
 	if err := r.modules(archive); err != nil {
+		return nil, err
+	}
+	if err := r.firmware(archive); err != nil {
+		return nil, err
+	}
+	if err := r.extras(archive); err != nil {
 		return nil, err
 	}
 	initrd, err := archive.packed()
@@ -126,16 +143,16 @@ func (r *Recipe) Build() (*Image, error) {
 const osRelease = "ID=writ\nNAME=writ\nPRETTY_NAME=\"writ node\"\nIMAGE_ID=writ-node\n"
 
 // checkProgram refuses a program that needs libraries: the image has none.
-func checkProgram(program []byte) error {
+func checkProgram(name string, program []byte, how string) error {
 	file, err := elf.NewFile(bytes.NewReader(program))
-	const how = "build one with CGO_ENABLED=0 GOOS=linux GOARCH=amd64 go build -trimpath -ldflags '-s -w' -o writ-node ./cmd/writ, and name it with --program"
 	switch {
 	case err != nil:
-		return writ.Errorf(writ.CodeUsage, "the program is none for Linux: %v", err).WithHint(how)
+		return writ.Errorf(writ.CodeUsage, "%s is none for Linux: %v", name, err).WithHint("%s", how)
 	case file.Machine != elf.EM_X86_64 || file.Type != elf.ET_EXEC && file.Type != elf.ET_DYN:
-		return writ.Errorf(writ.CodeUsage, "the program is not for amd64").WithHint(how)
+		return writ.Errorf(writ.CodeUsage, "%s is not for amd64", name).WithHint("%s", how)
 	case slices.ContainsFunc(file.Progs, func(p *elf.Prog) bool { return p.Type == elf.PT_INTERP }):
-		return writ.Errorf(writ.CodeUsage, "the program needs libraries, which an image does not have").WithHint(how)
+		libraries, _ := file.ImportedLibraries() // a sentence without them says the same
+		return writ.Errorf(writ.CodeUsage, "%s needs libraries, which an image does not have: %s", name, cmp.Or(strings.Join(libraries, ", "), "it has a loader")).WithHint("%s", how)
 	}
 	return nil
 }
@@ -151,7 +168,7 @@ func (f *files) file(name string, perm fs.FileMode, data []byte) {
 	if f.failed == nil {
 		f.failed = f.archive.File(name, perm, data)
 	}
-	f.image.Files = append(f.image.Files, File{name, len(data)})
+	f.image.Files = append(f.image.Files, File{name, len(data), digest(data)})
 }
 
 func (f *files) text(name string, lines ...string) {
@@ -211,12 +228,13 @@ func (r *Recipe) modules(f *files) error {
 	if err != nil {
 		return err
 	}
+	start := slices.Clone(r.Start)
 	wanted := slices.Clone(r.Names)
 	has := func(name string) bool {
 		found, builtin := index.Find(name)
 		return len(found) > 0 || builtin
 	}
-	for _, name := range slices.Concat(usual.devices, usual.drivers) {
+	for _, name := range slices.Concat(r.Wanted, r.Start) {
 		if has(name) {
 			wanted = append(wanted, name)
 		} else {
@@ -234,6 +252,7 @@ func (r *Recipe) modules(f *files) error {
 			return fmt.Errorf("read the module %s: %w", m.Name, err)
 		}
 		f.file(path.Join(dir, m.Path), 0o644, object)
+		f.image.Modules = append(f.image.Modules, Module{m.Name, m.License, path.Join(dir, m.Path)})
 		f.image.Firmware = append(f.image.Firmware, m.Firmware...)
 	}
 	slices.Sort(f.image.Firmware)
@@ -241,6 +260,6 @@ func (r *Recipe) modules(f *files) error {
 	for name, text := range index.Lists(all) {
 		f.file(path.Join(dir, name), 0o644, text)
 	}
-	f.text(inside(boot.LoadAt), slices.Concat(slices.DeleteFunc(slices.Clone(atStart), func(name string) bool { return !has(name) }), r.Names)...)
+	f.text(inside(boot.LoadAt), slices.Concat(slices.DeleteFunc(start, func(name string) bool { return !has(name) }), r.Names)...)
 	return nil
 }

@@ -39,7 +39,7 @@ func program(t *testing.T, machine elf.Machine, libraries bool) []byte {
 func recipe(t *testing.T) Recipe {
 	t.Helper()
 	kernel := testenv.Kernel(t)
-	r := Recipe{Modules: os.DirFS(kernel.Modules), Program: program(t, elf.EM_X86_64, false), Cmdline: DefaultCmdline, Settings: []string{"writ.name=n1"}}
+	r := Recipe{Modules: os.DirFS(kernel.Modules), Wanted: []string{"virtio_net", "btrfs", "no_such_module"}, Start: []string{"tun"}, Program: program(t, elf.EM_X86_64, false), Cmdline: DefaultCmdline, Settings: []string{"writ.name=n1"}}
 	for file, into := range map[string]*[]byte{kernel.Image: &r.Kernel, testenv.Unpacked(t, testenv.EFIStub): &r.Stub} {
 		text, err := os.ReadFile(file)
 		if err != nil {
@@ -114,7 +114,11 @@ func TestAnImageHasTheModulesAndTheProgram(t *testing.T) {
 	if !slices.Contains(made.Firmware, "niscrb01.bin") {
 		t.Errorf("the firmware that a module may ask for is not named: %q", made.Firmware)
 	}
-	if slices.Contains(made.Lacking, "virtio_net") || made.Packed == 0 || len(made.Version) != 16 {
+	i := slices.IndexFunc(made.Modules, func(m Module) bool { return m.Name == "virtio_net" })
+	if i < 0 || made.Modules[i].License != "GPL" || names[made.Modules[i].File] == 0 {
+		t.Errorf("the modules are %+v", made.Modules)
+	}
+	if !slices.Equal(made.Lacking, []string{"no_such_module"}) || made.Packed == 0 || len(made.Version) != 16 {
 		t.Errorf("the image lacks %v, has %d bytes of files and the version %q", made.Lacking, made.Packed, made.Version)
 	}
 }
@@ -125,12 +129,17 @@ func TestInputsThatMakeNoNodeAreRefused(t *testing.T) {
 		spoil func(r *Recipe)
 		says  string
 	}{
-		"a script as the program":      {func(r *Recipe) { r.Program = []byte("#!/bin/sh") }, "none for Linux"},
-		"another architecture":         {func(r *Recipe) { r.Program = program(t, elf.EM_AARCH64, false) }, "not for amd64"},
-		"a program that wants libc":    {func(r *Recipe) { r.Program = program(t, elf.EM_X86_64, true) }, "libraries"},
-		"a setting that is none":       {func(r *Recipe) { r.Settings = []string{"writ.nam=n1"} }, "no setting"},
-		"a module that there is not":   {func(r *Recipe) { r.Names = []string{"abacus"} }, "no module abacus"},
-		"modules that there are not":   {func(r *Recipe) { r.Modules = os.DirFS(t.TempDir()) }, "directory of modules"},
+		"a script as the program":    {func(r *Recipe) { r.Program = []byte("#!/bin/sh") }, "none for Linux"},
+		"another architecture":       {func(r *Recipe) { r.Program = program(t, elf.EM_AARCH64, false) }, "not for amd64"},
+		"a program that wants libc":  {func(r *Recipe) { r.Program = program(t, elf.EM_X86_64, true) }, "libraries"},
+		"a setting that is none":     {func(r *Recipe) { r.Settings = []string{"writ.nam=n1"} }, "no setting"},
+		"a module that there is not": {func(r *Recipe) { r.Names = []string{"abacus"} }, "no module abacus"},
+		"modules that there are not": {func(r *Recipe) { r.Modules = os.DirFS(t.TempDir()) }, "directory of modules"},
+		"firmware that there is not": {func(r *Recipe) { r.FirmwareFiles = []string{"bnx2x/*.fw"} }, "bnx2x/*.fw"},
+		"an extra that wants libc": {func(r *Recipe) {
+			r.Extra = []Extra{{Name: "/usr/bin/tool", Program: true, Data: program(t, elf.EM_X86_64, true)}}
+		}, "/usr/bin/tool needs libraries"},
+		"another /init":                {func(r *Recipe) { r.Extra = []Extra{{Name: "/usr/bin/writ", Data: []byte("x")}} }, "has /usr/bin/writ already"},
 		"no kernel":                    {func(r *Recipe) { r.Kernel = nil }, "bzImage"},
 		"a token for all its machines": {func(r *Recipe) { r.Settings = []string{"writ.join=writ2.x"} }, "writ.join"},
 	} {
@@ -139,6 +148,37 @@ func TestInputsThatMakeNoNodeAreRefused(t *testing.T) {
 		_, err := r.Build()
 		if err == nil || !strings.Contains(err.Error(), tt.says) || writ.AsError(err).Hint == "" {
 			t.Errorf("%s: %v, want %q and a hint", name, err, tt.says)
+		}
+	}
+}
+
+func TestFirmwareCertificatesAndProgramsAreTaken(t *testing.T) {
+	r := recipe(t)
+	r.Names = []string{"ni_pcidio"}
+	r.Firmware = fstest.MapFS{"niscrb01.bin": {Data: []byte("first")}, "niscrb02.bin.xz": {Data: []byte("packed")}, "of/pattern.fw": {Data: []byte("p")}, "other.fw": {Data: []byte("o")}}
+	r.FirmwareFiles = []string{"of/*.fw"}
+	r.Authorities = []byte("-----BEGIN CERTIFICATE-----")
+	r.Extra = []Extra{{Name: "/usr/bin/tool", Program: true, Data: program(t, elf.EM_X86_64, false)}, {Name: "/usr/share/tool/data", Data: []byte("d")}}
+	for _, all := range []bool{false, true} {
+		r.FirmwareOfModules = all
+		made, err := r.Build()
+		if err != nil {
+			t.Fatal(err)
+		}
+		there := map[string]bool{}
+		for _, f := range made.Files {
+			there[f.Name] = true
+		}
+		for name, want := range map[string]bool{
+			"lib/firmware/of/pattern.fw": true, "lib/firmware/other.fw": false, "lib/firmware/niscrb01.bin": all, "lib/firmware/niscrb02.bin.xz": all,
+			"etc/ssl/certs/ca-certificates.crt": true, "usr/bin/tool": true, "usr/share/tool/data": true,
+		} {
+			if there[name] != want {
+				t.Errorf("firmware of modules %t: the image has %s: %t", all, name, there[name])
+			}
+		}
+		if slices.Contains(made.Firmware, "niscrb01.bin") == all || slices.Contains(made.Firmware, "niscrb02.bin") == all {
+			t.Errorf("firmware of modules %t: what is missing is %q", all, made.Firmware)
 		}
 	}
 }

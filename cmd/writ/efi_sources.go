@@ -1,0 +1,304 @@
+package main
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"crypto/x509"
+	"encoding/hex"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"writ"
+	"writ/efi/deb"
+	"writ/efi/image"
+	"writ/efi/recipe"
+	"writ/efi/uki"
+)
+
+// efiSources say where the parts of an image are.
+type efiSources struct {
+	kernel, modules, stub, program string
+	packages                       string // directory of packages with all but the program
+	recipe                         string // file of the recipe; the one that suits the kernel if ""
+
+	root     *os.Root // of unpacked packages; nil without packages
+	unpacked []usedPackage
+}
+
+// usedPackage is a package that was unpacked.
+type usedPackage struct {
+	deb.Package
+	SHA256 string // of its file
+}
+
+func (p *usedPackage) pin() recipe.Pin {
+	return recipe.Pin{Package: p.Name, Version: p.Version, SHA256: p.SHA256}
+}
+
+// The files of packages that are of use. Packages of later releases have all below usr.
+const (
+	packedKernel      = "boot/vmlinuz-"
+	packedStub        = "usr/lib/systemd/boot/efi/linuxx64.efi.stub"
+	packedAuthorities = "usr/share/ca-certificates"
+)
+
+var (
+	packedModules  = []string{"lib/modules", "usr/lib/modules"}
+	packedFirmware = []string{"lib/firmware", "usr/lib/firmware"}
+)
+
+// usedOfPackages reports whether a file of a package may become a part of an image.
+func usedOfPackages(name string) bool {
+	below := func(dir string) bool { return strings.HasPrefix(name, dir+"/") }
+	return strings.HasPrefix(name, packedKernel) || name == packedStub || below(packedAuthorities) && path.Ext(name) == ".crt" ||
+		slices.ContainsFunc(packedModules, below) || slices.ContainsFunc(packedFirmware, below)
+}
+
+// unpack takes the parts out of packages, if there are any, into a directory that done removes.
+func (s *efiSources) unpack() (done func(), err error) {
+	if s.packages == "" {
+		return func() {}, nil
+	}
+	if s.kernel+s.modules+s.stub != "" {
+		return nil, writ.Errorf(writ.CodeUsage, "--packages brings the kernel, the modules and the stub").WithHint("leave --kernel, --modules and --stub out, or --packages")
+	}
+	dir, err := os.MkdirTemp("", "writ-efi-")
+	if err != nil {
+		return nil, fmt.Errorf("make a directory for the packages: %w", err)
+	}
+	if s.root, err = os.OpenRoot(dir); err != nil {
+		return nil, errors.Join(err, os.RemoveAll(dir))
+	}
+	done = func() { s.root.Close(); _ = os.RemoveAll(dir) }
+	if s.unpacked, err = unpackPackages(s.packages, s.root, usedOfPackages); err == nil {
+		err = s.find(dir)
+	}
+	if err != nil {
+		done()
+		return nil, err
+	}
+	return done, nil
+}
+
+// unpackPackages takes files out of all packages of a directory.
+func unpackPackages(dir string, root *os.Root, wanted func(string) bool) (all []usedPackage, err error) {
+	names, _ := filepath.Glob(filepath.Join(dir, "*.deb"))
+	for _, name := range names {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			return nil, writ.Errorf(writ.CodeUsage, "cannot read --packages: %v", err)
+		}
+		p, err := deb.Unpack(bytes.NewReader(text), root, wanted)
+		if err != nil {
+			return nil, writ.Errorf(writ.CodeUsage, "cannot unpack %s: %v", name, err).WithHint("download it again with `apt-get download`, and keep one version of each package")
+		}
+		all = append(all, usedPackage{*p, digestOf(text)})
+	}
+	return all, nil
+}
+
+func digestOf(text []byte) string {
+	sum := sha256.Sum256(text)
+	return hex.EncodeToString(sum[:])
+}
+
+// find finds the parts that there must be.
+func (s *efiSources) find(dir string) error {
+	kernels, _ := filepath.Glob(filepath.Join(dir, packedKernel+"*"))
+	if len(kernels) != 1 {
+		return writ.Errorf(writ.CodeUsage, "--packages %s has %d kernels", s.packages, len(kernels)).
+			WithHint("put one package linux-image-VERSION-cloud-amd64 there, and systemd-boot-efi")
+	}
+	s.kernel, s.stub = kernels[0], filepath.Join(dir, packedStub)
+	version := strings.TrimPrefix(kernels[0], filepath.Join(dir, packedKernel))
+	for _, above := range packedModules {
+		if there, err := os.Stat(filepath.Join(dir, above, version)); err == nil && there.IsDir() {
+			s.modules = filepath.Join(dir, above, version)
+		}
+	}
+	if _, err := os.Stat(s.stub); err != nil {
+		return writ.Errorf(writ.CodeUsage, "--packages %s has no linuxx64.efi.stub", s.packages).WithHint("download systemd-boot-efi to there as well")
+	}
+	return nil
+}
+
+// read reads the parts of an image, and what its recipe says.
+func (s *efiSources) read(into *image.Recipe) (*recipe.Recipe, error) {
+	if s.program == "" {
+		own, err := os.Executable()
+		if err != nil {
+			return nil, fmt.Errorf("find this program: %w", err)
+		}
+		s.program = own
+	}
+	if s.modules == "" {
+		return nil, writ.Errorf(writ.CodeUsage, "--modules is missing").WithHint("or --packages, with a directory of Debian packages")
+	}
+	into.Modules = os.DirFS(s.modules)
+	for _, part := range []struct {
+		flag, file string
+		into       *[]byte
+	}{{"kernel", s.kernel, &into.Kernel}, {"stub", s.stub, &into.Stub}, {"program", s.program, &into.Program}} {
+		if part.file == "" {
+			return nil, writ.Errorf(writ.CodeUsage, "--%s is missing", part.flag).WithHint("writ efi build --help")
+		}
+		text, err := os.ReadFile(part.file)
+		if err != nil {
+			return nil, writ.Errorf(writ.CodeUsage, "cannot read --%s: %v", part.flag, err)
+		}
+		*part.into = text
+	}
+	r, err := s.readRecipe(into.Kernel)
+	if err != nil {
+		return nil, err
+	}
+	return r, s.follow(r, into)
+}
+
+// readRecipe reads the recipe of the operator, or the one that suits the kernel.
+func (s *efiSources) readRecipe(kernel []byte) (*recipe.Recipe, error) {
+	if s.recipe == "" {
+		version, err := uki.KernelVersion(kernel)
+		if err != nil {
+			return nil, err
+		}
+		text, err := recipe.Text(recipe.For(version))
+		if err != nil {
+			return nil, err
+		}
+		return recipe.Parse([]byte(text))
+	}
+	text, err := os.ReadFile(s.recipe)
+	if err != nil {
+		return nil, writ.Errorf(writ.CodeUsage, "cannot read --recipe: %v", err).WithHint("`writ efi recipe cloud` prints one")
+	}
+	return recipe.Parse(text)
+}
+
+// follow does what a recipe says.
+func (s *efiSources) follow(r *recipe.Recipe, into *image.Recipe) error {
+	var pins []recipe.Pin
+	for _, p := range s.unpacked {
+		pins = append(pins, p.pin())
+	}
+	if err := r.CheckPackages(pins); err != nil {
+		return err
+	}
+	if into.Cmdline == "" {
+		into.Cmdline = r.Cmdline
+	}
+	into.Wanted, into.Start, into.Names = r.Modules.Wanted, r.Modules.Start, slices.Concat(r.Modules.Required, into.Names)
+	into.FirmwareFiles, into.FirmwareOfModules = r.Firmware.Files, r.Firmware.Modules
+	if s.root != nil {
+		into.Firmware = unpackedFirmware{s.root.FS()}
+	}
+	var err error
+	if into.Authorities, err = s.authorities(r); err != nil {
+		return err
+	}
+	for _, p := range r.Programs {
+		for i, file := range append([]recipe.File{p.File}, p.Files...) {
+			data, err := s.beside(file)
+			if err != nil {
+				return err
+			}
+			into.Extra = append(into.Extra, image.Extra{Name: file.At, Program: i == 0, Data: data})
+		}
+	}
+	return nil
+}
+
+// beside reads a file that a recipe names.
+func (s *efiSources) beside(file recipe.File) ([]byte, error) {
+	name := file.File
+	if !filepath.IsAbs(name) {
+		name = filepath.Join(filepath.Dir(s.recipe), name)
+	}
+	data, err := os.ReadFile(name)
+	if err != nil {
+		return nil, writ.Errorf(writ.CodeUsage, "cannot read a file of the recipe: %v", err).WithHint("a relative name is looked for beside the recipe")
+	}
+	if got := digestOf(data); file.SHA256 != "" && got != file.SHA256 {
+		return nil, writ.Errorf(writ.CodeUsage, "%s has the SHA-256 %s, the recipe says %s", name, got, file.SHA256).WithHint("fetch the right file, or verify this one and change the recipe")
+	}
+	return data, nil
+}
+
+// unpackedFirmware is the firmware of all packages, wherever they have it.
+type unpackedFirmware struct{ root fs.FS }
+
+func (u unpackedFirmware) Open(name string) (file fs.File, err error) {
+	for _, dir := range packedFirmware {
+		if file, err = u.root.Open(path.Join(dir, name)); !errors.Is(err, fs.ErrNotExist) {
+			break
+		}
+	}
+	return file, err
+}
+
+// Glob returns the names of files that match, in order.
+func (u unpackedFirmware) Glob(pattern string) (names []string, err error) {
+	for _, dir := range packedFirmware {
+		found, err := fs.Glob(u.root, dir+"/"+pattern)
+		if err != nil {
+			return nil, err
+		}
+		for _, name := range found {
+			names = append(names, strings.TrimPrefix(name, dir+"/"))
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names), nil
+}
+
+// authorities are the certificates that a recipe wants, one after the other.
+func (s *efiSources) authorities(r *recipe.Recipe) (all []byte, err error) {
+	add := func(name string, text []byte) error {
+		n := 0
+		for block, rest := pem.Decode(text); block != nil; block, rest = pem.Decode(rest) {
+			if _, err := x509.ParseCertificate(block.Bytes); err != nil || block.Type != "CERTIFICATE" {
+				return writ.Errorf(writ.CodeUsage, "%s has something that is no certificate: %s", name, block.Type).WithHint("put certificates alone there; keys have no place in an image")
+			}
+			all, n = append(all, pem.EncodeToMemory(&pem.Block{Type: block.Type, Bytes: block.Bytes})...), n+1
+		}
+		if n == 0 {
+			return writ.Errorf(writ.CodeUsage, "%s has no certificate in PEM", name).WithHint("openssl x509 -inform DER -in FILE writes one in PEM")
+		}
+		return nil
+	}
+	if r.Certificates.Packages && s.root != nil {
+		err := fs.WalkDir(s.root.FS(), packedAuthorities, func(name string, entry fs.DirEntry, err error) error {
+			if errors.Is(err, fs.ErrNotExist) {
+				return fs.SkipAll // no package has any
+			}
+			if err != nil || entry.IsDir() {
+				return err
+			}
+			text, err := fs.ReadFile(s.root.FS(), name)
+			if err != nil {
+				return err
+			}
+			return add(name, text)
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	for _, name := range r.Certificates.Files {
+		text, err := s.beside(recipe.File{File: name})
+		if err != nil {
+			return nil, err
+		}
+		if err := add(name, text); err != nil {
+			return nil, err
+		}
+	}
+	return all, nil
+}

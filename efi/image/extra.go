@@ -1,0 +1,82 @@
+package image
+
+import (
+	"errors"
+	"io/fs"
+	"path"
+	"slices"
+
+	"writ"
+)
+
+// compressed are endings of the names under which a kernel looks for firmware as well.
+var compressed = []string{"", ".zst", ".xz"}
+
+// firmware adds files that devices need, and leaves in the image's list what modules may ask for and nobody has brought.
+func (r *Recipe) firmware(f *files) error {
+	taken := map[string]bool{}
+	take := func(name string) error {
+		if taken[name] {
+			return nil
+		}
+		data, err := fs.ReadFile(r.Firmware, name)
+		if err != nil {
+			return err
+		}
+		taken[name] = true
+		f.file(path.Join(firmwareAt, name), 0o644, data)
+		return nil
+	}
+	for _, pattern := range r.FirmwareFiles {
+		var names []string
+		if r.Firmware != nil {
+			names, _ = fs.Glob(r.Firmware, pattern) // a pattern that is none matches nothing
+		}
+		if len(names) == 0 {
+			return writ.Errorf(writ.CodeNotFound, "no package has the firmware %s", pattern).
+				WithHint("`apt-file search lib/firmware/%s` names its package; put that beside the kernel's", pattern)
+		}
+		for _, name := range names {
+			if err := take(name); err != nil {
+				return writ.Errorf(writ.CodeUsage, "cannot read the firmware %s: %v", name, err).WithHint("name files in the patterns, not directories; `apt-get download` its package again if it is damaged")
+			}
+		}
+	}
+	if r.Firmware == nil {
+		return nil
+	}
+	var failed error
+	f.image.Firmware = slices.DeleteFunc(f.image.Firmware, func(name string) bool {
+		if r.FirmwareOfModules {
+			for _, ending := range compressed {
+				if err := take(name + ending); err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, fs.ErrInvalid) {
+					failed = errors.Join(failed, err)
+				}
+			}
+		}
+		return slices.ContainsFunc(compressed, func(ending string) bool { return taken[name+ending] })
+	})
+	return failed
+}
+
+// extras adds certificates and the files of the operator.
+func (r *Recipe) extras(f *files) error {
+	if len(r.Authorities) > 0 {
+		f.file(inside(AuthoritiesAt), 0o644, r.Authorities)
+	}
+	for _, extra := range r.Extra {
+		perm := fs.FileMode(0o644)
+		if extra.Program {
+			const how = "link it statically: CGO_ENABLED=0 for Go, the target x86_64-unknown-linux-musl for Rust, -static for C"
+			if err := checkProgram(extra.Name, extra.Data, how); err != nil {
+				return err
+			}
+			perm = 0o755
+		}
+		if slices.ContainsFunc(f.image.Files, func(there File) bool { return there.Name == inside(extra.Name) }) {
+			return writ.Errorf(writ.CodeUsage, "the image has %s already", extra.Name).WithHint("give the file another place in the recipe")
+		}
+		f.file(inside(extra.Name), perm, extra.Data)
+	}
+	return nil
+}

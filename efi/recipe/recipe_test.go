@@ -1,0 +1,80 @@
+package recipe
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"writ"
+)
+
+func TestTheRecipesOfWritCanBeRead(t *testing.T) {
+	sizes := map[string]int{}
+	for _, name := range Names() {
+		text, err := Text(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r, err := Parse([]byte(text + PinText([]Pin{{"linux", "6.1-2", strings.Repeat("0", 64)}})))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(r.Packages) != 1 || r.Packages[0].Version != "6.1-2" || !r.Firmware.Modules || !r.Certificates.Packages || !slices.Contains(r.Modules.Start, "tun") || !slices.Contains(r.Modules.Wanted, "virtio_net") {
+			t.Errorf("%s is %+v", name, r)
+		}
+		sizes[name] = len(r.Modules.Wanted)
+	}
+	if sizes[Cloud] >= sizes[Metal] {
+		t.Errorf("the modules are %v", sizes)
+	}
+	if _, err := Text("../recipe"); err == nil || writ.AsError(err).Hint == "" {
+		t.Errorf("a recipe that there is not: %v", err)
+	}
+	if For("6.1.0-56-cloud-amd64") != Cloud || For("6.1.0-56-amd64") != Metal {
+		t.Error("a kernel gets the recipe of another one")
+	}
+}
+
+func TestARecipeWithAnErrorIsRefused(t *testing.T) {
+	for text, says := range map[string]string{
+		"modules: {waned: [tun]}":                                               "waned",
+		"modul: {}":                                                             "modul",
+		"modules: {wanted: ['a b']}":                                            `"a b"`,
+		"firmware: {files: ['/lib/firmware/x']}":                                "pattern of firmware",
+		"firmware: {files: ['../x']}":                                           "pattern of firmware",
+		"firmware: {files: ['[']}":                                              "pattern of firmware",
+		"programs: [{file: a}]":                                                 `a`,
+		"programs: [{file: a, at: usr/bin/a}]":                                  "usr/bin/a",
+		"programs: [{file: a, at: /usr/../init}]":                               "init",
+		"programs: [{file: a, at: /tmp/a}]":                                     "where no file",
+		"programs: [{file: a, at: /a, sha256: ABC}]":                            "SHA-256",
+		"programs: [{file: a, at: /a, files: [{file: b, at: /proc/b}]}]":        "where no file",
+		"packages: [{package: linux, sha256: " + strings.Repeat("0", 64) + "}]": "without a version",
+		"- a": "cannot be read",
+	} {
+		if _, err := Parse([]byte(text)); err == nil || !strings.Contains(err.Error(), says) || writ.AsError(err).Hint == "" {
+			t.Errorf("%s: %v, want %q and a hint", text, err, says)
+		}
+	}
+}
+
+func TestOnlyPinnedPackagesAreUsed(t *testing.T) {
+	a, b := Pin{"a", "1", strings.Repeat("a", 64)}, Pin{"b", "2", strings.Repeat("b", 64)}
+	other, newer := Pin{"a", "1", strings.Repeat("0", 64)}, Pin{"a", "3", strings.Repeat("a", 64)}
+	for name, tt := range map[string]struct {
+		pins, got []Pin
+		says      string
+	}{
+		"no pins":       {nil, []Pin{a}, ""},
+		"the same":      {[]Pin{a, b}, []Pin{b, a}, ""},
+		"one is absent": {[]Pin{a, b}, []Pin{b}, "pins a 1, which is not there"},
+		"one more":      {[]Pin{a}, []Pin{a, b}, "does not pin b 2"},
+		"other bytes":   {[]Pin{a}, []Pin{other}, "is not what the recipe pins"},
+		"a newer one":   {[]Pin{a}, []Pin{newer}, "is not what the recipe pins"},
+	} {
+		err := (&Recipe{Packages: tt.pins}).CheckPackages(tt.got)
+		if (err == nil) != (tt.says == "") || err != nil && (!strings.Contains(err.Error(), tt.says) || writ.AsError(err).Hint == "") {
+			t.Errorf("%s: %v, want %q", name, err, tt.says)
+		}
+	}
+}
