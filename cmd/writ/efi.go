@@ -58,6 +58,7 @@ type builtImage struct {
 	Image   string   `json:"image"`
 	Bytes   int      `json:"bytes"`
 	SHA256  string   `json:"sha256"`
+	Bill    string   `json:"bill"` // file with its components
 	Version string   `json:"version"`
 	Kernel  string   `json:"kernel"`
 	Packed  int      `json:"packed_bytes"`
@@ -82,6 +83,8 @@ first process and only program. The machine runs from memory. Equal inputs make 
 The parts come from Debian packages: download linux-image-VERSION-cloud-amd64 and systemd-boot-efi with apt-get,
 which verifies them, and name their directory with --packages. They need not be installed. Packages of
 firmware and ca-certificates can be there as well. "writ efi recipe" prints what else an image can have.
+
+Beside the image it writes IMAGE.cdx.json, which lists all components in the form of CycloneDX, and IMAGE.sha256.
 
 --supervisor and --redis are for every machine that starts from the image. The token of a machine is not part
 of it: the kernel's command line or a credential brings it. A machine that has --cluster and no
@@ -112,8 +115,11 @@ token waits until "writ node approve", and shows the fingerprint of its key.`,
 			if err := writeImage("image", target, 0o644, made.Data); err != nil {
 				return err
 			}
+			if err := from.describe(target, &parts, made); err != nil {
+				return err
+			}
 			return a.printImage(builtImage{
-				Image: target, Bytes: len(made.Data), SHA256: made.Digest(), Version: made.Version, Kernel: made.Kernel, Packed: made.Packed,
+				Image: target, Bytes: len(made.Data), SHA256: made.Digest(), Bill: target + billEnd, Version: made.Version, Kernel: made.Kernel, Packed: made.Packed,
 				Seconds: time.Since(began).Round(time.Millisecond).Seconds(), Lacking: made.Lacking, Firmware: made.Firmware, Files: made.Files,
 			})
 		},
@@ -219,6 +225,7 @@ func (a *app) printImage(b builtImage) error {
 		text := terminal.Fields([]terminal.Field{
 			{Title: "image", Value: b.Image + ", " + mib(b.Bytes)},
 			{Title: "sha256", Value: b.SHA256},
+			{Title: "components", Value: b.Bill},
 			{Title: "version", Value: b.Version},
 			{Title: "kernel", Value: b.Kernel},
 			{Title: "files", Value: fmt.Sprintf("%d, %s in memory, %s in the image", len(b.Files), mib(total), mib(b.Packed))},

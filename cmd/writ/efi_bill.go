@@ -1,0 +1,115 @@
+package main
+
+import (
+	"bytes"
+	"debug/pe"
+	"fmt"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"writ/efi/boot"
+	"writ/efi/image"
+	"writ/efi/sbom"
+)
+
+// What is written beside an image, after its name.
+const (
+	billEnd     = ".cdx.json"
+	checksumEnd = ".sha256"
+)
+
+// describe writes what an image is made of, and its checksum, beside it.
+func (s *efiSources) describe(target string, parts *image.Recipe, made *image.Image) error {
+	bill, err := s.bill(filepath.Base(target), parts, made)
+	if err != nil {
+		return fmt.Errorf("write what the image is made of: %w", err)
+	}
+	if err := writeImage("image", target+billEnd, 0o644, bill); err != nil {
+		return err
+	}
+	return writeImage("image", target+checksumEnd, 0o644, []byte(made.Digest()+"  "+filepath.Base(target)+"\n"))
+}
+
+// bill lists the components of an image: packages with the files that were taken from them, programs with the modules of Go that they are built
+// of, and other files.
+func (s *efiSources) bill(name string, parts *image.Recipe, made *image.Image) ([]byte, error) {
+	digests := map[string]string{}
+	for _, f := range made.Files {
+		digests[f.Name] = f.SHA256
+	}
+	taken := map[string]sbom.Component{} // what is listed as a part of its package, by its name in packages
+	for _, m := range made.Modules {
+		taken[inPackage(m.File)] = sbom.Component{Type: "device-driver", Name: m.Name, License: m.License, SHA256: digests[m.File]}
+	}
+	for _, f := range made.Files {
+		if strings.HasPrefix(f.Name, packedFirmware[0]+"/") {
+			taken[inPackage(f.Name)] = sbom.Component{Type: "firmware", Name: f.Name, SHA256: f.SHA256}
+		}
+	}
+	var list []sbom.Component
+	for _, p := range s.unpacked {
+		c, used := sbom.Debian(p.Name, p.Version, p.Architecture, p.SHA256), false
+		for _, file := range p.Files {
+			part, ok := taken[inPackage(file)]
+			if ok {
+				c.Parts = append(c.Parts, part)
+				delete(taken, inPackage(file))
+			}
+			used = used || ok || file == packedStub || strings.HasPrefix(file, packedKernel) || strings.HasPrefix(file, packedAuthorities) && len(parts.Authorities) > 0
+		}
+		if used {
+			list = append(list, c)
+		}
+	}
+	if s.root == nil {
+		// Files that somebody has unpacked: what they say of themselves is all that is known.
+		kernel := sbom.Component{Type: "operating-system", Name: "linux", Version: made.Kernel, SHA256: digestOf(parts.Kernel), License: "GPL-2.0-only"}
+		for _, part := range taken {
+			kernel.Parts = append(kernel.Parts, part)
+		}
+		list = append(list, kernel, sbom.Component{Type: "firmware", Name: "systemd-stub", Version: stubVersion(parts.Stub), SHA256: digestOf(parts.Stub), License: "LGPL-2.1-or-later"})
+	}
+	list = append(list, programOf(boot.Program, parts.Program, "Apache-2.0"))
+	for _, extra := range parts.Extra {
+		if extra.Program {
+			list = append(list, programOf(extra.Name, extra.Data, ""))
+		} else {
+			list = append(list, sbom.Component{Type: "file", Name: extra.Name, SHA256: digestOf(extra.Data)})
+		}
+	}
+	if len(parts.Authorities) > 0 {
+		list = append(list, sbom.Component{Type: "file", Name: image.AuthoritiesAt, SHA256: digestOf(parts.Authorities)})
+	}
+	return sbom.Encode(sbom.Component{Type: "firmware", Name: name, Version: made.Version, SHA256: made.Digest()}, list)
+}
+
+// inPackage is the name that a file has in every package: without the directory that later releases put above it, and however it is compressed.
+func inPackage(name string) string {
+	name = strings.TrimPrefix(name, "usr/")
+	if ending := path.Ext(name); slices.Contains([]string{".xz", ".zst", ".gz"}, ending) {
+		name = strings.TrimSuffix(name, ending)
+	}
+	return name
+}
+
+func programOf(at string, program []byte, license string) sbom.Component {
+	version, modules := sbom.GoModules(program)
+	return sbom.Component{Type: "application", Name: path.Base(at), Version: version, SHA256: digestOf(program), License: license, Parts: modules}
+}
+
+// stubVersion is what systemd's stub says of itself, "#### LoaderInfo: systemd-stub 252.39-1~deb12u2 ####"; "" if it does not.
+func stubVersion(stub []byte) string {
+	file, err := pe.NewFile(bytes.NewReader(stub))
+	if err != nil || file.Section(".sdmagic") == nil {
+		return ""
+	}
+	text, err := file.Section(".sdmagic").Data()
+	if err != nil {
+		return ""
+	}
+	_, after, _ := strings.Cut(string(text), "systemd-stub ")
+	version, _, _ := strings.Cut(after, " ")
+	return strings.TrimRight(version, "\x00")
+}

@@ -1,0 +1,122 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"writ/efi/deb"
+	"writ/efi/image"
+	"writ/internal/testenv"
+)
+
+// The bill of an image names each module below the package that it came from, also if the package has compressed it or has it below usr.
+func TestTheBillOfAnImageNamesWhereEachPartIsFrom(t *testing.T) {
+	root, err := os.OpenRoot(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer root.Close()
+	s := efiSources{root: root, unpacked: []usedPackage{
+		{deb.Package{Name: "linux-image-x", Version: "6.1-2", Architecture: "amd64", Files: []string{"boot/vmlinuz-x"}}, strings.Repeat("1", 64)},
+		{deb.Package{Name: "linux-modules-x", Version: "6.1-2", Architecture: "amd64", Files: []string{"usr/lib/modules/x/kernel/a.ko.zst", "usr/lib/modules/x/kernel/b.ko.zst"}}, strings.Repeat("2", 64)},
+		{deb.Package{Name: "firmware-x", Version: "2023-1", Architecture: "all", Files: []string{"lib/firmware/x/a.fw", "lib/firmware/x/other.fw"}}, strings.Repeat("3", 64)},
+		{deb.Package{Name: "kmod", Version: "30-1", Architecture: "amd64"}, strings.Repeat("4", 64)},
+		{deb.Package{Name: "ca-certificates", Version: "2025", Architecture: "all", Files: []string{"usr/share/ca-certificates/a.crt"}}, strings.Repeat("5", 64)},
+	}}
+	own, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	parts := &image.Recipe{Authorities: []byte("certificates"), Extra: []image.Extra{{Name: "/usr/share/x", Data: []byte("x")}}}
+	if parts.Program, err = os.ReadFile(own); err != nil {
+		t.Fatal(err)
+	}
+	made := &image.Image{
+		Data: []byte("image"), Version: "v", Kernel: "x", Modules: []image.Module{{Name: "a", License: "GPL", File: "lib/modules/x/kernel/a.ko"}},
+		Files: []image.File{{Name: "lib/firmware/x/a.fw", SHA256: strings.Repeat("6", 64)}, {Name: "lib/modules/x/kernel/a.ko", SHA256: strings.Repeat("7", 64)}},
+	}
+	text, err := s.bill("node.efi", parts, made)
+	if err != nil {
+		t.Fatal(err)
+	}
+	type part struct {
+		Name       string
+		Components []part
+	}
+	var bill struct{ Components []part }
+	if err := json.Unmarshal(text, &bill); err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]string{}
+	for _, c := range bill.Components {
+		for _, p := range c.Components {
+			got[c.Name] += p.Name + " "
+		}
+		got[c.Name] += "."
+	}
+	for name, want := range map[string]string{"linux-image-x": ".", "linux-modules-x": "a .", "firmware-x": "lib/firmware/x/a.fw .", "ca-certificates": ".", "kmod": "", "/usr/share/x": ".", image.AuthoritiesAt: "."} {
+		if got[name] != want {
+			t.Errorf("%s has %q, want %q", name, got[name], want)
+		}
+	}
+	if !strings.Contains(got["writ"], "std ") || !strings.Contains(got["writ"], "github.com/spf13/cobra ") {
+		t.Errorf("the program is built of %q", got["writ"])
+	}
+}
+
+// A whole build writes image, bill and checksum, and the same again.
+func TestABuildWritesBillAndChecksum(t *testing.T) {
+	kernel, stub := testenv.Kernel(t), testenv.Unpacked(t, testenv.EFIStub)
+	dir := t.TempDir()
+	for _, name := range []string{"a", "b"} {
+		if err := os.Mkdir(filepath.Join(dir, name), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	program := filepath.Join(dir, "program")
+	source := filepath.Join(dir, "main.go")
+	if err := os.WriteFile(source, []byte("package main\n\nfunc main() {}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	build := exec.Command("go", "build", "-o", program, source)
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if said, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, said)
+	}
+	var bills [2][]byte
+	for i, name := range []string{"a", "b"} {
+		said, err := os.Create(filepath.Join(dir, "said"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer said.Close()
+		target := filepath.Join(dir, name, "node.efi")
+		if code := run([]string{"efi", "build", "--kernel", kernel.Image, "--modules", kernel.Modules, "--stub", stub, "--program", program, "--image", target}, said, said, said, os.Environ()); code != 0 {
+			text, _ := os.ReadFile(said.Name())
+			t.Fatalf("it ends with %d: %s", code, text)
+		}
+		if bills[i], err = os.ReadFile(target + billEnd); err != nil {
+			t.Fatal(err)
+		}
+		made, err := os.ReadFile(target)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if sum, err := os.ReadFile(target + checksumEnd); err != nil || string(sum) != digestOf(made)+"  node.efi\n" {
+			t.Errorf("the checksum is %q, %v", sum, err)
+		}
+	}
+	if !bytes.Equal(bills[0], bills[1]) {
+		t.Error("equal images have other bills")
+	}
+	for _, want := range []string{`"name": "virtio_net"`, `"name": "systemd-stub"`, `"version": "25`} {
+		if !strings.Contains(string(bills[0]), want) {
+			t.Errorf("the bill has no %s", want)
+		}
+	}
+}
