@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -109,8 +111,16 @@ type vm struct {
 	news  chan struct{}
 }
 
-// startVM starts a machine with firmware, and this besides.
+// startVM starts a machine with firmware and a card at a tap, and this besides.
 func startVM(t *testing.T, tap string, args ...string) *vm {
+	t.Helper()
+	return startFirmware(t, append([]string{
+		"-netdev", "tap,id=n0,script=no,downscript=no,ifname=" + tap, "-device", "virtio-net-pci,netdev=n0,romfile=,mac=52:54:00:77:00:50",
+	}, args...)...)
+}
+
+// startFirmware starts a machine with firmware, and this besides.
+func startFirmware(t *testing.T, args ...string) *vm {
 	t.Helper()
 	dir := t.TempDir()
 	vars := filepath.Join(dir, "vars.fd")
@@ -126,7 +136,6 @@ func startVM(t *testing.T, tap string, args ...string) *vm {
 		"-nodefaults", "-no-user-config", "-display", "none", "-no-reboot", "-serial", "stdio", "-machine", "q35,accel=tcg", "-cpu", "max", "-smp", "2", "-m", "1024",
 		"-drive", "if=pflash,format=raw,unit=0,readonly=on,file=" + testenv.Unpacked(t, testenv.FirmwareCode),
 		"-drive", "if=pflash,format=raw,unit=1,file=" + vars, "-qmp", "unix:" + v.qmp + ",server=on,wait=off",
-		"-netdev", "tap,id=n0,script=no,downscript=no,ifname=" + tap, "-device", "virtio-net-pci,netdev=n0,romfile=,mac=52:54:00:77:00:50",
 	}, args...)...)
 	serial, err := v.cmd.StdoutPipe()
 	if err != nil {
@@ -308,4 +317,41 @@ run.output({said: "pong"})
 	if said := s.Writ("node", "list", "-o", "name"); len(strings.Fields(said)) != 1 {
 		t.Errorf("a node that starts again is another one:\n%s", said)
 	}
+}
+
+// A machine whose card has iPXE loads the image from a web server, with the command line that the script gives: it misses a token, and nothing else.
+func TestAMachineStartsFromABootServer(t *testing.T) {
+	testenv.Nightly(t, "TestABuildWritesBillAndChecksum makes the directory of a boot server")
+	testenv.Need(t, "qemu-system-x86_64")
+	const rom = "/usr/lib/ipxe/qemu/efi-virtio.rom"
+	if _, err := os.Stat(rom); err != nil {
+		t.Skipf("this machine has no %s, of Debian's package ipxe-qemu", rom)
+	}
+	kernel, stub := testenv.Kernel(t), testenv.Unpacked(t, testenv.EFIStub)
+	testenv.Unpacked(t, testenv.FirmwareCode)
+	dir := t.TempDir()
+	server := httptest.NewServer(http.FileServer(http.Dir(dir)))
+	defer server.Close()
+	_, port, err := net.SplitHostPort(server.Listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	said, err := os.Create(filepath.Join(t.TempDir(), "said"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer said.Close()
+	node, base := filepath.Join(t.TempDir(), "node.efi"), "http://10.0.2.2:"+port
+	for _, args := range [][]string{
+		{"efi", "build", "--kernel", kernel.Image, "--modules", kernel.Modules, "--stub", stub, "--program", staticWrit(t), "--image", node},
+		{"efi", "ipxe", "--image", node, "--dir", dir, "--url", base, "--supervisor", "https://10.0.2.2:7441", "--redis", "rediss://10.0.2.2:6379/0"},
+	} {
+		if code := run(args, os.Stdin, said, said, os.Environ()); code != 0 {
+			text, _ := os.ReadFile(said.Name())
+			t.Fatalf("%v: %s", args, text)
+		}
+	}
+	v := startFirmware(t, "-netdev", "user,id=n0,bootfile="+base+"/"+bootScript, "-device", "virtio-net-pci,netdev=n0,romfile="+rom)
+	v.await("the token with which the node joins is missing")
+	t.Logf("started from a boot server after %.1f s\n%s", time.Since(v.began).Seconds(), v.said())
 }

@@ -50,7 +50,7 @@ func asInit() *boot.Machine {
 }
 
 func (a *app) efiCommand() *cobra.Command {
-	return family("efi", "Make images from which machines start as nodes", a.efiBuildCommand(), a.efiDiskCommand(), a.efiRecipeCommand())
+	return family("efi", "Make images from which machines start as nodes", a.efiBuildCommand(), a.efiDiskCommand(), a.efiIPXECommand(), a.efiRecipeCommand())
 }
 
 // builtImage is what `writ efi build` says.

@@ -111,6 +111,7 @@ func TestABuildWritesBillAndChecksum(t *testing.T) {
 			t.Errorf("the checksum is %q, %v", sum, err)
 		}
 	}
+	t.Run("ipxe", func(t *testing.T) { testIPXE(t, filepath.Join(dir, "a", "node.efi")) })
 	if !bytes.Equal(bills[0], bills[1]) {
 		t.Error("equal images have other bills")
 	}
@@ -118,5 +119,40 @@ func TestABuildWritesBillAndChecksum(t *testing.T) {
 		if !strings.Contains(string(bills[0]), want) {
 			t.Errorf("the bill has no %s", want)
 		}
+	}
+}
+
+// testIPXE makes the directory of a boot server: the image under its digest, and a script with the whole command line.
+func testIPXE(t *testing.T, node string) {
+	dir, null := filepath.Join(t.TempDir(), "boot"), os.Stdin
+	said, err := os.Create(filepath.Join(t.TempDir(), "said"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer said.Close()
+	with := func(more ...string) int {
+		return run(append([]string{"efi", "ipxe", "--image", node, "--dir", dir, "--url", "https://boot.example.org/writ/"}, more...), null, said, said, os.Environ())
+	}
+	for _, wrong := range []string{"writ.join=writ2.x", "writ.drivers=${ip}", "writ.nmae=x"} {
+		if with("--setting", wrong) == 0 {
+			t.Errorf("%s is a setting", wrong)
+		}
+	}
+	if code := with("--supervisor", "https://10.77.0.3:7441", "--cluster", strings.Repeat("0a", 32)); code != 0 {
+		text, _ := os.ReadFile(said.Name())
+		t.Fatalf("it ends with %d: %s", code, text)
+	}
+	made, err := os.ReadFile(node)
+	if err != nil {
+		t.Fatal(err)
+	}
+	name := "writ-node-" + digestOf(made) + ".efi"
+	if text, err := os.ReadFile(filepath.Join(dir, name)); err != nil || !bytes.Equal(text, made) {
+		t.Errorf("the image has %d bytes, %v", len(text), err)
+	}
+	script, err := os.ReadFile(filepath.Join(dir, bootScript))
+	want := "\nkernel https://boot.example.org/writ/" + name + " " + image.DefaultCmdline + " writ.supervisor=https://10.77.0.3:7441 writ.cluster=" + strings.Repeat("0a", 32) + " || goto failed\nboot "
+	if err != nil || !strings.HasPrefix(string(script), "#!ipxe\n") || !strings.Contains(string(script), want) {
+		t.Errorf("the script is\n%s%v", script, err)
 	}
 }

@@ -116,8 +116,13 @@ type machineFlags struct {
 
 // add adds the flags of those settings that others may read.
 func (m *machineFlags) add(c *cobra.Command) {
+	c.Flags().StringVar(&m.name, "name", "", "name of the node")
+	m.addShared(c)
+}
+
+// addShared adds the flags of those settings that several machines may have.
+func (m *machineFlags) addShared(c *cobra.Command) {
 	f := c.Flags()
-	f.StringVar(&m.name, "name", "", "name of the node")
 	f.StringVar(&m.supervisor, "supervisor", "", "address of the supervisor's node API, https://HOST:7441")
 	f.StringVar(&m.redis, "redis", "", "address of the datacenter's Redis, rediss://HOST:6379/0")
 	f.StringVar(&m.cluster, "cluster", "", "id of the cluster to believe in, without a token; the machine waits to be approved")

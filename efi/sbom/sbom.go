@@ -130,9 +130,11 @@ func GoModules(program []byte) (version string, modules []Component) {
 	if err != nil {
 		return "", nil
 	}
-	version = info.Main.Version
+	if version = info.Main.Version; version == "(devel)" { // which says no more than nothing
+		version = ""
+	}
 	for _, s := range info.Settings {
-		if s.Key == "vcs.revision" && (version == "" || version == "(devel)") {
+		if s.Key == "vcs.revision" && version == "" {
 			version = s.Value
 		}
 	}

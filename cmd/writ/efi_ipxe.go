@@ -1,0 +1,120 @@
+package main
+
+import (
+	"fmt"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"writ"
+	"writ/cmd/writ/internal/terminal"
+	"writ/efi/uki"
+)
+
+// bootScript is the file that machines ask a boot server for.
+const bootScript = "boot.ipxe"
+
+// builtTree is what `writ efi ipxe` says.
+type builtTree struct {
+	Script string `json:"script"`
+	Image  string `json:"image"`
+	SHA256 string `json:"sha256"`
+	URL    string `json:"url"`
+}
+
+func (a *app) efiIPXECommand() *cobra.Command {
+	var source, dir, at string
+	var machine machineFlags
+	c := &cobra.Command{
+		Use:   "ipxe",
+		Short: "Make a directory for a boot server, from which iPXE starts machines",
+		Long: `Writes boot.ipxe and the node image to a directory that a web server offers at --url. Have the DHCP server of the
+machines name URL/boot.ipxe to those that run iPXE.
+
+The image has its digest in its name. So a new one replaces none that a machine is loading: boot.ipxe changes last, and
+names the new one. Delete images that no machine needs any more.
+
+The settings of machines are in boot.ipxe, which everybody in the network can read. So they have no token: with
+--cluster a machine waits to be approved. With http:// others in the network can give machines another image.`,
+		Example: "  writ efi ipxe --image writ-node.efi --dir /srv/boot --url https://boot.example.org/writ --cluster ID --supervisor https://10.77.0.3:7441 --redis rediss://10.77.0.3:6379/0",
+		Args:    exactly(),
+		RunE: func(*cobra.Command, []string) error {
+			base, err := bootURL(at)
+			if err != nil {
+				return err
+			}
+			node, err := os.ReadFile(source)
+			if err != nil {
+				return writ.Errorf(writ.CodeUsage, "cannot read --image: %v", err).WithHint("`writ efi build` makes one")
+			}
+			cmdline, err := uki.Cmdline(node)
+			if err != nil {
+				return fmt.Errorf("read --image %s: %w", source, err)
+			}
+			words, err := machine.words()
+			if err != nil {
+				return err
+			}
+			digest := digestOf(node)
+			name := "writ-node-" + digest + ".efi"
+			script, err := ipxeScript(base+"/"+name, slices.Concat(strings.Fields(cmdline), words))
+			if err != nil {
+				return err
+			}
+			if err := os.MkdirAll(dir, 0o755); err != nil {
+				return writ.Errorf(writ.CodeUsage, "cannot make --dir: %v", err)
+			}
+			t := builtTree{Script: filepath.Join(dir, bootScript), Image: filepath.Join(dir, name), SHA256: digest, URL: base + "/" + bootScript}
+			if err := writeImage("dir", t.Image, 0o644, node); err != nil {
+				return err
+			}
+			if err := writeImage("dir", t.Script, 0o644, []byte(script)); err != nil {
+				return err
+			}
+			return a.Print(terminal.Record(t, t.Script,
+				terminal.Field{Title: "script", Value: t.Script}, terminal.Field{Title: "image", Value: t.Image},
+				terminal.Field{Title: "sha256", Value: t.SHA256}, terminal.Field{Title: "url", Value: t.URL}))
+		},
+	}
+	f := c.Flags()
+	f.StringVar(&source, "image", "writ-node.efi", "the node image")
+	f.StringVar(&dir, "dir", "", "directory to write to")
+	f.StringVar(&at, "url", "", "address of that directory for machines, https://HOST/PATH")
+	machine.addShared(c)
+	_ = c.MarkFlagRequired("dir")
+	_ = c.MarkFlagRequired("url")
+	return c
+}
+
+// bootURL is an address of files for machines, without a slash at its end.
+func bootURL(text string) (string, error) {
+	at, err := url.Parse(text)
+	if err != nil || at.Host == "" || at.Scheme != "https" && at.Scheme != "http" || at.User != nil || at.RawQuery != "" || at.Fragment != "" || strings.ContainsAny(text, " \t\r\n$") {
+		return "", writ.Errorf(writ.CodeUsage, "--url is no address of a directory").WithHint("write it as https://HOST/PATH, without a password")
+	}
+	return strings.TrimRight(text, "/"), nil
+}
+
+// ipxeScript is what iPXE does: it loads the image with a command line, and tries again if that fails. The command line is whole, because the one in
+// the image does not count if iPXE passes another one.
+func ipxeScript(image string, words []string) (string, error) {
+	for _, word := range words {
+		if word == "||" || word == "&&" || strings.Contains(word, "${") || strings.ContainsAny(word, `"'\#`) {
+			return "", writ.Errorf(writ.CodeUsage, "the command line has %q, which iPXE understands in another way", word).WithHint("leave quotes, backslashes, #, ${ and && out")
+		}
+	}
+	return `#!ipxe
+:start
+imgfree
+kernel ` + strings.Join(append([]string{image}, words...), " ") + ` || goto failed
+boot || goto failed
+:failed
+echo The node image cannot be started. Next attempt in 10 seconds.
+sleep 10
+goto start
+`, nil
+}
