@@ -225,7 +225,7 @@ func (a *attacker) say(err error) report {
 
 // begin starts an attack and returns what ends it.
 func (a *attacker) begin(name string) (stop func() error) {
-	all := append(attacks(), reading)
+	all := append(attacks(), loggingIn, reading)
 	at := slices.IndexFunc(all, func(one attack) bool { return one.String() == name })
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)

@@ -29,8 +29,11 @@ const (
 	watching = 50              // of them, who have an event stream open as well
 )
 
-// reading is what they do, written as an attack is. They mean no harm: attacks does not list it.
-var reading = attack{"readers", "asking", fmt.Sprintf("%d people ask for a list every %s, %d of them watch all events", readers, askEvery, watching), read}
+// What they do, written as an attack is. They mean no harm: attacks does not list it.
+var (
+	loggingIn = attack{"readers", "login", fmt.Sprintf("%d people log in, one after the other", readers), logIn}
+	reading   = attack{"readers", "asking", fmt.Sprintf("%d people ask for a list every %s, %d of them watch all events", readers, askEvery, watching), read}
+)
 
 // readerName is the name of a reader, and that of the file with the key.
 func readerName(n int) string { return fmt.Sprintf("reader-%d", n) }
@@ -40,16 +43,14 @@ func TestHonestTimesBesideReaders(t *testing.T) {
 	if !testenv.IsLong() {
 		t.Skip("it measures for minutes: task readers")
 	}
-	s := newCluster(t, 0, 0)
+	s := newCluster(t, 1, 0)
 	s.addReaders()
 	s.honest.work(5*time.Second, 0) // warms up
 	full := s.honest.work(*each, 0)
 	bears := float64(full.runs()) / each.Seconds()
 	rate := bears * *share
 	t.Logf("the machine bears %.0f runs/s; from now on %.0f", bears, rate)
-	s.attack(reading)
-	s.honest.work(4*askEvery, rate) // while the readers log in
-	t.Logf("the readers log in: %s", countsText(s.attacker.tell("", "").Counts))
+	s.logIn()
 	r := result{attack: reading.String()}
 	before := s.honest.work(*each, rate)
 	for round := range *rounds {
@@ -87,23 +88,44 @@ func (s *cluster) addReaders() {
 	}
 }
 
+// logIn waits until all readers have logged in.
+func (s *cluster) logIn() {
+	began := time.Now()
+	for left := int64(readers); left > 0; {
+		s.attack(loggingIn)
+		time.Sleep(5 * time.Second)
+		did := s.attacker.tell("", "").Counts
+		if left -= did["done"]; time.Since(began) > 10*time.Minute {
+			s.t.Fatalf("%d readers have to log in, and the newest of them cannot: %s", left, countsText(did))
+		}
+	}
+	s.t.Logf("%d readers have logged in within %s", readers, time.Since(began).Round(time.Second))
+}
+
 // reader is one person who looks.
 type reader struct {
 	api *api.Client
 	n   int
 }
 
-// read is what all readers do until ctx ends. They stay logged in until the process ends.
-func read(ctx context.Context, a *attacker) error {
-	if a.readers == nil {
-		for n := range readers {
-			r, err := a.reader(n)
-			if err != nil {
-				return err
-			}
+// logIn has readers log in that have not yet. They stay so until the process ends.
+func logIn(ctx context.Context, a *attacker) error {
+	for len(a.readers) < readers && ctx.Err() == nil {
+		r, err := a.reader(len(a.readers))
+		if err != nil {
+			return err
+		}
+		err = a.passOver(r.api.ListDatacenters(ctx))
+		a.outcome(err)
+		if err == nil {
 			a.readers = append(a.readers, r)
 		}
 	}
+	return nil
+}
+
+// read is what all readers do until ctx ends.
+func read(ctx context.Context, a *attacker) error {
 	var all sync.WaitGroup
 	for _, r := range a.readers {
 		all.Go(func() { r.ask(ctx, a) })
@@ -118,7 +140,7 @@ func read(ctx context.Context, a *attacker) error {
 // reader is the reader with a number, who asks from an address of this machine that nobody else has.
 func (a *attacker) reader(n int) (*reader, error) {
 	key := filepath.Join(filepath.Dir(a.Key), readerName(n))
-	c, err := client.New(config.Context{Servers: []string{a.API}, Cluster: a.Cluster}, key+".sessions", client.Keys{Spec: key})
+	c, err := client.New(config.Context{Servers: []string{a.API}, Cluster: a.Cluster}, a.Key+".sessions", client.Keys{Spec: key}) // which share the rosters
 	if err != nil {
 		return nil, err
 	}
