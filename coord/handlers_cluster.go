@@ -99,7 +99,7 @@ func (h handlers) GetRoster(ctx context.Context, r api.GetRosterRequestObject) (
 	if signed == nil {
 		signed = [][]byte{}
 	}
-	return api.GetRoster200JSONResponse{Cluster: newest.Cluster, Version: newest.Version, Expires: newest.Expires, Signed: signed}, err
+	return api.GetRoster200JSONResponse{Cluster: newest.Cluster, Version: newest.Version, Expires: newest.Expires, Signed: identity.FirstPage(signed)}, err
 }
 
 func (h handlers) AddRoster(ctx context.Context, r api.AddRosterRequestObject) (api.AddRosterResponseObject, error) {

@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"writ/identity"
 	"writ/internal/sleep"
 	"writ/supervisor/nodes"
 )
@@ -51,11 +52,16 @@ func (w *rosterWatch) refresh(ctx context.Context) error {
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
-	following, err := w.api.Rosters(ctx, w.member.Roster().Version)
-	if err != nil {
-		return fmt.Errorf("fetch rosters: %w", err)
+	for {
+		have := w.member.Roster().Version
+		page, err := w.api.Rosters(ctx, have)
+		if err != nil {
+			return fmt.Errorf("fetch rosters: %w", err)
+		}
+		if err := w.member.adopt(page, time.Now()); err != nil || identity.IsLastPage(page) || w.member.Roster().Version <= have {
+			return err
+		}
 	}
-	return w.member.adopt(following, time.Now())
 }
 
 // followRosters refreshes at the start, when a newer roster is announced or missed, and now and then.

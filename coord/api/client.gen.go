@@ -290,7 +290,7 @@ type ClientInterface interface {
 
 	// GetRoster Get the newest roster, or all after a version
 	//
-	// The texts are signed; believe them only after verifying the chain against the cluster's id.
+	// The texts are signed; believe them only after verifying the chain against the cluster's id. One answer has the oldest of them: it ends with the text that reaches 1 MiB. If it has so much, ask for those after the last one.
 	//
 	// Corresponds with GET /v1/roster (the `GetRoster` operationId).
 	GetRoster(ctx context.Context, params *GetRosterParams, reqEditors ...RequestEditorFn) (*http.Response, error)
@@ -859,7 +859,7 @@ func (c *Client) ListResources(ctx context.Context, params *ListResourcesParams,
 
 // GetRoster Get the newest roster, or all after a version
 //
-// The texts are signed; believe them only after verifying the chain against the cluster's id.
+// The texts are signed; believe them only after verifying the chain against the cluster's id. One answer has the oldest of them: it ends with the text that reaches 1 MiB. If it has so much, ask for those after the last one.
 //
 // Corresponds with GET /v1/roster (the `GetRoster` operationId).
 func (c *Client) GetRoster(ctx context.Context, params *GetRosterParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -3150,7 +3150,7 @@ type ClientWithResponsesInterface interface {
 
 	// GetRosterWithResponse Get the newest roster, or all after a version
 	//
-	// The texts are signed; believe them only after verifying the chain against the cluster's id.
+	// The texts are signed; believe them only after verifying the chain against the cluster's id. One answer has the oldest of them: it ends with the text that reaches 1 MiB. If it has so much, ask for those after the last one.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -5385,7 +5385,7 @@ func (c *ClientWithResponses) ListResourcesWithResponse(ctx context.Context, par
 
 // GetRosterWithResponse Get the newest roster, or all after a version
 //
-// The texts are signed; believe them only after verifying the chain against the cluster's id.
+// The texts are signed; believe them only after verifying the chain against the cluster's id. One answer has the oldest of them: it ends with the text that reaches 1 MiB. If it has so much, ask for those after the last one.
 //
 // Returns a wrapper object for the known response body format(s).
 //

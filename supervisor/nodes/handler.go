@@ -17,6 +17,7 @@ import (
 	"github.com/go-chi/chi/v5"
 
 	"writ"
+	"writ/identity"
 	"writ/identity/pki"
 	"writ/internal/failpoint"
 	"writ/internal/httpguard"
@@ -219,7 +220,7 @@ func (h *handler) rosters(r *http.Request) (any, error) {
 		signed = [][]byte{}
 	}
 	failpoint.RostersAnswered.Begin()
-	return signed, err
+	return identity.FirstPage(signed), err
 }
 
 func (h *handler) payload(w http.ResponseWriter, r *http.Request) {

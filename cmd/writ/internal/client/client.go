@@ -199,15 +199,21 @@ func (c *Client) Roster(ctx context.Context) (*identity.Roster, error) {
 	}
 	ctx, stop := context.WithTimeout(ctx, dialTime)
 	defer stop()
-	answer, err := api.Answer[api.Rosters](c.API.GetRoster(ctx, &api.GetRosterParams{After: &after}))
-	if err != nil {
-		return nil, err
+	for {
+		answer, err := api.Answer[api.Rosters](c.API.GetRoster(ctx, &api.GetRosterParams{After: &after}))
+		if err != nil {
+			return nil, err
+		}
+		if answer.Version < after {
+			return nil, writ.Errorf(writ.CodeRosterTooOld, "the coordinator has version %d of the roster, version %d was seen before", answer.Version, after).
+				WithHint("it was restored from an old backup, or hides a version; tell its operator")
+		}
+		newest, err := c.Rosters.Add(answer.Signed...)
+		if err != nil || identity.IsLastPage(answer.Signed) || newest.Version <= after {
+			return newest, err
+		}
+		after = newest.Version
 	}
-	if answer.Version < after {
-		return nil, writ.Errorf(writ.CodeRosterTooOld, "the coordinator has version %d of the roster, version %d was seen before", answer.Version, after).
-			WithHint("it was restored from an old backup, or hides a version; tell its operator")
-	}
-	return c.Rosters.Add(answer.Signed...)
 }
 
 // KnownRoster returns the newest roster that was seen, without asking anybody; only if none was it asks.

@@ -26,8 +26,11 @@ import (
 	"writ/internal/reach"
 )
 
-// MaxRosters bounds the answer with the rosters of a cluster that is not verified yet.
-const MaxRosters = 4 << 20
+// Bounds of what is read of the rosters of a cluster that is not verified yet, in bytes.
+const (
+	MaxRosters = 4 << 20  // of one answer
+	maxChain   = 64 << 20 // of all answers
+)
 
 // How long a server may take to give rosters, and to be connected to.
 const (
@@ -247,7 +250,7 @@ func (t *Transport) refresh(ctx context.Context, server *url.URL) (bool, error) 
 	if known != nil {
 		after = known.Version
 	}
-	signed, err := t.Fetch(ctx, t.anybody, &url.URL{Scheme: server.Scheme, Host: server.Host}, after)
+	signed, err := t.fetchAll(ctx, &url.URL{Scheme: server.Scheme, Host: server.Host}, after)
 	if err != nil {
 		return false, fmt.Errorf("ask for the rosters of the cluster: %w", err)
 	}
@@ -261,6 +264,40 @@ func (t *Transport) refresh(ctx context.Context, server *url.URL) (bool, error) 
 	}
 	newest, err := t.Rosters.Add(signed...)
 	return err == nil && newest != nil && newest.Version > after, err
+}
+
+// fetchAll asks for the rosters after a version, page by page. What it returns is not verified: an anchor may lead through the last of them only.
+func (t *Transport) fetchAll(ctx context.Context, server *url.URL, after int) (all [][]byte, err error) {
+	ctx, stop := context.WithTimeout(ctx, fetchWithin)
+	defer stop()
+	for size := 0; ; {
+		page, err := t.Fetch(ctx, t.anybody, server, after)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, page...)
+		if identity.IsLastPage(page) {
+			return all, nil
+		}
+		for _, text := range page {
+			size += len(text)
+		}
+		if size > maxChain {
+			return nil, writ.Errorf(writ.CodeTooLarge, "%s gives more than %d bytes of rosters", server.Host, maxChain)
+		}
+		text, _, err := identity.Split(page[len(page)-1])
+		if err != nil {
+			return nil, err
+		}
+		last, err := identity.ParseRoster(text)
+		if err != nil {
+			return nil, err
+		}
+		if last.Version <= after {
+			return nil, writ.Errorf(writ.CodeRosterInvalid, "%s was asked for rosters after version %d, and gives version %d", server.Host, after, last.Version)
+		}
+		after = last.Version
+	}
 }
 
 // Fetch asks the server at a URL for the signed rosters after a version, oldest first, by a client that verifies nothing.

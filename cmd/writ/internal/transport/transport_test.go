@@ -1,6 +1,7 @@
 package transport
 
 import (
+	"bytes"
 	"crypto/ed25519"
 	"crypto/rand"
 	"crypto/tls"
@@ -102,7 +103,7 @@ func serve(t *testing.T, rosters *[][]byte, cluster writ.ClusterID, secure *tls.
 	s.Server = httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/v1/roster" {
 			after, _ := strconv.Atoi(r.URL.Query().Get("after"))
-			_ = json.NewEncoder(w).Encode(api.Rosters{Cluster: cluster, Version: len(*rosters), Signed: (*rosters)[min(after, len(*rosters)):]})
+			_ = json.NewEncoder(w).Encode(api.Rosters{Cluster: cluster, Version: len(*rosters), Signed: identity.FirstPage((*rosters)[min(after, len(*rosters)):])})
 			return
 		}
 		body, _ := io.ReadAll(r.Body)
@@ -195,6 +196,48 @@ func TestNothingIsSentToAServerThatRostersDoNotName(t *testing.T) {
 				t.Errorf("the server was asked %q", got)
 			}
 		})
+	}
+}
+
+// A cluster may have more rosters than fit into one answer: a newcomer asks for all pages before it verifies the chain. One who began earlier asks for
+// the rest.
+func TestManyRostersComeInPages(t *testing.T) {
+	c, _ := found(t, time.Hour)
+	first := c.signed
+	c.change(func(r *identity.Roster) {
+		for n := range 3000 { // 330 KiB
+			r.Projects = append(r.Projects, identity.Project{ID: writ.ProjectID(writ.NewUUID()), Name: fmt.Sprintf("project-%050d", n)})
+		}
+	})
+	for range 3 {
+		c.change(func(*identity.Roster) {})
+	}
+	next := newKey(t)
+	c.change(func(r *identity.Roster) { r.Coordinators[0].Key = next.Public().(ed25519.PublicKey) })
+	if size := len(bytes.Join(c.signed, nil)); size < identity.RosterPage {
+		t.Fatalf("all rosters have %d bytes, want two pages", size)
+	}
+	newest := c.signed
+	s := serve(t, &newest, c.roster.Cluster, by(next, c.roster))
+	anchor, err := identity.AnchorOf(c.roster)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, have := range map[string][][]byte{"a newcomer": nil, "one who has the first": first} {
+		tr := newTransport(t, anchor)
+		if len(have) > 0 {
+			tr.Anchor = identity.Anchor{Cluster: c.roster.Cluster}
+			if _, err := tr.Rosters.Add(have...); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := tr.post(s.URL); err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		if r, err := tr.Rosters.Latest(); err != nil || r == nil || r.Version != c.roster.Version {
+			t.Errorf("%s: %v; want version %d", name, err, c.roster.Version)
+		}
 	}
 }
 
