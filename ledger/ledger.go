@@ -193,6 +193,8 @@ type Records interface {
 	Calls(ctx context.Context, run writ.RunID, page Page) (List[writ.Call], error)
 	// CountCalls counts the calls of runs by state. A run without calls has no entry.
 	CountCalls(ctx context.Context, runs ...writ.RunID) (map[writ.RunID]map[writ.CallState]int, error)
+	// OpenCalls returns the first open calls of runs by their numbers, at most max of each. A run without open calls has no entry.
+	OpenCalls(ctx context.Context, max int, runs ...writ.RunID) (map[writ.RunID][]writ.Call, error)
 	// Nodes lists nodes by datacenter and name. Nodes that were removed are listed only if the filter asks for them.
 	Nodes(ctx context.Context, filter NodeFilter, page Page) (List[writ.Node], error)
 	// Resources lists resources by datacenter, project, kind and name.
@@ -269,6 +271,11 @@ type RunFilter struct {
 	Datacenter writ.DatacenterID
 	Projects   []writ.ProjectID
 	Signer     string
+	Prefix     string    // of the run's id
+	Script     string    // file name of the script
+	Deployment string    // its name
+	Since      time.Time // runs that came then or later
+	Silent     time.Time // open runs that came before, and of which the ledger was told nothing then or later
 }
 
 // NodeFilter selects nodes; an empty field selects all, but for nodes that were removed.

@@ -4,7 +4,9 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
@@ -53,18 +55,115 @@ func testFilters(t *testing.T, l ledger.Ledger) {
 		{"signer", ledger.RunFilter{Signer: "bob"}, []int{4, 3}},
 		{"all of them", ledger.RunFilter{States: []ledger.State{"waiting"}, Datacenter: west, Projects: []writ.ProjectID{bank}, Signer: "bob"}, []int{3}},
 		{"nobody", ledger.RunFilter{Signer: "x' OR '1'='1"}, nil},
+		{"script", ledger.RunFilter{Script: "web.tengo"}, []int{4, 3, 2, 1}},
+		{"another script", ledger.RunFilter{Script: "web"}, nil},
+		{"deployment, of runs that wait too", ledger.RunFilter{Deployment: "web"}, []int{4, 3, 2, 1}},
+		{"another deployment", ledger.RunFilter{Deployment: "web base 0"}, nil},
+		{"since", ledger.RunFilter{Since: at(3)}, []int{4, 3}},
+		{"since, of a project", ledger.RunFilter{Since: at(2), Projects: []writ.ProjectID{shop}}, []int{2}},
+		{"all of them at once", ledger.RunFilter{Script: "web.tengo", Deployment: "web", Since: at(2), States: []ledger.State{"running"}, Projects: []writ.ProjectID{shop}}, []int{2}},
 	} {
 		if diff := cmp.Diff(tt.want, names(t, l, tt.filter, known)); diff != "" {
 			t.Errorf("%s: %s", tt.name, diff)
 		}
 	}
+	odd := runOf(incoming(2, east), writ.RunRunning)
+	odd.Script, odd.Deployment = strings.Repeat("x", 100_000), "zero\x00"
+	store(t, l, east, events(3, runEvent(odd)))
+	if run, err := l.Run(t.Context(), odd.ID); err != nil || run.Script != odd.Script || run.Deployment != odd.Deployment {
+		t.Errorf("names that no payload has: %.50q %q, %v", run.Script, run.Deployment, err)
+	}
 	removed := writ.Node{ID: "n1", Name: "gone", Admission: writ.AdmissionRemoved}
-	store(t, l, east, events(3, writ.Event{Node: &removed}))
+	store(t, l, east, events(4, writ.Event{Node: &removed}))
 	if list, err := l.Nodes(t.Context(), ledger.NodeFilter{}, ledger.Page{}); err != nil || len(list.Items) != 0 {
 		t.Errorf("removed nodes are listed: %v, %v", list, err)
 	}
 	if list, err := l.Nodes(t.Context(), ledger.NodeFilter{Admission: writ.AdmissionRemoved}, ledger.Page{}); err != nil || len(list.Items) != 1 {
 		t.Errorf("removed nodes, asked for: %v, %v", list, err)
+	}
+}
+
+// testPrefixes looks for runs by the beginning of their ids, and finds those of the projects that it may only.
+func testPrefixes(t *testing.T, l ledger.Ledger) {
+	known := map[writ.RunID]int{}
+	for n := 1; n <= 40; n++ { // of which some begin with the same letter
+		in := incoming(n, east)
+		if n%2 == 0 {
+			in.Project, in.ProjectName = bank, "bank"
+		}
+		known[in.Run] = n
+		add(t, l, in)
+	}
+	for id, n := range known {
+		for _, length := range []int{1, 2, 4, 26} {
+			var all, own []int
+			for other, m := range known {
+				if strings.HasPrefix(string(other), string(id[:length])) {
+					all = append(all, m)
+					if m%2 == 0 {
+						own = append(own, m)
+					}
+				}
+			}
+			for _, ns := range [][]int{all, own} { // newest first
+				slices.Sort(ns)
+				slices.Reverse(ns)
+			}
+			if diff := cmp.Diff(all, names(t, l, ledger.RunFilter{Prefix: string(id[:length])}, known)); diff != "" {
+				t.Errorf("%d letters of run %d: %s", length, n, diff)
+			}
+			if diff := cmp.Diff(own, names(t, l, ledger.RunFilter{Prefix: string(id[:length]), Projects: []writ.ProjectID{bank}}, known)); diff != "" {
+				t.Errorf("%d letters of run %d, of one project: %s", length, n, diff)
+			}
+		}
+	}
+	for _, none := range []string{"zzzzzzzz", "%", "_", "a%", "x' OR '1'='1"} {
+		if got := names(t, l, ledger.RunFilter{Prefix: none}, known); len(got) > 0 {
+			t.Errorf("%q: %v", none, got)
+		}
+	}
+}
+
+// testSilent lists the open runs of which nothing is heard. The store's own clock says when it was told something.
+func testSilent(t *testing.T, l ledger.Ledger) {
+	known := map[writ.RunID]int{}
+	var in [5]ledger.Incoming
+	for n := range in {
+		in[n] = incoming(n, east)
+		known[in[n].Run] = n
+		add(t, l, in[n])
+	}
+	future := incoming(9, east)
+	future.Received = time.Now().Add(2 * time.Hour)
+	add(t, l, future)
+	store(t, l, east, events(1,
+		runEvent(runOf(in[0], writ.RunRunning)), runEvent(runOf(in[1], writ.RunFailed)), runEvent(runOf(in[2], writ.RunAccepted)),
+		callEvent(writ.Call{Run: in[0].Run, Seq: 1, State: writ.CallSucceeded}),
+		callEvent(writ.Call{Run: in[0].Run, Seq: 2, State: writ.CallQueued, Reason: "waits"}),
+		callEvent(writ.Call{Run: in[0].Run, Seq: 3, State: writ.CallPlanned}),
+		callEvent(writ.Call{Run: in[0].Run, Seq: 4, State: writ.CallRunning}),
+		callEvent(writ.Call{Run: in[2].Run, Seq: 1, State: writ.CallExpired})))
+	ok(t, l.Reject(t.Context(), in[3].Payload, writ.SubmissionRefused, writ.Errorf(writ.CodeRoleMissing, "no")))
+	later, earlier := time.Now().Add(time.Hour), time.Now().Add(-time.Hour)
+	if got := names(t, l, ledger.RunFilter{Silent: later}, known); !slices.Equal(got, []int{4, 2, 0}) {
+		t.Errorf("silent: %v", got)
+	}
+	if got := names(t, l, ledger.RunFilter{Silent: earlier}, known); len(got) > 0 {
+		t.Errorf("of all of them something was heard just now: %v", got)
+	}
+	ok(t, l.Prune(t.Context(), later, time.Time{}))
+	if got := names(t, l, ledger.RunFilter{Silent: earlier}, known); !slices.Equal(got, []int{4, 2, 0}) {
+		t.Errorf("once all events are forgotten: %v", got)
+	}
+	open, err := l.OpenCalls(t.Context(), 2, in[0].Run, in[2].Run, in[4].Run)
+	want := map[writ.RunID][]writ.Call{in[0].Run: {
+		{Run: in[0].Run, Seq: 2, State: writ.CallQueued, Reason: "waits"}, {Run: in[0].Run, Seq: 3, State: writ.CallPlanned},
+	}}
+	if diff := cmp.Diff(want, open); err != nil || diff != "" {
+		t.Errorf("open calls: %v\n%s", err, diff)
+	}
+	if none, err := l.OpenCalls(t.Context(), 2); err != nil || len(none) != 0 {
+		t.Errorf("open calls of no run: %v, %v", none, err)
 	}
 }
 

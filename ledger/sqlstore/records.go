@@ -4,6 +4,8 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"strings"
+	"time"
 
 	"writ"
 	"writ/internal/failpoint"
@@ -14,11 +16,27 @@ import (
 // addRun records a run that is not there yet and reports whether it was not.
 func addRun(ctx context.Context, tx *sqldb.Tx, run ledger.Run, journal string) (bool, error) {
 	return affected(tx.ExecContext(ctx, `
-		INSERT INTO runs (id, datacenter, project, project_name, signer, state, created, accepted, ended, body, journal)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)
+		INSERT INTO runs (id, datacenter, project, project_name, signer, state, created, accepted, ended, body, journal, script, deployment)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)
 		ON CONFLICT (id) DO NOTHING`,
 		string(run.ID), string(run.Datacenter), string(run.Project), run.ProjectName, run.Signer, string(run.State),
-		micros(run.Created), micros(run.Accepted), micros(run.Ended), encode(run.Run), journal))
+		micros(run.Created), micros(run.Accepted), micros(run.Ended), encode(run.Run), journal,
+		selectable(run.Script), deploymentName(run.Run)))
+}
+
+// deploymentName is the name of the deployment that a run makes. While it waits, the copy says the revision too.
+func deploymentName(run writ.Run) string {
+	name, _, _ := strings.Cut(run.Deployment, " ")
+	return selectable(name)
+}
+
+// selectable is a name by which runs are selected, "" if a datacenter claims one that no payload can have: an index takes short texts only, and
+// PostgreSQL no zeros. What it claims stays in the body, as it said it.
+func selectable(name string) string {
+	if len(name) > 255 || strings.ContainsRune(name, 0) {
+		return ""
+	}
+	return name
 }
 
 // word says how much a copy of a run counts.
@@ -40,9 +58,9 @@ func keepRun(ctx context.Context, tx *sqldb.Tx, datacenter writ.DatacenterID, jo
 	}
 	_, err = tx.ExecContext(ctx, `
 		UPDATE runs
-		SET state = $1, accepted = $2, ended = $3, body = $4, journal = $5
-		WHERE id = $6 AND datacenter = $7 AND (accepted = 0 OR $8)`,
-		string(run.State), micros(run.Accepted), micros(run.Ended), encode(run), journal, string(run.ID), string(datacenter), bool(w))
+		SET state = $1, accepted = $2, ended = $3, body = $4, journal = $5, script = $6, deployment = $7
+		WHERE id = $8 AND datacenter = $9 AND (accepted = 0 OR $10)`,
+		string(run.State), micros(run.Accepted), micros(run.Ended), encode(run), journal, selectable(run.Script), deploymentName(run), string(run.ID), string(datacenter), bool(w))
 	return err
 }
 
@@ -177,6 +195,21 @@ func (s *Store) Runs(ctx context.Context, filter ledger.RunFilter, p ledger.Page
 	if filter.Signer != "" {
 		q.and("signer = ?", filter.Signer)
 	}
+	if filter.Prefix != "" {
+		q.and("id >= ? AND id < ?", filter.Prefix, filter.Prefix+"~") // which comes after all that ids are made of
+	}
+	if filter.Script != "" {
+		q.and("script = ?", filter.Script)
+	}
+	if filter.Deployment != "" {
+		q.and("deployment = ?", filter.Deployment)
+	}
+	if !filter.Since.IsZero() {
+		q.and("created >= ?", micros(filter.Since))
+	}
+	if !filter.Silent.IsZero() {
+		silentSince(q, filter.Silent)
+	}
 	if p.Cursor != "" {
 		var created int64
 		var id string
@@ -193,6 +226,17 @@ func (s *Store) Runs(ctx context.Context, filter ledger.RunFilter, p ledger.Page
 		return run, []any{micros(run.Created), run.ID}, err
 	})
 }
+
+// silentSince adds the conditions of runs that are open and of which nothing was stored since a time. Of a run whose events are all forgotten nothing
+// was, or they would still be there.
+func silentSince(q *query, since time.Time) {
+	andIn(q, "state", openStates)
+	q.and("created < ?", micros(since))
+	q.and("COALESCE((SELECT stored FROM events WHERE events.run = runs.id ORDER BY events.id DESC LIMIT 1), 0) < ?", micros(since))
+}
+
+// openStates are those of runs that have not ended.
+var openStates = []string{string(ledger.StateWaiting), string(writ.RunAccepted), string(writ.RunRunning)}
 
 // CountRuns counts the runs of each project in each state.
 func (s *Store) CountRuns(ctx context.Context) (ledger.RunCounts, error) {
@@ -264,6 +308,25 @@ func (s *Store) CountCalls(ctx context.Context, runs ...writ.RunID) (map[writ.Ru
 		counts[run][state] = n
 	}
 	return counts, rows.Err()
+}
+
+// OpenCalls returns the first open calls of runs.
+func (s *Store) OpenCalls(ctx context.Context, max int, runs ...writ.RunID) (map[writ.RunID][]writ.Call, error) {
+	open := map[writ.RunID][]writ.Call{}
+	if len(runs) == 0 {
+		return open, nil
+	}
+	q := selectFrom(`SELECT body FROM (
+		SELECT run, seq, body, ROW_NUMBER() OVER (PARTITION BY run ORDER BY seq) AS place FROM calls`)
+	andIn(q, "run", runs)
+	andIn(q, "state", []string{string(writ.CallPlanned), string(writ.CallQueued), string(writ.CallRunning)})
+	q.add(") AS numbered\nWHERE place <= ?\nORDER BY run, seq", max)
+	rows, err := s.db.Query(ctx, q.String(), q.args...)
+	calls, err := collect(rows, err, body[writ.Call])
+	for _, c := range calls {
+		open[c.Run] = append(open[c.Run], c)
+	}
+	return open, err
 }
 
 // Nodes lists nodes.

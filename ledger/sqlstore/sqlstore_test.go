@@ -3,6 +3,7 @@ package sqlstore_test
 import (
 	"database/sql"
 	"flag"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -148,6 +149,39 @@ func TestEventsOfAnEarlierVersionGetTheirProject(t *testing.T) {
 		got, err := s.Events(t.Context(), 0, ledger.EventFilter{}, 10)
 		if err != nil || len(got) != 3 || got[0].Project != "shop" || got[1].Project != "" || got[2].Project != "" {
 			t.Errorf("%+v, %v", got, err)
+		}
+	})
+}
+
+func TestRunsOfAnEarlierVersionAreFoundByScriptAndDeployment(t *testing.T) {
+	row := func(n int, signer, body string) string {
+		return fmt.Sprintf(`INSERT INTO runs (id, datacenter, project, project_name, signer, state, created, accepted, ended, body)
+			VALUES ('%d', 'east', 'shop', 'web-shop', '%s', 'failed', %d, 1, 1, '{"id":"%d","datacenter":"east","project":"shop","project_name":"web-shop"%s')`, n, signer, n, n, body)
+	}
+	rest := `","payload":"` + strings.Repeat("0", 64) + `","state":"failed"}`
+	onBoth(t, func(t *testing.T, path string) {
+		ofVersion(t, path, "0007",
+			row(1, "alice", `,"deployment":"web","signer":"alice","script":"web.tengo`+rest),
+			row(2, "ci:shop/main", `,"deployment":"web-2 base 12","signer":"ci:shop/main","script":"Web_2.tengo`+rest),
+			row(3, "alice", `,"signer":"alice","script":"web.tengo`+rest),
+			row(4, "alice", `,"signer":"somebody else","script":"web.tengo`+rest))
+		s := open(t, path)
+		defer s.Close()
+		for _, tt := range []struct {
+			filter ledger.RunFilter
+			want   string
+		}{
+			{ledger.RunFilter{Deployment: "web"}, "1"}, {ledger.RunFilter{Deployment: "web-2"}, "2"}, {ledger.RunFilter{Script: "web.tengo"}, "31"},
+			{ledger.RunFilter{Script: "Web_2.tengo"}, "2"}, {ledger.RunFilter{}, "4321"},
+		} {
+			list, err := s.Runs(t.Context(), tt.filter, ledger.Page{})
+			got := ""
+			for _, run := range list.Items {
+				got += string(run.ID)
+			}
+			if err != nil || got != tt.want {
+				t.Errorf("%+v: %s, %v; want %s", tt.filter, got, err, tt.want)
+			}
 		}
 	})
 }

@@ -109,11 +109,15 @@ CREATE TABLE runs (
 	accepted BIGINT NOT NULL,
 	ended BIGINT NOT NULL,
 	body TEXT NOT NULL
-, journal TEXT NOT NULL DEFAULT '');
+, journal TEXT NOT NULL DEFAULT '', script TEXT NOT NULL DEFAULT '', deployment TEXT NOT NULL DEFAULT '');
 
 CREATE INDEX runs_by_datacenter ON runs (datacenter, created, id);
 
+CREATE INDEX runs_by_deployment ON runs (deployment, created, id);
+
 CREATE INDEX runs_by_project ON runs (project, created, id);
+
+CREATE INDEX runs_by_script ON runs (script, created, id);
 
 CREATE INDEX runs_by_signer ON runs (signer, created, id);
 
