@@ -166,6 +166,8 @@ func TestNothingOfAnotherProjectIsTold(t *testing.T) {
 	for name, values := range map[string][]string{
 		"project": {string(blog), "web-blog", "web-shop", "no-such", ""}, "deployment": {"canary-deployment"}, "node": {"canary-node"}, "signer": {"sam-canary", "alice"},
 		"kind": {"volume"}, "datacenter": {"vienna", "graz", "canary-dc", string(graz)}, "state": {"failed", "waiting", "running", "succeeded", "x"}, "cursor": cursors, "q": {"canary"},
+		"script": {"canary-0.tengo", "canary-waits.tengo", "canary.tengo"}, "prefix": {string(h.subs[0].Run[:4]), string(h.subs[2].Run), string(h.subs[3].Run[:25])},
+		"since": {time.Now().Add(-time.Hour).Format(time.RFC3339), "x"}, "stuck": {"1", "0"}, "why": {"true"},
 	} {
 		for _, value := range values {
 			queries = append(queries, url.Values{name: {value}})

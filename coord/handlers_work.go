@@ -3,6 +3,8 @@ package coord
 import (
 	"context"
 	"io"
+	"regexp"
+	"time"
 
 	"writ"
 	"writ/coord/api"
@@ -60,14 +62,16 @@ func (h handlers) SubmitStatement(ctx context.Context, r api.SubmitStatementRequ
 
 func (h handlers) ListRuns(ctx context.Context, r api.ListRunsRequestObject) (api.ListRunsResponseObject, error) {
 	p := r.Params
-	filter := ledger.RunFilter{Signer: p.Signer}
+	filter, err := runFilter(p, h.c.Now())
+	if err != nil {
+		return nil, err
+	}
 	for _, s := range p.State {
 		if !s.Valid() {
 			return nil, writ.Errorf(writ.CodeBadRequest, "there is no state %q", s).WithHint("states are %v", ledger.States)
 		}
 		filter.States = append(filter.States, ledger.State(s))
 	}
-	var err error
 	if filter.Projects, err = h.projects(ctx, p.Project); err != nil {
 		return nil, err
 	}
@@ -79,8 +83,48 @@ func (h handlers) ListRuns(ctx context.Context, r api.ListRunsRequestObject) (ap
 		return nil, err
 	}
 	list, err := h.c.Ledger.Runs(ctx, filter, page)
-	return api.ListRuns200JSONResponse{Items: views(list.Items, h.c.runView), NextCursor: list.Next}, err
+	if err != nil {
+		return nil, err
+	}
+	runs := views(list.Items, h.c.runView)
+	if p.Why != nil && *p.Why {
+		err = h.c.sayWhy(ctx, runs)
+	}
+	return api.ListRuns200JSONResponse{Items: runs, NextCursor: list.Next}, err
 }
+
+// runFilter reads what selects runs by themselves. A client sends only what was asked for: earlier coordinators refuse what they do not know.
+func runFilter(p api.ListRunsParams, now time.Time) (ledger.RunFilter, error) {
+	filter := ledger.RunFilter{Signer: p.Signer}
+	if p.Prefix != nil {
+		if filter.Prefix = *p.Prefix; !runPrefix.MatchString(filter.Prefix) {
+			return filter, writ.Errorf(writ.CodeBadRequest, "prefix: no id of a run begins with %q", filter.Prefix).
+				WithHint("ids have 26 lower-case letters and digits from 2 to 7")
+		}
+	}
+	if p.Script != nil {
+		filter.Script = *p.Script
+	}
+	if p.Deployment != nil {
+		filter.Deployment = *p.Deployment
+	}
+	if p.Since != nil {
+		filter.Since = *p.Since
+	}
+	if p.Stuck != nil {
+		if *p.Stuck < 1 || *p.Stuck > maxStuck {
+			return filter, writ.Errorf(writ.CodeBadRequest, "stuck is %d; it is a number of seconds between 1 and %d", *p.Stuck, maxStuck)
+		}
+		filter.Silent = now.Add(-time.Duration(*p.Stuck) * time.Second)
+	}
+	return filter, nil
+}
+
+// runPrefix is what ids of runs may begin with.
+var runPrefix = regexp.MustCompile(`^[a-z2-7]{1,26}$`)
+
+// maxStuck is a year, in seconds.
+const maxStuck = 366 * 24 * 60 * 60
 
 func (h handlers) GetRun(ctx context.Context, r api.GetRunRequestObject) (api.GetRunResponseObject, error) {
 	run, err := h.c.Ledger.Run(ctx, r.Run)

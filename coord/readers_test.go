@@ -58,11 +58,14 @@ func readingRoster(t *testing.T, address string) *identity.Roster {
 }
 
 // startReading serves a coordinator of readingRoster with a datacenter that answers all verbs.
-func startReading(t *testing.T) (*fixture, *supervisor) {
+func startReading(t *testing.T, change ...func(c *Coordinator)) (*fixture, *supervisor) {
 	t.Helper()
 	p := start(t, func(c *Coordinator) {
 		c.Self = &Self{ID: frontID, Key: key("front")}
 		c.RequestsPerSecond = 1e6
+		for _, change := range change {
+			change(c)
+		}
 	})
 	if _, err := p.AddRoster(t.Context(), signedRoster(t, readingRoster(t, p.PublicURL))); err != nil {
 		t.Fatal(err)

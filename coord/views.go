@@ -2,6 +2,9 @@ package coord
 
 import (
 	"context"
+	"fmt"
+	"slices"
+	"strings"
 
 	"golang.org/x/crypto/ssh"
 
@@ -45,6 +48,52 @@ func (c *Coordinator) WhyWaiting(r ledger.Run) string {
 		return "the datacenter " + name + " cannot take it yet: " + trouble.Message
 	}
 	return "is on its way to the datacenter " + name
+}
+
+// whyCalls is how many open calls of a run are looked at for one that says why it waits.
+const whyCalls = 8
+
+// sayWhy gives a reason to runs that are open in their datacenters and say none themselves.
+func (c *Coordinator) sayWhy(ctx context.Context, runs []api.Run) error {
+	var open []writ.RunID
+	for _, r := range runs {
+		if r.State == api.RunStateAccepted || r.State == api.RunStateRunning {
+			open = append(open, r.ID)
+		}
+	}
+	calls, err := c.Ledger.OpenCalls(ctx, whyCalls, open...)
+	if err != nil {
+		return err
+	}
+	for i := range runs {
+		r := &runs[i]
+		if !slices.Contains(open, r.ID) {
+			continue
+		}
+		if r.Reason == "" {
+			r.Reason = whyCallsWait(calls[r.ID])
+		}
+		if _, connected := c.links.Session(r.Datacenter); !connected {
+			r.Reason = strings.TrimSuffix("its datacenter is away, and said last: "+r.Reason, ", and said last: ")
+		}
+	}
+	return nil
+}
+
+// whyCallsWait says why the first open call waits that says so itself, otherwise what became of the first one.
+func whyCallsWait(calls []writ.Call) string {
+	if len(calls) == 0 {
+		return ""
+	}
+	first := calls[max(slices.IndexFunc(calls, func(c writ.Call) bool { return c.Reason != "" }), 0)]
+	text := fmt.Sprintf("call %d (%s) is %s", first.Seq, strings.TrimSuffix(first.Operation+" "+first.Name, " "), first.State)
+	if first.NodeName != "" {
+		text += " on " + first.NodeName
+	}
+	if first.Reason != "" {
+		text += ": " + first.Reason
+	}
+	return text
 }
 
 func valuesView(v link.RunValues) api.RunValues {

@@ -782,6 +782,24 @@ type ListRunsParams struct {
 	// Signer Only runs that this principal signed
 	Signer string `form:"signer,omitempty" json:"signer,omitempty,omitzero"`
 
+	// Prefix Only runs whose id begins with this
+	Prefix *string `form:"prefix,omitempty" json:"prefix,omitempty"`
+
+	// Script Only runs of the script with this file name
+	Script *string `form:"script,omitempty" json:"script,omitempty"`
+
+	// Deployment Only runs that make this deployment
+	Deployment *string `form:"deployment,omitempty" json:"deployment,omitempty"`
+
+	// Since Only runs that came to the coordinator at this time or later
+	Since *time.Time `form:"since,omitempty" json:"since,omitempty"`
+
+	// Stuck Only open runs that are older than so many seconds, and of which the coordinator heard nothing for so long
+	Stuck *int `form:"stuck,omitempty" json:"stuck,omitempty"`
+
+	// Why For an open run that does not say why it waits, `reason` says which of its calls is open and why. Of a datacenter that is away it says that.
+	Why *bool `form:"why,omitempty" json:"why,omitempty"`
+
 	// Limit The most items of a page
 	Limit PageLimit `form:"limit,omitempty" json:"limit,omitempty,omitzero"`
 

@@ -1,0 +1,101 @@
+package coord
+
+import (
+	"encoding/json"
+	"net/http"
+	"net/url"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"writ"
+	"writ/coord/api"
+	"writ/ledger"
+)
+
+// listed are the runs of a list, and why each waits.
+func (p *fixture) listed(token string, query url.Values) map[writ.RunID]string {
+	p.t.Helper()
+	status, body := p.as(token, http.MethodGet, "/v1/runs?"+query.Encode())
+	var page api.RunPage
+	if err := json.Unmarshal([]byte(body), &page); err != nil || status != http.StatusOK {
+		p.t.Fatalf("%v: status %d, %s", query, status, body)
+	}
+	all := map[writ.RunID]string{}
+	for _, r := range page.Items {
+		all[r.ID] = r.Reason
+	}
+	return all
+}
+
+// Each filter of runs selects what it says, of the projects that a person may read only, and pages go on with the same filter.
+func TestRunsAreSelectedByWhatTheyAreAndHowLongNothingWasHeardOfThem(t *testing.T) {
+	var later atomic.Int64 // how far the coordinator's clock is ahead
+	p, s := startReading(t, func(c *Coordinator) {
+		c.Now = func() time.Time { return time.Now().Add(time.Duration(later.Load())) }
+	})
+	var shops, blogs []writ.Submission
+	for _, name := range []string{"web.tengo", "web.tengo", "db.tengo"} {
+		shops = append(shops, p.runFor(shop, "web-shop", name))
+		blogs = append(blogs, p.runFor(blog, "web-blog", name))
+	}
+	open := func(sub writ.Submission, reason string) *writ.Run {
+		return &writ.Run{ID: sub.Run, Script: sub.Script, Payload: sub.Payload, State: writ.RunRunning, Deployment: "front", Reason: reason,
+			Project: sub.Project, Accepted: time.Now().UTC(), Deadline: time.Now().Add(time.Hour).UTC()}
+	}
+	ended := open(shops[2], "")
+	ended.State, ended.Ended, ended.Deployment = writ.RunSucceeded, time.Now().UTC(), ""
+	s.tell(
+		writ.Event{Run: open(shops[0], "")}, writ.Event{Run: open(shops[1], "waits for its turn")}, writ.Event{Run: ended}, writ.Event{Run: open(blogs[0], "")},
+		writ.Event{Call: &writ.Call{Run: shops[0].Run, Seq: 1, Operation: "volume.create", Name: "v", State: writ.CallSucceeded, Reason: "no"}},
+		writ.Event{Call: &writ.Call{Run: shops[0].Run, Seq: 2, Operation: "volume.create", Name: "w", State: writ.CallQueued, NodeName: "n1"}},
+		writ.Event{Call: &writ.Call{Run: shops[0].Run, Seq: 3, Operation: "machine.create", Name: "m", State: writ.CallPlanned, NodeName: "n2", Reason: "has no room"}},
+		writ.Event{Call: &writ.Call{Run: blogs[0].Run, Seq: 1, State: writ.CallPlanned}},
+	)
+	p.await("the datacenter has told all", func() bool {
+		list, err := p.Ledger.Calls(t.Context(), blogs[0].Run, ledger.Page{})
+		return err == nil && len(list.Items) == 1
+	})
+	carol := p.token("carol") // who reads shop
+	ask := func(query url.Values) (got []writ.RunID) {
+		for id := range p.listed(carol, query) {
+			got = append(got, id)
+		}
+		return got
+	}
+	for _, tt := range []struct {
+		name, value string
+		want        []writ.Submission
+	}{
+		{"script", "web.tengo", shops[:2]}, {"script", "none.tengo", nil}, {"deployment", "front", shops[:2]}, {"deployment", "none", nil},
+		{"prefix", string(shops[1].Run), shops[1:2]}, {"prefix", string(shops[2].Run[:20]), shops[2:]}, {"prefix", string(blogs[1].Run), nil},
+		{"since", time.Now().Add(-time.Hour).Format(time.RFC3339), shops}, {"since", time.Now().Add(time.Hour).Format(time.RFC3339), nil},
+		{"stuck", "100", nil}, {"why", "true", shops},
+	} {
+		got := ask(url.Values{tt.name: {tt.value}})
+		if len(got) != len(tt.want) || slices.ContainsFunc(tt.want, func(sub writ.Submission) bool { return !slices.Contains(got, sub.Run) }) {
+			t.Errorf("%s=%s: %v, want %v", tt.name, tt.value, got, tt.want)
+		}
+	}
+	for _, wrong := range []string{"prefix=", "prefix=abc1", "prefix=%25", "since=yesterday", "stuck=0", "stuck=-1", "stuck=99999999999", "stuck=5m", "why=perhaps"} {
+		status, body := p.as(carol, http.MethodGet, "/v1/runs?"+wrong)
+		wantProblem(t, wrong, status, body, writ.CodeBadRequest)
+	}
+
+	later.Store(int64(3 * time.Minute))
+	stuck := p.listed(carol, url.Values{"stuck": {"100"}, "why": {"true"}})
+	if len(stuck) != 2 || stuck[shops[0].Run] != "call 3 (machine.create m) is planned on n2: has no room" || stuck[shops[1].Run] != "waits for its turn" {
+		t.Errorf("open runs of which nothing was heard: %q", stuck)
+	}
+	if first := p.listed(carol, url.Values{"stuck": {"100"}, "limit": {"1"}}); len(first) != 1 || first[shops[0].Run] != "" {
+		t.Errorf("the first page without a reason: %q", first)
+	}
+	s.leave()
+	if away := p.listed(carol, url.Values{"why": {"true"}})[shops[1].Run]; away != "its datacenter is away, and said last: waits for its turn" {
+		t.Errorf("of a datacenter that is away: %q", away)
+	}
+	if over := p.listed(carol, url.Values{"why": {"true"}, "script": {"db.tengo"}}); over[shops[2].Run] != "" {
+		t.Errorf("a run that has ended waits for nothing: %q", over)
+	}
+}
