@@ -44,7 +44,7 @@ func (a *app) completeFlag(cmd *cobra.Command, flag string, ask suggestions) {
 
 func suggestRuns(ctx context.Context, c *client.Client) []string {
 	page, _ := api.Answer[api.RunPage](c.API.ListRuns(ctx, &api.ListRunsParams{Limit: 50}))
-	var all []string
+	all := []string{cobra.CompletionWithDesc(client.LastRun, "the run that you submitted last, or the newest")}
 	for _, r := range page.Items {
 		all = append(all, cobra.CompletionWithDesc(string(r.ID), string(r.State)+" "+r.Script))
 	}

@@ -18,6 +18,7 @@ import (
 	"testing"
 
 	"writ"
+	"writ/cmd/writ/internal/client"
 	"writ/cmd/writ/internal/testcluster"
 	"writ/coord/api"
 	"writ/identity"
@@ -223,12 +224,15 @@ func (r *redirected) state() map[string]string {
 	return state
 }
 
-// decisions has a command for each row of identity.Rules: what the person types, and what may change by it.
-var decisions = map[string]struct {
+// typedDecision is a command that a person types.
+type typedDecision struct {
 	args   []string
 	target string // prefix of the subjects that may change
 	lies   []string
-}{
+}
+
+// decisions has a command for each row of identity.Rules: what the person types, and what may change by it.
+var decisions = map[string]typedDecision{
 	"node approve":      {[]string{"node", "approve", "named-p", "PRINT:named-p"}, "node named-p", nodeLies},
 	"node reject":       {[]string{"node", "reject", "named-p"}, "node named-p", nodeLies},
 	"node remove":       {[]string{"node", "remove", "named-n"}, "node named-n", nodeLies},
@@ -246,9 +250,16 @@ var decisions = map[string]struct {
 	"secret remove":     {[]string{"secret", "remove", "named"}, "secret named", secretLies},
 }
 
+// byPrefix has decisions about runs of which the person types the beginning of the id only. Without a person to ask they sign nothing.
+var byPrefix = map[string]typedDecision{
+	"run cancel prefix": {[]string{"run", "cancel", "PREFIX:named"}, "run RUN:named", prefixLies},
+	"run resume prefix": {[]string{"run", "resume", "PREFIX:named", "--detach"}, "run RUN:named", prefixLies},
+}
+
 var (
 	nodeLies   = []string{"ids", "names", "keys", "whole nodes", "all but the name", "revisions ahead", "revisions behind"}
 	runLies    = []string{"runs", "scripts", "projects", "ends"}
+	prefixLies = append([]string{"other prefixes", "one prefix"}, runLies...)
 	secretLies = []string{"secrets", "versions ahead", "versions behind"}
 )
 
@@ -286,6 +297,20 @@ func (r *redirected) lie(name string, pair [2]string) func(string, any) any {
 			_ = json.Unmarshal(bytes.ReplaceAll(text, []byte(r.runs["named"]), []byte(r.runs["liked"])), &other)
 			return other
 		}
+	case "other prefixes", "one prefix": // a list names the other run under its own id, or under one that begins as the person typed
+		return func(path string, answer any) any {
+			if path != "/v1/runs" {
+				return answer
+			}
+			text, _ := json.Marshal(answer)
+			id := string(r.runs["liked"])
+			if name == "one prefix" {
+				id = prefixOf(r.runs["named"]) + id[4:]
+			}
+			var other any
+			_ = json.Unmarshal(bytes.ReplaceAll(text, []byte(r.runs["named"]), []byte(id)), &other)
+			return other
+		}
 	case "scripts":
 		return set("script", func(any) any { return "other.tengo" })
 	case "projects":
@@ -314,8 +339,10 @@ func TestAHostileCoordinatorRedirectsNoDecision(t *testing.T) {
 	r := newRedirected(t)
 	l := newLiar(t, r.URL)
 	r.AlsoAt(l.URL)
-	for _, name := range slices.Sorted(maps.Keys(decisions)) {
-		d := decisions[name]
+	typed := maps.Clone(decisions)
+	maps.Copy(typed, byPrefix)
+	for _, name := range slices.Sorted(maps.Keys(typed)) {
+		d := typed[name]
 		pair := [2]string{"named-n", "liked-n"}
 		if strings.Contains(strings.Join(d.args, " "), "named-p") {
 			pair = [2]string{"named-p", "liked-p"}
@@ -345,6 +372,7 @@ func (r *redirected) words(args []string) []string {
 	for _, a := range args {
 		for name, id := range r.runs {
 			a = strings.ReplaceAll(a, "RUN:"+name, string(id))
+			a = strings.ReplaceAll(a, "PREFIX:"+name, prefixOf(id))
 		}
 		for name, print := range r.prints {
 			a = strings.ReplaceAll(a, "PRINT:"+name, print)
@@ -353,6 +381,9 @@ func (r *redirected) words(args []string) []string {
 	}
 	return all
 }
+
+// prefixOf is as little of the id of a run as a person may type.
+func prefixOf(id writ.RunID) string { return string(id[:client.MinPrefix]) }
 
 // onlyTargetChanges fails the test if something else than the target is not as it was before.
 func (r *redirected) onlyTargetChanges(what []string, target string, do func()) {

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
@@ -20,17 +21,24 @@ func (a *app) runCommand() *cobra.Command {
 	for _, c := range one {
 		c.ValidArgsFunction = a.completion(suggestRuns)
 	}
-	return family("run", "Look at runs, cancel and resume them", append([]*cobra.Command{a.runListCommand()}, one...)...)
+	all := family("run", "Look at runs, cancel and resume them", append([]*cobra.Command{a.runListCommand()}, one...)...)
+	all.Long = `Looks at runs, cancels and resumes them. RUN is the id of a run, or its first 4 characters or more if no other run begins with
+them, or @last. @last is the run that you submitted last from this computer with the same context and project. If there
+is none, it is the newest run of the project.
+
+A cancel or resume is signed for one run. If only the coordinator says which run is meant, the command shows that run and asks
+you. Where it cannot ask, say the whole id.`
+	return all
 }
 
 // onRun is a command on the run that its first argument names, with a client for the cluster.
 func (a *app) onRun(do func(ctx context.Context, c *client.Client, id writ.RunID) error) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
-		id, err := runID(args[0])
+		c, err := a.client()
 		if err != nil {
 			return err
 		}
-		c, err := a.client()
+		id, _, err := c.FindRun(cmd.Context(), args[0])
 		if err != nil {
 			return err
 		}
@@ -38,34 +46,134 @@ func (a *app) onRun(do func(ctx context.Context, c *client.Client, id writ.RunID
 	}
 }
 
+// onRunToDecide is onRun for a command that signs a decision about the run. A run that only the coordinator says is meant is one that the coordinator
+// chose, so the person sees and confirms it; without a person there, nothing is signed.
+func (a *app) onRunToDecide(decision string, do func(ctx context.Context, c *client.Client, run api.Run) error) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, args []string) error {
+		c, err := a.client()
+		if err != nil {
+			return err
+		}
+		id, sure, err := c.FindRun(cmd.Context(), args[0])
+		if err != nil {
+			return err
+		}
+		run, err := c.Run(cmd.Context(), id)
+		if err != nil {
+			return err
+		}
+		if sure {
+			return do(cmd.Context(), c, run)
+		}
+		what := fmt.Sprintf("%s run %s: script %s of project %s, signed by %s, %s", decision, run.ID, run.Script, run.ProjectName, run.Signer, run.State)
+		if !a.Interactive() {
+			return writ.Errorf(writ.CodeUsage, "%s stands for run %s, but only the coordinator says so, and what is signed names one run", args[0], run.ID).
+				WithHint("if you mean it (%s of project %s, signed by %s): writ run %s %s", run.Script, run.ProjectName, run.Signer, decision, run.ID)
+		}
+		if !a.Confirm(what + "?") {
+			return writ.Errorf(writ.CodeUsage, "nothing was signed").WithHint("`writ run list` shows the whole ids")
+		}
+		return do(cmd.Context(), c, run)
+	}
+}
+
+// runListFlags select runs, and say what is shown of them.
+type runListFlags struct {
+	states                    []string
+	datacenter, signer        string
+	script, deployment, since string
+	stuck                     time.Duration
+	why                       bool
+	limit                     int
+}
+
 func (a *app) runListCommand() *cobra.Command {
-	var states []string
-	var datacenter, signer string
-	var limit int
+	var l runListFlags
 	c := &cobra.Command{
-		Use:     "list",
-		Short:   "List runs, newest first",
-		Example: "  writ run list --state running,waiting\n  writ run list --limit 0 -o name",
-		Args:    exactly(),
+		Use:   "list",
+		Short: "List runs, newest first",
+		Example: `  writ run list --state running,waiting
+  writ run list --script web.tengo --since 2h
+  writ run list --stuck 5m
+  writ run list --limit 0 -o name`,
+		Args: exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			params := api.ListRunsParams{Project: a.flags.project, Datacenter: datacenter, Signer: signer}
-			for _, s := range states {
-				if !api.RunState(s).Valid() {
-					return writ.Errorf(writ.CodeUsage, "%q is no state of a run", s).WithHint("there are %s", strings.Join(runStates(), ", "))
-				}
-				params.State = append(params.State, api.RunState(s))
+			params, err := l.params(time.Now())
+			if err != nil {
+				return err
 			}
-			return a.listRuns(cmd.Context(), params, limit)
+			params.Project = a.flags.project
+			return a.listRuns(cmd.Context(), params, l.limit)
 		},
 	}
 	f := c.Flags()
-	f.StringSliceVar(&states, "state", nil, "only runs in these states")
-	f.StringVar(&datacenter, "dc", "", "only runs of this datacenter")
-	f.StringVar(&signer, "signer", "", "only runs that this person or machine signed")
-	f.IntVar(&limit, "limit", 50, "how many at most; 0 for all")
+	f.StringSliceVar(&l.states, "state", nil, "only runs in these states")
+	f.StringVar(&l.datacenter, "dc", "", "only runs of this datacenter")
+	f.StringVar(&l.signer, "signer", "", "only runs that this person or machine signed")
+	f.StringVar(&l.script, "script", "", "only runs of the script with this file name")
+	f.StringVar(&l.deployment, "deployment", "", "only runs that make this deployment")
+	f.StringVar(&l.since, "since", "", "only runs that are not older than this: 2h, 7d, 2026-03-01 or 2026-03-01T12:00:00Z")
+	f.DurationVar(&l.stuck, "stuck", 0, "only open runs of which the coordinator has heard nothing for this long, with the reason")
+	f.BoolVar(&l.why, "why", false, "show why each run waits or failed")
+	f.IntVar(&l.limit, "limit", 50, "how many at most; 0 for all")
 	complete(c, "state", runStates()...)
 	a.completeFlag(c, "dc", suggestDatacenters)
 	return c
+}
+
+// params are what the flags ask a coordinator for. What is not given is not sent: earlier coordinators refuse what they do not know.
+func (l *runListFlags) params(now time.Time) (api.ListRunsParams, error) {
+	params := api.ListRunsParams{Datacenter: l.datacenter, Signer: l.signer}
+	for _, s := range l.states {
+		if !api.RunState(s).Valid() {
+			return params, writ.Errorf(writ.CodeUsage, "%q is no state of a run", s).WithHint("there are %s", strings.Join(runStates(), ", "))
+		}
+		params.State = append(params.State, api.RunState(s))
+	}
+	if l.script != "" {
+		params.Script = &l.script
+	}
+	if l.deployment != "" {
+		params.Deployment = &l.deployment
+	}
+	if l.since != "" {
+		since, err := sinceTime(l.since, now)
+		if err != nil {
+			return params, err
+		}
+		params.Since = &since
+	}
+	if l.stuck != 0 {
+		seconds := int(l.stuck / time.Second)
+		if seconds < 1 {
+			return params, writ.Errorf(writ.CodeUsage, "--stuck %s is less than a second", l.stuck).WithHint("say how long nothing was heard of a run: --stuck 5m")
+		}
+		params.Stuck = &seconds
+	}
+	if l.why || l.stuck != 0 {
+		why := true
+		params.Why = &why
+	}
+	return params, nil
+}
+
+// sinceTime reads a time in the past: how long ago it was, a day of the person's own time zone, or a moment.
+func sinceTime(text string, now time.Time) (time.Time, error) {
+	if days, ok := strings.CutSuffix(text, "d"); ok {
+		if n, err := strconv.Atoi(days); err == nil && n > 0 && n < 100_000 {
+			return now.AddDate(0, 0, -n), nil
+		}
+	}
+	if ago, err := time.ParseDuration(text); err == nil && ago > 0 {
+		return now.Add(-ago), nil
+	}
+	if day, err := time.ParseInLocation(time.DateOnly, text, now.Location()); err == nil {
+		return day, nil
+	}
+	if at, err := time.Parse(time.RFC3339, text); err == nil {
+		return at, nil
+	}
+	return time.Time{}, writ.Errorf(writ.CodeUsage, "--since %q is no time", text).WithHint("write 2h, 7d, 2026-03-01 or 2026-03-01T12:00:00Z")
 }
 
 func runStates() []string {
@@ -107,6 +215,8 @@ func (a *app) listRuns(ctx context.Context, params api.ListRunsParams, limit int
 	if err != nil {
 		return err
 	}
+	why := wide("WHY", whyRun)
+	why.Wide = params.Why == nil
 	return a.Print(terminal.List(api.RunPage{Items: runs, NextCursor: page.NextCursor}, runs, func(r api.Run) string { return string(r.ID) },
 		column("RUN", func(r api.Run) string { return string(r.ID) }),
 		column("STATE", func(r api.Run) string { return string(r.State) }),
@@ -117,8 +227,8 @@ func (a *app) listRuns(ctx context.Context, params api.ListRunsParams, limit int
 		column("AGE", func(r api.Run) string { return age(r.Created) }),
 		column("TOOK", tookRun),
 		wide("DEPLOYMENT", func(r api.Run) string { return r.Deployment }),
-		wide("WHY", func(r api.Run) string { return whyRun(r) }),
 		wide("PAYLOAD", func(r api.Run) string { return r.Payload.String() }),
+		why, // last: a sentence
 	))
 }
 
@@ -181,33 +291,18 @@ func (a *app) runShowCommand() *cobra.Command {
 		Use:   "show RUN",
 		Short: "Show a run with its calls",
 		Example: `  writ run show RUN
+  writ run show @last
   writ run show RUN --values -o json`,
 		Args: exactly("RUN"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			id, err := runID(args[0])
-			if err != nil {
-				return err
-			}
-			return a.showRun(cmd.Context(), id, values)
-		},
+		RunE: a.onRun(func(ctx context.Context, c *client.Client, id writ.RunID) error {
+			return a.showRun(ctx, c, id, values)
+		}),
 	}
 	c.Flags().BoolVar(&values, "values", false, "ask the datacenter for output, arguments and results too")
 	return c
 }
 
-func runID(s string) (writ.RunID, error) {
-	id := writ.RunID(s)
-	if !id.Valid() {
-		return "", writ.Errorf(writ.CodeUsage, "%q is not the id of a run", s).WithHint("it has 26 letters and digits; `writ run list` shows them")
-	}
-	return id, nil
-}
-
-func (a *app) showRun(ctx context.Context, id writ.RunID, values bool) error {
-	c, err := a.client()
-	if err != nil {
-		return err
-	}
+func (a *app) showRun(ctx context.Context, c *client.Client, id writ.RunID, values bool) (err error) {
 	var v api.RunValues
 	if values {
 		if v, err = c.Values(ctx, id, 0); err != nil {
@@ -450,11 +545,7 @@ func (a *app) runCancelCommand() *cobra.Command {
 		Short:   "Cancel a run: no new call begins, and running calls are stopped",
 		Example: `  writ run cancel RUN --reason "wrong parameters"`,
 		Args:    exactly("RUN"),
-		RunE: a.onRun(func(ctx context.Context, c *client.Client, id writ.RunID) error {
-			run, err := c.Run(ctx, id)
-			if err != nil {
-				return err
-			}
+		RunE: a.onRunToDecide("cancel", func(ctx context.Context, c *client.Client, run api.Run) error {
 			if err := checkReason(reason); err != nil {
 				return err
 			}
@@ -479,11 +570,7 @@ other calls that did not succeed are tried again. The signed deadline stays.
 Then the command watches until the run has ended, as submit does.`,
 		Example: "  writ run resume 6e0c5a4be6f44b9a8f6b7c1d2e3f4a5b --reason \"the disk was replaced\"",
 		Args:    exactly("RUN"),
-		RunE: a.onRun(func(ctx context.Context, c *client.Client, id writ.RunID) error {
-			before, err := c.Run(ctx, id)
-			if err != nil {
-				return err
-			}
+		RunE: a.onRunToDecide("resume", func(ctx context.Context, c *client.Client, before api.Run) error {
 			if err := checkReason(reason); err != nil {
 				return err
 			}
@@ -500,7 +587,7 @@ Then the command watches until the run has ended, as submit does.`,
 			if err := c.AwaitNews(ctx, before); err != nil {
 				return err
 			}
-			return a.watch(ctx, c, id, s.timeout, at)
+			return a.watch(ctx, c, before.ID, s.timeout, at)
 		}),
 	}
 	s.watchFlags(c)

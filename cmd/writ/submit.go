@@ -71,6 +71,7 @@ func (a *app) submit(ctx context.Context, path string, s *submitFlags) error {
 	if err != nil {
 		return err
 	}
+	c.Remember(signed)
 	if s.detach {
 		return a.Print(terminal.View{
 			Data: submission, Names: []string{string(submission.Run)},

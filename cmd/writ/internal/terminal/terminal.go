@@ -128,6 +128,22 @@ func (t *Terminal) Hidden(what string) ([]byte, error) {
 	return text, err
 }
 
+// Confirm asks a question that is answered with yes or no, and reports whether the answer is yes. Somebody must be there.
+func (t *Terminal) Confirm(question string) bool {
+	fmt.Fprintf(t.Err, "%s [y/N] ", Clean(question))
+	var answer []byte
+	for one := make([]byte, 1); len(answer) < 16; answer = append(answer, one[0]) { // what comes after the line is not for this question
+		if n, err := t.In.Read(one); err != nil || n == 0 || one[0] == '\n' {
+			break
+		}
+	}
+	switch strings.ToLower(strings.TrimSpace(string(answer))) {
+	case "y", "yes":
+		return true
+	}
+	return false
+}
+
 // Clean returns s without control characters, which could take over the terminal that shows it, and with characters that are not seen or turn
 // the direction of text written out, `\u202e`. Tabs become spaces; so do ends of lines.
 func Clean(s string) string { return clean(s, false) }

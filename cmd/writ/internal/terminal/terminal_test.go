@@ -152,6 +152,25 @@ func TestNobodyIsAskedWhereNobodyIs(t *testing.T) {
 	}
 }
 
+func TestOnlyAYesConfirms(t *testing.T) {
+	for typed, want := range map[string]bool{
+		"y\n": true, "YES\r\n": true, " y \n": true, "y": true, "n\n": false, "\n": false, "": false, "yes please\n": false, "\ny\n": false, strings.Repeat(" ", 40) + "y\n": false,
+	} {
+		term, _, errs := newTest(t)
+		in, out, err := os.Pipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer in.Close()
+		fmt.Fprint(out, typed)
+		out.Close()
+		term.In = in
+		if got := term.Confirm("cancel\x1b it?"); got != want || errs() != "cancel\uFFFD it? [y/N] " {
+			t.Errorf("%q: %v, want %v; it said %q", typed, got, want, errs())
+		}
+	}
+}
+
 func TestCleanTakesControlFromStrangers(t *testing.T) {
 	for in, want := range map[string]string{
 		"plain ü":           "plain ü",

@@ -1,0 +1,127 @@
+package client
+
+import (
+	"crypto/ed25519"
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"writ"
+	"writ/cmd/writ/internal/config"
+	"writ/coord/api"
+	"writ/identity"
+)
+
+// lists is a coordinator that answers every list of runs with these.
+func lists(t *testing.T, asked *string, runs ...api.Run) string {
+	t.Helper()
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		*asked = r.URL.RawQuery
+		w.Header().Set("Content-Type", "application/json")
+		_ = json.NewEncoder(w).Encode(api.RunPage{Items: runs})
+	}))
+	t.Cleanup(s.Close)
+	return s.URL
+}
+
+// What a person types stands for one run that begins so, or for none. What a coordinator says besides is refused.
+func TestARunIsFoundByTheBeginningOfItsID(t *testing.T) {
+	one := api.Run{ID: writ.RunID("abcd" + strings.Repeat("e", 22)), Script: "web.tengo", State: api.RunStateFailed}
+	other := one
+	other.ID = "abcd" + writ.RunID(strings.Repeat("f", 22))
+	foreign := one
+	foreign.ID = writ.RunIDOf(writ.Digest{1})
+	short := one
+	short.ID = "abcde"
+	for name, tt := range map[string]struct {
+		text  string
+		runs  []api.Run
+		want  writ.RunID
+		sure  bool
+		code  writ.Code
+		named string
+	}{
+		"whole id":                {string(one.ID), nil, one.ID, true, "", ""},
+		"prefix":                  {"abcd", []api.Run{one}, one.ID, false, "", ""},
+		"all but one":             {string(one.ID[:25]), []api.Run{one}, one.ID, false, "", ""},
+		"several":                 {"abcd", []api.Run{one, other}, "", false, writ.CodeConflict, string(other.ID)},
+		"many":                    {"abcd", []api.Run{one, other, one, other, one, other}, "", false, writ.CodeConflict, "and more"},
+		"none":                    {"abcd", nil, "", false, writ.CodeNotFound, "abcd"},
+		"another than asked for":  {"abcd", []api.Run{foreign}, "", false, writ.CodeUnverified, string(foreign.ID)},
+		"one of them is another":  {"abcd", []api.Run{one, foreign}, "", false, writ.CodeUnverified, string(foreign.ID)},
+		"no id":                   {"abcd", []api.Run{short}, "", false, writ.CodeUnverified, ""},
+		"too short":               {"abc", []api.Run{one}, "", false, writ.CodeUsage, "4"},
+		"too long":                {string(one.ID) + "a", []api.Run{one}, "", false, writ.CodeUsage, ""},
+		"not of an id":            {"ab1d", []api.Run{one}, "", false, writ.CodeUsage, ""},
+		"the newest":              {"@last", []api.Run{one}, one.ID, false, "", ""},
+		"the newest of none":      {"@last", nil, "", false, writ.CodeNotFound, "writ submit"},
+		"the newest without id":   {"@last", []api.Run{short}, "", false, writ.CodeUnverified, ""},
+		"something else than all": {"@first", []api.Run{one}, "", false, writ.CodeUsage, "@last"},
+	} {
+		var asked string
+		c, err := New(config.Context{Servers: []string{lists(t, &asked, tt.runs...)}, Project: "web-shop"}, t.TempDir(), Keys{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		id, sure, err := c.FindRun(t.Context(), tt.text)
+		if id != tt.want || sure != tt.sure || writ.CodeOf(err) != tt.code {
+			t.Errorf("%s: %q, sure %v, %v; want %q, %v, %s", name, id, sure, err, tt.want, tt.sure, tt.code)
+		}
+		if err != nil && !strings.Contains(writ.AsError(err).Message+writ.AsError(err).Hint, tt.named) {
+			t.Errorf("%s: %v does not name %q", name, err, tt.named)
+		}
+		if tt.text == LastRun && !strings.Contains(asked, "project=web-shop") {
+			t.Errorf("%s: asked %s", name, asked)
+		}
+	}
+}
+
+// What was submitted from here is @last, whatever the coordinator says: its id follows from what was signed.
+func TestTheLastRunIsThatOfTheLastSubmission(t *testing.T) {
+	text, err := (&identity.Payload{
+		Format: identity.FormatV2, Cluster: writ.ClusterID(strings.Repeat("a", 64)), Datacenter: "0192f6c2-0000-7000-8000-00000000000a",
+		Project: "0192f6c2-0000-7000-8000-0000000000c1", ProjectName: "web-shop", Roster: 1, RosterDigest: writ.Digest{1}, Signer: "alice", MaxCalls: 1,
+		Created: time.Now(), Expires: time.Now().Add(time.Hour), Deadline: time.Hour, Engine: "tengo/2.17.0 api/1", Allow: []string{"volume.create"}, Nonce: identity.NewNonce(),
+		Script: identity.File{Name: "a.tengo", Text: []byte("x := 1\n")},
+	}).Text()
+	if err != nil {
+		t.Fatal(err)
+	}
+	armored, err := identity.NewSigner(ed25519.NewKeyFromSeed(make([]byte, ed25519.SeedSize))).Sign(identity.ScriptNamespace, text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir, asked := t.TempDir(), ""
+	liked := api.Run{ID: writ.RunID(strings.Repeat("b", 26))}
+	in := func(name, project string) *Client {
+		c, err := New(config.Context{Name: name, Servers: []string{lists(t, &asked, liked)}, Project: project}, dir, Keys{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c
+	}
+	in("one", "").Remember([]byte("nothing that was signed"))
+	in("one", "").Remember(identity.Join(text, armored))
+	own := writ.RunIDOf(writ.DigestOf(text))
+	for _, tt := range []struct {
+		context, project string
+		want             writ.RunID
+	}{
+		{"one", "", own}, {"one", "web-shop", own}, {"one", "0192f6c2-0000-7000-8000-0000000000c1", own}, {"one", "bank", liked.ID}, {"two", "web-shop", liked.ID},
+	} {
+		id, sure, err := in(tt.context, tt.project).FindRun(t.Context(), LastRun)
+		if err != nil || id != tt.want || sure != (tt.want == own) {
+			t.Errorf("in context %s and project %q: %s, sure %v, %v; want %s", tt.context, tt.project, id, sure, err, tt.want)
+		}
+	}
+	if err := os.WriteFile(in("one", "").lastPath(), []byte(`{"run":"../x"}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if id, sure, err := in("one", "").FindRun(t.Context(), LastRun); err != nil || id != liked.ID || sure {
+		t.Errorf("from a file that was changed: %s, sure %v, %v", id, sure, err)
+	}
+}

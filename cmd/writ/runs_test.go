@@ -1,0 +1,43 @@
+package main
+
+import (
+	"testing"
+	"time"
+
+	"writ"
+)
+
+func TestTimesInThePastAreReadAsPeopleWriteThem(t *testing.T) {
+	zone := time.FixedZone("east", 2*60*60)
+	now := time.Date(2026, 3, 10, 12, 30, 0, 0, zone)
+	for text, want := range map[string]time.Time{
+		"2h": now.Add(-2 * time.Hour), "90m": now.Add(-90 * time.Minute), "7d": now.AddDate(0, 0, -7), "2026-03-01": time.Date(2026, 3, 1, 0, 0, 0, 0, zone),
+		"2026-03-01T12:00:00Z": time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC),
+	} {
+		if got, err := sinceTime(text, now); err != nil || !got.Equal(want) {
+			t.Errorf("%s: %s, %v; want %s", text, got, err, want)
+		}
+	}
+	for _, text := range []string{"x", "-2h", "0s", "0d", "-1d", "999999d", "2026-13-01", "yesterday", "2026-03-01 12:00", "d"} {
+		if got, err := sinceTime(text, now); writ.CodeOf(err) != writ.CodeUsage {
+			t.Errorf("%s: %s, %v", text, got, err)
+		}
+	}
+}
+
+// What is not asked for is not sent: an earlier coordinator refuses parameters that it does not know.
+func TestAListOfRunsAsksOnlyForWhatWasSaid(t *testing.T) {
+	plain, err := (&runListFlags{datacenter: "east"}).params(time.Now())
+	if err != nil || plain.Prefix != nil || plain.Script != nil || plain.Deployment != nil || plain.Since != nil || plain.Stuck != nil || plain.Why != nil {
+		t.Errorf("%+v, %v", plain, err)
+	}
+	stuck, err := (&runListFlags{stuck: 5 * time.Minute, script: "a.tengo"}).params(time.Now())
+	if err != nil || *stuck.Stuck != 300 || !*stuck.Why || *stuck.Script != "a.tengo" {
+		t.Errorf("%+v, %v", stuck, err)
+	}
+	for _, wrong := range []runListFlags{{stuck: time.Millisecond}, {stuck: -time.Minute}, {since: "soon"}, {states: []string{"done"}}} {
+		if _, err := wrong.params(time.Now()); writ.CodeOf(err) != writ.CodeUsage {
+			t.Errorf("%+v: %v", wrong, err)
+		}
+	}
+}
