@@ -25,7 +25,7 @@ func (a *app) nodeCommand() *cobra.Command {
 		a.nodeDecision("reject", "Refuse a node that waits"),
 		a.nodeDecision("cordon", "Give a node no new work; its resources and calls go on"),
 		a.nodeDecision("uncordon", "Give a node work again"),
-		a.nodeDecision("drain", "Give a node no new work, and show it as drained when its calls have ended"),
+		a.nodeDrainCommand(),
 		a.nodeLabelCommand(),
 		a.nodeDecision("remove", "Remove a node for good; its key is never admitted again"),
 		a.nodeLostCommand(),
@@ -377,8 +377,13 @@ func (a *app) decideNode(ctx context.Context, name nodeFlags, fill func(*identit
 	if err != nil {
 		return err
 	}
+	return a.decideAbout(ctx, c, roster, n, name.reason, fill)
+}
+
+// decideAbout signs a decision about a node that was found, and hands it in.
+func (a *app) decideAbout(ctx context.Context, c *client.Client, roster *identity.Roster, n writ.Node, reason string, fill func(*identity.Statement)) error {
 	statement := client.AboutNode(n)
-	statement.Reason = name.reason
+	statement.Reason = reason
 	fill(&statement)
 	a.Note("signing: %s node %s in %s, key %s", statement.Decision, n.Name, roster.Datacenter(n.Datacenter).Name, n.Key)
 	if err := a.decide(ctx, c, statement); err != nil {
@@ -457,11 +462,18 @@ func findNode(ctx context.Context, c *client.Client, datacenter, nameOrID string
 	case 1:
 		return nodes[0], nil
 	case 0:
-		return writ.Node{}, writ.Errorf(writ.CodeNotFound, "there is no node %q", nameOrID).WithHint("`writ node list` shows them")
+		return writ.Node{}, noNode(nameOrID)
 	default:
-		return writ.Node{}, writ.Errorf(writ.CodeConflict, "%d nodes are called %q", len(nodes), nameOrID).
-			WithHint("say --dc, or use the id; `writ node list -o wide` shows it")
+		return writ.Node{}, severalNodes(nameOrID, len(nodes))
 	}
+}
+
+func noNode(nameOrID string) error {
+	return writ.Errorf(writ.CodeNotFound, "there is no node %q", nameOrID).WithHint("`writ node list` shows them")
+}
+
+func severalNodes(nameOrID string, count int) error {
+	return writ.Errorf(writ.CodeConflict, "%d nodes are called %q", count, nameOrID).WithHint("say --dc, or use the id; `writ node list -o wide` shows it")
 }
 
 // findRemoved finds a node that was removed: of several of one name that which joined last. It returns the error of looking among the others if

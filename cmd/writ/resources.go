@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -22,12 +23,12 @@ func (a *app) resourceCommand() *cobra.Command {
 
 func (a *app) resourceListCommand() *cobra.Command {
 	var params api.ListResourcesParams
-	var kind string
+	var kind, node string
 	var drifted, orphaned bool
 	c := &cobra.Command{
 		Use:     "list",
 		Short:   "List machines, containers, volumes, images, networks and databases",
-		Example: "  writ resource list --kind machine\n  writ resource list --dc dc1 --project web-shop -o wide\n  writ resource list --orphans",
+		Example: "  writ resource list --kind machine\n  writ resource list --node n1\n  writ resource list --dc dc1 --project web-shop -o wide\n  writ resource list --orphans",
 		Args:    exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := a.client()
@@ -38,7 +39,14 @@ func (a *app) resourceListCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			orphans := slices.DeleteFunc(orphansOn(where.nodes), func(o orphan) bool { return kind != "" && o.Module != kind })
+			if node != "" {
+				if params.Node, err = where.only(node); err != nil {
+					return err
+				}
+			}
+			orphans := slices.DeleteFunc(orphansOn(where.nodes), func(o orphan) bool {
+				return kind != "" && o.Module != kind || node != "" && o.Node != params.Node
+			})
 			if orphaned {
 				return a.Print(orphanTable(orphans, where.datacenters))
 			}
@@ -59,7 +67,9 @@ func (a *app) resourceListCommand() *cobra.Command {
 	f.BoolVar(&orphaned, "orphans", false, "instead of resources, what belongs to none on the nodes, and how to remove it")
 	f.StringVar(&params.Datacenter, "dc", "", "only resources of this datacenter")
 	f.StringVar(&params.Deployment, "deployment", "", "only resources that this deployment owns")
+	f.StringVar(&node, "node", "", "only resources on the node of this name or id")
 	a.completeFlag(c, "dc", suggestDatacenters)
+	a.completeFlag(c, "node", suggestNodes)
 	complete(c, "kind", "machine", "container", "volume", "image", "network", "herodb")
 	return c
 }
@@ -73,6 +83,7 @@ func resourcesNamed(ctx context.Context, c *client.Client, params api.ListResour
 // places are where resources are.
 type places struct {
 	datacenters map[writ.DatacenterID]string // their names
+	projects    map[writ.ProjectID]string    // theirs
 	nodes       map[writ.NodeID]writ.Node
 }
 
@@ -81,6 +92,14 @@ func lookAround(ctx context.Context, c *client.Client, datacenter string) (where
 	if where.datacenters, err = datacenterNames(ctx, c); err != nil {
 		return where, err
 	}
+	projects, err := api.Answer[api.ProjectList](c.API.ListProjects(ctx))
+	if err != nil {
+		return where, err
+	}
+	where.projects = make(map[writ.ProjectID]string)
+	for _, p := range projects.Items {
+		where.projects[p.ID] = p.Name
+	}
 	nodes, err := c.Nodes(ctx, api.ListNodesParams{Datacenter: datacenter})
 	where.nodes = make(map[writ.NodeID]writ.Node)
 	for _, n := range nodes {
@@ -88,6 +107,30 @@ func lookAround(ctx context.Context, c *client.Client, datacenter string) (where
 	}
 	return where, err
 }
+
+// only returns the id of the only node of a name or id. A node that was removed is found by its id.
+func (p places) only(nameOrID string) (writ.NodeID, error) {
+	if writ.ValidUUID(nameOrID) {
+		return writ.NodeID(nameOrID), nil
+	}
+	var found []writ.NodeID
+	for id, n := range p.nodes {
+		if n.Name == nameOrID {
+			found = append(found, id)
+		}
+	}
+	switch len(found) {
+	case 1:
+		return found[0], nil
+	case 0:
+		return "", noNode(nameOrID)
+	default:
+		return "", severalNodes(nameOrID, len(found))
+	}
+}
+
+// project is the name of a project.
+func (p places) project(id writ.ProjectID) string { return cmp.Or(p.projects[id], string(id)) }
 
 // node is the name of a node.
 func (p places) node(id writ.NodeID) string { return p.nodes[id].Name }
@@ -224,6 +267,7 @@ func resourceTable(resources []writ.Resource, orphans []orphan, where places) te
 		column("NAME", func(r writ.Resource) string { return r.Name }),
 		column("STATE", where.state),
 		column("ADDRESS", func(r writ.Resource) string { return r.Address }),
+		column("PROJECT", func(r writ.Resource) string { return where.project(r.Project) }),
 		column("DATACENTER", func(r writ.Resource) string { return where.datacenters[r.Datacenter] }),
 		column("NODE", func(r writ.Resource) string { return where.node(r.Node) }),
 		column("DRIVER", func(r writ.Resource) string {

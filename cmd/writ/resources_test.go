@@ -41,7 +41,7 @@ func TestAResourceSaysHowItStandsAndWhatElseWasMadeForIt(t *testing.T) {
 			{Module: "machine", Kind: "process", Name: "77", Of: web.HostName(), Remedy: "kill 77\x1b[2J"}, {Module: "volume", Kind: "tree", Name: "/d/v0"},
 		}},
 	}
-	where := places{nodes: nodes}
+	where := places{nodes: nodes, projects: map[writ.ProjectID]string{"p": "web-shop"}}
 	all := orphansOn(nodes)
 	text := resourceText(r, orphansOf(all, web), where)
 	for _, want := range []string{
@@ -55,7 +55,7 @@ func TestAResourceSaysHowItStandsAndWhatElseWasMadeForIt(t *testing.T) {
 		t.Errorf("it says:\n%q", text)
 	}
 	table := resourceTable([]writ.Resource{r}, all, where).Text(false)
-	for _, want := range []string{"KIND     NAME   STATE    ADDRESS", "machine  web-0  running  fd00::7", "\n2 orphans on n2: `writ resource list --orphans`"} {
+	for _, want := range []string{"KIND     NAME   STATE    ADDRESS  PROJECT", "machine  web-0  running  fd00::7  web-shop", "\n2 orphans on n2: `writ resource list --orphans`"} {
 		if !strings.Contains(table, want) {
 			t.Errorf("the table does not say %q:\n%s", want, table)
 		}

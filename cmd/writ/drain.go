@@ -1,0 +1,205 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"writ"
+	"writ/cmd/writ/internal/client"
+	"writ/cmd/writ/internal/terminal"
+	"writ/coord/api"
+	"writ/identity"
+)
+
+func (a *app) nodeDrainCommand() *cobra.Command {
+	var node nodeFlags
+	var wait bool
+	var timeout time.Duration
+	c := &cobra.Command{
+		Use:   "drain NODE",
+		Short: "Give a node no new work, and show it as drained when its calls have ended",
+		Long: `Signs that a node gets no new work, and lists what is still there. Its open calls go on. When they have ended, the node is
+drained. Its resources stay: draining moves none.
+
+With --wait the command waits until the node is drained. If the node is draining already, it signs nothing and only waits. What it
+shows is what the coordinator says.`,
+		Example: "  writ node drain n1\n  writ node drain n1 --wait --timeout 30m --reason \"a new disk\"",
+		Args:    exactly("NODE"),
+		PreRunE: func(*cobra.Command, []string) error {
+			if timeout < 0 || timeout > 0 && !wait {
+				return writ.Errorf(writ.CodeUsage, "--timeout %s bounds how long --wait waits", timeout).WithHint("say both, as in --wait --timeout 30m")
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			node.Node = args[0]
+			return a.drain(cmd.Context(), node, wait, timeout)
+		},
+	}
+	node.add(a, c)
+	c.Flags().BoolVar(&wait, "wait", false, "wait until the node is drained")
+	c.Flags().DurationVar(&timeout, "timeout", 0, "with --wait: how long to wait at most; the node goes on draining (exit code 6)")
+	return c
+}
+
+// drain signs that a node is drained unless it is already and the person wants to wait for it, and says what is still there.
+func (a *app) drain(ctx context.Context, name nodeFlags, wait bool, timeout time.Duration) error {
+	if err := name.check(); err != nil {
+		return err
+	}
+	c, roster, err := a.cluster(ctx)
+	if err != nil {
+		return err
+	}
+	n, err := c.FindNode(ctx, roster, name.NodeName)
+	if err != nil {
+		return err
+	}
+	if !wait || n.Scheduling != writ.SchedulingDraining && n.Scheduling != writ.SchedulingDrained {
+		err := a.decideAbout(ctx, c, roster, n, name.reason, func(s *identity.Statement) { s.Decision = "drain" })
+		if err != nil {
+			return err
+		}
+	}
+	if err := a.noteResources(ctx, c, n); err != nil {
+		return err
+	}
+	if !wait {
+		if _, err := a.noteOpen(ctx, c, n, ""); err != nil {
+			return err
+		}
+		a.Note("`writ node drain %s --wait` waits until it is drained", n.Name)
+		return nil
+	}
+	return a.awaitDrained(ctx, c, n, timeout)
+}
+
+// shownResources is how many resources of a node are named.
+const shownResources = 20
+
+// noteResources names the resources that stay on a node.
+func (a *app) noteResources(ctx context.Context, c *client.Client, n writ.Node) error {
+	resources, err := c.Resources(ctx, api.ListResourcesParams{Datacenter: string(n.Datacenter), Node: n.ID})
+	if err != nil || len(resources) == 0 {
+		return err
+	}
+	a.Note("%s on %s, which draining does not move:", count(len(resources), "resource"), n.Name)
+	for i, r := range resources {
+		if i == shownResources {
+			a.Note("  and %d more: `writ resource list --node %s`", len(resources)-i, n.Name)
+			break
+		}
+		a.Note("  %s/%s", r.Kind, terminal.Clean(r.Name))
+	}
+	return nil
+}
+
+// noteOpen says which calls are open at a node, unless it said the same before, and returns what it said. A datacenter that does not answer is
+// asked again the next time.
+func (a *app) noteOpen(ctx context.Context, c *client.Client, n writ.Node, before string) (string, error) {
+	queues, err := api.Answer[api.QueueList](c.API.ListQueues(ctx, &api.ListQueuesParams{Datacenter: string(n.Datacenter)}))
+	if err != nil {
+		if writ.AsError(err).Retryable() {
+			err = nil
+		}
+		return before, err
+	}
+	text := "no call is open on " + n.Name
+	for _, d := range queues.Items {
+		if d.Error != nil {
+			return before, nil
+		}
+		for _, q := range d.Queues {
+			if q.Node == n.ID {
+				text = openText(q, n.Name)
+			}
+		}
+	}
+	if text != before {
+		a.Note("%s", text)
+	}
+	return text, nil
+}
+
+// openText says how many calls a node has.
+func openText(q writ.QueueDepth, node string) string {
+	var parts []string
+	for _, part := range []struct {
+		n    int
+		what string
+	}{{q.Running, "running"}, {q.Queued, "queued"}, {q.Planned, "planned"}} {
+		if part.n > 0 {
+			parts = append(parts, fmt.Sprintf("%d %s", part.n, part.what))
+		}
+	}
+	if len(parts) == 0 {
+		return "no call is open on " + node
+	}
+	return fmt.Sprintf("open calls on %s: %s", node, strings.Join(parts, ", "))
+}
+
+// drainEvery is how often awaitDrained asks: calls take seconds to hours, and lists are dear.
+const drainEvery = 2 * time.Second
+
+// awaitDrained waits until a node is drained.
+func (a *app) awaitDrained(ctx context.Context, c *client.Client, n writ.Node, timeout time.Duration) error {
+	again := fmt.Sprintf("node %s goes on draining; to wait again: writ node drain %s --wait", n.Name, n.Name)
+	waiting, stop := ctx, context.CancelFunc(func() {})
+	if timeout > 0 {
+		waiting, stop = context.WithTimeout(ctx, timeout)
+	}
+	defer stop()
+	tick := time.NewTicker(drainEvery)
+	defer tick.Stop()
+	for open := ""; ; {
+		drained, err := isDrained(waiting, c, n)
+		if err == nil && !drained {
+			open, err = a.noteOpen(waiting, c, n, open)
+		}
+		switch {
+		case ctx.Err() != nil:
+			return terminal.Interrupted(again)
+		case errors.Is(waiting.Err(), context.DeadlineExceeded):
+			return writ.Errorf(writ.CodeTimeout, "node %s is not drained after %s", n.Name, timeout).WithHint("%s", again)
+		case err != nil && !writ.AsError(err).Retryable():
+			return err
+		case drained:
+			a.Done("node %s is drained", n.Name)
+			return nil
+		}
+		select {
+		case <-waiting.Done():
+		case <-tick.C:
+		}
+	}
+}
+
+// isDrained reports whether a node is drained. It is an error if it is not draining any more.
+func isDrained(ctx context.Context, c *client.Client, before writ.Node) (bool, error) {
+	nodes, err := c.Nodes(ctx, api.ListNodesParams{Datacenter: string(before.Datacenter)})
+	if err != nil {
+		return false, err
+	}
+	for _, n := range nodes {
+		if n.ID != before.ID {
+			continue
+		}
+		switch n.Scheduling {
+		case writ.SchedulingDrained:
+			return true, nil
+		case writ.SchedulingDraining:
+			return false, nil
+		}
+		if n.Revision == before.Revision { // the coordinator has not heard of the decision yet
+			return false, nil
+		}
+		return false, writ.Errorf(writ.CodeConflict, "node %s is %s and not draining any more", n.Name, n.Scheduling).
+			WithHint("`writ node show %s` says who decided that, and why", n.Name)
+	}
+	return false, writ.Errorf(writ.CodeNotFound, "node %s was removed while it was draining", before.Name).WithHint("`writ node show %s` says who decided that, and why", before.Name)
+}
