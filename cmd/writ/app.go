@@ -52,10 +52,7 @@ func run(args []string, in, out, err *os.File, environ []string) int {
 	root.SetHelpFunc(func(cmd *cobra.Command, _ []string) {
 		_ = a.page(ctx, out, append(strings.Fields(cmd.CommandPath())[1:], "--help")...) // what failed was shown
 	})
-	root.AddCommand(&cobra.Command{
-		Use: "man", Short: "Print the manual page", Hidden: true, Args: exactly(),
-		RunE: func(*cobra.Command, []string) error { return a.page(ctx, out, "man") },
-	})
+	root.AddCommand(a.manCommand())
 	failed := root.ExecuteContext(ctx)
 	if failed != nil {
 		a.Fail(failed)
@@ -159,6 +156,7 @@ func (a *app) clients(commands ...*cobra.Command) []*cobra.Command {
 		f.StringVar(&a.flags.project, "project", "", "name or id of the project to work in")
 		fromEnvironment(f, "config", "context", "server", "cluster", "project")
 		a.keyFlag(f)
+		a.completeFlag(c, "project", suggestProjects)
 	}
 	return commands
 }

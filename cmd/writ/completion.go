@@ -2,6 +2,8 @@ package main
 
 import (
 	"context"
+	"fmt"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -58,6 +60,52 @@ func suggestNodes(ctx context.Context, c *client.Client) []string {
 		all = append(all, n.Name)
 	}
 	return all
+}
+
+func suggestProjects(ctx context.Context, c *client.Client) []string {
+	list, _ := api.Answer[api.ProjectList](c.API.ListProjects(ctx))
+	var all []string
+	for _, p := range list.Items {
+		all = append(all, p.Name)
+	}
+	return all
+}
+
+// suggestResources offers KIND/NAME.
+func suggestResources(ctx context.Context, c *client.Client) []string {
+	resources, _ := c.Resources(ctx, api.ListResourcesParams{})
+	var all []string
+	for _, r := range resources {
+		all = append(all, string(r.Kind)+"/"+r.Name)
+	}
+	return all
+}
+
+// completeParams offers the parameters of the script that the command line names, and their choices. Nothing is asked of anybody.
+func (o *orderFlags) completeParams(_ *cobra.Command, args []string, word string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	const more = cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
+	if len(args) == 0 { // the flag may come before the file
+		return nil, more
+	}
+	modules, err := o.own.modules()
+	if err != nil {
+		return nil, more
+	}
+	script, err := client.ReadScript(args[0], modules)
+	if err != nil {
+		return nil, more
+	}
+	var all []string
+	for _, p := range script.Report.Params {
+		if !strings.HasPrefix(word, p.Name+"=") {
+			all = append(all, cobra.CompletionWithDesc(p.Name+"=", p.Help))
+			continue
+		}
+		for _, choice := range p.Enum {
+			all = append(all, fmt.Sprintf("%s=%v", p.Name, choice))
+		}
+	}
+	return all, more
 }
 
 func suggestDatacenters(ctx context.Context, c *client.Client) []string {

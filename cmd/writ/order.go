@@ -104,6 +104,9 @@ func (o *orderFlags) addTask(a *app, c *cobra.Command) {
 		"commas, only these")
 	f.Lookup("destructive").NoOptDefVal = bareFlag
 	f.StringArrayVar(&o.secrets, "secret", nil, "secret whose name the script computes, or the version of one: NAME or NAME@VERSION (repeatable)")
+	if err := c.RegisterFlagCompletionFunc("param", o.completeParams); err != nil {
+		panic(err) // the flag was defined above
+	}
 	a.completeFlag(c, "dc", func(ctx context.Context, c *client.Client) []string {
 		return append(suggestDatacenters(ctx, c), anyDatacenter)
 	})

@@ -182,6 +182,7 @@ func (a *app) resourceShowCommand() *cobra.Command {
 			return a.Print(terminal.View{Data: all[0], Names: []string{args[0]}, Text: func(bool) string { return resourceText(all[0], orphans, where) }})
 		},
 	}
+	c.ValidArgsFunction = a.completion(suggestResources)
 	c.Flags().StringVar(&params.Datacenter, "dc", "", "datacenter of the resource, if several have one of this name")
 	a.completeFlag(c, "dc", suggestDatacenters)
 	return c
