@@ -25,6 +25,7 @@ type app struct {
 	*terminal.Terminal
 	flags  clientFlags
 	warned sync.Map // what warnOfRoles has said
+	script string   // path of the script that was submitted
 }
 
 // clientFlags are those of commands that talk to a cluster.
@@ -98,7 +99,7 @@ in the middle cannot make it act.`,
 			return a.fillFlags(cmd)
 		},
 	}
-	root.PersistentFlags().VarP(&a.Format, "output", "o", "form of the data: table, wide, json, yaml, csv (lists) or name")
+	root.PersistentFlags().VarP(&a.Format, "output", "o", "form of the data: table, wide, json, yaml, csv (lists), markdown (plans) or name")
 	root.PersistentFlags().BoolVarP(&a.Quiet, "quiet", "q", false, "no progress")
 	complete(root, "output", terminal.FormatNames()...)
 	root.SetFlagErrorFunc(flagError)

@@ -49,6 +49,7 @@ the plan ends before the script, or if no datacenter could be asked. A plan that
 		Example: `  writ plan web.tengo -p count=3
   writ plan web.tengo --offline -o json
   writ plan web.tengo --deployment web --exit-code
+  writ plan web.tengo -o markdown
   writ submit web.tengo --plan $(writ plan web.tengo -o name)`,
 		Args: p.order.file,
 		RunE: func(cmd *cobra.Command, args []string) error { return a.plan(cmd.Context(), args[0], &p) },
@@ -95,9 +96,13 @@ func (a *app) plan(ctx context.Context, path string, p *planFlags) error {
 	if err != nil {
 		return err
 	}
-	err = a.Print(terminal.View{Data: view, Names: []string{view.Digest.String()}, Text: func(wide bool) string {
-		return (&planText{Terminal: a.Terminal, planned: view, wide: wide}).String()
-	}})
+	err = a.Print(terminal.View{
+		Data: view, Names: []string{view.Digest.String()},
+		Text: func(wide bool) string {
+			return (&planText{Terminal: a.Terminal, planned: view, wide: wide}).String()
+		},
+		Markdown: func() string { return (&planText{Terminal: a.Plain(), planned: view}).markdown() },
+	})
 	if err != nil {
 		return err
 	}

@@ -66,6 +66,26 @@ func (t *planText) String() string {
 	return t.b.String()
 }
 
+// mostMarkdown bounds a plan in a comment: GitHub takes 65,536 characters, and there is text around it.
+const mostMarkdown = 60_000
+
+// markdown shows the plan in a comment. All that comes from the script is in one block of code, so that it is no markup and calls nobody.
+func (t *planText) markdown() string {
+	text := t.String()
+	if len(text) > mostMarkdown {
+		text = strings.ToValidUTF8(text[:mostMarkdown], "") + "\n… the rest is left out: the plan is too long for a comment\n"
+	}
+	fence := "```"
+	for strings.Contains(text, fence) {
+		fence += "`"
+	}
+	counts := "planned without a datacenter"
+	if t.Preview != nil {
+		counts = t.counts()
+	}
+	return fmt.Sprintf("### writ plan: %s\n\n%sdiff\n%s%s\n", counts, fence, text, fence)
+}
+
 func (t *planText) line(format string, args ...any) { fmt.Fprintf(&t.b, format+"\n", args...) }
 
 func (t *planText) head() {
@@ -242,20 +262,26 @@ func (t *planText) destroys() {
 
 // summary is "3 to create, 1 to update, 2 unchanged".
 func (t *planText) summary() string {
+	text := t.counts()
+	if t.Preview == nil {
+		text = count(t.Summary["planned"], "call")
+	}
+	if h := t.seen().Horizon; h != nil {
+		text += ", and what comes after " + terminal.Clean(h.Position)
+	}
+	return text
+}
+
+// counts is how many calls do what.
+func (t *planText) counts() string {
 	var parts []string
 	for _, action := range actions {
 		if n := t.Summary[string(action)]; n > 0 {
 			parts = append(parts, fmt.Sprintf("%d %s", n, marks[action].count))
 		}
 	}
-	if t.Preview == nil {
-		parts = []string{count(t.Summary["planned"], "call")}
-	}
 	if len(parts) == 0 {
-		parts = []string{"nothing to do"}
-	}
-	if h := t.seen().Horizon; h != nil {
-		parts = append(parts, "and what comes after "+terminal.Clean(h.Position))
+		return "nothing to do"
 	}
 	return strings.Join(parts, ", ")
 }

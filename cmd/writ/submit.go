@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -72,6 +73,7 @@ func (a *app) submit(ctx context.Context, path string, s *submitFlags) error {
 		return err
 	}
 	c.Remember(signed)
+	a.script = path
 	if s.detach {
 		return a.Print(terminal.View{
 			Data: submission, Names: []string{string(submission.Run)},
@@ -191,6 +193,9 @@ func (a *app) failed(run api.Run, failure *writ.Failure) error {
 		for _, at := range failure.Trace {
 			e.Message += "\n  called from " + at
 		}
+		if onGitHub() {
+			a.annotateFailure(failure)
+		}
 	}
 	if run.Accepted.IsZero() {
 		return e
@@ -199,6 +204,18 @@ func (a *app) failed(run api.Run, failure *writ.Failure) error {
 		e.Hint = fmt.Sprintf("`writ run show %s` shows its calls", run.ID)
 	}
 	return &terminal.ExitError{Err: e, Exit: writ.ExitFailed}
+}
+
+// annotateFailure marks the line at which a run failed, if it is one of the script that was submitted, otherwise the line that called it.
+func (a *app) annotateFailure(failure *writ.Failure) {
+	for _, at := range append([]string{failure.Position}, failure.Trace...) {
+		rest, column := cutLast(at)
+		name, line := cutLast(rest)
+		if name != "" && name == filepath.Base(a.script) {
+			a.annotation("error", string(failure.Code), failure.Message, "file", a.script, "line", line, "col", column)
+			return
+		}
+	}
 }
 
 // outputText shows the output of a script, a value a line.

@@ -29,10 +29,12 @@ const (
 	YAML  Format = "yaml"  // the same
 	CSV   Format = "csv"   // the rows of a list with all columns, for spreadsheets
 	Name  Format = "name"  // one name or id a line, for loops of a shell
+
+	Markdown Format = "markdown" // a plan for a comment of a pull or merge request
 )
 
 // Formats lists all formats.
-var Formats = []Format{Table, Wide, JSON, YAML, CSV, Name}
+var Formats = []Format{Table, Wide, JSON, YAML, CSV, Name, Markdown}
 
 // String, Set and Type make a Format the value of a flag.
 func (f *Format) String() string { return string(*f) }
@@ -64,6 +66,8 @@ type View struct {
 	Text  func(wide bool) string
 	Names []string
 	Rows  [][]string // for CSV, titles first; nil of what is no list
+
+	Markdown func() string // nil of what is no plan
 }
 
 // Print writes a view in the format that was asked for.
@@ -80,6 +84,12 @@ func (t *Terminal) Print(v View) error {
 		return err
 	case CSV:
 		return t.printCSV(v.Rows)
+	case Markdown:
+		if v.Markdown == nil {
+			return writ.Errorf(writ.CodeUsage, "only plans can be printed as Markdown").WithHint("use -o json")
+		}
+		_, err := fmt.Fprint(t.Out, v.Markdown())
+		return err
 	case Name:
 		for _, name := range v.Names {
 			if _, err := fmt.Fprintln(t.Out, Clean(name)); err != nil {

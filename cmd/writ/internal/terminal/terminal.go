@@ -107,6 +107,13 @@ func (t *Terminal) Paint(tone Tone, s string) string {
 	return map[Tone]lipgloss.Style{Good: t.styles.good, Changed: t.styles.changed, Bad: t.styles.bad, Dim: t.styles.dim}[tone].Render(s)
 }
 
+// Plain returns the same terminal without colours, for text that goes elsewhere.
+func (t *Terminal) Plain() *Terminal {
+	plain := *t
+	plain.painted = false
+	return &plain
+}
+
 // Warn shows what may become a problem, Quiet or not.
 func (t *Terminal) Warn(format string, args ...any) {
 	fmt.Fprintf(t.Err, "%s %s\n", t.styles.bad.Render("warning:"), CleanLines(redact.Text(fmt.Sprintf(format, args...))))
