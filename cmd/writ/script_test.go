@@ -74,6 +74,8 @@ func runScripts(t *testing.T, dir string) {
 			"newkey": newKey,
 			"setenv": setFromFile,
 			"await":  await,
+			"github": onGitHubRunner,
+			"gitlab": onGitLabRunner,
 		},
 	})
 }

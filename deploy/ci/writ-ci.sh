@@ -1,0 +1,37 @@
+#!/bin/sh
+# Checks, plans or submits a script in a CI job: writ-ci.sh check|plan|submit FILE [FLAG...]
+# It needs writ on the PATH, and for plan and submit the context (WRIT_CONFIG) and key (WRIT_KEY) of the CI job.
+#
+# plan writes the plan as Markdown to WRIT_PLAN_FILE (writ-plan.md if that is not set) and, in GitHub Actions, to the summary and as the
+# output "plan". submit runs what WRIT_PLAN says, the digest of a plan that was reviewed, or whatever the script does if that is not set.
+set -eu
+
+usage() {
+	echo "usage: writ-ci.sh check|plan|submit FILE [FLAG...]" >&2
+	exit 2
+}
+
+[ $# -ge 2 ] || usage
+command=$1 file=$2
+shift 2
+
+case $command in
+check)
+	writ check "$file" "$@"
+	;;
+plan)
+	markdown=${WRIT_PLAN_FILE:-writ-plan.md}
+	writ plan "$file" "$@" -o markdown >"$markdown"
+	cat "$markdown"
+	digest=$(sed -n 's/^plan \([0-9a-f]\{64\}\)$/\1/p' "$markdown" | tail -n 1)
+	[ -z "${GITHUB_STEP_SUMMARY:-}" ] || cat "$markdown" >>"$GITHUB_STEP_SUMMARY"
+	[ -z "${GITHUB_OUTPUT:-}" ] || echo "plan=$digest" >>"$GITHUB_OUTPUT"
+	;;
+submit)
+	[ -z "${WRIT_PLAN:-}" ] || set -- "$@" --plan "$WRIT_PLAN"
+	writ submit "$file" "$@"
+	;;
+*)
+	usage
+	;;
+esac
