@@ -24,6 +24,10 @@ plan)
 	writ plan "$file" "$@" -o markdown >"$markdown"
 	cat "$markdown"
 	digest=$(sed -n 's/^plan \([0-9a-f]\{64\}\)$/\1/p' "$markdown" | tail -n 1)
+	if [ -z "$digest" ]; then # a job that submits would not be bound to this plan
+		echo "writ-ci.sh: $markdown has no digest of a plan" >&2
+		exit 1
+	fi
 	[ -z "${GITHUB_STEP_SUMMARY:-}" ] || cat "$markdown" >>"$GITHUB_STEP_SUMMARY"
 	[ -z "${GITHUB_OUTPUT:-}" ] || echo "plan=$digest" >>"$GITHUB_OUTPUT"
 	;;
