@@ -54,7 +54,7 @@ volume.create("held", {size_gib: 1})
 lan := import("network").create("lan", {})
 herodb.create("db", {memory_mib: 64, engines: ["redis-server"], network: lan})
 `)
-	for _, want := range []string{`(?m)^herodb +db +running +\S+:6379 +dc1 +dc1-n1 `, `(?m)^volume +data +ready +- +dc1 `} {
+	for _, want := range []string{`(?m)^herodb +db +running +\S+:6379 +default +dc1 +dc1-n1 `, `(?m)^volume +data +ready +- +default +dc1 `} {
 		s.Until("it says "+want, func(context.Context) bool { return regexp.MustCompile(want).MatchString(s.Writ("resource", "list")) })
 	}
 	trees := filepath.Dir(one(t, filepath.Join(s.Dir, node), "v"+"??????????"))
