@@ -1,0 +1,75 @@
+package bootserver
+
+import (
+	"fmt"
+	"time"
+
+	"writ/efi/progress"
+)
+
+// How long machines usually need, with slow firmware. After that the advice says what to look at.
+const (
+	scriptQuiet = 20 * time.Second // from the script to the image
+	loadQuiet   = 15 * time.Second // from one part of the image to the next
+	sentQuiet   = 30 * time.Second // from the end of the image to the first report
+	stageQuiet  = 30 * time.Second // from one stage to the next
+	joinQuiet   = time.Minute      // from the start of the runner to the datacenter
+)
+
+// Advice says how far the machine is, and what to look at if it should be further.
+func (m Machine) Advice(now time.Time) string {
+	since := now.Sub(m.Since)
+	ago := duration(since)
+	switch {
+	case m.Failed && m.Step == StepScript:
+		return fmt.Sprintf("%s (%d attempts): see its screen, which has the error of iPXE", m.Text, m.Scripts)
+	case m.Failed:
+		return m.Step + ": " + m.Text
+	}
+	switch m.Step {
+	case StepScript:
+		return late(since > scriptQuiet, "asked for its script "+ago+" ago", "no image was asked for: see its screen, and whether it reaches the address of the image")
+	case StepLoading:
+		silent := now.Sub(m.Heard)
+		return late(silent > loadQuiet, fmt.Sprintf("%s of %s MiB sent", mib(m.Sent), mib(m.Size)), "and no more for "+duration(silent)+": check its network, and whether it is on")
+	case StepSent:
+		return late(since > sentQuiet, "image sent "+ago+" ago", "no call since: see its console, and check DHCP and the route to this server")
+	case progress.StageNetwork:
+		return late(since > stageQuiet, "has an address for "+ago, "no call since: its time servers may not answer")
+	case progress.StageRunner:
+		return late(since > joinQuiet, "runner for "+ago+withText(m.Text), "it has not joined: check the address of the supervisor, the route and the clock")
+	case progress.StageWaits:
+		return "waits for an admin: its console shows the command that approves it"
+	case progress.StageJoined:
+		return "joined " + ago + " ago; `writ node list` says what became of it"
+	}
+	return late(since > stageQuiet, m.Step+" "+ago+" ago"+withText(m.Text), "no call since: see its console")
+}
+
+func late(is bool, text, why string) string {
+	if is {
+		return text + ", " + why
+	}
+	return text
+}
+
+func withText(text string) string {
+	if text == "" {
+		return ""
+	}
+	return " (" + text + ")"
+}
+
+func mib(bytes int64) string { return fmt.Sprintf("%.1f", float64(bytes)/(1<<20)) }
+
+// duration is a time for people, in whole units.
+func duration(d time.Duration) string {
+	switch {
+	case d < time.Minute:
+		return fmt.Sprintf("%d s", int(max(d, 0).Seconds()))
+	case d < time.Hour:
+		return fmt.Sprintf("%d min", int(d.Minutes()))
+	default:
+		return fmt.Sprintf("%d h", int(d.Hours()))
+	}
+}

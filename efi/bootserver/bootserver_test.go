@@ -1,0 +1,411 @@
+package bootserver
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"writ"
+	"writ/efi/progress"
+)
+
+const mac, macName = "52:54:00:77:00:50", "52-54-00-77-00-50"
+
+// fixture is a boot server on loopback, with a clock that stands still.
+type fixture struct {
+	*Server
+	t       *testing.T
+	url     string // for machines
+	list    string // for operators
+	mu      sync.Mutex
+	now     time.Time
+	image   []byte
+	handler http.Handler
+}
+
+func newFixture(t *testing.T, change func(c *Config)) *fixture {
+	t.Helper()
+	f := &fixture{t: t, now: time.Date(2026, 11, 26, 8, 0, 0, 0, time.UTC), image: bytes.Repeat([]byte("writ node image\n"), 1<<16)}
+	c := Config{Image: f.image, Words: []string{"console=ttyS0", "writ.cluster=" + strings.Repeat("0a", 32)}, Log: slog.New(slog.DiscardHandler), PerSecond: 1e6, Now: f.clock}
+	if change != nil {
+		change(&c)
+	}
+	var err error
+	if f.Server, err = New(c); err != nil {
+		t.Fatal(err)
+	}
+	f.handler = f.ForMachines()
+	machines, operators := httptest.NewServer(f.handler), httptest.NewServer(f.ForOperators())
+	t.Cleanup(machines.Close)
+	t.Cleanup(operators.Close)
+	f.url, f.list = machines.URL, operators.URL
+	return f
+}
+
+func (f *fixture) clock() time.Time {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.now
+}
+
+func (f *fixture) pass(d time.Duration) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.now = f.now.Add(d)
+}
+
+func (f *fixture) do(method, url, body string, header ...string) (status int, text string, got http.Header) {
+	f.t.Helper()
+	r, err := http.NewRequest(method, url, strings.NewReader(body))
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	for i := 0; i < len(header); i += 2 {
+		r.Header.Set(header[i], header[i+1])
+		if header[i] == "Host" {
+			r.Host = header[i+1]
+		}
+	}
+	answer, err := http.DefaultClient.Do(r)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	all, err := io.ReadAll(answer.Body)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return answer.StatusCode, string(all), answer.Header
+}
+
+func (f *fixture) get(path string, header ...string) (int, string, http.Header) {
+	f.t.Helper()
+	return f.do(http.MethodGet, f.url+path, "", header...)
+}
+
+func (f *fixture) report(name string, r progress.Report) int {
+	f.t.Helper()
+	text, err := json.Marshal(r)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	status, _, _ := f.do(http.MethodPost, f.url+progress.Path+name, string(text))
+	return status
+}
+
+// rows is what operators are told.
+func (f *fixture) rows() []Row {
+	f.t.Helper()
+	status, text, _ := f.do(http.MethodGet, f.list+ListPath, "")
+	var l List
+	if err := json.Unmarshal([]byte(text), &l); status != http.StatusOK || err != nil || l.Image != f.Digest() || l.Bytes != int64(len(f.image)) {
+		f.t.Fatalf("the list is %d %v: %.300s", status, err, text)
+	}
+	return l.Machines
+}
+
+func (f *fixture) row() Row {
+	f.t.Helper()
+	all := f.rows()
+	if len(all) != 1 {
+		f.t.Fatalf("there are %d machines: %+v", len(all), all)
+	}
+	return all[0]
+}
+
+// A machine is followed from its first request to the node that it becomes, and what is said of a silence names the next place to look at.
+func TestEachStepOfAStartIsSeenFromTheOtherSide(t *testing.T) {
+	f := newFixture(t, nil)
+	see := func(step, advice string) {
+		t.Helper()
+		if r := f.row(); r.MAC != mac || r.Step != step || !strings.Contains(r.Advice, advice) {
+			t.Errorf("the row is %+v, want the step %s and %q", r, step, advice)
+		}
+	}
+	if status, text, _ := f.get("/boot/ipxe"); status != http.StatusOK || !strings.HasPrefix(text, "#!ipxe\nchain --replace --autofree "+f.url+"/boot/ipxe?mac=${netX/mac:hexhyp}&") {
+		t.Errorf("the first script is %d\n%s", status, text)
+	}
+	if n := len(f.rows()); n != 0 {
+		t.Errorf("%d machines are known, and none has said its name", n)
+	}
+
+	status, script, _ := f.get("/boot/ipxe?mac=" + macName + "&serial=S%20123&uuid=00000000-0000-0000-0000-000000000000&asset=rack%204")
+	image := f.url + "/boot/image/writ-node-" + f.Digest() + ".efi?mac=" + macName
+	for _, want := range []string{
+		"#!ipxe\n", "\nkernel " + image + " console=ttyS0 writ.cluster=" + strings.Repeat("0a", 32) + " writ.boot=" + f.url + "/boot/report/" + macName + " || goto failed\nboot ",
+		"\nchain --replace --autofree " + f.url + "/boot/ipxe?failed=1&mac=" + macName + " || goto failed\n",
+	} {
+		if status != http.StatusOK || !strings.Contains(script, want) {
+			t.Errorf("the script is %d, without %q:\n%s", status, want, script)
+		}
+	}
+	see(StepScript, "asked for its script 0 s ago")
+	if r := f.row(); r.Serial != "S 123" || r.UUID != "" || r.Asset != "rack 4" || r.Scripts != 1 || r.Address != "127.0.0.1" {
+		t.Errorf("the machine is %+v", r)
+	}
+	f.pass(21 * time.Second)
+	see(StepScript, "no image was asked for")
+
+	half := len(f.image) / 2
+	path := strings.TrimPrefix(image, f.url)
+	if status, text, _ := f.get(path, "Range", fmt.Sprintf("bytes=0-%d", half-1)); status != http.StatusPartialContent || len(text) != half {
+		t.Errorf("half of the image is %d, %d bytes", status, len(text))
+	}
+	see(StepLoading, "0.5 of 1.0 MiB sent")
+	f.pass(20 * time.Second)
+	see(StepLoading, "no more for 20 s: check its network")
+	f.get(path, "Range", fmt.Sprintf("bytes=%d-", half))
+	see(StepSent, "image sent 0 s ago")
+	f.pass(40 * time.Second)
+	see(StepSent, "image sent 40 s ago, no call since")
+	if r := f.row(); r.AgeSeconds != 40 || r.SilentSeconds != 40 || r.Image != f.Digest() || r.Sent != int64(len(f.image)) {
+		t.Errorf("the machine is %+v", r)
+	}
+
+	for _, step := range []struct {
+		report progress.Report
+		now    string
+		later  string
+	}{
+		{progress.Report{Stage: progress.StageStart, Text: "writ v1"}, "start 0 s ago (writ v1)", "no call since: see its console"},
+		{progress.Report{Stage: progress.StageNetwork, Text: "eth0 10.0.0.4/24"}, "has an address for 0 s", "its time servers may not answer"},
+		{progress.Report{Stage: progress.StageClock}, "clock 0 s ago", "no call since"},
+		{progress.Report{Stage: progress.StageData, Text: "no disk", Failed: true}, "data: no disk", "data: no disk"},
+		{progress.Report{Stage: progress.StageRunner, Text: "started"}, "runner for 0 s (started)", "check the address of the supervisor, the route and the clock"},
+		{progress.Report{Stage: progress.StageWaits, Node: "n1"}, "waits for an admin", "waits for an admin"},
+		{progress.Report{Stage: progress.StageJoined}, "joined 0 s ago", "joined 2 min ago"},
+	} {
+		if status := f.report(macName, step.report); status != http.StatusNoContent {
+			t.Errorf("%+v is answered with %d", step.report, status)
+		}
+		see(step.report.Stage, step.now)
+		f.pass(2 * time.Minute)
+		see(step.report.Stage, step.later)
+	}
+	if r := f.row(); r.Node != "n1" || r.Failed || r.Scripts != 1 {
+		t.Errorf("the machine is %+v", r)
+	}
+
+	f.get("/boot/ipxe?mac=" + macName)
+	see(StepScript, "asked for its script 0 s ago")
+	f.get("/boot/ipxe?failed=1&mac=" + macName)
+	see(StepScript, "iPXE could not load or start the image (3 attempts)")
+	if r := f.row(); r.Node != "" || r.Sent != 0 {
+		t.Errorf("what was before the start is still there: %+v", r)
+	}
+}
+
+// A repeated report of a stage does not hide for how long the machine is there.
+func TestAStageBeginsWithItsFirstReport(t *testing.T) {
+	f := newFixture(t, nil)
+	for range 10 {
+		f.report(macName, progress.Report{Stage: progress.StageData, Failed: true, Text: "no disk"})
+		f.pass(10 * time.Second)
+	}
+	if r := f.row(); r.AgeSeconds != 100 || r.SilentSeconds != 10 {
+		t.Errorf("it is there for %d s and silent for %d s", r.AgeSeconds, r.SilentSeconds)
+	}
+}
+
+func TestAnImageIsSentByItsDigestWholeAndInParts(t *testing.T) {
+	f := newFixture(t, nil)
+	path := imagePath + ImageName(f.Digest())
+	status, text, header := f.get(path)
+	sum := sha256.Sum256([]byte(text))
+	if status != http.StatusOK || hex.EncodeToString(sum[:]) != f.Digest() || header.Get("Accept-Ranges") != "bytes" {
+		t.Errorf("the image is %d, %d bytes, %v", status, len(text), header)
+	}
+	var parts []byte
+	for from := 0; from < len(f.image); from += 300_000 {
+		status, part, header := f.get(path, "Range", fmt.Sprintf("bytes=%d-%d", from, from+299_999), "If-Range", header.Get("ETag"))
+		if status != http.StatusPartialContent || header.Get("Content-Range") == "" {
+			t.Fatalf("a part is %d, %v", status, header)
+		}
+		parts = append(parts, part...)
+	}
+	if !bytes.Equal(parts, f.image) {
+		t.Error("the parts are another image")
+	}
+	for _, wrong := range []string{"bytes=99999999-", "bytes=5-2"} {
+		if status, _, _ := f.get(path, "Range", wrong); status != http.StatusRequestedRangeNotSatisfiable {
+			t.Errorf("the range %s is answered with %d", wrong, status)
+		}
+	}
+	if status, _, _ := f.get(path+"?mac="+macName, "Range", "bytes=0-9,20-29"); status != http.StatusPartialContent || len(f.rows()) != 0 {
+		t.Errorf("two ranges at once are %d, and count as %v", status, f.rows())
+	}
+	if status, text, header := f.do(http.MethodHead, f.url+path+"?mac="+macName, ""); status != http.StatusOK || text != "" || header.Get("Content-Length") != fmt.Sprint(len(f.image)) || len(f.rows()) != 0 {
+		t.Errorf("HEAD is %d, %v, and counts as %v", status, header, f.rows())
+	}
+	for _, other := range []string{
+		imagePath + ImageName(strings.Repeat("0", 64)), imagePath + "..%2f..%2fetc%2fpasswd", imagePath + "%2e%2e/ipxe", imagePath, "/", "/boot/", "/etc/passwd",
+		ListPath, // it is for operators, at another address
+	} {
+		if status, text, _ := f.get(other); status != http.StatusNotFound || strings.Contains(text, "root:") {
+			t.Errorf("%s is %d: %.80q", other, status, text)
+		}
+	}
+}
+
+// What strangers send changes nothing but rows, and these are bounded and can be shown.
+func TestWhatStrangersSendIsBoundedAndCanBeShown(t *testing.T) {
+	f := newFixture(t, nil)
+	evil := "\x1b]0;owned\a\u202e\n" + strings.Repeat("x", 2_000)
+	f.get("/boot/ipxe?mac=" + macName + "&serial=" + strings.Repeat("%1b", 500) + "&asset=" + strings.Repeat("A", 5_000) + "&uuid=%e2%80%ae")
+	if status := f.report(macName, progress.Report{Stage: "data", Failed: true, Text: evil}); status != http.StatusNoContent {
+		t.Fatalf("a long text is answered with %d", status)
+	}
+	r := f.row()
+	text, err := json.Marshal(r)
+	if err != nil || len(text) > 2_000 || strings.ContainsAny(r.Serial+r.Asset+r.UUID+r.Text+r.Advice, "\x1b\a\n\u202e") {
+		t.Errorf("the row has %d bytes: %s", len(text), text)
+	}
+	before := f.rows()
+	for name, body := range map[string]string{
+		"no JSON": "stage=clock", "another form": `{"stage": 7}`, "no stage": `{}`, "a stage that is none": `{"stage":"\u001b[2J"}`, "a node that is none": `{"stage":"clock","node":"N 1"}`,
+		"too long": `{"stage":"clock","text":"` + strings.Repeat("x", progress.MaxBytes) + `"}`, "empty": "",
+	} {
+		if status, _, _ := f.do(http.MethodPost, f.url+progress.Path+macName, body); status != http.StatusBadRequest {
+			t.Errorf("%s is answered with %d", name, status)
+		}
+	}
+	for _, wrong := range []string{"", "x", "ff-ff-ff-ff-ff-ff", "00-00-00-00-00-00", "52-54-00-77-00-50-11-22", strings.Repeat("5", 2_000)} {
+		if status, _, _ := f.get("/boot/ipxe?mac=" + wrong); status != http.StatusBadRequest {
+			t.Errorf("the script of %.40q is %d", wrong, status)
+		}
+		if status := f.report(wrong, progress.Report{Stage: "clock"}); status != http.StatusBadRequest && status != http.StatusNotFound {
+			t.Errorf("the report of %.40q is answered with %d", wrong, status)
+		}
+	}
+	for name, header := range map[string][]string{"another name": {"Host", "evil.example.org"}, "a page of another site": {"Origin", "https://evil.example.org"}} {
+		if status, _, _ := f.get("/boot/ipxe?mac=52-54-00-77-00-51", header...); status < 400 {
+			t.Errorf("%s is answered with %d", name, status)
+		}
+		if status, _, _ := f.do(http.MethodGet, f.list+ListPath, "", header...); status < 400 {
+			t.Errorf("the list for %s is %d", name, status)
+		}
+	}
+	if status, _, _ := f.do(http.MethodDelete, f.list+ListPath, ""); status != http.StatusMethodNotAllowed {
+		t.Errorf("DELETE is answered with %d", status)
+	}
+	if after := f.rows(); len(after) != len(before) || after[0] != before[0] {
+		t.Errorf("it was %+v, and is %+v", before, after)
+	}
+}
+
+func TestAnAddressThatAsksTooOftenIsRefused(t *testing.T) {
+	f := newFixture(t, func(c *Config) { c.PerSecond = 2 })
+	var statuses []int
+	for range 6 {
+		status, _, header := f.get("/boot/ipxe?mac=" + macName)
+		if statuses = append(statuses, status); status == http.StatusTooManyRequests && header.Get("Retry-After") == "" {
+			t.Error("it is not said when to come again")
+		}
+	}
+	if statuses[4] != http.StatusOK || statuses[5] != http.StatusTooManyRequests {
+		t.Errorf("the requests are answered with %v", statuses)
+	}
+	f.pass(time.Second)
+	if status, _, _ := f.get("/boot/ipxe?mac=" + macName); status != http.StatusOK {
+		t.Errorf("a second later it is %d", status)
+	}
+}
+
+// An address that makes machines up pushes out its own, not those that others have asked for.
+func TestMachinesThatAreMadeUpPushOutNoOthers(t *testing.T) {
+	table, now := newTable(100), time.Now()
+	note := func(mac, remote string) {
+		now = now.Add(time.Second)
+		table.update(mac, remote, now, func(m *Machine) { m.reach(StepScript, false, "", now) })
+	}
+	for i := range 10 {
+		note(fmt.Sprintf("honest %d", i), fmt.Sprintf("10.0.0.%d:1", i+1))
+	}
+	for i := range 1_000 {
+		note(fmt.Sprintf("made up %d", i), "10.0.0.66:1")
+		note("honest 3", "10.0.0.66:1") // it speaks for others, too, which makes these none of its own
+	}
+	all := table.list()
+	honest := 0
+	for _, m := range all {
+		if strings.HasPrefix(m.MAC, "honest") {
+			honest++
+		}
+	}
+	if len(all) != 100 || honest != 10 || all[0].MAC != "made up 999" {
+		t.Errorf("%d machines are known, %d of the honest ones, the newest is %s", len(all), honest, all[0].MAC)
+	}
+	for i := range 300 { // of as many addresses, none is worse than another: the oldest goes
+		note(fmt.Sprintf("rack %d", i), fmt.Sprintf("10.1.%d.%d:1", i/100, i%100))
+	}
+	if all := table.list(); len(all) != 100 || all[0].MAC != "rack 299" || len(table.counts) != 100 {
+		t.Errorf("%d machines are known, of %d networks", len(all), len(table.counts))
+	}
+}
+
+func TestACommandLineThatIPXEUnderstandsInAnotherWayIsRefused(t *testing.T) {
+	for _, word := range []string{"||", "&&", "a=${ip}", `a="b"`, "a#b", "a\nboot", `a\b`} {
+		if _, err := New(Config{Words: []string{word}}); writ.CodeOf(err) != writ.CodeUsage {
+			t.Errorf("%q: %v", word, err)
+		}
+	}
+}
+
+// The address in the script is that of the listener for the machine, unless it is given: some versions of iPXE leave the port out of the header Host.
+func TestTheScriptHasTheAddressThatTheMachineReached(t *testing.T) {
+	f := newFixture(t, nil)
+	if _, text, _ := f.get("/boot/ipxe", "Host", "127.0.0.1"); !strings.Contains(text, " "+f.url+"/boot/ipxe?") {
+		t.Errorf("without a port the script is\n%s", text)
+	}
+	f = newFixture(t, func(c *Config) { c.URL = "https://boot.example.org/writ" })
+	if _, text, _ := f.get("/boot/ipxe?mac="+macName, "Host", "boot.example.org"); !strings.Contains(text, "kernel https://boot.example.org/writ/boot/image/") || strings.Contains(text, f.url) {
+		t.Errorf("with an address the script is\n%s", text)
+	}
+}
+
+// A machine that is cut off while it loads stays at the byte up to which it was sent, and the server ends.
+func TestAServerEndsAndMachinesThatLoadAreLeft(t *testing.T) {
+	var listeners [2]net.Listener
+	for i := range listeners {
+		var err error
+		if listeners[i], err = net.Listen("tcp", "127.0.0.1:0"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s, err := New(Config{Image: make([]byte, 64<<20), Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- s.Serve(ctx, listeners[0], listeners[1]) }()
+	conn, err := net.Dial("tcp", listeners[0].Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	fmt.Fprintf(conn, "GET %s%s?mac=%s HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n", imagePath, ImageName(s.Digest()), macName)
+	if _, err := io.CopyN(io.Discard, conn, 1<<20); err != nil {
+		t.Fatal(err)
+	}
+	conn.Close()
+	stop()
+	if err := <-ended; err != nil {
+		t.Errorf("it ends with %v", err)
+	}
+	m := s.List().Machines
+	if len(m) != 1 || m[0].Step != StepLoading || m[0].Sent < 1<<20 || m[0].Sent >= 64<<20 {
+		t.Errorf("the machines are %+v", m)
+	}
+}

@@ -1,0 +1,58 @@
+package bootserver
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"writ/internal/limit"
+)
+
+// Bounds of connections. An answer has a bound for each of its writes: slow networks take minutes for an image.
+const (
+	maxConnections = 1024
+	headerWithin   = 10 * time.Second
+	requestWithin  = 30 * time.Second
+	idleAfter      = time.Minute
+	endWithin      = 10 * time.Second
+)
+
+// Serve answers machines on one listener and operators on the other, and closes both, until ctx ends. Answers that are under way get some time then.
+func (s *Server) Serve(ctx context.Context, machines, operators net.Listener) error {
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return s.serve(ctx, machines, s.TLS, s.ForMachines()) })
+	group.Go(func() error { return s.serve(ctx, operators, nil, s.ForOperators()) })
+	return group.Wait()
+}
+
+func (s *Server) serve(ctx context.Context, l net.Listener, secure *tls.Config, handler http.Handler) error {
+	l = (&limit.Shares{Size: maxConnections}).Listener(l)
+	if secure != nil {
+		l = tls.NewListener(l, secure)
+	}
+	server := &http.Server{
+		Handler: handler, ReadHeaderTimeout: headerWithin, ReadTimeout: requestWithin, IdleTimeout: idleAfter, MaxHeaderBytes: MaxHeader,
+		ErrorLog: limit.ErrorLog(s.Log),
+	}
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(l) }()
+	select {
+	case err := <-served:
+		return fmt.Errorf("serve %s: %w", l.Addr(), err)
+	case <-ctx.Done():
+	}
+	ending, stop := context.WithTimeout(context.WithoutCancel(ctx), endWithin)
+	defer stop()
+	err := server.Shutdown(ending)
+	if errors.Is(err, context.DeadlineExceeded) {
+		err = server.Close() // a machine that loads an image starts again with a script
+	}
+	<-served
+	return err
+}

@@ -1,0 +1,325 @@
+// Package bootserver is the side of a site from which machines start over the network: it gives them a script for iPXE and the node image, and
+// remembers how far each has come. A start that falls silent is seen here, because the machine itself cannot tell.
+//
+// It trusts nothing that a machine says: anybody in that network can ask and report in the name of any machine. What it knows is in memory, bounded,
+// and for people to read. It holds no key and no token. It must not know what an image has inside, or who may join.
+package bootserver
+
+import (
+	"bytes"
+	"cmp"
+	"crypto/sha256"
+	"crypto/tls"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"writ"
+	"writ/efi/progress"
+	"writ/internal/httpguard"
+	"writ/internal/limit"
+)
+
+// The paths that machines ask for. Reports go to progress.Path.
+const (
+	scriptPath = "/boot/ipxe"
+	imagePath  = "/boot/image/"
+)
+
+// ListPath is where operators find the List, on the listener for operators.
+const ListPath = "/v1/machines"
+
+// Bounds of what machines ask for.
+const (
+	MaxHeader        = 16 << 10
+	defaultPerSecond = 50 // requests of one address: a rack behind a router starts at once
+	maxIdentity      = 64 // bytes of a serial number and the like
+	answerWithin     = 30 * time.Second
+)
+
+// Config says what a server gives to machines.
+type Config struct {
+	Image []byte      // the node image. It stays in memory, so that its digest is that of what is sent
+	Words []string    // the command line of the kernel, without secrets: everybody in the network can read it
+	URL   string      // where machines reach the server, without a slash at the end; by the address that they ask if ""
+	TLS   *tls.Config // machines use https:// if not nil
+	Names []string    // further names by which machines and operators may ask for it
+	Log   *slog.Logger
+
+	PerSecond float64          // requests of one address; a default if 0
+	Now       func() time.Time // time.Now if nil
+}
+
+// Server answers machines, and tells operators of them. It may be used concurrently.
+type Server struct {
+	Config
+
+	digest   string
+	name     string // of the image
+	began    time.Time
+	guard    httpguard.Guard
+	rates    limit.Addresses
+	lines    limit.Lines
+	machines *table
+}
+
+// List is what operators are told.
+type List struct {
+	Image    string    `json:"image"` // digest of the one that machines get
+	Bytes    int64     `json:"bytes"`
+	Began    time.Time `json:"began"` // what was before is not known
+	Machines []Row     `json:"machines"`
+}
+
+// Row is a machine with what to make of it. Ages are by the clock of the server.
+type Row struct {
+	Machine
+	AgeSeconds    int64  `json:"age_seconds"`    // since it reached its step
+	SilentSeconds int64  `json:"silent_seconds"` // since it was heard
+	Advice        string `json:"advice"`
+}
+
+// New returns a server. It refuses a command line that iPXE would understand in another way with USAGE.
+func New(c Config) (*Server, error) {
+	sum := sha256.Sum256(c.Image)
+	s := &Server{Config: c, digest: hex.EncodeToString(sum[:]), machines: newTable(MaxMachines)}
+	s.name = ImageName(s.digest)
+	if s.Now == nil {
+		s.Now = time.Now
+	}
+	s.began = s.Now()
+	s.guard = httpguard.Guard{Names: append([]string{c.URL}, c.Names...), Hint: "name it to the boot server with --allowed-host"}
+	s.rates.PerSecond = cmp.Or(c.PerSecond, defaultPerSecond)
+	s.lines.AtOnce = 100
+	if _, err := s.script("http://192.0.2.1", "02:00:00:00:00:01"); err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// ImageName is the name of the file with an image, for machines.
+func ImageName(digest string) string { return "writ-node-" + digest + ".efi" }
+
+// Digest is the SHA-256 of the image, in hex.
+func (s *Server) Digest() string { return s.digest }
+
+// ForMachines answers machines that start.
+func (s *Server) ForMachines() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET "+scriptPath, s.answerScript)
+	mux.HandleFunc("GET "+imagePath+"{name}", s.answerImage)
+	mux.HandleFunc("POST "+progress.Path+"{mac}", s.answerReport)
+	return s.guarded(mux)
+}
+
+// ForOperators answers those who look after machines.
+func (s *Server) ForOperators() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET "+ListPath, s.answerList)
+	return s.guarded(mux)
+}
+
+// guarded bounds what each address may ask for, and refuses what a page of a stranger makes a browser ask for.
+func (s *Server) guarded(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(answerWithin)) // that of the request before counts otherwise
+		w.Header().Set("X-Content-Type-Options", "nosniff")
+		w.Header().Set("Cache-Control", "no-store")
+		if err := s.guard.Check(r); err != nil {
+			s.refuse(w, r, err)
+			return
+		}
+		if wait := s.rates.Take(r.RemoteAddr, 1, s.Now()); wait > 0 {
+			w.Header().Set("Retry-After", strconv.Itoa(int(wait/time.Second)+1))
+			s.refuse(w, r, writ.Errorf(writ.CodeRateLimited, "too many requests of this address"))
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// refuse answers with a text: iPXE shows the status, and people the rest.
+func (s *Server) refuse(w http.ResponseWriter, r *http.Request, err error) {
+	e := writ.AsError(err)
+	if times, say := s.lines.Say("refused", time.Now()); say {
+		s.Log.WarnContext(r.Context(), "a request was refused", "address", hostOf(r.RemoteAddr), "code", e.Code, "err", progress.Text(e.Message, progress.MaxText), "times", times)
+	}
+	text := string(e.Code) + ": " + e.Message + "\n"
+	if e.Hint != "" {
+		text += "hint: " + e.Hint + "\n"
+	}
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	w.WriteHeader(e.Code.Info().Status)
+	_, _ = io.WriteString(w, text)
+}
+
+// note remembers what a machine has done, and logs it.
+func (s *Server) note(r *http.Request, mac string, change func(m *Machine)) {
+	before := ""
+	m := s.machines.update(mac, r.RemoteAddr, s.Now(), func(m *Machine) { before = m.Step; change(m) })
+	if m.Step == before {
+		return
+	}
+	if times, say := s.lines.Say("machine", time.Now()); say {
+		s.Log.InfoContext(r.Context(), "machine", "mac", m.MAC, "step", m.Step, "text", m.Text, "failed", m.Failed, "address", m.Address, "times", times)
+	}
+}
+
+// base is the address of this server for the machine that asks. It is not taken from the header Host, which some versions of iPXE send without the port.
+func (s *Server) base(r *http.Request) (string, error) {
+	if s.URL != "" {
+		return s.URL, nil
+	}
+	scheme := "http"
+	if s.TLS != nil {
+		scheme = "https"
+	}
+	local, _ := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
+	at, err := netip.ParseAddrPort(fmt.Sprint(local))
+	if err != nil || at.Addr().Zone() != "" {
+		return "", writ.Errorf(writ.CodeBadRequest, "this server does not know its address for machines").WithHint("start it with --url")
+	}
+	return scheme + "://" + netip.AddrPortFrom(at.Addr().Unmap(), at.Port()).String(), nil
+}
+
+// script is the script of a machine. All machines get the same image and the same words; only the addresses say which machine it is.
+func (s *Server) script(base, mac string) (string, error) {
+	name := progress.Name(mac)
+	return Script(base+imagePath+s.name+"?mac="+name, base+scriptPath+"?failed=1&mac="+name, append(slices.Clip(s.Words), "writ.boot="+base+progress.Path+name))
+}
+
+func (s *Server) answerScript(w http.ResponseWriter, r *http.Request) {
+	base, err := s.base(r)
+	if err != nil {
+		s.refuse(w, r, err)
+		return
+	}
+	query := r.URL.Query()
+	text := askAgain(base)
+	if query.Has("mac") { // an empty one is refused, or a machine without a card would ask for ever
+		mac := progress.MAC(query.Get("mac"))
+		if mac == "" {
+			s.refuse(w, r, notMAC())
+			return
+		}
+		if text, err = s.script(base, mac); err != nil {
+			s.refuse(w, r, err)
+			return
+		}
+		s.note(r, mac, func(m *Machine) { m.ask(query.Get, s.Now()) })
+	}
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	_, _ = io.WriteString(w, text)
+}
+
+// ask notes that a machine has asked for its script.
+func (m *Machine) ask(query func(string) string, now time.Time) {
+	failed := query("failed") != ""
+	if !failed { // the machine starts
+		m.Since, m.Node = now, ""
+		m.Serial, m.UUID, m.Asset = identityOf(query("serial")), identityOf(query("uuid")), identityOf(query("asset"))
+	}
+	text := ""
+	if failed {
+		text = "iPXE could not load or start the image"
+	}
+	m.reach(StepScript, failed, text, now)
+	m.Scripts++
+	m.Image, m.Sent, m.Size = "", 0, 0
+}
+
+// identityOf is what firmware says of a machine, "" if that says nothing.
+func identityOf(text string) string {
+	if strings.Trim(text, "0-") == "" {
+		return ""
+	}
+	return progress.Text(text, maxIdentity)
+}
+
+func notMAC() error {
+	return writ.Errorf(writ.CodeBadRequest, "this is no address of a network card").WithHint("ask as 52-54-00-77-00-50")
+}
+
+func (s *Server) answerImage(w http.ResponseWriter, r *http.Request) {
+	if r.PathValue("name") != s.name {
+		s.refuse(w, r, writ.Errorf(writ.CodeNotFound, "there is no such image").WithHint("ask for the script again, which names the image"))
+		return
+	}
+	w.Header().Set("Content-Type", "application/octet-stream")
+	w.Header().Set("Cache-Control", "public, max-age=31536000, immutable")
+	w.Header().Set("ETag", `"`+s.digest+`"`)
+	sending := &sending{ResponseWriter: w, deadlines: http.NewResponseController(w)}
+	if mac := progress.MAC(r.URL.Query().Get("mac")); mac != "" && r.Method == http.MethodGet {
+		sending.told = func(upTo int64) {
+			s.note(r, mac, func(m *Machine) { m.load(s.digest, upTo, int64(len(s.Image)), s.Now()) })
+		}
+	}
+	http.ServeContent(sending, r, "", time.Time{}, bytes.NewReader(s.Image))
+}
+
+// load notes that a machine was sent the image up to a byte.
+func (m *Machine) load(digest string, upTo, size int64, now time.Time) {
+	step := StepLoading
+	if upTo == size {
+		step = StepSent
+	}
+	m.reach(step, false, "", now)
+	m.Image, m.Sent, m.Size = digest, upTo, size
+}
+
+func (s *Server) answerReport(w http.ResponseWriter, r *http.Request) {
+	mac := progress.MAC(r.PathValue("mac"))
+	if mac == "" {
+		s.refuse(w, r, notMAC())
+		return
+	}
+	var report progress.Report
+	text, err := io.ReadAll(http.MaxBytesReader(w, r.Body, progress.MaxBytes))
+	if err == nil {
+		err = json.Unmarshal(text, &report)
+	}
+	if err != nil || !report.Valid() {
+		s.refuse(w, r, writ.Errorf(writ.CodeBadRequest, "this is no report of a machine"))
+		return
+	}
+	report = report.Clean()
+	s.note(r, mac, func(m *Machine) {
+		m.reach(report.Stage, report.Failed, report.Text, s.Now())
+		m.Node = cmp.Or(report.Node, m.Node)
+	})
+	w.WriteHeader(http.StatusNoContent)
+}
+
+func (s *Server) answerList(w http.ResponseWriter, _ *http.Request) {
+	w.Header().Set("Content-Type", "application/json")
+	_ = json.NewEncoder(w).Encode(s.List())
+}
+
+// List is what the server knows of machines.
+func (s *Server) List() List {
+	l := List{Image: s.digest, Bytes: int64(len(s.Image)), Began: s.began, Machines: []Row{}}
+	now := s.Now()
+	for _, m := range s.machines.list() {
+		seconds := func(t time.Time) int64 { return int64(max(now.Sub(t), 0) / time.Second) }
+		l.Machines = append(l.Machines, Row{Machine: m, AgeSeconds: seconds(m.Since), SilentSeconds: seconds(m.Heard), Advice: m.Advice(now)})
+	}
+	return l
+}
+
+// hostOf is the address in "host:port".
+func hostOf(remote string) string {
+	host, _, err := net.SplitHostPort(remote)
+	if err != nil {
+		return remote
+	}
+	return host
+}
