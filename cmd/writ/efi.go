@@ -29,7 +29,8 @@ func asInit() *boot.Machine {
 			state, name, fingerprint := runner.Admission(boot.DataAt)
 			return boot.Admission{State: state, Name: name, Fingerprint: fingerprint}
 		},
-		Redact: redact.Text,
+		Redact:  redact.Text,
+		Serving: func(line string) bool { return strings.Contains(line, " msg=serving ") },
 		Runner: func(c boot.Config) []string {
 			args := []string{"runner", "--data", boot.DataAt, "--supervisor", strings.Join(c.Supervisors, ","), "--redis", c.Redis}
 			if c.Join != "" {

@@ -1,10 +1,12 @@
 package boot
 
 import (
+	"fmt"
 	"sync"
 	"time"
 
 	"writ"
+	"writ/efi/progress"
 )
 
 // approval shows what a person types to approve the node, for as long as the node waits for that. The fingerprint is only worth something if it
@@ -38,20 +40,23 @@ func (a *approval) look() {
 	switch state := a.admission().State; {
 	case state == "":
 	case state == writ.AdmissionPending && a.timer == nil:
-		a.timer = time.AfterFunc(quiet, a.show)
+		a.timer = time.AfterFunc(quiet, a.showPage)
+		a.report(progress.Report{Stage: progress.StageWaits, Node: a.admission().Name}) // without the fingerprint, which is to be read on the machine itself
 	case state == writ.AdmissionPending:
 		a.timer.Reset(quiet)
 	default:
 		a.done = true
 		if a.timer != nil {
 			a.timer.Stop()
-			a.stage("approve", "the datacenter has %s this node", state)
+			text := fmt.Sprintf("the datacenter has %s this node", state)
+			a.show(progress.StageApprove, text)
+			a.report(progress.Report{Stage: progress.StageApprove, Text: text, Failed: state != writ.AdmissionApproved})
 		}
 	}
 }
 
-// show shows the page, if the node still waits.
-func (a *approval) show() {
+// showPage shows the page, if the node still waits.
+func (a *approval) showPage() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.done {
@@ -65,6 +70,14 @@ func (a *approval) show() {
 			"  writ node approve "+now.Name+" "+now.Fingerprint, "",
 			"Then it goes on by itself.")
 	}
+}
+
+// name is what the datacenter calls the node, "" if that is not known.
+func (a *approval) name() string {
+	if a.admission == nil {
+		return ""
+	}
+	return a.admission().Name
 }
 
 // stop shows nothing more: the runner has ended.

@@ -1,5 +1,6 @@
 // Package boot is the first process of a node that was started from writ's image. It mounts the file systems of the kernel, loads the modules
-// that devices ask for, brings the network up, and runs `writ runner` until the machine is turned off. It tells each stage on the consoles. It
+// that devices ask for, brings the network up, and runs `writ runner` until the machine is turned off. It tells each stage on the consoles, and to
+// the boot server if there is one. It
 // knows the kernel and the words "writ.NAME=VALUE" that say what the machine is to become; it must not know what a runner does.
 package boot
 
@@ -17,6 +18,8 @@ type Machine struct {
 	// Admission says what the runner knows of its place in the datacenter; nothing is shown of that if nil.
 	Admission func() Admission
 	Redact    func(line string) string // takes secrets out of a line that the runner has written
+	// Serving reports whether the runner says with a line that the node has joined and serves. No boot server is told of that if nil.
+	Serving func(line string) bool
 }
 
 // The places of files in the image and in memory.

@@ -22,6 +22,8 @@ type Config struct {
 	Drivers     string   // as --drivers of the runner; its default if ""
 	Data        string   // label of the file system with the node's data; it is in memory if ""
 
+	Boot string // where the stages of the start are reported to, http://HOST/PATH; nowhere if ""
+
 	TimeServers []string // asked by NTP; the clock of the machine is believed if there are none
 
 	Interface   string       // name or hardware address of the network card with the address below; the only card if ""
@@ -70,6 +72,10 @@ var settings = []setting{
 	}},
 	{prefix + "drivers", func(c *Config, v string) error { c.Drivers = v; return nil }},
 	{prefix + "data", func(c *Config, v string) error { c.Data = v; return nil }},
+	{prefix + "boot", func(c *Config, v string) (err error) {
+		c.Boot, err = reportAddress(v)
+		return err
+	}},
 	{prefix + "ntp", func(c *Config, v string) error { c.TimeServers = strings.Split(v, ","); return nil }},
 	{prefix + "interface", func(c *Config, v string) error { c.Interface = strings.ToLower(v); return nil }},
 	{prefix + "address", func(c *Config, v string) (err error) {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"writ"
+	"writ/efi/progress"
 )
 
 // waiting is how many lines a console may be behind. A serial line that nobody reads can block who writes to it; lines are lost then, and the
@@ -17,7 +18,8 @@ const waiting = 512
 
 // consoles show lines on several devices, each at its own pace.
 type consoles struct {
-	since func() time.Duration // since the machine was started
+	since func() time.Duration    // since the machine was started
+	told  func(r progress.Report) // is told each stage; it may be nil
 
 	mu    sync.Mutex
 	lines []chan string
@@ -63,9 +65,23 @@ func (c *consoles) page(lines ...string) {
 	c.send(text + "\r\n")
 }
 
-// stage says what was done, and when.
+// stage says what was done, and when, and reports it.
 func (c *consoles) stage(name, format string, args ...any) {
-	c.line(fmt.Sprintf("writ [%7.2f] %-8s %s", c.since().Seconds(), name, fmt.Sprintf(format, args...)))
+	text := fmt.Sprintf(format, args...)
+	c.show(name, text)
+	c.report(progress.Report{Stage: name, Text: text})
+}
+
+// show says something of a stage without reporting it.
+func (c *consoles) show(name, text string) {
+	c.line(fmt.Sprintf("writ [%7.2f] %-8s %s", c.since().Seconds(), name, text))
+}
+
+// report has a report told to the boot server, if there is one.
+func (c *consoles) report(r progress.Report) {
+	if c.told != nil {
+		c.told(r)
+	}
 }
 
 // fail says what does not work, and what to do. Of several errors that were joined it says each.
@@ -76,10 +92,11 @@ func (c *consoles) fail(name string, err error) {
 		}
 		return
 	}
-	c.stage(name, "error: %v", err)
+	c.show(name, "error: "+err.Error())
 	if hint := hintOf(err); hint != "" {
-		c.stage(name, "hint: %s", hint)
+		c.show(name, "hint: "+hint)
 	}
+	c.report(progress.Report{Stage: name, Text: err.Error(), Failed: true})
 }
 
 func hintOf(err error) string {

@@ -7,6 +7,7 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"sync"
 
 	"writ/efi/modules"
 )
@@ -17,11 +18,14 @@ type loader struct {
 	devices fs.FS                         // /sys/devices
 	load    func(m *modules.Module) error // into the kernel
 
+	mu    sync.Mutex
 	tried map[string]bool // modules, whether or not that worked: what failed is told once
 }
 
 // named loads modules by their names, and what they need.
 func (l *loader) named(names []string) (loaded int, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	var failed []error
 	for _, name := range names {
 		n, err := l.closure(name)
@@ -33,6 +37,8 @@ func (l *loader) named(names []string) (loaded int, err error) {
 
 // all loads what devices ask for, until they ask for nothing more: a bus shows its devices once its driver is there.
 func (l *loader) all() (loaded int, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	asked := map[string]bool{}
 	var failed []error
 	for {

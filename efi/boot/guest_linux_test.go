@@ -6,19 +6,26 @@ import (
 	"debug/pe"
 	"encoding/binary"
 	"fmt"
+	"io"
+	"log/slog"
 	"net"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"writ/efi/boot"
+	"writ/efi/bootserver"
 	"writ/efi/image"
+	"writ/efi/progress"
 	texts "writ/efi/recipe"
 	"writ/internal/testenv"
 )
@@ -40,6 +47,7 @@ func TestMain(m *testing.M) {
 			Joined:  func() bool { return false },
 			Redact:  func(line string) string { return strings.ReplaceAll(line, "canary", "(redacted)") },
 			Runner:  func(boot.Config) []string { return []string{insideVar, "-test.v"} },
+			Serving: func(line string) bool { return strings.HasPrefix(line, "the runner says") },
 		}).Main()
 	case boot.IsModprobe(os.Args):
 		os.Exit(boot.Modprobe(os.Args))
@@ -180,6 +188,35 @@ func timeServer(t *testing.T, ahead time.Duration) (port string) {
 	return port
 }
 
+// bootServer is a boot server on loopback. It returns its port, and a function that returns all reports that it got, and what it made of the last.
+func bootServer(t *testing.T) (port string, reported func() (string, bootserver.Machine)) {
+	t.Helper()
+	s, err := bootserver.New(bootserver.Config{Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var mu sync.Mutex
+	var all bytes.Buffer
+	machines := s.ForMachines()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		mu.Lock()
+		defer mu.Unlock()
+		r.Body = io.NopCloser(io.TeeReader(r.Body, &all))
+		machines.ServeHTTP(w, r)
+		all.WriteByte('\n')
+	}))
+	t.Cleanup(server.Close)
+	_, port, _ = net.SplitHostPort(server.Listener.Addr().String())
+	return port, func() (string, bootserver.Machine) {
+		mu.Lock()
+		defer mu.Unlock()
+		if rows := s.List().Machines; len(rows) == 1 {
+			return all.String(), rows[0].Machine
+		}
+		return all.String(), bootserver.Machine{}
+	}
+}
+
 // A guest is started by QEMU with the kernel and the files of an image, without firmware. Its first process prepares the machine, and a runner finds
 // all that it needs, and no secret where it is not looked for.
 func TestTheFirstProcessPreparesAMachine(t *testing.T) {
@@ -232,11 +269,12 @@ func TestTheFirstProcessPreparesAMachine(t *testing.T) {
 		t.Fatalf("%v: %s", err, said)
 	}
 	clock := timeServer(t, 2*time.Hour)
+	server, reported := bootServer(t)
 	ctx, stop := context.WithTimeout(t.Context(), 2*time.Minute) // a guest that stops with an error waits to be read
 	defer stop()
 	began := time.Now()
 	said, err := exec.CommandContext(ctx, qemu, "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot", "-serial", "stdio",
-		"-machine", "q35", "-accel", "tcg", "-cpu", "max", "-m", "512", "-kernel", kernel.Image, "-initrd", initrd, "-append", "console=ttyS0 quiet panic=-1 writ.ntp=10.0.2.2:"+clock+" "+guestWords,
+		"-machine", "q35", "-accel", "tcg", "-cpu", "max", "-m", "512", "-kernel", kernel.Image, "-initrd", initrd, "-append", "console=ttyS0 quiet panic=-1 writ.ntp=10.0.2.2:"+clock+" writ.boot=http://10.0.2.2:"+server+progress.Path+"52-54-00-12-34-56 "+guestWords,
 		"-netdev", "hubport,id=n1,hubid=1", "-device", "virtio-net-pci,netdev=n1,romfile=,addr=5", // where nothing answers
 		"-netdev", "user,id=n0", "-device", "virtio-net-pci,netdev=n0,romfile=,addr=6",
 		"-drive", "if=none,id=d0,format=raw,file="+disk, "-device", "virtio-blk-pci,drive=d0").CombinedOutput()
@@ -255,6 +293,25 @@ func TestTheFirstProcessPreparesAMachine(t *testing.T) {
 	for _, want := range []string{clockLine, "clock    set by ", "start    writ of a test on Linux 6.", "eth1 10.0.2.15/24, gateway 10.0.2.2, by DHCP", "the runner says (redacted)", "--- PASS: TestInside", "told to turn off", "bye"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("the guest does not say %q", want)
+		}
+	}
+	reports, last := reported()
+	t.Logf("the boot server was told:\n%s", reports)
+	at := 0
+	for _, want := range []string{`"start","text":"writ of a test on Linux 6.`, `"modules"`, `"network","text":"eth1 10.0.2.15/24`, `"data","text":"/dev/vda, ext4`, `"clock"`, `"runner","text":"started"`, `"joined"`, `"off","text":"told to turn off"`} {
+		found := strings.Index(reports[at:], `{"stage":`+want)
+		if found < 0 {
+			t.Errorf("the boot server is not told %s, or not in its turn", want)
+			continue
+		}
+		at += found
+	}
+	if last.MAC != "52:54:00:12:34:56" || last.Step != progress.StageOff || last.Failed {
+		t.Errorf("the boot server has %+v", last)
+	}
+	for _, not := range []string{guestToken, "canary"} {
+		if strings.Contains(reports, not) {
+			t.Errorf("the boot server is told %q", not)
 		}
 	}
 	for _, not := range []string{guestToken, "canary", "error:", "--- FAIL", "killed"} {

@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"os"
 	"os/signal"
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -31,11 +33,14 @@ type machine struct {
 	network   network
 	processes processes
 	services  sync.WaitGroup
+	reports   *reports
+	complaint atomic.Pointer[string] // the last error of the runner
 }
 
 // Main starts the machine and runs it until it is turned off. It never returns: a machine without its first process stops.
 func (m *Machine) Main() {
-	run := &machine{Machine: m, consoles: consoles{since: uptime}}
+	reports := newReports(m.Redact)
+	run := &machine{Machine: m, consoles: consoles{since: uptime, told: reports.add}, reports: reports}
 	how := run.run()
 	run.stage("off", "bye")
 	run.close(showWithin)
@@ -69,10 +74,11 @@ func (m *machine) run() (how int) {
 	}
 	m.loadModules()
 	m.watchPowerButton(ctx, off)
-	m.boot(ctx)
+	stopReports := m.boot(ctx)
 	<-ctx.Done()
 	how = context.Cause(ctx).(ending).reboot
 	m.stage("off", "%v", context.Cause(ctx))
+	stopReports()
 	m.services.Wait()
 	m.processes.endAll(m.stage)
 	if err := unmountData(); err != nil {
@@ -82,8 +88,23 @@ func (m *machine) run() (how int) {
 }
 
 // boot goes through the stages until the machine is turned off. A stage that cannot go on waits, and says why: someone can read that and turn
-// the machine off, and a network may come.
-func (m *machine) boot(ctx context.Context) {
+// the machine off, and a network may come. What is returned tells a boot server what waits, and nothing more.
+func (m *machine) boot(ctx context.Context) (stopReports func()) {
+	stopReports = func() {}
+	if m.config.Boot != "" { // the network comes first, so that the boot server is told what holds up the rest
+		if m.connect(ctx) != nil {
+			return stopReports
+		}
+		reporting, cancel := context.WithCancel(context.WithoutCancel(ctx))
+		go m.reports.run(reporting, &http.Transport{DisableKeepAlives: true}, m.config.Boot)
+		stopReports = func() { m.reports.end(cancel); cancel() }
+	}
+	m.bootNode(ctx)
+	return stopReports
+}
+
+// bootNode goes through the stages of a node.
+func (m *machine) bootNode(ctx context.Context) {
 	if err := m.mountData(ctx); err != nil {
 		if ctx.Err() == nil {
 			m.fail("data", err)
@@ -94,7 +115,7 @@ func (m *machine) boot(ctx context.Context) {
 		m.fail("config", err)
 		return
 	}
-	if m.connect(ctx) != nil {
+	if m.config.Boot == "" && m.connect(ctx) != nil {
 		return
 	}
 	if err := m.setClock(ctx); err != nil {

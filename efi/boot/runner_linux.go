@@ -5,11 +5,13 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"writ"
+	"writ/efi/progress"
 	"writ/internal/sleep"
 )
 
@@ -41,15 +43,39 @@ func (m *machine) serve(ctx context.Context) {
 			m.stage("runner", "the datacenter has removed this node; give the machine another token and start it again")
 			return
 		default:
-			m.stage("runner", "ended with %s", describe(status))
+			m.reportEnd(describe(status))
 		}
 		if time.Since(began) > wellAfter {
 			wait = restartFirst
 		}
-		m.stage("runner", "starts again in %s", wait)
+		m.show("runner", "starts again in "+wait.String())
 		if sleep.For(ctx, wait) != nil {
 			return
 		}
+	}
+}
+
+// reportEnd says how the runner has ended. The boot server is told its last error, too.
+func (m *machine) reportEnd(how string) {
+	m.show("runner", "ended with "+how)
+	text := "ended with " + how
+	if said := m.complaint.Load(); said != nil {
+		text += ": " + *said
+	}
+	m.report(progress.Report{Stage: progress.StageRunner, Text: text, Failed: true})
+}
+
+// runnerSays shows a line of the runner, and does what follows from it.
+func (m *machine) runnerSays(line string, asks *approval) {
+	line = m.Redact(line)
+	m.line(line)
+	asks.look()
+	if said, is := strings.CutPrefix(line, "error: "); is {
+		m.complaint.Store(&said)
+	}
+	if m.Serving != nil && m.Serving(line) {
+		m.complaint.Store(nil)
+		m.report(progress.Report{Stage: progress.StageJoined, Node: asks.name()})
 	}
 }
 
@@ -63,7 +89,7 @@ func (m *machine) runRunner(ctx context.Context) (unix.WaitStatus, error) {
 	asks := &approval{consoles: &m.consoles, admission: m.Admission}
 	go func() {
 		defer close(shown)
-		lines := &lineWriter{show: func(line string) { m.line(m.Redact(line)); asks.look() }}
+		lines := &lineWriter{show: func(line string) { m.runnerSays(line, asks) }}
 		_, _ = read.WriteTo(lines)
 		read.Close()
 		asks.stop()
@@ -75,7 +101,10 @@ func (m *machine) runRunner(ctx context.Context) (unix.WaitStatus, error) {
 	if err != nil {
 		return 0, fmt.Errorf("start the runner: %w", err)
 	}
-	m.stage("runner", "started as process %d", pid)
+	m.show("runner", fmt.Sprintf("started as process %d", pid))
+	if m.complaint.Load() == nil { // what the boot server knows of an earlier end stays, until the node serves
+		m.report(progress.Report{Stage: progress.StageRunner, Text: "started"})
+	}
 	var status unix.WaitStatus
 	select {
 	case status = <-ended:
@@ -83,9 +112,9 @@ func (m *machine) runRunner(ctx context.Context) (unix.WaitStatus, error) {
 		_ = unix.Kill(pid, unix.SIGTERM)
 		select {
 		case status = <-ended:
-			m.stage("runner", "ended")
+			m.show("runner", "ended")
 		case <-time.After(endWithin):
-			m.stage("runner", "does not end within %s, and is killed", endWithin)
+			m.show("runner", fmt.Sprintf("does not end within %s, and is killed", endWithin))
 			_ = unix.Kill(pid, unix.SIGKILL)
 			status = <-ended
 		}

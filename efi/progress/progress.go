@@ -31,14 +31,16 @@ const (
 	StageClock   = "clock"   // the clock is right
 	StageRunner  = "runner"  // the runner was started, and has to reach its supervisor
 	StageWaits   = "waits"   // the node waits to be approved
+	StageApprove = "approve" // the datacenter has decided
 	StageJoined  = "joined"  // the node serves
+	StageOff     = "off"     // the machine turns off, or starts again
 )
 
 // Report says which stage a machine has reached.
 type Report struct {
 	Stage  string `json:"stage"`
 	Text   string `json:"text,omitempty"`
-	Failed bool   `json:"failed,omitempty"` // the machine cannot go on, for the reason in Text
+	Failed bool   `json:"failed,omitempty"` // something of the stage does not work, for the reason in Text
 	Node   string `json:"node,omitempty"`   // what the machine is called as a node
 }
 

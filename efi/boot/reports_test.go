@@ -1,0 +1,131 @@
+package boot
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"writ"
+	"writ/efi/progress"
+)
+
+// bootServer stands in for one: it answers as it is told to, and remembers what it took.
+type bootServer struct {
+	mu     sync.Mutex
+	answer func() (int, error)
+	took   []progress.Report
+	asked  int
+}
+
+func (s *bootServer) RoundTrip(r *http.Request) (*http.Response, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.asked++
+	status, err := s.answer()
+	if err != nil {
+		return nil, err
+	}
+	var report progress.Report
+	text, err := io.ReadAll(r.Body)
+	if err == nil {
+		err = json.Unmarshal(text, &report)
+	}
+	if status == http.StatusNoContent {
+		s.took = append(s.took, report)
+	}
+	return &http.Response{StatusCode: status, Body: http.NoBody, Header: http.Header{}}, err
+}
+
+func (s *bootServer) stages() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	text := ""
+	for _, r := range s.took {
+		text += r.Stage + " "
+	}
+	return strings.TrimSpace(text)
+}
+
+func (s *bootServer) becomes(status int, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.answer = func() (int, error) { return status, err }
+}
+
+// What was said before there was a network is told once there is one, in its order, also if the boot server comes later. No stage waits for that.
+func TestStagesAreToldToABootServerAndNoneWaitsForIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := new(bootServer)
+		server.becomes(0, errors.New("no route"))
+		r := newReports(func(line string) string { return strings.ReplaceAll(line, "canary", "(redacted)") })
+		c := &consoles{since: func() time.Duration { return 0 }, told: r.add}
+		began := time.Now()
+		c.stage("start", "a canary \x1b[2J%s", strings.Repeat("x", 1_000))
+		c.fail("data", errors.Join(writ.Errorf(writ.CodeNotFound, "no disk").WithHint("attach one"), fmt.Errorf("nor another")))
+		ctx, stop := context.WithCancel(t.Context())
+		go r.run(ctx, server, "http://192.0.2.1/boot/report/52-54-00-77-00-50")
+		time.Sleep(10 * time.Minute)
+		if server.asked > 30 || time.Since(began) != 10*time.Minute {
+			t.Errorf("the boot server that is not there was asked %d times in %s", server.asked, time.Since(began))
+		}
+		server.becomes(http.StatusTooManyRequests, nil)
+		time.Sleep(time.Minute)
+		server.becomes(http.StatusNoContent, nil)
+		time.Sleep(time.Minute)
+		c.stage(progress.StageClock, "right")
+		c.stage(progress.StageRunner, "started")
+		c.stage(progress.StageNetwork, "eth0 has another lease")
+		c.fail(progress.StageClock, errors.New("no answer"))
+		c.report(progress.Report{Stage: progress.StageJoined, Node: "n1"})
+		time.Sleep(time.Second)
+		if got, want := server.stages(), "start data data clock runner joined"; got != want {
+			t.Errorf("it was told %s, want %s", got, want)
+		}
+		if first := server.took[0].Text; !strings.HasPrefix(first, "a (redacted)  [2Jxxx") || len(first) > progress.MaxText {
+			t.Errorf("the first text is %q", first)
+		}
+		if failed := server.took[1]; !failed.Failed || failed.Text != "no disk" {
+			t.Errorf("the fault is %+v", failed)
+		}
+		server.becomes(http.StatusBadRequest, nil) // as good as told: the server will never take it
+		c.stage(progress.StageRunner, "of another version")
+		time.Sleep(time.Second)
+		server.becomes(http.StatusNoContent, nil)
+		c.stage(progress.StageOff, "told to turn off")
+		r.end(stop)
+		if got := server.stages(); !strings.HasSuffix(got, "joined off") {
+			t.Errorf("at the end it was told %s", got)
+		}
+		stop()
+	})
+}
+
+func TestABootServerThatIsAwayDelaysTheEndForAMomentOnly(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := new(bootServer)
+		server.becomes(0, errors.New("no route"))
+		r := newReports(func(line string) string { return line })
+		for range 1_000 {
+			r.add(progress.Report{Stage: "data", Text: "no disk"})
+		}
+		if len(r.waiting) != reportsWaiting {
+			t.Errorf("%d reports wait", len(r.waiting))
+		}
+		ctx, stop := context.WithCancel(t.Context())
+		go r.run(ctx, server, "http://192.0.2.1/")
+		time.Sleep(time.Minute)
+		began := time.Now()
+		r.end(stop)
+		if took := time.Since(began); took > reportEnd {
+			t.Errorf("the end takes %s", took)
+		}
+	})
+}
