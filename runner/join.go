@@ -79,7 +79,7 @@ func Join(ctx context.Context, j Joining) (*Member, error) {
 		}
 		if !told {
 			told = true
-			log.WarnContext(ctx, "cannot join yet, and try again", "err", err)
+			log.WarnContext(ctx, LogCannotJoin, "err", err)
 		}
 		if sleep.For(ctx, askEvery) != nil {
 			return nil, context.Cause(ctx)
@@ -92,6 +92,12 @@ func Joined(dir string) bool {
 	_, err := os.Stat(filepath.Join(dir, memberFile))
 	return err == nil
 }
+
+// Lines of the log that say how far a node is. The first process of a machine reads them.
+const (
+	LogCannotJoin = "cannot join yet, and try again" // with err
+	LogServing    = "serving"
+)
 
 // Admission says what the host with this data directory is in its datacenter, as far as it knows, with the name and the fingerprint of its key.
 // All are "" if it has not joined.

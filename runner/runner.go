@@ -145,7 +145,7 @@ func (n *incarnation) run(ctx context.Context) error {
 	})
 	served := make(chan error, 1)
 	services.Go(func() { served <- n.queue.Serve(ctx, n.node, n.slots*inHandPerSlot, n.handle) })
-	n.log.InfoContext(ctx, "serving", "incarnation", n.number, "slots", n.slots)
+	n.log.InfoContext(ctx, LogServing, "incarnation", n.number, "slots", n.slots)
 
 	var err error
 	select {

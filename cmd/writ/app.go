@@ -114,7 +114,7 @@ in the middle cannot make it act.`,
 	addTo(root, groupAdmin, a.clients(a.loginCommand(), a.logoutCommand(), a.coordinatorCommand(), a.datacenterCommand(), a.nodeCommand(), a.tokenCommand(), a.pkiCommand(), a.secretCommand(), a.userCommand(),
 		a.projectCommand(), a.rosterCommand(),
 		a.resourceCommand(), a.usageCommand(), a.contextCommand(), a.doctorCommand())...)
-	addTo(root, groupDaemons, a.demoCommand(), a.devCommand(), a.coordCommand(), a.supervisorCommand(), a.runnerCommand(), a.benchCommand())
+	addTo(root, groupDaemons, a.demoCommand(), a.devCommand(), a.coordCommand(), a.supervisorCommand(), a.runnerCommand(), a.bootCommand(), a.benchCommand())
 	root.AddCommand(a.versionCommand())
 	unwrap(root)
 	return root

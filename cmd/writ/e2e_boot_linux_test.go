@@ -23,6 +23,7 @@ import (
 	"github.com/insomniacslk/dhcp/dhcpv4/server4"
 
 	"writ/cmd/writ/internal/testcluster"
+	stages "writ/efi/progress"
 	"writ/internal/testenv"
 )
 
@@ -289,16 +290,27 @@ run.output({said: "pong"})
 
 	// A machine without a token shows how to approve it, and goes on by itself.
 	cluster := strings.Split(token, ".")[3]
-	waits := startVM(t, tap, "-kernel", image, "-append", "console=ttyS0 quiet panic=5 writ.name=by-hand writ.cluster="+cluster+" writ.supervisor="+supervisor+" writ.redis="+redis)
+	boots := serveBoot(t, "--listen", bootHost+":8080", "--image", image)
+	waits := startVM(t, tap, "-kernel", image, "-append", "console=ttyS0 quiet panic=5 writ.boot=http://"+bootHost+":8080"+stages.Path+"52-54-00-77-00-50 writ.name=by-hand writ.cluster="+cluster+" writ.supervisor="+supervisor+" writ.redis="+redis)
 	waits.await("writ node approve by-hand SHA256:")
 	waits.await("goes on by itself")
 	_, command, _ := strings.Cut(waits.said(), "  writ node approve ")
 	name, fingerprint, _ := strings.Cut(strings.SplitN(command, "\n", 2)[0], " ")
+	if m := boots.awaitStep(stages.StageWaits); m.Node != name || m.Address != bootNode {
+		t.Errorf("the boot server has %+v", m)
+	}
 	s.Writ("node", "approve", name, strings.TrimSpace(fingerprint))
 	waits.await("has approved this node")
 	waits.await("msg=serving")
+	if m := boots.awaitStep(stages.StageJoined); m.Node != name || m.Failed {
+		t.Errorf("the boot server has %+v", m)
+	}
 	t.Logf("by-hand: serving after %.1f s\n%s", time.Since(waits.began).Seconds(), waits.said())
 	waits.pressPower()
+	boots.awaitStep(stages.StageOff)
+	if said := boots.stop(); strings.Contains(said, strings.TrimSpace(fingerprint)) {
+		t.Errorf("the boot server was told the fingerprint:\n%s", said)
+	}
 	s.Writ("node", "remove", "by-hand", "--reason", "it forgets who it is")
 
 	data := filepath.Join(t.TempDir(), "data")
@@ -319,9 +331,25 @@ run.output({said: "pong"})
 	}
 }
 
+// freePort is a port of loopback where nothing listens.
+func freePort(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	_, port, err := net.SplitHostPort(l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return port
+}
+
 // A machine whose card has iPXE loads the image from a web server, with the command line that the script gives: it misses a token, and nothing else.
+// With a boot server, the same fault is in the list of that.
 func TestAMachineStartsFromABootServer(t *testing.T) {
-	testenv.Nightly(t, "TestABuildWritesBillAndChecksum makes the directory of a boot server")
+	testenv.Nightly(t, "TestABuildWritesBillAndChecksum makes the directory of a web server, and TestABootServerServesASiteAndListsItsMachines has a boot server without a machine")
 	testenv.Need(t, "qemu-system-x86_64")
 	const rom = "/usr/lib/ipxe/qemu/efi-virtio.rom"
 	if _, err := os.Stat(rom); err != nil {
@@ -353,5 +381,16 @@ func TestAMachineStartsFromABootServer(t *testing.T) {
 	}
 	v := startFirmware(t, "-netdev", "user,id=n0,bootfile="+base+"/"+bootScript, "-device", "virtio-net-pci,netdev=n0,romfile="+rom)
 	v.await("the token with which the node joins is missing")
-	t.Logf("started from a boot server after %.1f s\n%s", time.Since(v.began).Seconds(), v.said())
+	t.Logf("started from a web server after %.1f s\n%s", time.Since(v.began).Seconds(), v.said())
+	_ = v.cmd.Process.Kill()
+
+	port = freePort(t) // which the machine reaches as one of 10.0.2.2
+	s := serveBoot(t, "--listen", "127.0.0.1:"+port, "--url", "http://10.0.2.2:"+port, "--image", node, "--supervisor", "https://10.0.2.2:7441", "--redis", "rediss://10.0.2.2:6379/0")
+	v = startFirmware(t, "-netdev", "user,id=n0,bootfile=http://10.0.2.2:"+port+"/boot/ipxe", "-device", "virtio-net-pci,netdev=n0,mac=52:54:00:77:00:50,romfile="+rom,
+		"-smbios", "type=1,serial=S-1,uuid=6c8b0a5e-0000-4000-8000-000000000001", "-smbios", "type=3,asset=rack 4")
+	v.await("the token with which the node joins is missing")
+	if m := s.awaitStep(stages.StageConfig); m.MAC != "52:54:00:77:00:50" || !m.Failed || !strings.HasPrefix(m.Text, "the token with which the node joins is missing") || m.Serial != "S-1" || m.Scripts != 1 || m.Sent == 0 || m.Sent != m.Size {
+		t.Errorf("the boot server has %+v", m)
+	}
+	t.Logf("started from a boot server after %.1f s\n%s\n%s\n%s", time.Since(v.began).Seconds(), v.said(), s.writ("boot", "list", "--server", s.list, "-o", "wide"), s.stop())
 }

@@ -6,6 +6,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
+	"strconv"
 	"strings"
 	"time"
 
@@ -16,6 +18,7 @@ import (
 	"writ/cmd/writ/internal/terminal"
 	"writ/efi/boot"
 	"writ/efi/image"
+	stages "writ/efi/progress"
 	"writ/efi/recipe"
 	"writ/runner"
 )
@@ -29,8 +32,8 @@ func asInit() *boot.Machine {
 			state, name, fingerprint := runner.Admission(boot.DataAt)
 			return boot.Admission{State: state, Name: name, Fingerprint: fingerprint}
 		},
-		Redact:  redact.Text,
-		Serving: func(line string) bool { return strings.Contains(line, " msg=serving ") },
+		Redact: redact.Text,
+		Means:  meaningOf,
 		Runner: func(c boot.Config) []string {
 			args := []string{"runner", "--data", boot.DataAt, "--supervisor", strings.Join(c.Supervisors, ","), "--redis", c.Redis}
 			if c.Join != "" {
@@ -48,6 +51,36 @@ func asInit() *boot.Machine {
 			return args
 		},
 	}
+}
+
+// logLine is a line of a runner's log: what it is about, and the rest.
+var logLine = regexp.MustCompile(`^time=\S+ level=\S+ msg=("(?:[^"\\]|\\.)*"|\S+)(.*)$`)
+
+// meaningOf is what a line of a runner means to a boot server.
+func meaningOf(line string) (report stages.Report, ok bool) {
+	if said, is := strings.CutPrefix(line, "error: "); is {
+		return stages.Report{Stage: stages.StageRunner, Text: said, Failed: true}, true
+	}
+	found := logLine.FindStringSubmatch(line)
+	if found == nil {
+		return report, false
+	}
+	switch about, rest := unquoted(found[1]), found[2]; about {
+	case runner.LogServing:
+		return stages.Report{Stage: stages.StageJoined}, true
+	case runner.LogCannotJoin:
+		_, why, _ := strings.Cut(rest, " err=")
+		return stages.Report{Stage: stages.StageRunner, Text: "cannot join yet: " + unquoted(why), Failed: true}, true
+	}
+	return report, false
+}
+
+// unquoted is a value of a log, which has quotes if it needs them.
+func unquoted(value string) string {
+	if text, err := strconv.Unquote(value); err == nil {
+		return text
+	}
+	return value
 }
 
 func (a *app) efiCommand() *cobra.Command {

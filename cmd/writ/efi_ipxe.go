@@ -12,10 +12,11 @@ import (
 
 	"writ"
 	"writ/cmd/writ/internal/terminal"
+	"writ/efi/bootserver"
 	"writ/efi/uki"
 )
 
-// bootScript is the file that machines ask a boot server for.
+// bootScript is the file that machines ask a web server for.
 const bootScript = "boot.ipxe"
 
 // builtTree is what `writ efi ipxe` says.
@@ -31,7 +32,7 @@ func (a *app) efiIPXECommand() *cobra.Command {
 	var machine machineFlags
 	c := &cobra.Command{
 		Use:   "ipxe",
-		Short: "Make a directory for a boot server, from which iPXE starts machines",
+		Short: "Make a directory for a web server, from which iPXE starts machines",
 		Long: `Writes boot.ipxe and the node image to a directory that a web server offers at --url. Have the DHCP server of the
 machines name URL/boot.ipxe to those that run iPXE.
 
@@ -43,25 +44,21 @@ The settings of machines are in boot.ipxe, which everybody in the network can re
 		Example: "  writ efi ipxe --image writ-node.efi --dir /srv/boot --url https://boot.example.org/writ --cluster ID --supervisor https://10.77.0.3:7441 --redis rediss://10.77.0.3:6379/0",
 		Args:    exactly(),
 		RunE: func(*cobra.Command, []string) error {
-			base, err := bootURL(at)
+			base, err := webAddress("url", at)
 			if err != nil {
 				return err
 			}
-			node, err := os.ReadFile(source)
+			node, cmdline, err := nodeImage(source)
 			if err != nil {
-				return writ.Errorf(writ.CodeUsage, "cannot read --image: %v", err).WithHint("`writ efi build` makes one")
-			}
-			cmdline, err := uki.Cmdline(node)
-			if err != nil {
-				return fmt.Errorf("read --image %s: %w", source, err)
+				return err
 			}
 			words, err := machine.words()
 			if err != nil {
 				return err
 			}
 			digest := digestOf(node)
-			name := "writ-node-" + digest + ".efi"
-			script, err := ipxeScript(base+"/"+name, slices.Concat(strings.Fields(cmdline), words))
+			name := bootserver.ImageName(digest)
+			script, err := bootserver.Script(base+"/"+name, "", slices.Concat(cmdline, words))
 			if err != nil {
 				return err
 			}
@@ -90,31 +87,24 @@ The settings of machines are in boot.ipxe, which everybody in the network can re
 	return c
 }
 
-// bootURL is an address of files for machines, without a slash at its end.
-func bootURL(text string) (string, error) {
+// webAddress is the address in a flag of something on a web server, without a slash at its end.
+func webAddress(flag, text string) (string, error) {
 	at, err := url.Parse(text)
 	if err != nil || at.Host == "" || at.Scheme != "https" && at.Scheme != "http" || at.User != nil || at.RawQuery != "" || at.Fragment != "" || strings.ContainsAny(text, " \t\r\n$") {
-		return "", writ.Errorf(writ.CodeUsage, "--url is no address of a directory").WithHint("write it as https://HOST/PATH, without a password")
+		return "", writ.Errorf(writ.CodeUsage, "--%s is no address of a web server", flag).WithHint("write it as https://HOST/PATH, without a password")
 	}
 	return strings.TrimRight(text, "/"), nil
 }
 
-// ipxeScript is what iPXE does: it loads the image with a command line, and tries again if that fails. The command line is whole, because the one in
-// the image does not count if iPXE passes another one.
-func ipxeScript(image string, words []string) (string, error) {
-	for _, word := range words {
-		if word == "||" || word == "&&" || strings.Contains(word, "${") || strings.ContainsAny(word, `"'\#`) {
-			return "", writ.Errorf(writ.CodeUsage, "the command line has %q, which iPXE understands in another way", word).WithHint("leave quotes, backslashes, #, ${ and && out")
-		}
+// nodeImage reads a node image, and the command line in it.
+func nodeImage(source string) (image []byte, cmdline []string, err error) {
+	image, err = os.ReadFile(source)
+	if err != nil {
+		return nil, nil, writ.Errorf(writ.CodeUsage, "cannot read --image: %v", err).WithHint("`writ efi build` makes one")
 	}
-	return `#!ipxe
-:start
-imgfree
-kernel ` + strings.Join(append([]string{image}, words...), " ") + ` || goto failed
-boot || goto failed
-:failed
-echo The node image cannot be started. Next attempt in 10 seconds.
-sleep 10
-goto start
-`, nil
+	text, err := uki.Cmdline(image)
+	if err != nil {
+		return nil, nil, fmt.Errorf("read --image %s: %w", source, err)
+	}
+	return image, strings.Fields(text), nil
 }

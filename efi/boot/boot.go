@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"writ"
+	"writ/efi/progress"
 )
 
 // Machine is what the first process is told by the program that it is part of.
@@ -18,8 +19,8 @@ type Machine struct {
 	// Admission says what the runner knows of its place in the datacenter; nothing is shown of that if nil.
 	Admission func() Admission
 	Redact    func(line string) string // takes secrets out of a line that the runner has written
-	// Serving reports whether the runner says with a line that the node has joined and serves. No boot server is told of that if nil.
-	Serving func(line string) bool
+	// Means returns what a line of the runner means to a boot server, if it means something; that is told nothing of the runner's lines if nil.
+	Means func(line string) (progress.Report, bool)
 }
 
 // The places of files in the image and in memory.

@@ -47,7 +47,9 @@ func TestMain(m *testing.M) {
 			Joined:  func() bool { return false },
 			Redact:  func(line string) string { return strings.ReplaceAll(line, "canary", "(redacted)") },
 			Runner:  func(boot.Config) []string { return []string{insideVar, "-test.v"} },
-			Serving: func(line string) bool { return strings.HasPrefix(line, "the runner says") },
+			Means: func(line string) (progress.Report, bool) {
+				return progress.Report{Stage: progress.StageJoined}, strings.HasPrefix(line, "the runner says")
+			},
 		}).Main()
 	case boot.IsModprobe(os.Args):
 		os.Exit(boot.Modprobe(os.Args))

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"slices"
-	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -70,12 +69,16 @@ func (m *machine) runnerSays(line string, asks *approval) {
 	line = m.Redact(line)
 	m.line(line)
 	asks.look()
-	if said, is := strings.CutPrefix(line, "error: "); is {
-		m.complaint.Store(&said)
+	if m.Means == nil {
+		return
 	}
-	if m.Serving != nil && m.Serving(line) {
+	if report, ok := m.Means(line); ok {
 		m.complaint.Store(nil)
-		m.report(progress.Report{Stage: progress.StageJoined, Node: asks.name()})
+		if report.Failed {
+			m.complaint.Store(&report.Text)
+		}
+		report.Node = asks.name()
+		m.report(report)
 	}
 }
 

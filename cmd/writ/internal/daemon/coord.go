@@ -119,7 +119,7 @@ func (c *Coord) certify(ctx context.Context, to *coord.Coordinator) error {
 			WithHint("found the cluster with `writ init --coordinator https://HOST:PORT` and give this coordinator its coordinator.key, or leave out --tls-cert and --tls-key")
 	}
 	public := &publicCertificate{
-		certFile: c.TLSCert, keyFile: c.TLSKey, hosts: hostsOf(slices.Concat([]string{to.PublicURL}, to.OtherURLs, to.AllowedHosts)), log: c.Log, now: time.Now,
+		certFile: c.TLSCert, keyFile: c.TLSKey, hosts: hostsOf(slices.Concat([]string{to.PublicURL}, to.OtherURLs, to.AllowedHosts)), what: "the certificate for browsers", log: c.Log, now: time.Now,
 	}
 	if err := public.open(ctx); err != nil {
 		return err

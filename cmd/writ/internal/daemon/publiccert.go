@@ -17,11 +17,12 @@ import (
 // lookEvery is how often the files of a certificate are looked at, at most.
 const lookEvery = 5 * time.Second
 
-// publicCertificate is the certificate of a coordinator that browsers know. Another program renews it: when its files change, they are read again.
+// publicCertificate is the certificate of a server that others know by its authority, as browsers do. Another program renews it: when its files change, they are read again.
 // If they are no pair then, the last good one stays. Fill in the upper fields, then call open.
 type publicCertificate struct {
 	certFile, keyFile string
-	hosts             []string // by which the coordinator can be reached
+	hosts             []string // by which the server can be reached
+	what              string   // "the certificate for browsers", in texts
 	log               *slog.Logger
 	now               func() time.Time
 
@@ -75,12 +76,12 @@ func (p *publicCertificate) look() {
 	err := p.load(ctx)
 	if err == nil {
 		p.fault = ""
-		p.log.InfoContext(ctx, "the certificate for browsers was read again", "file", p.certFile, "expires", p.current.Load().Leaf.NotAfter)
+		p.log.InfoContext(ctx, p.what+" was read again", "file", p.certFile, "expires", p.current.Load().Leaf.NotAfter)
 		return
 	}
 	if p.fault != err.Error() {
 		p.fault = err.Error()
-		p.log.WarnContext(ctx, "the files of the certificate for browsers have changed and cannot be used: the last certificate is shown on", "err", err,
+		p.log.WarnContext(ctx, "the files of "+p.what+" have changed and cannot be used: the last certificate is shown on", "err", err,
 			"expires", p.current.Load().Leaf.NotAfter, "fix", err.Hint)
 	}
 }
@@ -106,19 +107,19 @@ func (p *publicCertificate) load(ctx context.Context) *writ.Error {
 }
 
 func (p *publicCertificate) unreadable(err error) *writ.Error {
-	return writ.Errorf(writ.CodeUsage, "cannot read the certificate for browsers: %v", err).
+	return writ.Errorf(writ.CodeUsage, "cannot read %s: %v", p.what, err).
 		WithHint("let the user of this process read the files of --tls-cert and --tls-key")
 }
 
 // warn logs what is wrong with a pair that works.
 func (p *publicCertificate) warn(ctx context.Context, pair *tls.Certificate) {
 	if info, err := os.Stat(p.keyFile); err == nil && info.Mode().Perm()&0o037 != 0 {
-		p.log.WarnContext(ctx, "others on this machine can use the key of the certificate for browsers", "file", p.keyFile, "mode", info.Mode().Perm(), "fix", "chmod 0640 "+p.keyFile)
+		p.log.WarnContext(ctx, "others on this machine can use the key of "+p.what, "file", p.keyFile, "mode", info.Mode().Perm(), "fix", "chmod 0640 "+p.keyFile)
 	}
 	named := func(host string) bool { return pair.Leaf.VerifyHostname(host) == nil }
 	if !slices.ContainsFunc(p.hosts, named) {
-		p.log.WarnContext(ctx, "the certificate for browsers is for another host, so that browsers refuse it", "file", p.certFile, "names", pair.Leaf.DNSNames, "hosts", p.hosts,
-			"fix", "use a certificate for the host in the address of the coordinator")
+		p.log.WarnContext(ctx, p.what+" is for another host, so that it is refused", "file", p.certFile, "names", pair.Leaf.DNSNames, "hosts", p.hosts,
+			"fix", "use a certificate for the host in the address of this server")
 	}
 }
 

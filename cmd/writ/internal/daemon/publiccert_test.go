@@ -120,7 +120,7 @@ func (a *webAuthority) opened(hosts ...string) (*publicCertificate, *time.Time, 
 	a.t.Helper()
 	now, said := time.Now(), new(testenv.Log)
 	p := &publicCertificate{
-		certFile: a.certFile, keyFile: a.keyFile, hosts: hosts, log: slog.New(slog.NewTextHandler(said, nil)), now: func() time.Time { return now },
+		certFile: a.certFile, keyFile: a.keyFile, hosts: hosts, what: "the certificate for browsers", log: slog.New(slog.NewTextHandler(said, nil)), now: func() time.Time { return now },
 	}
 	if err := p.open(a.t.Context()); err != nil {
 		a.t.Fatal(err)

@@ -1,0 +1,217 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"debug/pe"
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"writ/cmd/writ/internal/testcluster"
+	"writ/efi/bootserver"
+	stages "writ/efi/progress"
+	"writ/runner"
+)
+
+// imageOf is the least that is a unified kernel image: a kernel that is none, and a command line.
+func imageOf(t *testing.T, cmdline string) []byte {
+	t.Helper()
+	const headers = 20 + 2*40
+	kernel := bytes.Repeat([]byte("no kernel "), 100_000)
+	sections := []pe.SectionHeader32{
+		{Name: [8]uint8([]byte(".linux\x00\x00")), VirtualSize: uint32(len(kernel)), SizeOfRawData: uint32(len(kernel)), PointerToRawData: headers},
+		{Name: [8]uint8([]byte(".cmdline")), VirtualSize: uint32(len(cmdline)), SizeOfRawData: uint32(len(cmdline)), PointerToRawData: headers + uint32(len(kernel))},
+	}
+	image, err := binary.Append(nil, binary.LittleEndian, pe.FileHeader{Machine: pe.IMAGE_FILE_MACHINE_AMD64, NumberOfSections: uint16(len(sections))})
+	if err == nil {
+		image, err = binary.Append(image, binary.LittleEndian, sections)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return append(append(image, kernel...), cmdline...)
+}
+
+// servedBoot is `writ boot serve` as a process.
+type servedBoot struct {
+	t         *testing.T
+	cmd       *exec.Cmd
+	url, list string
+	said      *bufio.Scanner
+}
+
+// serveBoot starts a boot server on loopback, and waits until it listens.
+func serveBoot(t *testing.T, args ...string) *servedBoot {
+	t.Helper()
+	own, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &servedBoot{t: t, cmd: exec.Command(own, append([]string{"boot", "serve", "--listen", "127.0.0.1:0", "--list-listen", "127.0.0.1:0"}, args...)...)}
+	s.cmd.Args[0] = "writ" // which this test binary is under that name
+	log, err := s.cmd.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.cmd.Process.Kill(); _ = s.cmd.Wait() })
+	listening := regexp.MustCompile(`msg="boot server is listening" address=(\S+) .*list=(\S+)`)
+	var said []string
+	for s.said = bufio.NewScanner(log); s.said.Scan(); {
+		said = append(said, s.said.Text())
+		if found := listening.FindStringSubmatch(s.said.Text()); found != nil {
+			s.url, s.list = "http://"+found[1], found[2]
+			return s
+		}
+	}
+	t.Fatalf("it does not listen:\n%s", strings.Join(said, "\n"))
+	return nil
+}
+
+// awaitStep waits until the one machine that it knows has reached a step.
+func (s *servedBoot) awaitStep(step string) bootserver.Row {
+	s.t.Helper()
+	look := time.NewTicker(200 * time.Millisecond)
+	defer look.Stop()
+	for late := time.After(testcluster.Patience); ; {
+		var list bootserver.List
+		if err := json.Unmarshal([]byte(s.writ("boot", "list", "--server", s.list, "-o", "json")), &list); err != nil {
+			s.t.Fatal(err)
+		}
+		if len(list.Machines) == 1 && list.Machines[0].Step == step {
+			return list.Machines[0]
+		}
+		select {
+		case <-look.C:
+		case <-late:
+			s.t.Fatalf("no machine has reached %s: %+v", step, list.Machines)
+		}
+	}
+}
+
+// stop ends it as an operator does, and returns what it said since it listens.
+func (s *servedBoot) stop() string {
+	s.t.Helper()
+	if err := s.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		s.t.Fatal(err)
+	}
+	var said []string
+	for s.said.Scan() {
+		said = append(said, s.said.Text())
+	}
+	if err := s.cmd.Wait(); err != nil {
+		s.t.Errorf("it ends with %v", err)
+	}
+	return strings.Join(said, "\n")
+}
+
+// writ runs a command that works, and returns its data.
+func (s *servedBoot) writ(args ...string) string {
+	s.t.Helper()
+	cmd := exec.Command(s.cmd.Path, args...)
+	cmd.Args[0] = "writ"
+	var failed bytes.Buffer
+	cmd.Stderr = &failed
+	out, err := cmd.Output()
+	if err != nil {
+		s.t.Fatalf("%v: %v\n%s", args, err, failed.String())
+	}
+	return string(out)
+}
+
+func fetch(t *testing.T, url string) string {
+	t.Helper()
+	answer, err := http.Get(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	text, err := io.ReadAll(answer.Body)
+	if err != nil || answer.StatusCode != http.StatusOK {
+		t.Fatalf("%s: %s, %v: %s", url, answer.Status, err, text)
+	}
+	return string(text)
+}
+
+// A line that the runner logs as a node of a machine does means the same to a boot server, whatever is in its error.
+func TestWhatARunnerLogsMeansSomethingToABootServer(t *testing.T) {
+	var said bytes.Buffer
+	log := slog.New(slog.NewTextHandler(&said, nil))
+	for _, tt := range []struct {
+		say  func()
+		want stages.Report
+	}{
+		{func() { log.Info(runner.LogServing, "dc", "x") }, stages.Report{Stage: stages.StageJoined}},
+		{func() { log.Warn(runner.LogCannotJoin, "err", `dial tcp: "no" route=to host`) }, stages.Report{Stage: stages.StageRunner, Text: `cannot join yet: dial tcp: "no" route=to host`, Failed: true}},
+		{func() { log.Warn(runner.LogCannotJoin, "err", "refused") }, stages.Report{Stage: stages.StageRunner, Text: "cannot join yet: refused", Failed: true}},
+		{func() { fmt.Fprintln(&said, "error: the token is spent [TOKEN_SPENT]") }, stages.Report{Stage: stages.StageRunner, Text: "the token is spent [TOKEN_SPENT]", Failed: true}},
+		{func() { log.Info("driver", "detail", "x msg=serving y") }, stages.Report{}},
+		{func() { log.Info("the node has joined") }, stages.Report{}},
+	} {
+		said.Reset()
+		tt.say()
+		line := strings.TrimSuffix(said.String(), "\n")
+		if got, ok := meaningOf(line); ok != (tt.want.Stage != "") || ok && got != tt.want {
+			t.Errorf("%s means %+v, %v", line, got, ok)
+		}
+	}
+}
+
+// One command serves a site: a machine gets a script and the image that it names, reports to the address in its command line, and operators see a
+// row for it.
+func TestABootServerServesASiteAndListsItsMachines(t *testing.T) {
+	file, image := filepath.Join(t.TempDir(), "node.efi"), imageOf(t, "console=ttyS0 quiet")
+	if err := os.WriteFile(file, image, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s := serveBoot(t, "--image", file, "--cluster", strings.Repeat("0a", 32), "--supervisor", "https://10.77.0.3:7441")
+	if said := s.writ("boot", "list", "--server", s.list, "-o", "name"); said != "" {
+		t.Errorf("before a machine asks the list has %q", said)
+	}
+	script := fetch(t, s.url+"/boot/ipxe?mac=52:54:00:77:00:50&serial=S1")
+	line := regexp.MustCompile(`(?m)^kernel (\S+) console=ttyS0 quiet writ\.supervisor=https://10\.77\.0\.3:7441 writ\.cluster=(?:0a){32} writ\.boot=(\S+) \|\| goto failed$`).FindStringSubmatch(script)
+	if line == nil || !strings.HasPrefix(line[1], s.url+"/boot/image/writ-node-"+digestOf(image)+".efi?") {
+		t.Fatalf("the script is\n%s", script)
+	}
+	if got := fetch(t, line[1]); got != string(image) {
+		t.Errorf("the image has %d bytes, want %d", len(got), len(image))
+	}
+	answer, err := http.Post(line[2], "application/json", strings.NewReader(`{"stage":"waits","node":"n1"}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	answer.Body.Close()
+
+	for _, want := range []string{"52:54:00:77:00:50", "n1", "waits", "waits for an admin"} {
+		if said := s.writ("boot", "list", "--server", s.list); !strings.Contains(said, want) {
+			t.Errorf("the list has no %q:\n%s", want, said)
+		}
+	}
+	if said := s.writ("boot", "list", "--server", s.list, "-o", "wide"); !strings.Contains(said, "S1") || !strings.Contains(said, "127.0.0.1") {
+		t.Errorf("the wide list is\n%s", said)
+	}
+	var list bootserver.List
+	if said := s.writ("boot", "list", "--server", s.list, "-o", "json"); json.Unmarshal([]byte(said), &list) != nil || list.Image != digestOf(image) || len(list.Machines) != 1 || list.Machines[0].Sent != int64(len(image)) {
+		t.Errorf("the list as JSON is %s", said)
+	}
+	said := s.stop()
+	for _, step := range []string{"script", "sent", "waits"} {
+		if !strings.Contains(said, fmt.Sprintf("msg=machine mac=52:54:00:77:00:50 step=%s ", step)) {
+			t.Errorf("the log has no step %s:\n%s", step, said)
+		}
+	}
+}

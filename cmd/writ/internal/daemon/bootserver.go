@@ -1,0 +1,70 @@
+package daemon
+
+import (
+	"context"
+	"crypto/tls"
+	"log/slog"
+	"net"
+	"net/url"
+	"slices"
+	"time"
+
+	"writ"
+	"writ/efi/bootserver"
+)
+
+// BootServer is a boot server as a process.
+type BootServer struct {
+	Machines     net.Listener
+	Operators    net.Listener // for the list, without login and TLS
+	Image        []byte
+	Words        []string // the command line of the kernel
+	URL          string   // how machines reach it; by the address that they ask if ""
+	TLSCert      string   // file with a certificate that machines know, "" for none
+	TLSKey       string   // file with its key
+	AllowedHosts []string
+	Log          *slog.Logger
+}
+
+// Run serves until ctx ends, and returns nil then. ready is called when the listeners are about to be served.
+func (b *BootServer) Run(ctx context.Context, ready func()) error {
+	defer b.Machines.Close()
+	defer b.Operators.Close()
+	secure, err := b.certify(ctx)
+	if err != nil {
+		return err
+	}
+	server, err := bootserver.New(bootserver.Config{Image: b.Image, Words: b.Words, URL: b.URL, TLS: secure, Names: b.AllowedHosts, Log: b.Log})
+	if err != nil {
+		return err
+	}
+	if secure == nil {
+		b.Log.InfoContext(ctx, "machines are served without TLS: others in their network can give them another image")
+	}
+	b.Log.InfoContext(ctx, "boot server is listening", "address", b.Machines.Addr().String(), "url", b.URL, "list", "http://"+b.Operators.Addr().String(), "image", server.Digest())
+	ready()
+	return server.Serve(ctx, b.Machines, b.Operators)
+}
+
+// certify returns how the server speaks TLS, nil if it does not.
+func (b *BootServer) certify(ctx context.Context) (*tls.Config, error) {
+	at, err := url.Parse(b.URL)
+	if err != nil {
+		return nil, writ.Errorf(writ.CodeUsage, "--url is no address")
+	}
+	switch {
+	case b.TLSCert == "" && b.TLSKey == "":
+		return nil, nil
+	case b.TLSCert == "" || b.TLSKey == "":
+		return nil, writ.Errorf(writ.CodeUsage, "--tls-cert and --tls-key belong together, and one of them is missing").WithHint("give both: a certificate with its chain, and its key")
+	case at.Scheme != "https":
+		return nil, writ.Errorf(writ.CodeUsage, "with --tls-cert machines reach the server by the name in the certificate, and --url does not say it").WithHint("--url https://HOST:PORT")
+	}
+	public := &publicCertificate{
+		certFile: b.TLSCert, keyFile: b.TLSKey, hosts: hostsOf(slices.Concat([]string{b.URL}, b.AllowedHosts)), what: "the certificate for machines", log: b.Log, now: time.Now,
+	}
+	if err := public.open(ctx); err != nil {
+		return nil, err
+	}
+	return &tls.Config{GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return public.get() }, MinVersion: tls.VersionTLS12}, nil // many versions of iPXE know no later one
+}
