@@ -19,6 +19,7 @@ import (
 	"testing"
 	"time"
 
+	"writ"
 	"writ/cmd/writ/internal/testcluster"
 	"writ/efi/bootserver"
 	stages "writ/efi/progress"
@@ -168,6 +169,17 @@ func TestWhatARunnerLogsMeansSomethingToABootServer(t *testing.T) {
 		if got, ok := meaningOf(line); ok != (tt.want.Stage != "") || ok && got != tt.want {
 			t.Errorf("%s means %+v, %v", line, got, ok)
 		}
+	}
+}
+
+// An image that was made with a token on its command line is for one machine, and no command offers it to a network.
+func TestAnImageWithATokenIsNotForANetwork(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "node.efi")
+	if err := os.WriteFile(file, imageOf(t, "console=ttyS0 writ.join=writ2.canary"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := nodeImage(file); writ.CodeOf(err) != writ.CodeUsage || strings.Contains(err.Error(), "canary") {
+		t.Errorf("the error is %v", err)
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"writ"
 	"writ/cmd/writ/internal/terminal"
+	"writ/efi/boot"
 	"writ/efi/bootserver"
 	"writ/efi/uki"
 )
@@ -96,7 +97,7 @@ func webAddress(flag, text string) (string, error) {
 	return strings.TrimRight(text, "/"), nil
 }
 
-// nodeImage reads a node image, and the command line in it.
+// nodeImage reads a node image for machines of a network, and the command line in it.
 func nodeImage(source string) (image []byte, cmdline []string, err error) {
 	image, err = os.ReadFile(source)
 	if err != nil {
@@ -106,5 +107,9 @@ func nodeImage(source string) (image []byte, cmdline []string, err error) {
 	if err != nil {
 		return nil, nil, fmt.Errorf("read --image %s: %w", source, err)
 	}
-	return image, strings.Fields(text), nil
+	if cmdline = strings.Fields(text); boot.Redacted(text) != strings.Join(cmdline, " ") {
+		return nil, nil, writ.Errorf(writ.CodeUsage, "the command line in --image has a token, and everybody in the network could read it").
+			WithHint("build the image without it, and make another token instead of this one")
+	}
+	return image, cmdline, nil
 }

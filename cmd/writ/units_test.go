@@ -92,7 +92,7 @@ func TestUnitsThatAreShippedAreFineAndLetMachinesGoOn(t *testing.T) {
 // root and changes its host.
 func TestUnitsThatAreShippedExposeLittle(t *testing.T) {
 	analyze := testenv.Need(t, "systemd-analyze")
-	for name, most := range map[string]int{"writ-coord.service": 25, "writ-supervisor.service": 25, "writ-runner.service": 75} {
+	for name, most := range map[string]int{"writ-boot.service": 25, "writ-coord.service": 25, "writ-supervisor.service": 25, "writ-runner.service": 75} {
 		said, err := exec.Command(analyze, "security", "--offline=true", "--no-pager", fmt.Sprintf("--threshold=%d", most), filepath.Join(shippedUnits, name)).CombinedOutput()
 		if err != nil {
 			t.Errorf("%s is more exposed than %d: %v\n%s", name, most, err, said)
@@ -106,8 +106,8 @@ var suggestion = regexp.MustCompile(`(?m)^# ([a-z-]+: )`)
 // The settings beside the units are read by the daemons as they are, and so are those that are only suggested in comments.
 func TestSettingsThatAreShippedAreSettings(t *testing.T) {
 	a := &app{Terminal: terminal.New(os.Stdin, os.Stdout, os.Stderr, nil)}
-	for _, name := range []string{"coord", "supervisor", "runner"} {
-		cmd, _, err := a.root().Find([]string{name})
+	for name, words := range map[string][]string{"boot": {"boot", "serve"}, "coord": {"coord"}, "supervisor": {"supervisor"}, "runner": {"runner"}} {
+		cmd, _, err := a.root().Find(words)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -16,13 +16,24 @@ const (
 	joinQuiet   = time.Minute      // from the start of the runner to the datacenter
 )
 
+// startsInVain is how often a machine asks for its script without joining, before the advice says so: it starts again and again.
+const startsInVain = 3
+
 // Advice says how far the machine is, and what to look at if it should be further.
 func (m Machine) Advice(now time.Time) string {
+	advice := m.advice(now)
+	if m.Scripts >= startsInVain {
+		advice += fmt.Sprintf(". It asked for its script %d times and did not join", m.Scripts)
+	}
+	return advice
+}
+
+func (m Machine) advice(now time.Time) string {
 	since := now.Sub(m.Since)
 	ago := duration(since)
 	switch {
 	case m.Failed && m.Step == StepScript:
-		return fmt.Sprintf("%s (%d attempts): see its screen, which has the error of iPXE", m.Text, m.Scripts)
+		return m.Text + ": see its screen, which has the error of iPXE"
 	case m.Failed:
 		return m.Step + ": " + m.Text
 	}

@@ -35,7 +35,7 @@ type Machine struct {
 	Serial  string `json:"serial,omitempty"`
 	UUID    string `json:"uuid,omitempty"`
 	Asset   string `json:"asset,omitempty"`
-	Scripts int    `json:"scripts"` // how often it asked for its script: many without a node are a machine that starts again and again
+	Scripts int    `json:"scripts"` // how often it asked for its script since it joined last
 
 	Image string `json:"image,omitempty"` // digest of the one that it loads
 	Sent  int64  `json:"sent,omitempty"`  // bytes of it, up to which it was sent

@@ -295,6 +295,9 @@ func (s *Server) answerReport(w http.ResponseWriter, r *http.Request) {
 	s.note(r, mac, func(m *Machine) {
 		m.reach(report.Stage, report.Failed, report.Text, s.Now())
 		m.Node = cmp.Or(report.Node, m.Node)
+		if report.Stage == progress.StageJoined {
+			m.Scripts = 0
+		}
 	})
 	w.WriteHeader(http.StatusNoContent)
 }
