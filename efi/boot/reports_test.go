@@ -73,6 +73,7 @@ func TestStagesAreToldToABootServerAndNoneWaitsForIt(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
 		go r.run(ctx, server, "http://192.0.2.1/boot/report/52-54-00-77-00-50")
 		time.Sleep(10 * time.Minute)
+		synctest.Wait()
 		if server.asked > 30 || time.Since(began) != 10*time.Minute {
 			t.Errorf("the boot server that is not there was asked %d times in %s", server.asked, time.Since(began))
 		}
@@ -89,6 +90,7 @@ func TestStagesAreToldToABootServerAndNoneWaitsForIt(t *testing.T) {
 		if got, want := server.stages(), "start data data clock runner joined"; got != want {
 			t.Errorf("it was told %s, want %s", got, want)
 		}
+		synctest.Wait()
 		if first := server.took[0].Text; !strings.HasPrefix(first, "a (redacted)  [2Jxxx") || len(first) > progress.MaxText {
 			t.Errorf("the first text is %q", first)
 		}
