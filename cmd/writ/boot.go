@@ -142,7 +142,7 @@ func bootTable(list *bootserver.List) terminal.View {
 		wide("SERIAL", func(r bootserver.Row) string { return r.Serial }),
 		wide("ASSET", func(r bootserver.Row) string { return r.Asset }),
 		wide("UUID", func(r bootserver.Row) string { return r.UUID }),
-		wide("SCRIPTS", func(r bootserver.Row) string { return strconv.Itoa(r.Scripts) }),
+		wide("STARTS", func(r bootserver.Row) string { return strconv.Itoa(r.Starts) }),
 		column("ADVICE", func(r bootserver.Row) string { return r.Advice }),
 	)
 }

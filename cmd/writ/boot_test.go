@@ -86,6 +86,12 @@ func serveBoot(t *testing.T, args ...string) *servedBoot {
 // awaitStep waits until the one machine that it knows has reached a step.
 func (s *servedBoot) awaitStep(step string) bootserver.Row {
 	s.t.Helper()
+	return s.await(step, func(r bootserver.Row) bool { return r.Step == step })
+}
+
+// await waits until something is so of the one machine that it knows.
+func (s *servedBoot) await(what string, is func(bootserver.Row) bool) bootserver.Row {
+	s.t.Helper()
 	look := time.NewTicker(200 * time.Millisecond)
 	defer look.Stop()
 	for late := time.After(testcluster.Patience); ; {
@@ -93,13 +99,13 @@ func (s *servedBoot) awaitStep(step string) bootserver.Row {
 		if err := json.Unmarshal([]byte(s.writ("boot", "list", "--server", s.list, "-o", "json")), &list); err != nil {
 			s.t.Fatal(err)
 		}
-		if len(list.Machines) == 1 && list.Machines[0].Step == step {
+		if len(list.Machines) == 1 && is(list.Machines[0]) {
 			return list.Machines[0]
 		}
 		select {
 		case <-look.C:
 		case <-late:
-			s.t.Fatalf("no machine has reached %s: %+v", step, list.Machines)
+			s.t.Fatalf("no machine has reached %s: %+v", what, list.Machines)
 		}
 	}
 }

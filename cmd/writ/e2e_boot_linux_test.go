@@ -23,6 +23,7 @@ import (
 	"github.com/insomniacslk/dhcp/dhcpv4/server4"
 
 	"writ/cmd/writ/internal/testcluster"
+	"writ/efi/bootserver"
 	stages "writ/efi/progress"
 	"writ/internal/testenv"
 )
@@ -347,7 +348,7 @@ func freePort(t *testing.T) string {
 }
 
 // A machine whose card has iPXE loads the image from a web server, with the command line that the script gives: it misses a token, and nothing else.
-// With a boot server, the same fault is in the list of that.
+// With a boot server, the same fault is in the list of that. A machine whose image cannot be started takes the next one by itself.
 func TestAMachineStartsFromABootServer(t *testing.T) {
 	testenv.Nightly(t, "TestABuildWritesBillAndChecksum makes the directory of a web server, and TestABootServerServesASiteAndListsItsMachines has a boot server without a machine")
 	testenv.Need(t, "qemu-system-x86_64")
@@ -385,11 +386,24 @@ func TestAMachineStartsFromABootServer(t *testing.T) {
 	_ = v.cmd.Process.Kill()
 
 	port = freePort(t) // which the machine reaches as one of 10.0.2.2
-	s := serveBoot(t, "--listen", "127.0.0.1:"+port, "--url", "http://10.0.2.2:"+port, "--image", node, "--supervisor", "https://10.0.2.2:7441", "--redis", "rediss://10.0.2.2:6379/0")
+	wrong := filepath.Join(t.TempDir(), "wrong.efi")
+	if err := os.WriteFile(wrong, imageOf(t, "quiet"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	serve := func(image string) *servedBoot {
+		return serveBoot(t, "--listen", "127.0.0.1:"+port, "--url", "http://10.0.2.2:"+port, "--image", image, "--supervisor", "https://10.0.2.2:7441", "--redis", "rediss://10.0.2.2:6379/0")
+	}
+	s := serve(wrong)
 	v = startFirmware(t, "-netdev", "user,id=n0,bootfile=http://10.0.2.2:"+port+"/boot/ipxe", "-device", "virtio-net-pci,netdev=n0,mac=52:54:00:77:00:50,romfile="+rom,
 		"-smbios", "type=1,serial=S-1,uuid=6c8b0a5e-0000-4000-8000-000000000001", "-smbios", "type=3,asset=rack 4")
+	m := s.await("a failure", func(r bootserver.Row) bool { return r.Failures > 0 })
+	if !strings.Contains(m.Advice, "iPXE could not load or start the image") || m.Serial != "S-1" || m.Asset != "rack 4" {
+		t.Errorf("of an image that is none the boot server has %+v", m)
+	}
+	t.Log(s.stop())
+	s = serve(node)
 	v.await("the token with which the node joins is missing")
-	if m := s.awaitStep(stages.StageConfig); m.MAC != "52:54:00:77:00:50" || !m.Failed || !strings.HasPrefix(m.Text, "the token with which the node joins is missing") || m.Serial != "S-1" || m.Scripts != 1 || m.Sent == 0 || m.Sent != m.Size {
+	if m = s.awaitStep(stages.StageConfig); m.MAC != "52:54:00:77:00:50" || !m.Failed || !strings.HasPrefix(m.Text, "the token with which the node joins is missing") || m.Serial != "S-1" || m.Sent == 0 || m.Sent != m.Size {
 		t.Errorf("the boot server has %+v", m)
 	}
 	t.Logf("started from a boot server after %.1f s\n%s\n%s\n%s", time.Since(v.began).Seconds(), v.said(), s.writ("boot", "list", "--server", s.list, "-o", "wide"), s.stop())

@@ -16,14 +16,14 @@ const (
 	joinQuiet   = time.Minute      // from the start of the runner to the datacenter
 )
 
-// startsInVain is how often a machine asks for its script without joining, before the advice says so: it starts again and again.
+// startsInVain is how often a machine starts without joining, before the advice says so.
 const startsInVain = 3
 
 // Advice says how far the machine is, and what to look at if it should be further.
 func (m Machine) Advice(now time.Time) string {
 	advice := m.advice(now)
-	if m.Scripts >= startsInVain {
-		advice += fmt.Sprintf(". It asked for its script %d times and did not join", m.Scripts)
+	if m.Starts >= startsInVain {
+		advice += fmt.Sprintf(". It started %s and did not join", times(m.Starts))
 	}
 	return advice
 }
@@ -32,10 +32,10 @@ func (m Machine) advice(now time.Time) string {
 	since := now.Sub(m.Since)
 	ago := duration(since)
 	switch {
-	case m.Failed && m.Step == StepScript:
-		return m.Text + ": see its screen, which has the error of iPXE"
 	case m.Failed:
 		return m.Step + ": " + m.Text
+	case m.Failures > 0 && !(m.Step == StepSent && since > sentQuiet): // else the image was started at last
+		return fmt.Sprintf("iPXE could not load or start the image, %s: see its screen for the error. It tries again every 10 s", times(m.Failures))
 	}
 	switch m.Step {
 	case StepScript:
@@ -55,6 +55,13 @@ func (m Machine) advice(now time.Time) string {
 		return "joined " + ago + " ago; `writ node list` says what became of it"
 	}
 	return late(since > stageQuiet, m.Step+" "+ago+" ago"+withText(m.Text), "no call since: see its console")
+}
+
+func times(n int) string {
+	if n == 1 {
+		return "once"
+	}
+	return fmt.Sprintf("%d times", n)
 }
 
 func late(is bool, text, why string) string {

@@ -145,14 +145,14 @@ func TestEachStepOfAStartIsSeenFromTheOtherSide(t *testing.T) {
 	image := f.url + "/boot/image/writ-node-" + f.Digest() + ".efi?mac=" + macName
 	for _, want := range []string{
 		"#!ipxe\n", "\nkernel " + image + " console=ttyS0 writ.cluster=" + strings.Repeat("0a", 32) + " writ.boot=" + f.url + "/boot/report/" + macName + " || goto failed\nboot ",
-		"\nchain --replace --autofree " + f.url + "/boot/ipxe?failed=1&mac=" + macName + " || goto failed\n",
+		"\nchain --replace --autofree " + f.url + "/boot/ipxe?failed=1&mac=" + macName + "&uuid=${uuid}&serial=${serial:uristring}&asset=${asset:uristring} || goto failed\n",
 	} {
 		if status != http.StatusOK || !strings.Contains(script, want) {
 			t.Errorf("the script is %d, without %q:\n%s", status, want, script)
 		}
 	}
 	see(StepScript, "asked for its script 0 s ago")
-	if r := f.row(); r.Serial != "S 123" || r.UUID != "" || r.Asset != "rack 4" || r.Scripts != 1 || r.Address != "127.0.0.1" {
+	if r := f.row(); r.Serial != "S 123" || r.UUID != "" || r.Asset != "rack 4" || r.Starts != 1 || r.Address != "127.0.0.1" {
 		t.Errorf("the machine is %+v", r)
 	}
 	f.pass(21 * time.Second)
@@ -194,21 +194,49 @@ func TestEachStepOfAStartIsSeenFromTheOtherSide(t *testing.T) {
 		f.pass(2 * time.Minute)
 		see(step.report.Stage, step.later)
 	}
-	if r := f.row(); r.Node != "n1" || r.Failed || r.Scripts != 0 {
+	if r := f.row(); r.Node != "n1" || r.Failed || r.Starts != 0 {
 		t.Errorf("the machine is %+v", r)
 	}
 
 	f.get("/boot/ipxe?mac=" + macName)
 	see(StepScript, "asked for its script 0 s ago")
-	f.get("/boot/ipxe?failed=1&mac=" + macName)
-	see(StepScript, "iPXE could not load or start the image: see its screen")
-	if r := f.row(); strings.Contains(r.Advice, "times") {
-		t.Errorf("it is said to start again and again: %s", r.Advice)
-	}
-	f.get("/boot/ipxe?failed=1&mac=" + macName)
-	see(StepScript, ". It asked for its script 3 times and did not join")
-	if r := f.row(); r.Node != "" || r.Sent != 0 {
+	if r := f.row(); r.Node != "" || r.Sent != 0 || r.Starts != 1 {
 		t.Errorf("what was before the start is still there: %+v", r)
+	}
+	for i, often := range []string{"once", "2 times", "3 times", "4 times"} { // it is seen while iPXE tries again, too
+		f.get(path)
+		f.pass(10 * time.Second)
+		f.get("/boot/ipxe?failed=1&mac=" + macName + "&serial=S%20123")
+		see(StepScript, "iPXE could not load or start the image, "+often+": see its screen")
+		f.get(path)
+		see(StepSent, "iPXE could not load or start the image, "+often+": see its screen")
+		if r := f.row(); r.Serial != "S 123" || r.Failures != i+1 || strings.Contains(r.Advice, "did not join") {
+			t.Errorf("the machine is %+v", r)
+		}
+	}
+	f.pass(40 * time.Second)
+	see(StepSent, "image sent 40 s ago, no call since")
+	f.report(macName, progress.Report{Stage: progress.StageStart})
+	see(progress.StageStart, "start 0 s ago")
+	if r := f.row(); r.Failures != 0 {
+		t.Errorf("the image was started, and is said to have failed %d times", r.Failures)
+	}
+}
+
+// A machine that starts again and again, and never joins, does not look like one that starts.
+func TestAMachineThatStartsInVainIsNamed(t *testing.T) {
+	f := newFixture(t, nil)
+	for starts := 1; starts <= 5; starts++ {
+		f.get("/boot/ipxe?mac=" + macName)
+		f.report(macName, progress.Report{Stage: progress.StageRunner, Text: "started"})
+		if r := f.row(); strings.Contains(r.Advice, fmt.Sprintf("It started %d times and did not join", starts)) != (starts >= 3) {
+			t.Errorf("after %d starts the advice is %s", starts, r.Advice)
+		}
+	}
+	f.report(macName, progress.Report{Stage: progress.StageJoined})
+	f.get("/boot/ipxe?mac=" + macName)
+	if r := f.row(); r.Starts != 1 || strings.Contains(r.Advice, "did not join") {
+		t.Errorf("after it joined the machine is %+v", r)
 	}
 }
 

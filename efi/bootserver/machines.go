@@ -35,7 +35,10 @@ type Machine struct {
 	Serial  string `json:"serial,omitempty"`
 	UUID    string `json:"uuid,omitempty"`
 	Asset   string `json:"asset,omitempty"`
-	Scripts int    `json:"scripts"` // how often it asked for its script since it joined last
+	Starts  int    `json:"starts"` // how often it was started since it joined last
+
+	// Failures is how often iPXE could not load or start the image, since the machine was started.
+	Failures int `json:"failures,omitempty"`
 
 	Image string `json:"image,omitempty"` // digest of the one that it loads
 	Sent  int64  `json:"sent,omitempty"`  // bytes of it, up to which it was sent

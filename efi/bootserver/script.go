@@ -33,7 +33,10 @@ func Script(image, again string, words []string) (string, error) {
 	return strings.NewReplacer("IMAGE", strings.Join(append([]string{image}, words...), " "), "AGAIN", next).Replace(ipxe), nil
 }
 
+// identity is what a machine says of itself when it asks for its script, besides the address of its card.
+const identity = "&uuid=${uuid}&serial=${serial:uristring}&asset=${asset:uristring}"
+
 // askAgain is the script of a machine that has not said which one it is. netX is the card over which iPXE has loaded this.
 func askAgain(base string) string {
-	return "#!ipxe\nchain --replace --autofree " + base + scriptPath + "?mac=${netX/mac:hexhyp}&uuid=${uuid}&serial=${serial:uristring}&asset=${asset:uristring}\n"
+	return "#!ipxe\nchain --replace --autofree " + base + scriptPath + "?mac=${netX/mac:hexhyp}" + identity + "\n"
 }

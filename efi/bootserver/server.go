@@ -170,7 +170,7 @@ func (s *Server) note(r *http.Request, mac string, change func(m *Machine)) {
 		return
 	}
 	if times, say := s.lines.Say("machine", time.Now()); say {
-		s.Log.InfoContext(r.Context(), "machine", "mac", m.MAC, "step", m.Step, "text", m.Text, "failed", m.Failed, "address", m.Address, "times", times)
+		s.Log.InfoContext(r.Context(), "machine", "mac", m.MAC, "step", m.Step, "text", m.Text, "failed", m.Failed, "failures", m.Failures, "address", m.Address, "times", times)
 	}
 }
 
@@ -194,7 +194,7 @@ func (s *Server) base(r *http.Request) (string, error) {
 // script is the script of a machine. All machines get the same image and the same words; only the addresses say which machine it is.
 func (s *Server) script(base, mac string) (string, error) {
 	name := progress.Name(mac)
-	return Script(base+imagePath+s.name+"?mac="+name, base+scriptPath+"?failed=1&mac="+name, append(slices.Clip(s.Words), "writ.boot="+base+progress.Path+name))
+	return Script(base+imagePath+s.name+"?mac="+name, base+scriptPath+"?failed=1&mac="+name+identity, append(slices.Clip(s.Words), "writ.boot="+base+progress.Path+name))
 }
 
 func (s *Server) answerScript(w http.ResponseWriter, r *http.Request) {
@@ -223,17 +223,14 @@ func (s *Server) answerScript(w http.ResponseWriter, r *http.Request) {
 
 // ask notes that a machine has asked for its script.
 func (m *Machine) ask(query func(string) string, now time.Time) {
-	failed := query("failed") != ""
-	if !failed { // the machine starts
-		m.Since, m.Node = now, ""
-		m.Serial, m.UUID, m.Asset = identityOf(query("serial")), identityOf(query("uuid")), identityOf(query("asset"))
+	m.Serial, m.UUID, m.Asset = identityOf(query("serial")), identityOf(query("uuid")), identityOf(query("asset"))
+	if query("failed") != "" {
+		m.Failures++
+	} else { // the machine starts
+		m.Since, m.Node, m.Failures = now, "", 0
+		m.Starts++
 	}
-	text := ""
-	if failed {
-		text = "iPXE could not load or start the image"
-	}
-	m.reach(StepScript, failed, text, now)
-	m.Scripts++
+	m.reach(StepScript, false, "", now)
 	m.Image, m.Sent, m.Size = "", 0, 0
 }
 
@@ -294,9 +291,9 @@ func (s *Server) answerReport(w http.ResponseWriter, r *http.Request) {
 	report = report.Clean()
 	s.note(r, mac, func(m *Machine) {
 		m.reach(report.Stage, report.Failed, report.Text, s.Now())
-		m.Node = cmp.Or(report.Node, m.Node)
+		m.Node, m.Failures = cmp.Or(report.Node, m.Node), 0
 		if report.Stage == progress.StageJoined {
-			m.Scripts = 0
+			m.Starts = 0
 		}
 	})
 	w.WriteHeader(http.StatusNoContent)
