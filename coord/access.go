@@ -75,6 +75,8 @@ var access = map[string]scope{
 	"GET /static/*":                          forAll,
 	"GET /":                                  forReaders,
 	"GET /runs/{id}":                         forProject,
+	"GET /runs/{id}/values":                  forProject, // as the values and the log of the API
+	"GET /runs/{id}/log":                     forProject,
 	"GET /nodes":                             forEverything,
 	"GET /datacenters":                       forReaders,
 	"GET /live":                              forReaders,
@@ -255,7 +257,15 @@ func viewerFrom(ctx context.Context) *viewer {
 // pageReader says who looks at a page of the dashboard.
 func (c *Coordinator) pageReader(ctx context.Context) dashboard.Reader {
 	who := viewerFrom(ctx)
-	return dashboard.Reader{All: who.all, Projects: who.projects}
+	reader := dashboard.Reader{All: who.all, Projects: who.projects}
+	if who.session == nil {
+		return reader
+	}
+	signer, roster := who.session.login.Signer, c.rosters.current.Load()
+	reader.May = func(action identity.Action, project writ.ProjectID) bool {
+		return roster != nil && roster.Allows(signer, action, project, c.Now()) == nil
+	}
+	return reader
 }
 
 // deny answers a request that is not let through: an API with a problem, a page with one that says how to log in.

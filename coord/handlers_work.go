@@ -88,9 +88,15 @@ func (h handlers) ListRuns(ctx context.Context, r api.ListRunsRequestObject) (ap
 	}
 	runs := views(list.Items, h.c.runView)
 	if p.Why != nil && *p.Why {
-		err = h.c.sayWhy(ctx, runs)
+		why, err := h.c.Why(ctx, list.Items...)
+		if err != nil {
+			return nil, err
+		}
+		for i := range runs {
+			runs[i].Reason = why[runs[i].ID]
+		}
 	}
-	return api.ListRuns200JSONResponse{Items: runs, NextCursor: list.Next}, err
+	return api.ListRuns200JSONResponse{Items: runs, NextCursor: list.Next}, nil
 }
 
 // runFilter reads what selects runs by themselves. A client sends only what was asked for: earlier coordinators refuse what they do not know.
@@ -160,11 +166,8 @@ func (h handlers) GetValues(ctx context.Context, r api.GetValuesRequestObject) (
 	if r.Params.After < 0 {
 		return nil, writ.Errorf(writ.CodeBadRequest, "after is %d; the first call is number 1", r.Params.After)
 	}
-	values, err := ofRun[link.RunValues](ctx, h.c, r.Run, link.VerbValues, link.Values{Run: r.Run, After: r.Params.After})
-	if err != nil {
-		return nil, err
-	}
-	return api.GetValues200JSONResponse(valuesView(values)), nil
+	values, err := h.c.Values(ctx, r.Run, r.Params.After)
+	return api.GetValues200JSONResponse(values), err
 }
 
 func (h handlers) PreviewPlan(ctx context.Context, r api.PreviewPlanRequestObject) (api.PreviewPlanResponseObject, error) {
@@ -198,17 +201,7 @@ func (h handlers) ListLogs(ctx context.Context, r api.ListLogsRequestObject) (ap
 	if r.Params.After < 0 {
 		return nil, writ.Errorf(writ.CodeBadRequest, "after is %d; the first line is number 1", r.Params.After)
 	}
-	run, err := h.c.Ledger.Run(ctx, r.Run)
-	if err != nil {
-		return nil, err
-	}
-	if run.Accepted.IsZero() {
-		return api.ListLogs200JSONResponse{Items: []writ.LogLine{}}, nil // a script that did not begin has said nothing
-	}
-	lines, err := ask[[]writ.LogLine](ctx, h.c, run.Datacenter, link.VerbLogs, link.Logs{Run: r.Run, After: r.Params.After, Max: page.Limit})
-	if lines == nil {
-		lines = []writ.LogLine{}
-	}
+	lines, err := h.c.LogLines(ctx, r.Run, r.Params.After, page.Limit)
 	return api.ListLogs200JSONResponse{Items: lines}, err
 }
 

@@ -184,6 +184,8 @@ var readRights = map[string]row{
 	"POST /v1/datacenters/{datacenter}/plan": {noLogin, noRole, "200", absent, "200"},
 	"GET /runs/{id}":                         {noLogin, noRole, "200", absent, "200"},
 	"GET /live/runs/{id}":                    {noLogin, noRole, "200", absent, "200"},
+	"GET /runs/{id}/values":                  {noLogin, noRole, "200", absent, "200"},
+	"GET /runs/{id}/log":                     {noLogin, noRole, "200", absent, "200"},
 
 	// Lists, pages and streams that show each reader what is his.
 	"GET /v1/events":           {noLogin, noRole, "200", "200", "200"},

@@ -1,6 +1,7 @@
 package coord
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -20,7 +21,7 @@ func (c *Coordinator) runView(r ledger.Run) api.Run {
 	v := viewOf(r.Run, api.RunState(r.State))
 	v.Created = r.Created
 	if r.State == ledger.StateWaiting {
-		v.Reason = c.WhyWaiting(r)
+		v.Reason = c.whyWaiting(r)
 	}
 	return v
 }
@@ -33,8 +34,8 @@ func viewOf(r writ.Run, state api.RunState) api.Run {
 	}
 }
 
-// WhyWaiting says in a sentence why a submission waits.
-func (c *Coordinator) WhyWaiting(r ledger.Run) string {
+// whyWaiting says in a sentence why a submission waits.
+func (c *Coordinator) whyWaiting(r ledger.Run) string {
 	name := string(r.Datacenter)
 	if roster := c.rosters.current.Load(); roster != nil {
 		if d := roster.Datacenter(r.Datacenter); d != nil {
@@ -53,31 +54,40 @@ func (c *Coordinator) WhyWaiting(r ledger.Run) string {
 // whyCalls is how many open calls of a run are looked at for one that says why it waits.
 const whyCalls = 8
 
-// sayWhy gives a reason to runs that are open in their datacenters and say none themselves.
-func (c *Coordinator) sayWhy(ctx context.Context, runs []api.Run) error {
+// Why says in a sentence each why runs wait: those that their datacenters do not have yet, and those that are open there. For all others it is
+// what the datacenter said of the run itself. The API and the dashboard say the same.
+func (c *Coordinator) Why(ctx context.Context, runs ...ledger.Run) (map[writ.RunID]string, error) {
+	why := make(map[writ.RunID]string, len(runs))
 	var open []writ.RunID
 	for _, r := range runs {
-		if r.State == api.RunStateAccepted || r.State == api.RunStateRunning {
+		why[r.ID] = r.Reason
+		switch {
+		case r.State == ledger.StateWaiting:
+			why[r.ID] = c.whyWaiting(r)
+		case isOpen(r):
 			open = append(open, r.ID)
 		}
 	}
 	calls, err := c.Ledger.OpenCalls(ctx, whyCalls, open...)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	for i := range runs {
-		r := &runs[i]
-		if !slices.Contains(open, r.ID) {
+	for _, r := range runs {
+		if !isOpen(r) {
 			continue
 		}
-		if r.Reason == "" {
-			r.Reason = whyCallsWait(calls[r.ID])
-		}
+		text := cmp.Or(r.Reason, whyCallsWait(calls[r.ID]))
 		if _, connected := c.links.Session(r.Datacenter); !connected {
-			r.Reason = strings.TrimSuffix("its datacenter is away, and said last: "+r.Reason, ", and said last: ")
+			text = strings.TrimSuffix("its datacenter is away, and said last: "+text, ", and said last: ")
 		}
+		why[r.ID] = text
 	}
-	return nil
+	return why, nil
+}
+
+// isOpen reports whether a datacenter has a run that has not ended.
+func isOpen(r ledger.Run) bool {
+	return r.State == ledger.State(writ.RunAccepted) || r.State == ledger.State(writ.RunRunning)
 }
 
 // whyCallsWait says why the first open call waits that says so itself, otherwise what became of the first one.

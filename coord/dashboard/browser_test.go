@@ -161,6 +161,7 @@ func TestPicturesOfAllPages(t *testing.T) {
 	tab := browse(t)
 	failed, running := fill(w)
 	w.remember()
+	w.remembers()
 	dir := t.TempDir()
 	if keep := os.Getenv("WRIT_PICTURES"); keep != "" {
 		dir = keep
@@ -179,7 +180,7 @@ func TestPicturesOfAllPages(t *testing.T) {
 			return err
 		}))
 		for _, p := range []struct{ name, path string }{
-			{"overview", "/"}, {"overview-of-one", "/"}, {"datacenters-of-one", "/datacenters"}, {"failed", "/runs/" + string(failed.ID)}, {"running", "/runs/" + string(running.ID)}, {"nodes", "/nodes"}, {"datacenters", "/datacenters"}, {"error", "/?state=busy"},
+			{"overview", "/"}, {"overview-of-one", "/"}, {"datacenters-of-one", "/datacenters"}, {"failed", "/runs/" + string(failed.ID)}, {"running", "/runs/" + string(running.ID)}, {"script", "/runs/" + string(failed.ID) + "#line-0-31"}, {"values", "/runs/" + string(failed.ID) + "/values"}, {"log", "/runs/" + string(failed.ID) + "/log"}, {"nodes", "/nodes"}, {"datacenters", "/datacenters"}, {"error", "/?state=busy"},
 		} {
 			ofOne := strings.HasSuffix(p.name, "-of-one")
 			if ofOne && screen.name != "phone-dark" {
@@ -187,7 +188,7 @@ func TestPicturesOfAllPages(t *testing.T) {
 			}
 			w.readAs(dashboard.Reader{All: !ofOne, Projects: ofShop.Projects})
 			do(t, tab, chromedp.Navigate(w.url+p.path), chromedp.WaitVisible("#main"))
-			if p.name != "error" {
+			if p.name != "error" && p.name != "values" && p.name != "log" { // these have no news
 				do(t, tab, until(live))
 			}
 			wide, err := chromedp.Run(tab, chromedp.Evaluate[bool](`document.documentElement.scrollWidth > innerWidth`))

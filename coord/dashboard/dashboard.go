@@ -1,6 +1,6 @@
 // Package dashboard is the pages that a coordinator shows to operators: what runs, what waits, where, and what went wrong. It reads the
-// ledger and asks the site; it changes nothing, has no form that could, and knows neither scripts nor signatures. The browser gets plain
-// HTML that works without scripts; with them, a page stays as new as the ledger is.
+// ledger and asks the site; it changes nothing, has no form that could, and verifies no signature: what was signed is shown as text. The browser
+// gets plain HTML that works without scripts; with them, a page stays as new as the ledger is.
 package dashboard
 
 import (
@@ -28,6 +28,8 @@ type Ledger interface {
 	Calls(ctx context.Context, run writ.RunID, page ledger.Page) (ledger.List[writ.Call], error)
 	CountCalls(ctx context.Context, runs ...writ.RunID) (map[writ.RunID]map[writ.CallState]int, error)
 	Nodes(ctx context.Context, filter ledger.NodeFilter, page ledger.Page) (ledger.List[writ.Node], error)
+	OpenCalls(ctx context.Context, max int, runs ...writ.RunID) (map[writ.RunID][]writ.Call, error)
+	Signed(ctx context.Context, payload writ.Digest) ([]byte, error)
 	EventRange(ctx context.Context) (oldest, newest int64, err error)
 }
 
@@ -37,8 +39,14 @@ type Site interface {
 	Datacenters(ctx context.Context) ([]api.Datacenter, error)
 	// Queues asks every datacenter for the depth of its queues. One that cannot be asked has an error in its entry.
 	Queues(ctx context.Context) ([]api.DatacenterQueues, error)
-	// WhyWaiting says in a sentence why a run waits that its datacenter does not have yet.
-	WhyWaiting(run ledger.Run) string
+	// Why says in a sentence each why runs wait, as the API does.
+	Why(ctx context.Context, runs ...ledger.Run) (map[writ.RunID]string, error)
+	// Output returns what a run has answered, as its datacenter has signed it, nil if it has not.
+	Output(ctx context.Context, run ledger.Run) (map[string]any, error)
+	// Values asks the datacenter of a run for what it and its calls after a number were given and answered.
+	Values(ctx context.Context, run writ.RunID, after int) (api.RunValues, error)
+	// LogLines asks the datacenter of a run for at most max lines of its log after one of them.
+	LogLines(ctx context.Context, run writ.RunID, after, max int) ([]writ.LogLine, error)
 	// News returns a channel that is closed when something is stored in the ledger after the call.
 	News() <-chan struct{}
 }
@@ -66,12 +74,21 @@ type Dashboard struct {
 	templates *template.Template
 	streams   limit.Shares
 	now       pulse
+	texts     texts
 }
 
 // Reader is somebody who looks at pages. The zero value may see nothing.
 type Reader struct {
 	All      bool             // sees all projects, and what belongs to none: nodes, queues
 	Projects []writ.ProjectID // or these
+	// May reports whether the reader's role allows something in a project, "" for all of them. Pages offer commands by it. If it is nil nobody
+	// has logged in, and pages offer all: it is the signature under a command that counts.
+	May func(action identity.Action, project writ.ProjectID) bool
+}
+
+// may reports whether a page offers a reader the command for something.
+func (r Reader) may(action identity.Action, project writ.ProjectID) bool {
+	return r.May == nil || r.May(action, project)
 }
 
 // Reads reports whether a reader may see what is in a project.
@@ -92,8 +109,8 @@ func (d *Dashboard) runOf(ctx context.Context, id writ.RunID) (ledger.Run, error
 // the ledger when it is quiet: when the ledger has nothing new since the reader's page was made.
 type view func(ctx context.Context, r *http.Request, quiet bool) (*page, error)
 
-// Register adds the pages /, /runs/{id}, /nodes and /datacenters to routes, and below /live/ and /static/ what they need. It is called
-// once. All answers to anything but GET are left to the routes.
+// Register adds the pages to routes, and below /live/ and /static/ what they need. It is called once. All answers to anything but GET are left
+// to the routes.
 func (d *Dashboard) Register(routes chi.Router) {
 	if d.MaxStreams <= 0 {
 		d.MaxStreams = DefaultMaxStreams
@@ -111,6 +128,12 @@ func (d *Dashboard) Register(routes chi.Router) {
 	} {
 		routes.Get(pattern, d.show(v))
 		routes.Get("/live"+pattern, d.stream(v))
+	}
+	for pattern, v := range map[string]view{ // for which datacenters are asked: nothing does so every second
+		"/runs/{id}/values": d.values,
+		"/runs/{id}/log":    d.log,
+	} {
+		routes.Get(pattern, d.show(v))
 	}
 	routes.Get("/static/*", d.serveFile)
 	routes.Get("/login", d.login)
@@ -167,7 +190,9 @@ func (d *Dashboard) show(v view) http.HandlerFunc {
 			}
 			return
 		}
-		p.Live = liveURL(r.URL, newest)
+		if len(p.Parts) > 0 {
+			p.Live = liveURL(r.URL, newest)
+		}
 		d.write(w, r, http.StatusOK, p)
 	}
 }

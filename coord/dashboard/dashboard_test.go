@@ -19,6 +19,7 @@ import (
 	"writ"
 	"writ/coord/api"
 	"writ/coord/dashboard"
+	"writ/identity"
 	"writ/ledger"
 )
 
@@ -77,9 +78,17 @@ func TestNamesFromStrangersStayText(t *testing.T) {
 		Labels:  map[string]string{hostile: hostile}, Drivers: []writ.NodeDriver{{Module: hostile, Name: hostile, Detail: hostile}}, Version: hostile,
 	}})
 	w.setQueues(api.DatacenterQueues{Datacenter: ams, Name: hostile, Queues: []writ.QueueDepth{{Node: "n", NodeName: hostile, Running: 1}}})
-	paths := []string{"/", "/?signer=" + url.QueryEscape(hostile), "/runs/" + string(run.ID), "/nodes", "/datacenters", "/runs/" + url.PathEscape(hostile), "/?state=" + url.QueryEscape(hostile)}
+	w.values = api.RunValues{Run: api.Run{Output: map[string]any{hostile: hostile}}, Calls: []api.CallValues{{
+		Call: writ.Call{Seq: 1, Operation: hostile, Name: hostile, State: writ.CallState(hostile)}, Args: map[string]any{hostile: hostile}, Values: map[string]any{"v": []any{hostile}}}}}
+	w.lines = []writ.LogLine{{Ordinal: 1, Text: hostile, Time: time.Now()}}
+	signed := w.submit(2, "hostile.tengo", func(in *ledger.Incoming) {
+		w.signs(in, "// "+hostile+"\n", map[string]any{"p": hostile}, identity.File{Name: "m.tengo", Text: []byte(hostile)})
+	})
+	signed.State, signed.Ended, signed.Summary = writ.RunSucceeded, time.Now(), []byte(`{"out": "<img src=x onerror=alert(1)>\"'{{"}`)
+	w.run(signed)
+	paths := []string{"/runs/" + string(signed.ID), "/runs/" + string(run.ID) + "/values", "/runs/" + string(run.ID) + "/log", "/", "/?signer=" + url.QueryEscape(hostile), "/runs/" + string(run.ID), "/nodes", "/datacenters", "/runs/" + url.PathEscape(hostile), "/?state=" + url.QueryEscape(hostile)}
 	for _, path := range paths {
-		if _, body := w.get(path); strings.Contains(body, "<img") || strings.Contains(body, `"'{{`) || strings.Count(body, "<script") != 4 {
+		if _, body := w.get(path); strings.Contains(body, "<img") || strings.Contains(body, `"'{{`) || strings.Contains(body, "\u202e") && strings.HasPrefix(path, "/runs/"+string(signed.ID)) || strings.Count(body, "<script") != 4 {
 			t.Errorf("%s: a name became markup", path)
 		}
 	}
@@ -172,6 +181,14 @@ func TestRunPageSaysWhyWhereAndHow(t *testing.T) {
 	open.State = writ.RunRunning
 	w.run(open, writ.Call{Operation: "volume.create", State: writ.CallPlanned, Attempt: 1, Planned: open.Accepted})
 	wants(t, w.page("/runs/"+string(open.ID)), "writ run cancel "+string(open.ID), "data-open>")
+
+	w.readAs(dashboard.Reader{All: true, May: func(action identity.Action, _ writ.ProjectID) bool { return action != identity.ActionControlRuns }})
+	for _, id := range []writ.RunID{run.ID, open.ID} {
+		if body := w.page("/runs/" + string(id)); strings.Contains(body, "run resume") || strings.Contains(body, "run cancel") {
+			t.Error("a command is offered to somebody whose role does not allow it")
+		}
+	}
+	w.readAs(dashboard.Reader{All: true})
 
 	waiting := w.submit(3, "later.tengo", func(in *ledger.Incoming) { in.Datacenter = fra })
 	wants(t, w.page("/runs/"+string(waiting.ID)), "waits for the datacenter fra1 to connect")
@@ -372,7 +389,10 @@ func TestAReaderOfOneProjectSeesNothingElse(t *testing.T) {
 	own := w.submit(100, "own.tengo", nil)
 	other := w.submit(101, "canary.tengo", func(in *ledger.Incoming) {
 		in.Project, in.ProjectName, in.Signer, in.Datacenter = bank, "ledger-bank", "eve", gent
+		w.signs(in, "// canary-text\n", map[string]any{"canary": "canary"})
 	})
+	w.values = api.RunValues{Run: api.Run{Output: map[string]any{"canary": "canary"}}}
+	w.lines = []writ.LogLine{{Ordinal: 1, Text: "canary"}}
 	other.State, other.Ended, other.Failure = writ.RunFailed, time.Now(), &writ.Failure{Error: *writ.Errorf(writ.CodeExecError, "canary")}
 	w.run(other)
 	list, err := w.ledger.Runs(t.Context(), ledger.RunFilter{Projects: ofShop.Projects}, ledger.Page{Limit: ledger.MaxLimit})
@@ -402,15 +422,18 @@ func TestAReaderOfOneProjectSeesNothingElse(t *testing.T) {
 		t.Errorf("it counts %v, want %v", got, want)
 	}
 	wants(t, w.page("/datacenters"), "ams1", "fra1", `data-state="away"`, `data-state="healthy"`)
-	for _, path := range []string{"/runs/" + string(other.ID), "/live/runs/" + string(other.ID), "/?project=" + string(bank), "/?project=none"} {
-		if response, body := w.get(path); response.StatusCode != http.StatusNotFound || !strings.Contains(body, "NOT_FOUND") {
+	for _, path := range []string{"/runs/" + string(other.ID), "/runs/" + string(other.ID) + "/values", "/runs/" + string(other.ID) + "/log", "/live/runs/" + string(other.ID), "/?project=" + string(bank), "/?project=none"} {
+		if response, body := w.get(path); response.StatusCode != http.StatusNotFound || !strings.Contains(body, "NOT_FOUND") || strings.Contains(body, "canary") {
 			t.Errorf("%s: %s", path, response.Status)
 		}
+	}
+	if len(w.asked) > 0 {
+		t.Errorf("datacenters were asked for what the reader must not see: %v", w.asked)
 	}
 	w.readAs(dashboard.Reader{Projects: []writ.ProjectID{shop, bank}})
 	wants(t, w.page("/"), "own.tengo", "canary.tengo")
 	w.readAs(dashboard.Reader{})
-	for _, path := range []string{"/", "/live/", "/runs/" + string(own.ID)} {
+	for _, path := range []string{"/", "/live/", "/runs/" + string(own.ID), "/runs/" + string(own.ID) + "/values", "/runs/" + string(own.ID) + "/log"} {
 		if response, body := w.get(path); response.StatusCode < 400 || strings.Contains(body, "own.tengo") {
 			t.Errorf("who reads nothing gets %s: %s", path, response.Status)
 		}

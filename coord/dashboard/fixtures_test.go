@@ -3,11 +3,13 @@ package dashboard_test
 import (
 	"context"
 	"crypto/ed25519"
+	"encoding/json"
 	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -47,6 +49,9 @@ type fixture struct {
 	queues      []api.DatacenterQueues
 	news        chan struct{}
 	reader      dashboard.Reader
+	values      api.RunValues // what the datacenter answers about values, and about the log
+	lines       []writ.LogLine
+	asked       []writ.RunID  // the runs of which it was asked
 	looked      chan struct{} // gets a token whenever a stream has told all that it found
 }
 
@@ -101,7 +106,43 @@ func (w *fixture) whoReads(context.Context) dashboard.Reader {
 	return w.reader
 }
 
-func (*fixture) WhyWaiting(run ledger.Run) string { return "waits for the datacenter fra1 to connect" }
+func (w *fixture) Why(_ context.Context, runs ...ledger.Run) (map[writ.RunID]string, error) {
+	why := map[writ.RunID]string{}
+	for _, run := range runs {
+		switch run.State {
+		case ledger.StateWaiting:
+			why[run.ID] = "waits for the datacenter fra1 to connect"
+		case ledger.State(writ.RunRunning):
+			why[run.ID] = "call 4 (container.create web-1) is running on ams1-n3"
+		}
+	}
+	return why, nil
+}
+
+// Output stands for what a coordinator opens: here a summary is the output as JSON.
+func (w *fixture) Output(_ context.Context, run ledger.Run) (out map[string]any, err error) {
+	if len(run.Summary) > 0 {
+		err = json.Unmarshal(run.Summary, &out)
+	}
+	return out, err
+}
+
+func (w *fixture) Values(_ context.Context, run writ.RunID, after int) (api.RunValues, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	v := w.values
+	v.Calls = slices.DeleteFunc(slices.Clone(v.Calls), func(c api.CallValues) bool { return c.Seq <= after })
+	w.asked = append(w.asked, run)
+	return v, nil
+}
+
+func (w *fixture) LogLines(_ context.Context, run writ.RunID, after, max int) ([]writ.LogLine, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.asked = append(w.asked, run)
+	lines := slices.Clone(w.lines[min(after, len(w.lines)):])
+	return lines[:min(max, len(lines))], nil
+}
 
 // wake does what a coordinator does when it stored something.
 func (w *fixture) wake() {
@@ -152,8 +193,30 @@ func open(t testing.TB) *fixture {
 	return w
 }
 
+// root is the key of the root operator.
+func root() identity.Signer {
+	return identity.NewSigner(ed25519.NewKeyFromSeed(make([]byte, ed25519.SeedSize)))
+}
+
+// signs lets a submission have a signed text with this script, which a page can show.
+func (w *fixture) signs(in *ledger.Incoming, script string, params map[string]any, modules ...identity.File) {
+	w.t.Helper()
+	now := time.Now().UTC().Truncate(time.Second)
+	p := &identity.Payload{
+		Format: identity.FormatV2, Cluster: identity.ClusterOf(root().PublicKey()), Datacenter: in.Datacenter, Roster: 1, RosterDigest: writ.DigestOf([]byte("roster")),
+		Project: in.Project, ProjectName: "web-shop", Signer: in.Signer, Created: now, Expires: now.Add(identity.DefaultValidity), Deadline: time.Hour,
+		Nonce: identity.NewNonce(), Engine: "tengo/2.17.0 api/1", Allow: []string{"volume.create", "machine.create"}, Targets: []string{"volume/web-*"}, MaxCalls: 20,
+		Params: params, Modules: modules, Script: identity.File{Name: in.Script, Text: []byte(script)},
+	}
+	text, err := p.Text()
+	w.ok(err)
+	signature, err := root().Sign(identity.ScriptNamespace, text)
+	w.ok(err)
+	in.Signed = identity.Join(text, signature)
+}
+
 func (w *fixture) addRoster() {
-	root := identity.NewSigner(ed25519.NewKeyFromSeed(make([]byte, ed25519.SeedSize)))
+	root := root()
 	now := time.Now()
 	roster := &identity.Roster{
 		Version: 1, Root: root.PublicKey(), Cluster: identity.ClusterOf(root.PublicKey()),
@@ -188,6 +251,10 @@ func (w *fixture) submit(n int, script string, change func(in *ledger.Incoming))
 	}
 	if change != nil {
 		change(&in)
+	}
+	if text, _, err := identity.Split(in.Signed); err == nil {
+		in.Payload = writ.DigestOf(text)
+		in.Run = writ.RunIDOf(in.Payload)
 	}
 	_, _, err := w.ledger.AddSubmission(w.t.Context(), in)
 	w.ok(err)

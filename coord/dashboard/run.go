@@ -10,6 +10,7 @@ import (
 	"github.com/go-chi/chi/v5"
 
 	"writ"
+	"writ/identity"
 	"writ/ledger"
 )
 
@@ -20,7 +21,7 @@ const callsShown = 200
 func (d *Dashboard) run(ctx context.Context, r *http.Request, quiet bool) (*page, error) {
 	id := writ.RunID(chi.URLParam(r, "id"))
 	if !id.Valid() {
-		return nil, writ.Errorf(writ.CodeNotFound, "%q is not the id of a run", id).WithHint("an id has 26 lower-case letters and digits")
+		return nil, noRunID(id)
 	}
 	run, err := d.runOf(ctx, id)
 	if err != nil {
@@ -34,9 +35,14 @@ func (d *Dashboard) run(ctx context.Context, r *http.Request, quiet bool) (*page
 	if err != nil {
 		return nil, err
 	}
-	head := runHead{Run: run, DatacenterName: now.datacenter(run.Datacenter).Name, Calls: progressOf(counts[id]), Why: run.Reason}
-	if run.State == ledger.StateWaiting {
-		head.Why = d.Site.WhyWaiting(run)
+	why, err := d.Site.Why(ctx, run)
+	if err != nil {
+		return nil, err
+	}
+	head := runHead{Run: run, DatacenterName: now.datacenter(run.Datacenter).Name, Calls: progressOf(counts[id]), Why: why[id]}
+	head.Controls = d.Reader(ctx).may(identity.ActionControlRuns, run.Project)
+	if run.Failure != nil {
+		head.At = d.lineOf(ctx, run)
 	}
 	p := &page{Template: "run", Title: run.Script, Nav: "runs", Data: run}
 	if err := add(d, p, part{id: "head"}, "run-head", head); err != nil {
@@ -44,6 +50,12 @@ func (d *Dashboard) run(ctx context.Context, r *http.Request, quiet bool) (*page
 	}
 	if quiet {
 		return p, nil
+	}
+	if err := add(d, p, part{id: "output", ofLedger: true}, "output", d.outputOf(ctx, run)); err != nil {
+		return nil, err
+	}
+	if err := d.addSource(ctx, p, run); err != nil {
+		return nil, err
 	}
 	return p, d.addCalls(ctx, r.URL, p, now, run)
 }
@@ -74,6 +86,8 @@ type runHead struct {
 	DatacenterName string
 	Calls          progress
 	Why            string // it waits
+	At             string // id of the line at which it failed, "" if the page does not have it
+	Controls       bool   // the reader may cancel and resume it
 }
 
 // Key of the only piece of its part.
@@ -84,8 +98,8 @@ func (h runHead) Open() bool {
 	return h.State == ledger.State(writ.RunAccepted) || h.State == ledger.State(writ.RunRunning)
 }
 
-// Failed reports whether the run may be resumed, as far as the coordinator can tell.
-func (h runHead) Failed() bool { return h.State == ledger.State(writ.RunFailed) }
+// Resumable reports whether the run may be resumed, as far as the coordinator can tell.
+func (h runHead) Resumable() bool { return h.State == ledger.State(writ.RunFailed) }
 
 // Took is how long the run took, 0 if it never began or has not ended.
 func (h runHead) Took() time.Duration { return took(h.Run) }

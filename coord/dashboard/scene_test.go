@@ -2,6 +2,7 @@ package dashboard_test
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	"writ"
@@ -32,10 +33,20 @@ func call(operation, name, node, driver string, state writ.CallState, accepted t
 	return c
 }
 
+// numbered is a script whose lines say where they are.
+func numbered(name string, lines int) string {
+	var b strings.Builder
+	for n := range lines {
+		fmt.Fprintf(&b, "%s_%d := volume.create(%q, {size_gib: %d})\n", name, n+1, fmt.Sprintf("%s-%d", name, n+1), n+1)
+	}
+	return b.String()
+}
+
 // failedRun stores a run that failed at its sixth call.
 func failedRun(w *fixture, n int, received time.Time) writ.Run {
 	run := w.submit(n, "shop.tengo", func(in *ledger.Incoming) {
 		in.Received, in.Deployment, in.Signer = received, "shop base 12", "ci-release"
+		w.signs(in, numbered("shop", 58), map[string]any{"replicas": int64(3), "zone": "eu-west", "labels": []any{"gpu=h100", "tier=gold"}})
 	})
 	a := run.Accepted
 	run.State, run.Started, run.Ended = writ.RunFailed, a, a.Add(9400*time.Millisecond)
@@ -64,7 +75,10 @@ func failedRun(w *fixture, n int, received time.Time) writ.Run {
 
 // runningRun stores a run that goes on.
 func runningRun(w *fixture, n int, received time.Time) writ.Run {
-	run := w.submit(n, "web.tengo", func(in *ledger.Incoming) { in.Received, in.Deployment = received, "web base 3" })
+	run := w.submit(n, "web.tengo", func(in *ledger.Incoming) {
+		in.Received, in.Deployment = received, "web base 3"
+		w.signs(in, numbered("web", 30), map[string]any{})
+	})
 	a := run.Accepted
 	run.State, run.Started = writ.RunRunning, a
 	calls := []writ.Call{
@@ -163,6 +177,20 @@ func (w *fixture) remember() {
 		samples = append(samples, [4]int64{now - (280-s)*1000, running, queued, planned})
 	}
 	w.board.Remember(samples)
+}
+
+// remembers lets datacenters answer what runs were given, answered and said.
+func (w *fixture) remembers() {
+	for n, name := range []string{"debian-12", "shop-net", "db-data"} {
+		w.values.Calls = append(w.values.Calls, api.CallValues{
+			Call: writ.Call{Seq: n + 1, Operation: "volume.create", Name: name, State: writ.CallSucceeded},
+			Args: map[string]any{"size_gib": 10, "labels": map[string]any{"disk": "nvme"}}, Values: map[string]any{"path": "/var/lib/writ/volumes/" + name},
+		})
+	}
+	w.values.Run.Output = map[string]any{"address": "10.0.0.7"}
+	for n := range 30 {
+		w.lines = append(w.lines, writ.LogLine{Ordinal: n + 1, Text: fmt.Sprintf("replica %d of 30 is ready, and this line is so long that a phone does not show the whole of it", n+1), Time: time.Now()})
+	}
 }
 
 func (w *fixture) nodes(now time.Time) {

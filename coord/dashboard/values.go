@@ -1,0 +1,142 @@
+package dashboard
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+	"strconv"
+
+	"github.com/go-chi/chi/v5"
+
+	"writ"
+	"writ/internal/hidden"
+	"writ/ledger"
+)
+
+// Bounds of pages that datacenters are asked for.
+const (
+	valuesShown = 40
+	linesShown  = 400
+	linesBytes  = 64 << 10
+	afterCall   = "after-call"
+	afterLine   = "after-line"
+)
+
+// values is the page of what a run and its calls were given and answered. Its datacenter is asked for that, each time that somebody opens the
+// page, and nothing keeps it up to date: the coordinator keeps no values.
+func (d *Dashboard) values(ctx context.Context, r *http.Request, _ bool) (*page, error) {
+	run, after, err := d.asked(ctx, r, afterCall)
+	if err != nil {
+		return nil, err
+	}
+	answer, err := d.Site.Values(ctx, run.ID, after)
+	if err != nil {
+		return nil, err
+	}
+	data := valuesPage{Run: run, Output: valuesOf(answer.Run.Output), First: firstOf(r.URL, afterCall)}
+	for i, c := range answer.Calls {
+		if i == valuesShown {
+			data.Next = with(r.URL, afterCall, strconv.Itoa(answer.Calls[i-1].Seq))
+			break
+		}
+		data.Calls = append(data.Calls, callValues{c.Call, valuesOf(c.Args), valuesOf(c.Values)})
+	}
+	return &page{Template: "values", Title: "Values of " + run.Script, Nav: "runs", Data: data}, nil
+}
+
+// asked reads the run and the place in a list that an address names.
+func (d *Dashboard) asked(ctx context.Context, r *http.Request, parameter string) (run ledger.Run, after int, err error) {
+	id := writ.RunID(chi.URLParam(r, "id"))
+	if !id.Valid() {
+		return run, 0, noRunID(id)
+	}
+	if run, err = d.runOf(ctx, id); err != nil {
+		return run, 0, err
+	}
+	if text := r.URL.Query().Get(parameter); text != "" {
+		if after, err = strconv.Atoi(text); err != nil || after < 0 {
+			return run, 0, writ.Errorf(writ.CodeBadRequest, "%s is not a number", parameter)
+		}
+	}
+	return run, after, nil
+}
+
+func noRunID(id writ.RunID) error {
+	return writ.Errorf(writ.CodeNotFound, "%q is not the id of a run", id).WithHint("an id has 26 lower-case letters and digits")
+}
+
+// firstOf is the address of the beginning of a list, "" if it is shown.
+func firstOf(own *url.URL, parameter string) string {
+	if own.Query().Get(parameter) == "" {
+		return ""
+	}
+	return with(own, parameter, "")
+}
+
+type valuesPage struct {
+	Run         ledger.Run
+	Output      []value
+	Calls       []callValues
+	First, Next string
+}
+
+type callValues struct {
+	writ.Call
+	Args, Values []value
+}
+
+// log is the page of what a script has said. Its datacenter is asked for that.
+func (d *Dashboard) log(ctx context.Context, r *http.Request, _ bool) (*page, error) {
+	run, after, err := d.asked(ctx, r, afterLine)
+	if err != nil {
+		return nil, err
+	}
+	lines, err := d.Site.LogLines(ctx, run.ID, after, linesShown)
+	if err != nil {
+		return nil, err
+	}
+	data := logPage{Run: run, First: firstOf(r.URL, afterLine)}
+	size := 0
+	for i := range lines {
+		if size += len(lines[i].Text); i > 0 && size > linesBytes {
+			lines = lines[:i]
+			data.Next = with(r.URL, afterLine, strconv.Itoa(lines[i-1].Ordinal))
+			break
+		}
+		lines[i].Text = cut(lines[i].Text, 4*valueRunes)
+	}
+	if data.Lines = lines; len(lines) == linesShown {
+		data.Next = with(r.URL, afterLine, strconv.Itoa(lines[len(lines)-1].Ordinal))
+	}
+	return &page{Template: "log", Title: "Log of " + run.Script, Nav: "runs", Data: data}, nil
+}
+
+type logPage struct {
+	Run         ledger.Run
+	Lines       []writ.LogLine
+	First, Next string
+}
+
+// output is what a run answered, as the coordinator has it: its datacenter has signed it.
+type output struct {
+	Values []value
+	Wrong  string // why it cannot be shown
+	Ended  bool
+	Link   string // of the page that asks the datacenter
+}
+
+// Key of the only piece of its part.
+func (output) Key() string { return "output" }
+
+func (d *Dashboard) outputOf(ctx context.Context, run ledger.Run) output {
+	o := output{Ended: !run.Ended.IsZero(), Link: "/runs/" + string(run.ID) + "/values"}
+	if run.Accepted.IsZero() {
+		o.Link = "" // its datacenter does not know it
+	}
+	values, err := d.Site.Output(ctx, run)
+	if err != nil {
+		o.Wrong = hidden.Escape(writ.AsError(err).Message)
+	}
+	o.Values = valuesOf(values)
+	return o
+}

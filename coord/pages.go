@@ -1,0 +1,61 @@
+package coord
+
+import (
+	"context"
+	"errors"
+
+	"writ"
+	"writ/coord/api"
+	"writ/identity/envelope"
+	"writ/ledger"
+	"writ/supervisor/link"
+)
+
+// Values asks the datacenter of a run for its output, and for what its calls after a number were given and answered. Nothing of it is kept here.
+func (c *Coordinator) Values(ctx context.Context, id writ.RunID, after int) (api.RunValues, error) {
+	values, err := ofRun[link.RunValues](ctx, c, id, link.VerbValues, link.Values{Run: id, After: after})
+	if err != nil {
+		return api.RunValues{}, err
+	}
+	return valuesView(values), nil
+}
+
+// LogLines asks the datacenter of a run for at most max lines of its log after one of them. A script that did not begin has said nothing.
+func (c *Coordinator) LogLines(ctx context.Context, id writ.RunID, after, max int) ([]writ.LogLine, error) {
+	run, err := c.Ledger.Run(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	if run.Accepted.IsZero() {
+		return []writ.LogLine{}, nil
+	}
+	lines, err := ask[[]writ.LogLine](ctx, c, run.Datacenter, link.VerbLogs, link.Logs{Run: id, After: after, Max: max})
+	if lines == nil {
+		lines = []writ.LogLine{}
+	}
+	return lines, err
+}
+
+// Output returns the output of a run that has ended, as its datacenter has signed it; nil if there is none. The copy of a run has no other
+// output. It is an error if the signature is not one of the datacenter.
+func (c *Coordinator) Output(ctx context.Context, run ledger.Run) (map[string]any, error) {
+	if len(run.Summary) == 0 {
+		return nil, nil
+	}
+	roster, err := c.rosters.newest(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	d := roster.Datacenter(run.Datacenter)
+	if d == nil {
+		return nil, errors.New("the roster does not name its datacenter")
+	}
+	records, _, err := envelope.Open[writ.Summary](envelope.Summary, run.Summary, envelope.Only(d.SupervisorKey))
+	if err != nil {
+		return nil, err
+	}
+	if records[0].Run != run.ID {
+		return nil, errors.New("the summary is one of another run")
+	}
+	return records[0].Output, nil
+}

@@ -1,0 +1,52 @@
+package coord
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+
+	"writ"
+	"writ/identity/envelope"
+	"writ/ledger"
+)
+
+// The dashboard shows an output only as the datacenter of the run has signed it.
+func TestPagesShowOnlyAnOutputThatTheDatacenterSigned(t *testing.T) {
+	p := start(t, nil)
+	id := writ.RunIDOf(writ.Digest{1})
+	sign := func(datacenter writ.DatacenterID, run writ.RunID) []byte {
+		signed, err := envelope.Sign(envelope.Summary, key("supervisor "+string(datacenter)), writ.Summary{Run: run, Output: map[string]any{"a": "b"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return signed
+	}
+	for name, tt := range map[string]struct {
+		summary []byte
+		shown   bool
+		fails   bool
+	}{
+		"nothing":                  {nil, false, false},
+		"signed":                   {sign(vienna, id), true, false},
+		"of another run":           {sign(vienna, writ.RunIDOf(writ.Digest{2})), false, true},
+		"signed by another":        {sign(graz, id), false, true},
+		"no signed text of writ's": {[]byte("x"), false, true},
+	} {
+		out, err := p.Output(t.Context(), ledger.Run{Run: writ.Run{ID: id, Datacenter: vienna, Summary: tt.summary}})
+		if (err != nil) != tt.fails || (out["a"] == "b") != tt.shown {
+			t.Errorf("%s: %v, %v", name, out, err)
+		}
+	}
+}
+
+// Pages offer commands by the role that the reader has at this moment.
+func TestPagesKnowWhatAReaderMayDo(t *testing.T) {
+	p, _ := startReading(t)
+	sub := p.runFor(shop, "web-shop", "hello.tengo")
+	for name, may := range map[string]bool{"carol": false, "dora": true, "otto": true, "adam": false, "gina": false} {
+		_, body := p.as(p.token(name), http.MethodGet, "/runs/"+string(sub.Run))
+		if got := strings.Contains(body, "writ run cancel "+string(sub.Run)); got != may {
+			t.Errorf("%s is offered to cancel the run: %v", name, got)
+		}
+	}
+}
