@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"writ"
+	"writ/ledger"
 )
 
 func TestWhatCouldNotBeDeliveredIsOwedAlthoughAnotherWas(t *testing.T) {
@@ -50,7 +51,7 @@ func TestProjectsAreBroughtInTurns(t *testing.T) {
 	}
 	dc := connect(p, vienna, nil)
 	p.await("all delivered", func() bool {
-		counts, err := p.Ledger.CountRuns(t.Context())
+		counts, err := p.Ledger.CountRuns(t.Context(), ledger.RunFilter{})
 		return err == nil && counts.Total()["accepted"] == many+1
 	})
 	if before := slices.Index(dc.took(), s.Run); before < 0 || before > 100 {

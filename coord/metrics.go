@@ -93,7 +93,7 @@ func (s *state) Describe(ch chan<- *prometheus.Desc) {
 func (s *state) Collect(ch chan<- prometheus.Metric) {
 	ctx, cancel := context.WithTimeout(context.Background(), readWithin)
 	defer cancel()
-	if counts, err := s.c.Ledger.CountRuns(ctx); err == nil {
+	if counts, err := s.c.Ledger.CountRuns(ctx, ledger.RunFilter{}); err == nil {
 		total := counts.Total()
 		for _, state := range ledger.States {
 			ch <- prometheus.MustNewConstMetric(runsDesc, prometheus.GaugeValue, float64(total[state]), string(state))

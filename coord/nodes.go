@@ -39,7 +39,7 @@ func (c *Coordinator) Nodes(ctx context.Context, filter ledger.NodeFilter, page 
 			switch {
 			case n.Waiting == nil:
 				told[key{a.ID, n.ID}] = n
-			case n.Waiting.ID == n.ID && n.Waiting.Admission == writ.AdmissionPending:
+			case n.Waiting.ID == n.ID && n.Waiting.Admission == writ.AdmissionPending && (filter.Node == "" || filter.Node == n.ID):
 				n.Waiting.Datacenter = a.ID
 				waiting = append(waiting, *n.Waiting)
 			}

@@ -209,7 +209,7 @@ func TestBadSubmissionIsRefusedAndNothingElseHappens(t *testing.T) {
 			t.Errorf("%s: the log does not say %s and who it was", name, bad.code)
 		}
 	}
-	if runs, err := p.Ledger.CountRuns(t.Context()); err != nil || len(runs) != 0 {
+	if runs, err := p.Ledger.CountRuns(t.Context(), ledger.RunFilter{}); err != nil || len(runs) != 0 {
 		t.Errorf("runs: %v, %v", runs, err)
 	}
 	if took := dc.took(); len(took) != 0 {
@@ -299,7 +299,7 @@ func TestManySubmissionsAreDeliveredOnceEach(t *testing.T) {
 	}
 	group.Wait()
 	p.await("all delivered", func() bool {
-		counts, err := p.Ledger.CountRuns(t.Context())
+		counts, err := p.Ledger.CountRuns(t.Context(), ledger.RunFilter{})
 		return err == nil && counts.Total()["accepted"] == many
 	})
 	took := dc.took()

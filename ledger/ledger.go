@@ -180,10 +180,12 @@ type Run struct {
 type Records interface {
 	// Run returns a run.
 	Run(ctx context.Context, id writ.RunID) (Run, error)
-	// Runs lists runs, newest first.
+	// Runs lists runs, newest first if the filter does not ask for the oldest.
 	Runs(ctx context.Context, filter RunFilter, page Page) (List[Run], error)
-	// CountRuns counts the runs of each project in each state.
-	CountRuns(ctx context.Context) (RunCounts, error)
+	// CountRuns counts the runs that a filter selects, of each project in each state.
+	CountRuns(ctx context.Context, filter RunFilter) (RunCounts, error)
+	// LastHeard says when the ledger was told something of runs last. A run whose events are all forgotten has no entry.
+	LastHeard(ctx context.Context, runs ...writ.RunID) (map[writ.RunID]time.Time, error)
 	// Unreported lists at most max open runs of a datacenter after one of them, by id, that this journal of it has not told of.
 	Unreported(ctx context.Context, datacenter writ.DatacenterID, journal string, after writ.RunID, max int) ([]Run, error)
 	// Restate records what a datacenter said of a run when it was asked for it, with an event; of an end, also for the run's open calls. It
@@ -199,6 +201,10 @@ type Records interface {
 	Nodes(ctx context.Context, filter NodeFilter, page Page) (List[writ.Node], error)
 	// Resources lists resources by datacenter, project, kind and name.
 	Resources(ctx context.Context, filter ResourceFilter, page Page) (List[writ.Resource], error)
+	// CountResources counts the resources that a filter selects, by kind.
+	CountResources(ctx context.Context, filter ResourceFilter) (map[writ.ResourceKind]int, error)
+	// Deployments lists the deployments that own resources which a filter selects, by datacenter, project and name.
+	Deployments(ctx context.Context, filter ResourceFilter, page Page) (List[Deployment], error)
 }
 
 // Usages keeps what resources have used, hour by hour and for ever: bills are made of it.
@@ -276,18 +282,20 @@ type RunFilter struct {
 	Deployment string    // its name
 	Since      time.Time // runs that came then or later
 	Silent     time.Time // open runs that came before, and of which the ledger was told nothing then or later
+	Oldest     bool      // it selects nothing: the list begins with the run that came first
 }
 
 // NodeFilter selects nodes; an empty field selects all, but for nodes that were removed.
 type NodeFilter struct {
 	Datacenter writ.DatacenterID
 	Admission  writ.Admission
+	Node       writ.NodeID
 }
 
 // Selects reports whether the filter selects n.
 func (f NodeFilter) Selects(n writ.Node) bool {
 	admitted := n.Admission == f.Admission || f.Admission == "" && n.Admission != writ.AdmissionRemoved
-	return admitted && (f.Datacenter == "" || n.Datacenter == f.Datacenter)
+	return admitted && (f.Datacenter == "" || n.Datacenter == f.Datacenter) && (f.Node == "" || n.ID == f.Node)
 }
 
 // ResourceFilter selects resources; an empty field selects all.
@@ -297,6 +305,14 @@ type ResourceFilter struct {
 	Kind       writ.ResourceKind
 	Node       writ.NodeID
 	Deployment string
+}
+
+// Deployment is what owns resources of a project in a datacenter.
+type Deployment struct {
+	Datacenter writ.DatacenterID
+	Project    writ.ProjectID
+	Name       string
+	Resources  int // of it that the filter selects
 }
 
 // Events keeps what happened, in the one order in which it was stored. The first two methods make a ledger the sink of the link's

@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net/http"
 	"slices"
+	"time"
 
 	"github.com/go-chi/chi/v5"
 
@@ -24,12 +25,16 @@ type Ledger interface {
 	Projects(ctx context.Context) ([]identity.Project, error)
 	Run(ctx context.Context, id writ.RunID) (ledger.Run, error)
 	Runs(ctx context.Context, filter ledger.RunFilter, page ledger.Page) (ledger.List[ledger.Run], error)
-	CountRuns(ctx context.Context) (ledger.RunCounts, error)
+	CountRuns(ctx context.Context, filter ledger.RunFilter) (ledger.RunCounts, error)
+	LastHeard(ctx context.Context, runs ...writ.RunID) (map[writ.RunID]time.Time, error)
 	Calls(ctx context.Context, run writ.RunID, page ledger.Page) (ledger.List[writ.Call], error)
 	CountCalls(ctx context.Context, runs ...writ.RunID) (map[writ.RunID]map[writ.CallState]int, error)
 	Nodes(ctx context.Context, filter ledger.NodeFilter, page ledger.Page) (ledger.List[writ.Node], error)
 	OpenCalls(ctx context.Context, max int, runs ...writ.RunID) (map[writ.RunID][]writ.Call, error)
 	Signed(ctx context.Context, payload writ.Digest) ([]byte, error)
+	Resources(ctx context.Context, filter ledger.ResourceFilter, page ledger.Page) (ledger.List[writ.Resource], error)
+	CountResources(ctx context.Context, filter ledger.ResourceFilter) (map[writ.ResourceKind]int, error)
+	Deployments(ctx context.Context, filter ledger.ResourceFilter, page ledger.Page) (ledger.List[ledger.Deployment], error)
 	EventRange(ctx context.Context) (oldest, newest int64, err error)
 }
 

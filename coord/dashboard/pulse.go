@@ -68,7 +68,7 @@ func (d *Dashboard) look(ctx context.Context) (*moment, error) {
 	if m.projects, err = d.Ledger.Projects(ctx); err != nil {
 		return nil, err
 	}
-	if m.counts, err = d.Ledger.CountRuns(ctx); err != nil {
+	if m.counts, err = d.Ledger.CountRuns(ctx, ledger.RunFilter{}); err != nil {
 		return nil, err
 	}
 	if m.queues, err = d.Site.Queues(ctx); err != nil {

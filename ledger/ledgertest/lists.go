@@ -151,7 +151,26 @@ func testSilent(t *testing.T, l ledger.Ledger) {
 	if got := names(t, l, ledger.RunFilter{Silent: earlier}, known); len(got) > 0 {
 		t.Errorf("of all of them something was heard just now: %v", got)
 	}
+	if got := names(t, l, ledger.RunFilter{Silent: later, Oldest: true}, known); !slices.Equal(got, []int{0, 2, 4}) {
+		t.Errorf("silent, the oldest first: %v", got)
+	}
+	counts, err := l.CountRuns(t.Context(), ledger.RunFilter{Silent: later, Projects: []writ.ProjectID{shop}})
+	if diff := cmp.Diff(ledger.RunCounts{shop: {"running": 1, "accepted": 1, "waiting": 1}}, counts); err != nil || diff != "" {
+		t.Errorf("counts of the silent ones: %v\n%s", err, diff)
+	}
+	heard, err := l.LastHeard(t.Context(), in[0].Run, in[4].Run, writ.RunIDOf(writ.Digest{9}))
+	for _, n := range []int{0, 4} {
+		if ago := time.Since(heard[in[n].Run]); err != nil || len(heard) != 2 || ago < 0 || ago > time.Hour {
+			t.Errorf("of run %d was heard %s ago: %v, %v", n, ago, heard, err)
+		}
+	}
 	ok(t, l.Prune(t.Context(), later, time.Time{}))
+	if heard, err := l.LastHeard(t.Context(), in[0].Run); err != nil || len(heard) != 0 {
+		t.Errorf("heard of a run whose events are forgotten: %v, %v", heard, err)
+	}
+	if heard, err := l.LastHeard(t.Context()); err != nil || len(heard) != 0 {
+		t.Errorf("heard of no run: %v, %v", heard, err)
+	}
 	if got := names(t, l, ledger.RunFilter{Silent: earlier}, known); !slices.Equal(got, []int{4, 2, 0}) {
 		t.Errorf("once all events are forgotten: %v", got)
 	}
@@ -183,7 +202,7 @@ func testCounts(t *testing.T, l ledger.Ledger) {
 		callEvent(writ.Call{Run: in[0].Run, Seq: 2, State: writ.CallCancelled}),
 		callEvent(writ.Call{Run: in[0].Run, Seq: 3, State: writ.CallCancelled}),
 		callEvent(writ.Call{Run: in[1].Run, Seq: 1, State: writ.CallSucceeded})))
-	runs, err := l.CountRuns(ctx)
+	runs, err := l.CountRuns(ctx, ledger.RunFilter{})
 	if diff := cmp.Diff(ledger.RunCounts{shop: {"failed": 1}, bank: {"failed": 1, "waiting": 1}}, runs); err != nil || diff != "" {
 		t.Errorf("runs: %v\n%s", err, diff)
 	}
@@ -192,6 +211,13 @@ func testCounts(t *testing.T, l ledger.Ledger) {
 	}
 	if diff := cmp.Diff(map[ledger.State]int{"failed": 1}, runs.Sum(func(p writ.ProjectID) bool { return p == shop })); diff != "" {
 		t.Errorf("runs of one project: %s", diff)
+	}
+	some, err := l.CountRuns(ctx, ledger.RunFilter{Projects: []writ.ProjectID{bank}, States: []ledger.State{"failed"}, Signer: "alice", Datacenter: east})
+	if diff := cmp.Diff(ledger.RunCounts{bank: {"failed": 1}}, some); err != nil || diff != "" {
+		t.Errorf("runs of a filter: %v\n%s", err, diff)
+	}
+	if none, err := l.CountRuns(ctx, ledger.RunFilter{Signer: "eve"}); err != nil || len(none) != 0 {
+		t.Errorf("runs of a filter that selects none: %v, %v", err, none)
 	}
 	calls, err := l.CountCalls(ctx, in[0].Run, in[2].Run)
 	want := map[writ.RunID]map[writ.CallState]int{in[0].Run: {writ.CallFailed: 1, writ.CallCancelled: 2}}
@@ -296,7 +322,65 @@ func testPages(t *testing.T, l ledger.Ledger) {
 			return l.Resources(ctx, ledger.ResourceFilter{Datacenter: here, Kind: writ.KindVolume}, p)
 		})
 		check(r, numbers(count, func(n int) string { return fmt.Sprint("v", n) }), gotResources, err, func(v writ.Resource) string { return v.Name })
+
+		slices.Reverse(runs) // with those that came meanwhile
+		gotRuns, err = walk(ctx, size, calm, func(ctx context.Context, p ledger.Page) (ledger.List[ledger.Run], error) {
+			return l.Runs(ctx, ledger.RunFilter{Datacenter: here, Oldest: true}, p)
+		})
+		check(r, runs, gotRuns[:min(len(runs), len(gotRuns))], err, func(run ledger.Run) string { return fmt.Sprintf("%d %s", run.Created.UnixMicro(), run.ID) })
 	})
+}
+
+// testDeployments lists what owns resources, and counts these.
+func testDeployments(t *testing.T, l ledger.Ledger) {
+	ctx := t.Context()
+	var news []writ.Event
+	for n, of := range []struct {
+		project    writ.ProjectID
+		deployment string
+		kind       writ.ResourceKind
+	}{
+		{shop, "web", writ.KindVolume}, {shop, "web", writ.KindMachine}, {shop, "web", writ.KindVolume}, {shop, "", writ.KindVolume},
+		{shop, "api", writ.KindMachine}, {bank, "web", writ.KindVolume},
+	} {
+		id := writ.ResourceID{Project: of.project, Kind: of.kind, Name: fmt.Sprint("r", n)}
+		news = append(news, writ.Event{Resource: &writ.Resource{ResourceID: id, Deployment: of.deployment, Node: writ.NodeID(fmt.Sprint("n", n%2))}})
+	}
+	store(t, l, east, events(1, news...))
+	store(t, l, west, events(1, news[0]))
+	api, web, banks := ledger.Deployment{Datacenter: east, Project: shop, Name: "api", Resources: 1}, ledger.Deployment{Datacenter: east, Project: shop, Name: "web", Resources: 3}, ledger.Deployment{Datacenter: east, Project: bank, Name: "web", Resources: 1}
+	farWeb := ledger.Deployment{Datacenter: west, Project: shop, Name: "web", Resources: 1}
+	for _, tt := range []struct {
+		filter ledger.ResourceFilter
+		want   []ledger.Deployment
+		counts map[writ.ResourceKind]int
+	}{
+		{ledger.ResourceFilter{}, []ledger.Deployment{api, web, banks, farWeb}, map[writ.ResourceKind]int{writ.KindVolume: 5, writ.KindMachine: 2}},
+		{ledger.ResourceFilter{Projects: []writ.ProjectID{bank}}, []ledger.Deployment{banks}, map[writ.ResourceKind]int{writ.KindVolume: 1}},
+		{ledger.ResourceFilter{Datacenter: west}, []ledger.Deployment{farWeb}, map[writ.ResourceKind]int{writ.KindVolume: 1}},
+		{ledger.ResourceFilter{Datacenter: east, Deployment: "web", Projects: []writ.ProjectID{shop}}, []ledger.Deployment{web}, map[writ.ResourceKind]int{writ.KindVolume: 2, writ.KindMachine: 1}},
+		{ledger.ResourceFilter{Node: "n9"}, nil, map[writ.ResourceKind]int{}},
+	} {
+		for size := 1; size <= 5; size += 2 {
+			got, err := walk(ctx, size, func() {}, func(ctx context.Context, p ledger.Page) (ledger.List[ledger.Deployment], error) {
+				return l.Deployments(ctx, tt.filter, p)
+			})
+			if diff := cmp.Diff(tt.want, got); err != nil || diff != "" {
+				t.Errorf("%+v in pages of %d: %v\n%s", tt.filter, size, err, diff)
+			}
+		}
+		counts, err := l.CountResources(ctx, tt.filter)
+		if diff := cmp.Diff(tt.counts, counts); err != nil || diff != "" {
+			t.Errorf("%+v: %v\n%s", tt.filter, err, diff)
+		}
+	}
+	node := writ.Node{ID: "n1", Name: "one", Admission: writ.AdmissionApproved}
+	other := writ.Node{ID: "n2", Name: "two", Admission: writ.AdmissionApproved}
+	store(t, l, east, events(int64(len(news)+1), writ.Event{Node: &node}, writ.Event{Node: &other}))
+	list, err := l.Nodes(ctx, ledger.NodeFilter{Datacenter: east, Node: "n2"}, ledger.Page{})
+	if err != nil || len(list.Items) != 1 || list.Items[0].Name != "two" {
+		t.Errorf("one node: %+v, %v", list.Items, err)
+	}
 }
 
 // numbers lists the names of n things, sorted.

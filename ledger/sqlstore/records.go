@@ -184,9 +184,33 @@ func (s *Store) Run(ctx context.Context, id writ.RunID) (ledger.Run, error) {
 	return found(scanRun(s.db.QueryRow(ctx, runColumns+` WHERE id = $1`, string(id))))("run", id)
 }
 
-// Runs lists runs, newest first.
+// Runs lists runs, newest first if the filter does not ask for the oldest.
 func (s *Store) Runs(ctx context.Context, filter ledger.RunFilter, p ledger.Page) (ledger.List[ledger.Run], error) {
 	q := selectFrom(runColumns)
+	selectRuns(q, filter)
+	before, order := "<", "DESC"
+	if filter.Oldest {
+		before, order = ">", "ASC"
+	}
+	if p.Cursor != "" {
+		var created int64
+		var id string
+		if err := parseCursor(p.Cursor, &created, &id); err != nil {
+			return ledger.List[ledger.Run]{}, err
+		}
+		q.and("(created, id) "+before+" (?, ?)", created, id)
+	}
+	n := limit(p)
+	q.add("\nORDER BY created "+order+", id "+order+"\nLIMIT ?", n+1)
+	rows, err := s.db.Query(ctx, q.String(), q.args...)
+	return page(rows, err, n, func(rows *sql.Rows) (ledger.Run, []any, error) {
+		run, err := scanRun(rows)
+		return run, []any{micros(run.Created), run.ID}, err
+	})
+}
+
+// selectRuns adds the conditions of a filter.
+func selectRuns(q *query, filter ledger.RunFilter) {
 	andIn(q, "state", filter.States)
 	if filter.Datacenter != "" {
 		q.and("datacenter = ?", string(filter.Datacenter))
@@ -210,21 +234,6 @@ func (s *Store) Runs(ctx context.Context, filter ledger.RunFilter, p ledger.Page
 	if !filter.Silent.IsZero() {
 		silentSince(q, filter.Silent)
 	}
-	if p.Cursor != "" {
-		var created int64
-		var id string
-		if err := parseCursor(p.Cursor, &created, &id); err != nil {
-			return ledger.List[ledger.Run]{}, err
-		}
-		q.and("(created, id) < (?, ?)", created, id)
-	}
-	n := limit(p)
-	q.add("\nORDER BY created DESC, id DESC\nLIMIT ?", n+1)
-	rows, err := s.db.Query(ctx, q.String(), q.args...)
-	return page(rows, err, n, func(rows *sql.Rows) (ledger.Run, []any, error) {
-		run, err := scanRun(rows)
-		return run, []any{micros(run.Created), run.ID}, err
-	})
 }
 
 // silentSince adds the conditions of runs that are open and of which nothing was stored since a time. Of a run whose events are all forgotten nothing
@@ -232,15 +241,47 @@ func (s *Store) Runs(ctx context.Context, filter ledger.RunFilter, p ledger.Page
 func silentSince(q *query, since time.Time) {
 	andIn(q, "state", openStates)
 	q.and("created < ?", micros(since))
-	q.and("COALESCE((SELECT stored FROM events WHERE events.run = runs.id ORDER BY events.id DESC LIMIT 1), 0) < ?", micros(since))
+	q.and(lastStored+" < ?", micros(since))
 }
+
+// lastStored is when the last event of a run was stored, 0 if none is kept.
+const lastStored = "COALESCE((SELECT stored FROM events WHERE events.run = runs.id ORDER BY events.id DESC LIMIT 1), 0)"
 
 // openStates are those of runs that have not ended.
 var openStates = []string{string(ledger.StateWaiting), string(writ.RunAccepted), string(writ.RunRunning)}
 
-// CountRuns counts the runs of each project in each state.
-func (s *Store) CountRuns(ctx context.Context) (ledger.RunCounts, error) {
-	rows, err := s.db.Query(ctx, `SELECT project, state, COUNT(*) FROM runs GROUP BY project, state`)
+// LastHeard says when the last event of runs was stored.
+func (s *Store) LastHeard(ctx context.Context, runs ...writ.RunID) (map[writ.RunID]time.Time, error) {
+	heard := map[writ.RunID]time.Time{}
+	if len(runs) == 0 {
+		return heard, nil
+	}
+	q := selectFrom("SELECT id, " + lastStored + " FROM runs")
+	andIn(q, "id", runs)
+	rows, err := s.db.Query(ctx, q.String(), q.args...)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var run writ.RunID
+		var stored int64
+		if err := rows.Scan(&run, &stored); err != nil {
+			return nil, err
+		}
+		if stored > 0 {
+			heard[run] = sqldb.Time(stored)
+		}
+	}
+	return heard, rows.Err()
+}
+
+// CountRuns counts the runs that a filter selects.
+func (s *Store) CountRuns(ctx context.Context, filter ledger.RunFilter) (ledger.RunCounts, error) {
+	q := selectFrom(`SELECT project, state, COUNT(*) FROM runs`)
+	selectRuns(q, filter)
+	q.add("\nGROUP BY project, state")
+	rows, err := s.db.Query(ctx, q.String(), q.args...)
 	if err != nil {
 		return nil, err
 	}
@@ -335,6 +376,9 @@ func (s *Store) Nodes(ctx context.Context, filter ledger.NodeFilter, p ledger.Pa
 	if filter.Datacenter != "" {
 		q.and("datacenter = ?", string(filter.Datacenter))
 	}
+	if filter.Node != "" {
+		q.and("id = ?", string(filter.Node))
+	}
 	if filter.Admission != "" {
 		q.and("admission = ?", string(filter.Admission))
 	} else {
@@ -354,38 +398,4 @@ func (s *Store) Nodes(ctx context.Context, filter ledger.NodeFilter, p ledger.Pa
 		node, err := body[writ.Node](rows)
 		return node, []any{node.Datacenter, node.Name, node.ID}, err
 	})
-}
-
-// Resources lists resources.
-func (s *Store) Resources(ctx context.Context, filter ledger.ResourceFilter, p ledger.Page) (ledger.List[writ.Resource], error) {
-	q := selectFrom(`SELECT body FROM resources`)
-	for _, f := range []struct{ column, value string }{
-		{"datacenter", string(filter.Datacenter)},
-		{"kind", string(filter.Kind)},
-		{"node", string(filter.Node)},
-		{"deployment", filter.Deployment},
-	} {
-		if f.value != "" {
-			q.and(f.column+" = ?", f.value)
-		}
-	}
-	andIn(q, "project", filter.Projects)
-	if p.Cursor != "" {
-		var datacenter, project, kind, name string
-		if err := parseCursor(p.Cursor, &datacenter, &project, &kind, &name); err != nil {
-			return ledger.List[writ.Resource]{}, err
-		}
-		q.and("(datacenter, project, kind, name) > (?, ?, ?, ?)", datacenter, project, kind, name)
-	}
-	n := limit(p)
-	q.add("\nORDER BY datacenter, project, kind, name\nLIMIT ?", n+1)
-	rows, err := s.db.Query(ctx, q.String(), q.args...)
-	list, err := page(rows, err, n, func(rows *sql.Rows) (writ.Resource, []any, error) {
-		r, err := body[writ.Resource](rows)
-		return r, []any{r.Datacenter, r.Project, r.Kind, r.Name}, err
-	})
-	if err != nil {
-		return list, fmt.Errorf("list resources: %w", err)
-	}
-	return list, nil
 }

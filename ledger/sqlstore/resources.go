@@ -1,0 +1,96 @@
+package sqlstore
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+
+	"writ"
+	"writ/ledger"
+)
+
+// selectResources adds the conditions of a filter.
+func selectResources(q *query, filter ledger.ResourceFilter) {
+	for _, f := range []struct{ column, value string }{
+		{"datacenter", string(filter.Datacenter)},
+		{"kind", string(filter.Kind)},
+		{"node", string(filter.Node)},
+		{"deployment", filter.Deployment},
+	} {
+		if f.value != "" {
+			q.and(f.column+" = ?", f.value)
+		}
+	}
+	andIn(q, "project", filter.Projects)
+}
+
+// Resources lists resources.
+func (s *Store) Resources(ctx context.Context, filter ledger.ResourceFilter, p ledger.Page) (ledger.List[writ.Resource], error) {
+	q := selectFrom(`SELECT body FROM resources`)
+	selectResources(q, filter)
+	if p.Cursor != "" {
+		var datacenter, project, kind, name string
+		if err := parseCursor(p.Cursor, &datacenter, &project, &kind, &name); err != nil {
+			return ledger.List[writ.Resource]{}, err
+		}
+		q.and("(datacenter, project, kind, name) > (?, ?, ?, ?)", datacenter, project, kind, name)
+	}
+	n := limit(p)
+	q.add("\nORDER BY datacenter, project, kind, name\nLIMIT ?", n+1)
+	rows, err := s.db.Query(ctx, q.String(), q.args...)
+	list, err := page(rows, err, n, func(rows *sql.Rows) (writ.Resource, []any, error) {
+		r, err := body[writ.Resource](rows)
+		return r, []any{r.Datacenter, r.Project, r.Kind, r.Name}, err
+	})
+	if err != nil {
+		return list, fmt.Errorf("list resources: %w", err)
+	}
+	return list, nil
+}
+
+// CountResources counts resources by kind.
+func (s *Store) CountResources(ctx context.Context, filter ledger.ResourceFilter) (map[writ.ResourceKind]int, error) {
+	q := selectFrom(`SELECT kind, COUNT(*) FROM resources`)
+	selectResources(q, filter)
+	q.add("\nGROUP BY kind")
+	rows, err := s.db.Query(ctx, q.String(), q.args...)
+	if err != nil {
+		return nil, fmt.Errorf("count resources: %w", err)
+	}
+	defer rows.Close()
+	counts := map[writ.ResourceKind]int{}
+	for rows.Next() {
+		var kind writ.ResourceKind
+		var n int
+		if err := rows.Scan(&kind, &n); err != nil {
+			return nil, fmt.Errorf("count resources: %w", err)
+		}
+		counts[kind] = n
+	}
+	return counts, rows.Err()
+}
+
+// Deployments lists deployments that own resources.
+func (s *Store) Deployments(ctx context.Context, filter ledger.ResourceFilter, p ledger.Page) (ledger.List[ledger.Deployment], error) {
+	q := selectFrom(`SELECT datacenter, project, deployment, COUNT(*) FROM resources`)
+	selectResources(q, filter)
+	q.and("deployment <> ''")
+	if p.Cursor != "" {
+		var datacenter, project, name string
+		if err := parseCursor(p.Cursor, &datacenter, &project, &name); err != nil {
+			return ledger.List[ledger.Deployment]{}, err
+		}
+		q.and("(datacenter, project, deployment) > (?, ?, ?)", datacenter, project, name)
+	}
+	n := limit(p)
+	q.add("\nGROUP BY datacenter, project, deployment\nORDER BY datacenter, project, deployment\nLIMIT ?", n+1)
+	rows, err := s.db.Query(ctx, q.String(), q.args...)
+	list, err := page(rows, err, n, func(rows *sql.Rows) (d ledger.Deployment, key []any, err error) {
+		err = rows.Scan(&d.Datacenter, &d.Project, &d.Name, &d.Resources)
+		return d, []any{d.Datacenter, d.Project, d.Name}, err
+	})
+	if err != nil {
+		return list, fmt.Errorf("list deployments: %w", err)
+	}
+	return list, nil
+}
