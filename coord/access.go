@@ -77,6 +77,8 @@ var access = map[string]scope{
 	"GET /runs/{id}":                         forProject,
 	"GET /runs/{id}/values":                  forProject, // as the values and the log of the API
 	"GET /runs/{id}/log":                     forProject,
+	"GET /stuck":                             forReaders,
+	"GET /live/stuck":                        forReaders,
 	"GET /nodes":                             forEverything,
 	"GET /datacenters":                       forReaders,
 	"GET /live":                              forReaders,

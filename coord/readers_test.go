@@ -191,6 +191,8 @@ var readRights = map[string]row{
 	"GET /v1/events":           {noLogin, noRole, "200", "200", "200"},
 	"GET /":                    {noLogin, noRole, "200", "200", "200"},
 	"GET /live":                {noLogin, noRole, "200", "200", "200"},
+	"GET /stuck":               {noLogin, noRole, "200", "200", "200"},
+	"GET /live/stuck":          {noLogin, noRole, "200", "200", "200"},
 	"GET /datacenters":         {noLogin, noRole, "200", "200", "200"},
 	"GET /live/datacenters":    {noLogin, noRole, "200", "200", "200"},
 	"GET /v1/runs":             {noLogin, noRole, "200", "200", "200"},

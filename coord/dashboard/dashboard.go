@@ -128,6 +128,7 @@ func (d *Dashboard) Register(routes chi.Router) {
 	for pattern, v := range map[string]view{
 		"/":            d.overview,
 		"/runs/{id}":   d.run,
+		"/stuck":       d.stuck,
 		"/nodes":       d.nodes,
 		"/datacenters": d.datacenters,
 	} {

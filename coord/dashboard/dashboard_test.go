@@ -29,7 +29,7 @@ func TestEveryAnswerTellsBrowsersWhatNotToDo(t *testing.T) {
 	t.Parallel()
 	w := open(t)
 	const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
-	for _, path := range []string{"/", "/nodes", "/datacenters", "/runs/none", "/static/dashboard.js", "/static/none"} {
+	for _, path := range []string{"/", "/stuck", "/nodes", "/datacenters", "/runs/none", "/static/dashboard.js", "/static/none"} {
 		response, body := w.get(path)
 		for name, want := range map[string]string{"Content-Security-Policy": policy, "X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer"} {
 			if got := response.Header.Get(name); got != want {
@@ -395,6 +395,13 @@ func TestAReaderOfOneProjectSeesNothingElse(t *testing.T) {
 	w.lines = []writ.LogLine{{Ordinal: 1, Text: "canary"}}
 	other.State, other.Ended, other.Failure = writ.RunFailed, time.Now(), &writ.Failure{Error: *writ.Errorf(writ.CodeExecError, "canary")}
 	w.run(other)
+	old := func(in *ledger.Incoming) { in.Received = time.Now().Add(-time.Hour) }
+	w.submit(102, "own-stuck.tengo", old)
+	w.submit(103, "canary-stuck.tengo", func(in *ledger.Incoming) {
+		old(in)
+		in.Project, in.ProjectName, in.Signer = bank, "ledger-bank", "eve"
+	})
+	w.silence()
 	list, err := w.ledger.Runs(t.Context(), ledger.RunFilter{Projects: ofShop.Projects}, ledger.Page{Limit: ledger.MaxLimit})
 	w.ok(err)
 	want := map[string]string{}
@@ -403,12 +410,14 @@ func TestAReaderOfOneProjectSeesNothingElse(t *testing.T) {
 		states[run.State]++
 		want[string(run.State)] = fmt.Sprint(states[run.State])
 	}
+	want["stuck"] = "1"
+	wants(t, w.page("/stuck"), "own-stuck.tengo", "canary-stuck.tengo", "2 open runs")
 	all := w.page("/")
 	wants(t, all, "canary.tengo", "ledger-bank", "ams1-n2", `id="chart"`, `href="/nodes"`, `href="/metrics"`)
 
 	w.readAs(ofShop)
 	hidden := []string{"canary", "ledger-bank", string(bank), "/runs/" + string(other.ID), "ams1-n", "gent2-n2", `id="depth"`, "data-history", `href="/nodes`, `href="/metrics"`, "eu-west", "SHA256:", "v0.1.0"}
-	for _, path := range []string{"/", "/?state=failed", "/?signer=eve", "/?signer=" + string(other.ID), "/?datacenter=" + string(gent), "/runs/" + string(own.ID), "/datacenters", "/?state=busy"} {
+	for _, path := range []string{"/", "/?state=failed", "/?signer=eve", "/?signer=" + string(other.ID), "/?datacenter=" + string(gent), "/runs/" + string(own.ID), "/datacenters", "/?state=busy", "/stuck", "/stuck?for=1m", "/stuck?signer=eve"} {
 		_, body := w.get(path)
 		for _, text := range hidden {
 			if strings.Contains(body, text) {
@@ -421,8 +430,9 @@ func TestAReaderOfOneProjectSeesNothingElse(t *testing.T) {
 	if got := countsOn(body); !maps.Equal(got, want) {
 		t.Errorf("it counts %v, want %v", got, want)
 	}
+	wants(t, w.page("/stuck"), "own-stuck.tengo", "1 open run ")
 	wants(t, w.page("/datacenters"), "ams1", "fra1", `data-state="away"`, `data-state="healthy"`)
-	for _, path := range []string{"/runs/" + string(other.ID), "/runs/" + string(other.ID) + "/values", "/runs/" + string(other.ID) + "/log", "/live/runs/" + string(other.ID), "/?project=" + string(bank), "/?project=none"} {
+	for _, path := range []string{"/runs/" + string(other.ID), "/runs/" + string(other.ID) + "/values", "/runs/" + string(other.ID) + "/log", "/live/runs/" + string(other.ID), "/?project=" + string(bank), "/?project=none", "/stuck?project=" + string(bank), "/stuck?project=none"} {
 		if response, body := w.get(path); response.StatusCode != http.StatusNotFound || !strings.Contains(body, "NOT_FOUND") || strings.Contains(body, "canary") {
 			t.Errorf("%s: %s", path, response.Status)
 		}
@@ -433,7 +443,7 @@ func TestAReaderOfOneProjectSeesNothingElse(t *testing.T) {
 	w.readAs(dashboard.Reader{Projects: []writ.ProjectID{shop, bank}})
 	wants(t, w.page("/"), "own.tengo", "canary.tengo")
 	w.readAs(dashboard.Reader{})
-	for _, path := range []string{"/", "/live/", "/runs/" + string(own.ID), "/runs/" + string(own.ID) + "/values", "/runs/" + string(own.ID) + "/log"} {
+	for _, path := range []string{"/", "/live/", "/stuck", "/live/stuck", "/runs/" + string(own.ID), "/runs/" + string(own.ID) + "/values", "/runs/" + string(own.ID) + "/log"} {
 		if response, body := w.get(path); response.StatusCode < 400 || strings.Contains(body, "own.tengo") {
 			t.Errorf("who reads nothing gets %s: %s", path, response.Status)
 		}

@@ -31,12 +31,8 @@ func (d *Dashboard) overview(ctx context.Context, r *http.Request, quiet bool) (
 			return &page{elsewhere: "/runs/" + string(id)}, nil
 		}
 	}
-	filter := ledger.RunFilter{
-		Datacenter: writ.DatacenterID(q.Get("datacenter")), Signer: q.Get("signer"),
-	}
-	reader, project := d.Reader(ctx), writ.ProjectID(q.Get("project"))
-	var err error
-	if filter.Projects, err = reader.selects(project); err != nil {
+	filter, err := d.filtersOf(ctx, q)
+	if err != nil {
 		return nil, err
 	}
 	if s := ledger.State(q.Get("state")); s != "" {
@@ -49,17 +45,17 @@ func (d *Dashboard) overview(ctx context.Context, r *http.Request, quiet bool) (
 	if err != nil {
 		return nil, err
 	}
+	reader := d.Reader(ctx)
 	data := overview{
-		Filter: filter, Project: project, State: q.Get("state"), All: with(r.URL, "state", "", "project", "", "signer", "", "datacenter", ""),
-		Datacenters: now.datacenters,
-	}
-	for _, known := range now.projects {
-		if reader.Reads(known.ID) {
-			data.Projects = append(data.Projects, known)
-		}
+		Filter: filter, Project: writ.ProjectID(q.Get("project")), State: q.Get("state"), All: with(r.URL, "state", "", "project", "", "signer", "", "datacenter", ""),
+		Datacenters: now.datacenters, Projects: reader.projectsOf(now),
 	}
 	p := &page{Template: "overview", Title: "Runs", Nav: "runs"}
-	if err := add(d, p, part{id: "counts"}, "count", counts(r.URL, now.counts.Sum(reader.Reads))...); err != nil {
+	inStates, stuck, err := d.countsOf(ctx, now, filter)
+	if err != nil {
+		return nil, err
+	}
+	if err := add(d, p, part{id: "counts"}, "count", counts(r.URL, inStates, stuck)...); err != nil {
 		return nil, err
 	}
 	if reader.All { // nodes and queues are of all projects together
@@ -130,7 +126,7 @@ func (o overview) Filtered() bool {
 	return o.State != "" || o.Filter.Datacenter != "" || o.Project != "" || o.Filter.Signer != ""
 }
 
-// count is how many runs are in a state.
+// count is how many runs are in a state, or stuck.
 type count struct {
 	State   ledger.State
 	N       int
@@ -141,7 +137,7 @@ type count struct {
 // Key is the state.
 func (c count) Key() string { return string(c.State) }
 
-func counts(own *url.URL, of map[ledger.State]int) []count {
+func counts(own *url.URL, of map[ledger.State]int, stuck int) []count {
 	chosen := ledger.State(own.Query().Get("state"))
 	all := make([]count, len(ledger.States))
 	for i, s := range ledger.States {
@@ -151,7 +147,11 @@ func counts(own *url.URL, of map[ledger.State]int) []count {
 		}
 		all[i] = c
 	}
-	return all
+	address := "/stuck"
+	if _, query, ok := strings.Cut(with(own, "state", ""), "?"); ok {
+		address += "?" + query
+	}
+	return append(all, count{State: "stuck", N: stuck, Address: address})
 }
 
 // depth is how many calls are open everywhere.

@@ -17,6 +17,7 @@ const (
 	stale       = 900 * time.Millisecond // below the interval of frames, so that each frame finds something new
 	siteWithin  = 2 * time.Second        // what a datacenter that does not answer may cost a page
 	historyKept = 300                    // samples: 5 minutes while somebody looks
+	stuckEvery  = 5 * time.Second        // how often stuck runs are counted: that looks at every open run
 )
 
 // pulse is what all pages share: how everything is at the moment, looked at once a second however many look.
@@ -35,6 +36,8 @@ type moment struct {
 	queues      []api.DatacenterQueues
 	projects    []identity.Project
 	counts      ledger.RunCounts
+	stuck       ledger.RunCounts // of which nothing was heard for stuckAfter
+	stuckAt     time.Time        // when they were counted
 }
 
 // sample is a point of the chart of depths: unix milliseconds, running, queued, planned.
@@ -71,6 +74,9 @@ func (d *Dashboard) look(ctx context.Context) (*moment, error) {
 	if m.counts, err = d.Ledger.CountRuns(ctx, ledger.RunFilter{}); err != nil {
 		return nil, err
 	}
+	if err = d.countStuck(ctx, m); err != nil {
+		return nil, err
+	}
 	if m.queues, err = d.Site.Queues(ctx); err != nil {
 		return nil, err
 	}
@@ -90,6 +96,20 @@ func (d *Dashboard) look(ctx context.Context) (*moment, error) {
 	}
 	d.now.history = append(d.now.history, s)
 	return m, nil
+}
+
+// countStuck counts the runs of which nothing was heard, or takes the count of a moment ago.
+func (d *Dashboard) countStuck(ctx context.Context, m *moment) (err error) {
+	d.now.mu.Lock()
+	last := d.now.last
+	d.now.mu.Unlock()
+	if last != nil && m.at.Sub(last.stuckAt) < stuckEvery {
+		m.stuck, m.stuckAt = last.stuck, last.stuckAt
+		return nil
+	}
+	m.stuckAt = m.at
+	m.stuck, err = d.Ledger.CountRuns(ctx, ledger.RunFilter{Silent: m.at.Add(-stuckAfter).Truncate(time.Second)})
+	return err
 }
 
 // samples returns the newest points of the chart, oldest first.

@@ -1,0 +1,170 @@
+package dashboard
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+	"slices"
+	"time"
+
+	"writ"
+	"writ/coord/api"
+	"writ/identity"
+	"writ/ledger"
+)
+
+// stuckAfter is how long nothing was heard of a run that counts as stuck on the overview, as in the example of `writ run list --stuck`.
+const stuckAfter = 5 * time.Minute
+
+// silences are the times that the page of stuck runs offers.
+var silences = []string{"1m", "5m", "15m", "1h", "6h", "24h"}
+
+const silentParam = "for"
+
+// filtersOf reads which runs an address selects, but for their states. The reader sees all of them.
+func (d *Dashboard) filtersOf(ctx context.Context, q url.Values) (ledger.RunFilter, error) {
+	projects, err := d.Reader(ctx).selects(writ.ProjectID(q.Get("project")))
+	return ledger.RunFilter{
+		Datacenter: writ.DatacenterID(q.Get("datacenter")), Signer: q.Get("signer"), Projects: projects,
+	}, err
+}
+
+// projectsOf lists the projects that a reader may choose from.
+func (r Reader) projectsOf(now *moment) (readable []identity.Project) {
+	for _, known := range now.projects {
+		if r.Reads(known.ID) {
+			readable = append(readable, known)
+		}
+	}
+	return readable
+}
+
+// stuck is the page of open runs of which nothing was heard for a while, the one that came first on top.
+func (d *Dashboard) stuck(ctx context.Context, r *http.Request, _ bool) (*page, error) {
+	q := r.URL.Query()
+	filter, err := d.filtersOf(ctx, q)
+	if err != nil {
+		return nil, err
+	}
+	data := stuckPage{For: q.Get(silentParam), Silences: silences, Filter: filter, Project: writ.ProjectID(q.Get("project"))}
+	after := stuckAfter
+	if data.For == "" {
+		data.For = "5m"
+	} else if after, err = time.ParseDuration(data.For); err != nil || after < time.Second || after > 366*24*time.Hour {
+		return nil, writ.Errorf(writ.CodeBadRequest, "%s: %q is not how long nothing was heard", silentParam, data.For).WithHint("say 5m, 1h or 24h")
+	}
+	if !slices.Contains(silences, data.For) {
+		data.Silences = append([]string{data.For}, silences...)
+	}
+	now, err := d.moment(ctx)
+	if err != nil {
+		return nil, err
+	}
+	data.Projects, data.Datacenters = d.Reader(ctx).projectsOf(now), now.datacenters
+	filter.Silent, filter.Oldest = now.at.Add(-after).Truncate(time.Second), true
+	p := &page{Template: "stuck", Title: "Stuck runs", Nav: "stuck", Data: data}
+	return p, d.addStuck(ctx, r.URL, p, now, filter, data.For)
+}
+
+// stuckPage is what the page shows besides its parts.
+type stuckPage struct {
+	For         string
+	Silences    []string
+	Filter      ledger.RunFilter
+	Project     writ.ProjectID
+	Projects    []identity.Project
+	Datacenters []api.Datacenter
+}
+
+// stuckTotal is how many runs the list has, on all of its pages.
+type stuckTotal struct {
+	N   int
+	For string
+}
+
+// Key of the only piece of its part.
+func (stuckTotal) Key() string { return "total" }
+
+// stuckRow is a line of the list of stuck runs.
+type stuckRow struct {
+	ledger.Run
+	DatacenterName string
+	Heard          time.Time // last; when it came if that is not known any more
+	Why            string
+	Controls       bool
+}
+
+// Key is the run's id.
+func (r stuckRow) Key() string { return string(r.ID) }
+
+// Cancels reports whether the reader may cancel the run: one that its datacenter does not have yet expires by itself.
+func (r stuckRow) Cancels() bool { return r.Controls && r.State != ledger.StateWaiting }
+
+// Waits reports whether the run waits for its datacenter.
+func (r stuckRow) Waits() bool { return r.State == ledger.StateWaiting }
+
+func (d *Dashboard) addStuck(ctx context.Context, own *url.URL, p *page, now *moment, filter ledger.RunFilter, silence string) error {
+	counts, err := d.Ledger.CountRuns(ctx, filter)
+	if err != nil {
+		return err
+	}
+	if err := add(d, p, part{id: "total"}, "stuck-total", stuckTotal{sumOf(counts.Total()), silence}); err != nil {
+		return err
+	}
+	list, err := d.Ledger.Runs(ctx, filter, ledger.Page{Limit: runsShown, Cursor: own.Query().Get(cursorParam)})
+	if err != nil {
+		return err
+	}
+	ids := make([]writ.RunID, len(list.Items))
+	for i, run := range list.Items {
+		ids[i] = run.ID
+	}
+	heard, err := d.Ledger.LastHeard(ctx, ids...)
+	if err != nil {
+		return err
+	}
+	why, err := d.Site.Why(ctx, list.Items...)
+	if err != nil {
+		return err
+	}
+	reader := d.Reader(ctx)
+	rows := make([]stuckRow, len(list.Items))
+	for i, run := range list.Items {
+		rows[i] = stuckRow{
+			Run: run, DatacenterName: now.datacenter(run.Datacenter).Name, Heard: heard[run.ID], Why: why[run.ID],
+			Controls: reader.may(identity.ActionControlRuns, run.Project),
+		}
+		if rows[i].Heard.IsZero() {
+			rows[i].Heard = run.Created
+		}
+	}
+	if err := add(d, p, part{id: "stuck"}, "stuck-row", rows...); err != nil {
+		return err
+	}
+	return add(d, p, part{id: "pager"}, "pager", pagerOf(own, list.Next, "More runs"))
+}
+
+func sumOf(counts map[ledger.State]int) (sum int) {
+	for _, n := range counts {
+		sum += n
+	}
+	return sum
+}
+
+// countsOf counts the runs that the lists behind the numbers of the overview select: those in each state, and those that are stuck.
+func (d *Dashboard) countsOf(ctx context.Context, now *moment, filter ledger.RunFilter) (states map[ledger.State]int, stuck int, err error) {
+	if filter.Datacenter == "" && filter.Signer == "" {
+		chosen := func(project writ.ProjectID) bool {
+			return len(filter.Projects) == 0 || slices.Contains(filter.Projects, project)
+		}
+		return now.counts.Sum(chosen), sumOf(now.stuck.Sum(chosen)), nil
+	}
+	filter.States = nil
+	counts, err := d.Ledger.CountRuns(ctx, filter)
+	if err != nil {
+		return nil, 0, err
+	}
+	filter.Silent = now.at.Add(-stuckAfter).Truncate(time.Second)
+	silent, err := d.Ledger.CountRuns(ctx, filter)
+	return counts.Total(), sumOf(silent.Total()), err
+}

@@ -1,0 +1,139 @@
+package dashboard_test
+
+import (
+	"fmt"
+	"html"
+	"net/http"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"writ"
+	"writ/coord/dashboard"
+	"writ/identity"
+	"writ/ledger"
+)
+
+// silence makes the ledger forget all events: of open runs it has heard nothing since they came.
+func (w *fixture) silence() {
+	w.ok(w.ledger.Prune(w.t.Context(), time.Now().Add(time.Hour), time.Time{}))
+}
+
+// stuckRuns stores runs of which nothing was heard: three of shop that run, one that waits, and one of bank; and some that are no such runs.
+func stuckRuns(w *fixture) (oldest, waits, banks writ.Run) {
+	old := func(n int, script string, age time.Duration, change func(in *ledger.Incoming)) writ.Run {
+		return w.submit(n, script, func(in *ledger.Incoming) {
+			in.Received = time.Now().Add(-age)
+			if change != nil {
+				change(in)
+			}
+		})
+	}
+	for n := range 3 {
+		run := old(300+n, fmt.Sprintf("stuck-%d.tengo", n), time.Duration(3-n)*time.Hour, func(in *ledger.Incoming) {
+			if n == 1 {
+				in.Signer = "bob"
+			}
+		})
+		run.State = writ.RunRunning
+		w.run(run)
+		if n == 0 {
+			oldest = run
+		}
+	}
+	waits = old(310, "waits.tengo", 10*time.Minute, func(in *ledger.Incoming) { in.Datacenter = fra })
+	banks = old(311, "canary.tengo", 20*time.Minute, func(in *ledger.Incoming) { in.Project, in.ProjectName = bank, "ledger-bank" })
+	banks.State = writ.RunAccepted
+	w.run(banks)
+	ended := old(312, "ended.tengo", 4*time.Hour, nil)
+	ended.State, ended.Ended = writ.RunSucceeded, time.Now()
+	w.run(ended)
+	w.silence()
+	fresh := old(313, "fresh.tengo", 4*time.Hour, nil)
+	fresh.State = writ.RunRunning
+	w.run(fresh)
+	return oldest, waits, banks
+}
+
+var stuckScript = regexp.MustCompile(`data-open>([a-z0-9-]+)\.tengo<`)
+
+func TestStuckRunsAreListedWithWhatHelps(t *testing.T) {
+	t.Parallel()
+	w := open(t)
+	oldest, waits, banks := stuckRuns(w)
+	for query, want := range map[string][]string{
+		"":                           {"stuck-0", "stuck-1", "stuck-2", "canary", "waits"},
+		"?for=15m":                   {"stuck-0", "stuck-1", "stuck-2", "canary"},
+		"?for=90m":                   {"stuck-0", "stuck-1"},
+		"?for=24h":                   nil,
+		"?project=" + string(bank):   {"canary"},
+		"?datacenter=" + string(fra): {"waits"},
+		"?signer=bob":                {"stuck-1"},
+	} {
+		body := w.page("/stuck" + query)
+		var got []string
+		for _, m := range stuckScript.FindAllStringSubmatch(body, -1) {
+			got = append(got, m[1])
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("%q lists %v, want %v", query, got, want)
+		}
+		runs := "open runs"
+		if len(want) == 1 {
+			runs = "open run"
+		}
+		wants(t, body, fmt.Sprintf("%d %s of which the coordinator has heard nothing", len(want), runs))
+	}
+	body := w.page("/stuck")
+	wants(t, body, "writ run explain "+string(oldest.ID), "writ run cancel "+string(oldest.ID), "writ run cancel "+string(banks.ID), "writ run explain "+string(waits.ID),
+		"it expires by itself", "waits for the datacenter fra1 to connect", "call 4 (container.create web-1) is running on ams1-n3")
+	if strings.Contains(body, "writ run cancel "+string(waits.ID)) {
+		t.Error("a run that its datacenter does not have can be cancelled")
+	}
+	w.readAs(dashboard.Reader{All: true, May: func(action identity.Action, project writ.ProjectID) bool { return project == bank }})
+	if body := w.page("/stuck"); strings.Contains(body, "writ run cancel "+string(oldest.ID)) || !strings.Contains(body, "writ run cancel "+string(banks.ID)) {
+		t.Error("commands are not offered by role")
+	}
+	for _, bad := range []string{"?for=x", "?for=0s", "?for=-1h", "?for=999999h"} {
+		if response, _ := w.get("/stuck" + bad); response.StatusCode != http.StatusBadRequest {
+			t.Errorf("%s: %s", bad, response.Status)
+		}
+	}
+}
+
+var numberOnTile = regexp.MustCompile(`<a class="count s-([a-z]+)[^"]*" href="([^"]*)"[^>]*><b>(\d+)</b>`)
+
+// Each number on the overview is the count of the list that it links to, with any filter and for any reader.
+func TestNumbersAreThoseOfTheListsBehindThem(t *testing.T) {
+	t.Parallel()
+	w := open(t)
+	fill(w)
+	stuckRuns(w)
+	rows := regexp.MustCompile(`<tr data-key="[a-z2-7]{26}"`)
+	next := regexp.MustCompile(`href="([^"]+)" rel="next"`)
+	for name, reader := range map[string]dashboard.Reader{"all": {All: true}, "shop": ofShop} {
+		w.readAs(reader)
+		for _, query := range []string{"", "?project=" + string(shop), "?datacenter=" + string(gent), "?signer=bob", "?signer=bob&datacenter=" + string(ams), "?datacenter=" + string(fra)} {
+			tiles := numberOnTile.FindAllStringSubmatch(w.page("/"+query), -1)
+			if len(tiles) != len(ledger.States)+1 {
+				t.Fatalf("%s %q has %d numbers", name, query, len(tiles))
+			}
+			for _, tile := range tiles {
+				listed := 0
+				for at := html.UnescapeString(tile[2]); at != ""; {
+					body := w.page(at)
+					listed += len(rows.FindAllString(body, -1))
+					at = ""
+					if link := next.FindStringSubmatch(body); link != nil {
+						at = html.UnescapeString(link[1])
+					}
+				}
+				if fmt.Sprint(listed) != tile[3] {
+					t.Errorf("%s %q says that %s runs are %s, and %s lists %d", name, query, tile[3], tile[1], tile[2], listed)
+				}
+			}
+		}
+	}
+}
