@@ -193,6 +193,10 @@ var readRights = map[string]row{
 	"GET /live":                {noLogin, noRole, "200", "200", "200"},
 	"GET /stuck":               {noLogin, noRole, "200", "200", "200"},
 	"GET /live/stuck":          {noLogin, noRole, "200", "200", "200"},
+	"GET /resources":           {noLogin, noRole, "200", "200", "200"},
+	"GET /live/resources":      {noLogin, noRole, "200", "200", "200"},
+	"GET /deployments":         {noLogin, noRole, "200", "200", "200"},
+	"GET /live/deployments":    {noLogin, noRole, "200", "200", "200"},
 	"GET /datacenters":         {noLogin, noRole, "200", "200", "200"},
 	"GET /live/datacenters":    {noLogin, noRole, "200", "200", "200"},
 	"GET /v1/runs":             {noLogin, noRole, "200", "200", "200"},
@@ -213,6 +217,10 @@ var readRights = map[string]row{
 	"GET /metrics":                      {noLogin, noRole, noRole, noRole, "200"},
 	"GET /nodes":                        {noLogin, noRole, noRole, noRole, "200"},
 	"GET /live/nodes":                   {noLogin, noRole, noRole, noRole, "200"},
+
+	// There is no such node, which only those are told who see nodes.
+	"GET /nodes/{datacenter}/{node}":      {noLogin, noRole, noRole, noRole, absent},
+	"GET /live/nodes/{datacenter}/{node}": {noLogin, noRole, noRole, noRole, absent},
 }
 
 // readersOf are the people of readingRoster by the column that holds for them in a request about shop.

@@ -163,6 +163,7 @@ func TestPicturesOfAllPages(t *testing.T) {
 	w.remember()
 	w.remembers()
 	stuckRuns(w)
+	w.resources(running)
 	dir := t.TempDir()
 	if keep := os.Getenv("WRIT_PICTURES"); keep != "" {
 		dir = keep
@@ -181,7 +182,7 @@ func TestPicturesOfAllPages(t *testing.T) {
 			return err
 		}))
 		for _, p := range []struct{ name, path string }{
-			{"overview", "/"}, {"overview-of-one", "/"}, {"datacenters-of-one", "/datacenters"}, {"failed", "/runs/" + string(failed.ID)}, {"running", "/runs/" + string(running.ID)}, {"script", "/runs/" + string(failed.ID) + "#line-0-31"}, {"values", "/runs/" + string(failed.ID) + "/values"}, {"log", "/runs/" + string(failed.ID) + "/log"}, {"stuck", "/stuck"}, {"nodes", "/nodes"}, {"datacenters", "/datacenters"}, {"error", "/?state=busy"},
+			{"overview", "/"}, {"overview-of-one", "/"}, {"datacenters-of-one", "/datacenters"}, {"failed", "/runs/" + string(failed.ID)}, {"running", "/runs/" + string(running.ID)}, {"script", "/runs/" + string(failed.ID) + "#line-0-31"}, {"values", "/runs/" + string(failed.ID) + "/values"}, {"log", "/runs/" + string(failed.ID) + "/log"}, {"stuck", "/stuck"}, {"node", "/nodes/" + string(gent) + "/gent2-n2"}, {"resources", "/resources"}, {"deployments", "/deployments"}, {"nodes", "/nodes"}, {"datacenters", "/datacenters"}, {"error", "/?state=busy"},
 		} {
 			ofOne := strings.HasSuffix(p.name, "-of-one")
 			if ofOne && screen.name != "phone-dark" {

@@ -130,7 +130,11 @@ func (d *Dashboard) Register(routes chi.Router) {
 		"/runs/{id}":   d.run,
 		"/stuck":       d.stuck,
 		"/nodes":       d.nodes,
-		"/datacenters": d.datacenters,
+		"/resources":   d.resources,
+		"/deployments": d.deployments,
+
+		"/nodes/{datacenter}/{node}": d.node,
+		"/datacenters":               d.datacenters,
 	} {
 		routes.Get(pattern, d.show(v))
 		routes.Get("/live"+pattern, d.stream(v))

@@ -29,7 +29,7 @@ func TestEveryAnswerTellsBrowsersWhatNotToDo(t *testing.T) {
 	t.Parallel()
 	w := open(t)
 	const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
-	for _, path := range []string{"/", "/stuck", "/nodes", "/datacenters", "/runs/none", "/static/dashboard.js", "/static/none"} {
+	for _, path := range []string{"/", "/stuck", "/resources", "/deployments", "/nodes", "/nodes/x/y", "/datacenters", "/runs/none", "/static/dashboard.js", "/static/none"} {
 		response, body := w.get(path)
 		for name, want := range map[string]string{"Content-Security-Policy": policy, "X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer"} {
 			if got := response.Header.Get(name); got != want {
@@ -73,7 +73,7 @@ func TestNamesFromStrangersStayText(t *testing.T) {
 		Error: &writ.Error{Code: writ.CodeNodeLost, Message: hostile, Hint: hostile}, Reason: hostile, Attempt: 1,
 	})
 	w.store(ams, writ.Event{Node: &writ.Node{
-		ID: "n", Name: hostile, Admission: writ.AdmissionApproved, Liveness: writ.LivenessReady, Scheduling: writ.Scheduling(hostile), Fault: hostile,
+		ID: "n", Name: hostile, Stuck: []writ.Stuck{{Operation: hostile, Name: hostile}}, Orphans: []writ.Orphan{{Kind: hostile, Name: hostile, Module: hostile}}, Admission: writ.AdmissionApproved, Liveness: writ.LivenessReady, Scheduling: writ.Scheduling(hostile), Fault: hostile,
 		Decided: []writ.Decision{{Decision: hostile, Signer: hostile, Reason: hostile}},
 		Labels:  map[string]string{hostile: hostile}, Drivers: []writ.NodeDriver{{Module: hostile, Name: hostile, Detail: hostile}}, Version: hostile,
 	}})
@@ -86,7 +86,11 @@ func TestNamesFromStrangersStayText(t *testing.T) {
 	})
 	signed.State, signed.Ended, signed.Summary = writ.RunSucceeded, time.Now(), []byte(`{"out": "<img src=x onerror=alert(1)>\"'{{"}`)
 	w.run(signed)
-	paths := []string{"/runs/" + string(signed.ID), "/runs/" + string(run.ID) + "/values", "/runs/" + string(run.ID) + "/log", "/", "/?signer=" + url.QueryEscape(hostile), "/runs/" + string(run.ID), "/nodes", "/datacenters", "/runs/" + url.PathEscape(hostile), "/?state=" + url.QueryEscape(hostile)}
+	w.store(ams, writ.Event{Resource: &writ.Resource{
+		ResourceID: writ.ResourceID{Project: shop, Kind: writ.ResourceKind(hostile), Name: hostile}, Deployment: hostile, Driver: hostile, State: hostile,
+		Address: hostile, Drift: []string{hostile}, Node: writ.NodeID(hostile), Run: writ.RunID(hostile),
+	}})
+	paths := []string{"/resources", "/resources?deployment=" + url.QueryEscape(hostile), "/deployments", "/nodes/" + string(ams) + "/n", "/stuck", "/stuck?signer=" + url.QueryEscape(hostile), "/runs/" + string(signed.ID), "/runs/" + string(run.ID) + "/values", "/runs/" + string(run.ID) + "/log", "/", "/?signer=" + url.QueryEscape(hostile), "/runs/" + string(run.ID), "/nodes", "/datacenters", "/runs/" + url.PathEscape(hostile), "/?state=" + url.QueryEscape(hostile)}
 	for _, path := range paths {
 		if _, body := w.get(path); strings.Contains(body, "<img") || strings.Contains(body, `"'{{`) || strings.Contains(body, "\u202e") && strings.HasPrefix(path, "/runs/"+string(signed.ID)) || strings.Count(body, "<script") != 4 {
 			t.Errorf("%s: a name became markup", path)

@@ -46,6 +46,11 @@ type nodeRow struct {
 	Why            string // it gets no work, "" if it does
 }
 
+// Page is the address of the page of the node, and Word is how commands name it.
+
+func (n nodeRow) Page() string { return nodePage(n.Datacenter, n.ID) }
+func (n nodeRow) Word() string { return nodeWord(n.Node) }
+
 // Key is the node's id.
 func (n nodeRow) Key() string { return string(n.ID) }
 

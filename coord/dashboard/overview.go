@@ -47,7 +47,7 @@ func (d *Dashboard) overview(ctx context.Context, r *http.Request, quiet bool) (
 	}
 	reader := d.Reader(ctx)
 	data := overview{
-		Filter: filter, Project: writ.ProjectID(q.Get("project")), State: q.Get("state"), All: with(r.URL, "state", "", "project", "", "signer", "", "datacenter", ""),
+		Filter: filter, Project: writ.ProjectID(q.Get("project")), State: q.Get("state"), All: with(r.URL, "state", "", "project", "", "signer", "", "datacenter", "", "script", "", "deployment", ""),
 		Datacenters: now.datacenters, Projects: reader.projectsOf(now),
 	}
 	p := &page{Template: "overview", Title: "Runs", Nav: "runs"}
@@ -123,7 +123,7 @@ type overview struct {
 
 // Filtered reports whether the list may leave runs out.
 func (o overview) Filtered() bool {
-	return o.State != "" || o.Filter.Datacenter != "" || o.Project != "" || o.Filter.Signer != ""
+	return o.State != "" || o.Filter.Datacenter != "" || o.Project != "" || o.Filter.Signer != "" || o.Filter.Script != "" || o.Filter.Deployment != ""
 }
 
 // count is how many runs are in a state, or stuck.

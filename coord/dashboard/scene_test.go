@@ -193,6 +193,31 @@ func (w *fixture) remembers() {
 	}
 }
 
+// resources fills the ledger with what a small site has made.
+func (w *fixture) resources(last writ.Run) {
+	put := func(dc writ.DatacenterID, project writ.ProjectID, kind writ.ResourceKind, name string, change func(r *writ.Resource)) {
+		r := &writ.Resource{
+			ResourceID: writ.ResourceID{Project: project, Kind: kind, Name: name}, UID: writ.UID(name), Node: "ams1-n1", Driver: "btrfs", State: "ready", Run: last.ID,
+			Created: time.Now().Add(-time.Hour), Updated: time.Now().Add(-time.Minute),
+		}
+		if change != nil {
+			change(r)
+		}
+		w.store(dc, writ.Event{Resource: r})
+	}
+	web := func(r *writ.Resource) { r.Deployment = "web" }
+	for n := range 60 {
+		put(ams, shop, writ.KindVolume, fmt.Sprintf("data-%02d", n), web)
+	}
+	put(ams, shop, writ.KindMachine, "web-0", func(r *writ.Resource) {
+		r.Deployment, r.State, r.Driver, r.Simulated, r.Address, r.Node = "web", "running", "simulated", true, "10.0.0.7", "ams1-n2"
+	})
+	put(ams, shop, writ.KindContainer, "cache", func(r *writ.Resource) { r.State, r.Drift = "gone", []string{"the container is not there any more"} })
+	put(gent, shop, writ.KindNetwork, "shop-net", func(r *writ.Resource) { r.Deployment, r.Address, r.Node, r.Run = "shop", "10.1.0.0/24", "gent2-n2", "" })
+	put(ams, bank, writ.KindHeroDB, "canary-db", func(r *writ.Resource) { r.Deployment, r.Drift = "canary-deployment", []string{"canary-drift"} })
+	put(ams, bank, writ.KindVolume, "canary-volume", web)
+}
+
 func (w *fixture) nodes(now time.Time) {
 	node := func(dc writ.DatacenterID, name string, change func(n *writ.Node)) {
 		n := &writ.Node{
@@ -211,7 +236,7 @@ func (w *fixture) nodes(now time.Time) {
 	node(ams, "ams1-n3", func(n *writ.Node) { n.Scheduling = writ.SchedulingCordoned })
 	node(gent, "gent2-n1", func(n *writ.Node) { n.Liveness, n.LastBeat = writ.LivenessLost, now.Add(-26*time.Minute) })
 	node(gent, "gent2-n2", func(n *writ.Node) {
-		n.Fault, n.Orphans = "its journal cannot be written: the disk is full", make([]writ.Orphan, 2)
+		n.Fault, n.Orphans = "its journal cannot be written: the disk is full", []writ.Orphan{{Module: "network", Kind: "tap", Name: "m3kqhz2t7xw"}, {Module: "volume", Kind: "subvolume", Name: "v5tq2mlxa7c"}}
 	})
 	node(gent, "gent2-n3", func(n *writ.Node) { n.Admission = writ.AdmissionPending })
 	node(fra, "fra1-n1", nil)

@@ -25,7 +25,7 @@ const silentParam = "for"
 func (d *Dashboard) filtersOf(ctx context.Context, q url.Values) (ledger.RunFilter, error) {
 	projects, err := d.Reader(ctx).selects(writ.ProjectID(q.Get("project")))
 	return ledger.RunFilter{
-		Datacenter: writ.DatacenterID(q.Get("datacenter")), Signer: q.Get("signer"), Projects: projects,
+		Datacenter: writ.DatacenterID(q.Get("datacenter")), Signer: q.Get("signer"), Script: q.Get("script"), Deployment: q.Get("deployment"), Projects: projects,
 	}, err
 }
 
@@ -98,7 +98,7 @@ type stuckRow struct {
 func (r stuckRow) Key() string { return string(r.ID) }
 
 // Cancels reports whether the reader may cancel the run: one that its datacenter does not have yet expires by itself.
-func (r stuckRow) Cancels() bool { return r.Controls && r.State != ledger.StateWaiting }
+func (r stuckRow) Cancels() bool { return r.Controls && r.ID.Valid() && r.State != ledger.StateWaiting }
 
 // Waits reports whether the run waits for its datacenter.
 func (r stuckRow) Waits() bool { return r.State == ledger.StateWaiting }
@@ -153,7 +153,7 @@ func sumOf(counts map[ledger.State]int) (sum int) {
 
 // countsOf counts the runs that the lists behind the numbers of the overview select: those in each state, and those that are stuck.
 func (d *Dashboard) countsOf(ctx context.Context, now *moment, filter ledger.RunFilter) (states map[ledger.State]int, stuck int, err error) {
-	if filter.Datacenter == "" && filter.Signer == "" {
+	if filter.Datacenter == "" && filter.Signer == "" && filter.Script == "" && filter.Deployment == "" {
 		chosen := func(project writ.ProjectID) bool {
 			return len(filter.Projects) == 0 || slices.Contains(filter.Projects, project)
 		}

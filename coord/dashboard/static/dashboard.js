@@ -225,6 +225,7 @@
     writeTimes();
   });
 
+  $(".bar nav [aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" }); // on a phone the pages do not fit side by side
   depthChart.start();
   writeTimes();
   connect();

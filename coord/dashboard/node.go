@@ -1,0 +1,172 @@
+package dashboard
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"time"
+
+	"github.com/go-chi/chi/v5"
+
+	"writ"
+	"writ/coord/api"
+	"writ/identity"
+	"writ/internal/hidden"
+	"writ/ledger"
+)
+
+// nodePage is the address of the page of a node.
+func nodePage(datacenter writ.DatacenterID, id writ.NodeID) string {
+	return "/nodes/" + url.PathEscape(string(datacenter)) + "/" + url.PathEscape(string(id))
+}
+
+// node is the page of one node: whether it works, what it has, what waits for it, and what an operator would type.
+func (d *Dashboard) node(ctx context.Context, r *http.Request, _ bool) (*page, error) {
+	datacenter, id := pathPart(r, "datacenter"), pathPart(r, "node")
+	n, err := d.nodeOf(ctx, ledger.NodeFilter{Datacenter: writ.DatacenterID(datacenter), Node: writ.NodeID(id)})
+	if err != nil {
+		return nil, err
+	}
+	now, err := d.moment(ctx)
+	if err != nil {
+		return nil, err
+	}
+	counts, err := d.Ledger.CountResources(ctx, ledger.ResourceFilter{Datacenter: n.Datacenter, Node: n.ID})
+	if err != nil {
+		return nil, err
+	}
+	row := nodeRowOf(n, now)
+	head := nodeHead{nodeRow: row, Commands: nodeCommands(row, now.datacenter(n.Datacenter), d.Reader(ctx))}
+	for _, o := range n.Orphans {
+		head.OrphanLines = append(head.OrphanLines, hidden.Escape(fmt.Sprintf("%s %s of the driver %s", o.Kind, o.Name, o.Module)))
+	}
+	p := &page{Template: "node", Title: n.Name, Nav: "nodes", Data: n}
+	if err := add(d, p, part{id: "head"}, "node-head", head); err != nil {
+		return nil, err
+	}
+	made := &url.URL{Path: "/resources", RawQuery: url.Values{"datacenter": {string(n.Datacenter)}, "node": {string(n.ID)}}.Encode()}
+	if err := add(d, p, part{id: "counts"}, "kind-count", kindCounts(made, "", counts)...); err != nil {
+		return nil, err
+	}
+	drivers := make([]driverRow, len(n.Drivers))
+	for i, driver := range n.Drivers {
+		drivers[i] = driverRow{driver}
+	}
+	if err := add(d, p, part{id: "drivers"}, "driver-row", drivers...); err != nil {
+		return nil, err
+	}
+	return p, nil
+}
+
+// pathPart is a part of the address that a route names.
+func pathPart(r *http.Request, name string) string {
+	text, err := url.PathUnescape(chi.URLParam(r, name))
+	if err != nil {
+		return ""
+	}
+	return text
+}
+
+// nodeOf finds a node, also one that was removed.
+func (d *Dashboard) nodeOf(ctx context.Context, filter ledger.NodeFilter) (writ.Node, error) {
+	for _, filter.Admission = range []writ.Admission{"", writ.AdmissionRemoved} {
+		if filter.Datacenter == "" || filter.Node == "" {
+			break
+		}
+		list, err := d.Ledger.Nodes(ctx, filter, ledger.Page{Limit: 1})
+		if err != nil {
+			return writ.Node{}, err
+		}
+		if len(list.Items) > 0 {
+			return list.Items[0], nil
+		}
+	}
+	return writ.Node{}, ledger.NotThere("node", filter.Node)
+}
+
+// nodeHead is the upper part of the page of a node.
+type nodeHead struct {
+	nodeRow
+	Commands    []command
+	OrphanLines []string
+}
+
+// Key of the only piece of its part.
+func (nodeHead) Key() string { return "head" }
+
+// Decisions are those that are kept, the last one first.
+func (h nodeHead) Decisions() (all []string) {
+	for _, d := range slices.Backward(h.Decided) {
+		all = append(all, decided([]writ.Decision{d}))
+	}
+	return all
+}
+
+// StuckJobs are jobs whose drivers ignore that their time is over.
+func (h nodeHead) StuckJobs() []stuckJob {
+	all := make([]stuckJob, len(h.Stuck))
+	for i, s := range h.Stuck {
+		all[i] = stuckJob{Text: hidden.Escape(s.Operation + " " + s.Name), Run: s.Run, Seq: s.Seq, Since: s.Since}
+	}
+	return all
+}
+
+type stuckJob struct {
+	Text  string
+	Run   writ.RunID
+	Seq   int
+	Since time.Time
+}
+
+// driverRow is a line of the list of drivers.
+type driverRow struct{ writ.NodeDriver }
+
+// Key is the module.
+func (r driverRow) Key() string { return r.Module }
+
+// command is a line for a shell, and what it does.
+type command struct{ Does, Line string }
+
+// nodeWord is how a command names a node: by its name, or by its id if the name is not one that belongs into a shell. "" if neither is.
+func nodeWord(n writ.Node) string {
+	switch {
+	case writ.ValidName(n.Name):
+		return n.Name
+	case writ.ValidUUID(string(n.ID)):
+		return string(n.ID)
+	}
+	return ""
+}
+
+// nodeCommands are the commands about a node that its states allow and the reader's role, too. All but the first must be signed.
+func nodeCommands(row nodeRow, dc api.Datacenter, reader Reader) []command {
+	word := nodeWord(row.Node)
+	if word == "" || !writ.ValidName(dc.Name) {
+		return nil
+	}
+	line := func(verb, more string) string {
+		return "writ node " + verb + " " + word + more + " --dc " + dc.Name
+	}
+	all := []command{{"Everything about it", line("show", "")}}
+	offer := func(allowed bool, does, verb, more string) {
+		if allowed {
+			all = append(all, command{does, line(verb, more)})
+		}
+	}
+	schedules, admits := reader.may(identity.ActionScheduleNodes, ""), reader.may(identity.ActionAdmitNodes, "")
+	moves := func(to writ.Scheduling) bool {
+		return row.Admission == writ.AdmissionApproved && writ.CanMove(writ.SchedulingMoves, row.Scheduling, to)
+	}
+	becomes := func(to writ.Admission) bool { return writ.CanMove(writ.AdmissionMoves, row.Admission, to) }
+	offer(schedules && moves(writ.SchedulingCordoned), "No new work", "cordon", "")
+	offer(schedules && moves(writ.SchedulingDraining), "No new work, and wait for the rest", "drain", " --wait")
+	offer(schedules && moves(writ.SchedulingOpen), "Work again", "uncordon", "")
+	offer(admits && becomes(writ.AdmissionApproved), "Admit it. The machine shows its fingerprint", "approve", " FINGERPRINT")
+	offer(admits && becomes(writ.AdmissionRejected), "Do not admit it", "reject", "")
+	lost := row.Admission == writ.AdmissionApproved && row.Liveness == writ.LivenessLost
+	offer(admits && lost, "It never comes back. Turn its machine off first", "lost", "")
+	offer(admits && !lost && becomes(writ.AdmissionRemoved), "Remove it from the datacenter", "remove", "")
+	return all
+}

@@ -1,0 +1,249 @@
+package dashboard
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+	"slices"
+
+	"writ"
+	"writ/coord/api"
+	"writ/identity"
+	"writ/internal/hidden"
+	"writ/ledger"
+)
+
+const (
+	resourcesShown   = 50
+	deploymentsShown = 50
+)
+
+// kinds are the kinds of resources, as lists offer them.
+var kinds = []writ.ResourceKind{writ.KindMachine, writ.KindContainer, writ.KindVolume, writ.KindImage, writ.KindNetwork, writ.KindHeroDB}
+
+// resourceFilter reads which resources an address selects. The reader sees all of them.
+func (d *Dashboard) resourceFilter(ctx context.Context, q url.Values) (ledger.ResourceFilter, error) {
+	projects, err := d.Reader(ctx).selects(writ.ProjectID(q.Get("project")))
+	if err != nil {
+		return ledger.ResourceFilter{}, err
+	}
+	filter := ledger.ResourceFilter{
+		Datacenter: writ.DatacenterID(q.Get("datacenter")), Projects: projects, Kind: writ.ResourceKind(q.Get("kind")), Node: writ.NodeID(q.Get("node")),
+		Deployment: q.Get("deployment"),
+	}
+	if filter.Kind != "" && !slices.Contains(kinds, filter.Kind) {
+		return filter, writ.Errorf(writ.CodeBadRequest, "there is no kind %q", filter.Kind).WithHint("there are %v", kinds)
+	}
+	return filter, nil
+}
+
+// resources is the page of what operations have made.
+func (d *Dashboard) resources(ctx context.Context, r *http.Request, quiet bool) (*page, error) {
+	q := r.URL.Query()
+	filter, err := d.resourceFilter(ctx, q)
+	if err != nil {
+		return nil, err
+	}
+	now, err := d.moment(ctx)
+	if err != nil {
+		return nil, err
+	}
+	reader := d.Reader(ctx)
+	data := listPage{Filter: filter, Project: writ.ProjectID(q.Get("project")), Projects: reader.projectsOf(now), Datacenters: now.datacenters}
+	data.All = with(r.URL, "project", "", "datacenter", "", "kind", "", "node", "", "deployment", "")
+	if filter.Node != "" {
+		data.NodeName = now.nodeName(filter.Datacenter, filter.Node)
+	}
+	p := &page{Template: "resources", Title: "Resources", Nav: "resources", Data: data}
+	if quiet {
+		return p, nil
+	}
+	counted := filter
+	counted.Kind = ""
+	counts, err := d.Ledger.CountResources(ctx, counted)
+	if err != nil {
+		return nil, err
+	}
+	if err := add(d, p, part{id: "counts", ofLedger: true}, "kind-count", kindCounts(r.URL, filter.Kind, counts)...); err != nil {
+		return nil, err
+	}
+	list, err := d.Ledger.Resources(ctx, filter, ledger.Page{Limit: resourcesShown, Cursor: q.Get(cursorParam)})
+	if err != nil {
+		return nil, err
+	}
+	rows := make([]resourceRow, len(list.Items))
+	for i, res := range list.Items {
+		rows[i] = resourceRowOf(r.URL, res, now, reader)
+	}
+	if err := add(d, p, part{id: "resources", ofLedger: true}, "resource-row", rows...); err != nil {
+		return nil, err
+	}
+	return p, add(d, p, part{id: "pager", ofLedger: true}, "pager", pagerOf(r.URL, list.Next, "More resources"))
+}
+
+// listPage is what the pages of resources and deployments show besides their parts.
+type listPage struct {
+	Filter      ledger.ResourceFilter
+	Project     writ.ProjectID
+	NodeName    string
+	All         string // the address without filters
+	Projects    []identity.Project
+	Datacenters []api.Datacenter
+}
+
+// Filtered reports whether the list may leave something out.
+func (l listPage) Filtered() bool {
+	f := l.Filter
+	return f.Datacenter != "" || f.Kind != "" || f.Node != "" || f.Deployment != "" || l.Project != ""
+}
+
+// kindCount is how many resources there are of a kind.
+type kindCount struct {
+	Kind    writ.ResourceKind
+	N       int
+	Address string
+	Chosen  bool
+}
+
+// Key is the kind.
+func (c kindCount) Key() string { return string(c.Kind) }
+
+func kindCounts(own *url.URL, chosen writ.ResourceKind, counts map[writ.ResourceKind]int) []kindCount {
+	all := make([]kindCount, len(kinds))
+	for i, kind := range kinds {
+		all[i] = kindCount{Kind: kind, N: counts[kind], Chosen: kind == chosen, Address: with(own, "kind", string(kind))}
+		if all[i].Chosen {
+			all[i].Address = with(own, "kind", "")
+		}
+	}
+	return all
+}
+
+// resourceRow is a line of the list of resources.
+type resourceRow struct {
+	writ.Resource
+	ProjectName    string
+	DatacenterName string
+	NodeName       string
+	NodePage       string // "" if it is on none
+	Everything     bool   // the reader sees nodes
+	DeploymentList string
+	Wrong          []string
+}
+
+// Key tells the resource from all others.
+func (r resourceRow) Key() string {
+	return string(r.Datacenter) + "/" + string(r.Project) + "/" + string(r.ResourceID.Kind) + "/" + r.Name
+}
+
+// RunPage is that of the run that changed it last, "" if there is none.
+func (r resourceRow) RunPage() string {
+	if !r.Run.Valid() {
+		return ""
+	}
+	return "/runs/" + string(r.Run)
+}
+
+func resourceRowOf(own *url.URL, res writ.Resource, now *moment, reader Reader) resourceRow {
+	row := resourceRow{
+		Resource: res, ProjectName: now.projectName(res.Project), DatacenterName: now.datacenter(res.Datacenter).Name,
+		DeploymentList: with(own, "deployment", res.Deployment),
+	}
+	for _, text := range res.Drift {
+		row.Wrong = append(row.Wrong, hidden.Escape(text))
+	}
+	row.Everything = reader.All
+	if reader.All && res.Node != "" {
+		row.NodeName, row.NodePage = now.nodeName(res.Datacenter, res.Node), nodePage(res.Datacenter, res.Node)
+	}
+	return row
+}
+
+// projectName is the name of a project as the roster has it.
+func (m *moment) projectName(id writ.ProjectID) string {
+	for _, p := range m.projects {
+		if p.ID == id {
+			return p.Name
+		}
+	}
+	return short(id)
+}
+
+// nodeName is the name of a node as its datacenter told it last, or the beginning of its id.
+func (m *moment) nodeName(datacenter writ.DatacenterID, id writ.NodeID) string {
+	for _, queues := range m.queues {
+		for _, q := range queues.Queues {
+			if q.Node == id && (datacenter == "" || queues.Datacenter == datacenter) && q.NodeName != "" {
+				return q.NodeName
+			}
+		}
+	}
+	return short(id)
+}
+
+// deployments is the page of what owns resources.
+func (d *Dashboard) deployments(ctx context.Context, r *http.Request, quiet bool) (*page, error) {
+	q := r.URL.Query()
+	filter, err := d.resourceFilter(ctx, q)
+	if err != nil {
+		return nil, err
+	}
+	now, err := d.moment(ctx)
+	if err != nil {
+		return nil, err
+	}
+	data := listPage{Filter: filter, Project: writ.ProjectID(q.Get("project")), Projects: d.Reader(ctx).projectsOf(now), Datacenters: now.datacenters, All: "/deployments"}
+	p := &page{Template: "deployments", Title: "Deployments", Nav: "deployments", Data: data}
+	if quiet {
+		return p, nil
+	}
+	list, err := d.Ledger.Deployments(ctx, filter, ledger.Page{Limit: deploymentsShown, Cursor: q.Get(cursorParam)})
+	if err != nil {
+		return nil, err
+	}
+	rows := make([]deploymentRow, len(list.Items))
+	for i, one := range list.Items {
+		if rows[i], err = d.deploymentRowOf(ctx, one, filter, now); err != nil {
+			return nil, err
+		}
+	}
+	if err := add(d, p, part{id: "deployments", ofLedger: true}, "deployment-row", rows...); err != nil {
+		return nil, err
+	}
+	return p, add(d, p, part{id: "pager", ofLedger: true}, "pager", pagerOf(r.URL, list.Next, "More deployments"))
+}
+
+// deploymentRow is a line of the list of deployments.
+type deploymentRow struct {
+	ledger.Deployment
+	ProjectName    string
+	DatacenterName string
+	Newest         *ledger.Run // nil if the ledger has forgotten all
+	List           string      // address of the list of its resources
+	Runs           string      // and of its runs
+}
+
+// Key tells the deployment from all others.
+func (r deploymentRow) Key() string {
+	return string(r.Datacenter) + "/" + string(r.Project) + "/" + r.Name
+}
+
+func (d *Dashboard) deploymentRowOf(ctx context.Context, one ledger.Deployment, filter ledger.ResourceFilter, now *moment) (deploymentRow, error) {
+	same := url.Values{"project": {string(one.Project)}, "datacenter": {string(one.Datacenter)}, "deployment": {one.Name}}
+	row := deploymentRow{
+		Deployment: one, ProjectName: now.projectName(one.Project), DatacenterName: now.datacenter(one.Datacenter).Name, Runs: "/?" + same.Encode(),
+	}
+	for name, value := range map[string]string{"kind": string(filter.Kind), "node": string(filter.Node)} { // or the number would be of another list
+		if value != "" {
+			same.Set(name, value)
+		}
+	}
+	row.List = "/resources?" + same.Encode()
+	runs, err := d.Ledger.Runs(ctx, ledger.RunFilter{
+		Datacenter: one.Datacenter, Projects: []writ.ProjectID{one.Project}, Deployment: one.Name,
+	}, ledger.Page{Limit: 1})
+	if err == nil && len(runs.Items) > 0 {
+		row.Newest = &runs.Items[0]
+	}
+	return row, err
+}

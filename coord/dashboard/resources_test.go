@@ -1,0 +1,213 @@
+package dashboard_test
+
+import (
+	"fmt"
+	"html"
+	"net/http"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"writ"
+	"writ/coord/dashboard"
+	"writ/identity"
+	"writ/ledger"
+)
+
+var (
+	kindTile     = regexp.MustCompile(`<a class="count[^"]*" href="(/resources[^"]*)" data-key="([a-z]+)"[^>]*><b>(\d+)</b>`)
+	resourceLine = regexp.MustCompile(`<tr data-key="[^"]*" data-state="[^"]*">\s*<td class="st">`)
+	ofDeployment = regexp.MustCompile(`<td class="n" data-label="resources"><a href="([^"]+)">(\d+)</a>`)
+)
+
+// listed counts the resources of a list on all of its pages.
+func (w *fixture) listed(address string) (n int) {
+	w.t.Helper()
+	next := regexp.MustCompile(`href="([^"]+)" rel="next"`)
+	for address != "" {
+		body := w.page(address)
+		if len(body) > 100_000 {
+			w.t.Errorf("%s has %d bytes", address, len(body))
+		}
+		n += len(resourceLine.FindAllString(body, -1))
+		address = ""
+		if link := next.FindStringSubmatch(body); link != nil {
+			address = html.UnescapeString(link[1])
+		}
+	}
+	return n
+}
+
+func TestNumbersOfResourcesAreThoseOfTheirLists(t *testing.T) {
+	t.Parallel()
+	w := open(t)
+	_, running := fill(w)
+	w.resources(running)
+	for name, reader := range map[string]dashboard.Reader{"all": {All: true}, "shop": ofShop} {
+		w.readAs(reader)
+		pages := []string{"/resources", "/resources?deployment=web", "/resources?datacenter=" + string(ams), "/resources?kind=volume&project=" + string(shop), "/resources?deployment=none"}
+		if reader.All {
+			pages = append(pages, "/resources?node=ams1-n1", "/nodes/"+string(ams)+"/ams1-n1", "/nodes/"+string(gent)+"/gent2-n2")
+		}
+		for _, at := range pages {
+			tiles := kindTile.FindAllStringSubmatch(w.page(at), -1)
+			if len(tiles) != 6 {
+				t.Errorf("%s %s has %d numbers", name, at, len(tiles))
+			}
+			for _, tile := range tiles {
+				if strings.Contains(at, "kind="+tile[2]) {
+					continue // which leads back to all kinds
+				}
+				if got := w.listed(html.UnescapeString(tile[1])); fmt.Sprint(got) != tile[3] {
+					t.Errorf("%s %s says %s of %s, and the list has %d", name, at, tile[3], tile[2], got)
+				}
+			}
+		}
+		for _, at := range []string{"/deployments", "/deployments?project=" + string(shop), "/deployments?kind=volume"} {
+			rows := ofDeployment.FindAllStringSubmatch(w.page(at), -1)
+			if len(rows) == 0 {
+				t.Errorf("%s %s is empty", name, at)
+			}
+			for _, row := range rows {
+				if got := w.listed(html.UnescapeString(row[1])); fmt.Sprint(got) != row[2] {
+					t.Errorf("%s %s says %s, and %s has %d", name, at, row[2], row[1], got)
+				}
+			}
+		}
+	}
+}
+
+func TestResourcesAndDeploymentsSayHowTheyStand(t *testing.T) {
+	t.Parallel()
+	w := open(t)
+	_, running := fill(w)
+	w.resources(running)
+	body := w.page("/resources?deployment=web&project=" + string(shop))
+	wants(t, body, "web-0", "10.0.0.7", "simulated", "/runs/"+string(running.ID), `href="/nodes/`+string(ams)+`/ams1-n2"`, "Resources of web")
+	if strings.Contains(body, "shop-net") || strings.Contains(body, "canary") {
+		t.Error("the filter lets others through")
+	}
+	wants(t, w.page("/resources?kind=container"), "the container is not there any more", `data-state="gone"`)
+	body = w.page("/deployments?project=" + string(shop))
+	wants(t, body, `>web</a>`, `>shop</a>`, `data-state="running"`, "/runs/"+string(running.ID), "web.tengo")
+	list := regexp.MustCompile(`<a href="(/\?[^"]+)" data-open>web</a>`).FindStringSubmatch(body)
+	if list == nil {
+		t.Fatal("a deployment does not lead to its runs")
+	}
+	runs := w.page(html.UnescapeString(list[1]))
+	wants(t, runs, "web.tengo", "of the deployment web")
+	if strings.Contains(runs, "hello.tengo") {
+		t.Error("runs of others are listed")
+	}
+	for _, bad := range []string{"/resources?kind=x", "/deployments?kind=x"} {
+		if response, _ := w.get(bad); response.StatusCode != http.StatusBadRequest {
+			t.Errorf("%s: %s", bad, response.Status)
+		}
+	}
+}
+
+func TestAReaderOfOneProjectSeesOnlyItsResources(t *testing.T) {
+	t.Parallel()
+	w := open(t)
+	_, running := fill(w)
+	w.resources(running)
+	wants(t, w.page("/resources?project="+string(bank)), "canary-db", "canary-drift", "canary-deployment")
+	wants(t, w.page("/deployments"), "canary-deployment")
+	w.readAs(ofShop)
+	for _, at := range []string{"/resources", "/resources?kind=herodb", "/resources?deployment=canary-deployment", "/resources?node=ams1-n1", "/resources?kind=volume&cursor=", "/deployments", "/deployments?datacenter=" + string(ams), "/deployments?node=ams1-n1"} {
+		body := strings.ReplaceAll(strings.ReplaceAll(w.page(at), `value="canary-deployment"`, ""), "of canary-deployment", "") // but for what was asked
+		body = strings.ReplaceAll(body, "deployment=canary-deployment", "")
+		for _, text := range []string{"canary", string(bank), "ledger-bank", `href="/nodes`, "gent2-n2"} {
+			if strings.Contains(body, text) {
+				t.Errorf("%s tells %q", at, text)
+			}
+		}
+	}
+	for _, at := range []string{"/resources?project=" + string(bank), "/deployments?project=" + string(bank), "/live/resources?project=" + string(bank)} {
+		if response, body := w.get(at); response.StatusCode != http.StatusNotFound || strings.Contains(body, "canary") {
+			t.Errorf("%s: %s", at, response.Status)
+		}
+	}
+	for _, live := range []string{"/live/resources", "/live/deployments"} {
+		frames(t, w, live, "", func(_, data string) bool {
+			if strings.Contains(data, "canary") {
+				t.Errorf("%s tells %s", live, data)
+			}
+			return true
+		})
+	}
+	w.readAs(dashboard.Reader{})
+	for _, at := range []string{"/resources", "/deployments", "/live/resources", "/live/deployments"} {
+		if response, body := w.get(at); response.StatusCode < 400 || strings.Contains(body, "web-0") {
+			t.Errorf("who reads nothing gets %s: %s", at, response.Status)
+		}
+	}
+}
+
+func TestTheNodePageSaysHowItStandsAndWhatToType(t *testing.T) {
+	t.Parallel()
+	w := open(t)
+	fill(w)
+	at := func(dc writ.DatacenterID, node string) string { return "/nodes/" + string(dc) + "/" + node }
+	body := w.page(at(ams, "ams1-n3"))
+	wants(t, body, "cordoned", "gets no work: it is cordoned", "1 running of 8 slots", "btrfs-progs 6.6", "simulated", "/dev/kvm is not there", "rack=a1", "v0.1.0",
+		"writ node show ams1-n3 --dc ams1", "writ node uncordon ams1-n3 --dc ams1", "writ node drain ams1-n3 --wait --dc ams1", "writ node remove ams1-n3 --dc ams1")
+	if strings.Contains(body, "node cordon") || strings.Contains(body, "node lost") {
+		t.Error("a command is offered that the state of the node does not allow")
+	}
+	wants(t, w.page(at(gent, "gent2-n1")), "writ node lost gent2-n1 --dc gent2", `data-state="lost"`, "no beat of it arrives")
+	wants(t, w.page(at(gent, "gent2-n3")), "writ node approve gent2-n3 FINGERPRINT --dc gent2", "writ node reject gent2-n3 --dc gent2")
+	wants(t, w.page(at(fra, "fra1-n1")), "its datacenter is away", `data-state="unknown"`)
+	wants(t, w.page("/nodes"), `href="`+at(ams, "ams1-n3")+`"`)
+
+	for role, want := range map[identity.Role][]string{
+		identity.Viewer:   {"show"},
+		identity.Deployer: {"show"},
+		identity.Operator: {"show", "drain", "uncordon"},
+		identity.Admin:    {"show", "drain", "uncordon", "remove"},
+	} {
+		w.readAs(dashboard.Reader{All: true, May: func(action identity.Action, _ writ.ProjectID) bool {
+			return slices.Contains(identity.RoleActions[role], action)
+		}})
+		var got []string
+		for _, m := range regexp.MustCompile(`data-copy="writ node ([a-z]+) ams1-n3`).FindAllStringSubmatch(w.page(at(ams, "ams1-n3")), -1) {
+			got = append(got, m[1])
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("%s is offered %v, want %v", role, got, want)
+		}
+	}
+	for _, none := range []string{at(ams, "gent2-n1"), at(ams, "none"), at("x", "ams1-n1"), "/nodes/%00/%ff", at(ams, "%2e%2e")} {
+		if response, _ := w.get(none); response.StatusCode != http.StatusNotFound {
+			t.Errorf("%s: %s", none, response.Status)
+		}
+	}
+}
+
+// A name that a shell would not take as one word stands in no command.
+func TestNoCommandHasANameThatAShellWouldCarryOut(t *testing.T) {
+	t.Parallel()
+	w := open(t)
+	const hostile = "n; rm -rf /"
+	id := writ.NodeID("0192f6c2-0000-7000-8000-0000000000e1")
+	for _, n := range []writ.NodeID{id, "$(reboot)"} {
+		w.store(ams, writ.Event{Node: &writ.Node{
+			ID: n, Name: hostile, Admission: writ.AdmissionApproved, Liveness: writ.LivenessReady, Scheduling: writ.SchedulingOpen, Orphans: make([]writ.Orphan, 1),
+			Stuck: []writ.Stuck{{JobKey: writ.JobKey{Run: "$(reboot)"}, Operation: "volume.create", Since: time.Now()}}, LastBeat: time.Now(),
+		}})
+	}
+	run := w.submit(1, "x.tengo", func(in *ledger.Incoming) { in.Received, in.Run = time.Now().Add(-time.Hour), "$(reboot)" })
+	run.State = writ.RunRunning
+	w.run(run)
+	w.silence()
+	wants(t, w.page("/nodes/"+string(ams)+"/"+string(id)), "writ node cordon "+string(id)+" --dc ams1")
+	for _, at := range []string{"/nodes", "/nodes/" + string(ams) + "/" + string(id), "/nodes/" + string(ams) + "/$(reboot)", "/stuck"} {
+		for _, line := range regexp.MustCompile(`(?:data-copy="|<code>)(writ [^"<]*)`).FindAllStringSubmatch(w.page(at), -1) {
+			if strings.ContainsAny(html.UnescapeString(line[1]), ";$()`|&") {
+				t.Errorf("%s offers %s", at, line[1])
+			}
+		}
+	}
+}
