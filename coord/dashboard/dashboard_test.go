@@ -232,6 +232,10 @@ func frames(t *testing.T, w *fixture, path, lastID string, wanted func(id, data 
 	lines.Buffer(nil, 1<<20)
 	id := ""
 	for lines.Scan() {
+		if lines.Text() == "event: beat" { // nothing is new
+			lines.Scan()
+			continue
+		}
 		if text, ok := strings.CutPrefix(lines.Text(), "id: "); ok {
 			id = text
 		}
@@ -339,6 +343,31 @@ func TestDepthsFollowTheDatacenters(t *testing.T) {
 		w.setQueues(api.DatacenterQueues{Datacenter: ams, Name: "ams1", Queues: []writ.QueueDepth{{Node: "n1", NodeName: "one", Queued: 42}}})
 		return false
 	})
+}
+
+// A stream that has nothing to say gives a sign of life, to every reader, before a page shows that there are no news.
+func TestAQuietStreamGivesASignOfLife(t *testing.T) {
+	t.Parallel()
+	w := open(t)
+	for _, reader := range []dashboard.Reader{{All: true}, ofShop} {
+		w.readAs(reader)
+		ctx, cancel := context.WithTimeout(t.Context(), 8*time.Second)
+		defer cancel()
+		request, err := http.NewRequestWithContext(ctx, http.MethodGet, w.url+"/live/datacenters", nil)
+		w.ok(err)
+		response, err := http.DefaultClient.Do(request)
+		w.ok(err)
+		defer response.Body.Close()
+		beats := 0
+		for lines := bufio.NewScanner(response.Body); beats < 2 && lines.Scan(); {
+			if lines.Text() == "event: beat" {
+				beats++
+			}
+		}
+		if beats < 2 {
+			t.Errorf("%+v hears %d beats in 8 s", reader, beats)
+		}
+	}
 }
 
 func TestStreamsAreBounded(t *testing.T) {

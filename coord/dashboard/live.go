@@ -13,8 +13,10 @@ import (
 )
 
 const (
-	frameEvery  = time.Second
-	heartbeat   = 15 * time.Second
+	frameEvery = time.Second
+	// heartbeat is how long a stream says nothing. dashboard.js takes four of them without a word for a coordinator that is frozen or cut off: it
+	// shows that within 10 s, while a datacenter that does not answer delays a beat by some seconds only.
+	heartbeat   = 2 * time.Second
 	writeWithin = 10 * time.Second // a reader that takes no bytes for so long is cut off; it comes back and misses nothing
 )
 
@@ -30,6 +32,9 @@ type changed struct {
 	Gone   bool              `json:"gone,omitempty"`   // the part is empty now
 	Pieces map[string]string `json:"pieces,omitempty"` // the HTML of pieces that are new or say something else
 }
+
+// beat is what a stream says when there is nothing new. It is an event, as browsers tell scripts nothing of comments.
+const beat = "event: beat\ndata: {}\n\n"
 
 // stream answers with the news of a page, at most one frame a second. A frame has the id of the newest event that it knows; who comes
 // back with an id that is still the newest is told only what does not follow from events.
@@ -96,7 +101,7 @@ func (s *stream) flow(ctx context.Context, f frame, id int64) error {
 			}
 			text = fmt.Sprintf("id: %d\ndata: %s\n\n", id, data)
 		case time.Since(wrote) >= heartbeat:
-			text = ": still here\n\n"
+			text = beat
 		}
 		if text != "" {
 			if err := s.write(text); err != nil {

@@ -118,12 +118,29 @@
 
   // The stream. It is closed while nobody sees the page, and goes on where it was.
 
+  // A coordinator that is frozen, or cut off, does not close the stream: what tells is that it says nothing. It gives a sign of life every two
+  // seconds (heartbeat in live.go).
+
+  const silentAfter = 8000, reconnectAfter = 30000;
   let source, address, lastID, retry;
+  let heard = Date.now(), tried = heard; // when the stream said something last, and when it was opened
+
+  function hear(state) {
+    heard = Date.now();
+    if ($("#live").dataset.state !== state) say(state, "live");
+  }
+
+  function listen() { // every second
+    const now = Date.now();
+    if (!address || document.hidden || now - heard < silentAfter) return;
+    say("lost", "no news since " + new Date(heard).toLocaleTimeString());
+    if (now - tried > reconnectAfter && source?.readyState !== EventSource.CLOSED) connect(); // the way may be dead, and the coordinator alive
+  }
 
   function say(state, word) {
-    const live = $("#live");
+    const live = $("#live"), text = $(".word", live);
     live.dataset.state = state;
-    $(".word", live).textContent = word;
+    if (text.textContent !== word) text.textContent = word; // or it would be read out again
   }
 
   function connect() {
@@ -133,21 +150,25 @@
       address = wanted;
       lastID = null;
       held.clear();
+      heard = Date.now();
     }
+    tried = Date.now();
     source?.close();
     source = null;
     if (!address || document.hidden) return;
     const url = new URL(address, location.href);
     if (lastID !== null) url.searchParams.set("after", lastID);
     const mine = source = new EventSource(url);
-    mine.onopen = () => say("on", "live");
+    mine.onopen = () => hear("on");
+    mine.addEventListener("beat", () => hear("on"));
     mine.onmessage = (message) => {
+      hear("on");
       lastID = message.lastEventId;
       for (const part of JSON.parse(message.data).parts || []) apply(part);
       writeTimes();
     };
     mine.onerror = () => {
-      say("lost", "reconnecting");
+      if (Date.now() - heard < silentAfter) say("lost", "reconnecting"); // after that the time of the last news says more
       if (mine.readyState === EventSource.CLOSED && mine === source) retry = setTimeout(connect, 5000); // refused: it does not try again by itself
     };
   }
@@ -158,6 +179,7 @@
       source = null;
       say("off", "paused");
     } else {
+      heard = Date.now(); // nobody listened meanwhile
       connect();
     }
   });
@@ -232,6 +254,7 @@
   setInterval(() => {
     if (document.hidden) return;
     writeTimes();
-    depthChart.add(source !== null && source?.readyState === EventSource.OPEN);
+    listen();
+    depthChart.add($("#live").dataset.state === "on");
   }, 1000);
 })();
