@@ -83,6 +83,8 @@ var access = map[string]scope{
 	"GET /live/resources":                    forReaders,
 	"GET /deployments":                       forReaders,
 	"GET /live/deployments":                  forReaders,
+	"GET /queues":                            forEverything,
+	"GET /live/queues":                       forEverything,
 	"GET /nodes":                             forEverything,
 	"GET /nodes/{datacenter}/{node}":         forEverything,
 	"GET /live/nodes/{datacenter}/{node}":    forEverything,

@@ -167,6 +167,7 @@ func (c *Coordinator) Run(ctx context.Context) error {
 	warned := make(identity.Warned)
 	group.Go(func() error { return every(ctx, endsEvery, func(ctx context.Context) { c.warnOfEnds(ctx, warned) }) })
 	group.Go(func() error { return c.tail.run(ctx) })
+	group.Go(func() error { return c.pages.Run(ctx) })
 	if c.sharesLedger() {
 		group.Go(func() error { return every(ctx, followEvery, c.follow) })
 	}

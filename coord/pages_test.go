@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"writ"
 	"writ/identity/envelope"
@@ -47,6 +48,20 @@ func TestPagesKnowWhatAReaderMayDo(t *testing.T) {
 		_, body := p.as(p.token(name), http.MethodGet, "/runs/"+string(sub.Run))
 		if got := strings.Contains(body, "writ run cancel "+string(sub.Run)); got != may {
 			t.Errorf("%s is offered to cancel the run: %v", name, got)
+		}
+	}
+}
+
+// The history of queues is that of the coordinator, and needs no page that is open.
+func TestACoordinatorSamplesItsQueues(t *testing.T) {
+	p := start(t, nil)
+	connect(p, vienna, nil)
+	for began := time.Now(); ; time.Sleep(100 * time.Millisecond) {
+		if _, body := p.get("/"); strings.Contains(body, `data-history="[[`) {
+			return
+		}
+		if time.Since(began) > hang {
+			t.Fatal("there is no sample")
 		}
 	}
 }

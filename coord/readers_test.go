@@ -215,6 +215,8 @@ var readRights = map[string]row{
 	"GET /v1/tokens":                    {noLogin, noRole, noRole, noRole, "200"},
 	"GET /v1/datacenters/registrations": {noLogin, noRole, noRole, noRole, "200"},
 	"GET /metrics":                      {noLogin, noRole, noRole, noRole, "200"},
+	"GET /queues":                       {noLogin, noRole, noRole, noRole, "200"},
+	"GET /live/queues":                  {noLogin, noRole, noRole, noRole, "200"},
 	"GET /nodes":                        {noLogin, noRole, noRole, noRole, "200"},
 	"GET /live/nodes":                   {noLogin, noRole, noRole, noRole, "200"},
 

@@ -160,10 +160,12 @@ func TestPicturesOfAllPages(t *testing.T) {
 	w := open(t)
 	tab := browse(t)
 	failed, running := fill(w)
-	w.remember()
 	w.remembers()
 	stuckRuns(w)
 	w.resources(running)
+	w.past(5 * time.Second)
+	w.depths(3)
+	w.remember()
 	dir := t.TempDir()
 	if keep := os.Getenv("WRIT_PICTURES"); keep != "" {
 		dir = keep
@@ -182,7 +184,7 @@ func TestPicturesOfAllPages(t *testing.T) {
 			return err
 		}))
 		for _, p := range []struct{ name, path string }{
-			{"overview", "/"}, {"overview-of-one", "/"}, {"datacenters-of-one", "/datacenters"}, {"failed", "/runs/" + string(failed.ID)}, {"running", "/runs/" + string(running.ID)}, {"script", "/runs/" + string(failed.ID) + "#line-0-31"}, {"values", "/runs/" + string(failed.ID) + "/values"}, {"log", "/runs/" + string(failed.ID) + "/log"}, {"stuck", "/stuck"}, {"node", "/nodes/" + string(gent) + "/gent2-n2"}, {"resources", "/resources"}, {"deployments", "/deployments"}, {"nodes", "/nodes"}, {"datacenters", "/datacenters"}, {"error", "/?state=busy"},
+			{"overview", "/"}, {"overview-of-one", "/"}, {"datacenters-of-one", "/datacenters"}, {"failed", "/runs/" + string(failed.ID)}, {"running", "/runs/" + string(running.ID)}, {"script", "/runs/" + string(failed.ID) + "#line-0-31"}, {"values", "/runs/" + string(failed.ID) + "/values"}, {"log", "/runs/" + string(failed.ID) + "/log"}, {"stuck", "/stuck"}, {"node", "/nodes/" + string(gent) + "/gent2-n2"}, {"resources", "/resources"}, {"deployments", "/deployments"}, {"queues", "/queues"}, {"nodes", "/nodes"}, {"datacenters", "/datacenters"}, {"error", "/?state=busy"},
 		} {
 			ofOne := strings.HasSuffix(p.name, "-of-one")
 			if ofOne && screen.name != "phone-dark" {

@@ -59,7 +59,7 @@ type Site interface {
 // DefaultMaxStreams bounds the pages that are kept up to date at the same time. Others are as good as their last reload.
 const DefaultMaxStreams = 256
 
-// Dashboard is the pages of one coordinator. Fill in its fields, then call Register; it starts nothing.
+// Dashboard is the pages of one coordinator. Fill in its fields, then call Register; it starts nothing. Run samples the queues for their charts.
 type Dashboard struct {
 	Ledger Ledger       // required
 	Site   Site         // required
@@ -79,6 +79,7 @@ type Dashboard struct {
 	templates *template.Template
 	streams   limit.Shares
 	now       pulse
+	past      history
 	texts     texts
 }
 
@@ -129,6 +130,7 @@ func (d *Dashboard) Register(routes chi.Router) {
 		"/":            d.overview,
 		"/runs/{id}":   d.run,
 		"/stuck":       d.stuck,
+		"/queues":      d.queuesPage,
 		"/nodes":       d.nodes,
 		"/resources":   d.resources,
 		"/deployments": d.deployments,

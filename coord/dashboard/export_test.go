@@ -1,10 +1,10 @@
 package dashboard
 
-// Remember puts points into the chart, as if somebody had looked then: unix milliseconds, running, queued, planned.
+// Remember puts points into the chart of all queues, as if they had been sampled then: unix milliseconds, running, queued, planned.
 func (d *Dashboard) Remember(samples [][4]int64) {
-	d.now.mu.Lock()
-	defer d.now.mu.Unlock()
+	d.past.mu.Lock()
+	defer d.past.mu.Unlock()
 	for _, s := range samples {
-		d.now.history = append(d.now.history, sample(s))
+		d.past.sums = append(d.past.sums, sample(s))
 	}
 }

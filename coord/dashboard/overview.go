@@ -94,7 +94,7 @@ func (d *Dashboard) addDepths(p *page, now *moment) (history string, err error) 
 	if err := add(d, p, part{id: "queues"}, "queue", queues(now)...); err != nil {
 		return "", err
 	}
-	points, err := json.Marshal(d.samples())
+	points, err := json.Marshal(d.past.samples())
 	if err != nil {
 		return "", fmt.Errorf("encode samples: %w", err)
 	}

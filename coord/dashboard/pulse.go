@@ -14,19 +14,18 @@ import (
 )
 
 const (
-	stale       = 900 * time.Millisecond // below the interval of frames, so that each frame finds something new
-	siteWithin  = 2 * time.Second        // what a datacenter that does not answer may cost a page
-	historyKept = 300                    // samples: 5 minutes while somebody looks
-	stuckEvery  = 5 * time.Second        // how often stuck runs are counted: that looks at every open run
+	stale      = 900 * time.Millisecond // below the interval of frames, so that each frame finds something new
+	siteWithin = 2 * time.Second        // what a datacenter that does not answer may cost a page
+	sumsKept   = 300                    // samples of all queues, more than the five minutes that a chart shows
+	stuckEvery = 5 * time.Second        // how often stuck runs are counted: that looks at every open run
 )
 
 // pulse is what all pages share: how everything is at the moment, looked at once a second however many look.
 type pulse struct {
 	group singleflight.Group
 
-	mu      sync.Mutex
-	last    *moment
-	history []sample
+	mu   sync.Mutex
+	last *moment
 }
 
 // moment is how everything was at a time. It is never changed. It is the same for all readers: each page leaves out what its reader may not see.
@@ -80,21 +79,9 @@ func (d *Dashboard) look(ctx context.Context) (*moment, error) {
 	if m.queues, err = d.Site.Queues(ctx); err != nil {
 		return nil, err
 	}
-	s := sample{m.at.UnixMilli()}
-	for _, dc := range m.queues {
-		for _, q := range dc.Queues {
-			s[1] += int64(q.Running)
-			s[2] += int64(q.Queued)
-			s[3] += int64(q.Planned)
-		}
-	}
 	d.now.mu.Lock()
 	defer d.now.mu.Unlock()
 	d.now.last = m
-	if n := len(d.now.history); n >= 2*historyKept {
-		d.now.history = append([]sample(nil), d.now.history[n-historyKept:]...)
-	}
-	d.now.history = append(d.now.history, s)
 	return m, nil
 }
 
@@ -110,13 +97,6 @@ func (d *Dashboard) countStuck(ctx context.Context, m *moment) (err error) {
 	m.stuckAt = m.at
 	m.stuck, err = d.Ledger.CountRuns(ctx, ledger.RunFilter{Silent: m.at.Add(-stuckAfter).Truncate(time.Second)})
 	return err
-}
-
-// samples returns the newest points of the chart, oldest first.
-func (d *Dashboard) samples() []sample {
-	d.now.mu.Lock()
-	defer d.now.mu.Unlock()
-	return d.now.history[max(0, len(d.now.history)-historyKept):] // only appended to, or copied
 }
 
 // datacenter returns what is known of a datacenter; of one that the roster does not name it is the id only.

@@ -1,5 +1,6 @@
-// The chart of open calls: running, queued and planned on top of each other, over the last five minutes. Between two news nothing
-// changed, so a point is added every second while the page is connected; where it was not, the chart has a hole.
+// The chart of open calls: running, queued and planned on top of each other, over the last five minutes. The coordinator samples them every
+// 5 s, and the page begins with that. Between two news nothing changed, so a point is added every second while the page is connected; where
+// it was not, the chart has a hole.
 "use strict";
 
 const depthChart = (() => {
@@ -20,7 +21,7 @@ const depthChart = (() => {
     const xs = [], running = [], queued = [], planned = [];
     let last = 0;
     for (const [t, r, q, p] of rows) {
-      if (last && t - last > 3 && r !== null) { // nobody looked
+      if (last && t - last > 12 && r !== null) { // nobody looked
         xs.push(last + 1);
         for (const s of [running, queued, planned]) s.push(null);
       }

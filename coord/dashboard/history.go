@@ -1,0 +1,199 @@
+package dashboard
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"writ"
+	"writ/coord/api"
+)
+
+const (
+	sampleEvery = 5 * time.Second
+	slotSeconds = 15 // of which the history of a queue has one sample, the one with most calls
+	slotsKept   = 60 // 15 minutes
+)
+
+// history is how deep the queues were, sampled whether somebody looks or not.
+type history struct {
+	mu     sync.Mutex
+	sums   []sample // of all queues, oldest first
+	queues map[queueKey]*track
+}
+
+type queueKey struct {
+	datacenter writ.DatacenterID
+	node       writ.NodeID
+}
+
+// track is the history of one queue: a ring of slots.
+type track [slotsKept]slot
+
+// slot is the sample of slotSeconds in which a queue had most calls. It is of another time if its number is not the one that is looked for.
+type slot struct {
+	number                   int64
+	running, queued, planned int32
+}
+
+// Run samples how deep the queues are, until ctx ends. Without it pages have no history.
+func (d *Dashboard) Run(ctx context.Context) error {
+	tick := time.NewTicker(sampleEvery)
+	defer tick.Stop()
+	for {
+		d.Sample(ctx, time.Now())
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+	}
+}
+
+// Sample adds how deep the queues are now. A datacenter that does not answer in time leaves a hole.
+func (d *Dashboard) Sample(ctx context.Context, now time.Time) {
+	asking, cancel := context.WithTimeout(ctx, siteWithin)
+	defer cancel()
+	queues, err := d.Site.Queues(asking)
+	if err != nil {
+		if ctx.Err() == nil {
+			d.Log.DebugContext(ctx, "cannot sample the queues", "err", err)
+		}
+		return
+	}
+	d.past.add(now, queues)
+}
+
+func (h *history) add(now time.Time, queues []api.DatacenterQueues) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.queues == nil {
+		h.queues = map[queueKey]*track{}
+	}
+	number := now.Unix() / slotSeconds
+	sum := sample{now.UnixMilli()}
+	for _, dc := range queues {
+		for _, q := range dc.Queues {
+			sum[1] += int64(q.Running)
+			sum[2] += int64(q.Queued)
+			sum[3] += int64(q.Planned)
+			key := queueKey{dc.Datacenter, q.Node}
+			if h.queues[key] == nil {
+				h.queues[key] = new(track)
+			}
+			h.queues[key].add(number, q)
+		}
+	}
+	for key, t := range h.queues {
+		if t.newest() <= number-slotsKept { // its node is gone
+			delete(h.queues, key)
+		}
+	}
+	h.sums = append(h.sums, sum)
+	if n := len(h.sums); n >= 2*sumsKept {
+		h.sums = append([]sample(nil), h.sums[n-sumsKept:]...)
+	}
+}
+
+func (t *track) add(number int64, q writ.QueueDepth) {
+	s := &t[number%slotsKept]
+	if s.number != number {
+		*s = slot{number: number}
+	}
+	if q.Running+q.Queued+q.Planned >= s.open() {
+		s.running, s.queued, s.planned = int32(q.Running), int32(q.Queued), int32(q.Planned)
+	}
+}
+
+func (s slot) open() int { return int(s.running + s.queued + s.planned) }
+
+func (t *track) newest() (number int64) {
+	for _, s := range t {
+		number = max(number, s.number)
+	}
+	return number
+}
+
+// samples returns the newest points of the chart of all queues, oldest first.
+func (h *history) samples() []sample {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return append([]sample{}, h.sums[max(0, len(h.sums)-sumsKept):]...)
+}
+
+// chart draws the history of a queue until now, without the slot that goes on: so it changes with each slot only.
+func (h *history) chart(key queueKey, now time.Time) chart {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	var shown [slotsKept]slot
+	last := now.Unix()/slotSeconds - 1
+	for i := range shown {
+		number := last - slotsKept + 1 + int64(i)
+		shown[i].number = -1
+		if t := h.queues[key]; t != nil && t[number%slotsKept].number == number {
+			shown[i] = t[number%slotsKept]
+		}
+	}
+	return chartOf(shown)
+}
+
+// chartHeight is how high a chart is in its own units; a slot is one wide.
+const chartHeight = 100
+
+// chart is the picture of a history: areas that stand on each other, as paths, and what is not known.
+type chart struct {
+	Running, Queued, Planned string
+	Holes                    []hole
+	Most                     int // that were open at the same time
+	Now                      int // slots that are known
+}
+
+type hole struct{ From, Width int }
+
+func chartOf(slots [slotsKept]slot) (c chart) {
+	most := int32(4) // or one call would fill the picture
+	for _, s := range slots {
+		if s.number >= 0 {
+			c.Most = max(c.Most, s.open())
+			c.Now++
+		}
+	}
+	most = max(most, int32(c.Most))
+	area := func(of func(s slot) int32) string {
+		return areaPath(slots, func(s slot) int { return chartHeight - int(int64(of(s))*chartHeight/int64(most)) })
+	}
+	c.Running = area(func(s slot) int32 { return s.running })
+	c.Queued = area(func(s slot) int32 { return s.running + s.queued })
+	c.Planned = area(func(s slot) int32 { return s.running + s.queued + s.planned })
+	for i, s := range slots {
+		switch n := len(c.Holes); {
+		case s.number >= 0:
+		case n > 0 && c.Holes[n-1].From+c.Holes[n-1].Width == i:
+			c.Holes[n-1].Width++
+		default:
+			c.Holes = append(c.Holes, hole{i, 1})
+		}
+	}
+	return c
+}
+
+// areaPath draws steps, and says a height only where it changes.
+func areaPath(slots [slotsKept]slot, height func(s slot) int) string {
+	var b strings.Builder
+	at := chartHeight
+	fmt.Fprintf(&b, "M0 %d", chartHeight)
+	for i, s := range slots {
+		y := chartHeight
+		if s.number >= 0 {
+			y = height(s)
+		}
+		if y != at {
+			fmt.Fprintf(&b, "H%dV%d", i, y)
+			at = y
+		}
+	}
+	fmt.Fprintf(&b, "H%dV%dZ", slotsKept, chartHeight)
+	return b.String()
+}

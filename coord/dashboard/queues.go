@@ -1,0 +1,137 @@
+package dashboard
+
+import (
+	"cmp"
+	"context"
+	"net/http"
+	"slices"
+
+	"writ"
+	"writ/coord/api"
+	"writ/identity"
+	"writ/ledger"
+)
+
+// queuesShown is how many queues stand on a page: those with trouble and with most calls. More would not fit into it.
+const queuesShown = 40
+
+// queuesPage is the page of all queues: how deep each is and was, and what would help where nobody takes from it.
+func (d *Dashboard) queuesPage(ctx context.Context, r *http.Request, _ bool) (*page, error) {
+	only := writ.DatacenterID(r.URL.Query().Get("datacenter"))
+	now, err := d.moment(ctx)
+	if err != nil {
+		return nil, err
+	}
+	nodes, err := d.Ledger.Nodes(ctx, ledger.NodeFilter{Datacenter: only}, ledger.Page{Limit: ledger.MaxLimit})
+	if err != nil {
+		return nil, err
+	}
+	rows, left := d.queueRows(now, only, nodes.Items, d.Reader(ctx))
+	p := &page{Template: "queues", Title: "Queues", Nav: "queues", Data: listPage{Filter: ledger.ResourceFilter{Datacenter: only}, Datacenters: now.datacenters}}
+	if err := add(d, p, part{id: "total"}, "queues-left", queuesLeft{left}); err != nil {
+		return nil, err
+	}
+	return p, add(d, p, part{id: "queues"}, "queue-row", rows...)
+}
+
+// queuesLeft is how many queues the page leaves out.
+type queuesLeft struct{ N int }
+
+// Key of the only piece of its part.
+func (queuesLeft) Key() string { return "total" }
+
+// queueRow is a line of the page of queues.
+type queueRow struct {
+	queue
+	Health string // of the node, "" if it is not known
+	Slots  int
+	Page   string // of the node, "" if there is none
+	Chart  chart
+	Help   string // what would help, "" if nothing is wrong
+	Lines  []string
+}
+
+// trouble reports whether calls wait that nobody takes.
+func (r queueRow) trouble() bool { return r.Help != "" }
+
+func (d *Dashboard) queueRows(now *moment, only writ.DatacenterID, nodes []writ.Node, reader Reader) (rows []queueRow, left int) {
+	known := map[queueKey]writ.Node{}
+	for _, n := range nodes {
+		known[queueKey{n.Datacenter, n.ID}] = n
+	}
+	for _, dc := range now.queues {
+		if only != "" && dc.Datacenter != only {
+			continue
+		}
+		if dc.Error != nil {
+			row := queueRow{queue: queue{Datacenter: dc.Datacenter, Name: dc.Name, Error: dc.Error}, Health: "away", Help: "The datacenter does not answer: its supervisor must run, and reach the coordinator."}
+			row.Lines = []string{"writ dc list"}
+			rows = append(rows, row)
+		}
+		for _, q := range dc.Queues {
+			key := queueKey{dc.Datacenter, q.Node}
+			row := queueRow{queue: queue{QueueDepth: q, Datacenter: dc.Datacenter, Name: dc.Name}, Chart: d.past.chart(key, now.at)}
+			if q.Node == "" {
+				row.unplaced()
+			} else if n, ok := known[key]; ok {
+				row.of(nodeRowOf(n, now), now.datacenter(dc.Datacenter), reader)
+			}
+			rows = append(rows, row)
+		}
+	}
+	slices.SortStableFunc(rows, func(a, b queueRow) int {
+		return cmp.Or(boolCompare(b.trouble(), a.trouble()), cmp.Compare(b.Open(), a.Open()))
+	})
+	if left = len(rows) - queuesShown; left > 0 {
+		return rows[:queuesShown], left
+	}
+	return rows, 0
+}
+
+func boolCompare(a, b bool) int {
+	switch {
+	case a == b:
+		return 0
+	case a:
+		return 1
+	default:
+		return -1
+	}
+}
+
+// unplaced says what helps calls that have no node.
+func (r *queueRow) unplaced() {
+	if r.Open() > 0 {
+		r.Help = "These calls have no node yet: they wait for others, or no node fits."
+		r.Lines = []string{"writ run list --state running --why"}
+	}
+}
+
+// of says how the node of a queue is, and what helps if it takes nothing from it.
+func (r *queueRow) of(n nodeRow, dc api.Datacenter, reader Reader) {
+	r.Health, r.Slots, r.Page = n.Health, n.Slots, n.Page()
+	word := n.Word()
+	if r.Queued+r.Running == 0 || word == "" || !writ.ValidName(dc.Name) {
+		return
+	}
+	show := "writ node show " + word + " --dc " + dc.Name
+	switch {
+	case n.Admission != writ.AdmissionApproved:
+		r.Help = "The node is " + string(n.Admission) + ": no runner takes these calls."
+	case dc.Health != api.DatacenterHealthHealthy:
+		r.Help, show = "Its datacenter is "+string(dc.Health)+": its supervisor must run, and reach the coordinator.", "writ dc list"
+	case n.Liveness != writ.LivenessReady:
+		r.Help = "No runner takes these calls: no beat of the node arrives. Start its runner, or look at its machine and network."
+		if n.Liveness == writ.LivenessLost && reader.may(identity.ActionAdmitNodes, "") {
+			r.Help += " If it never comes back, turn the machine off and sign that it is lost: its calls end, or go to other nodes."
+			r.Lines = append(r.Lines, "writ node lost "+word+" --dc "+dc.Name)
+		}
+	case n.Fault != "":
+		r.Help = "The node takes no work: " + n.Fault
+	case len(n.Stuck) > 0:
+		r.Help = "A driver of the node ignores that its time is over, and other work on the same thing waits."
+	default:
+		return
+	}
+	r.Lines = append([]string{show}, r.Lines...)
+}

@@ -1,0 +1,137 @@
+package dashboard_test
+
+import (
+	"context"
+	"fmt"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"writ"
+	"writ/coord/api"
+	"writ/coord/dashboard"
+	"writ/identity"
+)
+
+// past lets the queues have a history of ten minutes: ams1-n1 fills and drains, and gent2 does not answer for a while.
+func (w *fixture) past(step time.Duration) {
+	w.t.Helper()
+	now := time.Now()
+	for at := now.Add(-10 * time.Minute); at.Before(now); at = at.Add(step) {
+		n := int(now.Sub(at) / time.Minute)
+		queues := []api.DatacenterQueues{{Datacenter: ams, Name: "ams1", Queues: []writ.QueueDepth{{Node: "ams1-n1", NodeName: "ams1-n1", Running: 2, Queued: 3 * (10 - n), Planned: n}, {Node: "ams1-n2", NodeName: "ams1-n2"}}}}
+		if n < 3 || n > 5 {
+			queues = append(queues, api.DatacenterQueues{Datacenter: gent, Name: "gent2", Queues: []writ.QueueDepth{{Node: "gent2-n2", NodeName: "gent2-n2", Running: 1}}})
+		}
+		w.setQueues(queues...)
+		w.board.Sample(w.t.Context(), at)
+	}
+}
+
+func TestQueuesHaveAHistoryThatTheServerSamples(t *testing.T) {
+	t.Parallel()
+	w := open(t)
+	w.past(5 * time.Second)
+	w.nodes(time.Now())
+	w.depths(3)
+	body := w.page("/queues")
+	line := func(node string) string {
+		row := regexp.MustCompile(`(?s)<tr data-key="[^"]*/` + node + `".*?</tr>`).FindString(body)
+		if row == "" {
+			t.Fatalf("there is no queue of %s", node)
+		}
+		return row
+	}
+	busy, idle, gap := line("ams1-n1"), line("ams1-n2"), line("gent2-n2")
+	wants(t, busy, "at most 32")
+	if n := strings.Count(busy, "V"); n < 20 {
+		t.Errorf("the picture of a busy queue has %d steps:\n%s", n, busy)
+	}
+	wants(t, idle, `class="b-running" d="M0 100H60V100Z"`)
+	if n := strings.Count(gap, `class="b-hole"`); n != 2 { // before it was sampled, and while nobody answered
+		t.Errorf("%d stretches are not known:\n%s", n, gap)
+	}
+	if n := strings.Count(busy, `class="b-hole"`); n != 1 {
+		t.Errorf("%d stretches of a queue that always answered are not known", n)
+	}
+	if body := w.page("/"); !regexp.MustCompile(`data-history="(\[\[\d+,[\d,\[\]]+\])"`).MatchString(body) {
+		t.Error("the chart of all queues is empty")
+	}
+}
+
+// Run samples although no page is open.
+func TestRunSamplesWhileNobodyLooks(t *testing.T) {
+	t.Parallel()
+	w := open(t)
+	wants(t, w.page("/"), `data-history="[]"`)
+	w.depths(3)
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- w.board.Run(ctx) }()
+	for began := time.Now(); strings.Contains(w.page("/"), `data-history="[]"`); {
+		if time.Since(began) > hang {
+			t.Fatal("there is no sample")
+		}
+	}
+	cancel()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+}
+
+func TestAQueueWithoutARunnerSaysWhatHelps(t *testing.T) {
+	t.Parallel()
+	w := open(t)
+	w.nodes(time.Now())
+	w.setQueues(
+		api.DatacenterQueues{Datacenter: ams, Name: "ams1", Queues: []writ.QueueDepth{
+			{NodeName: "(no node yet)", Planned: 4}, {Node: "ams1-n1", NodeName: "ams1-n1", Queued: 90}, {Node: "ams1-n3", NodeName: "ams1-n3", Running: 1},
+		}},
+		api.DatacenterQueues{Datacenter: gent, Name: "gent2", Queues: []writ.QueueDepth{
+			{Node: "gent2-n1", NodeName: "gent2-n1", Queued: 7}, {Node: "gent2-n2", NodeName: "gent2-n2", Queued: 2}, {Node: "gent2-n3", NodeName: "gent2-n3"},
+		}},
+		api.DatacenterQueues{Datacenter: fra, Name: "fra1", Error: writ.Errorf(writ.CodeDatacenterAway, "the datacenter fra1 is not connected")},
+	)
+	body := w.page("/queues")
+	wants(t, body, "No runner takes these calls: no beat of the node arrives", "writ node show gent2-n1 --dc gent2", "writ node lost gent2-n1 --dc gent2",
+		"The node takes no work: its journal cannot be written: the disk is full", "writ node show gent2-n2 --dc gent2",
+		"These calls have no node yet", "writ run list --state running --why", "The datacenter does not answer", "writ dc list")
+	for _, fine := range []string{"writ node show ams1-n1", "writ node show ams1-n3", "writ node show gent2-n3"} {
+		if strings.Contains(body, fine) {
+			t.Errorf("help is offered where nothing is wrong: %s", fine)
+		}
+	}
+	if strings.Index(body, "gent2-n1") > strings.Index(body, "ams1-n1") {
+		t.Error("a queue that nobody takes from stands below one that is only long")
+	}
+	w.readAs(dashboard.Reader{All: true, May: func(action identity.Action, _ writ.ProjectID) bool { return action == identity.ActionRead }})
+	if body := w.page("/queues"); strings.Contains(body, "writ node lost") {
+		t.Error("a viewer is told to sign that a node is lost")
+	}
+	if body := w.page("/queues?datacenter=" + string(ams)); strings.Contains(body, "gent2-n1") {
+		t.Error("the filter lets others through")
+	}
+}
+
+func TestManyQueuesFitIntoAPage(t *testing.T) {
+	t.Parallel()
+	w := open(t)
+	var many []writ.QueueDepth
+	for n := range 700 {
+		name := fmt.Sprintf("node-%03d", n)
+		many = append(many, writ.QueueDepth{Node: writ.NodeID(name), NodeName: name, Running: n % 7, Queued: n})
+	}
+	for s := range 60 {
+		for i := range many {
+			many[i].Queued = (i*7 + s*s*13) % 900
+		}
+		w.setQueues(api.DatacenterQueues{Datacenter: ams, Name: "ams1", Queues: many})
+		w.board.Sample(t.Context(), time.Now().Add(time.Duration(s-60)*15*time.Second))
+	}
+	body := w.page("/queues")
+	wants(t, body, "660 queues with fewer calls are left out")
+	if len(body) > 100_000 {
+		t.Errorf("the page has %d bytes", len(body))
+	}
+}
