@@ -153,7 +153,21 @@ func TestBrowserKeepsAReaderWhereHeReads(t *testing.T) {
 	do(t, tab, chromedp.Click("#fresh"), until(`document.querySelector("#runs tr [data-open]").textContent === "just-now.tengo" && document.getElementById("fresh").hidden`))
 }
 
-// TestPicturesOfAllPages looks at nothing by itself: it makes the pictures that a person looks at, and finds what overflows a phone.
+// complaints are what somebody who does not see a page, or uses only keys, cannot do on it; "" for nothing.
+const complaints = `(() => {
+	const bad = [], ids = new Set(), all = (selector) => document.querySelectorAll(selector);
+	for (const e of all("[id]")) { if (ids.has(e.id)) bad.push("two elements have the id " + e.id); ids.add(e.id); }
+	for (const e of all("input:not([type=hidden]), select")) if (!e.labels.length) bad.push("no label: " + e.name);
+	for (const e of all("a[href], button")) if (!e.textContent.trim() && !e.ariaLabel) bad.push("no name: " + e.outerHTML);
+	for (const e of all("svg")) if (!e.closest("[aria-hidden=true]") && !e.ariaLabel) bad.push("a picture without a name: " + e.outerHTML);
+	for (const e of all("section, nav, [role=region]")) if (!e.ariaLabel && !e.hasAttribute("aria-labelledby") && e.matches(".panel[data-live], nav, [role=region]")) bad.push("a region without a name: " + e.id);
+	for (const e of all("thead th")) if (e.scope !== "col") bad.push("a head without a scope: " + e.textContent);
+	for (const e of all("main *")) if (e.scrollWidth > e.clientWidth + 1 && getComputedStyle(e).overflowX === "auto" && e.tabIndex < 0 && !e.closest(".copy")) bad.push("keys cannot scroll " + e.className);
+	if (all("h1").length !== 1 || !document.title || document.documentElement.lang !== "en") bad.push(all("h1").length + " h1, title " + document.title);
+	return bad.join("\n");
+})()`
+
+// TestPicturesOfAllPages makes the pictures that a person looks at. By itself it finds what overflows a phone, and what has no name.
 // With WRIT_PICTURES=DIR they stay there; docs/images/dashboard.png is desktop-light-overview.png.
 func TestPicturesOfAllPages(t *testing.T) {
 	t.Parallel()
@@ -198,6 +212,9 @@ func TestPicturesOfAllPages(t *testing.T) {
 			wide, err := chromedp.Run(tab, chromedp.Evaluate[bool](`document.documentElement.scrollWidth > innerWidth`))
 			if wide || err != nil {
 				t.Errorf("%s is wider than %s: %v, %v", p.name, screen.name, wide, err)
+			}
+			if bad, err := chromedp.Run(tab, chromedp.Evaluate[string](complaints)); bad != "" || err != nil {
+				t.Errorf("%s on %s: %s, %v", p.name, screen.name, bad, err)
 			}
 			picture, err := chromedp.Run(tab, chromedp.CaptureScreenshot())
 			if err != nil {

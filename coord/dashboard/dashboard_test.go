@@ -163,6 +163,36 @@ func TestOverviewFilters(t *testing.T) {
 	}
 }
 
+func TestTheSearchTakesASignerAScriptAndARun(t *testing.T) {
+	t.Parallel()
+	w := open(t)
+	own := w.submit(1, "own.tengo", nil)
+	other := w.submit(2, "canary.tengo", func(in *ledger.Incoming) { in.Project, in.ProjectName = bank, "ledger-bank" })
+	w.submit(3, "by-name.tengo", func(in *ledger.Incoming) { in.Signer = string(own.ID[:6]) })
+	leads := func(text string) string {
+		response, _ := w.get("/?signer=" + url.QueryEscape(text) + "&state=waiting")
+		return response.Header.Get("Location")
+	}
+	for text, want := range map[string]string{
+		string(own.ID): "/runs/" + string(own.ID), string(own.ID[:9]): "/runs/" + string(own.ID), string(other.ID[:5]): "/runs/" + string(other.ID),
+		string(own.ID[:6]): "", // a person has this name
+		"own.tengo":        "/?script=own.tengo&state=waiting", "alice": "", "": "", string(own.ID[:3]): "", "zzzzzzz": "",
+	} {
+		if got := leads(text); got != want {
+			t.Errorf("%q leads to %q, want %q", text, got, want)
+		}
+	}
+	if body := w.page("/?script=own.tengo"); !strings.Contains(body, "/runs/"+string(own.ID)) || strings.Contains(body, "canary.tengo") {
+		t.Error("the list of a script is not its runs")
+	}
+	w.readAs(ofShop)
+	for _, text := range []string{string(other.ID), string(other.ID[:5]), string(other.ID[:25])} {
+		if got := leads(text); got != "" {
+			t.Errorf("%q leads somebody who must not see it to %q", text, got)
+		}
+	}
+}
+
 func TestRunPageSaysWhyWhereAndHow(t *testing.T) {
 	t.Parallel()
 	w := open(t)

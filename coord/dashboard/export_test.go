@@ -1,9 +1,10 @@
 package dashboard
 
-// Remember puts points into the chart of all queues, as if they had been sampled then: unix milliseconds, running, queued, planned.
+// Remember makes these the points of the chart of all queues, as if they had been sampled then: unix milliseconds, running, queued, planned.
 func (d *Dashboard) Remember(samples [][4]int64) {
 	d.past.mu.Lock()
 	defer d.past.mu.Unlock()
+	d.past.sums = nil
 	for _, s := range samples {
 		d.past.sums = append(d.past.sums, sample(s))
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -26,10 +27,9 @@ const (
 // overview is the first page: what there is, what waits, and the newest runs.
 func (d *Dashboard) overview(ctx context.Context, r *http.Request, quiet bool) (*page, error) {
 	q := r.URL.Query()
-	if id := writ.RunID(q.Get("signer")); id.Valid() { // the field takes the id of a run too
-		if _, err := d.runOf(ctx, id); err == nil {
-			return &page{elsewhere: "/runs/" + string(id)}, nil
-		}
+	elsewhere, err := d.search(ctx, r.URL)
+	if elsewhere != "" || err != nil {
+		return &page{elsewhere: elsewhere}, err
 	}
 	filter, err := d.filtersOf(ctx, q)
 	if err != nil {
@@ -84,6 +84,39 @@ func (r Reader) selects(project writ.ProjectID) ([]writ.ProjectID, error) {
 		return r.Projects, nil
 	}
 	return nil, nil
+}
+
+// idPrefix is what the beginning of an id looks like that commands take too.
+var idPrefix = regexp.MustCompile(`^[a-z2-7]{4,26}$`)
+
+// search returns where what was typed into the field of signers leads, "" if it is a signer: the field also takes the name of a script, and the id
+// of a run or its beginning. A signer whose name is such a beginning stays one.
+func (d *Dashboard) search(ctx context.Context, own *url.URL) (elsewhere string, err error) {
+	text := own.Query().Get("signer")
+	switch id := writ.RunID(text); {
+	case id.Valid():
+		if _, err := d.runOf(ctx, id); err == nil {
+			return "/runs/" + text, nil
+		}
+		return "", nil
+	case strings.HasSuffix(text, ".tengo"):
+		return with(own, "signer", "", "script", text), nil
+	case !idPrefix.MatchString(text):
+		return "", nil
+	}
+	projects, err := d.Reader(ctx).selects("")
+	if err != nil {
+		return "", err
+	}
+	signed, err := d.Ledger.Runs(ctx, ledger.RunFilter{Projects: projects, Signer: text}, ledger.Page{Limit: 1})
+	if err != nil || len(signed.Items) > 0 {
+		return "", err
+	}
+	found, err := d.Ledger.Runs(ctx, ledger.RunFilter{Projects: projects, Prefix: text}, ledger.Page{Limit: 2})
+	if err != nil || len(found.Items) != 1 {
+		return "", err
+	}
+	return "/runs/" + string(found.Items[0].ID), nil
 }
 
 // addDepths adds how much is open everywhere, and returns the points of the chart as JSON.
