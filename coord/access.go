@@ -79,6 +79,8 @@ var access = map[string]scope{
 	"GET /runs/{id}/log":                     forProject,
 	"GET /stuck":                             forReaders,
 	"GET /live/stuck":                        forReaders,
+	"GET /failures":                          forReaders,
+	"GET /live/failures":                     forReaders,
 	"GET /resources":                         forReaders,
 	"GET /live/resources":                    forReaders,
 	"GET /deployments":                       forReaders,

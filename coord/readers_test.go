@@ -193,6 +193,8 @@ var readRights = map[string]row{
 	"GET /live":                {noLogin, noRole, "200", "200", "200"},
 	"GET /stuck":               {noLogin, noRole, "200", "200", "200"},
 	"GET /live/stuck":          {noLogin, noRole, "200", "200", "200"},
+	"GET /failures":            {noLogin, noRole, "200", "200", "200"},
+	"GET /live/failures":       {noLogin, noRole, "200", "200", "200"},
 	"GET /resources":           {noLogin, noRole, "200", "200", "200"},
 	"GET /live/resources":      {noLogin, noRole, "200", "200", "200"},
 	"GET /deployments":         {noLogin, noRole, "200", "200", "200"},

@@ -184,6 +184,8 @@ type Records interface {
 	Runs(ctx context.Context, filter RunFilter, page Page) (List[Run], error)
 	// CountRuns counts the runs that a filter selects, of each project in each state.
 	CountRuns(ctx context.Context, filter RunFilter) (RunCounts, error)
+	// Failures groups the runs that a filter selects by code and operation, at most max groups, those with most runs first.
+	Failures(ctx context.Context, filter RunFilter, max int) ([]Failures, error)
 	// LastHeard says when the ledger was told something of runs last. A run whose events are all forgotten has no entry.
 	LastHeard(ctx context.Context, runs ...writ.RunID) (map[writ.RunID]time.Time, error)
 	// Unreported lists at most max open runs of a datacenter after one of them, by id, that this journal of it has not told of.
@@ -281,8 +283,21 @@ type RunFilter struct {
 	Script     string    // file name of the script
 	Deployment string    // its name
 	Since      time.Time // runs that came then or later
+	Failure    writ.Code // runs that ended with this code
+	Operation  string    // runs that a call of this operation ended; NoOperation for those that no call ended
 	Silent     time.Time // open runs that came before, and of which the ledger was told nothing then or later
 	Oldest     bool      // it selects nothing: the list begins with the run that came first
+}
+
+// NoOperation selects runs that failed without a call.
+const NoOperation = "-"
+
+// Failures is how many runs ended with the same code in the same operation. Runs that ended before the ledger kept that are not counted.
+type Failures struct {
+	Code      writ.Code
+	Operation string // of the call that ended the run, "" if none did
+	Runs      int
+	Newest    time.Time // when the newest of the runs came
 }
 
 // NodeFilter selects nodes; an empty field selects all, but for nodes that were removed.

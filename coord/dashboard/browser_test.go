@@ -198,7 +198,7 @@ func TestPicturesOfAllPages(t *testing.T) {
 			return err
 		}))
 		for _, p := range []struct{ name, path string }{
-			{"overview", "/"}, {"overview-of-one", "/"}, {"datacenters-of-one", "/datacenters"}, {"failed", "/runs/" + string(failed.ID)}, {"running", "/runs/" + string(running.ID)}, {"script", "/runs/" + string(failed.ID) + "#line-0-31"}, {"values", "/runs/" + string(failed.ID) + "/values"}, {"log", "/runs/" + string(failed.ID) + "/log"}, {"stuck", "/stuck"}, {"node", "/nodes/" + string(gent) + "/gent2-n2"}, {"resources", "/resources"}, {"deployments", "/deployments"}, {"queues", "/queues"}, {"nodes", "/nodes"}, {"datacenters", "/datacenters"}, {"error", "/?state=busy"},
+			{"overview", "/"}, {"overview-of-one", "/"}, {"datacenters-of-one", "/datacenters"}, {"failed", "/runs/" + string(failed.ID)}, {"running", "/runs/" + string(running.ID)}, {"script", "/runs/" + string(failed.ID) + "#line-0-31"}, {"values", "/runs/" + string(failed.ID) + "/values"}, {"log", "/runs/" + string(failed.ID) + "/log"}, {"stuck", "/stuck"}, {"node", "/nodes/" + string(gent) + "/gent2-n2"}, {"resources", "/resources"}, {"deployments", "/deployments"}, {"failures", "/failures"}, {"queues", "/queues"}, {"nodes", "/nodes"}, {"datacenters", "/datacenters"}, {"error", "/?state=busy"},
 		} {
 			ofOne := strings.HasSuffix(p.name, "-of-one")
 			if ofOne && screen.name != "phone-dark" {
@@ -212,6 +212,15 @@ func TestPicturesOfAllPages(t *testing.T) {
 			wide, err := chromedp.Run(tab, chromedp.Evaluate[bool](`document.documentElement.scrollWidth > innerWidth`))
 			if wide || err != nil {
 				t.Errorf("%s is wider than %s: %v, %v", p.name, screen.name, wide, err)
+			}
+			if screen.name == "desktop-light" { // between the two sizes, pages are laid out in other ways
+				for _, width := range []int64{390, 830, 1081} {
+					do(t, tab, chromedp.EmulateViewport(width, screen.height))
+					if wide, err := chromedp.Run(tab, chromedp.Evaluate[bool](`document.documentElement.scrollWidth > innerWidth`)); wide || err != nil {
+						t.Errorf("%s is wider than %d: %v", p.name, width, err)
+					}
+				}
+				do(t, tab, chromedp.EmulateViewport(screen.width, screen.height))
 			}
 			if bad, err := chromedp.Run(tab, chromedp.Evaluate[string](complaints)); bad != "" || err != nil {
 				t.Errorf("%s on %s: %s, %v", p.name, screen.name, bad, err)

@@ -26,6 +26,7 @@ type Ledger interface {
 	Run(ctx context.Context, id writ.RunID) (ledger.Run, error)
 	Runs(ctx context.Context, filter ledger.RunFilter, page ledger.Page) (ledger.List[ledger.Run], error)
 	CountRuns(ctx context.Context, filter ledger.RunFilter) (ledger.RunCounts, error)
+	Failures(ctx context.Context, filter ledger.RunFilter, max int) ([]ledger.Failures, error)
 	LastHeard(ctx context.Context, runs ...writ.RunID) (map[writ.RunID]time.Time, error)
 	Calls(ctx context.Context, run writ.RunID, page ledger.Page) (ledger.List[writ.Call], error)
 	CountCalls(ctx context.Context, runs ...writ.RunID) (map[writ.RunID]map[writ.CallState]int, error)
@@ -130,6 +131,7 @@ func (d *Dashboard) Register(routes chi.Router) {
 		"/":            d.overview,
 		"/runs/{id}":   d.run,
 		"/stuck":       d.stuck,
+		"/failures":    d.failures,
 		"/queues":      d.queuesPage,
 		"/nodes":       d.nodes,
 		"/resources":   d.resources,

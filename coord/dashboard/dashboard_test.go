@@ -29,7 +29,7 @@ func TestEveryAnswerTellsBrowsersWhatNotToDo(t *testing.T) {
 	t.Parallel()
 	w := open(t)
 	const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
-	for _, path := range []string{"/", "/queues", "/stuck", "/resources", "/deployments", "/nodes", "/nodes/x/y", "/datacenters", "/runs/none", "/static/dashboard.js", "/static/none"} {
+	for _, path := range []string{"/", "/queues", "/failures", "/stuck", "/resources", "/deployments", "/nodes", "/nodes/x/y", "/datacenters", "/runs/none", "/static/dashboard.js", "/static/none"} {
 		response, body := w.get(path)
 		for name, want := range map[string]string{"Content-Security-Policy": policy, "X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer"} {
 			if got := response.Header.Get(name); got != want {
@@ -90,7 +90,7 @@ func TestNamesFromStrangersStayText(t *testing.T) {
 		ResourceID: writ.ResourceID{Project: shop, Kind: writ.ResourceKind(hostile), Name: hostile}, Deployment: hostile, Driver: hostile, State: hostile,
 		Address: hostile, Drift: []string{hostile}, Node: writ.NodeID(hostile), Run: writ.RunID(hostile),
 	}})
-	paths := []string{"/resources", "/resources?deployment=" + url.QueryEscape(hostile), "/deployments", "/nodes/" + string(ams) + "/n", "/queues", "/queues?datacenter=" + url.QueryEscape(hostile), "/stuck", "/stuck?signer=" + url.QueryEscape(hostile), "/runs/" + string(signed.ID), "/runs/" + string(run.ID) + "/values", "/runs/" + string(run.ID) + "/log", "/", "/?signer=" + url.QueryEscape(hostile), "/runs/" + string(run.ID), "/nodes", "/datacenters", "/runs/" + url.PathEscape(hostile), "/?state=" + url.QueryEscape(hostile)}
+	paths := []string{"/resources", "/resources?deployment=" + url.QueryEscape(hostile), "/deployments", "/nodes/" + string(ams) + "/n", "/queues", "/queues?datacenter=" + url.QueryEscape(hostile), "/failures", "/?failure=" + url.QueryEscape(hostile) + "&operation=" + url.QueryEscape(hostile), "/stuck", "/stuck?signer=" + url.QueryEscape(hostile), "/runs/" + string(signed.ID), "/runs/" + string(run.ID) + "/values", "/runs/" + string(run.ID) + "/log", "/", "/?signer=" + url.QueryEscape(hostile), "/runs/" + string(run.ID), "/nodes", "/datacenters", "/runs/" + url.PathEscape(hostile), "/?state=" + url.QueryEscape(hostile)}
 	for _, path := range paths {
 		if _, body := w.get(path); strings.Contains(body, "<img") || strings.Contains(body, `"'{{`) || strings.Contains(body, "\u202e") && strings.HasPrefix(path, "/runs/"+string(signed.ID)) || strings.Count(body, "<script") != 4 {
 			t.Errorf("%s: a name became markup", path)
@@ -480,7 +480,7 @@ func TestAReaderOfOneProjectSeesNothingElse(t *testing.T) {
 
 	w.readAs(ofShop)
 	hidden := []string{"canary", "ledger-bank", string(bank), "/runs/" + string(other.ID), "ams1-n", "gent2-n2", `id="depth"`, "data-history", `href="/nodes`, `href="/queues`, `href="/metrics"`, "eu-west", "SHA256:", "v0.1.0"}
-	for _, path := range []string{"/", "/?state=failed", "/?signer=eve", "/?signer=" + string(other.ID), "/?datacenter=" + string(gent), "/runs/" + string(own.ID), "/datacenters", "/?state=busy", "/stuck", "/stuck?for=1m", "/stuck?signer=eve"} {
+	for _, path := range []string{"/", "/?state=failed", "/?signer=eve", "/?signer=" + string(other.ID), "/?datacenter=" + string(gent), "/runs/" + string(own.ID), "/datacenters", "/?state=busy", "/stuck", "/stuck?for=1m", "/stuck?signer=eve", "/failures", "/failures?since=1h", "/?failure=EXEC_ERROR"} {
 		_, body := w.get(path)
 		for _, text := range hidden {
 			if strings.Contains(body, text) {
@@ -495,7 +495,7 @@ func TestAReaderOfOneProjectSeesNothingElse(t *testing.T) {
 	}
 	wants(t, w.page("/stuck"), "own-stuck.tengo", "1 open run ")
 	wants(t, w.page("/datacenters"), "ams1", "fra1", `data-state="away"`, `data-state="healthy"`)
-	for _, path := range []string{"/runs/" + string(other.ID), "/runs/" + string(other.ID) + "/values", "/runs/" + string(other.ID) + "/log", "/live/runs/" + string(other.ID), "/?project=" + string(bank), "/?project=none", "/stuck?project=" + string(bank), "/stuck?project=none"} {
+	for _, path := range []string{"/runs/" + string(other.ID), "/runs/" + string(other.ID) + "/values", "/runs/" + string(other.ID) + "/log", "/live/runs/" + string(other.ID), "/?project=" + string(bank), "/?project=none", "/stuck?project=" + string(bank), "/stuck?project=none", "/failures?project=" + string(bank)} {
 		if response, body := w.get(path); response.StatusCode != http.StatusNotFound || !strings.Contains(body, "NOT_FOUND") || strings.Contains(body, "canary") {
 			t.Errorf("%s: %s", path, response.Status)
 		}

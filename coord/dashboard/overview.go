@@ -47,8 +47,8 @@ func (d *Dashboard) overview(ctx context.Context, r *http.Request, quiet bool) (
 	}
 	reader := d.Reader(ctx)
 	data := overview{
-		Filter: filter, Project: writ.ProjectID(q.Get("project")), State: q.Get("state"), All: with(r.URL, "state", "", "project", "", "signer", "", "datacenter", "", "script", "", "deployment", ""),
-		Datacenters: now.datacenters, Projects: reader.projectsOf(now),
+		Filter: filter, Project: writ.ProjectID(q.Get("project")), State: q.Get("state"), All: with(r.URL, "state", "", "project", "", "signer", "", "datacenter", "", "script", "", "deployment", "", sinceParam, "", failureParam, "", operationParam, ""),
+		Datacenters: now.datacenters, Projects: reader.projectsOf(now), Kept: kept(q), Since: spanNames[q.Get(sinceParam)],
 	}
 	p := &page{Template: "overview", Title: "Runs", Nav: "runs"}
 	inStates, stuck, err := d.countsOf(ctx, now, filter)
@@ -151,12 +151,14 @@ type overview struct {
 	All         string // the address without filters
 	Projects    []identity.Project
 	Datacenters []api.Datacenter
-	History     string // JSON of the samples, "" for who may not see them
+	Kept        []value // filters that the form has no field for
+	Since       string  // in words, "" if the list goes back as far as there is something
+	History     string  // JSON of the samples, "" for who may not see them
 }
 
 // Filtered reports whether the list may leave runs out.
 func (o overview) Filtered() bool {
-	return o.State != "" || o.Filter.Datacenter != "" || o.Project != "" || o.Filter.Signer != "" || o.Filter.Script != "" || o.Filter.Deployment != ""
+	return o.State != "" || o.Project != "" || narrow(o.Filter)
 }
 
 // count is how many runs are in a state, or stuck.

@@ -24,9 +24,24 @@ const silentParam = "for"
 // filtersOf reads which runs an address selects, but for their states. The reader sees all of them.
 func (d *Dashboard) filtersOf(ctx context.Context, q url.Values) (ledger.RunFilter, error) {
 	projects, err := d.Reader(ctx).selects(writ.ProjectID(q.Get("project")))
+	if err != nil {
+		return ledger.RunFilter{}, err
+	}
+	since, err := sinceOf(q.Get(sinceParam), time.Now())
 	return ledger.RunFilter{
+		Since: since, Failure: writ.Code(q.Get(failureParam)), Operation: q.Get(operationParam),
 		Datacenter: writ.DatacenterID(q.Get("datacenter")), Signer: q.Get("signer"), Script: q.Get("script"), Deployment: q.Get("deployment"), Projects: projects,
 	}, err
+}
+
+// kept are the filters of an address that a form has no field for, and besides those that are named.
+func kept(q url.Values, besides ...string) (all []value) {
+	for _, name := range append([]string{"script", "deployment", sinceParam, failureParam, operationParam}, besides...) {
+		if v := q.Get(name); v != "" {
+			all = append(all, value{name, v})
+		}
+	}
+	return all
 }
 
 // projectsOf lists the projects that a reader may choose from.
@@ -46,7 +61,7 @@ func (d *Dashboard) stuck(ctx context.Context, r *http.Request, _ bool) (*page, 
 	if err != nil {
 		return nil, err
 	}
-	data := stuckPage{For: q.Get(silentParam), Silences: silences, Filter: filter, Project: writ.ProjectID(q.Get("project"))}
+	data := stuckPage{For: q.Get(silentParam), Silences: silences, Filter: filter, Project: writ.ProjectID(q.Get("project")), Kept: kept(q, "signer")}
 	after := stuckAfter
 	if data.For == "" {
 		data.For = "5m"
@@ -74,6 +89,7 @@ type stuckPage struct {
 	Project     writ.ProjectID
 	Projects    []identity.Project
 	Datacenters []api.Datacenter
+	Kept        []value // further filters of the address
 }
 
 // stuckTotal is how many runs the list has, on all of its pages.
@@ -153,7 +169,7 @@ func sumOf(counts map[ledger.State]int) (sum int) {
 
 // countsOf counts the runs that the lists behind the numbers of the overview select: those in each state, and those that are stuck.
 func (d *Dashboard) countsOf(ctx context.Context, now *moment, filter ledger.RunFilter) (states map[ledger.State]int, stuck int, err error) {
-	if filter.Datacenter == "" && filter.Signer == "" && filter.Script == "" && filter.Deployment == "" {
+	if !narrow(filter) {
 		chosen := func(project writ.ProjectID) bool {
 			return len(filter.Projects) == 0 || slices.Contains(filter.Projects, project)
 		}

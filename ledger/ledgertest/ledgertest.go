@@ -46,6 +46,7 @@ func Run(t *testing.T, open func(t testing.TB) ledger.Ledger) {
 		{"a run is found by the beginning of its id", testPrefixes},
 		{"open runs of which nothing is heard are found", testSilent},
 		{"counts count", testCounts},
+		{"failures are grouped by code and operation", testFailures},
 		{"deployments are what owns resources", testDeployments},
 		{"usage is added up by resource and only grows", testUsage},
 		{"foreign cursors are refused", testCursors},

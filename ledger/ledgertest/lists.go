@@ -331,6 +331,73 @@ func testPages(t *testing.T, l ledger.Ledger) {
 	})
 }
 
+// testFailures groups runs by how they failed.
+func testFailures(t *testing.T, l ledger.Ledger) {
+	ctx := t.Context()
+	known := map[writ.RunID]int{}
+	var in [8]ledger.Incoming
+	for n := range in {
+		in[n] = incoming(n, east)
+		known[in[n].Run] = n
+		if n == 5 {
+			in[n].Project = bank
+		}
+		add(t, l, in[n])
+	}
+	failed := func(n int, code writ.Code, seq int) writ.Event {
+		run := runOf(in[n], writ.RunFailed)
+		run.Failure = &writ.Failure{Error: *writ.Errorf(code, "no"), Seq: seq}
+		return runEvent(run)
+	}
+	call := func(n, seq int, operation string) writ.Event {
+		return callEvent(writ.Call{Run: in[n].Run, Seq: seq, Operation: operation, State: writ.CallFailed})
+	}
+	store(t, l, east, events(1,
+		call(0, 1, "volume.create"), call(0, 2, "machine.create"), failed(0, writ.CodeNoCapacity, 2), // all in one batch
+		call(1, 1, "machine.create")))
+	store(t, l, east, events(5,
+		failed(1, writ.CodeNoCapacity, 1), call(2, 1, "volume.create"), failed(2, writ.CodeNoCapacity, 1),
+		failed(3, writ.CodeScriptFailed, 0), call(5, 1, "machine.create"), failed(5, writ.CodeNoCapacity, 1),
+		call(6, 1, "machine.create"), failed(6, writ.CodeNoCapacity, 1), runEvent(runOf(in[6], writ.RunRunning)))) // it was resumed
+	ok(t, l.Reject(ctx, in[4].Payload, writ.SubmissionRefused, writ.Errorf(writ.CodeRoleMissing, "no")))
+	machines := ledger.Failures{Code: writ.CodeNoCapacity, Operation: "machine.create", Runs: 3, Newest: at(5)}
+	script := ledger.Failures{Code: writ.CodeScriptFailed, Runs: 1, Newest: at(3)}
+	refused := ledger.Failures{Code: writ.CodeRoleMissing, Runs: 1, Newest: at(4)}
+	volumes := ledger.Failures{Code: writ.CodeNoCapacity, Operation: "volume.create", Runs: 1, Newest: at(2)}
+	ofShop := machines
+	ofShop.Runs, ofShop.Newest = 2, at(1)
+	for _, tt := range []struct {
+		filter ledger.RunFilter
+		max    int
+		want   []ledger.Failures
+	}{
+		{ledger.RunFilter{}, 10, []ledger.Failures{machines, volumes, refused, script}},
+		{ledger.RunFilter{}, 2, []ledger.Failures{machines, volumes}},
+		{ledger.RunFilter{Projects: []writ.ProjectID{shop}}, 1, []ledger.Failures{ofShop}},
+		{ledger.RunFilter{Since: at(3)}, 10, []ledger.Failures{{Code: writ.CodeNoCapacity, Operation: "machine.create", Runs: 1, Newest: at(5)}, refused, script}},
+		{ledger.RunFilter{Signer: "eve"}, 10, []ledger.Failures{}},
+	} {
+		got, err := l.Failures(ctx, tt.filter, tt.max)
+		if diff := cmp.Diff(tt.want, got); err != nil || diff != "" {
+			t.Errorf("%+v: %v\n%s", tt.filter, err, diff)
+		}
+	}
+	for _, tt := range []struct {
+		filter ledger.RunFilter
+		want   []int
+	}{
+		{ledger.RunFilter{Failure: writ.CodeNoCapacity}, []int{5, 2, 1, 0}},
+		{ledger.RunFilter{Failure: writ.CodeNoCapacity, Operation: "machine.create"}, []int{5, 1, 0}},
+		{ledger.RunFilter{Operation: "volume.create"}, []int{2}},
+		{ledger.RunFilter{Operation: ledger.NoOperation}, []int{4, 3}},
+		{ledger.RunFilter{Failure: writ.CodeNoCapacity, Operation: ledger.NoOperation}, nil},
+	} {
+		if got := names(t, l, tt.filter, known); !slices.Equal(got, tt.want) {
+			t.Errorf("%+v: %v, want %v", tt.filter, got, tt.want)
+		}
+	}
+}
+
 // testDeployments lists what owns resources, and counts these.
 func testDeployments(t *testing.T, l ledger.Ledger) {
 	ctx := t.Context()

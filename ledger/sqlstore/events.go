@@ -255,6 +255,11 @@ func (c *changes) apply(ctx context.Context, tx *sqldb.Tx, datacenter writ.Datac
 			return err
 		}
 	}
+	for _, run := range c.runs.values { // now that their calls are there
+		if err := keepFailedOperation(ctx, tx, datacenter, run); err != nil {
+			return err
+		}
+	}
 	for _, node := range c.nodes.values {
 		if err := keepNode(ctx, tx, datacenter, node); err != nil {
 			return err

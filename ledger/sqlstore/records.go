@@ -16,12 +16,37 @@ import (
 // addRun records a run that is not there yet and reports whether it was not.
 func addRun(ctx context.Context, tx *sqldb.Tx, run ledger.Run, journal string) (bool, error) {
 	return affected(tx.ExecContext(ctx, `
-		INSERT INTO runs (id, datacenter, project, project_name, signer, state, created, accepted, ended, body, journal, script, deployment)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)
+		INSERT INTO runs (id, datacenter, project, project_name, signer, state, created, accepted, ended, body, journal, script, deployment, failure)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)
 		ON CONFLICT (id) DO NOTHING`,
 		string(run.ID), string(run.Datacenter), string(run.Project), run.ProjectName, run.Signer, string(run.State),
 		micros(run.Created), micros(run.Accepted), micros(run.Ended), encode(run.Run), journal,
-		selectable(run.Script), deploymentName(run.Run)))
+		selectable(run.Script), deploymentName(run.Run), failureCode(run.Run)))
+}
+
+// failureCode is the code with which a run ended, "" if it did not fail.
+func failureCode(run writ.Run) string {
+	if run.Failure == nil {
+		return ""
+	}
+	return selectable(string(run.Failure.Code))
+}
+
+// keepFailedOperation records which operation ended a run, once the copy of its call is there.
+func keepFailedOperation(ctx context.Context, tx *sqldb.Tx, datacenter writ.DatacenterID, run writ.Run) error {
+	if run.Failure == nil || run.Failure.Seq == 0 {
+		return nil
+	}
+	rows, err := tx.QueryContext(ctx, `SELECT body FROM calls WHERE run = $1 AND seq = $2`, string(run.ID), run.Failure.Seq)
+	calls, err := collect(rows, err, body[writ.Call])
+	if err != nil || len(calls) == 0 {
+		return err
+	}
+	_, err = tx.ExecContext(ctx, `
+		UPDATE runs
+		SET failed_operation = $1
+		WHERE id = $2 AND datacenter = $3 AND failure <> ''`, selectable(calls[0].Operation), string(run.ID), string(datacenter))
+	return err
 }
 
 // deploymentName is the name of the deployment that a run makes. While it waits, the copy says the revision too.
@@ -58,9 +83,10 @@ func keepRun(ctx context.Context, tx *sqldb.Tx, datacenter writ.DatacenterID, jo
 	}
 	_, err = tx.ExecContext(ctx, `
 		UPDATE runs
-		SET state = $1, accepted = $2, ended = $3, body = $4, journal = $5, script = $6, deployment = $7
-		WHERE id = $8 AND datacenter = $9 AND (accepted = 0 OR $10)`,
-		string(run.State), micros(run.Accepted), micros(run.Ended), encode(run), journal, selectable(run.Script), deploymentName(run), string(run.ID), string(datacenter), bool(w))
+		SET state = $1, accepted = $2, ended = $3, body = $4, journal = $5, script = $6, deployment = $7, failure = $8, failed_operation = ''
+		WHERE id = $9 AND datacenter = $10 AND (accepted = 0 OR $11)`,
+		string(run.State), micros(run.Accepted), micros(run.Ended), encode(run), journal, selectable(run.Script), deploymentName(run), failureCode(run),
+		string(run.ID), string(datacenter), bool(w))
 	return err
 }
 
@@ -89,6 +115,9 @@ func (s *Store) Restate(ctx context.Context, datacenter writ.DatacenterID, journ
 			if err := endCalls(ctx, tx, run); err != nil {
 				return err
 			}
+		}
+		if err := keepFailedOperation(ctx, tx, datacenter, run); err != nil {
+			return err
 		}
 		id, err := nextEventIDs(ctx, tx, 1)
 		if err != nil {
@@ -231,6 +260,16 @@ func selectRuns(q *query, filter ledger.RunFilter) {
 	if !filter.Since.IsZero() {
 		q.and("created >= ?", micros(filter.Since))
 	}
+	if filter.Failure != "" {
+		q.and("failure = ?", string(filter.Failure))
+	}
+	switch filter.Operation {
+	case "":
+	case ledger.NoOperation:
+		q.and("failure <> '' AND failed_operation = ''")
+	default:
+		q.and("failure <> '' AND failed_operation = ?", filter.Operation)
+	}
 	if !filter.Silent.IsZero() {
 		silentSince(q, filter.Silent)
 	}
@@ -300,6 +339,21 @@ func (s *Store) CountRuns(ctx context.Context, filter ledger.RunFilter) (ledger.
 		counts[project][state] = n
 	}
 	return counts, rows.Err()
+}
+
+// Failures groups runs by code and operation.
+func (s *Store) Failures(ctx context.Context, filter ledger.RunFilter, max int) ([]ledger.Failures, error) {
+	q := selectFrom(`SELECT failure, failed_operation, COUNT(*), MAX(created) FROM runs`)
+	selectRuns(q, filter)
+	q.and("failure <> ''")
+	q.add("\nGROUP BY failure, failed_operation\nORDER BY COUNT(*) DESC, failure, failed_operation\nLIMIT ?", max)
+	rows, err := s.db.Query(ctx, q.String(), q.args...)
+	return collect(rows, err, func(rows *sql.Rows) (f ledger.Failures, err error) {
+		var newest int64
+		err = rows.Scan(&f.Code, &f.Operation, &f.Runs, &newest)
+		f.Newest = sqldb.Time(newest)
+		return f, err
+	})
 }
 
 // Calls lists the calls of a run.

@@ -300,8 +300,8 @@ func rejectRun(ctx context.Context, tx *sqldb.Tx, s writ.Submission) error {
 	}
 	_, err = tx.ExecContext(ctx, `
 		UPDATE runs
-		SET state = $1, ended = $2, body = $3
-		WHERE id = $4`, string(s.State), micros(run.Ended), encode(run), string(s.Run))
+		SET state = $1, ended = $2, body = $3, failure = $4
+		WHERE id = $5`, string(s.State), micros(run.Ended), encode(run), failureCode(run), string(s.Run))
 	return err
 }
 

@@ -109,11 +109,13 @@ CREATE TABLE runs (
 	accepted BIGINT NOT NULL,
 	ended BIGINT NOT NULL,
 	body TEXT NOT NULL
-, journal TEXT NOT NULL DEFAULT '', script TEXT NOT NULL DEFAULT '', deployment TEXT NOT NULL DEFAULT '');
+, journal TEXT NOT NULL DEFAULT '', script TEXT NOT NULL DEFAULT '', deployment TEXT NOT NULL DEFAULT '', failure TEXT NOT NULL DEFAULT '', failed_operation TEXT NOT NULL DEFAULT '');
 
 CREATE INDEX runs_by_datacenter ON runs (datacenter, created, id);
 
 CREATE INDEX runs_by_deployment ON runs (deployment, created, id);
+
+CREATE INDEX runs_by_failure ON runs (created, failure, failed_operation, project) WHERE failure <> '';
 
 CREATE INDEX runs_by_project ON runs (project, created, id);
 

@@ -1,0 +1,131 @@
+package dashboard
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"writ"
+	"writ/coord/api"
+	"writ/identity"
+	"writ/ledger"
+)
+
+// failuresShown is how many groups of failures stand on a page.
+const failuresShown = 60
+
+// spans are the times that the page of failures offers, in the words of its address.
+var spans = []string{"1h", "24h", "168h", "2160h"}
+
+var spanNames = map[string]string{"1h": "the last hour", "24h": "the last 24 hours", "168h": "the last 7 days", "2160h": "the last 90 days"}
+
+const (
+	sinceParam     = "since"
+	failureParam   = "failure"
+	operationParam = "operation"
+)
+
+// sinceOf reads how far back a list goes, "" for as far as there is something.
+func sinceOf(text string, now time.Time) (time.Time, error) {
+	if text == "" {
+		return time.Time{}, nil
+	}
+	span, err := time.ParseDuration(text)
+	if err != nil || span < time.Second || span > 366*24*time.Hour {
+		return time.Time{}, writ.Errorf(writ.CodeBadRequest, "%s: %q is not how far back a list goes", sinceParam, text).WithHint("say 1h, 24h or 168h")
+	}
+	return now.Add(-span).Truncate(time.Second), nil
+}
+
+// failures is the page of why runs failed, in groups of the same code and operation.
+func (d *Dashboard) failures(ctx context.Context, r *http.Request, quiet bool) (*page, error) {
+	q := r.URL.Query()
+	if q.Get(sinceParam) == "" {
+		q.Set(sinceParam, "24h")
+	}
+	filter, err := d.filtersOf(ctx, q)
+	if err != nil {
+		return nil, err
+	}
+	now, err := d.moment(ctx)
+	if err != nil {
+		return nil, err
+	}
+	data := failuresPage{
+		Since: q.Get(sinceParam), Filter: filter, Project: writ.ProjectID(q.Get("project")), Projects: d.Reader(ctx).projectsOf(now), Datacenters: now.datacenters,
+		Kept: slices.DeleteFunc(kept(q, "signer"), func(v value) bool { return v.Name == sinceParam }),
+	}
+	for _, span := range spans {
+		data.Spans = append(data.Spans, value{span, spanNames[span]})
+	}
+	if !slices.Contains(spans, data.Since) {
+		data.Spans = append(data.Spans, value{data.Since, "the last " + data.Since})
+	}
+	p := &page{Template: "failures", Title: "Failures", Nav: "failures", Data: data}
+	if quiet {
+		return p, nil
+	}
+	groups, err := d.Ledger.Failures(ctx, filter, failuresShown)
+	if err != nil {
+		return nil, err
+	}
+	rows := make([]failureRow, len(groups))
+	for i, g := range groups {
+		rows[i] = failureRow{g, listOf(q, g)}
+	}
+	return p, add(d, p, part{id: "failures", ofLedger: true}, "failure-row", rows...)
+}
+
+// listOf is the address of the list of the runs of a group.
+func listOf(q url.Values, g ledger.Failures) string {
+	list := url.Values{}
+	for name, values := range q {
+		if slices.Contains([]string{"project", "datacenter", "signer", "script", "deployment", sinceParam}, name) && values[0] != "" {
+			list.Set(name, values[0])
+		}
+	}
+	list.Set(failureParam, string(g.Code))
+	list.Set(operationParam, g.Operation)
+	if g.Operation == "" {
+		list.Set(operationParam, ledger.NoOperation)
+	}
+	return "/?" + list.Encode()
+}
+
+type failuresPage struct {
+	Since       string
+	Spans       []value
+	Filter      ledger.RunFilter
+	Project     writ.ProjectID
+	Projects    []identity.Project
+	Datacenters []api.Datacenter
+	Kept        []value
+}
+
+// failureRow is a line of the list of failures.
+type failureRow struct {
+	ledger.Failures
+	List string // address of the list of these runs
+}
+
+// Key tells the group from all others.
+func (r failureRow) Key() string { return string(r.Code) + " " + r.Operation }
+
+// Explain is what the code means.
+func (r failureRow) Explain() string { return r.Code.Info().Explain }
+
+// Command is what explains the code, "" if it is none of writ's.
+func (r failureRow) Command() string {
+	if !slices.ContainsFunc(writ.Codes, func(c writ.CodeInfo) bool { return c.Code == r.Code }) {
+		return ""
+	}
+	return "writ explain " + string(r.Code)
+}
+
+// narrow reports whether a filter selects by more than projects and states.
+func narrow(f ledger.RunFilter) bool {
+	return f.Datacenter != "" || f.Failure != "" || !f.Since.IsZero() || strings.Join([]string{f.Signer, f.Script, f.Deployment, f.Operation}, "") != ""
+}
