@@ -82,6 +82,7 @@ type Dashboard struct {
 	now       pulse
 	past      history
 	texts     texts
+	counted   counted
 }
 
 // Reader is somebody who looks at pages. The zero value may see nothing.

@@ -72,6 +72,7 @@ func TestFailuresAreGroupedAndLeadToTheirRuns(t *testing.T) {
 			t.Errorf("%s: %s", bad, response.Status)
 		}
 	}
+	w.readAs(ofShop)
 	frames(t, w, "/live/failures", "", func(_, data string) bool {
 		if strings.Contains(data, "canary") {
 			t.Errorf("a frame tells %s", data)

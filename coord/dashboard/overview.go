@@ -51,11 +51,11 @@ func (d *Dashboard) overview(ctx context.Context, r *http.Request, quiet bool) (
 		Datacenters: now.datacenters, Projects: reader.projectsOf(now), Kept: kept(q), Since: spanNames[q.Get(sinceParam)],
 	}
 	p := &page{Template: "overview", Title: "Runs", Nav: "runs"}
-	inStates, stuck, err := d.countsOf(ctx, now, filter)
+	n, err := d.numbersOf(ctx, r.URL, now, filter)
 	if err != nil {
 		return nil, err
 	}
-	if err := add(d, p, part{id: "counts"}, "count", counts(r.URL, inStates, stuck)...); err != nil {
+	if err := add(d, p, part{id: "counts"}, "count", counts(r.URL, n.states, n.stuck)...); err != nil {
 		return nil, err
 	}
 	if reader.All { // nodes and queues are of all projects together

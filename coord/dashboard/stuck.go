@@ -166,21 +166,3 @@ func sumOf(counts map[ledger.State]int) (sum int) {
 	}
 	return sum
 }
-
-// countsOf counts the runs that the lists behind the numbers of the overview select: those in each state, and those that are stuck.
-func (d *Dashboard) countsOf(ctx context.Context, now *moment, filter ledger.RunFilter) (states map[ledger.State]int, stuck int, err error) {
-	if !narrow(filter) {
-		chosen := func(project writ.ProjectID) bool {
-			return len(filter.Projects) == 0 || slices.Contains(filter.Projects, project)
-		}
-		return now.counts.Sum(chosen), sumOf(now.stuck.Sum(chosen)), nil
-	}
-	filter.States = nil
-	counts, err := d.Ledger.CountRuns(ctx, filter)
-	if err != nil {
-		return nil, 0, err
-	}
-	filter.Silent = now.at.Add(-stuckAfter).Truncate(time.Second)
-	silent, err := d.Ledger.CountRuns(ctx, filter)
-	return counts.Total(), sumOf(silent.Total()), err
-}

@@ -137,3 +137,24 @@ func TestNumbersAreThoseOfTheListsBehindThem(t *testing.T) {
 		}
 	}
 }
+
+// A page that is kept up to date has numbers of its filter, too, and another reader of the same address has others.
+func TestLiveNumbersAreThoseOfTheFilterAndTheReader(t *testing.T) {
+	t.Parallel()
+	w := open(t)
+	fill(w)
+	for range 2 { // the second time they are remembered
+		for name, reader := range map[string]dashboard.Reader{"all": {All: true}, "shop": ofShop} {
+			w.readAs(reader)
+			tile := regexp.MustCompile(`s-succeeded[^>]*><b>(\d+)</b>`)
+			want := tile.FindStringSubmatch(w.page("/?datacenter=" + string(ams)))
+			frames(t, w, "/live/?datacenter="+string(ams), "", func(_, data string) bool {
+				_, pieces, any := told(t, data, "counts")
+				if got := tile.FindStringSubmatch(pieces["succeeded"]); any && (got == nil || got[1] != want[1]) {
+					t.Errorf("%s: a frame says %v, the page says %v", name, got, want)
+				}
+				return any
+			})
+		}
+	}
+}

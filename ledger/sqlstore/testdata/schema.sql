@@ -127,6 +127,10 @@ CREATE INDEX runs_by_state ON runs (state, created, id);
 
 CREATE INDEX runs_counted ON runs (project, state);
 
+CREATE INDEX runs_counted_by_datacenter ON runs (datacenter, project, state);
+
+CREATE INDEX runs_counted_by_signer ON runs (signer, project, state);
+
 CREATE INDEX runs_ended ON runs (ended) WHERE ended > 0;
 
 CREATE INDEX runs_newest ON runs (created, id);

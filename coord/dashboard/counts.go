@@ -1,0 +1,74 @@
+package dashboard
+
+import (
+	"context"
+	"fmt"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"writ"
+	"writ/ledger"
+)
+
+const (
+	recountEvery = 5 * time.Second // of a page that is kept up to date, as a count may look at many runs
+	countsKept   = 64
+)
+
+// numbers are those of the overview: how many runs are in each state, and stuck.
+type numbers struct {
+	at     time.Time
+	states map[ledger.State]int
+	stuck  int
+}
+
+// counted remembers numbers for streams.
+type counted struct {
+	mu   sync.Mutex
+	kept map[string]numbers
+}
+
+// numbersOf counts the runs that the lists behind the numbers of the overview select. A page that is loaded has those of this moment; news of it may
+// have those of recountEvery ago.
+func (d *Dashboard) numbersOf(ctx context.Context, own *url.URL, now *moment, filter ledger.RunFilter) (numbers, error) {
+	if !narrow(filter) {
+		chosen := func(project writ.ProjectID) bool {
+			return len(filter.Projects) == 0 || slices.Contains(filter.Projects, project)
+		}
+		return numbers{now.at, now.counts.Sum(chosen), sumOf(now.stuck.Sum(chosen))}, nil
+	}
+	key := with(own, "state", "") + fmt.Sprint(filter.Projects) // what a reader may see is a part of the question
+	if strings.HasPrefix(own.Path, "/live/") {
+		d.counted.mu.Lock()
+		n, known := d.counted.kept[key]
+		d.counted.mu.Unlock()
+		if known && now.at.Sub(n.at) < recountEvery {
+			return n, nil
+		}
+	}
+	n, err := d.recount(ctx, now, filter)
+	if err != nil {
+		return numbers{}, err
+	}
+	d.counted.mu.Lock()
+	defer d.counted.mu.Unlock()
+	if d.counted.kept == nil || len(d.counted.kept) >= countsKept {
+		d.counted.kept = map[string]numbers{}
+	}
+	d.counted.kept[key] = n
+	return n, nil
+}
+
+func (d *Dashboard) recount(ctx context.Context, now *moment, filter ledger.RunFilter) (numbers, error) {
+	filter.States = nil
+	all, err := d.Ledger.CountRuns(ctx, filter)
+	if err != nil {
+		return numbers{}, err
+	}
+	filter.Silent = now.at.Add(-stuckAfter).Truncate(time.Second)
+	silent, err := d.Ledger.CountRuns(ctx, filter)
+	return numbers{now.at, all.Total(), sumOf(silent.Total())}, err
+}
