@@ -9,6 +9,7 @@ import (
 	"writ"
 	"writ/identity/envelope"
 	"writ/ledger"
+	"writ/supervisor/link"
 )
 
 // The dashboard shows an output only as the datacenter of the run has signed it.
@@ -62,6 +63,40 @@ func TestACoordinatorSamplesItsQueues(t *testing.T) {
 		}
 		if time.Since(began) > hang {
 			t.Fatal("there is no sample")
+		}
+	}
+}
+
+// The page of a node has what its datacenter knows at this moment, also of a node that waits, and of no other one.
+func TestThePageOfANodeIsAsItsDatacenterKnowsIt(t *testing.T) {
+	p, s := startReading(t)
+	beat := time.Now().UTC().Add(-3 * time.Second).Truncate(time.Millisecond)
+	s.mu.Lock()
+	s.nodes = []link.NodeNow{
+		{ID: "n1", Admission: writ.AdmissionApproved, Scheduling: writ.SchedulingCordoned, Liveness: writ.LivenessReady, LastBeat: beat, Slots: 5},
+		{ID: "n9", Waiting: &writ.Node{ID: "n9", Name: "waiting-9", Admission: writ.AdmissionPending}},
+	}
+	s.mu.Unlock()
+	s.tell(writ.Event{Node: &writ.Node{ID: "n1", Name: "told-1", Admission: writ.AdmissionApproved, Scheduling: writ.SchedulingOpen, Liveness: writ.LivenessSilent}})
+	p.await("the node", func() bool {
+		list, err := p.Ledger.Nodes(t.Context(), ledger.NodeFilter{Node: "n1"}, ledger.Page{})
+		return err == nil && len(list.Items) == 1
+	})
+	token := p.token("anna")
+	for node, want := range map[string][]string{
+		"n1": {"told-1", "cordoned", beat.Format("15:04:05"), "of 5 slots", "writ node uncordon told-1 --dc vienna"},
+		"n9": {"waiting-9", "writ node approve waiting-9 FINGERPRINT --dc vienna"},
+	} {
+		status, body := p.as(token, http.MethodGet, "/nodes/"+string(vienna)+"/"+node)
+		for _, text := range want {
+			if !strings.Contains(body, text) {
+				t.Errorf("%s: status %d, %q is missing", node, status, text)
+			}
+		}
+	}
+	for _, none := range []string{"/nodes/" + string(vienna) + "/n2", "/nodes/" + string(graz) + "/n1"} {
+		if status, _ := p.as(token, http.MethodGet, none); status != http.StatusNotFound {
+			t.Errorf("%s: %d", none, status)
 		}
 	}
 }
