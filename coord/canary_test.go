@@ -167,7 +167,7 @@ func TestNothingOfAnotherProjectIsTold(t *testing.T) {
 		"project": {string(blog), "web-blog", "web-shop", "no-such", ""}, "deployment": {"canary-deployment"}, "node": {"canary-node"}, "signer": {"sam-canary", "alice"},
 		"kind": {"volume"}, "datacenter": {"vienna", "graz", "canary-dc", string(graz)}, "state": {"failed", "waiting", "running", "succeeded", "x"}, "cursor": cursors, "q": {"canary"},
 		"script": {"canary-0.tengo", "canary-waits.tengo", "canary.tengo"}, "prefix": {string(h.subs[0].Run[:4]), string(h.subs[2].Run), string(h.subs[3].Run[:25])},
-		"since": {time.Now().Add(-time.Hour).Format(time.RFC3339), "x"}, "stuck": {"1", "0"}, "why": {"true"},
+		"since": {time.Now().Add(-time.Hour).Format(time.RFC3339), "x", "24h"}, "for": {"1s"}, "failure": {"EXEC_ERROR"}, "operation": {ledger.NoOperation}, "after-line": {"0"}, "after-call": {"0"}, "stuck": {"1", "0"}, "why": {"true"},
 	} {
 		for _, value := range values {
 			queries = append(queries, url.Values{name: {value}})
