@@ -25,7 +25,6 @@ type app struct {
 	*terminal.Terminal
 	flags  clientFlags
 	warned sync.Map // what warnOfRoles has said
-	script string   // path of the script that was submitted
 }
 
 // clientFlags are those of commands that talk to a cluster.

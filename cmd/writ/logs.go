@@ -375,7 +375,7 @@ func (r *logReader) ended(ctx context.Context, run api.Run) error {
 		}
 		failure = &told
 	}
-	return r.failed(run, failure)
+	return r.failed(run, failure, "")
 }
 
 // cancel ends a run that nobody reads any more.

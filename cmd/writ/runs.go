@@ -456,7 +456,7 @@ func (a *app) runWatchCommand() *cobra.Command {
   writ run watch RUN --timeout 10m`,
 		Args: exactly("RUN"),
 		RunE: a.onRun(func(ctx context.Context, c *client.Client, id writ.RunID) error {
-			return a.watch(ctx, c, id, s.timeout, time.Time{})
+			return a.watch(ctx, c, id, s.watchOptions)
 		}),
 	}
 	s.watchFlags(c)
@@ -587,7 +587,8 @@ Then the command watches until the run has ended, as submit does.`,
 			if err := c.AwaitNews(ctx, before); err != nil {
 				return err
 			}
-			return a.watch(ctx, c, before.ID, s.timeout, at)
+			s.since = at
+			return a.watch(ctx, c, before.ID, s.watchOptions)
 		}),
 	}
 	s.watchFlags(c)

@@ -2,10 +2,13 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -22,9 +25,17 @@ import (
 
 // submitFlags say what to do after handing in.
 type submitFlags struct {
-	order   orderFlags
-	detach  bool
-	timeout time.Duration
+	order  orderFlags
+	detach bool
+	watchOptions
+}
+
+// watchOptions say how a run is watched, and what is done when it has ended.
+type watchOptions struct {
+	timeout time.Duration // how long at most; 0 for as long as it takes
+	since   time.Time     // an end before is not the one that is meant
+	script  string        // path of the script that was submitted, "" if it is not known
+	junit   string        // file for a report, "" for none
 }
 
 func (a *app) submitCommand() *cobra.Command {
@@ -35,7 +46,10 @@ func (a *app) submitCommand() *cobra.Command {
 		Long: `Submits a script. FILE is a script, which is checked and signed first, or a file of "writ sign".
 
 Then it watches until the run has ended, verifies the signature of the datacenter's supervisor on the result,
-and prints the script's output. Ctrl-C leaves the run alone and says how to see it again.`,
+and prints the script's output. Ctrl-C leaves the run alone and says how to see it again.
+
+--junit writes a test for the run and one for each call. The result of the run is the one that was verified. A call that
+failed counts as skipped if the script went on.`,
 		Example: `  writ submit web.tengo -p count=3
   writ submit web.tengo --dc any --select region=eu --detach
   writ submit web.writ --timeout 10m`,
@@ -51,9 +65,16 @@ and prints the script's output. Ctrl-C leaves the run alone and says how to see 
 // watchFlags are those of a command that watches a run.
 func (s *submitFlags) watchFlags(c *cobra.Command) {
 	c.Flags().DurationVar(&s.timeout, "timeout", 0, "how long to watch at most; the run goes on (exit code 6)")
+	c.Flags().StringVar(&s.junit, "junit", "", "file to write the result of the run and its calls to as JUnit XML, for CI systems")
 	c.PreRunE = func(*cobra.Command, []string) error { // before anything is handed in
 		if s.timeout < 0 {
 			return writ.Errorf(writ.CodeUsage, "--timeout %s is less than no time", s.timeout).WithHint("leave it out to watch until the run has ended")
+		}
+		if s.detach && s.junit != "" {
+			return writ.Errorf(writ.CodeUsage, "--detach does not wait for what --junit reports").WithHint("leave one of them out")
+		}
+		if err := os.Remove(s.junit); s.junit != "" && err != nil && !errors.Is(err, fs.ErrNotExist) { // nobody must take an earlier report for this one
+			return writ.Errorf(writ.CodeUsage, "cannot replace the report of --junit: %v", err)
 		}
 		return nil
 	}
@@ -73,14 +94,14 @@ func (a *app) submit(ctx context.Context, path string, s *submitFlags) error {
 		return err
 	}
 	c.Remember(signed)
-	a.script = path
+	s.script = path
 	if s.detach {
 		return a.Print(terminal.View{
 			Data: submission, Names: []string{string(submission.Run)},
 			Text: func(bool) string { return string(submission.Run) + "\n" },
 		})
 	}
-	return a.watch(ctx, c, submission.Run, s.timeout, time.Time{})
+	return a.watch(ctx, c, submission.Run, s.watchOptions)
 }
 
 // signedFile returns a submission: the file as it is if it is one, a script signed now otherwise.
@@ -107,12 +128,12 @@ func (a *app) signedFile(ctx context.Context, path string, o *orderFlags) ([]byt
 	return signed, err
 }
 
-// watch shows a run until it has ended, verifies its end and prints its output. An end before since is not the one that is meant.
-func (a *app) watch(ctx context.Context, c *client.Client, id writ.RunID, timeout time.Duration, since time.Time) error {
+// watch shows a run until it has ended, verifies its end, prints its output and writes a report.
+func (a *app) watch(ctx context.Context, c *client.Client, id writ.RunID, w watchOptions) error {
 	again := fmt.Sprintf("run %s goes on; to see it again: writ run watch %s", id, id)
 	watching, stop := ctx, context.CancelFunc(func() {})
-	if timeout > 0 {
-		watching, stop = context.WithTimeout(ctx, timeout)
+	if w.timeout > 0 {
+		watching, stop = context.WithTimeout(ctx, w.timeout)
 	}
 	defer stop()
 	roster, err := c.KnownRoster(watching)
@@ -125,7 +146,7 @@ func (a *app) watch(ctx context.Context, c *client.Client, id writ.RunID, timeou
 		case ctx.Err() != nil:
 			return terminal.Interrupted(again)
 		case errors.Is(watching.Err(), context.DeadlineExceeded):
-			return writ.Errorf(writ.CodeTimeout, "run %s has not ended in %s", id, timeout).WithHint("%s", again)
+			return writ.Errorf(writ.CodeTimeout, "run %s has not ended in %s", id, w.timeout).WithHint("%s", again)
 		case err != nil:
 			return err
 		}
@@ -137,23 +158,31 @@ func (a *app) watch(ctx context.Context, c *client.Client, id writ.RunID, timeou
 			return err
 		}
 		if run.State.Ended() { // and was not resumed meanwhile
-			return a.conclude(roster, run, end, since)
+			err := a.conclude(roster, run, end, w)
+			if w.junit == "" {
+				return err
+			}
+			unwritten := reportRun(ctx, c, run, end, w)
+			if err != nil && unwritten != nil {
+				a.Warn("%v", unwritten)
+			}
+			return cmp.Or(err, unwritten)
 		}
 	}
 }
 
 // conclude says how a run ended, as its datacenter has signed it.
-func (a *app) conclude(roster *identity.Roster, run api.Run, end client.End, since time.Time) error {
+func (a *app) conclude(roster *identity.Roster, run api.Run, end client.End, w watchOptions) error {
 	if run.Accepted.IsZero() { // the datacenter refused it
-		return a.failed(run, end.Failure)
+		return a.failed(run, end.Failure, w.script)
 	}
-	if ended := time.UnixMilli(end.Ended); ended.Before(since) && end.Ended > 0 {
+	if ended := time.UnixMilli(end.Ended); ended.Before(w.since) && end.Ended > 0 {
 		return writ.Errorf(writ.CodeUnverified, "the coordinator shows how run %s ended at %s, before it was resumed", run.ID, clock(ended)).
 			WithHint("ask again with `writ run watch %s`, or another coordinator with --server", run.ID)
 	}
 	if end.State != writ.RunSucceeded {
 		a.noteUnsure(end)
-		return a.failed(run, end.Failure)
+		return a.failed(run, end.Failure, w.script)
 	}
 	run.Output = end.Output
 	a.Done("run %s succeeded in %s with %s, signed by the supervisor of %s",
@@ -176,8 +205,9 @@ func (a *app) noteUnsure(end client.End) {
 	}
 }
 
-// failed is the end of a run that did not succeed. Its exit code is that of a failed run, unless the submission was not even taken.
-func (a *app) failed(run api.Run, failure *writ.Failure) error {
+// failed is the end of a run that did not succeed. Its exit code is that of a failed run, unless the submission was not even taken. script is the path
+// of the script that was submitted, "" if it is not known.
+func (a *app) failed(run api.Run, failure *writ.Failure, script string) error {
 	if a.Structured() {
 		if err := a.Print(terminal.View{Data: run}); err != nil {
 			return err
@@ -194,7 +224,7 @@ func (a *app) failed(run api.Run, failure *writ.Failure) error {
 			e.Message += "\n  called from " + at
 		}
 		if onGitHub() {
-			a.annotateFailure(failure)
+			a.annotateFailure(failure, script)
 		}
 	}
 	if run.Accepted.IsZero() {
@@ -206,16 +236,23 @@ func (a *app) failed(run api.Run, failure *writ.Failure) error {
 	return &terminal.ExitError{Err: e, Exit: writ.ExitFailed}
 }
 
-// annotateFailure marks the line at which a run failed, if it is one of the script that was submitted, otherwise the line that called it.
-func (a *app) annotateFailure(failure *writ.Failure) {
+// annotateFailure marks the line of the script at which a run failed.
+func (a *app) annotateFailure(failure *writ.Failure, script string) {
+	if line, column := failedAt(failure, script); line != "" {
+		a.annotation("error", string(failure.Code), failure.Message, "file", script, "line", line, "col", column)
+	}
+}
+
+// failedAt is the place at which a run failed, if it is in the script that was submitted, otherwise that in it from where the place was called. Both are
+// "" if there is none.
+func failedAt(failure *writ.Failure, script string) (line, column string) {
 	for _, at := range append([]string{failure.Position}, failure.Trace...) {
 		rest, column := cutLast(at)
-		name, line := cutLast(rest)
-		if name != "" && name == filepath.Base(a.script) {
-			a.annotation("error", string(failure.Code), failure.Message, "file", a.script, "line", line, "col", column)
-			return
+		if name, line := cutLast(rest); name != "" && name == filepath.Base(script) {
+			return line, column
 		}
 	}
+	return "", ""
 }
 
 // outputText shows the output of a script, a value a line.

@@ -3,7 +3,7 @@
 # It needs writ on the PATH, and for plan and submit the context (WRIT_CONFIG) and key (WRIT_KEY) of the CI job.
 #
 # plan writes the plan as Markdown to WRIT_PLAN_FILE (writ-plan.md if that is not set) and, in GitHub Actions, to the summary and as the
-# output "plan". submit runs what WRIT_PLAN says, the digest of a plan that was reviewed, or whatever the script does if that is not set.
+# output "plan". submit writes its result as JUnit XML to WRIT_JUNIT_FILE if that is set. It runs what WRIT_PLAN says, the digest of a plan that was reviewed, or whatever the script does if that is not set.
 set -eu
 
 usage() {
@@ -33,6 +33,7 @@ plan)
 	;;
 submit)
 	[ -z "${WRIT_PLAN:-}" ] || set -- "$@" --plan "$WRIT_PLAN"
+	[ -z "${WRIT_JUNIT_FILE:-}" ] || set -- "$@" --junit "$WRIT_JUNIT_FILE"
 	writ submit "$file" "$@"
 	;;
 *)

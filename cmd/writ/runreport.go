@@ -1,0 +1,75 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+
+	"writ"
+	"writ/cmd/writ/internal/client"
+	"writ/cmd/writ/internal/junit"
+	"writ/coord/api"
+)
+
+// reportRun writes the result of a run to a file, as CI systems read results of tests: a test for the run, and one for each of its calls. That of the run
+// is what its datacenter has signed. Those of the calls are what the coordinator says.
+func reportRun(ctx context.Context, c *client.Client, run api.Run, end client.End, w watchOptions) error {
+	calls, err := c.Calls(ctx, run.ID)
+	if err != nil {
+		return fmt.Errorf("report the calls of run %s: %w", run.ID, err)
+	}
+	var b bytes.Buffer
+	if err := junit.Write(&b, "writ submit", []junit.Suite{suiteOfRun(run, end, calls, w.script)}); err != nil {
+		return err
+	}
+	if err := os.WriteFile(w.junit, b.Bytes(), 0o666); err != nil {
+		return writ.Errorf(writ.CodeUsage, "cannot write the report of --junit: %v", err)
+	}
+	return nil
+}
+
+func suiteOfRun(run api.Run, end client.End, calls []writ.Call, script string) junit.Suite {
+	s := junit.Suite{Name: run.Script, Began: run.Accepted, Took: max(run.Ended.Sub(run.Accepted), 0)}
+	class := strings.TrimSuffix(run.Script, ".tengo")
+	whole := junit.Case{Name: "run " + string(run.ID), Class: class, File: script, Took: s.Took}
+	failed := 0 // the call that ended the run
+	if f := end.Failure; f != nil {
+		failed = f.Seq
+		at, _ := failedAt(f, script)
+		whole.Line, _ = strconv.Atoi(at) // 0 if it is in no line of the script
+		whole.Failure = &junit.Problem{Message: fmt.Sprintf("%s: %s", f.Code, f.Message), Text: strings.Join(append([]string{"at " + f.Position}, f.Trace...), "\ncalled from ")}
+	} else if end.State != writ.RunSucceeded {
+		whole.Failure = &junit.Problem{Message: fmt.Sprintf("the run is %s", run.State)}
+	}
+	s.Cases = append(s.Cases, whole)
+	for _, call := range calls {
+		s.Cases = append(s.Cases, caseOfCall(call, class, script, call.Seq == failed))
+	}
+	return s
+}
+
+// caseOfCall is a call as a test. A call that failed is a test that failed only if it ended the run: with all others the script coped.
+func caseOfCall(call writ.Call, class, script string, ended bool) junit.Case {
+	one := junit.Case{Name: strings.TrimSuffix(fmt.Sprintf("%d %s %s", call.Seq, call.Operation, call.Name), " "), Class: class, File: script}
+	at, _ := failedAt(&writ.Failure{Position: call.Position}, script)
+	one.Line, _ = strconv.Atoi(at)
+	if !call.Started.IsZero() && !call.Ended.IsZero() {
+		one.Took = max(call.Ended.Sub(call.Started), 0)
+	}
+	if call.State == writ.CallSucceeded {
+		return one
+	}
+	problem := &junit.Problem{Message: "it is " + string(call.State)}
+	if e := call.Error; e != nil {
+		problem.Message, problem.Text = fmt.Sprintf("%s: %s", e.Code, e.Message), e.Hint
+	}
+	if ended {
+		one.Failure = problem
+	} else {
+		one.Skipped = problem
+	}
+	return one
+}
