@@ -79,6 +79,9 @@ type Node struct {
 	Used       Capacity          `json:"used"` // reserved by what was placed there
 	Drivers    []NodeDriver      `json:"drivers,omitempty"`
 	Version    string            `json:"version,omitempty"`
+	Host       *Host             `json:"host,omitempty"`      // as of its last word about it
+	Boot       string            `json:"boot,omitempty"`      // the kernel's id of this start of the machine
+	Restarts   int               `json:"restarts,omitempty"`  // how often the supervisor saw that id change
 	Transfers  string            `json:"transfers,omitempty"` // where it gives archives to other nodes, "host:port"; "" if it does not
 	Fault      string            `json:"fault,omitempty"`     // why it gets no work, "" if it does
 	Stuck      []Stuck           `json:"wedged,omitempty"`    // jobs there whose drivers ignore that their time is over

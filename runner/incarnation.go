@@ -48,6 +48,7 @@ type incarnation struct {
 	boot     string
 	capacity writ.Capacity
 	version  string
+	host     func() writ.Host // may be nil
 
 	peers     []netip.Prefix
 	transfers *Transfers // nil if it gives nothing to other nodes
@@ -80,7 +81,7 @@ func (r *Runner) begin(ctx context.Context, drivers map[string]sal.Driver, log *
 	n := &incarnation{
 		member: r.Member, api: r.API, node: r.Member.Node(), queue: r.Queue, journal: r.Journal, drivers: drivers,
 		slots: cmp.Or(r.Slots, DefaultSlots), grace: cmp.Or(r.Grace, DefaultGrace), counts: &r.counts,
-		boot: bootID(), version: r.Version, rosters: newRosterWatch(r.Member, r.API), transfers: r.Transfers, peers: r.Peers,
+		boot: bootID(), version: r.Version, host: r.Host, rosters: newRosterWatch(r.Member, r.API), transfers: r.Transfers, peers: r.Peers,
 	}
 	if n.now = r.Now; n.now == nil {
 		n.now = time.Now

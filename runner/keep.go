@@ -52,6 +52,7 @@ type keeper struct {
 	// networked is how networks did when their driver could say it last, nil if it never could.
 	networked *writ.NodeNetwork
 	states    states
+	machine   machine // as it was told last
 
 	metering sync.Mutex                   // guards what follows; jobs that make and delete resources meter too
 	readings map[writ.UID]journal.Reading // the last ones, as the journal has them
@@ -112,6 +113,7 @@ func (k *keeper) run(ctx context.Context) {
 			return
 		}
 		k.report(ctx, round)
+		k.tellHost(ctx)
 		if sleep.For(ctx, keepEvery) != nil {
 			return
 		}

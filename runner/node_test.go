@@ -20,6 +20,7 @@ import (
 	"writ/runner/journal"
 	"writ/runner/queue"
 	"writ/runner/queue/memory"
+	"writ/supervisor/nodes"
 )
 
 // node is one runner at work, and the supervisor's end of its queue.
@@ -42,6 +43,7 @@ type node struct {
 	messages int           // that carried them
 	beats    [][]byte      // signed
 	reports  []writ.Report
+	hosts    []nodes.HostReport
 }
 
 // start runs a runner on a data directory, where the node must have joined. It works inside a bubble of synctest only: every wait
@@ -132,6 +134,10 @@ func (n *node) take(body []byte) {
 	}
 	if reports, _, err := envelope.Open[writ.Report](envelope.Report, body, envelope.Only(n.member.PublicKey())); err == nil {
 		n.reports = append(n.reports, reports...)
+		return
+	}
+	if hosts, _, err := envelope.Open[nodes.HostReport](envelope.Host, body, envelope.Only(n.member.PublicKey())); err == nil {
+		n.hosts = append(n.hosts, hosts...)
 		return
 	}
 	results, _, err := envelope.Open[writ.Result](envelope.Result, body, envelope.Only(n.member.PublicKey()))

@@ -54,8 +54,10 @@ type Runner struct {
 	Peers []netip.Prefix
 	// Now is the node's wall clock, time.Now if nil: envelopes are judged by it. It may be set at any time, forward and back.
 	Now     func() time.Time
-	Version string       // of the program
-	Log     *slog.Logger // nothing is logged if nil
+	Version string // of the program
+	// Host returns what the machine is, for people; nothing is told of it if nil.
+	Host func() writ.Host
+	Log  *slog.Logger // nothing is logged if nil
 
 	counts counts
 }

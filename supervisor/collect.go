@@ -74,6 +74,9 @@ func (s *Supervisor) hear(ctx context.Context, m queue.Message) bool {
 			return false
 		}
 	}
+	if looksLikeHost(m.Body) && s.hearHosts(m.Stream.Node, m.Body, key) {
+		return false
+	}
 	if looksLikeReport(m.Body) && s.hearReports(m.Stream.Node, m.Body, key) {
 		return false
 	}

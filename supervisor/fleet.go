@@ -48,6 +48,9 @@ type member struct {
 	told      writ.Node // as the last event had it
 	// reported names the last report that counted.
 	reported writ.Told
+	// described names what it said last of its machine, and kept is what the journal has of that.
+	described writ.Told
+	kept      journal.Life
 	// backlog says that calls may wait for room there. It saves looking for them; that it is wrong costs a second, until the watch looks.
 	backlog bool
 	// served is the project that was sent to it last.
@@ -63,7 +66,7 @@ type saying struct {
 // progressEvery is how often a run is told at most how far one of its calls is: each time is a write and an event.
 const progressEvery = 10 * time.Second
 
-func loadFleet(ctx context.Context, j *journal.Journal) (*fleet, error) {
+func loadFleet(ctx context.Context, j *journal.Journal, now time.Time) (*fleet, error) {
 	f := &fleet{nodes: make(map[writ.NodeID]*member), keys: make(map[string]writ.NodeID)}
 	err := j.Read(ctx, func(tx *journal.Tx) error {
 		nodes, err := tx.Nodes()
@@ -73,6 +76,11 @@ func loadFleet(ctx context.Context, j *journal.Journal) (*fleet, error) {
 			f.nodes[n.ID] = &member{Node: *n, silent: silentAfter, backlog: true}
 			f.keys[string(n.PublicKey)] = n.ID
 		}
+		if err != nil {
+			return err
+		}
+		lives, err := tx.Lives()
+		f.recall(lives, now)
 		return err
 	})
 	if err != nil {
@@ -267,6 +275,7 @@ func (f *fleet) beat(b writ.Beat, epoch int64, now, heard time.Time) (started []
 	m.Liveness, m.LastBeat = writ.LivenessReady, now
 	m.Slots, m.Capacity, m.Drivers, m.Version, m.Fault, m.Stuck = b.Slots, b.Capacity, b.Drivers, b.Version, b.Fault, b.Stuck
 	m.Transfers = b.Transfers
+	m.started(b.Boot)
 	if skew := now.Sub(time.UnixMilli(b.Clock)).Abs(); skew > maxSkew {
 		m.Fault = fmt.Sprintf("%s: its clock is off by %s", writ.CodeClockSkew, skew.Round(time.Second))
 	}

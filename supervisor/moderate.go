@@ -2,8 +2,13 @@ package supervisor
 
 import (
 	"slices"
+	"strings"
+	"time"
+	"unicode"
 
 	"writ"
+	"writ/internal/hidden"
+	"writ/supervisor/nodes"
 )
 
 const (
@@ -99,4 +104,50 @@ func moderateNetwork(n *writ.NodeNetwork) {
 	for i := range o.Routes {
 		o.Routes[i].Subnet, o.Routes[i].NextHop = clip(o.Routes[i].Subnet, maxWord), clip(o.Routes[i].NextHop, maxText)
 	}
+}
+
+// moderateHost returns what a node says of its machine as people can be shown it. Nothing else follows from it.
+func moderateHost(h writ.Host, now time.Time) *writ.Host {
+	for _, text := range []*string{&h.OS, &h.Image, &h.Kernel, &h.Vendor, &h.Product, &h.Serial, &h.CPU} {
+		*text = hostWord(*text)
+	}
+	h.MemoryMiB = amountOf(h.MemoryMiB)
+	if h.Booted = h.Booted.UTC(); h.Booted.Year() < 1970 || h.Booted.After(now.Add(maxSkew)) {
+		h.Booted = time.Time{} // else nobody can tell how long it runs, and some years are no JSON
+	}
+	parts := nodes.MaxParts
+	h.Disks = slices.Clone(h.Disks[:min(len(h.Disks), nodes.MaxDisks)])
+	for i := range h.Disks {
+		d := &h.Disks[i]
+		d.Name, d.Bytes, d.Model, d.Serial = hostWord(d.Name), max(d.Bytes, 0), hostWord(d.Model), hostWord(d.Serial)
+		d.Parts = slices.Clone(d.Parts[:min(len(d.Parts), parts)])
+		parts -= len(d.Parts)
+		for j, p := range d.Parts {
+			d.Parts[j] = writ.HostPart{Name: hostWord(p.Name), Bytes: max(p.Bytes, 0), Label: hostWord(p.Label), Mounted: hostWord(p.Mounted)}
+		}
+	}
+	h.NICs = slices.Clone(h.NICs[:min(len(h.NICs), nodes.MaxNICs)])
+	for i := range h.NICs {
+		n := &h.NICs[i]
+		n.Name, n.MAC, n.Driver, n.SpeedMbit = hostWord(n.Name), hostWord(n.MAC), hostWord(n.Driver), amountOf(n.SpeedMbit)
+		n.Addresses = slices.Clone(n.Addresses[:min(len(n.Addresses), nodes.MaxAddresses)])
+		for j, address := range n.Addresses {
+			n.Addresses[j] = hostWord(address)
+		}
+	}
+	return &h
+}
+
+// hostWord is a text about a machine in one line, without what commands a terminal or deceives a reader.
+func hostWord(text string) string {
+	if len(text) > nodes.MaxHostWord { // before escapes make it longer
+		text = strings.ToValidUTF8(text[:nodes.MaxHostWord], "")
+	}
+	text = hidden.Escape(strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) {
+			return ' '
+		}
+		return r
+	}, text))
+	return clip(strings.TrimSpace(text), nodes.MaxHostWord)
 }

@@ -9,6 +9,7 @@ import (
 
 	"writ"
 	"writ/runner"
+	"writ/runner/hardware"
 	runnerjournal "writ/runner/journal"
 	"writ/runner/queue"
 	"writ/sal"
@@ -70,6 +71,11 @@ func (n *realNode) start() {
 	n.runner = &runner.Runner{
 		Member: member, API: &n.sim.api, Queue: cmp.Or[queue.Queue](n.way, n.sim.queue), Journal: journal, Drivers: drivers, Grace: time.Nanosecond,
 		Capacity: writ.Capacity{CPUs: 16, MemoryMiB: 65536, DiskGiB: 1000}, Now: cmp.Or(n.clock, n.sim.clock).now,
+		Host: func() writ.Host { // without the time of the start: the clock of a simulation is another
+			h := hardware.Here().Host()
+			h.Booted = time.Time{}
+			return h
+		},
 	}
 	ctx, stop := context.WithCancel(t.Context())
 	n.stop, n.ended = stop, make(chan error, 1)

@@ -466,17 +466,20 @@ type testNode struct {
 	mu       sync.Mutex
 	silent   bool
 	sequence int64
-	epoch    int64 // the highest that it was told
-	active   map[writ.JobKey]bool
-	done     map[writ.JobKey]*writ.Result
-	jobs     []writ.Job // each delivery
-	effects  map[writ.JobKey]int
-	acked    map[writ.JobKey]bool
-	told     *writ.Told                    // the last
-	controls int                           // that have come
-	asked    []writ.Inventory              // for the next beat
-	stopped  chan struct{}                 // closed when the supervisor cancelled something
-	pretend  func(joiner *identity.Joiner) // changes what it says of itself once it was greeted; may be nil
+	// boot is the start of its machine, and incarnation how often its runner was started again: said in beats.
+	boot        string
+	incarnation int64
+	epoch       int64 // the highest that it was told
+	active      map[writ.JobKey]bool
+	done        map[writ.JobKey]*writ.Result
+	jobs        []writ.Job // each delivery
+	effects     map[writ.JobKey]int
+	acked       map[writ.JobKey]bool
+	told        *writ.Told                    // the last
+	controls    int                           // that have come
+	asked       []writ.Inventory              // for the next beat
+	stopped     chan struct{}                 // closed when the supervisor cancelled something
+	pretend     func(joiner *identity.Joiner) // changes what it says of itself once it was greeted; may be nil
 }
 
 // join lets a node join with a token and serve until the test ends.
@@ -620,7 +623,7 @@ func (n *testNode) beat(ctx context.Context) {
 	for {
 		n.mu.Lock()
 		n.sequence++
-		b := writ.Beat{Node: n.id, Incarnation: 1, Sequence: n.sequence, Epoch: n.epoch, Clock: n.sim.clock.now().UnixMilli(), Slots: n.slots, Capacity: n.capacity, Transfers: n.transfers, Fault: n.fault}
+		b := writ.Beat{Node: n.id, Boot: n.boot, Incarnation: 1 + n.incarnation, Sequence: n.sequence, Epoch: n.epoch, Clock: n.sim.clock.now().UnixMilli(), Slots: n.slots, Capacity: n.capacity, Transfers: n.transfers, Fault: n.fault}
 		b.Active = append(b.Active, n.claims...)
 		for _, module := range []string{"image", "volume", "network", "machine", "container", "herodb", "node"} {
 			d := writ.NodeDriver{Module: module, Name: "test", Simulated: true, Lacks: n.lacks[module]}

@@ -111,6 +111,7 @@ type Supervisor struct {
 	checking      fair.Places // of scripts that are being checked, by project
 	reports       *reports
 	beats         limit.Names  // that are heard, by node
+	hosts         limit.Names  // likewise, of what nodes say of their machines
 	rounds        atomic.Int64 // of the collector: so often it has heard all that had come
 }
 
@@ -124,6 +125,7 @@ func Open(ctx context.Context, config Config, rosters [][]byte) (*Supervisor, er
 		greeted: newGreetings(), pending: newPendingNodes(), secrets: newKeyring(), inventories: newInventories(),
 		faults: &faults{log: config.Log}, complaints: newComplaints(config.Log), reports: newReports(),
 		beats:    limit.Names{PerSecond: beatsPerSecond, AtOnce: beatsAtOnce},
+		hosts:    limit.Names{PerSecond: hostsPerSecond, AtOnce: hostsAtOnce},
 		previews: fair.Places{Size: maxPreviews, Most: 1}, checking: fair.Places{Size: maxChecking, Most: 1}, unjudged: make(chan struct{}, 1), relink: make(chan struct{}, 1),
 	}
 	if s.Backoff == nil {
@@ -164,7 +166,7 @@ func Open(ctx context.Context, config Config, rosters [][]byte) (*Supervisor, er
 		err = s.countOpenWork(ctx)
 	}
 	if err == nil {
-		s.fleet, err = loadFleet(ctx, s.Journal)
+		s.fleet, err = loadFleet(ctx, s.Journal, s.Now())
 	}
 	if err == nil {
 		err = s.restoreFloor(ctx)

@@ -108,6 +108,7 @@ func moderate(b writ.Beat) writ.Beat {
 	b.Slots = min(max(b.Slots, 0), maxSlots)
 	b.Capacity = writ.Capacity{CPUs: amountOf(b.Capacity.CPUs), MemoryMiB: amountOf(b.Capacity.MemoryMiB), DiskGiB: amountOf(b.Capacity.DiskGiB)}
 	b.Version, b.Transfers, b.Fault = clip(b.Version, maxWord), addressOf(b.Transfers), clip(b.Fault, maxText)
+	b.Boot = hostWord(b.Boot)
 	b.Active = b.Active[:min(len(b.Active), maxActive)]
 	b.Stuck = b.Stuck[:min(len(b.Stuck), maxStuck)]
 	for i, w := range b.Stuck {

@@ -383,7 +383,8 @@ func (w *watcher) announce(ctx context.Context, loads map[writ.NodeID]journal.Lo
 		w.s.fleet.tellAll()
 	}
 	changed := w.s.fleet.changes(loads)
-	if len(changed) == 0 {
+	lives := w.s.fleet.newLives()
+	if len(changed)+len(lives) == 0 {
 		return nil
 	}
 	events := make([]writ.Event, len(changed))
@@ -392,10 +393,16 @@ func (w *watcher) announce(ctx context.Context, loads map[writ.NodeID]journal.Lo
 	}
 	err := w.s.Journal.Write(failpoint.At(ctx, failpoint.NodesAnnounced), func(tx *journal.Tx) error {
 		tx.AddEvents(events...)
+		for _, l := range lives {
+			if err := tx.PutLife(l); err != nil {
+				return err
+			}
+		}
 		return nil
 	})
 	if err == nil {
 		w.s.fleet.announced(changed)
+		w.s.fleet.keptLives(lives)
 	}
 	return err
 }

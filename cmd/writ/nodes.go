@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -21,6 +22,8 @@ func (a *app) nodeCommand() *cobra.Command {
 	return family("node", "Look at nodes, admit them, take them out of service",
 		a.nodeListCommand(),
 		a.nodeShowCommand(),
+		a.nodeDisksCommand(),
+		a.nodeNICsCommand(),
 		a.nodeApproveCommand(),
 		a.nodeDecision("reject", "Refuse a node that waits"),
 		a.nodeDecision("cordon", "Give a node no new work; its resources and calls go on"),
@@ -75,10 +78,7 @@ func (a *app) nodeShowCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			n, err := findNode(cmd.Context(), c, datacenter, args[0])
-			if writ.CodeOf(err) == writ.CodeNotFound {
-				n, err = findRemoved(cmd.Context(), c, datacenter, args[0], err)
-			}
+			n, err := findAny(cmd.Context(), c, datacenter, args[0])
 			if err != nil {
 				return err
 			}
@@ -118,6 +118,7 @@ func nodeText(n writ.Node) string {
 		fmt.Fprintf(&b, "  %s\n", decisionText(d))
 	}
 	fmt.Fprintf(&b, "  joined %s, last heard of %s\n", n.Joined.UTC().Format(time.RFC3339), heardOf(n))
+	hostText(&b, n)
 	if n.Transfers != "" {
 		fmt.Fprintf(&b, "  gives copies of its volumes to other nodes at %s\n", terminal.Clean(n.Transfers))
 	}
@@ -207,7 +208,7 @@ func more(b *strings.Builder, n int, what string) {
 
 // bytesText is an amount of bytes in a unit that suits it.
 func bytesText(n int64) string {
-	units := []string{"B", "KiB", "MiB", "GiB"}
+	units := []string{"B", "KiB", "MiB", "GiB", "TiB"}
 	amount, i := float64(n), 0
 	for ; amount >= 1024 && i < len(units)-1; i++ {
 		amount /= 1024
@@ -234,6 +235,10 @@ func nodeTable(nodes []writ.Node, datacenters map[writ.DatacenterID]string) term
 		wide("DRIVERS", func(n writ.Node) string { return driverList(n.Drivers) }),
 		wide("LAST BEAT", heardOf),
 		wide("VERSION", func(n writ.Node) string { return n.Version }),
+		wide("IMAGE", func(n writ.Node) string { return hostOf(n).Image }),
+		wide("KERNEL", func(n writ.Node) string { return hostOf(n).Kernel }),
+		wide("UPTIME", func(n writ.Node) string { return uptimeOf(n) }),
+		wide("RESTARTS", func(n writ.Node) string { return strconv.Itoa(n.Restarts) }),
 		wide("KEY", func(n writ.Node) string { return n.Key }),
 		wide("ID", func(n writ.Node) string { return string(n.ID) }),
 	)
@@ -474,6 +479,15 @@ func noNode(nameOrID string) error {
 
 func severalNodes(nameOrID string, count int) error {
 	return writ.Errorf(writ.CodeConflict, "%d nodes are called %q", count, nameOrID).WithHint("say --dc, or use the id; `writ node list -o wide` shows it")
+}
+
+// findAny finds a node by its name or id, and if there is none among those that were removed.
+func findAny(ctx context.Context, c *client.Client, datacenter, nameOrID string) (writ.Node, error) {
+	n, err := findNode(ctx, c, datacenter, nameOrID)
+	if writ.CodeOf(err) == writ.CodeNotFound {
+		return findRemoved(ctx, c, datacenter, nameOrID, err)
+	}
+	return n, err
 }
 
 // findRemoved finds a node that was removed: of several of one name that which joined last. It returns the error of looking among the others if

@@ -1,11 +1,13 @@
 package main
 
 import (
+	"bytes"
 	"strings"
 	"testing"
 	"time"
 
 	"writ"
+	"writ/cmd/writ/internal/terminal"
 )
 
 func TestANodeShowsHowItsNetworksDo(t *testing.T) {
@@ -54,6 +56,67 @@ func TestANodeSaysWhatToDoAboutADamagedRecord(t *testing.T) {
 	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("it does not say %q:\n%s", want, text)
+		}
+	}
+}
+
+// aHost is what a machine says that was started from an image.
+func aHost() *writ.Host {
+	return &writ.Host{
+		OS: "writ node", Image: "0a1b2c3d4e5f6071", Kernel: "6.1.0-56-amd64", Vendor: "Supermicro", Product: "AS -1114S", Serial: "S1", CPU: "AMD EPYC 7302P", MemoryMiB: 131072,
+		Booted: time.Now().Add(-3 * time.Hour),
+		Disks: []writ.HostDisk{
+			{Name: "nvme0n1", Bytes: 960197124096, Model: "MZQL2", Serial: "S64F", Parts: []writ.HostPart{
+				{Name: "nvme0n1p1", Bytes: 100 << 20, Label: "EFI", Mounted: "/efi"}, {Name: "nvme0n1p2", Bytes: 800 << 30},
+			}},
+			{Name: "sda", Bytes: 4000787030016, Model: "ST4000\x1b[2J", Rotational: true, Parts: []writ.HostPart{{Name: "sda", Bytes: 4000787030016, Label: "writ-data", Mounted: "/var/lib/writ"}}},
+		},
+		NICs: []writ.HostNIC{
+			{Name: "eth0", MAC: "3c:ec:ef:00:00:01", Driver: "ixgbe", SpeedMbit: 10000, Carrier: true, Addresses: []string{"10.77.0.4/24", "fd77::4/64"}}, {Name: "eth1", SpeedMbit: 100},
+		},
+	}
+}
+
+func TestANodeShowsWhatItsMachineIs(t *testing.T) {
+	n := writ.Node{Name: "n1", Version: "v1.0.0", Liveness: writ.LivenessReady, LastBeat: time.Now(), Boot: "5d0c", Restarts: 2, Host: aHost()}
+	text := nodeText(n)
+	for _, want := range []string{
+		"version v1.0.0\n", "  machine: up for 3h, 2 restarts since it joined; boot id 5d0c\n    writ node, image 0a1b2c3d4e5f6071, kernel 6.1.0-56-amd64\n",
+		"    Supermicro AS -1114S, serial S1, AMD EPYC 7302P, 131072 MiB of memory, 2 disks, 2 network cards\n",
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("it does not say %q:\n%s", want, text)
+		}
+	}
+	n.Liveness = writ.LivenessLost
+	if text := nodeText(n); !strings.Contains(text, "  machine: 2 restarts since it joined; boot id 5d0c\n") {
+		t.Errorf("of a machine of which nobody hears it says:\n%s", text)
+	}
+	n.Host, n.Boot = nil, ""
+	if text := nodeText(n); strings.Contains(text, "machine:") {
+		t.Errorf("of a node of an earlier version it says:\n%s", text)
+	}
+}
+
+func TestDisksAndNetworkCardsOfANodeAreListed(t *testing.T) {
+	for want, view := range map[string]terminal.View{
+		`DISK         SIZE       ROTATES  MODEL       SERIAL  LABEL      MOUNTED
+nvme0n1      894.3 GiB  no       MZQL2       S64F    -          -
+  nvme0n1p1  100.0 MiB  -        -           -       EFI        /efi
+  nvme0n1p2  800.0 GiB  -        -           -       -          -
+sda          3.6 TiB    yes      ST4000�[2J  -       writ-data  /var/lib/writ
+`: diskTable(aHost().Disks),
+		`CARD  MAC                DRIVER  CARRIER  SPEED       ADDRESSES
+eth0  3c:ec:ef:00:00:01  ixgbe   yes      10 Gbit/s   10.77.0.4/24 fd77::4/64
+eth1  -                  -       no       100 Mbit/s  -
+`: nicTable(aHost().NICs),
+	} {
+		var out bytes.Buffer
+		if err := (&terminal.Terminal{Out: &out, Format: terminal.Table}).Print(view); err != nil {
+			t.Fatal(err)
+		}
+		if got := out.String(); got != want {
+			t.Errorf("it shows\n%s\nwant\n%s", got, want)
 		}
 	}
 }

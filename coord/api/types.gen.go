@@ -266,6 +266,18 @@ type Health struct {
 	Version string `json:"version"`
 }
 
+// Host the machine of a node in its own words, which prove nothing; absent if it has not said, or is of an earlier version
+type Host = writ.Host
+
+// HostDisk defines model for HostDisk.
+type HostDisk = writ.HostDisk
+
+// HostNIC defines model for HostNIC.
+type HostNIC = writ.HostNIC
+
+// HostPart defines model for HostPart.
+type HostPart = writ.HostPart
+
 // JoinToken defines model for JoinToken.
 type JoinToken = writ.JoinToken
 

@@ -103,6 +103,7 @@ func TestInside(t *testing.T) {
 		"/proc/self/mountinfo":            " /sys/fs/cgroup ",
 		boot.TokenAt:                      guestToken + "\n",
 		"/proc/modules":                   "virtio_net ",
+		"/etc/os-release":                 "\nIMAGE_ID=writ-node\nIMAGE_VERSION=",
 	} {
 		if text := read(file); !strings.Contains(text, want) {
 			t.Errorf("%s has no %q:\n%s", file, want, text)

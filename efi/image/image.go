@@ -131,11 +131,20 @@ func (r *Recipe) Build() (*Image, error) {
 	if err != nil {
 		return nil, err
 	}
-	image.Packed = len(initrd)
 	image.Version = digest(initrd)[:16]
+	release := osRelease + "IMAGE_VERSION=" + image.Version + "\nVERSION_ID=" + image.Kernel + "\n"
+	// The machine says which image it has. The file cannot be among those that the version is made of, so it follows in an archive of its own.
+	named := &files{image: image}
+	named.file("etc/os-release", 0o644, []byte(release))
+	name, err := named.packed()
+	if err != nil {
+		return nil, err
+	}
+	initrd = append(initrd, name...)
+	image.Packed = len(initrd)
 	image.Data, err = uki.Build(uki.Parts{
 		Stub: r.Stub, Kernel: r.Kernel, Initrd: initrd, Cmdline: r.Cmdline,
-		OSRelease: osRelease + "IMAGE_VERSION=" + image.Version + "\nVERSION_ID=" + image.Kernel + "\n",
+		OSRelease: release,
 	})
 	return image, err
 }
@@ -214,7 +223,6 @@ func (r *Recipe) base(f *files) error {
 	f.text("etc/passwd", "root:x:0:0:root:/root:/sbin/nologin", "nobody:x:65534:65534:nobody:/:/sbin/nologin")
 	f.text("etc/group", "root:x:0:", "nogroup:x:65534:")
 	f.text("etc/hosts", "127.0.0.1 localhost", "::1 localhost")
-	f.text("etc/os-release", strings.TrimSuffix(osRelease, "\n"))
 	f.text(inside(boot.SettingsAt), r.Settings...)
 	if err := f.archive.Symlink(inside(boot.ModprobeAt), boot.Program); err != nil {
 		return err

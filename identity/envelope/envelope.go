@@ -27,6 +27,7 @@ const (
 	Result   Kind = "result"   // node → supervisor
 	Beat     Kind = "beat"     // node → supervisor
 	Report   Kind = "report"   // node → supervisor
+	Host     Kind = "host"     // node → supervisor: what its machine is
 	Summary  Kind = "summary"  // supervisor → client
 	Account  Kind = "account"  // supervisor → node, by the node API
 	Welcome  Kind = "welcome"  // supervisor → node that joins

@@ -78,6 +78,7 @@ const (
 	ResultsSent     Point = "queue/results"
 	BeatSent        Point = "queue/beat"
 	ReportSent      Point = "queue/report"
+	HostSent        Point = "queue/host"
 	ReportTold      Point = "queue/report-told"
 	ControlsDone    Point = "queue/controls-done"
 	TasksMoved      Point = "queue/tasks-moved"
@@ -176,6 +177,7 @@ var Places = []Place{
 	{Point: ResultsSent, Kind: Send, Where: "runner.sendResults", Says: "A node tells results."},
 	{Point: BeatSent, Kind: Send, Where: "runner.beat", Says: "A node says that it lives."},
 	{Point: ReportSent, Kind: Send, Where: "runner.report", Says: "A node tells what it found about its resources."},
+	{Point: HostSent, Kind: Send, Where: "runner.tellHost", Says: "A node tells what its machine is."},
 	{Point: ReportTold, Kind: Send, Where: "supervisor.takeReport", Says: "A node is told that its report is on disk."},
 	{Point: ControlsDone, Kind: Send, Where: "runner.listen", Says: "What a node was told is taken off."},
 	{Point: TasksMoved, Kind: Send, Where: "runner/queue/redisqueue.move", Says: "A node puts back or takes off what asynq left behind."},

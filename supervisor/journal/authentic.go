@@ -74,6 +74,7 @@ var freeTables = map[string]string{
 	"event_counter":    "it numbers events",
 	"event_marks":      "it says which events may be forgotten",
 	"acknowledgements": "it says from where coordinators are told events",
+	"lives":            "they are shown only: nothing is decided by what a machine is",
 	"loads":            "it says which of the nodes that may have a call has room",
 	"forgotten":        "it says whose rows may be deleted",
 	"run_counter":      "two runs with one number do not read each other's calls: each call names its run",

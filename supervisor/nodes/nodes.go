@@ -100,6 +100,25 @@ type FencedResource struct {
 	UID writ.UID `json:"uid,omitempty"`
 }
 
+// HostReport is what a node says of its machine, signed. It is sent when that has changed, when the supervisor has, and now and then besides. Its
+// kind is its own, so that a supervisor which does not know it loses nothing else.
+type HostReport struct {
+	Node        writ.NodeID `json:"node"`
+	Incarnation int64       `json:"incarnation"`
+	Count       int64       `json:"count"` // numbers the host reports of an incarnation, from 1
+	Epoch       int64       `json:"epoch"` // the highest that the runner has seen
+	Host        writ.Host   `json:"hardware"`
+}
+
+// Bounds of a HostReport, which both sides keep.
+const (
+	MaxDisks     = 64  // of a host
+	MaxParts     = 128 // of all disks together
+	MaxNICs      = 64
+	MaxAddresses = 8   // of a network card
+	MaxHostWord  = 128 // bytes of each text
+)
+
 // MaxFenced bounds each list of a FenceAnswer.
 const MaxFenced = 300
 

@@ -16,6 +16,7 @@ import (
 	"writ"
 	"writ/cmd/writ/internal/transport"
 	"writ/runner"
+	"writ/runner/hardware"
 	"writ/runner/journal"
 	"writ/runner/queue/redisqueue"
 	"writ/supervisor/nodes"
@@ -109,7 +110,7 @@ func (r *Runner) Run(ctx context.Context, ready func([]writ.NodeDriver)) (err er
 	ready(describe(drivers.all))
 	node := &runner.Runner{
 		Member: member, API: api, Queue: queue, Journal: records, Drivers: drivers.all, Lacking: drivers.lacking, Slots: r.Slots, Capacity: r.Capacity,
-		Grace: r.Grace, Transfers: transfers, Peers: peers, Version: r.Version, Log: r.Log,
+		Grace: r.Grace, Transfers: transfers, Peers: peers, Version: r.Version, Host: hardware.Here().Host, Log: r.Log,
 	}
 	serving, stop := context.WithCancel(ctx)
 	defer stop()

@@ -463,6 +463,7 @@ var scenes = map[failpoint.Point]scene{
 	failpoint.ResultsSent:     {victim: node, nth: 2},
 	failpoint.BeatSent:        {victim: node, nth: 2},
 	failpoint.ReportSent:      {victim: node},
+	failpoint.HostSent:        {victim: node},
 	failpoint.ControlsDone:    {victim: node},
 	failpoint.TasksMoved:      {victim: node, before: interrupted},
 

@@ -1,0 +1,193 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"writ"
+	"writ/cmd/writ/internal/terminal"
+)
+
+const ownWords = `
+
+These are the node's own words, as of the last time that they changed. They prove nothing.`
+
+func (a *app) nodeDisksCommand() *cobra.Command {
+	return a.hostCommand(&cobra.Command{
+		Use:   "disks NODE",
+		Short: "List the disks of a node, and what is on them",
+		Long: `Lists the disks of a node with their partitions: labels, and where they are mounted. The label is that of the file system where a
+service of the host has read it, and otherwise the name of the partition.` + ownWords,
+		Example: "  writ node disks n1\n  writ node disks n1 -o json",
+	}, func(h writ.Host) terminal.View { return diskTable(h.Disks) })
+}
+
+func (a *app) nodeNICsCommand() *cobra.Command {
+	return a.hostCommand(&cobra.Command{
+		Use:     "nics NODE",
+		Short:   "List the network cards of a node",
+		Long:    `Lists the network cards of a node, with their bonds and VLANs. Ports of machines and containers are not among them.` + ownWords,
+		Example: "  writ node nics n1\n  writ node nics n1 -o json",
+	}, func(h writ.Host) terminal.View { return nicTable(h.NICs) })
+}
+
+// hostCommand completes a command that shows a part of what a node says of its machine.
+func (a *app) hostCommand(c *cobra.Command, view func(h writ.Host) terminal.View) *cobra.Command {
+	var datacenter string
+	c.Args = exactly("NODE")
+	c.ValidArgsFunction = a.completion(suggestNodes)
+	c.RunE = func(cmd *cobra.Command, args []string) error {
+		c, err := a.client()
+		if err != nil {
+			return err
+		}
+		n, err := findAny(cmd.Context(), c, datacenter, args[0])
+		if err != nil {
+			return err
+		}
+		if n.Host == nil {
+			return writ.Errorf(writ.CodeNotFound, "the node %s has not said what its machine is", n.Name).
+				WithHint("a node says it within a minute after its start; if this one does not, upgrade its runner and its supervisor")
+		}
+		return a.Print(view(*n.Host))
+	}
+	c.Flags().StringVar(&datacenter, "dc", "", "datacenter of the node, if several have one of this name")
+	a.completeFlag(c, "dc", suggestDatacenters)
+	return c
+}
+
+// diskRow is a disk, or a part of one.
+type diskRow struct {
+	name   string
+	bytes  int64
+	disk   *writ.HostDisk // nil for a part
+	part   writ.HostPart
+	indent string
+}
+
+func diskRows(disks []writ.HostDisk) (rows []diskRow) {
+	for i := range disks {
+		d := &disks[i]
+		row, parts := diskRow{name: d.Name, bytes: d.Bytes, disk: d}, d.Parts
+		if len(parts) > 0 && parts[0].Name == d.Name { // the disk itself
+			row.part, parts = parts[0], parts[1:]
+		}
+		rows = append(rows, row)
+		for _, p := range parts {
+			rows = append(rows, diskRow{name: p.Name, bytes: p.Bytes, part: p, indent: "  "})
+		}
+	}
+	return rows
+}
+
+func diskTable(disks []writ.HostDisk) terminal.View {
+	of := func(text func(d *writ.HostDisk) string) func(diskRow) string {
+		return func(r diskRow) string {
+			if r.disk == nil {
+				return ""
+			}
+			return text(r.disk)
+		}
+	}
+	return terminal.List(disks, diskRows(disks), func(r diskRow) string { return r.name },
+		column("DISK", func(r diskRow) string { return r.indent + r.name }),
+		terminal.Column[diskRow]{
+			Title: "SIZE", Name: "bytes", Cell: func(r diskRow) string { return bytesText(r.bytes) },
+			Exact: func(r diskRow) string { return strconv.FormatInt(r.bytes, 10) },
+		},
+		column("ROTATES", of(func(d *writ.HostDisk) string { return yesNo(d.Rotational) })),
+		column("MODEL", of(func(d *writ.HostDisk) string { return d.Model })),
+		column("SERIAL", of(func(d *writ.HostDisk) string { return d.Serial })),
+		column("LABEL", func(r diskRow) string { return r.part.Label }),
+		column("MOUNTED", func(r diskRow) string { return r.part.Mounted }),
+	)
+}
+
+func nicTable(nics []writ.HostNIC) terminal.View {
+	return terminal.List(nics, nics, func(n writ.HostNIC) string { return n.Name },
+		column("CARD", func(n writ.HostNIC) string { return n.Name }),
+		column("MAC", func(n writ.HostNIC) string { return n.MAC }),
+		column("DRIVER", func(n writ.HostNIC) string { return n.Driver }),
+		column("CARRIER", func(n writ.HostNIC) string { return yesNo(n.Carrier) }),
+		terminal.Column[writ.HostNIC]{
+			Title: "SPEED", Name: "speed_mbit",
+			Cell: func(n writ.HostNIC) string {
+				switch {
+				case n.SpeedMbit <= 0:
+					return ""
+				case n.SpeedMbit%1000 == 0:
+					return fmt.Sprintf("%d Gbit/s", n.SpeedMbit/1000)
+				default:
+					return fmt.Sprintf("%d Mbit/s", n.SpeedMbit)
+				}
+			},
+			Exact: func(n writ.HostNIC) string { return strconv.FormatInt(n.SpeedMbit, 10) },
+		},
+		column("ADDRESSES", func(n writ.HostNIC) string { return strings.Join(n.Addresses, " ") }),
+	)
+}
+
+func yesNo(yes bool) string {
+	if yes {
+		return "yes"
+	}
+	return "no"
+}
+
+// hostOf is what a node says of its machine; nothing if it has not said.
+func hostOf(n writ.Node) writ.Host {
+	if n.Host == nil {
+		return writ.Host{}
+	}
+	return *n.Host
+}
+
+// uptimeOf is how long the machine of a node runs, as far as its datacenter hears from it.
+func uptimeOf(n writ.Node) string {
+	if n.Liveness != writ.LivenessReady {
+		return ""
+	}
+	return age(hostOf(n).Booted)
+}
+
+// hostText shows what a node says of its machine.
+func hostText(b *strings.Builder, n writ.Node) {
+	if n.Boot != "" {
+		up := ""
+		if text := uptimeOf(n); text != "" {
+			up = "up for " + text + ", "
+		}
+		fmt.Fprintf(b, "  machine: %s%s since it joined; boot id %s\n", up, count(n.Restarts, "restart"), terminal.Clean(n.Boot))
+	}
+	if n.Host == nil {
+		return
+	}
+	h := n.Host
+	system := []string{cmp.Or(h.OS, "an unknown system")}
+	if h.Image != "" {
+		system = append(system, "image "+h.Image)
+	}
+	if h.Kernel != "" {
+		system = append(system, "kernel "+h.Kernel)
+	}
+	fmt.Fprintf(b, "    %s\n", terminal.Clean(strings.Join(system, ", ")))
+	var hardware []string
+	if product := strings.TrimSpace(h.Vendor + " " + h.Product); product != "" {
+		hardware = append(hardware, product)
+	}
+	if h.Serial != "" {
+		hardware = append(hardware, "serial "+h.Serial)
+	}
+	if h.CPU != "" {
+		hardware = append(hardware, h.CPU)
+	}
+	if h.MemoryMiB > 0 {
+		hardware = append(hardware, fmt.Sprintf("%d MiB of memory", h.MemoryMiB))
+	}
+	hardware = append(hardware, count(len(h.Disks), "disk"), count(len(h.NICs), "network card"))
+	fmt.Fprintf(b, "    %s\n", terminal.Clean(strings.Join(hardware, ", ")))
+}

@@ -1,0 +1,277 @@
+// Package hardware reads what a machine is from the files of its kernel: product, processor, disks and network cards. It needs no privileges; what
+// only root can read is left out for others. It must not know who is told.
+package hardware
+
+import (
+	"cmp"
+	"io"
+	"io/fs"
+	"net/netip"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"writ"
+	"writ/supervisor/nodes"
+)
+
+// Machine is where a machine is read from.
+type Machine struct {
+	Root fs.FS // of the file system: /sys, /proc and /etc are used
+	// Addresses returns those of a network card; nil if that cannot be told.
+	Addresses func(name string) []netip.Prefix
+}
+
+// mostRead is how much of one file is read. The files that matter are much smaller, or begin with what matters.
+const mostRead = 256 << 10
+
+// Host returns what can be read now. What cannot is left out: a virtual machine has no product, and a container no disks.
+func (m Machine) Host() writ.Host {
+	release := settings(cmp.Or(m.read("etc/os-release"), m.read("usr/lib/os-release")))
+	h := writ.Host{
+		OS: word(release["PRETTY_NAME"]), Kernel: word(m.read("proc/sys/kernel/osrelease")),
+		Vendor: m.dmi("sys_vendor"), Product: m.dmi("product_name"), Serial: m.dmi("product_serial"),
+		CPU: word(m.field("proc/cpuinfo", "model name")), MemoryMiB: m.memoryMiB(), Booted: m.booted(),
+		Disks: m.disks(), NICs: m.nics(),
+	}
+	if release["IMAGE_ID"] == ImageID {
+		h.Image = word(release["IMAGE_VERSION"])
+	}
+	return h
+}
+
+// ImageID is what os-release has as IMAGE_ID on a machine that was started from a node image.
+const ImageID = "writ-node"
+
+// read returns the first bytes of a file, "" if it cannot be read: many files of devices are there and have nothing to say.
+func (m Machine) read(name string) string {
+	file, err := m.Root.Open(name)
+	if err != nil {
+		return ""
+	}
+	defer file.Close()
+	text, err := io.ReadAll(io.LimitReader(file, mostRead))
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(string(text))
+}
+
+// list returns the names in a directory, in order.
+func (m Machine) list(dir string) (names []string) {
+	entries, _ := fs.ReadDir(m.Root, dir) // what was read before an error counts
+	for _, e := range entries {
+		names = append(names, e.Name())
+	}
+	return names
+}
+
+func (m Machine) exists(name string) bool {
+	_, err := fs.Stat(m.Root, name)
+	return err == nil
+}
+
+func (m Machine) number(name string) int64 {
+	n, err := strconv.ParseInt(m.read(name), 10, 64)
+	if err != nil {
+		return 0
+	}
+	return n
+}
+
+// dmi returns what the firmware says of the machine. Makers who had nothing to say left the texts of a form in it.
+func (m Machine) dmi(name string) string {
+	text := word(m.read("sys/class/dmi/id/" + name))
+	switch strings.ToLower(strings.Trim(text, " .")) {
+	case "to be filled by o.e.m", "default string", "not specified", "not applicable", "system manufacturer", "system product name", "system serial number", "none", "0":
+		return ""
+	}
+	return text
+}
+
+// field returns the first value of a name in a file with lines such as "name : value".
+func (m Machine) field(file, name string) string {
+	for line := range strings.Lines(m.read(file)) {
+		if key, value, ok := strings.Cut(line, ":"); ok && strings.TrimSpace(key) == name {
+			return strings.TrimSpace(value)
+		}
+	}
+	return ""
+}
+
+// memoryMiB is all memory that the kernel has, from "MemTotal:  24033520 kB".
+func (m Machine) memoryMiB() int64 {
+	kib, err := strconv.ParseInt(strings.TrimSuffix(m.field("proc/meminfo", "MemTotal"), " kB"), 10, 64)
+	if err != nil {
+		return 0
+	}
+	return kib >> 10
+}
+
+// booted is when the kernel was started, from the line "btime 1764140400"; zero if it does not say.
+func (m Machine) booted() time.Time {
+	for line := range strings.Lines(m.read("proc/stat")) {
+		if text, ok := strings.CutPrefix(line, "btime "); ok {
+			if seconds, err := strconv.ParseInt(strings.TrimSpace(text), 10, 64); err == nil {
+				return time.Unix(seconds, 0).UTC()
+			}
+		}
+	}
+	return time.Time{}
+}
+
+// settings reads lines such as NAME="value", as os-release(5) has them.
+func settings(text string) map[string]string {
+	all := make(map[string]string)
+	for line := range strings.Lines(text) {
+		if name, value, ok := strings.Cut(strings.TrimSpace(line), "="); ok {
+			all[name] = strings.Trim(value, `"'`)
+		}
+	}
+	return all
+}
+
+// word is a text as it can be told: one line of valid characters, and no longer than a supervisor takes.
+func word(text string) string {
+	text = strings.Join(strings.Fields(strings.Map(func(r rune) rune {
+		if r < ' ' || r == 0x7f {
+			return ' '
+		}
+		return r
+	}, strings.ToValidUTF8(text, "?"))), " ")
+	if len(text) > nodes.MaxHostWord {
+		text = strings.ToValidUTF8(text[:nodes.MaxHostWord], "")
+	}
+	return text
+}
+
+// virtual are the first letters of block devices that are no disks of a machine: they come and go, or hold what a program puts there.
+var virtual = []string{"loop", "ram", "zram", "fd", "sr", "nbd", "dm-"}
+
+// disks returns the block devices that are no partitions.
+func (m Machine) disks() (all []writ.HostDisk) {
+	mounted, labels, parts := m.mounted(), m.labels(), 0
+	for _, name := range m.list("sys/block") {
+		at := path.Join("sys/block", name)
+		size := m.number(at+"/size") * 512 // in sectors, which are 512 bytes here for every disk
+		if size <= 0 || slices.ContainsFunc(virtual, func(prefix string) bool { return strings.HasPrefix(name, prefix) }) {
+			continue
+		}
+		if len(all) == nodes.MaxDisks {
+			break
+		}
+		d := writ.HostDisk{
+			Name: word(name), Bytes: size, Model: word(cmp.Or(m.read(at+"/device/model"), m.read(at+"/device/name"))),
+			Serial: m.diskSerial(at), Rotational: m.read(at+"/queue/rotational") == "1",
+		}
+		for _, part := range append([]string{"."}, m.list(at)...) {
+			if p, ok := m.part(at, name, part, mounted, labels); ok && parts < nodes.MaxParts {
+				parts++
+				d.Parts = append(d.Parts, p)
+			}
+		}
+		all = append(all, d)
+	}
+	return all
+}
+
+// diskSerial returns the number of a disk, wherever its bus has put it.
+func (m Machine) diskSerial(at string) string {
+	for _, name := range []string{"/serial", "/device/serial"} { // of virtio, and of NVMe and MMC
+		if text := word(m.read(at + name)); text != "" {
+			return text
+		}
+	}
+	if page := m.read(at + "/device/vpd_pg80"); len(page) > 4 { // of SCSI and SATA: four bytes come first
+		return word(page[4:])
+	}
+	return ""
+}
+
+// part returns a partition of a disk, or the disk itself for "." if something is known of it.
+func (m Machine) part(at, disk, name string, mounted, labels map[string]string) (p writ.HostPart, ok bool) {
+	device := name
+	if name == "." {
+		device = disk
+	} else if !m.exists(path.Join(at, name, "partition")) {
+		return p, false
+	}
+	p = writ.HostPart{Name: word(device), Bytes: m.number(path.Join(at, name, "size")) * 512}
+	p.Mounted = word(cmp.Or(mounted[m.read(path.Join(at, name, "dev"))], mounted["/dev/"+device]))
+	label := labels[device]
+	if label == "" { // the name of the partition, which the kernel reads itself
+		label = settings(m.read(path.Join(at, name, "uevent")))["PARTNAME"]
+	}
+	p.Label = word(label)
+	return p, name != "." || p.Mounted != "" || p.Label != ""
+}
+
+// mounted returns where block devices are mounted, by their numbers and by their names. Of several places it has the shortest: containers mount
+// parts of the same disk again, and those come and go.
+func (m Machine) mounted() map[string]string {
+	all := make(map[string]string)
+	for line := range strings.Lines(m.read("proc/self/mountinfo")) {
+		before, after, ok := strings.Cut(line, " - ")
+		fields, source := strings.Fields(before), strings.Fields(after)
+		if !ok || len(fields) < 5 || len(source) < 2 {
+			continue
+		}
+		for _, key := range []string{fields[2], source[1]} { // btrfs has numbers of its own, and the name of its disk
+			if known, ok := all[key]; !ok || len(fields[4]) < len(known) {
+				all[key] = fields[4]
+			}
+		}
+	}
+	return all
+}
+
+// labels returns labels of file systems by the names of their devices, where a service such as udev has looked for them.
+func (m Machine) labels() map[string]string {
+	const dir = "dev/disk/by-label"
+	all := make(map[string]string)
+	for _, label := range m.list(dir) {
+		if target, err := fs.ReadLink(m.Root, path.Join(dir, label)); err == nil {
+			all[path.Base(target)] = strings.ReplaceAll(label, `\x20`, " ")
+		}
+	}
+	return all
+}
+
+// nics returns the network cards. What writ and others make for their guests is none: it has no device, and comes and goes.
+func (m Machine) nics() (all []writ.HostNIC) {
+	for _, name := range m.list("sys/class/net") {
+		at := path.Join("sys/class/net", name)
+		kind := settings(m.read(at + "/uevent"))["DEVTYPE"]
+		if !m.exists(at+"/device") && kind != "bond" && kind != "vlan" {
+			continue
+		}
+		if len(all) == nodes.MaxNICs {
+			break
+		}
+		n := writ.HostNIC{
+			Name: word(name), MAC: word(m.read(at + "/address")), Carrier: m.read(at+"/carrier") == "1",
+			SpeedMbit: max(m.number(at+"/speed"), 0), Addresses: m.addresses(name),
+		}
+		if driver, err := fs.ReadLink(m.Root, at+"/device/driver"); err == nil {
+			n.Driver = word(path.Base(driver))
+		} else {
+			n.Driver = word(kind)
+		}
+		all = append(all, n)
+	}
+	return all
+}
+
+// addresses returns the addresses of a card, in order.
+func (m Machine) addresses(name string) (all []string) {
+	if m.Addresses == nil {
+		return nil
+	}
+	for _, address := range m.Addresses(name) {
+		all = append(all, address.String())
+	}
+	slices.Sort(all)
+	return all[:min(len(all), nodes.MaxAddresses)]
+}

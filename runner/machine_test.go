@@ -1,0 +1,65 @@
+package runner_test
+
+import (
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"writ"
+	"writ/runner"
+	"writ/supervisor/nodes"
+)
+
+func TestWhatAMachineIsIsToldWhenItChanges(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var now atomic.Pointer[writ.Host]
+		began := time.Now().UTC()
+		now.Store(&writ.Host{Kernel: "6.1.0", Booted: began, Disks: []writ.HostDisk{{Name: "vda", Bytes: 1 << 30}}})
+		n := newFixture(t).fresh(func(r *runner.Runner) { r.Host = func() writ.Host { return *now.Load() } })
+		told := func(silent time.Duration) []nodes.HostReport {
+			quiet(silent)
+			n.mu.Lock()
+			defer n.mu.Unlock()
+			all := n.hosts
+			n.hosts = nil
+			return all
+		}
+		first := told(2 * time.Minute)
+		if len(first) != 1 || first[0].Node != n.member.Node() || first[0].Count != 1 || len(first[0].Host.Disks) != 1 || !first[0].Host.Booted.Equal(began) {
+			t.Fatalf("at first it tells %+v", first)
+		}
+		now.Store(&writ.Host{Kernel: "6.1.0", Booted: began.Add(time.Second), Disks: []writ.HostDisk{{Name: "vda", Bytes: 1 << 30}}})
+		if again := told(2 * time.Minute); len(again) != 0 {
+			t.Errorf("the clock was set a little, and it tells %+v", again)
+		}
+		now.Store(&writ.Host{Kernel: "6.1.0", Booted: began})
+		if news := told(time.Minute); len(news) != 1 || len(news[0].Host.Disks) != 0 || news[0].Count != 2 {
+			t.Errorf("a disk is gone, and it tells %+v", news)
+		}
+		n.tell(writ.Control{Epoch: 9})
+		if later := told(time.Minute); len(later) != 1 || later[0].Epoch != 9 {
+			t.Errorf("to the next supervisor it tells %+v", later)
+		}
+		if again := told(21 * time.Minute); len(again) != 2 {
+			t.Errorf("within 21 minutes it tells it %d times, for what may be lost", len(again))
+		}
+	})
+}
+
+// A card whose driver is stuck can keep who asks for its speed waiting for ever. The node goes on with everything else.
+func TestAMachineThatCannotBeReadKeepsNothingElseWaiting(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		stuck := make(chan struct{})
+		n := newFixture(t).fresh(func(r *runner.Runner) { r.Host = func() writ.Host { <-stuck; return writ.Host{} } })
+		quiet(3 * time.Minute)
+		n.mu.Lock()
+		reports, hosts := len(n.reports), len(n.hosts)
+		n.mu.Unlock()
+		if reports < 3 || hosts != 0 {
+			t.Errorf("%d reports and %d words about the machine", reports, hosts)
+		}
+		close(stuck)
+		quiet(time.Minute)
+	})
+}
