@@ -99,22 +99,36 @@ const (
 	LogServing    = "serving"
 )
 
-// Admission says what the host with this data directory is in its datacenter, as far as it knows, with the name and the fingerprint of its key.
-// All are "" if it has not joined.
-func Admission(dir string) (state writ.Admission, name, fingerprint string) {
+// Place is what a host knows of its place in its datacenter.
+type Place struct {
+	Admission   writ.Admission
+	Name        string
+	Datacenter  string // its name
+	Fingerprint string // of the node's key
+}
+
+// PlaceOf says what the host with this data directory is in its datacenter, as far as it knows. All is "" if it has not joined.
+func PlaceOf(dir string) Place {
 	text, err := os.ReadFile(filepath.Join(dir, memberFile))
 	if err != nil {
-		return "", "", ""
+		return Place{}
 	}
 	var r record
 	if json.Unmarshal(text, &r) != nil {
-		return "", "", "" // the runner says so when it starts
+		return Place{} // the runner says so when it starts
 	}
 	key, err := Key(dir)
 	if err != nil {
-		return "", "", ""
+		return Place{}
 	}
-	return r.Admission, r.Name, identity.Fingerprint(key.Public().(ed25519.PublicKey))
+	p := Place{Admission: r.Admission, Name: r.Name, Fingerprint: identity.Fingerprint(key.Public().(ed25519.PublicKey))}
+	// The roster was valid when it was stored.
+	if roster, err := identity.VerifyRosters(r.Cluster, r.Rosters, time.Time{}); err == nil {
+		if dc := roster.Datacenter(r.Datacenter); dc != nil {
+			p.Datacenter = dc.Name
+		}
+	}
+	return p
 }
 
 // pin returns the cluster to believe in, "" if neither a token nor a cluster is given.

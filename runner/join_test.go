@@ -282,8 +282,12 @@ func TestWithoutTokenANodeMustKnowItsCluster(t *testing.T) {
 	s.setAdmission(writ.AdmissionPending)
 	m, err := runner.Join(t.Context(), runner.Joining{Dir: dir, API: s, Cluster: s.roster.Cluster, Name: "n1"})
 	must(t, err)
-	if state, name, fingerprint := runner.Admission(dir); state != writ.AdmissionPending || name != m.Name() || fingerprint != identity.Fingerprint(m.PublicKey()) {
-		t.Errorf("who looks at the directory sees %q, %q, %q", state, name, fingerprint)
+	want := runner.Place{Admission: writ.AdmissionPending, Name: m.Name(), Datacenter: "home", Fingerprint: identity.Fingerprint(m.PublicKey())}
+	if got := runner.PlaceOf(dir); got != want {
+		t.Errorf("the data directory is that of %+v, want %+v", got, want)
+	}
+	if got := runner.PlaceOf(t.TempDir()); got != (runner.Place{}) {
+		t.Errorf("an empty data directory is that of %+v", got)
 	}
 	if m.Admission() != writ.AdmissionPending || s.claims[0].Proof != nil {
 		t.Errorf("admission %s with proof %x, want pending without one", m.Admission(), s.claims[0].Proof)

@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -262,6 +263,10 @@ run.output({said: "pong"})
 		v := startVM(t, tap, args...)
 		v.await("msg=serving")
 		serving := time.Since(v.began)
+		v.await("This machine serves as a node.")
+		s.Until("the image of the machine is shown", func(context.Context) bool {
+			return strings.Contains(s.Writ("node", "show", name), "writ node, image ")
+		})
 		if said := s.Writ("node", "list"); !strings.Contains(said, name) {
 			t.Errorf("%s is not in the list:\n%s", name, said)
 		}
@@ -303,6 +308,7 @@ run.output({said: "pong"})
 	s.Writ("node", "approve", name, strings.TrimSpace(fingerprint))
 	waits.await("has approved this node")
 	waits.await("msg=serving")
+	waits.await("This machine serves as a node.")
 	if m := boots.awaitStep(stages.StageJoined); m.Node != name || m.Failed {
 		t.Errorf("the boot server has %+v", m)
 	}

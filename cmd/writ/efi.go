@@ -29,8 +29,8 @@ func asInit() *boot.Machine {
 		Version: version(),
 		Joined:  func() bool { return runner.Joined(boot.DataAt) },
 		Admission: func() boot.Admission {
-			state, name, fingerprint := runner.Admission(boot.DataAt)
-			return boot.Admission{State: state, Name: name, Fingerprint: fingerprint}
+			p := runner.PlaceOf(boot.DataAt)
+			return boot.Admission{State: p.Admission, Name: p.Name, Datacenter: p.Datacenter, Fingerprint: p.Fingerprint}
 		},
 		Redact: redact.Text,
 		Means:  meaningOf,

@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"writ/efi/modules"
+	"writ/efi/progress"
 )
 
 // How long a runner may take to end, and how long the consoles may take to show the last lines.
@@ -34,19 +35,37 @@ type machine struct {
 	processes processes
 	services  sync.WaitGroup
 	reports   *reports
+	status    *status
 	complaint atomic.Pointer[string] // the last error of the runner
 }
 
 // Main starts the machine and runs it until it is turned off. It never returns: a machine without its first process stops.
 func (m *Machine) Main() {
 	reports := newReports(m.Redact)
-	run := &machine{Machine: m, consoles: consoles{since: uptime, told: reports.add}, reports: reports}
+	run := &machine{Machine: m, consoles: consoles{since: uptime}, reports: reports}
+	run.status = &status{consoles: &run.consoles, version: withImage(m.Version), admission: m.Admission, addresses: run.network.String}
+	run.told = func(r progress.Report) {
+		r.Text = m.Redact(r.Text)
+		run.status.note(r)
+		reports.add(r)
+	}
 	how := run.run()
 	run.stage("off", "bye")
 	run.close(showWithin)
 	unix.Sync()
 	_ = unix.Reboot(how)
 	select {} // until the firmware has done it
+}
+
+// withImage adds the version of the image to that of the program, as the image has it.
+func withImage(version string) string {
+	text, _ := os.ReadFile("/etc/os-release") // an image of an earlier version has none
+	for line := range strings.Lines(string(text)) {
+		if image, ok := strings.CutPrefix(strings.TrimSpace(line), "IMAGE_VERSION="); ok {
+			return version + ", image " + image
+		}
+	}
+	return version
 }
 
 func uptime() time.Duration {
@@ -77,6 +96,7 @@ func (m *machine) run() (how int) {
 	stopReports := m.boot(ctx)
 	<-ctx.Done()
 	how = context.Cause(ctx).(ending).reboot
+	m.status.off()
 	m.stage("off", "%v", context.Cause(ctx))
 	stopReports()
 	m.services.Wait()

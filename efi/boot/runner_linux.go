@@ -40,6 +40,7 @@ func (m *machine) serve(ctx context.Context) {
 			m.fail("runner", err)
 		case status.Exited() && status.ExitStatus() == writ.ExitRemoved:
 			m.stage("runner", "the datacenter has removed this node; give the machine another token and start it again")
+			m.status.end(describe(status))
 			return
 		default:
 			m.reportEnd(describe(status))
@@ -57,6 +58,7 @@ func (m *machine) serve(ctx context.Context) {
 // reportEnd says how the runner has ended. The boot server is told its last error, too.
 func (m *machine) reportEnd(how string) {
 	m.show("runner", "ended with "+how)
+	m.status.end("ended with " + how)
 	text := "ended with " + how
 	if said := m.complaint.Load(); said != nil {
 		text += ": " + *said
@@ -65,19 +67,21 @@ func (m *machine) reportEnd(how string) {
 }
 
 // runnerSays shows a line of the runner, and does what follows from it.
-func (m *machine) runnerSays(line string, asks *approval) {
+func (m *machine) runnerSays(line string) {
 	line = m.Redact(line)
 	m.line(line)
-	asks.look()
-	if m.Means == nil {
-		return
+	var report progress.Report
+	ok := false
+	if m.Means != nil {
+		report, ok = m.Means(line)
 	}
-	if report, ok := m.Means(line); ok {
+	m.status.look(report, ok)
+	if ok {
 		m.complaint.Store(nil)
 		if report.Failed {
 			m.complaint.Store(&report.Text)
 		}
-		report.Node = asks.name()
+		report.Node = m.status.name()
 		m.report(report)
 	}
 }
@@ -89,13 +93,12 @@ func (m *machine) runRunner(ctx context.Context) (unix.WaitStatus, error) {
 		return 0, err
 	}
 	shown := make(chan struct{})
-	asks := &approval{consoles: &m.consoles, admission: m.Admission}
+	m.status.begin()
 	go func() {
 		defer close(shown)
-		lines := &lineWriter{show: func(line string) { m.runnerSays(line, asks) }}
+		lines := &lineWriter{show: m.runnerSays}
 		_, _ = read.WriteTo(lines)
 		read.Close()
-		asks.stop()
 	}()
 	args := slices.Concat([]string{Program}, m.Runner(m.config))
 	env := []string{"PATH=/usr/sbin:/usr/bin", "HOME=/root", "TMPDIR=/tmp"}
@@ -112,6 +115,7 @@ func (m *machine) runRunner(ctx context.Context) (unix.WaitStatus, error) {
 	select {
 	case status = <-ended:
 	case <-ctx.Done():
+		m.status.off()
 		_ = unix.Kill(pid, unix.SIGTERM)
 		select {
 		case status = <-ended:

@@ -1,0 +1,223 @@
+package boot
+
+import (
+	"bytes"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"writ"
+	"writ/efi/progress"
+)
+
+// paged is a machine with a screen in a test.
+type paged struct {
+	*status
+	t        *testing.T
+	screen   bytes.Buffer
+	place    Admission
+	asked    int
+	reported []string
+}
+
+// onScreen runs a test with a screen, in virtual time.
+func onScreen(t *testing.T, test func(p *paged)) {
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		p := &paged{t: t}
+		c := &consoles{since: func() time.Duration { return time.Since(began) }}
+		c.add(&p.screen)
+		p.status = &status{
+			consoles: c, version: "v1.0.0, image 0a1b", addresses: func() string { return "eth0 (52:54:00:77:00:50) has 10.77.0.50/24" },
+			admission: func() Admission { p.asked++; return p.place },
+		}
+		c.told = func(r progress.Report) {
+			p.note(r)
+			p.reported = append(p.reported, r.Stage)
+		}
+		defer func() {
+			p.off()
+			c.close(time.Minute)
+		}()
+		test(p)
+	})
+}
+
+// says lets the runner say a line, and be silent after it.
+func (p *paged) says(line string, silent time.Duration, meaning ...progress.Report) {
+	p.line(line)
+	if len(meaning) > 0 {
+		p.look(meaning[0], true)
+	} else {
+		p.look(progress.Report{}, false)
+	}
+	p.wait(silent)
+}
+
+func (p *paged) wait(silent time.Duration) {
+	time.Sleep(silent) // of the test's clock
+	synctest.Wait()
+}
+
+// shows returns what the screen shows since it was asked last.
+func (p *paged) shows() string {
+	synctest.Wait()
+	text := strings.ReplaceAll(p.screen.String(), "\r\n", "\n")
+	p.screen.Reset()
+	return text
+}
+
+// want fails the test unless the screen shows these texts, in this order, and so many pages.
+func (p *paged) want(pages int, texts ...string) {
+	p.t.Helper()
+	shown := p.shows()
+	if got := strings.Count(shown, "  version      v1.0.0, image 0a1b\n"); got != pages {
+		p.t.Errorf("%d pages, want %d:\n%s", got, pages, shown)
+	}
+	rest := shown
+	for _, text := range texts {
+		_, after, found := strings.Cut(rest, text)
+		if !found {
+			p.t.Fatalf("it does not say %q, or not in its turn:\n%s", text, shown)
+		}
+		rest = after
+	}
+}
+
+var (
+	joins  = progress.Report{Stage: progress.StageJoined}
+	cannot = progress.Report{Stage: progress.StageRunner, Text: "cannot join yet: connection refused", Failed: true}
+)
+
+func TestAMachineThatWaitsShowsHowToApproveIt(t *testing.T) {
+	onScreen(t, func(p *paged) {
+		p.begin()
+		p.says("cannot join yet", time.Minute)
+		p.want(0, "cannot join yet\n")
+		p.place = Admission{State: writ.AdmissionPending, Name: "n1", Fingerprint: "SHA256:abc", Datacenter: "dc1"}
+		p.says("waiting", quiet/2)
+		p.says("driver", 10*time.Minute)
+		p.want(1, "waiting\ndriver\n", "\n  This machine waits to be approved as a node.\n\n    name         n1\n    datacenter   dc1\n"+
+			"    addresses    eth0 (52:54:00:77:00:50) has 10.77.0.50/24\n    fingerprint  SHA256:abc\n    version      v1.0.0, image 0a1b\n\n",
+			"\n    writ node approve n1 SHA256:abc\n")
+		p.says("cannot ask", time.Minute)
+		p.want(1, "cannot ask\n", "writ node approve n1 SHA256:abc\n")
+		p.place.State = writ.AdmissionApproved
+		p.says("driver", time.Minute)
+		p.want(0, "approve  the datacenter has approved this node\n")
+		p.says("serving", time.Minute, joins)
+		p.want(1, "serving\n", "This machine serves as a node.\n", "writ node show n1\n")
+		if !slices.Equal(p.reported, []string{progress.StageWaits, progress.StageApprove}) {
+			t.Errorf("the boot server is told %q", p.reported)
+		}
+	})
+}
+
+func TestAMachineThatServesShowsItsPageOnceItIsCalm(t *testing.T) {
+	onScreen(t, func(p *paged) {
+		p.place = Admission{State: writ.AdmissionApproved, Name: "n1", Fingerprint: "SHA256:abc"}
+		p.begin()
+		p.says("serving", quiet, joins)
+		p.want(1, "serving\n", "This machine serves as a node.\n")
+		asked := p.asked
+		for range 20 {
+			p.says("took a job", calm/2)
+		}
+		p.want(0, "took a job\n")
+		if p.asked != asked {
+			t.Error("what the datacenter decided is looked for after each line")
+		}
+		p.wait(time.Hour)
+		p.want(1, "This machine serves as a node.\n")
+	})
+}
+
+func TestAMachineThatCannotJoinSaysWhyAndWhatToDo(t *testing.T) {
+	onScreen(t, func(p *paged) {
+		p.begin()
+		for range 5 {
+			p.says("level=WARN cannot join", 5*time.Second, cannot)
+		}
+		p.want(1, "This machine cannot join its datacenter yet.\n", "    trouble      cannot join yet: connection refused\n", "It tries again by itself.")
+		p.end("ended with exit code 1")
+		p.wait(quiet)
+		p.want(1, "The runner of this machine has ended.\n", "    trouble      ended with exit code 1: cannot join yet: connection refused\n", "It is started again by itself.")
+		p.begin()
+		p.place = Admission{State: writ.AdmissionApproved, Name: "n1"}
+		p.says("serving", quiet, joins)
+		p.want(1, "This machine serves as a node.\n")
+		if p.trouble() != "" {
+			t.Errorf("it serves, and the trouble is %q", p.trouble())
+		}
+	})
+}
+
+func TestAMachineThatWasRefusedSaysSo(t *testing.T) {
+	for _, state := range []writ.Admission{writ.AdmissionRejected, writ.AdmissionRemoved} {
+		onScreen(t, func(p *paged) {
+			p.begin()
+			p.place = Admission{State: state, Name: "n1"}
+			p.end("ended with exit code 15")
+			p.wait(time.Minute)
+			p.want(1, "The datacenter has "+string(state)+" this node.\n", "give it another token")
+		})
+	}
+}
+
+func TestNoPageIsShownOnceTheMachineIsTurnedOff(t *testing.T) {
+	onScreen(t, func(p *paged) {
+		p.stage("start", "writ")
+		p.begin()
+		p.place = Admission{State: writ.AdmissionPending, Name: "n1", Fingerprint: "SHA256:abc"}
+		p.look(progress.Report{}, false)
+		p.off()
+		p.end("ended")
+		p.look(progress.Report{}, false)
+		p.shows()
+		p.wait(time.Hour)
+		p.want(0)
+	})
+}
+
+func TestAProgramThatDoesNotTellHasNoPage(t *testing.T) {
+	onScreen(t, func(p *paged) {
+		p.admission = nil
+		p.begin()
+		p.says("serving", time.Hour, joins)
+		p.end("ended")
+		p.wait(time.Hour)
+		p.want(0)
+		if p.name() != "" {
+			t.Errorf("it has the name %q", p.name())
+		}
+	})
+}
+
+func TestStagesOfAStartAreShownAgainWithTheirAge(t *testing.T) {
+	onScreen(t, func(p *paged) {
+		p.stage("start", "writ v1.0.0")
+		p.wait(2 * time.Second)
+		p.fail("modules", writ.Errorf(writ.CodeUsage, "no module"))
+		p.wait(27 * time.Second)
+		for range 3 {
+			p.stage("network", "no address yet: \x1b[2Jeth0 has no carrier")
+		}
+		p.wait(2 * time.Second)
+		p.want(0, "This machine starts, and is no node yet.\n\n    start       30 s ago  writ v1.0.0\n    modules     28 s ago  error: no module\n"+
+			"    network      1 s ago  no address yet:  [2Jeth0 has no carrier\n\n  The last line")
+		p.wait(time.Minute)
+		if again := strings.Count(p.shows(), "This machine starts"); again != 2 {
+			t.Errorf("within another minute the stages are shown %d times", again)
+		}
+		p.stage(progress.StageRunner, "started")
+		p.stage("network", "a lease was renewed")
+		p.shows()
+		p.wait(time.Hour)
+		p.want(0)
+		if shown := p.shows(); shown != "" {
+			t.Errorf("after the start of the runner the screen shows\n%s", shown)
+		}
+	})
+}
