@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -12,14 +13,57 @@ import (
 	"writ/efi/progress"
 )
 
+// screen keeps what is shown until a test takes it.
+type screen struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (s *screen) Write(b []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.text.Write(b)
+}
+
+func (s *screen) take() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	defer s.text.Reset()
+	return s.text.String()
+}
+
 // paged is a machine with a screen in a test.
 type paged struct {
 	*status
 	t        *testing.T
-	screen   bytes.Buffer
-	place    Admission
-	asked    int
+	screen   screen
 	reported []string
+
+	mu    sync.Mutex // pages are shown beside the test
+	place Admission
+	asked int
+}
+
+// seen is what the runner knows of that.
+func (p *paged) seen() Admission {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.asked++
+	return p.place
+}
+
+// is lets the datacenter decide.
+func (p *paged) is(now Admission) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.place = now
+}
+
+// looked returns how often somebody looked for what was decided.
+func (p *paged) looked() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.asked
 }
 
 // onScreen runs a test with a screen, in virtual time.
@@ -31,7 +75,7 @@ func onScreen(t *testing.T, test func(p *paged)) {
 		c.add(&p.screen)
 		p.status = &status{
 			consoles: c, version: "v1.0.0, image 0a1b", addresses: func() string { return "eth0 (52:54:00:77:00:50) has 10.77.0.50/24" },
-			admission: func() Admission { p.asked++; return p.place },
+			admission: p.seen,
 		}
 		c.told = func(r progress.Report) {
 			p.note(r)
@@ -64,9 +108,7 @@ func (p *paged) wait(silent time.Duration) {
 // shows returns what the screen shows since it was asked last.
 func (p *paged) shows() string {
 	synctest.Wait()
-	text := strings.ReplaceAll(p.screen.String(), "\r\n", "\n")
-	p.screen.Reset()
-	return text
+	return strings.ReplaceAll(p.screen.take(), "\r\n", "\n")
 }
 
 // want fails the test unless the screen shows these texts, in this order, and so many pages.
@@ -96,7 +138,7 @@ func TestAMachineThatWaitsShowsHowToApproveIt(t *testing.T) {
 		p.begin()
 		p.says("cannot join yet", time.Minute)
 		p.want(0, "cannot join yet\n")
-		p.place = Admission{State: writ.AdmissionPending, Name: "n1", Fingerprint: "SHA256:abc", Datacenter: "dc1"}
+		p.is(Admission{State: writ.AdmissionPending, Name: "n1", Fingerprint: "SHA256:abc", Datacenter: "dc1"})
 		p.says("waiting", quiet/2)
 		p.says("driver", 10*time.Minute)
 		p.want(1, "waiting\ndriver\n", "\n  This machine waits to be approved as a node.\n\n    name         n1\n    datacenter   dc1\n"+
@@ -104,7 +146,7 @@ func TestAMachineThatWaitsShowsHowToApproveIt(t *testing.T) {
 			"\n    writ node approve n1 SHA256:abc\n")
 		p.says("cannot ask", time.Minute)
 		p.want(1, "cannot ask\n", "writ node approve n1 SHA256:abc\n")
-		p.place.State = writ.AdmissionApproved
+		p.is(Admission{State: writ.AdmissionApproved, Name: "n1", Fingerprint: "SHA256:abc", Datacenter: "dc1"})
 		p.says("driver", time.Minute)
 		p.want(0, "approve  the datacenter has approved this node\n")
 		p.says("serving", time.Minute, joins)
@@ -117,16 +159,16 @@ func TestAMachineThatWaitsShowsHowToApproveIt(t *testing.T) {
 
 func TestAMachineThatServesShowsItsPageOnceItIsCalm(t *testing.T) {
 	onScreen(t, func(p *paged) {
-		p.place = Admission{State: writ.AdmissionApproved, Name: "n1", Fingerprint: "SHA256:abc"}
+		p.is(Admission{State: writ.AdmissionApproved, Name: "n1", Fingerprint: "SHA256:abc"})
 		p.begin()
 		p.says("serving", quiet, joins)
 		p.want(1, "serving\n", "This machine serves as a node.\n")
-		asked := p.asked
+		looked := p.looked()
 		for range 20 {
 			p.says("took a job", calm/2)
 		}
 		p.want(0, "took a job\n")
-		if p.asked != asked {
+		if p.looked() != looked {
 			t.Error("what the datacenter decided is looked for after each line")
 		}
 		p.wait(time.Hour)
@@ -145,7 +187,7 @@ func TestAMachineThatCannotJoinSaysWhyAndWhatToDo(t *testing.T) {
 		p.wait(quiet)
 		p.want(1, "The runner of this machine has ended.\n", "    trouble      ended with exit code 1: cannot join yet: connection refused\n", "It is started again by itself.")
 		p.begin()
-		p.place = Admission{State: writ.AdmissionApproved, Name: "n1"}
+		p.is(Admission{State: writ.AdmissionApproved, Name: "n1"})
 		p.says("serving", quiet, joins)
 		p.want(1, "This machine serves as a node.\n")
 		if p.trouble() != "" {
@@ -158,7 +200,7 @@ func TestAMachineThatWasRefusedSaysSo(t *testing.T) {
 	for _, state := range []writ.Admission{writ.AdmissionRejected, writ.AdmissionRemoved} {
 		onScreen(t, func(p *paged) {
 			p.begin()
-			p.place = Admission{State: state, Name: "n1"}
+			p.is(Admission{State: state, Name: "n1"})
 			p.end("ended with exit code 15")
 			p.wait(time.Minute)
 			p.want(1, "The datacenter has "+string(state)+" this node.\n", "give it another token")
@@ -170,7 +212,7 @@ func TestNoPageIsShownOnceTheMachineIsTurnedOff(t *testing.T) {
 	onScreen(t, func(p *paged) {
 		p.stage("start", "writ")
 		p.begin()
-		p.place = Admission{State: writ.AdmissionPending, Name: "n1", Fingerprint: "SHA256:abc"}
+		p.is(Admission{State: writ.AdmissionPending, Name: "n1", Fingerprint: "SHA256:abc"})
 		p.look(progress.Report{}, false)
 		p.off()
 		p.end("ended")
