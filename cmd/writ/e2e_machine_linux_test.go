@@ -19,7 +19,7 @@ func TestAMachineIsShownAsItsNodeSays(t *testing.T) {
 	s.Until("the machine is shown", func(context.Context) bool {
 		return strings.Contains(s.Writ("node", "show", "dc1-n1"), "kernel "+here.Kernel)
 	})
-	s.Says(0, []string{"machine: up for ", ", 0 restarts since it joined; boot id "}, "node", "show", "dc1-n1")
+	s.Says(0, []string{"machine: up for ", ", 0 restarts seen; boot id "}, "node", "show", "dc1-n1")
 	for _, d := range here.Disks {
 		s.Says(0, []string{d.Name}, "node", "disks", "dc1-n1")
 	}

@@ -161,7 +161,7 @@ func hostText(b *strings.Builder, n writ.Node) {
 		if text := uptimeOf(n); text != "" {
 			up = "up for " + text + ", "
 		}
-		fmt.Fprintf(b, "  machine: %s%s since it joined; boot id %s\n", up, count(n.Restarts, "restart"), terminal.Clean(n.Boot))
+		fmt.Fprintf(b, "  machine: %s%s seen; boot id %s\n", up, count(n.Restarts, "restart"), terminal.Clean(n.Boot))
 	}
 	if n.Host == nil {
 		return

@@ -81,7 +81,7 @@ func TestANodeShowsWhatItsMachineIs(t *testing.T) {
 	n := writ.Node{Name: "n1", Version: "v1.0.0", Liveness: writ.LivenessReady, LastBeat: time.Now(), Boot: "5d0c", Restarts: 2, Host: aHost()}
 	text := nodeText(n)
 	for _, want := range []string{
-		"version v1.0.0\n", "  machine: up for 3h, 2 restarts since it joined; boot id 5d0c\n    writ node, image 0a1b2c3d4e5f6071, kernel 6.1.0-56-amd64\n",
+		"version v1.0.0\n", "  machine: up for 3h, 2 restarts seen; boot id 5d0c\n    writ node, image 0a1b2c3d4e5f6071, kernel 6.1.0-56-amd64\n",
 		"    Supermicro AS -1114S, serial S1, AMD EPYC 7302P, 131072 MiB of memory, 2 disks, 2 network cards\n",
 	} {
 		if !strings.Contains(text, want) {
@@ -89,7 +89,7 @@ func TestANodeShowsWhatItsMachineIs(t *testing.T) {
 		}
 	}
 	n.Liveness = writ.LivenessLost
-	if text := nodeText(n); !strings.Contains(text, "  machine: 2 restarts since it joined; boot id 5d0c\n") {
+	if text := nodeText(n); !strings.Contains(text, "  machine: 2 restarts seen; boot id 5d0c\n") {
 		t.Errorf("of a machine of which nobody hears it says:\n%s", text)
 	}
 	n.Host, n.Boot = nil, ""
