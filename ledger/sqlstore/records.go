@@ -215,6 +215,19 @@ func (s *Store) Run(ctx context.Context, id writ.RunID) (ledger.Run, error) {
 
 // Runs lists runs, newest first if the filter does not ask for the oldest.
 func (s *Store) Runs(ctx context.Context, filter ledger.RunFilter, p ledger.Page) (ledger.List[ledger.Run], error) {
+	q, err := listRuns(filter, p)
+	if err != nil {
+		return ledger.List[ledger.Run]{}, err
+	}
+	rows, err := s.db.Query(ctx, q.String(), q.args...)
+	return page(rows, err, limit(p), func(rows *sql.Rows) (ledger.Run, []any, error) {
+		run, err := scanRun(rows)
+		return run, []any{micros(run.Created), run.ID}, err
+	})
+}
+
+// listRuns asks for a page of runs, and one more.
+func listRuns(filter ledger.RunFilter, p ledger.Page) (*query, error) {
 	q := selectFrom(runColumns)
 	selectRuns(q, filter)
 	before, order := "<", "DESC"
@@ -225,17 +238,12 @@ func (s *Store) Runs(ctx context.Context, filter ledger.RunFilter, p ledger.Page
 		var created int64
 		var id string
 		if err := parseCursor(p.Cursor, &created, &id); err != nil {
-			return ledger.List[ledger.Run]{}, err
+			return nil, err
 		}
 		q.and("(created, id) "+before+" (?, ?)", created, id)
 	}
-	n := limit(p)
-	q.add("\nORDER BY created "+order+", id "+order+"\nLIMIT ?", n+1)
-	rows, err := s.db.Query(ctx, q.String(), q.args...)
-	return page(rows, err, n, func(rows *sql.Rows) (ledger.Run, []any, error) {
-		run, err := scanRun(rows)
-		return run, []any{micros(run.Created), run.ID}, err
-	})
+	q.add("\nORDER BY created "+order+", id "+order+"\nLIMIT ?", limit(p)+1)
+	return q, nil
 }
 
 // selectRuns adds the conditions of a filter.

@@ -119,13 +119,13 @@ CREATE INDEX runs_by_failure ON runs (created, failure, failed_operation, projec
 
 CREATE INDEX runs_by_project ON runs (project, created, id);
 
+CREATE INDEX runs_by_project_state ON runs (project, state, created, id);
+
 CREATE INDEX runs_by_script ON runs (script, created, id);
 
 CREATE INDEX runs_by_signer ON runs (signer, created, id);
 
 CREATE INDEX runs_by_state ON runs (state, created, id);
-
-CREATE INDEX runs_counted ON runs (project, state);
 
 CREATE INDEX runs_counted_by_datacenter ON runs (datacenter, project, state);
 

@@ -27,6 +27,7 @@ const (
 	readers  = 1000            // who have logged in, each with a key and an address of their own
 	askEvery = 5 * time.Second // each of them
 	watching = 50              // of them, who have an event stream open as well
+	askFor   = 50              // runs, as `writ run list` does
 )
 
 // What they do, written as an attack is. They mean no harm: attacks does not list it.
@@ -159,9 +160,9 @@ func (r *reader) ask(ctx context.Context, a *attacker) {
 		var err error
 		switch i % 4 {
 		case 0:
-			answer, err = r.api.ListRuns(ctx, &api.ListRunsParams{Limit: client.PageSize})
+			answer, err = r.api.ListRuns(ctx, &api.ListRunsParams{Limit: askFor})
 		case 1:
-			answer, err = r.api.ListRuns(ctx, &api.ListRunsParams{Limit: client.PageSize, State: []api.RunState{api.RunStateFailed}})
+			answer, err = r.api.ListRuns(ctx, &api.ListRunsParams{Limit: askFor, State: []api.RunState{api.RunStateFailed}})
 		case 2:
 			answer, err = r.api.ListResources(ctx, &api.ListResourcesParams{})
 		case 3:
