@@ -1,0 +1,170 @@
+package main
+
+import (
+	"context"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"writ"
+	"writ/cmd/writ/internal/client"
+	"writ/cmd/writ/internal/terminal"
+	"writ/coord/api"
+)
+
+// runListFlags select runs, and say what is shown of them.
+type runListFlags struct {
+	states                    []string
+	datacenter, signer        string
+	script, deployment, since string
+	stuck                     time.Duration
+	why                       bool
+	limit                     int
+}
+
+func (a *app) runListCommand() *cobra.Command {
+	var l runListFlags
+	c := &cobra.Command{
+		Use:   "list",
+		Short: "List runs, newest first",
+		Example: `  writ run list --state running,waiting
+  writ run list --script web.tengo --since 2h
+  writ run list --stuck 5m
+  writ run list --limit 0 -o name`,
+		Args: exactly(),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			params, err := l.params(time.Now())
+			if err != nil {
+				return err
+			}
+			params.Project = a.flags.project
+			return a.listRuns(cmd.Context(), params, l.limit)
+		},
+	}
+	f := c.Flags()
+	f.StringSliceVar(&l.states, "state", nil, "only runs in these states")
+	f.StringVar(&l.datacenter, "dc", "", "only runs of this datacenter")
+	f.StringVar(&l.signer, "signer", "", "only runs that this person or machine signed")
+	f.StringVar(&l.script, "script", "", "only runs of the script with this file name")
+	f.StringVar(&l.deployment, "deployment", "", "only runs that make this deployment")
+	f.StringVar(&l.since, "since", "", "only runs that are not older than this: 2h, 7d, 2026-03-01 or 2026-03-01T12:00:00Z")
+	f.DurationVar(&l.stuck, "stuck", 0, "only open runs of which the coordinator has heard nothing for this long, with the reason")
+	f.BoolVar(&l.why, "why", false, "show why each run waits or failed")
+	f.IntVar(&l.limit, "limit", 50, "how many at most; 0 for all")
+	complete(c, "state", runStates()...)
+	a.completeFlag(c, "dc", suggestDatacenters)
+	return c
+}
+
+// params are what the flags ask a coordinator for. What is not given is not sent: earlier coordinators refuse what they do not know.
+func (l *runListFlags) params(now time.Time) (api.ListRunsParams, error) {
+	params := api.ListRunsParams{Datacenter: l.datacenter, Signer: l.signer}
+	for _, s := range l.states {
+		if !api.RunState(s).Valid() {
+			return params, writ.Errorf(writ.CodeUsage, "%q is no state of a run", s).WithHint("there are %s", strings.Join(runStates(), ", "))
+		}
+		params.State = append(params.State, api.RunState(s))
+	}
+	if l.script != "" {
+		params.Script = &l.script
+	}
+	if l.deployment != "" {
+		params.Deployment = &l.deployment
+	}
+	if l.since != "" {
+		since, err := sinceTime(l.since, now)
+		if err != nil {
+			return params, err
+		}
+		params.Since = &since
+	}
+	if l.stuck != 0 {
+		seconds := int(l.stuck / time.Second)
+		if seconds < 1 {
+			return params, writ.Errorf(writ.CodeUsage, "--stuck %s is less than a second", l.stuck).WithHint("say how long nothing was heard of a run: --stuck 5m")
+		}
+		params.Stuck = &seconds
+	}
+	if l.why || l.stuck != 0 {
+		why := true
+		params.Why = &why
+	}
+	return params, nil
+}
+
+// sinceTime reads a time in the past: how long ago it was, a day of the person's own time zone, or a moment.
+func sinceTime(text string, now time.Time) (time.Time, error) {
+	if days, ok := strings.CutSuffix(text, "d"); ok {
+		if n, err := strconv.Atoi(days); err == nil && n > 0 && n < 100_000 {
+			return now.AddDate(0, 0, -n), nil
+		}
+	}
+	if ago, err := time.ParseDuration(text); err == nil && ago > 0 {
+		return now.Add(-ago), nil
+	}
+	if day, err := time.ParseInLocation(time.DateOnly, text, now.Location()); err == nil {
+		return day, nil
+	}
+	if at, err := time.Parse(time.RFC3339, text); err == nil {
+		return at, nil
+	}
+	return time.Time{}, writ.Errorf(writ.CodeUsage, "--since %q is no time", text).WithHint("write 2h, 7d, 2026-03-01 or 2026-03-01T12:00:00Z")
+}
+
+func runStates() []string {
+	var names []string
+	for _, s := range []api.RunState{
+		api.RunStateWaiting, api.RunStateRefused, api.RunStateAccepted, api.RunStateRunning,
+		api.RunStateSucceeded, api.RunStateFailed, api.RunStateCancelled, api.RunStateExpired,
+	} {
+		names = append(names, string(s))
+	}
+	return names
+}
+
+func (a *app) listRuns(ctx context.Context, params api.ListRunsParams, limit int) error {
+	c, err := a.client()
+	if err != nil {
+		return err
+	}
+	datacenters, err := datacenterNames(ctx, c)
+	if err != nil {
+		return err
+	}
+	page := api.RunPage{}
+	runs, err := client.All(func(cursor string) ([]api.Run, string, error) {
+		params.Cursor, params.Limit = cursor, client.PageSize
+		if limit > 0 {
+			params.Limit = min(limit, client.PageSize)
+		}
+		var err error
+		page, err = api.Answer[api.RunPage](c.API.ListRuns(ctx, &params))
+		if limit > 0 {
+			limit -= len(page.Items)
+			if limit <= 0 {
+				return page.Items, "", err
+			}
+		}
+		return page.Items, page.NextCursor, err
+	})
+	if err != nil {
+		return err
+	}
+	why := wide("WHY", whyRun)
+	why.Wide = params.Why == nil
+	return a.Print(terminal.List(api.RunPage{Items: runs, NextCursor: page.NextCursor}, runs, func(r api.Run) string { return string(r.ID) },
+		column("RUN", func(r api.Run) string { return string(r.ID) }),
+		column("STATE", func(r api.Run) string { return string(r.State) }),
+		column("SCRIPT", func(r api.Run) string { return r.Script }),
+		column("DATACENTER", func(r api.Run) string { return datacenters[r.Datacenter] }),
+		column("PROJECT", func(r api.Run) string { return r.ProjectName }),
+		column("SIGNER", func(r api.Run) string { return r.Signer }),
+		column("AGE", func(r api.Run) string { return age(r.Created) }),
+		column("TOOK", tookRun),
+		wide("DEPLOYMENT", func(r api.Run) string { return r.Deployment }),
+		wide("PAYLOAD", func(r api.Run) string { return r.Payload.String() }),
+		why, // last: a sentence
+	))
+}
