@@ -34,6 +34,20 @@ func named(t *testing.T, urls map[string]string) map[string]identity.Coordinator
 	return all
 }
 
+// nameCoordinators adopts a roster that has these coordinators and no others.
+func (s *sim) nameCoordinators(all map[string]identity.Coordinator, names ...string) {
+	s.t.Helper()
+	next, err := s.roster.Successor(time.Now())
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	next.Coordinators = nil
+	for _, name := range names {
+		next.Coordinators = append(next.Coordinators, all[name])
+	}
+	s.adopt(next)
+}
+
 // Coordinators come and go with the roster.
 func TestSupervisorsLinkToTheCoordinatorsOfTheRoster(t *testing.T) {
 	came, went := make(chan string, 10), make(chan string, 10)
@@ -42,15 +56,7 @@ func TestSupervisorsLinkToTheCoordinatorsOfTheRoster(t *testing.T) {
 	all := named(t, map[string]string{"one": one, "two": two})
 	with := func(names ...string) {
 		t.Helper()
-		next, err := s.roster.Successor(time.Now())
-		if err != nil {
-			t.Fatal(err)
-		}
-		next.Coordinators = nil
-		for _, name := range names {
-			next.Coordinators = append(next.Coordinators, all[name])
-		}
-		s.adopt(next)
+		s.nameCoordinators(all, names...)
 	}
 	next := func(from <-chan string, want string) {
 		t.Helper()
@@ -108,15 +114,7 @@ func TestARemovedCoordinatorKeepsNoLink(t *testing.T) {
 	keys := named(t, map[string]string{"one": one, "two": two})
 	with := func(names ...string) {
 		t.Helper()
-		next, err := s.roster.Successor(time.Now())
-		if err != nil {
-			t.Fatal(err)
-		}
-		next.Coordinators = nil
-		for _, name := range names {
-			next.Coordinators = append(next.Coordinators, keys[name])
-		}
-		s.adopt(next)
+		s.nameCoordinators(keys, names...)
 		if s.Supervisor == nil {
 			return
 		}

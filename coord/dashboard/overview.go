@@ -273,17 +273,21 @@ func took(r ledger.Run) time.Duration {
 	return r.Ended.Sub(r.Accepted)
 }
 
+func idsOf(runs []ledger.Run) []writ.RunID {
+	ids := make([]writ.RunID, len(runs))
+	for i, run := range runs {
+		ids[i] = run.ID
+	}
+	return ids
+}
+
 // addRuns adds the list of runs and the way to more of them.
 func (d *Dashboard) addRuns(ctx context.Context, own *url.URL, p *page, now *moment, filter ledger.RunFilter) error {
 	list, err := d.Ledger.Runs(ctx, filter, ledger.Page{Limit: runsShown, Cursor: own.Query().Get(cursorParam)})
 	if err != nil {
 		return err
 	}
-	ids := make([]writ.RunID, len(list.Items))
-	for i, run := range list.Items {
-		ids[i] = run.ID
-	}
-	calls, err := d.Ledger.CountCalls(ctx, ids...)
+	calls, err := d.Ledger.CountCalls(ctx, idsOf(list.Items)...)
 	if err != nil {
 		return err
 	}

@@ -131,11 +131,7 @@ func (d *Dashboard) addStuck(ctx context.Context, own *url.URL, p *page, now *mo
 	if err != nil {
 		return err
 	}
-	ids := make([]writ.RunID, len(list.Items))
-	for i, run := range list.Items {
-		ids[i] = run.ID
-	}
-	heard, err := d.Ledger.LastHeard(ctx, ids...)
+	heard, err := d.Ledger.LastHeard(ctx, idsOf(list.Items)...)
 	if err != nil {
 		return err
 	}
