@@ -154,7 +154,7 @@ func fetch(t *testing.T, url string) string {
 	return string(text)
 }
 
-// A line that the runner logs as a node of a machine does means the same to a boot server, whatever is in its error.
+// A line that the runner logs as a node of a machine does means the same to a boot server, with any error in it.
 func TestWhatARunnerLogsMeansSomethingToABootServer(t *testing.T) {
 	var said bytes.Buffer
 	log := slog.New(slog.NewTextHandler(&said, nil))

@@ -26,7 +26,7 @@ const (
 	credentialEnd  = ".cred"
 )
 
-// spareOnDisk is room for more settings and for another image.
+// spareOnDisk is what stays free, for more settings and for another image.
 const spareOnDisk = 64 << 20
 
 // builtDisk is what `writ efi disk` says.

@@ -59,7 +59,7 @@ func writeManPages(root *cobra.Command, dir string) (n int, err error) {
 // manName is how the page of a command is called, "writ-run-list".
 func manName(c *cobra.Command) string { return strings.ReplaceAll(c.CommandPath(), " ", "-") }
 
-// manPage is the page of a command in the macros of man(7). Whoever makes it, and whenever, it is the same.
+// manPage is the page of a command in the macros of man(7). It says nothing of who made it, or when.
 func manPage(c *cobra.Command) string {
 	b := new(strings.Builder)
 	fmt.Fprintf(b, ".TH %s 1 \"\" writ \"writ manual\"\n", strings.ToUpper(manText(manName(c))))

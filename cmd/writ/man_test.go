@@ -32,7 +32,7 @@ func TestEachCommandHasAManualPage(t *testing.T) {
 			t.Errorf("%s does not say what the command does:\n%s", path, page)
 		}
 		if home, err := os.UserHomeDir(); err == nil && len(home) > 1 && strings.Contains(page, manText(home)) {
-			t.Errorf("%s names the home of whoever made it", path)
+			t.Errorf("%s names the home of the user who made it", path)
 		}
 		if formatter != "" {
 			if out, err := exec.Command(formatter, "-T", "lint", "-W", "error", path).CombinedOutput(); err != nil {

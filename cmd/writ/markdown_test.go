@@ -10,7 +10,7 @@ import (
 	"writ/scripts"
 )
 
-// What a script says stays in the block of code, whatever it is, and a comment has room for it.
+// What a script says stays in the block of code, also what would end that, and a comment has room for it.
 func TestAPlanInACommentIsNoMarkup(t *testing.T) {
 	term := terminal.New(os.Stdin, nil, nil, nil)
 	plan := &planned{Script: "web.tengo", Project: "shop", Plan: scripts.Plan{Logs: []string{"````", "@everybody", "\n```\n# Approved\n", strings.Repeat("é", 50_000)}}, Preview: &writ.Preview{}}

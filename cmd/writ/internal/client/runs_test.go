@@ -80,7 +80,7 @@ func TestARunIsFoundByTheBeginningOfItsID(t *testing.T) {
 	}
 }
 
-// What was submitted from here is @last, whatever the coordinator says: its id follows from what was signed.
+// What was submitted from here is @last, even if the coordinator names another run: its id follows from what was signed.
 func TestTheLastRunIsThatOfTheLastSubmission(t *testing.T) {
 	text, err := (&identity.Payload{
 		Format: identity.FormatV2, Cluster: writ.ClusterID(strings.Repeat("a", 64)), Datacenter: "0192f6c2-0000-7000-8000-00000000000a",
