@@ -133,7 +133,7 @@ func TestSlotsAreSharedByTimeAndWeight(t *testing.T) {
 						j := n.job(4*i+line+1, "volume.create", fmt.Sprint("v", line, "-", i), n.of(project, func(j *writ.Job) { j.Weight = weights[project] }))
 						n.push(j)
 						for len(n.got(j.JobKey)) == 0 && ctx.Err() == nil {
-							time.Sleep(50 * time.Millisecond)
+							time.Sleep(250 * time.Millisecond)
 						}
 					}
 				})
