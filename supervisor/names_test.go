@@ -61,6 +61,33 @@ func TestAStatementAdmitsTheKeyThatItNamesAndNoOtherOfItsName(t *testing.T) {
 	})
 }
 
+// A node that waits for its approval may bring another token. That one counts as used by it, once.
+func TestANodeThatWaitsForApprovalSpendsASecondTokenOnce(t *testing.T) {
+	inSim(t, func(t *testing.T, s *sim) {
+		s.ApproveByHand = true
+		n := &testNode{sim: s, name: "web1", key: newKey(t)}
+		first, second := s.token(), s.token()
+		var id writ.NodeID
+		for i, token := range []identity.Token{first, second, second} { // the last answer may be lost
+			w, err := n.claim(token)
+			if err != nil || w.Admission != writ.AdmissionPending {
+				t.Fatalf("claim %d got %+v, %v", i, w, err)
+			}
+			id = w.Node
+		}
+		other := &testNode{sim: s, name: "web2", key: newKey(t)}
+		if w, err := other.claim(second); writ.CodeOf(err) != writ.CodeTokenSpent {
+			t.Errorf("another node with the second token got %+v, %v", w, err)
+		}
+		if err := s.decision(id, "approve"); err != nil {
+			t.Fatal(err)
+		}
+		if w, err := n.claim(second); err != nil || w.Admission != writ.AdmissionApproved {
+			t.Errorf("once it is approved the node got %+v, %v", w, err)
+		}
+	})
+}
+
 func TestANameIsFreeAgainOnceItsNodeWasRejectedOrRemoved(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		rejected, id := asking(s, "web1")
