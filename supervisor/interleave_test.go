@@ -250,12 +250,16 @@ func TestANodeIsDrainedWhenNothingRunsThereAnyMore(t *testing.T) {
 		if got := scheduling(); got != writ.SchedulingDraining {
 			t.Errorf("while it works the node is %s", got)
 		}
+		back := s.statement("node/"+string(n.id), "uncordon")
+		s.see(back)
 		s.wantState(id, writ.RunSucceeded)
 		time.Sleep(3 * time.Second)
 		if got := scheduling(); got != writ.SchedulingDrained {
 			t.Errorf("after that the node is %s", got)
 		}
-		s.decide(n.id, "uncordon")
+		if _, err := s.Decide(t.Context(), s.sign(back)); err != nil {
+			t.Errorf("what somebody signed while the node was being drained: %v", err)
+		}
 		s.wantState(s.submit(oneVolume), writ.RunSucceeded)
 	})
 }

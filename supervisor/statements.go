@@ -217,6 +217,7 @@ func (s *Supervisor) decideNode(ctx context.Context, v *identity.VerifiedStateme
 			return err
 		}
 		answer = link.StatementAnswer{Subject: v.Statement.Subject}
+		n.Decisions++
 		n.Decided = decided(n.Decided, decisionOf(v, tx.Now))
 		var err error
 		if v.Statement.Decision == identity.DecisionLabel {
@@ -285,7 +286,7 @@ func sameRun(run writ.Run, seen identity.Seen) error {
 		WithHint("run %s is one of %s in the project %s, and is %s; look again, then decide", run.ID, run.Script, run.ProjectName, run.State)
 }
 
-// changeNode lets change decide about a node, nil if there is none, as the journal has it.
+// changeNode lets change act on a node, nil if there is none, as the journal has it. A change that is a decision counts itself.
 func (s *Supervisor) changeNode(ctx context.Context, id writ.NodeID, change func(tx *journal.Tx, n *journal.Node) error) error {
 	var n *journal.Node
 	err := s.Journal.Write(failpoint.At(ctx, failpoint.NodeDecided), func(tx *journal.Tx) (err error) {
@@ -305,7 +306,6 @@ func (s *Supervisor) changeNode(ctx context.Context, id writ.NodeID, change func
 				return nameTaken(n.Name)
 			}
 		}
-		n.Decisions++
 		n.Revision = n.Decisions
 		if err := tx.PutNode(n); err != nil {
 			return err

@@ -218,7 +218,7 @@ func (w *watcher) changedNodes() map[writ.NodeID]bool {
 	return changed
 }
 
-// finishDrain lets nodes be drained on which nothing runs any more.
+// finishDrain lets nodes be drained on which nothing runs any more. That is no decision: what somebody signs meanwhile still counts.
 func (w *watcher) finishDrain(ctx context.Context, empty []writ.NodeID) error {
 	for _, node := range empty {
 		err := w.s.changeNode(ctx, node, func(tx *journal.Tx, n *journal.Node) error {
