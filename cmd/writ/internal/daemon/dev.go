@@ -163,14 +163,14 @@ func (d *Dev) datacenterName(i int) string {
 
 func (d *Dev) datacenterDir(name string) string { return filepath.Join(d.Data, name) }
 
-// addCoordinator adds the coordinator to a roster, so that reading needs a login here as anywhere else. The address is that of most times: the
-// coordinator says itself where it listens.
+// addCoordinator adds the coordinator to a roster, so that reading needs a login here as anywhere else. The address is that of the first start: at
+// another one the coordinator says itself where it listens.
 func (d *Dev) addCoordinator(next *identity.Roster) error {
 	key, err := CoordinatorKey(filepath.Join(d.Data, "coord"))
 	if err != nil || len(next.Coordinators) > 0 {
 		return err
 	}
-	return client.AddCoordinator(next, "local", PublicKey(key), []string{config.DefaultServer})
+	return client.AddCoordinator(next, "local", PublicKey(key), []string{"http://" + d.Listener.Addr().String()})
 }
 
 // govern makes the key and the rosters: the first version when there is none, and one more when datacenters are missing in it.
