@@ -57,7 +57,7 @@ func newNodeTrust(key ed25519.PrivateKey, token string, cluster writ.ClusterID, 
 func (t *nodeTrust) client() *http.Client {
 	return &http.Client{Transport: &transport.Transport{
 		Rosters: t, Anchor: t.anchor, Want: t.supervisor, Fetch: transport.FromSupervisor,
-		Own: func() (*tls.Certificate, error) { return t.own, nil }, Floors: &t.floors, Now: t.now,
+		Own: func() (*tls.Certificate, error) { return t.own, nil }, Floors: &t.floors, Now: t.now, Version: t.version,
 	}}
 }
 
@@ -101,6 +101,14 @@ func (t *nodeTrust) Latest() (*identity.Roster, error) {
 		return t.member.Roster(), nil
 	}
 	return t.latest, nil
+}
+
+// version is that of the newest roster, 0 if there is none.
+func (t *nodeTrust) version() int {
+	if r, err := t.Latest(); r != nil && err == nil {
+		return r.Version
+	}
+	return 0
 }
 
 // Add implements transport.Rosters.

@@ -62,12 +62,15 @@ type Transport struct {
 	Floors *pki.Floors
 	// Now is the clock by which certificates are judged; time.Now if nil.
 	Now func() time.Time
+	// Version names the roster that counts now. Connections that were verified by another one are not used again. They are if it is nil.
+	Version func() int
 	// Header bounds the wait for the header of an answer, if it is not 0.
 	Header time.Duration
 
 	once     sync.Once
 	settings *http.Transport // of each one in verified
 	mu       sync.Mutex
+	version  int                        // by which those of verified were verified
 	verified map[string]*http.Transport // by address: each verifies its server, whether or not a proxy lies between
 	anybody  *http.Client               // verifies nothing, and sends requests for rosters only
 	fetching chan struct{}              // holds one while rosters are asked for
@@ -110,6 +113,7 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 		return nil, writ.Errorf(writ.CodeUsage, "%s://%s is not on this machine, and what is sent there would not be encrypted", r.URL.Scheme, r.URL.Host).
 			WithHint("use its https:// address")
 	}
+	t.verifyAnew()
 	verified := t.to(r.URL)
 	response, err := verified.RoundTrip(r)
 	if err == nil || !mayBeOutdated(err) || r.Body != nil && r.GetBody == nil {
@@ -129,6 +133,24 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 		}
 	}
 	return verified.RoundTrip(again)
+}
+
+// verifyAnew forgets the connections that were verified by another roster than the one that counts now.
+func (t *Transport) verifyAnew() {
+	if t.Version == nil {
+		return
+	}
+	now := t.Version()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if now == t.version {
+		return
+	}
+	for _, verified := range t.verified {
+		verified.CloseIdleConnections()
+	}
+	clear(t.verified) // one that is in use ends with its request and its idle time
+	t.version = now
 }
 
 func closeBody(r *http.Request) {

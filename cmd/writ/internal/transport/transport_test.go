@@ -276,6 +276,35 @@ func TestANewRosterIsAskedForWhenAServerIsNotKnown(t *testing.T) {
 	}
 }
 
+// A server whose key was exchanged hears nothing over the connection that it has already.
+func TestAConnectionThatAnEarlierRosterVerifiedIsNotUsedAgain(t *testing.T) {
+	c, front := found(t, time.Hour)
+	tr := newTransport(t, identity.Anchor{Cluster: c.roster.Cluster})
+	tr.Version = func() int {
+		if r, err := tr.Rosters.Latest(); r != nil && err == nil {
+			return r.Version
+		}
+		return 0
+	}
+	rosters := c.signed
+	s := serve(t, &rosters, c.roster.Cluster, by(front, c.roster))
+	for range 2 {
+		if err := tr.post(s.URL); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c.change(func(r *identity.Roster) { r.Coordinators[0].Key = newKey(t).Public().(ed25519.PublicKey) })
+	if _, err := tr.Rosters.Add(c.signed...); err != nil {
+		t.Fatal(err)
+	}
+	if err := tr.post(s.URL); writ.CodeOf(err) != writ.CodeCertificateUntrusted {
+		t.Errorf("with the key that was exchanged: %v", err)
+	}
+	if got := s.heard(); len(got) != 2 {
+		t.Errorf("it was asked %q", got)
+	}
+}
+
 // The key of one coordinator does not stand at the address of another one, nor does a public certificate.
 func TestAnAddressOfTheRosterIsOneCoordinators(t *testing.T) {
 	c, front := found(t, time.Hour)
