@@ -387,7 +387,7 @@ func TestACoordinatorOnLoopbackGetsTLS(t *testing.T) {
 	s.Writ("coordinator", "add", "coord2", "--url", second, "--data", "coord2", "--server", secure)
 	s.Start("coord2", "is listening", "coord", "--data", "coord2", "--listen", "127.0.0.1:"+second[len("https://localhost:"):])
 	s.Until("the supervisor is linked to both", func(context.Context) bool {
-		return strings.Contains(s.Writ("dc", "list", "--server", second), "connected")
+		return strings.Contains(s.Writ("dc", "list", "--server", second), string(api.DatacenterHealthHealthy))
 	})
 	s.Writ("coordinator", "remove", "coord1")
 	if out := s.Writ("coordinator", "list", "-o", "name"); strings.TrimSpace(out) != "coord2" {
