@@ -19,6 +19,7 @@ import (
 
 	"writ"
 	"writ/efi/progress"
+	"writ/internal/testenv"
 )
 
 const mac, macName = "52:54:00:77:00:50", "52-54-00-77-00-50"
@@ -353,6 +354,22 @@ func TestAnAddressThatAsksTooOftenIsRefused(t *testing.T) {
 	f.pass(time.Second)
 	if status, _, _ := f.get("/boot/ipxe?mac=" + macName); status != http.StatusOK {
 		t.Errorf("a second later it is %d", status)
+	}
+}
+
+// What is refused is one line of each code: much of one hides no other.
+func TestRefusalsOfEachCodeAreOneLine(t *testing.T) {
+	log := new(testenv.Log)
+	f := newFixture(t, func(c *Config) { c.Log = log.Logger() })
+	for range 50 {
+		f.get("/boot/ipxe?mac=x")
+	}
+	f.get("/boot/ipxe?mac="+macName, "Host", "evil.example.org")
+	f.get("/boot/image/another")
+	for _, code := range []writ.Code{writ.CodeBadRequest, writ.CodeHostUnknown, writ.CodeNotFound} {
+		if n := log.Lines("code=" + string(code)); n != 1 {
+			t.Errorf("%s is %d lines:\n%s", code, n, log)
+		}
 	}
 }
 

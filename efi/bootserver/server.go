@@ -68,7 +68,8 @@ type Server struct {
 	began    time.Time
 	guard    httpguard.Guard
 	rates    limit.Addresses
-	lines    limit.Lines
+	refusals limit.Lines // by code
+	steps    limit.Lines // of machines
 	machines *table
 }
 
@@ -99,7 +100,7 @@ func New(c Config) (*Server, error) {
 	s.began = s.Now()
 	s.guard = httpguard.Guard{Names: append([]string{c.URL}, c.Names...), Hint: "name it to the boot server with --allowed-host"}
 	s.rates.PerSecond = cmp.Or(c.PerSecond, defaultPerSecond)
-	s.lines.AtOnce = 100
+	s.steps.AtOnce = 100
 	if _, err := s.script("http://192.0.2.1", "02:00:00:00:00:01"); err != nil {
 		return nil, err
 	}
@@ -150,7 +151,7 @@ func (s *Server) guarded(next http.Handler) http.Handler {
 // refuse answers with a text: iPXE shows the status, and people the rest.
 func (s *Server) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	e := writ.AsError(err)
-	if times, say := s.lines.Say("refused", time.Now()); say {
+	if times, say := s.refusals.Say(string(e.Code), time.Now()); say {
 		s.Log.WarnContext(r.Context(), "a request was refused", "address", hostOf(r.RemoteAddr), "code", e.Code, "err", progress.Text(e.Message, progress.MaxText), "times", times)
 	}
 	text := string(e.Code) + ": " + e.Message + "\n"
@@ -169,7 +170,7 @@ func (s *Server) note(r *http.Request, mac string, change func(m *Machine)) {
 	if m.Step == before {
 		return
 	}
-	if times, say := s.lines.Say("machine", time.Now()); say {
+	if times, say := s.steps.Say("", time.Now()); say {
 		s.Log.InfoContext(r.Context(), "machine", "mac", m.MAC, "step", m.Step, "text", m.Text, "failed", m.Failed, "failures", m.Failures, "address", m.Address, "times", times)
 	}
 }
