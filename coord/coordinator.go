@@ -260,7 +260,7 @@ func (c *Coordinator) verifier(ctx context.Context) (*identity.Verifier, error) 
 		},
 		Forked: func(signer string, err error) {
 			if c.rosters.forks.First(err) {
-				c.Log.Error("two rosters of one version exist", "signer", signer, "err", err)
+				c.Log.Error("two rosters of one version exist", "signer", signer, "code", writ.CodeOf(err), "err", err)
 			}
 		},
 	}, nil

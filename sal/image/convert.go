@@ -188,9 +188,8 @@ func (p *part) notConverted(ctx context.Context, why error) error {
 		return writ.Errorf(writ.CodeDiskFull, "the node's disk is too small for the disk as it is unpacked").
 			WithHint("free space on the node's disk; the call is tried again")
 	}
-	p.log(ctx, "converter", why)
-	return writ.Errorf(writ.CodeArgumentsInvalid, "qemu-img cannot convert the content: it is damaged, or needs more than one file").
-		WithHint("look at it with qemu-img check, and flatten it: qemu-img convert -O qcow2 IN OUT; the node's log has what the program said")
+	return p.refuse(ctx, "converter", why, writ.Errorf(writ.CodeArgumentsInvalid, "qemu-img cannot convert the content: it is damaged, or needs more than one file").
+		WithHint("look at it with qemu-img check, and flatten it: qemu-img convert -O qcow2 IN OUT; the node's log has what the program said"))
 }
 
 // beginning keeps the first words of a program.

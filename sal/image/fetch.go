@@ -133,15 +133,16 @@ func (p *part) tell(text string) {
 	}
 }
 
-// log tells the operator why an image is not fetched. Scripts cause that as often as they like, so it is told once in a while of each kind, which is a
-// word of this program, and of each project: none hides what is in the way of another one.
-func (p *part) log(ctx context.Context, kind string, why error) {
+// refuse returns the error about an image that is not fetched, and tells the operator why. Scripts cause that as often as they like, so it is told once
+// in a while of each kind, which is a word of this program, and of each project: none hides what is in the way of another one.
+func (p *part) refuse(ctx context.Context, kind string, why error, e *writ.Error) error {
 	if p.Log == nil {
-		return
+		return e
 	}
 	if times, say := p.lines.Say(kind+" "+string(p.call.Resource.Project), time.Now()); say {
-		p.Log.WarnContext(ctx, "an image was not fetched", "image", p.call.Resource.String(), "url", p.args.URL, "times", times, "err", why)
+		p.Log.WarnContext(ctx, "an image was not fetched", "image", p.call.Resource.String(), "url", p.args.URL, "code", e.Code, "times", times, "err", why)
 	}
+	return e
 }
 
 // forget removes what is left of a part that became an image.
@@ -199,9 +200,8 @@ func (p *part) mismatch(ctx context.Context) error {
 		}
 		return p.unreachable(ctx, why, p.waste(ctx))
 	}
-	p.log(ctx, "digest", why)
-	return writ.Errorf(writ.CodeChecksumMismatch, "the content of %s has another SHA-256 than %s", p.args.URL, p.args.SHA256).
-		WithHint("compare it with what the publisher says; it was thrown away, and the node's log says what it was")
+	return p.refuse(ctx, "digest", why, writ.Errorf(writ.CodeChecksumMismatch, "the content of %s has another SHA-256 than %s", p.args.URL, p.args.SHA256).
+		WithHint("compare it with what the publisher says; it was thrown away, and the node's log says what it was"))
 }
 
 // otherDigest says for the operator why content is not the one that was asked for.

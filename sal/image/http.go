@@ -86,14 +86,13 @@ func (p *part) unreachable(ctx context.Context, why, ended error) error {
 	if ended != nil {
 		return ended
 	}
-	p.log(ctx, "server", why)
 	kept := ""
 	if p.have > 0 && !p.inside.Load() {
 		kept = fmt.Sprintf("; what it has, %d MiB, is kept and the call is tried again", p.have>>20)
 	}
-	return writ.Errorf(writ.CodeUnreachable, "cannot fetch %s: no server that images may be fetched from gives it to this node", p.args.URL).
+	return p.refuse(ctx, "server", why, writ.Errorf(writ.CodeUnreachable, "cannot fetch %s: no server that images may be fetched from gives it to this node", p.args.URL).
 		WithHint("look whether the address is right and the server answers; the node's log says what went wrong. Private addresses need writ "+
-			"runner --image-allow%s", kept)
+			"runner --image-allow%s", kept))
 }
 
 // request asks the server once for what is missing. Whatever is worth another attempt is errBroken.

@@ -42,10 +42,9 @@ func (p *part) notGivenOut(ctx context.Context, why error) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	p.log(ctx, "file", why)
-	return writ.Errorf(writ.CodeNotFound, "the node gives out no file %s with the SHA-256 %s", p.args.URL, p.args.SHA256).
-		WithHint("it must be a readable file with this SHA-256, below a directory that the node's operator names with writ runner --image-dir; the " +
-			"node's log says what is in the way")
+	return p.refuse(ctx, "file", why, writ.Errorf(writ.CodeNotFound, "the node gives out no file %s with the SHA-256 %s", p.args.URL, p.args.SHA256).
+		WithHint("it must be a readable file with this SHA-256, below a directory that the node's operator names with writ runner --image-dir; the "+
+			"node's log says what is in the way"))
 }
 
 // openAsked opens the file that the URL names, at its start, if it has the digest that was asked for.

@@ -269,7 +269,7 @@ func (q *Queue) refuse(ctx context.Context, node writ.NodeID, by *lookout, ids [
 	}
 	by.done(ids...)
 	if times, say := q.unreadable.Say("", time.Now()); say { // whoever has Redis can put in as many as he likes, under any name
-		q.log().WarnContext(ctx, "tasks that cannot be read were taken off the queue", "node", node, "tasks", len(ids), "times", times)
+		q.log().WarnContext(ctx, "tasks that cannot be read were taken off the queue", "code", writ.CodeBadRequest, "node", node, "tasks", len(ids), "times", times)
 	}
 	return nil
 }
