@@ -248,7 +248,7 @@ func (s *Supervisor) verifier() *identity.Verifier {
 // forked logs once that a signer was shown another roster than the one that is in force here.
 func (s *Supervisor) forked(signer string, err error) {
 	if s.forks.First(err) {
-		s.Log.Error("two rosters of one version exist", "signer", signer, "err", err)
+		s.Log.Error("two rosters of one version exist", "signer", signer, "code", writ.CodeOf(err), "err", err)
 	}
 }
 

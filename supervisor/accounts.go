@@ -143,7 +143,6 @@ func (a *accounts) of(ctx context.Context, n *journal.Node, asked []byte) ([]byt
 			WithHint("it may come back in %s; `writ node show %s` says more", max(time.Until(s.until), 0).Round(time.Second), n.Name)
 	}
 	if runner == queue.RunnerOlder && !a.s.OlderRunners && a.s.Accounts != nil && !a.lacking { // any node can say that it is one
-		a.s.complaints.of(n.ID, "the runner of a node is older, and gets no account at the queue", "name", n.Name)
 		return nil, writ.Errorf(writ.CodeBadRequest, "the runner of the node %s is older: it brings scripts to the queue, "+
 			"with which a node could stop all others", n.Name).
 			WithHint("upgrade the runner; until that is possible, start the supervisor with --older-runners")

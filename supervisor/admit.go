@@ -105,8 +105,7 @@ func (s *Supervisor) Admit(ctx context.Context, claim nodes.Claim) (nodes.Welcom
 	var key identity.TokenKey
 	copy(key[:], token.Key)
 	if err := identity.VerifyJoinClaim(joiner, claim.Nonce, key, claim.Proof, claim.Signature); err != nil {
-		s.complaints.of("", "a node was not admitted", "name", joiner.Name, "token", joiner.Token, "err", err) // anybody may try
-		return nodes.Welcome{}, err
+		return nodes.Welcome{}, fmt.Errorf("the claim of %s with the token %q: %w", joiner.Name, joiner.Token, err) // for the log
 	}
 	known := s.fleet.byKey(joiner.Key)
 	byToken := token.ID != "" && known != nil && known.Admission == writ.AdmissionPending && known.Token != token.ID

@@ -54,11 +54,15 @@ func (s *Supervisor) record(tx *journal.Tx, v *identity.VerifiedStatement, answe
 // is errDecided if the text was not refused before, but accepted or carried out.
 func (s *Supervisor) refuse(ctx context.Context, namespace identity.Namespace, verifier *identity.Verifier, signed []byte, why error) error {
 	e := writ.AsError(why)
-	if !e.Decided() || len(e.Proof) > 0 {
+	if !e.Decided() {
 		return why
 	}
 	author, err := verifier.Author(namespace, signed)
 	if err != nil {
+		return why
+	}
+	if len(e.Proof) > 0 { // it was refused before
+		s.logRefused(ctx, author, e)
 		return why
 	}
 	var refused *writ.Error
@@ -90,10 +94,15 @@ func (s *Supervisor) refuse(ctx context.Context, namespace identity.Namespace, v
 	if err != nil {
 		return err
 	}
-	if times, say := s.refusals.Say(author.Signer+" "+string(refused.Code), time.Now()); say { // each is kept; a signer may send as many as it likes
+	s.logRefused(ctx, author, refused)
+	return refused
+}
+
+// logRefused logs what is refused with a proof: a signer may send as much of that as it likes. What is refused without one, the link logs.
+func (s *Supervisor) logRefused(ctx context.Context, author identity.Author, refused *writ.Error) {
+	if times, say := s.refusals.Say(author.Signer+" "+string(refused.Code), time.Now()); say {
 		s.Log.InfoContext(ctx, "refused", "caller", author.Signer, "subject", author.Subject, "code", refused.Code, "why", refused.Message, "times", times)
 	}
-	return refused
 }
 
 // isDecided reports whether a statement was carried out, or a submission accepted.

@@ -84,7 +84,7 @@ func (s *Supervisor) hear(ctx context.Context, m queue.Message) bool {
 	if err != nil {
 		beats, _, err := envelope.Open[writ.Beat](envelope.Beat, m.Body, key)
 		if err != nil {
-			s.complaints.of(m.Stream.Node, "a message of a node cannot be opened; it is thrown away", "err", err)
+			s.complaints.refused(m.Stream.Node, "a message of a node cannot be opened; it is thrown away", err)
 			s.accounts.countUseless(m.Stream.Node, 1, 0)
 		}
 		s.hearBeats(ctx, m.Stream.Node, beats)
@@ -120,12 +120,12 @@ func (s *Supervisor) hearBeats(ctx context.Context, node writ.NodeID, beats []wr
 // for nothing, and its node is told the epoch: whoever has Redis can keep what a node said, and say it again when that is dead.
 func (s *Supervisor) hearBeat(ctx context.Context, node writ.NodeID, b writ.Beat) {
 	if b.Node != node {
-		s.complaints.of(node, "a node beats for another", "for", b.Node)
+		s.complaints.refused(node, "a node beats for another", ofAnother(b.Node))
 		return
 	}
 	if _, ok := s.beats.Reserve(string(node), 1, 0); !ok {
 		if b.Epoch >= s.epoch { // else they waited while there was no supervisor
-			s.complaints.of(node, "more beats of a node come than are heard of one")
+			s.complaints.refused(node, "more beats of a node come than are heard of one", tooOften("%d a second are heard", beatsPerSecond))
 		}
 		return
 	}

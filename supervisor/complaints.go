@@ -1,6 +1,7 @@
 package supervisor
 
 import (
+	"context"
 	"log/slog"
 	"sync"
 	"time"
@@ -23,10 +24,12 @@ type complaints struct {
 	all map[complaint]*repeated
 }
 
-// complaint is something that a node does wrong; message is one of those that are written in this program.
+// complaint is something that a node does wrong; message is one of those that are written in this program, and code is "" unless something of the
+// node was refused.
 type complaint struct {
 	node    writ.NodeID
 	message string
+	code    writ.Code
 }
 
 // repeated is a complaint that was logged.
@@ -41,11 +44,19 @@ func newComplaints(log *slog.Logger) *complaints {
 	return &complaints{log: log, all: make(map[complaint]*repeated)}
 }
 
-// of logs or counts what a node does wrong. node is "" if it is nobody's fault in particular.
+// of logs or counts what goes wrong with a node. node is "" if it is nobody's fault in particular.
 func (c *complaints) of(node writ.NodeID, message string, args ...any) {
+	c.add(complaint{node: node, message: message}, args)
+}
+
+// refused logs or counts what is refused, with its code.
+func (c *complaints) refused(node writ.NodeID, message string, why error, args ...any) {
+	c.add(complaint{node, message, writ.CodeOf(why)}, append(args, "err", why))
+}
+
+func (c *complaints) add(at complaint, args []any) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	at := complaint{node, message}
 	if r := c.all[at]; r != nil {
 		r.times++
 		r.args = args
@@ -53,6 +64,16 @@ func (c *complaints) of(node writ.NodeID, message string, args ...any) {
 	}
 	c.all[at] = &repeated{since: time.Now(), wait: complainAgain}
 	c.warn(at, args)
+}
+
+// ofAnother is why nothing is heard of what a node says in the name of another one.
+func ofAnother(node writ.NodeID) error {
+	return writ.Errorf(writ.CodeBadRequest, "it is about the node %q", node)
+}
+
+// tooOften is why something of a node is not heard that it may say.
+func tooOften(format string, args ...any) error {
+	return writ.Errorf(writ.CodeRateLimited, format, args...)
 }
 
 // pass logs what went on, and forgets what did not.
@@ -73,8 +94,15 @@ func (c *complaints) pass(now time.Time) {
 }
 
 func (c *complaints) warn(what complaint, args []any) {
+	level := slog.LevelWarn
+	if what.code != "" {
+		args = append([]any{"code", what.code}, args...)
+	}
+	if what.code == writ.CodeRecordForged { // a person has to act
+		level = slog.LevelError
+	}
 	if what.node != "" {
 		args = append([]any{"node", what.node}, args...)
 	}
-	c.log.Warn(what.message, args...)
+	c.log.Log(context.Background(), level, what.message, args...)
 }

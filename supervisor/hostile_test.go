@@ -5,6 +5,7 @@ import (
 	"crypto/ed25519"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -37,12 +38,12 @@ func (s *said) Write(text []byte) (int, error) {
 	return s.text.Write(text)
 }
 
-// times counts the lines with a word.
-func (s *said) times(word string) (n int) {
+// times counts the lines with one of these words.
+func (s *said) times(words ...string) (n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for line := range strings.Lines(s.text.String()) {
-		if strings.Contains(line, word) {
+		if slices.ContainsFunc(words, func(word string) bool { return strings.Contains(line, word) }) {
 			n++
 		}
 	}

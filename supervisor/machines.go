@@ -32,11 +32,11 @@ func (s *Supervisor) hearHosts(node writ.NodeID, signed []byte, key envelope.Key
 
 func (s *Supervisor) hearHost(node writ.NodeID, r nodes.HostReport) {
 	if r.Node != node {
-		s.complaints.of(node, "a node tells of the machine of another", "for", r.Node)
+		s.complaints.refused(node, "a node tells of the machine of another", ofAnother(r.Node))
 		return
 	}
 	if _, may := s.hosts.Reserve(string(node), 1, 0); !may {
-		s.complaints.of(node, "a node says more often what its machine is than is heard of one")
+		s.complaints.refused(node, "a node says more often what its machine is than is heard of one", tooOften("%g a second are heard", hostsPerSecond))
 		return
 	}
 	s.fleet.host(r, s.epoch, s.Now())

@@ -78,7 +78,7 @@ func (q *reports) all() map[writ.NodeID]*writ.Report {
 // node keep all others waiting.
 func (s *Supervisor) hearReport(node writ.NodeID, r *writ.Report) {
 	if r.Node != node {
-		s.complaints.of(node, "a node reports for another", "for", r.Node)
+		s.complaints.refused(node, "a node reports for another", ofAnother(r.Node))
 		return
 	}
 	if s.fleet.report(moderateReport(r), s.epoch) { // else an old one: the queue came back from a snapshot, or somebody says it again
@@ -123,10 +123,11 @@ func (s *Supervisor) takeReport(ctx context.Context, r *writ.Report) {
 		s.complaints.of(r.Node, "a report cannot be kept; its node sends the next one", "err", err)
 		return
 	case t.strange > 0:
-		s.complaints.of(r.Node, "a node tells of usage by what it does not have; that is not charged", "entries", t.strange)
+		s.complaints.refused(r.Node, "a node tells of usage by what it does not have; that is not charged",
+			writ.Errorf(writ.CodeResourceUnknown, "%d entries are of resources that are not on the node", t.strange))
 	}
 	if t.left {
-		s.complaints.of(r.Node, "a node reports more changes than are told of one; the rest waits")
+		s.complaints.refused(r.Node, "a node reports more changes than are told of one; the rest waits", tooOften("%d events a second are told", newsPerSecond))
 		return
 	}
 	if len(r.Usage)+len(r.Mendings)+len(r.States) > 0 {

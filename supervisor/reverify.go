@@ -20,7 +20,7 @@ func (s *Supervisor) protect() error {
 	return s.Journal.Protect(journal.Protection{
 		Key: s.Key.Seed(), Known: s.Protected,
 		Refused: func(err *writ.Error) {
-			s.Log.Error("a record of the journal was changed by another program; nothing is done for it", "err", err, "hint", err.Hint)
+			s.complaints.refused("", "a record of the journal was changed by another program; nothing is done for it", err, "hint", err.Hint)
 		},
 		Adopted: func(rows int) {
 			s.Log.Warn("the records of the journal are protected from now on; what stood in them was taken as it was, this once", "records", rows)

@@ -57,8 +57,9 @@ type sim struct {
 	// certificates are those of the next supervisor that starts.
 	certificates supervisor.Certificates
 	logs         testenv.Log
-	clock        *clock // of everybody, unless a node has its own
-	said         *said  // what supervisors log, if it is not nil
+	level        slog.Level // of what they log
+	clock        *clock     // of everybody, unless a node has its own
+	said         *said      // what supervisors log, if it is not nil
 
 	*supervisor.Supervisor
 	journal *journal.Journal
@@ -127,7 +128,7 @@ func found(t testing.TB) *sim {
 	dir := t.TempDir()
 	s := &sim{
 		t: t, dir: dir, place: filepath.Join(dir, "journal.db"), key: newKey(t), person: identity.NewSigner(newKey(t)), queue: memory.New(),
-		evaluator: inProcess{}, clock: new(clock),
+		evaluator: inProcess{}, clock: new(clock), level: slog.LevelWarn,
 	}
 	now := time.Now().UTC().Truncate(time.Second)
 	s.adopt(&identity.Roster{
@@ -174,7 +175,7 @@ func (s *sim) start() {
 		Datacenter: theDatacenter, Pin: identity.ClusterOf(s.person.PublicKey()), Key: s.key, Journal: s.journal,
 		Queue: cmp.Or[queue.Queue](s.way, s.queue), Accounts: s.accounts, Marks: s.marks, Certificates: s.certificates, Coordinators: s.coordinators, DialWith: s.dialWith,
 		Evaluator: s.evaluator, MaxOpenRuns: s.maxOpen, MaxOpenCalls: s.maxCalls, KeepRuns: s.keep, Now: s.clock.now,
-		Log: slog.New(slog.NewTextHandler(io.MultiWriter(s.said.also(s.t.Output()), &s.logs), &slog.HandlerOptions{Level: slog.LevelWarn})),
+		Log: slog.New(slog.NewTextHandler(io.MultiWriter(s.said.also(s.t.Output()), &s.logs), &slog.HandlerOptions{Level: s.level})),
 	}, s.rosters)
 	if err != nil {
 		s.t.Fatal(err)

@@ -70,11 +70,11 @@ func (a *accounts) survey(ctx context.Context) {
 			}
 			a.suspend(ctx, f.Node, why, first)
 		case queue.Oversize:
-			a.s.complaints.of(f.Node, "messages of a node are too large; they are thrown away unread", "messages", f.Count, "bytes", f.Bytes)
+			a.s.complaints.refused(f.Node, "messages of a node are too large; they are thrown away unread", writ.Errorf(writ.CodeTooLarge, "%d messages have %d bytes", f.Count, f.Bytes))
 		case queue.WrongType:
-			a.s.complaints.of(f.Node, "something else was where the queue of a node is; it was replaced", "what", f.What)
+			a.s.complaints.refused(f.Node, "something else was where the queue of a node is; it was replaced", writ.Errorf(writ.CodeQueueBudget, "%s", f.What))
 		case queue.TooFast:
-			a.s.complaints.of(f.Node, "a node sends more than is read of one; it waits")
+			a.s.complaints.refused(f.Node, "a node sends more than is read of one; it waits", tooOften("what waits is more than one look takes"))
 		}
 	}
 }
@@ -122,7 +122,7 @@ func (a *accounts) suspend(ctx context.Context, node writ.NodeID, why *writ.Erro
 	}
 	switch was := a.suspended[node]; {
 	case letOff || a.lacking:
-		a.s.complaints.of(node, "what a node has in the queue is removed", "why", why.Message)
+		a.s.complaints.refused(node, "what a node has in the queue is removed", why)
 	case was != nil && was.off: // what it had is more than one look found, or was on its way
 	default:
 		a.takeAccount(ctx, node, why, time.Now())

@@ -55,7 +55,7 @@ func (s *sim) wantRefusedOnce(records int) {
 	if n := s.said.times("changed by another program"); n != records {
 		s.t.Errorf("%d lines are logged of changed records, want %d", n, records)
 	}
-	if n := s.said.times("RECORD_FORGED") + s.said.times("cannot advance") + s.said.times("is not as the supervisor wrote it"); n > records {
+	if n := s.said.times("RECORD_FORGED", "cannot advance", "is not as the supervisor wrote it"); n > records {
 		s.t.Errorf("there are %d lines about it", n)
 	}
 }

@@ -86,7 +86,7 @@ type Protection struct {
 	Key []byte // a secret that is not in the journal
 	// Known says that the journal carried codes before, as somebody knows who is not the database: then it is not given any for rows without.
 	Known bool
-	// Refused is told once of each row that the journal did not write, and may be nil.
+	// Refused is told of each row that the journal did not write, of the same one again only if there are very many, and may be nil.
 	Refused func(err *writ.Error)
 	// Adopted is told how many rows were given their codes, once in the life of a journal, and may be nil.
 	Adopted func(rows int)
@@ -101,7 +101,7 @@ type codes struct {
 	told map[string]bool
 }
 
-// maxTold bounds the rows of which it is remembered that they were refused. Of more nobody is told.
+// maxTold bounds the rows of which it is remembered that they were refused. When there are more, all of them are forgotten, and told of again.
 const maxTold = 1000
 
 const metaCode = "meta" // the name of the key of the mark that stands in meta
@@ -225,8 +225,11 @@ func (c *codes) refuse(table string, key []any) *writ.Error {
 		WithHint("find out who can write to the database of the journal, then bring it back from a backup")
 	c.mu.Lock()
 	name := table + " " + row.String()
-	news := !c.told[name] && len(c.told) < maxTold
+	news := !c.told[name]
 	if news {
+		if len(c.told) >= maxTold {
+			clear(c.told)
+		}
 		c.told[name] = true
 	}
 	c.mu.Unlock()

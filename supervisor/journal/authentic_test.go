@@ -457,7 +457,7 @@ func TestWhatIsRememberedOfChangedRowsIsBounded(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if told != maxTold || len(c.told) != maxTold {
-		t.Errorf("%d rows are told of and %d remembered, want %d", told, len(c.told), maxTold)
+	if told != 3*maxTold || len(c.told) != maxTold {
+		t.Errorf("%d rows are told of and %d remembered, want %d and %d", told, len(c.told), 3*maxTold, maxTold)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"runtime/debug"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -27,7 +28,7 @@ const (
 type desk struct {
 	log     *slog.Logger
 	running *sync.WaitGroup // of the goroutines that answer
-	faults  limit.Lines     // by verb
+	lines   limit.Lines     // of requests without an answer, by verb and code
 
 	mu      sync.Mutex
 	busy    int
@@ -60,6 +61,7 @@ func (d *desk) take(ctx context.Context, p *peer, f *frame) {
 		}
 	case d.busy >= maxRunning:
 		err := writ.Errorf(writ.CodeRateLimited, "%d requests are being answered already", d.busy)
+		d.note(ctx, f, err)
 		data, _ := d.encode(f, nil, err)
 		d.running.Go(func() { p.forward(ctx, data) })
 	default:
@@ -85,11 +87,7 @@ func (d *desk) work(ctx context.Context, p *peer, f *frame, a *answer) {
 		err = unfit
 		data, _ = d.encode(f, nil, err)
 	}
-	if writ.CodeOf(err) == writ.CodeInternal && ctx.Err() == nil { // who stops, or stands by from now on, is not at fault
-		if times, say := d.faults.Say(string(f.Verb), time.Now()); say { // of the verbs that are known here: others are no fault
-			d.log.ErrorContext(ctx, "cannot answer request", "verb", f.Verb, "request", f.ID, "err", err, "times", times)
-		}
-	}
+	d.note(ctx, f, err)
 
 	d.mu.Lock()
 	d.busy--
@@ -99,6 +97,32 @@ func (d *desk) work(ctx context.Context, p *peer, f *frame, a *answer) {
 	d.mu.Unlock()
 	d.asker(a).forward(ctx, data)
 }
+
+// note logs why a request gets no answer. The other side asks as often as it likes, so there is one line in a while of each verb and code. Who decided
+// with a proof has logged that.
+func (d *desk) note(ctx context.Context, f *frame, err error) {
+	e := writ.AsError(err)
+	if err == nil || len(e.Proof) > 0 || ctx.Err() != nil { // who stops, or stands by from now on, neither refuses nor is at fault
+		return
+	}
+	kind := string(e.Code)
+	if e.Code != writ.CodeVerbUnsupported { // else the verb is a word of the other side
+		kind += " " + string(f.Verb)
+	}
+	times, say := d.lines.Say(kind, time.Now())
+	switch {
+	case !say:
+	case e.Code == writ.CodeInternal:
+		d.log.ErrorContext(ctx, "cannot answer request", "verb", f.Verb, "request", f.ID, "code", e.Code, "err", err, "times", times)
+	default:
+		d.log.InfoContext(ctx, "request refused", "verb", shown(string(f.Verb)), "request", f.ID, "code", e.Code, "err", shown(err.Error()), "times", times)
+	}
+}
+
+// maxShown bounds the words of others in a line of the log, in bytes.
+const maxShown = 500
+
+func shown(text string) string { return strings.ToValidUTF8(text[:min(len(text), maxShown)], "") }
 
 // call calls the handler, if it knows the verb, and survives its panic.
 func (d *desk) call(ctx context.Context, p *peer, f *frame, progress func(stage, detail string)) (result any, err error) {

@@ -274,6 +274,14 @@ func TestRequestsThatFailAreAFewLines(t *testing.T) {
 		if lines := log.Lines("cannot answer request"); lines == 0 || lines > 3 {
 			t.Errorf("a thousand requests make %d lines", lines)
 		}
+		for range 1000 {
+			if err := l.Request(t.Context(), dc, VerbPlan, nil, nil, nil); writ.CodeOf(err) != writ.CodeScriptInvalid {
+				t.Fatal(err)
+			}
+		}
+		if lines := log.Lines("verb=plan"); lines == 0 || lines > 3 || log.Lines("code=SCRIPT_INVALID") != lines {
+			t.Errorf("a thousand requests that are refused make %d lines:\n%s", lines, log)
+		}
 	})
 }
 

@@ -321,12 +321,13 @@ func (h *handler) fail(w http.ResponseWriter, r *http.Request, err error) {
 	})
 }
 
-// note logs a refusal. How often somebody asks is his own choice; what is logged of it is not. What is our own fault is logged each time.
+// note logs a refusal. How often somebody asks is his own choice; what is logged of it is not: one line in a while of each code at each route. What is
+// our own fault is logged each time.
 func (h *handler) note(r *http.Request, code writ.Code, id string, err error) {
 	level, times, say := slog.LevelError, 1, true
 	if code != writ.CodeInternal {
 		level = slog.LevelInfo
-		times, say = h.lines.Say(string(code), time.Now())
+		times, say = h.lines.Say(string(code)+" "+chi.RouteContext(r.Context()).RoutePattern(), time.Now())
 	}
 	if say {
 		h.log.Log(r.Context(), level, "node refused", "request", id, "path", r.URL.Path, "remote", r.RemoteAddr, "code", code, "err", err, "times", times)

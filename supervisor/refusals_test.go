@@ -1,0 +1,283 @@
+package supervisor_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"writ"
+	"writ/identity"
+	"writ/identity/envelope"
+	"writ/runner/queue"
+	"writ/supervisor/journal"
+	"writ/supervisor/link"
+	"writ/supervisor/nodes"
+)
+
+// pipes is a listener whose connections are pipes: they work in virtual time.
+type pipes struct {
+	dialed chan net.Conn
+	closed chan struct{}
+	once   sync.Once
+}
+
+func newPipes() *pipes { return &pipes{dialed: make(chan net.Conn), closed: make(chan struct{})} }
+
+func (p *pipes) Accept() (net.Conn, error) {
+	select {
+	case c := <-p.dialed:
+		return c, nil
+	case <-p.closed:
+		return nil, net.ErrClosed
+	}
+}
+
+func (p *pipes) Close() error {
+	p.once.Do(func() { close(p.closed) })
+	return nil
+}
+
+func (p *pipes) Addr() net.Addr { return &net.UnixAddr{Name: "pipe", Net: "pipe"} }
+
+func (p *pipes) dial(ctx context.Context, _, _ string) (net.Conn, error) {
+	here, there := net.Pipe()
+	select {
+	case p.dialed <- there:
+		return here, nil
+	case <-p.closed:
+		return nil, errors.New("connection refused")
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// lastEvents is the memory of a coordinator that stores nothing but how far it was told.
+type lastEvents struct{ last atomic.Int64 }
+
+func (l *lastEvents) LastEvent(context.Context, writ.DatacenterID, string) (int64, time.Time, error) {
+	return l.last.Load(), time.Time{}, nil
+}
+
+func (l *lastEvents) StoreEvents(_ context.Context, _ writ.DatacenterID, events []writ.Event) error {
+	l.last.Store(events[len(events)-1].Seq)
+	return nil
+}
+
+// coordinator lets a coordinator that does what the test says run until the test ends, and returns a function that waits for its link.
+func (s *sim) coordinator() func() *link.Session {
+	wire, sessions := newPipes(), make(chan *link.Session, 1)
+	l := &link.Listener{
+		Authenticate: func(context.Context, link.Hello, []byte) error { return nil },
+		Welcome:      func(context.Context, link.Hello) (link.Welcome, error) { return link.Welcome{}, nil },
+		Connected:    func(_ context.Context, session *link.Session) { sessions <- session },
+		Events:       new(lastEvents), Log: slog.New(slog.DiscardHandler),
+	}
+	server := &http.Server{Handler: l, ErrorLog: slog.NewLogLogger(slog.DiscardHandler, 0)}
+	var serving sync.WaitGroup
+	serving.Go(func() { _ = server.Serve(wire) })
+	transport := &http.Transport{DialContext: wire.dial}
+	s.coordinators, s.dialWith = []string{"http://coord.test"}, &http.Client{Transport: transport}
+	s.t.Cleanup(func() {
+		s.halt()
+		transport.CloseIdleConnections()
+		_ = server.Close()
+		l.Close()
+		serving.Wait()
+	})
+	return func() *link.Session { return <-sessions }
+}
+
+var logged = regexp.MustCompile(`msg=("(?:[^"\\]|\\.)*"|\S+)`)
+
+// refusals returns how many lines there are of each message and code, and those of them that name no code, or one that `writ explain` does not know.
+func (s *sim) refusals() (lines map[string]int, bad []string) {
+	lines = make(map[string]int)
+	code := regexp.MustCompile(` code=(\S+)`)
+	for line := range strings.Lines(s.logs.String()) {
+		message := strings.Trim(logged.FindStringSubmatch(line)[1], `"`)
+		found := code.FindStringSubmatch(line)
+		switch {
+		case found == nil && strings.Contains(line, " err="):
+			bad = append(bad, line)
+		case found == nil:
+		case string(writ.Code(found[1]).Info().Code) != found[1]:
+			bad = append(bad, line)
+		default:
+			if verb := regexp.MustCompile(` verb=(\S+)`).FindStringSubmatch(line); verb != nil {
+				message += " " + verb[1]
+			}
+			lines[message+": "+found[1]]++
+		}
+	}
+	return lines, bad
+}
+
+// Coordinators, nodes and strangers have a lot refused in one second. Each kind is one line, with a code that `writ explain` knows.
+func TestEachRefusalIsLoggedOnceWithItsCode(t *testing.T) {
+	const often = 50
+	synctest.Test(t, func(t *testing.T) {
+		s, keeper := found(t), &memoryAccounts{}
+		s.place, s.accounts, s.level = filepath.Join(t.TempDir(), "journal.db"), keeper, slog.LevelInfo
+		session := s.coordinator()
+		s.start()
+		coordinator := session()
+		n, other := s.join("n1"), s.join("n2")
+		time.Sleep(2 * time.Second)
+		want := make(map[string]int)
+
+		ask := func(verb link.Verb, params any, code writ.Code) {
+			t.Helper()
+			for range often {
+				if err := coordinator.Request(t.Context(), verb, params, nil, nil); writ.CodeOf(err) != code {
+					t.Fatalf("%s: %v, want %s", verb, err, code)
+				}
+			}
+		}
+		refused := func(verb link.Verb, params any, code writ.Code) {
+			t.Helper()
+			ask(verb, params, code)
+			want[fmt.Sprintf("request refused %s: %s", verb, code)] = 1
+		}
+		good := s.sign(s.statement("node/"+string(n.id), "cordon"))
+		text, armored, _ := identity.Split(good)
+		stranger, elsewhere, nameless := s.payload("x := 1\n"), s.payload("x := 1\n"), s.payload("x := 1\n")
+		elsewhere.Datacenter = "01920000-0000-7000-8000-0000000000ff"
+		nameless.ProjectName = "elsewhere"
+		refused(link.VerbStatement, link.Statement{Signed: identity.Join(append(bytes.Clone(text), ' '), armored)}, writ.CodeSignatureInvalid)
+		refused(link.VerbSubmit, link.Submit{Signed: s.signPayloadBy(identity.NewSigner(newKey(t)), stranger)}, writ.CodeSignerUnknown)
+		refused(link.VerbSubmit, link.Submit{Signed: s.signPayload(elsewhere)}, writ.CodeWrongDatacenter)
+		refused(link.VerbSubmit, link.Submit{Signed: []byte("nothing")}, writ.CodeSignatureMalformed)
+		refused(link.VerbLogs, link.Logs{Run: "0"}, writ.CodeNotFound)
+		forged, err := s.roster.Successor(time.Now())
+		if err != nil {
+			t.Fatal(err)
+		}
+		signed, err := identity.SignRoster(forged, identity.NewSigner(newKey(t)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		refused(link.VerbRoster, link.Rosters{Signed: [][]byte{signed}}, writ.CodeRosterInvalid)
+		ask(link.VerbSubmit, link.Submit{Signed: s.signPayload(nameless)}, writ.CodeProjectUnknown) // it has an author
+		want["refused: PROJECT_UNKNOWN"] = 1
+		for range 5 * often {
+			_ = coordinator.Request(t.Context(), link.VerbStatement, link.Statement{Signed: []byte("nothing")}, nil, nil)
+		}
+		want["request refused statement: SIGNATURE_MALFORMED"], want["request refused statement: RATE_LIMITED"] = 1, 1
+
+		send := func(message string, code writ.Code, signed []byte, err error) {
+			t.Helper()
+			for range often {
+				if err == nil {
+					err = s.queue.Send(t.Context(), queue.Stream{Node: n.id, Direction: queue.Out}, signed)
+				}
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			want[message+": "+string(code)] = 1
+		}
+		sign := func(message string, code writ.Code, kind envelope.Kind, record any) {
+			t.Helper()
+			signed, err := envelope.Sign(kind, n.key, record)
+			send(message, code, signed, err)
+		}
+		send("a message of a node cannot be opened; it is thrown away", writ.CodeSignatureMalformed, []byte("nothing"), nil)
+		for range 2 { // a node may have as many at once as after the queue was away
+			sign("more beats of a node come than are heard of one", writ.CodeRateLimited, envelope.Beat, writ.Beat{Node: n.id, Epoch: s.Epoch()})
+		}
+		sign("a node beats for another", writ.CodeBadRequest, envelope.Beat, writ.Beat{Node: other.id})
+		sign("a node reports for another", writ.CodeBadRequest, envelope.Report, writ.Report{Node: other.id})
+		sign("a node tells of the machine of another", writ.CodeBadRequest, envelope.Host, nodes.HostReport{Node: other.id})
+		sign("a node says more often what its machine is than is heard of one", writ.CodeRateLimited, envelope.Host, nodes.HostReport{Node: n.id})
+		sign("a result answers no job that was sent; it is ignored", writ.CodeNotFound, envelope.Result,
+			writ.Result{JobKey: writ.JobKey{Run: s.submit(waitsForOne), Seq: 1, Attempt: 9}, Node: n.id})
+		for range often {
+			keeper.finds(queue.Finding{Node: n.id, Offence: queue.Oversize, Count: 1, Bytes: 1 << 30})
+			keeper.finds(queue.Finding{Node: n.id, Offence: queue.WrongType, What: "a hash"})
+			keeper.finds(queue.Finding{Node: n.id, Offence: queue.TooFast})
+		}
+		want["messages of a node are too large; they are thrown away unread: TOO_LARGE"] = 1
+		want["something else was where the queue of a node is; it was replaced: QUEUE_BUDGET"] = 1
+		want["a node sends more than is read of one; it waits: RATE_LIMITED"] = 1
+
+		api := nodes.Handler(s.Supervisor, s.Supervisor, s.Log)
+		for range often {
+			for _, path := range []string{"/v1/accounts/" + string(n.id), "/v1/rosters?after=x"} {
+				api.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, path, nil))
+			}
+		}
+		want["node refused: BAD_REQUEST"] = 2 // one of each route
+		time.Sleep(5 * time.Second)
+
+		lines, bad := s.refusals()
+		if len(bad) > 0 {
+			t.Errorf("lines without a code that is known:\n%s", strings.Join(bad, ""))
+		}
+		for what, n := range want {
+			if lines[what] != n {
+				t.Errorf("%d lines, want %d, of %q", lines[what], n, what)
+			}
+			delete(lines, what)
+		}
+		if len(lines) > 0 {
+			t.Errorf("nobody expects %v", lines)
+		}
+		if t.Failed() {
+			t.Log(s.logs.String())
+		}
+	})
+}
+
+// A claim that is refused is one line, which says by whom and with which token.
+func TestAClaimThatIsRefusedIsOneLine(t *testing.T) {
+	inSim(t, func(t *testing.T, s *sim) {
+		token := s.token()
+		n := &testNode{sim: s, name: "n1", key: newKey(t), pretend: func(joiner *identity.Joiner) { joiner.Name = "n2" }}
+		_, err := n.claim(identity.Token{ID: token.ID})
+		if writ.CodeOf(err) != writ.CodeTokenInvalid || !strings.Contains(err.Error(), "n2") || !strings.Contains(err.Error(), token.ID) {
+			t.Errorf("the error for the log is %v", err)
+		}
+		if s.logs.String() != "" {
+			t.Errorf("it is logged, and returned: %s", s.logs.String())
+		}
+	})
+}
+
+// The first of many records that the database changed is a line at once, and the others are counted: nobody has to read a line for each.
+func TestManyChangedRecordsAreAFewLines(t *testing.T) {
+	inSim(t, func(t *testing.T, s *sim) {
+		var ids []writ.RunID
+		for range 100 {
+			ids = append(ids, s.submit(waitsForOne))
+		}
+		time.Sleep(time.Second) // no step is under way
+		s.tamper(`UPDATE runs SET body = x'00'`)
+		for _, id := range ids {
+			_ = s.journal.Read(t.Context(), func(tx *journal.Tx) error {
+				_, err := tx.Run(id)
+				return err
+			})
+		}
+		const changed = `level=ERROR msg="a record of the journal was changed by another program; nothing is done for it" code=RECORD_FORGED`
+		if n := s.logs.Lines(changed); n != 1 {
+			t.Errorf("%d lines at once:\n%s", n, s.logs.String())
+		}
+		time.Sleep(time.Minute)
+		if n := s.logs.Lines(changed); n != 2 || s.logs.Lines("times=99") != 1 {
+			t.Errorf("%d lines after a minute, or it is not said how many there were:\n%s", n, s.logs.String())
+		}
+	})
+}
