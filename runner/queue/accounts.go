@@ -42,6 +42,7 @@ type Accounts interface {
 const (
 	BudgetBytes   = 64 << 20
 	BudgetEntries = 200_000
+	BudgetKeys    = 20_000 // of a transport that has some: a job that waits is one, and no node has half as many of these
 )
 
 // Offence is something that a node must not do to the transport.

@@ -1,6 +1,7 @@
 package redisqueue
 
 import (
+	"errors"
 	"fmt"
 	"runtime"
 	"slices"
@@ -353,6 +354,60 @@ func TestANodeThatFillsRedisIsFoundAndClearedAlone(t *testing.T) {
 				t.Errorf("found after: %+v", got)
 			}
 		})
+	}
+}
+
+// tinyKeys makes keys of a node.
+func (d *two) tinyKeys(node writ.NodeID, n int) {
+	d.t.Helper()
+	const script = `for i = 1, tonumber(ARGV[2]) do redis.call("SET", ARGV[1] .. i, "") end`
+	if err := d.admin.Eval(d.t.Context(), script, nil, key(node, "tiny:"), n).Err(); err != nil && !errors.Is(err, redis.Nil) {
+		d.t.Fatal(err)
+	}
+}
+
+func TestALargeKeyIsFoundAmongVeryMany(t *testing.T) {
+	t.Parallel()
+	const nodes, keys, looks = 9, 10_000, 3
+	d := newTwo(t)
+	for i := range nodes {
+		d.tinyKeys(writ.NodeID(fmt.Sprintf("01920000-0000-7000-8000-0000000001%02d", i)), keys)
+	}
+	d.tinyKeys(testNode, keys)
+	for range 2 { // also when it was found and removed before
+		if err := d.admin.SetRange(t.Context(), key(testNode, "large"), queue.BudgetBytes+1<<20, "x").Err(); err != nil {
+			t.Fatal(err)
+		}
+		found := false
+		for range looks {
+			found = found || d.findings()[queue.OverBudget].Bytes > queue.BudgetBytes
+		}
+		if !found {
+			t.Fatalf("it is not found within %d looks at %d keys", looks, nodes*keys)
+		}
+		if err := d.admin.Del(t.Context(), key(testNode, "large")).Err(); err != nil {
+			t.Fatal(err)
+		}
+		d.findings()
+	}
+}
+
+func TestANodeHasItsShareOfKeys(t *testing.T) {
+	t.Parallel()
+	d := newTwo(t)
+	d.tinyKeys(testNode, queue.BudgetKeys-10)
+	for range 3 { // at least one whole pass
+		if got := d.findings(); len(got) > 0 {
+			t.Errorf("found %+v", got)
+		}
+	}
+	d.tinyKeys(testNode, queue.BudgetKeys+2)
+	var found string
+	for range 6 {
+		found += d.findings()[queue.OverBudget].What
+	}
+	if !strings.Contains(found, "keys in the queue") {
+		t.Errorf("found %q", found)
 	}
 }
 

@@ -2,6 +2,8 @@ package redisqueue
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -13,38 +15,58 @@ import (
 
 // A node may write any key that begins with the name of its queue, so what it has in Redis is found by going through all keys: a part at each
 // survey, and all over again when that is done. What a node has is counted from the beginning of a pass, so one that has more than it may is found
-// in the middle of it.
+// in the middle of it. When all keys take so much more memory than at the last pass that a node may be over its budget, a new pass begins and goes on fast.
 
 // Of one survey.
 const (
 	sweepScripts = 20  // scripts at most
 	sweepKeys    = 500 // keys that one script looks at, about
+	fastScripts  = 200 // scripts at most, of a pass that is in a hurry
 )
 
 // sweep is a pass through all keys.
 type sweep struct {
 	cursor string
-	bytes  map[writ.NodeID]int64
-	items  map[writ.NodeID]int64
+	has    map[writ.NodeID]belongings
+	fast   bool
+	began  int64 // bytes that all keys took when the pass began; less if they took less since
+	before int64 // likewise, of the last pass that has ended
 }
 
-// sweepScript looks at some keys. ARGV: cursor, about how many. It returns the next cursor, and then node, bytes and entries in turns. It runs as the
+// belongings is what a node has in Redis.
+type belongings struct{ bytes, items, keys int64 }
+
+// over returns what is found of a node that has more than it may, false if it has not.
+func (h belongings) over(node writ.NodeID) (queue.Finding, bool) {
+	f := queue.Finding{Node: node, Offence: queue.OverBudget, Count: h.items, Bytes: h.bytes}
+	switch {
+	case h.bytes > queue.BudgetBytes, h.items > queue.BudgetEntries:
+		return f, true
+	case h.keys > queue.BudgetKeys:
+		f.What = fmt.Sprintf("it had %d keys in the queue; %d are allowed", h.keys, queue.BudgetKeys)
+		return f, true
+	}
+	return f, false
+}
+
+// sweepScript looks at some keys. ARGV: cursor, about how many. It returns the next cursor, and then node, bytes, entries and keys in turns. It runs as the
 // supervisor: no node may use what is in it.
 var sweepScript = newScript(`
 local lengths = {list = "LLEN", zset = "ZCARD", set = "SCARD", hash = "HLEN", stream = "XLEN"}
 local found = redis.call("SCAN", ARGV[1], "COUNT", ARGV[2])
-local bytes, items, order = {}, {}, {}
+local bytes, items, keys, order = {}, {}, {}, {}
 for _, key in ipairs(found[2]) do
 	local node = string.match(key, "^asynq:{([^}]*)}:") or string.match(key, "^writ:{([^}]*)}:")
 	if node then
 		if not bytes[node] then
-			bytes[node], items[node] = 0, 0
+			bytes[node], items[node], keys[node] = 0, 0, 0
 			order[#order + 1] = node
 		end
 		bytes[node] = bytes[node] + (redis.call("MEMORY", "USAGE", key, "SAMPLES", "0") or 0)
 		local kind = redis.call("TYPE", key)
 		local length = lengths[kind.ok or kind]
 		items[node] = items[node] + (length and redis.call(length, key) or 1)
+		keys[node] = keys[node] + 1
 	end
 end
 local all = {found[1]}
@@ -52,6 +74,7 @@ for _, node in ipairs(order) do
 	all[#all + 1] = node
 	all[#all + 1] = string.format("%.0f", bytes[node])
 	all[#all + 1] = string.format("%.0f", items[node])
+	all[#all + 1] = string.format("%.0f", keys[node])
 end
 return all`)
 
@@ -60,7 +83,11 @@ func (a *Accounts) Survey(ctx context.Context) ([]queue.Finding, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	found := a.queue.offences.take()
-	for range sweepScripts {
+	info, err := a.queue.info(ctx)
+	if err != nil {
+		return found, err
+	}
+	for range a.sweep.begin(number(info["used_memory_dataset"])) {
 		over, whole, err := a.sweep.next(ctx, a.queue.client)
 		if err != nil {
 			return found, away(ctx, err)
@@ -74,27 +101,49 @@ func (a *Accounts) Survey(ctx context.Context) ([]queue.Finding, error) {
 	return append(found, refused...), away(ctx, err)
 }
 
+// info is what Redis says of its memory and its clients; nothing if it does not.
+func (q *Queue) info(ctx context.Context) (map[string]string, error) {
+	text, err := q.client.Info(ctx, "memory", "clients").Result()
+	if _, refused := errors.AsType[redis.Error](err); refused {
+		return nil, nil // an older one, or its user may not ask: Examine says so
+	}
+	return infoOf(text), away(ctx, err)
+}
+
+// begin begins a pass, if that is due, and returns how many scripts may be run now. used is how much memory its keys take, 0 if Redis does not say.
+func (s *sweep) begin(used int64) (scripts int) {
+	s.began, s.before = min(s.began, used), min(s.before, used)
+	fast := s.fast || used > s.before+queue.BudgetBytes
+	if s.cursor == "" || s.cursor == "0" || fast && !s.fast {
+		*s = sweep{cursor: "0", has: map[writ.NodeID]belongings{}, began: used, before: s.before}
+	}
+	if s.fast = fast; fast {
+		return fastScripts
+	}
+	return sweepScripts
+}
+
 // next looks at some more keys. It returns the nodes that have more than they may by now, and whether all keys were seen.
 func (s *sweep) next(ctx context.Context, client *redis.Client) (over []queue.Finding, whole bool, err error) {
-	if s.cursor == "" || s.cursor == "0" {
-		*s = sweep{cursor: "0", bytes: map[writ.NodeID]int64{}, items: map[writ.NodeID]int64{}}
-	}
 	words, err := sweepScript.Run(ctx, client, nil, s.cursor, sweepKeys).StringSlice()
 	if err != nil || len(words) == 0 {
 		return nil, true, err
 	}
 	s.cursor = words[0]
-	for one := range slices.Chunk(words[1:], 3) {
+	for one := range slices.Chunk(words[1:], 4) {
 		node := writ.NodeID(one[0])
-		if len(one) < 3 || !writ.ValidUUID(one[0]) {
+		if len(one) < 4 || !writ.ValidUUID(one[0]) {
 			continue
 		}
-		s.bytes[node] += number(one[1])
-		s.items[node] += number(one[2])
-		if s.bytes[node] > queue.BudgetBytes || s.items[node] > queue.BudgetEntries {
-			over = append(over, queue.Finding{Node: node, Offence: queue.OverBudget, Count: s.items[node], Bytes: s.bytes[node]})
-			s.bytes[node], s.items[node] = 0, 0
+		h := s.has[node]
+		h.bytes, h.items, h.keys = h.bytes+number(one[1]), h.items+number(one[2]), h.keys+number(one[3])
+		if f, is := h.over(node); is {
+			over, h = append(over, f), belongings{}
 		}
+		s.has[node] = h
+	}
+	if s.cursor == "0" {
+		s.before, s.fast = s.began, false
 	}
 	return over, s.cursor == "0", nil
 }
