@@ -194,7 +194,7 @@ var Codes = []CodeInfo{
 	{CodeExecError, Failed, false, 502, ExitFailed, "The datacenter's supervisor could not do what was asked; the message says why."},
 	{CodeStoreUnavailable, Unavailable, true, 503, ExitUnreachable, "The store cannot be written: its disk is full, read-only or away. It goes on by itself when that ends."},
 	{CodeQueueUnavailable, Unavailable, true, 503, ExitUnreachable, "Redis does not answer. Work waits in the journal and goes on by itself when Redis is back."},
-	{CodeQueueBudget, Unavailable, true, 429, ExitUnreachable, "The node put more into Redis than a node may, or messages that cannot be read. What it had there was removed, and its account is off for a while. If that was not the program of writ, somebody else uses the node's account: remove the node."},
+	{CodeQueueBudget, Unavailable, true, 429, ExitUnreachable, "The node put more into Redis than a node may, or messages that cannot be read, or it has too many connections there. What it had there was removed, and its account is off for a while. If that was not the program of writ, somebody else uses the node's account: remove the node."},
 	{CodeScriptInvalid, Invalid, false, 422, ExitUsage, "The script does not pass `writ check`; the diagnostics say where and why."},
 	{CodeScriptFailed, Failed, false, 422, ExitFailed, "The script ended with an error; position and trace say where."},
 	{CodeScriptLimit, Failed, false, 422, ExitFailed, "The script reached a limit (calls, steps, memory, size of results). The limits are in docs/manual/scripts.md."},

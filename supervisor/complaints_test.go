@@ -96,6 +96,23 @@ func TestANodeThatFillsTheQueueIsKeptOffItForAWhile(t *testing.T) {
 	})
 }
 
+func TestANodeThatTakesConnectionsIsKeptOffTheQueueForAWhile(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		keeper := &memoryAccounts{}
+		s := newSimAt(t, filepath.Join(t.TempDir(), "journal.db"), keeper)
+		bad, good := s.join("n1"), s.join("n2")
+		time.Sleep(2 * time.Second)
+		keeper.finds(queue.Finding{Node: bad.id, Offence: queue.TooMany, Count: 500})
+		time.Sleep(3500 * time.Millisecond)
+		if keeper.password(bad.id) != "" || keeper.password(good.id) == "" {
+			t.Errorf("the account of the bad node is %q; the good one has %q", keeper.password(bad.id), keeper.password(good.id))
+		}
+		if fault := s.shown(bad.id).Fault; !strings.HasPrefix(fault, string(writ.CodeQueueBudget)) || !strings.Contains(fault, "500 connections") {
+			t.Errorf("it is shown as %q", fault)
+		}
+	})
+}
+
 // One look finds a node again and again that has many times its budget, and the next one what was on its way when the account was taken away.
 func TestWhatIsFoundOfANodeThatIsKeptOffTheQueueDoesNotMakeThatLonger(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

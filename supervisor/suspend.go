@@ -69,6 +69,9 @@ func (a *accounts) survey(ctx context.Context) {
 				why.Message = f.What
 			}
 			a.suspend(ctx, f.Node, why, first)
+		case queue.TooMany:
+			a.suspend(ctx, f.Node, writ.Errorf(writ.CodeQueueBudget, "it had %d connections to the queue, of which too few were left; %d are allowed",
+				f.Count, queue.BudgetConnections), first)
 		case queue.Oversize:
 			a.s.complaints.refused(f.Node, "messages of a node are too large; they are thrown away unread", writ.Errorf(writ.CodeTooLarge, "%d messages have %d bytes", f.Count, f.Bytes))
 		case queue.WrongType:

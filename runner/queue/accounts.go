@@ -43,6 +43,8 @@ const (
 	BudgetBytes   = 64 << 20
 	BudgetEntries = 200_000
 	BudgetKeys    = 20_000 // of a transport that has some: a job that waits is one, and no node has half as many of these
+	// BudgetConnections is how many connections a node may have while it is not sure that others get any.
+	BudgetConnections = 64
 )
 
 // Offence is something that a node must not do to the transport.
@@ -54,6 +56,7 @@ const (
 	Oversize   Offence = "oversize"       // it sent messages that were dropped unread
 	WrongType  Offence = "wrong type"     // something under a name of its own is not what belongs there; it was replaced
 	TooFast    Offence = "sends too fast" // what it sends is read later
+	TooMany    Offence = "connections"    // it has more than BudgetConnections, which others may need
 )
 
 // Finding is an offence of a node.

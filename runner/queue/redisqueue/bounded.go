@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"net"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -17,6 +18,7 @@ import (
 // pieces, and a short mark stands in its place.
 
 // The bounds of a reply. A string longer than maxString is replaced by a mark, and so is one longer than maxShort once the reply has maxReply bytes;
+// a list of connections that is longer than maxString keeps its users only;
 // a list with more than maxNested entries, so deep in a reply that only the fields of a message are there, is replaced by an empty one.
 const (
 	maxString = 5<<20 + 64<<10 // more than queue.MaxBody
@@ -87,6 +89,7 @@ type boundedConn struct {
 
 	pass, drop int64  // bytes of a string that are still to be handed out, or not
 	mark       []byte // that takes the place of the bytes to be dropped, behind them: nothing of a reply may be left when its end is handed out
+	users      *usersOf
 	lists      []nest // around what comes next
 	dropping   int    // so many of them, the innermost ones, are not handed out
 	size       int64  // of the reply so far
@@ -132,8 +135,15 @@ func (c *boundedConn) follow(in []byte) error {
 			}
 		case c.drop > 0:
 			n := min(c.drop, int64(len(in)))
+			if c.users != nil {
+				c.users.write(in[:n])
+			}
 			in = in[n:]
 			if c.drop -= n; c.drop == 0 {
+				if c.users != nil && len(c.users.text) > 0 {
+					c.mark = asBulk(c.users.text)
+				}
+				c.users = nil
 				c.emit(c.mark)
 				c.end()
 			}
@@ -182,6 +192,9 @@ func (c *boundedConn) line(line []byte) error {
 			return nil
 		case n > maxString:
 			c.replace(markLarge, n)
+			if len(c.lists) == 0 {
+				c.users = new(usersOf)
+			}
 		case n > maxShort && c.size > maxReply:
 			c.replace(markLater, n)
 		default:
@@ -221,8 +234,12 @@ func (c *boundedConn) line(line []byte) error {
 
 // replace has a mark handed out instead of a string.
 func (c *boundedConn) replace(mark string, n int64) {
-	text := mark + strconv.FormatInt(n, 10)
-	c.mark = []byte("$" + strconv.Itoa(len(text)) + "\r\n" + text + "\r\n")
+	c.mark = asBulk(strconv.AppendInt([]byte(mark), n, 10))
+}
+
+// asBulk is a string as Redis sends it.
+func asBulk(text []byte) []byte {
+	return slices.Concat([]byte("$"+strconv.Itoa(len(text))+"\r\n"), text, []byte("\r\n"))
 }
 
 // end ends an element, and the lists that end with it.

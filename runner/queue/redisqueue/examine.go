@@ -76,6 +76,12 @@ func (q *Queue) Examine(ctx context.Context) (version string, found []Finding, e
 			"let the supervisor's user at Redis do it: ACL SETUSER name +acl|log; or acllog-max-len 0 in redis.conf",
 		})
 	}
+	if q.Login == nil && redis.HasErrorPrefix(q.client.Do(ctx, "client", "list", "id", "1").Err(), "NOPERM") {
+		found = append(found, Finding{
+			"its connections cannot be counted, and a node can take all that it allows",
+			"let the supervisor's user at Redis list them: ACL SETUSER name +client|list",
+		})
+	}
 	if o := q.client.Options(); o.Username == "" && o.Password == "" && q.Login == nil {
 		found = append(found, Finding{
 			"it has no password: every client that reaches it may do everything there, and accounts of nodes protect nothing",

@@ -32,6 +32,8 @@ type Server struct {
 	Certificate, Key string
 	// Verify decides about the Redis that answers at a host, in place of CA. It may be nil.
 	Verify func(host string, s tls.ConnectionState) error
+	// Connections is how many each pool of connections has at most; that of go-redis if 0.
+	Connections int
 	// Plain allows a Redis beyond this machine without TLS. Envelopes keep what goes there from being changed, and nothing from being read,
 	// the password of Redis neither.
 	Plain bool
@@ -53,6 +55,7 @@ func (s Server) Open() (*Queue, error) {
 	}
 	options.DialTimeout = cmp.Or(options.DialTimeout, 2*time.Second)
 	options.ReadTimeout = cmp.Or(options.ReadTimeout, 3*time.Second)
+	options.PoolSize = cmp.Or(options.PoolSize, s.Connections)
 	options.DialerRetries = 1 // a command is tried again as a whole
 	options.ContextTimeoutEnabled = true
 	options.DisableIdentity = true // one command less that a node's account must allow

@@ -97,6 +97,11 @@ func (a *Accounts) Survey(ctx context.Context) ([]queue.Finding, error) {
 			break
 		}
 	}
+	crowds, err := a.crowds(ctx, info)
+	if err != nil {
+		return found, err
+	}
+	found = append(found, crowds...)
 	refused, err := a.refusals(ctx)
 	return append(found, refused...), away(ctx, err)
 }

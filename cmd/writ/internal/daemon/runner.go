@@ -80,6 +80,7 @@ func (r *Runner) Run(ctx context.Context, ready func([]writ.NodeDriver)) (err er
 	if r.Redis.CA == "" {
 		r.Redis.Verify = trust.redis
 	}
+	r.Redis.Connections = redisqueue.NodeConnections
 	queue, err := r.Redis.Open()
 	if err != nil {
 		return err

@@ -1,0 +1,105 @@
+package redisqueue
+
+import (
+	"bufio"
+	"fmt"
+	"net"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"writ"
+	"writ/internal/testenv"
+	"writ/runner/queue"
+)
+
+// connectAs opens a connection as a user, under a name that the client chooses.
+func connectAs(t *testing.T, redisURL, user, password, name string) *bufio.Reader {
+	t.Helper()
+	at, err := url.Parse(redisURL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn, err := net.DialTimeout("tcp", at.Host, guard)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	_ = conn.SetDeadline(time.Now().Add(guard))
+	words := []string{"HELLO", "2", "AUTH", user, password, "SETNAME", name}
+	request := fmt.Sprintf("*%d\r\n", len(words))
+	for _, w := range words {
+		request += string(asBulk([]byte(w)))
+	}
+	answers := bufio.NewReader(conn)
+	if _, err := conn.Write([]byte(request)); err != nil {
+		t.Fatal(err)
+	}
+	if line, err := answers.ReadString('\n'); err != nil || line[0] != '*' {
+		t.Fatalf("HELLO = %q, %v", line, err)
+	}
+	return answers
+}
+
+func TestANodeThatTakesConnectionsIsFound(t *testing.T) {
+	t.Parallel()
+	for what, name := range map[string]string{"": "x", "under names that take longer than anybody reads": strings.Repeat("x", 100<<10)} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			d := newTwo(t)
+			at := "redis://" + d.admin.Options().Addr
+			if err := d.admin.ConfigSet(t.Context(), "maxclients", "150").Err(); err != nil {
+				t.Fatal(err)
+			}
+			take := func(node writ.NodeID, n int) (last *bufio.Reader) {
+				for range n {
+					last = connectAs(t, at, d.accounts.User(node), d.passwords[node].Password, name)
+				}
+				return last
+			}
+			take(otherNode, 20)
+			taken := take(testNode, queue.BudgetConnections-10)
+			if got := d.findings(); len(got) > 0 {
+				t.Errorf("found %+v of what nodes may have", got)
+			}
+			take(testNode, 11)
+			if got := d.findings()[queue.TooMany]; got.Count <= queue.BudgetConnections {
+				t.Errorf("found %+v", got)
+			}
+			if err := d.accounts.Apply(t.Context(), map[writ.NodeID]queue.Account{otherNode: d.passwords[otherNode]}); err != nil {
+				t.Fatal(err)
+			}
+			for {
+				if _, err := taken.ReadString('\n'); err != nil {
+					if timeout, is := err.(net.Error); is && timeout.Timeout() {
+						t.Error("its connections stay")
+					}
+					break
+				}
+			}
+			take(otherNode, 20)
+			if got := d.findings(); len(got) > 0 {
+				t.Errorf("found %+v after they are closed", got)
+			}
+		})
+	}
+}
+
+// With connections for pipelines and for messages to all, a node has no more than the supervisor lets it.
+func TestANodeStaysWithinItsConnections(t *testing.T) {
+	q, err := Server{URL: testenv.Redis(t).URL, Connections: NodeConnections}.Open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer q.Close()
+	most := 2 // what asynq listens on
+	for _, o := range []struct{ pool, pipelines int }{
+		{q.client.Options().PoolSize, q.client.Options().PipelinePoolSize}, {q.reader.Options().PoolSize, q.reader.Options().PipelinePoolSize},
+	} {
+		most += o.pool + max(o.pipelines, 10) // the default of go-redis
+	}
+	if most > queue.BudgetConnections {
+		t.Errorf("a node may have %d connections, and opens up to %d", queue.BudgetConnections, most)
+	}
+}
