@@ -40,6 +40,14 @@ type dispatch struct {
 	acks []arrival
 	wake chan struct{} // jobs or then
 	ring chan struct{} // acks
+
+	unanswered []question
+}
+
+// question is which jobs of a run a lost node took.
+type question struct {
+	run  writ.RunID
+	node writ.NodeID
 }
 
 func newDispatch(s *Supervisor) *dispatch {
@@ -201,30 +209,64 @@ func (t *step) stopsWork() func(ctx context.Context) {
 			s.postUnlessEmpty(run, mail{taken: taken})
 		}
 		for node, tasks := range t.reclaim {
-			taken, kept := s.takeBack(ctx, run, node, tasks)
-			s.postUnlessEmpty(run, mail{taken: taken, kept: kept})
+			taken, err := s.takeBack(ctx, run, node, tasks)
+			if err != nil {
+				s.dispatch.askAgain(run, node)
+				tasks = taken // of the others it is not known
+			}
+			s.postUnlessEmpty(run, mail{taken: taken, kept: keptOf(tasks, taken)})
 		}
-		for node, ids := range t.stale {
-			s.withdraw(ctx, run, node, ids)
+		for node, tasks := range t.stale {
+			_, _ = s.takeBack(ctx, run, node, tasks)
 		}
 	}
 }
 
-// takeBack takes tasks of a run out of a node's queue. It returns those that no node took before, and the others, of which that is not known.
-func (s *Supervisor) takeBack(ctx context.Context, run writ.RunID, node writ.NodeID, tasks []sending) (taken, kept []writ.JobKey) {
+// takeBack takes tasks of a run out of a node's queue. It returns those that no node took before, also with an error: then there may be more.
+func (s *Supervisor) takeBack(ctx context.Context, run writ.RunID, node writ.NodeID, tasks []sending) (taken []sending, err error) {
+	if len(tasks) == 0 {
+		return nil, nil
+	}
 	ids := make([]string, len(tasks))
 	for i, task := range tasks {
 		ids[i] = taskOf(task)
 	}
-	withdrawn := s.withdraw(ctx, run, node, ids)
+	withdrawn, err := s.Queue.Withdraw(failpoint.At(ctx, failpoint.JobsWithdrawn), node, ids...)
+	if err != nil && ctx.Err() == nil {
+		s.complaints.of(node, "jobs cannot be taken back", "run", run, "err", err)
+	}
 	for i, task := range tasks {
 		if slices.Contains(withdrawn, ids[i]) {
-			taken = append(taken, task.key)
-		} else {
+			taken = append(taken, task)
+		}
+	}
+	return taken, err
+}
+
+// keptOf returns the jobs of which a task was not taken back.
+func keptOf(tasks, taken []sending) (kept []writ.JobKey) {
+	for _, task := range tasks {
+		if !slices.Contains(taken, task) {
 			kept = append(kept, task.key)
 		}
 	}
-	return taken, kept
+	return unique(kept)
+}
+
+// askAgain notes that the queue did not say which jobs of a run a lost node took. The watch has it asked again.
+func (d *dispatch) askAgain(run writ.RunID, node writ.NodeID) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.unanswered = append(d.unanswered, question{run, node})
+}
+
+// takeUnanswered returns what is to be asked again, once.
+func (d *dispatch) takeUnanswered() []question {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	all := d.unanswered
+	d.unanswered = nil
+	return unique(all)
 }
 
 // postUnlessEmpty gives a run its mail if it says something of jobs that were taken back.
@@ -232,13 +274,4 @@ func (s *Supervisor) postUnlessEmpty(run writ.RunID, m mail) {
 	if len(m.taken)+len(m.kept) > 0 {
 		s.steps.post(run, m)
 	}
-}
-
-// withdraw takes tasks of a run out of a node's queue and returns those that no node took before.
-func (s *Supervisor) withdraw(ctx context.Context, run writ.RunID, node writ.NodeID, ids []string) []string {
-	taken, err := s.Queue.Withdraw(failpoint.At(ctx, failpoint.JobsWithdrawn), node, ids...)
-	if err != nil && ctx.Err() == nil {
-		s.complaints.of(node, "jobs cannot be taken back", "run", run, "err", err)
-	}
-	return taken
 }

@@ -3,6 +3,7 @@ package supervisor
 import (
 	"fmt"
 	"slices"
+	"time"
 
 	"writ"
 	"writ/sal/catalog"
@@ -40,7 +41,7 @@ func (t *step) lose(node writ.NodeID) error {
 		case n.Gone:
 			err = t.loseBegun(c)
 		case mayBeWaiting(c):
-			t.reclaim[node] = append(t.reclaim[node], sendingOf(c))
+			t.reclaim[node] = append(t.reclaim[node], sendingsOf(c)...)
 		case !waitsForLost(c, n):
 			err = t.loseBegun(c)
 		case c.State.Sent():
@@ -91,10 +92,14 @@ func (t *step) waitForLost(c *journal.Call) {
 	}
 }
 
-// mayBeWaiting reports whether a call that is out was delivered once, and its node did not say that it began: it may still be in the queue.
+// mayBeWaiting reports whether a call that is out has no other attempt that may be anywhere, and its node never said that it began: all its
+// deliveries may still be in the queue.
 func mayBeWaiting(c *journal.Call) bool {
-	return c.State == writ.CallQueued && c.Attempt == c.Moved+1 && c.Delivery == 1
+	return c.State == writ.CallQueued && c.Attempt == c.Moved+1 && c.Started.IsZero()
 }
+
+// neverBegan reports whether the queue gave back each delivery of such a call before a node had it.
+func neverBegan(c *journal.Call) bool { return mayBeWaiting(c) && c.Withdrawn == c.Delivery }
 
 // repeatableElsewhere reports whether a call can be done by another node once its node, with all that is on it, is gone: it makes or deletes
 // its resource, or it leaves nothing.
@@ -105,7 +110,7 @@ func repeatableElsewhere(c *journal.Call) bool {
 
 // giveUp has a lost node neither find what it did not take yet, when it is back, nor go on with what it did.
 func (t *step) giveUp(c *journal.Call) {
-	t.stale[c.Node] = append(t.stale[c.Node], taskOf(sendingOf(c)))
+	t.stale[c.Node] = append(t.stale[c.Node], sendingsOf(c)...)
 	t.givenUp[c.Node] = append(t.givenUp[c.Node], c.Key())
 }
 
@@ -161,23 +166,30 @@ func (t *step) moveAway(c *journal.Call, why string) error {
 	c.Moved = c.Attempt - 1
 	c.Spared = c.Moved - c.Before // nothing was tried
 	t.release(c)
-	c.Delivery, c.Reason = 0, why
+	c.Delivery, c.Withdrawn, c.Started, c.Reason = 0, 0, time.Time{}, why
 	return nil
 }
 
 // receiveWithdrawn takes what the queue said of jobs that were to be taken back.
 func (t *step) receiveWithdrawn(m mail) error {
-	for _, key := range m.taken {
-		c := t.open(key)
+	for _, taken := range m.taken {
+		c := t.open(taken.key)
 		if c == nil {
 			continue
 		}
+		if taken.delivery == c.Withdrawn+1 {
+			c.Withdrawn++
+			t.touch(c)
+		}
 		var err error
 		switch n, _ := t.s.fleet.get(c.Node); {
+		case t.run.Stop != nil && taken.delivery < c.Delivery: // the newest one says what becomes of it
 		case t.run.Stop != nil:
 			err = t.fail(c, t.stoppedCall(), t.run.Stop)
-		case isAway(n) && mayBeWaiting(c):
+		case isAway(n) && neverBegan(c):
 			err = t.moveAway(c, fmt.Sprintf("goes elsewhere: %s was lost before it took it", c.NodeName))
+		case isAway(n) && mayBeWaiting(c) && taken.delivery < c.Delivery: // another delivery was sent meanwhile
+			t.reclaim[c.Node] = append(t.reclaim[c.Node], sendingsOf(c)...)
 		}
 		if err != nil {
 			return err

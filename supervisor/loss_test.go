@@ -1,13 +1,16 @@
 package supervisor_test
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"writ"
+	"writ/runner/queue/memory"
 )
 
 // workingNode is realNode that has done something: the supervisor takes it for ready.
@@ -28,6 +31,102 @@ func TestWhatALostNodeNeverTookGoesElsewhere(t *testing.T) {
 		_, calls := s.wantState(id, writ.RunSucceeded)
 		if calls[0].NodeName != "n2" || calls[0].Attempt != 2 {
 			t.Errorf("the call was done by %s in attempt %d, want n2 in attempt 2", calls[0].NodeName, calls[0].Attempt)
+		}
+		n1.start()
+		time.Sleep(2 * time.Minute)
+		n1.wantEffectsOnce(0)
+		n2.wantEffectsOnce(1)
+	})
+}
+
+// That a call never began is known as long as each of its deliveries was taken back: the next supervisor sends what is out again, and a busy
+// node gets another delivery of what waited there too long.
+func TestWhatALostNodeNeverTookGoesElsewhereHoweverOftenItWasSent(t *testing.T) {
+	t.Run("ByTheNextSupervisor", func(t *testing.T) {
+		inSim(t, func(t *testing.T, s *sim) {
+			n1 := s.workingNode("n1")
+			n1.halt()
+			id := s.submit(oneVolume)
+			s.awaitCall(id, 1, writ.CallQueued)
+			time.Sleep(time.Second) // it is in the queue
+			s.halt()
+			s.start()
+			time.Sleep(2 * time.Second)
+			if _, calls := s.look(id); calls[0].Delivery != 2 {
+				t.Fatalf("the call was delivered %d times, want 2", calls[0].Delivery)
+			}
+			n2 := s.realNode("n2")
+			if _, calls := s.wantState(id, writ.RunSucceeded); calls[0].NodeName != "n2" || calls[0].Attempt != 2 {
+				t.Errorf("the call was done by %s in attempt %d, want n2 in attempt 2", calls[0].NodeName, calls[0].Attempt)
+			}
+			n1.start()
+			time.Sleep(2 * time.Minute)
+			n1.wantEffectsOnce(0)
+			n2.wantEffectsOnce(1)
+		})
+	})
+	t.Run("ToABusyNode", func(t *testing.T) {
+		inSim(t, func(t *testing.T, s *sim) {
+			n1 := s.join("n1", slowly(time.Hour), func(n *testNode) { n.slots = 1 })
+			time.Sleep(2 * time.Second)
+			begun := s.submit(oneVolume)
+			s.awaitCall(begun, 1, writ.CallRunning)
+			waits := s.submit(`volume := import("volume")` + "\n" + `volume.create("w", {size_gib: 1})` + "\n")
+			s.awaitCall(waits, 1, writ.CallQueued)
+			time.Sleep(90 * time.Second)
+			if _, calls := s.look(waits); calls[0].Delivery != 2 {
+				t.Fatalf("the call was delivered %d times, want 2", calls[0].Delivery)
+			}
+			s.halt() // what the supervisor knows of the first delivery is in its journal
+			s.start()
+			n1.setSilent(true)
+			s.join("n2")
+			if _, calls := s.wantState(waits, writ.RunSucceeded); calls[0].NodeName != "n2" {
+				t.Errorf("the call was done by %s, want n2", calls[0].NodeName)
+			}
+			if run, _ := s.wantState(begun, writ.RunFailed); run.Failure.Code != writ.CodeNodeLost {
+				t.Errorf("failure = %+v", run.Failure)
+			}
+			if jobs := n1.given(); len(jobs) != 1 {
+				t.Errorf("n1 got %d jobs, want 1", len(jobs))
+			}
+		})
+	})
+}
+
+// stubborn is a way to the queue that takes nothing back for some time.
+type stubborn struct {
+	*memory.Queue
+	refuses atomic.Bool
+}
+
+func (q *stubborn) Withdraw(ctx context.Context, node writ.NodeID, ids ...string) ([]string, error) {
+	if q.refuses.Load() {
+		return nil, writ.Errorf(writ.CodeQueueUnavailable, "told to be away")
+	}
+	return q.Queue.Withdraw(ctx, node, ids...)
+}
+
+// An error of the queue says nothing of what the node took: it is asked again.
+func TestAQueueThatCannotTakeBackIsAskedAgain(t *testing.T) {
+	inSim(t, func(t *testing.T, s *sim) {
+		s.halt()
+		way := &stubborn{Queue: s.queue}
+		s.way = way
+		s.start()
+		n1 := s.workingNode("n1")
+		n1.halt()
+		way.refuses.Store(true)
+		id := s.submit(oneVolume)
+		s.awaitCall(id, 1, writ.CallQueued)
+		n2 := s.realNode("n2")
+		time.Sleep(70 * time.Second)
+		if run, calls := s.look(id); run.State.Ended() || calls[0].NodeName != "n1" {
+			t.Fatalf("the run is %s: %+v, its call on %s", run.State, run.Failure, calls[0].NodeName)
+		}
+		way.refuses.Store(false)
+		if _, calls := s.wantState(id, writ.RunSucceeded); calls[0].NodeName != "n2" {
+			t.Errorf("the call was done by %s, want n2", calls[0].NodeName)
 		}
 		n1.start()
 		time.Sleep(2 * time.Minute)

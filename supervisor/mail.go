@@ -20,7 +20,7 @@ type mail struct {
 	lost     []writ.NodeID // nodes that did not come back
 	stop     *stop
 	resume   *resumption   // nobody else's mail is with it
-	taken    []writ.JobKey // withdrawn from the queue before a node took them
+	taken    []sending     // withdrawn from the queue before a node took them
 	kept     []writ.JobKey // of a lost node, and not in the queue any more: it may have begun them
 
 	// also is written in the transaction of the step; done is told when that is on disk.
@@ -56,6 +56,15 @@ type sending struct {
 }
 
 func sendingOf(c *journal.Call) sending { return sending{c.Key(), c.Delivery} }
+
+// sendingsOf names the deliveries of a call's attempt that a node may have or may still get: all but those that were taken back.
+func sendingsOf(c *journal.Call) []sending {
+	var all []sending
+	for d := c.Withdrawn + 1; d <= c.Delivery; d++ {
+		all = append(all, sending{c.Key(), d})
+	}
+	return all
+}
 
 // taskOf is what a delivery is called in the queue.
 func taskOf(s sending) string { return fmt.Sprintf("%s-%d", s.key, s.delivery) }

@@ -203,7 +203,7 @@ func retries(c *journal.Call) int {
 func (t *step) tryAgain(c *journal.Call) error {
 	c.RetryAt = t.now.Add(t.s.Backoff(max(c.Attempt-c.Before-c.Spared, 1)))
 	c.Attempt++
-	c.Delivery = 0
+	c.Delivery, c.Withdrawn = 0, 0
 	c.Reason = fmt.Sprintf("is tried again at %s UTC, after %s: %s", c.RetryAt.UTC().Format(time.TimeOnly), c.Error.Code, c.Error.Message)
 	return t.move(c, writ.CallPlanned)
 }
@@ -258,7 +258,7 @@ func (t *step) halt(why stop) {
 // callBack has a call that is out taken back, and its node told to stop.
 func (t *step) callBack(c *journal.Call) {
 	t.cancels[c.Node] = t.run.Resumes
-	t.withdraw[c.Node] = append(t.withdraw[c.Node], sendingOf(c))
+	t.withdraw[c.Node] = append(t.withdraw[c.Node], sendingsOf(c)...)
 }
 
 // stoppedCall is the state of calls that the end of their run ends.

@@ -206,7 +206,7 @@ func (t *step) reopen(c *journal.Call) error {
 	if c.Attempt == c.Moved+1 || leavesNothing(c) {
 		t.release(c)
 	}
-	c.Before, c.Spared, c.Delivery = c.Attempt-1, 0, 0
+	c.Before, c.Spared, c.Delivery, c.Withdrawn = c.Attempt-1, 0, 0, 0
 	c.Claimed, c.Ready, c.RetryAt = false, false, time.Time{}
 	c.Error, c.Reason, c.Change, c.Values = nil, "", writ.ChangeNone, nil
 	c.Queued, c.Started, c.Ended, c.StartBy, c.EndBy = time.Time{}, time.Time{}, time.Time{}, time.Time{}, time.Time{}

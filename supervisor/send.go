@@ -192,7 +192,7 @@ func (t *step) deliverAgain(tx *journal.Tx, lost sending) error {
 	}
 	within := startWithin
 	if c.State == writ.CallQueued && c.StartBy.Before(t.now) { // it waited too long, and its node would refuse it
-		t.stale[c.Node] = append(t.stale[c.Node], taskOf(sendingOf(c)))
+		t.withdraw[c.Node] = append(t.withdraw[c.Node], sendingsOf(c)...)
 		if t.s.fleet.busy(c.Node) {
 			within = min(startWithin<<min(c.Delivery, 8), startMost)
 		}

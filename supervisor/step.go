@@ -48,7 +48,7 @@ type step struct {
 	cancels  map[writ.NodeID]int           // nodes to tell that the run is cancelled, as it was after so many resumes
 	withdraw map[writ.NodeID][]sending     // tasks to take back
 	reclaim  map[writ.NodeID][]sending     // and those of a lost node, to learn whether it took them
-	stale    map[writ.NodeID][]string      // and those that nobody needs any more, whoever has them
+	stale    map[writ.NodeID][]sending     // and those that nobody needs any more, whoever has them
 	givenUp  map[writ.NodeID][]writ.JobKey // jobs that nodes need not go on with
 	freed    map[writ.NodeID]bool          // nodes where room appeared
 	others   []writ.RunID                  // runs that may go on now
@@ -287,7 +287,7 @@ func (s *Supervisor) newStep(run *journal.Run, now time.Time) *step {
 		genuine: make(map[int]bool), left: make(map[int]*leftover), touched: make(map[int]bool), claimed: make(map[int]wait),
 		outgoing: make(map[writ.NodeID][]outgoing), cancels: make(map[writ.NodeID]int),
 		withdraw: make(map[writ.NodeID][]sending), reclaim: make(map[writ.NodeID][]sending),
-		stale: make(map[writ.NodeID][]string), givenUp: make(map[writ.NodeID][]writ.JobKey),
+		stale: make(map[writ.NodeID][]sending), givenUp: make(map[writ.NodeID][]writ.JobKey),
 		freed: make(map[writ.NodeID]bool),
 	}
 }

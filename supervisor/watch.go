@@ -103,6 +103,7 @@ func (w *watcher) look(ctx context.Context) error {
 		return err
 	}
 	if queueErr == nil {
+		w.askAgain()
 		err = w.findMissing(ctx, seen.sent) // which keeps nobody from the rest: it may be the fault of one node
 	}
 	for _, call := range seen.due {
@@ -307,6 +308,16 @@ func (w *watcher) giveUp(ctx context.Context) error {
 		w.lost = w.lost[1:]
 	}
 	return nil
+}
+
+// askAgain has the runs on lost nodes whose jobs could not be taken back try that again, now that the queue answers. A node that is back says
+// itself what it has.
+func (w *watcher) askAgain() {
+	for _, q := range w.s.dispatch.takeUnanswered() {
+		if n, _ := w.s.fleet.get(q.node); isAway(n) {
+			w.s.steps.post(q.run, mail{lost: []writ.NodeID{q.node}})
+		}
+	}
 }
 
 // hearAgain lets the run of a call know that it began, if what its node said of it got lost on the way to the run: a beat is news once. The first

@@ -39,6 +39,8 @@ type Call struct {
 	Read string `json:"read,omitempty"`
 	// Moved is up to which attempt nothing of the call is anywhere: it was taken back before a node had it, or its node is gone for good.
 	Moved int `json:"moved,omitempty"`
+	// Withdrawn is up to which delivery of the attempt each was taken back before a node had it.
+	Withdrawn int `json:"withdrawn,omitempty"`
 	// Late is the success of the last attempt if it came when the call had been given up already: a resume need not do it again.
 	Late *writ.Result `json:"late,omitempty"`
 	// Sent is the newest delivery, nil if there was none. The ones before it have rows of their own.
