@@ -191,11 +191,16 @@ func (tx *Tx) openRows(run int64) ([]openRow, error) {
 const openRows = `SELECT seq, place, state, node, claimed, ready, retry_at FROM calls WHERE place >= $1 AND place < $2 AND open ORDER BY place`
 
 // leftOn says why nothing wakes a call that is bound to a node which is no member any more. One whose script said that it waits for a person's
-// word is woken by that.
+// word that the node never comes back is woken by that, until it was given.
 func (tx *Tx) leftOn(r openRow) (why string, err error) {
 	c, err := tx.callAt(r.place)
-	if err != nil || c == nil || c.Options.OnLoss == "replace" {
+	if err != nil || c == nil {
 		return "", err
+	}
+	if c.Options.OnLoss == "replace" {
+		if n, err := tx.Node(r.node); err != nil || n != nil && !n.Gone {
+			return "", err
+		}
 	}
 	return fmt.Sprintf("it is bound to %s, which is no member any more", c.NodeName), nil
 }

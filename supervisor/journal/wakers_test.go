@@ -48,6 +48,8 @@ func TestEveryRunHasAWakerOrIsNamed(t *testing.T) {
 		{"one is out at a node that was removed", idle, []*journal.Call{sent("removed", "")}, "bound to removed"},
 		{"one waits for a node that was removed", idle, []*journal.Call{sent("removed", "wait")}, "bound to removed"},
 		{"one waits for a person's word", idle, []*journal.Call{sent("removed", "replace")}, ""},
+		{"one waits for a person's word that was given", idle, []*journal.Call{sent("gone", "replace")}, "bound to gone"},
+		{"one waits for a person's word about a node that nobody knows", idle, []*journal.Call{sent("nobody", "replace")}, "bound to nobody"},
 		{"one is out at a node that nobody knows", idle, []*journal.Call{sent("nobody", "")}, "bound to nobody"},
 		{"one waits for room on a member", idle, []*journal.Call{planned(func(c *journal.Call) { c.Node, c.Claimed, c.Ready = "member", true, true })}, ""},
 		{"one waits for room on a node that was removed", idle,
@@ -65,8 +67,11 @@ func TestEveryRunHasAWakerOrIsNamed(t *testing.T) {
 		j := open(t, path)
 		names := make(map[writ.RunID]string)
 		write(t, j, func(tx *journal.Tx) error {
-			for node, admission := range map[writ.NodeID]writ.Admission{"member": writ.AdmissionApproved, "removed": writ.AdmissionRemoved} {
-				if err := tx.PutNode(&journal.Node{Node: writ.Node{ID: node, Name: string(node), Admission: admission}, PublicKey: []byte(node)}); err != nil {
+			for node, admission := range map[writ.NodeID]writ.Admission{
+				"member": writ.AdmissionApproved, "removed": writ.AdmissionRemoved, "gone": writ.AdmissionRemoved,
+			} {
+				n := &journal.Node{Node: writ.Node{ID: node, Name: string(node), Admission: admission, Gone: node == "gone"}, PublicKey: []byte(node)}
+				if err := tx.PutNode(n); err != nil {
 					return err
 				}
 			}
