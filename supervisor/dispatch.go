@@ -260,6 +260,13 @@ func (d *dispatch) askAgain(run writ.RunID, node writ.NodeID) {
 	d.unanswered = append(d.unanswered, question{run, node})
 }
 
+// asks reports whether something of a run is to be asked again.
+func (d *dispatch) asks(run writ.RunID) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return slices.ContainsFunc(d.unanswered, func(q question) bool { return q.run == run })
+}
+
 // takeUnanswered returns what is to be asked again, once.
 func (d *dispatch) takeUnanswered() []question {
 	d.mu.Lock()

@@ -27,11 +27,10 @@ func (s *Supervisor) Known(id writ.NodeID) *journal.Node {
 }
 
 // HasStep reports whether a run has a step, waits for one, or could not write its last one.
-func (s *Supervisor) HasStep(id writ.RunID) bool {
-	s.steps.mu.Lock()
-	defer s.steps.mu.Unlock()
-	return s.steps.boxes[id] != nil
-}
+func (s *Supervisor) HasStep(id writ.RunID) bool { return s.steps.has(id) }
+
+// IsAwaited reports whether something else than the journal will wake a run.
+func (s *Supervisor) IsAwaited(id writ.RunID) bool { return s.isAwaited(id) }
 
 // SendAgain has a call sent again as whoever recovers does who read it a while ago.
 func (s *Supervisor) SendAgain(c *journal.Call) {

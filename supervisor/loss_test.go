@@ -107,32 +107,41 @@ func (q *stubborn) Withdraw(ctx context.Context, node writ.NodeID, ids ...string
 	return q.Queue.Withdraw(ctx, node, ids...)
 }
 
-// An error of the queue says nothing of what the node took: it is asked again.
+// An error of the queue says nothing of what the node took: it is asked again. Until it answers, the run has not lost what wakes it.
 func TestAQueueThatCannotTakeBackIsAskedAgain(t *testing.T) {
-	inSim(t, func(t *testing.T, s *sim) {
-		s.halt()
-		way := &stubborn{Queue: s.queue}
-		s.way = way
-		s.start()
-		n1 := s.workingNode("n1")
-		n1.halt()
-		way.refuses.Store(true)
-		id := s.submit(oneVolume)
-		s.awaitCall(id, 1, writ.CallQueued)
-		n2 := s.realNode("n2")
-		time.Sleep(70 * time.Second)
-		if run, calls := s.look(id); run.State.Ended() || calls[0].NodeName != "n1" {
-			t.Fatalf("the run is %s: %+v, its call on %s", run.State, run.Failure, calls[0].NodeName)
-		}
-		way.refuses.Store(false)
-		if _, calls := s.wantState(id, writ.RunSucceeded); calls[0].NodeName != "n2" {
-			t.Errorf("the call was done by %s, want n2", calls[0].NodeName)
-		}
-		n1.start()
-		time.Sleep(2 * time.Minute)
-		n1.wantEffectsOnce(0)
-		n2.wantEffectsOnce(1)
-	})
+	for _, decision := range []string{"", "remove"} {
+		t.Run(decision, func(t *testing.T) {
+			inSim(t, func(t *testing.T, s *sim) {
+				s.halt()
+				way := &stubborn{Queue: s.queue}
+				s.way = way
+				s.start()
+				n1 := s.workingNode("n1")
+				n1.halt()
+				way.refuses.Store(true)
+				id := s.submit(oneVolume)
+				s.awaitCall(id, 1, writ.CallQueued)
+				n2 := s.realNode("n2")
+				if decision != "" {
+					s.decide(n1.id(), decision)
+				}
+				time.Sleep(70 * time.Second)
+				if run, calls := s.look(id); run.State.Ended() || calls[0].NodeName != "n1" {
+					t.Fatalf("the run is %s: %+v, its call on %s", run.State, run.Failure, calls[0].NodeName)
+				}
+				way.refuses.Store(false)
+				if _, calls := s.wantState(id, writ.RunSucceeded); calls[0].NodeName != "n2" {
+					t.Errorf("the call was done by %s, want n2", calls[0].NodeName)
+				}
+				n2.wantEffectsOnce(1)
+				if decision == "" {
+					n1.start()
+					time.Sleep(2 * time.Minute)
+				}
+				n1.wantEffectsOnce(0)
+			})
+		})
+	}
 }
 
 // What its node took may have begun: it is not done elsewhere by itself, whether the node told of it or not.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	"writ"
 	"writ/supervisor/journal"
 )
 
@@ -26,6 +27,9 @@ func (w *watcher) wakeSleepers(ctx context.Context) error {
 		return fmt.Errorf("look for runs that nothing would wake: %w", err)
 	}
 	for _, sleeper := range confirmed {
+		if w.s.isAwaited(sleeper.Run) {
+			continue
+		}
 		w.s.complaints.of("", "nothing would have woken a run; please report that", "run", sleeper.Run, "seq", sleeper.Seq, "why", sleeper.Why)
 		w.s.steps.post(sleeper.Run, mail{})
 	}
@@ -36,3 +40,6 @@ func (w *watcher) wakeSleepers(ctx context.Context) error {
 	w.asleep = slices.Compact(w.asleep)
 	return nil
 }
+
+// isAwaited reports whether a run has mail, which it may not have been able to write yet, or waits for the answer of the queue.
+func (s *Supervisor) isAwaited(run writ.RunID) bool { return s.steps.has(run) || s.dispatch.asks(run) }

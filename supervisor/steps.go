@@ -138,6 +138,13 @@ func (t *steps) put(run writ.RunID, line writ.ProjectID, m mail) {
 	}
 }
 
+// has reports whether a run has a step, waits for one, or could not write its last one.
+func (t *steps) has(run writ.RunID) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.boxes[run] != nil
+}
+
 // isStalled reports whether the last step of a run could not be written, and was not tried again yet.
 func (t *steps) isStalled(run writ.RunID) bool {
 	t.mu.Lock()

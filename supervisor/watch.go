@@ -103,7 +103,6 @@ func (w *watcher) look(ctx context.Context) error {
 		return err
 	}
 	if queueErr == nil {
-		w.askAgain()
 		err = w.findMissing(ctx, seen.sent) // which keeps nobody from the rest: it may be the fault of one node
 	}
 	for _, call := range seen.due {
@@ -114,7 +113,11 @@ func (w *watcher) look(ctx context.Context) error {
 	}
 	w.setBack = false
 	w.offerRoom(ctx, seen.loads, changed)
-	return errors.Join(err, w.wakeSleepers(ctx), w.announce(ctx, seen.loads))
+	err = errors.Join(err, w.wakeSleepers(ctx), w.announce(ctx, seen.loads))
+	if queueErr == nil {
+		w.askAgain()
+	}
+	return err
 }
 
 // sight is what a look finds in the journal.
