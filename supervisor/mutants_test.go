@@ -69,6 +69,14 @@ var mutants = []struct {
 		unnoticed: "whatever is lost ends at its end-by, too",
 	},
 	{
+		name: "NobodyIsToldThatANodeWasRemoved", directed: "TestNoRunWaitsForANodeThatWasRemoved", file: "supervisor/statements.go",
+		was: "for _, run := range waiting {", is: "for _, run := range waiting[:0] {",
+	},
+	{
+		name: "RemovedNodesKeepTheirCalls", directed: "TestNoRunWaitsForANodeThatWasRemoved", file: "supervisor/receive.go",
+		was: "range t.lostNow(m.lost) {", is: "range m.lost {",
+	},
+	{
 		name: "WrongClocksGetWork", directed: "TestANodeWhoseClockIsOffGetsNoNewWorkAndSaysSo", file: "supervisor/fleet.go",
 		was: "skew > maxSkew {", is: "skew > 1e6*maxSkew {",
 	},

@@ -217,17 +217,24 @@ func (s *sim) token() identity.Token { return s.tokenFor(1) }
 // tokenFor lets a statement make a join token for some nodes.
 func (s *sim) tokenFor(uses int) identity.Token {
 	s.t.Helper()
-	token, err := identity.NewToken(s.Pin).For(theDatacenter, s.roster)
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	grant := identity.TokenGrant{ID: token.ID, Key: token.Key(), Role: identity.TokenRoleNode, Expires: s.clock.now().Add(5 * time.Minute).UTC().Truncate(time.Second), Uses: uses}
-	statement := s.statement("", "")
-	grant.Statement(statement)
+	token, statement := s.grant(uses, 5*time.Minute)
 	if _, err := s.Decide(s.t.Context(), s.sign(statement)); err != nil {
 		s.t.Fatal(err)
 	}
 	return token
+}
+
+// grant returns a token and the statement that makes it.
+func (s *sim) grant(uses int, valid time.Duration) (identity.Token, *identity.Statement) {
+	s.t.Helper()
+	token, err := identity.NewToken(s.Pin).For(theDatacenter, s.roster)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	grant := identity.TokenGrant{ID: token.ID, Key: token.Key(), Role: identity.TokenRoleNode, Expires: s.clock.now().Add(valid).UTC().Truncate(time.Second), Uses: uses}
+	statement := s.statement("", "")
+	grant.Statement(statement)
+	return token, statement
 }
 
 func (s *sim) statement(subject, decision string) *identity.Statement {

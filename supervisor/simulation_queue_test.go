@@ -53,15 +53,20 @@ func (p *process) crash(ctx context.Context, probability float64) error {
 	if !p.chance(probability) && !p.dead.Load() {
 		return nil
 	}
-	if p.dead.CompareAndSwap(false, true) {
-		p.queue.Close()
-		p.sim.crashed <- p
-	}
+	p.die()
 	select {
 	case <-p.gone:
 	case <-ctx.Done():
 	}
 	return context.Canceled
+}
+
+// die ends the process; the simulation takes it away.
+func (p *process) die() {
+	if p.dead.CompareAndSwap(false, true) {
+		p.queue.Close()
+		p.sim.crashed <- p
+	}
 }
 
 // hears reports whether the process can hear and be heard since a while.

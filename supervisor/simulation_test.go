@@ -39,8 +39,8 @@ var (
 )
 
 // TestSimulation runs whole datacenters in virtual time, with real supervisors, runners, journals and envelopes, while everything around them
-// goes wrong: processes die at any step, the queue loses, repeats, delays and forgets, disks fill up, drivers fail, hang and ignore their
-// end. What must hold meanwhile and afterwards is in simulation_check_test.go.
+// goes wrong: processes die at any step, nodes are removed and others join, the queue loses, repeats, delays and forgets, disks fill up, drivers
+// fail, hang and ignore their end. What must hold meanwhile and afterwards is in simulation_check_test.go.
 func TestSimulation(t *testing.T) {
 	seeds, faulty, size := 20, time.Hour, 10
 	switch {
@@ -97,7 +97,9 @@ type simulation struct {
 	log     *slog.Logger
 	work    []*simRun
 	hosts   []*simNode
-	process *process // the supervisor's
+	left    []*simNode  // that were removed for good
+	leaving []departure // under way
+	process *process    // the supervisor's
 	lives   int
 	makers  map[writ.UID]string // the node that made a resource
 	watch   *observer
@@ -107,7 +109,8 @@ type simulation struct {
 	took    time.Duration // until all had ended
 	byID    sync.Map      // the process of each node
 	said    time.Time     // when it was said last how far it is
-	looks   int           // at what wakes the open runs
+	events  int           // that happened
+	looks   int           // at what wakes the open runs, behind an event
 }
 
 // event is something that happens at a time.
@@ -185,9 +188,10 @@ type simNode struct {
 	dir     string
 	token   string
 	host    *simHost
-	id      writ.NodeID
+	id      atomic.Value // writ.NodeID, once it has joined
 	clock   clock
 	drift   time.Duration // of its clock, while nothing else is wrong with it
+	leaves  bool          // it is being removed: its runner does not come back
 	process *process
 	journal *runnerjournal.Journal
 }
@@ -195,7 +199,7 @@ type simNode struct {
 func simulate(t *testing.T, l life) {
 	s := &simulation{
 		sim: found(t), t: t, seed: l.seed, luck: fate(l.seed, "plan"), crashed: make(chan *process, 1000),
-		log: slog.New(slog.DiscardHandler), wall: new(clock), faults: make(map[string]int), resumed: make(map[writ.RunID]int),
+		log: slog.New(&vigilant{slog.DiscardHandler, t}), wall: new(clock), faults: make(map[string]int), resumed: make(map[writ.RunID]int),
 	}
 	s.said = time.Now()
 	s.clock.set(rightTime)
@@ -203,7 +207,7 @@ func simulate(t *testing.T, l life) {
 	home := testenv.HomeInMemory(t, "simulation") // what is lost with the power is nothing of this test
 	s.place = filepath.Join(home, "journal.db")
 	if *simSeed != 0 {
-		s.log = slog.New(slog.NewTextHandler(os.Stderr, nil))
+		s.log = slog.New(&vigilant{slog.NewTextHandler(os.Stderr, nil), t})
 	}
 	s.calm.Store(true)
 	s.startSupervisor()
@@ -211,15 +215,7 @@ func simulate(t *testing.T, l life) {
 	t.Cleanup(s.end)
 	s.sim.Supervisor, _, _ = s.api.get() // who signs looks there for the cluster
 	for i := range l.nodes {
-		n := &simNode{name: fmt.Sprint("n", i+1), dir: filepath.Join(home, fmt.Sprint("n", i+1)), token: s.token().String(), host: newSimHost(l.seed)}
-		if err := os.Mkdir(n.dir, 0o700); err != nil {
-			t.Fatal(err)
-		}
-		n.host.calm = s.calm.Load
-		n.drift = time.Duration(s.luck.Int64N(int64(20*time.Second))) - 10*time.Second
-		n.clock.set(rightTime + n.drift)
-		s.hosts = append(s.hosts, n)
-		s.startNode(n)
+		s.hosts = append(s.hosts, s.newNode(fmt.Sprint("n", i+1), filepath.Join(home, fmt.Sprint("n", i+1)), s.token()))
 	}
 	end := time.Now().Add(l.virtual)
 	s.schedule(end)
@@ -228,6 +224,38 @@ func simulate(t *testing.T, l life) {
 	s.heal()
 	s.finish()
 	s.tally(l.virtual)
+}
+
+// newNode lets a machine join that nobody knows.
+func (s *simulation) newNode(name, dir string, token identity.Token) *simNode {
+	n := &simNode{name: name, dir: dir, token: token.String(), host: newSimHost(s.seed)}
+	if err := os.Mkdir(n.dir, 0o700); err != nil {
+		s.t.Fatal(err)
+	}
+	n.host.calm = s.calm.Load
+	n.drift = time.Duration(s.luck.Int64N(int64(20*time.Second))) - 10*time.Second
+	n.clock.set(rightTime + n.drift)
+	s.startNode(n)
+	return n
+}
+
+// vigilant is a log in which one message fails the test.
+type vigilant struct {
+	slog.Handler
+	t *testing.T
+}
+
+func (v *vigilant) Enabled(ctx context.Context, level slog.Level) bool {
+	return level >= slog.LevelWarn || v.Handler.Enabled(ctx, level)
+}
+
+func (v *vigilant) Handle(ctx context.Context, r slog.Record) error {
+	if strings.HasPrefix(r.Message, "nothing would have woken") {
+		text := r.Message
+		r.Attrs(func(a slog.Attr) bool { text += fmt.Sprintf(" %s", a); return true })
+		v.t.Error(text)
+	}
+	return v.Handler.Handle(ctx, r)
 }
 
 // rightTime is what clocks that are right are ahead of virtual time, so that they can be set back: nothing is signed before the year 2000.
@@ -272,6 +300,7 @@ func (s *simulation) until(end time.Time) {
 		case p := <-s.crashed:
 			timer.Stop()
 			s.takeAway(p)
+			s.wantWakers()
 			continue
 		case <-timer.C:
 		}
@@ -281,6 +310,7 @@ func (s *simulation) until(end time.Time) {
 		e := s.plan[first]
 		s.plan = append(s.plan[:first], s.plan[first+1:]...)
 		e.do()
+		s.replaceGone()
 		s.wantWakers()
 	}
 }
@@ -300,6 +330,9 @@ func (s *simulation) schedule(end time.Time) {
 	s.often(10*time.Minute, end, func() {
 		saved := s.queue.Save()
 		s.after(span(2*time.Minute), func() { s.note("queues that went back in time"); s.queue.Restore(saved) })
+	})
+	s.often(8*time.Minute, end, func() {
+		s.part(pick(), s.luck.IntN(3) > 0, s.luck.IntN(3) > 0, s.luck.IntN(3) == 0, span(2*time.Minute))
 	})
 	s.often(8*time.Minute, end, func() { s.cut(s.process, span(90*time.Second)) })
 	s.often(20*time.Minute/time.Duration(len(s.hosts)), end, func() { s.cut(pick().process, span(90*time.Second)) })
@@ -441,8 +474,8 @@ func (s *simulation) startNode(n *simNode) {
 	go func() {
 		member, err := runner.Join(ctx, runner.Joining{Dir: n.dir, API: &s.api, Token: n.token, Name: n.name})
 		if err == nil {
-			n.id = member.Node()
-			s.byID.Store(n.id, p)
+			n.id.Store(member.Node())
+			s.byID.Store(member.Node(), p)
 			r := &runner.Runner{
 				Member: member, API: &s.api, Queue: &shakyQueue{p.queue, p}, Journal: j, Drivers: n.host.drivers(), Grace: time.Nanosecond,
 				Slots: 4, Capacity: writ.Capacity{CPUs: 16, MemoryMiB: 65536, DiskGiB: 1000}, Now: n.clock.now,
@@ -468,7 +501,8 @@ func (s *simulation) takeAway(p *process) {
 	}
 	close(p.gone)
 	p.stop()
-	if err := s.endOf(p); err != nil && !errors.Is(err, context.Canceled) && !strings.Contains(err.Error(), diskFull) {
+	leaves := p.node != nil && p.node.leaves
+	if err := s.endOf(p); err != nil && !leaves && !errors.Is(err, context.Canceled) && !strings.Contains(err.Error(), diskFull) {
 		s.t.Errorf("%s ended with %v", p.name, err)
 	}
 	s.after(s.pauseOf(p), func() { s.startAgain(p) })
@@ -524,7 +558,7 @@ func (s *simulation) startAgain(p *process) {
 		return
 	}
 	for _, n := range s.hosts {
-		if n.process == p {
+		if n.process == p && !n.leaves {
 			s.startNode(n)
 		}
 	}
@@ -557,6 +591,8 @@ func (s *simulation) heal() {
 	for _, n := range s.hosts {
 		n.clock.set(rightTime)
 	}
+	s.replaceAll()
+	s.wantWakers()
 }
 
 func (d *nodeAPI) Standing(ctx context.Context, node writ.NodeID, nonce []byte) ([]byte, error) {

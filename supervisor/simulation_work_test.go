@@ -141,7 +141,11 @@ func simScript(luck *rand.Rand, number, nodes int) string {
 	for i := range 2 + luck.IntN(6) {
 		switch luck.IntN(7) {
 		case 0, 1:
-			fmt.Fprintf(&b, "volume.create(%q, {size_gib: %d}%s)%s\n", name("v"), 1+luck.IntN(3), options(), end())
+			with := options()
+			if luck.IntN(8) == 0 {
+				with = `, {on_loss: "replace"}`
+			}
+			fmt.Fprintf(&b, "volume.create(%q, {size_gib: %d}%s)%s\n", name("v"), 1+luck.IntN(3), with, end())
 		case 2:
 			fmt.Fprintf(&b, "volume.resize(%q, {size_gib: %d}%s).err\n", name("v"), 3+luck.IntN(3), options())
 		case 3:

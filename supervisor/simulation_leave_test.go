@@ -1,0 +1,108 @@
+package supervisor_test
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"writ"
+	"writ/identity"
+	"writ/supervisor/journal"
+)
+
+// departure is a node that people remove. Its machine never comes back, and at the end they sign that.
+type departure struct {
+	node *simNode
+	done chan identity.Token // with which the next machine of its name joins
+}
+
+// number is the id of a node, "" if it never joined.
+func (n *simNode) number() writ.NodeID {
+	id, _ := n.id.Load().(writ.NodeID)
+	return id
+}
+
+// part lets a node leave for good. Its machine dies first, or works until the loss is signed; before that it may be removed, while the supervisor
+// that has just decided so dies now and then.
+func (s *simulation) part(n *simNode, dies, removed, alone bool, signed time.Duration) {
+	if n.leaves || n.number() == "" {
+		return
+	}
+	n.leaves = true
+	if dies {
+		s.note("machines lost")
+		s.takeAway(n.process)
+	}
+	d := departure{n, make(chan identity.Token, 1)}
+	s.leaving = append(s.leaving, d)
+	runner, decides := n.process, s.process
+	s.late.Go(func() {
+		if removed {
+			s.decideNode(n, "remove")
+			if alone {
+				decides.die()
+			}
+			time.Sleep(signed)
+		} else if dies {
+			time.Sleep(signed)
+		}
+		runner.die()
+		s.decideNode(n, identity.DecisionLost)
+		token, statement := s.grant(1, time.Hour)
+		s.insist(func(ctx context.Context) error { return s.decideNow(ctx, statement) })
+		d.done <- token
+	})
+}
+
+// decideNode decides about a node, until it is as it was decided.
+func (s *simulation) decideNode(n *simNode, decision string) {
+	s.insist(func(ctx context.Context) error {
+		sup, j, err := s.api.get()
+		if err != nil {
+			return err
+		}
+		var is *journal.Node
+		if err := j.Read(ctx, func(tx *journal.Tx) (err error) { is, err = tx.Node(n.number()); return err }); err != nil {
+			return err
+		}
+		if is != nil && (is.Gone || decision == "remove" && is.Admission == writ.AdmissionRemoved) {
+			return nil
+		}
+		statement := s.statement("node/"+string(n.number()), decision)
+		if err := s.seeIn(sup, statement); err != nil {
+			return err
+		}
+		_, err = sup.Decide(ctx, s.sign(statement))
+		return err
+	})
+}
+
+// replaceGone lets new machines join under the names of those that have left.
+func (s *simulation) replaceGone() {
+	var rest []departure
+	for _, d := range s.leaving {
+		select {
+		case token := <-d.done:
+			s.note("nodes replaced")
+			s.takeAway(d.node.process)
+			s.left = append(s.left, d.node)
+			i := slices.Index(s.hosts, d.node)
+			s.hosts[i] = s.newNode(d.node.name, filepath.Join(filepath.Dir(d.node.dir), fmt.Sprint(d.node.name, "-", len(s.left))), token)
+		default:
+			rest = append(rest, d)
+		}
+	}
+	s.leaving = rest
+}
+
+// replaceAll waits until all that leave have left.
+func (s *simulation) replaceAll() {
+	for began := time.Now(); len(s.leaving) > 0; s.replaceGone() {
+		if time.Since(began) > patience {
+			s.t.Fatalf("%s does not leave:\n%s", s.leaving[0].node.name, stacks())
+		}
+		s.until(time.Now().Add(time.Second))
+	}
+}
