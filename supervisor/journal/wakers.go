@@ -12,7 +12,8 @@ import (
 //   - a pass of its script is due: the next supervisor begins with it, and a run of a deployment waits for an earlier one, which is open;
 //   - it is being ended, and by when is set;
 //   - one of its calls is out at a node that is still a member: the node reports, or its time there is over;
-//   - one of its calls could be sent to such a node: the node is offered what it has room for;
+//   - one of its calls could be sent to such a node: the node is offered what it has room for. One that is lost is a member, too: a call that
+//     never began and must be there waits until the node is back, or until a person decides that it is none any more;
 //   - one of its calls has a time at which the watch looks at it.
 //
 // Its deadline is none of them: a run that only its deadline ends is stuck. A call that waits for others of its run is woken by these.
