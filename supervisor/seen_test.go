@@ -71,3 +71,44 @@ func TestADecisionCountsOnlyForWhatItsSignerSaw(t *testing.T) {
 		}
 	})
 }
+
+// A decision that somebody keeps and hands in after another one about the same node does nothing. That a node which was draining is drained counts
+// as one, too.
+func TestADecisionThatComesAfterALaterOneIsRefused(t *testing.T) {
+	inSim(t, func(t *testing.T, s *sim) {
+		n := s.join("n1")
+		keep := func(decision string) []byte {
+			if decision != identity.DecisionLabel {
+				return s.sign(s.statement("node/"+string(n.id), decision))
+			}
+			label := s.statement("", "")
+			identity.LabelChange{Set: map[string]string{"disk": "ssd"}}.Statement(label, n.id)
+			return s.sign(label)
+		}
+		refused := func(decision string, kept []byte) {
+			t.Helper()
+			if answer, err := s.Decide(t.Context(), kept); writ.CodeOf(err) != writ.CodeConflict {
+				t.Errorf("%s, after a later decision: %q, %v", decision, answer.Done, err)
+			}
+		}
+		every := []string{"approve", "reject", "cordon", "uncordon", "drain", identity.DecisionLabel, "remove", identity.DecisionLost}
+		for _, later := range []string{"cordon", "uncordon", identity.DecisionLabel, "approve", "drain", "drain"} {
+			kept := map[string][]byte{}
+			for _, decision := range every {
+				kept[decision] = keep(decision)
+			}
+			if _, err := s.Decide(t.Context(), keep(later)); err != nil {
+				t.Fatalf("%s: %v", later, err)
+			}
+			for _, decision := range every {
+				refused(decision+" before "+later, kept[decision])
+			}
+		}
+		s.decide(n.id, "uncordon")
+		s.decide(n.id, "drain")
+		draining := keep("uncordon")
+		time.Sleep(time.Minute)
+		refused("uncordon before the node was drained", draining)
+		s.decide(n.id, "uncordon")
+	})
+}
