@@ -336,6 +336,20 @@ func (h handlers) ListAdoptions(ctx context.Context, r api.ListAdoptionsRequestO
 	})}, err
 }
 
+// GetNodeStanding asks the datacenter how a node stands. What it signs passes through.
+func (h handlers) GetNodeStanding(ctx context.Context, r api.GetNodeStandingRequestObject) (api.GetNodeStandingResponseObject, error) {
+	nonce, err := nonceOf(r.Params.Nonce)
+	if err != nil {
+		return nil, err
+	}
+	id, err := h.datacenter(ctx, r.Datacenter)
+	if err != nil {
+		return nil, err
+	}
+	answer, err := ask[link.StandingAnswer](ctx, h.c, id, link.VerbNodeStanding, link.StandingOfNode{Node: r.Node, Nonce: nonce})
+	return api.GetNodeStanding200JSONResponse{Proof: answer.Proof}, err
+}
+
 // nonceOf reads the nonce of a client.
 func nonceOf(digits string) ([]byte, error) {
 	nonce, err := hex.DecodeString(digits)

@@ -658,18 +658,24 @@ func TestMethodsThatAnAddressDoesNotTakeAreNamed(t *testing.T) {
 	}
 }
 
-// How a run stands is asked of its datacenter, and what that signs passes through.
-func TestHowARunStandsPassesThrough(t *testing.T) {
+// How a run or a node stands is asked of its datacenter, and what that signs passes through.
+func TestHowARunOrANodeStandsPassesThrough(t *testing.T) {
 	p := start(t, nil)
 	s := connect(p, vienna, func(s *supervisor) {
 		hello := s.dialer.Hello
 		s.dialer.Hello = func() link.Hello {
 			h := hello()
-			h.Verbs = append(h.Verbs, link.VerbStanding)
+			h.Verbs = append(h.Verbs, link.VerbStanding, link.VerbNodeStanding)
 			return h
 		}
 		s.dialer.Handle = func(ctx context.Context, verb link.Verb, params json.RawMessage, progress func(stage, detail string)) (any, error) {
-			if verb != link.VerbStanding {
+			switch verb {
+			case link.VerbStanding:
+			case link.VerbNodeStanding:
+				var asked link.StandingOfNode
+				err := link.Decode(params, &asked)
+				return link.StandingAnswer{Proof: append([]byte(asked.Node), asked.Nonce...)}, err
+			default:
 				return s.handle(ctx, verb, params, progress)
 			}
 			var asked link.Standing
@@ -696,7 +702,23 @@ func TestHowARunStandsPassesThrough(t *testing.T) {
 	if _, err := ask(writ.RunIDOf(writ.Digest{1}), hex.EncodeToString(nonce)); writ.CodeOf(err) != writ.CodeNotFound {
 		t.Errorf("no run: %v", err)
 	}
+	node := func(datacenter string, nonce string) ([]byte, error) {
+		answer, err := api.Answer[api.NodeStanding](p.client.GetNodeStanding(t.Context(), datacenter, "n1", &api.GetNodeStandingParams{Nonce: nonce}))
+		return answer.Proof, err
+	}
+	if proof, err := node("vienna", hex.EncodeToString(nonce)); err != nil || string(proof) != "n1"+string(nonce) {
+		t.Errorf("%q, %v", proof, err)
+	}
+	if _, err := node("vienna", "07"); writ.CodeOf(err) != writ.CodeBadRequest {
+		t.Errorf("a short nonce: %v", err)
+	}
+	if _, err := node("atlantis", hex.EncodeToString(nonce)); writ.CodeOf(err) != writ.CodeDatacenterUnknown {
+		t.Errorf("no datacenter: %v", err)
+	}
 	s.leave()
+	if _, err := node("vienna", hex.EncodeToString(nonce)); writ.CodeOf(err) != writ.CodeDatacenterAway {
+		t.Errorf("nobody is asked: %v", err)
+	}
 	if _, err := ask(sub.Run, hex.EncodeToString(nonce)); writ.CodeOf(err) != writ.CodeDatacenterAway {
 		t.Errorf("while the datacenter is away: %v", err)
 	}

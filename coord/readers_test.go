@@ -92,7 +92,7 @@ func (s *supervisor) tellAll(ctx context.Context, verb link.Verb, params json.Ra
 		}, nil
 	case link.VerbAdopted:
 		return link.AdoptedAnswer{Proof: []byte("adopted")}, nil
-	case link.VerbStanding:
+	case link.VerbStanding, link.VerbNodeStanding:
 		return link.StandingAnswer{Proof: []byte("it stands")}, nil
 	case link.VerbResources:
 		return []writ.Resource{}, nil
@@ -211,6 +211,7 @@ var readRights = map[string]row{
 	"GET /v1/roster/adoptions": {noLogin, noRole, "200", "200", "200"},
 
 	// Of all projects together.
+	"GET /v1/datacenters/{datacenter}/nodes/{node}/standing": {noLogin, noRole, noRole, noRole, "200"},
 	"GET /v1/nodes":                     {noLogin, noRole, noRole, noRole, "200"},
 	"GET /v1/queues":                    {noLogin, noRole, noRole, noRole, "200"},
 	"GET /v1/certificates":              {noLogin, noRole, noRole, noRole, "200"},
@@ -299,7 +300,7 @@ func addressOf(route string, sub writ.Submission) (method, path string) {
 	switch path {
 	case "/live":
 		path = "/live/"
-	case "/v1/roster/adoptions", "/v1/runs/" + string(sub.Run) + "/standing":
+	case "/v1/roster/adoptions", "/v1/runs/" + string(sub.Run) + "/standing", "/v1/datacenters/vienna/nodes/{node}/standing":
 		path += "?nonce=" + strings.Repeat("0", 2*writ.ClientNonce)
 	}
 	return method, path

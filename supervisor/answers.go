@@ -16,7 +16,7 @@ import (
 )
 
 // What is answered about a signed text passes through a coordinator, which nobody needs to believe: the supervisor signs what a statement did,
-// why a text was refused, which roster is in force, and how a run stands. An answer is signed once, in the transaction that decides, and kept with the record.
+// why a text was refused, which roster is in force, and how a run or a node stands. An answer is signed once, in the transaction that decides, and kept with the record.
 //
 // A text that was refused stays refused. Otherwise a coordinator could hand a text in when it must be refused, show the proof of that, and have
 // the same text accepted later. For the same reason only texts that have an author are answered so: whoever joins somebody's text with a
@@ -170,6 +170,29 @@ func (s *Supervisor) standing(ctx context.Context, id writ.RunID, nonce []byte) 
 		stands.Summary = writ.DigestOf(run.Summary)
 	}
 	proof, err := envelope.Sign(envelope.RunStanding, s.Key, stands)
+	return link.StandingAnswer{Proof: proof}, err
+}
+
+// standingOfNode signs how a node stands that was decided about, for a client that gave a nonce.
+func (s *Supervisor) standingOfNode(ctx context.Context, id writ.NodeID, nonce []byte) (link.StandingAnswer, error) {
+	if err := checkNonce(nonce); err != nil {
+		return link.StandingAnswer{}, err
+	}
+	var n *journal.Node
+	err := s.Journal.Read(ctx, func(tx *journal.Tx) (err error) {
+		n, err = tx.Node(id)
+		return err
+	})
+	switch {
+	case err != nil:
+		return link.StandingAnswer{}, err
+	case n == nil:
+		return link.StandingAnswer{}, writ.Errorf(writ.CodeNotFound, "there is no node %s", id).WithHint("`writ node list` shows them")
+	}
+	proof, err := envelope.Sign(envelope.NodeStanding, s.Key, link.NodeStanding{
+		Cluster: s.Pin, Datacenter: s.Datacenter, Node: id, Name: n.Name, Key: n.Key, Admission: n.Admission, Scheduling: n.Scheduling,
+		Revision: n.Decisions, Nonce: nonce, Time: s.Now().UnixMilli(),
+	})
 	return link.StandingAnswer{Proof: proof}, err
 }
 

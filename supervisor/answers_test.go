@@ -9,10 +9,13 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"writ"
 	"writ/identity"
 	"writ/identity/envelope"
 	"writ/supervisor/journal"
+	"writ/supervisor/link"
 )
 
 // opened opens a proof of the sim's supervisor.
@@ -23,6 +26,54 @@ func (s *sim) opened(proof []byte) writ.Answer {
 		s.t.Fatalf("the proof holds %d answers: %v", len(records), err)
 	}
 	return records[0]
+}
+
+// standingOf asks for the standing of a node, and opens it.
+func (s *sim) standingOf(n *testNode) link.NodeStanding {
+	s.t.Helper()
+	answer, err := s.Ask(s.t.Context(), link.VerbNodeStanding, link.StandingOfNode{Node: n.id, Nonce: make([]byte, writ.ClientNonce)})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	records, _, err := envelope.Open[link.NodeStanding](envelope.NodeStanding, answer.(link.StandingAnswer).Proof, envelope.Only(s.key.Public().(ed25519.PublicKey)))
+	if err != nil || len(records) != 1 {
+		s.t.Fatalf("the proof holds %d standings: %v", len(records), err)
+	}
+	return records[0]
+}
+
+func TestHowANodeStandsIsSignedForWhoeverAsks(t *testing.T) {
+	inSim(t, func(t *testing.T, s *sim) {
+		n := s.join("n1")
+		want := link.NodeStanding{
+			Cluster: s.Pin, Datacenter: theDatacenter, Node: n.id, Name: "n1", Key: identity.Fingerprint(n.key.Public().(ed25519.PublicKey)),
+			Admission: writ.AdmissionApproved, Nonce: make([]byte, writ.ClientNonce),
+		}
+		for _, step := range []struct {
+			decision  string
+			admission writ.Admission
+			stands    writ.Scheduling
+		}{
+			{"cordon", writ.AdmissionApproved, writ.SchedulingCordoned}, {"uncordon", writ.AdmissionApproved, writ.SchedulingOpen},
+			{"remove", writ.AdmissionRemoved, writ.SchedulingOpen},
+		} {
+			revision := s.standingOf(n).Revision
+			s.decide(n.id, step.decision)
+			got := s.standingOf(n)
+			want.Admission, want.Scheduling, want.Revision, want.Time = step.admission, step.stands, revision+1, got.Time
+			if diff := cmp.Diff(want, got); diff != "" || got.Time == 0 {
+				t.Errorf("after %s: %s", step.decision, diff)
+			}
+		}
+		for what, params := range map[writ.Code]link.StandingOfNode{
+			writ.CodeBadRequest: {Node: n.id, Nonce: []byte("short")},
+			writ.CodeNotFound:   {Node: "n2", Nonce: make([]byte, writ.ClientNonce)},
+		} {
+			if answer, err := s.Ask(t.Context(), link.VerbNodeStanding, params); writ.CodeOf(err) != what {
+				t.Errorf("%+v: %+v, %v; want %s", params, answer, err, what)
+			}
+		}
+	})
 }
 
 // wantRefused hands a submission in, wants it refused with a proof about it, and returns the proof.

@@ -235,17 +235,7 @@ func TestANodeIsDrainedWhenNothingRunsThereAnyMore(t *testing.T) {
 		id := s.submit(oneVolume)
 		s.awaitCall(id, 1, writ.CallRunning)
 		s.decide(n.id, "drain")
-		scheduling := func() (state writ.Scheduling) {
-			err := s.journal.Read(t.Context(), func(tx *journal.Tx) error {
-				n, err := tx.Node(n.id)
-				state = n.Scheduling
-				return err
-			})
-			if err != nil {
-				t.Fatal(err)
-			}
-			return state
-		}
+		scheduling := func() writ.Scheduling { return s.standingOf(n).Scheduling }
 		time.Sleep(5 * time.Second)
 		if got := scheduling(); got != writ.SchedulingDraining {
 			t.Errorf("while it works the node is %s", got)
@@ -260,6 +250,13 @@ func TestANodeIsDrainedWhenNothingRunsThereAnyMore(t *testing.T) {
 		if _, err := s.Decide(t.Context(), s.sign(back)); err != nil {
 			t.Errorf("what somebody signed while the node was being drained: %v", err)
 		}
+		s.decide(n.id, "drain")
+		time.Sleep(3 * time.Second)
+		s.decide(n.id, "drain")
+		if got := scheduling(); got != writ.SchedulingDrained {
+			t.Errorf("drained once more, it is %s", got)
+		}
+		s.decide(n.id, "uncordon")
 		s.wantState(s.submit(oneVolume), writ.RunSucceeded)
 	})
 }

@@ -361,6 +361,9 @@ func applyDecision(n *journal.Node, decision string) error {
 	to := map[string]writ.Scheduling{
 		"cordon": writ.SchedulingCordoned, "uncordon": writ.SchedulingOpen, "drain": writ.SchedulingDraining,
 	}[decision]
+	if to == writ.SchedulingDraining && n.Scheduling == writ.SchedulingDrained {
+		return nil
+	}
 	if n.Scheduling != to && !writ.CanMove(writ.SchedulingMoves, n.Scheduling, to) {
 		return writ.Errorf(writ.CodeConflict, "node %s is %s and cannot become %s", n.Name, n.Scheduling, to)
 	}

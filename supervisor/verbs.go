@@ -77,6 +77,12 @@ func (s *Supervisor) handle(ctx context.Context, verb link.Verb, params json.Raw
 			return nil, err
 		}
 		return s.standing(ctx, p.Run, p.Nonce)
+	case link.VerbNodeStanding:
+		p, err := decode[link.StandingOfNode](params)
+		if err != nil {
+			return nil, err
+		}
+		return s.standingOfNode(ctx, p.Node, p.Nonce)
 	case link.VerbPlan:
 		p, err := decode[link.Plan](params)
 		if err != nil {

@@ -26,8 +26,8 @@ func (a *app) nodeDrainCommand() *cobra.Command {
 		Long: `Signs that a node gets no new work, and lists what is still there. Its open calls go on. When they have ended, the node is
 drained. Its resources stay: draining moves none.
 
-With --wait the command waits until the node is drained. If the node is draining already, it signs nothing and only waits. What it
-shows is what the coordinator says.`,
+With --wait the command waits until the supervisor of the datacenter has signed that the node is drained. If it has signed that the node is
+draining already, the command signs nothing and only waits. Resources and open calls are shown as the coordinator says.`,
 		Example: "  writ node drain n1\n  writ node drain n1 --wait --timeout 30m --reason \"a new disk\"",
 		Args:    exactly("NODE"),
 		PreRunE: func(*cobra.Command, []string) error {
@@ -47,7 +47,8 @@ shows is what the coordinator says.`,
 	return c
 }
 
-// drain signs that a node is drained unless it is already and the person wants to wait for it, and says what is still there.
+// drain signs that a node is drained, and says what is still there. If the person wants to wait and the supervisor has signed that it is draining
+// already, it signs nothing.
 func (a *app) drain(ctx context.Context, name nodeFlags, wait bool, timeout time.Duration) error {
 	if err := name.check(); err != nil {
 		return err
@@ -60,7 +61,7 @@ func (a *app) drain(ctx context.Context, name nodeFlags, wait bool, timeout time
 	if err != nil {
 		return err
 	}
-	if !wait || n.Scheduling != writ.SchedulingDraining && n.Scheduling != writ.SchedulingDrained {
+	if !wait || !isDraining(ctx, c, roster, n) {
 		err := a.decideAbout(ctx, c, roster, n, name.reason, func(s *identity.Statement) { s.Decision = "drain" })
 		if err != nil {
 			return err
@@ -76,7 +77,7 @@ func (a *app) drain(ctx context.Context, name nodeFlags, wait bool, timeout time
 		a.Note("`writ node drain %s --wait` waits until it is drained", n.Name)
 		return nil
 	}
-	return a.awaitDrained(ctx, c, n, timeout)
+	return a.awaitDrained(ctx, c, roster, n, timeout)
 }
 
 // shownResources is how many resources of a node are named.
@@ -143,11 +144,11 @@ func openText(q writ.QueueDepth, node string) string {
 	return fmt.Sprintf("open calls on %s: %s", node, strings.Join(parts, ", "))
 }
 
-// drainEvery is how often awaitDrained asks: calls take seconds to hours, and lists are dear.
+// drainEvery is how often awaitDrained asks: calls take seconds to hours.
 const drainEvery = 2 * time.Second
 
-// awaitDrained waits until a node is drained.
-func (a *app) awaitDrained(ctx context.Context, c *client.Client, n writ.Node, timeout time.Duration) error {
+// awaitDrained waits until the supervisor of a node has signed that it is drained.
+func (a *app) awaitDrained(ctx context.Context, c *client.Client, roster *identity.Roster, n writ.Node, timeout time.Duration) error {
 	again := fmt.Sprintf("node %s goes on draining; to wait again: writ node drain %s --wait", n.Name, n.Name)
 	waiting, stop := ctx, context.CancelFunc(func() {})
 	if timeout > 0 {
@@ -157,7 +158,7 @@ func (a *app) awaitDrained(ctx context.Context, c *client.Client, n writ.Node, t
 	tick := time.NewTicker(drainEvery)
 	defer tick.Stop()
 	for open := ""; ; {
-		drained, err := isDrained(waiting, c, n)
+		drained, err := isDrained(waiting, c, roster, n)
 		if err == nil && !drained {
 			open, err = a.noteOpen(waiting, c, n, open)
 		}
@@ -170,6 +171,7 @@ func (a *app) awaitDrained(ctx context.Context, c *client.Client, n writ.Node, t
 			return err
 		case drained:
 			a.Done("node %s is drained", n.Name)
+			a.Note("verified: signed by the supervisor")
 			return nil
 		}
 		select {
@@ -179,27 +181,27 @@ func (a *app) awaitDrained(ctx context.Context, c *client.Client, n writ.Node, t
 	}
 }
 
-// isDrained reports whether a node is drained. It is an error if it is not draining any more.
-func isDrained(ctx context.Context, c *client.Client, before writ.Node) (bool, error) {
-	nodes, err := c.Nodes(ctx, api.ListNodesParams{Datacenter: string(before.Datacenter)})
-	if err != nil {
+// isDraining reports whether the supervisor of a node has signed that it is draining, or drained.
+func isDraining(ctx context.Context, c *client.Client, roster *identity.Roster, n writ.Node) bool {
+	_, err := isDrained(ctx, c, roster, n)
+	return err == nil
+}
+
+// isDrained reports whether the supervisor of a node has signed that it is drained. It is an error if the node is not draining. A node that is not
+// admitted shares its name with others, so nothing is said of the one that works under that name.
+func isDrained(ctx context.Context, c *client.Client, roster *identity.Roster, n writ.Node) (bool, error) {
+	stands, err := c.NodeStanding(ctx, roster, n)
+	switch {
+	case err != nil:
 		return false, err
+	case stands.Admission == writ.AdmissionRemoved:
+		return false, writ.Errorf(writ.CodeNotFound, "node %s was removed", n.Name).WithHint("`writ node show %s` says who decided that, and why", n.Name)
+	case stands.Admission != writ.AdmissionApproved:
+		return false, writ.Errorf(writ.CodeConflict, "node %s with the key %s is %s and has no work", n.Name, n.Key, stands.Admission).
+			WithHint("`writ node list` shows the nodes of this name")
+	case stands.Scheduling == writ.SchedulingDrained || stands.Scheduling == writ.SchedulingDraining:
+		return stands.Scheduling == writ.SchedulingDrained, nil
 	}
-	for _, n := range nodes {
-		if n.ID != before.ID {
-			continue
-		}
-		switch n.Scheduling {
-		case writ.SchedulingDrained:
-			return true, nil
-		case writ.SchedulingDraining:
-			return false, nil
-		}
-		if n.Revision == before.Revision { // the coordinator has not heard of the decision yet
-			return false, nil
-		}
-		return false, writ.Errorf(writ.CodeConflict, "node %s is %s and not draining any more", n.Name, n.Scheduling).
-			WithHint("`writ node show %s` says who decided that, and why", n.Name)
-	}
-	return false, writ.Errorf(writ.CodeNotFound, "node %s was removed while it was draining", before.Name).WithHint("`writ node show %s` says who decided that, and why", before.Name)
+	return false, writ.Errorf(writ.CodeConflict, "node %s is %s and not draining any more", n.Name, stands.Scheduling).
+		WithHint("`writ node show %s` says who decided that, and why", n.Name)
 }

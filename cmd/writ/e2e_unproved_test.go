@@ -89,6 +89,8 @@ func (r *redirected) unproved(t *testing.T, l *liar) {
 		return api.StatementAnswer{Subject: "x", Done: "node witness is removed", Proof: proofOf(o)}
 	}), "node", "reject", "witness")
 
+	in.undrained(l, lied, wants)
+
 	in.Script("fine.tengo", "x := 1\n")
 	fine := string(in.Submit("fine.tengo"))
 	wants("an honest end", nil, 0, "succeeded", "run", "watch", fine)
@@ -209,4 +211,30 @@ func (r *redirected) unproved(t *testing.T, l *liar) {
 	}), writ.ExitTimeout, "upgrade it", soon("project", "add", "p2")...)
 	lied("an adoption from before", replay, "roster", "show")
 	wants("an honest adoption", nil, 0, "east: version", "roster", "show")
+}
+
+// undrained lets a coordinator say that a node is drained. Who waits for that is told so only if the supervisor has signed it now.
+func (r *redirected) undrained(l *liar, lied func(string, func(string, any) any, ...string), wants func(string, func(string, any) any, int, string, ...string)) {
+	r.T.Helper()
+	const datacenters, verified = "/v1/datacenters/", "node witness is drained\nverified: signed by the supervisor"
+	drain := []string{"node", "drain", "witness", "--wait", "--timeout", "20s"}
+	var drained map[string]any
+	wants("an honest drain", at(datacenters, func(o map[string]any) any { drained = o; return o }), 0, verified, drain...)
+	r.again(writ.ExitDone, "node", "uncordon", "witness")
+	said := set("scheduling", func(any) any { return "drained" })
+	l.keep(true)
+	l.lies(said)
+	r.Try(append(drain, "--server", l.URL)...)
+	if kept := l.keep(false); len(kept) == 0 {
+		r.T.Error("a coordinator says that the node is drained, and no statement is signed")
+	}
+	lied("drained with the standing from before", func(path string, answer any) any {
+		return at(datacenters, func(map[string]any) any { return drained })(path, said(path, answer))
+	}, drain...)
+	lied("drained without a standing", at(datacenters, stripped), drain...)
+	wants("an older supervisor", at(datacenters, func(map[string]any) any {
+		return api.Problem{Type: "urn:writ:code:VERB_UNSUPPORTED", Title: "x", Status: 501, Code: writ.CodeVerbUnsupported, Detail: "x", RequestID: "1"}
+	}), writ.ExitFailed, "VERB_UNSUPPORTED", drain...)
+	wants("an honest answer about what is drained", nil, 0, verified, drain...)
+	r.again(writ.ExitDone, "node", "uncordon", "witness")
 }

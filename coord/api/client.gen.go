@@ -13,6 +13,8 @@ import (
 	"net/url"
 	"strings"
 
+	"writ"
+
 	"github.com/oapi-codegen/runtime"
 )
 
@@ -144,6 +146,13 @@ type ClientInterface interface {
 	// Corresponds with POST /v1/datacenters/registrations (the `Register` operationId).
 	Register(ctx context.Context, body RegisterJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
+	// GetNodeStanding Ask the datacenter how a node stands
+	//
+	// The answer names the nonce and is signed by the supervisor: who turns a machine off asks here whether its node is drained.
+	//
+	// Corresponds with GET /v1/datacenters/{datacenter}/nodes/{node}/standing (the `GetNodeStanding` operationId).
+	GetNodeStanding(ctx context.Context, datacenter DatacenterPath, node writ.NodeID, params *GetNodeStandingParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
 	// PreviewPlanWithBody Ask a datacenter what a plan would do
 	//
 	// The datacenter says for each call what it would do as things are now, where, and what it would be refused for. Nothing comes of it:
@@ -152,7 +161,7 @@ type ClientInterface interface {
 	// Takes any type of body and a specified content type.
 	//
 	// Corresponds with POST /v1/datacenters/{datacenter}/plan (the `PreviewPlan` operationId).
-	PreviewPlanWithBody(ctx context.Context, datacenter string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+	PreviewPlanWithBody(ctx context.Context, datacenter DatacenterPath, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// PreviewPlan Ask a datacenter what a plan would do
 	//
@@ -162,7 +171,7 @@ type ClientInterface interface {
 	// Takes a body of the `application/json` content type.
 	//
 	// Corresponds with POST /v1/datacenters/{datacenter}/plan (the `PreviewPlan` operationId).
-	PreviewPlan(ctx context.Context, datacenter string, body PreviewPlanJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+	PreviewPlan(ctx context.Context, datacenter DatacenterPath, body PreviewPlanJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// Watch Watch everything from now on, or from an event on
 	//
@@ -543,6 +552,23 @@ func (c *Client) Register(ctx context.Context, body RegisterJSONRequestBody, req
 	return c.Client.Do(req)
 }
 
+// GetNodeStanding Ask the datacenter how a node stands
+//
+// The answer names the nonce and is signed by the supervisor: who turns a machine off asks here whether its node is drained.
+//
+// Corresponds with GET /v1/datacenters/{datacenter}/nodes/{node}/standing (the `GetNodeStanding` operationId).
+func (c *Client) GetNodeStanding(ctx context.Context, datacenter DatacenterPath, node writ.NodeID, params *GetNodeStandingParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewGetNodeStandingRequest(c.Server, datacenter, node, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
 // PreviewPlanWithBody Ask a datacenter what a plan would do
 //
 // The datacenter says for each call what it would do as things are now, where, and what it would be refused for. Nothing comes of it:
@@ -551,7 +577,7 @@ func (c *Client) Register(ctx context.Context, body RegisterJSONRequestBody, req
 // Takes any type of body and a specified content type.
 //
 // Corresponds with POST /v1/datacenters/{datacenter}/plan (the `PreviewPlan` operationId).
-func (c *Client) PreviewPlanWithBody(ctx context.Context, datacenter string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+func (c *Client) PreviewPlanWithBody(ctx context.Context, datacenter DatacenterPath, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewPreviewPlanRequestWithBody(c.Server, datacenter, contentType, body)
 	if err != nil {
 		return nil, err
@@ -571,7 +597,7 @@ func (c *Client) PreviewPlanWithBody(ctx context.Context, datacenter string, con
 // Takes a body of the `application/json` content type.
 //
 // Corresponds with POST /v1/datacenters/{datacenter}/plan (the `PreviewPlan` operationId).
-func (c *Client) PreviewPlan(ctx context.Context, datacenter string, body PreviewPlanJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+func (c *Client) PreviewPlan(ctx context.Context, datacenter DatacenterPath, body PreviewPlanJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewPreviewPlanRequest(c.Server, datacenter, body)
 	if err != nil {
 		return nil, err
@@ -1372,8 +1398,72 @@ func NewRegisterRequestWithBody(server string, contentType string, body io.Reade
 	return req, nil
 }
 
+// NewGetNodeStandingRequest constructs an http.Request for the GetNodeStanding method
+func NewGetNodeStandingRequest(server string, datacenter DatacenterPath, node writ.NodeID, params *GetNodeStandingParams) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "datacenter", datacenter, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	var pathParam1 string
+
+	pathParam1, err = runtime.StyleParamWithOptions("simple", false, "node", node, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/datacenters/%s/nodes/%s/standing", pathParam0, pathParam1)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if queryFrag, err := runtime.StyleParamWithOptions("form", true, "nonce", params.Nonce, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+			return nil, err
+		} else {
+			for _, qp := range strings.Split(queryFrag, "&") {
+				rawQueryFragments = append(rawQueryFragments, qp)
+			}
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
 // NewPreviewPlanRequest calls the generic PreviewPlan builder with application/json body
-func NewPreviewPlanRequest(server string, datacenter string, body PreviewPlanJSONRequestBody) (*http.Request, error) {
+func NewPreviewPlanRequest(server string, datacenter DatacenterPath, body PreviewPlanJSONRequestBody) (*http.Request, error) {
 	var bodyReader io.Reader
 	buf, err := json.Marshal(body)
 	if err != nil {
@@ -1384,7 +1474,7 @@ func NewPreviewPlanRequest(server string, datacenter string, body PreviewPlanJSO
 }
 
 // NewPreviewPlanRequestWithBody constructs an http.Request for the PreviewPlan method, with any body, and a specified content type
-func NewPreviewPlanRequestWithBody(server string, datacenter string, contentType string, body io.Reader) (*http.Request, error) {
+func NewPreviewPlanRequestWithBody(server string, datacenter DatacenterPath, contentType string, body io.Reader) (*http.Request, error) {
 	var err error
 
 	var pathParam0 string
@@ -3064,6 +3154,15 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with POST /v1/datacenters/registrations (the `Register` operationId).
 	RegisterWithResponse(ctx context.Context, body RegisterJSONRequestBody, reqEditors ...RequestEditorFn) (*RegisterResponse, error)
 
+	// GetNodeStandingWithResponse Ask the datacenter how a node stands
+	//
+	// The answer names the nonce and is signed by the supervisor: who turns a machine off asks here whether its node is drained.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /v1/datacenters/{datacenter}/nodes/{node}/standing (the `GetNodeStanding` operationId).
+	GetNodeStandingWithResponse(ctx context.Context, datacenter DatacenterPath, node writ.NodeID, params *GetNodeStandingParams, reqEditors ...RequestEditorFn) (*GetNodeStandingResponse, error)
+
 	// PreviewPlanWithBodyWithResponse Ask a datacenter what a plan would do
 	//
 	// The datacenter says for each call what it would do as things are now, where, and what it would be refused for. Nothing comes of it:
@@ -3072,7 +3171,7 @@ type ClientWithResponsesInterface interface {
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /v1/datacenters/{datacenter}/plan (the `PreviewPlan` operationId).
-	PreviewPlanWithBodyWithResponse(ctx context.Context, datacenter string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*PreviewPlanResponse, error)
+	PreviewPlanWithBodyWithResponse(ctx context.Context, datacenter DatacenterPath, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*PreviewPlanResponse, error)
 
 	// PreviewPlanWithResponse Ask a datacenter what a plan would do
 	//
@@ -3082,7 +3181,7 @@ type ClientWithResponsesInterface interface {
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /v1/datacenters/{datacenter}/plan (the `PreviewPlan` operationId).
-	PreviewPlanWithResponse(ctx context.Context, datacenter string, body PreviewPlanJSONRequestBody, reqEditors ...RequestEditorFn) (*PreviewPlanResponse, error)
+	PreviewPlanWithResponse(ctx context.Context, datacenter DatacenterPath, body PreviewPlanJSONRequestBody, reqEditors ...RequestEditorFn) (*PreviewPlanResponse, error)
 
 	// WatchWithResponse Watch everything from now on, or from an event on
 	//
@@ -3699,6 +3798,54 @@ func (r RegisterResponse) StatusCode() int {
 
 // ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
 func (r RegisterResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type GetNodeStandingResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *NodeStanding
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Problem
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r GetNodeStandingResponse) GetJSON200() *NodeStanding {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r GetNodeStandingResponse) GetApplicationProblemJSONDefault() *Problem {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r GetNodeStandingResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r GetNodeStandingResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r GetNodeStandingResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r GetNodeStandingResponse) ContentType() string {
 	if r.HTTPResponse != nil {
 		return r.HTTPResponse.Header.Get("Content-Type")
 	}
@@ -5197,6 +5344,21 @@ func (c *ClientWithResponses) RegisterWithResponse(ctx context.Context, body Reg
 	return ParseRegisterResponse(rsp)
 }
 
+// GetNodeStandingWithResponse Ask the datacenter how a node stands
+//
+// The answer names the nonce and is signed by the supervisor: who turns a machine off asks here whether its node is drained.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /v1/datacenters/{datacenter}/nodes/{node}/standing (the `GetNodeStanding` operationId).
+func (c *ClientWithResponses) GetNodeStandingWithResponse(ctx context.Context, datacenter DatacenterPath, node writ.NodeID, params *GetNodeStandingParams, reqEditors ...RequestEditorFn) (*GetNodeStandingResponse, error) {
+	rsp, err := c.GetNodeStanding(ctx, datacenter, node, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseGetNodeStandingResponse(rsp)
+}
+
 // PreviewPlanWithBodyWithResponse Ask a datacenter what a plan would do
 //
 // The datacenter says for each call what it would do as things are now, where, and what it would be refused for. Nothing comes of it:
@@ -5205,7 +5367,7 @@ func (c *ClientWithResponses) RegisterWithResponse(ctx context.Context, body Reg
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
 // Corresponds with POST /v1/datacenters/{datacenter}/plan (the `PreviewPlan` operationId).
-func (c *ClientWithResponses) PreviewPlanWithBodyWithResponse(ctx context.Context, datacenter string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*PreviewPlanResponse, error) {
+func (c *ClientWithResponses) PreviewPlanWithBodyWithResponse(ctx context.Context, datacenter DatacenterPath, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*PreviewPlanResponse, error) {
 	rsp, err := c.PreviewPlanWithBody(ctx, datacenter, contentType, body, reqEditors...)
 	if err != nil {
 		return nil, err
@@ -5221,7 +5383,7 @@ func (c *ClientWithResponses) PreviewPlanWithBodyWithResponse(ctx context.Contex
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
 // Corresponds with POST /v1/datacenters/{datacenter}/plan (the `PreviewPlan` operationId).
-func (c *ClientWithResponses) PreviewPlanWithResponse(ctx context.Context, datacenter string, body PreviewPlanJSONRequestBody, reqEditors ...RequestEditorFn) (*PreviewPlanResponse, error) {
+func (c *ClientWithResponses) PreviewPlanWithResponse(ctx context.Context, datacenter DatacenterPath, body PreviewPlanJSONRequestBody, reqEditors ...RequestEditorFn) (*PreviewPlanResponse, error) {
 	rsp, err := c.PreviewPlan(ctx, datacenter, body, reqEditors...)
 	if err != nil {
 		return nil, err
@@ -5923,6 +6085,39 @@ func ParseRegisterResponse(rsp *http.Response) (*RegisterResponse, error) {
 			return nil, err
 		}
 		response.JSON202 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseGetNodeStandingResponse parses an HTTP response from a GetNodeStandingWithResponse call
+func ParseGetNodeStandingResponse(rsp *http.Response) (*GetNodeStandingResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &GetNodeStandingResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest NodeStanding
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
 
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
 		var dest Problem

@@ -12,6 +12,8 @@ import (
 	"io"
 	"net/http"
 
+	"writ"
+
 	"github.com/go-chi/chi/v5"
 	"github.com/oapi-codegen/runtime"
 )
@@ -42,9 +44,12 @@ type ServerInterface interface {
 	// Register Ask for a place in the roster
 	// (POST /v1/datacenters/registrations)
 	Register(w http.ResponseWriter, r *http.Request)
+	// GetNodeStanding Ask the datacenter how a node stands
+	// (GET /v1/datacenters/{datacenter}/nodes/{node}/standing)
+	GetNodeStanding(w http.ResponseWriter, r *http.Request, datacenter DatacenterPath, node writ.NodeID, params GetNodeStandingParams)
 	// PreviewPlan Ask a datacenter what a plan would do
 	// (POST /v1/datacenters/{datacenter}/plan)
-	PreviewPlan(w http.ResponseWriter, r *http.Request, datacenter string)
+	PreviewPlan(w http.ResponseWriter, r *http.Request, datacenter DatacenterPath)
 	// Watch Watch everything from now on, or from an event on
 	// (GET /v1/events)
 	Watch(w http.ResponseWriter, r *http.Request, params WatchParams)
@@ -183,9 +188,15 @@ func (_ Unimplemented) Register(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
+// GetNodeStanding Ask the datacenter how a node stands
+// (GET /v1/datacenters/{datacenter}/nodes/{node}/standing)
+func (_ Unimplemented) GetNodeStanding(w http.ResponseWriter, r *http.Request, datacenter DatacenterPath, node writ.NodeID, params GetNodeStandingParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
 // PreviewPlan Ask a datacenter what a plan would do
 // (POST /v1/datacenters/{datacenter}/plan)
-func (_ Unimplemented) PreviewPlan(w http.ResponseWriter, r *http.Request, datacenter string) {
+func (_ Unimplemented) PreviewPlan(w http.ResponseWriter, r *http.Request, datacenter DatacenterPath) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
@@ -497,6 +508,57 @@ func (siw *ServerInterfaceWrapper) Register(w http.ResponseWriter, r *http.Reque
 	handler.ServeHTTP(w, r)
 }
 
+// GetNodeStanding operation middleware
+func (siw *ServerInterfaceWrapper) GetNodeStanding(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "datacenter" -------------
+	var datacenter DatacenterPath
+
+	err = runtime.BindStyledParameterWithOptions("simple", "datacenter", chi.URLParam(r, "datacenter"), &datacenter, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "datacenter", Err: err})
+		return
+	}
+
+	// ------------- Path parameter "node" -------------
+	var node writ.NodeID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "node", chi.URLParam(r, "node"), &node, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "node", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params GetNodeStandingParams
+
+	// ------------- Required query parameter "nonce" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, true, "nonce", r.URL.Query(), &params.Nonce, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "nonce"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "nonce", Err: err})
+		}
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.GetNodeStanding(w, r, datacenter, node, params)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
 // PreviewPlan operation middleware
 func (siw *ServerInterfaceWrapper) PreviewPlan(w http.ResponseWriter, r *http.Request) {
 
@@ -504,7 +566,7 @@ func (siw *ServerInterfaceWrapper) PreviewPlan(w http.ResponseWriter, r *http.Re
 	_ = err
 
 	// ------------- Path parameter "datacenter" -------------
-	var datacenter string
+	var datacenter DatacenterPath
 
 	err = runtime.BindStyledParameterWithOptions("simple", "datacenter", chi.URLParam(r, "datacenter"), &datacenter, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: r.URL.RawPath == ""})
 	if err != nil {
@@ -1902,6 +1964,9 @@ func HandlerWithOptions(si ServerInterface, options ChiServerOptions) http.Handl
 		r.Post(options.BaseURL+"/v1/datacenters/{datacenter}/plan", wrapper.PreviewPlan)
 	})
 	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/v1/datacenters/{datacenter}/nodes/{node}/standing", wrapper.GetNodeStanding)
+	})
+	r.Group(func(r chi.Router) {
 		r.Get(options.BaseURL+"/v1/projects", wrapper.ListProjects)
 	})
 	r.Group(func(r chi.Router) {
@@ -2266,8 +2331,49 @@ func (response RegisterdefaultApplicationProblemPlusJSONResponse) VisitRegisterR
 	return err
 }
 
+type GetNodeStandingRequestObject struct {
+	Datacenter DatacenterPath `json:"datacenter"`
+	Node       writ.NodeID    `json:"node"`
+	Params     GetNodeStandingParams
+}
+
+type GetNodeStandingResponseObject interface {
+	VisitGetNodeStandingResponse(w http.ResponseWriter) error
+}
+
+type GetNodeStanding200JSONResponse NodeStanding
+
+func (response GetNodeStanding200JSONResponse) VisitGetNodeStandingResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetNodeStandingdefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	StatusCode int
+}
+
+func (response GetNodeStandingdefaultApplicationProblemPlusJSONResponse) VisitGetNodeStandingResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type PreviewPlanRequestObject struct {
-	Datacenter string `json:"datacenter"`
+	Datacenter DatacenterPath `json:"datacenter"`
 	Body       *PreviewPlanJSONRequestBody
 }
 
@@ -3487,6 +3593,9 @@ type StrictServerInterface interface {
 	// Register Ask for a place in the roster
 	// (POST /v1/datacenters/registrations)
 	Register(ctx context.Context, request RegisterRequestObject) (RegisterResponseObject, error)
+	// GetNodeStanding Ask the datacenter how a node stands
+	// (GET /v1/datacenters/{datacenter}/nodes/{node}/standing)
+	GetNodeStanding(ctx context.Context, request GetNodeStandingRequestObject) (GetNodeStandingResponseObject, error)
 	// PreviewPlan Ask a datacenter what a plan would do
 	// (POST /v1/datacenters/{datacenter}/plan)
 	PreviewPlan(ctx context.Context, request PreviewPlanRequestObject) (PreviewPlanResponseObject, error)
@@ -3816,8 +3925,36 @@ func (sh *strictHandler) Register(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
+// GetNodeStanding operation middleware
+func (sh *strictHandler) GetNodeStanding(w http.ResponseWriter, r *http.Request, datacenter DatacenterPath, node writ.NodeID, params GetNodeStandingParams) {
+	var request GetNodeStandingRequestObject
+
+	request.Datacenter = datacenter
+	request.Node = node
+	request.Params = params
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.GetNodeStanding(ctx, request.(GetNodeStandingRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "GetNodeStanding")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(GetNodeStandingResponseObject); ok {
+		if err := validResponse.VisitGetNodeStandingResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
 // PreviewPlan operation middleware
-func (sh *strictHandler) PreviewPlan(w http.ResponseWriter, r *http.Request, datacenter string) {
+func (sh *strictHandler) PreviewPlan(w http.ResponseWriter, r *http.Request, datacenter DatacenterPath) {
 	var request PreviewPlanRequestObject
 
 	request.Datacenter = datacenter

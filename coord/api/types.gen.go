@@ -171,7 +171,7 @@ type DatacenterAdoption struct {
 	Name  string `json:"name"`
 
 	// Proof What a supervisor has signed, base64. An answer is about the SHA-256 of one signed text and nothing else; an adoption names the roster that
-	// is in force; a standing says how a run stands. Believe it only after verifying it with the supervisor's key in the roster. What comes without
+	// is in force; a standing says how a run or a node stands. Believe it only after verifying it with the supervisor's key in the roster. What comes without
 	// one is the coordinator's word.
 	Proof Proof `json:"proof,omitempty,omitzero"`
 }
@@ -361,6 +361,14 @@ type NodePage struct {
 	NextCursor string `json:"next_cursor,omitempty,omitzero"`
 }
 
+// NodeStanding defines model for NodeStanding.
+type NodeStanding struct {
+	// Proof What a supervisor has signed, base64. An answer is about the SHA-256 of one signed text and nothing else; an adoption names the roster that
+	// is in force; a standing says how a run or a node stands. Believe it only after verifying it with the supervisor's key in the roster. What comes without
+	// one is the coordinator's word.
+	Proof Proof `json:"proof"`
+}
+
 // NodeVerdict defines model for NodeVerdict.
 type NodeVerdict = writ.NodeVerdict
 
@@ -437,7 +445,7 @@ type ProjectList struct {
 }
 
 // Proof What a supervisor has signed, base64. An answer is about the SHA-256 of one signed text and nothing else; an adoption names the roster that
-// is in force; a standing says how a run stands. Believe it only after verifying it with the supervisor's key in the roster. What comes without
+// is in force; a standing says how a run or a node stands. Believe it only after verifying it with the supervisor's key in the roster. What comes without
 // one is the coordinator's word.
 type Proof = []byte
 
@@ -578,7 +586,7 @@ type RunPage struct {
 // RunStanding defines model for RunStanding.
 type RunStanding struct {
 	// Proof What a supervisor has signed, base64. An answer is about the SHA-256 of one signed text and nothing else; an adoption names the roster that
-	// is in force; a standing says how a run stands. Believe it only after verifying it with the supervisor's key in the roster. What comes without
+	// is in force; a standing says how a run or a node stands. Believe it only after verifying it with the supervisor's key in the roster. What comes without
 	// one is the coordinator's word.
 	Proof Proof `json:"proof"`
 }
@@ -618,7 +626,7 @@ type StatementAnswer struct {
 	Done string `json:"done"`
 
 	// Proof What a supervisor has signed, base64. An answer is about the SHA-256 of one signed text and nothing else; an adoption names the roster that
-	// is in force; a standing says how a run stands. Believe it only after verifying it with the supervisor's key in the roster. What comes without
+	// is in force; a standing says how a run or a node stands. Believe it only after verifying it with the supervisor's key in the roster. What comes without
 	// one is the coordinator's word.
 	Proof Proof `json:"proof,omitempty,omitzero"`
 
@@ -684,6 +692,9 @@ type UsagePage struct {
 // ClientNonce defines model for ClientNonce.
 type ClientNonce = string
 
+// DatacenterPath defines model for DatacenterPath.
+type DatacenterPath = string
+
 // EventTopics defines model for EventTopics.
 type EventTopics = []Topic
 
@@ -706,6 +717,12 @@ type RunPath = RunID
 type ListCertificatesParams struct {
 	// Datacenter Only those of the datacenter with this id or name
 	Datacenter string `form:"datacenter,omitempty" json:"datacenter,omitempty,omitzero"`
+}
+
+// GetNodeStandingParams defines parameters for GetNodeStanding.
+type GetNodeStandingParams struct {
+	// Nonce 32 random bytes as 64 hex digits
+	Nonce ClientNonce `form:"nonce" json:"nonce"`
 }
 
 // WatchParams defines parameters for Watch.

@@ -30,13 +30,14 @@ const (
 	VerbTokens    Verb = "tokens"
 
 	VerbCertificates Verb = "certificates"
+	VerbNodeStanding Verb = "node-standing"
 )
 
 // Which side answers which verbs. A request with any other verb is refused before its parameters are read.
 var (
 	ToSupervisor = []Verb{
 		VerbSubmit, VerbStatement, VerbRoster, VerbPlan, VerbLogs, VerbValues, VerbQueues, VerbResources, VerbSecrets, VerbNodes, VerbAdopted, VerbStanding,
-		VerbCertificates, VerbTokens,
+		VerbCertificates, VerbTokens, VerbNodeStanding,
 	}
 	ToCoordinator = []Verb{VerbRoster}
 )

@@ -43,7 +43,12 @@ type (
 		Run   writ.RunID `json:"run"`
 		Nonce []byte     `json:"nonce"` // of the client, writ.ClientNonce bytes
 	}
-	// StandingAnswer says how, as a signed RunStanding.
+	// StandingOfNode asks how a node stands. The answer is a StandingAnswer.
+	StandingOfNode struct {
+		Node  writ.NodeID `json:"node"`
+		Nonce []byte      `json:"nonce"` // of the client, writ.ClientNonce bytes
+	}
+	// StandingAnswer says how, as a signed RunStanding or NodeStanding.
 	StandingAnswer struct {
 		Proof []byte `json:"proof"`
 	}
@@ -118,4 +123,18 @@ type RunStanding struct {
 	Summary    writ.Digest       `json:"summary"` // SHA-256 of the signed summary, zero while the run is open
 	Nonce      []byte            `json:"nonce"`   // of the client that asked
 	Time       int64             `json:"time"`    // unix milliseconds
+}
+
+// NodeStanding is the supervisor's signed word on how a node stands when a client asks.
+type NodeStanding struct {
+	Cluster    writ.ClusterID    `json:"cluster"`
+	Datacenter writ.DatacenterID `json:"datacenter"`
+	Node       writ.NodeID       `json:"node"`
+	Name       string            `json:"name"`
+	Key        string            `json:"key"` // its fingerprint
+	Admission  writ.Admission    `json:"admission"`
+	Scheduling writ.Scheduling   `json:"scheduling"`
+	Revision   int               `json:"revision"` // decisions about it
+	Nonce      []byte            `json:"nonce"`    // of the client that asked
+	Time       int64             `json:"time"`     // unix milliseconds
 }

@@ -1,0 +1,45 @@
+package client
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+
+	"writ"
+	"writ/coord/api"
+	"writ/identity"
+	"writ/identity/envelope"
+	"writ/supervisor/link"
+)
+
+// NodeStanding asks the datacenter of a node how it stands. It is UNVERIFIED if its supervisor has not signed so about the node of this name, id and
+// key, and an error if there is no answer.
+func (c *Client) NodeStanding(ctx context.Context, roster *identity.Roster, n writ.Node) (link.NodeStanding, error) {
+	ctx, stop := context.WithTimeout(ctx, standingWithin)
+	defer stop()
+	nonce := make([]byte, writ.ClientNonce)
+	if _, err := rand.Read(nonce); err != nil {
+		return link.NodeStanding{}, err
+	}
+	answer, err := api.Answer[api.NodeStanding](c.API.GetNodeStanding(ctx, string(n.Datacenter), n.ID,
+		&api.GetNodeStandingParams{Nonce: hex.EncodeToString(nonce)}))
+	if writ.CodeOf(err) == writ.CodeVerbUnsupported {
+		return link.NodeStanding{}, writ.Errorf(writ.CodeVerbUnsupported, "the supervisor of node %s is of an earlier version, which does not sign how a node stands", n.Name).
+			WithHint("upgrade it; until then look at what runs on the machine itself")
+	}
+	if err != nil {
+		return link.NodeStanding{}, err
+	}
+	d := roster.Datacenter(n.Datacenter)
+	stands, err := openSigned[link.NodeStanding](d, envelope.NodeStanding, answer.Proof)
+	switch {
+	case err != nil:
+		return link.NodeStanding{}, unverified(d, "the coordinator says that %s has answered how node %s stands: %v", d.Name, n.Name, err)
+	case stands.Cluster != roster.Cluster || stands.Datacenter != d.ID || stands.Node != n.ID || stands.Name != n.Name || stands.Key != n.Key:
+		return link.NodeStanding{}, unverified(d, "the coordinator shows how another node stands, for node %s", n.Name)
+	case !bytes.Equal(stands.Nonce, nonce):
+		return link.NodeStanding{}, unverified(d, "the coordinator shows how node %s stood earlier", n.Name)
+	}
+	return stands, nil
+}

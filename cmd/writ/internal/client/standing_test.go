@@ -1,0 +1,67 @@
+package client
+
+import (
+	"encoding/hex"
+	"net/http"
+	"testing"
+
+	"writ"
+	"writ/coord/api"
+	"writ/identity/envelope"
+	"writ/supervisor/link"
+)
+
+// A coordinator that says how a node stands is believed as far as the supervisor has signed it now, about the node that the person named.
+func TestOnlyTheSignatureOfTheDatacenterSaysHowANodeStands(t *testing.T) {
+	w := newTown(t)
+	roster := w.alice.Roster
+	graz := roster.DatacenterNamed("graz")
+	n := writ.Node{ID: "n1", Datacenter: graz.ID, Name: "web1", Key: "SHA256:x"}
+	stands := func(change func(s *link.NodeStanding)) func(nonce []byte) (any, int) {
+		return func(nonce []byte) (any, int) {
+			s := link.NodeStanding{Cluster: roster.Cluster, Datacenter: graz.ID, Node: n.ID, Name: n.Name, Key: n.Key, Scheduling: writ.SchedulingDrained, Nonce: nonce}
+			change(&s)
+			return api.NodeStanding{Proof: signedBy(t, w.sites["graz"], envelope.NodeStanding, s)}, http.StatusOK
+		}
+	}
+	says := func(code writ.Code) func([]byte) (any, int) {
+		return func([]byte) (any, int) {
+			return api.ProblemOf(writ.Errorf(code, "x"), "request"), code.Info().Status
+		}
+	}
+	for what, tt := range map[string]struct {
+		answer func(nonce []byte) (any, int)
+		want   writ.Code
+	}{
+		"it stands so":             {stands(func(*link.NodeStanding) {}), ""},
+		"an answer from before":    {stands(func(s *link.NodeStanding) { s.Nonce = make([]byte, writ.ClientNonce) }), writ.CodeUnverified},
+		"about another node":       {stands(func(s *link.NodeStanding) { s.Node = "n2" }), writ.CodeUnverified},
+		"under another name":       {stands(func(s *link.NodeStanding) { s.Name = "web2" }), writ.CodeUnverified},
+		"with another key":         {stands(func(s *link.NodeStanding) { s.Key = "SHA256:y" }), writ.CodeUnverified},
+		"about another datacenter": {stands(func(s *link.NodeStanding) { s.Datacenter = roster.DatacenterNamed("linz").ID }), writ.CodeUnverified},
+		"of another cluster":       {stands(func(s *link.NodeStanding) { s.Cluster = "x" }), writ.CodeUnverified},
+		"by another supervisor": {func(nonce []byte) (any, int) {
+			return api.NodeStanding{Proof: signedBy(t, w.sites["linz"], envelope.NodeStanding, link.NodeStanding{Nonce: nonce})}, http.StatusOK
+		}, writ.CodeUnverified},
+		"of another kind": {func(nonce []byte) (any, int) {
+			return api.NodeStanding{Proof: signedBy(t, w.sites["graz"], envelope.Standing, link.NodeStanding{Nonce: nonce})}, http.StatusOK
+		}, writ.CodeUnverified},
+		"without a proof":         {func([]byte) (any, int) { return api.NodeStanding{}, http.StatusOK }, writ.CodeUnverified},
+		"the datacenter is away":  {says(writ.CodeDatacenterAway), writ.CodeDatacenterAway},
+		"the supervisor is older": {says(writ.CodeVerbUnsupported), writ.CodeVerbUnsupported},
+	} {
+		t.Run(what, func(t *testing.T) {
+			c := w.clientOf(t, func(r *http.Request) (any, int) {
+				nonce, err := hex.DecodeString(r.URL.Query().Get("nonce"))
+				if err != nil || r.URL.Path != "/v1/datacenters/"+string(graz.ID)+"/nodes/n1/standing" {
+					t.Errorf("asked for %s, %v", r.URL, err)
+				}
+				return tt.answer(nonce)
+			})
+			got, err := c.NodeStanding(t.Context(), roster, n)
+			if writ.CodeOf(err) != tt.want || err == nil && got.Scheduling != writ.SchedulingDrained {
+				t.Errorf("%+v, %v", got, err)
+			}
+		})
+	}
+}
