@@ -15,6 +15,7 @@ import (
 
 	"writ"
 	"writ/cmd/writ/internal/client"
+	"writ/cmd/writ/internal/redact"
 )
 
 // environmentMark is the annotation of a flag that names its environment variable.
@@ -112,16 +113,38 @@ func fillFromFile(cmd *cobra.Command, path string) error {
 	return nil
 }
 
-// checkReason refuses a reason that cannot be signed: it is one line of text.
-func checkReason(reason string) error {
+// reasonFlag is why somebody decides so. It is signed and kept for ever, so it is one line of text that holds no secret.
+type reasonFlag string
+
+func (r *reasonFlag) add(c *cobra.Command) {
+	c.Flags().Var(r, "reason", "one line for those who read the log")
+}
+
+// Type is that of a text.
+func (r *reasonFlag) Type() string { return "string" }
+
+func (r *reasonFlag) String() string { return string(*r) }
+
+// Set refuses what cannot be signed, and what must not be.
+func (r *reasonFlag) Set(reason string) error {
 	if reason == "-" || !utf8.ValidString(reason) || strings.ContainsFunc(reason, unicode.IsControl) {
 		return writ.Errorf(writ.CodeUsage, "--reason %q cannot be signed", reason).
 			WithHint("give one line of text, without control characters, which is not a lone hyphen")
 	}
+	if redact.Holds(reason) {
+		return holdsSecret("--reason")
+	}
+	*r = reasonFlag(reason)
 	return nil
 }
 
-// pairs reads "name=value" words into a map.
+// holdsSecret is the error for a secret in something that others read.
+func holdsSecret(what string) error {
+	return writ.Errorf(writ.CodeUsage, "%s holds a private key, a token or a password, and others can read it for ever", what).
+		WithHint("leave it out; `writ secret set NAME` keeps one for scripts, encrypted to the supervisor")
+}
+
+// pairs reads "name=value" words into a map. None may hold a secret.
 func pairs(words []string, what string) (map[string]string, error) {
 	if len(words) == 0 {
 		return nil, nil
@@ -135,6 +158,9 @@ func pairs(words []string, what string) (map[string]string, error) {
 		}
 		if _, twice := m[name]; twice {
 			return nil, writ.Errorf(writ.CodeUsage, "%s %q is given twice", what, name).WithHint("leave one of them out")
+		}
+		if redact.Holds(w) {
+			return nil, holdsSecret(what)
 		}
 		m[name] = value
 	}

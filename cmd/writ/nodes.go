@@ -13,6 +13,7 @@ import (
 
 	"writ"
 	"writ/cmd/writ/internal/client"
+	"writ/cmd/writ/internal/redact"
 	"writ/cmd/writ/internal/terminal"
 	"writ/coord/api"
 	"writ/identity"
@@ -275,7 +276,7 @@ func driverList(drivers []writ.NodeDriver) string {
 // nodeFlags say which node a decision is about.
 type nodeFlags struct {
 	client.NodeName
-	reason string
+	reason reasonFlag
 }
 
 func (n *nodeFlags) add(a *app, c *cobra.Command) {
@@ -283,7 +284,7 @@ func (n *nodeFlags) add(a *app, c *cobra.Command) {
 	c.Flags().StringVar(&n.Datacenter, "dc", "", "datacenter of the node, if there are several")
 	a.completeFlag(c, "dc", suggestDatacenters)
 	c.Flags().StringVar(&n.Fingerprint, "fingerprint", "", "fingerprint of the node's key, SHA256:…, as the machine itself shows it")
-	c.Flags().StringVar(&n.reason, "reason", "", "one line for those who read the log")
+	n.reason.add(c)
 }
 
 func (a *app) nodeDecision(decision, short string) *cobra.Command {
@@ -366,7 +367,7 @@ func (n *nodeFlags) check() error {
 	if n.Fingerprint != "" && !identity.ValidFingerprint(n.Fingerprint) {
 		return writ.Errorf(writ.CodeUsage, "%q is not a fingerprint", n.Fingerprint).WithHint("it has the form SHA256: and 43 characters")
 	}
-	return checkReason(n.reason)
+	return nil
 }
 
 // decideNode signs a decision about the node that the person names, and hands it in; fill says what is decided.
@@ -386,9 +387,9 @@ func (a *app) decideNode(ctx context.Context, name nodeFlags, fill func(*identit
 }
 
 // decideAbout signs a decision about a node that was found, and hands it in.
-func (a *app) decideAbout(ctx context.Context, c *client.Client, roster *identity.Roster, n writ.Node, reason string, fill func(*identity.Statement)) error {
+func (a *app) decideAbout(ctx context.Context, c *client.Client, roster *identity.Roster, n writ.Node, reason reasonFlag, fill func(*identity.Statement)) error {
 	statement := client.AboutNode(n)
-	statement.Reason = reason
+	statement.Reason = string(reason)
 	fill(&statement)
 	a.Note("signing: %s node %s in %s, key %s", statement.Decision, n.Name, roster.Datacenter(n.Datacenter).Name, n.Key)
 	if err := a.decide(ctx, c, statement); err != nil {
@@ -444,6 +445,8 @@ func labelChange(words []string) (identity.LabelChange, error) {
 		case !set && !remove || !writ.ValidLabel(name, value):
 			return change, writ.Errorf(writ.CodeUsage, "%q is no change of a label", word).
 				WithHint("write disk=ssd to set one and disk- to take it away; names have lower-case letters, digits and hyphens, values up to 63 letters, digits and . _ / -")
+		case redact.Holds(value):
+			return change, holdsSecret("the label " + name)
 		case seen[name]:
 			return change, writ.Errorf(writ.CodeUsage, "the label %s is named twice", name)
 		case set:

@@ -18,6 +18,7 @@ import (
 	"writ"
 	"writ/cmd/writ/internal/client"
 	"writ/cmd/writ/internal/config"
+	"writ/cmd/writ/internal/redact"
 	"writ/identity"
 	"writ/scripts"
 )
@@ -274,7 +275,24 @@ func (o *orderFlags) readParams(known scripts.Params) (map[string]any, error) {
 		}
 		given[name] = value
 	}
+	for _, name := range slices.Sorted(maps.Keys(given)) {
+		if holdsKey(given[name]) {
+			return nil, holdsSecret(fmt.Sprintf("the parameter %q", name))
+		}
+	}
 	return given, nil
+}
+
+// holdsKey reports whether a parameter is a private key or a join token, or a list that has one. A password may be an example, and a script may be
+// about certificates: only what is nothing else counts.
+func holdsKey(v any) bool {
+	switch v := v.(type) {
+	case string:
+		return redact.HoldsToken(v)
+	case []any:
+		return slices.ContainsFunc(v, holdsKey)
+	}
+	return false
 }
 
 func useNumber(d *json.Decoder) *json.Decoder {

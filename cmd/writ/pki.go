@@ -74,7 +74,8 @@ The owners say this of themselves. Who connects to them believes only the roster
 }
 
 func (a *app) pkiRotateCommand() *cobra.Command {
-	var datacenter, reason string
+	var datacenter string
+	var reason reasonFlag
 	c := &cobra.Command{
 		Use:   "rotate",
 		Short: "Replace the certificates of a datacenter, and end those from before",
@@ -89,12 +90,12 @@ roster. A node remembers which certificates count no more, also after a restart.
 		Args:    exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.decideIn(cmd.Context(), datacenter, func(dc *identity.Datacenter) identity.Statement {
-				return identity.Statement{Subject: "datacenter/" + string(dc.ID), Seen: identity.Seen{Name: dc.Name}, Decision: identity.DecisionRotate, Reason: reason}
+				return identity.Statement{Subject: "datacenter/" + string(dc.ID), Seen: identity.Seen{Name: dc.Name}, Decision: identity.DecisionRotate, Reason: string(reason)}
 			})
 		},
 	}
 	c.Flags().StringVar(&datacenter, "dc", "", "name or id of the datacenter")
 	a.completeFlag(c, "dc", suggestDatacenters)
-	c.Flags().StringVar(&reason, "reason", "", "one line for those who read the log")
+	reason.add(c)
 	return c
 }

@@ -383,28 +383,25 @@ func (a *app) followLogs(ctx context.Context, c *client.Client, id writ.RunID) e
 }
 
 func (a *app) runCancelCommand() *cobra.Command {
-	var reason string
+	var reason reasonFlag
 	c := &cobra.Command{
 		Use:     "cancel RUN",
 		Short:   "Cancel a run: no new call begins, and running calls are stopped",
 		Example: `  writ run cancel RUN --reason "wrong parameters"`,
 		Args:    exactly("RUN"),
 		RunE: a.onRunToDecide("cancel", func(ctx context.Context, c *client.Client, run api.Run) error {
-			if err := checkReason(reason); err != nil {
-				return err
-			}
 			cancel := client.AboutRun(run, "cancel")
-			cancel.Reason = reason
+			cancel.Reason = string(reason)
 			return a.decide(ctx, c, cancel)
 		}),
 	}
-	c.Flags().StringVar(&reason, "reason", "", "one line for those who read the log")
+	reason.add(c)
 	return c
 }
 
 func (a *app) runResumeCommand() *cobra.Command {
 	var s submitFlags
-	var reason string
+	var reason reasonFlag
 	c := &cobra.Command{
 		Use:   "resume RUN",
 		Short: "Let a failed run go on where it failed, and watch it",
@@ -415,11 +412,8 @@ Then the command watches until the run has ended, as submit does.`,
 		Example: "  writ run resume 6e0c5a4be6f44b9a8f6b7c1d2e3f4a5b --reason \"the disk was replaced\"",
 		Args:    exactly("RUN"),
 		RunE: a.onRunToDecide("resume", func(ctx context.Context, c *client.Client, before api.Run) error {
-			if err := checkReason(reason); err != nil {
-				return err
-			}
 			resume := client.AboutRun(before, "resume")
-			resume.Reason = reason
+			resume.Reason = string(reason)
 			if s.detach {
 				return a.decide(ctx, c, resume)
 			}
@@ -437,6 +431,6 @@ Then the command watches until the run has ended, as submit does.`,
 	}
 	s.watchFlags(c)
 	c.Flags().BoolVar(&s.detach, "detach", false, "do not watch")
-	c.Flags().StringVar(&reason, "reason", "", "one line for those who read the log")
+	reason.add(c)
 	return c
 }

@@ -144,7 +144,8 @@ func tokenState(t writ.JoinToken, now time.Time) string {
 }
 
 func (a *app) tokenRevokeCommand() *cobra.Command {
-	var datacenter, reason string
+	var datacenter string
+	var reason reasonFlag
 	c := &cobra.Command{
 		Use:   "revoke TOKEN",
 		Short: "Have a join token admit no node any more",
@@ -158,12 +159,12 @@ has admitted stay. You need the role admin.`,
 				return writ.Errorf(writ.CodeUsage, "that is a token, not the id of one").WithHint("the id is its part between the first two dots; `writ token list` shows it")
 			}
 			return a.decideIn(cmd.Context(), datacenter, func(*identity.Datacenter) identity.Statement {
-				return identity.Statement{Subject: "token/" + id, Decision: identity.DecisionRevoke, Reason: reason}
+				return identity.Statement{Subject: "token/" + id, Decision: identity.DecisionRevoke, Reason: string(reason)}
 			})
 		},
 	}
 	c.Flags().StringVar(&datacenter, "dc", "", "name or id of the datacenter")
 	a.completeFlag(c, "dc", suggestDatacenters)
-	c.Flags().StringVar(&reason, "reason", "", "one line for those who read the log")
+	reason.add(c)
 	return c
 }

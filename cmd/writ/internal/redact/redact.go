@@ -51,6 +51,13 @@ func Text(s string) string {
 	})
 }
 
+// Holds reports whether a text has a private key, a join token or a password in it. A line from the middle of a key may be something else, and does
+// not count.
+func Holds(s string) bool { return HoldsToken(s) || passwordPattern.MatchString(s) }
+
+// HoldsToken reports whether a text has a private key or a join token in it, which no other text looks like.
+func HoldsToken(s string) bool { return keyPattern.MatchString(s) }
+
 // HoldsKey reports whether a value that should name something is a private key or a token itself, or the beginning of one.
 func HoldsKey(value string) bool {
 	return strings.ContainsAny(value, "\r\n") || strings.Contains(value, "PRIVATE KEY") || keyPattern.MatchString(value)

@@ -87,6 +87,21 @@ func TestWhatIsNoSecretIsShown(t *testing.T) {
 	}
 }
 
+func TestWhatHoldsASecretIsKnown(t *testing.T) {
+	for name, secret := range secrets(t) {
+		text := "because of " + secret[0] + " it is so"
+		line, password := strings.HasSuffix(name, "line"), strings.Contains(name, "password")
+		if redact.Holds(text) == line || redact.HoldsToken(text) == (line || password) {
+			t.Errorf("%s: %v, as a token %v", name, redact.Holds(text), redact.HoldsToken(text))
+		}
+	}
+	for _, text := range []string{"", "a new disk", "-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----", "writ1.aaaaaaaa", "#cloud-config\nusers: []\n"} {
+		if redact.Holds(text) || redact.HoldsToken(text) {
+			t.Errorf("%q counts as a secret", text)
+		}
+	}
+}
+
 func TestASecretIsNoNameOfOne(t *testing.T) {
 	for name, secret := range secrets(t) {
 		whole := !strings.Contains(name, "password") && !strings.HasSuffix(name, "line") // others may be in a name that is meant
