@@ -179,6 +179,23 @@ type redirected struct {
 	runs    map[string]writ.RunID // named, liked
 	prints  map[string]string     // fingerprints as the machines show them
 	counter *int
+	wait    func(data, name string) // starts a node of a name, which waits to be admitted
+}
+
+// admissions tells of the nodes of a name, by their fingerprints, whether they are admitted.
+func (r *redirected) admissions(name string) map[string]writ.Admission {
+	r.T.Helper()
+	all := map[string]writ.Admission{}
+	nodes, err := r.Client.Nodes(r.T.Context(), api.ListNodesParams{})
+	if err != nil {
+		r.T.Fatal(err)
+	}
+	for _, n := range nodes {
+		if n.Name == name {
+			all[n.Key] = n.Admission
+		}
+	}
+	return all
 }
 
 // state tells of every subject what it is, by an honest coordinator.
@@ -234,7 +251,7 @@ type typedDecision struct {
 // decisions has a command for each row of identity.Rules: what the person types, and what may change by it.
 var decisions = map[string]typedDecision{
 	"node approve":      {[]string{"node", "approve", "named-p", "PRINT:named-p"}, "node named-p", nodeLies},
-	"node reject":       {[]string{"node", "reject", "named-p"}, "node named-p", nodeLies},
+	"node reject":       {[]string{"node", "reject", "named-p", "PRINT:named-p"}, "node named-p", nodeLies},
 	"node remove":       {[]string{"node", "remove", "named-n"}, "node named-n", nodeLies},
 	"node lost":         {[]string{"node", "lost", "named-n"}, "node named-n", nodeLies},
 	"node cordon":       {[]string{"node", "cordon", "named-n"}, "node named-n", nodeLies},
@@ -363,6 +380,7 @@ func TestAHostileCoordinatorRedirectsNoDecision(t *testing.T) {
 		})
 	}
 	t.Run("later and in another order", func(t *testing.T) { r.reorder(t, l) })
+	t.Run("two that wait under one name", func(t *testing.T) { r.twins(t, l) })
 	t.Run("what no supervisor signed", func(t *testing.T) { r.unproved(t, l) })
 }
 
@@ -424,19 +442,14 @@ func newRedirected(t *testing.T) *redirected {
 	r.Add(testcluster.Datacenter{Name: "east", Redis: broker, Listen: nodeAPI, Nodes: 0, Speed: "0"})
 	cluster := string(r.Client.Context.Cluster)
 	print := regexp.MustCompile(`SHA256:[A-Za-z0-9+/]{43}`)
-	for _, name := range []string{"witness", "named-n", "liked-n", "named-p", "liked-p"} {
-		p := r.Start(name, "writ node approve "+name, "runner", "--data", name, "--name", name, "--supervisor", "http://"+nodeAPI,
+	r.wait = func(data, name string) {
+		p := r.Start(data, "writ node approve "+name, "runner", "--data", data, "--name", name, "--supervisor", "http://"+nodeAPI,
 			"--redis", broker, "--cluster", cluster, "--drivers", "simulated", "--simulate-speed", "0")
-		r.prints[name] = print.FindString(p.Said())
-		r.Until(name+" waits to be admitted", func(ctx context.Context) bool {
-			nodes, err := r.Client.Nodes(ctx, api.ListNodesParams{Admission: writ.AdmissionPending})
-			for _, n := range nodes {
-				if n.Name == name {
-					return err == nil
-				}
-			}
-			return false
-		})
+		r.prints[data] = print.FindString(p.Said())
+		r.Until(data+" waits to be admitted", func(context.Context) bool { return r.admissions(name)[r.prints[data]] == writ.AdmissionPending })
+	}
+	for _, name := range []string{"witness", "named-n", "liked-n", "named-p", "liked-p"} {
+		r.wait(name, name)
 		if !strings.HasSuffix(name, "-p") {
 			r.Writ("node", "approve", name, r.prints[name])
 		}
@@ -471,7 +484,7 @@ func (r *redirected) reorder(t *testing.T, l *liar) {
 		{[]string{"node", "drain", "witness"}, []string{"node", "uncordon", "witness"}, writ.ExitDone},
 		{[]string{"node", "uncordon", "witness"}, []string{"node", "cordon", "witness"}, writ.ExitDone},
 		{[]string{"node", "remove", "witness"}, []string{"node", "uncordon", "witness"}, writ.ExitDone},
-		{[]string{"node", "reject", "liked-p"}, []string{"node", "approve", "liked-p", "PRINT:liked-p"}, writ.ExitDone},
+		{[]string{"node", "reject", "liked-p", "PRINT:liked-p"}, []string{"node", "approve", "liked-p", "PRINT:liked-p"}, writ.ExitDone},
 		{[]string{"run", "resume", "RUN:liked", "--detach"}, []string{"run", "resume", "RUN:liked"}, writ.ExitFailed},
 	} {
 		l.keep(true)
@@ -502,4 +515,44 @@ func (r *redirected) again(exit int, args ...string) {
 		}
 		return code == exit
 	})
+}
+
+// twins has a stranger wait under the name of a node. A coordinator that shows only one of both, or that one's key as the other's, has no honest key refused.
+func (r *redirected) twins(t *testing.T, l *liar) {
+	in := *r
+	in.Cluster = r.In(t)
+	r.wait("honest", "twin")
+	r.wait("stranger", "twin")
+	honest, stranger := r.prints["honest"], r.prints["stranger"]
+	hides := func(_ string, answer any) any {
+		each(answer, func(o map[string]any) {
+			if items, is := o["items"].([]any); is {
+				o["items"] = slices.DeleteFunc(items, func(item any) bool { n, is := item.(map[string]any); return is && n["key"] == stranger })
+			}
+		})
+		return answer
+	}
+	for what, tt := range map[string]struct {
+		lie  func(string, any) any
+		args []string
+		exit int
+	}{
+		"hides the stranger":          {hides, []string{"twin"}, writ.ExitUsage},
+		"hides the one that is meant": {hides, []string{"twin", stranger}, writ.ExitNotFound},
+		"exchanges the keys":          {swap("key", honest, stranger, "key"), []string{"twin", stranger}, writ.ExitConflict},
+	} {
+		l.lies(tt.lie)
+		out, said, code := in.Try(append(append([]string{"node", "reject"}, tt.args...), "--server", l.URL)...)
+		l.lies(nil)
+		if code != tt.exit {
+			t.Errorf("%s: exit %d, want %d\n%s%s", what, code, tt.exit, out, said)
+		}
+	}
+	in.again(writ.ExitDone, "node", "reject", "twin", stranger)
+	in.again(writ.ExitDone, "node", "approve", "twin", honest)
+	in.settle()
+	want := map[string]writ.Admission{honest: writ.AdmissionApproved, stranger: writ.AdmissionRejected}
+	if got := in.admissions("twin"); !maps.Equal(got, want) {
+		t.Errorf("%v, want %v", got, want)
+	}
 }

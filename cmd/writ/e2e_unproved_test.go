@@ -84,10 +84,10 @@ func (r *redirected) unproved(t *testing.T, l *liar) {
 	lied("with the proof of another statement", at(statements, func(o map[string]any) any { o["proof"] = earlier; return o }), label...)
 	lied("refused with the proof that it was done", at(statements, func(o map[string]any) any { return refusedWith(proofOf(o)) }), label...)
 	lied("refused without a proof", at(statements, func(map[string]any) any { return refusedWith(nil) }), label...)
-	wants("a signed refusal", nil, writ.ExitConflict, "cannot become rejected", "node", "reject", "witness")
+	wants("a signed refusal", nil, writ.ExitConflict, "cannot become rejected", "node", "reject", "witness", "PRINT:witness")
 	lied("done with the proof that it was refused", at(statements, func(o map[string]any) any {
 		return api.StatementAnswer{Subject: "x", Done: "node witness is removed", Proof: proofOf(o)}
-	}), "node", "reject", "witness")
+	}), "node", "reject", "witness", "PRINT:witness")
 
 	in.undrained(l, lied, wants)
 

@@ -26,7 +26,7 @@ func (a *app) nodeCommand() *cobra.Command {
 		a.nodeDisksCommand(),
 		a.nodeNICsCommand(),
 		a.nodeApproveCommand(),
-		a.nodeDecision("reject", "Refuse a node that waits"),
+		a.nodeRejectCommand(),
 		a.nodeDecision("cordon", "Give a node no new work; its resources and calls go on"),
 		a.nodeDecision("uncordon", "Give a node work again"),
 		a.nodeDrainCommand(),
@@ -325,16 +325,32 @@ disks. "writ node show NODE" lists them with the command that removes each.`
 }
 
 func (a *app) nodeApproveCommand() *cobra.Command {
-	var node nodeFlags
-	c := &cobra.Command{
-		Use:   "approve NODE [FINGERPRINT]",
-		Short: "Admit a node that waits",
-		Long: `Signs that the machine with this key is a node of the datacenter. You need the role admin.
+	c := a.nodeAdmission("approve", "Admit a node that waits")
+	c.Long = `Signs that the machine with this key is a node of the datacenter. You need the role admin.
 
 Read the fingerprint of the key on the machine itself: "writ runner" prints it while it waits. Do not copy it
-from a list. Lists come from a coordinator, which may show the key of another machine under the expected name.`,
-		Example: "  writ node approve n1 SHA256:lhXIqqvCdxDgGiVWxYjSJ8Z4cJATM0VVIj0f1sg9b8k\n  writ node approve n1 --dc dc1 --fingerprint " +
-			"SHA256:lhXIqqvCdxDgGiVWxYjSJ8Z4cJATM0VVIj0f1sg9b8k",
+from a list. Lists come from a coordinator, which may show the key of another machine under the expected name.`
+	return c
+}
+
+func (a *app) nodeRejectCommand() *cobra.Command {
+	c := a.nodeAdmission("reject", "Refuse a node that waits")
+	c.Long = `Signs that the machine with this key is never a node of the datacenter. You need the role admin.
+
+Nodes that wait may have one name, so the fingerprint says which one you mean. Compare it first with those that your own
+machines show: "writ runner" prints it while it waits. Lists come from a coordinator, which may show the key of your machine
+as that of a stranger.`
+	return c
+}
+
+// nodeAdmission is a decision about a node that waits. Others may wait under its name, so the person says its fingerprint.
+func (a *app) nodeAdmission(decision, short string) *cobra.Command {
+	var node nodeFlags
+	const print = "SHA256:lhXIqqvCdxDgGiVWxYjSJ8Z4cJATM0VVIj0f1sg9b8k"
+	c := &cobra.Command{
+		Use:     decision + " NODE [FINGERPRINT]",
+		Short:   short,
+		Example: "  writ node " + decision + " n1 " + print + "\n  writ node " + decision + " n1 --dc dc1 --fingerprint " + print,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if err := atLeast("NODE")(cmd, args); err != nil {
 				return err
@@ -343,24 +359,23 @@ from a list. Lists come from a coordinator, which may show the key of another ma
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			node.Node = args[0]
+			example := "writ node " + decision + " " + node.Node + " SHA256:…"
 			if len(args) == 2 {
 				if node.Fingerprint != "" && node.Fingerprint != args[1] {
-					return writ.Errorf(writ.CodeUsage, "two fingerprints are given, and they differ").WithHint("give one: %s", approveHint(node.Node))
+					return writ.Errorf(writ.CodeUsage, "two fingerprints are given, and they differ").WithHint("give one: %s", example)
 				}
 				node.Fingerprint = args[1]
 			}
 			if node.Fingerprint == "" {
 				return writ.Errorf(writ.CodeUsage, "the fingerprint of the node's key is missing").
-					WithHint("read it on the machine, where `writ runner` prints it while it waits: %s", approveHint(node.Node))
+					WithHint("read it on the machine, where `writ runner` prints it while it waits: %s", example)
 			}
-			return a.decideNode(cmd.Context(), node, func(s *identity.Statement) { s.Decision = "approve" })
+			return a.decideNode(cmd.Context(), node, func(s *identity.Statement) { s.Decision = decision })
 		},
 	}
 	node.add(a, c)
 	return c
 }
-
-func approveHint(node string) string { return "writ node approve " + node + " SHA256:…" }
 
 // check refuses what could be of no node, or could not be signed.
 func (n *nodeFlags) check() error {

@@ -164,7 +164,7 @@ func nodeCommands(row nodeRow, dc api.Datacenter, reader Reader) []command {
 	offer(schedules && moves(writ.SchedulingDraining), "No new work, and wait for the rest", "drain", " --wait")
 	offer(schedules && moves(writ.SchedulingOpen), "Work again", "uncordon", "")
 	offer(admits && becomes(writ.AdmissionApproved), "Admit it. The machine shows its fingerprint", "approve", " FINGERPRINT")
-	offer(admits && becomes(writ.AdmissionRejected), "Do not admit it", "reject", "")
+	offer(admits && becomes(writ.AdmissionRejected), "Do not admit it. Compare its fingerprint with those of your machines", "reject", " FINGERPRINT")
 	lost := row.Admission == writ.AdmissionApproved && row.Liveness == writ.LivenessLost
 	offer(admits && lost, "It never comes back. Turn its machine off first", "lost", "")
 	offer(admits && !lost && becomes(writ.AdmissionRemoved), "Remove it from the datacenter", "remove", "")
