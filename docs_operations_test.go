@@ -51,10 +51,12 @@ func operationsDocument() string {
 	var b strings.Builder
 	b.WriteString(`# Operations
 
-Everything that a script can ask for. An operation is called as ` + "`module.operation(name, spec, options)`" + `, or without the name where it is
-about no resource; spec and options may be left out from the end. It returns a handle at once: reading a field of it waits for the result.
-[manual/scripts.md](manual/scripts.md) teaches how to work with them. This page is made from the catalogue by ` + "`go generate .`" + `, and
-` + "`writ check`" + ` knows the same.
+This page is for people who write scripts. It lists every operation with its fields, results and errors. [manual/scripts.md](manual/scripts.md)
+teaches the language.
+
+Call an operation as ` + "`module.operation(name, spec, options)`" + `. Operations that have no resource take no name. You can omit options, and spec
+too. A call returns a handle at once. Reading a field of the handle waits for the result. ` + "`go generate .`" + ` makes this page from the catalogue that
+` + "`writ check`" + ` uses.
 
 `)
 	for _, module := range catalog.Modules() {
@@ -73,16 +75,21 @@ about no resource; spec and options may be left out from the end. It returns a h
 	b.WriteString(`
 ## How to read this page
 
-*Makes*: "make it so". If the resource is there and its spec is the same, the result is ` + "`unchanged`" + `; if a field marked *can change* is
-another, ` + "`updated`" + `; if any other field is, the call fails with ` + "`IMMUTABLE_FIELD`" + `. *Changes*, *reads* and *deletes* speak of a resource that
-exists; to delete what is not there is no error. *Finds*: answered by the supervisor from what it knows, without a node.
+An operation that *makes* is idempotent. If the resource exists with the same spec, the result is ` + "`unchanged`" + `. If only fields differ that are marked
+*can change*, the result is ` + "`updated`" + `. If another field differs, the call fails with ` + "`IMMUTABLE_FIELD`" + `. *Changes*, *reads* and *deletes* are about a
+resource that exists. Deleting a resource that does not exist is no error. For *finds* the supervisor answers from its records, without a node.
 
-*Data* says what an operation can do to data that exists. What *reads* changes nothing. What *adds* makes something beside it. What *uses* data
-lets programs work with it, or changes what holds it: it can get lost by that. What **destroys** data is there for that; the signature names what
-it may be about, with ` + "`--destructive`" + `. Nodes carry out nothing but what reads without the payload that a person signed. What is *not repeated*
-ends as ` + "`OUTCOME_UNKNOWN`" + ` if a node died in the middle of it, unless the call says ` + "`idempotent: true`" + `; everything else may be done again.
+*Data* says what an operation can do to data that exists:
 
-A field of type *handle* takes what an operation on that kind returned; where it says *or a name*, the name of a resource of the project too.
+- *reads*: it changes no data.
+- *adds*: it makes data beside existing data.
+- *uses*: programs work with the data, or its holder changes. Data can get lost by that.
+- **destroys**: it deletes or overwrites data. The signature names the resources that it may destroy, with ` + "`--destructive`" + `.
+
+Without the payload that a person signed, nodes carry out only operations that read. A *not repeated* operation ends as ` + "`OUTCOME_UNKNOWN`" + ` if its node died
+meanwhile, unless the call says ` + "`idempotent: true`" + `. All other operations may be repeated.
+
+A field of type *handle* takes the result of an operation on that kind. *Or a name* means that it also takes the name of a resource of the project.
 `)
 	for _, module := range catalog.Modules() {
 		fmt.Fprintf(&b, "\n## %s\n", module)
@@ -96,11 +103,11 @@ A field of type *handle* takes what an operation on that kind returned; where it
 	}
 	b.WriteString("\n## Options\n\nThe last argument of every operation but `get` and `now`.\n")
 	writeFields(&b, scripts.Options(), false)
-	b.WriteString("\n## Errors\n\nA script that reads a field of a call that failed ends there, unless it has read the handle's `err`, which is `undefined` or\n`{code, message, retryable}`. Besides those that stand with an operation any call may fail with:\n\n")
+	b.WriteString("\n## Errors\n\nA script that reads a field of a call that failed ends there, unless it has read the handle's `err`, which is `undefined` or\n`{code, message, retryable}`. Besides the errors of its operation, any call may fail with:\n\n")
 	for _, code := range everyCall {
 		fmt.Fprintf(&b, "- `%s`: %s\n", code, code.Info().Explain)
 	}
-	b.WriteString("\n[codes.md](codes.md) has all codes, and `writ explain CODE` tells more. Simulated drivers can be told to fail, with `INJECTED` or\n`INJECTED_FINAL`.\n")
+	b.WriteString("\n[codes.md](codes.md) has all codes, and `writ explain CODE` tells more. A test can let simulated drivers fail, with `INJECTED` or\n`INJECTED_FINAL`.\n")
 	writeEveryHandle(&b)
 	b.WriteString("\n## Modules without operations\n\nPure functions, without a clock, chance, files or network. Tengo's own documents describe them; here they are bounded and always give the\nsame. `times` is in UTC.\n\n")
 	for _, module := range scripts.Modules() {
@@ -257,7 +264,7 @@ func writeRows(b *strings.Builder, s catalog.Schema, under string, marksChanges 
 		}
 		help := f.Help
 		if limits := limitsOf(f); limits != "" {
-			help += "; " + limits
+			help += ". " + strings.ToUpper(limits[:1]) + limits[1:]
 		}
 		if marksChanges && f.Mutable {
 			help += " — *can change*"

@@ -44,9 +44,10 @@ func codesDocument() string {
 	var b strings.Builder
 	b.WriteString(`# Codes
 
-Every error that a person or a program sees carries one of these codes; they do not change their meaning. *Retry* says whether the
-same request may succeed later without being changed. *Status* is that of HTTP, *exit* that of the command line. Diagnostics of
-scripts have codes of their own, W0001 and up. This page is made from the table ` + "`Codes`" + ` of the root package by ` + "`go generate .`" + `.
+This page is for people and programs that get an error of writ. Each error has one of these codes, and a code never changes its meaning.
+*Retry* says whether the same request may succeed later, unchanged. *Status* is the HTTP status, *exit* the exit code of the command line.
+Diagnostics of scripts have [their own codes](manual/diagnostics.md), W0001 and up. ` + "`go generate .`" + ` makes this page from the table ` + "`Codes`" + ` of
+the root package.
 
 | code | kind | retry | status | exit | meaning and remedy |
 | --- | --- | --- | --- | --- | --- |
@@ -66,9 +67,9 @@ func diagnosticsDocument() string {
 	var b strings.Builder
 	b.WriteString(`# Diagnostics
 
-What ` + "`writ check`" + ` says of scripts, each with a wrong and a right example; ` + "`writ explain CODE`" + ` says the same. Errors stop a script,
-warnings do not, unless ` + "`--strict`" + ` is given. The codes do not change their meaning. This page is made from the table ` + "`Codes`" + ` of the
-package scripts by ` + "`go generate .`" + `.
+This page is for people who write scripts. It lists the errors and warnings of ` + "`writ check`" + `, each with a wrong and a right example.
+` + "`writ explain CODE`" + ` prints the same. Errors stop a script. Warnings stop it with ` + "`--strict`" + ` only. A code never changes its meaning.
+` + "`go generate .`" + ` makes this page from the table ` + "`Codes`" + ` of the package scripts.
 `)
 	for i, c := range scripts.Codes {
 		if i == 0 || c.Code[:3] != scripts.Codes[i-1].Code[:3] {
@@ -87,13 +88,13 @@ func statesDocument() string {
 	var b strings.Builder
 	b.WriteString(`# States
 
-What can be in which state, and every legal move with its cause. Stores refuse any other move. This page is made from the tables of
-moves in the root package by ` + "`go generate .`" + `. The liveness of a node (ready, silent, lost) is not stored: it is the age of its
-last beat.
+This page is for people who read states in commands, in the API or in code. It lists the states of submissions, runs, calls and nodes, and
+each legal move with its cause. Stores refuse any other move. The liveness of a node (ready, silent, lost) is not stored: it is the age of
+its last beat. ` + "`go generate .`" + ` makes this page from the tables of moves in the root package.
 `)
-	writeMoves(&b, "Submission", "Where a submission stands at its coordinator.", writ.SubmissionMoves, writ.SubmissionWaiting)
-	writeMoves(&b, "Run", "Where a run stands in its datacenter.", writ.RunMoves, writ.RunAccepted)
-	writeMoves(&b, "Call", "Where the n-th operation of a run stands.", writ.CallMoves, writ.CallPlanned)
+	writeMoves(&b, "Submission", "The state of a submission at its coordinator.", writ.SubmissionMoves, writ.SubmissionWaiting)
+	writeMoves(&b, "Run", "The state of a run in its datacenter.", writ.RunMoves, writ.RunAccepted)
+	writeMoves(&b, "Call", "The state of the n-th operation of a run.", writ.CallMoves, writ.CallPlanned)
 	writeMoves(&b, "Admission", "Whether a node may take part at all.", writ.AdmissionMoves, writ.AdmissionPending)
 	writeMoves(&b, "Scheduling", "Whether an approved node may get new work.", writ.SchedulingMoves, writ.SchedulingOpen)
 	return b.String()

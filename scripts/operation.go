@@ -218,9 +218,8 @@ var optionSchema = catalog.Schema{
 	{Name: "timeout", Type: catalog.String, Form: "a duration like 90s, 5m or 2h, at most 168h",
 		Help: "how long one attempt may take; what the operation says if not given"},
 	{Name: "on_loss", Type: catalog.String, Enum: []string{"fail", "wait", onLossReplace},
-		Help: "what happens if the node is lost and may have begun the call: fail it after a minute (fail), wait for the node (wait), or wait " +
-			"until a person signs that it never comes back and do it on another one (replace). A call that never began goes to another node, " +
-			"or waits for this one if it must be there"},
+		Help: "what happens if the node is lost and may have begun the call: fail after a minute (fail), wait for the node (wait), or wait for its signed loss " +
+			"and take another node (replace). A call that never began takes another node, or waits if it needs this one"},
 	{Name: "node", Type: catalog.String, Min: new(int64(1)),
 		Help: "the node, by name or id, that shall do it"},
 	{Name: "labels", Type: catalog.Map, Max: new(int64(writ.MaxLabels)), Key: &catalog.Field{Type: catalog.String, Min: new(int64(1)), Max: new(int64(63))}, Elem: &catalog.Field{Type: catalog.String, Max: new(int64(63))},

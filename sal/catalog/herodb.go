@@ -14,7 +14,7 @@ type HeroDBCreate struct {
 	Engines   []string `writ:"engines,enum=herodb|hero_redis|redis-server|valkey-server,max=4,engine=name" help:"the engines that will do, best first; any that its node offers if none is given"`
 	Version   string   `writ:"version,mutable,form=version,engine=version" help:"the engine's version, as far as it is given: 7 fits 7.2.4; another one than serves it upgrades the database"`
 	Network   writ.Ref `writ:"network,kinds=network" help:"the network on which it listens; the node's own address if not given"`
-	Password  Text     `writ:"password,mutable,hidden,min=8,max=1024" help:"what clients must give; if not given the node makes one up and tells it to no script: give one to databases that scripts connect to"`
+	Password  Text     `writ:"password,mutable,hidden,min=8,max=1024" help:"the password of clients; without it the node makes one that no script sees: set one for databases that scripts connect to"`
 }
 
 // Backup names a backup of a database.

@@ -9,7 +9,7 @@ import (
 // VolumeCreate are the arguments of volume.create.
 type VolumeCreate struct {
 	SizeGiB int64    `writ:"size_gib,required,mutable,min=1,max=65536,uses=disk_gib" help:"size in GiB; it can grow and never shrink"`
-	Image   writ.Ref `writ:"image,kinds=image,byname" help:"what to fill it with: a handle to an image, or the name of one that the project has on the node; without it the volume is empty"`
+	Image   writ.Ref `writ:"image,kinds=image,byname" help:"an image of the project on the node that fills the volume; without it the volume is empty"`
 }
 
 // VolumeResize are the arguments of volume.resize.
@@ -76,7 +76,7 @@ func volumeOperations() []*Operation {
 		declare[VolumeClone, Volume](volume.with("clone", Make, 10*time.Minute,
 			"Makes a new volume with the content of another one.").adds()),
 		declare[VolumeCopy, Volume](volume.with("copy", Make, time.Hour,
-			"Makes a new volume with the content of one that may be on another node; a copy that is cut off goes on where it was.").adds()),
+			"Makes a new volume with the content of one that may be on another node. A copy that is cut off continues where it was.").adds()),
 		declare[VolumeSend, VolumeSent](volume.with("send", Look, time.Hour,
 			"Writes a volume's content as an archive into the node's backup directory.").adds().once()),
 		declare[VolumeReceive, Volume](volume.with("receive", Make, time.Hour,
