@@ -28,7 +28,7 @@ func (t *step) receive(m mail, why *stop) error {
 	for i, a := range m.results {
 		if !t.genuine[i] {
 			t.s.complaints.refused(a.node, "a result answers no job that was sent; it is ignored",
-				writ.Errorf(writ.CodeNotFound, "no job with the digest of the result was sent to the node"), "run", t.run.ID, "seq", a.result.Seq, "try", a.result.Attempt)
+				writ.Errorf(writ.CodeNotFound, "no job with the digest of the result was sent to the node"), "run", t.run.ID, "seq", a.result.Seq, "attempt", a.result.Attempt)
 			t.s.accounts.countUseless(a.node, 0, 1)
 			continue
 		}

@@ -77,8 +77,8 @@ func (a *app) page(ctx context.Context, out io.Writer, args ...string) error {
 func (a *app) root() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "writ",
-		Short: "Signed scripts that become finished work in datacenters",
-		Long: `writ carries signed scripts to datacenters and turns them into finished work on nodes.
+		Short: "Run signed scripts in your datacenters",
+		Long: `writ delivers signed scripts to your datacenters and runs them on nodes.
 
 You sign a script with your SSH key. The supervisor of the datacenter verifies the signature itself, so an attacker
 in the middle cannot make it act.`,

@@ -30,7 +30,7 @@ const (
 )
 
 func (a *app) bootCommand() *cobra.Command {
-	return family("boot", "Start machines over the network, and see how far they are", a.bootServeCommand(), a.bootListCommand())
+	return family("boot", "Start machines over the network, and see their boot progress", a.bootServeCommand(), a.bootListCommand())
 }
 
 func (a *app) bootServeCommand() *cobra.Command {
@@ -39,12 +39,12 @@ func (a *app) bootServeCommand() *cobra.Command {
 	var machine machineFlags
 	c := a.daemonCommand(&cobra.Command{
 		Use:   "serve",
-		Short: "Run a boot server: it gives machines that run iPXE a node image, and remembers how far they are",
+		Short: "Run a boot server: it serves node images to machines with iPXE and records their boot progress",
 		Long: `Runs the boot server of a site. Have the DHCP server of the machines name http://ADDRESS:PORT/boot/ipxe to those that run
 iPXE. Each machine gets a script and the node image, and reports the stages of its start. "writ boot list" shows them.
 
-What it knows of machines is in memory, and forgotten when it ends. Nothing of it is authenticated: any machine of
-that network can speak for another. It authorises nothing.
+Its records of machines are in memory only, and end with it. Reports are not authenticated: any machine of that
+network can report for another. They authorise nothing.
 
 The settings of machines are in the script, which everybody in the network can read. So they have no token: with
 --cluster a machine waits to be approved. Without TLS others in the network can give machines another image.
@@ -96,7 +96,7 @@ func (a *app) bootListCommand() *cobra.Command {
 	var server string
 	c := &cobra.Command{
 		Use:   "list",
-		Short: "List the machines that asked a boot server, with how far they are",
+		Short: "List the machines that asked a boot server, and their boot progress",
 		Long: `Lists the machines that asked a boot server since it was started, one for each network card. The newest step comes first, with
 the time since and what to look at.
 

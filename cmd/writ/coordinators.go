@@ -68,7 +68,7 @@ coordinator. Its key is made there unless it has one, and the rosters are put be
 
 Supervisors that know only addresses of the roster connect to the new coordinator by themselves. Commands ask it when theirs does not answer.
 
-One that is there gets more addresses. So a coordinator that was founded on loopback gets TLS: give its name and its own directory. Then start it
+If the coordinator exists, it gets more addresses. So a coordinator on loopback gets TLS: give its name and its own directory. Then start it
 again with --listen and the address.`,
 		Example: `  writ coordinator add coord2 --url https://10.0.0.6:7440 --data coord2
   writ coordinator add coord1 --url https://writ.example.org:7440 --data ./cluster`,
@@ -158,9 +158,9 @@ func (a *app) coordinatorRemoveCommand() *cobra.Command {
 	var adopt adoptFlags
 	c := &cobra.Command{
 		Use:   "remove NAME",
-		Short: "Take a coordinator out of the roster",
-		Long: `Signs the next version of the roster, which does not have the coordinator any more. Supervisors end their links to it, and commands do not
-believe it. The command asks another coordinator if it knows one. You are a root operator. Remove a coordinator that never comes back: supervisors
+		Short: "Remove a coordinator from the roster",
+		Long: `Signs the next version of the roster, which does not have the coordinator any more. Supervisors end their links to it, and commands
+reject it. The command asks another coordinator if it knows one. You are a root operator. Remove a coordinator that never comes back: supervisors
 keep events for it until then.`,
 		Example: "  writ coordinator remove coord2",
 		Args:    exactly("NAME"),

@@ -196,7 +196,7 @@ func (a *app) runnerCommand() *cobra.Command {
 	var join, cluster string
 	c := a.daemonCommand(&cobra.Command{
 		Use:   "runner",
-		Short: "Run a node: it takes signed jobs, verifies them and acts",
+		Short: "Run a node: it verifies signed jobs and runs them",
 		Long: `Runs a node. It joins at the first start, with a token of "writ token create". Without a token it needs
 --cluster, and waits for "writ node approve".
 

@@ -42,7 +42,7 @@ func (a *app) demoCommand() *cobra.Command {
 	d := daemon.Dev{Datacenters: 1, Nodes: 2, Drivers: daemon.DriversAuto}
 	c := &cobra.Command{
 		Use:   "demo",
-		Short: "Show everything at work: a cluster on this machine, and an example that is signed, submitted and done",
+		Short: "Show everything at work: a cluster on this machine, and an example that is signed, submitted and runs",
 		Long: `Starts "writ dev" in a temporary directory with a new key. It signs and submits an example script, shows its
 progress, verifies the signature on its result and prints the result. It ends by itself. With --keep it stays up
 until Ctrl-C.`,

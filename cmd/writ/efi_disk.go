@@ -51,7 +51,7 @@ func (a *app) efiDiskCommand() *cobra.Command {
 one machine. Write it to a USB stick with dd, or give it to a virtual machine. Equal inputs make equal bytes.
 
 --join names the file with the token of "writ token create". The token says which cluster and which datacenter the
-machine believes, so the disk needs nothing else. With a token or a credential only you can read the disk's image.
+machine trusts, so the disk needs nothing else. With a token or a credential only you can read the disk's image.
 
 A credential is a file with settings, a line for each, as writ.name=n1. The flags make one for you.`,
 		Example: `  writ token create --dc dc1 > n1.token

@@ -42,8 +42,8 @@ func (a *app) initCommand() *cobra.Command {
 	var newKey bool
 	c := &cobra.Command{
 		Use:   "init",
-		Short: "Found a cluster: the first version of its roster, signed by you",
-		Long: `Founds a cluster. Your SSH key becomes the root of the roster. The hash of the key is the id of the cluster,
+		Short: "Create a cluster: the first version of its roster, signed by you",
+		Long: `Creates a cluster. Your SSH key becomes the root of the roster. The hash of the key is the id of the cluster,
 which every machine that joins trusts. You become its first root operator and may do everything in it.
 
 It writes the signed roster, and client.yaml for the commands that talk to the cluster.`,

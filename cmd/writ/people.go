@@ -200,9 +200,9 @@ func (a *app) userRemoveCommand() *cobra.Command {
 	var adopt adoptFlags
 	c := &cobra.Command{
 		Use:   "remove NAME",
-		Short: "Take a person or a machine, or one of their keys, out of the roster",
-		Long: `Signs the next version of the roster with you as a root operator. Datacenters accept nothing more that this
-person signs. What they accepted before goes on. With --revoke, every open run of this person is cancelled, too:
+		Short: "Remove a person or a machine, or one of their keys, from the roster",
+		Long: `Signs the next version of the roster with you as a root operator. Datacenters accept no new statement of
+this person. Runs that they accepted before continue. With --revoke, every open run of this person is cancelled, too:
 use that for a key that may be in wrong hands.
 
 Then the command waits until every datacenter has signed that the new roster is in force there. It names those

@@ -32,7 +32,7 @@ func (a *app) pkiShowCommand() *cobra.Command {
 		Long: `Shows whose certificates there are, until when they last, and from when on they are renewed. Processes issue and renew them by themselves.
 A node needs none: it shows the key with which it joined.
 
-The owners say this of themselves. Who connects to them believes only the roster.`,
+The owners report this about themselves. Clients trust only the roster.`,
 		Example: "  writ pki show\n  writ pki show --dc dc1 -o json",
 		Args:    exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {

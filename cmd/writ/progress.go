@@ -82,7 +82,7 @@ func (p *progress) callChanged(c writ.Call) {
 	case c.State.Ended():
 		p.callEnded(c)
 	case c.Attempt > 1 && before.Attempt < c.Attempt:
-		p.term.Note("↻ %s: try %d%s", callName(c), c.Attempt, because(cmpError(c.Error, before.Error)))
+		p.term.Note("↻ %s: attempt %d%s", callName(c), c.Attempt, because(cmpError(c.Error, before.Error)))
 	case c.State == writ.CallRunning:
 		p.term.Note("→ %s on %s", callName(c), nodeName(c))
 	case c.State == writ.CallPlanned && c.Reason != "":

@@ -56,7 +56,7 @@ type callReasons struct {
 func (a *app) runExplainCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:     "explain RUN",
-		Short:   "Say in a sentence why a run waits or failed, and what to type next",
+		Short:   "Explain why a run waits or failed, and what to type next",
 		Example: "  writ run explain RUN",
 		Args:    exactly("RUN"),
 		RunE: a.onRun(func(ctx context.Context, c *client.Client, id writ.RunID) error {

@@ -244,7 +244,7 @@ func runText(v api.RunValues, state, datacenter string, wideTable, values bool) 
 			column("TOOK", func(c api.CallValues) string { return duration(c.Call) }),
 			column("CHANGE", func(c api.CallValues) string { return string(c.Change) }),
 			column("WHY", func(c api.CallValues) string { return whyCall(c.Call) }),
-			wide("TRY", func(c api.CallValues) string { return fmt.Sprintf("%d.%d", c.Attempt, c.Delivery) }),
+			wide("ATTEMPT", func(c api.CallValues) string { return fmt.Sprintf("%d.%d", c.Attempt, c.Delivery) }),
 			wide("AT", func(c api.CallValues) string { return c.Position }),
 		}
 		if values {
@@ -404,9 +404,9 @@ func (a *app) runResumeCommand() *cobra.Command {
 	var reason reasonFlag
 	c := &cobra.Command{
 		Use:   "resume RUN",
-		Short: "Let a failed run go on where it failed, and watch it",
-		Long: `Lets a failed run go on where it failed. What succeeded stays done. Errors that the script has read stay. All
-other calls that did not succeed are tried again. The signed deadline stays.
+		Short: "Continue a failed run where it failed, and watch it",
+		Long: `Continues a failed run where it failed. Succeeded calls are not repeated. Errors that the script has read stay. All
+other calls are tried again. The signed deadline stays.
 
 Then the command watches until the run has ended, as submit does.`,
 		Example: "  writ run resume 6e0c5a4be6f44b9a8f6b7c1d2e3f4a5b --reason \"the disk was replaced\"",

@@ -148,8 +148,8 @@ func (a *app) tokenRevokeCommand() *cobra.Command {
 	var reason reasonFlag
 	c := &cobra.Command{
 		Use:   "revoke TOKEN",
-		Short: "Have a join token admit no node any more",
-		Long: `Signs that a join token is over. TOKEN is its id, which "writ token list" shows; it is the part between the first two dots. Nodes that it
+		Short: "Revoke a join token",
+		Long: `Signs that a join token admits no more nodes. TOKEN is its id, which "writ token list" shows; it is the part between the first two dots. Nodes that it
 has admitted stay. You need the role admin.`,
 		Example: "  writ token revoke nbswy3dpeb3w6 --dc dc1 --reason \"it was pasted into a chat\"",
 		Args:    exactly("TOKEN"),
