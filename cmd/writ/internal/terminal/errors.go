@@ -1,6 +1,7 @@
 package terminal
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -47,7 +48,7 @@ func ExitCode(err error) int {
 	return writ.AsError(err).Code.Info().Exit
 }
 
-// Fail shows an error: what happened, what to do next, and its code; with -o json the same as one line of JSON.
+// Fail shows an error: what happened, its code, and what to do next; with -o json the error as one line of JSON.
 func (t *Terminal) Fail(err error) {
 	if e, ok := errors.AsType[*ExitError](err); ok && e.Err == nil {
 		return
@@ -70,9 +71,26 @@ func (t *Terminal) Fail(err error) {
 	if more {
 		fmt.Fprintln(t.Err, rest)
 	}
-	if e.Hint != "" {
-		fmt.Fprintf(t.Err, "%s %s\n", t.styles.hint.Render("hint:"), CleanLines(e.Hint))
+	if hint := cmp.Or(e.Hint, remedy(e.Code)); hint != "" {
+		fmt.Fprintf(t.Err, "%s %s\n", t.styles.hint.Render("hint:"), CleanLines(hint))
 	}
+}
+
+// remedy returns what to do about an error that has no hint: what the table of codes says after its first sentence, or where to read more.
+// It is empty for codes whose messages say it themselves, and for those that this program does not know.
+func remedy(code writ.Code) string {
+	info := code.Info()
+	switch code {
+	case writ.CodeInternal, writ.CodeUsage, writ.CodeScriptInvalid, writ.CodeScriptFailed:
+		return ""
+	}
+	if info.Code != code {
+		return ""
+	}
+	if _, rest, more := strings.Cut(info.Explain, ". "); more {
+		return rest
+	}
+	return "writ explain " + string(code)
 }
 
 // forPeople returns the error as it is shown. Unlike a server, the command line hides nothing of what went wrong inside of it: the

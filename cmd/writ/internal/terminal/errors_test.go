@@ -71,3 +71,23 @@ func TestNoErrorShowsASecret(t *testing.T) {
 		t.Errorf("%v: %s", err, said())
 	}
 }
+
+func TestAnErrorWithoutAHintSaysWhatToDo(t *testing.T) {
+	for _, tt := range []struct {
+		err  error
+		hint string
+	}{
+		{writ.Errorf(writ.CodeConflict, "no"), "Look at it again, then decide."},
+		{writ.Errorf(writ.CodeResourceBusy, "no"), "writ explain RESOURCE_BUSY"},
+		{writ.Errorf(writ.CodeConflict, "no").WithHint("wait"), "wait"},
+		{writ.Errorf(writ.CodeUsage, "no"), ""},
+		{writ.Errorf("OF_A_LATER_VERSION", "no"), ""},
+		{errors.New("the port is taken"), ""},
+	} {
+		term, _, said := newTest(t)
+		term.Fail(tt.err)
+		if _, hint, _ := strings.Cut(said(), "hint: "); strings.TrimSpace(hint) != tt.hint {
+			t.Errorf("%v: %q, want the hint %q", tt.err, said(), tt.hint)
+		}
+	}
+}
