@@ -10,7 +10,7 @@ import (
 
 	"writ"
 	"writ/identity/envelope"
-	"writ/runner/carry"
+	"writ/runner/transfer"
 	"writ/sal"
 )
 
@@ -29,7 +29,7 @@ func (n *incarnation) give(ctx context.Context) {
 	if n.transfers == nil {
 		return
 	}
-	g := &carry.Giver{
+	g := &transfer.Giver{
 		Node: n.node, Cluster: n.member.Roster().Cluster, Datacenter: n.member.Datacenter(), Key: n.member.key, Keys: n.supervisorKey,
 		Hold: n.hold, Shipper: n.shipper, Rate: n.transfers.Rate, Now: n.now, Log: n.log,
 	}
@@ -72,5 +72,5 @@ func (n *incarnation) origin(ctx context.Context, w *work) (sal.Origin, error) {
 	if to := all[0]; len(all) != 1 || to.To != n.node || !n.member.PublicKey().Equal(ed25519.PublicKey(to.ToKey)) {
 		return nil, writ.Errorf(writ.CodeSignatureInvalid, "the transfer grant of the job is for another node")
 	}
-	return &carry.Fetcher{Key: n.member.key, Grant: all[0], Signed: w.job.Grant, Allow: n.peers, Log: n.log, Progress: n.progress(ctx, w)}, nil
+	return &transfer.Fetcher{Key: n.member.key, Grant: all[0], Signed: w.job.Grant, Allow: n.peers, Log: n.log, Progress: n.progress(ctx, w)}, nil
 }

@@ -13,7 +13,7 @@ import (
 	"writ"
 	"writ/identity/envelope"
 	"writ/runner"
-	"writ/runner/carry"
+	"writ/runner/transfer"
 	"writ/sal"
 )
 
@@ -66,7 +66,7 @@ func TestAJobWithATransferGrantHasAnOrigin(t *testing.T) {
 				t.Errorf("%s: %q, want %q", tt.name, got, tt.code)
 			}
 			origin := given.Load().([]sal.Origin)[0]
-			f, _ := origin.(*carry.Fetcher)
+			f, _ := origin.(*transfer.Fetcher)
 			if (origin != nil) != tt.origin || tt.origin && f.Grant.Address != "n2:7450" {
 				t.Errorf("%s: the driver was given %#v", tt.name, origin)
 			}
@@ -137,7 +137,7 @@ func TestAJobIsToldThatItsResourceIsBeingCopied(t *testing.T) {
 		must(t, err)
 		fetched := make(chan error)
 		go func() {
-			f := &carry.Fetcher{Key: other, Grant: grant, Signed: signed, Dial: listener.dial}
+			f := &transfer.Fetcher{Key: other, Grant: grant, Signed: signed, Dial: listener.dial}
 			fetched <- f.Fetch(t.Context(), "", nothing{})
 		}()
 		<-shipper.keeping

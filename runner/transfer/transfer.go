@@ -1,10 +1,10 @@
-// Package carry moves archives from one node to another: the node that gets one connects to the node that has it, over TLS 1.3, where both
+// Package transfer moves archives from one node to another: the node that gets one connects to the node that has it, over TLS 1.3, where both
 // show the ed25519 keys of their nodes and no others will do. It knows transfer grants, bytes and how connections fail; it must not know what is in
 // an archive, nor who keeps it.
 //
 // A connection has one request, one answer and, if that is no error, the bytes of an archive from an offset on and a trailer with the digest
 // of the whole. All but the bytes is deterministic CBOR behind its length.
-package carry
+package transfer
 
 import (
 	"crypto/ed25519"
