@@ -194,3 +194,17 @@ func TestPlacesAreSharedByTime(t *testing.T) {
 		}
 	})
 }
+
+// SECURITY.md says so: one tenant leaves a place to others from four places on, two of them from sixteen on.
+func TestHowManyTenantsTakeAllPlaces(t *testing.T) {
+	for places := 1; places <= 64; places++ {
+		first := fair.Most(places)
+		second := fair.Most(places - first)
+		if left := places - first; (left == 0) != (places < 4) {
+			t.Errorf("of %d places one leaves %d", places, left)
+		}
+		if left := places - first - second; (left == 0) != (places < 16) {
+			t.Errorf("of %d places two leave %d", places, left)
+		}
+	}
+}

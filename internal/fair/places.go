@@ -7,8 +7,8 @@ import (
 )
 
 // reserve is how many times the places that are free a tenant may have, at most, and get one more: alone it gets three quarters of them,
-// the next one three quarters of the rest. So there is a place for whoever comes, however long the others stay. Of fewer than four places
-// one may have all.
+// the next one three quarters of the rest. So there is a place for whoever comes after one, however long that stays. Of fewer than four places
+// one may have all, and of fewer than sixteen two.
 const reserve = 3
 
 // May reports whether a tenant that has so many places may have one more while so many are free.
