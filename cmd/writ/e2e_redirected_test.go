@@ -538,14 +538,16 @@ func (r *redirected) twins(t *testing.T, l *liar) {
 		exit int
 	}{
 		"hides the stranger":          {hides, []string{"twin"}, writ.ExitUsage},
-		"hides the one that is meant": {hides, []string{"twin", stranger}, writ.ExitNotFound},
-		"exchanges the keys":          {swap("key", honest, stranger, "key"), []string{"twin", stranger}, writ.ExitConflict},
+		"hides the one that is meant": {hides, []string{"twin", "--fingerprint", stranger}, writ.ExitNotFound},
+		"exchanges the keys":          {swap("key", honest, stranger, "key"), []string{"twin", "--fingerprint", stranger}, writ.ExitConflict},
 	} {
-		l.lies(tt.lie)
-		out, said, code := in.Try(append(append([]string{"node", "reject"}, tt.args...), "--server", l.URL)...)
-		l.lies(nil)
-		if code != tt.exit {
-			t.Errorf("%s: exit %d, want %d\n%s%s", what, code, tt.exit, out, said)
+		for _, decision := range []string{"reject", "remove", "lost"} {
+			l.lies(tt.lie)
+			out, said, code := in.Try(append(append([]string{"node", decision}, tt.args...), "--server", l.URL)...)
+			l.lies(nil)
+			if code != tt.exit {
+				t.Errorf("%s, %s: exit %d, want %d\n%s%s", what, decision, code, tt.exit, out, said)
+			}
 		}
 	}
 	in.again(writ.ExitDone, "node", "reject", "twin", stranger)

@@ -31,7 +31,7 @@ func (a *app) nodeCommand() *cobra.Command {
 		a.nodeDecision("uncordon", "Give a node work again"),
 		a.nodeDrainCommand(),
 		a.nodeLabelCommand(),
-		a.nodeDecision("remove", "Remove a node for good; its key is never admitted again"),
+		a.nodeRemoveCommand(),
 		a.nodeLostCommand(),
 	)
 }
@@ -296,7 +296,7 @@ func (a *app) nodeDecision(decision, short string) *cobra.Command {
 		Args:    exactly("NODE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			node.Node = args[0]
-			return a.decideNode(cmd.Context(), node, func(s *identity.Statement) { s.Decision = decision })
+			return a.decideNode(cmd.Context(), node, true, func(s *identity.Statement) { s.Decision = decision })
 		},
 	}
 	node.add(a, c)
@@ -305,6 +305,15 @@ func (a *app) nodeDecision(decision, short string) *cobra.Command {
 
 // beforeLost is what a person must know who signs that a node is lost.
 const beforeLost = "turn its machine off first. Until the node hears of this, its resources and their replacements elsewhere run at the same time"
+
+func (a *app) nodeRemoveCommand() *cobra.Command {
+	c := a.nodeDecision("remove", "Remove a node for good; its key is never admitted again")
+	c.Long = `Signs that a node is none of the datacenter any more. Its key is never admitted again. You need the role admin.
+
+Nodes that wait may have one name. So the supervisor must have signed that the node is admitted, or you say its
+fingerprint.`
+	return c
+}
 
 func (a *app) nodeLostCommand() *cobra.Command {
 	c := a.nodeDecision(identity.DecisionLost, "Remove a node that never comes back, and free the names of what it had")
@@ -370,7 +379,7 @@ func (a *app) nodeAdmission(decision, short string) *cobra.Command {
 				return writ.Errorf(writ.CodeUsage, "the fingerprint of the node's key is missing").
 					WithHint("read it on the machine, where `writ runner` prints it while it waits: %s", example)
 			}
-			return a.decideNode(cmd.Context(), node, func(s *identity.Statement) { s.Decision = decision })
+			return a.decideNode(cmd.Context(), node, true, func(s *identity.Statement) { s.Decision = decision })
 		},
 	}
 	node.add(a, c)
@@ -385,8 +394,22 @@ func (n *nodeFlags) check() error {
 	return nil
 }
 
-// decideNode signs a decision about the node that the person names, and hands it in; fill says what is decided.
-func (a *app) decideNode(ctx context.Context, name nodeFlags, fill func(*identity.Statement)) error {
+// admitted returns nil if the supervisor of a node has signed that it is admitted: only such a node has its name for itself.
+func admitted(ctx context.Context, c *client.Client, roster *identity.Roster, n writ.Node) error {
+	stands, err := c.NodeStanding(ctx, roster, n)
+	switch code := writ.CodeOf(err); {
+	case err == nil && stands.Admission == writ.AdmissionApproved:
+		return nil
+	case err != nil && code != writ.CodeNotFound && code != writ.CodeVerbUnsupported:
+		return err
+	}
+	return writ.Errorf(writ.CodeUsage, "node %s is not known to be admitted, and others may wait under its name", n.Name).
+		WithHint("say --fingerprint SHA256:… as the machine itself shows it")
+}
+
+// decideNode signs a decision about the node that the person names, and hands it in; fill says what is decided. One that is for good needs the
+// fingerprint, or a node that is admitted.
+func (a *app) decideNode(ctx context.Context, name nodeFlags, forGood bool, fill func(*identity.Statement)) error {
 	if err := name.check(); err != nil {
 		return err
 	}
@@ -397,6 +420,11 @@ func (a *app) decideNode(ctx context.Context, name nodeFlags, fill func(*identit
 	n, err := c.FindNode(ctx, roster, name.NodeName)
 	if err != nil {
 		return err
+	}
+	if forGood && name.Fingerprint == "" {
+		if err := admitted(ctx, c, roster, n); err != nil {
+			return err
+		}
 	}
 	return a.decideAbout(ctx, c, roster, n, name.reason, fill)
 }
@@ -433,7 +461,7 @@ work to it.`,
 				return err
 			}
 			node.Node = args[0]
-			return a.decideNode(cmd.Context(), node, func(s *identity.Statement) {
+			return a.decideNode(cmd.Context(), node, false, func(s *identity.Statement) {
 				change.Statement(s,
 					writ.NodeID(strings.TrimPrefix(s.Subject, "node/")))
 			})

@@ -167,6 +167,10 @@ func nodeCommands(row nodeRow, dc api.Datacenter, reader Reader) []command {
 	offer(admits && becomes(writ.AdmissionRejected), "Do not admit it. Compare its fingerprint with those of your machines", "reject", " FINGERPRINT")
 	lost := row.Admission == writ.AdmissionApproved && row.Liveness == writ.LivenessLost
 	offer(admits && lost, "It never comes back. Turn its machine off first", "lost", "")
-	offer(admits && !lost && becomes(writ.AdmissionRemoved), "Remove it from the datacenter", "remove", "")
+	print := ""
+	if row.Admission != writ.AdmissionApproved { // others may have its name
+		print = " --fingerprint FINGERPRINT"
+	}
+	offer(admits && !lost && becomes(writ.AdmissionRemoved), "Remove it from the datacenter", "remove", print)
 	return all
 }
