@@ -218,8 +218,8 @@ var optionSchema = catalog.Schema{
 	{Name: "timeout", Type: catalog.String, Form: "a duration like 90s, 5m or 2h, at most 168h",
 		Help: "how long one attempt may take; what the operation says if not given"},
 	{Name: "on_loss", Type: catalog.String, Enum: []string{"fail", "wait", onLossReplace},
-		Help: "what happens if the node is lost and may have begun the call: fail after a minute (fail), wait for the node (wait), or wait for its signed loss " +
-			"and take another node (replace). A call that never began takes another node, or waits if it needs this one"},
+		Help: "what happens if the node is lost and may have begun the call: fail after a minute, wait for the node, or replace it. With replace the call " +
+			"waits for the signed loss of the node and takes another one. A call that never began takes another node, or waits if it needs this one"},
 	{Name: "node", Type: catalog.String, Min: new(int64(1)),
 		Help: "the node, by name or id, that shall do it"},
 	{Name: "labels", Type: catalog.Map, Max: new(int64(writ.MaxLabels)), Key: &catalog.Field{Type: catalog.String, Min: new(int64(1)), Max: new(int64(63))}, Elem: &catalog.Field{Type: catalog.String, Max: new(int64(63))},
