@@ -18,7 +18,7 @@ import (
 // protect has the journal authenticate its rows, under a key that only this supervisor has.
 func (s *Supervisor) protect() error {
 	return s.Journal.Protect(journal.Protection{
-		Key: s.Key.Seed(), Known: s.Protected,
+		Key: s.Key.Seed(), Known: s.Protected, KnownValues: s.ProtectedValues,
 		Refused: func(err *writ.Error) {
 			s.complaints.refused("", "a record of the journal was changed by another program; nothing is done for it", err, "hint", err.Hint)
 		},

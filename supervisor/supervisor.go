@@ -39,6 +39,8 @@ type Config struct {
 	// Protected says that the journal is known to carry authentication codes: then rows without one are refused. Without it those of an earlier
 	// version are given theirs, unless the journal shows that this was done before.
 	Protected bool
+	// ProtectedValues says likewise that values that decide something carry codes, as those of earlier versions do not.
+	ProtectedValues bool
 	// Adopted is told of each roster that comes into force, so that somebody keeps it where the database cannot take it away; it may be nil.
 	// Its error is logged.
 	Adopted   func(signed []byte) error

@@ -110,7 +110,7 @@ const (
 var Places = []Place{
 	{Point: StoreUpgraded, Kind: Move, Where: "internal/sqldb.upgrade", Says: "A store gets the tables that it lacks."},
 
-	{Point: JournalMade, Kind: Commit, Where: "supervisor/journal.open", Says: "A new journal gets its id."},
+	{Point: JournalMade, Kind: Commit, Where: "supervisor/journal.Open", Says: "A new journal gets its id."},
 	{Point: JournalForgotten, Kind: Commit, Where: "supervisor/journal.Forget", Says: "Old runs, events and statements are forgotten."},
 	{Point: JournalProbed, Kind: Commit, Where: "supervisor/journal.Probe", Says: "A supervisor looks whether its journal can be written again."},
 	{Point: GenerationBegun, Kind: Commit, Where: "supervisor/journal.TakeBack supervisor/journal.begin", Says: "A journal that came from a backup tells all that stands under a new name."},

@@ -78,7 +78,7 @@ var freeTables = map[string]string{
 	"loads":            "it says which of the nodes that may have a call has room",
 	"forgotten":        "it says whose rows may be deleted",
 	"run_counter":      "two runs with one number do not read each other's calls: each call names its run",
-	"meta":             "nodes remember the highest epoch themselves; the mark of protection counts only with its own code",
+	"meta":             "those of its values that decide something carry a code: see codedValues",
 }
 
 // Protection lets a journal carry codes.
@@ -86,6 +86,8 @@ type Protection struct {
 	Key []byte // a secret that is not in the journal
 	// Known says that the journal carried codes before, as somebody knows who is not the database: then it is not given any for rows without.
 	Known bool
+	// KnownValues says likewise that the values of meta carried codes before.
+	KnownValues bool
 	// Refused is told of each row that the journal did not write, of the same one again only if there are very many, and may be nil.
 	Refused func(err *writ.Error)
 	// Adopted is told how many rows were given their codes, once in the life of a journal, and may be nil.
@@ -104,7 +106,7 @@ type codes struct {
 // maxTold bounds the rows of which it is remembered that they were refused. When there are more, all of them are forgotten, and told of again.
 const maxTold = 1000
 
-const metaCode = "meta" // the name of the key of the mark that stands in meta
+const metaCode = "meta" // the name of the key of what stands in meta
 
 // Protect makes the journal carry codes from its next epoch on. Call it before BeginEpoch. Without it nothing is checked: for tools that only
 // copy.

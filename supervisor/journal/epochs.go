@@ -23,7 +23,7 @@ func (j *Journal) Gave(epoch int64) bool {
 
 // giveEpoch notes that an epoch follows the last one.
 func (tx *Tx) giveEpoch(last, epoch int64) ([]int64, error) {
-	text, err := tx.meta("epochs")
+	text, err := tx.meta(metaEpochs)
 	if err != nil {
 		return nil, err
 	}
@@ -44,7 +44,7 @@ func (tx *Tx) giveEpoch(last, epoch int64) ([]int64, error) {
 	for i, e := range all {
 		words[i] = strconv.FormatInt(e, 10)
 	}
-	return all, tx.setMeta("epochs", strings.Join(words, " "))
+	return all, tx.setMeta(metaEpochs, strings.Join(words, " "))
 }
 
 // Head is how far a journal has come. It never goes back, unless the journal comes from a backup.
@@ -59,7 +59,7 @@ func (h Head) Behind(seen Head) bool { return h.Epoch < seen.Epoch || h.Seq < se
 // Head returns how far the journal has come.
 func (j *Journal) Head(ctx context.Context) (h Head, err error) {
 	err = j.Read(ctx, func(tx *Tx) error {
-		if h.Epoch, err = tx.number("epoch"); err != nil {
+		if h.Epoch, err = tx.number(metaEpoch); err != nil {
 			return err
 		}
 		return tx.QueryRowContext(tx.ctx, `SELECT seq FROM event_counter`).Scan(&h.Seq)

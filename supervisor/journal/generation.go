@@ -40,7 +40,7 @@ func (tx *Tx) compare(seq int64, at time.Time) (standing, error) {
 	}
 	switch {
 	case seq == 0: // of all that is not told any more, what stands was told again
-		restated, err := tx.number("history")
+		restated, err := tx.number(metaHistory)
 		if oldest == 1 || restated >= oldest {
 			return agrees, err
 		}
@@ -86,11 +86,11 @@ func (j *Journal) TakeBack(ctx context.Context) error {
 	var id string
 	var until int64
 	err := j.Write(failpoint.At(ctx, failpoint.GenerationBegun), func(tx *Tx) (err error) {
-		if id, err = tx.meta("journal"); err != nil || id != old {
+		if id, err = tx.meta(metaJournal); err != nil || id != old {
 			return err
 		}
 		id = writ.NewUUID()
-		if err := tx.setMeta("journal", id); err != nil {
+		if err := tx.setMeta(metaJournal, id); err != nil {
 			return err
 		}
 		if err := tx.exec(`DELETE FROM acknowledgements`); err != nil {
@@ -129,7 +129,7 @@ func (tx *Tx) restate() error {
 		return err
 	}
 	told += int64(len(tx.events)) // which get their numbers before these
-	if err := tx.setMeta("history", strconv.FormatInt(told, 10)); err != nil {
+	if err := tx.setMeta(metaHistory, strconv.FormatInt(told, 10)); err != nil {
 		return err
 	}
 	nodes, err := tx.Nodes()

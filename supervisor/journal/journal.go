@@ -65,11 +65,6 @@ type batch struct {
 
 // Open opens the journal at path (":memory:" in tests), making it if there is none.
 func Open(ctx context.Context, path string) (*Journal, error) {
-	return open(ctx, path, func(*Tx) error { return nil })
-}
-
-// open opens a journal and changes it with what gives it its id, if it has none yet.
-func open(ctx context.Context, path string, change func(tx *Tx) error) (*Journal, error) {
 	sub, err := fs.Sub(migrations, "migrations")
 	if err != nil {
 		return nil, err
@@ -80,10 +75,10 @@ func open(ctx context.Context, path string, change func(tx *Tx) error) (*Journal
 	}
 	j := &Journal{db: db, tail: newTail(), known: new(newest)}
 	err = j.Write(failpoint.At(ctx, failpoint.JournalMade), func(tx *Tx) error {
-		id, err := tx.meta("journal")
+		id, err := tx.meta(metaJournal)
 		if err == nil && id == "" {
 			id = writ.NewUUID()
-			err = tx.setMeta("journal", id)
+			err = tx.setMeta(metaJournal, id)
 		}
 		if err != nil {
 			return err
@@ -94,7 +89,7 @@ func open(ctx context.Context, path string, change func(tx *Tx) error) (*Journal
 		}
 		j.id.Store(&id)
 		j.setFeeds(feeds)
-		return change(tx)
+		return nil
 	})
 	if err != nil {
 		db.Close()
@@ -151,7 +146,7 @@ const probeSize = 64 << 10
 // Probe writes something without meaning, and takes it away again, to learn whether the journal can be written again.
 func (j *Journal) Probe(ctx context.Context) error {
 	for _, text := range []string{strings.Repeat("-", probeSize), ""} {
-		if err := j.Write(failpoint.At(ctx, failpoint.JournalProbed), func(tx *Tx) error { return tx.setMeta("probe", text) }); err != nil {
+		if err := j.Write(failpoint.At(ctx, failpoint.JournalProbed), func(tx *Tx) error { return tx.setMeta(metaProbe, text) }); err != nil {
 			return err
 		}
 	}
@@ -206,19 +201,6 @@ func (n *newest) add(digests []writ.Digest) {
 
 // Then has something done when the change is on disk, before anybody is told of its events. It must be quick: the next commit waits.
 func (tx *Tx) Then(do func()) { tx.then = append(tx.then, do) }
-
-func (tx *Tx) meta(name string) (string, error) {
-	var value string
-	err := tx.QueryRowContext(tx.ctx, `SELECT value FROM meta WHERE name = $1`, name).Scan(&value)
-	if errors.Is(err, sql.ErrNoRows) {
-		return "", nil
-	}
-	return value, err
-}
-
-func (tx *Tx) setMeta(name, value string) error {
-	return tx.exec(`INSERT INTO meta (name, value) VALUES ($1, $2) ON CONFLICT (name) DO UPDATE SET value = excluded.value`, name, value)
-}
 
 func (tx *Tx) exec(query string, args ...any) error {
 	_, err := tx.ExecContext(tx.ctx, query, args...)

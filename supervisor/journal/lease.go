@@ -36,7 +36,7 @@ func (j *Journal) BeginEpoch(ctx context.Context, now time.Time) (int64, error) 
 	var epochs []int64
 	err := j.db.Write(failpoint.At(ctx, failpoint.EpochBegun), func(db *sqldb.Tx) error {
 		tx := &Tx{Tx: db, ctx: context.WithoutCancel(ctx), codes: j.codes.Load(), batch: new(batch)}
-		id, err := tx.meta("journal") // another process may have begun a new generation
+		id, err := tx.meta(metaJournal) // another process may have begun a new generation
 		if err != nil {
 			return err
 		}
@@ -46,11 +46,11 @@ func (j *Journal) BeginEpoch(ctx context.Context, now time.Time) (int64, error) 
 		}
 		j.id.Store(&id)
 		j.setFeeds(feeds)
-		last, err := tx.number("epoch")
+		last, err := tx.number(metaEpoch)
 		if err != nil {
 			return err
 		}
-		until, err := tx.number("lease")
+		until, err := tx.number(metaLease)
 		if err != nil {
 			return err
 		}
@@ -70,11 +70,16 @@ func (j *Journal) BeginEpoch(ctx context.Context, now time.Time) (int64, error) 
 		if adopted, err = tx.adopt(); err != nil {
 			return err
 		}
+		if tx.codes != nil {
+			if err := tx.adoptValues(); err != nil {
+				return err
+			}
+		}
 		if clock, err = tx.Clock(ctx); err != nil { // to adopt may take long
 			return err
 		}
 		epoch = max(last+1, now.UnixMilli())
-		if err := tx.setMeta("epoch", strconv.FormatInt(epoch, 10)); err != nil {
+		if err := tx.setMeta(metaEpoch, strconv.FormatInt(epoch, 10)); err != nil {
 			return err
 		}
 		if epochs, err = tx.giveEpoch(last, epoch); err != nil {
@@ -149,7 +154,7 @@ func (j *Journal) mustReign(tx *Tx) error {
 	if mine == 0 {
 		return nil
 	}
-	last, err := tx.number("epoch")
+	last, err := tx.number(metaEpoch)
 	if err == nil && last != mine {
 		err = ErrFenced
 	}
@@ -157,7 +162,7 @@ func (j *Journal) mustReign(tx *Tx) error {
 }
 
 func (tx *Tx) lease(until time.Time) error {
-	return tx.setMeta("lease", strconv.FormatInt(sqldb.Micros(until), 10))
+	return tx.setMeta(metaLease, strconv.FormatInt(sqldb.Micros(until), 10))
 }
 
 // number returns what meta has under a name as a number, 0 if it has nothing.

@@ -1,7 +1,6 @@
 package journal
 
 import (
-	"context"
 	"strconv"
 	"time"
 
@@ -11,23 +10,14 @@ import (
 // A journal that came from a backup does not know what was sent to nodes since the backup was made. So it remembers until when another
 // supervisor may have gone on where the backup ends: runs from before are reconciled: nodes are asked for them before anything is placed.
 
-// Restored marks the journal in a file as one that came from a backup. The reconciliation begins when a supervisor begins its first epoch with it:
-// whoever went on after the backup has ended by then.
-func Restored(ctx context.Context, path string) error {
-	j, err := open(ctx, path, func(tx *Tx) error { return tx.setMeta(restored, "yes") })
-	if err != nil {
-		return err
-	}
-	return j.Close()
-}
-
-// CameFromBackup has the next epoch begin as one of a journal that came from a backup: something that the datacenter itself kept says so.
+// CameFromBackup has the next epoch begin as one of a journal that came from a backup: something that the datacenter itself kept says so. The
+// reconciliation begins with that epoch: whoever went on after the backup has ended by then.
 func (j *Journal) CameFromBackup() { j.restored.Store(true) }
 
 // The names in meta.
 const (
-	restored      = "restored"
-	metaReconcile = "doubt" // as it was stored first
+	restored      = "restored" // `writ restore` of an earlier version set it
+	metaReconcile = "doubt"    // as it was stored first
 )
 
 // ReconcilesUntil returns until when another supervisor may have accepted runs, or sent calls of them, that this journal does not know of; zero if

@@ -50,16 +50,15 @@ const (
 
 // role is how a directory is recognised, and its store copied.
 type role struct {
-	name     Role
-	sign     string // the file that only this role has
-	store    string
-	copied   func(ctx context.Context, from, to string) error
-	restored func(ctx context.Context, path string) error // tells the store that it came from a backup; nil if it need not know
+	name   Role
+	sign   string // the file that only this role has
+	store  string
+	copied func(ctx context.Context, from, to string) error
 }
 
 var roles = []role{
-	{Supervisor, "supervisor.key", "journal.db", journal.Copy, journal.Restored},
-	{Coordinator, "ledger.db", "ledger.db", sqlstore.Copy, nil},
+	{Supervisor, "supervisor.key", "journal.db", journal.Copy},
+	{Coordinator, "ledger.db", "ledger.db", sqlstore.Copy},
 }
 
 // nodeSign is the file that only a node's directory has.
@@ -239,8 +238,8 @@ func Restore(ctx context.Context, file, dir string) (m Manifest, err error) {
 	}
 	defer root.Close()
 	err = restoreFiles(ctx, root, r)
-	if err == nil {
-		err = tellStore(ctx, m.Role, dir)
+	if err == nil && m.Role == Supervisor {
+		err = writeMark(dir)
 	}
 	if err != nil {
 		damaged := writ.Errorf(writ.CodeUsage, "restore %s: %v", file, err).WithHint("nothing is left of it in %s; take another backup", dir)
@@ -271,22 +270,6 @@ func restoreFiles(ctx context.Context, root *os.Root, r *tar.Reader) error {
 	}
 }
 
-// tellStore lets the store of a directory know that it came from a backup. Of one that is in PostgreSQL a file beside the key says so: the
-// database is put back to some day, too, when a supervisor is restored.
-func tellStore(ctx context.Context, name Role, dir string) error {
-	for _, r := range roles {
-		path := filepath.Join(dir, r.store)
-		if r.name != name || r.restored == nil {
-			continue
-		}
-		if _, err := os.Stat(path); err == nil {
-			return r.restored(ctx, path)
-		}
-		return writeMark(dir)
-	}
-	return nil
-}
-
 // RestoredMark is the file beside a supervisor's key that says that its journal came from a backup. Each text in it counts once, at the next
 // start.
 const RestoredMark = "journal.restored"
@@ -297,7 +280,7 @@ func Mark(dir string) error {
 	if err != nil {
 		return err
 	}
-	if r.restored == nil {
+	if r.name != Supervisor {
 		return writ.Errorf(writ.CodeUsage, "%s is of a coordinator: whether its ledger came from a backup it finds out itself", dir).
 			WithHint("--data is what the supervisor was started with")
 	}

@@ -14,6 +14,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -232,7 +233,7 @@ func (s *Supervisor) serve(ctx context.Context, place string, config supervisor.
 		return fmt.Errorf("open the journal: %w", err)
 	}
 	defer func() { err = errors.Join(err, config.Journal.Close()) }()
-	if config.Protected, err = isProtected(s.Data); err != nil {
+	if config.Protected, config.ProtectedValues, err = isProtected(s.Data); err != nil {
 		return err
 	}
 	super, err := supervisor.Open(ctx, config, signed)
@@ -258,23 +259,28 @@ func (s *Supervisor) serve(ctx context.Context, place string, config supervisor.
 // anyClient takes every client that comes to the node API: nodes join there, and each request is looked at.
 func anyClient([]*x509.Certificate) error { return nil }
 
-// isProtected reports whether the journal of a data directory is known to carry authentication codes.
-func isProtected(data string) (bool, error) {
-	_, err := os.Stat(filepath.Join(data, protectedFile))
+// What protectedFile says. Earlier versions wrote the first line only.
+const (
+	rowsProtected   = "The journal of this supervisor carries authentication codes. Without this file it would take records without one, once.\n"
+	valuesProtected = "So do its values that decide something.\n"
+)
+
+// isProtected reports whether the journal of a data directory, and its values, are known to carry authentication codes.
+func isProtected(data string) (rows, values bool, err error) {
+	text, err := os.ReadFile(filepath.Join(data, protectedFile))
 	if errors.Is(err, os.ErrNotExist) {
-		return false, nil
+		return false, false, nil
 	}
-	return err == nil, err
+	return err == nil, strings.Contains(string(text), valuesProtected), err
 }
 
 // noteProtected notes that the journal of a data directory carries authentication codes.
 func noteProtected(data string) error {
-	is, err := isProtected(data)
-	if is || err != nil {
+	_, all, err := isProtected(data)
+	if all || err != nil {
 		return err
 	}
-	const text = "The journal of this supervisor carries authentication codes. Without this file it would take records without one, once.\n"
-	if err := config.WriteFile(filepath.Join(data, protectedFile), []byte(text)); err != nil {
+	if err := config.WriteFile(filepath.Join(data, protectedFile), []byte(rowsProtected+valuesProtected)); err != nil {
 		return fmt.Errorf("note that the journal is protected: %w", err)
 	}
 	return nil

@@ -1,0 +1,109 @@
+package journal
+
+import (
+	"crypto/hmac"
+	"database/sql"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"strings"
+
+	"writ"
+)
+
+// The table meta has values of many kinds under names. Each name stands in one of these two tables.
+
+// codedValues are those that decide something, and what. They carry a code over name and value.
+var codedValues = map[string]string{
+	metaFloor:     "which certificates count: a statement of a person raised it",
+	metaReconcile: "which runs wait until nodes have said what they have of them",
+	restored:      "that runs wait, as an operator said to an earlier version",
+}
+
+// freeValues are those that carry none, and why.
+var freeValues = map[string]string{
+	metaJournal:     "it names events, which are shown only",
+	feedPrefix:      "likewise; the rest of the name is the URL of a coordinator",
+	metaHistory:     "it says which events are told to coordinators",
+	metaEpoch:       "nodes remember the highest epoch themselves; the mark beside the key remembers it, too",
+	metaEpochs:      "to add one hides from nodes' words that the journal came from a backup, which is withholding; to take one away has runs wait",
+	metaLease:       "who may write decides who serves",
+	metaProbe:       "it is never read",
+	protected:       "it is a code itself",
+	protectedValues: "likewise",
+}
+
+// The names in meta that stand nowhere else.
+const (
+	metaJournal = "journal"
+	metaHistory = "history"
+	metaEpoch   = "epoch"
+	metaEpochs  = "epochs"
+	metaLease   = "lease"
+	metaProbe   = "probe"
+)
+
+// protectedValues is the name in meta of the mark that values carry codes.
+const protectedValues = "protected values"
+
+// meta returns the value under a name, "" if there is none. It is a RECORD_FORGED error if it decides something and the journal did not write it.
+func (tx *Tx) meta(name string) (string, error) {
+	var value string
+	var mac []byte
+	err := tx.QueryRowContext(tx.ctx, `SELECT value, mac FROM meta WHERE name = $1`, name).Scan(&value, &mac)
+	if errors.Is(err, sql.ErrNoRows) {
+		return "", nil
+	}
+	if err != nil || codedValues[name] == "" || tx.codes == nil {
+		return value, err
+	}
+	want, err := tx.code(metaCode, name, value)
+	if err == nil && !hmac.Equal(want, mac) {
+		err = tx.codes.refuse("meta", []any{name})
+	}
+	return value, err
+}
+
+func (tx *Tx) setMeta(name, value string) (err error) {
+	var mac []byte
+	switch {
+	case codedValues[name] != "":
+		mac, err = tx.code(metaCode, name, value)
+	case freeValues[name] == "" && !strings.HasPrefix(name, feedPrefix):
+		err = writ.Errorf(writ.CodeInternal, "the journal has no value %q", name)
+	}
+	if err != nil {
+		return err
+	}
+	return tx.exec(`INSERT INTO meta (name, value, mac) VALUES ($1, $2, $3) ON CONFLICT (name) DO UPDATE SET value = excluded.value, mac = excluded.mac`, name, value, mac)
+}
+
+// adoptValues gives the values of an earlier version their codes, once: not if somebody else than the database knows that they carry some.
+func (tx *Tx) adoptValues() error {
+	sum, err := tx.codes.sum(nil, metaCode, []any{protectedValues}, nil)
+	if err != nil {
+		return err
+	}
+	want := hex.EncodeToString(sum)
+	if mark, err := tx.meta(protectedValues); err != nil || mark == want {
+		return err
+	}
+	for name := range codedValues {
+		if tx.codes.KnownValues {
+			break
+		}
+		rows, err := tx.someRows(2, `SELECT value, mac FROM meta WHERE name = $1`, name)
+		if err != nil {
+			return err
+		}
+		for _, row := range rows {
+			if mac, _ := row[1].([]byte); len(mac) > 0 {
+				continue
+			}
+			if err := tx.setMeta(name, fmt.Sprint(row[0])); err != nil {
+				return fmt.Errorf("protect the value %q: %w", name, err)
+			}
+		}
+	}
+	return tx.setMeta(protectedValues, want)
+}
