@@ -321,10 +321,16 @@ func (c *Coordinator) browserLogin(w http.ResponseWriter, r *http.Request) {
 func (c *Coordinator) MetricsHandler() http.Handler {
 	c.init()
 	mux := http.NewServeMux()
-	mux.Handle("GET /metrics", c.guard(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	mux.HandleFunc("GET /metrics", func(w http.ResponseWriter, r *http.Request) {
 		_ = metricsPage{c.metrics, r}.VisitGetMetricsResponse(w)
-	})))
-	mux.Handle("GET /healthz", c.handler) // as the other listener answers it
-	mux.Handle("GET /readyz", c.handler)
-	return mux
+	})
+	guarded := c.guard(mux)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case "/healthz", "/readyz": // as the other listener answers them, which has its own guard
+			c.handler.ServeHTTP(w, r)
+		default:
+			guarded.ServeHTTP(w, r)
+		}
+	})
 }

@@ -486,6 +486,20 @@ func TestMetricsHaveAListenerOfTheirOwn(t *testing.T) {
 		if status, body := p.read(response, err); status != want {
 			t.Errorf("%s: status %d, %.200s", path, status, body)
 		}
+		for refused, change := range map[int]func(r *http.Request){
+			http.StatusMisdirectedRequest: func(r *http.Request) { r.Host = "attacker.example" },
+			http.StatusForbidden:          func(r *http.Request) { r.Header.Set("Origin", "https://attacker.example") },
+		} {
+			r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, own.URL+path, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			change(r)
+			response, err := own.Client().Do(r)
+			if status, body := p.read(response, err); status != refused {
+				t.Errorf("%s of a stranger's page: status %d, want %d: %.200s", path, status, refused, body)
+			}
+		}
 	}
 }
 
