@@ -15,6 +15,7 @@ import (
 
 	"writ/internal/confine"
 	"writ/internal/confine/confinetest"
+	"writ/internal/testenv"
 )
 
 // intruderEnv has the targets of a child that plays a program which was taken over.
@@ -52,11 +53,15 @@ func TestMain(m *testing.M) {
 	os.Exit(0)
 }
 
+func needLandlock(t *testing.T) {
+	t.Helper()
+	_, err := confine.Landlock()
+	testenv.NeedKernel(t, "Landlock", err)
+}
+
 // TestAProgramInASandboxReachesItsFilesAndNothingElse: with a user of its own and without, as root and not.
 func TestAProgramInASandboxReachesItsFilesAndNothingElse(t *testing.T) {
-	if _, err := confine.Landlock(); err != nil {
-		t.Skipf("this kernel has no Landlock: %v", err)
-	}
+	needLandlock(t)
 	users := []uint32{0}
 	if os.Geteuid() == 0 {
 		users = append(users, someone)
@@ -109,9 +114,7 @@ func TestAProgramInASandboxReachesItsFilesAndNothingElse(t *testing.T) {
 
 // TestASandboxIsForItsProcessAlone: the thread that entered it is gone, and everybody else does what they did.
 func TestASandboxIsForItsProcessAlone(t *testing.T) {
-	if _, err := confine.Landlock(); err != nil {
-		t.Skipf("this kernel has no Landlock: %v", err)
-	}
+	needLandlock(t)
 	for range 20 {
 		cmd := exec.Command("/bin/true")
 		if err := confine.Start(cmd, confine.Cell{Sandbox: &confine.Sandbox{}}); err != nil {
@@ -129,9 +132,7 @@ func TestASandboxIsForItsProcessAlone(t *testing.T) {
 
 // TestAProcessThatTakesTooMuchIsEnded by the kernel.
 func TestAProcessThatTakesTooMuchIsEnded(t *testing.T) {
-	if _, err := confine.Landlock(); err != nil {
-		t.Skipf("this kernel has no Landlock: %v", err)
-	}
+	needLandlock(t)
 	f, err := os.Create(filepath.Join(t.TempDir(), "made"))
 	if err != nil {
 		t.Fatal(err)

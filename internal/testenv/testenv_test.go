@@ -34,6 +34,32 @@ func TestMissingToolIsSkippedOrFailed(t *testing.T) {
 	}
 }
 
+// ended notes how a test ends, and goes on.
+type ended struct {
+	testing.TB
+	failed, skipped string
+}
+
+func (e *ended) Fatal(args ...any) { e.failed = fmt.Sprint(args...) }
+func (e *ended) Skip(args ...any)  { e.skipped = fmt.Sprint(args...) }
+
+func TestWhatTheKernelLacksIsSkippedOrFailed(t *testing.T) {
+	t.Setenv(SkipsVar, "")
+	const says = "this kernel has no Landlock: not supported"
+	for require, want := range map[string]ended{"": {skipped: says}, "all": {failed: says}} {
+		t.Setenv(RequireVar, require)
+		got := ended{TB: t}
+		NeedKernel(&got, "Landlock", errors.New("not supported"))
+		if got.failed != want.failed || got.skipped != want.skipped {
+			t.Errorf("%s=%s: it failed with %q and was skipped with %q", RequireVar, require, got.failed, got.skipped)
+		}
+		got = ended{TB: t}
+		if NeedKernel(&got, "Landlock", nil); got.failed+got.skipped != "" {
+			t.Error("a test ends although the kernel has what it needs")
+		}
+	}
+}
+
 func TestToolIsFoundUnderItsOtherName(t *testing.T) {
 	dir := t.TempDir()
 	want := filepath.Join(dir, "google-chrome")

@@ -54,9 +54,8 @@ func header(bytes int64) []byte {
 
 func needLandlock(t *testing.T) {
 	t.Helper()
-	if _, err := confine.Landlock(); err != nil {
-		t.Skipf("this kernel has no Landlock: %v", err)
-	}
+	_, err := confine.Landlock()
+	testenv.NeedKernel(t, "Landlock", err)
 }
 
 // TestAConverterThatADiskTookOverHasTheDiskAndNothingElse, as a user of its own where the runner is root, and without one.
