@@ -70,7 +70,7 @@ var mutants = []struct {
 	},
 	{
 		name: "NobodyIsToldThatANodeWasRemoved", directed: "TestNoRunWaitsForANodeThatWasRemoved", file: "supervisor/statements.go",
-		was: "for _, run := range waiting {", is: "for _, run := range waiting[:0] {",
+		was: "range append(waiting, s.boundSince(ctx, id)...) {", is: "range waiting[:0] {",
 	},
 	{
 		name: "RemovedNodesKeepTheirCalls", directed: "TestNoRunWaitsForANodeThatWasRemoved", file: "supervisor/receive.go",

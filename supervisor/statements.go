@@ -243,10 +243,25 @@ func (s *Supervisor) decideNode(ctx context.Context, v *identity.VerifiedStateme
 	if err != nil {
 		return link.StatementAnswer{}, err
 	}
-	for _, run := range waiting { // what gets lost with this process the next one finds when it begins
+	for _, run := range append(waiting, s.boundSince(ctx, id)...) { // what gets lost with this process the next one finds when it begins
 		s.steps.post(run, mail{lost: []writ.NodeID{id}})
 	}
 	return answer, nil
+}
+
+// boundSince returns the runs whose steps bound calls to a node in the very commit in which it was removed, and could not know it.
+func (s *Supervisor) boundSince(ctx context.Context, id writ.NodeID) (runs []writ.RunID) {
+	if n, _ := s.fleet.get(id); n.Admission != writ.AdmissionRemoved {
+		return nil
+	}
+	err := s.Journal.Read(ctx, func(tx *journal.Tx) (err error) {
+		runs, err = tx.RunsOn(id)
+		return err
+	})
+	if err != nil && ctx.Err() == nil {
+		s.Log.Warn("runs on a node that was removed cannot be read; the watch finds them", "node", id, "err", err)
+	}
+	return runs
 }
 
 // decisionOf is what is kept of a statement with what it decides about.
@@ -318,13 +333,13 @@ func (s *Supervisor) changeNode(ctx context.Context, id writ.NodeID, change func
 		shown.Decided = n.Decided
 		shown.Fence = n.Fence
 		tx.AddEvents(writ.Event{Node: &shown})
+		tx.Then(func() { // before the next commit: a step of that must know it
+			s.fleet.put(*n)
+			s.pending.remove(id)
+			s.accounts.rouse()
+		})
 		return nil
 	})
-	if err == nil {
-		s.fleet.put(*n)
-		s.pending.remove(id)
-		s.accounts.rouse()
-	}
 	return err
 }
 

@@ -279,6 +279,40 @@ func TestNoRunWaitsForANodeThatWasRemoved(t *testing.T) {
 	}
 }
 
+// A step that binds a call to a node in the commit in which that is removed cannot know it.
+func TestACallThatIsBoundWhileItsNodeIsRemovedGoesElsewhere(t *testing.T) {
+	inSim(t, func(t *testing.T, s *sim) {
+		n1 := s.workingNode("n1")
+		n2 := s.join("n2", slowly(3*time.Second))
+		time.Sleep(2 * time.Second)
+		id := s.submit(`
+volume := import("volume")
+run := import("run")
+run.log(volume.create("a", {size_gib: 1}, {node: "n2"}).path)
+volume.create("b", {size_gib: 1})
+`)
+		s.awaitCall(id, 1, writ.CallRunning)
+		s.decide(n2.id, "cordon")
+		n1.halt()
+		release := s.blockWrites()
+		removed := make(chan error, 1)
+		go func() {
+			_, err := s.Decide(t.Context(), s.sign(s.statement("node/"+string(n1.id()), "remove")))
+			removed <- err
+		}()
+		synctest.Wait()
+		time.Sleep(4 * time.Second) // the result of the first call comes, and its step waits behind the decision
+		release()
+		if err := <-removed; err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(10 * time.Second)
+		s.wantAwake()
+		s.decide(n2.id, "uncordon")
+		s.wantState(id, writ.RunSucceeded)
+	})
+}
+
 // A run that lost what wakes it, by a bug that nobody knows of yet, goes on all the same, and people are told.
 func TestTheWatchWakesWhatNothingElseWould(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
