@@ -111,14 +111,18 @@ func situationOf(ctx context.Context, c *client.Client, id writ.RunID) (*situati
 	if s.run.Accepted.IsZero() { // no datacenter has it
 		return s, nil
 	}
-	if s.calls, err = c.Calls(ctx, id); err != nil || s.run.State.Ended() {
+	if s.calls, err = c.Calls(ctx, id); err != nil {
 		return s, err
+	}
+	lost := slices.ContainsFunc(s.calls, func(c writ.Call) bool { return c.Error != nil && c.Error.Code == writ.CodeNodeLost })
+	if s.run.State.Ended() && !lost {
+		return s, nil
 	}
 	nodes, err := c.Nodes(ctx, api.ListNodesParams{Datacenter: string(s.run.Datacenter)})
 	for _, n := range nodes {
 		s.nodes[n.ID] = n
 	}
-	if err != nil || s.datacenter.Health != api.DatacenterHealthHealthy {
+	if err != nil || s.run.State.Ended() || s.datacenter.Health != api.DatacenterHealthHealthy {
 		return s, err
 	}
 	queues, err := api.Answer[api.QueueList](c.API.ListQueues(ctx, &api.ListQueuesParams{Datacenter: string(s.run.Datacenter)}))
@@ -248,9 +252,16 @@ func (s *situation) whyFailed() reason {
 	case f == nil:
 	case f.Seq > 0 && f.Seq <= len(s.calls):
 		why = s.chain(s.calls[f.Seq-1])
-		if s.isSplit(s.calls[f.Seq-1]) {
-			next = "writ check " + run.Script // the script has to be edited first: what is placed stays where it is
+		cause, _ := s.cause(s.calls[f.Seq-1])
+		n := s.nodes[cause.Node]
+		switch {
+		case s.isSplit(s.calls[f.Seq-1]), cause.Error != nil && endsTheSameWay(cause.Error.Code):
+			next = "writ check " + shellWord(run.Script) // the script has to be edited first
+		case cause.Error != nil && cause.Error.Code == writ.CodeNodeLost && n.Admission == writ.AdmissionRemoved && !n.Gone:
+			next = "writ node lost " + shellWord(cause.NodeName) // before that nobody knows what it still runs
 		}
+	case endsTheSameWay(f.Code):
+		next = "writ check " + shellWord(run.Script)
 	case f.Code == writ.CodeScriptFailed || f.Code == writ.CodeNonDeterminism || f.Code == writ.CodePlanDeviated || f.Code == writ.CodePlanMismatch:
 		next = s.submitAgain() // it would end the same way
 	}
@@ -264,6 +275,17 @@ func (s *situation) whyFailed() reason {
 		next = s.submitAgain()
 	}
 	return reason{why, next}
+}
+
+// endsTheSameWay reports whether a call that failed with this code fails again in each resume: what its script asks for, what was signed with
+// that, or what is there already has to be changed first.
+func endsTheSameWay(code writ.Code) bool {
+	switch code {
+	case writ.CodeOperationNotAllowed, writ.CodeDestructiveDenied, writ.CodeArgumentsInvalid, writ.CodeTooLarge,
+		writ.CodeImmutableField, writ.CodeNotOwner, writ.CodeResourceConflict:
+		return true
+	}
+	return false
 }
 
 // isSplit reports whether a call failed because its run had placed what it needs before it asked for the call.
@@ -286,18 +308,27 @@ func (s *situation) isSplit(c writ.Call) bool {
 	return c.Error.Code == writ.CodeNoCapacity && len(nodes) > 0
 }
 
-// chain tells the way from a failed call to the one that failed by itself.
-func (s *situation) chain(c writ.Call) string {
-	var way []string
+// cause follows a failed call to the one that failed by itself, and returns those on the way.
+func (s *situation) cause(c writ.Call) (cause writ.Call, way []writ.Call) {
 	for c.Error != nil && c.Error.Code == writ.CodeDependencyFailed {
 		i := slices.IndexFunc(c.After, func(seq int) bool { return seq <= len(s.calls) && s.calls[seq-1].Error != nil })
 		if i < 0 {
 			break
 		}
-		way = append(way, describeCall(c)+" needs ")
+		way = append(way, c)
 		c = s.calls[c.After[i]-1]
 	}
-	text := strings.Join(way, "") + describeCall(c)
+	return c, way
+}
+
+// chain tells the way from a failed call to the one that failed by itself.
+func (s *situation) chain(failed writ.Call) string {
+	c, way := s.cause(failed)
+	text := ""
+	for _, needs := range way {
+		text += describeCall(needs) + " needs "
+	}
+	text += describeCall(c)
 	if len(way) > 0 {
 		text += ", which"
 	}

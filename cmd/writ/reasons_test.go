@@ -156,6 +156,47 @@ func TestEveryWaitAndFailureHasItsSentence(t *testing.T) {
 }
 
 // What is advised is what the shell makes of it: the words that were meant.
+// A resume is advised where it can help. What the script asks for, or the header that was signed with it, it does not change.
+func TestAResumeIsAdvisedOnlyWhereItCanHelp(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	id := writ.RunIDOf(writ.Digest{1})
+	resume, check := "writ run resume "+string(id), "writ check web.tengo"
+	for _, tt := range []struct {
+		code writ.Code
+		node writ.Node
+		next string
+	}{
+		{writ.CodeOperationNotAllowed, writ.Node{}, check},
+		{writ.CodeDestructiveDenied, writ.Node{}, check},
+		{writ.CodeArgumentsInvalid, writ.Node{}, check},
+		{writ.CodeTooLarge, writ.Node{}, check},
+		{writ.CodeImmutableField, writ.Node{}, check},
+		{writ.CodeNotOwner, writ.Node{}, check},
+		{writ.CodeResourceConflict, writ.Node{}, check},
+		{writ.CodeNodeLost, writ.Node{Admission: writ.AdmissionRemoved}, "writ node lost n1"},
+		{writ.CodeNodeLost, writ.Node{Admission: writ.AdmissionRemoved, Gone: true}, resume},
+		{writ.CodeNodeLost, writ.Node{Admission: writ.AdmissionApproved, Liveness: writ.LivenessLost}, resume},
+		{writ.CodeDriverFailed, writ.Node{}, resume},
+		{writ.CodeResourceBusy, writ.Node{}, resume},
+		{writ.CodeResourceUnknown, writ.Node{}, resume},
+		{writ.CodeNoCapacity, writ.Node{}, resume},
+		{writ.CodeOutcomeUnknown, writ.Node{}, resume},
+	} {
+		failed := writ.Call{Run: id, Seq: 1, Operation: "volume.create", Name: "v", State: writ.CallFailed, Node: "n", NodeName: "n1", Error: writ.Errorf(tt.code, "told to")}
+		needs := writ.Call{Run: id, Seq: 2, Operation: "machine.create", Name: "m", State: writ.CallFailed, After: []int{1}, Error: writ.Errorf(writ.CodeDependencyFailed, "told to")}
+		for seq, of := range map[int]writ.Call{1: failed, 2: needs} {
+			s := &situation{
+				run: api.Run{ID: id, State: api.RunStateFailed, Script: "web.tengo", Accepted: now, Deadline: now.Add(time.Hour), Failure: &writ.Failure{Error: *of.Error, Seq: seq}},
+				now: now, calls: []writ.Call{failed, needs}, nodes: map[writ.NodeID]writ.Node{"n": tt.node},
+			}
+			if got := s.explain().Next; got != tt.next {
+				t.Errorf("%s of call %d, node %s: %q, want %q", tt.code, seq, tt.node.Admission, got, tt.next)
+			}
+		}
+	}
+}
+
 func TestAShellTakesWordsAsTheyAre(t *testing.T) {
 	t.Parallel()
 	words := []string{"plain", "", "it's", `a\b "c" $HOME`, "two\nlines\t'and' \\ more", "\u202eback", "*", "~"}
