@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"time"
 )
 
 // maxEvents is how much a process may have said that nobody needs any more before the disk gets it back, in bytes: a guest that starts itself
@@ -19,17 +20,32 @@ type event struct {
 	Event  string `json:"event"`
 }
 
+// told is an event and when it was, since the start of the process.
+type told struct {
+	event
+
+	Timestamp struct {
+		Secs  int64 `json:"secs"`
+		Nanos int64 `json:"nanos"`
+	} `json:"timestamp"`
+}
+
+// takenDown is how much later than it is off a machine may be deleted by a process that takes it down to end: it does one right after the other.
+// A machine that was off for longer had turned itself off before.
+const takenDown = time.Second
+
 // heard is what a process has said, up to a place in its file.
 type heard struct {
 	Until   int64 `json:"until,omitempty"` // bytes of the file
 	Reboots int   `json:"reboots,omitempty"`
-	Ended   bool  `json:"off,omitempty"`   // it took its machine down and was about to end
-	Down    bool  `json:"down,omitempty"`  // its machine is off, and it goes on
-	Alive   bool  `json:"alive,omitempty"` // its guest uses a device
+	Ended   bool  `json:"off,omitempty"`    // it took its machine down and was about to end
+	Down    bool  `json:"down,omitempty"`   // its machine is off, and it goes on
+	DownAt  int64 `json:"downAt,omitempty"` // in nanoseconds since its start
+	Alive   bool  `json:"alive,omitempty"`  // its guest uses a device
 }
 
 // guestIsOff reports whether the guest turned itself off. One that was left by its process, on a signal or because its processor could not go
-// on, did not: its process deletes the machine before it ends. Of processes of earlier versions, which end in both cases, nobody can tell.
+// on, did not: its process deletes the machine right after it was off, and ends. Of processes of earlier versions, which end in both cases, nobody can tell.
 func (p *process) guestIsOff(h heard) bool {
 	switch {
 	case p == nil:
@@ -68,19 +84,22 @@ func (h heard) hearSome(f *os.File) (heard, error) {
 		return h, err
 	}
 	for d := json.NewDecoder(io.LimitReader(f, maxEvents)); ; {
-		var e event
+		var e told
 		if d.Decode(&e) != nil {
 			break // the end, or what is not written yet
 		}
 		h.Until = from + d.InputOffset()
-		switch e {
+		at := e.Timestamp.Secs*int64(time.Second) + e.Timestamp.Nanos
+		switch e.event {
 		case event{"vm", "rebooted"}:
 			h.Reboots++
 			h.Down = false
-		case event{"vm", "booted"}, event{"vm", "deleted"}:
+		case event{"vm", "booted"}:
 			h.Down = false
+		case event{"vm", "deleted"}:
+			h.Down = h.Down && at-h.DownAt > int64(takenDown)
 		case event{"vm", "shutdown"}:
-			h.Down = true
+			h.Down, h.DownAt = true, at
 		case event{"vm", "restored"}: // it goes on where it was, and says nothing of devices
 			h.Down, h.Alive = false, true
 		case event{"virtio-device", "activated"}:

@@ -1,6 +1,7 @@
 package cloudhypervisor
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -27,6 +28,47 @@ func TestWhatIsNoEventIsPassedOverInPieces(t *testing.T) {
 		got, err := heard{}.hear(path)
 		if err != nil || got.Until != int64(tt.until) || got.Reboots != tt.reboots {
 			t.Errorf("%s: %+v, %v; want %d reboots until %d", name, got, err, tt.reboots, tt.until)
+		}
+	}
+}
+
+// A guest that turned itself off stays off, also if its process was told to end before the next look. A process that is told to end while its
+// guest works says the same, and all of it at once.
+func TestAGuestThatWasOffBeforeItsProcessEndedTurnedItselfOff(t *testing.T) {
+	at := func(secs, nanos int, source, name string) string {
+		return fmt.Sprintf(`{"timestamp":{"secs":%d,"nanos":%d},"source":%q,"event":%q,"properties":null}`+"\n\n", secs, nanos, source, name)
+	}
+	booted, off := at(1, 0, "vm", "booted"), at(10, 999_000_000, "vm", "shutdown")
+	gone := at(11, 2_000_000, "vm", "deleted") + at(11, 3_000_000, "vmm", "shutdown")
+	goneLater := at(75, 0, "vm", "deleted") + at(75, 1, "vmm", "shutdown")
+	for name, tt := range map[string]struct {
+		looks []string // what is said between two looks
+		want  bool
+	}{
+		"it works":                                {[]string{booted}, false},
+		"it turned itself off":                    {[]string{booted + off}, true},
+		"its process was told to end":             {[]string{booted + off + gone}, false},
+		"it turned itself off, then that":         {[]string{booted + off + goneLater}, true},
+		"and it was looked at before":             {[]string{booted + off, goneLater}, true},
+		"it was off, and started again":           {[]string{booted + off, at(20, 0, "vm", "booted"), at(30, 0, "vm", "shutdown") + at(30, 1, "vm", "deleted")}, false},
+		"it was deleted without having been off":  {[]string{booted + at(75, 0, "vm", "deleted")}, false},
+		"it has times that no clock of ours says": {[]string{booted + off + at(-1, 0, "vm", "deleted")}, false},
+	} {
+		path := filepath.Join(t.TempDir(), "events")
+		var h heard
+		all := ""
+		for _, said := range tt.looks {
+			all += said
+			if err := os.WriteFile(path, []byte(all), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			var err error
+			if h, err = h.hear(path); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got := (&process{Stays: true}).guestIsOff(h); got != tt.want {
+			t.Errorf("%s: off by itself %v", name, got)
 		}
 	}
 }
