@@ -146,9 +146,22 @@ func (v *vmm) ask(ctx context.Context, doing string, request func(ctx context.Co
 	case v.ended():
 		return writ.Errorf(writ.CodeDriverFailed, "cannot %s: cloud-hypervisor ended%s", doing, v.lastWords()).WithHint("%s", v.seeLog())
 	default:
-		return writ.Errorf(writ.CodeDriverFailed, "cannot %s: %w", doing, err).
+		return writ.Errorf(codeOf(err), "cannot %s: %w", doing, err).
 			WithHint("the words after the colon are cloud-hypervisor's; %s", v.seeLog())
 	}
+}
+
+// codeOf is the code of what a process answered. What is wrong in the request itself is so each time: versions from 54 on tell it from what may
+// pass.
+func codeOf(err error) writ.Code {
+	refusal, said := errors.AsType[*api.Refusal](err)
+	switch {
+	case said && refusal.Wrong():
+		return writ.CodeArgumentsInvalid
+	case said && refusal.Taken():
+		return writ.CodeResourceConflict
+	}
+	return writ.CodeDriverFailed
 }
 
 // afterwards is how long a process may live after its socket is closed: some time passes while a machine is taken down.

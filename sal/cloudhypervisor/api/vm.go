@@ -65,6 +65,12 @@ func (r *Refusal) Missing() bool { return r.Status == http.StatusNotFound }
 // Pending reports whether the process still waits for its guest, and takes the same request later.
 func (r *Refusal) Pending() bool { return r.Status == http.StatusTooManyRequests }
 
+// Wrong reports whether the request itself is, whenever it is made.
+func (r *Refusal) Wrong() bool { return r.Status == http.StatusBadRequest }
+
+// Taken reports whether the request names something anew that is there already.
+func (r *Refusal) Taken() bool { return r.Status == http.StatusConflict }
+
 // Error returns the causes as one sentence.
 func (r *Refusal) Error() string {
 	if len(r.Causes) == 0 {

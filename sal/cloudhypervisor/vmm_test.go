@@ -1,0 +1,23 @@
+package cloudhypervisor
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+
+	"writ"
+	"writ/sal/cloudhypervisor/api"
+)
+
+// What cloud-hypervisor finds wrong in a request is not tried again; what may pass is.
+func TestARequestThatIsWrongIsNotTriedAgain(t *testing.T) {
+	for status, again := range map[int]bool{400: false, 409: false, 404: true, 429: true, 500: true, 503: true} {
+		code := codeOf(fmt.Errorf("describe: %w", &api.Refusal{Operation: "vm.create", Status: status}))
+		if got := writ.Errorf(code, "refused").Retryable(); got != again {
+			t.Errorf("%d is %s, tried again: %v", status, code, got)
+		}
+	}
+	if code := codeOf(errors.New("the connection broke")); code != writ.CodeDriverFailed {
+		t.Errorf("no answer is %s", code)
+	}
+}
