@@ -59,9 +59,16 @@ func checkFirmware(path string) error {
 }
 
 // bootable reports whether a file is a kernel as cloud-hypervisor loads it for processors of an architecture: its header says so, and nothing
-// else of it counts. What is known of other architectures is nothing, and all is taken.
+// else of it counts. Of architectures on which it does not run nothing is known, and all is taken.
 func bootable(f io.ReaderAt, architecture string) bool {
-	if architecture != "amd64" {
+	switch architecture {
+	case "amd64":
+	case "arm64":
+		const magic = "ARM\x64" // of an Image
+		head := make([]byte, len(magic))
+		n, _ := f.ReadAt(head, 56)
+		return string(head[:n]) == magic
+	default:
 		return true
 	}
 	const setup = 0x202 // where the header of a bzImage begins

@@ -33,8 +33,21 @@ func TestKernelsAreKnownByTheirHeaders(t *testing.T) {
 			t.Errorf("%s: %v", name, got)
 		}
 	}
-	if !bootable(strings.NewReader("an Image"), "arm64") {
-		t.Error("of arm64 nothing is known, and it is refused")
+	image := string(make([]byte, 56)) + "ARM\x64"
+	for name, tt := range map[string]struct {
+		text string
+		want bool
+	}{
+		"an Image":             {image + "and more", true},
+		"one that is cut off":  {image[:59], false},
+		"nothing":              {"", false},
+		"one of amd64":         {string(bz), false},
+		"a vmlinux":            {string(vmlinux), false},
+		"one that is squeezed": {"\x1f\x8b\x08" + strings.Repeat("a", 100), false},
+	} {
+		if got := bootable(strings.NewReader(tt.text), "arm64"); got != tt.want {
+			t.Errorf("%s on arm64: %v", name, got)
+		}
 	}
 }
 
