@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"writ"
 	"writ/internal/cbor"
@@ -252,6 +253,9 @@ func checkValues(values map[string]any) error {
 func clip(text string, most int) string {
 	text = strings.Join(strings.FieldsFunc(text, func(r rune) bool { return r == '\n' || r == '\r' }), "; ")
 	if len(text) > most {
+		for most > 0 && !utf8.RuneStart(text[most]) { // not inside a character
+			most--
+		}
 		text = text[:most] + " …"
 	}
 	return strings.ToValidUTF8(text, "\uFFFD")

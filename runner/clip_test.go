@@ -16,3 +16,23 @@ func TestWhatADriverSaysTravelsAsOneLine(t *testing.T) {
 		}
 	}
 }
+
+// A text is cut between two characters, and what is no character in it is shown as that.
+func TestATextIsNotCutInsideACharacter(t *testing.T) {
+	for _, tt := range []struct {
+		text string
+		most int
+		want string
+	}{
+		{"abcdé", 6, "abcdé"},
+		{"abcdé and more", 5, "abcd …"},
+		{"abc日本語", 5, "abc …"},
+		{"abc日本語", 6, "abc日 …"},
+		{"a\xffbc and more", 3, "a\uFFFDb …"},
+		{"\x80\x80\x80", 2, " …"},
+	} {
+		if got := clip(tt.text, tt.most); got != tt.want {
+			t.Errorf("%q within %d bytes: %q, want %q", tt.text, tt.most, got, tt.want)
+		}
+	}
+}
