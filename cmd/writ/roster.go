@@ -61,7 +61,7 @@ func (a *app) rosterRenewCommand() *cobra.Command {
 		Use:   "renew",
 		Short: "Sign the next version of the roster, which says the same and expires later",
 		Long: `Signs the next version of the roster with you as a root operator. It says the same as the newest one and is
-valid for another 90 days. An expired roster stops new work in all datacenters; open runs go on.
+valid for another 90 days. An expired roster stops new work in all datacenters, and no node takes jobs: open runs wait until it is renewed.
 
 Renew a roster from half of its life on. From then on every command warns, the dashboard shows it, and the
 metric writ_roster_renew_seconds tells when.`,
