@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"time"
 
@@ -26,6 +27,7 @@ import (
 	"writ/cmd/writ/internal/terminal"
 	"writ/coord/api"
 	"writ/identity"
+	"writ/internal/sleep"
 	"writ/runner/queue/redisqueue"
 	"writ/scripts"
 	"writ/supervisor/journal"
@@ -88,7 +90,7 @@ journal in PostgreSQL. Every supervisor also looks for such runs by itself and l
 				found = append(found, examineRedis(cmd.Context(), redis)...)
 			}
 			if records != "" {
-				found = append(found, examineJournal(cmd.Context(), records)...)
+				found = append(found, examineJournal(cmd.Context(), records, func() { _ = sleep.For(cmd.Context(), betweenLooks) })...)
 			}
 			for i, f := range found { // they repeat what stands in a configuration or in a flag
 				found[i].Detail, found[i].Fix = redact.Text(f.Detail), redact.Text(f.Fix)
@@ -153,9 +155,20 @@ func examineRedis(ctx context.Context, server redisqueue.Server) []finding {
 // maxSleepers bounds the runs that nothing would wake which are listed one by one.
 const maxSleepers = 20
 
-// examineJournal looks in a copy of a supervisor's journal for runs that nothing would wake.
-func examineJournal(ctx context.Context, file string) []finding {
+// betweenLooks is how long the doctor waits before it looks once more for runs that nothing would wake: what was decided a moment ago may not have
+// reached them.
+const betweenLooks = 3 * time.Second
+
+// examineJournal looks in copies of a supervisor's journal for runs that nothing would wake, twice if it finds some, with a pause between.
+func examineJournal(ctx context.Context, file string, pause func()) []finding {
 	open, sleepers, err := readCopy(ctx, file)
+	if err == nil && len(sleepers) > 0 {
+		pause()
+		before := sleepers
+		if open, sleepers, err = readCopy(ctx, file); err == nil {
+			sleepers = slices.DeleteFunc(sleepers, func(s journal.Sleeper) bool { return !slices.Contains(before, s) })
+		}
+	}
 	if err != nil {
 		return []finding{{Check: "journal", State: ill, Detail: err.Error(), Fix: "name the file journal.db in the data directory of a supervisor on this host"}}
 	}

@@ -34,16 +34,32 @@ func TestDoctorFindsRunsThatNothingWouldWake(t *testing.T) {
 		return r.ID
 	}
 	add("one", false)
-	if found := examineJournal(t.Context(), file); len(found) != 1 || found[0].State != healthy || !strings.HasPrefix(found[0].Detail, "1 open runs") {
+	if found := examineJournal(t.Context(), file, func() {}); len(found) != 1 || found[0].State != healthy || !strings.HasPrefix(found[0].Detail, "1 open runs") {
 		t.Errorf("of a journal where a pass is due the doctor says %+v", found)
 	}
 	stuck := add("two", true)
-	found := examineJournal(t.Context(), file)
+	found := examineJournal(t.Context(), file, func() {})
 	if len(found) != 2 || found[0].State != ill || found[1].Check != "run "+string(stuck) {
 		t.Errorf("of a journal with a run that nothing wakes the doctor says %+v", found)
 	}
+	goesOn := func() { // while the doctor looks, a step of the run is written
+		err := j.Write(t.Context(), func(tx *journal.Tx) error {
+			r, err := tx.Run(stuck)
+			if err != nil {
+				return err
+			}
+			r.Idle = false
+			return tx.PutRun(r)
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if found := examineJournal(t.Context(), file, goesOn); len(found) != 1 || found[0].State != healthy {
+		t.Errorf("of a run that went on meanwhile the doctor says %+v", found)
+	}
 	for _, file := range []string{filepath.Join(t.TempDir(), "none.db"), t.TempDir()} {
-		if found := examineJournal(t.Context(), file); len(found) != 1 || found[0].State != ill || found[0].Fix == "" {
+		if found := examineJournal(t.Context(), file, func() {}); len(found) != 1 || found[0].State != ill || found[0].Fix == "" {
 			t.Errorf("of %s the doctor says %+v", file, found)
 		}
 	}
