@@ -116,8 +116,13 @@ func fillFromFile(cmd *cobra.Command, path string) error {
 // reasonFlag is why somebody decides so. It is signed and kept for ever, so it is one line of text that holds no secret.
 type reasonFlag string
 
-func (r *reasonFlag) add(c *cobra.Command) {
-	c.Flags().Var(r, "reason", "one line for those who read the log")
+// add adds the flag. Some decisions are shown by a command, all are in the log of the supervisor.
+func (r *reasonFlag) add(c *cobra.Command, shownBy string) {
+	help := "one line, which the supervisor logs"
+	if shownBy != "" {
+		help = "one line, which " + shownBy + " and the log of the supervisor have"
+	}
+	c.Flags().Var(r, "reason", help)
 }
 
 // Type is that of a text.

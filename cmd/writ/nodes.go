@@ -284,7 +284,7 @@ func (n *nodeFlags) add(a *app, c *cobra.Command) {
 	c.Flags().StringVar(&n.Datacenter, "dc", "", "datacenter of the node, if there are several")
 	a.completeFlag(c, "dc", suggestDatacenters)
 	c.Flags().StringVar(&n.Fingerprint, "fingerprint", "", "fingerprint of the node's key, SHA256:…, as the machine itself shows it")
-	n.reason.add(c)
+	n.reason.add(c, "writ node show")
 }
 
 func (a *app) nodeDecision(decision, short string) *cobra.Command {

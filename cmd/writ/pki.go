@@ -96,6 +96,6 @@ roster. A node remembers which certificates count no more, also after a restart.
 	}
 	c.Flags().StringVar(&datacenter, "dc", "", "name or id of the datacenter")
 	a.completeFlag(c, "dc", suggestDatacenters)
-	reason.add(c)
+	reason.add(c, "")
 	return c
 }

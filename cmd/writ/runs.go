@@ -395,7 +395,7 @@ func (a *app) runCancelCommand() *cobra.Command {
 			return a.decide(ctx, c, cancel)
 		}),
 	}
-	reason.add(c)
+	reason.add(c, "writ run show")
 	return c
 }
 
@@ -431,6 +431,6 @@ Then the command watches until the run has ended, as submit does.`,
 	}
 	s.watchFlags(c)
 	c.Flags().BoolVar(&s.detach, "detach", false, "do not watch")
-	reason.add(c)
+	reason.add(c, "writ run show")
 	return c
 }

@@ -165,6 +165,6 @@ has admitted stay. You need the role admin.`,
 	}
 	c.Flags().StringVar(&datacenter, "dc", "", "name or id of the datacenter")
 	a.completeFlag(c, "dc", suggestDatacenters)
-	reason.add(c)
+	reason.add(c, "")
 	return c
 }
