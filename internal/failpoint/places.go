@@ -164,7 +164,7 @@ var Places = []Place{
 
 	{Point: JobSent, Kind: Send, Where: "runner/queue/redisqueue.pushAll", Says: "A job goes into a node's queue alone."},
 	{Point: JobsSent, Kind: Send, Where: "runner/queue/redisqueue.pushAll", Says: "Several jobs go into a node's queue with one script; torn, none does."},
-	{Point: JobsWithdrawn, Kind: Send, Where: "supervisor.withdraw", Says: "Jobs of a stopped run, and deliveries that waited too long, are taken back."},
+	{Point: JobsWithdrawn, Kind: Send, Where: "supervisor.takeBack", Says: "Jobs of a stopped run, and deliveries that waited too long, are taken back."},
 	{Point: EpochSent, Kind: Send, Where: "supervisor.announce supervisor.hearBeat", Says: "A node is told the epoch."},
 	{Point: RosterSent, Kind: Send, Where: "supervisor.adopt", Says: "A node is told of a newer roster."},
 	{Point: AcksSent, Kind: Send, Where: "supervisor.acknowledge", Says: "A node is told that its results are on disk."},
