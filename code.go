@@ -108,7 +108,7 @@ const (
 	CodeNodeStore              Code = "NODE_STORE_UNAVAILABLE"
 	CodeClockSkew              Code = "CLOCK_SKEW"
 	CodeEpochAhead             Code = "EPOCH_AHEAD"
-	CodeTryGivenUp             Code = "TRY_GIVEN_UP"
+	CodeAttemptGivenUp         Code = "TRY_GIVEN_UP"
 	CodeNodeRejected           Code = "NODE_REJECTED"
 	CodeEpochInvalid           Code = "EPOCH_INVALID"
 	CodeNoCapacity             Code = "NO_CAPACITY"
@@ -212,7 +212,7 @@ var Codes = []CodeInfo{
 	{CodeOutcomeUnknown, Failed, false, 422, ExitFailed, "The node died, or its tool failed, while it did something that must not be done twice. Look at the resource; say `idempotent: true` if repeating is harmless."},
 	{CodeNodeLost, Failed, true, 422, ExitFailed, "The node that had the call did not come back in time."},
 	{CodeNodeStore, Unavailable, true, 422, ExitFailed, "The node cannot write its own journal (disk full or read-only) and therefore does nothing."},
-	{CodeTryGivenUp, Unavailable, true, 409, ExitFailed, "The node has seen a later attempt of the same call and left this one alone. The supervisor goes on by itself."},
+	{CodeAttemptGivenUp, Unavailable, true, 409, ExitFailed, "The node has seen a later attempt of the same call and left this one alone. The supervisor goes on by itself."},
 	{CodeNodeRejected, Denied, false, 403, ExitRemoved, "The datacenter has rejected or removed this node, and signed that. It can join anew, with another key, from an empty data directory."},
 	{CodeClockSkew, Unavailable, true, 503, ExitFailed, "The clock of the node is more than 30 s off that of its supervisor, so it gets no work. Repair its time service; nothing else is needed. `writ node list` shows the difference."},
 	{CodeEpochAhead, Unavailable, true, 503, ExitFailed, "The node has obeyed a supervisor that began later than this one, by its clock, so it gets no work. If another supervisor serves the datacenter now, stop this one. If a clock ran ahead, start this one again after the time in the message, or remove the node and let it join anew."},

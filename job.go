@@ -35,14 +35,14 @@ type Job struct {
 	// Weight says how much of the node's time the project gets, compared with others while several want some; 1 if it is 0.
 	Weight  int `json:"weight,omitempty"`
 	Resumes int `json:"resumes,omitempty"` // of the run so far
-	// Told is the attempt up to which it was known how each one failed when this one was decided. What those may have done may be done again;
+	// KnownFailures is the attempt up to which it was known how each one failed when this one was decided. What those may have done may be done again;
 	// a later one, of which nothing was known, stands in the way of a job that must not be repeated.
-	Told     int    `json:"told,omitempty"`
-	Payload  Digest `json:"payload"`  // of the user's signed text
-	Accepted int64  `json:"accepted"` // when the supervisor accepted the run
-	StartBy  int64  `json:"start_by"`
-	EndBy    int64  `json:"end_by"`
-	Deadline int64  `json:"deadline,omitempty"` // of the run: none of its jobs is sent or begun after it
+	KnownFailures int    `json:"told,omitempty"`
+	Payload       Digest `json:"payload"`  // of the user's signed text
+	Accepted      int64  `json:"accepted"` // when the supervisor accepted the run
+	StartBy       int64  `json:"start_by"`
+	EndBy         int64  `json:"end_by"`
+	Deadline      int64  `json:"deadline,omitempty"` // of the run: none of its jobs is sent or begun after it
 }
 
 // TransferGrant lets one node fetch what a resource of another one holds. The supervisor signs it into the job of the node that fetches, which
@@ -129,8 +129,8 @@ type Progress struct {
 	Text string `json:"text"`
 }
 
-// Told names a report.
-type Told struct {
+// ReportID names a report.
+type ReportID struct {
 	Incarnation int64 `json:"incarnation"`
 	Round       int64 `json:"round"`
 }
@@ -189,6 +189,6 @@ type Control struct {
 	Roster  int      `json:"roster,omitempty"` // the version that the node should fetch if it has a lower one
 	// Asked are runs of which the next beat is to say what the node has: the supervisor's journal came from a backup.
 	Asked []RunID `json:"asked,omitempty"`
-	// Told acknowledges the usage, the mendings and the states in a report: its incarnation and round.
-	Told *Told `json:"told,omitempty"`
+	// Acknowledged acknowledges the usage, the mendings and the states in a report: its incarnation and round.
+	Acknowledged *ReportID `json:"told,omitempty"`
 }

@@ -216,7 +216,7 @@ func (c *Coordinator) admit(r *http.Request, route string, at *chi.Context) (*vi
 		}
 		return who, c.isReadable(r.Context(), who, at)
 	default:
-		return nil, writ.Errorf(writ.CodeRoleMissing, "nobody may use %s", route)
+		return nil, writ.Errorf(writ.CodeRoleMissing, "%s is disabled", route)
 	}
 }
 

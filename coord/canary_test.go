@@ -122,7 +122,7 @@ func (p *fixture) told(r *http.Request) string {
 	if strings.HasPrefix(response.Header.Get("Content-Type"), "text/event-stream") {
 		lines := bufio.NewReader(response.Body)
 		text := ""
-		for { // the retry of the API; what follows is looked at by TestAStreamTellsNothingOfAnotherProject. Of a page all that it shows follows at once
+		for { // the retry of the API; what follows is looked at by TestAStreamRevealsNoOtherProject. Of a page all that it shows follows at once
 			line, err := lines.ReadString('\n')
 			if text += line; err != nil || strings.HasPrefix(line, "data: ") || !strings.HasPrefix(r.URL.Path, "/live/") && strings.HasSuffix(text, "\n\n") {
 				break
@@ -142,7 +142,7 @@ var differing = regexp.MustCompile(`(?m)(^(Date|X-Request-Id): .*|"request_id":"
 
 // Somebody who reads other projects asks everything that can be asked: each route with ids of what is hidden, each filter, with cursors that lead
 // there, by GET and HEAD, with a token and with a cookie. Nothing of it comes back, and what is hidden is answered as what there never was.
-func TestNothingOfAnotherProjectIsTold(t *testing.T) {
+func TestAReaderLearnsNothingOfAnotherProject(t *testing.T) {
 	p, s := startReading(t)
 	own := p.runFor(shop, "web-shop", "hello.tengo")
 	h := hide(p, s)
@@ -313,7 +313,7 @@ var canaryWord = regexp.MustCompile(`[a-z-]*canary[a-z0-9-]*`)
 
 // Who watches one project hears nothing of another, wherever he begins and whatever happens meanwhile: from the tail and from the ledger, by the API
 // and on pages.
-func TestAStreamTellsNothingOfAnotherProject(t *testing.T) {
+func TestAStreamRevealsNoOtherProject(t *testing.T) {
 	p, s := startReading(t)
 	own := p.runFor(shop, "web-shop", "hello.tengo")
 	connected := fmt.Sprintf(`data-key=\"%s\" data-state=\"healthy\"`, graz) // in a frame

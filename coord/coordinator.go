@@ -143,7 +143,7 @@ func (c *Coordinator) init() {
 		c.metrics = newMetrics(c)
 		c.logins = newLogins()
 		c.pages = &dashboard.Dashboard{
-			Ledger: nodesNow{c.Ledger, c}, Site: c, Log: c.Log, Stopping: c.stopping, MaxStreams: c.MaxStreams, Notice: c.notice, Still: c.still, Reader: c.pageReader,
+			Ledger: nodesNow{c.Ledger, c}, LiveView: c, Log: c.Log, Stopping: c.stopping, MaxStreams: c.MaxStreams, Notice: c.notice, Still: c.still, Reader: c.pageReader,
 		}
 		c.handler = c.routes()
 	})
@@ -213,7 +213,7 @@ func (c *Coordinator) prune(ctx context.Context) {
 		c.Ledger.RemoveRegistrations(ctx, now.Add(-keepRegistrations)),
 	)
 	if err != nil && ctx.Err() == nil {
-		c.Log.WarnContext(ctx, "cannot prune the ledger; trying again later", "err", err, "retry_in", pruneEvery)
+		c.Log.WarnContext(ctx, "prune the ledger; trying again later", "err", err, "retry_in", pruneEvery)
 	}
 }
 

@@ -8,7 +8,7 @@ import (
 	"writ/supervisor/link"
 )
 
-func TestWhatIsCostlyToAnswerCountsAsSeveralRequests(t *testing.T) {
+func TestACostlyRequestCountsAsSeveral(t *testing.T) {
 	for _, tt := range []struct {
 		method, path string
 		bytes        int64

@@ -81,7 +81,7 @@ func (k *courier) run(ctx context.Context) {
 		all, err := k.bring(ctx)
 		if err != nil && ctx.Err() == nil {
 			k.rest()
-			k.log.WarnContext(ctx, "cannot bring the datacenter what is for it", "err", err)
+			k.log.WarnContext(ctx, "deliver to the datacenter", "err", err)
 		}
 		for waits := all || err != nil; waits; {
 			select {
@@ -215,7 +215,7 @@ func (k *courier) deliver(ctx context.Context, s writ.Submission) {
 	case ctx.Err() == nil:
 		k.later(s, err)
 		if times, say := k.c.lines.Say("deliver "+string(k.dc)+" "+string(writ.CodeOf(err)), time.Now()); say { // it may be so for thousands
-			log.WarnContext(ctx, "submissions cannot be delivered yet", "code", writ.CodeOf(err), "err", err, "times", times)
+			log.WarnContext(ctx, "deliver submissions; trying again", "code", writ.CodeOf(err), "err", err, "times", times)
 		}
 	}
 }

@@ -9,7 +9,7 @@ import (
 	"writ/ledger"
 )
 
-func TestWhatCouldNotBeDeliveredIsOwedAlthoughAnotherWas(t *testing.T) {
+func TestAFailedDeliveryIsRepeatedAlthoughAnotherSucceeded(t *testing.T) {
 	k := &courier{c: &Coordinator{}, projects: map[writ.ProjectID]*rest{}, delayed: map[writ.Digest]time.Time{}, finished: map[writ.Digest]bool{}}
 	k.later(writ.Submission{Payload: writ.Digest{1}}, writ.Errorf(writ.CodeStoreUnavailable, "no space left"))
 	k.done(writ.Submission{Payload: writ.Digest{2}})
@@ -35,7 +35,7 @@ func TestAProjectThatHasTooMuchRestsAlone(t *testing.T) {
 }
 
 // What waits of one project, however much that is, makes another one wait for its turn only.
-func TestProjectsAreBroughtInTurns(t *testing.T) {
+func TestProjectsAreDeliveredRoundRobin(t *testing.T) {
 	p := start(t, nil)
 	const many = 300
 	for range many {

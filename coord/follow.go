@@ -25,7 +25,7 @@ func (c *Coordinator) sharesLedger() bool {
 // coordinator wrote itself they have seen; to look once more is cheap.
 func (c *Coordinator) follow(ctx context.Context) {
 	if err := c.followRosters(ctx); err != nil && ctx.Err() == nil {
-		c.Log.WarnContext(ctx, "cannot follow the rosters of the ledger; trying again", "err", err)
+		c.Log.WarnContext(ctx, "read the rosters of the ledger; trying again", "err", err)
 	}
 	_, newest, err := c.Ledger.EventRange(ctx)
 	if err != nil || newest == c.followed {

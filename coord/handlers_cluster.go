@@ -153,7 +153,7 @@ func (h handlers) Register(ctx context.Context, r api.RegisterRequestObject) (ap
 		return nil, err
 	}
 	if times, say := h.c.lines.Say("registration", time.Now()); say { // anybody may ask, under any name
-		h.c.Log.InfoContext(ctx, "a supervisor asks for a place in the roster", "name", b.Name, "remote", remote(ctx), "times", times)
+		h.c.Log.InfoContext(ctx, "supervisor asks for admission", "name", b.Name, "remote", remote(ctx), "times", times)
 	}
 	waiting, err := h.c.Ledger.Registrations(ctx)
 	if err != nil {

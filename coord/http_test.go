@@ -582,7 +582,7 @@ func TestOneAddressLeavesStreamsForOthers(t *testing.T) {
 	}
 }
 
-func TestSlowReaderHoldsNobodyUp(t *testing.T) {
+func TestASlowReaderDelaysNoOther(t *testing.T) {
 	p := start(t, nil)
 	dc := connect(p, vienna, nil)
 	conn, err := net.Dial("tcp", strings.TrimPrefix(p.PublicURL, "http://"))

@@ -253,7 +253,7 @@ func sessionEnded() *writ.Error { return loginRequired("the session is not known
 // that it uses.
 func (c *Coordinator) Challenge(in api.NewChallenge) (api.LoginChallenge, error) {
 	if c.Self == nil {
-		return api.LoginChallenge{}, writ.Errorf(writ.CodeNotFound, "this coordinator has no key in the roster, so nobody logs in here")
+		return api.LoginChallenge{}, writ.Errorf(writ.CodeNotFound, "this coordinator has no key in the roster, so it accepts no logins")
 	}
 	if len(in.Nonce) != identity.NonceSize {
 		return api.LoginChallenge{}, writ.Errorf(writ.CodeBadRequest, "nonce: it has %d bytes, not %d", len(in.Nonce), identity.NonceSize)

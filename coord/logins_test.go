@@ -313,7 +313,7 @@ func (l *interrupted) Runs(ctx context.Context, filter ledger.RunFilter, page le
 }
 
 // A session that ends while a stream looks for news ends it before they are told.
-func TestNewsAfterTheEndOfASessionAreNotTold(t *testing.T) {
+func TestAStreamSendsNoEventAfterTheEndOfItsSession(t *testing.T) {
 	store, err := sqlstore.Open(t.Context(), ":memory:")
 	if err != nil {
 		t.Fatal(err)
@@ -352,7 +352,7 @@ func TestNewsAfterTheEndOfASessionAreNotTold(t *testing.T) {
 }
 
 // What a datacenter answers after the role of the asker ended is told to nobody.
-func TestAnAnswerAfterTheEndOfTheRoleIsNotTold(t *testing.T) {
+func TestAnAnswerAfterTheEndOfTheRoleIsWithheld(t *testing.T) {
 	asked, goOn := make(chan struct{}), make(chan struct{})
 	p := startNamed(t, nil)
 	connect(p, vienna, func(s *supervisor) {

@@ -235,7 +235,7 @@ func (c *Coordinator) fail(w http.ResponseWriter, r *http.Request, err error) {
 	switch {
 	case r.Context().Err() != nil: // nobody is there to hear it
 	case problem.Code == writ.CodeInternal:
-		log.ErrorContext(r.Context(), "cannot answer request", "err", err)
+		log.ErrorContext(r.Context(), "answer request", "err", err)
 	case isRefusal(r, problem.Code):
 		if log = log.With("remote", a.remote); a.signer != "" {
 			log = log.With("signer", a.signer)

@@ -67,7 +67,7 @@ func TestTheDashboardSaysWhichRoleEndsNext(t *testing.T) {
 }
 
 // What ends is logged 30, 7 and 1 days before, and when it has, once each; a roster that lasts longer is told of again when it ends.
-func TestWhatEndsIsLoggedAtEachStageOnce(t *testing.T) {
+func TestTheEndOfARosterIsLoggedOncePerStage(t *testing.T) {
 	made := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	now := made
 	var log bytes.Buffer
@@ -121,7 +121,7 @@ func TestWhatEndsIsLoggedAtEachStageOnce(t *testing.T) {
 
 // The end of a certificate for browsers is logged 30, 7 and 1 days before, in the last third of its time only: a program renews it when that begins. The
 // dashboard shows it from then on, beside what it says of the roster.
-func TestTheEndOfTheCertificateForBrowsersIsToldOnceAtEachStage(t *testing.T) {
+func TestTheEndOfTheCertificateForBrowsersIsLoggedOncePerStage(t *testing.T) {
 	made := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	const (
 		ends  = "level=WARN msg=\"the certificate for browsers expires on "

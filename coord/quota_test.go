@@ -12,7 +12,7 @@ import (
 	"writ/ledger"
 )
 
-func TestNobodyFillsTheCoordinatorWithWhatWaits(t *testing.T) {
+func TestWaitingSubmissionsAreBounded(t *testing.T) {
 	p := start(t, nil)
 	first := signedScript(t, payload())
 	for name, most := range map[string]struct{ signer, all ledger.Waits }{
@@ -81,7 +81,7 @@ func TestNoProjectHandsInMoreThanItMay(t *testing.T) {
 }
 
 // To cancel a run costs its datacenter more than to begin one. Nobody waits behind the statements of somebody else.
-func TestNobodySignsMoreThanHeMay(t *testing.T) {
+func TestStatementsOfASignerAreLimited(t *testing.T) {
 	p := start(t, func(c *Coordinator) { c.SubmissionsPerSecond = 0.5 }) // a statement at once, and the next one in 10 s
 	connect(p, vienna, nil)
 	run, err := p.submit(signedScript(t, payload()))

@@ -15,8 +15,8 @@ import (
 	"writ/internal/testenv"
 )
 
-// TestWhatAnybodyMaySendIsAFewLines sends each thing a thousand times, from a thousand addresses: none comes faster than one may.
-func TestWhatAnybodyMaySendIsAFewLines(t *testing.T) {
+// TestPublicRequestsLogFewLines sends each thing a thousand times, from a thousand addresses: none comes faster than one may.
+func TestPublicRequestsLogFewLines(t *testing.T) {
 	send := func(p *fixture, method, path, kind string, body []byte, from int, change func(r *http.Request)) int {
 		r := httptest.NewRequest(method, p.PublicURL+path, bytes.NewReader(body))
 		r.RemoteAddr = fmt.Sprintf("10.0.%d.%d:1", from>>8, from&255)
@@ -48,9 +48,9 @@ func TestWhatAnybodyMaySendIsAFewLines(t *testing.T) {
 		"reads of another site":      {"GET", "/v1/runs", "", nil, crossing, 403, string(writ.CodeOriginForeign)},
 		"posts to nowhere":           {"POST", "/v1/nothing", api.SignedType, nil, nil, 404, string(writ.CodeNotFound)},
 		"registrations of nobody":    {"POST", registrationsPath, "application/json", []byte("{}"), nil, 400, string(writ.CodeBadRequest)},
-		"registrations":              {"POST", registrationsPath, "application/json", registration, nil, 202, "asks for a place"},
+		"registrations":              {"POST", registrationsPath, "application/json", registration, nil, 202, "asks for admission"},
 		"statements without a name":  {"POST", "/v1/statements", api.SignedType, []byte("nothing"), nil, 400, "statement refused"},
-		"the same script, by others": {"POST", "/v1/submissions", api.SignedType, good, nil, 202, "submission came again"},
+		"the same script, by others": {"POST", "/v1/submissions", api.SignedType, good, nil, 202, "submission repeated"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			log := new(testenv.Log)

@@ -30,7 +30,7 @@ func (p *fixture) listed(token string, query url.Values) map[writ.RunID]string {
 }
 
 // Each filter of runs selects what it says, of the projects that a person may read only, and pages go on with the same filter.
-func TestRunsAreSelectedByWhatTheyAreAndHowLongNothingWasHeardOfThem(t *testing.T) {
+func TestRunsAreSelectedByTheirPropertiesAndTheirSilence(t *testing.T) {
 	var later atomic.Int64 // how far the coordinator's clock is ahead
 	p, s := startReading(t, func(c *Coordinator) {
 		c.Now = func() time.Time { return time.Now().Add(time.Duration(later.Load())) }

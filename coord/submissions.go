@@ -59,8 +59,8 @@ func (c *Coordinator) Submit(ctx context.Context, signed []byte, remote string) 
 		c.news.wake()
 	} else {
 		c.metrics.submissions.WithLabelValues("repeated").Inc()
-		if times, say := c.lines.Say("submission came again", time.Now()); say { // whoever has seen one can send it
-			log.InfoContext(ctx, "submission came again", "state", s.State, "times", times)
+		if times, say := c.lines.Say("submission repeated", time.Now()); say { // whoever has seen one can send it
+			log.InfoContext(ctx, "submission repeated", "state", s.State, "times", times)
 		}
 	}
 	c.outbox.wake(s.Datacenter)
@@ -191,7 +191,7 @@ func (c *Coordinator) expire(ctx context.Context) {
 		overdue, err := c.Ledger.Overdue(ctx, c.Now(), expireAtOnce)
 		if err != nil {
 			if ctx.Err() == nil {
-				c.Log.WarnContext(ctx, "cannot look for expired submissions", "err", err)
+				c.Log.WarnContext(ctx, "find expired submissions", "err", err)
 			}
 			return
 		}
@@ -229,7 +229,7 @@ func (c *Coordinator) expireOne(ctx context.Context, s writ.Submission) bool {
 		return true // its datacenter has decided meanwhile
 	default:
 		if ctx.Err() == nil {
-			log.WarnContext(ctx, "cannot expire submission", "err", err)
+			log.WarnContext(ctx, "expire submission", "err", err)
 		}
 		return false
 	}

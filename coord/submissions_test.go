@@ -199,7 +199,7 @@ func badSubmissions(t *testing.T) map[string]struct {
 	}
 }
 
-func TestBadSubmissionIsRefusedAndNothingElseHappens(t *testing.T) {
+func TestABadSubmissionIsRefusedWithoutEffect(t *testing.T) {
 	p := start(t, nil)
 	dc := connect(p, vienna, nil)
 	for name, bad := range badSubmissions(t) {
@@ -234,7 +234,7 @@ func TestAnyFlippedBitIsRefused(t *testing.T) {
 }
 
 // Without the early check the datacenter refuses by itself, and whoever submitted sees it.
-func TestSupervisorRefusesWhatNobodyCheckedBefore(t *testing.T) {
+func TestTheSupervisorRefusesAnUncheckedSubmission(t *testing.T) {
 	p := start(t, func(c *Coordinator) { c.SkipEarlyCheckForTest = true })
 	dc := connect(p, vienna, nil)
 	for _, name := range []string{"altered", "a stranger", "without the role", "expired", "another purpose"} {

@@ -62,7 +62,7 @@ func (t *tail) run(ctx context.Context) error {
 		stored := t.stored() // first: what comes while it reads is found the next time
 		var again <-chan time.Time
 		if err := t.read(ctx); err != nil && ctx.Err() == nil {
-			t.log.WarnContext(ctx, "cannot read the ledger's events; trying again", "err", err, "retry_in", tailRetry)
+			t.log.WarnContext(ctx, "read the events of the ledger; trying again", "err", err, "retry_in", tailRetry)
 			again = time.After(tailRetry)
 		}
 		select {

@@ -257,7 +257,7 @@ func (l *foreignEvents) Events(_ context.Context, after int64, filter ledger.Eve
 }
 
 // A stream on which nothing comes is kept alive, and when it says so tells nothing of what comes on others.
-func TestAQuietStreamSaysThatItIsThereAndNothingElse(t *testing.T) {
+func TestAQuietStreamSendsKeepAlivesOnly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := new(foreignEvents)
 		p := &fixture{t: t, Coordinator: &Coordinator{Ledger: l, Log: slog.New(slog.DiscardHandler), PublicURL: "http://127.0.0.1:7440"}}

@@ -29,7 +29,7 @@ func (k *courier) clearUnreported(ctx context.Context) {
 		case err == nil:
 			continue
 		case ctx.Err() == nil:
-			k.log.WarnContext(ctx, "cannot ask for the runs that the datacenter has not told of", "err", err)
+			k.log.WarnContext(ctx, "ask the datacenter for unreported runs", "err", err)
 		}
 		select {
 		case <-time.After(retryOne):
@@ -50,7 +50,7 @@ func (k *courier) clear(ctx context.Context, open ledger.Run) error {
 		return err
 	case err != nil:
 		run = lost(open.Run, writ.AsError(err))
-		k.log.WarnContext(ctx, "a run is lost: the datacenter does not know it, and does not take it any more", "run", open.ID, "err", err)
+		k.log.WarnContext(ctx, "run lost: the datacenter does not know it and no longer accepts it", "run", open.ID, "err", err)
 	}
 	if err := k.c.Ledger.Restate(ctx, k.dc, k.session.Hello.Journal, run); err != nil {
 		return err

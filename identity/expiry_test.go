@@ -9,7 +9,7 @@ import (
 	"writ/identity"
 )
 
-func TestWhatEndsByItselfIsKnownBefore(t *testing.T) {
+func TestExpiriesAreKnownInAdvance(t *testing.T) {
 	const day = 24 * time.Hour
 	now := time.Date(2026, 11, 1, 0, 0, 0, 0, time.UTC)
 	in := func(d time.Duration) time.Time { return now.Add(d) }

@@ -8,7 +8,7 @@ import (
 
 // Who has no right in the project that he says he saw, or may not read the one that the run is in, learns nothing of the run: whether it is there or not,
 // and whatever he guesses, he gets the same answer.
-func TestAStatementTellsNothingOfARunOfAnotherProject(t *testing.T) {
+func TestAStatementRevealsNoRunOfAnotherProject(t *testing.T) {
 	missing := writ.RunIDOf(writ.Digest{2})
 	for name, tt := range map[string]struct {
 		seen writ.ProjectID // that the signer claims; the run is in shop

@@ -30,19 +30,19 @@ func secretName(ref string) string {
 // statements back or hands them in in another order cannot choose which value is the newest. To remove it takes away this version and
 // all before it: what was set after the signer looked stays.
 type SecretChange struct {
-	Project writ.ProjectID
-	Name    string
-	Version int
-	Sealed  []byte // the value, for the supervisor alone (package identity/secret); nil if it is being removed
+	Project    writ.ProjectID
+	Name       string
+	Version    int
+	Ciphertext []byte // the value, for the supervisor alone (package identity/secret); nil if it is being removed
 }
 
 // Statement fills in subject, decision and parameters of a statement that makes the change.
 func (c SecretChange) Statement(s *Statement) {
 	s.Subject, s.Decision = "secret/"+c.Name, DecisionRemoveSecret
 	s.Params = map[string]any{"project": string(c.Project), "version": int64(c.Version)}
-	if c.Sealed != nil {
+	if c.Ciphertext != nil {
 		s.Decision = DecisionSetSecret
-		s.Params["sealed"] = base64.StdEncoding.EncodeToString(c.Sealed)
+		s.Params["sealed"] = base64.StdEncoding.EncodeToString(c.Ciphertext)
 	}
 }
 
@@ -72,8 +72,8 @@ func ParseSecretChange(s *Statement) (SecretChange, error) {
 		return SecretChange{}, malformed("to set a secret takes the parameters project, sealed and version")
 	}
 	var err error
-	c.Sealed, err = base64.StdEncoding.Strict().DecodeString(text)
-	if err != nil || base64.StdEncoding.EncodeToString(c.Sealed) != text { // line feeds are passed over when decoding
+	c.Ciphertext, err = base64.StdEncoding.Strict().DecodeString(text)
+	if err != nil || base64.StdEncoding.EncodeToString(c.Ciphertext) != text { // line feeds are passed over when decoding
 		return SecretChange{}, malformed("the parameter \"sealed\" is not base64")
 	}
 	return c, nil

@@ -8,7 +8,7 @@ import (
 	"writ"
 )
 
-func TestTargetsCoverWhatTheyNameAndNothingElse(t *testing.T) {
+func TestTargetsCoverOnlyTheirNames(t *testing.T) {
 	for _, tt := range []struct {
 		target string
 		covers []string

@@ -84,7 +84,7 @@ func TestPayloadOfAnEarlierVersionKeepsItsText(t *testing.T) {
 	}
 }
 
-func TestPayloadIsTheSameInWhateverOrderItsListsAre(t *testing.T) {
+func TestThePayloadIgnoresTheOrderOfItsLists(t *testing.T) {
 	p := testPayload()
 	want, _ := p.Text()
 	p.Modules[0], p.Modules[1] = p.Modules[1], p.Modules[0]
@@ -354,7 +354,7 @@ func TestEveryDecisionOfTheTableCanBeWritten(t *testing.T) {
 	}
 }
 
-func TestStatementRefusesWhatNobodyDecides(t *testing.T) {
+func TestAStatementWithoutADecisionIsRefused(t *testing.T) {
 	grant := func(change func(params map[string]any)) func(s *Statement) {
 		return func(s *Statement) {
 			TokenGrant{ID: "aaaaaaaaaaaaa", Role: TokenRoleNode, Expires: noon.Add(time.Hour)}.Statement(s)

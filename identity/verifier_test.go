@@ -212,7 +212,7 @@ func TestVerifierAcceptsACertificateOfAnAuthority(t *testing.T) {
 }
 
 // A roster that was built and never parsed may name somebody whom it does not have.
-func TestVerifierRefusesACertificateForNobody(t *testing.T) {
+func TestTheVerifierRefusesACertificateForAnUnknownOwner(t *testing.T) {
 	v := testVerifier(t)
 	v.Roster = testRoster()
 	v.Roster.Authorities[0].Principals = []string{"ci/ghost"}
@@ -333,7 +333,7 @@ func TestAdminOfAProjectSetsItsSecrets(t *testing.T) {
 	}
 }
 
-func TestWhoSchedulesNodesLabelsThem(t *testing.T) {
+func TestSchedulersOfNodesCanLabelThem(t *testing.T) {
 	v := testVerifier(t)
 	v.Roster.Bindings = append(v.Roster.Bindings, Binding{Principal: "bob", Role: Admin, Project: "*"})
 	s := testStatement()

@@ -108,12 +108,12 @@ func (n *incarnation) do(ctx context.Context, w *work) (got attempt) {
 // letGo leaves a driver alone that does not stop. When it is done after all, that is the job's answer, and its resource is free.
 func (n *incarnation) letGo(ctx context.Context, w *work, started time.Time, done <-chan attempt) {
 	log := n.log.With("run", w.job.Run, "seq", w.job.Seq, "op", w.job.Operation)
-	log.WarnContext(ctx, "a driver ignores that its time is over; its resource stays locked",
+	log.WarnContext(ctx, "driver ignores its deadline; its resource stays locked",
 		"resource", w.resource().String(), "err", context.Cause(ctx))
-	n.desk.wedge(w, n.now())
+	n.desk.markStuck(w, n.now())
 	go func() { // ends with the driver; nobody can wait for it
 		got := <-done
-		log.InfoContext(ctx, "the driver is done after all; its resource is free", "err", got.err)
+		log.InfoContext(ctx, "stuck driver is done; its resource is free", "err", got.err)
 		if result := n.conclude(ctx, w, started, got); result != nil {
 			n.outbox.post(result, w.job.Until())
 		}
@@ -220,7 +220,7 @@ func (n *incarnation) answer(w *work, started time.Time, got attempt) *writ.Resu
 	}
 	e := writ.AsError(got.err)
 	if e.Code == writ.CodeInternal {
-		n.log.ErrorContext(w.ctx, "a job failed for a reason that is our fault",
+		n.log.ErrorContext(w.ctx, "job failed by a defect of writ",
 			"run", w.job.Run, "seq", w.job.Seq, "op", w.job.Operation, "err", got.err)
 	}
 	result.Error = &writ.Error{Code: e.Code, Message: clip(e.Message, maxMessage), Hint: clip(e.Hint, maxMessage)}
@@ -307,7 +307,7 @@ func (n *incarnation) outcomeUnknown(w *work) *writ.Error {
 	}
 	switch now, err := n.look(w); {
 	case err != nil:
-		n.log.WarnContext(w.ctx, "cannot look at what an interrupted job left", "run", w.job.Run, "seq", w.job.Seq, "op", w.job.Operation, "err", err)
+		n.log.WarnContext(w.ctx, "inspect the resource of an interrupted job", "run", w.job.Run, "seq", w.job.Seq, "op", w.job.Operation, "err", err)
 	case !now.Exists:
 		unknown.Message += "; the " + resource.String() + " does not exist now"
 	default:

@@ -7,7 +7,7 @@ import (
 	"writ"
 )
 
-func TestATryHasAsLongAsItsTimeoutSays(t *testing.T) {
+func TestAnAttemptLastsAtMostItsTimeout(t *testing.T) {
 	const start, timeout = 60_000, 3_000
 	for name, tt := range map[string]struct {
 		job       writ.Job

@@ -48,7 +48,7 @@ func (n *node) answeredIn(j *writ.Job, most time.Duration, want writ.Code) {
 	}
 }
 
-func TestAJobThatWaitsForMoreOfALogHoldsUpNobody(t *testing.T) {
+func TestAJobThatWaitsForALogBlocksNoOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n, looks := following(t)
 		waits := follow(n, 1, nil)
@@ -106,7 +106,7 @@ func TestAJobThatWaitsForMoreOfALogEndsWithItsTimeOrWhatItWaitsFor(t *testing.T)
 	})
 }
 
-func TestWhoWaitsForMoreOfALogWaitsOnAfterARestart(t *testing.T) {
+func TestAWaitForALogContinuesAfterARestart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n, looks := following(t)
 		waits := follow(n, 1, nil)

@@ -2,8 +2,8 @@ package runner
 
 import "testing"
 
-// TestWhatADriverSaysTravelsAsOneLine: what shows it replaces the ends of lines by what cannot be read.
-func TestWhatADriverSaysTravelsAsOneLine(t *testing.T) {
+// TestMessagesOfADriverTravelAsOneLine: what shows it replaces the ends of lines by what cannot be read.
+func TestMessagesOfADriverTravelAsOneLine(t *testing.T) {
 	for text, want := range map[string]string{
 		"one":                      "one",
 		"one\ntwo\r\nthree\n":      "one; two; three",

@@ -121,8 +121,8 @@ func (d *desk) forget(now time.Time) {
 	maps.DeleteFunc(d.cancelled, func(_ writ.RunID, c journal.Cancel) bool { return c.Until.Before(now) })
 }
 
-// wedge notes that the job's handler gave up waiting for its driver.
-func (d *desk) wedge(w *work, now time.Time) {
+// markStuck notes that the job's handler gave up waiting for its driver.
+func (d *desk) markStuck(w *work, now time.Time) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	w.stuck = now

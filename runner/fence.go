@@ -57,7 +57,7 @@ func (f *fence) retire(ctx context.Context, insist bool) {
 		case writ.CodeOf(err) == writ.CodeNotFound:
 			return
 		case writ.AsError(err).Decided():
-			f.log.ErrorContext(ctx, "its supervisor says that this node is lost, and shows no valid signature of a person: what runs here stays", "err", err)
+			f.log.ErrorContext(ctx, "supervisor declares this node lost without a valid signature of a person: machines, containers and databases stay", "err", err)
 			return
 		case !insist || sleep.For(ctx, askEvery) != nil:
 			return
@@ -66,10 +66,10 @@ func (f *fence) retire(ctx context.Context, insist bool) {
 	if ctx.Err() != nil || f.member.state().Fenced {
 		return
 	}
-	f.log.WarnContext(ctx, "a person has signed that this node is lost: it stops all machines, containers and databases; what holds data stays")
+	f.log.WarnContext(ctx, "a person signed that this node is lost: it stops all machines, containers and databases; volumes stay")
 	for ctx.Err() == nil {
 		if f.round(ctx) {
-			f.log.InfoContext(ctx, "nothing runs here any more, and the datacenter knows")
+			f.log.InfoContext(ctx, "all resources are stopped, and the datacenter knows")
 			return
 		}
 		_ = sleep.For(ctx, fenceEvery)
@@ -138,7 +138,7 @@ func (f *fence) round(ctx context.Context) (done bool) {
 		return false
 	}
 	if len(answer.Open) > 0 {
-		f.log.WarnContext(ctx, "not everything is stopped yet", "open", answer.Open)
+		f.log.WarnContext(ctx, "some resources still run", "open", answer.Open)
 	}
 	err := f.tell(ctx, answer)
 	if err == nil && len(answer.Open) == 0 {
@@ -146,7 +146,7 @@ func (f *fence) round(ctx context.Context) (done bool) {
 		done = err == nil
 	}
 	if err != nil && ctx.Err() == nil {
-		f.log.WarnContext(ctx, "what was stopped cannot be told yet", "err", err)
+		f.log.WarnContext(ctx, "report stopped resources; trying again", "err", err)
 	}
 	return done
 }
@@ -271,7 +271,7 @@ func (f *fence) nobodys(ctx context.Context, answer *nodes.FenceAnswer) {
 func (f *fence) untaken(ctx context.Context, answer *nodes.FenceAnswer) {
 	results, err := f.journal.Unacknowledged(ctx)
 	if err != nil {
-		f.log.WarnContext(ctx, "the results that were not taken cannot be read", "err", err)
+		f.log.WarnContext(ctx, "read unacknowledged results", "err", err)
 		return
 	}
 	for _, u := range results[:min(len(results), nodes.MaxFenced)] {

@@ -106,11 +106,11 @@ func (n *incarnation) carryOut(taking context.Context, w *work) *writ.Result {
 		n.counts.repeated.Add(1)
 		return past.Entry.Result
 	case past.Later:
-		return n.refuse(taking, w, writ.Errorf(writ.CodeTryGivenUp, "a later attempt of the call came before attempt %d, which was given up", w.job.Attempt))
+		return n.refuse(taking, w, writ.Errorf(writ.CodeAttemptGivenUp, "a later attempt of the call came before attempt %d, which was given up", w.job.Attempt))
 	case !w.repeatable():
 		return n.notAgain(taking, w, past)
 	}
-	n.log.InfoContext(taking, "goes on with a job that was begun before", "run", w.job.Run, "seq", w.job.Seq, "op", w.job.Operation)
+	n.log.InfoContext(taking, "job continued", "run", w.job.Run, "seq", w.job.Seq, "op", w.job.Operation)
 	return n.act(w)
 }
 

@@ -164,9 +164,9 @@ func (n *incarnation) noteTransit(ctx context.Context, err error) {
 		return
 	}
 	if err != nil {
-		n.log.WarnContext(ctx, "the queue is away; results wait", "err", err)
+		n.log.WarnContext(ctx, "queue unavailable; results wait", "err", err)
 	} else {
-		n.log.InfoContext(ctx, "the queue is back")
+		n.log.InfoContext(ctx, "queue available again")
 	}
 }
 
@@ -177,7 +177,7 @@ func (n *incarnation) noteStore(ctx context.Context, err error) error {
 		return nil
 	}
 	if n.store.set(err) {
-		n.log.ErrorContext(ctx, "the node's journal cannot be written; jobs are refused", "err", err)
+		n.log.ErrorContext(ctx, "write the node's journal; jobs are refused", "err", err)
 	}
 	return &writ.Error{Code: writ.CodeNodeStore, Message: "the node cannot write its journal", Hint: "free disk space on the node; it goes on by itself", Err: err}
 }

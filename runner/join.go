@@ -266,7 +266,7 @@ func (m *Member) awaitApproval(ctx context.Context, api nodes.Backend, log *slog
 		}
 		err := m.ask(ctx, api)
 		if err != nil && !failing && ctx.Err() == nil {
-			log.WarnContext(ctx, "cannot ask whether the node is approved, and try again", "node", m.Node(), "err", err)
+			log.WarnContext(ctx, "ask for the approval of the node; trying again", "node", m.Node(), "err", err)
 		}
 		failing = err != nil
 	}

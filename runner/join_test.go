@@ -168,7 +168,7 @@ func welcome(change func(w *nodes.Welcome)) func(path string, body []byte) []byt
 	}
 }
 
-func TestNobodyInBetweenChangesAWelcome(t *testing.T) {
+func TestAWelcomeCannotBeChangedInTransit(t *testing.T) {
 	t.Run("WhatIsNotSignedDoesNotCount", func(t *testing.T) {
 		s, dir := newFixture(t), t.TempDir()
 		api := s.through(t, welcome(func(w *nodes.Welcome) {

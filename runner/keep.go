@@ -132,7 +132,7 @@ func (k *keeper) look(ctx context.Context) {
 		}
 		resources, err := asked(ctx, k, "list "+d.Describe().Module, readFor, d.List)
 		if err != nil {
-			k.log.WarnContext(ctx, "a driver cannot say what there is", "driver", d.Describe().Name, "err", err)
+			k.log.WarnContext(ctx, "list the resources of a driver", "driver", d.Describe().Name, "err", err)
 			k.stillThere(there, d.Describe().Module)
 			continue
 		}
@@ -251,7 +251,7 @@ func (k *keeper) note(ctx context.Context, resource writ.ResourceID, uid writ.UI
 	found := writ.ResourceDrift{ResourceID: resource, UID: uid}
 	for _, d := range drift {
 		if d.Mended {
-			k.log.InfoContext(ctx, "mended a resource", "resource", resource.String(), "was", d.What)
+			k.log.InfoContext(ctx, "resource repaired", "resource", resource.String(), "was", d.What)
 			mended = append(mended, d.What)
 		} else {
 			found.Lasts = append(found.Lasts, clip(d.What, maxSentence))
@@ -262,7 +262,7 @@ func (k *keeper) note(ctx context.Context, resource writ.ResourceID, uid writ.UI
 	}
 	before := k.drifts[resource]
 	if !slices.Equal(found.Lasts, before.Lasts) && len(found.Lasts) > 0 {
-		k.log.WarnContext(ctx, "a resource is not as it was asked for", "resource", resource.String(), "drift", found.Lasts)
+		k.log.WarnContext(ctx, "resource differs from its spec", "resource", resource.String(), "drift", found.Lasts)
 	}
 	if len(mended) > 0 && uid != "" { // what has no UID is none of the datacenter's
 		k.noteMending(resource, uid, strings.Join(mended, "; "))
@@ -348,7 +348,7 @@ func (k *keeper) usage(ctx context.Context, round int64) []writ.Usage {
 }
 
 // acknowledge keeps what the supervisor acknowledged.
-func (k *keeper) acknowledge(ctx context.Context, t writ.Told) {
+func (k *keeper) acknowledge(ctx context.Context, t writ.ReportID) {
 	if t.Incarnation != k.number {
 		return
 	}
@@ -378,7 +378,7 @@ func (k *keeper) network(ctx context.Context) *writ.NodeNetwork {
 			k.networked = &told
 			return &told
 		}
-		k.log.WarnContext(ctx, "a driver cannot say how networks do", "driver", d.Describe().Name, "err", err)
+		k.log.WarnContext(ctx, "read the status of networks", "driver", d.Describe().Name, "err", err)
 		return k.networked
 	}
 	return nil
@@ -395,7 +395,7 @@ func (k *keeper) orphans(ctx context.Context) []writ.Orphan {
 		module := d.Describe().Module
 		found, err := asked(ctx, k, "orphans "+module, readFor, keeping.Orphans)
 		if err != nil {
-			k.log.WarnContext(ctx, "a driver cannot look for orphans", "driver", d.Describe().Name, "err", err)
+			k.log.WarnContext(ctx, "find the orphans of a driver", "driver", d.Describe().Name, "err", err)
 		}
 		for _, o := range found {
 			orphan := writ.Orphan{Module: module, Kind: clip(o.Kind, maxSentence), Name: clip(o.Name, maxSentence), Of: clip(o.Of, maxSentence)}

@@ -155,7 +155,7 @@ func TestANodeLooksAfterItsResources(t *testing.T) {
 }
 
 // A file of the host may be called anything, and what takes it away may not be sendable. The rest of the report comes through.
-func TestAnOrphanIsToldWhateverItsName(t *testing.T) {
+func TestAnOrphanOfAnyNameIsReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &watchful{look: func(context.Context, writ.ResourceID) ([]sal.Drift, error) { return nil, nil }}
 		for _, name := range []string{"a", "b\xff", "c\x1b", "d\n", strings.Repeat("e", 5000)} {
@@ -173,7 +173,7 @@ func TestAnOrphanIsToldWhateverItsName(t *testing.T) {
 	})
 }
 
-func TestWhatIsKnownOfNetworksStays(t *testing.T) {
+func TestRecordsOfNetworksStay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &watchful{look: func(context.Context, writ.ResourceID) ([]sal.Drift, error) { return nil, nil }}
 		n := watched(t, w)
@@ -188,7 +188,7 @@ func TestWhatIsKnownOfNetworksStays(t *testing.T) {
 }
 
 // What was mended is told in every report until the supervisor says that it has it.
-func TestWhatWasMendedIsToldUntilItIsAcknowledged(t *testing.T) {
+func TestARepairIsReportedUntilItIsAcknowledged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var broken []sal.Drift
 		w := &watchful{}
@@ -223,12 +223,12 @@ func TestWhatWasMendedIsToldUntilItIsAcknowledged(t *testing.T) {
 		if diff := cmp.Diff(want, got.Mendings); diff != "" {
 			t.Errorf("(-want +got):\n%s", diff)
 		}
-		n.tell(writ.Control{Told: &writ.Told{Incarnation: got.Incarnation, Round: got.Round - 3}}) // of a report that did not have it
+		n.tell(writ.Control{Acknowledged: &writ.ReportID{Incarnation: got.Incarnation, Round: got.Round - 3}}) // of a report that did not have it
 		quiet(30 * time.Second)
 		if got = n.lastReport(); len(got.Mendings) != 1 {
 			t.Errorf("without an acknowledgement it is told %+v", got.Mendings)
 		}
-		n.tell(writ.Control{Told: &writ.Told{Incarnation: got.Incarnation, Round: got.Round}})
+		n.tell(writ.Control{Acknowledged: &writ.ReportID{Incarnation: got.Incarnation, Round: got.Round}})
 		quiet(30 * time.Second)
 		if got = n.lastReport(); len(got.Mendings) != 0 || got.Mended != 1 {
 			t.Errorf("what was acknowledged is told again: %+v", got.Mendings)
@@ -246,7 +246,7 @@ func TestWhatWasMendedIsToldUntilItIsAcknowledged(t *testing.T) {
 
 // How a resource stands is told when that changes, in every report until the supervisor says that it has it; and again after each operation, whose
 // answer may have been another, and to a supervisor that began since.
-func TestHowAResourceStandsIsToldUntilItIsAcknowledged(t *testing.T) {
+func TestTheStatusOfAResourceIsReportedUntilItIsAcknowledged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &watchful{
 			look:   func(context.Context, writ.ResourceID) ([]sal.Drift, error) { return nil, nil },
@@ -268,7 +268,7 @@ func TestHowAResourceStandsIsToldUntilItIsAcknowledged(t *testing.T) {
 		}
 		acknowledge := func(epoch int64) {
 			got := n.lastReport()
-			n.tell(writ.Control{Epoch: epoch, Told: &writ.Told{Incarnation: got.Incarnation, Round: got.Round}})
+			n.tell(writ.Control{Epoch: epoch, Acknowledged: &writ.ReportID{Incarnation: got.Incarnation, Round: got.Round}})
 			quiet(time.Second)
 		}
 		quiet(time.Second)
@@ -299,7 +299,7 @@ func TestHowAResourceStandsIsToldUntilItIsAcknowledged(t *testing.T) {
 	})
 }
 
-func TestNobodyLooksAfterAResourceWhileAJobIsAtIt(t *testing.T) {
+func TestMaintenanceSkipsAResourceWithAJob(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var looked atomic.Int64
 		w := &watchful{look: func(context.Context, writ.ResourceID) ([]sal.Drift, error) { looked.Add(1); return nil, nil }}
@@ -332,7 +332,7 @@ func TestNobodyLooksAfterAResourceWhileAJobIsAtIt(t *testing.T) {
 	})
 }
 
-func TestADriverThatLooksForEverHoldsUpNothingElse(t *testing.T) {
+func TestADriverThatHangsDuringAnInspectionBlocksNoOtherWork(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		free := make(chan struct{})
 		w := &watchful{}
@@ -370,7 +370,7 @@ func TestADriverThatLooksForEverHoldsUpNothingElse(t *testing.T) {
 	})
 }
 
-func TestADriverThatMetersForEverOrPanicsHoldsUpNothingElse(t *testing.T) {
+func TestADriverThatHangsOrPanicsDuringAMeasurementBlocksNoOtherWork(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		free, asked := make(chan struct{}), atomic.Int64{}
 		w := &watchful{look: func(context.Context, writ.ResourceID) ([]sal.Drift, error) { return []sal.Drift{{What: "seen"}}, nil }}
@@ -402,7 +402,7 @@ func TestADriverThatMetersForEverOrPanicsHoldsUpNothingElse(t *testing.T) {
 }
 
 // What a resource uses is told until the supervisor says that it has it, also by the next incarnation, and never less than before.
-func TestUsageIsToldUntilItIsAcknowledged(t *testing.T) {
+func TestUsageIsReportedUntilItIsAcknowledged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &watchful{
 			look:  func(context.Context, writ.ResourceID) ([]sal.Drift, error) { return nil, nil },
@@ -432,8 +432,8 @@ func TestUsageIsToldUntilItIsAcknowledged(t *testing.T) {
 		if diff := cmp.Diff(want, got.Usage); diff != "" {
 			t.Fatalf("after a restart (-want +got):\n%s", diff)
 		}
-		n.tell(writ.Control{Told: &writ.Told{Incarnation: got.Incarnation - 1, Round: got.Round}}) // of another incarnation: nothing
-		n.tell(writ.Control{Told: &writ.Told{Incarnation: got.Incarnation, Round: got.Round}})
+		n.tell(writ.Control{Acknowledged: &writ.ReportID{Incarnation: got.Incarnation - 1, Round: got.Round}}) // of another incarnation: nothing
+		n.tell(writ.Control{Acknowledged: &writ.ReportID{Incarnation: got.Incarnation, Round: got.Round}})
 		w.change(func() { w.usage = sal.Usage{Received: 30} })
 		n.host.remove(made)
 		quiet(6 * time.Minute)

@@ -24,7 +24,7 @@ func TestANodeAsksForItsAccountWhenItNeedsOne(t *testing.T) {
 		}()
 		password, forNode, label, key := "first", m.Node(), secret.AccountLabel(s.roster.Cluster, s.datacenter, m.Node()), s.supervisor
 		s.account = func(writ.NodeID) ([]byte, error) {
-			signed, err := secret.Seal(password, label, reader)
+			signed, err := secret.Encrypt(password, label, reader)
 			must(t, err)
 			return envelope.Sign(envelope.Account, key, nodes.Account{Node: forNode, User: "user", Secret: signed})
 		}

@@ -9,7 +9,7 @@ import (
 )
 
 // A driver that was late has given the lock back, and is not noted as done yet.
-func TestALookThatDoesNotTakePlaceKeepsNoTurn(t *testing.T) {
+func TestASkippedInspectionKeepsNoLock(t *testing.T) {
 	k := newKeeper(&incarnation{log: slog.New(slog.DiscardHandler), now: time.Now}, nil)
 	volume := writ.ResourceID{Project: "p", Kind: writ.KindVolume, Name: "v"}
 	k.asking.Store("keep "+volume.HostName(), true)

@@ -35,7 +35,7 @@ func (k *keeper) tellHost(ctx context.Context) {
 	}
 	host, err := asked(ctx, k, "host", hostFor, func(context.Context) (writ.Host, error) { return k.host(), nil })
 	if err != nil {
-		k.log.WarnContext(ctx, "the kernel cannot say what the machine is", "err", err)
+		k.log.WarnContext(ctx, "read the facts of the machine", "err", err)
 		return
 	}
 	told, epoch, now := &k.machine, k.epoch.Load(), time.Now()

@@ -11,7 +11,7 @@ import (
 	"writ/supervisor/nodes"
 )
 
-func TestWhatAMachineIsIsToldWhenItChanges(t *testing.T) {
+func TestFactsOfAMachineAreReportedWhenTheyChange(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var now atomic.Pointer[writ.Host]
 		began := time.Now().UTC()
@@ -48,7 +48,7 @@ func TestWhatAMachineIsIsToldWhenItChanges(t *testing.T) {
 }
 
 // A card whose driver is stuck can keep who asks for its speed waiting for ever. The node goes on with everything else.
-func TestAMachineThatCannotBeReadKeepsNothingElseWaiting(t *testing.T) {
+func TestAnUnreadableMachineBlocksNoOtherWork(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		stuck := make(chan struct{})
 		n := newFixture(t).fresh(func(r *runner.Runner) { r.Host = func() writ.Host { <-stuck; return writ.Host{} } })

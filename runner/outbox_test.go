@@ -118,7 +118,7 @@ func TestAnAcknowledgementEndsTheWaitForTheTransport(t *testing.T) {
 	})
 }
 
-func TestResultsThatNobodyAcknowledgesAreSentEverMoreRarely(t *testing.T) {
+func TestUnacknowledgedResultsAreSentWithBackoff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := mailing(t)
 		began := time.Now()

@@ -173,7 +173,7 @@ func TestOnlyASignatureDestroys(t *testing.T) {
 	}
 }
 
-func TestJobsForWhichNobodyHasSignedAreAFewLines(t *testing.T) {
+func TestUnsignedJobsLogFewLines(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const jobs = 1000
 		s, log := newFixture(t), new(testenv.Log)

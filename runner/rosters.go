@@ -75,9 +75,9 @@ func (n *incarnation) followRosters(ctx context.Context) {
 		case ctx.Err() != nil:
 			return
 		case err != nil && !failing:
-			n.log.WarnContext(ctx, "cannot get rosters, and try again", "roster", version, "err", err)
+			n.log.WarnContext(ctx, "fetch rosters; trying again", "roster", version, "err", err)
 		case err == nil && version > before:
-			n.log.InfoContext(ctx, "adopted a roster", "roster", version)
+			n.log.InfoContext(ctx, "roster adopted", "roster", version)
 		}
 		failing = err != nil
 		pause, wake := refreshEvery, n.rosters.wake

@@ -167,7 +167,7 @@ func (n *incarnation) run(ctx context.Context) error {
 	stop()
 	services.Wait()
 	for _, w := range n.desk.stuck() {
-		n.log.WarnContext(ctx, "a driver still works on a job whose time is over", "run", w.Run, "seq", w.Seq)
+		n.log.WarnContext(ctx, "driver still works on an expired job", "run", w.Run, "seq", w.Seq)
 	}
 	select {
 	case why := <-removed:

@@ -73,7 +73,7 @@ func TestAJobActsOnceHoweverOftenItIsDelivered(t *testing.T) {
 	})
 }
 
-func TestAnotherTryIsAnotherPermission(t *testing.T) {
+func TestEachAttemptIsItsOwnPermission(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newFixture(t).fresh(nil)
 		fails := writ.Errorf(writ.CodeDriverFailed, "the disk is \xff asleep")
@@ -96,7 +96,7 @@ func TestAnotherTryIsAnotherPermission(t *testing.T) {
 	})
 }
 
-func TestWhatIsNotAuthenticHasNoEffect(t *testing.T) {
+func TestUnauthenticMessagesHaveNoEffect(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newFixture(t).fresh(nil)
 		stranger := newKey()
@@ -157,7 +157,7 @@ func TestWhatIsNotAuthenticHasNoEffect(t *testing.T) {
 }
 
 // Whoever has Redis can put into it what he likes, also what the supervisor has sent once.
-func TestWhatIsDroppedIsAFewLines(t *testing.T) {
+func TestDroppedMessagesLogFewLines(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log := new(testenv.Log)
 		n := newFixture(t).fresh(func(r *runner.Runner) { r.Log = log.Logger() })
@@ -311,7 +311,7 @@ func TestResultsWaitWhileTheQueueIsAwayAndShareSignatures(t *testing.T) {
 	})
 }
 
-func TestJobsOnOneResourceTakeTurnsInOrderOfArrival(t *testing.T) {
+func TestJobsOnOneResourceRunInOrderOfArrival(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newFixture(t).fresh(nil)
 		n.host.setPause(func(ctx context.Context, step string, r sal.Request) error {
@@ -498,7 +498,7 @@ func TestBeatsTellTheStateOfTheNode(t *testing.T) {
 	})
 }
 
-func TestWhatANodeLacksIsToldOnceForEachModule(t *testing.T) {
+func TestMissingToolsAreReportedOncePerModule(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newFixture(t).fresh(func(r *runner.Runner) {
 			r.Lacking = []writ.NodeDriver{{Module: "volume", Name: "test-volume", Lacks: "a disk"}, {Module: "machine", Name: "none", Lacks: "KVM"}}
@@ -526,7 +526,7 @@ func (serving) Describe() writ.NodeDriver {
 	}
 }
 
-func TestWhatAProgramPrintedKeepsNoBeatBack(t *testing.T) {
+func TestOutputOfAProgramDelaysNoBeat(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newFixture(t).fresh(func(r *runner.Runner) {
 			r.Drivers = slices.DeleteFunc(r.Drivers, func(d sal.Driver) bool { return d.Describe().Module == "container" })

@@ -24,12 +24,12 @@ func (n *incarnation) reveal(job *writ.Job, operation *catalog.Operation) (map[c
 	}
 	values := make(map[catalog.Secret]string, len(names))
 	for _, name := range names {
-		sealed, ok := job.Secrets[string(name)]
+		ciphertext, ok := job.Secrets[string(name)]
 		if !ok {
 			return nil, writ.Errorf(writ.CodeSecretUnknown, "the secret %s did not come with the job", string(name)).
 				WithHint("it was removed since the job was sent first; `writ secret list` shows what there is")
 		}
-		value, err := secret.Open(sealed, labelOf(job, name), n.member.age)
+		value, err := secret.Open(ciphertext, labelOf(job, name), n.member.age)
 		if err != nil {
 			return nil, err
 		}

@@ -39,17 +39,17 @@ func (n *node) withSecret(seq int, make func(label secret.Label) []byte) *writ.J
 	return n.job(seq, "container.exec", "web", func(j *writ.Job) {
 		j.Args = map[string]any{"command": []any{"login"}, "stdin": map[string]any{"secret": "db-password@3"}}
 		label := secret.Label{Cluster: j.Cluster, Datacenter: j.Datacenter, Project: j.Project, Name: "db-password", Version: 3}
-		if sealed := make(label); sealed != nil {
-			j.Secrets = map[string][]byte{"db-password@3": sealed}
+		if ciphertext := make(label); ciphertext != nil {
+			j.Secrets = map[string][]byte{"db-password@3": ciphertext}
 		}
 	})
 }
 
-func (n *node) sealTo(to age.Recipient) func(label secret.Label) []byte {
+func (n *node) encryptTo(to age.Recipient) func(label secret.Label) []byte {
 	return func(label secret.Label) []byte {
-		sealed, err := secret.Seal(canary, label, to)
+		ciphertext, err := secret.Encrypt(canary, label, to)
 		must(n.TB, err)
-		return sealed
+		return ciphertext
 	}
 }
 
@@ -99,7 +99,7 @@ func TestASecretEndsAtTheDriver(t *testing.T) {
 			func(text string, r sal.Request) (sal.Outcome, error) { panic(fmt.Sprintf("%s %+v", text, r.Args)) },
 		} {
 			d.say = say
-			job := n.withSecret(i+1, n.sealTo(n.reader()))
+			job := n.withSecret(i+1, n.encryptTo(n.reader()))
 			n.push(job)
 			got := n.await(job.JobKey)
 			if text := fmt.Sprintf("%+v %+v", got, got.Error); strings.Contains(text, strings.TrimSpace(canary)) {
@@ -142,7 +142,7 @@ func TestASecretThatIsNotTheRightOneStopsTheJob(t *testing.T) {
 		another, err := age.GenerateX25519Identity()
 		must(t, err)
 		as := func(change func(l *secret.Label)) func(secret.Label) []byte {
-			return func(l secret.Label) []byte { change(&l); return n.sealTo(n.reader())(l) }
+			return func(l secret.Label) []byte { change(&l); return n.encryptTo(n.reader())(l) }
 		}
 		seq := 0
 		for name, tt := range map[string]struct {
@@ -151,7 +151,7 @@ func TestASecretThatIsNotTheRightOneStopsTheJob(t *testing.T) {
 		}{
 			"none":              {func(secret.Label) []byte { return nil }, writ.CodeSecretUnknown},
 			"nonsense":          {func(secret.Label) []byte { return []byte("age-encryption.org/v1\n") }, writ.CodeSecretUnreadable},
-			"for another node":  {n.sealTo(another.Recipient()), writ.CodeSecretUnreadable},
+			"for another node":  {n.encryptTo(another.Recipient()), writ.CodeSecretUnreadable},
 			"of another name":   {as(func(l *secret.Label) { l.Name = "api-key" }), writ.CodeSecretUnreadable},
 			"an older one":      {as(func(l *secret.Label) { l.Version = 2 }), writ.CodeSecretUnreadable},
 			"another project's": {as(func(l *secret.Label) { l.Project = labProject }), writ.CodeSecretUnreadable},
@@ -173,7 +173,7 @@ func TestASecretThatIsNotTheRightOneStopsTheJob(t *testing.T) {
 func TestANodeThatLostItsKeySaysSo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newFixture(t).fresh(nil)
-		before := n.sealTo(n.reader())
+		before := n.encryptTo(n.reader())
 		n.stop()
 		must(t, os.Remove(filepath.Join(n.dir, "age.key")))
 		n = n.again()

@@ -127,7 +127,7 @@ func TestANodeWhoseQueueHasNoAccountsAsksMoreOften(t *testing.T) {
 }
 
 // An answer about the account must not count as one about the membership.
-func TestAnEnvelopeOfAnotherKindSaysNothingOfAMember(t *testing.T) {
+func TestAnEnvelopeOfAnotherKindDecidesNoMembership(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newFixture(t)
 		n := s.fresh(nil)

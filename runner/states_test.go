@@ -10,7 +10,7 @@ import (
 )
 
 // More than a report has room for is told in several, each acknowledged or not; nothing is taken for told that was in none of those.
-func TestStatesThatDoNotFitIntoOneReportAreToldInOthers(t *testing.T) {
+func TestStatesBeyondOneReportFollowInOthers(t *testing.T) {
 	var s states
 	id := func(i int) writ.ResourceID {
 		return writ.ResourceID{Kind: writ.KindVolume, Name: fmt.Sprintf("v%02d", i)}
@@ -47,7 +47,7 @@ func TestStatesThatDoNotFitIntoOneReportAreToldInOthers(t *testing.T) {
 }
 
 // What is gone without an operation is told as such until that is acknowledged, and then no more.
-func TestWhatIsGoneIsToldOnce(t *testing.T) {
+func TestALostResourceIsReportedOnce(t *testing.T) {
 	var s states
 	id := writ.ResourceID{Kind: writ.KindVolume, Name: "v"}
 	s.note(writ.ResourceState{ResourceID: id, UID: "u", State: "ready"})
@@ -74,7 +74,7 @@ func TestWhatIsGoneIsToldOnce(t *testing.T) {
 }
 
 // What has a record and is not there itself is told once, too, as long as it stays so.
-func TestWhatIsGoneButForItsRecordIsToldOnce(t *testing.T) {
+func TestALostResourceWithARecordIsReportedOnce(t *testing.T) {
 	var s states
 	id := writ.ResourceID{Kind: writ.KindVolume, Name: "v"}
 	there := map[writ.ResourceID]bool{id: true}

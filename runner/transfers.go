@@ -34,7 +34,7 @@ func (n *incarnation) give(ctx context.Context) {
 		Hold: n.hold, Shipper: n.shipper, Rate: n.transfers.Rate, Now: n.now, Log: n.log,
 	}
 	if err := g.Serve(ctx, n.transfers.Listener); err != nil {
-		n.log.ErrorContext(ctx, "cannot give archives to other nodes", "err", err)
+		n.log.ErrorContext(ctx, "serve archives to other nodes", "err", err)
 	}
 }
 

@@ -112,9 +112,9 @@ func (w wires) dial(context.Context, string, string) (net.Conn, error) {
 	return ours, nil
 }
 
-// TestAJobIsToldThatItsResourceIsBeingCopied has a job wait for a volume while a driver keeps it for another node, as plain directories do for
+// TestAJobReportsThatItsResourceIsBeingCopied has a job wait for a volume while a driver keeps it for another node, as plain directories do for
 // long. It says so, and for which run.
-func TestAJobIsToldThatItsResourceIsBeingCopied(t *testing.T) {
+func TestAJobReportsThatItsResourceIsBeingCopied(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, listener := newFixture(t), make(wires)
 		shipper := &slowShipper{keeping: make(chan bool), free: make(chan bool)}

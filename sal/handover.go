@@ -18,7 +18,7 @@ const handedMode fs.FileMode = 0o710
 // that they can put nothing in the file's place. step is told before anything changes.
 //
 // The file is a user's only as long as the directory says so, by its group and its mode: it gets that first, and loses it last. So
-// TakeDiskBack knows what it has to take, wherever one of both was interrupted.
+// ReclaimDisk knows what it has to take, wherever one of both was interrupted.
 func HandDisk(dir string, user uint32, readOnly bool, step func(string)) error {
 	f, err := openFile(filepath.Join(dir, DiskName))
 	if err != nil {
@@ -60,9 +60,9 @@ func HandPath(dir string, user uint32) error {
 	return hand(f, 0, user, handedMode, quietly)
 }
 
-// TakePathBack undoes HandPath for a directory of a process that runs as we do again, and takes one from a user with all that is below it:
+// ReclaimPath undoes HandPath for a directory of a process that runs as we do again, and takes one from a user with all that is below it:
 // it is ours and closed to all others. step is told before anything changes.
-func TakePathBack(dir string, step func(string)) error {
+func ReclaimPath(dir string, step func(string)) error {
 	f, err := openDir(dir)
 	if err != nil {
 		return err
@@ -177,10 +177,10 @@ func give(f *os.File, owner, group uint32, mode fs.FileMode, step func(string)) 
 	return f.Chmod(mode)
 }
 
-// TakeDiskBack undoes HandDisk in a directory, also in a copy of one, and what an attempt at either left that was interrupted. The user may
+// ReclaimDisk undoes HandDisk in a directory, also in a copy of one, and what an attempt at either left that was interrupted. The user may
 // have given the file other names: they lead to a file of ours then. Any other directory is left as it is. step is told before anything
 // changes.
-func TakeDiskBack(dir string, step func(string)) error {
+func ReclaimDisk(dir string, step func(string)) error {
 	path := filepath.Join(dir, DiskName)
 	top, err := os.Lstat(dir)
 	if err != nil {

@@ -63,7 +63,7 @@ func TestADiskComesBackWhereverHandingItOverWasInterrupted(t *testing.T) {
 		return func(step func(string)) error { return sal.HandDisk(dir, user, readOnly, step) }
 	}
 	take := func(dir string) func(step func(string)) error {
-		return func(step func(string)) error { return sal.TakeDiskBack(dir, step) }
+		return func(step func(string)) error { return sal.ReclaimDisk(dir, step) }
 	}
 	for name, begin := range map[string]func(dir string) error{
 		"nobody had it": func(string) error { return nil },
@@ -85,7 +85,7 @@ func TestADiskComesBackWhereverHandingItOverWasInterrupted(t *testing.T) {
 					safe(t, at, dir, path)
 					taken = crashAt(t, second, take(dir))
 					safe(t, at, dir, path)
-					if err := sal.TakeDiskBack(dir, quiet); err != nil {
+					if err := sal.ReclaimDisk(dir, quiet); err != nil {
 						t.Fatal(err)
 					}
 					top, disk := saltest.Looks(t, dir), saltest.Looks(t, path)
@@ -136,7 +136,7 @@ func TestADiskThatIsNoMachinesIsLeftAlone(t *testing.T) {
 			t.Fatal(err)
 		}
 		before := saltest.Looks(t, dir) + saltest.Looks(t, path)
-		if err := sal.TakeDiskBack(dir, func(what string) { t.Errorf("%+v: %s", of, what) }); err != nil {
+		if err := sal.ReclaimDisk(dir, func(what string) { t.Errorf("%+v: %s", of, what) }); err != nil {
 			t.Errorf("%+v: %v", of, err)
 		}
 		if after := saltest.Looks(t, dir) + saltest.Looks(t, path); after != before {
@@ -146,7 +146,7 @@ func TestADiskThatIsNoMachinesIsLeftAlone(t *testing.T) {
 }
 
 // Its user may link to it from wherever he may write. That must keep nobody from taking it away, nor him from having it again.
-func TestADiskWithASecondNameComesBackAndIsNobodyElses(t *testing.T) {
+func TestADiskWithAHardLinkReturnsToItsOwner(t *testing.T) {
 	dir, path := newDisk(t)
 	second := filepath.Join(filepath.Dir(dir), "second")
 	if err := errors.Join(sal.HandDisk(dir, someone, false, quiet), os.Link(path, second)); err != nil {
@@ -155,7 +155,7 @@ func TestADiskWithASecondNameComesBackAndIsNobodyElses(t *testing.T) {
 	if err := sal.HandDisk(dir, someone, false, quiet); err != nil {
 		t.Errorf("it is his own: %v", err)
 	}
-	if err := sal.TakeDiskBack(dir, quiet); err != nil {
+	if err := sal.ReclaimDisk(dir, quiet); err != nil {
 		t.Fatal(err)
 	}
 	if top, disk := saltest.Looks(t, dir), saltest.Looks(t, second); top != "0:0 755" || disk != "0:0 600" {

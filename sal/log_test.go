@@ -112,7 +112,7 @@ func TestALogIsReadOnFromAPosition(t *testing.T) {
 	}
 }
 
-func TestWhatIsGoneFromALogIsTold(t *testing.T) {
+func TestLostPartsOfALogAreReported(t *testing.T) {
 	l := newLog(t)
 	say(t, l, "one\n")
 	next := part(t, l, catalog.LogPart{}).Next
@@ -151,7 +151,7 @@ func TestWhatIsGoneFromALogIsTold(t *testing.T) {
 }
 
 // Whatever is written, put aside and asked for: what is told is what was written, byte for byte, as long as nothing is said to be lost.
-func TestALogIsToldAsItWasWritten(t *testing.T) {
+func TestALogIsReadAsItWasWritten(t *testing.T) {
 	testenv.CheckProperty(t, func(r *rapid.T) {
 		dir, err := os.MkdirTemp(t.TempDir(), "")
 		if err != nil {

@@ -116,7 +116,7 @@ func TestRecordIsOldOrNewWhereverPutIsStopped(t *testing.T) {
 	}
 }
 
-func TestNothingIsLeftOfARecordThatWasBeingWritten(t *testing.T) {
+func TestAHalfWrittenRecordLeavesNoFile(t *testing.T) {
 	records := &Records[own]{Dir: filepath.Join(t.TempDir(), "records")}
 	if err := records.Put(NewRecord[own](request(t, "volume.create", "u1", map[string]any{"size_gib": int64(1)}))); err != nil {
 		t.Fatal(err)

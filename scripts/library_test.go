@@ -27,7 +27,7 @@ fleet := import("lib/fleet@1"); backup := import("lib/backup@1"); generations :=
 }
 
 // callsOf returns "operation name options" of each call.
-func callsOf(w *world) (list []string) {
+func callsOf(w *fixture) (list []string) {
 	for _, c := range w.calls {
 		line := c.Operation + " " + c.Name
 		if c.Options.Node != "" {
@@ -85,7 +85,7 @@ func TestLibraryModulesRefuseWhatCannotBeMeant(t *testing.T) {
 	}
 }
 
-func TestFleetGoesWhereItIsTold(t *testing.T) {
+func TestFleetFollowsItsPlacement(t *testing.T) {
 	o, w := play(t, withLibrary(t, `
 f := fleet.create("web", {count: 3, cpus: 1, memory_mib: 64, size_gib: 2, ports: [80], env: {A: "a"},
 	places: [{node: "n1"}, {labels: {rack: "b"}}],
@@ -161,7 +161,7 @@ func TestGenerationsKeepTheNewest(t *testing.T) {
 		}
 		before := len(there)
 		p := withLibrary(t, fmt.Sprintf(`run.output(generations.keep("data", {keep: %d}))`, keep))
-		w := &world{}
+		w := &fixture{}
 		for {
 			o, err := p.Pass(t.Context(), everything(), w.journal)
 			if err != nil || o.Status == scripts.Failed {

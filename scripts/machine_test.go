@@ -25,7 +25,7 @@ run.log("all " + len(seen))
 `
 
 // A pass is carried out by the VM of the pass before, and must know nothing of it.
-func TestAPassKnowsNothingOfTheOneBefore(t *testing.T) {
+func TestAPassIsIndependentOfTheOneBefore(t *testing.T) {
 	bundle := Bundle{Main: Source{Name: "main.tengo", Text: []byte(waitsAndCounts)}}
 	program, err := Compile(bundle)
 	if err != nil {

@@ -86,7 +86,7 @@ func outputs(t *testing.T, text string) any {
 	return o.Output["v"]
 }
 
-func TestWhatScriptsCompute(t *testing.T) {
+func TestScriptsComputeExpectedValues(t *testing.T) {
 	for text, want := range map[string]any{
 		// The run.
 		`run.output({v: run.id + run.project + run.datacenter})`:                            "abcshophome",
@@ -323,7 +323,7 @@ func TestFailureOfACallNamesIt(t *testing.T) {
 	}
 }
 
-func TestWhatAScriptSaysCannotCommandATerminal(t *testing.T) {
+func TestOutputOfAScriptCannotCommandATerminal(t *testing.T) {
 	o := first(t, `run := import("run"); run.log("a\x1b[2J\tb\nc\xff"); run.fail("\u009b31m")`)
 	if diff := cmp.Diff([]string{"a\uFFFD[2J\tb", "c\uFFFD"}, o.Logs); diff != "" {
 		t.Errorf("logs (-want +got):\n%s", diff)

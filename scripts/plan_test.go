@@ -115,16 +115,16 @@ func TestRunsFollowTheirPlan(t *testing.T) {
 		plan := planOf(t, bundle, in)
 		p := compile(t, bundle)
 		for range 3 {
-			w := &world{whim: chance}
+			w := &fixture{whim: chance}
 			o := playIn(t, w, p, in, chance)
 			agree(t, string(bundle.Main.Text), plan, o, w.calls)
 		}
 	}
 }
 
-// TestNothingTakesAnUnknownForAValue uses results in every way there is. The same script is run with many results: whatever the plan says
+// TestAnUnknownIsNeverUsedAsAValue uses results in every way there is. The same script is run with many results: whatever the plan says
 // must be right for each.
-func TestNothingTakesAnUnknownForAValue(t *testing.T) {
+func TestAnUnknownIsNeverUsedAsAValue(t *testing.T) {
 	complete := 0
 	for _, expression := range unknownUses {
 		for name, use := range map[string]string{
@@ -155,7 +155,7 @@ func TestNothingTakesAnUnknownForAValue(t *testing.T) {
 			}
 			p := compile(t, bundle)
 			for seed := range uint64(4) {
-				w := &world{whim: rand.New(rand.NewPCG(seed, 1))}
+				w := &fixture{whim: rand.New(rand.NewPCG(seed, 1))}
 				o := playIn(t, w, p, in, nil)
 				agree(t, name+": "+text, plan, o, w.calls)
 			}
@@ -349,7 +349,7 @@ func FuzzPlan(f *testing.F) {
 			}
 			return
 		}
-		w := &world{whim: rand.New(rand.NewPCG(1, 1))}
+		w := &fixture{whim: rand.New(rand.NewPCG(1, 1))}
 		o := playIn(t, w, p, in, nil)
 		if o.Failure != nil && o.Failure.Code == writ.CodeScriptLimit {
 			return // where a pass reaches a bound of memory or steps is not where its plan does
@@ -392,7 +392,7 @@ node.ping({}, {labels: {x: text.substr("" + [x, y, list, deep] + "----", 0, 20)}
 		plan := planOf(t, bundleOf(text), everything())
 		p := compile(t, bundleOf(text))
 		for range 3 {
-			w := &world{whim: rand.New(rand.NewPCG(rapid.Uint64().Draw(rt, "seed"), 0))}
+			w := &fixture{whim: rand.New(rand.NewPCG(rapid.Uint64().Draw(rt, "seed"), 0))}
 			o := playIn(t, w, p, everything(), nil)
 			agree(rt, text, plan, o, w.calls)
 		}

@@ -48,8 +48,8 @@ func parseRehearsal(options map[string]any) (r Rehearsal, problems []catalog.Pro
 			}
 		case "nodes":
 			n, ok := v.(int64)
-			if !ok || n < 1 || n > MaxStageNodes {
-				wrong(fmt.Sprintf("nodes is a number from 1 to %d", MaxStageNodes), key)
+			if !ok || n < 1 || n > MaxSimNodes {
+				wrong(fmt.Sprintf("nodes is a number from 1 to %d", MaxSimNodes), key)
 				continue
 			}
 			r.Nodes = int(n)

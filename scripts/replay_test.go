@@ -135,7 +135,7 @@ func FuzzScript(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		w := &world{}
+		w := &fixture{}
 		w.take(t, o.Calls)
 		for len(w.open) > 0 {
 			w.answer(0)
@@ -159,7 +159,7 @@ node.ping().err`))
 	if err != nil || len(o.Calls) != 101 {
 		b.Fatal(o, err)
 	}
-	w := &world{}
+	w := &fixture{}
 	w.take(b, o.Calls)
 	b.Run("new-100-calls", func(b *testing.B) {
 		b.ReportAllocs()

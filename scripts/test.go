@@ -84,7 +84,7 @@ type TestNote struct {
 // trial is one test that is being carried out.
 type trial struct {
 	ctx     context.Context
-	stage   Stage
+	sim     Sim
 	index   int  // of the test in its file
 	began   bool // the file's top level is through
 	verdict *Verdict
@@ -97,11 +97,11 @@ const maxTestText = 1 << 20
 // errTestEnds unwinds a test that has said why it ends.
 var errTestEnds = errors.New("the test ends here")
 
-// Run carries out the i-th test. Its runs take place on the stage. When ctx ends the test fails, with ctx's cause.
-func (f *TestFile) Run(ctx context.Context, i int, stage Stage) Verdict {
+// Run carries out the i-th test. Its runs take place in the sim. When ctx ends the test fails, with ctx's cause.
+func (f *TestFile) Run(ctx context.Context, i int, sim Sim) Verdict {
 	v := Verdict{Test: f.tests[i].Name, Outcome: TestPassed}
 	p := &pass{fuel: MaxFuel, handled: make(map[int]bool)}
-	p.test = &trial{ctx: ctx, stage: stage, index: i, verdict: &v}
+	p.test = &trial{ctx: ctx, sim: sim, index: i, verdict: &v}
 	err := p.evaluate(ctx, f.program)
 	switch {
 	case ctx.Err() != nil && !errors.Is(err, errTestEnds):

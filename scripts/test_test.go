@@ -12,19 +12,19 @@ import (
 	"writ/scripts"
 )
 
-// stage plays nothing: it answers as a test wants it, and keeps what it was asked.
-type stage struct {
+// sim plays nothing: it answers as a test wants it, and keeps what it was asked.
+type sim struct {
 	answer scripts.Rehearsed
 	err    error
 	asked  []scripts.Rehearsal
 }
 
-func (s *stage) Run(_ context.Context, r scripts.Rehearsal) (scripts.Rehearsed, error) {
+func (s *sim) Run(_ context.Context, r scripts.Rehearsal) (scripts.Rehearsed, error) {
 	s.asked = append(s.asked, r)
 	return s.answer, s.err
 }
 
-func (s *stage) Plan(context.Context, scripts.Rehearsal) (scripts.Plan, error) {
+func (s *sim) Plan(context.Context, scripts.Rehearsal) (scripts.Plan, error) {
 	return scripts.Plan{
 		Calls: []scripts.PlannedCall{
 			{Seq: 1, Operation: "herodb.create", Name: "store"},
@@ -37,8 +37,8 @@ func (s *stage) Plan(context.Context, scripts.Rehearsal) (scripts.Plan, error) {
 	}, s.err
 }
 
-func (s *stage) Resources(context.Context) ([]scripts.StageResource, error) {
-	return []scripts.StageResource{{Kind: writ.KindVolume, Name: "a", Node: "n1", Values: map[string]any{"size_gib": int64(2)}}}, s.err
+func (s *sim) Resources(context.Context) ([]scripts.SimResource, error) {
+	return []scripts.SimResource{{Kind: writ.KindVolume, Name: "a", Node: "n1", Values: map[string]any{"size_gib": int64(2)}}}, s.err
 }
 
 func testBundle(text string) scripts.Bundle {
@@ -144,7 +144,7 @@ func TestEveryMemberOfTSaysWhatIsWrongAndWhere(t *testing.T) {
 		{`for { }`, "fail\n! 1:23: the test does too much: it has 10000000 units of work"},
 		{`f := undefined; f = func() { return 1 + f() }; f()`, "fail\n! 1:63: stack overflow"},
 	} {
-		s := &stage{answer: played}
+		s := &sim{answer: played}
 		f := testFile(t, "test_it := func(t) {  "+tt.body+" }")
 		got := said(f.Run(t.Context(), 0, s))
 		if i := strings.Index(tt.want, "stack overflow"); i >= 0 {
@@ -168,7 +168,7 @@ test_third := func(u) { test_first(u) }
 		t.Errorf("tests (-want +got):\n%s", diff)
 	}
 	for i := range f.Tests() {
-		if v := f.Run(t.Context(), i, &stage{}); v.Outcome != scripts.TestPassed {
+		if v := f.Run(t.Context(), i, &sim{}); v.Outcome != scripts.TestPassed {
 			t.Errorf("%s: %s", v.Test, said(v))
 		}
 	}
@@ -176,7 +176,7 @@ test_third := func(u) { test_first(u) }
 
 func TestATestFileThatFailsOutsideOfItsTestsSaysWhere(t *testing.T) {
 	f := testFile(t, "x := {}\nx.y.z = 1\ntest_it := func(t) { t.log(x) }\n")
-	if got, want := said(f.Run(t.Context(), 0, &stage{})), "fail\n! 2:1: not index-assignable: undefined"; got != want {
+	if got, want := said(f.Run(t.Context(), 0, &sim{})), "fail\n! 2:1: not index-assignable: undefined"; got != want {
 		t.Errorf("%s, want %s", got, want)
 	}
 }
@@ -184,13 +184,13 @@ func TestATestFileThatFailsOutsideOfItsTestsSaysWhere(t *testing.T) {
 func TestAModuleOfAssertionsSaysFromWhereItWasCalled(t *testing.T) {
 	f := testFile(t, "expect := import(\"expect\")\ntest_it := func(t) {\n\texpect.one(t, 2)\n}\n",
 		scripts.Source{Name: "expect", Text: []byte("export {one: func(t, x) { t.equal(x, 1) }}\n")})
-	if got, want := said(f.Run(t.Context(), 0, &stage{})), "fail\n! expect:1:27: got 2, want 1 < 3:2"; got != want {
+	if got, want := said(f.Run(t.Context(), 0, &sim{})), "fail\n! expect:1:27: got 2, want 1 < 3:2"; got != want {
 		t.Errorf("%s, want %s", got, want)
 	}
 }
 
 func TestARunIsAskedForAsTheTestSays(t *testing.T) {
-	s := &stage{}
+	s := &sim{}
 	f := testFile(t, `test_it := func(t) {
 	t.run("../web.tengo", {
 		params: {count: 2, names: ["a"]}, project: "shop", deployment: "web",
@@ -215,8 +215,8 @@ func TestARunIsAskedForAsTheTestSays(t *testing.T) {
 	}
 }
 
-func TestWhatARunNeverAskedForFailsTheTest(t *testing.T) {
-	s := &stage{answer: scripts.Rehearsed{Untouched: []scripts.Target{{Operation: "machine.create", Name: "web-9"}}}}
+func TestAnUnaskedExpectationFailsTheTest(t *testing.T) {
+	s := &sim{answer: scripts.Rehearsed{Untouched: []scripts.Target{{Operation: "machine.create", Name: "web-9"}}}}
 	f := testFile(t, `test_it := func(t) { t.run("web.tengo", {fail: {"machine.create web-9": {}}}); t.log("goes on") }`)
 	want := "fail\n! 1:22: nothing in this run of web.tengo asked for machine.create web-9\n  1:80: goes on"
 	if got := said(f.Run(t.Context(), 0, s)); got != want {
@@ -230,7 +230,7 @@ func TestAScriptThatCannotBePlayedEndsTheTest(t *testing.T) {
 		errors.New("disk is full"):                                "disk is full",
 	} {
 		f := testFile(t, `test_it := func(t) { t.run("web.tengo"); t.log("never") }`)
-		if got := said(f.Run(t.Context(), 0, &stage{err: err})); got != "fail\n! 1:22: "+want {
+		if got := said(f.Run(t.Context(), 0, &sim{err: err})); got != "fail\n! 1:22: "+want {
 			t.Errorf("%s, want %s", got, want)
 		}
 	}
@@ -240,7 +240,7 @@ func TestATestEndsWithItsTime(t *testing.T) {
 	ctx, stop := context.WithCancelCause(t.Context())
 	stop(errors.New("its time is over"))
 	f := testFile(t, `test_it := func(t) { for { } }`)
-	if v := f.Run(ctx, 0, &stage{}); v.Outcome != scripts.TestFailed || len(v.Notes) != 1 || v.Notes[0].Text != "its time is over" {
+	if v := f.Run(ctx, 0, &sim{}); v.Outcome != scripts.TestFailed || len(v.Notes) != 1 || v.Notes[0].Text != "its time is over" {
 		t.Errorf("%+v", v)
 	}
 }

@@ -82,7 +82,7 @@ func testRun(p *pass, args []tengo.Object) (tengo.Object, error) {
 	if err != nil {
 		return nil, err
 	}
-	done, err := p.test.stage.Run(p.test.ctx, r)
+	done, err := p.test.sim.Run(p.test.ctx, r)
 	if err != nil {
 		return nil, p.unplayed(err)
 	}
@@ -101,7 +101,7 @@ func testPlan(p *pass, args []tengo.Object) (tengo.Object, error) {
 	if len(r.Faults) > 0 || len(r.Results) > 0 {
 		return nil, errPlanned
 	}
-	plan, err := p.test.stage.Plan(p.test.ctx, r)
+	plan, err := p.test.sim.Plan(p.test.ctx, r)
 	if err != nil {
 		return nil, p.unplayed(err)
 	}
@@ -161,7 +161,7 @@ func (p *pass) given(name string, args []tengo.Object) (map[string]any, error) {
 
 // testResources lists what there is.
 func testResources(p *pass, _ []tengo.Object) (tengo.Object, error) {
-	found, err := p.test.stage.Resources(p.test.ctx)
+	found, err := p.test.sim.Resources(p.test.ctx)
 	if err != nil {
 		return nil, p.unplayed(err)
 	}

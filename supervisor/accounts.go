@@ -18,8 +18,8 @@ import (
 )
 
 const (
-	// settleEvery is how often the accounts at the queue are looked at: a Redis that was started again has forgotten them.
-	settleEvery = time.Second
+	// accountsInterval is how often the accounts at the queue are looked at: a Redis that was started again has forgotten them.
+	accountsInterval = time.Second
 	// applyWithin bounds one look.
 	applyWithin = 5 * time.Second
 )
@@ -64,7 +64,7 @@ func (a *accounts) keep(ctx context.Context) error {
 	if a.s.Accounts == nil {
 		return nil
 	}
-	tick := time.NewTicker(settleEvery)
+	tick := time.NewTicker(accountsInterval)
 	defer tick.Stop()
 	for {
 		a.mu.Lock()
@@ -109,19 +109,19 @@ func (a *accounts) apply(ctx context.Context) error {
 			}
 		}
 	}
-	err := a.s.Accounts.Apply(failpoint.At(ctx, failpoint.AccountsSettled), all)
+	err := a.s.Accounts.Apply(failpoint.At(ctx, failpoint.AccountsApplied), all)
 	lacking := errors.Is(err, errors.ErrUnsupported)
 	switch {
 	case err != nil && !lacking:
 		if !a.failing && ctx.Err() == nil {
-			a.s.Log.Warn("the accounts of nodes at the queue cannot be looked at, and will be", "err", err)
+			a.s.Log.Warn("apply the queue accounts of nodes; trying again", "err", err)
 		}
 		a.failing = true
 		return err
 	case lacking && (!a.lacking || a.looked == nil):
 		a.s.Log.Warn("NODES SHARE ONE LOGIN AT THE QUEUE: each can read and remove what is for others", "err", err)
 	case !lacking && (a.lacking || a.looked == nil):
-		a.s.Log.Info("each node has an account of its own at the queue", "nodes", len(serving))
+		a.s.Log.Info("each node has its own queue account", "nodes", len(serving))
 	}
 	if a.lacking != lacking {
 		clear(a.signed)
@@ -151,7 +151,7 @@ func (a *accounts) of(ctx context.Context, n *journal.Node, asked []byte) ([]byt
 	if was := a.runners[n.ID]; runner > was { // whoever has signed once what it is does not fall back because somebody asks in its name
 		a.runners[n.ID], changed = runner, true
 		if runner == queue.RunnerOlder {
-			a.s.complaints.of(n.ID, "the runner of a node is older: until it is upgraded each node can keep Redis busy with what it needs", "name", n.Name)
+			a.s.complaints.of(n.ID, "runner too old for a restricted queue account: until its upgrade each node can keep Redis busy", "name", n.Name)
 		}
 	}
 	if a.s.Accounts != nil && (changed || !a.looked[n.ID]) {
@@ -169,7 +169,7 @@ func (a *accounts) of(ctx context.Context, n *journal.Node, asked []byte) ([]byt
 			return nil, err
 		}
 		account.User = a.s.Accounts.User(n.ID)
-		if account.Secret, err = secret.Seal(password, secret.AccountLabel(a.s.Pin, a.s.Datacenter, n.ID), reader); err != nil {
+		if account.Secret, err = secret.Encrypt(password, secret.AccountLabel(a.s.Pin, a.s.Datacenter, n.ID), reader); err != nil {
 			return nil, err
 		}
 	}

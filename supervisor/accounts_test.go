@@ -159,7 +159,7 @@ func TestEachApprovedNodeHasAnAccountThatOnlyItCanOpen(t *testing.T) {
 	})
 }
 
-func TestNodesGoInAsTheyAreToldWhereTheQueueHasNoAccounts(t *testing.T) {
+func TestNodesUseTheGivenAddressWhereTheQueueHasNoAccounts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		keeper := &memoryAccounts{err: fmt.Errorf("this queue: %w", errors.ErrUnsupported)}
 		s := newSimAt(t, filepath.Join(t.TempDir(), "journal.db"), keeper)

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-func TestHellosOfAStrangerKeepNobodyOut(t *testing.T) {
+func TestHellosOfAStrangerBlockNoNode(t *testing.T) {
 	g, now := newGreetings(), time.Now()
 	nonce := func(n int) []byte { return binary.BigEndian.AppendUint32(nil, uint32(n)) }
 	for n := range maxGreetings + 5 {

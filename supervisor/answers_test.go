@@ -42,7 +42,7 @@ func (s *sim) standingOf(n *testNode) link.NodeStanding {
 	return records[0]
 }
 
-func TestHowANodeStandsIsSignedForWhoeverAsks(t *testing.T) {
+func TestTheStateOfANodeIsSignedForEachReader(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		n := s.join("n1")
 		want := link.NodeStanding{
@@ -93,7 +93,7 @@ func (s *sim) wantRefused(signed []byte, want writ.Code) []byte {
 	return e.Proof
 }
 
-func TestWhatAStatementDidIsSignedOnce(t *testing.T) {
+func TestTheOutcomeOfAStatementIsSignedOnce(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		statement := s.change("db-password", 1, canary)
 		signed := s.sign(statement)
@@ -178,7 +178,7 @@ func TestASubmissionThatWasRefusedStaysRefused(t *testing.T) {
 
 // Whoever has a lot refused makes nothing acceptable that was refused before. What there is no room for is told without a proof: it may be
 // accepted later.
-func TestAFloodOfRefusalsMakesNothingAcceptable(t *testing.T) {
+func TestAFloodOfRefusalsMakesNoStatementAcceptable(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		tooEarly := func() []byte {
 			p := s.payload("x := 1\n")
@@ -243,7 +243,7 @@ func TestOnlyItsAuthorsTextIsRefusedWithAProof(t *testing.T) {
 }
 
 // What was accepted is answered with its run, also when its signer may do nothing any more: a proof that it was refused would be false.
-func TestWhatWasAcceptedIsNeverRefused(t *testing.T) {
+func TestAnAcceptedSubmissionIsNeverRefused(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		signed := s.signPayload(s.payload("x := 1\n"))
 		run, err := s.Submit(t.Context(), signed)

@@ -42,9 +42,9 @@ node := import("node")
 node.ping()
 `
 
-// benchSim is a datacenter as it is in earnest, in one process: what is measured is everything from the submission to the end of the run,
+// benchmarkSim is a datacenter as it is in earnest, in one process: what is measured is everything from the submission to the end of the run,
 // with every call and result on disk and signed.
-type benchSim struct {
+type benchmarkSim struct {
 	*sim
 	ends func(writ.RunID) <-chan struct{}
 }
@@ -52,9 +52,9 @@ type benchSim struct {
 // The ways to have a datacenter measured.
 var benchWays = []string{"memory", "redis", "children"}
 
-// newBenchSim starts a datacenter with one node of 64 slots. On the way "memory" its queue is in memory, and passes take place in this
+// newBenchmarkSim starts a datacenter with one node of 64 slots. On the way "memory" its queue is in memory, and passes take place in this
 // process; on "redis" there is a redis-server in between; on "children" the evaluator's processes work, too, as in earnest.
-func newBenchSim(b *testing.B, way string) *benchSim {
+func newBenchmarkSim(b *testing.B, way string) *benchmarkSim {
 	s := found(b)
 	s.evaluator = new(evaluator.InProcess)
 	var there queue.Queue
@@ -77,7 +77,7 @@ func newBenchSim(b *testing.B, way string) *benchSim {
 	}
 	s.start()
 	s.realNode("n1", func(n *realNode) { n.way = there })
-	bs := &benchSim{sim: s, ends: s.watchEnds()}
+	bs := &benchmarkSim{sim: s, ends: s.watchEnds()}
 	for range 20 { // programs are compiled, connections open, queries prepared
 		bs.carryOut(stepsScript)
 	}
@@ -85,7 +85,7 @@ func newBenchSim(b *testing.B, way string) *benchSim {
 }
 
 // carryOut submits a script and returns when its run has ended.
-func (s *benchSim) carryOut(script string) {
+func (s *benchmarkSim) carryOut(script string) {
 	p := s.payload(script)
 	p.MaxCalls = identity.MaxCalls
 	run, err := s.Submit(s.t.Context(), s.signPayload(p))
@@ -101,7 +101,7 @@ func BenchmarkRuns(b *testing.B) {
 	for _, way := range benchWays {
 		for _, inFlight := range []int{1, 50} {
 			b.Run(fmt.Sprintf("%s/inFlight=%d", way, inFlight), func(b *testing.B) {
-				s := newBenchSim(b, way)
+				s := newBenchmarkSim(b, way)
 				next := make(chan struct{})
 				var mu sync.Mutex
 				var took []time.Duration
@@ -135,7 +135,7 @@ func BenchmarkRuns(b *testing.B) {
 
 // BenchmarkSubmission measures one call alone, from the submission to the end of its run.
 func BenchmarkSubmission(b *testing.B) {
-	s := newBenchSim(b, "children")
+	s := newBenchmarkSim(b, "children")
 	var took []time.Duration
 	for b.Loop() {
 		began := time.Now()
@@ -149,7 +149,7 @@ func BenchmarkSubmission(b *testing.B) {
 func BenchmarkFanOut(b *testing.B) {
 	for _, way := range benchWays {
 		b.Run(way, func(b *testing.B) {
-			s := newBenchSim(b, way)
+			s := newBenchmarkSim(b, way)
 			before := usedCPU(b)
 			for b.Loop() {
 				s.carryOut(fanScript)
@@ -243,7 +243,7 @@ func (s *sim) watchEnds() func(writ.RunID) <-chan struct{} {
 
 // BenchmarkPreview measures what comes of a plan of as many calls as there may be, each of which makes something.
 func BenchmarkPreview(b *testing.B) {
-	s := newBenchSim(b, "memory")
+	s := newBenchmarkSim(b, "memory")
 	p := writ.Proposal{Project: theProject}
 	for i := range identity.MaxCalls {
 		p.Calls = append(p.Calls, writ.ProposedCall{Operation: "herodb.create", Name: fmt.Sprintf("db-%d", i), Args: map[string]any{"memory_mib": int64(16)}})

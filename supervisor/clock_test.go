@@ -41,7 +41,7 @@ func TestAClockThatIsSetForwardEndsNothingEarly(t *testing.T) {
 	})
 }
 
-func TestAClockThatIsSetBackMakesNobodyWait(t *testing.T) {
+func TestAClockThatIsSetBackDelaysNoRun(t *testing.T) {
 	const script = "volume := import(\"volume\")\nvolume.create(\"v\", {size_gib: 1}, {retries: 9})\n"
 	for _, tt := range []struct{ name, reason string }{
 		{"ForTheNextTry", "is tried again"},
@@ -147,7 +147,7 @@ func TestANodeWhoseClockIsOffGetsNoNewWorkAndSaysSo(t *testing.T) {
 	}
 }
 
-func TestAJobIsJudgedByTheClockOfItsNode(t *testing.T) {
+func TestAJobExpiresByTheClockOfItsNode(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		s, q := tapped(t)
 		ahead := new(clock)
@@ -207,7 +207,7 @@ func TestADriverHasItsTimeEvenIfTheClockOfItsNodeIsSet(t *testing.T) {
 	})
 }
 
-func TestWhatDestroysIsJudgedByTheClockOfItsNode(t *testing.T) {
+func TestADestructiveJobExpiresByTheClockOfItsNode(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		s.clock.set(rightTime) // of node, supervisor and client
 		n := s.realNode("n1")

@@ -41,14 +41,14 @@ func (s *Supervisor) collect(ctx context.Context) error {
 		messages, err := s.Queue.Receive(ctx, receiveWait, streams...)
 		if err != nil {
 			if ctx.Err() == nil && !away {
-				s.Log.Warn("the queue is away: nodes cannot be heard", "err", err)
+				s.Log.Warn("queue unavailable: no message of a node arrives", "err", err)
 				away = true
 			}
 			_ = sleep.For(ctx, receiveWait)
 			continue
 		}
 		if away {
-			s.Log.Info("the queue is back")
+			s.Log.Info("queue available again")
 			away = false
 		}
 		var done []queue.Message
@@ -59,7 +59,7 @@ func (s *Supervisor) collect(ctx context.Context) error {
 		}
 		s.rounds.Add(1)
 		if err := s.Queue.Acknowledge(failpoint.At(ctx, failpoint.BeatsDone), done...); err != nil && ctx.Err() == nil {
-			s.complaints.of("", "beats cannot be removed from the queue", "err", err)
+			s.complaints.of("", "remove beats from the queue", "err", err)
 		}
 	}
 	return nil
@@ -84,7 +84,7 @@ func (s *Supervisor) hear(ctx context.Context, m queue.Message) bool {
 	if err != nil {
 		beats, _, err := envelope.Open[writ.Beat](envelope.Beat, m.Body, key)
 		if err != nil {
-			s.complaints.refused(m.Stream.Node, "a message of a node cannot be opened; it is thrown away", err)
+			s.complaints.refused(m.Stream.Node, "open message of a node; it is discarded", err)
 			s.accounts.countUseless(m.Stream.Node, 1, 0)
 		}
 		s.hearBeats(ctx, m.Stream.Node, beats)
@@ -120,12 +120,12 @@ func (s *Supervisor) hearBeats(ctx context.Context, node writ.NodeID, beats []wr
 // for nothing, and its node is told the epoch: whoever has Redis can keep what a node said, and say it again when that is dead.
 func (s *Supervisor) hearBeat(ctx context.Context, node writ.NodeID, b writ.Beat) {
 	if b.Node != node {
-		s.complaints.refused(node, "a node beats for another", ofAnother(b.Node))
+		s.complaints.refused(node, "node sent the beat of another node", ofAnother(b.Node))
 		return
 	}
 	if _, ok := s.beats.Reserve(string(node), 1, 0); !ok {
 		if b.Epoch >= s.epoch { // else they waited while there was no supervisor
-			s.complaints.refused(node, "more beats of a node come than are heard of one", tooOften("%d a second are heard", beatsPerSecond))
+			s.complaints.refused(node, "node sends too many beats; some are dropped", tooOften("%d a second are heard", beatsPerSecond))
 		}
 		return
 	}

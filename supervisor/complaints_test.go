@@ -90,7 +90,7 @@ func TestANodeThatFillsTheQueueIsKeptOffItForAWhile(t *testing.T) {
 		if len(keeper.cleared) != 2 || keeper.cleared[0] != bad.id {
 			t.Errorf("cleared %v", keeper.cleared)
 		}
-		if n := strings.Count(s.logs.String(), "is kept off the queue"); n != 2 {
+		if n := strings.Count(s.logs.String(), "is blocked from the queue"); n != 2 {
 			t.Errorf("it is logged %d times", n)
 		}
 	})
@@ -114,7 +114,7 @@ func TestANodeThatTakesConnectionsIsKeptOffTheQueueForAWhile(t *testing.T) {
 }
 
 // One look finds a node again and again that has many times its budget, and the next one what was on its way when the account was taken away.
-func TestWhatIsFoundOfANodeThatIsKeptOffTheQueueDoesNotMakeThatLonger(t *testing.T) {
+func TestRemainsOfABlockedNodeDoNotExtendItsBlock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		keeper := &memoryAccounts{}
 		s := newSimAt(t, filepath.Join(t.TempDir(), "journal.db"), keeper)
@@ -142,7 +142,7 @@ func TestWhatIsFoundOfANodeThatIsKeptOffTheQueueDoesNotMakeThatLonger(t *testing
 // suspendedFirst is how long the account of a node is off for the first time.
 const suspendedFirst = 30 * time.Second
 
-func TestWhatWaitedWhileTheSupervisorWasAwayCostsANodeNothingElse(t *testing.T) {
+func TestABacklogFromAnAbsenceBlocksNoNode(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		keeper := &memoryAccounts{}
 		s := newSimAt(t, filepath.Join(t.TempDir(), "journal.db"), keeper)
@@ -228,7 +228,7 @@ func TestANodeThatSaysItIsOlderGetsNoAccount(t *testing.T) {
 
 // Results of runs that there are not cost the datacenter work and nobody gets anything from them: a node that sends more of them than one can have
 // that was restored with its datacenter is kept off the queue. Another node may send as many as that.
-func TestANodeThatSendsResultsOfNothingIsKeptOffTheQueue(t *testing.T) {
+func TestANodeThatSendsResultsOfUnknownRunsIsBlocked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		keeper := &memoryAccounts{}
 		s := newSimAt(t, filepath.Join(t.TempDir(), "journal.db"), keeper)

@@ -386,8 +386,8 @@ func TestAJournalThatHangsLosesNoNode(t *testing.T) {
 	})
 }
 
-// TestWhatCouldNotBeSentDoesNotExpire keeps the queue away for longer than a call may be out.
-func TestWhatCouldNotBeSentDoesNotExpire(t *testing.T) {
+// TestAnUnsentCallDoesNotExpire keeps the queue away for longer than a call may be out.
+func TestAnUnsentCallDoesNotExpire(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		n := s.realNode("n1")
 		time.Sleep(2 * time.Second)
@@ -458,14 +458,14 @@ func TestACancelThatOvertakesItsJobKeepsItFromBeingDone(t *testing.T) {
 	})
 }
 
-// wedge is a driver of volumes whose first job on "stuck" does not end for three minutes, or as long as it says, whatever its context says.
-type wedge struct {
+// stuckDriver is a driver of volumes whose first job on "stuck" does not end for three minutes, or as long as it says, whatever its context says.
+type stuckDriver struct {
 	simDriver
 	lasts time.Duration
 	once  sync.Once
 }
 
-func (d *wedge) Do(ctx context.Context, r sal.Request) (sal.Outcome, error) {
+func (d *stuckDriver) Do(ctx context.Context, r sal.Request) (sal.Outcome, error) {
 	if r.Resource.Name == "stuck" {
 		d.once.Do(func() { time.Sleep(cmp.Or(d.lasts, 3*time.Minute)) })
 	}
@@ -481,7 +481,7 @@ func TestTheNextJobWaitsForADriverThatOutlivesItsRun(t *testing.T) {
 		const stuckFor = 20 * time.Minute // longer than all attempts of the next call take, if they count
 		h := newSimHost(1)
 		s.realNode("n1", func(n *realNode) {
-			n.drivers = []sal.Driver{&wedge{simDriver: simDriver{h, "volume"}, lasts: stuckFor}}
+			n.drivers = []sal.Driver{&stuckDriver{simDriver: simDriver{h, "volume"}, lasts: stuckFor}}
 		})
 		const make = "volume := import(\"volume\")\nvolume.create(%q, {size_gib: 1}, {timeout: %q})\n"
 		began := time.Now()
@@ -595,7 +595,7 @@ run.output({code: e.exit_code})
 	}
 }
 
-func TestANodeThatNobodyListensToAnyMoreIsLost(t *testing.T) {
+func TestANodeWithoutASupervisorIsLost(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		n := s.join("n1", slowly(time.Hour))
 		time.Sleep(2 * time.Second)

@@ -145,7 +145,7 @@ func (d *dispatch) send(ctx context.Context, node writ.NodeID, jobs []outgoing) 
 		err = d.s.Queue.Push(ctx, node, tasks...)
 	}
 	if err != nil && ctx.Err() == nil {
-		d.s.complaints.of(node, "jobs cannot be sent; they are sent again", "jobs", len(jobs), "err", err)
+		d.s.complaints.of(node, "send jobs; trying again", "jobs", len(jobs), "err", err)
 	}
 }
 
@@ -182,7 +182,7 @@ func (d *dispatch) acknowledge(ctx context.Context, results []arrival) {
 		}
 	}
 	if err := d.s.Queue.Acknowledge(failpoint.At(ctx, failpoint.ResultsDone), messages...); err != nil && ctx.Err() == nil {
-		d.s.complaints.of("", "results cannot be removed from the queue; they come again", "err", err)
+		d.s.complaints.of("", "remove results from the queue; trying again", "err", err)
 	}
 }
 
@@ -205,11 +205,11 @@ func (t *step) stopsWork() func(ctx context.Context) {
 			s.control(failpoint.At(ctx, failpoint.CancelSent), writ.Control{Node: node, GivenUp: keys})
 		}
 		for node, tasks := range t.withdraw {
-			taken, _ := s.takeBack(ctx, run, node, tasks)
+			taken, _ := s.withdrawTasks(ctx, run, node, tasks)
 			s.postUnlessEmpty(run, mail{taken: taken})
 		}
 		for node, tasks := range t.reclaim {
-			taken, err := s.takeBack(ctx, run, node, tasks)
+			taken, err := s.withdrawTasks(ctx, run, node, tasks)
 			if err != nil {
 				s.dispatch.askAgain(run, node)
 				tasks = taken // of the others it is not known
@@ -217,13 +217,13 @@ func (t *step) stopsWork() func(ctx context.Context) {
 			s.postUnlessEmpty(run, mail{taken: taken, kept: keptOf(tasks, taken)})
 		}
 		for node, tasks := range t.stale {
-			_, _ = s.takeBack(ctx, run, node, tasks)
+			_, _ = s.withdrawTasks(ctx, run, node, tasks)
 		}
 	}
 }
 
-// takeBack takes tasks of a run out of a node's queue. It returns those that no node took before, also with an error: then there may be more.
-func (s *Supervisor) takeBack(ctx context.Context, run writ.RunID, node writ.NodeID, tasks []sending) (taken []sending, err error) {
+// withdrawTasks takes tasks of a run out of a node's queue. It returns those that no node took before, also with an error: then there may be more.
+func (s *Supervisor) withdrawTasks(ctx context.Context, run writ.RunID, node writ.NodeID, tasks []sending) (taken []sending, err error) {
 	if len(tasks) == 0 {
 		return nil, nil
 	}
@@ -233,7 +233,7 @@ func (s *Supervisor) takeBack(ctx context.Context, run writ.RunID, node writ.Nod
 	}
 	withdrawn, err := s.Queue.Withdraw(failpoint.At(ctx, failpoint.JobsWithdrawn), node, ids...)
 	if err != nil && ctx.Err() == nil {
-		s.complaints.of(node, "jobs cannot be taken back", "run", run, "err", err)
+		s.complaints.of(node, "withdraw jobs", "run", run, "err", err)
 	}
 	for i, task := range tasks {
 		if slices.Contains(withdrawn, ids[i]) {

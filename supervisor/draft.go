@@ -188,7 +188,7 @@ func (d *draft) advance(ctx context.Context) error {
 		if !ended || d.left == 0 {
 			break
 		}
-		if d.isSettled() {
+		if d.isFinal() {
 			return nil
 		}
 		d.left--
@@ -198,7 +198,7 @@ func (d *draft) advance(ctx context.Context) error {
 	return err
 }
 
-func (d *draft) isSettled() bool {
+func (d *draft) isFinal() bool {
 	return !slices.ContainsFunc(d.step.calls, func(c *journal.Call) bool { return !c.State.Ended() })
 }
 

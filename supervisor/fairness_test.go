@@ -75,7 +75,7 @@ func TestAProjectWithLittleWorkDoesNotWaitForOneWithMuch(t *testing.T) {
 	})
 }
 
-func TestManyProjectsTakeTurnsWithLittleRoom(t *testing.T) {
+func TestManyProjectsShareSmallCapacity(t *testing.T) {
 	inProjects(t, 8, func(t *testing.T, s *sim, projects []identity.Project) {
 		s.join("n1", slowly(time.Second), func(n *testNode) { n.slots = 1 })
 		time.Sleep(2 * time.Second)
@@ -109,7 +109,7 @@ func (s *sim) sentCalls(id writ.RunID) (n int) {
 	return n
 }
 
-func TestCallsThatStayAwayLeaveRoomOnTheNodeToOtherProjects(t *testing.T) {
+func TestAbsentCallsLeaveCapacityToOtherProjects(t *testing.T) {
 	inProjects(t, 1, func(t *testing.T, s *sim, projects []identity.Project) {
 		s.join("n1", slowly(10*time.Second), func(n *testNode) { n.slots = 2 })
 		time.Sleep(2 * time.Second)

@@ -35,7 +35,7 @@ func (f *faults) look(ctx context.Context, j *journal.Journal, queue error, now 
 	defer f.mu.Unlock()
 	switch {
 	case f.journal == nil && was != nil:
-		f.log.Error("the journal cannot be written: no work is taken, and what nodes tell waits", "err", was)
+		f.log.Error("write the journal: new work is refused, and reports of nodes wait", "err", was)
 	case f.journal != nil && was == nil:
 		f.log.Info("the journal can be written again")
 	}

@@ -77,7 +77,7 @@ func (s *Supervisor) Fenced(ctx context.Context, node writ.NodeID, signed []byte
 		return err
 	}
 	s.fleet.put(*n)
-	s.Log.Info("a node that is gone came back and stopped what it had",
+	s.Log.Info("lost node returned and stopped its resources",
 		"node", n.Name, "stopped", n.Fence.Stopped, "open", len(n.Fence.Open), "kept", len(n.Orphans))
 	return nil
 }

@@ -134,7 +134,7 @@ func TestANodeThatWasFalselyLostStopsWhatItHas(t *testing.T) {
 }
 
 // Calls that may have begun on the lost node are done by another one, together with what they need, and only once a person has signed.
-func TestWhatMayHaveBegunIsReplacedOnceTheLossIsSigned(t *testing.T) {
+func TestACallThatMayHaveBegunIsReplacedAfterASignedLoss(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		n1 := s.realNode("n1")
 		id := s.submit(strings.NewReplacer(`"root"`, `"slow-90-root"`).Replace(aMachine))

@@ -47,9 +47,9 @@ type member struct {
 	suspended string    // why it is kept off the queue, "" if it is not
 	told      writ.Node // as the last event had it
 	// reported names the last report that counted.
-	reported writ.Told
+	reported writ.ReportID
 	// described names what it said last of its machine, and kept is what the journal has of that.
-	described writ.Told
+	described writ.ReportID
 	kept      journal.Life
 	// backlog says that calls may wait for room there. It saves looking for them; that it is wrong costs a second, until the watch looks.
 	backlog bool
@@ -80,7 +80,7 @@ func loadFleet(ctx context.Context, j *journal.Journal, now time.Time) (*fleet, 
 			return err
 		}
 		lives, err := tx.Lives()
-		f.recall(lives, now)
+		f.restoreMachines(lives, now)
 		return err
 	})
 	if err != nil {

@@ -29,7 +29,7 @@ func (s *Supervisor) forget(ctx context.Context) error {
 		case <-next.C:
 		}
 		if err := s.forgetOld(ctx); err != nil && ctx.Err() == nil {
-			s.Log.Warn("what is old cannot be forgotten; it is tried again", "err", err, "retry_in", forgetEvery)
+			s.Log.Warn("delete expired records; trying again", "err", err, "retry_in", forgetEvery)
 		}
 		next.Reset(forgetEvery)
 	}

@@ -98,7 +98,7 @@ func (s *sim) wantForged(id writ.RunID) {
 	if summaries, _, err := envelope.Open[writ.Summary](envelope.Summary, run.Summary, envelope.Only(s.key.Public().(ed25519.PublicKey))); err != nil || len(summaries) != 1 || summaries[0].State != writ.RunFailed || summaries[0].Output != nil {
 		s.t.Errorf("what is signed: %+v, %v", summaries, err)
 	}
-	if code, said := s.said.times("RECORD_FORGED"), s.said.times("does not give back"); code != 1 || said != 1 {
+	if code, said := s.said.times("RECORD_FORGED"), s.said.times("no longer has its accepted"); code != 1 || said != 1 {
 		s.t.Errorf("it is logged %d times, and with its code %d times", said, code)
 	}
 	s.wantSentAtMost(1)

@@ -229,7 +229,7 @@ volume.create("v", {size_gib: 1}, {timeout: "1m"})
 	})
 }
 
-func TestANodeIsDrainedWhenNothingRunsThereAnyMore(t *testing.T) {
+func TestANodeIsDrainedWhenItsLastCallEnds(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		n := s.join("n1", slowly(20*time.Second))
 		id := s.submit(oneVolume)

@@ -83,7 +83,7 @@ func TestALabelWithoutAValueIsALabel(t *testing.T) {
 	})
 }
 
-func TestWhatGoesTogetherAsksForOnePlace(t *testing.T) {
+func TestLinkedCallsAskForOneNode(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		nodes := make(map[string]writ.NodeID)
 		for name, disk := range map[string]string{"n1": "hdd", "n2": "ssd"} {

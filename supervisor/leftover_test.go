@@ -15,11 +15,11 @@ import (
 
 // deaf is a driver of volumes whose first job on "stuck" does not hear that its time is over: it takes effect after three minutes.
 type deaf struct {
-	wedge
+	stuckDriver
 }
 
 func (d *deaf) Do(_ context.Context, r sal.Request) (sal.Outcome, error) {
-	return d.wedge.Do(context.Background(), r)
+	return d.stuckDriver.Do(context.Background(), r)
 }
 
 // makes is a script that makes a volume.
@@ -58,7 +58,7 @@ func (s *sim) lastNode() (n writ.Node) {
 func TestAStuckDriverEndsAsExpiredAndIsNamed(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		h := newSimHost(1)
-		n := s.realNode("n1", func(n *realNode) { n.drivers = []sal.Driver{&deaf{wedge{simDriver: simDriver{h, "volume"}}}} })
+		n := s.realNode("n1", func(n *realNode) { n.drivers = []sal.Driver{&deaf{stuckDriver{simDriver: simDriver{h, "volume"}}}} })
 		began := time.Now()
 		id := s.submit(makes("stuck", `{timeout: "5s"}`))
 		run, calls := s.wantState(id, writ.RunFailed)
@@ -87,7 +87,7 @@ func TestAStuckDriverEndsAsExpiredAndIsNamed(t *testing.T) {
 func TestTheNextCallTakesOverWhatAStuckDriverMade(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		h := newSimHost(1)
-		s.realNode("n1", func(n *realNode) { n.drivers = []sal.Driver{&deaf{wedge{simDriver: simDriver{h, "volume"}}}} })
+		s.realNode("n1", func(n *realNode) { n.drivers = []sal.Driver{&deaf{stuckDriver{simDriver: simDriver{h, "volume"}}}} })
 		first := s.submit(makes("stuck", `{timeout: "5s"}`))
 		s.wantState(first, writ.RunFailed)
 		// It waits at the node while the driver is not done, and was told to make a thing of its own.

@@ -30,7 +30,7 @@ func (s *Supervisor) keepLinks(ctx context.Context) error {
 		for url := range open {
 			gone := !slices.Contains(wanted, url)
 			if gone {
-				s.Log.Info("the roster has this coordinator no more", "coordinator", url)
+				s.Log.Info("coordinator removed from the roster", "coordinator", url)
 			}
 			if gone || links[url].keys != keysAt(s.roster.Load(), url) {
 				links[url].end()

@@ -21,7 +21,7 @@ func (s *sim) workingNode(name string) *realNode {
 }
 
 // A node that dies with jobs in its queue never took them: another one does them, and the first finds nothing when it is back.
-func TestWhatALostNodeNeverTookGoesElsewhere(t *testing.T) {
+func TestAnUndeliveredCallOfALostNodeMoves(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		n1 := s.workingNode("n1")
 		n1.halt()
@@ -41,7 +41,7 @@ func TestWhatALostNodeNeverTookGoesElsewhere(t *testing.T) {
 
 // That a call never began is known as long as each of its deliveries was taken back: the next supervisor sends what is out again, and a busy
 // node gets another delivery of what waited there too long.
-func TestWhatALostNodeNeverTookGoesElsewhereHoweverOftenItWasSent(t *testing.T) {
+func TestAnUndeliveredCallOfALostNodeMovesHoweverOftenItWasSent(t *testing.T) {
 	t.Run("ByTheNextSupervisor", func(t *testing.T) {
 		inSim(t, func(t *testing.T, s *sim) {
 			n1 := s.workingNode("n1")
@@ -145,7 +145,7 @@ func TestAQueueThatCannotTakeBackIsAskedAgain(t *testing.T) {
 }
 
 // What its node took may have begun: it is not done elsewhere by itself, whether the node told of it or not.
-func TestWhatALostNodeTookIsNotDoneElsewhere(t *testing.T) {
+func TestADeliveredCallOfALostNodeDoesNotMove(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		n1 := s.join("n1", slowly(time.Hour))
 		time.Sleep(5 * time.Second)
@@ -166,7 +166,7 @@ func TestWhatALostNodeTookIsNotDoneElsewhere(t *testing.T) {
 }
 
 // A call that asked for its node by name stays with it.
-func TestWhatWasAskedForOnALostNodeWaitsForIt(t *testing.T) {
+func TestACallThatNamesALostNodeWaitsForIt(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		n1 := s.workingNode("n1")
 		n1.halt()
@@ -219,7 +219,7 @@ func TestTheNamesOfANodeThatIsGoneAreFree(t *testing.T) {
 }
 
 // What must not be repeated was not done by a node that never took it: another one may do it.
-func TestWhatMustNotBeRepeatedGoesElsewhereIfItNeverBegan(t *testing.T) {
+func TestANonRepeatableCallMovesIfItNeverBegan(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		n1 := s.workingNode("n1")
 		n1.halt()
@@ -227,15 +227,15 @@ func TestWhatMustNotBeRepeatedGoesElsewhereIfItNeverBegan(t *testing.T) {
 		s.awaitCall(id, 1, writ.CallQueued)
 		n2 := s.realNode("n2")
 		_, calls := s.wantState(id, writ.RunSucceeded)
-		if calls[0].NodeName != "n2" || calls[0].Told != 1 {
-			t.Errorf("%s did the call, and knew of %d earlier attempts", calls[0].NodeName, calls[0].Told)
+		if calls[0].NodeName != "n2" || calls[0].KnownFailures != 1 {
+			t.Errorf("%s did the call, and knew of %d earlier attempts", calls[0].NodeName, calls[0].KnownFailures)
 		}
 		n2.halt()
 	})
 }
 
 // A second node that dies before it took the call sends it on as well.
-func TestWhatNoNodeTookGoesOnAndOn(t *testing.T) {
+func TestAnUndeliveredCallMovesRepeatedly(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		n1 := s.workingNode("n1")
 		n1.halt()

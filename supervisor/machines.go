@@ -32,11 +32,11 @@ func (s *Supervisor) hearHosts(node writ.NodeID, signed []byte, key envelope.Key
 
 func (s *Supervisor) hearHost(node writ.NodeID, r nodes.HostReport) {
 	if r.Node != node {
-		s.complaints.refused(node, "a node tells of the machine of another", ofAnother(r.Node))
+		s.complaints.refused(node, "node reported the machine of another node", ofAnother(r.Node))
 		return
 	}
 	if _, may := s.hosts.Reserve(string(node), 1, 0); !may {
-		s.complaints.refused(node, "a node says more often what its machine is than is heard of one", tooOften("%g a second are heard", hostsPerSecond))
+		s.complaints.refused(node, "node reports its machine too often; some reports are dropped", tooOften("%g a second are heard", hostsPerSecond))
 		return
 	}
 	s.fleet.host(r, s.epoch, s.Now())
@@ -48,7 +48,7 @@ func (f *fleet) host(r nodes.HostReport, epoch int64, now time.Time) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	m := f.nodes[r.Node]
-	said := writ.Told{Incarnation: r.Incarnation, Round: r.Count}
+	said := writ.ReportID{Incarnation: r.Incarnation, Round: r.Count}
 	if m == nil || r.Epoch < epoch || r.Incarnation < m.beat.Incarnation ||
 		cmp.Or(cmp.Compare(said.Incarnation, m.described.Incarnation), cmp.Compare(said.Round, m.described.Round)) <= 0 {
 		return
@@ -72,8 +72,8 @@ func (m *member) life() journal.Life {
 	return journal.Life{Node: m.ID, Boot: m.Boot, Restarts: m.Restarts, Host: m.Host}
 }
 
-// recall takes over what the journal has of machines.
-func (f *fleet) recall(lives []journal.Life, now time.Time) {
+// restoreMachines takes over what the journal has of machines.
+func (f *fleet) restoreMachines(lives []journal.Life, now time.Time) {
 	for _, l := range lives {
 		m := f.nodes[l.Node]
 		if m == nil {

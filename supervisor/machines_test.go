@@ -43,7 +43,7 @@ func (n *testNode) describe(r nodes.HostReport) {
 	synctest.Wait()
 }
 
-func TestWhatANodeSaysOfItsMachineIsKept(t *testing.T) {
+func TestReportedFactsOfAMachineAreStored(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		n, other := s.join("n1"), s.join("n2")
 		host := writ.Host{
@@ -125,7 +125,7 @@ func hostTexts(h *writ.Host) []string {
 	return all
 }
 
-func TestWhatAHostileNodeSaysOfItsMachineIsCutAndCleaned(t *testing.T) {
+func TestFactsFromAHostileNodeAreCutAndCleaned(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		n := s.join("n1")
 		evil := "\x1b]0;owned\a\x1b[2J\u202e" + strings.Repeat("ä\u202e\n", 40)
@@ -181,7 +181,7 @@ func TestANodeSaysSeldomWhatItsMachineIs(t *testing.T) {
 }
 
 // What a real runner reads of this machine reaches those who look at its node.
-func TestAMachineIsToldOfByARealRunner(t *testing.T) {
+func TestARealRunnerReportsItsMachine(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		n := s.realNode("n1")
 		time.Sleep(time.Minute)

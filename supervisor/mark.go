@@ -44,7 +44,7 @@ func (s *Supervisor) readMark(ctx context.Context) (Mark, error) {
 	}
 	head, err := s.Journal.Head(ctx)
 	if err == nil && (mark.Restored || head.Behind(mark.Head)) {
-		s.Log.Warn("the journal came from a backup: runs from before wait until every node has said what it has of them",
+		s.Log.Warn("journal restored from a backup: its runs wait until every node has reported its inventory",
 			"epoch", head.Epoch, "event", head.Seq, "epoch_seen", mark.Epoch, "event_seen", mark.Seq, "said_by_operator", mark.Restored)
 		s.Journal.CameFromBackup()
 	}
@@ -67,7 +67,7 @@ func (s *Supervisor) keepMark(ctx context.Context) error {
 			}
 		}
 		if err != nil && !failing && ctx.Err() == nil {
-			s.Log.Warn("the mark beside the key cannot follow the journal, and will be tried again", "err", err)
+			s.Log.Warn("update the mark beside the key; trying again", "err", err)
 		}
 		failing = err != nil
 		_ = sleep.For(ctx, keepMarkEvery)
@@ -118,12 +118,12 @@ func (s *Supervisor) hearEpoch(ctx context.Context, node writ.NodeID, epoch int6
 	if !most {
 		return
 	}
-	if err := s.Journal.TakeBack(ctx); err != nil {
-		s.Log.Warn("the journal came from a backup, as most nodes say, and that cannot be noted", "err", err)
+	if err := s.Journal.MarkRestored(ctx); err != nil {
+		s.Log.Warn("mark the journal as restored, as most nodes report", "err", err)
 		s.unknownEpochs.retry()
 		return
 	}
-	s.Log.Warn("the journal came from a backup, as most nodes say: runs from before wait until every node has said what it has of them")
+	s.Log.Warn("journal restored from a backup, as most nodes report: its runs wait until every node has reported its inventory")
 }
 
 // retry lets the next such epoch start a reconciliation: the last one could not be written.

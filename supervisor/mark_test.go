@@ -26,7 +26,7 @@ func (m *memoryMarks) Read() (supervisor.Mark, error) { return m.mark, nil }
 func (m *memoryMarks) Keep(h journal.Head) error      { m.mark.Head = h; return nil }
 func (m *memoryMarks) Heard() error                   { m.mark.Restored = false; m.heard++; return nil }
 
-func TestWhatTheDatacenterKeptItselfStartsAReconciliation(t *testing.T) {
+func TestEventsKeptByTheDatacenterStartAReconciliation(t *testing.T) {
 	for name, tt := range map[string]struct {
 		mark func(h journal.Head) supervisor.Mark
 		want bool
@@ -138,7 +138,7 @@ func TestACoordinatorThatClaimsTheFutureMakesNoRunWait(t *testing.T) {
 }
 
 // A new generation begins with nodes as they joined. What is known of them now is told again.
-func TestAfterANewGenerationNodesAreToldAsTheyAre(t *testing.T) {
+func TestANewGenerationReportsNodesAsTheyAre(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		n := s.join("n1")
 		time.Sleep(5 * time.Second)

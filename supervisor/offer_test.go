@@ -8,7 +8,7 @@ import (
 )
 
 // Many steps end with one commit, and each of them looked up who waits for the room that it made.
-func TestRoomIsLookedUpOnceForAllWhoMadeIt(t *testing.T) {
+func TestCapacityIsLookedUpOncePerCommit(t *testing.T) {
 	r := newFreedNodes()
 	r.add("n1", "a")
 	r.add("n2", "a")

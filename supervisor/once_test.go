@@ -72,7 +72,7 @@ func (n *realNode) wantExecutions(want int) {
 	}
 }
 
-func TestATryThatWasGivenUpDoesNotActBesideTheNext(t *testing.T) {
+func TestAnAbandonedAttemptDoesNotActBesideTheNext(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		s, q := tapped(t)
 		n := s.realNode("n1")
@@ -81,7 +81,7 @@ func TestATryThatWasGivenUpDoesNotActBesideTheNext(t *testing.T) {
 		id := s.submit(fmt.Sprintf(execScript, "c"))
 		_, calls := s.wantState(id, writ.RunSucceeded)
 		if calls[2].Attempt != 2 {
-			t.Fatalf("it was done by try %d, want the second", calls[2].Attempt)
+			t.Fatalf("it was done by attempt %d, want the second", calls[2].Attempt)
 		}
 		repair()
 		time.Sleep(2 * time.Second) // the node finds out

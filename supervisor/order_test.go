@@ -102,7 +102,7 @@ for i := 0; i < 8; i++ { node.ping().err }
 	})
 }
 
-func TestWhatIsReservedAlreadyIsNotCountedTwice(t *testing.T) {
+func TestAReservationIsCountedOnce(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		s.join("n1", slowThings(5*time.Second)) // 1000 GiB
 		time.Sleep(2 * time.Second)
@@ -196,7 +196,7 @@ func TestRunsThatWaitForTheSameThingOnASilentNodeWaitQuietly(t *testing.T) {
 
 // Who follows a log has a call open on its container nearly all the time. Whoever changes the container does not wait for that, nor does the
 // one who reads wait for others.
-func TestWhoReadsALogStandsInNobodysWay(t *testing.T) {
+func TestALogReaderBlocksNoOtherCall(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		s.realNode("n1")
 		time.Sleep(2 * time.Second)

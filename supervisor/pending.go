@@ -19,8 +19,8 @@ const (
 	maxAgeKey  = 128
 	// pendingLife is how long a node that does not ask any more is kept: one that waits asks every five seconds.
 	pendingLife = time.Minute
-	// maxPendingTold is how many of them are logged in a minute.
-	maxPendingTold = 10
+	// maxPendingLogged is how many of them are logged in a minute.
+	maxPendingLogged = 10
 )
 
 // pendingNodes are the nodes that ask to be admitted without a token. A stranger can make any number of them, so they are nowhere but here,
@@ -111,7 +111,7 @@ func (p *pendingNodes) mayTell(now time.Time) bool {
 		p.minute, p.told = now, 0
 	}
 	p.told++
-	return p.told <= maxPendingTold
+	return p.told <= maxPendingLogged
 }
 
 // get returns a node that waits, nil if there is none.

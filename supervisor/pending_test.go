@@ -60,7 +60,7 @@ func TestOnlyAFewNodesThatWaitAreLogged(t *testing.T) {
 			logged++
 		}
 	}
-	if logged != maxPendingTold || !p.mayTell(now.Add(2*time.Minute)) {
+	if logged != maxPendingLogged || !p.mayTell(now.Add(2*time.Minute)) {
 		t.Errorf("%d of 1000 were logged within a second", logged)
 	}
 }

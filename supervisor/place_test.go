@@ -91,7 +91,7 @@ func TestWhyNoNodeWillDoStaysShort(t *testing.T) {
 	}
 }
 
-func TestARefusalForWantOfRoomSaysWhatToDo(t *testing.T) {
+func TestARefusalForLackOfCapacityNamesTheRemedy(t *testing.T) {
 	wanted := wish{need: writ.Capacity{CPUs: 9, MemoryMiB: 512, DiskGiB: 5000}}
 	full := seat{Node: writ.Node{ID: "a-id", Name: "a", Admission: writ.AdmissionApproved, Scheduling: writ.SchedulingOpen, Liveness: writ.LivenessReady}}
 	full.free = writ.Capacity{CPUs: 8, MemoryMiB: 8192, DiskGiB: -3}
@@ -109,11 +109,11 @@ func TestARefusalForWantOfRoomSaysWhatToDo(t *testing.T) {
 }
 
 func TestBackoffDoublesUpToAMinuteWithJitter(t *testing.T) {
-	for try := 1; try < 12; try++ {
-		most := min(backoffFirst<<(try-1), backoffMost)
+	for attempt := 1; attempt < 12; attempt++ {
+		most := min(backoffFirst<<(attempt-1), backoffMost)
 		for range 100 {
-			if d := backoff(try); d < most/2 || d > most {
-				t.Fatalf("after try %d: %s, want %s to %s", try, d, most/2, most)
+			if d := backoff(attempt); d < most/2 || d > most {
+				t.Fatalf("after attempt %d: %s, want %s to %s", attempt, d, most/2, most)
 			}
 		}
 	}

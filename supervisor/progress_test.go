@@ -25,7 +25,7 @@ func (d talker) Do(ctx context.Context, r sal.Request) (sal.Outcome, error) {
 }
 
 // How far a call is comes to people while it runs, now and then: each time is a write and an event.
-func TestARunIsToldHowFarItsCallsAre(t *testing.T) {
+func TestARunReportsTheProgressOfItsCalls(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		s.realNode("n1", func(n *realNode) { n.drivers = []sal.Driver{talker{simDriver{newSimHost(1), "volume"}}} })
 		id := s.submit(makes("v", `{}`))

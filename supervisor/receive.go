@@ -27,7 +27,7 @@ func (t *step) receive(m mail, why *stop) error {
 	}
 	for i, a := range m.results {
 		if !t.genuine[i] {
-			t.s.complaints.refused(a.node, "a result answers no job that was sent; it is ignored",
+			t.s.complaints.refused(a.node, "result without a sent job; it is ignored",
 				writ.Errorf(writ.CodeNotFound, "no job with the digest of the result was sent to the node"), "run", t.run.ID, "seq", a.result.Seq, "attempt", a.result.Attempt)
 			t.s.accounts.countUseless(a.node, 0, 1)
 			continue
@@ -160,8 +160,8 @@ func (t *step) behindStuck(c *journal.Call) bool {
 // noteFailureKnown notes that the failure of the open attempt is known. That says nothing of earlier attempts which nobody reported on, unless the node looked
 // at them, too; and a refusal that the node could not write down does not end its attempt there.
 func noteFailureKnown(c *journal.Call, code writ.Code) {
-	if c.Told == c.Attempt-1 && code != writ.CodeNodeStore || code == writ.CodeOutcomeUnknown {
-		c.Told = c.Attempt
+	if c.KnownFailures == c.Attempt-1 && code != writ.CodeNodeStore || code == writ.CodeOutcomeUnknown {
+		c.KnownFailures = c.Attempt
 	}
 }
 

@@ -181,7 +181,7 @@ func TestANodeThatIsGoneForGoodIsWaitedForUntilItIsRemoved(t *testing.T) {
 	})
 }
 
-func TestRunsThatWereSignedAfterARestoreWaitForNobody(t *testing.T) {
+func TestRunsSignedAfterARestoreDoNotWait(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		n1, n2 := wholeSim(s)
 		n2.halt()

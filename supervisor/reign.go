@@ -30,7 +30,7 @@ func (s *Supervisor) reign(ctx context.Context) error {
 		case errors.Is(err, journal.ErrFenced):
 			return err
 		case err != nil && ctx.Err() == nil:
-			s.Log.Warn("the lease cannot be renewed", "epoch", s.epoch, "err", err)
+			s.Log.Warn("renew the lease", "epoch", s.epoch, "err", err)
 		}
 		select {
 		case <-ctx.Done():
@@ -50,7 +50,7 @@ func (s *Supervisor) announce(ctx context.Context) {
 		return err
 	})
 	if err != nil {
-		s.Log.Warn("the epoch is not announced; nodes learn it with their next beat", "epoch", s.epoch, "err", err)
+		s.Log.Warn("announce the epoch; nodes learn it with their next beat", "epoch", s.epoch, "err", err)
 		return
 	}
 	for _, n := range all {

@@ -20,9 +20,9 @@ import (
 )
 
 const (
-	// maxMended is how many of the things that were mended are kept with their resource, maxTold how many are events within an hour.
-	maxMended = 5
-	maxTold   = 10
+	// maxMended is how many of the things that were mended are kept with their resource, maxRepairEvents how many are events within an hour.
+	maxMended       = 5
+	maxRepairEvents = 10
 )
 
 // looksLikeReport guesses which kind of envelope to try first, as looksLikeBeat.
@@ -78,7 +78,7 @@ func (q *reports) all() map[writ.NodeID]*writ.Report {
 // node keep all others waiting.
 func (s *Supervisor) hearReport(node writ.NodeID, r *writ.Report) {
 	if r.Node != node {
-		s.complaints.refused(node, "a node reports for another", ofAnother(r.Node))
+		s.complaints.refused(node, "node sent the report of another node", ofAnother(r.Node))
 		return
 	}
 	if s.fleet.report(moderateReport(r), s.epoch) { // else an old one: the queue came back from a snapshot, or somebody says it again
@@ -120,19 +120,19 @@ func (s *Supervisor) takeReport(ctx context.Context, r *writ.Report) {
 	case err != nil && ctx.Err() != nil:
 		return
 	case err != nil:
-		s.complaints.of(r.Node, "a report cannot be kept; its node sends the next one", "err", err)
+		s.complaints.of(r.Node, "store a report; its node sends the next one", "err", err)
 		return
 	case t.strange > 0:
-		s.complaints.refused(r.Node, "a node tells of usage by what it does not have; that is not charged",
+		s.complaints.refused(r.Node, "node reported usage of unknown resources; it is not charged",
 			writ.Errorf(writ.CodeResourceUnknown, "%d entries are of resources that are not on the node", t.strange))
 	}
 	if t.left {
-		s.complaints.refused(r.Node, "a node reports more changes than are told of one; the rest waits", tooOften("%d events a second are told", newsPerSecond))
+		s.complaints.refused(r.Node, "node reports too many changes; the rest waits", tooOften("%d events a second are told", newsPerSecond))
 		return
 	}
 	if len(r.Usage)+len(r.Mendings)+len(r.States) > 0 {
-		told := &writ.Told{Incarnation: r.Incarnation, Round: r.Round}
-		s.control(failpoint.At(ctx, failpoint.ReportTold), writ.Control{Node: r.Node, Told: told})
+		told := &writ.ReportID{Incarnation: r.Incarnation, Round: r.Round}
+		s.control(failpoint.At(ctx, failpoint.ReportAcknowledged), writ.Control{Node: r.Node, Acknowledged: told})
 	}
 }
 
@@ -191,7 +191,7 @@ func (t *taking) charge(tx *journal.Tx, resources []*journal.Resource) error {
 // hourOf reports whether a resource can have used something in an hour of which is still told. Clocks may be apart by less than an hour.
 func hourOf(r *journal.Departed, hour, now time.Time) bool {
 	earliest := r.Created
-	if told := now.Add(-journal.UsageTold); earliest.Before(told) {
+	if told := now.Add(-journal.UsageGrace); earliest.Before(told) {
 		earliest = told
 	}
 	return hour.Equal(hour.Truncate(time.Hour)) && !hour.Before(earliest.Add(-2*time.Hour)) && !hour.After(now.Add(time.Hour))
@@ -288,17 +288,17 @@ func mended(r *journal.Resource, incarnation int64, m writ.NodeMending) bool {
 	return true
 }
 
-// mayTell reports whether what was mended is to be an event: in an hour there are maxTold of these, so that what breaks again and again does
+// mayTell reports whether what was mended is to be an event: in an hour there are maxRepairEvents of these, so that what breaks again and again does
 // not drown the rest.
 func mayTell(r *journal.Resource, now time.Time) bool {
 	was := &r.Mendings
 	if hour := now.Truncate(time.Hour); !hour.Equal(was.Hour) {
-		was.Hour, was.Told = hour, 0
+		was.Hour, was.Events = hour, 0
 	}
-	if was.Told >= maxTold {
+	if was.Events >= maxRepairEvents {
 		return false
 	}
-	was.Told++
+	was.Events++
 	return true
 }
 
@@ -318,7 +318,7 @@ func (f *fleet) report(r *writ.Report, epoch int64) bool {
 	case cmp.Or(cmp.Compare(r.Incarnation, m.reported.Incarnation), cmp.Compare(r.Round, m.reported.Round)) <= 0:
 		return false
 	}
-	m.reported = writ.Told{Incarnation: r.Incarnation, Round: r.Round}
+	m.reported = writ.ReportID{Incarnation: r.Incarnation, Round: r.Round}
 	m.Orphans, m.Network, m.Mended = r.Orphans, r.Network, r.Mended
 	return true
 }

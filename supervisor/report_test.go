@@ -105,7 +105,7 @@ func TestHowAResourceStandsBecomesPartOfIt(t *testing.T) {
 		report(n, 2, made.UID, "paused")
 		report(other, 1, made.UID, "not mine")
 		report(n, 3, "another", "of one that was there before")
-		if got := n.toldReport(); got == nil || got.Round != 3 {
+		if got := n.acknowledgedReport(); got == nil || got.Round != 3 {
 			t.Errorf("the node was told that %+v is on disk", got)
 		}
 		s.halt()
@@ -125,7 +125,7 @@ func TestHowAResourceStandsBecomesPartOfIt(t *testing.T) {
 }
 
 // A delete that failed is booked when its node says that it has done it after all; what went by itself stays, and says so.
-func TestWhatANodeTookAwayAfterAllIsForgotten(t *testing.T) {
+func TestALateDeleteOfANodeIsRecorded(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		n := s.join("n1")
 		s.wantState(s.submit(`volume := import("volume")`+"\n"+`volume.create("a", {size_gib: 1}, {node: "n1"})`+"\n"+`volume.create("b", {size_gib: 1}, {node: "n1"})`), writ.RunSucceeded)
@@ -155,7 +155,7 @@ func TestWhatANodeTookAwayAfterAllIsForgotten(t *testing.T) {
 }
 
 // What a node mended is an event once, however often its report comes and whoever was restarted meanwhile.
-func TestWhatANodeMendedIsAnEventOfItsResourceOnce(t *testing.T) {
+func TestARepairIsOneEventOfItsResource(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		n, other := s.join("n1"), s.join("n2")
 		s.wantState(s.submit(`volume := import("volume")`+"\n"+`volume.create("v", {size_gib: 1}, {node: "n1"})`), writ.RunSucceeded)
@@ -195,7 +195,7 @@ func TestWhatANodeMendedIsAnEventOfItsResourceOnce(t *testing.T) {
 		if diff := cmp.Diff([]writ.Mending{{Number: 1, Time: at, What: "its process had died"}}, last.Mended); diff != "" {
 			t.Errorf("(-want +got):\n%s", diff)
 		}
-		if got := n.toldReport(); got == nil || *got != (writ.Told{Incarnation: 1, Round: 1}) {
+		if got := n.acknowledgedReport(); got == nil || *got != (writ.ReportID{Incarnation: 1, Round: 1}) {
 			t.Errorf("the node was told that %+v is on disk", got)
 		}
 		report(other, 1, 1, 1, 2) // what is not on it
@@ -233,7 +233,7 @@ func TestWhatANodeMendedIsAnEventOfItsResourceOnce(t *testing.T) {
 	})
 }
 
-func TestUsageIsToldOnceItIsOnDisk(t *testing.T) {
+func TestUsageIsAcknowledgedAfterItIsOnDisk(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		n, liar := s.join("n1"), s.join("n2")
 		usage := s.usageOf(s.make("m", "n1"))
@@ -253,10 +253,10 @@ func TestUsageIsToldOnceItIsOnDisk(t *testing.T) {
 		if diff := cmp.Diff(&want, told[0].Usage); diff != "" {
 			t.Errorf("(-want +got):\n%s", diff)
 		}
-		if got := n.toldReport(); got == nil || *got != (writ.Told{Incarnation: 3, Round: 7}) {
+		if got := n.acknowledgedReport(); got == nil || *got != (writ.ReportID{Incarnation: 3, Round: 7}) {
 			t.Errorf("the node was told that %+v is on disk", got)
 		}
-		if got := liar.toldReport(); got != nil {
+		if got := liar.acknowledgedReport(); got != nil {
 			t.Errorf("the liar was told %+v", got)
 		}
 	})
@@ -308,11 +308,11 @@ func TestANodeChargesOnlyWhatItHas(t *testing.T) {
 			t.Errorf("charged (-want +got):\n%s", diff)
 		}
 		for _, from := range []*testNode{n, liar} {
-			if got := from.toldReport(); got == nil {
+			if got := from.acknowledgedReport(); got == nil {
 				t.Error("a node whose usage does not count was not told, and says it again for ever")
 			}
 		}
-		s.clock.set(journal.UsageTold + 2*time.Hour)
+		s.clock.set(journal.UsageGrace + 2*time.Hour)
 		n.send(envelope.Report, writ.Report{Node: n.id, Incarnation: 1, Round: 2, Usage: []writ.Usage{gone, made}})
 		time.Sleep(2 * time.Second)
 		synctest.Wait()
@@ -369,7 +369,7 @@ func TestANodeHasItsShareOfNews(t *testing.T) {
 		if got := len(s.eventsOf("usage")); got < 2000 || got > 2100 {
 			t.Errorf("%d events follow from the reports of one node within 10 seconds", got)
 		}
-		if got := n.toldReport(); got == nil || got.Round != 4 {
+		if got := n.acknowledgedReport(); got == nil || got.Round != 4 {
 			t.Errorf("the node was told of %+v; the fifth report was too much", got)
 		}
 		state = "later"
@@ -382,7 +382,7 @@ func TestANodeHasItsShareOfNews(t *testing.T) {
 		if len(events) != before+1 || events[before].Resource.State != "later" {
 			t.Errorf("what was left is not told later: %d events", len(events)-before)
 		}
-		if got := n.toldReport(); got == nil || got.Round < 6 {
+		if got := n.acknowledgedReport(); got == nil || got.Round < 6 {
 			t.Errorf("the node was told of %+v", got)
 		}
 	})

@@ -73,7 +73,7 @@ func (s *Supervisor) resumeBy(ctx context.Context, verifier *identity.Verifier, 
 			if newest != verifier.Roster.Version { // who adopted it did not see this run among the open ones
 				return errRosterChanged
 			}
-			if err := tx.SetJudged(newest, id); err != nil {
+			if err := tx.SetChecked(newest, id); err != nil {
 				return err
 			}
 			return s.record(tx, v, &answer)

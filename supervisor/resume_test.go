@@ -77,7 +77,7 @@ func newBreaking(faults map[string]int) *breaking {
 
 func (b *breaking) join(n *testNode) { n.act = b.act }
 
-// states shows calls as "1:succeeded/2", state and try by seq.
+// states shows calls as "1:succeeded/2", state and attempt by seq.
 func states(calls []*journal.Call) string {
 	var all []string
 	for _, c := range calls {
@@ -166,7 +166,7 @@ func TestAResumeMayBeRepeatedUntilTheFailureIsGone(t *testing.T) {
 }
 
 // The end before a resume stays signed: the supervisor says which one is the last, to whoever asks now.
-func TestHowARunStandsIsSignedForWhoeverAsks(t *testing.T) {
+func TestTheStateOfARunIsSignedForEachReader(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		b := newBreaking(map[string]int{"v": 2})
 		s.join("n1", b.join)
@@ -398,7 +398,7 @@ func TestOnlyAFailedRunOfTheNewestRevisionIsResumed(t *testing.T) {
 	}
 }
 
-func TestASuccessThatIsToldLateNeedsNoOtherAttempt(t *testing.T) {
+func TestALateSuccessNeedsNoOtherAttempt(t *testing.T) {
 	for name, at := range map[string]time.Duration{"BeforeTheResume": 3 * time.Minute, "AfterIt": 80 * time.Second} {
 		t.Run(name, func(t *testing.T) {
 			inSim(t, func(t *testing.T, s *sim) {
@@ -582,7 +582,7 @@ func withFaults(faults map[string]int) map[string]int {
 	return faults
 }
 
-func TestAResumedRunEndsAsIfNothingHadFailed(t *testing.T) {
+func TestAResumedRunEndsAsIfNoCallHadFailed(t *testing.T) {
 	seeds := uint64(11)
 	if testenv.IsLong() {
 		seeds = 300

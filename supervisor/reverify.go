@@ -20,10 +20,10 @@ func (s *Supervisor) protect() error {
 	return s.Journal.Protect(journal.Protection{
 		Key: s.Key.Seed(), Known: s.Protected, KnownValues: s.ProtectedValues,
 		Refused: func(err *writ.Error) {
-			s.complaints.refused("", "a record of the journal was changed by another program; nothing is done for it", err, "hint", err.Hint)
+			s.complaints.refused("", "record of the journal changed by another program; it is not used", err, "hint", err.Hint)
 		},
 		Adopted: func(rows int) {
-			s.Log.Warn("the records of the journal are protected from now on; what stood in them was taken as it was, this once", "records", rows)
+			s.Log.Warn("records of the journal are protected from now on; existing records were accepted once", "records", rows)
 		},
 	})
 }
@@ -118,7 +118,7 @@ func (s *Supervisor) reverify(ctx context.Context, run *journal.Run, signed []by
 var takenMeanwhile = []writ.Code{writ.CodeSignerRevoked, writ.CodeRoleMissing, writ.CodeDestructiveDenied, writ.CodeProjectUnknown}
 
 // verifyAsOf verifies a submission as it was verified when it was accepted, which was not long before it was on disk. A run of an earlier
-// version does not say by which roster that was. The newest may take rights away meanwhile, which judge looks at; it forgets no key.
+// version does not say by which roster that was. The newest may take rights away meanwhile, which checkAgain looks at; it forgets no key.
 func verifyAsOf(roster *identity.Roster, datacenter writ.DatacenterID, signed []byte, run *journal.Run) (verified *identity.Verified, err error) {
 	for _, before := range []time.Duration{0, time.Second, time.Minute} {
 		at := run.Accepted.Add(-before)
@@ -186,17 +186,17 @@ func (s *Supervisor) mayAct(ctx context.Context, run *journal.Run) (*stop, error
 	switch {
 	case writ.CodeOf(err) == writ.CodeRecordForged:
 		if times, say := s.refusals.Say(string(writ.CodeRecordForged), time.Now()); say { // whoever has the database can change each of many
-			s.Log.Error("a run ends: the journal does not give back what was accepted", "run", run.ID, "code", writ.CodeRecordForged, "err", err, "times", times)
+			s.Log.Error("run failed: the journal no longer has its accepted submission", "run", run.ID, "code", writ.CodeRecordForged, "err", err, "times", times)
 		}
 		return &stop{state: writ.RunFailed, err: writ.AsError(err), by: s.Now().Add(stopWithin)}, nil
 	case err != nil:
 		return nil, err
 	}
-	return s.judge(s.verifier(), run, signed), nil
+	return s.checkAgain(s.verifier(), run, signed), nil
 }
 
-// judge says how a run is to end that a roster does not leave to its signer, nil if it does.
-func (s *Supervisor) judge(verifier *identity.Verifier, run *journal.Run, signed []byte) *stop {
+// checkAgain says how a run is to end that a roster does not leave to its signer, nil if it does.
+func (s *Supervisor) checkAgain(verifier *identity.Verifier, run *journal.Run, signed []byte) *stop {
 	_, err := verifier.SubmissionAt(signed, run.Accepted)
 	switch writ.CodeOf(err) {
 	case writ.CodeSignerRevoked, writ.CodeSignerUnknown, writ.CodeRoleMissing, writ.CodeDestructiveDenied:

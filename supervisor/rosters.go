@@ -112,7 +112,7 @@ func (s *Supervisor) isKnown(ctx context.Context, text []byte) bool {
 	return known
 }
 
-// adopt puts a verified roster into force. What is on disk with it says which open runs it has not judged; Run judges them.
+// adopt puts a verified roster into force. What is on disk with it says which open runs it has not checked; Run checks them.
 func (s *Supervisor) adopt(ctx context.Context, roster *identity.Roster, text []byte) error {
 	err := s.Journal.Write(failpoint.At(ctx, failpoint.RosterAdopted), func(tx *journal.Tx) error { return tx.AddRoster(roster.Version, text) })
 	if err != nil {
@@ -123,10 +123,10 @@ func (s *Supervisor) adopt(ctx context.Context, roster *identity.Roster, text []
 	s.Log.Info("roster adopted", "version", roster.Version)
 	if s.Adopted != nil {
 		if err := s.Adopted(text); err != nil {
-			s.Log.Warn("a roster is kept in the journal only", "version", roster.Version, "err", err)
+			s.Log.Warn("store a roster; it is in the journal only", "version", roster.Version, "err", err)
 		}
 	}
-	s.wakeJudge()
+	s.wakeRecheck()
 	select {
 	case s.relink <- struct{}{}:
 	default:
@@ -141,23 +141,23 @@ func (s *Supervisor) adopt(ctx context.Context, roster *identity.Roster, text []
 }
 
 const (
-	// judgeAtOnce is how many runs are judged by a new roster between two notes of how far it got.
-	judgeAtOnce = 256
-	// judgeAgain is how long runs that could not be judged wait for the next attempt.
-	judgeAgain = time.Second
+	// recheckBatch is how many runs are checked by a new roster between two notes of how far it got.
+	recheckBatch = 256
+	// recheckDelay is how long runs that could not be checked wait for the next attempt.
+	recheckDelay = time.Second
 )
 
-// wakeJudge lets the open runs be judged that the newest roster has not judged.
-func (s *Supervisor) wakeJudge() {
+// wakeRecheck lets the open runs be checked that the newest roster has not checked.
+func (s *Supervisor) wakeRecheck() {
 	select {
-	case s.unjudged <- struct{}{}:
+	case s.unchecked <- struct{}{}:
 	default:
 	}
 }
 
-// judgeRuns judges the open runs when it begins, and whenever a roster comes into force, until ctx ends. Who brings a roster may go away as soon
-// as it is on disk: what could not be judged is tried again until nothing is left.
-func (s *Supervisor) judgeRuns(ctx context.Context) error {
+// recheckRuns checks the open runs when it begins, and whenever a roster comes into force, until ctx ends. Who brings a roster may go away as soon
+// as it is on disk: what could not be checked is tried again until nothing is left.
+func (s *Supervisor) recheckRuns(ctx context.Context) error {
 	said := ""
 	for {
 		var again <-chan time.Time
@@ -166,16 +166,16 @@ func (s *Supervisor) judgeRuns(ctx context.Context) error {
 		case err == nil:
 			said = ""
 		case ctx.Err() == nil:
-			again = time.After(judgeAgain)
+			again = time.After(recheckDelay)
 			if said != err.Error() && s.Journal.Fault() == nil {
 				said = err.Error()
-				s.Log.Warn("not all open runs are judged by the roster; the rest is tried again", "version", s.roster.Load().Version, "err", err)
+				s.Log.Warn("check open runs against the roster; trying again", "version", s.roster.Load().Version, "err", err)
 			}
 		}
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-s.unjudged:
+		case <-s.unchecked:
 		case <-again:
 		}
 	}
@@ -183,43 +183,43 @@ func (s *Supervisor) judgeRuns(ctx context.Context) error {
 
 // cancelRevoked cancels the open runs whose signer may not have them run any more. The journal knows by which roster each run was found good
 // last, so that neither a crash nor an error after the adoption of a roster saves a run, and a start without a new one asks nothing. A run that
-// cannot be read keeps no other from being judged; the error is that of the last one.
+// cannot be read keeps no other from being checked; the error is that of the last one.
 func (s *Supervisor) cancelRevoked(ctx context.Context) error {
 	verifier := s.verifier()
-	var last journal.Judged
+	var last journal.RosterCheck
 	var unread error
 	for {
-		unjudged, err := s.unjudgedRuns(ctx, verifier, last)
-		if err != nil || len(unjudged) == 0 {
+		unchecked, err := s.uncheckedRuns(ctx, verifier, last)
+		if err != nil || len(unchecked) == 0 {
 			return cmp.Or(err, unread)
 		}
-		if err := s.judgeSome(ctx, verifier, unjudged); err != nil {
+		if err := s.checkSome(ctx, verifier, unchecked); err != nil {
 			unread = err
 		}
-		last = unjudged[len(unjudged)-1]
+		last = unchecked[len(unchecked)-1]
 	}
 }
 
-// unjudgedRuns returns the next runs after last that were not found good by the roster of a verifier.
-func (s *Supervisor) unjudgedRuns(ctx context.Context, verifier *identity.Verifier, last journal.Judged) (unjudged []journal.Judged, err error) {
+// uncheckedRuns returns the next runs after last that were not found good by the roster of a verifier.
+func (s *Supervisor) uncheckedRuns(ctx context.Context, verifier *identity.Verifier, last journal.RosterCheck) (unchecked []journal.RosterCheck, err error) {
 	err = s.Journal.Read(ctx, func(tx *journal.Tx) (err error) {
-		unjudged, err = tx.UnjudgedRuns(verifier.Roster.Version, last, judgeAtOnce)
+		unchecked, err = tx.UncheckedRuns(verifier.Roster.Version, last, recheckBatch)
 		return err
 	})
 	if err != nil {
-		return nil, fmt.Errorf("list unjudged runs: %w", err)
+		return nil, fmt.Errorf("list unchecked runs: %w", err)
 	}
-	return unjudged, nil
+	return unchecked, nil
 }
 
-// judgeSome judges runs, and notes which of them are good.
-func (s *Supervisor) judgeSome(ctx context.Context, verifier *identity.Verifier, unjudged []journal.Judged) error {
+// checkSome checks runs, and notes which of them are good.
+func (s *Supervisor) checkSome(ctx context.Context, verifier *identity.Verifier, unchecked []journal.RosterCheck) error {
 	var good []writ.RunID
 	var unread error
-	for _, j := range unjudged {
+	for _, j := range unchecked {
 		switch goesOn, err := s.mayGoOn(ctx, verifier, j.Run); {
 		case err != nil:
-			unread = fmt.Errorf("judge run %s: %w", j.Run, err)
+			unread = fmt.Errorf("check run %s: %w", j.Run, err)
 		case goesOn:
 			good = append(good, j.Run)
 		}
@@ -227,9 +227,9 @@ func (s *Supervisor) judgeSome(ctx context.Context, verifier *identity.Verifier,
 	if len(good) == 0 {
 		return unread
 	}
-	err := s.Journal.Write(failpoint.At(ctx, failpoint.RunsJudged), func(tx *journal.Tx) error { return tx.SetJudged(verifier.Roster.Version, good...) })
+	err := s.Journal.Write(failpoint.At(ctx, failpoint.RunsChecked), func(tx *journal.Tx) error { return tx.SetChecked(verifier.Roster.Version, good...) })
 	if err != nil {
-		return fmt.Errorf("note judged runs: %w", err)
+		return fmt.Errorf("record checked runs: %w", err)
 	}
 	return unread
 }
@@ -246,7 +246,7 @@ func (s *Supervisor) mayGoOn(ctx context.Context, verifier *identity.Verifier, i
 	} else if err != nil {
 		return false, err
 	}
-	if why := s.judge(verifier, run, signed); why != nil {
+	if why := s.checkAgain(verifier, run, signed); why != nil {
 		s.steps.post(id, mail{stop: why})
 		return false, nil
 	}

@@ -82,7 +82,7 @@ func (s *sim) setBody(id writ.RunID, body []byte) (before []byte) {
 	return before
 }
 
-func TestARunThatCannotBeReadIsJudgedOnceItCanAndKeepsNoOtherBack(t *testing.T) {
+func TestAnUnreadableRunIsCheckedOnceItIsReadableAndBlocksNoOther(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		s.join("n1", slowly(2*time.Minute))
 		unread, other := s.submit(oneVolume), s.submit(webScript)

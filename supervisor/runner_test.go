@@ -160,7 +160,7 @@ func TestTheWholeWayWithARealRunner(t *testing.T) {
 	})
 }
 
-func TestWhateverIsKilledTheRunEndsAndEachEffectIsThere(t *testing.T) {
+func TestARunEndsWithAllEffectsAfterAnyKill(t *testing.T) {
 	for _, tt := range []struct {
 		name string
 		kill func(s *sim, n *realNode)

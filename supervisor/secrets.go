@@ -25,12 +25,12 @@ func (s *Supervisor) label(project writ.ProjectID, name string, version int) sec
 }
 
 // open decrypts what was encrypted to this supervisor.
-func (s *Supervisor) open(sealed []byte, label secret.Label) (string, error) {
+func (s *Supervisor) open(ciphertext []byte, label secret.Label) (string, error) {
 	reader, err := secret.OfSupervisor(s.Key)
 	if err != nil {
 		return "", fmt.Errorf("read secrets with the supervisor's key: %w", err)
 	}
-	return secret.Open(sealed, label, reader)
+	return secret.Open(ciphertext, label, reader)
 }
 
 func (s *Supervisor) setSecret(ctx context.Context, v *identity.VerifiedStatement) (link.StatementAnswer, error) {
@@ -39,7 +39,7 @@ func (s *Supervisor) setSecret(ctx context.Context, v *identity.VerifiedStatemen
 		return link.StatementAnswer{}, err
 	}
 	label := s.label(change.Project, change.Name, change.Version)
-	if _, err := s.open(change.Sealed, label); err != nil {
+	if _, err := s.open(change.Ciphertext, label); err != nil {
 		return link.StatementAnswer{}, err
 	}
 	answer := link.StatementAnswer{Subject: v.Statement.Subject, Done: fmt.Sprintf("the secret %s is set, version %d", change.Name, change.Version)}
@@ -48,8 +48,8 @@ func (s *Supervisor) setSecret(ctx context.Context, v *identity.VerifiedStatemen
 			return err
 		}
 		err := tx.AddSecret(&journal.Secret{
-			Secret: writ.Secret{Project: change.Project, Name: change.Name, Version: change.Version, SetBy: v.Signer, Set: tx.Now},
-			Sealed: change.Sealed, Statement: v.Digest,
+			Secret:     writ.Secret{Project: change.Project, Name: change.Name, Version: change.Version, SetBy: v.Signer, Set: tx.Now},
+			Ciphertext: change.Ciphertext, Statement: v.Digest,
 		})
 		if err != nil {
 			return err
@@ -154,13 +154,13 @@ func splitRef(ref string) (name string, version int) {
 }
 
 // secretsFor returns the secrets that a call names, encrypted to its node. missing says which one it cannot have.
-func (t *step) secretsFor(tx *journal.Tx, c *journal.Call) (sealed map[string][]byte, missing *writ.Error, err error) {
+func (t *step) secretsFor(tx *journal.Tx, c *journal.Call) (ciphertext map[string][]byte, missing *writ.Error, err error) {
 	op, _ := catalog.Lookup(c.Operation)
 	names := op.Args.Secrets(c.Args)
 	if len(names) == 0 {
 		return nil, nil, nil
 	}
-	sealed = make(map[string][]byte, len(names))
+	ciphertext = make(map[string][]byte, len(names))
 	for _, name := range names {
 		one, err := t.secretFor(tx, c, string(name))
 		switch code := writ.CodeOf(err); {
@@ -169,10 +169,10 @@ func (t *step) secretsFor(tx *journal.Tx, c *journal.Call) (sealed map[string][]
 		case err != nil:
 			return nil, nil, err
 		default:
-			sealed[string(name)] = one
+			ciphertext[string(name)] = one
 		}
 	}
-	return sealed, missing, nil
+	return ciphertext, missing, nil
 }
 
 func (t *step) secretFor(tx *journal.Tx, c *journal.Call, ref string) ([]byte, error) {
@@ -189,8 +189,8 @@ func (t *step) secretFor(tx *journal.Tx, c *journal.Call, ref string) ([]byte, e
 		return nil, fmt.Errorf("call %d of run %s is to be sent to a node that is not known", c.Seq, c.Run)
 	}
 	label := t.s.label(c.Project, name, version)
-	return t.s.secrets.sealedFor(node.AgeKey, label, func() ([]byte, error) {
-		value, err := t.s.open(have.Sealed, label)
+	return t.s.secrets.encryptedFor(node.AgeKey, label, func() ([]byte, error) {
+		value, err := t.s.open(have.Ciphertext, label)
 		if err != nil {
 			return nil, err
 		}
@@ -198,41 +198,41 @@ func (t *step) secretFor(tx *journal.Tx, c *journal.Call, ref string) ([]byte, e
 		if err != nil {
 			return nil, err
 		}
-		return secret.Seal(value, label, reader)
+		return secret.Encrypt(value, label, reader)
 	})
 }
 
-// maxSealed bounds the ciphertexts that are kept for nodes, at most 36 KiB each.
-const maxSealed = 512
+// maxCiphertexts bounds the ciphertexts that are kept for nodes, at most 36 KiB each.
+const maxCiphertexts = 512
 
 // keyring keeps what was encrypted for nodes, so that calls side by side on one node cost one encryption. It has no value in it.
 type keyring struct {
 	mu   sync.Mutex
-	kept map[sealedFor][]byte
+	kept map[encryptedFor][]byte
 }
 
-type sealedFor struct {
+type encryptedFor struct {
 	key   string // of the node
 	label secret.Label
 }
 
-func newKeyring() *keyring { return &keyring{kept: make(map[sealedFor][]byte)} }
+func newKeyring() *keyring { return &keyring{kept: make(map[encryptedFor][]byte)} }
 
-// sealedFor returns what was encrypted before, or what seal makes now.
-func (k *keyring) sealedFor(key string, label secret.Label, seal func() ([]byte, error)) ([]byte, error) {
+// encryptedFor returns what was encrypted before, or what seal makes now.
+func (k *keyring) encryptedFor(key string, label secret.Label, encrypt func() ([]byte, error)) ([]byte, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	at := sealedFor{key, label}
-	if sealed, ok := k.kept[at]; ok {
-		return sealed, nil
+	at := encryptedFor{key, label}
+	if ciphertext, ok := k.kept[at]; ok {
+		return ciphertext, nil
 	}
-	sealed, err := seal()
+	ciphertext, err := encrypt()
 	if err != nil {
 		return nil, err
 	}
-	if len(k.kept) >= maxSealed {
+	if len(k.kept) >= maxCiphertexts {
 		clear(k.kept)
 	}
-	k.kept[at] = sealed
-	return sealed, nil
+	k.kept[at] = ciphertext
+	return ciphertext, nil
 }

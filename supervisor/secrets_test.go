@@ -25,23 +25,23 @@ func (s *sim) change(name string, version int, value string) *identity.Statement
 	statement := s.statement("", "")
 	c := identity.SecretChange{Project: theProject, Name: name, Version: version}
 	if value != "" {
-		c.Sealed = s.seal(value, secret.Label{Cluster: s.Pin, Datacenter: theDatacenter, Project: theProject, Name: name, Version: version})
+		c.Ciphertext = s.encrypt(value, secret.Label{Cluster: s.Pin, Datacenter: theDatacenter, Project: theProject, Name: name, Version: version})
 	}
 	c.Statement(statement)
 	return statement
 }
 
-func (s *sim) seal(value string, label secret.Label) []byte {
+func (s *sim) encrypt(value string, label secret.Label) []byte {
 	s.t.Helper()
 	to, err := secret.ForSupervisor(s.key.Public().(ed25519.PublicKey))
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	sealed, err := secret.Seal(value, label, to)
+	ciphertext, err := secret.Encrypt(value, label, to)
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	return sealed
+	return ciphertext
 }
 
 // set sets a secret.
@@ -63,9 +63,9 @@ func (s *sim) submitWith(script string, secrets ...string) (writ.Run, error) {
 // reads returns the secrets of a job as its node reads them.
 func (n *testNode) reads(job writ.Job) (map[string]string, error) {
 	values := map[string]string{}
-	for ref, sealed := range job.Secrets {
+	for ref, ciphertext := range job.Secrets {
 		name, version, _ := strings.Cut(ref, "@")
-		value, err := secret.Open(sealed, secret.Label{
+		value, err := secret.Open(ciphertext, secret.Label{
 			Cluster: job.Cluster, Datacenter: job.Datacenter, Project: job.Project, Name: name, Version: int(version[0] - '0'),
 		}, n.age)
 		if err != nil {
@@ -192,7 +192,7 @@ func TestOnlyWhatAnAdminSignedSetsASecret(t *testing.T) {
 			wrong := label
 			change(&wrong)
 			statement := s.statement("", "")
-			identity.SecretChange{Project: theProject, Name: "db-password", Version: 1, Sealed: s.seal(canary, wrong)}.Statement(statement)
+			identity.SecretChange{Project: theProject, Name: "db-password", Version: 1, Ciphertext: s.encrypt(canary, wrong)}.Statement(statement)
 			return statement
 		}
 		stranger := s.statement("", "")
@@ -200,11 +200,11 @@ func TestOnlyWhatAnAdminSignedSetsASecret(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		sealed, err := secret.Seal(canary, label, to)
+		ciphertext, err := secret.Encrypt(canary, label, to)
 		if err != nil {
 			t.Fatal(err)
 		}
-		identity.SecretChange{Project: theProject, Name: "db-password", Version: 1, Sealed: sealed}.Statement(stranger)
+		identity.SecretChange{Project: theProject, Name: "db-password", Version: 1, Ciphertext: ciphertext}.Statement(stranger)
 		for name, tt := range map[string]struct {
 			statement *identity.Statement
 			want      writ.Code
@@ -370,7 +370,7 @@ func TestANodeWithoutAKeyGetsNoSecret(t *testing.T) {
 		}
 		_, calls := s.wantState(run.ID, writ.RunFailed)
 		if calls[0].Error.Code != writ.CodeSecretUnreadable || calls[0].Attempt != 1 {
-			t.Errorf("try %d ends with %+v", calls[0].Attempt, calls[0].Error)
+			t.Errorf("attempt %d ends with %+v", calls[0].Attempt, calls[0].Error)
 		}
 	})
 }

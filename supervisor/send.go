@@ -224,7 +224,7 @@ func (t *step) addDelivery(tx *journal.Tx, c *journal.Call, secrets map[string][
 		JobKey: c.Key(), Cluster: t.s.Pin, Datacenter: t.s.Datacenter, Node: c.Node, Delivery: c.Delivery, Epoch: t.s.epoch,
 		Operation: c.Operation, Project: c.Project, Name: c.Name, UID: c.UID, Args: args, Secrets: secrets, Grant: grant,
 		Idempotent: c.Options.Idempotent, Weight: t.s.weightOf(c.Project),
-		Resumes: t.run.Resumes, Told: c.Told, Payload: t.run.Payload, Accepted: t.run.Accepted.UnixMilli(),
+		Resumes: t.run.Resumes, KnownFailures: c.KnownFailures, Payload: t.run.Payload, Accepted: t.run.Accepted.UnixMilli(),
 		StartBy: c.StartBy.UnixMilli(), EndBy: c.EndBy.UnixMilli(), Deadline: t.run.Deadline.UnixMilli(),
 	}
 	body, err := cbor.Marshal(job)
@@ -260,6 +260,6 @@ func (s *Supervisor) control(ctx context.Context, message writ.Control) {
 		err = s.Queue.Send(ctx, queue.Stream{Node: message.Node, Direction: queue.In}, signed)
 	}
 	if err != nil && ctx.Err() == nil {
-		s.complaints.of(message.Node, "a node cannot be told", "err", err)
+		s.complaints.of(message.Node, "send control message", "err", err)
 	}
 }

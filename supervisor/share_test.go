@@ -7,7 +7,7 @@ import (
 	"writ"
 )
 
-func TestRoomIsSharedBetweenProjects(t *testing.T) {
+func TestCapacityIsSharedBetweenProjects(t *testing.T) {
 	waits := func(out int, runs ...writ.RunID) line { return line{out: out, runs: runs} }
 	for _, tt := range []struct {
 		name  string
@@ -31,7 +31,7 @@ func TestRoomIsSharedBetweenProjects(t *testing.T) {
 	}
 }
 
-func TestCallsOfATurnKeepTheirPlaceInTheLine(t *testing.T) {
+func TestCallsOfAStepKeepTheirPlaceInTheQueue(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
 		runs  []writ.RunID
@@ -52,7 +52,7 @@ func TestCallsOfATurnKeepTheirPlaceInTheLine(t *testing.T) {
 	}
 }
 
-func TestSpareRoomIsForThoseWhoHaveLittle(t *testing.T) {
+func TestSpareCapacityGoesToProjectsWithTheLeast(t *testing.T) {
 	for _, tt := range []struct{ slots, sent, own, want int }{
 		{64, 128, 128, 0}, // has two for each slot
 		{64, 128, 0, 33},  // three quarters of what is left

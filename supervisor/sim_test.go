@@ -206,7 +206,7 @@ func (s *sim) halt() {
 	if err := s.journal.Close(); err != nil {
 		s.t.Error(err)
 	}
-	if strings.Contains(s.logs.String(), "nothing would have woken") {
+	if strings.Contains(s.logs.String(), "a run had no wake-up") {
 		s.t.Error("only the watch woke a run: see the log")
 	}
 }
@@ -483,7 +483,7 @@ type testNode struct {
 	jobs        []writ.Job // each delivery
 	effects     map[writ.JobKey]int
 	acked       map[writ.JobKey]bool
-	told        *writ.Told                    // the last
+	told        *writ.ReportID                // the last
 	controls    int                           // that have come
 	asked       []writ.Inventory              // for the next beat
 	stopped     chan struct{}                 // closed when the supervisor cancelled something
@@ -684,8 +684,8 @@ func (n *testNode) listen(ctx context.Context) {
 				for _, key := range c.Acks {
 					n.acked[key] = true
 				}
-				if c.Told != nil {
-					n.told = c.Told
+				if c.Acknowledged != nil {
+					n.told = c.Acknowledged
 				}
 				for _, run := range c.Asked {
 					n.asked = append(n.asked, writ.Inventory{Run: run, Epoch: c.Epoch, Calls: n.inventory(run)})
@@ -720,8 +720,8 @@ func (n *testNode) inventory(run writ.RunID) []int {
 	return calls
 }
 
-// toldReport is the last report that the supervisor acknowledged.
-func (n *testNode) toldReport() *writ.Told {
+// acknowledgedReport is the last report that the supervisor acknowledged.
+func (n *testNode) acknowledgedReport() *writ.ReportID {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.told

@@ -227,7 +227,7 @@ func (s *simulation) explain(r *simRun) {
 		calls, err := tx.Calls(id)
 		s.t.Errorf("run %s is %s (%s) since %s, waits for %v", id, run.State, run.Reason, run.Accepted, run.Waiting)
 		for _, c := range calls {
-			s.t.Logf("  %d %s %s: %s on %s, try %d delivery %d, start by %s, %q %v", c.Seq, c.Operation, c.Name, c.State, c.NodeName, c.Attempt, c.Delivery,
+			s.t.Logf("  %d %s %s: %s on %s, attempt %d delivery %d, start by %s, %q %v", c.Seq, c.Operation, c.Name, c.State, c.NodeName, c.Attempt, c.Delivery,
 				c.StartBy, c.Reason, c.Error)
 		}
 		return err
@@ -344,7 +344,7 @@ func (s *simulation) callsOn(tx *journal.Tx, id writ.ResourceID) string {
 		}
 		for _, c := range calls {
 			if c.Resource() == id {
-				fmt.Fprintf(&text, "\n  call %d of run %s, %s: %s, try %d, delivery %d on %s, uid %s, change %q, sent %s, ended %s, %v", c.Seq, c.Run, c.Operation,
+				fmt.Fprintf(&text, "\n  call %d of run %s, %s: %s, attempt %d, delivery %d on %s, uid %s, change %q, sent %s, ended %s, %v", c.Seq, c.Run, c.Operation,
 					c.State, c.Attempt, c.Delivery, c.Node, c.UID, c.Change, c.Queued.Format(time.TimeOnly), c.Ended.Format(time.TimeOnly), c.Error)
 			}
 		}
@@ -434,11 +434,11 @@ func (s *simulation) checkEffects(n *simNode) {
 func (s *simulation) checkOnce(n *simNode) {
 	n.host.mu.Lock()
 	defer n.host.mu.Unlock()
-	tries := make(map[writ.JobKey]int)
+	attempts := make(map[writ.JobKey]int)
 	for key, times := range n.host.once {
 		call := writ.JobKey{Run: key.Run, Seq: key.Seq}
-		if tries[call] += times; tries[call] > 1+s.resumed[key.Run] { // who resumes a run has a job that may have been done done again
-			s.t.Errorf("call %d of run %s, which must not be repeated, took effect %d times on %s", key.Seq, key.Run, tries[call], n.name)
+		if attempts[call] += times; attempts[call] > 1+s.resumed[key.Run] { // who resumes a run has a job that may have been done done again
+			s.t.Errorf("call %d of run %s, which must not be repeated, took effect %d times on %s", key.Seq, key.Run, attempts[call], n.name)
 		}
 	}
 }

@@ -30,7 +30,7 @@ func (w *watcher) wakeSleepers(ctx context.Context) error {
 		if w.s.isAwaited(sleeper.Run) {
 			continue
 		}
-		w.s.complaints.of("", "nothing would have woken a run; please report that", "run", sleeper.Run, "seq", sleeper.Seq, "why", sleeper.Why)
+		w.s.complaints.of("", "a run had no wake-up; please report this defect", "run", sleeper.Run, "seq", sleeper.Seq, "why", sleeper.Why)
 		w.s.steps.post(sleeper.Run, mail{})
 	}
 	w.asleep = nil

@@ -88,7 +88,7 @@ func (s *Supervisor) noteForged(ctx context.Context, id writ.RunID, why error) {
 		return tx.PutRun(run)
 	})
 	if err != nil && writ.CodeOf(err) != writ.CodeRecordForged && ctx.Err() == nil {
-		s.Log.Warn("that a run is held cannot be told", "run", id, "err", err)
+		s.Log.Warn("report a held run", "run", id, "err", err)
 	}
 }
 
@@ -430,7 +430,7 @@ func (t *step) evaluate(ctx context.Context) (*pass, error) {
 // keepCrashes records the death of the evaluator at once, so that a script which also kills the supervisor's host cannot do so for
 // ever, and asks for another step.
 func (t *step) keepCrashes(ctx context.Context) error {
-	t.s.complaints.of("", "the evaluator died", "run", t.run.ID, "signer", t.run.Signer, "crashes", t.run.Crashes)
+	t.s.complaints.of("", "evaluator ended", "run", t.run.ID, "signer", t.run.Signer, "crashes", t.run.Crashes)
 	crashes := t.run.Crashes
 	err := t.s.Journal.Write(failpoint.At(ctx, failpoint.EvaluatorDied), func(tx *journal.Tx) error {
 		run, err := tx.Run(t.run.ID)

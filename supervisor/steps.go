@@ -438,7 +438,7 @@ func (t *steps) step(ctx context.Context, run writ.RunID, mails []mail) {
 		code := writ.CodeOf(failed)
 		if ctx.Err() == nil && code != writ.CodeStoreUnavailable && code != writ.CodeRecordForged { // these are said once, not for each run
 			if times, say := t.lines.Say(string(code), time.Now()); say {
-				t.log.Warn("a run cannot advance; it is tried again", "run", run, "code", code, "err", failed, "times", times)
+				t.log.Warn("advance a run; trying again", "run", run, "code", code, "err", failed, "times", times)
 			}
 		}
 		kept.compact()

@@ -30,7 +30,7 @@ func TestRunsThatCannotAdvanceAreAFewLines(t *testing.T) {
 			steps.post(writ.RunID(fmt.Sprint("r", i)), mail{})
 		}
 		synctest.Wait()
-		if lines := log.Lines("cannot advance"); lines != 1 {
+		if lines := log.Lines("advance a run"); lines != 1 {
 			t.Errorf("a thousand runs make %d lines", lines)
 		}
 		stop()
@@ -81,7 +81,7 @@ func TestACancelComesAfterTheResultsBeforeIt(t *testing.T) {
 	})
 }
 
-func TestARunThatCannotBeWrittenKeepsWhatItIsToldOnce(t *testing.T) {
+func TestAnUnwritableRunKeepsItsOneTimeMessages(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		full := true
 		var got mail
@@ -160,9 +160,9 @@ func TestALateLookIsNoSilence(t *testing.T) {
 	}
 }
 
-// TestAProjectHasFewTurnsBesideOthers lets many runs of one project ask for steps while another project has one, while a step of its own waits until
+// TestAProjectHasFewStepsBesideOthers lets many runs of one project ask for steps while another project has one, while a step of its own waits until
 // the project may do more, and after that.
-func TestAProjectHasFewTurnsBesideOthers(t *testing.T) {
+func TestAProjectHasFewStepsBesideOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var busy atomic.Int32
 		other := make(chan struct{})
@@ -205,8 +205,8 @@ func TestAProjectHasFewTurnsBesideOthers(t *testing.T) {
 	})
 }
 
-// TestTurnsOfAProjectThatTakeLongLeaveRoomForOthers lets all steps of one project wait, as they do for the evaluator.
-func TestTurnsOfAProjectThatTakeLongLeaveRoomForOthers(t *testing.T) {
+// TestLongStepsOfAProjectLeaveSlotsForOthers lets all steps of one project wait, as they do for the evaluator.
+func TestLongStepsOfAProjectLeaveSlotsForOthers(t *testing.T) {
 	for name, told := range map[string]bool{"told": true, "looked up": false} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -312,9 +312,9 @@ func TestAThousandResultsOfAProjectAreWrittenInParts(t *testing.T) {
 	}
 }
 
-// TestWhatANodeSaysOfUnknownRunsWaitsBehindNobodyElse lets a node send results of any number of runs that do not exist, each of which is looked up:
+// TestResultsOfUnknownRunsDelayNoOtherNode lets a node send results of any number of runs that do not exist, each of which is looked up:
 // results of another node came behind all of them.
-func TestWhatANodeSaysOfUnknownRunsWaitsBehindNobodyElse(t *testing.T) {
+func TestResultsOfUnknownRunsDelayNoOtherNode(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const many = 4 * maxSteps
 		var served, lookups atomic.Int32
@@ -376,7 +376,7 @@ func TestWhatANodeSaysOfUnknownRunsWaitsBehindNobodyElse(t *testing.T) {
 }
 
 // Runs that a node names and that there are not cost no step each; what comes in for one of them while it is looked up, as it begins, is kept.
-func TestRunsThatThereAreNotGetNoTurn(t *testing.T) {
+func TestUnknownRunsGetNoStep(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var took []writ.RunID
 		steps := newSteps(func(_ context.Context, run writ.RunID, _ mail) error {

@@ -89,7 +89,7 @@ type Supervisor struct {
 	adopting      sync.Mutex     // one roster at a time comes into force
 	former        formerAddresses
 	relink        chan struct{} // holds one if the coordinators of the roster may have changed
-	unjudged      chan struct{} // holds one if a roster came into force since the last look for runs to judge
+	unchecked     chan struct{} // holds one if a roster came into force since the last look for runs to judge
 	fleet         *fleet
 	steps         *steps
 	freed         *freedNodes
@@ -128,7 +128,7 @@ func Open(ctx context.Context, config Config, rosters [][]byte) (*Supervisor, er
 		faults: &faults{log: config.Log}, complaints: newComplaints(config.Log), reports: newReports(),
 		beats:    limit.Names{PerSecond: beatsPerSecond, AtOnce: beatsAtOnce},
 		hosts:    limit.Names{PerSecond: hostsPerSecond, AtOnce: hostsAtOnce},
-		previews: fair.Places{Size: maxPreviews, Most: 1}, checking: fair.Places{Size: maxChecking, Most: 1}, unjudged: make(chan struct{}, 1), relink: make(chan struct{}, 1),
+		previews: fair.Places{Size: maxPreviews, Most: 1}, checking: fair.Places{Size: maxChecking, Most: 1}, unchecked: make(chan struct{}, 1), relink: make(chan struct{}, 1),
 	}
 	if s.Backoff == nil {
 		s.Backoff = backoff
@@ -197,7 +197,7 @@ func (s *Supervisor) Run(ctx context.Context) error {
 	group.Go(func() error { return s.dispatch.runAcks(working) })
 	group.Go(func() error { return s.offerRooms(working) })
 	group.Go(func() error { return s.wakeOpenRuns(working) })
-	group.Go(func() error { return s.judgeRuns(working) })
+	group.Go(func() error { return s.recheckRuns(working) })
 	group.Go(func() error { return s.collect(working) })
 	group.Go(func() error { return s.takeReports(working) })
 	group.Go(func() error { return s.watch(working) })
@@ -212,7 +212,7 @@ func (s *Supervisor) Run(ctx context.Context) error {
 	ending, stop := context.WithTimeout(context.WithoutCancel(ctx), releaseTime)
 	defer stop()
 	if err := s.Journal.Release(ending); err != nil {
-		s.Log.Warn("the lease is not given back; a standby waits for its end", "err", err)
+		s.Log.Warn("release the lease; a standby waits for its end", "err", err)
 	}
 	return nil
 }
@@ -230,7 +230,7 @@ func (s *Supervisor) wakeOpenRuns(ctx context.Context) error {
 		case time.Since(began) > wakeWithin:
 			return fmt.Errorf("list open runs: %w", err)
 		}
-		s.complaints.of("", "open runs cannot go on; that is tried again", "err", err)
+		s.complaints.of("", "continue open runs; trying again", "err", err)
 		_ = sleep.For(ctx, watchEvery)
 	}
 }
@@ -272,7 +272,7 @@ func (s *Supervisor) wakeOnce(ctx context.Context) error {
 		s.steps.post(id, mail{})
 	}
 	if len(pending)+len(sent) > 0 {
-		s.Log.Info("open runs go on", "runs_to_evaluate", len(pending), "calls_sent_again", len(sent), "epoch", s.epoch)
+		s.Log.Info("open runs continue", "runs_to_evaluate", len(pending), "calls_sent_again", len(sent), "epoch", s.epoch)
 	}
 	return nil
 }

@@ -255,7 +255,7 @@ volume.create("v", {size_gib: 1}, {retries: 2})
 	}
 }
 
-func TestWhatNeedsAFailedCallIsNotSentAndSaysWhy(t *testing.T) {
+func TestADependentOfAFailedCallIsNotSentAndSaysWhy(t *testing.T) {
 	const script = `
 volume := import("volume")
 machine := import("machine")
@@ -329,7 +329,7 @@ run.fail("enough")
 	})
 }
 
-func TestACancelledRunEndsAndItsNodesAreTold(t *testing.T) {
+func TestACancelledRunEndsAndNotifiesItsNodes(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		n := s.join("n1", func(n *testNode) {
 			n.act = func(ctx context.Context, job writ.Job) writ.Result {
@@ -598,7 +598,7 @@ for i := 0; i < 3; i++ {
 	})
 }
 
-func TestWhatFitsNowhereFailsWithTheReasonsOfTheNodes(t *testing.T) {
+func TestAnUnplaceableCallFailsWithTheReasonsOfTheNodes(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		s.join("n1", func(n *testNode) { n.capacity.CPUs = 1 })
 		s.join("n2")
@@ -834,7 +834,7 @@ func TestASupervisorComesBackAfterItsRosterHasExpired(t *testing.T) {
 	})
 }
 
-func TestADecisionAboutANodeIsToldAtOnce(t *testing.T) {
+func TestADecisionAboutANodeIsSentAtOnce(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		n := s.join("n1")
 		time.Sleep(2500 * time.Millisecond) // between two looks of the watch, which tells of nodes, too
@@ -852,7 +852,7 @@ func TestADecisionAboutANodeIsToldAtOnce(t *testing.T) {
 	})
 }
 
-func TestARejectedNodeIsToldSo(t *testing.T) {
+func TestARejectedNodeIsNotified(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		n := &testNode{sim: s, name: "n1", key: newKey(t)}
 		welcome, err := n.claim(identity.Token{})

@@ -73,11 +73,11 @@ func (a *accounts) survey(ctx context.Context) {
 			a.suspend(ctx, f.Node, writ.Errorf(writ.CodeQueueBudget, "it had %d connections to the queue, of which too few were left; %d are allowed",
 				f.Count, queue.BudgetConnections), first)
 		case queue.Oversize:
-			a.s.complaints.refused(f.Node, "messages of a node are too large; they are thrown away unread", writ.Errorf(writ.CodeTooLarge, "%d messages have %d bytes", f.Count, f.Bytes))
+			a.s.complaints.refused(f.Node, "messages of a node are too large; they are discarded unread", writ.Errorf(writ.CodeTooLarge, "%d messages have %d bytes", f.Count, f.Bytes))
 		case queue.WrongType:
-			a.s.complaints.refused(f.Node, "something else was where the queue of a node is; it was replaced", writ.Errorf(writ.CodeQueueBudget, "%s", f.What))
+			a.s.complaints.refused(f.Node, "queue key of a node had a wrong type; it was replaced", writ.Errorf(writ.CodeQueueBudget, "%s", f.What))
 		case queue.TooFast:
-			a.s.complaints.refused(f.Node, "a node sends more than is read of one; it waits", tooOften("what waits is more than one look takes"))
+			a.s.complaints.refused(f.Node, "node sends too much; its messages wait", tooOften("what waits is more than one look takes"))
 		}
 	}
 }
@@ -125,25 +125,25 @@ func (a *accounts) suspend(ctx context.Context, node writ.NodeID, why *writ.Erro
 	}
 	switch was := a.suspended[node]; {
 	case letOff || a.lacking:
-		a.s.complaints.refused(node, "what a node has in the queue is removed", why)
+		a.s.complaints.refused(node, "queue content of a node removed", why)
 	case was != nil && was.off: // what it had is more than one look found, or was on its way
 	default:
-		a.takeAccount(ctx, node, why, time.Now())
+		a.disableAccount(ctx, node, why, time.Now())
 	}
 	if err := a.s.Accounts.Clear(ctx, node); err != nil && ctx.Err() == nil {
-		a.s.complaints.of(node, "what a node has in the queue cannot be removed", "err", err)
+		a.s.complaints.of(node, "remove the queue content of a node", "err", err)
 	}
 }
 
-// takeAccount takes a node's account away for a while, longer each time. The caller holds mu.
-func (a *accounts) takeAccount(ctx context.Context, node writ.NodeID, why *writ.Error, now time.Time) {
+// disableAccount takes a node's account away for a while, longer each time. The caller holds mu.
+func (a *accounts) disableAccount(ctx context.Context, node writ.NodeID, why *writ.Error, now time.Time) {
 	next := &suspension{last: suspendFirst, why: why, off: true}
 	if was := a.suspended[node]; was != nil && now.Sub(was.until) < suspendForget {
 		next.last = min(2*was.last, suspendMost)
 	}
 	next.until = now.Add(next.last)
 	a.suspended[node] = next
-	a.s.Log.Error("a node is kept off the queue", "node", a.s.fleet.name(node), "for", next.last, "code", why.Code, "why", why.Message)
+	a.s.Log.Error("node is blocked from the queue", "node", a.s.fleet.name(node), "for", next.last, "code", why.Code, "why", why.Message)
 	a.s.fleet.suspend(node, fmt.Sprintf("%s: %s; its account is off until %s UTC", why.Code, why.Message,
 		a.s.Now().Add(next.last).UTC().Format(time.TimeOnly)))
 	_ = a.apply(ctx) // noted, and tried again
@@ -158,7 +158,7 @@ func (a *accounts) endSuspensions(now time.Time) {
 			delete(a.passwords, node)
 			delete(a.signed, node)
 			a.s.fleet.suspend(node, "")
-			a.s.Log.Info("a node may use the queue again", "node", a.s.fleet.name(node))
+			a.s.Log.Info("node is admitted to the queue again", "node", a.s.fleet.name(node))
 		case !s.off && now.Sub(s.until) > suspendForget:
 			delete(a.suspended, node)
 		}

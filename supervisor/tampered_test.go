@@ -55,7 +55,7 @@ func (s *sim) wantRefusedOnce(records int) {
 	if n := s.said.times("changed by another program"); n != records {
 		s.t.Errorf("%d lines are logged of changed records, want %d", n, records)
 	}
-	if n := s.said.times("RECORD_FORGED", "cannot advance", "is not as the supervisor wrote it"); n > records {
+	if n := s.said.times("RECORD_FORGED", "advance a run", "is not as the supervisor wrote it"); n > records {
 		s.t.Errorf("there are %d lines about it", n)
 	}
 }
@@ -96,7 +96,7 @@ func TestANodeThatTheDatabaseMakesUpOrChangesGetsNothing(t *testing.T) {
 	})
 }
 
-func TestASecretInThePlaceOfAnotherReachesNobody(t *testing.T) {
+func TestASwappedSecretReachesNoNode(t *testing.T) {
 	onBoth(t, func(t *testing.T, s *sim) {
 		var mu sync.Mutex
 		var seen []string
@@ -224,7 +224,7 @@ func TestARunThatTheDatabaseChangedIsNotCarriedOut(t *testing.T) {
 }
 
 // The row of a token from before it was spent carries a code that is right. What the node's own record says counts.
-func TestATokenIsSpentWhateverTheDatabaseSays(t *testing.T) {
+func TestASpentTokenStaysSpentInAChangedDatabase(t *testing.T) {
 	onBoth(t, func(t *testing.T, s *sim) {
 		token := s.token()
 		s.tamper(`CREATE TABLE kept AS SELECT * FROM tokens`)
@@ -272,7 +272,7 @@ func textOf(t *testing.T, signed []byte) []byte {
 }
 
 // A roster that nobody adopted stops new work, as an answer and not as a loop; the one in force stays in force.
-func TestARosterInTheJournalThatNobodyAdoptedIsRefused(t *testing.T) {
+func TestAnUnadoptedRosterInTheJournalIsRefused(t *testing.T) {
 	onBoth(t, func(t *testing.T, s *sim) {
 		s.join("n1")
 		s.tamper(`INSERT INTO rosters (version, signed) VALUES (99, $1)`, s.rosters[0])

@@ -39,7 +39,7 @@ func (s *Supervisor) catchUp(ctx context.Context, coordinator *link.Dialer, vers
 		_, err = s.AdoptRosters(ctx, newer.Signed)
 	}
 	if err != nil && ctx.Err() == nil {
-		s.complaints.refused("", "newer rosters cannot be adopted", err, "have", have, "coordinator", version) // one can say so at each session
+		s.complaints.refused("", "adopt newer rosters", err, "have", have, "coordinator", version) // one can say so at each session
 	}
 }
 

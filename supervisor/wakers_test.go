@@ -186,7 +186,7 @@ func TestRecoveryThatActsOnAStaleListChangesNothing(t *testing.T) {
 
 // A supervisor that is told to end while it answers loses no wake-up: neither that of what it has accepted and could not say, nor that of runs
 // which wait for what has just ended.
-func TestWhatASupervisorOwesWhileItEndsTheNextOneDoes(t *testing.T) {
+func TestTheNextSupervisorFinishesPendingWork(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		s.join("n1", slowly(10*time.Second))
 		time.Sleep(2 * time.Second)
@@ -314,14 +314,14 @@ volume.create("b", {size_gib: 1})
 }
 
 // A run that lost what wakes it, by a bug that nobody knows of yet, goes on all the same, and people are told.
-func TestTheWatchWakesWhatNothingElseWould(t *testing.T) {
+func TestTheWatchWakesAStalledRun(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		id := s.submit(oneVolume)
 		s.awaitCall(id, 1, writ.CallPlanned)
 		time.Sleep(2 * time.Second)
 		s.execOn("UPDATE calls SET retry_at = 0")
 		time.Sleep(5 * time.Second)
-		if !strings.Contains(s.logs.String(), "nothing would have woken a run; please report that\" run="+string(id)) {
+		if !strings.Contains(s.logs.String(), "a run had no wake-up; please report this defect\" run="+string(id)) {
 			t.Error("nobody was told")
 		}
 		s.join("n1")

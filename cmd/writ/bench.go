@@ -190,7 +190,7 @@ func waitingFields(r bench.WaitingReport) []terminal.Field {
 		{Title: "Redis", Value: r.Redis},
 		{Title: "runs that wait", Value: fmt.Sprintf("%d (%d for capacity of a node, %d for a resource, %d for their deployment)",
 			r.Runs, r.BehindSlots, r.BehindResources, r.BehindRevisions)},
-		{Title: "accepted", Value: fmt.Sprintf("%.0f runs/s; all waited %s after the last one", r.AcceptedPerSec, seconds(r.SettleSeconds))},
+		{Title: "accepted", Value: fmt.Sprintf("%.0f runs/s; all waited %s after the last one", r.AcceptedPerSec, seconds(r.WaitingSeconds))},
 		{Title: "CPU of the supervisor", Value: seconds(r.CPUPerRun) + " for a run until it waits"},
 		{Title: "memory, at its most", Value: mib(r.RSSPeak)},
 		{Title: "memory, when all wait", Value: fmt.Sprintf("%s; %s after a collection of garbage (%s reachable)", mib(r.RSS), mib(r.RSSCollected), mib(r.Heap))},

@@ -155,7 +155,7 @@ func fetch(t *testing.T, url string) string {
 }
 
 // A line that the runner logs as a node of a machine does means the same to a boot server, with any error in it.
-func TestWhatARunnerLogsMeansSomethingToABootServer(t *testing.T) {
+func TestABootServerUnderstandsTheLogOfARunner(t *testing.T) {
 	var said bytes.Buffer
 	log := slog.New(slog.NewTextHandler(&said, nil))
 	for _, tt := range []struct {

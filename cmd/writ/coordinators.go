@@ -80,7 +80,7 @@ again with --listen and the address.`,
 			}
 			added := roster.CoordinatorAt(addresses[0])
 			if added == nil {
-				return writ.Errorf(writ.CodeConflict, "the newest roster has no coordinator at %s: somebody else has changed it", addresses[0])
+				return writ.Errorf(writ.CodeConflict, "the newest roster has no coordinator at %s: another person has changed it", addresses[0])
 			}
 			a.Done("coordinator %s is in version %d of the roster", added.Name, roster.Version)
 			if err := a.Print(terminal.Record(viewOfCoordinator(*added), added.Name,

@@ -152,8 +152,8 @@ func (a *app) runExample(ctx context.Context, cluster daemon.DevCluster) (demoRe
 	if err != nil {
 		return demoResult{}, err
 	}
-	site := roster.Datacenters[0]
-	a.Note("\n%s is signed by %s (%s) for %s", demoScript, by.Name, fingerprint(by.PublicKey()), site.Name)
+	datacenter := roster.Datacenters[0]
+	a.Note("\n%s is signed by %s (%s) for %s", demoScript, by.Name, fingerprint(by.PublicKey()), datacenter.Name)
 	submission, err := c.Submit(ctx, signed)
 	if err != nil {
 		return demoResult{}, err
@@ -171,7 +171,7 @@ func (a *app) runExample(ctx context.Context, cluster daemon.DevCluster) (demoRe
 	}
 	run.Output = summary.Output
 	calls, err := c.Calls(ctx, run.ID)
-	return demoResult{Signer: run.Signer, Datacenter: site.Name, Run: run, Calls: calls, Signed: true}, err
+	return demoResult{Signer: run.Signer, Datacenter: datacenter.Name, Run: run, Calls: calls, Signed: true}, err
 }
 
 // signExample signs the example for the first datacenter of the roster.

@@ -12,7 +12,7 @@ import (
 )
 
 // The doctor reads the journal of a supervisor that is at work, finds what nothing would wake, and leaves nothing behind.
-func TestDoctorFindsRunsThatNothingWouldWake(t *testing.T) {
+func TestDoctorFindsRunsThatNoEventWouldWake(t *testing.T) {
 	temp := t.TempDir()
 	t.Setenv("TMPDIR", temp)
 	file := filepath.Join(t.TempDir(), "journal.db")

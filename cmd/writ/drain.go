@@ -80,8 +80,8 @@ func (a *app) drain(ctx context.Context, name nodeFlags, wait bool, timeout time
 	return a.awaitDrained(ctx, c, roster, n, timeout)
 }
 
-// shownResources is how many resources of a node are named.
-const shownResources = 20
+// maxResources is how many resources of a node are named.
+const maxResources = 20
 
 // noteResources names the resources that stay on a node.
 func (a *app) noteResources(ctx context.Context, c *client.Client, n writ.Node) error {
@@ -91,7 +91,7 @@ func (a *app) noteResources(ctx context.Context, c *client.Client, n writ.Node) 
 	}
 	a.Note("%s on %s, which draining does not move:", count(len(resources), "resource"), n.Name)
 	for i, r := range resources {
-		if i == shownResources {
+		if i == maxResources {
 			a.Note("  and %d more: `writ resource list --node %s`", len(resources)-i, n.Name)
 			break
 		}

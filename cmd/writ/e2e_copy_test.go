@@ -73,7 +73,7 @@ func TestACopyBetweenNodesOutlivesTheirEnds(t *testing.T) {
 	if got, err := os.ReadFile(filepath.Join(copied, "content")); err != nil || !bytes.Equal(got, content) {
 		t.Errorf("the copy has %d bytes, %v", len(got), err)
 	}
-	if said := s.Procs["dc1-n1"].Said(); !strings.Contains(said, "gives an archive") || strings.Contains(said, "offset=0") {
+	if said := s.Procs["dc1-n1"].Said(); !strings.Contains(said, "archive sent") || strings.Contains(said, "offset=0") {
 		t.Errorf("it did not go on where it was:\n%s", said)
 	}
 

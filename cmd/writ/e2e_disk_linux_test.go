@@ -67,14 +67,14 @@ func diskCluster(t *testing.T) (*testcluster.Cluster, map[string]*testenv.Disk) 
 	return s, disks
 }
 
-// TestAFullDiskLosesNothingAndPeopleAreToldWhich fills the disk of each part, one after the other, while runs are under way: what is new is refused or waits, people are told
+// TestAFullDiskLosesNoDataAndIsNamed fills the disk of each part, one after the other, while runs are under way: what is new is refused or waits, people are told
 // why, and with room again everything goes on by itself.
-func TestAFullDiskLosesNothingAndPeopleAreToldWhich(t *testing.T) {
+func TestAFullDiskLosesNoDataAndIsNamed(t *testing.T) {
 	testenv.Nightly(t, "TestAProcessOnAReadOnlyDiskSaysSoAndEnds starts each process on a disk that takes nothing, and internal/sqldb fills one")
-	site, disks := diskCluster(t)
+	cluster, disks := diskCluster(t)
 	for _, p := range parts {
 		t.Run(p.name, func(t *testing.T) {
-			s := site.In(t)
+			s := cluster.In(t)
 			runs := []writ.RunID{s.Submit("steps.tengo", "-p", "name=a-"+p.name), s.Submit("steps.tengo", "-p", "name=b-"+p.name)}
 			s.Until("the first calls are done", func(context.Context) bool { return s.Done(runs[0], "dc1-n1") > 1 })
 			disks[p.name].Fill()

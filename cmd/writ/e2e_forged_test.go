@@ -27,7 +27,7 @@ func TestFlippedByteIsRefused(t *testing.T) {
 	t.Parallel()
 	for name, blind := range map[string]bool{"by the coordinator": false, "by the supervisor": true} {
 		t.Run(name, func(t *testing.T) {
-			c, sign := newSmallSite(t, blind)
+			c, sign := newSmallCluster(t, blind)
 			signed := sign()
 			for i := range signed {
 				forged := bytes.Clone(signed)
@@ -85,9 +85,9 @@ func waitFor(t *testing.T, is func() bool) {
 	}
 }
 
-// newSmallSite runs a coordinator, which may be blind, and a supervisor without nodes in this process, and returns a client and what
+// newSmallCluster runs a coordinator, which may be blind, and a supervisor without nodes in this process, and returns a client and what
 // signs a script that needs no node.
-func newSmallSite(t *testing.T, blind bool) (*client.Client, func() []byte) {
+func newSmallCluster(t *testing.T, blind bool) (*client.Client, func() []byte) {
 	t.Helper()
 	t.Cleanup(http.DefaultClient.CloseIdleConnections)
 	dir := t.TempDir()

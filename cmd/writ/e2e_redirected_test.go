@@ -408,7 +408,7 @@ func (r *redirected) onlyTargetChanges(what []string, target string, do func()) 
 	r.T.Helper()
 	before := r.state()
 	do()
-	r.settle()
+	r.awaitEvents()
 	after := r.state()
 	for subject, was := range before {
 		if is := after[subject]; is != was && !strings.HasPrefix(subject, target) {
@@ -417,8 +417,8 @@ func (r *redirected) onlyTargetChanges(what []string, target string, do func()) 
 	}
 }
 
-// settle waits until the coordinator has heard of everything that the datacenter has decided: events come in order, and a label is the last one.
-func (r *redirected) settle() {
+// awaitEvents waits until the coordinator has heard of everything that the datacenter has decided: events come in order, and a label is the last one.
+func (r *redirected) awaitEvents() {
 	r.T.Helper()
 	*r.counter++
 	mark := fmt.Sprintf("m%d", *r.counter)
@@ -552,7 +552,7 @@ func (r *redirected) twins(t *testing.T, l *liar) {
 	}
 	in.again(writ.ExitDone, "node", "reject", "twin", stranger)
 	in.again(writ.ExitDone, "node", "approve", "twin", honest)
-	in.settle()
+	in.awaitEvents()
 	want := map[string]writ.Admission{honest: writ.AdmissionApproved, stranger: writ.AdmissionRejected}
 	if got := in.admissions("twin"); !maps.Equal(got, want) {
 		t.Errorf("%v, want %v", got, want)

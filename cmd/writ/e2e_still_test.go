@@ -12,9 +12,9 @@ import (
 	"writ/internal/testenv"
 )
 
-// TestASupervisorThatStoodStillGivesNobodyUp stops the process for longer than a node may be silent, as a pause of its machine or container
+// TestAPausedSupervisorDeclaresNoNodeLost stops the process for longer than a node may be silent, as a pause of its machine or container
 // does. It waits in real time.
-func TestASupervisorThatStoodStillGivesNobodyUp(t *testing.T) {
+func TestAPausedSupervisorDeclaresNoNodeLost(t *testing.T) {
 	testenv.Nightly(t, "TestASupervisorThatStandsStillLosesNoNode of supervisor, in virtual time")
 	s := testcluster.New(t)
 	s.Add(testcluster.Datacenter{Name: "dc1", Redis: testenv.Redis(t).URL, Nodes: 1, Speed: "0.5"})

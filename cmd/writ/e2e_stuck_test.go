@@ -10,8 +10,8 @@ import (
 	"writ/internal/testenv"
 )
 
-// TestAStuckDriverIsNamedAndHoldsUpNothingElse lets a driver ignore the deadline of its run.
-func TestAStuckDriverIsNamedAndHoldsUpNothingElse(t *testing.T) {
+// TestAStuckDriverIsNamedAndBlocksNoOtherWork lets a driver ignore the deadline of its run.
+func TestAStuckDriverIsNamedAndBlocksNoOtherWork(t *testing.T) {
 	t.Parallel()
 	testenv.Nightly(t, "TestADriverThatIgnoresItsEndHoldsOnlyItsResource of runner and TestAStuckDriverEndsAsExpiredAndIsNamed of supervisor, in virtual time")
 	s := testcluster.New(t)

@@ -45,7 +45,7 @@ func processesOf(t *testing.T, data, containerd string) (all []string) {
 }
 
 // An upgrade of a node is another program in the place of its runner, and nothing else on the node hears of it.
-func TestWhatANodeRunsOutlivesTheUpgradeOfItsRunner(t *testing.T) {
+func TestResourcesOutliveTheUpgradeOfTheirRunner(t *testing.T) {
 	testenv.Nightly(t, "each driver's suite ends its runner and goes on with what it left")
 	for _, tool := range []string{"redis-server", "busybox", "ctr", "nft"} {
 		testenv.Need(t, tool)

@@ -18,9 +18,9 @@ import (
 	"writ/sal/saltest"
 )
 
-// TestWhatANodeFindsReachesPeople breaks what a node has, behind its back, and asks for it where people do: how things stand, where they are
+// TestFindingsOfANodeReachPeople breaks what a node has, behind its back, and asks for it where people do: how things stand, where they are
 // reached, what differs, what was mended, what belongs to no resource, and what a delete could not take away. A node looks when its runner starts.
-func TestWhatANodeFindsReachesPeople(t *testing.T) {
+func TestFindingsOfANodeReachPeople(t *testing.T) {
 	t.Parallel()
 	for _, tool := range []string{"redis-server", "nft"} {
 		testenv.Need(t, tool)

@@ -63,7 +63,7 @@ func (s *wireCluster) ways(wire string) []testcluster.Spoil {
 	})
 }
 
-func newWireSite(t *testing.T) *wireCluster {
+func newWireCluster(t *testing.T) *wireCluster {
 	s := &wireCluster{Cluster: testcluster.Empty(t), wires: map[string]*testcluster.Wire{}, long: testenv.IsLong()}
 	coord := fmt.Sprintf("127.0.0.1:%d", testenv.FreePort(t))
 	s.URL = "http://" + coord
@@ -115,7 +115,7 @@ func told(wire string, how testcluster.Spoil) (line []string, says string) {
 // ledger has every event once and in order.
 func TestSpoiledWires(t *testing.T) {
 	t.Parallel()
-	s := newWireSite(t)
+	s := newWireCluster(t)
 	s.Script("steps.tengo", makeAndDelete)
 	t.Run("at once", func(t *testing.T) {
 		for _, name := range []string{"client", "node", "redis", "api"} {

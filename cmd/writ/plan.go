@@ -334,15 +334,15 @@ func (a *app) nextCommand(p *planned, o *orderFlags) string {
 	case o.destructive.Said:
 		words = append(words, "--destructive")
 	}
-	add("--plan", p.Digest.String()[:shownDigits])
+	add("--plan", p.Digest.String()[:digestDigits])
 	for i, w := range words {
 		words[i] = shellWord(w)
 	}
 	return strings.Join(words, " ")
 }
 
-// shownDigits is how much of a digest stands in a command: as many that no two plans of a person's life have the same.
-const shownDigits = 16
+// digestDigits is how much of a digest stands in a command: as many that no two plans of a person's life have the same.
+const digestDigits = 16
 
 // shellWord quotes a word so that a shell takes it as it is.
 func shellWord(w string) string {

@@ -124,8 +124,8 @@ func (t *planText) call(i, width int) {
 	t.line("%s %s%s%s", t.Paint(m.tone, m.symbol), title, pad, t.Paint(terminal.Dim, terminal.Clean(where+"  "+c.Position)))
 	t.why(&preview)
 	t.fields(c, &preview)
-	settled := slices.Contains([]writ.Action{writ.ActionUnchanged, writ.ActionRead, writ.ActionUnreached, writ.ActionRefused}, action)
-	if t.wide || len(preview.Fields) == 0 && !settled {
+	final := slices.Contains([]writ.Action{writ.ActionUnchanged, writ.ActionRead, writ.ActionUnreached, writ.ActionRefused}, action)
+	if t.wide || len(preview.Fields) == 0 && !final {
 		t.arguments(c)
 	}
 }
@@ -180,13 +180,13 @@ func (t *planText) arguments(c *scripts.PlannedCall) {
 	}
 }
 
-// mostShown bounds a value in a line.
-const mostShown = 120
+// maxLines bounds a value in a line.
+const maxLines = 120
 
 func (t *planText) short(v any) string {
 	text := terminal.Clean(t.seen().Describe(v))
-	if utf8.RuneCountInString(text) > mostShown && !t.wide {
-		text = string([]rune(text)[:mostShown]) + "…"
+	if utf8.RuneCountInString(text) > maxLines && !t.wide {
+		text = string([]rune(text)[:maxLines]) + "…"
 	}
 	return text
 }

@@ -10,8 +10,8 @@ import (
 	"writ/internal/testenv"
 )
 
-// TestWhoeverLooksHearsThatARosterEnds asks the doctor and a command that signs, in each part of the life of a roster.
-func TestWhoeverLooksHearsThatARosterEnds(t *testing.T) {
+// TestCommandsWarnOfTheEndOfTheRoster asks the doctor and a command that signs, in each part of the life of a roster.
+func TestCommandsWarnOfTheEndOfTheRoster(t *testing.T) {
 	created := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	roster := &identity.Roster{Version: 3, Created: created, Expires: created.Add(identity.RosterValidity)}
 	for _, tt := range []struct {

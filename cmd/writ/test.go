@@ -253,9 +253,9 @@ func (t *tester) enough(ctx context.Context, report *testReport) bool {
 func (t *tester) one(ctx context.Context, file *scripts.TestFile, i int, dir string) scripts.Verdict {
 	ctx, stop := context.WithTimeoutCause(ctx, t.flags.timeout, writ.Errorf(writ.CodeTimeout, "the test did not end in %s", t.flags.timeout))
 	defer stop()
-	stage := &rehearsal.Stage{Dir: dir, Modules: t.modules, Evaluator: t.evaluator, Log: t.log}
-	verdict := file.Run(ctx, i, stage)
-	if err := stage.Close(); err != nil {
+	sim := &rehearsal.Sim{Dir: dir, Modules: t.modules, Evaluator: t.evaluator, Log: t.log}
+	verdict := file.Run(ctx, i, sim)
+	if err := sim.Close(); err != nil {
 		verdict.Outcome = scripts.TestFailed
 		verdict.Notes = append(verdict.Notes, scripts.TestNote{Failure: true, Text: "the datacenter of the test did not end well: " + err.Error()})
 	}

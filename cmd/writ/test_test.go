@@ -30,13 +30,13 @@ func carryOut(t *testing.T, path string) {
 	for i, test := range file.Tests() {
 		t.Run(test.Name, func(t *testing.T) {
 			t.Parallel()
-			stage := &rehearsal.Stage{Dir: filepath.Dir(path), Evaluator: new(evaluator.InProcess), Log: slog.New(slog.DiscardHandler)}
+			sim := &rehearsal.Sim{Dir: filepath.Dir(path), Evaluator: new(evaluator.InProcess), Log: slog.New(slog.DiscardHandler)}
 			defer func() {
-				if err := stage.Close(); err != nil {
+				if err := sim.Close(); err != nil {
 					t.Error(err)
 				}
 			}()
-			if v := file.Run(t.Context(), i, stage); v.Outcome != scripts.TestPassed {
+			if v := file.Run(t.Context(), i, sim); v.Outcome != scripts.TestPassed {
 				t.Errorf("%s%s", v.Outcome, notesText(v.Notes, ""))
 			}
 		})

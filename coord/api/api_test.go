@@ -37,7 +37,7 @@ func TestSpecIsValidOpenAPI(t *testing.T) {
 
 // Views that are values of the shared types are described by hand in the spec: the fields, which of them are always there, and what they
 // hold must be those of the Go types.
-func TestSpecDescribesTheDictionary(t *testing.T) {
+func TestSpecDescribesTheSharedTypes(t *testing.T) {
 	doc := spec(t)
 	for name, v := range map[string]any{
 		"Submission": writ.Submission{}, "Call": writ.Call{}, "Node": writ.Node{}, "Host": writ.Host{}, "HostDisk": writ.HostDisk{}, "HostPart": writ.HostPart{}, "HostNIC": writ.HostNIC{}, "NodeDriver": writ.NodeDriver{}, "Capacity": writ.Capacity{},
@@ -117,7 +117,7 @@ func jsonKind(t reflect.Type) string {
 	}
 }
 
-func TestStatesOfRunsAreThoseOfTheDictionary(t *testing.T) {
+func TestStatesOfRunsAreThoseOfTheSharedTypes(t *testing.T) {
 	for _, state := range []writ.RunState{writ.RunAccepted, writ.RunRunning, writ.RunSucceeded, writ.RunFailed, writ.RunCancelled, writ.RunExpired} {
 		shown := api.RunState(state)
 		if !shown.Valid() || shown.Ended() != state.Ended() || shown.Open() == state.Ended() {
@@ -184,7 +184,7 @@ func TestErrorsCrossTheWire(t *testing.T) {
 	}
 }
 
-func TestWhatIsNoCoordinatorIsUnreachable(t *testing.T) {
+func TestAServerThatIsNoCoordinatorIsUnreachable(t *testing.T) {
 	for name, call := range map[string]func() (api.Run, error){
 		"no answer":     func() (api.Run, error) { return api.Answer[api.Run](nil, errors.New("connection refused")) },
 		"a web page":    func() (api.Run, error) { return api.Answer[api.Run](response(200, "text/html", "<html>"), nil) },

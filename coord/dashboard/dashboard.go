@@ -39,8 +39,8 @@ type Ledger interface {
 	EventRange(ctx context.Context) (oldest, newest int64, err error)
 }
 
-// Site is what the pages ask about the datacenters as they are now.
-type Site interface {
+// LiveView is what the pages ask about the datacenters as they are now.
+type LiveView interface {
 	// Datacenters lists the datacenters of the roster with their health.
 	Datacenters(ctx context.Context) ([]api.Datacenter, error)
 	// Queues asks every datacenter for the depth of its queues. One that cannot be asked has an error in its entry.
@@ -62,9 +62,9 @@ const DefaultMaxStreams = 256
 
 // Dashboard is the pages of one coordinator. Fill in its fields, then call Register; it starts nothing. Run samples the queues for their charts.
 type Dashboard struct {
-	Ledger Ledger       // required
-	Site   Site         // required
-	Log    *slog.Logger // required
+	Ledger   Ledger       // required
+	LiveView LiveView     // required
+	Log      *slog.Logger // required
 	// Stopping is closed when the coordinator stops: streams end then. Nil if it never stops.
 	Stopping <-chan struct{}
 	// Reader says who has sent a request, once it was let in. Required.
@@ -219,7 +219,7 @@ func (d *Dashboard) fail(w http.ResponseWriter, r *http.Request, err error) {
 	}
 	e := writ.AsError(err)
 	if e.Code == writ.CodeInternal {
-		d.Log.ErrorContext(r.Context(), "cannot show page", "path", r.URL.Path, "err", err)
+		d.Log.ErrorContext(r.Context(), "show page", "path", r.URL.Path, "err", err)
 		e = &writ.Error{Code: e.Code, Message: "the page cannot be shown", Hint: "the log of the coordinator says why"}
 	}
 	info := e.Code.Info()
@@ -233,7 +233,7 @@ func (d *Dashboard) write(w http.ResponseWriter, r *http.Request, status int, p 
 	}
 	body, err := d.render(p.Template, p)
 	if err != nil {
-		d.Log.ErrorContext(r.Context(), "cannot render page", "path", r.URL.Path, "err", err)
+		d.Log.ErrorContext(r.Context(), "render page", "path", r.URL.Path, "err", err)
 		http.Error(w, "the page cannot be shown; the log of the coordinator says why", http.StatusInternalServerError)
 		return
 	}

@@ -42,7 +42,7 @@ func TestEveryAnswerTellsBrowsersWhatNotToDo(t *testing.T) {
 	}
 }
 
-func TestNothingCanBeChanged(t *testing.T) {
+func TestThePagesAreReadOnly(t *testing.T) {
 	t.Parallel()
 	w := open(t)
 	for _, method := range []string{http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete} {
@@ -444,7 +444,7 @@ func countsOn(body string) map[string]string {
 	return counts
 }
 
-func TestAReaderOfOneProjectSeesNothingElse(t *testing.T) {
+func TestAReaderOfOneProjectSeesNoOther(t *testing.T) {
 	t.Parallel()
 	w := open(t)
 	fill(w)

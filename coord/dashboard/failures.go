@@ -14,8 +14,8 @@ import (
 	"writ/ledger"
 )
 
-// failuresShown is how many groups of failures stand on a page.
-const failuresShown = 60
+// maxFailures is how many groups of failures stand on a page.
+const maxFailures = 60
 
 // spans are the times that the page of failures offers, in the words of its address.
 var spans = []string{"1h", "24h", "168h", "2160h"}
@@ -68,7 +68,7 @@ func (d *Dashboard) failures(ctx context.Context, r *http.Request, quiet bool) (
 	if quiet {
 		return p, nil
 	}
-	groups, err := d.Ledger.Failures(ctx, filter, failuresShown)
+	groups, err := d.Ledger.Failures(ctx, filter, maxFailures)
 	if err != nil {
 		return nil, err
 	}

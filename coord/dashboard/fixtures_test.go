@@ -36,7 +36,7 @@ const (
 // hang ends a wait that nothing will end.
 const hang = 30 * time.Second
 
-// fixture is a dashboard over a real ledger. Of the coordinator it has what a Site must answer.
+// fixture is a dashboard over a real ledger. Of the coordinator it has what a LiveView must answer.
 type fixture struct {
 	t      testing.TB
 	ledger *sqlstore.Store
@@ -179,7 +179,7 @@ func open(t testing.TB) *fixture {
 	}
 	w.addRoster()
 	stopping := make(chan struct{})
-	board := &dashboard.Dashboard{Ledger: store, Site: w, Log: slog.New(slog.DiscardHandler), Stopping: stopping, MaxStreams: 4, Reader: w.whoReads}
+	board := &dashboard.Dashboard{Ledger: store, LiveView: w, Log: slog.New(slog.DiscardHandler), Stopping: stopping, MaxStreams: 4, Reader: w.whoReads}
 	w.board = board
 	routes := chi.NewRouter()
 	board.Register(routes)

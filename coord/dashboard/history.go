@@ -54,12 +54,12 @@ func (d *Dashboard) Run(ctx context.Context) error {
 
 // Sample adds how deep the queues are now. A datacenter that does not answer in time leaves a hole.
 func (d *Dashboard) Sample(ctx context.Context, now time.Time) {
-	asking, cancel := context.WithTimeout(ctx, siteWithin)
+	asking, cancel := context.WithTimeout(ctx, datacenterTimeout)
 	defer cancel()
-	queues, err := d.Site.Queues(asking)
+	queues, err := d.LiveView.Queues(asking)
 	if err != nil {
 		if ctx.Err() == nil {
-			d.Log.DebugContext(ctx, "cannot sample the queues", "err", err)
+			d.Log.DebugContext(ctx, "sample the queues", "err", err)
 		}
 		return
 	}

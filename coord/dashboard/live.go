@@ -58,7 +58,7 @@ func (d *Dashboard) stream(v view) http.HandlerFunc {
 		h.Set("X-Accel-Buffering", "no") // or a proxy keeps frames to itself
 		w.WriteHeader(http.StatusOK)
 		if err := s.flow(r.Context(), f, id); err != nil && r.Context().Err() == nil {
-			d.Log.DebugContext(r.Context(), "page is no longer kept up to date", "path", r.URL.Path, "err", err)
+			d.Log.DebugContext(r.Context(), "page stream ended", "path", r.URL.Path, "err", err)
 		}
 	}
 }
@@ -110,7 +110,7 @@ func (s *stream) flow(ctx context.Context, f frame, id int64) error {
 			wrote = time.Now()
 		}
 		s.after = id
-		news := s.d.Site.News()
+		news := s.d.LiveView.News()
 		if !s.wait(ctx, nil) { // not more than one frame a second …
 			return nil
 		}

@@ -17,7 +17,7 @@ func (d *Dashboard) nodes(ctx context.Context, r *http.Request, _ bool) (*page, 
 		return nil, err
 	}
 	filter := ledger.NodeFilter{Datacenter: writ.DatacenterID(q.Get("datacenter"))}
-	list, err := d.Ledger.Nodes(ctx, filter, ledger.Page{Limit: nodesShown, Cursor: q.Get(cursorParam)})
+	list, err := d.Ledger.Nodes(ctx, filter, ledger.Page{Limit: maxNodes, Cursor: q.Get(cursorParam)})
 	if err != nil {
 		return nil, err
 	}

@@ -18,8 +18,8 @@ import (
 )
 
 const (
-	runsShown  = 50
-	nodesShown = 50
+	maxRuns  = 50
+	maxNodes = 50
 	// quietNodes is how many nodes the table of depths has before it leaves out those that have nothing to do.
 	quietNodes = 24
 )
@@ -283,7 +283,7 @@ func idsOf(runs []ledger.Run) []writ.RunID {
 
 // addRuns adds the list of runs and the way to more of them.
 func (d *Dashboard) addRuns(ctx context.Context, own *url.URL, p *page, now *moment, filter ledger.RunFilter) error {
-	list, err := d.Ledger.Runs(ctx, filter, ledger.Page{Limit: runsShown, Cursor: own.Query().Get(cursorParam)})
+	list, err := d.Ledger.Runs(ctx, filter, ledger.Page{Limit: maxRuns, Cursor: own.Query().Get(cursorParam)})
 	if err != nil {
 		return err
 	}

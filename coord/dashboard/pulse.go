@@ -14,10 +14,10 @@ import (
 )
 
 const (
-	stale      = 900 * time.Millisecond // below the interval of frames, so that each frame finds something new
-	siteWithin = 2 * time.Second        // what a datacenter that does not answer may cost a page
-	sumsKept   = 300                    // samples of all queues, more than the five minutes that a chart shows
-	stuckEvery = 5 * time.Second        // how often stuck runs are counted: that looks at every open run
+	stale             = 900 * time.Millisecond // below the interval of frames, so that each frame finds something new
+	datacenterTimeout = 2 * time.Second        // what a datacenter that does not answer may cost a page
+	sumsKept          = 300                    // samples of all queues, more than the five minutes that a chart shows
+	stuckEvery        = 5 * time.Second        // how often stuck runs are counted: that looks at every open run
 )
 
 // pulse is what all pages share: how everything is at the moment, looked at once a second however many look.
@@ -51,7 +51,7 @@ func (d *Dashboard) moment(ctx context.Context) (*moment, error) {
 		return last, nil
 	}
 	m, err, _ := d.now.group.Do("", func() (any, error) {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), siteWithin) // others wait for it too
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), datacenterTimeout) // others wait for it too
 		defer cancel()
 		return d.look(ctx)
 	})
@@ -64,7 +64,7 @@ func (d *Dashboard) moment(ctx context.Context) (*moment, error) {
 func (d *Dashboard) look(ctx context.Context) (*moment, error) {
 	m := &moment{at: time.Now()}
 	var err error
-	if m.datacenters, err = d.Site.Datacenters(ctx); err != nil {
+	if m.datacenters, err = d.LiveView.Datacenters(ctx); err != nil {
 		return nil, err
 	}
 	if m.projects, err = d.Ledger.Projects(ctx); err != nil {
@@ -76,7 +76,7 @@ func (d *Dashboard) look(ctx context.Context) (*moment, error) {
 	if err = d.countStuck(ctx, m); err != nil {
 		return nil, err
 	}
-	if m.queues, err = d.Site.Queues(ctx); err != nil {
+	if m.queues, err = d.LiveView.Queues(ctx); err != nil {
 		return nil, err
 	}
 	d.now.mu.Lock()

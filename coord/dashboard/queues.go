@@ -12,8 +12,8 @@ import (
 	"writ/ledger"
 )
 
-// queuesShown is how many queues stand on a page: those with trouble and with most calls. More would not fit into it.
-const queuesShown = 40
+// maxQueues is how many queues stand on a page: those with trouble and with most calls. More would not fit into it.
+const maxQueues = 40
 
 // queuesPage is the page of all queues: how deep each is and was, and what would help where nobody takes from it.
 func (d *Dashboard) queuesPage(ctx context.Context, r *http.Request, _ bool) (*page, error) {
@@ -82,8 +82,8 @@ func (d *Dashboard) queueRows(now *moment, only writ.DatacenterID, nodes []writ.
 	slices.SortStableFunc(rows, func(a, b queueRow) int {
 		return cmp.Or(boolCompare(b.trouble(), a.trouble()), cmp.Compare(b.Open(), a.Open()))
 	})
-	if left = len(rows) - queuesShown; left > 0 {
-		return rows[:queuesShown], left
+	if left = len(rows) - maxQueues; left > 0 {
+		return rows[:maxQueues], left
 	}
 	return rows, 0
 }

@@ -61,7 +61,7 @@ func TestQueuesHaveAHistoryThatTheServerSamples(t *testing.T) {
 }
 
 // Run samples although no page is open.
-func TestRunSamplesWhileNobodyLooks(t *testing.T) {
+func TestRunSamplesWithoutOpenPages(t *testing.T) {
 	t.Parallel()
 	w := open(t)
 	wants(t, w.page("/"), `data-history="[]"`)

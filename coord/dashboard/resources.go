@@ -14,8 +14,8 @@ import (
 )
 
 const (
-	resourcesShown   = 50
-	deploymentsShown = 50
+	maxResources   = 50
+	maxDeployments = 50
 )
 
 // kinds are the kinds of resources, as lists offer them.
@@ -67,7 +67,7 @@ func (d *Dashboard) resources(ctx context.Context, r *http.Request, quiet bool) 
 	if err := add(d, p, part{id: "counts", ofLedger: true}, "kind-count", kindCounts(r.URL, filter.Kind, counts)...); err != nil {
 		return nil, err
 	}
-	list, err := d.Ledger.Resources(ctx, filter, ledger.Page{Limit: resourcesShown, Cursor: q.Get(cursorParam)})
+	list, err := d.Ledger.Resources(ctx, filter, ledger.Page{Limit: maxResources, Cursor: q.Get(cursorParam)})
 	if err != nil {
 		return nil, err
 	}
@@ -197,7 +197,7 @@ func (d *Dashboard) deployments(ctx context.Context, r *http.Request, quiet bool
 	if quiet {
 		return p, nil
 	}
-	list, err := d.Ledger.Deployments(ctx, filter, ledger.Page{Limit: deploymentsShown, Cursor: q.Get(cursorParam)})
+	list, err := d.Ledger.Deployments(ctx, filter, ledger.Page{Limit: maxDeployments, Cursor: q.Get(cursorParam)})
 	if err != nil {
 		return nil, err
 	}

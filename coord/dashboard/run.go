@@ -14,8 +14,8 @@ import (
 	"writ/ledger"
 )
 
-// callsShown is how many calls of a run stand on a page.
-const callsShown = 200
+// maxCalls is how many calls of a run stand on a page.
+const maxCalls = 200
 
 // run is the page of one run: how it stands, why it failed, and its calls on a line of time.
 func (d *Dashboard) run(ctx context.Context, r *http.Request, quiet bool) (*page, error) {
@@ -35,7 +35,7 @@ func (d *Dashboard) run(ctx context.Context, r *http.Request, quiet bool) (*page
 	if err != nil {
 		return nil, err
 	}
-	why, err := d.Site.Why(ctx, run)
+	why, err := d.LiveView.Why(ctx, run)
 	if err != nil {
 		return nil, err
 	}
@@ -62,7 +62,7 @@ func (d *Dashboard) run(ctx context.Context, r *http.Request, quiet bool) (*page
 
 // addCalls adds the list of calls, the line of time above it, and the way to more of them.
 func (d *Dashboard) addCalls(ctx context.Context, own *url.URL, p *page, now *moment, run ledger.Run) error {
-	calls, err := d.Ledger.Calls(ctx, run.ID, ledger.Page{Limit: callsShown, Cursor: own.Query().Get(cursorParam)})
+	calls, err := d.Ledger.Calls(ctx, run.ID, ledger.Page{Limit: maxCalls, Cursor: own.Query().Get(cursorParam)})
 	if err != nil {
 		return err
 	}

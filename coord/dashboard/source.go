@@ -23,10 +23,10 @@ const (
 	sourceBytes = 20 << 10
 	aroundMark  = 12
 	lineRunes   = 240
-	marksShown  = 10
+	maxMarks    = 10
 	markedCalls = 50
 	valueRunes  = 1000
-	paramsShown = 60
+	maxParams   = 60
 )
 
 // textsKept is how many signed texts are remembered: they never change, and a page that is kept up to date would read one every second.
@@ -240,7 +240,7 @@ func shownLines(name string, n, number int, marks map[place][]mark, long bool) [
 		}
 	}
 	slices.Sort(at)
-	for _, line := range at[:min(len(at), marksShown)] {
+	for _, line := range at[:min(len(at), maxMarks)] {
 		around(line, aroundMark)
 	}
 	if len(marks) == 0 && number == 0 {
@@ -271,8 +271,8 @@ func signedFactsOf(p *identity.Payload) signedFacts {
 	if p.Destructive {
 		f.Targets = "everything (format v1)"
 	}
-	if n := len(f.Params); n > paramsShown {
-		f.Params, f.Left = f.Params[:paramsShown], n-paramsShown
+	if n := len(f.Params); n > maxParams {
+		f.Params, f.Left = f.Params[:maxParams], n-maxParams
 	}
 	return f
 }

@@ -127,7 +127,7 @@ func (d *Dashboard) addStuck(ctx context.Context, own *url.URL, p *page, now *mo
 	if err := add(d, p, part{id: "total"}, "stuck-total", stuckTotal{sumOf(counts.Total()), silence}); err != nil {
 		return err
 	}
-	list, err := d.Ledger.Runs(ctx, filter, ledger.Page{Limit: runsShown, Cursor: own.Query().Get(cursorParam)})
+	list, err := d.Ledger.Runs(ctx, filter, ledger.Page{Limit: maxRuns, Cursor: own.Query().Get(cursorParam)})
 	if err != nil {
 		return err
 	}
@@ -135,7 +135,7 @@ func (d *Dashboard) addStuck(ctx context.Context, own *url.URL, p *page, now *mo
 	if err != nil {
 		return err
 	}
-	why, err := d.Site.Why(ctx, list.Items...)
+	why, err := d.LiveView.Why(ctx, list.Items...)
 	if err != nil {
 		return err
 	}

@@ -15,11 +15,11 @@ import (
 
 // Bounds of pages that datacenters are asked for.
 const (
-	valuesShown = 40
-	linesShown  = 400
-	linesBytes  = 64 << 10
-	afterCall   = "after-call"
-	afterLine   = "after-line"
+	maxValues  = 40
+	maxLines   = 400
+	linesBytes = 64 << 10
+	afterCall  = "after-call"
+	afterLine  = "after-line"
 )
 
 // values is the page of what a run and its calls were given and answered. Its datacenter is asked for that, each time that somebody opens the
@@ -29,13 +29,13 @@ func (d *Dashboard) values(ctx context.Context, r *http.Request, _ bool) (*page,
 	if err != nil {
 		return nil, err
 	}
-	answer, err := d.Site.Values(ctx, run.ID, after)
+	answer, err := d.LiveView.Values(ctx, run.ID, after)
 	if err != nil {
 		return nil, err
 	}
 	data := valuesPage{Run: run, Output: valuesOf(answer.Run.Output), First: firstOf(r.URL, afterCall)}
 	for i, c := range answer.Calls {
-		if i == valuesShown {
+		if i == maxValues {
 			data.Next = with(r.URL, afterCall, strconv.Itoa(answer.Calls[i-1].Seq))
 			break
 		}
@@ -91,7 +91,7 @@ func (d *Dashboard) log(ctx context.Context, r *http.Request, _ bool) (*page, er
 	if err != nil {
 		return nil, err
 	}
-	lines, err := d.Site.LogLines(ctx, run.ID, after, linesShown)
+	lines, err := d.LiveView.LogLines(ctx, run.ID, after, maxLines)
 	if err != nil {
 		return nil, err
 	}
@@ -105,7 +105,7 @@ func (d *Dashboard) log(ctx context.Context, r *http.Request, _ bool) (*page, er
 		}
 		lines[i].Text = cut(lines[i].Text, 4*valueRunes)
 	}
-	if data.Lines = lines; len(lines) == linesShown {
+	if data.Lines = lines; len(lines) == maxLines {
 		data.Next = with(r.URL, afterLine, strconv.Itoa(lines[len(lines)-1].Ordinal))
 	}
 	return &page{Template: "log", Title: "Log of " + run.Script, Nav: "runs", Data: data}, nil
@@ -133,7 +133,7 @@ func (d *Dashboard) outputOf(ctx context.Context, run ledger.Run) output {
 	if run.Accepted.IsZero() {
 		o.Link = "" // its datacenter does not know it
 	}
-	values, err := d.Site.Output(ctx, run)
+	values, err := d.LiveView.Output(ctx, run)
 	if err != nil {
 		o.Wrong = hidden.Escape(writ.AsError(err).Message)
 	}

@@ -56,7 +56,7 @@ func TestAWordThatIsWrongLeavesTheRestInForce(t *testing.T) {
 	}
 }
 
-func TestWhatIsMissingIsNamedWithTheWayToGiveIt(t *testing.T) {
+func TestAMissingSettingIsNamedWithItsRemedy(t *testing.T) {
 	c := Config{}
 	for _, next := range []string{"writ.supervisor=https://h:7441", "writ.redis=rediss://h:6379/0", "writ.join=writ2.abc"} {
 		if err := c.Missing(true); (err == nil) != strings.HasPrefix(next, "writ.join") {

@@ -58,7 +58,7 @@ func TestNameserversOfTheConfigurationComeFirst(t *testing.T) {
 	}
 }
 
-func TestOnlyTheButtonForPowerTurnsOff(t *testing.T) {
+func TestOnlyThePowerButtonTurnsOff(t *testing.T) {
 	pressed := append(make([]byte, 16), 1, 0, 116, 0, 1, 0, 0, 0)
 	if !isPowerPressed(pressed) {
 		t.Error("the button does not count")

@@ -61,7 +61,7 @@ func (s *bootServer) becomes(status int, err error) {
 }
 
 // What was said before there was a network is told once there is one, in its order, also if the boot server comes later. No stage waits for that.
-func TestStagesAreToldToABootServerAndNoneWaitsForIt(t *testing.T) {
+func TestStagesAreReportedToABootServerWithoutWaiting(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := new(bootServer)
 		server.becomes(0, errors.New("no route"))

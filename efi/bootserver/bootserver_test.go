@@ -294,7 +294,7 @@ func TestAnImageIsSentByItsDigestWholeAndInParts(t *testing.T) {
 }
 
 // What strangers send changes nothing but rows, and these are bounded and can be shown.
-func TestWhatStrangersSendIsBoundedAndCanBeShown(t *testing.T) {
+func TestReportsOfStrangersAreBoundedAndPrintable(t *testing.T) {
 	f := newFixture(t, nil)
 	evil := "\x1b]0;owned\a\u202e\n" + strings.Repeat("x", 2_000)
 	f.get("/boot/ipxe?mac=" + macName + "&serial=" + strings.Repeat("%1b", 500) + "&asset=" + strings.Repeat("A", 5_000) + "&uuid=%e2%80%ae")

@@ -340,7 +340,7 @@ func BenchmarkSign(b *testing.B) {
 	}
 }
 
-func BenchmarkSealEach(b *testing.B) {
+func BenchmarkSignEach(b *testing.B) {
 	for _, n := range []int{1, 8, MaxRecords} {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
 			records, key := results(n), testKey("node")

@@ -179,7 +179,7 @@ func (f forged) make(t *testing.T, r *identity.Roster, name Name) []*x509.Certif
 }
 
 // The key of one owner, or of a stranger, stands for nobody else, in any form in which it is shown.
-func TestACertificateSaysNothingThatItsOwnersKeyDidNotDelegate(t *testing.T) {
+func TestACertificateProvesOnlyDelegationsOfItsOwnersKey(t *testing.T) {
 	r := testRoster(t)
 	v := &Verifier{Roster: r, Now: noon}
 	stranger := forged{root: "stranger"}
@@ -328,7 +328,7 @@ func TestACertificateIsRenewedAtTwoThirdsOfItsLife(t *testing.T) {
 	}
 }
 
-func TestWhoSeesARotationRefusesWhatCameBefore(t *testing.T) {
+func TestAfterARotationEarlierCertificatesAreRefused(t *testing.T) {
 	r := testRoster(t)
 	i := issuer(r, "vienna", supervisorOfVienna)
 	now := noon

@@ -158,7 +158,7 @@ func clock(t time.Time) string { return t.UTC().Format("2006-01-02 15:04 MST") }
 
 func untrusted(why string) *writ.Error {
 	return writ.Errorf(writ.CodeCertificateUntrusted, "the certificate of the other side is not trusted: %s", why).
-		WithHint("check the address, and whether somebody between here and there answers in its place")
+		WithHint("check the address, and whether a proxy between here and there answers in its place")
 }
 
 // Floors remembers which authorities their owners have replaced. The zero value and nil remember nothing.

@@ -26,8 +26,8 @@ import (
 const (
 	// MaxValue is how many bytes a value may have.
 	MaxValue = 32 << 10
-	// MaxSealed is how many bytes a ciphertext may have: the value, what it belongs to, padding, and what age adds.
-	MaxSealed = MaxValue + 4<<10
+	// MaxCiphertext is how many bytes a ciphertext may have: the value, what it belongs to, padding, and what age adds.
+	MaxCiphertext = MaxValue + 4<<10
 	// padTo hides how long short values are: what is encrypted has a multiple of so many bytes.
 	padTo = 256
 )
@@ -70,8 +70,8 @@ func Check(value string) error {
 	return nil
 }
 
-// Seal encrypts a value for one reader.
-func Seal(value string, label Label, reader age.Recipient) ([]byte, error) {
+// Encrypt encrypts a value for one reader.
+func Encrypt(value string, label Label, reader age.Recipient) ([]byte, error) {
 	if err := Check(value); err != nil {
 		return nil, err
 	}
@@ -82,8 +82,8 @@ func Seal(value string, label Label, reader age.Recipient) ([]byte, error) {
 	padded := binary.BigEndian.AppendUint32(nil, uint32(len(body)))
 	padded = append(padded, body...)
 	padded = append(padded, make([]byte, -len(padded)&(padTo-1))...)
-	var sealed bytes.Buffer
-	w, err := age.Encrypt(&sealed, reader)
+	var ciphertext bytes.Buffer
+	w, err := age.Encrypt(&ciphertext, reader)
 	if err == nil {
 		_, err = w.Write(padded)
 	}
@@ -93,12 +93,12 @@ func Seal(value string, label Label, reader age.Recipient) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("encrypt the secret: %w", err)
 	}
-	return sealed.Bytes(), nil
+	return ciphertext.Bytes(), nil
 }
 
 // Open decrypts a value that must be that of label. Whatever is wrong, the error is SECRET_UNREADABLE, and trying again is of no use.
-func Open(sealed []byte, label Label, reader age.Identity) (string, error) {
-	value, err := open(sealed, label, reader)
+func Open(ciphertext []byte, label Label, reader age.Identity) (string, error) {
+	value, err := open(ciphertext, label, reader)
 	if err != nil {
 		e := writ.Errorf(writ.CodeSecretUnreadable, "the secret %s cannot be opened", label).
 			WithHint("`writ secret set %s` encrypts it anew; if it is a node that cannot open it, that node has lost its key and must join anew", label.Name)
@@ -108,11 +108,11 @@ func Open(sealed []byte, label Label, reader age.Identity) (string, error) {
 	return value, nil
 }
 
-func open(sealed []byte, label Label, reader age.Identity) (string, error) {
-	if len(sealed) > MaxSealed {
-		return "", fmt.Errorf("it has %d bytes", len(sealed))
+func open(ciphertext []byte, label Label, reader age.Identity) (string, error) {
+	if len(ciphertext) > MaxCiphertext {
+		return "", fmt.Errorf("it has %d bytes", len(ciphertext))
 	}
-	r, err := age.Decrypt(bytes.NewReader(sealed), reader)
+	r, err := age.Decrypt(bytes.NewReader(ciphertext), reader)
 	if err != nil {
 		return "", err
 	}

@@ -32,23 +32,23 @@ func supervisor(t testing.TB, name string) (age.Recipient, age.Identity) {
 	return to, by
 }
 
-func seal(t testing.TB, value string, to age.Recipient) []byte {
+func encrypt(t testing.TB, value string, to age.Recipient) []byte {
 	t.Helper()
-	sealed, err := Seal(value, label, to)
+	ciphertext, err := Encrypt(value, label, to)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return sealed
+	return ciphertext
 }
 
 func TestASecretTravelsToASupervisorAndOnToANode(t *testing.T) {
 	to, by := supervisor(t, "vienna")
 	for _, value := range []string{"x", "correct horse battery staple\n", strings.Repeat("é", MaxValue/2)} {
-		sealed := seal(t, value, to)
-		if len(sealed) > MaxSealed {
-			t.Errorf("%d bytes become %d; %d are possible", len(value), len(sealed), MaxSealed)
+		ciphertext := encrypt(t, value, to)
+		if len(ciphertext) > MaxCiphertext {
+			t.Errorf("%d bytes become %d; %d are possible", len(value), len(ciphertext), MaxCiphertext)
 		}
-		have, err := Open(sealed, label, by)
+		have, err := Open(ciphertext, label, by)
 		if err != nil || have != value {
 			t.Fatalf("the supervisor reads %q, %v", have, err)
 		}
@@ -60,16 +60,16 @@ func TestASecretTravelsToASupervisorAndOnToANode(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if have, err = Open(seal(t, have, reader), label, node); err != nil || have != value {
+		if have, err = Open(encrypt(t, have, reader), label, node); err != nil || have != value {
 			t.Errorf("the node reads %q, %v", have, err)
 		}
 	}
 }
 
-func TestNobodyElseAndNothingElseIsOpened(t *testing.T) {
+func TestOnlyTheReaderOpensTheSecretItNames(t *testing.T) {
 	to, by := supervisor(t, "vienna")
 	_, another := supervisor(t, "graz")
-	sealed := seal(t, "correct horse", to)
+	ciphertext := encrypt(t, "correct horse", to)
 	for name, change := range map[string]func(l *Label){
 		"cluster":    func(l *Label) { l.Cluster = "c2" },
 		"datacenter": func(l *Label) { l.Datacenter = "0192f6c2-7d3a-7000-8000-00000000000e" },
@@ -79,15 +79,15 @@ func TestNobodyElseAndNothingElseIsOpened(t *testing.T) {
 	} {
 		wrong := label
 		change(&wrong)
-		if value, err := Open(sealed, wrong, by); writ.CodeOf(err) != writ.CodeSecretUnreadable || value != "" {
+		if value, err := Open(ciphertext, wrong, by); writ.CodeOf(err) != writ.CodeSecretUnreadable || value != "" {
 			t.Errorf("as one of another %s: %q, %v", name, value, err)
 		}
 	}
-	if value, err := Open(sealed, label, another); writ.CodeOf(err) != writ.CodeSecretUnreadable || value != "" {
+	if value, err := Open(ciphertext, label, another); writ.CodeOf(err) != writ.CodeSecretUnreadable || value != "" {
 		t.Errorf("another supervisor reads %q, %v", value, err)
 	}
-	for i := range sealed {
-		bad := bytes.Clone(sealed)
+	for i := range ciphertext {
+		bad := bytes.Clone(ciphertext)
 		bad[i] ^= 1
 		if value, err := Open(bad, label, by); err == nil {
 			t.Errorf("with byte %d changed it is opened: %q", i, value)
@@ -100,7 +100,7 @@ func TestNobodyElseAndNothingElseIsOpened(t *testing.T) {
 
 func TestCiphertextsOfPasswordsHaveOneLength(t *testing.T) {
 	to, _ := supervisor(t, "vienna")
-	if short, long := seal(t, "x", to), seal(t, strings.Repeat("x", 32), to); len(short) != len(long) {
+	if short, long := encrypt(t, "x", to), encrypt(t, strings.Repeat("x", 32), to); len(short) != len(long) {
 		t.Errorf("1 byte becomes %d, 32 bytes become %d", len(short), len(long))
 	}
 }
@@ -113,7 +113,7 @@ func TestValuesThatCannotBeSecrets(t *testing.T) {
 		"a\x00b":                        writ.CodeBadRequest,
 		strings.Repeat("x", MaxValue+1): writ.CodeTooLarge,
 	} {
-		if _, err := Seal(value, label, to); writ.CodeOf(err) != want || len(value) > 0 && len(value) < 10 && strings.Contains(err.Error(), value) {
+		if _, err := Encrypt(value, label, to); writ.CodeOf(err) != want || len(value) > 0 && len(value) < 10 && strings.Contains(err.Error(), value) {
 			t.Errorf("%.10q: %v, want %s", value, err, want)
 		}
 	}

@@ -66,7 +66,7 @@ func source() map[string]string {
 	}
 }
 
-func TestWhatBreaksTheArchitectureIsNamed(t *testing.T) {
+func TestViolationsOfTheArchitectureAreNamed(t *testing.T) {
 	for _, tt := range []struct {
 		name string
 		file string
@@ -124,7 +124,7 @@ func TestWhatBreaksTheArchitectureIsNamed(t *testing.T) {
 	}
 }
 
-func TestFolderAtTheTopNeedsARoom(t *testing.T) {
+func TestATopLevelFolderNeedsARow(t *testing.T) {
 	broken, err := arch.Check(tree(source()))
 	if want := []string{"only is a folder at the top without a row"}; err != nil || !slices.Equal(broken, want) {
 		t.Errorf("broken = %q, %v, want %q", broken, err, want)

@@ -110,7 +110,7 @@ func bound(t *testing.T, g *cgroup.Groups, group string, b cgroup.Bounds) {
 	}
 }
 
-func TestWhoTakesTooMuchMemoryIsKilledAndHisNeighboursLive(t *testing.T) {
+func TestAProcessOverItsMemoryLimitIsKilledAlone(t *testing.T) {
 	t.Parallel()
 	g := needGroups(t)
 	bound(t, g, "hog", cgroup.Bounds{Memory: 32 << 20})
@@ -131,7 +131,7 @@ func TestWhoTakesTooMuchMemoryIsKilledAndHisNeighboursLive(t *testing.T) {
 	}
 }
 
-func TestWhoMultipliesComesToAnEnd(t *testing.T) {
+func TestAForkBombEnds(t *testing.T) {
 	t.Parallel()
 	g := needGroups(t)
 	bound(t, g, "bomb", cgroup.Bounds{Processes: 40})
@@ -150,7 +150,7 @@ func TestWhoMultipliesComesToAnEnd(t *testing.T) {
 	}
 }
 
-func TestWhoSpinsGetsWhatHeMayOfProcessors(t *testing.T) {
+func TestABusyProcessGetsItsShareOfProcessors(t *testing.T) {
 	t.Parallel()
 	g := needGroups(t)
 	bound(t, g, "spinner", cgroup.Bounds{MilliCPUs: 100, Weight: cgroup.PerCPU})
@@ -201,7 +201,7 @@ func TestBoundsGrowAndShrinkUnderAProcess(t *testing.T) {
 }
 
 // A thread that starts something in a group must not stay there, and nobody else may be taken along.
-func TestWhoStartsSomethingStaysOutside(t *testing.T) {
+func TestTheStarterOfAProcessStaysOutsideItsGroup(t *testing.T) {
 	t.Parallel()
 	g := needGroups(t)
 	home, err := os.ReadFile("/proc/self/cgroup")

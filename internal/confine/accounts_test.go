@@ -63,7 +63,7 @@ func TestAUserIsTheSameOneUnlessItIsTaken(t *testing.T) {
 	})
 }
 
-func TestTheWayIsOpenForUsersAndForNobodyElse(t *testing.T) {
+func TestOnlyTheUserCanPassTheDirectories(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root gives directories to groups")
 	}
@@ -108,7 +108,7 @@ func TestTheWayIsOpenForUsersAndForNobodyElse(t *testing.T) {
 	}
 }
 
-func TestNumbersThatSomebodyHasAreSeen(t *testing.T) {
+func TestUserNumbersInUseAreDetected(t *testing.T) {
 	if err := (&confine.Accounts{SharedGroup: 2020000000, First: 2020000001, Last: 2020001000}).Strangers(); err != nil {
 		t.Errorf("nobody has these: %v", err)
 	}

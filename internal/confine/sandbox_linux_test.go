@@ -59,8 +59,8 @@ func needLandlock(t *testing.T) {
 	testenv.NeedKernel(t, "Landlock", err)
 }
 
-// TestAProgramInASandboxReachesItsFilesAndNothingElse: with a user of its own and without, as root and not.
-func TestAProgramInASandboxReachesItsFilesAndNothingElse(t *testing.T) {
+// TestASandboxedProgramReachesOnlyItsFiles: with a user of its own and without, as root and not.
+func TestASandboxedProgramReachesOnlyItsFiles(t *testing.T) {
 	needLandlock(t)
 	users := []uint32{0}
 	if os.Geteuid() == 0 {

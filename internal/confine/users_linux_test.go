@@ -59,7 +59,7 @@ func TestAProcessIsKnownByItsUser(t *testing.T) {
 	}
 }
 
-func TestAllOfAUserEndsAndNothingElse(t *testing.T) {
+func TestOnlyProcessesOfTheUserEnd(t *testing.T) {
 	needRoot(t)
 	his, alsoHis, others := waiting(t, someone), waiting(t, someone), waiting(t, another)
 	if err := confine.End(t.Context(), someone); err != nil {
@@ -124,7 +124,7 @@ func TestNoProcessOfAContainerCountsAsAUser(t *testing.T) {
 }
 
 // Who has no rights can hide in namespaces all the same, if in a user namespace of its own. What is ended includes that.
-func TestWhoHidesInNamespacesOfItsOwnEnds(t *testing.T) {
+func TestAProcessInItsOwnNamespacesEnds(t *testing.T) {
 	needRoot(t)
 	const hide = "unshare --user --pid --fork sh -c 'echo there; read x; read y'"
 	cmd := exec.Command("/bin/sh", "-c", hide)
@@ -155,7 +155,7 @@ func TestWhoHidesInNamespacesOfItsOwnEnds(t *testing.T) {
 }
 
 // A number is nobody's as long as something runs as it, whatever records say.
-func TestAUserWhoRunsIsGivenToNobody(t *testing.T) {
+func TestTheNumberOfARunningUserIsNotReused(t *testing.T) {
 	needRoot(t)
 	waiting(t, someone)
 	a := &confine.Accounts{SharedGroup: another + 1, First: someone, Last: another}
@@ -191,7 +191,7 @@ func TestAllProcessesAreLookedAtOnceForAllNumbers(t *testing.T) {
 }
 
 // What stands in the way is named, and what is refused for another reason is not told as that.
-func TestWhoMayNotExecuteAProgramHearsWhatIsInTheWay(t *testing.T) {
+func TestAnUnexecutableProgramNamesTheObstacle(t *testing.T) {
 	needRoot(t)
 	dir := t.TempDir()
 	if err := errors.Join(os.Chmod(dir, 0o711), os.Chmod(filepath.Dir(dir), 0o711)); err != nil {

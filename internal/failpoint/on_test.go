@@ -44,7 +44,7 @@ func TestAFailureIsThatOfOneChangeHoweverOftenItIsTried(t *testing.T) {
 	}
 }
 
-func TestWhatWasNotSentIsTornTheNextTime(t *testing.T) {
+func TestAnUnsentFrameIsTornOnTheNextSend(t *testing.T) {
 	arm(t, "queue/report:torn")
 	for attempt := range 2 { // the connection cannot be made, so that nothing goes out
 		ReportSent.Begin()

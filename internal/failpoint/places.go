@@ -11,7 +11,7 @@ const (
 	LeaseReleased    Point = "journal/lease-released"
 	EventsConfirmed  Point = "journal/events-confirmed"
 	RosterAdopted    Point = "journal/roster"
-	RunsJudged       Point = "journal/judged"
+	RunsChecked      Point = "journal/judged"
 	RunAccepted      Point = "journal/run"
 	ResultsTaken     Point = "journal/results"
 	RunStopped       Point = "journal/stop"
@@ -33,17 +33,17 @@ const (
 
 // What a node writes into its journal.
 const (
-	NodeBegun     Point = "node/incarnation"
-	JobStarted    Point = "node/started"
-	JobFinished   Point = "node/finished"
-	JobRefused    Point = "node/refused"
-	AcksKept      Point = "node/acks"
-	EpochRaised   Point = "node/epoch"
-	CancelsKept   Point = "node/cancels"
-	JobsForgotten Point = "node/forgotten"
-	NodeProbed    Point = "node/probed"
-	UsageKept     Point = "node/usage"
-	UsageTold     Point = "node/usage-told"
+	NodeBegun         Point = "node/incarnation"
+	JobStarted        Point = "node/started"
+	JobFinished       Point = "node/finished"
+	JobRefused        Point = "node/refused"
+	AcksKept          Point = "node/acks"
+	EpochRaised       Point = "node/epoch"
+	CancelsKept       Point = "node/cancels"
+	JobsForgotten     Point = "node/forgotten"
+	NodeProbed        Point = "node/probed"
+	UsageKept         Point = "node/usage"
+	UsageAcknowledged Point = "node/usage-told"
 )
 
 // What a coordinator writes into its ledger.
@@ -63,25 +63,25 @@ const (
 
 // What goes to Redis.
 const (
-	JobSent         Point = "queue/job"
-	JobsSent        Point = "queue/jobs"
-	JobsWithdrawn   Point = "queue/withdrawn"
-	EpochSent       Point = "queue/epoch"
-	RosterSent      Point = "queue/roster"
-	AcksSent        Point = "queue/acks"
-	CancelSent      Point = "queue/cancel"
-	RunsAsked       Point = "queue/asked"
-	ResultsDone     Point = "queue/results-done"
-	BeatsDone       Point = "queue/beats-done"
-	AccountsSettled Point = "queue/accounts"
-	GenerationSet   Point = "queue/generation"
-	ResultsSent     Point = "queue/results"
-	BeatSent        Point = "queue/beat"
-	ReportSent      Point = "queue/report"
-	HostSent        Point = "queue/host"
-	ReportTold      Point = "queue/report-told"
-	ControlsDone    Point = "queue/controls-done"
-	TasksMoved      Point = "queue/tasks-moved"
+	JobSent            Point = "queue/job"
+	JobsSent           Point = "queue/jobs"
+	JobsWithdrawn      Point = "queue/withdrawn"
+	EpochSent          Point = "queue/epoch"
+	RosterSent         Point = "queue/roster"
+	AcksSent           Point = "queue/acks"
+	CancelSent         Point = "queue/cancel"
+	RunsAsked          Point = "queue/asked"
+	ResultsDone        Point = "queue/results-done"
+	BeatsDone          Point = "queue/beats-done"
+	AccountsApplied    Point = "queue/accounts"
+	GenerationSet      Point = "queue/generation"
+	ResultsSent        Point = "queue/results"
+	BeatSent           Point = "queue/beat"
+	ReportSent         Point = "queue/report"
+	HostSent           Point = "queue/host"
+	ReportAcknowledged Point = "queue/report-told"
+	ControlsDone       Point = "queue/controls-done"
+	TasksMoved         Point = "queue/tasks-moved"
 )
 
 // What a coordinator and the node API of a supervisor answer.
@@ -113,13 +113,13 @@ var Places = []Place{
 	{Point: JournalMade, Kind: Commit, Where: "supervisor/journal.Open", Says: "A new journal gets its id."},
 	{Point: JournalForgotten, Kind: Commit, Where: "supervisor/journal.Forget", Says: "Old runs, events and statements are forgotten."},
 	{Point: JournalProbed, Kind: Commit, Where: "supervisor/journal.Probe", Says: "A supervisor looks whether its journal can be written again."},
-	{Point: GenerationBegun, Kind: Commit, Where: "supervisor/journal.TakeBack supervisor/journal.begin", Says: "A journal that came from a backup tells all that stands under a new name."},
+	{Point: GenerationBegun, Kind: Commit, Where: "supervisor/journal.MarkRestored supervisor/journal.begin", Says: "A journal that came from a backup tells all that stands under a new name."},
 	{Point: EpochBegun, Kind: Commit, Where: "supervisor/journal.BeginEpoch", Says: "A supervisor takes the lease and a new epoch."},
 	{Point: LeaseRenewed, Kind: Commit, Where: "supervisor/journal.Renew", Says: "A supervisor on a shared journal keeps its lease."},
 	{Point: LeaseReleased, Kind: Commit, Where: "supervisor/journal.Release", Says: "A supervisor that is told to end gives its lease back."},
 	{Point: EventsConfirmed, Kind: Commit, Where: "supervisor/journal.Acknowledge", Says: "A coordinator has all events up to one."},
 	{Point: RosterAdopted, Kind: Commit, Where: "supervisor.adopt", Says: "A roster comes into force."},
-	{Point: RunsJudged, Kind: Commit, Where: "supervisor.judgeSome", Says: "Open runs are good by a roster."},
+	{Point: RunsChecked, Kind: Commit, Where: "supervisor.checkSome", Says: "Open runs are good by a roster."},
 	{Point: RunAccepted, Kind: Commit, Where: "supervisor.submit", Says: "A submission becomes a run."},
 	{Point: ResultsTaken, Kind: Commit, Where: "supervisor.change", Says: "A run takes results, with the calls that follow from them."},
 	{Point: RunStopped, Kind: Commit, Where: "supervisor.change", Says: "A run is cancelled or has expired."},
@@ -148,7 +148,7 @@ var Places = []Place{
 	{Point: JobsForgotten, Kind: Commit, Where: "runner/journal.Prune", Says: "Jobs that are not asked for any more are forgotten."},
 	{Point: NodeProbed, Kind: Commit, Where: "runner/journal.Probe", Says: "A node looks whether its journal can be written again."},
 	{Point: UsageKept, Kind: Commit, Where: "runner/journal.Meter", Says: "What resources have used since they were looked at."},
-	{Point: UsageTold, Kind: Commit, Where: "runner/journal.AcknowledgeUsage", Says: "The supervisor has what resources used."},
+	{Point: UsageAcknowledged, Kind: Commit, Where: "runner/journal.AcknowledgeUsage", Says: "The supervisor has what resources used."},
 
 	{Point: LedgerProbed, Kind: Commit, Where: "ledger/sqlstore.Check", Says: "A coordinator looks whether its ledger can be written."},
 	{Point: LedgerRoster, Kind: Commit, Where: "ledger/sqlstore.AddRoster", Says: "A coordinator adopts a roster."},
@@ -164,7 +164,7 @@ var Places = []Place{
 
 	{Point: JobSent, Kind: Send, Where: "runner/queue/redisqueue.pushAll", Says: "A job goes into a node's queue alone."},
 	{Point: JobsSent, Kind: Send, Where: "runner/queue/redisqueue.pushAll", Says: "Several jobs go into a node's queue with one script; torn, none does."},
-	{Point: JobsWithdrawn, Kind: Send, Where: "supervisor.takeBack", Says: "Jobs of a stopped run, and deliveries that waited too long, are taken back."},
+	{Point: JobsWithdrawn, Kind: Send, Where: "supervisor.withdrawTasks", Says: "Jobs of a stopped run, and deliveries that waited too long, are taken back."},
 	{Point: EpochSent, Kind: Send, Where: "supervisor.announce supervisor.hearBeat", Says: "A node is told the epoch."},
 	{Point: RosterSent, Kind: Send, Where: "supervisor.adopt", Says: "A node is told of a newer roster."},
 	{Point: AcksSent, Kind: Send, Where: "supervisor.acknowledge", Says: "A node is told that its results are on disk."},
@@ -172,13 +172,13 @@ var Places = []Place{
 	{Point: RunsAsked, Kind: Send, Where: "supervisor.hearBeat", Says: "A node is asked what it has of runs, because the journal came from a backup."},
 	{Point: ResultsDone, Kind: Send, Where: "supervisor.acknowledge", Says: "Messages with results are taken off."},
 	{Point: BeatsDone, Kind: Send, Where: "supervisor.collect", Says: "Beats are taken off."},
-	{Point: AccountsSettled, Kind: Send, Where: "supervisor.apply", Says: "Nodes get their accounts at Redis."},
+	{Point: AccountsApplied, Kind: Send, Where: "supervisor.apply", Says: "Nodes get their accounts at Redis."},
 	{Point: GenerationSet, Kind: Send, Where: "supervisor.generation", Says: "Redis is marked, so that its loss shows."},
 	{Point: ResultsSent, Kind: Send, Where: "runner.sendResults", Says: "A node tells results."},
 	{Point: BeatSent, Kind: Send, Where: "runner.beat", Says: "A node says that it lives."},
 	{Point: ReportSent, Kind: Send, Where: "runner.report", Says: "A node tells what it found about its resources."},
 	{Point: HostSent, Kind: Send, Where: "runner.tellHost", Says: "A node tells what its machine is."},
-	{Point: ReportTold, Kind: Send, Where: "supervisor.takeReport", Says: "A node is told that its report is on disk."},
+	{Point: ReportAcknowledged, Kind: Send, Where: "supervisor.takeReport", Says: "A node is told that its report is on disk."},
 	{Point: ControlsDone, Kind: Send, Where: "runner.listen", Says: "What a node was told is taken off."},
 	{Point: TasksMoved, Kind: Send, Where: "runner/queue/redisqueue.move", Says: "A node puts back or takes off what asynq left behind."},
 

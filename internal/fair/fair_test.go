@@ -26,7 +26,7 @@ func serve(q *fair.Queue[time.Duration], until time.Duration, got map[string]tim
 	}
 }
 
-func TestTenantsGetEqualTimeWhateverTheirItemsTake(t *testing.T) {
+func TestTenantsGetEqualTimeForItemsOfAnyCost(t *testing.T) {
 	var q fair.Queue[time.Duration]
 	for range 40 {
 		q.Push("slow", 2*time.Second)
@@ -53,7 +53,7 @@ func TestWeightsShareTheTime(t *testing.T) {
 	}
 }
 
-func TestWhoBeginsToAskGoesFirstAndSavesNothingUp(t *testing.T) {
+func TestANewTenantGoesFirstWithoutCredit(t *testing.T) {
 	var q fair.Queue[time.Duration]
 	for range 3 {
 		q.Push("old", time.Second)
@@ -114,7 +114,7 @@ func TestNoTenantFallsBehind(t *testing.T) {
 	}
 }
 
-func TestThereIsAPlaceForWhoeverComes(t *testing.T) {
+func TestANewTenantAlwaysGetsAPlace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		places := &fair.Places{Size: 64}
 		ctx, stop := context.WithCancel(t.Context())

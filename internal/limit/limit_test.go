@@ -69,7 +69,7 @@ func TestThereIsAPlaceForOtherNetworks(t *testing.T) {
 	}
 }
 
-func TestWhatGoesOnIsSaidOnceInAWhile(t *testing.T) {
+func TestARepeatedLineIsLoggedOncePerInterval(t *testing.T) {
 	var l Lines
 	now, said, counted := time.Now(), 0, 0
 	for range 1000 {
@@ -121,7 +121,7 @@ func TestStrangersMakeAFewLinesOfAServer(t *testing.T) {
 	}
 }
 
-func TestWhoeverDoesMoreThanItsRateWaits(t *testing.T) {
+func TestACallerOverItsRateWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := Names{PerSecond: 100}
 		wait := func(name string) time.Duration {
@@ -169,7 +169,7 @@ func TestWhoeverDoesMoreThanItsRateWaits(t *testing.T) {
 }
 
 // What many ask for at once, and does not fit, uses nothing up.
-func TestWhoIsSentAwayUsesNothingUp(t *testing.T) {
+func TestARefusedCallerUsesNoBudget(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := Names{PerSecond: 20}
 		var all sync.WaitGroup

@@ -180,7 +180,7 @@ func writeUntilKilled(path string) {
 	select {}
 }
 
-func TestWhatWasAnsweredSurvivesSIGKILL(t *testing.T) { kept(t, whatWasAnsweredSurvivesSIGKILL) }
+func TestAcknowledgedWritesSurviveSIGKILL(t *testing.T) { kept(t, whatWasAnsweredSurvivesSIGKILL) }
 
 func whatWasAnsweredSurvivesSIGKILL(t *testing.T, path string) {
 	answered := make(map[string]bool)

@@ -21,7 +21,7 @@ import (
 	"writ/internal/testenv"
 )
 
-func TestWhatPostgreSQLAnsweredSurvivesItsSIGKILL(t *testing.T) {
+func TestAcknowledgedWritesSurviveSIGKILLOfPostgreSQL(t *testing.T) {
 	own := testenv.Postgres(t)
 	db := open(t, own.Store())
 	for range 3 {
@@ -159,7 +159,7 @@ func TestACommitWhoseAnswerIsLostIsNotUnknown(t *testing.T) {
 }
 
 // Of several processes one writes at a time: what a change has read is still true when it writes.
-func TestWritersOfOneDatabaseTakeTurns(t *testing.T) {
+func TestADatabaseHasOneWriterAtATime(t *testing.T) {
 	path := server.Store(t)
 	count := func(tx *Tx) error {
 		var n int

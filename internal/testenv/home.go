@@ -21,7 +21,7 @@ const (
 	homePrefix = "writ-test-" // and the pid of the maker, for people
 	lockName   = ".maker"     // is locked as long as the maker lives
 	groupsName = ".cgroups"   // names of control groups that the maker made, a line each
-	settled    = time.Minute  // how old a directory without a lock must be that nobody is about to lock
+	staleAfter = time.Minute  // how old a directory without a lock must be that nobody is about to lock
 	inMemory   = "/dev/shm"   // a place in memory, where there is one
 )
 
@@ -191,7 +191,7 @@ func abandoned(dir string) bool {
 	gone, err := unlocked(filepath.Join(dir, lockName))
 	if errors.Is(err, os.ErrNotExist) {
 		info, err := os.Stat(dir)
-		return err == nil && time.Since(info.ModTime()) > settled
+		return err == nil && time.Since(info.ModTime()) > staleAfter
 	}
 	return err == nil && gone
 }

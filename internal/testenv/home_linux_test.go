@@ -21,7 +21,7 @@ type left struct {
 	Watcher            int
 }
 
-// TestAKilledTestLeavesThis is the process of TestNothingStaysOfAKilledTest: servers as tests have them, and what drivers start, which gets an
+// TestAKilledTestLeavesThis is the process of TestAKilledTestLeavesNoResources: servers as tests have them, and what drivers start, which gets an
 // environment of its own.
 func TestAKilledTestLeavesThis(t *testing.T) {
 	if os.Getenv("WRIT_TEST_LEAVES") == "" {
@@ -91,8 +91,8 @@ func hierarchies() (all []string) {
 	return all
 }
 
-// TestNothingStaysOfAKilledTest, of which the whole group of processes is killed, as a shell does it.
-func TestNothingStaysOfAKilledTest(t *testing.T) {
+// TestAKilledTestLeavesNoResources, of which the whole group of processes is killed, as a shell does it.
+func TestAKilledTestLeavesNoResources(t *testing.T) {
 	NeedRoot(t)
 	for _, tool := range []string{"mkfs.ext4", "redis-server", "postgres", "containerd", "runc"} {
 		Need(t, tool)

@@ -70,7 +70,7 @@ func RedisWithTLS(t testing.TB, files RedisTLS) *RedisServer {
 }
 
 // startRedis starts a server on a port that settle is told, and that it may tell more of.
-func startRedis(t testing.TB, settle func(r *RedisServer)) *RedisServer {
+func startRedis(t testing.TB, configure func(r *RedisServer)) *RedisServer {
 	t.Helper()
 	r := &RedisServer{t: t, path: Need(t, "redis-server"), Dir: Home(t, "redis")}
 	t.Cleanup(r.Kill)
@@ -78,7 +78,7 @@ func startRedis(t testing.TB, settle func(r *RedisServer)) *RedisServer {
 	for range 5 { // somebody else may take the port between FreePort and redis-server
 		r.port = FreePort(t)
 		r.Addr = "127.0.0.1:" + strconv.Itoa(r.port)
-		settle(r)
+		configure(r)
 		if err = r.start(); err == nil {
 			return r
 		}

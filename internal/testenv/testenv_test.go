@@ -42,7 +42,7 @@ type ended struct {
 
 func (e *ended) Skip(args ...any) { e.skipped = fmt.Sprint(args...) }
 
-func TestWhatTheKernelLacksIsSkippedAndListed(t *testing.T) {
+func TestAMissingKernelFeatureIsSkippedAndListed(t *testing.T) {
 	list := filepath.Join(t.TempDir(), "skips")
 	t.Setenv(SkipsVar, list)
 	const says = "this kernel has no Landlock: not supported"

@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// TestWhatTheGateKeepsIsThere: each test that the nightly tier takes away names what stays, and each of those names is a test.
-func TestWhatTheGateKeepsIsThere(t *testing.T) {
+// TestNightlyTestsNameExistingGateTests: each test that the nightly tier takes away names what stays, and each of those names is a test.
+func TestNightlyTestsNameExistingGateTests(t *testing.T) {
 	call, name, declared := regexp.MustCompile(`testenv\.Nightly\(t, "([^"]+)"\)`), regexp.MustCompile(`\bTest[A-Z]\w+`), regexp.MustCompile(`(?m)^func (Test\w+)\(`)
 	kept, tests := map[string]string{}, map[string]bool{}
 	err := filepath.WalkDir("../..", func(path string, d fs.DirEntry, err error) error {

@@ -172,7 +172,7 @@ type answer struct {
 	body   string
 }
 
-func TestWhatTheStubDoesNotPlayItSays(t *testing.T) {
+func TestTheStubReportsUnsupportedRequests(t *testing.T) {
 	if status, body := play(t).do("PUT", "vm.add-fs", "{}"); status != 500 || !strings.HasPrefix(body, `["Error from API","vmmstub does not play`) {
 		t.Errorf("vm.add-fs = %d %s", status, body)
 	}

@@ -375,7 +375,7 @@ func TestARestoredMachineIsPausedAsItWas(t *testing.T) {
 	}
 }
 
-func TestItMisbehavesAsItIsTold(t *testing.T) {
+func TestItMisbehavesAsConfigured(t *testing.T) {
 	for _, tt := range []struct {
 		name     string
 		settings vmmstub.Settings

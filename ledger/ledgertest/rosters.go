@@ -122,7 +122,7 @@ func testRegistrationFlood(t *testing.T, l ledger.Ledger) {
 		ok(t, l.AddRegistration(ctx, registration(last+1+n, "b")))
 	}
 	if keys := waiting(); !keys[string(supervisorKey(2))] || keys[string(supervisorKey(1))] || keys[string(supervisorKey(last))] {
-		t.Error("a flood with proofs displaces first its own without one, then its oldest, and nobody else")
+		t.Error("a flood with proofs displaces first its own without one, then its oldest, and no other")
 	}
 	wantCode(t, "one without a proof, where each has one", l.AddRegistration(ctx, from(flood, registration(last, ""))), writ.CodeRateLimited)
 	ok(t, l.AddRegistration(ctx, from("10.0.0.2/32", registration(3, ""))))

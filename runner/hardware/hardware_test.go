@@ -123,7 +123,7 @@ func TestAMachineIsReadFromTheFilesOfItsKernel(t *testing.T) {
 	}
 }
 
-func TestAMachineThatSaysNothingIsStillOne(t *testing.T) {
+func TestAMachineWithoutFirmwareDataIsReported(t *testing.T) {
 	if diff := cmp.Diff(writ.Host{}, hardware.Machine{Root: os.DirFS(t.TempDir())}.Host()); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
@@ -133,7 +133,7 @@ func TestAMachineThatSaysNothingIsStillOne(t *testing.T) {
 	}
 }
 
-func TestWhatIsReadOfAMachineIsBounded(t *testing.T) {
+func TestFactsOfAMachineAreBounded(t *testing.T) {
 	files := map[string]string{
 		"sys/class/dmi/id/sys_vendor": "\x1b]0;owned\a" + strings.Repeat("ä", 500), "proc/cpuinfo": strings.Repeat("x", 1<<20) + "\nmodel name: late\n",
 	}

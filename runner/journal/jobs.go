@@ -134,7 +134,7 @@ func pastOf(tx *sqldb.Tx, job *writ.Job, incarnation int64) (*Past, error) {
 			past.Later = true
 		case e.Result != nil && e.Result.Error == nil:
 			past.Done = e.Result
-		case began && attempt > job.Told && e.mayHaveActed(incarnation):
+		case began && attempt > job.KnownFailures && e.mayHaveActed(incarnation):
 			past.Unclear = true
 		}
 	}

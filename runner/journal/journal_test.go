@@ -91,7 +91,7 @@ func TestTheFirstResultStays(t *testing.T) {
 	}
 }
 
-func TestWhatMayBeDoneAgainIsRecordedOnceItIsDone(t *testing.T) {
+func TestARepeatableJobIsRecordedWhenItIsDone(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "runner.db")
 	j := open(t, path)
 	one := job(1, time.Now().Add(time.Hour))
@@ -125,7 +125,7 @@ func TestWhatMayBeDoneAgainIsRecordedOnceItIsDone(t *testing.T) {
 }
 
 // An earlier version recorded that it began also what may be done again.
-func TestWhatAnEarlierVersionBeganIsEnded(t *testing.T) {
+func TestAJobThatAnEarlierVersionBeganIsEnded(t *testing.T) {
 	j := open(t, ":memory:")
 	one := job(1, time.Now().Add(time.Hour))
 	_, err := j.Start(t.Context(), one, writ.Digest{}, 1, true)
@@ -344,7 +344,7 @@ func TestASecondRunnerOnTheSameJournalIsRefused(t *testing.T) {
 	open(t, path)
 }
 
-func TestWhatIsKnownOfEarlierAttemptsDecidesWhetherOneMayAct(t *testing.T) {
+func TestRecordsOfEarlierAttemptsDecideWhetherOneMayAct(t *testing.T) {
 	const earlier, now = 1, 2 // incarnations
 	failed := func(key writ.JobKey, code writ.Code) *writ.Result {
 		return &writ.Result{JobKey: key, Error: writ.Errorf(code, "told to fail")}
@@ -370,7 +370,7 @@ func TestWhatIsKnownOfEarlierAttemptsDecidesWhetherOneMayAct(t *testing.T) {
 			t.Run(tt.name+map[bool]string{true: ", once", false: ", again and again"}[once], func(t *testing.T) {
 				j := open(t, ":memory:")
 				first, second := job(1, time.Now().Add(time.Hour)), job(1, time.Now().Add(time.Hour))
-				first.Attempt, second.Attempt, second.Told = 1, 2, tt.told
+				first.Attempt, second.Attempt, second.KnownFailures = 1, 2, tt.told
 				if tt.later {
 					first.Attempt, second.Attempt = 2, 1
 				}
@@ -411,7 +411,7 @@ func TestWhatIsKnownOfEarlierAttemptsDecidesWhetherOneMayAct(t *testing.T) {
 	}
 }
 
-func TestATryThatWasRefusedKeepsNoOtherFromActing(t *testing.T) {
+func TestARefusedAttemptBlocksNoOther(t *testing.T) {
 	j := open(t, ":memory:")
 	first, second := job(1, time.Now().Add(time.Hour)), job(1, time.Now().Add(time.Hour))
 	second.Attempt = 2
@@ -435,7 +435,7 @@ func TestPruneForgetsNothingBecauseTheClockIsAhead(t *testing.T) {
 	}
 }
 
-func TestUseIsToldInTheNearestSeconds(t *testing.T) {
+func TestUseIsRoundedToTheNearestSecond(t *testing.T) {
 	j := open(t, ":memory:")
 	use := journal.Use{
 		Resource: writ.ResourceID{Project: "p", Kind: writ.KindVolume, Name: "data"}, UID: "u", Hour: time.Unix(0, 0).UTC(),

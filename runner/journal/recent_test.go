@@ -12,7 +12,7 @@ import (
 )
 
 // Runs come back after many others; whatever is recorded of them must be found, and of nothing else may be said that it is there.
-func TestWhatIsForgottenIsAskedOfTheJournal(t *testing.T) {
+func TestEvictedRunsAreReadFromTheJournal(t *testing.T) {
 	j, err := Open(t.Context(), filepath.Join(t.TempDir(), "runner.db"))
 	if err != nil {
 		t.Fatal(err)
@@ -54,7 +54,7 @@ func TestWhatIsForgottenIsAskedOfTheJournal(t *testing.T) {
 
 // What somebody is about to write counts from before on, also for one who asked the journal before it was there, however many runs come
 // in between.
-func TestWhatIsBeingWrittenIsNotForgotten(t *testing.T) {
+func TestARunThatIsBeingWrittenIsNotEvicted(t *testing.T) {
 	j, err := Open(t.Context(), ":memory:")
 	if err != nil {
 		t.Fatal(err)

@@ -113,7 +113,7 @@ func (j *Journal) UnacknowledgedUsage(ctx context.Context, max int) ([]writ.Usag
 
 // AcknowledgeUsage keeps that the supervisor has rows of usage as they stood.
 func (j *Journal) AcknowledgeUsage(ctx context.Context, versions []Version) error {
-	return j.db.Write(failpoint.At(ctx, failpoint.UsageTold), func(tx *sqldb.Tx) error {
+	return j.db.Write(failpoint.At(ctx, failpoint.UsageAcknowledged), func(tx *sqldb.Tx) error {
 		for _, v := range versions {
 			if _, err := tx.Exec(`UPDATE usage SET told = $1 WHERE uid = $2 AND hour = $3 AND told < $1`, v.Number, string(v.UID), sqldb.Micros(v.Hour)); err != nil {
 				return err

@@ -61,8 +61,8 @@ func TestANodeConnectsOnlyWhereItsOperatorAllows(t *testing.T) {
 	}
 }
 
-// TestWhatIsAtAnAddressIsToldToNobody: who chooses an address must not learn whether there is an open port, and who answers.
-func TestWhatIsAtAnAddressIsToldToNobody(t *testing.T) {
+// TestATransferDoesNotRevealOpenPorts: who chooses an address must not learn whether there is an open port, and who answers.
+func TestATransferDoesNotRevealOpenPorts(t *testing.T) {
 	t.Parallel()
 	from, to := plain(t)
 	config, err := secured(newKey())

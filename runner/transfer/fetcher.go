@@ -86,7 +86,7 @@ func (f *Fetcher) Fetch(ctx context.Context, snapshot string, to sal.Part) error
 			return final.err
 		}
 		if not, ok := errors.AsType[*unreached](err); ok && f.Log != nil && before == nil {
-			f.Log.WarnContext(ctx, "another node is not reached", "node", f.Grant.FromName, "address", f.Grant.Address, "err", not.why)
+			f.Log.WarnContext(ctx, "connect to another node", "node", f.Grant.FromName, "address", f.Grant.Address, "err", not.why)
 		}
 		before = f.unreachable(err)
 		if lives {

@@ -84,7 +84,7 @@ func (g *Giver) Serve(ctx context.Context, listener net.Listener) error {
 			return fmt.Errorf("take connections of other nodes: %w", err)
 		case err != nil: // out of files, mostly
 			if times, say := g.refusals.Say("accept", time.Now()); say {
-				g.Log.WarnContext(ctx, "cannot take a connection of another node", "err", err, "times", times)
+				g.Log.WarnContext(ctx, "accept a connection of another node", "err", err, "times", times)
 			}
 			_ = sleep.For(ctx, time.Second)
 			continue
@@ -92,7 +92,7 @@ func (g *Giver) Serve(ctx context.Context, listener net.Listener) error {
 		ctx, cancel := context.WithCancelCause(ctx)
 		guest, crowded := g.places.enter(conn, cancel)
 		if crowded != nil {
-			g.Log.WarnContext(ctx, "strangers keep the places of the address for transfers; the oldest go", "from", crowded.from.String(), "places", maxStrangers)
+			g.Log.WarnContext(ctx, "unauthenticated connections fill the transfer endpoint; the oldest are closed", "from", crowded.from.String(), "places", maxStrangers)
 		}
 		open.Go(func() {
 			defer guest.leave()
@@ -158,7 +158,7 @@ func (g *Giver) talk(ctx context.Context, guest *guest, conn *tls.Conn) error {
 		begin = 0
 	}
 	if times, say := g.given.Say("", time.Now()); say { // a node may ask for the same again and again
-		g.Log.InfoContext(ctx, "gives an archive to another node", "transfer", grant.Transfer, "to", grant.To, "resource", grant.Resource.String(),
+		g.Log.InfoContext(ctx, "archive sent to another node", "transfer", grant.Transfer, "to", grant.To, "resource", grant.Resource.String(),
 			"bytes", archive.Bytes, "offset", begin, "times", times)
 	}
 	out := &tail{to: g.paced(ctx, moving), skip: begin, last: time.Now(), head: answer{Edition: archive.Edition, Bytes: archive.Bytes, Offset: begin, SizeGiB: archive.SizeGiB}}

@@ -25,8 +25,8 @@ import (
 	"writ/sal/saltest"
 )
 
-// TestNobodyGetsMoreThanTheTransferGrantSays tries transfer grants that are not the right ones. The driver is never asked.
-func TestNobodyGetsMoreThanTheTransferGrantSays(t *testing.T) {
+// TestATransferGrantBoundsEachTransfer tries transfer grants that are not the right ones. The driver is never asked.
+func TestATransferGrantBoundsEachTransfer(t *testing.T) {
 	t.Parallel()
 	from, to := plain(t)
 	from.made("data", 0)
@@ -118,8 +118,8 @@ func TestATransferGrantIsShownToItsNodeOnly(t *testing.T) {
 	}
 }
 
-// TestWhatStrangersDoIsAFewLines also has a node show what it may not, meanwhile: that is a line of its own.
-func TestWhatStrangersDoIsAFewLines(t *testing.T) {
+// TestRequestsOfStrangersLogFewLines also has a node show what it may not, meanwhile: that is a line of its own.
+func TestRequestsOfStrangersLogFewLines(t *testing.T) {
 	t.Parallel()
 	from, to := plain(t)
 	from.made("data", 0)
@@ -151,9 +151,9 @@ func TestWhatStrangersDoIsAFewLines(t *testing.T) {
 	}
 }
 
-// TestStrangersKeepNobodyOut has strangers keep all the places that they can get: from another address they take each one back that they lose,
+// TestStrangersBlockNoTransfer has strangers keep all the places that they can get: from another address they take each one back that they lose,
 // with and without a key; from the same one they keep what they have.
-func TestStrangersKeepNobodyOut(t *testing.T) {
+func TestStrangersBlockNoTransfer(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
 		address  string
@@ -207,8 +207,8 @@ func TestStrangersKeepNobodyOut(t *testing.T) {
 	}
 }
 
-// TestWhoHasMostPlacesMakesRoom has connections come from several networks. Whoever has shown a transfer grant keeps its place.
-func TestWhoHasMostPlacesMakesRoom(t *testing.T) {
+// TestTheNetworkWithMostConnectionsLosesOne has connections come from several networks. Whoever has shown a transfer grant keeps its place.
+func TestTheNetworkWithMostConnectionsLosesOne(t *testing.T) {
 	var p places
 	enter := func(address string) *guest {
 		g, _ := p.enter(&silent{from: net.TCPAddrFromAddrPort(netip.MustParseAddrPort(address))}, func(error) {})
@@ -264,8 +264,8 @@ func (s *silent) Close() error {
 	return nil
 }
 
-// TestWhatIsKeptMakesNoRoomWhileItMayStream shows a transfer grant that has just expired by the clock of the giver, and is good for the skew of clocks.
-func TestWhatIsKeptMakesNoRoomWhileItMayStream(t *testing.T) {
+// TestAStreamableSnapshotIsNotEvicted shows a transfer grant that has just expired by the clock of the giver, and is good for the skew of clocks.
+func TestAStreamableSnapshotIsNotEvicted(t *testing.T) {
 	t.Parallel()
 	from, to := plain(t)
 	driver := &liar{archive: sal.Archive{Edition: "e", Bytes: 4, SizeGiB: 1, Write: text([]byte("fine"))}}

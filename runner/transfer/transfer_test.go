@@ -302,8 +302,8 @@ func TestAVolumeThatIsDeletedMeanwhileIsNotCopied(t *testing.T) {
 	})
 }
 
-// TestNothingStaysOfACopyThatWasGivenUp lets the time pass in which somebody could have asked for the rest.
-func TestNothingStaysOfACopyThatWasGivenUp(t *testing.T) {
+// TestAnAbandonedCopyLeavesNoData lets the time pass in which somebody could have asked for the rest.
+func TestAnAbandonedCopyLeavesNoData(t *testing.T) {
 	onEach(t, func(t *testing.T, from, to *node) {
 		from.made("data", 2)
 		from.give(nil)
@@ -402,8 +402,8 @@ func TestAVolumeThatIsBusyIsWaitedFor(t *testing.T) {
 	}
 }
 
-// TestWhoeverGoesOnIsToldToWaitForTheirPart has the first half of an archive made for its digest only, so slowly that it needs a word.
-func TestWhoeverGoesOnIsToldToWaitForTheirPart(t *testing.T) {
+// TestAResumedCopyWaitsForTheDigestOfItsFirstPart has the first half of an archive made for its digest only, so slowly that it needs a word.
+func TestAResumedCopyWaitsForTheDigestOfItsFirstPart(t *testing.T) {
 	var wire bytes.Buffer
 	out := &tail{to: &wire, skip: 10, head: answer{Edition: "e", Bytes: 20, Offset: 10}, last: time.Now().Add(-keepalive)}
 	for _, piece := range []string{"01234", "56", "789abc", "defghij"} {
@@ -498,9 +498,9 @@ func TestACancelledCopyLeavesNothing(t *testing.T) {
 	})
 }
 
-// TestWhatTheOtherNodeSaysIsNoWordOnThisOne has the node that gives refuse for reasons of its own. A full disk there asks nobody to make room
+// TestErrorsOfTheOtherNodeAreNotErrorsOfThisNode has the node that gives refuse for reasons of its own. A full disk there asks nobody to make room
 // here, and a journal that cannot be written there spares no attempt.
-func TestWhatTheOtherNodeSaysIsNoWordOnThisOne(t *testing.T) {
+func TestErrorsOfTheOtherNodeAreNotErrorsOfThisNode(t *testing.T) {
 	t.Parallel()
 	from, to := plain(t)
 	for said, heard := range map[writ.Code]writ.Code{

@@ -19,8 +19,8 @@ import (
 	"writ/sal"
 )
 
-// somebody runs a line in a directory as a user without rights, as a program in a container does that has it.
-func somebody(t testing.TB, dir, line string) (said string, err error) {
+// asUser runs a line in a directory as a user without rights, as a program in a container does that has it.
+func asUser(t testing.TB, dir, line string) (said string, err error) {
 	t.Helper()
 	if err := os.Chmod(dir, 0o777); err != nil {
 		t.Fatal(err)
@@ -38,7 +38,7 @@ func somebody(t testing.TB, dir, line string) (said string, err error) {
 func nest(t testing.TB, dir string) {
 	t.Helper()
 	testenv.Need(t, "btrfs")
-	if said, err := somebody(t, dir, "mkdir dir && for s in one one/deeper dir/two dir/two/deeper; do btrfs subvolume create $s || exit 1; done && "+
+	if said, err := asUser(t, dir, "mkdir dir && for s in one one/deeper dir/two dir/two/deeper; do btrfs subvolume create $s || exit 1; done && "+
 		"echo mine > one/deeper/file && btrfs property set -t subvol dir/two ro true"); err != nil {
 		t.Fatalf("%v: %s", err, said)
 	}
@@ -68,7 +68,7 @@ func bury(t testing.TB, dir string) {
 	}
 }
 
-func TestNothingOfWhatIsNestedInATreeIsLostInSilence(t *testing.T) {
+func TestNestedSubvolumesAreReported(t *testing.T) {
 	kinds(t, func(t *testing.T, p *Pool) {
 		ctx, bound := t.Context(), sal.Bound{Bytes: 32 * mib}
 		dir := must[string](t)(p.Make(ctx, "a", bound))
@@ -104,7 +104,7 @@ func TestNothingOfWhatIsNestedInATreeIsLostInSilence(t *testing.T) {
 		}
 
 		// Whoever made them can do what they are told.
-		if said, err := somebody(t, dir, "cp -r one kept && rm -r one && btrfs property set -t subvol dir/two ro false && rm -r dir"); err != nil {
+		if said, err := asUser(t, dir, "cp -r one kept && rm -r one && btrfs property set -t subvol dir/two ro false && rm -r dir"); err != nil {
 			t.Fatalf("%v: %s", err, said)
 		}
 		if drift := must[[]sal.Drift](t)(p.Keep(ctx, "a", bound)); len(drift) > 0 {
@@ -137,7 +137,7 @@ func TestATreeGoesWithWhatIsNestedInIt(t *testing.T) {
 }
 
 // With simple quotas a new subvolume counts for the groups of the one in which it is made.
-func TestWhatIsNestedCountsForTheProject(t *testing.T) {
+func TestNestedSubvolumesCountForTheProject(t *testing.T) {
 	t.Parallel()
 	dir := testenv.NewBtrfs(t, filepath.Join(t.TempDir(), "btrfs"), 1<<10).Dir
 	p := &Pool{Dir: filepath.Join(dir, "pool"), ProjectBytes: func(writ.ProjectID) int64 { return 64 * mib }}
@@ -146,7 +146,7 @@ func TestWhatIsNestedCountsForTheProject(t *testing.T) {
 		t.Skip("this kernel has full quotas only")
 	}
 	testenv.Need(t, "btrfs")
-	said, err := somebody(t, tree, "btrfs subvolume create one && btrfs subvolume create one/deeper && head -c 300M /dev/zero > one/deeper/file; sync one; stat -c %s one/deeper/file")
+	said, err := asUser(t, tree, "btrfs subvolume create one && btrfs subvolume create one/deeper && head -c 300M /dev/zero > one/deeper/file; sync one; stat -c %s one/deeper/file")
 	if !strings.Contains(said, "quota exceeded") {
 		t.Errorf("300 MiB in a project of 64: %v, %s", err, said)
 	}

@@ -140,7 +140,7 @@ func TestKeepMendsTheQuota(t *testing.T) {
 }
 
 // A machine must be able to write all of its disk, whatever snapshots there are of it.
-func TestSnapshotsTakeNoRoomFromATree(t *testing.T) {
+func TestSnapshotsTakeNoSpaceFromATree(t *testing.T) {
 	kinds(t, func(t *testing.T, p *Pool) {
 		dir := must[string](t)(p.Make(t.Context(), "a", sal.Bound{Bytes: 32 * mib}))
 		for _, s := range []string{"one", "two"} {

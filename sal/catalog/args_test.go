@@ -102,7 +102,7 @@ func TestCheckFindsEveryProblemWithItsPlace(t *testing.T) {
 	}
 }
 
-func TestFormsTakeWhatTheyNameAndNothingElse(t *testing.T) {
+func TestFormsAcceptOnlyTheirValues(t *testing.T) {
 	for name, texts := range map[string]struct{ good, bad []string }{
 		"name":     {[]string{"a", "web-0"}, []string{"", "-a", "Web", "a.b", strings.Repeat("a", 64)}},
 		"source":   {[]string{"https://example.com/a?b=c", "file:///srv/a.raw"}, []string{"http://example.com/", "https://", "https:///a", "https://u:p@example.com/", "file://host/a", "https://a b"}},
@@ -186,7 +186,7 @@ func TestDecodeRefusesWhatDoesNotFit(t *testing.T) {
 	}
 }
 
-func TestReplaceHandlesReachesEveryHandleAndNothingElse(t *testing.T) {
+func TestReplaceHandlesReachesOnlyHandlesAndAllOfThem(t *testing.T) {
 	s := operation(t, "container.create").Args
 	args := map[string]any{
 		"image":    "web",

@@ -292,7 +292,7 @@ func TestSchemaFollowsEmbeddedStructs(t *testing.T) {
 }
 
 // A runner lets jobs on one resource act one after the other. It relies on that to tell whether a job that must not be repeated was begun.
-func TestWhatMustNotBeRepeatedNamesAResource(t *testing.T) {
+func TestNonRepeatableOperationsNameAResource(t *testing.T) {
 	for _, o := range Operations() {
 		if o.Repeat == Once && !o.Named() {
 			t.Errorf("%s must not be repeated and names no resource", o.Name())

@@ -79,7 +79,7 @@ func (j *job) clear(ctx context.Context, r *sal.Record[own]) error {
 	if err := j.unfence(ctx, r); err != nil {
 		return err
 	}
-	if err := j.takeBack(ctx, r.Resource, r.Own.Volumes); err != nil {
+	if err := j.revokeDisks(ctx, r.Resource, r.Own.Volumes); err != nil {
 		return err
 	}
 	j.step("release the taps")

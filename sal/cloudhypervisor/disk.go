@@ -196,7 +196,7 @@ func (j *job) attach(ctx context.Context, r *sal.Record[own], wanted disk) (sal.
 	plugged, err := j.plug(ctx, r, wanted)
 	if err != nil && ctx.Err() == nil {
 		if !slices.Contains(before, wanted) {
-			err = errors.Join(err, j.takeBack(ctx, r.Resource, []disk{wanted}))
+			err = errors.Join(err, j.revokeDisks(ctx, r.Resource, []disk{wanted}))
 		}
 		r.Own.Volumes = before
 		err = errors.Join(err, j.records().Put(r))
@@ -274,7 +274,7 @@ func (j *job) detach(ctx context.Context, r *sal.Record[own], volume writ.Ref) (
 	if err := j.unplug(ctx, r, r.Own.Volumes[i]); err != nil {
 		return sal.Outcome{}, err
 	}
-	if err := j.takeBack(ctx, r.Resource, r.Own.Volumes[i:i+1]); err != nil {
+	if err := j.revokeDisks(ctx, r.Resource, r.Own.Volumes[i:i+1]); err != nil {
 		return sal.Outcome{}, err
 	}
 	r.Own.Volumes = slices.Delete(r.Own.Volumes, i, i+1)

@@ -19,7 +19,7 @@ import (
 )
 
 func TestVolumeIsForOneMachineAtATime(t *testing.T) {
-	benches(t, func(t *testing.T, b *fixture) {
+	forEachFixture(t, func(t *testing.T, b *fixture) {
 		root := []any{saltest.RefTo(writ.KindVolume, "root")}
 		b.must("machine.create", "web", with(machineSpec, "disks", root))
 		b.must("machine.stop", "web", nil)
@@ -103,8 +103,8 @@ func TestAVolumeThatGoesMeanwhileIsForNoMachine(t *testing.T) {
 	}
 }
 
-// TestWhoMayHaveAVolumeIsNotTakenForNobody: the record of a machine that has one does not say so any more.
-func TestWhoMayHaveAVolumeIsNotTakenForNobody(t *testing.T) {
+// TestAMachineThatMayHoldAVolumeIsListedAsItsUser: the record of a machine that has one does not say so any more.
+func TestAMachineThatMayHoldAVolumeIsListedAsItsUser(t *testing.T) {
 	b := newFixture(t)
 	root := []any{saltest.RefTo(writ.KindVolume, "root")}
 	b.must("machine.create", "web", with(machineSpec, "disks", root))
@@ -166,7 +166,7 @@ func TestImagesThatAMachineStartsFromAreItsOwn(t *testing.T) {
 }
 
 func TestDisksGrowWithTheirVolumes(t *testing.T) {
-	benches(t, func(t *testing.T, b *fixture) {
+	forEachFixture(t, func(t *testing.T, b *fixture) {
 		b.must("machine.create", "web", with(machineSpec, "disks", []any{saltest.RefTo(writ.KindVolume, "root")}))
 		b.keeps("web", "", false)
 		if err := os.WriteFile(filepath.Join(b.host, "volumes/root/grown"), nil, 0o600); err != nil {
@@ -190,7 +190,7 @@ func TestDisksGrowWithTheirVolumes(t *testing.T) {
 }
 
 func TestRestoreBringsBackWhatWasOnTheDisks(t *testing.T) {
-	benches(t, func(t *testing.T, b *fixture) {
+	forEachFixture(t, func(t *testing.T, b *fixture) {
 		if b.forgets {
 			t.Skip("memory of machines cannot be kept here")
 		}
@@ -272,8 +272,8 @@ func TestSnapshotThatFailsLeavesTheMachineRunning(t *testing.T) {
 	}
 }
 
-func TestWhatARunningMachineCannotTakeIsRefused(t *testing.T) {
-	benches(t, func(t *testing.T, b *fixture) {
+func TestAnImpossibleChangeOfARunningMachineIsRefused(t *testing.T) {
+	forEachFixture(t, func(t *testing.T, b *fixture) {
 		b.must("machine.create", "web", machineSpec)
 		for _, size := range []map[string]any{{"cpus": int64(9)}, {"memory_mib": int64(128)}, {"memory_mib": int64(300)}, {"memory_mib": int64(4096)}} {
 			b.refuses("machine.resize", "web", size, writ.CodeResourceConflict)
@@ -349,7 +349,7 @@ func TestGuestThatDoesNotLetGoKeepsItsDisk(t *testing.T) {
 func TestADiskThatItsGuestHoldsIsBusyEachTime(t *testing.T) {
 	for _, release := range vmmstub.Releases {
 		t.Run(release.String(), func(t *testing.T) {
-			b := newBenchOn(t, stage{program: vmmstub.BuildOf(t, release), prepare: prepare})
+			b := newFixtureOn(t, setup{program: vmmstub.BuildOf(t, release), prepare: prepare})
 			b.guestTime = 10 * time.Millisecond
 			b.must("machine.create", "web", machineSpec)
 			b.must("machine.attach", "web", data)
@@ -367,7 +367,7 @@ func TestADiskThatItsGuestHoldsIsBusyEachTime(t *testing.T) {
 
 // TestAChangeOfSizeThatIsRefusedHalfwayIsRecordedAsItIs: memory that a guest was given cannot be taken back.
 func TestAChangeOfSizeThatIsRefusedHalfwayIsRecordedAsItIs(t *testing.T) {
-	benches(t, func(t *testing.T, b *fixture) {
+	forEachFixture(t, func(t *testing.T, b *fixture) {
 		b.must("machine.create", "web", machineSpec)
 		for i := range 6 { // 768 MiB may be added to 256; the last two are too much
 			b.must("machine.resize", "web", map[string]any{"memory_mib": int64(256 + 128*(i+1))})
@@ -391,7 +391,7 @@ func TestAChangeOfSizeThatIsRefusedHalfwayIsRecordedAsItIs(t *testing.T) {
 
 // TestMoreMemoryThanThereArePlacesForIsRefusedWithAWayOut: the ninth time that memory is added to a machine that runs.
 func TestMoreMemoryThanThereArePlacesForIsRefusedWithAWayOut(t *testing.T) {
-	benches(t, func(t *testing.T, b *fixture) {
+	forEachFixture(t, func(t *testing.T, b *fixture) {
 		b.must("machine.create", "web", with(machineSpec, "memory_mib", int64(512)))
 		for i := range 8 {
 			b.must("machine.resize", "web", map[string]any{"memory_mib": int64(512 + 128*(i+1))})
@@ -412,7 +412,7 @@ func TestMoreMemoryThanThereArePlacesForIsRefusedWithAWayOut(t *testing.T) {
 func TestCPUsThatAGuestKeepsMakeTheNextChangeWaitAndThenBusy(t *testing.T) {
 	for _, release := range vmmstub.Releases {
 		t.Run(release.String(), func(t *testing.T) {
-			b := newBenchOn(t, stage{program: vmmstub.BuildOf(t, release), prepare: prepare})
+			b := newFixtureOn(t, setup{program: vmmstub.BuildOf(t, release), prepare: prepare})
 			b.guestTime = 10 * time.Millisecond
 			b.must("machine.create", "web", machineSpec)
 			b.must("machine.resize", "web", map[string]any{"cpus": int64(4)})

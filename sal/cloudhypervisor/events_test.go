@@ -9,7 +9,7 @@ import (
 )
 
 // A process that somebody took over may write what it likes, and as much of it.
-func TestWhatIsNoEventIsPassedOverInPieces(t *testing.T) {
+func TestInvalidEventsAreSkippedInPieces(t *testing.T) {
 	const rebooted = `{"source":"vm","event":"rebooted"}`
 	path := filepath.Join(t.TempDir(), "events")
 	for name, tt := range map[string]struct {

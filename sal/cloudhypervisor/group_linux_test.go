@@ -20,7 +20,7 @@ func (b *fixture) needGroups() {
 }
 
 func TestAProcessIsInAGroupOfItsOwnAsLongAsTheMachineIsThere(t *testing.T) {
-	benches(t, func(t *testing.T, b *fixture) {
+	forEachFixture(t, func(t *testing.T, b *fixture) {
 		b.needGroups()
 		b.must("machine.create", "web", machineSpec)
 		in := func() {

@@ -20,7 +20,7 @@ import (
 )
 
 func TestForeignProcessAtOurSocketIsNamedAndLeftAlone(t *testing.T) {
-	benches(t, func(t *testing.T, b *fixture) {
+	forEachFixture(t, func(t *testing.T, b *fixture) {
 		dir := b.dirOf(machine("web"))
 		if err := sal.MakeDir(dir); err != nil {
 			t.Fatal(err)
@@ -49,7 +49,7 @@ func TestForeignProcessAtOurSocketIsNamedAndLeftAlone(t *testing.T) {
 }
 
 func TestReusedNumberIsNotTakenForTheMachine(t *testing.T) {
-	benches(t, func(t *testing.T, b *fixture) {
+	forEachFixture(t, func(t *testing.T, b *fixture) {
 		b.must("machine.create", "web", machineSpec)
 		b.signal("web", unix.SIGKILL, true)
 		other := exec.Command("sleep", "60")
@@ -96,7 +96,7 @@ func TestAPathThatIsTooLongForASocketIsSaidEachTime(t *testing.T) {
 }
 
 func TestStaleSocketIsReplaced(t *testing.T) {
-	benches(t, func(t *testing.T, b *fixture) {
+	forEachFixture(t, func(t *testing.T, b *fixture) {
 		b.must("machine.create", "web", machineSpec)
 		b.signal("web", unix.SIGKILL, true)
 		socket := filepath.Join(b.dirOf(machine("web")), socketName)
@@ -111,7 +111,7 @@ func TestStaleSocketIsReplaced(t *testing.T) {
 }
 
 func TestTapThatIsTakenIsSaid(t *testing.T) {
-	benches(t, func(t *testing.T, b *fixture) {
+	forEachFixture(t, func(t *testing.T, b *fixture) {
 		nets := networks(t)
 		if nets == nil {
 			t.Skip("only root makes taps")
@@ -137,7 +137,7 @@ func TestTapThatIsTakenIsSaid(t *testing.T) {
 }
 
 func TestAddressesAndUsageAreThoseOfTheTaps(t *testing.T) {
-	benches(t, func(t *testing.T, b *fixture) {
+	forEachFixture(t, func(t *testing.T, b *fixture) {
 		nets := networks(t)
 		if nets == nil {
 			t.Skip("only root makes taps")
@@ -159,7 +159,7 @@ func TestAddressesAndUsageAreThoseOfTheTaps(t *testing.T) {
 }
 
 // A tap that is made anew has the old name, and the process has the old tap.
-func TestAMachineWhoseTapSomebodyTookAwayIsReportedUntilItIsStartedAnew(t *testing.T) {
+func TestAMachineWithALostTapIsReportedUntilItsRestart(t *testing.T) {
 	nets := networks(t)
 	if nets == nil {
 		t.Skip("only root makes taps")
@@ -219,7 +219,7 @@ func TestAMachineHasLostNoTapsOfAStartBefore(t *testing.T) {
 	b.empty()
 }
 
-func TestWhatFailsWhileAMachineIsMadeLeavesNothing(t *testing.T) {
+func TestAFailedCreateOfAMachineLeavesNoTrace(t *testing.T) {
 	for name, tt := range map[string]struct {
 		set   vmmstub.Settings
 		code  writ.Code
@@ -242,7 +242,7 @@ func TestWhatFailsWhileAMachineIsMadeLeavesNothing(t *testing.T) {
 	}
 }
 
-func TestWhatIsMissingIsSaidBeforeAnythingIsMade(t *testing.T) {
+func TestMissingToolsAreReportedBeforeACreate(t *testing.T) {
 	b := newFixture(t)
 	big := filepath.Join(b.host, "images", "root")
 	if err := errors.Join(os.WriteFile(big, nil, 0o600), os.Truncate(big, 256<<20)); err != nil {
@@ -278,14 +278,14 @@ func TestWhatIsMissingIsSaidBeforeAnythingIsMade(t *testing.T) {
 	b.empty()
 }
 
-func TestOnlyVersionsWhoseAnswersCanBeToldApartAreTaken(t *testing.T) {
+func TestOnlyVersionsWithDistinctAnswersAreAccepted(t *testing.T) {
 	for version, ok := range map[string]bool{"v53.0": true, "v53.0-dirty": true, "54.1.0": true, "v52.0": false, "v9.0": false, "": false, "hello": false} {
 		if err := checkVersion(version); (err == nil) != ok {
 			t.Errorf("%q: %v", version, err)
 		}
 	}
 	for _, release := range vmmstub.Releases {
-		b := newBenchOn(t, stage{program: vmmstub.BuildOf(t, release), prepare: prepare})
+		b := newFixtureOn(t, setup{program: vmmstub.BuildOf(t, release), prepare: prepare})
 		if version, err := b.Probe(t.Context()); version != release.String() || err != nil {
 			t.Errorf("%s is %q, %v", release, version, err)
 		}

@@ -17,7 +17,7 @@ import (
 )
 
 func TestMachineSurvivesItsRunner(t *testing.T) {
-	benches(t, func(t *testing.T, b *fixture) {
+	forEachFixture(t, func(t *testing.T, b *fixture) {
 		b.must("machine.create", "web", machineSpec)
 		pid := b.record("web").Own.Process.PID
 		b.reopen(b.Program)
@@ -35,7 +35,7 @@ func TestMachineSurvivesItsRunner(t *testing.T) {
 }
 
 func TestProcessThatWasJustStartedIsFoundAgain(t *testing.T) {
-	benches(t, func(t *testing.T, b *fixture) {
+	forEachFixture(t, func(t *testing.T, b *fixture) {
 		b.must("machine.create", "web", machineSpec)
 		pid := b.record("web").Own.Process.PID
 		b.change("web", func(o *own) { o.Process.PID, o.Process.Started = 0, 0 }) // a crash came between
@@ -80,7 +80,7 @@ func TestKilledMachineIsStartedAgainWithGrowingPauses(t *testing.T) {
 }
 
 func TestMachineIsBackAfterTheHostStartedAnew(t *testing.T) {
-	benches(t, func(t *testing.T, b *fixture) {
+	forEachFixture(t, func(t *testing.T, b *fixture) {
 		b.must("machine.create", "web", machineSpec)
 		b.must("machine.create", "off", machineSpec)
 		b.must("machine.stop", "off", nil)
@@ -112,10 +112,10 @@ func (b *fixture) turnsOff(name string) {
 	}
 }
 
-func TestGuestThatTurnsItselfOffStaysOff(t *testing.T) {
+func TestAGuestThatPowersOffStaysOff(t *testing.T) {
 	for _, release := range vmmstub.Releases {
 		t.Run(release.String(), func(t *testing.T) {
-			b := newBenchOn(t, stage{program: vmmstub.BuildOf(t, release), prepare: prepare})
+			b := newFixtureOn(t, setup{program: vmmstub.BuildOf(t, release), prepare: prepare})
 			b.must("machine.create", "web", machineSpec)
 			b.turnsOff("web")
 			for range 2 {
@@ -149,7 +149,7 @@ func TestAMachineWhoseProcessEndsIsStartedAgain(t *testing.T) {
 			"by a failure of its processor": {func(b *fixture) { b.signal("web", vmmstub.GuestFails, true) }, fail},
 		} {
 			t.Run(release.String()+" "+name, func(t *testing.T) {
-				b := newBenchOn(t, stage{program: vmmstub.BuildOf(t, release), prepare: prepare})
+				b := newFixtureOn(t, setup{program: vmmstub.BuildOf(t, release), prepare: prepare})
 				b.must("machine.create", "web", machineSpec)
 				tt.end(b)
 				b.time = b.time.Add(time.Hour)
@@ -168,8 +168,8 @@ func TestAMachineWhoseProcessEndsIsStartedAgain(t *testing.T) {
 	}
 }
 
-func TestAMachineWhoseProcessIsToldToEndIsStartedAgain(t *testing.T) {
-	benches(t, func(t *testing.T, b *fixture) {
+func TestAMachineWhoseProcessGetsSIGTERMIsStartedAgain(t *testing.T) {
+	forEachFixture(t, func(t *testing.T, b *fixture) {
 		b.must("machine.create", "web", machineSpec)
 		b.signal("web", unix.SIGTERM, true)
 		b.time = b.time.Add(time.Hour)
@@ -206,8 +206,8 @@ func TestAProcessOfAnEarlierVersionIsKnown(t *testing.T) {
 	}
 }
 
-// TestAKernelThatNeverBootsIsToldInTheWordsOfItsProcess, when it fails and before.
-func TestAKernelThatNeverBootsIsToldInTheWordsOfItsProcess(t *testing.T) {
+// TestAKernelThatNeverBootsIsReportedWithTheMessageOfItsProcess, when it fails and before.
+func TestAKernelThatNeverBootsIsReportedWithTheMessageOfItsProcess(t *testing.T) {
 	b := newFixture(t)
 	vmmstub.Set(t, b.Program, vmmstub.Settings{Mute: true, AfterBoot: "fail"})
 	b.refuses("machine.create", "web", machineSpec, writ.CodeDriverFailed, "VcpuRun", "InternalError")
@@ -308,7 +308,7 @@ func TestDeafGuestIsCutOffWhenTheGraceIsOver(t *testing.T) {
 	}
 }
 
-func TestProcessThatHearsNothingIsKilled(t *testing.T) {
+func TestAnUnresponsiveProcessIsKilled(t *testing.T) {
 	b := newFixture(t)
 	b.must("machine.create", "web", machineSpec)
 	vmmstub.Set(t, b.Program, vmmstub.Settings{Fail: map[string]string{"vm.shutdown": "no", "vmm.shutdown": "no"}})

@@ -19,8 +19,8 @@ import (
 )
 
 // What cloud-hypervisor does with what is left out changes from version to version.
-func TestNothingIsLeftToDefaults(t *testing.T) {
-	benches(t, func(t *testing.T, b *fixture) {
+func TestEverySettingIsExplicit(t *testing.T) {
+	forEachFixture(t, func(t *testing.T, b *fixture) {
 		b.must("machine.create", "web", with(machineSpec, "disks", []any{saltest.RefTo(writ.KindVolume, "root")}))
 		v, err := b.attend(b.record("web"))
 		if err != nil || v == nil {
@@ -95,7 +95,7 @@ func TestConsoleKeepsWhatWasBeforeTheLastStartAndHasBounds(t *testing.T) {
 
 // TestADirectoryMayHaveWhatDividesOptions: commas, quotes and brackets are nothing special in the path of a data directory.
 func TestADirectoryMayHaveWhatDividesOptions(t *testing.T) {
-	benches(t, func(t *testing.T, b *fixture) {
+	forEachFixture(t, func(t *testing.T, b *fixture) {
 		b.Dir = filepath.Join(b.Dir, `a,b"[`)
 		b.must("machine.create", "web", machineSpec)
 		b.keeps("web", "", false)
@@ -121,7 +121,7 @@ func TestTailForgivesMissingFiles(t *testing.T) {
 }
 
 func TestOnlyWhatIsLeftIsAnOrphan(t *testing.T) {
-	benches(t, func(t *testing.T, b *fixture) {
+	forEachFixture(t, func(t *testing.T, b *fixture) {
 		b.must("machine.create", "web", machineSpec)
 		if orphans, err := b.Orphans(t.Context()); err != nil || len(orphans) > 0 {
 			t.Errorf("orphans: %v, %v", orphans, err)

@@ -235,8 +235,8 @@ func networks(t testing.TB) []any {
 	return []any{saltest.RefTo(writ.KindNetwork, "front")}
 }
 
-// stage is a program and the host that its machines need.
-type stage struct {
+// setup is a program and the host that its machines need.
+type setup struct {
 	program string
 	prepare func(t testing.TB, host string)
 	lame    bool // guests hear nothing: they neither let go of disks nor mind their power button
@@ -244,14 +244,14 @@ type stage struct {
 	real    bool // the program is no stub
 }
 
-// stages calls a test with the stub of each release, and with the real cloud-hypervisor where that is on PATH: with a real guest where the machine can run
+// forEachSetup calls a test with the stub of each release, and with the real cloud-hypervisor where that is on PATH: with a real guest where the machine can run
 // one, else with one of some bytes that hears nothing.
-func stages(t *testing.T, test func(t *testing.T, s stage)) {
+func forEachSetup(t *testing.T, test func(t *testing.T, s setup)) {
 	for _, release := range vmmstub.Releases {
-		t.Run("stub of "+release.String(), func(t *testing.T) { test(t, stage{program: vmmstub.BuildOf(t, release), prepare: prepare}) })
+		t.Run("stub of "+release.String(), func(t *testing.T) { test(t, setup{program: vmmstub.BuildOf(t, release), prepare: prepare}) })
 	}
 	t.Run("real", func(t *testing.T) {
-		s := stage{program: testenv.Need(t, "cloud-hypervisor"), real: true}
+		s := setup{program: testenv.Need(t, "cloud-hypervisor"), real: true}
 		var g guest.Guest
 		if s.lame = !virtualises(); s.lame {
 			testenv.NeedKVM(t, processUser())
@@ -279,9 +279,9 @@ func stages(t *testing.T, test func(t *testing.T, s stage)) {
 
 // forgets reports whether memory of machines cannot be kept here: there are modules of KVM that run them and do not say in which state their
 // processors are.
-func forgets(t *testing.T, s stage) bool {
+func forgets(t *testing.T, s setup) bool {
 	t.Helper()
-	b := newBenchOn(t, s)
+	b := newFixtureOn(t, s)
 	b.must("machine.create", "web", machineSpec)
 	_, err := b.do("machine.snapshot", "web", before)
 	if err == nil {

@@ -117,8 +117,8 @@ func TestInterfacesAreFoundByTheirHardwareAddress(t *testing.T) {
 	}
 }
 
-// TestAMachineIsToldTheNameserversOfItsNetworks by what cloud-init reads, unless the script says itself whom it asks.
-func TestAMachineIsToldTheNameserversOfItsNetworks(t *testing.T) {
+// TestAMachineGetsTheNameserversOfItsNetworks by what cloud-init reads, unless the script says itself whom it asks.
+func TestAMachineGetsTheNameserversOfItsNetworks(t *testing.T) {
 	nets := networks(t)
 	if nets == nil {
 		t.Skip("only root makes taps")
@@ -151,9 +151,9 @@ func TestAMachineIsToldTheNameserversOfItsNetworks(t *testing.T) {
 	b.empty()
 }
 
-// TestWhatComesInByAnInterfaceIsAnsweredByIt: a namespace stands for the guest, set up as netplan would, and each of its interfaces leads to
+// TestAnInterfaceAnswersItsOwnTraffic: a namespace stands for the guest, set up as netplan would, and each of its interfaces leads to
 // a router that drops what has a false address, as networks do.
-func TestWhatComesInByAnInterfaceIsAnsweredByIt(t *testing.T) {
+func TestAnInterfaceAnswersItsOwnTraffic(t *testing.T) {
 	ip, nft, ping := testenv.Need(t, "ip"), testenv.Need(t, "nft"), testenv.Need(t, "ping")
 	guest, router := testenv.Netns(t), testenv.Netns(t)
 	sh := func(ns, line string) {

@@ -28,21 +28,21 @@ type fixture struct {
 	testing.TB
 	*Driver
 	host string
-	stage
+	setup
 	time time.Time // as the driver sees it
 }
 
 func newFixture(t testing.TB) *fixture {
 	t.Helper()
-	return newBenchOn(t, stage{program: vmmstub.Build(t), prepare: prepare})
+	return newFixtureOn(t, setup{program: vmmstub.Build(t), prepare: prepare})
 }
 
-// benches calls a test with a driver on the stub, and with one on the real cloud-hypervisor where that is on PATH.
-func benches(t *testing.T, test func(t *testing.T, b *fixture)) {
-	stages(t, func(t *testing.T, s stage) { test(t, newBenchOn(t, s)) })
+// forEachFixture calls a test with a driver on the stub, and with one on the real cloud-hypervisor where that is on PATH.
+func forEachFixture(t *testing.T, test func(t *testing.T, b *fixture)) {
+	forEachSetup(t, func(t *testing.T, s setup) { test(t, newFixtureOn(t, s)) })
 }
 
-func newBenchOn(t testing.TB, s stage) *fixture {
+func newFixtureOn(t testing.TB, s setup) *fixture {
 	t.Helper()
 	host := testenv.Home(t, "w")
 	if err := os.Chmod(host, 0o711); err != nil {
@@ -50,7 +50,7 @@ func newBenchOn(t testing.TB, s stage) *fixture {
 	}
 	t.Cleanup(func() { clear(t, host) })
 	s.prepare(t, host)
-	b := &fixture{TB: t, host: host, stage: s, time: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)}
+	b := &fixture{TB: t, host: host, setup: s, time: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)}
 	b.reopen(s.program)
 	return b
 }

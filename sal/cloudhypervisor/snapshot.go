@@ -165,7 +165,7 @@ func (j *job) restore(ctx context.Context, r *sal.Record[own], name string) (sal
 		}
 	}
 	dropped := slices.DeleteFunc(slices.Clone(r.Own.Volumes), func(v disk) bool { return slices.Contains(k.Volumes, v) })
-	if err := j.takeBack(ctx, r.Resource, dropped); err != nil { // what the process has open it keeps until it ends
+	if err := j.revokeDisks(ctx, r.Resource, dropped); err != nil { // what the process has open it keeps until it ends
 		return sal.Outcome{}, err
 	}
 	r.Own.Phase, r.Own.Restoring = restoring, name

@@ -82,7 +82,7 @@ func TestConformance(t *testing.T) {
 			},
 		},
 	}
-	stages(t, func(t *testing.T, on stage) {
+	forEachSetup(t, func(t *testing.T, on setup) {
 		for name, suite := range suites {
 			t.Run(name, func(t *testing.T) {
 				suite.Steps = on.able(suite.Steps)
@@ -107,7 +107,7 @@ func TestConformance(t *testing.T) {
 }
 
 // able leaves out what the guests of a stage cannot do.
-func (s stage) able(steps []saltest.Step) (able []saltest.Step) {
+func (s setup) able(steps []saltest.Step) (able []saltest.Step) {
 	for _, step := range steps {
 		switch operation := step.Operation; {
 		case s.lame && operation == "machine.detach", s.forgets && (operation == "machine.snapshot" || operation == "machine.restore"):

@@ -28,7 +28,7 @@ func (j *job) prepared(ctx context.Context, r *sal.Record[own]) error {
 	}
 	if err == nil && r.Own.User != 0 && r.Own.User != user {
 		if err = j.unfence(ctx, r); err == nil {
-			err = j.takeBack(ctx, r.Resource, r.Own.Volumes)
+			err = j.revokeDisks(ctx, r.Resource, r.Own.Volumes)
 		}
 	}
 	if err != nil {
@@ -54,7 +54,7 @@ func (d *Driver) chooseUser(resource writ.ResourceID) (uint32, error) {
 // handDir leads the machine's user to its directory, and gives it the files that its process will write. Only we can put others there.
 func (j *job) handDir(r *sal.Record[own]) error {
 	if r.Own.User == 0 {
-		return sal.HostError("take "+j.dir+" back", j.takeDirBack())
+		return sal.HostError("take "+j.dir+" back", j.reclaimDir())
 	}
 	j.step("hand the directory over")
 	err := j.Accounts.Lead(j.machines())
@@ -72,9 +72,9 @@ func (j *job) handDir(r *sal.Record[own]) error {
 	return sal.HostError("hand "+j.dir+" over", err)
 }
 
-// takeDirBack closes the directory of a machine whose process runs as we do again.
-func (j *job) takeDirBack() error {
-	return sal.TakePathBack(j.dir, j.step)
+// reclaimDir closes the directory of a machine whose process runs as we do again.
+func (j *job) reclaimDir() error {
+	return sal.ReclaimPath(j.dir, j.step)
 }
 
 func touch(path string) error {
@@ -139,7 +139,7 @@ func copyTo(ctx context.Context, to, path string, user uint32) error {
 // handDisk gives the disk of a volume to the machine's user. If that is ours, whoever else had it has it no more.
 func (j *job) handDisk(r *sal.Record[own], v disk, volume sal.Volume) error {
 	if r.Own.User == 0 {
-		return sal.HostError("take the disk of the volume "+v.Volume.Name+" back", sal.TakeDiskBack(volume.Dir, j.step))
+		return sal.HostError("take the disk of the volume "+v.Volume.Name+" back", sal.ReclaimDisk(volume.Dir, j.step))
 	}
 	var err error
 	if j.Accounts.Used() { // else it was started when there were some
@@ -151,15 +151,15 @@ func (j *job) handDisk(r *sal.Record[own], v disk, volume sal.Volume) error {
 	return sal.HostError("hand the disk of the volume "+v.Volume.Name+" over", err)
 }
 
-// takeBack takes disks from the user of a machine. A volume that is gone has none.
-func (j *job) takeBack(ctx context.Context, resource writ.ResourceID, disks []disk) error {
+// revokeDisks takes disks from the user of a machine. A volume that is gone has none.
+func (j *job) revokeDisks(ctx context.Context, resource writ.ResourceID, disks []disk) error {
 	for _, v := range disks {
 		volume, err := j.Volumes.Volume(ctx, resource.Project, v.Volume)
 		if code := writ.CodeOf(err); code == writ.CodeResourceUnknown || code == writ.CodeResourceConflict {
 			continue
 		}
 		if err == nil {
-			err = sal.TakeDiskBack(volume.Dir, j.step)
+			err = sal.ReclaimDisk(volume.Dir, j.step)
 		}
 		if err != nil {
 			return sal.HostError("take the disk of the volume "+v.Volume.Name+" back", err)

@@ -70,8 +70,8 @@ func ownerOf(t testing.TB, path string) (user, group uint32, mode fs.FileMode) {
 	return s.Uid, s.Gid, info.Mode().Perm()
 }
 
-func TestEachMachineIsAUserOfItsOwnWhoCanDoNothingElse(t *testing.T) {
-	benches(t, func(t *testing.T, b *fixture) {
+func TestEachMachineHasItsOwnUnprivilegedUser(t *testing.T) {
+	forEachFixture(t, func(t *testing.T, b *fixture) {
 		b.needUsers()
 		nets := networks(t)
 		b.must("machine.create", "web", with(machineSpec, "networks", nets, "disks", []any{saltest.RefTo(writ.KindVolume, "root")}, "initramfs", "initramfs"))
@@ -117,7 +117,7 @@ func TestEachMachineIsAUserOfItsOwnWhoCanDoNothingElse(t *testing.T) {
 	})
 }
 
-func TestAUserIsNobodyElsesAsLongAsAnythingOfItIsThere(t *testing.T) {
+func TestAUserNumberIsReservedWhileItsFilesOrProcessesExist(t *testing.T) {
 	b := newFixture(t)
 	b.needUsers()
 	b.Accounts.Last = b.Accounts.First + 1 // two
@@ -263,7 +263,7 @@ func TestADiskIsNoUsersThatNoRecordHas(t *testing.T) {
 }
 
 // Its own user can link to a disk. That must keep nobody from ending the machine, nor it from starting; who comes next hears how to find it.
-func TestADiskWithASecondNameStopsNobodyFromDeletingItsMachine(t *testing.T) {
+func TestADiskWithAHardLinkDoesNotBlockTheDeleteOfItsMachine(t *testing.T) {
 	b := newFixture(t)
 	b.needUsers()
 	root := []any{saltest.RefTo(writ.KindVolume, "root")}
@@ -318,7 +318,7 @@ func TestAStartIsKnownByItsUserAndNotByWhatItSays(t *testing.T) {
 }
 
 // What the process of a machine started has its user, whatever it calls itself.
-func TestWhereThereAreNoGroupsWhatAProcessLeavesBehindEndsByItsUser(t *testing.T) {
+func TestWithoutGroupsChildrenOfAMachineEndByTheirUser(t *testing.T) {
 	b := newFixture(t)
 	b.needUsers()
 	b.groups()
@@ -344,7 +344,7 @@ func TestWhereThereAreNoGroupsWhatAProcessLeavesBehindEndsByItsUser(t *testing.T
 }
 
 // The record is from before this node got other numbers: another node of the host may have them now.
-func TestWhereThereAreNoGroupsNobodyOfAnotherNodesNumberEnds(t *testing.T) {
+func TestWithoutGroupsProcessesOfAnotherNodeLive(t *testing.T) {
 	b := newFixture(t)
 	b.needUsers()
 	b.groups()
@@ -371,7 +371,7 @@ func TestWhereThereAreNoGroupsNobodyOfAnotherNodesNumberEnds(t *testing.T) {
 }
 
 // A machine that was never made keeps no number.
-func TestWhatCannotBeMadeKeepsNoUser(t *testing.T) {
+func TestAFailedCreateKeepsNoUser(t *testing.T) {
 	b := newFixture(t)
 	b.needUsers()
 	b.Accounts.Last = b.Accounts.First
@@ -381,7 +381,7 @@ func TestWhatCannotBeMadeKeepsNoUser(t *testing.T) {
 	b.must("machine.create", "web", machineSpec)
 }
 
-func TestAProgramThatItsUserMayNotExecuteIsToldAsThat(t *testing.T) {
+func TestAProgramThatItsUserMayNotExecuteIsReported(t *testing.T) {
 	b := newFixture(t)
 	b.needUsers()
 	if err := os.Chmod(b.Program, 0o700); err != nil {
@@ -415,7 +415,7 @@ func TestAConsoleReservesNoMoreThanItMayHave(t *testing.T) {
 }
 
 // Some disks reserve more for a file that grows than its process has asked for. What it writes while that is given back is not lost.
-func TestWhatAConsoleWritesWhileItIsTrimmedStays(t *testing.T) {
+func TestConsoleOutputDuringATrimStays(t *testing.T) {
 	dir := t.TempDir()
 	testenv.NewBtrfs(t, dir, 256)
 	f, err := os.Create(filepath.Join(dir, consoleName))

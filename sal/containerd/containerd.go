@@ -212,7 +212,7 @@ func (j *job) recovered(ctx context.Context, r *record) (left, recovered *record
 	case deleting:
 		return nil, nil, j.clear(ctx, r)
 	case replacing:
-		return nil, r, j.takeBack(ctx, r)
+		return nil, r, j.dropReplacement(ctx, r)
 	default:
 		return nil, r, j.endPrograms(ctx, r)
 	}

@@ -62,7 +62,7 @@ func withVolume(volume string) map[string]any {
 	return map[string]any{"image": "busybox", "command": waits, "volumes": []any{map[string]any{"volume": saltest.RefTo(writ.KindVolume, volume), "path": "/v"}}}
 }
 
-func TestRootInAContainerIsAUserThatNobodyElseHas(t *testing.T) {
+func TestRootInAContainerHasItsOwnUser(t *testing.T) {
 	for name, root := range map[string]func(*testing.T) string{
 		"overlayfs": func(*testing.T) string { return "" },
 		"btrfs": func(t *testing.T) string {

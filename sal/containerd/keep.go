@@ -75,7 +75,7 @@ func (j *job) keep(ctx context.Context, r *record) ([]sal.Drift, error) {
 	case deleting:
 		return mended("its deletion was interrupted", j.clear(ctx, r))
 	case replacing:
-		return mended("its replacement was interrupted and taken back", j.takeBack(ctx, r))
+		return mended("its replacement was interrupted and taken back", j.dropReplacement(ctx, r))
 	case starting:
 		return mended("its start was interrupted", j.bring(ctx, r))
 	}

@@ -271,8 +271,8 @@ func TestADaemonThatIsAwayIsWaitedForOnce(t *testing.T) {
 	}
 }
 
-// TestADaemonThatSaysNothingIsWaitedForOnce: it accepts connections, and that is all.
-func TestADaemonThatSaysNothingIsWaitedForOnce(t *testing.T) {
+// TestADaemonThatIsSilentIsWaitedForOnce: it accepts connections, and that is all.
+func TestADaemonThatIsSilentIsWaitedForOnce(t *testing.T) {
 	address := filepath.Join(t.TempDir(), "c.sock")
 	l, err := net.Listen("unix", address)
 	if err != nil {
@@ -388,7 +388,7 @@ func TestAnImageIsItsContainers(t *testing.T) {
 	check("next", false)
 }
 
-func TestWhatAContainerHasIsKnownAndItsEndIsCertain(t *testing.T) {
+func TestPartsOfAContainerAreKnownAndItsEndIsCertain(t *testing.T) {
 	b := newFixture(t, "")
 	web := saltest.Resource(writ.KindContainer, "web")
 	b.must("container.create", "web", map[string]any{
@@ -445,7 +445,7 @@ func TestWhatAContainerHasIsKnownAndItsEndIsCertain(t *testing.T) {
 	b.must("container.delete", "web", nil)
 }
 
-func TestWhatCannotBeMadeLeavesNothing(t *testing.T) {
+func TestAFailedCreateOfAContainerLeavesNoTrace(t *testing.T) {
 	b := newFixture(t, "")
 	b.driver.Others = []sal.Users{vm{"alone"}}
 	before := traces(t, b.driver, b.daemon, b.host)
@@ -550,7 +550,7 @@ func (b *fixture) killed(name string) {
 	}
 }
 
-func TestKeepMendsAndNamesWhatNobodyHas(t *testing.T) {
+func TestKeepRepairsContainersAndNamesOrphans(t *testing.T) {
 	b := newFixture(t, "")
 	web := saltest.Resource(writ.KindContainer, "web")
 	spec := map[string]any{"image": "busybox", "restart": "on-failure"}
@@ -638,9 +638,9 @@ func TestARemovalThatWasCutOffIsFinished(t *testing.T) {
 	b.eventually("all shims end", func() bool { return shims() == 0 })
 }
 
-// TestAProgramWhoseRunnerDiedHoldsNobodyUp runs a program as a runner that dies at once: nobody opens its pipes any more, and the shim waits for
+// TestAProgramOfADeadRunnerBlocksNoOther runs a program as a runner that dies at once: nobody opens its pipes any more, and the shim waits for
 // that, with everybody who asks it for something.
-func TestAProgramWhoseRunnerDiedHoldsNobodyUp(t *testing.T) {
+func TestAProgramOfADeadRunnerBlocksNoOther(t *testing.T) {
 	b := newFixture(t, testenv.HomeInMemory(t, "containerd"))
 	b.host = filepath.Join(b.host, "a[b]*?") // a path is no pattern
 	b.driver = open(t, b.daemon, b.host)

@@ -88,7 +88,7 @@ func (j *job) replace(ctx context.Context, r *record, stopped bool) error {
 	if err := j.build(ctx, r, plan, stopped); err != nil {
 		undo, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoLimit)
 		defer cancel()
-		return errors.Join(err, j.takeBack(undo, r))
+		return errors.Join(err, j.dropReplacement(undo, r))
 	}
 	return j.bring(ctx, r)
 }
@@ -148,12 +148,12 @@ func (j *job) build(ctx context.Context, r *record, plan *plan, stopped bool) er
 	}
 	r.Spec = catalog.Values(j.Args)
 	r.Generation++
-	return j.put(r, settling(r))
+	return j.put(r, nextPhase(r))
 }
 
-// settling is the phase of a container that is whole, and has yet to be started. In most cases it is as good as ready, which saves writing
+// nextPhase is the phase of a container that is whole, and has yet to be started. In most cases it is as good as ready, which saves writing
 // the record once more: a process that was made and not started tells that, and if a reboot takes it the policy has another one made.
-func settling(r *record) phase {
+func nextPhase(r *record) phase {
 	if r.Own.Other == "" && r.Spec["restart"] != "never" {
 		return ready
 	}
@@ -204,8 +204,8 @@ func (j *job) bring(ctx context.Context, r *record) error {
 	return j.put(r, ready)
 }
 
-// takeBack removes a container that was to replace the one that there is.
-func (j *job) takeBack(ctx context.Context, r *record) error {
+// dropReplacement removes a container that was to replace the one that there is.
+func (j *job) dropReplacement(ctx context.Context, r *record) error {
 	if r.Own.Phase != replacing { // it counts already
 		return nil
 	}

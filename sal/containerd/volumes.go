@@ -144,7 +144,7 @@ func (j *job) mounts(ctx context.Context, volumes []catalog.Mount) ([]specs.Moun
 		if err != nil {
 			return nil, err
 		}
-		if err := sal.TakeDiskBack(volume.Dir, j.step); err != nil { // of a machine whose record was lost
+		if err := sal.ReclaimDisk(volume.Dir, j.step); err != nil { // of a machine whose record was lost
 			return nil, sal.HostError("take the volume "+m.Volume.Name+" back", err)
 		}
 		access := "rw"

@@ -26,7 +26,7 @@ func (d *Driver) Run(ctx context.Context) error {
 	for {
 		// What it lacks is told by operations and by Keep, which people wait for; here it is tried again.
 		if err := d.watch(ctx); err != nil && ctx.Err() == nil {
-			d.Log.DebugContext(ctx, "containers are not watched", "err", err)
+			d.Log.DebugContext(ctx, "watch containers", "err", err)
 		}
 		select {
 		case <-ctx.Done():
@@ -136,13 +136,13 @@ func (d *Driver) attend(ctx context.Context, r *record) time.Duration {
 	drift, err := d.mend(ctx, r.Resource)
 	if err != nil {
 		if ctx.Err() == nil {
-			d.Log.WarnContext(ctx, "cannot start a container again", "resource", r.Resource.String(), "err", err)
+			d.Log.WarnContext(ctx, "restart a container", "resource", r.Resource.String(), "err", err)
 		}
 		return lastPause
 	}
 	for _, found := range drift {
 		if found.Mended {
-			d.Log.InfoContext(ctx, "a container was mended", "resource", r.Resource.String(), "found", found.What)
+			d.Log.InfoContext(ctx, "container repaired", "resource", r.Resource.String(), "found", found.What)
 			d.noteMended(r.Resource, found.What)
 		}
 	}

@@ -18,7 +18,7 @@ func TestTreesConformance(t *testing.T) {
 }
 
 // Whoever works in a tree may put links into it while it is copied. They must not lead to what another tree holds.
-func TestACopyHasNothingOfOtherTrees(t *testing.T) {
+func TestACopyHasNoFilesOfOtherTrees(t *testing.T) {
 	const secret = "of another tree"
 	trees := &Trees{Dir: t.TempDir()}
 	for _, name := range []string{"mine", "theirs"} {

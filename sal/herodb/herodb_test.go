@@ -98,9 +98,9 @@ func TestConformance(t *testing.T) {
 	}
 }
 
-// TestNobodySeesTheSecret looks for the secret that was made up in everything but the one file that has it: the arguments and the
+// TestTheSecretIsOnlyInItsFile looks for the secret that was made up in everything but the one file that has it: the arguments and the
 // environment of the process, records, logs, configuration, results.
-func TestNobodySeesTheSecret(t *testing.T) {
+func TestTheSecretIsOnlyInItsFile(t *testing.T) {
 	b := newFixture(t)
 	values := b.do("herodb.create", spec, writ.ChangeCreated)
 	a, err := b.jobOn(store).readAccess("access.json")
@@ -417,8 +417,8 @@ func TestAnEngineThatTakesTooMuchIsKilledAlone(t *testing.T) {
 	}
 }
 
-// TestWhatTheNodeLacksIsSaid with the line that installs it.
-func TestWhatTheNodeLacksIsSaid(t *testing.T) {
+// TestMissingEnginesAreReportedWithTheirInstallation with the line that installs it.
+func TestMissingEnginesAreReportedWithTheirInstallation(t *testing.T) {
 	b := newFixture(t)
 	e := b.refuse("herodb.create", with(spec, "version", "99"), writ.CodeDriverMissing)
 	if !strings.Contains(e.Message, "where 99 is asked for") {
@@ -480,8 +480,8 @@ func TestAForeignProcessOnThePortIsNotOurs(t *testing.T) {
 	b.client()
 }
 
-// TestAPortThatSomebodyTakesBeforeTheStartIsReplaced: between the look at a port and the start of the engine anybody may listen there.
-func TestAPortThatSomebodyTakesBeforeTheStartIsReplaced(t *testing.T) {
+// TestAPortThatIsTakenBeforeTheStartIsReplaced: between the look at a port and the start of the engine anybody may listen there.
+func TestAPortThatIsTakenBeforeTheStartIsReplaced(t *testing.T) {
 	b := newFixture(t)
 	var foreign net.Listener
 	b.Step = func(name string) {
@@ -499,8 +499,8 @@ func TestAPortThatSomebodyTakesBeforeTheStartIsReplaced(t *testing.T) {
 	b.do("herodb.delete", nil, writ.ChangeDeleted)
 }
 
-// TestANumberThatSomebodyElseGotIsLeftAlone: a record names the pid of a process that is another one by now.
-func TestANumberThatSomebodyElseGotIsLeftAlone(t *testing.T) {
+// TestAReusedProcessNumberIsLeftAlone: a record names the pid of a process that is another one by now.
+func TestAReusedProcessNumberIsLeftAlone(t *testing.T) {
 	b := newFixture(t)
 	b.do("herodb.create", spec, writ.ChangeCreated)
 	bystander := exec.Command("sleep", "600")
@@ -623,9 +623,9 @@ func TestAnEngineIsUpgradedOnlyWhenAsked(t *testing.T) {
 	}
 }
 
-// TestWhatNoRecordKnowsIsAnOrphan: a process, its directory, its data and its group, after somebody removed the record.
-// TestNothingIsLeftWhenTheRecordGoes looks at the last moment at which an end of the driver is one that somebody comes back for.
-func TestNothingIsLeftWhenTheRecordGoes(t *testing.T) {
+// TestAnUnrecordedEngineIsAnOrphan: a process, its directory, its data and its group, after somebody removed the record.
+// TestADeleteRemovesTheRecordLast looks at the last moment at which an end of the driver is one that somebody comes back for.
+func TestADeleteRemovesTheRecordLast(t *testing.T) {
 	b := newFixture(t)
 	b.do("herodb.create", spec, writ.ChangeCreated)
 	reached := false
@@ -646,7 +646,7 @@ func TestNothingIsLeftWhenTheRecordGoes(t *testing.T) {
 	}
 }
 
-func TestWhatNoRecordKnowsIsAnOrphan(t *testing.T) {
+func TestAnUnrecordedEngineIsAnOrphan(t *testing.T) {
 	b := newFixture(t)
 	b.do("herodb.create", spec, writ.ChangeCreated)
 	want := []string{"process", "directory", "tree"}

@@ -37,7 +37,7 @@ func (j *job) handOver(p program, r *sal.Record[own], in *instance) error {
 		return err
 	}
 	if user != r.Own.User {
-		if err := j.takeBack(in.tree); err != nil {
+		if err := j.closeTree(in.tree); err != nil {
 			return sal.HostError("take "+j.dir+" back", err)
 		}
 		r.Own.User = user
@@ -47,7 +47,7 @@ func (j *job) handOver(p program, r *sal.Record[own], in *instance) error {
 	}
 	in.own.User = user
 	if user == 0 {
-		return sal.HostError("take "+j.dir+" back", j.takeBack(in.tree))
+		return sal.HostError("take "+j.dir+" back", j.closeTree(in.tree))
 	}
 	j.step("hand the data over")
 	for _, dir := range []string{filepath.Dir(j.dir), filepath.Dir(in.tree)} {
@@ -87,10 +87,10 @@ func (j *job) runDir(user uint32) error {
 	return os.Lchown(dir, int(user), int(user))
 }
 
-// takeBack closes the directory of a database and its data to whoever had them. We may use what is below, whosever it is.
-func (j *job) takeBack(tree string) error {
+// closeTree closes the directory of a database and its data to whoever had them. We may use what is below, whosever it is.
+func (j *job) closeTree(tree string) error {
 	if err := os.Mkdir(j.in("run"), 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
 	}
-	return errors.Join(sal.TakePathBack(j.dir, j.step), sal.TakePathBack(tree, j.step))
+	return errors.Join(sal.ReclaimPath(j.dir, j.step), sal.ReclaimPath(tree, j.step))
 }

@@ -28,7 +28,7 @@ func needUsers(t *testing.T, b *fixture) {
 	}
 }
 
-func TestAnEngineIsAUserOfItsOwnWhoCanDoNothingElse(t *testing.T) {
+func TestEachEngineHasItsOwnUnprivilegedUser(t *testing.T) {
 	b := newFixture(t)
 	needUsers(t, b)
 	b.do("herodb.create", with(spec, "persist", true), writ.ChangeCreated)
@@ -186,7 +186,7 @@ func TestAnEngineIsKnownByItsUserAndNotByWhatItSays(t *testing.T) {
 }
 
 // What an engine started has its user, whatever it calls itself.
-func TestWhereThereAreNoGroupsWhatAnEngineLeavesBehindEndsByItsUser(t *testing.T) {
+func TestWithoutGroupsChildrenOfAnEngineEndByTheirUser(t *testing.T) {
 	b := newFixture(t)
 	needUsers(t, b)
 	b.groups()
@@ -210,7 +210,7 @@ func TestWhereThereAreNoGroupsWhatAnEngineLeavesBehindEndsByItsUser(t *testing.T
 }
 
 // The record is from before this node got other numbers: another node of the host may have them now.
-func TestWhereThereAreNoGroupsNobodyOfAnotherNodesNumberEnds(t *testing.T) {
+func TestWithoutGroupsProcessesOfAnotherNodeLive(t *testing.T) {
 	b := newFixture(t)
 	needUsers(t, b)
 	b.groups()
@@ -228,7 +228,7 @@ func TestWhereThereAreNoGroupsNobodyOfAnotherNodesNumberEnds(t *testing.T) {
 }
 
 // A database that was never made keeps no number.
-func TestWhatCannotBeMadeKeepsNoUser(t *testing.T) {
+func TestAFailedCreateKeepsNoUser(t *testing.T) {
 	b := newFixture(t)
 	needUsers(t, b)
 	b.Accounts.Last = b.Accounts.First
@@ -254,7 +254,7 @@ func TestWhatCannotBeMadeKeepsNoUser(t *testing.T) {
 }
 
 // An engine that was taken over may leave anything in its tree, and root is who hands it over again.
-func TestWhatAnEngineLeavesInItsTreeLeadsNowhere(t *testing.T) {
+func TestLinksInTheTreeOfAnEngineAreNotFollowed(t *testing.T) {
 	b := newFixture(t)
 	needUsers(t, b)
 	b.do("herodb.create", with(spec, "persist", true), writ.ChangeCreated)
@@ -286,7 +286,7 @@ func TestWhatAnEngineLeavesInItsTreeLeadsNowhere(t *testing.T) {
 }
 
 // A child of an engine may say that it is somebody else, and go on listening where the engine did.
-func TestWhatAnEngineLeavesBehindListensNoMore(t *testing.T) {
+func TestAChildOfAnEngineStopsListening(t *testing.T) {
 	b := newFixture(t)
 	if b.groups().About() == "nothing" {
 		t.Skip("this host gives processes no groups")

@@ -37,8 +37,8 @@ func TestAddressesOutsideTheInternetAreNotPublic(t *testing.T) {
 	}
 }
 
-// TestTheKernelIsAskedForNothingThatIsRefused: with the real dialer, a real server on this host, and the check that sees the socket.
-func TestTheKernelIsAskedForNothingThatIsRefused(t *testing.T) {
+// TestNoConnectionIsOpenedToARefusedAddress: with the real dialer, a real server on this host, and the check that sees the socket.
+func TestNoConnectionIsOpenedToARefusedAddress(t *testing.T) {
 	asked := make(chan struct{}, 10)
 	s := httptest.NewTLSServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { asked <- struct{}{} }))
 	defer s.Close()
@@ -73,11 +73,11 @@ func TestNoNameAndNoRedirectLeadsInside(t *testing.T) {
 	private := netip.MustParseAddr("10.0.0.7")
 	n := &network{
 		names: map[string][]netip.Addr{
-			siteName: {siteAddress}, "private.example.com": {private}, "meta.example.com": {netip.MustParseAddr("169.254.169.254")},
+			serverName: {serverAddress}, "private.example.com": {private}, "meta.example.com": {netip.MustParseAddr("169.254.169.254")},
 			"mapped.example.com": {netip.MustParseAddr("::ffff:10.0.0.7")}, "loop.example.com": {netip.MustParseAddr("127.0.0.1"), netip.MustParseAddr("::1")},
 			"nobody.example.com": {},
 		},
-		servers: map[netip.Addr]*imageServer{siteAddress: s, private: inside, netip.MustParseAddr("127.0.0.1"): inside, netip.MustParseAddr("169.254.169.254"): inside},
+		servers: map[netip.Addr]*imageServer{serverAddress: s, private: inside, netip.MustParseAddr("127.0.0.1"): inside, netip.MustParseAddr("169.254.169.254"): inside},
 	}
 	mux := http.NewServeMux()
 	mux.HandleFunc("/to", func(w http.ResponseWriter, r *http.Request) {
@@ -90,7 +90,7 @@ func TestNoNameAndNoRedirectLeadsInside(t *testing.T) {
 	b.lookup = func(ctx context.Context, host string) ([]netip.Addr, error) {
 		if host == "rebinding.example.com" {
 			if rebound++; rebound == 1 {
-				return []netip.Addr{siteAddress}, nil
+				return []netip.Addr{serverAddress}, nil
 			}
 			return []netip.Addr{private}, nil
 		}
@@ -123,7 +123,7 @@ func TestNoNameAndNoRedirectLeadsInside(t *testing.T) {
 		}
 	}
 	for _, to := range n.dialled {
-		if to.Addr() != siteAddress {
+		if to.Addr() != serverAddress {
 			t.Errorf("%s was dialled", to)
 		}
 	}
@@ -140,8 +140,8 @@ func TestNoProxyOfTheEnvironmentIsAsked(t *testing.T) {
 	}
 }
 
-// TestWhatTheOperatorOpensTellsNoMoreThanItsContent: in a private range that is allowed, whatever is in the way sounds the same.
-func TestWhatTheOperatorOpensTellsNoMoreThanItsContent(t *testing.T) {
+// TestErrorsInAnAllowedRangeAreAllTheSame: in a private range that is allowed, whatever is in the way sounds the same.
+func TestErrorsInAnAllowedRangeAreAllTheSame(t *testing.T) {
 	text := []byte("the mirror's disk")
 	mirror, untrusted := newImageServer(t, map[string][]byte{"/a": text, "/big": make([]byte, 4<<20)}), newImageServer(t, nil)
 	mux := http.NewServeMux()
@@ -160,18 +160,18 @@ func TestWhatTheOperatorOpensTellsNoMoreThanItsContent(t *testing.T) {
 	n := &network{names: map[string][]netip.Addr{}, servers: map[netip.Addr]*imageServer{}}
 	b := newFixture(t, newImageServer(t, nil))
 	b.MaxBytes, b.Allow = 1<<20, prefixes("10.0.0.0/8")
-	for name, at := range map[string]string{siteName: "10.0.0.7", "closed.example.com": "10.0.0.8", "other.test": "10.0.0.9"} {
+	for name, at := range map[string]string{serverName: "10.0.0.7", "closed.example.com": "10.0.0.8", "other.test": "10.0.0.9"} {
 		n.names[name] = []netip.Addr{netip.MustParseAddr(at)}
 	}
 	n.servers[netip.MustParseAddr("10.0.0.7")], n.servers[netip.MustParseAddr("10.0.0.9")] = mirror, untrusted
 	n.on(b.Driver)
-	if _, heard := b.fetchAs(t.Context(), stranger, "good", "https://"+siteName+"/a", sum(text)); heard.code != "" || len(heard.said) > 0 {
+	if _, heard := b.fetchAs(t.Context(), stranger, "good", "https://"+serverName+"/a", sum(text)); heard.code != "" || len(heard.said) > 0 {
 		t.Fatalf("the operator allows it: %v", heard)
 	}
 	var all []try
 	for _, url := range []string{
-		"closed.example.com/a", siteName + ":444/a", siteName + "/none", siteName + "/forbidden", siteName + "/broken", siteName + "/gone", siteName + "/redirect",
-		siteName + "/a", siteName + "/big", siteName + "/endless", "other.test/a", // another digest, too big, and another certificate
+		"closed.example.com/a", serverName + ":444/a", serverName + "/none", serverName + "/forbidden", serverName + "/broken", serverName + "/gone", serverName + "/redirect",
+		serverName + "/a", serverName + "/big", serverName + "/endless", "other.test/a", // another digest, too big, and another certificate
 	} {
 		_, heard := b.fetchAs(t.Context(), stranger, "a", "https://"+url, strings.Repeat("0a", 32))
 		if heard.code != writ.CodeUnreachable {

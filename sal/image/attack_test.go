@@ -63,9 +63,9 @@ func (b *fixture) fetchAs(ctx context.Context, project writ.ProjectID, name, url
 
 func (t try) String() string { return fmt.Sprintf("%s %q, said %q", t.code, t.text, t.said) }
 
-// TestAFileThatIsNotGivenOutIsNotTold: what is not below a directory of images, is not there, is nothing that can be read, leads elsewhere or
+// TestErrorsDoNotRevealWhichFilesExist: what is not below a directory of images, is not there, is nothing that can be read, leads elsewhere or
 // has another digest sounds the same, however big it is, and nobody waits for it. The operator is told why, once in a while.
-func TestAFileThatIsNotGivenOutIsNotTold(t *testing.T) {
+func TestErrorsDoNotRevealWhichFilesExist(t *testing.T) {
 	dir, outside := t.TempDir(), t.TempDir()
 	secret, open := filepath.Join(outside, "key"), filepath.Join(dir, "disk")
 	for _, path := range []string{secret, open} {
@@ -162,8 +162,8 @@ func TestNoDigestTestsAByteThatAnotherURLGives(t *testing.T) {
 			s.cut = []int{len(prefix), 0, 0, 0, 0, 0, 0, 0}
 			b := newFixture(t, s)
 			n := &network{
-				names:   map[string][]netip.Addr{siteName: {siteAddress}, "victim.example.com": {netip.MustParseAddr("93.184.215.15")}},
-				servers: map[netip.Addr]*imageServer{siteAddress: s, netip.MustParseAddr("93.184.215.15"): victim},
+				names:   map[string][]netip.Addr{serverName: {serverAddress}, "victim.example.com": {netip.MustParseAddr("93.184.215.15")}},
+				servers: map[netip.Addr]*imageServer{serverAddress: s, netip.MustParseAddr("93.184.215.15"): victim},
 			}
 			n.on(b.Driver)
 			if _, heard := b.fetchAs(t.Context(), stranger, "control", "https://victim.example.com/secret", sum(both)); heard.code != "" {
@@ -241,8 +241,8 @@ func TestASignatureInAQueryMayChange(t *testing.T) {
 	}
 }
 
-// TestContentOfAnotherProjectIsNeitherGivenNorTold: a project that knows a digest fetches the content by itself, or has nothing.
-func TestContentOfAnotherProjectIsNeitherGivenNorTold(t *testing.T) {
+// TestContentOfAnotherProjectIsNeitherGivenNorRevealed: a project that knows a digest fetches the content by itself, or has nothing.
+func TestContentOfAnotherProjectIsNeitherGivenNorRevealed(t *testing.T) {
 	text := bytes.Repeat([]byte("disk"), 1<<16)
 	owner := saltest.Resource(writ.KindImage, "a").Project
 	hear := func(there bool) (all []try, values map[string]any) {
@@ -301,8 +301,8 @@ func TestContentOfAnotherProjectIsNeitherGivenNorTold(t *testing.T) {
 	}
 }
 
-// TestWhatProjectsShareStaysForTheLast, and no project waits for what another one fetches.
-func TestWhatProjectsShareStaysForTheLast(t *testing.T) {
+// TestASharedImageStaysForItsLastProject, and no project waits for what another one fetches.
+func TestASharedImageStaysForItsLastProject(t *testing.T) {
 	text := bytes.Repeat([]byte("disk"), 1<<16)
 	s := newImageServer(t, map[string][]byte{"/a": text})
 	held, release := make(chan struct{}), make(chan struct{})

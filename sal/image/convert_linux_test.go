@@ -58,8 +58,8 @@ func needLandlock(t *testing.T) {
 	testenv.NeedKernel(t, "Landlock", err)
 }
 
-// TestAConverterThatADiskTookOverHasTheDiskAndNothingElse, as a user of its own where the runner is root, and without one.
-func TestAConverterThatADiskTookOverHasTheDiskAndNothingElse(t *testing.T) {
+// TestACompromisedConverterReachesOnlyItsDisk, as a user of its own where the runner is root, and without one.
+func TestACompromisedConverterReachesOnlyItsDisk(t *testing.T) {
 	needLandlock(t)
 	targets := confinetest.Outside(t)
 	targets.Memory = convertMemory

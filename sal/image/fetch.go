@@ -140,7 +140,7 @@ func (p *part) refuse(ctx context.Context, kind string, why error, e *writ.Error
 		return e
 	}
 	if times, say := p.lines.Say(kind+" "+string(p.call.Resource.Project), time.Now()); say {
-		p.Log.WarnContext(ctx, "an image was not fetched", "image", p.call.Resource.String(), "url", p.args.URL, "code", e.Code, "times", times, "err", why)
+		p.Log.WarnContext(ctx, "fetch an image", "image", p.call.Resource.String(), "url", p.args.URL, "code", e.Code, "times", times, "err", why)
 	}
 	return e
 }

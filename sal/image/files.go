@@ -203,7 +203,7 @@ func (d *Driver) sweep(dir string) error {
 		}
 		swept[stem] = true
 		if err := d.collectIdle(dir, stem); err != nil {
-			return sal.HostError("remove images that nobody names", err)
+			return sal.HostError("remove unused images", err)
 		}
 	}
 	return nil

@@ -10,7 +10,7 @@ import (
 	"writ/internal/testenv"
 )
 
-func TestAFullDiskIsToldAndFreed(t *testing.T) {
+func TestAFullDiskIsReportedAndFreed(t *testing.T) {
 	text := bytes.Repeat([]byte("0123456789abcdef"), 1<<20)
 	s := newImageServer(t, map[string][]byte{"/a": text})
 	b := newFixture(t, s)

@@ -59,15 +59,15 @@ func newImageServer(t testing.TB, files map[string][]byte) *imageServer {
 	s.Config.ErrorLog = log.New(io.Discard, "", 0)
 	s.StartTLS()
 	t.Cleanup(s.Close)
-	s.URL = "https://" + siteName
+	s.URL = "https://" + serverName
 	return s
 }
 
-// siteName is in the certificates of package httptest, and siteAddress is where drivers of tests find it: on the internet, as far as they
+// serverName is in the certificates of package httptest, and serverAddress is where drivers of tests find it: on the internet, as far as they
 // can tell.
-const siteName = "example.com"
+const serverName = "example.com"
 
-var siteAddress = netip.MustParseAddr("93.184.215.14")
+var serverAddress = netip.MustParseAddr("93.184.215.14")
 
 // network stands for name servers and for what is behind addresses.
 type network struct {
@@ -233,7 +233,7 @@ func TestADiskThatGrowsTooMuchIsNotConverted(t *testing.T) {
 }
 
 func open(s *imageServer, host string, step func(string)) *Driver {
-	n := &network{names: map[string][]netip.Addr{siteName: {siteAddress}}, servers: map[netip.Addr]*imageServer{siteAddress: s}}
+	n := &network{names: map[string][]netip.Addr{serverName: {serverAddress}}, servers: map[netip.Addr]*imageServer{serverAddress: s}}
 	return n.on(&Driver{
 		Dir: filepath.Join(host, "image"), Trees: &directory.Trees{Dir: filepath.Join(host, "trees"), Step: step}, Pause: time.Millisecond, Step: step,
 	})
@@ -323,7 +323,7 @@ func (b *fixture) files() (all []string) {
 	return all
 }
 
-func TestPeopleAreToldHowFarADownloadIs(t *testing.T) {
+func TestTheProgressOfADownloadIsReported(t *testing.T) {
 	content := make([]byte, 80<<20)
 	s := newImageServer(t, map[string][]byte{"/a": content})
 	b := newFixture(t, s)
@@ -362,7 +362,7 @@ func TestABrokenDownloadGoesOn(t *testing.T) {
 	}
 }
 
-func TestANewTryGoesOnWhereTheRunnerStopped(t *testing.T) {
+func TestANewAttemptContinuesWhereTheRunnerStopped(t *testing.T) {
 	text := bytes.Repeat([]byte("0123456789abcdef"), 1<<14)
 	s := newImageServer(t, map[string][]byte{"/a": text})
 	args := map[string]any{"url": s.URL + "/a", "sha256": sum(text)}
@@ -412,7 +412,7 @@ func TestOtherContentIsFetchedFromTheStart(t *testing.T) {
 	}
 }
 
-func TestADigestIsFetchedOnceAndKeptWhileSomebodyNamesIt(t *testing.T) {
+func TestADigestIsFetchedOnceAndKeptWhileAnImageNamesIt(t *testing.T) {
 	text := bytes.Repeat([]byte("disk"), 1<<16)
 	s := newImageServer(t, map[string][]byte{"/a": text, "/b": []byte("b")})
 	b := newFixture(t, s)
@@ -474,8 +474,8 @@ func (h *havers) ImageUsers(_ context.Context, image sal.Owner) ([]sal.Owner, er
 	return []sal.Owner{{Resource: saltest.Resource(writ.KindMachine, "web"), UID: "u2"}}, nil
 }
 
-// TestAnImageThatSomebodyHasStays, also if somebody takes it while it is being deleted, and whenever the runner ends.
-func TestAnImageThatSomebodyHasStays(t *testing.T) {
+// TestAnImageInUseStays, also if somebody takes it while it is being deleted, and whenever the runner ends.
+func TestAnImageInUseStays(t *testing.T) {
 	text := []byte("a kernel")
 	s := newImageServer(t, map[string][]byte{"/a": text})
 	b := newFixture(t, s)
@@ -564,7 +564,7 @@ func TestTheNextAttemptRemovesWhatAnImageWasMadeOf(t *testing.T) {
 	}
 }
 
-func TestWhatCannotBeFetchedLeavesNothing(t *testing.T) {
+func TestAFailedFetchLeavesNoFile(t *testing.T) {
 	qemu := testenv.Need(t, "qemu-img")
 	secret := filepath.Join(t.TempDir(), "secret")
 	if err := os.WriteFile(secret, make([]byte, 1<<20), 0o600); err != nil {
@@ -621,7 +621,7 @@ func TestWhatCannotBeFetchedLeavesNothing(t *testing.T) {
 	}
 }
 
-func TestAServerThatIsGoneIsToldAndDeletedImagesLeaveNoPart(t *testing.T) {
+func TestAnAbsentServerIsReportedAndDeletedImagesLeaveNoPart(t *testing.T) {
 	text := bytes.Repeat([]byte("disk"), 1<<16)
 	s := newImageServer(t, map[string][]byte{"/a": text})
 	s.cut = []int{100_000, 0, 0, 0, 0}

@@ -74,7 +74,7 @@ func (n *Node) live(ctx context.Context) error {
 		return err
 	}
 	if p != nil && !slices.Equal(p.args, args) {
-		n.Log.InfoContext(ctx, "mycelium runs with other settings and is started anew", "pid", p.pid)
+		n.Log.InfoContext(ctx, "mycelium has other settings; restarting it", "pid", p.pid)
 		p.stop(ctx)
 		p.close()
 		p = nil
@@ -102,7 +102,7 @@ func (n *Node) attend(ctx context.Context, p *process) error {
 		defer close(done)
 		for ; trimming.Err() == nil; _ = sleep.For(trimming, trimEvery) {
 			if err := n.trimLog(); err != nil {
-				n.Log.WarnContext(ctx, "the log of mycelium cannot be cut off", "err", err)
+				n.Log.WarnContext(ctx, "truncate the log of mycelium", "err", err)
 			}
 		}
 	}()

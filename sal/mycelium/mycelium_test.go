@@ -497,7 +497,7 @@ func TestADaemonThatCannotStartIsNamed(t *testing.T) {
 }
 
 // The daemon itself goes on without its port, and only its log knows.
-func TestAPortThatSomebodyElseHasIsNamed(t *testing.T) {
+func TestAPortInUseIsNamed(t *testing.T) {
 	for network, address := range map[string]string{"tcp": ":9651", "tcp4": DefaultAPI} {
 		n := newNode(t, stub(t))
 		in(t, n, testenv.Need(t, "ip"), "link", "set", "lo", "up")
@@ -536,8 +536,8 @@ func TestPeersThatTheDaemonDoesNotTakeAreRefused(t *testing.T) {
 	}
 }
 
-// TestWhatIsRefusedAsAPeerIsOfNoUse: the daemon ends with the name of an interface, reaches nobody by TLS, and loses packets by QUIC.
-func TestWhatIsRefusedAsAPeerIsOfNoUse(t *testing.T) {
+// TestRefusedPeersAreUnusable: the daemon ends with the name of an interface, reaches nobody by TLS, and loses packets by QUIC.
+func TestRefusedPeersAreUnusable(t *testing.T) {
 	both(t, func(t *testing.T, binary string) {
 		ping := testenv.Need(t, "ping")
 		n := newNode(t, binary)
@@ -667,7 +667,7 @@ func TestTheLogOfADaemonIsBounded(t *testing.T) {
 	}
 }
 
-func TestWhatIsNoAnswerIsQuotedInShort(t *testing.T) {
+func TestAnInvalidAnswerIsQuotedInShort(t *testing.T) {
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.WriteHeader(http.StatusBadGateway)
 		_, _ = w.Write(bytes.Repeat([]byte("\xff<p>"), 1<<18))
@@ -730,7 +730,7 @@ func TestAProcessOfAContainerWithTheDaemonsArgumentsIsNotTheDaemon(t *testing.T)
 }
 
 // While somebody waits at the daemon for a message it answers nobody. What it said last is told then, and how old that is.
-func TestWhatADaemonSaidLastIsToldWhileItIsHeldUp(t *testing.T) {
+func TestTheLastAnswerOfABusyDaemonIsReported(t *testing.T) {
 	hold, reached := make(chan struct{}), make(chan struct{})
 	var held atomic.Bool
 	n := &Node{Dir: t.TempDir(), Binary: os.Args[0]}
@@ -817,7 +817,7 @@ func rootWith(t *testing.T, shell string) string {
 	return root
 }
 
-func TestADaemonOfSomebodyElseIsNotOurs(t *testing.T) {
+func TestADaemonOfAnotherProgramIsNotAdopted(t *testing.T) {
 	both(t, func(t *testing.T, binary string) {
 		n := newNode(t, binary)
 		in(t, n, testenv.Need(t, "ip"), "link", "set", "lo", "up")

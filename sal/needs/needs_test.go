@@ -64,7 +64,7 @@ func TestProgramsAreKnownByPathAndVersion(t *testing.T) {
 	}
 }
 
-func TestRoomIsThatOfTheNearestDirectory(t *testing.T) {
+func TestFreeSpaceIsThatOfTheNearestDirectory(t *testing.T) {
 	dir := t.TempDir()
 	if at := Nearest(filepath.Join(dir, "not", "there")); at != dir {
 		t.Errorf("nearest is %s", at)

@@ -248,7 +248,7 @@ func (h *host) remove(request sal.Request) (sal.Outcome, error) {
 	}
 	on, err := h.on(r)
 	if err == nil {
-		err = h.allTold()
+		err = h.requireNeighbours()
 	}
 	if err != nil {
 		return sal.Outcome{}, err
@@ -265,8 +265,8 @@ func (h *host) remove(request sal.Request) (sal.Outcome, error) {
 	return gone, h.clear(r)
 }
 
-// allTold returns an error if nobody can say who has ports on the node's networks, and at which addresses.
-func (h *host) allTold() error {
+// requireNeighbours returns an error if nobody can say who has ports on the node's networks, and at which addresses.
+func (h *host) requireNeighbours() error {
 	_, damaged, err := h.holdings().List()
 	if err != nil || len(damaged) == 0 {
 		return err

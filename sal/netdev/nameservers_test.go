@@ -40,8 +40,8 @@ func TestNameserversAreThoseThatTheHostAsks(t *testing.T) {
 	}
 }
 
-// TestNameserversAreToldWhereTheyAreReached: whoever is told one that does not answer waits for it before each name.
-func TestNameserversAreToldWhereTheyAreReached(t *testing.T) {
+// TestNameserversAreGivenToNetworksThatReachThem: whoever is told one that does not answer waits for it before each name.
+func TestNameserversAreGivenToNetworksThatReachThem(t *testing.T) {
 	t.Parallel()
 	x := newFixture(t, subnetA)
 	run(t, x.Netns, "ip", "address", "add", "192.0.2.1/24", "dev", "lo")
@@ -74,7 +74,7 @@ func TestNameserversAreToldWhereTheyAreReached(t *testing.T) {
 	}
 }
 
-func TestTheDoctorSaysWhichNameserversNobodyReaches(t *testing.T) {
+func TestTheDoctorNamesUnreachableNameservers(t *testing.T) {
 	for _, c := range []struct {
 		servers []netip.Addr
 		state   needs.State

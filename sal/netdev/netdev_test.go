@@ -287,7 +287,7 @@ func (g *guest) dropped() Dropped {
 	return d
 }
 
-func TestNothingIsLeftAfterDelete(t *testing.T) {
+func TestDeleteLeavesNoLinksOrRules(t *testing.T) {
 	t.Parallel()
 	x := newFixture(t, subnetA)
 	before := x.traces()
@@ -326,7 +326,7 @@ func TestNothingIsLeftAfterDelete(t *testing.T) {
 	}
 }
 
-func TestGuestsReachEachOtherAndNothingComesInUnlessItIsAllowed(t *testing.T) {
+func TestGuestsReachEachOtherAndIncomingTrafficNeedsARule(t *testing.T) {
 	t.Parallel()
 	x := newFixture(t, subnetA)
 	x.must("network.create", "front", nil)
@@ -406,7 +406,7 @@ func TestADriverMakesNetworksWhereItsProcessIs(t *testing.T) {
 	}
 }
 
-func TestNobodySendsUnderAnothersAddress(t *testing.T) {
+func TestAGuestCannotSpoofAnAddress(t *testing.T) {
 	t.Parallel()
 	x := newFixture(t, subnetA)
 	x.must("network.create", "front", nil)

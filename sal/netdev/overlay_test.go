@@ -98,7 +98,7 @@ func join(t *testing.T, binary string) (a, b joined) {
 	}
 }
 
-func TestWhatIsOnTwoNodesReachesEachOtherOverTheOverlay(t *testing.T) {
+func TestGuestsOnTwoNodesReachEachOtherOverTheOverlay(t *testing.T) {
 	t.Run("stub", func(t *testing.T) { reachEachOther(t, stub(t)) })
 	t.Run("real", func(t *testing.T) { reachEachOther(t, testenv.Need(t, "mycelium")) })
 }
@@ -268,9 +268,9 @@ func TestProgramsOfTheHostAreNotHeardOnNetworks(t *testing.T) {
 	}
 }
 
-// TestNobodyOnANetworkReachesTheOverlayOfItsHost: mycelium looks for peers on every interface of a host, and would take tenants for some. The
+// TestGuestsCannotReachTheOverlayOfTheirHost: mycelium looks for peers on every interface of a host, and would take tenants for some. The
 // test stands where its daemon does, on the ports for discovery, TCP and QUIC. What hears the host first has heard nothing of the guest.
-func TestNobodyOnANetworkReachesTheOverlayOfItsHost(t *testing.T) {
+func TestGuestsCannotReachTheOverlayOfTheirHost(t *testing.T) {
 	t.Parallel()
 	x := newFixture(t, subnetA)
 	run(t, x.Netns, "ip", "link", "set", "lo", "up")

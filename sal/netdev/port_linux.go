@@ -151,7 +151,7 @@ func (h *host) plan(r *sal.Record[holding], on []*sal.Record[network]) error {
 	others = slices.DeleteFunc(others, func(o *sal.Record[holding]) bool { return o.UID == r.UID })
 	hidden := slices.ContainsFunc(damaged, func(d sal.Damaged) bool { return d.HostName != r.Resource.HostName() })
 	if hidden && slices.ContainsFunc(on, func(n *sal.Record[network]) bool { return ipv4(n).IsValid() }) { // of IPv6 there is enough for all
-		return h.allTold()
+		return h.requireNeighbours()
 	}
 	var ports []port
 	for _, n := range on {

@@ -241,7 +241,7 @@ func TestPortsOfAnIPv4RangeRunOut(t *testing.T) {
 	}
 }
 
-func TestSomebodyElsesInterfaceIsLeftAlone(t *testing.T) {
+func TestAnInterfaceOfAnotherProgramIsLeftAlone(t *testing.T) {
 	t.Parallel()
 	x := front(t)
 	vm := ownerOf("vm")
@@ -338,7 +338,7 @@ func TestEverythingComesBackAfterAReboot(t *testing.T) {
 	}
 }
 
-func TestWhatSomebodyTookAwayIsMended(t *testing.T) {
+func TestRemovedPartsOfANetworkAreRepaired(t *testing.T) {
 	t.Parallel()
 	x := front(t)
 	x.must("network.allow", "front", map[string]any{"rules": []any{map[string]any{"ports": []any{int64(80)}}}})

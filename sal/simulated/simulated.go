@@ -130,7 +130,7 @@ func (d *Driver) Do(ctx context.Context, request sal.Request) (sal.Outcome, erro
 	if err := ctx.Err(); err != nil {
 		return sal.Outcome{}, err
 	}
-	ctx = wedge(ctx, request)
+	ctx = hang(ctx, request)
 	if err := d.inject(request); err != nil {
 		return sal.Outcome{}, err
 	}

@@ -171,7 +171,7 @@ func TestConformance(t *testing.T) {
 }
 
 // An operation that the catalogue has and no suite tries might be one that the driver cannot do.
-func TestSuitesTryEveryOperation(t *testing.T) {
+func TestSuitesCoverEveryOperation(t *testing.T) {
 	tried := map[string]bool{}
 	for _, suite := range suites {
 		tried[suite.Make.Operation] = true

@@ -83,8 +83,8 @@ var durations = map[string]time.Duration{
 // anyOther is what operations take that are not in the table.
 const anyOther = 50 * time.Millisecond
 
-// wedge returns a context that never ends if the resource's name asks for that, else ctx.
-func wedge(ctx context.Context, request sal.Request) context.Context {
+// hang returns a context that never ends if the resource's name asks for that, else ctx.
+func hang(ctx context.Context, request sal.Request) context.Context {
 	if _, stuck := number(stuckName, request.Resource.Name); stuck && request.Operation.Effect != catalog.Remove {
 		return context.WithoutCancel(ctx)
 	}

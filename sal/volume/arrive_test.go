@@ -88,7 +88,7 @@ func (b *fixture) copyFrom(origin sal.Origin) error {
 }
 
 // Nobody asks again for a copy that was given up before anything of it had come, so nothing may be left that counts as a volume.
-func TestACopyOfWhichNothingHasComeLeavesNothing(t *testing.T) {
+func TestACopyBeforeItsFirstByteLeavesNoVolume(t *testing.T) {
 	b := plain(t)
 	if err := b.copyFrom(nowhere{}); writ.CodeOf(err) != writ.CodeUnreachable {
 		t.Fatal(err)

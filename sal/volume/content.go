@@ -105,7 +105,7 @@ func (j *job) cloneContent(ctx context.Context, args *catalog.VolumeClone) (fill
 
 // ours takes a disk from the user of a machine that had what was copied: nobody has the copy.
 func (j *job) ours(dir string) error {
-	return sal.HostError("take the disk of "+j.Resource.String()+" back", sal.TakeDiskBack(dir, j.step))
+	return sal.HostError("take the disk of "+j.Resource.String()+" back", sal.ReclaimDisk(dir, j.step))
 }
 
 // growDisk makes the disk in a volume as big as the volume, if there is one.

@@ -525,7 +525,7 @@ func TestDeleteLeavesNothing(t *testing.T) {
 }
 
 // Once a volume is being deleted nothing may take it for whole.
-func TestDeleteIsFinishedByWhateverComesNext(t *testing.T) {
+func TestTheNextOperationFinishesADelete(t *testing.T) {
 	onEach(t, func(t *testing.T, fresh func(testing.TB) *fixture) {
 		for stop, stopped := 0, true; stopped; stop++ {
 			b := fresh(t)
@@ -563,7 +563,7 @@ func (u user) Users(_ context.Context, volume writ.UID) ([]sal.User, error) {
 	return []sal.User{u.User}, nil
 }
 
-func TestVolumeThatSomebodyHasIsNotTakenAway(t *testing.T) {
+func TestAVolumeInUseIsNotDeleted(t *testing.T) {
 	b := plain(t)
 	dir := b.must("volume.create", "root", spec)["path"].(string)
 	b.must("volume.snapshot", "root", before)
@@ -602,7 +602,7 @@ func (l *late) Users(ctx context.Context, _ writ.UID) ([]sal.User, error) {
 	return nil, nil
 }
 
-func TestWhoTakesAVolumeWhileItGoesHearsSo(t *testing.T) {
+func TestAClaimOnAVolumeDuringItsDeleteFails(t *testing.T) {
 	b := plain(t)
 	b.must("volume.create", "root", spec)
 	b.must("volume.snapshot", "root", before)

@@ -30,8 +30,8 @@ func pass(ctx context.Context, t *testing.T, pool *evaluator.Pool, project strin
 	}
 }
 
-// TestAPassThatTakesLongMakesRoom fills the only child with a pass that takes long, before somebody else comes.
-func TestAPassThatTakesLongMakesRoom(t *testing.T) {
+// TestALongPassYieldsItsChild fills the only child with a pass that takes long, before somebody else comes.
+func TestALongPassYieldsItsChild(t *testing.T) {
 	pool := newPool(t, 2)
 	pool.Size = 1
 	var order []string

@@ -159,7 +159,7 @@ func TestAJournalWithoutEntriesIsNotKept(t *testing.T) {
 }
 
 // Runs that end in another child are never asked for again, and small: they must not stay until they fill the memory.
-func TestJournalsThatNobodyAsksForAreGivenUp(t *testing.T) {
+func TestUnusedJournalsAreEvicted(t *testing.T) {
 	j := journals{most: maxJournals}
 	for i := range 2 * maxKept {
 		j.take(writ.RunID(fmt.Sprint(i)), difference{Version: 1, Count: 1, Entries: []scripts.Entry{{Seq: 1, State: scripts.EntryOpen}}})

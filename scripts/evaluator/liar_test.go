@@ -212,9 +212,9 @@ func lie() int {
 	}
 }
 
-// TestWhatAChildSaysIsNotBelieved lets a child that was taken over answer with everything that no script can cause. The pass did not take
+// TestAnswersOfAChildAreVerified lets a child that was taken over answer with everything that no script can cause. The pass did not take
 // place then, the child is ended, and the next run gets another one.
-func TestWhatAChildSaysIsNotBelieved(t *testing.T) {
+func TestAnswersOfAChildAreVerified(t *testing.T) {
 	pool := newPoolOf(t, "liar")
 	journal := []scripts.Entry{{Seq: 1, State: scripts.EntryFailed, Error: writ.Errorf(writ.CodeInjected, "no")}, {Seq: 2, State: scripts.EntryOpen}}
 	names := slices.Concat(slices.Sorted(maps.Keys(lies)), slices.Sorted(maps.Keys(noise)))

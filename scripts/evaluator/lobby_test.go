@@ -87,8 +87,8 @@ func TestARoundIsShort(t *testing.T) {
 	}
 }
 
-// TestNobodyWaitsForASlowProgram lets a program that took long wait with others.
-func TestNobodyWaitsForASlowProgram(t *testing.T) {
+// TestASlowProgramDelaysNoOther lets a program that took long wait with others.
+func TestASlowProgramDelaysNoOther(t *testing.T) {
 	pool := newPoolOf(t, "liar")
 	const slow = "// say it takes long."
 	for round, want := range []string{"5", "1"} {
@@ -147,8 +147,8 @@ func TestPassesOutliveTheOneWhoLeadsThem(t *testing.T) {
 	}
 }
 
-// TestTheEndOfALeaderThatIsAnsweredIsNobodyElsesEnd ends the context of a pass that took two along, when it and one of them have their answers.
-func TestTheEndOfALeaderThatIsAnsweredIsNobodyElsesEnd(t *testing.T) {
+// TestTheEndOfAnAnsweredLeaderEndsNoOtherPass ends the context of a pass that took two along, when it and one of them have their answers.
+func TestTheEndOfAnAnsweredLeaderEndsNoOtherPass(t *testing.T) {
 	pool := newPoolOf(t, "liar")
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
@@ -179,7 +179,7 @@ func TestTheEndOfALeaderThatIsAnsweredIsNobodyElsesEnd(t *testing.T) {
 	group.Wait()
 }
 
-func TestWhoWaitsForAChildMayGiveUp(t *testing.T) {
+func TestAWaitForAChildCanBeCancelled(t *testing.T) {
 	pool := newPoolOf(t, "liar")
 	release := pool.Hold()
 	ctx, stop := context.WithCancel(t.Context())

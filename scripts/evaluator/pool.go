@@ -233,7 +233,7 @@ func (p *Pool) tell(layers Layers) {
 		return
 	}
 	if missing := layers.Missing(); len(missing) > 0 {
-		p.Log.Warn("scripts are evaluated behind fewer walls than there could be", "held", layers.Held(), "missing", missing)
+		p.Log.Warn("scripts are evaluated with fewer confinements than possible", "held", layers.Held(), "missing", missing)
 		return
 	}
 	p.Log.Info("scripts are evaluated in confined children", "held", layers.Held())
@@ -288,7 +288,7 @@ func (p *Pool) bury(ctx context.Context, c *child, run writ.RunID, err error) er
 		reason = "it recursed without end"
 	}
 	if p.Log != nil {
-		p.Log.Warn("a child of the evaluator ended", "run", run, "err", err, "state", c.cmd.ProcessState.String(), "words", words)
+		p.Log.Warn("evaluator child ended", "run", run, "err", err, "state", c.cmd.ProcessState.String(), "words", words)
 	}
 	return &writ.Error{Code: writ.CodeEvaluatorCrashed, Message: "evaluating the script ended its process: " + reason, Err: err}
 }

@@ -8,7 +8,7 @@ import (
 )
 
 // Whoever has something to do goes before scripts that compute all the time. A kernel that knows of no slices tells none.
-func TestWhoTakesLongYields(t *testing.T) {
+func TestALongScriptYields(t *testing.T) {
 	c := exec.Command("sleep", "60")
 	c.SysProcAttr = attributes()
 	if err := c.Start(); err != nil {

@@ -47,10 +47,10 @@ func TestAllResultsOfARunAreDigested(t *testing.T) {
 		j := open(t, path)
 		run := aRun("r").ID
 		first, second := aSentCall(t, j, run, 1), aSentCall(t, j, run, 2)
-		answer := func(c *journal.Call, try int, frame string, to writ.CallState, next int) {
+		answer := func(c *journal.Call, attempt int, frame string, to writ.CallState, next int) {
 			t.Helper()
 			write(t, j, func(tx *journal.Tx) error {
-				if added, err := tx.AddResult(c, try, aFrame(frame, "r")); err != nil || !added {
+				if added, err := tx.AddResult(c, attempt, aFrame(frame, "r")); err != nil || !added {
 					t.Errorf("%s: first = %t, %v", frame, added, err)
 				}
 				c.State, c.Attempt = to, next
@@ -90,14 +90,14 @@ func TestAllResultsOfARunAreDigested(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for try := 1; try <= 3; try++ { // by a journal that has read the call again
+		for attempt := 1; attempt <= 3; attempt++ { // by a journal that has read the call again
 			calls := []*journal.Call(nil)
 			write(t, j, func(tx *journal.Tx) (err error) {
 				if calls, err = tx.Calls(run); err != nil {
 					return err
 				}
-				if added, err := tx.AddResult(calls[0], try, aFrame("once more", "r")); err != nil || added {
-					t.Errorf("the result of try %d is taken twice: %v", try, err)
+				if added, err := tx.AddResult(calls[0], attempt, aFrame("once more", "r")); err != nil || added {
+					t.Errorf("the result of attempt %d is taken twice: %v", attempt, err)
 				}
 				return nil
 			})

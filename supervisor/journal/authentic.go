@@ -38,7 +38,7 @@ var coveredTables = []covered{
 	{"runs", []string{"id", "number"}, []string{"body"}, map[string]string{
 		"state": searched, "open": ordered, "project": searched, "deployment": ordered, "revision": ordered, "accepted": searched,
 		"due":     "a run is not ended before the time in its body",
-		"pending": ordered, "judged": "each turn looks at the rights of the signer itself", "engine": searched,
+		"pending": ordered, "judged": "each step looks at the rights of the signer itself", "engine": searched,
 		"ended": "forgetting a run is withholding it", "needed": "forgetting a run is withholding it",
 	}},
 	{"calls", []string{"place"}, []string{"body"}, map[string]string{
@@ -103,8 +103,8 @@ type codes struct {
 	told map[string]bool
 }
 
-// maxTold bounds the rows of which it is remembered that they were refused. When there are more, all of them are forgotten, and told of again.
-const maxTold = 1000
+// maxRefusedRows bounds the rows of which it is remembered that they were refused. When there are more, all of them are forgotten, and told of again.
+const maxRefusedRows = 1000
 
 const metaCode = "meta" // the name of the key of what stands in meta
 
@@ -229,7 +229,7 @@ func (c *codes) refuse(table string, key []any) *writ.Error {
 	name := table + " " + row.String()
 	news := !c.told[name]
 	if news {
-		if len(c.told) >= maxTold {
+		if len(c.told) >= maxRefusedRows {
 			clear(c.told)
 		}
 		c.told[name] = true

@@ -127,7 +127,7 @@ func fill(t *testing.T, j *Journal) {
 			if err := tx.AddToken(Token{ID: "m" + name, Key: []byte(name), CreatedBy: "alice", Expires: tx.Now.Add(time.Hour), Uses: 3}); err != nil {
 				return err
 			}
-			if err := tx.AddSecret(&Secret{Secret: writ.Secret{Project: "p", Name: "s" + name, Version: 1, SetBy: "alice", Set: tx.Now}, Sealed: []byte(name), Statement: digest}); err != nil {
+			if err := tx.AddSecret(&Secret{Secret: writ.Secret{Project: "p", Name: "s" + name, Version: 1, SetBy: "alice", Set: tx.Now}, Ciphertext: []byte(name), Statement: digest}); err != nil {
 				return err
 			}
 			text := Text{Digest: writ.DigestOf([]byte(name)), Signer: "alice", Signed: []byte("signed"), Expires: tx.Now}
@@ -167,7 +167,7 @@ func readAll(t *testing.T, j *Journal) (refused []string) {
 			{"token_uses", func() (bool, error) { k, err := tx.Token("m1"); return k != nil && k.Uses == 3, err }},
 			{"secrets", func() (bool, error) {
 				s, err := tx.Secret("p", "s1", 1)
-				return s != nil && string(s.Sealed) == "1", err
+				return s != nil && string(s.Ciphertext) == "1", err
 			}},
 			{"secrets", func() (bool, error) { s, err := tx.NewestSecret("p", "s1"); return s != nil, err }},
 			{"secrets", func() (bool, error) { all, err := tx.Secrets("p"); return len(all) == 2, err }},
@@ -202,7 +202,7 @@ func bothEngines(t *testing.T, test func(t *testing.T, path string)) {
 // StoreForTest makes an empty store on PostgreSQL; the tests beside this one have the server.
 var StoreForTest func(t testing.TB) string
 
-func TestARowThatWasChangedMovedOrCopiedIsRefusedAndToldOnce(t *testing.T) {
+func TestARowThatWasChangedMovedOrCopiedIsRefusedAndLoggedOnce(t *testing.T) {
 	bothEngines(t, func(t *testing.T, path string) {
 		told := 0
 		j, err := openProtected(t, path, Protection{Key: theKey, Refused: func(*writ.Error) { told++ }})
@@ -449,15 +449,15 @@ func BenchmarkCode(b *testing.B) {
 	}
 }
 
-func TestWhatIsRememberedOfChangedRowsIsBounded(t *testing.T) {
+func TestTheListOfChangedRowsIsBounded(t *testing.T) {
 	told := 0
 	c := &codes{Protection: Protection{Refused: func(*writ.Error) { told++ }}, told: make(map[string]bool)}
-	for i := range 3 * maxTold {
+	for i := range 3 * maxRefusedRows {
 		if err := c.refuse("nodes", []any{i}); !isForged(err) {
 			t.Fatal(err)
 		}
 	}
-	if told != 3*maxTold || len(c.told) != maxTold {
-		t.Errorf("%d rows are told of and %d remembered, want %d and %d", told, len(c.told), 3*maxTold, maxTold)
+	if told != 3*maxRefusedRows || len(c.told) != maxRefusedRows {
+		t.Errorf("%d rows are told of and %d remembered, want %d and %d", told, len(c.told), 3*maxRefusedRows, maxRefusedRows)
 	}
 }

@@ -33,28 +33,28 @@ type callRecord struct {
 	Started   int64             `cbor:"20,keyasint,omitempty"`
 	Ended     int64             `cbor:"21,keyasint,omitempty"`
 
-	Hash    []byte           `cbor:"22,keyasint,omitempty"`
-	Project writ.ProjectID   `cbor:"23,keyasint,omitempty"`
-	UID     writ.UID         `cbor:"24,keyasint,omitempty"`
-	Args    map[string]any   `cbor:"25,keyasint,omitempty"`
-	Options writ.CallOptions `cbor:"26,keyasint,omitzero"`
-	Need    writ.Capacity    `cbor:"27,keyasint,omitzero"`
-	Orders  []int            `cbor:"28,keyasint,omitempty"`
-	Values  map[string]any   `cbor:"29,keyasint,omitempty"`
-	Claimed bool             `cbor:"30,keyasint,omitempty"`
-	Ready   bool             `cbor:"31,keyasint,omitempty"`
-	RetryAt int64            `cbor:"32,keyasint,omitempty"`
-	StartBy int64            `cbor:"33,keyasint,omitempty"`
-	EndBy   int64            `cbor:"34,keyasint,omitempty"`
-	Before  int              `cbor:"35,keyasint,omitempty"`
-	Told    int              `cbor:"36,keyasint,omitempty"`
-	Spared  int              `cbor:"37,keyasint,omitempty"`
-	Late    *writ.Result     `cbor:"38,keyasint,omitempty"`
-	Sent    *sentRecord      `cbor:"39,keyasint,omitempty"`
-	Answer  *answerRecord    `cbor:"40,keyasint,omitempty"`
-	Aside   bool             `cbor:"41,keyasint,omitempty"`
-	Moved   int              `cbor:"42,keyasint,omitempty"`
-	Read    string           `cbor:"43,keyasint,omitempty"`
+	Hash          []byte           `cbor:"22,keyasint,omitempty"`
+	Project       writ.ProjectID   `cbor:"23,keyasint,omitempty"`
+	UID           writ.UID         `cbor:"24,keyasint,omitempty"`
+	Args          map[string]any   `cbor:"25,keyasint,omitempty"`
+	Options       writ.CallOptions `cbor:"26,keyasint,omitzero"`
+	Need          writ.Capacity    `cbor:"27,keyasint,omitzero"`
+	Orders        []int            `cbor:"28,keyasint,omitempty"`
+	Values        map[string]any   `cbor:"29,keyasint,omitempty"`
+	Claimed       bool             `cbor:"30,keyasint,omitempty"`
+	Ready         bool             `cbor:"31,keyasint,omitempty"`
+	RetryAt       int64            `cbor:"32,keyasint,omitempty"`
+	StartBy       int64            `cbor:"33,keyasint,omitempty"`
+	EndBy         int64            `cbor:"34,keyasint,omitempty"`
+	Before        int              `cbor:"35,keyasint,omitempty"`
+	KnownFailures int              `cbor:"36,keyasint,omitempty"`
+	Spared        int              `cbor:"37,keyasint,omitempty"`
+	Late          *writ.Result     `cbor:"38,keyasint,omitempty"`
+	Sent          *sentRecord      `cbor:"39,keyasint,omitempty"`
+	Answer        *answerRecord    `cbor:"40,keyasint,omitempty"`
+	Aside         bool             `cbor:"41,keyasint,omitempty"`
+	Moved         int              `cbor:"42,keyasint,omitempty"`
+	Read          string           `cbor:"43,keyasint,omitempty"`
 
 	Withdrawn int `cbor:"44,keyasint,omitempty"`
 }
@@ -84,7 +84,7 @@ func encodeCall(c *Call) ([]byte, error) {
 		NodeName: c.NodeName, Driver: c.Driver, Simulated: c.Simulated, Change: c.Change, Attempt: c.Attempt, Delivery: c.Delivery, After: c.After,
 		Error: c.Error, Reason: c.Reason, Planned: sqldb.Micros(c.Planned), Queued: sqldb.Micros(c.Queued), Started: sqldb.Micros(c.Started), Ended: sqldb.Micros(c.Ended),
 		Hash: c.Hash[:], Project: c.Project, UID: c.UID, Args: c.Args, Options: c.Options, Need: c.Need, Orders: c.Orders, Values: c.Values, Claimed: c.Claimed, Ready: c.Ready,
-		RetryAt: sqldb.Micros(c.RetryAt), StartBy: sqldb.Micros(c.StartBy), EndBy: sqldb.Micros(c.EndBy), Before: c.Before, Told: c.Told, Spared: c.Spared, Late: c.Late,
+		RetryAt: sqldb.Micros(c.RetryAt), StartBy: sqldb.Micros(c.StartBy), EndBy: sqldb.Micros(c.EndBy), Before: c.Before, KnownFailures: c.KnownFailures, Spared: c.Spared, Late: c.Late,
 		Aside: c.Aside, Moved: c.Moved, Read: c.Read, Withdrawn: c.Withdrawn,
 	}
 	if d := c.Sent; d != nil {
@@ -119,7 +119,7 @@ func decodeCall(body []byte) (*Call, error) {
 			Error: r.Error, Reason: r.Reason, Planned: sqldb.Time(r.Planned), Queued: sqldb.Time(r.Queued), Started: sqldb.Time(r.Started), Ended: sqldb.Time(r.Ended),
 		},
 		Project: r.Project, UID: r.UID, Args: r.Args, Options: r.Options, Need: r.Need, Orders: r.Orders, Values: r.Values, Claimed: r.Claimed, Ready: r.Ready,
-		RetryAt: sqldb.Time(r.RetryAt), StartBy: sqldb.Time(r.StartBy), EndBy: sqldb.Time(r.EndBy), Before: r.Before, Told: r.Told, Spared: r.Spared, Late: r.Late,
+		RetryAt: sqldb.Time(r.RetryAt), StartBy: sqldb.Time(r.StartBy), EndBy: sqldb.Time(r.EndBy), Before: r.Before, KnownFailures: r.KnownFailures, Spared: r.Spared, Late: r.Late,
 		Aside: r.Aside, Moved: r.Moved, Read: r.Read, Withdrawn: r.Withdrawn,
 	}
 	if err := setDigest(&c.Hash, r.Hash); err != nil {

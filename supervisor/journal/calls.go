@@ -16,22 +16,22 @@ import (
 // Call is a call with its arguments, its result and what dispatching it needs.
 type Call struct {
 	writ.Call
-	Hash    writ.Digest      `json:"hash"`
-	Project writ.ProjectID   `json:"project"`
-	UID     writ.UID         `json:"uid,omitempty"`
-	Args    map[string]any   `json:"args,omitempty"`
-	Options writ.CallOptions `json:"options"`
-	Need    writ.Capacity    `json:"need"`             // what it reserves on its node beyond what its resource has
-	Orders  []int            `json:"orders,omitempty"` // earlier calls on the same resource: they must have ended
-	Values  map[string]any   `json:"values,omitempty"`
-	Aside   bool             `json:"aside,omitempty"`   // it stands in nobody's way: see catalog.Operation
-	Claimed bool             `json:"claimed,omitempty"` // no other run stands between the call and its resource; UID and Need are known
-	Ready   bool             `json:"ready,omitempty"`   // placed, and all that it needs has succeeded
-	RetryAt time.Time        `json:"retry_at,omitzero"`
-	StartBy time.Time        `json:"start_by,omitzero"`
-	EndBy   time.Time        `json:"end_by,omitzero"`
-	Before  int              `json:"before,omitempty"` // attempts before the last resume; those after it are counted anew
-	Told    int              `json:"told,omitempty"`   // up to this attempt it is known how each failed
+	Hash          writ.Digest      `json:"hash"`
+	Project       writ.ProjectID   `json:"project"`
+	UID           writ.UID         `json:"uid,omitempty"`
+	Args          map[string]any   `json:"args,omitempty"`
+	Options       writ.CallOptions `json:"options"`
+	Need          writ.Capacity    `json:"need"`             // what it reserves on its node beyond what its resource has
+	Orders        []int            `json:"orders,omitempty"` // earlier calls on the same resource: they must have ended
+	Values        map[string]any   `json:"values,omitempty"`
+	Aside         bool             `json:"aside,omitempty"`   // it stands in nobody's way: see catalog.Operation
+	Claimed       bool             `json:"claimed,omitempty"` // no other run stands between the call and its resource; UID and Need are known
+	Ready         bool             `json:"ready,omitempty"`   // placed, and all that it needs has succeeded
+	RetryAt       time.Time        `json:"retry_at,omitzero"`
+	StartBy       time.Time        `json:"start_by,omitzero"`
+	EndBy         time.Time        `json:"end_by,omitzero"`
+	Before        int              `json:"before,omitempty"` // attempts before the last resume; those after it are counted anew
+	KnownFailures int              `json:"told,omitempty"`   // up to this attempt it is known how each failed
 	// Spared is how many attempts since the last resume their node refused because it could not write its own journal, or because a driver that
 	// ignores its end was in the way. They do not count.
 	Spared int `json:"spared,omitempty"`

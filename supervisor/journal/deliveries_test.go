@@ -10,14 +10,14 @@ import (
 )
 
 // wasSent asks an own reader of the journal, which remembers nothing, about a delivery of call 1.
-func wasSent(t *testing.T, path string, run writ.RunID, try int, node writ.NodeID, job string) (sent bool) {
+func wasSent(t *testing.T, path string, run writ.RunID, attempt int, node writ.NodeID, job string) (sent bool) {
 	t.Helper()
 	err := open(t, path).Read(t.Context(), func(tx *journal.Tx) error {
 		calls, err := tx.Calls(run)
 		if err != nil {
 			return err
 		}
-		sent, err = tx.WasSent(calls[0], try, node, writ.DigestOf([]byte(job)))
+		sent, err = tx.WasSent(calls[0], attempt, node, writ.DigestOf([]byte(job)))
 		return err
 	})
 	if err != nil {
@@ -32,12 +32,12 @@ func TestEveryDeliveryIsRemembered(t *testing.T) {
 		j := open(t, path)
 		c := aCall(aRun("r").ID, 1)
 		for _, d := range []struct {
-			try, delivery int
-			node          writ.NodeID
+			attempt, delivery int
+			node              writ.NodeID
 		}{{1, 1, "a"}, {1, 2, "a"}, {2, 1, "b"}} {
-			c.Attempt, c.Delivery, c.Node = d.try, d.delivery, d.node
+			c.Attempt, c.Delivery, c.Node = d.attempt, d.delivery, d.node
 			write(t, j, func(tx *journal.Tx) error {
-				if err := tx.AddDelivery(c, writ.DigestOf(fmt.Append(nil, d.try, d.delivery)), 1); err != nil {
+				if err := tx.AddDelivery(c, writ.DigestOf(fmt.Append(nil, d.attempt, d.delivery)), 1); err != nil {
 					return err
 				}
 				return putFirst(tx, c)
@@ -45,16 +45,16 @@ func TestEveryDeliveryIsRemembered(t *testing.T) {
 			c.Committed()
 		}
 		for _, tt := range []struct {
-			try  int
-			node writ.NodeID
-			job  string
-			want bool
+			attempt int
+			node    writ.NodeID
+			job     string
+			want    bool
 		}{
 			{1, "a", "1 1", true}, {1, "a", "1 2", true}, {2, "b", "2 1", true},
 			{1, "b", "1 1", false}, {2, "a", "1 2", false}, {2, "b", "1 2", false}, {3, "b", "2 1", false}, {1, "a", "never", false},
 		} {
-			if got := wasSent(t, path, c.Run, tt.try, tt.node, tt.job); got != tt.want {
-				t.Errorf("try %d to %s with job %s: %v", tt.try, tt.node, tt.job, got)
+			if got := wasSent(t, path, c.Run, tt.attempt, tt.node, tt.job); got != tt.want {
+				t.Errorf("attempt %d to %s with job %s: %v", tt.attempt, tt.node, tt.job, got)
 			}
 		}
 	})

@@ -9,8 +9,8 @@ import (
 	"writ/internal/sqldb"
 )
 
-// UsageTold is how long after an hour its usage may still be told: so long a node may be away from its datacenter and lose nothing.
-const UsageTold = 31 * 24 * time.Hour
+// UsageGrace is how long after an hour its usage may still be told: so long a node may be away from its datacenter and lose nothing.
+const UsageGrace = 31 * 24 * time.Hour
 
 // Departed is a resource that a node had and has no more.
 type Departed struct {
@@ -34,7 +34,7 @@ func (tx *Tx) depart(r *Resource) error {
 		ON CONFLICT (uid, node) DO UPDATE SET body = excluded.body, gone = excluded.gone`, string(r.UID), string(r.Node), body, sqldb.Micros(tx.Now))
 }
 
-// Departed returns what a node had under a UID within the last UsageTold, nil if it had nothing.
+// Departed returns what a node had under a UID within the last UsageGrace, nil if it had nothing.
 func (tx *Tx) Departed(uid writ.UID, node writ.NodeID) (*Departed, error) {
 	return get[Departed](tx, "departed", `SELECT body FROM departed WHERE uid = $1 AND node = $2`, string(uid), string(node))
 }
@@ -42,5 +42,5 @@ func (tx *Tx) Departed(uid writ.UID, node writ.NodeID) (*Departed, error) {
 // forgetDeparted deletes the first of the resources of which nothing more is told.
 func (tx *Tx) forgetDeparted(now time.Time) (int64, error) {
 	return tx.deleted(`DELETE FROM departed WHERE uid IN (SELECT uid FROM departed WHERE gone < $1 ORDER BY gone LIMIT $2) AND gone < $1`,
-		sqldb.Micros(now.Add(-UsageTold)), forgetRows)
+		sqldb.Micros(now.Add(-UsageGrace)), forgetRows)
 }

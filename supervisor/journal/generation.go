@@ -79,9 +79,9 @@ func (tx *Tx) eventsFrom(seq int64) ([]writ.Event, error) {
 	return decodeEvents(encoded)
 }
 
-// TakeBack has a journal that a supervisor serves with count as one that came from a backup from now on: every coordinator is told its events
+// MarkRestored has a journal that a supervisor serves with count as one that came from a backup from now on: every coordinator is told its events
 // under a new id, beginning with what stands.
-func (j *Journal) TakeBack(ctx context.Context) error {
+func (j *Journal) MarkRestored(ctx context.Context) error {
 	old := j.ID()
 	var id string
 	var until int64

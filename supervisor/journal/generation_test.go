@@ -8,9 +8,9 @@ import (
 	"writ/supervisor/journal"
 )
 
-// TestAGenerationIsNeverToldInTwoWays shows journals to coordinators that know something else of them. A journal that cannot go on from there
+// TestAGenerationHasOneSequenceOfEvents shows journals to coordinators that know something else of them. A journal that cannot go on from there
 // takes another name, tells all that it has kept, and then all that stands.
-func TestAGenerationIsNeverToldInTwoWays(t *testing.T) {
+func TestAGenerationHasOneSequenceOfEvents(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
 		seq   int64                        // the coordinator's last event

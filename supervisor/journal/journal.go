@@ -69,7 +69,7 @@ func Open(ctx context.Context, path string) (*Journal, error) {
 	if err != nil {
 		return nil, err
 	}
-	db, err := sqldb.Open(ctx, path, sub, nobodyServes)
+	db, err := sqldb.Open(ctx, path, sub, requireNoLease)
 	if err != nil {
 		return nil, fmt.Errorf("open journal: %w", err)
 	}
@@ -140,7 +140,7 @@ func (j *Journal) Fault() error {
 	return j.fault
 }
 
-// probeSize is more than what a turn or a submission mostly writes: that there is room for a few bytes promises nothing.
+// probeSize is more than what a step or a submission mostly writes: that there is room for a few bytes promises nothing.
 const probeSize = 64 << 10
 
 // Probe writes something without meaning, and takes it away again, to learn whether the journal can be written again.

@@ -107,8 +107,8 @@ func (j *Journal) BeginEpoch(ctx context.Context, now time.Time) (int64, error) 
 	return epoch, err
 }
 
-// nobodyServes fails while a supervisor has the lease of a journal that is about to be upgraded: what it writes would fit no more.
-func nobodyServes(ctx context.Context, store *sql.DB) error {
+// requireNoLease fails while a supervisor has the lease of a journal that is about to be upgraded: what it writes would fit no more.
+func requireNoLease(ctx context.Context, store *sql.DB) error {
 	var left float64
 	err := store.QueryRowContext(ctx, `SELECT COALESCE(MAX(CAST(value AS BIGINT)) / 1000000.0 - EXTRACT(EPOCH FROM clock_timestamp()), 0)
 		FROM meta WHERE name = 'lease'`).Scan(&left)

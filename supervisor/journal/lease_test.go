@@ -22,7 +22,7 @@ func steal(t *testing.T, path string) *journal.Journal {
 	return other
 }
 
-func TestWhoseEpochIsOverWritesNothing(t *testing.T) {
+func TestASupervisorOfAnEarlierEpochCannotWrite(t *testing.T) {
 	stores(t, func(t *testing.T, path string) {
 		old := open(t, path)
 		if _, err := old.BeginEpoch(t.Context(), time.Now()); err != nil {

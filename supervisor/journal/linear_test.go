@@ -192,7 +192,7 @@ var byDigest = linear.Model[string, stored, kept]{
 	Key: firstWins.Key,
 }
 
-func TestTheFirstResultOfATryWins(t *testing.T) {
+func TestTheFirstResultOfAnAttemptWins(t *testing.T) {
 	stores(t, func(t *testing.T, path string) {
 		add := func(tx *journal.Tx, c *journal.Call, frame *journal.Frame) (bool, error) {
 			return tx.AddResult(c, 1, frame)

@@ -19,7 +19,7 @@ func TestNoQuestionReadsMoreThanItsAnswer(t *testing.T) {
 		{"oldRuns", oldRuns, "runs_ended"},
 		{"pendingRuns", pendingRuns, "runs_pending"},
 		{"dueRuns", dueRuns, "runs_due"},
-		{"unjudgedRuns", unjudgedRuns, "runs_judged"},
+		{"uncheckedRuns", uncheckedRuns, "runs_judged"},
 		{"openEngines", openEngines, "runs_engine"},
 		{"runsOfEngine", runsOfEngine, "runs_engine"},
 		{"earlierRun", earlierRun, "runs_deployment"},

@@ -104,7 +104,7 @@ func TestACoordinatorThatLiesCausesAFewNewGenerationsOnly(t *testing.T) {
 		if err := honest.Agree(t.Context(), honest.ID(), 0, time.Time{}); err != nil {
 			t.Errorf("one that does not lie: %v", err)
 		}
-		if err := j.TakeBack(t.Context()); err != nil || liar.ID() != j.ID() || open(t, path).Feed("liar").ID() != j.ID() {
+		if err := j.MarkRestored(t.Context()); err != nil || liar.ID() != j.ID() || open(t, path).Feed("liar").ID() != j.ID() {
 			t.Errorf("%v; after a backup it is told generation %s, not %s", err, liar.ID(), j.ID())
 		}
 	})

@@ -30,7 +30,7 @@ type Mendings struct {
 	Incarnation int64     `json:"incarnation"` // of the node, when it mended what is known last
 	Count       int64     `json:"count"`       // by the node's counting, which begins anew with each incarnation
 	Hour        time.Time `json:"hour"`        // in which it was told last, by the datacenter's clock
-	Told        int       `json:"told"`        // how many events in that hour
+	Events      int       `json:"told"`        // how many events in that hour
 }
 
 // maxHeld bounds the acts that a resource remembers.

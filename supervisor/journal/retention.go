@@ -44,7 +44,7 @@ func (j *Journal) Accepted(ctx context.Context) (at time.Time, err error) {
 
 // Forget takes one small step of forgetting what is old and reports whether there is more to do. Gone are, with all that belongs to them,
 // runs that ended before a time, unless their submission or a resume could still come by now; statements and refusals that expired; events
-// that each of these coordinators acknowledged long ago; and that there were resources which are gone for UsageTold. Resources, tokens, nodes, secrets and the revisions of deployments stay. It may be broken off
+// that each of these coordinators acknowledged long ago; and that there were resources which are gone for UsageGrace. Resources, tokens, nodes, secrets and the revisions of deployments stay. It may be broken off
 // between any two steps.
 func (j *Journal) Forget(ctx context.Context, now, ended time.Time, coordinators []string) (more bool, err error) {
 	err = j.Write(failpoint.At(ctx, failpoint.JournalForgotten), func(tx *Tx) error {

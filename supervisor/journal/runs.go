@@ -245,23 +245,23 @@ func (tx *Tx) DueRuns(now time.Time, max int) ([]writ.RunID, error) {
 
 const dueRuns = `SELECT id FROM runs WHERE open AND due <= $1 ORDER BY due, id LIMIT $2`
 
-// Judged is how far the open runs have been judged by a roster, in the order of UnjudgedRuns.
-type Judged struct {
+// RosterCheck is how far the open runs have been judged by a roster, in the order of UncheckedRuns.
+type RosterCheck struct {
 	Roster   int
 	Accepted time.Time
 	Run      writ.RunID
 }
 
-// UnjudgedRuns returns at most max open runs after a place in their order whose submissions were not found good by a roster yet.
-func (tx *Tx) UnjudgedRuns(roster int, after Judged, max int) ([]Judged, error) {
-	rows, err := tx.QueryContext(tx.ctx, unjudgedRuns, roster, after.Roster, sqldb.Micros(after.Accepted), string(after.Run), max)
+// UncheckedRuns returns at most max open runs after a place in their order whose submissions were not found good by a roster yet.
+func (tx *Tx) UncheckedRuns(roster int, after RosterCheck, max int) ([]RosterCheck, error) {
+	rows, err := tx.QueryContext(tx.ctx, uncheckedRuns, roster, after.Roster, sqldb.Micros(after.Accepted), string(after.Run), max)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	var found []Judged
+	var found []RosterCheck
 	for rows.Next() {
-		var j Judged
+		var j RosterCheck
 		var us int64
 		if err := rows.Scan(&j.Roster, &us, &j.Run); err != nil {
 			return nil, err
@@ -272,11 +272,11 @@ func (tx *Tx) UnjudgedRuns(roster int, after Judged, max int) ([]Judged, error) 
 	return found, rows.Err()
 }
 
-const unjudgedRuns = `SELECT judged, accepted, id FROM runs WHERE open AND judged < $1 AND (judged, accepted, id) > ($2, $3, $4)
+const uncheckedRuns = `SELECT judged, accepted, id FROM runs WHERE open AND judged < $1 AND (judged, accepted, id) > ($2, $3, $4)
 	ORDER BY judged, accepted, id LIMIT $5`
 
-// SetJudged records that the submissions of runs are good by a roster.
-func (tx *Tx) SetJudged(roster int, runs ...writ.RunID) error {
+// SetChecked records that the submissions of runs are good by a roster.
+func (tx *Tx) SetChecked(roster int, runs ...writ.RunID) error {
 	for _, id := range runs {
 		if err := tx.exec(`UPDATE runs SET judged = $1 WHERE id = $2`, roster, string(id)); err != nil {
 			return err

@@ -11,8 +11,8 @@ import (
 // Secret is a version of a secret as it is kept: encrypted to the supervisor.
 type Secret struct {
 	writ.Secret
-	Sealed    []byte      // empty if it was removed
-	Statement writ.Digest // that set it
+	Ciphertext []byte      // empty if it was removed
+	Statement  writ.Digest // that set it
 }
 
 const selectSecrets = `SELECT project, name, version, sealed, statement, set_by, set_at, removed, mac FROM secrets `
@@ -31,7 +31,7 @@ func (tx *Tx) AddSecret(s *Secret) error {
 
 // row are the columns of a secret.
 func (s *Secret) row() []any {
-	return []any{string(s.Project), s.Name, s.Version, s.Sealed, s.Statement.String(), s.SetBy, sqldb.Micros(s.Set), sqldb.Micros(s.Removed)}
+	return []any{string(s.Project), s.Name, s.Version, s.Ciphertext, s.Statement.String(), s.SetBy, sqldb.Micros(s.Set), sqldb.Micros(s.Removed)}
 }
 
 // NewestSecret returns the newest version of a secret, also if it was removed; nil if there never was one.
@@ -60,14 +60,14 @@ func (tx *Tx) RemoveSecrets(project writ.ProjectID, name string, through int) (i
 	}
 	all, err := tx.scanSecrets(rows)
 	for _, s := range all {
-		s.Sealed, s.Removed = []byte{}, tx.Now
+		s.Ciphertext, s.Removed = []byte{}, tx.Now
 		row := s.row()
 		mac, err := tx.code("secrets", row...)
 		if err != nil {
 			return 0, err
 		}
 		err = tx.exec(`UPDATE secrets SET sealed = $4, removed = $5, mac = $6 WHERE project = $1 AND name = $2 AND version = $3`,
-			append(row[:3:3], s.Sealed, sqldb.Micros(s.Removed), mac)...)
+			append(row[:3:3], s.Ciphertext, sqldb.Micros(s.Removed), mac)...)
 		if err != nil {
 			return 0, err
 		}
@@ -110,7 +110,7 @@ func (tx *Tx) scanSecret(row interface{ Scan(into ...any) error }) (*Secret, err
 	var statement string
 	var set, removed int64
 	var mac []byte
-	err := row.Scan(&s.Project, &s.Name, &s.Version, &s.Sealed, &statement, &s.SetBy, &set, &removed, &mac)
+	err := row.Scan(&s.Project, &s.Name, &s.Version, &s.Ciphertext, &statement, &s.SetBy, &set, &removed, &mac)
 	if errors.Is(err, sql.ErrNoRows) {
 		return nil, nil
 	}
@@ -118,7 +118,7 @@ func (tx *Tx) scanSecret(row interface{ Scan(into ...any) error }) (*Secret, err
 		return nil, err
 	}
 	s.Set, s.Removed = sqldb.Time(set), sqldb.Time(removed)
-	if err := tx.check("secrets", mac, string(s.Project), s.Name, s.Version, s.Sealed, statement, s.SetBy, set, removed); err != nil {
+	if err := tx.check("secrets", mac, string(s.Project), s.Name, s.Version, s.Ciphertext, statement, s.SetBy, set, removed); err != nil {
 		return nil, err
 	}
 	s.Statement, err = writ.ParseDigest(statement)

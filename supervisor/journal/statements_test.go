@@ -8,7 +8,7 @@ import (
 )
 
 // One signer fills no journal: no statement and no refusal too many is taken, and none that is kept makes room for it. Others do not notice.
-func TestWhatIsKeptOfASignerIsBounded(t *testing.T) {
+func TestRecordsOfASignerAreBounded(t *testing.T) {
 	bothEngines(t, func(t *testing.T, path string) {
 		j, err := openProtected(t, path, Protection{Key: theKey})
 		if err != nil {

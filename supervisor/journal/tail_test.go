@@ -65,7 +65,7 @@ func TestEventsAreTheSameFromMemoryAndFromTheJournal(t *testing.T) {
 }
 
 // What another process told while it had the epoch is told by this one, too.
-func TestNothingIsSkippedThatAnotherProcessTold(t *testing.T) {
+func TestEventsOfAnotherProcessAreSent(t *testing.T) {
 	stores(t, func(t *testing.T, path string) {
 		first := open(t, path)
 		if _, err := first.BeginEpoch(t.Context(), time.Now()); err != nil {
@@ -93,7 +93,7 @@ func TestNothingIsSkippedThatAnotherProcessTold(t *testing.T) {
 }
 
 // Earlier versions gave each event a row.
-func TestEventsOfAnEarlierVersionAreTold(t *testing.T) {
+func TestEventsOfAnEarlierVersionAreSent(t *testing.T) {
 	stores(t, func(t *testing.T, path string) {
 		j := open(t, path)
 		tell(t, j, "of now", 3)

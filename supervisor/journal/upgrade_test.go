@@ -44,7 +44,7 @@ func on(t *testing.T, path string, migrations fstest.MapFS, statements ...string
 	}
 }
 
-func TestAJournalIsNotUpgradedUnderWhoeverServes(t *testing.T) {
+func TestAServedJournalIsNotUpgraded(t *testing.T) {
 	path, earlier := server.Store(t), ofVersion(t, "0010")
 	until := sqldb.Micros(time.Now().Add(time.Hour))
 	on(t, path, earlier, "INSERT INTO meta (name, value) VALUES ('lease', '"+strconv.FormatInt(until, 10)+"')")
@@ -60,7 +60,7 @@ func TestAJournalIsNotUpgradedUnderWhoeverServes(t *testing.T) {
 	j.Close()
 }
 
-func TestWhoIsOlderThanTheJournalDoesNotServe(t *testing.T) {
+func TestAProgramOlderThanTheJournalDoesNotServe(t *testing.T) {
 	path := server.Store(t)
 	j := open(t, path)
 	if _, err := j.BeginEpoch(t.Context(), time.Now()); err != nil {

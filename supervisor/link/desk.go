@@ -113,7 +113,7 @@ func (d *desk) note(ctx context.Context, f *frame, err error) {
 	switch {
 	case !say:
 	case e.Code == writ.CodeInternal:
-		d.log.ErrorContext(ctx, "cannot answer request", "verb", f.Verb, "request", f.ID, "code", e.Code, "err", err, "times", times)
+		d.log.ErrorContext(ctx, "answer request", "verb", f.Verb, "request", f.ID, "code", e.Code, "err", err, "times", times)
 	default:
 		d.log.InfoContext(ctx, "request refused", "verb", shown(string(f.Verb)), "request", f.ID, "code", e.Code, "err", shown(err.Error()), "times", times)
 	}

@@ -53,7 +53,7 @@ func (b *brittle) Write(p []byte) (int, error) {
 }
 
 // Connections break at any byte; the store fails before or after it stored; coordinators crash in between and come back.
-func TestEventsArriveOnceAndInOrderWhateverBreaks(t *testing.T) {
+func TestEventsArriveOnceAndInOrderThroughAllFaults(t *testing.T) {
 	const events = 600
 	for seed := range uint64(40) {
 		synctest.Test(t, func(t *testing.T) {

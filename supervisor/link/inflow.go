@@ -91,7 +91,7 @@ func (in *inflow) insist(ctx context.Context, events []writ.Event, log *slog.Log
 		case err == nil:
 			return nil
 		case !told:
-			log.WarnContext(ctx, "cannot store events; they wait in the datacenter", "err", err, "from", events[0].Seq)
+			log.WarnContext(ctx, "store events; they wait in the datacenter", "err", err, "from", events[0].Seq)
 			told = true
 		}
 		select {

@@ -130,7 +130,7 @@ func (o *outflow) confirm(ctx context.Context, log *slog.Logger) error {
 		if acks > confirmed {
 			if err := o.source.Acknowledge(ctx, acks); err != nil && ctx.Err() == nil {
 				if times, say := lines.Say("", time.Now()); say {
-					log.WarnContext(ctx, "cannot note what the coordinator has", "seq", acks, "err", err, "times", times)
+					log.WarnContext(ctx, "record the acknowledgement of the coordinator", "seq", acks, "err", err, "times", times)
 				}
 			}
 			confirmed = acks

@@ -96,7 +96,7 @@ func TestThoseThatAreRefusedAreAFewLines(t *testing.T) {
 	})
 }
 
-func TestWhoComesAndGoesAllTheTimeIsAFewLines(t *testing.T) {
+func TestAFlappingLinkLogsFewLines(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const times = 500
 		net, here, there := newWire(), new(testenv.Log), new(testenv.Log)

@@ -181,7 +181,7 @@ func (l lookedUp) Member(key ed25519.PublicKey) *writ.Node {
 }
 
 // Strangers can open any number of connections, each with another key. To look these up must hold up nobody's requests.
-func TestALookAtConnectionsHoldsNobodyUp(t *testing.T) {
+func TestAScanOfConnectionsBlocksNoRequest(t *testing.T) {
 	m, c := members{}, &nodes.Connections{}
 	server := serveTLS(t, m, c)
 	dial := func() *tls.Conn {

@@ -44,7 +44,7 @@ func TestAFailureIsShownWithItsOutputAndTheCommandThatRepeatsIt(t *testing.T) {
 	}
 }
 
-func TestWhatWasAssertedIsShownAlsoIfMuchWasSaidAfterIt(t *testing.T) {
+func TestFailedAssertionsAreShownBeforeLaterOutput(t *testing.T) {
 	events := []event{{Action: "output", Package: "writ/a", Test: "TestOne", Output: "    one_test.go:7: wrong\n"}}
 	for range 100 {
 		events = append(events, event{Action: "output", Package: "writ/a", Test: "TestOne", Output: "a process said this\n"})
@@ -55,7 +55,7 @@ func TestWhatWasAssertedIsShownAlsoIfMuchWasSaidAfterIt(t *testing.T) {
 	}
 }
 
-func TestWhatPassesInTheEndIsFlakyAndNoFailure(t *testing.T) {
+func TestATestThatPassesOnARepeatIsFlaky(t *testing.T) {
 	said := reported(t,
 		event{Action: "fail", Package: "writ/a", Test: "TestOne"},
 		event{Action: "fail", Package: "writ/a"},

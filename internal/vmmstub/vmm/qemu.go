@@ -322,7 +322,7 @@ func (g *qemu) unplugged(d *device) {
 		command, argument = "netdev_del", "id"
 	}
 	if err := g.qmp.ask(command, map[string]any{argument: d.back()}, nil); err != nil {
-		g.v.log.Warn("what was behind a device stays", "id", d.id, "err", err)
+		g.v.log.Warn("remove the backend of a device", "id", d.id, "err", err)
 	}
 }
 

@@ -201,7 +201,7 @@ func (v *vmm) happens(h happening) {
 		_, err = v.end(nil)
 	}
 	if err != nil {
-		v.log.Error("what the guest did could not be followed", "what", h.what, "err", err)
+		v.log.Error("follow the guest", "what", h.what, "err", err)
 	}
 }
 

@@ -17,7 +17,7 @@ import (
 )
 
 // A node that somebody took over has its account, and tries everything with it.
-func TestANodesAccountReachesNothingElse(t *testing.T) {
+func TestANodesAccountReachesOnlyItsKeys(t *testing.T) {
 	t.Parallel()
 	server := testenv.Redis(t)
 	admin, supervisor := client(t, server.URL), open(t, server.URL)
@@ -116,7 +116,7 @@ func TestAccountsAreWhatTheSupervisorSays(t *testing.T) {
 	server := testenv.Redis(t)
 	admin, supervisor := client(t, server.URL), open(t, server.URL)
 	accounts := supervisor.Accounts(testDatacenter)
-	settle := func(passwords map[writ.NodeID]string) {
+	apply := func(passwords map[writ.NodeID]string) {
 		t.Helper()
 		if err := accounts.Apply(t.Context(), withPasswords(passwords)); err != nil {
 			t.Fatal(err)
@@ -134,7 +134,7 @@ func TestAccountsAreWhatTheSupervisorSays(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	settle(map[writ.NodeID]string{testNode: "a", otherNode: "b"})
+	apply(map[writ.NodeID]string{testNode: "a", otherNode: "b"})
 	if !works(testNode, "a") || !works(otherNode, "b") || works(testNode, "b") {
 		t.Error("accounts do not work as they were made")
 	}
@@ -150,7 +150,7 @@ func TestAccountsAreWhatTheSupervisorSays(t *testing.T) {
 		if works(testNode, "a") {
 			t.Fatalf("%s: it still works", name)
 		}
-		settle(map[writ.NodeID]string{testNode: "a", otherNode: "b"})
+		apply(map[writ.NodeID]string{testNode: "a", otherNode: "b"})
 		if !works(testNode, "a") {
 			t.Errorf("%s: it does not work again", name)
 		}
@@ -160,14 +160,14 @@ func TestAccountsAreWhatTheSupervisorSays(t *testing.T) {
 	if err := admin.ACLSetUser(t.Context(), accounts.User(testNode), rules(testNode, hashOf("a"), 0, older)...).Err(); err != nil {
 		t.Fatal(err)
 	}
-	settle(map[writ.NodeID]string{testNode: "a", otherNode: "b"})
+	apply(map[writ.NodeID]string{testNode: "a", otherNode: "b"})
 	conn := client(t, as(server.URL, accounts.User(testNode), "a")).Conn()
 	defer conn.Close()
 	if err := conn.Exists(t.Context(), key(testNode, "x")).Err(); err != nil {
 		t.Errorf("the account of an older version: %v", err)
 	}
 	before := admin.Info(t.Context(), "commandstats").Val()
-	settle(map[writ.NodeID]string{testNode: "a", otherNode: "b"})
+	apply(map[writ.NodeID]string{testNode: "a", otherNode: "b"})
 	if n, m := statOf(before, "acl|setuser"), statOf(admin.Info(t.Context(), "commandstats").Val(), "acl|setuser"); n != m {
 		t.Errorf("accounts that are right were made again: %s, then %s", n, m)
 	}
@@ -176,7 +176,7 @@ func TestAccountsAreWhatTheSupervisorSays(t *testing.T) {
 	if err := conn.Ping(t.Context()).Err(); err != nil {
 		t.Fatal(err)
 	}
-	settle(map[writ.NodeID]string{otherNode: "b"})
+	apply(map[writ.NodeID]string{otherNode: "b"})
 	if err := conn.Get(t.Context(), key(testNode, "x")).Err(); err == nil || strings.Contains(err.Error(), "redis: nil") || strings.Contains(err.Error(), "NOPERM") {
 		t.Errorf("over the old connection: %v, want it cut", err)
 	}

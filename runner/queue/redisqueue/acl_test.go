@@ -208,7 +208,7 @@ func TestANodesAccountIsEnoughForAllItsTraffic(t *testing.T) {
 	}
 }
 
-func TestANodesAccountAllowsNothingThatIsNotNeeded(t *testing.T) {
+func TestANodesAccountAllowsOnlyNeededCommands(t *testing.T) {
 	t.Parallel()
 	server := testenv.Redis(t)
 	admin, supervisor := client(t, server.URL), open(t, server.URL)

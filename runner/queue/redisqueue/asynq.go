@@ -239,6 +239,6 @@ func (l *asynqLog) Fatal(args ...any) { l.warn(args) } // asynq itself goes on
 
 func (l *asynqLog) warn(args []any) {
 	if times, say := l.lines.Say("", time.Now()); say {
-		l.log.Warn("asynq is in trouble", "err", fmt.Sprint(args...), "times", times)
+		l.log.Warn("asynq reports an error", "err", fmt.Sprint(args...), "times", times)
 	}
 }

@@ -55,7 +55,7 @@ func TestRepliesWithinBoundsAreLeftAsTheyAre(t *testing.T) {
 	}
 }
 
-func TestWhatIsTooMuchOfAReplyIsReplacedByAMark(t *testing.T) {
+func TestAnOversizedReplyIsReplacedByAMark(t *testing.T) {
 	large := strings.Repeat("x", maxString+1)
 	entry := func(id, body string) string { return "*2\r\n" + bulk(id) + "*2\r\n" + bulk("b") + bulk(body) }
 	head := "%1\r\n" + bulk("key")

@@ -159,7 +159,7 @@ func TestCommandsThatComeTogetherShareARoundTrip(t *testing.T) {
 }
 
 // The one who makes the round trip for all has its own patience, and the others have theirs.
-func TestNobodyWaitsForThePatienceOfAnother(t *testing.T) {
+func TestCallersOfASharedRoundTripKeepTheirOwnDeadlines(t *testing.T) {
 	t.Parallel()
 	g := newGathering(t, 2)
 	first := g.add(t.Context(), "first")
@@ -191,7 +191,7 @@ func TestNobodyWaitsForThePatienceOfAnother(t *testing.T) {
 }
 
 // What may block must not hold up the others.
-func TestNothingThatBlocksIsGathered(t *testing.T) {
+func TestBlockingCommandsAreNotBatched(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"xreadgroup", "xread", "blpop", "brpop", "blmove", "brpoplpush", "bzpopmin", "subscribe", "wait", "eval"} {
 		if gathered[name] {

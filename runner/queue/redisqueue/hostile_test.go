@@ -38,7 +38,7 @@ func newTwo(t *testing.T) *two {
 		badIn: queue.Stream{Node: testNode, Direction: queue.In}, goodIn: queue.Stream{Node: otherNode, Direction: queue.In},
 		passwords: withPasswords(map[writ.NodeID]string{testNode: "mine", otherNode: "theirs"}),
 	}
-	d.accounts = settleFor(t, d.supervisor, d.passwords)
+	d.accounts = applyAccounts(t, d.supervisor, d.passwords)
 	d.hostile = client(t, as(server.URL, d.accounts.User(testNode), "mine"))
 	d.honest = client(t, as(server.URL, d.accounts.User(otherNode), "theirs"))
 	if got, err := d.supervisor.Receive(t.Context(), time.Millisecond, d.bad, d.good); err != nil || len(got) > 0 {
@@ -251,7 +251,7 @@ func TestAKeyOfTheWrongTypeCostsItsNodeOnly(t *testing.T) {
 	}
 }
 
-func TestAStreamThatIsSpoiltAgainAndAgainDelaysNobody(t *testing.T) {
+func TestARepeatedlyCorruptedStreamDelaysNoOther(t *testing.T) {
 	t.Parallel()
 	d := newTwo(t)
 	for range 20 {
@@ -418,7 +418,7 @@ func (d *two) used() int64 {
 }
 
 // The names of groups, and those that a node is refused, take memory that belongs to no key.
-func TestWhatNoKeyShowsIsNotKept(t *testing.T) {
+func TestMemoryOutsideKeysIsFreed(t *testing.T) {
 	t.Parallel()
 	d := newTwo(t)
 	const n, size = 40, 1 << 20

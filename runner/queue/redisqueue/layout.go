@@ -150,8 +150,8 @@ for i = 2, #ARGV do
 end
 return redis.status_reply("OK")`)
 
-// settleScript takes tasks off whose handlers returned. KEYS and ARGV as for putBackScript.
-var settleScript = newScript(`
+// finishScript takes tasks off whose handlers returned. KEYS and ARGV as for putBackScript.
+var finishScript = newScript(`
 local most = math.floor(2000000 / #ARGV)
 if #redis.call("LRANGE", KEYS[1], most, most) + #redis.call("LRANGE", KEYS[4], most, most) > 0 then
 	return redis.error_reply("TOOLONG a list of tasks is too long")
@@ -176,7 +176,7 @@ func (q *Queue) takeOver(ctx context.Context, node writ.NodeID) bool {
 		}
 		if ctx.Err() == nil && !warned {
 			warned = true
-			q.log().WarnContext(ctx, "cannot serve the queue yet", "node", node, "err", err)
+			q.log().WarnContext(ctx, "serve the queue; trying again", "node", node, "err", err)
 		}
 		select {
 		case <-ctx.Done():
@@ -249,7 +249,7 @@ func (q *Queue) repair(ctx context.Context, node writ.NodeID, before []string) (
 	if err := q.move(ctx, node, putBackScript, back); err != nil {
 		return nil, err
 	}
-	if err := q.move(ctx, node, settleScript, settled); err != nil {
+	if err := q.move(ctx, node, finishScript, settled); err != nil {
 		return nil, err
 	}
 	if err := q.refuse(ctx, node, looking, refused); err != nil {
@@ -264,12 +264,12 @@ func (q *Queue) refuse(ctx context.Context, node writ.NodeID, by *lookout, ids [
 	if len(ids) == 0 {
 		return nil
 	}
-	if err := q.move(ctx, node, settleScript, ids); err != nil {
+	if err := q.move(ctx, node, finishScript, ids); err != nil {
 		return err
 	}
 	by.done(ids...)
 	if times, say := q.unreadable.Say("", time.Now()); say { // whoever has Redis can put in as many as he likes, under any name
-		q.log().WarnContext(ctx, "tasks that cannot be read were taken off the queue", "code", writ.CodeBadRequest, "node", node, "tasks", len(ids), "times", times)
+		q.log().WarnContext(ctx, "unreadable tasks were removed from the queue", "code", writ.CodeBadRequest, "node", node, "tasks", len(ids), "times", times)
 	}
 	return nil
 }

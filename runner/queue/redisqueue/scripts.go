@@ -29,7 +29,7 @@ func newScript(text string) script { return script{redis.NewScript(text), text} 
 
 // nodeScripts are the scripts of runners of this version.
 func nodeScripts() []script {
-	return append(slices.Collect(maps.Values(asynqScripts)), takeScript, endScript, putBackScript, settleScript)
+	return append(slices.Collect(maps.Values(asynqScripts)), takeScript, endScript, putBackScript, finishScript)
 }
 
 // maxMoved is how many tasks are moved by one script. It is few, so that long lists stay within the bound of the script.

@@ -77,8 +77,8 @@ func TestTheScriptsOfAsynqAreThoseOfItsSource(t *testing.T) {
 	}
 }
 
-// settleFor gives nodes their accounts.
-func settleFor(t *testing.T, q *Queue, accounts map[writ.NodeID]queue.Account) *Accounts {
+// applyAccounts gives nodes their accounts.
+func applyAccounts(t *testing.T, q *Queue, accounts map[writ.NodeID]queue.Account) *Accounts {
 	t.Helper()
 	a := q.Accounts(testDatacenter)
 	if err := a.Apply(t.Context(), accounts); err != nil {
@@ -92,7 +92,7 @@ func TestWorkGoesOnAfterRedisForgotItsScripts(t *testing.T) {
 	server := testenv.Redis(t)
 	admin, supervisor := client(t, server.URL), open(t, server.URL)
 	all := withPasswords(map[writ.NodeID]string{testNode: "mine"})
-	accounts := settleFor(t, supervisor, all)
+	accounts := applyAccounts(t, supervisor, all)
 	w := startWorker(t, as(server.URL, accounts.User(testNode), "mine"), released())
 	push := func(id string) {
 		t.Helper()
@@ -128,7 +128,7 @@ func TestAnOlderRunnerGoesOnUntilItIsReplaced(t *testing.T) {
 	if err := connected.Ping(t.Context()).Err(); err != nil {
 		t.Fatal(err)
 	}
-	settleFor(t, supervisor, map[writ.NodeID]queue.Account{testNode: {Password: "mine"}})
+	applyAccounts(t, supervisor, map[writ.NodeID]queue.Account{testNode: {Password: "mine"}})
 	if err := connected.Ping(t.Context()).Err(); err == nil {
 		t.Error("a user of another version keeps its connections, and does not ask for what it needs")
 	}
@@ -141,16 +141,16 @@ func TestAnOlderRunnerGoesOnUntilItIsReplaced(t *testing.T) {
 		return olderScripts["take"].Run(t.Context(), old, keys, 1, key(testNode, taskKey), 1).Err()
 	}
 	for range 2 { // the second time it is connected, and its supervisor has forgotten what it is
-		settleFor(t, supervisor, map[writ.NodeID]queue.Account{testNode: {Password: "mine", Runner: queue.RunnerOlder}})
+		applyAccounts(t, supervisor, map[writ.NodeID]queue.Account{testNode: {Password: "mine", Runner: queue.RunnerOlder}})
 		if err := take(); err != nil {
 			t.Errorf("an older runner takes a task: %v", err)
 		}
-		settleFor(t, supervisor, map[writ.NodeID]queue.Account{testNode: {Password: "mine"}})
+		applyAccounts(t, supervisor, map[writ.NodeID]queue.Account{testNode: {Password: "mine"}})
 		if err := take(); err != nil {
 			t.Errorf("after a new start of the supervisor: %v", err)
 		}
 	}
-	settleFor(t, supervisor, map[writ.NodeID]queue.Account{testNode: {Password: "mine", Runner: queue.RunnerCurrent}})
+	applyAccounts(t, supervisor, map[writ.NodeID]queue.Account{testNode: {Password: "mine", Runner: queue.RunnerCurrent}})
 	if err := take(); err == nil {
 		t.Error("a node that was upgraded uses the scripts of before")
 	}
@@ -160,11 +160,11 @@ func TestAnOlderRunnerGoesOnUntilItIsReplaced(t *testing.T) {
 }
 
 // A node calls every script that is loaded with keys and arguments that nobody means.
-func TestScriptsEndWhateverNodesGiveThem(t *testing.T) {
+func TestScriptsEndForAnyInputOfNodes(t *testing.T) {
 	t.Parallel()
 	server := testenv.Redis(t)
 	admin, supervisor := client(t, server.URL), open(t, server.URL)
-	accounts := settleFor(t, supervisor, withPasswords(map[writ.NodeID]string{testNode: "mine"}))
+	accounts := applyAccounts(t, supervisor, withPasswords(map[writ.NodeID]string{testNode: "mine"}))
 	options, err := redis.ParseURL(as(server.URL, accounts.User(testNode), "mine"))
 	if err != nil {
 		t.Fatal(err)

@@ -25,7 +25,7 @@ func holding(streams, messages int) (*Queue, []queue.Stream) {
 	return q, all
 }
 
-func TestWhatWasReadIsHandedOutOnceAndInOrderToWhoAsksForItsStream(t *testing.T) {
+func TestMessagesAreDeliveredOnceAndInOrderPerStream(t *testing.T) {
 	q, streams := holding(4, 60)
 	var got []string
 	for _, asked := range [][]queue.Stream{streams[:2], streams[:2], streams[:2], streams[1:3]} {
@@ -67,8 +67,8 @@ func BenchmarkManyStreams(b *testing.B) {
 	}
 }
 
-// TestWhatRedisRefusesToRemoveIsNotAcknowledged: it would come again after a restart, and take memory until then.
-func TestWhatRedisRefusesToRemoveIsNotAcknowledged(t *testing.T) {
+// TestAnUnremovableMessageIsNotAcknowledged: it would come again after a restart, and take memory until then.
+func TestAnUnremovableMessageIsNotAcknowledged(t *testing.T) {
 	t.Parallel()
 	must := func(t *testing.T, err error) {
 		t.Helper()

@@ -61,7 +61,7 @@ func TestTasksAreTakenAndTakenOffTogether(t *testing.T) {
 }
 
 // Tasks that were taken together and wait for a slot count as active in Redis, and no handler has them.
-func TestTasksThatWereTakenForNobodyArePutBack(t *testing.T) {
+func TestTasksWithoutAHandlerArePutBack(t *testing.T) {
 	t.Parallel()
 	redisURL := startEmbedded(t)
 	handled := make(chan struct{})

@@ -223,7 +223,7 @@ func TestABackupThatLeadsOutOfTheDirectoryIsRefused(t *testing.T) {
 	refused(t, forged)
 }
 
-func TestABackupTouchesNothingThatIsBesideIt(t *testing.T) {
+func TestABackupLeavesFilesBesideItAlone(t *testing.T) {
 	dir, _ := directory(t)
 	if err := os.WriteFile(filepath.Join(dir, "journal.db"), []byte("no database"), 0o600); err != nil {
 		t.Fatal(err)

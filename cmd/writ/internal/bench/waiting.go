@@ -43,7 +43,7 @@ type WaitingReport struct {
 	BehindResources int     `json:"behind_resources"` // a call waits for what another run works on
 	BehindRevisions int     `json:"behind_revisions"` // the run waits for the ones before it in its deployment
 	SubmitSeconds   float64 `json:"submit_seconds"`   // until all were accepted
-	SettleSeconds   float64 `json:"settle_seconds"`   // from then until all were evaluated and waited
+	WaitingSeconds  float64 `json:"settle_seconds"`   // from then until all were evaluated and waited
 	AcceptedPerSec  float64 `json:"accepted_per_second"`
 	EvaluatedPerSec float64 `json:"evaluated_per_second"` // from the first submission until all waited
 	CPUPerRun       float64 `json:"cpu_seconds_per_run"`  // of the supervisor, without its evaluators
@@ -175,7 +175,7 @@ func (w *Waiting) fill(s *cluster, r *WaitingReport) error {
 	if err != nil {
 		return err
 	}
-	r.SettleSeconds = all - r.SubmitSeconds
+	r.WaitingSeconds = all - r.SubmitSeconds
 	r.AcceptedPerSec, r.EvaluatedPerSec = float64(w.Runs)/r.SubmitSeconds, float64(evaluated)/all
 	r.CPUPerRun = (after.CPU - before.CPU).Seconds() / float64(w.Runs)
 	w.Note("all wait after %.1f s", all)

@@ -22,15 +22,15 @@ import (
 	"writ/identity/envelope"
 )
 
-// town is a cluster with a founder and three datacenters.
-type town struct {
-	alice   *Person
-	signed  [][]byte
-	sites   map[string]ed25519.PrivateKey
-	cluster writ.ClusterID
+// fixture is a cluster with a founder and three datacenters.
+type fixture struct {
+	alice       *Person
+	signed      [][]byte
+	datacenters map[string]ed25519.PrivateKey
+	cluster     writ.ClusterID
 }
 
-func newTown(t *testing.T) *town {
+func newFixture(t *testing.T) *fixture {
 	t.Helper()
 	private, public := newKey(t, "", "")
 	key := &Key{Signer: identity.NewSigner(private)}
@@ -38,7 +38,7 @@ func newTown(t *testing.T) *town {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &town{cluster: identity.ClusterOf(public), sites: map[string]ed25519.PrivateKey{}, signed: [][]byte{first}}
+	w := &fixture{cluster: identity.ClusterOf(public), datacenters: map[string]ed25519.PrivateKey{}, signed: [][]byte{first}}
 	w.alice = &Person{Key: key, Name: "alice", Roster: roster}
 	w.amend(t, func(next *identity.Roster) error {
 		for _, d := range []writ.Datacenter{
@@ -46,11 +46,11 @@ func newTown(t *testing.T) *town {
 			{Name: "linz", Region: "eu", Labels: map[string]string{"tier": "edge"}},
 			{Name: "lima", Region: "sa", Labels: map[string]string{"tier": "edge"}},
 		} {
-			_, w.sites[d.Name], err = ed25519.GenerateKey(nil)
+			_, w.datacenters[d.Name], err = ed25519.GenerateKey(nil)
 			if err != nil {
 				return err
 			}
-			if err := AddDatacenter(next, d, w.sites[d.Name].Public().(ed25519.PublicKey)); err != nil {
+			if err := AddDatacenter(next, d, w.datacenters[d.Name].Public().(ed25519.PublicKey)); err != nil {
 				return err
 			}
 		}
@@ -59,7 +59,7 @@ func newTown(t *testing.T) *town {
 	return w
 }
 
-func (w *town) amend(t *testing.T, change func(next *identity.Roster) error) {
+func (w *fixture) amend(t *testing.T, change func(next *identity.Roster) error) {
 	t.Helper()
 	signed, err := Successor(w.alice.Roster, w.alice, time.Now(), change)
 	if err != nil {
@@ -72,7 +72,7 @@ func (w *town) amend(t *testing.T, change func(next *identity.Roster) error) {
 }
 
 // health is what a coordinator says of the datacenters: those that are named are connected.
-func (w *town) health(connected ...string) []api.Datacenter {
+func (w *fixture) health(connected ...string) []api.Datacenter {
 	var all []api.Datacenter
 	for _, d := range w.alice.Roster.Datacenters {
 		health := api.DatacenterHealthAway
@@ -85,7 +85,7 @@ func (w *town) health(connected ...string) []api.Datacenter {
 }
 
 func TestDatacenterIsChosenAndExplained(t *testing.T) {
-	w := newTown(t)
+	w := newFixture(t)
 	queues := []api.DatacenterQueues{{
 		Datacenter: w.alice.Roster.DatacenterNamed("graz").ID,
 		Queues:     []writ.QueueDepth{{Planned: 1, Queued: 2}, {Running: 4}},
@@ -124,8 +124,8 @@ func TestDatacenterIsChosenAndExplained(t *testing.T) {
 	}
 }
 
-func TestADatacenterWithoutRoomIsNotChosen(t *testing.T) {
-	w := newTown(t)
+func TestADatacenterWithoutCapacityIsNotChosen(t *testing.T) {
+	w := newFixture(t)
 	node := func(cpus int64, change func(n *writ.Node)) writ.Node {
 		n := writ.Node{
 			Admission: writ.AdmissionApproved, Scheduling: writ.SchedulingOpen, Liveness: writ.LivenessReady,
@@ -202,7 +202,7 @@ node.ping()
 }
 
 func TestDatacenterThatOnlyTheCoordinatorKnowsIsNeverChosen(t *testing.T) {
-	w := newTown(t)
+	w := newFixture(t)
 	lie := []api.Datacenter{{ID: writ.DatacenterID(writ.NewUUID()), Name: "graz", Health: api.DatacenterHealthHealthy}}
 	if choice, err := choose(w.alice.Roster, nil, lie, nil, nil); err == nil {
 		t.Errorf("%s was chosen", choice.Datacenter.Name)
@@ -210,7 +210,7 @@ func TestDatacenterThatOnlyTheCoordinatorKnowsIsNeverChosen(t *testing.T) {
 }
 
 func TestOnlyTheSignatureOfTheDatacenterProvesHowARunEnded(t *testing.T) {
-	w := newTown(t)
+	w := newFixture(t)
 	graz := w.alice.Roster.DatacenterNamed("graz")
 	payload := writ.DigestOf([]byte("a payload"))
 	summary := writ.Summary{
@@ -223,7 +223,7 @@ func TestOnlyTheSignatureOfTheDatacenterProvesHowARunEnded(t *testing.T) {
 		}
 		return b
 	}
-	run := api.Run{ID: summary.Run, Datacenter: graz.ID, State: api.RunStateSucceeded, Summary: signed(w.sites["graz"], envelope.Summary, summary)}
+	run := api.Run{ID: summary.Run, Datacenter: graz.ID, State: api.RunStateSucceeded, Summary: signed(w.datacenters["graz"], envelope.Summary, summary)}
 	got, err := Outcome(w.alice.Roster, run)
 	if diff := cmp.Diff(summary, got); diff != "" || err != nil {
 		t.Fatalf("%v %s", err, diff)
@@ -236,14 +236,14 @@ func TestOnlyTheSignatureOfTheDatacenterProvesHowARunEnded(t *testing.T) {
 	elsewhere.Datacenter = w.alice.Roster.DatacenterNamed("linz").ID
 	for what, change := range map[string]func(r *api.Run){
 		"nothing signed":                     func(r *api.Run) { r.Summary = nil },
-		"the envelope of another datacenter": func(r *api.Run) { r.Summary = signed(w.sites["linz"], envelope.Summary, summary) },
-		"an envelope of another kind":        func(r *api.Run) { r.Summary = signed(w.sites["graz"], envelope.Result, summary) },
+		"the envelope of another datacenter": func(r *api.Run) { r.Summary = signed(w.datacenters["linz"], envelope.Summary, summary) },
+		"an envelope of another kind":        func(r *api.Run) { r.Summary = signed(w.datacenters["graz"], envelope.Result, summary) },
 		"a changed byte":                     func(r *api.Run) { r.Summary = slices.Clone(r.Summary); r.Summary[len(r.Summary)/2] ^= 1 },
-		"the summary of another run":         func(r *api.Run) { r.Summary = signed(w.sites["graz"], envelope.Summary, other) },
-		"a run of another payload":           func(r *api.Run) { r.ID, r.Summary = other.Run, signed(w.sites["graz"], envelope.Summary, other) },
-		"a summary about another datacenter": func(r *api.Run) { r.Summary = signed(w.sites["graz"], envelope.Summary, elsewhere) },
-		"two summaries":                      func(r *api.Run) { r.Summary = signed(w.sites["graz"], envelope.Summary, summary, later) },
-		"another end than the signed one":    func(r *api.Run) { r.Summary = signed(w.sites["graz"], envelope.Summary, later) },
+		"the summary of another run":         func(r *api.Run) { r.Summary = signed(w.datacenters["graz"], envelope.Summary, other) },
+		"a run of another payload":           func(r *api.Run) { r.ID, r.Summary = other.Run, signed(w.datacenters["graz"], envelope.Summary, other) },
+		"a summary about another datacenter": func(r *api.Run) { r.Summary = signed(w.datacenters["graz"], envelope.Summary, elsewhere) },
+		"two summaries":                      func(r *api.Run) { r.Summary = signed(w.datacenters["graz"], envelope.Summary, summary, later) },
+		"another end than the signed one":    func(r *api.Run) { r.Summary = signed(w.datacenters["graz"], envelope.Summary, later) },
 		"a datacenter that nobody knows":     func(r *api.Run) { r.Datacenter = writ.DatacenterID(writ.NewUUID()) },
 	} {
 		lie := run
@@ -270,7 +270,7 @@ func coordinator(t *testing.T, version int, signed ...[]byte) *httptest.Server {
 }
 
 func TestNextCoordinatorIsAskedIfOneIsGone(t *testing.T) {
-	w := newTown(t)
+	w := newFixture(t)
 	gone := httptest.NewServer(http.NotFoundHandler())
 	gone.Close()
 	here := coordinator(t, 2, w.signed...)
@@ -290,7 +290,7 @@ func TestNextCoordinatorIsAskedIfOneIsGone(t *testing.T) {
 
 // Another machine that answers in the place of a coordinator is told of, also if the other coordinators are away.
 func TestAFalseCoordinatorIsNotHiddenByOthersThatAreGone(t *testing.T) {
-	w, dir := newTown(t), t.TempDir()
+	w, dir := newFixture(t), t.TempDir()
 	if _, err := config.RostersIn(dir, w.cluster).Add(w.signed...); err != nil {
 		t.Fatal(err)
 	}
@@ -313,7 +313,7 @@ func TestAFalseCoordinatorIsNotHiddenByOthersThatAreGone(t *testing.T) {
 
 // The coordinators of the roster that was seen last are asked when those of the context are gone.
 func TestAnotherCoordinatorOfTheRosterIsAsked(t *testing.T) {
-	w, dir := newTown(t), t.TempDir()
+	w, dir := newFixture(t), t.TempDir()
 	_, key, _ := ed25519.GenerateKey(nil)
 	public := key.Public().(ed25519.PublicKey)
 	w.amend(t, func(next *identity.Roster) error {
@@ -345,7 +345,7 @@ func TestAnotherCoordinatorOfTheRosterIsAsked(t *testing.T) {
 	}
 	for name, again := range map[string]func(*identity.Roster) error{
 		"another key": func(r *identity.Roster) error {
-			return AddCoordinator(r, "coord2", w.sites["graz"].Public().(ed25519.PublicKey), []string{"https://x.test"})
+			return AddCoordinator(r, "coord2", w.datacenters["graz"].Public().(ed25519.PublicKey), []string{"https://x.test"})
 		},
 		"the same key": func(r *identity.Roster) error { return AddCoordinator(r, "coord3", public, []string{"https://x.test"}) },
 		"the same address": func(r *identity.Roster) error {
@@ -383,7 +383,7 @@ func newPublic(t *testing.T) ed25519.PublicKey {
 }
 
 func TestCoordinatorThatKnowsLessThanWasSeenIsRefused(t *testing.T) {
-	w, dir := newTown(t), t.TempDir()
+	w, dir := newFixture(t), t.TempDir()
 	ask := func(version int, signed ...[]byte) (*identity.Roster, error) {
 		c, err := New(config.Context{Servers: []string{coordinator(t, version, signed...).URL}, Cluster: w.cluster}, dir, Keys{})
 		if err != nil {
@@ -400,7 +400,7 @@ func TestCoordinatorThatKnowsLessThanWasSeenIsRefused(t *testing.T) {
 }
 
 func TestSuccessorNeedsARootOperatorAndAChange(t *testing.T) {
-	w := newTown(t)
+	w := newFixture(t)
 	private, public := newKey(t, "", "")
 	w.amend(t, func(next *identity.Roster) error {
 		return AddPrincipal(next, "bob", identity.Person, public, Grant{Roles: []identity.Role{identity.Admin}, Projects: []writ.ProjectID{identity.AllProjects}})
@@ -424,7 +424,7 @@ func TestSuccessorNeedsARootOperatorAndAChange(t *testing.T) {
 }
 
 func TestGrantAddsWhatIsMissing(t *testing.T) {
-	w := newTown(t)
+	w := newFixture(t)
 	_, public := newKey(t, "", "")
 	project := w.alice.Roster.Projects[0].ID
 	grant := Grant{Roles: []identity.Role{identity.Deployer}, Projects: []writ.ProjectID{project}}
@@ -444,7 +444,7 @@ func TestGrantAddsWhatIsMissing(t *testing.T) {
 }
 
 func TestARootOperatorIsNotLeftWithoutAKey(t *testing.T) {
-	w := newTown(t)
+	w := newFixture(t)
 	keys := w.alice.Roster.Principal(w.alice.Name).Keys
 	first := ssh.FingerprintSHA256(keys[0].Key)
 	remove := func(fingerprint string) error {

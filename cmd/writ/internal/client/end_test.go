@@ -18,13 +18,13 @@ import (
 // An end that was signed before a run was resumed stays signed for ever. A coordinator that shows it has to show as well that the datacenter, asked
 // now, still says so.
 func TestAnEarlierEndOfARunThatWasResumedIsNotVerified(t *testing.T) {
-	w := newTown(t)
+	w := newFixture(t)
 	roster := w.alice.Roster
 	graz := roster.DatacenterNamed("graz")
 	payload := writ.DigestOf([]byte("a payload"))
 	id := writ.RunIDOf(payload)
 	end := func(state writ.RunState, ended int64) []byte {
-		return signedBy(t, w.sites["graz"], envelope.Summary, writ.Summary{Run: id, Datacenter: graz.ID, Payload: payload, State: state, Ended: ended})
+		return signedBy(t, w.datacenters["graz"], envelope.Summary, writ.Summary{Run: id, Datacenter: graz.ID, Payload: payload, State: state, Ended: ended})
 	}
 	first, second := end(writ.RunFailed, 1), end(writ.RunFailed, 2)
 	run := api.Run{ID: id, Datacenter: graz.ID, Payload: payload, State: api.RunStateFailed, Accepted: time.Now(), Summary: first}
@@ -32,7 +32,7 @@ func TestAnEarlierEndOfARunThatWasResumedIsNotVerified(t *testing.T) {
 		return func(nonce []byte) (any, int) {
 			s := link.RunStanding{Cluster: roster.Cluster, Datacenter: graz.ID, Run: id, State: writ.RunFailed, Summary: writ.DigestOf(first), Nonce: nonce}
 			change(&s)
-			return api.RunStanding{Proof: signedBy(t, w.sites["graz"], envelope.RunStanding, s)}, http.StatusOK
+			return api.RunStanding{Proof: signedBy(t, w.datacenters["graz"], envelope.RunStanding, s)}, http.StatusOK
 		}
 	}
 	says := func(code writ.Code) func([]byte) (any, int) {
@@ -104,7 +104,7 @@ func TestAnEarlierEndOfARunThatWasResumedIsNotVerified(t *testing.T) {
 }
 
 // clientOf is a client of a coordinator that answers so, and of nothing else.
-func (w *town) clientOf(t *testing.T, answer func(r *http.Request) (any, int)) *Client {
+func (w *fixture) clientOf(t *testing.T, answer func(r *http.Request) (any, int)) *Client {
 	t.Helper()
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		said, status := answer(r)

@@ -89,7 +89,7 @@ func TestKeyIsFound(t *testing.T) {
 	agentOther, other := newKey(t, "", "")
 	socket := startAgent(t, agentFirst, agentOther, lockedKey)
 	knowsOther := func(k ssh.PublicKey) bool { return same(k, other) }
-	nobody := func(ssh.PublicKey) bool { return false }
+	none := func(ssh.PublicKey) bool { return false }
 
 	for _, tt := range []struct {
 		what  string
@@ -99,13 +99,13 @@ func TestKeyIsFound(t *testing.T) {
 	}{
 		{"nothing said", Keys{}, nil, usual},
 		{"nothing said, with an agent that holds what the roster knows", Keys{AgentSocket: socket}, knowsOther, other},
-		{"nothing said, with an agent that holds other keys", Keys{AgentSocket: socket}, nobody, usual},
+		{"nothing said, with an agent that holds other keys", Keys{AgentSocket: socket}, none, usual},
 		{"a file in the home directory", Keys{Spec: "~/.ssh/id_ed25519"}, knowsOther, usual},
 		{"a locked file and nobody to ask", Keys{Spec: "~/locked"}, nil, nil},
 		{"a locked file that the agent has opened", Keys{Spec: "~/locked", AgentSocket: socket}, nil, locked},
 		{"the agent", Keys{Spec: "agent", AgentSocket: socket}, knowsOther, other},
-		{"the agent, with nothing useful", Keys{Spec: "agent", AgentSocket: socket}, nobody, nil},
-		{"a key of the agent", Keys{Spec: "agent:" + ssh.FingerprintSHA256(other), AgentSocket: socket}, nobody, other},
+		{"the agent, with nothing useful", Keys{Spec: "agent", AgentSocket: socket}, none, nil},
+		{"a key of the agent", Keys{Spec: "agent:" + ssh.FingerprintSHA256(other), AgentSocket: socket}, none, other},
 		{"no such key in the agent", Keys{Spec: "agent:" + ssh.FingerprintSHA256(usual), AgentSocket: socket}, nil, nil},
 		{"no agent", Keys{Spec: "agent"}, nil, nil},
 		{"an agent that is gone", Keys{Spec: "agent", AgentSocket: filepath.Join(home, "gone")}, nil, nil},
@@ -135,7 +135,7 @@ func TestKeyIsFound(t *testing.T) {
 				t.Error(err)
 			}
 			again := Keys{Spec: k.Spec, AgentSocket: tt.keys.AgentSocket, Home: home}
-			if same, err := again.Open(nobody); err != nil {
+			if same, err := again.Open(none); err != nil {
 				t.Errorf("%q does not name it: %v", k.Spec, err)
 			} else {
 				same.Close()

@@ -20,9 +20,9 @@ const (
 
 // RoundTrip implements http.RoundTripper.
 func (p patience) RoundTrip(r *http.Request) (*http.Response, error) {
-	for try := 1; ; try++ {
+	for attempt := 1; ; attempt++ {
 		response, err := p.RoundTripper.RoundTrip(r)
-		if err != nil || response.StatusCode != http.StatusTooManyRequests || try == maxAttempts {
+		if err != nil || response.StatusCode != http.StatusTooManyRequests || attempt == maxAttempts {
 			return response, err
 		}
 		seconds, err := strconv.Atoi(response.Header.Get("Retry-After"))

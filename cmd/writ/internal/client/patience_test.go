@@ -14,7 +14,7 @@ type answering func(r *http.Request) *http.Response
 
 func (a answering) RoundTrip(r *http.Request) (*http.Response, error) { return a(r), nil }
 
-func TestWhoIsToldToComeAgainDoesSo(t *testing.T) {
+func TestTheClientRetriesAfterRetryAfter(t *testing.T) {
 	for _, tt := range []struct {
 		name, after string
 		busy        int           // answers of 429 before another one
@@ -32,13 +32,13 @@ func TestWhoIsToldToComeAgainDoesSo(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				tries := 0
+				attempts := 0
 				p := patience{answering(func(r *http.Request) *http.Response {
 					if body, err := io.ReadAll(r.Body); err != nil || string(body) != "signed" {
 						t.Errorf("it sent %q, %v", body, err)
 					}
 					status := http.StatusOK
-					if tries++; tries <= tt.busy {
+					if attempts++; attempts <= tt.busy {
 						status = http.StatusTooManyRequests
 					}
 					return &http.Response{StatusCode: status, Header: http.Header{"Retry-After": {tt.after}}, Body: http.NoBody}
@@ -53,8 +53,8 @@ func TestWhoIsToldToComeAgainDoesSo(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if response.StatusCode != tt.status || tries < tt.fewest || tries > tt.most {
-					t.Errorf("status %d after %d tries; want %d after %d to %d", response.StatusCode, tries, tt.status, tt.fewest, tt.most)
+				if response.StatusCode != tt.status || attempts < tt.fewest || attempts > tt.most {
+					t.Errorf("status %d after %d tries; want %d after %d to %d", response.StatusCode, attempts, tt.status, tt.fewest, tt.most)
 				}
 			})
 		})

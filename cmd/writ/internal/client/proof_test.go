@@ -24,7 +24,7 @@ func signedBy(t *testing.T, key ed25519.PrivateKey, kind envelope.Kind, records 
 }
 
 func TestOnlyAnAnswerToThisTextIsBelieved(t *testing.T) {
-	w := newTown(t)
+	w := newFixture(t)
 	roster := w.alice.Roster
 	graz, linz := roster.DatacenterNamed("graz"), roster.DatacenterNamed("linz")
 	statement := identity.Statement{
@@ -46,7 +46,7 @@ func TestOnlyAnAnswerToThisTextIsBelieved(t *testing.T) {
 		do(&a)
 		return a
 	}
-	key := w.sites["graz"]
+	key := w.datacenters["graz"]
 	flipped := signedBy(t, key, envelope.Answer, done)
 	flipped = slices.Clone(flipped)
 	flipped[len(flipped)/2] ^= 1
@@ -61,7 +61,7 @@ func TestOnlyAnAnswerToThisTextIsBelieved(t *testing.T) {
 		"a changed byte":       {flipped, writ.CodeUnverified, writ.CodeUnverified},
 		"another kind":         {signedBy(t, key, envelope.Summary, done), writ.CodeUnverified, writ.CodeUnverified},
 		"two":                  {signedBy(t, key, envelope.Answer, done, done), writ.CodeUnverified, writ.CodeUnverified},
-		"another datacenter's": {signedBy(t, w.sites["linz"], envelope.Answer, done), writ.CodeUnverified, writ.CodeUnverified},
+		"another datacenter's": {signedBy(t, w.datacenters["linz"], envelope.Answer, done), writ.CodeUnverified, writ.CodeUnverified},
 		"about another one": {
 			signedBy(t, key, envelope.Answer, change(done, func(a *writ.Answer) { a.Datacenter = linz.ID })), writ.CodeUnverified, writ.CodeUnverified,
 		},
@@ -97,7 +97,7 @@ func TestOnlyAnAnswerToThisTextIsBelieved(t *testing.T) {
 }
 
 func TestOnlyAnAdoptionWithThisNonceIsBelieved(t *testing.T) {
-	w := newTown(t)
+	w := newFixture(t)
 	roster := w.alice.Roster
 	graz := roster.DatacenterNamed("graz")
 	digest, err := roster.Digest()
@@ -120,7 +120,7 @@ func TestOnlyAnAdoptionWithThisNonceIsBelieved(t *testing.T) {
 	} {
 		a := good
 		tt.change(&a)
-		list := api.AdoptionList{Items: []api.DatacenterAdoption{{Datacenter: graz.ID, Name: "graz", Proof: signedBy(t, w.sites[tt.key], envelope.Adoption, a)}}}
+		list := api.AdoptionList{Items: []api.DatacenterAdoption{{Datacenter: graz.ID, Name: "graz", Proof: signedBy(t, w.datacenters[tt.key], envelope.Adoption, a)}}}
 		version, err := adoptedBy(roster, graz, nonce, list)
 		if writ.CodeOf(err) != tt.want || err == nil && version != roster.Version {
 			t.Errorf("%s: version %d, %v", what, version, err)

@@ -21,8 +21,8 @@ const LastRun = "@last"
 // MinPrefix is how much of the id of a run a person types at least.
 const MinPrefix = 4
 
-// shownCandidates is how many runs are named to a person who typed too little of an id.
-const shownCandidates = 5
+// maxCandidates is how many runs are named to a person who typed too little of an id.
+const maxCandidates = 5
 
 var prefixPattern = regexp.MustCompile(fmt.Sprintf(`^[a-z2-7]{%d,25}$`, MinPrefix))
 
@@ -51,7 +51,7 @@ func (c *Client) FindRun(ctx context.Context, text string) (id writ.RunID, sure 
 
 // runWith returns the only run whose id begins with a prefix.
 func (c *Client) runWith(ctx context.Context, prefix string) (writ.RunID, error) {
-	page, err := api.Answer[api.RunPage](c.API.ListRuns(ctx, &api.ListRunsParams{Prefix: &prefix, Limit: shownCandidates + 1}))
+	page, err := api.Answer[api.RunPage](c.API.ListRuns(ctx, &api.ListRunsParams{Prefix: &prefix, Limit: maxCandidates + 1}))
 	if err != nil {
 		return "", err
 	}
@@ -66,8 +66,8 @@ func (c *Client) runWith(ctx context.Context, prefix string) (writ.RunID, error)
 	switch {
 	case len(candidates) == 0:
 		return "", writ.Errorf(writ.CodeNotFound, "there is no run that begins with %s", prefix).WithHint("`writ run list` shows the runs that you may read")
-	case len(candidates) > shownCandidates:
-		candidates[shownCandidates] = "and more"
+	case len(candidates) > maxCandidates:
+		candidates[maxCandidates] = "and more"
 	case len(candidates) == 1:
 		return page.Items[0].ID, nil
 	}

@@ -119,7 +119,7 @@ func (c *Client) SetSecret(ctx context.Context, by *Person, datacenter writ.Data
 		return api.StatementAnswer{}, err
 	}
 	label := secret.Label{Cluster: by.Roster.Cluster, Datacenter: datacenter, Project: project, Name: name, Version: newest[name].Version + 1}
-	sealed, err := secret.Seal(value, label, reader)
+	ciphertext, err := secret.Encrypt(value, label, reader)
 	if err != nil {
 		return api.StatementAnswer{}, err
 	}
@@ -127,7 +127,7 @@ func (c *Client) SetSecret(ctx context.Context, by *Person, datacenter writ.Data
 	if err != nil {
 		return api.StatementAnswer{}, err
 	}
-	identity.SecretChange{Project: project, Name: name, Version: label.Version, Sealed: sealed}.Statement(&statement)
+	identity.SecretChange{Project: project, Name: name, Version: label.Version, Ciphertext: ciphertext}.Statement(&statement)
 	return c.Decide(ctx, by, statement)
 }
 

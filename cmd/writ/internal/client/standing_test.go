@@ -13,7 +13,7 @@ import (
 
 // A coordinator that says how a node stands is believed as far as the supervisor has signed it now, about the node that the person named.
 func TestOnlyTheSignatureOfTheDatacenterSaysHowANodeStands(t *testing.T) {
-	w := newTown(t)
+	w := newFixture(t)
 	roster := w.alice.Roster
 	graz := roster.DatacenterNamed("graz")
 	n := writ.Node{ID: "n1", Datacenter: graz.ID, Name: "web1", Key: "SHA256:x"}
@@ -21,7 +21,7 @@ func TestOnlyTheSignatureOfTheDatacenterSaysHowANodeStands(t *testing.T) {
 		return func(nonce []byte) (any, int) {
 			s := link.NodeStanding{Cluster: roster.Cluster, Datacenter: graz.ID, Node: n.ID, Name: n.Name, Key: n.Key, Scheduling: writ.SchedulingDrained, Nonce: nonce}
 			change(&s)
-			return api.NodeStanding{Proof: signedBy(t, w.sites["graz"], envelope.NodeStanding, s)}, http.StatusOK
+			return api.NodeStanding{Proof: signedBy(t, w.datacenters["graz"], envelope.NodeStanding, s)}, http.StatusOK
 		}
 	}
 	says := func(code writ.Code) func([]byte) (any, int) {
@@ -41,10 +41,10 @@ func TestOnlyTheSignatureOfTheDatacenterSaysHowANodeStands(t *testing.T) {
 		"about another datacenter": {stands(func(s *link.NodeStanding) { s.Datacenter = roster.DatacenterNamed("linz").ID }), writ.CodeUnverified},
 		"of another cluster":       {stands(func(s *link.NodeStanding) { s.Cluster = "x" }), writ.CodeUnverified},
 		"by another supervisor": {func(nonce []byte) (any, int) {
-			return api.NodeStanding{Proof: signedBy(t, w.sites["linz"], envelope.NodeStanding, link.NodeStanding{Nonce: nonce})}, http.StatusOK
+			return api.NodeStanding{Proof: signedBy(t, w.datacenters["linz"], envelope.NodeStanding, link.NodeStanding{Nonce: nonce})}, http.StatusOK
 		}, writ.CodeUnverified},
 		"of another kind": {func(nonce []byte) (any, int) {
-			return api.NodeStanding{Proof: signedBy(t, w.sites["graz"], envelope.Standing, link.NodeStanding{Nonce: nonce})}, http.StatusOK
+			return api.NodeStanding{Proof: signedBy(t, w.datacenters["graz"], envelope.Standing, link.NodeStanding{Nonce: nonce})}, http.StatusOK
 		}, writ.CodeUnverified},
 		"without a proof":         {func([]byte) (any, int) { return api.NodeStanding{}, http.StatusOK }, writ.CodeUnverified},
 		"the datacenter is away":  {says(writ.CodeDatacenterAway), writ.CodeDatacenterAway},

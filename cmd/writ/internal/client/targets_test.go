@@ -8,7 +8,7 @@ import (
 	"writ"
 )
 
-func TestWhatIsDestroyedIsNamedFromThePlanOrTheTextOrByThePerson(t *testing.T) {
+func TestDestructiveTargetsComeFromThePlanTheScriptOrThePerson(t *testing.T) {
 	const head = "volume := import(\"volume\")\nrun := import(\"run\")\nparams := {name: {type: \"string\", default: \"web\"}, n: {type: \"int\", default: 2}}\n"
 	counted := "for i := 0; i < run.params.n; i++ { volume.delete(run.params.name + \"-\" + i) }"
 	behind := "if volume.create(\"a\", {size_gib: 1}).size_gib > 0 { volume.delete(\"old-\" + run.params.n); volume.delete(\"old\") }"

@@ -142,8 +142,8 @@ func (d *Dev) start(ctx context.Context, all *processes) (DevCluster, error) {
 	d.Note("coordinator and dashboard at %s", coordinator.URL())
 	var nodes []devNode
 	for i := range d.Datacenters {
-		site := person.Roster.DatacenterNamed(d.datacenterName(i))
-		more, err := d.startDatacenter(ctx, all, coordinator.URL(), site)
+		datacenter := person.Roster.DatacenterNamed(d.datacenterName(i))
+		more, err := d.startDatacenter(ctx, all, coordinator.URL(), datacenter)
 		if err != nil {
 			return DevCluster{}, err
 		}
@@ -221,8 +221,8 @@ func (d *Dev) addDatacenters(next *identity.Roster) error {
 		if err != nil {
 			return err
 		}
-		site := writ.Datacenter{Name: name, Region: regions[i%len(regions)], Labels: map[string]string{"use": "dev"}}
-		if err := client.AddDatacenter(next, site, PublicKey(key)); err != nil {
+		datacenter := writ.Datacenter{Name: name, Region: regions[i%len(regions)], Labels: map[string]string{"use": "dev"}}
+		if err := client.AddDatacenter(next, datacenter, PublicKey(key)); err != nil {
 			return err
 		}
 	}
@@ -242,9 +242,9 @@ func (d *Dev) writeClient(url string, person *client.Person, rosters config.Rost
 }
 
 // startDatacenter starts Redis and the supervisor of a datacenter, and returns the nodes that belong to it.
-func (d *Dev) startDatacenter(ctx context.Context, all *processes, coordinator string, site *identity.Datacenter) ([]devNode, error) {
-	dir := d.datacenterDir(site.Name)
-	redis, stand, err := d.startRedis(ctx, all, site.Name, filepath.Join(dir, "redis"))
+func (d *Dev) startDatacenter(ctx context.Context, all *processes, coordinator string, datacenter *identity.Datacenter) ([]devNode, error) {
+	dir := d.datacenterDir(datacenter.Name)
+	redis, stand, err := d.startRedis(ctx, all, datacenter.Name, filepath.Join(dir, "redis"))
 	if err != nil {
 		return nil, err
 	}
@@ -253,24 +253,24 @@ func (d *Dev) startDatacenter(ctx context.Context, all *processes, coordinator s
 		return nil, err
 	}
 	super := &Supervisor{
-		Data: dir, Name: site.Name, Coordinators: []string{coordinator}, Redis: redis, NoAccounts: stand, Listener: listener,
+		Data: dir, Name: datacenter.Name, Coordinators: []string{coordinator}, Redis: redis, NoAccounts: stand, Listener: listener,
 		Grace: devRequestGrace, Version: d.Version, Log: d.Log.With("process", "supervisor"),
 	}
 	if err := copyRosters(d.Data, dir); err != nil {
 		return nil, err
 	}
-	if err := all.start(ctx, "supervisor of "+site.Name, super.Run); err != nil {
+	if err := all.start(ctx, "supervisor of "+datacenter.Name, super.Run); err != nil {
 		return nil, err
 	}
 	url := "http://" + listener.Addr().String()
-	d.Note("supervisor of %s; its node API is at %s", site.Name, url)
+	d.Note("supervisor of %s; its node API is at %s", datacenter.Name, url)
 	var nodes []devNode
 	for i := range d.Nodes {
 		name := fmt.Sprintf("n%d", i+1)
 		if d.Datacenters > 1 {
-			name = site.Name + "-" + name
+			name = datacenter.Name + "-" + name
 		}
-		nodes = append(nodes, devNode{datacenter: site, name: name, api: url, redis: redis.WithoutLogin()})
+		nodes = append(nodes, devNode{datacenter: datacenter, name: name, api: url, redis: redis.WithoutLogin()})
 	}
 	return nodes, nil
 }

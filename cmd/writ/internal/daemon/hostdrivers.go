@@ -230,7 +230,7 @@ func (c driverConfig) claimUsers(ctx context.Context, data string) (io.Closer, e
 				WithHint("give this node numbers of its own, with --%s %s", what.flag, taken.Others()), claims.Close())
 		}
 		if err != nil {
-			c.Log.WarnContext(ctx, "no other node of this host is kept from these user numbers", "users", what.Numbers(), "err", err)
+			c.Log.WarnContext(ctx, "user numbers are not reserved against other nodes of this host", "users", what.Numbers(), "err", err)
 			continue
 		}
 		claims = append(claims, claim)
@@ -349,9 +349,9 @@ func (d *drivers) openHost(ctx context.Context, c driverConfig, dir string) erro
 		case needs.Missing:
 			lacks[f.Module] = true
 			why[f.Module] = cmp.Or(why[f.Module], f.Need+": "+f.Detail)
-			c.Log.WarnContext(ctx, "this node does without a module", "module", f.Module, "need", f.Need, "found", f.Detail, "fix", f.Fix)
+			c.Log.WarnContext(ctx, "module disabled", "module", f.Module, "need", f.Need, "found", f.Detail, "fix", f.Fix)
 		case needs.Degraded:
-			c.Log.WarnContext(ctx, "this node lacks something", "module", f.Module, "need", f.Need, "found", f.Detail, "so", f.Use, "fix", f.Fix)
+			c.Log.WarnContext(ctx, "module limited", "module", f.Module, "need", f.Need, "found", f.Detail, "so", f.Use, "fix", f.Fix)
 		}
 	}
 	d.all = h.storage.drivers()

@@ -11,7 +11,7 @@ import (
 	"writ/supervisor/journal"
 )
 
-func TestWhatAnOperatorSaysOfAJournalIsHeardOnce(t *testing.T) {
+func TestTheMarkOfARestoredJournalIsReadOnce(t *testing.T) {
 	dir := t.TempDir()
 	if err := backup.Mark(dir); writ.CodeOf(err) != writ.CodeUsage {
 		t.Errorf("of a directory that is nobody's: %v", err)

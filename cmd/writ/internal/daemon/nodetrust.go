@@ -72,7 +72,7 @@ func (t *nodeTrust) joined(m *runner.Member) {
 	}
 	t.floors.Keep(m.Roster().Cluster, kept, func(floor pki.Floor) {
 		if err := m.KeepFloor(floor); err != nil {
-			t.log.Warn("it cannot be kept for the next start which certificates were ended", "err", err)
+			t.log.Warn("store the list of revoked certificates", "err", err)
 		}
 	})
 }

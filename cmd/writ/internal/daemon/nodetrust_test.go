@@ -26,21 +26,23 @@ import (
 	"writ/supervisor/nodes"
 )
 
-// site is a node API that gives rosters, and an account to one node.
-type site struct {
+// fixture is a node API that gives rosters, and an account to one node.
+type fixture struct {
 	nodes.Backend
 	rosters [][]byte
 	node    writ.Node
 	key     ed25519.PublicKey
 }
 
-func (s *site) Rosters(_ context.Context, after int) ([][]byte, error) { return s.rosters[after:], nil }
+func (s *fixture) Rosters(_ context.Context, after int) ([][]byte, error) {
+	return s.rosters[after:], nil
+}
 
-func (s *site) Account(context.Context, writ.NodeID, []byte) ([]byte, error) {
+func (s *fixture) Account(context.Context, writ.NodeID, []byte) ([]byte, error) {
 	return []byte("account"), nil
 }
 
-func (s *site) Member(key ed25519.PublicKey) *writ.Node {
+func (s *fixture) Member(key ed25519.PublicKey) *writ.Node {
 	if !key.Equal(s.key) {
 		return nil
 	}
@@ -93,7 +95,7 @@ func TestANodeThatWasOffForMonthsComesBack(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &site{rosters: signed, node: writ.Node{ID: writ.NodeID(writ.NewUUID()), Name: "n1", Admission: writ.AdmissionApproved}, key: PublicKey(key)}
+	s := &fixture{rosters: signed, node: writ.Node{ID: writ.NodeID(writ.NewUUID()), Name: "n1", Admission: writ.AdmissionApproved}, key: PublicKey(key)}
 	member, err := json.Marshal(map[string]any{
 		"cluster": roster.Cluster, "datacenter": dc, "node": s.node.ID, "name": "n1", "admission": "approved", "epoch": 1, "rosters": signed[:1],
 	})

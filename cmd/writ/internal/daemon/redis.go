@@ -123,7 +123,7 @@ func (r *redisServer) Run(ctx context.Context, ready func(pid int)) error {
 		case first && errors.Is(err, errNotReady):
 			return err
 		}
-		r.log.WarnContext(ctx, "redis-server ended and is started again", "err", err)
+		r.log.WarnContext(ctx, "redis-server ended; starting it again", "err", err)
 		select {
 		case <-ctx.Done():
 			return nil

@@ -123,7 +123,7 @@ func TestRedisListensWithACertificateOfItsSupervisor(t *testing.T) {
 }
 
 // Redis reads the files as a member of their group, also if the supervisor was started with a umask that takes that away, as its unit does.
-func TestRedisMayReadItsCertificateWhateverTheUmaskIs(t *testing.T) {
+func TestRedisCanReadItsCertificateUnderAnyUmask(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "redis.key")
 	before := syscall.Umask(0o077)
 	err := writeShared(path, []byte("x"))

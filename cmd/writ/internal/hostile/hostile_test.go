@@ -219,12 +219,12 @@ type took struct {
 	after *sample
 }
 
-// settle is how long an attack goes on before it is measured.
-const settle = time.Second
+// warmUp is how long an attack goes on before it is measured.
+const warmUp = time.Second
 
 func (s *cluster) measure(one attack, rate float64, before *sample) took {
 	s.attack(one)
-	s.honest.work(settle, rate)
+	s.honest.work(warmUp, rate)
 	lines, used, began := s.logged(), s.cpu(), time.Now()
 	beside := s.honest.work(*each, rate)
 	cores, wrote := coresSince(used, s.cpu(), time.Since(began)), s.logged()
@@ -252,7 +252,7 @@ const restWithin = 15 * time.Minute
 // rest waits, under the honest load, until nothing of the attack is left.
 func (s *cluster) rest(rate float64) {
 	for late := time.Now().Add(restWithin); ; {
-		s.honest.work(settle, rate)
+		s.honest.work(warmUp, rate)
 		open, err := api.Answer[api.RunPage](s.Client.API.ListRuns(s.t.Context(), &api.ListRunsParams{
 			Project: s.evil, Limit: 1, State: []api.RunState{api.RunStateWaiting, api.RunStateAccepted, api.RunStateRunning},
 		}))

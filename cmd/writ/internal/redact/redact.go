@@ -12,8 +12,8 @@ import (
 	"strings"
 )
 
-// notShown stands for what was taken out.
-const notShown = "(secret, not shown)"
+// placeholder stands for what was taken out.
+const placeholder = "(secret, not shown)"
 
 // keyPattern finds private keys of SSH and age, and join tokens, also without their end, as in a text that was cut.
 var keyPattern = regexp.MustCompile(`-----BEGIN[A-Z ]*PRIVATE KEY-----(?s:.*?)(-----END[A-Z ]*PRIVATE KEY-----|\z)` +
@@ -34,18 +34,18 @@ var typePattern = regexp.MustCompile(`c3NoLWVkMjU1MT|NzaC1lZDI1NTE5|zc2gtZWQyNTU
 
 // Text takes secrets out of a text.
 func Text(s string) string {
-	s = keyPattern.ReplaceAllString(s, "${2}"+notShown)
+	s = keyPattern.ReplaceAllString(s, "${2}"+placeholder)
 	s = passwordPattern.ReplaceAllStringFunc(s, func(found string) string {
 		at := passwordPattern.FindStringSubmatch(found)
 		before := at[1] + at[2]
 		if before == "" {
-			return at[3] + notShown
+			return at[3] + placeholder
 		}
-		return before + notShown + "@"
+		return before + placeholder + "@"
 	})
 	return base64Pattern.ReplaceAllStringFunc(s, func(found string) string {
 		if mayBeKey(found) {
-			return notShown
+			return placeholder
 		}
 		return found
 	})

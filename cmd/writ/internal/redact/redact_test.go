@@ -68,7 +68,7 @@ func TestNoTextShowsASecret(t *testing.T) {
 	}
 }
 
-func TestWhatIsNoSecretIsShown(t *testing.T) {
+func TestTextsWithoutSecretsStayUnredacted(t *testing.T) {
 	public, _, err := ed25519.GenerateKey(nil)
 	if err != nil {
 		t.Fatal(err)
@@ -87,7 +87,7 @@ func TestWhatIsNoSecretIsShown(t *testing.T) {
 	}
 }
 
-func TestWhatHoldsASecretIsKnown(t *testing.T) {
+func TestTextsWithSecretsAreDetected(t *testing.T) {
 	for name, secret := range secrets(t) {
 		text := "because of " + secret[0] + " it is so"
 		line, password := strings.HasSuffix(name, "line"), strings.Contains(name, "password")

@@ -12,11 +12,11 @@ import (
 
 // cues is what shall become of calls, other than what their drivers would do.
 type cues struct {
-	mu      sync.Mutex
-	faults  []scripts.Fault
-	results []scripts.Substitute
-	met     map[scripts.Target]bool
-	tries   map[scripts.Target]int // of each operation and resource
+	mu       sync.Mutex
+	faults   []scripts.Fault
+	results  []scripts.Substitute
+	met      map[scripts.Target]bool
+	attempts map[scripts.Target]int // of each operation and resource
 }
 
 // set begins a run: what was said of the one before is forgotten.
@@ -24,7 +24,7 @@ func (c *cues) set(faults []scripts.Fault, results []scripts.Substitute) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.faults, c.results = faults, results
-	c.met, c.tries = make(map[scripts.Target]bool), make(map[scripts.Target]int)
+	c.met, c.attempts = make(map[scripts.Target]bool), make(map[scripts.Target]int)
 }
 
 // untouched returns what no call has met.
@@ -60,8 +60,8 @@ func (c *cues) fail(target scripts.Target) error {
 		return nil
 	}
 	c.met[found.Target] = true
-	c.tries[target]++
-	if found.Times > 0 && c.tries[target] > found.Times {
+	c.attempts[target]++
+	if found.Times > 0 && c.attempts[target] > found.Times {
 		return nil
 	}
 	return writ.Errorf(found.Code, "%s", found.Message)

@@ -37,12 +37,12 @@ func (s *cluster) setSecret(ctx context.Context, project writ.ProjectID, name st
 		return err
 	}
 	label := secret.Label{Cluster: roster.Cluster, Datacenter: s.datacenter, Project: project, Name: name, Version: 1}
-	sealed, err := secret.Seal("made up for a test: "+name, label, reader)
+	ciphertext, err := secret.Encrypt("made up for a test: "+name, label, reader)
 	if err != nil {
 		return err
 	}
 	return s.decide(ctx, func(statement *identity.Statement) {
 		statement.Seen = identity.SeenSecret(project, roster.Project(project).Name, 0)
-		identity.SecretChange{Project: project, Name: name, Version: 1, Sealed: sealed}.Statement(statement)
+		identity.SecretChange{Project: project, Name: name, Version: 1, Ciphertext: ciphertext}.Statement(statement)
 	})
 }

@@ -9,7 +9,7 @@ import (
 
 // A script that uses secrets needs none to be tested: the test's datacenter makes them up.
 func TestSecretsAreMadeUp(t *testing.T) {
-	s := newStage(t, map[string]string{"db.tengo": `
+	s := newSim(t, map[string]string{"db.tengo": `
 herodb := import("herodb")
 run := import("run")
 store := herodb.create("store", {memory_mib: 64, password: run.secret("db-password")})

@@ -102,14 +102,14 @@ type soak struct {
 }
 
 func newSoak(t *testing.T) *soak {
-	site := testcluster.New(t)
-	site.Add(testcluster.Datacenter{Name: "dc1", Redis: testenv.Redis(t).URL, Nodes: 2, Speed: "0"})
-	s := &soak{Cluster: site, t: t, series: map[string]*series{}}
+	cluster := testcluster.New(t)
+	cluster.Add(testcluster.Datacenter{Name: "dc1", Redis: testenv.Redis(t).URL, Nodes: 2, Speed: "0"})
+	s := &soak{Cluster: cluster, t: t, series: map[string]*series{}}
 	var err error
-	if s.roster, err = site.Client.Roster(t.Context()); err != nil {
+	if s.roster, err = cluster.Client.Roster(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if s.person, err = site.Client.Person(s.roster); err != nil {
+	if s.person, err = cluster.Client.Person(s.roster); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { s.person.Close() })

@@ -62,7 +62,7 @@ func (s *storm) check(f *findings) {
 		s.t.Fatal(err)
 	}
 	defer s.records.Close()
-	s.settle(f)
+	s.awaitAgreement(f)
 	s.checkLists(f)
 	s.checkJournal(f)
 	s.checkEffects(f)
@@ -70,22 +70,22 @@ func (s *storm) check(f *findings) {
 	s.checkProcesses()
 }
 
-// settle waits until everybody knows everything: until then stores may differ.
-func (s *storm) settle(f *findings) {
+// awaitAgreement waits until everybody knows everything: until then stores may differ.
+func (s *storm) awaitAgreement(f *findings) {
 	ledger := filepath.Join("cluster", "ledger.db")
-	s.site.Until("the coordinator has every event", func(ctx context.Context) bool {
+	s.cluster.Until("the coordinator has every event", func(ctx context.Context) bool {
 		err := s.read(func(tx *journal.Tx) error {
 			return tx.QueryRowContext(ctx, `SELECT seq FROM event_counter`).Scan(&f.events)
 		})
 		return err == nil && s.count(ledger, `SELECT MAX(seq) FROM events WHERE journal <> ''`) == f.events
 	})
 	for _, node := range s.nodes {
-		s.site.Until("each result of "+node+" is acknowledged", func(context.Context) bool {
+		s.cluster.Until("each result of "+node+" is acknowledged", func(context.Context) bool {
 			return s.count(filepath.Join(node, "journal.db"), `SELECT COUNT(*) FROM jobs WHERE result IS NOT NULL AND acked = FALSE`) == 0
 		})
 	}
-	s.site.Until("nodes are ready", func(ctx context.Context) bool {
-		nodes, err := s.site.Client.Nodes(ctx, api.ListNodesParams{})
+	s.cluster.Until("nodes are ready", func(ctx context.Context) bool {
+		nodes, err := s.cluster.Client.Nodes(ctx, api.ListNodesParams{})
 		return err == nil && len(nodes) == len(s.nodes) &&
 			!slices.ContainsFunc(nodes, func(n writ.Node) bool { return n.Liveness != writ.LivenessReady })
 	})
@@ -126,7 +126,7 @@ func (s *storm) checkEvents(ledger string, least int64) {
 // open opens a store of the site for reading, while its process has it, too.
 func (s *storm) open(name string) *sql.DB {
 	s.t.Helper()
-	path := filepath.Join(s.site.Dir, name)
+	path := filepath.Join(s.cluster.Dir, name)
 	if _, err := os.Stat(path); err != nil {
 		s.t.Fatal(err)
 	}
@@ -160,7 +160,7 @@ func (s *storm) checkLists(f *findings) {
 		want[e.id] = e
 	}
 	runs, err := client.All(func(cursor string) ([]api.Run, string, error) {
-		page, err := api.Answer[api.RunPage](s.site.Client.API.ListRuns(ctx, &api.ListRunsParams{Limit: client.PageSize, Cursor: cursor}))
+		page, err := api.Answer[api.RunPage](s.cluster.Client.API.ListRuns(ctx, &api.ListRunsParams{Limit: client.PageSize, Cursor: cursor}))
 		return page.Items, page.NextCursor, err
 	})
 	if err != nil {
@@ -183,7 +183,7 @@ func (s *storm) checkLists(f *findings) {
 		f.lost++
 		s.t.Errorf("%s is in no list", e)
 	}
-	queues, err := api.Answer[api.QueueList](s.site.Client.API.ListQueues(ctx, &api.ListQueuesParams{}))
+	queues, err := api.Answer[api.QueueList](s.cluster.Client.API.ListQueues(ctx, &api.ListQueuesParams{}))
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -202,7 +202,7 @@ func (s *storm) checkLists(f *findings) {
 
 // checkDashboard looks whether the first page counts the same.
 func (s *storm) checkDashboard(states map[string]int) {
-	response, err := (&http.Client{Transport: s.site.Client.LoggedIn(http.DefaultTransport)}).Get(s.site.URL + "/")
+	response, err := (&http.Client{Transport: s.cluster.Client.LoggedIn(http.DefaultTransport)}).Get(s.cluster.URL + "/")
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -279,7 +279,7 @@ func (s *storm) checkRun(tx *journal.Tx, f *findings, e *errand) error {
 	if results != e.summary.Results && run.State != writ.RunCancelled { // which does not wait for results that come later than half a minute
 		s.t.Errorf("%s: the digest of its results is %s in the journal, its summary says %s", e, results, e.summary.Results)
 	}
-	listed, err := s.site.Client.Calls(s.t.Context(), e.id)
+	listed, err := s.cluster.Client.Calls(s.t.Context(), e.id)
 	if err != nil {
 		return err
 	}
@@ -289,7 +289,7 @@ func (s *storm) checkRun(tx *journal.Tx, f *findings, e *errand) error {
 	}
 	for i, c := range calls {
 		if l := listed[i]; c.Seq != i+1 || l.Seq != c.Seq || l.State != c.State || l.Attempt != c.Attempt || !c.State.Ended() {
-			s.t.Errorf("call %d of %s is %s (try %d) in the journal, %s (try %d) at the coordinator", c.Seq, e, c.State, c.Attempt, l.State, l.Attempt)
+			s.t.Errorf("call %d of %s is %s (attempt %d) in the journal, %s (attempt %d) at the coordinator", c.Seq, e, c.State, c.Attempt, l.State, l.Attempt)
 		}
 	}
 	return nil
@@ -325,7 +325,7 @@ func (s *storm) checkEffects(f *findings) {
 	at := map[place]string{}
 	made := map[writ.ResourceID]int{}
 	for _, node := range s.nodes {
-		effects, err := simulated.ReadEffects(filepath.Join(s.site.Dir, node, "host", "simulated"))
+		effects, err := simulated.ReadEffects(filepath.Join(s.cluster.Dir, node, "host", "simulated"))
 		if err != nil {
 			s.t.Fatal(err)
 		}
@@ -400,17 +400,17 @@ func (s *storm) checkCall(f *findings, e *errand, c *journal.Call, effects int) 
 	}
 	if effects > most {
 		f.doubled++
-		s.t.Errorf("call %d of %s, %s %s, is %s after try %d and took effect %d times", c.Seq, e, c.Operation, c.Name, c.State, c.Attempt, effects)
+		s.t.Errorf("call %d of %s, %s %s, is %s after attempt %d and took effect %d times", c.Seq, e, c.Operation, c.Name, c.State, c.Attempt, effects)
 	}
 }
 
 // checkLogs looks for processes that did not end by being killed.
 func (s *storm) checkLogs() {
-	for name, p := range s.site.Procs {
+	for name, p := range s.cluster.Procs {
 		if p.Ended() && !strings.HasPrefix(name, "add ") {
 			s.t.Errorf("%s has ended: %v", name, p.Err)
 		}
-		said, err := os.ReadFile(filepath.Join(s.site.Dir, name+".log"))
+		said, err := os.ReadFile(filepath.Join(s.cluster.Dir, name+".log"))
 		if err != nil {
 			s.t.Fatal(err)
 		}
@@ -425,7 +425,7 @@ func (s *storm) checkLogs() {
 // checkProcesses looks for children of killed processes that are still there.
 func (s *storm) checkProcesses() {
 	known := map[int]bool{}
-	for _, p := range s.site.Procs {
+	for _, p := range s.cluster.Procs {
 		known[p.Cmd.Process.Pid] = true
 	}
 	binary := testcluster.Binary(s.t)

@@ -41,11 +41,11 @@ func (s *storm) process(kind, name string, weight int) *victim {
 	return &victim{
 		kind: kind, weight: weight, pause: 3 * time.Second,
 		kill: func() string {
-			s.site.Kill(name)
+			s.cluster.Kill(name)
 			return kind
 		},
-		start: func() { s.site.Launch(name) },
-		gone:  func() bool { return s.site.Procs[name].Ended() },
+		start: func() { s.cluster.Launch(name) },
+		gone:  func() bool { return s.cluster.Procs[name].Ended() },
 	}
 }
 
@@ -73,7 +73,7 @@ func (s *storm) gather() {
 // pausable is a supervisor that stands still, for longer than its lease or not.
 func (s *storm) pausable(name string, weight int) *victim {
 	signal := func(what syscall.Signal) {
-		if err := s.site.Procs[name].Cmd.Process.Signal(what); err != nil {
+		if err := s.cluster.Procs[name].Cmd.Process.Signal(what); err != nil {
 			s.t.Errorf("signal %s: %v", name, err)
 		}
 	}
@@ -84,7 +84,7 @@ func (s *storm) pausable(name string, weight int) *victim {
 			return "SIGSTOP of a supervisor"
 		},
 		start: func() { signal(syscall.SIGCONT) },
-		gone:  func() bool { return s.site.Procs[name].Ended() },
+		gone:  func() bool { return s.cluster.Procs[name].Ended() },
 	}
 }
 
@@ -94,7 +94,7 @@ func (s *storm) killRedis() string {
 	if !s.variant.snapshot {
 		return "Redis"
 	}
-	from, to, what := s.broker.Dir, filepath.Join(s.site.Dir, "redis-before"), "Redis"
+	from, to, what := s.broker.Dir, filepath.Join(s.cluster.Dir, "redis-before"), "Redis"
 	if _, err := os.Stat(to); err == nil && s.luck.IntN(2) == 0 {
 		from, to, what = to, from, "Redis to an old snapshot"
 	}

@@ -85,7 +85,7 @@ func TestStorm(t *testing.T) {
 // storm is one of them.
 type storm struct {
 	t       *testing.T
-	site    *testcluster.Cluster
+	cluster *testcluster.Cluster
 	broker  *testenv.RedisServer
 	journal string // of the supervisor
 	nodes   []string
@@ -134,10 +134,10 @@ func newStorm(t *testing.T, v variant, kills, runs int) *storm {
 		}
 	})
 	s.begin(dir)
-	if s.roster, err = s.site.Client.Roster(t.Context()); err != nil {
+	if s.roster, err = s.cluster.Client.Roster(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if s.person, err = s.site.Client.Person(s.roster); err != nil {
+	if s.person, err = s.cluster.Client.Person(s.roster); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { s.person.Close() })
@@ -158,15 +158,15 @@ func (s *storm) begin(dir string) {
 		Node: []string{"--cpus", "100000", "--memory-mib", "10000000", "--disk-gib", "1000000", "--slots", "8"}}
 	if !s.variant.standby {
 		s.journal = filepath.Join(dir, datacenter, "journal.db")
-		s.site = testcluster.NewIn(s.t, dir)
-		s.site.Add(d)
+		s.cluster = testcluster.NewIn(s.t, dir)
+		s.cluster.Add(d)
 	} else {
 		s.journal = testenv.Postgres(s.t).Store()
-		s.site = testcluster.NewIn(s.t, dir, "WRIT_JOURNAL="+s.journal)
+		s.cluster = testcluster.NewIn(s.t, dir, "WRIT_JOURNAL="+s.journal)
 		d.Listen = fmt.Sprintf("127.0.0.1:%d", testenv.FreePort(s.t))
 		other := fmt.Sprintf("127.0.0.1:%d", testenv.FreePort(s.t))
 		d.NodeURL = oneNodeAPI(s.t, d.Listen, other)
-		s.site.Add(d)
+		s.cluster.Add(d)
 		second := filepath.Join(dir, standby)
 		if err := os.CopyFS(second, os.DirFS(filepath.Join(dir, datacenter))); err != nil { // key and rosters
 			s.t.Fatal(err)
@@ -174,7 +174,7 @@ func (s *storm) begin(dir string) {
 		if err := os.Chmod(filepath.Join(second, "supervisor.key"), 0o600); err != nil {
 			s.t.Fatal(err)
 		}
-		s.site.Start(standby, "stands by", "supervisor", "--data", standby, "--dc", datacenter, "--coordinator", s.site.URL, "--redis", s.broker.URL,
+		s.cluster.Start(standby, "stands by", "supervisor", "--data", standby, "--dc", datacenter, "--coordinator", s.cluster.URL, "--redis", s.broker.URL,
 			"--listen", other)
 	}
 	for i := range d.Nodes {
@@ -185,7 +185,7 @@ func (s *storm) begin(dir string) {
 // rage lets the storm go on until enough was killed and everything is handed in, and looks at what is left.
 func (s *storm) rage() {
 	s.begun = time.Now()
-	s.t.Logf("seed %d, in %s", s.seed, s.site.Dir)
+	s.t.Logf("seed %d, in %s", s.seed, s.cluster.Dir)
 	s.all.Go(s.handIn)
 	s.blow()
 	s.tell()
@@ -229,7 +229,7 @@ func (s *storm) calm() (stuck int) {
 				stuck++
 				why, said := "", ""
 				if e.accepted.Load() {
-					why, said, _ = s.site.Try("run", "explain", string(e.id))
+					why, said, _ = s.cluster.Try("run", "explain", string(e.id))
 				}
 				s.t.Errorf("%s has not ended %s after the last kill\n%s%s", e, patience, why, said)
 			}

@@ -259,8 +259,8 @@ func (w *cluster) run(ctx context.Context, id writ.RunID) api.Run {
 	return run
 }
 
-// settle waits until every run has ended, and checks what they did.
-func (w *cluster) settle() {
+// awaitRuns waits until every run has ended, and checks what they did.
+func (w *cluster) awaitRuns() {
 	w.t.Helper()
 	for _, o := range w.runs {
 		var state string

@@ -131,8 +131,8 @@ type hostCluster struct {
 	ends       int      // of the runner
 }
 
-// newHostWorld starts a datacenter whose node keeps its files on btrfs, or in plain directories.
-func newHostWorld(t *testing.T, onBtrfs bool) *hostCluster {
+// newHostCluster starts a datacenter whose node keeps its files on btrfs, or in plain directories.
+func newHostCluster(t *testing.T, onBtrfs bool) *hostCluster {
 	t.Helper()
 	redis := testenv.Redis(t)
 	dir := testenv.Home(t, "w")
@@ -345,7 +345,7 @@ func TestARunnerMayEndBeforeEveryStepOfItsDrivers(t *testing.T) {
 	taken, ended := map[string]bool{}, map[string]bool{} // steps that were taken undisturbed, and those at which the runner has ended
 	for _, kind := range []string{"btrfs", "directory"} {
 		t.Run(kind, func(t *testing.T) {
-			h := newHostWorld(t, kind == "btrfs")
+			h := newHostCluster(t, kind == "btrfs")
 			h.carry(act{"warming up", h.fetch("first", "oci", h.image.Path) + `; image.delete("first")`, false}, "")
 			h.sound("at first") // what is made once is there
 			all := tales(h)

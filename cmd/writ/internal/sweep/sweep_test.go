@@ -109,7 +109,7 @@ func ends(t *testing.T) (all []end) {
 // TestAProcessMayEndAtEveryWriteAndSend ends a process at each place in each way, starts it again, and looks at what came of the work that
 // went on meanwhile. A place that is not reached fails the test. The short form takes some ends by its seed.
 func TestAProcessMayEndAtEveryWriteAndSend(t *testing.T) {
-	testenv.Nightly(t, "TestWhateverIsKilledTheRunEndsAndEachEffectIsThere of supervisor, and TestKilledProcessesFinishTheRun of cmd/writ with real processes")
+	testenv.Nightly(t, "TestARunEndsWithAllEffectsAfterAnyKill of supervisor, and TestKilledProcessesFinishTheRun of cmd/writ with real processes")
 	all := ends(t)
 	long := testenv.IsLong()
 	if *only != "" {
@@ -185,7 +185,7 @@ func (w *cluster) end(e end) (outcome string) {
 	if founds {
 		w.founded(victim)
 	}
-	w.settle()
+	w.awaitRuns()
 	if outcome == "" && !failed && w.t.Failed() {
 		outcome = "FAILED"
 	}
@@ -257,7 +257,7 @@ var (
 	}
 	resumed = func(w *cluster) {
 		id := w.submit("failing.tengo", 0, 0, writ.RunFailed)
-		w.settle()
+		w.awaitRuns()
 		w.insist("run", "resume", "--detach", string(id))
 		w.runs = append(w.runs, order{id, []writ.RunState{writ.RunFailed}, 0, 0})
 	}
@@ -359,7 +359,7 @@ var (
 	wentBack = func(w *cluster) {
 		w.losing(func() {
 			w.work()
-			w.settle()
+			w.awaitRuns()
 		})
 	}
 	// wentBackAmid brings back one that does not know a run which its node works on.
@@ -372,15 +372,15 @@ var (
 		id := w.submitTo(metered, "charged.tengo", 0, 0, writ.RunSucceeded)
 		w.Until("what is charged for was there", func(ctx context.Context) bool { return ended[string(w.run(ctx, id).State)] })
 	}
-	// chargesTold has it told at once, as a node does when it begins.
-	chargesTold = func(w *cluster) {
+	// chargesReported has it told at once, as a node does when it begins.
+	chargesReported = func(w *cluster) {
 		charges(w)
 		w.restart(meteredNode)
 	}
 	started = func(name string) func(w *cluster) {
 		return func(w *cluster) { w.begin(name) }
 	}
-	toldToEnd = func(w *cluster) {
+	askedToEnd = func(w *cluster) {
 		p := w.Procs[supervisor]
 		w.Until("it serves", func(context.Context) bool { return strings.Contains(p.Said(), "is listening") })
 		_ = p.Cmd.Process.Signal(syscall.SIGTERM)
@@ -400,10 +400,10 @@ var scenes = map[failpoint.Point]scene{
 	failpoint.EpochBegun:       {victim: supervisor, only: killing}, // one that cannot write its epoch does not begin
 	failpoint.GenerationBegun:  {victim: supervisor, before: wentBack},
 	failpoint.LeaseRenewed:     {victim: newOnPostgreSQL},
-	failpoint.LeaseReleased:    {victim: supervisor, during: toldToEnd, only: killing},
+	failpoint.LeaseReleased:    {victim: supervisor, during: askedToEnd, only: killing},
 	failpoint.EventsConfirmed:  {victim: supervisor},
 	failpoint.RosterAdopted:    {victim: supervisor, during: rosterMade},
-	failpoint.RunsJudged:       {victim: supervisor, during: rosterMade},
+	failpoint.RunsChecked:      {victim: supervisor, during: rosterMade},
 	failpoint.JournalForgotten: {victim: supervisor, late: true},
 	failpoint.RunAccepted:      {victim: supervisor},
 	failpoint.ResultsTaken:     {victim: supervisor},
@@ -432,8 +432,8 @@ var scenes = map[failpoint.Point]scene{
 	failpoint.JobsForgotten: {victim: node},
 	failpoint.NodeProbed:    {victim: node, also: strings.Repeat(string(failpoint.JobFinished)+":fail;", 3) + string(failpoint.JobFinished) + ":fail"},
 
-	failpoint.UsageKept: {victim: meteredNode, before: (*cluster).addMetered, during: charges},
-	failpoint.UsageTold: {victim: meteredNode, before: charges},
+	failpoint.UsageKept:         {victim: meteredNode, before: (*cluster).addMetered, during: charges},
+	failpoint.UsageAcknowledged: {victim: meteredNode, before: charges},
 
 	failpoint.LedgerProbed:           {victim: coordinator, during: asked},
 	failpoint.LedgerRoster:           {victim: coordinator, during: rosterMade},
@@ -447,25 +447,25 @@ var scenes = map[failpoint.Point]scene{
 	failpoint.EventsForgotten:        {victim: coordinator},
 	failpoint.RunsForgotten:          {victim: coordinator},
 
-	failpoint.JobSent:         {victim: supervisor, nth: 2},
-	failpoint.JobsSent:        {victim: supervisor},
-	failpoint.JobsWithdrawn:   {victim: supervisor, during: cancelled},
-	failpoint.EpochSent:       {victim: supervisor},
-	failpoint.RosterSent:      {victim: supervisor, during: rosterMade},
-	failpoint.AcksSent:        {victim: supervisor},
-	failpoint.CancelSent:      {victim: supervisor, during: cancelled},
-	failpoint.RunsAsked:       {victim: supervisor, before: wentBack},
-	failpoint.ResultsDone:     {victim: supervisor},
-	failpoint.BeatsDone:       {victim: supervisor},
-	failpoint.ReportTold:      {victim: metered, before: (*cluster).addMetered, during: chargesTold},
-	failpoint.AccountsSettled: {victim: supervisor},
-	failpoint.GenerationSet:   {victim: supervisor, during: emptied},
-	failpoint.ResultsSent:     {victim: node, nth: 2},
-	failpoint.BeatSent:        {victim: node, nth: 2},
-	failpoint.ReportSent:      {victim: node},
-	failpoint.HostSent:        {victim: node},
-	failpoint.ControlsDone:    {victim: node},
-	failpoint.TasksMoved:      {victim: node, before: interrupted},
+	failpoint.JobSent:            {victim: supervisor, nth: 2},
+	failpoint.JobsSent:           {victim: supervisor},
+	failpoint.JobsWithdrawn:      {victim: supervisor, during: cancelled},
+	failpoint.EpochSent:          {victim: supervisor},
+	failpoint.RosterSent:         {victim: supervisor, during: rosterMade},
+	failpoint.AcksSent:           {victim: supervisor},
+	failpoint.CancelSent:         {victim: supervisor, during: cancelled},
+	failpoint.RunsAsked:          {victim: supervisor, before: wentBack},
+	failpoint.ResultsDone:        {victim: supervisor},
+	failpoint.BeatsDone:          {victim: supervisor},
+	failpoint.ReportAcknowledged: {victim: metered, before: (*cluster).addMetered, during: chargesReported},
+	failpoint.AccountsApplied:    {victim: supervisor},
+	failpoint.GenerationSet:      {victim: supervisor, during: emptied},
+	failpoint.ResultsSent:        {victim: node, nth: 2},
+	failpoint.BeatSent:           {victim: node, nth: 2},
+	failpoint.ReportSent:         {victim: node},
+	failpoint.HostSent:           {victim: node},
+	failpoint.ControlsDone:       {victim: node},
+	failpoint.TasksMoved:         {victim: node, before: interrupted},
 
 	"link/challenge":     {victim: coordinator},
 	"link/hello":         {victim: supervisor},

@@ -142,7 +142,7 @@ func TestQuietSilencesProgressOnly(t *testing.T) {
 	}
 }
 
-func TestNobodyIsAskedWhereNobodyIs(t *testing.T) {
+func TestWithoutATerminalNoQuestionIsAsked(t *testing.T) {
 	term, _, _ := newTest(t)
 	if term.Interactive() {
 		t.Error("a file is no person")

@@ -52,7 +52,7 @@ type Cluster struct {
 // Empty is a cluster where nothing runs yet, in a directory that is removed when the test ends.
 func Empty(t testing.TB, env ...string) *Cluster {
 	t.Helper()
-	return newSite(t, Binary(t), env...)
+	return newProcessCluster(t, Binary(t), env...)
 }
 
 // New founds a cluster and starts its coordinator, in a directory that is removed when the test ends.
@@ -75,12 +75,12 @@ func NewIn(t testing.TB, dir string, env ...string) *Cluster {
 // NewTagged is New of the program that is built with tags.
 func NewTagged(t testing.TB, tags ...string) *Cluster {
 	t.Helper()
-	s := newSite(t, Binary(t, tags...))
+	s := newProcessCluster(t, Binary(t, tags...))
 	s.Found()
 	return s
 }
 
-func newSite(t testing.TB, program string, env ...string) *Cluster {
+func newProcessCluster(t testing.TB, program string, env ...string) *Cluster {
 	t.Helper()
 	return &Cluster{Dir: t.TempDir(), Procs: map[string]*Proc{}, T: t, bin: program, lines: map[string][]string{}, env: append(env, testenv.Maker(t))}
 }
@@ -254,14 +254,14 @@ func (s *Cluster) end(name string) {
 
 // What is told of a process after a failed test: of nine processes that is what somebody reads. A cluster in a directory of its own keeps all.
 const (
-	toldLines = 20
-	toldBytes = 3 << 10
+	outputLines = 20
+	outputBytes = 3 << 10
 )
 
 // tail returns the last lines of a log.
 func tail(log []byte) []byte {
-	lines := bytes.SplitAfter(log[max(0, len(log)-toldBytes):], []byte("\n"))
-	return bytes.Join(lines[max(0, len(lines)-toldLines-1):], nil)
+	lines := bytes.SplitAfter(log[max(0, len(log)-outputBytes):], []byte("\n"))
+	return bytes.Join(lines[max(0, len(lines)-outputLines-1):], nil)
 }
 
 // Await waits until a process has said something.

@@ -67,13 +67,13 @@ type Transport struct {
 	// Header bounds the wait for the header of an answer, if it is not 0.
 	Header time.Duration
 
-	once     sync.Once
-	settings *http.Transport // of each one in verified
-	mu       sync.Mutex
-	version  int                        // by which those of verified were verified
-	verified map[string]*http.Transport // by address: each verifies its server, whether or not a proxy lies between
-	anybody  *http.Client               // verifies nothing, and sends requests for rosters only
-	fetching chan struct{}              // holds one while rosters are asked for
+	once       sync.Once
+	settings   *http.Transport // of each one in verified
+	mu         sync.Mutex
+	version    int                        // by which those of verified were verified
+	verified   map[string]*http.Transport // by address: each verifies its server, whether or not a proxy lies between
+	unverified *http.Client               // verifies nothing, and sends requests for rosters only
+	fetching   chan struct{}              // holds one while rosters are asked for
 }
 
 func (t *Transport) init() {
@@ -91,7 +91,7 @@ func (t *Transport) init() {
 		unverified := http.DefaultTransport.(*http.Transport).Clone()
 		unverified.DisableKeepAlives = true
 		unverified.TLSClientConfig = &tls.Config{MinVersion: tls.VersionTLS13, InsecureSkipVerify: true} // rosters prove themselves
-		t.anybody = &http.Client{Transport: unverified, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+		t.unverified = &http.Client{Transport: unverified, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 	})
 }
 
@@ -293,7 +293,7 @@ func (t *Transport) fetchAll(ctx context.Context, server *url.URL, after int) (a
 	ctx, stop := context.WithTimeout(ctx, fetchWithin)
 	defer stop()
 	for size := 0; ; {
-		page, err := t.Fetch(ctx, t.anybody, server, after)
+		page, err := t.Fetch(ctx, t.unverified, server, after)
 		if err != nil {
 			return nil, err
 		}

@@ -155,7 +155,7 @@ func (t *Transport) post(url string) error {
 
 // A server gets what somebody sends only if the rosters that lead from the cluster's id, through the anchor, name its key. Nothing but a request for
 // rosters is sent before that is known.
-func TestNothingIsSentToAServerThatRostersDoNotName(t *testing.T) {
+func TestAServerOutsideTheRostersGetsNoRequest(t *testing.T) {
 	c, front := found(t, time.Hour)
 	anchor, err := identity.AnchorOf(c.roster)
 	if err != nil {

@@ -24,8 +24,8 @@ const order = "/modules/order"
 // program is what WithProgram puts there.
 const program = "/program"
 
-// settle is how long devices may take to be there after their driver; under emulation it is slow.
-const settle = 20 * time.Second
+// deviceTimeout is how long devices may take to be there after their driver; under emulation it is slow.
+const deviceTimeout = 20 * time.Second
 
 func main() {
 	if err := run(); err != nil {
@@ -169,7 +169,7 @@ func watchButton() (<-chan struct{}, error) {
 
 // waitFor waits until there is a file of a pattern.
 func waitFor(pattern string) ([]string, error) {
-	for end := time.Now().Add(settle); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(deviceTimeout); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
 		if paths, err := filepath.Glob(pattern); err != nil || len(paths) > 0 {
 			return paths, err
 		}

@@ -196,7 +196,7 @@ const results, noMore = "results", "no more"
 func (p *Peer) handle(ctx context.Context, t *asynq.Task) error {
 	i, epoch := binary.BigEndian.Uint64(t.Payload()), binary.BigEndian.Uint64(t.Payload()[8:])
 	if int64(epoch) != p.epoch || i >= uint64(len(p.runs)) {
-		return fmt.Errorf("a call of nobody: %w", asynq.SkipRetry)
+		return fmt.Errorf("a call without an owner: %w", asynq.SkipRetry)
 	}
 	if p.Journal {
 		return p.redis.LPush(ctx, results, t.Payload()).Err()

@@ -55,7 +55,7 @@ func TestEveryOrderIsAnswered(t *testing.T) {
 	}
 }
 
-func TestWhatIsNoOrderEndsIt(t *testing.T) {
+func TestAnInvalidOrderEndsThePeer(t *testing.T) {
 	if err := peer.Serve(t.Context(), new(clerk), strings.NewReader("please"), new(bytes.Buffer)); err == nil {
 		t.Error("no error")
 	}

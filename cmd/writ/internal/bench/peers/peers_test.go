@@ -62,7 +62,7 @@ func carryOut(t *testing.T, system peer.System, o peer.Order) {
 	}
 }
 
-func TestWhatIsMissingIsSaid(t *testing.T) {
+func TestMissingPeersAreReported(t *testing.T) {
 	var out bytes.Buffer
 	if err := peer.Program(t.Context(), kinds(), nil, nil, &out); err != nil {
 		t.Fatal(err)

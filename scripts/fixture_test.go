@@ -11,8 +11,8 @@ import (
 	"writ/scripts"
 )
 
-// world answers the calls of a run as a datacenter would, from nothing but the call.
-type world struct {
+// fixture answers the calls of a run as a datacenter would, from nothing but the call.
+type fixture struct {
 	journal []scripts.Entry
 	calls   []scripts.NewCall
 	open    []int // indexes of entries without a result
@@ -21,7 +21,7 @@ type world struct {
 }
 
 // take puts new calls into the journal.
-func (w *world) take(t testing.TB, calls []scripts.NewCall) {
+func (w *fixture) take(t testing.TB, calls []scripts.NewCall) {
 	t.Helper()
 	for _, c := range calls {
 		if c.Seq != len(w.journal)+1 {
@@ -39,7 +39,7 @@ func (w *world) take(t testing.TB, calls []scripts.NewCall) {
 }
 
 // answer gives the i-th open call its result. Names that begin with fail- fail.
-func (w *world) answer(i int) {
+func (w *fixture) answer(i int) {
 	n := w.open[i]
 	w.open = append(w.open[:i], w.open[i+1:]...)
 	c, e := w.calls[n], &w.journal[n]
@@ -90,8 +90,8 @@ func values(s catalog.Schema, c scripts.NewCall) map[string]any {
 	return m
 }
 
-// settled reports whether one of the calls has its result.
-func (w *world) settled(seqs []int) bool {
+// ended reports whether one of the calls has its result.
+func (w *fixture) ended(seqs []int) bool {
 	for _, seq := range seqs {
 		if w.journal[seq-1].State != scripts.EntryOpen {
 			return true
@@ -101,13 +101,13 @@ func (w *world) settled(seqs []int) bool {
 }
 
 // play runs a program to its end. Results come in the order that chance, if any, says: a pass takes place when one came that it waits for.
-func play(t testing.TB, p *scripts.Program, in scripts.Inputs, chance *rand.Rand) (scripts.Outcome, *world) {
+func play(t testing.TB, p *scripts.Program, in scripts.Inputs, chance *rand.Rand) (scripts.Outcome, *fixture) {
 	t.Helper()
-	w := &world{}
+	w := &fixture{}
 	return playIn(t, w, p, in, chance), w
 }
 
-func playIn(t testing.TB, w *world, p *scripts.Program, in scripts.Inputs, chance *rand.Rand) scripts.Outcome {
+func playIn(t testing.TB, w *fixture, p *scripts.Program, in scripts.Inputs, chance *rand.Rand) scripts.Outcome {
 	t.Helper()
 	for range scripts.MaxCalls {
 		o, err := p.Pass(t.Context(), in, w.journal)
@@ -118,7 +118,7 @@ func playIn(t testing.TB, w *world, p *scripts.Program, in scripts.Inputs, chanc
 		if o.Status != scripts.Waiting {
 			return o
 		}
-		for !w.settled(o.Waiting) {
+		for !w.ended(o.Waiting) {
 			i := 0
 			if chance != nil {
 				i = chance.IntN(len(w.open))

@@ -21,8 +21,8 @@ import (
 	"writ/supervisor/journal"
 )
 
-// Stage is where the scripts of one test are played. Fill it in; it builds its datacenter when the first script is to be played. Close it.
-type Stage struct {
+// Sim is where the scripts of one test are played. Fill it in; it builds its datacenter when the first script is to be played. Close it.
+type Sim struct {
 	Dir       string            // paths of scripts are relative to it
 	Modules   client.Modules    // that scripts may import besides those beside them
 	Evaluator scripts.Evaluator // carries out the passes
@@ -32,13 +32,13 @@ type Stage struct {
 	cluster *cluster
 }
 
-var _ scripts.Stage = (*Stage)(nil)
+var _ scripts.Sim = (*Sim)(nil)
 
 // deadline is how long a run may take by its signature; a test ends before.
 const deadline = time.Hour
 
 // Close ends the datacenter and removes all that it has left.
-func (s *Stage) Close() error {
+func (s *Sim) Close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.cluster == nil {
@@ -49,15 +49,15 @@ func (s *Stage) Close() error {
 	return err
 }
 
-// Run implements scripts.Stage: the script is checked, signed with a key that nobody else knows, and handed in, as `writ submit` does it.
-func (s *Stage) Run(ctx context.Context, r scripts.Rehearsal) (scripts.Rehearsed, error) {
+// Run implements scripts.Sim: the script is checked, signed with a key that nobody else knows, and handed in, as `writ submit` does it.
+func (s *Sim) Run(ctx context.Context, r scripts.Rehearsal) (scripts.Rehearsed, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	script, err := s.script(r.Script)
 	if err != nil {
 		return scripts.Rehearsed{}, err
 	}
-	if err := s.found(ctx, cmp.Or(r.Nodes, scripts.StageNodes)); err != nil {
+	if err := s.found(ctx, cmp.Or(r.Nodes, scripts.SimNodes)); err != nil {
 		return scripts.Rehearsed{}, err
 	}
 	cues := s.cluster.cues
@@ -77,8 +77,8 @@ func (s *Stage) Run(ctx context.Context, r scripts.Rehearsal) (scripts.Rehearsed
 	return done, err
 }
 
-// Plan implements scripts.Stage. It needs no datacenter.
-func (s *Stage) Plan(ctx context.Context, r scripts.Rehearsal) (scripts.Plan, error) {
+// Plan implements scripts.Sim. It needs no datacenter.
+func (s *Sim) Plan(ctx context.Context, r scripts.Rehearsal) (scripts.Plan, error) {
 	script, err := s.script(r.Script)
 	if err != nil {
 		return scripts.Plan{}, err
@@ -102,7 +102,7 @@ func failureOf(refusal *writ.Error) *writ.Failure {
 }
 
 // script reads a script that a test names.
-func (s *Stage) script(path string) (client.Script, error) {
+func (s *Sim) script(path string) (client.Script, error) {
 	if scripts.IsTest(path) {
 		return client.Script{}, writ.Errorf(writ.CodeUsage, "%s holds tests and is no script", path)
 	}
@@ -121,7 +121,7 @@ func (s *Stage) script(path string) (client.Script, error) {
 }
 
 // found builds the datacenter if there is none.
-func (s *Stage) found(ctx context.Context, nodes int) (err error) {
+func (s *Sim) found(ctx context.Context, nodes int) (err error) {
 	switch {
 	case s.cluster != nil && s.cluster.nodes != nodes:
 		return writ.Errorf(writ.CodeUsage, "the datacenter of this test has %d nodes, and cannot have %d: give all runs of a test the same "+
@@ -136,7 +136,7 @@ func (s *Stage) found(ctx context.Context, nodes int) (err error) {
 }
 
 // submit signs a script and hands it in.
-func (s *Stage) submit(ctx context.Context, script client.Script, r scripts.Rehearsal) (writ.RunID, error) {
+func (s *Sim) submit(ctx context.Context, script client.Script, r scripts.Rehearsal) (writ.RunID, error) {
 	cluster := s.cluster
 	project, err := cluster.project(ctx, r.Project)
 	if err != nil {
@@ -169,7 +169,7 @@ func (s *Stage) submit(ctx context.Context, script client.Script, r scripts.Rehe
 }
 
 // unended explains that a run did not end in time.
-func (s *Stage) unended(script string, run writ.RunID, why error) error {
+func (s *Sim) unended(script string, run writ.RunID, why error) error {
 	state, calls, err := s.cluster.look(context.Background(), run) // in memory
 	if err != nil {
 		return why
@@ -186,8 +186,8 @@ func (s *Stage) unended(script string, run writ.RunID, why error) error {
 	return writ.Errorf(writ.CodeTimeout, "%s", text)
 }
 
-// Resources implements scripts.Stage.
-func (s *Stage) Resources(ctx context.Context) ([]scripts.StageResource, error) {
+// Resources implements scripts.Sim.
+func (s *Sim) Resources(ctx context.Context) ([]scripts.SimResource, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.cluster == nil {
@@ -209,9 +209,9 @@ func (s *Stage) Resources(ctx context.Context) ([]scripts.StageResource, error) 
 	slices.SortFunc(found, func(a, b *journal.Resource) int {
 		return strings.Compare(a.ResourceID.String(), b.ResourceID.String())
 	})
-	all := make([]scripts.StageResource, len(found))
+	all := make([]scripts.SimResource, len(found))
 	for i, r := range found {
-		all[i] = scripts.StageResource{Kind: r.Kind, Name: r.Name, Node: names[r.Node], Args: r.Args, Values: r.Values}
+		all[i] = scripts.SimResource{Kind: r.Kind, Name: r.Name, Node: names[r.Node], Args: r.Args, Values: r.Values}
 	}
 	return all, err
 }

@@ -20,8 +20,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// newStage returns a stage with these scripts.
-func newStage(t testing.TB, files map[string]string) *Stage {
+// newSim returns a sim with these scripts.
+func newSim(t testing.TB, files map[string]string) *Sim {
 	t.Helper()
 	dir := t.TempDir()
 	for name, text := range files {
@@ -29,10 +29,10 @@ func newStage(t testing.TB, files map[string]string) *Stage {
 			t.Fatal(err)
 		}
 	}
-	s := &Stage{Dir: dir, Evaluator: new(evaluator.InProcess), Log: slog.New(slog.DiscardHandler)}
+	s := &Sim{Dir: dir, Evaluator: new(evaluator.InProcess), Log: slog.New(slog.DiscardHandler)}
 	t.Cleanup(func() {
 		if err := s.Close(); err != nil {
-			t.Errorf("close the stage: %v", err)
+			t.Errorf("close the sim: %v", err)
 		}
 	})
 	return s
@@ -50,7 +50,7 @@ run.output({path: root.path, project: run.project})
 `
 
 // play plays a script, which must be possible.
-func play(t testing.TB, s *Stage, r scripts.Rehearsal) scripts.Rehearsed {
+func play(t testing.TB, s *Sim, r scripts.Rehearsal) scripts.Rehearsed {
 	t.Helper()
 	done, err := s.Run(t.Context(), r)
 	if err != nil {
@@ -79,7 +79,7 @@ func wantEnds(t *testing.T, done scripts.Rehearsed, want ...string) {
 }
 
 func TestTheSecondRunOfAScriptFindsWhatTheFirstMade(t *testing.T) {
-	s := newStage(t, map[string]string{"two.tengo": two})
+	s := newSim(t, map[string]string{"two.tengo": two})
 	first := play(t, s, scripts.Rehearsal{Script: "two.tengo"})
 	if first.State != "succeeded" || first.Failure != nil || len(first.Logs) != 1 || first.Logs[0] != "made m" || first.Output["project"] != "default" {
 		t.Errorf("%+v", first)
@@ -96,7 +96,7 @@ func TestTheSecondRunOfAScriptFindsWhatTheFirstMade(t *testing.T) {
 }
 
 // Retries wait a second and more in other datacenters; five of them here would exceed this test's patience.
-func TestACallFailsAsOftenAsItIsToldTo(t *testing.T) {
+func TestACallFailsAsOftenAsTheTestSays(t *testing.T) {
 	fault := func(target scripts.Target, code writ.Code, times int) scripts.Rehearsal {
 		return scripts.Rehearsal{Script: "two.tengo", Faults: []scripts.Fault{{Target: target, Code: code, Message: "told to", Times: times}}}
 	}
@@ -115,7 +115,7 @@ func TestACallFailsAsOftenAsItIsToldTo(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			s := newStage(t, map[string]string{"two.tengo": two})
+			s := newSim(t, map[string]string{"two.tengo": two})
 			done := play(t, s, tt.run)
 			if done.State != tt.state || len(done.Untouched) > 0 {
 				t.Errorf("%s, %v untouched", done.State, done.Untouched)
@@ -131,8 +131,8 @@ func TestACallFailsAsOftenAsItIsToldTo(t *testing.T) {
 	}
 }
 
-func TestWhatNamesTheResourceCountsMore(t *testing.T) {
-	s := newStage(t, map[string]string{"a.tengo": `
+func TestAFaultThatNamesTheResourceTakesPrecedence(t *testing.T) {
+	s := newSim(t, map[string]string{"a.tengo": `
 volume := import("volume"); run := import("run"); node := import("node")
 for name in ["a", "b"] { run.log(volume.create(name, {size_gib: 1}).err) }
 run.output({path: volume.get("a").path, cpus: node.facts().cpus, host: node.facts().hostname})
@@ -164,7 +164,7 @@ run.output({path: volume.get("a").path, cpus: node.facts().cpus, host: node.fact
 }
 
 func TestARefusalIsWhatCameOfARun(t *testing.T) {
-	s := newStage(t, map[string]string{"two.tengo": two})
+	s := newSim(t, map[string]string{"two.tengo": two})
 	for name, params := range map[string]map[string]any{
 		`parameter "size" must be 1 to 10, not 11`: {"size": int64(11)},
 		`the script has no parameter "sice"`:       {"sice": int64(1)},
@@ -176,8 +176,8 @@ func TestARefusalIsWhatCameOfARun(t *testing.T) {
 	}
 }
 
-func TestWhatCannotBePlayedIsAnError(t *testing.T) {
-	s := newStage(t, map[string]string{"bad.tengo": "import(\"volume\").create(\"a\", {size: 1})\n", "a_test.tengo": "x := 1"})
+func TestAnImpossibleFaultIsAnError(t *testing.T) {
+	s := newSim(t, map[string]string{"bad.tengo": "import(\"volume\").create(\"a\", {size: 1})\n", "a_test.tengo": "x := 1"})
 	for path, want := range map[string]string{
 		"none.tengo":   "cannot read the script",
 		"a_test.tengo": "holds tests and is no script",
@@ -190,7 +190,7 @@ func TestWhatCannotBePlayedIsAnError(t *testing.T) {
 }
 
 func TestARunThatDoesNotEndSaysWhatItWaitsFor(t *testing.T) {
-	s := newStage(t, map[string]string{"slow.tengo": "import(\"volume\").create(\"slow-100-a\", {size_gib: 1})\n", "two.tengo": two})
+	s := newSim(t, map[string]string{"slow.tengo": "import(\"volume\").create(\"slow-100-a\", {size_gib: 1})\n", "two.tengo": two})
 	play(t, s, scripts.Rehearsal{Script: "two.tengo"})
 	ctx, stop := context.WithTimeoutCause(t.Context(), 200*time.Millisecond, writ.Errorf(writ.CodeTimeout, "its time is over"))
 	defer stop()
@@ -201,7 +201,7 @@ func TestARunThatDoesNotEndSaysWhatItWaitsFor(t *testing.T) {
 }
 
 func TestARunEndsWithItsDatacenter(t *testing.T) {
-	s := newStage(t, map[string]string{"slow.tengo": "import(\"volume\").create(\"slow-100-a\", {size_gib: 1})\n", "two.tengo": two})
+	s := newSim(t, map[string]string{"slow.tengo": "import(\"volume\").create(\"slow-100-a\", {size_gib: 1})\n", "two.tengo": two})
 	play(t, s, scripts.Rehearsal{Script: "two.tengo"})
 	s.cluster.begin(t.Context(), func(context.Context) error { return errors.New("no more") })
 	_, err := s.Run(t.Context(), scripts.Rehearsal{Script: "slow.tengo"})
@@ -214,7 +214,7 @@ func TestARunEndsWithItsDatacenter(t *testing.T) {
 }
 
 func TestProjectsAndDeploymentsAreThereWhenTheyAreNamed(t *testing.T) {
-	s := newStage(t, map[string]string{"two.tengo": two})
+	s := newSim(t, map[string]string{"two.tengo": two})
 	mine := play(t, s, scripts.Rehearsal{Script: "two.tengo"})
 	for range 2 {
 		done := play(t, s, scripts.Rehearsal{Script: "two.tengo", Project: "shop", Deployment: "web"})
@@ -226,7 +226,7 @@ func TestProjectsAndDeploymentsAreThereWhenTheyAreNamed(t *testing.T) {
 	if done.State != "failed" || done.Failure.Code != writ.CodeNotOwner {
 		t.Errorf("%+v", done)
 	}
-	other := play(t, newStage(t, map[string]string{"two.tengo": two}), scripts.Rehearsal{Script: "two.tengo"})
+	other := play(t, newSim(t, map[string]string{"two.tengo": two}), scripts.Rehearsal{Script: "two.tengo"})
 	if other.Output["path"] != mine.Output["path"] {
 		t.Errorf("the same machine of another test has another address: %v, %v", other.Output, mine.Output)
 	}
@@ -235,7 +235,7 @@ func TestProjectsAndDeploymentsAreThereWhenTheyAreNamed(t *testing.T) {
 func BenchmarkFirstRun(b *testing.B) {
 	files := map[string]string{"two.tengo": two}
 	for b.Loop() {
-		s := newStage(b, files)
+		s := newSim(b, files)
 		play(b, s, scripts.Rehearsal{Script: "two.tengo"})
 		if err := s.Close(); err != nil {
 			b.Fatal(err)

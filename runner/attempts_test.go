@@ -18,7 +18,7 @@ import (
 )
 
 // A refusal that could not be written down invites the next attempt. What comes late of the one before must not act beside it.
-func TestATryThatWasGivenUpIsNotDoneLate(t *testing.T) {
+func TestAnAbandonedAttemptIsNotDoneLate(t *testing.T) {
 	for _, operation := range []string{"container.exec", "volume.create"} {
 		t.Run(operation, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -52,7 +52,7 @@ func TestATryThatWasGivenUpIsNotDoneLate(t *testing.T) {
 }
 
 // What a person was not told may have been done, and what was done all the same, stays so when a run is resumed.
-func TestATryAfterAResumeKnowsWhatTheOneBeforeDid(t *testing.T) {
+func TestAnAttemptAfterAResumeKnowsTheOneBefore(t *testing.T) {
 	for _, tt := range []struct {
 		step    string // at which the runner dies with the first attempt
 		told    int    // what who resumes knows
@@ -72,7 +72,7 @@ func TestATryAfterAResumeKnowsWhatTheOneBeforeDid(t *testing.T) {
 				s, h := newFixture(t), newHost()
 				first := s.job(1, "container.exec", "web", nil)
 				n := s.start(killedAt(t, s, h, tt.step, first), h, nil)
-				second := n.job(1, "container.exec", "web", func(j *writ.Job) { j.Attempt, j.Resumes, j.Told = 2, 1, tt.told })
+				second := n.job(1, "container.exec", "web", func(j *writ.Job) { j.Attempt, j.Resumes, j.KnownFailures = 2, 1, tt.told })
 				n.push(second)
 				got := n.await(second.JobKey)
 				if codeOf(got) != tt.want {
@@ -114,7 +114,7 @@ func TestAJobIsRememberedAsLongAsItCanBeDelivered(t *testing.T) {
 }
 
 // A tool that failed half way may have done what must be done at most once: no other attempt follows by itself.
-func TestAFailureInTheMiddleInvitesNoOtherTryOfWhatMustNotBeRepeated(t *testing.T) {
+func TestAPartialFailureOfANonRepeatableJobEndsItsAttempts(t *testing.T) {
 	for _, tt := range []struct {
 		operation  string
 		idempotent bool
@@ -144,10 +144,10 @@ func TestAFailureInTheMiddleInvitesNoOtherTryOfWhatMustNotBeRepeated(t *testing.
 	}
 }
 
-// TestWhateverComesInWhateverOrderACallActsOnce plays a supervisor that gives up tries and sends others, a queue that delivers any of them
+// TestACallActsOnceForAnyOrderOfMessages plays a supervisor that gives up tries and sends others, a queue that delivers any of them
 // at any time and again, a disk that fills up, drivers that fail or take long, and a runner that is killed. Only somebody who was told
 // that it may have been done already can have it done again.
-func TestWhateverComesInWhateverOrderACallActsOnce(t *testing.T) {
+func TestACallActsOnceForAnyOrderOfMessages(t *testing.T) {
 	testenv.CheckProperty(t, func(rt *rapid.T) {
 		steps := rapid.SliceOfN(rapid.SampledFrom([]string{
 			"deliver", "deliver", "deliver an earlier attempt", "next attempt", "kill", "fill the disk", "make room", "wait",
@@ -168,7 +168,7 @@ type callGame struct {
 	t          *testing.T
 	operation  string
 	deliveries int
-	try        int // the newest
+	attempt    int // the newest
 	resumes    int
 	told       int
 	may        int // effects there may be
@@ -177,7 +177,7 @@ type callGame struct {
 }
 
 func newCallGame(t *testing.T, operation string) *callGame {
-	g := &callGame{node: newFixture(t).fresh(nil), t: t, operation: operation, try: 1, may: 1, room: func() {}}
+	g := &callGame{node: newFixture(t).fresh(nil), t: t, operation: operation, attempt: 1, may: 1, room: func() {}}
 	g.mood.Store("drivers work")
 	g.host.setPause(func(ctx context.Context, step string, _ sal.Request) error {
 		switch mood := g.mood.Load(); {
@@ -219,9 +219,9 @@ func (g *callGame) play(steps []string) string {
 func (g *callGame) step(step string) {
 	switch step {
 	case "deliver":
-		g.deliver(g.try)
+		g.deliver(g.attempt)
 	case "deliver an earlier attempt":
-		g.deliver(max(1, g.try-1-g.deliveries%3))
+		g.deliver(max(1, g.attempt-1-g.deliveries%3))
 	case "next attempt":
 		g.next()
 	case "kill":
@@ -249,10 +249,10 @@ func (g *callGame) step(step string) {
 	quiet(time.Second)
 }
 
-func (g *callGame) deliver(try int) {
+func (g *callGame) deliver(attempt int) {
 	g.deliveries++
 	g.push(g.job(1, g.operation, "web", func(j *writ.Job) {
-		j.Attempt, j.Delivery, j.Resumes, j.Told = try, g.deliveries, g.resumes, min(g.told, try-1)
+		j.Attempt, j.Delivery, j.Resumes, j.KnownFailures = attempt, g.deliveries, g.resumes, min(g.told, attempt-1)
 		j.Deadline = time.Now().Add(time.Hour).UnixMilli()
 	}))
 }
@@ -273,20 +273,20 @@ func (g *callGame) next() {
 	default:
 		g.hears(codeOf(*end))
 	}
-	g.try++
+	g.attempt++
 }
 
 // hears notes that the newest attempt is known to have failed, and reports whether that tells of all attempts so far.
 func (g *callGame) hears(code writ.Code) bool {
-	if g.told == g.try-1 && code != writ.CodeNodeStore || code == writ.CodeOutcomeUnknown {
-		g.told = g.try
+	if g.told == g.attempt-1 && code != writ.CodeNodeStore || code == writ.CodeOutcomeUnknown {
+		g.told = g.attempt
 	}
-	return g.told == g.try
+	return g.told == g.attempt
 }
 
 // end returns what the supervisor knows of the newest attempt, nil if it has heard nothing.
 func (g *callGame) end() *writ.Result {
-	results := g.got(writ.JobKey{Run: g.job(1, "container.exec", "web", nil).Run, Seq: 1, Attempt: g.try})
+	results := g.got(writ.JobKey{Run: g.job(1, "container.exec", "web", nil).Run, Seq: 1, Attempt: g.attempt})
 	if len(results) == 0 {
 		return nil
 	}

@@ -6,25 +6,25 @@ import (
 	"writ"
 )
 
-// Stage is where the scripts that a test is about are played. It belongs to one test: the runs of a test share what they make.
+// Sim is where the scripts that a test is about are played. It belongs to one test: the runs of a test share what they make.
 //
 // An error of Run or Plan means that the script could not even be handed in because of something that the test's author must change
 // (no such file, a script that does not pass its check) or because ctx ended. It ends the test.
-type Stage interface {
+type Sim interface {
 	// Run plays a script to its end. A script that is refused, by its parameters or by what its signed header allows, is no error: the
 	// state of what Run returns is StateRefused then.
 	Run(ctx context.Context, r Rehearsal) (Rehearsed, error)
 	// Plan returns what a script will ask for. One whose parameters do not fit is no error: the plan's failure says why.
 	Plan(ctx context.Context, r Rehearsal) (Plan, error)
 	// Resources returns what there is now, by kind and name.
-	Resources(ctx context.Context) ([]StageResource, error)
+	Resources(ctx context.Context) ([]SimResource, error)
 }
 
-// StageNodes is how many nodes the datacenter of a test has unless it says otherwise: two, so that a script fails there which works on one node
-// only. MaxStageNodes is how many it may have.
+// SimNodes is how many nodes the datacenter of a test has unless it says otherwise: two, so that a script fails there which works on one node
+// only. MaxSimNodes is how many it may have.
 const (
-	StageNodes    = 2
-	MaxStageNodes = 5
+	SimNodes    = 2
+	MaxSimNodes = 5
 )
 
 // Rehearsal is a run of a script that a test asks for.
@@ -33,7 +33,7 @@ type Rehearsal struct {
 	Params     map[string]any
 	Project    string // name; "default" if empty
 	Deployment string // name; none if empty
-	Nodes      int    // how many the datacenter has; StageNodes if 0. All runs of a test have the same number
+	Nodes      int    // how many the datacenter has; SimNodes if 0. All runs of a test have the same number
 	Faults     []Fault
 	Results    []Substitute
 }
@@ -87,8 +87,8 @@ type RehearsedCall struct {
 	Values map[string]any
 }
 
-// StageResource is a resource with what was asked for and what was said of it.
-type StageResource struct {
+// SimResource is a resource with what was asked for and what was said of it.
+type SimResource struct {
 	Kind   writ.ResourceKind
 	Name   string
 	Node   string

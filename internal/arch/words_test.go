@@ -1,0 +1,111 @@
+package arch_test
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// bannedWords are no terms of the field, or hide who acts. docs/architecture.md has the terms.
+var bannedWords = []string{
+	"anybody", "dictionary", "doubt", "doubts", "exam", "exams", "house", "judge", "judged", "judges", "nobody", "seal", "sealed", "seals", "settle",
+	"settles", "somebody", "unjudged", "waybill", "waybills", "weather", "wedge", "wedged", "whatever", "whoever",
+}
+
+// allowedSpellings are identifiers and file names that are stored or sent as they are.
+var allowedSpellings = []string{
+	"docs/decisions/0019-volumes-are-fetched-with-a-waybill.md", "docs/decisions/0030-no-coordinator-puts-a-journal-in-doubt.md",
+	"docs/decisions/0023-a-database-tells-nobody-the-secret-that-it-made-up.md", "runner/journal/migrations/0003_tries.sql",
+}
+
+var (
+	wordOfName = regexp.MustCompile(`[A-Z]?[a-z]+|[A-Z]+`)
+	wordOfText = regexp.MustCompile(`[A-Za-z]+`)
+	hiddenName = regexp.MustCompile(`^(Test|Benchmark|Example|Fuzz)(What|Who|Nothing)(ever)?[A-Z]`)
+	// shows are the functions whose string literals people read.
+	shows = regexp.MustCompile(`^(Errorf|WithHint|HostError|Done|Note|(Debug|Info|Warn|Error)(Context)?)$`)
+)
+
+// TestNamesAndMessagesHaveWordsOfTheField reads the names of files, the identifiers that are declared, and the texts of errors, hints and logs.
+func TestNamesAndMessagesHaveWordsOfTheField(t *testing.T) {
+	root := "../.."
+	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		name := filepath.ToSlash(strings.TrimPrefix(path, root+string(filepath.Separator)))
+		switch {
+		case err != nil:
+			return err
+		case d.IsDir() && (strings.HasPrefix(d.Name(), ".") && path != root || d.Name() == "testdata" || d.Name() == "node_modules"):
+			return fs.SkipDir
+		case slices.Contains(allowedSpellings, name):
+			return nil
+		}
+		if word := banned(d.Name(), wordOfText); word != "" {
+			t.Errorf("%s has the word %q in its name", name, word)
+		}
+		if !d.IsDir() && strings.HasSuffix(name, ".go") && !strings.HasSuffix(name, ".gen.go") {
+			return checkWords(t, path, name)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func checkWords(t *testing.T, path, name string) error {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	set := token.NewFileSet()
+	file, err := parser.ParseFile(set, name, text, 0)
+	if err != nil {
+		return err
+	}
+	test := strings.HasSuffix(name, "_test.go")
+	ast.Inspect(file, func(n ast.Node) bool {
+		switch n := n.(type) {
+		case *ast.Ident:
+			if word := banned(n.Name, wordOfName); word != "" && !slices.Contains(allowedSpellings, n.Name) {
+				t.Errorf("%s: %s has the word %q", set.Position(n.Pos()), n.Name, word)
+			}
+		case *ast.FuncDecl:
+			if test && hiddenName.MatchString(n.Name.Name) {
+				t.Errorf("%s: %s does not begin with its subject", set.Position(n.Pos()), n.Name.Name)
+			}
+		case *ast.CallExpr:
+			if called, ok := n.Fun.(*ast.SelectorExpr); ok && !test && shows.MatchString(called.Sel.Name) {
+				for _, arg := range n.Args {
+					lit, ok := arg.(*ast.BasicLit)
+					if !ok || lit.Kind != token.STRING {
+						continue
+					}
+					message, err := strconv.Unquote(lit.Value)
+					if word := banned(message, wordOfText); err == nil && word != "" {
+						t.Errorf("%s: the message %q has the word %q", set.Position(lit.Pos()), message, word)
+					}
+				}
+			}
+		}
+		return true
+	})
+	return nil
+}
+
+// banned returns the first banned word of a name or text, "" if there is none.
+func banned(text string, words *regexp.Regexp) string {
+	for _, word := range words.FindAllString(text, -1) {
+		if word = strings.ToLower(word); slices.Contains(bannedWords, word) {
+			return word
+		}
+	}
+	return ""
+}
