@@ -323,7 +323,7 @@ func same(have, want []byte) error {
 // clip shortens what a stranger wrote for a message.
 func clip(s string) string {
 	if len(s) > 80 {
-		return s[:80] + "…"
+		return strings.ToValidUTF8(s[:80], "") + "…"
 	}
 	return s
 }

@@ -194,24 +194,24 @@ func TestEachRefusalIsLoggedOnceWithItsCode(t *testing.T) {
 			signed, err := envelope.Sign(kind, n.key, record)
 			send(message, code, signed, err)
 		}
-		send("a message of a node cannot be opened; it is thrown away", writ.CodeSignatureMalformed, []byte("nothing"), nil)
+		send("open message of a node; it is discarded", writ.CodeSignatureMalformed, []byte("nothing"), nil)
 		for range 2 { // a node may have as many at once as after the queue was away
-			sign("more beats of a node come than are heard of one", writ.CodeRateLimited, envelope.Beat, writ.Beat{Node: n.id, Epoch: s.Epoch()})
+			sign("node sends too many beats; some are dropped", writ.CodeRateLimited, envelope.Beat, writ.Beat{Node: n.id, Epoch: s.Epoch()})
 		}
-		sign("a node beats for another", writ.CodeBadRequest, envelope.Beat, writ.Beat{Node: other.id})
-		sign("a node reports for another", writ.CodeBadRequest, envelope.Report, writ.Report{Node: other.id})
-		sign("a node tells of the machine of another", writ.CodeBadRequest, envelope.Host, nodes.HostReport{Node: other.id})
-		sign("a node says more often what its machine is than is heard of one", writ.CodeRateLimited, envelope.Host, nodes.HostReport{Node: n.id})
-		sign("a result answers no job that was sent; it is ignored", writ.CodeNotFound, envelope.Result,
+		sign("node sent the beat of another node", writ.CodeBadRequest, envelope.Beat, writ.Beat{Node: other.id})
+		sign("node sent the report of another node", writ.CodeBadRequest, envelope.Report, writ.Report{Node: other.id})
+		sign("node reported the machine of another node", writ.CodeBadRequest, envelope.Host, nodes.HostReport{Node: other.id})
+		sign("node reports its machine too often; some reports are dropped", writ.CodeRateLimited, envelope.Host, nodes.HostReport{Node: n.id})
+		sign("result without a sent job; it is ignored", writ.CodeNotFound, envelope.Result,
 			writ.Result{JobKey: writ.JobKey{Run: s.submit(waitsForOne), Seq: 1, Attempt: 9}, Node: n.id})
 		for range often {
 			keeper.finds(queue.Finding{Node: n.id, Offence: queue.Oversize, Count: 1, Bytes: 1 << 30})
 			keeper.finds(queue.Finding{Node: n.id, Offence: queue.WrongType, What: "a hash"})
 			keeper.finds(queue.Finding{Node: n.id, Offence: queue.TooFast})
 		}
-		want["messages of a node are too large; they are thrown away unread: TOO_LARGE"] = 1
-		want["something else was where the queue of a node is; it was replaced: QUEUE_BUDGET"] = 1
-		want["a node sends more than is read of one; it waits: RATE_LIMITED"] = 1
+		want["messages of a node are too large; they are discarded unread: TOO_LARGE"] = 1
+		want["queue key of a node had a wrong type; it was replaced: QUEUE_BUDGET"] = 1
+		want["node sends too much; its messages wait: RATE_LIMITED"] = 1
 
 		api := nodes.Handler(s.Supervisor, s.Supervisor, s.Log)
 		for range often {
@@ -271,7 +271,7 @@ func TestManyChangedRecordsAreAFewLines(t *testing.T) {
 				return err
 			})
 		}
-		const changed = `level=ERROR msg="a record of the journal was changed by another program; nothing is done for it" code=RECORD_FORGED`
+		const changed = `level=ERROR msg="record of the journal changed by another program; it is not used" code=RECORD_FORGED`
 		if n := s.logs.Lines(changed); n != 1 {
 			t.Errorf("%d lines at once:\n%s", n, s.logs.String())
 		}

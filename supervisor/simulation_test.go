@@ -250,7 +250,7 @@ func (v *vigilant) Enabled(ctx context.Context, level slog.Level) bool {
 }
 
 func (v *vigilant) Handle(ctx context.Context, r slog.Record) error {
-	if strings.HasPrefix(r.Message, "nothing would have woken") {
+	if strings.HasPrefix(r.Message, "a run had no wake-up") {
 		text := r.Message
 		r.Attrs(func(a slog.Attr) bool { text += fmt.Sprintf(" %s", a); return true })
 		v.t.Error(text)

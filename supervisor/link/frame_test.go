@@ -3,6 +3,7 @@ package link
 import (
 	"bytes"
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -81,6 +82,18 @@ func BenchmarkEventsHeard(b *testing.B) {
 		}
 		if err != nil {
 			b.Fatal(err)
+		}
+	}
+}
+
+func TestAReasonIsNotCutInsideACharacter(t *testing.T) {
+	for reason, want := range map[string]string{
+		"a frame too many":                    "a frame too many",
+		strings.Repeat("x", 119) + "é and on": strings.Repeat("x", 119),
+		"not \xff text":                       "not  text",
+	} {
+		if got := shortened(reason); got != want {
+			t.Errorf("%q is sent as %q, want %q", reason, got, want)
 		}
 	}
 }

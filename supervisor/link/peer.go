@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
@@ -309,11 +310,8 @@ func writeWhole(ctx context.Context, conn *websocket.Conn, data []byte) error {
 	return nil
 }
 
-// shortened fits a reason into a close frame.
+// shortened fits a reason into a close frame, which holds whole characters only.
 func shortened(reason string) string {
 	const most = 120
-	if len(reason) > most {
-		return reason[:most]
-	}
-	return reason
+	return strings.ToValidUTF8(reason[:min(len(reason), most)], "")
 }
