@@ -304,7 +304,8 @@ func TestManySubmissionsAreDeliveredOnceEach(t *testing.T) {
 	})
 	took := dc.took()
 	slices.Sort(took)
-	if len(took) != many || len(slices.Compact(took)) != many {
+	failed := strings.Contains(p.log.String(), "deliver submissions; trying again") // an answer was late, so it was delivered again
+	if len(slices.Compact(slices.Clone(took))) != many || len(took) != many && !failed {
 		t.Errorf("the datacenter got %d submissions, %d different ones; want each of %d once", len(took), len(slices.Compact(took)), many)
 	}
 }
