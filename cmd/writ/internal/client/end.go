@@ -1,18 +1,13 @@
 package client
 
 import (
-	"bytes"
 	"context"
-	"crypto/rand"
-	"encoding/hex"
 	"time"
 
 	"writ"
 	"writ/coord/api"
 	"writ/identity"
-	"writ/identity/envelope"
 	"writ/internal/sleep"
-	"writ/supervisor/link"
 )
 
 // End is how a run ended, as its datacenter has signed it.
@@ -22,8 +17,6 @@ type End struct {
 }
 
 const (
-	// standingWithin bounds the question how a run stands.
-	standingWithin = 5 * time.Second
 	// laterEndWithin is how much later than its datacenter a coordinator may hear that a run was resumed.
 	laterEndWithin = 2 * time.Second
 )
@@ -76,32 +69,4 @@ func (c *Client) endOf(ctx context.Context, roster *identity.Roster, run api.Run
 			"now, and was resumed %d times", run.ID, stands.State, stands.Resumes)
 	}
 	return End{Summary: summary}, false, nil
-}
-
-// standing asks the datacenter of a run how it stands. That it does not answer is an error; so is what it has not signed, which is UNVERIFIED.
-func (c *Client) standing(ctx context.Context, roster *identity.Roster, run api.Run) (link.RunStanding, error) {
-	ctx, stop := context.WithTimeout(ctx, standingWithin)
-	defer stop()
-	nonce := make([]byte, writ.ClientNonce)
-	if _, err := rand.Read(nonce); err != nil {
-		return link.RunStanding{}, err
-	}
-	answer, err := api.Answer[api.RunStanding](c.API.GetStanding(ctx, run.ID, &api.GetStandingParams{Nonce: hex.EncodeToString(nonce)}))
-	if writ.CodeOf(err) == writ.CodeVerbUnsupported {
-		return link.RunStanding{}, writ.Errorf(writ.CodeVerbUnsupported, "its supervisor is of an earlier version, which does not sign how a run stands: upgrade it")
-	}
-	if err != nil {
-		return link.RunStanding{}, err
-	}
-	d := roster.Datacenter(run.Datacenter)
-	stands, err := openSigned[link.RunStanding](d, envelope.RunStanding, answer.Proof)
-	switch {
-	case err != nil:
-		return link.RunStanding{}, unverified(d, "the coordinator says that %s has answered how run %s stands: %v", d.Name, run.ID, err)
-	case stands.Cluster != roster.Cluster || stands.Datacenter != d.ID || stands.Run != run.ID:
-		return link.RunStanding{}, unverified(d, "the coordinator shows how another run stands, for run %s", run.ID)
-	case !bytes.Equal(stands.Nonce, nonce):
-		return link.RunStanding{}, unverified(d, "the coordinator shows how run %s stood earlier", run.ID)
-	}
-	return stands, nil
 }

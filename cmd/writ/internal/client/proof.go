@@ -3,7 +3,6 @@ package client
 import (
 	"bytes"
 	"context"
-	"crypto/rand"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -221,10 +220,7 @@ type Adopted struct {
 
 // Adopted asks every datacenter of a roster which version is in force there. What the coordinator does not prove is an error of that datacenter.
 func (c *Client) Adopted(ctx context.Context, roster *identity.Roster) ([]Adopted, error) {
-	nonce := make([]byte, writ.ClientNonce)
-	if _, err := rand.Read(nonce); err != nil {
-		return nil, err
-	}
+	nonce := newNonce()
 	list, err := api.Answer[api.AdoptionList](c.API.ListAdoptions(ctx, &api.ListAdoptionsParams{Nonce: hex.EncodeToString(nonce)}))
 	if err != nil {
 		return nil, err

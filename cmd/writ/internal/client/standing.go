@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/hex"
+	"time"
 
 	"writ"
 	"writ/coord/api"
@@ -13,15 +14,47 @@ import (
 	"writ/supervisor/link"
 )
 
+// standingWithin bounds the question how a run or a node stands.
+const standingWithin = 5 * time.Second
+
+// newNonce is what an answer must carry to be of now.
+func newNonce() []byte {
+	nonce := make([]byte, writ.ClientNonce)
+	_, _ = rand.Read(nonce) // never fails
+	return nonce
+}
+
+// standing asks the datacenter of a run how it stands. That it does not answer is an error; so is what it has not signed, which is UNVERIFIED.
+func (c *Client) standing(ctx context.Context, roster *identity.Roster, run api.Run) (link.RunStanding, error) {
+	ctx, stop := context.WithTimeout(ctx, standingWithin)
+	defer stop()
+	nonce := newNonce()
+	answer, err := api.Answer[api.RunStanding](c.API.GetStanding(ctx, run.ID, &api.GetStandingParams{Nonce: hex.EncodeToString(nonce)}))
+	if writ.CodeOf(err) == writ.CodeVerbUnsupported {
+		return link.RunStanding{}, writ.Errorf(writ.CodeVerbUnsupported, "its supervisor is of an earlier version, which does not sign how a run stands: upgrade it")
+	}
+	if err != nil {
+		return link.RunStanding{}, err
+	}
+	d := roster.Datacenter(run.Datacenter)
+	stands, err := openSigned[link.RunStanding](d, envelope.RunStanding, answer.Proof)
+	switch {
+	case err != nil:
+		return link.RunStanding{}, unverified(d, "the coordinator says that %s has answered how run %s stands: %v", d.Name, run.ID, err)
+	case stands.Cluster != roster.Cluster || stands.Datacenter != d.ID || stands.Run != run.ID:
+		return link.RunStanding{}, unverified(d, "the coordinator shows how another run stands, for run %s", run.ID)
+	case !bytes.Equal(stands.Nonce, nonce):
+		return link.RunStanding{}, unverified(d, "the coordinator shows how run %s stood earlier", run.ID)
+	}
+	return stands, nil
+}
+
 // NodeStanding asks the datacenter of a node how it stands. It is UNVERIFIED if its supervisor has not signed so about the node of this name, id and
 // key, and an error if there is no answer.
 func (c *Client) NodeStanding(ctx context.Context, roster *identity.Roster, n writ.Node) (link.NodeStanding, error) {
 	ctx, stop := context.WithTimeout(ctx, standingWithin)
 	defer stop()
-	nonce := make([]byte, writ.ClientNonce)
-	if _, err := rand.Read(nonce); err != nil {
-		return link.NodeStanding{}, err
-	}
+	nonce := newNonce()
 	answer, err := api.Answer[api.NodeStanding](c.API.GetNodeStanding(ctx, string(n.Datacenter), n.ID,
 		&api.GetNodeStandingParams{Nonce: hex.EncodeToString(nonce)}))
 	if writ.CodeOf(err) == writ.CodeVerbUnsupported {
