@@ -59,7 +59,7 @@ func (c *Coordinator) Submit(ctx context.Context, signed []byte, remote string) 
 		c.news.wake()
 	} else {
 		c.metrics.submissions.WithLabelValues("repeated").Inc()
-		if times, say := c.lines.Say("submission repeated", time.Now()); say { // whoever has seen one can send it
+		if times, say := c.lines.Say("submission repeated", time.Now()); say { // anyone who has seen one can send it
 			log.InfoContext(ctx, "submission repeated", "state", s.State, "times", times)
 		}
 	}

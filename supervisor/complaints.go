@@ -44,7 +44,7 @@ func newComplaints(log *slog.Logger) *complaints {
 	return &complaints{log: log, all: make(map[complaint]*repeated)}
 }
 
-// of logs or counts what goes wrong with a node. node is "" if it is nobody's fault in particular.
+// of logs or counts what goes wrong with a node. node is "" if no node in particular causes it.
 func (c *complaints) of(node writ.NodeID, message string, args ...any) {
 	c.add(complaint{node: node, message: message}, args)
 }

@@ -7,7 +7,7 @@ import (
 )
 
 // reserve is how many times the places that are free a tenant may have, at most, and get one more: alone it gets three quarters of them,
-// the next one three quarters of the rest. So there is a place for whoever comes after one, however long that stays. Of fewer than four places
+// the next one three quarters of the rest. So a tenant that comes after one finds a place, however long that stays. Of fewer than four places
 // one may have all, and of fewer than sixteen two.
 const reserve = 3
 

@@ -1,0 +1,242 @@
+package main
+
+import (
+	"context"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"writ"
+	"writ/cmd/writ/internal/client"
+	"writ/cmd/writ/internal/redact"
+	"writ/identity"
+)
+
+// nodeFlags say which node a decision is about.
+type nodeFlags struct {
+	client.NodeName
+	reason reasonFlag
+}
+
+func (n *nodeFlags) add(a *app, c *cobra.Command) {
+	c.ValidArgsFunction = a.completion(suggestNodes)
+	c.Flags().StringVar(&n.Datacenter, "dc", "", "datacenter of the node, if there are several")
+	a.completeFlag(c, "dc", suggestDatacenters)
+	c.Flags().StringVar(&n.Fingerprint, "fingerprint", "", "fingerprint of the node's key, SHA256:…, as the machine itself shows it")
+	n.reason.add(c, "writ node show")
+}
+
+func (a *app) nodeDecision(decision, short string) *cobra.Command {
+	var node nodeFlags
+	c := &cobra.Command{
+		Use:     decision + " NODE",
+		Short:   short,
+		Example: "  writ node " + decision + " n1",
+		Args:    exactly("NODE"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			node.Node = args[0]
+			return a.decideNode(cmd.Context(), node, true, func(s *identity.Statement) { s.Decision = decision })
+		},
+	}
+	node.add(a, c)
+	return c
+}
+
+// beforeLost is what a person must know who signs that a node is lost.
+const beforeLost = "turn its machine off first. Until the node hears of this, its resources and their replacements elsewhere run at the same time"
+
+func (a *app) nodeRemoveCommand() *cobra.Command {
+	c := a.nodeDecision("remove", "Remove a node for good; its key is never admitted again")
+	c.Long = `Signs that a node is none of the datacenter any more. Its key is never admitted again. You need the role admin.
+
+Nodes that wait may have one name. So the supervisor must have signed that the node is admitted, or you say its
+fingerprint.`
+	return c
+}
+
+func (a *app) nodeLostCommand() *cobra.Command {
+	c := a.nodeDecision(identity.DecisionLost, "Remove a node that never comes back, and free the names of what it had")
+	c.Long = `Signs that a node never comes back. It is removed for good, and the names of its resources are free. Calls that make or delete
+something there are done by other nodes. Calls on a lost resource end as NODE_LOST.
+
+Be sure that it is true: ` + beforeLost + `. If the node
+comes back, its runner asks first, if its supervisor answers within 10 s. It stops all
+machines, containers and databases, says so and ends. Volumes stay on its
+disks. "writ node show NODE" lists them with the command that removes each.`
+	c.Example = "  writ node lost n1 --reason \"the machine burned\""
+	sign := c.RunE
+	c.RunE = func(cmd *cobra.Command, args []string) error {
+		a.Note("%s", beforeLost)
+		return sign(cmd, args)
+	}
+	return c
+}
+
+func (a *app) nodeApproveCommand() *cobra.Command {
+	c := a.nodeAdmission("approve", "Admit a node that waits")
+	c.Long = `Signs that the machine with this key is a node of the datacenter. You need the role admin.
+
+Read the fingerprint of the key on the machine itself: "writ runner" prints it while it waits. Do not copy it
+from a list. Lists come from a coordinator, which may show the key of another machine under the expected name.`
+	return c
+}
+
+func (a *app) nodeRejectCommand() *cobra.Command {
+	c := a.nodeAdmission("reject", "Refuse a node that waits")
+	c.Long = `Signs that the machine with this key is never a node of the datacenter. You need the role admin.
+
+Nodes that wait may have one name, so the fingerprint says which one you mean. Compare it first with those that your own
+machines show: "writ runner" prints it while it waits. Lists come from a coordinator, which may show the key of your machine
+as that of a stranger.`
+	return c
+}
+
+// nodeAdmission is a decision about a node that waits. Others may wait under its name, so the person says its fingerprint.
+func (a *app) nodeAdmission(decision, short string) *cobra.Command {
+	var node nodeFlags
+	const print = "SHA256:lhXIqqvCdxDgGiVWxYjSJ8Z4cJATM0VVIj0f1sg9b8k"
+	c := &cobra.Command{
+		Use:     decision + " NODE [FINGERPRINT]",
+		Short:   short,
+		Example: "  writ node " + decision + " n1 " + print + "\n  writ node " + decision + " n1 --dc dc1 --fingerprint " + print,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if err := atLeast("NODE")(cmd, args); err != nil {
+				return err
+			}
+			return atMost(2)(cmd, args)
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			node.Node = args[0]
+			example := "writ node " + decision + " " + node.Node + " SHA256:…"
+			if len(args) == 2 {
+				if node.Fingerprint != "" && node.Fingerprint != args[1] {
+					return writ.Errorf(writ.CodeUsage, "two fingerprints are given, and they differ").WithHint("give one: %s", example)
+				}
+				node.Fingerprint = args[1]
+			}
+			if node.Fingerprint == "" {
+				return writ.Errorf(writ.CodeUsage, "the fingerprint of the node's key is missing").
+					WithHint("read it on the machine, where `writ runner` prints it while it waits: %s", example)
+			}
+			return a.decideNode(cmd.Context(), node, true, func(s *identity.Statement) { s.Decision = decision })
+		},
+	}
+	node.add(a, c)
+	return c
+}
+
+// check refuses what could be of no node, or could not be signed.
+func (n *nodeFlags) check() error {
+	if n.Fingerprint != "" && !identity.ValidFingerprint(n.Fingerprint) {
+		return writ.Errorf(writ.CodeUsage, "%q is not a fingerprint", n.Fingerprint).WithHint("it has the form SHA256: and 43 characters")
+	}
+	return nil
+}
+
+// admitted returns nil if the supervisor of a node has signed that it is admitted: only such a node has its name for itself.
+func admitted(ctx context.Context, c *client.Client, roster *identity.Roster, n writ.Node) error {
+	stands, err := c.NodeStanding(ctx, roster, n)
+	switch code := writ.CodeOf(err); {
+	case err == nil && stands.Admission == writ.AdmissionApproved:
+		return nil
+	case err != nil && code != writ.CodeNotFound && code != writ.CodeVerbUnsupported:
+		return err
+	}
+	return writ.Errorf(writ.CodeUsage, "node %s is not known to be admitted, and others may wait under its name", n.Name).
+		WithHint("say --fingerprint SHA256:… as the machine itself shows it")
+}
+
+// decideNode signs a decision about the node that the person names, and hands it in; fill says what is decided. One that is for good needs the
+// fingerprint, or a node that is admitted.
+func (a *app) decideNode(ctx context.Context, name nodeFlags, forGood bool, fill func(*identity.Statement)) error {
+	if err := name.check(); err != nil {
+		return err
+	}
+	c, roster, err := a.cluster(ctx)
+	if err != nil {
+		return err
+	}
+	n, err := c.FindNode(ctx, roster, name.NodeName)
+	if err != nil {
+		return err
+	}
+	if forGood && name.Fingerprint == "" {
+		if err := admitted(ctx, c, roster, n); err != nil {
+			return err
+		}
+	}
+	return a.decideAbout(ctx, c, roster, n, name.reason, fill)
+}
+
+// decideAbout signs a decision about a node that was found, and hands it in.
+func (a *app) decideAbout(ctx context.Context, c *client.Client, roster *identity.Roster, n writ.Node, reason reasonFlag, fill func(*identity.Statement)) error {
+	statement := client.AboutNode(n)
+	statement.Reason = string(reason)
+	fill(&statement)
+	a.Note("signing: %s node %s in %s, key %s", statement.Decision, n.Name, roster.Datacenter(n.Datacenter).Name, n.Key)
+	if err := a.decide(ctx, c, statement); err != nil {
+		return err
+	}
+	c.AwaitNodeNews(ctx, n, statement.Decision)
+	return nil
+}
+
+func (a *app) nodeLabelCommand() *cobra.Command {
+	var node nodeFlags
+	c := &cobra.Command{
+		Use:   "label NODE NAME=VALUE|NAME-...",
+		Short: "Give a node labels that scripts ask for, or remove them",
+		Long: `Signs that a node gets labels, or new values of existing ones. NAME- removes a label. Other labels stay. You
+need the role operator or admin.
+
+A script asks for them with the option labels: {labels: {disk: "ssd"}}. They count when a resource is placed. A
+resource stays on its node when labels change. A node cannot label itself, so an attacker on a node cannot draw
+work to it.`,
+		Example: "  writ node label n1 disk=ssd rack=a1\n  writ node label n1 rack-",
+		Args:    atLeast("NODE", "NAME=VALUE"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			change, err := labelChange(args[1:])
+			if err != nil {
+				return err
+			}
+			node.Node = args[0]
+			return a.decideNode(cmd.Context(), node, false, func(s *identity.Statement) {
+				change.Statement(s,
+					writ.NodeID(strings.TrimPrefix(s.Subject, "node/")))
+			})
+		},
+	}
+	node.add(a, c)
+	return c
+}
+
+// labelChange reads what is to become of the labels of a node: NAME=VALUE, or NAME- for one that goes.
+func labelChange(words []string) (identity.LabelChange, error) {
+	change := identity.LabelChange{Set: make(map[string]string)}
+	if len(words) > writ.MaxLabels {
+		return change, writ.Errorf(writ.CodeUsage, "%d labels are too many: a node has %d at the most", len(words), writ.MaxLabels)
+	}
+	seen := make(map[string]bool)
+	for _, word := range words {
+		name, value, set := strings.Cut(word, "=")
+		remove := false
+		if !set {
+			name, remove = strings.CutSuffix(word, "-")
+		}
+		switch {
+		case !set && !remove || !writ.ValidLabel(name, value):
+			return change, writ.Errorf(writ.CodeUsage, "%q is no change of a label", word).
+				WithHint("write disk=ssd to set one and disk- to take it away; names have lower-case letters, digits and hyphens, values up to 63 letters, digits and . _ / -")
+		case redact.Holds(value):
+			return change, holdsSecret("the label " + name)
+		case seen[name]:
+			return change, writ.Errorf(writ.CodeUsage, "the label %s is named twice", name)
+		case set:
+			change.Set[name] = value
+		default:
+			change.Remove = append(change.Remove, name)
+		}
+		seen[name] = true
+	}
+	return change, nil
+}
