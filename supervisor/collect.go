@@ -85,7 +85,7 @@ func (s *Supervisor) hear(ctx context.Context, m queue.Message) bool {
 		beats, _, err := envelope.Open[writ.Beat](envelope.Beat, m.Body, key)
 		if err != nil {
 			s.complaints.refused(m.Stream.Node, "open message of a node; it is discarded", err)
-			s.accounts.countUseless(m.Stream.Node, 1, 0)
+			s.accounts.countUseless(m.Stream.Node, unreadable, 1)
 		}
 		s.hearBeats(ctx, m.Stream.Node, beats)
 		return false
@@ -121,9 +121,11 @@ func (s *Supervisor) hearBeats(ctx context.Context, node writ.NodeID, beats []wr
 func (s *Supervisor) hearBeat(ctx context.Context, node writ.NodeID, b writ.Beat) {
 	if b.Node != node {
 		s.complaints.refused(node, "node sent the beat of another node", ofAnother(b.Node))
+		s.accounts.countUseless(node, extraBeats, 1)
 		return
 	}
 	if _, ok := s.beats.Reserve(string(node), 1, 0); !ok {
+		s.accounts.countUseless(node, extraBeats, 1)
 		if b.Epoch >= s.epoch { // else they waited while there was no supervisor
 			s.complaints.refused(node, "node sends too many beats; some are dropped", tooOften("%d a second are heard", beatsPerSecond))
 		}

@@ -226,36 +226,68 @@ func TestANodeThatSaysItIsOlderGetsNoAccount(t *testing.T) {
 	})
 }
 
-// Results of runs that there are not cost the datacenter work and nobody gets anything from them: a node that sends more of them than one can have
-// that was restored with its datacenter is kept off the queue. Another node may send as many as that.
-func TestANodeThatSendsResultsOfUnknownRunsIsBlocked(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		keeper := &memoryAccounts{}
-		s := newSimAt(t, filepath.Join(t.TempDir(), "journal.db"), keeper)
-		bad, good := s.join("n1"), s.join("n2")
-		time.Sleep(2 * time.Second)
-		nothing := func(n *testNode, results int) {
-			for i := 0; i < results; i += envelope.MaxRecords {
-				var all []any
-				for ; len(all) < min(envelope.MaxRecords, results-i); all = append(all, writ.Result{JobKey: writ.JobKey{
-					Run: writ.RunIDOf(writ.DigestOf(fmt.Appendf(nil, "%s %d", n.id, i+len(all)))), Seq: 1, Attempt: 1,
-				}, Node: n.id}) {
+// Results of runs that there are not, beats and reports without a pause cost the datacenter work and nobody gets anything from them. A node that sends
+// more of them than one can have whose supervisor was away, or was restored, is kept off the queue. Another node may send as many as that.
+func TestANodeThatSendsWhatCountsForNothingIsBlocked(t *testing.T) {
+	for name, test := range map[string]struct {
+		kind        envelope.Kind
+		record      func(n *testNode, number int) any
+		most, heard int // of those beyond heard it may send most
+	}{
+		"results of unknown runs": {envelope.Result, func(n *testNode, number int) any {
+			return writ.Result{JobKey: writ.JobKey{Run: writ.RunIDOf(writ.DigestOf(fmt.Appendf(nil, "%s %d", n.id, number))), Seq: 1, Attempt: 1}, Node: n.id}
+		}, 20_000, 0},
+		"beats": {envelope.Beat, func(n *testNode, number int) any {
+			return writ.Beat{Node: n.id, Sequence: int64(number), Epoch: 1 << 62}
+		}, 15_000, 100},
+		"beats of an earlier epoch": {envelope.Beat, func(n *testNode, number int) any {
+			return writ.Beat{Node: n.id, Sequence: int64(number), Epoch: 1}
+		}, 15_000, 100},
+		"beats of another node": {envelope.Beat, func(_ *testNode, number int) any {
+			return writ.Beat{Node: "another", Sequence: int64(number), Epoch: 1 << 62}
+		}, 15_000, 0},
+		"reports of another node": {envelope.Report, func(_ *testNode, number int) any {
+			return writ.Report{Node: "another", Round: int64(number), Epoch: 1 << 62}
+		}, 1000, 0},
+		"reports": {envelope.Report, func(n *testNode, number int) any {
+			return writ.Report{Node: n.id, Round: int64(number), Epoch: 1 << 62}
+		}, 1000, 410},
+		"reports of its machine": {envelope.Host, func(n *testNode, number int) any {
+			return nodes.HostReport{Node: n.id, Count: int64(number)}
+		}, 1000, 10},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				keeper := &memoryAccounts{}
+				s := newSimAt(t, filepath.Join(t.TempDir(), "journal.db"), keeper)
+				bad, good := s.join("n1"), s.join("n2")
+				time.Sleep(2 * time.Second)
+				send := func(n *testNode, records int) {
+					for i := 0; i < records; i += envelope.MaxRecords {
+						var all []any
+						for len(all) < min(envelope.MaxRecords, records-i) {
+							all = append(all, test.record(n, i+len(all)))
+						}
+						signed, err := envelope.Sign(test.kind, n.key, all...)
+						if err != nil {
+							t.Fatal(err)
+						}
+						if err := s.queue.Send(t.Context(), queue.Stream{Node: n.id, Direction: queue.Out}, signed); err != nil {
+							t.Fatal(err)
+						}
+						time.Sleep(time.Millisecond)
+					}
 				}
-				signed, err := envelope.Sign(envelope.Result, n.key, all...)
-				if err != nil {
-					t.Fatal(err)
+				send(bad, test.most+test.heard+1)
+				send(good, test.most)
+				time.Sleep(5 * time.Second)
+				if keeper.password(bad.id) != "" || keeper.password(good.id) == "" {
+					t.Errorf("accounts: the bad node has %q, the good one %q", keeper.password(bad.id), keeper.password(good.id))
 				}
-				if err := s.queue.Send(t.Context(), queue.Stream{Node: n.id, Direction: queue.Out}, signed); err != nil {
-					t.Fatal(err)
+				if !strings.HasPrefix(s.shown(bad.id).Fault, string(writ.CodeQueueBudget)) {
+					t.Errorf("the bad node is shown with the fault %q", s.shown(bad.id).Fault)
 				}
-				time.Sleep(time.Millisecond)
-			}
-		}
-		nothing(bad, 20_001)
-		nothing(good, 20_000)
-		time.Sleep(5 * time.Second)
-		if keeper.password(bad.id) != "" || keeper.password(good.id) == "" {
-			t.Errorf("accounts: the bad node has %q, the good one %q", keeper.password(bad.id), keeper.password(good.id))
-		}
-	})
+			})
+		})
+	}
 }

@@ -29,7 +29,7 @@ func (t *step) receive(m mail, why *stop) error {
 		if !t.genuine[i] {
 			t.s.complaints.refused(a.node, "result without a sent job; it is ignored",
 				writ.Errorf(writ.CodeNotFound, "no job with the digest of the result was sent to the node"), "run", t.run.ID, "seq", a.result.Seq, "attempt", a.result.Attempt)
-			t.s.accounts.countUseless(a.node, 0, 1)
+			t.s.accounts.countUseless(a.node, unasked, 1)
 			continue
 		}
 		if err := t.answer(a, t.left[i]); err != nil {

@@ -33,6 +33,10 @@ const (
 	reportEvery = time.Second
 	// reportsAtOnce is how many of them are written at the same time: they share commits.
 	reportsAtOnce = 8
+	// reportsPerSecond is how many reports of a node are expected, and reportsWaiting how many at once: as many as may have waited while the
+	// supervisor was away, see mostWaste. To read those beyond costs as much as they have bytes.
+	reportsPerSecond = 1
+	reportsWaiting   = 400
 	// newsPerSecond is how many events may follow from the reports of a node, and newsAtOnce how many at once: after its host was started, every
 	// resource is told, and so are the hours in which it was cut off.
 	newsPerSecond = 5
@@ -41,8 +45,9 @@ const (
 
 // reports are those that were not taken yet: of each node the newest.
 type reports struct {
-	news limit.Names   // events that follow from them, by node
-	some chan struct{} // has something when there are any
+	expected limit.Names   // reports, by node
+	news     limit.Names   // events that follow from them, by node
+	some     chan struct{} // has something when there are any
 
 	mu     sync.Mutex
 	newest map[writ.NodeID]*writ.Report
@@ -50,7 +55,8 @@ type reports struct {
 
 func newReports() *reports {
 	return &reports{
-		news: limit.Names{PerSecond: newsPerSecond, AtOnce: newsAtOnce}, some: make(chan struct{}, 1), newest: make(map[writ.NodeID]*writ.Report),
+		expected: limit.Names{PerSecond: reportsPerSecond, AtOnce: reportsWaiting}, news: limit.Names{PerSecond: newsPerSecond, AtOnce: newsAtOnce},
+		some: make(chan struct{}, 1), newest: make(map[writ.NodeID]*writ.Report),
 	}
 }
 
@@ -79,7 +85,11 @@ func (q *reports) all() map[writ.NodeID]*writ.Report {
 func (s *Supervisor) hearReport(node writ.NodeID, r *writ.Report) {
 	if r.Node != node {
 		s.complaints.refused(node, "node sent the report of another node", ofAnother(r.Node))
+		s.accounts.countUseless(node, extraReports, 1)
 		return
+	}
+	if _, may := s.reports.expected.Reserve(string(node), 1, 0); !may {
+		s.accounts.countUseless(node, extraReports, 1)
 	}
 	if s.fleet.report(moderateReport(r), s.epoch) { // else an old one: the queue came back from a snapshot, or somebody says it again
 		s.reports.put(r)

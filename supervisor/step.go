@@ -243,7 +243,7 @@ func (s *Supervisor) dropResults(results []arrival) {
 		byNode[a.node]++
 	}
 	for node, n := range byNode {
-		s.accounts.countUseless(node, 0, n)
+		s.accounts.countUseless(node, unasked, n)
 	}
 	s.dispatch.put(nil, results, nil)
 	s.dispatch.flush()

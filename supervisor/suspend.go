@@ -16,10 +16,6 @@ const (
 	suspendFirst  = 30 * time.Second
 	suspendMost   = 30 * time.Minute
 	suspendForget = time.Hour
-	// maxUnreadable is how many messages of a node within uselessIn may be such that nobody can open them, and maxUnasked how many of its results
-	// may answer no job that it got: of runs that there are not, say. After a restore there are as many as it had not told yet.
-	maxUnreadable = 1000
-	maxUnasked    = 20_000
 	uselessIn     = time.Minute
 )
 
@@ -31,19 +27,41 @@ type suspension struct {
 	off   bool // it is now
 }
 
+// waste is a kind of what a node sends that is good for nothing.
+type waste int
+
+const (
+	unreadable   waste = iota // messages that cannot be opened
+	unasked                   // results of jobs that it never got: of runs that there are not, say
+	extraBeats                // beats that come too often, or are of another node
+	extraReports              // reports, of its resources or of its machine, likewise
+	wastes
+)
+
+// mostWaste is how much of each kind a node may send within uselessIn. After a restore there are as many results as it had not reported yet. After its
+// supervisor was away there are as many beats as its stream holds, about 10,000, and a report for each 30 of them.
+var mostWaste = [wastes]struct {
+	most int
+	what string
+}{
+	unreadable:   {1000, "messages within %s that cannot be opened"},
+	unasked:      {20_000, "results within %s of jobs that it never got"},
+	extraBeats:   {15_000, "beats within %s that nobody expects"},
+	extraReports: {1000, "reports within %s that nobody expects"},
+}
+
 // useless counts what a node sent that is good for nothing.
 type useless struct {
-	since               time.Time
-	unreadable, unasked int // messages, results
+	since time.Time
+	sent  [wastes]int
 }
 
 // why returns why that is too much, nil if it is not.
 func (u *useless) why() *writ.Error {
-	switch {
-	case u.unreadable > maxUnreadable:
-		return writ.Errorf(writ.CodeQueueBudget, "it sent more than %d messages within %s that cannot be opened", maxUnreadable, uselessIn)
-	case u.unasked > maxUnasked:
-		return writ.Errorf(writ.CodeQueueBudget, "it sent more than %d results within %s of jobs that it never got", maxUnasked, uselessIn)
+	for kind, n := range u.sent {
+		if m := mostWaste[kind]; n > m.most {
+			return writ.Errorf(writ.CodeQueueBudget, "it sent more than %d "+m.what, m.most, uselessIn)
+		}
 	}
 	return nil
 }
@@ -82,8 +100,8 @@ func (a *accounts) survey(ctx context.Context) {
 	}
 }
 
-// countUseless counts messages of a node that cannot be opened, and results of jobs that it never got.
-func (a *accounts) countUseless(node writ.NodeID, unreadable, unasked int) {
+// countUseless counts so much of what a node sent that is good for nothing.
+func (a *accounts) countUseless(node writ.NodeID, kind waste, n int) {
 	if a.s.Accounts == nil {
 		return
 	}
@@ -95,8 +113,7 @@ func (a *accounts) countUseless(node writ.NodeID, unreadable, unasked int) {
 		u = &useless{since: now}
 		a.useless[node] = u
 	}
-	u.unreadable += unreadable
-	u.unasked += unasked
+	u.sent[kind] += n
 	if u.why() != nil {
 		a.rouse()
 	}
