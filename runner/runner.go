@@ -1,6 +1,6 @@
 // Package runner is one node: it takes signed jobs from its queue, verifies them, remembers them, acts through drivers, and reports.
 // It trusts nobody on the way: a job counts by the envelope of its datacenter's supervisor in the newest roster that leads back to the
-// cluster's root, and what destroys data counts by the signature of a person besides. It knows its own node only, no scripts and no
+// cluster's root, and what changes anything counts by the signature of a person besides. It knows its own node only, no scripts and no
 // tenants.
 //
 // The life of a job here: open the envelope, find or make its entry in the journal (`started`, on disk), act, record the result (on

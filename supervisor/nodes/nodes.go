@@ -1,5 +1,5 @@
 // Package nodes is the node API of a supervisor: the HTTP requests with which a node joins, learns the rosters and its
-// account at the queue, and fetches the signed text behind a destructive job. It knows the messages and both ends of the wire, not how a run advances.
+// account at the queue, and fetches the signed text behind a job. It knows the messages and both ends of the wire, not how a run advances.
 package nodes
 
 import (
