@@ -232,7 +232,7 @@ func (v *vm) pressPower() {
 }
 
 // A machine starts from an image with UEFI firmware, joins with a token, does a signed job and turns off. Once all settings and the token are
-// on the USB stick with the image, and once on the command line of the kernel. The token is not seen on the console.
+// on the USB stick or CD with the image, and once on the command line of the kernel. The token is not seen on the console.
 // A machine without a token joins when it was approved.
 func TestAMachineStartsFromAnImageAsANode(t *testing.T) {
 	testenv.Nightly(t, "TestTheFirstProcessPreparesAMachine of package efi/boot starts one without firmware, and the tests of efi/image make images")
@@ -286,13 +286,19 @@ run.output({said: "pong"})
 		t.Logf("%s: serving after %.1f s, the first run done after %.1f s, off after %.1f s\n%s", name, serving.Seconds(), done.Seconds(), time.Since(v.began).Seconds(), v.said())
 	}
 
-	token := strings.TrimSpace(s.Writ("token", "create", "--dc", "dc1"))
-	if err := os.WriteFile(tokenFile, []byte(token+"\n"), 0o600); err != nil {
-		t.Fatal(err)
+	var token string
+	for name, devices := range map[string][]string{
+		"by-disk": {"-device", "qemu-xhci", "-device", "usb-storage,drive=d0,bootindex=1"},
+		"by-cd":   {"-device", "ide-cd,drive=d0,bootindex=1"},
+	} {
+		token = strings.TrimSpace(s.Writ("token", "create", "--dc", "dc1"))
+		if err := os.WriteFile(tokenFile, []byte(token+"\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		t.Log(s.Writ("efi", "disk", "--image", image, "--disk", disk, "--name", name, "--join", "@"+tokenFile, "--supervisor", supervisor, "--redis", redis))
+		starts(name, token, append([]string{"-drive", "if=none,id=d0,format=raw,readonly=on,file=" + disk}, devices...)...)
+		s.Writ("node", "remove", name, "--reason", "it forgets who it is")
 	}
-	t.Log(s.Writ("efi", "disk", "--image", image, "--disk", disk, "--name", "by-disk", "--join", "@"+tokenFile, "--supervisor", supervisor, "--redis", redis))
-	starts("by-disk", token, "-device", "qemu-xhci", "-drive", "if=none,id=d0,format=raw,readonly=on,file="+disk, "-device", "usb-storage,drive=d0,bootindex=1")
-	s.Writ("node", "remove", "by-disk", "--reason", "it forgets who it is")
 
 	// A machine without a token shows how to approve it, and goes on by itself.
 	cluster := strings.Split(token, ".")[3]

@@ -46,9 +46,10 @@ func (a *app) efiDiskCommand() *cobra.Command {
 	var machine machineFlags
 	c := &cobra.Command{
 		Use:   "disk",
-		Short: "Make an image of a disk with a node image, for a USB stick or a virtual machine",
+		Short: "Make an image of a disk with a node image, for a USB stick, a CD or a virtual machine",
 		Long: `Makes an image of a whole disk that UEFI firmware starts from: one partition, with a node image and the settings of
-one machine. Write it to a USB stick with dd, or give it to a virtual machine. Equal inputs make equal bytes.
+one machine. Write it to a USB stick with dd, or give it to a virtual machine as a disk or as a CD. It is an ISO
+image, too. Equal inputs make equal bytes.
 
 --join names the file with the token of "writ token create". The token says which cluster and which datacenter the
 machine trusts, so the disk needs nothing else. With a token or a credential only you can read the disk's image.

@@ -1,5 +1,5 @@
 // Package disk makes images of disks that UEFI firmware starts from: a table of partitions (GPT) with one partition, whose file system (FAT32) has
-// the files that are given. Equal files make equal disks: times are those of the first day of FAT, and ids follow from the content. It must not
+// the files that are given. The same image can be used as a CD. Equal files make equal disks: times are those of the first day of FAT, and ids follow from the content. It must not
 // know what the files are for.
 package disk
 
@@ -55,6 +55,7 @@ func Build(files []File, spare int64) ([]byte, error) {
 	out := make([]byte, size)
 	shape.write(out[alignment:alignment+partition], root, binary.LittleEndian.Uint32(id))
 	writeTable(out, first+int(shape.sectors)-1, id)
+	writeISO(out)
 	return out, nil
 }
 

@@ -36,6 +36,7 @@ var Tools = []Tool{
 	{Name: "qemu-img", Dirs: "/usr/bin", Package: "qemu-utils"},
 	{Name: "ip", Dirs: "/usr/sbin", Package: "iproute2"},
 	{Name: "setpriv", Package: "util-linux"},
+	{Name: "blkid", Dirs: "/usr/sbin", Package: "util-linux"},
 	{Name: "systemd-analyze", Package: "systemd"},
 	{Name: "nft", Dirs: "/usr/sbin", Package: "nftables"},
 	{Name: "ping", Package: "iputils-ping"},
