@@ -28,7 +28,7 @@ import (
 
 // Defaults of a Coordinator's fields.
 const (
-	DefaultRequestsPerSecond = 1000 // of an address; a list counts as twenty. A script that lists everything all the time stays below, a runaway loop does not
+	DefaultRequestsPerSecond = 1000 // of an address; a list counts as ten. A script that lists everything all the time stays below, a runaway loop does not
 	// DefaultSubmissionsPerSecond leaves most of a datacenter to others: two cores carry out 300 runs of five calls a second. See docs/guarantees.md.
 	DefaultSubmissionsPerSecond = 50
 	// submissionsPerStatement is how many submissions a person's project may hand in for each statement that he signs: to cancel a run costs

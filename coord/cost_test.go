@@ -14,18 +14,18 @@ func TestACostlyRequestCountsAsSeveral(t *testing.T) {
 		bytes        int64
 		want         int
 	}{
-		{http.MethodGet, "/v1/runs", 0, 20},
-		{http.MethodGet, "/v1/resources", 0, 20},
-		{http.MethodGet, "/", 0, 20},
-		{http.MethodGet, "/nodes", 0, 20},
+		{http.MethodGet, "/v1/runs", 0, 10},
+		{http.MethodGet, "/v1/resources", 0, 10},
+		{http.MethodGet, "/", 0, 10},
+		{http.MethodGet, "/nodes", 0, 10},
 		{http.MethodGet, "/v1/runs/abc", 0, 1},
 		{http.MethodGet, "/static/dashboard.css", 0, 1},
 		{http.MethodGet, link.Path, 0, 1},
 		{http.MethodPost, "/v1/submissions", 2 << 10, 1},
 		{http.MethodPost, "/v1/submissions", 200 << 10, 13},
 		{http.MethodPost, "/v1/submissions", -1, 64},
-		{http.MethodPost, "/v1/datacenters/dc1/plan", 2 << 10, 22},
-		{http.MethodPost, "/v1/datacenters/dc1/plan", 300 << 10, 320},
+		{http.MethodPost, "/v1/datacenters/dc1/plan", 2 << 10, 12},
+		{http.MethodPost, "/v1/datacenters/dc1/plan", 300 << 10, 310},
 		{http.MethodPost, "/v1/datacenters/dc1/plan", -1, 64},
 	} {
 		r := httptest.NewRequest(tt.method, tt.path, nil)

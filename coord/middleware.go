@@ -127,7 +127,7 @@ func (r *recorder) Unwrap() http.ResponseWriter { return r.ResponseWriter }
 
 const (
 	// listCost is how many requests one for a list, or for a page with lists, counts as: it reads up to a thousand rows, or asks datacenters.
-	listCost = 20
+	listCost = 10
 	// planBytes and bodyBytes are how many bytes of a plan, and of another body, count as one more request. A plan of two thousand calls has 300 KiB.
 	planBytes = 1 << 10
 	bodyBytes = 16 << 10

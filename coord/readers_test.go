@@ -446,7 +446,7 @@ func TestListsWithoutAProjectShowAllThatAPersonMayRead(t *testing.T) {
 func TestAPersonHasOneRateFromAllAddresses(t *testing.T) {
 	p, _ := startReading(t)
 	dave, erin := p.token("dave"), p.token("erin")
-	p.readers.PerSecond = 50 // of which a list counts as twenty, and twice as many at once
+	p.readers.PerSecond = 50 // of which a list counts as ten, and twice as many at once
 	ask := func(token string, from int) *httptest.ResponseRecorder {
 		r := httptest.NewRequest(http.MethodGet, p.PublicURL+"/v1/runs", nil)
 		r.RemoteAddr = fmt.Sprintf("10.0.%d.%d:4000", from/250, from%250)

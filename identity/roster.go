@@ -62,7 +62,7 @@ type Roster struct {
 	Projects         []Project
 	Bindings         []Binding
 	Datacenters      []Datacenter
-	Coordinators     []Coordinator // with one of them the text has the format v2, which earlier versions of writ cannot read
+	Coordinators     []Coordinator // with one of them the text has the format v2
 
 	byKey  map[string]keyOwner // made when parsing; see owners
 	digest writ.Digest         // of the text that was parsed; zero in a roster that is being built
@@ -118,6 +118,8 @@ type Datacenter struct {
 	writ.Datacenter
 	SupervisorKey ed25519.PublicKey
 	Enabled       bool // a datacenter that is not takes no new work
+	// ManualApproval lets a node that joins with a token wait for an approval, as one without. With it the text has the format v2.
+	ManualApproval bool
 }
 
 // Coordinator is a coordinator and the key to which its certificates lead. The key signs nothing that makes a datacenter act.
@@ -173,12 +175,13 @@ func (r *Roster) Text() ([]byte, error) {
 	r.writeBindings(w, principals)
 	r.writeDatacenters(w)
 	r.writeCoordinators(w)
+	r.writeManualApprovals(w)
 	return w.text()
 }
 
 // format is the form of the text: what earlier versions of writ can read, as long as they can.
 func (r *Roster) format() Format {
-	if len(r.Coordinators) > 0 {
+	if len(r.Coordinators) > 0 || slices.ContainsFunc(r.Datacenters, func(d Datacenter) bool { return d.ManualApproval }) {
 		return FormatV2
 	}
 	return FormatV1
@@ -321,6 +324,16 @@ func (r *Roster) writeCoordinators(w *textWriter) {
 		coordinators = append(coordinators, strings.Join(words, " "))
 	}
 	w.lines("coordinator", coordinators)
+}
+
+func (r *Roster) writeManualApprovals(w *textWriter) {
+	var datacenters []string
+	for _, d := range r.Datacenters {
+		if d.ManualApproval {
+			datacenters = append(datacenters, string(d.ID))
+		}
+	}
+	w.lines("manual-approval", datacenters)
 }
 
 // validCoordinatorURL reports whether a URL has a host and nothing behind it. Without TLS it leads to this machine only.

@@ -171,6 +171,34 @@ func TestARosterThatNamesCoordinatorsHasTheSecondFormat(t *testing.T) {
 	}
 }
 
+func TestManualApprovalsAreKeptInTheSecondFormat(t *testing.T) {
+	r := testRoster()
+	r.Datacenters[0].ManualApproval = true
+	text, err := r.Text()
+	if err != nil || !strings.HasPrefix(string(text), "writ-roster: v2\n") {
+		t.Fatalf("%.20s, %v", text, err)
+	}
+	have, err := ParseRoster(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, d := range r.Datacenters {
+		if got := have.Datacenter(d.ID).ManualApproval; got != (i == 0) {
+			t.Errorf("%s: %v", d.Name, got)
+		}
+	}
+	line := "manual-approval: " + string(r.Datacenters[0].ID) + "\n"
+	for name, bad := range map[string]string{
+		"of another datacenter": strings.Replace(string(text), line, "manual-approval: "+nodeID+"\n", 1),
+		"twice":                 strings.Replace(string(text), line, line+line, 1),
+		"in the first format":   strings.Replace(string(text), "writ-roster: v2", "writ-roster: v1", 1),
+	} {
+		if _, err := ParseRoster([]byte(bad)); writ.CodeOf(err) != writ.CodePayloadMalformed || bad == string(text) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
 func TestParseRosterRefusesWhatWritDoesNotWrite(t *testing.T) {
 	text, _ := testRoster().Text()
 	good := string(text)

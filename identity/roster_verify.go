@@ -47,9 +47,10 @@ func ParseRoster(text []byte) (*Roster, error) {
 	r.bindings(o)
 	r.datacenters(o)
 	r.coordinators(o)
+	r.manualApprovals(o)
 	r.end()
 	if r.err == nil && format != o.format() {
-		r.fail("the format v2 is for rosters that name coordinators")
+		r.fail("the format v2 is for rosters with coordinators or manual approvals")
 	}
 	if r.err != nil {
 		return nil, r.err
@@ -122,6 +123,17 @@ func (r *textReader) coordinators(o *Roster) {
 	for _, line := range r.many("coordinator") {
 		f := r.fields(line, 5)
 		o.Coordinators = append(o.Coordinators, Coordinator{ID: f[0], Name: f[1], Key: r.machineKey(f[2:4]), URLs: f[4:]})
+	}
+}
+
+func (r *textReader) manualApprovals(o *Roster) {
+	for _, id := range r.many("manual-approval") {
+		d := o.Datacenter(writ.DatacenterID(id))
+		if d == nil {
+			r.fail("there is no datacenter %q for manual-approval", clip(id))
+			return
+		}
+		d.ManualApproval = true
 	}
 }
 

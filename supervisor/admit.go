@@ -245,7 +245,7 @@ func (s *Supervisor) admitNew(ctx context.Context, claim nodes.Claim, known *jou
 		if !spent {
 			return refuseToken(token, tx.Now)
 		}
-		if !s.ApproveByHand {
+		if !s.roster.Load().Datacenter(s.Datacenter).ManualApproval {
 			n.Admission = writ.AdmissionApproved
 		}
 		if err := tx.PutNode(n); err != nil {

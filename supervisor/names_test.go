@@ -3,6 +3,7 @@ package supervisor_test
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"writ"
 	"writ/identity"
@@ -64,7 +65,15 @@ func TestAStatementAdmitsTheKeyThatItNamesAndNoOtherOfItsName(t *testing.T) {
 // A node that waits for its approval may bring another token. That one counts as used by it, once.
 func TestANodeThatWaitsForApprovalSpendsASecondTokenOnce(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
-		s.ApproveByHand = true
+		next, err := s.roster.Successor(time.Now())
+		if err != nil {
+			t.Fatal(err)
+		}
+		next.Datacenter(theDatacenter).ManualApproval = true
+		s.adopt(next)
+		if _, err := s.AdoptRosters(t.Context(), s.rosters); err != nil {
+			t.Fatal(err)
+		}
 		n := &testNode{sim: s, name: "web1", key: newKey(t)}
 		first, second := s.token(), s.token()
 		var id writ.NodeID

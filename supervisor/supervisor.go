@@ -49,8 +49,6 @@ type Config struct {
 	Evaluator scripts.Evaluator
 	// Coordinators are addresses to keep a link to, besides those of the roster; none is possible: work that is here goes on.
 	Coordinators []string
-	// ApproveByHand lets even a node that joins with a token wait for an approve statement.
-	ApproveByHand bool
 	// MaxOpenRuns is how many runs of a project may be open at a time; DefaultMaxOpenRuns if 0.
 	MaxOpenRuns int
 	// MaxOpenCalls is how many calls of a project may be open before its next run is refused; DefaultMaxOpenCalls if 0.

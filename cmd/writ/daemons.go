@@ -186,7 +186,6 @@ It keeps a link to the coordinators. While they are away, the work of the datace
 	f.StringToIntVar(&s.Weights, "project-weight", nil, "NAME=N: a project gets N times the share of the evaluator's CPU time and of node slots, beside others that want some")
 	f.BoolVar(&s.OlderRunners, "older-runners", false, "let runners in that bring scripts to Redis, until they are upgraded: meanwhile each "+
 		"node can stop the queue")
-	f.BoolVar(&s.ApproveByHand, "approve-by-hand", false, "a node that joins with a token waits for an approve statement too")
 	fromEnvironment(f, "dc", "coordinator", "join", "cluster", "redis-listen", "redis-tls-dir", "journal", "listen")
 	return c
 }

@@ -17,7 +17,8 @@ import (
 	"writ/internal/testenv"
 )
 
-// TestJoiningWithoutTokens adds a supervisor by its key and a node by a statement: both believe in the cluster's id alone.
+// TestJoiningWithoutTokens adds a supervisor by its key and a node by a statement: both believe in the cluster's id alone. A node with a token waits for
+// one, too, where the roster says so.
 func TestJoiningWithoutTokens(t *testing.T) {
 	t.Parallel()
 	s := testcluster.New(t)
@@ -50,6 +51,23 @@ func TestJoiningWithoutTokens(t *testing.T) {
 	s.Script("x.tengo", "herodb := import(\"herodb\")\nrun := import(\"run\")\nrun.output({at: herodb.create(\"x\", {memory_mib: 64}).address})\n")
 	if out := s.Writ("submit", "x.tengo"); !strings.Contains(out, "at:") {
 		t.Errorf("it says %q", out)
+	}
+
+	// In a datacenter with manual approval a token is not enough.
+	s.Writ("dc", "set", "dc1", "--manual-approval")
+	if out := s.Writ("roster", "show"); !regexp.MustCompile(`manual approval:? +dc1`).MatchString(out) {
+		t.Errorf("the roster is shown as\n%s", out)
+	}
+	s.Script("n2.token", s.Writ("token", "create", "--dc", "dc1"))
+	second := s.Start("n2", "writ node approve n2", "runner", "--data", "n2", "--name", "n2", "--supervisor", "http://"+nodeAPI, "--redis", broker,
+		"--join", "@n2.token", "--drivers", "simulated", "--simulate-speed", "0")
+	s.Writ("node", "approve", "n2", regexp.MustCompile(`SHA256:[A-Za-z0-9+/]{43}`).FindString(second.Said()))
+	s.Await(second, "msg=serving")
+	if _, said, code := s.Try("dc", "set", "elsewhere", "--manual-approval"); code != writ.ExitNotFound || !strings.Contains(said, "writ dc list") {
+		t.Errorf("of a datacenter that there is not: exit %d\n%s", code, said)
+	}
+	if _, said, code := s.Try("dc", "set", "dc1"); code != writ.ExitUsage || !strings.Contains(said, "no setting is given") {
+		t.Errorf("without a setting: exit %d\n%s", code, said)
 	}
 }
 

@@ -29,6 +29,7 @@ type rosterView struct {
 	Expires   time.Time `json:"expires"`
 	Operators []string  `json:"root_operators"`
 	Threshold int       `json:"threshold"`
+	Manual    []string  `json:"manual_approval"` // datacenters
 	Adopted   []adopter `json:"adopted"`
 }
 
@@ -88,6 +89,17 @@ metric writ_roster_renew_seconds tells when.`,
 	return renew
 }
 
+// manualApprovals names the datacenters in which each new node waits for an approval.
+func manualApprovals(r *identity.Roster) []string {
+	names := []string{}
+	for _, d := range r.Datacenters {
+		if d.ManualApproval {
+			names = append(names, d.Name)
+		}
+	}
+	return names
+}
+
 // showRoster shows a roster, and which version is in force in each datacenter. A datacenter for which the coordinator shows a proof that is none
 // is an error.
 func (a *app) showRoster(ctx context.Context, c *client.Client, r *identity.Roster) error {
@@ -95,7 +107,7 @@ func (a *app) showRoster(ctx context.Context, c *client.Client, r *identity.Rost
 	if err != nil {
 		return err
 	}
-	v := rosterView{string(r.Cluster), r.Version, digest.String(), r.Created, r.RenewFrom(), r.Expires, r.Operators, r.Threshold, []adopter{}}
+	v := rosterView{string(r.Cluster), r.Version, digest.String(), r.Created, r.RenewFrom(), r.Expires, r.Operators, r.Threshold, manualApprovals(r), []adopter{}}
 	adopted, err := c.Adopted(ctx, r)
 	if err != nil {
 		a.Warn("which datacenters have it is not known: %v", err)
@@ -122,6 +134,7 @@ func (a *app) showRoster(ctx context.Context, c *client.Client, r *identity.Rost
 		terminal.Field{Title: "expires", Value: v.Expires.Format(time.RFC3339)},
 		terminal.Field{Title: "root operators", Value: strings.Join(v.Operators, ", ")},
 		terminal.Field{Title: "threshold", Value: strconv.Itoa(v.Threshold)},
+		terminal.Field{Title: "manual approval", Value: strings.Join(v.Manual, ", ")},
 		terminal.Field{Title: "in force in", Value: strings.Join(lines, "; ")}))
 	if err != nil {
 		return err

@@ -87,6 +87,9 @@ func (a *app) createToken(ctx context.Context, flags tokenFlags) (newToken, erro
 		return newToken{}, err
 	}
 	a.Done("token %s admits %s to %s until %s", token.ID, count(flags.uses, "node"), roster.Datacenter(id).Name, clock(expires))
+	if roster.Datacenter(id).ManualApproval {
+		a.Note("%s wants each node approved besides: `writ node list` shows those that wait", roster.Datacenter(id).Name)
+	}
 	return newToken{Token: token.String(), ID: token.ID, Datacenter: id, Role: identity.TokenRoleNode, Expires: expires, Uses: flags.uses}, nil
 }
 

@@ -216,6 +216,16 @@ func AddDatacenter(r *identity.Roster, d writ.Datacenter, key ed25519.PublicKey)
 	return nil
 }
 
+// SetManualApproval lets every node that joins a datacenter wait for an approval, or none that has a token.
+func SetManualApproval(r *identity.Roster, datacenter string, manual bool) error {
+	d := r.DatacenterNamed(datacenter)
+	if d == nil {
+		return writ.Errorf(writ.CodeNotFound, "there is no datacenter %s", datacenter).WithHint("`writ dc list` shows which there are")
+	}
+	d.ManualApproval = manual
+	return nil
+}
+
 func addressTaken(c *identity.Coordinator, address string) error {
 	return writ.Errorf(writ.CodeConflict, "the coordinator %s is at %s already", c.Name, address).WithHint("each coordinator has addresses of its own")
 }

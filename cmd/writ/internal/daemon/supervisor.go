@@ -51,27 +51,26 @@ const askCoordinatorEvery = time.Second
 
 // Supervisor is a datacenter's supervisor as a process.
 type Supervisor struct {
-	Data          string
-	Journal       string // postgres:// URL of its journal, or @FILE with one; a file in Data if ""
-	Name          string // of the datacenter; needed only until the roster names its key
-	Coordinators  []string
-	Token         *identity.Token // to be taken into the roster by, nil if it is there or is added by its key
-	Cluster       writ.ClusterID  // what to believe in; a token names it, and after joining it is remembered
-	Redis         redisqueue.Server
-	RedisListen   string       // address at which Redis is to listen for nodes; "" leaves that to its configuration
-	RedisTLSDir   string       // for the certificate that Redis reads then; in Data if ""
-	NoAccounts    bool         // Redis is a stand-in in this process
-	Listener      net.Listener // for its nodes
-	AllowedHosts  []string     // names by which nodes ask for it, besides addresses and the name of this machine
-	ApproveByHand bool
-	MaxOpenRuns   int            // of a project; supervisor.DefaultMaxOpenRuns if 0
-	MaxOpenCalls  int            // of a project; supervisor.DefaultMaxOpenCalls if 0
-	KeepRuns      time.Duration  // after their end; supervisor.DefaultKeepRuns if 0
-	Weights       map[string]int // of projects by name: see supervisor.Config
-	OlderRunners  bool           // see supervisor.Config
-	Grace         time.Duration  // of requests of nodes, once it is told to end; 5 s if 0
-	Version       string
-	Log           *slog.Logger
+	Data         string
+	Journal      string // postgres:// URL of its journal, or @FILE with one; a file in Data if ""
+	Name         string // of the datacenter; needed only until the roster names its key
+	Coordinators []string
+	Token        *identity.Token // to be taken into the roster by, nil if it is there or is added by its key
+	Cluster      writ.ClusterID  // what to believe in; a token names it, and after joining it is remembered
+	Redis        redisqueue.Server
+	RedisListen  string         // address at which Redis is to listen for nodes; "" leaves that to its configuration
+	RedisTLSDir  string         // for the certificate that Redis reads then; in Data if ""
+	NoAccounts   bool           // Redis is a stand-in in this process
+	Listener     net.Listener   // for its nodes
+	AllowedHosts []string       // names by which nodes ask for it, besides addresses and the name of this machine
+	MaxOpenRuns  int            // of a project; supervisor.DefaultMaxOpenRuns if 0
+	MaxOpenCalls int            // of a project; supervisor.DefaultMaxOpenCalls if 0
+	KeepRuns     time.Duration  // after their end; supervisor.DefaultKeepRuns if 0
+	Weights      map[string]int // of projects by name: see supervisor.Config
+	OlderRunners bool           // see supervisor.Config
+	Grace        time.Duration  // of requests of nodes, once it is told to end; 5 s if 0
+	Version      string
+	Log          *slog.Logger
 }
 
 // SupervisorKey returns the key of the supervisor in a data directory, and makes it if there is none. The public half is left beside it.
@@ -155,7 +154,7 @@ func (s *Supervisor) Run(ctx context.Context, ready func()) (err error) {
 	config := supervisor.Config{
 		DialWith:   coordinators(rosters),
 		Datacenter: datacenter.ID, Pin: rosters.Cluster, Key: key, Queue: redis, Accounts: accounts,
-		Evaluator: evaluator, Coordinators: s.Coordinators, ApproveByHand: s.ApproveByHand, MaxOpenRuns: s.MaxOpenRuns,
+		Evaluator: evaluator, Coordinators: s.Coordinators, MaxOpenRuns: s.MaxOpenRuns,
 		Marks: marks{s.Data}, MaxOpenCalls: s.MaxOpenCalls, KeepRuns: s.KeepRuns, Weights: s.Weights, OlderRunners: s.OlderRunners, Version: s.Version, Log: log,
 	}
 	var secured *redisTLS
