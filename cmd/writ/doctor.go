@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -79,9 +80,9 @@ Where a systemd unit starts a runner, it checks whether that unit would end mach
 With --redis it examines that Redis, too, with the login that a supervisor uses.
 
 With --journal it looks in the journal of a supervisor for runs that nothing would wake. That is the file
-journal.db in its data directory. The supervisor may be at work meanwhile. It cannot read a
-journal in PostgreSQL. Every supervisor also looks for such runs by itself and logs them.`,
-		Example: "  writ doctor\n  writ doctor --data /var/lib/writ/n1\n  writ doctor --journal /var/lib/writ/supervisor/journal.db",
+journal.db in its data directory, or the address of a PostgreSQL database. The supervisor may be at work meanwhile, and nothing
+is changed. Every supervisor also looks for such runs by itself and logs them.`,
+		Example: "  writ doctor\n  writ doctor --data /var/lib/writ/n1\n  writ doctor --journal /var/lib/writ/supervisor/journal.db\n  writ doctor --journal @journal.address",
 		Args:    exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			found := append(a.examine(cmd.Context(), data), examineHost(cmd.Context(), data, host)...)
@@ -117,7 +118,7 @@ journal in PostgreSQL. Every supervisor also looks for such runs by itself and l
 	}
 	redisFlags(c, &redis)
 	c.Flags().StringVar(&data, "data", config.DefaultData(), "directory in which a node on this host keeps its state, or would")
-	c.Flags().StringVar(&records, "journal", "", "file with the journal of a supervisor on this host, to be examined")
+	c.Flags().StringVar(&records, "journal", "", "journal of a supervisor, to be examined: a file, a postgres:// address, or @FILE with one")
 	c.Flags().StringVar(&host.Containerd, "containerd", "", "socket of containerd, if not at its usual place")
 	c.Flags().StringVar(&host.Firmware, "firmware", "", "firmware of machines that have no kernel")
 	c.Flags().StringVar(&host.ProcessUsers, "process-users", "", processUsers)
@@ -159,18 +160,24 @@ const maxSleepers = 20
 // reached them.
 const betweenLooks = 3 * time.Second
 
-// examineJournal looks in copies of a supervisor's journal for runs that nothing would wake, twice if it finds some, with a pause between.
-func examineJournal(ctx context.Context, file string, pause func()) []finding {
-	open, sleepers, err := readCopy(ctx, file)
+// examineJournal looks in a supervisor's journal for runs that nothing would wake, twice if it finds some, with a pause between. place is as --journal
+// has it.
+func examineJournal(ctx context.Context, place string, pause func()) []finding {
+	read := readCopy
+	if strings.HasPrefix(place, "@") || strings.Contains(place, "://") {
+		read = readServer
+	}
+	open, sleepers, err := read(ctx, place)
 	if err == nil && len(sleepers) > 0 {
 		pause()
 		before := sleepers
-		if open, sleepers, err = readCopy(ctx, file); err == nil {
+		if open, sleepers, err = read(ctx, place); err == nil {
 			sleepers = slices.DeleteFunc(sleepers, func(s journal.Sleeper) bool { return !slices.Contains(before, s) })
 		}
 	}
 	if err != nil {
-		return []finding{{Check: "journal", State: ill, Detail: err.Error(), Fix: "name the file journal.db in the data directory of a supervisor on this host"}}
+		fix := cmp.Or(writ.AsError(err).Hint, "name the file journal.db in the data directory of a supervisor on this host, or the address of its database")
+		return []finding{{Check: "journal", State: ill, Detail: err.Error(), Fix: fix}}
 	}
 	if len(sleepers) == 0 {
 		return []finding{{Check: "journal", State: healthy, Detail: fmt.Sprintf("%d open runs, and each has something that wakes it", open)}}
@@ -205,6 +212,24 @@ func readCopy(ctx context.Context, file string) (open int, sleepers []journal.Sl
 		return 0, nil, err
 	}
 	defer func() { err = errors.Join(err, j.Close()) }()
+	return sleepersOf(ctx, j)
+}
+
+// readServer is readCopy for a journal in PostgreSQL, which it reads where it is.
+func readServer(ctx context.Context, address string) (open int, sleepers []journal.Sleeper, err error) {
+	if address, err = daemon.ServerAddress("journal", address); err != nil {
+		return 0, nil, err
+	}
+	j, err := journal.OpenToRead(ctx, address)
+	if err != nil {
+		return 0, nil, err
+	}
+	defer func() { err = errors.Join(err, j.Close()) }()
+	return sleepersOf(ctx, j)
+}
+
+// sleepersOf returns how many open runs a journal has, and what nothing would wake of them.
+func sleepersOf(ctx context.Context, j *journal.Journal) (open int, sleepers []journal.Sleeper, err error) {
 	err = j.Read(ctx, func(tx *journal.Tx) error {
 		runs, err := tx.OpenRuns()
 		if err != nil {

@@ -8,15 +8,20 @@ import (
 	"time"
 
 	"writ"
+	"writ/internal/testenv"
 	"writ/supervisor/journal"
 )
 
 // The doctor reads the journal of a supervisor that is at work, finds what nothing would wake, and leaves nothing behind.
 func TestDoctorFindsRunsThatNoEventWouldWake(t *testing.T) {
+	t.Run("file", func(t *testing.T) { doctorFindsSleepers(t, filepath.Join(t.TempDir(), "journal.db")) })
+	t.Run("PostgreSQL", func(t *testing.T) { doctorFindsSleepers(t, testenv.Postgres(t).Store()) })
+}
+
+func doctorFindsSleepers(t *testing.T, place string) {
 	temp := t.TempDir()
 	t.Setenv("TMPDIR", temp)
-	file := filepath.Join(t.TempDir(), "journal.db")
-	j, err := journal.Open(t.Context(), file)
+	j, err := journal.Open(t.Context(), place)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -34,11 +39,11 @@ func TestDoctorFindsRunsThatNoEventWouldWake(t *testing.T) {
 		return r.ID
 	}
 	add("one", false)
-	if found := examineJournal(t.Context(), file, func() {}); len(found) != 1 || found[0].State != healthy || !strings.HasPrefix(found[0].Detail, "1 open runs") {
+	if found := examineJournal(t.Context(), place, func() {}); len(found) != 1 || found[0].State != healthy || !strings.HasPrefix(found[0].Detail, "1 open runs") {
 		t.Errorf("of a journal where a pass is due the doctor says %+v", found)
 	}
 	stuck := add("two", true)
-	found := examineJournal(t.Context(), file, func() {})
+	found := examineJournal(t.Context(), place, func() {})
 	if len(found) != 2 || found[0].State != ill || found[1].Check != "run "+string(stuck) {
 		t.Errorf("of a journal with a run that nothing wakes the doctor says %+v", found)
 	}
@@ -55,12 +60,12 @@ func TestDoctorFindsRunsThatNoEventWouldWake(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if found := examineJournal(t.Context(), file, goesOn); len(found) != 1 || found[0].State != healthy {
+	if found := examineJournal(t.Context(), place, goesOn); len(found) != 1 || found[0].State != healthy {
 		t.Errorf("of a run that went on meanwhile the doctor says %+v", found)
 	}
-	for _, file := range []string{filepath.Join(t.TempDir(), "none.db"), t.TempDir()} {
-		if found := examineJournal(t.Context(), file, func() {}); len(found) != 1 || found[0].State != ill || found[0].Fix == "" {
-			t.Errorf("of %s the doctor says %+v", file, found)
+	for _, none := range []string{filepath.Join(t.TempDir(), "none.db"), t.TempDir(), "postgres:///nothing?host=" + t.TempDir(), "postgres://u:p@127.0.0.1/x", "mysql://127.0.0.1/x", "@none"} {
+		if found := examineJournal(t.Context(), none, func() {}); len(found) != 1 || found[0].State != ill || found[0].Fix == "" {
+			t.Errorf("of %s the doctor says %+v", none, found)
 		}
 	}
 	if left, err := os.ReadDir(temp); err != nil || len(left) > 0 {

@@ -57,21 +57,57 @@ type postgres struct {
 }
 
 func (db *DB) openPostgres(ctx context.Context, address string, migrations fs.FS, before []Before) error {
+	config, err := db.configOf(address)
+	if err != nil {
+		return err
+	}
+	schema, err := prepareDatabase(ctx, config, migrations, before)
+	if err != nil {
+		return fmt.Errorf("bring %s up to date: %w", nameOf(address), connectError(storeError(err)))
+	}
+	db.connect(config, schema)
+	return nil
+}
+
+// openPostgresToRead opens a store that is up to date, in sessions in which the server refuses every write.
+func (db *DB) openPostgresToRead(ctx context.Context, address string, migrations fs.FS) error {
+	config, err := db.configOf(address)
+	if err != nil {
+		return err
+	}
+	config.RuntimeParams["default_transaction_read_only"] = "on"
+	pool := stdlib.OpenDB(*session(config, statementTimeout, idleInRead))
+	defer pool.Close()
+	have, newest, err := versions(ctx, pool, migrations)
+	switch {
+	case err != nil:
+		return fmt.Errorf("read %s: %w", nameOf(address), connectError(storeError(err)))
+	case have > newest:
+		return newerSchema(have, newest)
+	case have < newest:
+		return writ.Errorf(writ.CodeConflict, "the store has schema %d, this program reads %d", have, newest).WithHint("use the version of writ that the store's process has")
+	}
+	db.connect(config, newest)
+	return nil
+}
+
+// configOf reads an address, and refuses one that leads to another machine without TLS.
+func (db *DB) configOf(address string) (*pgx.ConnConfig, error) {
 	config, err := pgx.ParseConfig(address)
 	if err != nil {
-		return writ.Errorf(writ.CodeUsage, "the address of the store is not one of PostgreSQL: %v", err).
+		return nil, writ.Errorf(writ.CodeUsage, "the address of the store is not one of PostgreSQL: %v", err).
 			WithHint("postgres://user@host/database?sslmode=verify-full; the password comes from ~/.pgpass or PGPASSFILE")
 	}
 	if err := checkTransport(config, db.local); err != nil {
-		return err
+		return nil, err
 	}
-	name := nameOf(address)
 	config.ConnectTimeout = min(config.ConnectTimeout, connectTimeout)
 	config.DialFunc = (&net.Dialer{KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: 5 * time.Second, Interval: 5 * time.Second, Count: 3}, Control: giveUpOnSilence}).DialContext
-	schema, err := prepareDatabase(ctx, config, migrations, before)
-	if err != nil {
-		return fmt.Errorf("bring %s up to date: %w", name, connectError(storeError(err)))
-	}
+	return config, nil
+}
+
+// connect makes the pools of readers and of the writer. They connect when they are used.
+func (db *DB) connect(config *pgx.ConnConfig, schema int64) {
 	db.sql = stdlib.OpenDB(*session(config, statementTimeout, idleInRead))
 	db.sql.SetMaxOpenConns(maxReaders)
 	db.sql.SetMaxIdleConns(idleConnections)
@@ -79,7 +115,6 @@ func (db *DB) openPostgres(ctx context.Context, address string, migrations fs.FS
 	db.server = &postgres{pool: stdlib.OpenDB(*session(config, statementTimeout, idleInWrite)), writer: writ.NewUUID(), schema: schema}
 	db.server.pool.SetMaxOpenConns(1)
 	db.server.pool.SetMaxIdleConns(1)
-	return nil
 }
 
 // nameOf is an address without what may be secret in it.
@@ -134,31 +169,40 @@ func prepareDatabase(ctx context.Context, config *pgx.ConnConfig, migrations fs.
 // upToDate reports whether there is nothing to prepare, and the number of the schema then. It takes no lock: a process that stops while it has
 // that would keep all others from starting. So it changes nothing of a database in which there is something to prepare.
 func upToDate(ctx context.Context, pool *sql.DB, migrations fs.FS) (newest int64, is bool, err error) {
-	var claimed bool
-	if err := pool.QueryRowContext(ctx, `SELECT to_regclass('writ_store') IS NOT NULL AND to_regclass('goose_db_version') IS NOT NULL`).Scan(&claimed); err != nil || !claimed {
-		return 0, false, err
-	}
-	mine, err := kindOf(migrations)
-	if err != nil {
-		return 0, false, err
-	}
-	err = checkKind(ctx, pool, mine)
-	if errors.Is(err, sql.ErrNoRows) { // nobody has claimed it yet
-		return 0, false, nil
-	}
-	if err != nil {
-		return 0, false, err
-	}
-	provider, err := goose.NewProvider(goose.DialectPostgres, pool, migrations)
-	if err != nil {
-		return 0, false, err
-	}
-	have, newest, err := provider.GetVersions(ctx)
+	have, newest, err := versions(ctx, pool, migrations)
 	if err != nil || have != newest {
 		return 0, false, err
 	}
 	_, err = pool.ExecContext(ctx, `DELETE FROM writ_commits WHERE at < $1`, Micros(now().Add(-commitsKept)))
 	return newest, err == nil, err
+}
+
+// versions returns the number of the schema of a database, 0 if nobody has claimed it, and that of the newest migration. It changes nothing.
+func versions(ctx context.Context, pool *sql.DB, migrations fs.FS) (have, newest int64, err error) {
+	var claimed bool
+	provider, err := goose.NewProvider(goose.DialectPostgres, pool, migrations)
+	if err != nil {
+		return 0, 0, err
+	}
+	for _, s := range provider.ListSources() {
+		newest = max(newest, s.Version)
+	}
+	if err := pool.QueryRowContext(ctx, `SELECT to_regclass('writ_store') IS NOT NULL AND to_regclass('goose_db_version') IS NOT NULL`).Scan(&claimed); err != nil || !claimed {
+		return 0, newest, err
+	}
+	mine, err := kindOf(migrations)
+	if err != nil {
+		return 0, newest, err
+	}
+	err = checkKind(ctx, pool, mine)
+	if errors.Is(err, sql.ErrNoRows) { // nobody has claimed it yet
+		return 0, newest, nil
+	}
+	if err != nil {
+		return 0, newest, err
+	}
+	have, err = provider.GetDBVersion(ctx)
+	return have, newest, err
 }
 
 // checkOrder refuses a database that would order texts by the customs of a language: lists would differ between engines, and an update of

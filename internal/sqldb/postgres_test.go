@@ -6,6 +6,7 @@ import (
 	"database/sql"
 	"fmt"
 	"io"
+	"io/fs"
 	"net"
 	"strings"
 	"sync"
@@ -256,6 +257,35 @@ func TestADatabaseIsOnlyReadWithoutTheLock(t *testing.T) {
 	open(t, path)
 	if left("writ_store") != 1 {
 		t.Error("who prepares it does not claim it")
+	}
+}
+
+func TestAStoreThatIsOpenedToReadIsNotChanged(t *testing.T) {
+	path := server.Store(t)
+	if _, err := OpenToRead(t.Context(), path, schema); writ.CodeOf(err) != writ.CodeConflict {
+		t.Errorf("an empty database: %v", err)
+	}
+	writes := open(t, path)
+	if err := writes.Write(t.Context(), insert("a")); err != nil {
+		t.Fatal(err)
+	}
+	reads, err := OpenToRead(t.Context(), path, schema)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer reads.Close()
+	var n int
+	if err := reads.QueryRow(t.Context(), "SELECT COUNT(*) FROM things").Scan(&n); err != nil || n != 1 {
+		t.Errorf("it has %d things, %v", n, err)
+	}
+	if err := reads.Write(t.Context(), insert("b")); err == nil {
+		t.Error("it can be written to")
+	}
+	longer := fstest.MapFS{"0001_things.sql": schema["0001_things.sql"], "0002_more.sql": {Data: []byte("-- +goose Up\nCREATE TABLE more (name TEXT)")}}
+	for name, migrations := range map[string]fs.FS{"of a newer program": longer, "of another kind": fstest.MapFS{"0001_others.sql": schema["0001_things.sql"]}} {
+		if _, err := OpenToRead(t.Context(), path, migrations); writ.CodeOf(err) != writ.CodeConflict {
+			t.Errorf("by one %s: %v", name, err)
+		}
 	}
 }
 

@@ -75,9 +75,9 @@ func Open(ctx context.Context, path string, migrations fs.FS, before ...Before) 
 
 // openAs is Open with a rule which hosts are this machine.
 func openAs(ctx context.Context, local localHosts, path string, migrations fs.FS, before []Before) (*DB, error) {
-	db := &DB{changes: make(chan *change, maxGroup), stop: make(chan struct{}), stopped: make(chan struct{}), local: local}
+	db := newDB(local)
 	open := db.openSQLite
-	if strings.HasPrefix(path, "postgres://") || strings.HasPrefix(path, "postgresql://") {
+	if OnServer(path) {
 		open = db.openPostgres
 	}
 	if err := open(ctx, path, migrations, before); err != nil {
@@ -85,6 +85,26 @@ func openAs(ctx context.Context, local localHosts, path string, migrations fs.FS
 	}
 	go db.writeLoop() // the one goroutine that a constructor starts: Close waits for it, and no store is of use without it
 	return db, nil
+}
+
+// OpenToRead opens a store on PostgreSQL that other processes write to, and changes nothing in it: every write is refused. The error is a
+// CONFLICT if its schema is not the one that this program knows.
+func OpenToRead(ctx context.Context, address string, migrations fs.FS) (*DB, error) {
+	db := newDB(onThisMachine)
+	if err := db.openPostgresToRead(ctx, address, migrations); err != nil {
+		return nil, err
+	}
+	go db.writeLoop() // which Close waits for
+	return db, nil
+}
+
+// OnServer reports whether the path of a store is the URL of a PostgreSQL database.
+func OnServer(path string) bool {
+	return strings.HasPrefix(path, "postgres://") || strings.HasPrefix(path, "postgresql://")
+}
+
+func newDB(local localHosts) *DB {
+	return &DB{changes: make(chan *change, maxGroup), stop: make(chan struct{}), stopped: make(chan struct{}), local: local}
 }
 
 // upgrade applies the migrations that the store lacks, and returns the number of the newest.

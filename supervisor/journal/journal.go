@@ -98,6 +98,19 @@ func Open(ctx context.Context, path string) (*Journal, error) {
 	return j, nil
 }
 
+// OpenToRead opens a journal on PostgreSQL that a supervisor may be at work with, to look into it. Use nothing of it but Read.
+func OpenToRead(ctx context.Context, address string) (*Journal, error) {
+	sub, err := fs.Sub(migrations, "migrations")
+	if err != nil {
+		return nil, err
+	}
+	db, err := sqldb.OpenToRead(ctx, address, sub)
+	if err != nil {
+		return nil, err
+	}
+	return &Journal{db: db, tail: newTail(), known: new(newest)}, nil
+}
+
 // ID returns the journal's id. With an event's sequence number it names the event for ever; a journal that came from a backup takes
 // another one.
 func (j *Journal) ID() string { return *j.id.Load() }

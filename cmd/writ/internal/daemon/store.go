@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"writ"
+	"writ/internal/sqldb"
 )
 
 // place is where a daemon keeps its records: a file in its data directory, or a database on a PostgreSQL server.
@@ -19,19 +20,9 @@ type place struct {
 // openPlace finds the place of a store and takes it for this process if it can have only one. address is empty, the postgres:// URL of a
 // database, or @FILE with such a URL.
 func openPlace(data, file, flag, address string) (place, error) {
-	if text, ok := strings.CutPrefix(address, "@"); ok {
-		read, err := os.ReadFile(text)
-		if err != nil {
-			return place{}, writ.Errorf(writ.CodeUsage, "cannot read the address of the store: %v", err)
-		}
-		return server(strings.TrimSpace(string(read)), flag)
-	}
 	if address != "" {
-		if u, err := url.Parse(address); err == nil && (hasPassword(u) || u.Query().Has("password")) {
-			return place{}, writ.Errorf(writ.CodeUsage, "there is a password in --%s, where every user of this machine can read it", flag).
-				WithHint("put the password into ~/.pgpass or the file that PGPASSFILE names, or the whole address into a file: --%s @FILE", flag)
-		}
-		return server(address, flag)
+		url, err := ServerAddress(flag, address)
+		return place{url, io.NopCloser(nil)}, err
 	}
 	lock, err := lockStore(data, file)
 	if err != nil {
@@ -40,12 +31,25 @@ func openPlace(data, file, flag, address string) (place, error) {
 	return place{filepath.Join(data, file), lock}, nil
 }
 
-func server(address, flag string) (place, error) {
-	if !strings.HasPrefix(address, "postgres://") && !strings.HasPrefix(address, "postgresql://") {
-		return place{}, writ.Errorf(writ.CodeUsage, "--%s takes the address of a PostgreSQL database", flag).
+// ServerAddress returns the postgres:// URL that the value of a flag is, or that the file has which it names with an @. A password in the value itself is
+// an error.
+func ServerAddress(flag, value string) (string, error) {
+	address := value
+	if file, ok := strings.CutPrefix(value, "@"); ok {
+		read, err := os.ReadFile(file)
+		if err != nil {
+			return "", writ.Errorf(writ.CodeUsage, "cannot read the address of the store: %v", err)
+		}
+		address = strings.TrimSpace(string(read))
+	} else if u, err := url.Parse(value); err == nil && (hasPassword(u) || u.Query().Has("password")) {
+		return "", writ.Errorf(writ.CodeUsage, "there is a password in --%s, where every user of this machine can read it", flag).
+			WithHint("put the password into ~/.pgpass or the file that PGPASSFILE names, or the whole address into a file: --%s @FILE", flag)
+	}
+	if !sqldb.OnServer(address) {
+		return "", writ.Errorf(writ.CodeUsage, "--%s takes the address of a PostgreSQL database", flag).
 			WithHint("postgres://user@host/database; without it the store is a file in --data")
 	}
-	return place{address, io.NopCloser(nil)}, nil
+	return address, nil
 }
 
 func hasPassword(u *url.URL) bool {
