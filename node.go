@@ -82,6 +82,7 @@ type Node struct {
 	Host       *Host             `json:"host,omitempty"`      // as of its last word about it
 	Boot       string            `json:"boot,omitempty"`      // the kernel's id of this start of the machine
 	Restarts   int               `json:"restarts,omitempty"`  // how often the supervisor saw that id change
+	Online     []Online          `json:"online,omitempty"`    // in the last months, oldest first
 	Transfers  string            `json:"transfers,omitempty"` // where it gives archives to other nodes, "host:port"; "" if it does not
 	Fault      string            `json:"fault,omitempty"`     // why it gets no work, "" if it does
 	Stuck      []Stuck           `json:"wedged,omitempty"`    // jobs there whose drivers ignore that their time is over
@@ -93,6 +94,16 @@ type Node struct {
 	Joined     time.Time         `json:"joined"`
 	LastBeat   time.Time         `json:"last_beat,omitzero"`
 }
+
+// Online is how long a node was heard in a month, of the time in which its supervisor listened to it.
+type Online struct {
+	Month   string `json:"month"` // in UTC, "2026-11"
+	Seconds int64  `json:"seconds"`
+	Of      int64  `json:"of"` // seconds
+}
+
+// MaxOnline is for how many months that is kept.
+const MaxOnline = 13
 
 // Decision is what a person signed about something, and why.
 type Decision struct {

@@ -51,6 +51,8 @@ type member struct {
 	// described names what it said last of its machine, and kept is what the journal has of that.
 	described writ.ReportID
 	kept      journal.Life
+	// online is how long it was heard, and listened how long that was listened to it, since that was added to its month last.
+	online, listened time.Duration
 	// backlog says that calls may wait for room there. It saves looking for them; that it is wrong costs a second, until the watch looks.
 	backlog bool
 	// served is the project that was sent to it last.
@@ -308,9 +310,9 @@ func newer(b, a writ.Beat) bool {
 	return cmp.Or(cmp.Compare(b.Incarnation, a.Incarnation), cmp.Compare(b.Sequence, a.Sequence)) > 0
 }
 
-// tick lets time pass for all nodes, until now by the monotonic clock: as much as they were listened to. It returns the nodes that are lost
-// since.
-func (f *fleet) tick(now time.Time, listened time.Duration) (lost []writ.NodeID) {
+// tick lets time pass for all nodes, until now by the monotonic clock: as much as they were listened to. wall says to which month that counts. It
+// returns the nodes that are lost since.
+func (f *fleet) tick(now, wall time.Time, listened time.Duration) (lost []writ.NodeID) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for id, m := range f.nodes {
@@ -325,6 +327,7 @@ func (f *fleet) tick(now time.Time, listened time.Duration) (lost []writ.NodeID)
 		case m.silent >= silentAfter:
 			m.Liveness = writ.LivenessSilent
 		}
+		m.passed(wall, listened)
 	}
 	return lost
 }

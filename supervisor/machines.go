@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"reflect"
+	"slices"
 	"time"
 
 	"writ"
@@ -69,9 +70,46 @@ func (m *member) started(boot string) {
 	m.Boot = boot
 }
 
+// onlineEvery is how often the time in which a node was heard is added to its month: each time is a write and an event.
+const onlineEvery = 10 * time.Minute
+
+// passed counts time in which a node was listened to, and which it was heard unless it is silent.
+func (m *member) passed(wall time.Time, listened time.Duration) {
+	if m.Admission != writ.AdmissionApproved {
+		return
+	}
+	m.listened += listened
+	if m.Liveness == writ.LivenessReady {
+		m.online += listened
+	}
+	if m.listened < onlineEvery {
+		return
+	}
+	month := wall.UTC().Format(onlineMonth)
+	all := slices.Clone(m.Online) // what was told has the old one
+	if len(all) == 0 || all[len(all)-1].Month != month {
+		all = append(all, writ.Online{Month: month})
+	}
+	last := &all[len(all)-1]
+	last.Seconds, last.Of = last.Seconds+int64(m.online/time.Second), last.Of+int64(m.listened/time.Second)
+	m.Online = all[max(len(all)-writ.MaxOnline, 0):]
+	m.online, m.listened = m.online%time.Second, m.listened%time.Second
+}
+
+const onlineMonth = "2006-01"
+
+// keptOnline is what the journal has of that, as far as it can be.
+func keptOnline(all []writ.Online) []writ.Online {
+	all = slices.DeleteFunc(slices.Clone(all), func(o writ.Online) bool {
+		_, err := time.Parse(onlineMonth, o.Month)
+		return err != nil || o.Seconds < 0 || o.Of < o.Seconds
+	})
+	return all[max(len(all)-writ.MaxOnline, 0):]
+}
+
 // life is what is kept of the machine of a node.
 func (m *member) life() journal.Life {
-	return journal.Life{Node: m.ID, Boot: m.Boot, Restarts: m.Restarts, Host: m.Host}
+	return journal.Life{Node: m.ID, Boot: m.Boot, Restarts: m.Restarts, Host: m.Host, Online: m.Online}
 }
 
 // restoreMachines takes over what the journal has of machines.
@@ -85,7 +123,7 @@ func (f *fleet) restoreMachines(lives []journal.Life, now time.Time) {
 		if l.Host != nil {
 			m.Host = moderateHost(*l.Host, now)
 		}
-		m.Boot, m.Restarts = hostWord(l.Boot), max(l.Restarts, 0)
+		m.Boot, m.Restarts, m.Online = hostWord(l.Boot), max(l.Restarts, 0), keptOnline(l.Online)
 	}
 }
 
@@ -94,7 +132,7 @@ func (f *fleet) newLives() (all []journal.Life) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, m := range f.nodes {
-		if l := m.life(); (l.Boot != "" || l.Host != nil) && !reflect.DeepEqual(l, m.kept) {
+		if l := m.life(); (l.Boot != "" || l.Host != nil || l.Online != nil) && !reflect.DeepEqual(l, m.kept) {
 			all = append(all, l)
 		}
 	}

@@ -2,6 +2,7 @@ package supervisor_test
 
 import (
 	"fmt"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -190,5 +191,42 @@ func TestARealRunnerReportsItsMachine(t *testing.T) {
 		if got.Host == nil || got.Host.Kernel == "" || got.Host.MemoryMiB == 0 || got.Boot == "" || got.Restarts != 0 {
 			t.Errorf("the node has %+v, start %q, %d restarts", got.Host, got.Boot, got.Restarts)
 		}
+	})
+}
+
+// A month has the time in which a node was heard, of that in which its supervisor listened. A supervisor that is away counts for nobody.
+func TestTheTimeInWhichANodeWasHeardIsKeptByMonth(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSimAt(t, filepath.Join(t.TempDir(), "journal.db"), nil)
+		n := s.join("n1") // on the first of January 2000
+		about := func(got, want time.Duration) bool { return (got - want).Abs() <= 11*time.Minute } // what is not added yet
+		want := func(what string, months ...[2]time.Duration) {
+			t.Helper()
+			time.Sleep(time.Second)
+			synctest.Wait()
+			got := s.lastAbout(n.id).Online
+			if len(got) != len(months) {
+				t.Fatalf("%s: %+v", what, got)
+			}
+			for i, m := range months {
+				if o := got[i]; !about(time.Duration(o.Seconds)*time.Second, m[0]) || !about(time.Duration(o.Of)*time.Second, m[1]) || o.Month != fmt.Sprintf("2000-%02d", i+1) {
+					t.Errorf("%s: %+v, want %v", what, o, m)
+				}
+			}
+		}
+		time.Sleep(time.Hour)
+		want("at first", [2]time.Duration{time.Hour, time.Hour})
+		n.setSilent(true)
+		time.Sleep(time.Hour)
+		want("silent", [2]time.Duration{time.Hour, 2 * time.Hour})
+		s.halt()
+		time.Sleep(3 * time.Hour)
+		n.setSilent(false)
+		s.start()
+		time.Sleep(time.Hour)
+		want("by the next supervisor", [2]time.Duration{2 * time.Hour, 3 * time.Hour})
+		s.clock.set(31 * 24 * time.Hour)
+		time.Sleep(time.Hour)
+		want("in February", [2]time.Duration{2 * time.Hour, 3 * time.Hour}, [2]time.Duration{time.Hour, time.Hour})
 	})
 }

@@ -135,7 +135,7 @@ func TestALateLookIsNoSilence(t *testing.T) {
 		t.Helper()
 		now = now.Add(after)
 		s.rounds.Add(rounds)
-		if lost := f.tick(now, w.listened(now, queueWorks)); len(lost) > 0 {
+		if lost := f.tick(now, now, w.listened(now, queueWorks)); len(lost) > 0 {
 			t.Fatal("the node is lost")
 		}
 	}
@@ -155,7 +155,7 @@ func TestALateLookIsNoSilence(t *testing.T) {
 	}
 	now = now.Add(time.Second)
 	s.rounds.Add(1)
-	if lost := f.tick(now, w.listened(now, true)); len(lost) != 1 {
+	if lost := f.tick(now, now, w.listened(now, true)); len(lost) != 1 {
 		t.Error("a node that was silent for a minute is not lost")
 	}
 }

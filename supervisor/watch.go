@@ -85,7 +85,7 @@ func (w *watcher) look(ctx context.Context) error {
 	s.steps.retry()
 	s.complaints.pass(at)
 	listened := w.listened(at, queueErr == nil)
-	w.lost = append(w.lost, s.fleet.tick(at, listened)...)
+	w.lost = append(w.lost, s.fleet.tick(at, now, listened)...)
 	changed := w.changedNodes()
 	var seen sight
 	err := s.Journal.Read(ctx, func(tx *journal.Tx) (err error) {

@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"strconv"
 	"strings"
 
@@ -154,6 +155,14 @@ func uptimeOf(n writ.Node) string {
 	return age(hostOf(n).Booted)
 }
 
+// onlineShare is how much of the time a node was heard, "99.98 %". What is not all of it is never rounded to that.
+func onlineShare(o writ.Online) string {
+	if o.Of <= 0 || o.Seconds == o.Of {
+		return "100 %"
+	}
+	return fmt.Sprintf("%.2f %%", math.Floor(float64(o.Seconds)/float64(o.Of)*10_000)/100)
+}
+
 // hostText shows what a node says of its machine.
 func hostText(b *strings.Builder, n writ.Node) {
 	if n.Boot != "" {
@@ -162,6 +171,10 @@ func hostText(b *strings.Builder, n writ.Node) {
 			up = "up for " + text + ", "
 		}
 		fmt.Fprintf(b, "  machine: %s%s seen; boot id %s\n", up, count(n.Restarts, "restart"), terminal.Clean(n.Boot))
+	}
+	if len(n.Online) > 0 {
+		last := n.Online[len(n.Online)-1]
+		fmt.Fprintf(b, "  online: %s of %s\n", onlineShare(last), last.Month)
 	}
 	if n.Host == nil {
 		return

@@ -78,10 +78,11 @@ func aHost() *writ.Host {
 }
 
 func TestANodeShowsWhatItsMachineIs(t *testing.T) {
-	n := writ.Node{Name: "n1", Version: "v1.0.0", Liveness: writ.LivenessReady, LastBeat: time.Now(), Boot: "5d0c", Restarts: 2, Host: aHost()}
+	n := writ.Node{Name: "n1", Version: "v1.0.0", Liveness: writ.LivenessReady, LastBeat: time.Now(), Boot: "5d0c", Restarts: 2, Host: aHost(),
+		Online: []writ.Online{{Month: "2026-10", Seconds: 5, Of: 10}, {Month: "2026-11", Seconds: 999_999, Of: 1_000_000}}}
 	text := nodeText(n)
 	for _, want := range []string{
-		"version v1.0.0\n", "  machine: up for 3h, 2 restarts seen; boot id 5d0c\n    writ node, image 0a1b2c3d4e5f6071, kernel 6.1.0-56-amd64\n",
+		"version v1.0.0\n", "  machine: up for 3h, 2 restarts seen; boot id 5d0c\n  online: 99.99 % of 2026-11\n    writ node, image 0a1b2c3d4e5f6071, kernel 6.1.0-56-amd64\n",
 		"    Supermicro AS -1114S, serial S1, AMD EPYC 7302P, 131072 MiB of memory, 2 disks, 2 network cards\n",
 	} {
 		if !strings.Contains(text, want) {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"maps"
 	"slices"
@@ -18,13 +19,17 @@ import (
 func (a *app) usageCommand() *cobra.Command {
 	var params api.ListUsageParams
 	var by, tenant string
+	var ofNodes bool
 	c := &cobra.Command{
 		Use:   "usage",
 		Short: "Show what resources have used",
 		Long: `Shows what resources have used: virtual CPUs, memory and disk by the hour, and traffic. Nodes look every half
 minute and tell their datacenter every five minutes, so the last minutes are missing. A resource counts from its
-creation to its deletion, busy or not. Simulated resources use nothing and are not listed.`,
-		Example: "  writ usage --month 2026-11\n  writ usage --project web-shop --month 2026-11 -o csv > usage.csv\n  writ usage --by tenant",
+creation to its deletion, busy or not. Simulated resources use nothing and are not listed.
+
+With --nodes it shows for how much of the month each node was online. A node is offline once it has been silent for 5 s. Time in
+which its supervisor was away does not count.`,
+		Example: "  writ usage --month 2026-11\n  writ usage --project web-shop --month 2026-11 -o csv > usage.csv\n  writ usage --by tenant\n  writ usage --nodes --month 2026-11",
 		Args:    exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if !slices.Contains([]string{byResource, byProject, byTenant}, by) {
@@ -33,6 +38,9 @@ creation to its deletion, busy or not. Simulated resources use nothing and are n
 			c, err := a.client()
 			if err != nil {
 				return err
+			}
+			if ofNodes {
+				return a.printOnline(cmd.Context(), c, params.Month, params.Datacenter)
 			}
 			params.Project, params.Limit = a.flags.project, client.PageSize
 			usage, err := client.All(func(cursor string) ([]api.Usage, string, error) {
@@ -59,11 +67,62 @@ creation to its deletion, busy or not. Simulated resources use nothing and are n
 	c.Flags().StringVar(&params.Month, "month", time.Now().UTC().Format("2006-01"), `the month in UTC; "" for all`)
 	c.Flags().Lookup("month").DefValue = "this month"
 	c.Flags().StringVar(&by, "by", byResource, "resource, project or tenant: what is added up")
+	c.Flags().BoolVar(&ofNodes, "nodes", false, "for how much of the month nodes were online")
 	c.Flags().StringVar(&tenant, "tenant", "", "only what projects of this tenant have used")
+	c.MarkFlagsMutuallyExclusive("nodes", "by")
+	c.MarkFlagsMutuallyExclusive("nodes", "tenant")
 	complete(c, "by", byResource, byProject, byTenant)
 	c.Flags().StringVar(&params.Datacenter, "dc", "", "only what was used in this datacenter")
 	a.completeFlag(c, "dc", suggestDatacenters)
 	return c
+}
+
+// nodeMonth is how long a node was online in a month.
+type nodeMonth struct {
+	Node       string        `json:"node"`
+	ID         writ.NodeID   `json:"id"`
+	Datacenter string        `json:"datacenter"`
+	Liveness   writ.Liveness `json:"liveness"`
+	Restarts   int           `json:"restarts"`
+	writ.Online
+}
+
+// printOnline shows how long nodes were online in a month, or in each if it is "".
+func (a *app) printOnline(ctx context.Context, c *client.Client, month, datacenter string) error {
+	nodes, err := c.Nodes(ctx, api.ListNodesParams{Datacenter: datacenter})
+	if err != nil {
+		return err
+	}
+	datacenters, err := datacenterNames(ctx, c)
+	if err != nil {
+		return err
+	}
+	all := []nodeMonth{}
+	for _, n := range nodes {
+		for _, o := range n.Online {
+			if month == "" || o.Month == month {
+				all = append(all, nodeMonth{n.Name, n.ID, datacenters[n.Datacenter], n.Liveness, n.Restarts, o})
+			}
+		}
+	}
+	hours := func(title, exact string, of func(nodeMonth) int64) terminal.Column[nodeMonth] {
+		return terminal.Column[nodeMonth]{
+			Title: title, Name: exact,
+			Cell:  func(n nodeMonth) string { return fmt.Sprintf("%.1f", float64(of(n))/3600) },
+			Exact: func(n nodeMonth) string { return fmt.Sprint(of(n)) },
+		}
+	}
+	return a.Print(terminal.List(all, all, func(n nodeMonth) string { return n.Node },
+		column("NODE", func(n nodeMonth) string { return n.Node }),
+		column("DATACENTER", func(n nodeMonth) string { return n.Datacenter }),
+		column("MONTH", func(n nodeMonth) string { return n.Month }),
+		column("ONLINE", func(n nodeMonth) string { return onlineShare(n.Online) }),
+		hours("HOURS", "seconds", func(n nodeMonth) int64 { return n.Seconds }),
+		hours("OF HOURS", "of", func(n nodeMonth) int64 { return n.Of }),
+		column("NOW", func(n nodeMonth) string { return string(n.Liveness) }),
+		wide("RESTARTS", func(n nodeMonth) string { return fmt.Sprint(n.Restarts) }),
+		wide("ID", func(n nodeMonth) string { return string(n.ID) }),
+	))
 }
 
 func usageTable(usage []api.Usage, datacenters map[writ.DatacenterID]string) terminal.View {

@@ -9,6 +9,16 @@ import (
 	"writ/coord/api"
 )
 
+func TestOnlyAllOfTheTimeIsShownAsAHundredPercent(t *testing.T) {
+	for want, o := range map[string]writ.Online{
+		"100 %": {Seconds: 7, Of: 7}, "99.99 %": {Seconds: 999_999, Of: 1_000_000}, "50.00 %": {Seconds: 1, Of: 2}, "0.00 %": {Of: 9},
+	} {
+		if got := onlineShare(o); got != want {
+			t.Errorf("%+v is shown as %q, want %q", o, got, want)
+		}
+	}
+}
+
 func TestUsageIsAddedUpByProjectAndTenant(t *testing.T) {
 	use := func(tenant, project string, cpu, received int64) api.Usage {
 		return api.Usage{Tenant: tenant, Project: writ.ProjectID(project), ProjectName: "the " + project, CPUSeconds: cpu, Received: received}

@@ -372,6 +372,9 @@ type NodeStanding struct {
 // NodeVerdict defines model for NodeVerdict.
 type NodeVerdict = writ.NodeVerdict
 
+// Online defines model for Online.
+type Online = writ.Online
+
 // Orphan defines model for Orphan.
 type Orphan = writ.Orphan
 

@@ -13,6 +13,8 @@ type Life struct {
 	Boot     string      `json:"boot,omitempty"`
 	Restarts int         `json:"restarts,omitempty"`
 	Host     *writ.Host  `json:"host,omitempty"`
+	// Online is how long it was heard in each month.
+	Online []writ.Online `json:"online,omitempty"`
 }
 
 // PutLife keeps what is known of the machine of a node.
