@@ -18,7 +18,7 @@ import (
 // pieces, and a short mark stands in its place.
 
 // The bounds of a reply. A string longer than maxString is replaced by a mark, and so is one longer than maxShort once the reply has maxReply bytes;
-// a list of connections that is longer than maxString keeps its users only;
+// a list of connections that is longer than maxString keeps its users and how long each line is;
 // a list with more than maxNested entries, so deep in a reply that only the fields of a message are there, is replaced by an empty one.
 const (
 	maxString = 5<<20 + 64<<10 // more than queue.MaxBody
@@ -37,7 +37,7 @@ var errReply = errors.New("a reply of Redis cannot be followed")
 // Marks begin with something that nobody knows, so that no node can write one.
 var (
 	markPrefix = "writ:" + randomHex() + ":"
-	markLarge  = markPrefix + "large:" // and the length of what it stands for
+	markLarge  = markPrefix + "large:" // and the length of what it stands for; what usersOf keeps of it may be in the next lines
 	markLater  = markPrefix + "later:" // likewise: to be read in another reply
 )
 
@@ -52,6 +52,7 @@ func marked(text string) (later bool, size int64, ok bool) {
 	if !strings.HasPrefix(text, markPrefix) {
 		return false, 0, false
 	}
+	text, _, _ = strings.Cut(text, "\n")
 	if rest, is := strings.CutPrefix(text, markLater); is {
 		return true, number(rest), true
 	}
@@ -87,12 +88,12 @@ type boundedConn struct {
 	out    []byte // to be handed out
 	head   []byte // the beginning of a line whose end has not come
 
-	pass, drop int64  // bytes of a string that are still to be handed out, or not
-	mark       []byte // that takes the place of the bytes to be dropped, behind them: nothing of a reply may be left when its end is handed out
-	users      *usersOf
-	lists      []nest // around what comes next
-	dropping   int    // so many of them, the innermost ones, are not handed out
-	size       int64  // of the reply so far
+	pass, drop int64    // bytes of a string that are still to be handed out, or not
+	mark       []byte   // that takes the place of the bytes to be dropped, behind them: nothing of a reply may be left when its end is handed out
+	users      *usersOf // in these bytes; may be nil
+	lists      []nest   // around what comes next
+	dropping   int      // so many of them, the innermost ones, are not handed out
+	size       int64    // of the reply so far
 }
 
 // nest is a list of a reply with so many entries to come.
@@ -140,11 +141,11 @@ func (c *boundedConn) follow(in []byte) error {
 			}
 			in = in[n:]
 			if c.drop -= n; c.drop == 0 {
-				if c.users != nil && len(c.users.text) > 0 {
-					c.mark = asBulk(c.users.text)
+				if c.users != nil {
+					c.mark = append(append(c.mark, '\n'), c.users.text...)
 				}
 				c.users = nil
-				c.emit(c.mark)
+				c.emit(asBulk(c.mark))
 				c.end()
 			}
 		default:
@@ -192,9 +193,6 @@ func (c *boundedConn) line(line []byte) error {
 			return nil
 		case n > maxString:
 			c.replace(markLarge, n)
-			if len(c.lists) == 0 {
-				c.users = new(usersOf)
-			}
 		case n > maxShort && c.size > maxReply:
 			c.replace(markLater, n)
 		default:
@@ -232,9 +230,15 @@ func (c *boundedConn) line(line []byte) error {
 	return nil
 }
 
-// replace has a mark handed out instead of a string.
+// replace has a mark handed out instead of a string, with the users that are in it: of a list of connections all. What a message has is not read.
 func (c *boundedConn) replace(mark string, n int64) {
-	c.mark = asBulk(strconv.AppendInt([]byte(mark), n, 10))
+	c.mark = strconv.AppendInt([]byte(mark), n, 10)
+	switch {
+	case len(c.lists) == 0:
+		c.users = new(usersOf)
+	case len(c.lists) < nestedAt:
+		c.users = &usersOf{most: 1}
+	}
 }
 
 // asBulk is a string as Redis sends it.

@@ -15,7 +15,7 @@ import (
 )
 
 // connectAs opens a connection as a user, under a name that the client chooses.
-func connectAs(t *testing.T, redisURL, user, password, name string) *bufio.Reader {
+func connectAs(t *testing.T, redisURL, user, password, name string) *bare {
 	t.Helper()
 	at, err := url.Parse(redisURL)
 	if err != nil {
@@ -28,18 +28,46 @@ func connectAs(t *testing.T, redisURL, user, password, name string) *bufio.Reade
 	t.Cleanup(func() { _ = conn.Close() })
 	_ = conn.SetDeadline(time.Now().Add(guard))
 	words := []string{"HELLO", "2", "AUTH", user, password, "SETNAME", name}
+	c := &bare{Reader: bufio.NewReader(conn), t: t, conn: conn}
+	c.say(words...)
+	if line, err := c.ReadString('\n'); err != nil || line[0] != '*' {
+		t.Fatalf("HELLO = %q, %v", line, err)
+	}
+	return c
+}
+
+// bare is a connection without a client.
+type bare struct {
+	*bufio.Reader
+	t    *testing.T
+	conn net.Conn
+}
+
+// say sends a command.
+func (c *bare) say(words ...string) {
+	c.t.Helper()
 	request := fmt.Sprintf("*%d\r\n", len(words))
 	for _, w := range words {
 		request += string(asBulk([]byte(w)))
 	}
-	answers := bufio.NewReader(conn)
-	if _, err := conn.Write([]byte(request)); err != nil {
-		t.Fatal(err)
+	if _, err := c.conn.Write([]byte(request)); err != nil {
+		c.t.Fatal(err)
 	}
-	if line, err := answers.ReadString('\n'); err != nil || line[0] != '*' {
-		t.Fatalf("HELLO = %q, %v", line, err)
+}
+
+// fails sends a command that Redis refuses.
+func (c *bare) fails(words ...string) {
+	c.t.Helper()
+	c.say(words...)
+	for { // what is left of the answer before it
+		line, err := c.ReadString('\n')
+		if err != nil {
+			c.t.Fatal(err)
+		}
+		if line[0] == '-' {
+			return
+		}
 	}
-	return answers
 }
 
 func TestANodeThatTakesConnectionsIsFound(t *testing.T) {
@@ -52,7 +80,7 @@ func TestANodeThatTakesConnectionsIsFound(t *testing.T) {
 			if err := d.admin.ConfigSet(t.Context(), "maxclients", "150").Err(); err != nil {
 				t.Fatal(err)
 			}
-			take := func(node writ.NodeID, n int) (last *bufio.Reader) {
+			take := func(node writ.NodeID, n int) (last *bare) {
 				for range n {
 					last = connectAs(t, at, d.accounts.User(node), d.passwords[node].Password, name)
 				}

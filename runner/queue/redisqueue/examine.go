@@ -19,6 +19,12 @@ func infoOf(text string) map[string]string {
 	return info
 }
 
+// What one client can have Redis keep at once, as docs/manual/redis.md has it.
+const (
+	mostString   = 16 << 20 // of proto-max-bulk-len
+	mostRefusals = 8        // of acllog-max-len
+)
+
 // minMajor is the oldest major version of Redis whose accounts are fine enough for nodes.
 const minMajor = 7
 
@@ -62,6 +68,18 @@ func (q *Queue) Examine(ctx context.Context) (version string, found []Finding, e
 		found = append(found, Finding{
 			"maxmemory-clients is 0: a node that asks for much and reads nothing can fill its memory with answers",
 			"redis-cli CONFIG SET maxmemory-clients 256mb, and the same in redis.conf",
+		})
+	}
+	if limit, err := q.client.ConfigGet(ctx, "proto-max-bulk-len").Result(); err == nil && number(limit["proto-max-bulk-len"]) > mostString {
+		found = append(found, Finding{
+			"proto-max-bulk-len is more than 16mb: a node can fill its memory beyond maxmemory at once, with names that are as long",
+			"redis-cli CONFIG SET proto-max-bulk-len 16mb, and the same in redis.conf",
+		})
+	}
+	if limit, err := q.client.ConfigGet(ctx, "acllog-max-len").Result(); err == nil && number(limit["acllog-max-len"]) > mostRefusals {
+		found = append(found, Finding{
+			"acllog-max-len is more than 8: a node can fill its memory beyond maxmemory at once, as each entry has a copy of the name of its connection",
+			"redis-cli CONFIG SET acllog-max-len 8, and the same in redis.conf",
 		})
 	}
 	if info["aof_enabled"] == "0" {

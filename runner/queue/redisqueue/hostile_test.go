@@ -474,3 +474,38 @@ func TestNoScriptCopiesAsOftenAsItsCallerLikes(t *testing.T) {
 		}
 	}
 }
+
+// Whoever fails to log in says himself as whom: that proves nothing about the node of that name.
+func TestANodeThatLogsInAsAnotherOneIsFound(t *testing.T) {
+	t.Parallel()
+	for what, name := range map[string]string{"": strings.Repeat("x", 2<<20), "under a name that is not read": strings.Repeat("x", maxString+1)} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			d := newTwo(t)
+			c := connectAs(t, "redis://"+d.admin.Options().Addr, d.accounts.User(testNode), d.passwords[testNode].Password, name)
+			c.fails("AUTH", d.accounts.User(otherNode), "guess")
+			if got := d.findings()[queue.OverBudget]; got.Bytes < int64(len(name)) || got.What == "" { // findings also fails for another node's
+				t.Errorf("found %+v", got)
+			}
+		})
+	}
+}
+
+// A name of a connection takes memory that belongs to no key, and Redis refuses the writes of all others for it.
+func TestLongNamesOfConnectionsAreFound(t *testing.T) {
+	t.Parallel()
+	d := newTwo(t)
+	if err := d.admin.ConfigSet(t.Context(), "maxmemory", "128mb").Err(); err != nil {
+		t.Fatal(err)
+	}
+	const n, size = 9, 16 << 20
+	for range n {
+		connectAs(t, "redis://"+d.admin.Options().Addr, d.accounts.User(testNode), d.passwords[testNode].Password, strings.Repeat("x", size))
+	}
+	if err := d.honest.XAdd(t.Context(), &redis.XAddArgs{Stream: streamKey(d.good), Values: []any{field, "x"}}).Err(); err == nil || !strings.Contains(err.Error(), "OOM") {
+		t.Fatalf("an honest node writes: %v; this test says nothing", err)
+	}
+	if got := d.findings()[queue.OverBudget]; got.Count != n || got.Bytes < n*(size-nameShort) || got.What == "" {
+		t.Errorf("found %+v", got)
+	}
+}

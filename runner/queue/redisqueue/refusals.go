@@ -3,7 +3,6 @@ package redisqueue
 import (
 	"context"
 	"fmt"
-	"strings"
 
 	"github.com/redis/go-redis/v9"
 
@@ -33,14 +32,14 @@ func (a *Accounts) refusals(ctx context.Context) ([]queue.Finding, error) {
 	var total int64
 	nodes := map[writ.NodeID]queue.Finding{}
 	for _, e := range entries {
-		size, user := refusal(e)
+		size, client := refusal(e)
 		if size < refusalLong {
 			continue
 		}
 		total += size
-		if node, ok := strings.CutPrefix(user, a.prefix); ok && writ.ValidUUID(node) {
-			f := nodes[writ.NodeID(node)]
-			nodes[writ.NodeID(node)] = queue.Finding{Node: writ.NodeID(node), Offence: queue.OverBudget, Count: f.Count + 1, Bytes: f.Bytes + size}
+		if node, _, is := a.nodeOf(usersIn(client)); is {
+			f := nodes[node]
+			nodes[node] = queue.Finding{Node: node, Offence: queue.OverBudget, Count: f.Count + 1, Bytes: f.Bytes + size}
 		}
 	}
 	if err == nil && total < refusalsMost {
@@ -57,8 +56,8 @@ func (a *Accounts) refusals(ctx context.Context) ([]queue.Finding, error) {
 	return found, err
 }
 
-// refusal returns about how long an entry is, and whose.
-func refusal(entry any) (size int64, user string) {
+// refusal returns about how long an entry is, and whose connection it is about. Its username is what somebody said who failed to log in.
+func refusal(entry any) (size int64, client string) {
 	fields := map[string]any{}
 	switch e := entry.(type) {
 	case map[any]any:
@@ -78,6 +77,6 @@ func refusal(entry any) (size int64, user string) {
 		}
 		size += int64(len(text))
 	}
-	user, _ = fields["username"].(string)
-	return size, user
+	client, _ = fields["client-info"].(string)
+	return size, client
 }

@@ -31,7 +31,12 @@ type sweep struct {
 	fast   bool
 	began  int64 // bytes that all keys took when the pass began; less if they took less since
 	before int64 // likewise, of the last pass that has ended
+	sum    int64 // bytes of all nodes so far
+	keys   int64 // likewise, of the last pass that has ended
 }
+
+// unexplained reports whether Redis keeps so much more than the keys of nodes that one of them may be over its budget. used is as for begin.
+func (s *sweep) unexplained(used int64) bool { return used > s.keys+queue.BudgetBytes }
 
 // belongings is what a node has in Redis.
 type belongings struct{ bytes, items, keys int64 }
@@ -120,7 +125,7 @@ func (s *sweep) begin(used int64) (scripts int) {
 	s.began, s.before = min(s.began, used), min(s.before, used)
 	fast := s.fast || used > s.before+queue.BudgetBytes
 	if s.cursor == "" || s.cursor == "0" || fast && !s.fast {
-		*s = sweep{cursor: "0", has: map[writ.NodeID]belongings{}, began: used, before: s.before}
+		*s = sweep{cursor: "0", has: map[writ.NodeID]belongings{}, began: used, before: s.before, keys: s.keys}
 	}
 	if s.fast = fast; fast {
 		return fastScripts
@@ -140,6 +145,7 @@ func (s *sweep) next(ctx context.Context, client *redis.Client) (over []queue.Fi
 		if len(one) < 4 || !writ.ValidUUID(one[0]) {
 			continue
 		}
+		s.sum += number(one[1])
 		h := s.has[node]
 		h.bytes, h.items, h.keys = h.bytes+number(one[1]), h.items+number(one[2]), h.keys+number(one[3])
 		if f, is := h.over(node); is {
@@ -148,7 +154,7 @@ func (s *sweep) next(ctx context.Context, client *redis.Client) (over []queue.Fi
 		s.has[node] = h
 	}
 	if s.cursor == "0" {
-		s.before, s.fast = s.began, false
+		s.before, s.keys, s.fast = s.began, s.sum, false
 	}
 	return over, s.cursor == "0", nil
 }
