@@ -10,6 +10,7 @@ import (
 
 	"writ"
 	"writ/cmd/writ/internal/client"
+	"writ/cmd/writ/internal/redact"
 	"writ/cmd/writ/internal/terminal"
 	"writ/scripts"
 )
@@ -227,7 +228,7 @@ func (a *app) annotation(severity, title, text string, about ...any) {
 		properties = append(properties, fmt.Sprintf("%v=%s", about[i], property.Replace(fmt.Sprint(about[i+1]))))
 	}
 	properties = append(properties, "title="+property.Replace(title))
-	fmt.Fprintf(a.Err, "::%s %s::%s\n", severity, strings.Join(properties, ","), message.Replace(text))
+	a.Command(fmt.Sprintf("::%s %s::%s", severity, strings.Join(properties, ","), message.Replace(redact.Text(text))))
 }
 
 // onGitHub reports whether annotations are wanted.

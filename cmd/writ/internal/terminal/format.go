@@ -6,6 +6,7 @@ import (
 	"encoding/csv"
 	"encoding/json"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -131,8 +132,10 @@ func (t *Terminal) PrintJSON(v any) error {
 }
 
 // harmless escapes the characters of a JSON text that could take over the terminal that shows it and that package json leaves alone: DEL,
-// the second block of control characters, those that change the direction of text, and those that are not seen. They can only stand inside of strings.
+// the second block of control characters, those that change the direction of text, those that are not seen, and the bracket of what may be a command
+// to a CI system. They can only stand inside of strings.
 func harmless(text []byte) []byte {
+	text = bracketed.ReplaceAll(text, []byte(`$1\u005b`))
 	if !bytes.ContainsFunc(text, isRisky) {
 		return text
 	}
@@ -149,6 +152,8 @@ func harmless(text []byte) []byte {
 	}
 	return b.Bytes()
 }
+
+var bracketed = regexp.MustCompile(`(##[A-Za-z]*)\[`)
 
 func isRisky(r rune) bool { return r >= 0x7f && unicode.IsControl(r) || hidden.Is(r) }
 

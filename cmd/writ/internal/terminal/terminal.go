@@ -3,7 +3,7 @@
 //
 // The rules: data goes to standard output and nothing else does; progress, questions and errors go to standard error. Where standard
 // error is no terminal, or NO_COLOR or CI=true is set, everything is plain lines. Text that strangers may have written is shown
-// without control characters.
+// without control characters, and in CI jobs without the beginnings of commands.
 package terminal
 
 import (
@@ -45,6 +45,9 @@ func New(in, out, err *os.File, environ []string) *Terminal {
 	t.interactive = ci != "true" && ci != "1" && term.IsTerminal(in.Fd()) && term.IsTerminal(err.Fd())
 	if !t.interactive || variable(environ, "NO_COLOR") != "" {
 		w.Profile = colorprofile.NoTTY
+	}
+	if readsCommands(environ) {
+		t.Out, t.Err = &harmed{to: out}, &harmed{to: w}
 	}
 	t.painted = t.interactive && colorprofile.Detect(out, environ) >= colorprofile.ANSI
 	t.styles = styles{
