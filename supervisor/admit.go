@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/ed25519"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -115,8 +116,15 @@ func (s *Supervisor) Admit(ctx context.Context, claim nodes.Claim) (nodes.Welcom
 	case token.ID == "":
 		return s.keepPending(ctx, claim)
 	}
-	return s.admitNew(ctx, claim, known, token)
+	welcome, err := s.admitNew(ctx, claim, known, token)
+	if known := s.fleet.byKey(joiner.Key); known != nil && errors.Is(err, errDecidedMeanwhile) {
+		return s.welcome(claim, known)
+	}
+	return welcome, err
 }
+
+// errDecidedMeanwhile is why a token admits nobody: its node has a record since its claim was looked at.
+var errDecidedMeanwhile = writ.Errorf(writ.CodeConflict, "something was decided about the node meanwhile").WithHint("join again")
 
 // welcome signs what a node is, for the one that made the claim.
 func (s *Supervisor) welcome(claim nodes.Claim, n *journal.Node) (nodes.Welcome, error) {
@@ -238,6 +246,13 @@ func (s *Supervisor) admitNew(ctx context.Context, claim nodes.Claim, known *jou
 	n.Token = token.ID
 	err := s.Journal.Write(failpoint.At(ctx, failpoint.NodeAdmitted), func(tx *journal.Tx) error {
 		n.Joined = tx.Now
+		was, err := tx.Node(n.ID)
+		switch {
+		case err != nil:
+			return err
+		case was != nil && (known == nil || was.Decisions != known.Decisions):
+			return errDecidedMeanwhile
+		}
 		spent, err := tx.SpendToken(token.ID, envelope.IDOf(joiner.Key))
 		if err != nil {
 			return err
@@ -253,6 +268,11 @@ func (s *Supervisor) admitNew(ctx context.Context, claim nodes.Claim, known *jou
 		}
 		shown := n.Node
 		tx.AddEvents(writ.Event{Node: &shown})
+		tx.Then(func() {
+			s.fleet.put(*n)
+			s.pending.remove(n.ID)
+			s.accounts.rouse()
+		})
 		return nil
 	})
 	if sqldb.IsDuplicate(err) {
@@ -261,9 +281,6 @@ func (s *Supervisor) admitNew(ctx context.Context, claim nodes.Claim, known *jou
 	if err != nil {
 		return nodes.Welcome{}, err
 	}
-	s.fleet.put(*n)
-	s.pending.remove(n.ID)
-	s.accounts.rouse()
 	s.Log.Info("node joined", "node", n.Name, "id", n.ID, "admission", n.Admission, "key", n.Key)
 	return s.welcome(claim, n)
 }

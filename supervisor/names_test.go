@@ -2,7 +2,9 @@ package supervisor_test
 
 import (
 	"strings"
+	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"writ"
@@ -180,6 +182,50 @@ func TestAClaimIsCheckedAsTheHelloWas(t *testing.T) {
 					t.Errorf("%s, with the token %q: %+v, %v", what, token.ID, welcome, err)
 				}
 			}
+		}
+	})
+}
+
+// The transaction that admits by a token looks again: a decision may have been made since the claim was looked at.
+func TestATokenAdmitsNoNodeThatIsRejectedAtTheSameTime(t *testing.T) {
+	inSim(t, func(t *testing.T, s *sim) {
+		n, id := asking(s, "web1")
+		token := s.token()
+		held, release := make(chan struct{}), make(chan struct{})
+		var all sync.WaitGroup
+		all.Go(func() {
+			err := s.journal.Write(t.Context(), func(*journal.Tx) error {
+				close(held)
+				<-release
+				return nil
+			})
+			if err != nil {
+				t.Error(err)
+			}
+		})
+		<-held
+		all.Go(func() {
+			if err := s.decision(id, "reject"); err != nil {
+				t.Error(err)
+			}
+		})
+		synctest.Wait()
+		all.Go(func() {
+			if w, err := n.claim(token); err != nil || w.Admission != writ.AdmissionRejected {
+				t.Errorf("it joined as %+v, %v", w, err)
+			}
+		})
+		synctest.Wait()
+		close(release)
+		all.Wait()
+		s.halt()
+		s.start()
+		if n := s.Known(id); n == nil || n.Admission != writ.AdmissionRejected {
+			t.Errorf("after the next start it is %+v", n)
+		}
+		other := &testNode{sim: s, name: "web2", key: newKey(t)}
+		if w, err := other.claim(token); err != nil || w.Admission != writ.AdmissionApproved {
+			t.Errorf("the token was spent: %+v, %v", w, err)
 		}
 	})
 }
