@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"text/tabwriter"
 	"unicode"
@@ -192,11 +193,22 @@ func rowsOf[T any](items []T, columns []Column[T]) [][]string {
 			if row[i] = c.Cell(item); c.Exact != nil {
 				row[i] = c.Exact(item)
 			}
-			row[i] = Clean(row[i])
+			row[i] = noFormula(Clean(row[i]))
 		}
 		rows = append(rows, row)
 	}
 	return rows
+}
+
+// noFormula returns a cell as a spreadsheet shows it, and does not compute it: behind an apostrophe, if it may be a formula.
+func noFormula(cell string) string {
+	if len(cell) < 2 || !strings.Contains("=+-@", cell[:1]) {
+		return cell
+	}
+	if _, err := strconv.ParseFloat(cell, 64); err == nil {
+		return cell
+	}
+	return "'" + cell
 }
 
 func table[T any](items []T, columns []Column[T], wide bool) string {

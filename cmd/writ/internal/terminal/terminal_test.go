@@ -70,6 +70,24 @@ func TestEachFormatOfAList(t *testing.T) {
 	}
 }
 
+// Machines choose some cells, and a spreadsheet computes a cell that begins as a formula does.
+func TestNoCellOfCSVIsAFormula(t *testing.T) {
+	term, out, _ := newTest(t)
+	term.Format = CSV
+	all := []row{{`=HYPERLINK("http://x/")`, -1, "+1-1"}, {"@SUM(1)", 2, "-1.5e3"}, {"-2+cmd", 3, "a=b"}}
+	view := List(all, all, func(r row) string { return r.Name },
+		Column[row]{Title: "NAME", Cell: func(r row) string { return r.Name }},
+		Column[row]{Title: "SIZE", Cell: func(row) string { return "" }, Exact: func(r row) string { return fmt.Sprint(r.Size) }},
+		Column[row]{Title: "NOTE", Cell: func(r row) string { return r.Note }})
+	if err := term.Print(view); err != nil {
+		t.Fatal(err)
+	}
+	want := "name,size,note\n\"'=HYPERLINK(\"\"http://x/\"\")\",-1,'+1-1\n'@SUM(1),2,-1.5e3\n'-2+cmd,3,a=b\n"
+	if diff := cmp.Diff(want, out()); diff != "" {
+		t.Error(diff)
+	}
+}
+
 // Package json lets these pass, and a terminal obeys them.
 func TestJSONTakesNoTerminalOver(t *testing.T) {
 	term, out, errs := newTest(t)
