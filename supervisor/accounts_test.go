@@ -26,6 +26,7 @@ type memoryAccounts struct {
 	err error
 
 	found   []queue.Finding // of the next survey
+	failed  error           // likewise, of the rest of it
 	cleared []writ.NodeID
 }
 
@@ -48,7 +49,7 @@ func (d *memoryAccounts) Survey(context.Context) ([]queue.Finding, error) {
 	defer d.mu.Unlock()
 	found := d.found
 	d.found = nil
-	return found, nil
+	return found, d.failed
 }
 
 func (d *memoryAccounts) Clear(_ context.Context, node writ.NodeID) error {

@@ -113,6 +113,24 @@ func TestANodeThatTakesConnectionsIsKeptOffTheQueueForAWhile(t *testing.T) {
 	})
 }
 
+// A node makes a look take longer than anybody waits: what it found until then counts.
+func TestALookThatComesToNoEndKeepsWhatItFound(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		keeper := &memoryAccounts{}
+		s := newSimAt(t, filepath.Join(t.TempDir(), "journal.db"), keeper)
+		n := s.join("n1")
+		time.Sleep(2 * time.Second)
+		keeper.mu.Lock()
+		keeper.failed = writ.Errorf(writ.CodeQueueUnavailable, "i/o timeout")
+		keeper.mu.Unlock()
+		keeper.finds(queue.Finding{Node: n.id, Offence: queue.OverBudget, Count: 50, Bytes: 80 << 20})
+		time.Sleep(2 * time.Second)
+		if keeper.password(n.id) != "" || len(keeper.cleared) != 1 {
+			t.Errorf("account %q, cleared %v", keeper.password(n.id), keeper.cleared)
+		}
+	})
+}
+
 // One look finds a node again and again that has many times its budget, and the next one what was on its way when the account was taken away.
 func TestRemainsOfABlockedNodeDoNotExtendItsBlock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -70,14 +70,16 @@ func (u *useless) why() *writ.Error {
 // its account. What it had when this supervisor began, it may have sent while nobody listened: that costs it nothing but what it had. The caller
 // holds mu.
 func (a *accounts) survey(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, applyWithin)
-	defer cancel()
-	first := !a.surveyed
-	found, err := a.s.Accounts.Survey(ctx)
-	if err != nil && !errors.Is(err, errors.ErrUnsupported) {
+	looking, cancel := context.WithTimeout(ctx, applyWithin)
+	found, err := a.s.Accounts.Survey(looking)
+	cancel()
+	if err != nil && !errors.Is(err, errors.ErrUnsupported) && len(found) == 0 {
 		return // the watch says that the queue is away
 	}
+	first := !a.surveyed
 	a.surveyed = true
+	ctx, cancel = context.WithTimeout(ctx, applyWithin)
+	defer cancel()
 	for _, f := range found {
 		switch f.Offence {
 		case queue.OverBudget:

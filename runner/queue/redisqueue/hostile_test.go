@@ -509,3 +509,30 @@ func TestLongNamesOfConnectionsAreFound(t *testing.T) {
 		t.Errorf("found %+v", got)
 	}
 }
+
+// A node chooses names of keys, too. Several long ones at once take a script of Redis longer than anybody waits, and they must not come here.
+func TestLongNamesOfKeysAreRemovedUnread(t *testing.T) {
+	d := newTwo(t) // not in parallel: it measures the heap
+	const n, size = 10, 8 << 20
+	for i := range n {
+		if err := d.hostile.HSet(t.Context(), key(testNode, fmt.Sprint(i)+strings.Repeat("x", size)), "a", "b").Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	runtime.GC()
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	if got := d.findings()[queue.OverBudget]; got.Bytes <= queue.BudgetBytes {
+		t.Errorf("found %+v", got)
+	}
+	if err := d.accounts.Clear(t.Context(), testNode); err != nil {
+		t.Fatal(err)
+	}
+	runtime.ReadMemStats(&after)
+	if grown := int64(after.TotalAlloc) - int64(before.TotalAlloc); grown > 32<<20 {
+		t.Errorf("%d MiB were taken from the heap to remove keys with names of %d MiB", grown>>20, n*size>>20)
+	}
+	if left := len(d.admin.Keys(t.Context(), key(testNode, "*")).Val()); left > 0 {
+		t.Errorf("%d keys are left", left)
+	}
+}

@@ -54,27 +54,46 @@ func (h belongings) over(node writ.NodeID) (queue.Finding, bool) {
 	return f, false
 }
 
+// A node chooses how long the names of its keys are. To give a script several long ones at once takes Redis longer than anybody waits, so scripts
+// ask for one key after the other, for a few where they are a small part of all, and end after some that are long.
+const someKeys = `
+local cursor, left, names = ARGV[1], tonumber(ARGV[2]), 0
+local at_once = math.max(1, math.min(10, math.floor(redis.call("DBSIZE") / 1000)))
+local function some(...)
+	local found = redis.call("SCAN", cursor, "COUNT", at_once, ...)
+	cursor, left = found[1], left - at_once
+	for _, key in ipairs(found[2]) do
+		names = names + #key
+	end
+	if cursor == "0" or names > 1048576 then
+		left = 0
+	end
+	return found[2]
+end
+`
+
 // sweepScript looks at some keys. ARGV: cursor, about how many. It returns the next cursor, and then node, bytes, entries and keys in turns. It runs as the
 // supervisor: no node may use what is in it.
-var sweepScript = newScript(`
+var sweepScript = newScript(someKeys + `
 local lengths = {list = "LLEN", zset = "ZCARD", set = "SCARD", hash = "HLEN", stream = "XLEN"}
-local found = redis.call("SCAN", ARGV[1], "COUNT", ARGV[2])
 local bytes, items, keys, order = {}, {}, {}, {}
-for _, key in ipairs(found[2]) do
-	local node = string.match(key, "^asynq:{([^}]*)}:") or string.match(key, "^writ:{([^}]*)}:")
-	if node then
-		if not bytes[node] then
-			bytes[node], items[node], keys[node] = 0, 0, 0
-			order[#order + 1] = node
+while left > 0 do
+	for _, key in ipairs(some()) do
+		local node = string.match(key, "^asynq:{([^}]*)}:") or string.match(key, "^writ:{([^}]*)}:")
+		if node then
+			if not bytes[node] then
+				bytes[node], items[node], keys[node] = 0, 0, 0
+				order[#order + 1] = node
+			end
+			bytes[node] = bytes[node] + (redis.call("MEMORY", "USAGE", key, "SAMPLES", "0") or 0)
+			local kind = redis.call("TYPE", key)
+			local length = lengths[kind.ok or kind]
+			items[node] = items[node] + (length and redis.call(length, key) or 1)
+			keys[node] = keys[node] + 1
 		end
-		bytes[node] = bytes[node] + (redis.call("MEMORY", "USAGE", key, "SAMPLES", "0") or 0)
-		local kind = redis.call("TYPE", key)
-		local length = lengths[kind.ok or kind]
-		items[node] = items[node] + (length and redis.call(length, key) or 1)
-		keys[node] = keys[node] + 1
 	end
 end
-local all = {found[1]}
+local all = {cursor}
 for _, node in ipairs(order) do
 	all[#all + 1] = node
 	all[#all + 1] = string.format("%.0f", bytes[node])
@@ -159,6 +178,15 @@ func (s *sweep) next(ctx context.Context, client *redis.Client) (over []queue.Fi
 	return over, s.cursor == "0", nil
 }
 
+// clearScript removes some keys. ARGV: cursor, about how many to look at, pattern. It returns the next cursor.
+var clearScript = newScript(someKeys + `
+while left > 0 do
+	for _, key in ipairs(some("MATCH", ARGV[3])) do
+		redis.call("UNLINK", key)
+	end
+end
+return cursor`)
+
 // Clear implements queue.Accounts.
 func (a *Accounts) Clear(ctx context.Context, node writ.NodeID) error {
 	if !writ.ValidUUID(string(node)) {
@@ -167,17 +195,11 @@ func (a *Accounts) Clear(ctx context.Context, node writ.NodeID) error {
 	client := a.queue.client
 	err := func() error {
 		for _, pattern := range []string{key(node, "*"), streamKey(queue.Stream{Node: node, Direction: "*"})} {
-			for cursor, first := uint64(0), true; cursor != 0 || first; first = false {
-				keys, next, err := client.Scan(ctx, cursor, pattern, sweepKeys).Result()
-				if err != nil {
+			for cursor, first := "0", true; cursor != "0" || first; first = false {
+				var err error
+				if cursor, err = clearScript.Run(ctx, client, nil, cursor, sweepKeys, pattern).Text(); err != nil {
 					return err
 				}
-				if len(keys) > 0 {
-					if err := client.Unlink(ctx, keys...).Err(); err != nil {
-						return err
-					}
-				}
-				cursor = next
 			}
 		}
 		return nil
