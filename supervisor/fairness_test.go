@@ -75,6 +75,29 @@ func TestAProjectWithLittleWorkDoesNotWaitForOneWithMuch(t *testing.T) {
 	})
 }
 
+// A supervisor sends more calls of a project with a weight, and tells nodes what it counts beside others.
+func TestAProjectGetsMoreByItsWeight(t *testing.T) {
+	inProjects(t, 1, func(t *testing.T, s *sim, projects []identity.Project) {
+		s.halt()
+		s.weights = map[string]int{projects[0].Name: 3}
+		s.start()
+		n := s.join("n1", slowly(10*time.Second), func(n *testNode) { n.slots = 4 })
+		time.Sleep(2 * time.Second)
+		many := s.submit(pings(60))
+		s.awaitCall(many, 1, writ.CallRunning)
+		s.wantState(s.submitTo(projects[0], pings(60)), writ.RunSucceeded)
+		if n, least, most := s.endedCalls(many), 10, 36; n < least || n > most { // a third of 60, and what was out before
+			t.Errorf("%d calls of the project without a weight ended before the 60 of the other, want %d to %d", n, least, most)
+		}
+		for _, job := range n.given() {
+			if want := map[writ.ProjectID]int{projects[0].ID: 3}[job.Project]; job.Weight != want {
+				t.Fatalf("a job of the project %s has the weight %d, want %d", job.Project, job.Weight, want)
+			}
+		}
+		s.wantState(many, writ.RunSucceeded)
+	})
+}
+
 func TestManyProjectsShareSmallCapacity(t *testing.T) {
 	inProjects(t, 8, func(t *testing.T, s *sim, projects []identity.Project) {
 		s.join("n1", slowly(time.Second), func(n *testNode) { n.slots = 1 })

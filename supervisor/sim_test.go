@@ -49,6 +49,7 @@ type sim struct {
 	evaluator    scripts.Evaluator // of the next supervisor that starts
 	maxOpen      int               // runs of a project, of the next supervisor that starts
 	maxCalls     int               // open calls of a project, as well
+	weights      map[string]int    // of projects by name, as well
 	keep         time.Duration     // runs after their end, as well
 	accounts     queue.Accounts
 	marks        supervisor.Marks // of the next supervisor that starts
@@ -174,7 +175,7 @@ func (s *sim) start() {
 	s.Supervisor, err = supervisor.Open(s.t.Context(), supervisor.Config{
 		Datacenter: theDatacenter, Pin: identity.ClusterOf(s.person.PublicKey()), Key: s.key, Journal: s.journal,
 		Queue: cmp.Or[queue.Queue](s.way, s.queue), Accounts: s.accounts, Marks: s.marks, Certificates: s.certificates, Coordinators: s.coordinators, DialWith: s.dialWith,
-		Evaluator: s.evaluator, MaxOpenRuns: s.maxOpen, MaxOpenCalls: s.maxCalls, KeepRuns: s.keep, Now: s.clock.now,
+		Evaluator: s.evaluator, MaxOpenRuns: s.maxOpen, MaxOpenCalls: s.maxCalls, Weights: s.weights, KeepRuns: s.keep, Now: s.clock.now,
 		Log: slog.New(slog.NewTextHandler(io.MultiWriter(s.said.also(s.t.Output()), &s.logs), &slog.HandlerOptions{Level: s.level})),
 	}, s.rosters)
 	if err != nil {
