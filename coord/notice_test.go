@@ -215,3 +215,26 @@ func TestRolesThatEndAreMetrics(t *testing.T) {
 		t.Errorf("got %q", got)
 	}
 }
+
+// What ends is told by a coordinator that runs: on its pages, by its metrics, and in its log.
+func TestACoordinatorTellsWhatEnds(t *testing.T) {
+	p := start(t, func(c *Coordinator) {
+		c.PublicCertificate = func() (from, until time.Time) { return time.Unix(0, 0), time.Unix(86400, 0) }
+	})
+	p.rosters.current.Store(withRoles(time.Now().Add(-20 * day).UTC()))
+	for path, says := range map[string][]string{
+		"/":        {"A role ends soon: the role deployer of alice on all projects expires on", "The certificate for browsers expired on 1970-01-02"},
+		"/metrics": {"writ_role_expires_seconds{principal=\"alice\",project=\"*\",role=\"deployer\"} ", "writ_roster_expires_seconds "},
+	} {
+		_, body := p.get(path)
+		for _, text := range says {
+			if !strings.Contains(body, text) {
+				t.Errorf("%s does not say %q", path, text)
+			}
+		}
+	}
+	p.stop() // which waits for the first look, too
+	if n := p.log.Lines("the certificate for browsers has expired"); n != 1 {
+		t.Errorf("its log says %d times that something has ended:\n%s", n, p.log)
+	}
+}
