@@ -24,7 +24,7 @@ import (
 type app struct {
 	*terminal.Terminal
 	flags  clientFlags
-	warned sync.Map // what warnOfRoles has said
+	warned sync.Map // what warnOnce has said
 }
 
 // clientFlags are those of commands that talk to a cluster.

@@ -3,15 +3,17 @@ package main
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"writ"
 	"writ/cmd/writ/internal/testcluster"
 	"writ/coord/api"
+	"writ/identity"
 	"writ/internal/testenv"
 )
 
 // TestEveryCommandThatSignsWarnsOfARoleThatEnds: once, whatever becomes of what was signed. No statement arrives here, so that each finds the
-// node and the run as they were.
+// node and the run as they were. Of a roster whose time is half over they warn likewise.
 func TestEveryCommandThatSignsWarnsOfARoleThatEnds(t *testing.T) {
 	t.Parallel()
 	s := testcluster.New(t)
@@ -52,6 +54,23 @@ func TestEveryCommandThatSignsWarnsOfARoleThatEnds(t *testing.T) {
 		}
 		if _, said, _ := s.Try(append(args, "--server", l.URL)...); strings.Count(said, warning) != 1 {
 			t.Errorf("%s says\n%s", name, said)
+		}
+	}
+	const aged = "of the roster expires on"
+	if _, said, _ := s.Try("payload", "fails.tengo"); strings.Contains(said, aged) {
+		t.Errorf("of a new roster is said\n%s", said)
+	}
+	_, err = s.Client.Amend(t.Context(), func(next *identity.Roster) error {
+		next.Created = next.Created.Add(-identity.RosterValidity/2 - time.Hour)
+		next.Expires = next.Created.Add(identity.RosterValidity)
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, args := range [][]string{commands["payload"], commands["node cordon"], {"plan", "fails.tengo"}} {
+		if _, said, _ := s.Try(args...); strings.Count(said, aged) != 1 {
+			t.Errorf("%v says of a roster whose time is half over\n%s", args, said)
 		}
 	}
 	if add := s.Start("add west", "Start the supervisor", "dc", "add", "west", "--region", "here"); strings.Count(add.Said(), warning) != 1 {

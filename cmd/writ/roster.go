@@ -64,8 +64,8 @@ func (a *app) rosterRenewCommand() *cobra.Command {
 		Long: `Signs the next version of the roster with you as a root operator. It says the same as the newest one and is
 valid for another 90 days. An expired roster stops new work in all datacenters, and no node takes jobs: open runs wait until it is renewed.
 
-Renew a roster from half of its life on. From then on every command warns, the dashboard shows it, and the
-metric writ_roster_renew_seconds tells when.`,
+Renew a roster from half of its life on. From then on every command that signs warns, the dashboard shows it, and
+the metric writ_roster_renew_seconds tells when.`,
 		Example: "  writ roster renew",
 		Args:    exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -136,24 +136,29 @@ func (a *app) roster(ctx context.Context, c *client.Client) (*identity.Roster, e
 func (a *app) warnOfAge(r *identity.Roster, now time.Time) {
 	switch {
 	case now.After(r.Expires):
-		a.Warn("version %d of the roster expired on %s: no datacenter accepts new work until a root operator signs the next one with `writ "+
+		a.warnOnce("version %d of the roster expired on %s: no datacenter accepts new work until a root operator signs the next one with `writ "+
 			"roster renew`",
 			r.Version, r.Expires.Format(time.DateOnly))
 	case now.After(r.RenewFrom()):
-		a.Warn("version %d of the roster expires on %s: a root operator should sign the next one with `writ roster renew`", r.Version,
+		a.warnOnce("version %d of the roster expires on %s: a root operator should sign the next one with `writ roster renew`", r.Version,
 			r.Expires.Format(time.DateOnly))
 	}
 }
 
-// warnOfRoles warns whoever signs that a role of theirs ends within 30 days. A command that signs twice says it once.
+// warnOfRoles warns whoever signs that a role of theirs ends within 30 days.
 func (a *app) warnOfRoles(r *identity.Roster, who string) {
 	for _, e := range r.EndingRoles(time.Now()) {
-		if e.Principal != who {
-			continue
+		if e.Principal == who {
+			a.warnOnce("%s: a root operator prolongs it with `%s`", e, e.Renew)
 		}
-		if _, again := a.warned.LoadOrStore(e.String(), true); !again {
-			a.Warn("%s: a root operator prolongs it with `%s`", e, e.Renew)
-		}
+	}
+}
+
+// warnOnce warns of what a command may find several times: one that signs twice reads the roster twice.
+func (a *app) warnOnce(format string, args ...any) {
+	text := fmt.Sprintf(format, args...)
+	if _, again := a.warned.LoadOrStore(text, true); !again {
+		a.Warn("%s", text)
 	}
 }
 
