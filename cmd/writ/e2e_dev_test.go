@@ -294,12 +294,14 @@ func TestDevGoesOnWithoutANodeThatWasRemoved(t *testing.T) {
 	s.Runs("dev")
 }
 
-// TestARemovedNodeEndsWithACodeOfItsOwn removes a node of a datacenter, whose Redis cuts it off: its process ends, and another start does too.
+// TestARemovedNodeEndsWithACodeOfItsOwn removes a node of a datacenter, whose Redis cuts it off: its process ends, and another start does too. Of the
+// two supervisors that its nodes know, the first one is not there.
 func TestARemovedNodeEndsWithACodeOfItsOwn(t *testing.T) {
 	t.Parallel()
 	broker := testenv.RedisWithPassword(t)
 	s := testcluster.New(t)
-	s.Add(testcluster.Datacenter{Name: "dc1", Redis: broker.URL, Nodes: 2, Speed: "0"})
+	absent, nodeAPI := fmt.Sprintf("127.0.0.1:%d", testenv.FreePort(t)), fmt.Sprintf("127.0.0.1:%d", testenv.FreePort(t))
+	s.Add(testcluster.Datacenter{Name: "dc1", Redis: broker.URL, Nodes: 2, Speed: "0", Listen: nodeAPI, NodeURL: "http://" + absent + ",http://" + nodeAPI})
 	s.Script("long.tengo", "herodb := import(\"herodb\")\nx := herodb.create(\"slow-600-db\", {memory_mib: 64}, {node: \"dc1-n2\"}).address\n")
 	run := string(s.Submit("long.tengo"))
 	for !strings.Contains(s.Writ("run", "show", run, "-o", "json"), `"state": "running",`) {
