@@ -594,7 +594,11 @@ func byHand(t *testing.T, n *Node, more ...string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	args = slices.DeleteFunc(args, func(arg string) bool { return arg == "--disable-quic" })
+	const noQUIC = "--disable-quic"
+	if !slices.Contains(args, noQUIC) {
+		t.Error("a node lets others in by QUIC")
+	}
+	args = slices.DeleteFunc(args, func(arg string) bool { return arg == noQUIC })
 	p, err := n.start(append(append(args, "--quic-listen-port", "9651"), more...))
 	if err != nil {
 		t.Fatal(err)
