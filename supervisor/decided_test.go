@@ -2,6 +2,8 @@ package supervisor_test
 
 import (
 	"fmt"
+	"log/slog"
+	"strings"
 	"testing"
 	"time"
 
@@ -92,6 +94,24 @@ func TestTheReasonOfADecisionIsKeptWithItsRun(t *testing.T) {
 		events := s.eventsOf("run")
 		if diff := cmp.Diff(run.Decided, events[len(events)-1].Run.Decided); diff != "" {
 			t.Errorf("told is (-want +got):\n%s", diff)
+		}
+	})
+}
+
+// What keeps no reason, as a secret, has it in the log.
+func TestTheReasonOfEachDecisionIsLogged(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		s := found(t)
+		s.level = slog.LevelInfo
+		s.start()
+		set := s.change("named", 1, canary)
+		set.Reason = "it was in a chat \u202e"
+		if _, err := s.Decide(t.Context(), s.sign(set)); err != nil {
+			t.Fatal(err)
+		}
+		const want = `caller=alice subject=secret/named decision=set reason="it was in a chat \\u202e"`
+		if said := s.logs.String(); strings.Count(said, want) != 1 {
+			t.Errorf("its log does not say %q once:\n%s", want, said)
 		}
 	})
 }
