@@ -12,7 +12,7 @@ type JobKey struct {
 	Attempt int   `json:"try"`
 }
 
-// String is the form in logs and explanations: "<run>-<seq>-<try>".
+// String is the form in logs and explanations: "<run>-<seq>-<attempt>".
 func (k JobKey) String() string { return fmt.Sprintf("%s-%d-%d", k.Run, k.Seq, k.Attempt) }
 
 // Job is what a supervisor asks a node to do. It travels signed. Times are unix milliseconds by the supervisor's clock.
@@ -67,7 +67,7 @@ type TransferGrant struct {
 // Until is when no delivery of the job's call can come any more.
 func (j *Job) Until() time.Time { return time.UnixMilli(max(j.EndBy, j.Deadline)) }
 
-// TaskID is the job's id in the queue: "<run>-<seq>-<try>-<delivery>".
+// TaskID is the job's id in the queue: "<run>-<seq>-<attempt>-<delivery>".
 func (j *Job) TaskID() string { return fmt.Sprintf("%s-%d", j.JobKey, j.Delivery) }
 
 // Result is a node's signed answer to a job.

@@ -56,7 +56,7 @@ type Summary struct {
 	Failure    *Failure       `json:"failure,omitempty"`
 	Output     map[string]any `json:"output,omitempty"`
 	Calls      int            `json:"calls"`
-	Results    Digest         `json:"results"` // SHA-256 over the digests of the signed results that there were at its end, in order of seq and try
+	Results    Digest         `json:"results"` // SHA-256 over the digests of the signed results that there were at its end, in order of seq and attempt
 	Ended      int64          `json:"ended"`   // unix milliseconds
 }
 

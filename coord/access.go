@@ -24,7 +24,7 @@ type scope int
 const (
 	_             scope = iota
 	forAll              // it shows nothing that is anybody's, or proves by itself who asks
-	forSigned           // the text that is handed in says who signed it, and is judged by that
+	forSigned           // the text that is handed in says who signed it, and is verified by that
 	forReaders          // everybody who may read something; its handler leaves out what is not theirs
 	forProject          // readers of the project of the run or submission that the address names, also of its page
 	forEverything       // readers of all projects

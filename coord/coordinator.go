@@ -81,7 +81,7 @@ type Coordinator struct {
 	PublicCertificate func() (from, until time.Time)
 	// SkipEarlyCheckForTest passes on what the early check would refuse, to prove that supervisors refuse by themselves.
 	SkipEarlyCheckForTest bool
-	// Now is the clock by which signed texts are judged; time.Now if nil.
+	// Now is the clock by which signed texts are verified; time.Now if nil.
 	Now func() time.Time
 
 	once     sync.Once

@@ -153,7 +153,7 @@ func (k *courier) turn(ctx context.Context, project writ.ProjectID, passed map[w
 	return len(waiting), nil
 }
 
-// bringRosters makes the datacenter's roster the newest. Without that nothing else is brought: it would be judged by old rights.
+// bringRosters makes the datacenter's roster the newest. Without that nothing else is brought: it would be verified by old rights.
 func (k *courier) bringRosters(ctx context.Context) error {
 	newest, err := k.c.rosters.newest(ctx, k.c)
 	if err != nil || newest.Version <= k.roster {

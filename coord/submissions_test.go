@@ -153,7 +153,7 @@ func TestWaitingSubmissionExpires(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p.await("the next one is judged", func() bool { return p.run(next.Run).State == api.RunStateRefused })
+	p.await("the next one is verified", func() bool { return p.run(next.Run).State == api.RunStateRefused })
 	if run := p.run(s.Run); run.State != api.RunStateExpired {
 		t.Errorf("an expired submission was delivered: %+v", run)
 	}

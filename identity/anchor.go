@@ -39,7 +39,7 @@ func (a Anchor) Verify(signed [][]byte, now time.Time) (*Roster, error) {
 	return roster, roster.checkSeen(a.Version, a.Digest)
 }
 
-// Holds returns ROSTER_FORK if the chain that was verified up to a roster has another version of the anchor's number. Rosters before that are not judged.
+// Holds returns ROSTER_FORK if the chain that was verified up to a roster has another version of the anchor's number. It does not check rosters before that.
 func (a Anchor) Holds(r *Roster) error {
 	if a.Version == 0 {
 		return nil

@@ -21,7 +21,7 @@ func (r *Roster) Allows(principal string, action Action, project writ.ProjectID,
 	return r.allows(principal, action, project, at, true)
 }
 
-// allows judges bindings only; whether the principal may still be used is known.
+// allows looks at bindings only; whether the principal may still be used is known.
 func (r *Roster) allows(principal string, action Action, project writ.ProjectID, at time.Time, userVerified bool) error {
 	if action == ActionGovern {
 		if !slices.Contains(r.Operators, principal) {

@@ -63,7 +63,7 @@ func malformed(format string, args ...any) *writ.Error {
 	return writ.Errorf(writ.CodePayloadMalformed, format, args...).WithHint("make the text with writ and do not edit it")
 }
 
-// textWriter writes the header lines of a signed text and keeps the first complaint. It is the only place that judges values, because
+// textWriter writes the header lines of a signed text and keeps the first complaint. It is the only place that validates values, because
 // parsers write again what they read.
 type textWriter struct {
 	b   bytes.Buffer

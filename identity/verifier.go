@@ -52,13 +52,13 @@ func (v *Verifier) Submission(signed []byte) (*Verified, error) {
 	return v.submission(signed, moment{at: now, now: now})
 }
 
-// SubmissionAt makes the same checks later, for a run that its supervisor accepted at a certain time: everything is judged as of then,
+// SubmissionAt makes the same checks later, for a run that its supervisor accepted at a certain time: everything is checked as of then,
 // and the run must not have passed its deadline. Keys that were removed since do not matter, revoked ones and taken rights do.
 func (v *Verifier) SubmissionAt(signed []byte, accepted time.Time) (*Verified, error) {
 	return v.submission(signed, moment{at: accepted, now: v.now(), later: true})
 }
 
-// moment is when a text is judged: at is the time that counts, and later tells that this was some time before now.
+// moment is when a text is checked: at is the time that counts, and later tells that this was some time before now.
 type moment struct {
 	at, now time.Time
 	later   bool
@@ -130,7 +130,7 @@ func (v *Verifier) Statement(signed []byte) (*VerifiedStatement, error) {
 	return v.statement(signed, moment{at: now, now: now})
 }
 
-// PastStatement makes the same checks later, of a statement that a supervisor has carried out: everything is judged as of when it was created, as
+// PastStatement makes the same checks later, of a statement that a supervisor has carried out: everything is checked as of when it was created, as
 // nobody but the supervisor can say when that was done. Keys that were removed since do not matter, revoked ones and taken rights do.
 func (v *Verifier) PastStatement(signed []byte) (*VerifiedStatement, error) {
 	text, _, err := Split(signed)
@@ -190,7 +190,7 @@ func (v *Verifier) statement(signed []byte, m moment) (*VerifiedStatement, error
 	}, nil
 }
 
-// projectSeen returns the project that a statement is about, which must be the one that its signer saw. The right in that one is judged before a run is
+// projectSeen returns the project that a statement is about, which must be the one that its signer saw. The right in that one is checked before a run is
 // looked up: whoever has none learns nothing of the run, and not whether there is one.
 func (v *Verifier) projectSeen(rule Rule, s *Statement, m moment, userVerified bool) (writ.ProjectID, error) {
 	if rule.projectOf == nil {
@@ -294,7 +294,7 @@ func (v *Verifier) identify(key ssh.PublicKey, m moment) (identified, error) {
 	return identified{principal: owner.principal}, nil
 }
 
-// usable judges the state of a key, principal or authority.
+// usable checks the state of a key, principal or authority.
 func usable(state State, what string, m moment) error {
 	switch {
 	case state == Active, state == Removed && m.later:
@@ -360,7 +360,7 @@ func nameOf(p *Principal) string {
 	return p.Name
 }
 
-// addressed checks that a text is meant for this verifier, and that the verifier is fit to judge it.
+// addressed checks that a text is meant for this verifier, and that the verifier is fit to verify it.
 func (v *Verifier) addressed(cluster writ.ClusterID, datacenter writ.DatacenterID, roster int, digest writ.Digest, who identified, m moment) error {
 	if cluster != v.Roster.Cluster {
 		return writ.Errorf(writ.CodeWrongCluster, "the text was signed for the cluster %s, this is %s", cluster, v.Roster.Cluster).

@@ -50,7 +50,7 @@ func TestVerifierAcceptsAGoodSubmission(t *testing.T) {
 	}
 }
 
-// A coordinator judges for every datacenter and knows no engine.
+// A coordinator verifies texts for every datacenter and knows no engine.
 func TestVerifierOfACoordinator(t *testing.T) {
 	v := &Verifier{Roster: testVerifier(t).Roster, Now: at(0)}
 	p := testPayload()
@@ -276,7 +276,7 @@ func TestVerifierLater(t *testing.T) {
 	}
 }
 
-// A node that is told later what somebody has signed judges that as of when it was signed.
+// A node that is told later what somebody has signed verifies that as of when it was signed.
 func TestVerifierOfAPastStatement(t *testing.T) {
 	for name, tt := range map[string]struct {
 		signer, name string

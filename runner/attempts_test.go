@@ -144,7 +144,7 @@ func TestAPartialFailureOfANonRepeatableJobEndsItsAttempts(t *testing.T) {
 	}
 }
 
-// TestACallActsOnceForAnyOrderOfMessages plays a supervisor that gives up tries and sends others, a queue that delivers any of them
+// TestACallActsOnceForAnyOrderOfMessages plays a supervisor that gives up attempts and sends others, a queue that delivers any of them
 // at any time and again, a disk that fills up, drivers that fail or take long, and a runner that is killed. Only somebody who was told
 // that it may have been done already can have it done again.
 func TestACallActsOnceForAnyOrderOfMessages(t *testing.T) {

@@ -229,7 +229,7 @@ func (n *node) await(key writ.JobKey) writ.Result {
 	return writ.Result{}
 }
 
-// quiet lets time pass and everything settle.
+// quiet lets time pass, and waits until all goroutines are idle.
 func quiet(d time.Duration) {
 	time.Sleep(d)
 	synctest.Wait()

@@ -52,7 +52,7 @@ type Runner struct {
 	Transfers *Transfers
 	// Peers are ranges of addresses at which this node fetches from others, besides those on the internet.
 	Peers []netip.Prefix
-	// Now is the node's wall clock, time.Now if nil: envelopes are judged by it. It may be set at any time, forward and back.
+	// Now is the node's wall clock, time.Now if nil: envelopes expire by it. It may be set at any time, forward and back.
 	Now     func() time.Time
 	Version string // of the program
 	// Host returns what the machine is, for people; nothing is told of it if nil.

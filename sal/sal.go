@@ -15,7 +15,7 @@ type Request struct {
 	Resource  writ.ResourceID // zero if the operation names no resource
 	UID       writ.UID
 	Args      any // a pointer to the operation's argument struct of package catalog
-	// Key is the job's identity, "<run>-<seq>-<try>". Drivers that count effects count them by it; nothing else may depend on it.
+	// Key is the job's identity, "<run>-<seq>-<attempt>". Drivers that count effects count them by it; nothing else may depend on it.
 	Key string
 	// Origin is where the content comes from that the operation copies, nil if that is on this host.
 	Origin Origin

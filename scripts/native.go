@@ -90,7 +90,7 @@ func nativeNamed(name string) *native {
 		return selectedTest(index)
 	}
 	if call, ok := operators[name]; ok {
-		return &native{name: name[1:], call: call, unknown: treatments[name]}
+		return &native{name: name[1:], call: call, unknown: unknownRules[name]}
 	}
 	if builtin, ok := strings.CutPrefix(name, nativeBuiltin); ok {
 		return builtinNamed(builtin)
@@ -100,7 +100,7 @@ func nativeNamed(name string) *native {
 
 // builtinNamed returns a builtin function as a native. Those of Tengo that need no bounds are natives in plans only.
 func builtinNamed(name string) *native {
-	n := &native{name: name, call: bounded[name], unknown: treatments[nativeBuiltin+name]}
+	n := &native{name: name, call: bounded[name], unknown: unknownRules[nativeBuiltin+name]}
 	for _, own := range tengo.GetAllBuiltinFunctions() {
 		if n.call == nil && own.Name == name {
 			n.call = func(_ *pass, args []tengo.Object) (tengo.Object, error) { return own.Value(args...) }

@@ -8,9 +8,9 @@ import (
 	"github.com/d5/tengo/v2/token"
 )
 
-// unknown is a value that a plan does not know: a result, or what was made of one. It can be put somewhere and computed with. What asks it
-// for its value ends the plan: functions that a script calls are asked by treat before, and should one be forgotten, the methods below
-// panic with the horizon rather than let anything take an unknown for a value.
+// unknown is a value that a plan does not know: a result, or what was made of one. It can be stored and computed with. What asks it for its
+// value ends the plan. The unknownRule of a function says what it does with unknown arguments. If a function has no rule, the methods below
+// panic with the horizon: nothing uses an unknown as a value.
 type unknown struct {
 	tengo.ObjectImpl
 	after []int // the calls that it depends on, ascending; shared, so never changed

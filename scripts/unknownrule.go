@@ -91,8 +91,8 @@ func wholeParts(op *catalog.Operation) unknownRule {
 	}
 }
 
-// treatments are those of operators, statements and builtins that need one.
-var treatments = map[string]unknownRule{
+// unknownRules are those of operators, statements and builtins that need one.
+var unknownRules = map[string]unknownRule{
 	nativeDecide:  ends("the condition"),
 	nativeIterate: ends("the number of rounds"),
 	nativeWeigh:   carries,

@@ -71,7 +71,7 @@ func (s *Supervisor) unknownRoster() error {
 		WithHint("find out who can write to the database of the journal, then bring it back from a backup")
 }
 
-// errRosterChanged says that a submission was judged by a roster which is not the newest any more.
+// errRosterChanged says that a submission was verified by a roster which is not the newest any more.
 var errRosterChanged = errors.New("the roster has changed meanwhile")
 
 // submit decides on a submission by one roster.
@@ -255,7 +255,7 @@ func orEmpty(params map[string]any) map[string]any {
 	return params
 }
 
-// verifier judges signed texts by the newest roster.
+// verifier verifies signed texts by the newest roster.
 func (s *Supervisor) verifier() *identity.Verifier {
 	return &identity.Verifier{
 		Roster: s.roster.Load(), Datacenter: s.Datacenter, Engines: scripts.Engines(), Now: s.Now, ProjectOf: s.projectOf, Forked: s.forked,

@@ -175,7 +175,7 @@ func TestNodesUseTheGivenAddressWhereTheQueueHasNoAccounts(t *testing.T) {
 		}
 		keeper.set(writ.Errorf(writ.CodeQueueUnavailable, "Redis is away"))
 		if _, _, err := s.account(n); err != nil {
-			t.Errorf("while the queue is away: %v, want what was settled before", err)
+			t.Errorf("while the queue is away: %v, want the account from before", err)
 		}
 		next := s.join("n2")
 		if _, _, err := s.account(next); writ.CodeOf(err) != writ.CodeQueueUnavailable {

@@ -40,7 +40,7 @@ func (t *step) arrange(g ground) error {
 	return t.placeCalls(g)
 }
 
-// claimCalls settles, for each planned call, which resource it is about: its uid, who owns it, where it is and what the call will use
+// claimCalls decides, for each planned call, which resource it is about: its uid, who owns it, where it is and what the call will use
 // there. Calls that the supervisor can answer by itself are answered.
 func (t *step) claimCalls(g ground) error {
 	held, err := t.heldCalls(g)

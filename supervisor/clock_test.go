@@ -202,7 +202,7 @@ func TestADriverHasItsTimeEvenIfTheClockOfItsNodeIsSet(t *testing.T) {
 		}
 		_, calls := s.wantState(id, writ.RunSucceeded)
 		if calls[0].Attempt != 1 {
-			t.Errorf("it took %d tries", calls[0].Attempt)
+			t.Errorf("it took %d attempts", calls[0].Attempt)
 		}
 	})
 }

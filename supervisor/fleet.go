@@ -20,7 +20,7 @@ import (
 const (
 	silentAfter = 5 * time.Second
 	lostAfter   = 60 * time.Second
-	// maxSkew is how far a node's clock may be off before it gets no work: envelopes are judged by it.
+	// maxSkew is how far a node's clock may be off before it gets no work: it decides whether envelopes have expired.
 	maxSkew = 30 * time.Second
 )
 

@@ -22,7 +22,7 @@ type proposed struct {
 	unknown []string // the arguments of which something is not known yet, in the order of the schema
 }
 
-// readProposal judges a proposal, which anybody may send. It is held against the same catalogue as the calls of a pass.
+// readProposal validates a proposal, which anybody may send. It is held against the same catalogue as the calls of a pass.
 func (s *Supervisor) readProposal(p *writ.Proposal) ([]proposed, error) {
 	switch {
 	case s.roster.Load().Project(p.Project) == nil:
@@ -57,7 +57,7 @@ func short(text string) string {
 	return text
 }
 
-// readCall judges a call, given those before it.
+// readCall validates a call, given those before it.
 func readCall(p *writ.ProposedCall, before []proposed) (proposed, error) {
 	seq := len(before) + 1
 	op, ok := catalog.Lookup(p.Operation)
@@ -118,7 +118,7 @@ func rising(seqs []int, seq int) bool {
 	return true
 }
 
-// readName judges the name of a call. One that is not known yet becomes one that nothing has.
+// readName validates the name of a call. One that is not known yet becomes one that nothing has.
 func readName(op *catalog.Operation, name any, seq int) (text string, unnamed bool, err error) {
 	if _, unknown := scripts.KnownAfter(name); unknown && op.Named() {
 		return fmt.Sprintf("?%d", seq), true, nil

@@ -36,7 +36,7 @@ func (s *Supervisor) resume(ctx context.Context, v *identity.VerifiedStatement) 
 	return link.StatementAnswer{}, s.unknownRoster()
 }
 
-// resumeBy resumes a run that is judged by one roster.
+// resumeBy resumes a run whose rights one roster decides.
 func (s *Supervisor) resumeBy(ctx context.Context, verifier *identity.Verifier, v *identity.VerifiedStatement) (link.StatementAnswer, error) {
 	id := writ.RunID(v.Statement.ID())
 	run, signed, err := s.submission(ctx, id)

@@ -169,7 +169,7 @@ func differs(run *journal.Run, v *identity.Verified) string {
 }
 
 // mayAct makes sure, before anything follows from a run, that its submission is there as it was accepted, and that the newest roster lets its
-// signer have it: who can write to the database must not keep a run from being judged. It returns how the run is to end if not.
+// signer have it: who can write to the database must not keep a run from being checked. It returns how the run is to end if not.
 func (s *Supervisor) mayAct(ctx context.Context, run *journal.Run) (*stop, error) {
 	newest := s.roster.Load().Version
 	if run.State.Ended() || run.Stop != nil || int(s.reverified.get(run.ID).roster) >= newest {

@@ -218,7 +218,7 @@ type encryptedFor struct {
 
 func newKeyring() *keyring { return &keyring{kept: make(map[encryptedFor][]byte)} }
 
-// encryptedFor returns what was encrypted before, or what seal makes now.
+// encryptedFor returns what was encrypted before, or what encrypt returns now.
 func (k *keyring) encryptedFor(key string, label secret.Label, encrypt func() ([]byte, error)) ([]byte, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -87,7 +87,7 @@ type Supervisor struct {
 	adopting      sync.Mutex     // one roster at a time comes into force
 	former        formerAddresses
 	relink        chan struct{} // holds one if the coordinators of the roster may have changed
-	unchecked     chan struct{} // holds one if a roster came into force since the last look for runs to judge
+	unchecked     chan struct{} // holds one if a roster came into force since the last look for runs to check
 	fleet         *fleet
 	steps         *steps
 	freed         *freedNodes

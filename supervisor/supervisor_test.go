@@ -239,7 +239,7 @@ volume.create("v", {size_gib: 1}, {retries: 2})
 `
 	for _, tt := range []struct {
 		code writ.Code
-		want int // tries
+		want int // attempts
 	}{{writ.CodeDriverFailed, 3}, {writ.CodeQuotaExceeded, 1}} {
 		t.Run(string(tt.code), func(t *testing.T) {
 			inSim(t, func(t *testing.T, s *sim) {
@@ -247,7 +247,7 @@ volume.create("v", {size_gib: 1}, {retries: 2})
 				id := s.submit(script)
 				run, calls := s.wantState(id, writ.RunFailed)
 				if calls[0].Attempt != tt.want || run.Failure.Code != tt.code || run.Failure.Seq != 1 {
-					t.Errorf("%d tries, failure %+v", calls[0].Attempt, run.Failure)
+					t.Errorf("%d attempts, failure %+v", calls[0].Attempt, run.Failure)
 				}
 				s.wantEffects(tt.want)
 			})

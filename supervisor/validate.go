@@ -91,7 +91,7 @@ func sizeOf(values map[string]any) int {
 	return len(body)
 }
 
-// addressOf is the address of a host and a port that a node says, "" if it is none. Whether it may be asked is for the node to judge that would
+// addressOf is the address of a host and a port that a node says, "" if it is none. Whether it may be asked is for the node to decide that would
 // connect there, when names are looked up.
 func addressOf(text string) string {
 	host, port, err := net.SplitHostPort(text)

@@ -14,11 +14,14 @@ import (
 	"testing"
 )
 
-// bannedWords are no terms of the field, or hide who acts. docs/architecture.md has the terms.
-var bannedWords = []string{
-	"anybody", "dictionary", "doubt", "doubts", "exam", "exams", "house", "judge", "judged", "judges", "nobody", "seal", "sealed", "seals", "settle",
-	"settles", "somebody", "unjudged", "waybill", "waybills", "weather", "wedge", "wedged", "whatever", "whoever",
+// bannedTerms are no terms of the field. docs/architecture.md has those.
+var bannedTerms = []string{
+	"dictionary", "doubt", "doubts", "exam", "exams", "house", "judge", "judged", "judges", "recall", "recalls", "seal", "sealed", "seals", "settle",
+	"settled", "settles", "treatment", "treatments", "unjudged", "waybill", "waybills", "weather", "wedge", "wedged",
 }
+
+// bannedWords are those, and the words that hide who acts.
+var bannedWords = append([]string{"anybody", "nobody", "somebody", "whatever", "whoever"}, bannedTerms...)
 
 // allowedSpellings are identifiers and file names that are stored or sent as they are.
 var allowedSpellings = []string{
@@ -34,7 +37,7 @@ var (
 	shows = regexp.MustCompile(`^(Errorf|WithHint|HostError|Done|Note|(Debug|Info|Warn|Error)(Context)?)$`)
 )
 
-// TestNamesAndMessagesHaveWordsOfTheField reads the names of files, the identifiers that are declared, and the texts of errors, hints and logs.
+// TestNamesAndMessagesHaveWordsOfTheField reads the names of files, identifiers, the texts of errors, hints and logs, and comments.
 func TestNamesAndMessagesHaveWordsOfTheField(t *testing.T) {
 	root := "../.."
 	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
@@ -47,7 +50,7 @@ func TestNamesAndMessagesHaveWordsOfTheField(t *testing.T) {
 		case slices.Contains(allowedSpellings, name):
 			return nil
 		}
-		if word := banned(d.Name(), wordOfText); word != "" {
+		if word := banned(d.Name(), wordOfText, bannedWords); word != "" {
 			t.Errorf("%s has the word %q in its name", name, word)
 		}
 		if !d.IsDir() && strings.HasSuffix(name, ".go") && !strings.HasSuffix(name, ".gen.go") {
@@ -66,15 +69,20 @@ func checkWords(t *testing.T, path, name string) error {
 		return err
 	}
 	set := token.NewFileSet()
-	file, err := parser.ParseFile(set, name, text, 0)
+	file, err := parser.ParseFile(set, name, text, parser.ParseComments)
 	if err != nil {
 		return err
+	}
+	for _, group := range file.Comments {
+		if word := banned(group.Text(), wordOfText, bannedTerms); word != "" {
+			t.Errorf("%s: a comment has the word %q", set.Position(group.Pos()), word)
+		}
 	}
 	test := strings.HasSuffix(name, "_test.go")
 	ast.Inspect(file, func(n ast.Node) bool {
 		switch n := n.(type) {
 		case *ast.Ident:
-			if word := banned(n.Name, wordOfName); word != "" && !slices.Contains(allowedSpellings, n.Name) {
+			if word := banned(n.Name, wordOfName, bannedWords); word != "" && !slices.Contains(allowedSpellings, n.Name) {
 				t.Errorf("%s: %s has the word %q", set.Position(n.Pos()), n.Name, word)
 			}
 		case *ast.FuncDecl:
@@ -89,7 +97,7 @@ func checkWords(t *testing.T, path, name string) error {
 						continue
 					}
 					message, err := strconv.Unquote(lit.Value)
-					if word := banned(message, wordOfText); err == nil && word != "" {
+					if word := banned(message, wordOfText, bannedWords); err == nil && word != "" {
 						t.Errorf("%s: the message %q has the word %q", set.Position(lit.Pos()), message, word)
 					}
 				}
@@ -100,10 +108,10 @@ func checkWords(t *testing.T, path, name string) error {
 	return nil
 }
 
-// banned returns the first banned word of a name or text, "" if there is none.
-func banned(text string, words *regexp.Regexp) string {
+// banned returns the first word of a name or text that is in a list, "" if there is none.
+func banned(text string, words *regexp.Regexp, list []string) string {
 	for _, word := range words.FindAllString(text, -1) {
-		if word = strings.ToLower(word); slices.Contains(bannedWords, word) {
+		if word = strings.ToLower(word); slices.Contains(list, word) {
 			return word
 		}
 	}

@@ -147,7 +147,7 @@ func TestEveryWriteAndSendHasItsPlace(t *testing.T) {
 	for _, f := range all {
 		folder := f.where[:strings.LastIndexByte(f.where, '.')]
 		for _, call := range calls(f.body, "Journal.Write", "db.Write", "j.Write", "Queue.Send", "Queue.Acknowledge", "queue.Acknowledge",
-			"Queue.Withdraw", "Queue.SetGeneration", "Accounts.Settle") {
+			"Queue.Withdraw", "Queue.SetGeneration", "Accounts.Apply") {
 			if _, wraps := passedOn[f.where]; wraps || len(call.Args) == 0 || !served(folder) {
 				continue
 			}

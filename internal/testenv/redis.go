@@ -69,7 +69,7 @@ func RedisWithTLS(t testing.TB, files RedisTLS) *RedisServer {
 	})
 }
 
-// startRedis starts a server on a port that settle is told, and that it may tell more of.
+// startRedis starts a server on a free port. configure says how it is reached and adds arguments; it is called again if the port was taken.
 func startRedis(t testing.TB, configure func(r *RedisServer)) *RedisServer {
 	t.Helper()
 	r := &RedisServer{t: t, path: Need(t, "redis-server"), Dir: Home(t, "redis")}

@@ -15,7 +15,7 @@ const MaxBody = 5 << 20
 
 // Task is one delivery of a job.
 type Task struct {
-	ID    string    // "<run>-<seq>-<try>-<delivery>"; a second task with the same id is dropped
+	ID    string    // "<run>-<seq>-<attempt>-<delivery>"; a second task with the same id is dropped
 	Body  []byte    // signed
 	EndBy time.Time // after this nobody needs the task any more
 }

@@ -15,7 +15,7 @@ import (
 	"writ/sal/catalog"
 )
 
-// The maps of our tables: from the name of a device, or an address, to the chain that judges its packets.
+// The maps of our tables: from the name of a device, or an address, to the chain that filters its packets.
 const (
 	mapInto     = "into"     // inet: bridge to which a packet is led
 	mapFrom     = "from"     // inet: bridge from which it came
@@ -107,7 +107,7 @@ func natChain(device string) string   { return "nat-" + device }
 func deniedCounter(device string) string  { return device + "-denied" }
 func spoofedCounter(device string) string { return device + "-spoofed" }
 
-// hostChain judges what networks send to the host itself, and ontoChain what the host sends onto networks.
+// hostChain filters what networks send to the host itself, and ontoChain what the host sends onto networks.
 const (
 	hostChain = "host"
 	ontoChain = "host-onto"

@@ -69,13 +69,13 @@ func result(chance *rand.Rand) map[string]any {
 func TestBothSidesHaveTheSameJournals(t *testing.T) {
 	chance := rand.New(rand.NewPCG(1, 2))
 	parent, child := journals{most: 80_000}, journals{most: 80_000}
-	worlds := make(map[writ.RunID][]scripts.Entry)
+	entries := make(map[writ.RunID][]scripts.Entry)
 	partly, evicted, sent, all := 0, 0, 0, 0
 	for version := range uint64(1_000) {
 		run := writ.RunID(fmt.Sprint(chance.IntN(12)))
-		before := worlds[run]
+		before := entries[run]
 		want := change(chance, before)
-		worlds[run] = want
+		entries[run] = want
 
 		d := parent.difference(run, version+1, want)
 		if d.Base != 0 {
@@ -110,7 +110,7 @@ func TestBothSidesHaveTheSameJournals(t *testing.T) {
 			ended := &scripts.Outcome{Status: scripts.Completed}
 			parent.dropEnded(run, ended)
 			child.dropEnded(run, ended)
-			delete(worlds, run)
+			delete(entries, run)
 		}
 	}
 	t.Logf("%d of 1000 journals were sent in part, %d of %d entries in all", partly, sent, all)

@@ -86,7 +86,7 @@ func (r *Run) Move(to writ.RunState) error {
 	return nil
 }
 
-// AddRun records an accepted submission and its run in one go, with the version of the roster that it was judged by. It reports false,
+// AddRun records an accepted submission and its run in one go, with the version of the roster by which it was verified. It reports false,
 // and changes nothing, if the payload is known.
 func (tx *Tx) AddRun(r *Run, roster int, signed []byte) (bool, error) {
 	added, err := tx.changed(`INSERT INTO payloads (digest, signed, run) SELECT $1, $2, $3
@@ -245,7 +245,7 @@ func (tx *Tx) DueRuns(now time.Time, max int) ([]writ.RunID, error) {
 
 const dueRuns = `SELECT id FROM runs WHERE open AND due <= $1 ORDER BY due, id LIMIT $2`
 
-// RosterCheck is how far the open runs have been judged by a roster, in the order of UncheckedRuns.
+// RosterCheck is how far the open runs have been checked by a roster, in the order of UncheckedRuns.
 type RosterCheck struct {
 	Roster   int
 	Accepted time.Time

@@ -29,7 +29,7 @@ type Session struct {
 	ended chan struct{} // closed when nothing of the session goes on
 }
 
-// End ends the session, for a reason that only the log shows. The supervisor dials again and is judged anew.
+// End ends the session, for a reason that only the log shows. The supervisor dials again and is verified anew.
 func (s *Session) End(reason error) { s.end(reason) }
 
 // Fault returns what keeps the datacenter from going on, in the words of its supervisor, "" if nothing does.

@@ -223,7 +223,7 @@ func (q *Queue) repair(ctx context.Context, node writ.NodeID, before []string) (
 	if err != nil {
 		return nil, away(ctx, err)
 	}
-	var back, settled, refused []string
+	var back, finished, refused []string
 	strangers = []string{}
 	looking := q.lookouts.at(node)
 	given := looking.gave()
@@ -241,7 +241,7 @@ func (q *Queue) repair(ctx context.Context, node writ.NodeID, before []string) (
 		case d == nil:
 			strangers = append(strangers, id)
 		case d.over() && (d.seen || before == nil):
-			settled = append(settled, id)
+			finished = append(finished, id)
 		case d.over():
 			d.seen = true
 		}
@@ -249,7 +249,7 @@ func (q *Queue) repair(ctx context.Context, node writ.NodeID, before []string) (
 	if err := q.move(ctx, node, putBackScript, back); err != nil {
 		return nil, err
 	}
-	if err := q.move(ctx, node, finishScript, settled); err != nil {
+	if err := q.move(ctx, node, finishScript, finished); err != nil {
 		return nil, err
 	}
 	if err := q.refuse(ctx, node, looking, refused); err != nil {

@@ -19,7 +19,7 @@ func TestTheClientRetriesAfterRetryAfter(t *testing.T) {
 		name, after string
 		busy        int           // answers of 429 before another one
 		within      time.Duration // that the request has
-		fewest      int           // tries
+		fewest      int           // attempts
 		most        int
 		status      int
 	}{
@@ -54,7 +54,7 @@ func TestTheClientRetriesAfterRetryAfter(t *testing.T) {
 					t.Fatal(err)
 				}
 				if response.StatusCode != tt.status || attempts < tt.fewest || attempts > tt.most {
-					t.Errorf("status %d after %d tries; want %d after %d to %d", response.StatusCode, attempts, tt.status, tt.fewest, tt.most)
+					t.Errorf("status %d after %d attempts; want %d after %d to %d", response.StatusCode, attempts, tt.status, tt.fewest, tt.most)
 				}
 			})
 		})

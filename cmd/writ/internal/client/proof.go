@@ -147,7 +147,7 @@ func isRefusal(e *writ.Error) bool {
 	return e.Decided()
 }
 
-// verify judges the text by the newest roster.
+// verify verifies the text by the newest roster.
 func (a *answerTo) verify() error {
 	v := identity.Verifier{Roster: a.roster, ProjectOf: func(writ.RunID) (writ.ProjectID, error) { return a.seen, nil }}
 	var err error

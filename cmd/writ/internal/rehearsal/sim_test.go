@@ -59,7 +59,7 @@ func play(t testing.TB, s *Sim, r scripts.Rehearsal) scripts.Rehearsed {
 	return done
 }
 
-// ends says how each call ended: "volume.create root: succeeded created, 1 try".
+// ends says how each call ended: "volume.create root: succeeded created again" after two attempts.
 func ends(done scripts.Rehearsed) (all []string) {
 	for _, c := range done.Calls {
 		text := scripts.Target{Operation: c.Operation, Name: c.Name}.String() + ": " + string(c.State) + " " + string(c.Change)

@@ -294,7 +294,7 @@ var (
 		w.insist("secret", "remove", "password", "--dc", supervisor)
 	}
 	rosterMade = func(w *cluster) {
-		w.busy(w.submit("slow.tengo", 3, 2, writ.RunSucceeded), 1) // so that there is a run to judge anew
+		w.busy(w.submit("slow.tengo", 3, 2, writ.RunSucceeded), 1) // so that there is a run to check anew
 		w.amend("project", "add", w.next())
 	}
 	founded = func(w *cluster) {

@@ -60,7 +60,7 @@ type Transport struct {
 	Own func() (*tls.Certificate, error)
 	// Floors are what others of this process see of the same owners; its own if nil.
 	Floors *pki.Floors
-	// Now is the clock by which certificates are judged; time.Now if nil.
+	// Now is the clock by which certificates are verified; time.Now if nil.
 	Now func() time.Time
 	// Version names the roster that counts now. Connections that were verified by another one are not used again. They are if it is nil.
 	Version func() int
