@@ -51,7 +51,7 @@ func operationsDocument() string {
 	var b strings.Builder
 	b.WriteString(`# Operations
 
-This page is for people who write scripts. It lists every operation with its fields, results and errors. [manual/scripts.md](manual/scripts.md)
+This page is for people who write [scripts](architecture.md#words). It lists every operation with its fields, results and errors. [manual/scripts.md](manual/scripts.md)
 teaches the language.
 
 Call an operation as ` + "`module.operation(name, spec, options)`" + `. Operations that have no resource take no name. You can omit options, and spec

@@ -45,6 +45,7 @@ func codesDocument() string {
 	b.WriteString(`# Codes
 
 This page is for people and programs that get an error of writ. Each error has one of these codes, and a code never changes its meaning.
+Terms are in the [glossary](architecture.md#words).
 *Retry* says whether the same request may succeed later, unchanged. *Status* is the HTTP status, *exit* the exit code of the command line.
 Diagnostics of scripts have [their own codes](manual/diagnostics.md), W0001 and up. ` + "`go generate .`" + ` makes this page from the table ` + "`Codes`" + ` of
 the root package.
@@ -67,7 +68,7 @@ func diagnosticsDocument() string {
 	var b strings.Builder
 	b.WriteString(`# Diagnostics
 
-This page is for people who write scripts. It lists the errors and warnings of ` + "`writ check`" + `, each with a wrong and a right example.
+This page is for people who write [scripts](../architecture.md#words). It lists the errors and warnings of ` + "`writ check`" + `, each with a wrong and a right example.
 ` + "`writ explain CODE`" + ` prints the same. Errors stop a script. Warnings stop it with ` + "`--strict`" + ` only. A code never changes its meaning.
 ` + "`go generate .`" + ` makes this page from the table ` + "`Codes`" + ` of the package scripts.
 `)
@@ -88,7 +89,7 @@ func statesDocument() string {
 	var b strings.Builder
 	b.WriteString(`# States
 
-This page is for people who read states in commands, in the API or in code. It lists the states of submissions, runs, calls and nodes, and
+This page is for people who read states in commands, in the API or in code. It lists the states of [submissions, runs, calls and nodes](architecture.md#words), and
 each legal move with its cause. Stores refuse any other move. The liveness of a node (ready, silent, lost) is not stored: it is the age of
 its last beat. ` + "`go generate .`" + ` makes this page from the tables of moves in the root package.
 `)

@@ -41,7 +41,7 @@ func reference() string {
 	page := new(strings.Builder)
 	page.WriteString(`# Commands
 
-This page is for people who look for a command or a flag. It is generated: ` + "`writ COMMAND --help`" + ` says the same.
+This page is for people who look for a command or a flag. It is generated: ` + "`writ COMMAND --help`" + ` says the same. Terms are in the [glossary](architecture.md#words).
 All commands have ` + "`--output`, `--quiet` and `--help`; `--output` of `writ sign` names a file" + `. Those that talk to a cluster have the flags of a [client](#flags-of-clients), too.
 `)
 	client := pflag.NewFlagSet("", pflag.ContinueOnError)
