@@ -57,7 +57,8 @@ func (c *Coordinator) observe(next http.Handler) http.Handler {
 		seen := &recorder{ResponseWriter: w}
 		seen.Header().Set(requestIDHeader, a.id)
 		defer func() {
-			if cause := recover(); cause != nil && cause != http.ErrAbortHandler {
+			cause := recover()
+			if err, _ := cause.(error); cause != nil && !errors.Is(err, http.ErrAbortHandler) {
 				c.fail(seen, r, fmt.Errorf("handler panicked: %v\n%s", cause, debug.Stack()))
 			}
 			c.record(r, seen, time.Since(began))

@@ -19,8 +19,9 @@ import (
 const (
 	tokenPrefix    = "writ2"
 	oldTokenPrefix = "writ1" // said neither datacenter nor roster
-	// TokenValidity is how long a token may be used unless its maker says otherwise, MaxTokenValidity how long at most.
-	TokenValidity    = time.Hour
+	// TokenValidity is how long a token may be used unless its maker says otherwise.
+	TokenValidity = time.Hour
+	// MaxTokenValidity is how long a token may be used at most.
 	MaxTokenValidity = 24 * time.Hour
 	// TokenRoleNode is the role of a token that admits a node.
 	TokenRoleNode = "node"

@@ -39,7 +39,8 @@ func crashAt(t *testing.T, n int, do func(step func(string)) error) (whole bool)
 	t.Helper()
 	crash := errors.New("crash")
 	defer func() {
-		if p := recover(); p != nil && p != crash {
+		p := recover()
+		if err, _ := p.(error); p != nil && !errors.Is(err, crash) {
 			panic(p)
 		}
 	}()

@@ -14,8 +14,8 @@ import (
 var operators = map[string]func(p *pass, args []tengo.Object) (tengo.Object, error){
 	nativeIterate: func(p *pass, args []tengo.Object) (tengo.Object, error) { return p.iterable(args[0]) },
 	nativeAdd:     func(p *pass, args []tengo.Object) (tengo.Object, error) { return p.add(args[0], args[1]) },
-	nativeDivide:  func(p *pass, args []tengo.Object) (tengo.Object, error) { return divide(token.Quo, args[0], args[1]) },
-	nativeRest:    func(p *pass, args []tengo.Object) (tengo.Object, error) { return divide(token.Rem, args[0], args[1]) },
+	nativeDivide:  func(_ *pass, args []tengo.Object) (tengo.Object, error) { return divide(token.Quo, args[0], args[1]) },
+	nativeRest:    func(_ *pass, args []tengo.Object) (tengo.Object, error) { return divide(token.Rem, args[0], args[1]) },
 	nativeEqual: func(p *pass, args []tengo.Object) (tengo.Object, error) {
 		equal, err := p.equal(args[0], args[1], 0)
 		return boolean(equal), err

@@ -194,7 +194,7 @@ func (d *draft) advance(ctx context.Context) error {
 		d.left--
 	}
 	// The rest waits: for a node, or for another run. What comes of it when it gets its step is foreseen all the same.
-	_, err := d.endCalls(func(c *journal.Call) bool { return true })
+	_, err := d.endCalls(func(*journal.Call) bool { return true })
 	return err
 }
 

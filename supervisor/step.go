@@ -204,7 +204,7 @@ func (s *Supervisor) again(id writ.RunID, m mail) *step {
 	return t
 }
 
-func (s *Supervisor) reload(ctx context.Context, tx *journal.Tx, id writ.RunID, m mail) (*step, error) {
+func (s *Supervisor) reload(_ context.Context, tx *journal.Tx, id writ.RunID, m mail) (*step, error) {
 	run, err := tx.Run(id)
 	if err != nil || run == nil {
 		return nil, err

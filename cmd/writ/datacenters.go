@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"crypto/ed25519"
+	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -221,7 +222,7 @@ func (a *app) supervisorKey(ctx context.Context, c *client.Client, roster *ident
 		}
 		select {
 		case <-ctx.Done():
-			if context.Cause(ctx) == context.DeadlineExceeded {
+			if errors.Is(context.Cause(ctx), context.DeadlineExceeded) {
 				return nil, writ.Errorf(writ.CodeTimeout, "no supervisor registered with this token in %s", d.wait).
 					WithHint("look at its log; then begin again, with a new token")
 			}

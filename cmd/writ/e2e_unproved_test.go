@@ -140,8 +140,7 @@ func (r *redirected) unproved(t *testing.T, l *liar) {
 	var stood any
 	standing := "/v1/runs/" + flaky + "/standing"
 	withoutStanding := func(path string, answer any) any {
-		switch path {
-		case standing:
+		if path == standing {
 			stood = answer
 			return api.Problem{Type: "urn:writ:code:VERB_UNSUPPORTED", Title: "x", Status: 501, Code: writ.CodeVerbUnsupported, Detail: "x", RequestID: "1"}
 		}

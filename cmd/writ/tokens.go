@@ -47,7 +47,7 @@ The holder of the token can add machines of their own until it is used up or ove
 		Example: "  writ token create --dc dc1 > n1.token\n  writ runner --data ./n1 --name n1 --supervisor http://127.0.0.1:7441 --redis redis://127.0.0.1:6379/0 --join @n1.token\n" +
 			"  writ token create --dc dc1 --uses 20 --valid 30m > rack.token",
 		Args: exactly(),
-		RunE: func(cmd *cobra.Command, args []string) error {
+		RunE: func(cmd *cobra.Command, _ []string) error {
 			t, err := a.createToken(cmd.Context(), flags)
 			if err != nil {
 				return err

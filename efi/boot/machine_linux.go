@@ -95,7 +95,8 @@ func (m *machine) run() (how int) {
 	m.watchPowerButton(ctx, off)
 	stopReports := m.boot(ctx)
 	<-ctx.Done()
-	how = context.Cause(ctx).(ending).reboot
+	end, _ := errors.AsType[ending](context.Cause(ctx))
+	how = end.reboot
 	m.status.off()
 	m.stage("off", "%v", context.Cause(ctx))
 	stopReports()

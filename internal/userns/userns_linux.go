@@ -73,7 +73,7 @@ func Show(user *os.File, from, to string) error {
 	return nil
 }
 
-// Attempt returns why the tree at a path cannot be shown to users from first on, nil if it can. Nothing is left of it.
+// Try returns why the tree at a path cannot be shown to users from first on, nil if it can. Nothing is left of it.
 func Try(first uint32, path string) error {
 	user, err := Open(first)
 	if err != nil {

@@ -34,7 +34,7 @@ var program = sync.OnceValues(func() ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer remove()
+	defer func() { _ = remove() }()
 	path := filepath.Join(dir, "cloud-hypervisor")
 	build := exec.Command("go", "build", "-trimpath", "-o", path, "writ/internal/vmmstub/cmd/cloud-hypervisor")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")

@@ -216,7 +216,7 @@ func TestReplaceHandlesReachesOnlyHandlesAndAllOfThem(t *testing.T) {
 		t.Error(diff)
 	}
 	gone := errors.New("gone")
-	if _, err := s.ReplaceHandles(args, func(any) (any, error) { return nil, gone }); err != gone {
+	if _, err := s.ReplaceHandles(args, func(any) (any, error) { return nil, gone }); !errors.Is(err, gone) {
 		t.Errorf("the error was %v", err)
 	}
 }

@@ -133,7 +133,7 @@ func (k *keeping) keepStopped(ctx context.Context) error {
 	defer v.release()
 	const grace = 30 * time.Second // as machine.stop has it
 	return k.mend(ctx, "its process ran although it was stopped", func() error {
-		if err := k.powerOff(ctx, k.r, v, grace); err != nil {
+		if err := k.powerOff(ctx, v, grace); err != nil {
 			return err
 		}
 		k.r.Own.Process = nil
@@ -279,7 +279,7 @@ func (k *keeping) keepPower(ctx context.Context, v *vmm, now power) error {
 	case now == want:
 		return nil
 	case want == running:
-		return k.mend(ctx, "it was paused", func() error { return k.goOn(ctx, k.r, v) })
+		return k.mend(ctx, "it was paused", func() error { return k.goOn(ctx, v) })
 	default:
 		return k.mend(ctx, "it ran although it was paused", func() error {
 			k.step("pause the machine")

@@ -58,7 +58,7 @@ func (j *job) run(ctx context.Context, r *sal.Record[own]) error {
 	}
 	if v != nil { // something stopped in the middle of a snapshot
 		defer v.release()
-		return j.goOn(ctx, r, v)
+		return j.goOn(ctx, v)
 	}
 	if err := j.endProcess(ctx, r); err != nil { // one without a machine in it
 		return err
@@ -73,7 +73,7 @@ func (j *job) run(ctx context.Context, r *sal.Record[own]) error {
 }
 
 // goOn lets a machine go on that is paused.
-func (j *job) goOn(ctx context.Context, r *sal.Record[own], v *vmm) error {
+func (j *job) goOn(ctx context.Context, v *vmm) error {
 	if now, _, err := v.state(ctx); err != nil || now == running {
 		return err
 	}
@@ -92,7 +92,7 @@ func (j *job) pause(ctx context.Context, r *sal.Record[own]) (sal.Outcome, error
 }
 
 func (j *job) resume(ctx context.Context, r *sal.Record[own]) (sal.Outcome, error) {
-	return j.switchTo(ctx, r, running, func(v *vmm) error { return j.goOn(ctx, r, v) })
+	return j.switchTo(ctx, r, running, func(v *vmm) error { return j.goOn(ctx, v) })
 }
 
 // switchTo pauses or resumes a machine. The process's answer does not count, only what the machine does then.
@@ -147,7 +147,7 @@ func (j *job) stop(ctx context.Context, r *sal.Record[own], grace time.Duration)
 		return sal.Outcome{}, err
 	}
 	if v != nil {
-		if err := j.powerOff(ctx, r, v, grace); err != nil {
+		if err := j.powerOff(ctx, v, grace); err != nil {
 			return sal.Outcome{}, err
 		}
 	}
@@ -160,7 +160,7 @@ func (j *job) stop(ctx context.Context, r *sal.Record[own], grace time.Duration)
 const pressEvery = 3 * time.Second
 
 // powerOff lets the guest end by itself for a while, and cuts it off then.
-func (j *job) powerOff(ctx context.Context, r *sal.Record[own], v *vmm, grace time.Duration) error {
+func (j *job) powerOff(ctx context.Context, v *vmm, grace time.Duration) error {
 	until, cancel := context.WithTimeout(ctx, grace)
 	defer cancel()
 	for until.Err() == nil && !v.ended() {
@@ -169,7 +169,7 @@ func (j *job) powerOff(ctx context.Context, r *sal.Record[own], v *vmm, grace ti
 			break // there is nobody who could hear it
 		}
 		if err == nil && now == paused {
-			_ = j.goOn(until, r, v) // who is paused does not hear it either
+			_ = j.goOn(until, v) // who is paused does not hear it either
 		}
 		j.step("press the power button")
 		_ = v.ask(until, "press the power button", v.PressPowerButton) // once more in a moment, if need be

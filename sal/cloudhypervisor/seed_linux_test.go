@@ -278,7 +278,7 @@ func TestUserDataIsWhatWasGivenAndTheEnvironment(t *testing.T) {
 	var got []string
 	for r := multipart.NewReader(message.Body, params["boundary"]); ; {
 		part, err := r.NextPart()
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			break
 		}
 		if err != nil {

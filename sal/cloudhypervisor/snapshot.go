@@ -64,20 +64,20 @@ func (j *job) whilePaused(ctx context.Context, r *sal.Record[own], v *vmm, do fu
 	if now == running {
 		j.step("pause the machine")
 		if err := v.ask(ctx, "pause the machine", v.Pause); err != nil && (ctx.Err() != nil || j.expect(ctx, v, paused) != nil) {
-			return errors.Join(err, j.goOnAfter(ctx, r, v))
+			return errors.Join(err, j.goOnAfter(ctx, v))
 		}
 	}
 	err = do()
 	if r.Own.Power == running {
-		err = errors.Join(err, j.goOnAfter(ctx, r, v))
+		err = errors.Join(err, j.goOnAfter(ctx, v))
 	}
 	return err
 }
 
-func (j *job) goOnAfter(ctx context.Context, r *sal.Record[own], v *vmm) error {
+func (j *job) goOnAfter(ctx context.Context, v *vmm) error {
 	over, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleaning)
 	defer cancel()
-	return j.goOn(over, r, v)
+	return j.goOn(over, v)
 }
 
 // keep writes a snapshot below work and renames it when it is whole. One that has no entry in the record does not count.

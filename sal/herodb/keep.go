@@ -123,7 +123,7 @@ func (j *job) differs(ctx context.Context, r *sal.Record[own]) []sal.Drift {
 		drift = append(drift, sal.Drift{What: fmt.Sprintf("the node has %s %s now, and the database stays with %s until herodb.create asks for another version",
 			r.Own.Engine, p.version, r.Own.Version)})
 	}
-	in, err := j.instance(ctx, r)
+	in, err := j.instance(r)
 	if err != nil || in.process == (pid{}) || in.engine.live.reload == nil {
 		return drift
 	}
@@ -280,7 +280,7 @@ func (d *Driver) Usage(ctx context.Context, resource writ.ResourceID) (sal.Usage
 	}
 	u := sal.Usage{DiskGiB: r.Own.SizeGiB}
 	j := d.jobOn(resource)
-	in, err := j.instance(ctx, r)
+	in, err := j.instance(r)
 	if err != nil {
 		return sal.Usage{}, err
 	}

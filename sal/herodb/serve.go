@@ -75,7 +75,7 @@ func (j *job) bring(ctx context.Context, r *sal.Record[own], how how) error {
 }
 
 func (j *job) brought(ctx context.Context, r *sal.Record[own], how how) (instance, error) {
-	in, err := j.instance(ctx, r)
+	in, err := j.instance(r)
 	if err != nil {
 		return in, err
 	}
@@ -95,7 +95,7 @@ func (j *job) brought(ctx context.Context, r *sal.Record[own], how how) (instanc
 }
 
 // instance gathers what there is of a database.
-func (j *job) instance(ctx context.Context, r *sal.Record[own]) (instance, error) {
+func (j *job) instance(r *sal.Record[own]) (instance, error) {
 	in := instance{own: r.Own, dir: j.dir, tree: r.Own.Tree}
 	var ok bool
 	if in.engine, ok = engineOf(r.Own.Engine); !ok {

@@ -61,7 +61,7 @@ const headerBytes = 80
 // checkHeader reads the start of a qcow2 disk (docs/interop/qcow2.txt of QEMU) and refuses one that is not whole by itself. A converter
 // would read any file of the node that such a disk names.
 func checkHeader(h []byte) error {
-	refuse := func(why string) error {
+	refuse := func(why string) *writ.Error {
 		return writ.Errorf(writ.CodeArgumentsInvalid, "the content is no qcow2 disk that can be used: %s", why)
 	}
 	const (
@@ -76,9 +76,9 @@ func checkHeader(h []byte) error {
 	case version != 2 && version != 3:
 		return refuse(fmt.Sprintf("its version is %d", version))
 	case binary.BigEndian.Uint64(h[8:]) != 0:
-		return refuse("it has a backing file").(*writ.Error).WithHint("flatten it: qemu-img convert -O qcow2 IN OUT")
+		return refuse("it has a backing file").WithHint("flatten it: qemu-img convert -O qcow2 IN OUT")
 	case version == 3 && (len(h) < headerBytes || binary.BigEndian.Uint64(h[72:])&dataFileFlag != 0):
-		return refuse("its data is in another file").(*writ.Error).WithHint("flatten it: qemu-img convert -O qcow2 IN OUT")
+		return refuse("its data is in another file").WithHint("flatten it: qemu-img convert -O qcow2 IN OUT")
 	case binary.BigEndian.Uint32(h[32:]) != 0:
 		return refuse("it is encrypted")
 	case binary.BigEndian.Uint64(h[24:]) > maxBytes:

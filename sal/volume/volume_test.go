@@ -144,11 +144,11 @@ func TestConformance(t *testing.T) {
 					t.Parallel()
 					suite.Hosts, suite.Prepare = hosts, prepare
 					suite.Open = func(t testing.TB, host string, step func(string)) sal.Driver {
-						if d := k.open(host, step); name == "copy from elsewhere" {
+						d := k.open(host, step)
+						if name == "copy from elsewhere" {
 							return &distant{d, elsewhere(t)}
-						} else {
-							return d
 						}
+						return d
 					}
 					saltest.Run(t, suite)
 				})

@@ -188,7 +188,7 @@ func (tx *Tx) openCall(place int64, stored []byte) (*Call, error) {
 
 // calls returns the calls whose places and bodies query finds. One that is not as it was written is an error.
 func (tx *Tx) calls(query string, args ...any) ([]*Call, error) {
-	return tx.readCalls(func(err error) bool { return false }, query, args...)
+	return tx.readCalls(func(error) bool { return false }, query, args...)
 }
 
 // soundCalls is calls without those that are not as they were written.

@@ -63,7 +63,7 @@ func Outside(t testing.TB) Targets {
 	return x
 }
 
-// Attempt tries everything, and returns what succeeded.
+// Try attempts everything, and returns what succeeded.
 func (x Targets) Try() (succeeded []string) {
 	for name, try := range x.attempts() {
 		if try() == nil {

@@ -132,7 +132,7 @@ func buildInit() ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer remove()
+	defer func() { _ = remove() }()
 	path := filepath.Join(dir, "init")
 	cmd := exec.Command("go", "build", "-trimpath", "-ldflags=-s -w", "-o", path, "writ/internal/vmmstub/guest/init")
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")

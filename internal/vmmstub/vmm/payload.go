@@ -3,6 +3,7 @@ package vmm
 import (
 	"bytes"
 	"encoding/binary"
+	"errors"
 	"io"
 	"os"
 	"strings"
@@ -57,7 +58,7 @@ func loadKernel(path, text string, memory uint64) error {
 	}
 	head := make([]byte, 0x400)
 	n, err := f.ReadAt(head, 0)
-	if err != nil && err != io.EOF {
+	if err != nil && !errors.Is(err, io.EOF) {
 		return because(text, cause(err))
 	}
 	head = head[:n]

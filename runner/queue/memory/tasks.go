@@ -82,7 +82,7 @@ func (q *Queue) Serve(ctx context.Context, node writ.NodeID, slots int, handle q
 		running.Go(func() {
 			defer func() { <-free }()
 			handle.Handle(ctx, log, t.task)
-			q.finish(node, t)
+			q.finish(t)
 		})
 	}
 }
@@ -139,7 +139,7 @@ func (q *Queue) take(node writ.NodeID) *item {
 }
 
 // finish takes a task off that was handled, or notes that it is to be taken off once the transport is back.
-func (q *Queue) finish(node writ.NodeID, t *item) {
+func (q *Queue) finish(t *item) {
 	q.store.mu.Lock()
 	defer q.store.mu.Unlock()
 	q.finished[t] = true

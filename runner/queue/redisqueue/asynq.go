@@ -231,8 +231,8 @@ type asynqLog struct {
 	lines limit.Lines
 }
 
-func (l *asynqLog) Debug(args ...any) {}
-func (l *asynqLog) Info(args ...any)  {}
+func (l *asynqLog) Debug(...any)      {}
+func (l *asynqLog) Info(...any)       {}
 func (l *asynqLog) Warn(args ...any)  { l.warn(args) }
 func (l *asynqLog) Error(args ...any) { l.warn(args) }
 func (l *asynqLog) Fatal(args ...any) { l.warn(args) } // asynq itself goes on

@@ -2,6 +2,7 @@ package redisqueue
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"net"
 	"net/url"
@@ -100,7 +101,7 @@ func TestANodeThatTakesConnectionsIsFound(t *testing.T) {
 			}
 			for {
 				if _, err := taken.ReadString('\n'); err != nil {
-					if timeout, is := err.(net.Error); is && timeout.Timeout() {
+					if timeout, is := errors.AsType[net.Error](err); is && timeout.Timeout() {
 						t.Error("its connections stay")
 					}
 					break

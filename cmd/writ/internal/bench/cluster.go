@@ -201,7 +201,7 @@ func (s *cluster) listen() error {
 			return link.Welcome{Roster: s.person.Roster.Version}, nil
 		},
 		Events: s.events,
-		Connected: func(ctx context.Context, _ *link.Session) {
+		Connected: func(context.Context, *link.Session) {
 			select {
 			case connected <- struct{}{}:
 			default:

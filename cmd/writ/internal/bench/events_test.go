@@ -47,7 +47,7 @@ func TestAWaitEndsWithItsContext(t *testing.T) {
 	why := errors.New("enough")
 	ctx, stop := context.WithCancelCause(t.Context())
 	stop(why)
-	if err := newEvents().await(ctx, func(*events) bool { return false }); err != why {
+	if err := newEvents().await(ctx, func(*events) bool { return false }); !errors.Is(err, why) {
 		t.Error(err)
 	}
 }

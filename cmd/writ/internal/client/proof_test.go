@@ -82,7 +82,7 @@ func TestOnlyAnAnswerToThisTextIsBelieved(t *testing.T) {
 		}
 	}
 	away := writ.Errorf(writ.CodeDatacenterAway, "it is away")
-	if err := to.refused(away); err != error(away) {
+	if err := to.refused(away); err != error(away) { //nolint:errorlint // it is this error, and not one that wraps it
 		t.Errorf("that nothing could be decided: %v", err)
 	}
 

@@ -20,7 +20,7 @@ var built struct {
 	err    map[string]error
 }
 
-// BinaryVar, with the build tags at its end, names a program that whoever started this process has built.
+// BinaryVar is the beginning of an environment variable, which ends in build tags. It names a program that was built with them before this process.
 const BinaryVar = "WRIT_TEST_BINARY_"
 
 // Binary returns the path of writ, built once in this process with the given build tags and without the race detector: with it, the

@@ -336,7 +336,7 @@ func (s *Cluster) Writ(args ...string) string {
 	return out
 }
 
-// Attempt carries out a command and returns its output, what it said besides, and its exit code.
+// Try carries out a command and returns its output, what it said besides, and its exit code.
 func (s *Cluster) Try(args ...string) (out, said string, code int) {
 	s.T.Helper()
 	cmd := s.Command(args...)
