@@ -30,7 +30,7 @@ type work struct {
 	driver    sal.Driver
 	about     writ.NodeDriver // what the driver says of itself
 	lock      *lock
-	place     func() // gives its slot or its place among transfers back, nil if it has none
+	release   func() // gives back its slot, or its slot of a transfer; nil if it has none
 
 	said  string    // by its driver, last; guarded by the desk
 	stuck time.Time // since then its driver ignores that its time is over; zero if it does not
@@ -130,12 +130,12 @@ func (d *desk) markStuck(w *work, now time.Time) {
 
 // What a beat has room for.
 const (
-	maxProgress     = 64  // jobs that drivers said something of; the others are told when these have ended
+	maxProgress     = 64  // jobs that drivers said something of; the others are reported when these have ended
 	maxProgressText = 256 // bytes
 )
 
-// tell keeps what a driver said of its job.
-func (d *desk) tell(w *work, text string) {
+// setProgress stores what a driver said of its job.
+func (d *desk) setProgress(w *work, text string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	w.said = clip(text, maxProgressText)
@@ -170,8 +170,8 @@ func (d *desk) keys() []writ.JobKey {
 	return listed(d, func(*work) bool { return true }, func(w *work) writ.JobKey { return w.job.JobKey })
 }
 
-// listed tells something of each of the active jobs that are wanted, in the order of their keys.
-func listed[T any](d *desk, want func(*work) bool, tell func(*work) T) []T {
+// listed maps the active jobs that are wanted, in the order of their keys.
+func listed[T any](d *desk, want func(*work) bool, view func(*work) T) []T {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	var wanted []*work
@@ -185,7 +185,7 @@ func listed[T any](d *desk, want func(*work) bool, tell func(*work) T) []T {
 	})
 	var all []T
 	for _, w := range wanted {
-		all = append(all, tell(w))
+		all = append(all, view(w))
 	}
 	return all
 }

@@ -140,7 +140,7 @@ func (f *fence) round(ctx context.Context) (done bool) {
 	if len(answer.Open) > 0 {
 		f.log.WarnContext(ctx, "some resources still run", "open", answer.Open)
 	}
-	err := f.tell(ctx, answer)
+	err := f.report(ctx, answer)
 	if err == nil && len(answer.Open) == 0 {
 		err = f.member.change(func(r *record) { r.Fenced = true })
 		done = err == nil
@@ -151,8 +151,8 @@ func (f *fence) round(ctx context.Context) (done bool) {
 	return done
 }
 
-// tell signs what the node did and gives it to the supervisor.
-func (f *fence) tell(ctx context.Context, answer *nodes.FenceAnswer) error {
+// report signs what the node did and sends it to the supervisor.
+func (f *fence) report(ctx context.Context, answer *nodes.FenceAnswer) error {
 	if err := f.member.change(func(r *record) { r.FenceRound++ }); err != nil {
 		return err
 	}
@@ -170,7 +170,7 @@ func (f *fence) stop(ctx context.Context) *nodes.FenceAnswer {
 	answer := &nodes.FenceAnswer{Open: f.acting()}
 	var mu sync.Mutex // guards answer
 	var all sync.WaitGroup
-	places := make(chan struct{}, fenceAtOnce)
+	slots := make(chan struct{}, fenceAtOnce)
 	for _, d := range f.drivers {
 		module := d.Describe().Module
 		resources, err := asked(ctx, &f.asking, "list "+module, readFor, d.List)
@@ -181,9 +181,9 @@ func (f *fence) stop(ctx context.Context) *nodes.FenceAnswer {
 			continue
 		}
 		for _, resource := range resources {
-			places <- struct{}{}
+			slots <- struct{}{}
 			all.Go(func() {
-				defer func() { <-places }()
+				defer func() { <-slots }()
 				stopped, open, kept := f.stopOne(ctx, d, resource)
 				mu.Lock()
 				defer mu.Unlock()
@@ -196,7 +196,7 @@ func (f *fence) stop(ctx context.Context) *nodes.FenceAnswer {
 	}
 	all.Wait()
 	f.nobodys(ctx, answer)
-	f.untaken(ctx, answer)
+	f.addUnacked(ctx, answer)
 	slices.SortFunc(answer.Stopped, func(a, b nodes.FencedResource) int { return a.Compare(b.ResourceID) })
 	slices.SortFunc(answer.Kept, byRank)
 	slices.Sort(answer.Open)
@@ -267,8 +267,8 @@ func (f *fence) nobodys(ctx context.Context, answer *nodes.FenceAnswer) {
 	}
 }
 
-// untaken adds the jobs of which the node has results that its supervisor did not take: they are evidence and nothing else.
-func (f *fence) untaken(ctx context.Context, answer *nodes.FenceAnswer) {
+// addUnacked adds the jobs of which the node has results that its supervisor did not acknowledge: they are evidence and nothing else.
+func (f *fence) addUnacked(ctx context.Context, answer *nodes.FenceAnswer) {
 	results, err := f.journal.Unacknowledged(ctx)
 	if err != nil {
 		f.log.WarnContext(ctx, "read unacknowledged results", "err", err)

@@ -25,11 +25,11 @@ var (
 
 // handle takes a delivery from the queue. It returns when the answer is recorded and the transport has it; a later beat, in which
 // the job is not active any more, then comes behind its result.
-func (n *incarnation) handle(taking context.Context, task queue.Task) {
+func (n *incarnation) handle(accepting context.Context, task queue.Task) {
 	now := n.now()
 	job, digest, err := n.open(task.Body, now)
 	if err != nil {
-		n.drop(taking, "delivery", task.ID, err)
+		n.drop(accepting, "delivery", task.ID, err)
 		return
 	}
 	w := n.desk.enter(n.working, job, digest, now)
@@ -43,10 +43,10 @@ func (n *incarnation) handle(taking context.Context, task queue.Task) {
 		}
 	}()
 	if epoch := n.epoch.Load(); job.Epoch < epoch { // looked at from the desk: whoever is told what there is, is told of this or it is not done
-		n.drop(taking, "delivery", task.ID, writ.Errorf(writ.CodeConflict, "its epoch is %d, the node has seen %d", job.Epoch, epoch))
+		n.drop(accepting, "delivery", task.ID, writ.Errorf(writ.CodeConflict, "its epoch is %d, the node has seen %d", job.Epoch, epoch))
 		return
 	}
-	if result := n.carryOut(taking, w); result != nil {
+	if result := n.carryOut(accepting, w); result != nil {
 		if result.Job != digest { // an answer of earlier: a supervisor whose journal was restored knows only what it sent since
 			again := *result
 			again.Job = digest
@@ -80,59 +80,59 @@ func (n *incarnation) open(body []byte, now time.Time) (*writ.Job, writ.Digest, 
 }
 
 // carryOut does what the job says, or finds out why not, and returns the recorded answer; nil leaves the job to another delivery.
-func (n *incarnation) carryOut(taking context.Context, w *work) *writ.Result {
+func (n *incarnation) carryOut(accepting context.Context, w *work) *writ.Result {
 	defer func() {
-		if w.place != nil {
-			w.place()
+		if w.release != nil {
+			w.release()
 		}
 		if w.stuck.IsZero() {
 			w.lock.release()
 		}
 	}()
 	if w.job.Delivery > 1 { // only to save the way: what follows would find the entry too
-		entry, err := n.journal.Find(taking, w.job.JobKey)
+		entry, err := n.journal.Find(accepting, w.job.JobKey)
 		if err == nil && entry != nil && entry.Result != nil {
 			n.counts.repeated.Add(1)
 			return entry.Result
 		}
 	}
-	past, err := n.prepare(taking, w)
+	past, err := n.prepare(accepting, w)
 	switch {
 	case err != nil:
-		return n.refuse(taking, w, err)
+		return n.refuse(accepting, w, err)
 	case past == nil:
 		return n.act(w)
 	case past.Entry != nil && past.Entry.Result != nil:
 		n.counts.repeated.Add(1)
 		return past.Entry.Result
 	case past.Later:
-		return n.refuse(taking, w, writ.Errorf(writ.CodeAttemptGivenUp, "a later attempt of the call came before attempt %d, which was given up", w.job.Attempt))
+		return n.refuse(accepting, w, writ.Errorf(writ.CodeAttemptGivenUp, "a later attempt of the call came before attempt %d, which was given up", w.job.Attempt))
 	case !w.repeatable():
-		return n.notAgain(taking, w, past)
+		return n.notAgain(accepting, w, past)
 	}
-	n.log.InfoContext(taking, "job continued", "run", w.job.Run, "seq", w.job.Seq, "op", w.job.Operation)
+	n.log.InfoContext(accepting, "job continued", "run", w.job.Run, "seq", w.job.Seq, "op", w.job.Operation)
 	return n.act(w)
 }
 
 // notAgain answers a job that must not be repeated and may have been done, by itself or by an earlier attempt.
-func (n *incarnation) notAgain(taking context.Context, w *work, past *journal.Past) *writ.Result {
+func (n *incarnation) notAgain(accepting context.Context, w *work, past *journal.Past) *writ.Result {
 	interrupted := past.Entry != nil && past.Entry.Incarnation < n.number
 	switch {
 	case !interrupted && past.Done != nil:
-		return n.answerAs(taking, w, past.Done)
+		return n.answerAs(accepting, w, past.Done)
 	case interrupted || past.Unclear:
-		return n.refuse(taking, w, n.outcomeUnknown(w))
+		return n.refuse(accepting, w, n.outcomeUnknown(w))
 	}
 	return n.act(w) // it was recorded that it began, and it did not
 }
 
 // prepare does everything that comes before acting: decode, wait for more of a log and for the resource, see the permit, wait for a place,
 // record. It returns what there was before if that speaks against acting.
-func (n *incarnation) prepare(taking context.Context, w *work) (*journal.Past, error) {
+func (n *incarnation) prepare(accepting context.Context, w *work) (*journal.Past, error) {
 	if stuck := n.desk.stuck(); len(stuck) >= n.slots {
 		return nil, writ.Errorf(writ.CodeResourceBusy, "the drivers of %d jobs ignore that their time is over, as that of %s", len(stuck), stuck[0].JobKey)
 	}
-	if err := n.raiseEpoch(taking, w.job.Epoch); err != nil {
+	if err := n.raiseEpoch(accepting, w.job.Epoch); err != nil {
 		return nil, err
 	}
 	if err := n.decode(w); err != nil {
@@ -140,7 +140,7 @@ func (n *incarnation) prepare(taking context.Context, w *work) (*journal.Past, e
 	}
 	early, cut := context.WithCancelCause(w.ctx)
 	defer cut(nil)
-	defer context.AfterFunc(taking, func() { cut(errShutdown) })()
+	defer context.AfterFunc(accepting, func() { cut(errShutdown) })()
 	startBy := w.job.StartBy
 	if patience, _ := w.waits(); patience > 0 {
 		if err := n.await(early, w); err != nil {
@@ -168,24 +168,24 @@ func (n *incarnation) prepare(taking context.Context, w *work) (*journal.Past, e
 			if cause := context.Cause(early); cause != nil && !errors.Is(cause, errStartBy) {
 				return nil, cause
 			}
-			n.warnOfUnsigned(taking, w, err)
+			n.warnOfUnsigned(accepting, w, err)
 			return nil, err
 		}
 	}
 	if err := n.enter(early, w); err != nil {
 		return nil, err
 	}
-	if taking.Err() != nil {
+	if accepting.Err() != nil {
 		return nil, errShutdown
 	}
 	if early.Err() != nil {
 		return nil, context.Cause(early)
 	}
 	if err := n.store.get(); err != nil && w.repeatable() {
-		return nil, n.noteStore(taking, err) // what begins with an entry finds out by itself
+		return nil, n.noteStore(accepting, err) // what begins with an entry finds out by itself
 	}
-	past, err := n.journal.Start(context.WithoutCancel(taking), w.job, w.digest, n.number, !w.repeatable())
-	return past, n.noteStore(taking, err)
+	past, err := n.journal.Start(context.WithoutCancel(accepting), w.job, w.digest, n.number, !w.repeatable())
+	return past, n.noteStore(accepting, err)
 }
 
 // warnOfUnsigned logs a job for which nobody has signed, or not any more. An honest supervisor sends such a one only while its roster and the node's

@@ -58,7 +58,7 @@ type incarnation struct {
 	epochKept atomic.Int64     // as far as it is on disk
 	desk      desk
 	locks     locks
-	places    *places
+	slotPool  *slotPool
 	waiting   atomic.Int32 // jobs that wait for more of a log
 	outbox    *outbox
 	acks      acks
@@ -88,7 +88,7 @@ func (r *Runner) begin(ctx context.Context, drivers map[string]sal.Driver, log *
 	}
 	n.log = log.With("dc", r.Member.Datacenter(), "node", n.node)
 	n.opener = &envelope.Opener{Keys: n.supervisorKey}
-	n.places, n.standing = newPlaces(n.slots), make(chan struct{})
+	n.slotPool, n.standing = newSlotPool(n.slots), make(chan struct{})
 	n.outbox = newOutbox(n.sendResults)
 	n.permits = &permits{member: r.Member, api: r.API, now: n.now, refresh: n.rosters.refresh, say: n.desk.say,
 		seen: map[writ.Digest]*permit{}, asking: map[writ.Digest]chan struct{}{}}

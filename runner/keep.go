@@ -86,14 +86,14 @@ func newKeeper(n *incarnation, readings map[writ.UID]journal.Reading) *keeper {
 		looked: make(map[writ.UID]journal.Reading), begun: make(map[writ.UID]journal.Reading), over: make(map[writ.UID]bool),
 		drifts: make(map[writ.ResourceID]writ.ResourceDrift), sent: make(map[int64][]journal.Version), mended: make(map[writ.ResourceID]tally),
 	}
-	place := func(d sal.Driver) int {
+	order := func(d sal.Driver) int {
 		if i := slices.Index(keepOrder, d.Describe().Module); i >= 0 {
 			return i
 		}
 		return len(keepOrder)
 	}
 	slices.SortFunc(k.drivers, func(a, b sal.Driver) int {
-		return cmp.Or(cmp.Compare(place(a), place(b)), cmp.Compare(a.Describe().Module, b.Describe().Module))
+		return cmp.Or(cmp.Compare(order(a), order(b)), cmp.Compare(a.Describe().Module, b.Describe().Module))
 	})
 	return k
 }
@@ -113,7 +113,7 @@ func (k *keeper) run(ctx context.Context) {
 			return
 		}
 		k.report(ctx, round)
-		k.tellHost(ctx)
+		k.reportHost(ctx)
 		if sleep.For(ctx, keepEvery) != nil {
 			return
 		}
@@ -153,7 +153,7 @@ func (k *keeper) look(ctx context.Context) {
 	k.mu.Lock()
 	maps.DeleteFunc(k.mended, func(r writ.ResourceID, _ tally) bool { return !there[r] })
 	k.mu.Unlock()
-	k.states.keep(there)
+	k.states.markGone(there)
 	k.keepUsage(ctx, used)
 }
 
@@ -273,7 +273,7 @@ func (k *keeper) note(ctx context.Context, resource writ.ResourceID, uid writ.UI
 	}
 }
 
-// noteMending keeps that a resource was mended until the supervisor knows. Where there is too much, the oldest goes: counts tell that it was.
+// noteMending stores that a resource was mended until the supervisor knows. Where there is too much, the oldest goes: counts say that it was.
 func (k *keeper) noteMending(resource writ.ResourceID, uid writ.UID, what string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -304,8 +304,8 @@ func (k *keeper) noteMending(resource writ.ResourceID, uid writ.UID, what string
 	}
 }
 
-// untold returns what the supervisor may not know of what was mended, for a report.
-func (k *keeper) untold(round int64) (mendings []writ.NodeMending, total int64) {
+// unackedMendings returns what was mended and the supervisor may not know, for a report.
+func (k *keeper) unackedMendings(round int64) (mendings []writ.NodeMending, total int64) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for i := range k.mendings {
@@ -316,7 +316,7 @@ func (k *keeper) untold(round int64) (mendings []writ.NodeMending, total int64) 
 	return mendings, k.total
 }
 
-// report tells the supervisor what there is to tell. What gets lost is in the next one.
+// report sends the supervisor what it may not know. What gets lost is in the next one.
 func (k *keeper) report(ctx context.Context, round int64) {
 	r := &writ.Report{Node: k.node, Incarnation: k.number, Round: round, Epoch: k.epoch.Load(), Clock: k.now().UnixMilli(), Orphans: k.orphans(ctx)}
 	for _, resource := range slices.SortedFunc(maps.Keys(k.drifts), writ.ResourceID.Compare) {
@@ -324,8 +324,8 @@ func (k *keeper) report(ctx context.Context, round int64) {
 			r.Drifts = append(r.Drifts, k.drifts[resource])
 		}
 	}
-	r.States = k.states.untold(round, k.epoch.Load(), maxFound)
-	r.Mendings, r.Mended = k.untold(round)
+	r.States = k.states.unacked(round, k.epoch.Load(), maxFound)
+	r.Mendings, r.Mended = k.unackedMendings(round)
 	if (round-1)%usageEvery == 0 {
 		r.Usage = k.usage(ctx, round)
 	}
@@ -347,7 +347,7 @@ func (k *keeper) usage(ctx context.Context, round int64) []writ.Usage {
 	return usage
 }
 
-// acknowledge keeps what the supervisor acknowledged.
+// acknowledge stores what the supervisor acknowledged.
 func (k *keeper) acknowledge(ctx context.Context, t writ.ReportID) {
 	if t.Incarnation != k.number {
 		return
@@ -373,10 +373,10 @@ func (k *keeper) network(ctx context.Context) *writ.NodeNetwork {
 		if !ok {
 			continue
 		}
-		told, err := asked(ctx, k, "network", networkFor, networked.Network)
+		status, err := asked(ctx, k, "network", networkFor, networked.Network)
 		if err == nil {
-			k.networked = &told
-			return &told
+			k.networked = &status
+			return &status
 		}
 		k.log.WarnContext(ctx, "read the status of networks", "driver", d.Describe().Name, "err", err)
 		return k.networked

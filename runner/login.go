@@ -16,7 +16,7 @@ import (
 type login struct {
 	member *Member
 	api    nodes.Backend
-	turn   chan struct{} // holds one token: one question at a time
+	sem    chan struct{} // holds one token: one question at a time
 
 	known          bool
 	name, password string
@@ -27,14 +27,14 @@ type login struct {
 // comes too early waits: whoever is refused must not hammer at either. A node that was removed asks no more, so that its end waits for none
 // of its connections.
 func (m *Member) Login(api nodes.Backend) func(ctx context.Context, refused bool) (name, password string, err error) {
-	l := &login{member: m, api: api, turn: make(chan struct{}, 1)}
+	l := &login{member: m, api: api, sem: make(chan struct{}, 1)}
 	return l.get
 }
 
 func (l *login) get(ctx context.Context, refused bool) (name, password string, err error) {
 	select {
-	case l.turn <- struct{}{}:
-		defer func() { <-l.turn }()
+	case l.sem <- struct{}{}:
+		defer func() { <-l.sem }()
 	case <-ctx.Done():
 		return "", "", context.Cause(ctx)
 	}

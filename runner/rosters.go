@@ -18,13 +18,13 @@ const refreshEvery = 10 * time.Minute
 type rosterWatch struct {
 	member *Member
 	api    nodes.Backend
-	turn   chan struct{} // holds one token: one refresh at a time
+	sem    chan struct{} // holds one token: one refresh at a time
 	wake   chan struct{} // holds one token
 	wanted atomic.Int64  // the highest version that the supervisor announced
 }
 
 func newRosterWatch(member *Member, api nodes.Backend) *rosterWatch {
-	return &rosterWatch{member: member, api: api, turn: make(chan struct{}, 1), wake: make(chan struct{}, 1)}
+	return &rosterWatch{member: member, api: api, sem: make(chan struct{}, 1), wake: make(chan struct{}, 1)}
 }
 
 // want asks for a version, 0 for any that is newer.
@@ -47,8 +47,8 @@ func (w *rosterWatch) want(version int64) {
 // refresh fetches, verifies and stores what is newer than what the member has.
 func (w *rosterWatch) refresh(ctx context.Context) error {
 	select {
-	case w.turn <- struct{}{}:
-		defer func() { <-w.turn }()
+	case w.sem <- struct{}{}:
+		defer func() { <-w.sem }()
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}

@@ -153,7 +153,7 @@ func (n *incarnation) request(ctx context.Context, w *work) sal.Request {
 func (n *incarnation) progress(ctx context.Context, w *work) func(text string) {
 	return func(text string) {
 		text = w.mask.text(text)
-		n.desk.tell(w, text)
+		n.desk.setProgress(w, text)
 		n.log.DebugContext(ctx, text, "run", w.job.Run, "seq", w.job.Seq, "op", w.job.Operation)
 	}
 }

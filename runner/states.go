@@ -12,19 +12,19 @@ import (
 	"writ/sal/catalog"
 )
 
-// states are how resources stand, as of the last look at each, and what of that the supervisor may not know: each is told until a report that
-// has it is acknowledged, and then no more until it changes.
+// states are how resources stand, as of the last look at each, and what of that the supervisor may not know: each is reported until a report
+// that has it is acknowledged, and then no more until it changes.
 type states struct {
 	mu    sync.Mutex
 	all   map[writ.ResourceID]state
-	epoch int64 // of the supervisor that was told
+	epoch int64 // of the supervisor that gets the reports
 }
 
 // state is how one resource stands.
 type state struct {
 	writ.ResourceState
-	round int64 // the first report that it was in, 0 for none; it is in all that follow, until it is told
-	told  bool
+	round int64 // the first report that it was in, 0 for none; it is in all that follow, until one is acknowledged
+	acked bool
 }
 
 // stateOf is what a driver sees, for the supervisor.
@@ -39,7 +39,7 @@ func stateOf(resource writ.ResourceID, seen sal.Observation) writ.ResourceState 
 	return s
 }
 
-// note keeps how a resource stands.
+// note stores how a resource stands.
 func (s *states) note(now writ.ResourceState) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -52,21 +52,21 @@ func (s *states) note(now writ.ResourceState) {
 	s.all[now.ResourceID] = state{ResourceState: now}
 }
 
-// forget lets the next look tell how a resource stands, whatever was told: its operation failed or answered with something newer.
+// forget has the next look report how a resource stands, also if that was reported before: its operation failed or answered with something newer.
 func (s *states) forget(resource writ.ResourceID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.all, resource)
 }
 
-// keep lets it be told which resources are not there any more, though no operation took them away, and forgets those of which it was told.
-func (s *states) keep(there map[writ.ResourceID]bool) {
+// markGone notes which resources are not there any more, though no operation removed them, and forgets those whose end is acknowledged.
+func (s *states) markGone(there map[writ.ResourceID]bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for r, known := range s.all {
 		switch gone := known.State == catalog.Gone; {
 		case gone && there[r]: // its record is there, and it is not
-		case gone && known.told:
+		case gone && known.acked:
 			delete(s.all, r)
 		case !gone && !there[r]:
 			s.all[r] = state{ResourceState: writ.ResourceState{ResourceID: r, UID: known.UID, State: catalog.Gone}}
@@ -81,9 +81,9 @@ func (s *states) resources() iter.Seq[writ.ResourceID] {
 	return slices.Values(slices.Collect(maps.Keys(s.all)))
 }
 
-// untold returns at most max of what the supervisor of an epoch may not know, for a report. One that began since may have a journal that came
-// from a backup, and is told everything.
-func (s *states) untold(round, epoch int64, max int) []writ.ResourceState {
+// unacked returns at most max of what the supervisor of an epoch may not know, for a report. One that began since may have a journal that came
+// from a backup, and gets everything.
+func (s *states) unacked(round, epoch int64, max int) []writ.ResourceState {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	anew := epoch != s.epoch
@@ -91,10 +91,10 @@ func (s *states) untold(round, epoch int64, max int) []writ.ResourceState {
 	var open []state
 	for r, known := range s.all {
 		if anew {
-			known.told, known.round = false, 0
+			known.acked, known.round = false, 0
 			s.all[r] = known
 		}
-		if !known.told {
+		if !known.acked {
 			open = append(open, known)
 		}
 	}
@@ -104,22 +104,22 @@ func (s *states) untold(round, epoch int64, max int) []writ.ResourceState {
 		}
 		return a.Compare(b.ResourceID)
 	})
-	var told []writ.ResourceState
+	var report []writ.ResourceState
 	for _, known := range open[:min(len(open), max)] {
 		known.round = cmp.Or(known.round, round)
 		s.all[known.ResourceID] = known
-		told = append(told, known.ResourceState)
+		report = append(report, known.ResourceState)
 	}
-	return told
+	return report
 }
 
-// acknowledged keeps that the supervisor has a report.
+// acknowledged notes that the supervisor has a report.
 func (s *states) acknowledged(round int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for r, known := range s.all {
 		if known.round > 0 && known.round <= round {
-			known.told = true
+			known.acked = true
 			s.all[r] = known
 		}
 	}

@@ -20,7 +20,7 @@ func TestStatesBeyondOneReportFollowInOthers(t *testing.T) {
 	}
 	told := make(map[string]bool)
 	tell := func(round int64, acknowledged bool) {
-		for _, r := range s.untold(round, 1, 4) {
+		for _, r := range s.unacked(round, 1, 4) {
 			if acknowledged {
 				told[r.Name] = true
 			}
@@ -38,10 +38,10 @@ func TestStatesBeyondOneReportFollowInOthers(t *testing.T) {
 	if len(told) != 11 {
 		t.Errorf("told are %v", told)
 	}
-	if rest := s.untold(6, 1, 100); len(rest) > 0 {
+	if rest := s.unacked(6, 1, 100); len(rest) > 0 {
 		t.Errorf("what was told is told again: %+v", rest)
 	}
-	if all := s.untold(7, 2, 100); len(all) != 11 {
+	if all := s.unacked(7, 2, 100); len(all) != 11 {
 		t.Errorf("another supervisor is told of %d", len(all))
 	}
 }
@@ -51,24 +51,24 @@ func TestALostResourceIsReportedOnce(t *testing.T) {
 	var s states
 	id := writ.ResourceID{Kind: writ.KindVolume, Name: "v"}
 	s.note(writ.ResourceState{ResourceID: id, UID: "u", State: "ready"})
-	s.untold(1, 1, 10)
+	s.unacked(1, 1, 10)
 	s.acknowledged(1)
 	for round := int64(2); round < 5; round++ {
-		s.keep(nil)
+		s.markGone(nil)
 		want := []writ.ResourceState{{ResourceID: id, UID: "u", State: "gone"}}
-		if diff := cmp.Diff(want, s.untold(round, 1, 10)); diff != "" {
+		if diff := cmp.Diff(want, s.unacked(round, 1, 10)); diff != "" {
 			t.Errorf("report %d (-want +got):\n%s", round, diff)
 		}
 	}
 	s.acknowledged(4)
-	s.keep(nil)
-	if got := s.untold(5, 1, 10); len(got) > 0 || len(s.all) > 0 {
+	s.markGone(nil)
+	if got := s.unacked(5, 1, 10); len(got) > 0 || len(s.all) > 0 {
 		t.Errorf("it is told again: %+v, and remembered: %+v", got, s.all)
 	}
 	s.note(writ.ResourceState{ResourceID: id, UID: "w", State: "ready"})
 	s.forget(id) // a delete took it away
-	s.keep(nil)
-	if got := s.untold(6, 1, 10); len(got) > 0 {
+	s.markGone(nil)
+	if got := s.unacked(6, 1, 10); len(got) > 0 {
 		t.Errorf("what was deleted is told: %+v", got)
 	}
 }
@@ -80,13 +80,13 @@ func TestALostResourceWithARecordIsReportedOnce(t *testing.T) {
 	there := map[writ.ResourceID]bool{id: true}
 	for round := int64(1); round < 4; round++ {
 		s.note(writ.ResourceState{ResourceID: id, UID: "u", State: "gone"})
-		s.keep(there)
-		if got := s.untold(round, 1, 10); (len(got) == 1) != (round == 1) {
+		s.markGone(there)
+		if got := s.unacked(round, 1, 10); (len(got) == 1) != (round == 1) {
 			t.Errorf("report %d tells %+v", round, got)
 		}
 		s.acknowledged(round)
 	}
-	s.keep(nil)
+	s.markGone(nil)
 	if len(s.all) > 0 {
 		t.Errorf("it is remembered after its record: %+v", s.all)
 	}

@@ -203,7 +203,7 @@ func (s *Supervisor) keepPending(ctx context.Context, claim nodes.Claim) (nodes.
 	n, news, crowded := s.pending.ask(*s.newNode(joiner), nodes.Remote(ctx), time.Now())
 	if crowded {
 		s.Log.Warn("too many nodes ask for admission: new requests displace old ones", "most", maxPending)
-	} else if news && s.pending.mayTell(time.Now()) {
+	} else if news && s.pending.mayLog(time.Now()) {
 		s.Log.Info("node waits to be admitted", "node", n.Name, "id", n.ID, "key", n.Key)
 	}
 	return s.welcome(claim, &n)

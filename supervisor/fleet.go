@@ -332,8 +332,8 @@ func (f *fleet) tick(now, wall time.Time, listened time.Duration) (lost []writ.N
 	return lost
 }
 
-// tellAgain has the nodes told once more which of the jobs that they work on were given up.
-func (f *fleet) tellAgain() {
+// repeatGivenUp has the nodes told once more which of the jobs that they work on were given up.
+func (f *fleet) repeatGivenUp() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, m := range f.nodes {
@@ -414,8 +414,8 @@ func (f *fleet) changes(loads map[writ.NodeID]journal.Load) []writ.Node {
 	return changed
 }
 
-// tellAll has every node told of again.
-func (f *fleet) tellAll() {
+// announceAll has every node announced again.
+func (f *fleet) announceAll() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, m := range f.nodes {

@@ -30,7 +30,7 @@ var mutants = []struct {
 	},
 	{
 		name: "NodesForgetWhatTheyBegan", file: "runner/handle.go",
-		was: "return past, n.noteStore(taking, err)", is: "_ = past\n\treturn nil, n.noteStore(taking, err)",
+		was: "return past, n.noteStore(accepting, err)", is: "_ = past\n\treturn nil, n.noteStore(accepting, err)",
 	},
 	{
 		name: "NodesTakeNoNoticeOfTheirOwnDeath", file: "runner/handle.go",

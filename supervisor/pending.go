@@ -103,8 +103,8 @@ func (p *pendingNodes) expire(now time.Time) {
 	}
 }
 
-// mayTell reports whether another node that waits is to be logged: a few in a minute, so that a stranger cannot fill the log.
-func (p *pendingNodes) mayTell(now time.Time) bool {
+// mayLog reports whether another node that waits is to be logged: a few in a minute, so that a stranger cannot fill the log.
+func (p *pendingNodes) mayLog(now time.Time) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if now.Sub(p.minute) >= time.Minute {

@@ -56,11 +56,11 @@ func TestOnlyAFewNodesThatWaitAreLogged(t *testing.T) {
 	p, now := newPendingNodes(), time.Now()
 	logged := 0
 	for i := range 1000 {
-		if p.mayTell(now.Add(time.Duration(i) * time.Millisecond)) {
+		if p.mayLog(now.Add(time.Duration(i) * time.Millisecond)) {
 			logged++
 		}
 	}
-	if logged != maxPendingLogged || !p.mayTell(now.Add(2*time.Minute)) {
+	if logged != maxPendingLogged || !p.mayLog(now.Add(2*time.Minute)) {
 		t.Errorf("%d of 1000 were logged within a second", logged)
 	}
 }

@@ -80,7 +80,7 @@ func (q *reports) all() map[writ.NodeID]*writ.Report {
 	return all
 }
 
-// hearReport takes what a node says of things that no resource has, and leaves the rest to takeReports: a write for each report would let one
+// hearReport takes what a node says of things that no resource has, and leaves the rest to applyReports: a write for each report would let one
 // node keep all others waiting.
 func (s *Supervisor) hearReport(node writ.NodeID, r *writ.Report) {
 	if r.Node != node {
@@ -96,36 +96,36 @@ func (s *Supervisor) hearReport(node writ.NodeID, r *writ.Report) {
 	}
 }
 
-// takeReports takes the newest report of each node, every reportEvery until ctx ends.
-func (s *Supervisor) takeReports(ctx context.Context) error {
+// applyReports applies the newest report of each node, every reportEvery until ctx ends.
+func (s *Supervisor) applyReports(ctx context.Context) error {
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-s.reports.some:
 		}
-		var taking errgroup.Group
-		taking.SetLimit(reportsAtOnce)
+		var group errgroup.Group
+		group.SetLimit(reportsAtOnce)
 		for _, r := range s.reports.all() {
-			taking.Go(func() error {
-				s.takeReport(ctx, r)
+			group.Go(func() error {
+				s.applyReport(ctx, r)
 				return nil
 			})
 		}
-		_ = taking.Wait()
+		_ = group.Wait()
 		_ = sleep.For(ctx, reportEvery)
 	}
 }
 
-// takeReport takes what a node found when it looked after its resources. What it says of how they stand, of drift and of what it mended becomes
-// part of the resources, and what they have used is told to the coordinators; the node is told once all of it is on disk. What would be more
+// applyReport stores what a node found when it looked after its resources. What it says of how they stand, of drift and of what it mended becomes
+// part of the resources, and what they have used is reported to the coordinators; the node gets an acknowledgement once all of it is on disk. What would be more
 // news than a node may have is left to a later report.
-func (s *Supervisor) takeReport(ctx context.Context, r *writ.Report) {
-	t := &taking{report: r, may: func(events int) bool {
+func (s *Supervisor) applyReport(ctx context.Context, r *writ.Report) {
+	t := &reportUpdate{report: r, may: func(events int) bool {
 		_, may := s.reports.news.Reserve(string(r.Node), events, 0)
 		return may
 	}}
-	err := s.Journal.Write(failpoint.At(ctx, failpoint.ReportTaken), t.into)
+	err := s.Journal.Write(failpoint.At(ctx, failpoint.ReportTaken), t.apply)
 	switch {
 	case err != nil && ctx.Err() != nil:
 		return
@@ -141,21 +141,21 @@ func (s *Supervisor) takeReport(ctx context.Context, r *writ.Report) {
 		return
 	}
 	if len(r.Usage)+len(r.Mendings)+len(r.States) > 0 {
-		told := &writ.ReportID{Incarnation: r.Incarnation, Round: r.Round}
-		s.control(failpoint.At(ctx, failpoint.ReportAcknowledged), writ.Control{Node: r.Node, Acknowledged: told})
+		ack := &writ.ReportID{Incarnation: r.Incarnation, Round: r.Round}
+		s.control(failpoint.At(ctx, failpoint.ReportAcknowledged), writ.Control{Node: r.Node, Acknowledged: ack})
 	}
 }
 
-// taking is a report on its way into the journal.
-type taking struct {
+// reportUpdate applies a report to the journal.
+type reportUpdate struct {
 	report  *writ.Report
 	may     func(events int) bool // so many more may follow from it
 	left    bool                  // something waits for a later report: there was too much
 	strange int                   // entries of usage that are not the node's to tell
 }
 
-// into writes what follows from the report.
-func (t *taking) into(tx *journal.Tx) error {
+// apply writes what follows from the report.
+func (t *reportUpdate) apply(tx *journal.Tx) error {
 	t.left, t.strange = false, 0 // of a transaction that was tried before
 	resources, err := tx.ResourcesOn(t.report.Node)
 	if err != nil {
@@ -171,7 +171,7 @@ func (t *taking) into(tx *journal.Tx) error {
 }
 
 // charge makes events of what resources have used: those that the node has, and those that it had.
-func (t *taking) charge(tx *journal.Tx, resources []*journal.Resource) error {
+func (t *reportUpdate) charge(tx *journal.Tx, resources []*journal.Resource) error {
 	has := make(map[writ.UID]*journal.Departed, len(resources))
 	for _, r := range resources {
 		has[r.UID] = &journal.Departed{ResourceID: r.ResourceID, Created: r.Created}
@@ -209,7 +209,7 @@ func hourOf(r *journal.Departed, hour, now time.Time) bool {
 
 // lookedAfter keeps how the resources of a node stand and how they differ from what was asked for, where that is another way than is known, and
 // what of them was mended. Each thing that was mended is an event, which has the rest too; what is told already is told no more.
-func (t *taking) lookedAfter(tx *journal.Tx, resources []*journal.Resource) error {
+func (t *reportUpdate) lookedAfter(tx *journal.Tx, resources []*journal.Resource) error {
 	found, unseen := make(map[writ.UID][]string), make(map[writ.ResourceID][]string)
 	for _, d := range t.report.Drifts {
 		if d.UID == "" { // its driver could not even say which one it is
@@ -249,7 +249,7 @@ func (t *taking) lookedAfter(tx *journal.Tx, resources []*journal.Resource) erro
 				continue
 			}
 			changed = true
-			if mayTell(r, tx.Now) {
+			if mayReport(r, tx.Now) {
 				untold = false
 				events = append(events, writ.Event{Resource: eventResource(r.Resource)})
 			}
@@ -298,9 +298,9 @@ func mended(r *journal.Resource, incarnation int64, m writ.NodeMending) bool {
 	return true
 }
 
-// mayTell reports whether what was mended is to be an event: in an hour there are maxRepairEvents of these, so that what breaks again and again does
+// mayReport reports whether what was mended is to be an event: in an hour there are maxRepairEvents of these, so that what breaks again and again does
 // not drown the rest.
-func mayTell(r *journal.Resource, now time.Time) bool {
+func mayReport(r *journal.Resource, now time.Time) bool {
 	was := &r.Mendings
 	if hour := now.Truncate(time.Hour); !hour.Equal(was.Hour) {
 		was.Hour, was.Events = hour, 0

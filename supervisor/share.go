@@ -44,11 +44,11 @@ func share(room int, lines []line) (next []writ.RunID) {
 // linesAt returns the lines at a node that come into question for its room, beginning behind the project that was served there last, and
 // in any case that of own, if it is not "". However many projects wait, it looks at few more than have calls out there or can get a place.
 func (s *Supervisor) linesAt(tx *journal.Tx, node writ.NodeID, now time.Time, room int, own writ.ProjectID) (lines []line, err error) {
-	first, err := nextInTurn(tx, node, s.fleet.lastServed(node), now)
+	first, err := nextProject(tx, node, s.fleet.lastServed(node), now)
 	if err != nil {
 		return nil, err
 	}
-	second, err := nextInTurn(tx, node, first, now)
+	second, err := nextProject(tx, node, first, now)
 	if err != nil {
 		return nil, err
 	}
@@ -77,7 +77,7 @@ func (s *Supervisor) linesAt(tx *journal.Tx, node writ.NodeID, now time.Time, ro
 			idle++
 		}
 		if project != first { // the second is known
-			if next, err = nextInTurn(tx, node, project, now); err != nil {
+			if next, err = nextProject(tx, node, project, now); err != nil {
 				return nil, err
 			}
 		}
@@ -122,8 +122,8 @@ func (s *Supervisor) spareLines(tx *journal.Tx, node writ.NodeID, load journal.L
 	return share(room, lines), err
 }
 
-// nextInTurn returns the project that comes after another one among those that wait for a node, which may be the same; "" if none waits.
-func nextInTurn(tx *journal.Tx, node writ.NodeID, after writ.ProjectID, now time.Time) (writ.ProjectID, error) {
+// nextProject returns the project that comes after another one among those that wait for a node, which may be the same; "" if none waits.
+func nextProject(tx *journal.Tx, node writ.NodeID, after writ.ProjectID, now time.Time) (writ.ProjectID, error) {
 	next, err := tx.NextSendable(node, after, now)
 	if next == "" && after != "" && err == nil {
 		return tx.NextSendable(node, "", now)

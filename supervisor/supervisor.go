@@ -107,8 +107,8 @@ type Supervisor struct {
 	faults        *faults
 	complaints    *complaints
 	refusals      limit.Lines // that are said, by signer and code, or by code alone
-	previews      fair.Places // of previews under way, by project
-	checking      fair.Places // of scripts that are being checked, by project
+	previews      fair.Slots  // of previews under way, by project
+	checking      fair.Slots  // of scripts that are being checked, by project
 	reports       *reports
 	beats         limit.Names  // that are heard, by node
 	hosts         limit.Names  // likewise, of what nodes say of their machines
@@ -126,7 +126,7 @@ func Open(ctx context.Context, config Config, rosters [][]byte) (*Supervisor, er
 		faults: &faults{log: config.Log}, complaints: newComplaints(config.Log), reports: newReports(),
 		beats:    limit.Names{PerSecond: beatsPerSecond, AtOnce: beatsAtOnce},
 		hosts:    limit.Names{PerSecond: hostsPerSecond, AtOnce: hostsAtOnce},
-		previews: fair.Places{Size: maxPreviews, Most: 1}, checking: fair.Places{Size: maxChecking, Most: 1}, unchecked: make(chan struct{}, 1), relink: make(chan struct{}, 1),
+		previews: fair.Slots{Size: maxPreviews, Most: 1}, checking: fair.Slots{Size: maxChecking, Most: 1}, unchecked: make(chan struct{}, 1), relink: make(chan struct{}, 1),
 	}
 	if s.Backoff == nil {
 		s.Backoff = backoff
@@ -197,7 +197,7 @@ func (s *Supervisor) Run(ctx context.Context) error {
 	group.Go(func() error { return s.wakeOpenRuns(working) })
 	group.Go(func() error { return s.recheckRuns(working) })
 	group.Go(func() error { return s.collect(working) })
-	group.Go(func() error { return s.takeReports(working) })
+	group.Go(func() error { return s.applyReports(working) })
 	group.Go(func() error { return s.watch(working) })
 	group.Go(func() error { return s.accounts.keep(working) })
 	group.Go(func() error { return s.forget(working) })

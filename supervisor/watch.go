@@ -187,16 +187,16 @@ func (w *watcher) dueCalls(tx *journal.Tx, now time.Time) ([]journal.Due, error)
 	if len(due) > 0 {
 		w.due = due[len(due)-1]
 	}
-	again, err := inTurn(tx.DueCalls, &w.again, now)
+	again, err := nextFew(tx.DueCalls, &w.again, now)
 	if err != nil {
 		return nil, err
 	}
-	held, err := inTurn(tx.HeldCalls, &w.held, now)
+	held, err := nextFew(tx.HeldCalls, &w.held, now)
 	return slices.Concat(due, again, held), err
 }
 
-// inTurn returns the next few of a list after at, and goes on there; after the last ones it begins anew.
-func inTurn(list func(after journal.Due, now time.Time, max int) ([]journal.Due, error), at *journal.Due, now time.Time) ([]journal.Due, error) {
+// nextFew returns the next few of a list after at, and goes on there; after the last ones it begins anew.
+func nextFew(list func(after journal.Due, now time.Time, max int) ([]journal.Due, error), at *journal.Due, now time.Time) ([]journal.Due, error) {
 	some, err := list(*at, now, maxHeld)
 	*at = journal.Due{}
 	if len(some) == maxHeld {
@@ -373,7 +373,7 @@ func (w *watcher) findMissing(ctx context.Context, sent []*journal.Call) (failed
 	}
 	w.missing, w.begun = missing, begun
 	if w.flushed { // with what was told to nodes, too
-		s.fleet.tellAgain()
+		s.fleet.repeatGivenUp()
 	}
 	w.flushed = false
 	return failed
@@ -394,7 +394,7 @@ func (w *watcher) miss(missing map[sending]int, c *journal.Call) {
 func (w *watcher) announce(ctx context.Context, loads map[writ.NodeID]journal.Load) error {
 	if n := w.s.Journal.Restated(); n != w.restated { // it told again what it has of nodes, which is how they joined
 		w.restated = n
-		w.s.fleet.tellAll()
+		w.s.fleet.announceAll()
 	}
 	changed := w.s.fleet.changes(loads)
 	lives := w.s.fleet.newLives()

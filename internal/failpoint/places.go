@@ -136,7 +136,7 @@ var Places = []Place{
 	{Point: RefusalKept, Kind: Commit, Where: "supervisor.refuse", Says: "A text stays refused, with the signed answer."},
 	{Point: SecretSet, Kind: Commit, Where: "supervisor.setSecret", Says: "A secret has a new version."},
 	{Point: SecretRemoved, Kind: Commit, Where: "supervisor.removeSecret", Says: "Versions of a secret are gone."},
-	{Point: ReportTaken, Kind: Commit, Where: "supervisor.takeReport", Says: "What a node found about its resources, and what they used."},
+	{Point: ReportTaken, Kind: Commit, Where: "supervisor.applyReport", Says: "What a node found about its resources, and what they used."},
 
 	{Point: NodeBegun, Kind: Commit, Where: "runner/journal.Begin", Says: "A start of the runner has its number."},
 	{Point: JobStarted, Kind: Commit, Where: "runner/journal.Start", Says: "A job is about to be carried out."},
@@ -177,8 +177,8 @@ var Places = []Place{
 	{Point: ResultsSent, Kind: Send, Where: "runner.sendResults", Says: "A node tells results."},
 	{Point: BeatSent, Kind: Send, Where: "runner.beat", Says: "A node says that it lives."},
 	{Point: ReportSent, Kind: Send, Where: "runner.report", Says: "A node tells what it found about its resources."},
-	{Point: HostSent, Kind: Send, Where: "runner.tellHost", Says: "A node tells what its machine is."},
-	{Point: ReportAcknowledged, Kind: Send, Where: "supervisor.takeReport", Says: "A node is told that its report is on disk."},
+	{Point: HostSent, Kind: Send, Where: "runner.reportHost", Says: "A node tells what its machine is."},
+	{Point: ReportAcknowledged, Kind: Send, Where: "supervisor.applyReport", Says: "A node is told that its report is on disk."},
 	{Point: ControlsDone, Kind: Send, Where: "runner.listen", Says: "What a node was told is taken off."},
 	{Point: TasksMoved, Kind: Send, Where: "runner/queue/redisqueue.move", Says: "A node puts back or takes off what asynq left behind."},
 

@@ -116,62 +116,62 @@ func TestNoTenantFallsBehind(t *testing.T) {
 
 func TestANewTenantAlwaysGetsAPlace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		places := &fair.Places{Size: 64}
+		slots := &fair.Slots{Size: 64}
 		ctx, stop := context.WithCancel(t.Context())
 		for range 130 {
-			go func() { _, _ = places.Enter(ctx, "hangs") }()
+			go func() { _, _ = slots.Enter(ctx, "hangs") }()
 		}
 		synctest.Wait()
 		for i := range 100 {
-			leave, err := places.Enter(t.Context(), "works")
+			leave, err := slots.Enter(t.Context(), "works")
 			if err != nil {
 				t.Fatal(i, err)
 			}
 			leave()
 		}
-		if taken, waiting := places.Taken(); taken != fair.Most(64) || taken != 48 || waiting != 82 {
-			t.Errorf("%d places are taken and %d wait, want 48 and 82", taken, waiting)
+		if taken, waiting := slots.Taken(); taken != fair.Most(64) || taken != 48 || waiting != 82 {
+			t.Errorf("%d slots are taken and %d wait, want 48 and 82", taken, waiting)
 		}
 		stop()
 		synctest.Wait()
-		if _, waiting := places.Taken(); waiting != 0 {
+		if _, waiting := slots.Taken(); waiting != 0 {
 			t.Errorf("%d wait whose time is over", waiting)
 		}
 	})
 }
 
 func TestATenantMayBeHeldToOnePlace(t *testing.T) {
-	places := &fair.Places{Size: 2, Most: 1}
-	first, err := places.Enter(t.Context(), "one")
+	slots := &fair.Slots{Size: 2, Most: 1}
+	first, err := slots.Enter(t.Context(), "one")
 	if err != nil {
 		t.Fatal(err)
 	}
 	ctx, stop := context.WithCancelCause(t.Context())
 	stop(fmt.Errorf("enough"))
-	if _, err := places.Enter(ctx, "one"); err == nil || err.Error() != "enough" {
+	if _, err := slots.Enter(ctx, "one"); err == nil || err.Error() != "enough" {
 		t.Errorf("Enter = %v, want the cause", err)
 	}
-	second, err := places.Enter(t.Context(), "other")
+	second, err := slots.Enter(t.Context(), "other")
 	if err != nil {
 		t.Fatal(err)
 	}
 	first()
 	second()
-	if taken, _ := places.Taken(); taken != 0 {
-		t.Errorf("%d places are taken", taken)
+	if taken, _ := slots.Taken(); taken != 0 {
+		t.Errorf("%d slots are taken", taken)
 	}
 }
 
 func TestPlacesAreSharedByTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		places := &fair.Places{Size: 2}
+		slots := &fair.Slots{Size: 2}
 		var mu sync.Mutex
 		spent := map[string]time.Duration{}
 		ctx, stop := context.WithTimeout(t.Context(), 10*time.Minute)
 		defer stop()
 		spend := func(tenant string, each time.Duration) {
 			for {
-				leave, err := places.Enter(ctx, tenant)
+				leave, err := slots.Enter(ctx, tenant)
 				if err != nil {
 					return
 				}
@@ -190,21 +190,21 @@ func TestPlacesAreSharedByTime(t *testing.T) {
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		if ratio := spent["long"].Seconds() / spent["short"].Seconds(); ratio < 0.85 || ratio > 1.18 {
-			t.Errorf("long spent %s and short %s in places, want the same", spent["long"], spent["short"])
+			t.Errorf("long spent %s and short %s in slots, want the same", spent["long"], spent["short"])
 		}
 	})
 }
 
-// SECURITY.md says so: one tenant leaves a place to others from four places on, two of them from sixteen on.
+// SECURITY.md says so: one tenant leaves a slot to others from four slots on, two of them from sixteen on.
 func TestHowManyTenantsTakeAllPlaces(t *testing.T) {
-	for places := 1; places <= 64; places++ {
-		first := fair.Most(places)
-		second := fair.Most(places - first)
-		if left := places - first; (left == 0) != (places < 4) {
-			t.Errorf("of %d places one leaves %d", places, left)
+	for slots := 1; slots <= 64; slots++ {
+		first := fair.Most(slots)
+		second := fair.Most(slots - first)
+		if left := slots - first; (left == 0) != (slots < 4) {
+			t.Errorf("of %d slots one leaves %d", slots, left)
 		}
-		if left := places - first - second; (left == 0) != (places < 16) {
-			t.Errorf("of %d places two leave %d", places, left)
+		if left := slots - first - second; (left == 0) != (slots < 16) {
+			t.Errorf("of %d slots two leave %d", slots, left)
 		}
 	}
 }

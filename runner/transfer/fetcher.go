@@ -95,7 +95,7 @@ func (f *Fetcher) Fetch(ctx context.Context, snapshot string, to sal.Part) error
 			return before
 		}
 		_, has := to.At()
-		f.tell("node %s: %v; %d bytes are here", f.Grant.FromName, err, has)
+		f.report("node %s: %v; %d bytes are here", f.Grant.FromName, err, has)
 		_ = sleep.For(ctx, again)
 		if again = min(2*again, pauseMost); has > had {
 			again = pauseFirst
@@ -114,7 +114,7 @@ func (f *Fetcher) unreachable(err error) error {
 			"need writ runner --transfer-allow; what has arrived is kept for the next attempt", f.Grant.FromName)
 }
 
-func (f *Fetcher) tell(format string, args ...any) {
+func (f *Fetcher) report(format string, args ...any) {
 	if f.Progress != nil {
 		f.Progress(fmt.Sprintf(format, args...))
 	}

@@ -55,7 +55,7 @@ type Giver struct {
 	given    limit.Lines
 
 	pace    *rate.Limiter // nil if Rate is 0
-	places  places
+	guests  guests
 	streams chan struct{} // has a token for each archive that is being given away
 }
 
@@ -90,7 +90,7 @@ func (g *Giver) Serve(ctx context.Context, listener net.Listener) error {
 			continue
 		}
 		ctx, cancel := context.WithCancelCause(ctx)
-		guest, crowded := g.places.enter(conn, cancel)
+		guest, crowded := g.guests.enter(conn, cancel)
 		if crowded != nil {
 			g.Log.WarnContext(ctx, "unauthenticated connections fill the transfer endpoint; the oldest are closed", "from", crowded.from.String(), "places", maxStrangers)
 		}

@@ -209,7 +209,7 @@ func TestStrangersBlockNoTransfer(t *testing.T) {
 
 // TestTheNetworkWithMostConnectionsLosesOne has connections come from several networks. Whoever has shown a transfer grant keeps its place.
 func TestTheNetworkWithMostConnectionsLosesOne(t *testing.T) {
-	var p places
+	var p guests
 	enter := func(address string) *guest {
 		g, _ := p.enter(&silent{from: net.TCPAddrFromAddrPort(netip.MustParseAddrPort(address))}, func(error) {})
 		return g

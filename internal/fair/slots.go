@@ -6,24 +6,24 @@ import (
 	"time"
 )
 
-// reserve is how many times the places that are free a tenant may have, at most, and get one more: alone it gets three quarters of them,
-// the next one three quarters of the rest. So a tenant that comes after one finds a place, however long that stays. Of fewer than four places
+// reserve is how many times the slots that are free a tenant may have, at most, and get one more: alone it gets three quarters of them,
+// the next one three quarters of the rest. So a tenant that comes after one finds a slot, however long that stays. Of fewer than four slots
 // one may have all, and of fewer than sixteen two.
 const reserve = 3
 
-// May reports whether a tenant that has so many places may have one more while so many are free.
+// May reports whether a tenant that has so many slots may have one more while so many are free.
 func May(has, free int) bool { return free > 0 && has < reserve*free }
 
-// Most is how many of so many places one tenant gets while nobody else has any.
-func Most(places int) (n int) {
-	for n < places && May(n, places-n) {
+// Most is how many of so many slots one tenant gets while nobody else has any.
+func Most(slots int) (n int) {
+	for n < slots && May(n, slots-n) {
 		n++
 	}
 	return n
 }
 
-// Places are so many places that tenants share by the time they spend there.
-type Places struct {
+// Slots are a semaphore: Size slots that tenants share by the time that they hold them.
+type Slots struct {
 	Size   int
 	Most   int                     // that one tenant may have; if 0, as many as leave some for others: see May
 	Weight func(tenant string) int // see Queue
@@ -34,8 +34,8 @@ type Places struct {
 	began time.Time
 }
 
-// Enter waits for a place. Whoever gets one calls leave; otherwise it returns the cause of ctx's end.
-func (p *Places) Enter(ctx context.Context, tenant string) (leave func(), err error) {
+// Enter waits for a slot. Whoever gets one calls leave; otherwise it returns the cause of ctx's end.
+func (p *Slots) Enter(ctx context.Context, tenant string) (leave func(), err error) {
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
@@ -59,14 +59,14 @@ func (p *Places) Enter(ctx context.Context, tenant string) (leave func(), err er
 	return nil, context.Cause(ctx)
 }
 
-// Taken returns how many places are taken, and how many wait for one.
-func (p *Places) Taken() (taken, waiting int) {
+// Taken returns how many slots are taken, and how many wait for one.
+func (p *Slots) Taken() (taken, waiting int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.taken, p.line.Len()
 }
 
-func (p *Places) leave(g Grant) {
+func (p *Slots) leave(g Grant) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.taken--
@@ -74,8 +74,8 @@ func (p *Places) leave(g Grant) {
 	p.admit()
 }
 
-// admit gives free places away. The caller holds the lock.
-func (p *Places) admit() {
+// admit gives free slots away. The caller holds the lock.
+func (p *Slots) admit() {
 	for p.taken < max(p.Size, 1) {
 		come, g, ok := p.line.Next(p.now(), func(_ string, has int, _ chan Grant) bool {
 			if p.Most > 0 {
@@ -91,7 +91,7 @@ func (p *Places) admit() {
 	}
 }
 
-func (p *Places) now() time.Duration {
+func (p *Slots) now() time.Duration {
 	if p.began.IsZero() {
 		p.began = time.Now()
 	}

@@ -17,29 +17,29 @@ const (
 	leastTransfers   = 4
 )
 
-// places are where jobs act: slots, and for those that fetch from elsewhere places among the transfers of the node. Both are shared by the
-// time that projects have spent there.
-type places struct {
-	slots, transfers fair.Places
+// slotPool has the slots of the node: those of jobs, and those of jobs that fetch from elsewhere. Projects share both by the time that they
+// have spent there.
+type slotPool struct {
+	jobs, transfers fair.Slots
 
 	mu      sync.Mutex
 	weights map[writ.ProjectID]int // of projects that count for more than others, as their last jobs said
 }
 
-func newPlaces(slots int) *places {
-	p := &places{weights: map[writ.ProjectID]int{}}
-	p.slots = fair.Places{Size: slots, Weight: p.weight}
-	p.transfers = fair.Places{Size: max(slots/slotsPerTransfer, leastTransfers), Weight: p.weight}
+func newSlotPool(slots int) *slotPool {
+	p := &slotPool{weights: map[writ.ProjectID]int{}}
+	p.jobs = fair.Slots{Size: slots, Weight: p.weight}
+	p.transfers = fair.Slots{Size: max(slots/slotsPerTransfer, leastTransfers), Weight: p.weight}
 	return p
 }
 
-func (p *places) weight(project string) int {
+func (p *slotPool) weight(project string) int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.weights[writ.ProjectID(project)]
 }
 
-func (p *places) weigh(project writ.ProjectID, weight int) {
+func (p *slotPool) weigh(project writ.ProjectID, weight int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if weight > 1 {
@@ -54,11 +54,11 @@ func (w *work) fetches() bool { return w.operation.Fetches || w.origin != nil }
 
 // enter waits until the job may act.
 func (n *incarnation) enter(ctx context.Context, w *work) (err error) {
-	n.places.weigh(w.job.Project, w.job.Weight)
-	where := &n.places.slots
+	n.slotPool.weigh(w.job.Project, w.job.Weight)
+	slots := &n.slotPool.jobs
 	if w.fetches() {
-		where = &n.places.transfers
+		slots = &n.slotPool.transfers
 	}
-	w.place, err = where.Enter(ctx, string(w.job.Project))
+	w.release, err = slots.Enter(ctx, string(w.job.Project))
 	return err
 }

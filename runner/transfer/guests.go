@@ -17,7 +17,7 @@ const (
 	maxStrangers = 64
 	// maxTransfers bounds those that have and wait for a stream or have one.
 	maxTransfers = 64
-	// crowdedEvery is how often it is said that strangers keep places.
+	// crowdedEvery is how often it is logged that too many strangers are connected.
 	crowdedEvery = time.Minute
 )
 
@@ -26,31 +26,31 @@ var (
 	errAgain   = errors.New("the other node has asked again on another connection")
 )
 
-// places are who is connected. Whoever comes gets one. If that is one too many, who has come first of those from the address that has the
-// most goes: somebody who keeps many makes room for others by it, and for nobody's transfer grant. A transfer grant has one place.
-type places struct {
+// guests are the connections. A new one is always admitted. If that is one too many, the oldest of the address that has most of them is closed:
+// an address that holds many loses its own connections, and never one with a transfer grant. A transfer grant has one connection.
+type guests struct {
 	mu        sync.Mutex
 	strangers []*guest          // in the order in which they came
 	transfers map[string]*guest // by what their transfer grants call them
-	told      time.Time         // that strangers keep places
+	logged    time.Time         // that too many strangers are connected
 }
 
 // guest is a connection.
 type guest struct {
-	places   *places
+	guests   *guests
 	conn     net.Conn
 	from     netip.Prefix
 	cancel   context.CancelCauseFunc // of all that is done for it
 	transfer string                  // "" until it has shown a transfer grant
-	before   *guest                  // that had its place
+	before   *guest                  // the connection that had its transfer
 	left     chan struct{}           // closed when nothing is done for it any more, nor for those before
 }
 
-// enter gives a connection a place; cancel ends what is done for it. crowded is who had to go, if somebody should be told.
-func (p *places) enter(conn net.Conn, cancel context.CancelCauseFunc) (g, crowded *guest) {
+// enter adds a connection; cancel ends what is done for it. crowded is the one that was closed for it, if that is to be logged.
+func (p *guests) enter(conn net.Conn, cancel context.CancelCauseFunc) (g, crowded *guest) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	g = &guest{places: p, conn: conn, from: networkOf(conn.RemoteAddr()), cancel: cancel, left: make(chan struct{})}
+	g = &guest{guests: p, conn: conn, from: networkOf(conn.RemoteAddr()), cancel: cancel, left: make(chan struct{})}
 	p.strangers = append(p.strangers, g)
 	if len(p.strangers) <= maxStrangers {
 		return g, nil
@@ -58,14 +58,14 @@ func (p *places) enter(conn net.Conn, cancel context.CancelCauseFunc) (g, crowde
 	last := p.greediest()
 	p.strangers = slices.DeleteFunc(p.strangers, func(other *guest) bool { return other == last })
 	last.end(errCrowded)
-	if now := time.Now(); now.Sub(p.told) >= crowdedEvery {
-		p.told, crowded = now, last
+	if now := time.Now(); now.Sub(p.logged) >= crowdedEvery {
+		p.logged, crowded = now, last
 	}
 	return g, crowded
 }
 
 // greediest is the first of the strangers from where most are.
-func (p *places) greediest() *guest {
+func (p *guests) greediest() *guest {
 	count, most := make(map[netip.Prefix]int), p.strangers[0]
 	for _, g := range p.strangers {
 		count[g.from]++
@@ -93,11 +93,11 @@ func networkOf(addr net.Addr) netip.Prefix {
 	return prefix
 }
 
-// admit gives a stranger that has shown a transfer grant the place of that transfer. Whoever has it goes: a node that asks again has given up the
+// admit gives a stranger that has shown a transfer grant that transfer. The connection that has it is closed: a node that asks again has given up the
 // connection on which it asked before, whether that is known here or not. One that is done needs no stream, and is never one too many: what is
 // kept for it goes.
 func (g *guest) admit(transfer string, done bool) error {
-	p := g.places
+	p := g.guests
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	i := slices.Index(p.strangers, g)
@@ -120,7 +120,7 @@ func (g *guest) admit(transfer string, done bool) error {
 	return nil
 }
 
-// alone returns when nothing is done any more for whoever had the place before, or with the cause of ctx's end.
+// alone returns when nothing is done any more for the connection that had the transfer before, or with the cause of ctx's end.
 func (g *guest) alone(ctx context.Context) error {
 	if g.before == nil {
 		return nil
@@ -139,9 +139,9 @@ func (g *guest) end(why error) {
 	_ = g.conn.Close()
 }
 
-// leave gives up the place of a connection for which nothing is done any more.
+// leave removes a connection for which nothing is done any more.
 func (g *guest) leave() {
-	p := g.places
+	p := g.guests
 	p.mu.Lock()
 	p.strangers = slices.DeleteFunc(p.strangers, func(other *guest) bool { return other == g })
 	if p.transfers[g.transfer] == g {
