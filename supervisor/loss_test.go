@@ -20,6 +20,27 @@ func (s *sim) workingNode(name string) *realNode {
 	return n
 }
 
+// What has its node and was never sent there has not begun: when the node is lost, another one does it.
+func TestAnUnsentCallOfALostNodeMoves(t *testing.T) {
+	inSim(t, func(t *testing.T, s *sim) {
+		n1 := s.join("n1", slowly(time.Hour), func(n *testNode) { n.slots = 1 })
+		time.Sleep(2 * time.Second)
+		s.awaitCall(s.submit(pings(10)), 1, writ.CallRunning) // n1 has no room
+		id := s.submit(oneVolume)
+		s.awaitCall(id, 1, writ.CallPlanned)
+		time.Sleep(5 * time.Second)
+		if _, calls := s.look(id); calls[0].Node != n1.id || calls[0].Delivery != 0 {
+			t.Fatalf("the call is %+v", calls[0])
+		}
+		n2 := s.join("n2")
+		n1.setSilent(true)
+		s.wantState(id, writ.RunSucceeded)
+		if !slices.ContainsFunc(n2.given(), func(job writ.Job) bool { return job.Run == id }) {
+			t.Error("it was not done on the other node")
+		}
+	})
+}
+
 // A node that dies with jobs in its queue never took them: another one does them, and the first finds nothing when it is back.
 func TestAnUndeliveredCallOfALostNodeMoves(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
