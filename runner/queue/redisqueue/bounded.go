@@ -18,7 +18,7 @@ import (
 // pieces, and a short mark stands in its place.
 
 // The bounds of a reply. A string longer than maxString is replaced by a mark, and so is one longer than maxShort once the reply has maxReply bytes;
-// a list of connections that is longer than maxString keeps its users and how long each line is;
+// a list of connections that is longer than maxString keeps its users only;
 // a list with more than maxNested entries, so deep in a reply that only the fields of a message are there, is replaced by an empty one.
 const (
 	maxString = 5<<20 + 64<<10 // more than queue.MaxBody

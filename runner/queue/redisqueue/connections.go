@@ -14,55 +14,102 @@ import (
 )
 
 // Redis limits connections of all users together, and refuses new ones beyond. When half of them are taken, those of each node are counted. A client gives
-// its connection a name, which is as long as it likes and belongs to no key: when Redis keeps more than its keys take, these names are measured.
+// its connection a name, which is as long as it likes and belongs to no key: when Redis keeps more than keys, these names are measured.
 
 // NodeConnections is what a node sets Server.Connections to: with all that go-redis opens besides, it stays within queue.BudgetConnections.
 const NodeConnections = 16
 
-const (
-	nameShort = 1 << 10  // bytes of what Redis tells of a connection whose name is none to talk about
-	namesMost = 16 << 20 // bytes beyond that of all connections of a node
-)
+// namesMost is how many bytes of names the connections of a node may have when Redis keeps more than keys.
+const namesMost = 16 << 20
 
-// crowds returns the nodes with too many connections, if half of those that Redis allows are taken, and those with too long names, if it keeps more than
-// keys. A supervisor that may not list them leaves it: Examine says so.
+// named returns the nodes whose connections have long names, if Redis keeps more than keys. To list such connections would take as much memory again, so
+// those of one node after the other are closed, and what that frees is what their names took: nobody else does anything in between. Nodes connect
+// again at once. A supervisor that may not close connections leaves it: Examine says so.
+func (a *Accounts) named(ctx context.Context, used int64) (found []queue.Finding, err error) {
+	if !a.sweep.unexplained(used) {
+		return nil, nil
+	}
+	lines, err := a.queue.client.ACLList(ctx).Result()
+	if err != nil {
+		return nil, unlessRefused(ctx, err)
+	}
+	for _, line := range lines {
+		user, _, _ := parseUser(line)
+		node, is := a.nodeOf(userField + user)
+		if !is {
+			continue
+		}
+		freed, closed, err := a.closeAll(ctx, user)
+		if err != nil {
+			return found, unlessRefused(ctx, err)
+		}
+		if freed > namesMost {
+			found = append(found, queue.Finding{Node: node, Offence: queue.OverBudget, Count: closed, Bytes: freed,
+				What: fmt.Sprintf("its %d connections to the queue had names of %d MiB", closed, freed>>20)})
+		}
+	}
+	_ = a.queue.client.Do(ctx, "slowlog", "reset").Err() // each entry has a copy of the name; a supervisor that may not do it lets them be displaced
+	left, err := a.queue.info(ctx)
+	if err == nil {
+		a.sweep.others = max(number(left["used_memory_dataset"])-a.sweep.keys, 0) // it is not the nodes'
+	}
+	return found, err
+}
+
+// closeAll closes the connections of a user, and returns how many there were and how much memory that freed. Redis carries out what comes in one packet
+// without a pause. It queues no transaction while its memory is full.
+func (a *Accounts) closeAll(ctx context.Context, user string) (freed, closed int64, err error) {
+	var before, after *redis.StringCmd
+	var killed *redis.IntCmd
+	_, err = a.queue.client.Pipelined(ctx, func(p redis.Pipeliner) error {
+		before = p.Info(ctx, "memory")
+		killed = p.ClientKillByFilter(ctx, "user", user)
+		after = p.Info(ctx, "memory")
+		return nil
+	})
+	if err != nil {
+		return 0, 0, err
+	}
+	of := func(info *redis.StringCmd) int64 { return number(infoOf(info.Val())["used_memory_dataset"]) }
+	return of(before) - of(after), killed.Val(), nil
+}
+
+// unlessRefused returns no error for what Redis refuses.
+func unlessRefused(ctx context.Context, err error) error {
+	if _, refused := errors.AsType[redis.Error](err); refused {
+		return nil
+	}
+	return away(ctx, err)
+}
+
+// crowds returns the nodes with too many connections, if half of those that Redis allows are taken. A supervisor that may not list them leaves it:
+// Examine says so.
 func (a *Accounts) crowds(ctx context.Context, info map[string]string) (found []queue.Finding, err error) {
-	scarce := number(info["connected_clients"]) > number(info["maxclients"])/2
-	if !scarce && !a.sweep.unexplained(number(info["used_memory_dataset"])) {
+	if taken := number(info["connected_clients"]); taken == 0 || taken <= number(info["maxclients"])/2 {
 		return nil, nil
 	}
 	text, err := a.queue.reader.Do(ctx, "client", "list").Text() // the filter on this connection bounds what it reads
-	if _, refused := errors.AsType[redis.Error](err); refused {
-		return nil, nil
-	}
 	if err != nil {
-		return nil, away(ctx, err)
+		return nil, unlessRefused(ctx, err)
 	}
-	type has struct{ connections, excess int64 }
-	nodes := make(map[writ.NodeID]has)
+	connections := make(map[writ.NodeID]int64)
 	for line := range strings.Lines(usersIn(text)) {
-		if node, size, is := a.nodeOf(line); is {
-			h := nodes[node]
-			nodes[node] = has{h.connections + 1, h.excess + max(size-nameShort, 0)}
+		if node, is := a.nodeOf(line); is {
+			connections[node]++
 		}
 	}
-	for node, h := range nodes {
-		if scarce && h.connections > queue.BudgetConnections {
-			found = append(found, queue.Finding{Node: node, Offence: queue.TooMany, Count: h.connections})
-		}
-		if h.excess > namesMost {
-			found = append(found, queue.Finding{Node: node, Offence: queue.OverBudget, Count: h.connections, Bytes: h.excess,
-				What: fmt.Sprintf("its connections to the queue have names of %d KiB", h.excess>>10)})
+	for node, n := range connections {
+		if n > queue.BudgetConnections {
+			found = append(found, queue.Finding{Node: node, Offence: queue.TooMany, Count: n})
 		}
 	}
 	return found, nil
 }
 
 // nodeOf reads a line of usersOf; false if the user is no node of this datacenter.
-func (a *Accounts) nodeOf(line string) (node writ.NodeID, size int64, is bool) {
-	user, length, _ := strings.Cut(strings.TrimSpace(line), " ")
-	id, is := strings.CutPrefix(user, userField+a.prefix)
-	return writ.NodeID(id), number(length), is && writ.ValidUUID(id)
+func (a *Accounts) nodeOf(line string) (writ.NodeID, bool) {
+	id, is := strings.CutPrefix(strings.TrimSpace(line), userField+a.prefix)
+	return writ.NodeID(id), is && writ.ValidUUID(id)
 }
 
 const (
@@ -70,46 +117,44 @@ const (
 	maxField  = 256 // bytes of a field with a user; the names of ours have half as many
 )
 
-// usersOf keeps the user and the length of each line of a CLIENT LIST, and of what an ACL LOG tells of a connection, which is one. All but the user can be as
-// long as a client likes: its name is.
+// usersOf keeps the fields with the users of a CLIENT LIST, and of what an ACL LOG tells of a connection, each in a line. Each of the other fields can be
+// as long as a client likes: its name is one.
 type usersOf struct {
-	text   []byte // "user=NAME LENGTH", a line each
-	most   int    // lines, any number if 0: a string that is no list can be made of anything
-	kept   int
-	length int64 // of the line that has begun
-	user   []byte
-	field  []byte
-	long   bool
+	text  []byte
+	most  int // fields, any number if 0: a string that is no list can be made of anything
+	kept  int
+	field []byte
+	long  bool
 }
 
 func (u *usersOf) write(some []byte) {
-	for _, b := range some {
-		if b != '\n' {
-			u.length++
+	for len(some) > 0 {
+		if u.long {
+			end := bytes.IndexByte(some, ' ')
+			if end < 0 {
+				end = len(some)
+			}
+			if line := bytes.IndexByte(some[:end], '\n'); line >= 0 {
+				end = line
+			}
+			if some = some[end:]; len(some) == 0 {
+				return
+			}
 		}
-		if b != ' ' && b != '\n' {
-			if u.long = u.long || len(u.field) == maxField; !u.long {
+		b := some[0]
+		some = some[1:]
+		switch {
+		case b != ' ' && b != '\n':
+			if u.long = len(u.field) == maxField; !u.long {
 				u.field = append(u.field, b)
 			}
 			continue
-		}
-		if !u.long && u.user == nil && bytes.HasPrefix(u.field, []byte(userField)) {
-			u.user = bytes.Clone(u.field)
+		case !u.long && bytes.HasPrefix(u.field, []byte(userField)) && (u.most == 0 || u.kept < u.most):
+			u.text = append(append(u.text, u.field...), '\n')
+			u.kept++
 		}
 		u.field, u.long = u.field[:0], false
-		if b == '\n' {
-			u.end()
-		}
 	}
-}
-
-// end ends a line.
-func (u *usersOf) end() {
-	if u.user != nil && (u.most == 0 || u.kept < u.most) {
-		u.text = fmt.Appendf(u.text, "%s %d\n", u.user, u.length)
-		u.kept++
-	}
-	u.user, u.length = nil, 0
 }
 
 // usersIn is what usersOf keeps of a text, also of one that the filter has replaced by that.

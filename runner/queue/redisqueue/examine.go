@@ -21,8 +21,8 @@ func infoOf(text string) map[string]string {
 
 // What one client can have Redis keep at once, as docs/manual/redis.md has it.
 const (
-	mostString   = 16 << 20 // of proto-max-bulk-len
-	mostRefusals = 8        // of acllog-max-len
+	mostString  = 16 << 20 // of proto-max-bulk-len
+	mostEntries = 8        // of acllog-max-len and slowlog-max-len
 )
 
 // minMajor is the oldest major version of Redis whose accounts are fine enough for nodes.
@@ -76,11 +76,13 @@ func (q *Queue) Examine(ctx context.Context) (version string, found []Finding, e
 			"redis-cli CONFIG SET proto-max-bulk-len 16mb, and the same in redis.conf",
 		})
 	}
-	if limit, err := q.client.ConfigGet(ctx, "acllog-max-len").Result(); err == nil && number(limit["acllog-max-len"]) > mostRefusals {
-		found = append(found, Finding{
-			"acllog-max-len is more than 8: a node can fill its memory beyond maxmemory at once, as each entry has a copy of the name of its connection",
-			"redis-cli CONFIG SET acllog-max-len 8, and the same in redis.conf",
-		})
+	for _, log := range []string{"acllog-max-len", "slowlog-max-len"} {
+		if limit, err := q.client.ConfigGet(ctx, log).Result(); err == nil && number(limit[log]) > mostEntries {
+			found = append(found, Finding{
+				log + " is more than 8: a node can fill its memory beyond maxmemory at once, as each entry has a copy of the name of its connection",
+				"redis-cli CONFIG SET " + log + " 8, and the same in redis.conf",
+			})
+		}
 	}
 	if info["aof_enabled"] == "0" {
 		found = append(found, Finding{
@@ -98,6 +100,12 @@ func (q *Queue) Examine(ctx context.Context) (version string, found []Finding, e
 		found = append(found, Finding{
 			"its connections cannot be counted, and a node can take all that it allows",
 			"let the supervisor's user at Redis list them: ACL SETUSER name +client|list",
+		})
+	}
+	if q.Login == nil && redis.HasErrorPrefix(q.client.ClientKillByFilter(ctx, "id", "0").Err(), "NOPERM") {
+		found = append(found, Finding{
+			"its connections cannot be closed, and a node can fill it with their names",
+			"let the supervisor's user at Redis close them: ACL SETUSER name +client|kill",
 		})
 	}
 	if o := q.client.Options(); o.Username == "" && o.Password == "" && q.Login == nil {

@@ -24,8 +24,8 @@ func TestRedisThatIsSetUpBadlyIsNoticed(t *testing.T) {
 			}
 		}
 	}
-	examine("maxmemory is 0", "maxmemory-clients is 0", "proto-max-bulk-len is more", "acllog-max-len is more")
-	for name, value := range map[string]string{"maxmemory": "1gb", "maxmemory-clients": "64mb", "proto-max-bulk-len": "16mb", "acllog-max-len": "8"} {
+	examine("maxmemory is 0", "maxmemory-clients is 0", "proto-max-bulk-len is more", "acllog-max-len is more", "slowlog-max-len is more")
+	for name, value := range map[string]string{"maxmemory": "1gb", "maxmemory-clients": "64mb", "proto-max-bulk-len": "16mb", "acllog-max-len": "8", "slowlog-max-len": "8"} {
 		if err := admin.ConfigSet(t.Context(), name, value).Err(); err != nil {
 			t.Fatal(err)
 		}
@@ -44,7 +44,7 @@ func TestRedisThatIsSetUpBadlyIsNoticed(t *testing.T) {
 	q = open(t, as(server.URL, "blind", "x"))
 	examine("cannot be seen")
 	q = open(t, testenv.Redis(t).URL)
-	examine("maxmemory is 0", "maxmemory-clients is 0", "proto-max-bulk-len is more", "acllog-max-len is more", "no password")
+	examine("maxmemory is 0", "maxmemory-clients is 0", "proto-max-bulk-len is more", "acllog-max-len is more", "slowlog-max-len is more", "no password")
 	q = open(t, startEmbedded(t))
 	examine("which version")
 	server.Kill()

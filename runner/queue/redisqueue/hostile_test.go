@@ -499,14 +499,23 @@ func TestLongNamesOfConnectionsAreFound(t *testing.T) {
 		t.Fatal(err)
 	}
 	const n, size = 9, 16 << 20
+	if err := d.admin.ConfigSet(t.Context(), "slowlog-log-slower-than", "0").Err(); err != nil {
+		t.Fatal(err)
+	}
 	for range n {
 		connectAs(t, "redis://"+d.admin.Options().Addr, d.accounts.User(testNode), d.passwords[testNode].Password, strings.Repeat("x", size))
 	}
 	if err := d.honest.XAdd(t.Context(), &redis.XAddArgs{Stream: streamKey(d.good), Values: []any{field, "x"}}).Err(); err == nil || !strings.Contains(err.Error(), "OOM") {
 		t.Fatalf("an honest node writes: %v; this test says nothing", err)
 	}
-	if got := d.findings()[queue.OverBudget]; got.Count != n || got.Bytes < n*(size-nameShort) || got.What == "" {
+	if got := d.findings()[queue.OverBudget]; got.Count != n || got.Bytes < n*size || got.What == "" {
 		t.Errorf("found %+v", got)
+	}
+	if left := d.used(); left > 64 {
+		t.Errorf("Redis still keeps %d MiB", left)
+	}
+	if got := d.findings(); len(got) > 0 {
+		t.Errorf("found %+v of what nodes may have", got)
 	}
 }
 

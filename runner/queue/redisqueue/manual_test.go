@@ -42,7 +42,7 @@ func TestManualsUserOfTheSupervisorIsEnough(t *testing.T) {
 	if err := admin.ACLSetUser(t.Context(), "supervisor", strings.Fields(line)...).Err(); err != nil {
 		t.Fatal(err)
 	}
-	for name, value := range map[string]string{"maxmemory": "2gb", "maxmemory-policy": "noeviction", "proto-max-bulk-len": "16mb", "acllog-max-len": "8"} { // as the manual's redis.conf; Examine asks
+	for name, value := range map[string]string{"maxmemory": "2gb", "maxmemory-policy": "noeviction", "proto-max-bulk-len": "16mb", "acllog-max-len": "8", "slowlog-max-len": "8"} { // as the manual's redis.conf; Examine asks
 		if err := admin.ConfigSet(t.Context(), name, value).Err(); err != nil {
 			t.Fatal(err)
 		}

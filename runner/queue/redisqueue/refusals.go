@@ -37,7 +37,7 @@ func (a *Accounts) refusals(ctx context.Context) ([]queue.Finding, error) {
 			continue
 		}
 		total += size
-		if node, _, is := a.nodeOf(usersIn(client)); is {
+		if node, is := a.nodeOf(usersIn(client)); is {
 			f := nodes[node]
 			nodes[node] = queue.Finding{Node: node, Offence: queue.OverBudget, Count: f.Count + 1, Bytes: f.Bytes + size}
 		}

@@ -33,10 +33,14 @@ type sweep struct {
 	before int64 // likewise, of the last pass that has ended
 	sum    int64 // bytes of all nodes so far
 	keys   int64 // likewise, of the last pass that has ended
+	others int64 // bytes that are neither keys of nodes nor names of their connections
 }
 
-// unexplained reports whether Redis keeps so much more than the keys of nodes that one of them may be over its budget. used is as for begin.
-func (s *sweep) unexplained(used int64) bool { return used > s.keys+queue.BudgetBytes }
+// unexplained reports whether Redis keeps so much more than keys that a node may be over its budget by something else. used is as for begin.
+func (s *sweep) unexplained(used int64) bool {
+	s.others = min(s.others, max(used-s.keys, 0))
+	return used > s.keys+s.others+queue.BudgetBytes
+}
 
 // belongings is what a node has in Redis.
 type belongings struct{ bytes, items, keys int64 }
@@ -111,7 +115,13 @@ func (a *Accounts) Survey(ctx context.Context) ([]queue.Finding, error) {
 	if err != nil {
 		return found, err
 	}
-	for range a.sweep.begin(number(info["used_memory_dataset"])) {
+	used := number(info["used_memory_dataset"])
+	named, err := a.named(ctx, used)
+	found = append(found, named...)
+	if err != nil {
+		return found, err
+	}
+	for range a.sweep.begin(used) {
 		over, whole, err := a.sweep.next(ctx, a.queue.client)
 		if err != nil {
 			return found, away(ctx, err)
@@ -144,7 +154,7 @@ func (s *sweep) begin(used int64) (scripts int) {
 	s.began, s.before = min(s.began, used), min(s.before, used)
 	fast := s.fast || used > s.before+queue.BudgetBytes
 	if s.cursor == "" || s.cursor == "0" || fast && !s.fast {
-		*s = sweep{cursor: "0", has: map[writ.NodeID]belongings{}, began: used, before: s.before, keys: s.keys}
+		*s = sweep{cursor: "0", has: map[writ.NodeID]belongings{}, began: used, before: s.before, keys: s.keys, others: s.others}
 	}
 	if s.fast = fast; fast {
 		return fastScripts

@@ -184,7 +184,7 @@ func (r *redisServer) settings() string {
 		lines = append(lines, "unixsocket "+strconv.Quote(r.socket()), "unixsocketperm 700")
 	}
 	if r.major() >= boundsClients {
-		lines = append(lines, "maxmemory-clients 128mb", "proto-max-bulk-len 16mb", "acllog-max-len 8")
+		lines = append(lines, "maxmemory-clients 128mb", "proto-max-bulk-len 16mb", "acllog-max-len 8", "slowlog-max-len 8")
 	}
 	return strings.Join(lines, "\n") + "\n"
 }
