@@ -545,3 +545,39 @@ func TestLongNamesOfKeysAreRemovedUnread(t *testing.T) {
 		t.Errorf("%d keys are left", left)
 	}
 }
+
+func TestLongEntriesOfListsAreFound(t *testing.T) {
+	t.Parallel()
+	d := newTwo(t)
+	ids := make([]any, 5000)
+	for i := range ids {
+		ids[i] = fmt.Sprintf("%080d", i)
+	}
+	if err := d.honest.RPush(t.Context(), key(otherNode, "pending"), ids...).Err(); err != nil {
+		t.Fatal(err)
+	}
+	if err := d.hostile.ZAdd(t.Context(), key(testNode, "lease"), redis.Z{Member: strings.Repeat("x", 1000)}).Err(); err != nil {
+		t.Fatal(err)
+	}
+	if got := d.findings(); len(got) > 0 {
+		t.Errorf("found %+v of what nodes may have", got)
+	}
+	for what, add := range map[string]func(entry string) error{
+		"a list": func(e string) error { return d.hostile.RPush(t.Context(), key(testNode, "any"), e).Err() },
+		"a sorted set": func(e string) error {
+			return d.hostile.ZAdd(t.Context(), key(testNode, "lease"), redis.Z{Member: e}).Err()
+		},
+	} {
+		for i := range 4 {
+			if err := add(fmt.Sprint(i) + strings.Repeat("x", 100<<10)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got := d.findings()[queue.OverBudget]; got.What == "" {
+			t.Errorf("%s: found %+v", what, got)
+		}
+		if err := d.accounts.Clear(t.Context(), testNode); err != nil {
+			t.Fatal(err)
+		}
+	}
+}

@@ -42,14 +42,18 @@ func (s *sweep) unexplained(used int64) bool {
 	return used > s.keys+s.others+queue.BudgetBytes
 }
 
-// belongings is what a node has in Redis.
-type belongings struct{ bytes, items, keys int64 }
+// belongings is what a node has in Redis. In long are the bytes of lists and sorted sets whose entries are longer than ids of tasks: a script of asynq takes
+// all entries at once, and of long ones that takes Redis a second already within the budget.
+type belongings struct{ bytes, items, keys, long int64 }
 
 // over returns what is found of a node that has more than it may, false if it has not.
 func (h belongings) over(node writ.NodeID) (queue.Finding, bool) {
 	f := queue.Finding{Node: node, Offence: queue.OverBudget, Count: h.items, Bytes: h.bytes}
 	switch {
 	case h.bytes > queue.BudgetBytes, h.items > queue.BudgetEntries:
+		return f, true
+	case h.long > 0:
+		f.What = fmt.Sprintf("it had %d KiB in lists of tasks whose entries are no ids", h.long>>10)
 		return f, true
 	case h.keys > queue.BudgetKeys:
 		f.What = fmt.Sprintf("it had %d keys in the queue; %d are allowed", h.keys, queue.BudgetKeys)
@@ -76,24 +80,27 @@ local function some(...)
 end
 `
 
-// sweepScript looks at some keys. ARGV: cursor, about how many. It returns the next cursor, and then node, bytes, entries and keys in turns. It runs as the
-// supervisor: no node may use what is in it.
+// sweepScript looks at some keys. ARGV: cursor, about how many. It returns the next cursor, and then node, bytes, entries, keys, and bytes of lists whose
+// entries are too long in turns. It runs as the supervisor: no node may use what is in it.
 var sweepScript = newScript(someKeys + `
 local lengths = {list = "LLEN", zset = "ZCARD", set = "SCARD", hash = "HLEN", stream = "XLEN"}
-local bytes, items, keys, order = {}, {}, {}, {}
+local bytes, items, keys, long, order = {}, {}, {}, {}, {}
 while left > 0 do
 	for _, key in ipairs(some()) do
 		local node = string.match(key, "^asynq:{([^}]*)}:") or string.match(key, "^writ:{([^}]*)}:")
 		if node then
 			if not bytes[node] then
-				bytes[node], items[node], keys[node] = 0, 0, 0
+				bytes[node], items[node], keys[node], long[node] = 0, 0, 0, 0
 				order[#order + 1] = node
 			end
-			bytes[node] = bytes[node] + (redis.call("MEMORY", "USAGE", key, "SAMPLES", "0") or 0)
+			local size = redis.call("MEMORY", "USAGE", key, "SAMPLES", "0") or 0
 			local kind = redis.call("TYPE", key)
-			local length = lengths[kind.ok or kind]
-			items[node] = items[node] + (length and redis.call(length, key) or 1)
-			keys[node] = keys[node] + 1
+			kind = kind.ok or kind
+			local length = lengths[kind] and redis.call(lengths[kind], key) or 1
+			bytes[node], items[node], keys[node] = bytes[node] + size, items[node] + length, keys[node] + 1
+			if (kind == "list" or kind == "zset") and size > #key + 65536 + 512 * length then
+				long[node] = long[node] + size
+			end
 		end
 	end
 end
@@ -103,6 +110,7 @@ for _, node in ipairs(order) do
 	all[#all + 1] = string.format("%.0f", bytes[node])
 	all[#all + 1] = string.format("%.0f", items[node])
 	all[#all + 1] = string.format("%.0f", keys[node])
+	all[#all + 1] = string.format("%.0f", long[node])
 end
 return all`)
 
@@ -169,14 +177,14 @@ func (s *sweep) next(ctx context.Context, client *redis.Client) (over []queue.Fi
 		return nil, true, err
 	}
 	s.cursor = words[0]
-	for one := range slices.Chunk(words[1:], 4) {
+	for one := range slices.Chunk(words[1:], 5) {
 		node := writ.NodeID(one[0])
-		if len(one) < 4 || !writ.ValidUUID(one[0]) {
+		if len(one) < 5 || !writ.ValidUUID(one[0]) {
 			continue
 		}
 		s.sum += number(one[1])
 		h := s.has[node]
-		h.bytes, h.items, h.keys = h.bytes+number(one[1]), h.items+number(one[2]), h.keys+number(one[3])
+		h.bytes, h.items, h.keys, h.long = h.bytes+number(one[1]), h.items+number(one[2]), h.keys+number(one[3]), h.long+number(one[4])
 		if f, is := h.over(node); is {
 			over, h = append(over, f), belongings{}
 		}
