@@ -13,19 +13,19 @@ import (
 )
 
 const (
-	carriedAtOnce = 32               // submissions on their way to one datacenter; a supervisor commits those that come together in one group
-	readAtOnce    = 64               // submissions of one turn of all projects together, as far as each gets leastOfTurn
-	leastOfTurn   = 4                // submissions of one project in its turn
-	longestRound  = time.Second      // then rosters, and what could not be delivered, are looked at again, however much waits
-	deliverWithin = 30 * time.Second // for the answer to one submission
-	firstPause    = time.Second      // after a datacenter could not take something, doubling
-	lastPause     = 5 * time.Second  // up to this: whoever ended the trouble looks whether that helped
-	retryOne      = 5 * time.Second  // for what only time or a newer roster helps
-	lookAgain     = time.Second
+	carriedAtOnce   = 32               // submissions on their way to one datacenter; a supervisor commits those that come together in one group
+	readAtOnce      = 64               // submissions of all projects together, as far as each gets leastPerProject
+	leastPerProject = 4                // submissions of one project before the next one
+	longestRound    = time.Second      // then rosters, and what could not be delivered, are looked at again, however much waits
+	deliverWithin   = 30 * time.Second // for the answer to one submission
+	firstPause      = time.Second      // after a datacenter could not take something, doubling
+	lastPause       = 5 * time.Second  // up to this: whoever ended the trouble looks whether that helped
+	retryOne        = 5 * time.Second  // for what only time or a newer roster helps
+	lookAgain       = time.Second
 )
 
 // courier brings one datacenter what is for it, as long as a session stands: rosters first, because they decide who may do what, then
-// waiting submissions in turns of their projects, those of one in the order in which they came.
+// waiting submissions, project by project, those of one in the order in which they came.
 type courier struct {
 	c       *Coordinator
 	session *link.Session
@@ -118,7 +118,7 @@ func (k *courier) bring(ctx context.Context) (all bool, err error) {
 		}
 		found := 0
 		for _, project := range projects {
-			n, err := k.turn(ctx, project, passed, max(readAtOnce/len(projects), leastOfTurn))
+			n, err := k.sendProject(ctx, project, passed, max(readAtOnce/len(projects), leastPerProject))
 			if err != nil {
 				return false, err
 			}
@@ -131,8 +131,8 @@ func (k *courier) bring(ctx context.Context) (all bool, err error) {
 	return false, nil
 }
 
-// turn sends what waits of one project, at most so much, from where the round has passed, and returns how much that was.
-func (k *courier) turn(ctx context.Context, project writ.ProjectID, passed map[writ.ProjectID]ledger.Position, most int) (int, error) {
+// sendProject sends what waits of one project, at most so much, from where the round has passed, and returns how much that was.
+func (k *courier) sendProject(ctx context.Context, project writ.ProjectID, passed map[writ.ProjectID]ledger.Position, most int) (int, error) {
 	if k.projectRests(project) {
 		return 0, nil
 	}

@@ -99,8 +99,8 @@ func (l *logins) pace(who string) error {
 	return nil
 }
 
-// take uses a nonce up: it must be one that was made here for the address, not long ago, and not have been used.
-func (l *logins) take(n []byte, address string, now time.Time) error {
+// spend uses a nonce up: it must be one that was made here for the address, not long ago, and not have been used.
+func (l *logins) spend(n []byte, address string, now time.Time) error {
 	stale := writ.Errorf(writ.CodeLoginRefused, "the login answers no challenge of this coordinator, or an old one, or one that was answered before").
 		WithHint("log in again: writ login")
 	if len(n) != identity.NonceSize || !hmac.Equal(n[16:], l.code(n[:16], address)) {
@@ -287,7 +287,7 @@ func (c *Coordinator) Login(ctx context.Context, signed []byte) (api.LoginToken,
 	if err := c.logins.pace(login.Signer); err != nil {
 		return api.LoginToken{}, err
 	}
-	if err := c.logins.take(login.Nonce, login.URL, c.Now()); err != nil {
+	if err := c.logins.spend(login.Nonce, login.URL, c.Now()); err != nil {
 		return api.LoginToken{}, err
 	}
 	t, err := c.logins.begin(login, c.Now())
@@ -345,7 +345,7 @@ func (c *Coordinator) proved(signed []byte) (*session, error) {
 	if err := c.logins.pace(string(envelope.IDOf(s.login.Session))); err != nil {
 		return nil, err
 	}
-	return s, c.logins.take(all[0].Nonce, all[0].URL, c.Now())
+	return s, c.logins.spend(all[0].Nonce, all[0].URL, c.Now())
 }
 
 // session finds a session that goes on by the id of its key, nil if there is none.

@@ -32,13 +32,13 @@ func (c *Coordinator) Nodes(ctx context.Context, filter ledger.NodeFilter, page 
 		datacenter writ.DatacenterID // each speaks for its own nodes only
 		node       writ.NodeID
 	}
-	told := make(map[key]link.NodeNow)
+	live := make(map[key]link.NodeNow)
 	var waiting []writ.Node
 	for _, a := range answers {
 		for _, n := range a.answer {
 			switch {
 			case n.Waiting == nil:
-				told[key{a.ID, n.ID}] = n
+				live[key{a.ID, n.ID}] = n
 			case n.Waiting.ID == n.ID && n.Waiting.Admission == writ.AdmissionPending && (filter.Node == "" || filter.Node == n.ID):
 				n.Waiting.Datacenter = a.ID
 				waiting = append(waiting, *n.Waiting)
@@ -47,7 +47,7 @@ func (c *Coordinator) Nodes(ctx context.Context, filter ledger.NodeFilter, page 
 	}
 	listed := list.Items[:0]
 	for _, n := range list.Items {
-		now, ok := told[key{n.Datacenter, n.ID}]
+		now, ok := live[key{n.Datacenter, n.ID}]
 		if !ok {
 			listed = append(listed, c.nodeView(n))
 			continue

@@ -28,8 +28,8 @@ type quota struct {
 	waits    map[string]ledger.Waits // by signer; all together under ""
 }
 
-// take counts a submission that is about to be recorded, unless too much waits. Who finds later that it came before gives that back.
-func (q *quota) take(ctx context.Context, c *Coordinator, signer string, bytes int) error {
+// reserve counts a submission that is about to be recorded, unless too much waits. A caller that finds later that it came before releases it.
+func (q *quota) reserve(ctx context.Context, c *Coordinator, signer string, bytes int) error {
 	if q.mustCount(time.Now()) {
 		if err := q.count(ctx, c.Ledger); err != nil {
 			return err
@@ -53,8 +53,8 @@ func (q *quota) take(ctx context.Context, c *Coordinator, signer string, bytes i
 	return nil
 }
 
-// giveBack takes out of the count what was not recorded.
-func (q *quota) giveBack(signer string, bytes int) {
+// release removes from the count what was not recorded.
+func (q *quota) release(signer string, bytes int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.add(signer, ledger.Waits{Submissions: -1, Bytes: -int64(bytes)})

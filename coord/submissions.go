@@ -22,7 +22,7 @@ func (c *Coordinator) Submit(ctx context.Context, signed []byte, remote string) 
 		return writ.Submission{}, err
 	}
 	log = log.With("run", v.Run, "signer", v.Signer, "dc", v.Payload.Datacenter)
-	if err := c.awaitTurn(ctx, v.Payload, len(signed)); err != nil {
+	if err := c.awaitRate(ctx, v.Payload, len(signed)); err != nil {
 		c.refused(ctx, log, "submission", err)
 		return writ.Submission{}, err
 	}
@@ -38,7 +38,7 @@ func (c *Coordinator) Submit(ctx context.Context, signed []byte, remote string) 
 	if v.Payload.Deployment != (identity.Deployment{}) {
 		in.Deployment = v.Payload.Deployment.String()
 	}
-	if full := c.quota.take(ctx, c, v.Signer, len(signed)); full != nil {
+	if full := c.quota.reserve(ctx, c, v.Signer, len(signed)); full != nil {
 		known, err := c.Ledger.Submission(ctx, v.Digest)
 		if err != nil { // else it came before, and takes no more room
 			c.refused(ctx, log, "submission", full)
@@ -48,7 +48,7 @@ func (c *Coordinator) Submit(ctx context.Context, signed []byte, remote string) 
 	}
 	s, added, err := c.Ledger.AddSubmission(ctx, in)
 	if err != nil || !added {
-		c.quota.giveBack(v.Signer, len(signed))
+		c.quota.release(v.Signer, len(signed))
 	}
 	if err != nil {
 		return writ.Submission{}, err
@@ -67,14 +67,14 @@ func (c *Coordinator) Submit(ctx context.Context, signed []byte, remote string) 
 	return s, nil
 }
 
-// submitWithin is how long a submission waits for the turn of its project.
+// submitWithin is how long a submission waits for the rate of its project.
 const submitWithin = 5 * time.Second
 
 // usualBytes is how large a submission may be that counts as one. To check and compile a script takes time by its size.
 const usualBytes = 16 << 10
 
-// awaitTurn lets a project hand in as much in a second as it may. It is asked after the signature was verified: nobody else uses that up.
-func (c *Coordinator) awaitTurn(ctx context.Context, p *identity.Payload, bytes int) error {
+// awaitRate waits until the rate of a project allows a submission. It is called after the signature was verified: strangers use no rate up.
+func (c *Coordinator) awaitRate(ctx context.Context, p *identity.Payload, bytes int) error {
 	again, err := c.projects.Wait(ctx, string(p.Project), 1+bytes/usualBytes, submitWithin)
 	if err == nil && again > 0 {
 		err = writ.Errorf(writ.CodeRateLimited, "the project %s hands in more than %g submissions of %d KiB a second", p.ProjectName, c.SubmissionsPerSecond, usualBytes>>10).

@@ -169,16 +169,16 @@ func (c checked) text(wide bool) string {
 
 // destroys says what a script destroys, as far as its text tells.
 func destroys(r scripts.Report) string {
-	told := strings.Join(r.Targets, ", ")
+	targets := strings.Join(r.Targets, ", ")
 	switch {
 	case !r.Destructive:
 		return ""
 	case !r.MoreTargets:
-		return "yes: " + told + "; --destructive must be said"
-	case told == "":
+		return "yes: " + targets + "; --destructive must be said"
+	case targets == "":
 		return "yes: what depends on parameters or results; --destructive must be said, and may have to name it"
 	default:
-		return "yes: " + told + ", and what depends on parameters or results; --destructive must be said, and may have to name it"
+		return "yes: " + targets + ", and what depends on parameters or results; --destructive must be said, and may have to name it"
 	}
 }
 

@@ -368,12 +368,12 @@ func (r *logReader) ended(ctx context.Context, run api.Run) error {
 	}
 	failure := end.Failure
 	if failure != nil {
-		told := *failure
-		told.Position, told.Trace = "", nil // nobody knows the script
-		if told.Hint == "" && r.next != "" {
-			told.Hint = fmt.Sprintf("`writ logs %s --after %s` goes on behind what was printed", r.what, r.next)
+		printed := *failure
+		printed.Position, printed.Trace = "", nil // the script is writ's own
+		if printed.Hint == "" && r.next != "" {
+			printed.Hint = fmt.Sprintf("`writ logs %s --after %s` goes on behind what was printed", r.what, r.next)
 		}
-		failure = &told
+		failure = &printed
 	}
 	return r.failed(run, failure, "")
 }

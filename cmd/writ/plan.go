@@ -70,7 +70,7 @@ type planned struct {
 	Foreseen *scripts.Plan `json:"foreseen,omitempty"`
 	Preview  *writ.Preview `json:"preview,omitempty"` // nil if no datacenter was asked
 	Unasked  string        `json:"unasked,omitempty"` // why none was
-	// Targets are what the script destroys, as far as that can be told: MoreTargets says that there may be more.
+	// Targets are what the script destroys, as far as that is known before it runs: MoreTargets says that there may be more.
 	Targets     []string `json:"targets,omitempty"`
 	MoreTargets bool     `json:"more_targets,omitempty"`
 	// Summary counts the calls by what they would do; without a preview it has "planned" alone.
@@ -135,8 +135,8 @@ func (a *app) makePlan(ctx context.Context, c *client.Client, script client.Scri
 		}
 	}
 	if script.Report.Destructive {
-		told, all := order.Destroys(&view.Plan)
-		view.Targets, view.MoreTargets = told, !all
+		targets, all := order.Destroys(&view.Plan)
+		view.Targets, view.MoreTargets = targets, !all
 	}
 	switch d := p.order.destructive; {
 	case len(d.Named) > 0:

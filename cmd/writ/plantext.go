@@ -250,13 +250,13 @@ func (t *planText) end() {
 
 // destroys says what the signature has to name.
 func (t *planText) destroys() {
-	switch told := terminal.Clean(strings.Join(t.Targets, ", ")); {
-	case t.MoreTargets && told == "":
+	switch targets := terminal.Clean(strings.Join(t.Targets, ", ")); {
+	case t.MoreTargets && targets == "":
 		t.line("\ndestroys what cannot be told before it runs: name it with --destructive=KIND/NAME,KIND/PREFIX*")
 	case t.MoreTargets:
-		t.line("\ndestroys %s, and more that cannot be told before it runs: name it with --destructive=KIND/NAME,KIND/PREFIX*", told)
-	case told != "":
-		t.line("\ndestroys %s", told)
+		t.line("\ndestroys %s, and more that cannot be told before it runs: name it with --destructive=KIND/NAME,KIND/PREFIX*", targets)
+	case targets != "":
+		t.line("\ndestroys %s", targets)
 	}
 }
 

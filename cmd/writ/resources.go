@@ -35,7 +35,7 @@ func (a *app) resourceListCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			where, err := lookAround(cmd.Context(), c, params.Datacenter)
+			where, err := fetchLocations(cmd.Context(), c, params.Datacenter)
 			if err != nil {
 				return err
 			}
@@ -80,15 +80,15 @@ func resourcesNamed(ctx context.Context, c *client.Client, params api.ListResour
 	return slices.DeleteFunc(all, func(r writ.Resource) bool { return r.Name != name }), err
 }
 
-// places are where resources are.
-type places struct {
+// locations are where resources are.
+type locations struct {
 	datacenters map[writ.DatacenterID]string // their names
 	projects    map[writ.ProjectID]string    // theirs
 	nodes       map[writ.NodeID]writ.Node
 }
 
-// lookAround finds out where resources can be; datacenter is the name or id of the only one that matters, or "".
-func lookAround(ctx context.Context, c *client.Client, datacenter string) (where places, err error) {
+// fetchLocations asks where resources can be; datacenter is the name or id of the only one that matters, or "".
+func fetchLocations(ctx context.Context, c *client.Client, datacenter string) (where locations, err error) {
 	if where.datacenters, err = datacenterNames(ctx, c); err != nil {
 		return where, err
 	}
@@ -109,7 +109,7 @@ func lookAround(ctx context.Context, c *client.Client, datacenter string) (where
 }
 
 // only returns the id of the only node of a name or id. A node that was removed is found by its id.
-func (p places) only(nameOrID string) (writ.NodeID, error) {
+func (p locations) only(nameOrID string) (writ.NodeID, error) {
 	if writ.ValidUUID(nameOrID) {
 		return writ.NodeID(nameOrID), nil
 	}
@@ -130,16 +130,16 @@ func (p places) only(nameOrID string) (writ.NodeID, error) {
 }
 
 // project is the name of a project.
-func (p places) project(id writ.ProjectID) string { return cmp.Or(p.projects[id], string(id)) }
+func (p locations) project(id writ.ProjectID) string { return cmp.Or(p.projects[id], string(id)) }
 
 // node is the name of a node.
-func (p places) node(id writ.NodeID) string { return p.nodes[id].Name }
+func (p locations) node(id writ.NodeID) string { return p.nodes[id].Name }
 
 // heard reports whether a node is alive, so that what it said last is true.
-func (p places) heard(id writ.NodeID) bool { return p.nodes[id].Liveness == writ.LivenessReady }
+func (p locations) heard(id writ.NodeID) bool { return p.nodes[id].Liveness == writ.LivenessReady }
 
 // state is that of a resource for a table: of a node that is away nobody knows.
-func (p places) state(r writ.Resource) string {
+func (p locations) state(r writ.Resource) string {
 	if r.State != "" && !p.heard(r.Node) {
 		return "unknown"
 	}
@@ -167,7 +167,7 @@ func (a *app) resourceShowCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			where, err := lookAround(cmd.Context(), c, params.Datacenter)
+			where, err := fetchLocations(cmd.Context(), c, params.Datacenter)
 			if err != nil {
 				return err
 			}
@@ -213,7 +213,7 @@ func (a *app) noResource(ctx context.Context, c *client.Client, kind writ.Resour
 }
 
 // resourceText shows a resource for people, with what else was made for it.
-func resourceText(r writ.Resource, orphans []orphan, where places) string {
+func resourceText(r writ.Resource, orphans []orphan, where locations) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s is on node %s in %s, made with %s\n", r.ResourceID, where.node(r.Node), where.datacenters[r.Datacenter],
 		terminal.Clean(driverName(writ.Call{Driver: r.Driver, Simulated: r.Simulated})))
@@ -262,7 +262,7 @@ type resourcePage struct {
 	Orphans []orphan `json:"orphans"`
 }
 
-func resourceTable(resources []writ.Resource, orphans []orphan, where places) terminal.View {
+func resourceTable(resources []writ.Resource, orphans []orphan, where locations) terminal.View {
 	v := terminal.List(resourcePage{api.ResourcePage{Items: resources}, orphans}, resources, func(r writ.Resource) string { return string(r.Kind) + "/" + r.Name },
 		column("KIND", func(r writ.Resource) string { return string(r.Kind) }),
 		column("NAME", func(r writ.Resource) string { return r.Name }),

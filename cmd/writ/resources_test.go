@@ -16,7 +16,7 @@ func TestAResourceSaysWhatItsNodeMended(t *testing.T) {
 			{Number: 9, Time: time.Now().Add(-3*time.Minute - time.Second), What: "its process had died,\x1b[2J killed by the kernel"},
 		},
 	}
-	text := resourceText(r, nil, places{})
+	text := resourceText(r, nil, locations{})
 	for _, want := range []string{
 		"  drift: its volume data is not as it was\n  mended 3m ago: its process had died,", "killed by the kernel\n  mended 5h ago: the host was started anew\n  and mended 7 times besides\n",
 	} {
@@ -27,7 +27,7 @@ func TestAResourceSaysWhatItsNodeMended(t *testing.T) {
 	if strings.Contains(text, "\x1b") {
 		t.Errorf("what a driver says reaches the terminal: %q", text)
 	}
-	if r.Mended = nil; strings.Contains(resourceText(r, nil, places{}), "mended") {
+	if r.Mended = nil; strings.Contains(resourceText(r, nil, locations{}), "mended") {
 		t.Error("what was never mended says that it was")
 	}
 }
@@ -41,7 +41,7 @@ func TestAResourceSaysHowItStandsAndWhatElseWasMadeForIt(t *testing.T) {
 			{Module: "machine", Kind: "process", Name: "77", Of: web.HostName(), Remedy: "kill 77\x1b[2J"}, {Module: "volume", Kind: "tree", Name: "/d/v0"},
 		}},
 	}
-	where := places{nodes: nodes, projects: map[writ.ProjectID]string{"p": "web-shop"}}
+	where := locations{nodes: nodes, projects: map[writ.ProjectID]string{"p": "web-shop"}}
 	all := orphansOn(nodes)
 	text := resourceText(r, orphansOf(all, web), where)
 	for _, want := range []string{

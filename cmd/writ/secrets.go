@@ -23,13 +23,13 @@ func (a *app) secretCommand() *cobra.Command {
 	return family("secret", "Set and remove what scripts use and never see", a.secretSetCommand(), a.secretListCommand(), a.secretRemoveCommand())
 }
 
-// placeFlags say in which datacenters something is done.
-type placeFlags struct {
+// datacenterFlags say in which datacenters something is done.
+type datacenterFlags struct {
 	datacenter string
 	all        bool
 }
 
-func (p *placeFlags) add(a *app, c *cobra.Command) {
+func (p *datacenterFlags) add(a *app, c *cobra.Command) {
 	c.Flags().StringVar(&p.datacenter, "dc", "", "name or id of the datacenter")
 	c.Flags().BoolVar(&p.all, "all-dcs", false, "in every datacenter of the roster")
 	c.MarkFlagsMutuallyExclusive("dc", "all-dcs")
@@ -37,7 +37,7 @@ func (p *placeFlags) add(a *app, c *cobra.Command) {
 }
 
 // chosen returns the datacenters that are meant.
-func (p *placeFlags) chosen(ctx context.Context, a *app, c *client.Client, roster *identity.Roster) ([]writ.DatacenterID, error) {
+func (p *datacenterFlags) chosen(ctx context.Context, a *app, c *client.Client, roster *identity.Roster) ([]writ.DatacenterID, error) {
 	if !p.all {
 		id, err := a.chooseDatacenter(ctx, c, roster, &orderFlags{datacenter: p.datacenter}, nil)
 		return []writ.DatacenterID{id}, err
@@ -52,7 +52,7 @@ func (p *placeFlags) chosen(ctx context.Context, a *app, c *client.Client, roste
 }
 
 func (a *app) secretSetCommand() *cobra.Command {
-	var place placeFlags
+	var where datacenterFlags
 	var file string
 	c := &cobra.Command{
 		Use:   "set NAME",
@@ -75,12 +75,12 @@ again after you set a new value. Runs that were accepted before go on with their
 				return err
 			}
 			a.Note("the value has %s", count(len(value), "byte"))
-			return a.changeSecret(cmd.Context(), &place, func(ctx context.Context, c *client.Client, by *client.Person, dc writ.DatacenterID, project writ.ProjectID) (api.StatementAnswer, error) {
+			return a.changeSecret(cmd.Context(), &where, func(ctx context.Context, c *client.Client, by *client.Person, dc writ.DatacenterID, project writ.ProjectID) (api.StatementAnswer, error) {
 				return c.SetSecret(ctx, by, dc, project, args[0], value)
 			})
 		},
 	}
-	place.add(a, c)
+	where.add(a, c)
 	c.Flags().StringVar(&file, "file", "", "file with the value, taken as it is")
 	return c
 }
@@ -142,7 +142,7 @@ func (a *app) askTwice(name string) ([]byte, error) {
 }
 
 // changeSecret makes a change in every datacenter that is meant, and says what it did.
-func (a *app) changeSecret(ctx context.Context, place *placeFlags,
+func (a *app) changeSecret(ctx context.Context, where *datacenterFlags,
 	change func(context.Context, *client.Client, *client.Person, writ.DatacenterID, writ.ProjectID) (api.StatementAnswer, error)) error {
 	c, roster, err := a.cluster(ctx)
 	if err != nil {
@@ -152,7 +152,7 @@ func (a *app) changeSecret(ctx context.Context, place *placeFlags,
 	if err != nil {
 		return err
 	}
-	datacenters, err := place.chosen(ctx, a, c, roster)
+	datacenters, err := where.chosen(ctx, a, c, roster)
 	if err != nil {
 		return err
 	}
@@ -268,7 +268,7 @@ func parseSecret(word string) (name string, version int, err error) {
 }
 
 func (a *app) secretRemoveCommand() *cobra.Command {
-	var place placeFlags
+	var where datacenterFlags
 	c := &cobra.Command{
 		Use:   "remove NAME[@VERSION]",
 		Short: "Remove a secret, or its versions up to one",
@@ -282,11 +282,11 @@ there first.`,
 			if err != nil {
 				return err
 			}
-			return a.changeSecret(cmd.Context(), &place, func(ctx context.Context, c *client.Client, by *client.Person, dc writ.DatacenterID, project writ.ProjectID) (api.StatementAnswer, error) {
+			return a.changeSecret(cmd.Context(), &where, func(ctx context.Context, c *client.Client, by *client.Person, dc writ.DatacenterID, project writ.ProjectID) (api.StatementAnswer, error) {
 				return c.RemoveSecret(ctx, by, dc, project, name, version)
 			})
 		},
 	}
-	place.add(a, c)
+	where.add(a, c)
 	return c
 }

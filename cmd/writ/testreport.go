@@ -97,7 +97,7 @@ func (r *testReport) done(v scripts.Verdict, took time.Duration) {
 	}
 	for _, n := range v.Notes {
 		if n.Failure {
-			line, column := f.place(n.Position)
+			line, column := f.lineOf(n.Position)
 			if line == 0 {
 				line, column = one.Line, 1
 			}
@@ -106,8 +106,8 @@ func (r *testReport) done(v scripts.Verdict, took time.Duration) {
 	}
 }
 
-// place returns where in this file a position is, 0 if it is in another: then its trace says from where that was called.
-func (f *testedFile) place(position string) (line, column int) {
+// lineOf returns where in this file a position is, 0 if it is in another: then its trace says from where that was called.
+func (f *testedFile) lineOf(position string) (line, column int) {
 	rest, c := cutLast(position)
 	name, l := cutLast(rest)
 	if name != filepath.Base(f.File) {
@@ -127,7 +127,7 @@ func cutLast(s string) (before, after string) {
 	return s[:i], s[i+1:]
 }
 
-// notesText shows what a test said, each with its place.
+// notesText shows what a test said, each with its position.
 func notesText(notes []scripts.TestNote, margin string) string {
 	var b strings.Builder
 	for _, n := range notes {

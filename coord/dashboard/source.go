@@ -109,18 +109,18 @@ type mark struct {
 	Call int // its number, 0 for none
 }
 
-// place is a line of a file.
-type place struct {
+// fileLine is a line of a file.
+type fileLine struct {
 	file string
 	line int
 }
 
-// placeOf reads a position like "web.tengo:14:11".
-func placeOf(position string) (place, bool) {
+// parsePosition parses a position like "web.tengo:14:11".
+func parsePosition(position string) (fileLine, bool) {
 	rest, _, _ := cutLast(position)
 	file, text, ok := cutLast(rest)
 	line, err := strconv.Atoi(text)
-	return place{file, line}, ok && err == nil && line > 0
+	return fileLine{file, line}, ok && err == nil && line > 0
 }
 
 func cutLast(text string) (before, after string, ok bool) {
@@ -132,10 +132,10 @@ func cutLast(text string) (before, after string, ok bool) {
 }
 
 // marksOf says which lines a run is at: where it failed, and from where that was called, or what its open calls do.
-func marksOf(run ledger.Run, open []writ.Call) map[place][]mark {
-	marks := map[place][]mark{}
+func marksOf(run ledger.Run, open []writ.Call) map[fileLine][]mark {
+	marks := map[fileLine][]mark{}
 	put := func(position string, m mark) {
-		if p, ok := placeOf(position); ok {
+		if p, ok := parsePosition(position); ok {
 			marks[p] = append(marks[p], m)
 		}
 	}
@@ -177,7 +177,7 @@ func (s sourceRow) Kind() string {
 }
 
 // sourceRows are the lines of a script and its modules. Of a long text only those around marks are there, or its beginning if there are no marks.
-func sourceRows(p *identity.Payload, marks map[place][]mark) (rows []sourceRow) {
+func sourceRows(p *identity.Payload, marks map[fileLine][]mark) (rows []sourceRow) {
 	files := append([]identity.File{p.Script}, p.Modules...)
 	lines, bytes := 0, 0
 	for _, f := range files {
@@ -191,7 +191,7 @@ func sourceRows(p *identity.Payload, marks map[place][]mark) (rows []sourceRow) 
 	return rows
 }
 
-func fileRows(number int, f identity.File, marks map[place][]mark, long bool) []sourceRow {
+func fileRows(number int, f identity.File, marks map[fileLine][]mark, long bool) []sourceRow {
 	text := strings.Split(strings.TrimSuffix(string(f.Text), "\n"), "\n")
 	show := shownLines(f.Name, len(text), number, marks, long)
 	rows := []sourceRow{{key: fmt.Sprintf("file-%d", number), File: f.Name}}
@@ -203,7 +203,7 @@ func fileRows(number int, f identity.File, marks map[place][]mark, long bool) []
 		}
 		rows = appendGap(rows, number, i, left)
 		left = 0
-		row := sourceRow{key: fmt.Sprintf("%d-%d", number, i+1), Line: i + 1, Text: cut(t, lineRunes), Marks: marks[place{f.Name, i + 1}], ID: lineID(number, i+1)}
+		row := sourceRow{key: fmt.Sprintf("%d-%d", number, i+1), Line: i + 1, Text: cut(t, lineRunes), Marks: marks[fileLine{f.Name, i + 1}], ID: lineID(number, i+1)}
 		if n := len(row.Marks); n > 3 {
 			row.Marks, row.More = row.Marks[:3], n-3
 		}
@@ -222,7 +222,7 @@ func appendGap(rows []sourceRow, number, at, left int) []sourceRow {
 func lineID(file, line int) string { return fmt.Sprintf("line-%d-%d", file, line) }
 
 // shownLines says which lines of a file are shown.
-func shownLines(name string, n, number int, marks map[place][]mark, long bool) []bool {
+func shownLines(name string, n, number int, marks map[fileLine][]mark, long bool) []bool {
 	show := make([]bool, n)
 	around := func(line, by int) {
 		for i := max(line-1-by, 0); i < min(line+by, n); i++ {
@@ -281,7 +281,7 @@ func words(all []string) string { return cut(strings.Join(all, ", "), valueRunes
 
 // lineOf returns the id of the line at which a run failed, "" if the page does not show it.
 func (d *Dashboard) lineOf(ctx context.Context, run ledger.Run) string {
-	at, ok := placeOf(run.Failure.Position)
+	at, ok := parsePosition(run.Failure.Position)
 	text, err := d.signedText(ctx, run)
 	if !ok || err != nil || text == nil {
 		return ""

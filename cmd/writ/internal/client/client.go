@@ -138,7 +138,7 @@ func (s *servers) Do(r *http.Request) (*http.Response, error) {
 	urls, first := s.urls, s.current
 	s.mu.Unlock()
 	var last error
-	var told *writ.Error // what is wrong with the first server that was reached and not believed
+	var refusal *writ.Error // what is wrong with the first server that was reached and is not trusted
 	for i := range urls {
 		at := (first + i) % len(urls)
 		response, err := s.send(r, urls[at])
@@ -152,12 +152,12 @@ func (s *servers) Do(r *http.Request) (*http.Response, error) {
 			return nil, err
 		}
 		last = err
-		if known, ok := errors.AsType[*writ.Error](err); ok && told == nil {
-			told = known
+		if known, ok := errors.AsType[*writ.Error](err); ok && refusal == nil {
+			refusal = known
 		}
 	}
-	if told != nil {
-		return nil, told // of its certificate or rosters: nothing was sent. That others do not answer must not hide it
+	if refusal != nil {
+		return nil, refusal // of its certificate or rosters: nothing was sent. That others do not answer must not hide it
 	}
 	var addresses []string
 	for _, u := range urls {

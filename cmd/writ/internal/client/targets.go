@@ -21,7 +21,7 @@ type Destruction struct {
 const namesHint = "name what it may destroy: --destructive=volume/web-0,volume/data-* (a name ends in * if more may follow)"
 
 // NameTargets sets what the order's script may destroy: what a person has named, or what the plan and the text of the script tell. It is
-// DESTRUCTIVE_DENIED if the script destroys and nobody said so, or if what it destroys is not among what is named, or cannot be told.
+// DESTRUCTIVE_DENIED if the script destroys and nobody said so, or if what it destroys is not among what is named, or is not known before it runs.
 func (o *Order) NameTargets(ctx context.Context, roster *identity.Roster, d Destruction) error {
 	if !o.Script.Report.Destructive {
 		return nil
@@ -30,27 +30,27 @@ func (o *Order) NameTargets(ctx context.Context, roster *identity.Roster, d Dest
 	if err != nil {
 		return err
 	}
-	told, all := o.Destroys(&plan)
+	targets, all := o.Destroys(&plan)
 	switch {
-	case !d.Said && all && len(told) == 0: // what would destroy is not reached with these parameters
+	case !d.Said && all && len(targets) == 0: // what would destroy is not reached with these parameters
 		return nil
 	case !d.Said && all:
-		return writ.Errorf(writ.CodeDestructiveDenied, "%s may delete or overwrite data: %s", o.Script.Path, strings.Join(told, " ")).
+		return writ.Errorf(writ.CodeDestructiveDenied, "%s may delete or overwrite data: %s", o.Script.Path, strings.Join(targets, " ")).
 			WithHint("say --destructive if that is meant")
 	case !d.Said:
 		return writ.Errorf(writ.CodeDestructiveDenied, "%s may delete or overwrite data, and not all of it can be told before it runs%s",
-			o.Script.Path, among(told)).
+			o.Script.Path, among(targets)).
 			WithHint(namesHint)
 	case len(d.Named) == 0 && !all:
-		return writ.Errorf(writ.CodeDestructiveDenied, "not all that %s may destroy can be told before it runs%s", o.Script.Path, among(told)).
+		return writ.Errorf(writ.CodeDestructiveDenied, "not all that %s may destroy can be told before it runs%s", o.Script.Path, among(targets)).
 			WithHint(namesHint)
 	case len(d.Named) == 0:
-		o.Targets = told
+		o.Targets = targets
 		return nil
 	}
 	o.Targets = d.Named
 	if plan.Horizon == nil && all {
-		for _, target := range told {
+		for _, target := range targets {
 			kind, name, _ := strings.Cut(target, "/")
 			if !identity.Covered(d.Named, writ.ResourceKind(kind), name) {
 				return writ.Errorf(writ.CodeDestructiveDenied, "%s would destroy %s, which --destructive does not name", o.Script.Path, target).
@@ -61,11 +61,11 @@ func (o *Order) NameTargets(ctx context.Context, roster *identity.Roster, d Dest
 	return nil
 }
 
-func among(told []string) string {
-	if len(told) == 0 {
+func among(targets []string) string {
+	if len(targets) == 0 {
 		return ""
 	}
-	return "; " + strings.Join(told, " ") + " is among it"
+	return "; " + strings.Join(targets, " ") + " is among it"
 }
 
 // Destroys returns what the script of an order destroys by its plan, or else what its text tells besides, and whether that is all.

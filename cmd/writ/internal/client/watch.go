@@ -22,11 +22,11 @@ const (
 // datacenter, which connects again within seconds.
 const comesBack = time.Minute
 
-// Watcher is told what happens to a run.
+// Watcher gets the events of a run.
 type Watcher struct {
-	// Event is told each event in order; what it knows already it may be told again.
+	// Event gets each event in order. It may get one again that it had before.
 	Event func(api.Event)
-	// Lost is told, once each time, that the stream broke off and is opened again. Of one that stood for a minute it is told only if the next cannot be
+	// Lost is called, once each time, when the stream broke off and is opened again. For one that stood for a minute it is called only if the next cannot be
 	// opened. It may be nil.
 	Lost func(err error)
 }
@@ -36,7 +36,7 @@ type Watcher struct {
 func (c *Client) Watch(ctx context.Context, id writ.RunID, w Watcher) (api.Run, error) {
 	var last int64
 	var known time.Time // the run was, last
-	pause, told := reconnectFirst, false
+	pause, reported := reconnectFirst, false
 	for {
 		aged := false // the stream stood for long: it ends with the token that opened it, and is opened again at once
 		run, err := c.Run(ctx, id)
@@ -57,7 +57,7 @@ func (c *Client) Watch(ctx context.Context, id writ.RunID, w Watcher) (api.Run, 
 			}
 			aged = time.Since(began) >= agedAfter
 			if last > before || aged {
-				pause, told = reconnectFirst, false
+				pause, reported = reconnectFirst, false
 			}
 		}
 		if ctx.Err() != nil {
@@ -67,9 +67,9 @@ func (c *Client) Watch(ctx context.Context, id writ.RunID, w Watcher) (api.Run, 
 		if !writ.AsError(err).Retryable() && !forgotten {
 			return run, err
 		}
-		if w.Lost != nil && !told && !aged {
+		if w.Lost != nil && !reported && !aged {
 			w.Lost(err)
-			told = true
+			reported = true
 		}
 		select {
 		case <-ctx.Done():

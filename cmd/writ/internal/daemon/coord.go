@@ -142,7 +142,7 @@ func hostsOf(all []string) (hosts []string) {
 // Run serves until ctx ends, and returns nil then. ready is called when the listener is about to be served.
 func (c *Coord) Run(ctx context.Context, ready func()) (err error) {
 	defer c.Listener.Close()
-	where, err := openPlace(c.Data, coordLedger, "ledger", c.Ledger)
+	where, err := claimStore(c.Data, coordLedger, "ledger", c.Ledger)
 	if err != nil {
 		return err
 	}

@@ -11,24 +11,24 @@ import (
 	"writ/internal/sqldb"
 )
 
-// place is where a daemon keeps its records: a file in its data directory, or a database on a PostgreSQL server.
-type place struct {
+// storeLocation is where a daemon keeps its records: a file in its data directory, or a database on a PostgreSQL server.
+type storeLocation struct {
 	path string    // what a store is opened with
 	lock io.Closer // of the file; a database may have several users
 }
 
-// openPlace finds the place of a store and takes it for this process if it can have only one. address is empty, the postgres:// URL of a
+// claimStore finds out where a store is, and locks it for this process if it can have only one. address is empty, the postgres:// URL of a
 // database, or @FILE with such a URL.
-func openPlace(data, file, flag, address string) (place, error) {
+func claimStore(data, file, flag, address string) (storeLocation, error) {
 	if address != "" {
 		url, err := ServerAddress(flag, address)
-		return place{url, io.NopCloser(nil)}, err
+		return storeLocation{url, io.NopCloser(nil)}, err
 	}
 	lock, err := lockStore(data, file)
 	if err != nil {
-		return place{}, err
+		return storeLocation{}, err
 	}
-	return place{filepath.Join(data, file), lock}, nil
+	return storeLocation{filepath.Join(data, file), lock}, nil
 }
 
 // ServerAddress returns the postgres:// URL that the value of a flag is, or that the file has which it names with an @. A password in the value itself is

@@ -113,7 +113,7 @@ func PublicKey(key ed25519.PrivateKey) ed25519.PublicKey { return key.Public().(
 // Run serves until ctx ends, and returns nil then. ready is called when the datacenter is in the roster and its node API is open.
 func (s *Supervisor) Run(ctx context.Context, ready func()) (err error) {
 	defer s.Listener.Close()
-	where, err := openPlace(s.Data, supervisorJournal, "journal", s.Journal)
+	where, err := claimStore(s.Data, supervisorJournal, "journal", s.Journal)
 	if err != nil {
 		return err
 	}
@@ -126,7 +126,7 @@ func (s *Supervisor) Run(ctx context.Context, ready func()) (err error) {
 	if err != nil {
 		return err
 	}
-	datacenter, err := s.awaitPlace(ctx, rosters, key)
+	datacenter, err := s.awaitDatacenter(ctx, rosters, key)
 	if err != nil {
 		return err
 	}
@@ -139,7 +139,7 @@ func (s *Supervisor) Run(ctx context.Context, ready func()) (err error) {
 	evaluator, endChildren := NewEvaluator(s.Log, s.Weights)
 	defer func() { err = errors.Join(err, endChildren()) }()
 	if _, err := evaluator.Confinement(ctx); err != nil { // its log says what it found
-		return fmt.Errorf("make a place to evaluate scripts: %w", err)
+		return fmt.Errorf("make a directory to evaluate scripts: %w", err)
 	}
 
 	var accounts queue.Accounts
@@ -221,14 +221,14 @@ func (s *Supervisor) standBy(ctx context.Context, log *slog.Logger, api *exchang
 }
 
 // serve serves the datacenter until ctx ends or another supervisor takes over.
-func (s *Supervisor) serve(ctx context.Context, place string, config supervisor.Config, rosters config.Rosters, api *exchangeable,
+func (s *Supervisor) serve(ctx context.Context, store string, config supervisor.Config, rosters config.Rosters, api *exchangeable,
 	connections *nodes.Connections, secured *redisTLS, ready func()) (err error) {
 	log := config.Log
 	signed, err := rosters.Signed() // newer ones than the journal has are adopted: a database takes none away
 	if err != nil {
 		return err
 	}
-	if config.Journal, err = journal.Open(ctx, place); err != nil {
+	if config.Journal, err = journal.Open(ctx, store); err != nil {
 		return fmt.Errorf("open the journal: %w", err)
 	}
 	defer func() { err = errors.Join(err, config.Journal.Close()) }()
@@ -351,9 +351,9 @@ func (s *Supervisor) trustedRosters() (config.Rosters, error) {
 	return config.RostersIn(s.Data, pin), nil
 }
 
-// awaitPlace returns the datacenter that the roster gives to this key. If it gives none, it registers with the coordinators and
+// awaitDatacenter returns the datacenter that the roster gives to this key. If it gives none, it registers with the coordinators and
 // waits.
-func (s *Supervisor) awaitPlace(ctx context.Context, rosters config.Rosters, key ed25519.PrivateKey) (*identity.Datacenter, error) {
+func (s *Supervisor) awaitDatacenter(ctx context.Context, rosters config.Rosters, key ed25519.PrivateKey) (*identity.Datacenter, error) {
 	public := PublicKey(key)
 	latest, err := rosters.Latest()
 	if err != nil {
@@ -373,7 +373,7 @@ func (s *Supervisor) awaitPlace(ctx context.Context, rosters config.Rosters, key
 	registration := s.registration(public)
 	by := coordinators(rosters)
 	defer by.CloseIdleConnections()
-	told := ""
+	logged := ""
 	for {
 		d, err := s.ask(ctx, by, rosters, registration)
 		if d != nil || err != nil && !writ.AsError(err).Retryable() {
@@ -386,8 +386,8 @@ func (s *Supervisor) awaitPlace(ctx context.Context, rosters config.Rosters, key
 		if err != nil {
 			state = "no coordinator answers; trying again"
 		}
-		if state != told {
-			told = state
+		if state != logged {
+			logged = state
 			s.Log.InfoContext(ctx, state, "name", s.Name, "fingerprint", identity.Fingerprint(public), "err", err)
 		}
 		select {
