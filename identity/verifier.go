@@ -355,7 +355,7 @@ func (i identified) is(signer string, r *Roster, m moment) error {
 
 func nameOf(p *Principal) string {
 	if p == nil {
-		return "somebody else"
+		return "another principal"
 	}
 	return p.Name
 }

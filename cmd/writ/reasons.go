@@ -382,9 +382,9 @@ func (s *situation) whyCall(c writ.Call) reason {
 	case c.Node == "":
 		return reason{"it gets its node in the next step of the run", ""}
 	case known:
-		return reason{fmt.Sprintf("its turn on %s has not come: %d are there already, %s for capacity", node, depth.Queued+depth.Running, waits(depth.Planned)), "writ node list"}
+		return reason{fmt.Sprintf("it waits for a slot of %s: %d calls are there already, %s for capacity", node, depth.Queued+depth.Running, waits(depth.Planned)), "writ node list"}
 	default:
-		return reason{fmt.Sprintf("its turn on %s has not come, or an earlier call on the same thing is not done", node), "writ node list"}
+		return reason{fmt.Sprintf("it waits for a slot of %s, or for an earlier call on the same resource", node), "writ node list"}
 	}
 }
 

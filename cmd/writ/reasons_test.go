@@ -75,7 +75,7 @@ func TestEveryWaitAndFailureHasItsSentence(t *testing.T) {
 		}, "waits for 2 of its 2 calls", "", "it needs call 1 (volume.create v), which is running"},
 		{"BehindOthers", func(s *situation) {
 			s.calls, s.queues["n"] = []writ.Call{volume(1, writ.CallPlanned)}, writ.QueueDepth{Planned: 7, Queued: 4, Running: 4}
-		}, "waits for 1", "", "its turn on n1 has not come: 8 are there already, 7 wait for capacity writ node list"},
+		}, "waits for 1", "", "it waits for a slot of n1: 8 calls are there already, 7 wait for capacity writ node list"},
 		{"Sent", func(s *situation) {
 			s.calls, s.queues["n"] = []writ.Call{volume(1, writ.CallQueued)}, writ.QueueDepth{Queued: 3, Running: 4}
 		}, "waits for 1", "", "which works on 4 calls and has 2 more"},

@@ -52,7 +52,7 @@ func failedRun(w *fixture, n int, received time.Time) writ.Run {
 	run.State, run.Started, run.Ended = writ.RunFailed, a, a.Add(9400*time.Millisecond)
 	run.Decided = []writ.Decision{{Decision: "resume", Signer: "alice", Reason: "there is a new node", Time: a.Add(8 * time.Second)}}
 	run.Failure = &writ.Failure{
-		Error:    writ.Error{Code: writ.CodeNoCapacity, Message: "no open node has 64 CPUs, 256 GiB of memory and the label gpu=h100", Hint: "the largest room is on ams1-n2: 22 CPUs, 180 GiB"},
+		Error:    writ.Error{Code: writ.CodeNoCapacity, Message: "no open node has 64 CPUs, 256 GiB of memory and the label gpu=h100", Hint: "the most free capacity is on ams1-n2: 22 CPUs, 180 GiB"},
 		Position: "shop.tengo:31:8", Trace: []string{"shop.tengo:52:3"}, Seq: 6,
 	}
 	calls := []writ.Call{
@@ -97,7 +97,7 @@ func runningRun(w *fixture, n int, received time.Time) writ.Run {
 	return run
 }
 
-// fill makes the ledger of a small site after a few busy hours, and returns a run that failed and one that goes on.
+// fill makes the ledger of a small datacenter after a few busy hours, and returns a run that failed and one that goes on.
 func fill(w *fixture) (failed, running writ.Run) {
 	w.t.Helper()
 	now := time.Now()
@@ -193,7 +193,7 @@ func (w *fixture) remembers() {
 	}
 }
 
-// resources fills the ledger with what a small site has made.
+// resources fills the ledger with what a small datacenter has made.
 func (w *fixture) resources(last writ.Run) {
 	put := func(dc writ.DatacenterID, project writ.ProjectID, kind writ.ResourceKind, name string, change func(r *writ.Resource)) {
 		r := &writ.Resource{

@@ -127,7 +127,7 @@ var Places = []Place{
 	{Point: RunAdvanced, Kind: Commit, Where: "supervisor.change", Says: "A run has new calls, deliveries or reasons to wait."},
 	{Point: EvaluatorDied, Kind: Commit, Where: "supervisor.keepCrashes", Says: "The evaluator died over a run."},
 	{Point: TokenMade, Kind: Commit, Where: "supervisor.createToken", Says: "A token admits a node."},
-	{Point: TokenRevoked, Kind: Commit, Where: "supervisor.revokeToken", Says: "A token admits nobody any more."},
+	{Point: TokenRevoked, Kind: Commit, Where: "supervisor.revokeToken", Says: "A token is revoked."},
 	{Point: FloorRaised, Kind: Commit, Where: "supervisor.rotate", Says: "Certificates that were issued before count no more."},
 	{Point: NodeDecided, Kind: Commit, Where: "supervisor.changeNode", Says: "A decision about a node is recorded."},
 	{Point: NodeAdmitted, Kind: Commit, Where: "supervisor.admitNew", Says: "A node joins, and its token is spent."},

@@ -44,7 +44,7 @@ usage: mycelium [flags]            carry packets
   -k, --key-file PATH         private key of 32 bytes, made if it is missing (required: the stub has no default)
       --peers ENDPOINT...     tcp://IP:PORT or quic://IP:PORT; both are UDP here. By QUIC no packet passes that has 1388 bytes or more: the peer is
                               dropped for some seconds instead, as the daemon does
-      --disable-quic          reach nobody by QUIC, and let nobody in by it
+      --disable-quic          neither dial nor accept QUIC connections
       --disable-peer-discovery, --peer-discovery-port PORT
                               do not look for others on the wire, or there (default 9650)
   -t, --tcp-listen-port PORT  UDP port for peers (default 9651)

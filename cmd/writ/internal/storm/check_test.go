@@ -123,7 +123,7 @@ func (s *storm) checkEvents(ledger string, least int64) {
 	}
 }
 
-// open opens a store of the site for reading, while its process has it, too.
+// open opens a store of the cluster for reading, while its process has it, too.
 func (s *storm) open(name string) *sql.DB {
 	s.t.Helper()
 	path := filepath.Join(s.cluster.Dir, name)

@@ -19,7 +19,7 @@ import (
 	"writ/sal/simulated"
 )
 
-// The processes that a site has all the time, besides Redis.
+// The processes that a cluster has all the time, besides Redis.
 const (
 	coordinator = "coord"
 	supervisor  = "dc1"
@@ -86,7 +86,7 @@ data := volume.create(run.params.name, {size_gib: 1})
 volume.delete(data)
 `
 
-// cluster is a site at work.
+// cluster is a running cluster with its victim.
 type cluster struct {
 	*testcluster.Cluster
 	t     *testing.T
@@ -132,7 +132,7 @@ func (w *cluster) next() string {
 	return fmt.Sprintf("x%d", w.count)
 }
 
-// Until is that of the site; meanwhile the victim is started again when it has come to its end.
+// Until is that of testcluster; meanwhile the victim is started again when it has come to its end.
 func (w *cluster) Until(what string, is func(ctx context.Context) bool) {
 	w.t.Helper()
 	w.Cluster.Until(what, func(ctx context.Context) bool {
@@ -366,7 +366,7 @@ func (w *cluster) founded(name string) {
 	}
 }
 
-// database returns the URL of another database of the site's Redis.
+// database returns the URL of another database of the cluster's Redis.
 func (w *cluster) database(n int) string {
 	return fmt.Sprint(strings.TrimSuffix(w.redis.URL, "0"), n)
 }

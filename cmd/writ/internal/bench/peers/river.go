@@ -171,7 +171,7 @@ func (r *riverPeer) insert(ctx context.Context, i int) error {
 func (r *riverPeer) work(ctx context.Context, job *river.Job[call]) error {
 	switch next := job.Args; {
 	case next.Epoch != r.epoch:
-		return river.JobCancel(errors.New("a call of nobody"))
+		return river.JobCancel(errors.New("a call of another round"))
 	case r.order.AtOnce: // nothing follows
 	case next.Left > 0:
 		next.Left--
