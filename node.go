@@ -102,9 +102,6 @@ type Online struct {
 	Of      int64  `json:"of"` // seconds
 }
 
-// MaxOnline is for how many months that is kept.
-const MaxOnline = 13
-
 // Decision is what a person signed about something, and why.
 type Decision struct {
 	Decision string    `json:"decision"` // as in the statement: "cordon"

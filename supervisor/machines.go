@@ -92,11 +92,14 @@ func (m *member) passed(wall time.Time, listened time.Duration) {
 	}
 	last := &all[len(all)-1]
 	last.Seconds, last.Of = last.Seconds+int64(m.online/time.Second), last.Of+int64(m.listened/time.Second)
-	m.Online = all[max(len(all)-writ.MaxOnline, 0):]
+	m.Online = all[max(len(all)-maxOnline, 0):]
 	m.online, m.listened = m.online%time.Second, m.listened%time.Second
 }
 
-const onlineMonth = "2006-01"
+const (
+	onlineMonth = "2006-01"
+	maxOnline   = 13 // months that are kept
+)
 
 // keptOnline is what the journal has of that, as far as it can be.
 func keptOnline(all []writ.Online) []writ.Online {
@@ -104,7 +107,7 @@ func keptOnline(all []writ.Online) []writ.Online {
 		_, err := time.Parse(onlineMonth, o.Month)
 		return err != nil || o.Seconds < 0 || o.Of < o.Seconds
 	})
-	return all[max(len(all)-writ.MaxOnline, 0):]
+	return all[max(len(all)-maxOnline, 0):]
 }
 
 // life is what is kept of the machine of a node.

@@ -198,7 +198,7 @@ func TestARealRunnerReportsItsMachine(t *testing.T) {
 func TestTheTimeInWhichANodeWasHeardIsKeptByMonth(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSimAt(t, filepath.Join(t.TempDir(), "journal.db"), nil)
-		n := s.join("n1") // on the first of January 2000
+		n := s.join("n1")                                                                           // on the first of January 2000
 		about := func(got, want time.Duration) bool { return (got - want).Abs() <= 11*time.Minute } // what is not added yet
 		want := func(what string, months ...[2]time.Duration) {
 			t.Helper()

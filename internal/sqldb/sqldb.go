@@ -77,7 +77,7 @@ func Open(ctx context.Context, path string, migrations fs.FS, before ...Before) 
 func openAs(ctx context.Context, local localHosts, path string, migrations fs.FS, before []Before) (*DB, error) {
 	db := newDB(local)
 	open := db.openSQLite
-	if OnServer(path) {
+	if strings.HasPrefix(path, "postgres://") || strings.HasPrefix(path, "postgresql://") {
 		open = db.openPostgres
 	}
 	if err := open(ctx, path, migrations, before); err != nil {
@@ -96,11 +96,6 @@ func OpenToRead(ctx context.Context, address string, migrations fs.FS) (*DB, err
 	}
 	go db.writeLoop() // which Close waits for
 	return db, nil
-}
-
-// OnServer reports whether the path of a store is the URL of a PostgreSQL database.
-func OnServer(path string) bool {
-	return strings.HasPrefix(path, "postgres://") || strings.HasPrefix(path, "postgresql://")
 }
 
 func newDB(local localHosts) *DB {

@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"writ"
-	"writ/internal/sqldb"
 )
 
 // storeLocation is where a daemon keeps its records: a file in its data directory, or a database on a PostgreSQL server.
@@ -45,7 +44,7 @@ func ServerAddress(flag, value string) (string, error) {
 		return "", writ.Errorf(writ.CodeUsage, "there is a password in --%s, where every user of this machine can read it", flag).
 			WithHint("put the password into ~/.pgpass or the file that PGPASSFILE names, or the whole address into a file: --%s @FILE", flag)
 	}
-	if !sqldb.OnServer(address) {
+	if !strings.HasPrefix(address, "postgres://") && !strings.HasPrefix(address, "postgresql://") {
 		return "", writ.Errorf(writ.CodeUsage, "--%s takes the address of a PostgreSQL database", flag).
 			WithHint("postgres://user@host/database; without it the store is a file in --data")
 	}
