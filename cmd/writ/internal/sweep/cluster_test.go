@@ -26,7 +26,8 @@ const (
 	node        = "dc1-n1"
 )
 
-// work makes and destroys something of most kinds, has a failure that is tried again, and an operation that must not be done twice.
+// work makes and destroys something of most kinds, has a failure that is tried again, and an operation that must not be done twice. It names its node:
+// while that is started again, it would go to one that was added for another end.
 const (
 	work = `
 run := import("run")
@@ -36,11 +37,11 @@ image := import("image")
 volume := import("volume")
 params := {name: {type: "string"}}
 name := run.params.name
-data := volume.create(name, {size_gib: 1})
-db := herodb.create(name, {memory_mib: 16})
-flaky := herodb.create("flaky-1-" + name, {memory_mib: 16})
+data := volume.create(name, {size_gib: 1}, {node: "dc1-n1"})
+db := herodb.create(name, {memory_mib: 16}, {node: "dc1-n1"})
+flaky := herodb.create("flaky-1-" + name, {memory_mib: 16}, {node: "dc1-n1"})
 run.log("made", db.address, flaky.address)
-files := image.fetch(name, {url: "https://images.example/a.tar", sha256: "` + zeros + `", format: "oci"})
+files := image.fetch(name, {url: "https://images.example/a.tar", sha256: "` + zeros + `", format: "oci"}, {node: "dc1-n1"})
 app := container.create(name, {image: files, memory_mib: 16})
 once := container.exec(app, {command: ["work"]})
 if err := once.err; err != undefined {
@@ -60,7 +61,7 @@ container := import("container")
 image := import("image")
 params := {name: {type: "string"}}
 name := run.params.name
-files := image.fetch(name, {url: "https://images.example/a.tar", sha256: "` + zeros + `", format: "oci"})
+files := image.fetch(name, {url: "https://images.example/a.tar", sha256: "` + zeros + `", format: "oci"}, {node: "dc1-n1"})
 app := container.create("slow-2-" + name, {image: files, memory_mib: 16})
 run.log("made", app.node)
 once := container.exec(app, {command: ["work"]})
@@ -74,7 +75,7 @@ const failing = `
 run := import("run")
 herodb := import("herodb")
 params := {name: {type: "string"}}
-herodb.create("fail-" + run.params.name, {memory_mib: 16})
+herodb.create("fail-" + run.params.name, {memory_mib: 16}, {node: "dc1-n1"})
 `
 
 // priced makes something that is charged for.
