@@ -54,9 +54,9 @@ type Giver struct {
 	refusals limit.Lines
 	given    limit.Lines
 
-	pace    *rate.Limiter // nil if Rate is 0
-	guests  guests
-	streams chan struct{} // has a token for each archive that is being given away
+	pace        *rate.Limiter // nil if Rate is 0
+	connections connections
+	streams     chan struct{} // has a token for each archive that is being given away
 }
 
 // Serve serves until ctx ends, and returns nil then, with no connection open and the listener closed. It returns an error only if it
@@ -90,39 +90,39 @@ func (g *Giver) Serve(ctx context.Context, listener net.Listener) error {
 			continue
 		}
 		ctx, cancel := context.WithCancelCause(ctx)
-		guest, crowded := g.guests.enter(conn, cancel)
+		client, crowded := g.connections.enter(conn, cancel)
 		if crowded != nil {
-			g.Log.WarnContext(ctx, "unauthenticated connections fill the transfer endpoint; the oldest are closed", "from", crowded.from.String(), "places", maxStrangers)
+			g.Log.WarnContext(ctx, "unauthenticated connections fill the transfer endpoint; the oldest are closed", "from", crowded.from.String(), "places", maxUnauthenticated)
 		}
 		open.Go(func() {
-			defer guest.leave()
-			g.serve(ctx, guest, config)
+			defer client.leave()
+			g.serve(ctx, client, config)
 		})
 	}
 }
 
 // serve has one connection.
-func (g *Giver) serve(ctx context.Context, guest *guest, config *tls.Config) {
-	defer context.AfterFunc(ctx, func() { _ = guest.conn.Close() })()
-	if err := g.talk(ctx, guest, tls.Server(guest.conn, config)); err != nil && ctx.Err() == nil {
-		g.refused(ctx, guest, err)
+func (g *Giver) serve(ctx context.Context, client *client, config *tls.Config) {
+	defer context.AfterFunc(ctx, func() { _ = client.conn.Close() })()
+	if err := g.talk(ctx, client, tls.Server(client.conn, config)); err != nil && ctx.Err() == nil {
+		g.refused(ctx, client, err)
 	}
 }
 
 // refused logs that somebody did not get what he asked for: anybody may connect, as often as he likes. Strangers hide nothing that nodes are
 // refused.
-func (g *Giver) refused(ctx context.Context, guest *guest, err error) {
+func (g *Giver) refused(ctx context.Context, client *client, err error) {
 	who, code := "another node", writ.CodeOf(err)
-	if guest.transfer == "" {
+	if client.transfer == "" {
 		who = "a stranger"
 	}
 	if times, say := g.refusals.Say(who+" "+string(code), time.Now()); say {
-		g.Log.WarnContext(ctx, who+" did not get what it asked for", "from", guest.conn.RemoteAddr().String(), "code", code, "err", err, "times", times)
+		g.Log.WarnContext(ctx, who+" did not get what it asked for", "from", client.conn.RemoteAddr().String(), "code", code, "err", err, "times", times)
 	}
 }
 
 // talk reads the request, and gives what it asks for or says why not.
-func (g *Giver) talk(ctx context.Context, guest *guest, conn *tls.Conn) error {
+func (g *Giver) talk(ctx context.Context, client *client, conn *tls.Conn) error {
 	asked, shown, err := hearRequest(ctx, conn)
 	if err != nil {
 		return writ.Errorf(writ.CodeBadRequest, "no request of a node came: %w", err)
@@ -130,7 +130,7 @@ func (g *Giver) talk(ctx context.Context, guest *guest, conn *tls.Conn) error {
 	moving := &moving{conn, stall}
 	grant, err := g.check(asked, shown)
 	if err == nil {
-		err = guest.admit(grant.Transfer, asked.Done)
+		err = client.admit(grant.Transfer, asked.Done)
 	}
 	if err != nil {
 		return errors.Join(err, send(moving, answer{Error: publicError(err)}))
@@ -144,10 +144,10 @@ func (g *Giver) talk(ctx context.Context, guest *guest, conn *tls.Conn) error {
 		Due: due, Until: time.UnixMilli(grant.Expires).Add(keptAfter),
 	}
 	if asked.Done {
-		err := g.letGo(ctx, guest, ship)
+		err := g.letGo(ctx, client, ship)
 		return errors.Join(err, send(moving, answer{Error: publicError(err)}))
 	}
-	archive, err := g.keep(ctx, guest, moving, ship)
+	archive, err := g.keep(ctx, client, moving, ship)
 	if err != nil {
 		return errors.Join(err, send(moving, answer{Error: publicError(err)}))
 	}
@@ -224,7 +224,7 @@ func (g *Giver) check(asked request, shown ed25519.PublicKey) (*writ.TransferGra
 
 // keep waits for its turn to give something away, and has the driver keep what that is. Meanwhile the other end is told to wait. Without an
 // error the caller has a stream, which it gives back.
-func (g *Giver) keep(ctx context.Context, guest *guest, to io.Writer, ship sal.Shipment) (archive sal.Archive, err error) {
+func (g *Giver) keep(ctx context.Context, client *client, to io.Writer, ship sal.Shipment) (archive sal.Archive, err error) {
 	type kept struct {
 		sal.Archive
 		err error
@@ -234,7 +234,7 @@ func (g *Giver) keep(ctx context.Context, guest *guest, to io.Writer, ship sal.S
 	done := make(chan kept, 1)
 	go func() {
 		var k kept
-		k.Archive, k.err = g.take(ctx, guest, ship)
+		k.Archive, k.err = g.take(ctx, client, ship)
 		done <- k
 	}()
 	tick := time.NewTicker(keepalive)
@@ -259,12 +259,12 @@ func (g *Giver) keep(ctx context.Context, guest *guest, to io.Writer, ship sal.S
 }
 
 // take waits for a stream and has the driver keep what is to be given away.
-func (g *Giver) take(ctx context.Context, guest *guest, ship sal.Shipment) (archive sal.Archive, err error) {
+func (g *Giver) take(ctx context.Context, client *client, ship sal.Shipment) (archive sal.Archive, err error) {
 	shipper, err := g.shipper(ship)
 	if err != nil {
 		return sal.Archive{}, err
 	}
-	if err := guest.alone(ctx); err != nil {
+	if err := client.alone(ctx); err != nil {
 		return sal.Archive{}, err
 	}
 	select {
@@ -287,12 +287,12 @@ func (g *Giver) take(ctx context.Context, guest *guest, ship sal.Shipment) (arch
 }
 
 // letGo has the driver forget what it keeps.
-func (g *Giver) letGo(ctx context.Context, guest *guest, ship sal.Shipment) error {
+func (g *Giver) letGo(ctx context.Context, client *client, ship sal.Shipment) error {
 	shipper, err := g.shipper(ship)
 	if err != nil {
 		return err
 	}
-	if err := guest.alone(ctx); err != nil {
+	if err := client.alone(ctx); err != nil {
 		return err
 	}
 	done, err := g.Hold(ctx, ship)

@@ -172,7 +172,7 @@ func TestStrangersBlockNoTransfer(t *testing.T) {
 			ctx, stop := context.WithCancel(t.Context())
 			out := make(chan bool, 1) // one of them had to go: there are as many as there can be
 			var strangers sync.WaitGroup
-			for i := range 2 * maxStrangers {
+			for i := range 2 * maxUnauthenticated {
 				strangers.Go(func() {
 					for again := true; again && ctx.Err() == nil; again = tt.stubborn {
 						dialer := &net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(tt.address)}}
@@ -209,17 +209,17 @@ func TestStrangersBlockNoTransfer(t *testing.T) {
 
 // TestTheNetworkWithMostConnectionsLosesOne has connections come from several networks. Whoever has shown a transfer grant keeps its place.
 func TestTheNetworkWithMostConnectionsLosesOne(t *testing.T) {
-	var p guests
-	enter := func(address string) *guest {
+	var p connections
+	enter := func(address string) *client {
 		g, _ := p.enter(&silent{from: net.TCPAddrFromAddrPort(netip.MustParseAddrPort(address))}, func(error) {})
 		return g
 	}
-	gone := func(g *guest) bool { return g.conn.(*silent).closed }
+	gone := func(g *client) bool { return g.conn.(*silent).closed }
 	shown := enter("192.0.2.1:1")
 	must(t, shown.admit("run-1", false))
 	early := enter("192.0.2.1:2")
 	other := enter("[::ffff:192.0.2.2]:1")
-	crowd := make([]*guest, maxStrangers-2)
+	crowd := make([]*client, maxUnauthenticated-2)
 	for i := range crowd {
 		crowd[i] = enter(fmt.Sprintf("[2001:db8::%x]:1", i+1)) // one network for all of them
 	}
@@ -233,8 +233,8 @@ func TestTheNetworkWithMostConnectionsLosesOne(t *testing.T) {
 	for _, g := range append(crowd, early, other, late) {
 		g.leave()
 	}
-	if len(p.strangers) != 0 {
-		t.Errorf("%d places are taken", len(p.strangers))
+	if len(p.unauthenticated) != 0 {
+		t.Errorf("%d places are taken", len(p.unauthenticated))
 	}
 	for i := range maxTransfers {
 		err := enter("192.0.2.9:1").admit(fmt.Sprintf("run-%d", i+1), false)
