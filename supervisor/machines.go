@@ -70,8 +70,12 @@ func (m *member) started(boot string) {
 	m.Boot = boot
 }
 
-// onlineEvery is how often the time in which a node was heard is added to its month: each time is a write and an event.
-const onlineEvery = 10 * time.Minute
+// onlineEvery is how often the time in which a node was heard is added to its month: each time is a write and an event. onlineFirst is how soon a month
+// begins.
+const (
+	onlineEvery = 10 * time.Minute
+	onlineFirst = time.Minute
+)
 
 // passed counts time in which a node was listened to, and which it was heard unless it is silent.
 func (m *member) passed(wall time.Time, listened time.Duration) {
@@ -82,12 +86,13 @@ func (m *member) passed(wall time.Time, listened time.Duration) {
 	if m.Liveness == writ.LivenessReady {
 		m.online += listened
 	}
-	if m.listened < onlineEvery {
+	month := wall.UTC().Format(onlineMonth)
+	begins := len(m.Online) == 0 || m.Online[len(m.Online)-1].Month != month
+	if m.listened < onlineFirst || m.listened < onlineEvery && !begins {
 		return
 	}
-	month := wall.UTC().Format(onlineMonth)
 	all := slices.Clone(m.Online) // what was told has the old one
-	if len(all) == 0 || all[len(all)-1].Month != month {
+	if begins {
 		all = append(all, writ.Online{Month: month})
 	}
 	last := &all[len(all)-1]

@@ -95,7 +95,10 @@ in the middle cannot make it act.`,
 		Args:          noSuchCommand,
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
-			return a.fillFlags(cmd)
+			if err := a.fillFlags(cmd); err != nil {
+				return err
+			}
+			return checkTogether(cmd)
 		},
 	}
 	root.PersistentFlags().VarP(&a.Format, "output", "o", "form of the data: table, wide, json, yaml, csv (lists), markdown (plans) or name")
@@ -214,6 +217,20 @@ func flagError(cmd *cobra.Command, err error) error {
 		e = writ.Errorf(writ.CodeUsage, "--%s: %q is not a number that is possible", value.GetFlag().Name, number.Num)
 	}
 	return e.WithHint("--%s: %s (%s --help)", value.GetFlag().Name, value.GetFlag().Usage, cmd.CommandPath())
+}
+
+// checkTogether refuses flags that exclude each other.
+func checkTogether(cmd *cobra.Command) error {
+	err := cmd.ValidateFlagGroups()
+	if err == nil {
+		return nil
+	}
+	said := err.Error() // it ends with "[by nodes] were all set"
+	if _, names, ok := strings.Cut(said, "; ["); ok {
+		names, _, _ = strings.Cut(names, "]")
+		said = "--" + strings.Join(strings.Fields(names), " and --") + " exclude each other"
+	}
+	return writ.Errorf(writ.CodeUsage, "%s", said).WithHint("%s --help", cmd.CommandPath())
 }
 
 // exactly demands arguments, and no more, and names those that are missing.
