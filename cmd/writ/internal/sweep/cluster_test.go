@@ -182,23 +182,9 @@ func (w *cluster) try(args ...string) (out, said string, code int) {
 }
 
 // insist carries out a command until it succeeds: processes end meanwhile.
-func (w *cluster) insist(args ...string) string {
+func (w *cluster) insist(args ...string) (out string) {
 	w.t.Helper()
-	return w.until(func(code int, _ string) bool { return code == 0 }, args...)
-}
-
-// amend carries out a command that changes the roster until the next version is in force. Datacenters whose supervisors have ended for good adopt none.
-func (w *cluster) amend(args ...string) {
-	w.t.Helper()
-	w.until(func(code int, said string) bool {
-		return code == 0 || code == writ.ExitTimeout && strings.Contains(said, string(writ.CodeNotAdopted))
-	}, args...)
-}
-
-// until carries out a command until it has ended well enough.
-func (w *cluster) until(enough func(code int, said string) bool, args ...string) string {
-	w.t.Helper()
-	var out, last string
+	var last string
 	w.Until(strings.Join(args, " "), func(context.Context) bool {
 		var said string
 		var code int
@@ -207,7 +193,7 @@ func (w *cluster) until(enough func(code int, said string) bool, args ...string)
 			w.t.Logf("%v: exit %d: %s", args, code, said)
 		}
 		last = said
-		return enough(code, said)
+		return code == 0
 	})
 	return out
 }
@@ -346,13 +332,13 @@ func (w *cluster) newNode() string {
 func (w *cluster) newDatacenter(more ...string) string {
 	w.t.Helper()
 	name := w.next()
-	w.Start("add "+name, "Start the supervisor", "dc", "add", name, "--region", "here", "--token-file", name+".token")
+	w.Start("add "+name, "Start the supervisor", "dc", "add", name, "--region", "here", "--token-file", name+".token", "--no-wait")
 	w.Prepare(name, "is listening", append([]string{"supervisor", "--data", name, "--dc", name, "--coordinator", w.URL, "--redis", w.database(1),
 		"--listen", fmt.Sprintf("127.0.0.1:%d", testenv.FreePort(w.t)), "--join", "@" + name + ".token"}, more...)...)
 	return name
 }
 
-// founded waits until a new datacenter serves, and ends it: another one needs its place.
+// founded waits until a new datacenter serves, and ends it for good: another one needs its place. So nobody waits until all have a new roster.
 func (w *cluster) founded(name string) {
 	w.t.Helper()
 	w.Until(name+" is in the roster", func(context.Context) bool { return w.Procs["add "+name].Ended() })
@@ -384,7 +370,7 @@ func (w *cluster) postgres() string {
 func (w *cluster) addMetered() {
 	w.t.Helper()
 	if w.Procs[metered] == nil {
-		w.Add(testcluster.Datacenter{Name: metered, Redis: w.database(2), Nodes: 1, Speed: "0", Node: []string{"--drivers", "auto"}})
+		w.Add(testcluster.Datacenter{Name: metered, Redis: w.database(2), Nodes: 1, Speed: "0", Node: []string{"--drivers", "auto"}, NoWait: true})
 		w.stores = append(w.stores, metered+"/journal.db", meteredNode+"/journal.db")
 	}
 }

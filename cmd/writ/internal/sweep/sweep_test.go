@@ -295,7 +295,7 @@ var (
 	}
 	rosterMade = func(w *cluster) {
 		w.busy(w.submit("slow.tengo", 3, 2, writ.RunSucceeded), 1) // so that there is a run to check anew
-		w.amend("project", "add", w.next())
+		w.insist("project", "add", w.next(), "--no-wait")
 	}
 	founded = func(w *cluster) {
 		name := w.newDatacenter()

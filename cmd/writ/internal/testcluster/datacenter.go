@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 
 	"writ/coord/api"
@@ -27,6 +28,8 @@ type Datacenter struct {
 	Own       [][]string // what the first node is told alone, the second, and so on
 	// Coordinators are more of them that the supervisor dials.
 	Coordinators []string
+	// NoWait says not to wait until the other datacenters have the roster that names it: some are gone.
+	NoWait bool
 }
 
 // Add adds a datacenter with its supervisor and its nodes, and returns when all of them have joined.
@@ -40,7 +43,8 @@ func (s *Cluster) Add(d Datacenter) {
 	if nodeAPI == "" {
 		nodeAPI = "http://" + listen
 	}
-	add := s.Start("add "+d.Name, "Start the supervisor", "dc", "add", d.Name, "--region", "here", "--label", "name="+d.Name, "--token-file", d.Name+".token")
+	add := s.Start("add "+d.Name, "Start the supervisor", "dc", "add", d.Name, "--region", "here", "--label", "name="+d.Name, "--token-file", d.Name+".token",
+		"--no-wait="+strconv.FormatBool(d.NoWait))
 	coordinators := strings.Join(append([]string{cmp.Or(s.Public, s.URL)}, d.Coordinators...), ",")
 	s.Start(d.Name, "is listening", "supervisor", "--data", d.Name, "--dc", d.Name, "--coordinator", coordinators, "--redis", d.Redis,
 		"--listen", listen,
