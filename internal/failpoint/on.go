@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"io/fs"
 	"net"
-	"net/http"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -269,13 +268,6 @@ func Dialer(d Dial) Dial {
 			return nil, err
 		}
 		return conn{c}, nil
-	}
-}
-
-// The links of a supervisor are dialled by the default transport.
-func init() {
-	if t, ok := http.DefaultTransport.(*http.Transport); ok {
-		t.DialContext = Dialer(t.DialContext)
 	}
 }
 

@@ -23,6 +23,7 @@ import (
 	"writ/coord/api"
 	"writ/identity"
 	"writ/identity/pki"
+	"writ/internal/failpoint"
 	"writ/internal/reach"
 )
 
@@ -85,7 +86,7 @@ func (t *Transport) init() {
 		t.verified = map[string]*http.Transport{}
 		t.settings = http.DefaultTransport.(*http.Transport).Clone()
 		t.settings.ResponseHeaderTimeout = t.Header
-		t.settings.DialContext = (&net.Dialer{Timeout: dialWithin}).DialContext
+		t.settings.DialContext = failpoint.Dialer((&net.Dialer{Timeout: dialWithin}).DialContext)
 		t.settings.Protocols = new(http.Protocols)
 		t.settings.Protocols.SetHTTP1(true)
 		unverified := http.DefaultTransport.(*http.Transport).Clone()
