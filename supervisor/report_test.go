@@ -78,8 +78,7 @@ func TestDriftBecomesPartOfItsResource(t *testing.T) {
 		if got := drift(); len(got) > 0 {
 			t.Errorf("what is mended stays: %q", got)
 		}
-		nodes := s.eventsOf("node")
-		if last := nodes[len(nodes)-1].Node; len(last.Orphans) != 1 {
+		if last := s.lastAbout(n.id); len(last.Orphans) != 1 {
 			t.Errorf("orphans of the node: %+v", last.Orphans)
 		} else if last.Network == nil || last.Network.Denied != 7 || !last.Network.Overlay.Connected || len(last.Network.Overlay.Peers) > 100 {
 			t.Errorf("networks of the node: %+v", last.Network)
@@ -226,8 +225,7 @@ func TestARepairIsOneEventOfItsResource(t *testing.T) {
 		if mended := events[len(events)-1].Resource.Mended; len(mended) != 5 || mended[0].Number != 41 {
 			t.Errorf("it keeps %+v", mended)
 		}
-		nodes := s.eventsOf("node")
-		if got := nodes[len(nodes)-1].Node.Mended; got != 7 {
+		if got := s.lastAbout(n.id).Mended; got != 7 {
 			t.Errorf("its node has mended %d things", got)
 		}
 	})

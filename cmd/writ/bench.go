@@ -93,6 +93,9 @@ func checkSpeed(s bench.Speed) error {
 				WithHint("River and Temporal: go build -C cmd/writ/internal/bench/peers -o %s .", "$PWD/bin/peers")
 		}
 	}
+	if _, err := exec.LookPath("redis-server"); s.TLS && err != nil {
+		return writ.Errorf(writ.CodeUsage, "--tls needs redis-server, which is not on PATH: the stand-in knows no TLS").WithHint("apt-get install -y redis-server")
+	}
 	if s.Within <= 0 {
 		return writ.Errorf(writ.CodeUsage, "--within is %s", s.Within).WithHint("a few seconds for each measurement of a round are enough")
 	}

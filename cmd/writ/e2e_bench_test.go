@@ -10,14 +10,18 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
+	"writ"
 	"writ/cmd/writ/internal/bench"
 	"writ/cmd/writ/internal/testcluster"
+	"writ/internal/testenv"
 )
 
 // TestBenchMeasuresEveryWorkload carries the benchmark out, small.
 func TestBenchMeasuresEveryWorkload(t *testing.T) {
 	t.Parallel()
+	testenv.Need(t, "redis-server") // the stand-in knows no TLS
 	bin := testcluster.Binary(t)
 	profiles := t.TempDir()
 	var out, words bytes.Buffer
@@ -73,6 +77,18 @@ func TestBenchMeasuresEveryWorkload(t *testing.T) {
 		if info, err := os.Stat(filepath.Join(profiles, name)); err != nil || info.Size() == 0 {
 			t.Errorf("%s: %v", name, err)
 		}
+	}
+}
+
+func TestABenchmarkOfTLSNeedsRedis(t *testing.T) {
+	t.Setenv("PATH", t.TempDir())
+	s := bench.Speed{Runs: 1, InFlight: 1, Slots: 1, Fan: 1, Rounds: 1, Within: time.Second, AsynqPoll: minAsynqPoll}
+	if err := checkSpeed(s); err != nil {
+		t.Errorf("without TLS: %v", err)
+	}
+	s.TLS = true
+	if err := checkSpeed(s); writ.CodeOf(err) != writ.CodeUsage || !strings.Contains(err.Error(), "redis-server") {
+		t.Errorf("with TLS: %v", err)
 	}
 }
 

@@ -194,8 +194,9 @@ func (e TreesSuite) clones(t *testing.T) {
 	f := e.forest(t)
 	images, dir := f.make("images", 0), f.make("a", 64*mib)
 	from := filepath.Join(images, "image")
-	f.must(os.WriteFile(from, []byte("a disk"), 0o400))
+	f.must(os.WriteFile(from, []byte("a disk"), 0o600))
 	f.must(os.Truncate(from, mib)) // a hole
+	f.must(os.Chmod(from, 0o400))
 	for size, want := range map[int64]int64{0: mib, 4 * mib: 4 * mib} {
 		to := filepath.Join(dir, fmt.Sprint("disk-", size))
 		f.must(f.Clone(t.Context(), from, to, size))

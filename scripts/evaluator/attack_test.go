@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"writ"
+	"writ/internal/testenv"
 	"writ/scripts"
 	"writ/scripts/evaluator"
 )
@@ -33,11 +34,11 @@ type attack struct {
 	want    writ.Code
 }
 
-// TestAttacks runs every attack. Each must end as its own failure, with the code it names and a position, within the CPU time and the
+// TestAttacks runs the attacks. Each must end as its own failure, with the code it names and a position, within the CPU time and the
 // memory of one child that lives on and gives the next script its right answer; the process that asks for the passes stays as it was. So
 // must its plan, or it goes as far as values are known.
 func TestAttacks(t *testing.T) {
-	all := append(attackFiles(t), attackBundles()...)
+	all := gateAttacks(append(attackFiles(t), attackBundles()...))
 	const workers = 2
 	pools := [workers]*evaluator.Pool{newPool(t, 1), newPool(t, 1)}
 	for _, pool := range pools {
@@ -67,6 +68,17 @@ func TestAttacks(t *testing.T) {
 		t.Errorf("this process has %+v after the attacks, and had %+v before", after, before)
 	}
 	t.Logf("%d attacks; children took %d and %d MiB; this process: %+v before, %+v after", len(all), peaks[0]>>20, peaks[1]>>20, before, after)
+}
+
+// gateAttacks is every third attack in the gate, and all in the nightly tier.
+func gateAttacks(all []attack) (some []attack) {
+	const every = 3
+	for i, a := range all {
+		if testenv.IsNightly() || i%every == 0 {
+			some = append(some, a)
+		}
+	}
+	return some
 }
 
 // attackFiles reads the attacks that are one file. The first line of each says how it must end.
