@@ -19,7 +19,7 @@ const (
 	longestRound    = time.Second      // then rosters, and what could not be delivered, are looked at again, however much waits
 	deliverWithin   = 30 * time.Second // for the answer to one submission
 	firstPause      = time.Second      // after a datacenter could not take something, doubling
-	lastPause       = 5 * time.Second  // up to this: whoever ended the trouble looks whether that helped
+	lastPause       = 5 * time.Second  // up to this: an operator who ended the trouble looks whether that helped
 	retryOne        = 5 * time.Second  // for what only time or a newer roster helps
 	lookAgain       = time.Second
 )

@@ -313,6 +313,7 @@ func newer(b, a writ.Beat) bool {
 // tick lets time pass for all nodes, until now by the monotonic clock: as much as they were listened to. wall says to which month that counts. It
 // returns the nodes that are lost since.
 func (f *fleet) tick(now, wall time.Time, listened time.Duration) (lost []writ.NodeID) {
+	month := wall.UTC().Format(onlineMonth)
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for id, m := range f.nodes {
@@ -327,7 +328,7 @@ func (f *fleet) tick(now, wall time.Time, listened time.Duration) (lost []writ.N
 		case m.silent >= silentAfter:
 			m.Liveness = writ.LivenessSilent
 		}
-		m.passed(wall, listened)
+		m.passed(month, listened)
 	}
 	return lost
 }

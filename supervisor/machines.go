@@ -78,7 +78,7 @@ const (
 )
 
 // passed counts time in which a node was listened to, and which it was heard unless it is silent.
-func (m *member) passed(wall time.Time, listened time.Duration) {
+func (m *member) passed(month string, listened time.Duration) {
 	if m.Admission != writ.AdmissionApproved {
 		return
 	}
@@ -86,7 +86,6 @@ func (m *member) passed(wall time.Time, listened time.Duration) {
 	if m.Liveness == writ.LivenessReady {
 		m.online += listened
 	}
-	month := wall.UTC().Format(onlineMonth)
 	begins := len(m.Online) == 0 || m.Online[len(m.Online)-1].Month != month
 	if m.listened < onlineFirst || m.listened < onlineEvery && !begins {
 		return

@@ -50,14 +50,7 @@ draining already, the command signs nothing and only waits. Resources and open c
 // drain signs that a node is drained, and says what is still there. If the person wants to wait and the supervisor has signed that it is draining
 // already, it signs nothing.
 func (a *app) drain(ctx context.Context, name nodeFlags, wait bool, timeout time.Duration) error {
-	if err := name.check(); err != nil {
-		return err
-	}
-	c, roster, err := a.cluster(ctx)
-	if err != nil {
-		return err
-	}
-	n, err := c.FindNode(ctx, roster, name.NodeName)
+	c, roster, n, err := a.namedNode(ctx, name)
 	if err != nil {
 		return err
 	}

@@ -146,17 +146,23 @@ func admitted(ctx context.Context, c *client.Client, roster *identity.Roster, n 
 		WithHint("say --fingerprint SHA256:… as the machine itself shows it")
 }
 
-// decideNode signs a decision about the node that the person names, and hands it in; fill says what is decided. One that is for good needs the
-// fingerprint, or a node that is admitted.
-func (a *app) decideNode(ctx context.Context, name nodeFlags, forGood bool, fill func(*identity.Statement)) error {
+// namedNode finds the node that the person names.
+func (a *app) namedNode(ctx context.Context, name nodeFlags) (*client.Client, *identity.Roster, writ.Node, error) {
 	if err := name.check(); err != nil {
-		return err
+		return nil, nil, writ.Node{}, err
 	}
 	c, roster, err := a.cluster(ctx)
 	if err != nil {
-		return err
+		return nil, nil, writ.Node{}, err
 	}
 	n, err := c.FindNode(ctx, roster, name.NodeName)
+	return c, roster, n, err
+}
+
+// decideNode signs a decision about the node that the person names, and hands it in; fill says what is decided. One that is for good needs the
+// fingerprint, or a node that is admitted.
+func (a *app) decideNode(ctx context.Context, name nodeFlags, forGood bool, fill func(*identity.Statement)) error {
+	c, roster, n, err := a.namedNode(ctx, name)
 	if err != nil {
 		return err
 	}

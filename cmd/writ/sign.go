@@ -145,7 +145,7 @@ func (a *app) warnOfAge(r *identity.Roster, now time.Time) {
 	}
 }
 
-// warnOfRoles warns whoever signs that a role of theirs ends within 30 days.
+// warnOfRoles warns the signer of a role that ends within 30 days.
 func (a *app) warnOfRoles(r *identity.Roster, who string) {
 	for _, e := range r.EndingRoles(time.Now()) {
 		if e.Principal == who {

@@ -77,6 +77,21 @@ which its supervisor was away does not count.`,
 	return c
 }
 
+// What amounts are shown in: seconds of an hour, bytes of a GiB.
+const (
+	hour = 3600
+	gib  = 1 << 30
+)
+
+// amount is a column with an amount in a unit that people read; machines get it as it is.
+func amount[T any](title, exact string, of func(T) int64, unit float64, show string) terminal.Column[T] {
+	return terminal.Column[T]{
+		Title: title, Name: exact,
+		Cell:  func(item T) string { return fmt.Sprintf(show, float64(of(item))/unit) },
+		Exact: func(item T) string { return fmt.Sprint(of(item)) },
+	}
+}
+
 // nodeMonth is how long a node was online in a month.
 type nodeMonth struct {
 	Node       string        `json:"node"`
@@ -105,20 +120,13 @@ func (a *app) printOnline(ctx context.Context, c *client.Client, month, datacent
 			}
 		}
 	}
-	hours := func(title, exact string, of func(nodeMonth) int64) terminal.Column[nodeMonth] {
-		return terminal.Column[nodeMonth]{
-			Title: title, Name: exact,
-			Cell:  func(n nodeMonth) string { return fmt.Sprintf("%.1f", float64(of(n))/3600) },
-			Exact: func(n nodeMonth) string { return fmt.Sprint(of(n)) },
-		}
-	}
 	return a.Print(terminal.List(all, all, func(n nodeMonth) string { return n.Node },
 		column("NODE", func(n nodeMonth) string { return n.Node }),
 		column("DATACENTER", func(n nodeMonth) string { return n.Datacenter }),
 		column("MONTH", func(n nodeMonth) string { return n.Month }),
 		column("ONLINE", func(n nodeMonth) string { return onlineShare(n.Online) }),
-		hours("HOURS", "seconds", func(n nodeMonth) int64 { return n.Seconds }),
-		hours("OF HOURS", "of", func(n nodeMonth) int64 { return n.Of }),
+		amount("HOURS", "seconds", func(n nodeMonth) int64 { return n.Seconds }, hour, "%.1f"),
+		amount("OF HOURS", "of", func(n nodeMonth) int64 { return n.Of }, hour, "%.1f"),
 		column("NOW", func(n nodeMonth) string { return string(n.Liveness) }),
 		wide("RESTARTS", func(n nodeMonth) string { return fmt.Sprint(n.Restarts) }),
 		wide("ID", func(n nodeMonth) string { return string(n.ID) }),
@@ -126,14 +134,6 @@ func (a *app) printOnline(ctx context.Context, c *client.Client, month, datacent
 }
 
 func usageTable(usage []api.Usage, datacenters map[writ.DatacenterID]string) terminal.View {
-	amount := func(title, exact string, of func(api.Usage) int64, per float64, show string) terminal.Column[api.Usage] {
-		return terminal.Column[api.Usage]{
-			Title: title, Name: exact,
-			Cell:  func(u api.Usage) string { return fmt.Sprintf(show, float64(of(u))/per) },
-			Exact: func(u api.Usage) string { return fmt.Sprint(of(u)) },
-		}
-	}
-	const hour, gib = 3600, 1 << 30
 	return terminal.List(api.UsagePage{Items: usage}, usage, func(u api.Usage) string { return string(u.Kind) + "/" + u.Name },
 		wide("TENANT", func(u api.Usage) string { return u.Tenant }),
 		column("PROJECT", func(u api.Usage) string {
@@ -202,14 +202,6 @@ func sumUsage(usage []api.Usage, by string) []usageSum {
 
 // printUsageBy prints sums.
 func (a *app) printUsageBy(usage []api.Usage, by string) error {
-	amount := func(title, exact string, of func(usageSum) int64, per float64, show string) terminal.Column[usageSum] {
-		return terminal.Column[usageSum]{
-			Title: title, Name: exact,
-			Cell:  func(u usageSum) string { return fmt.Sprintf(show, float64(of(u))/per) },
-			Exact: func(u usageSum) string { return fmt.Sprint(of(u)) },
-		}
-	}
-	const hour, gib = 3600, 1 << 30
 	columns := []terminal.Column[usageSum]{column("TENANT", func(u usageSum) string { return u.Tenant })}
 	if by == byProject {
 		columns = append(columns, column("PROJECT", func(u usageSum) string { return cmp.Or(u.ProjectName, string(u.Project)) }))

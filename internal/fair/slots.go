@@ -34,7 +34,7 @@ type Slots struct {
 	began time.Time
 }
 
-// Enter waits for a slot. Whoever gets one calls leave; otherwise it returns the cause of ctx's end.
+// Enter waits for a slot. A caller that gets one calls leave; otherwise it returns the cause of ctx's end.
 func (p *Slots) Enter(ctx context.Context, tenant string) (leave func(), err error) {
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)

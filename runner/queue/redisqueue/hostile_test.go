@@ -475,7 +475,7 @@ func TestNoScriptCopiesAsOftenAsItsCallerLikes(t *testing.T) {
 	}
 }
 
-// Whoever fails to log in says himself as whom: that proves nothing about the node of that name.
+// A client that fails to log in has said itself under which name: that proves nothing about the node of that name.
 func TestANodeThatLogsInAsAnotherOneIsFound(t *testing.T) {
 	t.Parallel()
 	for what, name := range map[string]string{"": strings.Repeat("x", 2<<20), "under a name that is not read": strings.Repeat("x", maxString+1)} {

@@ -465,7 +465,7 @@ var scenes = map[failpoint.Point]scene{
 	failpoint.ReportSent:         {victim: node},
 	failpoint.HostSent:           {victim: node},
 	failpoint.ControlsDone:       {victim: node},
-	// Whoever makes the round trip sends the bytes of others, too, so a goroutine cannot tear its own.
+	// One goroutine sends what several have to say to Redis, so none can tear its own bytes.
 	failpoint.TasksMoved: {victim: node, before: interrupted, only: []failpoint.Mode{failpoint.Before, failpoint.After}},
 
 	"link/challenge":     {victim: coordinator},
