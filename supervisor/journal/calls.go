@@ -330,8 +330,10 @@ func (tx *Tx) DueCalls(after Due, now time.Time, max int) ([]Due, error) {
 	return tx.dueAfter(dueCalls, after, now, max)
 }
 
+// dueCalls is asked with two limits in turn. SQLite looks at a bare LIMIT $5 when it plans, and plans anew when that changes; it does not look into
+// a cast.
 const dueCalls = `SELECT retry_at, run, seq FROM calls WHERE open AND retry_at > 0 AND NOT ready AND claimed AND retry_at <= $1
-	AND (retry_at, run, seq) > ($2, $3, $4) ORDER BY retry_at, run, seq LIMIT $5`
+	AND (retry_at, run, seq) > ($2, $3, $4) ORDER BY retry_at, run, seq LIMIT CAST($5 AS BIGINT)`
 
 // HeldCalls returns at most max of the calls after a place in their order that wait for another call on their resource, the longest first.
 func (tx *Tx) HeldCalls(after Due, now time.Time, max int) ([]Due, error) {
