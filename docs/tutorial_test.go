@@ -121,7 +121,8 @@ func newReader(t *testing.T) *reader {
 	r := &reader{t: t, dir: t.TempDir(), terminals: map[string]*terminal{}}
 	own := slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "WRIT_") })
 	r.env = append(own, testenv.Maker(t), "CI=true", "HOME="+r.dir, "XDG_CONFIG_HOME="+r.dir, "XDG_STATE_HOME="+r.dir, "SSH_AUTH_SOCK=",
-		fmt.Sprintf("WRIT_LISTEN=127.0.0.1:%d", testenv.FreePort(t))) // where nothing else is said
+		"GOFLAGS="+strings.TrimSpace(os.Getenv("GOFLAGS")+" -ldflags=-w"), // the linker writes no tables for debuggers, which take it half of its time
+		fmt.Sprintf("WRIT_LISTEN=127.0.0.1:%d", testenv.FreePort(t)))      // where nothing else is said
 	for _, v := range []string{"GOPATH", "GOMODCACHE", "GOCACHE"} { // which follow from HOME otherwise
 		out, err := exec.Command("go", "env", v).Output()
 		if err != nil {

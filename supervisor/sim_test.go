@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"log/slog"
 	"net/http"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -149,8 +150,29 @@ func found(t testing.TB) *sim {
 		}},
 	})
 	t.Cleanup(func() { s.queue.Close() })
+	empty, err := emptyJournal()
+	if err := errors.Join(err, os.WriteFile(s.place, empty, 0o600)); err != nil {
+		t.Fatal(err)
+	}
 	return s
 }
+
+// emptyJournal is the file of a journal in which nothing was written: making its tables takes longer than most tests.
+var emptyJournal = sync.OnceValues(func() ([]byte, error) {
+	dir, err := os.MkdirTemp("", "journal")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(dir)
+	j, err := journal.Open(context.Background(), filepath.Join(dir, "journal.db"))
+	if err != nil {
+		return nil, err
+	}
+	if err := j.Close(); err != nil {
+		return nil, err
+	}
+	return os.ReadFile(filepath.Join(dir, "journal.db"))
+})
 
 // adopt signs a roster as the next one.
 func (s *sim) adopt(r *identity.Roster) {

@@ -148,6 +148,7 @@ func TestTheTableOfSpeedsShowsEveryFigureAndWhereItHolds(t *testing.T) {
 // TestBenchWaiting carries the benchmark out, small: it measures everything, and fails when the limit is passed.
 func TestBenchWaiting(t *testing.T) {
 	t.Parallel()
+	testenv.Nightly(t, "TestBenchMeasuresEveryWorkload")
 	bin := testcluster.Binary(t)
 	const runs = 700
 	var out, words bytes.Buffer

@@ -15,6 +15,7 @@ import (
 // a guest, whose kernel has not: a real one, in QEMU.
 func TestGroupsOfVersion2BoundAsWell(t *testing.T) {
 	t.Parallel()
+	testenv.Nightly(t, "the same on the hierarchy of this machine")
 	qemu := testenv.Need(t, "qemu-system-x86_64")
 	tests := filepath.Join(t.TempDir(), "tests")
 	build := exec.Command("go", "test", "-c", "-trimpath", "-ldflags=-s -w", "-o", tests, "writ/internal/cgroup")

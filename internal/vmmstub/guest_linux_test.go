@@ -46,6 +46,7 @@ func (p *process) real(g guest.Guest, cmdline, more string) string {
 }
 
 func TestARealGuestThatStartsAnewIsStartedAnewAndDiesWithItsProgram(t *testing.T) {
+	testenv.Nightly(t, "the real guest of package sal/cloudhypervisor")
 	qemu, g, p := testenv.Need(t, "qemu-system-x86_64"), guest.Build(t), newProcess(t)
 	vmmstub.Set(t, p.path, vmmstub.Settings{QEMU: qemu})
 	p.start()
@@ -61,6 +62,7 @@ func TestARealGuestThatStartsAnewIsStartedAnewAndDiesWithItsProgram(t *testing.T
 }
 
 func TestARealGuestLivesAsAMachineDoes(t *testing.T) {
+	testenv.Nightly(t, "the real guest of package sal/cloudhypervisor")
 	qemu, ip, ping := testenv.Need(t, "qemu-system-x86_64"), testenv.Need(t, "ip"), testenv.Need(t, "ping")
 	g := guest.Build(t)
 	ns := testenv.Netns(t)

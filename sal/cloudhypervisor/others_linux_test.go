@@ -248,7 +248,12 @@ type setup struct {
 // one, else with one of some bytes that hears nothing.
 func forEachSetup(t *testing.T, test func(t *testing.T, s setup)) {
 	for _, release := range vmmstub.Releases {
-		t.Run("stub of "+release.String(), func(t *testing.T) { test(t, setup{program: vmmstub.BuildOf(t, release), prepare: prepare}) })
+		t.Run("stub of "+release.String(), func(t *testing.T) {
+			if release != vmmstub.Releases[0] {
+				testenv.Nightly(t, "the same with "+vmmstub.Releases[0].String())
+			}
+			test(t, setup{program: vmmstub.BuildOf(t, release), prepare: prepare})
+		})
 	}
 	t.Run("real", func(t *testing.T) {
 		s := setup{program: testenv.Need(t, "cloud-hypervisor"), real: true}

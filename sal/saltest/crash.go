@@ -32,7 +32,7 @@ func (e Suite) stopsWithContext(t *testing.T) {
 	if e.sparse() {
 		every = 5
 	}
-	e.disturb(t, every, func(h *host, s Step, at int) (reached bool) {
+	e.disturb(t, endOfContext, every, func(h *host, s Step, at int) (reached bool) {
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		if at == 0 {
@@ -64,7 +64,7 @@ func (e Suite) goesOnAfterCrash(t *testing.T) {
 		close(release)
 		dead.Wait()
 	})
-	e.disturb(t, 1, func(h *host, s Step, at int) (reached bool) {
+	e.disturb(t, endOfDriver, 1, func(h *host, s Step, at int) (reached bool) {
 		stopped, finished := make(chan struct{}), make(chan error, 1)
 		steps := 0
 		h.restart(func(string) {
@@ -92,23 +92,42 @@ func (e Suite) goesOnAfterCrash(t *testing.T) {
 	})
 }
 
-// gateEvery is how many steps of a dear driver the gate passes over: containerd's take a third of a second each.
-const gateEvery = 6
+// gateEvery is how many steps the gate passes over each time; the nightly tier tries all. Of a driver that is slow the gate passes over more, and
+// disturbs each operation in one of the two ways: containerd's steps take a third of a second each.
+const (
+	gateEvery     = 3
+	gateEverySlow = 12
+)
+
+// A disturbance ends the context or the driver.
+type disturbance int
+
+const (
+	endOfContext disturbance = iota
+	endOfDriver
+)
 
 // sparse reports whether not everything is to be tried after every disturbance.
 func (e Suite) sparse() bool { return e.Sparse && !testenv.IsLong() }
 
 // disturb tries every operation of the suite at every so many of its steps: interrupt carries it out, disturbs it at a step, and reports
 // whether there was such a step. After that a fresh driver must do what the contract says.
-func (e Suite) disturb(t *testing.T, every int, interrupt func(h *host, s Step, at int) (reached bool)) {
+func (e Suite) disturb(t *testing.T, by disturbance, every int, interrupt func(h *host, s Step, at int) (reached bool)) {
 	h := e.newHost(t)
 	saved := e.hosts().New(t)
 	acts := e.acts()
-	if e.Sparse && !testenv.IsNightly() {
+	switch {
+	case testenv.IsNightly():
+	case e.Sparse:
+		every *= gateEverySlow
+	default:
 		every *= gateEvery
 	}
 	tried := 0
 	for i, s := range acts {
+		if e.Sparse && e.Clear != nil && !testenv.IsNightly() && disturbance(i%2) != by {
+			continue
+		}
 		back := func() { h.replay(acts[:i]) }
 		if e.Clear == nil {
 			e.hosts().Replace(t, saved, h.dir)
@@ -120,7 +139,7 @@ func (e Suite) disturb(t *testing.T, every int, interrupt func(h *host, s Step, 
 		back()
 		h.must(h.step(s)) // undisturbed
 		want := h.observe(subject)
-		for at := 0; ; at += every {
+		for at, next := 0, 1+i%every; ; at, next = next, next+every { // at the beginning, and at steps that differ from one operation to the next
 			back()
 			reached := interrupt(h, s, at)
 			h.restart(nil)

@@ -63,7 +63,7 @@ func build(tags string) (string, error) {
 		built.dir, built.remove = dir, remove
 	}
 	path := filepath.Join(built.dir, "writ"+strings.ReplaceAll("-"+tags, ",", "-"))
-	if out, err := exec.Command("go", "build", "-tags", tags, "-o", path, "writ/cmd/writ").CombinedOutput(); err != nil {
+	if out, err := exec.Command("go", "build", "-ldflags=-s -w", "-tags", tags, "-o", path, "writ/cmd/writ").CombinedOutput(); err != nil {
 		return "", fmt.Errorf("build writ with tags %q: %w\n%s", tags, err, out)
 	}
 	return path, nil
