@@ -18,6 +18,7 @@ const (
 	askBytes      = 10 << 10
 	unsignedAsks  = 100 // statements a second that nobody signed
 	statementAsks = 500 // statements a second of any kind: fifty people may sign as many as each of them may
+	repeatedAsks  = 100 // submissions a second that were accepted before
 	smallAskWaits = 10 * time.Second
 	largeAskWaits = 2 * time.Second // a coordinator asks for its users: small requests pass while large ones wait
 )
@@ -25,14 +26,16 @@ const (
 // asks bounds what each coordinator may ask for in a second, and twice of that at once. Plans and rosters are counted apart: anybody may have a
 // plan looked at, and that must not keep a roster back which revokes a key. Statements that nobody signed are few, as a coordinator that checks them brings none. All
 // together have a bound that no single person reaches through such a coordinator, who would use up what others need: one that lies can bring
-// the same signed one again and again.
+// the same signed one again and again. It can do so with submissions, of which each signer may bring new ones: a coordinator repeats one only if it
+// has not heard the answer.
 type asks struct {
-	plans, rosters, unsigned, statements limit.Names
+	plans, rosters, unsigned, statements, repeated limit.Names
+	now                                            func() time.Time // by which submissions are accepted
 }
 
-func newAsks() *asks {
+func newAsks(now func() time.Time) *asks {
 	return &asks{plans: limit.Names{PerSecond: planAsks}, rosters: limit.Names{PerSecond: rosterAsks}, unsigned: limit.Names{PerSecond: unsignedAsks},
-		statements: limit.Names{PerSecond: statementAsks}}
+		statements: limit.Names{PerSecond: statementAsks}, repeated: limit.Names{PerSecond: repeatedAsks}, now: now}
 }
 
 // of returns what answers a coordinator.
@@ -52,7 +55,11 @@ func (a *asks) of(coordinator string, answer link.Handler) link.Handler {
 		if err != nil {
 			return nil, err
 		}
+		began := a.now().Truncate(time.Microsecond) // as the journal keeps times
 		done, err := answer(ctx, verb, params, progress)
+		if run, ok := done.(writ.Run); ok && verb == link.VerbSubmit && err == nil && run.Accepted.Before(began) {
+			err = awaitAsk(ctx, &a.repeated, coordinator, verb, 1, smallAskWaits) // which is known only now; the answer waits
+		}
 		if verb == link.VerbStatement && isUnsigned(err) {
 			a.unsigned.Charge(coordinator, 1)
 		}

@@ -28,7 +28,7 @@ func TestNoCoordinatorAsksForMoreThanItMay(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				asks := newAsks()
+				asks := newAsks(time.Now)
 				answer := func(_ context.Context, verb link.Verb, params json.RawMessage, _ func(stage, detail string)) (any, error) {
 					if verb == link.VerbStatement && params[0] == 0 {
 						return nil, writ.Errorf(writ.CodeSignatureMalformed, "nobody signed it")
@@ -77,30 +77,52 @@ func TestNoCoordinatorAsksForMoreThanItMay(t *testing.T) {
 			})
 		})
 	}
-	t.Run("a signed statement again and again", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
-			var answered atomic.Int32
-			busy := newAsks().of("https://busy.test", func(context.Context, link.Verb, json.RawMessage, func(stage, detail string)) (any, error) {
-				answered.Add(1)
-				return nil, nil
+	for name, again := range map[string]struct {
+		verb      link.Verb
+		answer    any
+		perSecond int
+	}{
+		"a signed statement":     {link.VerbStatement, nil, statementAsks},
+		"an accepted submission": {link.VerbSubmit, writ.Run{Accepted: time.Unix(0, 0)}, repeatedAsks},
+	} {
+		t.Run(name+" again and again", func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var answered atomic.Int32
+				busy := newAsks(time.Now).of("https://busy.test", func(context.Context, link.Verb, json.RawMessage, func(stage, detail string)) (any, error) {
+					answered.Add(1)
+					return again.answer, nil
+				})
+				const asked = 20_000
+				began := time.Now()
+				for range asked {
+					if _, err := busy(t.Context(), again.verb, nil, nil); err != nil {
+						t.Fatal(err)
+					}
+					if time.Since(began) == 0 && answered.Load() > int32(2*again.perSecond+1) {
+						t.Fatalf("%d are answered at once", answered.Load())
+					}
+				}
+				if took, least := time.Since(began), (asked-2*time.Duration(again.perSecond)-1)*time.Second/time.Duration(again.perSecond); took < least {
+					t.Errorf("%d were answered within %s, which is sooner than %s", asked, took, least)
+				}
 			})
-			const asked = 20_000
+		})
+	}
+	t.Run("new submissions", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			busy := newAsks(time.Now).of("https://busy.test", func(context.Context, link.Verb, json.RawMessage, func(stage, detail string)) (any, error) {
+				return writ.Run{Accepted: time.Now().Truncate(time.Microsecond)}, nil
+			})
 			began := time.Now()
-			for range asked {
-				if _, err := busy(t.Context(), link.VerbStatement, nil, nil); err != nil {
-					t.Fatal(err)
+			for range 20 * repeatedAsks {
+				if _, err := busy(t.Context(), link.VerbSubmit, nil, nil); err != nil || time.Since(began) > 0 {
+					t.Fatalf("one that was not accepted before waits %s: %v", time.Since(began), err)
 				}
-				if time.Since(began) == 0 && answered.Load() > 2*statementAsks+1 {
-					t.Fatalf("%d are answered at once", answered.Load())
-				}
-			}
-			if took, least := time.Since(began), (asked-2*statementAsks-1)*time.Second/statementAsks; took < least {
-				t.Errorf("%d were answered within %s, which is sooner than %s", asked, took, least)
 			}
 		})
 	})
 	t.Run("signed statements", func(t *testing.T) {
-		asks := newAsks()
+		asks := newAsks(time.Now)
 		answer := func(context.Context, link.Verb, json.RawMessage, func(stage, detail string)) (any, error) {
 			return nil, writ.Errorf(writ.CodeConflict, "it is another revision")
 		}

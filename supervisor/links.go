@@ -24,7 +24,7 @@ func (s *Supervisor) keepLinks(ctx context.Context) error {
 	defer running.Wait()
 	links := make(map[string]*linked) // also those that have ended: the next one to the same address waits for that
 	open := make(map[string]bool)
-	asks := newAsks()
+	asks := newAsks(s.Now)
 	for {
 		wanted := s.coordinators()
 		for url := range open {
