@@ -50,15 +50,19 @@ func Home(t testing.TB, name string) string {
 	return kept(t, dir, remove, err)
 }
 
-// HomeInMemory is Home in memory where the system has a place there, so that a busy disk holds nobody up.
+// HomeInMemory is Home in memory where the system has room there, so that a busy disk holds nobody up.
 func HomeInMemory(t testing.TB, name string) string {
 	t.Helper()
-	root := inMemory
-	if info, err := os.Stat(root); err != nil || !info.IsDir() {
-		root = os.TempDir()
-	}
-	dir, remove, err := makeHome(root, name)
+	dir, remove, err := makeHome(memoryRoot(), name)
 	return kept(t, dir, remove, err)
+}
+
+// memoryRoot is where a directory is in memory, if what tests put there fits: containers often have some megabytes there.
+func memoryRoot() string {
+	if freeBytes(inMemory) < 2<<30 {
+		return os.TempDir()
+	}
+	return inMemory
 }
 
 func kept(t testing.TB, dir string, remove func() error, err error) string {

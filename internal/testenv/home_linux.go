@@ -17,6 +17,15 @@ import (
 // groupsRoot is where control groups are: those of version 2, or a directory for each controller.
 const groupsRoot = "/sys/fs/cgroup"
 
+// freeBytes is how much fits below a directory.
+func freeBytes(dir string) int64 {
+	var fs unix.Statfs_t
+	if err := unix.Statfs(dir, &fs); err != nil {
+		return 0
+	}
+	return int64(fs.Bavail) * fs.Bsize
+}
+
 // Cgroup removes the control groups of a name, which nobody else has, when the test ends, also if this process is killed: then what is in them
 // ends as well.
 func Cgroup(t testing.TB, name string) {

@@ -2,6 +2,7 @@
 
 package testenv
 
-func endOrphans([]string) {}
-func unmountBelow(string) {}
-func endGroup(string)     {}
+func endOrphans([]string)    {}
+func unmountBelow(string)    {}
+func endGroup(string)        {}
+func freeBytes(string) int64 { return 0 }

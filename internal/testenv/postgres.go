@@ -76,7 +76,7 @@ func newPostgres(t testing.TB) *PostgresServer {
 func (p *PostgresServer) prepare() {
 	p.t.Helper()
 	var err error
-	if p.dir, p.remove, err = MakeHome("postgres"); err != nil {
+	if p.dir, p.remove, err = makeHome(memoryRoot(), "postgres"); err != nil {
 		p.t.Fatal(err)
 	}
 	if os.Getuid() == 0 { // PostgreSQL refuses to be root
