@@ -16,6 +16,7 @@ import (
 	"strings"
 
 	"writ"
+	"writ/efi/boot"
 	"writ/efi/deb"
 	"writ/efi/image"
 	"writ/efi/recipe"
@@ -211,6 +212,9 @@ func (s *efiSources) follow(r *recipe.Recipe, into *image.Recipe) error {
 			}
 			into.Extra = append(into.Extra, image.Extra{Name: file.At, Program: i == 0, Data: data})
 		}
+	}
+	for _, service := range r.Services {
+		into.Services = append(into.Services, boot.Service(service))
 	}
 	return nil
 }

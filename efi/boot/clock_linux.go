@@ -65,7 +65,7 @@ func (m *machine) setClock(ctx context.Context) error {
 			return context.Cause(ctx)
 		}
 	}
-	m.services.Go(func() { m.keepClock(ctx, c) })
+	m.work.Go(func() { m.keepClock(ctx, c) })
 	return checkClock(time.Now())
 }
 

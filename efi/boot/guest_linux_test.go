@@ -55,6 +55,11 @@ func TestMain(m *testing.M) {
 		os.Exit(boot.Modprobe(os.Args))
 	case len(os.Args) == 2 && os.Args[1] == "orphan":
 		leaveOrphan()
+	case len(os.Args) == 2 && os.Args[1] == "service":
+		serveSocket()
+	case len(os.Args) == 2 && os.Args[1] == "faulty":
+		fmt.Println("first\nno such canary")
+		os.Exit(3)
 	case len(os.Args) == 2 && os.Args[1] == "short":
 		time.Sleep(50 * time.Millisecond)
 		os.Exit(0)
@@ -78,6 +83,28 @@ func leaveOrphan() {
 	}
 	fmt.Println(child.Process.Pid)
 	os.Exit(0)
+}
+
+// serviceSocket is where a service of the guest answers.
+const serviceSocket = "/run/test/service.sock"
+
+// serveSocket is a service that takes a moment until it is ready.
+func serveSocket() {
+	time.Sleep(300 * time.Millisecond)
+	if err := os.Mkdir(filepath.Dir(serviceSocket), 0o755); err != nil {
+		fmt.Println(err)
+		os.Exit(1)
+	}
+	l, err := net.Listen("unix", serviceSocket)
+	if err != nil {
+		fmt.Println(err)
+		os.Exit(1)
+	}
+	for {
+		if conn, err := l.Accept(); err == nil {
+			conn.Close()
+		}
+	}
 }
 
 // TestInside is what a runner finds on a machine that was started from an image. It runs there only.
@@ -125,6 +152,11 @@ func TestInside(t *testing.T) {
 	}
 	if err := unix.Mount("overlay", "/tmp/merged", "overlay", 0, "lowerdir=/tmp/lower,upperdir=/tmp/upper,workdir=/tmp/work"); err != nil {
 		t.Errorf("the kernel does not get the module that it asks for: %v", err)
+	}
+	if conn, err := net.Dial("unix", serviceSocket); err != nil {
+		t.Errorf("a service is not ready before the runner: %v", err)
+	} else {
+		conn.Close()
 	}
 	out, err := exec.Command(boot.Program, "orphan").Output()
 	if err != nil {
@@ -238,6 +270,9 @@ func TestTheFirstProcessPreparesAMachine(t *testing.T) {
 	}
 	recipe := image.Recipe{Stub: stub, Modules: os.DirFS(kernel.Modules), Cmdline: image.DefaultCmdline, Settings: []string{
 		"writ.supervisor=https://10.0.2.2:7441", "writ.redis=rediss://10.0.2.2:6379/0",
+	}, Services: []boot.Service{
+		{Name: "faulty", Command: []string{boot.Program, "faulty"}},
+		{Name: "slow", Command: []string{boot.Program, "service"}, Socket: serviceSocket},
 	}}
 	usual, err := texts.Text(texts.Cloud)
 	if err != nil {
@@ -293,7 +328,8 @@ func TestTheFirstProcessPreparesAMachine(t *testing.T) {
 			t.Errorf("the clock is %s ahead, %v; the time server is two hours", ahead, err)
 		}
 	}
-	for _, want := range []string{clockLine, "clock    set by ", "start    writ of a test on Linux 6.", "eth1 10.0.2.15/24, gateway 10.0.2.2, by DHCP", "the runner says (redacted)", "--- PASS: TestInside", "told to turn off", "bye"} {
+	for _, want := range []string{clockLine, "clock    set by ", "start    writ of a test on Linux 6.", "eth1 10.0.2.15/24, gateway 10.0.2.2, by DHCP", "service  faulty ended with exit code 3: no such (redacted); starts again in 1s",
+		"service  slow is ready", "the runner says (redacted)", "--- PASS: TestInside", "told to turn off", "bye"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("the guest does not say %q", want)
 		}
@@ -301,7 +337,7 @@ func TestTheFirstProcessPreparesAMachine(t *testing.T) {
 	reports, last := reported()
 	t.Logf("the boot server was told:\n%s", reports)
 	at := 0
-	for _, want := range []string{`"start","text":"writ of a test on Linux 6.`, `"modules"`, `"network","text":"eth1 10.0.2.15/24`, `"data","text":"/dev/vda, ext4`, `"clock"`, `"runner","text":"started"`, `"joined"`, `"off","text":"told to turn off"`} {
+	for _, want := range []string{`"start","text":"writ of a test on Linux 6.`, `"modules"`, `"network","text":"eth1 10.0.2.15/24`, `"data","text":"/dev/vda, ext4`, `"clock"`, `"service","text":"slow is ready"`, `"runner","text":"started"`, `"joined"`, `"off","text":"told to turn off"`} {
 		found := strings.Index(reports[at:], `{"stage":`+want)
 		if found < 0 {
 			t.Errorf("the boot server is not told %s, or not in its turn", want)

@@ -19,7 +19,7 @@ import (
 	"writ/efi/progress"
 )
 
-// How long a runner may take to end, and how long the consoles may take to show the last lines.
+// How long a runner or a service may take to end, and how long the consoles may take to show the last lines.
 const (
 	endWithin  = 30 * time.Second
 	showWithin = 2 * time.Second
@@ -33,7 +33,8 @@ type machine struct {
 	loader    *loader
 	network   network
 	processes processes
-	services  sync.WaitGroup
+	work      sync.WaitGroup // what ends when the machine is turned off, the runner too
+	services  sync.WaitGroup // programs of the image that the runner needs until it has ended
 	reports   *reports
 	status    *status
 	complaint atomic.Pointer[string] // the last error of the runner
@@ -93,13 +94,16 @@ func (m *machine) run() (how int) {
 	}
 	m.loadModules()
 	m.watchPowerButton(ctx, off)
-	stopReports := m.boot(ctx)
+	running, endServices := context.WithCancel(context.WithoutCancel(ctx))
+	stopReports := m.boot(ctx, running)
 	<-ctx.Done()
 	end, _ := errors.AsType[ending](context.Cause(ctx))
 	how = end.reboot
 	m.status.off()
 	m.stage("off", "%v", context.Cause(ctx))
 	stopReports()
+	m.work.Wait()
+	endServices()
 	m.services.Wait()
 	m.processes.endAll(m.stage)
 	if err := unmountData(); err != nil {
@@ -110,7 +114,8 @@ func (m *machine) run() (how int) {
 
 // boot goes through the stages until the machine is turned off. A stage that cannot go on waits, and says why: someone can read that and turn
 // the machine off, and a network may come. What is returned tells a boot server what waits, and nothing more.
-func (m *machine) boot(ctx context.Context) (stopReports func()) {
+// Services run as long as running.
+func (m *machine) boot(ctx, running context.Context) (stopReports func()) {
 	stopReports = func() {}
 	if m.config.Boot != "" { // the network comes first, so that the boot server is told what holds up the rest
 		if m.connect(ctx) != nil {
@@ -120,12 +125,12 @@ func (m *machine) boot(ctx context.Context) (stopReports func()) {
 		go m.reports.run(reporting, &http.Transport{DisableKeepAlives: true}, m.config.Boot)
 		stopReports = func() { m.reports.end(cancel); cancel() }
 	}
-	m.bootNode(ctx)
+	m.bootNode(ctx, running)
 	return stopReports
 }
 
-// bootNode goes through the stages of a node.
-func (m *machine) bootNode(ctx context.Context) {
+// bootNode goes through the stages of a node. Its services run as long as running.
+func (m *machine) bootNode(ctx, running context.Context) {
 	if err := m.mountData(ctx); err != nil {
 		if ctx.Err() == nil {
 			m.fail("data", err)
@@ -146,7 +151,8 @@ func (m *machine) bootNode(ctx context.Context) {
 		return
 	}
 	m.stage("clock", "%s", time.Now().UTC().Format(time.RFC3339))
-	m.services.Go(func() { m.serve(ctx) })
+	m.startServices(running, ctx)
+	m.work.Go(func() { m.serve(ctx) })
 }
 
 // ending is how a machine ends.

@@ -80,7 +80,7 @@ func (m *machine) connect(ctx context.Context) error {
 		select {
 		case got := <-m.network.up:
 			m.stage("network", "%s", got)
-			m.services.Go(func() { m.keepLooking(ctx) })
+			m.work.Go(func() { m.keepLooking(ctx) })
 			return nil
 		case <-look.C:
 			m.findCards(ctx)
@@ -132,7 +132,7 @@ func (m *machine) findCards(ctx context.Context) {
 		}
 		m.network.mu.Unlock()
 		if !known {
-			m.services.Go(func() { m.serveCard(ctx, link) })
+			m.work.Go(func() { m.serveCard(ctx, link) })
 		}
 	}
 }

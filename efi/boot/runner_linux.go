@@ -14,13 +14,6 @@ import (
 	"writ/internal/sleep"
 )
 
-// How long a runner that ended is left alone before it is started again.
-const (
-	restartFirst = time.Second
-	restartMost  = 30 * time.Second
-	wellAfter    = time.Minute // a runner that lived that long did not fail at its start
-)
-
 // serve runs the runner until ctx ends, and starts it again when it has ended.
 func (m *machine) serve(ctx context.Context) {
 	if m.config.Join != "" {
@@ -30,7 +23,7 @@ func (m *machine) serve(ctx context.Context) {
 		}
 		m.config.Join = "@" + TokenAt
 	}
-	for wait := restartFirst; ; wait = min(2*wait, restartMost) {
+	for wait := time.Duration(0); ; {
 		began := time.Now()
 		status, err := m.runRunner(ctx)
 		switch {
@@ -45,9 +38,7 @@ func (m *machine) serve(ctx context.Context) {
 		default:
 			m.reportEnd(describe(status))
 		}
-		if time.Since(began) > wellAfter {
-			wait = restartFirst
-		}
+		wait = pause(wait, time.Since(began))
 		m.show("runner", "starts again in "+wait.String())
 		if sleep.For(ctx, wait) != nil {
 			return
@@ -88,29 +79,34 @@ func (m *machine) runnerSays(line string) {
 
 // runRunner runs the runner once. When ctx ends, it tells the runner to end and waits for that.
 func (m *machine) runRunner(ctx context.Context) (unix.WaitStatus, error) {
+	m.status.begin()
+	return m.runChild(ctx, "runner", slices.Concat([]string{Program}, m.Runner(m.config)), m.runnerSays, func(pid int) {
+		m.show("runner", fmt.Sprintf("started as process %d", pid))
+		if m.complaint.Load() == nil { // what the boot server knows of an earlier end stays, until the node serves
+			m.report(progress.Report{Stage: progress.StageRunner, Text: "started"})
+		}
+	})
+}
+
+// runChild runs a program once, and passes on each line that it writes. When ctx ends, it tells the program to end and waits for that.
+func (m *machine) runChild(ctx context.Context, name string, command []string, says func(line string), started func(pid int)) (unix.WaitStatus, error) {
 	read, write, err := os.Pipe()
 	if err != nil {
 		return 0, err
 	}
-	shown := make(chan struct{})
-	m.status.begin()
+	heard := make(chan struct{})
 	go func() {
-		defer close(shown)
-		lines := &lineWriter{show: m.runnerSays}
-		_, _ = read.WriteTo(lines)
+		defer close(heard)
+		_, _ = read.WriteTo(&lineWriter{show: says})
 		read.Close()
 	}()
-	args := slices.Concat([]string{Program}, m.Runner(m.config))
 	env := []string{"PATH=/usr/sbin:/usr/bin", "HOME=/root", "TMPDIR=/tmp"}
-	pid, ended, err := m.processes.start(Program, args, env, write)
+	pid, ended, err := m.processes.start(command[0], command, env, write)
 	write.Close()
 	if err != nil {
-		return 0, fmt.Errorf("start the runner: %w", err)
+		return 0, fmt.Errorf("start %s: %w", command[0], err)
 	}
-	m.show("runner", fmt.Sprintf("started as process %d", pid))
-	if m.complaint.Load() == nil { // what the boot server knows of an earlier end stays, until the node serves
-		m.report(progress.Report{Stage: progress.StageRunner, Text: "started"})
-	}
+	started(pid)
 	var status unix.WaitStatus
 	select {
 	case status = <-ended:
@@ -119,16 +115,16 @@ func (m *machine) runRunner(ctx context.Context) (unix.WaitStatus, error) {
 		_ = unix.Kill(pid, unix.SIGTERM)
 		select {
 		case status = <-ended:
-			m.show("runner", "ended")
+			m.show("off", name+" has ended")
 		case <-time.After(endWithin):
-			m.show("runner", fmt.Sprintf("does not end within %s, and is killed", endWithin))
+			m.show("off", fmt.Sprintf("%s does not end within %s, and is killed", name, endWithin))
 			_ = unix.Kill(pid, unix.SIGKILL)
 			status = <-ended
 		}
 	}
-	// Processes that the runner left behind may have its output still.
+	// Processes that it left behind may have its output still.
 	select {
-	case <-shown:
+	case <-heard:
 	case <-time.After(time.Second):
 	}
 	return status, nil

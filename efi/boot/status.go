@@ -50,6 +50,13 @@ type status struct {
 	ended   string    // how it ended; "" while it runs
 	shown   condition // of the last page
 	over    bool      // the machine is turned off
+
+	services []serviceSeen
+}
+
+// serviceSeen is how a service was last.
+type serviceSeen struct {
+	name, wrong string // "" while it runs
 }
 
 // stageSeen is a stage of the start, as it was told last.
@@ -145,6 +152,35 @@ func (s *status) end(how string) {
 	s.later()
 }
 
+// service says that a service runs, or what is wrong with it.
+func (s *status) service(name, wrong string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	i := slices.IndexFunc(s.services, func(seen serviceSeen) bool { return seen.name == name })
+	if i < 0 {
+		i = len(s.services)
+		s.services = append(s.services, serviceSeen{name: name})
+	}
+	s.services[i].wrong = wrong
+	if s.started.Load() {
+		s.shown = unknown // so that the page is shown soon
+		s.later()
+	}
+}
+
+// serviceText says how the services are, "" if there are none. The caller holds mu.
+func (s *status) serviceText() string {
+	var all []string
+	for _, seen := range s.services {
+		text := seen.name + " runs"
+		if seen.wrong != "" {
+			text = seen.name + " " + seen.wrong
+		}
+		all = append(all, progress.Text(text, progress.MaxText))
+	}
+	return strings.Join(all, "; ")
+}
+
 // off shows nothing more: the machine is turned off.
 func (s *status) off() {
 	s.mu.Lock()
@@ -225,7 +261,7 @@ func (s *status) showPage() {
 	lines := []string{title, ""}
 	for _, field := range []struct{ name, value string }{
 		{"name", s.now.Name}, {"datacenter", s.now.Datacenter}, {"addresses", addresses}, {"fingerprint", s.now.Fingerprint}, {"version", s.version},
-		{"trouble", s.trouble()},
+		{"services", s.serviceText()}, {"trouble", s.trouble()},
 	} {
 		if field.value != "" {
 			lines = append(lines, fmt.Sprintf("  %-11s  %s", field.name, field.value))

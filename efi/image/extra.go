@@ -1,12 +1,15 @@
 package image
 
 import (
+	"encoding/json"
 	"errors"
+	"fmt"
 	"io/fs"
 	"path"
 	"slices"
 
 	"writ"
+	"writ/efi/boot"
 )
 
 // compressed are endings of the names under which a kernel looks for firmware as well.
@@ -78,5 +81,27 @@ func (r *Recipe) extras(f *files) error {
 		}
 		f.file(inside(extra.Name), perm, extra.Data)
 	}
+	return r.services(f)
+}
+
+// services adds the list of what the first process keeps running.
+func (r *Recipe) services(f *files) error {
+	if len(r.Services) == 0 {
+		return nil
+	}
+	programs := []string{boot.Program}
+	for _, extra := range r.Extra {
+		if extra.Program {
+			programs = append(programs, extra.Name)
+		}
+	}
+	if err := boot.CheckServices(r.Services, programs); err != nil {
+		return err
+	}
+	list, err := json.MarshalIndent(r.Services, "", "\t")
+	if err != nil {
+		return fmt.Errorf("write the services of the image: %w", err)
+	}
+	f.file(inside(boot.ServicesAt), 0o644, list)
 	return nil
 }

@@ -44,8 +44,9 @@ type Recipe struct {
 	FirmwareFiles     []string // patterns of files to take from there, each of which must match
 	FirmwareOfModules bool     // take the files that modules may ask for, too
 
-	Authorities []byte  // certificates in PEM that programs of the image believe
-	Extra       []Extra // files besides
+	Authorities []byte         // certificates in PEM that programs of the image believe
+	Extra       []Extra        // files besides
+	Services    []boot.Service // programs among them that run for as long as the machine does
 }
 
 // Extra is a file of the operator.

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"writ"
+	"writ/efi/boot"
 	"writ/internal/testenv"
 )
 
@@ -159,6 +160,7 @@ func TestFirmwareCertificatesAndProgramsAreTaken(t *testing.T) {
 	r.FirmwareFiles = []string{"of/*.fw"}
 	r.Authorities = []byte("-----BEGIN CERTIFICATE-----")
 	r.Extra = []Extra{{Name: "/usr/bin/tool", Program: true, Data: program(t, elf.EM_X86_64, false)}, {Name: "/usr/share/tool/data", Data: []byte("d")}}
+	r.Services = []boot.Service{{Name: "tool", Command: []string{"/usr/bin/tool", "serve"}}}
 	for _, all := range []bool{false, true} {
 		r.FirmwareOfModules = all
 		made, err := r.Build()
@@ -172,6 +174,7 @@ func TestFirmwareCertificatesAndProgramsAreTaken(t *testing.T) {
 		for name, want := range map[string]bool{
 			"lib/firmware/of/pattern.fw": true, "lib/firmware/other.fw": false, "lib/firmware/niscrb01.bin": all, "lib/firmware/niscrb02.bin.xz": all,
 			"etc/ssl/certs/ca-certificates.crt": true, "usr/bin/tool": true, "usr/share/tool/data": true,
+			"etc/writ/services.json": true,
 		} {
 			if there[name] != want {
 				t.Errorf("firmware of modules %t: the image has %s: %t", all, name, there[name])

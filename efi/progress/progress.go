@@ -29,6 +29,7 @@ const (
 	StageConfig  = "config"  // settings
 	StageNetwork = "network" // a card has an address
 	StageClock   = "clock"   // the clock is right
+	StageService = "service" // a program of the image that the runner needs
 	StageRunner  = "runner"  // the runner was started, and has to reach its supervisor
 	StageWaits   = "waits"   // the node waits to be approved
 	StageApprove = "approve" // the datacenter has decided

@@ -24,6 +24,7 @@ type Recipe struct {
 	Firmware     Firmware     `json:"firmware"`
 	Certificates Certificates `json:"certificates"`
 	Programs     []Program    `json:"programs,omitempty"`
+	Services     []Service    `json:"services,omitempty"` // in the order in which they start
 	Packages     []Pin        `json:"packages,omitempty"` // all that may be used; any if there are none
 }
 
@@ -50,6 +51,13 @@ type Certificates struct {
 type Program struct {
 	File
 	Files []File `json:"files,omitempty"`
+}
+
+// Service is a program of the image that runs for as long as the machine does.
+type Service struct {
+	Name    string   `json:"name"`
+	Command []string `json:"command"`          // where the program is in the image, then its arguments
+	Socket  string   `json:"socket,omitempty"` // of the image, at which the program answers when it is ready
 }
 
 // File is a file of this machine and its place in the image.

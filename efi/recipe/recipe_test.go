@@ -50,6 +50,7 @@ func TestARecipeWithAnErrorIsRefused(t *testing.T) {
 		"programs: [{file: a, at: /a, sha256: ABC}]":                            "SHA-256",
 		"programs: [{file: a, at: /a, files: [{file: b, at: /proc/b}]}]":        "where no file",
 		"packages: [{package: linux, sha256: " + strings.Repeat("0", 64) + "}]": "without a version",
+		"services: [{name: a, comand: [/usr/bin/a]}]":                           "comand",
 		"- a": "cannot be read",
 	} {
 		if _, err := Parse([]byte(text)); err == nil || !strings.Contains(err.Error(), says) || writ.AsError(err).Hint == "" {

@@ -1,0 +1,89 @@
+package boot
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"slices"
+	"strings"
+	"time"
+
+	"writ"
+)
+
+// Service is a program of the image that runs for as long as the machine does, such as containerd.
+type Service struct {
+	Name    string   `json:"name"`
+	Command []string `json:"command"`          // the path of the program, then its arguments
+	Socket  string   `json:"socket,omitempty"` // a unix socket that it answers at when it is ready; it is ready at once if ""
+}
+
+// ServicesAt is where an image has its services, a JSON list in the order in which they start.
+const ServicesAt = "/etc/writ/services.json"
+
+// maxServices bounds how long a machine takes to start if none of them gets ready.
+const maxServices = 16
+
+// How long a program that ended is left alone before it is started again.
+const (
+	restartFirst = time.Second
+	restartMost  = 30 * time.Second
+	wellAfter    = time.Minute // one that lived that long did not fail at its start
+)
+
+// pause is how long a program that lived so long is left alone, after so long before that start.
+func pause(before, lived time.Duration) time.Duration {
+	if lived > wellAfter {
+		return restartFirst
+	}
+	return min(max(2*before, restartFirst), restartMost)
+}
+
+// CheckServices refuses a list of services that cannot be run. programs are the paths of the programs that the image has.
+func CheckServices(services []Service, programs []string) error {
+	if len(services) > maxServices {
+		return writ.Errorf(writ.CodeUsage, "there are %d services, and %d are possible", len(services), maxServices)
+	}
+	for i, s := range services {
+		if err := s.check(programs); err != nil {
+			return err
+		}
+		if slices.ContainsFunc(services[:i], func(other Service) bool { return other.Name == s.Name }) {
+			return writ.Errorf(writ.CodeUsage, "there are two services %s", s.Name).WithHint("give each a name of its own")
+		}
+	}
+	return nil
+}
+
+func (s *Service) check(programs []string) error {
+	switch {
+	case !writ.ValidName(s.Name):
+		return writ.Errorf(writ.CodeUsage, "a service has the name %q", s.Name).WithHint("use 1 to 63 lower-case letters, digits and hyphens")
+	case s.Name == "runner":
+		return writ.Errorf(writ.CodeUsage, "a service has the name runner").WithHint("the image starts `writ runner` by itself; give the service another name")
+	case len(s.Command) == 0 || !slices.Contains(programs, s.Command[0]):
+		return writ.Errorf(writ.CodeUsage, "the service %s has the command %q, and the image has no such program", s.Name, strings.Join(s.Command, " ")).
+			WithHint("begin the command with the path that a program has in the image: /usr/bin/containerd")
+	case s.Socket != "" && (path.Clean(s.Socket) != s.Socket || !strings.HasPrefix(s.Socket, "/run/")):
+		return writ.Errorf(writ.CodeUsage, "the service %s has the socket %q", s.Name, s.Socket).WithHint("use a path below /run: /run/containerd/containerd.sock")
+	}
+	return nil
+}
+
+// readServices reads the services of the image; there may be none.
+func readServices(file string) (services []Service, err error) {
+	text, err := os.ReadFile(file)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err == nil {
+		err = json.Unmarshal(text, &services)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read the services of the image: %w", err)
+	}
+	return services, nil
+}

@@ -1,0 +1,83 @@
+package boot
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"sync/atomic"
+	"time"
+
+	"writ/efi/progress"
+	"writ/internal/sleep"
+)
+
+// readyWithin is how long the start waits for a service before it goes on without it.
+const readyWithin = 30 * time.Second
+
+// startServices starts the services of the image, one after the other, each when the one before it is ready. It goes on without one that does not
+// get ready: the runner says which of its drivers do not work, and a person sees why on the console. They run until ctx ends.
+func (m *machine) startServices(ctx, starting context.Context) {
+	services, err := readServices(ServicesAt)
+	if err != nil {
+		m.fail(progress.StageService, err)
+	}
+	for _, s := range services {
+		m.services.Go(func() { m.keep(ctx, s) })
+		switch {
+		case s.Socket == "":
+		case m.becomesReady(starting, s.Socket):
+			m.stage(progress.StageService, "%s is ready", s.Name)
+		case starting.Err() != nil:
+			return
+		default:
+			m.fail(progress.StageService, fmt.Errorf("%s does not answer at %s within %s; the start goes on without it", s.Name, s.Socket, readyWithin))
+		}
+	}
+}
+
+// becomesReady waits until a service answers at its socket, and reports whether it does.
+func (m *machine) becomesReady(ctx context.Context, socket string) bool {
+	ctx, cancel := context.WithTimeout(ctx, readyWithin)
+	defer cancel()
+	for {
+		conn, err := new(net.Dialer).DialContext(ctx, "unix", socket)
+		if err == nil {
+			conn.Close()
+			return true
+		}
+		if sleep.For(ctx, 50*time.Millisecond) != nil {
+			return false
+		}
+	}
+}
+
+// keep runs a service until ctx ends, and starts it again when it has ended. Of what it writes only the last line before its end is shown.
+func (m *machine) keep(ctx context.Context, s Service) {
+	for wait := time.Duration(0); ; {
+		began := time.Now()
+		var last atomic.Pointer[string]
+		status, err := m.runChild(ctx, s.Name, s.Command, func(line string) { last.Store(&line) }, func(pid int) {
+			m.show(progress.StageService, fmt.Sprintf("%s started as process %d", s.Name, pid))
+			m.status.service(s.Name, "")
+		})
+		if ctx.Err() != nil {
+			return
+		}
+		how := "does not start"
+		if err == nil {
+			how = "ended with " + describe(status)
+		}
+		if said := last.Load(); said != nil {
+			how += ": " + m.Redact(*said)
+		} else if err != nil {
+			how += ": " + err.Error()
+		}
+		wait = pause(wait, time.Since(began))
+		m.status.service(s.Name, how)
+		m.show(progress.StageService, fmt.Sprintf("%s %s; starts again in %s", s.Name, how, wait))
+		m.report(progress.Report{Stage: progress.StageService, Text: s.Name + " " + how, Failed: true})
+		if sleep.For(ctx, wait) != nil {
+			return
+		}
+	}
+}
