@@ -14,6 +14,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -60,6 +61,8 @@ func TestMain(m *testing.M) {
 	case len(os.Args) == 2 && os.Args[1] == "faulty":
 		fmt.Println("first\nno such canary")
 		os.Exit(3)
+	case len(os.Args) == 2 && os.Args[1] == "contained":
+		changeRoot()
 	case len(os.Args) == 2 && os.Args[1] == "short":
 		time.Sleep(50 * time.Millisecond)
 		os.Exit(0)
@@ -82,6 +85,30 @@ func leaveOrphan() {
 		os.Exit(1)
 	}
 	fmt.Println(child.Process.Pid)
+	os.Exit(0)
+}
+
+// changeRoot gives this process another root directory, as runc gives one to a container.
+func changeRoot() {
+	const root = "/tmp/merged"
+	runtime.LockOSThread()
+	err := unix.Unshare(unix.CLONE_NEWNS)
+	for _, step := range []func() error{
+		func() error { return unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, "") },
+		func() error { return unix.Chdir(root) },
+		func() error { return unix.PivotRoot(".", ".") },
+		func() error { return unix.Unmount(".", unix.MNT_DETACH) },
+	} {
+		if err == nil {
+			err = step()
+		}
+	}
+	if err != nil {
+		fmt.Println(err)
+		os.Exit(1)
+	}
+	left, _ := os.ReadDir("/")
+	fmt.Println(len(left))
 	os.Exit(0)
 }
 
@@ -152,6 +179,9 @@ func TestInside(t *testing.T) {
 	}
 	if err := unix.Mount("overlay", "/tmp/merged", "overlay", 0, "lowerdir=/tmp/lower,upperdir=/tmp/upper,workdir=/tmp/work"); err != nil {
 		t.Errorf("the kernel does not get the module that it asks for: %v", err)
+	}
+	if out, err := exec.Command(boot.Program, "contained").CombinedOutput(); err != nil || string(out) != "0\n" {
+		t.Errorf("a process cannot have another root directory, or sees more than that: %v, %s", err, out)
 	}
 	if conn, err := net.Dial("unix", serviceSocket); err != nil {
 		t.Errorf("a service is not ready before the runner: %v", err)

@@ -42,6 +42,7 @@ type machine struct {
 
 // Main starts the machine and runs it until it is turned off. It never returns: a machine without its first process stops.
 func (m *Machine) Main() {
+	moved := moveRoot()
 	reports := newReports(m.Redact)
 	run := &machine{Machine: m, consoles: consoles{since: uptime}, reports: reports}
 	run.status = &status{consoles: &run.consoles, version: withImage(m.Version), admission: m.Admission, addresses: run.network.String}
@@ -50,7 +51,7 @@ func (m *Machine) Main() {
 		run.status.note(r)
 		reports.add(r)
 	}
-	how := run.run()
+	how := run.run(moved)
 	run.stage("off", "bye")
 	run.close(showWithin)
 	unix.Sync()
@@ -77,8 +78,8 @@ func uptime() time.Duration {
 	return time.Duration(ts.Nano())
 }
 
-// run is the life of the machine. It returns the command for reboot(2) with which it ends.
-func (m *machine) run() (how int) {
+// run is the life of the machine, whose root directory was moved if there was no error. It returns the command for reboot(2) with which it ends.
+func (m *machine) run(moved error) (how int) {
 	failed := mountAll()
 	for _, device := range openConsoles() {
 		m.add(device)
@@ -86,6 +87,9 @@ func (m *machine) run() (how int) {
 	m.stage("start", "writ %s on Linux %s", m.Version, release())
 	if failed != nil {
 		m.fail("mounts", failed)
+	}
+	if moved != nil {
+		m.fail("mounts", moved)
 	}
 	ctx, off := m.untilOff()
 	m.processes.reap()
