@@ -108,6 +108,7 @@ const (
 	CodeNodeStore              Code = "NODE_STORE_UNAVAILABLE"
 	CodeClockSkew              Code = "CLOCK_SKEW"
 	CodeEpochAhead             Code = "EPOCH_AHEAD"
+	CodeNodeCopied             Code = "NODE_COPIED"
 	CodeAttemptGivenUp         Code = "TRY_GIVEN_UP"
 	CodeNodeRejected           Code = "NODE_REJECTED"
 	CodeEpochInvalid           Code = "EPOCH_INVALID"
@@ -216,6 +217,7 @@ var Codes = []CodeInfo{
 	{CodeNodeRejected, Denied, false, 403, ExitRemoved, "The datacenter has rejected or removed this node, and signed that. It can join anew, with another key, from an empty data directory."},
 	{CodeClockSkew, Unavailable, true, 503, ExitFailed, "The clock of the node is more than 30 s off that of its supervisor, so it gets no work. Repair its time service; nothing else is needed. `writ node list` shows the difference."},
 	{CodeEpochAhead, Unavailable, true, 503, ExitFailed, "The node has obeyed a supervisor that began later than this one, by its clock, so it gets no work. If another supervisor serves the datacenter now, stop this one. If a clock ran ahead, start this one again after the time in the message, or remove the node and let it join anew."},
+	{CodeNodeCopied, Conflict, false, 409, ExitFailed, "Two machines speak as one node: one has a copy of the other's data directory. Or the directory was put back to an earlier state. The node is kept off the queue and gets no work, because it could do again what was done. Turn the copy off and empty its data directory. If the directory was put back, remove the node and let it join anew with an empty one."},
 	{CodeEpochInvalid, Denied, false, 403, ExitDenied, "The number of a supervisor's term is further ahead than any clock can be, so it is not obeyed. Compare the clocks of the supervisor and its nodes."},
 	{CodeNoCapacity, Unavailable, true, 422, ExitFailed, "No node that is ready and open has the drivers, labels and capacity that the calls need."},
 	{CodeResourceUnknown, NotFound, false, 404, ExitFailed, "The project has no resource of this kind and name in this datacenter."},

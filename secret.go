@@ -2,8 +2,7 @@ package writ
 
 import "time"
 
-// Secret is one version of a secret of a project in a datacenter, without its value: that is encrypted wherever it is, and only the
-// node that needs it opens it.
+// Secret is one version of a secret of a project in a datacenter, without its value, which is encrypted: only the node that needs it opens it.
 type Secret struct {
 	Datacenter DatacenterID `json:"datacenter"`
 	Project    ProjectID    `json:"project"`

@@ -12,8 +12,7 @@ import (
 // There are no floats (their printing and arithmetic differ between machines) and no other integers. Strings are UTF-8: what
 // decodes a journal or an envelope refuses others, so they must not get in.
 
-// CheckValue returns an error that names the first place in v, in order of keys, that is not a value of this system, nil if there
-// is none.
+// CheckValue returns an error that names the first place in v, in order of keys, that is not a value of this system; nil if there is none.
 func CheckValue(v any) error { return checkValue(v, "value", 0) }
 
 // MaxValueDepth bounds how deep lists and maps may be nested.

@@ -42,12 +42,14 @@ type accounts struct {
 
 	uselessMu sync.Mutex
 	useless   map[writ.NodeID]*useless
+	wrong     map[writ.NodeID]*writ.Error // why nodes are to be suspended that sent nothing useless
 }
 
 func newAccounts(s *Supervisor) *accounts {
 	return &accounts{
 		s: s, wake: make(chan struct{}, 1), passwords: make(map[writ.NodeID]string), signed: make(map[writ.NodeID][]byte),
 		runners: make(map[writ.NodeID]queue.Runner), suspended: make(map[writ.NodeID]*suspension), useless: make(map[writ.NodeID]*useless),
+		wrong: make(map[writ.NodeID]*writ.Error),
 	}
 }
 

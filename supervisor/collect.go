@@ -131,6 +131,11 @@ func (s *Supervisor) hearBeat(ctx context.Context, node writ.NodeID, b writ.Beat
 		}
 		return
 	}
+	if s.fleet.isCopied(b, s.Now(), time.Now()) {
+		s.complaints.refused(node, "two machines speak as one node, or its data directory was put back", errCopied)
+		s.accounts.block(node, errCopied)
+		return
+	}
 	s.hearEpoch(ctx, node, b.Epoch)
 	if b.Epoch < s.epoch { // it may be an old one: only one that knows this supervisor proves that its node lives now
 		s.control(failpoint.At(ctx, failpoint.EpochSent), writ.Control{Node: node, Roster: s.roster.Load().Version})

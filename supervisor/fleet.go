@@ -44,6 +44,8 @@ type member struct {
 	anew   bool                   // the jobs that the next beat names count as new
 	// outranked says that it obeys a later epoch than that of this supervisor, and so refuses whatever this one sends.
 	outranked bool
+	// copied is when it was last seen that another machine speaks as this node, by the monotonic clock.
+	copied    time.Time
 	suspended string    // why it is kept off the queue, "" if it is not
 	told      writ.Node // as the last event had it
 	// reported names the last report that counted.
@@ -284,6 +286,9 @@ func (f *fleet) beat(b writ.Beat, epoch int64, now, heard time.Time) (started []
 	if m.outranked = b.Epoch > epoch; m.outranked {
 		m.Fault = fmt.Sprintf("%s: it obeys a later supervisor than this one, or one that began while the clock ran ahead;"+
 			" start this one again after %s, or remove the node and let it join anew", writ.CodeEpochAhead, time.UnixMilli(b.Epoch).UTC().Format(time.DateTime))
+	}
+	if heard.Sub(m.copied) < copiedStays && !m.copied.IsZero() {
+		m.Fault = errCopied.Error()
 	}
 	if m.suspended != "" { // it was on its way
 		m.Fault = m.suspended

@@ -121,10 +121,22 @@ func (a *accounts) countUseless(node writ.NodeID, kind waste, n int) {
 	}
 }
 
-// suspendUseless suspends the nodes that send too much of that. The caller holds mu.
+// block has a node suspended.
+func (a *accounts) block(node writ.NodeID, why *writ.Error) {
+	if a.s.Accounts == nil {
+		return
+	}
+	a.uselessMu.Lock()
+	defer a.uselessMu.Unlock()
+	a.wrong[node] = why
+	a.rouse()
+}
+
+// suspendUseless suspends the nodes that send too much of that, and those that are blocked. The caller holds mu.
 func (a *accounts) suspendUseless(ctx context.Context) {
 	a.uselessMu.Lock()
-	over := make(map[writ.NodeID]*writ.Error)
+	over := a.wrong
+	a.wrong = make(map[writ.NodeID]*writ.Error)
 	for node, u := range a.useless {
 		if why := u.why(); why != nil {
 			over[node] = why
