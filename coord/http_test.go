@@ -341,7 +341,11 @@ func TestListsComeInPages(t *testing.T) {
 		if _, err := p.submit(signedScript(t, payload())); err != nil {
 			t.Fatal(err)
 		}
-		s.tell(writ.Event{Node: &writ.Node{ID: writ.NodeID(fmt.Sprint("n", n)), Name: fmt.Sprint("node-", n), Admission: writ.AdmissionApproved, Liveness: writ.LivenessReady,
+		fault := ""
+		if n == 1 {
+			fault = "its journal is on a full disk"
+		}
+		s.tell(writ.Event{Node: &writ.Node{ID: writ.NodeID(fmt.Sprint("n", n)), Name: fmt.Sprint("node-", n), Admission: writ.AdmissionApproved, Liveness: writ.LivenessReady, Fault: fault,
 			Mended: int64(3 * n), Network: &writ.NodeNetwork{Denied: int64(n), Overlay: &writ.Overlay{Connected: true, PeerCount: 5, Alive: 2, Selected: 9}}}},
 			writ.Event{Resource: &writ.Resource{ResourceID: writ.ResourceID{Project: shop, Kind: writ.KindVolume, Name: fmt.Sprint("v", n)}}})
 	}
@@ -376,6 +380,7 @@ func TestListsComeInPages(t *testing.T) {
 	}
 	_, metrics := p.get("/metrics")
 	for _, want := range []string{
+		`writ_node_ready{datacenter="vienna",node="node-1"} 0`, `writ_node_ready{datacenter="vienna",node="node-2"} 1`,
 		`writ_node_mended_total{datacenter="vienna",node="node-2"} 6`,
 		`writ_node_packets_dropped_total{datacenter="vienna",node="node-2",reason="denied"} 2`, `writ_node_overlay_connected{datacenter="vienna",node="node-1"} 1`,
 		`writ_node_overlay_peers{alive="no",datacenter="vienna",node="node-1"} 3`, `writ_node_overlay_routes{datacenter="vienna",node="node-1"} 9`,
@@ -407,7 +412,7 @@ func TestHealthReadinessMetricsAndSpec(t *testing.T) {
 		}
 	}
 	if _, body := p.get("/metrics"); !strings.Contains(body, `writ_http_requests_total{method="GET",route="/healthz",status="200"} 1`) ||
-		!strings.Contains(body, `writ_runs{state="waiting"} 0`) || !strings.Contains(body, "writ_roster_renew_seconds ") || !strings.Contains(body, `writ_build_info{role="coordinator",version="test"} 1`) ||
+		!strings.Contains(body, `writ_runs{state="waiting"} 0`) || !strings.Contains(body, "\nwrit_runs_stuck 0\n") || !strings.Contains(body, "writ_roster_renew_seconds ") || !strings.Contains(body, `writ_build_info{role="coordinator",version="test"} 1`) ||
 		!strings.Contains(body, `writ_certificate_expires_seconds{certificate="public"} 1e+09`) {
 		t.Errorf("metrics:\n%s", body)
 	}

@@ -56,17 +56,20 @@ type state struct{ c *Coordinator }
 
 var (
 	runsDesc      = prometheus.NewDesc("writ_runs", "Runs in the ledger by state.", []string{"state"}, nil)
+	silentDesc    = prometheus.NewDesc("writ_runs_stuck", "Open runs of which the coordinator has heard nothing for 5 minutes.", nil, nil)
 	connectedDesc = prometheus.NewDesc("writ_datacenter_connected", "Whether the datacenter's supervisor is connected.", []string{"datacenter", "region"}, nil)
 	rosterDesc    = prometheus.NewDesc("writ_roster_expires_seconds", "When the newest roster expires, in unix seconds.", nil, nil)
 	renewDesc     = prometheus.NewDesc("writ_roster_renew_seconds", "From when on a root operator should renew the newest roster, in unix seconds.", nil, nil)
 	roleDesc      = prometheus.NewDesc("writ_role_expires_seconds", "When a role that ends by itself expires, in unix seconds.", []string{"principal", "role", "project"}, nil)
 	certDesc      = prometheus.NewDesc("writ_certificate_expires_seconds", "When a certificate expires that an operator renews, in unix seconds: public is the one for browsers.", []string{"certificate"}, nil)
 	readWithin    = 5 * time.Second
+	stuckAfter    = 5 * time.Minute
 )
 
 // What nodes told last of themselves. A counter of theirs begins anew when what it counts for does.
 var (
 	ofNode        = []string{"datacenter", "node"}
+	readyNode     = prometheus.NewDesc("writ_node_ready", "Whether an approved node is heard and has no fault: 1 or 0.", ofNode, nil)
 	connectedNode = prometheus.NewDesc("writ_node_overlay_connected", "Whether packets of the overlay can leave the node: 1 or 0.", ofNode, nil)
 	peersDesc     = prometheus.NewDesc("writ_node_overlay_peers", "Peers that the node's daemon of the overlay knows, alive or not.", append(ofNode, "alive"), nil)
 	routesDesc    = prometheus.NewDesc("writ_node_overlay_routes", "Routes that the node's daemon of the overlay has chosen.", ofNode, nil)
@@ -78,10 +81,11 @@ var (
 
 // Describe names the metrics.
 func (s *state) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{connectedNode, peersDesc, routesDesc, bytesDesc, startedDesc, droppedDesc, mendedDesc} {
+	for _, d := range []*prometheus.Desc{readyNode, connectedNode, peersDesc, routesDesc, bytesDesc, startedDesc, droppedDesc, mendedDesc} {
 		ch <- d
 	}
 	ch <- runsDesc
+	ch <- silentDesc
 	ch <- connectedDesc
 	ch <- rosterDesc
 	ch <- renewDesc
@@ -98,6 +102,13 @@ func (s *state) Collect(ch chan<- prometheus.Metric) {
 		for _, state := range ledger.States {
 			ch <- prometheus.MustNewConstMetric(runsDesc, prometheus.GaugeValue, float64(total[state]), string(state))
 		}
+	}
+	if counts, err := s.c.Ledger.CountRuns(ctx, ledger.RunFilter{Silent: s.c.Now().Add(-stuckAfter)}); err == nil {
+		stuck := 0
+		for _, n := range counts.Total() {
+			stuck += n
+		}
+		ch <- prometheus.MustNewConstMetric(silentDesc, prometheus.GaugeValue, float64(stuck))
 	}
 	if all, err := s.c.Ledger.Datacenters(ctx); err == nil {
 		s.collectNodes(ctx, ch, all)
@@ -132,7 +143,7 @@ func collectRoles(ch chan<- prometheus.Metric, roster *identity.Roster) {
 	}
 }
 
-// collectNodes reads what nodes told of what they mended, and of their networks if they told any of it.
+// collectNodes reads how nodes are, what they mended, and how their networks are if they told any of it.
 func (s *state) collectNodes(ctx context.Context, ch chan<- prometheus.Metric, datacenters []ledger.Datacenter) {
 	names := make(map[writ.DatacenterID]string)
 	for _, d := range datacenters {
@@ -144,6 +155,11 @@ func (s *state) collectNodes(ctx context.Context, ch chan<- prometheus.Metric, d
 			return
 		}
 		for _, n := range list.Items {
+			ready := 0.0
+			if n.Liveness == writ.LivenessReady && n.Fault == "" {
+				ready = 1
+			}
+			ch <- prometheus.MustNewConstMetric(readyNode, prometheus.GaugeValue, ready, names[n.Datacenter], n.Name)
 			ch <- prometheus.MustNewConstMetric(mendedDesc, prometheus.CounterValue, float64(n.Mended), names[n.Datacenter], n.Name)
 			if n.Network != nil {
 				collectNode(ch, n.Network, names[n.Datacenter], n.Name)

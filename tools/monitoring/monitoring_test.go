@@ -1,0 +1,109 @@
+// Package monitoring reads the rules of alerts and the dashboard of deploy/monitoring as the programs read them that they are for.
+package monitoring
+
+import (
+	"encoding/json"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/VictoriaMetrics/metricsql"
+	"gopkg.in/yaml.v3"
+)
+
+const folder = "../../deploy/monitoring/"
+
+// metrics are those of the manual, which a test of the coordinator compares with what there is.
+func metrics(t *testing.T) (names []string) {
+	t.Helper()
+	text, err := os.ReadFile("../../docs/manual/monitoring.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, row := range regexp.MustCompile("(?m)^\\| `(writ_[a-z_]+)`").FindAllStringSubmatch(string(text), -1) {
+		names = append(names, row[1])
+	}
+	if len(names) == 0 {
+		t.Fatal("the manual lists no metrics")
+	}
+	return names
+}
+
+// check fails the test unless an expression can be read and is about metrics that there are.
+func check(t *testing.T, what, expression string, known []string) {
+	t.Helper()
+	if _, err := metricsql.Parse(expression); err != nil {
+		t.Errorf("%s: %v", what, err)
+	}
+	used := regexp.MustCompile(`writ_[a-z_]+`).FindAllString(expression, -1)
+	if len(used) == 0 {
+		t.Errorf("%s asks for nothing of writ: %s", what, expression)
+	}
+	for _, name := range used {
+		if !slices.Contains(known, strings.TrimSuffix(name, "_bucket")) {
+			t.Errorf("%s asks for %s, which there is not", what, name)
+		}
+	}
+}
+
+func TestAlertsAreAboutMetricsThatThereAre(t *testing.T) {
+	text, err := os.ReadFile(folder + "writ-alerts.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var file struct {
+		Groups []struct {
+			Name  string
+			Rules []struct {
+				Alert, Expr, For    string
+				Labels, Annotations map[string]string
+			}
+		}
+	}
+	if err := yaml.Unmarshal(text, &file); err != nil {
+		t.Fatal(err)
+	}
+	known, rules := metrics(t), 0
+	for _, group := range file.Groups {
+		for _, r := range group.Rules {
+			rules++
+			check(t, r.Alert, r.Expr, known)
+			if r.For == "" || r.Labels["severity"] == "" || r.Annotations["summary"] == "" || r.Annotations["description"] == "" {
+				t.Errorf("%s lacks what a person needs: %+v", r.Alert, r)
+			}
+		}
+	}
+	if rules < 10 {
+		t.Errorf("there are %d rules", rules)
+	}
+}
+
+func TestTheGrafanaDashboardIsAboutMetricsThatThereAre(t *testing.T) {
+	text, err := os.ReadFile(folder + "writ-grafana.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var dashboard struct {
+		Panels []struct {
+			Title   string
+			Targets []struct{ Expr string }
+		}
+	}
+	if err := json.Unmarshal(text, &dashboard); err != nil {
+		t.Fatal(err)
+	}
+	known := metrics(t)
+	for _, p := range dashboard.Panels {
+		if p.Title == "" || len(p.Targets) == 0 {
+			t.Errorf("the panel %q shows nothing", p.Title)
+		}
+		for _, target := range p.Targets {
+			check(t, p.Title, target.Expr, known)
+		}
+	}
+	if len(dashboard.Panels) < 10 {
+		t.Errorf("there are %d panels", len(dashboard.Panels))
+	}
+}
