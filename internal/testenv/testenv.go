@@ -30,6 +30,8 @@ var Tools = []Tool{
 	{Name: "ssh-keygen", Package: "openssh-client"},
 	{Name: "postgres", Dirs: postgresDirs, Package: "postgresql"},
 	{Name: "curl", Package: "curl"},
+	{Name: "python3", Package: "python3"},
+	{Name: "openssl", Package: "openssl"},
 	{Name: "mkfs.ext4", Dirs: "/usr/sbin", Package: "e2fsprogs"},
 	{Name: "mkfs.btrfs", Dirs: "/usr/sbin", Package: "btrfs-progs"},
 	{Name: "btrfs", Dirs: "/usr/bin", Package: "btrfs-progs"},

@@ -1,0 +1,124 @@
+#!/usr/bin/env python3
+"""Runs a script in a datacenter and verifies how it ended, without writ. It needs Python 3.8, ssh-keygen and openssl.
+
+    client.py CONTEXT DATACENTER SIGNER KEYFILE SCRIPT
+
+CONTEXT is a file that `writ context export` has printed: it says which roster to believe. docs/wire.md describes each step.
+"""
+import base64, hashlib, json, os, re, subprocess, sys, tempfile, time, urllib.request
+
+context, datacenter, signer, key, script = sys.argv[1:6]
+with open(context) as f:
+    context = f.read()
+version, digest = re.search(r"anchor: (\d+)\.([0-9a-f]{64})", context).groups()
+cluster = re.search(r"cluster: ([0-9a-f]{64})", context)[1]
+project = re.search(r"project: (\S+)", context)[1]
+url = re.search(r"- (https?://\S+)", context)[1]
+work = tempfile.mkdtemp()
+
+
+def http(method, path, body=None, token=None):
+    request = urllib.request.Request(url + path, data=body, method=method)
+    if token:
+        request.add_header("Authorization", "Bearer " + token)
+    if method == "POST" and body[:1] == b"{":
+        request.add_header("Content-Type", "application/json")
+    return json.load(urllib.request.urlopen(request))
+
+
+def run(*command, text=b""):
+    return subprocess.run(command, input=text, stdout=subprocess.PIPE, check=True).stdout
+
+
+def sign(namespace, text):
+    """The text with its SSH signature behind it."""
+    return text + run("ssh-keygen", "-q", "-Y", "sign", "-n", namespace, "-f", key, text=text)
+
+
+def cbor(b, at=0):
+    """One value of deterministic CBOR (RFC 8949, 4.2), and where it ends."""
+    kind, n, at = b[at] >> 5, b[at] & 31, at + 1
+    if n > 23 and kind != 7:
+        size = 1 << (n - 24)
+        n, at = int.from_bytes(b[at:at + size], "big"), at + size
+    if kind in (2, 3):
+        text = b[at:at + n]
+        return (text if kind == 2 else text.decode()), at + n
+    if kind in (4, 5):
+        items = []
+        for _ in range(n << (kind - 4)):
+            item, at = cbor(b, at)
+            items.append(item)
+        return (items if kind == 4 else dict(zip(items[::2], items[1::2]))), at
+    return {0: n, 1: -1 - n}.get(kind, {20: False, 21: True}.get(n)), at
+
+
+def opened(kind, signed, public):
+    """The record of an envelope that this Ed25519 key has signed."""
+    (key_id, signature, frame, _), _ = cbor(base64.b64decode(signed))
+    assert key_id == hashlib.sha256(public).digest(), "another key has signed this"
+    spki = bytes.fromhex("302a300506032b6570032100") + public
+    for name, content in (("key", spki), ("signature", signature), ("text", b"writ-%s-v1\0" % kind.encode() + frame)):
+        with open(os.path.join(work, name), "wb") as f:
+            f.write(content)
+    run("openssl", "pkeyutl", "-verify", "-pubin", "-keyform", "DER", "-inkey", work + "/key", "-rawin", "-in", work + "/text", "-sigfile", work + "/signature")
+    return cbor(frame)[0][0]
+
+
+def lines(**fields):
+    return "".join("%s: %s\n" % (name.replace("_", "-"), value) for name, value in fields.items()).encode()
+
+
+def now(ahead=0):
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() + ahead))
+
+
+# The roster that is believed says who everybody is.
+roster = base64.b64decode(http("GET", "/v1/roster")["signed"][-1]).split(b"-----BEGIN SSH SIGNATURE-----")[0]
+assert hashlib.sha256(roster).hexdigest() == digest, "the roster is not the one of the anchor"
+
+
+def row(kind, name):
+    """The id of something in the roster, and its key if it has one."""
+    found = re.search(r"^%s: (\S+) %s(?: .*?(?:ssh-ed25519 (\S+)).*)?" % (kind, re.escape(name)), roster.decode(), re.M)
+    return found[1], base64.b64decode(found[2])[19:] if found[2] else None
+
+
+datacenter_id, supervisor = row("datacenter", datacenter)
+project_id, _ = row("project", project)
+coordinator_id, coordinator = re.search(r"^coordinator: (\S+) \S+ ssh-ed25519 (\S+)", roster.decode(), re.M).groups()
+
+# A login, to read.
+nonce = os.urandom(32)
+challenge = http("POST", "/v1/logins/challenges", json.dumps({"nonce": base64.b64encode(nonce).decode(), "url": url}).encode())
+challenge = opened("login-challenge", challenge["signed"], base64.b64decode(coordinator)[19:])
+assert challenge["client"] == nonce and challenge["url"] == url, "the challenge is for somebody else"
+run("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "", "-f", work + "/session")
+with open(work + "/session.pub") as f:
+    session = " ".join(f.read().split()[:2])
+login = lines(writ_login="v1", cluster=cluster, coordinator=coordinator_id, url=url, roster=version + " " + digest, signer=signer, session=session,
+              nonce=challenge["nonce"].hex(), created=now(), expires=now(60), until=now(3600))
+token = http("POST", "/v1/logins", sign("writ-login-v1", login))["token"]
+
+# The submission.
+with open(script, "rb") as f:
+    text = f.read()
+name = os.path.basename(script)
+allowed = " ".join(sorted(set(re.findall(r"\b((?:node|herodb|volume|network|machine|container|image)\.[a-z_]+)\(", text.decode()))))
+payload = lines(writ_script="v2", cluster=cluster, datacenter=datacenter_id, roster=version + " " + digest, project=project_id + " " + project,
+                deployment="-", signer=signer, created=now(), expires=now(900), deadline="1h", nonce=os.urandom(16).hex(), engine="tengo/2.17.0 api/1",
+                allow=allowed or "-", destructive="-", max_calls=100, params="{}", plan="-", script="%s %d %s" % (name, len(text), hashlib.sha256(text).hexdigest()))
+payload += b"\n" + text
+submitted = http("POST", "/v1/submissions", sign("writ-script-v1", payload))
+
+# How it ended, by the word of the datacenter.
+run_id = submitted["run"]
+while "summary" not in http("GET", "/v1/runs/" + run_id, token=token):
+    time.sleep(0.2)
+summary = http("GET", "/v1/runs/" + run_id, token=token)["summary"]
+ended = opened("summary", summary, supervisor)
+assert ended["payload"] == hashlib.sha256(payload).hexdigest(), "the summary is about something else"
+nonce = os.urandom(32)
+standing = opened("run-standing", http("GET", "/v1/runs/%s/standing?nonce=%s" % (run_id, nonce.hex()), token=token)["proof"], supervisor)
+assert standing["nonce"] == nonce and standing["summary"] == hashlib.sha256(base64.b64decode(summary)).hexdigest(), "the run was resumed since"
+print(json.dumps({"run": run_id, "state": ended["state"], "output": ended.get("output")}))
