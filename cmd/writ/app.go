@@ -115,7 +115,7 @@ in the middle cannot make it act.`,
 	addTo(root, groupAdmin, a.initCommand(), a.backupCommand(), a.restoreCommand(), a.efiCommand())
 	addTo(root, groupAdmin, a.clients(a.loginCommand(), a.logoutCommand(), a.coordinatorCommand(), a.datacenterCommand(), a.nodeCommand(), a.tokenCommand(), a.pkiCommand(), a.secretCommand(), a.userCommand(),
 		a.projectCommand(), a.rosterCommand(),
-		a.resourceCommand(), a.usageCommand(), a.contextCommand(), a.doctorCommand())...)
+		a.resourceCommand(), a.usageCommand(), a.contextCommand(), a.doctorCommand(), a.supportCommand())...)
 	addTo(root, groupDaemons, a.demoCommand(), a.devCommand(), a.coordCommand(), a.supervisorCommand(), a.runnerCommand(), a.bootCommand(), a.benchCommand())
 	root.AddCommand(a.versionCommand())
 	unwrap(root)

@@ -1,0 +1,208 @@
+package main
+
+import (
+	"archive/tar"
+	"cmp"
+	"compress/gzip"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"writ"
+	"writ/cmd/writ/internal/redact"
+	"writ/cmd/writ/internal/terminal"
+)
+
+// mostOfLog is how much of the end of a log file a bundle has.
+const mostOfLog = 10 << 20
+
+// part is a file of a bundle: what a command says, or the end of a log.
+type part struct {
+	name    string
+	command []string
+	text    []byte
+	exit    int
+}
+
+// partView is a part as the list of a bundle has it.
+type partView struct {
+	File    string `json:"file"`
+	Bytes   int    `json:"bytes"`
+	Command string `json:"command"`
+	Exit    int    `json:"exit"`
+}
+
+// ofCluster are the commands whose output is in every bundle.
+var ofCluster = []part{
+	{name: "version.txt", command: []string{"version"}},
+	{name: "doctor.txt", command: []string{"doctor"}},
+	{name: "roster.txt", command: []string{"roster", "show"}},
+	{name: "coordinators.json", command: []string{"coordinator", "list", "-o", "json"}},
+	{name: "datacenters.json", command: []string{"dc", "list", "-o", "json"}},
+	{name: "certificates.json", command: []string{"pki", "show", "-o", "json"}},
+	{name: "nodes.json", command: []string{"node", "list", "-o", "json"}},
+	{name: "tokens.json", command: []string{"token", "list", "-o", "json"}},
+	{name: "resources.json", command: []string{"resource", "list", "-o", "json"}},
+	{name: "runs.json", command: []string{"run", "list", "-o", "json"}},
+	{name: "runs-stuck.json", command: []string{"run", "list", "--stuck", "1m", "-o", "json"}},
+	{name: "usage-nodes.json", command: []string{"usage", "--nodes", "-o", "json"}},
+}
+
+// ofRun are the commands about one run.
+func ofRun(id string) []part {
+	name := "run-" + strings.TrimPrefix(id, "@")
+	return []part{
+		{name: name + ".json", command: []string{"run", "show", id, "-o", "json"}},
+		{name: name + "-explain.txt", command: []string{"run", "explain", id}},
+		{name: name + "-log.txt", command: []string{"run", "logs", id}},
+	}
+}
+
+func (a *app) supportCommand() *cobra.Command {
+	var file string
+	var runs, logs []string
+	c := &cobra.Command{
+		Use:   "bundle",
+		Short: "Write a file about the cluster for a person who helps you",
+		Long: `Carries out the commands that show how the cluster is, and collects what they say in a file (tar, gzip).
+With --run it has what is known of a run, and with --log the end of a log file, such as that of a coordinator.
+
+Private keys, join tokens and passwords in addresses are taken out. The file has names of people, nodes, scripts and
+resources, and what scripts write to their logs. Look through it before you give it away.
+
+A command that fails is no error: what it says is in the file.`,
+		Example: "  writ support bundle\n  writ support bundle --run @last --log /var/log/writ/coord.log --file help.tar.gz",
+		Args:    exactly(),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			parts := slices.Clone(ofCluster)
+			for _, id := range runs {
+				parts = append(parts, ofRun(id)...)
+			}
+			given := givenFlags(cmd.InheritedFlags())
+			for i := range parts {
+				if cmd.Context().Err() != nil {
+					return cmd.Context().Err()
+				}
+				a.Note("writ %s", strings.Join(parts[i].command, " "))
+				if err := parts[i].collect(given); err != nil {
+					return err
+				}
+			}
+			for _, path := range logs {
+				log, err := endOfLog(path)
+				if err != nil {
+					return err
+				}
+				parts = append(parts, log)
+			}
+			file = cmp.Or(file, time.Now().UTC().Format("writ-support-20060102-150405.tar.gz"))
+			if err := writeBundle(file, parts); err != nil {
+				return err
+			}
+			var views []partView
+			for _, p := range parts {
+				views = append(views, partView{p.name, len(p.text), "writ " + strings.Join(p.command, " "), p.exit})
+			}
+			a.Note("%s is written; look through it before you give it away", file)
+			return a.Print(terminal.List(views, views, func(v partView) string { return v.File },
+				column("FILE", func(v partView) string { return v.File }),
+				column("BYTES", func(v partView) string { return fmt.Sprint(v.Bytes) }),
+				column("EXIT", func(v partView) string { return fmt.Sprint(v.Exit) })))
+		},
+	}
+	c.Flags().StringVar(&file, "file", "", "file to write, which must not be there; writ-support-TIME.tar.gz if not given")
+	c.Flags().StringArrayVar(&runs, "run", nil, "run to say more about (repeatable)")
+	c.Flags().StringArrayVar(&logs, "log", nil, "log file whose end is taken, up to 10 MiB (repeatable)")
+	return family("support", "Collect facts about the cluster for a person who helps you", c)
+}
+
+// givenFlags are the flags that say which cluster is meant, as they were given.
+func givenFlags(flags *pflag.FlagSet) (args []string) {
+	for _, name := range []string{"config", "context", "server", "cluster", "project", "key"} {
+		if f := flags.Lookup(name); f != nil && f.Changed {
+			args = append(args, "--"+name+"="+strings.Trim(f.Value.String(), "[]"))
+		}
+	}
+	return args
+}
+
+// collect carries out the command of a part, and keeps what it says.
+func (p *part) collect(flags []string) error {
+	none, err := os.Open(os.DevNull)
+	if err != nil {
+		return fmt.Errorf("open %s: %w", os.DevNull, err)
+	}
+	defer none.Close()
+	out, err := os.CreateTemp("", "writ-support-")
+	if err != nil {
+		return fmt.Errorf("make a file for what commands say: %w", err)
+	}
+	defer func() { out.Close(); _ = os.Remove(out.Name()) }()
+	args := slices.Clone(p.command)
+	if p.command[0] != "version" { // which is about no cluster
+		args = append(args, flags...)
+	}
+	p.exit = run(append(args, "--quiet"), none, out, out, os.Environ())
+	if _, err := out.Seek(0, io.SeekStart); err != nil {
+		return fmt.Errorf("read what %s said: %w", p.command, err)
+	}
+	text, err := io.ReadAll(out)
+	if err != nil {
+		return fmt.Errorf("read what %s said: %w", p.command, err)
+	}
+	p.text = []byte(redact.Text(string(text)))
+	return nil
+}
+
+// endOfLog takes the end of a log file.
+func endOfLog(path string) (part, error) {
+	fail := func(err error) (part, error) {
+		return part{}, writ.Errorf(writ.CodeUsage, "cannot read --log: %v", err).WithHint("`journalctl -u writ-coord > coord.log` writes what systemd has of a unit")
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return fail(err)
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return fail(err)
+	}
+	text, err := io.ReadAll(io.NewSectionReader(f, max(0, info.Size()-mostOfLog), mostOfLog))
+	if err != nil {
+		return fail(err)
+	}
+	return part{name: "log-" + filepath.Base(path), command: []string{"support", "bundle", "--log", path}, text: []byte(redact.Text(string(text)))}, nil
+}
+
+// writeBundle writes the parts into a new file.
+func writeBundle(path string, parts []part) (err error) {
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	if errors.Is(err, os.ErrExist) {
+		return writ.Errorf(writ.CodeConflict, "%s is there already", path).WithHint("name another file with --file")
+	}
+	if err != nil {
+		return fmt.Errorf("make the bundle: %w", err)
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	zip := gzip.NewWriter(f)
+	archive := tar.NewWriter(zip)
+	for _, p := range parts {
+		header := &tar.Header{Name: "writ-support/" + p.name, Mode: 0o600, Size: int64(len(p.text)), Format: tar.FormatPAX, ModTime: time.Now()}
+		if err := archive.WriteHeader(header); err != nil {
+			return fmt.Errorf("write the bundle: %w", err)
+		}
+		if _, err := archive.Write(p.text); err != nil {
+			return fmt.Errorf("write the bundle: %w", err)
+		}
+	}
+	return errors.Join(archive.Close(), zip.Close())
+}

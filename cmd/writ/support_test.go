@@ -1,0 +1,86 @@
+package main
+
+import (
+	"archive/tar"
+	"compress/gzip"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"writ"
+)
+
+// unpackBundle returns the texts of a bundle by name.
+func unpackBundle(t *testing.T, path string) map[string]string {
+	t.Helper()
+	f, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	zip, err := gzip.NewReader(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := map[string]string{}
+	for archive := tar.NewReader(zip); ; {
+		header, err := archive.Next()
+		if errors.Is(err, io.EOF) {
+			return all
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := io.ReadAll(archive)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all[strings.TrimPrefix(header.Name, "writ-support/")] = string(text)
+	}
+}
+
+// A bundle is made where nothing answers, too: it says why. What opens something by itself is not in it.
+func TestABundleHasNoKeysAndIsMadeWithoutACluster(t *testing.T) {
+	dir := t.TempDir()
+	log, bundle, config := filepath.Join(dir, "coord.log"), filepath.Join(dir, "help.tar.gz"), filepath.Join(dir, "config.yaml")
+	if err := os.WriteFile(log, []byte("the beginning\n"+strings.Repeat("x", mostOfLog)+"\nconnect to postgres://writ:CANARY@db.example/ledger\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	said, err := os.Create(filepath.Join(dir, "said"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer said.Close()
+	bundleOf := func(args ...string) int {
+		return run(append([]string{"support", "bundle", "--config", config, "--server", "http://127.0.0.1:1", "--file", bundle}, args...), os.Stdin, said, said, nil)
+	}
+	if code := bundleOf("--log", log, "--run", "@last"); code != 0 {
+		text, _ := os.ReadFile(said.Name())
+		t.Fatalf("exit code %d: %s", code, text)
+	}
+	if info, err := os.Stat(bundle); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("the bundle is for %v, %v", info.Mode(), err)
+	}
+	all := unpackBundle(t, bundle)
+	for name, want := range map[string]string{
+		"version.txt": "engines", "doctor.txt": "CHECK", "nodes.json": "code", "run-last.json": "code", "log-coord.log": "postgres://writ:(secret, not shown)@db.example",
+	} {
+		if !strings.Contains(all[name], want) {
+			t.Errorf("%s has no %q:\n%.2000s", name, want, all[name])
+		}
+	}
+	for name, text := range all {
+		if strings.Contains(text, "CANARY") || strings.Contains(text, "the beginning") {
+			t.Errorf("%s has what it must not", name)
+		}
+	}
+	if code := bundleOf(); code != writ.ExitConflict {
+		t.Errorf("a bundle is written over another one: exit code %d", code)
+	}
+	if code := run([]string{"support", "bundle", "--log", filepath.Join(dir, "none"), "--file", filepath.Join(dir, "b")}, os.Stdin, said, said, nil); code != writ.ExitUsage {
+		t.Errorf("a log that is not there: exit code %d", code)
+	}
+}
