@@ -132,7 +132,7 @@ func (s *Supervisor) hearBeat(ctx context.Context, node writ.NodeID, b writ.Beat
 		return
 	}
 	if s.fleet.isCopied(b, s.Now(), time.Now()) {
-		s.complaints.refused(node, "two machines speak as one node, or its data directory was put back", errCopied)
+		s.complaints.refused(node, "two machines speak as one node", errCopied)
 		s.accounts.block(node, errCopied)
 		return
 	}

@@ -13,11 +13,11 @@ const (
 	copiedStays = time.Minute
 )
 
-var errCopied = writ.Errorf(writ.CodeNodeCopied, "another machine speaks as this node, or its data directory was put back to an earlier state").
-	WithHint("turn the copy off and empty its data directory, or remove the node and let it join anew")
+var errCopied = writ.Errorf(writ.CodeNodeCopied, "two machines speak as this node: one has a copy of the other's data directory").
+	WithHint("turn the copy off and empty its data directory; the other one gets work again by itself")
 
-// isCopied reports whether a beat of now is from another machine, or another life of it, than the one that was heard last: a start of a machine counts
-// one more on its disk than the start before.
+// isCopied reports whether a beat of now is from another machine than the one that was heard last: a later start of the same machine has a higher
+// number. Of two copies the one with the lower number is noticed, as soon as it says something.
 func (f *fleet) isCopied(b writ.Beat, now, heard time.Time) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()

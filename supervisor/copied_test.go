@@ -20,7 +20,7 @@ func TestAMachineWithACopyOfANodesDiskIsNoticed(t *testing.T) {
 	}{
 		"a copy that started as often":          {func(*writ.Beat) {}, true},
 		"a copy that says less":                 {func(b *writ.Beat) { b.Sequence = 1 }, true},
-		"a disk that was put back":              {func(b *writ.Beat) { b.Incarnation-- }, true},
+		"a copy that started before":            {func(b *writ.Beat) { b.Incarnation-- }, true},
 		"a machine that starts again":           {func(b *writ.Beat) { b.Incarnation++ }, false},
 		"the same start, again":                 {func(b *writ.Beat) { b.Boot, b.Sequence = "first", 1 }, false},
 		"what a start before it said":           {func(b *writ.Beat) { b.Incarnation, b.Clock = b.Incarnation-1, b.Clock-10_000 }, false},
