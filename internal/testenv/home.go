@@ -50,7 +50,7 @@ func Home(t testing.TB, name string) string {
 	return kept(t, dir, remove, err)
 }
 
-// HomeInMemory is Home in memory where the system has room there, so that a busy disk holds nobody up.
+// HomeInMemory is Home in memory where the system has room there, so that a busy disk delays no test.
 func HomeInMemory(t testing.TB, name string) string {
 	t.Helper()
 	dir, remove, err := makeHome(memoryRoot(), name)
