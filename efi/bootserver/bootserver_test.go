@@ -12,8 +12,10 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -34,6 +36,20 @@ type fixture struct {
 	now     time.Time
 	image   []byte
 	handler http.Handler
+	asked   atomic.Int64
+	ended   sync.Map // by the number of a request: a channel that closes when its handler has returned
+}
+
+const requestNumber = "Test-Request"
+
+// untilEnded lets do wait for the end of a handler: a client has the last byte of an answer before the server counts it.
+func (f *fixture) untilEnded(h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if ended, asked := f.ended.LoadAndDelete(r.Header.Get(requestNumber)); asked {
+			defer close(ended.(chan struct{}))
+		}
+		h.ServeHTTP(w, r)
+	})
 }
 
 func newFixture(t *testing.T, change func(c *Config)) *fixture {
@@ -48,7 +64,7 @@ func newFixture(t *testing.T, change func(c *Config)) *fixture {
 		t.Fatal(err)
 	}
 	f.handler = f.ForMachines()
-	machines, operators := httptest.NewServer(f.handler), httptest.NewServer(f.ForOperators())
+	machines, operators := httptest.NewServer(f.untilEnded(f.handler)), httptest.NewServer(f.untilEnded(f.ForOperators()))
 	t.Cleanup(machines.Close)
 	t.Cleanup(operators.Close)
 	f.url, f.list = machines.URL, operators.URL
@@ -79,6 +95,9 @@ func (f *fixture) do(method, url, body string, header ...string) (status int, te
 			r.Host = header[i+1]
 		}
 	}
+	number, ended := strconv.FormatInt(f.asked.Add(1), 10), make(chan struct{})
+	f.ended.Store(number, ended)
+	r.Header.Set(requestNumber, number)
 	answer, err := http.DefaultClient.Do(r)
 	if err != nil {
 		f.t.Fatal(err)
@@ -88,6 +107,7 @@ func (f *fixture) do(method, url, body string, header ...string) (status int, te
 	if err != nil {
 		f.t.Fatal(err)
 	}
+	<-ended
 	return answer.StatusCode, string(all), answer.Header
 }
 
