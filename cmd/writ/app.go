@@ -116,7 +116,8 @@ in the middle cannot make it act.`,
 	addTo(root, groupAdmin, a.clients(a.loginCommand(), a.logoutCommand(), a.coordinatorCommand(), a.datacenterCommand(), a.nodeCommand(), a.tokenCommand(), a.pkiCommand(), a.secretCommand(), a.userCommand(),
 		a.projectCommand(), a.rosterCommand(),
 		a.resourceCommand(), a.usageCommand(), a.contextCommand(), a.doctorCommand(), a.supportCommand())...)
-	addTo(root, groupDaemons, a.demoCommand(), a.devCommand(), a.coordCommand(), a.supervisorCommand(), a.runnerCommand(), a.bootCommand(), a.benchCommand())
+	addTo(root, groupDaemons, a.demoCommand(), a.devCommand(), a.coordCommand(), a.supervisorCommand(), a.runnerCommand(), a.bootCommand())
+	addTo(root, groupDaemons, a.benchCommands()...)
 	root.AddCommand(a.versionCommand())
 	unwrap(root)
 	return root

@@ -1,3 +1,5 @@
+//go:build !release
+
 package main
 
 import (
@@ -26,6 +28,9 @@ const waitingLimitMiB = 300
 // minAsynqPoll keeps ten calls of bare asynq in a row, alone, near 30 ms.
 const minAsynqPoll = 2 * time.Millisecond
 
+// benchCommands are for those who build writ. Programs of a release have none: see bench_release.go.
+func (a *app) benchCommands() []*cobra.Command { return []*cobra.Command{a.benchCommand()} }
+
 func (a *app) benchCommand() *cobra.Command {
 	var l logFlags
 	s := bench.Speed{}
@@ -43,7 +48,9 @@ the rate of writ divided by that of the system.
 
 It measures runs of ten calls in a row with many runs in flight, and the same with one run at a time. Then it
 measures runs of one call, and a run with many calls at once. The numbers hold for this machine and disk, and
-for what else they do.`,
+for what else they do.
+
+Programs of packages do not have this command: build writ from its source.`,
 		Example: "  writ bench\n  writ bench -n 200 --rounds 1 -o json\n  writ bench --profile ./profiles\n  writ bench --tls",
 		Args:    noSuchCommand,
 		RunE: func(cmd *cobra.Command, _ []string) error {

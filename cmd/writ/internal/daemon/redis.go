@@ -18,15 +18,13 @@ import (
 	"sync"
 	"syscall"
 	"time"
-
-	"writ/runner/queue/embedded"
 )
 
 // redisStart is how long a redis-server may take to answer; a start takes some 10 ms, more with a long append-only file.
 const redisStart = 30 * time.Second
 
-// Redis is for those who have none of their own: a redis-server, as a child of this process, if the machine has one, else a stand-in inside
-// this process.
+// Redis is for those who have none of their own: a redis-server, as a child of this process, if the machine has one. Else it is a stand-in
+// inside this process, which programs of a release do not have.
 type Redis struct {
 	Dir    string // of a server's files
 	Socket bool   // it listens at a socket in Dir only; a machine without redis-server has none
@@ -59,16 +57,7 @@ func (r *Redis) Run(ctx context.Context, ready func(Started)) error {
 			ready(Started{URL: server.URL(), About: about, PID: pid})
 		})
 	}
-	stand := embedded.New("127.0.0.1:0")
-	var told sync.WaitGroup
-	defer told.Wait()
-	told.Go(func() {
-		if url, err := stand.URL(ctx); err == nil {
-			about := "miniredis inside this process, without accounts of nodes, because redis-server is not on PATH (apt-get install -y redis-server)"
-			ready(Started{URL: url, About: about, Stand: true})
-		}
-	})
-	return stand.Run(ctx)
+	return standIn(ctx, ready)
 }
 
 // redisServer is a child process for those who have no Redis of their own. It listens on loopback, behind a password that only this
