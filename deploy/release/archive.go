@@ -1,0 +1,78 @@
+package main
+
+import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"fmt"
+	"os"
+	"path"
+	"path/filepath"
+)
+
+// file is one that people get, with its place in an archive.
+type file struct {
+	name string // with slashes
+	from string // where it is now
+	mode int64
+}
+
+// archive makes one of a program with its manual pages, completions and licences. On Linux there are units of systemd, too.
+func (s *source) archive(b *builds, p program, target string) error {
+	files, err := s.archived(b, p)
+	if err != nil {
+		return fmt.Errorf("list the files of %s: %w", target, err)
+	}
+	var out bytes.Buffer
+	z, _ := gzip.NewWriterLevel(&out, gzip.BestCompression) // the level is a valid one
+	w := tar.NewWriter(z)
+	top := fmt.Sprintf("writ_%s_%s_%s", s.bare(), p.OS, p.Arch)
+	for _, f := range files {
+		data, err := os.ReadFile(f.from)
+		if err != nil {
+			return fmt.Errorf("pack %s: %w", target, err)
+		}
+		if err := w.WriteHeader(&tar.Header{Name: path.Join(top, f.name), Size: int64(len(data)), Mode: f.mode, ModTime: s.made, Format: tar.FormatPAX}); err != nil {
+			return fmt.Errorf("pack %s: %w", target, err)
+		}
+		if _, err := w.Write(data); err != nil {
+			return fmt.Errorf("pack %s: %w", target, err)
+		}
+	}
+	if err := w.Close(); err != nil {
+		return fmt.Errorf("pack %s: %w", target, err)
+	}
+	if err := z.Close(); err != nil {
+		return fmt.Errorf("pack %s: %w", target, err)
+	}
+	return s.write(target, out.Bytes())
+}
+
+func (s *source) archived(b *builds, p program) ([]file, error) {
+	files := []file{
+		{"writ", p.path, 0o755},
+		{"LICENSE", filepath.Join(s.dir, "LICENSE"), 0o644},
+		{"NOTICE", filepath.Join(s.dir, "NOTICE"), 0o644},
+		{"CHANGELOG.md", filepath.Join(s.dir, "CHANGELOG.md"), 0o644},
+	}
+	for _, shell := range []string{"bash", "fish", "zsh"} {
+		files = append(files, file{"completions/writ." + shell, b.completions[shell], 0o644})
+	}
+	from := map[string]string{"man": b.man}
+	if p.OS == "linux" {
+		from["systemd"] = filepath.Join(s.dir, "deploy/systemd")
+	}
+	for _, folder := range []string{"man", "systemd"} {
+		if from[folder] == "" {
+			continue
+		}
+		names, err := sorted(from[folder])
+		if err != nil {
+			return nil, err
+		}
+		for _, name := range names {
+			files = append(files, file{path.Join(folder, name), filepath.Join(from[folder], name), 0o644})
+		}
+	}
+	return files, nil
+}

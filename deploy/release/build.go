@@ -1,0 +1,121 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+)
+
+// platform is an operating system and a processor, in the words of Go.
+type platform struct{ OS, Arch string }
+
+func (p platform) String() string { return p.OS + "/" + p.Arch }
+
+// known are the platforms that writ is built for. Nodes and supervisors need Linux; on macOS there are the commands of people.
+var known = []platform{{"linux", "amd64"}, {"linux", "arm64"}, {"darwin", "amd64"}, {"darwin", "arm64"}}
+
+func parsePlatforms(text string) (list []platform, err error) {
+	for name := range strings.SplitSeq(text, ",") {
+		i := slices.IndexFunc(known, func(p platform) bool { return p.String() == name })
+		if i < 0 {
+			return nil, fmt.Errorf("writ is not built for %q, only for %v", name, known)
+		}
+		if slices.Contains(list, known[i]) {
+			return nil, fmt.Errorf("%s is named twice", name)
+		}
+		list = append(list, known[i])
+	}
+	return list, nil
+}
+
+// program is writ, built for a platform.
+type program struct {
+	platform
+	path string
+}
+
+// builds are the programs of a release, and what the one for this machine says of itself.
+type builds struct {
+	dir         string // temporary
+	programs    []program
+	man         string            // directory of manual pages
+	completions map[string]string // files by their shells
+}
+
+// compilers are those of C for the drivers that need it, by platform. Elsewhere these drivers say that they are not built in.
+var compilers = map[platform]string{{"linux", "amd64"}: "x86_64-linux-gnu-gcc", {"linux", "arm64"}: "aarch64-linux-gnu-gcc"}
+
+// build builds writ for each platform. The caller removes the directory.
+func (s *source) build(ctx context.Context, platforms []platform) (*builds, error) {
+	dir, err := os.MkdirTemp("", "writ-release-")
+	if err != nil {
+		return nil, fmt.Errorf("make a directory for the programs: %w", err)
+	}
+	b := &builds{dir: dir}
+	for _, p := range platforms {
+		built := program{p, filepath.Join(dir, p.OS+"_"+p.Arch, "writ")}
+		if err := s.compile(ctx, built); err != nil {
+			return nil, errors.Join(err, os.RemoveAll(dir))
+		}
+		b.programs = append(b.programs, built)
+	}
+	if err := s.describe(ctx, b); err != nil {
+		return nil, errors.Join(err, os.RemoveAll(dir))
+	}
+	return b, nil
+}
+
+// compile builds a program that needs no library of its host.
+func (s *source) compile(ctx context.Context, p program) error {
+	flags := "-s -w -X main.release=" + s.version
+	environ := append(os.Environ(), "GOOS="+p.OS, "GOARCH="+p.Arch, "GOFLAGS=", "CGO_ENABLED=0")
+	compiler, err := exec.LookPath(compilers[p.platform])
+	if err == nil {
+		flags += ` -linkmode external -extldflags "-static"`
+		environ = append(environ, "CGO_ENABLED=1", "CC="+compiler)
+	} else if p.OS == "linux" {
+		fmt.Fprintf(s.progress, "warning: %s is not on PATH, so writ for %s has no driver for btrfs\n", compilers[p.platform], p)
+	}
+	c := exec.CommandContext(ctx, "go", "build", "-trimpath", "-tags", "release,grpcnotrace,netgo,osusergo", "-ldflags", flags, "-o", p.path, "./cmd/writ")
+	c.Dir, c.Env, c.Stdout, c.Stderr = s.dir, environ, s.progress, s.progress
+	if err := c.Run(); err != nil {
+		return fmt.Errorf("build writ for %s: %w", p, err)
+	}
+	return nil
+}
+
+// describe asks the program for this machine for its manual pages and completions.
+func (s *source) describe(ctx context.Context, b *builds) error {
+	here := program{platform{runtime.GOOS, runtime.GOARCH}, filepath.Join(b.dir, "here", "writ")}
+	if i := slices.IndexFunc(b.programs, func(p program) bool { return p.platform == here.platform }); i >= 0 {
+		here = b.programs[i]
+	} else if err := s.compile(ctx, here); err != nil {
+		return err
+	}
+	return b.ask(ctx, here.path)
+}
+
+// ask writes what a program says of itself.
+func (b *builds) ask(ctx context.Context, writ string) error {
+	b.man, b.completions = filepath.Join(b.dir, "man"), map[string]string{}
+	if text, err := exec.CommandContext(ctx, writ, "man", b.man).CombinedOutput(); err != nil {
+		return fmt.Errorf("write the manual pages: %w: %s", err, text)
+	}
+	for _, shell := range []string{"bash", "zsh", "fish"} {
+		text, err := exec.CommandContext(ctx, writ, "completion", shell).Output()
+		if err != nil {
+			return fmt.Errorf("write the completion of %s: %w", shell, err)
+		}
+		b.completions[shell] = filepath.Join(b.dir, "writ."+shell)
+		if err := os.WriteFile(b.completions[shell], text, 0o644); err != nil {
+			return fmt.Errorf("write the completion of %s: %w", shell, err)
+		}
+	}
+	return nil
+}

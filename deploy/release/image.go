@@ -1,0 +1,154 @@
+package main
+
+import (
+	"archive/tar"
+	"bytes"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/empty"
+	"github.com/google/go-containerregistry/pkg/v1/layout"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/tarball"
+	"github.com/google/go-containerregistry/pkg/v1/types"
+)
+
+// The user of a container, and where it keeps its data.
+const (
+	containerUser = 65532
+	containerData = "/var/lib/writ"
+)
+
+// image makes one of containers for all platforms with Linux, as an archive in the form of OCI. It has the program, a user and a directory
+// for data, and nothing else: no shell, no library and no certificates of authorities.
+func (s *source) image(b *builds, target string) error {
+	index := mutate.IndexMediaType(empty.Index, types.OCIImageIndex)
+	for _, p := range b.programs {
+		if p.OS != "linux" {
+			continue
+		}
+		made, err := s.imageOf(p)
+		if err != nil {
+			return fmt.Errorf("make %s: %w", target, err)
+		}
+		index = mutate.AppendManifests(index, mutate.IndexAddendum{Add: made, Descriptor: v1.Descriptor{
+			Platform:    &v1.Platform{OS: p.OS, Architecture: p.Arch},
+			Annotations: map[string]string{"org.opencontainers.image.ref.name": s.bare()}, // what tools call the image
+		}})
+	}
+	dir, err := os.MkdirTemp(b.dir, "image-")
+	if err != nil {
+		return fmt.Errorf("make %s: %w", target, err)
+	}
+	if _, err := layout.Write(dir, index); err != nil {
+		return fmt.Errorf("make %s: %w", target, err)
+	}
+	archive, err := s.tarOf(dir)
+	if err != nil {
+		return fmt.Errorf("make %s: %w", target, err)
+	}
+	return s.write(target, archive)
+}
+
+// imageOf makes the image of a platform.
+func (s *source) imageOf(p program) (v1.Image, error) {
+	layer, err := s.layer(p)
+	if err != nil {
+		return nil, err
+	}
+	image, err := mutate.Append(mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), types.OCIConfigJSON), mutate.Addendum{
+		Layer: layer, History: v1.History{Created: v1.Time{Time: s.made}, CreatedBy: "writ " + s.version}, MediaType: types.OCILayer,
+	})
+	if err != nil {
+		return nil, err
+	}
+	config, err := image.ConfigFile()
+	if err != nil {
+		return nil, err
+	}
+	config = config.DeepCopy()
+	config.OS, config.Architecture, config.Created = p.OS, p.Arch, v1.Time{Time: s.made}
+	config.Config = v1.Config{
+		Entrypoint: []string{"/usr/bin/writ"}, User: fmt.Sprintf("%d:%d", containerUser, containerUser), WorkingDir: containerData,
+		Env:     []string{"PATH=/usr/bin", "HOME=" + containerData},
+		Volumes: map[string]struct{}{containerData: {}},
+		Labels: map[string]string{
+			"org.opencontainers.image.title": "writ", "org.opencontainers.image.version": s.bare(), "org.opencontainers.image.licenses": "Apache-2.0",
+		},
+	}
+	return mutate.ConfigFile(image, config)
+}
+
+// layer has all files of a container.
+func (s *source) layer(p program) (v1.Layer, error) {
+	data, err := os.ReadFile(p.path)
+	if err != nil {
+		return nil, err
+	}
+	var out bytes.Buffer
+	w := tar.NewWriter(&out)
+	for _, f := range []struct {
+		name string
+		mode int64
+		user int
+		data []byte
+	}{
+		{"etc/", 0o755, 0, nil},
+		{"etc/group", 0o644, 0, fmt.Appendf(nil, "root:x:0:\nwrit:x:%d:\n", containerUser)},
+		{"etc/passwd", 0o644, 0, fmt.Appendf(nil, "root:x:0:0:root:/:/sbin/nologin\nwrit:x:%d:%[1]d:writ:%s:/sbin/nologin\n", containerUser, containerData)},
+		{"tmp/", 0o1777, 0, nil},
+		{"usr/", 0o755, 0, nil},
+		{"usr/bin/", 0o755, 0, nil},
+		{"usr/bin/writ", 0o755, 0, data},
+		{"var/", 0o755, 0, nil},
+		{"var/lib/", 0o755, 0, nil},
+		{"var/lib/writ/", 0o700, containerUser, nil},
+	} {
+		header := &tar.Header{Name: f.name, Mode: f.mode, Uid: f.user, Gid: f.user, Size: int64(len(f.data)), ModTime: s.made, Format: tar.FormatPAX, Typeflag: tar.TypeReg}
+		if f.data == nil {
+			header.Typeflag = tar.TypeDir
+		}
+		if err := w.WriteHeader(header); err != nil {
+			return nil, err
+		}
+		if _, err := w.Write(f.data); err != nil {
+			return nil, err
+		}
+	}
+	if err := w.Close(); err != nil {
+		return nil, err
+	}
+	return tarball.LayerFromOpener(func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(out.Bytes())), nil }, tarball.WithMediaType(types.OCILayer))
+}
+
+// tarOf packs a directory. Its files are in the order of their names.
+func (s *source) tarOf(dir string) ([]byte, error) {
+	var out bytes.Buffer
+	w := tar.NewWriter(&out)
+	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		name, err := filepath.Rel(dir, path)
+		if err != nil {
+			return err
+		}
+		data, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		if err := w.WriteHeader(&tar.Header{Name: filepath.ToSlash(name), Mode: 0o644, Size: int64(len(data)), ModTime: s.made, Format: tar.FormatPAX}); err != nil {
+			return err
+		}
+		_, err = w.Write(data)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return out.Bytes(), w.Close()
+}

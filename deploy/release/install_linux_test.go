@@ -1,0 +1,126 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"writ/internal/testenv"
+)
+
+// host is a copy of this machine that a test may change: what it writes lies over the machine's own files, and goes with the test. systemd is
+// not there. A script in place of systemctl writes down what it is asked.
+type host struct {
+	t      *testing.T
+	dir    string
+	script string // what each command begins with
+}
+
+func newHost(t *testing.T) *host {
+	t.Helper()
+	testenv.NeedRoot(t)
+	h := &host{t: t, dir: t.TempDir()}
+	for _, name := range []string{"upper", "work", "root", "upper/usr", "upper/usr/bin"} {
+		if err := os.MkdirAll(filepath.Join(h.dir, name), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	recorder := "#!/bin/sh\necho \"$@\" >>/var/tmp/asked\n"
+	if err := os.WriteFile(filepath.Join(h.dir, "upper/usr/bin/systemctl"), []byte(recorder), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	// /var/tmp of the copy keeps what systemctl was asked, and the packages.
+	h.script = fmt.Sprintf("mount -t overlay overlay -o lowerdir=/,upperdir=%[1]s/upper,workdir=%[1]s/work %[1]s/root && cd %[1]s/root && "+
+		"mount -t tmpfs tmpfs run && mkdir -p run/systemd/system && mount -t proc proc proc && mount --bind /dev dev && exec chroot . sh -c \"$1\"", h.dir)
+	return h
+}
+
+// do runs a command on the host and returns what it prints.
+func (h *host) do(command string) string {
+	h.t.Helper()
+	c := exec.CommandContext(h.t.Context(), "unshare", "--mount", "sh", "-ec", h.script, "sh", command)
+	c.Env = []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "DEBIAN_FRONTEND=noninteractive", "LC_ALL=C"}
+	text, err := c.CombinedOutput()
+	if err != nil {
+		h.t.Fatalf("%s: %v\n%s", command, err, text)
+	}
+	return strings.TrimSpace(string(text))
+}
+
+// asked returns what systemctl was asked since the last look.
+func (h *host) asked() string {
+	h.t.Helper()
+	return h.do("cat /var/tmp/asked; rm -f /var/tmp/asked")
+}
+
+// give puts a package of a version on the host, and returns its place there.
+func (h *host) give(version, format string) string {
+	h.t.Helper()
+	s, b := fixture(h.t, "#!/bin/sh\necho version "+version+" # ")
+	s.version = version
+	name := "writ-" + version + "." + format
+	if err := os.MkdirAll(filepath.Join(h.dir, "upper/var/tmp"), 0o777); err != nil {
+		h.t.Fatal(err)
+	}
+	if err := s.hostPackage(b, b.programs[0], format, filepath.Join(h.dir, "upper/var/tmp", name)); err != nil {
+		h.t.Fatal(err)
+	}
+	return "/var/tmp/" + name
+}
+
+const units = "writ-coord.service writ-supervisor.service writ-runner.service writ-boot.service"
+
+// The rest of the machine's packages, like the index of its manual pages, is left as it is.
+const dpkgInstall = "dpkg --install --force-depends --force-unsafe-io --no-triggers"
+
+func TestAPackageIsInstalledUpgradedAndRemoved(t *testing.T) {
+	for _, system := range []struct{ tool, format, install, upgrade, remove string }{
+		{"dpkg", "deb", dpkgInstall, dpkgInstall, "dpkg --no-triggers --remove writ"},
+		{"rpm", "rpm", "rpm --install --nodeps --dbpath /var/lib/rpm", "rpm --upgrade --nodeps --dbpath /var/lib/rpm", "rpm --erase --dbpath /var/lib/rpm writ"},
+	} {
+		t.Run(system.format, func(t *testing.T) {
+			t.Parallel()
+			testenv.Need(t, system.tool)
+			analyze := testenv.Need(t, "systemd-analyze")
+			h := newHost(t)
+
+			h.do(system.install + " " + h.give("v1.2.3-rc.1", system.format))
+			for command, want := range map[string]string{
+				"writ": "version v1.2.3-rc.1",
+				"stat -c '%A %U %G' /usr/bin/writ /etc/writ /etc/writ/runner.yaml":  "-rwxr-xr-x root root\ndrwxr-x--- root writ\n-rw-r----- root writ",
+				"getent passwd writ | cut -d: -f6,7":                                "/nonexistent:/usr/sbin/nologin",
+				"gzip -dc /usr/share/man/man1/writ.1.gz":                            ".TH writ 1",
+				analyze + " verify --man=no /usr/lib/systemd/system/writ-*.service": "",
+				"grep -h ^ExecStart= /usr/lib/systemd/system/writ-runner.service":   "ExecStart=/usr/bin/writ runner --config /etc/writ/runner.yaml",
+			} {
+				if text := h.do(command); text != want {
+					t.Errorf("%s prints %q, want %q", command, text, want)
+				}
+			}
+			if asked := h.asked(); asked != "daemon-reload\ntry-restart "+units {
+				t.Errorf("the installation asked systemctl %q", asked)
+			}
+
+			h.do("echo 'slots: 3' >>/etc/writ/runner.yaml")
+			h.do(system.upgrade + " " + h.give("v1.2.3", system.format)) // a candidate is older than its release
+			if text := h.do("writ; tail -n 1 /etc/writ/runner.yaml"); text != "version v1.2.3\nslots: 3" {
+				t.Errorf("after the upgrade there is %q", text)
+			}
+			if asked := h.asked(); !strings.Contains(asked, "try-restart "+units) || strings.Contains(asked, "disable") {
+				t.Errorf("the upgrade asked systemctl %q", asked)
+			}
+
+			h.do("mkdir -p /var/lib/writ/node && " + system.remove)
+			if text := h.do("ls -d /usr/bin/writ /usr/lib/systemd/system/writ-* /var/lib/writ/node /etc/writ/runner.yaml* 2>/dev/null; getent passwd writ | cut -d: -f1; true"); !strings.HasPrefix(text, "/etc/writ/runner.yaml") ||
+				!strings.HasSuffix(text, "\n/var/lib/writ/node\nwrit") || strings.Contains(text, "/usr/") {
+				t.Errorf("the removal leaves %q", text)
+			}
+			if asked := h.asked(); !strings.HasPrefix(asked, "disable --now "+units) {
+				t.Errorf("the removal asked systemctl %q", asked)
+			}
+		})
+	}
+}

@@ -1,0 +1,100 @@
+package main
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"writ/efi/sbom"
+)
+
+// bare is the version without its v, as packages have it.
+func (s *source) bare() string { return strings.TrimPrefix(s.version, "v") }
+
+// pack makes all files of a release of its programs.
+func (s *source) pack(b *builds, out string) error {
+	for _, p := range b.programs {
+		stem := filepath.Join(out, fmt.Sprintf("writ_%s_%s_%s", s.bare(), p.OS, p.Arch))
+		if err := s.archive(b, p, stem+".tar.gz"); err != nil {
+			return err
+		}
+		if err := s.components(p, stem+".cdx.json"); err != nil {
+			return err
+		}
+		if p.OS != "linux" {
+			continue
+		}
+		for _, format := range []string{"deb", "rpm"} {
+			if err := s.hostPackage(b, p, format, stem+"."+format); err != nil {
+				return err
+			}
+		}
+	}
+	if err := s.image(b, filepath.Join(out, fmt.Sprintf("writ_%s_image.tar", s.bare()))); err != nil {
+		return err
+	}
+	return s.sums(out)
+}
+
+// components writes the modules of which a program was built, in the form of CycloneDX.
+func (s *source) components(p program, path string) error {
+	data, err := os.ReadFile(p.path)
+	if err != nil {
+		return fmt.Errorf("list the components: %w", err)
+	}
+	_, modules := sbom.GoModules(data)
+	sum := sha256.Sum256(data)
+	text, err := sbom.Encode(sbom.Component{
+		Type: "application", Name: "writ", Version: s.bare(), SHA256: hex.EncodeToString(sum[:]), License: "Apache-2.0",
+	}, modules)
+	if err != nil {
+		return fmt.Errorf("list the components: %w", err)
+	}
+	return s.write(path, text)
+}
+
+// sumsName is the file of checksums, in the form of sha256sum. It is what the maker of a release signs.
+const sumsName = "SHA256SUMS"
+
+func (s *source) sums(dir string) error {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return fmt.Errorf("write checksums: %w", err)
+	}
+	var text bytes.Buffer
+	for _, e := range entries {
+		data, err := os.ReadFile(filepath.Join(dir, e.Name()))
+		if err != nil {
+			return fmt.Errorf("write checksums: %w", err)
+		}
+		fmt.Fprintf(&text, "%x  %s\n", sha256.Sum256(data), e.Name())
+	}
+	return s.write(filepath.Join(dir, sumsName), text.Bytes())
+}
+
+// write writes a file of the release and says so.
+func (s *source) write(path string, data []byte) error {
+	if err := os.WriteFile(path, data, 0o644); err != nil {
+		return fmt.Errorf("write a file of the release: %w", err)
+	}
+	fmt.Fprintf(s.progress, "%6.1f MB  %s\n", float64(len(data))/1e6, path)
+	return nil
+}
+
+// sorted returns the names of a directory's files.
+func sorted(dir string) (names []string, err error) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, err
+	}
+	for _, e := range entries {
+		names = append(names, e.Name())
+	}
+	slices.Sort(names)
+	return names, nil
+}
