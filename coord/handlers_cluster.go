@@ -86,6 +86,14 @@ func noProject(text string) error {
 	return writ.Errorf(writ.CodeNotFound, "there is no project %q", text).WithHint("`writ project list` shows them")
 }
 
+// checkAfter refuses the number of an item that no list has. What comes after the item 0 is the whole list.
+func checkAfter[N int | int64](after N) error {
+	if after < 0 {
+		return writ.Errorf(writ.CodeBadRequest, "after is %d; the first item is number 1", after)
+	}
+	return nil
+}
+
 func (h handlers) GetRoster(ctx context.Context, r api.GetRosterRequestObject) (api.GetRosterResponseObject, error) {
 	newest, err := h.c.rosters.newest(ctx, h.c)
 	if err != nil {
@@ -94,6 +102,9 @@ func (h handlers) GetRoster(ctx context.Context, r api.GetRosterRequestObject) (
 	after := newest.Version - 1
 	if r.Params.After != nil {
 		after = *r.Params.After
+	}
+	if err := checkAfter(after); err != nil {
+		return nil, err
 	}
 	signed, err := h.c.Ledger.Rosters(ctx, after)
 	if signed == nil {

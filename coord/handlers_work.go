@@ -1,6 +1,7 @@
 package coord
 
 import (
+	"cmp"
 	"context"
 	"io"
 	"regexp"
@@ -163,8 +164,8 @@ func (h handlers) GetStanding(ctx context.Context, r api.GetStandingRequestObjec
 }
 
 func (h handlers) GetValues(ctx context.Context, r api.GetValuesRequestObject) (api.GetValuesResponseObject, error) {
-	if r.Params.After < 0 {
-		return nil, writ.Errorf(writ.CodeBadRequest, "after is %d; the first call is number 1", r.Params.After)
+	if err := checkAfter(r.Params.After); err != nil {
+		return nil, err
 	}
 	values, err := h.c.Values(ctx, r.Run, r.Params.After)
 	return api.GetValues200JSONResponse(values), err
@@ -198,20 +199,29 @@ func (h handlers) ListLogs(ctx context.Context, r api.ListLogsRequestObject) (ap
 	if err != nil {
 		return nil, err
 	}
-	if r.Params.After < 0 {
-		return nil, writ.Errorf(writ.CodeBadRequest, "after is %d; the first line is number 1", r.Params.After)
+	if err := checkAfter(r.Params.After); err != nil {
+		return nil, err
 	}
 	lines, err := h.c.LogLines(ctx, r.Run, r.Params.After, page.Limit)
 	return api.ListLogs200JSONResponse{Items: lines}, err
+}
+
+// firstNamed returns the event after which a stream goes on: the one of the header, which browsers send, or else that of the parameter.
+func firstNamed(header, parameter *int64) (*int64, error) {
+	named := cmp.Or(header, parameter)
+	if named == nil {
+		return nil, nil
+	}
+	return named, checkAfter(*named)
 }
 
 func (h handlers) WatchRun(ctx context.Context, r api.WatchRunRequestObject) (api.WatchRunResponseObject, error) {
 	if _, err := h.c.Ledger.Run(ctx, r.Run); err != nil {
 		return nil, err
 	}
-	named := r.Params.LastEventID
-	if named == nil {
-		named = r.Params.After
+	named, err := firstNamed(r.Params.LastEventID, r.Params.After)
+	if err != nil {
+		return nil, err
 	}
 	s, err := h.c.open(ctx, ledger.EventFilter{Run: r.Run}, r.Params.Topics, named, func(oldest, _ int64) int64 { return oldest - 1 })
 	if err != nil {
@@ -229,9 +239,9 @@ func (h handlers) Watch(ctx context.Context, r api.WatchRequestObject) (api.Watc
 	if err != nil {
 		return nil, err
 	}
-	named := r.Params.LastEventID
-	if named == nil {
-		named = r.Params.After
+	named, err := firstNamed(r.Params.LastEventID, r.Params.After)
+	if err != nil {
+		return nil, err
 	}
 	s, err := h.c.open(ctx, ledger.EventFilter{Datacenter: datacenter, Projects: projects}, r.Params.Topics, named, func(_, newest int64) int64 { return newest })
 	if err != nil {

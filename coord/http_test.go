@@ -90,6 +90,10 @@ func TestEveryErrorIsAProblem(t *testing.T) {
 		"/v1/events?topics=weather":                 writ.CodeBadRequest,
 		"/v1/events?after=x":                        writ.CodeBadRequest,
 		"/v1/roster?after=-x":                       writ.CodeBadRequest,
+		"/v1/roster?after=-1":                       writ.CodeBadRequest,
+		"/v1/events?after=-1":                       writ.CodeBadRequest,
+		"/v1/runs?since=":                           writ.CodeBadRequest,
+		"/v1/runs?prefix=":                          writ.CodeBadRequest,
 		"/v1/queues?datacenter=paris":               writ.CodeDatacenterUnknown,
 	} {
 		status, body := p.get(path)
@@ -97,6 +101,8 @@ func TestEveryErrorIsAProblem(t *testing.T) {
 	}
 	status, body := p.post("/v1/runs", nil)
 	wantProblem(t, "POST /v1/runs", status, body, writ.CodeMethodNotAllowed)
+	status, body = p.read(p.request("GET", "/v1/events", func(r *http.Request) { r.Header.Set("Last-Event-ID", "-1") }))
+	wantProblem(t, "Last-Event-ID: -1", status, body, writ.CodeBadRequest)
 	good, err := json.Marshal(api.NewRegistration{Name: "north", Key: make([]byte, 32), Nonce: make([]byte, 32)})
 	if err != nil {
 		t.Fatal(err)

@@ -262,14 +262,17 @@ func isRefusal(r *http.Request, code writ.Code) bool {
 	}
 }
 
-// unknownParameters refuses query parameters that the operation does not have: a filter with a typing error would select everything.
-func unknownParameters(next api.StrictHandlerFunc, _ string) api.StrictHandlerFunc {
+// checkParameters refuses query parameters that the operation does not have: a filter with a typing error would select everything. The generated
+// code takes an empty number, time or choice as none, so these are refused, too.
+func checkParameters(next api.StrictHandlerFunc, _ string) api.StrictHandlerFunc {
 	return func(ctx context.Context, w http.ResponseWriter, r *http.Request, request any) (any, error) {
-		known := map[string]bool{}
+		known, optional := map[string]bool{}, map[string]bool{}
 		if params := reflect.ValueOf(request).FieldByName("Params"); params.IsValid() {
 			for i := range params.NumField() {
-				name, _, _ := strings.Cut(params.Type().Field(i).Tag.Get("form"), ",")
+				field := params.Type().Field(i)
+				name, _, _ := strings.Cut(field.Tag.Get("form"), ",")
 				known[name] = name != ""
+				optional[name] = field.Type.Kind() == reflect.Pointer
 			}
 		}
 		query, err := url.ParseQuery(r.URL.RawQuery) // URL.Query would leave out what it cannot read
@@ -279,6 +282,9 @@ func unknownParameters(next api.StrictHandlerFunc, _ string) api.StrictHandlerFu
 		for name := range query {
 			if !known[name] {
 				return nil, writ.Errorf(writ.CodeBadRequest, "there is no parameter %q here", name)
+			}
+			if optional[name] && query.Get(name) == "" {
+				return nil, writ.Errorf(writ.CodeBadRequest, "the parameter %q is empty", name).WithHint("leave it out, or give it a value")
 			}
 		}
 		return next(ctx, w, r, request)

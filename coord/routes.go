@@ -29,7 +29,7 @@ func (c *Coordinator) routes() http.Handler {
 		c.fail(w, r, writ.Errorf(writ.CodeMethodNotAllowed, "%s is not possible at %s", r.Method, r.URL.Path).WithHint("/openapi.yaml says what is"))
 	})
 	routes := r.With(c.authorize, c.strictBodies)
-	strict := api.NewStrictHandlerWithOptions(handlers{c}, []api.StrictMiddlewareFunc{unknownParameters}, api.StrictHTTPServerOptions{
+	strict := api.NewStrictHandlerWithOptions(handlers{c}, []api.StrictMiddlewareFunc{checkParameters}, api.StrictHTTPServerOptions{
 		RequestErrorHandlerFunc:  func(w http.ResponseWriter, r *http.Request, err error) { c.fail(w, r, asBadRequest(err)) },
 		ResponseErrorHandlerFunc: c.fail,
 	})

@@ -336,13 +336,13 @@ type NewRegistration struct {
 	// Nonce 32 random bytes
 	Nonce []byte `json:"nonce"`
 
-	// Proof of the token, over the registration
+	// Proof of the token, over the registration; it does not go without the id
 	Proof []byte `json:"proof,omitempty,omitzero"`
 
 	// Token id of the token, if it has one
 	Token string `json:"token,omitempty,omitzero"`
 
-	// URL where its nodes find it
+	// URL where its nodes find it, https:// or http://
 	URL string `json:"url,omitempty,omitzero"`
 }
 
@@ -748,13 +748,13 @@ type ListNodesParams struct {
 	// Datacenter Only nodes of the datacenter with this id or name
 	Datacenter string `form:"datacenter,omitempty" json:"datacenter,omitempty,omitzero"`
 
-	// Admission Only nodes in this state; without it all but the removed ones
+	// Admission Only nodes in this state; without it, or if it is empty, all but the removed ones
 	Admission writ.Admission `form:"admission,omitempty" json:"admission,omitempty,omitzero"`
 
-	// Limit The most items of a page
+	// Limit The most items of a page; 0 is 50, as if it were left out
 	Limit PageLimit `form:"limit,omitempty" json:"limit,omitempty,omitzero"`
 
-	// Cursor `next_cursor` of the page before
+	// Cursor `next_cursor` of the page before; another text is refused with 400
 	Cursor PageCursor `form:"cursor,omitempty" json:"cursor,omitempty,omitzero"`
 }
 
@@ -772,7 +772,7 @@ type ListResourcesParams struct {
 	// Project Only resources of the project with this id or name
 	Project string `form:"project,omitempty" json:"project,omitempty,omitzero"`
 
-	// Kind Only resources of this kind
+	// Kind Only resources of this kind; an empty one is none
 	Kind writ.ResourceKind `form:"kind,omitempty" json:"kind,omitempty,omitzero"`
 
 	// Node Only resources on the node with this id
@@ -781,10 +781,10 @@ type ListResourcesParams struct {
 	// Deployment Only resources that this deployment owns
 	Deployment string `form:"deployment,omitempty" json:"deployment,omitempty,omitzero"`
 
-	// Limit The most items of a page
+	// Limit The most items of a page; 0 is 50, as if it were left out
 	Limit PageLimit `form:"limit,omitempty" json:"limit,omitempty,omitzero"`
 
-	// Cursor `next_cursor` of the page before
+	// Cursor `next_cursor` of the page before; another text is refused with 400
 	Cursor PageCursor `form:"cursor,omitempty" json:"cursor,omitempty,omitzero"`
 }
 
@@ -832,19 +832,19 @@ type ListRunsParams struct {
 	// Why For an open run that does not say why it waits, `reason` says which of its calls is open and why. Of a datacenter that is away it says that.
 	Why *bool `form:"why,omitempty" json:"why,omitempty"`
 
-	// Limit The most items of a page
+	// Limit The most items of a page; 0 is 50, as if it were left out
 	Limit PageLimit `form:"limit,omitempty" json:"limit,omitempty,omitzero"`
 
-	// Cursor `next_cursor` of the page before
+	// Cursor `next_cursor` of the page before; another text is refused with 400
 	Cursor PageCursor `form:"cursor,omitempty" json:"cursor,omitempty,omitzero"`
 }
 
 // ListCallsParams defines parameters for ListCalls.
 type ListCallsParams struct {
-	// Limit The most items of a page
+	// Limit The most items of a page; 0 is 50, as if it were left out
 	Limit PageLimit `form:"limit,omitempty" json:"limit,omitempty,omitzero"`
 
-	// Cursor `next_cursor` of the page before
+	// Cursor `next_cursor` of the page before; another text is refused with 400
 	Cursor PageCursor `form:"cursor,omitempty" json:"cursor,omitempty,omitzero"`
 }
 
@@ -865,7 +865,7 @@ type ListLogsParams struct {
 	// After Only lines after the one with this ordinal
 	After int `form:"after,omitempty" json:"after,omitempty,omitzero"`
 
-	// Limit The most items of a page
+	// Limit The most items of a page; 0 is 50, as if it were left out
 	Limit PageLimit `form:"limit,omitempty" json:"limit,omitempty,omitzero"`
 }
 
@@ -907,10 +907,10 @@ type ListUsageParams struct {
 	// Month Only hours of this month in UTC, as "2026-11"; all that are kept if not given
 	Month string `form:"month,omitempty" json:"month,omitempty,omitzero"`
 
-	// Limit The most items of a page
+	// Limit The most items of a page; 0 is 50, as if it were left out
 	Limit PageLimit `form:"limit,omitempty" json:"limit,omitempty,omitzero"`
 
-	// Cursor `next_cursor` of the page before
+	// Cursor `next_cursor` of the page before; another text is refused with 400
 	Cursor PageCursor `form:"cursor,omitempty" json:"cursor,omitempty,omitzero"`
 }
 

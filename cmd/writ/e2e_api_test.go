@@ -1,0 +1,51 @@
+package main
+
+import (
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"writ/cmd/writ/internal/testcluster"
+	"writ/internal/testenv"
+)
+
+// Every operation of the API answers as its description says, to proper requests and to others: schemathesis makes both from the description. It
+// leaves out what has no end: the link and the streams of events.
+func TestTheAPIIsAsItsDescriptionSays(t *testing.T) {
+	testenv.Nightly(t, "TestEveryErrorIsAProblem, TestRoutesAreThoseOfTheSpec and the tests of handlers ask for what people got wrong")
+	t.Parallel()
+	schemathesis := testenv.Need(t, "schemathesis")
+	s := testcluster.New(t)
+	s.Add(testcluster.Datacenter{Name: "dc1", Redis: testenv.Redis(t).URL, Nodes: 2, Speed: "0"})
+	s.Script("pair.tengo", `volume := import("volume")
+run := import("run")
+disk := volume.create("disk", {size_gib: 1})
+run.log("made " + disk.name)
+run.output({disk: disk.name})
+`)
+	s.Submit("pair.tengo")
+	s.Script("fails.tengo", `import("volume").delete("disk")`+"\n")
+	s.Try("submit", "fails.tengo") // it may not delete
+
+	described, err := filepath.Abs("../../coord/api")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := exec.CommandContext(t.Context(), schemathesis, "--config-file", "schemathesis.toml", "run", filepath.Join(described, "openapi.yaml"), "--url", s.URL,
+		"--header", "Authorization: Bearer "+strings.TrimSpace(s.Writ("login", "--token")), "--seed", strconv.FormatUint(testenv.Seed(t, 0)%(1<<31), 10),
+		"--phases", "examples,coverage,fuzzing", "--max-examples", "30", "--rate-limit", "60/s", "--request-timeout", "30", "--continue-on-failure", "--no-color",
+		"--suppress-health-check", "filter_too_much", // few texts are base64 of 32 bytes
+		"--exclude-path-regex", `^/v1/(link|events|runs/\{run\}/events)$`)
+	c.Dir = filepath.Join(described, "testdata")
+	c.Env = append(c.Environ(), "PYTHONPATH=.", "PYTHONDONTWRITEBYTECODE=1", "SCHEMATHESIS_HOOKS=schemathesis_hooks", "HOME="+t.TempDir())
+	text, err := c.CombinedOutput()
+	if err != nil {
+		t.Errorf("%v\n%s", err, text)
+	}
+	if !strings.Contains(string(text), "generated") {
+		t.Errorf("nothing was asked:\n%s", text)
+	}
+	s.Runs("coord", "dc1")
+}
