@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"encoding/binary"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -29,7 +30,9 @@ type hosts struct {
 
 // address is where a host is.
 func address(host string) string {
-	return map[string]string{"desk": "10.77.0.1", "front": "10.77.0.2", "site": "10.77.0.3", "n1": "10.77.0.4", "front2": "10.77.0.5"}[host]
+	return map[string]string{
+		"desk": "10.77.0.1", "front": "10.77.0.2", "site": "10.77.0.3", "n1": "10.77.0.4", "front2": "10.77.0.5", "n2": "10.77.0.6", "n3": "10.77.0.7", "n4": "10.77.0.8",
+	}[host]
 }
 
 func newHosts(t *testing.T, names ...string) *hosts {
@@ -58,9 +61,10 @@ func newHosts(t *testing.T, names ...string) *hosts {
 
 // wiretap keeps what crosses a cable by TCP: of each direction of each connection, what came in the order in which it came.
 type wiretap struct {
-	mu    sync.Mutex
-	flows map[string][]byte
-	first map[string][]byte // the first segment with anything in it
+	mu     sync.Mutex
+	flows  map[string][]byte
+	first  map[string][]byte // the first segment with anything in it
+	others map[string]int    // frames that are neither TCP nor what hosts need to find each other
 }
 
 func listenAt(t *testing.T, cable string) *wiretap {
@@ -80,7 +84,7 @@ func listenAt(t *testing.T, cable string) *wiretap {
 	if err := unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &unix.Timeval{Usec: 100_000}); err != nil {
 		t.Fatal(err)
 	}
-	w := &wiretap{flows: map[string][]byte{}, first: map[string][]byte{}}
+	w := &wiretap{flows: map[string][]byte{}, first: map[string][]byte{}, others: map[string]int{}}
 	stop, done := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(done)
@@ -119,9 +123,20 @@ func linkIndex(name string) (int, error) {
 	return index, err
 }
 
-// frame takes a frame of Ethernet with IPv4 and TCP in it.
+// frame takes a frame of Ethernet with IPv4 and TCP in it, and notes what else there is.
 func (w *wiretap) frame(b []byte) {
-	if len(b) < 34 || binary.BigEndian.Uint16(b[12:]) != unix.ETH_P_IP || b[23] != unix.IPPROTO_TCP {
+	if len(b) < 34 {
+		return
+	}
+	switch kind := binary.BigEndian.Uint16(b[12:]); {
+	case kind == unix.ETH_P_IP && b[23] == unix.IPPROTO_TCP:
+	case kind == unix.ETH_P_ARP, kind == unix.ETH_P_IP && b[23] == unix.IPPROTO_IGMP, // of kernels: who are neighbours, and which of them listen to whom
+		kind == unix.ETH_P_IPV6 && (b[20] == unix.IPPROTO_ICMPV6 || b[20] == unix.IPPROTO_HOPOPTS):
+		return
+	default:
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.others[fmt.Sprintf("type %04x with protocols %d and %d", kind, b[23], b[20])]++
 		return
 	}
 	packet := b[14:]
@@ -140,16 +155,21 @@ func (w *wiretap) frame(b []byte) {
 	w.flows[flow] = append(w.flows[flow], data...)
 }
 
-// onlyTLS13 fails the test if something else than TLS 1.3 crossed a cable, or one of some texts did. It returns how many connections there were.
-func (h *hosts) onlyTLS13(texts ...string) int {
+// onlyTLS13 fails the test if something else than TLS 1.3 crossed a cable, or one of some texts did. It returns the addresses that others connected to.
+func (h *hosts) onlyTLS13(texts ...string) map[string]bool {
 	h.t.Helper()
 	seen := map[string]bool{}
 	for _, w := range h.wires {
 		w.mu.Lock()
+		for what, n := range w.others {
+			h.t.Errorf("%d frames of %s crossed a cable", n, what)
+		}
 		for flow, first := range w.first {
-			seen[flow] = true
 			handshake := len(first) > 5 && first[0] == 0x16 && first[1] == 3
 			serverHello := handshake && first[5] == 2
+			if from, _, _ := strings.Cut(flow, " > "); serverHello {
+				seen[from] = true
+			}
 			switch {
 			case !handshake:
 				h.t.Errorf("%s begins without TLS: %q", flow, first[:min(len(first), 80)])
@@ -166,7 +186,7 @@ func (h *hosts) onlyTLS13(texts ...string) int {
 		}
 		w.mu.Unlock()
 	}
-	return len(seen)
+	return seen
 }
 
 // redis starts the Redis of a datacenter on a host, at a socket.
@@ -196,18 +216,41 @@ const (
 	wireScript = "canary of a script"
 	wireArg    = "canary-of-an-argument"
 	wireLog    = "canary of a log"
+	wireResult = "canary of a result"
 	wireOutput = "canary of an output"
+	wireVolume = "canary of a volume"
 )
 
+// hostsScript is a deployment whose container and database get a secret.
 const hostsScript = `
 // ` + wireScript + `
+container := import("container")
 herodb := import("herodb")
+image := import("image")
 run := import("run")
-secrets := {word: "1"}
-db := herodb.create("` + wireArg + `", {memory_mib: 64})
+word := run.secret("word")
+web := image.fetch("` + wireArg + `", {url: "https://example.com/web.tar", format: "oci", sha256: "4e07408562bedb8b60ce05c1decfe3ad16b72230967de01f640b7e4729b49fce"}, {node: "n4"})
+db := herodb.create("store", {memory_mib: 64, password: word})
+box := container.create("box", {image: web, env: {WORD: word, DB: db.address}})
+sum := container.exec(box, {command: ["sha256sum"], stdin: word})
+echo := container.exec(box, {command: ["cat"], stdin: "` + wireResult + `"})
 run.log("` + wireLog + `", db.address)
-run.output({said: "` + wireOutput + `"})
+run.output({said: "` + wireOutput + `", echo: echo.stdout, sum: sum.stdout})
 `
+
+// What nodes copy from one to another.
+const (
+	hostsVolume = `
+volume := import("volume")
+run := import("run")
+run.output({path: volume.create("data", {size_gib: 1}, {node: "n2"}).path})
+`
+	hostsCopy = `
+volume := import("volume")
+run := import("run")
+run.output({path: volume.copy("copy", {from: "data", size_gib: 1}, {node: "n3"}).path})
+`
+)
 
 // page is a manual page with commands in blocks that say on which machine they are typed: "desk", and "desk keeps" or "desk waits" for a command that
 // goes on.
@@ -300,36 +343,41 @@ func (p *page) start(machine, block string, waits bool) {
 	}
 }
 
-// Two coordinators, a supervisor with its Redis, a node and a person are on five hosts, where the commands of the manual are typed. All that crosses their
-// cables is TLS 1.3, and nothing was copied from one to the other but what commands printed.
-func TestHostsSpeakNothingButTLS(t *testing.T) {
-	t.Parallel()
-	if !testcluster.Alone(t, "") {
-		return
-	}
+// newPage prepares hosts for the commands of a page: with the program, a person's key and the Redis of the datacenter. It returns the socket of that.
+func newPage(t *testing.T, tags string, names ...string) (p *page, h *hosts, socket string) {
+	t.Helper()
 	testenv.Need(t, "redis-server")
 	testenv.Need(t, "ssh-keygen")
-	h := newHosts(t, "desk", "front", "site", "n1", "front2")
-	p := &page{t: t, root: t.TempDir()}
-	for _, dir := range []string{"bin", "desk/.ssh", "front/coord", "front2/coord", "site", "n1"} {
-		if err := os.MkdirAll(p.dir(dir), 0o700); err != nil {
+	h, p = newHosts(t, names...), &page{t: t, root: t.TempDir()}
+	for _, name := range append(names, "bin", "desk/.ssh", "front/coord", "front2/coord") {
+		if err := os.MkdirAll(p.dir(name), 0o700); err != nil {
 			t.Fatal(err)
 		}
 	}
 	const copies = "#!/bin/sh\nfor last; do :; done\nwhile [ $# -gt 1 ]; do case $1 in -r) ;; *) cp -r \"$1\" \"$ROOT/${last%%:*}/${last#*:}\" ;; esac; shift; done\n"
-	if err := errors.Join(os.WriteFile(filepath.Join(p.root, "bin", "scp"), []byte(copies), 0o700), os.Symlink(testcluster.Binary(t), filepath.Join(p.root, "bin", "writ"))); err != nil {
+	if err := errors.Join(os.WriteFile(filepath.Join(p.root, "bin", "scp"), []byte(copies), 0o700), os.Symlink(testcluster.Binary(t, tags), filepath.Join(p.root, "bin", "writ"))); err != nil {
 		t.Fatal(err)
 	}
 	p.typed("desk", "ssh-keygen -q -t ed25519 -N '' -f .ssh/id_ed25519")
-	socket := h.redis("site", t.TempDir(), "LONG-AND-RANDOM")
+	return p, h, h.redis("site", t.TempDir(), "LONG-AND-RANDOM")
+}
 
-	text, err := os.ReadFile("../../docs/manual/sites.md")
+// follow types the commands of docs/manual/sites.md up to a heading, to its end if that is "", and returns what they say.
+func (p *page) follow(socket, until string) (said string) {
+	p.t.Helper()
+	all, err := os.ReadFile("../../docs/manual/sites.md")
 	if err != nil {
-		t.Fatal(err)
+		p.t.Fatal(err)
+	}
+	text := string(all)
+	if until != "" {
+		var found bool
+		if text, _, found = strings.Cut(text, "\n## "+until+"\n"); !found {
+			p.t.Fatalf("the page has no heading %q", until)
+		}
 	}
 	var began time.Time
-	said := ""
-	for _, block := range blocksOfHosts.FindAllStringSubmatch(string(text), -1) {
+	for _, block := range blocksOfHosts.FindAllStringSubmatch(text, -1) {
 		machine, kind, block := block[1], block[2], strings.TrimSpace(strings.ReplaceAll(block[3], "/run/redis/redis.sock", socket))
 		if strings.HasPrefix(block, "writ runner") {
 			began = time.Now()
@@ -345,37 +393,110 @@ func TestHostsSpeakNothingButTLS(t *testing.T) {
 		}
 		out := p.typed(machine, block)
 		if strings.Contains(block, "writ submit") {
-			t.Logf("from the start of the runner to the end of the first run: %s", time.Since(began).Round(time.Millisecond))
+			p.t.Logf("from the start of the runner to the end of the first run: %s", time.Since(began).Round(time.Millisecond))
 		}
 		said += out
 	}
+	return said
+}
+
+// desk types a command on the workstation, as the person who founded the cluster.
+func (p *page) desk(commands string) string {
+	p.t.Helper()
+	return p.typed("desk", "export WRIT_CONFIG=cluster/client.yaml\n"+commands)
+}
+
+// node starts a node on its host, with more flags.
+func (p *page) node(name, flags string) {
+	p.t.Helper()
+	p.desk("writ token create --dc dc1 > " + name + ".token\nscp " + name + ".token " + name + ":")
+	p.start(name, "writ runner --data "+name+" --name "+name+" --supervisor https://10.77.0.3:7441 --redis rediss://10.77.0.3:6379/0 --join @"+name+".token "+flags, false)
+}
+
+// submit hands a script in, and returns the output of its run.
+func (p *page) submit(script string) map[string]string {
+	p.t.Helper()
+	if err := os.WriteFile(filepath.Join(p.dir("desk"), "script.tengo"), []byte(script), 0o600); err != nil {
+		p.t.Fatal(err)
+	}
+	said := p.desk("writ submit script.tengo -o json 2>&1 >run.json || { cat run.json; exit 1; }")
+	text, err := os.ReadFile(filepath.Join(p.dir("desk"), "run.json"))
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	var run struct {
+		Output map[string]string `json:"output"`
+	}
+	if err := json.Unmarshal(text, &run); err != nil || run.Output == nil {
+		p.t.Fatalf("%v: %s\n%s", err, text, said)
+	}
+	return run.Output
+}
+
+// copiesAVolume has a node fetch a volume from another one.
+func (p *page) copiesAVolume() {
+	p.t.Helper()
+	inside := func(node, path string) string {
+		if !filepath.IsAbs(path) {
+			path = filepath.Join(p.dir(node), path)
+		}
+		return filepath.Join(path, "content")
+	}
+	content := strings.Repeat(wireVolume, 1000)
+	if err := os.WriteFile(inside("n2", p.submit(hostsVolume)["path"]), []byte(content), 0o640); err != nil {
+		p.t.Fatal(err)
+	}
+	if got, err := os.ReadFile(inside("n3", p.submit(hostsCopy)["path"])); err != nil || string(got) != content {
+		p.t.Errorf("the copy has %d bytes, %v", len(got), err)
+	}
+}
+
+// Two coordinators, a supervisor with its Redis, nodes and a person are on hosts of their own, where the commands of the manual are typed. All that
+// crosses their cables is TLS 1.3, and nothing was copied from one to the other but what commands printed.
+func TestHostsSpeakNothingButTLS(t *testing.T) {
+	t.Parallel()
+	if !testcluster.Alone(t, "") {
+		return
+	}
+	p, h, socket := newPage(t, "", "desk", "front", "site", "n1", "front2", "n2", "n3", "n4")
+	said := p.follow(socket, "")
 	for _, want := range []string{"healthy", "said", "hello", "succeeded", "redis", "new certificates"} {
 		if !strings.Contains(said, want) {
 			t.Errorf("nothing says %q:\n%s", want, said)
 		}
 	}
 
-	config := "export WRIT_CONFIG=cluster/client.yaml\n"
-	for name, text := range map[string]string{"value": wireSecret, "hosts.tengo": hostsScript} {
-		if err := os.WriteFile(filepath.Join(p.dir("desk"), name), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+	p.node("n2", "--transfers 10.77.0.6:7450")
+	p.node("n3", "--transfer-allow 10.77.0.0/24")
+	p.node("n4", "--drivers simulated --simulate-speed 0")
+	if err := os.WriteFile(filepath.Join(p.dir("desk"), "value"), []byte(wireSecret), 0o600); err != nil {
+		t.Fatal(err)
 	}
-	out := p.typed("desk", config+"writ secret set word --file value\nwrit submit hosts.tengo")
-	if !strings.Contains(out, wireOutput) {
-		t.Errorf("the run gave %s", out)
+	p.desk("writ secret set word --file value")
+	if out := p.submit(hostsScript); out["said"] != wireOutput || !strings.Contains(out["echo"], wireResult) || !strings.Contains(out["sum"], writ.DigestOf([]byte(wireSecret)).String()) {
+		t.Errorf("the run gave %q", out)
 	}
+	p.copiesAVolume()
 	// Who has no key of the roster reads nothing.
-	out = p.typed("desk", "ssh-keygen -q -t ed25519 -N '' -f stranger\nWRIT_CONFIG=stranger.yaml writ context import work.yaml --key ./stranger\nWRIT_CONFIG=stranger.yaml writ run list || echo exit $?")
+	out := p.typed("desk", "ssh-keygen -q -t ed25519 -N '' -f stranger\nWRIT_CONFIG=stranger.yaml writ context import work.yaml --key ./stranger\nWRIT_CONFIG=stranger.yaml writ run list || echo exit $?")
 	if !strings.Contains(out, "SIGNER_UNKNOWN") || !strings.Contains(out, fmt.Sprint("exit ", writ.ExitDenied)) {
 		t.Errorf("a stranger is told %s", out)
 	}
-	if out := p.typed("desk", config+"writ login --web\nwrit logout"); !strings.Contains(out, "https://10.77.0.2:7440/login#") {
-		t.Errorf("writ login --web says %s", out)
+	// Other processes of the cluster are taken for no coordinator.
+	for _, address := range []string{"10.77.0.3:7441", "10.77.0.3:6379"} {
+		if out := p.desk("writ run list --server https://" + address + " 2>&1 || echo exit $?"); !strings.Contains(out, "CERTIFICATE_ROLE") || !strings.Contains(out, fmt.Sprint("exit ", writ.ExitDenied)) {
+			t.Errorf("with %s as coordinator: %s", address, out)
+		}
+	}
+	reads := strings.TrimSpace(p.desk("writ login --token\nwrit run list > /dev/null"))
+	web := p.desk("writ login --web 2>/dev/null\nwrit logout")
+	code, found := strings.CutPrefix(strings.TrimSpace(web), "https://10.77.0.2:7440/login#")
+	if !found || len(code) < 32 || len(reads) < 32 {
+		t.Errorf("writ login --web says %s, and --token %s", web, reads)
 	}
 	// Certificates are replaced again and again while runs go through: none fails, and none is held up.
-	began = time.Now()
-	out = p.typed("desk", config+`
+	began := time.Now()
+	out = p.desk(`
 		for round in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do
 			writ submit hello.tengo --detach -o name >> runs
 			writ pki rotate
@@ -389,7 +510,62 @@ func TestHostsSpeakNothingButTLS(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if n := h.onlyTLS13(wireSecret, wireScript, wireArg, wireLog, wireOutput, "LONG-AND-RANDOM", strings.TrimSpace(string(token))[:40]); n < 8 {
-		t.Errorf("only %d directions of connections were seen", n)
+	seen := h.onlyTLS13(wireSecret, wireScript, wireArg, wireLog, wireResult, wireOutput, wireVolume, "LONG-AND-RANDOM", strings.TrimSpace(string(token))[:40], reads, code)
+	for _, address := range []string{"[10 77 0 2]:7440", "[10 77 0 5]:7440", "[10 77 0 3]:7441", "[10 77 0 3]:6379", "[10 77 0 6]:7450"} {
+		if !seen[address] {
+			t.Errorf("nothing was seen of connections to %s: %v", address, seen)
+		}
 	}
+}
+
+// Certificates last for a minute, and are replaced twenty times besides, while people hand in scripts as fast as they can, for longer than two
+// certificates last. No run fails, and a node that comes then joins and works.
+func TestNoRunFailsWhileCertificatesLastAMinute(t *testing.T) {
+	testenv.Nightly(t, "TestHostsSpeakNothingButTLS replaces certificates that last for months")
+	t.Parallel()
+	const tags = "shortleaves"
+	if !testcluster.Alone(t, tags) {
+		return
+	}
+	p, _, socket := newPage(t, tags, "desk", "front", "site", "n1", "n2")
+	p.follow(socket, "Another person")
+	out := p.desk(`
+		for worker in 1 2 3; do
+			( while [ ! -e enough ]; do writ submit hello.tengo -o name >> runs || echo "exit $?" >> wrong; done ) &
+		done
+		for round in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do
+			writ pki rotate
+			sleep 7 # of a minute
+		done
+		touch enough
+		wait`)
+	if n := strings.Count(out, "has new certificates"); n != 20 {
+		t.Errorf("certificates were replaced %d times:\n%s", n, out)
+	}
+	if wrong, err := os.ReadFile(filepath.Join(p.dir("desk"), "wrong")); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("some runs failed: %s, %v\n%s", wrong, err, out)
+	}
+	runs, err := os.ReadFile(filepath.Join(p.dir("desk"), "runs"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("%d runs", bytes.Count(runs, []byte("\n")))
+	var shown struct {
+		Items []struct {
+			Name         string             `json:"name"`
+			Certificates []writ.Certificate `json:"certificates"`
+		} `json:"items"`
+	}
+	if text := p.desk("writ pki show -o json 2>/dev/null"); json.Unmarshal([]byte(text), &shown) != nil || len(shown.Items) != 2 {
+		t.Fatalf("writ pki show says %s", text)
+	}
+	for _, owner := range shown.Items {
+		for _, c := range owner.Certificates {
+			if left := time.Until(c.Until); left <= 0 || left > time.Minute {
+				t.Errorf("the %s of %s has a certificate for %s", c.Of, owner.Name, left)
+			}
+		}
+	}
+	p.node("n2", "")
+	p.submit("node := import(\"node\")\nrun := import(\"run\")\nnode.ping({}, {node: \"n2\"})\nrun.output({said: \"here\"})\n")
 }

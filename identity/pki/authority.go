@@ -18,8 +18,6 @@ import (
 
 // Times of certificates.
 const (
-	// Life is how long a certificate can be used. It is renewed when two thirds of that are over.
-	Life = 90 * 24 * time.Hour
 	// Backdate is how far before its making a certificate begins, for peers whose clocks are late.
 	Backdate = time.Hour
 
@@ -97,11 +95,11 @@ var usages = map[Role][]x509.ExtKeyUsage{
 }
 
 // issue returns the chain of a certificate for the owner of a key: itself and the authority's.
-func (a *authority) issue(name Name, key ed25519.PublicKey, hosts []string, life time.Duration, now time.Time) ([][]byte, error) {
+func (a *authority) issue(name Name, key ed25519.PublicKey, hosts []string, now time.Time) ([][]byte, error) {
 	if !name.valid() || name.owner() != a.owner {
 		return nil, fmt.Errorf("an authority of %v issues nothing for %s", a.owner, name)
 	}
-	until := now.Add(life)
+	until := now.Add(Life)
 	if until.After(a.until) {
 		until = a.until
 	}

@@ -1,7 +1,6 @@
 package pki
 
 import (
-	"cmp"
 	"crypto/ed25519"
 	"crypto/rand"
 	"crypto/tls"
@@ -19,7 +18,6 @@ type Issuer struct {
 	Key   ed25519.PrivateKey // that the roster has for it
 	Name  Name               // of its own certificate
 	Hosts []string           // names and addresses in it, for tools of others
-	Life  time.Duration      // of certificates; Life if 0
 	Now   func() time.Time   // time.Now if nil
 
 	mu        sync.Mutex
@@ -45,7 +43,7 @@ func (i *Issuer) Certificate() (*tls.Certificate, error) {
 	if err != nil {
 		return nil, err
 	}
-	i.own, i.renewFrom = &tls.Certificate{Certificate: chain, PrivateKey: key}, now.Add(renewAfter(i.life()))
+	i.own, i.renewFrom = &tls.Certificate{Certificate: chain, PrivateKey: key}, now.Add(renewAfter(Life))
 	return i.own, nil
 }
 
@@ -112,10 +110,8 @@ func (i *Issuer) issue(name Name, key ed25519.PublicKey, hosts []string, now tim
 		}
 		i.authority = next
 	}
-	return i.authority.issue(name, key, hosts, i.life(), now)
+	return i.authority.issue(name, key, hosts, now)
 }
-
-func (i *Issuer) life() time.Duration { return cmp.Or(i.Life, Life) }
 
 func (i *Issuer) now() time.Time {
 	if i.Now == nil {
