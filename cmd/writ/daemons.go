@@ -120,7 +120,7 @@ It begins with the rosters in its data directory, where "writ init" puts the fir
 	dataFlag(c, &data)
 	f.StringVar(&ledger, "ledger", "", "postgres:// address of the ledger's database; @FILE reads it from a file. Without it, a file in --data")
 	f.StringVar(&listen, "listen", "127.0.0.1:7440", "address of the API and the dashboard")
-	f.StringVar(&metrics, "metrics-listen", "", "address of a listener for metrics and health alone, without login and TLS")
+	f.StringVar(&metrics, "metrics-listen", "", "address of a listener for metrics and health alone, without login. Beyond loopback it speaks TLS as --listen does")
 	f.StringVar(&publicURL, "public-url", "", "how supervisors and browsers reach it; the address it listens on if not given")
 	f.StringVar(&tlsCert, "tls-cert", "", "file (PEM) with a certificate for browsers and curl, and its chain, as fullchain.pem of certbot. It is read again when it changes")
 	f.StringVar(&tlsKey, "tls-key", "", "file (PEM) with the key of that certificate")

@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"crypto/ed25519"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -37,7 +38,7 @@ type Coord struct {
 	Data         string // directory of its ledger
 	Ledger       string // postgres:// URL of its ledger, or @FILE with one; a file in Data if ""
 	Listener     net.Listener
-	Metrics      net.Listener // for metrics and health, without login; nil for none
+	Metrics      net.Listener // for metrics and health, without login, and without TLS on loopback; nil for none
 	PublicURL    string       // how supervisors and browsers reach it; the listener's address if ""
 	TLSCert      string       // file with a certificate that browsers know, "" for none
 	TLSKey       string       // file with its key
@@ -195,6 +196,10 @@ func (c *Coord) Run(ctx context.Context, ready func()) (err error) {
 	if err := coordinator.CheckListen(c.Listener.Addr()); err != nil {
 		return err // before anybody waits for it
 	}
+	metrics, err := c.metricsFor(coordinator)
+	if err != nil {
+		return err
+	}
 	for _, signed := range c.Rosters {
 		if slices.ContainsFunc(have, func(h []byte) bool { return string(h) == string(signed) }) {
 			continue
@@ -209,13 +214,25 @@ func (c *Coord) Run(ctx context.Context, ready func()) (err error) {
 	}
 	c.Log.InfoContext(ctx, "coordinator is listening", "url", c.URL(), "data", c.Data)
 	ready()
-	if c.Metrics == nil {
+	if metrics == nil {
 		return coordinator.Serve(ctx, c.Listener)
 	}
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return coordinator.Serve(ctx, c.Listener) })
-	group.Go(func() error { return serveHTTP(ctx, c.Metrics, coordinator.MetricsHandler(), time.Second, c.Log, nil) })
+	group.Go(func() error { return serveHTTP(ctx, metrics, coordinator.MetricsHandler(), time.Second, c.Log, nil) })
 	return group.Wait()
+}
+
+// metricsFor returns the listener for metrics of a coordinator: with TLS, unless only this machine reaches it. Metrics have names of nodes and people.
+func (c *Coord) metricsFor(of *coord.Coordinator) (net.Listener, error) {
+	switch {
+	case c.Metrics == nil || onLoopback(c.Metrics.Addr()):
+		return c.Metrics, nil
+	case of.TLS == nil:
+		return nil, writ.Errorf(writ.CodeListenRefused, "the listener for metrics at %s is not on loopback, and this coordinator speaks no TLS", c.Metrics.Addr()).
+			WithHint("use an address like 127.0.0.1:9180 for --metrics-listen, or found the cluster with `writ init --coordinator https://HOST:PORT`")
+	}
+	return tls.NewListener(c.Metrics, of.TLS), nil
 }
 
 // newest returns the newest roster of a ledger once those that it lacks are added, nil if there is none.

@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"context"
 	"crypto/ecdsa"
 	"crypto/ed25519"
 	"crypto/elliptic"
@@ -13,6 +14,7 @@ import (
 	"io"
 	"log/slog"
 	"math/big"
+	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -218,6 +220,64 @@ func TestACoordinatorShowsBrowsersACertificateThatTheyKnow(t *testing.T) {
 	by.CloseIdleConnections()
 	if err := p.stop(); err != nil {
 		t.Error(err)
+	}
+}
+
+// elsewhere is a listener that says that other machines reach it.
+type elsewhere struct{ net.Listener }
+
+func (elsewhere) Addr() net.Addr { return &net.TCPAddr{IP: net.IPv4(192, 0, 2, 1), Port: 9180} }
+
+// Metrics have names of nodes and people: they leave a machine with TLS or not at all.
+func TestMetricsLeaveThisMachineWithTLSOnly(t *testing.T) {
+	listen := func() net.Listener {
+		t.Helper()
+		l, err := Listen("127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { l.Close() })
+		return l
+	}
+	plain := newCoord(t, t.TempDir(), "127.0.0.1:0")
+	plain.Metrics = elsewhere{listen()}
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	if err := plain.Run(ctx, func() { t.Error("it says that it serves"); stop() }); writ.CodeOf(err) != writ.CodeListenRefused || writ.AsError(err).Hint == "" {
+		t.Errorf("without TLS: %v", err)
+	}
+
+	here, there := listen(), listen()
+	for address, metrics := range map[string]net.Listener{"http://" + here.Addr().String(): here, "https://" + there.Addr().String(): elsewhere{there}} {
+		c, roster := newTLSCoord(t)
+		c.Metrics = metrics
+		p, ctx := newProcesses(t.Context())
+		if err := p.start(ctx, "coordinator", c.Run); err != nil {
+			t.Fatal(err)
+		}
+		monitor := &http.Transport{TLSClientConfig: pki.Client(func(chain []*x509.Certificate) error {
+			return (&pki.Verifier{Roster: roster, Now: time.Now()}).Is(pki.Name{Role: pki.Coordinator, ID: roster.Coordinators[0].ID}, chain)
+		}, nil)}
+		get := func(address string) int {
+			t.Helper()
+			answer, err := (&http.Client{Transport: monitor}).Get(address + "/metrics")
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer answer.Body.Close()
+			_, _ = io.Copy(io.Discard, answer.Body)
+			return answer.StatusCode
+		}
+		if got := get(address); got != http.StatusOK {
+			t.Errorf("%s: %d", address, got)
+		}
+		if host, secure := strings.CutPrefix(address, "https://"); secure && get("http://"+host) == http.StatusOK {
+			t.Errorf("%s tells its metrics without TLS, too", address)
+		}
+		monitor.CloseIdleConnections()
+		if err := p.stop(); err != nil {
+			t.Error(err)
+		}
 	}
 }
 
