@@ -340,7 +340,6 @@ func redisFlags(c *cobra.Command, s *redisqueue.Server) {
 	f.StringVar(&s.CA, "redis-ca", "", "file with the CA of Redis; those of the system if not given")
 	f.StringVar(&s.Certificate, "redis-cert", "", "file with the certificate to show to Redis")
 	f.StringVar(&s.Key, "redis-key", "", "file with the key of that certificate")
-	f.BoolVar(&s.Plain, "insecure-redis", false, "reach a Redis on another machine without TLS: others on the network can read everything")
 	fromEnvironment(f, "redis", "redis-ca", "redis-cert", "redis-key")
 }
 

@@ -35,7 +35,11 @@ func checkTransport(config *pgx.ConnConfig, local localHosts) error {
 	}
 	ways := append([]*pgconn.FallbackConfig{{Host: config.Host, Port: config.Port, TLSConfig: config.TLSConfig}}, config.Fallbacks...)
 	for _, way := range ways {
-		if local(way.Host) || verifiesName(way.TLSConfig, way.Host) {
+		if local(way.Host) {
+			continue
+		}
+		if verifiesName(way.TLSConfig, way.Host) {
+			way.TLSConfig.MinVersion = tls.VersionTLS13
 			continue
 		}
 		what := "without TLS"
@@ -89,6 +93,8 @@ func distrust(err error) (what, hint string) {
 		return "its certificate is for another name", "use the name that the certificate has in the address"
 	case invalid:
 		return "its certificate has expired, or is not valid yet, or not for a server", "renew it, and check the clocks of both machines"
+	case err != nil && strings.Contains(err.Error(), "protocol version"):
+		return "it does not speak TLS 1.3", "take ssl_max_protocol_version out of its postgresql.conf; PostgreSQL needs OpenSSL 1.1.1 or later for that"
 	case err != nil && strings.Contains(err.Error(), "server refused TLS connection"):
 		return "it does not speak TLS", "set ssl = on in its postgresql.conf, with a certificate for its name (docs/manual/postgresql.md)"
 	}

@@ -196,7 +196,10 @@ func TestPostgreSQLIsTrustedByItsCertificateOnly(t *testing.T) {
 	refused("no TLS there", at(ours.CA, "127.0.0.1"), "ssl = on")
 	own.UseTLS(ours.Issue("127.0.0.1", time.Now().Add(-time.Hour)))
 	refused("expired", at(ours.CA, "127.0.0.1"), "renew")
-	own.UseTLS(ours.Issue("127.0.0.1", time.Now().Add(time.Hour)))
+	certificate, key := ours.Issue("127.0.0.1", time.Now().Add(time.Hour))
+	own.UseTLS(certificate, key, "ssl_max_protocol_version=TLSv1.2")
+	refused("an older TLS", at(ours.CA, "127.0.0.1"), "ssl_max_protocol_version")
+	own.UseTLS(certificate, key)
 	refused("signed by somebody else", at(strange.CA, "127.0.0.1"), "sslrootcert")
 	refused("another name", at(ours.CA, "localhost"), "name")
 

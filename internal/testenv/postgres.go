@@ -164,11 +164,14 @@ func (p *PostgresServer) Start() {
 	}
 }
 
-// UseTLS lets the server speak TLS too, with a certificate and its key (PEM). It is killed and started again.
-func (p *PostgresServer) UseTLS(certificate, key []byte) {
+// UseTLS lets the server speak TLS too, with a certificate and its key (PEM), and with more settings ("name=value"). It is killed and started again.
+func (p *PostgresServer) UseTLS(certificate, key []byte, more ...string) {
 	p.t.Helper()
 	p.Kill()
 	p.settings = []string{"-c", "ssl=on", "-c", "ssl_cert_file=" + p.file("server.pem", certificate), "-c", "ssl_key_file=" + p.file("server.key", key)}
+	for _, setting := range more {
+		p.settings = append(p.settings, "-c", setting)
+	}
 	p.Start()
 }
 

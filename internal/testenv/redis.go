@@ -59,13 +59,14 @@ func RedisIn(t testing.TB, dir string) *RedisServer {
 	})
 }
 
-// RedisWithTLS starts one that speaks TLS only.
-func RedisWithTLS(t testing.TB, files RedisTLS) *RedisServer {
+// RedisWithTLS starts one that speaks TLS only, with more arguments.
+func RedisWithTLS(t testing.TB, files RedisTLS, more ...string) *RedisServer {
 	t.Helper()
 	return startRedis(t, func(r *RedisServer) {
 		r.URL = "rediss://" + r.Addr + "/0"
 		r.args = []string{"--port", "0", "--tls-port", strconv.Itoa(r.port), "--tls-auth-clients", "yes",
 			"--tls-ca-cert-file", files.CA, "--tls-cert-file", files.Certificate, "--tls-key-file", files.Key}
+		r.args = append(r.args, more...)
 	})
 }
 

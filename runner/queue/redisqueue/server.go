@@ -34,9 +34,6 @@ type Server struct {
 	Verify func(host string, s tls.ConnectionState) error
 	// Connections is how many each pool of connections has at most; that of go-redis if 0.
 	Connections int
-	// Plain allows a Redis beyond this machine without TLS. Envelopes keep what goes there from being changed, and nothing from being read,
-	// the password of Redis neither.
-	Plain bool
 }
 
 // Open returns the queue at the server. It does not connect. The files are read now, to find what is wrong with them, and again for
@@ -95,9 +92,9 @@ func (s Server) check(options *redis.Options) error {
 		return writ.Errorf(writ.CodeUsage, "certificates are given for a Redis without TLS").WithHint("its URL begins with rediss:// then")
 	case (s.Certificate == "") != (s.Key == ""):
 		return writ.Errorf(writ.CodeUsage, "a certificate for Redis needs its key, and a key its certificate")
-	case options.TLSConfig == nil && !s.Plain && options.Network != "unix" && !isLoopback(options.Addr):
+	case options.TLSConfig == nil && options.Network != "unix" && !isLoopback(options.Addr):
 		return writ.Errorf(writ.CodeUsage, "the Redis at %s is not on this machine, and its URL is without TLS: others on the network can read jobs and passwords", options.Addr).
-			WithHint("use rediss:// (docs/manual/redis.md shows how), or say --insecure-redis if the way there is protected by other means")
+			WithHint("use rediss:// (docs/manual/redis.md shows how), or the address on this machine of a tunnel that leads there")
 	case options.TLSConfig != nil && options.TLSConfig.InsecureSkipVerify:
 		return writ.Errorf(writ.CodeUsage, "with skip_verify any server could pose as this Redis").WithHint("name its CA with --redis-ca instead")
 	case options.TLSConfig == nil:
@@ -134,7 +131,7 @@ func (s Server) dial(ctx context.Context, network, address, name string) (net.Co
 
 // config reads the files.
 func (s Server) config(name string) (*tls.Config, error) {
-	config := &tls.Config{ServerName: name, MinVersion: tls.VersionTLS12}
+	config := &tls.Config{ServerName: name, MinVersion: tls.VersionTLS13}
 	if s.Verify != nil && s.CA == "" {
 		config.InsecureSkipVerify = true // Verify does it
 		config.VerifyConnection = func(state tls.ConnectionState) error { return s.Verify(name, state) }
@@ -172,6 +169,8 @@ func (s Server) explain(err error) error {
 		what, hint = "its certificate is for another name", "use the name that the certificate has in the URL"
 	case strings.Contains(err.Error(), "certificate has expired or is not yet valid"):
 		what, hint = "its certificate has expired or is not valid yet", "renew it, and check the clocks of both machines"
+	case strings.Contains(err.Error(), "protocol version"):
+		what, hint = "it does not speak TLS 1.3", "write tls-protocols \"TLSv1.3\" into its configuration; Redis needs OpenSSL 1.1.1 or later for that"
 	case has[tls.RecordHeaderError](err), errors.Is(err, context.DeadlineExceeded): // a Redis without TLS waits for the end of a line
 		what, hint = "it does not seem to speak TLS on this port", "tls-port of its configuration says where it does"
 	}
