@@ -161,7 +161,7 @@ func (a *app) coordinatorRemoveCommand() *cobra.Command {
 		Short: "Remove a coordinator from the roster",
 		Long: `Signs the next version of the roster, which does not have the coordinator any more. Supervisors end their links to it, and commands
 reject it. The command asks another coordinator if it knows one. You are a root operator. Remove a coordinator that never comes back: supervisors
-keep events for it until then.`,
+keep events for it until then. The only one cannot be removed: no command would reach the cluster any more.`,
 		Example: "  writ coordinator remove coord2",
 		Args:    exactly("NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -367,6 +367,13 @@ func TestAnotherCoordinatorOfTheRosterIsAsked(t *testing.T) {
 	if got := w.alice.Roster.CoordinatorAt("https://more.test"); got == nil || len(got.URLs) != 3 {
 		t.Errorf("with one more address it is %+v", got)
 	}
+	last := func(r *identity.Roster) error { return RemoveCoordinator(r, "coord2") }
+	if _, err := Successor(w.alice.Roster, w.alice, time.Now(), last); writ.CodeOf(err) != writ.CodeConflict || writ.AsError(err).Hint == "" {
+		t.Errorf("the last coordinator was removed: %v", err)
+	}
+	w.amend(t, func(next *identity.Roster) error {
+		return AddCoordinator(next, "coord3", newPublic(t), []string{"https://coord3.test:7440"})
+	})
 	w.amend(t, func(next *identity.Roster) error { return RemoveCoordinator(next, "coord2") })
 	if _, err := Successor(w.alice.Roster, w.alice, time.Now(), func(r *identity.Roster) error { return RemoveCoordinator(r, "coord2") }); writ.CodeOf(err) != writ.CodeNotFound {
 		t.Errorf("removed twice: %v", err)

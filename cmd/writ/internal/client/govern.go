@@ -265,6 +265,10 @@ func RemoveCoordinator(r *identity.Roster, name string) error {
 	if len(r.Coordinators) == before {
 		return writ.Errorf(writ.CodeNotFound, "the roster has no coordinator %q", name).WithHint("`writ coordinator list` shows them")
 	}
+	if len(r.Coordinators) == 0 {
+		return writ.Errorf(writ.CodeConflict, "%s is the only coordinator: without it no command could reach the cluster, nor bring it another roster", name).
+			WithHint("add another one first: writ coordinator add NAME --url https://HOST:PORT --data DIRECTORY")
+	}
 	return nil
 }
 
