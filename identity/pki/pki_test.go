@@ -198,6 +198,7 @@ func TestACertificateProvesOnlyDelegationsOfItsOwnersKey(t *testing.T) {
 		}
 	}
 	self := supervisorOfVienna.in(r).String()
+	ofGraz, supervisorOfGraz, redisOfVienna := owner{Cluster: r.Cluster, Datacenter: graz}, Name{Role: Supervisor, Datacenter: graz}, Name{Role: Redis, Datacenter: vienna}
 	for name, tt := range map[string]struct {
 		chain []*x509.Certificate
 		want  Name
@@ -213,6 +214,12 @@ func TestACertificateProvesOnlyDelegationsOfItsOwnersKey(t *testing.T) {
 		"graz as coordinator":                 {shown(forged{root: "graz"}, frontCoordinator), frontCoordinator, writ.CodeCertificateUntrusted},
 		"the coordinator as supervisor":       {shown(forged{root: "front"}, supervisorOfVienna), supervisorOfVienna, writ.CodeCertificateUntrusted},
 		"vienna's delegation for graz":        {shown(forged{root: "vienna", of: owner{Cluster: r.Cluster, Datacenter: graz}}, supervisorOfVienna), supervisorOfVienna, writ.CodeCertificateUntrusted},
+		"graz's authority as supervisor":      {shown(forged{root: "graz", of: ofGraz}, supervisorOfVienna), supervisorOfVienna, writ.CodeCertificateUntrusted},
+		"graz's authority as Redis of vienna": {shown(forged{root: "graz", of: ofGraz}, redisOfVienna), redisOfVienna, writ.CodeCertificateUntrusted},
+		"graz's authority as coordinator":     {shown(forged{root: "graz", of: ofGraz}, frontCoordinator), frontCoordinator, writ.CodeCertificateUntrusted},
+		"graz with the URI of vienna, too": {shown(forged{root: "graz", leaf: func(c *x509.Certificate) { c.URIs = append(c.URIs, supervisorOfVienna.in(r).URI()) }}, supervisorOfGraz),
+			supervisorOfVienna, writ.CodeCertificateUntrusted},
+		"graz with the name of vienna":        {shown(forged{root: "graz", leaf: func(c *x509.Certificate) { c.DNSNames = []string{"vienna"} }}, supervisorOfGraz), supervisorOfVienna, writ.CodeCertificateRole},
 		"a delegation for another key":        {shown(forged{root: "vienna", key: public("graz")}, supervisorOfVienna), supervisorOfVienna, writ.CodeCertificateUntrusted},
 		"an envelope of another kind":         {shown(forged{root: "vienna", kind: envelope.Standing}, supervisorOfVienna), supervisorOfVienna, writ.CodeCertificateUntrusted},
 		"no delegation":                       {shown(forged{root: "vienna", without: true}, supervisorOfVienna), supervisorOfVienna, writ.CodeCertificateUntrusted},

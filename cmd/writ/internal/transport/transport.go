@@ -118,7 +118,7 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	verified := t.to(r.URL)
 	response, err := verified.RoundTrip(r)
 	if err == nil || !mayBeOutdated(err) || r.Body != nil && r.GetBody == nil {
-		return response, err
+		return response, inWords(r.URL, err)
 	}
 	news, fetched := t.refresh(r.Context(), r.URL)
 	switch {
@@ -134,6 +134,20 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 		}
 	}
 	return verified.RoundTrip(again)
+}
+
+// inWords says what a server speaks that does not speak TLS as here; other errors stay as they are.
+func inWords(server *url.URL, err error) error {
+	what := ""
+	if _, other := errors.AsType[tls.RecordHeaderError](err); other {
+		what = "does not speak TLS"
+	} else if err != nil && strings.Contains(err.Error(), "protocol version") {
+		what = "does not speak TLS 1.3"
+	}
+	if what == "" {
+		return err
+	}
+	return &writ.Error{Code: writ.CodeUnreachable, Message: server.Host + " " + what, Hint: "check the address and the port: another program answers there", Err: err}
 }
 
 // verifyAnew forgets the connections that were verified by another roster than the one that counts now.
@@ -326,16 +340,41 @@ func (t *Transport) fetchAll(ctx context.Context, server *url.URL, after int) (a
 // Fetch asks the server at a URL for the signed rosters after a version, oldest first, by a client that verifies nothing.
 type Fetch func(ctx context.Context, client *http.Client, server *url.URL, after int) ([][]byte, error)
 
-// FromCoordinator is how a coordinator is asked.
+// FromCoordinator is how a coordinator is asked. If a supervisor is there instead it is asked in its own way: by its rosters it is known for what it is.
 func FromCoordinator(ctx context.Context, client *http.Client, server *url.URL, after int) ([][]byte, error) {
+	return firstOf(ctx, client, server, after, coordinatorsRosters, supervisorsRosters)
+}
+
+// FromSupervisor is how the node API of a supervisor is asked, or a coordinator that is there instead.
+func FromSupervisor(ctx context.Context, client *http.Client, server *url.URL, after int) ([][]byte, error) {
+	return firstOf(ctx, client, server, after, supervisorsRosters, coordinatorsRosters)
+}
+
+// firstOf asks in one way, and in another one if the server does not know that. If it knows neither, the error is that of the first.
+func firstOf(ctx context.Context, client *http.Client, server *url.URL, after int, ways ...Fetch) (signed [][]byte, err error) {
+	for _, ask := range ways {
+		got, failed := ask(ctx, client, server, after)
+		if failed == nil || !errors.Is(failed, errNotThere) {
+			return got, failed
+		}
+		if err == nil {
+			err = failed
+		}
+	}
+	return nil, err
+}
+
+func coordinatorsRosters(ctx context.Context, client *http.Client, server *url.URL, after int) ([][]byte, error) {
 	answer, err := get[api.Rosters](ctx, client, server, "/v1/roster", after)
 	return answer.Signed, err
 }
 
-// FromSupervisor is how the node API of a supervisor is asked.
-func FromSupervisor(ctx context.Context, client *http.Client, server *url.URL, after int) ([][]byte, error) {
+func supervisorsRosters(ctx context.Context, client *http.Client, server *url.URL, after int) ([][]byte, error) {
 	return get[[][]byte](ctx, client, server, "/v1/rosters", after)
 }
+
+// errNotThere is why a server gives no rosters that has nothing at that path.
+var errNotThere = errors.New("404 Not Found")
 
 func get[T any](ctx context.Context, client *http.Client, server *url.URL, path string, after int) (answer T, err error) {
 	ctx, stop := context.WithTimeout(ctx, fetchWithin)
@@ -353,6 +392,11 @@ func get[T any](ctx context.Context, client *http.Client, server *url.URL, path 
 	switch {
 	case err != nil:
 		return answer, err
+	case response.StatusCode == http.StatusNotFound:
+		return answer, &writ.Error{
+			Code: writ.CodeUnreachable, Message: fmt.Sprintf("%s gives no rosters: %s", server.Host, response.Status),
+			Hint: "check the address and the port: another program answers there", Err: errNotThere,
+		}
 	case response.StatusCode != http.StatusOK:
 		return answer, writ.Errorf(writ.CodeUnreachable, "%s gives no rosters: %s", server.Host, response.Status)
 	case len(body) > MaxRosters:
@@ -369,6 +413,9 @@ func Address(what, address string) (*url.URL, error) {
 	u, err := url.Parse(strings.TrimSuffix(address, "/"))
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
 		return nil, writ.Errorf(writ.CodeUsage, "%q is no address of a %s", address, what).WithHint("it looks like https://writ.example.org:7440")
+	}
+	if u.Path != "" || u.RawQuery != "" || u.Fragment != "" {
+		return nil, writ.Errorf(writ.CodeUsage, "the address of a %s ends with its port, and this one goes on: %s", what, u.Redacted()).WithHint("it looks like https://writ.example.org:7440")
 	}
 	return u, nil
 }

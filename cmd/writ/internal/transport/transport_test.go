@@ -184,7 +184,7 @@ func TestAServerOutsideTheRostersGetsNoRequest(t *testing.T) {
 		"rosters with another version of the anchor": {forked, c.signed, by(front, c.roster), writ.CodeRosterFork},
 		"no rosters":                                  {anchor, nil, by(front, c.roster), writ.CodeCertificateUntrusted},
 		"more rosters than anybody has":               {anchor, [][]byte{make([]byte, MaxRosters)}, by(front, c.roster), writ.CodeTooLarge},
-		"a coordinator that speaks TLS 1.2 and older": {anchor, c.signed, older(by(front, c.roster)), writ.CodeInternal},
+		"a coordinator that speaks TLS 1.2 and older": {anchor, c.signed, older(by(front, c.roster)), writ.CodeUnreachable},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := serve(t, &tt.rosters, c.roster.Cluster, tt.secure)
@@ -196,6 +196,152 @@ func TestAServerOutsideTheRostersGetsNoRequest(t *testing.T) {
 				t.Errorf("the server was asked %q", got)
 			}
 		})
+	}
+}
+
+// shows is how a process listens that shows a certificate of an issuer, with the key of this test.
+func shows(t *testing.T, i *pki.Issuer, name pki.Name) *tls.Config {
+	t.Helper()
+	key := newKey(t)
+	chain, err := i.Issue(name, key.Public().(ed25519.PublicKey))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pki.Server(func() (*tls.Certificate, error) { return &tls.Certificate{Certificate: chain, PrivateKey: key}, nil }, nil)
+}
+
+// at lets an issuer live at another time.
+func at(off time.Duration, i *pki.Issuer) *pki.Issuer {
+	i.Now = func() time.Time { return time.Now().Add(off) }
+	return i
+}
+
+// Whatever is wrong with the certificate of a server has a code of its own and a hint, ends a command with exit code 3, and nothing was sent. That holds for
+// what other processes of the same cluster show, too.
+func TestAWrongCertificateGetsNoRequest(t *testing.T) {
+	c, front := found(t, time.Hour)
+	super := newKey(t)
+	dc := writ.DatacenterID(writ.NewUUID())
+	c.change(func(r *identity.Roster) {
+		r.Datacenters = append(r.Datacenters, identity.Datacenter{
+			Datacenter: writ.Datacenter{ID: dc, Name: "dc1", Region: "eu"}, SupervisorKey: super.Public().(ed25519.PublicKey), Enabled: true,
+		})
+	})
+	coordinator := pki.Name{Cluster: c.roster.Cluster, Role: pki.Coordinator, ID: c.roster.Coordinators[0].ID}
+	supervisor := pki.Name{Cluster: c.roster.Cluster, Role: pki.Supervisor, Datacenter: dc}
+	redis := pki.Name{Cluster: c.roster.Cluster, Role: pki.Redis, Datacenter: dc}
+	node := pki.Name{Cluster: c.roster.Cluster, Role: pki.Node, Datacenter: dc, ID: writ.NewUUID()}
+	ofFront := func() *pki.Issuer { return &pki.Issuer{Key: front, Name: coordinator} }
+	ofDatacenter := func() *pki.Issuer { return &pki.Issuer{Key: super, Name: supervisor} }
+	replaced := ofFront()
+	replaced.Rotate(time.Now())
+	for name, tt := range map[string]struct {
+		secure *tls.Config
+		code   writ.Code
+	}{
+		"its own":                        {shows(t, ofFront(), coordinator), ""},
+		"one that ended in winter":       {shows(t, at(-200*24*time.Hour, ofFront()), coordinator), writ.CodeCertificateExpired},
+		"one that ended 3 h ago":         {shows(t, at(-pki.Life-3*time.Hour, ofFront()), coordinator), writ.CodeCertificateExpired},
+		"one that begins in 2 h":         {shows(t, at(3*time.Hour, ofFront()), coordinator), writ.CodeCertificateNotYetValid},
+		"one by a replaced authority":    {shows(t, at(-time.Minute, ofFront()), coordinator), writ.CodeCertificateRevoked},
+		"that of a supervisor":           {shows(t, ofDatacenter(), supervisor), writ.CodeCertificateRole},
+		"that of a Redis":                {shows(t, ofDatacenter(), redis), writ.CodeCertificateRole},
+		"that of a node":                 {shows(t, ofDatacenter(), node), writ.CodeCertificateRole},
+		"one by the key of a supervisor": {shows(t, &pki.Issuer{Key: super, Name: coordinator}, coordinator), writ.CodeCertificateUntrusted},
+		"one by no key of the roster":    {shows(t, &pki.Issuer{Key: newKey(t), Name: coordinator}, coordinator), writ.CodeCertificateUntrusted},
+		"a self-signed one":              {&tls.Config{Certificates: []tls.Certificate{selfSigned()}}, writ.CodeCertificateUntrusted},
+	} {
+		t.Run(name, func(t *testing.T) {
+			tr := newTransport(t, identity.Anchor{Cluster: c.roster.Cluster})
+			tr.Floors = new(pki.Floors)
+			if tt.code == writ.CodeCertificateRevoked { // it has seen the next one
+				if err := tr.post(serve(t, &c.signed, c.roster.Cluster, shows(t, replaced, coordinator)).URL); err != nil {
+					t.Fatal(err)
+				}
+			}
+			s := serve(t, &c.signed, c.roster.Cluster, tt.secure)
+			err := tr.post(s.URL)
+			if writ.CodeOf(err) != tt.code {
+				t.Errorf("%v (%s), want %s", err, writ.CodeOf(err), tt.code)
+			}
+			if got := s.heard(); len(got) > 0 != (tt.code == "") {
+				t.Errorf("the server was asked %q", got)
+			}
+			if err == nil {
+				return
+			}
+			if e := writ.AsError(err); e.Hint == "" || e.Code.Info().Exit != writ.ExitDenied {
+				t.Errorf("the hint is %q, the exit code %d", e.Hint, e.Code.Info().Exit)
+			}
+		})
+	}
+}
+
+// Who knows nothing but the id of the cluster, and comes to the port of a supervisor instead of that of a coordinator, or the other way round, is told
+// who is there. Of a server that is neither, the error says so.
+func TestAtTheFirstContactAnotherProcessOfTheClusterIsNamed(t *testing.T) {
+	c, front := found(t, time.Hour)
+	super := newKey(t)
+	dc := writ.DatacenterID(writ.NewUUID())
+	c.change(func(r *identity.Roster) {
+		r.Datacenters = append(r.Datacenters, identity.Datacenter{
+			Datacenter: writ.Datacenter{ID: dc, Name: "dc1", Region: "eu"}, SupervisorKey: super.Public().(ed25519.PublicKey), Enabled: true,
+		})
+	})
+	supervisor := pki.Name{Cluster: c.roster.Cluster, Role: pki.Supervisor, Datacenter: dc}
+	gives := func(path string, answer any, secure *tls.Config) string { // nothing else
+		s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.URL.Path != path {
+				http.NotFound(w, r)
+				return
+			}
+			_ = json.NewEncoder(w).Encode(answer)
+		}))
+		s.Config.ErrorLog = log.New(io.Discard, "", 0)
+		s.Listener = tls.NewListener(s.Listener, secure)
+		s.Start()
+		t.Cleanup(s.Close)
+		return s.URL
+	}
+	ofSupervisor := shows(t, &pki.Issuer{Key: super, Name: supervisor}, supervisor)
+	ofCoordinator := api.Rosters{Cluster: c.roster.Cluster, Version: c.roster.Version, Signed: c.signed}
+	wantsSupervisor := func(*identity.Roster, string) pki.Name { return pki.Name{Role: pki.Supervisor, Datacenter: dc} }
+	plain := httptest.NewServer(http.NotFoundHandler())
+	defer plain.Close()
+	for name, tt := range map[string]struct {
+		url   string
+		want  func(*identity.Roster, string) pki.Name
+		fetch Fetch
+		code  writ.Code
+		says  string
+	}{
+		"a supervisor":  {gives("/v1/rosters", c.signed, ofSupervisor), Coordinator, FromCoordinator, writ.CodeCertificateRole, "the supervisor of dc1"},
+		"a coordinator": {gives("/v1/roster", ofCoordinator, by(front, c.roster)), wantsSupervisor, FromSupervisor, writ.CodeCertificateRole, "the coordinator front"},
+		"neither":       {gives("/", nil, ofSupervisor), Coordinator, FromCoordinator, writ.CodeUnreachable, "gives no rosters: 404"},
+		"no TLS":        {plain.URL, Coordinator, FromCoordinator, writ.CodeUnreachable, "does not speak TLS"},
+		"an older TLS":  {serve(t, &c.signed, c.roster.Cluster, older(by(front, c.roster))).URL, Coordinator, FromCoordinator, writ.CodeUnreachable, "does not speak TLS 1.3"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			tr := newTransport(t, identity.Anchor{Cluster: c.roster.Cluster})
+			tr.Want, tr.Fetch = tt.want, tt.fetch
+			err := tr.post(strings.Replace(tt.url, "http:", "https:", 1))
+			if writ.CodeOf(err) != tt.code || !strings.Contains(err.Error(), tt.says) || writ.AsError(err).Hint == "" {
+				t.Errorf("%v (%s)", err, writ.CodeOf(err))
+			}
+		})
+	}
+}
+
+func TestAnAddressEndsWithItsPort(t *testing.T) {
+	for _, fine := range []string{"https://writ.example.org:7440", "https://writ.example.org/", "http://127.0.0.1:7440", "https://alice:hunter2@writ.example.org"} {
+		if _, err := Address("coordinator", fine); err != nil {
+			t.Errorf("%s: %v", fine, err)
+		}
+	}
+	for _, bad := range []string{"", "writ.example.org:7440", "ftp://writ.example.org", "https://writ.example.org/x", "https://writ.example.org?x=y", "https://writ.example.org#x"} {
+		if _, err := Address("coordinator", bad); writ.CodeOf(err) != writ.CodeUsage || writ.AsError(err).Hint == "" {
+			t.Errorf("%s: %v", bad, err)
+		}
 	}
 }
 
