@@ -125,7 +125,7 @@ func ParseToken(s string) (Token, error) {
 		return Token{}, writ.Errorf(writ.CodeTokenInvalid, "the token was made by an earlier version of writ, and does not say which datacenter it is for").
 			WithHint("make another one with this version")
 	}
-	if len(parts) != 7 || parts[0] != tokenPrefix || !validTokenID(parts[1]) || !clusterPattern.MatchString(parts[3]) {
+	if len(parts) != 7 || parts[0] != tokenPrefix || !ValidTokenID(parts[1]) || !clusterPattern.MatchString(parts[3]) {
 		return Token{}, badToken()
 	}
 	secret, err := base64.RawURLEncoding.Strict().DecodeString(parts[2])
@@ -173,7 +173,8 @@ var (
 	tokenIDPattern  = regexp.MustCompile(`^[a-z2-7]{12}[acegikmoqsuwy246]$`) // 64 bits: the last character carries four
 )
 
-func validTokenID(id string) bool { return tokenIDPattern.MatchString(id) }
+// ValidTokenID reports whether a token can have an id.
+func ValidTokenID(id string) bool { return tokenIDPattern.MatchString(id) }
 
 // DecisionRevoke ends a token.
 const DecisionRevoke = "revoke"

@@ -145,7 +145,11 @@ which also makes the token.
 It keeps a link to the coordinators. While they are away, the work of the datacenter goes on.`,
 		Example: "  WRIT_JOIN=@dc1.token writ supervisor --data ./dc1 --dc dc1 --coordinator http://127.0.0.1:7440 --redis redis://127.0.0.1:6379/0",
 	}, func(ctx context.Context, log *slog.Logger) error {
-		s.Cluster, s.Version, s.Log = writ.ClusterID(cluster), version(), log
+		var err error
+		if s.Cluster, err = trustedCluster(cluster); err != nil {
+			return err
+		}
+		s.Version, s.Log = version(), log
 		if s.MaxOpenRuns <= 0 || s.MaxOpenCalls <= 0 || s.KeepRuns <= 0 {
 			return writ.Errorf(writ.CodeUsage, "--max-open-runs, --max-open-calls and --keep-runs must be more than 0").
 				WithHint("leave out what shall be as usual: writ supervisor --help")
@@ -159,7 +163,6 @@ It keeps a link to the coordinators. While they are away, the work of the datace
 		if err := needRedis(s.Redis.URL); err != nil {
 			return err
 		}
-		var err error
 		if s.Token, err = joinToken(join, daemon.SupervisorJoined(s.Data)); err != nil {
 			return err
 		}
@@ -204,7 +207,11 @@ machines are real, too, and change this host. The node does not offer a driver w
 log says which drivers there are, and why.`,
 		Example: "  writ runner --data ./n1 --name n1 --supervisor http://127.0.0.1:7441 --redis redis://127.0.0.1:6379/0 --join @n1.token",
 	}, func(ctx context.Context, log *slog.Logger) error {
-		r.Cluster, r.Version, r.Log = writ.ClusterID(cluster), version(), log
+		var err error
+		if r.Cluster, err = trustedCluster(cluster); err != nil {
+			return err
+		}
+		r.Version, r.Log = version(), log
 		if err := checkCapacity(r.Capacity); err != nil {
 			return err
 		}
@@ -348,6 +355,14 @@ func needRedis(url string) error {
 		return writ.Errorf(writ.CodeUsage, "--redis is missing").WithHint("a Redis of the datacenter, like redis://127.0.0.1:6379/0; `writ dev` brings its own")
 	}
 	return nil
+}
+
+// trustedCluster reads the id of the cluster to trust, "" for none.
+func trustedCluster(id string) (writ.ClusterID, error) {
+	if _, err := writ.ParseDigest(id); id != "" && err != nil {
+		return "", writ.Errorf(writ.CodeUsage, "%q is not the id of a cluster: it has 64 hex digits", id).WithHint("`writ context list -o wide` shows it where you work with the cluster")
+	}
+	return writ.ClusterID(id), nil
 }
 
 // joinToken reads a token that may be given as @FILE, so that it never stands in a list of processes; nil for none. Who has joined has spent

@@ -161,6 +161,9 @@ has admitted stay. You need the role admin.`,
 			if strings.Contains(id, ".") {
 				return writ.Errorf(writ.CodeUsage, "that is a token, not the id of one").WithHint("the id is its part between the first two dots; `writ token list` shows it")
 			}
+			if !identity.ValidTokenID(id) {
+				return writ.Errorf(writ.CodeUsage, "%q cannot be the id of a token", id).WithHint("`writ token list` shows the ids")
+			}
 			return a.decideIn(cmd.Context(), datacenter, func(*identity.Datacenter) identity.Statement {
 				return identity.Statement{Subject: "token/" + id, Decision: identity.DecisionRevoke, Reason: string(reason)}
 			})

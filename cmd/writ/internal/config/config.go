@@ -5,6 +5,7 @@ package config
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -64,15 +65,19 @@ func Load(path string) (*File, error) {
 		return nil, writ.Errorf(writ.CodeUsage, "cannot read the configuration: %v", err)
 	}
 	if _, err := yaml.Unmarshal(text, f, yaml.DecodeOpts{}, strict); err != nil {
-		return nil, writ.Errorf(writ.CodeUsage, "the configuration %s cannot be read: %v", path, err)
+		return nil, writ.Errorf(writ.CodeUsage, "the configuration %s cannot be read: %v", path, err).WithHint("%s", correctIt)
 	}
 	for _, c := range f.Contexts {
 		if err := c.checkKept(); err != nil {
-			return nil, writ.Errorf(writ.CodeUsage, "the configuration %s: context %q: %v", path, c.Name, err).WithHint("%s", writ.AsError(err).Hint)
+			return nil, writ.Errorf(writ.CodeUsage, "the configuration %s: context %q: %v", path, c.Name, err).
+				WithHint("%s", cmp.Or(writ.AsError(err).Hint, correctIt))
 		}
 	}
 	return f, nil
 }
+
+// correctIt is what to do about a configuration that makes no sense.
+const correctIt = "correct the file; `writ context export` on a machine that has the context writes it anew"
 
 func strict(d *json.Decoder) *json.Decoder {
 	d.DisallowUnknownFields()

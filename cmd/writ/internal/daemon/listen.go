@@ -2,7 +2,6 @@ package daemon
 
 import (
 	"errors"
-	"fmt"
 	"net"
 	"syscall"
 
@@ -20,8 +19,10 @@ func Listen(address string) (net.Listener, error) {
 	switch {
 	case errors.Is(err, syscall.EADDRINUSE):
 		return nil, writ.Errorf(writ.CodeConflict, "the address %s is in use", address).WithHint("another process listens there; choose another with --listen")
+	case errors.Is(err, syscall.EACCES):
+		return nil, writ.Errorf(writ.CodeUsage, "this user may not listen at %s: %w", address, err).WithHint("ports below 1024 need root or CAP_NET_BIND_SERVICE; choose a higher one")
 	case err != nil:
-		return nil, fmt.Errorf("listen on %s: %w", address, err)
+		return nil, writ.Errorf(writ.CodeUsage, "cannot listen at %s: %w", address, err).WithHint("use an address of this host; `ip address` shows them")
 	}
 	return failpoint.Listener(l), nil
 }
