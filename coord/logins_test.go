@@ -247,6 +247,25 @@ func TestReadingEndsWithTheRoleTheTokenAndTheSession(t *testing.T) {
 	}
 }
 
+// Pages are looked at again at once when there is another roster, by which a reader may see them no more: otherwise one at which nothing happens would
+// stay open for a second longer.
+func TestANewRosterWakesPages(t *testing.T) {
+	p := startNamed(t, nil)
+	news := p.News()
+	next, err := p.rosters.current.Load().Successor(time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := p.AddRoster(t.Context(), signedRoster(t, next)); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case <-news:
+	default:
+		t.Error("pages sleep on")
+	}
+}
+
 // A stream ends with the token that opened it, and with the session of that: it says nothing that happens later.
 func TestAStreamEndsWithItsTokenAndItsSession(t *testing.T) {
 	var late atomic.Int64

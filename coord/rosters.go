@@ -99,6 +99,7 @@ func (c *Coordinator) AddRoster(ctx context.Context, signed []byte) (version int
 	}
 	c.rosters.current.Store(next)
 	c.rosters.changed.wake()
+	c.news.wake() // pages look again, who may not see them any more
 	c.endStrangers(previous, next)
 	c.Log.InfoContext(ctx, "roster adopted", "version", next.Version, "datacenters", len(next.Datacenters), "expires", next.Expires)
 	return next.Version, nil
