@@ -732,30 +732,39 @@ func TestAJoinTokenAdmitsOneNode(t *testing.T) {
 	})
 }
 
+// joinAtOnce has twenty machines join with one token at the same time, and returns the names of those that it admits. The others are told that it is spent.
+func (s *sim) joinAtOnce(token identity.Token, prefix string) (names []string) {
+	s.t.Helper()
+	var mu sync.Mutex
+	var all sync.WaitGroup
+	for i := range 20 {
+		n := &testNode{sim: s, name: fmt.Sprintf("%s%02d", prefix, i), key: newKey(s.t)}
+		all.Go(func() {
+			switch _, err := n.claim(token); writ.CodeOf(err) {
+			case "":
+				mu.Lock()
+				defer mu.Unlock()
+				names = append(names, n.name)
+			case writ.CodeTokenSpent:
+			default:
+				s.t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	slices.Sort(names)
+	return names
+}
+
 func TestATokenAdmitsAsManyAsItsMakerSigned(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
+		if names := s.joinAtOnce(s.token(), "one-"); len(names) != 1 {
+			t.Errorf("a token for one node admitted %v", names)
+		}
+	})
+	inSim(t, func(t *testing.T, s *sim) {
 		token := s.tokenFor(3)
-		admitted := make(chan string, 20)
-		var all sync.WaitGroup
-		for i := range cap(admitted) {
-			n := &testNode{sim: s, name: fmt.Sprintf("n%02d", i), key: newKey(t)}
-			all.Go(func() {
-				switch _, err := n.claim(token); writ.CodeOf(err) {
-				case "":
-					admitted <- n.name
-				case writ.CodeTokenSpent:
-				default:
-					t.Error(err)
-				}
-			})
-		}
-		all.Wait()
-		close(admitted)
-		var names []string
-		for name := range admitted {
-			names = append(names, name)
-		}
-		slices.Sort(names)
+		names := s.joinAtOnce(token, "n")
 		s.halt()
 		s.start()
 		if _, err := (&testNode{sim: s, name: "late", key: newKey(t)}).claim(token); writ.CodeOf(err) != writ.CodeTokenSpent {
