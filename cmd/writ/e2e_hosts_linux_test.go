@@ -32,6 +32,7 @@ type hosts struct {
 func address(host string) string {
 	return map[string]string{
 		"desk": "10.77.0.1", "front": "10.77.0.2", "site": "10.77.0.3", "n1": "10.77.0.4", "front2": "10.77.0.5", "n2": "10.77.0.6", "n3": "10.77.0.7", "n4": "10.77.0.8",
+		"site2": "10.77.0.9", "m1": "10.77.0.10",
 	}[host]
 }
 
@@ -256,7 +257,8 @@ run.output({path: volume.copy("copy", {from: "data", size_gib: 1}, {node: "n3"})
 // goes on.
 type page struct {
 	t       *testing.T
-	root    string // with a directory for each machine
+	root    string            // with a directory for each machine
+	sockets map[string]string // of each Redis, by its machine
 	env     []string
 	waiting []func() // for commands that end by themselves
 }
@@ -343,12 +345,12 @@ func (p *page) start(machine, block string, waits bool) {
 	}
 }
 
-// newPage prepares hosts for the commands of a page: with the program, a person's key and the Redis of the datacenter. It returns the socket of that.
-func newPage(t *testing.T, tags string, names ...string) (p *page, h *hosts, socket string) {
+// newPage prepares hosts for the commands of a page: with the program, a person's key, and a Redis on each that is a site.
+func newPage(t *testing.T, tags string, names ...string) (*page, *hosts) {
 	t.Helper()
 	testenv.Need(t, "redis-server")
 	testenv.Need(t, "ssh-keygen")
-	h, p = newHosts(t, names...), &page{t: t, root: t.TempDir()}
+	h, p := newHosts(t, names...), &page{t: t, root: t.TempDir(), sockets: map[string]string{}}
 	for _, name := range append(names, "bin", "desk/.ssh", "front/coord", "front2/coord") {
 		if err := os.MkdirAll(p.dir(name), 0o700); err != nil {
 			t.Fatal(err)
@@ -359,11 +361,16 @@ func newPage(t *testing.T, tags string, names ...string) (p *page, h *hosts, soc
 		t.Fatal(err)
 	}
 	p.typed("desk", "ssh-keygen -q -t ed25519 -N '' -f .ssh/id_ed25519")
-	return p, h, h.redis("site", t.TempDir(), "LONG-AND-RANDOM")
+	for _, name := range names {
+		if strings.HasPrefix(name, "site") {
+			p.sockets[name] = h.redis(name, t.TempDir(), "LONG-AND-RANDOM")
+		}
+	}
+	return p, h
 }
 
 // follow types the commands of docs/manual/sites.md up to a heading, to its end if that is "", and returns what they say.
-func (p *page) follow(socket, until string) (said string) {
+func (p *page) follow(until string) (said string) {
 	p.t.Helper()
 	all, err := os.ReadFile("../../docs/manual/sites.md")
 	if err != nil {
@@ -378,7 +385,7 @@ func (p *page) follow(socket, until string) (said string) {
 	}
 	var began time.Time
 	for _, block := range blocksOfHosts.FindAllStringSubmatch(text, -1) {
-		machine, kind, block := block[1], block[2], strings.TrimSpace(strings.ReplaceAll(block[3], "/run/redis/redis.sock", socket))
+		machine, kind, block := block[1], block[2], strings.TrimSpace(strings.ReplaceAll(block[3], "/run/redis/redis.sock", p.sockets[block[1]]))
 		if strings.HasPrefix(block, "writ runner") {
 			began = time.Now()
 		}
@@ -419,7 +426,7 @@ func (p *page) submit(script string) map[string]string {
 	if err := os.WriteFile(filepath.Join(p.dir("desk"), "script.tengo"), []byte(script), 0o600); err != nil {
 		p.t.Fatal(err)
 	}
-	said := p.desk("writ submit script.tengo -o json 2>&1 >run.json || { cat run.json; exit 1; }")
+	said := p.desk("writ submit script.tengo --dc dc1 -o json 2>&1 >run.json || { cat run.json; exit 1; }")
 	text, err := os.ReadFile(filepath.Join(p.dir("desk"), "run.json"))
 	if err != nil {
 		p.t.Fatal(err)
@@ -458,9 +465,9 @@ func TestHostsSpeakNothingButTLS(t *testing.T) {
 	if !testcluster.Alone(t, "") {
 		return
 	}
-	p, h, socket := newPage(t, "", "desk", "front", "site", "n1", "front2", "n2", "n3", "n4")
-	said := p.follow(socket, "")
-	for _, want := range []string{"healthy", "said", "hello", "succeeded", "redis", "new certificates"} {
+	p, h := newPage(t, "", "desk", "front", "site", "n1", "front2", "site2", "m1", "n2", "n3", "n4")
+	said := p.follow("")
+	for _, want := range []string{"healthy", "said", "hello", "succeeded", "redis", "new certificates", "by the supervisor of dc1", "by the supervisor of dc2"} {
 		if !strings.Contains(said, want) {
 			t.Errorf("nothing says %q:\n%s", want, said)
 		}
@@ -472,7 +479,7 @@ func TestHostsSpeakNothingButTLS(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(p.dir("desk"), "value"), []byte(wireSecret), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	p.desk("writ secret set word --file value")
+	p.desk("writ secret set word --dc dc1 --file value")
 	if out := p.submit(hostsScript); out["said"] != wireOutput || !strings.Contains(out["echo"], wireResult) || !strings.Contains(out["sum"], writ.DigestOf([]byte(wireSecret)).String()) {
 		t.Errorf("the run gave %q", out)
 	}
@@ -498,8 +505,8 @@ func TestHostsSpeakNothingButTLS(t *testing.T) {
 	began := time.Now()
 	out = p.desk(`
 		for round in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do
-			writ submit hello.tengo --detach -o name >> runs
-			writ pki rotate
+			writ submit hello.tengo --dc dc1 --detach -o name >> runs
+			writ pki rotate --dc dc1
 		done
 		for run in $(cat runs); do writ run watch --quiet $run; done`)
 	if n := strings.Count(out, "has new certificates"); n != 20 || strings.Contains(out, "failed") {
@@ -511,7 +518,7 @@ func TestHostsSpeakNothingButTLS(t *testing.T) {
 		t.Fatal(err)
 	}
 	seen := h.onlyTLS13(wireSecret, wireScript, wireArg, wireLog, wireResult, wireOutput, wireVolume, "LONG-AND-RANDOM", strings.TrimSpace(string(token))[:40], reads, code)
-	for _, address := range []string{"[10 77 0 2]:7440", "[10 77 0 5]:7440", "[10 77 0 3]:7441", "[10 77 0 3]:6379", "[10 77 0 6]:7450"} {
+	for _, address := range []string{"[10 77 0 2]:7440", "[10 77 0 5]:7440", "[10 77 0 3]:7441", "[10 77 0 3]:6379", "[10 77 0 6]:7450", "[10 77 0 9]:7441", "[10 77 0 9]:6379"} {
 		if !seen[address] {
 			t.Errorf("nothing was seen of connections to %s: %v", address, seen)
 		}
@@ -527,8 +534,8 @@ func TestNoRunFailsWhileCertificatesLastAMinute(t *testing.T) {
 	if !testcluster.Alone(t, tags) {
 		return
 	}
-	p, _, socket := newPage(t, tags, "desk", "front", "site", "n1", "n2")
-	p.follow(socket, "Another person")
+	p, _ := newPage(t, tags, "desk", "front", "site", "n1", "n2")
+	p.follow("Another person")
 	out := p.desk(`
 		for worker in 1 2 3; do
 			( while [ ! -e enough ]; do writ submit hello.tengo -o name >> runs || echo "exit $?" >> wrong; done ) &
