@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -10,6 +11,7 @@ import (
 
 	"writ"
 	"writ/cmd/writ/internal/client"
+	"writ/cmd/writ/internal/terminal"
 	"writ/identity"
 )
 
@@ -41,7 +43,11 @@ func (a *app) awaitAdoption(ctx context.Context, c *client.Client, roster *ident
 	if f.noWait || len(ids) == 0 {
 		return nil
 	}
-	if err := c.AwaitAdoption(ctx, roster, ids, f.within); err != nil {
+	err := c.AwaitAdoption(ctx, roster, ids, f.within)
+	switch {
+	case err != nil && isInterrupt(ctx, err):
+		return terminal.Interrupted(fmt.Sprintf("version %d of the roster is in force; `writ roster show` says which datacenters have it", roster.Version))
+	case err != nil:
 		return err
 	}
 	a.Note("version %d of the roster is in force in %s, as signed by their supervisors", roster.Version, strings.Join(names, ", "))

@@ -54,6 +54,9 @@ func run(args []string, in, out, err *os.File, environ []string) int {
 	})
 	root.AddCommand(a.manCommand())
 	failed := root.ExecuteContext(ctx)
+	if failed != nil && isInterrupt(ctx, failed) && terminal.ExitCode(failed) != writ.ExitInterrupted { // which says how to go on
+		failed = terminal.Interrupted("")
+	}
 	if failed != nil {
 		a.Fail(failed)
 	}

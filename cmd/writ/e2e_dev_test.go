@@ -233,40 +233,43 @@ run.output({name: db.name, address: db.address != "", first: first.name})
 	}
 }
 
-// TestInterruptedPlanIsNoPlan interrupts `writ plan` while a coordinator does not answer. What was not heard is not that none answered,
-// so no plan without a datacenter is shown.
-func TestInterruptedPlanIsNoPlan(t *testing.T) {
+// A command that is interrupted while a coordinator does not answer says so, and shows nothing. What was not heard is not that none answered, so no
+// plan without a datacenter is shown.
+func TestAnInterruptedCommandShowsNothing(t *testing.T) {
 	t.Parallel()
 	bin := testcluster.Binary(t)
-	silent, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer silent.Close()
 	dir := t.TempDir()
 	script := filepath.Join(dir, "empty.tengo")
 	if err := os.WriteFile(script, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	var out bytes.Buffer
-	cmd := exec.Command(bin, "plan", script, "--config", filepath.Join(dir, "none.yaml"),
-		"--cluster", strings.Repeat("0", 64), "--server", "http://"+silent.Addr().String())
-	cmd.Env, cmd.Stdout = append(os.Environ(), "XDG_STATE_HOME="+dir), &out
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	ended := make(chan error, 1)
-	go func() {
-		ended <- cmd.Wait()
-		silent.Close() // ends Accept, should it never have called
-	}()
-	if conn, err := silent.Accept(); err == nil {
-		defer conn.Close()
-		_ = cmd.Process.Signal(os.Interrupt)
-	}
-	err = <-ended
-	if exit, ok := errors.AsType[*exec.ExitError](err); !ok || exit.ExitCode() != writ.ExitInterrupted || out.Len() > 0 {
-		t.Errorf("it ends with %v, want exit code 130 and no plan:\n%s", err, out.String())
+	for _, args := range [][]string{{"plan", script}, {"run", "list"}, {"login"}, {"pki", "show"}, {"coordinator", "remove", "coord2"}} {
+		t.Run(args[0], func(t *testing.T) {
+			silent, err := net.Listen("tcp", "127.0.0.1:0")
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer silent.Close()
+			var out, said bytes.Buffer
+			cmd := exec.Command(bin, append(args, "--config", filepath.Join(dir, "none.yaml"), "--cluster", strings.Repeat("0", 64), "--server", "http://"+silent.Addr().String())...)
+			cmd.Env, cmd.Stdout, cmd.Stderr = append(os.Environ(), "XDG_STATE_HOME="+dir), &out, &said
+			if err := cmd.Start(); err != nil {
+				t.Fatal(err)
+			}
+			ended := make(chan error, 1)
+			go func() {
+				ended <- cmd.Wait()
+				silent.Close() // ends Accept, should it never have called
+			}()
+			if conn, err := silent.Accept(); err == nil {
+				defer conn.Close()
+				_ = cmd.Process.Signal(os.Interrupt)
+			}
+			err = <-ended
+			if exit, ok := errors.AsType[*exec.ExitError](err); !ok || exit.ExitCode() != writ.ExitInterrupted || out.Len() > 0 || strings.Contains(said.String(), "error") {
+				t.Errorf("it ends with %v, want exit code 130 and nothing shown:\n%s%s", err, out.String(), said.String())
+			}
+		})
 	}
 }
 

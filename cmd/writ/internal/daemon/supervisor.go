@@ -113,6 +113,11 @@ func PublicKey(key ed25519.PrivateKey) ed25519.PublicKey { return key.Public().(
 // Run serves until ctx ends, and returns nil then. ready is called when the datacenter is in the roster and its node API is open.
 func (s *Supervisor) Run(ctx context.Context, ready func()) (err error) {
 	defer s.Listener.Close()
+	for _, address := range s.Coordinators {
+		if _, err := transport.Address("coordinator", address); err != nil {
+			return err
+		}
+	}
 	where, err := claimStore(s.Data, supervisorJournal, "journal", s.Journal)
 	if err != nil {
 		return err
