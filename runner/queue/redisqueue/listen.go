@@ -65,8 +65,8 @@ func (l Listening) settings(have map[string]string) ([]string, error) {
 	if err != nil || host == "" {
 		return nil, writ.Errorf(writ.CodeUsage, "%q is no address at which Redis could listen", l.Address).WithHint("it looks like 10.0.0.2:6379")
 	}
-	bind := strings.Fields(have["bind"])
-	if !slices.ContainsFunc(bind, func(b string) bool { return strings.TrimPrefix(b, "-") == host || b == "*" }) {
+	bind := slices.DeleteFunc(strings.Fields(have["bind"]), everywhere) // which is what Redis does that was told no address
+	if !slices.ContainsFunc(bind, func(b string) bool { return strings.TrimPrefix(b, "-") == host }) {
 		bind = append(bind, host)
 	}
 	return []string{
@@ -74,6 +74,11 @@ func (l Listening) settings(have map[string]string) ([]string, error) {
 		"tls-cert-file", l.Certificate, "tls-key-file", l.Key,
 		"bind", strings.Join(bind, " "), "tls-port", port,
 	}, nil
+}
+
+// everywhere reports whether Redis takes an address for every address of its machine.
+func everywhere(bind string) bool {
+	return slices.Contains([]string{"*", "::*", "0.0.0.0", "::"}, strings.TrimPrefix(bind, "-"))
 }
 
 func (q *Queue) settings(ctx context.Context, patterns ...string) (map[string]string, error) {

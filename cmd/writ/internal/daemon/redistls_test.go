@@ -92,6 +92,11 @@ func TestRedisListensWithACertificateOfItsSupervisor(t *testing.T) {
 	ensures(true)
 	first := shown()
 	ensures(false)
+	_, port, _ := net.SplitHostPort(address)
+	if conn, err := net.Dial("tcp", "127.0.0.2:"+port); err == nil { // which is of this machine, too
+		conn.Close()
+		t.Error("Redis listens at an address that it was not told")
+	}
 	stop()
 	start()
 	ensures(true)
