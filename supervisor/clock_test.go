@@ -126,7 +126,9 @@ func TestClocksThatAreSetMakeNoNodeSilent(t *testing.T) {
 }
 
 func TestANodeWhoseClockIsOffGetsNoNewWorkAndSaysSo(t *testing.T) {
-	for _, ahead := range []time.Duration{31 * time.Second, -31 * time.Second, 48 * time.Hour} {
+	for ahead, says := range map[time.Duration]string{
+		31 * time.Second: "31s ahead of that of its supervisor", -31 * time.Second: "31s behind that of its supervisor", 48 * time.Hour: "48h0m0s ahead of that of its supervisor",
+	} {
 		t.Run(ahead.String(), func(t *testing.T) {
 			inSim(t, func(t *testing.T, s *sim) {
 				off := new(clock)
@@ -136,7 +138,7 @@ func TestANodeWhoseClockIsOffGetsNoNewWorkAndSaysSo(t *testing.T) {
 				time.Sleep(2 * time.Second)
 				id := s.submit(oneVolume)
 				time.Sleep(20 * time.Second)
-				if _, calls := s.look(id); calls[0].Delivery != 0 || !strings.Contains(calls[0].Reason, "CLOCK_SKEW: its clock is off by") {
+				if _, calls := s.look(id); calls[0].Delivery != 0 || !strings.Contains(calls[0].Reason, "CLOCK_SKEW: its clock is "+says) {
 					t.Errorf("the call is %s: %q", calls[0].State, calls[0].Reason)
 				}
 				off.set(0)

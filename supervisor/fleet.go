@@ -280,8 +280,8 @@ func (f *fleet) beat(b writ.Beat, epoch int64, now, heard time.Time) (started []
 	m.Slots, m.Capacity, m.Drivers, m.Version, m.Fault, m.Stuck = b.Slots, b.Capacity, b.Drivers, b.Version, b.Fault, b.Stuck
 	m.Transfers = b.Transfers
 	m.started(b.Boot)
-	if skew := now.Sub(time.UnixMilli(b.Clock)).Abs(); skew > maxSkew {
-		m.Fault = fmt.Sprintf("%s: its clock is off by %s", writ.CodeClockSkew, skew.Round(time.Second))
+	if late := now.Sub(time.UnixMilli(b.Clock)); late.Abs() > maxSkew {
+		m.Fault = skewed(late)
 	}
 	if m.outranked = b.Epoch > epoch; m.outranked {
 		m.Fault = fmt.Sprintf("%s: it obeys a later supervisor than this one, or one that began while the clock ran ahead;"+
@@ -294,6 +294,15 @@ func (f *fleet) beat(b writ.Beat, epoch int64, now, heard time.Time) (started []
 		m.Fault = m.suspended
 	}
 	return started, m.advance(b.Progress, heard), true
+}
+
+// skewed says how a node's clock is off that is late by so much, or early if that is less than 0.
+func skewed(late time.Duration) string {
+	way := "behind"
+	if late < 0 {
+		way = "ahead of"
+	}
+	return fmt.Sprintf("%s: its clock is %s %s that of its supervisor", writ.CodeClockSkew, late.Abs().Round(time.Second), way)
 }
 
 // advance takes what a node says of its jobs, and returns what is to be passed on now.
