@@ -227,7 +227,8 @@ func VerifyRoster(previous *Roster, signed []byte, now time.Time) (*Roster, erro
 		next.before = &ancestor{previous.Version, digest, previous.before}
 	}
 	if !now.IsZero() && now.After(next.Expires) {
-		return nil, badRoster("version %d expired on %s", next.Version, formatTime(next.Expires)).WithHint("a root operator signs a new version")
+		return nil, badRoster("version %d expired on %s, and the clock of this machine says %s", next.Version, formatTime(next.Expires), formatTime(now)).
+			WithHint("if the clock is right, a root operator signs a new version: writ roster renew")
 	}
 	return next, nil
 }
