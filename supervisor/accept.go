@@ -20,6 +20,9 @@ func (s *Supervisor) Submit(ctx context.Context, signed []byte) (writ.Run, error
 	if run, ok := s.repeated(ctx, signed); ok {
 		return run, nil
 	}
+	if refused := s.refusedAgain(ctx, signed); refused != nil {
+		return writ.Run{}, refused
+	}
 	var run writ.Run
 	var err error
 	verifier := s.verifier()
@@ -58,6 +61,21 @@ func (s *Supervisor) repeated(ctx context.Context, signed []byte) (run writ.Run,
 	}
 	run, err = s.stored(ctx, id)
 	return run, err == nil
+}
+
+// refusedAgain returns the refusal of a submission that was refused, without looking at its signature and script again; nil if it is not known to be.
+func (s *Supervisor) refusedAgain(ctx context.Context, signed []byte) error {
+	if !s.refused.has(shortDigestOf(signed)) {
+		return nil
+	}
+	text, _, err := identity.Split(signed)
+	if err != nil {
+		return nil
+	}
+	if refused := s.wasRefused(ctx, writ.DigestOf(text)); refused != nil {
+		return refusedBefore{refused}
+	}
+	return nil
 }
 
 // rosterAttempts is how often something is decided anew because the journal has a newer roster than the one it was decided by. Who adopts one

@@ -25,6 +25,11 @@ import (
 // errDecided is the error of refusing a text of which something else is known: it was accepted, or carried out.
 var errDecided = errors.New("the text was accepted before")
 
+// refusedBefore is why a text is refused that was refused before. Nothing was decided about it this time.
+type refusedBefore struct{ error }
+
+func (r refusedBefore) Unwrap() error { return r.error }
+
 // prove signs an answer.
 func (s *Supervisor) prove(tx *journal.Tx, roster *identity.Roster, answer writ.Answer) ([]byte, error) {
 	digest, err := roster.Digest()
@@ -63,11 +68,13 @@ func (s *Supervisor) refuse(ctx context.Context, namespace identity.Namespace, v
 	}
 	if len(e.Proof) > 0 { // it was refused before
 		s.logRefused(ctx, author, e)
-		return why
+		return refusedBefore{why}
 	}
 	var refused *writ.Error
+	known := false
 	err = s.Journal.Write(failpoint.At(ctx, failpoint.RefusalKept), func(tx *journal.Tx) (err error) {
-		if refused, err = refusalOf(tx, author.Digest); refused != nil || err != nil {
+		refused, err = refusalOf(tx, author.Digest)
+		if known = refused != nil; known || err != nil {
 			return err
 		}
 		switch decided, err := isDecided(tx, namespace, author.Digest); {
@@ -95,6 +102,10 @@ func (s *Supervisor) refuse(ctx context.Context, namespace identity.Namespace, v
 		return err
 	}
 	s.logRefused(ctx, author, refused)
+	s.refused.put(shortDigestOf(signed))
+	if known {
+		return refusedBefore{refused}
+	}
 	return refused
 }
 

@@ -3,6 +3,7 @@ package supervisor
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"time"
 
 	"writ"
@@ -18,7 +19,7 @@ const (
 	askBytes      = 10 << 10
 	unsignedAsks  = 100 // statements a second that nobody signed
 	statementAsks = 500 // statements a second of any kind: fifty people may sign as many as each of them may
-	repeatedAsks  = 100 // submissions a second that were accepted before
+	idleAsks      = 100 // submissions a second about which nothing is decided: they were accepted or refused before, or nobody signed them
 	smallAskWaits = 10 * time.Second
 	largeAskWaits = 2 * time.Second // a coordinator asks for its users: small requests pass while large ones wait
 )
@@ -27,15 +28,15 @@ const (
 // plan looked at, and that must not keep a roster back which revokes a key. Statements that nobody signed are few, as a coordinator that checks them brings none. All
 // together have a bound that no single person reaches through such a coordinator, who would use up what others need: one that lies can bring
 // the same signed one again and again. It can do so with submissions, of which each signer may bring new ones: a coordinator repeats one only if it
-// has not heard the answer.
+// has not heard the answer, and brings none that nobody signed.
 type asks struct {
-	plans, rosters, unsigned, statements, repeated limit.Names
-	now                                            func() time.Time // by which submissions are accepted
+	plans, rosters, unsigned, statements, idle limit.Names
+	now                                        func() time.Time // by which submissions are accepted
 }
 
 func newAsks(now func() time.Time) *asks {
 	return &asks{plans: limit.Names{PerSecond: planAsks}, rosters: limit.Names{PerSecond: rosterAsks}, unsigned: limit.Names{PerSecond: unsignedAsks},
-		statements: limit.Names{PerSecond: statementAsks}, repeated: limit.Names{PerSecond: repeatedAsks}, now: now}
+		statements: limit.Names{PerSecond: statementAsks}, idle: limit.Names{PerSecond: idleAsks}, now: now}
 }
 
 // of returns what answers a coordinator.
@@ -57,14 +58,26 @@ func (a *asks) of(coordinator string, answer link.Handler) link.Handler {
 		}
 		began := a.now().Truncate(time.Microsecond) // as the journal keeps times
 		done, err := answer(ctx, verb, params, progress)
-		if run, ok := done.(writ.Run); ok && verb == link.VerbSubmit && err == nil && run.Accepted.Before(began) {
-			err = awaitAsk(ctx, &a.repeated, coordinator, verb, 1, smallAskWaits) // which is known only now; the answer waits
+		if verb == link.VerbSubmit && isIdle(done, err, began) {
+			if late := awaitAsk(ctx, &a.idle, coordinator, verb, 1, smallAskWaits); late != nil { // which is known only now; the answer waits
+				err = late
+			}
 		}
 		if verb == link.VerbStatement && isUnsigned(err) {
 			a.unsigned.Charge(coordinator, 1)
 		}
 		return done, err
 	}
+}
+
+// isIdle reports whether nothing was decided about a submission that came at a time.
+func isIdle(done any, err error, came time.Time) bool {
+	if err != nil {
+		_, before := errors.AsType[refusedBefore](err)
+		return before || len(writ.AsError(err).Proof) == 0
+	}
+	run, ok := done.(writ.Run)
+	return ok && run.Accepted.Before(came)
 }
 
 // isUnsigned reports whether something was refused because nobody has signed it.

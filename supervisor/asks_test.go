@@ -3,6 +3,7 @@ package supervisor
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -77,25 +78,29 @@ func TestNoCoordinatorAsksForMoreThanItMay(t *testing.T) {
 			})
 		})
 	}
+	decided := &writ.Error{Code: writ.CodeConflict, Message: "it is another revision", Proof: []byte("signed")}
 	for name, again := range map[string]struct {
 		verb      link.Verb
 		answer    any
+		err       error
 		perSecond int
 	}{
-		"a signed statement":     {link.VerbStatement, nil, statementAsks},
-		"an accepted submission": {link.VerbSubmit, writ.Run{Accepted: time.Unix(0, 0)}, repeatedAsks},
+		"a signed statement":              {link.VerbStatement, nil, nil, statementAsks},
+		"an accepted submission":          {link.VerbSubmit, writ.Run{Accepted: time.Unix(0, 0)}, nil, idleAsks},
+		"a refused submission":            {link.VerbSubmit, writ.Run{}, refusedBefore{decided}, idleAsks},
+		"a submission that nobody signed": {link.VerbSubmit, writ.Run{}, writ.Errorf(writ.CodeSignerUnknown, "nobody has this key"), idleAsks},
 	} {
 		t.Run(name+" again and again", func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var answered atomic.Int32
 				busy := newAsks(time.Now).of("https://busy.test", func(context.Context, link.Verb, json.RawMessage, func(stage, detail string)) (any, error) {
 					answered.Add(1)
-					return again.answer, nil
+					return again.answer, again.err
 				})
 				const asked = 20_000
 				began := time.Now()
 				for range asked {
-					if _, err := busy(t.Context(), again.verb, nil, nil); err != nil {
+					if _, err := busy(t.Context(), again.verb, nil, nil); !errors.Is(err, again.err) {
 						t.Fatal(err)
 					}
 					if time.Since(began) == 0 && answered.Load() > int32(2*again.perSecond+1) {
@@ -108,19 +113,21 @@ func TestNoCoordinatorAsksForMoreThanItMay(t *testing.T) {
 			})
 		})
 	}
-	t.Run("new submissions", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
-			busy := newAsks(time.Now).of("https://busy.test", func(context.Context, link.Verb, json.RawMessage, func(stage, detail string)) (any, error) {
-				return writ.Run{Accepted: time.Now().Truncate(time.Microsecond)}, nil
-			})
-			began := time.Now()
-			for range 20 * repeatedAsks {
-				if _, err := busy(t.Context(), link.VerbSubmit, nil, nil); err != nil || time.Since(began) > 0 {
-					t.Fatalf("one that was not accepted before waits %s: %v", time.Since(began), err)
+	for name, fresh := range map[string]error{"new submissions": nil, "submissions that are refused for the first time": decided} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				busy := newAsks(time.Now).of("https://busy.test", func(context.Context, link.Verb, json.RawMessage, func(stage, detail string)) (any, error) {
+					return writ.Run{Accepted: time.Now().Truncate(time.Microsecond)}, fresh
+				})
+				began := time.Now()
+				for range 20 * idleAsks {
+					if _, err := busy(t.Context(), link.VerbSubmit, nil, nil); !errors.Is(err, fresh) || time.Since(began) > 0 {
+						t.Fatalf("it waits %s: %v", time.Since(began), err)
+					}
 				}
-			}
+			})
 		})
-	})
+	}
 	t.Run("signed statements", func(t *testing.T) {
 		asks := newAsks(time.Now)
 		answer := func(context.Context, link.Verb, json.RawMessage, func(stage, detail string)) (any, error) {

@@ -45,5 +45,10 @@ func (s *Supervisor) Miss(c *journal.Call) {
 	m.active = map[writ.JobKey]bool{c.Key(): true}
 }
 
+// Checking lets no other script of a project be checked until done is called.
+func (s *Supervisor) Checking(ctx context.Context, project writ.ProjectID) (done func(), err error) {
+	return s.checking.Enter(ctx, string(project))
+}
+
 // Links returns the addresses of the coordinators that the supervisor links to.
 func (s *Supervisor) Links() []string { return s.coordinators() }

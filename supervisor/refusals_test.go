@@ -241,6 +241,46 @@ func TestEachRefusalIsLoggedOnceWithItsCode(t *testing.T) {
 	})
 }
 
+// A coordinator that brings what was refused, or what nobody signed, again and again has a rate. Its supervisor does not look at the script each time.
+func TestRefusedTextsThatComeAgainHaveARate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := found(t)
+		s.place = filepath.Join(t.TempDir(), "journal.db")
+		session := s.coordinator()
+		s.start()
+		coordinator := session()
+		const often = 500
+		again := func(what string, signed []byte, code writ.Code) {
+			t.Helper()
+			began := time.Now()
+			for range often {
+				if err := coordinator.Request(t.Context(), link.VerbSubmit, link.Submit{Signed: signed}, nil, nil); writ.CodeOf(err) != code {
+					t.Fatalf("%s: %v, want %s", what, err, code)
+				}
+			}
+			if took := time.Since(began); took < 2*time.Second {
+				t.Errorf("%s was answered %d times within %s", what, often, took)
+			}
+			time.Sleep(10 * time.Second)
+		}
+		p := s.payload("x := 1\n")
+		p.Script.Text = []byte("x := \n")
+		broken := s.signPayload(p)
+		again("a script that is broken", broken, writ.CodeScriptInvalid)
+		done, err := s.Checking(t.Context(), p.Project)
+		if err != nil {
+			t.Fatal(err)
+		}
+		again("one of a project whose scripts cannot be checked now", broken, writ.CodeScriptInvalid)
+		done()
+		s.halt()
+		s.start()
+		coordinator = session()
+		again("one that was refused before a restart", broken, writ.CodeScriptInvalid)
+		again("one that nobody signed", s.signPayloadBy(identity.NewSigner(newKey(t)), s.payload("x := 1\n")), writ.CodeSignerUnknown)
+	})
+}
+
 // A claim that is refused is one line, which says by whom and with which token.
 func TestAClaimThatIsRefusedIsOneLine(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {

@@ -75,6 +75,29 @@ func (v *reverified) forget(id writ.RunID) {
 	delete(v.runs, shortDigestOf(id))
 }
 
+// refusedTexts remembers texts, with their signatures, that were refused for good. What the answer was is in the journal.
+type refusedTexts struct {
+	mu    sync.Mutex
+	texts map[shortDigest]bool
+}
+
+func newRefusedTexts() *refusedTexts { return &refusedTexts{texts: make(map[shortDigest]bool)} }
+
+func (r *refusedTexts) has(signed shortDigest) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.texts[signed]
+}
+
+func (r *refusedTexts) put(signed shortDigest) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.texts) >= maxReverified {
+		clear(r.texts)
+	}
+	r.texts[signed] = true
+}
+
 // forged says that the journal gave back something else for a run than what was accepted.
 func forged(id writ.RunID, what string) *writ.Error {
 	return writ.Errorf(writ.CodeRecordForged, "the journal does not give back run %s as it was accepted: %s", id, what).

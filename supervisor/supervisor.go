@@ -95,6 +95,7 @@ type Supervisor struct {
 	dispatch      *dispatch
 	programs      *programs
 	reverified    *reverified
+	refused       *refusedTexts
 	pastRosters   pastRosters
 	checks        *checks
 	opened        *openWork
@@ -121,7 +122,7 @@ type Supervisor struct {
 // error; the journal is then as it was.
 func Open(ctx context.Context, config Config, rosters [][]byte) (*Supervisor, error) {
 	s := &Supervisor{
-		Config: config, programs: newPrograms(), reverified: newReverified(), checks: newChecks(), recent: newRecent(),
+		Config: config, programs: newPrograms(), reverified: newReverified(), refused: newRefusedTexts(), checks: newChecks(), recent: newRecent(),
 		greeted: newGreetings(), pending: newPendingNodes(), secrets: newKeyring(), inventories: newInventories(),
 		faults: &faults{log: config.Log}, complaints: newComplaints(config.Log), reports: newReports(),
 		beats:    limit.Names{PerSecond: beatsPerSecond, AtOnce: beatsAtOnce},
