@@ -55,7 +55,7 @@ func (a *app) drain(ctx context.Context, name nodeFlags, wait bool, timeout time
 		return err
 	}
 	if !wait || !isDraining(ctx, c, roster, n) {
-		err := a.decideAbout(ctx, c, roster, n, name.reason, func(s *identity.Statement) { s.Decision = "drain" })
+		err := a.decideAbout(ctx, c, roster, n, name, func(s *identity.Statement) { s.Decision = "drain" })
 		if err != nil {
 			return err
 		}

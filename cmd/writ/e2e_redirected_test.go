@@ -477,7 +477,10 @@ func (r *redirected) reorder(t *testing.T, l *liar) {
 		args, then []string
 		exit       int // of the later command
 	}{
-		{[]string{"node", "label", "named-p", "a=b"}, []string{"node", "label", "named-p", "a=c"}, writ.ExitDone},
+		{
+			[]string{"node", "label", "named-p", "a=b", "--fingerprint", "PRINT:named-p"}, []string{"node", "label", "named-p", "a=c", "--fingerprint", "PRINT:named-p"},
+			writ.ExitDone,
+		},
 		{[]string{"secret", "set", "liked", "--file", "value"}, []string{"secret", "set", "liked", "--file", "value"}, writ.ExitDone},
 		{[]string{"secret", "remove", "liked"}, []string{"secret", "set", "liked", "--file", "value"}, writ.ExitDone},
 		{[]string{"node", "cordon", "witness"}, []string{"node", "drain", "witness"}, writ.ExitDone},
@@ -524,21 +527,23 @@ func (r *redirected) twins(t *testing.T, l *liar) {
 	r.wait("honest", "twin")
 	r.wait("stranger", "twin")
 	honest, stranger := r.prints["honest"], r.prints["stranger"]
-	hides := func(_ string, answer any) any {
-		each(answer, func(o map[string]any) {
-			if items, is := o["items"].([]any); is {
-				o["items"] = slices.DeleteFunc(items, func(item any) bool { n, is := item.(map[string]any); return is && n["key"] == stranger })
-			}
-		})
-		return answer
+	hides := func(key string) func(string, any) any {
+		return func(_ string, answer any) any {
+			each(answer, func(o map[string]any) {
+				if items, is := o["items"].([]any); is {
+					o["items"] = slices.DeleteFunc(items, func(item any) bool { n, is := item.(map[string]any); return is && n["key"] == key })
+				}
+			})
+			return answer
+		}
 	}
 	for what, tt := range map[string]struct {
 		lie  func(string, any) any
 		args []string
 		exit int
 	}{
-		"hides the stranger":          {hides, []string{"twin"}, writ.ExitUsage},
-		"hides the one that is meant": {hides, []string{"twin", "--fingerprint", stranger}, writ.ExitNotFound},
+		"hides the stranger":          {hides(stranger), []string{"twin"}, writ.ExitUsage},
+		"hides the one that is meant": {hides(stranger), []string{"twin", "--fingerprint", stranger}, writ.ExitNotFound},
 		"exchanges the keys":          {swap("key", honest, stranger, "key"), []string{"twin", "--fingerprint", stranger}, writ.ExitConflict},
 	} {
 		for _, decision := range []string{"reject", "remove", "lost"} {
@@ -556,5 +561,12 @@ func (r *redirected) twins(t *testing.T, l *liar) {
 	want := map[string]writ.Admission{honest: writ.AdmissionApproved, stranger: writ.AdmissionRejected}
 	if got := in.admissions("twin"); !maps.Equal(got, want) {
 		t.Errorf("%v, want %v", got, want)
+	}
+	l.lies(hides(honest)) // what a person decides about the node that serves is not done to the other one
+	defer l.lies(nil)
+	for _, args := range [][]string{{"cordon", "twin"}, {"drain", "twin"}, {"uncordon", "twin"}, {"label", "twin", "disk=ssd"}, {"remove", "twin"}, {"lost", "twin"}} {
+		if out, said, code := in.Try(append([]string{"node", "--server", l.URL}, args...)...); code != writ.ExitUsage {
+			t.Errorf("%v, and the node that serves is hidden: exit %d, want %d\n%s%s", args, code, writ.ExitUsage, out, said)
+		}
 	}
 }

@@ -231,9 +231,11 @@ func (r *redirected) undrained(l *liar, lied func(string, func(string, any) any,
 		return at(datacenters, func(map[string]any) any { return drained })(path, said(path, answer))
 	}, drain...)
 	lied("drained without a standing", at(datacenters, stripped), drain...)
-	wants("an older supervisor", at(datacenters, func(map[string]any) any {
+	older := at(datacenters, func(map[string]any) any {
 		return api.Problem{Type: "urn:writ:code:VERB_UNSUPPORTED", Title: "x", Status: 501, Code: writ.CodeVerbUnsupported, Detail: "x", RequestID: "1"}
-	}), writ.ExitFailed, "VERB_UNSUPPORTED", drain...)
+	})
+	wants("an older supervisor", older, writ.ExitUsage, "say --fingerprint", drain...)
+	wants("an older supervisor", older, writ.ExitFailed, "VERB_UNSUPPORTED", append(slices.Clone(drain), "--fingerprint", "PRINT:witness")...)
 	wants("an honest answer about what is drained", nil, 0, verified, drain...)
 	r.again(writ.ExitDone, "node", "uncordon", "witness")
 }

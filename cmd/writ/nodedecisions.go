@@ -35,7 +35,7 @@ func (a *app) nodeDecision(decision, short string) *cobra.Command {
 		Args:    exactly("NODE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			node.Node = args[0]
-			return a.decideNode(cmd.Context(), node, true, func(s *identity.Statement) { s.Decision = decision })
+			return a.decideNode(cmd.Context(), node, func(s *identity.Statement) { s.Decision = decision })
 		},
 	}
 	node.add(a, c)
@@ -118,7 +118,7 @@ func (a *app) nodeAdmission(decision, short string) *cobra.Command {
 				return writ.Errorf(writ.CodeUsage, "the fingerprint of the node's key is missing").
 					WithHint("read it on the machine, where `writ runner` prints it while it waits: %s", example)
 			}
-			return a.decideNode(cmd.Context(), node, true, func(s *identity.Statement) { s.Decision = decision })
+			return a.decideNode(cmd.Context(), node, func(s *identity.Statement) { s.Decision = decision })
 		},
 	}
 	node.add(a, c)
@@ -159,25 +159,25 @@ func (a *app) namedNode(ctx context.Context, name nodeFlags) (*client.Client, *i
 	return c, roster, n, err
 }
 
-// decideNode signs a decision about the node that the person names, and hands it in; fill says what is decided. One that is for good needs the
-// fingerprint, or a node that is admitted.
-func (a *app) decideNode(ctx context.Context, name nodeFlags, forGood bool, fill func(*identity.Statement)) error {
+// decideNode signs a decision about the node that the person names, and hands it in; fill says what is decided.
+func (a *app) decideNode(ctx context.Context, name nodeFlags, fill func(*identity.Statement)) error {
 	c, roster, n, err := a.namedNode(ctx, name)
 	if err != nil {
 		return err
 	}
-	if forGood && name.Fingerprint == "" {
+	return a.decideAbout(ctx, c, roster, n, name, fill)
+}
+
+// decideAbout signs a decision about a node that was found, and hands it in. It needs the fingerprint, or a node that is admitted: a coordinator may
+// show another one of this name only.
+func (a *app) decideAbout(ctx context.Context, c *client.Client, roster *identity.Roster, n writ.Node, name nodeFlags, fill func(*identity.Statement)) error {
+	if name.Fingerprint == "" {
 		if err := admitted(ctx, c, roster, n); err != nil {
 			return err
 		}
 	}
-	return a.decideAbout(ctx, c, roster, n, name.reason, fill)
-}
-
-// decideAbout signs a decision about a node that was found, and hands it in.
-func (a *app) decideAbout(ctx context.Context, c *client.Client, roster *identity.Roster, n writ.Node, reason reasonFlag, fill func(*identity.Statement)) error {
 	statement := client.AboutNode(n)
-	statement.Reason = string(reason)
+	statement.Reason = string(name.reason)
 	fill(&statement)
 	a.Note("signing: %s node %s in %s, key %s", statement.Decision, n.Name, roster.Datacenter(n.Datacenter).Name, n.Key)
 	if err := a.decide(ctx, c, statement); err != nil {
@@ -206,7 +206,7 @@ work to it.`,
 				return err
 			}
 			node.Node = args[0]
-			return a.decideNode(cmd.Context(), node, false, func(s *identity.Statement) {
+			return a.decideNode(cmd.Context(), node, func(s *identity.Statement) {
 				change.Statement(s,
 					writ.NodeID(strings.TrimPrefix(s.Subject, "node/")))
 			})
