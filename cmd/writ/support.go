@@ -2,6 +2,7 @@ package main
 
 import (
 	"archive/tar"
+	"bytes"
 	"cmp"
 	"compress/gzip"
 	"errors"
@@ -75,7 +76,7 @@ func (a *app) supportCommand() *cobra.Command {
 		Long: `Carries out the commands that show how the cluster is, and collects what they say in a file (tar, gzip).
 With --run it has what is known of a run, and with --log the end of a log file, such as that of a coordinator.
 
-Private keys, join tokens and passwords in addresses are taken out. The file has names of people, nodes, scripts and
+Private keys, join tokens and what looks like a password are taken out. The file has names of people, nodes, scripts and
 resources, and what scripts write to their logs. Look through it before you give it away.
 
 A command that fails is no error: what it says is in the file.`,
@@ -176,9 +177,13 @@ func endOfLog(path string) (part, error) {
 	if err != nil {
 		return fail(err)
 	}
-	text, err := io.ReadAll(io.NewSectionReader(f, max(0, info.Size()-mostOfLog), mostOfLog))
+	from := max(0, info.Size()-mostOfLog)
+	text, err := io.ReadAll(io.NewSectionReader(f, from, mostOfLog))
 	if err != nil {
 		return fail(err)
+	}
+	if from > 0 { // the end of a secret, in a line that was cut, looks like none
+		_, text, _ = bytes.Cut(text, []byte("\n"))
 	}
 	return part{name: "log-" + filepath.Base(path), command: []string{"support", "bundle", "--log", path}, text: []byte(redact.Text(string(text)))}, nil
 }

@@ -46,19 +46,21 @@ func unpackBundle(t *testing.T, path string) map[string]string {
 func TestABundleHasNoKeysAndIsMadeWithoutACluster(t *testing.T) {
 	dir := t.TempDir()
 	log, bundle, config := filepath.Join(dir, "coord.log"), filepath.Join(dir, "help.tar.gz"), filepath.Join(dir, "config.yaml")
-	if err := os.WriteFile(log, []byte("the beginning\n"+strings.Repeat("x", mostOfLog)+"\nconnect to postgres://writ:CANARY@db.example/ledger\n"), 0o600); err != nil {
+	const secret, said = "CANARY-0123456789012345678901234567890123456.0a1b\n", "connect to postgres://writ:CANARY@db.example/ledger\n"
+	text := "the beginning\njoin with writ2.aaaaaaaaaaaaa." + secret + strings.Repeat("x", mostOfLog-len(secret)-len(said)-1) + "\n" + said // cut before the secret
+	if err := os.WriteFile(log, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	said, err := os.Create(filepath.Join(dir, "said"))
+	output, err := os.Create(filepath.Join(dir, "said"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer said.Close()
+	defer output.Close()
 	bundleOf := func(args ...string) int {
-		return run(append([]string{"support", "bundle", "--config", config, "--server", "http://127.0.0.1:1", "--file", bundle}, args...), os.Stdin, said, said, nil)
+		return run(append([]string{"support", "bundle", "--config", config, "--server", "http://127.0.0.1:1", "--file", bundle}, args...), os.Stdin, output, output, nil)
 	}
 	if code := bundleOf("--log", log, "--run", "@last"); code != 0 {
-		text, _ := os.ReadFile(said.Name())
+		text, _ := os.ReadFile(output.Name())
 		t.Fatalf("exit code %d: %s", code, text)
 	}
 	if info, err := os.Stat(bundle); err != nil || info.Mode().Perm() != 0o600 {
@@ -80,7 +82,7 @@ func TestABundleHasNoKeysAndIsMadeWithoutACluster(t *testing.T) {
 	if code := bundleOf(); code != writ.ExitConflict {
 		t.Errorf("a bundle is written over another one: exit code %d", code)
 	}
-	if code := run([]string{"support", "bundle", "--log", filepath.Join(dir, "none"), "--file", filepath.Join(dir, "b")}, os.Stdin, said, said, nil); code != writ.ExitUsage {
+	if code := run([]string{"support", "bundle", "--log", filepath.Join(dir, "none"), "--file", filepath.Join(dir, "b")}, os.Stdin, output, output, nil); code != writ.ExitUsage {
 		t.Errorf("a log that is not there: exit code %d", code)
 	}
 }

@@ -21,10 +21,15 @@ var keyPattern = regexp.MustCompile(`-----BEGIN[A-Z ]*PRIVATE KEY-----(?s:.*?)(-
 	`|AGE-SECRET-KEY-[0-9A-Za-z-]*` +
 	`|(writ[0-9]+\.[a-z2-7]{8,}\.)[A-Za-z0-9_-]{8,}`)
 
-// passwordPattern finds the passwords in the addresses of servers and databases. Those of databases may have a slash in them that nobody escaped.
+// passwordPattern finds the passwords in the addresses of servers and databases. Those of databases may have a slash in them that nobody escaped. Then
+// passwords among settings and in the environment, as libpq and shells take them, also if the end is missing; and what opens something among the
+// parameters of an address, "&" as JSON has it included.
 var passwordPattern = regexp.MustCompile(`(?i)((?:postgres(?:ql)?|rediss?)://[^\s:/@]*:)[^\s"'` + "`" + `]*@` +
-	`|([a-z][a-z0-9+.-]*://[^\s:/@]*:)[^\s/@]+@` +
-	`|(\b(?:ssl)?password=)(?:'[^']*'|[^\s"'&` + "`" + `]+)`)
+	`|([a-z][a-z0-9+.-]*://[^\s:/@]*:)[^\s/"'` + "`" + `]+@` +
+	`|([a-z0-9_]*passw(?:or)?d\s?=\s?)(?:'(?:[^'\\]|\\+.)*(?:'|\z)|[^\s"'&\\` + "`" + `]+)` +
+	`|((?:[?&]|\\u0026)(?:[a-z0-9_.-]*[_.-])?(?:token|secret|signature|sig|api_?key)=)[^\s"'&#\\` + "`" + `]+` +
+	`|([a-z0-9_]*passw(?:or)?d\\?["']\s?:\s?\\?["'])[^"'\\]+` +
+	`|(\bauthorization["']?[:=]\s?["']?(?:bearer|basic)\s)[a-z0-9+/._~=-]+`)
 
 // base64Pattern finds what may be a line from the middle of a key. Its beginning tells what is none: the digest of a public key.
 var base64Pattern = regexp.MustCompile(`(?:SHA256:)?[A-Za-z0-9+/]{40,}={0,2}`)
@@ -37,11 +42,10 @@ func Text(s string) string {
 	s = keyPattern.ReplaceAllString(s, "${2}"+placeholder)
 	s = passwordPattern.ReplaceAllStringFunc(s, func(found string) string {
 		at := passwordPattern.FindStringSubmatch(found)
-		before := at[1] + at[2]
-		if before == "" {
-			return at[3] + placeholder
+		if before := at[1] + at[2]; before != "" {
+			return before + placeholder + "@"
 		}
-		return before + placeholder + "@"
+		return strings.Join(at[3:], "") + placeholder
 	})
 	return base64Pattern.ReplaceAllStringFunc(s, func(found string) string {
 		if mayBeKey(found) {

@@ -50,6 +50,17 @@ func secrets(t *testing.T) map[string][2]string {
 		"a password of a proxy":      {"https://alice:hunter2@writ.example.org", "hunter2"},
 		"a password among settings":  {"host=db user=writ password='hunter 2' dbname=writ", "hunter"},
 		"a password as a parameter":  {"postgres://db.example/writ?user=writ&password=hunter2&sslmode=disable", "hunter2"},
+		"a password in JSON":         {`"postgres://db.example/writ?user=writ\u0026password=hunter2\u0026sslmode=disable"`, "hunter2"},
+		"a password with an at":      {"https://alice:p@hunter2@writ.example.org/x", "hunter2"},
+		"a password behind a space":  {"host=db user=writ password = hunter2 dbname=writ", "hunter2"},
+		"a password with a quote":    {`host=db password='it\'s hunter2' dbname=writ`, "hunter2"},
+		"a password without its end": {"host=db password='hunter 2", "hunter"},
+		"a password of libpq":        {"PGPASSWORD=hunter2 psql", "hunter2"},
+		"a password of a service":    {"REDIS_PASSWORD=hunter2", "hunter2"},
+		"a password of an address":   {"https://images.example/a.raw?x=1&X-Amz-Signature=0a1b2c3d4e&y=2", "0a1b2c"},
+		"a password named token":     {"https://images.example/a.raw?token=hunter2", "hunter2"},
+		"a password in a record":     {`{"user": "writ", "password": "hunter2"}`, "hunter2"},
+		"a password in a header":     {"Authorization: Bearer hunter2-abc", "hunter2"},
 	}
 }
 
@@ -80,6 +91,7 @@ func TestTextsWithoutSecretsStayUnredacted(t *testing.T) {
 		"6f1c000000000000000000000000000000000000000000000000000000000000", "sha256:" + writ.DigestOf([]byte("x")).String(), string(writ.RunIDOf(writ.DigestOf(nil))),
 		"/var/lib/writ/supervisor/journals/2024/wal/000001", "/tmp/TestOnlyOneOfManyFoldersIsTaken12345/001/data/dc1/host/volumes/pool2/x1",
 		"http://127.0.0.1:7440/v1/runs?project=web", "https://writ.example.org:7440/library/table@1", "the password is missing", "mail alice@example.org",
+		"http://127.0.0.1:7440/v1/tokens?datacenter=dc1&cursor=abc", "token=nbswy3dpeb3w6 state=open", "the bearer of bad news",
 	} {
 		if shown := redact.Text(text); shown != text {
 			t.Errorf("%s is shown as %s", text, shown)
