@@ -3,6 +3,8 @@ package supervisor_test
 import (
 	"bytes"
 	"context"
+	"crypto/ed25519"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -292,6 +294,32 @@ func TestAClaimThatIsRefusedIsOneLine(t *testing.T) {
 		}
 		if s.logs.String() != "" {
 			t.Errorf("it is logged, and returned: %s", s.logs.String())
+		}
+	})
+}
+
+// A stranger who claims to have a token of an odd name learns that it is none, on PostgreSQL too. That is no fault of the supervisor.
+func TestATokenThatNoStoreCanKeepIsRefused(t *testing.T) {
+	inSimOnPostgreSQL(t, func(t *testing.T, s *sim) {
+		api := nodes.Handler(s.Supervisor, s.Supervisor, s.Log)
+		for _, odd := range []string{"\x00", "a\x00b"} {
+			hello := nodes.Hello{Token: odd, Name: "n1", Key: make([]byte, ed25519.PublicKeySize), Nonce: make([]byte, identity.NonceSize)}
+			proof, err := s.Greet(t.Context(), hello)
+			if err != nil {
+				t.Fatal(err)
+			}
+			claim, err := json.Marshal(nodes.Claim{Hello: hello, Nonce: proof.Nonce, Signature: []byte("none")})
+			if err != nil {
+				t.Fatal(err)
+			}
+			answer := httptest.NewRecorder()
+			api.ServeHTTP(answer, httptest.NewRequest(http.MethodPost, "/v1/join/claim", bytes.NewReader(claim)))
+			if answer.Code != http.StatusBadRequest {
+				t.Fatalf("the token %q: %d %s", odd, answer.Code, answer.Body)
+			}
+		}
+		if s.logs.Lines("level=ERROR") > 0 {
+			t.Errorf("the log is\n%s", s.logs.String())
 		}
 	})
 }

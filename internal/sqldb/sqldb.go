@@ -211,9 +211,16 @@ func (db *DB) now() time.Time {
 
 func now() time.Time { return time.Now().UTC().Truncate(time.Microsecond) }
 
-// storeError turns errors that mean "not now" into STORE_UNAVAILABLE and leaves others as they are.
+// storeError turns errors that mean "not now" into STORE_UNAVAILABLE, those about a text that was asked for into BAD_REQUEST, and leaves others as
+// they are.
 func storeError(err error) error {
-	if _, ok := errors.AsType[*writ.Error](err); err == nil || ok || !isUnavailable(err) {
+	if _, ok := errors.AsType[*writ.Error](err); err == nil || ok {
+		return err
+	}
+	if postgresUnkept(err) {
+		return &writ.Error{Code: writ.CodeBadRequest, Message: "a text has a character that PostgreSQL cannot keep, such as NUL", Err: err}
+	}
+	if !isUnavailable(err) {
 		return err
 	}
 	e := &writ.Error{Code: writ.CodeStoreUnavailable, Message: "the store cannot be read or written", Err: err}

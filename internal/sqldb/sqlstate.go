@@ -72,6 +72,13 @@ func refused(err error) bool {
 	return ok && e.SeverityUnlocalized == "ERROR"
 }
 
+// postgresUnkept recognises that a text has bytes which are no character to PostgreSQL. Strangers choose what is looked up: ids of tokens, runs and
+// nodes.
+func postgresUnkept(err error) bool {
+	e, ok := errors.AsType[*pgconn.PgError](err)
+	return ok && (e.Code == "22021" || e.Code == "22P05")
+}
+
 func postgresDuplicate(err error) bool {
 	e, ok := errors.AsType[*pgconn.PgError](err)
 	return ok && e.Code == "23505"

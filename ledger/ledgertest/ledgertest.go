@@ -50,6 +50,7 @@ func Run(t *testing.T, open func(t testing.TB) ledger.Ledger) {
 		{"deployments are what owns resources", testDeployments},
 		{"usage is added up by resource and only grows", testUsage},
 		{"foreign cursors are refused", testCursors},
+		{"a text that a store cannot keep is a request that is wrong", testOddTexts},
 		{"old things are forgotten, others stay", testPrune},
 		{"a ledger that works says so", testCheck},
 		{"pages give everything once", testPages},

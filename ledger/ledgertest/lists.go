@@ -229,6 +229,32 @@ func testCounts(t *testing.T, l ledger.Ledger) {
 	}
 }
 
+// testOddTexts looks for texts that strangers may ask for. A store may find nothing, or refuse them.
+func testOddTexts(t *testing.T, l ledger.Ledger) {
+	ctx, page := t.Context(), ledger.Page{}
+	for _, odd := range []string{"\x00", "a\x00b", "\xff"} {
+		for what, ask := range map[string]func() error{
+			"a run":    func() error { _, err := l.Run(ctx, writ.RunID(odd)); return err },
+			"calls":    func() error { _, err := l.Calls(ctx, writ.RunID(odd), page); return err },
+			"counts":   func() error { _, err := l.CountCalls(ctx, writ.RunID(odd)); return err },
+			"a signer": func() error { _, err := l.Runs(ctx, ledger.RunFilter{Signer: odd}, page); return err },
+			"a script": func() error { _, err := l.Runs(ctx, ledger.RunFilter{Script: odd}, page); return err },
+			"a project": func() error {
+				_, err := l.CountRuns(ctx, ledger.RunFilter{Projects: []writ.ProjectID{writ.ProjectID(odd)}})
+				return err
+			},
+			"an operation":   func() error { _, err := l.Failures(ctx, ledger.RunFilter{Operation: odd}, 1); return err },
+			"a node":         func() error { _, err := l.Nodes(ctx, ledger.NodeFilter{Node: writ.NodeID(odd)}, page); return err },
+			"a deployment":   func() error { _, err := l.Resources(ctx, ledger.ResourceFilter{Deployment: odd}, page); return err },
+			"a registration": func() error { return l.AddRegistration(ctx, registration(1, odd)) },
+		} {
+			if err := ask(); err != nil && writ.CodeOf(err) != writ.CodeBadRequest && writ.CodeOf(err) != writ.CodeNotFound {
+				t.Errorf("%s %q: %v (%s)", what, odd, err, writ.CodeOf(err))
+			}
+		}
+	}
+}
+
 func testCursors(t *testing.T, l ledger.Ledger) {
 	ctx := t.Context()
 	for n := range 2 {
