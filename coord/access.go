@@ -58,6 +58,7 @@ var access = map[string]scope{
 	"POST /v1/datacenters/registrations":                     forAll,
 	"POST /v1/datacenters/{datacenter}/plan":                 forReaders,
 	"GET /v1/datacenters/{datacenter}/nodes/{node}/standing": forEverything,
+	"GET /v1/datacenters/{datacenter}/tokens/standing":       forEverything,
 	"GET /v1/projects":                                       forReaders,
 	"GET /v1/nodes":                                          forEverything,
 	"GET /v1/queues":                                         forEverything,

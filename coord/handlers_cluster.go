@@ -361,6 +361,20 @@ func (h handlers) GetNodeStanding(ctx context.Context, r api.GetNodeStandingRequ
 	return api.GetNodeStanding200JSONResponse{Proof: answer.Proof}, err
 }
 
+// GetTokenStanding asks the datacenter which join tokens it has. What it signs passes through.
+func (h handlers) GetTokenStanding(ctx context.Context, r api.GetTokenStandingRequestObject) (api.GetTokenStandingResponseObject, error) {
+	nonce, err := nonceOf(r.Params.Nonce)
+	if err != nil {
+		return nil, err
+	}
+	id, err := h.datacenter(ctx, r.Datacenter)
+	if err != nil {
+		return nil, err
+	}
+	answer, err := ask[link.StandingAnswer](ctx, h.c, id, link.VerbTokenStanding, link.StandingOfTokens{Nonce: nonce})
+	return api.GetTokenStanding200JSONResponse{Proof: answer.Proof}, err
+}
+
 // nonceOf reads the nonce of a client.
 func nonceOf(digits string) ([]byte, error) {
 	nonce, err := hex.DecodeString(digits)

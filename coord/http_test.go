@@ -669,14 +669,14 @@ func TestMethodsThatAnAddressDoesNotTakeAreNamed(t *testing.T) {
 	}
 }
 
-// How a run or a node stands is asked of its datacenter, and what that signs passes through.
-func TestHowARunOrANodeStandsPassesThrough(t *testing.T) {
+// How a run, a node or the join tokens stand is asked of the datacenter, and what that signs passes through.
+func TestHowARunANodeOrTheTokensStandPassesThrough(t *testing.T) {
 	p := start(t, nil)
 	s := connect(p, vienna, func(s *supervisor) {
 		hello := s.dialer.Hello
 		s.dialer.Hello = func() link.Hello {
 			h := hello()
-			h.Verbs = append(h.Verbs, link.VerbStanding, link.VerbNodeStanding)
+			h.Verbs = append(h.Verbs, link.VerbStanding, link.VerbNodeStanding, link.VerbTokenStanding)
 			return h
 		}
 		s.dialer.Handle = func(ctx context.Context, verb link.Verb, params json.RawMessage, progress func(stage, detail string)) (any, error) {
@@ -686,6 +686,10 @@ func TestHowARunOrANodeStandsPassesThrough(t *testing.T) {
 				var asked link.StandingOfNode
 				err := link.Decode(params, &asked)
 				return link.StandingAnswer{Proof: append([]byte(asked.Node), asked.Nonce...)}, err
+			case link.VerbTokenStanding:
+				var asked link.StandingOfTokens
+				err := link.Decode(params, &asked)
+				return link.StandingAnswer{Proof: append([]byte("tokens"), asked.Nonce...)}, err
 			default:
 				return s.handle(ctx, verb, params, progress)
 			}
@@ -726,7 +730,23 @@ func TestHowARunOrANodeStandsPassesThrough(t *testing.T) {
 	if _, err := node("atlantis", hex.EncodeToString(nonce)); writ.CodeOf(err) != writ.CodeDatacenterUnknown {
 		t.Errorf("no datacenter: %v", err)
 	}
+	tokens := func(datacenter string, nonce string) ([]byte, error) {
+		answer, err := api.Answer[api.TokenStanding](p.client.GetTokenStanding(t.Context(), datacenter, &api.GetTokenStandingParams{Nonce: nonce}))
+		return answer.Proof, err
+	}
+	if proof, err := tokens("vienna", hex.EncodeToString(nonce)); err != nil || string(proof) != "tokens"+string(nonce) {
+		t.Errorf("%q, %v", proof, err)
+	}
+	if _, err := tokens("vienna", "07"); writ.CodeOf(err) != writ.CodeBadRequest {
+		t.Errorf("a short nonce: %v", err)
+	}
+	if _, err := tokens("atlantis", hex.EncodeToString(nonce)); writ.CodeOf(err) != writ.CodeDatacenterUnknown {
+		t.Errorf("no datacenter: %v", err)
+	}
 	s.leave()
+	if _, err := tokens("vienna", hex.EncodeToString(nonce)); writ.CodeOf(err) != writ.CodeDatacenterAway {
+		t.Errorf("nobody is asked: %v", err)
+	}
 	if _, err := node("vienna", hex.EncodeToString(nonce)); writ.CodeOf(err) != writ.CodeDatacenterAway {
 		t.Errorf("nobody is asked: %v", err)
 	}
@@ -735,6 +755,9 @@ func TestHowARunOrANodeStandsPassesThrough(t *testing.T) {
 	}
 	connect(p, vienna, nil)
 	if _, err := ask(sub.Run, hex.EncodeToString(nonce)); writ.CodeOf(err) != writ.CodeVerbUnsupported {
+		t.Errorf("an older supervisor: %v", err)
+	}
+	if _, err := tokens("vienna", hex.EncodeToString(nonce)); writ.CodeOf(err) != writ.CodeVerbUnsupported {
 		t.Errorf("an older supervisor: %v", err)
 	}
 }

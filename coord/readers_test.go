@@ -92,7 +92,7 @@ func (s *supervisor) tellAll(ctx context.Context, verb link.Verb, params json.Ra
 		}, nil
 	case link.VerbAdopted:
 		return link.AdoptedAnswer{Proof: []byte("adopted")}, nil
-	case link.VerbStanding, link.VerbNodeStanding:
+	case link.VerbStanding, link.VerbNodeStanding, link.VerbTokenStanding:
 		return link.StandingAnswer{Proof: []byte("it stands")}, nil
 	case link.VerbResources:
 		return []writ.Resource{}, nil
@@ -212,6 +212,7 @@ var readRights = map[string]row{
 
 	// Of all projects together.
 	"GET /v1/datacenters/{datacenter}/nodes/{node}/standing": {noLogin, noRole, noRole, noRole, "200"},
+	"GET /v1/datacenters/{datacenter}/tokens/standing":       {noLogin, noRole, noRole, noRole, "200"},
 	"GET /v1/nodes":                     {noLogin, noRole, noRole, noRole, "200"},
 	"GET /v1/queues":                    {noLogin, noRole, noRole, noRole, "200"},
 	"GET /v1/certificates":              {noLogin, noRole, noRole, noRole, "200"},
@@ -300,7 +301,8 @@ func addressOf(route string, sub writ.Submission) (method, path string) {
 	switch path {
 	case "/live":
 		path = "/live/"
-	case "/v1/roster/adoptions", "/v1/runs/" + string(sub.Run) + "/standing", "/v1/datacenters/vienna/nodes/{node}/standing":
+	case "/v1/roster/adoptions", "/v1/runs/" + string(sub.Run) + "/standing", "/v1/datacenters/vienna/nodes/{node}/standing",
+		"/v1/datacenters/vienna/tokens/standing":
 		path += "?nonce=" + strings.Repeat("0", 2*writ.ClientNonce)
 	}
 	return method, path

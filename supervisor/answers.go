@@ -16,7 +16,7 @@ import (
 )
 
 // What is answered about a signed text passes through a coordinator, which nobody needs to believe: the supervisor signs what a statement did,
-// why a text was refused, which roster is in force, and how a run or a node stands. An answer is signed once, in the transaction that decides, and kept with the record.
+// why a text was refused, which roster is in force, and how a run, a node or the join tokens stand. An answer is signed once, in the transaction that decides, and kept with the record.
 //
 // A text that was refused stays refused. Otherwise a coordinator could hand a text in when it must be refused, show the proof of that, and have
 // the same text accepted later. For the same reason only texts that have an author are answered so: whoever joins somebody's text with a
@@ -204,6 +204,25 @@ func (s *Supervisor) standingOfNode(ctx context.Context, id writ.NodeID, nonce [
 		Cluster: s.Pin, Datacenter: s.Datacenter, Node: id, Name: n.Name, Key: n.Key, Admission: n.Admission, Scheduling: n.Scheduling,
 		Revision: n.Decisions, Nonce: nonce, Time: s.Now().UnixMilli(),
 	})
+	return link.StandingAnswer{Proof: proof}, err
+}
+
+// standingOfTokens signs which join tokens there are, for a client that gave a nonce.
+func (s *Supervisor) standingOfTokens(ctx context.Context, nonce []byte) (link.StandingAnswer, error) {
+	if err := checkNonce(nonce); err != nil {
+		return link.StandingAnswer{}, err
+	}
+	tokens, err := s.listTokens(ctx)
+	if err != nil {
+		return link.StandingAnswer{}, err
+	}
+	stands := link.TokenStanding{Cluster: s.Pin, Datacenter: s.Datacenter, Tokens: []link.StandingToken{}, Nonce: nonce, Time: s.Now().UnixMilli()}
+	for _, t := range tokens {
+		stands.Tokens = append(stands.Tokens, link.StandingToken{
+			ID: t.ID, CreatedBy: t.CreatedBy, Expires: t.Expires.UnixMilli(), Uses: t.Uses, Nodes: append([]string{}, t.Nodes...),
+		})
+	}
+	proof, err := envelope.Sign(envelope.TokenStanding, s.Key, stands)
 	return link.StandingAnswer{Proof: proof}, err
 }
 

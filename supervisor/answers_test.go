@@ -76,6 +76,43 @@ func TestTheStateOfANodeIsSignedForEachReader(t *testing.T) {
 	})
 }
 
+func TestTheTokensOfADatacenterAreSignedForEachReader(t *testing.T) {
+	inSim(t, func(t *testing.T, s *sim) {
+		nonce := bytes.Repeat([]byte{7}, writ.ClientNonce)
+		list := func() link.TokenStanding {
+			t.Helper()
+			answer, err := s.Ask(t.Context(), link.VerbTokenStanding, link.StandingOfTokens{Nonce: nonce})
+			if err != nil {
+				t.Fatal(err)
+			}
+			records, _, err := envelope.Open[link.TokenStanding](envelope.TokenStanding, answer.(link.StandingAnswer).Proof, envelope.Only(s.key.Public().(ed25519.PublicKey)))
+			if err != nil || len(records) != 1 {
+				t.Fatalf("the proof holds %d lists: %v", len(records), err)
+			}
+			return records[0]
+		}
+		if none := list(); len(none.Tokens) != 0 {
+			t.Errorf("there is none, and it is signed that there are %+v", none.Tokens)
+		}
+		token := s.tokenFor(3)
+		n := &testNode{sim: s, name: "n1", key: newKey(t)}
+		if _, err := n.claim(token); err != nil {
+			t.Fatal(err)
+		}
+		got := list()
+		want := link.TokenStanding{
+			Cluster: s.Pin, Datacenter: theDatacenter, Nonce: nonce, Time: got.Time,
+			Tokens: []link.StandingToken{{ID: token.ID, CreatedBy: "alice", Expires: got.Tokens[0].Expires, Uses: 3, Nodes: []string{"n1"}}},
+		}
+		if diff := cmp.Diff(want, got); diff != "" || got.Time == 0 || got.Tokens[0].Expires <= got.Time {
+			t.Error(diff)
+		}
+		if answer, err := s.Ask(t.Context(), link.VerbTokenStanding, link.StandingOfTokens{Nonce: []byte("short")}); writ.CodeOf(err) != writ.CodeBadRequest {
+			t.Errorf("a short nonce: %+v, %v", answer, err)
+		}
+	})
+}
+
 // wantRefused hands a submission in, wants it refused with a proof about it, and returns the proof.
 func (s *sim) wantRefused(signed []byte, want writ.Code) []byte {
 	s.t.Helper()

@@ -168,7 +168,7 @@ func (s *Supervisor) createToken(ctx context.Context, v *identity.VerifiedStatem
 // revokeToken has a token admit nobody any more. Nodes that it has admitted stay.
 func (s *Supervisor) revokeToken(ctx context.Context, v *identity.VerifiedStatement) (link.StatementAnswer, error) {
 	id := v.Statement.ID()
-	answer := link.StatementAnswer{Subject: v.Statement.Subject, Done: fmt.Sprintf("token %s admits no node any more", id)}
+	answer := link.StatementAnswer{Subject: v.Statement.Subject}
 	err := s.Journal.Write(failpoint.At(ctx, failpoint.TokenRevoked), func(tx *journal.Tx) error {
 		token, err := tx.Token(id)
 		if err == nil && token == nil {
@@ -177,6 +177,7 @@ func (s *Supervisor) revokeToken(ctx context.Context, v *identity.VerifiedStatem
 		if err != nil {
 			return err
 		}
+		answer.Done = fmt.Sprintf("token %s, made by %s, admits no node any more", id, token.CreatedBy)
 		if _, err := tx.RevokeToken(id); err != nil { // one that admits nobody anyway is as it should be
 			return err
 		}

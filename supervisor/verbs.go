@@ -83,6 +83,12 @@ func (s *Supervisor) handle(ctx context.Context, verb link.Verb, params json.Raw
 			return nil, err
 		}
 		return s.standingOfNode(ctx, p.Node, p.Nonce)
+	case link.VerbTokenStanding:
+		p, err := decode[link.StandingOfTokens](params)
+		if err != nil {
+			return nil, err
+		}
+		return s.standingOfTokens(ctx, p.Nonce)
 	case link.VerbPlan:
 		p, err := decode[link.Plan](params)
 		if err != nil {

@@ -91,6 +91,15 @@ func (r *redirected) unproved(t *testing.T, l *liar) {
 
 	in.undrained(l, lied, wants)
 
+	var tokens map[string]any
+	list := []string{"token", "list"}
+	const standings = "/v1/datacenters/"
+	wants("an honest list of tokens", at(standings, func(o map[string]any) any { tokens = o; return o }), 0, "alice", list...)
+	in.Writ("token", "create")
+	lied("tokens from before", at(standings, func(map[string]any) any { return tokens }), list...)
+	lied("tokens without a proof", at(standings, stripped), list...)
+	wants("an older supervisor", at(standings, unsupported), 0, "take the id from the token itself", list...)
+
 	in.Script("fine.tengo", "x := 1\n")
 	fine := string(in.Submit("fine.tengo"))
 	wants("an honest end", nil, 0, "succeeded", "run", "watch", fine)
@@ -142,7 +151,7 @@ func (r *redirected) unproved(t *testing.T, l *liar) {
 	withoutStanding := func(path string, answer any) any {
 		if path == standing {
 			stood = answer
-			return api.Problem{Type: "urn:writ:code:VERB_UNSUPPORTED", Title: "x", Status: 501, Code: writ.CodeVerbUnsupported, Detail: "x", RequestID: "1"}
+			return unsupported(nil)
 		}
 		return asBefore(path, answer)
 	}
@@ -212,6 +221,11 @@ func (r *redirected) unproved(t *testing.T, l *liar) {
 	wants("an honest adoption", nil, 0, "east: version", "roster", "show")
 }
 
+// unsupported is what a coordinator says of a supervisor that signs no answer to a question.
+func unsupported(map[string]any) any {
+	return api.Problem{Type: "urn:writ:code:VERB_UNSUPPORTED", Title: "x", Status: 501, Code: writ.CodeVerbUnsupported, Detail: "x", RequestID: "1"}
+}
+
 // undrained lets a coordinator say that a node is drained. Who waits for that is told so only if the supervisor has signed it now.
 func (r *redirected) undrained(l *liar, lied func(string, func(string, any) any, ...string), wants func(string, func(string, any) any, int, string, ...string)) {
 	r.T.Helper()
@@ -231,9 +245,7 @@ func (r *redirected) undrained(l *liar, lied func(string, func(string, any) any,
 		return at(datacenters, func(map[string]any) any { return drained })(path, said(path, answer))
 	}, drain...)
 	lied("drained without a standing", at(datacenters, stripped), drain...)
-	older := at(datacenters, func(map[string]any) any {
-		return api.Problem{Type: "urn:writ:code:VERB_UNSUPPORTED", Title: "x", Status: 501, Code: writ.CodeVerbUnsupported, Detail: "x", RequestID: "1"}
-	})
+	older := at(datacenters, unsupported)
 	wants("an older supervisor", older, writ.ExitUsage, "say --fingerprint", drain...)
 	wants("an older supervisor", older, writ.ExitFailed, "VERB_UNSUPPORTED", append(slices.Clone(drain), "--fingerprint", "PRINT:witness")...)
 	wants("an honest answer about what is drained", nil, 0, verified, drain...)

@@ -1,14 +1,17 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"writ"
+	"writ/cmd/writ/internal/client"
 	"writ/cmd/writ/internal/terminal"
 	"writ/coord/api"
 	"writ/identity"
@@ -96,29 +99,32 @@ func (a *app) createToken(ctx context.Context, flags tokenFlags) (newToken, erro
 func (a *app) tokenListCommand() *cobra.Command {
 	var datacenter string
 	c := &cobra.Command{
-		Use:     "list",
-		Short:   "List join tokens, and the nodes that they admitted",
+		Use:   "list",
+		Short: "List join tokens, and the nodes that they admitted",
+		Long: `Lists the join tokens of each datacenter as its supervisor has signed them now. Of a datacenter that does not answer, or whose coordinator shows what its
+supervisor has not signed, it lists none and says so.`,
 		Example: "  writ token list --dc dc1",
 		Args:    exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, err := a.client()
-			if err != nil {
-				return err
-			}
-			list, err := api.Answer[api.TokenList](c.API.ListTokens(cmd.Context(), &api.ListTokensParams{Datacenter: datacenter}))
+			list, err := a.signedTokens(cmd.Context(), datacenter)
 			if err != nil {
 				return err
 			}
 			var tokens []writ.JoinToken
+			var untrue error
 			names := map[writ.DatacenterID]string{}
 			for _, d := range list.Items {
 				names[d.Datacenter] = d.Name
-				if d.Error != nil {
+				switch {
+				case d.Error == nil:
+				case d.Error.Code == writ.CodeUnverified:
+					untrue = d.Error
+				default:
 					a.Warn("%s cannot be asked: %v", d.Name, d.Error)
 				}
 				tokens = append(tokens, d.Tokens...)
 			}
-			return a.Print(terminal.List(list, tokens, func(t writ.JoinToken) string { return t.ID },
+			err = a.Print(terminal.List(list, tokens, func(t writ.JoinToken) string { return t.ID },
 				column("TOKEN", func(t writ.JoinToken) string { return t.ID }),
 				column("DATACENTER", func(t writ.JoinToken) string { return names[t.Datacenter] }),
 				column("STATE", func(t writ.JoinToken) string { return tokenState(t, time.Now()) }),
@@ -127,11 +133,42 @@ func (a *app) tokenListCommand() *cobra.Command {
 				column("NODES", func(t writ.JoinToken) string { return strings.Join(t.Nodes, " ") }),
 				column("MADE BY", func(t writ.JoinToken) string { return t.CreatedBy }),
 			))
+			return cmp.Or(err, untrue)
 		},
 	}
 	c.Flags().StringVar(&datacenter, "dc", "", "only those of this datacenter")
 	a.completeFlag(c, "dc", suggestDatacenters)
 	return c
+}
+
+// signedTokens asks each datacenter, or the one of a name or id, which tokens it has.
+func (a *app) signedTokens(ctx context.Context, datacenter string) (list api.TokenList, err error) {
+	c, roster, err := a.cluster(ctx)
+	if err != nil {
+		return list, err
+	}
+	asked := roster.Datacenters
+	if datacenter != "" {
+		only, err := client.Datacenter(roster, datacenter)
+		if err != nil {
+			return list, err
+		}
+		asked = []identity.Datacenter{*only}
+	}
+	list.Items = make([]api.DatacenterTokens, len(asked))
+	var asking sync.WaitGroup
+	for i := range asked {
+		asking.Go(func() {
+			d := &asked[i]
+			tokens, err := c.Tokens(ctx, roster, d)
+			list.Items[i] = api.DatacenterTokens{Datacenter: d.ID, Name: d.Name, Tokens: tokens, Error: writ.AsError(err)}
+			if err != nil {
+				list.Items[i].Tokens = []writ.JoinToken{}
+			}
+		})
+	}
+	asking.Wait()
+	return list, nil
 }
 
 // tokenState says whether a token admits nodes.

@@ -173,6 +173,13 @@ type ClientInterface interface {
 	// Corresponds with POST /v1/datacenters/{datacenter}/plan (the `PreviewPlan` operationId).
 	PreviewPlan(ctx context.Context, datacenter DatacenterPath, body PreviewPlanJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
+	// GetTokenStanding Ask the datacenter which join tokens it has
+	//
+	// The answer names the nonce and is signed by the supervisor: who revokes a token finds its id here.
+	//
+	// Corresponds with GET /v1/datacenters/{datacenter}/tokens/standing (the `GetTokenStanding` operationId).
+	GetTokenStanding(ctx context.Context, datacenter DatacenterPath, params *GetTokenStandingParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
 	// Watch Watch everything from now on, or from an event on
 	//
 	// A reader of some projects gets the events of these. Events of nodes are for readers of all projects.
@@ -599,6 +606,23 @@ func (c *Client) PreviewPlanWithBody(ctx context.Context, datacenter DatacenterP
 // Corresponds with POST /v1/datacenters/{datacenter}/plan (the `PreviewPlan` operationId).
 func (c *Client) PreviewPlan(ctx context.Context, datacenter DatacenterPath, body PreviewPlanJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewPreviewPlanRequest(c.Server, datacenter, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// GetTokenStanding Ask the datacenter which join tokens it has
+//
+// The answer names the nonce and is signed by the supervisor: who revokes a token finds its id here.
+//
+// Corresponds with GET /v1/datacenters/{datacenter}/tokens/standing (the `GetTokenStanding` operationId).
+func (c *Client) GetTokenStanding(ctx context.Context, datacenter DatacenterPath, params *GetTokenStandingParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewGetTokenStandingRequest(c.Server, datacenter, params)
 	if err != nil {
 		return nil, err
 	}
@@ -1505,6 +1529,63 @@ func NewPreviewPlanRequestWithBody(server string, datacenter DatacenterPath, con
 	}
 
 	req.Header.Add("Content-Type", contentType)
+
+	return req, nil
+}
+
+// NewGetTokenStandingRequest constructs an http.Request for the GetTokenStanding method
+func NewGetTokenStandingRequest(server string, datacenter DatacenterPath, params *GetTokenStandingParams) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "datacenter", datacenter, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/datacenters/%s/tokens/standing", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if queryFrag, err := runtime.StyleParamWithOptions("form", true, "nonce", params.Nonce, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+			return nil, err
+		} else {
+			for _, qp := range strings.Split(queryFrag, "&") {
+				rawQueryFragments = append(rawQueryFragments, qp)
+			}
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
 
 	return req, nil
 }
@@ -3183,6 +3264,15 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with POST /v1/datacenters/{datacenter}/plan (the `PreviewPlan` operationId).
 	PreviewPlanWithResponse(ctx context.Context, datacenter DatacenterPath, body PreviewPlanJSONRequestBody, reqEditors ...RequestEditorFn) (*PreviewPlanResponse, error)
 
+	// GetTokenStandingWithResponse Ask the datacenter which join tokens it has
+	//
+	// The answer names the nonce and is signed by the supervisor: who revokes a token finds its id here.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /v1/datacenters/{datacenter}/tokens/standing (the `GetTokenStanding` operationId).
+	GetTokenStandingWithResponse(ctx context.Context, datacenter DatacenterPath, params *GetTokenStandingParams, reqEditors ...RequestEditorFn) (*GetTokenStandingResponse, error)
+
 	// WatchWithResponse Watch everything from now on, or from an event on
 	//
 	// A reader of some projects gets the events of these. Events of nodes are for readers of all projects.
@@ -3894,6 +3984,54 @@ func (r PreviewPlanResponse) StatusCode() int {
 
 // ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
 func (r PreviewPlanResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type GetTokenStandingResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *TokenStanding
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Problem
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r GetTokenStandingResponse) GetJSON200() *TokenStanding {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r GetTokenStandingResponse) GetApplicationProblemJSONDefault() *Problem {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r GetTokenStandingResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r GetTokenStandingResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r GetTokenStandingResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r GetTokenStandingResponse) ContentType() string {
 	if r.HTTPResponse != nil {
 		return r.HTTPResponse.Header.Get("Content-Type")
 	}
@@ -5391,6 +5529,21 @@ func (c *ClientWithResponses) PreviewPlanWithResponse(ctx context.Context, datac
 	return ParsePreviewPlanResponse(rsp)
 }
 
+// GetTokenStandingWithResponse Ask the datacenter which join tokens it has
+//
+// The answer names the nonce and is signed by the supervisor: who revokes a token finds its id here.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /v1/datacenters/{datacenter}/tokens/standing (the `GetTokenStanding` operationId).
+func (c *ClientWithResponses) GetTokenStandingWithResponse(ctx context.Context, datacenter DatacenterPath, params *GetTokenStandingParams, reqEditors ...RequestEditorFn) (*GetTokenStandingResponse, error) {
+	rsp, err := c.GetTokenStanding(ctx, datacenter, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseGetTokenStandingResponse(rsp)
+}
+
 // WatchWithResponse Watch everything from now on, or from an event on
 //
 // A reader of some projects gets the events of these. Events of nodes are for readers of all projects.
@@ -6147,6 +6300,39 @@ func ParsePreviewPlanResponse(rsp *http.Response) (*PreviewPlanResponse, error) 
 	switch {
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
 		var dest Preview
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseGetTokenStandingResponse parses an HTTP response from a GetTokenStandingWithResponse call
+func ParseGetTokenStandingResponse(rsp *http.Response) (*GetTokenStandingResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &GetTokenStandingResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest TokenStanding
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
 			return nil, err
 		}

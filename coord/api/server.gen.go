@@ -50,6 +50,9 @@ type ServerInterface interface {
 	// PreviewPlan Ask a datacenter what a plan would do
 	// (POST /v1/datacenters/{datacenter}/plan)
 	PreviewPlan(w http.ResponseWriter, r *http.Request, datacenter DatacenterPath)
+	// GetTokenStanding Ask the datacenter which join tokens it has
+	// (GET /v1/datacenters/{datacenter}/tokens/standing)
+	GetTokenStanding(w http.ResponseWriter, r *http.Request, datacenter DatacenterPath, params GetTokenStandingParams)
 	// Watch Watch everything from now on, or from an event on
 	// (GET /v1/events)
 	Watch(w http.ResponseWriter, r *http.Request, params WatchParams)
@@ -197,6 +200,12 @@ func (_ Unimplemented) GetNodeStanding(w http.ResponseWriter, r *http.Request, d
 // PreviewPlan Ask a datacenter what a plan would do
 // (POST /v1/datacenters/{datacenter}/plan)
 func (_ Unimplemented) PreviewPlan(w http.ResponseWriter, r *http.Request, datacenter DatacenterPath) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// GetTokenStanding Ask the datacenter which join tokens it has
+// (GET /v1/datacenters/{datacenter}/tokens/standing)
+func (_ Unimplemented) GetTokenStanding(w http.ResponseWriter, r *http.Request, datacenter DatacenterPath, params GetTokenStandingParams) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
@@ -576,6 +585,48 @@ func (siw *ServerInterfaceWrapper) PreviewPlan(w http.ResponseWriter, r *http.Re
 
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		siw.Handler.PreviewPlan(w, r, datacenter)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// GetTokenStanding operation middleware
+func (siw *ServerInterfaceWrapper) GetTokenStanding(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "datacenter" -------------
+	var datacenter DatacenterPath
+
+	err = runtime.BindStyledParameterWithOptions("simple", "datacenter", chi.URLParam(r, "datacenter"), &datacenter, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "datacenter", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params GetTokenStandingParams
+
+	// ------------- Required query parameter "nonce" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, true, "nonce", r.URL.Query(), &params.Nonce, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "nonce"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "nonce", Err: err})
+		}
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.GetTokenStanding(w, r, datacenter, params)
 	}))
 
 	for _, middleware := range siw.HandlerMiddlewares {
@@ -1967,6 +2018,9 @@ func HandlerWithOptions(si ServerInterface, options ChiServerOptions) http.Handl
 		r.Get(options.BaseURL+"/v1/datacenters/{datacenter}/nodes/{node}/standing", wrapper.GetNodeStanding)
 	})
 	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/v1/datacenters/{datacenter}/tokens/standing", wrapper.GetTokenStanding)
+	})
+	r.Group(func(r chi.Router) {
 		r.Get(options.BaseURL+"/v1/projects", wrapper.ListProjects)
 	})
 	r.Group(func(r chi.Router) {
@@ -2401,6 +2455,46 @@ type PreviewPlandefaultApplicationProblemPlusJSONResponse struct {
 }
 
 func (response PreviewPlandefaultApplicationProblemPlusJSONResponse) VisitPreviewPlanResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetTokenStandingRequestObject struct {
+	Datacenter DatacenterPath `json:"datacenter"`
+	Params     GetTokenStandingParams
+}
+
+type GetTokenStandingResponseObject interface {
+	VisitGetTokenStandingResponse(w http.ResponseWriter) error
+}
+
+type GetTokenStanding200JSONResponse TokenStanding
+
+func (response GetTokenStanding200JSONResponse) VisitGetTokenStandingResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetTokenStandingdefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	StatusCode int
+}
+
+func (response GetTokenStandingdefaultApplicationProblemPlusJSONResponse) VisitGetTokenStandingResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
@@ -3599,6 +3693,9 @@ type StrictServerInterface interface {
 	// PreviewPlan Ask a datacenter what a plan would do
 	// (POST /v1/datacenters/{datacenter}/plan)
 	PreviewPlan(ctx context.Context, request PreviewPlanRequestObject) (PreviewPlanResponseObject, error)
+	// GetTokenStanding Ask the datacenter which join tokens it has
+	// (GET /v1/datacenters/{datacenter}/tokens/standing)
+	GetTokenStanding(ctx context.Context, request GetTokenStandingRequestObject) (GetTokenStandingResponseObject, error)
 	// Watch Watch everything from now on, or from an event on
 	// (GET /v1/events)
 	Watch(ctx context.Context, request WatchRequestObject) (WatchResponseObject, error)
@@ -3979,6 +4076,33 @@ func (sh *strictHandler) PreviewPlan(w http.ResponseWriter, r *http.Request, dat
 		sh.options.ResponseErrorHandlerFunc(w, r, err)
 	} else if validResponse, ok := response.(PreviewPlanResponseObject); ok {
 		if err := validResponse.VisitPreviewPlanResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// GetTokenStanding operation middleware
+func (sh *strictHandler) GetTokenStanding(w http.ResponseWriter, r *http.Request, datacenter DatacenterPath, params GetTokenStandingParams) {
+	var request GetTokenStandingRequestObject
+
+	request.Datacenter = datacenter
+	request.Params = params
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.GetTokenStanding(ctx, request.(GetTokenStandingRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "GetTokenStanding")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(GetTokenStandingResponseObject); ok {
+		if err := validResponse.VisitGetTokenStandingResponse(w); err != nil {
 			sh.options.ResponseErrorHandlerFunc(w, r, err)
 		}
 	} else if response != nil {

@@ -648,6 +648,14 @@ type TokenList struct {
 	Items []DatacenterTokens `json:"items"`
 }
 
+// TokenStanding defines model for TokenStanding.
+type TokenStanding struct {
+	// Proof What a supervisor has signed, base64. An answer is about the SHA-256 of one signed text and nothing else; an adoption names the roster that
+	// is in force; a standing says how a run or a node stands. Believe it only after verifying it with the supervisor's key in the roster. What comes without
+	// one is the coordinator's word.
+	Proof Proof `json:"proof"`
+}
+
 // Topic What an event is about
 type Topic string
 
@@ -724,6 +732,12 @@ type ListCertificatesParams struct {
 
 // GetNodeStandingParams defines parameters for GetNodeStanding.
 type GetNodeStandingParams struct {
+	// Nonce 32 random bytes as 64 hex digits
+	Nonce ClientNonce `form:"nonce" json:"nonce"`
+}
+
+// GetTokenStandingParams defines parameters for GetTokenStanding.
+type GetTokenStandingParams struct {
 	// Nonce 32 random bytes as 64 hex digits
 	Nonce ClientNonce `form:"nonce" json:"nonce"`
 }

@@ -31,13 +31,15 @@ const (
 
 	VerbCertificates Verb = "certificates"
 	VerbNodeStanding Verb = "node-standing"
+	// VerbTokenStanding asks for the list that VerbTokens gives, signed.
+	VerbTokenStanding Verb = "token-standing"
 )
 
 // Which side answers which verbs. A request with any other verb is refused before its parameters are read.
 var (
 	ToSupervisor = []Verb{
 		VerbSubmit, VerbStatement, VerbRoster, VerbPlan, VerbLogs, VerbValues, VerbQueues, VerbResources, VerbSecrets, VerbNodes, VerbAdopted, VerbStanding,
-		VerbCertificates, VerbTokens, VerbNodeStanding,
+		VerbCertificates, VerbTokens, VerbNodeStanding, VerbTokenStanding,
 	}
 	ToCoordinator = []Verb{VerbRoster}
 )

@@ -48,7 +48,11 @@ type (
 		Node  writ.NodeID `json:"node"`
 		Nonce []byte      `json:"nonce"` // of the client, writ.ClientNonce bytes
 	}
-	// StandingAnswer says how, as a signed RunStanding or NodeStanding.
+	// StandingOfTokens asks which join tokens there are. The answer is a StandingAnswer.
+	StandingOfTokens struct {
+		Nonce []byte `json:"nonce"` // of the client, writ.ClientNonce bytes
+	}
+	// StandingAnswer says how, as a signed RunStanding, NodeStanding or TokenStanding.
 	StandingAnswer struct {
 		Proof []byte `json:"proof"`
 	}
@@ -137,4 +141,23 @@ type NodeStanding struct {
 	Revision   int               `json:"revision"` // decisions about it
 	Nonce      []byte            `json:"nonce"`    // of the client that asked
 	Time       int64             `json:"time"`     // unix milliseconds
+}
+
+// TokenStanding is the supervisor's signed word on its join tokens when a client asks. People choose a token by who made it, until when it counts and
+// whom it admitted; so these have to be those of the id beside them.
+type TokenStanding struct {
+	Cluster    writ.ClusterID    `json:"cluster"`
+	Datacenter writ.DatacenterID `json:"datacenter"`
+	Tokens     []StandingToken   `json:"tokens"` // those that last longest, first
+	Nonce      []byte            `json:"nonce"`  // of the client that asked
+	Time       int64             `json:"time"`   // unix milliseconds
+}
+
+// StandingToken is a join token of a TokenStanding.
+type StandingToken struct {
+	ID        string   `json:"id"`
+	CreatedBy string   `json:"created_by"`
+	Expires   int64    `json:"expires"` // unix milliseconds
+	Uses      int      `json:"uses"`
+	Nodes     []string `json:"nodes"` // that it admitted
 }

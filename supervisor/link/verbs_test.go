@@ -36,10 +36,11 @@ var verbRights = map[Verb]asked{
 	"nodes":     {true, false},
 	"tokens":    {true, false},
 
-	"certificates":  {true, false},
-	"node-standing": {true, false},
-	"adopted":       {true, false},
-	"standing":      {true, false},
+	"certificates":   {true, false},
+	"node-standing":  {true, false},
+	"token-standing": {true, false},
+	"adopted":        {true, false},
+	"standing":       {true, false},
 }
 
 // declaredVerbs reads the constants of type Verb from the source.

@@ -76,3 +76,33 @@ func (c *Client) NodeStanding(ctx context.Context, roster *identity.Roster, n wr
 	}
 	return stands, nil
 }
+
+// Tokens asks a datacenter which join tokens it has. It is UNVERIFIED if its supervisor has not signed that now.
+func (c *Client) Tokens(ctx context.Context, roster *identity.Roster, d *identity.Datacenter) ([]writ.JoinToken, error) {
+	ctx, stop := context.WithTimeout(ctx, standingWithin)
+	defer stop()
+	nonce := newNonce()
+	answer, err := api.Answer[api.TokenStanding](c.API.GetTokenStanding(ctx, string(d.ID), &api.GetTokenStandingParams{Nonce: hex.EncodeToString(nonce)}))
+	if writ.CodeOf(err) == writ.CodeVerbUnsupported {
+		return nil, writ.Errorf(writ.CodeVerbUnsupported, "its supervisor is of an earlier version, which does not sign its tokens: upgrade it, or take the id from the token itself")
+	}
+	if err != nil {
+		return nil, err
+	}
+	stands, err := openSigned[link.TokenStanding](d, envelope.TokenStanding, answer.Proof)
+	switch {
+	case err != nil:
+		return nil, unverified(d, "the coordinator says that %s has answered which tokens it has: %v", d.Name, err)
+	case stands.Cluster != roster.Cluster || stands.Datacenter != d.ID:
+		return nil, unverified(d, "the coordinator shows the tokens of another datacenter, for %s", d.Name)
+	case !bytes.Equal(stands.Nonce, nonce):
+		return nil, unverified(d, "the coordinator shows which tokens %s had earlier", d.Name)
+	}
+	tokens := []writ.JoinToken{}
+	for _, t := range stands.Tokens {
+		tokens = append(tokens, writ.JoinToken{
+			ID: t.ID, Datacenter: d.ID, CreatedBy: t.CreatedBy, Expires: time.UnixMilli(t.Expires).UTC(), Uses: t.Uses, Used: len(t.Nodes), Nodes: t.Nodes,
+		})
+	}
+	return tokens, nil
+}

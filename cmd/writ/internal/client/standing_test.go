@@ -65,3 +65,49 @@ func TestOnlyTheSignatureOfTheDatacenterSaysHowANodeStands(t *testing.T) {
 		})
 	}
 }
+
+// A coordinator that lists join tokens is believed as far as the supervisor has signed the list now.
+func TestOnlyTheSignatureOfTheDatacenterListsItsTokens(t *testing.T) {
+	w := newFixture(t)
+	roster := w.alice.Roster
+	graz := roster.DatacenterNamed("graz")
+	stands := func(by string, kind envelope.Kind, change func(s *link.TokenStanding)) func(nonce []byte) (any, int) {
+		return func(nonce []byte) (any, int) {
+			s := link.TokenStanding{Cluster: roster.Cluster, Datacenter: graz.ID, Nonce: nonce, Tokens: []link.StandingToken{{ID: "a", CreatedBy: "alice", Uses: 2, Nodes: []string{"n1"}}}}
+			change(&s)
+			return api.TokenStanding{Proof: signedBy(t, w.datacenters[by], kind, s)}, http.StatusOK
+		}
+	}
+	same := func(*link.TokenStanding) {}
+	for what, tt := range map[string]struct {
+		answer func(nonce []byte) (any, int)
+		want   writ.Code
+	}{
+		"these are the tokens":  {stands("graz", envelope.TokenStanding, same), ""},
+		"an answer from before": {stands("graz", envelope.TokenStanding, func(s *link.TokenStanding) { s.Nonce = make([]byte, writ.ClientNonce) }), writ.CodeUnverified},
+		"about another datacenter": {
+			stands("graz", envelope.TokenStanding, func(s *link.TokenStanding) { s.Datacenter = roster.DatacenterNamed("linz").ID }), writ.CodeUnverified,
+		},
+		"of another cluster":    {stands("graz", envelope.TokenStanding, func(s *link.TokenStanding) { s.Cluster = "x" }), writ.CodeUnverified},
+		"by another supervisor": {stands("linz", envelope.TokenStanding, same), writ.CodeUnverified},
+		"of another kind":       {stands("graz", envelope.NodeStanding, same), writ.CodeUnverified},
+		"without a proof":       {func([]byte) (any, int) { return api.TokenStanding{}, http.StatusOK }, writ.CodeUnverified},
+		"the supervisor is older": {func([]byte) (any, int) {
+			return api.ProblemOf(writ.Errorf(writ.CodeVerbUnsupported, "x"), "request"), writ.CodeVerbUnsupported.Info().Status
+		}, writ.CodeVerbUnsupported},
+	} {
+		t.Run(what, func(t *testing.T) {
+			c := w.clientOf(t, func(r *http.Request) (any, int) {
+				nonce, err := hex.DecodeString(r.URL.Query().Get("nonce"))
+				if err != nil || r.URL.Path != "/v1/datacenters/"+string(graz.ID)+"/tokens/standing" {
+					t.Errorf("asked for %s, %v", r.URL, err)
+				}
+				return tt.answer(nonce)
+			})
+			got, err := c.Tokens(t.Context(), roster, graz)
+			if writ.CodeOf(err) != tt.want || err == nil && (len(got) != 1 || got[0].ID != "a" || got[0].CreatedBy != "alice" || got[0].Used != 1) || err != nil && got != nil {
+				t.Errorf("%+v, %v", got, err)
+			}
+		})
+	}
+}
