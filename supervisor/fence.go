@@ -77,8 +77,10 @@ func (s *Supervisor) Fenced(ctx context.Context, node writ.NodeID, signed []byte
 		return err
 	}
 	s.fleet.put(*n)
-	s.Log.Info("lost node returned and stopped its resources",
-		"node", n.Name, "stopped", n.Fence.Stopped, "open", len(n.Fence.Open), "kept", len(n.Orphans))
+	if times, say := s.refusals.Say("fence "+string(node), time.Now()); say { // it may answer each second
+		s.Log.Info("lost node returned and stopped its resources",
+			"node", n.Name, "stopped", n.Fence.Stopped, "open", len(n.Fence.Open), "kept", len(n.Orphans), "times", times)
+	}
 	return nil
 }
 

@@ -1,9 +1,11 @@
 package supervisor_test
 
 import (
+	"log/slog"
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"writ"
@@ -190,7 +192,10 @@ func TestALossThatIsSignedOutlivesTheSupervisor(t *testing.T) {
 
 // A node that is gone may be in wrong hands: it fills no journal with its answers, and one that comes again changes nothing.
 func TestTheAnswersOfANodeThatIsGoneAreBounded(t *testing.T) {
-	inSim(t, func(t *testing.T, s *sim) {
+	synctest.Test(t, func(t *testing.T) {
+		s := found(t)
+		s.level = slog.LevelInfo
+		s.start()
 		n := s.join("n1")
 		s.decide(n.id, "lost")
 		answer := func(round int64) error {
@@ -218,6 +223,15 @@ func TestTheAnswersOfANodeThatIsGoneAreBounded(t *testing.T) {
 		time.Sleep(10 * time.Second)
 		if err := answer(101); err != nil || s.record(n.id).FenceRound != 101 {
 			t.Errorf("an answer after ten seconds: %v", err)
+		}
+		for round := range int64(30) {
+			time.Sleep(time.Second)
+			if err := answer(200 + round); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if n := s.logs.Lines("lost node returned"); n < 2 || n > 5 {
+			t.Errorf("its answers of 40 s are %d lines", n)
 		}
 	})
 }
