@@ -283,6 +283,58 @@ func TestRefusedTextsThatComeAgainHaveARate(t *testing.T) {
 	})
 }
 
+// A node that says as much of itself as fits into a message does not cut its datacenter off from the coordinators: less of it is told.
+func TestNoNodeSaysMoreThanALinkCarries(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := found(t)
+		s.place = filepath.Join(t.TempDir(), "journal.db")
+		session := s.coordinator()
+		s.start()
+		coordinator := session()
+		n := s.join("n1")
+		time.Sleep(2 * time.Second)
+		long := strings.Repeat("<", 4<<10) // six times as much in JSON
+		beat := writ.Beat{Node: n.id, Epoch: s.Epoch(), Incarnation: 1 << 30}
+		report := writ.Report{Node: n.id, Epoch: s.Epoch(), Incarnation: 1 << 30}
+		for range 256 {
+			beat.Drivers = append(beat.Drivers, writ.NodeDriver{Module: "volume", Name: "x", Detail: long})
+			report.Orphans = append(report.Orphans, writ.Orphan{Module: "volume", Kind: "volume", Name: long, Remedy: long})
+		}
+		for round := range 3 {
+			beat.Sequence, report.Round = int64(round+1), int64(round+1)
+			beat.Drivers[0].Name = fmt.Sprint(round) // so that there is news of it
+			for kind, record := range map[envelope.Kind]any{envelope.Beat: beat, envelope.Report: report} {
+				signed, err := envelope.Sign(kind, n.key, record)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if err := s.queue.Send(t.Context(), queue.Stream{Node: n.id, Direction: queue.Out}, signed); err != nil {
+					t.Fatal(err)
+				}
+			}
+			time.Sleep(3 * time.Second)
+		}
+		s.decide(n.id, "cordon")
+		if err := coordinator.Request(t.Context(), link.VerbQueues, link.Queues{}, nil, nil); err != nil {
+			t.Errorf("the link is gone: %v", err)
+		}
+		if lines, _ := s.refusals(); lines["node says more of itself than a link carries; coordinators are told less: TOO_LARGE"] != 1 || s.logs.Lines("no link to the coordinator") > 0 {
+			t.Errorf("the log is\n%s", s.logs.String())
+		}
+		events, err := s.journal.Events(t.Context(), 0, 1000)
+		if err != nil {
+			t.Fatal(err)
+		}
+		last := events[len(events)-1].Node
+		if last == nil || last.ID != n.id || last.Scheduling != writ.SchedulingCordoned || last.Drivers != nil || last.Orphans != nil {
+			t.Errorf("told last was %+v", last)
+		}
+		if known := s.Known(n.id); len(known.Drivers) == 0 {
+			t.Error("the supervisor itself has forgotten what its node says")
+		}
+	})
+}
+
 // A claim that is refused is one line, which says by whom and with which token.
 func TestAClaimThatIsRefusedIsOneLine(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {

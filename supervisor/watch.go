@@ -404,6 +404,10 @@ func (w *watcher) announce(ctx context.Context, loads map[writ.NodeID]journal.Lo
 	events := make([]writ.Event, len(changed))
 	for i := range changed {
 		events[i].Node = &changed[i]
+		if journal.Shorten(&events[i]) {
+			w.s.complaints.refused(changed[i].ID, "node says more of itself than a link carries; coordinators are told less",
+				writ.Errorf(writ.CodeTooLarge, "its drivers, disks, networks, orphans and stuck jobs are too much to tell"))
+		}
 	}
 	err := w.s.Journal.Write(failpoint.At(ctx, failpoint.NodesAnnounced), func(tx *journal.Tx) error {
 		tx.AddEvents(events...)

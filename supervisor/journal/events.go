@@ -55,8 +55,14 @@ func (tx *Tx) eventRow(events []writ.Event, seq int64) (some []writ.EncodedEvent
 		row = append(row, "[,"[min(len(row), 1)])
 		e := events[i]
 		e.Seq, e.Time = seq+int64(i)+1, tx.Now
+		begin := len(row)
 		if row, err = appendEvent(row, &e); err != nil {
 			return nil, nil, err
+		}
+		if len(row)-begin > MaxSaid && Shorten(&e) {
+			if row, err = appendEvent(row[:begin], &e); err != nil {
+				return nil, nil, err
+			}
 		}
 		ends = append(ends, len(row))
 		if len(row) >= eventsTogether {
@@ -145,7 +151,11 @@ func splitEvents(last int64, body []byte) ([]writ.EncodedEvent, error) {
 	}
 	events := make([]writ.EncodedEvent, len(texts))
 	for i, text := range texts {
-		events[i] = writ.EncodedEvent{Seq: last - int64(len(texts)-1-i), JSON: text}
+		fit, err := shortened(text)
+		if err != nil {
+			return nil, err
+		}
+		events[i] = writ.EncodedEvent{Seq: last - int64(len(texts)-1-i), JSON: fit}
 	}
 	return events, nil
 }

@@ -1,7 +1,9 @@
 package journal_test
 
 import (
+	"encoding/json"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -88,6 +90,46 @@ func TestEventsOfAnotherProcessAreSent(t *testing.T) {
 			if events := eventsAfter(t, first, after, 1); events[0].Seq != after+1 {
 				t.Errorf("after %d it told %d", after, events[0].Seq)
 			}
+		}
+	})
+}
+
+// Earlier versions kept events that no link carries: they are read as they are written now, without most of what a node said.
+func TestEventsThatNoLinkCarriesAreShortened(t *testing.T) {
+	stores(t, func(t *testing.T, path string) {
+		j := open(t, path)
+		n := writ.Node{ID: "n1", Name: "web", Fence: &writ.Fence{Stopped: 7, Open: []string{strings.Repeat("<", journal.MaxSaid)}}}
+		r := writ.Resource{ResourceID: writ.ResourceID{Name: "db"}, Drift: []string{strings.Repeat("<", journal.MaxSaid)}}
+		var old []string
+		for i, e := range []writ.Event{{Node: &n}, {Resource: &r}} {
+			e.Seq = int64(i + 1)
+			text, err := json.Marshal(e)
+			if err != nil {
+				t.Fatal(err)
+			}
+			old = append(old, string(text))
+		}
+		if err := j.ExecForTest(t.Context(), `INSERT INTO events (seq, body) VALUES (2, $1)`, []byte("["+strings.Join(old, ",")+"]")); err != nil {
+			t.Fatal(err)
+		}
+		if err := j.ExecForTest(t.Context(), `UPDATE event_counter SET seq = 2`); err != nil {
+			t.Fatal(err)
+		}
+		write(t, j, func(tx *journal.Tx) error {
+			tx.AddEvents(writ.Event{Node: &n}, writ.Event{Resource: &r})
+			return nil
+		})
+		for i, e := range eventsAfter(t, open(t, path), 0, 10) {
+			text, err := json.Marshal(e)
+			if err != nil || len(text) > journal.MaxSaid || e.Seq != int64(i+1) {
+				t.Errorf("event %d has %d bytes, %v", e.Seq, len(text), err)
+			}
+			if node := i%2 == 0; node && (e.Node == nil || e.Node.Name != "web" || e.Node.Fence.Stopped != 7) || !node && (e.Resource == nil || e.Resource.Name != "db") {
+				t.Errorf("event %d is %s", e.Seq, text)
+			}
+		}
+		if n.Fence.Open == nil || r.Drift == nil {
+			t.Error("what the events were made of has changed")
 		}
 	})
 }
