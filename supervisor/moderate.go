@@ -17,6 +17,8 @@ const (
 	maxDrift    = 20
 	// maxMendings is more often than a node can mend anything: a count above it is none.
 	maxMendings = 1 << 40
+	// maxTime is the end of the year 9999, in unix milliseconds: later times are no JSON.
+	maxTime = 253_402_300_799_999
 	// maxListed bounds each list about the networks of a node.
 	maxListed = 64
 )
@@ -43,6 +45,7 @@ func moderateReport(r *writ.Report) *writ.Report {
 	for i := range r.Mendings {
 		m := &r.Mendings[i]
 		m.Count, m.What = min(m.Count, maxMendings), clip(m.What, maxText)
+		m.Time = min(max(m.Time, 0), maxTime)
 	}
 	r.Mended = max(r.Mended, 0)
 	r.Orphans = moderateOrphans(r.Orphans)

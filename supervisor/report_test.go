@@ -2,6 +2,7 @@ package supervisor_test
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -227,6 +228,31 @@ func TestARepairIsOneEventOfItsResource(t *testing.T) {
 		}
 		if got := s.lastAbout(n.id).Mended; got != 7 {
 			t.Errorf("its node has mended %d things", got)
+		}
+	})
+}
+
+// Some times of a node's clock are no JSON. What it mended then is told all the same, and no line of the log has an error without a code.
+func TestARepairOfAnyTimeIsTold(t *testing.T) {
+	inSim(t, func(t *testing.T, s *sim) {
+		n := s.join("n1")
+		s.wantState(s.submit(`volume := import("volume")`+"\n"+`volume.create("v", {size_gib: 1}, {node: "n1"})`), writ.RunSucceeded)
+		resource := s.eventsOf("resource")[0].Resource
+		before := len(s.eventsOf("resource"))
+		times := []int64{math.MinInt64, -1 << 50, 1 << 50, math.MaxInt64}
+		for i, at := range times {
+			count := int64(i + 1)
+			n.send(envelope.Report, writ.Report{Node: n.id, Incarnation: 1, Round: count, Mendings: []writ.NodeMending{
+				{ResourceID: resource.ResourceID, UID: resource.UID, Count: count, Time: at, What: "its process had died"},
+			}})
+			time.Sleep(2 * time.Second)
+			synctest.Wait()
+		}
+		if told := len(s.eventsOf("resource")) - before; told != len(times) {
+			t.Errorf("%d of %d repairs were told", told, len(times))
+		}
+		if _, bad := s.refusals(); len(bad) > 0 {
+			t.Errorf("lines without a code that is known:\n%s", strings.Join(bad, ""))
 		}
 	})
 }
