@@ -486,7 +486,8 @@ type metricsPage struct {
 }
 
 func (m metricsPage) VisitGetMetricsResponse(w http.ResponseWriter) error {
-	promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{}).ServeHTTP(w, m.r)
+	// A datacenter that tells of two nodes of one name makes two metrics of one. That must not hide those of all others.
+	promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{ErrorHandling: promhttp.ContinueOnError}).ServeHTTP(w, m.r)
 	return nil
 }
 
