@@ -18,7 +18,7 @@ import (
 // not have is missing; one that the kernel has and that cannot be put up is an error, as is the lack of any that every kernel has.
 func confine() (Layers, error) {
 	layers := Layers{{Name: LayerLimits}, {Name: LayerDescriptors}, {Name: LayerPrivileges}}
-	if err := limit(); err != nil {
+	if err := setLimits(); err != nil {
 		return nil, err
 	}
 	if err := closeInherited(); err != nil {
@@ -42,8 +42,8 @@ func confine() (Layers, error) {
 	return append(layers, files, calls), nil
 }
 
-// limit bounds what the process may take.
-func limit() error {
+// setLimits bounds what the process may take.
+func setLimits() error {
 	for _, limit := range []struct {
 		name     string
 		resource int

@@ -18,6 +18,7 @@ import (
 	"go.uber.org/goleak"
 
 	"writ"
+	"writ/internal/testenv"
 	"writ/scripts"
 	"writ/scripts/evaluator"
 )
@@ -180,6 +181,22 @@ func TestChildFindsWhatThisProcessFinds(t *testing.T) {
 				t.Errorf("the plans of this process and of a child differ (-this +child): %v\n%s", err, diff)
 			}
 		})
+	}
+}
+
+// A script can end its child each time. The first of a kind is a line, and the others are counted.
+func TestDeadChildrenAreFewLines(t *testing.T) {
+	t.Parallel()
+	pool, log := newMoodyPool(t), new(testenv.Log)
+	pool.Log = log.Logger()
+	const often = 6
+	for range often {
+		if _, err := pool.Pass(t.Context(), bundle("// please die"), everything, nil); writ.CodeOf(err) != writ.CodeEvaluatorCrashed {
+			t.Fatal(err)
+		}
+	}
+	if n := log.Lines("evaluator child ended"); n == 0 || n > often/2 || log.Lines("code=EVALUATOR_CRASHED") != n {
+		t.Errorf("%d children ended, in %d lines:\n%s", often, n, log)
 	}
 }
 

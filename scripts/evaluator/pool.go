@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"writ"
+	"writ/internal/limit"
 	"writ/scripts"
 )
 
@@ -31,6 +32,7 @@ type Pool struct {
 	Log    *slog.Logger // may be nil
 
 	patience time.Duration // how long a pass may take; maxWall if 0
+	ends     limit.Lines   // of children that a script ended, by how it did
 
 	mu     sync.Mutex
 	lobby  lobby
@@ -276,19 +278,19 @@ func (p *Pool) bury(ctx context.Context, c *child, run writ.RunID, err error) er
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	reason := c.cmd.ProcessState.String()
+	reason, kind := c.cmd.ProcessState.String(), ""
 	switch {
 	case errors.Is(err, scripts.ErrImpossible):
-		reason = "it was taken over: " + err.Error()
+		reason, kind = "it was taken over: "+err.Error(), "taken over"
 	case errors.Is(err, errCPU), errors.Is(err, errWall):
-		reason = "it " + errors.Unwrap(err).Error()
+		reason, kind = "it "+errors.Unwrap(err).Error(), "time"
 	case strings.Contains(words, "out of memory") || strings.Contains(words, "cannot allocate"):
-		reason = "it took more memory than it may"
+		reason, kind = "it took more memory than it may", "memory"
 	case strings.Contains(words, "stack overflow"):
-		reason = "it recursed without end"
+		reason, kind = "it recursed without end", "stack"
 	}
-	if p.Log != nil {
-		p.Log.Warn("evaluator child ended", "run", run, "err", err, "state", c.cmd.ProcessState.String(), "words", words)
+	if times, say := p.ends.Say(kind, time.Now()); say && p.Log != nil { // scripts can end as many as there are passes
+		p.Log.Warn("evaluator child ended", "run", run, "code", writ.CodeEvaluatorCrashed, "err", err, "state", c.cmd.ProcessState.String(), "words", words, "times", times)
 	}
 	return &writ.Error{Code: writ.CodeEvaluatorCrashed, Message: "evaluating the script ended its process: " + reason, Err: err}
 }
