@@ -20,7 +20,8 @@ func (c *Coordinator) Values(ctx context.Context, id writ.RunID, after int) (api
 	return valuesView(values), nil
 }
 
-// LogLines asks the datacenter of a run for at most max lines of its log after one of them. A script that did not begin has said nothing.
+// LogLines asks the datacenter of a run for at most max lines of its log after one of them. A script that did not begin has said nothing. Long lines
+// come a few at a time: nobody must be able to hide a log by writing more than fits into an answer.
 func (c *Coordinator) LogLines(ctx context.Context, id writ.RunID, after, max int) ([]writ.LogLine, error) {
 	run, err := c.Ledger.Run(ctx, id)
 	if err != nil {
@@ -29,11 +30,24 @@ func (c *Coordinator) LogLines(ctx context.Context, id writ.RunID, after, max in
 	if run.Accepted.IsZero() {
 		return []writ.LogLine{}, nil
 	}
-	lines, err := ask[[]writ.LogLine](ctx, c, run.Datacenter, link.VerbLogs, link.Logs{Run: id, After: after, Max: max})
-	if lines == nil {
-		lines = []writ.LogLine{}
+	lines := []writ.LogLine{}
+	for atOnce := max; len(lines) < max; {
+		atOnce = min(atOnce, max-len(lines))
+		some, err := ask[[]writ.LogLine](ctx, c, run.Datacenter, link.VerbLogs, link.Logs{Run: id, After: after, Max: atOnce})
+		switch {
+		case writ.CodeOf(err) == writ.CodeTooLarge && atOnce > 1:
+			atOnce /= 2
+			continue
+		case err != nil:
+			return []writ.LogLine{}, err
+		}
+		lines = append(lines, some...)
+		if len(some) < atOnce {
+			break
+		}
+		after = some[len(some)-1].Ordinal
 	}
-	return lines, err
+	return lines, nil
 }
 
 // Output returns the output of a run that has ended, as its datacenter has signed it; nil if there is none. The copy of a run has no other

@@ -1,12 +1,15 @@
 package coord
 
 import (
+	"context"
+	"encoding/json"
 	"net/http"
 	"strings"
 	"testing"
 	"time"
 
 	"writ"
+	"writ/coord/api"
 	"writ/identity/envelope"
 	"writ/ledger"
 	"writ/supervisor/link"
@@ -97,6 +100,39 @@ func TestThePageOfANodeIsAsItsDatacenterKnowsIt(t *testing.T) {
 	for _, none := range []string{"/nodes/" + string(vienna) + "/n2", "/nodes/" + string(graz) + "/n1"} {
 		if status, _ := p.as(token, http.MethodGet, none); status != http.StatusNotFound {
 			t.Errorf("%s: %d", none, status)
+		}
+	}
+}
+
+// A script cannot hide its log by writing more than fits into an answer of its datacenter.
+func TestALogOfLongLinesIsReadWhole(t *testing.T) {
+	p := start(t, nil)
+	const most, all = 500, 620
+	connect(p, vienna, func(s *supervisor) {
+		s.dialer.Handle = func(ctx context.Context, verb link.Verb, params json.RawMessage, progress func(stage, detail string)) (any, error) {
+			if verb != link.VerbLogs {
+				return s.handle(ctx, verb, params, progress)
+			}
+			var asked link.Logs
+			if err := link.Decode(params, &asked); err != nil {
+				return nil, err
+			}
+			lines := []writ.LogLine{}
+			for n := asked.After + 1; n <= min(asked.After+asked.Max, all); n++ {
+				lines = append(lines, writ.LogLine{Run: asked.Run, Ordinal: n, Text: strings.Repeat("<", 4<<10)}) // six times as much in JSON
+			}
+			return lines, nil
+		}
+	})
+	sub, err := p.submit(signedScript(t, payload()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.await("accepted", func() bool { return p.run(sub.Run).State == api.RunStateAccepted })
+	for after, want := range map[int]int{0: most, most: all - most, all: 0} {
+		page, err := api.Answer[api.LogPage](p.client.ListLogs(t.Context(), sub.Run, &api.ListLogsParams{After: after, Limit: most}))
+		if err != nil || len(page.Items) != want || want > 0 && (page.Items[0].Ordinal != after+1 || page.Items[want-1].Ordinal != after+want) {
+			t.Errorf("after line %d there are %d lines, want %d: %v", after, len(page.Items), want, err)
 		}
 	}
 }
