@@ -24,9 +24,14 @@ func TestAClientInPythonRunsAScript(t *testing.T) {
 	if err := os.WriteFile(context, []byte(s.Writ("context", "export")), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	scratch := t.TempDir()
 	run := func() (said string, err error) {
 		cmd := exec.CommandContext(t.Context(), python, "../../docs/wire/client.py", context, "dc1", "alice", filepath.Join(s.Dir, "cluster", "root.key"), filepath.Join(s.Dir, "pong.tengo"))
+		cmd.Env = append(os.Environ(), "TMPDIR="+scratch)
 		out, err := cmd.CombinedOutput()
+		if left, _ := os.ReadDir(scratch); len(left) > 0 {
+			t.Errorf("it leaves %v behind, with the key of its session", left)
+		}
 		return string(out), err
 	}
 	said, err := run()

@@ -14,7 +14,8 @@ version, digest = re.search(r"anchor: (\d+)\.([0-9a-f]{64})", context).groups()
 cluster = re.search(r"cluster: ([0-9a-f]{64})", context)[1]
 project = re.search(r"project: (\S+)", context)[1]
 url = re.search(r"- (https?://\S+)", context)[1]
-work = tempfile.mkdtemp()
+scratch = tempfile.TemporaryDirectory()  # the key of a session is in it, so that it must not stay
+work = scratch.name
 
 
 def http(method, path, body=None, token=None):
