@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"writ"
 	"writ/identity"
 )
 
@@ -25,7 +26,10 @@ func (c *Coordinator) sharesLedger() bool {
 // coordinator wrote itself they have seen; to look once more is cheap.
 func (c *Coordinator) follow(ctx context.Context) {
 	if err := c.followRosters(ctx); err != nil && ctx.Err() == nil {
-		c.Log.WarnContext(ctx, "read the rosters of the ledger; trying again", "err", err)
+		code := writ.CodeOf(err)
+		if times, say := c.lines.Say("rosters of the ledger "+string(code), time.Now()); say { // it is tried twice a second
+			c.Log.WarnContext(ctx, "read the rosters of the ledger; trying again", "code", code, "err", err, "times", times)
+		}
 	}
 	_, newest, err := c.Ledger.EventRange(ctx)
 	if err != nil || newest == c.followed {

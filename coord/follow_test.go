@@ -1,11 +1,15 @@
 package coord
 
 import (
+	"context"
+	"path/filepath"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"writ"
 	"writ/internal/testenv"
+	"writ/ledger"
 	"writ/ledger/sqlstore"
 )
 
@@ -56,6 +60,52 @@ func TestCoordinatorsThatShareALedgerWakeEachOther(t *testing.T) {
 		t.Fatal("a roster of the other coordinator is not noticed")
 	}
 	if got, err := near.rosters.newest(t.Context(), near.Coordinator); err != nil || got.Version != next.Version {
+		t.Errorf("the newest roster is %+v, %v", got, err)
+	}
+}
+
+// forgedRosters is a ledger into which somebody wrote a roster that nobody has signed.
+type forgedRosters struct {
+	ledger.Ledger
+	signed atomic.Pointer[[]byte] // nil until then
+}
+
+func (f *forgedRosters) Rosters(ctx context.Context, after int) ([][]byte, error) {
+	if forged := f.signed.Load(); forged != nil && after > 0 {
+		return [][]byte{*forged}, nil
+	}
+	return f.Ledger.Rosters(ctx, after)
+}
+
+// A roster that somebody wrote into the ledger, and nobody has signed, is refused each time, and is a line now and then.
+func TestAForgedRosterOfTheLedgerIsAFewLines(t *testing.T) {
+	store, err := sqlstore.Open(t.Context(), filepath.Join(t.TempDir(), "ledger.db"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { store.Close() })
+	log, records := new(testenv.Log), &forgedRosters{Ledger: store}
+	p := start(t, func(c *Coordinator) { c.Log, c.Ledger = log.Logger(), records })
+	roster, err := p.rosters.newest(t.Context(), p.Coordinator)
+	if err != nil {
+		t.Fatal(err)
+	}
+	next, err := roster.Successor(time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	forged := signedRoster(t, next)
+	forged[len(forged)/3] ^= 1
+	records.signed.Store(&forged)
+	const often = 20
+	for range often {
+		p.follow(t.Context())
+	}
+	const said = "read the rosters of the ledger"
+	if n := log.Lines(said); n == 0 || n > often/4 || log.Lines("code=") < n {
+		t.Errorf("%d looks at a forged roster are %d lines:\n%s", often, n, log)
+	}
+	if got, err := p.rosters.newest(t.Context(), p.Coordinator); err != nil || got.Version != roster.Version {
 		t.Errorf("the newest roster is %+v, %v", got, err)
 	}
 }
