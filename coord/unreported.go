@@ -29,7 +29,10 @@ func (k *courier) clearUnreported(ctx context.Context) {
 		case err == nil:
 			continue
 		case ctx.Err() == nil:
-			k.log.WarnContext(ctx, "ask the datacenter for unreported runs", "err", err)
+			code := writ.CodeOf(err)
+			if times, say := k.c.lines.Say("unreported "+string(k.dc)+" "+string(code), time.Now()); say { // it answers as it likes
+				k.log.WarnContext(ctx, "ask the datacenter for unreported runs", "code", code, "err", err, "times", times)
+			}
 		}
 		select {
 		case <-time.After(retryOne):

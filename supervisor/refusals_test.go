@@ -376,6 +376,21 @@ func TestATokenThatNoStoreCanKeepIsRefused(t *testing.T) {
 	})
 }
 
+// A database that answers with errors for a minute, to each look of the watch, is a few lines.
+func TestAWatchThatFailsEachSecondIsAFewLines(t *testing.T) {
+	inSim(t, func(t *testing.T, s *sim) {
+		s.submit(waitsForOne)
+		time.Sleep(time.Second)
+		s.tamper(`ALTER TABLE loads RENAME TO other`)
+		time.Sleep(time.Minute)
+		const said = `msg="watch the datacenter; trying again" code=`
+		if n := s.logs.Lines(said); n == 0 || n > 5 {
+			t.Errorf("%d lines within a minute:\n%s", n, s.logs.String())
+		}
+		s.tamper(`ALTER TABLE other RENAME TO loads`)
+	})
+}
+
 // The first of many records that the database changed is a line at once, and the others are counted: nobody has to read a line for each.
 func TestManyChangedRecordsAreAFewLines(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {

@@ -66,7 +66,7 @@ func (s *Supervisor) watch(ctx context.Context) error {
 			return nil
 		case <-tick.C:
 			if err := w.look(ctx); err != nil && ctx.Err() == nil && s.Journal.Fault() == nil {
-				s.Log.Warn("watch the datacenter; trying again", "err", err)
+				s.complaints.refused("", "watch the datacenter; trying again", err)
 			}
 		}
 	}
