@@ -426,7 +426,7 @@ func (p *page) submit(script string) map[string]string {
 	if err := os.WriteFile(filepath.Join(p.dir("desk"), "script.tengo"), []byte(script), 0o600); err != nil {
 		p.t.Fatal(err)
 	}
-	said := p.desk("writ submit script.tengo --dc dc1 -o json 2>&1 >run.json || { cat run.json; exit 1; }")
+	said := p.desk("timeout 100 writ submit script.tengo --dc dc1 -o json 2>&1 >run.json || { cat run.json; exit 1; }")
 	text, err := os.ReadFile(filepath.Join(p.dir("desk"), "run.json"))
 	if err != nil {
 		p.t.Fatal(err)
