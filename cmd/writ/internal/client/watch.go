@@ -188,10 +188,14 @@ func (c *Client) Resources(ctx context.Context, params api.ListResourcesParams) 
 // PageSize is how many items are asked for at a time: the most that there may be.
 const PageSize = 500
 
-// All reads all pages of a list.
+// maxPages is how many pages a list may have: a million items. A coordinator that names a next page for ever would fill the memory of a command.
+const maxPages = 2000
+
+// All reads all pages of a list. Any but the last may be empty, as when all nodes of one have been removed meanwhile. A list with too many pages is
+// TOO_LARGE.
 func All[T any](page func(cursor string) (items []T, next string, err error)) ([]T, error) {
-	all := []T{}
-	for cursor := ""; ; {
+	all, cursor := []T{}, ""
+	for range maxPages {
 		items, next, err := page(cursor)
 		if err != nil {
 			return nil, err
@@ -202,6 +206,8 @@ func All[T any](page func(cursor string) (items []T, next string, err error)) ([
 		}
 		cursor = next
 	}
+	return nil, writ.Errorf(writ.CodeTooLarge, "the coordinator gives %d pages of the list, and it has no end", maxPages).
+		WithHint("select less with the flags of the command, or ask another coordinator with --server")
 }
 
 // replay tells how a run that has ended is now: events are not kept for ever, and a quick run has ended before anybody asked for them.

@@ -173,3 +173,23 @@ func TestOrderThatCannotBeIsAMistakeOfThePerson(t *testing.T) {
 		}
 	}
 }
+
+// A coordinator that names a next page for ever does not keep a command for ever, nor fill its memory.
+func TestAListHasAnEnd(t *testing.T) {
+	asked := 0
+	_, err := All(func(string) ([]int, string, error) {
+		asked++
+		return nil, "more", nil
+	})
+	if writ.CodeOf(err) != writ.CodeTooLarge || asked != maxPages {
+		t.Errorf("after %d pages: %v", asked, err)
+	}
+	asked = 0
+	all, err := All(func(cursor string) ([]int, string, error) {
+		asked++
+		return [][]int{{1, 2}, {}, {3}}[len(cursor)], [...]string{"a", "ab", ""}[len(cursor)], nil
+	})
+	if diff := cmp.Diff([]int{1, 2, 3}, all); diff != "" || err != nil || asked != 3 {
+		t.Errorf("after %d pages: %v, %s", asked, err, diff)
+	}
+}
