@@ -28,6 +28,9 @@ const (
 	lockTimeout      = "10s"
 	idleInWrite      = "5s"
 	idleInRead       = "60s"
+	// leftAfter is how soon a server ends a statement whose process has closed the connection. The request to cancel it, which comes on a connection of
+	// its own, is lost if it is there before the statement.
+	leftAfter = "1s"
 )
 
 // The own tables of this package: what kind of store the database holds, and the last commit of each process that writes to it.
@@ -135,6 +138,7 @@ func session(config *pgx.ConnConfig, statement, idle string) *pgx.ConnConfig {
 	c.RuntimeParams["statement_timeout"] = statement
 	c.RuntimeParams["lock_timeout"] = lockTimeout
 	c.RuntimeParams["idle_in_transaction_session_timeout"] = idle
+	c.RuntimeParams["client_connection_check_interval"] = leftAfter
 	return c
 }
 

@@ -14,9 +14,11 @@ import (
 	"syscall"
 	"testing"
 	"testing/fstest"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgproto3"
 
 	"writ"
 	"writ/internal/testenv"
@@ -378,5 +380,48 @@ func TestAWriterThatStopsIsPutOut(t *testing.T) {
 	wantUnavailable(t, <-late)
 	if diff := cmp.Diff([]string{"other"}, names(t, other)); diff != "" {
 		t.Error(diff)
+	}
+}
+
+// A statement that was given up, and whose cancellation the server did not see, keeps its locks no longer than it takes the server to see the
+// connection closed.
+func TestAStatementWhoseConnectionIsClosedEnds(t *testing.T) {
+	path := server.Store(t)
+	db := open(t, path)
+	config, err := db.configOf(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	left, err := pgx.ConnectConfig(t.Context(), session(config, "0", "0"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	connection, err := left.PgConn().Hijack() // pgx would ask the server to cancel
+	if err != nil {
+		t.Fatal(err)
+	}
+	connection.Frontend.Send(&pgproto3.Query{String: "SELECT pg_sleep(600)"})
+	if err := connection.Frontend.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	is := func(state string) bool {
+		var n int
+		if err := db.sql.QueryRowContext(t.Context(), "SELECT COUNT(*) FROM pg_stat_activity WHERE pid = $1 AND state = $2", connection.PID, state).Scan(&n); err != nil {
+			t.Fatal(err)
+		}
+		return n > 0
+	}
+	for deadline := time.Now().Add(time.Minute); !is("active"); {
+		if time.Now().After(deadline) {
+			t.Fatal("the statement does not begin")
+		}
+	}
+	if err := connection.Conn.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for deadline := time.Now().Add(time.Minute); is("active"); {
+		if time.Now().After(deadline) {
+			t.Fatal("the statement goes on")
+		}
 	}
 }
