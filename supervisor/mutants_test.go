@@ -78,7 +78,7 @@ var mutants = []struct {
 	},
 	{
 		name: "WrongClocksGetWork", directed: "TestANodeWhoseClockIsOffGetsNoNewWorkAndSaysSo", file: "supervisor/fleet.go",
-		was: "skew > maxSkew {", is: "skew > 1e6*maxSkew {",
+		was: "late.Abs() > maxSkew {", is: "late.Abs() > 1e6*maxSkew {",
 	},
 	{
 		name: "NobodyIsFenced", directed: "TestAnOldSupervisorThatWakesUpChangesNothing", file: "supervisor/journal/lease.go",
