@@ -160,7 +160,7 @@ It keeps a link to the coordinators. While they are away, the work of the datace
 					WithHint("a project with 3 gets three times as much as one with 1, which is what all have that are not named")
 			}
 		}
-		if err := needRedis(s.Redis.URL); err != nil {
+		if err := findRedis(&s.Redis); err != nil {
 			return err
 		}
 		if s.Token, err = joinToken(join, daemon.SupervisorJoined(s.Data)); err != nil {
@@ -222,7 +222,7 @@ log says which drivers there are, and why.`,
 		if len(r.Supervisor) == 0 {
 			return writ.Errorf(writ.CodeUsage, "--supervisor is missing").WithHint("the supervisor logs the address of its node API")
 		}
-		if err := needRedis(r.Redis.URL); err != nil {
+		if err := findRedis(&r.Redis); err != nil {
 			return err
 		}
 		token, err := joinToken(join, runner.Joined(r.Data))
@@ -343,15 +343,23 @@ func hostName() string {
 // redisFlags say where Redis is.
 func redisFlags(c *cobra.Command, s *redisqueue.Server) {
 	f := c.Flags()
-	f.StringVar(&s.URL, "redis", "", "address of the datacenter's Redis; rediss:// for TLS")
+	f.StringVar(&s.URL, "redis", "", "address of the datacenter's Redis; rediss:// for TLS. @FILE reads it from a file, as is right for one with a password")
 	f.StringVar(&s.CA, "redis-ca", "", "file with the CA of Redis; those of the system if not given")
 	f.StringVar(&s.Certificate, "redis-cert", "", "file with the certificate to show to Redis")
 	f.StringVar(&s.Key, "redis-key", "", "file with the key of that certificate")
 	fromEnvironment(f, "redis", "redis-ca", "redis-cert", "redis-key")
 }
 
-func needRedis(url string) error {
-	if url == "" {
+// findRedis reads the address of Redis from the file that --redis names with an @. Without an address it is an error.
+func findRedis(s *redisqueue.Server) error {
+	if file, isFile := strings.CutPrefix(s.URL, "@"); isFile {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			return writ.Errorf(writ.CodeUsage, "cannot read the address of Redis: %v", err)
+		}
+		s.URL = strings.TrimSpace(string(text))
+	}
+	if s.URL == "" {
 		return writ.Errorf(writ.CodeUsage, "--redis is missing").WithHint("a Redis of the datacenter, like redis://127.0.0.1:6379/0; `writ dev` brings its own")
 	}
 	return nil

@@ -84,6 +84,9 @@ is changed. Every supervisor also looks for such runs by itself and logs them.`,
 			found := append(a.examine(cmd.Context(), data), examineHost(cmd.Context(), data, host)...)
 			found = append(found, examineUnits(unitDirs)...)
 			if redis.URL != "" {
+				if err := findRedis(&redis); err != nil {
+					return err
+				}
 				found = append(found, examineRedis(cmd.Context(), redis)...)
 			}
 			if records != "" {
