@@ -17,6 +17,7 @@ type Joiner struct {
 	Name   string
 	Key    ed25519.PublicKey
 	AgeKey string // age recipient, "" if it has none
+	Serial string // number of its machine, "" if it does not say; it says so in its claim only
 	Nonce  []byte // NonceSize random bytes
 }
 
@@ -28,7 +29,12 @@ func JoinProofText(joiner Joiner, supervisorNonce []byte) []byte {
 // JoinClaimText is what a joiner proves its token over (Token.Prove) and signs with its own key, once the supervisor has proved
 // itself.
 func JoinClaimText(joiner Joiner, supervisorNonce []byte) []byte {
-	return frame("writ-claim-v1", joiner.Nonce, supervisorNonce, joiner.Key, []byte(joiner.AgeKey), []byte(joiner.Token), []byte(joiner.Name))
+	purpose := "writ-claim-v1"
+	parts := [][]byte{joiner.Nonce, supervisorNonce, joiner.Key, []byte(joiner.AgeKey), []byte(joiner.Token), []byte(joiner.Name)}
+	if joiner.Serial != "" {
+		purpose, parts = "writ-claim-v2", append(parts, []byte(joiner.Serial))
+	}
+	return frame(purpose, parts...)
 }
 
 // RegistrationText is what a supervisor without a place in the roster proves its token over; the person at `writ dc add`, who made

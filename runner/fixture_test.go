@@ -54,17 +54,19 @@ type fixture struct {
 	admission writ.Admission // of whoever joins
 	members   map[string]nodes.Welcome
 	claims    []nodes.Claim
-	payloads  map[writ.Digest][]byte
-	everyday  writ.Digest                    // of the payload that jobs belong to
-	others    map[writ.ProjectID]writ.Digest // of such payloads of other projects
-	asked     int                            // for payloads
-	standing  envelope.Kind                  // of the envelope that says what a node is, if it is another one
-	spoil     func(m *nodes.Membership)      // changes what is signed
-	lost      bool                           // somebody has signed that the nodes are lost
-	loss      []byte                         // the statement of that, where it is told
-	misstate  func(s *identity.Statement)    // changes what alice signs of that
-	fenced    []nodes.FenceAnswer            // what nodes said of that
-	away      int                            // so many more requests find it closed
+	// takesSerials says that it knows serial numbers in claims, as supervisors of earlier versions do not.
+	takesSerials bool
+	payloads     map[writ.Digest][]byte
+	everyday     writ.Digest                    // of the payload that jobs belong to
+	others       map[writ.ProjectID]writ.Digest // of such payloads of other projects
+	asked        int                            // for payloads
+	standing     envelope.Kind                  // of the envelope that says what a node is, if it is another one
+	spoil        func(m *nodes.Membership)      // changes what is signed
+	lost         bool                           // somebody has signed that the nodes are lost
+	loss         []byte                         // the statement of that, where it is told
+	misstate     func(s *identity.Statement)    // changes what alice signs of that
+	fenced       []nodes.FenceAnswer            // what nodes said of that
+	away         int                            // so many more requests find it closed
 
 	account       func(node writ.NodeID) ([]byte, error) // what the node API answers; that there are none if nil
 	accountsAsked int
@@ -182,14 +184,18 @@ func (s *fixture) Greet(_ context.Context, hello nodes.Hello) (nodes.Proof, erro
 	nonce := make([]byte, identity.NonceSize)
 	_, _ = rand.Read(nonce)
 	text := identity.JoinProofText(joinerOf(hello), nonce)
-	return nodes.Proof{Rosters: slices.Clone(s.rosters), Nonce: nonce, Signature: ed25519.Sign(s.supervisor, text)}, nil
+	return nodes.Proof{
+		Rosters: slices.Clone(s.rosters), Nonce: nonce, Signature: ed25519.Sign(s.supervisor, text), Serial: s.takesSerials,
+	}, nil
 }
 
 func (s *fixture) Admit(_ context.Context, claim nodes.Claim) (nodes.Welcome, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.claims = append(s.claims, claim)
-	if err := identity.VerifyJoinClaim(joinerOf(claim.Hello), claim.Nonce, s.tokens[claim.Hello.Token], claim.Proof, claim.Signature); err != nil {
+	joiner := joinerOf(claim.Hello)
+	joiner.Serial = claim.Serial
+	if err := identity.VerifyJoinClaim(joiner, claim.Nonce, s.tokens[claim.Hello.Token], claim.Proof, claim.Signature); err != nil {
 		return nodes.Welcome{}, err
 	}
 	welcome, known := s.members[string(claim.Hello.Key)]

@@ -32,6 +32,7 @@ type Joining struct {
 	Token   string         // "writ2.…"; without one the node is pending until an approve statement
 	Cluster writ.ClusterID // needed only without a token: what the node believes in; a token names it
 	Name    string         // what the node wants to be called; see writ.ValidName
+	Serial  string         // number of its machine, by which it may be approved; "" if it has none
 	Version string         // of the program, for people
 	Log     *slog.Logger   // nothing is logged if nil
 }
@@ -49,6 +50,9 @@ func Join(ctx context.Context, j Joining) (*Member, error) {
 		return nil, err
 	}
 	m.token, m.version = token, j.Version
+	if identity.ValidSerial(j.Serial) {
+		m.serial = j.Serial
+	}
 	if m.Node() != "" {
 		if pin != "" && pin != m.record.Cluster {
 			return nil, writ.Errorf(writ.CodeConflict, "%s belongs to a node of another cluster", j.Dir).
@@ -179,8 +183,11 @@ func (m *Member) ask(ctx context.Context, api nodes.Backend) error {
 		return writ.Errorf(writ.CodeRosterInvalid, "the supervisor knows roster %d, the node has seen %d", roster.Version, known.Version)
 	}
 
+	if proof.Serial {
+		joiner.Serial = m.serial
+	}
 	text := identity.JoinClaimText(joiner, proof.Nonce)
-	claim := nodes.Claim{Hello: hello, Nonce: proof.Nonce, Signature: ed25519.Sign(m.key, text)}
+	claim := nodes.Claim{Hello: hello, Nonce: proof.Nonce, Serial: joiner.Serial, Signature: ed25519.Sign(m.key, text)}
 	if m.token != nil {
 		claim.Proof = m.token.Prove(text)
 	}

@@ -51,6 +51,30 @@ func TestATokenMakesAMemberThatSurvivesRestarts(t *testing.T) {
 	}
 }
 
+// A node says the serial number of its machine to a supervisor that has proved itself and knows what that is, and signs it.
+func TestANodeSaysTheSerialNumberOfItsMachineWhenItJoins(t *testing.T) {
+	for name, tt := range map[string]struct {
+		takes        bool
+		serial, want string
+	}{
+		"it has one":           {true, "SN-0001", "SN-0001"},
+		"it has none":          {true, "", ""},
+		"one that is none":     {true, "Default string", ""},
+		"an earlier version":   {false, "SN-0001", ""},
+		"one of many machines": {true, "0123456789", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newFixture(t)
+			s.takesSerials = tt.takes
+			_, err := runner.Join(t.Context(), runner.Joining{Dir: t.TempDir(), API: s, Cluster: s.roster.Cluster, Name: "n1", Serial: tt.serial})
+			must(t, err)
+			if len(s.claims) != 1 || s.claims[0].Serial != tt.want {
+				t.Errorf("it claimed %+v", s.claims)
+			}
+		})
+	}
+}
+
 func TestTheTokenIsUsedOnlyAfterTheSupervisorProvedItself(t *testing.T) {
 	token := func(s *fixture) string { return s.token() }
 	for name, tt := range map[string]struct {

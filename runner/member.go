@@ -41,6 +41,7 @@ type Member struct {
 	age     *age.X25519Identity
 	token   *identity.Token // of this process's Join, nil if it had none
 	version string          // of the program
+	serial  string          // number of its machine, as this process says it when it asks to be admitted; "" if it has none
 	recheck chan struct{}   // holds one if something says that the node is no member any more
 	gone    chan struct{}   // closed when the supervisor has signed that
 	leaving sync.Once

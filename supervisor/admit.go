@@ -59,7 +59,7 @@ var (
 
 // Greet implements nodes.Backend: the supervisor proves itself first.
 func (s *Supervisor) Greet(ctx context.Context, hello nodes.Hello) (nodes.Proof, error) {
-	joiner := joinerOf(hello)
+	joiner := joinerOf(nodes.Claim{Hello: hello})
 	if err := checkJoiner(joiner); err != nil {
 		return nodes.Proof{}, err
 	}
@@ -70,13 +70,18 @@ func (s *Supervisor) Greet(ctx context.Context, hello nodes.Hello) (nodes.Proof,
 	nonce := make([]byte, identity.NonceSize)
 	_, _ = rand.Read(nonce) // never fails
 	s.greeted.add(nonce, time.Now())
-	return nodes.Proof{Rosters: rosters, Nonce: nonce, Signature: ed25519.Sign(s.Key, identity.JoinProofText(joiner, nonce))}, nil
+	return nodes.Proof{
+		Rosters: rosters, Nonce: nonce, Signature: ed25519.Sign(s.Key, identity.JoinProofText(joiner, nonce)), Serial: true,
+	}, nil
 }
 
 // checkJoiner refuses what is said of a joiner unless it is well formed. A claim repeats the hello, and may repeat another one than was greeted.
 func checkJoiner(joiner identity.Joiner) error {
 	if len(joiner.AgeKey) > maxAgeKey {
 		return writ.Errorf(writ.CodeBadRequest, "an age key has at most %d characters", maxAgeKey)
+	}
+	if joiner.Serial != "" && !identity.ValidSerial(joiner.Serial) {
+		return writ.Errorf(writ.CodeBadRequest, "the serial number of a machine has %d to %d visible characters", identity.MinSerial, identity.MaxSerial)
 	}
 	if len(joiner.Key) != ed25519.PublicKeySize || len(joiner.Nonce) != identity.NonceSize || !writ.ValidName(joiner.Name) {
 		return writ.Errorf(writ.CodeBadRequest, "a joiner has a name, a key of %d bytes and a nonce of %d bytes",
@@ -85,14 +90,15 @@ func checkJoiner(joiner identity.Joiner) error {
 	return nil
 }
 
-func joinerOf(h nodes.Hello) identity.Joiner {
-	return identity.Joiner{Token: h.Token, Name: h.Name, Key: h.Key, AgeKey: h.AgeKey, Nonce: h.Nonce}
+func joinerOf(c nodes.Claim) identity.Joiner {
+	h := c.Hello
+	return identity.Joiner{Token: h.Token, Name: h.Name, Key: h.Key, AgeKey: h.AgeKey, Nonce: h.Nonce, Serial: c.Serial}
 }
 
 // Admit implements nodes.Backend. A node with a valid token is approved at once, unless the datacenter approves by hand; one without
 // waits for a statement. A key about which something was decided gets that as its answer, also that it was removed, and spends no token.
 func (s *Supervisor) Admit(ctx context.Context, claim nodes.Claim) (nodes.Welcome, error) {
-	joiner := joinerOf(claim.Hello)
+	joiner := joinerOf(claim)
 	if err := checkJoiner(joiner); err != nil {
 		return nodes.Welcome{}, err
 	}
@@ -185,18 +191,23 @@ func (s *Supervisor) node(node writ.NodeID) *journal.Node {
 
 // newNode is a node that asks to be one.
 func (s *Supervisor) newNode(joiner identity.Joiner) *journal.Node {
+	var host *writ.Host
+	if joiner.Serial != "" {
+		host = &writ.Host{Serial: joiner.Serial}
+	}
 	return &journal.Node{
 		Node: writ.Node{
 			ID: nodeIDOf(s.Datacenter, joiner.Key), Datacenter: s.Datacenter, Name: joiner.Name, Key: identity.Fingerprint(joiner.Key),
 			Admission: writ.AdmissionPending, Scheduling: writ.SchedulingOpen, Liveness: writ.LivenessSilent, Joined: s.Now().UTC(),
+			Host: host,
 		},
-		PublicKey: slices.Clone(joiner.Key), AgeKey: joiner.AgeKey,
+		PublicKey: slices.Clone(joiner.Key), AgeKey: joiner.AgeKey, Serial: joiner.Serial,
 	}
 }
 
 // keepPending lets a node without a token wait for a statement. It owns no name meanwhile; one that an admitted node has it cannot get.
 func (s *Supervisor) keepPending(ctx context.Context, claim nodes.Claim) (nodes.Welcome, error) {
-	joiner := joinerOf(claim.Hello)
+	joiner := joinerOf(claim)
 	if s.fleet.admitted(joiner.Name) != nil {
 		return nodes.Welcome{}, nameTaken(joiner.Name)
 	}
@@ -235,7 +246,7 @@ func (s *Supervisor) token(ctx context.Context, id string) (journal.Token, error
 
 // admitNew spends the token and records the node, in one transaction. known is the node if it waited before.
 func (s *Supervisor) admitNew(ctx context.Context, claim nodes.Claim, known *journal.Node, token journal.Token) (nodes.Welcome, error) {
-	joiner := joinerOf(claim.Hello)
+	joiner := joinerOf(claim)
 	if len(s.fleet.joinedWith(token.ID)) >= token.Uses { // whatever the database says of how often it was used
 		return nodes.Welcome{}, tokenSpent(token)
 	}

@@ -65,7 +65,7 @@ func (p *pendingNodes) ask(n journal.Node, from string, now time.Time) (kept jou
 	p.expire(now)
 	if known := p.nodes[n.ID]; known != nil {
 		known.asked = now
-		known.Name, known.AgeKey = n.Name, n.AgeKey
+		known.Name, known.AgeKey, known.Serial, known.Host = n.Name, n.AgeKey, n.Serial, n.Host
 		return known.Node, false, false
 	}
 	if len(p.nodes) >= maxPending {

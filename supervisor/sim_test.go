@@ -482,6 +482,7 @@ type testNode struct {
 	name     string
 	key      ed25519.PrivateKey
 	age      *age.X25519Identity
+	serial   string // number of its machine, said when it asks to be a node
 	slots    int
 	capacity writ.Capacity
 	fault    string            // said in beats
@@ -544,6 +545,15 @@ func (s *sim) join(name string, change ...func(n *testNode)) *testNode {
 
 // claim goes through the join with a token.
 func (n *testNode) claim(token identity.Token) (nodes.Welcome, error) {
+	claim, err := n.newClaim(token)
+	if err != nil {
+		return nodes.Welcome{}, err
+	}
+	return n.sim.Admit(n.sim.t.Context(), claim)
+}
+
+// newClaim greets the supervisor, and returns the claim that follows.
+func (n *testNode) newClaim(token identity.Token) (nodes.Claim, error) {
 	if n.age == nil {
 		n.age = newAge(n.sim.t)
 	}
@@ -552,21 +562,22 @@ func (n *testNode) claim(token identity.Token) (nodes.Welcome, error) {
 	hello := nodes.Hello{Token: joiner.Token, Name: joiner.Name, Key: joiner.Key, AgeKey: joiner.AgeKey, Nonce: joiner.Nonce}
 	proof, err := n.sim.Greet(n.sim.t.Context(), hello)
 	if err != nil {
-		return nodes.Welcome{}, err
+		return nodes.Claim{}, err
 	}
 	if _, _, err := identity.VerifyJoinProof(n.sim.Pin, proof.Rosters, joiner, proof.Nonce, proof.Signature, time.Time{}); err != nil {
 		n.sim.t.Errorf("the supervisor's proof: %v", err)
 	}
+	joiner.Serial = n.serial
 	if n.pretend != nil {
 		n.pretend(&joiner)
 		hello.Name, hello.AgeKey = joiner.Name, joiner.AgeKey
 	}
 	text := identity.JoinClaimText(joiner, proof.Nonce)
-	claim := nodes.Claim{Hello: hello, Nonce: proof.Nonce, Signature: ed25519.Sign(n.key, text)}
+	claim := nodes.Claim{Hello: hello, Nonce: proof.Nonce, Serial: n.serial, Signature: ed25519.Sign(n.key, text)}
 	if token.ID != "" {
 		claim.Proof = token.Prove(text)
 	}
-	return n.sim.Admit(n.sim.t.Context(), claim)
+	return claim, nil
 }
 
 // succeed is what a node does unless the test says otherwise.

@@ -235,6 +235,7 @@ func nodeTable(nodes []writ.Node, datacenters map[writ.DatacenterID]string) term
 		wide("LAST BEAT", heardOf),
 		wide("VERSION", func(n writ.Node) string { return n.Version }),
 		wide("IMAGE", func(n writ.Node) string { return hostOf(n).Image }),
+		wide("SERIAL", func(n writ.Node) string { return hostOf(n).Serial }),
 		wide("KERNEL", func(n writ.Node) string { return hostOf(n).Kernel }),
 		wide("UPTIME", func(n writ.Node) string { return uptimeOf(n) }),
 		wide("RESTARTS", func(n writ.Node) string { return strconv.Itoa(n.Restarts) }),

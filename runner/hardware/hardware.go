@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"writ"
+	"writ/identity"
 	"writ/supervisor/nodes"
 )
 
@@ -32,7 +33,7 @@ func (m Machine) Host() writ.Host {
 	release := settings(cmp.Or(m.read("etc/os-release"), m.read("usr/lib/os-release")))
 	h := writ.Host{
 		OS: word(release["PRETTY_NAME"]), Kernel: word(m.read("proc/sys/kernel/osrelease")),
-		Vendor: m.dmi("sys_vendor"), Product: m.dmi("product_name"), Serial: m.dmi("product_serial"),
+		Vendor: m.dmi("sys_vendor"), Product: m.dmi("product_name"), Serial: m.Serial(),
 		CPU: word(m.field("proc/cpuinfo", "model name")), MemoryMiB: m.memoryMiB(), Booted: m.booted(),
 		Disks: m.disks(), NICs: m.nics(),
 	}
@@ -84,12 +85,14 @@ func (m Machine) number(name string) int64 {
 // dmi returns what the firmware says of the machine. Makers who had nothing to say left the texts of a form in it.
 func (m Machine) dmi(name string) string {
 	text := word(m.read("sys/class/dmi/id/" + name))
-	switch strings.ToLower(strings.Trim(text, " .")) {
-	case "to be filled by o.e.m", "default string", "not specified", "not applicable", "system manufacturer", "system product name", "system serial number", "none", "0":
+	if identity.Placeholder(text) {
 		return ""
 	}
 	return text
 }
+
+// Serial returns the number of the machine, "" if its maker gave none, or it cannot be read.
+func (m Machine) Serial() string { return m.dmi("product_serial") }
 
 // field returns the first value of a name in a file with lines such as "name : value".
 func (m Machine) field(file, name string) string {

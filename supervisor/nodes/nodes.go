@@ -25,6 +25,7 @@ type Proof struct {
 	Rosters   [][]byte `json:"rosters"` // signed texts, version 1 first
 	Nonce     []byte   `json:"nonce"`
 	Signature []byte   `json:"signature"`
+	Serial    bool     `json:"serial,omitempty"` // whether the supervisor takes the serial number of a machine in a claim: earlier ones refuse it
 }
 
 // Claim is the joiner's turn: its token's proof over both nonces and all that it says of itself (identity.JoinClaimText). It is sent only
@@ -35,6 +36,8 @@ type Claim struct {
 	Nonce     []byte `json:"nonce"` // the supervisor's
 	Proof     []byte `json:"proof,omitempty"`
 	Signature []byte `json:"signature"` // by the joiner's key: possession
+	// Serial is the number of the joiner's machine, "" if it does not say. It proves nothing: a person may have said which are expected.
+	Serial string `json:"serial,omitempty"`
 }
 
 // Welcome tells a node who it is. Only Signed counts, a Membership in an envelope of the supervisor; the other fields say the same to nodes

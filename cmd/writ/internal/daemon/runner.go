@@ -94,6 +94,7 @@ func (r *Runner) Run(ctx context.Context, ready func([]writ.NodeDriver)) (err er
 	defer func() { err = errors.Join(err, drivers.close()) }()
 	member, err := runner.Join(ctx, runner.Joining{
 		Dir: r.Data, API: api, Token: r.Token, Cluster: r.Cluster, Name: r.Name, Version: r.Version, Log: r.Log,
+		Serial: hardware.Here().Serial(),
 	})
 	if err != nil {
 		return err
