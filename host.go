@@ -2,7 +2,7 @@ package writ
 
 import "time"
 
-// Host is the machine of a node, in the node's own words. They prove nothing, and nothing is decided by them: people read them.
+// Host is the machine of a node, in the node's own words. They prove nothing. People read them; a batch may admit a node by the serial number.
 type Host struct {
 	OS        string     `json:"os,omitempty"`     // "Debian GNU/Linux 12 (bookworm)"
 	Image     string     `json:"image,omitempty"`  // version of the node image from which the machine started, "" if from none

@@ -64,6 +64,7 @@ var access = map[string]scope{
 	"GET /v1/queues":                                         forEverything,
 	"GET /v1/secrets":                                        forReaders,
 	"GET /v1/certificates":                                   forEverything,
+	"GET /v1/batches":                                        forEverything,
 	"GET /v1/tokens":                                         forEverything,
 	"GET /v1/resources":                                      forReaders,
 	"GET /v1/usage":                                          forReaders,

@@ -300,6 +300,18 @@ func (h handlers) ListTokens(ctx context.Context, r api.ListTokensRequestObject)
 	})}, err
 }
 
+// ListBatches asks datacenters which batches they have. The answers pass through and are kept nowhere.
+func (h handlers) ListBatches(ctx context.Context, r api.ListBatchesRequestObject) (api.ListBatchesResponseObject, error) {
+	only, err := h.datacenter(ctx, r.Params.Datacenter)
+	if err != nil {
+		return nil, err
+	}
+	answers, err := askAll[api.Batch](ctx, h.c, only, link.VerbBatches, link.Batches{})
+	return api.ListBatches200JSONResponse{Items: views(answers, func(a reply[[]api.Batch]) api.DatacenterBatches {
+		return api.DatacenterBatches{Datacenter: a.ID, Name: a.Name, Batches: a.answer, Error: writ.AsError(a.err)}
+	})}, err
+}
+
 // ListCertificates says which certificates the coordinator has, and asks the datacenters for theirs.
 func (h handlers) ListCertificates(ctx context.Context, r api.ListCertificatesRequestObject) (api.ListCertificatesResponseObject, error) {
 	only, err := h.datacenter(ctx, r.Params.Datacenter)

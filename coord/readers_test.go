@@ -216,6 +216,7 @@ var readRights = map[string]row{
 	"GET /v1/nodes":                     {noLogin, noRole, noRole, noRole, "200"},
 	"GET /v1/queues":                    {noLogin, noRole, noRole, noRole, "200"},
 	"GET /v1/certificates":              {noLogin, noRole, noRole, noRole, "200"},
+	"GET /v1/batches":                   {noLogin, noRole, noRole, noRole, "200"},
 	"GET /v1/tokens":                    {noLogin, noRole, noRole, noRole, "200"},
 	"GET /v1/datacenters/registrations": {noLogin, noRole, noRole, noRole, "200"},
 	"GET /metrics":                      {noLogin, noRole, noRole, noRole, "200"},

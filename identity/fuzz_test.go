@@ -3,6 +3,7 @@ package identity
 import (
 	"bytes"
 	"testing"
+	"time"
 )
 
 // Each target holds a parser of strangers' bytes to one promise: what it accepts is exactly what this package would have written.
@@ -43,6 +44,10 @@ func FuzzStatement(f *testing.F) {
 		f.Add(text)
 	}
 	LabelChange{map[string]string{"disk": "ssd"}, []string{"rack"}}.Statement(set, nodeID)
+	if text, err := set.Text(); err == nil {
+		f.Add(text)
+	}
+	Batch{ID: "aaaaaaaaaaaaa", Serials: []string{"4711", "4712"}, Most: 2, Until: noon.Add(time.Hour)}.Statement(set)
 	if text, err := set.Text(); err == nil {
 		f.Add(text)
 	}

@@ -16,7 +16,7 @@ const (
 	ActionDestroy       Action = "destroy"        // hand in a script that says `destructive: yes`
 	ActionControlRuns   Action = "control-runs"   // cancel and resume runs
 	ActionScheduleNodes Action = "schedule-nodes" // cordon, uncordon, drain and label nodes
-	ActionAdmitNodes    Action = "admit-nodes"    // approve, reject and remove nodes, and end certificates of a datacenter
+	ActionAdmitNodes    Action = "admit-nodes"    // approve, reject and remove nodes, make and revoke batches, and end certificates of a datacenter
 	ActionCreateTokens  Action = "create-tokens"  // make join tokens, and revoke them
 	ActionManageSecrets Action = "manage-secrets" // set and remove secrets
 	ActionGovern        Action = "govern"         // sign rosters
@@ -72,7 +72,7 @@ const DecisionLost = "lost"
 // DecisionRotate says of a datacenter that certificates which were issued there before do not count any more.
 const DecisionRotate = "rotate"
 
-// What statements say of their subjects. A token is made by its signer, who says all of it in the parameters.
+// What statements say of their subjects. A token or batch is made by its signer, who says all of it in the parameters.
 var (
 	ofRun       = about{name: filePattern.MatchString, project: true}
 	ofFailedRun = about{name: filePattern.MatchString, project: true, revision: true}
@@ -96,6 +96,8 @@ var Rules = []Rule{
 	{StatementNamespace, "node", DecisionLabel, ActionScheduleNodes, false, DecidedBySupervisor, writ.ValidUUID, ofNode, checkLabelChange, nil},
 	{StatementNamespace, "token", "create", ActionCreateTokens, false, DecidedBySupervisor, ValidTokenID, about{}, checkTokenGrant, nil},
 	{StatementNamespace, "token", DecisionRevoke, ActionCreateTokens, false, DecidedBySupervisor, ValidTokenID, about{}, nil, nil},
+	{StatementNamespace, "batch", "create", ActionAdmitNodes, false, DecidedBySupervisor, ValidTokenID, about{}, checkBatch, nil},
+	{StatementNamespace, "batch", DecisionRevoke, ActionAdmitNodes, false, DecidedBySupervisor, ValidTokenID, about{}, nil, nil},
 	{StatementNamespace, "datacenter", DecisionRotate, ActionAdmitNodes, false, DecidedBySupervisor, writ.ValidUUID, about{name: writ.ValidName}, nil, nil},
 	{StatementNamespace, "secret", DecisionSetSecret, ActionManageSecrets, true, DecidedBySupervisor, writ.ValidName, ofSecret, checkSecretChange, projectOfSecret},
 	{StatementNamespace, "secret", DecisionRemoveSecret, ActionManageSecrets, true, DecidedBySupervisor, writ.ValidName, ofSecret, checkSecretChange, projectOfSecret},

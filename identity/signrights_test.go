@@ -34,6 +34,8 @@ var signRights = map[string]struct{ ofProject, ofAll []Role }{
 	"node label":                          {nil, []Role{Operator, Admin}},
 	"token create":                        {nil, []Role{Admin}},
 	"token revoke":                        {nil, []Role{Admin}},
+	"batch create":                        {nil, []Role{Admin}},
+	"batch revoke":                        {nil, []Role{Admin}},
 	"datacenter rotate":                   {nil, []Role{Admin}},
 	"secret set":                          {[]Role{Admin}, []Role{Admin}},
 	"secret remove":                       {[]Role{Admin}, []Role{Admin}},
@@ -114,7 +116,7 @@ func submits(t *testing.T, v *Verifier, change func(p *Payload)) error {
 
 // statementOf is a proper statement of alice for a rule, about shop if it is about a project.
 func statementOf(rule Rule) *Statement {
-	ids := map[string]string{"run": string(testRun), "node": nodeID, "token": "aaaaaaaaaaaaa", "secret": "db-password", "datacenter": nodeID}
+	ids := map[string]string{"run": string(testRun), "node": nodeID, "token": "aaaaaaaaaaaaa", "batch": "aaaaaaaaaaaaa", "secret": "db-password", "datacenter": nodeID}
 	s := testStatement()
 	s.Subject, s.Decision = rule.Kind+"/"+ids[rule.Kind], rule.Decision
 	switch {
@@ -124,6 +126,8 @@ func statementOf(rule Rule) *Statement {
 		SecretChange{shopID, s.ID(), 3, []byte("sealed")}.Statement(s)
 	case rule.Decision == DecisionRemoveSecret && rule.Kind == "secret":
 		SecretChange{shopID, s.ID(), 3, nil}.Statement(s)
+	case rule.Kind == "batch" && rule.checkParams != nil:
+		Batch{ID: s.ID(), Serials: []string{"4711", "4712"}, Most: 1, Until: noon.Add(time.Hour)}.Statement(s)
 	case rule.checkParams != nil:
 		TokenGrant{ID: s.ID(), Role: TokenRoleNode, Expires: noon.Add(time.Hour)}.Statement(s)
 	}

@@ -17,7 +17,7 @@ type Statement struct {
 	DatacenterName string            // as the signer's roster has it; "" in FormatV1
 	Roster         int               // the version that the signer knows; a verifier must know at least this one
 	RosterDigest   writ.Digest       // of that version's text; zero in FormatV1
-	Subject        string            // "run/<id>", "node/<id>", "token/<id>"
+	Subject        string            // "run/<id>", "node/<id>", "token/<id>", "batch/<id>"
 	Seen           Seen              // zero in FormatV1
 	Decision       string            // "cancel"; the table Rules lists what is possible
 	Params         map[string]any    // what the decision needs to know besides, as in a payload
@@ -68,7 +68,7 @@ func (s *Statement) Kind() string {
 	return kind
 }
 
-// ID returns the second part of the subject: a writ.RunID, a writ.NodeID or the id of a token, as Kind says.
+// ID returns the second part of the subject: a writ.RunID, a writ.NodeID or the id of a token or batch, as Kind says.
 func (s *Statement) ID() string {
 	_, id, _ := strings.Cut(s.Subject, "/")
 	return id

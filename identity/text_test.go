@@ -328,7 +328,13 @@ func TestStatementKeepsItsValues(t *testing.T) {
 	TokenGrant{ID: token.ID, Key: token.Key(), Role: TokenRoleNode, Expires: noon.Add(TokenValidity), Uses: 7}.Statement(create)
 	bare := testStatement()
 	bare.Reason, bare.Subject, bare.Decision = "", "node/"+nodeID, "drain"
-	for _, s := range []*Statement{testStatement(), seen(create), seen(bare), oldStatement()} {
+	batch := testStatement()
+	var serials []string
+	for i := range MaxBatchSerials {
+		serials = append(serials, fmt.Sprintf("%0*d", MaxSerial, i)) // as long as it can be
+	}
+	Batch{ID: token.ID, Serials: serials, Most: 7, Until: noon.Add(MaxBatchValidity)}.Statement(batch)
+	for _, s := range []*Statement{testStatement(), seen(create), seen(bare), seen(batch), oldStatement()} {
 		text, err := s.Text()
 		if err != nil {
 			t.Fatal(err)
@@ -367,12 +373,42 @@ func TestAStatementWithoutADecisionIsRefused(t *testing.T) {
 			change(s)
 		}
 	}
+	batch := func(change func(params map[string]any)) func(s *Statement) {
+		return func(s *Statement) {
+			Batch{ID: "aaaaaaaaaaaaa", Serials: []string{"4711", "4712"}, Most: 2, Until: noon.Add(time.Hour)}.Statement(s)
+			change(s.Params)
+		}
+	}
 	label := func(set []any, remove ...any) func(s *Statement) {
 		return func(s *Statement) {
 			s.Subject, s.Decision, s.Params = "node/"+nodeID, DecisionLabel, map[string]any{"set": set, "remove": remove}
 		}
 	}
 	for name, change := range map[string]func(s *Statement){
+		"batch without a warning":    batch(func(p map[string]any) { delete(p, "warning") }),
+		"batch with another warning": batch(func(p map[string]any) { p["warning"] = "be careful" }),
+		"batch without an end":       batch(func(p map[string]any) { delete(p, "until") }),
+		"batch that has ended":       batch(func(p map[string]any) { p["until"] = formatTime(noon.Add(-time.Second)) }),
+		"batch for too long":         batch(func(p map[string]any) { p["until"] = formatTime(noon.Add(MaxBatchValidity + time.Second)) }),
+		"batch for no time":          batch(func(p map[string]any) { p["until"] = "tomorrow" }),
+		"batch of nothing":           batch(func(p map[string]any) { p["serials"], p["max"] = []any{}, int64(1) }),
+		"batch of no node":           batch(func(p map[string]any) { p["max"] = int64(0) }),
+		"batch of too many nodes":    batch(func(p map[string]any) { p["max"] = int64(3) }),
+		"batch and more":             batch(func(p map[string]any) { p["force"] = true }),
+		"batch with a number twice":  batch(func(p map[string]any) { p["serials"] = []any{"4711", "4711"} }),
+		"batch out of order":         batch(func(p map[string]any) { p["serials"] = []any{"4712", "4711"} }),
+		"batch with a short number":  batch(func(p map[string]any) { p["serials"] = []any{"471", "4712"} }),
+		"batch with a long number":   batch(func(p map[string]any) { p["serials"] = []any{strings.Repeat("4", MaxSerial+1), "5"} }),
+		"batch with a space":         batch(func(p map[string]any) { p["serials"] = []any{"4711 ", "4712"} }),
+		"batch with a placeholder":   batch(func(p map[string]any) { p["serials"] = []any{"Default string", "SN-1"} }),
+		"batch of integers":          batch(func(p map[string]any) { p["serials"] = []any{int64(4711), int64(4712)} }),
+		"batch of too many numbers": batch(func(p map[string]any) {
+			var all []any
+			for i := range MaxBatchSerials + 1 {
+				all = append(all, fmt.Sprintf("SN-%06d", i))
+			}
+			p["serials"] = all
+		}),
 		"label of nothing":       label(nil),
 		"label without a value":  label([]any{"disk"}),
 		"label in capitals":      label([]any{"Disk=ssd"}),

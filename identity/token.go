@@ -98,12 +98,16 @@ func (k TokenKey) Verify(text, proof []byte) bool {
 
 // NewToken makes a token for a cluster.
 func NewToken(pin writ.ClusterID) Token {
-	var id [8]byte
-	t := Token{Pin: pin}
-	_, _ = rand.Read(id[:]) // never fails
-	_, _ = rand.Read(t.Secret[:])
-	t.ID = tokenIDEncoding.EncodeToString(id[:])
+	t := Token{ID: newID(), Pin: pin}
+	_, _ = rand.Read(t.Secret[:]) // never fails
 	return t
+}
+
+// newID returns the id of a new token or batch.
+func newID() string {
+	var id [8]byte
+	_, _ = rand.Read(id[:]) // never fails
+	return tokenIDEncoding.EncodeToString(id[:])
 }
 
 // String returns the token as people copy it: "writ2.<id>.<secret>.<pin>.<datacenter>.<version>.<digest>", where "-", "0" and "-" stand for none.
@@ -176,7 +180,7 @@ var (
 // ValidTokenID reports whether a token can have an id.
 func ValidTokenID(id string) bool { return tokenIDPattern.MatchString(id) }
 
-// DecisionRevoke ends a token.
+// DecisionRevoke ends a token or a batch.
 const DecisionRevoke = "revoke"
 
 // TokenGrant is what the statement "create" about a token says.

@@ -120,7 +120,7 @@ func (s *Supervisor) Admit(ctx context.Context, claim nodes.Claim) (nodes.Welcom
 	case known != nil && !byToken:
 		return s.welcome(claim, known)
 	case token.ID == "":
-		return s.keepPending(ctx, claim)
+		return s.admitWaiting(ctx, claim)
 	}
 	welcome, err := s.admitNew(ctx, claim, known, token)
 	if known := s.fleet.byKey(joiner.Key); known != nil && errors.Is(err, errDecidedMeanwhile) {
@@ -205,13 +205,35 @@ func (s *Supervisor) newNode(joiner identity.Joiner) *journal.Node {
 	}
 }
 
-// keepPending lets a node without a token wait for a statement. It owns no name meanwhile; one that an admitted node has it cannot get.
-func (s *Supervisor) keepPending(ctx context.Context, claim nodes.Claim) (nodes.Welcome, error) {
+// admitWaiting admits a node without a token if a batch approves it. Otherwise the node waits for a statement. It owns no name meanwhile; one that an
+// admitted node has it cannot get.
+func (s *Supervisor) admitWaiting(ctx context.Context, claim nodes.Claim) (nodes.Welcome, error) {
 	joiner := joinerOf(claim)
 	if s.fleet.admitted(joiner.Name) != nil {
 		return nodes.Welcome{}, nameTaken(joiner.Name)
 	}
-	n, news, crowded := s.pending.ask(*s.newNode(joiner), nodes.Remote(ctx), time.Now())
+	asks := s.newNode(joiner)
+	if !s.mayReportSerial(asks, nodes.Remote(ctx)) {
+		asks.Serial, asks.Host = "", nil
+	}
+	if b := s.batchFor(asks.Serial); b != nil {
+		n, err := s.admitByBatch(ctx, *asks, b.ID)
+		if known := s.fleet.byKey(joiner.Key); known != nil && errors.Is(err, errDecidedMeanwhile) {
+			return s.welcome(claim, known)
+		}
+		if !errors.Is(err, errNotApproved) {
+			if err != nil {
+				return nodes.Welcome{}, err
+			}
+			return s.welcome(claim, n)
+		}
+	}
+	return s.keepPending(ctx, claim, asks)
+}
+
+// keepPending lets a node wait for a statement.
+func (s *Supervisor) keepPending(ctx context.Context, claim nodes.Claim, asks *journal.Node) (nodes.Welcome, error) {
+	n, news, crowded := s.pending.ask(*asks, nodes.Remote(ctx), time.Now())
 	if crowded {
 		s.Log.Warn("too many nodes ask for admission: new requests displace old ones", "most", maxPending)
 	} else if news && s.pending.mayLog(time.Now()) {

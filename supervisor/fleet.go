@@ -109,7 +109,7 @@ func (f *fleet) put(n journal.Node) {
 	}
 	m.Decisions, m.Revision = n.Decisions, n.Decisions
 	m.Admission, m.Gone, m.Scheduling, m.Labels, m.Decided, m.Token = n.Admission, n.Gone, n.Scheduling, n.Labels, n.Decided, n.Token
-	m.Serial = n.Serial
+	m.Serial, m.Batch = n.Serial, n.Batch
 	// The rest is what the node says of itself. One that is gone says nothing any more but how it obeys.
 	if n.Gone {
 		m.Lost = n.Lost

@@ -65,6 +65,10 @@ func (s *Supervisor) decide(ctx context.Context, verified *identity.VerifiedStat
 		answer, err = s.createToken(ctx, verified)
 	case "token " + identity.DecisionRevoke:
 		answer, err = s.revokeToken(ctx, verified)
+	case "batch create":
+		answer, err = s.createBatch(ctx, verified)
+	case "batch " + identity.DecisionRevoke:
+		answer, err = s.revokeBatch(ctx, verified)
 	case "datacenter " + identity.DecisionRotate:
 		answer, err = s.rotate(ctx, verified)
 	case "secret set":

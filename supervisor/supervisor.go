@@ -101,6 +101,7 @@ type Supervisor struct {
 	opened        *openWork
 	greeted       *greetings
 	pending       *pendingNodes
+	batches       *batches
 	secrets       *keyring
 	accounts      *accounts
 	inventories   *inventories
@@ -168,6 +169,9 @@ func Open(ctx context.Context, config Config, rosters [][]byte) (*Supervisor, er
 	}
 	if err == nil {
 		s.fleet, err = loadFleet(ctx, s.Journal, s.Now())
+	}
+	if err == nil {
+		s.batches, err = loadBatches(ctx, s.Journal)
 	}
 	if err == nil {
 		err = s.restoreFloor(ctx)

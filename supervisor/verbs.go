@@ -119,6 +119,8 @@ func (s *Supervisor) handle(ctx context.Context, verb link.Verb, params json.Raw
 		return s.nodesNow(), nil
 	case link.VerbTokens:
 		return s.listTokens(ctx)
+	case link.VerbBatches:
+		return s.listBatches(ctx)
 	case link.VerbCertificates:
 		return s.certificates()
 	case link.VerbSecrets:

@@ -262,6 +262,8 @@ var decisions = map[string]typedDecision{
 	"run resume":        {[]string{"run", "resume", "RUN:named", "--detach"}, "run RUN:named", runLies},
 	"token revoke":      {[]string{"token", "revoke", "aaaaaaaaaaaaa"}, "token", []string{"nothing"}},
 	"token create":      {[]string{"token", "create"}, "token", []string{"nothing"}},
+	"batch revoke":      {[]string{"batch", "revoke", "aaaaaaaaaaaaa"}, "batch", []string{"nothing"}},
+	"batch create":      {[]string{"batch", "create", "--serials", "value"}, "batch", []string{"nothing"}},
 	"datacenter rotate": {[]string{"pki", "rotate"}, "datacenter", []string{"nothing"}},
 	"secret set":        {[]string{"secret", "set", "named", "--file", "value"}, "secret named", secretLies},
 	"secret remove":     {[]string{"secret", "remove", "named"}, "secret named", secretLies},

@@ -77,7 +77,9 @@ func (a *app) nodeApproveCommand() *cobra.Command {
 	c.Long = `Signs that the machine with this key is a node of the datacenter. You need the role admin.
 
 Read the fingerprint of the key on the machine itself: "writ runner" prints it while it waits. Do not copy it
-from a list. Lists come from a coordinator, which may show the key of another machine under the expected name.`
+from a list. Lists come from a coordinator, which may show the key of another machine under the expected name.
+
+For many machines at once there is "writ batch create": it admits those that report serial numbers of a list.`
 	return c
 }
 

@@ -98,6 +98,51 @@ type AdoptionList struct {
 	Items []DatacenterAdoption `json:"items"`
 }
 
+// Batch defines model for Batch.
+type Batch struct {
+	Admitted []BatchNode `json:"admitted"`
+
+	// Contested nodes that wait and report a number which another node has
+	Contested []BatchNode `json:"contested,omitempty,omitzero"`
+
+	// CreatedBy who signed it
+	CreatedBy  string            `json:"created_by"`
+	Datacenter writ.DatacenterID `json:"datacenter"`
+	ID         string            `json:"id"`
+
+	// Max nodes that it admits
+	Max     int       `json:"max"`
+	Reason  string    `json:"reason,omitempty,omitzero"`
+	Revoked time.Time `json:"revoked,omitempty,omitzero"`
+
+	// Serials how many serial numbers it lists
+	Serials int       `json:"serials"`
+	Until   time.Time `json:"until"`
+
+	// Void why it admits no node before its time is over, if it does not
+	Void string `json:"void,omitempty,omitzero"`
+}
+
+// BatchList defines model for BatchList.
+type BatchList struct {
+	Items []DatacenterBatches `json:"items"`
+}
+
+// BatchNode defines model for BatchNode.
+type BatchNode struct {
+	Admission writ.Admission `json:"admission"`
+
+	// Holder of one that is contested: the name of the node that has the number
+	Holder string `json:"holder,omitempty,omitzero"`
+
+	// Key fingerprint
+	Key  string `json:"key"`
+	Name string `json:"name"`
+
+	// Serial of its machine
+	Serial string `json:"serial"`
+}
+
 // Call defines model for Call.
 type Call = writ.Call
 
@@ -174,6 +219,17 @@ type DatacenterAdoption struct {
 	// is in force; a standing says how a run or a node stands. Believe it only after verifying it with the supervisor's key in the roster. What comes without
 	// one is the coordinator's word.
 	Proof Proof `json:"proof,omitempty,omitzero"`
+}
+
+// DatacenterBatches defines model for DatacenterBatches.
+type DatacenterBatches struct {
+	// Batches those that last longest first
+	Batches    []Batch           `json:"batches"`
+	Datacenter writ.DatacenterID `json:"datacenter"`
+
+	// Error why it could not be asked; batches is empty then
+	Error *Error `json:"error,omitempty"`
+	Name  string `json:"name"`
 }
 
 // DatacenterList defines model for DatacenterList.
@@ -723,6 +779,12 @@ type PageLimit = int
 
 // RunPath defines model for RunPath.
 type RunPath = RunID
+
+// ListBatchesParams defines parameters for ListBatches.
+type ListBatchesParams struct {
+	// Datacenter Only those of the datacenter with this id or name
+	Datacenter string `form:"datacenter,omitempty" json:"datacenter,omitempty,omitzero"`
+}
 
 // ListCertificatesParams defines parameters for ListCertificates.
 type ListCertificatesParams struct {

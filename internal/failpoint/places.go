@@ -20,6 +20,9 @@ const (
 	EvaluatorDied    Point = "journal/evaluator-died"
 	TokenMade        Point = "journal/token"
 	TokenRevoked     Point = "journal/revoke"
+	BatchMade        Point = "journal/batch"
+	BatchRevoked     Point = "journal/batch-revoked"
+	NodeBatched      Point = "journal/batched"
 	FloorRaised      Point = "journal/floor"
 	NodeDecided      Point = "journal/node"
 	NodeAdmitted     Point = "journal/join"
@@ -128,6 +131,9 @@ var Places = []Place{
 	{Point: EvaluatorDied, Kind: Commit, Where: "supervisor.keepCrashes", Says: "The evaluator died over a run."},
 	{Point: TokenMade, Kind: Commit, Where: "supervisor.createToken", Says: "A token admits a node."},
 	{Point: TokenRevoked, Kind: Commit, Where: "supervisor.revokeToken", Says: "A token is revoked."},
+	{Point: BatchMade, Kind: Commit, Where: "supervisor.createBatch", Says: "A batch of serial numbers admits nodes."},
+	{Point: BatchRevoked, Kind: Commit, Where: "supervisor.revokeBatch", Says: "A batch is revoked."},
+	{Point: NodeBatched, Kind: Commit, Where: "supervisor.admitByBatch", Says: "A node is admitted by a batch, which notes its serial number."},
 	{Point: FloorRaised, Kind: Commit, Where: "supervisor.rotate", Says: "Certificates that were issued before count no more."},
 	{Point: NodeDecided, Kind: Commit, Where: "supervisor.changeNode", Says: "A decision about a node is recorded."},
 	{Point: NodeAdmitted, Kind: Commit, Where: "supervisor.admitNew", Says: "A node joins, and its token is spent."},

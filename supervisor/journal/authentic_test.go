@@ -127,6 +127,9 @@ func fill(t *testing.T, j *Journal) {
 			if err := tx.AddToken(Token{ID: "m" + name, Key: []byte(name), CreatedBy: "alice", Expires: tx.Now.Add(time.Hour), Uses: 3}); err != nil {
 				return err
 			}
+			if err := tx.PutNodeBatch(&NodeBatch{ID: "b" + name, Signed: []byte(name), Until: tx.Now}); err != nil {
+				return err
+			}
 			if err := tx.AddSecret(&Secret{Secret: writ.Secret{Project: "p", Name: "s" + name, Version: 1, SetBy: "alice", Set: tx.Now}, Ciphertext: []byte(name), Statement: digest}); err != nil {
 				return err
 			}
@@ -165,6 +168,8 @@ func readAll(t *testing.T, j *Journal) (refused []string) {
 			{"departed", func() (bool, error) { d, err := tx.Departed("1", "n"); return d != nil && d.Name == "gone1", err }},
 			{"tokens", func() (bool, error) { k, err := tx.Token("t1"); return k != nil && string(k.Key) == "1", err }},
 			{"token_uses", func() (bool, error) { k, err := tx.Token("m1"); return k != nil && k.Uses == 3, err }},
+			{"batches", func() (bool, error) { b, err := tx.NodeBatch("b1"); return b != nil && string(b.Signed) == "1", err }},
+			{"batches", func() (bool, error) { all, err := tx.NodeBatches(10); return len(all) == 2, err }},
 			{"secrets", func() (bool, error) {
 				s, err := tx.Secret("p", "s1", 1)
 				return s != nil && string(s.Ciphertext) == "1", err
@@ -220,12 +225,12 @@ func TestARowThatWasChangedMovedOrCopiedIsRefusedAndLoggedOnce(t *testing.T) {
 			}
 		}
 		first := map[string]string{ // the row that readAll reads
-			"runs": "id = 'run-1'", "calls": "run = 'run-1'", "nodes": "id = 'node-1'", "resources": "name = 'v1'", "departed": "uid = '1'", "tokens": "id = 't1'", "token_uses": "token = 'm1'", "secrets": "name = 's1'",
+			"runs": "id = 'run-1'", "calls": "run = 'run-1'", "nodes": "id = 'node-1'", "resources": "name = 'v1'", "departed": "uid = '1'", "tokens": "id = 't1'", "token_uses": "token = 'm1'", "batches": "id = 'b1'", "secrets": "name = 's1'",
 			"statements":  "digest = '" + writ.DigestOf([]byte("1")).String() + "'",
 			"refusals":    "digest = '" + writ.DigestOf([]byte("refused 1")).String() + "'",
 			"deployments": "name = 'd1'", "deliveries": "run = 'run-1'", "results": "run = 'run-1'",
 		}
-		second := strings.NewReplacer("run-1", "run-2", "node-1", "node-2", "'v1'", "'v2'", "uid = '1'", "uid = '2'", "'t1'", "'t2'", "'m1'", "'m2'", "'s1'", "'s2'", "'d1'", "'d2'",
+		second := strings.NewReplacer("run-1", "run-2", "node-1", "node-2", "'v1'", "'v2'", "uid = '1'", "uid = '2'", "'t1'", "'t2'", "'m1'", "'m2'", "'b1'", "'b2'", "'s1'", "'s2'", "'d1'", "'d2'",
 			writ.DigestOf([]byte("1")).String(), writ.DigestOf([]byte("2")).String(),
 			writ.DigestOf([]byte("refused 1")).String(), writ.DigestOf([]byte("refused 2")).String())
 		for _, c := range coveredTables {

@@ -19,6 +19,7 @@ type Node struct {
 	AgeKey    string `json:"age_key,omitempty"`
 	Decisions int    `json:"decisions,omitempty"` // how many were made about it: of two records the one with more is newer
 	Token     string `json:"token,omitempty"`     // id of the token that it joined with
+	Batch     string `json:"batch,omitempty"`     // id of the batch by which it was admitted
 	// Serial is the number of its machine, as it said when it asked to be a node. What it says later does not change this.
 	Serial string `json:"serial,omitempty"`
 	// Lost is the signed statement by which it is gone: the node verifies that itself.

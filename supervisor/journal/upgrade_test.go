@@ -89,3 +89,27 @@ func TestNoTwoRunsHaveOneNumber(t *testing.T) {
 		}
 	})
 }
+
+func TestAJournalOfAnEarlierVersionTakesBatches(t *testing.T) {
+	path := server.Store(t)
+	on(t, path, ofVersion(t, "0018"))
+	j, err := journal.Open(t.Context(), path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer j.Close()
+	made := journal.NodeBatch{ID: "aaaaaaaaaaaaa", Signed: []byte("signed"), Until: time.Now().UTC().Truncate(time.Microsecond), Admitted: []string{"SN-0001"}}
+	if err := j.Write(t.Context(), func(tx *journal.Tx) error { return tx.PutNodeBatch(&made) }); err != nil {
+		t.Fatal(err)
+	}
+	err = j.Read(t.Context(), func(tx *journal.Tx) error {
+		b, err := tx.NodeBatch(made.ID)
+		if err == nil && (b == nil || !b.Used("SN-0001") || !b.Until.Equal(made.Until)) {
+			t.Errorf("the batch is kept as %+v", b)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}

@@ -28,6 +28,7 @@ const (
 	VerbAdopted   Verb = "adopted"
 	VerbStanding  Verb = "standing"
 	VerbTokens    Verb = "tokens"
+	VerbBatches   Verb = "batches"
 
 	VerbCertificates Verb = "certificates"
 	VerbNodeStanding Verb = "node-standing"
@@ -39,7 +40,7 @@ const (
 var (
 	ToSupervisor = []Verb{
 		VerbSubmit, VerbStatement, VerbRoster, VerbPlan, VerbLogs, VerbValues, VerbQueues, VerbResources, VerbSecrets, VerbNodes, VerbAdopted, VerbStanding,
-		VerbCertificates, VerbTokens, VerbNodeStanding, VerbTokenStanding,
+		VerbCertificates, VerbTokens, VerbBatches, VerbNodeStanding, VerbTokenStanding,
 	}
 	ToCoordinator = []Verb{VerbRoster}
 )

@@ -58,6 +58,32 @@ type (
 	}
 	// Tokens asks which join tokens a datacenter has. The answer is []writ.JoinToken.
 	Tokens struct{}
+	// Batches asks which batches of nodes were approved in a datacenter. The answer is []Batch.
+	Batches struct{}
+	// Batch is a batch of nodes that a person has approved beforehand, by the serial numbers of their machines. Which numbers are still open is not
+	// said: who knows one can report it.
+	Batch struct {
+		ID         string            `json:"id"`
+		Datacenter writ.DatacenterID `json:"datacenter"`
+		CreatedBy  string            `json:"created_by"`
+		Reason     string            `json:"reason,omitempty"`
+		Until      time.Time         `json:"until"`
+		Revoked    time.Time         `json:"revoked,omitzero"`
+		Void       string            `json:"void,omitempty"` // why it admits no node before its time is over, "" if it does
+		Serials    int               `json:"serials"`        // how many numbers it lists
+		Max        int               `json:"max"`            // nodes that it admits
+		Admitted   []BatchNode       `json:"admitted"`
+		// Contested are nodes that wait and report a number which another node has.
+		Contested []BatchNode `json:"contested,omitempty"`
+	}
+	// BatchNode is a node that reported a serial number of a batch.
+	BatchNode struct {
+		Serial    string         `json:"serial"`
+		Name      string         `json:"name"`
+		Key       string         `json:"key"` // fingerprint, "SHA256:…"
+		Admission writ.Admission `json:"admission"`
+		Holder    string         `json:"holder,omitempty"` // of one that is contested: the name of the node that has the number
+	}
 	// Certificates asks which certificates a datacenter has. The answer is []writ.Certificate.
 	Certificates struct{}
 	// Plan asks what a run of these calls would do. Nothing comes of it. The answer is a writ.Preview.

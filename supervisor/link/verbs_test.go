@@ -35,6 +35,7 @@ var verbRights = map[Verb]asked{
 	"secrets":   {true, false},
 	"nodes":     {true, false},
 	"tokens":    {true, false},
+	"batches":   {true, false},
 
 	"certificates":   {true, false},
 	"node-standing":  {true, false},

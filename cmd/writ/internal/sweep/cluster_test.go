@@ -328,6 +328,15 @@ func (w *cluster) newNode() string {
 	return name
 }
 
+// batch approves the machine with a serial number beforehand.
+func (w *cluster) batch(serial string) {
+	w.t.Helper()
+	if err := os.WriteFile(filepath.Join(w.Dir, "serials"), []byte(serial+"\n"), 0o600); err != nil {
+		w.t.Fatal(err)
+	}
+	w.insist("batch", "create", "--dc", supervisor, "--serials", "serials")
+}
+
 // newDatacenter prepares a supervisor that has never been started, while somebody waits to take it into the roster.
 func (w *cluster) newDatacenter(more ...string) string {
 	w.t.Helper()

@@ -23,6 +23,8 @@ import (
 	"writ/cmd/writ/internal/testcluster"
 	"writ/internal/failpoint"
 	"writ/internal/testenv"
+	"writ/runner"
+	"writ/supervisor/nodes"
 )
 
 var (
@@ -247,6 +249,9 @@ func (w *cluster) contiguous(db *sql.DB) {
 	}
 }
 
+// batchID is the id of a batch in a list.
+var batchID = regexp.MustCompile(`[a-z2-7]{13}`)
+
 // What somebody does.
 var (
 	cancelled = func(w *cluster) {
@@ -264,6 +269,25 @@ var (
 	tokenRevoked = func(w *cluster) {
 		token := w.insist("token", "create", "--dc", supervisor, "--uses", "2")
 		w.insist("token", "revoke", strings.Split(token, ".")[1], "--dc", supervisor)
+	}
+	batchMade    = func(w *cluster) { w.batch("SN-" + w.next()) }
+	batchRevoked = func(w *cluster) {
+		w.batch("SN-" + w.next())
+		list := w.insist("batch", "list", "--dc", supervisor)
+		w.insist("batch", "revoke", batchID.FindString(list), "--dc", supervisor)
+	}
+	// batchUsed has a node join whose machine has the serial number of a batch.
+	batchUsed = func(w *cluster) {
+		name := w.next()
+		w.batch("SN-" + name)
+		w.Until("a batch admits a node", func(ctx context.Context) bool {
+			ctx, stop := context.WithTimeout(ctx, 5*time.Second) // Join waits for a supervisor that is to be started again
+			defer stop()
+			m, err := runner.Join(ctx, runner.Joining{
+				Dir: filepath.Join(w.Dir, name), API: &nodes.Client{URL: w.api()}, Cluster: w.Client.Context.Cluster, Name: name, Serial: "SN-" + name,
+			})
+			return err == nil && m.Admission() == writ.AdmissionApproved
+		})
 	}
 	rotated  = func(w *cluster) { w.insist("pki", "rotate", "--dc", supervisor) }
 	cordoned = func(w *cluster) {
@@ -412,6 +436,9 @@ var scenes = map[failpoint.Point]scene{
 	failpoint.EvaluatorDied:    {victim: supervisor, during: crashed},
 	failpoint.TokenMade:        {victim: supervisor, during: tokenMade},
 	failpoint.TokenRevoked:     {victim: supervisor, during: tokenRevoked},
+	failpoint.BatchMade:        {victim: supervisor, during: batchMade},
+	failpoint.BatchRevoked:     {victim: supervisor, during: batchRevoked},
+	failpoint.NodeBatched:      {victim: supervisor, during: batchUsed},
 	failpoint.FloorRaised:      {victim: supervisor, during: rotated},
 	failpoint.NodeDecided:      {victim: supervisor, during: cordoned},
 	failpoint.NodeAdmitted:     {victim: supervisor, during: joined},

@@ -1,0 +1,262 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"writ"
+	"writ/cmd/writ/internal/redact"
+	"writ/cmd/writ/internal/terminal"
+	"writ/coord/api"
+	"writ/identity"
+)
+
+// batchFlags are what somebody says of a new batch.
+type batchFlags struct {
+	datacenter string
+	serials    string // name of a file
+	most       int
+	validity   time.Duration
+	reason     reasonFlag
+}
+
+func (a *app) batchCommand() *cobra.Command {
+	return family("batch", "Approve nodes beforehand by the serial numbers of their machines, list and revoke such batches",
+		a.batchCreateCommand(), a.batchListCommand(), a.batchRevokeCommand())
+}
+
+func (a *app) batchCreateCommand() *cobra.Command {
+	var flags batchFlags
+	c := &cobra.Command{
+		Use:   "create --serials FILE",
+		Short: "Admit the nodes whose machines report serial numbers of a list",
+		Long: `Signs that nodes without a token are admitted, instead of waiting for "writ node approve", if their machines report a serial
+number of a list. FILE has one number a line; text behind # is a comment, and - reads from the standard input. Each number admits
+one node, the first that reports it. You need the role admin.
+
+A serial number is no secret: it stands on the machine, on invoices and in inventories. A stranger who reaches the node API and
+reports one of the list gets a node. So make a batch for few machines and a short time, just before they start. Look at "writ
+batch list" afterwards: a number that a second machine reports as well is contested.
+
+A datacenter with manual approval takes no batches: there each node is approved by its key.`,
+		Example: "  writ batch create --dc dc1 --serials rack7.txt --valid 1h\n" +
+			"  writ batch create --dc dc1 --serials inventory.txt --max 20 --reason \"rack 7 is set up\"",
+		Args: exactly(),
+		RunE: func(cmd *cobra.Command, _ []string) error { return a.createBatch(cmd.Context(), flags) },
+	}
+	f := c.Flags()
+	f.StringVar(&flags.datacenter, "dc", "", "name or id of the datacenter")
+	a.completeFlag(c, "dc", suggestDatacenters)
+	f.StringVar(&flags.serials, "serials", "", "file with a serial number a line")
+	f.IntVar(&flags.most, "max", 0, "how many nodes are admitted at most. 0: one for each serial number")
+	f.DurationVar(&flags.validity, "valid", identity.BatchValidity, "how long nodes are admitted, at most 24h")
+	flags.reason.add(c, "writ batch list")
+	return c
+}
+
+func (a *app) createBatch(ctx context.Context, flags batchFlags) error {
+	b, err := flags.batch(a.In)
+	if err != nil {
+		return err
+	}
+	return a.decideIn(ctx, flags.datacenter, func(dc *identity.Datacenter) identity.Statement {
+		a.Note("signing: a batch of %s admits at most %s to %s until %s", count(len(b.Serials), "serial number"), count(b.Most, "node"), dc.Name, clock(b.Until))
+		a.Note("%s", identity.BatchWarning)
+		s := identity.Statement{Reason: string(flags.reason)}
+		b.Statement(&s)
+		return s
+	})
+}
+
+// batch is what the flags say. The file - is in.
+func (flags batchFlags) batch(in io.Reader) (identity.Batch, error) {
+	none := identity.Batch{}
+	if flags.validity <= 0 || flags.validity > identity.MaxBatchValidity {
+		return none, writ.Errorf(writ.CodeUsage, "--valid %s is not possible", flags.validity).WithHint("at most %s", identity.MaxBatchValidity)
+	}
+	serials, err := readSerials(flags.serials, in)
+	if err != nil {
+		return none, err
+	}
+	if flags.most < 0 || flags.most > len(serials) {
+		return none, writ.Errorf(writ.CodeUsage, "--max %d is not possible", flags.most).
+			WithHint("the list has %s, and each admits one node", count(len(serials), "serial number"))
+	}
+	b := identity.Batch{ID: identity.NewBatchID(), Serials: serials, Most: flags.most, Until: time.Now().Add(flags.validity).UTC().Truncate(time.Second)}
+	if b.Most == 0 {
+		b.Most = len(serials)
+	}
+	return b, nil
+}
+
+// readSerials reads a list of serial numbers, and returns them in order.
+func readSerials(name string, in io.Reader) ([]string, error) {
+	if name == "" {
+		return nil, writ.Errorf(writ.CodeUsage, "--serials is missing").WithHint("give a file with a serial number a line, as `writ node show` or the machine's label has it")
+	}
+	text, err := readListed(name, in)
+	if err != nil {
+		return nil, err
+	}
+	var all []string
+	lines := bufio.NewScanner(bytes.NewReader(text))
+	for n := 1; lines.Scan(); n++ {
+		line, _, _ := strings.Cut(lines.Text(), "#")
+		serial := strings.TrimSpace(line)
+		switch {
+		case serial == "":
+			continue
+		case redact.Holds(serial):
+			return nil, holdsSecret(fmt.Sprintf("line %d of %s", n, name))
+		case !identity.ValidSerial(serial):
+			return nil, writ.Errorf(writ.CodeUsage, "%s, line %d: %q is not a serial number of one machine", name, n, serial).
+				WithHint("one has %d to %d visible characters; texts such as \"Default string\" stand on many machines", identity.MinSerial, identity.MaxSerial)
+		case slices.Contains(all, serial):
+			return nil, writ.Errorf(writ.CodeUsage, "%s, line %d: %q is listed twice", name, n, serial)
+		}
+		all = append(all, serial)
+	}
+	if err := lines.Err(); err != nil {
+		return nil, writ.Errorf(writ.CodeUsage, "read %s: %v", name, err)
+	}
+	if len(all) < 1 || len(all) > identity.MaxBatchSerials {
+		return nil, writ.Errorf(writ.CodeUsage, "%s has %s", name, count(len(all), "serial number")).WithHint("a batch has 1 to %d", identity.MaxBatchSerials)
+	}
+	slices.Sort(all)
+	return all, nil
+}
+
+// maxSerialsFile bounds the file with serial numbers.
+const maxSerialsFile = 1 << 20
+
+func readListed(name string, in io.Reader) ([]byte, error) {
+	if name != "-" {
+		file, err := os.Open(name)
+		if err != nil {
+			return nil, writ.Errorf(writ.CodeUsage, "%v", err)
+		}
+		defer file.Close()
+		in = file
+	}
+	text, err := io.ReadAll(io.LimitReader(in, maxSerialsFile+1))
+	if err != nil {
+		return nil, writ.Errorf(writ.CodeUsage, "read %s: %v", name, err)
+	}
+	if len(text) > maxSerialsFile {
+		return nil, writ.Errorf(writ.CodeTooLarge, "%s has more than %d bytes", name, maxSerialsFile)
+	}
+	return text, nil
+}
+
+func (a *app) batchListCommand() *cobra.Command {
+	var datacenter string
+	c := &cobra.Command{
+		Use:   "list",
+		Short: "List batches, the nodes that they admitted, and serial numbers that two machines report",
+		Long: `Lists the batches of nodes that were approved beforehand. NODES are those that a batch has admitted. CONTESTED are serial numbers which a
+node has and another machine reports, with the name that this machine wants: one of both is a copy. Numbers that no machine
+has reported yet are not shown, because each of them admits a node.`,
+		Example: "  writ batch list --dc dc1",
+		Args:    exactly(),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			c, err := a.client()
+			if err != nil {
+				return err
+			}
+			list, err := api.Answer[api.BatchList](c.API.ListBatches(cmd.Context(), &api.ListBatchesParams{Datacenter: datacenter}))
+			if err != nil {
+				return err
+			}
+			var batches []api.Batch
+			names := map[writ.DatacenterID]string{}
+			for _, d := range list.Items {
+				names[d.Datacenter] = d.Name
+				if d.Error != nil {
+					a.Warn("%s cannot be asked: %v", d.Name, d.Error)
+				}
+				batches = append(batches, d.Batches...)
+			}
+			return a.Print(batchTable(list, batches, names))
+		},
+	}
+	c.Flags().StringVar(&datacenter, "dc", "", "only those of this datacenter")
+	a.completeFlag(c, "dc", suggestDatacenters)
+	return c
+}
+
+func batchTable(list api.BatchList, batches []api.Batch, names map[writ.DatacenterID]string) terminal.View {
+	return terminal.List(list, batches, func(b api.Batch) string { return b.ID },
+		column("BATCH", func(b api.Batch) string { return b.ID }),
+		column("DATACENTER", func(b api.Batch) string { return names[b.Datacenter] }),
+		column("STATE", func(b api.Batch) string { return batchState(b, time.Now()) }),
+		column("UNTIL", func(b api.Batch) string { return clock(b.Until) }),
+		column("SERIALS", func(b api.Batch) string { return fmt.Sprint(b.Serials) }),
+		column("ADMITTED", func(b api.Batch) string { return fmt.Sprintf("%d of %d", len(b.Admitted), b.Max) }),
+		column("NODES", func(b api.Batch) string {
+			return eachNode(b.Admitted, func(n api.BatchNode) string { return n.Name })
+		}),
+		column("CONTESTED", func(b api.Batch) string {
+			return eachNode(b.Contested, func(n api.BatchNode) string {
+				return fmt.Sprintf("%s (%s has it, %s asks)", n.Serial, n.Holder, n.Name)
+			})
+		}),
+		column("MADE BY", func(b api.Batch) string { return b.CreatedBy }),
+		wide("REASON", func(b api.Batch) string { return b.Reason }),
+		wide("VOID", func(b api.Batch) string { return b.Void }),
+	)
+}
+
+func eachNode(nodes []api.BatchNode, text func(api.BatchNode) string) string {
+	all := make([]string, len(nodes))
+	for i, n := range nodes {
+		all[i] = text(n)
+	}
+	return strings.Join(all, " ")
+}
+
+// batchState says whether a batch admits nodes.
+func batchState(b api.Batch, now time.Time) string {
+	switch {
+	case !b.Revoked.IsZero():
+		return "revoked"
+	case len(b.Admitted) >= b.Max && b.Max > 0:
+		return "used"
+	case !b.Until.After(now):
+		return "over"
+	case b.Void != "":
+		return "void"
+	default:
+		return "open"
+	}
+}
+
+func (a *app) batchRevokeCommand() *cobra.Command {
+	var datacenter string
+	var reason reasonFlag
+	c := &cobra.Command{
+		Use:   "revoke BATCH",
+		Short: "Revoke a batch",
+		Long: `Signs that a batch admits no more nodes. BATCH is its id, which "writ batch create" has said and "writ batch list" shows. Nodes that it has
+admitted stay. You need the role admin.`,
+		Example: "  writ batch revoke nbswy3dpeb3w6 --dc dc1 --reason \"the rack is complete\"",
+		Args:    exactly("BATCH"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.decideIn(cmd.Context(), datacenter, func(*identity.Datacenter) identity.Statement {
+				return identity.Statement{Subject: "batch/" + args[0], Decision: identity.DecisionRevoke, Reason: string(reason)}
+			})
+		},
+	}
+	c.Flags().StringVar(&datacenter, "dc", "", "name or id of the datacenter")
+	a.completeFlag(c, "dc", suggestDatacenters)
+	reason.add(c, "")
+	return c
+}

@@ -1,0 +1,358 @@
+package supervisor
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"writ"
+	"writ/identity"
+	"writ/internal/failpoint"
+	"writ/internal/limit"
+	"writ/internal/sqldb"
+	"writ/supervisor/journal"
+	"writ/supervisor/link"
+)
+
+// A batch is a person's approval of nodes that have not asked yet, by the serial numbers of their machines. A number is no secret, and whoever
+// guesses one that is open has a node. So a network reports few of them, and a number admits the first node only.
+const (
+	serialsAtOnce    = 50
+	serialsPerSecond = 1.0 / 60
+	// maxBatches is how many are open at a time, and listed.
+	maxBatches = 100
+)
+
+// batches are the batches of the journal that were not revoked, by id. Strangers ask for them: the journal is read only if one admits.
+type batches struct {
+	mu       sync.Mutex
+	open     map[string]*openBatch
+	reported limit.Names // serial numbers that are new, by network
+}
+
+type openBatch struct {
+	journal.NodeBatch
+	says identity.Batch
+}
+
+func loadBatches(ctx context.Context, j *journal.Journal) (*batches, error) {
+	b := &batches{open: make(map[string]*openBatch), reported: limit.Names{PerSecond: serialsPerSecond, AtOnce: serialsAtOnce}}
+	err := j.Read(ctx, func(tx *journal.Tx) error {
+		all, err := tx.NodeBatches(maxBatches)
+		for _, one := range all {
+			b.put(*one)
+		}
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("load batches: %w", err)
+	}
+	return b, nil
+}
+
+// put takes a batch over from the journal, new or changed.
+func (b *batches) put(one journal.NodeBatch) {
+	_, says, err := readBatch(one.Signed)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if err != nil || !one.Revoked.IsZero() { // what cannot be read admits nobody, and is listed as such
+		delete(b.open, one.ID)
+		return
+	}
+	b.open[one.ID] = &openBatch{one, says}
+}
+
+// readBatch returns the statement that made a batch, and what it says, without verifying it.
+func readBatch(signed []byte) (*identity.Statement, identity.Batch, error) {
+	text, _, err := identity.Split(signed)
+	if err != nil {
+		return nil, identity.Batch{}, err
+	}
+	s, err := identity.ParseStatement(text)
+	if err != nil {
+		return nil, identity.Batch{}, err
+	}
+	says, err := identity.ParseBatch(s)
+	return s, says, err
+}
+
+// listing returns the batches that list a serial number and have room for another node, oldest first.
+func (b *batches) listing(serial string, now time.Time) (all []*openBatch) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for id, one := range b.open {
+		switch {
+		case one.Ended(now):
+			delete(b.open, id)
+		case one.says.Lists(serial) && len(one.Admitted) < one.says.Most:
+			all = append(all, one)
+		}
+	}
+	slices.SortFunc(all, func(a, c *openBatch) int { return cmp.Or(a.Made.Compare(c.Made), cmp.Compare(a.ID, c.ID)) })
+	return all
+}
+
+// count returns how many batches are open.
+func (b *batches) count(now time.Time) int {
+	b.listing("", now) // forgets those whose time is over
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return len(b.open)
+}
+
+// mayReportSerial reports whether the serial number that a node reports counts. A network reports a few, and then one a minute, so that guessing is
+// slow. A node that waits and says the same again reports none.
+func (s *Supervisor) mayReportSerial(n *journal.Node, network string) bool {
+	if n.Serial == "" {
+		return true
+	}
+	if waits := s.pending.get(n.ID); waits != nil && waits.Serial == n.Serial {
+		return true
+	}
+	_, may := s.batches.reported.Reserve(network, 1, 0)
+	if times, say := s.refusals.Say("serials", time.Now()); !may && say {
+		s.Log.Warn("a network reports many serial numbers; they are not looked for in batches", "network", network, "most", serialsAtOnce, "times", times)
+	}
+	return may
+}
+
+// batchFor returns the batch that admits a node with a serial number, nil if there is none.
+func (s *Supervisor) batchFor(serial string) *openBatch {
+	if serial == "" {
+		return nil
+	}
+	for _, b := range s.batches.listing(serial, s.Now()) {
+		if _, err := s.approves(&b.NodeBatch, serial); err == nil {
+			return b
+		}
+	}
+	return nil
+}
+
+// errNotApproved is why a batch does not admit a node. The node is not told: it waits.
+var errNotApproved = errors.New("the batch does not approve the node")
+
+// approves returns the statement by which a batch admits a node with a serial number. Whatever the database says of the batch, a number that a node
+// has admits no other one.
+func (s *Supervisor) approves(b *journal.NodeBatch, serial string) (*identity.VerifiedStatement, error) {
+	if b.Ended(s.Now()) || b.Used(serial) || s.fleet.holder(serial, b) != nil {
+		return nil, errNotApproved
+	}
+	v, says, err := s.verifyBatch(b)
+	if err != nil {
+		return nil, err
+	}
+	if !says.Lists(serial) || max(len(b.Admitted), len(s.fleet.admittedBy(b.ID))) >= says.Most {
+		return nil, errNotApproved
+	}
+	return v, nil
+}
+
+// verifyBatch returns what the signer of a batch said, by the signature that the journal gives back. It is refused if the signer could not say it
+// now, or if the datacenter wants each node approved by its key.
+func (s *Supervisor) verifyBatch(b *journal.NodeBatch) (*identity.VerifiedStatement, identity.Batch, error) {
+	v, err := s.verifier().PastStatement(b.Signed)
+	if err != nil {
+		return nil, identity.Batch{}, err
+	}
+	if v.Statement.Subject != "batch/"+b.ID || v.Statement.Decision != "create" {
+		return nil, identity.Batch{}, writ.Errorf(writ.CodeRecordForged, "the journal gives back another statement for the batch %s", b.ID)
+	}
+	if err := v.Roster.Allows(v.Signer, v.Rule.Action, "", s.Now()); err != nil {
+		return nil, identity.Batch{}, err
+	}
+	if err := approvesByKey(v.Roster.Datacenter(s.Datacenter)); err != nil {
+		return nil, identity.Batch{}, err
+	}
+	says, err := identity.ParseBatch(v.Statement)
+	return v, says, err
+}
+
+// approvesByKey refuses batches for a datacenter with manual approval: a list of serial numbers is not what a person read on a machine.
+func approvesByKey(d *identity.Datacenter) error {
+	if !d.ManualApproval {
+		return nil
+	}
+	return writ.Errorf(writ.CodeConflict, "%s has manual approval: each node is approved by its key", d.Name).
+		WithHint("approve each node with `writ node approve`, or have a root operator sign `writ dc set %s --manual-approval=false`", d.Name)
+}
+
+// admitByBatch admits a node, and notes in the batch that its serial number is used, in one transaction. It is errNotApproved if the batch admits it
+// no more.
+func (s *Supervisor) admitByBatch(ctx context.Context, asks journal.Node, id string) (*journal.Node, error) {
+	var n journal.Node
+	err := s.Journal.Write(failpoint.At(ctx, failpoint.NodeBatched), func(tx *journal.Tx) error {
+		if was, err := tx.Node(asks.ID); err != nil || was != nil {
+			return cmp.Or[error](err, errDecidedMeanwhile)
+		}
+		b, err := tx.NodeBatch(id)
+		if err != nil || b == nil {
+			return cmp.Or[error](err, errNotApproved)
+		}
+		v, err := s.approves(b, asks.Serial)
+		if err != nil {
+			return errNotApproved
+		}
+		b.Admitted = append(b.Admitted, asks.Serial)
+		n = asks
+		n.Joined, n.Admission, n.Batch, n.Decisions, n.Revision = tx.Now, writ.AdmissionApproved, id, 1, 1
+		n.Decided = []writ.Decision{{Decision: "approve", Signer: v.Signer, Reason: fmt.Sprintf("batch %s lists its serial number %s", id, n.Serial), Time: tx.Now}}
+		if err := tx.PutNodeBatch(b); err != nil {
+			return err
+		}
+		if err := tx.PutNode(&n); err != nil {
+			return err
+		}
+		shown := n.Node
+		tx.AddEvents(writ.Event{Node: &shown})
+		kept := *b
+		tx.Then(func() {
+			s.fleet.put(n)
+			s.pending.remove(n.ID)
+			s.batches.put(kept)
+			s.accounts.rouse()
+		})
+		return nil
+	})
+	if sqldb.IsDuplicate(err) {
+		return nil, nameTaken(asks.Name)
+	}
+	if err != nil {
+		return nil, err
+	}
+	s.Log.Info("node joined by a batch", "node", n.Name, "id", n.ID, "key", n.Key, "batch", id, "serial", n.Serial)
+	return &n, nil
+}
+
+// holder returns the node because of which a batch admits no other one with a serial number: the one that has it, or one with it about which
+// something was decided since the batch was made. It is nil if there is none.
+func (f *fleet) holder(serial string, b *journal.NodeBatch) *journal.Node {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, m := range f.nodes {
+		if m.Serial != serial {
+			continue
+		}
+		last := len(m.Decided) - 1
+		if m.Batch == b.ID || m.Admission == writ.AdmissionApproved || m.Admission == writ.AdmissionPending || last >= 0 && !m.Decided[last].Time.Before(b.Made) {
+			n := m.Node
+			return &n
+		}
+	}
+	return nil
+}
+
+func (s *Supervisor) createBatch(ctx context.Context, v *identity.VerifiedStatement) (link.StatementAnswer, error) {
+	says, err := identity.ParseBatch(v.Statement)
+	if err == nil {
+		err = approvesByKey(v.Roster.Datacenter(s.Datacenter))
+	}
+	if err == nil && s.batches.count(s.Now()) >= maxBatches {
+		err = writ.Errorf(writ.CodeConflict, "%d batches are open in this datacenter, and no more are possible", maxBatches).
+			WithHint("end one with `writ batch revoke`; `writ batch list` shows them")
+	}
+	if err != nil {
+		return link.StatementAnswer{}, err
+	}
+	nodes := "one node"
+	if says.Most > 1 {
+		nodes = fmt.Sprintf("%d nodes", says.Most)
+	}
+	answer := link.StatementAnswer{
+		Subject: v.Statement.Subject,
+		Done:    fmt.Sprintf("batch %s admits %s of %d serial numbers until %s", says.ID, nodes, len(says.Serials), says.Until.Format(time.RFC3339)),
+	}
+	err = s.Journal.Write(failpoint.At(ctx, failpoint.BatchMade), func(tx *journal.Tx) error {
+		if known, err := tx.NodeBatch(says.ID); err != nil || known != nil {
+			return cmp.Or[error](err, writ.Errorf(writ.CodeConflict, "there is a batch %s already", says.ID).WithHint("make another one with `writ batch create`"))
+		}
+		b := journal.NodeBatch{ID: says.ID, Signed: v.Signed, Made: tx.Now, Until: says.Until}
+		if err := tx.PutNodeBatch(&b); err != nil {
+			return err
+		}
+		tx.Then(func() { s.batches.put(b) })
+		return s.record(tx, v, &answer)
+	})
+	return answer, err
+}
+
+// revokeBatch has a batch admit nobody any more. Nodes that it has admitted stay.
+func (s *Supervisor) revokeBatch(ctx context.Context, v *identity.VerifiedStatement) (link.StatementAnswer, error) {
+	id := v.Statement.ID()
+	answer := link.StatementAnswer{Subject: v.Statement.Subject, Done: fmt.Sprintf("batch %s admits no node any more", id)}
+	err := s.Journal.Write(failpoint.At(ctx, failpoint.BatchRevoked), func(tx *journal.Tx) error {
+		b, err := tx.NodeBatch(id)
+		if err == nil && b == nil {
+			err = writ.Errorf(writ.CodeNotFound, "there is no batch %s in this datacenter", id).WithHint("`writ batch list` shows them")
+		}
+		if err != nil {
+			return err
+		}
+		if b.Revoked.IsZero() {
+			b.Revoked = tx.Now
+		}
+		if err := tx.PutNodeBatch(b); err != nil {
+			return err
+		}
+		revoked := *b
+		tx.Then(func() { s.batches.put(revoked) })
+		return s.record(tx, v, &answer)
+	})
+	return answer, err
+}
+
+// listBatches says which batches there are, whom they admitted, and which nodes wait with a serial number that another one has.
+func (s *Supervisor) listBatches(ctx context.Context) ([]link.Batch, error) {
+	var kept []*journal.NodeBatch
+	err := s.Journal.Read(ctx, func(tx *journal.Tx) (err error) {
+		kept, err = tx.NodeBatches(maxBatches)
+		return err
+	})
+	list := []link.Batch{}
+	for _, b := range kept {
+		list = append(list, s.batchShown(b))
+	}
+	return list, err
+}
+
+func (s *Supervisor) batchShown(b *journal.NodeBatch) link.Batch {
+	shown := link.Batch{ID: b.ID, Datacenter: s.Datacenter, Until: b.Until, Revoked: b.Revoked, Admitted: s.fleet.admittedBy(b.ID)}
+	statement, says, err := readBatch(b.Signed)
+	if err == nil {
+		shown.CreatedBy, shown.Reason = statement.Signer, statement.Reason
+		_, _, err = s.verifyBatch(b)
+	}
+	if err != nil && !b.Ended(s.Now()) {
+		shown.Void = writ.AsError(err).Message
+	}
+	shown.Serials, shown.Max = len(says.Serials), says.Most
+	for _, n := range s.pending.list() {
+		if n.Host == nil || !says.Lists(n.Host.Serial) {
+			continue
+		}
+		if holder := s.fleet.holder(n.Host.Serial, b); holder != nil {
+			shown.Contested = append(shown.Contested, link.BatchNode{
+				Serial: n.Host.Serial, Name: n.Name, Key: n.Key, Admission: n.Admission, Holder: holder.Name,
+			})
+		}
+	}
+	return shown
+}
+
+// admittedBy returns the nodes that a batch has admitted, by name.
+func (f *fleet) admittedBy(batch string) []link.BatchNode {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	all := []link.BatchNode{}
+	for _, m := range f.nodes {
+		if m.Batch == batch {
+			all = append(all, link.BatchNode{Serial: m.Serial, Name: m.Name, Key: m.Key, Admission: m.Admission})
+		}
+	}
+	slices.SortFunc(all, func(a, b link.BatchNode) int { return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Key, b.Key)) })
+	return all
+}
