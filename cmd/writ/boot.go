@@ -30,12 +30,12 @@ const (
 )
 
 func (a *app) bootCommand() *cobra.Command {
-	return family("boot", "Start machines over the network, and see their boot progress", a.bootServeCommand(), a.bootListCommand())
+	return family("boot", "Start machines over the network, and see their boot progress", a.bootServeCommand(), a.bootListCommand(), a.bootAssignCommand())
 }
 
 func (a *app) bootServeCommand() *cobra.Command {
 	var b daemon.BootServer
-	var listen, list, source string
+	var listen, list, source, assigned string
 	var machine machineFlags
 	c := a.daemonCommand(&cobra.Command{
 		Use:   "serve",
@@ -69,6 +69,9 @@ The image is read once. Start the server again with the next one: machines that 
 			return err
 		}
 		b.Words = slices.Concat(cmdline, words)
+		if assigned != "" {
+			b.Assigned = &daemon.AssignmentsFile{Path: assigned, Check: checkAssigned}
+		}
 		if b.Machines, err = daemon.Listen(listen); err != nil {
 			return err
 		}
@@ -83,6 +86,7 @@ The image is read once. Start the server again with the next one: machines that 
 	f.StringVar(&listen, "listen", "", "address for machines, in their network")
 	f.StringVar(&list, "list-listen", bootListAddress, "address for `writ boot list`, without login and TLS")
 	f.StringVar(&source, "image", "writ-node.efi", "the node image")
+	f.StringVar(&assigned, "machines", "", "file with settings of single machines, as `writ boot assign` writes it. It is read again when it changes")
 	f.StringVar(&b.URL, "url", "", "how machines reach the server, if not by the address that they ask: http://HOST:PORT")
 	f.StringVar(&b.TLSCert, "tls-cert", "", "file (PEM) with a certificate that iPXE and the image know, and its chain. It is read again when it changes")
 	f.StringVar(&b.TLSKey, "tls-key", "", "file (PEM) with the key of that certificate")
@@ -101,7 +105,10 @@ func (a *app) bootListCommand() *cobra.Command {
 the time since and what to look at.
 
 Steps are script, loading and sent, which the server sees itself. Later ones are stages that the machine reports.
-They are hints: any machine of that network can claim them for another. "writ node list" shows what a datacenter knows.`,
+They are hints: any machine of that network can claim them for another. "writ node list" shows what a datacenter knows.
+
+ASSIGNED says what became of the settings of a single machine. waits: for its next start. given: they were in its script.
+used, ignored: the machine says that it has started with them, or with others.`,
 		Example: "  writ boot list\n  writ boot list --server http://10.77.9.1:7442 -o wide",
 		Args:    exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -111,6 +118,9 @@ They are hints: any machine of that network can claim them for another. "writ no
 			}
 			if err := a.Print(bootTable(list)); err != nil {
 				return err
+			}
+			if list.Trouble != "" {
+				a.Warn("%s; what it said before is in force", list.Trouble)
 			}
 			if len(list.Machines) == 0 {
 				a.Note("no machine has asked since %s", list.Began.Local().Format(time.DateTime))
@@ -143,6 +153,8 @@ func bootTable(list *bootserver.List) terminal.View {
 		wide("ASSET", func(r bootserver.Row) string { return r.Asset }),
 		wide("UUID", func(r bootserver.Row) string { return r.UUID }),
 		wide("STARTS", func(r bootserver.Row) string { return strconv.Itoa(r.Starts) }),
+		column("ASSIGNED", func(r bootserver.Row) string { return r.Assignment }),
+		wide("SETTINGS", func(r bootserver.Row) string { return r.Assigned }),
 		column("ADVICE", func(r bootserver.Row) string { return r.Advice }),
 	)
 }

@@ -233,3 +233,72 @@ func TestABootServerServesASiteAndListsItsMachines(t *testing.T) {
 		}
 	}
 }
+
+// An operator gives a machine settings of its own while the server runs, and sees in the list whether it uses them.
+func TestOneMachineGetsSettingsOfItsOwn(t *testing.T) {
+	dir := t.TempDir()
+	file, machines := filepath.Join(dir, "node.efi"), filepath.Join(dir, "machines")
+	if err := os.WriteFile(file, imageOf(t, "quiet"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s := serveBoot(t, "--image", file, "--cluster", strings.Repeat("0a", 32), "--machines", machines)
+	s.writ("boot", "assign", "52-54-00-77-00-50", "--machines", machines, "--name", "n1", "--setting", "writ.address=10.77.0.4/24", "--setting", "writ.gateway=10.77.0.1")
+	s.writ("boot", "assign", "serial=S-2", "--machines", machines, "--name", "n2")
+	if said := s.writ("boot", "list", "--server", s.list, "-o", "wide"); !strings.Contains(said, "serial=S-2") || !strings.Contains(said, "has not asked") || !strings.Contains(said, "writ.gateway=10.77.0.1") {
+		t.Errorf("the list is\n%s", said)
+	}
+	script := fetch(t, s.url+"/boot/ipxe?mac=52:54:00:77:00:50&serial=S-1")
+	cmdline := regexp.MustCompile(`(?m)^kernel \S+ (quiet writ\.cluster=(?:0a){32} writ\.name=n1 writ\.address=10\.77\.0\.4/24 writ\.gateway=10\.77\.0\.1 writ\.boot=(\S+)) \|\| goto failed$`).FindStringSubmatch(script)
+	if cmdline == nil {
+		t.Fatalf("the script is\n%s", script)
+	}
+	answer, err := http.Post(cmdline[2], "application/json", strings.NewReader(`{"stage":"start","settings":"`+stages.SettingsOf(cmdline[1])+`"}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	answer.Body.Close()
+	if said := s.writ("boot", "list", "--server", s.list); !strings.Contains(said, " used ") {
+		t.Errorf("the list is\n%s", said)
+	}
+
+	before, err := os.ReadFile(machines)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for what, args := range map[string][]string{
+		"a token":            {"--setting", "writ.join=writ2.canary"},
+		"a password":         {"--redis", "rediss://:canary@10.77.0.3:6379/0"},
+		"another password":   {"--setting", "writ.redis=rediss://:canary@10.77.0.3:6379/0"},
+		"where it reports":   {"--setting", "writ.boot=http://10.77.0.1/canary"},
+		"the name of others": {"--name", "n2"},
+		"an unknown setting": {"--setting", "writ.canary=x"},
+		"nothing":            nil,
+		"both":               {"--none", "--name", "n3"},
+	} {
+		cmd := exec.Command(s.cmd.Path, append([]string{"boot", "assign", "52:54:00:77:00:50", "--machines", machines}, args...)...)
+		cmd.Args[0] = "writ"
+		out, err := cmd.CombinedOutput()
+		if after, _ := os.ReadFile(machines); cmd.ProcessState.ExitCode() != writ.ExitUsage || string(after) != string(before) || strings.Contains(what, "password") && bytes.Contains(out, []byte("canary")) {
+			t.Errorf("%s: %v\n%s\nthe file is\n%s", what, err, out, after)
+		}
+	}
+	if err := os.WriteFile(machines, []byte("52:54:00:77:00:50 writ.nmae=n1\n"), 0o600); err != nil { // as by an editor
+		t.Fatal(err)
+	}
+	if script := fetch(t, s.url+"/boot/ipxe?mac=52:54:00:77:00:50&serial=S-1"); !strings.Contains(script, "writ.name=n1 ") {
+		t.Errorf("what it said before is not in force:\n%s", script)
+	}
+	cmd := exec.Command(s.cmd.Path, "boot", "list", "--server", s.list)
+	cmd.Args[0] = "writ"
+	if out, err := cmd.CombinedOutput(); err != nil || !strings.Contains(string(out), "line 1: there is no setting writ.nmae") {
+		t.Errorf("the list is %v\n%s", err, out)
+	}
+	if err := os.WriteFile(machines, before, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s.writ("boot", "assign", "52:54:00:77:00:50", "--machines", machines, "--none")
+	if script := fetch(t, s.url+"/boot/ipxe?mac=52:54:00:77:00:50&serial=S-1"); strings.Contains(script, "writ.name=") {
+		t.Errorf("after its settings were taken away the script is\n%s", script)
+	}
+	s.stop()
+}

@@ -402,8 +402,12 @@ func TestAMachineStartsFromABootServer(t *testing.T) {
 	if err := os.WriteFile(wrong, imageOf(t, "quiet"), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	machines := filepath.Join(t.TempDir(), "machines")
+	if err := assign(machines, "serial=S-1", []string{"writ.name=n7"}); err != nil {
+		t.Fatal(err)
+	}
 	serve := func(image string) *servedBoot {
-		return serveBoot(t, "--listen", "127.0.0.1:"+port, "--url", "http://10.0.2.2:"+port, "--image", image, "--supervisor", "https://10.0.2.2:7441", "--redis", "rediss://10.0.2.2:6379/0")
+		return serveBoot(t, "--listen", "127.0.0.1:"+port, "--machines", machines, "--url", "http://10.0.2.2:"+port, "--image", image, "--supervisor", "https://10.0.2.2:7441", "--redis", "rediss://10.0.2.2:6379/0")
 	}
 	s := serve(wrong)
 	v = startFirmware(t, "-netdev", "user,id=n0,bootfile=http://10.0.2.2:"+port+"/boot/ipxe", "-device", "virtio-net-pci,netdev=n0,mac=52:54:00:77:00:50,romfile="+rom,
@@ -415,7 +419,7 @@ func TestAMachineStartsFromABootServer(t *testing.T) {
 	t.Log(s.stop())
 	s = serve(node)
 	v.await("the token with which the node joins is missing")
-	if m = s.awaitStep(stages.StageConfig); m.MAC != "52:54:00:77:00:50" || !m.Failed || !strings.HasPrefix(m.Text, "the token with which the node joins is missing") || m.Serial != "S-1" || m.Sent == 0 || m.Sent != m.Size {
+	if m = s.awaitStep(stages.StageConfig); m.MAC != "52:54:00:77:00:50" || !m.Failed || !strings.HasPrefix(m.Text, "the token with which the node joins is missing") || m.Serial != "S-1" || m.Sent == 0 || m.Sent != m.Size || m.Assignment != bootserver.AssignmentUsed {
 		t.Errorf("the boot server has %+v", m)
 	}
 	t.Logf("started from a boot server after %.1f s\n%s\n%s\n%s", time.Since(v.began).Seconds(), v.said(), s.writ("boot", "list", "--server", s.list, "-o", "wide"), s.stop())

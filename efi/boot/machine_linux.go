@@ -250,6 +250,7 @@ func (m *machine) readConfig() error {
 		return string(text)
 	}
 	cmdline := read("/proc/cmdline")
+	m.reports.started(cmdline)
 	failed = append(failed, m.config.Read(read(SettingsAt)), m.config.Read(cmdline))
 	for _, dir := range []string{"/.extra/global_credentials", "/.extra/credentials"} { // of systemd's stub; those beside the image come last
 		names, _ := filepath.Glob(filepath.Join(dir, "*.cred"))

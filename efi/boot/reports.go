@@ -33,7 +33,8 @@ type reports struct {
 
 	mu      sync.Mutex
 	waiting []progress.Report
-	running bool // the runner was started: what is told from then on is about the node
+	command string // digest of the settings on the command line, "" if it was not read yet
+	running bool   // the runner was started: what is told from then on is about the node
 
 	news  chan struct{} // has one if something waits
 	ends  chan struct{} // closed when nothing more comes
@@ -75,7 +76,15 @@ func (r *reports) next() (report progress.Report, ok bool) {
 		return report, false
 	}
 	report, r.waiting = r.waiting[0], r.waiting[1:]
+	report.Settings = r.command
 	return report, true
+}
+
+// started notes the command line that the machine was started with.
+func (r *reports) started(cmdline string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.command = progress.SettingsOf(cmdline)
 }
 
 // run tells what is added, until end or ctx ends.

@@ -110,6 +110,26 @@ func TestStagesAreReportedToABootServerWithoutWaiting(t *testing.T) {
 	})
 }
 
+// Each report has the digest of the settings that the machine was started with, once these were read, also one that was made before.
+func TestReportsSayWhatTheMachineWasStartedWith(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := new(bootServer)
+		server.becomes(http.StatusNoContent, nil)
+		r := newReports(func(line string) string { return line })
+		r.add(progress.Report{Stage: progress.StageStart})
+		r.started("quiet writ.name=n1\n")
+		ctx, stop := context.WithCancel(t.Context())
+		go r.run(ctx, server, "http://192.0.2.1/")
+		r.add(progress.Report{Stage: progress.StageNetwork})
+		synctest.Wait()
+		r.end(stop)
+		want := progress.SettingsOf("writ.name=n1")
+		if len(server.took) != 2 || server.took[0].Settings != want || server.took[1].Settings != want || !server.took[0].Valid() {
+			t.Errorf("the boot server was told %+v, want %s", server.took, want)
+		}
+	})
+}
+
 func TestABootServerThatIsAwayDelaysTheEndForAMomentOnly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := new(bootServer)

@@ -28,6 +28,17 @@ func (m Machine) Advice(now time.Time) string {
 	return advice
 }
 
+// assignmentAdvice says what to look at if the settings of a machine are not in force.
+func assignmentAdvice(state string) string {
+	switch state {
+	case AssignmentWaits:
+		return ". Its settings were changed: they count from its next start on"
+	case AssignmentIgnored:
+		return ". It did not start with the settings of its script: its firmware takes no command line, or its image is an earlier one"
+	}
+	return ""
+}
+
 func (m Machine) advice(now time.Time) string {
 	since := now.Sub(m.Since)
 	ago := duration(since)

@@ -40,6 +40,9 @@ type Machine struct {
 	// Failures is how often iPXE could not load or start the image, since the machine was started.
 	Failures int `json:"failures,omitempty"`
 
+	Given              string `json:"given,omitempty"` // settings of its own in the script that it has got
+	expected, reported string // digests of all its settings: as its script had them, and as it has reported
+
 	Image string `json:"image,omitempty"` // digest of the one that it loads
 	Sent  int64  `json:"sent,omitempty"`  // bytes of it, up to which it was sent
 	Size  int64  `json:"size,omitempty"`

@@ -48,12 +48,15 @@ const (
 
 // Config says what a server gives to machines.
 type Config struct {
-	Image []byte      // the node image. It stays in memory, so that its digest is that of what is sent
-	Words []string    // the command line of the kernel, without secrets: everybody in the network can read it
-	URL   string      // where machines reach the server, without a slash at the end; by the address that they ask if ""
-	TLS   *tls.Config // machines use https:// if not nil
-	Names []string    // further names by which machines and operators may ask for it
-	Log   *slog.Logger
+	Image []byte   // the node image. It stays in memory, so that its digest is that of what is sent
+	Words []string // the command line of the kernel, without secrets: everybody in the network can read it
+	// Assigned returns the settings of single machines, as they are now; no machine has any if nil. A machine believes what it is told, so they are
+	// no secrets and authorise nothing.
+	Assigned func() (*Assignments, error)
+	URL      string      // where machines reach the server, without a slash at the end; by the address that they ask if ""
+	TLS      *tls.Config // machines use https:// if not nil
+	Names    []string    // further names by which machines and operators may ask for it
+	Log      *slog.Logger
 
 	PerSecond float64          // requests of one address; a default if 0
 	Now       func() time.Time // time.Now if nil
@@ -79,6 +82,8 @@ type List struct {
 	Bytes    int64     `json:"bytes"`
 	Began    time.Time `json:"began"` // what was before is not known
 	Machines []Row     `json:"machines"`
+	// Trouble says why the settings of single machines cannot be read. What was read before is in force.
+	Trouble string `json:"trouble,omitempty"`
 }
 
 // Row is a machine with what to make of it. Ages are by the clock of the server.
@@ -87,6 +92,9 @@ type Row struct {
 	AgeSeconds    int64  `json:"age_seconds"`    // since it reached its step
 	SilentSeconds int64  `json:"silent_seconds"` // since it was heard
 	Advice        string `json:"advice"`
+
+	Assigned   string `json:"assigned,omitempty"`   // settings of its own that it is to have
+	Assignment string `json:"assignment,omitempty"` // what became of them: AssignmentWaits and so on
 }
 
 // New returns a server. It refuses a command line that iPXE would understand in another way with USAGE.
@@ -101,7 +109,13 @@ func New(c Config) (*Server, error) {
 	s.guard = httpguard.Guard{Names: append([]string{c.URL}, c.Names...), Hint: "name it to the boot server with --allowed-host"}
 	s.rates.PerSecond = cmp.Or(c.PerSecond, defaultPerSecond)
 	s.steps.AtOnce = 100
-	if _, err := s.script("http://192.0.2.1", "02:00:00:00:00:01"); err != nil {
+	if s.Assigned == nil {
+		s.Assigned = func() (*Assignments, error) { return nil, nil }
+	}
+	if _, err := s.Assigned(); err != nil {
+		return nil, err
+	}
+	if _, err := s.script("http://192.0.2.1", "02:00:00:00:00:01", s.Words); err != nil {
 		return nil, err
 	}
 	return s, nil
@@ -192,10 +206,15 @@ func (s *Server) base(r *http.Request) (string, error) {
 	return scheme + "://" + netip.AddrPortFrom(at.Addr().Unmap(), at.Port()).String(), nil
 }
 
-// script is the script of a machine. All machines get the same image and the same words; only the addresses say which machine it is.
-func (s *Server) script(base, mac string) (string, error) {
+// script is the script of a machine with a command line. All machines get the same image.
+func (s *Server) script(base, mac string, words []string) (string, error) {
 	name := progress.Name(mac)
-	return Script(base+imagePath+s.name+"?mac="+name, base+scriptPath+"?failed=1&mac="+name+identity, append(slices.Clip(s.Words), "writ.boot="+base+progress.Path+name))
+	return Script(base+imagePath+s.name+"?mac="+name, base+scriptPath+"?failed=1&mac="+name+identity, words)
+}
+
+// words is the command line of a machine: what all get, its own settings, and where it reports to. Of two words for one setting the last counts.
+func (s *Server) words(base, mac, own string) []string {
+	return slices.Concat(s.Words, strings.Fields(own), []string{"writ.boot=" + base + progress.Path + progress.Name(mac)})
 }
 
 func (s *Server) answerScript(w http.ResponseWriter, r *http.Request) {
@@ -212,11 +231,17 @@ func (s *Server) answerScript(w http.ResponseWriter, r *http.Request) {
 			s.refuse(w, r, notMAC())
 			return
 		}
-		if text, err = s.script(base, mac); err != nil {
+		assigned, _ := s.Assigned() // the list says what is wrong with them
+		own := assigned.of(mac, identityOf(query.Get("serial")))
+		words := s.words(base, mac, own)
+		if text, err = s.script(base, mac, words); err != nil {
 			s.refuse(w, r, err)
 			return
 		}
-		s.note(r, mac, func(m *Machine) { m.ask(query.Get, s.Now()) })
+		s.note(r, mac, func(m *Machine) {
+			m.ask(query.Get, s.Now())
+			m.Given, m.expected, m.reported = own, progress.SettingsOf(strings.Join(words, " ")), ""
+		})
 	}
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	_, _ = io.WriteString(w, text)
@@ -293,6 +318,7 @@ func (s *Server) answerReport(w http.ResponseWriter, r *http.Request) {
 	s.note(r, mac, func(m *Machine) {
 		m.reach(report.Stage, report.Failed, report.Text, s.Now())
 		m.Node, m.Failures = cmp.Or(report.Node, m.Node), 0
+		m.reported = cmp.Or(report.Settings, m.reported)
 		if report.Stage == progress.StageJoined {
 			m.Starts = 0
 		}
@@ -308,11 +334,20 @@ func (s *Server) answerList(w http.ResponseWriter, _ *http.Request) {
 // List is what the server knows of machines.
 func (s *Server) List() List {
 	l := List{Image: s.digest, Bytes: int64(len(s.Image)), Began: s.began, Machines: []Row{}}
-	now := s.Now()
-	for _, m := range s.machines.list() {
-		seconds := func(t time.Time) int64 { return int64(max(now.Sub(t), 0) / time.Second) }
-		l.Machines = append(l.Machines, Row{Machine: m, AgeSeconds: seconds(m.Since), SilentSeconds: seconds(m.Heard), Advice: m.Advice(now)})
+	assigned, err := s.Assigned()
+	if err != nil {
+		l.Trouble = writ.AsError(err).Message
 	}
+	now := s.Now()
+	seconds := func(t time.Time) int64 { return int64(max(now.Sub(t), 0) / time.Second) }
+	for _, m := range s.machines.list() {
+		own := assigned.of(m.MAC, m.Serial)
+		state := m.assignmentState(own)
+		l.Machines = append(l.Machines, Row{
+			Machine: m, AgeSeconds: seconds(m.Since), SilentSeconds: seconds(m.Heard), Advice: m.Advice(now) + assignmentAdvice(state), Assigned: own, Assignment: state,
+		})
+	}
+	l.Machines = assigned.withUnseen(l.Machines, seconds(s.began))
 	return l
 }
 

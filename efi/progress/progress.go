@@ -4,6 +4,8 @@
 package progress
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"net"
 	"regexp"
 	"strings"
@@ -43,13 +45,29 @@ type Report struct {
 	Text   string `json:"text,omitempty"`
 	Failed bool   `json:"failed,omitempty"` // something of the stage does not work, for the reason in Text
 	Node   string `json:"node,omitempty"`   // what the machine is called as a node
+	// Settings is the digest of what the command line says, as SettingsOf makes it: so a boot server sees whether its script counts.
+	Settings string `json:"settings,omitempty"`
 }
 
-var stagePattern = regexp.MustCompile(`^[a-z][a-z0-9-]{0,15}$`)
+var (
+	stagePattern    = regexp.MustCompile(`^[a-z][a-z0-9-]{0,15}$`)
+	settingsPattern = regexp.MustCompile(`^[0-9a-f]{16}$`)
+)
+
+// SettingsOf is a short digest of the settings on a command line, without the token.
+func SettingsOf(cmdline string) string {
+	sum := sha256.New()
+	for word := range strings.FieldsSeq(cmdline) {
+		if strings.HasPrefix(word, "writ.") && !strings.HasPrefix(word, "writ.join=") {
+			sum.Write([]byte(word + "\n"))
+		}
+	}
+	return hex.EncodeToString(sum.Sum(nil)[:8])
+}
 
 // Valid reports whether a report has the form of one. What Clean returns of such a report has that form, too.
 func (r Report) Valid() bool {
-	return stagePattern.MatchString(r.Stage) && (r.Node == "" || writ.ValidName(r.Node))
+	return stagePattern.MatchString(r.Stage) && (r.Node == "" || writ.ValidName(r.Node)) && (r.Settings == "" || settingsPattern.MatchString(r.Settings))
 }
 
 // Clean returns the report with a text that is bounded and can be shown.

@@ -38,6 +38,23 @@ func TestAReportHasTheFormOfOne(t *testing.T) {
 	}
 }
 
+func TestTheDigestOfSettingsIsThatOfTheirWords(t *testing.T) {
+	is := progress.SettingsOf("quiet writ.name=n1 writ.data=x")
+	for text, same := range map[string]bool{
+		"writ.name=n1  writ.data=x panic=60\n": true, "writ.name=n1 writ.join=writ2.canary writ.data=x": true,
+		"writ.name=n2 writ.data=x": false, "writ.data=x writ.name=n1": false, "writ.name=n1": false, "writ.name=n1writ.data=x": false, "": false,
+	} {
+		if got := progress.SettingsOf(text); (got == is) != same || !(progress.Report{Stage: "start", Settings: got}).Valid() {
+			t.Errorf("that of %q is %s, that of the first %s", text, got, is)
+		}
+	}
+	for _, text := range []string{"x", strings.Repeat("g", 16), strings.Repeat("a", 17), "\x1b"} {
+		if (progress.Report{Stage: "start", Settings: text}).Valid() {
+			t.Errorf("%q is taken for a digest", text)
+		}
+	}
+}
+
 func TestAnAddressOfACardHasOneForm(t *testing.T) {
 	for text, want := range map[string]string{
 		"52:54:00:77:00:50": "52:54:00:77:00:50", "52-54-00-77-00-5A": "52:54:00:77:00:5a", "5254.0077.0050": "52:54:00:77:00:50",

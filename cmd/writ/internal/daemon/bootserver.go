@@ -3,9 +3,12 @@ package daemon
 import (
 	"context"
 	"crypto/tls"
+	"errors"
+	"io/fs"
 	"log/slog"
 	"net"
 	"net/url"
+	"os"
 	"slices"
 	"time"
 
@@ -18,10 +21,11 @@ type BootServer struct {
 	Machines     net.Listener
 	Operators    net.Listener // for the list, without login and TLS
 	Image        []byte
-	Words        []string // the command line of the kernel
-	URL          string   // how machines reach it; by the address that they ask if ""
-	TLSCert      string   // file with a certificate that machines know, "" for none
-	TLSKey       string   // file with its key
+	Words        []string         // the command line of the kernel
+	Assigned     *AssignmentsFile // settings of single machines; nil if none has any
+	URL          string           // how machines reach it; by the address that they ask if ""
+	TLSCert      string           // file with a certificate that machines know, "" for none
+	TLSKey       string           // file with its key
 	AllowedHosts []string
 	Log          *slog.Logger
 }
@@ -34,7 +38,14 @@ func (b *BootServer) Run(ctx context.Context, ready func()) error {
 	if err != nil {
 		return err
 	}
-	server, err := bootserver.New(bootserver.Config{Image: b.Image, Words: b.Words, URL: b.URL, TLS: secure, Names: b.AllowedHosts, Log: b.Log})
+	config := bootserver.Config{Image: b.Image, Words: b.Words, URL: b.URL, TLS: secure, Names: b.AllowedHosts, Log: b.Log}
+	if b.Assigned != nil {
+		config.Assigned = b.Assigned.Read
+		if _, err := os.Stat(b.Assigned.Path); errors.Is(err, fs.ErrNotExist) {
+			b.Log.InfoContext(ctx, "no machine has settings of its own: the file is not there yet", "file", b.Assigned.Path)
+		}
+	}
+	server, err := bootserver.New(config)
 	if err != nil {
 		return err
 	}

@@ -1,0 +1,101 @@
+package main
+
+import (
+	"errors"
+	"io/fs"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"writ"
+	"writ/cmd/writ/internal/daemon"
+	"writ/cmd/writ/internal/redact"
+	"writ/efi/bootserver"
+)
+
+func (a *app) bootAssignCommand() *cobra.Command {
+	var file string
+	var none bool
+	var machine machineFlags
+	c := &cobra.Command{
+		Use:   "assign MACHINE --machines FILE",
+		Short: "Give one machine settings of its own, such as name and address",
+		Long: `Writes the settings of one machine to the file that "writ boot serve --machines" reads. MACHINE is the address of its network
+card, as 52:54:00:77:00:50, or its serial number, as serial=SN-0001. The machine gets these settings besides those of all, from
+its next start on. Settings that it had before are replaced. "writ boot list" shows whether they are used.
+
+The file has a line for each machine, with # before comments, and you may edit it. The server reads it again when it changes.
+
+Settings are not signed and everybody in the network can read them. So a token is refused. They authorise nothing: a
+datacenter admits a machine by its key, its token or its serial number, and labels a node with "writ node label".`,
+		Example: "  writ boot assign 52:54:00:77:00:50 --machines machines --name n1 --setting writ.address=10.77.0.4/24 --setting writ.gateway=10.77.0.1\n" +
+			"  writ boot assign serial=SN-0001 --machines machines --name n2\n" +
+			"  writ boot assign serial=SN-0001 --machines machines --none",
+		Args: exactly("MACHINE"),
+		RunE: func(_ *cobra.Command, args []string) error {
+			to, err := bootserver.AssignedTo(args[0])
+			if err != nil {
+				return err
+			}
+			words, err := machine.words()
+			switch {
+			case err != nil:
+				return err
+			case none && len(words) > 0:
+				return writ.Errorf(writ.CodeUsage, "--none takes all settings away, and others are given").WithHint("give either --none or settings")
+			case !none && len(words) == 0:
+				return writ.Errorf(writ.CodeUsage, "no setting is given").WithHint("--name, --setting and others; --none takes those that there are away")
+			}
+			if err := assign(file, to, words); err != nil {
+				return err
+			}
+			if none {
+				a.Done("%s has no settings of its own", to)
+				return nil
+			}
+			a.Done("%s has %s from its next start on", to, strings.Join(words, " "))
+			return nil
+		},
+	}
+	c.Flags().StringVar(&file, "machines", "", "the file")
+	c.Flags().BoolVar(&none, "none", false, "take the settings of the machine away")
+	machine.add(c)
+	_ = c.MarkFlagRequired("machines")
+	return c
+}
+
+// assign changes the settings of a machine in a file, which changes as a whole or not at all.
+func assign(file, machine string, words []string) error {
+	text, err := daemon.ReadAssignments(file)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return writ.Errorf(writ.CodeUsage, "read --machines: %v", err)
+	}
+	text = bootserver.Assign(text, machine, words)
+	if _, err := bootserver.ParseAssignments(text, checkAssigned); err != nil {
+		return err
+	}
+	return writeImage("machines", file, 0o644, []byte(text))
+}
+
+// checkAssigned refuses settings that a machine cannot use, that are secret, or that the boot server gives itself.
+func checkAssigned(words []string) error {
+	m := machineFlags{more: words}
+	for _, word := range words {
+		switch name, value, _ := strings.Cut(word, "="); {
+		case redact.Holds(word):
+			return holdsSecret("the setting " + name)
+		case name == "writ.boot":
+			return writ.Errorf(writ.CodeUsage, "the boot server gives %s itself", name).WithHint("leave it out")
+		case name == "writ.supervisor":
+			if err := checkAddresses("supervisor", value, "https"); err != nil {
+				return err
+			}
+		case name == "writ.redis":
+			if err := checkAddresses("redis", value, "rediss"); err != nil {
+				return err
+			}
+		}
+	}
+	_, err := m.words()
+	return err
+}

@@ -1,0 +1,174 @@
+package bootserver
+
+import (
+	"net/url"
+	"slices"
+	"strings"
+
+	"writ"
+	"writ/efi/progress"
+)
+
+// MaxAssignments is how many machines can have settings of their own.
+const MaxAssignments = MaxMachines
+
+// serialWord begins the name of a machine that is known by its serial number.
+const serialWord = "serial="
+
+// ownWords are settings of which each machine has another value.
+var ownWords = []string{"writ.name=", "writ.address="}
+
+// Assignments are settings of single machines, besides those that all get. They are read from a text with a line for each: the machine, then words
+// as on the command line of a kernel. Text behind # is a comment.
+type Assignments struct {
+	order []string          // machines
+	words map[string]string // by machine, separated by spaces
+}
+
+// ParseAssignments reads a text. check refuses words that no machine can use; an error names the line.
+func ParseAssignments(text string, check func(words []string) error) (*Assignments, error) {
+	a := &Assignments{words: map[string]string{}}
+	owner := map[string]string{} // of words that one machine has
+	n := 0
+	for line := range strings.Lines(text) {
+		n++
+		machine, words, err := parseAssignment(line)
+		if err == nil && len(words) > 0 {
+			err = check(words)
+		}
+		if err != nil {
+			e := writ.AsError(err)
+			return nil, writ.Errorf(writ.CodeUsage, "line %d: %s", n, e.Message).WithHint("%s", e.Hint)
+		}
+		if machine == "" {
+			continue
+		}
+		if _, twice := a.words[machine]; twice {
+			return nil, writ.Errorf(writ.CodeUsage, "line %d: %s has a line already", n, machine).WithHint("a machine has one line with all its settings")
+		}
+		for _, word := range words {
+			if !slices.ContainsFunc(ownWords, func(prefix string) bool { return strings.HasPrefix(word, prefix) }) {
+				continue
+			}
+			if other := owner[word]; other != "" {
+				return nil, writ.Errorf(writ.CodeUsage, "line %d: %s has %s already", n, other, word).WithHint("names and addresses are for one machine each")
+			}
+			owner[word] = machine
+		}
+		a.order, a.words[machine] = append(a.order, machine), strings.Join(words, " ")
+	}
+	if len(a.order) > MaxAssignments {
+		return nil, writ.Errorf(writ.CodeUsage, "%d machines have settings, %d are possible", len(a.order), MaxAssignments)
+	}
+	return a, nil
+}
+
+// parseAssignment reads a line. machine is "" if it has none.
+func parseAssignment(line string) (machine string, words []string, err error) {
+	line, _, _ = strings.Cut(line, "#")
+	fields := strings.Fields(line)
+	if len(fields) == 0 {
+		return "", nil, nil
+	}
+	if machine, err = AssignedTo(fields[0]); err != nil {
+		return "", nil, err
+	}
+	words = fields[1:]
+	if len(words) == 0 {
+		return "", nil, writ.Errorf(writ.CodeUsage, "%s has no settings", machine).WithHint("write them behind it, as writ.name=n1 writ.address=10.77.0.4/24")
+	}
+	_, err = Script("", "", words)
+	return machine, words, err
+}
+
+// AssignedTo returns the name of a machine in the form in which it is listed: the address of its network card, or "serial=" and its serial number,
+// in which %20 is a space.
+func AssignedTo(machine string) (string, error) {
+	if mac := progress.MAC(machine); mac != "" {
+		return mac, nil
+	}
+	if text, ok := strings.CutPrefix(machine, serialWord); ok {
+		serial, err := url.PathUnescape(text)
+		if serial = identityOf(serial); err == nil && serial != "" {
+			return serialWord + url.PathEscape(serial), nil
+		}
+	}
+	return "", writ.Errorf(writ.CodeUsage, "%q is no machine", machine).
+		WithHint("name it by the address of its network card, as 52:54:00:77:00:50, or as serial=SN-0001; %%20 is a space")
+}
+
+// of returns the settings of a machine, "" if it has none of its own. The address of its card counts before its serial number.
+func (a *Assignments) of(mac, serial string) string {
+	if a == nil {
+		return ""
+	}
+	if words, ok := a.words[mac]; ok || serial == "" {
+		return words
+	}
+	return a.words[serialWord+url.PathEscape(serial)]
+}
+
+// Assign returns a text of assignments in which a machine has these settings, or none if there are no words. Other lines stay as they are.
+func Assign(text, machine string, words []string) string {
+	var b strings.Builder
+	line := strings.Join(append([]string{machine}, words...), " ") + "\n"
+	for old := range strings.Lines(text) {
+		if of, _, _ := parseAssignment(old); of != machine {
+			b.WriteString(strings.TrimSuffix(old, "\n") + "\n")
+		} else if len(words) > 0 {
+			b.WriteString(line)
+			words = nil
+		}
+	}
+	if len(words) > 0 {
+		b.WriteString(line)
+	}
+	return b.String()
+}
+
+// States of an assignment.
+const (
+	AssignmentWaits   = "waits"   // for the next start of the machine
+	AssignmentGiven   = "given"   // the machine has it in its script, and has not said that it uses it
+	AssignmentUsed    = "used"    // the machine says that it has started with what was in its script
+	AssignmentIgnored = "ignored" // the machine says that it has started with something else
+)
+
+// assignmentState says what became of the settings that a machine is to have, "" if it has none of its own.
+func (m *Machine) assignmentState(assigned string) string {
+	switch {
+	case assigned == "" && m.Given == "":
+		return ""
+	case assigned != m.Given:
+		return AssignmentWaits
+	case m.reported == "":
+		return AssignmentGiven
+	case m.reported == m.expected:
+		return AssignmentUsed
+	default:
+		return AssignmentIgnored
+	}
+}
+
+// withUnseen adds rows for the machines that have settings of their own and have not asked yet.
+func (a *Assignments) withUnseen(rows []Row, age int64) []Row {
+	if a == nil {
+		return rows
+	}
+	seen := map[string]bool{}
+	for _, r := range rows {
+		seen[r.MAC] = true
+		if r.Serial != "" {
+			seen[serialWord+url.PathEscape(r.Serial)] = true
+		}
+	}
+	for _, machine := range a.order {
+		if !seen[machine] {
+			rows = append(rows, Row{
+				Machine: Machine{MAC: machine}, AgeSeconds: age, SilentSeconds: age, Assigned: a.words[machine], Assignment: AssignmentWaits,
+				Advice: "has not asked since the boot server was started: check that it is on, starts from the network, and is named rightly",
+			})
+		}
+	}
+	return rows
+}
