@@ -18,7 +18,7 @@ import (
 	"writ/supervisor/link"
 )
 
-// A batch is a person's approval of nodes that have not asked yet, by the serial numbers of their machines. A number is no secret, and whoever
+// A batch is a person's approval of nodes that have not asked yet, by the serial numbers of their machines. A number is no secret, and a stranger who
 // guesses one that is open has a node. So a network reports few of them, and a number admits the first node only.
 const (
 	serialsAtOnce    = 50
@@ -59,7 +59,7 @@ func (b *batches) put(one journal.NodeBatch) {
 	_, says, err := readBatch(one.Signed)
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if err != nil || !one.Revoked.IsZero() { // what cannot be read admits nobody, and is listed as such
+	if err != nil || !one.Revoked.IsZero() { // what cannot be read admits no node, and is listed as void
 		delete(b.open, one.ID)
 		return
 	}
@@ -165,15 +165,15 @@ func (s *Supervisor) verifyBatch(b *journal.NodeBatch) (*identity.VerifiedStatem
 	if err := v.Roster.Allows(v.Signer, v.Rule.Action, "", s.Now()); err != nil {
 		return nil, identity.Batch{}, err
 	}
-	if err := approvesByKey(v.Roster.Datacenter(s.Datacenter)); err != nil {
+	if err := takesBatches(v.Roster.Datacenter(s.Datacenter)); err != nil {
 		return nil, identity.Batch{}, err
 	}
 	says, err := identity.ParseBatch(v.Statement)
 	return v, says, err
 }
 
-// approvesByKey refuses batches for a datacenter with manual approval: a list of serial numbers is not what a person read on a machine.
-func approvesByKey(d *identity.Datacenter) error {
+// takesBatches refuses batches for a datacenter with manual approval: there a person reads the key of each node on its machine.
+func takesBatches(d *identity.Datacenter) error {
 	if !d.ManualApproval {
 		return nil
 	}
@@ -249,7 +249,7 @@ func (f *fleet) holder(serial string, b *journal.NodeBatch) *journal.Node {
 func (s *Supervisor) createBatch(ctx context.Context, v *identity.VerifiedStatement) (link.StatementAnswer, error) {
 	says, err := identity.ParseBatch(v.Statement)
 	if err == nil {
-		err = approvesByKey(v.Roster.Datacenter(s.Datacenter))
+		err = takesBatches(v.Roster.Datacenter(s.Datacenter))
 	}
 	if err == nil && s.batches.count(s.Now()) >= maxBatches {
 		err = writ.Errorf(writ.CodeConflict, "%d batches are open in this datacenter, and no more are possible", maxBatches).
@@ -280,7 +280,7 @@ func (s *Supervisor) createBatch(ctx context.Context, v *identity.VerifiedStatem
 	return answer, err
 }
 
-// revokeBatch has a batch admit nobody any more. Nodes that it has admitted stay.
+// revokeBatch has a batch admit no more nodes. Those that it has admitted stay.
 func (s *Supervisor) revokeBatch(ctx context.Context, v *identity.VerifiedStatement) (link.StatementAnswer, error) {
 	id := v.Statement.ID()
 	answer := link.StatementAnswer{Subject: v.Statement.Subject, Done: fmt.Sprintf("batch %s admits no node any more", id)}
@@ -294,6 +294,9 @@ func (s *Supervisor) revokeBatch(ctx context.Context, v *identity.VerifiedStatem
 		}
 		if b.Revoked.IsZero() {
 			b.Revoked = tx.Now
+		}
+		if b.Until.After(tx.Now) { // those that last longest are loaded and listed first
+			b.Until = tx.Now
 		}
 		if err := tx.PutNodeBatch(b); err != nil {
 			return err

@@ -195,6 +195,9 @@ func TestABatchEnds(t *testing.T) {
 				s.start()
 				late.asksAs(writ.AdmissionPending)
 				got := s.listed()[0]
+				if revoked := name == "when it is revoked"; !got.Revoked.IsZero() != revoked || revoked && got.Until.After(got.Revoked) {
+					t.Errorf("that it was revoked is listed as %s, until %s", got.Revoked, got.Until)
+				}
 				if (got.Void != "") != (name != "with its time" && name != "when it is revoked") || len(got.Admitted) != 1 {
 					t.Errorf("it is listed as %+v", got)
 				}
@@ -280,7 +283,7 @@ func (n *testNode) claimAt(address string) nodes.Welcome {
 	return w
 }
 
-// A stranger who guesses serial numbers has few guesses an hour from each network, and keeps nobody else out.
+// A stranger who guesses serial numbers has few guesses an hour from each network, and keeps no other machine out.
 func TestGuessesOfSerialNumbersAreFew(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		var serials []string

@@ -15,7 +15,7 @@ type NodeBatch struct {
 	ID       string    `json:"id"`
 	Signed   []byte    `json:"signed"` // the statement that made it
 	Made     time.Time `json:"made"`   // when the supervisor did what that says
-	Until    time.Time `json:"until"`  // as the statement says
+	Until    time.Time `json:"until"`  // as the statement says, or when it was revoked
 	Revoked  time.Time `json:"revoked,omitzero"`
 	Admitted []string  `json:"admitted,omitempty"` // serial numbers of the nodes that it has admitted, in that order
 }
