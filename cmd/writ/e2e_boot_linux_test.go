@@ -326,6 +326,16 @@ run.output({said: "pong"})
 	}
 	s.Writ("node", "remove", "by-hand", "--reason", "it forgets who it is")
 
+	// One whose serial number was signed beforehand needs neither a token nor a command.
+	s.Script("rack.txt", "WRIT-0001\nWRIT-0002\n")
+	s.Writ("batch", "create", "--dc", "dc1", "--serials", "rack.txt")
+	starts("by-batch", "", "-smbios", "type=1,serial=WRIT-0001", "-kernel", image, "-append",
+		"console=ttyS0 quiet panic=5 writ.name=by-batch writ.cluster="+cluster+" writ.supervisor="+supervisor+" writ.redis="+redis)
+	if said := s.Writ("batch", "list"); !strings.Contains(said, "1 of 2") || !strings.Contains(said, "by-batch") {
+		t.Errorf("the batches are\n%s", said)
+	}
+	s.Writ("node", "remove", "by-batch", "--reason", "it forgets who it is")
+
 	data := filepath.Join(t.TempDir(), "data")
 	if err := errors.Join(os.WriteFile(data, nil, 0o600), os.Truncate(data, 512<<20)); err != nil {
 		t.Fatal(err)
