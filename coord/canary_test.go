@@ -99,6 +99,8 @@ func (s *supervisor) tellHidden(ctx context.Context, verb link.Verb, params json
 		return link.StandingAnswer{Proof: []byte("canary")}, nil
 	case verb == link.VerbPlan && strings.Contains(string(params), string(blog)):
 		return writ.Preview{Reason: "canary-preview"}, nil
+	case verb == link.VerbHolds:
+		return []link.Hold{{Project: blog, ProjectName: "canary-held", Held: true, Revision: 1, Decided: []writ.Decision{{Decision: "hold", Signer: "sam-canary"}}}}, nil
 	case verb == link.VerbQueues:
 		return []writ.QueueDepth{{Node: "canary-node", NodeName: "canary-node-name", Queued: 7}}, nil
 	}

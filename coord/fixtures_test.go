@@ -281,6 +281,7 @@ type supervisor struct {
 	accepted []writ.RunID
 	events   []writ.EncodedEvent
 	nodes    []link.NodeNow // what it says of its nodes now
+	holds    []link.Hold    // and of what is on hold
 	changed  chan struct{}
 }
 
@@ -309,7 +310,7 @@ func dial(p *fixture, dc writ.DatacenterID, change func(s *supervisor)) *supervi
 			s.mu.Lock()
 			defer s.mu.Unlock()
 			return link.Hello{Datacenter: dc, Journal: s.journal, Version: "test", Epoch: 1, Roster: s.roster.Version,
-				Verbs: []link.Verb{link.VerbSubmit, link.VerbStatement, link.VerbRoster, link.VerbPlan, link.VerbLogs, link.VerbValues, link.VerbQueues, link.VerbNodes, link.VerbCertificates}}
+				Verbs: []link.Verb{link.VerbSubmit, link.VerbStatement, link.VerbRoster, link.VerbPlan, link.VerbLogs, link.VerbValues, link.VerbQueues, link.VerbNodes, link.VerbCertificates, link.VerbHolds}}
 		},
 		Sign: func(h link.Hello, nonce []byte, url string) ([]byte, error) {
 			return ed25519.Sign(key("supervisor "+string(dc)), identity.LinkHelloText(nonce, url, h.Datacenter, h.Journal)), nil
@@ -426,6 +427,10 @@ func (s *supervisor) handle(ctx context.Context, verb link.Verb, params json.Raw
 		}
 		return link.RunValues{Run: writ.Run{ID: "x", State: writ.RunRunning, Output: map[string]any{"n": int64(9007199254740993)}},
 			Calls: []link.CallValues{{Call: writ.Call{Seq: p.After + 1}, Values: map[string]any{"pong": true}}}}, nil
+	case link.VerbHolds:
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return s.holds, nil
 	case link.VerbCertificates:
 		return []writ.Certificate{{Of: "supervisor", Name: "writ://c/dc/" + string(s.dc) + "/supervisor"}}, nil
 	case link.VerbQueues:

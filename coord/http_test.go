@@ -260,6 +260,9 @@ func TestDatacenterIsAskedForWhatOnlyItHas(t *testing.T) {
 		c.Certificates = func() ([]writ.Certificate, error) { return []writ.Certificate{{Of: "coordinator"}}, nil }
 	})
 	s := connect(p, vienna, nil)
+	s.mu.Lock()
+	s.holds = []link.Hold{{Operation: "machine", Held: true, Revision: 3, Decided: []writ.Decision{{Decision: "hold", Signer: "alice"}}}}
+	s.mu.Unlock()
 	sub, err := p.submit(signedScript(t, payload()))
 	if err != nil {
 		t.Fatal(err)
@@ -287,6 +290,15 @@ func TestDatacenterIsAskedForWhatOnlyItHas(t *testing.T) {
 			if q.Error == nil || q.Error.Code != writ.CodeDatacenterAway || len(q.Queues) != 0 {
 				t.Errorf("graz, which is away: %+v", q)
 			}
+		}
+	}
+	held, err := api.Answer[api.HoldList](p.client.ListHolds(t.Context(), &api.ListHoldsParams{}))
+	if err != nil || len(held.Items) != 2 {
+		t.Fatalf("holds: %+v, %v", held, err)
+	}
+	for _, d := range held.Items {
+		if is := d.Datacenter == vienna; is != (d.Error == nil && len(d.Holds) == 1 && d.Holds[0].Held && d.Holds[0].Operation == "machine") {
+			t.Errorf("holds of %s: %+v", d.Name, d)
 		}
 	}
 	shown, err := api.Answer[api.CertificateList](p.client.ListCertificates(t.Context(), &api.ListCertificatesParams{}))

@@ -9,6 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 
 	"writ"
+	"writ/coord/api"
 	"writ/identity"
 	"writ/ledger"
 )
@@ -58,6 +59,7 @@ var (
 	runsDesc      = prometheus.NewDesc("writ_runs", "Runs in the ledger by state.", []string{"state"}, nil)
 	silentDesc    = prometheus.NewDesc("writ_runs_stuck", "Open runs of which the coordinator has heard nothing for 5 minutes.", nil, nil)
 	connectedDesc = prometheus.NewDesc("writ_datacenter_connected", "Whether the datacenter's supervisor is connected.", []string{"datacenter", "region"}, nil)
+	holdsDesc     = prometheus.NewDesc("writ_holds", "Parts of the work of a datacenter that are on hold: datacenter, operation, project or deployment.", []string{"datacenter", "scope"}, nil)
 	rosterDesc    = prometheus.NewDesc("writ_roster_expires_seconds", "When the newest roster expires, in unix seconds.", nil, nil)
 	renewDesc     = prometheus.NewDesc("writ_roster_renew_seconds", "From when on a root operator should renew the newest roster, in unix seconds.", nil, nil)
 	roleDesc      = prometheus.NewDesc("writ_role_expires_seconds", "When a role that ends by itself expires, in unix seconds.", []string{"principal", "role", "project"}, nil)
@@ -87,6 +89,7 @@ func (s *state) Describe(ch chan<- *prometheus.Desc) {
 	ch <- runsDesc
 	ch <- silentDesc
 	ch <- connectedDesc
+	ch <- holdsDesc
 	ch <- rosterDesc
 	ch <- renewDesc
 	ch <- roleDesc
@@ -120,6 +123,7 @@ func (s *state) Collect(ch chan<- prometheus.Metric) {
 			ch <- prometheus.MustNewConstMetric(connectedDesc, prometheus.GaugeValue, connected, d.Name, d.Region)
 		}
 	}
+	s.collectHolds(ctx, ch)
 	if roster := s.c.rosters.current.Load(); roster != nil {
 		ch <- prometheus.MustNewConstMetric(rosterDesc, prometheus.GaugeValue, float64(roster.Expires.Unix()))
 		ch <- prometheus.MustNewConstMetric(renewDesc, prometheus.GaugeValue, float64(roster.RenewFrom().Unix()))
@@ -128,6 +132,46 @@ func (s *state) Collect(ch chan<- prometheus.Metric) {
 	for _, e := range s.c.certificates() {
 		ch <- prometheus.MustNewConstMetric(certDesc, prometheus.GaugeValue, float64(e.At.Unix()), "public")
 	}
+}
+
+// holdsWithin is how long datacenters have to say what is on hold. Those that do not are left out.
+const holdsWithin = 2 * time.Second
+
+// collectHolds asks the datacenters what is on hold.
+func (s *state) collectHolds(ctx context.Context, ch chan<- prometheus.Metric) {
+	ctx, cancel := context.WithTimeout(ctx, holdsWithin)
+	defer cancel()
+	all, err := s.c.Holds(ctx, "")
+	if err != nil {
+		return
+	}
+	for _, d := range all {
+		if d.Error != nil {
+			continue
+		}
+		counts := map[string]int{"datacenter": 0, "operation": 0, "project": 0, "deployment": 0}
+		for _, h := range d.Holds {
+			if h.Held {
+				counts[scopeOf(h)]++
+			}
+		}
+		for scope, n := range counts {
+			ch <- prometheus.MustNewConstMetric(holdsDesc, prometheus.GaugeValue, float64(n), d.Name, scope)
+		}
+	}
+}
+
+// scopeOf says in a word what a hold is about.
+func scopeOf(h api.Hold) string {
+	switch {
+	case h.Operation != "":
+		return "operation"
+	case h.Deployment != "":
+		return "deployment"
+	case h.Project != "":
+		return "project"
+	}
+	return "datacenter"
 }
 
 // collectRoles reads when roles expire. Of two that are alike but for the right to destroy, the one that ends first counts.

@@ -204,6 +204,7 @@ var readRights = map[string]row{
 	"GET /v1/runs":             {noLogin, noRole, "200", "200", "200"},
 	"GET /v1/projects":         {noLogin, noRole, "200", "200", "200"},
 	"GET /v1/secrets":          {noLogin, noRole, "200", "200", "200"},
+	"GET /v1/holds":            {noLogin, noRole, "200", "200", "200"},
 	"GET /v1/resources":        {noLogin, noRole, "200", "200", "200"},
 	"GET /v1/usage":            {noLogin, noRole, "200", "200", "200"},
 	"GET /v1/regions":          {noLogin, noRole, "200", "200", "200"},

@@ -169,6 +169,13 @@ func seen(s *Statement) *Statement {
 		s.Seen = Seen{}
 	case "datacenter":
 		s.Seen = Seen{Name: "vienna"}
+		if s.Decision != DecisionRotate {
+			s.Seen.Revision = 7
+		}
+	case "project", "deployment":
+		s.Seen = Seen{Project: shopID, ProjectName: "web-shop", Revision: 7}
+	case "operation":
+		s.Seen = Seen{Revision: 7}
 	case "secret":
 		name := "unknown"
 		if p != nil {

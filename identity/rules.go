@@ -14,8 +14,8 @@ const (
 	ActionRead          Action = "read"           // look at a project and at what is in it
 	ActionSubmit        Action = "submit"         // hand in a script
 	ActionDestroy       Action = "destroy"        // hand in a script that says `destructive: yes`
-	ActionControlRuns   Action = "control-runs"   // cancel and resume runs
-	ActionScheduleNodes Action = "schedule-nodes" // cordon, uncordon, drain and label nodes
+	ActionControlRuns   Action = "control-runs"   // cancel and resume runs, hold and release projects and deployments
+	ActionScheduleNodes Action = "schedule-nodes" // cordon, uncordon, drain and label nodes, hold and release a datacenter and operations
 	ActionAdmitNodes    Action = "admit-nodes"    // approve, reject and remove nodes, make and revoke batches, and end certificates of a datacenter
 	ActionCreateTokens  Action = "create-tokens"  // make join tokens, and revoke them
 	ActionManageSecrets Action = "manage-secrets" // set and remove secrets
@@ -78,6 +78,9 @@ var (
 	ofFailedRun = about{name: filePattern.MatchString, project: true, revision: true}
 	ofNode      = about{name: writ.ValidName, fingerprint: true, revision: true}
 	ofSecret    = about{project: true, revision: true}
+	ofWork      = about{name: writ.ValidName, revision: true}
+	ofItsWork   = about{project: true, revision: true}
+	ofOperation = about{revision: true}
 )
 
 // Rules is the one table of signed texts.
@@ -101,6 +104,14 @@ var Rules = []Rule{
 	{StatementNamespace, "datacenter", DecisionRotate, ActionAdmitNodes, false, DecidedBySupervisor, writ.ValidUUID, about{name: writ.ValidName}, nil, nil},
 	{StatementNamespace, "secret", DecisionSetSecret, ActionManageSecrets, true, DecidedBySupervisor, writ.ValidName, ofSecret, checkSecretChange, projectOfSecret},
 	{StatementNamespace, "secret", DecisionRemoveSecret, ActionManageSecrets, true, DecidedBySupervisor, writ.ValidName, ofSecret, checkSecretChange, projectOfSecret},
+	{StatementNamespace, "datacenter", DecisionHold, ActionScheduleNodes, false, DecidedBySupervisor, writ.ValidUUID, ofWork, nil, nil},
+	{StatementNamespace, "datacenter", DecisionRelease, ActionScheduleNodes, false, DecidedBySupervisor, writ.ValidUUID, ofWork, nil, nil},
+	{StatementNamespace, "operation", DecisionHold, ActionScheduleNodes, false, DecidedBySupervisor, validOperation, ofOperation, nil, nil},
+	{StatementNamespace, "operation", DecisionRelease, ActionScheduleNodes, false, DecidedBySupervisor, validOperation, ofOperation, nil, nil},
+	{StatementNamespace, "project", DecisionHold, ActionControlRuns, true, DecidedBySupervisor, writ.ValidUUID, ofItsWork, nil, projectOfSeen},
+	{StatementNamespace, "project", DecisionRelease, ActionControlRuns, true, DecidedBySupervisor, writ.ValidUUID, ofItsWork, nil, projectOfSeen},
+	{StatementNamespace, "deployment", DecisionHold, ActionControlRuns, true, DecidedBySupervisor, writ.ValidName, ofItsWork, nil, projectOfSeen},
+	{StatementNamespace, "deployment", DecisionRelease, ActionControlRuns, true, DecidedBySupervisor, writ.ValidName, ofItsWork, nil, projectOfSeen},
 }
 
 // RuleOf finds a row of the table.

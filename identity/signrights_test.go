@@ -37,6 +37,14 @@ var signRights = map[string]struct{ ofProject, ofAll []Role }{
 	"batch create":                        {nil, []Role{Admin}},
 	"batch revoke":                        {nil, []Role{Admin}},
 	"datacenter rotate":                   {nil, []Role{Admin}},
+	"datacenter hold":                     {nil, []Role{Operator, Admin}},
+	"datacenter release":                  {nil, []Role{Operator, Admin}},
+	"operation hold":                      {nil, []Role{Operator, Admin}},
+	"operation release":                   {nil, []Role{Operator, Admin}},
+	"project hold":                        {[]Role{Operator, Deployer, destroyer}, []Role{Operator, Deployer, destroyer}},
+	"project release":                     {[]Role{Operator, Deployer, destroyer}, []Role{Operator, Deployer, destroyer}},
+	"deployment hold":                     {[]Role{Operator, Deployer, destroyer}, []Role{Operator, Deployer, destroyer}},
+	"deployment release":                  {[]Role{Operator, Deployer, destroyer}, []Role{Operator, Deployer, destroyer}},
 	"secret set":                          {[]Role{Admin}, []Role{Admin}},
 	"secret remove":                       {[]Role{Admin}, []Role{Admin}},
 }
@@ -116,7 +124,8 @@ func submits(t *testing.T, v *Verifier, change func(p *Payload)) error {
 
 // statementOf is a proper statement of alice for a rule, about shop if it is about a project.
 func statementOf(rule Rule) *Statement {
-	ids := map[string]string{"run": string(testRun), "node": nodeID, "token": "aaaaaaaaaaaaa", "batch": "aaaaaaaaaaaaa", "secret": "db-password", "datacenter": nodeID}
+	ids := map[string]string{"run": string(testRun), "node": nodeID, "token": "aaaaaaaaaaaaa", "batch": "aaaaaaaaaaaaa", "secret": "db-password", "datacenter": nodeID,
+		"project": string(shopID), "deployment": "web", "operation": "machine.create"}
 	s := testStatement()
 	s.Subject, s.Decision = rule.Kind+"/"+ids[rule.Kind], rule.Decision
 	switch {

@@ -441,8 +441,16 @@ func TestAStatementWithoutADecisionIsRefused(t *testing.T) {
 		"secret loosely encoded": set(func(s *Statement) { s.Params["sealed"] = "c2VhbGV=" }),
 		"secret in the open":     set(func(s *Statement) { s.Params["value"] = "x" }),
 		"removing with a value":  set(func(s *Statement) { s.Decision = DecisionRemoveSecret }),
-		"unknown decision":       func(s *Statement) { s.Decision = "explode" },
-		"unknown kind":           func(s *Statement) { s.Subject = "cat/1" },
+		"hold of nothing":        func(s *Statement) { s.Subject, s.Decision = "operation/", DecisionHold },
+		"hold of capitals":       func(s *Statement) { s.Subject, s.Decision = "operation/Machine.create", DecisionHold },
+		"hold of two operations": func(s *Statement) { s.Subject, s.Decision = "operation/machine.create.x", DecisionHold },
+		"hold of a name":         func(s *Statement) { s.Subject, s.Decision = "project/web-shop", DecisionHold },
+		"hold of a deployment":   func(s *Statement) { s.Subject, s.Decision = "deployment/Web", DecisionRelease },
+		"hold with params": func(s *Statement) {
+			s.Subject, s.Decision, s.Params = "operation/machine", DecisionHold, map[string]any{"force": true}
+		},
+		"unknown decision": func(s *Statement) { s.Decision = "explode" },
+		"unknown kind":     func(s *Statement) { s.Subject = "cat/1" },
 		"decision of another kind": func(s *Statement) {
 			s.Subject, s.Decision = "node/"+nodeID, "cancel"
 		},
@@ -508,6 +516,18 @@ func TestAStatementWithoutADecisionIsRefused(t *testing.T) {
 		"token with a name": func(s *Statement) {
 			TokenGrant{ID: "aaaaaaaaaaaaa", Role: TokenRoleNode, Expires: noon.Add(time.Hour)}.Statement(s)
 			s.Seen = Seen{Name: "n1"}
+		},
+		"hold of an operation in a project": func(s *Statement) {
+			s.Subject, s.Decision = "operation/machine", DecisionHold
+			seen(s).Seen.Project, s.Seen.ProjectName = shopID, "web-shop"
+		},
+		"hold of a deployment of no project": func(s *Statement) {
+			s.Subject, s.Decision = "deployment/web", DecisionHold
+			seen(s).Seen.Project = ""
+		},
+		"hold of a datacenter without a name": func(s *Statement) {
+			s.Subject, s.Decision = "datacenter/"+nodeID, DecisionHold
+			seen(s).Seen.Name = ""
 		},
 		"secret of two projects": func(s *Statement) {
 			SecretChange{shopID, "db-password", 3, nil}.Statement(s)

@@ -37,11 +37,18 @@ type Verified struct {
 type VerifiedStatement struct {
 	Statement *Statement
 	Rule      Rule
-	Project   writ.ProjectID // of the run or secret that it is about, "" if it is about something else
+	Project   writ.ProjectID // that its subject is part of, "" if that is part of none
 	Digest    writ.Digest    // SHA-256 of the text: the identity of the statement
 	Signer    string
 	Signed    []byte  // text and signature
 	Roster    *Roster // by which it was verified
+
+	userVerified bool // the signature says that a security key has verified its user
+}
+
+// Allows returns nil if the signer, with this very signature, may do something else in a project at a time, and otherwise the errors of Roster.Allows.
+func (v *VerifiedStatement) Allows(action Action, project writ.ProjectID, at time.Time) error {
+	return v.Roster.allows(v.Signer, action, project, at, v.userVerified)
 }
 
 // Submission makes every check of a submission that can be made without a store, in this order: size, armor, algorithm, namespace,
@@ -186,7 +193,7 @@ func (v *Verifier) statement(signed []byte, m moment) (*VerifiedStatement, error
 	}
 	return &VerifiedStatement{
 		Statement: s, Rule: rule, Project: project, Digest: writ.DigestOf(text), Signer: s.Signer, Signed: signed,
-		Roster: v.Roster,
+		Roster: v.Roster, userVerified: who.userVerified,
 	}, nil
 }
 

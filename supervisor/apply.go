@@ -363,12 +363,16 @@ func (t *step) end(tx *journal.Tx, state writ.RunState) error {
 	return err
 }
 
-// sayBlocked says what a run waits for that must not begin before another one of its deployment has ended.
+// sayBlocked says what a run waits for that must not begin: while it is on hold, or before another one of its deployment has ended.
 func (t *step) sayBlocked() {
-	if t.blocked == "" || t.run.State.Ended() || t.run.Stop != nil {
+	h := t.notBegun()
+	if t.blocked == "" && h == nil || t.run.State.Ended() || t.run.Stop != nil {
 		return
 	}
 	why := fmt.Sprintf("waits for run %s, an earlier one of the deployment %s", t.blocked, t.run.Deployment)
+	if h != nil {
+		why = t.s.whyOnHold(h)
+	}
 	if t.run.Reason != why {
 		t.run.Reason, t.runDirty, t.runMoved = why, true, true
 	}

@@ -59,7 +59,7 @@ func (t *step) claimCalls(g ground) error {
 	return nil
 }
 
-// heldCalls returns the calls that other runs hold up: those whose resource another run works on, and all that need them, each with those that
+// heldCalls returns the calls that must wait: those that are on hold, those whose resource another run works on, and all that need them, each with those that
 // must be on a node with it. None of them keeps a claim meanwhile: two runs that each had a part of what both need would wait for each other.
 // What a held call needs itself is not held for its sake, as it ends without it.
 func (t *step) heldCalls(g ground) (map[int]bool, error) {
@@ -93,9 +93,13 @@ func (t *step) heldCalls(g ground) (map[int]bool, error) {
 	return held, nil
 }
 
-// areFree reports whether no other run works on what a group of calls is about, and says of each call on whose resource one does that it waits.
+// areFree reports whether nothing of a group of calls is on hold, and no other run works on what they are about. It says of each call where that is
+// not so that it waits.
 func (t *step) areFree(g ground, group []*journal.Call) (bool, error) {
-	free := true
+	free, err := t.mayStart(g, group)
+	if err != nil {
+		return false, err
+	}
 	for _, c := range group {
 		if c.Claimed || c.Kind == "" {
 			continue

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 
 	"writ"
+	"writ/identity"
 	"writ/supervisor/journal"
 	"writ/supervisor/link"
 )
@@ -48,6 +49,12 @@ func (s *Supervisor) Miss(c *journal.Call) {
 // Checking lets no other script of a project be checked until done is called.
 func (s *Supervisor) Checking(ctx context.Context, project writ.ProjectID) (done func(), err error) {
 	return s.checking.Enter(ctx, string(project))
+}
+
+// MayNotBegin reports whether a run that was accepted is on hold, or was until a moment ago, so that the watch has not told it yet.
+func (s *Supervisor) MayNotBegin(r *journal.Run) bool {
+	h := s.holds.over(identity.Scope{Project: r.Project, Deployment: r.Deployment})
+	return r.State == writ.RunAccepted && (h != nil || s.holds.told.Load() != int64(s.holds.changes()))
 }
 
 // Links returns the addresses of the coordinators that the supervisor links to.

@@ -285,8 +285,8 @@ func (f *fleet) beat(b writ.Beat, epoch int64, now, heard time.Time) (started []
 		m.Fault = skewed(late)
 	}
 	if m.outranked = b.Epoch > epoch; m.outranked {
-		m.Fault = fmt.Sprintf("%s: it obeys a later supervisor than this one, or one that began while the clock ran ahead;"+
-			" start this one again after %s, or remove the node and let it join anew", writ.CodeEpochAhead, time.UnixMilli(b.Epoch).UTC().Format(time.DateTime))
+		m.Fault = fmt.Sprintf("%s: the node is newer than this journal: it obeys a later supervisor, or one that began while the clock ran ahead."+
+			" Start this one again after %s, or remove the node (writ node remove %s) and let it join anew", writ.CodeEpochAhead, time.UnixMilli(b.Epoch).UTC().Format(time.DateTime), m.Name)
 	}
 	if heard.Sub(m.copied) < copiedStays && !m.copied.IsZero() {
 		m.Fault = errCopied.Error()

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"writ"
+	"writ/identity"
 	"writ/supervisor/journal"
 )
 
@@ -60,6 +61,9 @@ func (s *Supervisor) preview(ctx context.Context, tx *journal.Tx, p *writ.Propos
 	}
 	if earlier != "" {
 		preview.Reason = "waits for run " + string(earlier) + " of the same deployment"
+	}
+	if h := s.holds.over(identity.Scope{Project: p.Project, Deployment: p.Deployment}); h != nil {
+		preview.Reason = s.whyOnHold(h)
 	}
 	d, err := newDraft(tx, s.newStep(run, tx.Now), plan)
 	if err != nil {

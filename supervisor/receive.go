@@ -42,8 +42,8 @@ func (t *step) receive(m mail, why *stop) error {
 		if c == nil || c.Node != a.node {
 			continue
 		}
-		if c.Reason == waitsForNode { // it is back, and still at it
-			c.Reason = ""
+		if c.Reason == waitsForNode || c.KeptBack { // it is back, and still at it
+			c.Reason, c.KeptBack = "", false
 			t.touch(c)
 		}
 		if c.State == writ.CallQueued {
@@ -81,6 +81,9 @@ func (t *step) receive(m mail, why *stop) error {
 		}
 		if !m.stop.signed.IsZero() && m.stop.signed.Before(t.run.Resumed) { // somebody kept it back
 			return writ.Errorf(writ.CodeConflict, "run %s was resumed after the cancel was signed", t.run.ID).WithHint("look at it again, then decide")
+		}
+		if m.stop.state == writ.RunExpired {
+			t.sayHeld(m.stop.err)
 		}
 		t.halt(*m.stop)
 		if d := m.stop.decision; d != nil {

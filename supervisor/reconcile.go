@@ -142,7 +142,8 @@ func (s *Supervisor) waitsForWordOf(silent []writ.NodeID) string {
 	if n := len(names) - maxNamed; n > 1 {
 		names, more = names[:maxNamed], fmt.Sprintf(" and %d more", n)
 	}
-	return fmt.Sprintf("waits until %s%s %s said what there is of this run: the journal came from a backup", strings.Join(names, ", "), more, has)
+	return fmt.Sprintf("waits for node reports (writ node list): %s%s %s not said yet what there is of this run, and the journal came from a backup",
+		strings.Join(names, ", "), more, has)
 }
 
 // holders returns the nodes that have a call of which the journal does not know that it was sent. Of those that have one which leaves

@@ -83,7 +83,7 @@ func TestAfterARestoreARunGoesToTheNodeThatHasIt(t *testing.T) {
 				}
 				if tt.silent {
 					time.Sleep(2 * time.Minute)
-					s.wantReason(id, 1, "waits until n2 (which is lost) has said what there is of this run: the journal came from a backup")
+					s.wantReason(id, 1, "waits for node reports (writ node list): n2 (which is lost) has not said yet what there is of this run, and the journal came from a backup")
 					n2.start()
 				}
 				_, calls := s.wantState(id, writ.RunSucceeded)
@@ -122,7 +122,7 @@ if a.exit_code == 0 {
 		n2.halt()
 		s.goBack(restore)
 		time.Sleep(2 * time.Minute)
-		s.wantReason(id, 6, "waits until n2 (which is")
+		s.wantReason(id, 6, "waits for node reports (writ node list): n2 (which is")
 		n2.start()
 		s.wantState(id, writ.RunSucceeded)
 		n1.wantEffectsOnce(3)
@@ -174,7 +174,7 @@ func TestANodeThatIsGoneForGoodIsWaitedForUntilItIsRemoved(t *testing.T) {
 		s.goBack(s.backup())
 		id := s.submitSigned(signed)
 		time.Sleep(2 * time.Minute)
-		s.wantReason(id, 1, "waits until n2 (which is")
+		s.wantReason(id, 1, "waits for node reports (writ node list): n2 (which is")
 		s.decide(n2.id(), "remove")
 		s.wantState(id, writ.RunSucceeded)
 		n1.wantEffectsOnce(3)
@@ -205,7 +205,7 @@ func TestTheNextSupervisorAsksAgain(t *testing.T) {
 		s.start()
 		n1.start()
 		time.Sleep(2 * time.Minute)
-		s.wantReason(id, 1, "waits until n2 (which is")
+		s.wantReason(id, 1, "waits for node reports (writ node list): n2 (which is")
 		n2.start()
 		s.wantState(id, writ.RunSucceeded)
 		n1.wantEffectsOnce(0)

@@ -44,6 +44,14 @@ func (t *step) sendCalls(tx *journal.Tx) error {
 		if c.State != writ.CallPlanned || !c.Claimed || c.Node == "" || t.run.Stop != nil || !t.met(c) {
 			continue
 		}
+		h, err := t.onHold(tx, c)
+		if err != nil {
+			return err
+		}
+		if h != nil && !c.RetryAt.After(t.now) {
+			t.putOnHold(c, h)
+			continue
+		}
 		if !c.Ready {
 			c.Ready = true
 			t.touch(c)
@@ -181,6 +189,14 @@ func (t *step) deliverAgain(tx *journal.Tx, lost sending) error {
 		t.callBack(c)
 		return nil
 	}
+	h, err := t.onHold(tx, c)
+	if err != nil {
+		return err
+	}
+	if h != nil {
+		t.keepBack(c, h)
+		return nil
+	}
 	if c.State == writ.CallRunning {
 		if err := c.Move(writ.CallQueued); err != nil {
 			return err
@@ -212,7 +228,7 @@ func (t *step) addDelivery(tx *journal.Tx, c *journal.Call, secrets map[string][
 		timeout = time.Duration(c.Options.Timeout) * time.Millisecond
 	}
 	c.Delivery++
-	c.Reason = ""
+	c.Reason, c.KeptBack = "", false
 	c.StartBy = earlier(t.now.Add(within), t.run.Deadline)
 	c.EndBy = earlier(c.StartBy.Add(timeout), t.run.Deadline)
 	t.touch(c)

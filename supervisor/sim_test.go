@@ -54,6 +54,7 @@ type sim struct {
 	keep         time.Duration     // runs after their end, as well
 	accounts     queue.Accounts
 	marks        supervisor.Marks // of the next supervisor that starts
+	held         bool             // it starts so
 	coordinators []string         // of the next supervisor that starts
 	dialWith     *http.Client     // reaches them
 	// certificates are those of the next supervisor that starts.
@@ -197,7 +198,7 @@ func (s *sim) start() {
 	s.Supervisor, err = supervisor.Open(s.t.Context(), supervisor.Config{
 		Datacenter: theDatacenter, Pin: identity.ClusterOf(s.person.PublicKey()), Key: s.key, Journal: s.journal,
 		Queue: cmp.Or[queue.Queue](s.way, s.queue), Accounts: s.accounts, Marks: s.marks, Certificates: s.certificates, Coordinators: s.coordinators, DialWith: s.dialWith,
-		Evaluator: s.evaluator, MaxOpenRuns: s.maxOpen, MaxOpenCalls: s.maxCalls, Weights: s.weights, KeepRuns: s.keep, Now: s.clock.now,
+		Evaluator: s.evaluator, MaxOpenRuns: s.maxOpen, MaxOpenCalls: s.maxCalls, Weights: s.weights, KeepRuns: s.keep, Held: s.held, Now: s.clock.now,
 		Log: slog.New(slog.NewTextHandler(io.MultiWriter(s.said.also(s.t.Output()), &s.logs), &slog.HandlerOptions{Level: s.level})),
 	}, s.rosters)
 	if err != nil {
@@ -309,6 +310,12 @@ func (s *sim) seeIn(sup *supervisor.Supervisor, statement *identity.Statement) e
 			return err
 		case "datacenter":
 			statement.Seen = identity.Seen{Name: statement.DatacenterName}
+			if statement.Decision == identity.DecisionRotate {
+				return nil
+			}
+			return s.seeHolds(tx, statement)
+		case "project", "deployment", "operation":
+			return s.seeHolds(tx, statement)
 		case "secret":
 			newest, err := tx.NewestSecret(theProject, statement.ID())
 			statement.Seen = identity.SeenSecret(theProject, "shop", 0)

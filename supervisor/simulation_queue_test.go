@@ -139,6 +139,7 @@ func (q *shakyQueue) change(ctx context.Context, do func(ctx context.Context, ag
 func (q *shakyQueue) Push(ctx context.Context, node writ.NodeID, tasks ...queue.Task) error {
 	if q.process.still.Load() == nil {
 		q.process.sim.checkPlacement(q.process, node, tasks)
+		q.process.sim.checkHold(q.process, tasks)
 	}
 	return q.change(ctx, func(ctx context.Context, again bool) error {
 		if again { // as one that was taken and comes again: under the same name the queue would drop it

@@ -109,6 +109,7 @@ type simulation struct {
 	took    time.Duration // until all had ended
 	byID    sync.Map      // the process of each node
 	said    time.Time     // when it was said last how far it is
+	heldAt  atomic.Int64  // since when all work is on hold for certain, unix nanoseconds; 0 if it is not
 	events  int           // that happened
 	looks   int           // at what wakes the open runs, behind an event
 }
@@ -321,6 +322,7 @@ func (s *simulation) schedule(end time.Time) {
 	span := func(most time.Duration) time.Duration { return time.Duration(s.luck.Int64N(int64(most))) }
 	s.often(30*time.Second, end, s.submitSome)
 	s.often(2*time.Minute, end, s.resumeSome)
+	s.holdSome(end)
 	s.often(25*time.Minute, end, s.usurp)
 	s.often(15*time.Minute, end, func() { s.setClock("supervisor", s.wall, 0, span(3*time.Minute)) })
 	s.often(30*time.Minute/time.Duration(len(s.hosts)), end, func() { n := pick(); s.setClock(n.name, &n.clock, n.drift, span(3*time.Minute)) })

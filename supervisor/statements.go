@@ -77,6 +77,8 @@ func (s *Supervisor) decide(ctx context.Context, verified *identity.VerifiedStat
 		answer, err = s.removeSecret(ctx, verified)
 	case "node approve", "node reject", "node remove", "node cordon", "node uncordon", "node drain", "node lost", "node label":
 		answer, err = s.decideNode(ctx, verified)
+	case "datacenter hold", "datacenter release", "project hold", "project release", "deployment hold", "deployment release", "operation hold", "operation release":
+		answer, err = s.decideHold(ctx, verified)
 	default:
 		err = writ.Errorf(writ.CodeVerbUnsupported, "this supervisor cannot %s a %s yet", statement.Decision, statement.Kind())
 	}

@@ -379,9 +379,9 @@ func (t *step) fail(c *journal.Call, state writ.CallState, err *writ.Error) erro
 }
 
 // wantsPass reports whether evaluating the script can bring anything new now.
-func (t *step) wantsPass() bool { return t.blocked == "" && t.unevaluated() }
+func (t *step) wantsPass() bool { return t.blocked == "" && t.unevaluated() && t.notBegun() == nil }
 
-// unevaluated reports whether evaluating the script can bring anything new, once it is the run's turn in its deployment.
+// unevaluated reports whether evaluating the script can bring anything new, once it is the run's turn in its deployment and it is not on hold.
 func (t *step) unevaluated() bool {
 	if t.run.State.Ended() || t.run.Stop != nil || t.run.Completed {
 		return false

@@ -67,6 +67,8 @@ type Config struct {
 	// Now is the wall clock, time.Now if nil: it may be set at any time, forward and back. What is measured from one moment to another is
 	// not read from it.
 	Now func() time.Time
+	// Held has the datacenter on hold from the start on, until people release it.
+	Held bool
 	// Marks keeps beside the key how far the journal has come; nil notices less when a journal comes from a backup.
 	Marks Marks
 	// Certificates are those of the datacenter; nil if nobody asks for any.
@@ -105,6 +107,7 @@ type Supervisor struct {
 	secrets       *keyring
 	accounts      *accounts
 	inventories   *inventories
+	holds         *holds
 	unknownEpochs unknownEpochs
 	faults        *faults
 	complaints    *complaints
@@ -124,7 +127,7 @@ type Supervisor struct {
 func Open(ctx context.Context, config Config, rosters [][]byte) (*Supervisor, error) {
 	s := &Supervisor{
 		Config: config, programs: newPrograms(), reverified: newReverified(), refused: newRefusedTexts(), checks: newChecks(), recent: newRecent(),
-		greeted: newGreetings(), pending: newPendingNodes(), secrets: newKeyring(), inventories: newInventories(),
+		greeted: newGreetings(), pending: newPendingNodes(), secrets: newKeyring(), inventories: newInventories(), holds: newHolds(),
 		faults: &faults{log: config.Log}, complaints: newComplaints(config.Log), reports: newReports(),
 		beats:    limit.Names{PerSecond: beatsPerSecond, AtOnce: beatsAtOnce},
 		hosts:    limit.Names{PerSecond: hostsPerSecond, AtOnce: hostsAtOnce},
@@ -175,6 +178,12 @@ func Open(ctx context.Context, config Config, rosters [][]byte) (*Supervisor, er
 	}
 	if err == nil {
 		err = s.restoreFloor(ctx)
+	}
+	if err == nil {
+		err = s.loadHolds(ctx)
+	}
+	if err == nil {
+		err = s.holdAtStart(ctx, mark)
 	}
 	if err != nil {
 		return nil, errors.Join(err, s.Journal.Release(context.WithoutCancel(ctx)))

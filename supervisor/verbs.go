@@ -121,6 +121,8 @@ func (s *Supervisor) handle(ctx context.Context, verb link.Verb, params json.Raw
 		return s.listTokens(ctx)
 	case link.VerbBatches:
 		return s.listBatches(ctx)
+	case link.VerbHolds:
+		return s.listHolds(), nil
 	case link.VerbCertificates:
 		return s.certificates()
 	case link.VerbSecrets:

@@ -50,6 +50,9 @@ type watcher struct {
 	due      journal.Due               // how far the calls have been looked at that wait for a time or a node
 	again    journal.Due               // and once more
 	held     journal.Due               // how far those that wait for their resource
+	holds    int                       // how often what is on hold had changed, when telling began
+	told     journal.Looked            // how far the open runs were told of the last change
+	telling  bool                      // not all of them were
 	looked   journal.Looked            // how far the open runs have been looked at for what would wake them
 	asleep   []writ.RunID              // those that nothing seemed to wake
 }
@@ -113,7 +116,7 @@ func (w *watcher) look(ctx context.Context) error {
 	}
 	w.setBack = false
 	w.offerRoom(ctx, seen.loads, changed)
-	err = errors.Join(err, w.wakeSleepers(ctx), w.announce(ctx, seen.loads))
+	err = errors.Join(err, w.tellHolds(ctx), w.wakeSleepers(ctx), w.announce(ctx, seen.loads))
 	if queueErr == nil {
 		w.askAgain()
 	}
@@ -282,7 +285,7 @@ func (w *watcher) endOverdue(runs []writ.RunID, sent []*journal.Call, now time.T
 		if rest -= listened; !known {
 			rest = max(c.EndBy.Sub(now), 0) // what came while nobody listened is heard first
 		}
-		if c.Reason == waitsForNode { // a node that stood still has measured nothing, and when it is back it has its time
+		if c.Reason == waitsForNode || c.KeptBack { // a node that stood still has measured nothing, and when it is back it has its time
 			rest = c.EndBy.Sub(c.Queued)
 		}
 		if left[job] = rest; rest < -endGrace {
@@ -377,6 +380,32 @@ func (w *watcher) findMissing(ctx context.Context, sent []*journal.Call) (failed
 	}
 	w.flushed = false
 	return failed
+}
+
+// tellHolds gives the open runs a step when something was put on hold or released: then they wait for something else, or for nothing.
+func (w *watcher) tellHolds(ctx context.Context) error {
+	if n := w.s.holds.changes(); n != w.holds {
+		w.holds, w.told, w.telling = n, journal.Looked{}, true
+	}
+	if !w.telling {
+		return nil
+	}
+	var runs []writ.RunID
+	next := w.told
+	err := w.s.Journal.Read(ctx, func(tx *journal.Tx) (err error) {
+		runs, next, err = tx.OpenRunsAfter(w.told, maxDue)
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("look for runs that were on hold: %w", err)
+	}
+	for _, id := range runs {
+		w.s.steps.post(id, mail{})
+	}
+	if w.told, w.telling = next, next != (journal.Looked{}); !w.telling {
+		w.s.holds.told.Store(int64(w.holds))
+	}
+	return nil
 }
 
 // miss counts that nobody has a job, and has it delivered again when that was so often enough, or the queue is known to be empty.

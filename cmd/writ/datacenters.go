@@ -45,6 +45,7 @@ func (a *app) datacenterListCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			held := heldIn(cmd.Context(), c)
 			return a.Print(terminal.List(list, list.Items, func(d api.Datacenter) string { return d.Name },
 				column("DATACENTER", func(d api.Datacenter) string { return d.Name }),
 				column("REGION", func(d api.Datacenter) string { return d.Region }),
@@ -52,6 +53,7 @@ func (a *app) datacenterListCommand() *cobra.Command {
 				column("SINCE", func(d api.Datacenter) string { return age(d.Connected) }),
 				column("LABELS", func(d api.Datacenter) string { return writ.LabelsText(d.Labels) }),
 				column("WHY NOT", func(d api.Datacenter) string { return d.Reason }),
+				column("HOLDS", func(d api.Datacenter) string { return held[d.ID] }),
 				wide("VERSION", func(d api.Datacenter) string { return d.Version }),
 				wide("ROSTER", func(d api.Datacenter) string { return numberOrNone(d.Roster) }),
 				wide("KEY", func(d api.Datacenter) string { return d.Key }),

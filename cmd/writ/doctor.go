@@ -247,8 +247,12 @@ func examineDatacenters(ctx context.Context, c *client.Client) []finding {
 		return nil // the coordinator has a finding of its own
 	}
 	var found []finding
+	held := heldIn(ctx, c)
 	for _, d := range list.Items {
 		f := finding{Check: "datacenter " + d.Name, State: healthy, Detail: "connected for " + age(d.Connected)}
+		if what := held[d.ID]; what != "" {
+			f.State, f.Detail, f.Fix = suspect, what, "`writ hold list` shows what is on hold, and the command that releases it"
+		}
 		switch {
 		case !d.Enabled:
 			f.State, f.Detail = suspect, d.Reason

@@ -229,6 +229,15 @@ func (r *redirected) state() map[string]string {
 			state["datacenter "+owner.Name+" "+c.Of] = c.Floor.String()
 		}
 	}
+	holds, err := api.Answer[api.HoldList](r.Client.API.ListHolds(ctx, &api.ListHoldsParams{}))
+	if err != nil {
+		r.T.Fatal(err)
+	}
+	for _, d := range holds.Items {
+		for _, h := range client.HoldsOf(d.Holds) {
+			state["hold "+h.Text()] = fmt.Sprint(h.Held, h.Revision)
+		}
+	}
 	secrets, err := r.Client.Secrets(ctx, "", "")
 	if err != nil {
 		r.T.Fatal(err)
@@ -250,23 +259,31 @@ type typedDecision struct {
 
 // decisions has a command for each row of identity.Rules: what the person types, and what may change by it.
 var decisions = map[string]typedDecision{
-	"node approve":      {[]string{"node", "approve", "named-p", "PRINT:named-p"}, "node named-p", nodeLies},
-	"node reject":       {[]string{"node", "reject", "named-p", "PRINT:named-p"}, "node named-p", nodeLies},
-	"node remove":       {[]string{"node", "remove", "named-n"}, "node named-n", nodeLies},
-	"node lost":         {[]string{"node", "lost", "named-n"}, "node named-n", nodeLies},
-	"node cordon":       {[]string{"node", "cordon", "named-n"}, "node named-n", nodeLies},
-	"node uncordon":     {[]string{"node", "uncordon", "named-n"}, "node named-n", nodeLies},
-	"node drain":        {[]string{"node", "drain", "named-n"}, "node named-n", nodeLies},
-	"node label":        {[]string{"node", "label", "named-n", "a=b"}, "node named-n", nodeLies},
-	"run cancel":        {[]string{"run", "cancel", "RUN:named"}, "run RUN:named", runLies},
-	"run resume":        {[]string{"run", "resume", "RUN:named", "--detach"}, "run RUN:named", runLies},
-	"token revoke":      {[]string{"token", "revoke", "aaaaaaaaaaaaa"}, "token", []string{"nothing"}},
-	"token create":      {[]string{"token", "create"}, "token", []string{"nothing"}},
-	"batch revoke":      {[]string{"batch", "revoke", "aaaaaaaaaaaaa"}, "batch", []string{"nothing"}},
-	"batch create":      {[]string{"batch", "create", "--serials", "value"}, "batch", []string{"nothing"}},
-	"datacenter rotate": {[]string{"pki", "rotate"}, "datacenter", []string{"nothing"}},
-	"secret set":        {[]string{"secret", "set", "named", "--file", "value"}, "secret named", secretLies},
-	"secret remove":     {[]string{"secret", "remove", "named"}, "secret named", secretLies},
+	"node approve":       {[]string{"node", "approve", "named-p", "PRINT:named-p"}, "node named-p", nodeLies},
+	"node reject":        {[]string{"node", "reject", "named-p", "PRINT:named-p"}, "node named-p", nodeLies},
+	"node remove":        {[]string{"node", "remove", "named-n"}, "node named-n", nodeLies},
+	"node lost":          {[]string{"node", "lost", "named-n"}, "node named-n", nodeLies},
+	"node cordon":        {[]string{"node", "cordon", "named-n"}, "node named-n", nodeLies},
+	"node uncordon":      {[]string{"node", "uncordon", "named-n"}, "node named-n", nodeLies},
+	"node drain":         {[]string{"node", "drain", "named-n"}, "node named-n", nodeLies},
+	"node label":         {[]string{"node", "label", "named-n", "a=b"}, "node named-n", nodeLies},
+	"run cancel":         {[]string{"run", "cancel", "RUN:named"}, "run RUN:named", runLies},
+	"run resume":         {[]string{"run", "resume", "RUN:named", "--detach"}, "run RUN:named", runLies},
+	"token revoke":       {[]string{"token", "revoke", "aaaaaaaaaaaaa"}, "token", []string{"nothing"}},
+	"token create":       {[]string{"token", "create"}, "token", []string{"nothing"}},
+	"batch revoke":       {[]string{"batch", "revoke", "aaaaaaaaaaaaa"}, "batch", []string{"nothing"}},
+	"batch create":       {[]string{"batch", "create", "--serials", "value"}, "batch", []string{"nothing"}},
+	"datacenter rotate":  {[]string{"pki", "rotate"}, "datacenter", []string{"nothing"}},
+	"datacenter hold":    {[]string{"hold"}, "hold the datacenter", holdLies},
+	"datacenter release": {[]string{"release"}, "hold the datacenter", holdLies},
+	"project hold":       {[]string{"hold", "--project", "default"}, "hold the project default", holdLies},
+	"project release":    {[]string{"release", "--project", "default"}, "hold the project default", holdLies},
+	"deployment hold":    {[]string{"hold", "--deployment", "named"}, "hold the deployment named", holdLies},
+	"deployment release": {[]string{"release", "--deployment", "named"}, "hold the deployment named", holdLies},
+	"operation hold":     {[]string{"hold", "--operation", "machine.create"}, "hold the operation machine.create", holdLies},
+	"operation release":  {[]string{"release", "--operation", "machine.create"}, "hold the operation machine.create", holdLies},
+	"secret set":         {[]string{"secret", "set", "named", "--file", "value"}, "secret named", secretLies},
+	"secret remove":      {[]string{"secret", "remove", "named"}, "secret named", secretLies},
 }
 
 // byPrefix has decisions about runs of which the person types the beginning of the id only. Without a person to ask they sign nothing.
@@ -279,6 +296,7 @@ var (
 	nodeLies   = []string{"ids", "names", "keys", "whole nodes", "all but the name", "revisions ahead", "revisions behind"}
 	runLies    = []string{"runs", "scripts", "projects", "ends"}
 	prefixLies = append([]string{"other prefixes", "one prefix"}, runLies...)
+	holdLies   = []string{"holds ahead", "holds behind"}
 	secretLies = []string{"secrets", "versions ahead", "versions behind"}
 )
 
@@ -304,6 +322,23 @@ func (r *redirected) lie(name string, pair [2]string) func(string, any) any {
 					o["revision"] = plus(by)(o["revision"])
 				}
 			})
+			return answer
+		}
+	case "holds ahead", "holds behind": // of a hold that is there, or of one that is not
+		by := map[string]int64{"holds ahead": 1, "holds behind": -1}[name]
+		return func(path string, answer any) any {
+			if path == "/v1/holds" {
+				each(answer, func(o map[string]any) {
+					if list, is := o["holds"].([]any); is && len(list) == 0 {
+						o["holds"] = []any{map[string]any{"held": false, "revision": 7, "decided": []any{}}}
+					}
+				})
+				each(answer, func(o map[string]any) {
+					if n, is := o["revision"].(json.Number); is {
+						o["revision"] = plus(int(by))(n)
+					}
+				})
+			}
 			return answer
 		}
 	case "runs":
@@ -485,6 +520,9 @@ func (r *redirected) reorder(t *testing.T, l *liar) {
 		},
 		{[]string{"secret", "set", "liked", "--file", "value"}, []string{"secret", "set", "liked", "--file", "value"}, writ.ExitDone},
 		{[]string{"secret", "remove", "liked"}, []string{"secret", "set", "liked", "--file", "value"}, writ.ExitDone},
+		{[]string{"hold"}, []string{"hold"}, writ.ExitDone},
+		{[]string{"release"}, []string{"hold"}, writ.ExitDone},
+		{[]string{"hold", "--project", "default"}, []string{"release"}, writ.ExitDone},
 		{[]string{"node", "cordon", "witness"}, []string{"node", "drain", "witness"}, writ.ExitDone},
 		{[]string{"node", "drain", "witness"}, []string{"node", "uncordon", "witness"}, writ.ExitDone},
 		{[]string{"node", "uncordon", "witness"}, []string{"node", "cordon", "witness"}, writ.ExitDone},

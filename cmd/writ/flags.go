@@ -42,6 +42,9 @@ func fromEnvironment(flags *pflag.FlagSet, names ...string) {
 func (a *app) fillFlags(cmd *cobra.Command) error {
 	err := fillFromEnvironment(cmd.Flags())
 	// A command may shadow an inherited flag by one of its own; the inherited one still has its environment variable.
+	if err == nil {
+		err = fillFromEnvironment(cmd.PersistentFlags())
+	}
 	cmd.VisitParents(func(parent *cobra.Command) {
 		if err == nil {
 			err = fillFromEnvironment(parent.PersistentFlags())

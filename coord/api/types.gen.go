@@ -232,6 +232,16 @@ type DatacenterBatches struct {
 	Name  string `json:"name"`
 }
 
+// DatacenterHolds defines model for DatacenterHolds.
+type DatacenterHolds struct {
+	Datacenter writ.DatacenterID `json:"datacenter"`
+
+	// Error why it could not be asked; holds is empty then
+	Error *Error `json:"error,omitempty"`
+	Holds []Hold `json:"holds"`
+	Name  string `json:"name"`
+}
+
 // DatacenterList defines model for DatacenterList.
 type DatacenterList struct {
 	Items []Datacenter `json:"items"`
@@ -320,6 +330,37 @@ type FieldChange = writ.FieldChange
 type Health struct {
 	Alive   bool   `json:"alive"`
 	Version string `json:"version"`
+}
+
+// Hold The newest decision about a part of the work of a datacenter: a project, a deployment or an operation. If none of them is given it is about all of it.
+type Hold struct {
+	// ByOperator only an operator of the datacenter releases it
+	ByOperator bool `json:"by_operator,omitempty,omitzero"`
+
+	// Decided the last decisions about it, oldest first
+	Decided []Decision `json:"decided"`
+
+	// Deployment of the project
+	Deployment string `json:"deployment,omitempty,omitzero"`
+
+	// Exempt of what was released: a wider hold does not hold it, and holds the rest
+	Exempt bool `json:"exempt,omitempty,omitzero"`
+
+	// Held that it starts no work; otherwise it was released
+	Held bool `json:"held"`
+
+	// Operation "machine.create", or "machine" for all operations of the module
+	Operation   string         `json:"operation,omitempty,omitzero"`
+	Project     writ.ProjectID `json:"project,omitempty,omitzero"`
+	ProjectName string         `json:"project_name,omitempty,omitzero"`
+
+	// Revision orders the decisions of a datacenter; statements name it
+	Revision int64 `json:"revision"`
+}
+
+// HoldList defines model for HoldList.
+type HoldList struct {
+	Items []DatacenterHolds `json:"items"`
 }
 
 // Host the machine of a node in its own words, which prove nothing; absent if it has not said, or is of an earlier version
@@ -817,6 +858,12 @@ type WatchParams struct {
 
 	// LastEventID The id of the last event that was seen
 	LastEventID *LastEventID `json:"Last-Event-ID,omitempty"`
+}
+
+// ListHoldsParams defines parameters for ListHolds.
+type ListHoldsParams struct {
+	// Datacenter Only those of the datacenter with this id or name
+	Datacenter string `form:"datacenter,omitempty" json:"datacenter,omitempty,omitzero"`
 }
 
 // ListNodesParams defines parameters for ListNodes.

@@ -45,6 +45,8 @@ type LiveView interface {
 	Datacenters(ctx context.Context) ([]api.Datacenter, error)
 	// Queues asks every datacenter for the depth of its queues. One that cannot be asked has an error in its entry.
 	Queues(ctx context.Context) ([]api.DatacenterQueues, error)
+	// Holds asks datacenters what is on hold, all of them if none is given. One that cannot be asked has an error in its entry.
+	Holds(ctx context.Context, only writ.DatacenterID) ([]api.DatacenterHolds, error)
 	// Why says in a sentence each why runs wait, as the API does.
 	Why(ctx context.Context, runs ...ledger.Run) (map[writ.RunID]string, error)
 	// Output returns what a run has answered, as its datacenter has signed it, nil if it has not.

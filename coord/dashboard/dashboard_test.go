@@ -78,6 +78,8 @@ func TestNamesFromStrangersStayText(t *testing.T) {
 		Labels:  map[string]string{hostile: hostile}, Drivers: []writ.NodeDriver{{Module: hostile, Name: hostile, Detail: hostile}}, Version: hostile,
 	}})
 	w.setQueues(api.DatacenterQueues{Datacenter: ams, Name: hostile, Queues: []writ.QueueDepth{{Node: "n", NodeName: hostile, Running: 1}}})
+	w.holds = []api.DatacenterHolds{{Datacenter: ams, Name: hostile, Holds: []api.Hold{{Project: shop, ProjectName: hostile, Deployment: hostile, Operation: hostile, Held: true,
+		Decided: []writ.Decision{{Decision: hostile, Signer: hostile, Reason: hostile}}}}}}
 	w.values = api.RunValues{Run: api.Run{Output: map[string]any{hostile: hostile}}, Calls: []api.CallValues{{
 		Call: writ.Call{Seq: 1, Operation: hostile, Name: hostile, State: writ.CallState(hostile)}, Args: map[string]any{hostile: hostile}, Values: map[string]any{"v": []any{hostile}}}}}
 	w.lines = []writ.LogLine{{Ordinal: 1, Text: hostile, Time: time.Now()}}

@@ -47,6 +47,7 @@ type fixture struct {
 	mu          sync.Mutex
 	datacenters []api.Datacenter
 	queues      []api.DatacenterQueues
+	holds       []api.DatacenterHolds
 	news        chan struct{}
 	reader      dashboard.Reader
 	values      api.RunValues // what the datacenter answers about values, and about the log
@@ -65,6 +66,12 @@ func (w *fixture) Queues(context.Context) ([]api.DatacenterQueues, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.queues, nil
+}
+
+func (w *fixture) Holds(context.Context, writ.DatacenterID) ([]api.DatacenterHolds, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.holds, nil
 }
 
 func (w *fixture) News() <-chan struct{} {

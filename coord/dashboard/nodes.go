@@ -87,6 +87,9 @@ func (d *Dashboard) datacenters(ctx context.Context, _ *http.Request, _ bool) (*
 		return nil, err
 	}
 	p := &page{Template: "datacenters", Title: "Datacenters", Nav: "datacenters"}
+	if err := d.addHolds(p, d.Reader(ctx), now); err != nil {
+		return nil, err
+	}
 	if !d.Reader(ctx).All {
 		names := make([]datacenterName, len(now.datacenters))
 		for i, dc := range now.datacenters {

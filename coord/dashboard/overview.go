@@ -58,6 +58,9 @@ func (d *Dashboard) overview(ctx context.Context, r *http.Request, quiet bool) (
 	if err := add(d, p, part{id: "counts"}, "count", counts(r.URL, n.states, n.stuck)...); err != nil {
 		return nil, err
 	}
+	if err := d.addHolds(p, reader, now); err != nil {
+		return nil, err
+	}
 	if reader.All { // nodes and queues are of all projects together
 		if data.History, err = d.addDepths(p, now); err != nil {
 			return nil, err

@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	"golang.org/x/sync/singleflight"
 
 	"writ"
@@ -33,6 +34,7 @@ type moment struct {
 	at          time.Time
 	datacenters []api.Datacenter
 	queues      []api.DatacenterQueues
+	holds       []api.DatacenterHolds
 	projects    []identity.Project
 	counts      ledger.RunCounts
 	stuck       ledger.RunCounts // of which nothing was heard for stuckAfter
@@ -76,7 +78,10 @@ func (d *Dashboard) look(ctx context.Context) (*moment, error) {
 	if err = d.countStuck(ctx, m); err != nil {
 		return nil, err
 	}
-	if m.queues, err = d.LiveView.Queues(ctx); err != nil {
+	var asking errgroup.Group // at the same time: one that stands still keeps both waiting
+	asking.Go(func() (err error) { m.queues, err = d.LiveView.Queues(ctx); return err })
+	asking.Go(func() (err error) { m.holds, err = d.LiveView.Holds(ctx, ""); return err })
+	if err := asking.Wait(); err != nil {
 		return nil, err
 	}
 	d.now.mu.Lock()

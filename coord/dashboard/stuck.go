@@ -78,6 +78,9 @@ func (d *Dashboard) stuck(ctx context.Context, r *http.Request, _ bool) (*page, 
 	data.Projects, data.Datacenters = d.Reader(ctx).projectsOf(now), now.datacenters
 	filter.Silent, filter.Oldest = now.at.Add(-after).Truncate(time.Second), true
 	p := &page{Template: "stuck", Title: "Stuck runs", Nav: "stuck", Data: data}
+	if err := d.addHolds(p, d.Reader(ctx), now); err != nil {
+		return nil, err
+	}
 	return p, d.addStuck(ctx, r.URL, p, now, filter, data.For)
 }
 

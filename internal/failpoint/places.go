@@ -25,6 +25,7 @@ const (
 	NodeBatched      Point = "journal/batched"
 	FloorRaised      Point = "journal/floor"
 	NodeDecided      Point = "journal/node"
+	HoldDecided      Point = "journal/hold"
 	NodeAdmitted     Point = "journal/join"
 	FenceTaken       Point = "journal/fence"
 	NodesAnnounced   Point = "journal/nodes"
@@ -136,6 +137,7 @@ var Places = []Place{
 	{Point: NodeBatched, Kind: Commit, Where: "supervisor.admitByBatch", Says: "A node is admitted by a batch, which notes its serial number."},
 	{Point: FloorRaised, Kind: Commit, Where: "supervisor.rotate", Says: "Certificates that were issued before count no more."},
 	{Point: NodeDecided, Kind: Commit, Where: "supervisor.changeNode", Says: "A decision about a node is recorded."},
+	{Point: HoldDecided, Kind: Commit, Where: "supervisor.changeHolds", Says: "Something starts no work from now on, or may again."},
 	{Point: NodeAdmitted, Kind: Commit, Where: "supervisor.admitNew", Says: "A node joins, and its token is spent."},
 	{Point: FenceTaken, Kind: Commit, Where: "supervisor.Fenced", Says: "A node that is gone has said what it stopped."},
 	{Point: NodesAnnounced, Kind: Commit, Where: "supervisor.announce", Says: "Nodes look different from what was told last."},

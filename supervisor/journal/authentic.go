@@ -63,6 +63,7 @@ var coveredTables = []covered{
 	{"deployments", []string{"project", "name"}, []string{"revision"}, nil},
 	{"deliveries", []string{"run", "seq", "try", "delivery"}, []string{"node", "digest", "epoch", "sent"}, nil},
 	{"results", []string{"run", "seq", "try"}, []string{"digest"}, nil},
+	{"holds", []string{"id"}, []string{"body"}, nil},
 }
 
 // freeTables are those whose rows carry no code, and why.

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"writ"
+	"writ/identity"
 	"writ/identity/envelope"
 	"writ/internal/sqldb"
 )
@@ -141,6 +142,9 @@ func fill(t *testing.T, j *Journal) {
 			if err := tx.AddRefusal(text, []byte("{}")); err != nil {
 				return err
 			}
+			if err := tx.putHolds(int64(name[0]-'0'), identity.Holds{{Held: true, Revision: 1}}, 1); err != nil {
+				return err
+			}
 			return tx.SetRevision("p", "d"+name, 3)
 		})
 	}
@@ -179,6 +183,7 @@ func readAll(t *testing.T, j *Journal) (refused []string) {
 			{"statements", func() (bool, error) { a, err := tx.StatementAnswer(writ.DigestOf([]byte("1"))); return a != nil, err }},
 			{"refusals", func() (bool, error) { a, err := tx.Refusal(writ.DigestOf([]byte("refused 1"))); return a != nil, err }},
 			{"deployments", func() (bool, error) { r, err := tx.Revision("p", "d1"); return r == 3, err }},
+			{"holds", func() (bool, error) { all, revision, err := tx.Holds(); return len(all) == 1 && revision == 1, err }},
 			{"deliveries", func() (bool, error) { return tx.WasSent(call, 1, "n", digest) }},
 			{"results", func() (bool, error) { _, err := tx.ResultsDigest("run-1", nil); return true, err }},
 		} {
@@ -228,9 +233,9 @@ func TestARowThatWasChangedMovedOrCopiedIsRefusedAndLoggedOnce(t *testing.T) {
 			"runs": "id = 'run-1'", "calls": "run = 'run-1'", "nodes": "id = 'node-1'", "resources": "name = 'v1'", "departed": "uid = '1'", "tokens": "id = 't1'", "token_uses": "token = 'm1'", "batches": "id = 'b1'", "secrets": "name = 's1'",
 			"statements":  "digest = '" + writ.DigestOf([]byte("1")).String() + "'",
 			"refusals":    "digest = '" + writ.DigestOf([]byte("refused 1")).String() + "'",
-			"deployments": "name = 'd1'", "deliveries": "run = 'run-1'", "results": "run = 'run-1'",
+			"deployments": "name = 'd1'", "deliveries": "run = 'run-1'", "results": "run = 'run-1'", "holds": "id = 1",
 		}
-		second := strings.NewReplacer("run-1", "run-2", "node-1", "node-2", "'v1'", "'v2'", "uid = '1'", "uid = '2'", "'t1'", "'t2'", "'m1'", "'m2'", "'b1'", "'b2'", "'s1'", "'s2'", "'d1'", "'d2'",
+		second := strings.NewReplacer("run-1", "run-2", "node-1", "node-2", "'v1'", "'v2'", "uid = '1'", "uid = '2'", "'t1'", "'t2'", "'m1'", "'m2'", "'b1'", "'b2'", "'s1'", "'s2'", "'d1'", "'d2'", "id = 1", "id = 2",
 			writ.DigestOf([]byte("1")).String(), writ.DigestOf([]byte("2")).String(),
 			writ.DigestOf([]byte("refused 1")).String(), writ.DigestOf([]byte("refused 2")).String())
 		for _, c := range coveredTables {

@@ -56,7 +56,8 @@ type callRecord struct {
 	Moved         int              `cbor:"42,keyasint,omitempty"`
 	Read          string           `cbor:"43,keyasint,omitempty"`
 
-	Withdrawn int `cbor:"44,keyasint,omitempty"`
+	Withdrawn int  `cbor:"44,keyasint,omitempty"`
+	KeptBack  bool `cbor:"45,keyasint,omitempty"`
 }
 
 // sentRecord is a Delivery.
@@ -85,7 +86,7 @@ func encodeCall(c *Call) ([]byte, error) {
 		Error: c.Error, Reason: c.Reason, Planned: sqldb.Micros(c.Planned), Queued: sqldb.Micros(c.Queued), Started: sqldb.Micros(c.Started), Ended: sqldb.Micros(c.Ended),
 		Hash: c.Hash[:], Project: c.Project, UID: c.UID, Args: c.Args, Options: c.Options, Need: c.Need, Orders: c.Orders, Values: c.Values, Claimed: c.Claimed, Ready: c.Ready,
 		RetryAt: sqldb.Micros(c.RetryAt), StartBy: sqldb.Micros(c.StartBy), EndBy: sqldb.Micros(c.EndBy), Before: c.Before, KnownFailures: c.KnownFailures, Spared: c.Spared, Late: c.Late,
-		Aside: c.Aside, Moved: c.Moved, Read: c.Read, Withdrawn: c.Withdrawn,
+		Aside: c.Aside, Moved: c.Moved, Read: c.Read, Withdrawn: c.Withdrawn, KeptBack: c.KeptBack,
 	}
 	if d := c.Sent; d != nil {
 		r.Sent = &sentRecord{Attempt: d.Attempt, Delivery: d.Delivery, Node: d.Node, Job: d.Job[:], Epoch: d.Epoch, At: sqldb.Micros(d.At)}
@@ -120,7 +121,7 @@ func decodeCall(body []byte) (*Call, error) {
 		},
 		Project: r.Project, UID: r.UID, Args: r.Args, Options: r.Options, Need: r.Need, Orders: r.Orders, Values: r.Values, Claimed: r.Claimed, Ready: r.Ready,
 		RetryAt: sqldb.Time(r.RetryAt), StartBy: sqldb.Time(r.StartBy), EndBy: sqldb.Time(r.EndBy), Before: r.Before, KnownFailures: r.KnownFailures, Spared: r.Spared, Late: r.Late,
-		Aside: r.Aside, Moved: r.Moved, Read: r.Read, Withdrawn: r.Withdrawn,
+		Aside: r.Aside, Moved: r.Moved, Read: r.Read, Withdrawn: r.Withdrawn, KeptBack: r.KeptBack,
 	}
 	if err := setDigest(&c.Hash, r.Hash); err != nil {
 		return nil, err

@@ -41,6 +41,8 @@ type Call struct {
 	Moved int `json:"moved,omitempty"`
 	// Withdrawn is up to which delivery of the attempt each was taken back before a node had it.
 	Withdrawn int `json:"withdrawn,omitempty"`
+	// KeptBack says that the newest delivery got lost while what the call is part of was on hold. The next one waits for the release.
+	KeptBack bool `json:"kept_back,omitempty"`
 	// Late is the success of the last attempt if it came when the call had been given up already: a resume need not do it again.
 	Late *writ.Result `json:"late,omitempty"`
 	// Sent is the newest delivery, nil if there was none. The ones before it have rows of their own.

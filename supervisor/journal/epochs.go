@@ -51,6 +51,8 @@ func (tx *Tx) giveEpoch(last, epoch int64) ([]int64, error) {
 type Head struct {
 	Epoch int64 `json:"epoch"`
 	Seq   int64 `json:"seq"` // of the last event
+	// Holds is the revision of the newest decision about what may not start work.
+	Holds int64 `json:"holds,omitempty"`
 }
 
 // Behind reports whether something that was seen of a journal is not in one.
@@ -60,6 +62,9 @@ func (h Head) Behind(seen Head) bool { return h.Epoch < seen.Epoch || h.Seq < se
 func (j *Journal) Head(ctx context.Context) (h Head, err error) {
 	err = j.Read(ctx, func(tx *Tx) error {
 		if h.Epoch, err = tx.number(metaEpoch); err != nil {
+			return err
+		}
+		if _, h.Holds, err = tx.Holds(); err != nil {
 			return err
 		}
 		return tx.QueryRowContext(tx.ctx, `SELECT seq FROM event_counter`).Scan(&h.Seq)

@@ -9,12 +9,13 @@ import (
 
 // Every run that has not ended has something that wakes it, which a death of the supervisor does not take away:
 //
-//   - a pass of its script is due: the next supervisor begins with it, and a run of a deployment waits for an earlier one, which is open;
+//   - a pass of its script is due: the next supervisor begins with it, and a run of a deployment waits for an earlier one, which is open. One that was
+//     accepted and is on hold waits for a person: after each decision about holds, the watch gives all open runs a step;
 //   - it is being ended, and by when is set;
 //   - one of its calls is out at a node that is still a member: the node reports, or its time there is over;
 //   - one of its calls could be sent to such a node: the node is offered what it has room for. One that is lost is a member, too: a call that
 //     never began and must be there waits until the node is back, or until a person decides that it is none any more;
-//   - one of its calls has a time at which the watch looks at it.
+//   - one of its calls has a time at which the watch looks at it: those on hold have one, too.
 //
 // Its deadline is none of them: a run that only its deadline ends is stuck. A call that waits for others of its run is woken by these.
 
@@ -102,7 +103,11 @@ func (tx *Tx) StillAsleep(isMember func(writ.NodeID) bool, runs []writ.RunID) (f
 
 // idleRuns returns at most max open runs for which no pass is due.
 func (tx *Tx) idleRuns(after Looked, max int) ([]Looked, error) {
-	rows, err := tx.QueryContext(tx.ctx, idleRuns, after.due, string(after.run), max)
+	return tx.lookedRuns(idleRuns, after, max)
+}
+
+func (tx *Tx) lookedRuns(query string, after Looked, max int) ([]Looked, error) {
+	rows, err := tx.QueryContext(tx.ctx, query, after.due, string(after.run), max)
 	if err != nil {
 		return nil, err
 	}
@@ -119,6 +124,20 @@ func (tx *Tx) idleRuns(after Looked, max int) ([]Looked, error) {
 }
 
 const idleRuns = `SELECT due, id FROM runs WHERE open AND NOT pending AND (due, id) > ($1, $2) ORDER BY due, id LIMIT $3`
+
+// OpenRunsAfter returns at most max open runs after a place in their order, with the place to go on from: the zero value after the last one.
+func (tx *Tx) OpenRunsAfter(after Looked, max int) (runs []writ.RunID, next Looked, err error) {
+	some, err := tx.lookedRuns(openRunsAfter, after, max)
+	for _, at := range some {
+		runs = append(runs, at.run)
+	}
+	if len(some) == max {
+		next = some[max-1]
+	}
+	return runs, next, err
+}
+
+const openRunsAfter = `SELECT due, id FROM runs WHERE open AND (due, id) > ($1, $2) ORDER BY due, id LIMIT $3`
 
 // openRow is what the searches for what is due read of an open call: not its body, but the columns beside it.
 type openRow struct {

@@ -34,13 +34,14 @@ const (
 	VerbNodeStanding Verb = "node-standing"
 	// VerbTokenStanding asks for the list that VerbTokens gives, signed.
 	VerbTokenStanding Verb = "token-standing"
+	VerbHolds         Verb = "holds"
 )
 
 // Which side answers which verbs. A request with any other verb is refused before its parameters are read.
 var (
 	ToSupervisor = []Verb{
 		VerbSubmit, VerbStatement, VerbRoster, VerbPlan, VerbLogs, VerbValues, VerbQueues, VerbResources, VerbSecrets, VerbNodes, VerbAdopted, VerbStanding,
-		VerbCertificates, VerbTokens, VerbBatches, VerbNodeStanding, VerbTokenStanding,
+		VerbCertificates, VerbTokens, VerbBatches, VerbNodeStanding, VerbTokenStanding, VerbHolds,
 	}
 	ToCoordinator = []Verb{VerbRoster}
 )

@@ -84,6 +84,8 @@ type (
 		Admission writ.Admission `json:"admission"`
 		Holder    string         `json:"holder,omitempty"` // of one that is contested: the name of the node that has the number
 	}
+	// Holds asks what may not start work. The answer is []Hold.
+	Holds struct{}
 	// Certificates asks which certificates a datacenter has. The answer is []writ.Certificate.
 	Certificates struct{}
 	// Plan asks what a run of these calls would do. Nothing comes of it. The answer is a writ.Preview.
@@ -121,6 +123,21 @@ type (
 		Project writ.ProjectID `json:"project,omitempty"`
 	}
 )
+
+// Hold is the newest decision about a part of the work of a datacenter: that it starts no work, or that it does again. The part is all of it, a project,
+// a deployment or an operation.
+type Hold struct {
+	Project     writ.ProjectID `json:"project,omitempty"`
+	ProjectName string         `json:"project_name,omitempty"`
+	Deployment  string         `json:"deployment,omitempty"`
+	Operation   string         `json:"operation,omitempty"`
+	Held        bool           `json:"held"`
+	// Exempt says of what is released that it was taken out of a wider hold, which holds the rest.
+	Exempt     bool            `json:"exempt,omitempty"`
+	Revision   int64           `json:"revision"` // statements name it
+	ByOperator bool            `json:"by_operator,omitempty"`
+	Decided    []writ.Decision `json:"decided"` // the last ones, oldest first
+}
 
 // Nodes asks for what is known of the nodes at this moment. The answer is a list of NodeNow.
 type Nodes struct{}

@@ -36,6 +36,7 @@ var verbRights = map[Verb]asked{
 	"nodes":     {true, false},
 	"tokens":    {true, false},
 	"batches":   {true, false},
+	"holds":     {true, false},
 
 	"certificates":   {true, false},
 	"node-standing":  {true, false},

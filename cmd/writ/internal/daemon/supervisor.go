@@ -68,6 +68,7 @@ type Supervisor struct {
 	KeepRuns     time.Duration  // after their end; supervisor.DefaultKeepRuns if 0
 	Weights      map[string]int // of projects by name: see supervisor.Config
 	OlderRunners bool           // see supervisor.Config
+	Held         bool           // likewise; it counts once
 	Grace        time.Duration  // of requests of nodes, once it is told to end; 5 s if 0
 	Version      string
 	Log          *slog.Logger
@@ -240,10 +241,12 @@ func (s *Supervisor) serve(ctx context.Context, store string, config supervisor.
 	if config.Protected, config.ProtectedValues, err = isProtected(s.Data); err != nil {
 		return err
 	}
+	config.Held = s.Held
 	super, err := supervisor.Open(ctx, config, signed)
 	if err != nil {
 		return err
 	}
+	s.Held = false // one that stands by later, and takes over again, finds what people have released
 	if err := s.keep(ctx, super, rosters); err != nil {
 		return errors.Join(err, config.Journal.Release(context.WithoutCancel(ctx)))
 	}

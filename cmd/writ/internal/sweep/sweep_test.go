@@ -289,7 +289,14 @@ var (
 			return err == nil && m.Admission() == writ.AdmissionApproved
 		})
 	}
-	rotated  = func(w *cluster) { w.insist("pki", "rotate", "--dc", supervisor) }
+	rotated = func(w *cluster) { w.insist("pki", "rotate", "--dc", supervisor) }
+	held    = func(w *cluster) {
+		w.insist("hold", "--dc", supervisor)
+		w.Until("it is released", func(context.Context) bool {
+			_, said, code := w.try("release", "--dc", supervisor)
+			return code == 0 || strings.Contains(said, "is not on hold") // the answer to the release got lost
+		})
+	}
 	cordoned = func(w *cluster) {
 		w.insist("node", "cordon", node, "--dc", supervisor)
 		w.insist("node", "uncordon", node, "--dc", supervisor)
@@ -441,6 +448,7 @@ var scenes = map[failpoint.Point]scene{
 	failpoint.NodeBatched:      {victim: supervisor, during: batchUsed},
 	failpoint.FloorRaised:      {victim: supervisor, during: rotated},
 	failpoint.NodeDecided:      {victim: supervisor, during: cordoned},
+	failpoint.HoldDecided:      {victim: supervisor, during: held},
 	failpoint.NodeAdmitted:     {victim: supervisor, during: joined},
 	failpoint.FenceTaken:       {victim: supervisor, before: unused, during: goneForGood, late: true},
 	failpoint.NodesAnnounced:   {victim: supervisor},

@@ -1,0 +1,260 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"writ"
+	"writ/cmd/writ/internal/client"
+	"writ/cmd/writ/internal/terminal"
+	"writ/coord/api"
+	"writ/identity"
+	"writ/sal/catalog"
+)
+
+// scopeFlags say which work is held or released.
+type scopeFlags struct {
+	datacenter string
+	project    string
+	deployment string
+	operation  string
+	reason     reasonFlag
+}
+
+func (s *scopeFlags) add(a *app, c *cobra.Command) {
+	f := c.Flags()
+	f.StringVar(&s.datacenter, "dc", "", "name or id of the datacenter")
+	f.StringVar(&s.project, "project", "", "only the work of this project, by name or id")
+	f.StringVar(&s.deployment, "deployment", "", "only the work of this deployment, of --project or the project of the context")
+	f.StringVar(&s.operation, "operation", "", "only this operation, as machine.create, or all of a module, as machine")
+	s.reason.add(c, "writ hold list")
+	c.MarkFlagsMutuallyExclusive("project", "operation")
+	c.MarkFlagsMutuallyExclusive("deployment", "operation")
+	a.completeFlag(c, "dc", suggestDatacenters)
+	complete(c, "operation", operationNames()...)
+}
+
+// operationNames are the modules whose operations nodes carry out, and these.
+func operationNames() (all []string) {
+	for _, o := range catalog.Operations() {
+		if o.Effect == catalog.Find {
+			continue
+		}
+		if !slices.Contains(all, o.Module) {
+			all = append(all, o.Module)
+		}
+		all = append(all, o.Name())
+	}
+	return all
+}
+
+func (a *app) holdCommand() *cobra.Command {
+	var scope scopeFlags
+	c := &cobra.Command{
+		Use:   "hold",
+		Short: "Stop a datacenter or a part of its work from starting, and list what is on hold",
+		Long: `Signs that a datacenter sends no jobs from now on. With a flag, that is so only for a project, a deployment, an operation or a module. The datacenter accepts submissions as before.
+What a node has goes on, and what it reports is taken. A run that waits says why, and the command that releases it.
+
+A hold does not move deadlines: a run that is on hold until its deadline expires. "writ run cancel" works as ever. A hold of a deployment stops its runs, and calls of others that
+take over what it owns.
+
+For a datacenter or an operation you need the role operator or admin. For a project or a deployment, control of its runs is enough. What an operator of the datacenter
+holds, such a person releases.`,
+		Example: `  writ hold --dc dc1 --reason "the disks of rack 3 fail"
+  writ hold --project shop --reason "the bill is checked"
+  writ hold --deployment web --project shop
+  writ hold --operation machine.create
+  writ hold list`,
+		Args: noSuchCommand,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return a.decideScope(cmd.Context(), scope, identity.DecisionHold)
+		},
+	}
+	scope.add(a, c)
+	c.AddCommand(a.holdListCommand())
+	return c
+}
+
+func (a *app) releaseCommand() *cobra.Command {
+	var scope scopeFlags
+	c := &cobra.Command{
+		Use:   "release",
+		Short: "Let a datacenter or a part of its work start again",
+		Long: `Signs that a datacenter may send jobs again, or only those of a project, a deployment, an operation or a module.
+
+A part can be released while the whole is on hold: that takes it out of the hold, and the rest stays. So a datacenter that was started with "writ supervisor --held"
+is let go piece by piece. A hold that is signed later takes the part in again.
+
+The statement names the revision that you saw. If another person decided about the same work meanwhile, it is refused, and you look again.`,
+		Example: `  writ release --project shop
+  writ release --operation volume
+  writ release --dc dc1 --reason "the disks were replaced"`,
+		Args: noSuchCommand,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return a.decideScope(cmd.Context(), scope, identity.DecisionRelease)
+		},
+	}
+	scope.add(a, c)
+	return c
+}
+
+// decideScope signs a decision about the work that the flags name, and hands it in.
+func (a *app) decideScope(ctx context.Context, flags scopeFlags, decision string) error {
+	c, roster, err := a.cluster(ctx)
+	if err != nil {
+		return err
+	}
+	dc, err := client.TheDatacenter(roster, flags.datacenter)
+	if err != nil {
+		return err
+	}
+	scope, projectName, err := flags.scope(c, roster)
+	if err != nil {
+		return err
+	}
+	holds, err := c.Holds(ctx, dc.ID)
+	if err != nil {
+		return err
+	}
+	statement := identity.Statement{Datacenter: dc.ID, Decision: decision, Reason: string(flags.reason)}
+	scope.Statement(&statement, dc.Datacenter, projectName, holds.Seen(scope))
+	a.Note("signing: %s %s in %s", decision, scope.Text(projectName), dc.Name)
+	for _, over := range holds.Over(scope) {
+		a.Note("%s", heldText(over.Last(), over.Text()))
+	}
+	return a.decide(ctx, c, statement)
+}
+
+// scope is what the flags name. The project of the context counts for a deployment only: otherwise a person would hold a project who meant all.
+func (s *scopeFlags) scope(c *client.Client, roster *identity.Roster) (scope identity.Scope, projectName string, err error) {
+	scope.Deployment, scope.Operation = s.deployment, s.operation
+	if s.deployment != "" && !writ.ValidName(s.deployment) {
+		return scope, "", writ.Errorf(writ.CodeUsage, "%q is not the name of a deployment", s.deployment).WithHint("`writ resource list -o wide` shows which own something")
+	}
+	if s.operation != "" && !slices.Contains(operationNames(), s.operation) {
+		return scope, "", writ.Errorf(writ.CodeUsage, "there is no operation %q that nodes carry out", s.operation).
+			WithHint("say one like machine.create, or a module like machine; docs/operations.md has all")
+	}
+	var project identity.Project
+	switch {
+	case s.project != "":
+		project, err = client.Project(roster, s.project)
+	case s.deployment != "":
+		project, err = projectOf(c, roster)
+	}
+	scope.Project = project.ID
+	return scope, project.Name, err
+}
+
+// heldText says who holds something, and why.
+func heldText(d writ.Decision, what string) string {
+	who := d.Signer
+	if who == "" {
+		who = "the supervisor itself"
+	}
+	text := fmt.Sprintf("%s has held %s since %s", who, what, clock(d.Time))
+	if d.Reason != "" {
+		text += ": " + d.Reason
+	}
+	return text
+}
+
+func (a *app) holdListCommand() *cobra.Command {
+	var datacenter string
+	c := &cobra.Command{
+		Use:     "list",
+		Short:   "List what is on hold, who holds it and why",
+		Example: "  writ hold list\n  writ hold list --dc dc1 -o json",
+		Args:    exactly(),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			c, err := a.client()
+			if err != nil {
+				return err
+			}
+			list, err := api.Answer[api.HoldList](c.API.ListHolds(cmd.Context(), &api.ListHoldsParams{Datacenter: datacenter}))
+			if err != nil {
+				return err
+			}
+			var rows []heldRow
+			for _, d := range list.Items {
+				if d.Error != nil {
+					a.Warn("%s cannot be asked: %v", d.Name, d.Error)
+				}
+				rows = append(rows, heldRows(d)...)
+			}
+			return a.Print(terminal.List(list, rows, func(h heldRow) string { return h.what },
+				column("DATACENTER", func(h heldRow) string { return h.datacenter }),
+				column("WHAT", func(h heldRow) string { return h.what }),
+				column("STATE", func(h heldRow) string { return h.state }),
+				column("SINCE", func(h heldRow) string { return age(h.last.Time) }),
+				column("BY", func(h heldRow) string { return h.last.Signer }),
+				column("REASON", func(h heldRow) string { return h.last.Reason }),
+				column("RELEASE", func(h heldRow) string { return h.release }),
+				wide("REVISION", func(h heldRow) string { return fmt.Sprint(h.revision) }),
+				wide("BY OPERATOR", func(h heldRow) string { return yesNo(h.byOperator) }),
+			))
+		},
+	}
+	c.Flags().StringVar(&datacenter, "dc", "", "only those of this datacenter")
+	a.completeFlag(c, "dc", suggestDatacenters)
+	return c
+}
+
+// heldIn says in a sentence what is on hold in each datacenter that answers, for lists of datacenters.
+func heldIn(ctx context.Context, c *client.Client) map[writ.DatacenterID]string {
+	list, err := api.Answer[api.HoldList](c.API.ListHolds(ctx, &api.ListHoldsParams{}))
+	if err != nil {
+		return nil // an earlier coordinator knows no holds, and what else is wrong the list itself says
+	}
+	held := make(map[writ.DatacenterID]string)
+	for _, d := range list.Items {
+		all := client.HoldsOf(d.Holds)
+		parts := 0
+		for _, h := range all {
+			if h.Held {
+				parts++
+			}
+		}
+		switch whole := all.Of(identity.Scope{}); {
+		case whole != nil && whole.Held:
+			held[d.Datacenter] = "is on hold: " + heldText(whole.Last(), "it")
+		case parts > 0:
+			held[d.Datacenter] = count(parts, "part") + " of its work on hold"
+		}
+	}
+	return held
+}
+
+// heldRow is a line of the list.
+type heldRow struct {
+	datacenter, what, state, release string
+	last                             writ.Decision
+	revision                         int64
+	byOperator                       bool
+}
+
+// heldRows are what is on hold in a datacenter, and what was taken out of a hold. What counts no more is left out.
+func heldRows(d api.DatacenterHolds) (rows []heldRow) {
+	for _, h := range client.HoldsOf(d.Holds) {
+		exempt := client.HoldsOf(d.Holds).Exempts(h.Scope)
+		if !h.Held && !exempt {
+			continue
+		}
+		row := heldRow{datacenter: d.Name, what: strings.TrimPrefix(h.Text(), "the "), state: "held", last: h.Last(), revision: h.Revision, byOperator: h.ByOperator}
+		if row.last.Signer == "" {
+			row.last.Signer = "supervisor"
+		}
+		if exempt {
+			row.state = "released"
+		} else {
+			row.release = h.Release(d.Name, h.ProjectName)
+		}
+		rows = append(rows, row)
+	}
+	return rows
+}

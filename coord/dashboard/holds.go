@@ -1,0 +1,70 @@
+package dashboard
+
+import (
+	"cmp"
+	"time"
+
+	"writ"
+	"writ/coord/api"
+	"writ/identity"
+	"writ/internal/hidden"
+)
+
+// maxHolds bounds what is on hold that a page lists.
+const maxHolds = 20
+
+// held is a part of the work of a datacenter that is on hold, or that was taken out of a hold.
+type held struct {
+	api.Hold
+	DatacenterName string
+	Datacenter     writ.DatacenterID
+	scope          identity.Scope
+	Command        string // that releases it, "" if the reader may not, or it is released
+}
+
+// Key tells it from the others.
+func (h held) Key() string {
+	return string(h.Datacenter) + "/" + string(h.Project) + "/" + h.Deployment + "/" + h.Operation
+}
+
+// What is on hold, in words.
+func (h held) What() string { return hidden.Escape(h.scope.Text(h.ProjectName)) }
+
+func (h held) last() (d writ.Decision) {
+	if n := len(h.Decided); n > 0 {
+		d = h.Decided[n-1]
+	}
+	return d
+}
+
+// By is who decided so, Reason why, and Time when.
+
+func (h held) By() string      { return cut(cmp.Or(h.last().Signer, "the supervisor itself"), valueRunes) }
+func (h held) Reason() string  { return cut(h.last().Reason, valueRunes) }
+func (h held) Time() time.Time { return h.last().Time }
+
+// addHolds adds what is on hold, as far as the reader may know of it.
+func (d *Dashboard) addHolds(p *page, reader Reader, now *moment) error {
+	var all []held
+	for _, dc := range now.holds {
+		for _, h := range dc.Holds {
+			if !h.Held && !h.Exempt || h.Project != "" && !reader.Reads(h.Project) || len(all) == maxHolds {
+				continue
+			}
+			row := held{Hold: h, DatacenterName: hidden.Escape(dc.Name), Datacenter: dc.Datacenter, scope: identity.Scope{Project: h.Project, Deployment: h.Deployment, Operation: h.Operation}}
+			if h.Held && mayRelease(reader, h) {
+				row.Command = row.scope.Release(dc.Name, h.ProjectName)
+			}
+			all = append(all, row)
+		}
+	}
+	return add(d, p, part{id: "holds"}, "hold", all...)
+}
+
+// mayRelease reports whether a page offers a reader the command that releases something.
+func mayRelease(reader Reader, h api.Hold) bool {
+	if h.ByOperator || h.Project == "" {
+		return reader.may(identity.ActionScheduleNodes, "")
+	}
+	return reader.may(identity.ActionControlRuns, h.Project)
+}

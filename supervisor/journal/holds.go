@@ -1,0 +1,59 @@
+package journal
+
+import (
+	"database/sql"
+	"errors"
+	"fmt"
+
+	"writ/identity"
+	"writ/internal/cbor"
+)
+
+// theHolds is the id of the only row of its table.
+const theHolds = int64(1)
+
+// holdsRow is what that row has.
+type holdsRow struct {
+	// Revision is that of the newest decision, also when that was forgotten.
+	Revision int64          `json:"revision"`
+	All      identity.Holds `json:"all"`
+}
+
+// Holds returns the newest decisions about what may not start work, and the revision of the newest of them.
+func (tx *Tx) Holds() (all identity.Holds, revision int64, err error) {
+	var stored []byte
+	err = tx.QueryRowContext(tx.ctx, selectHolds, theHolds).Scan(&stored)
+	if errors.Is(err, sql.ErrNoRows) {
+		return nil, 0, nil
+	}
+	if err != nil {
+		return nil, 0, err
+	}
+	body, err := tx.open("holds", stored, theHolds)
+	if err != nil {
+		return nil, 0, err
+	}
+	var row holdsRow
+	if err := cbor.Unmarshal(body, &row); err != nil {
+		return nil, 0, fmt.Errorf("decode holds: %w", err)
+	}
+	return row.All, row.Revision, nil
+}
+
+const selectHolds = `SELECT body FROM holds WHERE id = $1`
+
+// PutHolds replaces them.
+func (tx *Tx) PutHolds(all identity.Holds, revision int64) error {
+	return tx.putHolds(theHolds, all, revision)
+}
+
+func (tx *Tx) putHolds(id int64, all identity.Holds, revision int64) error {
+	body, err := cbor.Marshal(holdsRow{revision, all})
+	if err == nil {
+		body, err = tx.withCode("holds", body, id)
+	}
+	if err != nil {
+		return fmt.Errorf("encode holds: %w", err)
+	}
+	return tx.exec(`INSERT INTO holds (id, body) VALUES ($1, $2) ON CONFLICT (id) DO UPDATE SET body = excluded.body`, id, body)
+}
