@@ -43,12 +43,12 @@ func (t *step) arrange(g ground) error {
 // claimCalls decides, for each planned call, which resource it is about: its uid, who owns it, where it is and what the call will use
 // there. Calls that the supervisor can answer by itself are answered.
 func (t *step) claimCalls(g ground) error {
-	held, err := t.heldCalls(g)
+	waiting, err := t.waitingCalls(g)
 	if err != nil {
 		return err
 	}
 	for _, c := range t.calls {
-		if c.State != writ.CallPlanned || c.Claimed || t.run.Stop != nil || held[c.Seq] {
+		if c.State != writ.CallPlanned || c.Claimed || t.run.Stop != nil || waiting[c.Seq] {
 			continue
 		}
 		op, _ := catalog.Lookup(c.Operation)
@@ -59,11 +59,11 @@ func (t *step) claimCalls(g ground) error {
 	return nil
 }
 
-// heldCalls returns the calls that must wait: those that are on hold, those whose resource another run works on, and all that need them, each with those that
+// waitingCalls returns the calls that must wait: those that are on hold, those whose resource another run works on, and all that need them, each with those that
 // must be on a node with it. None of them keeps a claim meanwhile: two runs that each had a part of what both need would wait for each other.
-// What a held call needs itself is not held for its sake, as it ends without it.
-func (t *step) heldCalls(g ground) (map[int]bool, error) {
-	held := make(map[int]bool)
+// What such a call needs itself does not wait for its sake: it ends without it.
+func (t *step) waitingCalls(g ground) (map[int]bool, error) {
+	waiting := make(map[int]bool)
 	groups := t.connected()
 	for _, group := range groups {
 		free, err := t.areFree(g, group)
@@ -71,26 +71,26 @@ func (t *step) heldCalls(g ground) (map[int]bool, error) {
 			return nil, err
 		}
 		if !free {
-			t.holdUp(group, held)
+			t.keepWaiting(group, waiting)
 		}
 	}
-	if len(held) == 0 {
-		return held, nil
+	if len(waiting) == 0 {
+		return waiting, nil
 	}
 	needs := t.needs()
-	needsHeld := func(c *journal.Call) bool {
-		return slices.ContainsFunc(needs[c.Seq], func(seq int) bool { return held[seq] })
+	needsWaiting := func(c *journal.Call) bool {
+		return slices.ContainsFunc(needs[c.Seq], func(seq int) bool { return waiting[seq] })
 	}
 	for again := true; again; {
 		again = false
 		for _, group := range groups {
-			if !held[group[0].Seq] && slices.ContainsFunc(group, needsHeld) {
-				t.holdUp(group, held)
+			if !waiting[group[0].Seq] && slices.ContainsFunc(group, needsWaiting) {
+				t.keepWaiting(group, waiting)
 				again = true
 			}
 		}
 	}
-	return held, nil
+	return waiting, nil
 }
 
 // areFree reports whether nothing of a group of calls is on hold, and no other run works on what they are about. It says of each call where that is
@@ -113,12 +113,12 @@ func (t *step) areFree(g ground, group []*journal.Call) (bool, error) {
 	return free, nil
 }
 
-// holdUp marks the calls of a group as held, and takes back what they have claimed.
-func (t *step) holdUp(group []*journal.Call, held map[int]bool) {
+// keepWaiting marks the calls of a group as waiting, and takes back what they have claimed.
+func (t *step) keepWaiting(group []*journal.Call, waiting map[int]bool) {
 	for _, c := range group {
-		held[c.Seq] = true
+		waiting[c.Seq] = true
 		if c.Claimed && neverSent(c) {
-			t.release(c)
+			t.unclaim(c)
 		}
 	}
 }
@@ -154,8 +154,8 @@ func (t *step) needs() map[int][]int {
 // neverSent reports whether a call was sent to no node that may have something of it.
 func neverSent(c *journal.Call) bool { return c.Attempt == c.Moved+1 && c.Delivery == 0 }
 
-// release takes back what claim and placement said of a call that was never sent.
-func (t *step) release(c *journal.Call) {
+// unclaim takes back what claim and placement said of a call that was never sent.
+func (t *step) unclaim(c *journal.Call) {
 	c.Node, c.NodeName, c.UID, c.Need = "", "", "", writ.Capacity{}
 	c.Claimed, c.Ready, c.RetryAt = false, false, t.now
 	t.touch(c)
@@ -178,7 +178,7 @@ func (t *step) claim(g ground, op *catalog.Operation, c *journal.Call) error {
 	}
 	earlier := t.lastOn(c.Resource(), c.Seq)
 	if earlier != nil && (op.Effect == catalog.Find || removes(earlier) || !earlier.Claimed) {
-		t.hold(c, fmt.Sprintf("waits for call %d, %s", earlier.Seq, describe(earlier)))
+		t.delay(c, fmt.Sprintf("waits for call %d, %s", earlier.Seq, describe(earlier)))
 		return nil
 	}
 	have, err := g.Resource(c.Resource())
@@ -206,7 +206,7 @@ func (t *step) isFree(g ground, c *journal.Call) (bool, error) {
 	if err != nil || other == "" {
 		return err == nil, err
 	}
-	t.hold(c, "another run, "+string(other)+", still works on the "+c.Resource().String())
+	t.delay(c, "another run, "+string(other)+", still works on the "+c.Resource().String())
 	return false, nil
 }
 
@@ -237,7 +237,7 @@ func (t *step) claimNamed(g ground, op *catalog.Operation, c *journal.Call) (wai
 		id := writ.ResourceID{Project: c.Project, Kind: ref.Kind, Name: ref.Name}
 		if maker := t.lastOn(id, c.Seq); maker != nil {
 			if removes(maker) {
-				t.hold(c, fmt.Sprintf("waits for call %d, %s", maker.Seq, describe(maker)))
+				t.delay(c, fmt.Sprintf("waits for call %d, %s", maker.Seq, describe(maker)))
 				return true, nil
 			}
 			if !slices.Contains(c.After, maker.Seq) {

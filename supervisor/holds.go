@@ -338,7 +338,7 @@ func (t *step) mayStart(g ground, group []*journal.Call) (bool, error) {
 			with = append(with, c)
 			continue
 		case !c.RetryAt.After(t.now): // it is not being tried again
-			t.hold(c, t.s.whyOnHold(h))
+			t.delay(c, t.s.whyOnHold(h))
 		}
 		held, by = c, h
 	}
@@ -346,7 +346,7 @@ func (t *step) mayStart(g ground, group []*journal.Call) (bool, error) {
 		return true, nil
 	}
 	for _, c := range with {
-		t.hold(c, fmt.Sprintf("goes with call %d, %s, which %s", held.Seq, describe(held), t.s.whyOnHold(by)))
+		t.delay(c, fmt.Sprintf("goes with call %d, %s, which %s", held.Seq, describe(held), t.s.whyOnHold(by)))
 	}
 	return false, nil
 }
@@ -371,7 +371,7 @@ func (t *step) putOnHold(c *journal.Call, h *identity.Hold) {
 		c.Ready = false
 		t.touch(c)
 	}
-	t.hold(c, t.s.whyOnHold(h))
+	t.delay(c, t.s.whyOnHold(h))
 }
 
 // keepBack lets a call that is out wait whose delivery got lost: its node has nothing of it, and would begin it now. Its time does not run meanwhile.

@@ -33,7 +33,7 @@ func (t *step) lose(node writ.NodeID) error {
 		var err error
 		switch {
 		case c.State == writ.CallPlanned && neverSent(c):
-			t.release(c)
+			t.unclaim(c)
 		case n.Gone && without[c.Seq] != (need{}):
 			err = t.loseNeed(c, without[c.Seq])
 		case n.Gone && repeatableElsewhere(c):
@@ -165,7 +165,7 @@ func (t *step) moveAway(c *journal.Call, why string) error {
 	}
 	c.Moved = c.Attempt - 1
 	c.Spared = c.Moved - c.Before // nothing was tried
-	t.release(c)
+	t.unclaim(c)
 	c.Delivery, c.Withdrawn, c.Started, c.Reason = 0, 0, time.Time{}, why
 	return nil
 }

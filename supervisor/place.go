@@ -181,7 +181,7 @@ func (t *step) placeGroup(group []*journal.Call, seats []seat) error {
 			c.Reason, c.RetryAt = "", time.Time{}
 			t.touch(c)
 		case v.later:
-			t.holdHomeless(c, v.why)
+			t.delayHomeless(c, v.why)
 		default:
 			why := noCapacity(w, v)
 			if at := t.splitAt(c); pinned != "" && at != "" {
@@ -204,11 +204,11 @@ func (t *step) placeGroup(group []*journal.Call, seats []seat) error {
 // homelessAgain is how long it stands at least why a call has no node: nodes come and go, and that is so for all calls that wait.
 const homelessAgain = 10 * time.Second
 
-// holdHomeless lets a call wait that no node will do for now. That other nodes will not than a moment ago is not worth a write.
-func (t *step) holdHomeless(c *journal.Call, why string) {
+// delayHomeless lets a call wait that no node will do for now. That other nodes will not than a moment ago is not worth a write.
+func (t *step) delayHomeless(c *journal.Call, why string) {
 	const because = "no node is ready: "
 	if t.touched[c.Seq] || !strings.HasPrefix(c.Reason, because) || t.now.Sub(c.RetryAt).Abs() >= homelessAgain {
-		t.hold(c, because+why)
+		t.delay(c, because+why)
 	}
 }
 

@@ -118,9 +118,9 @@ func (t *step) waitsForInventories() bool {
 			continue
 		}
 		if c.Claimed { // where the journal has it may not be where it was sent
-			t.release(c)
+			t.unclaim(c)
 		}
-		t.hold(c, why)
+		t.delay(c, why)
 	}
 	return true
 }

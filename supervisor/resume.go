@@ -204,7 +204,7 @@ func (t *step) reopen(c *journal.Call) error {
 		c.Attempt++
 	}
 	if c.Attempt == c.Moved+1 || leavesNothing(c) {
-		t.release(c)
+		t.unclaim(c)
 	}
 	c.Before, c.Spared, c.Delivery, c.Withdrawn = c.Attempt-1, 0, 0, 0
 	c.Claimed, c.Ready, c.RetryAt = false, false, time.Time{}

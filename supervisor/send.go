@@ -83,7 +83,7 @@ func (t *step) sendTo(tx *journal.Tx, node writ.NodeID, calls []*journal.Call) e
 	member, why := t.s.fleet.away(node)
 	if why != "" {
 		for _, c := range calls {
-			t.hold(c, waitsForIts(c.NodeName, why))
+			t.delay(c, waitsForIts(c.NodeName, why))
 		}
 		return nil
 	}

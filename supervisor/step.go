@@ -361,11 +361,11 @@ func (t *step) waitOn(c *journal.Call, before wait, reason string) {
 	if before.kept {
 		delete(t.touched, c.Seq)
 	}
-	t.hold(c, reason)
+	t.delay(c, reason)
 }
 
-// hold lets a planned call wait, for a reason that people can read; it is looked at again every second.
-func (t *step) hold(c *journal.Call, reason string) {
+// delay lets a planned call wait, for a reason that people can read; it is looked at again every second.
+func (t *step) delay(c *journal.Call, reason string) {
 	if c.Reason != reason {
 		c.Reason, c.RetryAt = reason, t.now
 		t.touch(c)
