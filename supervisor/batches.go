@@ -258,13 +258,16 @@ func (s *Supervisor) createBatch(ctx context.Context, v *identity.VerifiedStatem
 	if err != nil {
 		return link.StatementAnswer{}, err
 	}
-	nodes := "one node"
+	nodes, numbers := "one node", "one serial number"
 	if says.Most > 1 {
 		nodes = fmt.Sprintf("%d nodes", says.Most)
 	}
+	if len(says.Serials) > 1 {
+		numbers = fmt.Sprintf("%d serial numbers", len(says.Serials))
+	}
 	answer := link.StatementAnswer{
 		Subject: v.Statement.Subject,
-		Done:    fmt.Sprintf("batch %s admits %s of %d serial numbers until %s", says.ID, nodes, len(says.Serials), says.Until.Format(time.RFC3339)),
+		Done:    fmt.Sprintf("batch %s admits %s of %s until %s", says.ID, nodes, numbers, says.Until.Format(time.RFC3339)),
 	}
 	err = s.Journal.Write(failpoint.At(ctx, failpoint.BatchMade), func(tx *journal.Tx) error {
 		if known, err := tx.NodeBatch(says.ID); err != nil || known != nil {

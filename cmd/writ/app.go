@@ -101,7 +101,7 @@ in the middle cannot make it act.`,
 			if err := a.fillFlags(cmd); err != nil {
 				return err
 			}
-			return checkTogether(cmd)
+			return checkFlags(cmd)
 		},
 	}
 	root.PersistentFlags().VarP(&a.Format, "output", "o", "form of the data: table, wide, json, yaml, csv (lists), markdown (plans) or name")
@@ -223,8 +223,21 @@ func flagError(cmd *cobra.Command, err error) error {
 	return e.WithHint("--%s: %s (%s --help)", value.GetFlag().Name, value.GetFlag().Usage, cmd.CommandPath())
 }
 
-// checkTogether refuses flags that exclude each other.
-func checkTogether(cmd *cobra.Command) error {
+// checkFlags refuses a command without a flag that it must have, and flags that exclude each other.
+func checkFlags(cmd *cobra.Command) error {
+	var missing []string
+	cmd.Flags().VisitAll(func(f *pflag.Flag) {
+		if len(f.Annotations[cobra.BashCompOneRequiredFlag]) > 0 && !f.Changed {
+			missing = append(missing, "--"+f.Name)
+		}
+	})
+	switch len(missing) {
+	case 0:
+	case 1:
+		return writ.Errorf(writ.CodeUsage, "%s is missing", missing[0]).WithHint("%s --help", cmd.CommandPath())
+	default:
+		return writ.Errorf(writ.CodeUsage, "%s are missing", strings.Join(missing, " and ")).WithHint("%s --help", cmd.CommandPath())
+	}
 	err := cmd.ValidateFlagGroups()
 	if err == nil {
 		return nil

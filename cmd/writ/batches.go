@@ -56,7 +56,7 @@ A datacenter with manual approval takes no batches: there each node is approved 
 	f := c.Flags()
 	f.StringVar(&flags.datacenter, "dc", "", "name or id of the datacenter")
 	a.completeFlag(c, "dc", suggestDatacenters)
-	f.StringVar(&flags.serials, "serials", "", "file with a serial number a line")
+	f.StringVar(&flags.serials, "serials", "", "file with a serial number a line; - is standard input")
 	f.IntVar(&flags.most, "max", 0, "how many nodes are admitted at most. 0: one for each serial number")
 	f.DurationVar(&flags.validity, "valid", identity.BatchValidity, "how long nodes are admitted, at most 24h")
 	flags.reason.add(c, "writ batch list")
@@ -142,7 +142,7 @@ func readListed(name string, in io.Reader) ([]byte, error) {
 	if name != "-" {
 		file, err := os.Open(name)
 		if err != nil {
-			return nil, writ.Errorf(writ.CodeUsage, "%v", err)
+			return nil, writ.Errorf(writ.CodeUsage, "cannot read the serial numbers: %v", err).WithHint("--serials names a file with a serial number a line; - reads them from standard input")
 		}
 		defer file.Close()
 		in = file
