@@ -216,7 +216,9 @@ func TestAShellTakesWordsAsTheyAre(t *testing.T) {
 	for _, w := range words {
 		line += " " + shellWord(w)
 	}
-	out, err := exec.Command("bash", "-c", "LC_ALL=C.UTF-8; "+line).CombinedOutput()
+	c := exec.Command("bash", "-c", line)
+	c.Env = append(c.Environ(), "LC_ALL=C.UTF-8") // bash reads the line with the locale that it starts in
+	out, err := c.CombinedOutput()
 	if err != nil {
 		t.Fatal(err, string(out))
 	}
