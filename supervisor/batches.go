@@ -136,8 +136,8 @@ func (s *Supervisor) batchFor(serial string) *openBatch {
 // errNotApproved is why a batch does not admit a node. The node is not told: it waits.
 var errNotApproved = errors.New("the batch does not approve the node")
 
-// approves returns the statement by which a batch admits a node with a serial number. Whatever the database says of the batch, a number that a node
-// has admits no other one.
+// approves returns the statement by which a batch admits a node with a serial number. A number that a node has admits no other one, also if
+// the database says of the batch that it does.
 func (s *Supervisor) approves(b *journal.NodeBatch, serial string) (*identity.VerifiedStatement, error) {
 	if b.Ended(s.Now()) || b.Used(serial) || s.fleet.holder(serial, b) != nil {
 		return nil, errNotApproved

@@ -140,7 +140,7 @@ func (p *peers) nodeTrust(t *testing.T) *nodeTrust {
 	return trust
 }
 
-// A node tells nothing to a server that is not the supervisor of its datacenter, whatever other key of the cluster that server has. It asks for rosters
+// A node tells nothing to a server that is not the supervisor of its datacenter, also if that server has another key of the cluster. It asks for rosters
 // only.
 func TestANodeAsksItsSupervisorOnly(t *testing.T) {
 	p := newPeers(t)

@@ -216,7 +216,7 @@ func at(off time.Duration, i *pki.Issuer) *pki.Issuer {
 	return i
 }
 
-// Whatever is wrong with the certificate of a server has a code of its own and a hint, ends a command with exit code 3, and nothing was sent. That holds for
+// Each fault of the certificate of a server has a code of its own and a hint, ends a command with exit code 3, and nothing was sent. That holds for
 // what other processes of the same cluster show, too.
 func TestAWrongCertificateGetsNoRequest(t *testing.T) {
 	c, front := found(t, time.Hour)
