@@ -231,7 +231,7 @@ func (s *Supervisor) hold(v *identity.VerifiedStatement, _ identity.Holds, h *id
 	return h.Text() + " is on hold: no job of it is sent until it is released", nil
 }
 
-// release lets a scope start work again, whatever holds it: a hold of its own, or wider ones, of which the rest stays.
+// release lets a scope start work again. That ends a hold of its own, and takes it out of wider ones, of which the rest stays.
 func (s *Supervisor) release(v *identity.VerifiedStatement, all identity.Holds, h *identity.Hold) (done string, err error) {
 	over := all.Over(h.Scope)
 	if len(over) == 0 {

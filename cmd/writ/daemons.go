@@ -353,13 +353,11 @@ func redisFlags(c *cobra.Command, s *redisqueue.Server) {
 
 // findRedis reads the address of Redis from the file that --redis names with an @. Without an address it is an error.
 func findRedis(s *redisqueue.Server) error {
-	if file, isFile := strings.CutPrefix(s.URL, "@"); isFile {
-		text, err := os.ReadFile(file)
-		if err != nil {
-			return writ.Errorf(writ.CodeUsage, "cannot read the address of Redis: %v", err)
-		}
-		s.URL = strings.TrimSpace(string(text))
+	url, _, err := daemon.ValueOf(s.URL)
+	if err != nil {
+		return writ.Errorf(writ.CodeUsage, "cannot read the address of Redis: %v", err)
 	}
+	s.URL = url
 	if s.URL == "" {
 		return writ.Errorf(writ.CodeUsage, "--redis is missing").WithHint("a Redis of the datacenter, like redis://127.0.0.1:6379/0; `writ dev` brings its own")
 	}
@@ -380,15 +378,12 @@ func joinToken(join string, joined bool) (*identity.Token, error) {
 	if join == "" || joined {
 		return nil, nil
 	}
-	if path, isFile := strings.CutPrefix(join, "@"); isFile {
-		text, err := os.ReadFile(path)
-		if err != nil {
-			return nil, writ.Errorf(writ.CodeUsage, "cannot read the token: %v", err).
-				WithHint("who has joined needs none: see that --data is its directory")
-		}
-		join = strings.TrimSpace(string(text))
+	text, _, err := daemon.ValueOf(join)
+	if err != nil {
+		return nil, writ.Errorf(writ.CodeUsage, "cannot read the token: %v", err).
+			WithHint("who has joined needs none: see that --data is its directory")
 	}
-	token, err := identity.ParseToken(join)
+	token, err := identity.ParseToken(text)
 	if err != nil {
 		return nil, err
 	}

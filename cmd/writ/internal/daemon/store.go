@@ -33,14 +33,11 @@ func claimStore(data, file, flag, address string) (storeLocation, error) {
 // ServerAddress returns the postgres:// URL that the value of a flag is, or that the file has which it names with an @. A password in the value itself is
 // an error.
 func ServerAddress(flag, value string) (string, error) {
-	address := value
-	if file, ok := strings.CutPrefix(value, "@"); ok {
-		read, err := os.ReadFile(file)
-		if err != nil {
-			return "", writ.Errorf(writ.CodeUsage, "cannot read the address of the store: %v", err)
-		}
-		address = strings.TrimSpace(string(read))
-	} else if u, err := url.Parse(value); err == nil && (hasPassword(u) || u.Query().Has("password")) {
+	address, fromFile, err := ValueOf(value)
+	if err != nil {
+		return "", writ.Errorf(writ.CodeUsage, "cannot read the address of the store: %v", err)
+	}
+	if u, err := url.Parse(value); !fromFile && err == nil && (hasPassword(u) || u.Query().Has("password")) {
 		return "", writ.Errorf(writ.CodeUsage, "there is a password in --%s, where every user of this machine can read it", flag).
 			WithHint("put the password into ~/.pgpass or the file that PGPASSFILE names, or the whole address into a file: --%s @FILE", flag)
 	}
@@ -49,6 +46,16 @@ func ServerAddress(flag, value string) (string, error) {
 			WithHint("postgres://user@host/database; without it the store is a file in --data")
 	}
 	return address, nil
+}
+
+// ValueOf returns the value of a flag that may be @FILE, so that no list of processes shows it: the text of the file then, without space around it.
+func ValueOf(flag string) (value string, fromFile bool, err error) {
+	file, fromFile := strings.CutPrefix(flag, "@")
+	if !fromFile {
+		return flag, false, nil
+	}
+	text, err := os.ReadFile(file)
+	return strings.TrimSpace(string(text)), true, err
 }
 
 func hasPassword(u *url.URL) bool {
