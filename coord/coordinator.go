@@ -19,6 +19,7 @@ import (
 
 	"writ"
 	"writ/coord/dashboard"
+	"writ/coord/webhook"
 	"writ/identity"
 	"writ/internal/httpguard"
 	"writ/internal/limit"
@@ -79,6 +80,8 @@ type Coordinator struct {
 	Certificates func() ([]writ.Certificate, error)
 	// PublicCertificate returns the times between which the certificate that TLS shows to browsers can be used; nil if it shows none to them.
 	PublicCertificate func() (from, until time.Time)
+	// Webhooks are addresses that are told what happens, as an operator has chosen.
+	Webhooks []webhook.Endpoint
 	// SkipEarlyCheckForTest passes on what the early check would refuse, to prove that supervisors refuse by themselves.
 	SkipEarlyCheckForTest bool
 	// Now is the clock by which signed texts are verified; time.Now if nil.
@@ -168,6 +171,9 @@ func (c *Coordinator) Run(ctx context.Context) error {
 	group.Go(func() error { return every(ctx, endsEvery, func(ctx context.Context) { c.warnOfEnds(ctx, warned) }) })
 	group.Go(func() error { return c.tail.run(ctx) })
 	group.Go(func() error { return c.pages.Run(ctx) })
+	if len(c.Webhooks) > 0 {
+		group.Go(func() error { return c.webhooks().Run(ctx) })
+	}
 	if c.sharesLedger() {
 		group.Go(func() error { return every(ctx, followEvery, c.follow) })
 	}

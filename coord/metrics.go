@@ -23,6 +23,7 @@ type metrics struct {
 	refusals    *prometheus.CounterVec
 	statements  prometheus.Counter
 	events      prometheus.Counter
+	webhooks    *prometheus.CounterVec
 }
 
 func newMetrics(c *Coordinator) *metrics {
@@ -41,11 +42,13 @@ func newMetrics(c *Coordinator) *metrics {
 			Name: "writ_statements_total", Help: "Statements that datacenters carried out."}),
 		events: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "writ_events_total", Help: "Events that datacenters sent."}),
+		webhooks: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "writ_webhook_requests_total", Help: "Requests to webhooks by what became of them: taken, again, given_up."}, []string{"webhook", "outcome"}),
 	}
 	version := prometheus.NewGauge(prometheus.GaugeOpts{
 		Name: "writ_build_info", Help: "1, with the version of this program.", ConstLabels: prometheus.Labels{"version": c.Version, "role": "coordinator"}})
 	version.Set(1)
-	m.registry.MustRegister(m.requests, m.durations, m.submissions, m.refusals, m.statements, m.events, version,
+	m.registry.MustRegister(m.requests, m.durations, m.submissions, m.refusals, m.statements, m.events, m.webhooks, version,
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), &state{c: c},
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "writ_event_streams", Help: "Open event streams."},
 			func() float64 { return float64(c.streams.Taken()) }))

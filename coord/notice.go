@@ -77,11 +77,16 @@ func (c *Coordinator) certificates() []identity.Expiry {
 	}}
 }
 
-// warnOfEnds logs what ends by itself: in the roster, and the certificate for browsers.
+// warnOfEnds logs what ends by itself.
 func (c *Coordinator) warnOfEnds(ctx context.Context, warned identity.Warned) {
+	warned.Log(ctx, c.Log, c.ends(), c.Now())
+}
+
+// ends lists what ends by itself: in the roster, and the certificate for browsers.
+func (c *Coordinator) ends() []identity.Expiry {
 	ends := c.certificates()
 	if roster := c.rosters.current.Load(); roster != nil {
 		ends = append(ends, roster.Expiries()...)
 	}
-	warned.Log(ctx, c.Log, ends, c.Now())
+	return ends
 }

@@ -27,6 +27,7 @@ type Ledger interface {
 	Records
 	Usages
 	Events
+	Webhooks
 
 	// Check returns nil if the ledger can be written now, and STORE_UNAVAILABLE if its disk is full, read-only or away.
 	Check(ctx context.Context) error
@@ -346,6 +347,20 @@ type Events interface {
 	Events(ctx context.Context, after int64, filter EventFilter, max int) ([]Event, error)
 	// EventRange returns the ids of the oldest and the newest event that are kept, and of the newest ever if none are.
 	EventRange(ctx context.Context) (oldest, newest int64, err error)
+}
+
+// Webhooks keeps how far each webhook is, by the name that an operator gave it.
+type Webhooks interface {
+	// WebhookAt returns where a webhook is, nil for a new one.
+	WebhookAt(ctx context.Context, name string) (*WebhookPlace, error)
+	// SetWebhookAt records that, also if it is earlier than what is recorded.
+	SetWebhookAt(ctx context.Context, name string, at WebhookPlace) error
+}
+
+// WebhookPlace is where a webhook is in the events.
+type WebhookPlace struct {
+	Event int64                     // id of the last event that it is done with
+	Lost  map[writ.NodeID]time.Time // nodes that were lost at that event, with their last beat
 }
 
 // Event is an event of a datacenter, or of the ledger itself when the state of a submission changed, or a run was asked for: then Journal

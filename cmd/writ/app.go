@@ -119,7 +119,7 @@ in the middle cannot make it act.`,
 	addTo(root, groupAdmin, a.clients(a.loginCommand(), a.logoutCommand(), a.coordinatorCommand(), a.datacenterCommand(), a.nodeCommand(), a.holdCommand(), a.releaseCommand(), a.tokenCommand(), a.batchCommand(), a.pkiCommand(), a.secretCommand(), a.userCommand(),
 		a.projectCommand(), a.rosterCommand(),
 		a.resourceCommand(), a.usageCommand(), a.contextCommand(), a.doctorCommand(), a.supportCommand())...)
-	addTo(root, groupDaemons, a.demoCommand(), a.devCommand(), a.coordCommand(), a.supervisorCommand(), a.runnerCommand(), a.bootCommand())
+	addTo(root, groupDaemons, a.demoCommand(), a.devCommand(), a.coordCommand(), a.supervisorCommand(), a.runnerCommand(), a.bootCommand(), a.webhookCommand())
 	addTo(root, groupDaemons, a.benchCommands()...)
 	root.AddCommand(a.versionCommand())
 	unwrap(root)

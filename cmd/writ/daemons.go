@@ -80,7 +80,7 @@ func (a *app) daemonCommand(c *cobra.Command, serve func(ctx context.Context, lo
 }
 
 func (a *app) coordCommand() *cobra.Command {
-	var data, ledger, listen, metrics, publicURL, tlsCert, tlsKey string
+	var data, ledger, listen, metrics, publicURL, tlsCert, tlsKey, webhooks string
 	var rosters, coordinators, hosts []string
 	var projectRate float64
 	c := a.daemonCommand(&cobra.Command{
@@ -112,7 +112,7 @@ It begins with the rosters in its data directory, where "writ init" puts the fir
 		coordinator := &daemon.Coord{
 			Metrics: monitored, TLSCert: tlsCert, TLSKey: tlsKey,
 			Data: data, Ledger: ledger, Listener: l, PublicURL: publicURL, Coordinators: coordinators, Rosters: signed, Cluster: cluster,
-			AllowedHosts: hosts, ProjectRate: projectRate, Version: version(), Log: log,
+			AllowedHosts: hosts, ProjectRate: projectRate, Webhooks: webhooks, Version: version(), Log: log,
 		}
 		return coordinator.Run(ctx, func() {})
 	})
@@ -128,7 +128,8 @@ It begins with the rosters in its data directory, where "writ init" puts the fir
 	f.StringSliceVar(&coordinators, "coordinator", nil, "addresses of other coordinators of the cluster")
 	f.StringSliceVar(&hosts, "allowed-host", nil, "further names by which clients and browsers may ask for it, besides that of --public-url")
 	f.Float64Var(&projectRate, "project-rate", coord.DefaultSubmissionsPerSecond, "submissions of 16 KiB per second of one project, twice as many at once. More wait for up to 5 s and are then refused. 0: no bound")
-	fromEnvironment(f, "ledger", "listen", "metrics-listen", "public-url", "tls-cert", "tls-key")
+	f.StringVar(&webhooks, "webhooks", "", "file (YAML) with addresses that are told what happens: see docs/manual/webhooks.md")
+	fromEnvironment(f, "ledger", "listen", "metrics-listen", "public-url", "tls-cert", "tls-key", "webhooks")
 	return c
 }
 

@@ -63,6 +63,7 @@ const (
 	RunRestated            Point = "ledger/restated"
 	EventsForgotten        Point = "ledger/events-forgotten"
 	RunsForgotten          Point = "ledger/runs-forgotten"
+	WebhookTold            Point = "ledger/webhook"
 )
 
 // What goes to Redis.
@@ -169,6 +170,7 @@ var Places = []Place{
 	{Point: RunRestated, Kind: Commit, Where: "ledger/sqlstore.Restate", Says: "A datacenter says how a run stands that it has not told of."},
 	{Point: EventsForgotten, Kind: Commit, Where: "ledger/sqlstore.pruneEvents", Says: "Old events are forgotten."},
 	{Point: RunsForgotten, Kind: Commit, Where: "ledger/sqlstore.pruneRuns", Says: "Old runs are forgotten."},
+	{Point: WebhookTold, Kind: Commit, Where: "ledger/sqlstore.SetWebhookAt", Says: "A webhook is done with some events."},
 
 	{Point: JobSent, Kind: Send, Where: "runner/queue/redisqueue.pushAll", Says: "A job goes into a node's queue alone."},
 	{Point: JobsSent, Kind: Send, Where: "runner/queue/redisqueue.pushAll", Says: "Several jobs go into a node's queue with one script; torn, none does."},

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -45,6 +46,21 @@ func testEventsOnce(t *testing.T, l ledger.Ledger) {
 	}
 	if last, _, err := l.LastEvent(ctx, west, journal); err != nil || last != 0 {
 		t.Errorf("the journal of another datacenter stands at %d, %v", last, err)
+	}
+}
+
+func testWebhooks(t *testing.T, l ledger.Ledger) {
+	ctx := t.Context()
+	for _, place := range []ledger.WebhookPlace{ // back, too: another ledger may have taken the place of the one that it knew
+		{Event: 7}, {Event: 12, Lost: map[writ.NodeID]time.Time{"n1": epoch, "n2": {}}}, {Event: 3},
+	} {
+		ok(t, l.SetWebhookAt(ctx, "ops", place))
+		if at, err := l.WebhookAt(ctx, "ops"); err != nil || !cmp.Equal(at, &place) {
+			t.Errorf("the webhook is at %v, %v; want %v", at, err, place)
+		}
+	}
+	if at, err := l.WebhookAt(ctx, "chat"); err != nil || at != nil {
+		t.Errorf("a new webhook is at %v, %v", at, err)
 	}
 }
 

@@ -175,3 +175,9 @@ CREATE TABLE usage (
 
 CREATE INDEX usage_by_hour ON usage (hour);
 
+CREATE TABLE webhooks (
+    name TEXT NOT NULL PRIMARY KEY,
+    event BIGINT NOT NULL,
+    lost TEXT NOT NULL
+);
+

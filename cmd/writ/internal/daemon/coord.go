@@ -22,6 +22,7 @@ import (
 	"writ"
 	"writ/cmd/writ/internal/config"
 	"writ/coord"
+	"writ/coord/webhook"
 	"writ/identity"
 	"writ/identity/pki"
 	"writ/ledger/sqlstore"
@@ -46,6 +47,7 @@ type Coord struct {
 	Rosters      [][]byte     // signed, oldest first; those that the ledger lacks are added
 	Cluster      writ.ClusterID
 	AllowedHosts []string      // further names by which clients and browsers ask for it
+	Webhooks     string        // file with settings of webhooks, "" for none
 	ProjectRate  float64       // submissions of one project a second, without bound if 0
 	Grace        time.Duration // of requests, once it is told to end; see coord.Coordinator
 	Version      string
@@ -188,6 +190,11 @@ func (c *Coord) Run(ctx context.Context, ready func()) (err error) {
 				own, err := issuer.Describe(nil)
 				return []writ.Certificate{own}, err
 			}
+		}
+	}
+	if c.Webhooks != "" {
+		if coordinator.Webhooks, err = webhook.Read(c.Webhooks); err != nil {
+			return err
 		}
 	}
 	if err := c.certify(ctx, coordinator); err != nil {

@@ -3,6 +3,8 @@ package sweep
 import (
 	"context"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"slices"
@@ -117,7 +119,10 @@ type order struct {
 func newCluster(t *testing.T) *cluster {
 	t.Helper()
 	w := &cluster{t: t, redis: testenv.Redis(t), ids: map[string]writ.NodeID{}}
-	w.Cluster = testcluster.NewTagged(t, "failpoints")
+	w.Cluster = testcluster.Empty(t)
+	w.Use(testcluster.Binary(t, "failpoints"))
+	w.Coord = []string{"--webhooks", w.webhooks()}
+	w.Found()
 	w.Add(testcluster.Datacenter{Name: supervisor, Redis: w.redis.URL, Nodes: 1, Speed: "0", Node: []string{"--cpus", "100000", "--memory-mib", "1000000"}}) // for all that is left there
 	w.nodes = []string{node}
 	w.Script("work.tengo", work)
@@ -125,6 +130,23 @@ func newCluster(t *testing.T) *cluster {
 	w.Script("failing.tengo", failing)
 	w.Script("charged.tengo", priced)
 	return w
+}
+
+// webhooks writes the settings of a webhook whose receiver takes everything, and returns the name of the file.
+func (w *cluster) webhooks() string {
+	w.t.Helper()
+	receiver := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	w.t.Cleanup(receiver.Close)
+	dir := w.t.TempDir()
+	path := filepath.Join(dir, "webhooks.yaml")
+	for name, text := range map[string]string{
+		path: "webhooks:\n  - {name: ops, url: " + receiver.URL + ", secret_file: ops.secret}\n", filepath.Join(dir, "ops.secret"): "whsec_" + strings.Repeat("c2Vj", 11),
+	} {
+		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+			w.t.Fatal(err)
+		}
+	}
+	return path
 }
 
 // next returns a name that nothing has.

@@ -480,6 +480,7 @@ var scenes = map[failpoint.Point]scene{
 	failpoint.RunRestated:            {victim: coordinator, before: wentBackAmid, during: started(supervisor)},
 	failpoint.EventsForgotten:        {victim: coordinator},
 	failpoint.RunsForgotten:          {victim: coordinator},
+	failpoint.WebhookTold:            {victim: coordinator},
 
 	failpoint.JobSent:            {victim: supervisor, nth: 2},
 	failpoint.JobsSent:           {victim: supervisor},

@@ -34,10 +34,11 @@ const Patience = 2 * time.Minute
 
 // Cluster is a cluster of real processes, one per role.
 type Cluster struct {
-	Dir    string // where every command is carried out; each process has a directory of its own name here
-	URL    string // of the coordinator
-	Public string // how supervisors reach the coordinator, set before it is founded; the same if ""
-	Rate   string // of one project's submissions, as --project-rate, set before it is founded; unbounded if ""
+	Dir    string   // where every command is carried out; each process has a directory of its own name here
+	URL    string   // of the coordinator
+	Public string   // how supervisors reach the coordinator, set before it is founded; the same if ""
+	Rate   string   // of one project's submissions, as --project-rate, set before it is founded; unbounded if ""
+	Coord  []string // what the coordinator is told besides, set before the cluster is founded
 	Client *client.Client
 	Procs  map[string]*Proc // by name: coord, a datacenter, a datacenter's node
 
@@ -93,8 +94,8 @@ func (s *Cluster) Found() {
 		s.URL = fmt.Sprintf("http://127.0.0.1:%d", testenv.FreePort(t))
 	}
 	s.Writ("init", "--data", "cluster", "--new-key", "--name", "alice", "--coordinator", s.URL)
-	s.Start("coord", "is listening", "coord", "--data", "cluster", "--listen", strings.TrimPrefix(s.URL, "http://"),
-		"--public-url", cmp.Or(s.Public, s.URL), "--project-rate", cmp.Or(s.Rate, "0"))
+	s.Start("coord", "is listening", append([]string{"coord", "--data", "cluster", "--listen", strings.TrimPrefix(s.URL, "http://"),
+		"--public-url", cmp.Or(s.Public, s.URL), "--project-rate", cmp.Or(s.Rate, "0")}, s.Coord...)...)
 	file, err := config.Load(filepath.Join(s.Dir, "cluster", "client.yaml"))
 	if err != nil {
 		t.Fatal(err)

@@ -1,0 +1,59 @@
+package main
+
+import (
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"writ"
+	"writ/coord/webhook"
+)
+
+func (a *app) webhookCommand() *cobra.Command {
+	return family("webhook", "Try the webhooks of a coordinator", a.webhookTestCommand())
+}
+
+func (a *app) webhookTestCommand() *cobra.Command {
+	var file string
+	c := &cobra.Command{
+		Use:   "test [NAME]",
+		Short: "Send a message of the type test to webhooks, once",
+		Long: `Reads the file that "writ coord --webhooks" reads. Sends a message of the type test to the webhook with that name, or to all.
+It says of each whether the receiver took it. Nothing is sent again.`,
+		Example: "  writ webhook test --webhooks webhooks.yaml\n  writ webhook test chat-ops --webhooks webhooks.yaml",
+		Args:    atMost(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			endpoints, err := webhook.Read(file)
+			if err != nil {
+				return err
+			}
+			if len(args) == 1 {
+				i := slices.IndexFunc(endpoints, func(e webhook.Endpoint) bool { return e.Name == args[0] })
+				if i < 0 {
+					return writ.Errorf(writ.CodeNotFound, "%s names no webhook %q", file, args[0]).WithHint("leave the name out to try all")
+				}
+				endpoints = endpoints[i : i+1]
+			}
+			sender := &webhook.Sender{Version: version(), Now: time.Now}
+			var failed []error
+			for i := range endpoints {
+				name := endpoints[i].Name
+				if err := sender.SendTest(cmd.Context(), &endpoints[i]); err != nil {
+					failed = append(failed, writ.Errorf(writ.CodeUnreachable, "the webhook %s did not take the message: %v", name, err).
+						WithHint("compare the address, the secret and the certificate with those of the receiver"))
+					continue
+				}
+				a.Done("%s took the message", name)
+			}
+			if len(failed) == 1 {
+				return failed[0]
+			}
+			return errors.Join(failed...)
+		},
+	}
+	c.Flags().StringVar(&file, "webhooks", "", "file with the settings")
+	_ = c.MarkFlagRequired("webhooks")
+	return c
+}

@@ -1,0 +1,167 @@
+package webhook
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"net/url"
+	"strings"
+	"time"
+
+	"writ"
+	"writ/identity"
+	"writ/ledger"
+)
+
+// Type says what a message is about.
+type Type string
+
+// The types of messages.
+const (
+	RunEnded Type = "run.ended" // Data is a Run
+	NodeLost Type = "node.lost" // Data is a Node
+	NodeBack Type = "node.back" // likewise: a node that was lost is heard again
+	Expires  Type = "expires"   // Data is an Expiry
+	Test     Type = "test"      // sent when a person asks for it. Data is empty
+)
+
+// Types lists them.
+var Types = []Type{RunEnded, NodeLost, NodeBack, Expires, Test}
+
+func typesText() string {
+	var all []string
+	for _, t := range Types[:len(Types)-1] {
+		all = append(all, string(t))
+	}
+	return strings.Join(all, ", ")
+}
+
+// Message is what an endpoint gets, as Standard Webhooks describes it. The same thing has the same id, however often and by how many
+// coordinators it is told.
+type Message struct {
+	ID        string    `json:"-"` // in a header
+	Type      Type      `json:"type"`
+	Timestamp time.Time `json:"timestamp"` // when it happened
+	Data      any       `json:"data"`
+}
+
+// Run is a run that has ended.
+type Run struct {
+	ID         writ.RunID   `json:"run"`
+	State      ledger.State `json:"state"`
+	Datacenter string       `json:"datacenter"` // its name
+	Project    string       `json:"project"`    // its name
+	Deployment string       `json:"deployment,omitempty"`
+	Script     string       `json:"script"`
+	Signer     string       `json:"signer"`
+	Code       writ.Code    `json:"code,omitempty"` // why it did not succeed
+	Error      string       `json:"error,omitempty"`
+	Hint       string       `json:"hint,omitempty"`
+	Position   string       `json:"position,omitempty"` // in the script, "web.tengo:14:11"
+	Started    time.Time    `json:"started,omitzero"`
+	Ended      time.Time    `json:"ended,omitzero"`
+	URL        string       `json:"url"` // its page of the dashboard
+}
+
+// Node is a node that is lost, or is back.
+type Node struct {
+	ID         writ.NodeID `json:"node"`
+	Name       string      `json:"name"`
+	Datacenter string      `json:"datacenter"` // its name
+	LastBeat   time.Time   `json:"last_beat,omitzero"`
+	URL        string      `json:"url"`
+}
+
+// Expiry is something that ends by itself soon, or has ended.
+type Expiry struct {
+	What  string    `json:"what"` // "version 3 of the roster"
+	At    time.Time `json:"at"`
+	Ended bool      `json:"ended"`
+	Renew string    `json:"renew"` // what a person does about it
+}
+
+// newMessage makes a message whose id follows from what it is about.
+func newMessage(t Type, at time.Time, data any, about ...string) *Message {
+	sum := sha256.Sum256([]byte(strings.Join(append([]string{string(t)}, about...), "\x00")))
+	return &Message{ID: "msg_" + hex.EncodeToString(sum[:16]), Type: t, Timestamp: at.UTC(), Data: data}
+}
+
+// moment is a time as part of an id.
+func moment(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) }
+
+// messageOf returns the message of an event, nil if there is none. lost are the nodes that were lost before, with their last beat then; it is kept up to
+// date.
+func (s *Sender) messageOf(e *ledger.Event, lost map[writ.NodeID]time.Time) *Message {
+	switch {
+	case e.Submission != nil && (e.Submission.State == writ.SubmissionRefused || e.Submission.State == writ.SubmissionExpired):
+		return s.neverBegan(e)
+	case e.Run != nil && e.About != "" && e.Run.State.Ended():
+		return s.runEnded(e)
+	case e.Node != nil:
+		return s.nodeChanged(e, lost)
+	default:
+		return nil
+	}
+}
+
+// runEnded is the message of a run that its datacenter has ended. A run that was resumed ends again, and that is another message.
+func (s *Sender) runEnded(e *ledger.Event) *Message {
+	r := e.Run
+	data := &Run{
+		ID: r.ID, State: ledger.State(r.State), Datacenter: s.DatacenterName(e.Datacenter), Project: r.ProjectName, Deployment: r.Deployment, Script: r.Script,
+		Signer: r.Signer, Started: r.Started, Ended: r.Ended, URL: s.PublicURL + "/runs/" + string(r.ID),
+	}
+	if f := r.Failure; f != nil {
+		data.Code, data.Error, data.Hint, data.Position = f.Code, f.Message, f.Hint, f.Position
+	}
+	return newMessage(RunEnded, e.Time, data, string(r.ID), string(r.State), moment(r.Ended))
+}
+
+// neverBegan is the message of a submission that its datacenter refused or never took.
+func (s *Sender) neverBegan(e *ledger.Event) *Message {
+	in := e.Submission
+	data := &Run{
+		ID: in.Run, State: ledger.State(in.State), Datacenter: s.DatacenterName(in.Datacenter), Project: s.ProjectName(in.Project), Script: in.Script,
+		Signer: in.Signer, Ended: e.Time.UTC(), URL: s.PublicURL + "/runs/" + string(in.Run),
+	}
+	if in.Error != nil {
+		data.Code, data.Error, data.Hint = in.Error.Code, in.Error.Message, in.Error.Hint
+	}
+	return newMessage(RunEnded, e.Time, data, string(in.Run), string(in.State))
+}
+
+// nodeChanged is the message of a node that is lost or back, nil if it is neither. An event tells the whole node whenever anything of it changes, so
+// that a lost node is told of more than once: the last beat says that it is the same loss.
+func (s *Sender) nodeChanged(e *ledger.Event, lost map[writ.NodeID]time.Time) *Message {
+	n := e.Node
+	data := &Node{ID: n.ID, Name: n.Name, Datacenter: s.DatacenterName(e.Datacenter), LastBeat: n.LastBeat, URL: s.PublicURL + "/nodes/" + string(e.Datacenter) + "/" + url.PathEscape(n.Name)}
+	since, was := lost[n.ID]
+	switch {
+	case n.Admission != writ.AdmissionApproved || n.Gone:
+		delete(lost, n.ID) // a person has decided about it
+		return nil
+	case n.Liveness == writ.LivenessLost:
+		lost[n.ID] = n.LastBeat
+		return newMessage(NodeLost, e.Time, data, string(n.ID), moment(n.LastBeat))
+	case n.Liveness == writ.LivenessReady && was:
+		delete(lost, n.ID)
+		return newMessage(NodeBack, e.Time, data, string(n.ID), moment(since))
+	default:
+		return nil
+	}
+}
+
+// expiries are the messages about what ends soon, one for each warning that is due. A role that ended long ago is none: it was meant to.
+func expiries(all []identity.Expiry, now time.Time) (messages []*Message) {
+	for _, e := range all {
+		stage := e.Stage(now)
+		if stage == 0 || now.Sub(e.At) > tellEnds {
+			continue
+		}
+		data := &Expiry{What: e.What, At: e.At.UTC(), Ended: e.Ended(now), Renew: e.Renew}
+		messages = append(messages, newMessage(Expires, now, data, e.What, moment(e.At), string(rune('0'+stage))))
+	}
+	return messages
+}
+
+// tellEnds is how long after an end it is told.
+const tellEnds = 24 * time.Hour

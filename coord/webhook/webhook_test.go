@@ -1,0 +1,435 @@
+package webhook
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
+	"go.uber.org/goleak"
+
+	"writ"
+	"writ/identity"
+	"writ/ledger"
+	"writ/ledger/sqlstore"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const (
+	hang   = 30 * time.Second // ends a wait that nothing will end
+	vienna = writ.DatacenterID("0192f6c2-0000-7000-8000-00000000000a")
+	secret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
+	newer  = "whsec_xUZ2kcGh0RYkzmJrYcWzvuHbO1sYqf1TJUxHVqFxgO4="
+)
+
+var epoch = time.Date(2026, 11, 1, 12, 0, 0, 0, time.UTC)
+
+// got is what a receiver got in one request.
+type got struct {
+	id   string
+	text map[string]any
+}
+
+func (g got) data(name string) string {
+	s, _ := g.text["data"].(map[string]any)[name].(string)
+	return s
+}
+
+// receiver is a server that takes messages. It verifies each with the library of Standard Webhooks.
+type receiver struct {
+	*httptest.Server
+	answer func(n int, g got) int // to the n-th request, from 1
+	all    chan got
+	now    func() time.Time
+}
+
+func newReceiver(t *testing.T, answer func(n int, g got) int) *receiver {
+	t.Helper()
+	r := &receiver{answer: answer, all: make(chan got, 100), now: time.Now}
+	verifier, err := standardwebhooks.NewWebhook(newer)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var mu sync.Mutex
+	n := 0
+	r.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		body, err := io.ReadAll(req.Body)
+		if err != nil {
+			return // the sender has gone
+		}
+		sent, _ := strconv.ParseInt(req.Header.Get("webhook-timestamp"), 10, 64)
+		if early := r.now().Sub(time.Unix(sent, 0)).Abs(); early > time.Minute {
+			t.Errorf("sent at %d, %s off", sent, early)
+		}
+		if err := verifier.VerifyIgnoringTimestamp(body, req.Header); err != nil || req.Method != http.MethodPost || req.Header.Get("Content-Type") != "application/json" {
+			t.Errorf("%s with %v: %v", req.Method, req.Header, err)
+		}
+		if strings.Count(req.Header.Get("webhook-signature"), "v1,") != 2 {
+			t.Errorf("signatures: %q; want one for each secret", req.Header.Get("webhook-signature"))
+		}
+		g := got{id: req.Header.Get("webhook-id")}
+		if err := json.Unmarshal(body, &g.text); err != nil {
+			t.Errorf("%s: %v", body, err)
+		}
+		mu.Lock()
+		n++
+		status := r.answer(n, g)
+		mu.Unlock()
+		w.Header().Set("Location", "/elsewhere")
+		w.WriteHeader(status)
+		r.all <- g
+	}))
+	t.Cleanup(r.Close)
+	return r
+}
+
+// next returns what comes next, and fails if it is of another type.
+func (r *receiver) next(t *testing.T, want Type) got {
+	t.Helper()
+	select {
+	case g := <-r.all:
+		if g.text["type"] != string(want) {
+			t.Fatalf("got %v; want %s", g.text, want)
+		}
+		return g
+	case <-time.After(hang):
+		t.Fatalf("nothing came; want %s", want)
+	}
+	return got{}
+}
+
+func taken(int, got) int { return http.StatusNoContent }
+
+// fixture is a ledger and what is told of it.
+type fixture struct {
+	*sqlstore.Store
+	t     *testing.T
+	seq   int64
+	news  chan struct{} // filled when something is stored
+	mu    sync.Mutex
+	tried map[string]int
+	ends  []identity.Expiry
+	now   time.Time
+}
+
+func newFixture(t *testing.T) *fixture {
+	t.Helper()
+	store, err := sqlstore.Open(t.Context(), ":memory:")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { store.Close() })
+	return &fixture{Store: store, t: t, news: make(chan struct{}, 1), tried: map[string]int{}, now: time.Now()}
+}
+
+// happens stores events.
+func (f *fixture) happens(events ...writ.Event) {
+	f.t.Helper()
+	for i := range events {
+		f.seq++
+		events[i].Journal, events[i].Seq, events[i].Time = "j", f.seq, epoch.Add(time.Duration(f.seq)*time.Second)
+	}
+	if err := f.StoreEvents(f.t.Context(), vienna, events); err != nil {
+		f.t.Fatal(err)
+	}
+	select {
+	case f.news <- struct{}{}:
+	default:
+	}
+}
+
+// outcome waits until requests had an outcome so often.
+func (f *fixture) outcome(name string, want int) {
+	f.t.Helper()
+	for late := time.Now().Add(hang); ; time.Sleep(time.Millisecond) {
+		f.mu.Lock()
+		have := f.tried[name]
+		f.mu.Unlock()
+		if have == want {
+			return
+		}
+		if have > want || time.Now().After(late) {
+			f.t.Fatalf("%d requests were %s; want %d", have, name, want)
+		}
+	}
+}
+
+// start tells a receiver what happens, until stop is called.
+func (f *fixture) start(to *receiver, change ...func(e *Endpoint)) (stop func()) {
+	f.t.Helper()
+	dir := f.t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "ops.secret"), []byte(secret+"\n"+newer+"\n"), 0o600); err != nil {
+		f.t.Fatal(err)
+	}
+	e := Endpoint{Name: "ops", URL: to.URL + "/path", SecretFile: "ops.secret"}
+	for _, c := range change {
+		c(&e)
+	}
+	if err := e.readSecrets(dir); err != nil {
+		f.t.Fatal(err)
+	}
+	s := &Sender{
+		Endpoints: []Endpoint{e}, Ledger: f, Log: slog.New(slog.DiscardHandler), PublicURL: "https://writ.example.org", Version: "v1", Now: func() time.Time { return f.now },
+		News:           func() <-chan struct{} { return f.news },
+		Ends:           func() []identity.Expiry { return f.ends },
+		DatacenterName: func(writ.DatacenterID) string { return "vienna" },
+		ProjectName:    func(writ.ProjectID) string { return "shop" },
+		Tried: func(_, outcome string) {
+			f.mu.Lock()
+			defer f.mu.Unlock()
+			f.tried[outcome]++
+		},
+		pauseForTest: func(int) time.Duration { return time.Millisecond },
+	}
+	ctx, cancel := context.WithCancel(f.t.Context())
+	var running sync.WaitGroup
+	running.Go(func() {
+		if err := s.Run(ctx); err != nil {
+			f.t.Error(err)
+		}
+	})
+	stop = func() { cancel(); running.Wait() }
+	f.t.Cleanup(stop)
+	f.t.Cleanup(to.CloseClientConnections)
+	return stop
+}
+
+// begun waits until the endpoint has its place: what happens from then on is told.
+func (f *fixture) begun() {
+	f.t.Helper()
+	for late := time.Now().Add(hang); ; time.Sleep(time.Millisecond) {
+		if at, err := f.WebhookAt(f.t.Context(), "ops"); err != nil || at != nil {
+			return
+		}
+		if time.Now().After(late) {
+			f.t.Fatal("the endpoint has no place")
+		}
+	}
+}
+
+func run(n int, state writ.RunState, code writ.Code) writ.Event {
+	payload := writ.DigestOf([]byte{byte(n)})
+	r := &writ.Run{ID: writ.RunIDOf(payload), Payload: payload, Datacenter: vienna, Project: "p1", ProjectName: "shop", Signer: "alice", Script: "web.tengo", State: state}
+	if state.Ended() {
+		r.Ended = epoch.Add(time.Duration(n) * time.Second)
+	}
+	if code != "" {
+		r.Failure = &writ.Failure{Error: writ.Error{Code: code, Message: "it is not there"}, Position: "web.tengo:4:2"}
+	}
+	return writ.Event{Run: r}
+}
+
+func node(liveness writ.Liveness, beat time.Time) writ.Event {
+	return writ.Event{Node: &writ.Node{ID: "n1", Name: "node-1", Datacenter: vienna, Admission: writ.AdmissionApproved, Liveness: liveness, LastBeat: beat}}
+}
+
+func TestEventsAreToldInTheirOrderAndOnce(t *testing.T) {
+	f := newFixture(t)
+	f.happens(run(1, writ.RunFailed, writ.CodeNotFound)) // before the endpoint was named
+	r := newReceiver(t, func(n int, _ got) int { return map[int]int{1: 503, 2: 429}[n] + map[bool]int{true: 200}[n > 2] })
+	stop := f.start(r)
+	f.begun()
+	f.happens(run(2, writ.RunAccepted, ""), run(2, writ.RunRunning, ""), run(2, writ.RunFailed, writ.CodeNotFound))
+	first := r.next(t, RunEnded)
+	again, last := r.next(t, RunEnded), r.next(t, RunEnded)
+	if first.id == "" || again.id != first.id || last.id != first.id {
+		t.Errorf("the message has the ids %s, %s and %s; want one", first.id, again.id, last.id)
+	}
+	for name, want := range map[string]string{
+		"state": "failed", "datacenter": "vienna", "project": "shop", "script": "web.tengo", "signer": "alice", "code": "NOT_FOUND", "error": "it is not there",
+		"position": "web.tengo:4:2", "url": "https://writ.example.org/runs/" + first.data("run"), "ended": "2026-11-01T12:00:02Z",
+	} {
+		if first.data(name) != want {
+			t.Errorf("%s: %q; want %q", name, first.data(name), want)
+		}
+	}
+
+	f.happens(node(writ.LivenessReady, epoch), node(writ.LivenessSilent, epoch), node(writ.LivenessLost, epoch), node(writ.LivenessLost, epoch))
+	lost := r.next(t, NodeLost)
+	if lost.data("name") != "node-1" || lost.data("url") != "https://writ.example.org/nodes/"+string(vienna)+"/node-1" {
+		t.Errorf("%v", lost)
+	}
+	f.outcome(Taken, 2)
+	stop() // and another process goes on, which has to know that the node was lost
+	f.start(r)
+	f.happens(node(writ.LivenessReady, epoch.Add(time.Hour)), run(2, writ.RunRunning, ""))
+	r.next(t, NodeBack)
+	f.happens(run(3, writ.RunSucceeded, ""))
+	if next := r.next(t, RunEnded); next.data("state") != "succeeded" || next.id == first.id {
+		t.Errorf("%v", next)
+	}
+	f.outcome(Taken, 4)
+	f.outcome(Again, 2)
+	f.outcome(GivenUp, 0)
+}
+
+func TestAMessageWhoseAnswerIsLostIsToldAgain(t *testing.T) {
+	f := newFixture(t)
+	r := newReceiver(t, taken)
+	began := make(chan struct{}, 2)
+	r.answer = func(n int, _ got) int {
+		began <- struct{}{}
+		if n == 1 {
+			r.CloseClientConnections()
+		}
+		return http.StatusOK
+	}
+	f.start(r)
+	f.begun()
+	f.happens(run(1, writ.RunCancelled, ""))
+	if one, two := r.next(t, RunEnded), r.next(t, RunEnded); one.id != two.id {
+		t.Errorf("%s and %s", one.id, two.id)
+	}
+}
+
+func TestAReceiverThatRefusesOneMessageGetsTheNext(t *testing.T) {
+	for _, status := range []int{http.StatusBadRequest, http.StatusTemporaryRedirect} {
+		f := newFixture(t)
+		r := newReceiver(t, func(_ int, g got) int {
+			if g.data("state") == "failed" {
+				return status
+			}
+			return http.StatusOK
+		})
+		stop := f.start(r)
+		f.begun()
+		f.happens(run(1, writ.RunFailed, writ.CodeNotFound), run(2, writ.RunSucceeded, ""))
+		for range tries {
+			if g := r.next(t, RunEnded); g.data("state") != "failed" {
+				t.Fatalf("%d: %v", status, g)
+			}
+		}
+		if g := r.next(t, RunEnded); g.data("state") != "succeeded" {
+			t.Errorf("%d: %v", status, g)
+		}
+		f.outcome(Taken, 1)
+		f.outcome(GivenUp, 1)
+		f.outcome(Again, tries-1)
+		stop()
+	}
+}
+
+func TestAReceiverThatWantsNoMoreGetsNothingUntilTheNextStart(t *testing.T) {
+	f := newFixture(t)
+	r := newReceiver(t, func(n int, _ got) int { return map[bool]int{true: http.StatusGone, false: http.StatusOK}[n == 1] })
+	stop := f.start(r)
+	f.begun()
+	f.happens(run(1, writ.RunSucceeded, ""), run(2, writ.RunSucceeded, ""))
+	first := r.next(t, RunEnded)
+	f.outcome(GivenUp, 1)
+	stop()
+	f.outcome(Taken, 0)
+	f.start(r)
+	if again := r.next(t, RunEnded); again.id != first.id {
+		t.Errorf("%v", again)
+	}
+}
+
+func TestAnExpiryIsToldAtEachWarning(t *testing.T) {
+	f := newFixture(t)
+	const day = 24 * time.Hour
+	f.ends = []identity.Expiry{
+		{What: "version 3 of the roster", At: f.now.Add(5 * day), Renew: "writ roster renew"},
+		{What: "the role deployer of alice on shop", At: f.now.Add(-2 * day), Renew: "writ user add"}, // as it was meant
+		{What: "the role viewer of bob on shop", At: f.now.Add(60 * day), Renew: "writ user add"},
+	}
+	r := newReceiver(t, taken)
+	stop := f.start(r)
+	first := r.next(t, Expires)
+	if first.data("what") != "version 3 of the roster" || first.data("renew") != "writ roster renew" {
+		t.Errorf("%v", first)
+	}
+	f.happens(run(1, writ.RunSucceeded, "")) // has it look once more
+	r.next(t, RunEnded)
+	f.outcome(Taken, 2)
+	stop()
+	r.now = func() time.Time { return f.now }
+	f.now = f.now.Add(4*day + time.Hour)
+	f.start(r)
+	if next := r.next(t, Expires); next.id == first.id || next.data("what") != first.data("what") {
+		t.Errorf("%v", next)
+	}
+}
+
+func TestAnEndpointGetsWhatItIsFor(t *testing.T) {
+	f := newFixture(t)
+	r := newReceiver(t, taken)
+	f.start(r, func(e *Endpoint) {
+		e.Types, e.States, e.Projects = []Type{RunEnded}, []ledger.State{"failed"}, []string{"shop"}
+	})
+	f.begun()
+	other := run(3, writ.RunFailed, writ.CodeNotFound)
+	other.Run.ProjectName = "blog"
+	f.happens(run(1, writ.RunSucceeded, ""), node(writ.LivenessLost, epoch), other, run(2, writ.RunFailed, writ.CodeNodeLost))
+	if g := r.next(t, RunEnded); g.data("code") != string(writ.CodeNodeLost) {
+		t.Errorf("%v", g)
+	}
+}
+
+// TestNoErrorShowsThePathOfAnAddress: it may be a secret, as with many receivers.
+func TestNoErrorShowsThePathOfAnAddress(t *testing.T) {
+	r := newReceiver(t, taken)
+	r.Close()
+	s := &Sender{Version: "v1", Now: time.Now}
+	err := s.SendTest(t.Context(), &Endpoint{Name: "ops", URL: r.URL + "/T0001-very-secret"})
+	if err == nil || strings.Contains(err.Error(), "very-secret") {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestSettingsWithAnErrorAreRefused(t *testing.T) {
+	dir := t.TempDir()
+	for name, text := range map[string]string{"good": secret, "short": "whsec_c2hvcnQ=", "plain": strings.TrimPrefix(secret, secretPrefix), "empty": ""} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.WriteFile(filepath.Join(dir, "open"), []byte(secret), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	read := func(text string) ([]Endpoint, error) {
+		path := filepath.Join(dir, "webhooks.yaml")
+		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return Read(path)
+	}
+	const one = "webhooks:\n  - name: ops\n    url: https://hooks.example.org/writ\n    secret_file: good\n"
+	all, err := read(one + "    types: [run.ended, expires]\n    states: [failed]\n    projects: [shop]\n    datacenters: [vienna]\n")
+	if err != nil || len(all) != 1 || len(all[0].secrets) != 1 || len(all[0].Types) != 2 {
+		t.Fatalf("%+v, %v", all, err)
+	}
+	for name, tt := range map[string]struct{ text, want string }{
+		"nothing":             {"webhooks: []\n", "names no webhook"},
+		"an unknown field":    {one + "    token: x\n", "unknown field"},
+		"a name twice":        {one + strings.TrimPrefix(one, "webhooks:\n"), "twice"},
+		"a name that is none": {strings.Replace(one, "ops", "Ops room", 1), "not the name"},
+		"no address":          {strings.Replace(one, "https://hooks.example.org/writ", "hooks", 1), "no address"},
+		"a password in it":    {strings.Replace(one, "https://", "https://me:pass@", 1), "no address"},
+		"no TLS":              {strings.Replace(one, "https://", "http://", 1), "without https"},
+		"an unknown type":     {one + "    types: [run.began]\n", "run.began"},
+		"a type for people":   {one + "    types: [test]\n", "test"},
+		"an unknown state":    {one + "    states: [running]\n", "running"},
+		"no secret":           {strings.Replace(one, "    secret_file: good\n", "", 1), "no secret_file"},
+		"a missing secret":    {strings.Replace(one, "good", "gone", 1), "cannot be read"},
+		"a short secret":      {strings.Replace(one, "good", "short", 1), "another form"},
+		"a plain secret":      {strings.Replace(one, "good", "plain", 1), "another form"},
+		"an empty secret":     {strings.Replace(one, "good", "empty", 1), "has no secret"},
+		"an open secret":      {strings.Replace(one, "good", "open", 1), "others can read"},
+	} {
+		if _, err := read(tt.text); writ.CodeOf(err) != writ.CodeUsage || !strings.Contains(err.Error(), tt.want) || strings.Contains(err.Error(), secret[len(secretPrefix):]) {
+			t.Errorf("%s: %v; want USAGE with %q", name, err, tt.want)
+		}
+	}
+}

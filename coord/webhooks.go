@@ -1,0 +1,37 @@
+package coord
+
+import (
+	"strings"
+
+	"writ"
+	"writ/coord/webhook"
+)
+
+// webhooks is the sender of what operators want to be told.
+func (c *Coordinator) webhooks() *webhook.Sender {
+	return &webhook.Sender{
+		Endpoints: c.Webhooks, Ledger: c.Ledger, News: c.news.next, Ends: c.ends, DatacenterName: c.datacenterName, ProjectName: c.projectName,
+		PublicURL: strings.TrimSuffix(c.PublicURL, "/"), Version: c.Version, Now: c.Now, Log: c.Log,
+		Tried: func(endpoint, outcome string) { c.metrics.webhooks.WithLabelValues(endpoint, outcome).Inc() },
+	}
+}
+
+// datacenterName is the name of a datacenter in the newest roster, its id if that has none.
+func (c *Coordinator) datacenterName(id writ.DatacenterID) string {
+	if roster := c.rosters.current.Load(); roster != nil {
+		if d := roster.Datacenter(id); d != nil {
+			return d.Name
+		}
+	}
+	return string(id)
+}
+
+// projectName is likewise that of a project.
+func (c *Coordinator) projectName(id writ.ProjectID) string {
+	if roster := c.rosters.current.Load(); roster != nil {
+		if p := roster.Project(id); p != nil {
+			return p.Name
+		}
+	}
+	return string(id)
+}

@@ -1,0 +1,60 @@
+package coord
+
+import (
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"writ"
+	"writ/coord/webhook"
+)
+
+func TestACoordinatorTellsItsWebhooksWhatHappens(t *testing.T) {
+	got := make(chan webhook.Message, 10)
+	receiver := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		m := webhook.Message{Data: new(webhook.Node)}
+		if err := json.NewDecoder(r.Body).Decode(&m); err != nil {
+			t.Error(err)
+		}
+		w.WriteHeader(http.StatusNoContent)
+		got <- m
+	}))
+	defer receiver.Close()
+	dir := t.TempDir()
+	for name, text := range map[string]string{
+		"ops.secret": "whsec_" + strings.Repeat("c2Vj", 11) + "\n", "webhooks.yaml": "webhooks:\n  - {name: ops, url: " + receiver.URL + ", secret_file: ops.secret, types: [node.lost]}\n",
+	} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	p := start(t, func(c *Coordinator) {
+		var err error
+		if c.Webhooks, err = webhook.Read(filepath.Join(dir, "webhooks.yaml")); err != nil {
+			t.Fatal(err)
+		}
+	})
+	for at := time.Now(); ; time.Sleep(time.Millisecond) { // what happens from then on is told
+		if place, err := p.Ledger.WebhookAt(t.Context(), "ops"); err != nil || place != nil {
+			break
+		}
+		if time.Since(at) > hang {
+			t.Fatalf("the webhook has no place; the log:\n%s", p.log)
+		}
+	}
+	node := writ.Node{ID: "n1", Name: "node-1", Admission: writ.AdmissionApproved, Liveness: writ.LivenessLost}
+	connect(p, vienna, nil).tell(writ.Event{Node: &node})
+	select {
+	case m := <-got:
+		if data := m.Data.(*webhook.Node); m.Type != webhook.NodeLost || data.Name != "node-1" || data.Datacenter != "vienna" || data.URL != p.PublicURL+"/nodes/"+string(vienna)+"/node-1" {
+			t.Errorf("%+v, %+v", m, m.Data)
+		}
+	case <-time.After(hang):
+		t.Fatalf("nothing came; the log:\n%s", p.log)
+	}
+}
