@@ -3,6 +3,8 @@ package main
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -44,13 +46,16 @@ func (a *app) completeFlag(cmd *cobra.Command, flag string, ask suggestions) {
 	}
 }
 
-func suggestRuns(ctx context.Context, c *client.Client) []string {
-	page, _ := api.Answer[api.RunPage](c.API.ListRuns(ctx, &api.ListRunsParams{Limit: 50}))
-	all := []string{cobra.CompletionWithDesc(client.LastRun, "the run that you submitted last, or the newest")}
-	for _, r := range page.Items {
-		all = append(all, cobra.CompletionWithDesc(string(r.ID), string(r.State)+" "+r.Script))
+// suggestRuns offers the newest runs in some states, or in any.
+func suggestRuns(states ...api.RunState) suggestions {
+	return func(ctx context.Context, c *client.Client) []string {
+		page, _ := api.Answer[api.RunPage](c.API.ListRuns(ctx, &api.ListRunsParams{State: states, Limit: 50}))
+		all := []string{cobra.CompletionWithDesc(client.LastRun, "the run that you submitted last, or the newest")}
+		for _, r := range page.Items {
+			all = append(all, cobra.CompletionWithDesc(string(r.ID), string(r.State)+" "+r.Script))
+		}
+		return all
 	}
-	return all
 }
 
 func suggestNodes(ctx context.Context, c *client.Client) []string {
@@ -79,6 +84,17 @@ func suggestResources(ctx context.Context, c *client.Client) []string {
 		all = append(all, string(r.Kind)+"/"+r.Name)
 	}
 	return all
+}
+
+// suggestDeployments offers those that own something.
+func suggestDeployments(ctx context.Context, c *client.Client) []string {
+	resources, _ := c.Resources(ctx, api.ListResourcesParams{})
+	owners := make(map[string]bool)
+	for _, r := range resources {
+		owners[r.Deployment] = true
+	}
+	delete(owners, "") // a project itself
+	return slices.Sorted(maps.Keys(owners))
 }
 
 // completeParams offers the parameters of the script that the command line names, and their choices. Nothing is asked of anybody.

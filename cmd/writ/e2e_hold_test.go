@@ -36,11 +36,24 @@ func TestAPersonHoldsWorkAndReleasesIt(t *testing.T) {
 		s.Succeeded(s.Follow(id, 0, func() {}))
 	}
 	first := s.Submit("ping.tengo")
+	offers := func(what string, is bool, args ...string) {
+		t.Helper()
+		if out := s.Writ(append([]string{"__complete"}, args...)...); strings.Contains(out, what) != is {
+			t.Errorf("%q offers\n%s", args, out)
+		}
+	}
+	offers(string(first), true, "run", "cancel", "")
+	offers(string(first), false, "run", "resume", "")
 	s.Says(writ.ExitDone, []string{"dc1", "datacenter", "held", "alice", "the disks fail", "writ release --dc dc1"}, "hold", "list")
 	s.Says(writ.ExitDone, []string{"is on hold", "the disks fail"}, "dc", "list")
 	release(first, "has held the datacenter since", "--project", "default")
 	s.Says(writ.ExitDone, []string{"project default", "released", "datacenter", "held"}, "hold", "list")
 	s.Writ("release", "--dc", "dc1")
+	offers(string(first), true, "run", "show", "")
+	offers(string(first), false, "run", "cancel", "")
+	s.Script("make.tengo", "volume := import(\"volume\")\nvolume.create(\"data\", {size_gib: 1})\n")
+	s.Succeeded(s.Follow(s.Submit("make.tengo", "--deployment", "web"), 0, func() {}))
+	offers("web", true, "hold", "--deployment", "")
 	s.Says(writ.ExitConflict, []string{"is not on hold"}, "release")
 	s.Says(writ.ExitUsage, []string{"no operation"}, "hold", "--operation", "machine.explode")
 

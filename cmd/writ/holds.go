@@ -35,6 +35,7 @@ func (s *scopeFlags) add(a *app, c *cobra.Command) {
 	c.MarkFlagsMutuallyExclusive("project", "operation")
 	c.MarkFlagsMutuallyExclusive("deployment", "operation")
 	a.completeFlag(c, "dc", suggestDatacenters)
+	a.completeFlag(c, "deployment", suggestDeployments)
 	complete(c, "operation", operationNames()...)
 }
 

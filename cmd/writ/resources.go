@@ -70,6 +70,7 @@ func (a *app) resourceListCommand() *cobra.Command {
 	f.StringVar(&node, "node", "", "only resources on the node of this name or id")
 	a.completeFlag(c, "dc", suggestDatacenters)
 	a.completeFlag(c, "node", suggestNodes)
+	a.completeFlag(c, "deployment", suggestDeployments)
 	complete(c, "kind", "machine", "container", "volume", "image", "network", "herodb")
 	return c
 }

@@ -55,6 +55,7 @@ func (a *app) runListCommand() *cobra.Command {
 	f.IntVar(&l.limit, "limit", 50, "how many at most; 0 for all")
 	complete(c, "state", runStates()...)
 	a.completeFlag(c, "dc", suggestDatacenters)
+	a.completeFlag(c, "deployment", suggestDeployments)
 	return c
 }
 

@@ -17,8 +17,12 @@ import (
 
 func (a *app) runCommand() *cobra.Command {
 	one := []*cobra.Command{a.runShowCommand(), a.runExplainCommand(), a.runWatchCommand(), a.runLogsCommand(), a.runCancelCommand(), a.runResumeCommand()}
+	fitting := map[string][]api.RunState{
+		"cancel": {api.RunStateAccepted, api.RunStateRunning},
+		"resume": {api.RunStateFailed},
+	}
 	for _, c := range one {
-		c.ValidArgsFunction = a.completion(suggestRuns)
+		c.ValidArgsFunction = a.completion(suggestRuns(fitting[c.Name()]...))
 	}
 	all := family("run", "Look at runs, cancel and resume them", append([]*cobra.Command{a.runListCommand()}, one...)...)
 	all.Long = `Looks at runs, cancels and resumes them. RUN is the id of a run, or its first 4 characters or more if no other run begins with
