@@ -23,6 +23,7 @@ import (
 	"writ/identity"
 	"writ/internal/httpguard"
 	"writ/internal/limit"
+	"writ/internal/tracing"
 	"writ/ledger"
 	"writ/supervisor/link"
 )
@@ -82,6 +83,8 @@ type Coordinator struct {
 	PublicCertificate func() (from, until time.Time)
 	// Webhooks are addresses that are told what happens, as an operator has chosen.
 	Webhooks []webhook.Endpoint
+	// Record takes the spans of runs; nil if there are no traces.
+	Record func(s tracing.Span)
 	// SkipEarlyCheckForTest passes on what the early check would refuse, to prove that supervisors refuse by themselves.
 	SkipEarlyCheckForTest bool
 	// Now is the clock by which signed texts are verified; time.Now if nil.
@@ -173,6 +176,9 @@ func (c *Coordinator) Run(ctx context.Context) error {
 	group.Go(func() error { return c.pages.Run(ctx) })
 	if len(c.Webhooks) > 0 {
 		group.Go(func() error { return c.webhooks().Run(ctx) })
+	}
+	if c.Record != nil {
+		group.Go(func() error { return c.spans().Run(ctx) })
 	}
 	if c.sharesLedger() {
 		group.Go(func() error { return every(ctx, followEvery, c.follow) })

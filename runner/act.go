@@ -82,6 +82,7 @@ func (n *incarnation) conclude(ctx context.Context, w *work, started time.Time, 
 		got.err = halfDone(w, writ.AsError(got.err))
 	}
 	result := n.answer(w, started, got)
+	n.record(spanOf(w.job, n.member.Name(), started, n.now(), result))
 	if result.Error != nil && result.Error.Code == writ.CodeResourceConflict {
 		if now, err := n.look(w); err == nil && now.Exists && now.UID != w.job.UID {
 			result.Found = now.UID

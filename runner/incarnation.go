@@ -19,6 +19,7 @@ import (
 	"writ/internal/failpoint"
 	"writ/internal/limit"
 	"writ/internal/sleep"
+	"writ/internal/tracing"
 	"writ/runner/journal"
 	"writ/runner/queue"
 	"writ/sal"
@@ -49,6 +50,7 @@ type incarnation struct {
 	capacity writ.Capacity
 	version  string
 	host     func() writ.Host // may be nil
+	record   func(s tracing.Span)
 
 	peers     []netip.Prefix
 	transfers *Transfers // nil if it gives nothing to other nodes
@@ -82,6 +84,10 @@ func (r *Runner) begin(ctx context.Context, drivers map[string]sal.Driver, log *
 		member: r.Member, api: r.API, node: r.Member.Node(), queue: r.Queue, journal: r.Journal, drivers: drivers,
 		slots: cmp.Or(r.Slots, DefaultSlots), grace: cmp.Or(r.Grace, DefaultGrace), counts: &r.counts,
 		boot: bootID(), version: r.Version, host: r.Host, rosters: newRosterWatch(r.Member, r.API), transfers: r.Transfers, peers: r.Peers,
+		record: r.Record,
+	}
+	if n.record == nil {
+		n.record = func(tracing.Span) {}
 	}
 	if n.now = r.Now; n.now == nil {
 		n.now = time.Now

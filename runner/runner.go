@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"writ"
+	"writ/internal/tracing"
 	"writ/runner/journal"
 	"writ/runner/queue"
 	"writ/sal"
@@ -58,6 +59,8 @@ type Runner struct {
 	// Host returns what the machine is, for people; nothing is told of it if nil.
 	Host func() writ.Host
 	Log  *slog.Logger // nothing is logged if nil
+	// Record takes the span of each job; nil if there are no traces.
+	Record func(s tracing.Span)
 
 	counts counts
 }

@@ -16,6 +16,7 @@ import (
 	"writ/cmd/writ/internal/redact"
 	"writ/coord"
 	"writ/identity"
+	"writ/internal/tracing"
 	"writ/runner"
 	"writ/runner/queue/redisqueue"
 	"writ/supervisor"
@@ -83,6 +84,7 @@ func (a *app) coordCommand() *cobra.Command {
 	var data, ledger, listen, metrics, publicURL, tlsCert, tlsKey, webhooks string
 	var rosters, coordinators, hosts []string
 	var projectRate float64
+	var traces tracing.Settings
 	c := a.daemonCommand(&cobra.Command{
 		Use:   "coord",
 		Short: "Run a coordinator: it takes signed texts, delivers them to datacenters, and shows the results",
@@ -112,7 +114,7 @@ It begins with the rosters in its data directory, where "writ init" puts the fir
 		coordinator := &daemon.Coord{
 			Metrics: monitored, TLSCert: tlsCert, TLSKey: tlsKey,
 			Data: data, Ledger: ledger, Listener: l, PublicURL: publicURL, Coordinators: coordinators, Rosters: signed, Cluster: cluster,
-			AllowedHosts: hosts, ProjectRate: projectRate, Webhooks: webhooks, Version: version(), Log: log,
+			AllowedHosts: hosts, ProjectRate: projectRate, Webhooks: webhooks, Traces: traces, Version: version(), Log: log,
 		}
 		return coordinator.Run(ctx, func() {})
 	})
@@ -129,6 +131,7 @@ It begins with the rosters in its data directory, where "writ init" puts the fir
 	f.StringSliceVar(&hosts, "allowed-host", nil, "further names by which clients and browsers may ask for it, besides that of --public-url")
 	f.Float64Var(&projectRate, "project-rate", coord.DefaultSubmissionsPerSecond, "submissions of 16 KiB per second of one project, twice as many at once. More wait for up to 5 s and are then refused. 0: no bound")
 	f.StringVar(&webhooks, "webhooks", "", "file (YAML) with addresses that are told what happens: see docs/manual/webhooks.md")
+	tracesFlags(c, &traces)
 	fromEnvironment(f, "ledger", "listen", "metrics-listen", "public-url", "tls-cert", "tls-key", "webhooks")
 	return c
 }
@@ -257,8 +260,17 @@ log says which drivers there are, and why.`,
 	f.StringVar(&r.Public, "public-transfers", "", "HOST:PORT at which other nodes reach --transfers, if it is another one")
 	f.Int64Var(&r.RateMiB, "transfer-rate", 0, "MiB per second for all copies that other nodes fetch. 0: no bound")
 	driverFlags(c, &r.Drivers, &r.Speed, &r.Host)
+	tracesFlags(c, &r.Traces)
 	fromEnvironment(f, "name", "supervisor", "join", "cluster", "slots", "transfers", "transfer-allow", "public-transfers", "transfer-rate")
 	return c
+}
+
+// tracesFlags say where traces go.
+func tracesFlags(c *cobra.Command, s *tracing.Settings) {
+	f := c.Flags()
+	f.StringVar(&s.URL, "traces", "", "address of a collector for traces by OTLP over HTTP, as http://127.0.0.1:4318. Without it there are none")
+	f.Float64Var(&s.Ratio, "trace-ratio", 1, "part of the runs that are traced, chosen by their ids: 0.01 is one of a hundred")
+	fromEnvironment(f, "traces", "trace-ratio")
 }
 
 // capacityFlags say what a node offers.

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
@@ -21,12 +22,14 @@ import (
 	"writ/cmd/writ/internal/terminal"
 	"writ/coord/api"
 	"writ/identity"
+	"writ/internal/tracing"
 )
 
 // submitFlags say what to do after handing in.
 type submitFlags struct {
 	order  orderFlags
 	detach bool
+	traces tracing.Settings
 	watchOptions
 }
 
@@ -59,6 +62,7 @@ failed counts as skipped if the script went on.`,
 	s.order.add(a, c)
 	s.watchFlags(c)
 	c.Flags().BoolVar(&s.detach, "detach", false, "only hand in, and print the id of the run")
+	tracesFlags(c, &s.traces)
 	return c
 }
 
@@ -80,7 +84,18 @@ func (s *submitFlags) watchFlags(c *cobra.Command) {
 	}
 }
 
-func (a *app) submit(ctx context.Context, path string, s *submitFlags) error {
+func (a *app) submit(ctx context.Context, path string, s *submitFlags) (err error) {
+	s.traces.Service, s.traces.Version, s.traces.Log = "writ-cli", version(), slog.New(slog.NewTextHandler(a.Err, nil))
+	traces, err := tracing.Open(ctx, s.traces)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err := traces.Close(); err != nil {
+			a.Warn("%v", err)
+		}
+	}()
+	begun := time.Now()
 	signed, err := a.signedFile(ctx, path, &s.order)
 	if err != nil {
 		return err
@@ -89,10 +104,20 @@ func (a *app) submit(ctx context.Context, path string, s *submitFlags) error {
 	if err != nil {
 		return err
 	}
+	handed := time.Now()
 	submission, err := c.Submit(ctx, signed)
 	if err != nil {
 		return err
 	}
+	at := tracing.OfRun(submission.Run).Part("submit")
+	traces.Record(tracing.Span{At: at.Part("hand in"), Name: "hand in", From: handed, Until: time.Now()})
+	defer func() {
+		span := tracing.Span{At: at, Name: "writ submit", From: begun, Until: time.Now(), Labels: map[string]string{"run": string(submission.Run)}}
+		if err != nil {
+			span.Error = err.Error()
+		}
+		traces.Record(span)
+	}()
 	c.Remember(signed)
 	s.script = path
 	if s.detach {

@@ -25,6 +25,7 @@ import (
 	"writ/coord/webhook"
 	"writ/identity"
 	"writ/identity/pki"
+	"writ/internal/tracing"
 	"writ/ledger/sqlstore"
 )
 
@@ -46,8 +47,9 @@ type Coord struct {
 	Coordinators []string     // others of the cluster
 	Rosters      [][]byte     // signed, oldest first; those that the ledger lacks are added
 	Cluster      writ.ClusterID
-	AllowedHosts []string      // further names by which clients and browsers ask for it
-	Webhooks     string        // file with settings of webhooks, "" for none
+	AllowedHosts []string // further names by which clients and browsers ask for it
+	Webhooks     string   // file with settings of webhooks, "" for none
+	Traces       tracing.Settings
 	ProjectRate  float64       // submissions of one project a second, without bound if 0
 	Grace        time.Duration // of requests, once it is told to end; see coord.Coordinator
 	Version      string
@@ -196,6 +198,14 @@ func (c *Coord) Run(ctx context.Context, ready func()) (err error) {
 		if coordinator.Webhooks, err = webhook.Read(c.Webhooks); err != nil {
 			return err
 		}
+	}
+	traces, err := openTraces(ctx, c.Traces, "writ-coordinator", c.Version, c.Log)
+	if err != nil {
+		return err
+	}
+	if traces != nil {
+		coordinator.Record = traces.Record
+		defer func() { err = errors.Join(err, traces.Close()) }()
 	}
 	if err := c.certify(ctx, coordinator); err != nil {
 		return err

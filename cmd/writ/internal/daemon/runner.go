@@ -15,6 +15,7 @@ import (
 
 	"writ"
 	"writ/cmd/writ/internal/transport"
+	"writ/internal/tracing"
 	"writ/runner"
 	"writ/runner/hardware"
 	"writ/runner/journal"
@@ -40,6 +41,7 @@ type Runner struct {
 	Host       HostConfig    // for DriversHost
 	Speed      float64       // of simulated drivers
 	Grace      time.Duration // see runner.Runner
+	Traces     tracing.Settings
 	Version    string
 	Log        *slog.Logger
 }
@@ -110,9 +112,15 @@ func (r *Runner) Run(ctx context.Context, ready func([]writ.NodeDriver)) (err er
 	defer func() { err = errors.Join(err, records.Close()) }()
 	r.Log.InfoContext(ctx, "the node has joined", "name", member.Name(), "node", member.Node(), "dc", member.Datacenter())
 	ready(describe(drivers.all))
+	traces, err := openTraces(ctx, r.Traces, "writ-runner", r.Version, r.Log)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, traces.Close()) }()
 	node := &runner.Runner{
 		Member: member, API: api, Queue: queue, Journal: records, Drivers: drivers.all, Lacking: drivers.lacking, Slots: r.Slots, Capacity: r.Capacity,
 		Grace: r.Grace, Transfers: transfers, Peers: peers, Version: r.Version, Host: hardware.Here().Host, Log: r.Log,
+		Record: traces.Record,
 	}
 	serving, stop := context.WithCancel(ctx)
 	defer stop()

@@ -4,6 +4,7 @@ import (
 	"strings"
 
 	"writ"
+	"writ/coord/spans"
 	"writ/coord/webhook"
 )
 
@@ -14,6 +15,11 @@ func (c *Coordinator) webhooks() *webhook.Sender {
 		PublicURL: strings.TrimSuffix(c.PublicURL, "/"), Version: c.Version, Now: c.Now, Log: c.Log,
 		Tried: func(endpoint, outcome string) { c.metrics.webhooks.WithLabelValues(endpoint, outcome).Inc() },
 	}
+}
+
+// spans is the recorder of what becomes of runs.
+func (c *Coordinator) spans() *spans.Recorder {
+	return &spans.Recorder{Ledger: c.Ledger, News: c.news.next, Record: c.Record, DatacenterName: c.datacenterName, Log: c.Log}
 }
 
 // datacenterName is the name of a datacenter in the newest roster, its id if that has none.

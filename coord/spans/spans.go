@@ -1,0 +1,153 @@
+// Package spans shows what became of runs as traces: the delivery of a submission, the run, its calls and their attempts. It knows the events of a
+// ledger, and must not know where spans go.
+package spans
+
+import (
+	"context"
+	"log/slog"
+	"strconv"
+	"time"
+
+	"writ"
+	"writ/internal/sleep"
+	"writ/internal/tracing"
+	"writ/ledger"
+)
+
+const (
+	page  = 500 // events that are read at once
+	retry = 10 * time.Second
+)
+
+// Recorder records spans of the events of a ledger. All fields are required.
+type Recorder struct {
+	Ledger         ledger.Events
+	News           func() <-chan struct{} // closed when there are events after the call
+	Record         func(s tracing.Span)
+	DatacenterName func(id writ.DatacenterID) string
+	Log            *slog.Logger
+}
+
+// Run records what happens until ctx ends, and returns nil then. What happened before is not recorded.
+func (r *Recorder) Run(ctx context.Context) error {
+	var after int64
+	for begun := false; ctx.Err() == nil; {
+		news := r.News() // first: what comes meanwhile is found the next time
+		var err error
+		if !begun {
+			_, after, err = r.Ledger.EventRange(ctx)
+			begun = err == nil
+		}
+		if begun {
+			after, err = r.readOn(ctx, after)
+		}
+		if err != nil && ctx.Err() == nil {
+			r.Log.WarnContext(ctx, "read the events for traces; trying again", "err", err, "retry_in", retry)
+			_ = sleep.For(ctx, retry) // the loop sees that it ended
+			continue
+		}
+		select {
+		case <-news:
+		case <-ctx.Done():
+		}
+	}
+	return nil
+}
+
+// readOn records the events after one, and returns the last of them.
+func (r *Recorder) readOn(ctx context.Context, after int64) (int64, error) {
+	for {
+		events, err := r.Ledger.Events(ctx, after, ledger.EventFilter{Topics: []string{ledger.TopicSubmission, "run", "call"}}, page)
+		if err != nil {
+			return after, err
+		}
+		for i := range events {
+			r.record(&events[i])
+			after = events[i].ID
+		}
+		if len(events) < page {
+			return after, nil
+		}
+	}
+}
+
+// record records the spans that an event ends.
+func (r *Recorder) record(e *ledger.Event) {
+	switch {
+	case e.Submission != nil && e.Submission.State != writ.SubmissionWaiting:
+		r.delivery(e)
+	case e.About == "": // a datacenter says something of a run of another one
+	case e.Run != nil && e.Run.State.Ended():
+		r.run(e)
+	case e.Call != nil && e.Call.State.Ended():
+		r.call(e.Call)
+	}
+}
+
+// delivery is the way of a submission to its datacenter.
+func (r *Recorder) delivery(e *ledger.Event) {
+	in := e.Submission
+	s := tracing.Span{
+		At: tracing.OfRun(in.Run).Part("delivery"), Name: "deliver", From: in.Received, Until: e.Time,
+		Labels: map[string]string{"run": string(in.Run), "datacenter": r.DatacenterName(in.Datacenter), "signer": in.Signer, "state": string(in.State)},
+	}
+	if in.Error != nil {
+		s.Error = string(in.Error.Code) + ": " + in.Error.Message
+	}
+	r.Record(s)
+}
+
+// run is a run from when its datacenter accepted it. One that was resumed is recorded again, for longer.
+func (r *Recorder) run(e *ledger.Event) {
+	run := e.Run
+	at := tracing.OfRun(run.ID)
+	s := tracing.Span{
+		At: at, Name: run.Script, From: run.Accepted, Until: run.Ended,
+		Labels: map[string]string{
+			"run": string(run.ID), "datacenter": r.DatacenterName(e.Datacenter), "project": run.ProjectName, "deployment": run.Deployment,
+			"signer": run.Signer, "state": string(run.State),
+		},
+	}
+	if f := run.Failure; f != nil {
+		s.Error, s.Labels["code"], s.Labels["position"] = string(f.Code)+": "+f.Message, string(f.Code), f.Position
+	}
+	r.Record(s)
+	if !run.Started.IsZero() {
+		r.Record(tracing.Span{At: at.Part("wait"), Name: "wait to begin", From: run.Accepted, Until: run.Started})
+	}
+}
+
+// call is a call with its last attempt: how long it waited for its inputs and a place, how long its job was in the queue, and how long its node worked.
+func (r *Recorder) call(c *writ.Call) {
+	at, attempt := tracing.OfCall(c.Run, c.Seq), tracing.OfAttempt(c.Run, c.Seq, c.Attempt)
+	name := c.Operation
+	if c.Name != "" {
+		name += " " + c.Name
+	}
+	s := tracing.Span{
+		At: at, Name: name, From: c.Planned, Until: c.Ended,
+		Labels: map[string]string{
+			"run": string(c.Run), "seq": strconv.Itoa(c.Seq), "operation": c.Operation, "position": c.Position, "state": string(c.State), "node": c.NodeName,
+			"driver": c.Driver, "attempt": strconv.Itoa(c.Attempt), "change": string(c.Change),
+		},
+	}
+	if c.Error != nil {
+		s.Error, s.Labels["code"] = string(c.Error.Code)+": "+c.Error.Message, string(c.Error.Code)
+	}
+	r.Record(s)
+	if c.Queued.IsZero() {
+		return
+	}
+	r.Record(tracing.Span{At: at.Part("wait"), Name: "wait", From: c.Planned, Until: c.Queued})
+	taken := c.Started
+	if taken.IsZero() {
+		taken = c.Ended
+	}
+	r.Record(tracing.Span{At: at.Part("queue"), Name: "queue", From: c.Queued, Until: taken, Labels: map[string]string{"node": c.NodeName}})
+	if !c.Started.IsZero() {
+		r.Record(tracing.Span{
+			At: attempt, Name: "carry out", From: c.Started, Until: c.Ended, Error: s.Error,
+			Labels: map[string]string{"node": c.NodeName, "attempt": strconv.Itoa(c.Attempt), "delivery": strconv.Itoa(c.Delivery)},
+		})
+	}
+}

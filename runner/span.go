@@ -1,0 +1,27 @@
+package runner
+
+import (
+	"strconv"
+	"time"
+
+	"writ"
+	"writ/internal/tracing"
+)
+
+// spanOf is the span of a job: what its driver did, by the node's clock.
+func spanOf(job *writ.Job, node string, started, ended time.Time, result *writ.Result) tracing.Span {
+	s := tracing.Span{
+		At: tracing.OfAttempt(job.Run, job.Seq, job.Attempt).Part("job"), Name: "driver " + result.Driver, From: started, Until: ended,
+		Labels: map[string]string{
+			"run": string(job.Run), "seq": strconv.Itoa(job.Seq), "operation": job.Operation, "name": job.Name, "node": node, "driver": result.Driver,
+			"attempt": strconv.Itoa(job.Attempt), "delivery": strconv.Itoa(job.Delivery), "change": string(result.Change),
+		},
+	}
+	if result.Simulated {
+		s.Labels["simulated"] = "true"
+	}
+	if result.Error != nil {
+		s.Error, s.Labels["code"] = string(result.Error.Code)+": "+result.Error.Message, string(result.Error.Code)
+	}
+	return s
+}
