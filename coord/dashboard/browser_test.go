@@ -162,10 +162,39 @@ const complaints = `(() => {
 	for (const e of all("svg")) if (!e.closest("[aria-hidden=true]") && !e.ariaLabel) bad.push("a picture without a name: " + e.outerHTML);
 	for (const e of all("section, nav, [role=region]")) if (!e.ariaLabel && !e.hasAttribute("aria-labelledby") && e.matches(".panel[data-live], nav, [role=region]")) bad.push("a region without a name: " + e.id);
 	for (const e of all("thead th")) if (e.scope !== "col") bad.push("a head without a scope: " + e.textContent);
-	for (const e of all("main *")) if (e.scrollWidth > e.clientWidth + 1 && getComputedStyle(e).overflowX === "auto" && e.tabIndex < 0 && !e.closest(".copy")) bad.push("keys cannot scroll " + e.className);
+	for (const e of all("main *")) if (e.scrollWidth > e.clientWidth + 1 && getComputedStyle(e).overflowX === "auto" && e.tabIndex < 0) bad.push("keys cannot scroll " + e.className);
 	if (all("h1").length !== 1 || !document.title || document.documentElement.lang !== "en") bad.push(all("h1").length + " h1, title " + document.title);
 	return bad.join("\n");
 })()`
+
+// shownPage is a page that a browser looks at.
+type shownPage struct {
+	name, path string
+	ofOne      bool // by a reader of one project
+	still      bool // it has no news
+}
+
+// everyPage lists all pages, of a fixture with everyPart.
+func everyPage(failed, running writ.Run) []shownPage {
+	fail := "/runs/" + string(failed.ID)
+	return []shownPage{
+		{name: "overview", path: "/"}, {name: "overview-of-one", path: "/", ofOne: true}, {name: "datacenters-of-one", path: "/datacenters", ofOne: true},
+		{name: "failed", path: fail}, {name: "running", path: "/runs/" + string(running.ID)}, {name: "script", path: fail + "#line-0-31"},
+		{name: "values", path: fail + "/values", still: true}, {name: "log", path: fail + "/log", still: true}, {name: "stuck", path: "/stuck"},
+		{name: "node", path: "/nodes/" + string(gent) + "/gent2-n2"}, {name: "resources", path: "/resources"}, {name: "deployments", path: "/deployments"},
+		{name: "failures", path: "/failures"}, {name: "queues", path: "/queues"}, {name: "nodes", path: "/nodes"}, {name: "datacenters", path: "/datacenters"},
+		{name: "login", path: "/login", still: true}, {name: "error", path: "/?state=busy", still: true},
+	}
+}
+
+// colours asks for a light or dark page.
+func colours(scheme string) chromedp.Action[chromedp.Void] {
+	return chromedp.Func(func(ctx context.Context, target *chromedp.Target) error {
+		features := []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}}
+		_, err := cdp.Call(ctx, target, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: features})
+		return err
+	})
+}
 
 // TestPicturesOfAllPages makes the pictures that a person looks at. By itself it finds what overflows a phone, and what has no name. The gate looks at one
 // page.
@@ -174,13 +203,7 @@ func TestPicturesOfAllPages(t *testing.T) {
 	t.Parallel()
 	w := open(t)
 	tab := browse(t)
-	failed, running := fill(w)
-	w.remembers()
-	stuckRuns(w)
-	w.resources(running)
-	w.past(5 * time.Second)
-	w.depths(3)
-	w.remember()
+	failed, running := everyPart(w)
 	dir := t.TempDir()
 	if keep := os.Getenv("WRIT_PICTURES"); keep != "" {
 		dir = keep
@@ -193,24 +216,17 @@ func TestPicturesOfAllPages(t *testing.T) {
 		{"desktop-dark", "dark", 1280, 860},
 		{"phone-dark", "dark", 360, 780},
 	} {
-		do(t, tab, chromedp.EmulateViewport(screen.width, screen.height), chromedp.Func(func(ctx context.Context, target *chromedp.Target) error {
-			scheme := []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: screen.scheme}}
-			_, err := cdp.Call(ctx, target, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: scheme})
-			return err
-		}))
-		for _, p := range []struct{ name, path string }{
-			{"overview", "/"}, {"overview-of-one", "/"}, {"datacenters-of-one", "/datacenters"}, {"failed", "/runs/" + string(failed.ID)}, {"running", "/runs/" + string(running.ID)}, {"script", "/runs/" + string(failed.ID) + "#line-0-31"}, {"values", "/runs/" + string(failed.ID) + "/values"}, {"log", "/runs/" + string(failed.ID) + "/log"}, {"stuck", "/stuck"}, {"node", "/nodes/" + string(gent) + "/gent2-n2"}, {"resources", "/resources"}, {"deployments", "/deployments"}, {"failures", "/failures"}, {"queues", "/queues"}, {"nodes", "/nodes"}, {"datacenters", "/datacenters"}, {"error", "/?state=busy"},
-		} {
+		do(t, tab, chromedp.EmulateViewport(screen.width, screen.height), colours(screen.scheme))
+		for _, p := range everyPage(failed, running) {
 			if !testenv.IsNightly() && p.name != "running" {
 				continue
 			}
-			ofOne := strings.HasSuffix(p.name, "-of-one")
-			if ofOne && screen.name != "phone-dark" {
+			if p.ofOne && screen.name != "phone-dark" {
 				continue // where it is not too wide, no other screen is too small
 			}
-			w.readAs(dashboard.Reader{All: !ofOne, Projects: ofShop.Projects})
+			w.readAs(dashboard.Reader{All: !p.ofOne, Projects: ofShop.Projects})
 			do(t, tab, chromedp.Navigate(w.url+p.path), chromedp.WaitVisible("#main"))
-			if p.name != "error" && p.name != "values" && p.name != "log" { // these have no news
+			if !p.still {
 				do(t, tab, until(live))
 			}
 			wide, err := chromedp.Run(tab, chromedp.Evaluate[bool](`document.documentElement.scrollWidth > innerWidth`))

@@ -150,6 +150,33 @@ func fill(w *fixture) (failed, running writ.Run) {
 	return failed, running
 }
 
+// everyPart fills a fixture so that each page has something in all of its parts, and returns a run that failed and one that goes on.
+func everyPart(w *fixture) (failed, running writ.Run) {
+	w.t.Helper()
+	failed, running = fill(w)
+	w.remembers()
+	stuckRuns(w)
+	w.resources(running)
+	w.past(5 * time.Second)
+	w.depths(3)
+	w.remember()
+	w.onHold()
+	return failed, running
+}
+
+// onHold holds a project of one datacenter, and an operation of another one.
+func (w *fixture) onHold() {
+	decided := func(decision, reason string) []writ.Decision {
+		return []writ.Decision{{Decision: decision, Signer: "alice", Reason: reason, Time: time.Now().Add(-11 * time.Minute)}}
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.holds = []api.DatacenterHolds{
+		{Datacenter: ams, Name: "ams1", Holds: []api.Hold{{Project: shop, ProjectName: "web-shop", Held: true, Decided: decided("hold", "the disks of rack a1 fail")}}},
+		{Datacenter: gent, Name: "gent2", Holds: []api.Hold{{Operation: "machine.create", Held: true, ByOperator: true, Decided: decided("hold", "the hypervisor is upgraded")}}},
+	}
+}
+
 // depths sets how deep the queues are, more or less deep at different steps.
 func (w *fixture) depths(step int) {
 	wave := func(n int) int { return (step*step*7/3+n*11)%17 + n }

@@ -1,0 +1,75 @@
+package dashboard_test
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"os"
+	"testing"
+
+	"github.com/chromedp/chromedp"
+
+	"writ/coord/dashboard"
+	"writ/internal/testenv"
+)
+
+// axe is the tool that looks for what people with disabilities cannot use. It is no part of the program.
+const (
+	axeFile   = "testdata/axe/axe-4.14.1.min.js"
+	axeSHA256 = "29348999450cdf2849a8e70b7912fc2da85a849da39c0d0d5394f51d4a9ed95c"
+)
+
+// axeSource returns the script of axe, as it was checked.
+func axeSource(t *testing.T) string {
+	t.Helper()
+	source, err := os.ReadFile(axeFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if sum := sha256.Sum256(source); hex.EncodeToString(sum[:]) != axeSHA256 {
+		t.Fatalf("%s was changed", axeFile)
+	}
+	return string(source)
+}
+
+// violations runs every rule of axe on the page that is there, and lists what breaks one.
+const violations = `axe.run(document, {resultTypes: ["violations"]}).then((found) =>
+	found.violations.map((v) => v.id + ": " + v.help + "\n" + v.nodes.map((n) => "\t" + n.target.join(" ") + ": " + n.failureSummary.replaceAll("\n", " ")).join("\n")).join("\n"))`
+
+// No page breaks a rule of axe, light and dark, on a desk and on a phone. The gate looks at one page.
+func TestAxeFindsNoViolation(t *testing.T) {
+	t.Parallel()
+	w := open(t)
+	source := axeSource(t)
+	failed, running := everyPart(w)
+	for _, scheme := range []string{"light", "dark"} {
+		for _, width := range []int64{1280, 390} {
+			if !testenv.IsNightly() && scheme == "dark" {
+				continue
+			}
+			t.Run(fmt.Sprint(scheme, width), func(t *testing.T) {
+				tab := browse(t)
+				do(t, tab, chromedp.EmulateViewport(width, 860), colours(scheme))
+				for _, p := range everyPage(failed, running) {
+					if testenv.IsNightly() || p.name == "stuck" {
+						w.runAxe(t, tab, source, p)
+					}
+				}
+			})
+		}
+	}
+}
+
+func (w *fixture) runAxe(t *testing.T, tab context.Context, source string, p shownPage) {
+	t.Helper()
+	w.readAs(dashboard.Reader{All: !p.ofOne, Projects: ofShop.Projects})
+	do(t, tab, chromedp.Navigate(w.url+p.path), chromedp.WaitVisible("#main"))
+	if !p.still {
+		do(t, tab, until(live))
+	}
+	found, err := chromedp.Run(tab, chromedp.Evaluate[string](fmt.Sprintf("%s;\n%s", source, violations), chromedp.EvalAwaitPromise))
+	if found != "" || err != nil {
+		t.Errorf("%s: %v\n%s", p.name, err, found)
+	}
+}
