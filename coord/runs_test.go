@@ -99,3 +99,51 @@ func TestRunsAreSelectedByTheirPropertiesAndTheirSilence(t *testing.T) {
 		t.Errorf("a run that has ended waits for nothing: %q", over)
 	}
 }
+
+// A call whose node does not work says so, before what the node said last of other calls.
+func TestWhyNamesTheNodeThatDoesNotWork(t *testing.T) {
+	p, s := startReading(t)
+	call := func(run writ.RunID, seq int, state writ.CallState, node writ.NodeID, reason string, after ...int) writ.Event {
+		return writ.Event{Call: &writ.Call{Run: run, Seq: seq, Operation: "volume.create", Name: "v", State: state, Node: node, NodeName: string(node), Reason: reason, After: after}}
+	}
+	node := func(id writ.NodeID, liveness writ.Liveness, fault string) writ.Event {
+		return writ.Event{Node: &writ.Node{ID: id, Name: string(id), Admission: writ.AdmissionApproved, Liveness: liveness, Fault: fault}}
+	}
+	events := []writ.Event{node("n1", writ.LivenessReady, ""), node("n2", writ.LivenessSilent, ""), node("n3", writ.LivenessReady, "the disk is full")}
+	want := map[writ.RunID]string{}
+	add := func(why string, calls func(run writ.RunID) []writ.Event) {
+		sub := p.runFor(shop, "web-shop", "web.tengo")
+		events = append(events, writ.Event{Run: &writ.Run{ID: sub.Run, Script: sub.Script, Payload: sub.Payload, State: writ.RunRunning, Project: sub.Project,
+			Accepted: time.Now().UTC(), Deadline: time.Now().Add(time.Hour).UTC()}})
+		events = append(events, calls(sub.Run)...)
+		want[sub.Run] = why
+	}
+	add("call 2 (volume.create v) is queued on n2, which is silent", func(run writ.RunID) []writ.Event {
+		return []writ.Event{call(run, 1, writ.CallRunning, "n1", "50 %"), call(run, 2, writ.CallQueued, "n2", "")}
+	})
+	add("call 1 (volume.create v) is running on n3, which takes no work: the disk is full", func(run writ.RunID) []writ.Event {
+		return []writ.Event{call(run, 1, writ.CallRunning, "n3", "50 %")}
+	})
+	add("call 1 (volume.create v) is running on n1: 50 %", func(run writ.RunID) []writ.Event {
+		return []writ.Event{call(run, 1, writ.CallRunning, "n1", "50 %")}
+	})
+	add("call 1 (volume.create v) is planned on n1: it waits for a slot of the node, or for an earlier call on the same resource", func(run writ.RunID) []writ.Event {
+		return []writ.Event{call(run, 1, writ.CallPlanned, "n1", "")}
+	})
+	last := ""
+	add("call 2 (volume.create v) is planned on n1", func(run writ.RunID) []writ.Event {
+		last = string(run)
+		return []writ.Event{call(run, 2, writ.CallPlanned, "n1", "", 1)}
+	})
+	s.tell(events...)
+	p.await("the datacenter has told all", func() bool {
+		list, err := p.Ledger.Calls(t.Context(), writ.RunID(last), ledger.Page{})
+		return err == nil && len(list.Items) == 1
+	})
+	got := p.listed(p.token("carol"), url.Values{"why": {"true"}})
+	for run, why := range want {
+		if got[run] != why {
+			t.Errorf("it says %q, want %q", got[run], why)
+		}
+	}
+}

@@ -1,11 +1,7 @@
 package coord
 
 import (
-	"cmp"
 	"context"
-	"fmt"
-	"slices"
-	"strings"
 
 	"golang.org/x/crypto/ssh"
 
@@ -49,61 +45,6 @@ func (c *Coordinator) whyWaiting(r ledger.Run) string {
 		return "the datacenter " + name + " cannot take it yet: " + trouble.Message
 	}
 	return "is on its way to the datacenter " + name
-}
-
-// whyCalls is how many open calls of a run are looked at for one that says why it waits.
-const whyCalls = 8
-
-// Why says in a sentence each why runs wait: those that their datacenters do not have yet, and those that are open there. For all others it is
-// what the datacenter said of the run itself. The API and the dashboard say the same.
-func (c *Coordinator) Why(ctx context.Context, runs ...ledger.Run) (map[writ.RunID]string, error) {
-	why := make(map[writ.RunID]string, len(runs))
-	var open []writ.RunID
-	for _, r := range runs {
-		why[r.ID] = r.Reason
-		switch {
-		case r.State == ledger.StateWaiting:
-			why[r.ID] = c.whyWaiting(r)
-		case isOpen(r):
-			open = append(open, r.ID)
-		}
-	}
-	calls, err := c.Ledger.OpenCalls(ctx, whyCalls, open...)
-	if err != nil {
-		return nil, err
-	}
-	for _, r := range runs {
-		if !isOpen(r) {
-			continue
-		}
-		text := cmp.Or(r.Reason, whyCallsWait(calls[r.ID]))
-		if _, connected := c.links.Session(r.Datacenter); !connected {
-			text = strings.TrimSuffix("its datacenter is away, and said last: "+text, ", and said last: ")
-		}
-		why[r.ID] = text
-	}
-	return why, nil
-}
-
-// isOpen reports whether a datacenter has a run that has not ended.
-func isOpen(r ledger.Run) bool {
-	return r.State == ledger.State(writ.RunAccepted) || r.State == ledger.State(writ.RunRunning)
-}
-
-// whyCallsWait says why the first open call waits that says so itself, otherwise what became of the first one.
-func whyCallsWait(calls []writ.Call) string {
-	if len(calls) == 0 {
-		return ""
-	}
-	first := calls[max(slices.IndexFunc(calls, func(c writ.Call) bool { return c.Reason != "" }), 0)]
-	text := fmt.Sprintf("call %d (%s) is %s", first.Seq, strings.TrimSuffix(first.Operation+" "+first.Name, " "), first.State)
-	if first.NodeName != "" {
-		text += " on " + first.NodeName
-	}
-	if first.Reason != "" {
-		text += ": " + first.Reason
-	}
-	return text
 }
 
 func valuesView(v link.RunValues) api.RunValues {

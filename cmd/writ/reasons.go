@@ -1,11 +1,11 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
 	"maps"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -16,6 +16,7 @@ import (
 	"writ/cmd/writ/internal/client"
 	"writ/cmd/writ/internal/terminal"
 	"writ/coord/api"
+	"writ/coord/reasons"
 	"writ/identity"
 )
 
@@ -413,23 +414,9 @@ func (s *situation) whyAway(id writ.NodeID) string {
 	}
 }
 
-// releaseIn finds the command that a reason to wait names which is a hold. It takes nothing else for one: the reason comes from a coordinator.
-var releaseIn = regexp.MustCompile(`is on hold \((writ release(?: --(?:dc|project|deployment|operation) [a-z0-9][a-z0-9._-]*)*)\): `)
-
-// nextOf is the command about what a reason names: a hold, another run, nodes; otherwise it is other.
+// nextOf is the command about what a reason names: a hold, another run, a node; otherwise it is other.
 func (s *situation) nextOf(why, other string) string {
-	if found := releaseIn.FindStringSubmatch(why); found != nil {
-		return found[1]
-	}
-	for _, word := range strings.FieldsFunc(why, func(r rune) bool { return r == ' ' || r == ',' || r == ':' || r == ';' }) {
-		if id := writ.RunID(word); id.Valid() && id != s.run.ID {
-			return "writ run explain " + word
-		}
-	}
-	if strings.Contains(why, "node") {
-		return "writ node list"
-	}
-	return other
+	return cmp.Or(reasons.Next(why, s.run.ID, s.datacenter.Name), other)
 }
 
 func said(f *writ.Failure, texts ...string) string {

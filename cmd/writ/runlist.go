@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"strconv"
 	"strings"
@@ -12,6 +13,7 @@ import (
 	"writ/cmd/writ/internal/client"
 	"writ/cmd/writ/internal/terminal"
 	"writ/coord/api"
+	"writ/coord/reasons"
 )
 
 // runListFlags select runs, and say what is shown of them.
@@ -50,7 +52,7 @@ func (a *app) runListCommand() *cobra.Command {
 	f.StringVar(&l.script, "script", "", "only runs of the script with this file name")
 	f.StringVar(&l.deployment, "deployment", "", "only runs that make this deployment")
 	f.StringVar(&l.since, "since", "", "only runs that are not older than this: 2h, 7d, 2026-03-01 or 2026-03-01T12:00:00Z")
-	f.DurationVar(&l.stuck, "stuck", 0, "only open runs of which the coordinator has heard nothing for this long, with the reason")
+	f.DurationVar(&l.stuck, "stuck", 0, "only open runs of which the coordinator has heard nothing for this long, with the reason and the command that helps")
 	f.BoolVar(&l.why, "why", false, "show why each run waits or failed")
 	f.IntVar(&l.limit, "limit", 50, "how many at most; 0 for all")
 	complete(c, "state", runStates()...)
@@ -155,6 +157,13 @@ func (a *app) listRuns(ctx context.Context, params api.ListRunsParams, limit int
 	}
 	why := wide("WHY", whyRun)
 	why.Wide = params.Why == nil
+	next := wide("NEXT", func(r api.Run) string {
+		if r.State.Ended() {
+			return ""
+		}
+		return cmp.Or(reasons.Next(r.Reason, r.ID, datacenters[r.Datacenter]), "writ run explain "+string(r.ID))
+	})
+	next.Wide = why.Wide
 	return a.Print(terminal.List(api.RunPage{Items: runs, NextCursor: page.NextCursor}, runs, func(r api.Run) string { return string(r.ID) },
 		column("RUN", func(r api.Run) string { return string(r.ID) }),
 		column("STATE", func(r api.Run) string { return string(r.State) }),
@@ -166,6 +175,7 @@ func (a *app) listRuns(ctx context.Context, params api.ListRunsParams, limit int
 		column("TOOK", tookRun),
 		wide("DEPLOYMENT", func(r api.Run) string { return r.Deployment }),
 		wide("PAYLOAD", func(r api.Run) string { return r.Payload.String() }),
+		next,
 		why, // last: a sentence
 	))
 }

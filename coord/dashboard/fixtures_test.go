@@ -52,8 +52,9 @@ type fixture struct {
 	reader      dashboard.Reader
 	values      api.RunValues // what the datacenter answers about values, and about the log
 	lines       []writ.LogLine
-	asked       []writ.RunID  // the runs of which it was asked
-	looked      chan struct{} // gets a token whenever a stream has told all that it found
+	reasons     map[writ.RunID]string // why runs wait, if not as all do
+	asked       []writ.RunID          // the runs of which it was asked
+	looked      chan struct{}         // gets a token whenever a stream has told all that it found
 }
 
 func (w *fixture) Datacenters(context.Context) ([]api.Datacenter, error) {
@@ -115,7 +116,13 @@ func (w *fixture) whoReads(context.Context) dashboard.Reader {
 
 func (w *fixture) Why(_ context.Context, runs ...ledger.Run) (map[writ.RunID]string, error) {
 	why := map[writ.RunID]string{}
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	for _, run := range runs {
+		if text, ok := w.reasons[run.ID]; ok {
+			why[run.ID] = text
+			continue
+		}
 		switch run.State {
 		case ledger.StateWaiting:
 			why[run.ID] = "waits for the datacenter fra1 to connect"
@@ -124,6 +131,16 @@ func (w *fixture) Why(_ context.Context, runs ...ledger.Run) (map[writ.RunID]str
 		}
 	}
 	return why, nil
+}
+
+// because says why a run waits.
+func (w *fixture) because(run writ.RunID, why string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.reasons == nil {
+		w.reasons = map[writ.RunID]string{}
+	}
+	w.reasons[run] = why
 }
 
 // Output stands for what a coordinator opens: here a summary is the output as JSON.

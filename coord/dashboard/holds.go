@@ -51,7 +51,7 @@ func (d *Dashboard) addHolds(p *page, reader Reader, now *moment) error {
 			if !h.Held && !h.Exempt || h.Project != "" && !reader.Reads(h.Project) || len(all) == maxHolds {
 				continue
 			}
-			row := held{Hold: h, DatacenterName: hidden.Escape(dc.Name), Datacenter: dc.Datacenter, scope: identity.Scope{Project: h.Project, Deployment: h.Deployment, Operation: h.Operation}}
+			row := held{Hold: h, DatacenterName: hidden.Escape(dc.Name), Datacenter: dc.Datacenter, scope: scopeOf(h)}
 			if h.Held && mayRelease(reader, h) {
 				row.Command = row.scope.Release(dc.Name, h.ProjectName)
 			}
@@ -59,6 +59,10 @@ func (d *Dashboard) addHolds(p *page, reader Reader, now *moment) error {
 		}
 	}
 	return add(d, p, part{id: "holds"}, "hold", all...)
+}
+
+func scopeOf(h api.Hold) identity.Scope {
+	return identity.Scope{Project: h.Project, Deployment: h.Deployment, Operation: h.Operation}
 }
 
 // mayRelease reports whether a page offers a reader the command that releases something.

@@ -41,6 +41,7 @@ func (d *Dashboard) run(ctx context.Context, r *http.Request, quiet bool) (*page
 	}
 	head := runHead{Run: run, DatacenterName: now.datacenter(run.Datacenter).Name, Calls: progressOf(counts[id]), Why: why[id]}
 	head.Controls = d.Reader(ctx).may(identity.ActionControlRuns, run.Project)
+	head.Helps = now.helps(d.Reader(ctx), run, head.Why)
 	if run.Failure != nil {
 		head.At = d.lineOf(ctx, run)
 	}
@@ -86,6 +87,7 @@ type runHead struct {
 	DatacenterName string
 	Calls          progress
 	Why            string // it waits
+	Helps          string // the command against that, "" if there is none for the reader
 	At             string // id of the line at which it failed, "" if the page does not have it
 	Controls       bool   // the reader may cancel and resume it
 }

@@ -110,6 +110,7 @@ type stuckRow struct {
 	DatacenterName string
 	Heard          time.Time // last; when it came if that is not known any more
 	Why            string
+	Helps          string // the command against that, "" if there is none for the reader
 	Controls       bool
 }
 
@@ -147,7 +148,7 @@ func (d *Dashboard) addStuck(ctx context.Context, own *url.URL, p *page, now *mo
 	for i, run := range list.Items {
 		rows[i] = stuckRow{
 			Run: run, DatacenterName: now.datacenter(run.Datacenter).Name, Heard: heard[run.ID], Why: why[run.ID],
-			Controls: reader.may(identity.ActionControlRuns, run.Project),
+			Helps: now.helps(reader, run, why[run.ID]), Controls: reader.may(identity.ActionControlRuns, run.Project),
 		}
 		if rows[i].Heard.IsZero() {
 			rows[i].Heard = run.Created

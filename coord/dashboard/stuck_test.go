@@ -96,6 +96,28 @@ func TestStuckRunsAreListedWithWhatHelps(t *testing.T) {
 	if body := w.page("/stuck"); strings.Contains(body, "writ run cancel "+string(oldest.ID)) || !strings.Contains(body, "writ run cancel "+string(banks.ID)) {
 		t.Error("commands are not offered by role")
 	}
+	w.readAs(dashboard.Reader{All: true})
+	w.onHold()
+	w.because(oldest.ID, "is on hold (writ release --dc ams1 --project web-shop): alice has held it since 12:00:00 UTC")
+	w.because(banks.ID, "waits for node ams1-n1, which is silent")
+	w.because(waits.ID, "no node is ready: fra1-n1: is cordoned")
+	const release, show, uncordon = `data-copy="writ release --dc ams1 --project web-shop"`, `data-copy="writ node show ams1-n1 --dc ams1"`, `data-copy="writ node uncordon fra1-n1 --dc fra1"`
+	row := func(run writ.Run) string {
+		_, row, _ := strings.Cut(w.page("/stuck"), `<tr data-key="`+string(run.ID)+`"`)
+		row, _, _ = strings.Cut(row, "</tr>")
+		return row
+	}
+	for _, allowed := range []bool{true, false} {
+		w.readAs(dashboard.Reader{All: allowed, Projects: []writ.ProjectID{shop, bank}, May: func(identity.Action, writ.ProjectID) bool { return allowed }})
+		for command, run := range map[string]writ.Run{release: oldest, show: banks, uncordon: waits} {
+			if strings.Contains(row(run), command) != allowed {
+				t.Errorf("%s is offered to somebody who may do it: %v", command, allowed)
+			}
+		}
+		if page := w.page("/runs/" + string(oldest.ID)); strings.Contains(page, release) != allowed {
+			t.Errorf("the page of the run offers its release: %v", allowed)
+		}
+	}
 	for _, bad := range []string{"?for=x", "?for=0s", "?for=-1h", "?for=999999h"} {
 		if response, _ := w.get("/stuck" + bad); response.StatusCode != http.StatusBadRequest {
 			t.Errorf("%s: %s", bad, response.Status)

@@ -1,0 +1,62 @@
+// Package reasons knows which command helps what waits, by the sentence that says why it waits. It knows no run, node or datacenter beyond that sentence.
+package reasons
+
+import (
+	"regexp"
+	"strings"
+
+	"writ"
+)
+
+// A reason comes over a coordinator, so it may be made up. Only what cannot mean anything else to a shell becomes part of a command: names of their
+// proper form, ids, and the command that releases a hold.
+var (
+	release = regexp.MustCompile(`is on hold \((writ release(?: --(?:dc|project|deployment|operation) [a-z0-9][a-z0-9._-]*)*)\): `)
+	closed  = regexp.MustCompile(`(?:^|[ ,])([a-z0-9][a-z0-9-]*)(?: and [0-9]+ more)?: is (?:cordoned|draining)(?:$|[;,])`)
+	ill     = regexp.MustCompile(`(?:node|on) ([a-z0-9][a-z0-9-]*), which (?:is|takes no work)`)
+)
+
+// Away begins the reason of a run whose datacenter cannot be asked. What the datacenter said last may follow it.
+const Away = "its datacenter is away"
+
+// Next returns the command that helps what waits for a reason, "" if the reason names nothing that a command is about. own is the run that waits.
+// datacenter is the name of its datacenter, "" if that is not known.
+func Next(why string, own writ.RunID, datacenter string) string {
+	if strings.HasPrefix(why, Away) || strings.HasPrefix(why, "waits for the datacenter ") {
+		return "writ dc list"
+	}
+	if found := release.FindStringSubmatch(why); found != nil {
+		return found[1]
+	}
+	if other := runIn(why, own); other != "" {
+		return "writ run explain " + string(other)
+	}
+	if found := closed.FindStringSubmatch(why); found != nil {
+		return aboutNode("uncordon", found[1], datacenter)
+	}
+	if found := ill.FindStringSubmatch(why); found != nil {
+		return aboutNode("show", found[1], datacenter)
+	}
+	if strings.Contains(why, "node") {
+		return "writ node list"
+	}
+	return ""
+}
+
+// runIn returns the first run that a sentence names besides the one that it is about.
+func runIn(why string, own writ.RunID) writ.RunID {
+	for _, word := range strings.FieldsFunc(why, func(r rune) bool { return strings.ContainsRune(" ,:;", r) }) {
+		if id := writ.RunID(word); id.Valid() && id != own {
+			return id
+		}
+	}
+	return ""
+}
+
+func aboutNode(verb, node, datacenter string) string {
+	command := "writ node " + verb + " " + node
+	if writ.ValidName(datacenter) {
+		command += " --dc " + datacenter
+	}
+	return command
+}

@@ -1,0 +1,129 @@
+package coord
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"writ"
+	"writ/coord/reasons"
+	"writ/ledger"
+)
+
+// whyCalls is how many open calls of a run are looked at for one that says why it waits.
+const whyCalls = 8
+
+// Why says in a sentence each why runs wait: those that their datacenters do not have yet, and those that are open there. For all others it is
+// what the datacenter said of the run itself. The API and the dashboard say the same.
+func (c *Coordinator) Why(ctx context.Context, runs ...ledger.Run) (map[writ.RunID]string, error) {
+	why := make(map[writ.RunID]string, len(runs))
+	var open []writ.RunID
+	for _, r := range runs {
+		why[r.ID] = r.Reason
+		switch {
+		case r.State == ledger.StateWaiting:
+			why[r.ID] = c.whyWaiting(r)
+		case isOpen(r):
+			open = append(open, r.ID)
+		}
+	}
+	calls, err := c.Ledger.OpenCalls(ctx, whyCalls, open...)
+	if err != nil {
+		return nil, err
+	}
+	nodes := illNodes{c: c, known: map[placeOf]string{}}
+	for _, r := range runs {
+		if !isOpen(r) {
+			continue
+		}
+		if _, connected := c.links.Session(r.Datacenter); !connected {
+			said := cmp.Or(r.Reason, whyCallsWait(calls[r.ID], nil))
+			why[r.ID] = strings.TrimSuffix(reasons.Away+", and said last: "+said, ", and said last: ")
+			continue
+		}
+		ill, err := nodes.of(ctx, r.Datacenter, calls[r.ID])
+		if err != nil {
+			return nil, err
+		}
+		why[r.ID] = cmp.Or(r.Reason, whyCallsWait(calls[r.ID], ill))
+	}
+	return why, nil
+}
+
+// isOpen reports whether a datacenter has a run that has not ended.
+func isOpen(r ledger.Run) bool {
+	return r.State == ledger.State(writ.RunAccepted) || r.State == ledger.State(writ.RunRunning)
+}
+
+// placeOf is a node of a datacenter.
+type placeOf struct {
+	datacenter writ.DatacenterID
+	node       writ.NodeID
+}
+
+// illNodes remembers what keeps nodes from working, as many runs wait for the same ones.
+type illNodes struct {
+	c     *Coordinator
+	known map[placeOf]string // "" if nothing does
+}
+
+// of says what keeps the nodes of calls from working, by the node. It has no entry for a node that works.
+func (n illNodes) of(ctx context.Context, datacenter writ.DatacenterID, calls []writ.Call) (map[writ.NodeID]string, error) {
+	ill := map[writ.NodeID]string{}
+	for _, call := range calls {
+		if call.Node == "" {
+			continue
+		}
+		at := placeOf{datacenter, call.Node}
+		if _, known := n.known[at]; !known {
+			list, err := n.c.Ledger.Nodes(ctx, ledger.NodeFilter{Datacenter: datacenter, Node: call.Node}, ledger.Page{Limit: 1})
+			if err != nil {
+				return nil, err
+			}
+			n.known[at] = ""
+			if len(list.Items) > 0 {
+				n.known[at] = whyIll(list.Items[0])
+			}
+		}
+		if why := n.known[at]; why != "" {
+			ill[call.Node] = why
+		}
+	}
+	return ill, nil
+}
+
+func whyIll(n writ.Node) string {
+	switch {
+	case n.Liveness != writ.LivenessReady && n.Liveness != "":
+		return "is " + string(n.Liveness)
+	case n.Fault != "":
+		return "takes no work: " + n.Fault
+	}
+	return ""
+}
+
+// whyCallsWait says why the first open call waits of which that is known: its node does not work, or it says so itself. What a node says of a call that
+// it works on is no reason to wait. If none is known, it says what became of the first one.
+func whyCallsWait(calls []writ.Call, ill map[writ.NodeID]string) string {
+	if len(calls) == 0 {
+		return ""
+	}
+	first := calls[max(slices.IndexFunc(calls, func(c writ.Call) bool {
+		return ill[c.Node] != "" || c.Reason != "" && c.State != writ.CallRunning
+	}), 0)]
+	text := fmt.Sprintf("call %d (%s) is %s", first.Seq, strings.TrimSuffix(first.Operation+" "+first.Name, " "), first.State)
+	if first.NodeName != "" {
+		text += " on " + first.NodeName
+	}
+	switch why := ill[first.Node]; {
+	case why != "":
+		text += ", which " + why
+	case first.Reason != "":
+		text += ": " + first.Reason
+	case first.State == writ.CallPlanned && first.NodeName != "" && len(first.After) == 0:
+		text += ": it waits for a slot of the node, or for an earlier call on the same resource"
+	}
+	return text
+}
