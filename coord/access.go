@@ -81,6 +81,7 @@ var access = map[string]scope{
 	"GET /runs/{id}":                                         forProject,
 	"GET /runs/{id}/values":                                  forProject, // as the values and the log of the API
 	"GET /runs/{id}/log":                                     forProject,
+	"GET /runs/{id}/timeline":                                forProject,
 	"GET /stuck":                                             forReaders,
 	"GET /live/stuck":                                        forReaders,
 	"GET /failures":                                          forReaders,

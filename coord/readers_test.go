@@ -186,6 +186,7 @@ var readRights = map[string]row{
 	"GET /live/runs/{id}":                    {noLogin, noRole, "200", absent, "200"},
 	"GET /runs/{id}/values":                  {noLogin, noRole, "200", absent, "200"},
 	"GET /runs/{id}/log":                     {noLogin, noRole, "200", absent, "200"},
+	"GET /runs/{id}/timeline":                {noLogin, noRole, "200", absent, "200"},
 
 	// Lists, pages and streams that show each reader what is his.
 	"GET /v1/events":           {noLogin, noRole, "200", "200", "200"},

@@ -180,7 +180,7 @@ func everyPage(failed, running writ.Run) []shownPage {
 	return []shownPage{
 		{name: "overview", path: "/"}, {name: "overview-of-one", path: "/", ofOne: true}, {name: "datacenters-of-one", path: "/datacenters", ofOne: true},
 		{name: "failed", path: fail}, {name: "running", path: "/runs/" + string(running.ID)}, {name: "script", path: fail + "#line-0-31"},
-		{name: "values", path: fail + "/values", still: true}, {name: "log", path: fail + "/log", still: true}, {name: "stuck", path: "/stuck"},
+		{name: "values", path: fail + "/values", still: true}, {name: "log", path: fail + "/log", still: true}, {name: "timeline", path: fail + "/timeline", still: true}, {name: "stuck", path: "/stuck"},
 		{name: "node", path: "/nodes/" + string(gent) + "/gent2-n2"}, {name: "resources", path: "/resources"}, {name: "deployments", path: "/deployments"},
 		{name: "failures", path: "/failures"}, {name: "queues", path: "/queues"}, {name: "nodes", path: "/nodes"}, {name: "datacenters", path: "/datacenters"},
 		{name: "login", path: "/login", still: true}, {name: "error", path: "/?state=busy", still: true},

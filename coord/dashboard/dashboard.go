@@ -36,6 +36,7 @@ type Ledger interface {
 	Resources(ctx context.Context, filter ledger.ResourceFilter, page ledger.Page) (ledger.List[writ.Resource], error)
 	CountResources(ctx context.Context, filter ledger.ResourceFilter) (map[writ.ResourceKind]int, error)
 	Deployments(ctx context.Context, filter ledger.ResourceFilter, page ledger.Page) (ledger.List[ledger.Deployment], error)
+	Events(ctx context.Context, after int64, filter ledger.EventFilter, max int) ([]ledger.Event, error)
 	EventRange(ctx context.Context) (oldest, newest int64, err error)
 }
 
@@ -146,9 +147,10 @@ func (d *Dashboard) Register(routes chi.Router) {
 		routes.Get(pattern, d.show(v))
 		routes.Get("/live"+pattern, d.stream(v))
 	}
-	for pattern, v := range map[string]view{ // for which datacenters are asked: nothing does so every second
-		"/runs/{id}/values": d.values,
-		"/runs/{id}/log":    d.log,
+	for pattern, v := range map[string]view{ // for which datacenters are asked, or many events read: nothing does so every second
+		"/runs/{id}/values":   d.values,
+		"/runs/{id}/log":      d.log,
+		"/runs/{id}/timeline": d.timeline,
 	} {
 		routes.Get(pattern, d.show(v))
 	}

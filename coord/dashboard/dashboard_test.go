@@ -92,7 +92,7 @@ func TestNamesFromStrangersStayText(t *testing.T) {
 		ResourceID: writ.ResourceID{Project: shop, Kind: writ.ResourceKind(hostile), Name: hostile}, Deployment: hostile, Driver: hostile, State: hostile,
 		Address: hostile, Drift: []string{hostile}, Node: writ.NodeID(hostile), Run: writ.RunID(hostile),
 	}})
-	paths := []string{"/resources", "/resources?deployment=" + url.QueryEscape(hostile), "/deployments", "/nodes/" + string(ams) + "/n", "/queues", "/queues?datacenter=" + url.QueryEscape(hostile), "/failures", "/?failure=" + url.QueryEscape(hostile) + "&operation=" + url.QueryEscape(hostile), "/stuck", "/stuck?signer=" + url.QueryEscape(hostile), "/runs/" + string(signed.ID), "/runs/" + string(run.ID) + "/values", "/runs/" + string(run.ID) + "/log", "/", "/?signer=" + url.QueryEscape(hostile), "/runs/" + string(run.ID), "/nodes", "/datacenters", "/runs/" + url.PathEscape(hostile), "/?state=" + url.QueryEscape(hostile)}
+	paths := []string{"/resources", "/resources?deployment=" + url.QueryEscape(hostile), "/deployments", "/nodes/" + string(ams) + "/n", "/queues", "/queues?datacenter=" + url.QueryEscape(hostile), "/failures", "/?failure=" + url.QueryEscape(hostile) + "&operation=" + url.QueryEscape(hostile), "/stuck", "/stuck?signer=" + url.QueryEscape(hostile), "/runs/" + string(signed.ID), "/runs/" + string(run.ID) + "/values", "/runs/" + string(run.ID) + "/log", "/runs/" + string(run.ID) + "/timeline", "/", "/?signer=" + url.QueryEscape(hostile), "/runs/" + string(run.ID), "/nodes", "/datacenters", "/runs/" + url.PathEscape(hostile), "/?state=" + url.QueryEscape(hostile)}
 	for _, path := range paths {
 		if _, body := w.get(path); strings.Contains(body, "<img") || strings.Contains(body, `"'{{`) || strings.Contains(body, "\u202e") && strings.HasPrefix(path, "/runs/"+string(signed.ID)) || strings.Count(body, "<script") != 4 {
 			t.Errorf("%s: a name became markup", path)
@@ -208,7 +208,7 @@ func TestRunPageSaysWhyWhereAndHow(t *testing.T) {
 	if strings.Contains(body, "run cancel") {
 		t.Error("a run that ended can be cancelled")
 	}
-	bars := regexp.MustCompile(`viewBox="0 0 (\d+) 10"`).FindAllStringSubmatch(body, -1)
+	bars := regexp.MustCompile(`<svg class="line" viewBox="0 0 (\d+) 10"`).FindAllStringSubmatch(body, -1)
 	if len(bars) != 6 || bars[0][1] != bars[5][1] {
 		t.Errorf("lines of time are %v", bars)
 	}
@@ -497,7 +497,7 @@ func TestAReaderOfOneProjectSeesNoOther(t *testing.T) {
 	}
 	wants(t, w.page("/stuck"), "own-stuck.tengo", "1 open run ")
 	wants(t, w.page("/datacenters"), "ams1", "fra1", `data-state="away"`, `data-state="healthy"`)
-	for _, path := range []string{"/runs/" + string(other.ID), "/runs/" + string(other.ID) + "/values", "/runs/" + string(other.ID) + "/log", "/live/runs/" + string(other.ID), "/?project=" + string(bank), "/?project=none", "/stuck?project=" + string(bank), "/stuck?project=none", "/failures?project=" + string(bank)} {
+	for _, path := range []string{"/runs/" + string(other.ID), "/runs/" + string(other.ID) + "/values", "/runs/" + string(other.ID) + "/log", "/runs/" + string(other.ID) + "/timeline", "/live/runs/" + string(other.ID), "/?project=" + string(bank), "/?project=none", "/stuck?project=" + string(bank), "/stuck?project=none", "/failures?project=" + string(bank)} {
 		if response, body := w.get(path); response.StatusCode != http.StatusNotFound || !strings.Contains(body, "NOT_FOUND") || strings.Contains(body, "canary") {
 			t.Errorf("%s: %s", path, response.Status)
 		}

@@ -94,6 +94,7 @@ func parseTemplates(files map[string]file) *template.Template {
 		"short":      short,
 		"words":      writ.LabelsText,
 		"decided":    decided,
+		"legend":     legend,
 		"plural":     plural,
 		"gibi":       gibi,
 		"share":      share,

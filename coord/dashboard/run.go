@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"slices"
 	"time"
 
 	"github.com/go-chi/chi/v5"
@@ -14,8 +15,8 @@ import (
 	"writ/ledger"
 )
 
-// maxCalls is how many calls of a run stand on a page.
-const maxCalls = 200
+// maxCalls is how many calls of a run stand on a page, beside its script. Links within the page lead to the first ones only.
+const maxCalls = 50
 
 // run is the page of one run: how it stands, why it failed, and its calls on a line of time.
 func (d *Dashboard) run(ctx context.Context, r *http.Request, quiet bool) (*page, error) {
@@ -68,6 +69,7 @@ func (d *Dashboard) addCalls(ctx context.Context, own *url.URL, p *page, now *mo
 		return err
 	}
 	line := scaleOf(run, calls.Items, now.at)
+	line.Attempts = "/runs/" + string(run.ID) + "/timeline"
 	rows := make([]callRow, len(calls.Items))
 	for i, c := range calls.Items {
 		rows[i] = callRow{Call: c, scale: line, Fatal: run.Failure != nil && run.Failure.Seq == c.Seq}
@@ -92,6 +94,9 @@ type runHead struct {
 	Controls       bool   // the reader may cancel and resume it
 }
 
+// Listed reports whether the list of calls begins with those up to a number.
+func (h runHead) Listed(seq int) bool { return seq > 0 && seq <= maxCalls }
+
 // Key of the only piece of its part.
 func (runHead) Key() string { return "head" }
 
@@ -111,6 +116,8 @@ type scale struct {
 	From time.Time
 	Span int64 // milliseconds, not 0
 	Open bool  // the line goes on: its end is rounded up, and a script moves it
+
+	Attempts string // address of the page that shows each attempt, "" on that page
 }
 
 // Key of the only piece of its part.
@@ -170,32 +177,55 @@ type bar struct {
 	Open        bool // it goes on
 }
 
-// Bars are what the call did over time: waited for others, waited for its node, and was worked on. A time by the clock of a node that
-// lies before its cause is shown at its cause.
-func (c callRow) Bars() (bars []bar) {
-	type mark struct {
-		kind string
-		at   time.Time
+// Striped reports whether the bar is one of work that ended without success.
+func (b bar) Striped() bool {
+	return slices.Contains([]string{"failed", "cancelled", "expired"}, b.Kind)
+}
+
+// legendLine is a form of bars, and what it means.
+type legendLine struct {
+	Bars []bar
+	Text string
+}
+
+func legend() (lines []legendLine) {
+	for _, l := range [][2]string{{"planned", "waits for others"}, {"queued", "in the queue"}, {"running", "runs"}, {"succeeded", "succeeded"}, {"failed", "failed"}} {
+		lines = append(lines, legendLine{[]bar{{Kind: l[0], Width: 10}}, l[1]})
 	}
-	marks := []mark{{"planned", c.Planned}, {"queued", c.Queued}, {string(c.State), c.Started}}
+	return lines
+}
+
+// Bars are what the call did over time: waited for others, waited for its node, and was worked on.
+func (c callRow) Bars() []bar {
+	return c.scale.bars(0, c.Ended, stretch{"planned", c.Planned}, stretch{"queued", c.Queued}, stretch{string(c.State), c.Started})
+}
+
+// stretch is what begins at a time, the zero time if it did not.
+type stretch struct {
+	kind string
+	from time.Time
+}
+
+// bars draws what follows each other until an end, or until now if that is the zero time. A time by the clock of a node that lies before its cause is shown
+// at its cause, and none before last.
+func (s scale) bars(last int64, ended time.Time, of ...stretch) (bars []bar) {
 	const endless = 1 << 40 // beyond every line; what is drawn ends with the picture
-	var last int64
-	for i, m := range marks {
-		if m.at.IsZero() {
+	for i, m := range of {
+		if m.from.IsZero() {
 			continue
 		}
-		b := bar{Kind: m.kind, From: max(m.at.Sub(c.scale.From).Milliseconds(), last)}
-		end := c.Ended
-		for _, later := range marks[i+1:] {
-			if !later.at.IsZero() {
-				end = later.at
+		b := bar{Kind: m.kind, From: max(m.from.Sub(s.From).Milliseconds(), last)}
+		end := ended
+		for _, later := range of[i+1:] {
+			if !later.from.IsZero() {
+				end = later.from
 				break
 			}
 		}
 		if end.IsZero() {
 			b.Width, b.Open = endless, true
 		} else {
-			b.Width = max(end.Sub(c.scale.From).Milliseconds()-b.From, 0)
+			b.Width = max(end.Sub(s.From).Milliseconds()-b.From, 0)
 		}
 		last = b.From + b.Width
 		bars = append(bars, b)

@@ -135,6 +135,9 @@ func cutLast(text string) (before, after string, ok bool) {
 func marksOf(run ledger.Run, open []writ.Call) map[fileLine][]mark {
 	marks := map[fileLine][]mark{}
 	put := func(position string, m mark) {
+		if m.Call > maxCalls { // it stands on another page
+			m.Call = 0
+		}
 		if p, ok := parsePosition(position); ok {
 			marks[p] = append(marks[p], m)
 		}

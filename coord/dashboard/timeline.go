@@ -1,0 +1,204 @@
+package dashboard
+
+import (
+	"cmp"
+	"context"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/go-chi/chi/v5"
+
+	"writ"
+	"writ/ledger"
+)
+
+// Bounds of the page of a timeline.
+const (
+	maxTimelineCalls = 50
+	maxAttempts      = 100  // of all calls of a page, of which each has its line in the table
+	attemptsOfCall   = 12   // the newest
+	attemptEvents    = 5000 // that are read for attempts before the last one
+	eventsAtOnce     = 500
+)
+
+// timeline is the page of what the calls of a run did over time, each attempt for itself. It is made when somebody opens it: attempts before the last
+// one are read from the events of the run.
+func (d *Dashboard) timeline(ctx context.Context, r *http.Request, _ bool) (*page, error) {
+	id := writ.RunID(chi.URLParam(r, "id"))
+	if !id.Valid() {
+		return nil, noRunID(id)
+	}
+	run, err := d.runOf(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	cursor := r.URL.Query().Get(cursorParam)
+	calls, err := d.Ledger.Calls(ctx, id, ledger.Page{Limit: maxTimelineCalls, Cursor: cursor})
+	if err != nil {
+		return nil, err
+	}
+	past, whole, err := d.pastAttempts(ctx, id, calls.Items)
+	if err != nil {
+		return nil, err
+	}
+	if n := fitting(calls.Items, past); n < len(calls.Items) {
+		if calls, err = d.Ledger.Calls(ctx, id, ledger.Page{Limit: n, Cursor: cursor}); err != nil {
+			return nil, err
+		}
+	}
+	data := timelinePage{Run: run, Line: scaleOf(run, calls.Items, time.Now()), Forgotten: !whole, Pager: pagerOf(r.URL, calls.Next, "More calls")}
+	for _, c := range calls.Items {
+		data.Calls = append(data.Calls, timelineRow{callRow: callRow{Call: c, scale: data.Line}, Attempts: attemptsOf(c, past[c.Seq])})
+	}
+	return &page{Template: "timeline", Title: "Timeline of " + run.Script, Nav: "runs", Data: data}, nil
+}
+
+// timelinePage is what the page shows.
+type timelinePage struct {
+	Run       ledger.Run
+	Line      scale
+	Calls     []timelineRow
+	Forgotten bool // attempts before the last one are missing
+	Pager     pager
+}
+
+// fitting is how many of the first calls fit into a page with all of their attempts, at least one.
+func fitting(calls []writ.Call, past map[int][]attempt) int {
+	lines := 0
+	for i, c := range calls {
+		if lines += min(len(past[c.Seq])+1, attemptsOfCall); lines > maxAttempts && i > 0 {
+			return i
+		}
+	}
+	return len(calls)
+}
+
+// attempt is one permission of a call to act: when it began to wait, was sent, began and ended. What is not known is the zero time.
+type attempt struct {
+	Number                        int
+	Node                          string
+	Waits, Queued, Started, Ended time.Time
+	State                         writ.CallState // that it ended with, or is in
+	Code                          writ.Code      // why it failed
+}
+
+// pastAttempts reads the attempts before the last one of calls, by their numbers. It is not whole if the events tell less than the calls say.
+func (d *Dashboard) pastAttempts(ctx context.Context, run writ.RunID, calls []writ.Call) (past map[int][]attempt, whole bool, err error) {
+	want := map[int]int{} // attempts before the last one, by the call
+	for _, c := range calls {
+		if c.Attempt > 1 {
+			want[c.Seq] = c.Attempt - 1
+		}
+	}
+	history := attempts{last: map[int]writ.Call{}, past: map[int][]attempt{}}
+	after := int64(0)
+	for range attemptEvents / eventsAtOnce {
+		if len(want) == 0 {
+			break
+		}
+		events, err := d.Ledger.Events(ctx, after, ledger.EventFilter{Run: run, Topics: []string{"call"}}, eventsAtOnce)
+		if err != nil {
+			return nil, false, err
+		}
+		for _, e := range events {
+			if e.Call != nil && want[e.Call.Seq] > 0 {
+				history.add(*e.Call, e.Time)
+			}
+			after = e.ID
+		}
+		if len(events) < eventsAtOnce {
+			break
+		}
+	}
+	whole = true
+	for seq, n := range want {
+		whole = whole && len(history.past[seq]) >= n
+	}
+	return history.past, whole, nil
+}
+
+// attempts puts the attempts of calls together from what events say of them, in their order.
+type attempts struct {
+	last map[int]writ.Call
+	past map[int][]attempt
+}
+
+// add takes the state of a call at a time. The event that begins an attempt says how the one before it ended.
+func (a attempts) add(c writ.Call, at time.Time) {
+	last, known := a.last[c.Seq]
+	if known && c.Attempt > last.Attempt {
+		before := attempt{Number: last.Attempt, Node: last.NodeName, Waits: waitsSince(last, a.past[c.Seq]), Queued: last.Queued, Started: c.Started, Ended: c.Ended, State: writ.CallFailed}
+		if c.Started.IsZero() {
+			before.Started = last.Started
+		}
+		if c.Ended.IsZero() {
+			before.Ended = at
+		}
+		if c.Error != nil {
+			before.Code = c.Error.Code
+		}
+		a.past[c.Seq] = append(a.past[c.Seq], before)
+	}
+	a.last[c.Seq] = c
+}
+
+// waitsSince is when the newest attempt of a call began to wait: at the end of the one before it.
+func waitsSince(c writ.Call, past []attempt) time.Time {
+	if n := len(past); n > 0 {
+		return past[n-1].Ended
+	}
+	return c.Planned
+}
+
+// attemptsOf are the newest attempts of a call, the last one as the call says.
+func attemptsOf(c writ.Call, past []attempt) []attempt {
+	newest := attempt{Number: c.Attempt, Node: c.NodeName, Waits: waitsSince(c, past), Queued: c.Queued, Started: c.Started, Ended: c.Ended, State: c.State}
+	if c.Error != nil && c.State.Ended() {
+		newest.Code = c.Error.Code
+	}
+	if n := len(past); n > 0 { // what the call still says of the attempt before
+		before := past[n-1]
+		for _, t := range []*time.Time{&newest.Queued, &newest.Started, &newest.Ended} {
+			if !t.IsZero() && !t.After(before.Started) || t.Equal(before.Ended) || t.Equal(before.Queued) {
+				*t = time.Time{}
+			}
+		}
+	}
+	all := append(slices.Clone(past), newest)
+	return all[max(0, len(all)-attemptsOfCall):]
+}
+
+// timelineRow is a call with its attempts.
+type timelineRow struct {
+	callRow
+	Attempts []attempt
+}
+
+// Bars are the bars of all attempts, one after the other.
+func (r timelineRow) Bars() (bars []bar) {
+	for _, a := range r.Attempts {
+		last := int64(0)
+		if n := len(bars); n > 0 && !bars[n-1].Open {
+			last = bars[n-1].From + bars[n-1].Width
+		}
+		bars = append(bars, r.scale.bars(last, a.Ended, stretch{"planned", a.Waits}, stretch{"queued", a.Queued}, stretch{string(a.State), a.Started})...)
+	}
+	return bars
+}
+
+// Since writes when something was, from the beginning of the run on.
+func (s scale) Since(t time.Time) string {
+	if t.IsZero() {
+		return "–"
+	}
+	return duration(t.Sub(s.From))
+}
+
+// Worked is how long an attempt was worked on, "–" if that is not known.
+func (a attempt) Worked() string {
+	if a.Started.IsZero() || a.Ended.IsZero() {
+		return "–"
+	}
+	return duration(cmp.Or(max(a.Ended.Sub(a.Started), 0), time.Millisecond))
+}
