@@ -82,6 +82,8 @@ var access = map[string]scope{
 	"GET /runs/{id}/values":                                  forProject, // as the values and the log of the API
 	"GET /runs/{id}/log":                                     forProject,
 	"GET /runs/{id}/timeline":                                forProject,
+	"GET /secrets":                                           forReaders, // as the lists of the API
+	"GET /usage":                                             forReaders,
 	"GET /stuck":                                             forReaders,
 	"GET /live/stuck":                                        forReaders,
 	"GET /failures":                                          forReaders,

@@ -275,17 +275,23 @@ func (h handlers) ListSecrets(ctx context.Context, r api.ListSecretsRequestObjec
 	if err != nil {
 		return nil, err
 	}
+	all, err := h.c.Secrets(ctx, only, projects)
+	return api.ListSecrets200JSONResponse{Items: all}, err
+}
+
+// Secrets asks all datacenters, or only one, which secrets they have of some projects, or of all if none is given.
+func (c *Coordinator) Secrets(ctx context.Context, only writ.DatacenterID, projects []writ.ProjectID) ([]api.DatacenterSecrets, error) {
 	var asked link.Secrets // a datacenter is asked for one project or for all
 	if len(projects) == 1 {
 		asked.Project = projects[0]
 	}
-	answers, err := askAll[writ.Secret](ctx, h.c, only, link.VerbSecrets, asked)
+	answers, err := askAll[writ.Secret](ctx, c, only, link.VerbSecrets, asked)
 	for i := range answers { // what the reader may see does not depend on the datacenter
 		answers[i].answer = slices.DeleteFunc(answers[i].answer, func(s writ.Secret) bool { return len(projects) > 0 && !slices.Contains(projects, s.Project) })
 	}
-	return api.ListSecrets200JSONResponse{Items: views(answers, func(a reply[[]writ.Secret]) api.DatacenterSecrets {
+	return views(answers, func(a reply[[]writ.Secret]) api.DatacenterSecrets {
 		return api.DatacenterSecrets{Datacenter: a.ID, Name: a.Name, Secrets: a.answer, Error: writ.AsError(a.err)}
-	})}, err
+	}), err
 }
 
 // ListTokens asks datacenters which join tokens they have. The answers pass through and are kept nowhere.

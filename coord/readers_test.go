@@ -192,6 +192,8 @@ var readRights = map[string]row{
 	"GET /v1/events":           {noLogin, noRole, "200", "200", "200"},
 	"GET /":                    {noLogin, noRole, "200", "200", "200"},
 	"GET /live":                {noLogin, noRole, "200", "200", "200"},
+	"GET /secrets":             {noLogin, noRole, "200", "200", "200"},
+	"GET /usage":               {noLogin, noRole, "200", "200", "200"},
 	"GET /stuck":               {noLogin, noRole, "200", "200", "200"},
 	"GET /live/stuck":          {noLogin, noRole, "200", "200", "200"},
 	"GET /failures":            {noLogin, noRole, "200", "200", "200"},

@@ -214,6 +214,8 @@ type Records interface {
 type Usages interface {
 	// Usage sums what resources used, one item for each resource, by project, kind, name and uid.
 	Usage(ctx context.Context, filter UsageFilter, page Page) (List[Usage], error)
+	// UsageOfProjects sums what the resources of each project used, by project. It has none that used nothing.
+	UsageOfProjects(ctx context.Context, filter UsageFilter, page Page) (List[ProjectUsage], error)
 }
 
 // UsageFilter selects hours of usage; an empty field selects all.
@@ -229,6 +231,13 @@ type Usage struct {
 	UID         writ.UID          `json:"uid"`
 	Datacenter  writ.DatacenterID `json:"datacenter"`
 	First, Last time.Time         `json:"-"` // when the first and the last hour began in which it used anything
+	writ.Used
+}
+
+// ProjectUsage is what the resources of a project have used in all hours that were asked for.
+type ProjectUsage struct {
+	Project   writ.ProjectID
+	Resources int // how many items Usage has of the project
 	writ.Used
 }
 

@@ -180,7 +180,9 @@ func everyPage(failed, running writ.Run) []shownPage {
 	return []shownPage{
 		{name: "overview", path: "/"}, {name: "overview-of-one", path: "/", ofOne: true}, {name: "datacenters-of-one", path: "/datacenters", ofOne: true},
 		{name: "failed", path: fail}, {name: "running", path: "/runs/" + string(running.ID)}, {name: "script", path: fail + "#line-0-31"},
-		{name: "values", path: fail + "/values", still: true}, {name: "log", path: fail + "/log", still: true}, {name: "timeline", path: fail + "/timeline", still: true}, {name: "stuck", path: "/stuck"},
+		{name: "values", path: fail + "/values", still: true}, {name: "log", path: fail + "/log", still: true}, {name: "timeline", path: fail + "/timeline", still: true},
+		{name: "secrets", path: "/secrets?project=" + string(shop), still: true}, {name: "usage", path: "/usage?month=2026-03", still: true},
+		{name: "usage-of-shop", path: "/usage?month=2026-03&project=" + string(shop), still: true}, {name: "stuck", path: "/stuck"},
 		{name: "node", path: "/nodes/" + string(gent) + "/gent2-n2"}, {name: "resources", path: "/resources"}, {name: "deployments", path: "/deployments"},
 		{name: "failures", path: "/failures"}, {name: "queues", path: "/queues"}, {name: "nodes", path: "/nodes"}, {name: "datacenters", path: "/datacenters"},
 		{name: "login", path: "/login", still: true}, {name: "error", path: "/?state=busy", still: true},
@@ -234,7 +236,7 @@ func TestPicturesOfAllPages(t *testing.T) {
 				t.Errorf("%s is wider than %s: %v, %v", p.name, screen.name, wide, err)
 			}
 			if screen.name == "desktop-light" { // between the two sizes, pages are laid out in other ways
-				for _, width := range []int64{390, 830, 1081} {
+				for _, width := range []int64{390, 830, 1081, 1241} {
 					do(t, tab, chromedp.EmulateViewport(width, screen.height))
 					if wide, err := chromedp.Run(tab, chromedp.Evaluate[bool](`document.documentElement.scrollWidth > innerWidth`)); wide || err != nil {
 						t.Errorf("%s is wider than %d: %v", p.name, width, err)

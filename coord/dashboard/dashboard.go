@@ -37,6 +37,8 @@ type Ledger interface {
 	CountResources(ctx context.Context, filter ledger.ResourceFilter) (map[writ.ResourceKind]int, error)
 	Deployments(ctx context.Context, filter ledger.ResourceFilter, page ledger.Page) (ledger.List[ledger.Deployment], error)
 	Events(ctx context.Context, after int64, filter ledger.EventFilter, max int) ([]ledger.Event, error)
+	Usage(ctx context.Context, filter ledger.UsageFilter, page ledger.Page) (ledger.List[ledger.Usage], error)
+	UsageOfProjects(ctx context.Context, filter ledger.UsageFilter, page ledger.Page) (ledger.List[ledger.ProjectUsage], error)
 	EventRange(ctx context.Context) (oldest, newest int64, err error)
 }
 
@@ -52,6 +54,9 @@ type LiveView interface {
 	Why(ctx context.Context, runs ...ledger.Run) (map[writ.RunID]string, error)
 	// Output returns what a run has answered, as its datacenter has signed it, nil if it has not.
 	Output(ctx context.Context, run ledger.Run) (map[string]any, error)
+	// Secrets asks all datacenters, or only one, which secrets they have of some projects, or of all if none is given. One that cannot be asked has an
+	// error in its entry.
+	Secrets(ctx context.Context, only writ.DatacenterID, projects []writ.ProjectID) ([]api.DatacenterSecrets, error)
 	// Values asks the datacenter of a run for what it and its calls after a number were given and answered.
 	Values(ctx context.Context, run writ.RunID, after int) (api.RunValues, error)
 	// LogLines asks the datacenter of a run for at most max lines of its log after one of them.
@@ -151,6 +156,8 @@ func (d *Dashboard) Register(routes chi.Router) {
 		"/runs/{id}/values":   d.values,
 		"/runs/{id}/log":      d.log,
 		"/runs/{id}/timeline": d.timeline,
+		"/secrets":            d.secrets,
+		"/usage":              d.usage,
 	} {
 		routes.Get(pattern, d.show(v))
 	}

@@ -29,7 +29,7 @@ func TestEveryAnswerTellsBrowsersWhatNotToDo(t *testing.T) {
 	t.Parallel()
 	w := open(t)
 	const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
-	for _, path := range []string{"/", "/queues", "/failures", "/stuck", "/resources", "/deployments", "/nodes", "/nodes/x/y", "/datacenters", "/runs/none", "/static/dashboard.js", "/static/none"} {
+	for _, path := range []string{"/", "/secrets", "/usage", "/queues", "/failures", "/stuck", "/resources", "/deployments", "/nodes", "/nodes/x/y", "/datacenters", "/runs/none", "/static/dashboard.js", "/static/none"} {
 		response, body := w.get(path)
 		for name, want := range map[string]string{"Content-Security-Policy": policy, "X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer"} {
 			if got := response.Header.Get(name); got != want {
@@ -83,6 +83,8 @@ func TestNamesFromStrangersStayText(t *testing.T) {
 	w.values = api.RunValues{Run: api.Run{Output: map[string]any{hostile: hostile}}, Calls: []api.CallValues{{
 		Call: writ.Call{Seq: 1, Operation: hostile, Name: hostile, State: writ.CallState(hostile)}, Args: map[string]any{hostile: hostile}, Values: map[string]any{"v": []any{hostile}}}}}
 	w.lines = []writ.LogLine{{Ordinal: 1, Text: hostile, Time: time.Now()}}
+	w.kept = []api.DatacenterSecrets{{Datacenter: ams, Name: hostile, Secrets: []writ.Secret{{Project: shop, Name: hostile, SetBy: hostile}}, Error: writ.Errorf(writ.CodeExecError, "%s", hostile)}}
+	w.store(ams, writ.Event{Usage: &writ.Usage{ResourceID: writ.ResourceID{Project: shop, Kind: writ.ResourceKind(hostile), Name: hostile}, UID: "u", Hour: usedMonth}})
 	signed := w.submit(2, "hostile.tengo", func(in *ledger.Incoming) {
 		w.signs(in, "// "+hostile+"\n", map[string]any{"p": hostile}, identity.File{Name: "m.tengo", Text: []byte(hostile)})
 	})
@@ -92,7 +94,7 @@ func TestNamesFromStrangersStayText(t *testing.T) {
 		ResourceID: writ.ResourceID{Project: shop, Kind: writ.ResourceKind(hostile), Name: hostile}, Deployment: hostile, Driver: hostile, State: hostile,
 		Address: hostile, Drift: []string{hostile}, Node: writ.NodeID(hostile), Run: writ.RunID(hostile),
 	}})
-	paths := []string{"/resources", "/resources?deployment=" + url.QueryEscape(hostile), "/deployments", "/nodes/" + string(ams) + "/n", "/queues", "/queues?datacenter=" + url.QueryEscape(hostile), "/failures", "/?failure=" + url.QueryEscape(hostile) + "&operation=" + url.QueryEscape(hostile), "/stuck", "/stuck?signer=" + url.QueryEscape(hostile), "/runs/" + string(signed.ID), "/runs/" + string(run.ID) + "/values", "/runs/" + string(run.ID) + "/log", "/runs/" + string(run.ID) + "/timeline", "/", "/?signer=" + url.QueryEscape(hostile), "/runs/" + string(run.ID), "/nodes", "/datacenters", "/runs/" + url.PathEscape(hostile), "/?state=" + url.QueryEscape(hostile)}
+	paths := []string{"/secrets", "/usage?month=all", "/usage?month=all&project=" + string(shop), "/usage?month=" + url.QueryEscape(hostile), "/resources", "/resources?deployment=" + url.QueryEscape(hostile), "/deployments", "/nodes/" + string(ams) + "/n", "/queues", "/queues?datacenter=" + url.QueryEscape(hostile), "/failures", "/?failure=" + url.QueryEscape(hostile) + "&operation=" + url.QueryEscape(hostile), "/stuck", "/stuck?signer=" + url.QueryEscape(hostile), "/runs/" + string(signed.ID), "/runs/" + string(run.ID) + "/values", "/runs/" + string(run.ID) + "/log", "/runs/" + string(run.ID) + "/timeline", "/", "/?signer=" + url.QueryEscape(hostile), "/runs/" + string(run.ID), "/nodes", "/datacenters", "/runs/" + url.PathEscape(hostile), "/?state=" + url.QueryEscape(hostile)}
 	for _, path := range paths {
 		if _, body := w.get(path); strings.Contains(body, "<img") || strings.Contains(body, `"'{{`) || strings.Contains(body, "\u202e") && strings.HasPrefix(path, "/runs/"+string(signed.ID)) || strings.Count(body, "<script") != 4 {
 			t.Errorf("%s: a name became markup", path)
@@ -451,6 +453,8 @@ func TestAReaderOfOneProjectSeesNoOther(t *testing.T) {
 	w := open(t)
 	fill(w)
 	w.remember()
+	w.keepsSecrets()
+	w.used()
 	own := w.submit(100, "own.tengo", nil)
 	other := w.submit(101, "canary.tengo", func(in *ledger.Incoming) {
 		in.Project, in.ProjectName, in.Signer, in.Datacenter = bank, "ledger-bank", "eve", gent
@@ -482,7 +486,7 @@ func TestAReaderOfOneProjectSeesNoOther(t *testing.T) {
 
 	w.readAs(ofShop)
 	hidden := []string{"canary", "ledger-bank", string(bank), "/runs/" + string(other.ID), "ams1-n", "gent2-n2", `id="depth"`, "data-history", `href="/nodes`, `href="/queues`, `href="/metrics"`, "eu-west", "SHA256:", "v0.1.0"}
-	for _, path := range []string{"/", "/?state=failed", "/?signer=eve", "/?signer=" + string(other.ID), "/?datacenter=" + string(gent), "/runs/" + string(own.ID), "/datacenters", "/?state=busy", "/stuck", "/stuck?for=1m", "/stuck?signer=eve", "/failures", "/failures?since=1h", "/?failure=EXEC_ERROR"} {
+	for _, path := range []string{"/", "/?state=failed", "/?signer=eve", "/?signer=" + string(other.ID), "/?datacenter=" + string(gent), "/runs/" + string(own.ID), "/datacenters", "/?state=busy", "/stuck", "/stuck?for=1m", "/stuck?signer=eve", "/failures", "/failures?since=1h", "/?failure=EXEC_ERROR", "/secrets", "/usage?month=2026-03", "/usage?month=all", "/usage?month=all&project=" + string(shop)} {
 		_, body := w.get(path)
 		for _, text := range hidden {
 			if strings.Contains(body, text) {
@@ -497,7 +501,7 @@ func TestAReaderOfOneProjectSeesNoOther(t *testing.T) {
 	}
 	wants(t, w.page("/stuck"), "own-stuck.tengo", "1 open run ")
 	wants(t, w.page("/datacenters"), "ams1", "fra1", `data-state="away"`, `data-state="healthy"`)
-	for _, path := range []string{"/runs/" + string(other.ID), "/runs/" + string(other.ID) + "/values", "/runs/" + string(other.ID) + "/log", "/runs/" + string(other.ID) + "/timeline", "/live/runs/" + string(other.ID), "/?project=" + string(bank), "/?project=none", "/stuck?project=" + string(bank), "/stuck?project=none", "/failures?project=" + string(bank)} {
+	for _, path := range []string{"/runs/" + string(other.ID), "/runs/" + string(other.ID) + "/values", "/runs/" + string(other.ID) + "/log", "/runs/" + string(other.ID) + "/timeline", "/live/runs/" + string(other.ID), "/?project=" + string(bank), "/?project=none", "/stuck?project=" + string(bank), "/stuck?project=none", "/failures?project=" + string(bank), "/secrets?project=" + string(bank), "/usage?project=" + string(bank)} {
 		if response, body := w.get(path); response.StatusCode != http.StatusNotFound || !strings.Contains(body, "NOT_FOUND") || strings.Contains(body, "canary") {
 			t.Errorf("%s: %s", path, response.Status)
 		}
@@ -508,7 +512,7 @@ func TestAReaderOfOneProjectSeesNoOther(t *testing.T) {
 	w.readAs(dashboard.Reader{Projects: []writ.ProjectID{shop, bank}})
 	wants(t, w.page("/"), "own.tengo", "canary.tengo")
 	w.readAs(dashboard.Reader{})
-	for _, path := range []string{"/", "/live/", "/stuck", "/live/stuck", "/runs/" + string(own.ID), "/runs/" + string(own.ID) + "/values", "/runs/" + string(own.ID) + "/log"} {
+	for _, path := range []string{"/", "/live/", "/stuck", "/live/stuck", "/secrets", "/usage", "/runs/" + string(own.ID), "/runs/" + string(own.ID) + "/values", "/runs/" + string(own.ID) + "/log"} {
 		if response, body := w.get(path); response.StatusCode < 400 || strings.Contains(body, "own.tengo") {
 			t.Errorf("who reads nothing gets %s: %s", path, response.Status)
 		}

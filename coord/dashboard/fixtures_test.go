@@ -52,9 +52,10 @@ type fixture struct {
 	reader      dashboard.Reader
 	values      api.RunValues // what the datacenter answers about values, and about the log
 	lines       []writ.LogLine
-	reasons     map[writ.RunID]string // why runs wait, if not as all do
-	asked       []writ.RunID          // the runs of which it was asked
-	looked      chan struct{}         // gets a token whenever a stream has told all that it found
+	kept        []api.DatacenterSecrets // the secrets that datacenters have
+	reasons     map[writ.RunID]string   // why runs wait, if not as all do
+	asked       []writ.RunID            // the runs of which it was asked
+	looked      chan struct{}           // gets a token whenever a stream has told all that it found
 }
 
 func (w *fixture) Datacenters(context.Context) ([]api.Datacenter, error) {
@@ -158,6 +159,20 @@ func (w *fixture) Values(_ context.Context, run writ.RunID, after int) (api.RunV
 	v.Calls = slices.DeleteFunc(slices.Clone(v.Calls), func(c api.CallValues) bool { return c.Seq <= after })
 	w.asked = append(w.asked, run)
 	return v, nil
+}
+
+// Secrets answers as a coordinator does, which is asked for the projects that a reader may see.
+func (w *fixture) Secrets(_ context.Context, only writ.DatacenterID, projects []writ.ProjectID) (all []api.DatacenterSecrets, _ error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, dc := range w.kept {
+		if only != "" && dc.Datacenter != only {
+			continue
+		}
+		dc.Secrets = slices.DeleteFunc(slices.Clone(dc.Secrets), func(s writ.Secret) bool { return len(projects) > 0 && !slices.Contains(projects, s.Project) })
+		all = append(all, dc)
+	}
+	return all, nil
 }
 
 func (w *fixture) LogLines(_ context.Context, run writ.RunID, after, max int) ([]writ.LogLine, error) {

@@ -98,6 +98,7 @@ func parseTemplates(files map[string]file) *template.Template {
 		"plural":     plural,
 		"gibi":       gibi,
 		"share":      share,
+		"used":       used,
 	}
 	return template.Must(template.New("").Funcs(functions).ParseFS(pages, "pages/*.html")) // embedded: either every test fails or none
 }

@@ -161,7 +161,44 @@ func everyPart(w *fixture) (failed, running writ.Run) {
 	w.depths(3)
 	w.remember()
 	w.onHold()
+	w.keepsSecrets()
+	w.used()
 	return failed, running
+}
+
+// keepsSecrets lets datacenters have secrets of both projects.
+func (w *fixture) keepsSecrets() {
+	secret := func(project writ.ProjectID, name string, version int, by string) writ.Secret {
+		return writ.Secret{Project: project, Name: name, Version: version, SetBy: by, Set: time.Now().Add(-time.Duration(10-version) * time.Hour)}
+	}
+	old := secret(shop, "db-password", 1, "alice")
+	old.Removed = time.Now().Add(-time.Minute)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.kept = []api.DatacenterSecrets{
+		{Datacenter: ams, Name: "ams1", Secrets: []writ.Secret{old, secret(shop, "db-password", 2, "ci-release"), secret(shop, "api-key", 1, "alice"), secret(bank, "canary-secret", 1, "eve")}},
+		{Datacenter: gent, Name: "gent2", Secrets: []writ.Secret{}},
+		{Datacenter: fra, Name: "fra1", Secrets: []writ.Secret{}, Error: writ.Errorf(writ.CodeDatacenterAway, "the datacenter fra1 is not connected")},
+	}
+}
+
+// usedMonth is a month in which resources of both projects used something.
+var usedMonth = time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC)
+
+func (w *fixture) used() {
+	use := func(project writ.ProjectID, name string, at time.Time) {
+		w.store(ams, writ.Event{Usage: &writ.Usage{
+			ResourceID: writ.ResourceID{Project: project, Kind: writ.KindMachine, Name: name}, UID: writ.UID(name), Node: "ams1-n1", Hour: at,
+			Used: writ.Used{CPUSeconds: 7200, MemoryMiBSeconds: 3600 << 10, DiskGiBSeconds: 36000, Received: 1 << 30, Sent: 1 << 29},
+		}})
+	}
+	for n := range 60 {
+		use(shop, fmt.Sprintf("web-%02d", n), usedMonth)
+		use(shop, fmt.Sprintf("web-%02d", n), usedMonth.Add(time.Hour))
+	}
+	use(shop, "later", usedMonth.AddDate(0, 1, 0))
+	use(bank, "canary-machine", usedMonth)
+	use(shop, "now", time.Now().UTC().Truncate(time.Hour))
 }
 
 // onHold holds a project of one datacenter, and an operation of another one.

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"writ"
 	"writ/ledger"
@@ -56,6 +57,34 @@ func testUsage(t *testing.T, l ledger.Ledger) {
 	}
 	if all != 2 {
 		t.Errorf("%d pages lead to another one, want 2 of 3", all)
+	}
+	project := func(id writ.ProjectID, resources int, cpu, sent int64) ledger.ProjectUsage {
+		return ledger.ProjectUsage{Project: id, Resources: resources, Used: writ.Used{CPUSeconds: cpu, Sent: sent}}
+	}
+	for _, tt := range []struct {
+		name   string
+		filter ledger.UsageFilter
+		want   []ledger.ProjectUsage
+	}{
+		{"all projects", ledger.UsageFilter{}, []ledger.ProjectUsage{project(shop, 2, 343, 9), project(bank, 1, 7, 0)}},
+		{"one", ledger.UsageFilter{Projects: []writ.ProjectID{shop}}, []ledger.ProjectUsage{project(shop, 2, 343, 9)}},
+		{"a later hour", ledger.UsageFilter{From: hour.Add(time.Hour)}, []ledger.ProjectUsage{project(shop, 1, 40, 0)}},
+		{"an earlier hour", ledger.UsageFilter{Until: hour}, []ledger.ProjectUsage{}},
+		{"elsewhere", ledger.UsageFilter{Datacenter: west}, []ledger.ProjectUsage{}},
+	} {
+		var got []ledger.ProjectUsage
+		for page := (ledger.Page{Limit: 1}); ; {
+			list, err := l.UsageOfProjects(t.Context(), tt.filter, page)
+			ok(t, err)
+			got = append(got, list.Items...)
+			if page.Cursor = list.Next; page.Cursor == "" {
+				break
+			}
+		}
+		byProject := cmpopts.SortSlices(func(a, b ledger.ProjectUsage) bool { return a.Project < b.Project })
+		if diff := cmp.Diff(tt.want, got, byProject, cmpopts.EquateEmpty()); diff != "" {
+			t.Errorf("usage of projects, %s (-want +got):\n%s", tt.name, diff)
+		}
 	}
 	news, err := l.Events(t.Context(), 0, ledger.EventFilter{}, 100)
 	ok(t, err)

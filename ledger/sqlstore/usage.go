@@ -32,13 +32,8 @@ var keepUsageText = func() string {
 		ON CONFLICT (project, hour, datacenter, kind, name, uid, node) DO UPDATE SET ` + strings.Join(sets, ", ")
 }()
 
-// Usage sums what resources have used.
-func (s *Store) Usage(ctx context.Context, filter ledger.UsageFilter, p ledger.Page) (ledger.List[ledger.Usage], error) {
-	q := selectFrom(`SELECT project, kind, name, uid, datacenter, MIN(hour), MAX(hour)`)
-	for _, c := range usedColumns {
-		q.add(", CAST(SUM(" + c + ") AS BIGINT)") // PostgreSQL's sum of BIGINT is NUMERIC
-	}
-	q.add(` FROM usage`)
+// selectUsage adds the conditions of a filter.
+func selectUsage(q *query, filter ledger.UsageFilter) {
 	andIn(q, "project", filter.Projects)
 	if filter.Datacenter != "" {
 		q.and("datacenter = ?", string(filter.Datacenter))
@@ -49,6 +44,16 @@ func (s *Store) Usage(ctx context.Context, filter ledger.UsageFilter, p ledger.P
 	if !filter.Until.IsZero() {
 		q.and("hour < ?", micros(filter.Until))
 	}
+}
+
+// Usage sums what resources have used.
+func (s *Store) Usage(ctx context.Context, filter ledger.UsageFilter, p ledger.Page) (ledger.List[ledger.Usage], error) {
+	q := selectFrom(`SELECT project, kind, name, uid, datacenter, MIN(hour), MAX(hour)`)
+	for _, c := range usedColumns {
+		q.add(", CAST(SUM(" + c + ") AS BIGINT)") // PostgreSQL's sum of BIGINT is NUMERIC
+	}
+	q.add(` FROM usage`)
+	selectUsage(q, filter)
 	if p.Cursor != "" {
 		var project, kind, name, uid, datacenter string
 		if err := parseCursor(p.Cursor, &project, &kind, &name, &uid, &datacenter); err != nil {
@@ -71,6 +76,38 @@ func (s *Store) Usage(ctx context.Context, filter ledger.UsageFilter, p ledger.P
 	})
 	if err != nil {
 		return list, fmt.Errorf("sum usage: %w", err)
+	}
+	return list, nil
+}
+
+// UsageOfProjects sums what the resources of each project have used.
+func (s *Store) UsageOfProjects(ctx context.Context, filter ledger.UsageFilter, p ledger.Page) (ledger.List[ledger.ProjectUsage], error) {
+	q := selectFrom(`SELECT project, COUNT(*)`)
+	for _, c := range usedColumns {
+		q.add(", CAST(SUM(" + c + ") AS BIGINT)")
+	}
+	q.add(" FROM (SELECT project")
+	for _, c := range usedColumns {
+		q.add(", SUM(" + c + ") AS " + c)
+	}
+	q.add(` FROM usage`)
+	selectUsage(q, filter)
+	if p.Cursor != "" {
+		var project string
+		if err := parseCursor(p.Cursor, &project); err != nil {
+			return ledger.List[ledger.ProjectUsage]{}, err
+		}
+		q.and("project > ?", project)
+	}
+	n := limit(p)
+	q.add("\nGROUP BY project, kind, name, uid, datacenter) AS resources\nGROUP BY project\nORDER BY project\nLIMIT ?", n+1)
+	rows, err := s.db.Query(ctx, q.String(), q.args...)
+	list, err := page(rows, err, n, func(rows *sql.Rows) (u ledger.ProjectUsage, key []any, err error) {
+		err = rows.Scan(&u.Project, &u.Resources, &u.CPUSeconds, &u.MemoryMiBSeconds, &u.DiskGiBSeconds, &u.Received, &u.Sent)
+		return u, []any{u.Project}, err
+	})
+	if err != nil {
+		return list, fmt.Errorf("sum usage of projects: %w", err)
 	}
 	return list, nil
 }

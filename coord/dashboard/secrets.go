@@ -1,0 +1,106 @@
+package dashboard
+
+import (
+	"cmp"
+	"context"
+	"net/http"
+	"slices"
+	"strconv"
+	"time"
+
+	"writ"
+	"writ/coord/api"
+	"writ/identity"
+	"writ/internal/hidden"
+	"writ/ledger"
+)
+
+const (
+	maxSecrets   = 100
+	afterSecrets = "after-secret" // how many secrets the pages before have
+)
+
+// secrets is the page of the secrets of projects: their names and versions, never their values. The datacenters are asked for them each time that somebody
+// opens the page, as the coordinator keeps none.
+func (d *Dashboard) secrets(ctx context.Context, r *http.Request, _ bool) (*page, error) {
+	q := r.URL.Query()
+	reader := d.Reader(ctx)
+	project, only := writ.ProjectID(q.Get("project")), writ.DatacenterID(q.Get("datacenter"))
+	projects, err := reader.selects(project)
+	if err != nil {
+		return nil, err
+	}
+	after, err := strconv.Atoi(cmp.Or(q.Get(afterSecrets), "0"))
+	if err != nil || after < 0 {
+		return nil, writ.Errorf(writ.CodeBadRequest, "%s is not a number", afterSecrets)
+	}
+	now, err := d.moment(ctx)
+	if err != nil {
+		return nil, err
+	}
+	answers, err := d.LiveView.Secrets(ctx, only, projects)
+	if err != nil {
+		return nil, err
+	}
+	data := secretsPage{listPage: listPage{Filter: ledger.ResourceFilter{Datacenter: only}, Project: project, Projects: reader.projectsOf(now), Datacenters: now.datacenters, All: "/secrets"}}
+	var rows []secretRow
+	for _, dc := range answers {
+		if dc.Error != nil {
+			data.Silent = append(data.Silent, silentDatacenter{hidden.Escape(dc.Name), hidden.Escape(dc.Error.Message)})
+		}
+		rows = append(rows, secretRowsOf(dc, now)...)
+	}
+	data.N = len(rows)
+	rows = rows[min(after, len(rows)):]
+	if len(rows) > maxSecrets {
+		rows = rows[:maxSecrets]
+		data.Next = with(r.URL, afterSecrets, strconv.Itoa(after+maxSecrets))
+	}
+	data.Rows, data.First = rows, firstOf(r.URL, afterSecrets)
+	data.Command = setCommand(reader, project, now)
+	return &page{Template: "secrets", Title: "Secrets", Nav: "secrets", Data: data}, nil
+}
+
+// secretsPage is what the page shows.
+type secretsPage struct {
+	listPage
+	N           int // versions on all pages
+	Rows        []secretRow
+	Silent      []silentDatacenter // that did not say which they have
+	Command     string             // that sets one, "" if the reader may not
+	First, Next string
+}
+
+type silentDatacenter struct{ Name, Why string }
+
+// secretRow is a version of a secret.
+type secretRow struct {
+	Name, SetBy                 string
+	Version                     int
+	ProjectName, DatacenterName string
+	Set, Removed                time.Time
+}
+
+// secretRowsOf are the secrets of a datacenter by project and name, the newest version of each first.
+func secretRowsOf(dc api.DatacenterSecrets, now *moment) []secretRow {
+	rows := make([]secretRow, len(dc.Secrets))
+	for i, s := range dc.Secrets {
+		rows[i] = secretRow{
+			Name: cut(s.Name, valueRunes), SetBy: cut(s.SetBy, valueRunes), Version: s.Version, ProjectName: now.projectName(s.Project),
+			DatacenterName: hidden.Escape(dc.Name), Set: s.Set, Removed: s.Removed,
+		}
+	}
+	slices.SortStableFunc(rows, func(a, b secretRow) int {
+		return cmp.Or(cmp.Compare(a.ProjectName, b.ProjectName), cmp.Compare(a.Name, b.Name), cmp.Compare(b.Version, a.Version))
+	})
+	return rows
+}
+
+// setCommand is the command that sets a secret of a project, "" if the reader may not or no project is chosen.
+func setCommand(reader Reader, project writ.ProjectID, now *moment) string {
+	i := slices.IndexFunc(now.projects, func(p identity.Project) bool { return p.ID == project })
+	if i < 0 || !writ.ValidName(now.projects[i].Name) || !reader.may(identity.ActionManageSecrets, project) {
+		return ""
+	}
+	return "writ secret set NAME --project " + now.projects[i].Name
+}

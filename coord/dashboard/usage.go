@@ -1,0 +1,148 @@
+package dashboard
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"time"
+
+	"writ"
+	"writ/identity"
+	"writ/ledger"
+)
+
+const (
+	maxUsage   = 50
+	months     = 12 // that the page offers
+	monthForm  = "2006-01"
+	monthParam = "month"
+	allMonths  = "all"
+)
+
+// usage is the page of what resources have used in a month: of all projects, or of the resources of one.
+func (d *Dashboard) usage(ctx context.Context, r *http.Request, _ bool) (*page, error) {
+	q := r.URL.Query()
+	reader := d.Reader(ctx)
+	project := writ.ProjectID(q.Get("project"))
+	projects, err := reader.selects(project)
+	if err != nil {
+		return nil, err
+	}
+	now, err := d.moment(ctx)
+	if err != nil {
+		return nil, err
+	}
+	data := usagePage{
+		listPage: listPage{Filter: ledger.ResourceFilter{Datacenter: writ.DatacenterID(q.Get("datacenter"))}, Project: project, Projects: reader.projectsOf(now), Datacenters: now.datacenters},
+		Month:    q.Get(monthParam), Months: monthsUntil(now.at),
+	}
+	if data.Month == "" {
+		data.Month = now.at.UTC().Format(monthForm)
+	}
+	if !slices.Contains(data.Months, data.Month) {
+		data.Months = append([]string{data.Month}, data.Months...)
+	}
+	filter := ledger.UsageFilter{Projects: projects, Datacenter: data.Filter.Datacenter}
+	if data.Month != allMonths {
+		if filter.From, err = time.Parse(monthForm, data.Month); err != nil {
+			return nil, writ.Errorf(writ.CodeBadRequest, "%s: %q is no month", monthParam, data.Month).WithHint("write it as 2026-11, or %s", allMonths)
+		}
+		filter.Until = filter.From.AddDate(0, 1, 0)
+	}
+	if err := d.readUsage(ctx, r.URL, &data, filter, now); err != nil {
+		return nil, err
+	}
+	data.Command = usageCommand(data)
+	return &page{Template: "usage", Title: "Usage", Nav: "usage", Data: data}, nil
+}
+
+// readUsage fills in the projects of a page, and the resources if it is of one project.
+func (d *Dashboard) readUsage(ctx context.Context, own *url.URL, data *usagePage, filter ledger.UsageFilter, now *moment) error {
+	at := ledger.Page{Limit: maxUsage, Cursor: own.Query().Get(cursorParam)}
+	if data.Project == "" {
+		sums, err := d.Ledger.UsageOfProjects(ctx, filter, at)
+		if err != nil {
+			return err
+		}
+		for _, u := range sums.Items {
+			data.Sums = append(data.Sums, usageOfProject{u, now.projectName(u.Project), with(own, "project", string(u.Project), monthParam, data.Month)})
+		}
+		data.Pager = pagerOf(own, sums.Next, "More projects")
+		return nil
+	}
+	sums, err := d.Ledger.UsageOfProjects(ctx, filter, ledger.Page{Limit: 1})
+	if err != nil {
+		return err
+	}
+	for _, u := range sums.Items {
+		data.Sum = &usageOfProject{u, now.projectName(u.Project), ""}
+	}
+	list, err := d.Ledger.Usage(ctx, filter, at)
+	for _, u := range list.Items {
+		data.Resources = append(data.Resources, usageOfResource{u, now.datacenter(u.Datacenter).Name})
+	}
+	data.Pager = pagerOf(own, list.Next, "More resources")
+	return err
+}
+
+// monthsUntil are the newest months, the newest first, and all of them together.
+func monthsUntil(now time.Time) (all []string) {
+	first := time.Date(now.UTC().Year(), now.UTC().Month(), 1, 0, 0, 0, 0, time.UTC)
+	for n := range months {
+		all = append(all, first.AddDate(0, -n, 0).Format(monthForm))
+	}
+	return append(all, allMonths)
+}
+
+// usagePage is what the page shows.
+type usagePage struct {
+	listPage
+	Month     string
+	Months    []string
+	Sums      []usageOfProject // by project, if none is chosen
+	Sum       *usageOfProject  // of the project that is chosen, nil if it used nothing
+	Resources []usageOfResource
+	Command   string
+	Pager     pager
+}
+
+// usageOfProject is what a project has used.
+type usageOfProject struct {
+	ledger.ProjectUsage
+	Name string
+	List string // address of the list of its resources
+}
+
+// usageOfResource is what a resource has used.
+type usageOfResource struct {
+	ledger.Usage
+	DatacenterName string
+}
+
+// usageCommand is the command that says the same.
+func usageCommand(data usagePage) string {
+	month := data.Month
+	if month == allMonths {
+		month = `""`
+	}
+	command := "writ usage --month " + month
+	if data.Project == "" {
+		return command + " --by project"
+	}
+	i := slices.IndexFunc(data.Projects, func(p identity.Project) bool { return p.ID == data.Project })
+	if i < 0 || !writ.ValidName(data.Projects[i].Name) {
+		return ""
+	}
+	return command + " --project " + data.Projects[i].Name
+}
+
+// used are the numbers of what was used, in the units of `writ usage`.
+func used(u writ.Used) []string {
+	const hour, gib = 3600, 1 << 30
+	return []string{
+		fmt.Sprintf("%.2f", float64(u.CPUSeconds)/hour), fmt.Sprintf("%.2f", float64(u.MemoryMiBSeconds)/hour/1024), fmt.Sprintf("%.2f", float64(u.DiskGiBSeconds)/hour),
+		fmt.Sprintf("%.3f", float64(u.Received)/gib), fmt.Sprintf("%.3f", float64(u.Sent)/gib),
+	}
+}
