@@ -99,8 +99,10 @@ type builtImage struct {
 	Seconds float64  `json:"seconds"`
 	Lacking []string `json:"lacking,omitempty"`
 	// Firmware are the files that modules may ask for, and that the image has not.
-	Firmware []string     `json:"firmware,omitempty"`
-	Files    []image.File `json:"files"`
+	Firmware []string `json:"firmware,omitempty"`
+	// Loading are programs and libraries that can load more libraries while they run, which the image may not have.
+	Loading []string     `json:"loading,omitempty"`
+	Files   []image.File `json:"files"`
 }
 
 func (a *app) efiBuildCommand() *cobra.Command {
@@ -112,11 +114,12 @@ func (a *app) efiBuildCommand() *cobra.Command {
 		Use:   "build",
 		Short: "Make an image that a machine starts as a node: kernel, modules and writ in one file",
 		Long: `Makes a unified kernel image for UEFI firmware. It holds Linux, the modules that machines need, and writ as the
-first process and only program. The machine runs from memory. Equal inputs make equal bytes.
+first process. The machine runs from memory. Equal inputs make equal bytes.
 
 The parts come from Debian packages: download linux-image-VERSION-cloud-amd64 and systemd-boot-efi with apt-get,
 which verifies them, and name their directory with --packages. They need not be installed. Packages of
-firmware and ca-certificates can be there as well. "writ efi recipe" prints what else an image can have.
+firmware, of ca-certificates, and of programs with their libraries can be there as well. "writ efi recipe" prints what
+else an image can have.
 
 Beside the image it writes IMAGE.cdx.json, which lists all components in the form of CycloneDX, and IMAGE.sha256.
 
@@ -154,7 +157,7 @@ token waits until "writ node approve", and shows the fingerprint of its key.`,
 			}
 			return a.printImage(builtImage{
 				Image: target, Bytes: len(made.Data), SHA256: made.Digest(), Bill: target + billEnd, Version: made.Version, Kernel: made.Kernel, Packed: made.Packed,
-				Seconds: time.Since(began).Round(time.Millisecond).Seconds(), Lacking: made.Lacking, Firmware: made.Firmware, Files: made.Files,
+				Seconds: time.Since(began).Round(time.Millisecond).Seconds(), Lacking: made.Lacking, Firmware: made.Firmware, Loading: made.Loading, Files: made.Files,
 			})
 		},
 	}
@@ -265,6 +268,7 @@ func (a *app) printImage(b builtImage) error {
 			{Title: "files", Value: fmt.Sprintf("%d, %s in memory, %s in the image", len(b.Files), mib(total), mib(b.Packed))},
 			{Title: "not in this kernel", Value: strings.Join(b.Lacking, " "), Wide: true},
 			{Title: "firmware of devices, not in the image", Value: strings.Join(b.Firmware, " "), Wide: true},
+			{Title: "may load more libraries", Value: strings.Join(b.Loading, " "), Wide: true},
 			{Title: "time", Value: fmt.Sprintf("%.1f s", b.Seconds)},
 		}, wide)
 		return text + "\n" + largest.String()

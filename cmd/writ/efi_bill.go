@@ -32,8 +32,8 @@ func (s *efiSources) describe(target string, parts *image.Recipe, made *image.Im
 	return writeImage("image", target+checksumEnd, 0o644, []byte(made.Digest()+"  "+filepath.Base(target)+"\n"))
 }
 
-// bill lists the components of an image: packages with the files that were taken from them, programs with the modules of Go that they are built
-// of, and other files.
+// bill lists the components of an image: packages with the modules, firmware, programs and libraries that were taken from them, programs with the
+// modules of Go that they are built of, and other files.
 func (s *efiSources) bill(name string, parts *image.Recipe, made *image.Image) ([]byte, error) {
 	digests := map[string]string{}
 	for _, f := range made.Files {
@@ -46,6 +46,14 @@ func (s *efiSources) bill(name string, parts *image.Recipe, made *image.Image) (
 	for _, f := range made.Files {
 		if strings.HasPrefix(f.Name, packedFirmware[0]+"/") {
 			taken[inPackage(f.Name)] = sbom.Component{Type: "firmware", Name: f.Name, SHA256: f.SHA256}
+		}
+	}
+	for _, l := range made.Libraries {
+		taken[inPackage(l.From)] = sbom.Component{Type: "library", Name: path.Base(l.File), SHA256: digests[l.File]}
+	}
+	for _, extra := range parts.Extra {
+		if extra.From != "" {
+			taken[inPackage(extra.From)] = componentOf(extra)
 		}
 	}
 	var list []sbom.Component
@@ -73,10 +81,8 @@ func (s *efiSources) bill(name string, parts *image.Recipe, made *image.Image) (
 	}
 	list = append(list, programOf(boot.Program, parts.Program, "Apache-2.0"))
 	for _, extra := range parts.Extra {
-		if extra.Program {
-			list = append(list, programOf(extra.Name, extra.Data, ""))
-		} else {
-			list = append(list, sbom.Component{Type: "file", Name: extra.Name, SHA256: digestOf(extra.Data)})
+		if extra.From == "" {
+			list = append(list, componentOf(extra))
 		}
 	}
 	if len(parts.Authorities) > 0 {
@@ -92,6 +98,14 @@ func inPackage(name string) string {
 		name = strings.TrimSuffix(name, ending)
 	}
 	return name
+}
+
+// componentOf is a file of the operator, or one of a package that the operator chose.
+func componentOf(extra image.Extra) sbom.Component {
+	if extra.Program {
+		return programOf(extra.Name, extra.Data, "")
+	}
+	return sbom.Component{Type: "file", Name: extra.Name, SHA256: digestOf(extra.Data)}
 }
 
 func programOf(at string, program []byte, license string) sbom.Component {

@@ -27,18 +27,23 @@ func TestTheBillOfAnImageNamesWhereEachPartIsFrom(t *testing.T) {
 		{deb.Package{Name: "firmware-x", Version: "2023-1", Architecture: "all", Files: []string{"lib/firmware/x/a.fw", "lib/firmware/x/other.fw"}}, strings.Repeat("3", 64)},
 		{deb.Package{Name: "kmod", Version: "30-1", Architecture: "amd64"}, strings.Repeat("4", 64)},
 		{deb.Package{Name: "ca-certificates", Version: "2025", Architecture: "all", Files: []string{"usr/share/ca-certificates/a.crt"}}, strings.Repeat("5", 64)},
+		{deb.Package{Name: "tools", Version: "1", Architecture: "amd64", Files: []string{"sbin/tool", "usr/share/tools/t"}}, strings.Repeat("8", 64)},
+		{deb.Package{Name: "liba1", Version: "1", Architecture: "amd64", Files: []string{"lib/x86_64-linux-gnu/liba.so.1", "lib/x86_64-linux-gnu/liba.so.1.2"}}, strings.Repeat("9", 64)},
 	}}
 	own, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
-	parts := &image.Recipe{Authorities: []byte("certificates"), Extra: []image.Extra{{Name: "/usr/share/x", Data: []byte("x")}}}
+	parts := &image.Recipe{Authorities: []byte("certificates"), Extra: []image.Extra{
+		{Name: "/usr/share/x", Data: []byte("x")}, {Name: "/usr/sbin/tool", Program: true, From: "sbin/tool"}, {Name: "/usr/share/tools/t", From: "usr/share/tools/t"},
+	}}
 	if parts.Program, err = os.ReadFile(own); err != nil {
 		t.Fatal(err)
 	}
 	made := &image.Image{
 		Data: []byte("image"), Version: "v", Kernel: "x", Modules: []image.Module{{Name: "a", License: "GPL", File: "lib/modules/x/kernel/a.ko"}},
-		Files: []image.File{{Name: "lib/firmware/x/a.fw", SHA256: strings.Repeat("6", 64)}, {Name: "lib/modules/x/kernel/a.ko", SHA256: strings.Repeat("7", 64)}},
+		Libraries: []image.Library{{File: "usr/lib/x86_64-linux-gnu/liba.so.1", From: "lib/x86_64-linux-gnu/liba.so.1.2"}},
+		Files:     []image.File{{Name: "lib/firmware/x/a.fw", SHA256: strings.Repeat("6", 64)}, {Name: "lib/modules/x/kernel/a.ko", SHA256: strings.Repeat("7", 64)}},
 	}
 	text, err := s.bill("node.efi", parts, made)
 	if err != nil {
@@ -59,7 +64,7 @@ func TestTheBillOfAnImageNamesWhereEachPartIsFrom(t *testing.T) {
 		}
 		got[c.Name] += "."
 	}
-	for name, want := range map[string]string{"linux-image-x": ".", "linux-modules-x": "a .", "firmware-x": "lib/firmware/x/a.fw .", "ca-certificates": ".", "kmod": "", "/usr/share/x": ".", image.AuthoritiesAt: "."} {
+	for name, want := range map[string]string{"linux-image-x": ".", "linux-modules-x": "a .", "firmware-x": "lib/firmware/x/a.fw .", "ca-certificates": ".", "kmod": "", "/usr/share/x": ".", "tool": "", "tools": "tool /usr/share/tools/t .", "liba1": "liba.so.1 .", image.AuthoritiesAt: "."} {
 		if got[name] != want {
 			t.Errorf("%s has %q, want %q", name, got[name], want)
 		}

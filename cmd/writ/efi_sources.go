@@ -19,6 +19,7 @@ import (
 	"writ/efi/boot"
 	"writ/efi/deb"
 	"writ/efi/image"
+	"writ/efi/libraries"
 	"writ/efi/recipe"
 	"writ/efi/uki"
 )
@@ -55,11 +56,12 @@ var (
 	packedFirmware = []string{"lib/firmware", "usr/lib/firmware"}
 )
 
+// unusedOfPackages are directories of packages with nothing for an image.
+var unusedOfPackages = []string{"usr/share/doc/", "usr/share/man/", "usr/share/locale/"}
+
 // usedOfPackages reports whether a file of a package may become a part of an image.
 func usedOfPackages(name string) bool {
-	below := func(dir string) bool { return strings.HasPrefix(name, dir+"/") }
-	return strings.HasPrefix(name, packedKernel) || name == packedStub || below(packedAuthorities) && path.Ext(name) == ".crt" ||
-		slices.ContainsFunc(packedModules, below) || slices.ContainsFunc(packedFirmware, below)
+	return strings.Contains(name, "/") && !slices.ContainsFunc(unusedOfPackages, func(dir string) bool { return strings.HasPrefix(name, dir) })
 }
 
 // unpack takes the parts out of packages, if there are any, into a directory that done removes.
@@ -198,19 +200,22 @@ func (s *efiSources) follow(r *recipe.Recipe, into *image.Recipe) error {
 	into.Wanted, into.Start, into.Names = r.Modules.Wanted, r.Modules.Start, slices.Concat(r.Modules.Required, into.Names)
 	into.FirmwareFiles, into.FirmwareOfModules = r.Firmware.Files, r.Firmware.Modules
 	if s.root != nil {
-		into.Firmware = unpackedFirmware{s.root.FS()}
+		into.Firmware, into.Packages = unpackedFirmware{s.root.FS()}, s.root.FS()
 	}
 	var err error
 	if into.Authorities, err = s.authorities(r); err != nil {
 		return err
 	}
 	for _, p := range r.Programs {
+		if p.Optional && s.packageOf(p.Package) == nil {
+			continue
+		}
 		for i, file := range append([]recipe.File{p.File}, p.Files...) {
-			data, err := s.beside(file)
+			data, from, err := s.file(file)
 			if err != nil {
 				return err
 			}
-			into.Extra = append(into.Extra, image.Extra{Name: file.At, Program: i == 0, Data: data})
+			into.Extra = append(into.Extra, image.Extra{Name: file.At, Program: i == 0, From: from, Data: data})
 		}
 	}
 	for _, service := range r.Services {
@@ -219,20 +224,62 @@ func (s *efiSources) follow(r *recipe.Recipe, into *image.Recipe) error {
 	return nil
 }
 
-// beside reads a file that a recipe names.
-func (s *efiSources) beside(file recipe.File) ([]byte, error) {
-	name := file.File
-	if !filepath.IsAbs(name) {
-		name = filepath.Join(filepath.Dir(s.recipe), name)
+// has reports whether a package has a file. Later releases have all below usr, so that is no difference.
+func (p *usedPackage) has(file string) bool {
+	return slices.ContainsFunc(p.Files, func(f string) bool {
+		return strings.TrimPrefix(f, "usr/") == strings.TrimPrefix(strings.TrimPrefix(file, "/"), "usr/")
+	})
+}
+
+// packageOf returns a package that was unpacked, nil if it is not there.
+func (s *efiSources) packageOf(name string) *usedPackage {
+	i := slices.IndexFunc(s.unpacked, func(p usedPackage) bool { return p.Name == name })
+	if i < 0 {
+		return nil
 	}
-	data, err := os.ReadFile(name)
+	return &s.unpacked[i]
+}
+
+// file reads a file that a recipe names, and returns where it is among those of packages, "" if it is not from there.
+func (s *efiSources) file(file recipe.File) (data []byte, from string, err error) {
+	name := file.File
+	switch {
+	case file.Package != "":
+		name = file.Package + ": " + name
+		data, from, err = s.packed(file)
+	default:
+		if !filepath.IsAbs(name) {
+			name = filepath.Join(filepath.Dir(s.recipe), name)
+		}
+		if data, err = os.ReadFile(name); err != nil {
+			err = writ.Errorf(writ.CodeUsage, "cannot read a file of the recipe: %v", err).WithHint("a relative name is looked for beside the recipe")
+		}
+	}
 	if err != nil {
-		return nil, writ.Errorf(writ.CodeUsage, "cannot read a file of the recipe: %v", err).WithHint("a relative name is looked for beside the recipe")
+		return nil, "", err
 	}
 	if got := digestOf(data); file.SHA256 != "" && got != file.SHA256 {
-		return nil, writ.Errorf(writ.CodeUsage, "%s has the SHA-256 %s, the recipe says %s", name, got, file.SHA256).WithHint("fetch the right file, or verify this one and change the recipe")
+		return nil, "", writ.Errorf(writ.CodeUsage, "%s has the SHA-256 %s, the recipe says %s", name, got, file.SHA256).WithHint("fetch the right file, or verify this one and change the recipe")
 	}
-	return data, nil
+	return data, from, nil
+}
+
+// packed reads a file of a package.
+func (s *efiSources) packed(file recipe.File) (data []byte, from string, err error) {
+	p := s.packageOf(file.Package)
+	if p == nil {
+		return nil, "", writ.Errorf(writ.CodeUsage, "the recipe has %s of the package %s, which is not there", file.File, file.Package).
+			WithHint("in the directory of --packages: apt-get download %s", file.Package)
+	}
+	if !p.has(file.File) {
+		return nil, "", writ.Errorf(writ.CodeUsage, "the package %s has no file %s", file.Package, file.File).WithHint("dpkg -c lists what a package has")
+	}
+	data, from, err = libraries.NewTree(s.root.FS()).Read(file.File)
+	if err != nil {
+		return nil, "", writ.Errorf(writ.CodeUsage, "cannot read %s of the package %s: %v", file.File, file.Package, err).
+			WithHint("if it is a link to a file of another package, download that package as well")
+	}
+	return data, from, nil
 }
 
 // unpackedFirmware is the firmware of all packages, wherever they have it.
@@ -296,7 +343,7 @@ func (s *efiSources) authorities(r *recipe.Recipe) (all []byte, err error) {
 		}
 	}
 	for _, name := range r.Certificates.Files {
-		text, err := s.beside(recipe.File{File: name})
+		text, _, err := s.file(recipe.File{File: name})
 		if err != nil {
 			return nil, err
 		}

@@ -10,6 +10,7 @@ import (
 	"io"
 	"os"
 	"path"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -29,6 +30,9 @@ const (
 	controlName = "control.tar"
 )
 
+// unpacked are the kinds of files that are unpacked.
+var unpacked = []byte{tar.TypeReg, tar.TypeSymlink, tar.TypeLink}
+
 // largest bounds a file of a package; the largest that are of use have some MiB.
 const largest = 256 << 20
 
@@ -39,8 +43,8 @@ type Package struct {
 	Files []string
 }
 
-// Unpack writes those files of a package below a directory that are wanted. Only regular files and links to other places of the package are
-// written. Names have no leading "./", and cannot lead out of the directory; who reads a link must see that it does not, as os.Root does.
+// Unpack writes those files of a package below a directory that are wanted. Only regular files and links are written. Names have no leading "./",
+// and cannot lead out of the directory; who reads a link must see that it does not, as os.Root does.
 func Unpack(p io.Reader, into *os.Root, wanted func(name string) bool) (*Package, error) {
 	in := bufio.NewReader(p)
 	start := make([]byte, len(magic))
@@ -104,7 +108,7 @@ func eachFile(in io.Reader, member, compression string, do func(header *tar.Head
 		if err != nil {
 			return fmt.Errorf("unpack %s: %w", member, err)
 		}
-		name := strings.TrimPrefix(path.Clean(header.Name), "/")
+		name := clean(header.Name)
 		if header.Size > largest {
 			return fmt.Errorf("unpack %s: it has %d bytes, more than the %d that are possible", name, header.Size, largest)
 		}
@@ -135,23 +139,27 @@ func (p *Package) readControl(_ *tar.Header, name string, content io.Reader) err
 
 // unpack writes a file or a link that is wanted.
 func (p *Package) unpack(header *tar.Header, name string, content io.Reader, into *os.Root, wanted func(string) bool) error {
-	if header.Typeflag != tar.TypeReg && header.Typeflag != tar.TypeSymlink || !wanted(name) {
+	if !slices.Contains(unpacked, header.Typeflag) || !wanted(name) {
 		return nil
 	}
 	p.Files = append(p.Files, name)
-	if header.Typeflag == tar.TypeReg {
+	if err := into.MkdirAll(path.Dir(name), 0o755); err != nil {
+		return err
+	}
+	switch header.Typeflag {
+	case tar.TypeSymlink:
+		return into.Symlink(header.Linkname, name)
+	case tar.TypeLink: // one of several names of a file, the first of which came before
+		return into.Link(clean(header.Linkname), name)
+	default:
 		return write(into, name, content)
 	}
-	if err := into.MkdirAll(path.Dir(name), 0o755); err != nil {
-		return err
-	}
-	return into.Symlink(header.Linkname, name)
 }
 
+// clean is a name without its leading "./".
+func clean(name string) string { return strings.TrimPrefix(path.Clean(name), "/") }
+
 func write(into *os.Root, name string, content io.Reader) error {
-	if err := into.MkdirAll(path.Dir(name), 0o755); err != nil {
-		return err
-	}
 	file, err := into.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
 	if err != nil {
 		return err

@@ -18,7 +18,7 @@ import (
 	"github.com/ulikunitz/xz"
 )
 
-// pack makes a package of files, compressed in one way. A name "a -> b" is a link.
+// pack makes a package of files, compressed in one way. A name "a -> b" is a link, and "a = b" is another name of a file.
 func pack(t testing.TB, compression string, names ...string) []byte {
 	t.Helper()
 	var files []*tar.Header
@@ -26,6 +26,9 @@ func pack(t testing.TB, compression string, names ...string) []byte {
 		header := &tar.Header{Name: name, Mode: 0o644, Size: int64(len(name)), Typeflag: tar.TypeReg}
 		if link, target, ok := strings.Cut(name, " -> "); ok {
 			header.Name, header.Linkname, header.Size, header.Typeflag = link, target, 0, tar.TypeSymlink
+		}
+		if other, file, ok := strings.Cut(name, " = "); ok {
+			header.Name, header.Linkname, header.Size, header.Typeflag = other, file, 0, tar.TypeLink
 		}
 		if strings.HasSuffix(name, "/") {
 			header.Size, header.Typeflag = 0, tar.TypeDir
@@ -86,17 +89,19 @@ func TestWantedFilesAreUnpackedHoweverTheyAreCompressed(t *testing.T) {
 		}
 		defer root.Close()
 		p := pack(t, compression, "./", "./boot/", "./boot/vmlinuz-6.1", "./boot/config", "./lib/modules/6.1/a.ko", "./lib/firmware/a.bin -> ../modules/6.1/a.ko",
-			"./lib/firmware/out.bin -> /etc/passwd")
+			"./lib/firmware/out.bin -> /etc/passwd", "./lib/firmware/b.bin = ./lib/modules/6.1/a.ko")
 		got, err := Unpack(bytes.NewReader(p), root, func(name string) bool { return name != "boot/config" })
 		if err != nil {
 			t.Fatal(err)
 		}
-		want := &Package{"linux-image-x", "6.1.2-3", "amd64", []string{"boot/vmlinuz-6.1", "lib/modules/6.1/a.ko", "lib/firmware/a.bin", "lib/firmware/out.bin"}}
+		want := &Package{"linux-image-x", "6.1.2-3", "amd64", []string{"boot/vmlinuz-6.1", "lib/modules/6.1/a.ko", "lib/firmware/a.bin", "lib/firmware/out.bin", "lib/firmware/b.bin"}}
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("%s: %s", compression, diff)
 		}
-		if text, err := fs.ReadFile(root.FS(), "lib/firmware/a.bin"); err != nil || string(text) != "./lib/modules/6.1/a.ko" {
-			t.Errorf("%s: the link leads to %q, %v", compression, text, err)
+		for _, link := range []string{"a.bin", "b.bin"} {
+			if text, err := fs.ReadFile(root.FS(), "lib/firmware/"+link); err != nil || string(text) != "./lib/modules/6.1/a.ko" {
+				t.Errorf("%s: the link %s leads to %q, %v", compression, link, text, err)
+			}
 		}
 		if text, err := fs.ReadFile(root.FS(), "lib/firmware/out.bin"); err == nil {
 			t.Errorf("%s: a link leads out of the directory to %.20q", compression, text)

@@ -10,6 +10,7 @@ import (
 
 	"writ"
 	"writ/efi/boot"
+	"writ/efi/libraries"
 )
 
 // compressed are endings of the names under which a kernel looks for firmware as well.
@@ -62,7 +63,7 @@ func (r *Recipe) firmware(f *files) error {
 	return failed
 }
 
-// extras adds certificates and the files of the operator.
+// extras adds certificates, the files of the operator, and the libraries that programs among these need.
 func (r *Recipe) extras(f *files) error {
 	if len(r.Authorities) > 0 {
 		f.file(inside(AuthoritiesAt), 0o644, r.Authorities)
@@ -70,8 +71,7 @@ func (r *Recipe) extras(f *files) error {
 	for _, extra := range r.Extra {
 		perm := fs.FileMode(0o644)
 		if extra.Program {
-			const how = "link it statically: CGO_ENABLED=0 for Go, the target x86_64-unknown-linux-musl for Rust, -static for C"
-			if err := checkProgram(extra.Name, extra.Data, how); err != nil {
+			if _, err := checkProgram(extra.Name, extra.Data, "name a program for Linux on amd64; put other files under files of the program"); err != nil {
 				return err
 			}
 			perm = 0o755
@@ -81,7 +81,28 @@ func (r *Recipe) extras(f *files) error {
 		}
 		f.file(inside(extra.Name), perm, extra.Data)
 	}
+	if err := r.libraries(f); err != nil {
+		return err
+	}
 	return r.services(f)
+}
+
+// libraries adds those that programs of the operator need. Files that are libraries themselves are some that a program loads while it runs.
+func (r *Recipe) libraries(f *files) error {
+	var programs []libraries.Program
+	for _, extra := range r.Extra {
+		programs = append(programs, libraries.Program{Name: extra.Name, From: extra.From, Data: extra.Data})
+	}
+	set, err := libraries.Closure(r.Packages, programs)
+	if err != nil {
+		return err
+	}
+	f.image.Loading = set.Loading
+	for _, l := range set.Libraries {
+		f.file(inside(l.Name), 0o755, l.Data)
+		f.image.Libraries = append(f.image.Libraries, Library{inside(l.Name), l.From})
+	}
+	return nil
 }
 
 // services adds the list of what the first process keeps running.

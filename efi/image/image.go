@@ -1,5 +1,5 @@
-// Package image makes the image that a node starts from: a kernel, the modules that machines need, and writ as the first process and the only
-// program. Everything is in one file that runs from memory, and equal inputs make equal bytes. It knows what is in an image; it must not know
+// Package image makes the image that a node starts from: a kernel, the modules that machines need, writ as the first process, and programs of the
+// operator with their libraries. Everything is in one file that runs from memory, and equal inputs make equal bytes. It knows what is in an image; it must not know
 // where a kernel comes from, nor how an image reaches a machine.
 package image
 
@@ -44,6 +44,8 @@ type Recipe struct {
 	FirmwareFiles     []string // patterns of files to take from there, each of which must match
 	FirmwareOfModules bool     // take the files that modules may ask for, too
 
+	Packages fs.FS // the files of packages, where libraries of programs are looked for; none if nil
+
 	Authorities []byte         // certificates in PEM that programs of the image believe
 	Extra       []Extra        // files besides
 	Services    []boot.Service // programs among them that run for as long as the machine does
@@ -52,7 +54,8 @@ type Recipe struct {
 // Extra is a file of the operator.
 type Extra struct {
 	Name    string // its path in the image
-	Program bool   // it can be started, and must need no libraries
+	Program bool   // it can be started
+	From    string // where it is among the files of packages; "" if it is not from there
 	Data    []byte
 }
 
@@ -73,6 +76,9 @@ type Image struct {
 	// Firmware are names of files that modules of the image may ask for, and that it has not.
 	Firmware []string
 	Modules  []Module
+	// Libraries are those of packages that programs need. Loading are programs and libraries that can load more of them while they run.
+	Libraries []Library
+	Loading   []string
 }
 
 // File is a file of an image.
@@ -86,6 +92,12 @@ type File struct {
 type Module struct {
 	Name, License string
 	File          string // of the image
+}
+
+// Library is a shared library of an image.
+type Library struct {
+	File string // of the image
+	From string // where it is among the files of packages
 }
 
 // Digest is the SHA-256 of the image, in hex.
@@ -104,7 +116,7 @@ func (r *Recipe) Build() (*Image, error) {
 		return nil, err
 	}
 	const how = "build one with CGO_ENABLED=0 GOOS=linux GOARCH=amd64 go build -trimpath -ldflags '-s -w' -o writ-node ./cmd/writ, and name it with --program"
-	if err := checkProgram("the program", r.Program, how); err != nil {
+	if err := checkStatic("the program", r.Program, how); err != nil {
 		return nil, err
 	}
 	var settings boot.Config
@@ -152,19 +164,29 @@ func (r *Recipe) Build() (*Image, error) {
 
 const osRelease = "ID=writ\nNAME=writ\nPRETTY_NAME=\"writ node\"\nIMAGE_ID=writ-node\n"
 
-// checkProgram refuses a program that needs libraries: the image has none.
-func checkProgram(name string, program []byte, how string) error {
+// checkStatic refuses a program that needs libraries.
+func checkStatic(name string, program []byte, how string) error {
+	file, err := checkProgram(name, program, how)
+	if err != nil {
+		return err
+	}
+	if slices.ContainsFunc(file.Progs, func(p *elf.Prog) bool { return p.Type == elf.PT_INTERP }) {
+		libraries, _ := file.ImportedLibraries() // a sentence without them says the same
+		return writ.Errorf(writ.CodeUsage, "%s needs libraries: %s", name, cmp.Or(strings.Join(libraries, ", "), "it has a loader")).WithHint("%s", how)
+	}
+	return nil
+}
+
+// checkProgram refuses what a machine of the image could not start.
+func checkProgram(name string, program []byte, how string) (*elf.File, error) {
 	file, err := elf.NewFile(bytes.NewReader(program))
 	switch {
 	case err != nil:
-		return writ.Errorf(writ.CodeUsage, "%s is none for Linux: %v", name, err).WithHint("%s", how)
+		return nil, writ.Errorf(writ.CodeUsage, "%s is none for Linux: %v", name, err).WithHint("%s", how)
 	case file.Machine != elf.EM_X86_64 || file.Type != elf.ET_EXEC && file.Type != elf.ET_DYN:
-		return writ.Errorf(writ.CodeUsage, "%s is not for amd64", name).WithHint("%s", how)
-	case slices.ContainsFunc(file.Progs, func(p *elf.Prog) bool { return p.Type == elf.PT_INTERP }):
-		libraries, _ := file.ImportedLibraries() // a sentence without them says the same
-		return writ.Errorf(writ.CodeUsage, "%s needs libraries, which an image does not have: %s", name, cmp.Or(strings.Join(libraries, ", "), "it has a loader")).WithHint("%s", how)
+		return nil, writ.Errorf(writ.CodeUsage, "%s is not for amd64", name).WithHint("%s", how)
 	}
-	return nil
+	return file, nil
 }
 
 // files are those of an image, being put into an archive.

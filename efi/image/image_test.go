@@ -137,9 +137,13 @@ func TestInputsThatMakeNoNodeAreRefused(t *testing.T) {
 		"a module that there is not": {func(r *Recipe) { r.Names = []string{"abacus"} }, "no module abacus"},
 		"modules that there are not": {func(r *Recipe) { r.Modules = os.DirFS(t.TempDir()) }, "directory of modules"},
 		"firmware that there is not": {func(r *Recipe) { r.FirmwareFiles = []string{"bnx2x/*.fw"} }, "bnx2x/*.fw"},
-		"an extra that wants libc": {func(r *Recipe) {
+		"an extra with another loader": {func(r *Recipe) {
 			r.Extra = []Extra{{Name: "/usr/bin/tool", Program: true, Data: program(t, elf.EM_X86_64, true)}}
-		}, "/usr/bin/tool needs libraries"},
+		}, "/usr/bin/tool has the loader"},
+		"an extra that is no program": {func(r *Recipe) { r.Extra = []Extra{{Name: "/usr/bin/tool", Program: true, Data: []byte("#!/bin/sh")}} }, "none for Linux"},
+		"an extra without its libraries": {func(r *Recipe) {
+			r.Extra, r.Packages = []Extra{{Name: "/usr/sbin/mkfs.btrfs", Program: true, Data: mkfs(t)}}, fstest.MapFS{}
+		}, "libc.so.6 for /usr/sbin/mkfs.btrfs"},
 		"another /init":                {func(r *Recipe) { r.Extra = []Extra{{Name: "/usr/bin/writ", Data: []byte("x")}} }, "has /usr/bin/writ already"},
 		"no kernel":                    {func(r *Recipe) { r.Kernel = nil }, "bzImage"},
 		"a token for all its machines": {func(r *Recipe) { r.Settings = []string{"writ.join=writ2.x"} }, "writ.join"},
@@ -150,6 +154,36 @@ func TestInputsThatMakeNoNodeAreRefused(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), tt.says) || writ.AsError(err).Hint == "" {
 			t.Errorf("%s: %v, want %q and a hint", name, err, tt.says)
 		}
+	}
+}
+
+// mkfs is a program that needs libraries.
+func mkfs(t *testing.T) []byte {
+	t.Helper()
+	data, err := os.ReadFile(testenv.Need(t, "mkfs.btrfs"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
+}
+
+func TestProgramsBringTheirLibraries(t *testing.T) {
+	r := recipe(t)
+	r.Packages = os.DirFS("/")
+	r.Extra = []Extra{{Name: "/usr/sbin/mkfs.btrfs", Program: true, Data: mkfs(t)}}
+	made, err := r.Build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"lib64/ld-linux-x86-64.so.2", "usr/lib/x86_64-linux-gnu/libc.so.6", "usr/lib/x86_64-linux-gnu/libuuid.so.1"} {
+		file := slices.IndexFunc(made.Files, func(f File) bool { return f.Name == want && f.Size > 0 })
+		library := slices.IndexFunc(made.Libraries, func(l Library) bool { return l.File == want && l.From != "" })
+		if file < 0 || library < 0 {
+			t.Errorf("the image has no %s; it has %+v", want, made.Libraries)
+		}
+	}
+	if again, err := r.Build(); err != nil || again.Digest() != made.Digest() {
+		t.Errorf("the same programs make another image, %v", err)
 	}
 }
 

@@ -47,10 +47,11 @@ type Certificates struct {
 	Files    []string `json:"files,omitempty"`    // in PEM
 }
 
-// Program is one that the image has besides writ, with files that it needs. All are from this machine.
+// Program is one that the image has besides writ, with files that it needs. Its libraries need no line: they follow from the program.
 type Program struct {
 	File
-	Files []File `json:"files,omitempty"`
+	Optional bool   `json:"optional,omitempty"` // left out, with its files, if its package is not there
+	Files    []File `json:"files,omitempty"`
 }
 
 // Service is a program of the image that runs for as long as the machine does.
@@ -60,11 +61,12 @@ type Service struct {
 	Socket  string   `json:"socket,omitempty"` // of the image, at which the program answers when it is ready
 }
 
-// File is a file of this machine and its place in the image.
+// File is a file of this machine, or of a package, and its place in the image.
 type File struct {
-	File   string `json:"file"` // beside the recipe if its name is relative
-	At     string `json:"at"`
-	SHA256 string `json:"sha256,omitempty"` // any content if it is not given
+	Package string `json:"package,omitempty"` // which has the file; it is of this machine if ""
+	File    string `json:"file"`              // beside the recipe if its name is relative
+	At      string `json:"at"`                // where the package has it, if that is not given
+	SHA256  string `json:"sha256,omitempty"`  // any content if it is not given
 }
 
 // Pin is a package that may be used.
@@ -109,15 +111,36 @@ func Parse(text []byte) (*Recipe, error) {
 	if _, err := yaml.Unmarshal(text, r, yaml.DecodeOpts{}, func(d *json.Decoder) *json.Decoder { d.DisallowUnknownFields(); return d }); err != nil {
 		return nil, writ.Errorf(writ.CodeUsage, "the recipe cannot be read: %v", err).WithHint("`writ efi recipe metal` prints one with all its fields")
 	}
+	r.place()
 	if err := r.check(); err != nil {
 		return nil, err
 	}
 	return r, nil
 }
 
+// place gives files of packages the place that they have there. An image has programs below /usr only, as later releases of Debian do.
+func (r *Recipe) place() {
+	at := func(f *File) {
+		if f.Package == "" || f.At != "" {
+			return
+		}
+		f.At = f.File
+		if dir, _, _ := strings.Cut(strings.TrimPrefix(f.File, "/"), "/"); dir == "bin" || dir == "sbin" {
+			f.At = "/usr" + f.File
+		}
+	}
+	for i := range r.Programs {
+		at(&r.Programs[i].File)
+		for j := range r.Programs[i].Files {
+			at(&r.Programs[i].Files[j])
+		}
+	}
+}
+
 var (
-	modulePattern = regexp.MustCompile(`^[A-Za-z0-9_-]+$`)
-	sumPattern    = regexp.MustCompile(`^[0-9a-f]{64}$`)
+	packagePattern = regexp.MustCompile(`^[a-z0-9][a-z0-9+.-]+$`)
+	modulePattern  = regexp.MustCompile(`^[A-Za-z0-9_-]+$`)
+	sumPattern     = regexp.MustCompile(`^[0-9a-f]{64}$`)
 )
 
 // hidden are directories of a machine over which the first process mounts others.
@@ -139,6 +162,11 @@ func (r *Recipe) check() error {
 			return err
 		}
 	}
+	for _, p := range r.Programs {
+		if p.Optional && p.Package == "" {
+			return writ.Errorf(writ.CodeUsage, "the recipe has %s as optional, and it is from no package", p.File.File).WithHint("name its package, or take optional away")
+		}
+	}
 	for _, pin := range r.Packages {
 		if pin.Package == "" || pin.Version == "" || !sumPattern.MatchString(pin.SHA256) {
 			return writ.Errorf(writ.CodeUsage, "the recipe pins the package %q without a version or a SHA-256 of 64 hex digits", pin.Package).
@@ -148,7 +176,7 @@ func (r *Recipe) check() error {
 	return nil
 }
 
-// Files lists the files of this machine that an image has: programs, and what they need.
+// Files lists the files that an image has besides: programs, and what they need.
 func (r *Recipe) Files() (files []File) {
 	for _, p := range r.Programs {
 		files = append(append(files, p.File), p.Files...)
@@ -160,6 +188,9 @@ func (f *File) check() error {
 	clean := path.IsAbs(f.At) && path.Clean(f.At) == f.At && f.At != "/"
 	isHidden := slices.ContainsFunc(hidden, func(dir string) bool { return f.At == "/"+dir || strings.HasPrefix(f.At, "/"+dir+"/") })
 	switch {
+	case f.Package != "" && (!packagePattern.MatchString(f.Package) || !path.IsAbs(f.File) || path.Clean(f.File) != f.File):
+		return writ.Errorf(writ.CodeUsage, "the recipe has a file %q of the package %q", f.File, f.Package).
+			WithHint("write the name of the package, and the whole path of the file in it: package: runc, file: /usr/sbin/runc")
 	case f.File == "" || !clean:
 		return writ.Errorf(writ.CodeUsage, "the recipe has a file %q at %q", f.File, f.At).WithHint("write where it is now, and its whole path in the image: file: bin/tool, at: /usr/bin/tool")
 	case isHidden:

@@ -22,6 +22,9 @@ func TestTheRecipesOfWritCanBeRead(t *testing.T) {
 		if len(r.Packages) != 1 || r.Packages[0].Version != "6.1-2" || !r.Firmware.Modules || !r.Certificates.Packages || !slices.Contains(r.Modules.Start, "tun") || !slices.Contains(r.Modules.Wanted, "virtio_net") {
 			t.Errorf("%s is %+v", name, r)
 		}
+		if mkfs := r.Programs[0]; mkfs.Package != "btrfs-progs" || mkfs.At != "/usr/sbin/mkfs.btrfs" || !mkfs.Optional {
+			t.Errorf("%s makes no file system: %+v", name, r.Programs)
+		}
 		sizes[name] = len(r.Modules.Wanted)
 	}
 	if sizes[Cloud] >= sizes[Metal] {
@@ -48,6 +51,11 @@ func TestARecipeWithAnErrorIsRefused(t *testing.T) {
 		"programs: [{file: a, at: /usr/../init}]":                               "init",
 		"programs: [{file: a, at: /tmp/a}]":                                     "where no file",
 		"programs: [{file: a, at: /a, sha256: ABC}]":                            "SHA-256",
+		"programs: [{package: runc, file: sbin/runc}]":                          "package",
+		"programs: [{package: ../runc, file: /sbin/runc}]":                      "package",
+		"programs: [{package: runc}]":                                           "package",
+		"programs: [{package: runc, file: /sbin/runc, at: /run/runc}]":          "where no file",
+		"programs: [{file: a, at: /a, optional: true}]":                         "optional",
 		"programs: [{file: a, at: /a, files: [{file: b, at: /proc/b}]}]":        "where no file",
 		"packages: [{package: linux, sha256: " + strings.Repeat("0", 64) + "}]": "without a version",
 		"services: [{name: a, comand: [/usr/bin/a]}]":                           "comand",
