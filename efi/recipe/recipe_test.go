@@ -25,6 +25,11 @@ func TestTheRecipesOfWritCanBeRead(t *testing.T) {
 		if mkfs := r.Programs[0]; mkfs.Package != "btrfs-progs" || mkfs.At != "/usr/sbin/mkfs.btrfs" || !mkfs.Optional {
 			t.Errorf("%s makes no file system: %+v", name, r.Programs)
 		}
+		for _, module := range []string{"bridge", "veth", "nf_tables", "nft_ct", "nft_objref", "nft_meta_bridge", "nft_chain_nat", "nft_masq"} { // of networks, as `writ doctor` asks for them
+			if !slices.Contains(r.Modules.Wanted, module) {
+				t.Errorf("%s has no module %s", name, module)
+			}
+		}
 		sizes[name] = len(r.Modules.Wanted)
 	}
 	if sizes[Cloud] >= sizes[Metal] {

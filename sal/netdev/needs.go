@@ -10,7 +10,7 @@ func (d *Driver) Needs() []needs.Need {
 		{Name: "rights on links", Use: "there are no networks", Fix: "run the node as root, or with CAP_NET_ADMIN and CAP_SYS_ADMIN", Vital: true, Look: d.lookRights},
 		{Name: "forwarding", Use: "there are no networks", Fix: "mount -o remount,rw /proc/sys, and no ipv6.disable=1 among the kernel's arguments", Vital: true, Look: lookForwarding},
 		{Name: "bridges and veth pairs", Use: "there are no networks", Fix: install + "modprobe -a bridge veth", Vital: true, Look: tried(tryLinks)},
-		{Name: "nftables", Use: "there are no networks", Fix: install + "modprobe -a nf_tables nft_ct", Vital: true, Look: tried(tryRules)},
+		{Name: "nftables", Use: "there are no networks", Fix: install + "modprobe -a nf_tables nft_ct nft_objref nft_meta_bridge", Vital: true, Look: tried(tryRules)},
 		{Name: "nftables for addresses", Use: "networks have no ipv4", Fix: install + "modprobe -a nft_chain_nat nft_masq", Look: tried(tryMasquerade)},
 		{Name: "nameservers", Use: "containers and machines are told none", Fix: "name one that networks reach: writ runner --nameserver ADDRESS", Look: d.lookNameservers},
 		{Name: "taps", Use: "machines are on no network", Fix: "modprobe tun", Look: tried(tryTap)},

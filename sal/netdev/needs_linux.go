@@ -87,7 +87,7 @@ func tryTap() error {
 
 // makeLink makes a link in the namespace of this thread.
 func makeLink(l netlink.Link) error {
-	kernel, err := netlink.NewHandle()
+	kernel, err := netlink.NewHandle(unix.NETLINK_ROUTE) // a kernel may lack the others
 	if err != nil {
 		return err
 	}
@@ -103,9 +103,13 @@ func tryRules() error {
 			chain := conn.AddChain(&nftables.Chain{
 				Name: "c", Table: table, Type: nftables.ChainTypeFilter, Hooknum: nftables.ChainHookForward, Priority: nftables.ChainPriorityFilter,
 			})
+			exprs := []expr.Any{load(expr.MetaKeyIIFNAME), &expr.Counter{}} // of bridges, the kernel has it as another module
 			if family == nftables.TableFamilyINet {
-				conn.AddRule(&nftables.Rule{Table: table, Chain: chain, Exprs: []expr.Any{&expr.Ct{Register: 1, Key: expr.CtKeySTATE}, &expr.Counter{}}})
+				exprs = []expr.Any{&expr.Ct{Register: register, Key: expr.CtKeySTATE}, &expr.Counter{}}
 			}
+			conn.AddRule(&nftables.Rule{Table: table, Chain: chain, Exprs: exprs})
+			conn.AddObj(&nftables.NamedObj{Table: table, Name: "n", Type: nftables.ObjTypeCounter, Obj: &expr.Counter{}})
+			conn.AddRule(&nftables.Rule{Table: table, Chain: chain, Exprs: drop("n")})
 		}
 	})
 }
