@@ -20,7 +20,8 @@ type Config struct {
 	Join        string   // token with which the node joins; a secret
 	Cluster     string   // id of the cluster to believe in, for a node without a token: it waits to be approved
 	Drivers     string   // as --drivers of the runner; its default if ""
-	Data        string   // label of the file system with the node's data; it is in memory if ""
+	Data        string   // label of the file system with the node's data; it is in memory if "" and Disk is "", too
+	Disk        string   // serial number of the disk with that file system, which is made there if the disk is empty; no disk is written to if ""
 
 	Boot string // where the stages of the start are reported to, http://HOST/PATH; nowhere if ""
 
@@ -72,6 +73,7 @@ var settings = []setting{
 	}},
 	{prefix + "drivers", func(c *Config, v string) error { c.Drivers = v; return nil }},
 	{prefix + "data", func(c *Config, v string) error { c.Data = v; return nil }},
+	{prefix + "disk", func(c *Config, v string) error { c.Disk = v; return nil }},
 	{prefix + "boot", func(c *Config, v string) (err error) {
 		c.Boot, err = reportAddress(v)
 		return err
@@ -133,6 +135,17 @@ func (c *Config) Read(text string) error {
 		}
 	}
 	return errors.Join(failed...)
+}
+
+// usualLabel is that of the file system with the node's data, if only its disk is named.
+const usualLabel = "writ-data"
+
+// label is that of the file system with the node's data, "" if they are in memory.
+func (c *Config) label() string {
+	if c.Data == "" && c.Disk != "" {
+		return usualLabel
+	}
+	return c.Data
 }
 
 // Missing says what a node cannot do without. One that has joined needs no token.

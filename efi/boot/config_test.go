@@ -17,18 +17,22 @@ func TestWordsOfTheCommandLineAreRead(t *testing.T) {
 		"writ.supervisor=https://10.0.0.1:7441\nwrit.redis=rediss://10.0.0.1:6379/0\nwrit.name=of-the-image\n",
 		"BOOT_IMAGE=/writ console=ttyS0 quiet  writ.name=n1 writ.supervisor=https://a:7441,https://b:7441 writ.join=writ2.abc init=/x writ.drivers=host writ.boot=http://10.0.0.1:8080/boot/report/52-54-00-77-00-50",
 		"writ.interface=52:54:00:AB:00:01 writ.address=10.0.0.5/24 writ.gateway=10.0.0.1 writ.nameserver=10.0.0.2,10.0.0.3",
+		"writ.disk=S-1",
 	} {
 		if err := c.Read(text); err != nil {
 			t.Error(err)
 		}
 	}
-	got := []string{c.Name, strings.Join(c.Supervisors, " "), c.Redis, c.Join, c.Drivers, c.Boot, c.Interface, c.Address.String(), c.Gateway.String(), c.Nameservers[1].String()}
-	want := []string{"n1", "https://a:7441 https://b:7441", "rediss://10.0.0.1:6379/0", "writ2.abc", "host", "http://10.0.0.1:8080/boot/report/52-54-00-77-00-50", "52:54:00:ab:00:01", "10.0.0.5/24", "10.0.0.1", "10.0.0.3"}
+	got := []string{c.Name, strings.Join(c.Supervisors, " "), c.Redis, c.Join, c.Drivers, c.Boot, c.Interface, c.Address.String(), c.Gateway.String(), c.Nameservers[1].String(), c.Disk, c.label()}
+	want := []string{"n1", "https://a:7441 https://b:7441", "rediss://10.0.0.1:6379/0", "writ2.abc", "host", "http://10.0.0.1:8080/boot/report/52-54-00-77-00-50", "52:54:00:ab:00:01", "10.0.0.5/24", "10.0.0.1", "10.0.0.3", "S-1", usualLabel}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
 	if err := c.Missing(false); err != nil {
 		t.Error(err)
+	}
+	if c.Data = "of-n1"; c.label() != "of-n1" || (&Config{}).label() != "" {
+		t.Errorf("the labels are %q and %q", c.label(), (&Config{}).label())
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"io"
+	"regexp"
 	"strings"
 )
 
@@ -39,8 +40,14 @@ func fileSystem(disk io.ReaderAt) (kind, label string) {
 	return "", ""
 }
 
+// partOfCard are block devices of an eMMC or SD card beside the card itself.
+var partOfCard = regexp.MustCompile(`^mmcblk\d+(boot\d+|rpmb)$`)
+
 // noData reports whether a block device is none that an operator attaches.
 func noData(name string) bool {
+	if partOfCard.MatchString(name) {
+		return true
+	}
 	for _, prefix := range []string{"loop", "ram", "zram", "fd", "sr"} {
 		if strings.HasPrefix(name, prefix) {
 			return true

@@ -2,6 +2,7 @@ package boot
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -19,21 +20,16 @@ const usuallyThere = 5 * time.Second
 // mountData mounts the disk with the node's data, if the configuration names one. It waits for a disk that comes late: in memory instead, the
 // machine would be another node.
 func (m *machine) mountData(ctx context.Context) error {
-	if m.config.Data == "" {
+	if m.config.label() == "" {
 		m.stage("data", "in memory: after a restart this machine is another node")
 		return nil
 	}
 	look := time.NewTicker(lookEvery)
 	defer look.Stop()
 	for began, told := time.Now(), (time.Time{}); ; {
-		device, kind, err := findData("/sys/class/block", "/dev", m.config.Data)
+		disk, err := m.findDisk()
 		if err == nil {
-			if err := unix.Mount(device, filepath.Dir(DataAt), kind, unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOATIME, ""); err != nil {
-				return writ.Errorf(writ.CodeUsage, "cannot mount %s as %s: %v", device, kind, err).
-					WithHint("check the file system on another machine; the kernel says more there")
-			}
-			m.stage("data", "%s, %s with the label %s", device, kind, m.config.Data)
-			return nil
+			return m.useDisk(ctx, disk)
 		}
 		if time.Since(began) > usuallyThere && time.Since(told) > tellEvery {
 			told = time.Now()
@@ -48,6 +44,49 @@ func (m *machine) mountData(ctx context.Context) error {
 			return context.Cause(ctx)
 		}
 	}
+}
+
+// dataDisk is a disk, or a partition, for the node's data.
+type dataDisk struct {
+	device, kind string
+	empty, begun bool // the file system is to be made; that was begun before and did not come to its end
+}
+
+// findDisk finds the disk with the node's data, or the one where they shall be.
+func (m *machine) findDisk() (dataDisk, error) {
+	device, kind, err := findData("/sys/class/block", "/dev", m.config.label())
+	switch {
+	case m.config.Disk == "":
+		return dataDisk{device: device, kind: kind}, err
+	case err == nil:
+		return dataDisk{device: device, kind: kind}, checkNamed(os.DirFS("/sys/block"), device, m.config.label(), m.config.Disk)
+	case writ.CodeOf(err) != writ.CodeNotFound:
+		return dataDisk{}, err
+	}
+	return findEmpty(os.DirFS("/sys/block"), "/dev", m.config.Disk)
+}
+
+// useDisk mounts the disk with the node's data, and makes its file system before if there is none.
+func (m *machine) useDisk(ctx context.Context, d dataDisk) error {
+	how := "with the label"
+	if d.empty {
+		if err := m.makeFileSystem(ctx, d); err != nil {
+			return err
+		}
+		d.kind, how = "btrfs", "made with the label"
+	}
+	at := filepath.Dir(DataAt)
+	if err := unix.Mount(d.device, at, d.kind, unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOATIME, ""); err != nil {
+		return writ.Errorf(writ.CodeUsage, "cannot mount %s as %s: %v", d.device, d.kind, err).
+			WithHint("check the file system on another machine; the kernel says more there")
+	}
+	if d.empty {
+		if err := setLabel(at, m.config.label()); err != nil {
+			return errors.Join(fmt.Errorf("give the file system of %s its label: %w", d.device, err), unmountData())
+		}
+	}
+	m.stage("data", "%s, %s %s %s", d.device, d.kind, how, m.config.label())
+	return nil
 }
 
 // findData finds the one disk or partition whose file system has a label.
@@ -78,7 +117,7 @@ func findData(class, dev, label string) (device, kind string, err error) {
 		return device, kind, nil
 	case 0:
 		return "", "", writ.Errorf(writ.CodeNotFound, "no disk has a file system with the label %s; there are %d disks and partitions: %s", label, len(seen), strings.Join(seen, " ")).
-			WithHint("attach the disk, or make its file system: mkfs.btrfs -L %s DISK, or mkfs.ext4 -L %s DISK", label, label)
+			WithHint("attach the disk, or name it by its serial number with %s; or make its file system: mkfs.btrfs -L %s DISK, or mkfs.ext4 -L %s DISK", prefix+"disk", label, label)
 	}
 	return "", "", writ.Errorf(writ.CodeConflict, "several disks have a file system with the label %s: %s", label, strings.Join(found, " ")).
 		WithHint("detach the wrong one: one of them may be a copy")

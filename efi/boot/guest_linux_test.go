@@ -5,6 +5,7 @@ import (
 	"context"
 	"debug/pe"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -34,7 +35,7 @@ import (
 // The words of the guest, and a mark by which a test knows that it is in there.
 const (
 	guestToken = "writ2.not-to-be-shown"
-	guestWords = "writ.join=" + guestToken + " writ.name=guest-1 writ.nameserver=192.0.2.53 writ.data=of-guest-1"
+	guestWords = "writ.join=" + guestToken + " writ.name=guest-1 writ.nameserver=192.0.2.53 writ.data=of-guest-1 writ.disk=S-GUEST-1"
 	insideVar  = "-test.run=^TestInside$"
 )
 
@@ -153,7 +154,7 @@ func TestInside(t *testing.T) {
 		"/proc/sys/kernel/hostname":       "guest-1\n",
 		"/proc/sys/kernel/dmesg_restrict": "1\n",
 		"/proc/net/route":                 "0202000A", // a gateway
-		"/proc/mounts":                    "/dev/vda /var/lib/writ ext4 rw,",
+		"/proc/mounts":                    "/dev/vda /var/lib/writ btrfs rw,",
 		"/proc/self/mountinfo":            " /sys/fs/cgroup ",
 		boot.TokenAt:                      guestToken + "\n",
 		"/proc/modules":                   "virtio_net ",
@@ -313,7 +314,8 @@ func TestTheFirstProcessPreparesAMachine(t *testing.T) {
 		t.Fatal(err)
 	}
 	recipe.Wanted, recipe.Start = of.Modules.Wanted, of.Modules.Start
-	for file, into := range map[string]*[]byte{kernel.Image: &recipe.Kernel, program: &recipe.Program} {
+	recipe.Packages, recipe.Extra = os.DirFS("/"), []image.Extra{{Name: of.Programs[0].At, Program: true}}
+	for file, into := range map[string]*[]byte{kernel.Image: &recipe.Kernel, program: &recipe.Program, testenv.Need(t, "mkfs.btrfs"): &recipe.Extra[0].Data} {
 		if *into, err = os.ReadFile(file); err != nil {
 			t.Fatal(err)
 		}
@@ -327,14 +329,8 @@ func TestTheFirstProcessPreparesAMachine(t *testing.T) {
 		t.Fatal(err)
 	}
 	disk := filepath.Join(dir, "disk")
-	if err := os.WriteFile(disk, nil, 0o600); err != nil {
+	if err := errors.Join(os.WriteFile(disk, nil, 0o600), os.Truncate(disk, 128<<20)); err != nil {
 		t.Fatal(err)
-	}
-	if err := os.Truncate(disk, 32<<20); err != nil {
-		t.Fatal(err)
-	}
-	if said, err := exec.Command(testenv.Need(t, "mkfs.ext4"), "-q", "-L", "of-guest-1", disk).CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, said)
 	}
 	clock := timeServer(t, 2*time.Hour)
 	server, reported := bootServer(t)
@@ -345,7 +341,7 @@ func TestTheFirstProcessPreparesAMachine(t *testing.T) {
 		"-machine", "q35", "-accel", "tcg", "-cpu", "max", "-m", "512", "-kernel", kernel.Image, "-initrd", initrd, "-append", "console=ttyS0 quiet panic=-1 writ.ntp=10.0.2.2:"+clock+" writ.boot=http://10.0.2.2:"+server+progress.Path+"52-54-00-12-34-56 "+guestWords,
 		"-netdev", "hubport,id=n1,hubid=1", "-device", "virtio-net-pci,netdev=n1,romfile=,addr=5", // where nothing answers
 		"-netdev", "user,id=n0", "-device", "virtio-net-pci,netdev=n0,romfile=,addr=6",
-		"-drive", "if=none,id=d0,format=raw,file="+disk, "-device", "virtio-blk-pci,drive=d0").CombinedOutput()
+		"-drive", "if=none,id=d0,format=raw,file="+disk, "-device", "virtio-blk-pci,drive=d0,serial=S-GUEST-1").CombinedOutput()
 	text := strings.ReplaceAll(string(said), "\r", "")
 	t.Logf("the guest ran for %.1f s and said:\n%s", time.Since(began).Seconds(), text)
 	if err != nil {
@@ -358,16 +354,19 @@ func TestTheFirstProcessPreparesAMachine(t *testing.T) {
 			t.Errorf("the clock is %s ahead, %v; the time server is two hours", ahead, err)
 		}
 	}
-	for _, want := range []string{clockLine, "clock    set by ", "start    writ of a test on Linux 6.", "eth1 10.0.2.15/24, gateway 10.0.2.2, by DHCP", "service  faulty ended with exit code 3: no such (redacted); starts again in 1s",
+	for _, want := range []string{clockLine, "clock    set by ", "start    writ of a test on Linux 6.", "data     /dev/vda, btrfs made with the label of-guest-1", "eth1 10.0.2.15/24, gateway 10.0.2.2, by DHCP", "service  faulty ended with exit code 3: no such (redacted); starts again in 1s",
 		"service  slow is ready", "the runner says (redacted)", "--- PASS: TestInside", "told to turn off", "bye"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("the guest does not say %q", want)
 		}
 	}
+	if label, err := exec.Command(testenv.Need(t, "blkid"), "-p", "-s", "LABEL", "-o", "value", disk).Output(); err != nil || string(label) != "of-guest-1\n" {
+		t.Errorf("the disk has the label %q, %v", label, err)
+	}
 	reports, last := reported()
 	t.Logf("the boot server was told:\n%s", reports)
 	at := 0
-	for _, want := range []string{`"start","text":"writ of a test on Linux 6.`, `"modules"`, `"network","text":"eth1 10.0.2.15/24`, `"data","text":"/dev/vda, ext4`, `"clock"`, `"service","text":"slow is ready"`, `"runner","text":"started"`, `"joined"`, `"off","text":"told to turn off"`} {
+	for _, want := range []string{`"start","text":"writ of a test on Linux 6.`, `"modules"`, `"network","text":"eth1 10.0.2.15/24`, `"data","text":"/dev/vda, btrfs`, `"clock"`, `"service","text":"slow is ready"`, `"runner","text":"started"`, `"joined"`, `"off","text":"told to turn off"`} {
 		found := strings.Index(reports[at:], `{"stage":`+want)
 		if found < 0 {
 			t.Errorf("the boot server is not told %s, or not in its turn", want)

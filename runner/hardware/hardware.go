@@ -15,6 +15,7 @@ import (
 
 	"writ"
 	"writ/identity"
+	"writ/internal/diskserial"
 	"writ/supervisor/nodes"
 )
 
@@ -167,7 +168,7 @@ func (m Machine) disks() (all []writ.HostDisk) {
 		}
 		d := writ.HostDisk{
 			Name: word(name), Bytes: size, Model: word(cmp.Or(m.read(at+"/device/model"), m.read(at+"/device/name"))),
-			Serial: m.diskSerial(at), Rotational: m.read(at+"/queue/rotational") == "1",
+			Serial: word(diskserial.Of(m.Root, at)), Rotational: m.read(at+"/queue/rotational") == "1",
 		}
 		for _, part := range append([]string{"."}, m.list(at)...) {
 			if p, ok := m.part(at, name, part, mounted, labels); ok && parts < nodes.MaxParts {
@@ -178,19 +179,6 @@ func (m Machine) disks() (all []writ.HostDisk) {
 		all = append(all, d)
 	}
 	return all
-}
-
-// diskSerial returns the number of a disk, wherever its bus has put it.
-func (m Machine) diskSerial(at string) string {
-	for _, name := range []string{"/serial", "/device/serial"} { // of virtio, and of NVMe and MMC
-		if text := word(m.read(at + name)); text != "" {
-			return text
-		}
-	}
-	if page := m.read(at + "/device/vpd_pg80"); len(page) > 4 { // of SCSI and SATA: four bytes come first
-		return word(page[4:])
-	}
-	return ""
 }
 
 // part returns a partition of a disk, or the disk itself for "." if something is known of it.

@@ -1,0 +1,175 @@
+package boot
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/binary"
+	"fmt"
+	"io"
+	"io/fs"
+	"path"
+	"slices"
+	"strings"
+
+	"writ"
+	"writ/internal/diskserial"
+)
+
+// A file system that is being made has a label of its own, which no setting can name. It gets the label of the node's data last, when it is
+// whole and can be mounted. So one with this label has never had data, and may be made again.
+const makingLabel = "being made by writ"
+
+// checkedPart is how much of the beginning and the end of a disk must be zero before it counts as empty.
+const checkedPart = 1 << 20
+
+// Where btrfs has its first super block, and the mark of one that is being made.
+const (
+	btrfsSuper      = 0x10000
+	btrfsSuperSize  = 4 << 10
+	btrfsUnfinished = "!BHRfS_M"
+)
+
+// btrfsCopies are where the other super blocks of btrfs are, and ext4Copies those of ext4 with blocks of 4 KiB and of 1 KiB: who clears the
+// beginning of a disk only leaves them.
+var (
+	btrfsCopies = []int64{64 << 20, 256 << 30}
+	ext4Copies  = []int64{128 << 20, 8<<20 + 1<<10}
+)
+
+// content says what is on a disk, "" if it is empty, or if the making of a file system for the node's data was begun there and nothing else.
+func content(disk io.ReaderAt, size int64) (what string, begun bool, err error) {
+	if size < 2*checkedPart {
+		return fmt.Sprintf("room for %d bytes only", size), false, nil
+	}
+	first, last := make([]byte, checkedPart), make([]byte, checkedPart)
+	for at, into := range map[int64][]byte{0: first, size - checkedPart: last} {
+		if _, err := disk.ReadAt(into, at); err != nil {
+			return "", false, fmt.Errorf("read the disk: %w", err)
+		}
+	}
+	beside := slices.Clone(first)
+	clear(beside[btrfsSuper : btrfsSuper+btrfsSuperSize])
+	switch {
+	case isZero(beside) && isBegun(disk, btrfsSuper):
+		return "", true, nil
+	case !isZero(first):
+		return named(disk), false, nil
+	case isBegun(disk, btrfsCopies[0]): // written before the first one, when the power went
+		return "", true, nil
+	case !isZero(last):
+		return "data in its last MiB", false, nil
+	}
+	for _, at := range btrfsCopies {
+		if has(disk, at+btrfsMark-btrfsSuper, btrfsMagic) {
+			return "a copy of the super block of btrfs", false, nil
+		}
+	}
+	for _, at := range ext4Copies {
+		if has(disk, at+ext4Mark-1<<10, ext4Mark16) {
+			return "a copy of the super block of ext4", false, nil
+		}
+	}
+	return "", false, nil
+}
+
+// ext4Mark16 is ext4Magic as a disk has it.
+var ext4Mark16 = string(binary.LittleEndian.AppendUint16(nil, ext4Magic))
+
+func isZero(b []byte) bool { return len(bytes.TrimLeft(b, "\x00")) == 0 }
+
+// has reports whether a text is at a place of the disk.
+func has(disk io.ReaderAt, at int64, text string) bool {
+	b := make([]byte, len(text))
+	n, _ := disk.ReadAt(b, at)
+	return n == len(b) && string(b) == text
+}
+
+// isBegun reports whether a super block is one of a file system that is being made for the node's data.
+func isBegun(disk io.ReaderAt, super int64) bool {
+	magic := super + btrfsMark - btrfsSuper
+	return (has(disk, magic, btrfsMagic) || has(disk, magic, btrfsUnfinished)) && has(disk, super+btrfsLabel-btrfsSuper, makingLabel+"\x00")
+}
+
+// marks are what partition tables and file systems have at fixed places.
+var marks = []struct {
+	at         int64
+	mark, what string
+}{
+	{512, "EFI PART", "a partition table (GPT)"},
+	{4096, "EFI PART", "a partition table (GPT)"},
+	{0, "LUKS\xba\xbe", "an encrypted disk (LUKS)"},
+	{0, "XFSB", "a file system (xfs)"},
+	{3, "NTFS    ", "a file system (NTFS)"},
+	{3, "EXFAT   ", "a file system (exFAT)"},
+	{54, "FAT1", "a file system (FAT)"},
+	{82, "FAT32", "a file system (FAT)"},
+	{512, "LABELONE", "a physical volume of LVM"},
+	{4096, "\xfc\x4e\x2b\xa9", "a part of a RAID (md)"},
+	{0, "\xfc\x4e\x2b\xa9", "a part of a RAID (md)"},
+	{4086, "SWAPSPACE2", "swap space"},
+	{1024, "\x10\x20\xf5\xf2", "a file system (f2fs)"},
+	{0x8001, "CD001", "an image of a CD (ISO 9660)"},
+	{0, "bluestore block device", "data of Ceph"},
+	{510, "\x55\xaa", "a partition table or a boot sector (MBR)"}, // others may have this as well
+}
+
+// named says what the first MiB of a disk has.
+func named(disk io.ReaderAt) string {
+	if kind, label := fileSystem(disk); kind != "" {
+		return fmt.Sprintf("a file system (%s) with the label %q", kind, label)
+	}
+	for _, m := range marks {
+		if has(disk, m.at, m.mark) {
+			return m.what
+		}
+	}
+	return "data of an unknown kind in its first MiB"
+}
+
+// serialOf is the serial number of a disk as a setting has it, which has no spaces.
+func serialOf(block fs.FS, name string) string {
+	return strings.Join(strings.Fields(diskserial.Of(block, name)), "_")
+}
+
+// withSerial returns the name of the one disk that has a serial number. block is /sys/block.
+func withSerial(block fs.FS, serial string) (string, error) {
+	entries, err := fs.ReadDir(block, ".")
+	if err != nil {
+		return "", fmt.Errorf("list the disks: %w", err)
+	}
+	var found, seen []string
+	for _, e := range entries {
+		name := e.Name()
+		if hidden, _ := fs.ReadFile(block, path.Join(name, "hidden")); noData(name) || strings.TrimSpace(string(hidden)) == "1" {
+			continue // a hidden one is a way to a disk, and has its number
+		}
+		has := serialOf(block, name)
+		seen = append(seen, fmt.Sprintf("%s (%s)", name, cmp.Or(has, "no serial number")))
+		if has == serial {
+			found = append(found, name)
+		}
+	}
+	switch len(found) {
+	case 1:
+		return found[0], nil
+	case 0:
+		return "", writ.Errorf(writ.CodeNotFound, "no disk has the serial number %s; there are %d disks: %s", serial, len(seen), strings.Join(seen, " ")).
+			WithHint("attach the disk, or write its number into %s as it is here", prefix+"disk")
+	}
+	return "", writ.Errorf(writ.CodeConflict, "several disks have the serial number %s: %s", serial, strings.Join(found, " ")).
+		WithHint("detach all but one; if they are one disk that is attached in two ways, make its file system yourself, and name its label with %s", prefix+"data")
+}
+
+// checkNamed refuses a file system for the node's data that is not on the disk with a serial number. block is /sys/block.
+func checkNamed(block fs.FS, device, label, serial string) error {
+	disk, err := withSerial(block, serial)
+	if err != nil && writ.CodeOf(err) != writ.CodeNotFound {
+		return err
+	}
+	name := path.Base(device)
+	if _, gone := fs.Stat(block, path.Join(disk, name)); err == nil && (name == disk || gone == nil) {
+		return nil
+	}
+	return writ.Errorf(writ.CodeConflict, "the file system with the label %s is on %s, and the serial number %s is that of another disk", label, device, serial).
+		WithHint("write the number of this disk into %s, or detach it: it may be a copy", prefix+"disk")
+}

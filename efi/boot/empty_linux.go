@@ -1,0 +1,97 @@
+package boot
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"writ"
+	"writ/efi/progress"
+)
+
+// mkfsAt is the program of the image that makes file systems.
+const mkfsAt = "/usr/sbin/mkfs.btrfs"
+
+// findEmpty finds the disk with a serial number, and refuses it unless it is empty. block is /sys/block.
+func findEmpty(block fs.FS, dev, serial string) (dataDisk, error) {
+	name, err := withSerial(block, serial)
+	if err != nil {
+		return dataDisk{}, err
+	}
+	d := dataDisk{device: filepath.Join(dev, name), empty: true}
+	if readOnly, _ := fs.ReadFile(block, path.Join(name, "ro")); strings.TrimSpace(string(readOnly)) == "1" {
+		return dataDisk{}, writ.Errorf(writ.CodeUsage, "%s, the disk with the serial number %s, cannot be written", d.device, serial).WithHint("see why it is read-only, or name another disk")
+	}
+	disk, err := os.Open(d.device)
+	if err != nil {
+		return dataDisk{}, fmt.Errorf("open the disk with the serial number %s: %w", serial, err)
+	}
+	defer disk.Close()
+	size, err := disk.Seek(0, io.SeekEnd)
+	if err != nil {
+		return dataDisk{}, fmt.Errorf("read the size of %s: %w", d.device, err)
+	}
+	what := ""
+	if what, d.begun, err = content(disk, size); err != nil {
+		return dataDisk{}, fmt.Errorf("look what is on %s: %w", d.device, err)
+	}
+	if what != "" {
+		return dataDisk{}, writ.Errorf(writ.CodeConflict, "%s, the disk with the serial number %s, is not empty: it has %s. It was left as it is", d.device, serial, what).
+			WithHint("name another disk. If you do not need what is on this one, clear it on another machine: blkdiscard --zeroout DISK")
+	}
+	return d, nil
+}
+
+// makeFileSystem makes the file system of an empty disk, with the label of one that is being made. It is tried once: what failed needs a person.
+func (m *machine) makeFileSystem(ctx context.Context, d dataDisk) error {
+	if _, err := os.Stat(mkfsAt); err != nil {
+		return writ.Errorf(writ.CodeUsage, "%s is empty, and the image has no program %s", d.device, mkfsAt).
+			WithHint("build the image with Debian's package btrfs-progs and its libraries among --packages")
+	}
+	m.show(progress.StageData, "makes a file system on "+d.device+", the empty disk with the serial number "+m.config.Disk)
+	command := []string{mkfsAt, "--quiet", "--label", makingLabel}
+	if d.begun {
+		command = append(command, "--force") // over what it has begun itself
+	}
+	var said []string
+	status, err := m.runChild(ctx, path.Base(mkfsAt), append(command, d.device), func(line string) { said = append(said, line) }, func(int) {})
+	switch {
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	case err != nil:
+		return err
+	case !status.Exited() || status.ExitStatus() != 0:
+		return writ.Errorf(writ.CodeUsage, "%s cannot make a file system on %s: %s: %s", mkfsAt, d.device, describe(status), strings.Join(said, "; ")).
+			WithHint("start the machine again to try again, or name another disk")
+	}
+	return nil
+}
+
+// setBtrfsLabel is the command BTRFS_IOC_SET_FSLABEL, whose argument has 256 bytes.
+const setBtrfsLabel = 0x41009432
+
+// setLabel gives the btrfs that is mounted at a directory another label. It is on the disk once this returns.
+func setLabel(dir, label string) error {
+	top, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	defer top.Close()
+	var text [btrfsLabelSize]byte
+	if len(label) >= len(text) {
+		return fmt.Errorf("the label has %d bytes, and btrfs has room for %d", len(label), len(text)-1)
+	}
+	copy(text[:], label)
+	if _, _, wrong := unix.Syscall(unix.SYS_IOCTL, top.Fd(), setBtrfsLabel, uintptr(unsafe.Pointer(&text))); wrong != 0 {
+		return wrong
+	}
+	return unix.Syncfs(int(top.Fd()))
+}

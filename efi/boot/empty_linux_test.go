@@ -1,0 +1,181 @@
+package boot
+
+import (
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/fstest"
+
+	"writ"
+	"writ/internal/testenv"
+)
+
+// diskSize is that of the disks of these tests.
+const diskSize = 192 << 20
+
+// madeBy is a disk that a program has made a file system on.
+func madeBy(t *testing.T, command ...string) *os.File {
+	t.Helper()
+	disk, err := os.Create(filepath.Join(t.TempDir(), "disk"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { disk.Close() })
+	if err := disk.Truncate(diskSize); err != nil {
+		t.Fatal(err)
+	}
+	if said, err := exec.Command(testenv.Need(t, command[0]), append(command[1:], disk.Name())...).CombinedOutput(); err != nil {
+		t.Fatalf("%q: %v\n%s", command, err, said)
+	}
+	return disk
+}
+
+// with is a disk after something was written at a place.
+func with(t *testing.T, disk *os.File, at int64, text string) *os.File {
+	t.Helper()
+	if _, err := disk.WriteAt([]byte(text), at); err != nil {
+		t.Fatal(err)
+	}
+	return disk
+}
+
+// cleared is a disk whose beginning was cleared, up to a place.
+func cleared(t *testing.T, disk *os.File, end int) *os.File {
+	t.Helper()
+	return with(t, disk, 0, strings.Repeat("\x00", end))
+}
+
+// sparse is a disk with texts at some places; a place below 0 is counted from its end.
+type sparse map[int64]string
+
+func (s sparse) ReadAt(b []byte, off int64) (int, error) {
+	clear(b)
+	for at, text := range s {
+		if at < 0 {
+			at += diskSize
+		}
+		for i := range len(text) {
+			if to := at + int64(i) - off; to >= 0 && to < int64(len(b)) {
+				b[to] = text[i]
+			}
+		}
+	}
+	return len(b), nil
+}
+
+func TestTheContentOfADiskIsNamed(t *testing.T) {
+	btrfs, ext4 := []string{"mkfs.btrfs", "-q", "-L", "others"}, []string{"mkfs.ext4", "-q", "-L", "others"}
+	for name, tt := range map[string]struct {
+		disk io.ReaderAt
+		want string
+	}{
+		"zeros":                    {sparse{}, ""},
+		"btrfs":                    {madeBy(t, btrfs...), `a file system (btrfs) with the label "others"`},
+		"ext4":                     {madeBy(t, ext4...), `a file system (ext4) with the label "others"`},
+		"btrfs without beginning":  {cleared(t, madeBy(t, btrfs...), 2<<20), "a copy of the super block of btrfs"},
+		"ext4 without beginning":   {cleared(t, madeBy(t, ext4...), 2<<20), "a copy of the super block of ext4"},
+		"GPT":                      {sparse{510: "\x55\xaa", 512: "EFI PART"}, "a partition table (GPT)"},
+		"GPT of large sectors":     {sparse{4096: "EFI PART"}, "a partition table (GPT)"},
+		"MBR":                      {sparse{510: "\x55\xaa"}, "a partition table or a boot sector (MBR)"},
+		"FAT":                      {sparse{82: "FAT32   ", 510: "\x55\xaa"}, "a file system (FAT)"},
+		"LUKS":                     {sparse{0: "LUKS\xba\xbe"}, "an encrypted disk (LUKS)"},
+		"LVM":                      {sparse{512: "LABELONE"}, "a physical volume of LVM"},
+		"md":                       {sparse{4096: "\xfc\x4e\x2b\xa9"}, "a part of a RAID (md)"},
+		"one byte":                 {sparse{777777: "x"}, "data of an unknown kind in its first MiB"},
+		"the last byte":            {sparse{-1: "x"}, "data in its last MiB"},
+		"the end of a GPT":         {sparse{-512: "EFI PART"}, "data in its last MiB"},
+		"btrfs begun by others":    {sparse{btrfsMark: btrfsUnfinished, btrfsLabel: "others"}, "data of an unknown kind in its first MiB"},
+		"our label and more of it": {sparse{btrfsMark: btrfsMagic, btrfsLabel: makingLabel + "!"}, `a file system (btrfs) with the label "being made by writ!"`},
+	} {
+		if what, begun, err := content(tt.disk, diskSize); what != tt.want || begun || err != nil {
+			t.Errorf("%s: it has %q, begun %t, %v; want %q", name, what, begun, err, tt.want)
+		}
+	}
+	if what, _, err := content(sparse{}, 1<<20); what == "" || err != nil {
+		t.Errorf("a disk of one MiB has %q, %v", what, err)
+	}
+}
+
+// mkfs.btrfs writes another mark until it is ready, and the label of a file system that is being made is ours. So it can be made again after a
+// power cut, and only then.
+func TestAFileSystemThatWasBegunIsMadeAgain(t *testing.T) {
+	made := func() *os.File { return madeBy(t, "mkfs.btrfs", "-q", "-L", makingLabel) }
+	for name, tt := range map[string]struct {
+		disk  io.ReaderAt
+		begun bool
+	}{
+		"made, and has no label yet":      {made(), true},
+		"not ready":                       {with(t, made(), btrfsMark, btrfsUnfinished), true},
+		"the first super block came last": {cleared(t, made(), 1<<20), true},
+		"no super block yet":              {sparse{1 << 20: "a block of a tree"}, false}, // which is as empty as before
+		"then others made a table":        {with(t, made(), 510, "\x55\xaa"), false},
+		"then others gave it a label":     {with(t, made(), btrfsLabel, "others\x00"), false},
+	} {
+		what, begun, err := content(tt.disk, diskSize)
+		if begun != tt.begun || err != nil || begun && what != "" {
+			t.Errorf("%s: begun %t, it has %q, %v", name, begun, what, err)
+		}
+		if strings.HasPrefix(name, "then others") && what == "" {
+			t.Errorf("%s: the disk counts as empty", name)
+		}
+	}
+}
+
+// block is /sys/block with disks and their serial numbers.
+func block(serials map[string]string) fstest.MapFS {
+	root := fstest.MapFS{"loop0/serial": &fstest.MapFile{Data: []byte("S-1\n")}}
+	for name, serial := range serials {
+		root[name+"/serial"] = &fstest.MapFile{Data: []byte(serial + "\n")}
+		root[name+"/ro"] = &fstest.MapFile{Data: []byte("0\n")}
+	}
+	return root
+}
+
+func TestADiskIsFoundByItsSerialNumber(t *testing.T) {
+	_, dev := disks(t, map[string][]string{"vda": nil, "vdb": nil, "vdc": {"mkfs.ext4", "-q", "-L", "others"}, "vdd": nil})
+	there := block(map[string]string{"vda": "", "vdb": "S-1", "vdc": "WD 40 EZ", "vdd": "S-2", "nvme0n1": "S-3", "nvme0c0n1": "S-3", "mmcblk0": "0x1", "mmcblk0boot0": "0x1", "sda": "TWICE", "sdb": "TWICE"})
+	there["nvme0c0n1/hidden"] = &fstest.MapFile{Data: []byte("1\n")}
+	there["vdd/ro"] = &fstest.MapFile{Data: []byte("1\n")}
+	for serial, want := range map[string]string{"S-1": "vdb", "S-3": "nvme0n1", "0x1": "mmcblk0", "WD_40_EZ": "vdc"} {
+		if name, err := withSerial(there, serial); name != want || err != nil {
+			t.Errorf("%s is that of %q, %v; want %s", serial, name, err, want)
+		}
+	}
+	if d, err := findEmpty(there, dev, "S-1"); err != nil || !d.empty || d.begun || filepath.Base(d.device) != "vdb" {
+		t.Errorf("of an empty disk there is %+v, %v", d, err)
+	}
+	for serial, tt := range map[string]struct {
+		code writ.Code
+		says string
+	}{
+		"S-9":      {writ.CodeNotFound, "no disk has the serial number S-9; there are 8 disks: mmcblk0 (0x1) "},
+		"S":        {writ.CodeNotFound, "vda (no serial number)"},
+		"TWICE":    {writ.CodeConflict, "sda sdb"},
+		"WD_40_EZ": {writ.CodeConflict, `is not empty: it has a file system (ext4) with the label "others"`},
+		"S-2":      {writ.CodeUsage, "cannot be written"},
+	} {
+		_, err := findEmpty(there, dev, serial)
+		if writ.CodeOf(err) != tt.code || !strings.Contains(err.Error(), tt.says) || writ.AsError(err).Hint == "" {
+			t.Errorf("%s: %v, want %q and a hint", serial, err, tt.says)
+		}
+	}
+}
+
+func TestDataOnAnotherDiskThanTheNamedOneAreRefused(t *testing.T) {
+	there := block(map[string]string{"vda": "S-1", "vdb": "S-2", "vdc": "TWICE", "vdd": "TWICE"})
+	there["vda/vda1/partition"] = &fstest.MapFile{Data: []byte("1\n")}
+	for _, tt := range []struct {
+		device, serial string
+		ok             bool
+	}{
+		{"/dev/vda", "S-1", true}, {"/dev/vda1", "S-1", true}, {"/dev/vda", "S-2", false}, {"/dev/vda1", "S-2", false}, {"/dev/vdb", "S-9", false}, {"/dev/vdc", "TWICE", false},
+	} {
+		err := checkNamed(there, tt.device, "writ-data", tt.serial)
+		if (err == nil) != tt.ok || err != nil && (writ.CodeOf(err) != writ.CodeConflict || writ.AsError(err).Hint == "") {
+			t.Errorf("data on %s, the disk %s is named: %v", tt.device, tt.serial, err)
+		}
+	}
+}
