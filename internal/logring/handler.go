@@ -1,0 +1,71 @@
+package logring
+
+import (
+	"bytes"
+	"context"
+	"log/slog"
+	"strings"
+	"sync"
+)
+
+// Handler is a slog.Handler that adds what is logged to a ring.
+type Handler struct {
+	slog.Handler // writes a record to the record below, as text
+	to           *record
+}
+
+// record is what becomes of a record of a log. All handlers that descend from one share it.
+type record struct {
+	ring *Ring
+	boot string
+
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+// NewHandler returns a handler for a start of the machine. It takes records of a level and above. Attributes go through replace, as in
+// slog.HandlerOptions.
+func NewHandler(ring *Ring, boot string, level slog.Level, replace func(groups []string, a slog.Attr) slog.Attr) *Handler {
+	to := &record{ring: ring, boot: boot}
+	return &Handler{slog.NewTextHandler(&to.text, &slog.HandlerOptions{Level: level, ReplaceAttr: func(groups []string, a slog.Attr) slog.Attr {
+		if len(groups) == 0 && (a.Key == slog.TimeKey || a.Key == slog.LevelKey) {
+			return slog.Attr{} // a line has both by itself
+		}
+		return replace(groups, a)
+	}}), to}
+}
+
+// Handle adds a record.
+func (h *Handler) Handle(ctx context.Context, r slog.Record) error {
+	h.to.mu.Lock()
+	defer h.to.mu.Unlock()
+	h.to.text.Reset()
+	if err := h.Handler.Handle(ctx, r); err != nil {
+		return err
+	}
+	h.to.ring.Add(Line{Time: r.Time, Boot: h.to.boot, Level: levelOf(r.Level), Text: strings.TrimSuffix(h.to.text.String(), "\n")})
+	return nil
+}
+
+// WithAttrs returns a handler that adds attributes.
+func (h *Handler) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return &Handler{h.Handler.WithAttrs(attrs), h.to}
+}
+
+// WithGroup returns a handler whose attributes have a group.
+func (h *Handler) WithGroup(name string) slog.Handler {
+	return &Handler{h.Handler.WithGroup(name), h.to}
+}
+
+// levelOf is the word for a level.
+func levelOf(l slog.Level) string {
+	switch {
+	case l >= slog.LevelError:
+		return "error"
+	case l >= slog.LevelWarn:
+		return "warn"
+	case l >= slog.LevelInfo:
+		return "info"
+	}
+	return "debug"
+}

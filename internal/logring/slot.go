@@ -1,0 +1,77 @@
+package logring
+
+import (
+	"cmp"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io/fs"
+	"os"
+	"slices"
+
+	"writ/internal/cbor"
+)
+
+// A slot begins with the CRC-32 of the rest, the length of the line and its number. Lines are numbered from 1, and a number has its slot. So a write that
+// a crash tore costs its own line, and the one that was there before.
+const (
+	slotSize = 1 << 10
+	headSize = 4 + 2 + 8
+)
+
+// Entry is a line in its ring.
+type Entry struct {
+	Line
+	Number int64 // from 1; that of a later line is higher
+}
+
+// write writes a line to its slot.
+func write(file *os.File, number int64, l Line) error {
+	text, err := cbor.Marshal(l)
+	if err != nil {
+		return fmt.Errorf("encode a line: %w", err)
+	}
+	slot := make([]byte, 4, slotSize)
+	slot = binary.BigEndian.AppendUint16(slot, uint16(len(text)))
+	slot = binary.BigEndian.AppendUint64(slot, uint64(number))
+	slot = append(slot, text...)
+	if len(slot) > slotSize {
+		return fmt.Errorf("a line of %d bytes", len(text))
+	}
+	binary.BigEndian.PutUint32(slot, crc32.ChecksumIEEE(slot[4:]))
+	_, err = file.WriteAt(slot, number%Lines*slotSize)
+	return err
+}
+
+// Read returns the lines in a file, oldest first. There are none if there is no file. What is damaged is left out.
+func Read(path string) ([]Entry, error) {
+	text, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read a log: %w", err)
+	}
+	var all []Entry
+	for i := range min(Lines, (len(text)+slotSize-1)/slotSize) {
+		if e, ok := read(text[i*slotSize : min((i+1)*slotSize, len(text))]); ok && e.Number%Lines == int64(i) {
+			all = append(all, e)
+		}
+	}
+	slices.SortFunc(all, func(a, b Entry) int { return cmp.Compare(a.Number, b.Number) })
+	return all, nil
+}
+
+// read takes the line out of a slot.
+func read(slot []byte) (e Entry, ok bool) {
+	if len(slot) < headSize {
+		return e, false
+	}
+	end := headSize + int(binary.BigEndian.Uint16(slot[4:]))
+	if end > len(slot) || binary.BigEndian.Uint32(slot) != crc32.ChecksumIEEE(slot[4:end]) {
+		return e, false
+	}
+	e.Number = int64(binary.BigEndian.Uint64(slot[6:]))
+	return e, e.Number > 0 && cbor.Decode(slot[headSize:end], &e.Line) == nil
+}
