@@ -28,6 +28,7 @@ const (
 	forReaders          // everybody who may read something; its handler leaves out what is not theirs
 	forProject          // readers of the project of the run or submission that the address names, also of its page
 	forEverything       // readers of all projects
+	forSchedulers       // those of them who may cordon nodes: what the programs of a node write is for those who look after it
 )
 
 // access is the one table of routes. A test compares it with the router, and a route that is not here is refused.
@@ -58,6 +59,7 @@ var access = map[string]scope{
 	"POST /v1/datacenters/registrations":                     forAll,
 	"POST /v1/datacenters/{datacenter}/plan":                 forReaders,
 	"GET /v1/datacenters/{datacenter}/nodes/{node}/standing": forEverything,
+	"GET /v1/datacenters/{datacenter}/nodes/{node}/log":      forSchedulers,
 	"GET /v1/datacenters/{datacenter}/tokens/standing":       forEverything,
 	"GET /v1/projects":                                       forReaders,
 	"GET /v1/nodes":                                          forEverything,
@@ -213,6 +215,8 @@ func (c *Coordinator) admit(r *http.Request, route string, at *chi.Context) (*vi
 		return nil, nil
 	case forEverything:
 		return c.admitEverything(r)
+	case forSchedulers:
+		return c.admitScheduler(r)
 	case forReaders:
 		return c.viewerOf(r.Context(), r)
 	case forProject:
@@ -233,6 +237,24 @@ func (c *Coordinator) admitEverything(r *http.Request) (*viewer, error) {
 			WithHint("a root operator can bind a role to all: writ user add %s --role viewer --project '*'", who.session.login.Signer)
 	}
 	return who, err
+}
+
+// admitScheduler lets those through who may cordon nodes.
+func (c *Coordinator) admitScheduler(r *http.Request) (*viewer, error) {
+	who, err := c.admitEverything(r)
+	if err != nil || who.session == nil {
+		return who, err
+	}
+	roster, err := c.rosters.newest(r.Context(), c)
+	if err != nil {
+		return nil, err
+	}
+	signer := who.session.login.Signer
+	if roster.Allows(signer, identity.ActionScheduleNodes, "", c.Now()) != nil {
+		return nil, writ.Errorf(writ.CodeRoleMissing, "cannot show %s to %s: it is for operators and admins of all projects", r.URL.Path, signer).
+			WithHint("a root operator can bind the role: writ user add %s --role operator --project '*'", signer)
+	}
+	return who, nil
 }
 
 // isReadable returns nil if a viewer may see the run or submission that an address names. If not it is as if that did not exist.

@@ -101,6 +101,8 @@ func (s *supervisor) tellHidden(ctx context.Context, verb link.Verb, params json
 		return writ.Preview{Reason: "canary-preview"}, nil
 	case verb == link.VerbHolds:
 		return []link.Hold{{Project: blog, ProjectName: "canary-held", Held: true, Revision: 1, Decided: []writ.Decision{{Decision: "hold", Signer: "sam-canary"}}}}, nil
+	case verb == link.VerbNodeLog:
+		return link.NodeLog{Lines: []writ.NodeLine{{Source: "runner", Level: "info", Text: "canary-line"}}}, nil
 	case verb == link.VerbQueues:
 		return []writ.QueueDepth{{Node: "canary-node", NodeName: "canary-node-name", Queued: 7}}, nil
 	}

@@ -379,6 +379,26 @@ func (h handlers) GetNodeStanding(ctx context.Context, r api.GetNodeStandingRequ
 	return api.GetNodeStanding200JSONResponse{Proof: answer.Proof}, err
 }
 
+// GetNodeLog asks a node for lines of its log, by way of its datacenter. They pass through and are kept nowhere.
+func (h handlers) GetNodeLog(ctx context.Context, r api.GetNodeLogRequestObject) (api.GetNodeLogResponseObject, error) {
+	id, err := h.datacenter(ctx, r.Datacenter)
+	if err != nil {
+		return nil, err
+	}
+	p := r.Params
+	query := link.LogOfNode{Node: r.Node, Source: p.Source, Level: p.Level, After: p.After, Lines: p.Lines}
+	if p.Since != nil {
+		query.Since = *p.Since
+	}
+	log, err := h.c.NodeLog(ctx, id, query)
+	return api.GetNodeLog200JSONResponse(log), err
+}
+
+// NodeLog asks a node for lines of its log, by way of its datacenter.
+func (c *Coordinator) NodeLog(ctx context.Context, datacenter writ.DatacenterID, query link.LogOfNode) (api.NodeLog, error) {
+	return ask[api.NodeLog](ctx, c, datacenter, link.VerbNodeLog, query)
+}
+
 // GetTokenStanding asks the datacenter which join tokens it has. What it signs passes through.
 func (h handlers) GetTokenStanding(ctx context.Context, r api.GetTokenStandingRequestObject) (api.GetTokenStandingResponseObject, error) {
 	nonce, err := nonceOf(r.Params.Nonce)

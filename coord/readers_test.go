@@ -94,6 +94,8 @@ func (s *supervisor) tellAll(ctx context.Context, verb link.Verb, params json.Ra
 		return link.AdoptedAnswer{Proof: []byte("adopted")}, nil
 	case link.VerbStanding, link.VerbNodeStanding, link.VerbTokenStanding:
 		return link.StandingAnswer{Proof: []byte("it stands")}, nil
+	case link.VerbNodeLog:
+		return link.NodeLog{Lines: []writ.NodeLine{}}, nil
 	case link.VerbResources:
 		return []writ.Resource{}, nil
 	default:
@@ -140,11 +142,23 @@ const (
 	noLogin = "401 LOGIN_REQUIRED"
 	noRole  = "403 ROLE_MISSING"
 	absent  = "404 NOT_FOUND" // as if there was no such thing
+
+	forSchedulersOnly = "schedulers: " // begins what is answered to readers of all projects that may cordon nodes; others have no role
 )
 
 // row says of a route how it answers: a stranger, somebody whose role was taken away after the login, people with roles in the project that
 // the address or body names, those with roles in another one only, and those with roles in all.
 type row struct{ stranger, former, ofProject, ofOther, ofAll string }
+
+// toSchedulers is what is answered to readers of all projects that may cordon nodes, and toViewers what to all others of them.
+func (r row) toSchedulers() string { return strings.TrimPrefix(r.ofAll, forSchedulersOnly) }
+
+func (r row) toViewers() string {
+	if strings.HasPrefix(r.ofAll, forSchedulersOnly) {
+		return noRole
+	}
+	return r.ofAll
+}
 
 func same(answer string) row { return row{answer, answer, answer, answer, answer} }
 
@@ -217,6 +231,7 @@ var readRights = map[string]row{
 	// Of all projects together.
 	"GET /v1/datacenters/{datacenter}/nodes/{node}/standing": {noLogin, noRole, noRole, noRole, "200"},
 	"GET /v1/datacenters/{datacenter}/tokens/standing":       {noLogin, noRole, noRole, noRole, "200"},
+	"GET /v1/datacenters/{datacenter}/nodes/{node}/log":      {noLogin, noRole, noRole, noRole, forSchedulersOnly + "200"},
 	"GET /v1/nodes":                     {noLogin, noRole, noRole, noRole, "200"},
 	"GET /v1/queues":                    {noLogin, noRole, noRole, noRole, "200"},
 	"GET /v1/certificates":              {noLogin, noRole, noRole, noRole, "200"},
@@ -246,12 +261,12 @@ var readersOf = map[string]func(r row) string{
 	"gina":  func(r row) string { return r.ofProject },
 	"erin":  func(r row) string { return r.ofOther },
 	"emil":  func(r row) string { return r.ofOther },
-	"bob":   func(r row) string { return r.ofAll },
-	"dolf":  func(r row) string { return r.ofAll },
-	"olga":  func(r row) string { return r.ofAll },
-	"anna":  func(r row) string { return r.ofAll },
-	"rita":  func(r row) string { return r.ofAll },
-	"alice": func(r row) string { return r.ofAll },
+	"bob":   row.toViewers,
+	"dolf":  row.toViewers,
+	"olga":  row.toSchedulers,
+	"anna":  row.toSchedulers,
+	"rita":  row.toViewers,
+	"alice": row.toSchedulers,
 }
 
 // routesOf lists what a coordinator serves.

@@ -66,6 +66,9 @@ func (n *incarnation) obey(ctx context.Context, messages []queue.Message) error 
 			if c.Roster > 0 {
 				n.rosters.want(int64(c.Roster))
 			}
+			if c.Log != nil {
+				n.askLog(*c.Log)
+			}
 			if c.Acknowledged != nil {
 				n.keeper.acknowledge(ctx, *c.Acknowledged)
 			}

@@ -6,10 +6,8 @@ import (
 	"fmt"
 	"log/slog"
 	"net/netip"
-	"os"
 	"runtime"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -18,9 +16,11 @@ import (
 	"writ/identity/envelope"
 	"writ/internal/failpoint"
 	"writ/internal/limit"
+	"writ/internal/logring"
 	"writ/internal/sleep"
 	"writ/internal/tracing"
 	"writ/runner/journal"
+	"writ/runner/nodelog"
 	"writ/runner/queue"
 	"writ/sal"
 	"writ/supervisor/nodes"
@@ -51,6 +51,7 @@ type incarnation struct {
 	version  string
 	host     func() writ.Host // may be nil
 	record   func(s tracing.Span)
+	nodeLog  *nodelog.Log // may be nil
 
 	peers     []netip.Prefix
 	transfers *Transfers // nil if it gives nothing to other nodes
@@ -65,6 +66,7 @@ type incarnation struct {
 	outbox    *outbox
 	acks      acks
 	questions questions
+	logAsked  chan writ.NodeLogQuery
 	permits   *permits
 	rosters   *rosterWatch
 	keeper    *keeper
@@ -83,7 +85,7 @@ func (r *Runner) begin(ctx context.Context, drivers map[string]sal.Driver, log *
 	n := &incarnation{
 		member: r.Member, api: r.API, node: r.Member.Node(), queue: r.Queue, journal: r.Journal, drivers: drivers,
 		slots: cmp.Or(r.Slots, DefaultSlots), grace: cmp.Or(r.Grace, DefaultGrace), counts: &r.counts,
-		boot: bootID(), version: r.Version, host: r.Host, rosters: newRosterWatch(r.Member, r.API), transfers: r.Transfers, peers: r.Peers,
+		boot: logring.Boot(), version: r.Version, host: r.Host, nodeLog: r.NodeLog, logAsked: make(chan writ.NodeLogQuery, maxLogAsked), rosters: newRosterWatch(r.Member, r.API), transfers: r.Transfers, peers: r.Peers,
 		record: r.Record,
 	}
 	if n.record == nil {
@@ -255,15 +257,6 @@ func (f *fault) get() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.err
-}
-
-// bootID returns the kernel's id of this boot, or one for this process where there is none.
-func bootID() string {
-	text, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
-	if err != nil {
-		return writ.NewUUID()
-	}
-	return strings.TrimSpace(string(text))
 }
 
 // capacity completes what the node offers with what the host has.

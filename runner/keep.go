@@ -53,6 +53,7 @@ type keeper struct {
 	networked *writ.NodeNetwork
 	states    states
 	machine   machine // as it was told last
+	warned    warnings
 
 	metering sync.Mutex                   // guards what follows; jobs that make and delete resources meter too
 	readings map[writ.UID]journal.Reading // the last ones, as the journal has them
@@ -114,6 +115,7 @@ func (k *keeper) run(ctx context.Context) {
 		}
 		k.report(ctx, round)
 		k.reportHost(ctx)
+		k.tellWarnings(ctx)
 		if sleep.For(ctx, keepEvery) != nil {
 			return
 		}

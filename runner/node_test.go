@@ -44,6 +44,7 @@ type node struct {
 	beats    [][]byte      // signed
 	reports  []writ.Report
 	hosts    []nodes.HostReport
+	logs     []nodes.LogReport
 }
 
 // start runs a runner on a data directory, where the node must have joined. It works inside a bubble of synctest only: every wait
@@ -134,6 +135,10 @@ func (n *node) take(body []byte) {
 	}
 	if reports, _, err := envelope.Open[writ.Report](envelope.Report, body, envelope.Only(n.member.PublicKey())); err == nil {
 		n.reports = append(n.reports, reports...)
+		return
+	}
+	if logs, _, err := envelope.Open[nodes.LogReport](envelope.Log, body, envelope.Only(n.member.PublicKey())); err == nil {
+		n.logs = append(n.logs, logs...)
 		return
 	}
 	if hosts, _, err := envelope.Open[nodes.HostReport](envelope.Host, body, envelope.Only(n.member.PublicKey())); err == nil {

@@ -22,6 +22,7 @@ import (
 	"writ"
 	"writ/internal/tracing"
 	"writ/runner/journal"
+	"writ/runner/nodelog"
 	"writ/runner/queue"
 	"writ/sal"
 	"writ/supervisor/nodes"
@@ -61,6 +62,8 @@ type Runner struct {
 	Log  *slog.Logger // nothing is logged if nil
 	// Record takes the span of each job; nil if there are no traces.
 	Record func(s tracing.Span)
+	// NodeLog is what the node keeps of its log; nothing is told of that if nil.
+	NodeLog *nodelog.Log
 
 	counts counts
 }
@@ -133,7 +136,7 @@ func (n *incarnation) run(ctx context.Context) error {
 	background, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
 	var services sync.WaitGroup
-	for _, service := range []func(context.Context){n.outbox.run, n.beat, n.listen, n.keepAcks, n.followRosters, n.prune, n.lookAfter, n.give} {
+	for _, service := range []func(context.Context){n.outbox.run, n.beat, n.listen, n.keepAcks, n.followRosters, n.prune, n.lookAfter, n.give, n.answerLog} {
 		services.Go(func() { service(background) })
 	}
 	ctx, stopServing := context.WithCancel(ctx)

@@ -77,6 +77,9 @@ func (s *Supervisor) hear(ctx context.Context, m queue.Message) bool {
 	if looksLikeHost(m.Body) && s.hearHosts(m.Stream.Node, m.Body, key) {
 		return false
 	}
+	if looksLikeLog(m.Body) && s.hearLogs(m.Stream.Node, m.Body, key) {
+		return false
+	}
 	if looksLikeReport(m.Body) && s.hearReports(m.Stream.Node, m.Body, key) {
 		return false
 	}

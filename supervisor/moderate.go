@@ -141,10 +141,13 @@ func moderateHost(h writ.Host, now time.Time) *writ.Host {
 	return &h
 }
 
-// hostWord is a text about a machine in one line, without what commands a terminal or deceives a reader.
-func hostWord(text string) string {
-	if len(text) > nodes.MaxHostWord { // before escapes make it longer
-		text = strings.ToValidUTF8(text[:nodes.MaxHostWord], "")
+// hostWord is a text about a machine, as shownText has it.
+func hostWord(text string) string { return shownText(text, nodes.MaxHostWord) }
+
+// shownText is a text of a node in one line, without what commands a terminal or deceives a reader.
+func shownText(text string, most int) string {
+	if len(text) > most { // before escapes make it longer
+		text = strings.ToValidUTF8(text[:most], "")
 	}
 	text = hidden.Escape(strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) {
@@ -152,5 +155,5 @@ func hostWord(text string) string {
 		}
 		return r
 	}, text))
-	return clip(strings.TrimSpace(text), nodes.MaxHostWord)
+	return clip(strings.TrimSpace(text), most)
 }

@@ -500,7 +500,9 @@ type testNode struct {
 	claims      []writ.JobKey // said to be active besides what is
 	says        string        // said of the progress of what is
 	inventories []int         // calls that it says it has of whatever run it is asked for
-	act         func(ctx context.Context, job writ.Job) writ.Result
+	// log is what it answers when it is asked for its log; nothing if nil, as runners of earlier versions.
+	log func(q writ.NodeLogQuery) nodes.LogReport
+	act func(ctx context.Context, job writ.Job) writ.Result
 
 	mu       sync.Mutex
 	silent   bool
@@ -727,6 +729,9 @@ func (n *testNode) listen(ctx context.Context) {
 				}
 				if c.Acknowledged != nil {
 					n.told = c.Acknowledged
+				}
+				if c.Log != nil && n.log != nil {
+					n.send(envelope.Log, n.log(*c.Log))
 				}
 				for _, run := range c.Asked {
 					n.asked = append(n.asked, writ.Inventory{Run: run, Epoch: c.Epoch, Calls: n.inventory(run)})

@@ -115,8 +115,9 @@ type Supervisor struct {
 	previews      fair.Slots  // of previews under way, by project
 	checking      fair.Slots  // of scripts that are being checked, by project
 	reports       *reports
-	beats         limit.Names  // that are heard, by node
-	hosts         limit.Names  // likewise, of what nodes say of their machines
+	beats         limit.Names // that are heard, by node
+	hosts         limit.Names // likewise, of what nodes say of their machines
+	nodeLogs      *nodeLogs
 	rounds        atomic.Int64 // of the collector: so often it has heard all that had come
 }
 
@@ -131,6 +132,7 @@ func Open(ctx context.Context, config Config, rosters [][]byte) (*Supervisor, er
 		faults: &faults{log: config.Log}, complaints: newComplaints(config.Log), reports: newReports(),
 		beats:    limit.Names{PerSecond: beatsPerSecond, AtOnce: beatsAtOnce},
 		hosts:    limit.Names{PerSecond: hostsPerSecond, AtOnce: hostsAtOnce},
+		nodeLogs: newNodeLogs(),
 		previews: fair.Slots{Size: maxPreviews, Most: 1}, checking: fair.Slots{Size: maxChecking, Most: 1}, unchecked: make(chan struct{}, 1), relink: make(chan struct{}, 1),
 	}
 	if s.Backoff == nil {

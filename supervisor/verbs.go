@@ -123,6 +123,12 @@ func (s *Supervisor) handle(ctx context.Context, verb link.Verb, params json.Raw
 		return s.listBatches(ctx)
 	case link.VerbHolds:
 		return s.listHolds(), nil
+	case link.VerbNodeLog:
+		p, err := decode[link.LogOfNode](params)
+		if err != nil {
+			return nil, err
+		}
+		return s.nodeLog(ctx, p)
 	case link.VerbCertificates:
 		return s.certificates()
 	case link.VerbSecrets:

@@ -23,6 +23,7 @@ func (a *app) nodeCommand() *cobra.Command {
 		a.nodeShowCommand(),
 		a.nodeDisksCommand(),
 		a.nodeNICsCommand(),
+		a.nodeLogsCommand(),
 		a.nodeApproveCommand(),
 		a.nodeRejectCommand(),
 		a.nodeDecision("cordon", "Give a node no new work; its resources and calls go on"),

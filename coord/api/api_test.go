@@ -18,6 +18,7 @@ import (
 
 	"writ"
 	"writ/coord/api"
+	"writ/supervisor/link"
 )
 
 func spec(t testing.TB) *openapi3.T {
@@ -41,7 +42,7 @@ func TestSpecDescribesTheSharedTypes(t *testing.T) {
 	doc := spec(t)
 	for name, v := range map[string]any{
 		"Submission": writ.Submission{}, "Call": writ.Call{}, "Node": writ.Node{}, "Host": writ.Host{}, "HostDisk": writ.HostDisk{}, "HostPart": writ.HostPart{}, "HostNIC": writ.HostNIC{}, "NodeDriver": writ.NodeDriver{}, "Capacity": writ.Capacity{},
-		"QueueDepth": writ.QueueDepth{}, "Resource": writ.Resource{}, "LogLine": writ.LogLine{}, "Proposal": writ.Proposal{}, "Preview": writ.Preview{}, "PreviewedCall": writ.PreviewedCall{},
+		"QueueDepth": writ.QueueDepth{}, "Resource": writ.Resource{}, "LogLine": writ.LogLine{}, "NodeLine": writ.NodeLine{}, "NodeLog": link.NodeLog{}, "Proposal": writ.Proposal{}, "Preview": writ.Preview{}, "PreviewedCall": writ.PreviewedCall{},
 		"NodeVerdict": writ.NodeVerdict{}, "KeptResource": writ.KeptResource{}, "Error": writ.Error{}, "Failure": writ.Failure{},
 		"Run": api.Run{}, "Event": api.Event{}, "RunValues": api.RunValues{},
 	} {

@@ -153,6 +153,14 @@ type ClientInterface interface {
 	// Corresponds with POST /v1/datacenters/registrations (the `Register` operationId).
 	Register(ctx context.Context, body RegisterJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
+	// GetNodeLog Ask a node for lines of its log
+	//
+	// Lines are the node's own words, without a signature. Of a node that does not answer there are the warnings that it told last, with the reason as
+	// `away`. This is for people who may cordon nodes: an operator or admin of all projects. A node answers some times a second.
+	//
+	// Corresponds with GET /v1/datacenters/{datacenter}/nodes/{node}/log (the `GetNodeLog` operationId).
+	GetNodeLog(ctx context.Context, datacenter DatacenterPath, node writ.NodeID, params *GetNodeLogParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
 	// GetNodeStanding Ask the datacenter how a node stands
 	//
 	// The answer names the nonce and is signed by the supervisor: who turns a machine off asks here whether its node is drained.
@@ -580,6 +588,24 @@ func (c *Client) RegisterWithBody(ctx context.Context, contentType string, body 
 // Corresponds with POST /v1/datacenters/registrations (the `Register` operationId).
 func (c *Client) Register(ctx context.Context, body RegisterJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewRegisterRequest(c.Server, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// GetNodeLog Ask a node for lines of its log
+//
+// Lines are the node's own words, without a signature. Of a node that does not answer there are the warnings that it told last, with the reason as
+// `away`. This is for people who may cordon nodes: an operator or admin of all projects. A node answers some times a second.
+//
+// Corresponds with GET /v1/datacenters/{datacenter}/nodes/{node}/log (the `GetNodeLog` operationId).
+func (c *Client) GetNodeLog(ctx context.Context, datacenter DatacenterPath, node writ.NodeID, params *GetNodeLogParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewGetNodeLogRequest(c.Server, datacenter, node, params)
 	if err != nil {
 		return nil, err
 	}
@@ -1516,6 +1542,106 @@ func NewRegisterRequestWithBody(server string, contentType string, body io.Reade
 	}
 
 	req.Header.Add("Content-Type", contentType)
+
+	return req, nil
+}
+
+// NewGetNodeLogRequest constructs an http.Request for the GetNodeLog method
+func NewGetNodeLogRequest(server string, datacenter DatacenterPath, node writ.NodeID, params *GetNodeLogParams) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "datacenter", datacenter, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	var pathParam1 string
+
+	pathParam1, err = runtime.StyleParamWithOptions("simple", false, "node", node, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/datacenters/%s/nodes/%s/log", pathParam0, pathParam1)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if queryFrag, err := runtime.StyleParamWithOptions("form", true, "source", params.Source, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+			return nil, err
+		} else {
+			for _, qp := range strings.Split(queryFrag, "&") {
+				rawQueryFragments = append(rawQueryFragments, qp)
+			}
+		}
+
+		if queryFrag, err := runtime.StyleParamWithOptions("form", true, "level", params.Level, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+			return nil, err
+		} else {
+			for _, qp := range strings.Split(queryFrag, "&") {
+				rawQueryFragments = append(rawQueryFragments, qp)
+			}
+		}
+
+		if params.Since != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "since", *params.Since, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: "date-time"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if queryFrag, err := runtime.StyleParamWithOptions("form", true, "after", params.After, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+			return nil, err
+		} else {
+			for _, qp := range strings.Split(queryFrag, "&") {
+				rawQueryFragments = append(rawQueryFragments, qp)
+			}
+		}
+
+		if queryFrag, err := runtime.StyleParamWithOptions("form", true, "lines", params.Lines, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: ""}); err != nil {
+			return nil, err
+		} else {
+			for _, qp := range strings.Split(queryFrag, "&") {
+				rawQueryFragments = append(rawQueryFragments, qp)
+			}
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
 
 	return req, nil
 }
@@ -3392,6 +3518,16 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with POST /v1/datacenters/registrations (the `Register` operationId).
 	RegisterWithResponse(ctx context.Context, body RegisterJSONRequestBody, reqEditors ...RequestEditorFn) (*RegisterResponse, error)
 
+	// GetNodeLogWithResponse Ask a node for lines of its log
+	//
+	// Lines are the node's own words, without a signature. Of a node that does not answer there are the warnings that it told last, with the reason as
+	// `away`. This is for people who may cordon nodes: an operator or admin of all projects. A node answers some times a second.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /v1/datacenters/{datacenter}/nodes/{node}/log (the `GetNodeLog` operationId).
+	GetNodeLogWithResponse(ctx context.Context, datacenter DatacenterPath, node writ.NodeID, params *GetNodeLogParams, reqEditors ...RequestEditorFn) (*GetNodeLogResponse, error)
+
 	// GetNodeStandingWithResponse Ask the datacenter how a node stands
 	//
 	// The answer names the nonce and is signed by the supervisor: who turns a machine off asks here whether its node is drained.
@@ -4102,6 +4238,54 @@ func (r RegisterResponse) StatusCode() int {
 
 // ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
 func (r RegisterResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type GetNodeLogResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *NodeLog
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Problem
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r GetNodeLogResponse) GetJSON200() *NodeLog {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r GetNodeLogResponse) GetApplicationProblemJSONDefault() *Problem {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r GetNodeLogResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r GetNodeLogResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r GetNodeLogResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r GetNodeLogResponse) ContentType() string {
 	if r.HTTPResponse != nil {
 		return r.HTTPResponse.Header.Get("Content-Type")
 	}
@@ -5759,6 +5943,22 @@ func (c *ClientWithResponses) RegisterWithResponse(ctx context.Context, body Reg
 	return ParseRegisterResponse(rsp)
 }
 
+// GetNodeLogWithResponse Ask a node for lines of its log
+//
+// Lines are the node's own words, without a signature. Of a node that does not answer there are the warnings that it told last, with the reason as
+// `away`. This is for people who may cordon nodes: an operator or admin of all projects. A node answers some times a second.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /v1/datacenters/{datacenter}/nodes/{node}/log (the `GetNodeLog` operationId).
+func (c *ClientWithResponses) GetNodeLogWithResponse(ctx context.Context, datacenter DatacenterPath, node writ.NodeID, params *GetNodeLogParams, reqEditors ...RequestEditorFn) (*GetNodeLogResponse, error) {
+	rsp, err := c.GetNodeLog(ctx, datacenter, node, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseGetNodeLogResponse(rsp)
+}
+
 // GetNodeStandingWithResponse Ask the datacenter how a node stands
 //
 // The answer names the nonce and is signed by the supervisor: who turns a machine off asks here whether its node is drained.
@@ -6563,6 +6763,39 @@ func ParseRegisterResponse(rsp *http.Response) (*RegisterResponse, error) {
 			return nil, err
 		}
 		response.JSON202 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseGetNodeLogResponse parses an HTTP response from a GetNodeLogWithResponse call
+func ParseGetNodeLogResponse(rsp *http.Response) (*GetNodeLogResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &GetNodeLogResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest NodeLog
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
 
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
 		var dest Problem

@@ -47,6 +47,9 @@ type ServerInterface interface {
 	// Register Ask for a place in the roster
 	// (POST /v1/datacenters/registrations)
 	Register(w http.ResponseWriter, r *http.Request)
+	// GetNodeLog Ask a node for lines of its log
+	// (GET /v1/datacenters/{datacenter}/nodes/{node}/log)
+	GetNodeLog(w http.ResponseWriter, r *http.Request, datacenter DatacenterPath, node writ.NodeID, params GetNodeLogParams)
 	// GetNodeStanding Ask the datacenter how a node stands
 	// (GET /v1/datacenters/{datacenter}/nodes/{node}/standing)
 	GetNodeStanding(w http.ResponseWriter, r *http.Request, datacenter DatacenterPath, node writ.NodeID, params GetNodeStandingParams)
@@ -200,6 +203,12 @@ func (_ Unimplemented) ListRegistrations(w http.ResponseWriter, r *http.Request)
 // Register Ask for a place in the roster
 // (POST /v1/datacenters/registrations)
 func (_ Unimplemented) Register(w http.ResponseWriter, r *http.Request) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// GetNodeLog Ask a node for lines of its log
+// (GET /v1/datacenters/{datacenter}/nodes/{node}/log)
+func (_ Unimplemented) GetNodeLog(w http.ResponseWriter, r *http.Request, datacenter DatacenterPath, node writ.NodeID, params GetNodeLogParams) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
@@ -559,6 +568,109 @@ func (siw *ServerInterfaceWrapper) Register(w http.ResponseWriter, r *http.Reque
 
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		siw.Handler.Register(w, r)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// GetNodeLog operation middleware
+func (siw *ServerInterfaceWrapper) GetNodeLog(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "datacenter" -------------
+	var datacenter DatacenterPath
+
+	err = runtime.BindStyledParameterWithOptions("simple", "datacenter", chi.URLParam(r, "datacenter"), &datacenter, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "datacenter", Err: err})
+		return
+	}
+
+	// ------------- Path parameter "node" -------------
+	var node writ.NodeID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "node", chi.URLParam(r, "node"), &node, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "node", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params GetNodeLogParams
+
+	// ------------- Optional query parameter "source" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "source", r.URL.Query(), &params.Source, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "source"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "source", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "level" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "level", r.URL.Query(), &params.Level, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "level"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "level", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "since" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "since", r.URL.Query(), &params.Since, runtime.BindQueryParameterOptions{Type: "string", Format: "date-time"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "since"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "since", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "after" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "after", r.URL.Query(), &params.After, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "after"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "after", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "lines" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "lines", r.URL.Query(), &params.Lines, runtime.BindQueryParameterOptions{Type: "integer", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "lines"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "lines", Err: err})
+		}
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.GetNodeLog(w, r, datacenter, node, params)
 	}))
 
 	for _, middleware := range siw.HandlerMiddlewares {
@@ -2102,6 +2214,9 @@ func HandlerWithOptions(si ServerInterface, options ChiServerOptions) http.Handl
 		r.Get(options.BaseURL+"/v1/datacenters/{datacenter}/nodes/{node}/standing", wrapper.GetNodeStanding)
 	})
 	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/v1/datacenters/{datacenter}/nodes/{node}/log", wrapper.GetNodeLog)
+	})
+	r.Group(func(r chi.Router) {
 		r.Get(options.BaseURL+"/v1/datacenters/{datacenter}/tokens/standing", wrapper.GetTokenStanding)
 	})
 	r.Group(func(r chi.Router) {
@@ -2503,6 +2618,47 @@ type RegisterdefaultApplicationProblemPlusJSONResponse struct {
 }
 
 func (response RegisterdefaultApplicationProblemPlusJSONResponse) VisitRegisterResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetNodeLogRequestObject struct {
+	Datacenter DatacenterPath `json:"datacenter"`
+	Node       writ.NodeID    `json:"node"`
+	Params     GetNodeLogParams
+}
+
+type GetNodeLogResponseObject interface {
+	VisitGetNodeLogResponse(w http.ResponseWriter) error
+}
+
+type GetNodeLog200JSONResponse NodeLog
+
+func (response GetNodeLog200JSONResponse) VisitGetNodeLogResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetNodeLogdefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	StatusCode int
+}
+
+func (response GetNodeLogdefaultApplicationProblemPlusJSONResponse) VisitGetNodeLogResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
@@ -3858,6 +4014,9 @@ type StrictServerInterface interface {
 	// Register Ask for a place in the roster
 	// (POST /v1/datacenters/registrations)
 	Register(ctx context.Context, request RegisterRequestObject) (RegisterResponseObject, error)
+	// GetNodeLog Ask a node for lines of its log
+	// (GET /v1/datacenters/{datacenter}/nodes/{node}/log)
+	GetNodeLog(ctx context.Context, request GetNodeLogRequestObject) (GetNodeLogResponseObject, error)
 	// GetNodeStanding Ask the datacenter how a node stands
 	// (GET /v1/datacenters/{datacenter}/nodes/{node}/standing)
 	GetNodeStanding(ctx context.Context, request GetNodeStandingRequestObject) (GetNodeStandingResponseObject, error)
@@ -4215,6 +4374,34 @@ func (sh *strictHandler) Register(w http.ResponseWriter, r *http.Request) {
 		sh.options.ResponseErrorHandlerFunc(w, r, err)
 	} else if validResponse, ok := response.(RegisterResponseObject); ok {
 		if err := validResponse.VisitRegisterResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// GetNodeLog operation middleware
+func (sh *strictHandler) GetNodeLog(w http.ResponseWriter, r *http.Request, datacenter DatacenterPath, node writ.NodeID, params GetNodeLogParams) {
+	var request GetNodeLogRequestObject
+
+	request.Datacenter = datacenter
+	request.Node = node
+	request.Params = params
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.GetNodeLog(ctx, request.(GetNodeLogRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "GetNodeLog")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(GetNodeLogResponseObject); ok {
+		if err := validResponse.VisitGetNodeLogResponse(w); err != nil {
 			sh.options.ResponseErrorHandlerFunc(w, r, err)
 		}
 	} else if response != nil {

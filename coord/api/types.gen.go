@@ -449,6 +449,33 @@ type Node = writ.Node
 // NodeDriver defines model for NodeDriver.
 type NodeDriver = writ.NodeDriver
 
+// NodeLine defines model for NodeLine.
+type NodeLine = writ.NodeLine
+
+// NodeLog defines model for NodeLog.
+type NodeLog struct {
+	// Away why the node does not answer; absent if it does
+	Away string `json:"away,omitempty,omitzero"`
+
+	// Boot the kernel's id of the last start of the machine; lines with another one are of earlier starts
+	Boot string `json:"boot,omitempty,omitzero"`
+
+	// Lines oldest first; those of earlier starts of the machine come before those of its last one
+	Lines []NodeLine `json:"lines"`
+
+	// Lost whether lines behind the position that was asked for are gone
+	Lost bool `json:"lost,omitempty,omitzero"`
+
+	// More whether there are more lines behind next already
+	More bool `json:"more,omitempty,omitzero"`
+
+	// Next the position behind the lines
+	Next string `json:"next,omitempty,omitzero"`
+
+	// Told when it told its last warnings, if it does not answer; absent if it never did
+	Told time.Time `json:"told,omitempty,omitzero"`
+}
+
 // NodeNetwork how the networks of a node do, as of its last look; absent if it makes none
 type NodeNetwork = writ.NodeNetwork
 
@@ -831,6 +858,24 @@ type ListBatchesParams struct {
 type ListCertificatesParams struct {
 	// Datacenter Only those of the datacenter with this id or name
 	Datacenter string `form:"datacenter,omitempty" json:"datacenter,omitempty,omitzero"`
+}
+
+// GetNodeLogParams defines parameters for GetNodeLog.
+type GetNodeLogParams struct {
+	// Source Only lines of this source, "runner", "boot", "kernel", or the name of a service
+	Source string `form:"source,omitempty" json:"source,omitempty,omitzero"`
+
+	// Level Only lines of this level and higher ones
+	Level string `form:"level,omitempty" json:"level,omitempty,omitzero"`
+
+	// Since Only lines from then on, by the clock of the node
+	Since *time.Time `form:"since,omitempty" json:"since,omitempty"`
+
+	// After The position behind an earlier answer. Without it the newest lines come
+	After string `form:"after,omitempty" json:"after,omitempty,omitzero"`
+
+	// Lines How many lines at most, 1000 if it is 0. There are fewer if they have more than 256 KiB
+	Lines int `form:"lines,omitempty" json:"lines,omitempty,omitzero"`
 }
 
 // GetNodeStandingParams defines parameters for GetNodeStanding.

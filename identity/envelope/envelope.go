@@ -28,6 +28,7 @@ const (
 	Beat     Kind = "beat"     // node → supervisor
 	Report   Kind = "report"   // node → supervisor
 	Host     Kind = "host"     // node → supervisor: what its machine is
+	Log      Kind = "log"      // node → supervisor: lines of its log
 	Summary  Kind = "summary"  // supervisor → client
 	Account  Kind = "account"  // supervisor → node, by the node API
 	Welcome  Kind = "welcome"  // supervisor → node that joins

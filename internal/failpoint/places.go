@@ -84,6 +84,9 @@ const (
 	BeatSent           Point = "queue/beat"
 	ReportSent         Point = "queue/report"
 	HostSent           Point = "queue/host"
+	LogAsked           Point = "queue/log-asked"
+	LogSent            Point = "queue/log"
+	WarningsSent       Point = "queue/warnings"
 	ReportAcknowledged Point = "queue/report-told"
 	ControlsDone       Point = "queue/controls-done"
 	TasksMoved         Point = "queue/tasks-moved"
@@ -188,6 +191,9 @@ var Places = []Place{
 	{Point: BeatSent, Kind: Send, Where: "runner.beat", Says: "A node says that it lives."},
 	{Point: ReportSent, Kind: Send, Where: "runner.report", Says: "A node tells what it found about its resources."},
 	{Point: HostSent, Kind: Send, Where: "runner.reportHost", Says: "A node tells what its machine is."},
+	{Point: LogAsked, Kind: Send, Where: "supervisor.askLog", Says: "A node is asked for lines of its log."},
+	{Point: LogSent, Kind: Send, Where: "runner.answerLog", Says: "A node answers with lines of its log."},
+	{Point: WarningsSent, Kind: Send, Where: "runner.tellWarnings", Says: "A node tells the last warnings of its log."},
 	{Point: ReportAcknowledged, Kind: Send, Where: "supervisor.applyReport", Says: "A node is told that its report is on disk."},
 	{Point: ControlsDone, Kind: Send, Where: "runner.listen", Says: "What a node was told is taken off."},
 	{Point: TasksMoved, Kind: Send, Where: "runner/queue/redisqueue.move", Says: "A node puts back or takes off what asynq left behind."},

@@ -35,13 +35,14 @@ const (
 	// VerbTokenStanding asks for the list that VerbTokens gives, signed.
 	VerbTokenStanding Verb = "token-standing"
 	VerbHolds         Verb = "holds"
+	VerbNodeLog       Verb = "node-log"
 )
 
 // Which side answers which verbs. A request with any other verb is refused before its parameters are read.
 var (
 	ToSupervisor = []Verb{
 		VerbSubmit, VerbStatement, VerbRoster, VerbPlan, VerbLogs, VerbValues, VerbQueues, VerbResources, VerbSecrets, VerbNodes, VerbAdopted, VerbStanding,
-		VerbCertificates, VerbTokens, VerbBatches, VerbNodeStanding, VerbTokenStanding, VerbHolds,
+		VerbCertificates, VerbTokens, VerbBatches, VerbNodeStanding, VerbTokenStanding, VerbHolds, VerbNodeLog,
 	}
 	ToCoordinator = []Verb{VerbRoster}
 )

@@ -90,6 +90,25 @@ type (
 	Certificates struct{}
 	// Plan asks what a run of these calls would do. Nothing comes of it. The answer is a writ.Preview.
 	Plan = writ.Proposal
+	// LogOfNode asks for lines of the log of a node. The answer is a NodeLog.
+	LogOfNode struct {
+		Node   writ.NodeID `json:"node"`
+		Source string      `json:"source,omitempty"` // only this one
+		Level  string      `json:"level,omitempty"`  // only this level and higher ones
+		Since  time.Time   `json:"since,omitzero"`   // by the clock of the node
+		After  string      `json:"after,omitempty"`  // the position behind an earlier answer, "" for the newest lines
+		Lines  int         `json:"lines,omitempty"`
+	}
+	// NodeLog are lines of the log of a node, in its own words: what it answers now, or if it is away the last warnings that it told.
+	NodeLog struct {
+		Lines []writ.NodeLine `json:"lines"`          // oldest first
+		Boot  string          `json:"boot,omitempty"` // of the node's last start; lines with another one are of earlier starts
+		Next  string          `json:"next,omitempty"` // the position behind them
+		Lost  bool            `json:"lost,omitempty"` // lines behind the position that was asked for are gone
+		More  bool            `json:"more,omitempty"` // there are more lines behind Next already
+		Away  string          `json:"away,omitempty"` // why the node does not answer, "" if it does
+		Told  time.Time       `json:"told,omitzero"`  // when it told its last warnings, if it does not answer
+	}
 	// Logs asks for at most Max lines that a run's script wrote after the ordinal After. The answer is []writ.LogLine.
 	Logs struct {
 		Run   writ.RunID `json:"run"`

@@ -37,6 +37,7 @@ var verbRights = map[Verb]asked{
 	"tokens":    {true, false},
 	"batches":   {true, false},
 	"holds":     {true, false},
+	"node-log":  {true, false},
 
 	"certificates":   {true, false},
 	"node-standing":  {true, false},

@@ -113,6 +113,30 @@ type HostReport struct {
 	Host        writ.Host   `json:"hardware"`
 }
 
+// LogReport is a part of the log of a node, signed: the answer to a query, or the last warnings, which a node tells by itself so that they can be read
+// while it is away.
+type LogReport struct {
+	Node        writ.NodeID     `json:"node"`
+	Incarnation int64           `json:"incarnation"`
+	Epoch       int64           `json:"epoch"`             // the highest that the runner has seen
+	Query       string          `json:"query,omitempty"`   // the id of the query, "" for the last warnings
+	Boot        string          `json:"boot"`              // the kernel's id of this start of the machine
+	Lines       []writ.NodeLine `json:"log_lines"`         // oldest first; those of earlier starts of the machine come before those of this one
+	Next        string          `json:"next"`              // the position behind them
+	Lost        bool            `json:"lost,omitempty"`    // lines behind the position of the query are gone
+	More        bool            `json:"more,omitempty"`    // there are more lines behind Next already
+	Refused     string          `json:"refused,omitempty"` // why a query has no answer, "" if it has one
+}
+
+// Bounds of a LogReport, which both sides keep.
+const (
+	MaxLogLines    = 1000
+	MaxLogText     = 1 << 10   // bytes of each text
+	MaxLogBytes    = 256 << 10 // of all lines together
+	MaxLogPosition = 2 << 10   // bytes of a position
+	MaxLogWarnings = 20        // lines that are told without a query
+)
+
 // Bounds of a HostReport, which both sides keep.
 const (
 	MaxDisks     = 64  // of a host

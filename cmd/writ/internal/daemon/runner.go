@@ -52,6 +52,11 @@ func (r *Runner) Run(ctx context.Context, ready func([]writ.NodeDriver)) (err er
 	if err := os.MkdirAll(r.Data, 0o700); err != nil {
 		return unwritable(r.Data, fmt.Errorf("make the data directory: %w", err))
 	}
+	log, kept, endLog, err := keepLog(ctx, r.Data, r.Log)
+	if err != nil {
+		return err
+	}
+	defer func() { endLog(err) }()
 	for i, address := range r.Supervisor {
 		u, err := transport.Address("supervisor's node API", address)
 		if err != nil {
@@ -63,7 +68,7 @@ func (r *Runner) Run(ctx context.Context, ready func([]writ.NodeDriver)) (err er
 	if err != nil {
 		return err
 	}
-	trust, err := newNodeTrust(key, r.Token, r.Cluster, r.Log)
+	trust, err := newNodeTrust(key, r.Token, r.Cluster, log)
 	if err != nil {
 		return err
 	}
@@ -87,15 +92,15 @@ func (r *Runner) Run(ctx context.Context, ready func([]writ.NodeDriver)) (err er
 	if err != nil {
 		return err
 	}
-	queue.Log = r.Log
+	queue.Log = log
 	defer func() { err = errors.Join(err, queue.Close()) }()
-	drivers, err := openDrivers(ctx, driverConfig{Choice: r.Drivers, Dir: hostDir(r.Data), Speed: r.Speed, Host: r.Host, Log: r.Log})
+	drivers, err := openDrivers(ctx, driverConfig{Choice: r.Drivers, Dir: hostDir(r.Data), Speed: r.Speed, Host: r.Host, Log: log})
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, drivers.close()) }()
 	member, err := runner.Join(ctx, runner.Joining{
-		Dir: r.Data, API: api, Token: r.Token, Cluster: r.Cluster, Name: r.Name, Version: r.Version, Log: r.Log,
+		Dir: r.Data, API: api, Token: r.Token, Cluster: r.Cluster, Name: r.Name, Version: r.Version, Log: log,
 		Serial: hardware.Here().Serial(),
 	})
 	if err != nil {
@@ -110,17 +115,16 @@ func (r *Runner) Run(ctx context.Context, ready func([]writ.NodeDriver)) (err er
 		return unwritable(r.Data, fmt.Errorf("open the node's journal: %w", err))
 	}
 	defer func() { err = errors.Join(err, records.Close()) }()
-	r.Log.InfoContext(ctx, "the node has joined", "name", member.Name(), "node", member.Node(), "dc", member.Datacenter())
+	log.InfoContext(ctx, "the node has joined", "name", member.Name(), "node", member.Node(), "dc", member.Datacenter())
 	ready(describe(drivers.all))
-	traces, err := openTraces(ctx, r.Traces, "writ-runner", r.Version, r.Log)
+	traces, err := openTraces(ctx, r.Traces, "writ-runner", r.Version, log)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, traces.Close()) }()
 	node := &runner.Runner{
 		Member: member, API: api, Queue: queue, Journal: records, Drivers: drivers.all, Lacking: drivers.lacking, Slots: r.Slots, Capacity: r.Capacity,
-		Grace: r.Grace, Transfers: transfers, Peers: peers, Version: r.Version, Host: hardware.Here().Host, Log: r.Log,
-		Record: traces.Record,
+		Grace: r.Grace, Transfers: transfers, Peers: peers, Version: r.Version, Host: hardware.Here().Host, Log: log, NodeLog: kept, Record: traces.Record,
 	}
 	serving, stop := context.WithCancel(ctx)
 	defer stop()

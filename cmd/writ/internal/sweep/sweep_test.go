@@ -265,6 +265,7 @@ var (
 		w.insist("run", "resume", "--detach", string(id))
 		w.runs = append(w.runs, order{id, []writ.RunState{writ.RunFailed}, 0, 0})
 	}
+	logRead      = func(w *cluster) { w.insist("node", "logs", node, "--dc", supervisor) }
 	tokenMade    = func(w *cluster) { w.insist("token", "create", "--dc", supervisor) }
 	tokenRevoked = func(w *cluster) {
 		token := w.insist("token", "create", "--dc", supervisor, "--uses", "2")
@@ -499,6 +500,9 @@ var scenes = map[failpoint.Point]scene{
 	failpoint.BeatSent:           {victim: node, nth: 2},
 	failpoint.ReportSent:         {victim: node},
 	failpoint.HostSent:           {victim: node},
+	failpoint.LogAsked:           {victim: supervisor, during: logRead},
+	failpoint.LogSent:            {victim: node, during: logRead},
+	failpoint.WarningsSent:       {victim: node, also: string(failpoint.JobFinished) + ":fail"}, // which is logged
 	failpoint.ControlsDone:       {victim: node},
 	// One goroutine sends what several have to say to Redis, so none can tear its own bytes.
 	failpoint.TasksMoved: {victim: node, before: interrupted, only: []failpoint.Mode{failpoint.Before, failpoint.After}},

@@ -1,0 +1,37 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"writ"
+	"writ/cmd/writ/internal/testcluster"
+	"writ/coord/api"
+	"writ/internal/testenv"
+)
+
+// TestTheLogOfANodeIsReadFromElsewhere asks a node for what its runner logged, over real processes. The lines of a runner that was killed are there, too.
+func TestTheLogOfANodeIsReadFromElsewhere(t *testing.T) {
+	t.Parallel()
+	s := testcluster.New(t)
+	s.Add(testcluster.Datacenter{Name: "dc1", Redis: testenv.Redis(t).URL, Nodes: 1, Speed: "0"})
+	s.Says(0, []string{" runner   INFO  msg=\"the node has joined\" name=dc1-n1", "msg=serving dc="}, "node", "logs", "dc1-n1")
+	s.Says(writ.ExitNotFound, []string{`keeps no log of "kernel"; it has those of runner`}, "node", "logs", "dc1-n1", "--source", "kernel")
+	s.Kill("dc1-n1")
+	s.Restart("dc1-n1")
+	var log api.NodeLog
+	s.Until("the node answers with the lines of both runners", func(context.Context) bool {
+		out, _, code := s.Try("node", "logs", "dc1-n1", "-o", "json", "--source", "runner", "--since", "1h")
+		return code == 0 && json.Unmarshal([]byte(out), &log) == nil && strings.Count(out, "msg=serving ") == 2
+	})
+	for i, l := range log.Lines {
+		if l.Boot != log.Boot || l.Source != "runner" || i > 0 && l.Time.Before(log.Lines[i-1].Time) {
+			t.Errorf("line %d is %+v", i, l)
+		}
+	}
+	if out := s.Writ("node", "logs", "dc1-n1", "-n", "1", "--level", "error", "-o", "json"); strings.Contains(out, `"text"`) {
+		t.Errorf("there is an error: %s", out)
+	}
+}

@@ -1,0 +1,199 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"writ"
+	"writ/cmd/writ/internal/client"
+	"writ/cmd/writ/internal/terminal"
+	"writ/coord/api"
+	"writ/internal/sleep"
+)
+
+const (
+	// nodeLogEvery is how often a follower asks for more lines.
+	nodeLogEvery = 2 * time.Second
+	// mostNodeLines is how many lines a node answers with at most.
+	mostNodeLines = 1000
+)
+
+// nodeLogFlags say what of the log of a node is wanted.
+type nodeLogFlags struct {
+	datacenter, source, level, since string
+	tail                             int
+	follow                           bool
+}
+
+func (a *app) nodeLogsCommand() *cobra.Command {
+	var f nodeLogFlags
+	c := &cobra.Command{
+		Use:   "logs NODE",
+		Short: "Print the log of a node: of its runner, and of its machine if that started from a node image",
+		Long: `Prints the last lines of the log that a node keeps, by way of its datacenter. Sources are the runner, and on a machine
+from a node image also boot (the first process), kernel (its warnings) and each service.
+
+Of a node that does not answer it prints the warnings that the node told last, and says when that was.
+
+You need the role operator or admin in all projects. Lines are the node's own words, without a signature.`,
+		Example: "  writ node logs n1\n  writ node logs n1 --source kernel --since 10m\n  writ node logs n1 --level warn --follow",
+		Args:    exactly("NODE"),
+		RunE:    func(cmd *cobra.Command, args []string) error { return a.printNodeLog(cmd.Context(), args[0], f) },
+	}
+	flags := c.Flags()
+	flags.StringVar(&f.datacenter, "dc", "", "datacenter of the node, if several have one of this name")
+	flags.StringVar(&f.source, "source", "", "only lines of this source: runner, boot, kernel or the name of a service")
+	flags.StringVar(&f.level, "level", "", "only lines of this level and higher ones: debug, info, warn or error")
+	flags.StringVar(&f.since, "since", "", "only lines that are not older than this: 10m, 7d, 2026-03-01 or 2026-03-01T12:00:00Z")
+	flags.IntVarP(&f.tail, "tail", "n", 100, "how many lines from the end to begin with")
+	flags.BoolVarP(&f.follow, "follow", "f", false, "go on as it grows, until interrupted")
+	a.completeFlag(c, "dc", suggestDatacenters)
+	complete(c, "source", "runner", "boot", "kernel")
+	complete(c, "level", writ.LogLevels...)
+	c.ValidArgsFunction = a.completion(suggestNodes)
+	return c
+}
+
+// params are what the flags ask a coordinator for.
+func (f *nodeLogFlags) params(now time.Time) (api.GetNodeLogParams, error) {
+	p := api.GetNodeLogParams{Source: f.source, Level: f.level, Lines: f.tail}
+	if f.tail < 1 || f.tail > mostNodeLines {
+		return p, writ.Errorf(writ.CodeUsage, "--tail: %d is not between 1 and %d", f.tail, mostNodeLines)
+	}
+	if f.since != "" {
+		since, err := sinceTime(f.since, now)
+		if err != nil {
+			return p, err
+		}
+		p.Since = &since
+	}
+	return p, nil
+}
+
+func (a *app) printNodeLog(ctx context.Context, name string, f nodeLogFlags) error {
+	if f.follow && a.Format == terminal.YAML {
+		return terminal.BadFormat(a.Format, "-o table", "-o json")
+	}
+	params, err := f.params(time.Now())
+	if err != nil {
+		return err
+	}
+	c, err := a.client()
+	if err != nil {
+		return err
+	}
+	n, err := findAny(ctx, c, f.datacenter, name)
+	if err != nil {
+		return err
+	}
+	r := nodeLogReader{app: a, client: c, node: n, follow: f.follow}
+	for {
+		log, err := r.read(ctx, params)
+		if err == nil {
+			err = r.print(log)
+		}
+		if ctx.Err() != nil && f.follow {
+			return terminal.Interrupted("")
+		}
+		if err != nil || !f.follow {
+			return err
+		}
+		if log.Next != "" {
+			params.After, params.Lines = log.Next, 0
+		}
+		if !log.More && sleep.For(ctx, nodeLogEvery) != nil {
+			return terminal.Interrupted("")
+		}
+	}
+}
+
+// nodeLogReader prints the log of a node.
+type nodeLogReader struct {
+	*app
+	client *client.Client
+	node   writ.Node
+	follow bool
+
+	boot string // the start of the machine of which the last line was
+	said string // why something waits
+}
+
+// read asks for lines. A follower waits while they cannot be had.
+func (r *nodeLogReader) read(ctx context.Context, params api.GetNodeLogParams) (api.NodeLog, error) {
+	for {
+		log, err := api.Answer[api.NodeLog](r.client.API.GetNodeLog(ctx, string(r.node.Datacenter), r.node.ID, &params))
+		if writ.CodeOf(err) == writ.CodeVerbUnsupported {
+			return log, writ.Errorf(writ.CodeVerbUnsupported, "the supervisor of node %s is of an earlier version, which asks no node for its log", r.node.Name).
+				WithHint("upgrade it; until then look on the machine itself")
+		}
+		if !r.follow || err != nil && !writ.AsError(err).Retryable() {
+			return log, err
+		}
+		if err == nil && (log.Away == "" || params.After == "") {
+			r.said = ""
+			return log, nil
+		}
+		why := "node " + r.node.Name + " " + log.Away
+		if err != nil {
+			why = err.Error()
+		}
+		if why != r.said {
+			r.Note("… %s", terminal.Clean(why))
+		}
+		r.said = why
+		if sleep.For(ctx, nodeLogEvery) != nil {
+			return log, ctx.Err()
+		}
+	}
+}
+
+// print shows what a node answered.
+func (r *nodeLogReader) print(log api.NodeLog) error {
+	if log.Away != "" && len(log.Lines) == 0 {
+		return writ.Errorf(writ.CodeTimeout, "node %s %s, and told no warnings that fit", r.node.Name, log.Away).
+			WithHint("`writ node show %s` says more", r.node.Name)
+	}
+	switch {
+	case r.Structured() && !r.follow:
+		return r.Print(terminal.View{Data: log})
+	case r.Structured():
+		for _, l := range log.Lines {
+			if err := r.PrintLine(l); err != nil {
+				return err
+			}
+		}
+	default:
+		if _, err := fmt.Fprint(r.Out, r.text(log)); err != nil {
+			return err
+		}
+	}
+	if log.Lost {
+		r.Warn("lines are missing: more were written than the node keeps")
+	}
+	if log.Away != "" {
+		r.Warn("node %s %s; these are the warnings that it told last, %s ago", r.node.Name, log.Away, age(log.Told))
+	}
+	return nil
+}
+
+// text shows lines for people. It says where the machine was started again.
+func (r *nodeLogReader) text(log api.NodeLog) string {
+	var b strings.Builder
+	for _, l := range log.Lines {
+		if l.Boot != r.boot {
+			switch {
+			case l.Boot != log.Boot:
+				fmt.Fprintf(&b, "-- an earlier start of the machine, boot id %s\n", terminal.Clean(l.Boot))
+			case r.boot != "":
+				fmt.Fprintf(&b, "-- the machine was started again, boot id %s\n", terminal.Clean(l.Boot))
+			}
+			r.boot = l.Boot
+		}
+		fmt.Fprintf(&b, "%s %-8s %-5s %s\n", l.Time.UTC().Format("2006-01-02T15:04:05.000Z"), terminal.Clean(l.Source), strings.ToUpper(terminal.Clean(l.Level)), terminal.Clean(l.Text))
+	}
+	return b.String()
+}

@@ -1,0 +1,74 @@
+package runner
+
+import (
+	"context"
+	"time"
+
+	"writ"
+	"writ/identity/envelope"
+	"writ/internal/failpoint"
+	"writ/supervisor/nodes"
+)
+
+const (
+	// maxLogAsked is how many queries wait to be answered. Who asked does not wait long for an answer either.
+	maxLogAsked = 4
+	// resendWarnings is when the last warnings are sent again: a message may get lost, and no supervisor acknowledges this one.
+	resendWarnings = 10 * time.Minute
+)
+
+// askLog has a query answered, unless too many wait.
+func (n *incarnation) askLog(q writ.NodeLogQuery) {
+	select {
+	case n.logAsked <- q:
+	default:
+	}
+}
+
+// answerLog answers queries for lines of the node's log until ctx ends.
+func (n *incarnation) answerLog(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case q := <-n.logAsked:
+			report := nodes.LogReport{Query: q.ID, Refused: "the node keeps no log"}
+			if n.nodeLog != nil {
+				report = n.nodeLog.Read(q)
+			}
+			_ = n.sendLog(failpoint.At(ctx, failpoint.LogSent), report) // noted; who asked asks again
+		}
+	}
+}
+
+// sendLog sends a part of the log.
+func (n *incarnation) sendLog(ctx context.Context, r nodes.LogReport) error {
+	r.Node, r.Incarnation, r.Epoch = n.node, n.number, n.epoch.Load()
+	return n.send(ctx, envelope.Log, &r)
+}
+
+// warnings are the last ones that were told.
+type warnings struct {
+	last  writ.NodeLine
+	epoch int64 // of the supervisor that was told
+	at    time.Time
+}
+
+// tellWarnings sends the supervisor the last warnings of the node's log, if there are some that it does not know.
+func (k *keeper) tellWarnings(ctx context.Context) {
+	if k.nodeLog == nil {
+		return
+	}
+	last := k.nodeLog.Read(writ.NodeLogQuery{Level: "warn", Lines: nodes.MaxLogWarnings})
+	if len(last.Lines) == 0 {
+		return
+	}
+	told, epoch, now := &k.warned, k.epoch.Load(), time.Now()
+	newest := last.Lines[len(last.Lines)-1]
+	if newest == told.last && epoch == told.epoch && now.Sub(told.at) < resendWarnings {
+		return
+	}
+	if k.sendLog(failpoint.At(ctx, failpoint.WarningsSent), last) == nil { // else noted, and sent after the next look
+		*told = warnings{newest, epoch, now}
+	}
+}

@@ -1,0 +1,189 @@
+// Package nodelog finds lines in what a node keeps of its log: a ring in a directory for each source. The runner has one, and on a machine from a node
+// image the first process, the kernel and each service. It must not know who asks.
+package nodelog
+
+import (
+	"cmp"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"writ"
+	"writ/internal/logring"
+	"writ/supervisor/nodes"
+)
+
+const (
+	// Dir is the directory with the rings, in the data directory of the node.
+	Dir = "log"
+	// Runner is the source of what the runner logs.
+	Runner = "runner"
+	// maxSources bounds the rings that are read: those of a machine with all services that an image can have.
+	maxSources = 20
+	// lineCost is what a line costs in a report besides its text, in bytes.
+	lineCost = 128
+)
+
+// Log is what a node keeps of its log.
+type Log struct {
+	Dir    string
+	Redact func(text string) string // takes secrets out of a text
+}
+
+// File is the ring of a source.
+func (l *Log) File(source string) string { return filepath.Join(l.Dir, source+".ring") }
+
+// Sources lists the sources that have a ring.
+func (l *Log) Sources() []string {
+	files, _ := filepath.Glob(l.File("*")) // the pattern is one
+	var sources []string
+	for _, file := range files {
+		if source := strings.TrimSuffix(filepath.Base(file), ".ring"); writ.ValidName(source) && len(sources) < maxSources {
+			sources = append(sources, source)
+		}
+	}
+	return sources
+}
+
+// Read returns the lines that a query asks for: the newest, or the oldest behind its position. Lines of earlier starts of the machine come before
+// those of this one; apart from that they are in the order of their times.
+func (l *Log) Read(q writ.NodeLogQuery) nodes.LogReport {
+	report := nodes.LogReport{Query: q.ID, Boot: logring.Boot()}
+	after, err := parsePosition(q.After)
+	sources := l.Sources()
+	switch {
+	case err != nil:
+		report.Refused = err.Error()
+		return report
+	case q.Source != "" && !slices.Contains(sources, q.Source):
+		report.Refused = fmt.Sprintf("the node keeps no log of %q; it has those of %s", q.Source, cmp.Or(strings.Join(sources, ", "), "nothing"))
+		return report
+	}
+	next := position{}
+	var found []line
+	for _, source := range sources {
+		if q.Source != "" && q.Source != source {
+			continue
+		}
+		entries, err := logring.Read(l.File(source))
+		if err != nil && !os.IsNotExist(err) {
+			report.Refused = err.Error()
+			return report
+		}
+		behind, lost := rest(entries, after[source])
+		report.Lost = report.Lost || lost
+		next[source] = after[source]
+		for _, e := range behind {
+			next[source] = e.Number
+			if isWanted(e.Line, q) {
+				found = append(found, line{writ.NodeLine{Time: e.Time, Boot: e.Boot, Source: source, Level: e.Level, Text: l.Redact(e.Text)}, e.Number})
+			}
+		}
+	}
+	slices.SortStableFunc(found, func(a, b line) int {
+		return cmp.Or(cmp.Compare(age(a.Boot, report.Boot), age(b.Boot, report.Boot)), a.Time.Compare(b.Time))
+	})
+	limit := min(cmp.Or(q.Lines, nodes.MaxLogLines), nodes.MaxLogLines)
+	if q.After == "" {
+		found = newest(found, limit)
+	} else if fit := oldest(found, limit); len(fit) < len(found) {
+		report.More = true
+		for _, l := range found[len(fit):] {
+			next[l.Source] = min(next[l.Source], l.number-1)
+		}
+		found = fit
+	}
+	for _, l := range found {
+		report.Lines = append(report.Lines, l.NodeLine)
+	}
+	report.Next = next.String()
+	return report
+}
+
+// line is a line that was found, with its number in its ring.
+type line struct {
+	writ.NodeLine
+	number int64
+}
+
+// rest returns what is behind a number in a ring, and whether some of it is gone.
+func rest(entries []logring.Entry, after int64) (behind []logring.Entry, lost bool) {
+	if len(entries) == 0 {
+		return nil, after > 0
+	}
+	if after > entries[len(entries)-1].Number { // of a ring that is gone, with its disk
+		return entries, true
+	}
+	i := slices.IndexFunc(entries, func(e logring.Entry) bool { return e.Number > after })
+	if i < 0 {
+		return nil, false
+	}
+	return entries[i:], after > 0 && entries[0].Number > after+1
+}
+
+// isWanted reports whether a query asks for a line.
+func isWanted(l logring.Line, q writ.NodeLogQuery) bool {
+	return slices.Index(writ.LogLevels, l.Level) >= slices.Index(writ.LogLevels, q.Level) && !l.Time.Before(time.UnixMilli(q.Since))
+}
+
+// age orders the starts of a machine: those before this one come first.
+func age(boot, this string) int {
+	if boot == this {
+		return 1
+	}
+	return 0
+}
+
+// newest returns the last lines that fit into a report.
+func newest(all []line, limit int) []line {
+	size, from := 0, len(all)
+	for from > 0 && len(all)-from < limit && size+lineCost+len(all[from-1].Text) <= nodes.MaxLogBytes {
+		from--
+		size += lineCost + len(all[from].Text)
+	}
+	return all[from:]
+}
+
+// oldest returns the first lines that fit into a report.
+func oldest(all []line, limit int) []line {
+	size, to := 0, 0
+	for to < len(all) && to < limit && size+lineCost+len(all[to].Text) <= nodes.MaxLogBytes {
+		size += lineCost + len(all[to].Text)
+		to++
+	}
+	return all[:to]
+}
+
+// position is the number of the last line that was read, by source.
+type position map[string]int64
+
+// String is the form of a position in queries, "boot.12,runner.345".
+func (p position) String() string {
+	var all []string
+	for source, number := range p {
+		all = append(all, source+"."+strconv.FormatInt(number, 10))
+	}
+	slices.Sort(all)
+	return strings.Join(all, ",")
+}
+
+// parsePosition reads a position; "" is the beginning.
+func parsePosition(text string) (position, error) {
+	p := position{}
+	if text == "" {
+		return p, nil
+	}
+	for one := range strings.SplitSeq(text, ",") {
+		source, digits, _ := strings.Cut(one, ".")
+		number, err := strconv.ParseInt(digits, 10, 64)
+		if err != nil || number < 0 || len(p) >= maxSources {
+			return nil, fmt.Errorf("%.50q is no position in a log", text)
+		}
+		p[source] = number
+	}
+	return p, nil
+}

@@ -1,0 +1,90 @@
+package runner_test
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"writ"
+	"writ/internal/logring"
+	"writ/runner"
+	"writ/runner/nodelog"
+	"writ/supervisor/nodes"
+)
+
+// logged writes lines to the ring of a source.
+func logged(t *testing.T, l *nodelog.Log, source, level string, texts ...string) {
+	t.Helper()
+	ring := logring.New()
+	for _, text := range texts {
+		ring.Add(logring.Line{Time: time.Now(), Boot: logring.Boot(), Level: level, Text: text})
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	stop()
+	must(t, ring.Run(ctx, l.File(source)))
+}
+
+// tookLogs returns what the node told of its log since it was asked last, after it had some time.
+func (n *node) tookLogs(silent time.Duration) []nodes.LogReport {
+	quiet(silent)
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	all := n.logs
+	n.logs = nil
+	return all
+}
+
+func TestANodeAnswersWithLinesOfItsLog(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := &nodelog.Log{Dir: t.TempDir(), Redact: func(text string) string { return text }}
+		logged(t, l, "runner", "info", "one", "two")
+		n := newFixture(t).fresh(func(r *runner.Runner) { r.NodeLog = l })
+		n.tell(writ.Control{Epoch: 9, Log: &writ.NodeLogQuery{ID: "q1", Lines: 1}})
+		got := n.tookLogs(time.Second)
+		if len(got) != 1 || got[0].Query != "q1" || got[0].Node != n.member.Node() || got[0].Epoch != 9 || got[0].Incarnation == 0 ||
+			len(got[0].Lines) != 1 || got[0].Lines[0].Text != "two" || got[0].Next != "runner.2" {
+			t.Errorf("it answers %+v", got)
+		}
+		for range 100 {
+			n.tell(writ.Control{Epoch: 9, Log: &writ.NodeLogQuery{ID: "q2"}})
+		}
+		if got := n.tookLogs(time.Minute); len(got) == 0 {
+			t.Error("asked a hundred times at once, it answers nothing")
+		}
+	})
+	synctest.Test(t, func(t *testing.T) {
+		n := newFixture(t).fresh(nil)
+		n.tell(writ.Control{Epoch: 9, Log: &writ.NodeLogQuery{ID: "q1"}})
+		if got := n.tookLogs(time.Second); len(got) != 1 || got[0].Query != "q1" || got[0].Refused == "" {
+			t.Errorf("a node that keeps no log answers %+v", got)
+		}
+	})
+}
+
+func TestANodeTellsItsLastWarnings(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := &nodelog.Log{Dir: t.TempDir(), Redact: func(text string) string { return text }}
+		logged(t, l, "runner", "info", "one")
+		n := newFixture(t).fresh(func(r *runner.Runner) { r.NodeLog = l })
+		if got := n.tookLogs(2 * time.Minute); len(got) != 0 {
+			t.Errorf("without a warning it tells %+v", got)
+		}
+		var many []string
+		for range 50 {
+			many = append(many, "late")
+		}
+		logged(t, l, "kernel", "warn", many...)
+		logged(t, l, "runner", "info", "two")
+		if got := n.tookLogs(2 * time.Minute); len(got) != 1 || got[0].Query != "" || len(got[0].Lines) != nodes.MaxLogWarnings || got[0].Lines[0].Text != "late" {
+			t.Errorf("of warnings it tells %+v", got)
+		}
+		n.tell(writ.Control{Epoch: 9})
+		if got := n.tookLogs(2 * time.Minute); len(got) != 1 || got[0].Epoch != 9 {
+			t.Errorf("to the next supervisor it tells %+v", got)
+		}
+		if got := n.tookLogs(21 * time.Minute); len(got) != 2 {
+			t.Errorf("within 21 minutes it tells them %d times, for what may be lost", len(got))
+		}
+	})
+}

@@ -1,0 +1,220 @@
+package supervisor
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"writ"
+	"writ/identity/envelope"
+	"writ/internal/failpoint"
+	"writ/internal/limit"
+	"writ/supervisor/link"
+	"writ/supervisor/nodes"
+)
+
+const (
+	// nodeLogWithin is how long a node may take to answer with lines of its log: less than a coordinator waits.
+	nodeLogWithin = 3 * time.Second
+	// logsAsked is how often in a second a node is asked for its log, and logsAskedOnce how often at once. A follower asks every two seconds.
+	logsAsked     = 4
+	logsAskedOnce = 20
+	// logsHeard and logsHeardOnce are how many parts of the log of a node are heard: answers, and warnings, which it tells twice a minute at most.
+	logsHeard     = 5
+	logsHeardOnce = 30
+)
+
+// nodeLogs are the logs of nodes as far as somebody asks for them, and what nodes told of them by themselves. They are in memory only.
+type nodeLogs struct {
+	may, heard limit.Names // queries, and what is heard, by node
+
+	mu   sync.Mutex
+	open map[string]openLogQuery // by their ids
+	told map[writ.NodeID]toldWarnings
+}
+
+// openLogQuery is one that a node was asked.
+type openLogQuery struct {
+	node   writ.NodeID
+	answer chan<- nodes.LogReport // has room for one
+}
+
+// toldWarnings are the last warnings of a node.
+type toldWarnings struct {
+	nodes.LogReport
+	at time.Time
+}
+
+func newNodeLogs() *nodeLogs {
+	return &nodeLogs{
+		may: limit.Names{PerSecond: logsAsked, AtOnce: logsAskedOnce}, heard: limit.Names{PerSecond: logsHeard, AtOnce: logsHeardOnce},
+		open: make(map[string]openLogQuery), told: make(map[writ.NodeID]toldWarnings),
+	}
+}
+
+// begin notes a query. Its answer comes once, if at all.
+func (l *nodeLogs) begin(node writ.NodeID) (id string, answer <-chan nodes.LogReport, end func()) {
+	id, ch := writ.NewUUID(), make(chan nodes.LogReport, 1)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.open[id] = openLogQuery{node, ch}
+	return id, ch, func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		delete(l.open, id)
+	}
+}
+
+// take takes what a node says: the answer to a query that is open, or its last warnings, if they are no older ones.
+func (l *nodeLogs) take(r nodes.LogReport, now time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if r.Query == "" {
+		if r.Incarnation >= l.told[r.Node].Incarnation {
+			r.Lines = r.Lines[max(len(r.Lines)-nodes.MaxLogWarnings, 0):]
+			l.told[r.Node] = toldWarnings{r, now}
+		}
+		return
+	}
+	if q, ok := l.open[r.Query]; ok && q.node == r.Node { // else it is late
+		q.answer <- r
+		delete(l.open, r.Query)
+	}
+}
+
+// last returns the warnings that a node told last, as an answer to somebody who asked a node that is away.
+func (l *nodeLogs) last(p link.LogOfNode, away string) link.NodeLog {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	told := l.told[p.Node]
+	log := link.NodeLog{Lines: []writ.NodeLine{}, Boot: told.Boot, Away: away, Told: told.at}
+	for _, line := range told.Lines {
+		if (p.Source == "" || p.Source == line.Source) && !line.Time.Before(p.Since) &&
+			slices.Index(writ.LogLevels, line.Level) >= slices.Index(writ.LogLevels, p.Level) {
+			log.Lines = append(log.Lines, line)
+		}
+	}
+	return log
+}
+
+// nodeLog asks a node for lines of its log. Of one that does not answer there are the warnings that it told last.
+func (s *Supervisor) nodeLog(ctx context.Context, p link.LogOfNode) (link.NodeLog, error) {
+	n, known := s.fleet.get(p.Node)
+	switch {
+	case !known:
+		return link.NodeLog{}, writ.Errorf(writ.CodeNotFound, "there is no node %s", p.Node).WithHint("`writ node list` shows them")
+	case p.Level != "" && !slices.Contains(writ.LogLevels, p.Level):
+		return link.NodeLog{}, writ.Errorf(writ.CodeBadRequest, "level: %q is not one of %v", p.Level, writ.LogLevels)
+	case p.Lines < 0 || p.Lines > nodes.MaxLogLines:
+		return link.NodeLog{}, writ.Errorf(writ.CodeBadRequest, "lines: %d is not between 0 and %d", p.Lines, nodes.MaxLogLines)
+	case len(p.Source) > maxWord || len(p.After) > nodes.MaxLogPosition:
+		return link.NodeLog{}, writ.Errorf(writ.CodeBadRequest, "source or after: they are longer than any is")
+	case n.Admission != writ.AdmissionApproved:
+		return s.nodeLogs.last(p, "is "+string(n.Admission)), nil
+	case n.Liveness != writ.LivenessReady:
+		return s.nodeLogs.last(p, "is "+string(n.Liveness)), nil
+	}
+	if wait, may := s.nodeLogs.may.Reserve(string(p.Node), 1, 0); !may {
+		return link.NodeLog{}, writ.Errorf(writ.CodeRateLimited, "node %s is asked for its log more than %d times a second", n.Name, logsAsked).
+			WithHint("try again in %s", wait.Round(time.Second)+time.Second)
+	}
+	r, err := s.askLog(ctx, p)
+	switch {
+	case errors.Is(err, context.DeadlineExceeded):
+		return s.nodeLogs.last(p, "does not answer; runners of earlier versions keep no log"), nil
+	case err != nil:
+		return link.NodeLog{}, err
+	case r.Refused != "":
+		return link.NodeLog{}, writ.Errorf(writ.CodeNotFound, "node %s has no such lines: %s", n.Name, r.Refused)
+	}
+	return link.NodeLog{Lines: r.Lines, Boot: r.Boot, Next: r.Next, Lost: r.Lost, More: r.More}, nil
+}
+
+// askLog sends a query to a node, and waits for the answer. It is context.DeadlineExceeded if that does not come.
+func (s *Supervisor) askLog(ctx context.Context, p link.LogOfNode) (nodes.LogReport, error) {
+	ctx, stop := context.WithTimeout(ctx, nodeLogWithin)
+	defer stop()
+	id, answer, end := s.nodeLogs.begin(p.Node)
+	defer end()
+	query := &writ.NodeLogQuery{ID: id, Source: p.Source, Level: p.Level, After: p.After, Lines: p.Lines}
+	if !p.Since.IsZero() {
+		query.Since = p.Since.UnixMilli()
+	}
+	s.control(failpoint.At(ctx, failpoint.LogAsked), writ.Control{Node: p.Node, Log: query})
+	select {
+	case r := <-answer:
+		return r, nil
+	case <-ctx.Done():
+		return nodes.LogReport{}, ctx.Err()
+	}
+}
+
+// looksLikeLog guesses which kind of envelope to try first, as looksLikeBeat.
+func looksLikeLog(signed []byte) bool { return bytes.Contains(signed, []byte("log_lines")) }
+
+// hearLogs opens parts of the log of a node; ok is false if they are none.
+func (s *Supervisor) hearLogs(node writ.NodeID, signed []byte, key envelope.Keys) (ok bool) {
+	reports, _, err := envelope.Open[nodes.LogReport](envelope.Log, signed, key)
+	for _, r := range reports {
+		s.hearLog(node, r)
+	}
+	return err == nil
+}
+
+func (s *Supervisor) hearLog(node writ.NodeID, r nodes.LogReport) {
+	if r.Node != node {
+		s.complaints.refused(node, "node told the log of another node", ofAnother(r.Node))
+		s.accounts.countUseless(node, extraReports, 1)
+		return
+	}
+	if _, may := s.nodeLogs.heard.Reserve(string(node), 1, 0); !may {
+		s.accounts.countUseless(node, extraReports, 1)
+		s.complaints.refused(node, "node tells its log too often; some of it is dropped", tooOften("%d parts a second are heard", logsHeard))
+		return
+	}
+	if r.Epoch >= s.epoch { // else it was said to an earlier supervisor
+		s.nodeLogs.take(moderateLog(r), s.Now())
+	}
+}
+
+// moderateLog returns what a node says of its log as people can be shown it. Nothing else follows from it.
+func moderateLog(r nodes.LogReport) nodes.LogReport {
+	r.Boot, r.Refused = hostWord(r.Boot), shownText(r.Refused, maxWord)
+	if len(r.Next) > nodes.MaxLogPosition || strings.ContainsFunc(r.Next, notOfPosition) {
+		r.Next = ""
+	}
+	lines, size := []writ.NodeLine{}, 0
+	for _, l := range r.Lines[:min(len(r.Lines), nodes.MaxLogLines)] {
+		l = moderateLine(l)
+		if size += len(l.Text); size > nodes.MaxLogBytes {
+			break
+		}
+		lines = append(lines, l)
+	}
+	r.Lines = lines
+	return r
+}
+
+// moderateLine returns a line as people can be shown it.
+func moderateLine(l writ.NodeLine) writ.NodeLine {
+	if l.Time = l.Time.UTC(); l.Time.Year() < 1970 || l.Time.Year() > 9999 {
+		l.Time = time.Time{} // others are no JSON
+	}
+	if !writ.ValidName(l.Source) {
+		l.Source = "unknown"
+	}
+	if !slices.Contains(writ.LogLevels, l.Level) {
+		l.Level = "info"
+	}
+	l.Boot, l.Text = hostWord(l.Boot), shownText(l.Text, nodes.MaxLogText)
+	return l
+}
+
+// notOfPosition reports whether a character is in no position of a log.
+func notOfPosition(r rune) bool {
+	return !(r >= 'a' && r <= 'z' || r >= '0' && r <= '9' || strings.ContainsRune(".,-", r))
+}

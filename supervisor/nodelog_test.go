@@ -1,0 +1,180 @@
+package supervisor_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+	"unicode"
+
+	"github.com/google/go-cmp/cmp"
+
+	"writ"
+	"writ/identity/envelope"
+	"writ/internal/hidden"
+	"writ/supervisor/link"
+	"writ/supervisor/nodes"
+)
+
+// logOf asks for the log of a node.
+func (s *sim) logOf(p link.LogOfNode) (link.NodeLog, error) {
+	answer, err := s.Ask(s.t.Context(), link.VerbNodeLog, p)
+	log, _ := answer.(link.NodeLog)
+	return log, err
+}
+
+// tellLog sends a part of the log of a node, and waits until it has come.
+func (n *testNode) tellLog(r nodes.LogReport) {
+	n.mu.Lock()
+	if r.Epoch == 0 {
+		r.Epoch = n.epoch
+	}
+	n.mu.Unlock()
+	if r.Node == "" {
+		r.Node = n.id
+	}
+	n.send(envelope.Log, r)
+	time.Sleep(2 * time.Second)
+	synctest.Wait()
+}
+
+// answering lets a node answer each query with a change of a report.
+func answering(change func(r *nodes.LogReport)) func(n *testNode) {
+	return func(n *testNode) {
+		n.log = func(q writ.NodeLogQuery) nodes.LogReport {
+			r := nodes.LogReport{Node: n.id, Incarnation: 1, Epoch: n.epoch, Query: q.ID, Boot: "b1", Next: "runner.7", Lines: []writ.NodeLine{
+				{Time: time.Now().UTC(), Boot: "b1", Source: "runner", Level: "info", Text: fmt.Sprintf("%s %s %d %s %d", q.Source, q.Level, q.Since, q.After, q.Lines)},
+			}}
+			change(&r)
+			return r
+		}
+	}
+}
+
+func TestANodeIsAskedForItsLog(t *testing.T) {
+	inSim(t, func(t *testing.T, s *sim) {
+		n := s.join("n1", answering(func(r *nodes.LogReport) { r.Lost, r.More = true, true }))
+		refusing := s.join("n2", answering(func(r *nodes.LogReport) { r.Refused, r.Lines = "it has none", nil }))
+		time.Sleep(2 * time.Second)
+		got, err := s.logOf(link.LogOfNode{Node: n.id, Source: "runner", Level: "warn", Since: time.UnixMilli(7), After: "runner.3", Lines: 9})
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := link.NodeLog{Boot: "b1", Next: "runner.7", Lost: true, More: true, Lines: []writ.NodeLine{
+			{Time: got.Lines[0].Time, Boot: "b1", Source: "runner", Level: "info", Text: "runner warn 7 runner.3 9"},
+		}}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Error(diff)
+		}
+		for _, c := range []struct {
+			want  writ.Code
+			query link.LogOfNode
+		}{
+			{writ.CodeNotFound, link.LogOfNode{Node: "no such"}}, {writ.CodeNotFound, link.LogOfNode{Node: refusing.id}}, {writ.CodeBadRequest, link.LogOfNode{Node: n.id, Level: "loud"}},
+			{writ.CodeBadRequest, link.LogOfNode{Node: n.id, Lines: 1001}}, {writ.CodeBadRequest, link.LogOfNode{Node: n.id, Lines: -1}}, {writ.CodeBadRequest, link.LogOfNode{Node: n.id, After: strings.Repeat("x", 4000)}},
+		} {
+			if answer, err := s.logOf(c.query); writ.CodeOf(err) != c.want {
+				t.Errorf("%+v: %+v, %v; want %s", c.query, answer, err, c.want)
+			}
+		}
+		for i := range 100 {
+			if _, err = s.logOf(link.LogOfNode{Node: n.id}); err != nil {
+				t.Logf("refused after %d", i)
+				break
+			}
+		}
+		if writ.CodeOf(err) != writ.CodeRateLimited {
+			t.Errorf("a node is asked as often as anybody likes: %v", err)
+		}
+	})
+}
+
+// A node that is away, or whose runner does not know the question, has told its last warnings, and no other node can tell any in its name.
+func TestOfANodeThatIsAwayTheLastWarningsAreKnown(t *testing.T) {
+	inSim(t, func(t *testing.T, s *sim) {
+		n, other := s.join("n1"), s.join("n2")
+		time.Sleep(2 * time.Second)
+		warning := func(level, text string) writ.NodeLine {
+			return writ.NodeLine{Time: time.Now().UTC(), Boot: "b1", Source: "runner", Level: level, Text: text}
+		}
+		n.tellLog(nodes.LogReport{Incarnation: 2, Boot: "b1", Lines: []writ.NodeLine{warning("warn", "one"), warning("error", "two")}})
+		told := time.Now()
+		n.tellLog(nodes.LogReport{Incarnation: 1, Lines: []writ.NodeLine{warning("warn", "of an earlier runner")}})
+		n.tellLog(nodes.LogReport{Incarnation: 3, Epoch: 1, Lines: []writ.NodeLine{warning("warn", "to an earlier supervisor")}})
+		n.tellLog(nodes.LogReport{Incarnation: 3, Query: "nobody asked", Lines: []writ.NodeLine{warning("warn", "an answer")}})
+		other.tellLog(nodes.LogReport{Node: n.id, Incarnation: 9, Lines: []writ.NodeLine{warning("warn", "of another node")}})
+		want := func(away string, query link.LogOfNode, texts ...string) {
+			t.Helper()
+			got, err := s.logOf(query)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var all []string
+			for _, l := range got.Lines {
+				all = append(all, l.Text)
+			}
+			if diff := cmp.Diff(texts, all); diff != "" || !strings.HasPrefix(got.Away, away) || told.Sub(got.Told).Abs() > 3*time.Second {
+				t.Errorf("away %q, told %s: %s", got.Away, got.Told, diff)
+			}
+		}
+		want("does not answer", link.LogOfNode{Node: n.id}, "one", "two")
+		n.setSilent(true)
+		time.Sleep(10 * time.Second)
+		want("is silent", link.LogOfNode{Node: n.id, Level: "error"}, "two")
+		time.Sleep(time.Minute)
+		want("is lost", link.LogOfNode{Node: n.id, Source: "runner"}, "one", "two")
+		want("is lost", link.LogOfNode{Node: n.id, Source: "kernel"})
+		n.setSilent(false)
+		for range 100 {
+			n.tellLog(nodes.LogReport{Incarnation: 4, Lines: make([]writ.NodeLine, 500)})
+		}
+		if got, err := s.logOf(link.LogOfNode{Node: n.id}); err != nil || len(got.Lines) != nodes.MaxLogWarnings {
+			t.Errorf("%d warnings are kept, %v", len(got.Lines), err)
+		}
+	})
+}
+
+func TestLinesFromAHostileNodeAreCutAndCleaned(t *testing.T) {
+	inSim(t, func(t *testing.T, s *sim) {
+		evil := "\x1b]0;owned\a\x1b[2J\u202e" + strings.Repeat("ä\u202e\n", 4000)
+		line := writ.NodeLine{Time: time.Date(1800, 1, 1, 0, 0, 0, 0, time.UTC), Boot: evil, Source: evil, Level: evil, Text: evil}
+		n := s.join("n1", answering(func(r *nodes.LogReport) { r.Boot, r.Next = evil, evil }))
+		refusing := s.join("n2", answering(func(r *nodes.LogReport) { r.Refused = evil }))
+		hostile := s.join("n3", answering(func(r *nodes.LogReport) {
+			for range 20 {
+				r.Lines = append(r.Lines, line)
+			}
+			for range 2000 {
+				r.Lines = append(r.Lines, writ.NodeLine{Text: strings.Repeat("x", 1000)})
+			}
+		}))
+		time.Sleep(2 * time.Second)
+		clean := func(text string, most int) {
+			t.Helper()
+			if len(text) > most+len(" …") || strings.ContainsFunc(text, unicode.IsControl) || strings.ContainsFunc(text, hidden.Is) {
+				t.Fatalf("passed on is %q, of %d bytes", text, len(text))
+			}
+		}
+		if got, err := s.logOf(link.LogOfNode{Node: n.id}); err != nil || got.Next != "" {
+			t.Errorf("the position is %q, %v", got.Next, err)
+		} else {
+			clean(got.Boot, nodes.MaxHostWord)
+		}
+		_, err := s.logOf(link.LogOfNode{Node: refusing.id})
+		clean(writ.AsError(err).Message, 400)
+		got, err := s.logOf(link.LogOfNode{Node: hostile.id})
+		size := 0
+		for _, l := range got.Lines {
+			clean(l.Text, nodes.MaxLogText)
+			clean(l.Boot+l.Source+l.Level, 400)
+			if _, err := l.Time.MarshalJSON(); err != nil {
+				t.Error(err)
+			}
+			size += len(l.Text)
+		}
+		if err != nil || len(got.Lines) < 20 || len(got.Lines) > nodes.MaxLogLines || size > nodes.MaxLogBytes {
+			t.Errorf("%d lines of %d bytes, %v", len(got.Lines), size, err)
+		}
+	})
+}
