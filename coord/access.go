@@ -68,6 +68,7 @@ var access = map[string]scope{
 	"GET /v1/certificates":                                   forEverything,
 	"GET /v1/batches":                                        forEverything,
 	"GET /v1/tokens":                                         forEverything,
+	"GET /v1/boots":                                          forEverything,
 	"GET /v1/holds":                                          forReaders,
 	"GET /v1/resources":                                      forReaders,
 	"GET /v1/usage":                                          forReaders,

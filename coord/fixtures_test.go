@@ -282,6 +282,7 @@ type supervisor struct {
 	events   []writ.EncodedEvent
 	nodes    []link.NodeNow // what it says of its nodes now
 	holds    []link.Hold    // and of what is on hold
+	starting link.BootList  // and of machines that start; an answer has bootsAtOnce of these
 	changed  chan struct{}
 }
 
@@ -310,7 +311,7 @@ func dial(p *fixture, dc writ.DatacenterID, change func(s *supervisor)) *supervi
 			s.mu.Lock()
 			defer s.mu.Unlock()
 			return link.Hello{Datacenter: dc, Journal: s.journal, Version: "test", Epoch: 1, Roster: s.roster.Version,
-				Verbs: []link.Verb{link.VerbSubmit, link.VerbStatement, link.VerbRoster, link.VerbPlan, link.VerbLogs, link.VerbValues, link.VerbQueues, link.VerbNodes, link.VerbCertificates, link.VerbHolds}}
+				Verbs: []link.Verb{link.VerbSubmit, link.VerbStatement, link.VerbRoster, link.VerbPlan, link.VerbLogs, link.VerbValues, link.VerbQueues, link.VerbNodes, link.VerbCertificates, link.VerbHolds, link.VerbBoots}}
 		},
 		Sign: func(h link.Hello, nonce []byte, url string) ([]byte, error) {
 			return ed25519.Sign(key("supervisor "+string(dc)), identity.LinkHelloText(nonce, url, h.Datacenter, h.Journal)), nil
@@ -431,6 +432,14 @@ func (s *supervisor) handle(ctx context.Context, verb link.Verb, params json.Raw
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		return s.holds, nil
+	case link.VerbBoots:
+		var asked link.Boots
+		if err := link.Decode(params, &asked); err != nil {
+			return nil, err
+		}
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return s.boots(asked), nil
 	case link.VerbCertificates:
 		return []writ.Certificate{{Of: "supervisor", Name: "writ://c/dc/" + string(s.dc) + "/supervisor"}}, nil
 	case link.VerbQueues:

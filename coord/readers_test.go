@@ -221,6 +221,7 @@ var readRights = map[string]row{
 	"GET /v1/runs":             {noLogin, noRole, "200", "200", "200"},
 	"GET /v1/projects":         {noLogin, noRole, "200", "200", "200"},
 	"GET /v1/secrets":          {noLogin, noRole, "200", "200", "200"},
+	"GET /v1/boots":            {noLogin, noRole, noRole, noRole, "200"},
 	"GET /v1/holds":            {noLogin, noRole, "200", "200", "200"},
 	"GET /v1/resources":        {noLogin, noRole, "200", "200", "200"},
 	"GET /v1/usage":            {noLogin, noRole, "200", "200", "200"},

@@ -43,6 +43,12 @@ func RegistrationText(token, name string, key ed25519.PublicKey, nonce []byte) [
 	return frame("writ-register-v1", []byte(token), []byte(name), key, nonce)
 }
 
+// BootReportText is what a boot server proves its token over when it reports which machines start: to one term of the supervisor of one
+// datacenter, by the nonce of that, in an order, and with one list.
+func BootReportText(token string, datacenter writ.DatacenterID, nonce []byte, count int64, list writ.Digest) []byte {
+	return frame("writ-boot-report-v1", []byte(token), []byte(datacenter), nonce, binary.BigEndian.AppendUint64(nil, uint64(count)), list[:])
+}
+
 // LinkHelloText is what a supervisor signs to prove itself to a coordinator.
 func LinkHelloText(nonce []byte, coordinatorURL string, datacenter writ.DatacenterID, journal string) []byte {
 	return frame("writ-link-v1", nonce, []byte(coordinatorURL), []byte(datacenter), []byte(journal))

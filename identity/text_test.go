@@ -326,6 +326,8 @@ func TestStatementKeepsItsValues(t *testing.T) {
 	token := Token{ID: "aaaaaaaaaaaaa", Pin: testCluster()}
 	create := testStatement()
 	TokenGrant{ID: token.ID, Key: token.Key(), Role: TokenRoleNode, Expires: noon.Add(TokenValidity), Uses: 7}.Statement(create)
+	boot := testStatement()
+	TokenGrant{ID: token.ID, Key: token.Key(), Role: TokenRoleBoot, Expires: noon.Add(MaxBootTokenValidity)}.Statement(boot)
 	bare := testStatement()
 	bare.Reason, bare.Subject, bare.Decision = "", "node/"+nodeID, "drain"
 	batch := testStatement()
@@ -334,7 +336,7 @@ func TestStatementKeepsItsValues(t *testing.T) {
 		serials = append(serials, fmt.Sprintf("%0*d", MaxSerial, i)) // as long as it can be
 	}
 	Batch{ID: token.ID, Serials: serials, Most: 7, Until: noon.Add(MaxBatchValidity)}.Statement(batch)
-	for _, s := range []*Statement{testStatement(), seen(create), seen(bare), seen(batch), oldStatement()} {
+	for _, s := range []*Statement{testStatement(), seen(create), seen(boot), seen(bare), seen(batch), oldStatement()} {
 		text, err := s.Text()
 		if err != nil {
 			t.Fatal(err)
@@ -477,10 +479,14 @@ func TestAStatementWithoutADecisionIsRefused(t *testing.T) {
 		"token key":               grant(func(p map[string]any) { p["key"] = "00" }),
 		"token key missing":       grant(func(p map[string]any) { delete(p, "key") }),
 		"token role":              grant(func(p map[string]any) { p["role"] = "king" }),
-		"token more":              grant(func(p map[string]any) { p["secret"] = "x" }),
-		"token late":              grant(func(p map[string]any) { p["expires"] = formatTime(noon.Add(25 * time.Hour)) }),
-		"token early":             grant(func(p map[string]any) { p["expires"] = formatTime(noon) }),
-		"token time":              grant(func(p map[string]any) { p["expires"] = "tomorrow" }),
+		"boot token for nodes":    grant(func(p map[string]any) { p["role"], p["uses"] = TokenRoleBoot, int64(2) }),
+		"boot token late": grant(func(p map[string]any) {
+			p["role"], p["expires"] = TokenRoleBoot, formatTime(noon.Add(367*24*time.Hour))
+		}),
+		"token more":  grant(func(p map[string]any) { p["secret"] = "x" }),
+		"token late":  grant(func(p map[string]any) { p["expires"] = formatTime(noon.Add(25 * time.Hour)) }),
+		"token early": grant(func(p map[string]any) { p["expires"] = formatTime(noon) }),
+		"token time":  grant(func(p map[string]any) { p["expires"] = "tomorrow" }),
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := testStatement()

@@ -23,12 +23,18 @@ const (
 	TokenValidity = time.Hour
 	// MaxTokenValidity is how long a token may be used at most.
 	MaxTokenValidity = 24 * time.Hour
-	// TokenRoleNode is the role of a token that admits a node.
+	// BootTokenValidity is how long a boot server may report with a token unless its maker says otherwise.
+	BootTokenValidity = 90 * 24 * time.Hour
+	// MaxBootTokenValidity is how long a boot server may report with a token at most.
+	MaxBootTokenValidity = 366 * 24 * time.Hour
+	// TokenRoleNode is the role of a token that admits nodes.
 	TokenRoleNode = "node"
+	// TokenRoleBoot is the role of a token that admits none: with it a boot server reports which machines start.
+	TokenRoleBoot = "boot-server"
 )
 
-// Token admits one machine, once. Whoever has its text can join, and can tell the right cluster from a wrong one before saying
-// anything.
+// Token admits one machine, once; with the role TokenRoleBoot a boot server reports with it. Whoever has its text can join, and can tell the right
+// cluster from a wrong one before saying anything.
 type Token struct {
 	ID           string
 	Secret       [32]byte
@@ -187,9 +193,20 @@ const DecisionRevoke = "revoke"
 type TokenGrant struct {
 	ID      string
 	Key     TokenKey
-	Role    string // TokenRoleNode
+	Role    string // TokenRoleNode or TokenRoleBoot
 	Expires time.Time
-	Uses    int // nodes that it admits, at most writ.MaxTokenUses; 1 if 0
+	Uses    int // nodes that it admits, at most writ.MaxTokenUses; 1 if 0. None if Role is TokenRoleBoot
+}
+
+// MaxTokenValidityOf returns how long a token with a role may be used at most, 0 if there is no such role.
+func MaxTokenValidityOf(role string) time.Duration {
+	switch role {
+	case TokenRoleNode:
+		return MaxTokenValidity
+	case TokenRoleBoot:
+		return MaxBootTokenValidity
+	}
+	return 0
 }
 
 // Statement fills subject, decision and parameters of a statement that makes the token.
@@ -213,6 +230,10 @@ func ParseTokenGrant(s *Statement) (TokenGrant, error) {
 		}
 		*at = v
 	}
+	most := MaxTokenValidityOf(g.Role)
+	if most == 0 {
+		return TokenGrant{}, malformed("%q is not a role of tokens", clip(g.Role))
+	}
 	g.Uses = 1
 	if said, has := s.Params["uses"]; has {
 		uses, ok := said.(int64)
@@ -224,8 +245,11 @@ func ParseTokenGrant(s *Statement) (TokenGrant, error) {
 	if extra := len(s.Params) - 3; extra > 1 || extra == 1 && g.Uses == 1 {
 		return TokenGrant{}, malformed("a token takes the parameters expires, key, role and uses only")
 	}
-	if g.Role != TokenRoleNode {
-		return TokenGrant{}, malformed("%q is not a role of tokens", clip(g.Role))
+	if g.Role == TokenRoleBoot {
+		if g.Uses != 1 {
+			return TokenGrant{}, malformed("a token of a boot server admits no node")
+		}
+		g.Uses = 0
 	}
 	var err error
 	if g.Key, err = ParseTokenKey(key); err != nil {
@@ -234,8 +258,8 @@ func ParseTokenGrant(s *Statement) (TokenGrant, error) {
 	if g.Expires, err = time.Parse(timeFormat, expires); err != nil {
 		return TokenGrant{}, malformed("%q is not a time", clip(expires))
 	}
-	if life := g.Expires.Sub(s.Created); life <= 0 || life > MaxTokenValidity {
-		return TokenGrant{}, malformed("a token can be used for at most %s after the statement was made", MaxTokenValidity)
+	if life := g.Expires.Sub(s.Created); life <= 0 || life > most {
+		return TokenGrant{}, malformed("a token of the role %s can be used for at most %s after the statement was made", g.Role, most)
 	}
 	return g, nil
 }

@@ -141,11 +141,11 @@ func moderateHost(h writ.Host, now time.Time) *writ.Host {
 	return &h
 }
 
-// hostWord is a text about a machine, as shownText has it.
-func hostWord(text string) string { return shownText(text, nodes.MaxHostWord) }
+// hostWord is a text about a machine.
+func hostWord(text string) string { return oneLine(text, nodes.MaxHostWord) }
 
-// shownText is a text of a node in one line, without what commands a terminal or deceives a reader.
-func shownText(text string, most int) string {
+// oneLine is a text of strangers in one line, without what commands a terminal or deceives a reader.
+func oneLine(text string, most int) string {
 	if len(text) > most { // before escapes make it longer
 		text = strings.ToValidUTF8(text[:most], "")
 	}

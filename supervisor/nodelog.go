@@ -183,7 +183,7 @@ func (s *Supervisor) hearLog(node writ.NodeID, r nodes.LogReport) {
 
 // moderateLog returns what a node says of its log as people can be shown it. Nothing else follows from it.
 func moderateLog(r nodes.LogReport) nodes.LogReport {
-	r.Boot, r.Refused = hostWord(r.Boot), shownText(r.Refused, maxWord)
+	r.Boot, r.Refused = hostWord(r.Boot), oneLine(r.Refused, maxWord)
 	if len(r.Next) > nodes.MaxLogPosition || strings.ContainsFunc(r.Next, notOfPosition) {
 		r.Next = ""
 	}
@@ -210,7 +210,7 @@ func moderateLine(l writ.NodeLine) writ.NodeLine {
 	if !slices.Contains(writ.LogLevels, l.Level) {
 		l.Level = "info"
 	}
-	l.Boot, l.Text = hostWord(l.Boot), shownText(l.Text, nodes.MaxLogText)
+	l.Boot, l.Text = hostWord(l.Boot), oneLine(l.Text, nodes.MaxLogText)
 	return l
 }
 

@@ -157,13 +157,16 @@ func (s *Supervisor) createToken(ctx context.Context, v *identity.VerifiedStatem
 	if err != nil {
 		return link.StatementAnswer{}, err
 	}
-	admits := "one node"
-	if grant.Uses > 1 {
-		admits = fmt.Sprintf("%d nodes", grant.Uses)
+	does := "admits one node"
+	switch {
+	case grant.Role == identity.TokenRoleBoot:
+		does = "lets a boot server report"
+	case grant.Uses > 1:
+		does = fmt.Sprintf("admits %d nodes", grant.Uses)
 	}
-	answer := link.StatementAnswer{Subject: v.Statement.Subject, Done: fmt.Sprintf("token %s admits %s until %s", grant.ID, admits, grant.Expires.Format(time.RFC3339))}
+	answer := link.StatementAnswer{Subject: v.Statement.Subject, Done: fmt.Sprintf("token %s %s until %s", grant.ID, does, grant.Expires.Format(time.RFC3339))}
 	err = s.Journal.Write(failpoint.At(ctx, failpoint.TokenMade), func(tx *journal.Tx) error {
-		if err := tx.AddToken(journal.Token{ID: grant.ID, Key: grant.Key[:], CreatedBy: v.Signer, Expires: grant.Expires, Uses: grant.Uses}); err != nil {
+		if err := addToken(tx, grant, v.Signer); err != nil {
 			return err
 		}
 		return s.record(tx, v, &answer)
@@ -171,28 +174,47 @@ func (s *Supervisor) createToken(ctx context.Context, v *identity.VerifiedStatem
 	return answer, err
 }
 
-// revokeToken has a token admit nobody any more. Nodes that it has admitted stay.
+// addToken keeps a token where its role belongs: only those of nodes are looked for when a node joins.
+func addToken(tx *journal.Tx, grant identity.TokenGrant, signer string) error {
+	if grant.Role == identity.TokenRoleBoot {
+		return tx.AddBootToken(&journal.BootToken{ID: grant.ID, Key: grant.Key[:], CreatedBy: signer, Expires: grant.Expires})
+	}
+	return tx.AddToken(journal.Token{ID: grant.ID, Key: grant.Key[:], CreatedBy: signer, Expires: grant.Expires, Uses: grant.Uses})
+}
+
+// revokeToken has a token admit nobody any more, and a boot server report no more with it. Nodes that it has admitted stay.
 func (s *Supervisor) revokeToken(ctx context.Context, v *identity.VerifiedStatement) (link.StatementAnswer, error) {
 	id := v.Statement.ID()
 	answer := link.StatementAnswer{Subject: v.Statement.Subject}
 	err := s.Journal.Write(failpoint.At(ctx, failpoint.TokenRevoked), func(tx *journal.Tx) error {
 		token, err := tx.Token(id)
-		if err == nil && token == nil {
-			err = writ.Errorf(writ.CodeNotFound, "there is no join token %s in this datacenter", id).WithHint("`writ token list` shows them")
+		var ofBoot *journal.BootToken
+		if err == nil {
+			ofBoot, err = tx.BootToken(id)
+		}
+		if err == nil && token == nil && ofBoot == nil {
+			err = writ.Errorf(writ.CodeNotFound, "there is no token %s in this datacenter", id).WithHint("`writ token list` shows them")
+		}
+		if err == nil && ofBoot != nil {
+			answer.Done = fmt.Sprintf("no boot server reports any more with the token %s, made by %s", id, ofBoot.CreatedBy)
+			err = tx.RevokeBootToken(ofBoot)
+		}
+		if err == nil && token != nil {
+			answer.Done = fmt.Sprintf("token %s, made by %s, admits no node any more", id, token.CreatedBy)
+			_, err = tx.RevokeToken(id) // one that admits nobody anyway is as it should be
 		}
 		if err != nil {
 			return err
 		}
-		answer.Done = fmt.Sprintf("token %s, made by %s, admits no node any more", id, token.CreatedBy)
-		if _, err := tx.RevokeToken(id); err != nil { // one that admits nobody anyway is as it should be
-			return err
-		}
 		return s.record(tx, v, &answer)
 	})
+	if err == nil {
+		s.boots.forget(id)
+	}
 	return answer, err
 }
 
-// listTokens says which tokens there are, and whom they admitted.
+// listTokens says which tokens there are, and whom they admitted: those of boot servers admit none.
 func (s *Supervisor) listTokens(ctx context.Context) ([]writ.JoinToken, error) {
 	list := []writ.JoinToken{}
 	err := s.Journal.Read(ctx, func(tx *journal.Tx) error {
@@ -203,13 +225,23 @@ func (s *Supervisor) listTokens(ctx context.Context) ([]writ.JoinToken, error) {
 				ID: t.ID, Datacenter: s.Datacenter, CreatedBy: t.CreatedBy, Expires: t.Expires, Uses: t.Uses, Used: len(nodes), Nodes: nodes,
 			})
 		}
+		if err != nil {
+			return err
+		}
+		ofBoot, err := tx.BootTokens(maxBootTokens)
+		for _, t := range ofBoot {
+			list = append(list, writ.JoinToken{ID: t.ID, Datacenter: s.Datacenter, CreatedBy: t.CreatedBy, Expires: t.Expires, Nodes: []string{}})
+		}
 		return err
 	})
 	return list, err
 }
 
 // maxTokens is how many are listed: those that last longest.
-const maxTokens = 200
+const (
+	maxTokens     = 200
+	maxBootTokens = 50
+)
 
 // decideNode changes the admission, the scheduling or the labels of a node.
 func (s *Supervisor) decideNode(ctx context.Context, v *identity.VerifiedStatement) (link.StatementAnswer, error) {

@@ -108,6 +108,7 @@ type Supervisor struct {
 	accounts      *accounts
 	inventories   *inventories
 	holds         *holds
+	boots         *boots
 	unknownEpochs unknownEpochs
 	faults        *faults
 	complaints    *complaints
@@ -128,7 +129,7 @@ type Supervisor struct {
 func Open(ctx context.Context, config Config, rosters [][]byte) (*Supervisor, error) {
 	s := &Supervisor{
 		Config: config, programs: newPrograms(), reverified: newReverified(), refused: newRefusedTexts(), checks: newChecks(), recent: newRecent(),
-		greeted: newGreetings(), pending: newPendingNodes(), secrets: newKeyring(), inventories: newInventories(), holds: newHolds(),
+		greeted: newGreetings(), pending: newPendingNodes(), secrets: newKeyring(), inventories: newInventories(), holds: newHolds(), boots: newBoots(),
 		faults: &faults{log: config.Log}, complaints: newComplaints(config.Log), reports: newReports(),
 		beats:    limit.Names{PerSecond: beatsPerSecond, AtOnce: beatsAtOnce},
 		hosts:    limit.Names{PerSecond: hostsPerSecond, AtOnce: hostsAtOnce},

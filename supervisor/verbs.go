@@ -129,6 +129,12 @@ func (s *Supervisor) handle(ctx context.Context, verb link.Verb, params json.Raw
 			return nil, err
 		}
 		return s.nodeLog(ctx, p)
+	case link.VerbBoots:
+		p, err := decode[link.Boots](params)
+		if err != nil {
+			return nil, err
+		}
+		return s.boots.list(p, s.Now()), nil
 	case link.VerbCertificates:
 		return s.certificates()
 	case link.VerbSecrets:

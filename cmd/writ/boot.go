@@ -17,6 +17,7 @@ import (
 	"writ"
 	"writ/cmd/writ/internal/daemon"
 	"writ/cmd/writ/internal/terminal"
+	"writ/coord/api"
 	"writ/efi/bootserver"
 )
 
@@ -30,12 +31,13 @@ const (
 )
 
 func (a *app) bootCommand() *cobra.Command {
-	return family("boot", "Start machines over the network, and see their boot progress", a.bootServeCommand(), a.bootListCommand(), a.bootAssignCommand())
+	return family("boot", "Start machines over the network, and see their boot progress", a.bootServeCommand(), a.clients(a.bootListCommand())[0], a.bootAssignCommand())
 }
 
 func (a *app) bootServeCommand() *cobra.Command {
 	var b daemon.BootServer
-	var listen, list, source, assigned string
+	var listen, list, source, assigned, report string
+	var reportTo []string
 	var machine machineFlags
 	c := a.daemonCommand(&cobra.Command{
 		Use:   "serve",
@@ -72,6 +74,9 @@ The image is read once. Start the server again with the next one: machines that 
 		if assigned != "" {
 			b.Assigned = &daemon.AssignmentsFile{Path: assigned, Check: checkAssigned}
 		}
+		if b.Reports, err = bootReports(report, reportTo, b.Words, log); err != nil {
+			return err
+		}
 		if b.Machines, err = daemon.Listen(listen); err != nil {
 			return err
 		}
@@ -91,32 +96,63 @@ The image is read once. Start the server again with the next one: machines that 
 	f.StringVar(&b.TLSCert, "tls-cert", "", "file (PEM) with a certificate that iPXE and the image know, and its chain. It is read again when it changes")
 	f.StringVar(&b.TLSKey, "tls-key", "", "file (PEM) with the key of that certificate")
 	f.StringSliceVar(&b.AllowedHosts, "allowed-host", nil, "names by which machines and operators may ask for it, besides addresses, the name of this machine and that of --url")
+	f.StringVar(&report, "report", "", "token of writ token create --role boot-server: the supervisor is told which machines start. @FILE reads it from a file")
+	f.StringSliceVar(&reportTo, "report-to", nil, "address of the supervisor's node API that is told; that of the machines if not given")
 	machine.addShared(c)
-	fromEnvironment(f, "listen", "list-listen", "tls-cert", "tls-key")
+	fromEnvironment(f, "listen", "list-listen", "tls-cert", "tls-key", "report", "report-to")
 	return c
 }
 
+// bootReports returns what tells the supervisor of the datacenter of a token which machines start, nil without a token. Machines find the supervisor
+// by a word of their command line.
+func bootReports(token string, to, words []string, log *slog.Logger) (*daemon.BootReports, error) {
+	if token == "" {
+		if len(to) > 0 {
+			return nil, writ.Errorf(writ.CodeUsage, "--report-to says who is told what --report allows to tell, and that is missing").WithHint("`writ token create --role boot-server` makes the token")
+		}
+		return nil, nil
+	}
+	parsed, err := joinToken(token, false)
+	if err != nil {
+		return nil, err
+	}
+	if len(to) == 0 {
+		for _, word := range words {
+			if addresses, ok := strings.CutPrefix(word, "writ.supervisor="); ok { // the last one counts
+				to = strings.Split(addresses, ",")
+			}
+		}
+	}
+	return daemon.NewBootReports(*parsed, to, log)
+}
+
 func (a *app) bootListCommand() *cobra.Command {
-	var server string
+	var server, datacenter string
 	c := &cobra.Command{
 		Use:   "list",
 		Short: "List the machines that asked a boot server, and their boot progress",
 		Long: `Lists the machines that asked a boot server since it was started, one for each network card. The newest step comes first, with
 the time since and what to look at.
 
+Without --dc it asks the boot server itself, which has no login. With --dc it asks a coordinator, from anywhere: the boot servers that were started
+with --report tell the datacenter. You need a role for all projects.
+
 Steps are script, loading and sent, which the server sees itself. Later ones are stages that the machine reports.
 They are hints: any machine of that network can claim them for another. "writ node list" shows what a datacenter knows.
 
 ASSIGNED says what became of the settings of a single machine. waits: for its next start. given: they were in its script.
 used, ignored: the machine says that it has started with them, or with others.`,
-		Example: "  writ boot list\n  writ boot list --server http://10.77.9.1:7442 -o wide",
+		Example: "  writ boot list\n  writ boot list --boot-server http://10.77.9.1:7442 -o wide\n  writ boot list --dc dc1",
 		Args:    exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if datacenter != "" {
+				return a.listReportedBoots(cmd, datacenter)
+			}
 			list, err := fetchBootList(cmd.Context(), server)
 			if err != nil {
 				return err
 			}
-			if err := a.Print(bootTable(list)); err != nil {
+			if err := a.Print(bootTable(list, bootRows(list))); err != nil {
 				return err
 			}
 			if list.Trouble != "" {
@@ -128,40 +164,64 @@ used, ignored: the machine says that it has started with them, or with others.`,
 			return nil
 		},
 	}
-	c.Flags().StringVar(&server, "server", "http://"+bootListAddress, "address of the boot server for operators, its --list-listen")
+	c.Flags().StringVar(&server, "boot-server", "http://"+bootListAddress, "address of the boot server for operators, its --list-listen")
+	c.Flags().StringVar(&datacenter, "dc", "", "name or id of a datacenter, whose boot servers report to it")
+	c.MarkFlagsMutuallyExclusive("boot-server", "dc")
+	a.completeFlag(c, "dc", suggestDatacenters)
 	return c
 }
 
-func bootTable(list *bootserver.List) terminal.View {
-	seconds := func(title, exact string, of func(bootserver.Row) int64) terminal.Column[bootserver.Row] {
-		return terminal.Column[bootserver.Row]{
+// bootRow is a machine of a list, with ages instead of times.
+type bootRow struct {
+	api.BootMachine
+	since, heard time.Duration
+	server       string // the name of the boot server, "" in its own list
+}
+
+// bootRows are the machines of a boot server's own list.
+func bootRows(list *bootserver.List) []bootRow {
+	rows := make([]bootRow, len(list.Machines))
+	for i, r := range list.Machines {
+		rows[i] = bootRow{since: time.Duration(r.AgeSeconds) * time.Second, heard: time.Duration(r.SilentSeconds) * time.Second, BootMachine: api.BootMachine{
+			Mac: r.MAC, Node: r.Node, Step: r.Step, Address: r.Address, Serial: r.Serial, Asset: r.Asset, UUID: r.UUID, Starts: r.Starts,
+			Assigned: r.Assigned, Assignment: r.Assignment, Advice: r.Advice,
+		}}
+	}
+	return rows
+}
+
+// bootTable shows machines. data is what JSON has of them.
+func bootTable(data any, rows []bootRow, more ...terminal.Column[bootRow]) terminal.View {
+	seconds := func(title, exact string, of func(bootRow) time.Duration) terminal.Column[bootRow] {
+		return terminal.Column[bootRow]{
 			Title: title, Name: exact,
-			Cell:  func(r bootserver.Row) string { return shortDuration(time.Duration(of(r)) * time.Second) },
-			Exact: func(r bootserver.Row) string { return strconv.FormatInt(of(r), 10) },
+			Cell:  func(r bootRow) string { return shortDuration(of(r)) },
+			Exact: func(r bootRow) string { return strconv.FormatInt(int64(of(r)/time.Second), 10) },
 		}
 	}
-	silent := seconds("SILENT", "silent_seconds", func(r bootserver.Row) int64 { return r.SilentSeconds })
+	silent := seconds("SILENT", "silent_seconds", func(r bootRow) time.Duration { return r.heard })
 	silent.Wide = true
-	return terminal.List(list, list.Machines, func(r bootserver.Row) string { return r.MAC },
-		column("MACHINE", func(r bootserver.Row) string { return r.MAC }),
-		column("NODE", func(r bootserver.Row) string { return r.Node }),
-		column("STEP", func(r bootserver.Row) string { return r.Step }),
-		seconds("SINCE", "age_seconds", func(r bootserver.Row) int64 { return r.AgeSeconds }),
+	return terminal.List(data, rows, func(r bootRow) string { return r.Mac }, slices.Concat([]terminal.Column[bootRow]{
+		column("MACHINE", func(r bootRow) string { return r.Mac }),
+		column("NODE", func(r bootRow) string { return r.Node }),
+		column("STEP", func(r bootRow) string { return r.Step }),
+		seconds("SINCE", "age_seconds", func(r bootRow) time.Duration { return r.since }),
 		silent,
-		wide("ADDRESS", func(r bootserver.Row) string { return r.Address }),
-		wide("SERIAL", func(r bootserver.Row) string { return r.Serial }),
-		wide("ASSET", func(r bootserver.Row) string { return r.Asset }),
-		wide("UUID", func(r bootserver.Row) string { return r.UUID }),
-		wide("STARTS", func(r bootserver.Row) string { return strconv.Itoa(r.Starts) }),
-		column("ASSIGNED", func(r bootserver.Row) string { return r.Assignment }),
-		wide("SETTINGS", func(r bootserver.Row) string { return r.Assigned }),
-		column("ADVICE", func(r bootserver.Row) string { return r.Advice }),
-	)
+		wide("ADDRESS", func(r bootRow) string { return r.Address }),
+		wide("SERIAL", func(r bootRow) string { return r.Serial }),
+		wide("ASSET", func(r bootRow) string { return r.Asset }),
+		wide("UUID", func(r bootRow) string { return r.UUID }),
+		wide("STARTS", func(r bootRow) string { return strconv.Itoa(r.Starts) }),
+		column("ASSIGNED", func(r bootRow) string { return r.Assignment }),
+		wide("SETTINGS", func(r bootRow) string { return r.Assigned }),
+	}, more, []terminal.Column[bootRow]{
+		column("ADVICE", func(r bootRow) string { return r.Advice }),
+	})...)
 }
 
 // fetchBootList asks a boot server for its machines.
 func fetchBootList(ctx context.Context, server string) (*bootserver.List, error) {
-	base, err := webAddress("server", server)
+	base, err := webAddress("boot-server", server)
 	if err != nil {
 		return nil, err
 	}
@@ -173,7 +233,7 @@ func fetchBootList(ctx context.Context, server string) (*bootserver.List, error)
 	}
 	answer, err := http.DefaultClient.Do(request)
 	if err != nil {
-		return nil, writ.Errorf(writ.CodeUnreachable, "cannot reach the boot server: %v", err).WithHint("--server is the address in --list-listen of `writ boot serve`; by default only its own machine reaches it")
+		return nil, writ.Errorf(writ.CodeUnreachable, "cannot reach the boot server: %v", err).WithHint("--boot-server is the address in --list-listen of `writ boot serve`; by default only its own machine reaches it")
 	}
 	defer answer.Body.Close()
 	text, err := io.ReadAll(io.LimitReader(answer.Body, bootListMost))
@@ -184,7 +244,7 @@ func fetchBootList(ctx context.Context, server string) (*bootserver.List, error)
 	if answer.StatusCode != http.StatusOK || json.Unmarshal(text, list) != nil {
 		first, _, _ := strings.Cut(string(text[:min(len(text), 200)]), "\n")
 		return nil, writ.Errorf(writ.CodeUnreachable, "%s is no boot server for operators: it answers %s, %s", base, answer.Status, first).
-			WithHint("--server is the address in --list-listen of `writ boot serve`")
+			WithHint("--boot-server is the address in --list-listen of `writ boot serve`")
 	}
 	return list, nil
 }

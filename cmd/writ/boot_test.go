@@ -96,7 +96,7 @@ func (s *servedBoot) await(what string, is func(bootserver.Row) bool) bootserver
 	defer look.Stop()
 	for late := time.After(testcluster.Patience); ; {
 		var list bootserver.List
-		if err := json.Unmarshal([]byte(s.writ("boot", "list", "--server", s.list, "-o", "json")), &list); err != nil {
+		if err := json.Unmarshal([]byte(s.writ("boot", "list", "--boot-server", s.list, "-o", "json")), &list); err != nil {
 			s.t.Fatal(err)
 		}
 		if len(list.Machines) == 1 && is(list.Machines[0]) {
@@ -197,7 +197,7 @@ func TestABootServerServesASiteAndListsItsMachines(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := serveBoot(t, "--image", file, "--cluster", strings.Repeat("0a", 32), "--supervisor", "https://10.77.0.3:7441")
-	if said := s.writ("boot", "list", "--server", s.list, "-o", "name"); said != "" {
+	if said := s.writ("boot", "list", "--boot-server", s.list, "-o", "name"); said != "" {
 		t.Errorf("before a machine asks the list has %q", said)
 	}
 	script := fetch(t, s.url+"/boot/ipxe?mac=52:54:00:77:00:50&serial=S1")
@@ -215,15 +215,15 @@ func TestABootServerServesASiteAndListsItsMachines(t *testing.T) {
 	answer.Body.Close()
 
 	for _, want := range []string{"52:54:00:77:00:50", "n1", "waits", "waits for an admin"} {
-		if said := s.writ("boot", "list", "--server", s.list); !strings.Contains(said, want) {
+		if said := s.writ("boot", "list", "--boot-server", s.list); !strings.Contains(said, want) {
 			t.Errorf("the list has no %q:\n%s", want, said)
 		}
 	}
-	if said := s.writ("boot", "list", "--server", s.list, "-o", "wide"); !strings.Contains(said, "S1") || !strings.Contains(said, "127.0.0.1") {
+	if said := s.writ("boot", "list", "--boot-server", s.list, "-o", "wide"); !strings.Contains(said, "S1") || !strings.Contains(said, "127.0.0.1") {
 		t.Errorf("the wide list is\n%s", said)
 	}
 	var list bootserver.List
-	if said := s.writ("boot", "list", "--server", s.list, "-o", "json"); json.Unmarshal([]byte(said), &list) != nil || list.Image != digestOf(image) || len(list.Machines) != 1 || list.Machines[0].Sent != int64(len(image)) {
+	if said := s.writ("boot", "list", "--boot-server", s.list, "-o", "json"); json.Unmarshal([]byte(said), &list) != nil || list.Image != digestOf(image) || len(list.Machines) != 1 || list.Machines[0].Sent != int64(len(image)) {
 		t.Errorf("the list as JSON is %s", said)
 	}
 	said := s.stop()
@@ -244,7 +244,7 @@ func TestOneMachineGetsSettingsOfItsOwn(t *testing.T) {
 	s := serveBoot(t, "--image", file, "--cluster", strings.Repeat("0a", 32), "--machines", machines)
 	s.writ("boot", "assign", "52-54-00-77-00-50", "--machines", machines, "--name", "n1", "--setting", "writ.address=10.77.0.4/24", "--setting", "writ.gateway=10.77.0.1")
 	s.writ("boot", "assign", "serial=S-2", "--machines", machines, "--name", "n2")
-	if said := s.writ("boot", "list", "--server", s.list, "-o", "wide"); !strings.Contains(said, "serial=S-2") || !strings.Contains(said, "has not asked") || !strings.Contains(said, "writ.gateway=10.77.0.1") {
+	if said := s.writ("boot", "list", "--boot-server", s.list, "-o", "wide"); !strings.Contains(said, "serial=S-2") || !strings.Contains(said, "has not asked") || !strings.Contains(said, "writ.gateway=10.77.0.1") {
 		t.Errorf("the list is\n%s", said)
 	}
 	script := fetch(t, s.url+"/boot/ipxe?mac=52:54:00:77:00:50&serial=S-1")
@@ -257,7 +257,7 @@ func TestOneMachineGetsSettingsOfItsOwn(t *testing.T) {
 		t.Fatal(err)
 	}
 	answer.Body.Close()
-	if said := s.writ("boot", "list", "--server", s.list); !strings.Contains(said, " used ") {
+	if said := s.writ("boot", "list", "--boot-server", s.list); !strings.Contains(said, " used ") {
 		t.Errorf("the list is\n%s", said)
 	}
 
@@ -288,7 +288,7 @@ func TestOneMachineGetsSettingsOfItsOwn(t *testing.T) {
 	if script := fetch(t, s.url+"/boot/ipxe?mac=52:54:00:77:00:50&serial=S-1"); !strings.Contains(script, "writ.name=n1 ") {
 		t.Errorf("what it said before is not in force:\n%s", script)
 	}
-	cmd := exec.Command(s.cmd.Path, "boot", "list", "--server", s.list)
+	cmd := exec.Command(s.cmd.Path, "boot", "list", "--boot-server", s.list)
 	cmd.Args[0] = "writ"
 	if out, err := cmd.CombinedOutput(); err != nil || !strings.Contains(string(out), "line 1: there is no setting writ.nmae") {
 		t.Errorf("the list is %v\n%s", err, out)

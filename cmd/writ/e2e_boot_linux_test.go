@@ -432,5 +432,5 @@ func TestAMachineStartsFromABootServer(t *testing.T) {
 	if m = s.awaitStep(stages.StageConfig); m.MAC != "52:54:00:77:00:50" || !m.Failed || !strings.HasPrefix(m.Text, "the token with which the node joins is missing") || m.Serial != "S-1" || m.Sent == 0 || m.Sent != m.Size || m.Assignment != bootserver.AssignmentUsed {
 		t.Errorf("the boot server has %+v", m)
 	}
-	t.Logf("started from a boot server after %.1f s\n%s\n%s\n%s", time.Since(v.began).Seconds(), v.said(), s.writ("boot", "list", "--server", s.list, "-o", "wide"), s.stop())
+	t.Logf("started from a boot server after %.1f s\n%s\n%s\n%s", time.Since(v.began).Seconds(), v.said(), s.writ("boot", "list", "--boot-server", s.list, "-o", "wide"), s.stop())
 }

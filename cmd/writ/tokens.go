@@ -30,7 +30,8 @@ type newToken struct {
 // tokenFlags are what somebody says of a new token.
 type tokenFlags struct {
 	datacenter string
-	validity   time.Duration
+	role       string
+	validity   time.Duration // that of the role if 0
 	uses       int
 }
 
@@ -46,9 +47,12 @@ func (a *app) tokenCreateCommand() *cobra.Command {
 		Long: `Makes a token that admits one node, or as many as you say. The datacenter gets only what verifies the token, so you see the token
 only now.
 
-The holder of the token can add machines of their own until it is used up or over. Make it for as few nodes and as short a time as you can.`,
+The holder of the token can add machines of their own until it is used up or over. Make it for as few nodes and as short a time as you can.
+
+With --role boot-server the token admits no node. A boot server reports with it which machines start, until it is over or revoked: "writ boot serve
+--report". Each boot server needs a token of its own.`,
 		Example: "  writ token create --dc dc1 > n1.token\n  writ runner --data ./n1 --name n1 --supervisor http://127.0.0.1:7441 --redis redis://127.0.0.1:6379/0 --join @n1.token\n" +
-			"  writ token create --dc dc1 --uses 20 --valid 30m > rack.token",
+			"  writ token create --dc dc1 --uses 20 --valid 30m > rack.token\n  writ token create --dc dc1 --role boot-server > boot.token",
 		Args: exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			t, err := a.createToken(cmd.Context(), flags)
@@ -60,17 +64,44 @@ The holder of the token can add machines of their own until it is used up or ove
 	}
 	c.Flags().StringVar(&flags.datacenter, "dc", "", "name or id of the datacenter")
 	a.completeFlag(c, "dc", suggestDatacenters)
-	c.Flags().DurationVar(&flags.validity, "valid", identity.TokenValidity, "how long it can be used, at most 24h")
+	c.Flags().StringVar(&flags.role, "role", identity.TokenRoleNode, "what it is for: node or boot-server")
+	complete(c, "role", identity.TokenRoleNode, identity.TokenRoleBoot)
+	c.Flags().DurationVar(&flags.validity, "valid", 0, "how long it can be used: 1h if not given, and at most 24h. Of a boot server 2160h, and at most 8784h")
 	c.Flags().IntVar(&flags.uses, "uses", 1, "how many nodes it admits, at most 1000")
 	return c
 }
 
-func (a *app) createToken(ctx context.Context, flags tokenFlags) (newToken, error) {
-	if flags.validity <= 0 || flags.validity > identity.MaxTokenValidity {
-		return newToken{}, writ.Errorf(writ.CodeUsage, "--valid %s is not possible", flags.validity).WithHint("at most %s", identity.MaxTokenValidity)
+// check refuses flags that no token can have, and fills in what follows from the role.
+func (f *tokenFlags) check() error {
+	most := identity.MaxTokenValidityOf(f.role)
+	if most == 0 {
+		return writ.Errorf(writ.CodeUsage, "--role %q is not possible", f.role).WithHint("%s or %s", identity.TokenRoleNode, identity.TokenRoleBoot)
 	}
-	if flags.uses < 1 || flags.uses > writ.MaxTokenUses {
-		return newToken{}, writ.Errorf(writ.CodeUsage, "--uses %d is not possible", flags.uses).WithHint("1 to %d", writ.MaxTokenUses)
+	ofBoot := f.role == identity.TokenRoleBoot
+	if f.validity == 0 {
+		f.validity = identity.TokenValidity
+		if ofBoot {
+			f.validity = identity.BootTokenValidity
+		}
+	}
+	if f.validity < 0 || f.validity > most {
+		return writ.Errorf(writ.CodeUsage, "--valid %s is not possible", f.validity).WithHint("at most %s", most)
+	}
+	if ofBoot && f.uses != 1 {
+		return writ.Errorf(writ.CodeUsage, "--uses %d is not possible: the token of a boot server admits no node", f.uses)
+	}
+	if f.uses < 1 || f.uses > writ.MaxTokenUses {
+		return writ.Errorf(writ.CodeUsage, "--uses %d is not possible", f.uses).WithHint("1 to %d", writ.MaxTokenUses)
+	}
+	if ofBoot {
+		f.uses = 0
+	}
+	return nil
+}
+
+func (a *app) createToken(ctx context.Context, flags tokenFlags) (newToken, error) {
+	if err := flags.check(); err != nil {
+		return newToken{}, err
 	}
 	c, roster, err := a.cluster(ctx)
 	if err != nil {
@@ -85,15 +116,21 @@ func (a *app) createToken(ctx context.Context, flags tokenFlags) (newToken, erro
 		return newToken{}, err
 	}
 	defer by.Close()
-	token, expires, err := c.CreateToken(ctx, by, id, flags.validity, flags.uses)
+	token, expires, err := c.CreateToken(ctx, by, id, client.NewToken{Role: flags.role, Validity: flags.validity, Uses: flags.uses})
 	if err != nil {
 		return newToken{}, err
 	}
-	a.Done("token %s admits %s to %s until %s", token.ID, count(flags.uses, "node"), roster.Datacenter(id).Name, clock(expires))
-	if roster.Datacenter(id).ManualApproval {
-		a.Note("%s wants each node approved besides: `writ node list` shows those that wait", roster.Datacenter(id).Name)
+	dc := roster.Datacenter(id)
+	made := newToken{Token: token.String(), ID: token.ID, Datacenter: id, Role: flags.role, Expires: expires, Uses: flags.uses}
+	if flags.role == identity.TokenRoleBoot {
+		a.Done("with the token %s a boot server reports to %s until %s", token.ID, dc.Name, clock(expires))
+		return made, nil
 	}
-	return newToken{Token: token.String(), ID: token.ID, Datacenter: id, Role: identity.TokenRoleNode, Expires: expires, Uses: flags.uses}, nil
+	a.Done("token %s admits %s to %s until %s", token.ID, count(flags.uses, "node"), dc.Name, clock(expires))
+	if dc.ManualApproval {
+		a.Note("%s wants each node approved besides: `writ node list` shows those that wait", dc.Name)
+	}
+	return made, nil
 }
 
 func (a *app) tokenListCommand() *cobra.Command {
@@ -129,7 +166,7 @@ supervisor has not signed, it lists none and says so.`,
 				column("DATACENTER", func(t writ.JoinToken) string { return names[t.Datacenter] }),
 				column("STATE", func(t writ.JoinToken) string { return tokenState(t, time.Now()) }),
 				column("UNTIL", func(t writ.JoinToken) string { return clock(t.Expires) }),
-				column("USED", func(t writ.JoinToken) string { return fmt.Sprintf("%d of %d", t.Used, t.Uses) }),
+				column("USED", tokenUse),
 				column("NODES", func(t writ.JoinToken) string { return strings.Join(t.Nodes, " ") }),
 				column("MADE BY", func(t writ.JoinToken) string { return t.CreatedBy }),
 			))
@@ -171,10 +208,18 @@ func (a *app) signedTokens(ctx context.Context, datacenter string) (list api.Tok
 	return list, nil
 }
 
-// tokenState says whether a token admits nodes.
+// tokenUse says what a token admits.
+func tokenUse(t writ.JoinToken) string {
+	if t.Uses == 0 {
+		return "by a boot server"
+	}
+	return fmt.Sprintf("%d of %d", t.Used, t.Uses)
+}
+
+// tokenState says whether a token can be used.
 func tokenState(t writ.JoinToken, now time.Time) string {
 	switch {
-	case t.Used >= t.Uses:
+	case t.Used >= t.Uses && t.Uses > 0:
 		return "used"
 	case !t.Expires.After(now):
 		return "over"
@@ -190,7 +235,7 @@ func (a *app) tokenRevokeCommand() *cobra.Command {
 		Use:   "revoke TOKEN",
 		Short: "Revoke a join token",
 		Long: `Signs that a join token admits no more nodes. TOKEN is its id, which "writ token list" shows; it is the part between the first two dots. Nodes that it
-has admitted stay. You need the role admin.`,
+has admitted stay. A boot server does not report any more with its token, and what it has reported is forgotten. You need the role admin.`,
 		Example: "  writ token revoke nbswy3dpeb3w6 --dc dc1 --reason \"it was pasted into a chat\"",
 		Args:    exactly("TOKEN"),
 		RunE: func(cmd *cobra.Command, args []string) error {

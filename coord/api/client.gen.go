@@ -114,6 +114,13 @@ type ClientInterface interface {
 	// Corresponds with GET /v1/batches (the `ListBatches` operationId).
 	ListBatches(ctx context.Context, params *ListBatchesParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
+	// ListBoots Ask the datacenters which machines start over the network
+	//
+	// What the boot servers of a datacenter report of machines that start, those whose last step is the newest first. Boot servers are known, the machines are not: any machine of that network can say it for another. It is a hint for people, and nothing follows from it.
+	//
+	// Corresponds with GET /v1/boots (the `ListBoots` operationId).
+	ListBoots(ctx context.Context, params *ListBootsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
 	// ListCertificates List the certificates of the coordinator and of the datacenters
 	//
 	// Whose they are and until when they last, as their owners say. Nobody is believed for this; who connects verifies by the roster.
@@ -499,6 +506,23 @@ func (c *Client) GetReadiness(ctx context.Context, reqEditors ...RequestEditorFn
 // Corresponds with GET /v1/batches (the `ListBatches` operationId).
 func (c *Client) ListBatches(ctx context.Context, params *ListBatchesParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewListBatchesRequest(c.Server, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// ListBoots Ask the datacenters which machines start over the network
+//
+// What the boot servers of a datacenter report of machines that start, those whose last step is the newest first. Boot servers are known, the machines are not: any machine of that network can say it for another. It is a hint for people, and nothing follows from it.
+//
+// Corresponds with GET /v1/boots (the `ListBoots` operationId).
+func (c *Client) ListBoots(ctx context.Context, params *ListBootsParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewListBootsRequest(c.Server, params)
 	if err != nil {
 		return nil, err
 	}
@@ -1362,6 +1386,56 @@ func NewListBatchesRequest(server string, params *ListBatchesParams) (*http.Requ
 	}
 
 	operationPath := fmt.Sprintf("/v1/batches")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if queryFrag, err := runtime.StyleParamWithOptions("form", true, "datacenter", params.Datacenter, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+			return nil, err
+		} else {
+			for _, qp := range strings.Split(queryFrag, "&") {
+				rawQueryFragments = append(rawQueryFragments, qp)
+			}
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewListBootsRequest constructs an http.Request for the ListBoots method
+func NewListBootsRequest(server string, params *ListBootsParams) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/boots")
 	if operationPath[0] == '/' {
 		operationPath = "." + operationPath
 	}
@@ -3473,6 +3547,15 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with GET /v1/batches (the `ListBatches` operationId).
 	ListBatchesWithResponse(ctx context.Context, params *ListBatchesParams, reqEditors ...RequestEditorFn) (*ListBatchesResponse, error)
 
+	// ListBootsWithResponse Ask the datacenters which machines start over the network
+	//
+	// What the boot servers of a datacenter report of machines that start, those whose last step is the newest first. Boot servers are known, the machines are not: any machine of that network can say it for another. It is a hint for people, and nothing follows from it.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /v1/boots (the `ListBoots` operationId).
+	ListBootsWithResponse(ctx context.Context, params *ListBootsParams, reqEditors ...RequestEditorFn) (*ListBootsResponse, error)
+
 	// ListCertificatesWithResponse List the certificates of the coordinator and of the datacenters
 	//
 	// Whose they are and until when they last, as their owners say. Nobody is believed for this; who connects verifies by the roster.
@@ -4046,6 +4129,54 @@ func (r ListBatchesResponse) StatusCode() int {
 
 // ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
 func (r ListBatchesResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type ListBootsResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *BootList
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Problem
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r ListBootsResponse) GetJSON200() *BootList {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r ListBootsResponse) GetApplicationProblemJSONDefault() *Problem {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r ListBootsResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r ListBootsResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r ListBootsResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r ListBootsResponse) ContentType() string {
 	if r.HTTPResponse != nil {
 		return r.HTTPResponse.Header.Get("Content-Type")
 	}
@@ -5868,6 +5999,21 @@ func (c *ClientWithResponses) ListBatchesWithResponse(ctx context.Context, param
 	return ParseListBatchesResponse(rsp)
 }
 
+// ListBootsWithResponse Ask the datacenters which machines start over the network
+//
+// What the boot servers of a datacenter report of machines that start, those whose last step is the newest first. Boot servers are known, the machines are not: any machine of that network can say it for another. It is a hint for people, and nothing follows from it.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /v1/boots (the `ListBoots` operationId).
+func (c *ClientWithResponses) ListBootsWithResponse(ctx context.Context, params *ListBootsParams, reqEditors ...RequestEditorFn) (*ListBootsResponse, error) {
+	rsp, err := c.ListBoots(ctx, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseListBootsResponse(rsp)
+}
+
 // ListCertificatesWithResponse List the certificates of the coordinator and of the datacenters
 //
 // Whose they are and until when they last, as their owners say. Nobody is believed for this; who connects verifies by the roster.
@@ -6627,6 +6773,39 @@ func ParseListBatchesResponse(rsp *http.Response) (*ListBatchesResponse, error) 
 	switch {
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
 		var dest BatchList
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseListBootsResponse parses an HTTP response from a ListBootsWithResponse call
+func ParseListBootsResponse(rsp *http.Response) (*ListBootsResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &ListBootsResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest BootList
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
 			return nil, err
 		}

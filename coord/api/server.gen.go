@@ -35,6 +35,9 @@ type ServerInterface interface {
 	// ListBatches Ask the datacenters which batches of nodes were approved by serial numbers
 	// (GET /v1/batches)
 	ListBatches(w http.ResponseWriter, r *http.Request, params ListBatchesParams)
+	// ListBoots Ask the datacenters which machines start over the network
+	// (GET /v1/boots)
+	ListBoots(w http.ResponseWriter, r *http.Request, params ListBootsParams)
 	// ListCertificates List the certificates of the coordinator and of the datacenters
 	// (GET /v1/certificates)
 	ListCertificates(w http.ResponseWriter, r *http.Request, params ListCertificatesParams)
@@ -179,6 +182,12 @@ func (_ Unimplemented) GetReadiness(w http.ResponseWriter, r *http.Request) {
 // ListBatches Ask the datacenters which batches of nodes were approved by serial numbers
 // (GET /v1/batches)
 func (_ Unimplemented) ListBatches(w http.ResponseWriter, r *http.Request, params ListBatchesParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// ListBoots Ask the datacenters which machines start over the network
+// (GET /v1/boots)
+func (_ Unimplemented) ListBoots(w http.ResponseWriter, r *http.Request, params ListBootsParams) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
@@ -493,6 +502,39 @@ func (siw *ServerInterfaceWrapper) ListBatches(w http.ResponseWriter, r *http.Re
 
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		siw.Handler.ListBatches(w, r, params)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// ListBoots operation middleware
+func (siw *ServerInterfaceWrapper) ListBoots(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ListBootsParams
+
+	// ------------- Optional query parameter "datacenter" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "datacenter", r.URL.Query(), &params.Datacenter, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "datacenter"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "datacenter", Err: err})
+		}
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.ListBoots(w, r, params)
 	}))
 
 	for _, middleware := range siw.HandlerMiddlewares {
@@ -2241,6 +2283,9 @@ func HandlerWithOptions(si ServerInterface, options ChiServerOptions) http.Handl
 		r.Get(options.BaseURL+"/v1/holds", wrapper.ListHolds)
 	})
 	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/v1/boots", wrapper.ListBoots)
+	})
+	r.Group(func(r chi.Router) {
 		r.Get(options.BaseURL+"/v1/certificates", wrapper.ListCertificates)
 	})
 	r.Group(func(r chi.Router) {
@@ -2464,6 +2509,45 @@ type ListBatchesdefaultApplicationProblemPlusJSONResponse struct {
 }
 
 func (response ListBatchesdefaultApplicationProblemPlusJSONResponse) VisitListBatchesResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListBootsRequestObject struct {
+	Params ListBootsParams
+}
+
+type ListBootsResponseObject interface {
+	VisitListBootsResponse(w http.ResponseWriter) error
+}
+
+type ListBoots200JSONResponse BootList
+
+func (response ListBoots200JSONResponse) VisitListBootsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListBootsdefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	StatusCode int
+}
+
+func (response ListBootsdefaultApplicationProblemPlusJSONResponse) VisitListBootsResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
@@ -4002,6 +4086,9 @@ type StrictServerInterface interface {
 	// ListBatches Ask the datacenters which batches of nodes were approved by serial numbers
 	// (GET /v1/batches)
 	ListBatches(ctx context.Context, request ListBatchesRequestObject) (ListBatchesResponseObject, error)
+	// ListBoots Ask the datacenters which machines start over the network
+	// (GET /v1/boots)
+	ListBoots(ctx context.Context, request ListBootsRequestObject) (ListBootsResponseObject, error)
 	// ListCertificates List the certificates of the coordinator and of the datacenters
 	// (GET /v1/certificates)
 	ListCertificates(ctx context.Context, request ListCertificatesRequestObject) (ListCertificatesResponseObject, error)
@@ -4269,6 +4356,32 @@ func (sh *strictHandler) ListBatches(w http.ResponseWriter, r *http.Request, par
 		sh.options.ResponseErrorHandlerFunc(w, r, err)
 	} else if validResponse, ok := response.(ListBatchesResponseObject); ok {
 		if err := validResponse.VisitListBatchesResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// ListBoots operation middleware
+func (sh *strictHandler) ListBoots(w http.ResponseWriter, r *http.Request, params ListBootsParams) {
+	var request ListBootsRequestObject
+
+	request.Params = params
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.ListBoots(ctx, request.(ListBootsRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ListBoots")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(ListBootsResponseObject); ok {
+		if err := validResponse.VisitListBootsResponse(w); err != nil {
 			sh.options.ResponseErrorHandlerFunc(w, r, err)
 		}
 	} else if response != nil {

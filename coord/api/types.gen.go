@@ -143,6 +143,72 @@ type BatchNode struct {
 	Serial string `json:"serial"`
 }
 
+// BootList defines model for BootList.
+type BootList struct {
+	Items []DatacenterBoots `json:"items"`
+}
+
+// BootMachine How far a machine has come, as it said to a boot server without any proof.
+type BootMachine struct {
+	// Address where its last request came from
+	Address string `json:"address,omitempty,omitzero"`
+
+	// Advice how far it is and what to look at, as the boot server said when it reported last
+	Advice string `json:"advice"`
+	Asset  string `json:"asset,omitempty,omitzero"`
+
+	// Assigned settings of its own
+	Assigned string `json:"assigned,omitempty,omitzero"`
+
+	// Assignment what became of them: waits, given, used or ignored
+	Assignment string `json:"assignment,omitempty,omitzero"`
+
+	// Failed that it cannot go on
+	Failed bool `json:"failed,omitempty,omitzero"`
+
+	// Heard when it asked or reported last
+	Heard time.Time `json:"heard,omitempty,omitzero"`
+
+	// Mac of its network card; "serial=" and its number if it has settings and has not asked yet
+	Mac string `json:"mac"`
+
+	// Node its name as a node, as it says
+	Node   string `json:"node,omitempty,omitzero"`
+	Serial string `json:"serial,omitempty,omitzero"`
+
+	// Server the token of the boot server
+	Server string `json:"server,omitempty,omitzero"`
+
+	// Since when it reached its step
+	Since time.Time `json:"since,omitempty,omitzero"`
+
+	// Starts how often it was started since it joined last
+	Starts int `json:"starts,omitempty,omitzero"`
+
+	// Step the last one that it reached; empty if it has not asked yet
+	Step string `json:"step,omitempty,omitzero"`
+	UUID string `json:"uuid,omitempty,omitzero"`
+}
+
+// BootServer A boot server that reports to a datacenter.
+type BootServer struct {
+	// Heard when it reported last. What it has said is of then
+	Heard time.Time `json:"heard"`
+
+	// Image digest of the image that machines get
+	Image    string `json:"image"`
+	Machines int    `json:"machines"`
+
+	// Name of its host, as it says
+	Name string `json:"name"`
+
+	// Token the id of the token with which it reports
+	Token string `json:"token"`
+
+	// Trouble why the settings of single machines cannot be read
+	Trouble string `json:"trouble,omitempty,omitzero"`
+}
+
 // Call defines model for Call.
 type Call = writ.Call
 
@@ -230,6 +296,30 @@ type DatacenterBatches struct {
 	// Error why it could not be asked; batches is empty then
 	Error *Error `json:"error,omitempty"`
 	Name  string `json:"name"`
+}
+
+// DatacenterBoots defines model for DatacenterBoots.
+type DatacenterBoots struct {
+	Datacenter writ.DatacenterID `json:"datacenter"`
+
+	// Error why it could not be asked; machines is empty then
+	Error *Error `json:"error,omitempty"`
+
+	// Failed machines that cannot go on
+	Failed int `json:"failed"`
+
+	// Machines the newest of them, at most 4096
+	Machines []BootMachine `json:"machines"`
+	Name     string        `json:"name"`
+
+	// Servers boot servers that report
+	Servers []BootServer `json:"servers"`
+
+	// Steps how many machines are at each step; other is for those at a step that is not known
+	Steps map[string]int `json:"steps"`
+
+	// Total machines of all boot servers
+	Total int `json:"total"`
 }
 
 // DatacenterHolds defines model for DatacenterHolds.
@@ -850,6 +940,12 @@ type RunPath = RunID
 
 // ListBatchesParams defines parameters for ListBatches.
 type ListBatchesParams struct {
+	// Datacenter Only those of the datacenter with this id or name
+	Datacenter string `form:"datacenter,omitempty" json:"datacenter,omitempty,omitzero"`
+}
+
+// ListBootsParams defines parameters for ListBoots.
+type ListBootsParams struct {
 	// Datacenter Only those of the datacenter with this id or name
 	Datacenter string `form:"datacenter,omitempty" json:"datacenter,omitempty,omitzero"`
 }

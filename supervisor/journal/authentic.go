@@ -53,6 +53,7 @@ var coveredTables = []covered{
 	{"departed", []string{"uid", "node"}, []string{"body"}, map[string]string{"gone": "forgetting a resource that is gone is withholding it"}},
 	{"tokens", []string{"id"}, []string{"key", "created_by", "expires", "spent", "spent_key"}, nil},
 	{"token_uses", []string{"token"}, []string{"uses", "used"}, nil},
+	{"boot_tokens", []string{"id"}, []string{"body"}, map[string]string{"expires": ordered}},
 	{"batches", []string{"id"}, []string{"body"}, map[string]string{"until": ordered}},
 	{"secrets", []string{"project", "name", "version"}, []string{"sealed", "statement", "set_by", "set_at", "removed"}, nil},
 	{"statements", []string{"digest"}, []string{"answer", "expires"}, map[string]string{

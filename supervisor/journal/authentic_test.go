@@ -128,6 +128,9 @@ func fill(t *testing.T, j *Journal) {
 			if err := tx.AddToken(Token{ID: "m" + name, Key: []byte(name), CreatedBy: "alice", Expires: tx.Now.Add(time.Hour), Uses: 3}); err != nil {
 				return err
 			}
+			if err := tx.AddBootToken(&BootToken{ID: "boot" + name, Key: []byte(name), CreatedBy: "alice", Expires: tx.Now.Add(time.Hour)}); err != nil {
+				return err
+			}
 			if err := tx.PutNodeBatch(&NodeBatch{ID: "b" + name, Signed: []byte(name), Until: tx.Now}); err != nil {
 				return err
 			}
@@ -172,6 +175,8 @@ func readAll(t *testing.T, j *Journal) (refused []string) {
 			{"departed", func() (bool, error) { d, err := tx.Departed("1", "n"); return d != nil && d.Name == "gone1", err }},
 			{"tokens", func() (bool, error) { k, err := tx.Token("t1"); return k != nil && string(k.Key) == "1", err }},
 			{"token_uses", func() (bool, error) { k, err := tx.Token("m1"); return k != nil && k.Uses == 3, err }},
+			{"boot_tokens", func() (bool, error) { k, err := tx.BootToken("boot1"); return k != nil && string(k.Key) == "1", err }},
+			{"boot_tokens", func() (bool, error) { all, err := tx.BootTokens(10); return len(all) == 2, err }},
 			{"batches", func() (bool, error) { b, err := tx.NodeBatch("b1"); return b != nil && string(b.Signed) == "1", err }},
 			{"batches", func() (bool, error) { all, err := tx.NodeBatches(10); return len(all) == 2, err }},
 			{"secrets", func() (bool, error) {
@@ -230,12 +235,12 @@ func TestARowThatWasChangedMovedOrCopiedIsRefusedAndLoggedOnce(t *testing.T) {
 			}
 		}
 		first := map[string]string{ // the row that readAll reads
-			"runs": "id = 'run-1'", "calls": "run = 'run-1'", "nodes": "id = 'node-1'", "resources": "name = 'v1'", "departed": "uid = '1'", "tokens": "id = 't1'", "token_uses": "token = 'm1'", "batches": "id = 'b1'", "secrets": "name = 's1'",
+			"runs": "id = 'run-1'", "calls": "run = 'run-1'", "nodes": "id = 'node-1'", "resources": "name = 'v1'", "departed": "uid = '1'", "tokens": "id = 't1'", "token_uses": "token = 'm1'", "boot_tokens": "id = 'boot1'", "batches": "id = 'b1'", "secrets": "name = 's1'",
 			"statements":  "digest = '" + writ.DigestOf([]byte("1")).String() + "'",
 			"refusals":    "digest = '" + writ.DigestOf([]byte("refused 1")).String() + "'",
 			"deployments": "name = 'd1'", "deliveries": "run = 'run-1'", "results": "run = 'run-1'", "holds": "id = 1",
 		}
-		second := strings.NewReplacer("run-1", "run-2", "node-1", "node-2", "'v1'", "'v2'", "uid = '1'", "uid = '2'", "'t1'", "'t2'", "'m1'", "'m2'", "'b1'", "'b2'", "'s1'", "'s2'", "'d1'", "'d2'", "id = 1", "id = 2",
+		second := strings.NewReplacer("run-1", "run-2", "node-1", "node-2", "'v1'", "'v2'", "uid = '1'", "uid = '2'", "'t1'", "'t2'", "'m1'", "'m2'", "'boot1'", "'boot2'", "'b1'", "'b2'", "'s1'", "'s2'", "'d1'", "'d2'", "id = 1", "id = 2",
 			writ.DigestOf([]byte("1")).String(), writ.DigestOf([]byte("2")).String(),
 			writ.DigestOf([]byte("refused 1")).String(), writ.DigestOf([]byte("refused 2")).String())
 		for _, c := range coveredTables {

@@ -36,13 +36,14 @@ const (
 	VerbTokenStanding Verb = "token-standing"
 	VerbHolds         Verb = "holds"
 	VerbNodeLog       Verb = "node-log"
+	VerbBoots         Verb = "boots"
 )
 
 // Which side answers which verbs. A request with any other verb is refused before its parameters are read.
 var (
 	ToSupervisor = []Verb{
 		VerbSubmit, VerbStatement, VerbRoster, VerbPlan, VerbLogs, VerbValues, VerbQueues, VerbResources, VerbSecrets, VerbNodes, VerbAdopted, VerbStanding,
-		VerbCertificates, VerbTokens, VerbBatches, VerbNodeStanding, VerbTokenStanding, VerbHolds, VerbNodeLog,
+		VerbCertificates, VerbTokens, VerbBatches, VerbNodeStanding, VerbTokenStanding, VerbHolds, VerbNodeLog, VerbBoots,
 	}
 	ToCoordinator = []Verb{VerbRoster}
 )

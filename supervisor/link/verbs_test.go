@@ -38,6 +38,7 @@ var verbRights = map[Verb]asked{
 	"batches":   {true, false},
 	"holds":     {true, false},
 	"node-log":  {true, false},
+	"boots":     {true, false},
 
 	"certificates":   {true, false},
 	"node-standing":  {true, false},

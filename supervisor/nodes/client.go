@@ -108,12 +108,18 @@ func read[T any](c *Client, body []byte) (T, error) {
 
 // do sends one request and returns the body of its answer, of at most so many bytes.
 func (c *Client) do(ctx context.Context, method, path string, text []byte, most int64) ([]byte, error) {
+	return c.send(ctx, method, path, http.Header{}, text, most)
+}
+
+// send is do with headers besides.
+func (c *Client) send(ctx context.Context, method, path string, header http.Header, text []byte, most int64) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, clientTimeout)
 	defer cancel()
 	request, err := http.NewRequestWithContext(ctx, method, strings.TrimSuffix(c.URL, "/")+path, bytes.NewReader(text))
 	if err != nil {
 		return nil, writ.Errorf(writ.CodeUsage, "%q is not the address of a supervisor's node API", c.URL).WithHint("it looks like http://127.0.0.1:7441")
 	}
+	request.Header = header
 	request.Header.Set("Content-Type", "application/json")
 	client := c.HTTP
 	if client == nil {

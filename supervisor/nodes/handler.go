@@ -116,6 +116,8 @@ func Handler(backend Backend, members Members, log *slog.Logger) http.Handler {
 		failpoint.WelcomeAnswered.Begin()
 		return welcome, err
 	}))
+	joins.Get(pathBoots+"/{token}", answer(h, h.bootNext))
+	joins.Post(pathBoots, answer(h, h.bootReport))
 	r.Get(pathRosters, answer(h, h.rosters))
 	known := r.With(h.known)
 	known.Get(pathPayloads+"{sha256}", h.payload)

@@ -36,16 +36,22 @@ func (c *Client) DecideAt(ctx context.Context, by *Person, s identity.Statement)
 	return done, time.UnixMilli(answer.Time), err
 }
 
-// CreateToken makes a token that admits some nodes to a datacenter, and has the datacenter told of it.
-func (c *Client) CreateToken(ctx context.Context, by *Person, datacenter writ.DatacenterID,
-	validity time.Duration, uses int) (identity.Token, time.Time, error) {
+// NewToken says what a token is to be for.
+type NewToken struct {
+	Role     string // identity.TokenRoleNode or identity.TokenRoleBoot
+	Validity time.Duration
+	Uses     int // nodes that it admits
+}
+
+// CreateToken makes a token for a datacenter, and has the datacenter told of it.
+func (c *Client) CreateToken(ctx context.Context, by *Person, datacenter writ.DatacenterID, is NewToken) (identity.Token, time.Time, error) {
 	token, err := identity.NewToken(by.Roster.Cluster).For(datacenter, by.Roster)
 	if err != nil {
 		return identity.Token{}, time.Time{}, err
 	}
-	expires := time.Now().Add(validity).UTC().Truncate(time.Second)
+	expires := time.Now().Add(is.Validity).UTC().Truncate(time.Second)
 	statement := identity.Statement{Datacenter: datacenter}
-	identity.TokenGrant{ID: token.ID, Key: token.Key(), Role: identity.TokenRoleNode, Expires: expires, Uses: uses}.Statement(&statement)
+	identity.TokenGrant{ID: token.ID, Key: token.Key(), Role: is.Role, Expires: expires, Uses: is.Uses}.Statement(&statement)
 	_, err = c.Decide(ctx, by, statement)
 	return token, expires, err
 }

@@ -12,6 +12,8 @@ import (
 	"slices"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"writ"
 	"writ/efi/bootserver"
 )
@@ -27,6 +29,7 @@ type BootServer struct {
 	TLSCert      string           // file with a certificate that machines know, "" for none
 	TLSKey       string           // file with its key
 	AllowedHosts []string
+	Reports      *BootReports // to the supervisor of the datacenter; nil if it is told nothing
 	Log          *slog.Logger
 }
 
@@ -54,7 +57,12 @@ func (b *BootServer) Run(ctx context.Context, ready func()) error {
 	}
 	b.Log.InfoContext(ctx, "boot server is listening", "address", b.Machines.Addr().String(), "url", b.URL, "list", "http://"+b.Operators.Addr().String(), "image", server.Digest())
 	ready()
-	return server.Serve(ctx, b.Machines, b.Operators)
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return server.Serve(ctx, b.Machines, b.Operators) })
+	if b.Reports != nil {
+		group.Go(func() error { b.Reports.Run(ctx, server.List); return nil })
+	}
+	return group.Wait()
 }
 
 // certify returns how the server speaks TLS, nil if it does not.

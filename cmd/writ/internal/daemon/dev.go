@@ -389,7 +389,7 @@ func (d *Dev) tokenFor(ctx context.Context, c *client.Client, person *client.Per
 	}
 	var text string
 	err := retry(ctx, func() error {
-		token, _, err := c.CreateToken(ctx, person, n.datacenter.ID, identity.TokenValidity, 1)
+		token, _, err := c.CreateToken(ctx, person, n.datacenter.ID, client.NewToken{Role: identity.TokenRoleNode, Validity: identity.TokenValidity, Uses: 1})
 		text = token.String()
 		return err
 	})

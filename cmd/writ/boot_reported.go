@@ -1,0 +1,76 @@
+package main
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"writ"
+	"writ/coord/api"
+)
+
+// bootServerAway is how long a boot server that reports is silent at most: with very many machines it reports every few seconds.
+const bootServerAway = 30 * time.Second
+
+// listReportedBoots lists the machines that the boot servers of a datacenter report.
+func (a *app) listReportedBoots(cmd *cobra.Command, datacenter string) error {
+	c, err := a.client()
+	if err != nil {
+		return err
+	}
+	list, err := api.Answer[api.BootList](c.API.ListBoots(cmd.Context(), &api.ListBootsParams{Datacenter: datacenter}))
+	if err != nil {
+		return err
+	}
+	if len(list.Items) != 1 {
+		return writ.Errorf(writ.CodeNotFound, "the coordinator knows no datacenter %s", datacenter).WithHint("`writ dc list` shows them")
+	}
+	dc := list.Items[0]
+	if dc.Error != nil {
+		return dc.Error
+	}
+	now := time.Now()
+	if err := a.Print(bootTable(list, reportedRows(dc, now), column("BOOT SERVER", func(r bootRow) string { return r.server }))); err != nil {
+		return err
+	}
+	for _, s := range dc.Servers {
+		if silent := now.Sub(s.Heard); silent > bootServerAway {
+			a.Warn("the boot server %s has said nothing since %s: its rows are of then", bootServerName(s), clock(s.Heard))
+		}
+		if s.Trouble != "" {
+			a.Warn("%s: %s; what it said before is in force", bootServerName(s), s.Trouble)
+		}
+	}
+	if more := dc.Total - len(dc.Machines); more > 0 {
+		a.Note("%s are left out", count(more, "machine"))
+	}
+	switch {
+	case len(dc.Servers) == 0:
+		a.Note("no boot server reports to %s: start one with `writ boot serve --report`", dc.Name)
+	case len(dc.Machines) == 0:
+		a.Note("no machine has asked")
+	}
+	return nil
+}
+
+// reportedRows are the machines of a datacenter as rows.
+func reportedRows(dc api.DatacenterBoots, now time.Time) []bootRow {
+	names := map[string]string{}
+	for _, s := range dc.Servers {
+		names[s.Token] = bootServerName(s)
+	}
+	rows := make([]bootRow, len(dc.Machines))
+	for i, m := range dc.Machines {
+		rows[i] = bootRow{BootMachine: m, since: max(now.Sub(m.Since), 0), heard: max(now.Sub(m.Heard), 0), server: names[m.Server]}
+	}
+	return rows
+}
+
+// bootServerName is what people call a boot server. Two hosts may have one name.
+func bootServerName(s api.BootServer) string {
+	if s.Name == "" {
+		return s.Token
+	}
+	return fmt.Sprintf("%s (%s)", s.Name, s.Token)
+}

@@ -1,0 +1,156 @@
+package daemon
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"crypto/ed25519"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"os"
+	"time"
+
+	"writ"
+	"writ/cmd/writ/internal/transport"
+	"writ/efi/bootserver"
+	"writ/efi/progress"
+	"writ/identity"
+	"writ/internal/limit"
+	"writ/internal/sleep"
+	"writ/supervisor/link"
+	"writ/supervisor/nodes"
+)
+
+// How often a boot server reports: machines that start are followed by the second. Very many of them cost a supervisor more than they are worth.
+const (
+	bootReportEvery   = 2 * time.Second
+	bootMachineTakes  = time.Millisecond // besides, for each machine
+	maxReportedAdvice = 700
+	maxReportedWord   = 200
+)
+
+// BootReports tells the supervisor of a datacenter which machines start. Each report has all of them, so a supervisor that has forgotten what it was
+// told knows it again after one.
+type BootReports struct {
+	Supervisors []string // URLs of the node APIs of its supervisors, of which one serves
+	Token       identity.Token
+	Name        string        // of this host
+	Every       time.Duration // bootReportEvery if 0
+	Log         *slog.Logger
+
+	apis  []*nodes.Client
+	at    int            // in apis, of the one that answered last
+	next  nodes.BootNext // zero if it has to be asked for
+	lines limit.Lines
+	away  bool
+}
+
+// NewBootReports returns what reports with a token. Only the supervisor of the datacenter of the token is told anything.
+func NewBootReports(token identity.Token, supervisors []string, log *slog.Logger) (*BootReports, error) {
+	if token.Datacenter == "" {
+		return nil, writ.Errorf(writ.CodeTokenInvalid, "the token is for a supervisor, not for a boot server").WithHint("make one with `writ token create --role boot-server`")
+	}
+	_, key, err := ed25519.GenerateKey(nil) // the token proves who reports; a certificate of no node says nothing
+	if err != nil {
+		return nil, err
+	}
+	trust, err := newNodeTrust(key, token.String(), "", log)
+	if err != nil {
+		return nil, err
+	}
+	b := &BootReports{Supervisors: supervisors, Token: token, Log: log}
+	b.Name, _ = os.Hostname()
+	for _, address := range supervisors {
+		u, err := transport.Address("supervisor's node API", address)
+		if err != nil {
+			return nil, err
+		}
+		b.apis = append(b.apis, &nodes.Client{URL: u.String(), HTTP: trust.client()})
+	}
+	if len(b.apis) == 0 {
+		return nil, writ.Errorf(writ.CodeUsage, "it is not said where to report").WithHint("--report-to https://HOST:7441, the node API of the supervisor")
+	}
+	return b, nil
+}
+
+// Run reports what list says until ctx ends.
+func (b *BootReports) Run(ctx context.Context, list func() bootserver.List) {
+	for {
+		said := list()
+		b.note(ctx, b.report(ctx, said))
+		if sleep.For(ctx, cmp.Or(b.Every, bootReportEvery)+time.Duration(len(said.Machines))*bootMachineTakes) != nil {
+			return
+		}
+	}
+}
+
+// note logs whether reports arrive, when that changes, and now and then while they do not.
+func (b *BootReports) note(ctx context.Context, err error) {
+	switch {
+	case ctx.Err() != nil:
+	case err == nil && b.away:
+		b.Log.InfoContext(ctx, "the supervisor takes reports again")
+	case err != nil:
+		if times, say := b.lines.Say(string(writ.CodeOf(err)), time.Now()); say {
+			b.Log.WarnContext(ctx, "the supervisor is not told which machines start", "code", writ.CodeOf(err), "err", err, "times", times)
+		}
+	}
+	b.away = err != nil
+}
+
+// report tells all of a list. The next supervisor is told the next time, if this one does not answer or serve.
+func (b *BootReports) report(ctx context.Context, said bootserver.List) error {
+	text, err := encodeBootList(b.Name, said)
+	if err != nil {
+		return err
+	}
+	err = b.send(ctx, text)
+	if writ.CodeOf(err) == writ.CodeConflict { // it was started again, or has taken a report whose answer was lost
+		b.next = nodes.BootNext{}
+		err = b.send(ctx, text)
+	}
+	if code := writ.CodeOf(err); code == writ.CodeUnreachable || code == writ.CodeStoreUnavailable {
+		b.at, b.next = (b.at+1)%len(b.apis), nodes.BootNext{}
+	}
+	return err
+}
+
+func (b *BootReports) send(ctx context.Context, text []byte) error {
+	api := b.apis[b.at]
+	if b.next.Nonce == nil {
+		next, err := api.BootNext(ctx, b.Token.ID)
+		if err != nil {
+			return err
+		}
+		b.next = next
+	}
+	c := nodes.BootCredential{Token: b.Token.ID, Nonce: b.next.Nonce, Count: b.next.Count, List: writ.DigestOf(text)}
+	c.Proof = b.Token.Prove(identity.BootReportText(c.Token, b.Token.Datacenter, c.Nonce, c.Count, c.List))
+	b.next.Count++
+	return api.ReportBoots(ctx, c, func() ([]byte, error) { return text, nil })
+}
+
+// encodeBootList returns a list as a supervisor reads it: as many machines as fit, those whose step is the newest.
+func encodeBootList(name string, said bootserver.List) ([]byte, error) {
+	report := link.BootReport{Name: name, Image: said.Image, Trouble: progress.Text(said.Trouble, maxReportedAdvice), Machines: link.BootMachines{}}
+	for _, r := range said.Machines[:min(len(said.Machines), link.MaxBootMachines)] {
+		report.Machines = append(report.Machines, link.BootMachine{
+			MAC: r.MAC, Node: r.Node, Step: r.Step, Failed: r.Failed, Advice: progress.Text(r.Advice, maxReportedAdvice), Address: r.Address,
+			Serial: r.Serial, Asset: r.Asset, UUID: r.UUID, Starts: r.Starts, Assigned: progress.Text(r.Assigned, maxReportedWord), Assignment: r.Assignment,
+			AgeSeconds: r.AgeSeconds, SilentSeconds: r.SilentSeconds,
+		})
+	}
+	for {
+		var b bytes.Buffer
+		e := json.NewEncoder(&b)
+		e.SetEscapeHTML(false) // six bytes for one
+		if err := e.Encode(report); err != nil {
+			return nil, fmt.Errorf("encode the report: %w", err)
+		}
+		if b.Len() <= nodes.MaxBootList || len(report.Machines) == 0 {
+			return b.Bytes(), nil
+		}
+		report.Machines = report.Machines[:len(report.Machines)/2]
+	}
+}

@@ -1,0 +1,281 @@
+package supervisor
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"writ"
+	"writ/identity"
+	"writ/internal/limit"
+	"writ/supervisor/journal"
+	"writ/supervisor/link"
+	"writ/supervisor/nodes"
+)
+
+// What a boot server may say, and how often. It is in memory only: a supervisor that was started again is told all of it at once.
+const (
+	bootReportsPerSecond = 1
+	bootReportsAtOnce    = 5
+	maxBootAdvice        = 1 << 10 // bytes
+	maxBootWord          = 256
+	maxBootAnswer        = 600 << 10       // bytes of machines in one answer: a link carries them with all that is around them
+	sameSince            = 3 * time.Second // ages are in whole seconds, and each report takes its time
+)
+
+// boots is what boot servers say of machines that start. A machine has said it to its boot server without proof, and any machine of that network can
+// say it for another. So it is bounded, made fit to be shown, and nothing is decided by it.
+type boots struct {
+	nonce []byte // of this term
+	rates limit.Names
+
+	mu     sync.Mutex
+	all    map[string]*bootServer // by the id of its token
+	counts map[string]int64       // of the last report, by the id of its token: as many as tokens that people have made
+	sorted []*link.BootMachine    // of all, those whose step is the newest first; nil if it has to be made
+}
+
+type bootServer struct {
+	link.BootServer
+	expires  time.Time // of its token
+	machines []link.BootMachine
+}
+
+func newBoots() *boots {
+	b := &boots{
+		nonce: make([]byte, identity.NonceSize), all: map[string]*bootServer{}, counts: map[string]int64{},
+		rates: limit.Names{PerSecond: bootReportsPerSecond, AtOnce: bootReportsAtOnce},
+	}
+	_, _ = rand.Read(b.nonce) // never fails
+	return b
+}
+
+var _ nodes.BootReports = (*Supervisor)(nil)
+
+// BootNext implements nodes.BootReports.
+func (s *Supervisor) BootNext(_ context.Context, token string) (nodes.BootNext, error) {
+	s.boots.mu.Lock()
+	defer s.boots.mu.Unlock()
+	return nodes.BootNext{Nonce: s.boots.nonce, Count: s.boots.counts[token] + 1}, nil
+}
+
+// ReportBoots implements nodes.BootReports.
+func (s *Supervisor) ReportBoots(ctx context.Context, c nodes.BootCredential, read func() ([]byte, error)) error {
+	token, err := s.bootToken(ctx, c)
+	if err != nil {
+		return err
+	}
+	if wait, ok := s.boots.rates.Reserve(c.Token, 1, 0); !ok {
+		return writ.Errorf(writ.CodeRateLimited, "the boot server reports too often").WithHint("it may do so again in %s", wait.Round(time.Second)+time.Second)
+	}
+	text, err := read()
+	if err != nil {
+		return err
+	}
+	if writ.DigestOf(text) != c.List {
+		return writ.Errorf(writ.CodeTokenInvalid, "the list is not the one that the boot server has proved")
+	}
+	var report link.BootReport
+	if err := json.Unmarshal(text, &report); err != nil {
+		if known := writ.AsError(err); known.Code != writ.CodeInternal {
+			return known
+		}
+		return writ.Errorf(writ.CodeBadRequest, "the list of a boot server cannot be read: %v", err)
+	}
+	return s.boots.take(c, report, token.Expires, s.Now())
+}
+
+// bootToken returns the token of a credential that was made with it, for the next report.
+func (s *Supervisor) bootToken(ctx context.Context, c nodes.BootCredential) (*journal.BootToken, error) {
+	var token *journal.BootToken
+	if identity.ValidTokenID(c.Token) {
+		err := s.Journal.Read(ctx, func(tx *journal.Tx) (err error) {
+			token, err = tx.BootToken(c.Token)
+			return err
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	var key identity.TokenKey
+	if token != nil {
+		copy(key[:], token.Key)
+	}
+	switch {
+	case !key.Verify(identity.BootReportText(c.Token, s.Datacenter, c.Nonce, c.Count, c.List), c.Proof):
+		return nil, writ.Errorf(writ.CodeTokenInvalid, "the boot server has no token of this datacenter").WithHint("make one with `writ token create --role boot-server`")
+	case token.Ended(s.Now()):
+		return nil, writ.Errorf(writ.CodeTokenInvalid, "the token of the boot server has ended").WithHint("make another one with `writ token create --role boot-server`")
+	}
+	return token, s.boots.isNext(c)
+}
+
+// isNext refuses what was reported before.
+func (b *boots) isNext(c nodes.BootCredential) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.follows(c)
+}
+
+func (b *boots) follows(c nodes.BootCredential) error {
+	if string(c.Nonce) != string(b.nonce) || c.Count <= b.counts[c.Token] {
+		return writ.Errorf(writ.CodeConflict, "this report of a boot server is not the next one").WithHint("ask which one is; each boot server needs a token of its own")
+	}
+	return nil
+}
+
+// take replaces what a boot server has said.
+func (b *boots) take(c nodes.BootCredential, report link.BootReport, expires, now time.Time) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if err := b.follows(c); err != nil {
+		return err
+	}
+	b.counts[c.Token] = c.Count
+	before := map[string]*link.BootMachine{}
+	if known := b.all[c.Token]; known != nil {
+		for i := range known.machines {
+			before[known.machines[i].MAC] = &known.machines[i]
+		}
+	} else if len(b.all) >= link.MaxBootServers {
+		b.forgetOldest()
+	}
+	server := &bootServer{expires: expires, BootServer: link.BootServer{
+		Token: c.Token, Name: oneLine(report.Name, maxBootWord), Heard: now, Image: oneLine(report.Image, maxBootWord), Trouble: oneLine(report.Trouble, maxBootAdvice),
+	}}
+	seen := map[string]bool{}
+	for _, m := range report.Machines {
+		if m, ok := moderateBoot(m, c.Token, before[m.MAC], now); ok && !seen[m.MAC] {
+			seen[m.MAC] = true
+			server.machines = append(server.machines, m)
+		}
+	}
+	server.Machines = len(server.machines)
+	b.all[c.Token], b.sorted = server, nil
+	return nil
+}
+
+func (b *boots) forgetOldest() {
+	var oldest *bootServer
+	for _, s := range b.all {
+		if oldest == nil || s.Heard.Before(oldest.Heard) {
+			oldest = s
+		}
+	}
+	delete(b.all, oldest.Token)
+}
+
+// forget forgets what was reported with a token.
+func (b *boots) forget(token string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	delete(b.all, token)
+	b.sorted = nil
+}
+
+var (
+	bootMachinePattern = regexp.MustCompile(`^([0-9a-f]{2}(:[0-9a-f]{2}){5}|serial=[!-~]{1,200})$`)
+	bootStepPattern    = regexp.MustCompile(`^[a-z][a-z0-9-]{0,15}$`)
+)
+
+// moderateBoot returns what a boot server says of a machine as people can be shown it, false if it is no machine. before is the same machine in the
+// report before, or nil.
+func moderateBoot(m link.BootMachine, token string, before *link.BootMachine, now time.Time) (link.BootMachine, bool) {
+	if !bootMachinePattern.MatchString(m.MAC) || m.Step != "" && !bootStepPattern.MatchString(m.Step) {
+		return m, false
+	}
+	if m.Node != "" && !writ.ValidName(m.Node) {
+		m.Node = ""
+	}
+	m.Server, m.Starts, m.Advice = token, max(m.Starts, 0), oneLine(m.Advice, maxBootAdvice)
+	for _, text := range []*string{&m.Address, &m.Serial, &m.Asset, &m.UUID, &m.Assigned, &m.Assignment} {
+		*text = oneLine(*text, maxBootWord)
+	}
+	m.Since, m.Heard = agoOf(m.AgeSeconds, now), agoOf(m.SilentSeconds, now)
+	if before != nil { // so that what stays the same is told once
+		m.Heard = steady(m.Heard, before.Heard)
+		if m.Step == before.Step && m.Failed == before.Failed {
+			m.Since = steady(m.Since, before.Since)
+		}
+	}
+	m.AgeSeconds, m.SilentSeconds = 0, 0
+	return m, true
+}
+
+// agoOf is the time some seconds ago, at most ten years.
+func agoOf(seconds int64, now time.Time) time.Time {
+	return now.Add(-time.Duration(min(max(seconds, 0), 10*365*86400)) * time.Second).UTC().Truncate(time.Second)
+}
+
+func steady(now, before time.Time) time.Time {
+	if now.Sub(before).Abs() <= sameSince {
+		return before
+	}
+	return now
+}
+
+// list answers which machines start.
+func (b *boots) list(asked link.Boots, now time.Time) link.BootList {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for id, s := range b.all {
+		if !s.expires.After(now) {
+			delete(b.all, id)
+			b.sorted = nil
+		}
+	}
+	b.sort()
+	list := link.BootList{Servers: []link.BootServer{}, Steps: map[string]int{}, Total: len(b.sorted), Machines: []link.BootMachine{}}
+	for _, s := range b.all {
+		list.Servers = append(list.Servers, s.BootServer)
+	}
+	slices.SortFunc(list.Servers, func(a, b link.BootServer) int { return strings.Compare(a.Token, b.Token) })
+	for _, m := range b.sorted {
+		list.Steps[stepOf(m)]++
+		if m.Failed {
+			list.Failed++
+		}
+	}
+	size, rest := 0, b.sorted[min(max(asked.After, 0), len(b.sorted)):]
+	for _, m := range rest {
+		text, err := json.Marshal(m)
+		size += len(text)
+		if err != nil || size > maxBootAnswer || asked.Max > 0 && len(list.Machines) == asked.Max {
+			break
+		}
+		list.Machines = append(list.Machines, *m)
+	}
+	return list
+}
+
+// sort puts the machines of all boot servers in one order: those whose step is the newest come first.
+func (b *boots) sort() {
+	if b.sorted != nil {
+		return
+	}
+	b.sorted = []*link.BootMachine{}
+	for _, s := range b.all {
+		for i := range s.machines {
+			b.sorted = append(b.sorted, &s.machines[i])
+		}
+	}
+	slices.SortFunc(b.sorted, func(a, b *link.BootMachine) int {
+		if newer := b.Since.Compare(a.Since); newer != 0 {
+			return newer
+		}
+		return strings.Compare(a.MAC+a.Server, b.MAC+b.Server)
+	})
+}
+
+// stepOf is the step at which a machine is counted.
+func stepOf(m *link.BootMachine) string {
+	if slices.Contains(link.BootSteps, m.Step) {
+		return m.Step
+	}
+	return link.BootOther
+}

@@ -1,0 +1,235 @@
+package supervisor_test
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"writ"
+	"writ/identity"
+	"writ/internal/hidden"
+	"writ/supervisor/link"
+	"writ/supervisor/nodes"
+)
+
+// bootToken has alice sign a token for a boot server.
+func (s *sim) bootToken(valid time.Duration) identity.Token {
+	s.t.Helper()
+	token, statement := s.grant(1, time.Minute)
+	grant := identity.TokenGrant{ID: token.ID, Key: token.Key(), Role: identity.TokenRoleBoot, Expires: s.clock.now().Add(valid).UTC().Truncate(time.Second)}
+	grant.Statement(statement)
+	if _, err := s.Decide(s.t.Context(), s.sign(statement)); err != nil {
+		s.t.Fatal(err)
+	}
+	return token
+}
+
+// bootReport is a report of a boot server as it is sent.
+type bootReport struct {
+	credential nodes.BootCredential
+	text       []byte
+}
+
+// reportWith returns the next report with a token, to a datacenter.
+func (s *sim) reportWith(token identity.Token, dc writ.DatacenterID, report any) bootReport {
+	s.t.Helper()
+	text, err := json.Marshal(report)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	next, err := s.BootNext(s.t.Context(), token.ID)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	c := nodes.BootCredential{Token: token.ID, Nonce: next.Nonce, Count: next.Count, List: writ.DigestOf(text)}
+	c.Proof = token.Prove(identity.BootReportText(c.Token, dc, c.Nonce, c.Count, c.List))
+	return bootReport{c, text}
+}
+
+// send hands a report in, once the rate of reports allows one. read says whether its list was looked at.
+func (s *sim) send(r bootReport) (read bool, err error) {
+	s.t.Helper()
+	time.Sleep(time.Second) // of the simulation
+	err = s.ReportBoots(s.t.Context(), r.credential, func() ([]byte, error) { read = true; return r.text, nil })
+	return read, err
+}
+
+// booting returns what is listed of machines that start, all pages of it.
+func (s *sim) booting() (all link.BootList) {
+	s.t.Helper()
+	for {
+		said, err := s.Ask(s.t.Context(), link.VerbBoots, link.Boots{After: len(all.Machines)})
+		list, ok := said.(link.BootList)
+		if err != nil || !ok {
+			s.t.Fatalf("the machines are %v, %v", said, err)
+		}
+		if text, err := json.Marshal(list); err != nil || len(text) > link.MaxFrame*3/4 {
+			s.t.Fatalf("an answer has %d bytes, %v", len(text), err)
+		}
+		list.Machines = append(all.Machines, list.Machines...)
+		if len(list.Machines) == len(all.Machines) || len(list.Machines) == list.Total {
+			return list
+		}
+		all = list
+	}
+}
+
+func reportOf(macs ...string) link.BootReport {
+	r := link.BootReport{Name: "site", Machines: link.BootMachines{}}
+	for _, mac := range macs {
+		r.Machines = append(r.Machines, link.BootMachine{MAC: mac, Step: "script", Advice: "asked for its script", AgeSeconds: 40})
+	}
+	return r
+}
+
+// Only who has a token of this datacenter for boot servers reports machines, and each report counts once: strangers, nodes, boot servers of other
+// datacenters and who has recorded an earlier report change nothing.
+func TestOnlyABootServerOfTheDatacenterReportsMachines(t *testing.T) {
+	inSim(t, func(t *testing.T, s *sim) {
+		token, other := s.bootToken(time.Hour), s.bootToken(2*time.Minute)
+		first := s.reportWith(token, theDatacenter, reportOf("52:54:00:77:00:50"))
+		if _, err := s.send(first); err != nil {
+			t.Fatal(err)
+		}
+		began := s.booting().Machines[0].Since
+		if age := s.clock.now().Sub(began); age < 40*time.Second || age > 42*time.Second {
+			t.Errorf("the step is %s old", age)
+		}
+		stranger, err := identity.NewToken(s.Pin).For(theDatacenter, s.roster)
+		if err != nil {
+			t.Fatal(err)
+		}
+		evil := reportOf("52:54:00:77:00:99")
+		altered := s.reportWith(token, theDatacenter, evil)
+		altered.text = append(altered.text, ' ')
+		relabelled := s.reportWith(other, theDatacenter, evil)
+		relabelled.credential.Token = token.ID
+		for what, r := range map[string]struct {
+			bootReport
+			want writ.Code
+			read bool
+		}{
+			"a stranger":                   {s.reportWith(stranger, theDatacenter, evil), writ.CodeTokenInvalid, false},
+			"the token of a node":          {s.reportWith(s.token(), theDatacenter, evil), writ.CodeTokenInvalid, false},
+			"a report to another one":      {s.reportWith(token, writ.DatacenterID(writ.NewUUID()), evil), writ.CodeTokenInvalid, false},
+			"another list":                 {altered, writ.CodeTokenInvalid, true},
+			"the report again":             {first, writ.CodeConflict, false},
+			"the proof of another token":   {relabelled, writ.CodeTokenInvalid, false},
+			"more machines than there are": {s.reportWith(token, theDatacenter, manyMachines(10_000)), writ.CodeTooLarge, true},
+			"no list":                      {s.reportWith(token, theDatacenter, "x"), writ.CodeBadRequest, true},
+		} {
+			read, err := s.send(r.bootReport)
+			if e, ok := errors.AsType[*writ.Error](err); !ok || e.Code != r.want || read != r.read {
+				t.Errorf("%s: %v, and its list was read: %v", what, err, read)
+			}
+		}
+		if list := s.booting(); len(list.Machines) != 1 || list.Machines[0].MAC != "52:54:00:77:00:50" || len(list.Servers) != 1 {
+			t.Errorf("the list is %+v", list)
+		}
+		again := reportOf("52:54:00:77:00:50")
+		again.Machines[0].AgeSeconds = int64(s.clock.now().Sub(began)/time.Second) + 1 // rounded otherwise
+		if _, err := s.send(s.reportWith(token, theDatacenter, again)); err != nil || !s.booting().Machines[0].Since.Equal(began) {
+			t.Errorf("what stays the same changes: %v, %s is not %s", err, s.booting().Machines[0].Since, began)
+		}
+
+		old := s.reportWith(token, theDatacenter, evil)
+		s.again(func() {})
+		if list := s.booting(); list.Total != 0 {
+			t.Errorf("a supervisor that was started again knows %+v", list)
+		}
+		if _, err := s.send(old); writ.CodeOf(err) != writ.CodeConflict {
+			t.Errorf("a report to the supervisor before: %v", err)
+		}
+		if _, err := s.send(s.reportWith(token, theDatacenter, again)); err != nil || s.booting().Total != 1 {
+			t.Errorf("after the supervisor was started again: %v, %+v", err, s.booting())
+		}
+		if _, err := s.send(s.reportWith(other, theDatacenter, evil)); err != nil || s.booting().Total != 2 {
+			t.Errorf("another boot server: %v, %+v", err, s.booting())
+		}
+		s.decideFor("token/"+token.ID, identity.DecisionRevoke, "")
+		if list := s.booting(); list.Total != 1 || list.Machines[0].MAC != "52:54:00:77:00:99" {
+			t.Errorf("after a token was revoked the list is %+v", list)
+		}
+		time.Sleep(3 * time.Minute)
+		if list := s.booting(); list.Total != 0 || len(list.Servers) != 0 {
+			t.Errorf("after a token is over the list is %+v", list)
+		}
+		for _, ended := range []identity.Token{token, other} {
+			if _, err := s.send(s.reportWith(ended, theDatacenter, evil)); writ.CodeOf(err) != writ.CodeTokenInvalid {
+				t.Errorf("with a token that has ended: %v", err)
+			}
+		}
+	})
+}
+
+// A token of a boot server admits no node.
+func TestABootServerIsNoNode(t *testing.T) {
+	inSim(t, func(t *testing.T, s *sim) {
+		if w, err := s.machine("n9", "").claim(s.bootToken(time.Hour)); writ.CodeOf(err) != writ.CodeTokenInvalid {
+			t.Errorf("it is %+v, %v", w, err)
+		}
+	})
+}
+
+func manyMachines(n int) link.BootReport {
+	r := link.BootReport{}
+	for i := range n {
+		r.Machines = append(r.Machines, link.BootMachine{MAC: fmt.Sprintf("02:00:00:00:%02x:%02x", i>>8, i&255), Step: "script"})
+	}
+	return r
+}
+
+// What machines make a boot server say is bounded and can be shown, and a list that is as long as can be comes in pieces that a link carries.
+func TestReportedMachinesAreBoundedAndCanBeShown(t *testing.T) {
+	inSim(t, func(t *testing.T, s *sim) {
+		token := s.bootToken(time.Hour)
+		evil := "\x1b[2J\u202etext<" + strings.Repeat("<", 100)
+		r := manyMachines(link.MaxBootMachines)
+		for i := range r.Machines {
+			m := &r.Machines[i]
+			m.Advice, m.Serial, m.Asset, m.UUID, m.Address, m.Assigned, m.Assignment, m.Node = evil, evil, evil, evil, evil, evil, evil, "../n1"
+			m.AgeSeconds, m.SilentSeconds, m.Starts = -1<<63, 1<<62, -1
+		}
+		r.Machines[0].MAC = "\x1b[2J"
+		r.Machines[1].Step = "Über"
+		r.Machines[2].MAC = r.Machines[3].MAC
+		r.Machines[4].Step = "made-up"
+		r.Name, r.Trouble = evil, evil
+		if _, err := s.send(s.reportWith(token, theDatacenter, r)); err != nil {
+			t.Fatal(err)
+		}
+		list := s.booting()
+		if list.Total != link.MaxBootMachines-3 || len(list.Machines) != list.Total || list.Steps["script"] != list.Total-1 || list.Steps[link.BootOther] != 1 {
+			t.Errorf("of %d machines %d are listed, and %d counted as %v", len(r.Machines), len(list.Machines), list.Total, list.Steps)
+		}
+		for _, m := range append(list.Machines[:2:2], link.BootMachine{Advice: list.Servers[0].Name + list.Servers[0].Trouble}) {
+			text := fmt.Sprint(m)
+			if strings.ContainsFunc(text, hidden.IsControl) || strings.ContainsFunc(text, hidden.Is) || len(text) > 6000 || m.Node != "" {
+				t.Errorf("a machine is %d bytes: %.200q", len(text), text)
+			}
+		}
+		for i := range 2 * link.MaxBootServers {
+			one := manyMachines(1)
+			one.Machines[0].MAC = fmt.Sprintf("02:00:00:01:00:%02x", i)
+			if _, err := s.send(s.reportWith(s.bootToken(time.Hour), theDatacenter, one)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if list := s.booting(); len(list.Servers) != link.MaxBootServers || list.Total != link.MaxBootServers {
+			t.Errorf("of many boot servers %d are known, with %d machines", len(list.Servers), list.Total)
+		}
+		burst := 0
+		for range 20 {
+			r := s.reportWith(token, theDatacenter, manyMachines(1))
+			if err := s.ReportBoots(t.Context(), r.credential, func() ([]byte, error) { return r.text, nil }); writ.CodeOf(err) == writ.CodeRateLimited {
+				burst++
+			}
+		}
+		if burst < 10 {
+			t.Errorf("of 20 reports at once %d are refused", burst)
+		}
+	})
+}
