@@ -27,19 +27,20 @@ func (v *Verifier) Author(namespace Namespace, signed []byte) (Author, error) {
 	a := Author{Digest: writ.DigestOf(text)}
 	var cluster writ.ClusterID
 	var datacenter writ.DatacenterID
+	var certificate writ.Digest
 	if namespace == ScriptNamespace {
 		p, err := ParsePayload(text)
 		if err != nil {
 			return Author{}, err
 		}
-		a.Signer, a.Subject, a.Expires = p.Signer, "run/"+string(writ.RunIDOf(a.Digest)), p.Expires
+		a.Signer, a.Subject, a.Expires, certificate = p.Signer, "run/"+string(writ.RunIDOf(a.Digest)), p.Expires, p.Certificate
 		cluster, datacenter = p.Cluster, p.Datacenter
 	} else {
 		s, err := ParseStatement(text)
 		if err != nil {
 			return Author{}, err
 		}
-		a.Signer, a.Subject, a.Expires = s.Signer, s.Subject, s.Expires
+		a.Signer, a.Subject, a.Expires, certificate = s.Signer, s.Subject, s.Expires, s.Certificate
 		cluster, datacenter = s.Cluster, s.Datacenter
 	}
 	switch {
@@ -49,5 +50,5 @@ func (v *Verifier) Author(namespace Namespace, signed []byte) (Author, error) {
 		return Author{}, writ.Errorf(writ.CodeWrongDatacenter, "the text was signed for the datacenter %s, this is %s",
 			orDash(string(datacenter)), v.Datacenter)
 	}
-	return a, who.is(a.Signer, v.Roster, m)
+	return a, who.is(a.Signer, certificate, v.Roster, m)
 }

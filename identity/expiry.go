@@ -13,11 +13,11 @@ import (
 // warnBefore is how long before something expires people are warned of it, the longest first.
 var warnBefore = []time.Duration{30 * 24 * time.Hour, 7 * 24 * time.Hour, 24 * time.Hour}
 
-// Expiry is something that ends by itself: a roster, a role in it, or a certificate that an operator has renewed. Keys in a roster never do, and join
+// Expiry is something that ends by itself: a roster, a role or an authority in it, or a certificate that an operator has renewed. Keys in a roster never do, and join
 // tokens last a day at most.
 type Expiry struct {
 	What      string // "version 3 of the roster", "the role deployer of alice on web-shop"
-	Principal string // whose role it is, "" of the roster
+	Principal string // whose role it is, "" of the roster and of an authority
 	Role      Role
 	Project   string // its name, "*" for all
 	At        time.Time
@@ -72,6 +72,11 @@ func (r *Roster) Expiries() []Expiry {
 			What: fmt.Sprintf("the role %s of %s on %s", b.Role, b.Principal, on), Principal: b.Principal, Role: b.Role, Project: project, At: b.Expires,
 			Renew: renew,
 		})
+	}
+	for _, a := range r.Authorities {
+		if a.State == Active && !a.Expires.IsZero() {
+			all = append(all, Expiry{What: "the authority " + a.Name, At: a.Expires, Renew: fmt.Sprintf("writ ca add %s --valid 2160h", a.Name)})
+		}
 	}
 	slices.SortStableFunc(all, func(a, b Expiry) int { return cmp.Or(a.At.Compare(b.At), cmp.Compare(a.What, b.What)) })
 	return all

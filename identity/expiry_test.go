@@ -19,7 +19,10 @@ func TestExpiriesAreKnownInAdvance(t *testing.T) {
 	r := &identity.Roster{
 		Version: 3, Created: now, Expires: in(90 * day),
 		Principals: []identity.Principal{{Name: "alice", State: identity.Active}, {Name: "bob", State: identity.Active}, {Name: "gone", State: identity.Revoked}},
-		Projects:   []identity.Project{{ID: writ.ProjectID("p1"), Name: "shop"}},
+		Authorities: []identity.Authority{
+			{Name: "forge", State: identity.Active, Expires: in(10 * day)}, {Name: "old", State: identity.Removed, Expires: in(day)}, {Name: "ever", State: identity.Active},
+		},
+		Projects: []identity.Project{{ID: writ.ProjectID("p1"), Name: "shop"}},
 		Bindings: []identity.Binding{
 			role("alice", identity.Deployer, "p1", false, in(20*day)),
 			role("alice", identity.Viewer, "p1", false, in(20*day)), // for ever, by the next one
@@ -39,6 +42,7 @@ func TestExpiriesAreKnownInAdvance(t *testing.T) {
 	want := []string{
 		"the role operator of bob on all projects expires on 2026-11-03: writ user add bob --role operator --project '*'",
 		"the role deployer of bob on shop expires on 2026-11-06: writ user add bob --role deployer --project 'shop' --destructive",
+		"the authority forge expires on 2026-11-11: writ ca add forge --valid 2160h",
 		"the role deployer of alice on shop expires on 2026-11-21: writ user add alice --role deployer --project 'shop'",
 		"the role deployer of bob on shop expires on 2026-12-11: writ user add bob --role deployer --project 'shop'",
 		"version 3 of the roster expires on 2027-01-30: writ roster renew",

@@ -34,6 +34,11 @@ func FuzzPayload(f *testing.F) {
 	if text, err := oldPayload().Text(); err == nil {
 		f.Add(text)
 	}
+	byCertificate := testPayload()
+	nameCertificate(byCertificate, job(f, nil).PublicKey())
+	if text, err := byCertificate.Text(); err == nil {
+		f.Add(text)
+	}
 	fuzzText(f, testPayload(), func(text []byte) (texter, error) { return ParsePayload(text) })
 }
 
@@ -55,6 +60,9 @@ func FuzzStatement(f *testing.F) {
 }
 
 func FuzzRoster(f *testing.F) {
+	if text, err := limitedRoster().Text(); err == nil {
+		f.Add(text)
+	}
 	fuzzText(f, testRoster(), func(text []byte) (texter, error) { return ParseRoster(text) })
 }
 

@@ -1,8 +1,8 @@
 package identity
 
 import (
+	"bytes"
 	"crypto/ed25519"
-	"crypto/rand"
 	"crypto/sha256"
 	"encoding/binary"
 	"flag"
@@ -194,11 +194,29 @@ func signText(t testing.TB, s Signer, namespace Namespace, text interface{ Text(
 	if s, ok := text.(*Statement); ok && s.Format == FormatV2 {
 		seen(s)
 	}
+	nameCertificate(text, s.PublicKey())
 	b, err := text.Text()
 	if err != nil {
 		t.Fatal(err)
 	}
 	return signBytes(t, s, namespace, b)
+}
+
+// nameCertificate lets a text of today name the certificate that signs it.
+func nameCertificate(text any, key ssh.PublicKey) {
+	certificate := CertificateDigest(key)
+	switch s := text.(type) {
+	case *Statement:
+		if s.Format == FormatV2 {
+			s.Format, s.Certificate = FormatFor(certificate), certificate
+		}
+	case *Payload:
+		if s.Format == FormatV2 {
+			s.Format, s.Certificate = FormatFor(certificate), certificate
+		}
+	case *Login:
+		s.Certificate = certificate
+	}
 }
 
 func signBytes(t testing.TB, s Signer, namespace Namespace, text []byte) []byte {
@@ -291,7 +309,7 @@ func certify(t testing.TB, authority, name string, change func(*ssh.Certificate)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := cert.SignCert(rand.Reader, ca); err != nil {
+	if err := cert.SignCert(bytes.NewReader(make([]byte, 64)), ca); err != nil {
 		t.Fatal(err)
 	}
 	s.key = cert

@@ -28,6 +28,7 @@ type Login struct {
 	Roster       int    // the version that the signer has seen
 	RosterDigest writ.Digest
 	Signer       string
+	Certificate  writ.Digest // of the certificate that signs, zero for a plain key; with it the text has the format v2
 	Session      ed25519.PublicKey
 	Nonce        []byte // of the coordinator, NonceSize bytes
 	Created      time.Time
@@ -54,7 +55,11 @@ type LoginRefresh struct {
 // Text returns the exact bytes that are signed.
 func (l *Login) Text() ([]byte, error) {
 	w := new(textWriter)
-	w.line("writ-login", "v1")
+	format := "v1"
+	if !l.Certificate.IsZero() {
+		format = "v2"
+	}
+	w.line("writ-login", format)
 	w.cluster(l.Cluster)
 	w.check(writ.ValidUUID(l.Coordinator), "coordinator", "%q is not the id of a coordinator", clip(l.Coordinator))
 	w.line("coordinator", l.Coordinator)
@@ -62,6 +67,9 @@ func (l *Login) Text() ([]byte, error) {
 	w.line("url", l.URL)
 	w.roster(FormatV2, l.Roster, l.RosterDigest)
 	w.principal("signer", l.Signer)
+	if !l.Certificate.IsZero() {
+		w.line("certificate", l.Certificate.String())
+	}
 	w.line("session", w.keyText("session", SSHKey(l.Session)))
 	w.check(len(l.Nonce) == NonceSize, "nonce", "it has %d bytes, not %d", len(l.Nonce), NonceSize)
 	w.line("nonce", hex.EncodeToString(l.Nonce))
@@ -75,12 +83,16 @@ func (l *Login) Text() ([]byte, error) {
 func ParseLogin(text []byte) (*Login, error) {
 	r := newTextReader(text)
 	l := new(Login)
-	r.one("writ-login")
+	format := FormatV2 // of texts by plain keys
+	if r.one("writ-login") == "v2" {
+		format = FormatV3
+	}
 	l.Cluster = writ.ClusterID(r.one("cluster"))
 	l.Coordinator = r.one("coordinator")
 	l.URL = r.one("url")
 	l.Roster, l.RosterDigest = r.roster(FormatV2)
 	l.Signer = r.one("signer")
+	l.Certificate = r.certificate(format)
 	l.Session = r.machineKey(r.fields(r.one("session"), 2))
 	nonce, err := hex.DecodeString(r.one("nonce"))
 	if err != nil {
@@ -130,7 +142,7 @@ func (v *Verifier) Login(signed []byte) (*VerifiedLogin, error) {
 		}
 		return nil, err
 	}
-	if err := who.is(l.Signer, v.Roster, m); err != nil {
+	if err := who.is(l.Signer, l.Certificate, v.Roster, m); err != nil {
 		return nil, err
 	}
 	if err := inTime(l.Created, l.Expires, m); err != nil {
@@ -157,7 +169,7 @@ func (r *Roster) Reads(l *VerifiedLogin, at time.Time) ([]writ.ProjectID, error)
 	if err != nil {
 		return nil, err
 	}
-	if err := who.is(l.Signer, r, m); err != nil {
+	if err := who.is(l.Signer, l.Certificate, r, m); err != nil {
 		return nil, err
 	}
 	if !at.Before(l.Until) {

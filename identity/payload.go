@@ -49,7 +49,7 @@ func (d Deployment) String() string {
 
 // Payload is what is signed for a script: everything that the run may depend on.
 type Payload struct {
-	Format       Format // FormatV2 for what is new
+	Format       Format // FormatFor(Certificate) for what is new
 	Cluster      writ.ClusterID
 	Datacenter   writ.DatacenterID
 	Roster       int         // the version that the signer knows; a verifier must know at least this one
@@ -57,9 +57,10 @@ type Payload struct {
 	Project      writ.ProjectID
 	ProjectName  string
 	Deployment   Deployment
-	Signer       string    // a principal of the roster
-	Created      time.Time // whole seconds; fractions are cut off
-	Expires      time.Time // it may be accepted until then
+	Signer       string      // a principal of the roster
+	Certificate  writ.Digest // in FormatV3: of the certificate that signs; zero in the others
+	Created      time.Time   // whole seconds; fractions are cut off
+	Expires      time.Time   // it may be accepted until then
 	Deadline     time.Duration
 	Nonce        Nonce
 	Engine       string   // "tengo/2.17.0 api/1"
@@ -97,6 +98,7 @@ func (p *Payload) Text() ([]byte, error) {
 	w.line("project", string(p.Project)+" "+p.ProjectName)
 	w.deployment(p.Deployment)
 	w.principal("signer", p.Signer)
+	w.certificate(p.Format, p.Certificate)
 	w.window(p.Created, p.Expires, MaxValidity)
 	w.deadline(p.Deadline)
 	w.nonce(p.Nonce)
@@ -205,6 +207,7 @@ func ParsePayload(text []byte) (*Payload, error) {
 	p.Project, p.ProjectName = writ.ProjectID(project[0]), project[1]
 	p.Deployment = r.deployment()
 	p.Signer = r.one("signer")
+	p.Certificate = r.certificate(p.Format)
 	p.Created = r.time("created")
 	p.Expires = r.time("expires")
 	p.Deadline = r.duration("deadline")

@@ -18,11 +18,18 @@ func (r *Roster) Allows(principal string, action Action, project writ.ProjectID,
 	if err := usable(p.State, principal, moment{}); err != nil {
 		return err
 	}
-	return r.allows(principal, action, project, at, true)
+	return r.allows(principal, action, project, at, proof{userVerified: true})
 }
 
-// allows looks at bindings only; whether the principal may still be used is known.
-func (r *Roster) allows(principal string, action Action, project writ.ProjectID, at time.Time, userVerified bool) error {
+// proof is what a signature shows of its signer besides the name.
+type proof struct {
+	userVerified bool // a security key has verified its user
+	certificate  bool // a certificate signed, and no key of the roster
+}
+
+// allows looks at bindings only; whether the principal may still be used is known. The role admin does not count for a certificate: its authority
+// would decide who admits nodes and makes tokens, and the roster would not.
+func (r *Roster) allows(principal string, action Action, project writ.ProjectID, at time.Time, by proof) error {
 	if action == ActionGovern {
 		if !slices.Contains(r.Operators, principal) {
 			return writ.Errorf(writ.CodeRoleMissing, "%s is not a root operator", principal).WithHint("the roster names those who are")
@@ -33,13 +40,15 @@ func (r *Roster) allows(principal string, action Action, project writ.ProjectID,
 	if action == ActionDestroy {
 		needed = ActionSubmit
 	}
-	tame, unverified := false, Role("")
+	tame, powerless, unverified := false, false, Role("")
 	for _, b := range r.Bindings {
 		switch {
 		case b.Principal != principal || !slices.Contains(RoleActions[b.Role], needed):
 		case b.Project != AllProjects && (project == "" || b.Project != project):
 		case !b.Expires.IsZero() && !at.Before(b.Expires):
-		case !userVerified && slices.Contains(r.UserVerification, b.Role):
+		case by.certificate && b.Role == Admin:
+			powerless = true
+		case !by.userVerified && slices.Contains(r.UserVerification, b.Role):
 			unverified = b.Role
 		case action == ActionDestroy && !b.Destructive:
 			tame = true
@@ -51,6 +60,9 @@ func (r *Roster) allows(principal string, action Action, project writ.ProjectID,
 	case tame:
 		return writ.Errorf(writ.CodeDestructiveDenied, "%s may deploy here, but not what deletes or overwrites data", principal).
 			WithHint("a root operator can bind the role with the destructive flag")
+	case powerless:
+		return writ.Errorf(writ.CodeRoleMissing, "the role admin of %s does not count for a certificate", principal).
+			WithHint("sign with a key that the roster has: writ user add %s --key FILE.pub", principal)
 	case unverified != "":
 		return writ.Errorf(writ.CodeRoleMissing, "the role %s needs a security key that proves its owner, by PIN or finger", unverified).
 			WithHint("make one with `ssh-keygen -t ed25519-sk -O verify-required`")

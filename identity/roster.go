@@ -62,7 +62,7 @@ type Roster struct {
 	Projects         []Project
 	Bindings         []Binding
 	Datacenters      []Datacenter
-	Coordinators     []Coordinator // with one of them the text has the format v2
+	Coordinators     []Coordinator // with one of them the text has the format v2 at least
 
 	byKey  map[string]keyOwner // made when parsing; see owners
 	digest writ.Digest         // of the text that was parsed; zero in a roster that is being built
@@ -81,14 +81,6 @@ type Principal struct {
 type PrincipalKey struct {
 	Key   ssh.PublicKey // ssh-ed25519 or sk-ssh-ed25519@openssh.com
 	State State
-}
-
-// Authority is a key whose OpenSSH user certificates stand for CI principals, for at most 24 hours each.
-type Authority struct {
-	Name       string
-	State      State
-	Key        ssh.PublicKey
-	Principals []string // for which it may make certificates; of kind CI
 }
 
 // Tenant owns projects.
@@ -151,7 +143,7 @@ func ClusterOf(root ssh.PublicKey) writ.ClusterID {
 // line that cannot be written: every name must lead to something, every id, name and key be there once.
 func (r *Roster) Text() ([]byte, error) {
 	w := new(textWriter)
-	w.format("writ-roster", r.format())
+	w.format("writ-roster", r.Format())
 	w.cluster(r.Cluster)
 	w.number("version", r.Version, 1, maxRosterVersion)
 	w.window(r.Created, r.Expires, maxRosterValidity)
@@ -176,11 +168,15 @@ func (r *Roster) Text() ([]byte, error) {
 	r.writeDatacenters(w)
 	r.writeCoordinators(w)
 	r.writeManualApprovals(w)
+	r.writeAuthorityLimits(w)
 	return w.text()
 }
 
-// format is the form of the text: what earlier versions of writ can read, as long as they can.
-func (r *Roster) format() Format {
+// Format is the form of the text: what earlier versions of writ can read, as long as they can.
+func (r *Roster) Format() Format {
+	if slices.ContainsFunc(r.Authorities, func(a Authority) bool { return a.limited() }) {
+		return FormatV3
+	}
 	if len(r.Coordinators) > 0 || slices.ContainsFunc(r.Datacenters, func(d Datacenter) bool { return d.ManualApproval }) {
 		return FormatV2
 	}
@@ -205,7 +201,7 @@ func (r *Roster) writeOperators(w *textWriter, principals map[string]*Principal)
 }
 
 func (r *Roster) writePrincipals(w *textWriter, principals map[string]*Principal) {
-	var people, keys, authorities []string
+	var people, keys []string
 	used := map[string]string{} // key → whose
 	own := func(label, who string, key ssh.PublicKey) string {
 		text := w.keyText(label, key)
@@ -225,22 +221,9 @@ func (r *Roster) writePrincipals(w *textWriter, principals map[string]*Principal
 			keys = append(keys, strings.Join([]string{p.Name, string(k.State), own("key", p.Name, k.Key)}, " "))
 		}
 	}
-	names = map[string]bool{}
-	for _, a := range r.Authorities {
-		w.check(writ.ValidName(a.Name) && !names[a.Name], "authority", "%q is not a proper name, or there twice", a.Name)
-		names[a.Name] = true
-		w.state("authority", a.State)
-		w.check(len(a.Principals) > 0, "authority", "%s names no key", a.Name)
-		for _, name := range a.Principals {
-			p := principals[name]
-			w.check(p != nil && p.Kind == CI, "authority", "%q is not a ci principal of the roster", name)
-		}
-		words := append([]string{a.Name, string(a.State), own("authority", a.Name, a.Key)}, w.sorted("authority", a.Principals)...)
-		authorities = append(authorities, strings.Join(words, " "))
-	}
 	w.lines("principal", people)
 	w.lines("key", keys)
-	w.lines("authority", authorities)
+	r.writeAuthorities(w, principals, own)
 }
 
 func (r *Roster) writeProjects(w *textWriter) {

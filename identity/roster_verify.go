@@ -48,9 +48,10 @@ func ParseRoster(text []byte) (*Roster, error) {
 	r.datacenters(o)
 	r.coordinators(o)
 	r.manualApprovals(o)
+	r.authorityLimits(o)
 	r.end()
-	if r.err == nil && format != o.format() {
-		r.fail("the format v2 is for rosters with coordinators or manual approvals")
+	if r.err == nil && format != o.Format() {
+		r.fail("the format v2 is for rosters with coordinators or manual approvals, v3 for those with limits of authorities")
 	}
 	if r.err != nil {
 		return nil, r.err
@@ -83,10 +84,7 @@ func (r *textReader) principals(o *Roster) {
 		}
 		o.Principals[i].Keys = append(o.Principals[i].Keys, key)
 	}
-	for _, line := range r.many("authority") {
-		f := r.fields(line, 5)
-		o.Authorities = append(o.Authorities, Authority{Name: f[0], State: State(f[1]), Key: r.key(f[2:4]), Principals: f[4:]})
-	}
+	r.authorities(o)
 }
 
 func (r *textReader) bindings(o *Roster) {

@@ -35,12 +35,22 @@ func NewSigner(key ed25519.PrivateKey) Signer {
 	return &signer{key: s.PublicKey(), sign: func(data []byte) (*ssh.Signature, error) { return s.Sign(rand.Reader, data) }}
 }
 
+// NewCertifiedSigner returns a signer for a key in memory whose signatures have a certificate of it. The error has the code KEY_UNUSABLE.
+func NewCertifiedSigner(key ed25519.PrivateKey, cert *ssh.Certificate) (Signer, error) {
+	s := NewSigner(key).(*signer)
+	if !bytes.Equal(cert.Key.Marshal(), s.key.Marshal()) {
+		return nil, unusable("the certificate is of another key")
+	}
+	s.key = cert
+	return s, nil
+}
+
 // LoadKey returns a signer for a private key file of OpenSSH, as ssh-keygen makes it. A path that ends in "-cert.pub" names a
 // certificate, with its private key beside it under the name without that ending. passphrase is asked only if the file is locked; it
 // may be nil. Every error has the code KEY_UNUSABLE: a missing file, a file that others may read, a wrong passphrase, and any key
 // that is not ed25519. Keys on security tokens are used through the agent.
 func LoadKey(path string, passphrase func() ([]byte, error)) (Signer, error) {
-	var cert ssh.PublicKey
+	var cert *ssh.Certificate
 	keyPath, isCert := strings.CutSuffix(path, "-cert.pub")
 	if isCert {
 		var err error
@@ -52,17 +62,17 @@ func LoadKey(path string, passphrase func() ([]byte, error)) (Signer, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := NewSigner(key).(*signer)
-	if isCert {
-		if !bytes.Equal(plainKey(cert).Marshal(), s.key.Marshal()) {
-			return nil, unusable("the certificate %s is not of the key %s", path, keyPath)
-		}
-		s.key = cert
+	if !isCert {
+		return NewSigner(key), nil
+	}
+	s, err := NewCertifiedSigner(key, cert)
+	if err != nil {
+		return nil, unusable("the certificate %s is not of the key %s", path, keyPath)
 	}
 	return s, nil
 }
 
-func loadCertificate(path string) (ssh.PublicKey, error) {
+func loadCertificate(path string) (*ssh.Certificate, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
 		return nil, unusable("cannot read the certificate: %v", err)
@@ -71,10 +81,11 @@ func loadCertificate(path string) (ssh.PublicKey, error) {
 	if err != nil {
 		return nil, unusable("%s holds no SSH certificate", path)
 	}
-	if t := key.Type(); t != ssh.CertAlgoED25519v01 {
+	cert, ok := key.(*ssh.Certificate)
+	if t := key.Type(); !ok || t != ssh.CertAlgoED25519v01 {
 		return nil, unusable("%s holds an %s; a certificate of an ed25519 key is needed", path, t)
 	}
-	return key, nil
+	return cert, nil
 }
 
 func loadPrivateKey(path string, passphrase func() ([]byte, error)) (ed25519.PrivateKey, error) {

@@ -11,7 +11,7 @@ import (
 
 // Statement is what is signed for every change besides a script: one decision about one subject.
 type Statement struct {
-	Format         Format // FormatV2 for what is new
+	Format         Format // FormatFor(Certificate) for what is new
 	Cluster        writ.ClusterID
 	Datacenter     writ.DatacenterID // "" if the statement is for the cluster as a whole
 	DatacenterName string            // as the signer's roster has it; "" in FormatV1
@@ -22,6 +22,7 @@ type Statement struct {
 	Decision       string            // "cancel"; the table Rules lists what is possible
 	Params         map[string]any    // what the decision needs to know besides, as in a payload
 	Signer         string            // a principal of the roster
+	Certificate    writ.Digest       // in FormatV3: of the certificate that signs; zero in the others
 	Created        time.Time         // whole seconds; fractions are cut off
 	Expires        time.Time         // it may be accepted until then
 	Nonce          Nonce
@@ -98,6 +99,7 @@ func (s *Statement) Text() ([]byte, error) {
 	}
 	w.params(s.Params)
 	w.principal("signer", s.Signer)
+	w.certificate(s.Format, s.Certificate)
 	w.window(s.Created, s.Expires, MaxValidity)
 	w.nonce(s.Nonce)
 	w.check(s.Reason != "-", "reason", "a lone hyphen stands for none")
@@ -190,6 +192,7 @@ func ParseStatement(text []byte) (*Statement, error) {
 	s.Decision = r.one("decision")
 	s.Params = r.params()
 	s.Signer = r.one("signer")
+	s.Certificate = r.certificate(s.Format)
 	s.Created = r.time("created")
 	s.Expires = r.time("expires")
 	s.Nonce = r.nonce()

@@ -31,10 +31,12 @@ const (
 // Format is the version of a signed text's form. The first line of the text says it.
 type Format int
 
-// The formats. FormatV1 is read for what earlier versions of writ have stored; every client writes FormatV2.
+// The formats. FormatV1 is read for what earlier versions of writ have stored; clients write FormatV2, and FormatV3 where a certificate signs. A
+// roster has the earliest format that can say what it says.
 const (
 	FormatV1 Format = 1 // the line `roster` has the version of the signer's roster
 	FormatV2 Format = 2 // the line `roster` has its digest besides
+	FormatV3 Format = 3 // the line `certificate` names the certificate of the signer
 )
 
 // Nonce makes two texts with the same content differ. It is random.
@@ -117,7 +119,7 @@ func (w *textWriter) cluster(id writ.ClusterID) {
 
 // format writes the first line.
 func (w *textWriter) format(key string, f Format) {
-	w.check(f == FormatV1 || f == FormatV2, key, "there is no format %d", f)
+	w.check(f >= FormatV1 && f <= FormatV3, key, "there is no format %d", f)
 	w.line(key, "v"+strconv.Itoa(int(f)))
 }
 
@@ -143,9 +145,14 @@ func (w *textWriter) number(key string, n, least, most int) {
 	w.line(key, strconv.Itoa(n))
 }
 
-func (w *textWriter) time(key string, t time.Time) {
+// checkTime complains about a time that no person can mean.
+func (w *textWriter) checkTime(key string, t time.Time) {
 	y := t.UTC().Year()
 	w.check(y >= 2000 && y <= 9999, key, "%s is not a time that can be meant", t.UTC())
+}
+
+func (w *textWriter) time(key string, t time.Time) {
+	w.checkTime(key, t)
 	w.line(key, formatTime(t))
 }
 
@@ -247,6 +254,8 @@ func (r *textReader) format(key string) Format {
 		return FormatV1
 	case s == "v2":
 		return FormatV2
+	case s == "v3":
+		return FormatV3
 	default:
 		r.fail("this version of writ does not know the format %q", clip(s))
 	}

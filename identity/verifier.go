@@ -31,6 +31,8 @@ type Verified struct {
 	Run     writ.RunID
 	Signer  string
 	Signed  []byte // text and signature
+
+	Certificate *Certificate // by which it was signed, nil for a plain key and in what was only read
 }
 
 // VerifiedStatement is a statement that passed every check.
@@ -43,12 +45,14 @@ type VerifiedStatement struct {
 	Signed    []byte  // text and signature
 	Roster    *Roster // by which it was verified
 
-	userVerified bool // the signature says that a security key has verified its user
+	Certificate *Certificate // by which it was signed, nil for a plain key
+
+	by proof
 }
 
 // Allows returns nil if the signer, with this very signature, may do something else in a project at a time, and otherwise the errors of Roster.Allows.
 func (v *VerifiedStatement) Allows(action Action, project writ.ProjectID, at time.Time) error {
-	return v.Roster.allows(v.Signer, action, project, at, v.userVerified)
+	return v.Roster.allows(v.Signer, action, project, at, v.by)
 }
 
 // Submission makes every check of a submission that can be made without a store, in this order: size, armor, algorithm, namespace,
@@ -91,7 +95,7 @@ func (v *Verifier) submission(signed []byte, m moment) (*Verified, error) {
 		return nil, writ.Errorf(writ.CodeEngineUnsupported, "the script was signed for the engine %q, here are %q", p.Engine, v.Engines).
 			WithHint("sign again with a client of the same version")
 	}
-	if err := who.is(p.Signer, v.Roster, m); err != nil {
+	if err := who.is(p.Signer, p.Certificate, v.Roster, m); err != nil {
 		return nil, err
 	}
 	if err := inTime(p.Created, p.Expires, m); err != nil {
@@ -101,20 +105,22 @@ func (v *Verifier) submission(signed []byte, m moment) (*Verified, error) {
 		return nil, writ.Errorf(writ.CodeRunExpired, "the run's deadline was %s", formatTime(end)).WithHint("sign it again, with a later --deadline")
 	}
 	rule, _ := RuleOf(ScriptNamespace, "", "")
-	if err := v.Roster.allows(p.Signer, rule.Action, p.Project, m.at, who.userVerified); err != nil {
+	if err := v.Roster.allows(p.Signer, rule.Action, p.Project, m.at, who.proof()); err != nil {
 		return nil, err
 	}
 	if p.Destroys() {
-		if err := v.Roster.allows(p.Signer, ActionDestroy, p.Project, m.at, who.userVerified); err != nil {
+		if err := v.Roster.allows(p.Signer, ActionDestroy, p.Project, m.at, who.proof()); err != nil {
 			return nil, err
 		}
 	}
-	if slices.Contains(p.Targets, AnyTarget) && v.Roster.allows(p.Signer, ActionDestroy, "", m.at, who.userVerified) != nil {
+	if slices.Contains(p.Targets, AnyTarget) && v.Roster.allows(p.Signer, ActionDestroy, "", m.at, who.proof()) != nil {
 		return nil, writ.Errorf(writ.CodeDestructiveDenied, "%s may destroy in the project %s, but not everything at once", p.Signer, p.ProjectName).
 			WithHint("name what the script may destroy, like volume/web-0 or volume/web-*; `*` needs the destructive flag in a binding to all projects")
 	}
 	digest := writ.DigestOf(text)
-	return &Verified{Payload: p, Digest: digest, Run: writ.RunIDOf(digest), Signer: p.Signer, Signed: signed}, nil
+	return &Verified{
+		Payload: p, Digest: digest, Run: writ.RunIDOf(digest), Signer: p.Signer, Signed: signed, Certificate: who.certificate(),
+	}, nil
 }
 
 // ReadSubmission returns what a submission says, without verifying anything: for one that was verified before.
@@ -175,7 +181,7 @@ func (v *Verifier) statement(signed []byte, m moment) (*VerifiedStatement, error
 		return nil, writ.Errorf(writ.CodeConflict, "the statement was signed for the datacenter %s, whose id is that of %s", s.DatacenterName, d.Name).
 			WithHint("get the newest roster, and decide again")
 	}
-	if err := who.is(s.Signer, v.Roster, m); err != nil {
+	if err := who.is(s.Signer, s.Certificate, v.Roster, m); err != nil {
 		return nil, err
 	}
 	if err := inTime(s.Created, s.Expires, m); err != nil {
@@ -184,24 +190,24 @@ func (v *Verifier) statement(signed []byte, m moment) (*VerifiedStatement, error
 	rule, _ := RuleOf(StatementNamespace, s.Kind(), s.Decision) // ParseStatement accepts none without a rule
 	var project writ.ProjectID
 	if rule.Project {
-		if project, err = v.projectSeen(rule, s, m, who.userVerified); err != nil {
+		if project, err = v.projectSeen(rule, s, m, who.proof()); err != nil {
 			return nil, err
 		}
 	}
-	if err := v.Roster.allows(s.Signer, rule.Action, project, m.at, who.userVerified); err != nil {
+	if err := v.Roster.allows(s.Signer, rule.Action, project, m.at, who.proof()); err != nil {
 		return nil, err
 	}
 	return &VerifiedStatement{
 		Statement: s, Rule: rule, Project: project, Digest: writ.DigestOf(text), Signer: s.Signer, Signed: signed,
-		Roster: v.Roster, userVerified: who.userVerified,
+		Certificate: who.certificate(), Roster: v.Roster, by: who.proof(),
 	}, nil
 }
 
 // projectSeen returns the project that a statement is about, which must be the one that its signer saw. The right in that one is checked before a run is
 // looked up: whoever has none learns nothing of the run, and not whether there is one.
-func (v *Verifier) projectSeen(rule Rule, s *Statement, m moment, userVerified bool) (writ.ProjectID, error) {
+func (v *Verifier) projectSeen(rule Rule, s *Statement, m moment, by proof) (writ.ProjectID, error) {
 	if rule.projectOf == nil {
-		if err := v.Roster.allows(s.Signer, rule.Action, s.Seen.Project, m.at, userVerified); err != nil {
+		if err := v.Roster.allows(s.Signer, rule.Action, s.Seen.Project, m.at, by); err != nil {
 			return "", err
 		}
 	}
@@ -256,7 +262,21 @@ type identified struct {
 	principal    *Principal       // of a plain key
 	cert         *ssh.Certificate // or a certificate,
 	authority    *Authority       // with the roster's authority that made it
+	key          ssh.PublicKey    // of the signature: plain, or the certificate
 	userVerified bool
+}
+
+// proof is what the signature shows of its signer.
+func (i identified) proof() proof {
+	return proof{userVerified: i.userVerified, certificate: i.cert != nil}
+}
+
+// certificate is what people want to know of the certificate, nil if there is none.
+func (i identified) certificate() *Certificate {
+	if i.cert == nil {
+		return nil
+	}
+	return certificateOf(i.cert, i.authority)
 }
 
 // authenticate makes the checks that come before anybody looks at the text, and returns the text.
@@ -282,14 +302,8 @@ func (v *Verifier) authenticate(namespace Namespace, signed []byte, m moment) ([
 
 func (v *Verifier) identify(key ssh.PublicKey, m moment) (identified, error) {
 	if cert, ok := key.(*ssh.Certificate); ok {
-		authority := v.Roster.owners()[string(cert.SignatureKey.Marshal())].authority
-		if authority == nil {
-			return identified{}, unknownSigner("the certificate was not made by an authority of the roster")
-		}
-		if err := usable(authority.State, "the authority "+authority.Name, m); err != nil {
-			return identified{}, err
-		}
-		return identified{cert: cert, authority: authority}, checkCertificate(cert, m.at)
+		authority, err := v.Roster.certified(cert, m)
+		return identified{key: key, cert: cert, authority: authority}, err
 	}
 	owner := v.Roster.owners()[string(key.Marshal())]
 	if owner.principal == nil {
@@ -298,7 +312,7 @@ func (v *Verifier) identify(key ssh.PublicKey, m moment) (identified, error) {
 	if err := usable(owner.state, "the key "+ssh.FingerprintSHA256(key), m); err != nil {
 		return identified{}, err
 	}
-	return identified{principal: owner.principal}, nil
+	return identified{key: key, principal: owner.principal}, nil
 }
 
 // usable checks the state of a key, principal or authority.
@@ -313,30 +327,6 @@ func usable(state State, what string, m moment) error {
 	}
 }
 
-// maxCertificateLife is how long the certificate of a CI job may be valid in all.
-const maxCertificateLife = 24 * time.Hour
-
-// checkCertificate checks everything of a certificate but whether its authority is one of ours.
-func checkCertificate(cert *ssh.Certificate, at time.Time) error {
-	switch {
-	case cert.CertType != ssh.UserCert:
-		return unknownSigner("the certificate is not one for users")
-	case len(cert.ValidPrincipals) == 0: // package ssh would take it for a certificate of everybody
-		return unknownSigner("the certificate names no principal")
-	case cert.ValidBefore-cert.ValidAfter > uint64(maxCertificateLife/time.Second): // huge also if the one is before the other
-		return unknownSigner("the certificate is valid for more than %s", maxCertificateLife)
-	case at.Unix() < int64(cert.ValidAfter):
-		return writ.Errorf(writ.CodeNotYetValid, "the certificate is not valid yet").WithHint("set the clock of the machine that made it")
-	case at.Unix() >= int64(cert.ValidBefore):
-		return writ.Errorf(writ.CodeExpired, "the certificate has expired").WithHint("get a new one and sign again")
-	}
-	checker := ssh.CertChecker{Clock: func() time.Time { return at }}
-	if err := checker.CheckCert(cert.ValidPrincipals[0], cert); err != nil { // unknown critical options, and the authority's signature
-		return &writ.Error{Code: writ.CodeSignerUnknown, Message: "the certificate cannot be accepted", Hint: "make it without critical options", Err: err}
-	}
-	return nil
-}
-
 // name returns whose key has signed.
 func (i identified) name() string {
 	if i.authority != nil {
@@ -345,17 +335,20 @@ func (i identified) name() string {
 	return nameOf(i.principal)
 }
 
-// is checks that the signer whom a text names made the signature.
-func (i identified) is(signer string, r *Roster, m moment) error {
+// is checks that the signer whom a text names made the signature, by the certificate that it names.
+func (i identified) is(signer string, certificate writ.Digest, r *Roster, m moment) error {
 	p := i.principal
 	if i.cert != nil {
-		if !slices.Contains(i.cert.ValidPrincipals, signer) || !slices.Contains(i.authority.Principals, signer) {
-			return unknownSigner("the certificate of the authority %s does not stand for %s", i.authority.Name, signer)
+		if !i.authority.standsFor(i.cert, signer) {
+			return badCertificate("the certificate %s of the authority %s does not stand for %s", i.cert.KeyId, i.authority.Name, signer)
 		}
 		p = r.Principal(signer)
 	}
 	if p == nil || p.Name != signer {
 		return unknownSigner("the text says that %s signed it, the key says %s", signer, nameOf(p))
+	}
+	if err := isNamed(i.key, certificate); err != nil {
+		return err
 	}
 	return usable(p.State, p.Name, m)
 }

@@ -155,8 +155,17 @@ func (s *Supervisor) submit(ctx context.Context, verifier *identity.Verifier, si
 		}
 		return s.stored(ctx, run.ID)
 	}
-	s.Log.Info("run accepted", "run", accepted.ID, "signer", accepted.Signer, "script", accepted.Script, "project", accepted.ProjectName)
+	s.Log.Info("run accepted", "run", accepted.ID, "signer", signedBy(accepted.Signer, verified.Certificate), "script", accepted.Script,
+		"project", accepted.ProjectName)
 	return accepted, nil
+}
+
+// signedBy says who signed, and by which certificate if one did.
+func signedBy(name string, c *identity.Certificate) string {
+	if c == nil {
+		return name
+	}
+	return name + ", by " + c.String()
 }
 
 // begin gives a run that is on disk its first step, which needs to read nothing again of what was decided on just now.

@@ -89,7 +89,7 @@ func (s *Supervisor) decide(ctx context.Context, verified *identity.VerifiedStat
 	}
 	if err == nil {
 		s.Log.Info("statement carried out",
-			"caller", verified.Signer, "subject", statement.Subject, "decision", statement.Decision, "reason", hidden.Escape(statement.Reason))
+			"caller", signedBy(verified.Signer, verified.Certificate), "subject", statement.Subject, "decision", statement.Decision, "reason", hidden.Escape(statement.Reason))
 	}
 	return answer, err
 }

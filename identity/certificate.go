@@ -1,0 +1,209 @@
+package identity
+
+import (
+	"bytes"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"golang.org/x/crypto/ssh"
+
+	"writ"
+	"writ/internal/hidden"
+)
+
+// maxKeyID is how long the key id of a certificate may be, in bytes. The certificate itself is bounded by its signature, see maxArmor.
+const maxKeyID = 256
+
+// Certificate is what people want to know of the certificate by which a text was signed.
+type Certificate struct {
+	KeyID     string    `json:"key_id"`
+	Serial    uint64    `json:"serial"`
+	Authority string    `json:"authority"` // its name in the roster
+	Until     time.Time `json:"until"`
+}
+
+// String returns "certificate ci-1234 of authority github".
+func (c Certificate) String() string {
+	return fmt.Sprintf("certificate %s of authority %s", c.KeyID, c.Authority)
+}
+
+// CertificateDigest returns by what a signed text names the certificate of its signer: the SHA-256 of its wire form. It is zero for a plain key.
+func CertificateDigest(key ssh.PublicKey) writ.Digest {
+	cert, ok := key.(*ssh.Certificate)
+	if !ok {
+		return writ.Digest{}
+	}
+	return writ.DigestOf(cert.Marshal())
+}
+
+// FormatFor returns the format of a text that is signed by a certificate with this digest, or by a plain key if that is zero.
+func FormatFor(certificate writ.Digest) Format {
+	if certificate.IsZero() {
+		return FormatV2
+	}
+	return FormatV3
+}
+
+// CertificateOf returns the certificate that signed a submission, nil if a plain key did. Whether it counts is no question: it is for a submission
+// that was accepted. The text must name it, the signature fit, and an authority that the roster has or had must have made it.
+func (r *Roster) CertificateOf(signed []byte) (*Certificate, error) {
+	text, armored, err := Split(signed)
+	if err != nil {
+		return nil, err
+	}
+	key, err := VerifySignature(ScriptNamespace, text, armored)
+	if err != nil {
+		return nil, err
+	}
+	p, err := ParsePayload(text)
+	if err != nil {
+		return nil, err
+	}
+	if err := isNamed(key, p.Certificate); err != nil {
+		return nil, err
+	}
+	cert, ok := key.(*ssh.Certificate)
+	if !ok {
+		return nil, nil
+	}
+	a := r.authorityOf(cert)
+	if a == nil {
+		return nil, badCertificate("the certificate was not made by an authority of the roster")
+	}
+	return certificateOf(cert, a), isMade(cert, time.Unix(int64(cert.ValidAfter), 0))
+}
+
+// CertificateOwner returns for whom a certificate may sign, and what it is: the first principal that the certificate and its authority name. It is ""
+// if the roster knows none. Whether the certificate counts now, the verifiers say.
+func (r *Roster) CertificateOwner(cert *ssh.Certificate) (string, *Certificate) {
+	a := r.authorityOf(cert)
+	if a == nil {
+		return "", nil
+	}
+	for _, name := range cert.ValidPrincipals {
+		if a.standsFor(cert, name) {
+			return name, certificateOf(cert, a)
+		}
+	}
+	return "", nil
+}
+
+func certificateOf(cert *ssh.Certificate, a *Authority) *Certificate {
+	return &Certificate{KeyID: cert.KeyId, Serial: cert.Serial, Authority: a.Name, Until: time.Unix(int64(cert.ValidBefore), 0).UTC()}
+}
+
+// certified checks everything of a certificate but for whom it stands, and returns the authority that made it.
+func (r *Roster) certified(cert *ssh.Certificate, m moment) (*Authority, error) {
+	a := r.authorityOf(cert)
+	if a == nil {
+		return nil, badCertificate("the certificate was not made by an authority of the roster")
+	}
+	if err := usable(a.State, "the authority "+a.Name, m); err != nil {
+		return nil, err
+	}
+	if owner := r.owners()[string(cert.Key.Marshal())]; owner != (keyOwner{}) || bytes.Equal(cert.Key.Marshal(), r.Root.Marshal()) {
+		return nil, badCertificate("the certificate is of a key that the roster has itself").WithHint("make a key for each job, and a certificate of that one")
+	}
+	switch life := a.MaxLife(); {
+	case cert.CertType != ssh.UserCert:
+		return nil, badCertificate("the certificate is not one for users")
+	case len(cert.ValidPrincipals) == 0: // package ssh would take it for a certificate of everybody
+		return nil, badCertificate("the certificate names no principal")
+	case !validKeyID(cert.KeyId):
+		return nil, badCertificate("the certificate has no key id of 1 to %d bytes that can be shown", maxKeyID)
+	case cert.ValidBefore-cert.ValidAfter > uint64(life/time.Second): // huge also if the one is before the other
+		return nil, badCertificate("the certificate is valid for more than %s, which is what the authority %s may make", formatDuration(life), a.Name)
+	case m.at.Unix() < int64(cert.ValidAfter):
+		return nil, writ.Errorf(writ.CodeNotYetValid, "the certificate is not valid yet").WithHint("set the clock of the machine that made it")
+	case !m.counts(time.Unix(int64(cert.ValidBefore), 0)):
+		return nil, writ.Errorf(writ.CodeExpired, "the certificate has expired").WithHint("get a new one and sign again")
+	case !a.Expires.IsZero() && !m.counts(a.Expires):
+		return nil, writ.Errorf(writ.CodeExpired, "certificates of the authority %s counted until %s", a.Name, formatTime(a.Expires)).
+			WithHint("a root operator prolongs that: writ ca add %s --valid 2160h", a.Name)
+	}
+	if len(cert.CriticalOptions) > 0 { // none is known here, and one that is not known must not be ignored
+		return nil, badCertificate("the certificate has the critical option %s, which means nothing here", strings.Join(slices.Sorted(maps.Keys(cert.CriticalOptions)), ", ")).
+			WithHint("make it without critical options: ssh-keygen -O clear")
+	}
+	return a, isMade(cert, m.at)
+}
+
+// counts reports whether something that ends counts at a moment. A supervisor decides a little later than it verifies, so whoever verifies again later
+// allows for that.
+func (m moment) counts(until time.Time) bool {
+	if m.later {
+		until = until.Add(Skew)
+	}
+	return m.at.Before(until)
+}
+
+// isMade checks that the authority in a certificate has signed it.
+func isMade(cert *ssh.Certificate, at time.Time) error {
+	inside := min(max(at.Unix(), int64(cert.ValidAfter)), int64(cert.ValidBefore)-1) // times are checked elsewhere
+	checker := ssh.CertChecker{
+		Clock:                    func() time.Time { return time.Unix(inside, 0) },
+		SupportedCriticalOptions: slices.Collect(maps.Keys(cert.CriticalOptions)),
+	}
+	principal := ""
+	if len(cert.ValidPrincipals) > 0 {
+		principal = cert.ValidPrincipals[0]
+	}
+	if err := checker.CheckCert(principal, cert); err != nil {
+		e := badCertificate("the authority did not sign this certificate")
+		e.Err = err
+		return e
+	}
+	return nil
+}
+
+// isNamed checks that a text names the certificate that signed it. The bytes that a key signs do not contain its certificate: without this, another
+// certificate of the same key could take its place.
+func isNamed(key ssh.PublicKey, certificate writ.Digest) error {
+	digest := CertificateDigest(key)
+	switch {
+	case digest == certificate:
+		return nil
+	case certificate.IsZero():
+		return writ.Errorf(writ.CodeFormatTooOld, "the text was signed by a certificate and does not name it, as the format v3 does").
+			WithHint("upgrade writ on the machine that signs, and sign again")
+	}
+	return writ.Errorf(writ.CodeSignatureInvalid, "the text was signed by another certificate than the signature has").
+		WithHint("hand in text and signature as they were made, or sign again")
+}
+
+func validKeyID(s string) bool {
+	odd := func(r rune) bool { return unicode.IsControl(r) || hidden.Is(r) }
+	return s != "" && len(s) <= maxKeyID && utf8.ValidString(s) && !strings.ContainsFunc(s, odd) && strings.TrimSpace(s) == s
+}
+
+func badCertificate(format string, args ...any) *writ.Error {
+	return writ.Errorf(writ.CodeSignerUnknown, format, args...).WithHint("get another certificate; `writ ca list` shows what each authority may make")
+}
+
+// certificate writes the line that names the certificate of the signer, which the format v3 has and no other.
+func (w *textWriter) certificate(f Format, certificate writ.Digest) {
+	w.check((f == FormatV3) == !certificate.IsZero(), "certificate", "the format v3 is for texts that are signed by a certificate, and for no others")
+	if f == FormatV3 {
+		w.line("certificate", certificate.String())
+	}
+}
+
+func (r *textReader) certificate(f Format) (certificate writ.Digest) {
+	if f != FormatV3 {
+		return certificate
+	}
+	s := r.one("certificate")
+	if r.err != nil {
+		return certificate
+	}
+	certificate, err := writ.ParseDigest(s)
+	if err != nil {
+		r.fail("%v", err)
+	}
+	return certificate
+}

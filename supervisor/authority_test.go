@@ -1,0 +1,94 @@
+package supervisor_test
+
+import (
+	"crypto/rand"
+	"testing"
+	"time"
+
+	"golang.org/x/crypto/ssh"
+
+	"writ"
+	"writ/identity"
+)
+
+// certified returns a signer for the machine deploy with a certificate of an authority.
+func certified(t *testing.T, authority identity.Signer, by ssh.Signer) identity.Signer {
+	t.Helper()
+	key := newKey(t)
+	cert := &ssh.Certificate{
+		Key: identity.NewSigner(key).PublicKey(), CertType: ssh.UserCert, KeyId: "ci-1", ValidPrincipals: []string{"deploy"},
+		ValidAfter: uint64(time.Now().Unix()), ValidBefore: uint64(time.Now().Add(10 * time.Minute).Unix()), SignatureKey: authority.PublicKey(),
+	}
+	if err := cert.SignCert(rand.Reader, by); err != nil {
+		t.Fatal(err)
+	}
+	signer, err := identity.NewCertifiedSigner(key, cert)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return signer
+}
+
+// submitBy signs and hands in a script in the name of the machine deploy.
+func (s *sim) submitBy(signer identity.Signer) (writ.Run, error) {
+	s.t.Helper()
+	p := s.payload(webScript)
+	p.Signer, p.Certificate = "deploy", identity.CertificateDigest(signer.PublicKey())
+	p.Format = identity.FormatFor(p.Certificate)
+	person := s.person
+	s.person = signer
+	signed := s.signPayload(p)
+	s.person = person
+	return s.Submit(s.t.Context(), signed)
+}
+
+// amended lets the datacenter adopt the next roster.
+func (s *sim) amended(how func(r *identity.Roster)) {
+	s.t.Helper()
+	next, err := s.roster.Successor(time.Now())
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	how(next)
+	s.adopt(next)
+	if _, err := s.AdoptRosters(s.t.Context(), s.rosters); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+func TestRunsOfARemovedAuthorityGoOn(t *testing.T) {
+	for state, want := range map[identity.State]writ.RunState{identity.Removed: writ.RunSucceeded, identity.Revoked: writ.RunCancelled} {
+		t.Run(string(state), func(t *testing.T) {
+			inSim(t, func(t *testing.T, s *sim) {
+				s.join("n1", slowly(2*time.Minute))
+				key := newKey(t)
+				authority := identity.NewSigner(key)
+				by, err := ssh.NewSignerFromSigner(key)
+				if err != nil {
+					t.Fatal(err)
+				}
+				s.amended(func(r *identity.Roster) {
+					r.Principals = append(r.Principals, identity.Principal{Name: "deploy", Kind: identity.CI, State: identity.Active})
+					r.Bindings = append(r.Bindings, identity.Binding{Principal: "deploy", Role: identity.Deployer, Project: theProject})
+					r.Authorities = []identity.Authority{{
+						Name: "forge", State: identity.Active, Key: authority.PublicKey(), Principals: []string{"deploy"}, Life: time.Hour,
+					}}
+				})
+				run, err := s.submitBy(certified(t, authority, by))
+				if err != nil {
+					t.Fatal(err)
+				}
+				s.awaitCall(run.ID, 1, writ.CallRunning)
+				s.amended(func(r *identity.Roster) { r.Authorities[0].State = state })
+				refused := writ.CodeSignerUnknown
+				if state == identity.Revoked {
+					refused = writ.CodeSignerRevoked
+				}
+				if _, err := s.submitBy(certified(t, authority, by)); writ.CodeOf(err) != refused {
+					t.Errorf("another one: %v, want %s", err, refused)
+				}
+				s.wantState(run.ID, want)
+			})
+		})
+	}
+}
