@@ -188,7 +188,7 @@ func signExample(roster *identity.Roster, by *client.Person) ([]byte, error) {
 		Script: client.NewScript(demoScript, source), Datacenter: roster.Datacenters[0].ID, Project: project,
 		Expires: identity.DefaultValidity, Deadline: defaultDeadline, MaxCalls: scripts.MaxCalls,
 	}
-	text, err := order.Payload(roster, by.Name, time.Now())
+	text, err := order.Payload(roster, by.Signatory(), time.Now())
 	if err != nil {
 		return nil, err
 	}

@@ -158,7 +158,7 @@ func newSmallCluster(t *testing.T, blind bool) (*client.Client, func() []byte) {
 		Expires: identity.DefaultValidity, Deadline: time.Hour, MaxCalls: scripts.MaxCalls,
 	}
 	return c, func() []byte {
-		text, err := order.Payload(alice.Roster, "alice", time.Now())
+		text, err := order.Payload(alice.Roster, alice.Signatory(), time.Now())
 		if err != nil {
 			t.Fatal(err)
 		}

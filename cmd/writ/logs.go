@@ -207,7 +207,7 @@ func (r *logReader) run(ctx context.Context) error {
 	if r.next != "" {
 		r.order.Params["after"] = r.next
 	}
-	text, err := r.order.Payload(roster, r.by.Name, time.Now())
+	text, err := r.order.Payload(roster, r.by.Signatory(), time.Now())
 	if err != nil {
 		return err
 	}

@@ -139,6 +139,7 @@ tokens and sets secrets.
 Nodes and tokens belong to no project. For them you need a role on all projects: --project '*'.`,
 		Example: `  writ user add bob --key bob.pub --role deployer --project web-shop
   writ user add ci-web --ci --key "ssh-ed25519 AAAA…" --role deployer --project web-shop
+  writ user add deploy --ci --role deployer --project web-shop
   writ user add carol --key carol.pub --role operator --role admin --project '*'`,
 		Args: exactly("NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -187,7 +188,7 @@ Nodes and tokens belong to no project. For them you need a role on all projects:
 	f.StringSliceVar(&roles, "role", nil, "viewer, deployer, operator or admin (repeatable)")
 	f.StringSliceVar(&projects, "project", nil, "name or id of a project, '*' for all (repeatable)")
 	f.BoolVar(&destructive, "destructive", false, "a deployer may hand in scripts that delete or overwrite data")
-	f.BoolVar(&ci, "ci", false, "it is a machine, which cannot approve")
+	f.BoolVar(&ci, "ci", false, "it is a machine, which cannot approve and needs no key of its own")
 	f.DurationVar(&valid, "valid", 0, "how long the roles last; for ever if not given")
 	adopt.add(c)
 	complete(c, "role", string(identity.Viewer), string(identity.Deployer), string(identity.Operator), string(identity.Admin))
@@ -317,6 +318,8 @@ func (a *app) showUser(r *identity.Roster, name string) error {
 		a.Note("%s is %s: nothing that %s signs is accepted any more", name, u.State, name)
 	case len(u.Roles) == 0:
 		a.Note("%s may do nothing yet; give a role with --role", name)
+	case len(u.Keys) == 0 && !client.MayHaveCertificate(r, name):
+		a.Note("%s has no key; name an authority that makes certificates for it with `writ ca add`, or give it a key with --key", name)
 	}
 	return a.Print(terminal.Record(u, u.Name,
 		terminal.Field{Title: "user", Value: u.Name},

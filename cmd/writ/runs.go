@@ -190,13 +190,37 @@ func (a *app) showRun(ctx context.Context, c *client.Client, id writ.RunID, valu
 	if err != nil {
 		return err
 	}
-	err = a.Print(terminal.View{Data: v, Names: []string{string(id)}, Text: func(wide bool) string {
-		return runText(v, state, datacenters[v.Run.Datacenter], wide, values)
+	certificate, err := a.certificateOf(ctx, c, v.Run)
+	if err != nil {
+		return err
+	}
+	shown := shownRun{RunValues: v, Certificate: certificate}
+	err = a.Print(terminal.View{Data: shown, Names: []string{string(id)}, Text: func(wide bool) string {
+		return runText(shown, state, datacenters[v.Run.Datacenter], wide, values)
 	}})
 	if err != nil {
 		return err
 	}
 	return lie
+}
+
+// shownRun is a run with the certificate that signed it, if one did.
+type shownRun struct {
+	api.RunValues
+	Certificate *identity.Certificate `json:"certificate,omitempty"`
+}
+
+// certificateOf returns the certificate that signed a run, nil if a key did. What the coordinator withholds or makes up is a warning.
+func (a *app) certificateOf(ctx context.Context, c *client.Client, run api.Run) (*identity.Certificate, error) {
+	roster, err := c.KnownRoster(ctx)
+	if err != nil || !client.MayHaveCertificate(roster, run.Signer) {
+		return nil, err
+	}
+	certificate, err := c.CertificateOf(ctx, roster, run)
+	if err != nil {
+		a.Warn("by which certificate it was signed is not known: %v", err)
+	}
+	return certificate, nil
 }
 
 // verifyEnd puts what the datacenter has signed about the end of a run in the place of what the coordinator says. The error says why it cannot. The
@@ -214,7 +238,7 @@ func verifyEnd(ctx context.Context, c *client.Client, roster *identity.Roster, r
 }
 
 // runText shows a run, its calls, and its output if it is known.
-func runText(v api.RunValues, state, datacenter string, wideTable, values bool) string {
+func runText(v shownRun, state, datacenter string, wideTable, values bool) string {
 	r := v.Run
 	fields := []terminal.Field{
 		{Title: "run", Value: string(r.ID)},
@@ -225,7 +249,7 @@ func runText(v api.RunValues, state, datacenter string, wideTable, values bool) 
 		{Title: "datacenter", Value: datacenter},
 		{Title: "project", Value: r.ProjectName},
 		{Title: "deployment", Value: r.Deployment},
-		{Title: "signer", Value: r.Signer},
+		{Title: "signer", Value: signedBy(r.Signer, v.Certificate)},
 		{Title: "plan", Value: planOf(r)},
 		{Title: "accepted", Value: clock(r.Accepted)},
 		{Title: "ended", Value: clock(r.Ended)},
@@ -263,6 +287,14 @@ func runText(v api.RunValues, state, datacenter string, wideTable, values bool) 
 		text += "\noutput\n" + outputText(r.Output)
 	}
 	return text
+}
+
+// signedBy says who signed, and by which certificate if one did.
+func signedBy(name string, c *identity.Certificate) string {
+	if c == nil {
+		return name
+	}
+	return terminal.Clean(fmt.Sprintf("%s, by %s", name, c))
 }
 
 // planOf is the plan that a run is held to.

@@ -36,9 +36,9 @@ signature, and submit the result before it expires.`,
   curl --data-binary @web.writ http://127.0.0.1:7440/v1/submissions`,
 		Args: o.file,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			text, err := a.payload(cmd.Context(), args[0], &o, func(c *client.Client, r *identity.Roster) (string, error) {
+			text, err := a.payload(cmd.Context(), args[0], &o, func(c *client.Client, r *identity.Roster) (client.Signatory, error) {
 				if signer != "" {
-					return signer, nil
+					return client.Signatory{Name: signer}, nil
 				}
 				return c.Keys.Owner(r)
 			})
@@ -54,8 +54,8 @@ signature, and submit the result before it expires.`,
 	return c
 }
 
-// payload makes the text to sign. who tells the signer's name.
-func (a *app) payload(ctx context.Context, path string, o *orderFlags, who func(*client.Client, *identity.Roster) (string, error)) ([]byte, error) {
+// payload makes the text to sign. who tells the signer.
+func (a *app) payload(ctx context.Context, path string, o *orderFlags, who func(*client.Client, *identity.Roster) (client.Signatory, error)) ([]byte, error) {
 	script, err := a.readScript(path, o.own)
 	if err != nil {
 		return nil, err
@@ -68,7 +68,8 @@ func (a *app) payload(ctx context.Context, path string, o *orderFlags, who func(
 	if err != nil {
 		return nil, err
 	}
-	a.warnOfRoles(roster, signer) // also whoever signs the text with another program
+	a.warnOfRoles(roster, signer.Name) // also whoever signs the text with another program
+	a.endWithCertificate(signer.Certificate(roster), o)
 	order, err := a.order(ctx, c, roster, script, o)
 	if err != nil {
 		return nil, err
@@ -85,6 +86,19 @@ func (a *app) payload(ctx context.Context, path string, o *orderFlags, who func(
 		a.Note("it may destroy %s", strings.Join(order.Targets, ", "))
 	}
 	return order.Payload(roster, signer, time.Now())
+}
+
+// endWithCertificate lets a script be handed in no longer than its certificate counts: what comes later is refused.
+func (a *app) endWithCertificate(c *identity.Certificate, o *orderFlags) {
+	if c == nil {
+		return
+	}
+	if left := time.Until(c.Until).Truncate(time.Second); left < o.expires {
+		o.expires = max(left, time.Second)
+		if slices.Contains(o.given(), "--expires") {
+			a.Note("it may be handed in for %s: then the %s ends", o.expires, c)
+		}
+	}
 }
 
 // readScript reads a script and shows what is wrong with it. Warnings do not stop it.
@@ -200,12 +214,12 @@ expires. Signing needs no network if the roster was seen before.`,
 // sign makes and signs the text of a script.
 func (a *app) sign(ctx context.Context, path string, o *orderFlags) (signed []byte, by string, err error) {
 	var person *client.Person
-	text, err := a.payload(ctx, path, o, func(c *client.Client, r *identity.Roster) (string, error) {
+	text, err := a.payload(ctx, path, o, func(c *client.Client, r *identity.Roster) (client.Signatory, error) {
 		var err error
 		if person, err = c.Person(r); err != nil {
-			return "", err
+			return client.Signatory{}, err
 		}
-		return person.Name, nil
+		return person.Signatory(), nil
 	})
 	if person != nil {
 		defer person.Close()

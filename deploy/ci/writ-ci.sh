@@ -2,6 +2,9 @@
 # Checks, plans or submits a script in a CI job: writ-ci.sh check|plan|submit FILE [FLAG...]
 # It needs writ on the PATH, and for plan and submit the context (WRIT_CONFIG) and key (WRIT_KEY) of the CI job.
 #
+# In place of WRIT_KEY, WRIT_CERTIFICATE is a command that prints an SSH certificate for the public key whose file WRIT_PUBLIC_KEY names. The key is
+# made for this job and removed at its end.
+#
 # plan writes the plan as Markdown to WRIT_PLAN_FILE (writ-plan.md if that is not set) and, in GitHub Actions, to the summary and as the
 # output "plan". submit writes its result as JUnit XML to WRIT_JUNIT_FILE if that is set. It runs what WRIT_PLAN says, the digest of a plan that was reviewed, or whatever the script does if that is not set.
 set -eu
@@ -14,6 +17,25 @@ usage() {
 [ $# -ge 2 ] || usage
 command=$1 file=$2
 shift 2
+
+# certified makes a key for this job, and has a certificate made of it.
+certified() {
+	keys=$(mktemp -d)
+	trap 'rm -rf "$keys"' EXIT
+	trap 'exit 1' HUP INT TERM
+	ssh-keygen -q -t ed25519 -N '' -C "$command" -f "$keys/job"
+	if ! WRIT_PUBLIC_KEY=$keys/job.pub sh -c "$WRIT_CERTIFICATE" >"$keys/made"; then
+		echo "writ-ci.sh: the command of the certificate failed" >&2
+		exit 1
+	fi
+	mv "$keys/made" "$keys/job-cert.pub"
+	WRIT_KEY=$keys/job-cert.pub
+	export WRIT_KEY
+}
+
+if [ -n "${WRIT_CERTIFICATE:-}" ] && [ "$command" != check ]; then
+	certified
+fi
 
 case $command in
 check)

@@ -335,7 +335,7 @@ func (s *cluster) awaitNode(name string) error {
 // sign makes the submission of an order.
 func (s *cluster) sign(o client.Order) ([]byte, error) {
 	o.Datacenter, o.Project = s.datacenter.ID, s.project
-	text, err := o.Payload(s.person.Roster, s.person.Name, time.Now())
+	text, err := o.Payload(s.person.Roster, s.person.Signatory(), time.Now())
 	if err != nil {
 		return nil, err
 	}

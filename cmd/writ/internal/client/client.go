@@ -240,16 +240,19 @@ func (c *Client) Person(roster *identity.Roster) (*Person, error) {
 	if err != nil {
 		return nil, err
 	}
-	name := PrincipalOf(roster, key.PublicKey())
-	if name == "" {
+	by, err := signatory(roster, key, time.Now())
+	if err != nil {
 		key.Close()
-		return nil, unknownKey(key)
+		return nil, err
 	}
 	if c.Signs != nil {
-		c.Signs(roster, name)
+		c.Signs(roster, by.Name)
 	}
-	return &Person{Key: key, Name: name, Roster: roster}, nil
+	return &Person{Key: key, Name: by.Name, Roster: roster}, nil
 }
+
+// Signatory returns in whose name the person signs, and by what.
+func (p *Person) Signatory() Signatory { return Signatory{p.Name, p.PublicKey()} }
 
 // SignPayload makes a submission of a payload's text.
 func (p *Person) SignPayload(text []byte) ([]byte, error) {
@@ -272,7 +275,8 @@ func (p *Person) SignStatement(s identity.Statement) ([]byte, error) {
 	if d == nil {
 		return nil, writ.Errorf(writ.CodeDatacenterUnknown, "the roster has no datacenter %s", s.Datacenter).WithHint("`writ dc list` shows them")
 	}
-	s.Format, s.RosterDigest, s.DatacenterName = identity.FormatV2, digest, d.Name
+	s.Certificate = identity.CertificateDigest(p.PublicKey())
+	s.Format, s.RosterDigest, s.DatacenterName = identity.FormatFor(s.Certificate), digest, d.Name
 	s.Cluster, s.Roster, s.Signer = p.Roster.Cluster, p.Roster.Version, p.Name
 	s.Created, s.Expires, s.Nonce = now, now.Add(identity.DefaultValidity), identity.NewNonce()
 	text, err := s.Text()
@@ -287,6 +291,11 @@ func (p *Person) SignStatement(s identity.Statement) ([]byte, error) {
 }
 
 func unknownKey(key *Key) error {
+	if cert, ok := key.PublicKey().(*ssh.Certificate); ok {
+		return writ.Errorf(writ.CodeSignerUnknown, "the roster has no authority that may make the certificate %q of %s for %q",
+			cert.KeyId, key.Spec, strings.Join(cert.ValidPrincipals, ", ")).
+			WithHint("`writ ca list` shows what each authority may make; the certificate names a machine of the roster as its principal")
+	}
 	return writ.Errorf(writ.CodeSignerUnknown, "the roster does not know the key %s", key.Spec).
 		WithHint("a root operator adds you: writ user add NAME --key '%s' --role deployer --project NAME", AuthorizedKey(key.PublicKey()))
 }

@@ -105,7 +105,7 @@ type Grant struct {
 func AddPrincipal(r *identity.Roster, name string, kind identity.PrincipalKind, key ssh.PublicKey, g Grant) error {
 	p := r.Principal(name)
 	switch {
-	case p == nil && key == nil:
+	case p == nil && key == nil && kind == identity.Person:
 		return writ.Errorf(writ.CodeUsage, "the roster has no principal %q, so a key is needed", name).WithHint("--key FILE.pub")
 	case p == nil:
 		r.Principals = append(r.Principals, identity.Principal{Name: name, Kind: kind, State: identity.Active})
@@ -117,6 +117,11 @@ func AddPrincipal(r *identity.Roster, name string, kind identity.PrincipalKind, 
 	if key != nil {
 		if owner := PrincipalOf(r, key); owner != "" && owner != name {
 			return writ.Errorf(writ.CodeConflict, "the key belongs to %s already", owner)
+		}
+		for _, a := range r.Authorities {
+			if same(a.Key, key) {
+				return writ.Errorf(writ.CodeConflict, "the key is that of the authority %s, which signs nothing else", a.Name)
+			}
 		}
 		if !slices.ContainsFunc(p.Keys, func(k identity.PrincipalKey) bool { return same(k.Key, key) }) {
 			p.Keys = append(p.Keys, identity.PrincipalKey{Key: key, State: identity.Active})

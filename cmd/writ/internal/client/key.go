@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"golang.org/x/crypto/ssh"
 
@@ -25,7 +26,8 @@ const defaultKey = "~/.ssh/id_ed25519"
 // Keys says where to look for the key to sign with.
 type Keys struct {
 	// Spec names the key: a private key file of OpenSSH, a certificate that ends in "-cert.pub", "agent", or "agent:SHA256:…". If it
-	// is "", a key that the roster knows is looked for in the agent, and then ~/.ssh/id_ed25519 is tried.
+	// is "", a key that the roster knows is looked for in the agent, and then ~/.ssh/id_ed25519 is tried. The certificate beside a key file
+	// takes the place of the key, as with ssh, if it means something.
 	Spec string
 	// Passphrase asks for the passphrase of a file; nil if nobody can be asked.
 	Passphrase func(path string) ([]byte, error)
@@ -62,7 +64,7 @@ func (k Keys) Open(known func(ssh.PublicKey) bool) (*Key, error) {
 	case spec == agentKey:
 		return k.fromAgent(known)
 	case k.Spec != "":
-		return k.fromFile(k.expand(k.Spec))
+		return k.fromFile(k.expand(k.Spec), known)
 	}
 	if known != nil {
 		if key, err := k.fromAgent(known); err == nil {
@@ -71,7 +73,7 @@ func (k Keys) Open(known func(ssh.PublicKey) bool) (*Key, error) {
 	}
 	path := k.expand(defaultKey)
 	if _, err := os.Stat(path); err == nil {
-		return k.fromFile(path)
+		return k.fromFile(path, known)
 	}
 	if key, err := k.fromAgent(nil); err == nil {
 		return key, nil
@@ -86,7 +88,8 @@ func keyInsteadOfName() *writ.Error {
 }
 
 // fromFile opens a key file. If the agent holds the same key it is used there, so that nobody has to type the passphrase.
-func (k Keys) fromFile(path string) (*Key, error) {
+func (k Keys) fromFile(path string, known func(ssh.PublicKey) bool) (*Key, error) {
+	path = certified(path, known)
 	if public := publicHalf(path); public != nil {
 		if key, err := k.fromAgent(func(key ssh.PublicKey) bool { return same(key, public) }); err == nil {
 			key.Spec = path
@@ -104,29 +107,65 @@ func (k Keys) fromFile(path string) (*Key, error) {
 	return &Key{Signer: signer, Spec: path}, nil
 }
 
-// Owner returns the name under which the key may sign. Unlike Open it does not need the private key if the public one lies beside it.
-func (k Keys) Owner(r *identity.Roster) (string, error) {
+// certified returns the certificate beside a key file if that is known, and otherwise the file.
+func certified(path string, known func(ssh.PublicKey) bool) string {
+	if strings.HasSuffix(path, ".pub") || known == nil {
+		return path
+	}
+	beside := path + "-cert.pub"
+	if public := publicHalf(beside); public == nil || !known(public) {
+		return path
+	}
+	return beside
+}
+
+// Signatory is in whose name something is signed, and by what: a key of the roster, or a certificate of an authority.
+type Signatory struct {
+	Name string
+	Key  ssh.PublicKey
+}
+
+// Owner returns who signs with the key. Unlike Open it does not need the private key if the public one lies beside it.
+func (k Keys) Owner(r *identity.Roster) (Signatory, error) {
 	if redact.HoldsKey(k.Spec) {
-		return "", keyInsteadOfName()
+		return Signatory{}, keyInsteadOfName()
 	}
 	path := k.Spec
 	if path == "" {
 		path = defaultKey
 	}
-	if public := publicHalf(k.expand(path)); public != nil {
-		if name := PrincipalOf(r, public); name != "" {
-			return name, nil
-		}
+	known := func(key ssh.PublicKey) bool { return PrincipalOf(r, key) != "" }
+	if public := publicHalf(certified(k.expand(path), known)); public != nil && known(public) {
+		return Signatory{PrincipalOf(r, public), public}, nil
 	}
-	key, err := k.Open(func(key ssh.PublicKey) bool { return PrincipalOf(r, key) != "" })
+	key, err := k.Open(known)
 	if err != nil {
-		return "", err
+		return Signatory{}, err
 	}
 	defer key.Close()
-	if name := PrincipalOf(r, key.PublicKey()); name != "" {
-		return name, nil
+	return signatory(r, key, time.Now())
+}
+
+// signatory returns who signs with a key. A certificate that has ended signs nothing that would be accepted.
+func signatory(r *identity.Roster, key *Key, now time.Time) (Signatory, error) {
+	s := Signatory{PrincipalOf(r, key.PublicKey()), key.PublicKey()}
+	if s.Name == "" {
+		return s, unknownKey(key)
 	}
-	return "", unknownKey(key)
+	if c := s.Certificate(r); c != nil && !now.Before(c.Until) {
+		return s, writ.Errorf(writ.CodeExpired, "the %s expired on %s", c, c.Until.Format(time.RFC3339)).WithHint("get a new one; nothing was signed")
+	}
+	return s, nil
+}
+
+// Certificate returns the certificate that signs, nil for a plain key.
+func (s Signatory) Certificate(r *identity.Roster) *identity.Certificate {
+	cert, ok := s.Key.(*ssh.Certificate)
+	if !ok {
+		return nil
+	}
+	_, c := r.CertificateOwner(cert)
+	return c
 }
 
 // publicHalf reads the public key beside a private one, nil if there is none. It decides nothing but where the key is looked for.
@@ -190,21 +229,11 @@ func (k Keys) expand(path string) string {
 	return path
 }
 
-// PrincipalOf returns the name under which a key may sign, "" if the roster does not know it. A certificate signs for the first
-// principal that both it and its authority name.
+// PrincipalOf returns the name under which a key or certificate may sign, "" if the roster does not know it.
 func PrincipalOf(r *identity.Roster, key ssh.PublicKey) string {
 	if cert, ok := key.(*ssh.Certificate); ok {
-		for _, a := range r.Authorities {
-			if !same(a.Key, cert.SignatureKey) {
-				continue
-			}
-			for _, name := range cert.ValidPrincipals {
-				if slices.Contains(a.Principals, name) {
-					return name
-				}
-			}
-		}
-		return ""
+		name, _ := r.CertificateOwner(cert)
+		return name
 	}
 	for _, p := range r.Principals {
 		if slices.ContainsFunc(p.Keys, func(k identity.PrincipalKey) bool { return same(k.Key, key) }) {

@@ -2,7 +2,9 @@ package client
 
 import (
 	"crypto/ed25519"
+	"crypto/rand"
 	"encoding/pem"
+	"io"
 	"net"
 	"os"
 	"path/filepath"
@@ -210,5 +212,148 @@ func TestFounderMayDoEverything(t *testing.T) {
 	}
 	if len(verified.ProjectsNamed(DefaultProject)) != 1 {
 		t.Errorf("projects: %v", verified.Projects)
+	}
+}
+
+// TestTheCertificateBesideAKeyIsTaken looks for what ssh would: the certificate beside a key file, if it means something, and that of an agent.
+func TestTheCertificateBesideAKeyIsTaken(t *testing.T) {
+	home := t.TempDir()
+	private, public := newKey(t, filepath.Join(home, "job"), "")
+	ca, authority := newKey(t, "", "")
+	signer, err := ssh.NewSignerFromSigner(ca)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cert := &ssh.Certificate{
+		Key: public, CertType: ssh.UserCert, KeyId: "ci-1", ValidPrincipals: []string{"deploy"}, ValidBefore: uint64(time.Now().Add(time.Minute).Unix()),
+	}
+	if err := cert.SignCert(rand.Reader, signer); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(home, "job-cert.pub"), ssh.MarshalAuthorizedKey(cert), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	roster := &identity.Roster{
+		Principals:  []identity.Principal{{Name: "deploy", Kind: identity.CI, State: identity.Active}},
+		Authorities: []identity.Authority{{Name: "forge", State: identity.Active, Key: authority, Principals: []string{"deploy"}}},
+	}
+	known := func(k ssh.PublicKey) bool { return PrincipalOf(roster, k) != "" }
+	for name, tt := range map[string]struct {
+		spec  string
+		known func(ssh.PublicKey) bool
+		want  ssh.PublicKey
+	}{
+		"beside the key":                    {"~/job", known, cert},
+		"by its own name":                   {"~/job-cert.pub", nil, cert},
+		"of no authority that is known":     {"~/job", func(k ssh.PublicKey) bool { return same(k, public) }, public},
+		"where no roster is known yet":      {"~/job", nil, public},
+		"in the agent":                      {"agent", known, cert},
+		"in the agent, and named by a file": {"~/job", known, cert},
+	} {
+		keys := Keys{Spec: tt.spec, Home: home}
+		if strings.Contains(name, "agent") {
+			keys.AgentSocket = startAgent(t, private)
+			addToAgent(t, keys.AgentSocket, agent.AddedKey{PrivateKey: private, Certificate: cert})
+		}
+		k, err := keys.Open(tt.known)
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		if !same(k.PublicKey(), tt.want) {
+			t.Errorf("%s: found %s (%s)", name, k.PublicKey().Type(), k.Spec)
+		}
+		if _, err := k.Sign(identity.ScriptNamespace, []byte("text")); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		k.Close()
+	}
+	by, err := Keys{Spec: "~/job", Home: home}.Owner(roster)
+	if c := by.Certificate(roster); err != nil || by.Name != "deploy" || c == nil || c.Authority != "forge" {
+		t.Errorf("it is %+v, by %v: %v", by, c, err)
+	}
+	_, err = signatory(roster, &Key{Signer: mustCertify(t, private, cert), Spec: "job"}, time.Now().Add(time.Hour))
+	if writ.CodeOf(err) != writ.CodeExpired {
+		t.Errorf("a certificate that has ended: %v", err)
+	}
+}
+
+func mustCertify(t *testing.T, key ed25519.PrivateKey, cert *ssh.Certificate) identity.Signer {
+	t.Helper()
+	s, err := identity.NewCertifiedSigner(key, cert)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func addToAgent(t *testing.T, socket string, key agent.AddedKey) {
+	t.Helper()
+	conn, err := net.Dial("unix", socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if err := agent.NewClient(struct{ io.ReadWriter }{conn}).Add(key); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestAnAuthorityHasMachinesAndAKeyOfItsOwn(t *testing.T) {
+	private, public := newKey(t, "", "")
+	roster, _, err := Found(identity.NewSigner(private), "alice", time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, ca := newKey(t, "", "")
+	_, other := newKey(t, "", "")
+	roster.Principals = append(roster.Principals, identity.Principal{Name: "deploy", Kind: identity.CI, State: identity.Active})
+	deploy := []string{"deploy"}
+	for _, tt := range []struct {
+		what, name string
+		key        ssh.PublicKey
+		grant      AuthorityGrant
+		want       writ.Code
+	}{
+		{"no key", "forge", nil, AuthorityGrant{Principals: deploy}, writ.CodeUsage},
+		{"no machine", "forge", ca, AuthorityGrant{}, writ.CodeUsage},
+		{"an unknown machine", "forge", ca, AuthorityGrant{Principals: []string{"build"}}, writ.CodeNotFound},
+		{"a person", "forge", ca, AuthorityGrant{Principals: []string{"alice"}}, writ.CodeUsage},
+		{"a person's key", "forge", public, AuthorityGrant{Principals: deploy}, writ.CodeConflict},
+		{"a star for all", "forge", ca, AuthorityGrant{Principals: deploy, KeyIDs: []string{"*"}}, writ.CodeUsage},
+		{"a new one", "forge", ca, AuthorityGrant{Principals: deploy, KeyIDs: []string{"ci-*"}, Life: time.Hour}, ""},
+		{"another key", "forge", other, AuthorityGrant{Principals: deploy}, writ.CodeConflict},
+		{"another name", "mint", ca, AuthorityGrant{Principals: deploy}, writ.CodeConflict},
+		{"key ids of nobody", "forge", nil, AuthorityGrant{KeyIDs: []string{"ci-1"}}, writ.CodeUsage},
+		{"a longer time", "forge", nil, AuthorityGrant{Expires: time.Now().Add(time.Hour)}, ""},
+		{"all key ids", "forge", nil, AuthorityGrant{Principals: deploy, AnyKeyID: true}, ""},
+	} {
+		next := *roster
+		next.Authorities = append([]identity.Authority(nil), roster.Authorities...)
+		err := AddAuthority(&next, tt.name, tt.key, tt.grant)
+		if got := writ.CodeOf(err); got != tt.want {
+			t.Errorf("%s: %v, want %q", tt.what, err, tt.want)
+		}
+		if err == nil {
+			if _, err := next.Text(); err != nil {
+				t.Errorf("%s: %v", tt.what, err)
+			}
+			roster = &next
+		}
+	}
+	if a := roster.AuthorityNamed("forge"); len(a.KeyIDs) != 0 || a.Life != time.Hour || a.Expires.IsZero() {
+		t.Errorf("%+v", a)
+	}
+	if err := AddPrincipal(roster, "bob", identity.Person, ca, Grant{}); writ.CodeOf(err) != writ.CodeConflict {
+		t.Errorf("a person with the key of the authority: %v", err)
+	}
+	if err := RemoveAuthority(roster, "forge", identity.Revoked); err != nil {
+		t.Fatal(err)
+	}
+	if err := RemoveAuthority(roster, "forge", identity.Removed); err != nil || roster.AuthorityNamed("forge").State != identity.Revoked {
+		t.Errorf("it was revoked, and is %s, %v", roster.AuthorityNamed("forge").State, err)
+	}
+	if err := AddAuthority(roster, "forge", nil, AuthorityGrant{Principals: deploy}); writ.CodeOf(err) != writ.CodeConflict {
+		t.Errorf("a revoked one is added again: %v", err)
 	}
 }

@@ -231,9 +231,9 @@ func (l *logins) begun(ctx context.Context, at *api.Client, roster *identity.Ros
 		return nil, err
 	}
 	defer key.Close()
-	name := PrincipalOf(roster, key.PublicKey())
-	if name == "" {
-		return nil, unknownKey(key)
+	by, err := signatory(roster, key, time.Now())
+	if err != nil {
+		return nil, err
 	}
 	digest, err := roster.Digest()
 	if err != nil {
@@ -248,8 +248,11 @@ func (l *logins) begun(ctx context.Context, at *api.Client, roster *identity.Ros
 		return nil, err
 	}
 	login := identity.Login{
-		Cluster: roster.Cluster, Coordinator: challenge.Coordinator, URL: challenge.URL, Roster: roster.Version, RosterDigest: digest, Signer: name,
-		Session: public, Nonce: challenge.Nonce, Created: now, Expires: now.Add(identity.LoginValidity), Until: now.Add(identity.SessionValidity),
+		Cluster: roster.Cluster, Coordinator: challenge.Coordinator, URL: challenge.URL, Roster: roster.Version, RosterDigest: digest, Signer: by.Name,
+		Certificate: identity.CertificateDigest(by.Key), Session: public, Nonce: challenge.Nonce, Created: now, Expires: now.Add(identity.LoginValidity), Until: now.Add(identity.SessionValidity),
+	}
+	if c := by.Certificate(roster); c != nil && c.Until.Before(login.Until) {
+		login.Until = c.Until
 	}
 	text, err := login.Text()
 	if err != nil {
@@ -263,7 +266,7 @@ func (l *logins) begun(ctx context.Context, at *api.Client, roster *identity.Ros
 	if err != nil {
 		return nil, err
 	}
-	return &session{Coordinator: challenge.Coordinator, Name: name, Key: private.Seed(), Token: t.Token, Expires: t.Expires, Until: t.Until}, nil
+	return &session{Coordinator: challenge.Coordinator, Name: by.Name, Key: private.Seed(), Token: t.Token, Expires: t.Expires, Until: t.Until}, nil
 }
 
 // loggingIn is an http.RoundTripper that shows the token of a coordinator, and logs in when that asks for it.

@@ -24,8 +24,8 @@ type Order struct {
 	Secrets    []string    // with versions, "db-password@3"
 }
 
-// Payload returns the text to sign for an order, by a principal who knows a roster.
-func (o Order) Payload(roster *identity.Roster, signer string, now time.Time) ([]byte, error) {
+// Payload returns the text to sign for an order, by somebody who knows a roster.
+func (o Order) Payload(roster *identity.Roster, by Signatory, now time.Time) ([]byte, error) {
 	if err := o.Script.Report.Err(); err != nil {
 		return nil, err
 	}
@@ -37,8 +37,9 @@ func (o Order) Payload(roster *identity.Roster, signer string, now time.Time) ([
 	if err != nil {
 		return nil, err
 	}
+	certificate := identity.CertificateDigest(by.Key)
 	p := &identity.Payload{
-		Format:       identity.FormatV2,
+		Format:       identity.FormatFor(certificate),
 		Cluster:      roster.Cluster,
 		Datacenter:   o.Datacenter,
 		Roster:       roster.Version,
@@ -46,7 +47,8 @@ func (o Order) Payload(roster *identity.Roster, signer string, now time.Time) ([
 		Project:      o.Project.ID,
 		ProjectName:  o.Project.Name,
 		Deployment:   o.Deployment,
-		Signer:       signer,
+		Signer:       by.Name,
+		Certificate:  certificate,
 		Created:      now,
 		Expires:      now.Add(o.Expires),
 		Deadline:     o.Deadline,

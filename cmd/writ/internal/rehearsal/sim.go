@@ -153,7 +153,7 @@ func (s *Sim) submit(ctx context.Context, script client.Script, r scripts.Rehear
 	if order.Secrets, err = cluster.secrets(ctx, project.ID, script.Report.Secrets); err != nil {
 		return "", err
 	}
-	text, err := order.Payload(cluster.super.Roster(), personName, time.Now())
+	text, err := order.Payload(cluster.super.Roster(), client.Signatory{Name: personName}, time.Now())
 	if err != nil {
 		return "", err
 	}

@@ -161,7 +161,7 @@ func (s *soak) one() error {
 		Datacenter: s.datacenter, Project: s.roster.Projects[0],
 		Expires: identity.DefaultValidity, Deadline: time.Hour, MaxCalls: 10, Targets: []string{identity.AnyTarget},
 	}
-	text, err := order.Payload(s.roster, s.person.Name, time.Now())
+	text, err := order.Payload(s.roster, s.person.Signatory(), time.Now())
 	if err != nil {
 		return err
 	}

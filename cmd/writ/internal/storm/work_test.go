@@ -251,7 +251,7 @@ func (s *storm) sign(e *errand) ([]byte, error) {
 	if e.kind.destroy {
 		order.Targets = []string{identity.AnyTarget}
 	}
-	text, err := order.Payload(s.roster, s.person.Name, time.Now())
+	text, err := order.Payload(s.roster, s.person.Signatory(), time.Now())
 	if err != nil {
 		return nil, err
 	}

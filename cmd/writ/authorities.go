@@ -1,0 +1,226 @@
+package main
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/crypto/ssh"
+
+	"writ"
+	"writ/cmd/writ/internal/client"
+	"writ/cmd/writ/internal/terminal"
+	"writ/identity"
+)
+
+// certificateLife is how long a certificate may be valid unless a root operator says otherwise.
+const certificateLife = time.Hour
+
+func (a *app) authorityCommand() *cobra.Command {
+	return family("ca", "Say whose SSH certificates may sign", a.authorityListCommand(), a.authorityAddCommand(), a.authorityRemoveCommand())
+}
+
+// authorityView is an authority as the roster has it.
+type authorityView struct {
+	Name        string              `json:"name"`
+	State       identity.State      `json:"state"`
+	Fingerprint string              `json:"fingerprint"`
+	Users       []string            `json:"users"`
+	KeyIDs      map[string][]string `json:"key_ids"` // patterns by user; a user without any takes all
+	MaxLifetime string              `json:"max_lifetime"`
+	Expires     time.Time           `json:"expires,omitzero"`
+}
+
+func (v authorityView) users() string {
+	var texts []string
+	for _, u := range v.Users {
+		if patterns := v.KeyIDs[u]; len(patterns) > 0 {
+			u += " (" + strings.Join(patterns, " ") + ")"
+		}
+		texts = append(texts, u)
+	}
+	return strings.Join(texts, ", ")
+}
+
+func authoritiesOf(r *identity.Roster) []authorityView {
+	views := []authorityView{}
+	for _, a := range r.Authorities {
+		views = append(views, authorityView{a.Name, a.State, ssh.FingerprintSHA256(a.Key), a.Principals, a.KeyIDs, lifetime(a.MaxLife()), a.Expires})
+	}
+	return views
+}
+
+func (a *app) authorityListCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:     "list",
+		Short:   "List the authorities whose SSH certificates may sign",
+		Example: "  writ ca list",
+		Args:    exactly(),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			_, roster, err := a.cluster(cmd.Context())
+			if err != nil {
+				return err
+			}
+			all := authoritiesOf(roster)
+			return a.Print(terminal.List(all, all, func(v authorityView) string { return v.Name },
+				column("AUTHORITY", func(v authorityView) string { return v.Name }),
+				column("STATE", func(v authorityView) string { return string(v.State) }),
+				column("USERS (KEY IDS)", authorityView.users),
+				column("MAX LIFETIME", func(v authorityView) string { return v.MaxLifetime }),
+				column("EXPIRES", func(v authorityView) string { return day(v.Expires) }),
+				wide("KEY", func(v authorityView) string { return v.Fingerprint }),
+			))
+		},
+	}
+}
+
+// lifetime shows a duration in whole seconds without the units that are zero: "1h", "90s" as "1m30s".
+func lifetime(d time.Duration) string {
+	text := d.String()
+	for _, zero := range []struct{ whole, short string }{{"m0s", "m"}, {"h0m", "h"}} {
+		if rest, ok := strings.CutSuffix(text, zero.whole); ok {
+			text = rest + zero.short
+		}
+	}
+	return text
+}
+
+// day shows the day of a time, "" of none.
+func day(t time.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	return t.Format(time.DateOnly)
+}
+
+func (a *app) authorityAddCommand() *cobra.Command {
+	var key string
+	var users, keyIDs []string
+	var life, valid time.Duration
+	var adopt adoptFlags
+	c := &cobra.Command{
+		Use:   "add NAME",
+		Short: "Let an authority make SSH certificates that sign for machines, or change what they may do",
+		Long: `Signs the next version of the roster with you as a root operator. From then on a user certificate of the authority's key may sign
+for a machine that --user names. The certificate has that name as a principal. Its maker is ssh-keygen -s, Vault, step-ca or another program. A
+certificate can be valid for --max-lifetime at most, has no critical options, and is of a key that is made for its job.
+
+--key-id bounds which certificates stand for these machines, by their key id. A star at the end stands for all that begin so. Before it there are three
+characters or more, and the last of them is no letter or digit. Without --key-id the authority alone decides. For an authority that is in the
+roster, --key-id takes the place of the earlier key ids of these machines.
+
+A certificate can submit scripts, cancel and resume runs and read, as the roles of its machine say. The role admin does not count for
+a certificate, and it can sign no roster.
+
+The first authority with a limit gives the roster the format v3. Supervisors, nodes, coordinators and clients of earlier versions of writ cannot
+read it, and keep the version before. Upgrade them first.`,
+		Example: `  writ user add deploy --ci --role deployer --project web-shop
+  writ ca add github --key ca.pub --user deploy --key-id 'repo:acme/shop:*' --max-lifetime 15m --valid 2160h
+  writ ca add github --valid 2160h`,
+		Args: exactly("NAME"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if !writ.ValidName(args[0]) {
+				return writ.Errorf(writ.CodeUsage, "%q is no proper name", args[0]).WithHint("use lower-case letters, digits and hyphens")
+			}
+			if life != 0 && (life < time.Minute || life > identity.MaxCertificateLife || life%time.Second != 0) {
+				return writ.Errorf(writ.CodeUsage, "--max-lifetime: %s is not between 1m and 24h, in whole seconds", life)
+			}
+			public, err := publicKey(key)
+			if err != nil {
+				return err
+			}
+			grant := client.AuthorityGrant{Principals: users, KeyIDs: keyIDs, Life: life}
+			grant.AnyKeyID = len(keyIDs) == 1 && keyIDs[0] == "*"
+			if valid > 0 {
+				grant.Expires = time.Now().Add(valid).UTC().Truncate(time.Second)
+			}
+			c, err := a.client()
+			if err != nil {
+				return err
+			}
+			before := identity.Format(0)
+			roster, err := c.Amend(cmd.Context(), func(next *identity.Roster) error {
+				before = next.Format()
+				if next.AuthorityNamed(args[0]) == nil && grant.Life == 0 {
+					grant.Life = certificateLife
+				}
+				return client.AddAuthority(next, args[0], public, grant)
+			})
+			if err != nil {
+				return err
+			}
+			if after := roster.Format(); after > before {
+				a.Warn("the roster has the format v%d now, which programs of earlier versions of writ cannot read: they keep version %d", after, roster.Version-1)
+			}
+			if err := a.showAuthority(roster, args[0]); err != nil {
+				return err
+			}
+			return a.awaitAdoption(cmd.Context(), c, roster, adopt)
+		},
+	}
+	f := c.Flags()
+	f.StringVar(&key, "key", "", "public key of the authority: a file, or the key itself as in authorized_keys")
+	f.StringSliceVar(&users, "user", nil, "machine of the roster for which it may make certificates (repeatable)")
+	f.StringArrayVar(&keyIDs, "key-id", nil, "key id that its certificates for these machines have, or its beginning and a star; '*' alone for all (repeatable)")
+	f.DurationVar(&life, "max-lifetime", 0, "how long a certificate may be valid in all, 24h at most; 1h for a new authority")
+	f.DurationVar(&valid, "valid", 0, "how long its certificates count from now on; for ever if not given")
+	adopt.add(c)
+	return c
+}
+
+func (a *app) authorityRemoveCommand() *cobra.Command {
+	var revoke bool
+	var adopt adoptFlags
+	c := &cobra.Command{
+		Use:   "remove NAME",
+		Short: "Let no certificate of an authority sign any more",
+		Long: `Signs the next version of the roster with you as a root operator. Datacenters accept nothing new by a certificate of this
+authority. Runs that they accepted before continue. With --revoke, every open run that a certificate of it signed is cancelled, too: use that if its key
+may be in wrong hands.
+
+Then the command waits until every datacenter has signed that the new roster is in force there.
+
+A single certificate cannot be revoked: it ends by itself. The name and the key are never used again.`,
+		Example: `  writ ca remove github
+  writ ca remove github --revoke`,
+		Args: exactly("NAME"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c, err := a.client()
+			if err != nil {
+				return err
+			}
+			state := identity.Removed
+			if revoke {
+				state = identity.Revoked
+			}
+			roster, err := c.Amend(cmd.Context(), func(next *identity.Roster) error { return client.RemoveAuthority(next, args[0], state) })
+			if err != nil {
+				return err
+			}
+			if err := a.showAuthority(roster, args[0]); err != nil {
+				return err
+			}
+			return a.awaitAdoption(cmd.Context(), c, roster, adopt)
+		},
+	}
+	c.Flags().BoolVar(&revoke, "revoke", false, "also cancel the open runs that its certificates signed: its key may be in wrong hands")
+	adopt.add(c)
+	return c
+}
+
+func (a *app) showAuthority(r *identity.Roster, name string) error {
+	all := authoritiesOf(r)
+	v := all[slices.IndexFunc(all, func(v authorityView) bool { return v.Name == name })]
+	a.Done("the authority %s is in version %d of the roster", name, r.Version)
+	if v.State != identity.Active {
+		a.Note("it is %s: nothing that its certificates sign is accepted any more", v.State)
+	}
+	return a.Print(terminal.Record(v, v.Name,
+		terminal.Field{Title: "authority", Value: v.Name},
+		terminal.Field{Title: "state", Value: string(v.State)},
+		terminal.Field{Title: "key", Value: v.Fingerprint},
+		terminal.Field{Title: "users", Value: v.users()},
+		terminal.Field{Title: "max lifetime", Value: v.MaxLifetime},
+		terminal.Field{Title: "expires", Value: day(v.Expires)}))
+}

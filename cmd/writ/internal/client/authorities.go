@@ -1,0 +1,136 @@
+package client
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"golang.org/x/crypto/ssh"
+
+	"writ"
+	"writ/coord/api"
+	"writ/identity"
+)
+
+// AuthorityGrant is what the certificates of an authority may do. What is zero or nil stays as it is.
+type AuthorityGrant struct {
+	Principals []string // machines of the roster for which it may make certificates, besides those that it has
+	KeyIDs     []string // patterns of key ids, in the place of those that Principals have
+	AnyKeyID   bool     // Principals take all key ids
+	Life       time.Duration
+	Expires    time.Time
+}
+
+// AddAuthority adds an authority to a roster, or changes what the certificates of one may do.
+func AddAuthority(r *identity.Roster, name string, key ssh.PublicKey, g AuthorityGrant) error {
+	a := r.AuthorityNamed(name)
+	switch {
+	case a == nil && key == nil:
+		return writ.Errorf(writ.CodeUsage, "the roster has no authority %q, so a key is needed", name).WithHint("--key ca.pub")
+	case a == nil && len(g.Principals) == 0:
+		return writ.Errorf(writ.CodeUsage, "it is not said for which machine the authority may make certificates").
+			WithHint("--user NAME, after `writ user add NAME --ci --role deployer --project PROJECT`")
+	case a == nil:
+		r.Authorities = append(r.Authorities, identity.Authority{Name: name, State: identity.Active, Key: key})
+		a = r.AuthorityNamed(name)
+	case a.State != identity.Active:
+		return writ.Errorf(writ.CodeConflict, "the authority %s is %s in the roster", name, a.State).
+			WithHint("names are never given again: choose another one, and another key if this one may be in wrong hands")
+	case key != nil && !same(a.Key, key):
+		return writ.Errorf(writ.CodeConflict, "the authority %s has another key", name).WithHint("add one of another name, and then remove this one")
+	case len(g.Principals) == 0 && (len(g.KeyIDs) > 0 || g.AnyKeyID):
+		return writ.Errorf(writ.CodeUsage, "it is not said whose key ids are meant").WithHint("--user NAME")
+	}
+	for _, other := range r.Authorities {
+		if other.Name != name && same(other.Key, a.Key) {
+			return writ.Errorf(writ.CodeConflict, "the authority %s has this key", other.Name)
+		}
+	}
+	if owner := PrincipalOf(r, a.Key); owner != "" {
+		return writ.Errorf(writ.CodeConflict, "the key belongs to %s: an authority has a key that signs nothing else", owner)
+	}
+	for _, p := range g.Principals {
+		if err := certify(r, a, p, g); err != nil {
+			return err
+		}
+	}
+	if g.Life > 0 {
+		a.Life = g.Life
+	}
+	if !g.Expires.IsZero() {
+		a.Expires = g.Expires
+	}
+	return nil
+}
+
+// certify lets an authority make certificates for a machine.
+func certify(r *identity.Roster, a *identity.Authority, principal string, g AuthorityGrant) error {
+	p := r.Principal(principal)
+	switch {
+	case p == nil:
+		return writ.Errorf(writ.CodeNotFound, "the roster has no machine %q", principal).
+			WithHint("add it first: writ user add %s --ci --role deployer --project PROJECT", principal)
+	case p.Kind != identity.CI:
+		return writ.Errorf(writ.CodeUsage, "%s is a person: certificates are for machines", principal).WithHint("add one: writ user add NAME --ci")
+	}
+	if !slices.Contains(a.Principals, principal) {
+		a.Principals = append(a.Principals, principal)
+	}
+	switch {
+	case g.AnyKeyID:
+		delete(a.KeyIDs, principal)
+	case len(g.KeyIDs) > 0:
+		for _, pattern := range g.KeyIDs {
+			if !identity.ValidKeyIDPattern(pattern) {
+				return writ.Errorf(writ.CodeUsage, "--key-id: %q is no key id, nor the beginning of some", pattern).
+					WithHint("write ci-1234, or repo:acme/shop:* with three characters or more, the last of them a mark, before the star")
+			}
+		}
+		if a.KeyIDs == nil {
+			a.KeyIDs = make(map[string][]string)
+		}
+		a.KeyIDs[principal] = g.KeyIDs
+	}
+	return nil
+}
+
+// RemoveAuthority takes an authority out of use: Removed ends nothing that was accepted, Revoked cancels it. What is revoked stays so.
+func RemoveAuthority(r *identity.Roster, name string, state identity.State) error {
+	a := r.AuthorityNamed(name)
+	if a == nil {
+		return writ.Errorf(writ.CodeNotFound, "the roster has no authority %q", name).WithHint("`writ ca list` shows them")
+	}
+	a.State = later(a.State, state)
+	return nil
+}
+
+// CertificateOf returns the certificate that signed a run, nil if a key did. No coordinator is believed: the id of the run follows from the signed
+// text, which names its certificate.
+func (c *Client) CertificateOf(ctx context.Context, roster *identity.Roster, run api.Run) (*identity.Certificate, error) {
+	signed, err := c.signed(ctx, run)
+	if err != nil {
+		return nil, err
+	}
+	return roster.CertificateOf(signed)
+}
+
+// MayHaveCertificate reports whether a certificate can have signed a run: its signer is a machine for which an authority makes certificates.
+func MayHaveCertificate(roster *identity.Roster, signer string) bool {
+	return slices.ContainsFunc(roster.Authorities, func(a identity.Authority) bool { return slices.Contains(a.Principals, signer) })
+}
+
+// signed returns text and signature of a run.
+func (c *Client) signed(ctx context.Context, run api.Run) ([]byte, error) {
+	answer, err := api.Answer[api.SignedText](c.API.GetSigned(ctx, run.Payload))
+	if err != nil {
+		return nil, err
+	}
+	text, _, err := identity.Split(answer.Signed)
+	if err != nil {
+		return nil, err
+	}
+	if got := writ.RunIDOf(writ.DigestOf(text)); got != run.ID {
+		return nil, anotherRun(run.ID, got)
+	}
+	return answer.Signed, nil
+}

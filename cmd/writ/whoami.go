@@ -1,0 +1,60 @@
+package main
+
+import (
+	"slices"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/crypto/ssh"
+
+	"writ/cmd/writ/internal/terminal"
+	"writ/identity"
+)
+
+// selfView is who signs, as the roster knows them.
+type selfView struct {
+	Name        string                 `json:"name"`
+	Kind        identity.PrincipalKind `json:"kind"`
+	Operator    bool                   `json:"root_operator"`
+	Key         string                 `json:"key"` // fingerprint; of a certificate that of its key
+	Certificate *identity.Certificate  `json:"certificate,omitempty"`
+	Roles       []roleView             `json:"roles"`
+}
+
+func (a *app) whoamiCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "whoami",
+		Short: "Show in whose name you sign, and what they may do",
+		Long: `Shows whose key or certificate it is that commands sign with, by the roster, and which roles that person or machine has. Nothing is signed. For
+a certificate it names its key id, its authority and its end.`,
+		Example: "  writ whoami\n  writ whoami --key job_ed25519",
+		Args:    exactly(),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			c, roster, err := a.cluster(cmd.Context())
+			if err != nil {
+				return err
+			}
+			by, err := c.Keys.Owner(roster)
+			if err != nil {
+				return err
+			}
+			users := usersOf(roster)
+			u := users[slices.IndexFunc(users, func(u userView) bool { return u.Name == by.Name })]
+			v := selfView{u.Name, u.Kind, u.Operator, fingerprint(by.Key), by.Certificate(roster), u.Roles}
+			if cert, ok := by.Key.(*ssh.Certificate); ok {
+				v.Key = fingerprint(cert.Key)
+			}
+			fields := []terminal.Field{
+				{Title: "user", Value: signedBy(v.Name, v.Certificate)},
+				{Title: "kind", Value: string(v.Kind)},
+				{Title: "state", Value: string(u.State)},
+				{Title: "root operator", Value: mark(v.Operator)},
+				{Title: "key", Value: v.Key},
+				{Title: "roles", Value: joined(v.Roles)},
+			}
+			if v.Certificate != nil {
+				fields = append(fields, terminal.Field{Title: "certificate ends", Value: clock(v.Certificate.Until)})
+			}
+			return a.Print(terminal.Record(v, v.Name, fields...))
+		},
+	}
+}
