@@ -191,6 +191,5 @@ type Control struct {
 	Asked []RunID `json:"asked,omitempty"`
 	// Acknowledged acknowledges the usage, the mendings and the states in a report: its incarnation and round.
 	Acknowledged *ReportID `json:"told,omitempty"`
-	// Log asks for lines of the node's log. Runners of earlier versions cannot open a message with it, so it is alone in its own.
-	Log *NodeLogQuery `json:"log,omitempty"`
+	Log          []byte    `json:"log,omitempty"` // a nodes.LogQuery, alone in its message: runners of earlier versions cannot open that
 }

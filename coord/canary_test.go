@@ -102,7 +102,7 @@ func (s *supervisor) tellHidden(ctx context.Context, verb link.Verb, params json
 	case verb == link.VerbHolds:
 		return []link.Hold{{Project: blog, ProjectName: "canary-held", Held: true, Revision: 1, Decided: []writ.Decision{{Decision: "hold", Signer: "sam-canary"}}}}, nil
 	case verb == link.VerbNodeLog:
-		return link.NodeLog{Lines: []writ.NodeLine{{Source: "runner", Level: "info", Text: "canary-line"}}}, nil
+		return link.NodeLog{Lines: []link.NodeLine{{Source: "runner", Level: "info", Text: "canary-line"}}}, nil
 	case verb == link.VerbBoots:
 		return link.BootList{Total: 1, Servers: []link.BootServer{{Token: "canary-boot"}}, Machines: []link.BootMachine{{MAC: "canary-mac", Node: "canary-booted"}}}, nil
 	case verb == link.VerbQueues:

@@ -17,7 +17,7 @@ import (
 func TestTheLogOfANodePassesThrough(t *testing.T) {
 	p := start(t, nil)
 	var asked link.LogOfNode
-	line := writ.NodeLine{Time: time.Now().UTC(), Boot: "b1", Source: "kernel", Level: "warn", Text: "it is late"}
+	line := link.NodeLine{Time: time.Now().UTC(), Boot: "b1", Source: "kernel", Level: "warn", Text: "it is late"}
 	s := connect(p, vienna, func(s *supervisor) {
 		hello := s.dialer.Hello
 		s.dialer.Hello = func() link.Hello {
@@ -26,7 +26,7 @@ func TestTheLogOfANodePassesThrough(t *testing.T) {
 			return h
 		}
 		s.dialer.Handle = func(_ context.Context, _ link.Verb, params json.RawMessage, _ func(stage, detail string)) (any, error) {
-			return link.NodeLog{Lines: []writ.NodeLine{line}, Boot: "b1", Next: "kernel.7", Lost: true, More: true, Away: "is lost", Told: line.Time}, link.Decode(params, &asked)
+			return link.NodeLog{Lines: []link.NodeLine{line}, Boot: "b1", Next: "kernel.7", Lost: true, More: true, Away: "is lost", Told: line.Time}, link.Decode(params, &asked)
 		}
 	})
 	since := time.Date(2026, 11, 27, 0, 0, 0, 0, time.UTC)
@@ -36,7 +36,7 @@ func TestTheLogOfANodePassesThrough(t *testing.T) {
 		}))
 	}
 	got, err := ask("vienna")
-	if diff := cmp.Diff(api.NodeLog{Lines: []writ.NodeLine{line}, Boot: "b1", Next: "kernel.7", Lost: true, More: true, Away: "is lost", Told: line.Time}, got); diff != "" || err != nil {
+	if diff := cmp.Diff(api.NodeLog{Lines: []api.NodeLine{{Time: line.Time, Boot: "b1", Source: "kernel", Level: "warn", Text: "it is late"}}, Boot: "b1", Next: "kernel.7", Lost: true, More: true, Away: "is lost", Told: line.Time}, got); diff != "" || err != nil {
 		t.Errorf("%v, %s", err, diff)
 	}
 	if diff := cmp.Diff(link.LogOfNode{Node: "n1", Source: "kernel", Level: "warn", Since: since, After: "kernel.1", Lines: 9}, asked); diff != "" {

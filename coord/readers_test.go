@@ -95,7 +95,7 @@ func (s *supervisor) tellAll(ctx context.Context, verb link.Verb, params json.Ra
 	case link.VerbStanding, link.VerbNodeStanding, link.VerbTokenStanding:
 		return link.StandingAnswer{Proof: []byte("it stands")}, nil
 	case link.VerbNodeLog:
-		return link.NodeLog{Lines: []writ.NodeLine{}}, nil
+		return link.NodeLog{Lines: []link.NodeLine{}}, nil
 	case link.VerbResources:
 		return []writ.Resource{}, nil
 	default:

@@ -66,8 +66,8 @@ func (n *incarnation) obey(ctx context.Context, messages []queue.Message) error 
 			if c.Roster > 0 {
 				n.rosters.want(int64(c.Roster))
 			}
-			if c.Log != nil {
-				n.askLog(*c.Log)
+			if len(c.Log) > 0 {
+				n.askLog(ctx, m.ID, c.Log)
 			}
 			if c.Acknowledged != nil {
 				n.keeper.acknowledge(ctx, *c.Acknowledged)

@@ -66,7 +66,7 @@ type incarnation struct {
 	outbox    *outbox
 	acks      acks
 	questions questions
-	logAsked  chan writ.NodeLogQuery
+	logAsked  chan nodes.LogQuery
 	permits   *permits
 	rosters   *rosterWatch
 	keeper    *keeper
@@ -85,7 +85,7 @@ func (r *Runner) begin(ctx context.Context, drivers map[string]sal.Driver, log *
 	n := &incarnation{
 		member: r.Member, api: r.API, node: r.Member.Node(), queue: r.Queue, journal: r.Journal, drivers: drivers,
 		slots: cmp.Or(r.Slots, DefaultSlots), grace: cmp.Or(r.Grace, DefaultGrace), counts: &r.counts,
-		boot: logring.Boot(), version: r.Version, host: r.Host, nodeLog: r.NodeLog, logAsked: make(chan writ.NodeLogQuery, maxLogAsked), rosters: newRosterWatch(r.Member, r.API), transfers: r.Transfers, peers: r.Peers,
+		boot: logring.Boot(), version: r.Version, host: r.Host, nodeLog: r.NodeLog, logAsked: make(chan nodes.LogQuery, maxLogAsked), rosters: newRosterWatch(r.Member, r.API), transfers: r.Transfers, peers: r.Peers,
 		record: r.Record,
 	}
 	if n.record == nil {

@@ -4,8 +4,8 @@ import (
 	"context"
 	"time"
 
-	"writ"
 	"writ/identity/envelope"
+	"writ/internal/cbor"
 	"writ/internal/failpoint"
 	"writ/supervisor/nodes"
 )
@@ -17,8 +17,13 @@ const (
 	resendWarnings = 10 * time.Minute
 )
 
-// askLog has a query answered, unless too many wait.
-func (n *incarnation) askLog(q writ.NodeLogQuery) {
+// askLog has a query answered that came in a message, unless too many wait.
+func (n *incarnation) askLog(ctx context.Context, id string, query []byte) {
+	var q nodes.LogQuery
+	if err := cbor.Unmarshal(query, &q); err != nil {
+		n.drop(ctx, "query for the log", id, err)
+		return
+	}
 	select {
 	case n.logAsked <- q:
 	default:
@@ -49,7 +54,7 @@ func (n *incarnation) sendLog(ctx context.Context, r nodes.LogReport) error {
 
 // warnings are the last ones that were told.
 type warnings struct {
-	last  writ.NodeLine
+	last  nodes.LogLine
 	epoch int64 // of the supervisor that was told
 	at    time.Time
 }
@@ -59,7 +64,7 @@ func (k *keeper) tellWarnings(ctx context.Context) {
 	if k.nodeLog == nil {
 		return
 	}
-	last := k.nodeLog.Read(writ.NodeLogQuery{Level: "warn", Lines: nodes.MaxLogWarnings})
+	last := k.nodeLog.Read(nodes.LogQuery{Level: "warn", Lines: nodes.MaxLogWarnings})
 	if len(last.Lines) == 0 {
 		return
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"writ"
+	"writ/internal/cbor"
 	"writ/internal/logring"
 	"writ/runner"
 	"writ/runner/nodelog"
@@ -25,6 +26,14 @@ func logged(t *testing.T, l *nodelog.Log, source, level string, texts ...string)
 	must(t, ring.Run(ctx, l.File(source)))
 }
 
+// encoded is a query as it travels.
+func encoded(t *testing.T, q nodes.LogQuery) []byte {
+	t.Helper()
+	text, err := cbor.Marshal(q)
+	must(t, err)
+	return text
+}
+
 // tookLogs returns what the node told of its log since it was asked last, after it had some time.
 func (n *node) tookLogs(silent time.Duration) []nodes.LogReport {
 	quiet(silent)
@@ -40,14 +49,14 @@ func TestANodeAnswersWithLinesOfItsLog(t *testing.T) {
 		l := &nodelog.Log{Dir: t.TempDir(), Redact: func(text string) string { return text }}
 		logged(t, l, "runner", "info", "one", "two")
 		n := newFixture(t).fresh(func(r *runner.Runner) { r.NodeLog = l })
-		n.tell(writ.Control{Epoch: 9, Log: &writ.NodeLogQuery{ID: "q1", Lines: 1}})
+		n.tell(writ.Control{Epoch: 9, Log: encoded(t, nodes.LogQuery{ID: "q1", Lines: 1})})
 		got := n.tookLogs(time.Second)
 		if len(got) != 1 || got[0].Query != "q1" || got[0].Node != n.member.Node() || got[0].Epoch != 9 || got[0].Incarnation == 0 ||
 			len(got[0].Lines) != 1 || got[0].Lines[0].Text != "two" || got[0].Next != "runner.2" {
 			t.Errorf("it answers %+v", got)
 		}
 		for range 100 {
-			n.tell(writ.Control{Epoch: 9, Log: &writ.NodeLogQuery{ID: "q2"}})
+			n.tell(writ.Control{Epoch: 9, Log: encoded(t, nodes.LogQuery{ID: "q2"})})
 		}
 		if got := n.tookLogs(time.Minute); len(got) == 0 {
 			t.Error("asked a hundred times at once, it answers nothing")
@@ -55,7 +64,7 @@ func TestANodeAnswersWithLinesOfItsLog(t *testing.T) {
 	})
 	synctest.Test(t, func(t *testing.T) {
 		n := newFixture(t).fresh(nil)
-		n.tell(writ.Control{Epoch: 9, Log: &writ.NodeLogQuery{ID: "q1"}})
+		n.tell(writ.Control{Epoch: 9, Log: encoded(t, nodes.LogQuery{ID: "q1"})})
 		if got := n.tookLogs(time.Second); len(got) != 1 || got[0].Query != "q1" || got[0].Refused == "" {
 			t.Errorf("a node that keeps no log answers %+v", got)
 		}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"sync"
@@ -11,6 +12,7 @@ import (
 
 	"writ"
 	"writ/identity/envelope"
+	"writ/internal/cbor"
 	"writ/internal/failpoint"
 	"writ/internal/limit"
 	"writ/supervisor/link"
@@ -91,11 +93,11 @@ func (l *nodeLogs) last(p link.LogOfNode, away string) link.NodeLog {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	told := l.told[p.Node]
-	log := link.NodeLog{Lines: []writ.NodeLine{}, Boot: told.Boot, Away: away, Told: told.at}
+	log := link.NodeLog{Lines: []link.NodeLine{}, Boot: told.Boot, Away: away, Told: told.at}
 	for _, line := range told.Lines {
 		if (p.Source == "" || p.Source == line.Source) && !line.Time.Before(p.Since) &&
-			slices.Index(writ.LogLevels, line.Level) >= slices.Index(writ.LogLevels, p.Level) {
-			log.Lines = append(log.Lines, line)
+			slices.Index(nodes.LogLevels, line.Level) >= slices.Index(nodes.LogLevels, p.Level) {
+			log.Lines = append(log.Lines, link.NodeLine(line))
 		}
 	}
 	return log
@@ -107,8 +109,8 @@ func (s *Supervisor) nodeLog(ctx context.Context, p link.LogOfNode) (link.NodeLo
 	switch {
 	case !known:
 		return link.NodeLog{}, writ.Errorf(writ.CodeNotFound, "there is no node %s", p.Node).WithHint("`writ node list` shows them")
-	case p.Level != "" && !slices.Contains(writ.LogLevels, p.Level):
-		return link.NodeLog{}, writ.Errorf(writ.CodeBadRequest, "level: %q is not one of %v", p.Level, writ.LogLevels)
+	case p.Level != "" && !slices.Contains(nodes.LogLevels, p.Level):
+		return link.NodeLog{}, writ.Errorf(writ.CodeBadRequest, "level: %q is not one of %v", p.Level, nodes.LogLevels)
 	case p.Lines < 0 || p.Lines > nodes.MaxLogLines:
 		return link.NodeLog{}, writ.Errorf(writ.CodeBadRequest, "lines: %d is not between 0 and %d", p.Lines, nodes.MaxLogLines)
 	case len(p.Source) > maxWord || len(p.After) > nodes.MaxLogPosition:
@@ -131,7 +133,11 @@ func (s *Supervisor) nodeLog(ctx context.Context, p link.LogOfNode) (link.NodeLo
 	case r.Refused != "":
 		return link.NodeLog{}, writ.Errorf(writ.CodeNotFound, "node %s has no such lines: %s", n.Name, r.Refused)
 	}
-	return link.NodeLog{Lines: r.Lines, Boot: r.Boot, Next: r.Next, Lost: r.Lost, More: r.More}, nil
+	lines := make([]link.NodeLine, len(r.Lines))
+	for i, l := range r.Lines {
+		lines[i] = link.NodeLine(l)
+	}
+	return link.NodeLog{Lines: lines, Boot: r.Boot, Next: r.Next, Lost: r.Lost, More: r.More}, nil
 }
 
 // askLog sends a query to a node, and waits for the answer. It is context.DeadlineExceeded if that does not come.
@@ -140,11 +146,15 @@ func (s *Supervisor) askLog(ctx context.Context, p link.LogOfNode) (nodes.LogRep
 	defer stop()
 	id, answer, end := s.nodeLogs.begin(p.Node)
 	defer end()
-	query := &writ.NodeLogQuery{ID: id, Source: p.Source, Level: p.Level, After: p.After, Lines: p.Lines}
+	query := nodes.LogQuery{ID: id, Source: p.Source, Level: p.Level, After: p.After, Lines: p.Lines}
 	if !p.Since.IsZero() {
 		query.Since = p.Since.UnixMilli()
 	}
-	s.control(failpoint.At(ctx, failpoint.LogAsked), writ.Control{Node: p.Node, Log: query})
+	text, err := cbor.Marshal(query)
+	if err != nil {
+		return nodes.LogReport{}, fmt.Errorf("encode a query: %w", err)
+	}
+	s.control(failpoint.At(ctx, failpoint.LogAsked), writ.Control{Node: p.Node, Log: text})
 	select {
 	case r := <-answer:
 		return r, nil
@@ -187,7 +197,7 @@ func moderateLog(r nodes.LogReport) nodes.LogReport {
 	if len(r.Next) > nodes.MaxLogPosition || strings.ContainsFunc(r.Next, notOfPosition) {
 		r.Next = ""
 	}
-	lines, size := []writ.NodeLine{}, 0
+	lines, size := []nodes.LogLine{}, 0
 	for _, l := range r.Lines[:min(len(r.Lines), nodes.MaxLogLines)] {
 		l = moderateLine(l)
 		if size += len(l.Text); size > nodes.MaxLogBytes {
@@ -200,14 +210,14 @@ func moderateLog(r nodes.LogReport) nodes.LogReport {
 }
 
 // moderateLine returns a line as people can be shown it.
-func moderateLine(l writ.NodeLine) writ.NodeLine {
+func moderateLine(l nodes.LogLine) nodes.LogLine {
 	if l.Time = l.Time.UTC(); l.Time.Year() < 1970 || l.Time.Year() > 9999 {
 		l.Time = time.Time{} // others are no JSON
 	}
 	if !writ.ValidName(l.Source) {
 		l.Source = "unknown"
 	}
-	if !slices.Contains(writ.LogLevels, l.Level) {
+	if !slices.Contains(nodes.LogLevels, l.Level) {
 		l.Level = "info"
 	}
 	l.Boot, l.Text = hostWord(l.Boot), oneLine(l.Text, nodes.MaxLogText)

@@ -42,8 +42,8 @@ func (n *testNode) tellLog(r nodes.LogReport) {
 // answering lets a node answer each query with a change of a report.
 func answering(change func(r *nodes.LogReport)) func(n *testNode) {
 	return func(n *testNode) {
-		n.log = func(q writ.NodeLogQuery) nodes.LogReport {
-			r := nodes.LogReport{Node: n.id, Incarnation: 1, Epoch: n.epoch, Query: q.ID, Boot: "b1", Next: "runner.7", Lines: []writ.NodeLine{
+		n.log = func(q nodes.LogQuery) nodes.LogReport {
+			r := nodes.LogReport{Node: n.id, Incarnation: 1, Epoch: n.epoch, Query: q.ID, Boot: "b1", Next: "runner.7", Lines: []nodes.LogLine{
 				{Time: time.Now().UTC(), Boot: "b1", Source: "runner", Level: "info", Text: fmt.Sprintf("%s %s %d %s %d", q.Source, q.Level, q.Since, q.After, q.Lines)},
 			}}
 			change(&r)
@@ -61,7 +61,7 @@ func TestANodeIsAskedForItsLog(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		want := link.NodeLog{Boot: "b1", Next: "runner.7", Lost: true, More: true, Lines: []writ.NodeLine{
+		want := link.NodeLog{Boot: "b1", Next: "runner.7", Lost: true, More: true, Lines: []link.NodeLine{
 			{Time: got.Lines[0].Time, Boot: "b1", Source: "runner", Level: "info", Text: "runner warn 7 runner.3 9"},
 		}}
 		if diff := cmp.Diff(want, got); diff != "" {
@@ -95,15 +95,15 @@ func TestOfANodeThatIsAwayTheLastWarningsAreKnown(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		n, other := s.join("n1"), s.join("n2")
 		time.Sleep(2 * time.Second)
-		warning := func(level, text string) writ.NodeLine {
-			return writ.NodeLine{Time: time.Now().UTC(), Boot: "b1", Source: "runner", Level: level, Text: text}
+		warning := func(level, text string) nodes.LogLine {
+			return nodes.LogLine{Time: time.Now().UTC(), Boot: "b1", Source: "runner", Level: level, Text: text}
 		}
-		n.tellLog(nodes.LogReport{Incarnation: 2, Boot: "b1", Lines: []writ.NodeLine{warning("warn", "one"), warning("error", "two")}})
+		n.tellLog(nodes.LogReport{Incarnation: 2, Boot: "b1", Lines: []nodes.LogLine{warning("warn", "one"), warning("error", "two")}})
 		told := time.Now()
-		n.tellLog(nodes.LogReport{Incarnation: 1, Lines: []writ.NodeLine{warning("warn", "of an earlier runner")}})
-		n.tellLog(nodes.LogReport{Incarnation: 3, Epoch: 1, Lines: []writ.NodeLine{warning("warn", "to an earlier supervisor")}})
-		n.tellLog(nodes.LogReport{Incarnation: 3, Query: "nobody asked", Lines: []writ.NodeLine{warning("warn", "an answer")}})
-		other.tellLog(nodes.LogReport{Node: n.id, Incarnation: 9, Lines: []writ.NodeLine{warning("warn", "of another node")}})
+		n.tellLog(nodes.LogReport{Incarnation: 1, Lines: []nodes.LogLine{warning("warn", "of an earlier runner")}})
+		n.tellLog(nodes.LogReport{Incarnation: 3, Epoch: 1, Lines: []nodes.LogLine{warning("warn", "to an earlier supervisor")}})
+		n.tellLog(nodes.LogReport{Incarnation: 3, Query: "nobody asked", Lines: []nodes.LogLine{warning("warn", "an answer")}})
+		other.tellLog(nodes.LogReport{Node: n.id, Incarnation: 9, Lines: []nodes.LogLine{warning("warn", "of another node")}})
 		want := func(away string, query link.LogOfNode, texts ...string) {
 			t.Helper()
 			got, err := s.logOf(query)
@@ -127,7 +127,7 @@ func TestOfANodeThatIsAwayTheLastWarningsAreKnown(t *testing.T) {
 		want("is lost", link.LogOfNode{Node: n.id, Source: "kernel"})
 		n.setSilent(false)
 		for range 100 {
-			n.tellLog(nodes.LogReport{Incarnation: 4, Lines: make([]writ.NodeLine, 500)})
+			n.tellLog(nodes.LogReport{Incarnation: 4, Lines: make([]nodes.LogLine, 500)})
 		}
 		if got, err := s.logOf(link.LogOfNode{Node: n.id}); err != nil || len(got.Lines) != nodes.MaxLogWarnings {
 			t.Errorf("%d warnings are kept, %v", len(got.Lines), err)
@@ -138,7 +138,7 @@ func TestOfANodeThatIsAwayTheLastWarningsAreKnown(t *testing.T) {
 func TestLinesFromAHostileNodeAreCutAndCleaned(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
 		evil := "\x1b]0;owned\a\x1b[2J\u202e" + strings.Repeat("ä\u202e\n", 4000)
-		line := writ.NodeLine{Time: time.Date(1800, 1, 1, 0, 0, 0, 0, time.UTC), Boot: evil, Source: evil, Level: evil, Text: evil}
+		line := nodes.LogLine{Time: time.Date(1800, 1, 1, 0, 0, 0, 0, time.UTC), Boot: evil, Source: evil, Level: evil, Text: evil}
 		n := s.join("n1", answering(func(r *nodes.LogReport) { r.Boot, r.Next = evil, evil }))
 		refusing := s.join("n2", answering(func(r *nodes.LogReport) { r.Refused = evil }))
 		hostile := s.join("n3", answering(func(r *nodes.LogReport) {
@@ -146,7 +146,7 @@ func TestLinesFromAHostileNodeAreCutAndCleaned(t *testing.T) {
 				r.Lines = append(r.Lines, line)
 			}
 			for range 2000 {
-				r.Lines = append(r.Lines, writ.NodeLine{Text: strings.Repeat("x", 1000)})
+				r.Lines = append(r.Lines, nodes.LogLine{Text: strings.Repeat("x", 1000)})
 			}
 		}))
 		time.Sleep(2 * time.Second)

@@ -23,6 +23,7 @@ import (
 	"writ"
 	"writ/identity"
 	"writ/identity/envelope"
+	"writ/internal/cbor"
 	"writ/internal/testenv"
 	"writ/runner/queue"
 	"writ/runner/queue/memory"
@@ -501,7 +502,7 @@ type testNode struct {
 	says        string        // said of the progress of what is
 	inventories []int         // calls that it says it has of whatever run it is asked for
 	// log is what it answers when it is asked for its log; nothing if nil, as runners of earlier versions.
-	log func(q writ.NodeLogQuery) nodes.LogReport
+	log func(q nodes.LogQuery) nodes.LogReport
 	act func(ctx context.Context, job writ.Job) writ.Result
 
 	mu       sync.Mutex
@@ -730,8 +731,12 @@ func (n *testNode) listen(ctx context.Context) {
 				if c.Acknowledged != nil {
 					n.told = c.Acknowledged
 				}
-				if c.Log != nil && n.log != nil {
-					n.send(envelope.Log, n.log(*c.Log))
+				if len(c.Log) > 0 && n.log != nil {
+					var q nodes.LogQuery
+					if err := cbor.Unmarshal(c.Log, &q); err != nil {
+						n.sim.t.Error(err)
+					}
+					n.send(envelope.Log, n.log(q))
 				}
 				for _, run := range c.Asked {
 					n.asked = append(n.asked, writ.Inventory{Run: run, Epoch: c.Epoch, Calls: n.inventory(run)})

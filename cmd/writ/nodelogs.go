@@ -13,6 +13,7 @@ import (
 	"writ/cmd/writ/internal/terminal"
 	"writ/coord/api"
 	"writ/internal/sleep"
+	"writ/supervisor/nodes"
 )
 
 const (
@@ -53,7 +54,7 @@ You need the role operator or admin in all projects. Lines are the node's own wo
 	flags.BoolVarP(&f.follow, "follow", "f", false, "go on as it grows, until interrupted")
 	a.completeFlag(c, "dc", suggestDatacenters)
 	complete(c, "source", "runner", "boot", "kernel")
-	complete(c, "level", writ.LogLevels...)
+	complete(c, "level", nodes.LogLevels...)
 	c.ValidArgsFunction = a.completion(suggestNodes)
 	return c
 }

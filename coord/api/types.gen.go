@@ -540,7 +540,20 @@ type Node = writ.Node
 type NodeDriver = writ.NodeDriver
 
 // NodeLine defines model for NodeLine.
-type NodeLine = writ.NodeLine
+type NodeLine struct {
+	// Boot the kernel's id of the start of the machine in which it was written
+	Boot string `json:"boot,omitempty,omitzero"`
+
+	// Level debug, info, warn or error
+	Level string `json:"level"`
+
+	// Source "runner", "boot", "kernel", or the name of a service
+	Source string `json:"source"`
+	Text   string `json:"text"`
+
+	// Time by the clock of the node
+	Time time.Time `json:"time"`
+}
 
 // NodeLog defines model for NodeLog.
 type NodeLog struct {

@@ -51,7 +51,7 @@ func (l *Log) Sources() []string {
 
 // Read returns the lines that a query asks for: the newest, or the oldest behind its position. Lines of earlier starts of the machine come before
 // those of this one; apart from that they are in the order of their times.
-func (l *Log) Read(q writ.NodeLogQuery) nodes.LogReport {
+func (l *Log) Read(q nodes.LogQuery) nodes.LogReport {
 	report := nodes.LogReport{Query: q.ID, Boot: logring.Boot()}
 	after, err := parsePosition(q.After)
 	sources := l.Sources()
@@ -80,7 +80,7 @@ func (l *Log) Read(q writ.NodeLogQuery) nodes.LogReport {
 		for _, e := range behind {
 			next[source] = e.Number
 			if isWanted(e.Line, q) {
-				found = append(found, line{writ.NodeLine{Time: e.Time, Boot: e.Boot, Source: source, Level: e.Level, Text: l.Redact(e.Text)}, e.Number})
+				found = append(found, line{nodes.LogLine{Time: e.Time, Boot: e.Boot, Source: source, Level: e.Level, Text: l.Redact(e.Text)}, e.Number})
 			}
 		}
 	}
@@ -98,7 +98,7 @@ func (l *Log) Read(q writ.NodeLogQuery) nodes.LogReport {
 		found = fit
 	}
 	for _, l := range found {
-		report.Lines = append(report.Lines, l.NodeLine)
+		report.Lines = append(report.Lines, l.LogLine)
 	}
 	report.Next = next.String()
 	return report
@@ -106,7 +106,7 @@ func (l *Log) Read(q writ.NodeLogQuery) nodes.LogReport {
 
 // line is a line that was found, with its number in its ring.
 type line struct {
-	writ.NodeLine
+	nodes.LogLine
 	number int64
 }
 
@@ -126,8 +126,8 @@ func rest(entries []logring.Entry, after int64) (behind []logring.Entry, lost bo
 }
 
 // isWanted reports whether a query asks for a line.
-func isWanted(l logring.Line, q writ.NodeLogQuery) bool {
-	return slices.Index(writ.LogLevels, l.Level) >= slices.Index(writ.LogLevels, q.Level) && !l.Time.Before(time.UnixMilli(q.Since))
+func isWanted(l logring.Line, q nodes.LogQuery) bool {
+	return slices.Index(nodes.LogLevels, l.Level) >= slices.Index(nodes.LogLevels, q.Level) && !l.Time.Before(time.UnixMilli(q.Since))
 }
 
 // age orders the starts of a machine: those before this one come first.

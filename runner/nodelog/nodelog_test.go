@@ -10,7 +10,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"writ"
 	"writ/internal/logring"
 	"writ/runner/nodelog"
 	"writ/supervisor/nodes"
@@ -69,34 +68,34 @@ func TestAQueryFindsItsLinesInTheirOrder(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, c := range []struct {
-		q    writ.NodeLogQuery
+		q    nodes.LogQuery
 		want string
 	}{
-		{writ.NodeLogQuery{}, "k a b l c-(hidden)"},
-		{writ.NodeLogQuery{Source: "kernel"}, "k l"},
-		{writ.NodeLogQuery{Level: "warn"}, "k l c-(hidden)"},
-		{writ.NodeLogQuery{Level: "error"}, "k"},
-		{writ.NodeLogQuery{Since: noon.Add(2 * time.Second).UnixMilli()}, "k a l c-(hidden)"},
-		{writ.NodeLogQuery{Lines: 2}, "l c-(hidden)"},
+		{nodes.LogQuery{}, "k a b l c-(hidden)"},
+		{nodes.LogQuery{Source: "kernel"}, "k l"},
+		{nodes.LogQuery{Level: "warn"}, "k l c-(hidden)"},
+		{nodes.LogQuery{Level: "error"}, "k"},
+		{nodes.LogQuery{Since: noon.Add(2 * time.Second).UnixMilli()}, "k a l c-(hidden)"},
+		{nodes.LogQuery{Lines: 2}, "l c-(hidden)"},
 	} {
 		got := l.Read(c.q)
 		if textsOf(got) != c.want || got.Refused != "" || got.Lost || got.More || got.Boot != logring.Boot() {
 			t.Errorf("%+v finds %q, want %q: %+v", c.q, textsOf(got), c.want, got)
 		}
 	}
-	for _, q := range []writ.NodeLogQuery{{Source: "boot"}, {Source: "../runner"}, {After: "runner"}, {After: "runner.-1"}, {After: "runner.x,kernel.1"}} {
+	for _, q := range []nodes.LogQuery{{Source: "boot"}, {Source: "../runner"}, {After: "runner"}, {After: "runner.-1"}, {After: "runner.x,kernel.1"}} {
 		if got := l.Read(q); got.Refused == "" || len(got.Lines) > 0 {
 			t.Errorf("%+v finds %+v", q, got)
 		}
 	}
-	if got := (&nodelog.Log{Dir: t.TempDir(), Redact: l.Redact}).Read(writ.NodeLogQuery{}); len(got.Lines) > 0 || got.Refused != "" {
+	if got := (&nodelog.Log{Dir: t.TempDir(), Redact: l.Redact}).Read(nodes.LogQuery{}); len(got.Lines) > 0 || got.Refused != "" {
 		t.Errorf("where nothing is kept there is %+v", got)
 	}
 }
 
 func TestAFollowerMissesNoLineOfAnySource(t *testing.T) {
 	l := kept(t, map[string][]string{"runner": {"1 now info a"}, "kernel": {"2 now info k"}})
-	first := l.Read(writ.NodeLogQuery{Lines: 1})
+	first := l.Read(nodes.LogQuery{Lines: 1})
 	if textsOf(first) != "k" || first.Next != "kernel.1,runner.1" {
 		t.Fatalf("%+v", first)
 	}
@@ -104,7 +103,7 @@ func TestAFollowerMissesNoLineOfAnySource(t *testing.T) {
 	add(t, l, "kernel", "4 now info l")
 	add(t, l, "boot", "5 now info x") // which had nothing before
 	var all []string
-	q := writ.NodeLogQuery{After: first.Next, Lines: 1}
+	q := nodes.LogQuery{After: first.Next, Lines: 1}
 	for more := true; more; {
 		r := l.Read(q)
 		all = append(all, textsOf(r))
@@ -116,7 +115,7 @@ func TestAFollowerMissesNoLineOfAnySource(t *testing.T) {
 	if r := l.Read(q); len(r.Lines) > 0 || r.Lost || r.More || r.Next != q.After {
 		t.Errorf("there is nothing new: %+v", r)
 	}
-	if r := l.Read(writ.NodeLogQuery{After: "kernel.7,runner.3", Lines: 9}); !r.Lost || textsOf(r) != "k l x" {
+	if r := l.Read(nodes.LogQuery{After: "kernel.7,runner.3", Lines: 9}); !r.Lost || textsOf(r) != "k l x" {
 		t.Errorf("behind a position of a ring that was made anew: %+v", r)
 	}
 	var many []string
@@ -138,7 +137,7 @@ func TestAnAnswerIsBounded(t *testing.T) {
 	}
 	l := kept(t, map[string][]string{"runner": many, "boot": many, "kernel": many})
 	for _, after := range []string{"", "boot.0"} {
-		r, size := l.Read(writ.NodeLogQuery{After: after}), 0
+		r, size := l.Read(nodes.LogQuery{After: after}), 0
 		for _, line := range r.Lines {
 			size += len(line.Text)
 		}

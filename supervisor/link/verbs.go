@@ -101,13 +101,13 @@ type (
 	}
 	// NodeLog are lines of the log of a node, in its own words: what it answers now, or if it is away the last warnings that it told.
 	NodeLog struct {
-		Lines []writ.NodeLine `json:"lines"`          // oldest first
-		Boot  string          `json:"boot,omitempty"` // of the node's last start; lines with another one are of earlier starts
-		Next  string          `json:"next,omitempty"` // the position behind them
-		Lost  bool            `json:"lost,omitempty"` // lines behind the position that was asked for are gone
-		More  bool            `json:"more,omitempty"` // there are more lines behind Next already
-		Away  string          `json:"away,omitempty"` // why the node does not answer, "" if it does
-		Told  time.Time       `json:"told,omitzero"`  // when it told its last warnings, if it does not answer
+		Lines []NodeLine `json:"lines"`          // oldest first
+		Boot  string     `json:"boot,omitempty"` // of the node's last start; lines with another one are of earlier starts
+		Next  string     `json:"next,omitempty"` // the position behind them
+		Lost  bool       `json:"lost,omitempty"` // lines behind the position that was asked for are gone
+		More  bool       `json:"more,omitempty"` // there are more lines behind Next already
+		Away  string     `json:"away,omitempty"` // why the node does not answer, "" if it does
+		Told  time.Time  `json:"told,omitzero"`  // when it told its last warnings, if it does not answer
 	}
 	// Logs asks for at most Max lines that a run's script wrote after the ordinal After. The answer is []writ.LogLine.
 	Logs struct {
@@ -142,6 +142,15 @@ type (
 		Project writ.ProjectID `json:"project,omitempty"`
 	}
 )
+
+// NodeLine is a line of the log of a node.
+type NodeLine struct {
+	Time   time.Time `json:"time"`           // by the node's clock
+	Boot   string    `json:"boot,omitempty"` // the kernel's id of the start of the machine in which it was written
+	Source string    `json:"source"`         // "runner", "boot", "kernel", or the name of a service
+	Level  string    `json:"level"`          // "debug", "info", "warn" or "error"
+	Text   string    `json:"text"`
+}
 
 // Hold is the newest decision about a part of the work of a datacenter: that it starts no work, or that it does again. The part is all of it, a project,
 // a deployment or an operation.

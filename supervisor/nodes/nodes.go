@@ -5,6 +5,7 @@ package nodes
 import (
 	"context"
 	"crypto/ed25519"
+	"time"
 
 	"writ"
 )
@@ -113,19 +114,41 @@ type HostReport struct {
 	Host        writ.Host   `json:"hardware"`
 }
 
+// LogLine is a line of the log of a node, in the node's own words.
+type LogLine struct {
+	Time   time.Time `json:"time"`           // by the node's clock
+	Boot   string    `json:"boot,omitempty"` // the kernel's id of the start of the machine in which it was written
+	Source string    `json:"source"`         // "runner", "boot", "kernel", or the name of a service
+	Level  string    `json:"level"`          // one of LogLevels
+	Text   string    `json:"text"`
+}
+
+// LogLevels are the levels of lines of nodes, lowest first.
+var LogLevels = []string{"debug", "info", "warn", "error"}
+
+// LogQuery says which lines of its log a node is asked for: the newest, or those behind a position. It travels in a writ.Control, as CBOR.
+type LogQuery struct {
+	ID     string `json:"id"`               // the answer repeats it
+	Source string `json:"source,omitempty"` // only this one
+	Level  string `json:"level,omitempty"`  // only this level and higher ones
+	Since  int64  `json:"since,omitempty"`  // unix milliseconds
+	After  string `json:"after,omitempty"`  // the position behind an earlier answer
+	Lines  int    `json:"lines,omitempty"`
+}
+
 // LogReport is a part of the log of a node, signed: the answer to a query, or the last warnings, which a node tells by itself so that they can be read
 // while it is away.
 type LogReport struct {
-	Node        writ.NodeID     `json:"node"`
-	Incarnation int64           `json:"incarnation"`
-	Epoch       int64           `json:"epoch"`             // the highest that the runner has seen
-	Query       string          `json:"query,omitempty"`   // the id of the query, "" for the last warnings
-	Boot        string          `json:"boot"`              // the kernel's id of this start of the machine
-	Lines       []writ.NodeLine `json:"log_lines"`         // oldest first; those of earlier starts of the machine come before those of this one
-	Next        string          `json:"next"`              // the position behind them
-	Lost        bool            `json:"lost,omitempty"`    // lines behind the position of the query are gone
-	More        bool            `json:"more,omitempty"`    // there are more lines behind Next already
-	Refused     string          `json:"refused,omitempty"` // why a query has no answer, "" if it has one
+	Node        writ.NodeID `json:"node"`
+	Incarnation int64       `json:"incarnation"`
+	Epoch       int64       `json:"epoch"`             // the highest that the runner has seen
+	Query       string      `json:"query,omitempty"`   // the id of the query, "" for the last warnings
+	Boot        string      `json:"boot"`              // the kernel's id of this start of the machine
+	Lines       []LogLine   `json:"log_lines"`         // oldest first; those of earlier starts of the machine come before those of this one
+	Next        string      `json:"next"`              // the position behind them
+	Lost        bool        `json:"lost,omitempty"`    // lines behind the position of the query are gone
+	More        bool        `json:"more,omitempty"`    // there are more lines behind Next already
+	Refused     string      `json:"refused,omitempty"` // why a query has no answer, "" if it has one
 }
 
 // Bounds of a LogReport, which both sides keep.
