@@ -52,6 +52,13 @@ func FuzzStatement(f *testing.F) {
 	if text, err := set.Text(); err == nil {
 		f.Add(text)
 	}
+	for _, resume := range []bool{false, true} {
+		testRuns(resume).Statement(set)
+		if text, err := set.Text(); err == nil {
+			f.Add(text)
+		}
+	}
+	set.Seen = testStatement().Seen
 	Batch{ID: "aaaaaaaaaaaaa", Serials: []string{"4711", "4712"}, Most: 2, Until: noon.Add(time.Hour)}.Statement(set)
 	if text, err := set.Text(); err == nil {
 		f.Add(text)

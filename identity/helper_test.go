@@ -173,6 +173,9 @@ func seen(s *Statement) *Statement {
 			s.Seen.Revision = 7
 		}
 	case "project", "deployment":
+		if s.Decision == DecisionCancelRuns || s.Decision == DecisionResumeRuns {
+			break // it says that itself
+		}
 		s.Seen = Seen{Project: shopID, ProjectName: "web-shop", Revision: 7}
 	case "operation":
 		s.Seen = Seen{Revision: 7}
@@ -184,6 +187,15 @@ func seen(s *Statement) *Statement {
 		s.Seen = SeenSecret(writ.ProjectID(project), name, 2)
 	}
 	return s
+}
+
+// testRuns are three runs of shop.
+func testRuns(resume bool) RunList {
+	l := RunList{Project: shopID, ProjectName: "web-shop", Resume: resume}
+	for i := range byte(3) {
+		l.Runs = append(l.Runs, SawRun(writ.RunIDOf(writ.Digest{i}), "web.tengo", resume, noon.Add(-time.Hour)))
+	}
+	return l
 }
 
 var testRun = writ.RunIDOf(writ.Digest{1})

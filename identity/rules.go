@@ -81,6 +81,7 @@ var (
 	ofWork      = about{name: writ.ValidName, revision: true}
 	ofItsWork   = about{project: true, revision: true}
 	ofOperation = about{revision: true}
+	ofRuns      = about{project: true} // what was seen of each run is with it in the parameters
 )
 
 // Rules is the one table of signed texts.
@@ -110,6 +111,8 @@ var Rules = []Rule{
 	{StatementNamespace, "operation", DecisionRelease, ActionScheduleNodes, false, DecidedBySupervisor, validOperation, ofOperation, nil, nil},
 	{StatementNamespace, "project", DecisionHold, ActionControlRuns, true, DecidedBySupervisor, writ.ValidUUID, ofItsWork, nil, projectOfSeen},
 	{StatementNamespace, "project", DecisionRelease, ActionControlRuns, true, DecidedBySupervisor, writ.ValidUUID, ofItsWork, nil, projectOfSeen},
+	{StatementNamespace, "project", DecisionCancelRuns, ActionControlRuns, true, DecidedBySupervisor, writ.ValidUUID, ofRuns, checkRunList, projectOfSeen},
+	{StatementNamespace, "project", DecisionResumeRuns, ActionControlRuns, true, DecidedBySupervisor, writ.ValidUUID, ofRuns, checkRunList, projectOfSeen},
 	{StatementNamespace, "deployment", DecisionHold, ActionControlRuns, true, DecidedBySupervisor, writ.ValidName, ofItsWork, nil, projectOfSeen},
 	{StatementNamespace, "deployment", DecisionRelease, ActionControlRuns, true, DecidedBySupervisor, writ.ValidName, ofItsWork, nil, projectOfSeen},
 }

@@ -43,6 +43,8 @@ var signRights = map[string]struct{ ofProject, ofAll []Role }{
 	"operation release":                   {nil, []Role{Operator, Admin}},
 	"project hold":                        {[]Role{Operator, Deployer, destroyer}, []Role{Operator, Deployer, destroyer}},
 	"project release":                     {[]Role{Operator, Deployer, destroyer}, []Role{Operator, Deployer, destroyer}},
+	"project cancel-runs":                 {[]Role{Operator, Deployer, destroyer}, []Role{Operator, Deployer, destroyer}},
+	"project resume-runs":                 {[]Role{Operator, Deployer, destroyer}, []Role{Operator, Deployer, destroyer}},
 	"deployment hold":                     {[]Role{Operator, Deployer, destroyer}, []Role{Operator, Deployer, destroyer}},
 	"deployment release":                  {[]Role{Operator, Deployer, destroyer}, []Role{Operator, Deployer, destroyer}},
 	"secret set":                          {[]Role{Admin}, []Role{Admin}},
@@ -135,6 +137,8 @@ func statementOf(rule Rule) *Statement {
 		SecretChange{shopID, s.ID(), 3, []byte("sealed")}.Statement(s)
 	case rule.Decision == DecisionRemoveSecret && rule.Kind == "secret":
 		SecretChange{shopID, s.ID(), 3, nil}.Statement(s)
+	case rule.Decision == DecisionCancelRuns || rule.Decision == DecisionResumeRuns:
+		testRuns(rule.Decision == DecisionResumeRuns).Statement(s)
 	case rule.Kind == "batch" && rule.checkParams != nil:
 		Batch{ID: s.ID(), Serials: []string{"4711", "4712"}, Most: 1, Until: noon.Add(time.Hour)}.Statement(s)
 	case rule.checkParams != nil:

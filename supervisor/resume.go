@@ -27,24 +27,37 @@ type resumption struct {
 
 // resume carries out a resume statement. The signer of the run, not only that of the statement, must still have the right to it.
 func (s *Supervisor) resume(ctx context.Context, v *identity.VerifiedStatement) (link.StatementAnswer, error) {
+	id := writ.RunID(v.Statement.ID())
+	answer := link.StatementAnswer{Subject: v.Statement.Subject, Done: goesOn(id)}
+	err := s.resumeRun(ctx, v, id, v.Statement.Seen, func(tx *journal.Tx) error { return s.record(tx, v, &answer) })
+	if err != nil {
+		return link.StatementAnswer{}, err
+	}
+	return answer, nil
+}
+
+func goesOn(id writ.RunID) string { return fmt.Sprintf("run %s goes on", id) }
+
+// resumeRun resumes a run that the signer of a statement saw. also is written in the same transaction.
+func (s *Supervisor) resumeRun(ctx context.Context, v *identity.VerifiedStatement, id writ.RunID, seen identity.Seen, also func(*journal.Tx) error) error {
 	for range rosterAttempts {
-		answer, err := s.resumeBy(ctx, s.verifier(), v)
-		if !errors.Is(err, errRosterChanged) {
-			return answer, err
+		if err := s.resumeBy(ctx, s.verifier(), v, id, seen, also); !errors.Is(err, errRosterChanged) {
+			return err
 		}
 	}
-	return link.StatementAnswer{}, s.unknownRoster()
+	return s.unknownRoster()
 }
 
 // resumeBy resumes a run whose rights one roster decides.
-func (s *Supervisor) resumeBy(ctx context.Context, verifier *identity.Verifier, v *identity.VerifiedStatement) (link.StatementAnswer, error) {
-	id := writ.RunID(v.Statement.ID())
+func (s *Supervisor) resumeBy(
+	ctx context.Context, verifier *identity.Verifier, v *identity.VerifiedStatement, id writ.RunID, seen identity.Seen, also func(*journal.Tx) error,
+) error {
 	run, signed, err := s.submission(ctx, id)
 	if err == nil && run == nil {
 		err = writ.Errorf(writ.CodeNotFound, "there is no run %s in this datacenter", id)
 	}
 	if err == nil {
-		err = sameRun(run.Run, v.Statement.Seen)
+		err = sameRun(run.Run, seen)
 	}
 	if err == nil {
 		err = mayResume(run, s.Now())
@@ -56,12 +69,11 @@ func (s *Supervisor) resumeBy(ctx context.Context, verifier *identity.Verifier, 
 		_, err = verifier.SubmissionAt(signed, run.Accepted)
 	}
 	if err != nil {
-		return link.StatementAnswer{}, err
+		return err
 	}
-	answer := link.StatementAnswer{Subject: v.Statement.Subject, Done: fmt.Sprintf("run %s goes on", id)}
 	done := make(chan error, 1)
 	s.steps.post(id, mail{
-		resume: &resumption{decision: decisionOf(v, s.Now()), seen: v.Statement.Seen.Revision, signed: v.Statement.Created},
+		resume: &resumption{decision: decisionOfRun(v, s.Now()), seen: seen.Revision, signed: v.Statement.Created},
 		also: func(tx *journal.Tx) error {
 			if err := stillNewest(tx, run); err != nil {
 				return err
@@ -76,15 +88,18 @@ func (s *Supervisor) resumeBy(ctx context.Context, verifier *identity.Verifier, 
 			if err := tx.SetChecked(newest, id); err != nil {
 				return err
 			}
-			return s.record(tx, v, &answer)
+			if also == nil {
+				return nil
+			}
+			return also(tx)
 		},
 		done: done,
 	})
 	select {
 	case err := <-done:
-		return answer, err
+		return err
 	case <-ctx.Done():
-		return link.StatementAnswer{}, ctx.Err()
+		return ctx.Err()
 	}
 }
 

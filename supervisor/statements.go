@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"writ"
@@ -50,7 +51,7 @@ func (s *Supervisor) refuseStatement(
 
 // decide does what a statement says, if that was not decided before.
 func (s *Supervisor) decide(ctx context.Context, verified *identity.VerifiedStatement) (link.StatementAnswer, error) {
-	if answer, err := s.answered(ctx, verified.Digest); answer != nil || err != nil {
+	if answer, err := s.answered(ctx, verified.Digest); answer != nil && !answer.Begun || err != nil {
 		return orZero(answer), err
 	}
 	statement := verified.Statement
@@ -61,6 +62,8 @@ func (s *Supervisor) decide(ctx context.Context, verified *identity.VerifiedStat
 		answer, err = s.cancel(ctx, verified)
 	case "run resume":
 		answer, err = s.resume(ctx, verified)
+	case "project " + identity.DecisionCancelRuns, "project " + identity.DecisionResumeRuns:
+		answer, err = s.decideRuns(ctx, verified)
 	case "token create":
 		answer, err = s.createToken(ctx, verified)
 	case "token " + identity.DecisionRevoke:
@@ -120,35 +123,48 @@ func orZero(a *link.StatementAnswer) link.StatementAnswer {
 	if a == nil {
 		return link.StatementAnswer{}
 	}
-	return *a
+	told := *a
+	told.Begun = false
+	return told
 }
 
 func (s *Supervisor) cancel(ctx context.Context, v *identity.VerifiedStatement) (link.StatementAnswer, error) {
 	id := writ.RunID(v.Statement.ID())
-	run, err := s.stored(ctx, id)
-	if err == nil {
-		err = sameRun(run, v.Statement.Seen) // what it compares never changes
-	}
+	answer := link.StatementAnswer{Subject: v.Statement.Subject, Done: cancelling(id)}
+	err := s.cancelRun(ctx, v, id, v.Statement.Seen, func(tx *journal.Tx) error { return s.record(tx, v, &answer) })
 	if err != nil {
 		return link.StatementAnswer{}, err
 	}
-	answer := link.StatementAnswer{Subject: v.Statement.Subject, Done: fmt.Sprintf("run %s is being cancelled", id)}
+	return answer, nil
+}
+
+func cancelling(id writ.RunID) string { return fmt.Sprintf("run %s is being cancelled", id) }
+
+// cancelRun cancels a run that the signer of a statement saw. also is written in the same transaction.
+func (s *Supervisor) cancelRun(ctx context.Context, v *identity.VerifiedStatement, id writ.RunID, seen identity.Seen, also func(*journal.Tx) error) error {
+	run, err := s.stored(ctx, id)
+	if err == nil {
+		err = sameRun(run, seen) // what it compares never changes
+	}
+	if err != nil {
+		return err
+	}
 	why := writ.Errorf(writ.CodeRunCancelled, "cancelled by %s", v.Signer)
 	if v.Statement.Reason != "" {
 		why.Message += ": " + v.Statement.Reason
 	}
 	done := make(chan error, 1)
-	decision := decisionOf(v, s.Now())
+	decision := decisionOfRun(v, s.Now())
 	s.steps.post(id, mail{
 		stop: &stop{state: writ.RunCancelled, err: why, by: s.Now().Add(stopWithin), signed: v.Statement.Created, decision: &decision},
-		also: func(tx *journal.Tx) error { return s.record(tx, v, &answer) },
+		also: also,
 		done: done,
 	})
 	select {
 	case err := <-done:
-		return answer, err
+		return err
 	case <-ctx.Done():
-		return link.StatementAnswer{}, ctx.Err()
+		return ctx.Err()
 	}
 }
 
@@ -306,6 +322,13 @@ func (s *Supervisor) boundSince(ctx context.Context, id writ.NodeID) (runs []wri
 // decisionOf is what is kept of a statement with what it decides about.
 func decisionOf(v *identity.VerifiedStatement, now time.Time) writ.Decision {
 	return writ.Decision{Decision: v.Statement.Decision, Signer: v.Signer, Reason: v.Statement.Reason, Time: now}
+}
+
+// decisionOfRun is decisionOf for one of the runs that a statement is about: what is decided about it does not depend on how many there are.
+func decisionOfRun(v *identity.VerifiedStatement, now time.Time) writ.Decision {
+	d := decisionOf(v, now)
+	d.Decision = strings.TrimSuffix(d.Decision, "-runs")
+	return d
 }
 
 // decided is the list of the last decisions with another one.

@@ -176,7 +176,8 @@ func plus(by int) func(any) any {
 // redirected is a cluster with two of everything that a decision can be about: one that people name, one that the coordinator would like.
 type redirected struct {
 	*testcluster.Cluster
-	runs    map[string]writ.RunID // named, liked
+	runs    map[string]writ.RunID // named, liked, listed
+	listed  any                   // how the coordinator lists the last one
 	prints  map[string]string     // fingerprints as the machines show them
 	counter *int
 	wait    func(data, name string) // starts a node of a name, which waits to be admitted
@@ -259,31 +260,33 @@ type typedDecision struct {
 
 // decisions has a command for each row of identity.Rules: what the person types, and what may change by it.
 var decisions = map[string]typedDecision{
-	"node approve":       {[]string{"node", "approve", "named-p", "PRINT:named-p"}, "node named-p", nodeLies},
-	"node reject":        {[]string{"node", "reject", "named-p", "PRINT:named-p"}, "node named-p", nodeLies},
-	"node remove":        {[]string{"node", "remove", "named-n"}, "node named-n", nodeLies},
-	"node lost":          {[]string{"node", "lost", "named-n"}, "node named-n", nodeLies},
-	"node cordon":        {[]string{"node", "cordon", "named-n"}, "node named-n", nodeLies},
-	"node uncordon":      {[]string{"node", "uncordon", "named-n"}, "node named-n", nodeLies},
-	"node drain":         {[]string{"node", "drain", "named-n"}, "node named-n", nodeLies},
-	"node label":         {[]string{"node", "label", "named-n", "a=b"}, "node named-n", nodeLies},
-	"run cancel":         {[]string{"run", "cancel", "RUN:named"}, "run RUN:named", runLies},
-	"run resume":         {[]string{"run", "resume", "RUN:named", "--detach"}, "run RUN:named", runLies},
-	"token revoke":       {[]string{"token", "revoke", "aaaaaaaaaaaaa"}, "token", []string{"nothing"}},
-	"token create":       {[]string{"token", "create"}, "token", []string{"nothing"}},
-	"batch revoke":       {[]string{"batch", "revoke", "aaaaaaaaaaaaa"}, "batch", []string{"nothing"}},
-	"batch create":       {[]string{"batch", "create", "--serials", "value"}, "batch", []string{"nothing"}},
-	"datacenter rotate":  {[]string{"pki", "rotate"}, "datacenter", []string{"nothing"}},
-	"datacenter hold":    {[]string{"hold"}, "hold the datacenter", holdLies},
-	"datacenter release": {[]string{"release"}, "hold the datacenter", holdLies},
-	"project hold":       {[]string{"hold", "--project", "default"}, "hold the project default", holdLies},
-	"project release":    {[]string{"release", "--project", "default"}, "hold the project default", holdLies},
-	"deployment hold":    {[]string{"hold", "--deployment", "named"}, "hold the deployment named", holdLies},
-	"deployment release": {[]string{"release", "--deployment", "named"}, "hold the deployment named", holdLies},
-	"operation hold":     {[]string{"hold", "--operation", "machine.create"}, "hold the operation machine.create", holdLies},
-	"operation release":  {[]string{"release", "--operation", "machine.create"}, "hold the operation machine.create", holdLies},
-	"secret set":         {[]string{"secret", "set", "named", "--file", "value"}, "secret named", secretLies},
-	"secret remove":      {[]string{"secret", "remove", "named"}, "secret named", secretLies},
+	"node approve":        {[]string{"node", "approve", "named-p", "PRINT:named-p"}, "node named-p", nodeLies},
+	"node reject":         {[]string{"node", "reject", "named-p", "PRINT:named-p"}, "node named-p", nodeLies},
+	"node remove":         {[]string{"node", "remove", "named-n"}, "node named-n", nodeLies},
+	"node lost":           {[]string{"node", "lost", "named-n"}, "node named-n", nodeLies},
+	"node cordon":         {[]string{"node", "cordon", "named-n"}, "node named-n", nodeLies},
+	"node uncordon":       {[]string{"node", "uncordon", "named-n"}, "node named-n", nodeLies},
+	"node drain":          {[]string{"node", "drain", "named-n"}, "node named-n", nodeLies},
+	"node label":          {[]string{"node", "label", "named-n", "a=b"}, "node named-n", nodeLies},
+	"run cancel":          {[]string{"run", "cancel", "RUN:named"}, "run RUN:named", runLies},
+	"run resume":          {[]string{"run", "resume", "RUN:named", "--detach"}, "run RUN:named", runLies},
+	"project cancel-runs": {[]string{"run", "cancel", "--all", "--script", "listed.tengo", "--yes"}, "run RUN:listed", []string{"open runs"}},
+	"project resume-runs": {[]string{"run", "resume", "--all", "--script", "listed.tengo", "--yes"}, "run RUN:listed", []string{"listed runs", "scripts", "projects", "ends"}},
+	"token revoke":        {[]string{"token", "revoke", "aaaaaaaaaaaaa"}, "token", []string{"nothing"}},
+	"token create":        {[]string{"token", "create"}, "token", []string{"nothing"}},
+	"batch revoke":        {[]string{"batch", "revoke", "aaaaaaaaaaaaa"}, "batch", []string{"nothing"}},
+	"batch create":        {[]string{"batch", "create", "--serials", "value"}, "batch", []string{"nothing"}},
+	"datacenter rotate":   {[]string{"pki", "rotate"}, "datacenter", []string{"nothing"}},
+	"datacenter hold":     {[]string{"hold"}, "hold the datacenter", holdLies},
+	"datacenter release":  {[]string{"release"}, "hold the datacenter", holdLies},
+	"project hold":        {[]string{"hold", "--project", "default"}, "hold the project default", holdLies},
+	"project release":     {[]string{"release", "--project", "default"}, "hold the project default", holdLies},
+	"deployment hold":     {[]string{"hold", "--deployment", "named"}, "hold the deployment named", holdLies},
+	"deployment release":  {[]string{"release", "--deployment", "named"}, "hold the deployment named", holdLies},
+	"operation hold":      {[]string{"hold", "--operation", "machine.create"}, "hold the operation machine.create", holdLies},
+	"operation release":   {[]string{"release", "--operation", "machine.create"}, "hold the operation machine.create", holdLies},
+	"secret set":          {[]string{"secret", "set", "named", "--file", "value"}, "secret named", secretLies},
+	"secret remove":       {[]string{"secret", "remove", "named"}, "secret named", secretLies},
 }
 
 // byPrefix has decisions about runs of which the person types the beginning of the id only. Without a person to ask they sign nothing.
@@ -349,6 +352,23 @@ func (r *redirected) lie(name string, pair [2]string) func(string, any) any {
 			}
 			var other any
 			_ = json.Unmarshal(bytes.ReplaceAll(text, []byte(r.runs["named"]), []byte(r.runs["liked"])), &other)
+			return other
+		}
+	case "listed runs", "open runs": // a list names another run in the place of this one, or says besides that it is open
+		return func(path string, answer any) any {
+			if path != "/v1/runs" {
+				return answer
+			}
+			if name == "open runs" {
+				answer = r.listed
+			}
+			text, _ := json.Marshal(answer)
+			text = bytes.ReplaceAll(text, []byte(r.runs["listed"]), []byte(r.runs["liked"]))
+			if name == "open runs" {
+				text = bytes.ReplaceAll(text, []byte(`"state":"failed"`), []byte(`"state":"running"`))
+			}
+			var other any
+			_ = json.Unmarshal(text, &other)
 			return other
 		}
 	case "other prefixes", "one prefix": // a list names the other run under its own id, or under one that begins as the person typed
@@ -495,15 +515,26 @@ func newRedirected(t *testing.T) *redirected {
 	r.Script("value", "a value")
 	for _, name := range []string{"named", "liked"} {
 		r.Writ("secret", "set", name, "--file", "value")
-		r.runs[name] = r.Submit("fails.tengo")
-		r.Until("run "+name+" has failed", func(ctx context.Context) bool {
-			run, err := r.Client.Run(ctx, r.runs[name])
-			return err == nil && run.State == api.RunStateFailed
-		})
+		r.fails(name, "fails.tengo")
+	}
+	r.Script("listed.tengo", "import(\"run\").fail(\"enough\")\n")
+	r.fails("listed", "listed.tengo")
+	listed := r.Writ("run", "list", "--script", "listed.tengo", "-o", "json")
+	if err := json.Unmarshal([]byte(listed), &r.listed); err != nil {
+		t.Fatal(err)
 	}
 	r.Writ("secret", "set", "liked", "--file", "value")
 	r.Writ("node", "label", "named-n", "a=a") // so that the revisions of the two differ
 	return r
+}
+
+// fails hands in a script and waits until its run has failed.
+func (r *redirected) fails(name, script string) {
+	r.runs[name] = r.Submit(script)
+	r.Until("run "+name+" has failed", func(ctx context.Context) bool {
+		run, err := r.Client.Run(ctx, r.runs[name])
+		return err == nil && run.State == api.RunStateFailed
+	})
 }
 
 // reorder keeps each decision, makes another one about the same subject, and hands in the one that was kept.

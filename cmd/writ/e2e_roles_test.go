@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"strings"
 	"testing"
 	"time"
@@ -42,6 +43,18 @@ func TestEveryCommandThatSignsWarnsOfARoleThatEnds(t *testing.T) {
 	for name, d := range decisions {
 		commands[name] = r.words(d.args)
 	}
+	// Decisions about several runs need some that are open or have failed.
+	s.Script("open.tengo", "import(\"volume\").create(\"a\", {size_gib: 1})\n")
+	s.Writ("hold", "--operation", "volume.create")
+	for script, state := range map[string]writ.RunState{"open.tengo": writ.RunRunning, "fails.tengo": writ.RunFailed} {
+		id := s.Submit(script)
+		s.Until(script+" is "+string(state), func(ctx context.Context) bool {
+			run, err := s.Client.Run(ctx, id)
+			return err == nil && run.State == api.RunState(state)
+		})
+	}
+	commands["project cancel-runs"] = []string{"run", "cancel", "--all", "--script", "open.tengo", "--yes"}
+	commands["project resume-runs"] = []string{"run", "resume", "--all", "--script", "fails.tengo", "--yes"}
 	l := newLiar(t, s.URL)
 	s.AlsoAt(l.URL)
 	l.keep(true)

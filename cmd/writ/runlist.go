@@ -10,20 +10,38 @@ import (
 	"github.com/spf13/cobra"
 
 	"writ"
-	"writ/cmd/writ/internal/client"
 	"writ/cmd/writ/internal/terminal"
 	"writ/coord/api"
 	"writ/coord/reasons"
 )
 
-// runListFlags select runs, and say what is shown of them.
-type runListFlags struct {
+// runFilterFlags select runs.
+type runFilterFlags struct {
 	states                    []string
 	datacenter, signer        string
 	script, deployment, since string
 	stuck                     time.Duration
-	why                       bool
-	limit                     int
+}
+
+// runListFlags select runs, and say what is shown of them.
+type runListFlags struct {
+	runFilterFlags
+	why   bool
+	limit int
+}
+
+func (l *runFilterFlags) add(a *app, c *cobra.Command) {
+	f := c.Flags()
+	f.StringSliceVar(&l.states, "state", nil, "only runs in these states")
+	f.StringVar(&l.datacenter, "dc", "", "only runs of this datacenter")
+	f.StringVar(&l.signer, "signer", "", "only runs that this person or machine signed")
+	f.StringVar(&l.script, "script", "", "only runs of the script with this file name")
+	f.StringVar(&l.deployment, "deployment", "", "only runs that make this deployment")
+	f.StringVar(&l.since, "since", "", "only runs that are not older than this: 2h, 7d, 2026-03-01 or 2026-03-01T12:00:00Z")
+	f.DurationVar(&l.stuck, "stuck", 0, "only open runs of which the coordinator has heard nothing for this long, with the reason and the command that helps")
+	complete(c, "state", runStates()...)
+	a.completeFlag(c, "dc", suggestDatacenters)
+	a.completeFlag(c, "deployment", suggestDeployments)
 }
 
 func (a *app) runListCommand() *cobra.Command {
@@ -42,27 +60,21 @@ func (a *app) runListCommand() *cobra.Command {
 				return err
 			}
 			params.Project = a.flags.project
+			if l.why {
+				params.Why = &l.why
+			}
 			return a.listRuns(cmd.Context(), params, l.limit)
 		},
 	}
+	l.add(a, c)
 	f := c.Flags()
-	f.StringSliceVar(&l.states, "state", nil, "only runs in these states")
-	f.StringVar(&l.datacenter, "dc", "", "only runs of this datacenter")
-	f.StringVar(&l.signer, "signer", "", "only runs that this person or machine signed")
-	f.StringVar(&l.script, "script", "", "only runs of the script with this file name")
-	f.StringVar(&l.deployment, "deployment", "", "only runs that make this deployment")
-	f.StringVar(&l.since, "since", "", "only runs that are not older than this: 2h, 7d, 2026-03-01 or 2026-03-01T12:00:00Z")
-	f.DurationVar(&l.stuck, "stuck", 0, "only open runs of which the coordinator has heard nothing for this long, with the reason and the command that helps")
 	f.BoolVar(&l.why, "why", false, "show why each run waits or failed")
 	f.IntVar(&l.limit, "limit", 50, "how many at most; 0 for all")
-	complete(c, "state", runStates()...)
-	a.completeFlag(c, "dc", suggestDatacenters)
-	a.completeFlag(c, "deployment", suggestDeployments)
 	return c
 }
 
 // params are what the flags ask a coordinator for. What is not given is not sent: earlier coordinators refuse what they do not know.
-func (l *runListFlags) params(now time.Time) (api.ListRunsParams, error) {
+func (l *runFilterFlags) params(now time.Time) (api.ListRunsParams, error) {
 	params := api.ListRunsParams{Datacenter: l.datacenter, Signer: l.signer}
 	for _, s := range l.states {
 		if !api.RunState(s).Valid() {
@@ -90,7 +102,7 @@ func (l *runListFlags) params(now time.Time) (api.ListRunsParams, error) {
 		}
 		params.Stuck = &seconds
 	}
-	if l.why || l.stuck != 0 {
+	if l.stuck != 0 {
 		why := true
 		params.Why = &why
 	}
@@ -136,22 +148,7 @@ func (a *app) listRuns(ctx context.Context, params api.ListRunsParams, limit int
 	if err != nil {
 		return err
 	}
-	page := api.RunPage{}
-	runs, err := client.All(func(cursor string) ([]api.Run, string, error) {
-		params.Cursor, params.Limit = cursor, client.PageSize
-		if limit > 0 {
-			params.Limit = min(limit, client.PageSize)
-		}
-		var err error
-		page, err = api.Answer[api.RunPage](c.API.ListRuns(ctx, &params))
-		if limit > 0 {
-			limit -= len(page.Items)
-			if limit <= 0 {
-				return page.Items, "", err
-			}
-		}
-		return page.Items, page.NextCursor, err
-	})
+	runs, more, err := c.Runs(ctx, params, limit)
 	if err != nil {
 		return err
 	}
@@ -164,7 +161,7 @@ func (a *app) listRuns(ctx context.Context, params api.ListRunsParams, limit int
 		return cmp.Or(reasons.Next(r.Reason, r.ID, datacenters[r.Datacenter]), "writ run explain "+string(r.ID))
 	})
 	next.Wide = why.Wide
-	return a.Print(terminal.List(api.RunPage{Items: runs, NextCursor: page.NextCursor}, runs, func(r api.Run) string { return string(r.ID) },
+	return a.Print(terminal.List(api.RunPage{Items: runs, NextCursor: more}, runs, func(r api.Run) string { return string(r.ID) },
 		column("RUN", func(r api.Run) string { return string(r.ID) }),
 		column("STATE", func(r api.Run) string { return string(r.State) }),
 		column("SCRIPT", func(r api.Run) string { return r.Script }),

@@ -420,17 +420,29 @@ func (a *app) followLogs(ctx context.Context, c *client.Client, id writ.RunID) e
 
 func (a *app) runCancelCommand() *cobra.Command {
 	var reason reasonFlag
+	var many manyFlags
+	one := a.onRunToDecide("cancel", func(ctx context.Context, c *client.Client, run api.Run) error {
+		cancel := client.AboutRun(run, "cancel")
+		cancel.Reason = string(reason)
+		return a.decide(ctx, c, cancel)
+	})
 	c := &cobra.Command{
-		Use:     "cancel RUN",
-		Short:   "Cancel a run: no new call begins, and running calls are stopped",
-		Example: `  writ run cancel RUN --reason "wrong parameters"`,
-		Args:    exactly("RUN"),
-		RunE: a.onRunToDecide("cancel", func(ctx context.Context, c *client.Client, run api.Run) error {
-			cancel := client.AboutRun(run, "cancel")
-			cancel.Reason = string(reason)
-			return a.decide(ctx, c, cancel)
-		}),
+		Use:   "cancel [RUN]",
+		Short: "Cancel a run, or all that flags select: no new call begins, and running calls are stopped",
+		Long: `Cancels a run: no new call begins, and running calls are stopped. With --all it cancels the open runs of the project that the flags select. The flags are those
+of "writ run list". The command shows the runs with their number, asks once, and signs one statement that names each of them. So no coordinator adds one to them.
+The supervisor signs what it did to each.`,
+		Example: `  writ run cancel RUN --reason "wrong parameters"
+  writ run cancel --all --project shop --script web.tengo --since 2h --max 50`,
+		Args: many.args,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if many.all {
+				return a.decideMany(cmd.Context(), &many, cancelling, string(reason))
+			}
+			return one(cmd, args)
+		},
 	}
+	many.add(a, c)
 	reason.add(c, "writ run show")
 	return c
 }
@@ -438,33 +450,43 @@ func (a *app) runCancelCommand() *cobra.Command {
 func (a *app) runResumeCommand() *cobra.Command {
 	var s submitFlags
 	var reason reasonFlag
+	var many manyFlags
+	one := a.onRunToDecide("resume", func(ctx context.Context, c *client.Client, before api.Run) error {
+		resume := client.AboutRun(before, "resume")
+		resume.Reason = string(reason)
+		if s.detach {
+			return a.decide(ctx, c, resume)
+		}
+		answer, at, err := a.decision(ctx, c, resume)
+		if err != nil {
+			return err
+		}
+		a.Note("%s", answer.Done)
+		if err := c.AwaitNews(ctx, before); err != nil {
+			return err
+		}
+		s.since = at
+		return a.watch(ctx, c, before.ID, s.watchOptions)
+	})
 	c := &cobra.Command{
-		Use:   "resume RUN",
-		Short: "Continue a failed run where it failed, and watch it",
+		Use:   "resume [RUN]",
+		Short: "Continue a failed run where it failed, and watch it; or all that flags select",
 		Long: `Continues a failed run where it failed. Succeeded calls are not repeated. Errors that the script has read stay. All
 other calls are tried again. The signed deadline stays.
 
-Then the command watches until the run has ended, as submit does.`,
-		Example: "  writ run resume 6e0c5a4be6f44b9a8f6b7c1d2e3f4a5b --reason \"the disk was replaced\"",
-		Args:    exactly("RUN"),
-		RunE: a.onRunToDecide("resume", func(ctx context.Context, c *client.Client, before api.Run) error {
-			resume := client.AboutRun(before, "resume")
-			resume.Reason = string(reason)
-			if s.detach {
-				return a.decide(ctx, c, resume)
+Then the command watches until the run has ended, as submit does. With --all it resumes the failed runs of the project that the flags select, as "writ run cancel --all"
+cancels open ones. It watches none of them.`,
+		Example: `  writ run resume 6e0c5a4be6f44b9a8f6b7c1d2e3f4a5b --reason "the disk was replaced"
+  writ run resume --all --project shop --since 2h --yes`,
+		Args: many.args,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if many.all {
+				return a.decideMany(cmd.Context(), &many, resuming, string(reason))
 			}
-			answer, at, err := a.decision(ctx, c, resume)
-			if err != nil {
-				return err
-			}
-			a.Note("%s", answer.Done)
-			if err := c.AwaitNews(ctx, before); err != nil {
-				return err
-			}
-			s.since = at
-			return a.watch(ctx, c, before.ID, s.watchOptions)
-		}),
+			return one(cmd, args)
+		},
 	}
+	many.add(a, c)
 	s.watchFlags(c)
 	c.Flags().BoolVar(&s.detach, "detach", false, "do not watch")
 	reason.add(c, "writ run show")

@@ -27,15 +27,15 @@ func TestTimesInThePastAreReadAsPeopleWriteThem(t *testing.T) {
 
 // What is not asked for is not sent: an earlier coordinator refuses parameters that it does not know.
 func TestAListOfRunsAsksOnlyForWhatWasSaid(t *testing.T) {
-	plain, err := (&runListFlags{datacenter: "east"}).params(time.Now())
+	plain, err := (&runFilterFlags{datacenter: "east"}).params(time.Now())
 	if err != nil || plain.Prefix != nil || plain.Script != nil || plain.Deployment != nil || plain.Since != nil || plain.Stuck != nil || plain.Why != nil {
 		t.Errorf("%+v, %v", plain, err)
 	}
-	stuck, err := (&runListFlags{stuck: 5 * time.Minute, script: "a.tengo"}).params(time.Now())
+	stuck, err := (&runFilterFlags{stuck: 5 * time.Minute, script: "a.tengo"}).params(time.Now())
 	if err != nil || *stuck.Stuck != 300 || !*stuck.Why || *stuck.Script != "a.tengo" {
 		t.Errorf("%+v, %v", stuck, err)
 	}
-	for _, wrong := range []runListFlags{{stuck: time.Millisecond}, {stuck: -time.Minute}, {since: "soon"}, {states: []string{"done"}}} {
+	for _, wrong := range []runFilterFlags{{stuck: time.Millisecond}, {stuck: -time.Minute}, {since: "soon"}, {states: []string{"done"}}} {
 		if _, err := wrong.params(time.Now()); writ.CodeOf(err) != writ.CodeUsage {
 			t.Errorf("%+v: %v", wrong, err)
 		}

@@ -26,6 +26,8 @@ const (
 	FloorRaised      Point = "journal/floor"
 	NodeDecided      Point = "journal/node"
 	HoldDecided      Point = "journal/hold"
+	RunsBegun        Point = "journal/runs-begun"
+	RunsDecided      Point = "journal/runs"
 	NodeAdmitted     Point = "journal/join"
 	FenceTaken       Point = "journal/fence"
 	NodesAnnounced   Point = "journal/nodes"
@@ -142,6 +144,8 @@ var Places = []Place{
 	{Point: FloorRaised, Kind: Commit, Where: "supervisor.rotate", Says: "Certificates that were issued before count no more."},
 	{Point: NodeDecided, Kind: Commit, Where: "supervisor.changeNode", Says: "A decision about a node is recorded."},
 	{Point: HoldDecided, Kind: Commit, Where: "supervisor.changeHolds", Says: "Something starts no work from now on, or may again."},
+	{Point: RunsBegun, Kind: Commit, Where: "supervisor.beginRuns", Says: "Several runs are to be cancelled or resumed."},
+	{Point: RunsDecided, Kind: Commit, Where: "supervisor.endRuns", Says: "Several runs were cancelled or resumed, and the answer says which."},
 	{Point: NodeAdmitted, Kind: Commit, Where: "supervisor.admitNew", Says: "A node joins, and its token is spent."},
 	{Point: FenceTaken, Kind: Commit, Where: "supervisor.Fenced", Says: "A node that is gone has said what it stopped."},
 	{Point: NodesAnnounced, Kind: Commit, Where: "supervisor.announce", Says: "Nodes look different from what was told last."},

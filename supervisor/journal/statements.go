@@ -49,6 +49,15 @@ func (tx *Tx) AddStatement(t Text, answer []byte) error {
 		t.Digest.String(), t.Signed, answer, sqldb.Micros(t.Expires), t.Signer, size, mac)
 }
 
+// ReplaceAnswer keeps another answer to a statement that was carried out in part, now that all of it was.
+func (tx *Tx) ReplaceAnswer(t Text, answer []byte) error {
+	mac, err := tx.code("statements", t.Digest.String(), answer, sqldb.Micros(t.Expires))
+	if err != nil {
+		return err
+	}
+	return tx.exec(`UPDATE statements SET answer = $2, size = $3, mac = $4 WHERE digest = $1`, t.Digest.String(), answer, len(t.Signed)+len(answer), mac)
+}
+
 // StatementAnswer returns the answer to a statement that was carried out before, nil if it was not.
 func (tx *Tx) StatementAnswer(digest writ.Digest) ([]byte, error) {
 	return tx.answer("statements", digest)

@@ -21,6 +21,7 @@ type (
 		Subject string `json:"subject"`         // as in the statement
 		Done    string `json:"done"`            // a sentence: "node n1 is cordoned"
 		Proof   []byte `json:"proof,omitempty"` // the signed writ.Answer
+		Begun   bool   `json:"begun,omitempty"` // in a journal only: not all of it is known to be done
 	}
 	// Rosters carries signed rosters, oldest first. A receiver passes over those that it has. The answer is a RosterVersion.
 	Rosters struct {

@@ -20,20 +20,25 @@ func (c *Client) Decide(ctx context.Context, by *Person, s identity.Statement) (
 
 // DecideAt is Decide, and returns besides when the supervisor did it.
 func (c *Client) DecideAt(ctx context.Context, by *Person, s identity.Statement) (api.StatementAnswer, time.Time, error) {
+	done, answer, err := c.decide(ctx, by, s)
+	return done, time.UnixMilli(answer.Time), err
+}
+
+// decide is Decide, and returns besides all that the supervisor has signed.
+func (c *Client) decide(ctx context.Context, by *Person, s identity.Statement) (api.StatementAnswer, writ.Answer, error) {
 	signed, err := by.SignStatement(s)
 	if err != nil {
-		return api.StatementAnswer{}, time.Time{}, err
+		return api.StatementAnswer{}, writ.Answer{}, err
 	}
 	to, err := newAnswerTo(by.Roster, identity.StatementNamespace, signed)
 	if err != nil {
-		return api.StatementAnswer{}, time.Time{}, err
+		return api.StatementAnswer{}, writ.Answer{}, err
 	}
 	said, err := api.Answer[api.StatementAnswer](c.API.SubmitStatementWithBody(ctx, api.SignedType, bytes.NewReader(signed)))
 	if err != nil {
-		return api.StatementAnswer{}, time.Time{}, to.refused(writ.AsError(err))
+		return api.StatementAnswer{}, writ.Answer{}, to.refused(writ.AsError(err))
 	}
-	done, answer, err := to.done(said)
-	return done, time.UnixMilli(answer.Time), err
+	return to.done(said)
 }
 
 // NewToken says what a token is to be for.

@@ -265,7 +265,16 @@ var (
 		w.insist("run", "resume", "--detach", string(id))
 		w.runs = append(w.runs, order{id, []writ.RunState{writ.RunFailed}, 0, 0})
 	}
-	logRead      = func(w *cluster) { w.insist("node", "logs", node, "--dc", supervisor) }
+	logRead = func(w *cluster) { w.insist("node", "logs", node, "--dc", supervisor) }
+	// decidedTogether cancels by one statement what may have ended meanwhile.
+	decidedTogether = func(w *cluster) {
+		id := w.submit("slow.tengo", 3, 0, writ.RunCancelled, writ.RunSucceeded)
+		w.busy(id, 1)
+		w.Until("all of them are cancelled", func(context.Context) bool {
+			_, said, code := w.try("run", "cancel", "--all", "--dc", supervisor, "--script", "slow.tengo", "--yes")
+			return code == 0 || strings.Contains(said, "already")
+		})
+	}
 	tokenMade    = func(w *cluster) { w.insist("token", "create", "--dc", supervisor) }
 	tokenRevoked = func(w *cluster) {
 		token := w.insist("token", "create", "--dc", supervisor, "--uses", "2")
@@ -450,6 +459,8 @@ var scenes = map[failpoint.Point]scene{
 	failpoint.FloorRaised:      {victim: supervisor, during: rotated},
 	failpoint.NodeDecided:      {victim: supervisor, during: cordoned},
 	failpoint.HoldDecided:      {victim: supervisor, during: held},
+	failpoint.RunsBegun:        {victim: supervisor, during: decidedTogether},
+	failpoint.RunsDecided:      {victim: supervisor, during: decidedTogether},
 	failpoint.NodeAdmitted:     {victim: supervisor, during: joined},
 	failpoint.FenceTaken:       {victim: supervisor, before: unused, during: goneForGood, late: true},
 	failpoint.NodesAnnounced:   {victim: supervisor},

@@ -1,0 +1,191 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"writ"
+	"writ/cmd/writ/internal/client"
+	"writ/cmd/writ/internal/terminal"
+	"writ/coord/api"
+	"writ/identity"
+)
+
+// manyFlags select the runs that one statement cancels or resumes.
+type manyFlags struct {
+	runFilterFlags
+	all, yes bool
+	most     int
+}
+
+func (m *manyFlags) add(a *app, c *cobra.Command) {
+	m.runFilterFlags.add(a, c)
+	f := c.Flags()
+	f.BoolVar(&m.all, "all", false, "all runs that the other flags select, in one signed statement")
+	f.IntVar(&m.most, "max", 50, fmt.Sprintf("sign nothing if --all selects more, %d at most", identity.MaxRuns))
+	f.BoolVar(&m.yes, "yes", false, "do not ask")
+}
+
+// args demands one run, or --all and none.
+func (m *manyFlags) args(cmd *cobra.Command, args []string) error {
+	if m.all {
+		return atMost(0)(cmd, args)
+	}
+	for _, name := range []string{"state", "dc", "signer", "script", "deployment", "since", "stuck", "max", "yes"} {
+		if cmd.Flags().Changed(name) {
+			return writ.Errorf(writ.CodeUsage, "--%s is for --all", name).WithHint("leave RUN out and say --all, or name one run without --%s", name)
+		}
+	}
+	return exactly("RUN")(cmd, args)
+}
+
+// verb is what is done to several runs.
+type verb struct {
+	name   string // "cancel"
+	resume bool
+	fits   []api.RunState // states in which it can be done
+}
+
+var (
+	cancelling = verb{"cancel", false, []api.RunState{api.RunStateAccepted, api.RunStateRunning}}
+	resuming   = verb{"resume", true, []api.RunState{api.RunStateFailed}}
+)
+
+// decideMany shows the runs that the flags select, asks once, and signs one statement about them.
+func (a *app) decideMany(ctx context.Context, m *manyFlags, v verb, reason string) error {
+	params, err := m.selection(v, time.Now())
+	if err != nil {
+		return err
+	}
+	c, roster, err := a.cluster(ctx)
+	if err != nil {
+		return err
+	}
+	if params.Project = a.flags.project; params.Project == "" {
+		params.Project = c.Context.Project
+	}
+	runs, _, err := c.Runs(ctx, params, m.most+1)
+	if err != nil {
+		return err
+	}
+	if len(runs) == 0 {
+		a.Note("no run is selected: nothing was signed")
+		return nil
+	}
+	if len(runs) > m.most {
+		return writ.Errorf(writ.CodeUsage, "more than %d runs are selected: nothing was signed", m.most).
+			WithHint("select fewer, or take more with --max; one statement has %d at most", identity.MaxRuns)
+	}
+	if err := client.Selected(runs, params); err != nil {
+		return err
+	}
+	statement, err := client.AboutRuns(runs, v.resume)
+	if err != nil {
+		return err
+	}
+	statement.Reason = reason
+	fmt.Fprint(a.Err, manyText(runs))
+	datacenter := roster.Datacenter(statement.Datacenter)
+	if datacenter == nil {
+		return writ.Errorf(writ.CodeDatacenterUnknown, "the roster has no datacenter %s", statement.Datacenter)
+	}
+	what := fmt.Sprintf("%s these %d runs of project %s in %s", v.name, len(runs), runs[0].ProjectName, datacenter.Name)
+	switch {
+	case m.yes:
+	case !a.Interactive():
+		return writ.Errorf(writ.CodeUsage, "cannot ask here whether to %s: nothing was signed", what).WithHint("--yes signs without asking")
+	case !a.Confirm(what + "?"):
+		return writ.Errorf(writ.CodeUsage, "nothing was signed")
+	}
+	by, err := c.Person(roster)
+	if err != nil {
+		return err
+	}
+	defer by.Close()
+	answer, err := c.DecideRuns(ctx, by, statement)
+	if err != nil {
+		return err
+	}
+	return a.showMany(runs, answer)
+}
+
+// selection is what the flags ask a coordinator for: of runs in states that fit the verb.
+func (m *manyFlags) selection(v verb, now time.Time) (api.ListRunsParams, error) {
+	params, err := m.params(now)
+	if err != nil {
+		return params, err
+	}
+	if m.most < 1 || m.most > identity.MaxRuns {
+		return params, writ.Errorf(writ.CodeUsage, "--max %d is not between 1 and %d", m.most, identity.MaxRuns)
+	}
+	for _, s := range params.State {
+		if !slices.Contains(v.fits, s) {
+			return params, writ.Errorf(writ.CodeUsage, "a run that is %s cannot be %s", s, map[bool]string{false: "cancelled", true: "resumed"}[v.resume])
+		}
+	}
+	if len(params.State) == 0 {
+		params.State = v.fits
+	}
+	return params, nil
+}
+
+func manyText(runs []api.Run) string {
+	return terminal.List(nil, runs, func(api.Run) string { return "" },
+		column("RUN", func(r api.Run) string { return string(r.ID) }),
+		column("STATE", func(r api.Run) string { return string(r.State) }),
+		column("SCRIPT", func(r api.Run) string { return r.Script }),
+		column("SIGNER", func(r api.Run) string { return r.Signer }),
+		column("AGE", func(r api.Run) string { return age(r.Created) })).Text(false)
+}
+
+// outcome is what the supervisor has signed of one of the runs.
+type outcome struct {
+	Run    writ.RunID  `json:"run"`
+	Script string      `json:"script"`
+	Error  *writ.Error `json:"error,omitempty"` // why it is as it was
+}
+
+func (o outcome) String() string {
+	if o.Error == nil {
+		return "done"
+	}
+	return fmt.Sprintf("%s: %s", o.Error.Code, o.Error.Message)
+}
+
+// showMany shows what the supervisor did to each run. The error is that of the first to which it did nothing.
+func (a *app) showMany(runs []api.Run, answer writ.Answer) error {
+	var all []outcome
+	var left []string
+	var first *writ.Error
+	for _, r := range runs {
+		why, told := answer.Runs[r.ID]
+		if !told {
+			why = writ.Errorf(writ.CodeUnverified, "the supervisor has not signed what it did")
+		}
+		if why != nil {
+			left = append(left, string(r.ID))
+			if first == nil {
+				first = why
+			}
+		}
+		all = append(all, outcome{r.ID, r.Script, why})
+	}
+	err := a.Print(terminal.List(all, all, func(o outcome) string { return string(o.Run) },
+		column("RUN", func(o outcome) string { return string(o.Run) }),
+		column("SCRIPT", func(o outcome) string { return o.Script }),
+		column("RESULT", outcome.String)))
+	if err != nil {
+		return err
+	}
+	a.Done("%s", answer.Done)
+	a.Note("verified: signed by the supervisor")
+	if first != nil {
+		return writ.Errorf(first.Code, "%d of %d runs are as they were", len(left), len(runs)).WithHint("look at them again: writ run show %s", strings.Join(left[:1], ""))
+	}
+	return nil
+}

@@ -1,0 +1,114 @@
+package identity
+
+import (
+	"cmp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"writ"
+)
+
+// Decisions about several runs of a project, whose subject is the project.
+const (
+	DecisionCancelRuns = "cancel-runs"
+	DecisionResumeRuns = "resume-runs"
+)
+
+// MaxRuns is how many runs one statement cancels or resumes.
+const MaxRuns = 100
+
+// SeenOfRun is a run as the signer of a statement about several saw it.
+type SeenOfRun struct {
+	Run    writ.RunID
+	Script string
+	Ended  int64 // of a run that is resumed: when it ended, unix microseconds; otherwise 0
+}
+
+// RunList are the runs that one statement cancels or resumes. They are named one by one: a filter would let a coordinator, or what happens until the
+// statement comes, choose which runs it is about.
+type RunList struct {
+	Project     writ.ProjectID
+	ProjectName string
+	Resume      bool
+	Runs        []SeenOfRun
+}
+
+// SawRun is a run as it is signed in a list.
+func SawRun(id writ.RunID, script string, resume bool, ended time.Time) SeenOfRun {
+	r := SeenOfRun{Run: id, Script: script}
+	if resume {
+		r.Ended = ended.UnixMicro()
+	}
+	return r
+}
+
+// Seen is what the signer saw of one of the runs, as a statement about that run alone says it.
+func (l RunList) Seen(r SeenOfRun) Seen {
+	return Seen{Name: r.Script, Project: l.Project, ProjectName: l.ProjectName, Revision: r.Ended}
+}
+
+// Statement fills in subject, what was seen, decision and parameters of a statement about the runs.
+func (l RunList) Statement(s *Statement) {
+	s.Subject, s.Decision = "project/"+string(l.Project), DecisionCancelRuns
+	if l.Resume {
+		s.Decision = DecisionResumeRuns
+	}
+	s.Seen = Seen{Project: l.Project, ProjectName: l.ProjectName}
+	lines := make([]any, 0, len(l.Runs))
+	for _, r := range slices.SortedFunc(slices.Values(l.Runs), func(a, b SeenOfRun) int { return cmp.Compare(a.Run, b.Run) }) {
+		words := []string{string(r.Run), r.Script}
+		if l.Resume {
+			words = append(words, strconv.FormatInt(r.Ended, 10))
+		}
+		lines = append(lines, strings.Join(words, " "))
+	}
+	s.Params = map[string]any{"runs": lines}
+}
+
+// ParseRunList reads the runs from a statement about several.
+func ParseRunList(s *Statement) (RunList, error) {
+	l := RunList{Project: s.Seen.Project, ProjectName: s.Seen.ProjectName, Resume: s.Decision == DecisionResumeRuns}
+	lines, ok := stringsIn(s.Params["runs"])
+	if !ok || len(s.Params) != 1 || len(lines) == 0 || len(lines) > MaxRuns {
+		return RunList{}, malformed("the parameter \"runs\" is a list of 1 to %d runs", MaxRuns)
+	}
+	if writ.ProjectID(s.ID()) != l.Project {
+		return RunList{}, malformed("the runs are those of another project than the subject")
+	}
+	for i, line := range lines {
+		r, err := parseSeenOfRun(line, l.Resume)
+		if err != nil {
+			return RunList{}, err
+		}
+		if i > 0 && l.Runs[i-1].Run >= r.Run {
+			return RunList{}, malformed("the runs are not sorted, or %s is there twice", r.Run)
+		}
+		l.Runs = append(l.Runs, r)
+	}
+	return l, nil
+}
+
+// parseSeenOfRun reads "ID SCRIPT", or "ID SCRIPT ENDED" of a run that is resumed, in its one form.
+func parseSeenOfRun(line string, resume bool) (SeenOfRun, error) {
+	words := strings.Split(line, " ")
+	bad := malformed("%q is not a run with its script, as the decision needs it", clip(line))
+	if len(words) != 2 && !resume || len(words) != 3 && resume || !writ.RunID(words[0]).Valid() || !filePattern.MatchString(words[1]) {
+		return SeenOfRun{}, bad
+	}
+	r := SeenOfRun{Run: writ.RunID(words[0]), Script: words[1]}
+	if !resume {
+		return r, nil
+	}
+	var err error
+	if r.Ended, err = strconv.ParseInt(words[2], 10, 64); err != nil || r.Ended <= 0 || strconv.FormatInt(r.Ended, 10) != words[2] {
+		return SeenOfRun{}, bad
+	}
+	return r, nil
+}
+
+func checkRunList(s *Statement) error {
+	_, err := ParseRunList(s)
+	return err
+}

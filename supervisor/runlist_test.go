@@ -1,0 +1,157 @@
+package supervisor_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"writ"
+	"writ/identity"
+	"writ/scripts"
+)
+
+// listOf is a list of runs as a person sees them now.
+func (s *sim) listOf(resume bool, ids ...writ.RunID) identity.RunList {
+	s.t.Helper()
+	l := identity.RunList{Project: theProject, ProjectName: "shop", Resume: resume}
+	for _, id := range ids {
+		run, _ := s.look(id)
+		l.Runs = append(l.Runs, identity.SawRun(id, run.Script, resume, run.Ended))
+	}
+	return l
+}
+
+// signRuns signs a statement about several runs.
+func (s *sim) signRuns(l identity.RunList) []byte {
+	s.t.Helper()
+	statement := s.statement("", "")
+	statement.Format, statement.RosterDigest, statement.DatacenterName = identity.FormatV2, s.firstRoster(), s.roster.Datacenter(theDatacenter).Name
+	l.Statement(statement)
+	return s.sign(statement)
+}
+
+// wantCodes compares why a statement did nothing to runs; "" for those to which it did something.
+func (s *sim) wantCodes(proof []byte, want map[writ.RunID]writ.Code) {
+	s.t.Helper()
+	got := map[writ.RunID]writ.Code{}
+	for id, why := range s.opened(proof).Runs {
+		got[id] = ""
+		if why != nil {
+			got[id] = why.Code
+		}
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		s.t.Errorf("signed for each run (-want +got):\n%s", diff)
+	}
+}
+
+func TestOneStatementCancelsTheRunsThatItNamesAndNoOthers(t *testing.T) {
+	inSim(t, func(t *testing.T, s *sim) {
+		s.join("n1", slowly(2*time.Minute))
+		ended, spared := s.submit("// nothing\n"), s.submit(webScript)
+		s.wantState(ended, writ.RunSucceeded)
+		one, two, swapped := s.submit(webScript), s.submit(webScript), s.submit(webScript)
+		unknown := writ.RunIDOf(writ.Digest{1})
+		list := s.listOf(false, one, two, swapped, ended)
+		list.Runs[2].Script = "other.tengo" // what a coordinator showed in its place
+		list.Runs = append(list.Runs, identity.SawRun(unknown, "web.tengo", false, time.Time{}))
+		signed := s.signRuns(list)
+		answer, err := s.Decide(t.Context(), signed)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if answer.Done != "2 of 5 runs are being cancelled" {
+			t.Errorf("it says %q", answer.Done)
+		}
+		s.wantCodes(answer.Proof, map[writ.RunID]writ.Code{one: "", two: "", swapped: writ.CodeConflict, ended: writ.CodeConflict, unknown: writ.CodeNotFound})
+		run, _ := s.wantState(one, writ.RunCancelled)
+		if len(run.Decided) != 1 || run.Decided[0].Decision != "cancel" || run.Decided[0].Signer != "alice" {
+			t.Errorf("decided: %+v", run.Decided)
+		}
+		s.wantState(two, writ.RunCancelled)
+		s.wantState(swapped, writ.RunSucceeded)
+		s.wantState(spared, writ.RunSucceeded)
+		again, err := s.Decide(t.Context(), signed)
+		if diff := cmp.Diff(answer, again); diff != "" || err != nil {
+			t.Errorf("the same statement again: %v, %s", err, diff)
+		}
+	})
+}
+
+func TestOneStatementResumesRunsAsTheirSignerSawThem(t *testing.T) {
+	inSim(t, func(t *testing.T, s *sim) {
+		b := newBreaking(map[string]int{"web": 4})
+		s.join("n1", b.join)
+		const script = `import("volume").create("web", {size_gib: 1}, {retries: 0})`
+		var ids []writ.RunID
+		for range 3 {
+			id := s.submit(script)
+			s.wantRest(id, writ.RunFailed)
+			ids = append(ids, id)
+		}
+		list := s.listOf(true, ids...)
+		if err := s.resume(ids[0]); err != nil { // meanwhile
+			t.Fatal(err)
+		}
+		s.wantRest(ids[0], writ.RunFailed)
+		answer, err := s.Decide(t.Context(), s.signRuns(list))
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.wantCodes(answer.Proof, map[writ.RunID]writ.Code{ids[0]: writ.CodeConflict, ids[1]: "", ids[2]: ""})
+		s.wantRest(ids[1], writ.RunSucceeded)
+		s.wantRest(ids[2], writ.RunSucceeded)
+		if run, _ := s.look(ids[0]); run.Resumes != 1 || run.State != writ.RunFailed {
+			t.Errorf("the run that failed again was resumed %d times and is %s", run.Resumes, run.State)
+		}
+	})
+}
+
+// pondering evaluates each script for half a minute.
+type pondering struct{ inProcess }
+
+func (e pondering) Pass(ctx context.Context, bundle scripts.Bundle, inputs scripts.Inputs, journal []scripts.Entry) (scripts.Outcome, error) {
+	time.Sleep(30 * time.Second)
+	return e.inProcess.Pass(ctx, bundle, inputs, journal)
+}
+
+// A crash between the runs of a list: who hands the statement in again has the rest done, and nobody is told that nothing was.
+func TestAStatementAboutRunsThatWasInterruptedIsFinishedOrSaysSo(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		s := found(t)
+		s.evaluator = pondering{}
+		s.start()
+		defer s.halt()
+		s.join("n1", slowly(5*time.Minute))
+		one, two := s.submit(webScript), s.submit(webScript)
+		first, second := s.signRuns(s.listOf(false, one)), s.signRuns(s.listOf(false, two))
+		for _, signed := range [][]byte{first, second} {
+			soon, stop := context.WithTimeout(t.Context(), 5*time.Second)
+			if answer, err := s.Decide(soon, signed); err == nil {
+				t.Fatalf("it was not interrupted: %+v", answer)
+			}
+			stop()
+		}
+		s.halt() // what waited for the evaluator is gone
+		s.start()
+		answer, err := s.Decide(t.Context(), first)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.wantCodes(answer.Proof, map[writ.RunID]writ.Code{one: ""})
+		s.wantState(one, writ.RunCancelled)
+		time.Sleep(20 * time.Minute) // the other statement has expired
+		answer, err = s.Decide(t.Context(), second)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if a := s.opened(answer.Proof); a.Refused != nil || len(a.Runs) != 0 || a.Done != "a list of 1 was begun; what became of each run is not recorded: look at them" {
+			t.Errorf("it says %+v", a)
+		}
+		if run, _ := s.look(two); run.State == writ.RunCancelled || run.Stop != nil {
+			t.Errorf("an expired statement has cancelled a run: %s", run.State)
+		}
+	})
+}
