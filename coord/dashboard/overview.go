@@ -50,6 +50,7 @@ func (d *Dashboard) overview(ctx context.Context, r *http.Request, quiet bool) (
 		Filter: filter, Project: writ.ProjectID(q.Get("project")), State: q.Get("state"), All: with(r.URL, "state", "", "project", "", "signer", "", "datacenter", "", "script", "", "deployment", "", sinceParam, "", failureParam, "", operationParam, ""),
 		Datacenters: now.datacenters, Projects: reader.projectsOf(now), Kept: kept(q), Since: spanNames[q.Get(sinceParam)],
 	}
+	data.Commands = manyCommands(q, filter, now, reader)
 	p := &page{Template: "overview", Title: "Runs", Nav: "runs"}
 	n, err := d.numbersOf(ctx, r.URL, now, filter)
 	if err != nil {
@@ -148,6 +149,7 @@ func states() string {
 
 // overview is what the first page shows besides its parts.
 type overview struct {
+	Commands    []command // about all runs that the list selects
 	Filter      ledger.RunFilter
 	Project     writ.ProjectID // "" for all
 	State       string
