@@ -125,8 +125,10 @@ func TestAStatementAboutRunsThatWasInterruptedIsFinishedOrSaysSo(t *testing.T) {
 		s.start()
 		defer s.halt()
 		s.join("n1", slowly(5*time.Minute))
+		ready := s.submit(webScript)
+		s.awaitCall(ready, 1, writ.CallRunning)
 		one, two := s.submit(webScript), s.submit(webScript)
-		first, second := s.signRuns(s.listOf(false, one)), s.signRuns(s.listOf(false, two))
+		first, second := s.signRuns(s.listOf(false, ready, one)), s.signRuns(s.listOf(false, two))
 		for _, signed := range [][]byte{first, second} {
 			soon, stop := context.WithTimeout(t.Context(), 5*time.Second)
 			if answer, err := s.Decide(soon, signed); err == nil {
@@ -136,11 +138,12 @@ func TestAStatementAboutRunsThatWasInterruptedIsFinishedOrSaysSo(t *testing.T) {
 		}
 		s.halt() // what waited for the evaluator is gone
 		s.start()
+		s.wantState(ready, writ.RunCancelled)
 		answer, err := s.Decide(t.Context(), first)
 		if err != nil {
 			t.Fatal(err)
 		}
-		s.wantCodes(answer.Proof, map[writ.RunID]writ.Code{one: ""})
+		s.wantCodes(answer.Proof, map[writ.RunID]writ.Code{ready: "", one: ""})
 		s.wantState(one, writ.RunCancelled)
 		time.Sleep(20 * time.Minute) // the other statement has expired
 		answer, err = s.Decide(t.Context(), second)
