@@ -20,7 +20,7 @@ import (
 const (
 	maxRuns  = 50
 	maxNodes = 50
-	// quietNodes is how many nodes the table of depths has before it leaves out those that have nothing to do.
+	// quietNodes is how many nodes the table of depths has before it leaves out those that have nothing to do, and then those that have least.
 	quietNodes = 24
 )
 
@@ -220,12 +220,13 @@ type queue struct {
 	Datacenter writ.DatacenterID
 	Name       string // of the datacenter
 	Error      *writ.Error
-	Idle       int // nodes that are left out
+	Idle       int // nodes that are left out, as they have nothing to do
+	Busy       int // nodes that are left out, as others have more to do
 }
 
 // Key tells the line from all others. What was not placed yet has no node.
 func (q queue) Key() string {
-	if q.Error != nil || q.Idle > 0 {
+	if q.Error != nil || q.Idle+q.Busy > 0 {
 		return string(q.Datacenter)
 	}
 	return string(q.Datacenter) + "/" + string(q.Node)
@@ -236,20 +237,34 @@ func (q queue) Open() int { return q.Running + q.Queued + q.Planned }
 
 func queues(now *moment) (lines []queue) {
 	nodes := 0
+	var depths []int
 	for _, dc := range now.queues {
 		nodes += len(dc.Queues)
+		for _, q := range dc.Queues {
+			depths = append(depths, queue{QueueDepth: q}.Open())
+		}
 	}
+	least := 0 // that a node must have to have a line of its own
+	if slices.SortFunc(depths, func(a, b int) int { return b - a }); nodes > quietNodes {
+		least = max(depths[quietNodes-1], 1)
+	}
+	left := quietNodes
 	for _, dc := range now.queues {
 		rest := queue{Datacenter: dc.Datacenter, Name: dc.Name, Error: dc.Error}
 		for _, q := range dc.Queues {
 			line := queue{QueueDepth: q, Datacenter: dc.Datacenter, Name: dc.Name}
-			if nodes > quietNodes && line.Open() == 0 {
+			switch {
+			case nodes > quietNodes && line.Open() == 0:
 				rest.Idle++
 				continue
+			case nodes > quietNodes && (line.Open() < least || left == 0):
+				rest.Busy++
+				continue
 			}
+			left--
 			lines = append(lines, line)
 		}
-		if rest.Error != nil || rest.Idle > 0 {
+		if rest.Error != nil || rest.Idle+rest.Busy > 0 {
 			lines = append(lines, rest)
 		}
 	}

@@ -135,3 +135,28 @@ func TestManyQueuesFitIntoAPage(t *testing.T) {
 		t.Errorf("the page has %d bytes", len(body))
 	}
 }
+
+// The first page names the nodes with most calls, counts the others, and stays small.
+func TestTheFirstPageNamesTheNodesWithMostCalls(t *testing.T) {
+	t.Parallel()
+	w := open(t)
+	var depths []writ.QueueDepth
+	for n := range 500 {
+		depths = append(depths, writ.QueueDepth{Node: writ.NodeID(fmt.Sprintf("n%03d", n)), NodeName: fmt.Sprintf("node-%03d", n), Queued: n % 50})
+	}
+	w.setQueues(api.DatacenterQueues{Datacenter: ams, Name: "ams1", Queues: depths})
+	body := w.page("/")
+	named := regexp.MustCompile(`<th scope="row">node-\d\d(\d)`).FindAllStringSubmatch(body, -1)
+	if len(named) != 24 {
+		t.Errorf("%d nodes are named", len(named))
+	}
+	for _, n := range named {
+		if n[1] < "7" {
+			t.Errorf("node ..%s has fewer calls than others that are not named", n[1])
+		}
+	}
+	wants(t, body, `<a href="/queues?datacenter=`+string(ams)+`">466 more nodes have fewer calls</a>, 10 more nodes have nothing to do`)
+	if len(body) > 50_000 {
+		t.Errorf("the page has %d bytes", len(body))
+	}
+}

@@ -20,11 +20,13 @@ func TestListsOfRunsReadWhatTheyShow(t *testing.T) {
 		filter ledger.RunFilter
 		index  string
 	}{
-		"all":          {ledger.RunFilter{}, "runs_newest"},
-		"of a project": {ledger.RunFilter{Projects: []writ.ProjectID{"p"}}, "runs_by_project ("},
-		"of a state":   {ledger.RunFilter{States: failed}, "runs_by_state ("},
-		"of both":      {ledger.RunFilter{States: failed, Projects: []writ.ProjectID{"p"}}, "runs_by_project_state ("},
-		"of a signer":  {ledger.RunFilter{Signer: "alice"}, "runs_by_signer ("},
+		"all":                          {ledger.RunFilter{}, "runs_newest"},
+		"of a project":                 {ledger.RunFilter{Projects: []writ.ProjectID{"p"}}, "runs_by_project ("},
+		"of a state":                   {ledger.RunFilter{States: failed}, "runs_by_state ("},
+		"of both":                      {ledger.RunFilter{States: failed, Projects: []writ.ProjectID{"p"}}, "runs_by_project_state ("},
+		"of a deployment of a project": {ledger.RunFilter{Deployment: "d", Datacenter: "dc", Projects: []writ.ProjectID{"p"}, States: failed}, "runs_by_deployment ("},
+		"of a script of a project":     {ledger.RunFilter{Script: "s", Signer: "alice", Projects: []writ.ProjectID{"p"}}, "runs_by_script ("},
+		"of a signer":                  {ledger.RunFilter{Signer: "alice"}, "runs_by_signer ("},
 	} {
 		q, err := listRuns(tt.filter, ledger.Page{})
 		if err != nil {

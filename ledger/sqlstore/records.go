@@ -248,13 +248,20 @@ func listRuns(filter ledger.RunFilter, p ledger.Page) (*query, error) {
 
 // selectRuns adds the conditions of a filter.
 func selectRuns(q *query, filter ledger.RunFilter) {
-	andIn(q, "state", filter.States)
-	if filter.Datacenter != "" {
-		q.and("datacenter = ?", string(filter.Datacenter))
+	state, datacenter, project, signer := "state", "datacenter", "project", "signer"
+	if filter.Script != "" || filter.Deployment != "" { // of which there are fewer runs: without this, all of a project are looked at if it has none of these
+		datacenter, project, signer = "datacenter || ''", "project || ''", "signer || ''"
+		if filter.Silent.IsZero() { // few runs are open
+			state = "state || ''"
+		}
 	}
-	andIn(q, "project", filter.Projects)
+	andIn(q, state, filter.States)
+	if filter.Datacenter != "" {
+		q.and(datacenter+" = ?", string(filter.Datacenter))
+	}
+	andIn(q, project, filter.Projects)
 	if filter.Signer != "" {
-		q.and("signer = ?", filter.Signer)
+		q.and(signer+" = ?", filter.Signer)
 	}
 	if filter.Prefix != "" {
 		q.and("id >= ? AND id < ?", filter.Prefix, filter.Prefix+"~") // which comes after all that ids are made of
