@@ -37,6 +37,9 @@ func testUsage(t *testing.T, l ledger.Ledger) {
 		{"project", ledger.UsageFilter{Projects: []writ.ProjectID{shop}}, []ledger.Usage{item("a", hour, hour.Add(time.Hour), 341, 9), item("b", hour, hour, 2, 0)}},
 		{"until", ledger.UsageFilter{Projects: []writ.ProjectID{shop}, Until: hour.Add(time.Hour)}, []ledger.Usage{item("a", hour, hour, 301, 9), item("b", hour, hour, 2, 0)}},
 		{"from", ledger.UsageFilter{Projects: []writ.ProjectID{shop}, From: hour.Add(time.Hour)}, []ledger.Usage{item("a", hour.Add(time.Hour), hour.Add(time.Hour), 40, 0)}},
+		{"half a month", ledger.UsageFilter{Projects: []writ.ProjectID{shop}, From: hour.Add(-time.Minute), Until: hour.Add(time.Minute)}, []ledger.Usage{item("a", hour, hour, 301, 9), item("b", hour, hour, 2, 0)}},
+		{"one month", ledger.UsageFilter{Projects: []writ.ProjectID{shop}, From: time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC), Until: hour.Add(time.Hour)}, []ledger.Usage{item("a", hour, hour, 301, 9), item("b", hour, hour, 2, 0)}},
+		{"two months", ledger.UsageFilter{Projects: []writ.ProjectID{shop}, From: time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC), Until: time.Date(2026, 5, 1, 0, 0, 0, 0, time.UTC)}, []ledger.Usage{item("a", hour, hour.Add(time.Hour), 341, 9), item("b", hour, hour, 2, 0)}},
 		{"projects", ledger.UsageFilter{Projects: []writ.ProjectID{shop, bank}, From: hour.Add(time.Hour)}, []ledger.Usage{item("a", hour.Add(time.Hour), hour.Add(time.Hour), 40, 0)}},
 		{"a project without usage", ledger.UsageFilter{Projects: []writ.ProjectID{"x"}}, []ledger.Usage{}},
 		{"elsewhere", ledger.UsageFilter{Datacenter: west}, []ledger.Usage{}},
@@ -67,6 +70,8 @@ func testUsage(t *testing.T, l ledger.Ledger) {
 		want   []ledger.ProjectUsage
 	}{
 		{"all projects", ledger.UsageFilter{}, []ledger.ProjectUsage{project(shop, 2, 343, 9), project(bank, 1, 7, 0)}},
+		{"one month", ledger.UsageFilter{From: time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC), Until: hour.Add(time.Hour)}, []ledger.ProjectUsage{project(shop, 2, 303, 9), project(bank, 1, 7, 0)}},
+		{"some hours", ledger.UsageFilter{Until: hour.Add(time.Minute)}, []ledger.ProjectUsage{project(shop, 2, 303, 9), project(bank, 1, 7, 0)}},
 		{"one", ledger.UsageFilter{Projects: []writ.ProjectID{shop}}, []ledger.ProjectUsage{project(shop, 2, 343, 9)}},
 		{"a later hour", ledger.UsageFilter{From: hour.Add(time.Hour)}, []ledger.ProjectUsage{project(shop, 1, 40, 0)}},
 		{"an earlier hour", ledger.UsageFilter{Until: hour}, []ledger.ProjectUsage{}},

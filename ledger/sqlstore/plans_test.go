@@ -3,6 +3,7 @@ package sqlstore
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"writ"
 	"writ/ledger"
@@ -32,25 +33,78 @@ func TestListsOfRunsReadWhatTheyShow(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		rows, err := s.db.Query(t.Context(), "EXPLAIN QUERY PLAN "+q.String(), q.args...)
-		if err != nil {
-			t.Fatal(err)
-		}
-		var steps []string
-		for rows.Next() {
-			var id, parent, unused int
-			var step string
-			if err := rows.Scan(&id, &parent, &unused, &step); err != nil {
-				t.Fatal(err)
-			}
-			steps = append(steps, step)
-		}
-		if err := rows.Err(); err != nil {
-			t.Fatal(err)
-		}
-		rows.Close()
+		steps := planOf(t, s, q)
 		if plan := strings.Join(steps, "; "); len(steps) != 1 || !strings.Contains(plan, tt.index) {
 			t.Errorf("the list %s is read by %s", name, plan)
 		}
 	}
+}
+
+// A page of deployments reads their resources in the order of an index: none are sorted, and the deepest page reads no more than the first.
+func TestListsOfDeploymentsSortNothing(t *testing.T) {
+	s, err := Open(t.Context(), ":memory:")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	for name, page := range map[string]ledger.Page{"first": {}, "deeper": {Cursor: cursor("d", "p", "web")}} {
+		for _, filter := range []ledger.ResourceFilter{{}, {Datacenter: "d"}, {Datacenter: "d", Projects: []writ.ProjectID{"p"}}} {
+			q, err := listDeployments(filter, page)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if steps := planOf(t, s, q); len(steps) != 1 || !strings.Contains(steps[0], "resources_by_deployment") {
+				t.Errorf("the %s page of %+v is read by %q", name, filter, steps)
+			}
+		}
+	}
+}
+
+// What was used in a month is read in the order of an index, and only what a page shows.
+func TestUsageOfAMonthSortsNothing(t *testing.T) {
+	s, err := Open(t.Context(), ":memory:")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	march := ledger.UsageFilter{From: time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC), Until: time.Date(2026, 4, 1, 0, 0, 0, 0, time.UTC)}
+	ofShop := march
+	ofShop.Projects = []writ.ProjectID{"shop"}
+	for _, filter := range []ledger.UsageFilter{march, ofShop} {
+		resources, err := listUsage(filter, ledger.Page{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		projects, err := listUsageOfProjects(filter, ledger.Page{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, q := range []*query{resources, projects} {
+			if steps := planOf(t, s, q); len(steps) != 1 || !strings.Contains(steps[0], "usage_of_months") || !strings.Contains(steps[0], "month=?") {
+				t.Errorf("it is read by %q", steps)
+			}
+		}
+	}
+}
+
+// planOf are the steps by which a query is carried out.
+func planOf(t *testing.T, s *Store, q *query) (steps []string) {
+	t.Helper()
+	rows, err := s.db.Query(t.Context(), "EXPLAIN QUERY PLAN "+q.String(), q.args...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var id, parent, unused int
+		var step string
+		if err := rows.Scan(&id, &parent, &unused, &step); err != nil {
+			t.Fatal(err)
+		}
+		steps = append(steps, step)
+	}
+	if err := rows.Err(); err != nil {
+		t.Fatal(err)
+	}
+	return steps
 }

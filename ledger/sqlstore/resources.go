@@ -72,20 +72,12 @@ func (s *Store) CountResources(ctx context.Context, filter ledger.ResourceFilter
 
 // Deployments lists deployments that own resources.
 func (s *Store) Deployments(ctx context.Context, filter ledger.ResourceFilter, p ledger.Page) (ledger.List[ledger.Deployment], error) {
-	q := selectFrom(`SELECT datacenter, project, deployment, COUNT(*) FROM resources`)
-	selectResources(q, filter)
-	q.and("deployment <> ''")
-	if p.Cursor != "" {
-		var datacenter, project, name string
-		if err := parseCursor(p.Cursor, &datacenter, &project, &name); err != nil {
-			return ledger.List[ledger.Deployment]{}, err
-		}
-		q.and("(datacenter, project, deployment) > (?, ?, ?)", datacenter, project, name)
+	q, err := listDeployments(filter, p)
+	if err != nil {
+		return ledger.List[ledger.Deployment]{}, err
 	}
-	n := limit(p)
-	q.add("\nGROUP BY datacenter, project, deployment\nORDER BY datacenter, project, deployment\nLIMIT ?", n+1)
 	rows, err := s.db.Query(ctx, q.String(), q.args...)
-	list, err := page(rows, err, n, func(rows *sql.Rows) (d ledger.Deployment, key []any, err error) {
+	list, err := page(rows, err, limit(p), func(rows *sql.Rows) (d ledger.Deployment, key []any, err error) {
 		err = rows.Scan(&d.Datacenter, &d.Project, &d.Name, &d.Resources)
 		return d, []any{d.Datacenter, d.Project, d.Name}, err
 	})
@@ -93,4 +85,20 @@ func (s *Store) Deployments(ctx context.Context, filter ledger.ResourceFilter, p
 		return list, fmt.Errorf("list deployments: %w", err)
 	}
 	return list, nil
+}
+
+// listDeployments asks for a page of deployments, and one more.
+func listDeployments(filter ledger.ResourceFilter, p ledger.Page) (*query, error) {
+	q := selectFrom(`SELECT datacenter, project, deployment, COUNT(*) FROM resources`)
+	selectResources(q, filter)
+	q.and("deployment <> ''")
+	if p.Cursor != "" {
+		var datacenter, project, name string
+		if err := parseCursor(p.Cursor, &datacenter, &project, &name); err != nil {
+			return nil, err
+		}
+		q.and("(datacenter, project, deployment) > (?, ?, ?)", datacenter, project, name)
+	}
+	q.add("\nGROUP BY datacenter, project, deployment\nORDER BY datacenter, project, deployment\nLIMIT ?", limit(p)+1)
+	return q, nil
 }

@@ -153,6 +153,43 @@ func TestEventsOfAnEarlierVersionGetTheirProject(t *testing.T) {
 	})
 }
 
+// What was used is in the months in which its hours began, after an upgrade too: at the ends of months, in leap years and centuries.
+func TestUsageOfAnEarlierVersionIsInItsMonths(t *testing.T) {
+	onBoth(t, func(t *testing.T, path string) {
+		var rows []string
+		first := time.Date(1999, 12, 31, 23, 0, 0, 0, time.UTC)
+		for at := first; at.Year() < 2032; at = at.AddDate(0, 0, 13) {
+			for _, hour := range []time.Time{at, time.Date(at.Year(), at.Month(), 1, 0, 0, 0, 0, time.UTC), time.Date(at.Year(), at.Month()+1, 0, 23, 0, 0, 0, time.UTC)} {
+				rows = append(rows, fmt.Sprintf("('shop', %d, 'east', 'machine', 'm', 'u', 'n%d', 1, 0, 0, 0, 0)", hour.UnixMicro(), len(rows)))
+			}
+		}
+		ofVersion(t, path, "0011", "INSERT INTO usage (project, hour, datacenter, kind, name, uid, node, cpu_seconds, memory_mib_seconds, disk_gib_seconds, received, sent) VALUES "+strings.Join(rows, ", "))
+		s := open(t, path)
+		defer s.Close()
+		sum := func(from, until time.Time) (cpu int64) {
+			list, err := s.Usage(t.Context(), ledger.UsageFilter{From: from, Until: until}, ledger.Page{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, u := range list.Items {
+				cpu += u.CPUSeconds
+			}
+			return cpu
+		}
+		total := int64(0)
+		for month := time.Date(1999, 12, 1, 0, 0, 0, 0, time.UTC); month.Year() < 2033; month = month.AddDate(0, 1, 0) {
+			next := month.AddDate(0, 1, 0)
+			whole, hours := sum(month, next), sum(month.Add(-time.Microsecond), next.Add(-time.Microsecond)) // hours are added up one by one
+			if total += whole; whole != hours {
+				t.Errorf("%s: %d, and by the hour %d", month.Format("2006-01"), whole, hours)
+			}
+		}
+		if total != int64(len(rows)) || sum(time.Time{}, time.Time{}) != total {
+			t.Errorf("%d of %d are in some month", total, len(rows))
+		}
+	})
+}
+
 func TestRunsOfAnEarlierVersionAreFoundByScriptAndDeployment(t *testing.T) {
 	row := func(n int, signer, body string) string {
 		return fmt.Sprintf(`INSERT INTO runs (id, datacenter, project, project_name, signer, state, created, accepted, ended, body)

@@ -3,8 +3,10 @@ package sqlstore
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"writ"
 	"writ/internal/sqldb"
@@ -14,11 +16,58 @@ import (
 // usedColumns are what is added up.
 var usedColumns = []string{"cpu_seconds", "memory_mib_seconds", "disk_gib_seconds", "received", "sent"}
 
-// keepUsage takes over what a datacenter says of an hour, where it is more than is known.
+// keepUsage takes over what a datacenter says of an hour, where it is more than is known, and adds that to the month.
 func keepUsage(ctx context.Context, tx *sqldb.Tx, datacenter writ.DatacenterID, u writ.Usage) error {
-	_, err := tx.ExecContext(ctx, keepUsageText, string(u.Project), micros(u.Hour), string(datacenter), string(u.Kind), u.Name, string(u.UID), string(u.Node),
-		u.CPUSeconds, u.MemoryMiBSeconds, u.DiskGiBSeconds, u.Received, u.Sent)
+	added := u.Used
+	var known writ.Used
+	err := tx.QueryRowContext(ctx, `
+		SELECT `+strings.Join(usedColumns, ", ")+` FROM usage
+		WHERE project = $1 AND hour = $2 AND datacenter = $3 AND kind = $4 AND name = $5 AND uid = $6 AND node = $7`,
+		string(u.Project), micros(u.Hour), string(datacenter), string(u.Kind), u.Name, string(u.UID), string(u.Node),
+	).Scan(&known.CPUSeconds, &known.MemoryMiBSeconds, &known.DiskGiBSeconds, &known.Received, &known.Sent)
+	switch {
+	case err == nil:
+		most := known.Most(u.Used)
+		if most == known {
+			return nil
+		}
+		added = writ.Used{
+			CPUSeconds: most.CPUSeconds - known.CPUSeconds, MemoryMiBSeconds: most.MemoryMiBSeconds - known.MemoryMiBSeconds,
+			DiskGiBSeconds: most.DiskGiBSeconds - known.DiskGiBSeconds, Received: most.Received - known.Received, Sent: most.Sent - known.Sent,
+		}
+	case !errors.Is(err, sql.ErrNoRows):
+		return err
+	}
+	if _, err := tx.ExecContext(ctx, keepUsageText, string(u.Project), micros(u.Hour), string(datacenter), string(u.Kind), u.Name, string(u.UID), string(u.Node),
+		u.CPUSeconds, u.MemoryMiBSeconds, u.DiskGiBSeconds, u.Received, u.Sent); err != nil {
+		return err
+	}
+	_, err = tx.ExecContext(ctx, addToMonthText, monthOf(u.Hour), string(u.Project), string(u.Kind), u.Name, string(u.UID), string(datacenter), micros(u.Hour),
+		added.CPUSeconds, added.MemoryMiBSeconds, added.DiskGiBSeconds, added.Received, added.Sent)
 	return err
+}
+
+var addToMonthText = func() string {
+	sets := []string{
+		"first = CASE WHEN excluded.first < usage_of_months.first THEN excluded.first ELSE usage_of_months.first END",
+		"last = CASE WHEN excluded.last > usage_of_months.last THEN excluded.last ELSE usage_of_months.last END",
+	}
+	for _, c := range usedColumns {
+		sets = append(sets, fmt.Sprintf("%[1]s = usage_of_months.%[1]s + excluded.%[1]s", c))
+	}
+	return `
+		INSERT INTO usage_of_months (month, project, kind, name, uid, datacenter, first, last, ` + strings.Join(usedColumns, ", ") + `)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $7, $8, $9, $10, $11, $12)
+		ON CONFLICT (month, project, kind, name, uid, datacenter) DO UPDATE SET ` + strings.Join(sets, ", ")
+}()
+
+// monthOf counts the months from the year 0 to a time.
+func monthOf(t time.Time) int64 { return int64(12*t.UTC().Year()+int(t.UTC().Month())) - 1 }
+
+// isMonth reports whether a time is the beginning of a month, or none is given.
+func isMonth(t time.Time) bool {
+	t = t.UTC()
+	return t.IsZero() || t.Equal(time.Date(t.Year(), t.Month(), 1, 0, 0, 0, 0, time.UTC))
 }
 
 var keepUsageText = func() string {
@@ -32,39 +81,55 @@ var keepUsageText = func() string {
 		ON CONFLICT (project, hour, datacenter, kind, name, uid, node) DO UPDATE SET ` + strings.Join(sets, ", ")
 }()
 
-// selectUsage adds the conditions of a filter.
-func selectUsage(q *query, filter ledger.UsageFilter) {
+// fromUsage adds the table and the conditions of a filter: hours of whole months are added up already.
+func fromUsage(q *query, filter ledger.UsageFilter) {
+	switch {
+	case !isMonth(filter.From) || !isMonth(filter.Until):
+		q.add(" FROM usage")
+		if !filter.From.IsZero() {
+			q.and("hour >= ?", micros(filter.From))
+		}
+		if !filter.Until.IsZero() {
+			q.and("hour < ?", micros(filter.Until))
+		}
+	case isOneMonth(filter): // whose rows are in the order of lists
+		q.add(" FROM usage_of_months")
+		q.and("month = ?", monthOf(filter.From))
+	default:
+		q.add(" FROM usage_of_months")
+		if !filter.From.IsZero() {
+			q.and("month >= ?", monthOf(filter.From))
+		}
+		if !filter.Until.IsZero() {
+			q.and("month < ?", monthOf(filter.Until))
+		}
+	}
 	andIn(q, "project", filter.Projects)
 	if filter.Datacenter != "" {
 		q.and("datacenter = ?", string(filter.Datacenter))
 	}
-	if !filter.From.IsZero() {
-		q.and("hour >= ?", micros(filter.From))
+}
+
+func isOneMonth(filter ledger.UsageFilter) bool {
+	return !filter.From.IsZero() && isMonth(filter.From) && filter.Until.Equal(filter.From.AddDate(0, 1, 0))
+}
+
+// times are the columns with the first and the last hour of a row of the table that fromUsage takes.
+func times(filter ledger.UsageFilter) (first, last string) {
+	if isMonth(filter.From) && isMonth(filter.Until) {
+		return "first", "last"
 	}
-	if !filter.Until.IsZero() {
-		q.and("hour < ?", micros(filter.Until))
-	}
+	return "hour", "hour"
 }
 
 // Usage sums what resources have used.
 func (s *Store) Usage(ctx context.Context, filter ledger.UsageFilter, p ledger.Page) (ledger.List[ledger.Usage], error) {
-	q := selectFrom(`SELECT project, kind, name, uid, datacenter, MIN(hour), MAX(hour)`)
-	for _, c := range usedColumns {
-		q.add(", CAST(SUM(" + c + ") AS BIGINT)") // PostgreSQL's sum of BIGINT is NUMERIC
+	q, err := listUsage(filter, p)
+	if err != nil {
+		return ledger.List[ledger.Usage]{}, err
 	}
-	q.add(` FROM usage`)
-	selectUsage(q, filter)
-	if p.Cursor != "" {
-		var project, kind, name, uid, datacenter string
-		if err := parseCursor(p.Cursor, &project, &kind, &name, &uid, &datacenter); err != nil {
-			return ledger.List[ledger.Usage]{}, err
-		}
-		q.and("(project, kind, name, uid, datacenter) > (?, ?, ?, ?, ?)", project, kind, name, uid, datacenter)
-	}
-	n := limit(p)
-	q.add("\nGROUP BY project, kind, name, uid, datacenter\nORDER BY project, kind, name, uid, datacenter\nLIMIT ?", n+1)
 	rows, err := s.db.Query(ctx, q.String(), q.args...)
-	list, err := page(rows, err, n, func(rows *sql.Rows) (ledger.Usage, []any, error) {
+	list, err := page(rows, err, limit(p), func(rows *sql.Rows) (ledger.Usage, []any, error) {
 		var project, kind, uid, datacenter string
 		var first, last int64
 		var u ledger.Usage
@@ -80,29 +145,33 @@ func (s *Store) Usage(ctx context.Context, filter ledger.UsageFilter, p ledger.P
 	return list, nil
 }
 
+// listUsage asks for a page of usage, and one more.
+func listUsage(filter ledger.UsageFilter, p ledger.Page) (*query, error) {
+	first, last := times(filter)
+	q := selectFrom(`SELECT project, kind, name, uid, datacenter, MIN(` + first + `), MAX(` + last + `)`)
+	for _, c := range usedColumns {
+		q.add(", CAST(SUM(" + c + ") AS BIGINT)") // PostgreSQL's sum of BIGINT is NUMERIC
+	}
+	fromUsage(q, filter)
+	if p.Cursor != "" {
+		var project, kind, name, uid, datacenter string
+		if err := parseCursor(p.Cursor, &project, &kind, &name, &uid, &datacenter); err != nil {
+			return nil, err
+		}
+		q.and("(project, kind, name, uid, datacenter) > (?, ?, ?, ?, ?)", project, kind, name, uid, datacenter)
+	}
+	q.add("\nGROUP BY project, kind, name, uid, datacenter\nORDER BY project, kind, name, uid, datacenter\nLIMIT ?", limit(p)+1)
+	return q, nil
+}
+
 // UsageOfProjects sums what the resources of each project have used.
 func (s *Store) UsageOfProjects(ctx context.Context, filter ledger.UsageFilter, p ledger.Page) (ledger.List[ledger.ProjectUsage], error) {
-	q := selectFrom(`SELECT project, COUNT(*)`)
-	for _, c := range usedColumns {
-		q.add(", CAST(SUM(" + c + ") AS BIGINT)")
+	q, err := listUsageOfProjects(filter, p)
+	if err != nil {
+		return ledger.List[ledger.ProjectUsage]{}, err
 	}
-	q.add(" FROM (SELECT project")
-	for _, c := range usedColumns {
-		q.add(", SUM(" + c + ") AS " + c)
-	}
-	q.add(` FROM usage`)
-	selectUsage(q, filter)
-	if p.Cursor != "" {
-		var project string
-		if err := parseCursor(p.Cursor, &project); err != nil {
-			return ledger.List[ledger.ProjectUsage]{}, err
-		}
-		q.and("project > ?", project)
-	}
-	n := limit(p)
-	q.add("\nGROUP BY project, kind, name, uid, datacenter) AS resources\nGROUP BY project\nORDER BY project\nLIMIT ?", n+1)
 	rows, err := s.db.Query(ctx, q.String(), q.args...)
-	list, err := page(rows, err, n, func(rows *sql.Rows) (u ledger.ProjectUsage, key []any, err error) {
+	list, err := page(rows, err, limit(p), func(rows *sql.Rows) (u ledger.ProjectUsage, key []any, err error) {
 		err = rows.Scan(&u.Project, &u.Resources, &u.CPUSeconds, &u.MemoryMiBSeconds, &u.DiskGiBSeconds, &u.Received, &u.Sent)
 		return u, []any{u.Project}, err
 	})
@@ -110,4 +179,32 @@ func (s *Store) UsageOfProjects(ctx context.Context, filter ledger.UsageFilter, 
 		return list, fmt.Errorf("sum usage of projects: %w", err)
 	}
 	return list, nil
+}
+
+// listUsageOfProjects asks for a page of projects, and one more.
+func listUsageOfProjects(filter ledger.UsageFilter, p ledger.Page) (*query, error) {
+	q := selectFrom(`SELECT project, COUNT(*)`)
+	for _, c := range usedColumns {
+		q.add(", CAST(SUM(" + c + ") AS BIGINT)")
+	}
+	one := isOneMonth(filter) // of which each resource has one row
+	if !one {
+		q.add(" FROM (SELECT project")
+		for _, c := range usedColumns {
+			q.add(", SUM(" + c + ") AS " + c)
+		}
+	}
+	fromUsage(q, filter)
+	if p.Cursor != "" {
+		var project string
+		if err := parseCursor(p.Cursor, &project); err != nil {
+			return nil, err
+		}
+		q.and("project > ?", project)
+	}
+	if !one {
+		q.add("\nGROUP BY project, kind, name, uid, datacenter) AS resources")
+	}
+	q.add("\nGROUP BY project\nORDER BY project\nLIMIT ?", limit(p)+1)
+	return q, nil
 }

@@ -89,6 +89,8 @@ CREATE TABLE resources (
 	PRIMARY KEY (datacenter, project, kind, name)
 );
 
+CREATE INDEX resources_by_deployment ON resources (datacenter, project, deployment) WHERE deployment <> '';
+
 CREATE INDEX resources_of_node ON resources (node, datacenter, project, kind, name);
 
 CREATE TABLE rosters (
@@ -174,6 +176,23 @@ CREATE TABLE usage (
 );
 
 CREATE INDEX usage_by_hour ON usage (hour);
+
+CREATE TABLE usage_of_months (
+	month BIGINT NOT NULL,
+	project TEXT NOT NULL,
+	kind TEXT NOT NULL,
+	name TEXT NOT NULL,
+	uid TEXT NOT NULL,
+	datacenter TEXT NOT NULL,
+	first BIGINT NOT NULL,
+	last BIGINT NOT NULL,
+	cpu_seconds BIGINT NOT NULL,
+	memory_mib_seconds BIGINT NOT NULL,
+	disk_gib_seconds BIGINT NOT NULL,
+	received BIGINT NOT NULL,
+	sent BIGINT NOT NULL,
+	PRIMARY KEY (month, project, kind, name, uid, datacenter)
+);
 
 CREATE TABLE webhooks (
     name TEXT NOT NULL PRIMARY KEY,
