@@ -200,7 +200,7 @@ func colours(scheme string) chromedp.Action[chromedp.Void] {
 
 // TestPicturesOfAllPages makes the pictures that a person looks at. By itself it finds what overflows a phone, and what has no name. The gate looks at one
 // page.
-// With WRIT_PICTURES=DIR they stay there; docs/images/dashboard.png is desktop-light-overview.png.
+// With WRIT_PICTURES=DIR they stay there: `task pictures` takes those of the documents from them.
 func TestPicturesOfAllPages(t *testing.T) {
 	t.Parallel()
 	w := open(t)
