@@ -22,7 +22,7 @@ import (
 )
 
 // patience ends the wait for a browser that hangs.
-const patience = time.Minute
+const patience = 3 * time.Minute
 
 // browse opens a tab of a new headless browser. What its console complains of fails the test: that is where a browser says that the
 // content policy forbids something.
