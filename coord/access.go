@@ -100,6 +100,8 @@ var access = map[string]scope{
 	"GET /nodes":                                             forEverything,
 	"GET /nodes/{datacenter}/{node}":                         forEverything,
 	"GET /live/nodes/{datacenter}/{node}":                    forEverything,
+	"GET /boot":                                              forEverything,
+	"GET /live/boot":                                         forEverything,
 	"GET /datacenters":                                       forReaders,
 	"GET /live":                                              forReaders,
 	"GET /live/runs/{id}":                                    forProject,

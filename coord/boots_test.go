@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"net/http"
+	"strings"
 	"testing"
 
 	"writ"
@@ -52,6 +54,9 @@ func TestMachinesThatStartAreListedToTheirEnd(t *testing.T) {
 				t.Fatalf("the machine %d is %+v", i, m)
 			}
 		}
+	}
+	if status, text := p.get("/metrics"); status != http.StatusOK || strings.Count(text, "writ_boot_machines{") != 1 || !strings.Contains(text, `writ_boot_machines{datacenter="vienna",step="script"} 999`) {
+		t.Errorf("the metrics are %d, %.500s", status, text)
 	}
 	few, err := p.Coordinator.Boots(t.Context(), vienna, 7)
 	if err != nil || len(few) != 1 || len(few[0].Machines) != 7 || few[0].Total != 1000 {

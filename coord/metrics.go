@@ -63,6 +63,7 @@ var (
 	silentDesc    = prometheus.NewDesc("writ_runs_stuck", "Open runs of which the coordinator has heard nothing for 5 minutes.", nil, nil)
 	connectedDesc = prometheus.NewDesc("writ_datacenter_connected", "Whether the datacenter's supervisor is connected.", []string{"datacenter", "region"}, nil)
 	holdsDesc     = prometheus.NewDesc("writ_holds", "Parts of the work of a datacenter that are on hold: datacenter, operation, project or deployment.", []string{"datacenter", "scope"}, nil)
+	bootDesc      = prometheus.NewDesc("writ_boot_machines", "Machines that start over the network, as boot servers say, by the step that they reached last.", []string{"datacenter", "step"}, nil)
 	rosterDesc    = prometheus.NewDesc("writ_roster_expires_seconds", "When the newest roster expires, in unix seconds.", nil, nil)
 	renewDesc     = prometheus.NewDesc("writ_roster_renew_seconds", "From when on a root operator should renew the newest roster, in unix seconds.", nil, nil)
 	roleDesc      = prometheus.NewDesc("writ_role_expires_seconds", "When a role that ends by itself expires, in unix seconds.", []string{"principal", "role", "project"}, nil)
@@ -93,6 +94,7 @@ func (s *state) Describe(ch chan<- *prometheus.Desc) {
 	ch <- silentDesc
 	ch <- connectedDesc
 	ch <- holdsDesc
+	ch <- bootDesc
 	ch <- rosterDesc
 	ch <- renewDesc
 	ch <- roleDesc
@@ -127,6 +129,7 @@ func (s *state) Collect(ch chan<- prometheus.Metric) {
 		}
 	}
 	s.collectHolds(ctx, ch)
+	s.collectBoots(ctx, ch)
 	if roster := s.c.rosters.current.Load(); roster != nil {
 		ch <- prometheus.MustNewConstMetric(rosterDesc, prometheus.GaugeValue, float64(roster.Expires.Unix()))
 		ch <- prometheus.MustNewConstMetric(renewDesc, prometheus.GaugeValue, float64(roster.RenewFrom().Unix()))
@@ -160,6 +163,24 @@ func (s *state) collectHolds(ctx context.Context, ch chan<- prometheus.Metric) {
 		}
 		for scope, n := range counts {
 			ch <- prometheus.MustNewConstMetric(holdsDesc, prometheus.GaugeValue, float64(n), d.Name, scope)
+		}
+	}
+}
+
+// bootsWithin is how long datacenters have to say which machines start.
+const bootsWithin = time.Second
+
+// collectBoots asks the datacenters which machines start. Of those whose boot servers say nothing there is nothing.
+func (s *state) collectBoots(ctx context.Context, ch chan<- prometheus.Metric) {
+	ctx, cancel := context.WithTimeout(ctx, bootsWithin)
+	defer cancel()
+	all, err := s.c.Boots(ctx, "", 1)
+	if err != nil {
+		return
+	}
+	for _, d := range all {
+		for step, n := range d.Steps {
+			ch <- prometheus.MustNewConstMetric(bootDesc, prometheus.GaugeValue, float64(n), d.Name, step)
 		}
 	}
 }

@@ -241,6 +241,8 @@ var readRights = map[string]row{
 	"GET /v1/datacenters/registrations": {noLogin, noRole, noRole, noRole, "200"},
 	"GET /metrics":                      {noLogin, noRole, noRole, noRole, "200"},
 	"GET /queues":                       {noLogin, noRole, noRole, noRole, "200"},
+	"GET /boot":                         {noLogin, noRole, noRole, noRole, "200"},
+	"GET /live/boot":                    {noLogin, noRole, noRole, noRole, "200"},
 	"GET /live/queues":                  {noLogin, noRole, noRole, noRole, "200"},
 	"GET /nodes":                        {noLogin, noRole, noRole, noRole, "200"},
 	"GET /live/nodes":                   {noLogin, noRole, noRole, noRole, "200"},

@@ -50,6 +50,9 @@ type LiveView interface {
 	Queues(ctx context.Context) ([]api.DatacenterQueues, error)
 	// Holds asks datacenters what is on hold, all of them if none is given. One that cannot be asked has an error in its entry.
 	Holds(ctx context.Context, only writ.DatacenterID) ([]api.DatacenterHolds, error)
+	// Boots asks datacenters, all of them if none is given, which machines start there: how many, and the newest of each, at most so many. One that
+	// cannot be asked has an error in its entry.
+	Boots(ctx context.Context, only writ.DatacenterID, most int) ([]api.DatacenterBoots, error)
 	// Why says in a sentence each why runs wait, as the API does.
 	Why(ctx context.Context, runs ...ledger.Run) (map[writ.RunID]string, error)
 	// Output returns what a run has answered, as its datacenter has signed it, nil if it has not.
@@ -143,6 +146,7 @@ func (d *Dashboard) Register(routes chi.Router) {
 		"/failures":    d.failures,
 		"/queues":      d.queuesPage,
 		"/nodes":       d.nodes,
+		"/boot":        d.boot,
 		"/resources":   d.resources,
 		"/deployments": d.deployments,
 

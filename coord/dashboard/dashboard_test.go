@@ -29,7 +29,7 @@ func TestEveryAnswerTellsBrowsersWhatNotToDo(t *testing.T) {
 	t.Parallel()
 	w := open(t)
 	const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
-	for _, path := range []string{"/", "/secrets", "/usage", "/queues", "/failures", "/stuck", "/resources", "/deployments", "/nodes", "/nodes/x/y", "/datacenters", "/runs/none", "/static/dashboard.js", "/static/none"} {
+	for _, path := range []string{"/", "/secrets", "/usage", "/queues", "/failures", "/stuck", "/resources", "/deployments", "/nodes", "/nodes/x/y", "/boot", "/datacenters", "/runs/none", "/static/dashboard.js", "/static/none"} {
 		response, body := w.get(path)
 		for name, want := range map[string]string{"Content-Security-Policy": policy, "X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer"} {
 			if got := response.Header.Get(name); got != want {
@@ -80,6 +80,9 @@ func TestNamesFromStrangersStayText(t *testing.T) {
 	w.setQueues(api.DatacenterQueues{Datacenter: ams, Name: hostile, Queues: []writ.QueueDepth{{Node: "n", NodeName: hostile, Running: 1}}})
 	w.holds = []api.DatacenterHolds{{Datacenter: ams, Name: hostile, Holds: []api.Hold{{Project: shop, ProjectName: hostile, Deployment: hostile, Operation: hostile, Held: true,
 		Decided: []writ.Decision{{Decision: hostile, Signer: hostile, Reason: hostile}}}}}}
+	w.boots = []api.DatacenterBoots{{Datacenter: ams, Name: hostile, Total: 1, Servers: []api.BootServer{{Token: hostile, Name: hostile, Image: hostile, Trouble: hostile}}, Machines: []api.BootMachine{{
+		Mac: hostile, Node: hostile, Step: hostile, Advice: hostile, Address: hostile, Serial: hostile, Asset: hostile, UUID: hostile, Assigned: hostile, Assignment: hostile, Server: hostile,
+	}}}, {Datacenter: gent, Name: hostile, Error: writ.Errorf(writ.CodeDatacenterAway, "%s", hostile)}}
 	w.values = api.RunValues{Run: api.Run{Output: map[string]any{hostile: hostile}}, Calls: []api.CallValues{{
 		Call: writ.Call{Seq: 1, Operation: hostile, Name: hostile, State: writ.CallState(hostile)}, Args: map[string]any{hostile: hostile}, Values: map[string]any{"v": []any{hostile}}}}}
 	w.lines = []writ.LogLine{{Ordinal: 1, Text: hostile, Time: time.Now()}}
@@ -94,9 +97,9 @@ func TestNamesFromStrangersStayText(t *testing.T) {
 		ResourceID: writ.ResourceID{Project: shop, Kind: writ.ResourceKind(hostile), Name: hostile}, Deployment: hostile, Driver: hostile, State: hostile,
 		Address: hostile, Drift: []string{hostile}, Node: writ.NodeID(hostile), Run: writ.RunID(hostile),
 	}})
-	paths := []string{"/secrets", "/usage?month=all", "/usage?month=all&project=" + string(shop), "/usage?month=" + url.QueryEscape(hostile), "/resources", "/resources?deployment=" + url.QueryEscape(hostile), "/deployments", "/nodes/" + string(ams) + "/n", "/queues", "/queues?datacenter=" + url.QueryEscape(hostile), "/failures", "/?failure=" + url.QueryEscape(hostile) + "&operation=" + url.QueryEscape(hostile), "/stuck", "/stuck?signer=" + url.QueryEscape(hostile), "/runs/" + string(signed.ID), "/runs/" + string(run.ID) + "/values", "/runs/" + string(run.ID) + "/log", "/runs/" + string(run.ID) + "/timeline", "/", "/?signer=" + url.QueryEscape(hostile), "/runs/" + string(run.ID), "/nodes", "/datacenters", "/runs/" + url.PathEscape(hostile), "/?state=" + url.QueryEscape(hostile)}
+	paths := []string{"/boot", "/secrets", "/usage?month=all", "/usage?month=all&project=" + string(shop), "/usage?month=" + url.QueryEscape(hostile), "/resources", "/resources?deployment=" + url.QueryEscape(hostile), "/deployments", "/nodes/" + string(ams) + "/n", "/queues", "/queues?datacenter=" + url.QueryEscape(hostile), "/failures", "/?failure=" + url.QueryEscape(hostile) + "&operation=" + url.QueryEscape(hostile), "/stuck", "/stuck?signer=" + url.QueryEscape(hostile), "/runs/" + string(signed.ID), "/runs/" + string(run.ID) + "/values", "/runs/" + string(run.ID) + "/log", "/runs/" + string(run.ID) + "/timeline", "/", "/?signer=" + url.QueryEscape(hostile), "/runs/" + string(run.ID), "/nodes", "/datacenters", "/runs/" + url.PathEscape(hostile), "/?state=" + url.QueryEscape(hostile)}
 	for _, path := range paths {
-		if _, body := w.get(path); strings.Contains(body, "<img") || strings.Contains(body, `"'{{`) || strings.Contains(body, "\u202e") && strings.HasPrefix(path, "/runs/"+string(signed.ID)) || strings.Count(body, "<script") != 4 {
+		if _, body := w.get(path); strings.Contains(body, "<img") || strings.Contains(body, `"'{{`) || strings.Contains(body, "\u202e") && (path == "/boot" || strings.HasPrefix(path, "/runs/"+string(signed.ID))) || strings.Count(body, "<script") != 4 {
 			t.Errorf("%s: a name became markup", path)
 		}
 	}
@@ -485,7 +488,7 @@ func TestAReaderOfOneProjectSeesNoOther(t *testing.T) {
 	wants(t, all, "canary.tengo", "ledger-bank", "ams1-n2", `id="chart"`, `href="/nodes"`, `href="/metrics"`)
 
 	w.readAs(ofShop)
-	hidden := []string{"canary", "ledger-bank", string(bank), "/runs/" + string(other.ID), "ams1-n", "gent2-n2", `id="depth"`, "data-history", `href="/nodes`, `href="/queues`, `href="/metrics"`, "eu-west", "SHA256:", "v0.1.0"}
+	hidden := []string{"canary", "ledger-bank", string(bank), "/runs/" + string(other.ID), "ams1-n", "gent2-n2", `id="depth"`, "data-history", `href="/nodes`, `href="/boot`, `id="boot"`, `href="/queues`, `href="/metrics"`, "eu-west", "SHA256:", "v0.1.0"}
 	for _, path := range []string{"/", "/?state=failed", "/?signer=eve", "/?signer=" + string(other.ID), "/?datacenter=" + string(gent), "/runs/" + string(own.ID), "/datacenters", "/?state=busy", "/stuck", "/stuck?for=1m", "/stuck?signer=eve", "/failures", "/failures?since=1h", "/?failure=EXEC_ERROR", "/secrets", "/usage?month=2026-03", "/usage?month=all", "/usage?month=all&project=" + string(shop)} {
 		_, body := w.get(path)
 		for _, text := range hidden {

@@ -48,6 +48,7 @@ type fixture struct {
 	datacenters []api.Datacenter
 	queues      []api.DatacenterQueues
 	holds       []api.DatacenterHolds
+	boots       []api.DatacenterBoots
 	news        chan struct{}
 	reader      dashboard.Reader
 	values      api.RunValues // what the datacenter answers about values, and about the log
@@ -74,6 +75,12 @@ func (w *fixture) Holds(context.Context, writ.DatacenterID) ([]api.DatacenterHol
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.holds, nil
+}
+
+func (w *fixture) Boots(context.Context, writ.DatacenterID, int) ([]api.DatacenterBoots, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.boots, nil
 }
 
 func (w *fixture) News() <-chan struct{} {

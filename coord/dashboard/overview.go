@@ -66,6 +66,9 @@ func (d *Dashboard) overview(ctx context.Context, r *http.Request, quiet bool) (
 		if data.History, err = d.addDepths(p, now); err != nil {
 			return nil, err
 		}
+		if err := add(d, p, part{id: "boot"}, "boot-count", bootCounts(now)...); err != nil {
+			return nil, err
+		}
 	}
 	p.Data = data
 	if quiet {

@@ -35,6 +35,7 @@ type moment struct {
 	datacenters []api.Datacenter
 	queues      []api.DatacenterQueues
 	holds       []api.DatacenterHolds
+	boots       []api.DatacenterBoots
 	projects    []identity.Project
 	counts      ledger.RunCounts
 	stuck       ledger.RunCounts // of which nothing was heard for stuckAfter
@@ -78,9 +79,10 @@ func (d *Dashboard) look(ctx context.Context) (*moment, error) {
 	if err = d.countStuck(ctx, m); err != nil {
 		return nil, err
 	}
-	var asking errgroup.Group // at the same time: one that stands still keeps both waiting
+	var asking errgroup.Group // at the same time: one that stands still keeps all of them waiting
 	asking.Go(func() (err error) { m.queues, err = d.LiveView.Queues(ctx); return err })
 	asking.Go(func() (err error) { m.holds, err = d.LiveView.Holds(ctx, ""); return err })
+	asking.Go(func() (err error) { m.boots, err = d.LiveView.Boots(ctx, "", maxBoots); return err })
 	if err := asking.Wait(); err != nil {
 		return nil, err
 	}

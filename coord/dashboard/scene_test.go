@@ -163,6 +163,7 @@ func everyPart(w *fixture) (failed, running writ.Run) {
 	w.onHold()
 	w.keepsSecrets()
 	w.used()
+	w.starting()
 	return failed, running
 }
 

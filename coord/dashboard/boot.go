@@ -1,0 +1,216 @@
+package dashboard
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"writ"
+	"writ/coord/api"
+	"writ/internal/hidden"
+	"writ/ledger"
+)
+
+const (
+	maxBoots       = 200              // machines of a datacenter on the page: those whose step is the newest
+	bootServerAway = 30 * time.Second // with very many machines a boot server reports every few seconds
+	digestShown    = 12
+)
+
+// boot is the page of machines that start over the network, as boot servers report them. Any machine of those networks can speak for another, so
+// nothing but what is shown follows from it.
+func (d *Dashboard) boot(ctx context.Context, r *http.Request, _ bool) (*page, error) {
+	only := writ.DatacenterID(r.URL.Query().Get("datacenter"))
+	now, err := d.moment(ctx)
+	if err != nil {
+		return nil, err
+	}
+	p := &page{Template: "boot", Title: "Boot", Nav: "boot", Data: listPage{Filter: ledger.ResourceFilter{Datacenter: only}, Datacenters: now.datacenters}}
+	var servers []bootServer
+	var rows []bootRow
+	left := 0
+	for _, dc := range now.boots {
+		if only != "" && dc.Datacenter != only {
+			continue
+		}
+		servers = append(servers, bootServersOf(dc, now.at)...)
+		rows = append(rows, bootRowsOf(dc)...)
+		left += max(dc.Total-len(dc.Machines), 0)
+	}
+	slices.SortStableFunc(rows, func(a, b bootRow) int { return b.Since.Compare(a.Since) })
+	if err := d.linkNodes(ctx, only, rows); err != nil {
+		return nil, err
+	}
+	if err := add(d, p, part{id: "servers"}, "boot-server", servers...); err != nil {
+		return nil, err
+	}
+	if err := add(d, p, part{id: "total"}, "boots-left", bootsLeft{left}); err != nil {
+		return nil, err
+	}
+	return p, add(d, p, part{id: "boots"}, "boot-row", rows...)
+}
+
+// bootsLeft is how many machines the page leaves out.
+type bootsLeft struct{ N int }
+
+// Key of the only piece of its part.
+func (bootsLeft) Key() string { return "total" }
+
+// bootServer is a boot server with what it says of itself, or a datacenter that cannot be asked.
+type bootServer struct {
+	api.BootServer
+	Datacenter     writ.DatacenterID
+	DatacenterName string
+	Away           bool   // what it has said is old
+	Why            string // the datacenter cannot be asked, "" if it can
+}
+
+// Key tells it from the others.
+func (s bootServer) Key() string { return string(s.Datacenter) + "/" + s.Token }
+
+// Digest is the beginning of that of its image.
+func (s bootServer) Digest() string { return s.Image[:min(len(s.Image), digestShown)] }
+
+func bootServersOf(dc api.DatacenterBoots, now time.Time) (all []bootServer) {
+	name := hidden.Escape(dc.Name)
+	if dc.Error != nil {
+		return []bootServer{{Datacenter: dc.Datacenter, DatacenterName: name, Why: hidden.Escape(dc.Error.Message)}}
+	}
+	for _, s := range dc.Servers {
+		escapeAll(&s.Token, &s.Name, &s.Image, &s.Trouble)
+		all = append(all, bootServer{BootServer: s, Datacenter: dc.Datacenter, DatacenterName: name, Away: now.Sub(s.Heard) > bootServerAway})
+	}
+	return all
+}
+
+// bootRow is a machine that starts.
+type bootRow struct {
+	api.BootMachine
+	Datacenter     writ.DatacenterID
+	DatacenterName string
+	State          string // one word: failed, starting, pending, joined, off, unknown
+	Page           string // of the node, once it has joined; "" if there is none
+	Mismatch       string // why the node is perhaps not this machine, "" for none
+}
+
+// Key tells it from the others: a machine can be in the networks of two boot servers.
+func (r bootRow) Key() string { return string(r.Datacenter) + "/" + r.Server + "/" + r.Mac }
+
+// Facts is what else is known of the machine.
+func (r bootRow) Facts() string {
+	var all []string
+	for _, fact := range []struct{ what, is string }{{"serial", r.Serial}, {"asset", r.Asset}, {"at", r.Address}} {
+		if fact.is != "" {
+			all = append(all, fact.what+" "+fact.is)
+		}
+	}
+	if r.Starts > 1 {
+		all = append(all, fmt.Sprintf("%d starts", r.Starts))
+	}
+	return strings.Join(all, ", ")
+}
+
+// Tone is the class of what the boot server says of the machine.
+func (r bootRow) Tone() string {
+	switch r.State {
+	case "failed":
+		return "why"
+	case stepJoined, "off":
+		return "says"
+	}
+	return "waits"
+}
+
+func bootRowsOf(dc api.DatacenterBoots) []bootRow {
+	rows := make([]bootRow, len(dc.Machines))
+	for i, m := range dc.Machines {
+		escapeAll(&m.Mac, &m.Server, &m.Node, &m.Step, &m.Advice, &m.Address, &m.Serial, &m.Asset, &m.UUID, &m.Assigned, &m.Assignment)
+		rows[i] = bootRow{BootMachine: m, Datacenter: dc.Datacenter, DatacenterName: hidden.Escape(dc.Name), State: bootState(m)}
+	}
+	return rows
+}
+
+// escapeAll makes texts of strangers fit to be shown.
+func escapeAll(texts ...*string) {
+	for _, text := range texts {
+		*text = hidden.Escape(*text)
+	}
+}
+
+// stepJoined is the step of a machine that serves as a node.
+const stepJoined = "joined"
+
+// bootState is a word for how a machine stands.
+func bootState(m api.BootMachine) string {
+	switch {
+	case m.Failed:
+		return "failed"
+	case m.Step == "":
+		return "unknown"
+	case m.Step == "waits":
+		return "pending"
+	case m.Step == stepJoined || m.Step == "off":
+		return m.Step
+	}
+	return "starting"
+}
+
+// linkNodes leads from the machines that have joined to the nodes that they say they are.
+func (d *Dashboard) linkNodes(ctx context.Context, only writ.DatacenterID, rows []bootRow) error {
+	type named struct {
+		datacenter writ.DatacenterID
+		name       string
+	}
+	known := map[named]writ.Node{}
+	for i := range rows {
+		r := &rows[i]
+		if r.State != stepJoined || r.Node == "" {
+			continue
+		}
+		if len(known) == 0 {
+			list, err := d.Ledger.Nodes(ctx, ledger.NodeFilter{Datacenter: only}, ledger.Page{Limit: ledger.MaxLimit})
+			if err != nil {
+				return err
+			}
+			known[named{}] = writ.Node{} // asked once, also if there is none
+			for _, n := range list.Items {
+				known[named{n.Datacenter, n.Name}] = n
+			}
+		}
+		if n, ok := known[named{r.Datacenter, r.Node}]; ok {
+			r.Page = nodePage(n.Datacenter, n.ID)
+			if n.Host != nil && len(n.Host.NICs) > 0 && !slices.ContainsFunc(n.Host.NICs, func(c writ.HostNIC) bool { return strings.EqualFold(c.MAC, r.Mac) }) {
+				r.Mismatch = "the node reports no network card with this address"
+			}
+		}
+	}
+	return nil
+}
+
+// bootCount is how many machines start, for the first page.
+type bootCount struct{ Starting, Failed int }
+
+// Key of the only piece of its part.
+func (bootCount) Key() string { return "boot" }
+
+// bootCounts counts the machines that start, and returns none if no boot server reports.
+func bootCounts(now *moment) []bootCount {
+	var c bootCount
+	servers := 0
+	for _, dc := range now.boots {
+		servers += len(dc.Servers)
+		c.Failed += dc.Failed
+		for step, n := range dc.Steps {
+			if step != stepJoined && step != "off" && step != "other" {
+				c.Starting += n
+			}
+		}
+	}
+	if servers == 0 {
+		return nil
+	}
+	return []bootCount{c}
+}
