@@ -2,6 +2,7 @@ package coord
 
 import (
 	"context"
+	"slices"
 	"sync"
 
 	"writ"
@@ -70,7 +71,8 @@ func bootsView(a reply[api.DatacenterBoots]) api.DatacenterBoots {
 		}
 	}
 	v.Steps = steps
-	v.Servers = views(v.Servers, func(s api.BootServer) api.BootServer { return s }) // no null
+	slices.SortStableFunc(v.Machines, func(a, b api.BootMachine) int { return b.Since.Compare(a.Since) }) // which ones there is room for, the datacenter says
+	v.Servers = views(v.Servers, func(s api.BootServer) api.BootServer { return s })                      // no null
 	v.Machines = views(v.Machines, func(m api.BootMachine) api.BootMachine { return m })
 	return v
 }

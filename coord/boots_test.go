@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"writ"
 	"writ/coord/api"
@@ -32,7 +33,7 @@ func TestMachinesThatStartAreListedToTheirEnd(t *testing.T) {
 	s.mu.Lock()
 	s.starting = link.BootList{Total: 1000, Failed: 3, Steps: map[string]int{"script": 999, "\x1b": 1}, Servers: []link.BootServer{{Token: "t1", Name: "site"}}}
 	for i := range 1000 {
-		s.starting.Machines = append(s.starting.Machines, link.BootMachine{MAC: fmt.Sprint(i), Advice: "see its screen"})
+		s.starting.Machines = append(s.starting.Machines, link.BootMachine{MAC: fmt.Sprint(i), Advice: "see its screen", Since: time.Unix(int64(i), 0).UTC()})
 	}
 	s.mu.Unlock()
 	list, err := api.Answer[api.BootList](p.client.ListBoots(t.Context(), &api.ListBootsParams{}))
@@ -50,7 +51,7 @@ func TestMachinesThatStartAreListedToTheirEnd(t *testing.T) {
 			t.Errorf("%+v", d.Steps)
 		}
 		for i, m := range d.Machines {
-			if m.Mac != fmt.Sprint(i) || m.Advice == "" {
+			if m.Mac != fmt.Sprint(999-i) || m.Advice == "" { // the newest first
 				t.Fatalf("the machine %d is %+v", i, m)
 			}
 		}

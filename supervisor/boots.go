@@ -253,7 +253,11 @@ func (b *boots) list(asked link.Boots, now time.Time) link.BootList {
 	return list
 }
 
-// sort puts the machines of all boot servers in one order: those whose step is the newest come first.
+// ofAddress is how many machines of an address come before those of others that are older.
+const ofAddress = 8
+
+// sort puts the machines of all boot servers in one order: those whose step is the newest come first. An answer may have room for a part of them,
+// and an address can invent machines all the time. So of each address only the newest few come before the newest few of all others.
 func (b *boots) sort() {
 	if b.sorted != nil {
 		return
@@ -270,6 +274,13 @@ func (b *boots) sort() {
 		}
 		return strings.Compare(a.MAC+a.Server, b.MAC+b.Server)
 	})
+	turn, had := make(map[*link.BootMachine]int, len(b.sorted)), map[[2]string]int{}
+	for _, m := range b.sorted {
+		from := [2]string{m.Server, m.Address}
+		turn[m] = had[from] / ofAddress
+		had[from]++
+	}
+	slices.SortStableFunc(b.sorted, func(a, b *link.BootMachine) int { return turn[a] - turn[b] })
 }
 
 // stepOf is the step at which a machine is counted.

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -180,6 +181,25 @@ func manyMachines(n int) link.BootReport {
 		r.Machines = append(r.Machines, link.BootMachine{MAC: fmt.Sprintf("02:00:00:00:%02x:%02x", i>>8, i&255), Step: "script"})
 	}
 	return r
+}
+
+// An address that invents machines hides none of the others in a list that has no room for all.
+func TestAnAddressThatInventsMachinesHidesNoOthers(t *testing.T) {
+	inSim(t, func(t *testing.T, s *sim) {
+		r := manyMachines(4000)
+		for i := range r.Machines {
+			r.Machines[i].Address = "192.0.2.66"
+		}
+		r.Machines[3999].Address, r.Machines[3999].AgeSeconds = "192.0.2.1", 3600
+		if _, err := s.send(s.reportWith(s.bootToken(time.Hour), theDatacenter, r)); err != nil {
+			t.Fatal(err)
+		}
+		said, err := s.Ask(t.Context(), link.VerbBoots, link.Boots{Max: 20})
+		list, ok := said.(link.BootList)
+		if err != nil || !ok || len(list.Machines) != 20 || !slices.ContainsFunc(list.Machines, func(m link.BootMachine) bool { return m.MAC == r.Machines[3999].MAC }) {
+			t.Errorf("the machine is not in %+v, %v", list.Machines, err)
+		}
+	})
 }
 
 // What machines make a boot server say is bounded and can be shown, and a list that is as long as can be comes in pieces that a link carries.

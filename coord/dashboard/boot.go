@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	maxBoots       = 200              // machines of a datacenter on the page: those whose step is the newest
+	maxBoots       = 200              // machines of a datacenter on the page: the newest of each address first
 	bootServerAway = 30 * time.Second // with very many machines a boot server reports every few seconds
 	digestShown    = 12
 )
