@@ -23,7 +23,7 @@ func logged(t *testing.T, l *nodelog.Log, source, level string, texts ...string)
 	}
 	ctx, stop := context.WithCancel(t.Context())
 	stop()
-	must(t, ring.Run(ctx, l.File(source)))
+	must(t, ring.Run(ctx, logring.File(l.Dir, source)))
 }
 
 // encoded is a query as it travels.

@@ -258,6 +258,7 @@ run.output({said: "pong"})
 	t.Log(strings.SplitN(s.Writ("efi", "build", "--kernel", kernel.Image, "--modules", kernel.Modules, "--stub", stub, "--program", staticWrit(t), "--image", image), "\n\n", 2)[0])
 	supervisor, redis := "https://"+bootHost+":7441", "rediss://"+bootHost+":6379/0"
 
+	started := map[string]bool{}
 	starts := func(name, token string, args ...string) {
 		t.Helper()
 		v := startVM(t, tap, args...)
@@ -274,6 +275,12 @@ run.output({said: "pong"})
 			t.Errorf("the run says %s", said)
 		}
 		done := time.Since(v.began)
+		kept := []string{" boot     INFO  start: writ ", " runner   INFO  msg=serving "}
+		if started[name] {
+			kept = append(kept, "-- an earlier start of the machine, boot id ", " boot     INFO  off: ", "-- the machine was started again, boot id ")
+		}
+		s.Says(0, kept, "node", "logs", name)
+		started[name] = true
 		v.pressPower()
 		for _, part := range strings.Split(token, ".")[1:] {
 			if strings.Contains(v.said(), part) && len(part) > 40 {

@@ -9,6 +9,7 @@ import (
 
 	"writ"
 	"writ/efi/progress"
+	"writ/internal/logring"
 )
 
 // Machine is what the first process is told by the program that it is part of.
@@ -31,6 +32,8 @@ const (
 	LoadAt     = "/etc/writ/modules"   // names of modules that are loaded without a device
 	DataAt     = "/var/lib/writ/node"  // data directory of the runner
 	TokenAt    = "/run/writ.token"     // for the runner alone
+
+	LogsAt = DataAt + "/" + logring.Dir // rings of what is logged, for the runner to tell
 )
 
 // ModprobeAt is what the kernel starts when it wants a module, such as that of a file system that is mounted. It is a link to the program.

@@ -18,8 +18,9 @@ const waiting = 512
 
 // consoles show lines on several devices, each at its own pace.
 type consoles struct {
-	since func() time.Duration    // since the machine was started
-	told  func(r progress.Report) // is told each stage; it may be nil
+	since func() time.Duration     // since the machine was started
+	told  func(r progress.Report)  // is told each stage; it may be nil
+	kept  func(stage, text string) // keeps what is shown of stages; it may be nil
 
 	mu    sync.Mutex
 	lines []chan string
@@ -74,6 +75,9 @@ func (c *consoles) stage(name, format string, args ...any) {
 
 // show says something of a stage without reporting it.
 func (c *consoles) show(name, text string) {
+	if c.kept != nil {
+		c.kept(name, text)
+	}
 	c.line(fmt.Sprintf("writ [%7.2f] %-8s %s", c.since().Seconds(), name, text))
 }
 

@@ -29,6 +29,7 @@ import (
 	"writ/efi/image"
 	"writ/efi/progress"
 	texts "writ/efi/recipe"
+	"writ/internal/logring"
 	"writ/internal/testenv"
 )
 
@@ -164,6 +165,14 @@ func TestInside(t *testing.T) {
 			t.Errorf("%s has no %q:\n%s", file, want, text)
 		}
 	}
+	if err := os.WriteFile("/dev/kmsg", []byte("<4>the kernel warns of a canary\n"), 0); err != nil {
+		t.Error(err)
+	}
+	for source, want := range map[string]string{
+		"boot": "info start: writ of a test on Linux 6.", "faulty": "info no such (redacted)", "kernel": "warn the kernel warns of a (redacted)",
+	} {
+		awaitLine(t, source, want)
+	}
 	if text := read("/proc/cmdline"); strings.Contains(text, guestToken) {
 		t.Error("/proc/cmdline shows the token")
 	}
@@ -200,6 +209,26 @@ func TestInside(t *testing.T) {
 		}
 		if time.Now().After(late) {
 			t.Fatal("a process without a parent stays when it has ended")
+		}
+	}
+}
+
+// awaitLine waits until the machine keeps a line of a source.
+func awaitLine(t *testing.T, source, want string) {
+	t.Helper()
+	for late := time.Now().Add(20 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+		all, err := logring.Read(logring.File(boot.LogsAt, source))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, e := range all {
+			if strings.HasPrefix(e.Level+" "+e.Text, want) && e.Boot == logring.Boot() && time.Since(e.Time) < 5*time.Hour { // the clock was set meanwhile
+				return
+			}
+		}
+		if time.Now().After(late) {
+			t.Errorf("of %s there is no %q: %+v", source, want, all)
+			return
 		}
 	}
 }

@@ -36,6 +36,7 @@ type machine struct {
 	work      sync.WaitGroup // what ends when the machine is turned off, the runner too
 	services  sync.WaitGroup // programs of the image that the runner needs until it has ended
 	reports   *reports
+	logs      *logs
 	status    *status
 	complaint atomic.Pointer[string] // the last error of the runner
 }
@@ -44,7 +45,8 @@ type machine struct {
 func (m *Machine) Main() {
 	moved := moveRoot()
 	reports := newReports(m.Redact)
-	run := &machine{Machine: m, consoles: consoles{since: uptime}, reports: reports}
+	run := &machine{Machine: m, consoles: consoles{since: uptime}, reports: reports, logs: newLogs(m.Redact)}
+	run.kept = run.logs.stage
 	run.status = &status{consoles: &run.consoles, version: withImage(m.Version), admission: m.Admission, addresses: run.network.String}
 	run.told = func(r progress.Report) {
 		r.Text = m.Redact(r.Text)
@@ -96,6 +98,7 @@ func (m *machine) run(moved error) (how int) {
 	if err := m.readConfig(); err != nil {
 		m.fail("config", err)
 	}
+	go m.logs.readKernel()
 	m.loadModules()
 	m.watchPowerButton(ctx, off)
 	running, endServices := context.WithCancel(context.WithoutCancel(ctx))
@@ -110,6 +113,7 @@ func (m *machine) run(moved error) (how int) {
 	endServices()
 	m.services.Wait()
 	m.processes.endAll(m.stage)
+	m.logs.end()
 	if err := unmountData(); err != nil {
 		m.fail("off", err)
 	}
@@ -140,6 +144,9 @@ func (m *machine) bootNode(ctx, running context.Context) {
 			m.fail("data", err)
 		}
 		return
+	}
+	if err := m.logs.begin(LogsAt); err != nil {
+		m.fail("data", err)
 	}
 	if err := m.config.Missing(m.Joined()); err != nil {
 		m.fail("config", err)

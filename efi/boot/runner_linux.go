@@ -61,6 +61,7 @@ func (m *machine) reportEnd(how string) {
 func (m *machine) runnerSays(line string) {
 	line = m.Redact(line)
 	m.line(line)
+	m.logs.runner(line)
 	var report progress.Report
 	ok := false
 	if m.Means != nil {

@@ -64,6 +64,8 @@ func (s *Service) check(programs []string) error {
 		return writ.Errorf(writ.CodeUsage, "a service has the name %q", s.Name).WithHint("use 1 to 63 lower-case letters, digits and hyphens")
 	case s.Name == "runner":
 		return writ.Errorf(writ.CodeUsage, "a service has the name runner").WithHint("the image starts `writ runner` by itself; give the service another name")
+	case s.Name == sourceBoot || s.Name == sourceKernel:
+		return writ.Errorf(writ.CodeUsage, "a service has the name %s", s.Name).WithHint("a log of the machine is called so; give the service another name")
 	case len(s.Command) == 0 || !slices.Contains(programs, s.Command[0]):
 		return writ.Errorf(writ.CodeUsage, "the service %s has the command %q, and the image has no such program", s.Name, strings.Join(s.Command, " ")).
 			WithHint("begin the command with the path that a program has in the image: /usr/bin/containerd")

@@ -56,7 +56,10 @@ func (m *machine) keep(ctx context.Context, s Service) {
 	for wait := time.Duration(0); ; {
 		began := time.Now()
 		var last atomic.Pointer[string]
-		status, err := m.runChild(ctx, s.Name, s.Command, func(line string) { last.Store(&line) }, func(pid int) {
+		status, err := m.runChild(ctx, s.Name, s.Command, func(line string) {
+			last.Store(&line)
+			m.logs.service(s.Name, line)
+		}, func(pid int) {
 			m.show(progress.StageService, fmt.Sprintf("%s started as process %d", s.Name, pid))
 			m.status.service(s.Name, "")
 		})

@@ -25,6 +25,7 @@ func TestServicesThatCannotRunAreRefused(t *testing.T) {
 	for says, services := range map[string][]Service{
 		`"Containerd"`:       with(func(s *Service) { s.Name = "Containerd" }),
 		"the name runner":    with(func(s *Service) { s.Name = "runner" }),
+		"the name kernel":    with(func(s *Service) { s.Name = "kernel" }),
 		`the command ""`:     with(func(s *Service) { s.Command = nil }),
 		"no such program":    with(func(s *Service) { s.Command = []string{"containerd"} }),
 		"/tmp/c.sock":        with(func(s *Service) { s.Socket = "/tmp/c.sock" }),

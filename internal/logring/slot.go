@@ -8,7 +8,9 @@ import (
 	"hash/crc32"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"slices"
+	"strings"
 
 	"writ/internal/cbor"
 )
@@ -19,6 +21,24 @@ const (
 	slotSize = 1 << 10
 	headSize = 4 + 2 + 8
 )
+
+// Dir is where the data directory of a node has its rings.
+const Dir = "log"
+
+// ending is that of the file of a ring.
+const ending = ".ring"
+
+// File is the file of the ring of a source, in a directory.
+func File(dir, source string) string { return filepath.Join(dir, source+ending) }
+
+// Sources lists what has a ring in a directory.
+func Sources(dir string) (sources []string) {
+	files, _ := filepath.Glob(File(dir, "*")) // the pattern is one
+	for _, file := range files {
+		sources = append(sources, strings.TrimSuffix(filepath.Base(file), ending))
+	}
+	return sources
+}
 
 // Entry is a line in its ring.
 type Entry struct {

@@ -5,8 +5,6 @@ package nodelog
 import (
 	"cmp"
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -18,8 +16,6 @@ import (
 )
 
 const (
-	// Dir is the directory with the rings, in the data directory of the node.
-	Dir = "log"
 	// Runner is the source of what the runner logs.
 	Runner = "runner"
 	// maxSources bounds the rings that are read: those of a machine with all services that an image can have.
@@ -34,19 +30,10 @@ type Log struct {
 	Redact func(text string) string // takes secrets out of a text
 }
 
-// File is the ring of a source.
-func (l *Log) File(source string) string { return filepath.Join(l.Dir, source+".ring") }
-
-// Sources lists the sources that have a ring.
-func (l *Log) Sources() []string {
-	files, _ := filepath.Glob(l.File("*")) // the pattern is one
-	var sources []string
-	for _, file := range files {
-		if source := strings.TrimSuffix(filepath.Base(file), ".ring"); writ.ValidName(source) && len(sources) < maxSources {
-			sources = append(sources, source)
-		}
-	}
-	return sources
+// sources lists what has a ring.
+func (l *Log) sources() []string {
+	all := slices.DeleteFunc(logring.Sources(l.Dir), func(source string) bool { return !writ.ValidName(source) })
+	return all[:min(len(all), maxSources)]
 }
 
 // Read returns the lines that a query asks for: the newest, or the oldest behind its position. Lines of earlier starts of the machine come before
@@ -54,7 +41,7 @@ func (l *Log) Sources() []string {
 func (l *Log) Read(q nodes.LogQuery) nodes.LogReport {
 	report := nodes.LogReport{Query: q.ID, Boot: logring.Boot()}
 	after, err := parsePosition(q.After)
-	sources := l.Sources()
+	sources := l.sources()
 	switch {
 	case err != nil:
 		report.Refused = err.Error()
@@ -69,8 +56,8 @@ func (l *Log) Read(q nodes.LogQuery) nodes.LogReport {
 		if q.Source != "" && q.Source != source {
 			continue
 		}
-		entries, err := logring.Read(l.File(source))
-		if err != nil && !os.IsNotExist(err) {
+		entries, err := logring.Read(logring.File(l.Dir, source))
+		if err != nil {
 			report.Refused = err.Error()
 			return report
 		}

@@ -45,7 +45,7 @@ func add(t *testing.T, l *nodelog.Log, source string, lines ...string) {
 	}
 	ctx, stop := context.WithCancel(t.Context())
 	stop()
-	if err := ring.Run(ctx, l.File(source)); err != nil {
+	if err := ring.Run(ctx, logring.File(l.Dir, source)); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -64,7 +64,7 @@ func TestAQueryFindsItsLinesInTheirOrder(t *testing.T) {
 		"runner": {"9 old info a", "1 now info b", "3 now warn c-canary"},
 		"kernel": {"8 old error k", "2 now warn l"},
 	})
-	if err := os.WriteFile(l.File("No Name"), nil, 0o600); err != nil { // is no source
+	if err := os.WriteFile(logring.File(l.Dir, "No Name"), nil, 0o600); err != nil { // is no source
 		t.Fatal(err)
 	}
 	for _, c := range []struct {

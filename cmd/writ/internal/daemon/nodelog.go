@@ -16,7 +16,7 @@ import (
 // keepLog keeps what a runner logs in a ring below its data directory. It returns the log that does so, and what ends it: with the error with which the
 // runner ends, which others are told by the program, not by the log.
 func keepLog(ctx context.Context, data string, log *slog.Logger) (both *slog.Logger, kept *nodelog.Log, end func(error), err error) {
-	kept = &nodelog.Log{Dir: filepath.Join(data, nodelog.Dir), Redact: redact.Text}
+	kept = &nodelog.Log{Dir: filepath.Join(data, logring.Dir), Redact: redact.Text}
 	if err := os.MkdirAll(kept.Dir, 0o700); err != nil {
 		return nil, nil, nil, unwritable(data, fmt.Errorf("make the directory of the log: %w", err))
 	}
@@ -25,7 +25,7 @@ func keepLog(ctx context.Context, data string, log *slog.Logger) (both *slog.Log
 	running, stop := context.WithCancel(context.WithoutCancel(ctx))
 	var writing sync.WaitGroup
 	writing.Go(func() {
-		if err := ring.Run(running, kept.File(nodelog.Runner)); err != nil {
+		if err := ring.Run(running, logring.File(kept.Dir, nodelog.Runner)); err != nil {
 			log.WarnContext(running, "the log of the node is not kept", "err", err)
 		}
 	})
