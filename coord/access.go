@@ -102,6 +102,7 @@ var access = map[string]scope{
 	"GET /live/nodes/{datacenter}/{node}":                    forEverything,
 	"GET /boot":                                              forEverything,
 	"GET /live/boot":                                         forEverything,
+	"GET /nodes/{datacenter}/{node}/log":                     forSchedulers,
 	"GET /datacenters":                                       forReaders,
 	"GET /live":                                              forReaders,
 	"GET /live/runs/{id}":                                    forProject,

@@ -250,6 +250,7 @@ var readRights = map[string]row{
 	// There is no such node, which only those are told who see nodes.
 	"GET /nodes/{datacenter}/{node}":      {noLogin, noRole, noRole, noRole, absent},
 	"GET /live/nodes/{datacenter}/{node}": {noLogin, noRole, noRole, noRole, absent},
+	"GET /nodes/{datacenter}/{node}/log":  {noLogin, noRole, noRole, noRole, forSchedulersOnly + absent},
 }
 
 // readersOf are the people of readingRoster by the column that holds for them in a request about shop.

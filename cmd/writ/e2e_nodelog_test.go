@@ -3,6 +3,9 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
+	"os"
+	"os/exec"
 	"strings"
 	"testing"
 
@@ -19,8 +22,18 @@ func TestTheLogOfANodeIsReadFromElsewhere(t *testing.T) {
 	s.Add(testcluster.Datacenter{Name: "dc1", Redis: testenv.Redis(t).URL, Nodes: 1, Speed: "0"})
 	s.Says(0, []string{" runner   INFO  msg=\"the node has joined\" name=dc1-n1", "msg=serving dc="}, "node", "logs", "dc1-n1")
 	s.Says(writ.ExitNotFound, []string{`keeps no log of "kernel"; it has those of runner`}, "node", "logs", "dc1-n1", "--source", "kernel")
+	follower := s.Start("follower", "msg=serving ", "node", "logs", "dc1-n1", "--follow", "-o", "json", "-n", "1")
 	s.Kill("dc1-n1")
 	s.Restart("dc1-n1")
+	s.Until("a follower is told what the next runner says", func(context.Context) bool {
+		return strings.Count(follower.Said(), "msg=serving ") == 2 && strings.Contains(follower.Said(), "node has joined")
+	})
+	if err := follower.Cmd.Process.Signal(os.Interrupt); err != nil {
+		t.Fatal(err)
+	}
+	if exit, ok := errors.AsType[*exec.ExitError](follower.Wait()); !ok || exit.ExitCode() != writ.ExitInterrupted {
+		t.Errorf("an interrupted follower ends with %v", exit)
+	}
 	var log api.NodeLog
 	s.Until("the node answers with the lines of both runners", func(context.Context) bool {
 		out, _, code := s.Try("node", "logs", "dc1-n1", "-o", "json", "--source", "runner", "--since", "1h")

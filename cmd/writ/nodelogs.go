@@ -121,6 +121,7 @@ type nodeLogReader struct {
 
 	boot string // the start of the machine of which the last line was
 	said string // why something waits
+	told bool   // the warnings of a node that is away were printed
 }
 
 // read asks for lines. A follower waits while they cannot be had.
@@ -134,8 +135,8 @@ func (r *nodeLogReader) read(ctx context.Context, params api.GetNodeLogParams) (
 		if !r.follow || err != nil && !writ.AsError(err).Retryable() {
 			return log, err
 		}
-		if err == nil && (log.Away == "" || params.After == "") {
-			r.said = ""
+		if err == nil && (log.Away == "" || len(log.Lines) > 0 && params.After == "" && !r.told) {
+			r.said, r.told = "", log.Away != ""
 			return log, nil
 		}
 		why := "node " + r.node.Name + " " + log.Away

@@ -18,6 +18,7 @@ import (
 	"writ/identity"
 	"writ/internal/limit"
 	"writ/ledger"
+	"writ/supervisor/link"
 )
 
 // Ledger is what the pages read of a ledger.Ledger, whose contract holds.
@@ -64,6 +65,8 @@ type LiveView interface {
 	Values(ctx context.Context, run writ.RunID, after int) (api.RunValues, error)
 	// LogLines asks the datacenter of a run for at most max lines of its log after one of them.
 	LogLines(ctx context.Context, run writ.RunID, after, max int) ([]writ.LogLine, error)
+	// NodeLog asks a node for lines of its log, by way of its datacenter.
+	NodeLog(ctx context.Context, datacenter writ.DatacenterID, query link.LogOfNode) (api.NodeLog, error)
 	// News returns a channel that is closed when something is stored in the ledger after the call.
 	News() <-chan struct{}
 }
@@ -162,6 +165,8 @@ func (d *Dashboard) Register(routes chi.Router) {
 		"/runs/{id}/timeline": d.timeline,
 		"/secrets":            d.secrets,
 		"/usage":              d.usage,
+
+		"/nodes/{datacenter}/{node}/log": d.nodeLog,
 	} {
 		routes.Get(pattern, d.show(v))
 	}

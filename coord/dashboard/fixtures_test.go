@@ -23,6 +23,7 @@ import (
 	"writ/identity"
 	"writ/ledger"
 	"writ/ledger/sqlstore"
+	"writ/supervisor/link"
 )
 
 const (
@@ -57,6 +58,8 @@ type fixture struct {
 	reasons     map[writ.RunID]string   // why runs wait, if not as all do
 	asked       []writ.RunID            // the runs of which it was asked
 	looked      chan struct{}           // gets a token whenever a stream has told all that it found
+	log         api.NodeLog
+	askedLogs   []link.LogOfNode
 }
 
 func (w *fixture) Datacenters(context.Context) ([]api.Datacenter, error) {
@@ -188,6 +191,13 @@ func (w *fixture) LogLines(_ context.Context, run writ.RunID, after, max int) ([
 	w.asked = append(w.asked, run)
 	lines := slices.Clone(w.lines[min(after, len(w.lines)):])
 	return lines[:min(max, len(lines))], nil
+}
+
+func (w *fixture) NodeLog(_ context.Context, _ writ.DatacenterID, query link.LogOfNode) (api.NodeLog, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.askedLogs = append(w.askedLogs, query)
+	return w.log, nil
 }
 
 // wake does what a coordinator does when it stored something.

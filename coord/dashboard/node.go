@@ -39,6 +39,9 @@ func (d *Dashboard) node(ctx context.Context, r *http.Request, _ bool) (*page, e
 	}
 	row := nodeRowOf(n, now)
 	head := nodeHead{nodeRow: row, Commands: nodeCommands(row, now.datacenter(n.Datacenter), d.Reader(ctx))}
+	if d.Reader(ctx).may(identity.ActionScheduleNodes, "") {
+		head.LogPage = nodePage(n.Datacenter, n.ID) + "/log"
+	}
 	for _, o := range n.Orphans {
 		head.OrphanLines = append(head.OrphanLines, hidden.Escape(fmt.Sprintf("%s %s of the driver %s", o.Kind, o.Name, o.Module)))
 	}
@@ -91,6 +94,7 @@ type nodeHead struct {
 	nodeRow
 	Commands    []command
 	OrphanLines []string
+	LogPage     string // "" for whom it is not
 }
 
 // Key of the only piece of its part.

@@ -1,0 +1,55 @@
+package dashboard
+
+import (
+	"context"
+	"net/http"
+	"strings"
+
+	"writ"
+	"writ/coord/api"
+	"writ/internal/hidden"
+	"writ/ledger"
+	"writ/supervisor/link"
+)
+
+// maxNodeLines is how many lines of the log of a node are shown.
+const maxNodeLines = 50
+
+// nodeLog is the page with the last lines of the log of a node, which is asked for them each time that somebody opens the page.
+func (d *Dashboard) nodeLog(ctx context.Context, r *http.Request, _ bool) (*page, error) {
+	n, err := d.nodeOf(ctx, ledger.NodeFilter{Datacenter: writ.DatacenterID(pathPart(r, "datacenter")), Node: writ.NodeID(pathPart(r, "node"))})
+	if err != nil {
+		return nil, err
+	}
+	log, err := d.LiveView.NodeLog(ctx, n.Datacenter, link.LogOfNode{Node: n.ID, Lines: maxNodeLines})
+	if err != nil {
+		return nil, err
+	}
+	data := nodeLogPage{NodeLog: log, Page: nodePage(n.Datacenter, n.ID), Name: n.Name, Word: nodeWord(n)}
+	for _, l := range log.Lines[max(len(log.Lines)-maxNodeLines, 0):] {
+		l.Text, l.Source = cut(hidden.Escape(l.Text), valueRunes), hidden.Escape(l.Source)
+		data.Shown = append(data.Shown, nodeLine{l, l.Boot != log.Boot})
+	}
+	return &page{Template: "node-log", Title: "Log of " + n.Name, Nav: "nodes", Data: data}, nil
+}
+
+// nodeLogPage is what the page shows. Word is how a command names the node, "" if none can.
+type nodeLogPage struct {
+	api.NodeLog
+	Page, Name, Word string
+	Shown            []nodeLine
+}
+
+// nodeLine is a line of it. Earlier says that it is of an earlier start of the machine.
+type nodeLine struct {
+	api.NodeLine
+	Earlier bool
+}
+
+// Why is the level of a line that needs a look, "" for all others.
+func (l nodeLine) Why() string {
+	if l.Level == "warn" || l.Level == "error" {
+		return strings.ToUpper(l.Level)
+	}
+	return ""
+}
