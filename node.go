@@ -147,10 +147,9 @@ func LabelsText(labels map[string]string) string {
 
 // Orphan is something on a host that looks as if writ had made it, and that no resource has: it has a name or a mark that only writ gives, and
 // no record of the node leads to it. Somebody removed a record, or put a disk back to an earlier day; a delete left what is another one's by
-// now, as a socket at which a foreign process listens; or it is a record itself that nobody can read any more, and whatever that leads to. What a
-// delete could not remove for another reason is no orphan yet: its record stays, with the state deleting and what is in the way as drift, and
-// its node goes on trying. Nodes look for orphans when they look after their resources, name them as long as they are there, and take none
-// away but stray files of images: nobody knows what they hold.
+// now, as a socket at which a foreign process listens; or it is a record itself that cannot be read, and what that leads to. What a delete could not
+// remove for another reason is no orphan yet: its record stays, with the state deleting and what is in the way as drift, and its node goes on
+// trying. Nodes name orphans as long as they are there, and take none away but stray files of images: what others hold is not known.
 type Orphan struct {
 	Module string `json:"module"`           // of the driver that found it
 	Kind   string `json:"kind"`             // "tap", "process", "subvolume"
