@@ -3,7 +3,9 @@ package testenv
 import (
 	"errors"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -47,4 +49,35 @@ func InNetns(t testing.TB, path string, do func() error) {
 	if err := do(); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// ownNetnsVar says that a process has a network namespace of its own.
+const ownNetnsVar = "WRIT_TEST_OWN_NETNS"
+
+// OwnNetns runs a test once more, in a process whose network namespace is its own: what is tested may start goroutines, and all of them are in
+// there. It reports whether this is that process. Where it is not, the test has run and may return.
+func OwnNetns(t *testing.T) bool {
+	t.Helper()
+	if os.Getenv(ownNetnsVar) != "" {
+		return true
+	}
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	InNetns(t, Netns(t), func() error {
+		again := exec.Command(self, "-test.run=^"+t.Name()+"$", "-test.v")
+		again.Env = append(os.Environ(), ownNetnsVar+"=yes")
+		said, err := again.CombinedOutput()
+		switch {
+		case err != nil:
+			t.Errorf("in a network namespace of its own: %v\n%s", err, said)
+		case strings.Contains(string(said), "--- SKIP"):
+			t.Skipf("%s", said)
+		default:
+			t.Logf("%s", said)
+		}
+		return nil
+	})
+	return false
 }

@@ -361,25 +361,10 @@ func TestGuestsReachEachOtherAndIncomingTrafficNeedsARule(t *testing.T) {
 	}
 }
 
-// alone says that a test runs in a process whose network namespace is its own.
-const alone = "WRIT_TEST_NETDEV_ALONE"
-
 // Elsewhere the driver is told which namespace is its host's; a node has that of its process.
 func TestADriverMakesNetworksWhereItsProcessIs(t *testing.T) {
 	t.Parallel()
-	if os.Getenv(alone) == "" {
-		self, err := os.Executable()
-		if err != nil {
-			t.Fatal(err)
-		}
-		testenv.InNetns(t, testenv.Netns(t), func() error {
-			cmd := exec.Command(self, "-test.run=^TestADriverMakesNetworksWhereItsProcessIs$", "-test.v")
-			cmd.Env = append(os.Environ(), alone+"=yes")
-			if said, err := cmd.CombinedOutput(); err != nil {
-				t.Errorf("%v\n%s", err, said)
-			}
-			return nil
-		})
+	if !testenv.OwnNetns(t) {
 		return
 	}
 	dir := t.TempDir()
