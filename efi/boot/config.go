@@ -27,10 +27,10 @@ type Config struct {
 
 	TimeServers []string // asked by NTP; the clock of the machine is believed if there are none
 
-	Interface   string       // name or hardware address of the network card with the address below; the only card if ""
-	Address     netip.Prefix // of that card; by DHCP if it is not valid
-	Gateway     netip.Addr   // of a card with an address
-	Nameservers []netip.Addr // besides those that DHCP tells
+	Interface   string         // name or hardware address of the network card that the next two are for; every card if ""
+	Addresses   []netip.Prefix // IPv4 and IPv6; the card asks for others only if there are none
+	Gateways    []netip.Addr   // of a card with addresses
+	Nameservers []netip.Addr   // before those that the network tells
 }
 
 // prefix begins the words that are ours; joinWord is the one that is a secret.
@@ -81,24 +81,38 @@ var settings = []setting{
 	{prefix + "ntp", func(c *Config, v string) error { c.TimeServers = strings.Split(v, ","); return nil }},
 	{prefix + "interface", func(c *Config, v string) error { c.Interface = strings.ToLower(v); return nil }},
 	{prefix + "address", func(c *Config, v string) (err error) {
-		c.Address, err = netip.ParsePrefix(v)
+		c.Addresses, err = list(v, hostPrefix)
 		return err
 	}},
 	{prefix + "gateway", func(c *Config, v string) (err error) {
-		c.Gateway, err = netip.ParseAddr(v)
+		c.Gateways, err = list(v, netip.ParseAddr)
 		return err
 	}},
-	{prefix + "nameserver", func(c *Config, v string) error {
-		c.Nameservers = nil
-		for one := range strings.SplitSeq(v, ",") {
-			address, err := netip.ParseAddr(one)
-			if err != nil {
-				return err
-			}
-			c.Nameservers = append(c.Nameservers, address)
-		}
-		return nil
+	{prefix + "nameserver", func(c *Config, v string) (err error) {
+		c.Nameservers, err = list(v, netip.ParseAddr)
+		return err
 	}},
+}
+
+// list parses values that commas separate. It is empty if one of them is wrong.
+func list[T any](text string, parse func(string) (T, error)) (all []T, err error) {
+	for one := range strings.SplitSeq(text, ",") {
+		value, err := parse(one)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, value)
+	}
+	return all, nil
+}
+
+// hostPrefix parses the address of a host with the length of its network.
+func hostPrefix(text string) (netip.Prefix, error) {
+	p, err := netip.ParsePrefix(text)
+	if err == nil && (p.Addr().IsUnspecified() || p.Addr().IsMulticast() || p.Addr().Is4In6()) {
+		err = errors.New("it is no address of a host")
+	}
+	return p, err
 }
 
 // known lists the words.

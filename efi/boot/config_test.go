@@ -1,6 +1,7 @@
 package boot
 
 import (
+	"fmt"
 	"net"
 	"strings"
 	"testing"
@@ -16,15 +17,15 @@ func TestWordsOfTheCommandLineAreRead(t *testing.T) {
 	for _, text := range []string{
 		"writ.supervisor=https://10.0.0.1:7441\nwrit.redis=rediss://10.0.0.1:6379/0\nwrit.name=of-the-image\n",
 		"BOOT_IMAGE=/writ console=ttyS0 quiet  writ.name=n1 writ.supervisor=https://a:7441,https://b:7441 writ.join=writ2.abc init=/x writ.drivers=host writ.boot=http://10.0.0.1:8080/boot/report/52-54-00-77-00-50",
-		"writ.interface=52:54:00:AB:00:01 writ.address=10.0.0.5/24 writ.gateway=10.0.0.1 writ.nameserver=10.0.0.2,10.0.0.3",
+		"writ.interface=52:54:00:AB:00:01 writ.address=10.0.0.5/24,2001:db8::5/64 writ.gateway=10.0.0.1,fe80::1 writ.nameserver=10.0.0.2,2001:db8::53",
 		"writ.disk=S-1",
 	} {
 		if err := c.Read(text); err != nil {
 			t.Error(err)
 		}
 	}
-	got := []string{c.Name, strings.Join(c.Supervisors, " "), c.Redis, c.Join, c.Drivers, c.Boot, c.Interface, c.Address.String(), c.Gateway.String(), c.Nameservers[1].String(), c.Disk, c.label()}
-	want := []string{"n1", "https://a:7441 https://b:7441", "rediss://10.0.0.1:6379/0", "writ2.abc", "host", "http://10.0.0.1:8080/boot/report/52-54-00-77-00-50", "52:54:00:ab:00:01", "10.0.0.5/24", "10.0.0.1", "10.0.0.3", "S-1", usualLabel}
+	got := []string{c.Name, strings.Join(c.Supervisors, " "), c.Redis, c.Join, c.Drivers, c.Boot, c.Interface, fmt.Sprint(c.Addresses, c.Gateways, c.Nameservers), c.Disk, c.label()}
+	want := []string{"n1", "https://a:7441 https://b:7441", "rediss://10.0.0.1:6379/0", "writ2.abc", "host", "http://10.0.0.1:8080/boot/report/52-54-00-77-00-50", "52:54:00:ab:00:01", "[10.0.0.5/24 2001:db8::5/64] [10.0.0.1 fe80::1] [10.0.0.2 2001:db8::53]", "S-1", usualLabel}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
@@ -43,6 +44,8 @@ func TestAWordThatIsWrongLeavesTheRestInForce(t *testing.T) {
 		"writ.name=":                "has no value",
 		"writ.name=Not_A_Name":      "lower-case letters",
 		"writ.address=10.0.0.5":     "writ.address=10.0.0.5",
+		"writ.address=::/64":        "no address of a host",
+		"writ.address=ff02::1/64":   "no address of a host",
 		"writ.gateway=home":         "writ.gateway=home",
 		"writ.cluster=home":         "64 hex digits",
 		"writ.boot=10.0.0.1:8080":   "begins with http",

@@ -12,6 +12,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -142,6 +143,7 @@ func TestInside(t *testing.T) {
 		t.Skip("TestTheFirstProcessPreparesAMachine runs it on a machine of its own")
 	}
 	fmt.Println("the runner says canary")
+	awaitAddress(t, "eth1", "fec0::5054:ff:fe12:3457/64") // which a router advertises
 	read := func(file string) string {
 		text, err := os.ReadFile(file)
 		if err != nil {
@@ -231,6 +233,30 @@ func awaitLine(t *testing.T, source, want string) {
 			return
 		}
 	}
+}
+
+// awaitAddress waits until a card has an address, and no other machine was found to have it.
+func awaitAddress(t *testing.T, name, want string) {
+	t.Helper()
+	var has []net.Addr
+	for late := time.Now().Add(20 * time.Second); time.Now().Before(late); time.Sleep(10 * time.Millisecond) {
+		if card, err := net.InterfaceByName(name); err == nil {
+			has, _ = card.Addrs()
+		}
+		if slices.ContainsFunc(has, func(a net.Addr) bool { return a.String() == want && usable(want) }) {
+			return
+		}
+	}
+	t.Errorf("%s has %v, and not %s", name, has, want)
+}
+
+// usable reports whether a program can use an address.
+func usable(prefix string) bool {
+	l, err := net.ListenPacket("udp", netip.AddrPortFrom(netip.MustParsePrefix(prefix).Addr(), 0).String())
+	if err == nil {
+		l.Close()
+	}
+	return err == nil
 }
 
 // section is one of an image.
@@ -369,7 +395,7 @@ func TestTheFirstProcessPreparesAMachine(t *testing.T) {
 	said, err := exec.CommandContext(ctx, qemu, "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot", "-serial", "stdio",
 		"-machine", "q35", "-accel", "tcg", "-cpu", "max", "-m", "512", "-kernel", kernel.Image, "-initrd", initrd, "-append", "console=ttyS0 quiet panic=-1 writ.ntp=10.0.2.2:"+clock+" writ.boot=http://10.0.2.2:"+server+progress.Path+"52-54-00-12-34-56 "+guestWords,
 		"-netdev", "hubport,id=n1,hubid=1", "-device", "virtio-net-pci,netdev=n1,romfile=,addr=5", // where nothing answers
-		"-netdev", "user,id=n0", "-device", "virtio-net-pci,netdev=n0,romfile=,addr=6",
+		"-netdev", "user,id=n0,ipv4=on,ipv6=on", "-device", "virtio-net-pci,netdev=n0,romfile=,addr=6",
 		"-drive", "if=none,id=d0,format=raw,file="+disk, "-device", "virtio-blk-pci,drive=d0,serial=S-GUEST-1").CombinedOutput()
 	text := strings.ReplaceAll(string(said), "\r", "")
 	t.Logf("the guest ran for %.1f s and said:\n%s", time.Since(began).Seconds(), text)
@@ -383,7 +409,8 @@ func TestTheFirstProcessPreparesAMachine(t *testing.T) {
 			t.Errorf("the clock is %s ahead, %v; the time server is two hours", ahead, err)
 		}
 	}
-	for _, want := range []string{clockLine, "clock    set by ", "start    writ of a test on Linux 6.", "data     /dev/vda, btrfs made with the label of-guest-1", "eth1 10.0.2.15/24, gateway 10.0.2.2, by DHCP", "service  faulty ended with exit code 3: no such (redacted); starts again in 1s",
+	for _, want := range []string{clockLine, "clock    set by ", "start    writ of a test on Linux 6.", "data     /dev/vda, btrfs made with the label of-guest-1", "eth1 10.0.2.15/24, gateway 10.0.2.2, by DHCP",
+		"eth1 fec0::5054:ff:fe12:3457/64, gateway fe80::2, advertised by a router for ", "service  faulty ended with exit code 3: no such (redacted); starts again in 1s",
 		"service  slow is ready", "the runner says (redacted)", "--- PASS: TestInside", "told to turn off", "bye"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("the guest does not say %q", want)

@@ -1,12 +1,9 @@
 package boot
 
 import (
-	"bytes"
-	"context"
 	"net"
 	"net/netip"
-	"os"
-	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -51,10 +48,10 @@ func TestALeaseIsReadAndOneThatIsNoneRefused(t *testing.T) {
 }
 
 func TestNameserversOfTheConfigurationComeFirst(t *testing.T) {
-	a, b, c := netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("10.0.0.2"), netip.MustParseAddr("10.0.0.3")
-	got := resolvers([]netip.Addr{c}, map[int][]netip.Addr{7: {b, c}, 2: {a}})
-	if len(got) != 3 || got[0] != c || got[1] != a || got[2] != b {
-		t.Errorf("they are %v", got)
+	a, b, c, d := netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("10.0.0.2"), netip.MustParseAddr("10.0.0.3"), netip.MustParseAddr("2001:db8::1")
+	got := resolvers([]netip.Addr{c}, map[source][]netip.Addr{{7, byDHCP}: {b, c}, {2, byRouter}: {d}, {2, byDHCP}: {a}})
+	if want := []netip.Addr{c, a, d, b}; !slices.Equal(got, want) {
+		t.Errorf("they are %v, want %v", got, want)
 	}
 }
 
@@ -76,28 +73,15 @@ func TestOnlyThePowerButtonTurnsOff(t *testing.T) {
 // A card gets what a DHCP server gives, renews it, and gets the next address when the server gives another one.
 func TestACardFollowsItsDHCPServer(t *testing.T) {
 	t.Parallel()
-	space := testenv.Netns(t)
-	var ours netlink.Link
-	var server *server4.Server
+	if !testenv.OwnNetns(t) {
+		return
+	}
+	l := newLAN(t)
+	host := netip.MustParsePrefix("10.9.0.1/24")
+	l.hasAddress(host)
 	var renewals atomic.Int32
-	host := net.ParseIP("10.9.0.1")
-	testenv.InNetns(t, space, func() error {
-		if err := netlink.LinkAdd(&netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: "card"}, PeerName: "host"}); err != nil {
-			return err
-		}
-		peer, err := netlink.LinkByName("host")
-		if err != nil {
-			return err
-		}
-		if ours, err = netlink.LinkByName("card"); err != nil {
-			return err
-		}
-		for _, err := range []error{netlink.AddrAdd(peer, &netlink.Addr{IPNet: &net.IPNet{IP: host, Mask: net.CIDRMask(24, 32)}}), netlink.LinkSetUp(peer), netlink.LinkSetUp(ours)} {
-			if err != nil {
-				return err
-			}
-		}
-		server, err = server4.NewServer("host", &net.UDPAddr{IP: net.IPv4zero, Port: dhcpv4.ServerPort}, func(conn net.PacketConn, peer net.Addr, m *dhcpv4.DHCPv4) {
+	l.serve(func() (server, error) {
+		return server4.NewServer("host", &net.UDPAddr{IP: net.IPv4zero, Port: dhcpv4.ServerPort}, func(conn net.PacketConn, peer net.Addr, m *dhcpv4.DHCPv4) {
 			kind, address := dhcpv4.MessageTypeOffer, "10.9.0.7"
 			if m.MessageType() == dhcpv4.MessageTypeRequest {
 				kind = dhcpv4.MessageTypeAck
@@ -105,59 +89,23 @@ func TestACardFollowsItsDHCPServer(t *testing.T) {
 					address = "10.9.0.8"
 				}
 			}
+			host := net.IP(host.Addr().AsSlice())
 			answer, err := dhcpv4.NewReplyFromRequest(m, dhcpv4.WithMessageType(kind), dhcpv4.WithYourIP(net.ParseIP(address)), dhcpv4.WithLeaseTime(2),
 				dhcpv4.WithNetmask(net.CIDRMask(24, 32)), dhcpv4.WithRouter(host), dhcpv4.WithDNS(host), dhcpv4.WithOption(dhcpv4.OptServerIdentifier(host)))
 			if err == nil {
 				_, _ = conn.WriteTo(answer.ToBytes(), peer)
 			}
 		})
-		return err
 	})
-	served := make(chan struct{})
-	go func() { defer close(served); _ = server.Serve() }()
-	t.Cleanup(func() { server.Close(); <-served })
-
-	var said bytes.Buffer
-	m := &machine{consoles: consoles{since: func() time.Duration { return 0 }}}
-	m.add(&said)
-	etc, named := t.TempDir(), make(chan string, 16)
-	m.network.init(etc, func(name []byte) error { named <- string(name); return nil })
-	m.network.cards[ours.Attrs().Index] = &card{link: ours}
-	ctx, stop := context.WithCancel(t.Context())
-	defer stop()
-	ended := make(chan error, 1)
-	go testenv.InNetns(t, space, func() error { ended <- m.leases(ctx, ours); return nil })
-	for _, want := range []string{"card 10.9.0.7/24, gateway 10.9.0.1, by DHCP from 10.9.0.1", "card 10.9.0.8/24"} {
-		select {
-		case got := <-m.network.up:
-			if !strings.HasPrefix(got, want) {
-				t.Errorf("the card has %s, want %s", got, want)
-			}
-		case err := <-ended:
-			t.Fatalf("the card is not served any more: %v", err)
-		case <-time.After(time.Minute):
-			t.Fatalf("the card does not get %s", want)
-		}
+	l.start()
+	l.gets("card 10.9.0.7/24, gateway 10.9.0.1, by DHCP from 10.9.0.1")
+	l.gets("card 10.9.0.8/24")
+	l.hasOnly(v4, "10.9.0.8/24")
+	if routes, err := netlink.RouteList(l.card.link, netlink.FAMILY_V4); len(routes) != 2 {
+		t.Errorf("the card has the routes %v, %v", routes, err)
 	}
-	testenv.InNetns(t, space, func() error {
-		addresses, err := netlink.AddrList(ours, netlink.FAMILY_V4)
-		if len(addresses) != 1 || addresses[0].IPNet.String() != "10.9.0.8/24" {
-			t.Errorf("the card has the addresses %v", addresses)
-		}
-		routes, _ := netlink.RouteList(ours, netlink.FAMILY_V4)
-		if len(routes) != 2 {
-			t.Errorf("the card has the routes %v", routes)
-		}
-		return err
-	})
-	if text, err := os.ReadFile(filepath.Join(etc, "resolv.conf")); err != nil || string(text) != "nameserver 10.9.0.1\n" {
-		t.Errorf("resolv.conf is %q, %v", text, err)
-	}
-	if name := <-named; !strings.HasPrefix(name, "node-") {
+	l.resolves("10.9.0.1")
+	if name := <-l.named; !strings.HasPrefix(name, "node-") {
 		t.Errorf("the machine is called %s", name)
-	}
-	stop()
-	if err := <-ended; err == nil {
-		t.Error("it ends without a reason")
 	}
 }

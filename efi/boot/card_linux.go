@@ -1,0 +1,199 @@
+package boot
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"writ/internal/sleep"
+)
+
+// card is a network card that is served. What it waits for and what it has is guarded by the lock of the network.
+type card struct {
+	link   netlink.Link
+	chosen bool // the settings of one card are its own
+	waits  [families]string
+	has    [families][]netip.Prefix
+}
+
+// The families of addresses.
+const (
+	v4 = iota
+	v6
+	families
+)
+
+// addressesShown bounds those of one card that people are shown: routers can advertise more.
+const addressesShown = 4
+
+// String says what the card has, or what it waits for. The caller holds the lock of the network.
+func (c *card) String() string {
+	text := fmt.Sprintf("%s (%s)", c.link.Attrs().Name, c.link.Attrs().HardwareAddr)
+	if has := slices.Concat(c.has[:]...); len(has) > 0 {
+		return text + " has " + addressList(has)
+	}
+	var waits []string
+	for _, one := range c.waits {
+		if one != "" {
+			waits = append(waits, one)
+		}
+	}
+	if len(waits) == 0 {
+		return text + " found"
+	}
+	return text + " " + strings.Join(waits, ", ")
+}
+
+func addressList(all []netip.Prefix) string {
+	var texts []string
+	for _, one := range all[:min(len(all), addressesShown)] {
+		texts = append(texts, one.String())
+	}
+	if more := len(all) - len(texts); more > 0 {
+		texts = append(texts, fmt.Sprintf("%d more", more))
+	}
+	return strings.Join(texts, ", ")
+}
+
+// waits notes what a card waits for in a family. People are shown that while it has no address.
+func (n *network) waits(c *card, family int, format string, args ...any) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	c.waits[family] = fmt.Sprintf(format, args...)
+}
+
+// has notes the addresses of a card in a family.
+func (n *network) has(c *card, family int, addresses ...netip.Prefix) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	c.has[family] = addresses
+}
+
+// isFor reports whether the settings of one card are those of this one.
+func (c *Config) isFor(link netlink.Link) bool {
+	return c.Interface == "" || c.Interface == link.Attrs().Name || c.Interface == link.Attrs().HardwareAddr.String()
+}
+
+// unmatched says that no card is the one of the settings, if that is so.
+func (m *machine) unmatched() string {
+	if m.config.Interface == "" {
+		return ""
+	}
+	m.network.mu.Lock()
+	defer m.network.mu.Unlock()
+	for _, c := range m.network.cards {
+		if c.chosen {
+			return ""
+		}
+	}
+	return fmt.Sprintf("; no card has the name or the address of %sinterface=%s", prefix, m.config.Interface)
+}
+
+// serveCard gives a card its addresses, and keeps them.
+func (m *machine) serveCard(ctx context.Context, c *card) {
+	asks := !c.chosen || len(m.config.Addresses) == 0
+	ipv6, err := m.watchIPv6(c, asks) // before the card is turned on, so that no router is missed
+	if err != nil {
+		m.fail("network", err)
+	}
+	if err := netlink.LinkSetUp(c.link); err != nil {
+		m.network.waits(c, v4, "cannot be turned on: %v", err)
+		if ipv6 != nil {
+			ipv6.close()
+		}
+		return
+	}
+	if ipv6 != nil {
+		m.work.Go(func() { ipv6.run(ctx) })
+	}
+	if asks {
+		m.serveIPv4(ctx, c)
+		return
+	}
+	m.configure(ctx, c)
+}
+
+// configure gives a card what the settings say. Its IPv6 addresses are told when no other machine was found to have them.
+func (m *machine) configure(ctx context.Context, c *card) {
+	var ipv4 []netip.Prefix
+	for _, address := range m.config.Addresses {
+		if err := c.addAddress(lease{address: address}); err != nil {
+			m.fail("network", err)
+			continue
+		}
+		if address.Addr().Is4() {
+			ipv4 = append(ipv4, address)
+		}
+	}
+	for _, gateway := range m.config.Gateways {
+		if err := c.addGateway(gateway); err != nil {
+			m.fail("network", err)
+		}
+	}
+	if err := m.resolve(c, byDHCP, nil); err != nil {
+		m.fail("network", err)
+	}
+	if len(ipv4) > 0 {
+		m.network.has(c, v4, ipv4...)
+		m.network.tell(ctx, "%s %s%s, as configured", c.name(), addressList(ipv4), m.config.gatewayText(netip.Addr.Is4))
+	}
+}
+
+// gatewayText names the gateway of a family of addresses.
+func (c *Config) gatewayText(ofFamily func(netip.Addr) bool) string {
+	if i := slices.IndexFunc(c.Gateways, ofFamily); i >= 0 {
+		return ", gateway " + c.Gateways[i].String()
+	}
+	return ""
+}
+
+func (c *card) name() string { return c.link.Attrs().Name }
+
+// addAddress gives a card an address, or another lifetime to one that it has.
+func (c *card) addAddress(l lease) error {
+	address := &netlink.Addr{IPNet: ipNet(l.address)}
+	if l.address.Addr().Is6() {
+		address.ValidLft, address.PreferedLft = int(l.valid.Seconds()), int(l.preferred.Seconds())
+	}
+	if err := netlink.AddrReplace(c.link, address); err != nil {
+		return fmt.Errorf("add the address %s to %s: %w", l.address, c.name(), err)
+	}
+	return nil
+}
+
+// addGateway has a card's packets for other networks go there.
+func (c *card) addGateway(gateway netip.Addr) error {
+	index := c.link.Attrs().Index
+	if err := netlink.RouteReplace(&netlink.Route{LinkIndex: index, Gw: gateway.AsSlice(), Priority: 1024 + index}); err != nil {
+		return fmt.Errorf("add the route by %s to %s: %w", gateway, c.name(), err)
+	}
+	return nil
+}
+
+// serveIPv4 gets an address for a card by DHCP, again and again.
+func (m *machine) serveIPv4(ctx context.Context, c *card) {
+	for ctx.Err() == nil {
+		if !c.carrier() {
+			m.network.waits(c, v4, "has no carrier")
+			_ = sleep.For(ctx, 50*time.Millisecond)
+			continue
+		}
+		m.network.waits(c, v4, "asks for an address by DHCP for up to %s", askFor)
+		if err := m.leases(ctx, c); err != nil {
+			m.network.waits(c, v4, "got no address by DHCP: %v", err)
+			_ = sleep.For(ctx, time.Second)
+		}
+	}
+}
+
+// carrier reports whether the card has a cable, and another card at its end.
+func (c *card) carrier() bool {
+	now, err := netlink.LinkByIndex(c.link.Attrs().Index)
+	return err == nil && now.Attrs().RawFlags&unix.IFF_LOWER_UP != 0
+}

@@ -1,0 +1,111 @@
+package boot
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"strings"
+	"time"
+
+	"github.com/insomniacslk/dhcp/dhcpv4"
+	"github.com/insomniacslk/dhcp/dhcpv4/nclient4"
+
+	"writ/internal/sleep"
+)
+
+// How DHCP servers are asked, of either family.
+const (
+	answerIn    = time.Second // at first; each repetition waits twice as long
+	askTimes    = 4
+	askFor      = (1<<askTimes - 1) * answerIn
+	leaseAtMost = 24 * time.Hour // of leases without an end
+)
+
+// leases gets a lease and renews it until it is lost.
+func (m *machine) leases(ctx context.Context, c *card) error {
+	client, err := nclient4.New(c.name(), nclient4.WithTimeout(answerIn), nclient4.WithRetry(askTimes))
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	options := []dhcpv4.Modifier{dhcpv4.WithRequestedOptions(dhcpv4.OptionSubnetMask, dhcpv4.OptionRouter, dhcpv4.OptionDomainNameServer,
+		dhcpv4.OptionHostName, dhcpv4.OptionInterfaceMTU)}
+	if m.config.Name != "" {
+		options = append(options, dhcpv4.WithOption(dhcpv4.OptHostName(m.config.Name)))
+	}
+	given, err := client.Request(ctx, options...)
+	if err != nil {
+		return err
+	}
+	had := lease{}
+	for told := false; ; told = true {
+		l, err := readLease(given.ACK)
+		if err != nil {
+			return err
+		}
+		if had.address.IsValid() && had.address != l.address {
+			m.remove(c, byDHCP, had)
+			told = false
+		}
+		if err := m.apply(c, byDHCP, l); err != nil {
+			return err
+		}
+		had = l
+		if !told {
+			m.setName(l.hostname)
+			m.network.has(c, v4, l.address)
+			m.network.tell(ctx, "%s %s, by DHCP from %s for %s", c.name(), l, given.ACK.ServerIdentifier(), l.valid)
+		}
+		if given, err = renew(ctx, client, given, l.valid, options); err != nil {
+			if ctx.Err() == nil { // else the machine is turned off, and its last words go by this address
+				m.remove(c, byDHCP, l)
+				m.network.has(c, v4)
+				m.stage("network", "%s has lost %s: %v", c.name(), l.address, err)
+			}
+			return err
+		}
+	}
+}
+
+// renew waits for half of a lease, and asks for more until it is over.
+func renew(ctx context.Context, client *nclient4.Client, given *nclient4.Lease, valid time.Duration, options []dhcpv4.Modifier) (*nclient4.Lease, error) {
+	end := time.Now().Add(valid)
+	for left := valid; ; left = time.Until(end) {
+		if err := sleep.For(ctx, max(left/2, answerIn)); err != nil {
+			return nil, err
+		}
+		next, err := client.Renew(ctx, given, options...)
+		refused, nak := errors.AsType[*nclient4.ErrNak](err)
+		switch {
+		case err == nil:
+			return next, nil
+		case nak:
+			return nil, refused
+		case time.Now().After(end):
+			return nil, fmt.Errorf("the lease is over: %w", err)
+		}
+	}
+}
+
+// readLease reads what a DHCP server has given.
+func readLease(ack *dhcpv4.DHCPv4) (lease, error) {
+	address, ok := netip.AddrFromSlice(ack.YourIPAddr.To4())
+	ones, bits := ack.SubnetMask().Size()
+	if !ok || !address.IsValid() || address.IsUnspecified() || bits != 32 {
+		return lease{}, fmt.Errorf("the DHCP server %s gave %s with the mask %s, which is no address of a host", ack.ServerIdentifier(), ack.YourIPAddr, ack.SubnetMask())
+	}
+	l := lease{address: netip.PrefixFrom(address, ones), hostname: strings.ToLower(ack.HostName()), valid: min(ack.IPAddressLeaseTime(leaseAtMost), leaseAtMost)}
+	if routers := ack.Router(); len(routers) > 0 {
+		l.gateway, _ = netip.AddrFromSlice(routers[0].To4())
+	}
+	for _, server := range ack.DNS() {
+		if a, ok := netip.AddrFromSlice(server.To4()); ok {
+			l.nameservers = append(l.nameservers, a)
+		}
+	}
+	if mtu, err := dhcpv4.GetUint16(dhcpv4.OptionInterfaceMTU, ack.Options); err == nil && mtu >= 576 {
+		l.mtu = int(mtu)
+	}
+	return l, nil
+}

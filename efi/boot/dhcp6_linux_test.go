@@ -1,0 +1,224 @@
+package boot
+
+import (
+	"net"
+	"net/netip"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/insomniacslk/dhcp/dhcpv6"
+	"github.com/insomniacslk/dhcp/dhcpv6/server6"
+	"github.com/insomniacslk/dhcp/iana"
+	"github.com/mdlayher/ndp"
+
+	"writ/internal/testenv"
+)
+
+// dhcpv6Server is one of a test: it answers as a function says, and keeps what it was asked.
+type dhcpv6Server struct {
+	mu    sync.Mutex
+	asked []*dhcpv6.Message
+}
+
+// answersDHCPv6 has the host answer the n-th message of each kind.
+func (l *lan) answersDHCPv6(answers func(n int, asked *dhcpv6.Message) []*dhcpv6.Message) *dhcpv6Server {
+	l.Helper()
+	s := &dhcpv6Server{}
+	l.serve(func() (server, error) {
+		return server6.NewServer("host", nil, func(conn net.PacketConn, peer net.Addr, d dhcpv6.DHCPv6) {
+			m, ok := d.(*dhcpv6.Message)
+			if !ok {
+				return
+			}
+			s.mu.Lock()
+			s.asked = append(s.asked, m)
+			n := s.count(m.MessageType)
+			s.mu.Unlock()
+			for _, reply := range answers(n, m) {
+				_, _ = conn.WriteTo(reply.ToBytes(), peer)
+			}
+		})
+	})
+	return s
+}
+
+// count says how often it was asked for something. The caller holds mu.
+func (s *dhcpv6Server) count(kind dhcpv6.MessageType) (n int) {
+	for _, m := range s.asked {
+		if m.MessageType == kind {
+			n++
+		}
+	}
+	return n
+}
+
+// had reports whether it was asked for something.
+func (s *dhcpv6Server) had(kind dhcpv6.MessageType) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.count(kind) > 0
+}
+
+var hostDUID = &dhcpv6.DUIDLL{HWType: iana.HWTypeEthernet, LinkLayerAddr: net.HardwareAddr{2, 0, 0, 0, 0, 1}}
+
+// answerTo answers a message of a client, with these options besides those that it must have.
+func answerTo(m *dhcpv6.Message, options ...dhcpv6.Option) *dhcpv6.Message {
+	reply := &dhcpv6.Message{MessageType: dhcpv6.MessageTypeReply, TransactionID: m.TransactionID}
+	if m.MessageType == dhcpv6.MessageTypeSolicit {
+		reply.MessageType = dhcpv6.MessageTypeAdvertise
+	}
+	for _, o := range append([]dhcpv6.Option{dhcpv6.OptClientID(m.Options.ClientID()), dhcpv6.OptServerID(hostDUID)}, options...) {
+		reply.AddOption(o)
+	}
+	return reply
+}
+
+// leaseOf is an address that a server gives, for some seconds.
+func leaseOf(address string, renew, rebind, preferred, valid time.Duration) *dhcpv6.OptIANA {
+	o := &dhcpv6.OptIANA{T1: renew * time.Second, T2: rebind * time.Second}
+	o.Options.Add(&dhcpv6.OptIAAddress{IPv6Addr: net.ParseIP(address), PreferredLifetime: preferred * time.Second, ValidLifetime: valid * time.Second})
+	return o
+}
+
+// managed is what a router says of a network whose addresses are those of a DHCPv6 server.
+func managed() *ndp.RouterAdvertisement {
+	return &ndp.RouterAdvertisement{RouterLifetime: time.Hour, ManagedConfiguration: true}
+}
+
+// A card asks for an address by DHCPv6 where its router says so. It goes by a server that has none left, renews its address, takes the next one
+// that it is given, and asks all servers when its own does not answer. An address whose time is over is lost.
+func TestACardFollowsItsDHCPv6Server(t *testing.T) {
+	t.Parallel()
+	if !testenv.OwnNetns(t) {
+		return
+	}
+	l := newLAN(t)
+	if err := l.config.Read("writ.nameserver=2001:db8::54"); err != nil {
+		t.Fatal(err)
+	}
+	dns := dhcpv6.OptDNS(net.ParseIP("2001:db8::53"))
+	s := l.answersDHCPv6(func(n int, m *dhcpv6.Message) []*dhcpv6.Message {
+		first := answerTo(m, leaseOf("2001:db8::7", 1, 2, 3, 60), dns)
+		dhcpv6.WithFQDN(0, "Rack-7.example.org")(first)
+		switch {
+		case m.MessageType == dhcpv6.MessageTypeSolicit:
+			other := answerTo(m, &dhcpv6.OptStatusCode{StatusCode: iana.StatusNoAddrsAvail, StatusMessage: "none left"})
+			dhcpv6.WithServerID(&dhcpv6.DUIDEN{EnterpriseNumber: 1})(other)
+			return []*dhcpv6.Message{other, first}
+		case m.MessageType == dhcpv6.MessageTypeRequest:
+			return []*dhcpv6.Message{first}
+		case m.MessageType == dhcpv6.MessageTypeRenew && n == 1:
+			return []*dhcpv6.Message{answerTo(m, leaseOf("2001:db8::8", 1, 1, 2, 2), dns)}
+		}
+		return nil
+	})
+	l.routes(managed())
+	l.start()
+	l.gets("card 2001:db8::7/128, gateway fe80::1, by DHCPv6 for 1m0s")
+	l.resolves("2001:db8::54", "2001:db8::53")
+	if name := <-l.named; name != "rack-7" {
+		t.Errorf("the machine is called %s", name)
+	}
+	l.gets("card 2001:db8::8/128, gateway fe80::1, by DHCPv6 for ")
+	l.hasOnly(v6, "2001:db8::8/128")
+	l.says("card has lost 2001:db8::8/128")
+	l.resolves("2001:db8::54")
+	if !s.had(dhcpv6.MessageTypeRebind) {
+		t.Error("no other server is asked for the address")
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, m := range s.asked {
+		id, ok := m.Options.ClientID().(*dhcpv6.DUIDLL)
+		if !ok || !slices.Equal(id.LinkLayerAddr, l.card.link.Attrs().HardwareAddr) {
+			t.Errorf("the machine says that it is %s", m.Options.ClientID())
+		}
+		toAll := m.MessageType == dhcpv6.MessageTypeSolicit || m.MessageType == dhcpv6.MessageTypeRebind
+		if to := m.Options.ServerID(); toAll != (to == nil) || to != nil && !to.Equal(hostDUID) {
+			t.Errorf("a message is to another server than it should be: %s", m)
+		}
+	}
+}
+
+// An address that another machine has is given back, and the next one is used.
+func TestAnAddressOfDHCPv6ThatIsTakenIsGivenBack(t *testing.T) {
+	t.Parallel()
+	if !testenv.OwnNetns(t) {
+		return
+	}
+	l := newLAN(t)
+	l.hasAddress(netip.MustParsePrefix("2001:db8::7/64"))
+	var s *dhcpv6Server
+	s = l.answersDHCPv6(func(_ int, m *dhcpv6.Message) []*dhcpv6.Message {
+		if s.had(dhcpv6.MessageTypeDecline) {
+			return []*dhcpv6.Message{answerTo(m, leaseOf("2001:db8::8", 100, 200, 300, 300))}
+		}
+		return []*dhcpv6.Message{answerTo(m, leaseOf("2001:db8::7", 100, 200, 300, 300))}
+	})
+	l.routes(managed())
+	l.start()
+	l.gets("card 2001:db8::8/128, gateway fe80::1, by DHCPv6 for 5m0s")
+	l.says("error: card does not use 2001:db8::7: another machine in its network has this address")
+	l.hasOnly(v6, "2001:db8::8/128")
+}
+
+// Where routers give addresses and say so, a DHCPv6 server is asked for nameservers only.
+func TestNameserversAreAskedForByDHCPv6(t *testing.T) {
+	t.Parallel()
+	if !testenv.OwnNetns(t) {
+		return
+	}
+	l := newLAN(t)
+	s := l.answersDHCPv6(func(_ int, m *dhcpv6.Message) []*dhcpv6.Message {
+		return []*dhcpv6.Message{answerTo(m, dhcpv6.OptDNS(net.ParseIP("2001:db8::53")))}
+	})
+	a := advertise("2001:db8:1::/64", nameserver(time.Hour, "2001:db8:1::53"))
+	a.OtherConfiguration = true
+	l.routes(a)
+	l.start()
+	l.gets("card 2001:db8:1:0:")
+	l.resolves("2001:db8:1::53", "2001:db8::53")
+	if s.had(dhcpv6.MessageTypeSolicit) {
+		t.Error("the server is asked for an address")
+	}
+}
+
+func TestALeaseByDHCPv6IsReadAndOneThatIsNoneRefused(t *testing.T) {
+	read := func(options ...dhcpv6.Option) (lease6, error) {
+		return readLease6(answerTo(&dhcpv6.Message{MessageType: dhcpv6.MessageTypeRequest, Options: dhcpv6.MessageOptions{Options: dhcpv6.Options{dhcpv6.OptClientID(hostDUID)}}}, options...))
+	}
+	servers := dhcpv6.OptDNS(net.ParseIP("2001:db8::53"), net.ParseIP("ff02::1"), net.ParseIP("2001:db8::54"), net.ParseIP("2001:db8::55"), net.ParseIP("2001:db8::56"))
+	for name, c := range map[string]struct {
+		given         *dhcpv6.OptIANA
+		renew, rebind time.Duration
+	}{
+		"its times":           {leaseOf("2001:db8::7", 1000, 2000, 3000, 4000), 1000, 2000},
+		"no times":            {leaseOf("2001:db8::7", 0, 0, 3000, 4000), 1500, 3200},
+		"times that are over": {leaseOf("2001:db8::7", 5000, 9000, 3000, 4000), 1500, 3200},
+		"no end":              {leaseOf("2001:db8::7", 1<<32-1, 1<<32-1, 1<<32-1, 1<<32-1), 12 * 3600, 1<<32 - 1},
+	} {
+		l, err := read(c.given, servers)
+		if err != nil || l.renew != c.renew*time.Second || l.rebind != c.rebind*time.Second || l.address.String() != "2001:db8::7/128" || len(l.nameservers) != 3 {
+			t.Errorf("with %s it is %+v, %v", name, l, err)
+		}
+	}
+	refused := leaseOf("2001:db8::7", 0, 0, 3000, 4000)
+	refused.Options.Add(&dhcpv6.OptStatusCode{StatusCode: iana.StatusNoBinding, StatusMessage: "who are you?"})
+	for says, options := range map[string][]dhcpv6.Option{
+		"gave no address":      {servers},
+		"gave ff02::1":         {leaseOf("ff02::1", 0, 0, 3000, 4000)},
+		"gave fe80::1":         {leaseOf("fe80::1", 0, 0, 3000, 4000)},
+		"gave 10.0.0.1":        {leaseOf("10.0.0.1", 0, 0, 3000, 4000)},
+		"for 0s":               {leaseOf("2001:db8::7", 0, 0, 0, 0)},
+		"for 4s":               {leaseOf("2001:db8::7", 0, 0, 5, 4)},
+		`"who are you?"`:       {refused},
+		`NoAddrsAvail: "none"`: {&dhcpv6.OptStatusCode{StatusCode: iana.StatusNoAddrsAvail, StatusMessage: "none"}},
+	} {
+		if l, err := read(options...); err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("it is %+v, %v; want %q", l, err, says)
+		}
+	}
+}

@@ -1,0 +1,240 @@
+package boot
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+)
+
+// ipv6Watch follows what a card has by IPv6. The kernel asks routers, makes addresses of what they advertise, and tests that no other machine in the
+// network has them. What it leaves to programs is done here: nameservers, DHCPv6 where a router asks for it, and telling people.
+type ipv6Watch struct {
+	*machine
+	card      *card
+	asks      bool                 // routers and servers for addresses; else it has those of the settings
+	routers   <-chan advertisement // nil if it does not ask
+	addresses chan netlink.AddrUpdate
+	done      chan struct{}
+
+	gateway netip.Addr          // the router that advertised last
+	servers advertised          // nameservers
+	told    []netip.Prefix      // addresses that people were told of
+	twice   map[netip.Addr]bool // addresses that another machine has, and that people were told of
+
+	dhcp  dhcpv6Use
+	end   context.CancelFunc // of the use
+	taken chan netip.Addr    // addresses of DHCPv6 that another machine has
+}
+
+// dhcpv6Use is what routers want a card to use DHCPv6 for. A greater one includes the smaller ones.
+type dhcpv6Use int
+
+const (
+	forNothing dhcpv6Use = iota
+	forNameservers
+	forAddresses
+)
+
+// watchIPv6 prepares a card for IPv6 before it is turned on. There is nothing to watch if the kernel has no IPv6.
+func (m *machine) watchIPv6(c *card, asks bool) (*ipv6Watch, error) {
+	// A runner may make the machine a router, and a router hears others only if told so by 2. A card with settings hears none at all.
+	hear := map[string]string{"accept_ra": "2", "autoconf": "1"}
+	if !asks {
+		hear = map[string]string{"accept_ra": "0", "autoconf": "0"}
+	}
+	for name, value := range hear {
+		if err := c.setIPv6(name, value); errors.Is(err, os.ErrNotExist) {
+			return nil, nil
+		} else if err != nil {
+			return nil, fmt.Errorf("prepare %s for IPv6: %w", c.name(), err)
+		}
+	}
+	s := &ipv6Watch{machine: m, card: c, asks: asks, done: make(chan struct{}), servers: advertised{}, twice: map[netip.Addr]bool{}, taken: make(chan netip.Addr, 1)}
+	if err := s.subscribe(); err != nil {
+		return nil, fmt.Errorf("watch the addresses of %s: %w", c.name(), err)
+	}
+	if asks {
+		var err error
+		if s.routers, err = hearRouters(c.link, s.done); err != nil {
+			close(s.done)
+			return nil, fmt.Errorf("hear the routers of %s: %w", c.name(), err)
+		}
+		m.network.waits(c, v6, "hears no router by IPv6")
+	}
+	return s, nil
+}
+
+// setIPv6 sets how the kernel uses IPv6 on a card.
+func (c *card) setIPv6(name, value string) error {
+	return os.WriteFile(filepath.Join("/proc/sys/net/ipv6/conf", c.name(), name), []byte(value), 0)
+}
+
+// subscribe has the kernel tell when addresses change.
+func (s *ipv6Watch) subscribe() error {
+	addresses := make(chan netlink.AddrUpdate, 64)
+	if err := netlink.AddrSubscribe(addresses, s.done); err != nil {
+		return err
+	}
+	s.addresses = addresses
+	return nil
+}
+
+// run follows the card until ctx ends.
+func (s *ipv6Watch) run(ctx context.Context) {
+	defer s.close()
+	forget := time.NewTicker(lookLater)
+	defer forget.Stop()
+	s.look(ctx, netlink.AddrUpdate{})
+	for {
+		select {
+		case a := <-s.routers:
+			s.hear(ctx, a)
+		case change, ok := <-s.addresses:
+			if !ok { // the kernel tells no more to one that was too slow
+				if err := s.subscribe(); err != nil {
+					s.fail("network", fmt.Errorf("watch the addresses of %s: %w", s.card.name(), err))
+					return
+				}
+			}
+			if !ok || change.LinkIndex == s.card.link.Attrs().Index && change.LinkAddress.IP.To4() == nil {
+				s.look(ctx, change)
+			}
+		case <-forget.C:
+			if s.servers.forget(time.Now()) {
+				s.resolveAdvertised()
+			}
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+func (s *ipv6Watch) close() {
+	close(s.done)
+	for range s.addresses { // until the subscription has ended
+	}
+}
+
+// hear does what an advertisement of a router says, besides what the kernel does.
+func (s *ipv6Watch) hear(ctx context.Context, a advertisement) {
+	if a.RouterLifetime > 0 {
+		s.gateway = a.from.WithZone("")
+	}
+	if s.servers.hear(a, time.Now()) {
+		s.resolveAdvertised()
+	}
+	if len(s.told) == 0 && !a.givesAddresses() && !a.ManagedConfiguration {
+		s.network.waits(s.card, v6, "hears the router %s, which gives no addresses", a.from)
+	}
+	if use := a.use(); use > s.dhcp {
+		if s.end != nil {
+			s.end()
+		}
+		var using context.Context
+		using, s.end = context.WithCancel(ctx)
+		s.dhcp = use
+		s.work.Go(func() { s.useDHCPv6(using, use) })
+	}
+}
+
+func (s *ipv6Watch) resolveAdvertised() {
+	if err := s.resolve(s.card, byRouter, s.servers.list()); err != nil {
+		s.fail("network", err)
+	}
+}
+
+// look compares the addresses of the card with what people were told, after a change.
+func (s *ipv6Watch) look(ctx context.Context, change netlink.AddrUpdate) {
+	if change.Flags&unix.IFA_F_DADFAILED != 0 {
+		s.hasAnother(change.LinkAddress)
+	}
+	all, err := netlink.AddrList(s.card.link, netlink.FAMILY_V6)
+	if err != nil {
+		s.fail("network", fmt.Errorf("list the addresses of %s: %w", s.card.name(), err))
+		return
+	}
+	var has []netip.Prefix
+	var news []string
+	for _, one := range all {
+		address, ok := netip.AddrFromSlice(one.IP)
+		bits, _ := one.Mask.Size()
+		prefix := netip.PrefixFrom(address, bits)
+		switch {
+		case !ok || !address.IsGlobalUnicast() || one.Flags&unix.IFA_F_DADFAILED != 0:
+			continue
+		case one.Flags&unix.IFA_F_TENTATIVE != 0:
+			if len(s.told) == 0 {
+				s.network.waits(s.card, v6, "tests that no other machine has %s", address)
+			}
+			continue
+		}
+		has = append(has, prefix)
+		if !slices.Contains(s.told, prefix) {
+			news = append(news, fmt.Sprintf("%s %s%s, %s", s.card.name(), prefix, s.gatewayText(), s.origin(prefix, one.ValidLft)))
+		}
+	}
+	for _, prefix := range s.told {
+		if !slices.Contains(has, prefix) {
+			s.stage("network", "%s has lost %s", s.card.name(), prefix)
+		}
+	}
+	s.told = has
+	s.network.has(s.card, v6, has...)
+	for _, one := range news {
+		s.network.tell(ctx, "%s", one)
+	}
+}
+
+// hasAnother tells that another machine in the network has an address of this card, which is not used.
+func (s *ipv6Watch) hasAnother(of net.IPNet) {
+	address, ok := netip.AddrFromSlice(of.IP)
+	if !ok {
+		return
+	}
+	if bits, _ := of.Mask.Size(); bits == address.BitLen() && s.dhcp == forAddresses {
+		select {
+		case s.taken <- address:
+		default: // the one before was not looked at yet
+		}
+	}
+	if !s.twice[address] {
+		s.twice[address] = true
+		s.fail("network", addressTaken(s.card.name(), address))
+	}
+}
+
+func (s *ipv6Watch) gatewayText() string {
+	switch {
+	case !s.asks:
+		return s.config.gatewayText(netip.Addr.Is6)
+	case s.gateway.IsValid():
+		return ", gateway " + s.gateway.String()
+	}
+	return ""
+}
+
+// origin says where an address is from, and for how long. The kernel makes none of a whole address, as DHCPv6 gives it.
+func (s *ipv6Watch) origin(prefix netip.Prefix, seconds int) string {
+	var text string
+	switch {
+	case !s.asks:
+		return "as configured"
+	case prefix.IsSingleIP():
+		text = "by DHCPv6"
+	default:
+		text = "advertised by a router"
+	}
+	if time.Duration(seconds)*time.Second >= forEver {
+		return text
+	}
+	return fmt.Sprintf("%s for %s", text, time.Duration(seconds)*time.Second)
+}

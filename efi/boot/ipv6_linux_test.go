@@ -1,0 +1,122 @@
+package boot
+
+import (
+	"net"
+	"net/netip"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/mdlayher/ndp"
+	"github.com/vishvananda/netlink"
+	"golang.org/x/net/ipv6"
+	"golang.org/x/sys/unix"
+
+	"writ/internal/testenv"
+)
+
+// In a network with IPv6 only, where no DHCP server answers, a card has an address once no other machine was found to have it. It gets nameservers
+// and the next address when its router says so, and believes no packet that was sent from another network.
+func TestACardFollowsItsRouter(t *testing.T) {
+	t.Parallel()
+	if !testenv.OwnNetns(t) {
+		return
+	}
+	l := newLAN(t)
+	r := l.routes(advertise("2001:db8:1::/64", nameserver(time.Hour, "2001:db8:1::53", "fe80::1", "ff02::1")))
+	l.start()
+	l.gets("card 2001:db8:1:0:")
+	if got := l.seen[0]; !strings.Contains(got, "/64, gateway fe80::1, advertised by a router for ") {
+		t.Errorf("people are told %s", got)
+	}
+	all, err := netlink.AddrList(l.card.link, netlink.FAMILY_V6)
+	for _, one := range all {
+		if one.Flags&unix.IFA_F_TENTATIVE != 0 {
+			t.Errorf("people are told before it is known whether another machine has %s", one.IP)
+		}
+	}
+	if err != nil || len(all) != 2 {
+		t.Errorf("the card has the addresses %v, %v", all, err)
+	}
+	if text := l.network.String(); !strings.Contains(text, " has 2001:db8:1:0:") {
+		t.Errorf("the page says %s", text)
+	}
+	l.resolves("2001:db8:1::53", "fe80::1%card")
+	r.say(&ndp.RouterAdvertisement{Options: []ndp.Option{nameserver(time.Hour, "2001:db8::bad")}}, &ipv6.ControlMessage{HopLimit: 64, Src: hostLinkLocal.AsSlice(), IfIndex: l.host.Attrs().Index})
+	r.says(advertise("2001:db8:2::/64", nameserver(0, "2001:db8:1::53"), nameserver(time.Hour, "2001:db8:2::53")))
+	l.gets("card 2001:db8:2:0:")
+	l.resolves("2001:db8:2::53", "fe80::1%card")
+}
+
+// A stranger can advertise as many nameservers as it likes, and of all kinds. Programs get three that a host can have.
+func TestAdvertisedNameserversAreBounded(t *testing.T) {
+	now, s := time.Now(), advertised{}
+	said := func(options ...ndp.Option) advertisement {
+		return advertisement{&ndp.RouterAdvertisement{Options: options}, netip.MustParseAddr("fe80::2%eth0")}
+	}
+	if !s.hear(said(nameserver(time.Minute, "::", "::1", "ff02::1", "2001:db8::1", "2001:db8::2"), nameserver(time.Hour, "2001:db8::3", "2001:db8::4")), now) || len(s) != serversAtMost {
+		t.Errorf("they are %v", s)
+	}
+	if s.hear(said(nameserver(time.Minute, "2001:db8::1")), now) {
+		t.Error("what was known is new")
+	}
+	if !s.forget(now.Add(2*time.Minute)) || len(s) != 2 {
+		t.Errorf("after a minute they are %v", s)
+	}
+	if !s.hear(said(nameserver(0, "2001:db8::3")), now) || len(s) != 1 {
+		t.Errorf("when one is taken back they are %v", s)
+	}
+}
+
+// A card gets all addresses of the settings but one that another machine has, and says so. It believes no router then.
+func TestACardHasTheAddressesOfTheSettings(t *testing.T) {
+	t.Parallel()
+	if !testenv.OwnNetns(t) {
+		return
+	}
+	l := newLAN(t)
+	l.hasAddress(netip.MustParsePrefix("2001:db8::5/64"))
+	if err := l.config.Read("writ.address=10.9.0.4/24,2001:db8::4/64,2001:db8::5/64 writ.gateway=10.9.0.1,fe80::1 writ.nameserver=2001:db8::53"); err != nil {
+		t.Fatal(err)
+	}
+	r := l.routes(advertise("2001:db8:1::/64", nameserver(time.Hour, "2001:db8:1::53")))
+	l.start()
+	l.gets("card 10.9.0.4/24, gateway 10.9.0.1, as configured")
+	l.gets("card 2001:db8::4/64, gateway fe80::1, as configured")
+	l.says("error: card does not use 2001:db8::5: another machine in its network has this address")
+	r.says(advertise("2001:db8:1::/64"))
+	l.eventually("the kernel has an advertisement", func() bool { return counted(t, "Icmp6InRouterAdvertisements") > 0 })
+	l.hasOnly(v4, "10.9.0.4/24")
+	l.hasOnly(v6, "2001:db8::4/64", "2001:db8::5/64") // the kernel keeps the second, and does not use it
+	routes, err := netlink.RouteList(l.card.link, netlink.FAMILY_V6)
+	var gateways []net.IP
+	for _, one := range routes {
+		if one.Gw != nil {
+			gateways = append(gateways, one.Gw)
+		}
+	}
+	if err != nil || len(gateways) != 1 || gateways[0].String() != "fe80::1" {
+		t.Errorf("the gateways are %v, %v", gateways, err)
+	}
+	if text := l.network.String(); !strings.HasSuffix(text, " has 10.9.0.4/24, 2001:db8::4/64") {
+		t.Errorf("the page says %s", text)
+	}
+	l.resolves("2001:db8::53")
+}
+
+// counted is a number that the kernel keeps of the packets of this namespace.
+func counted(t *testing.T, name string) (n int) {
+	t.Helper()
+	text, err := os.ReadFile("/proc/self/net/snmp6")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(text)) {
+		if fields := strings.Fields(line); fields[0] == name {
+			n, _ = strconv.Atoi(fields[1])
+		}
+	}
+	return n
+}

@@ -1,0 +1,273 @@
+package boot
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/mdlayher/ndp"
+	"github.com/vishvananda/netlink"
+	"golang.org/x/net/ipv6"
+	"golang.org/x/sys/unix"
+
+	"writ/internal/testenv"
+)
+
+// lan is a network with one card of a machine, and with a host in a namespace of its own. The process of the test is in a namespace of its own, too.
+type lan struct {
+	*testing.T
+	*machine
+	card  *card
+	space string // of the host
+	host  netlink.Link
+	said  *lockedBuffer
+	named chan string
+	seen  []string // what the card got, as far as it was asked for
+}
+
+// hostLinkLocal is the host's address that routers have.
+var hostLinkLocal = netip.MustParseAddr("fe80::1")
+
+// patience is how long something may take that takes a moment.
+const patience = time.Minute
+
+func newLAN(t *testing.T) *lan {
+	t.Helper()
+	l := &lan{T: t, space: testenv.Netns(t), said: &lockedBuffer{}, named: make(chan string, 16)}
+	l.machine = &machine{consoles: consoles{since: func() time.Duration { return 0 }}}
+	l.add(l.said)
+	l.Cleanup(func() { l.close(time.Second) })
+	there, err := os.Open(l.space)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer there.Close()
+	if err := netlink.LinkAdd(&netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: "card"}, PeerName: "host", PeerNamespace: netlink.NsFd(there.Fd())}); err != nil {
+		t.Fatal(err)
+	}
+	link, err := netlink.LinkByName("card")
+	if err != nil {
+		t.Fatal(err)
+	}
+	soon(t, "card")
+	l.network.init(t.TempDir(), func(name []byte) error { l.named <- string(name); return nil })
+	l.card, _ = l.network.find(link, true)
+	testenv.InNetns(t, l.space, func() error {
+		soon(t, "host")
+		if l.host, err = netlink.LinkByName("host"); err != nil {
+			return err
+		}
+		return netlink.LinkSetUp(l.host)
+	})
+	l.hasAddress(netip.PrefixFrom(hostLinkLocal, 64))
+	return l
+}
+
+// soon makes the tests of a card for other machines with its addresses short, and has it ask for routers at once.
+func soon(t *testing.T, name string) {
+	t.Helper()
+	for file, value := range map[string]string{"conf/" + name + "/router_solicitation_delay": "0", "neigh/" + name + "/retrans_time_ms": "100"} {
+		if err := os.WriteFile("/proc/sys/net/ipv6/"+file, []byte(value), 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// hasAddress gives the host an address, without looking for another machine that has it.
+func (l *lan) hasAddress(p netip.Prefix) {
+	l.Helper()
+	testenv.InNetns(l.T, l.space, func() error {
+		address := &netlink.Addr{IPNet: ipNet(p)}
+		if p.Addr().Is6() {
+			address.Flags = unix.IFA_F_NODAD
+		}
+		return netlink.AddrAdd(l.host, address)
+	})
+}
+
+// server is one of the host.
+type server interface {
+	Serve() error
+	Close() error
+}
+
+// serve runs a server on the host until the test ends.
+func (l *lan) serve(open func() (server, error)) {
+	l.Helper()
+	var s server
+	testenv.InNetns(l.T, l.space, func() (err error) { s, err = open(); return err })
+	served := make(chan struct{})
+	go func() { defer close(served); _ = s.Serve() }()
+	l.Cleanup(func() { s.Close(); <-served })
+}
+
+// start serves the card until the test ends.
+func (l *lan) start() {
+	ctx, stop := context.WithCancel(l.Context())
+	l.Cleanup(func() { stop(); l.work.Wait() })
+	l.work.Go(func() { l.serveCard(ctx, l.card) })
+}
+
+// gets waits until people are told that the card got something.
+func (l *lan) gets(want string) {
+	l.Helper()
+	late := time.After(patience)
+	for {
+		select {
+		case got := <-l.network.up:
+			l.seen = append(l.seen, got)
+			if strings.HasPrefix(got, want) {
+				return
+			}
+			l.Errorf("the card got %s, want %s", got, want)
+		case <-late:
+			l.Fatalf("the card does not get %s; it got %q and said\n%s\n%s", want, l.seen, l.said, l.network.String())
+		}
+	}
+}
+
+// eventually waits for something that follows from what was done.
+func (l *lan) eventually(what string, is func() bool) {
+	l.Helper()
+	for late := time.Now().Add(patience); !is(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(late) {
+			l.Fatalf("%s: not so after %s; the machine said\n%s\n%s", what, patience, l.said, l.network.String())
+		}
+	}
+}
+
+// says waits for a line on the console.
+func (l *lan) says(want string) {
+	l.Helper()
+	l.eventually(fmt.Sprintf("the console says %q", want), func() bool { return strings.Contains(l.said.String(), want) })
+}
+
+// resolves waits until programs have these nameservers.
+func (l *lan) resolves(want ...string) {
+	l.Helper()
+	text := ""
+	for _, one := range want {
+		text += "nameserver " + one + "\n"
+	}
+	l.eventually(fmt.Sprintf("nameservers are %q", want), func() bool {
+		now, err := os.ReadFile(filepath.Join(l.network.etc, "resolv.conf"))
+		return string(now) == text && (err == nil || errors.Is(err, os.ErrNotExist))
+	})
+}
+
+// hasOnly compares the addresses of the card with those that it should have, besides the one that is for its link only.
+func (l *lan) hasOnly(family int, want ...string) {
+	l.Helper()
+	all, err := netlink.AddrList(l.card.link, [families]int{netlink.FAMILY_V4, netlink.FAMILY_V6}[family])
+	if err != nil {
+		l.Fatal(err)
+	}
+	var has []string
+	for _, one := range all {
+		if !one.IP.IsLinkLocalUnicast() {
+			has = append(has, one.IPNet.String())
+		}
+	}
+	slices.Sort(has)
+	if !slices.Equal(has, want) {
+		l.Errorf("the card has %q, want %q", has, want)
+	}
+}
+
+// router is what the host says as a router.
+type router struct {
+	l    *lan
+	conn *ndp.Conn
+	mu   sync.Mutex
+	now  *ndp.RouterAdvertisement
+}
+
+// routes has the host answer as a router from now on.
+func (l *lan) routes(a *ndp.RouterAdvertisement) *router {
+	l.Helper()
+	r := &router{l: l, now: a}
+	testenv.InNetns(l.T, l.space, func() (err error) {
+		r.conn, _, err = ndp.Listen(&net.Interface{Index: l.host.Attrs().Index, Name: "host", MTU: l.host.Attrs().MTU}, ndp.Addr(hostLinkLocal.String()))
+		if err != nil {
+			return err
+		}
+		return r.conn.JoinGroup(netip.IPv6LinkLocalAllRouters())
+	})
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		for {
+			m, _, _, err := r.conn.ReadFrom()
+			if err != nil {
+				return
+			}
+			if m.Type() == ipv6.ICMPTypeRouterSolicitation {
+				r.mu.Lock()
+				r.say(r.now, nil)
+				r.mu.Unlock()
+			}
+		}
+	}()
+	l.Cleanup(func() { r.conn.Close(); <-ended })
+	return r
+}
+
+// says has the router say something else from now on, and say it at once.
+func (r *router) says(a *ndp.RouterAdvertisement) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.now = a
+	r.say(a, nil)
+}
+
+// say sends an advertisement. Its packet may have other fields than it should have.
+func (r *router) say(a *ndp.RouterAdvertisement, fields *ipv6.ControlMessage) {
+	if err := r.conn.WriteTo(a, fields, netip.IPv6LinkLocalAllNodes()); err != nil {
+		r.l.Errorf("advertise: %v", err)
+	}
+}
+
+// advertise is what a router says of a network in which the kernel makes addresses.
+func advertise(prefix string, more ...ndp.Option) *ndp.RouterAdvertisement {
+	p := netip.MustParsePrefix(prefix)
+	return &ndp.RouterAdvertisement{RouterLifetime: 30 * time.Minute, Options: append([]ndp.Option{&ndp.PrefixInformation{
+		PrefixLength: uint8(p.Bits()), Prefix: p.Addr(), OnLink: true, AutonomousAddressConfiguration: true, ValidLifetime: time.Hour, PreferredLifetime: time.Hour,
+	}}, more...)}
+}
+
+// nameserver is what a router says of a nameserver.
+func nameserver(lifetime time.Duration, addresses ...string) ndp.Option {
+	o := &ndp.RecursiveDNSServer{Lifetime: lifetime}
+	for _, one := range addresses {
+		o.Servers = append(o.Servers, netip.MustParseAddr(one))
+	}
+	return o
+}
+
+// lockedBuffer may be read while it is written.
+type lockedBuffer struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (b *lockedBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.Write(p)
+}
+
+func (b *lockedBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.String()
+}

@@ -1,0 +1,151 @@
+package boot
+
+import (
+	"cmp"
+	"errors"
+	"maps"
+	"math"
+	"net"
+	"net/netip"
+	"slices"
+	"time"
+
+	"github.com/mdlayher/ndp"
+	"github.com/vishvananda/netlink"
+	"golang.org/x/net/ipv6"
+
+	"writ"
+)
+
+const (
+	// forEver is what IPv6 says of what has no end.
+	forEver = math.MaxUint32 * time.Second
+	// serversAtMost bounds the nameservers that routers advertise on one card: programs ask three.
+	serversAtMost = 3
+)
+
+// advertisement is what a router says of its network.
+type advertisement struct {
+	*ndp.RouterAdvertisement
+	from netip.Addr
+}
+
+// hearRouters returns the advertisements that routers send to a card, until done. A card that is not turned on yet hears them once it is.
+func hearRouters(link netlink.Link, done <-chan struct{}) (<-chan advertisement, error) {
+	attrs := link.Attrs()
+	conn, _, err := ndp.Listen(&net.Interface{Index: attrs.Index, MTU: attrs.MTU, Name: attrs.Name, HardwareAddr: attrs.HardwareAddr}, ndp.Unspecified)
+	if err != nil {
+		return nil, err
+	}
+	only := ipv6.ICMPFilter{}
+	only.SetAll(true)
+	only.Accept(ipv6.ICMPTypeRouterAdvertisement)
+	err = errors.Join(conn.SetICMPFilter(&only), conn.SetControlMessage(ipv6.FlagHopLimit|ipv6.FlagInterface, true), conn.JoinGroup(netip.IPv6LinkLocalAllNodes()))
+	if err != nil {
+		return nil, errors.Join(err, conn.Close())
+	}
+	go func() { <-done; _ = conn.Close() }()
+	heard := make(chan advertisement)
+	go func() {
+		for {
+			message, about, from, err := conn.ReadFrom()
+			if err != nil { // closed, or a card that has just gone
+				select {
+				case <-time.After(answerIn):
+					continue
+				case <-done:
+					return
+				}
+			}
+			said, ok := message.(*ndp.RouterAdvertisement)
+			if !ok || !isOfLink(about, attrs.Index, from) {
+				continue
+			}
+			select {
+			case heard <- advertisement{said, from}:
+			case <-done:
+				return
+			}
+		}
+	}()
+	return heard, nil
+}
+
+// isOfLink reports whether a message comes from a neighbour: no router passes on one with this hop limit, nor one of this address.
+func isOfLink(about *ipv6.ControlMessage, index int, from netip.Addr) bool {
+	return about != nil && about.IfIndex == index && about.HopLimit == ndp.HopLimit && from.IsLinkLocalUnicast()
+}
+
+// use is what a router wants DHCPv6 to be used for.
+func (a advertisement) use() dhcpv6Use {
+	switch {
+	case a.ManagedConfiguration:
+		return forAddresses
+	case a.OtherConfiguration:
+		return forNameservers
+	}
+	return forNothing
+}
+
+// givesAddresses reports whether the kernel makes addresses of what a router says.
+func (a advertisement) givesAddresses() bool {
+	return slices.ContainsFunc(a.Options, func(o ndp.Option) bool {
+		prefix, ok := o.(*ndp.PrefixInformation)
+		return ok && prefix.AutonomousAddressConfiguration && prefix.ValidLifetime > 0
+	})
+}
+
+// advertised are nameservers that routers have advertised, each with the end of its time.
+type advertised map[netip.Addr]time.Time
+
+// hear takes what a router says of nameservers, and reports whether that changes which there are.
+func (s advertised) hear(a advertisement, now time.Time) (changed bool) {
+	before := s.list()
+	for _, option := range a.Options {
+		said, ok := option.(*ndp.RecursiveDNSServer)
+		if !ok {
+			continue
+		}
+		for _, server := range said.Servers {
+			if server.IsLinkLocalUnicast() {
+				server = server.WithZone(a.from.Zone())
+			}
+			switch {
+			case said.Lifetime <= 0:
+				delete(s, server)
+			case server.IsGlobalUnicast() || server.IsLinkLocalUnicast():
+				s[server] = now.Add(said.Lifetime)
+			}
+		}
+	}
+	s.forget(now)
+	s.bound()
+	return !slices.Equal(before, s.list())
+}
+
+// forget removes those whose time has ended, and reports whether there were any.
+func (s advertised) forget(now time.Time) (some bool) {
+	before := len(s)
+	maps.DeleteFunc(s, func(_ netip.Addr, end time.Time) bool { return end.Before(now) })
+	return len(s) < before
+}
+
+// bound removes those that end first if there are too many.
+func (s advertised) bound() {
+	byEnd := slices.SortedFunc(maps.Keys(s), func(a, b netip.Addr) int { return cmp.Or(s[b].Compare(s[a]), a.Compare(b)) })
+	for _, server := range byEnd[min(len(byEnd), serversAtMost):] {
+		delete(s, server)
+	}
+}
+
+// list are the nameservers in the order of their addresses.
+func (s advertised) list() []netip.Addr { return slices.SortedFunc(maps.Keys(s), netip.Addr.Compare) }
+
+// addressTaken is the error of an address that another machine in the network has.
+func addressTaken(name string, address netip.Addr) error {
+	err := writ.Errorf(writ.CodeUsage, "%s does not use %s: another machine in its network has this address", name, address)
+	if address.IsLinkLocalUnicast() {
+		return err.WithHint("two cards have one hardware address; without another one this card has no IPv6")
+	}
+	return err.WithHint("give one of the two another address by %saddress or by the DHCPv6 server", prefix)
+}
