@@ -157,7 +157,7 @@ func (s *ipv6Watch) look(ctx context.Context, change netlink.AddrUpdate) {
 	if change.Flags&unix.IFA_F_DADFAILED != 0 {
 		s.hasAnother(change.LinkAddress)
 	}
-	all, err := netlink.AddrList(s.card.link, netlink.FAMILY_V6)
+	all, err := listed(func() ([]netlink.Addr, error) { return netlink.AddrList(s.card.link, netlink.FAMILY_V6) })
 	if err != nil {
 		s.fail("network", fmt.Errorf("list the addresses of %s: %w", s.card.name(), err))
 		return

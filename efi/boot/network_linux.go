@@ -3,6 +3,7 @@ package boot
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"net"
@@ -25,6 +26,7 @@ const (
 	lookEvery = time.Second // for cards that come late, until there is a network; then lookLater
 	lookLater = 30 * time.Second
 	tellEvery = 10 * time.Second // that there is no network yet
+	listTimes = 10               // while the kernel changes what is listed
 )
 
 // network is the cards of the machine that were found.
@@ -118,7 +120,7 @@ func (m *machine) findCards(ctx context.Context) {
 			m.fail("modules", err)
 		}
 	}
-	links, err := netlink.LinkList()
+	links, err := listed(netlink.LinkList)
 	if err != nil {
 		m.fail("network", err)
 		return
@@ -131,6 +133,16 @@ func (m *machine) findCards(ctx context.Context) {
 			m.work.Go(func() { m.serveCard(ctx, c) })
 		}
 	}
+}
+
+// listed calls a function that lists what the kernel has, and calls it again if something changed meanwhile.
+func listed[T any](list func() ([]T, error)) (all []T, err error) {
+	for range listTimes {
+		if all, err = list(); !errors.Is(err, netlink.ErrDumpInterrupted) {
+			break
+		}
+	}
+	return all, err
 }
 
 // find notes a card, and reports whether it is new.

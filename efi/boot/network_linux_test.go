@@ -55,6 +55,22 @@ func TestNameserversOfTheConfigurationComeFirst(t *testing.T) {
 	}
 }
 
+func TestAListIsReadAgainWhenTheKernelChangedItMeanwhile(t *testing.T) {
+	calls := 0
+	all, err := listed(func() ([]int, error) {
+		if calls++; calls < 3 {
+			return []int{1}, netlink.ErrDumpInterrupted
+		}
+		return []int{1, 2}, nil
+	})
+	if len(all) != 2 || err != nil {
+		t.Errorf("it is %v, %v", all, err)
+	}
+	if _, err := listed(func() ([]int, error) { return nil, netlink.ErrDumpInterrupted }); err == nil {
+		t.Error("a list that never ends is complete")
+	}
+}
+
 func TestOnlyThePowerButtonTurnsOff(t *testing.T) {
 	pressed := append(make([]byte, 16), 1, 0, 116, 0, 1, 0, 0, 0)
 	if !isPowerPressed(pressed) {
