@@ -16,8 +16,8 @@ import (
 
 // card is a network card that is served. What it waits for and what it has is guarded by the lock of the network.
 type card struct {
-	link   netlink.Link
-	chosen bool // the settings of one card are its own
+	link   netlink.Link // that of its VLAN if it is in one
+	chosen bool         // the settings of one card are its own
 	waits  [families]string
 	has    [families][]netip.Prefix
 }
@@ -97,6 +97,13 @@ func (m *machine) unmatched() string {
 
 // serveCard gives a card its addresses, and keeps them.
 func (m *machine) serveCard(ctx context.Context, c *card) {
+	if c.chosen && m.config.VLAN != 0 {
+		if err := m.enterVLAN(c); err != nil {
+			m.network.waits(c, v4, "cannot enter the VLAN %d", m.config.VLAN)
+			m.fail("network", err)
+			return
+		}
+	}
 	asks := !c.chosen || len(m.config.Addresses) == 0
 	ipv6, err := m.watchIPv6(c, asks) // before the card is turned on, so that no router is missed
 	if err != nil {

@@ -2,10 +2,12 @@ package boot
 
 import (
 	"errors"
+	"fmt"
 	"net"
 	"net/netip"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	"writ"
@@ -27,11 +29,18 @@ type Config struct {
 
 	TimeServers []string // asked by NTP; the clock of the machine is believed if there are none
 
-	Interface   string         // name or hardware address of the network card that the next two are for; every card if ""
+	Interface   string         // name or hardware address of the network card that the next three are for; every card if ""
+	VLAN        int            // the card has its addresses in this VLAN, and none outside; 0 for none
 	Addresses   []netip.Prefix // IPv4 and IPv6; the card asks for others only if there are none
 	Gateways    []netip.Addr   // of a card with addresses
 	Nameservers []netip.Addr   // before those that the network tells
 }
+
+// The ids of VLANs that a network can have: the two others of 12 bits mean something else.
+const (
+	firstVLAN = 1
+	lastVLAN  = 4094
+)
 
 // prefix begins the words that are ours; joinWord is the one that is a secret.
 const (
@@ -39,6 +48,7 @@ const (
 	joinWord = prefix + "join"
 
 	clusterWord = prefix + "cluster"
+	vlanWord    = prefix + "vlan"
 )
 
 var clusterPattern = regexp.MustCompile(`^[0-9a-f]{64}$`)
@@ -80,6 +90,14 @@ var settings = []setting{
 	}},
 	{prefix + "ntp", func(c *Config, v string) error { c.TimeServers = strings.Split(v, ","); return nil }},
 	{prefix + "interface", func(c *Config, v string) error { c.Interface = strings.ToLower(v); return nil }},
+	{vlanWord, func(c *Config, v string) error {
+		id, err := strconv.Atoi(v)
+		if err != nil || id < firstVLAN || id > lastVLAN {
+			return fmt.Errorf("the id of a VLAN is a number from %d to %d", firstVLAN, lastVLAN)
+		}
+		c.VLAN = id
+		return nil
+	}},
 	{prefix + "address", func(c *Config, v string) (err error) {
 		c.Addresses, err = list(v, hostPrefix)
 		return err

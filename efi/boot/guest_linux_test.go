@@ -37,7 +37,7 @@ import (
 // The words of the guest, and a mark by which a test knows that it is in there.
 const (
 	guestToken = "writ2.not-to-be-shown"
-	guestWords = "writ.join=" + guestToken + " writ.name=guest-1 writ.nameserver=192.0.2.53 writ.data=of-guest-1 writ.disk=S-GUEST-1"
+	guestWords = "writ.join=" + guestToken + " writ.name=guest-1 writ.nameserver=192.0.2.53 writ.data=of-guest-1 writ.disk=S-GUEST-1 writ.interface=52:54:00:12:34:58 writ.vlan=7"
 	insideVar  = "-test.run=^TestInside$"
 )
 
@@ -144,6 +144,7 @@ func TestInside(t *testing.T) {
 	}
 	fmt.Println("the runner says canary")
 	awaitAddress(t, "eth1", "fec0::5054:ff:fe12:3457/64") // which a router advertises
+	awaitAddress(t, "eth2.7", vlanCard)
 	read := func(file string) string {
 		text, err := os.ReadFile(file)
 		if err != nil {
@@ -157,6 +158,7 @@ func TestInside(t *testing.T) {
 		"/proc/sys/kernel/hostname":       "guest-1\n",
 		"/proc/sys/kernel/dmesg_restrict": "1\n",
 		"/proc/net/route":                 "0202000A", // a gateway
+		"/proc/net/vlan/config":           "eth2.7         | 7  | eth2\n",
 		"/proc/mounts":                    "/dev/vda /var/lib/writ btrfs rw,",
 		"/proc/self/mountinfo":            " /sys/fs/cgroup ",
 		boot.TokenAt:                      guestToken + "\n",
@@ -389,13 +391,15 @@ func TestTheFirstProcessPreparesAMachine(t *testing.T) {
 	}
 	clock := timeServer(t, 2*time.Hour)
 	server, reported := bootServer(t)
-	ctx, stop := context.WithTimeout(t.Context(), 2*time.Minute) // a guest that stops with an error waits to be read
+	wire := serveVLAN(t, func() bool { said, _ := reported(); return said != "" }) // not the first address, so that stages have an order
+	ctx, stop := context.WithTimeout(t.Context(), 2*time.Minute)                   // a guest that stops with an error waits to be read
 	defer stop()
 	began := time.Now()
 	said, err := exec.CommandContext(ctx, qemu, "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot", "-serial", "stdio",
 		"-machine", "q35", "-accel", "tcg", "-cpu", "max", "-m", "512", "-kernel", kernel.Image, "-initrd", initrd, "-append", "console=ttyS0 quiet panic=-1 writ.ntp=10.0.2.2:"+clock+" writ.boot=http://10.0.2.2:"+server+progress.Path+"52-54-00-12-34-56 "+guestWords,
 		"-netdev", "hubport,id=n1,hubid=1", "-device", "virtio-net-pci,netdev=n1,romfile=,addr=5", // where nothing answers
 		"-netdev", "user,id=n0,ipv4=on,ipv6=on", "-device", "virtio-net-pci,netdev=n0,romfile=,addr=6",
+		"-netdev", "socket,id=n2,connect="+wire, "-device", "virtio-net-pci,netdev=n2,romfile=,addr=7",
 		"-drive", "if=none,id=d0,format=raw,file="+disk, "-device", "virtio-blk-pci,drive=d0,serial=S-GUEST-1").CombinedOutput()
 	text := strings.ReplaceAll(string(said), "\r", "")
 	t.Logf("the guest ran for %.1f s and said:\n%s", time.Since(began).Seconds(), text)
@@ -410,7 +414,7 @@ func TestTheFirstProcessPreparesAMachine(t *testing.T) {
 		}
 	}
 	for _, want := range []string{clockLine, "clock    set by ", "start    writ of a test on Linux 6.", "data     /dev/vda, btrfs made with the label of-guest-1", "eth1 10.0.2.15/24, gateway 10.0.2.2, by DHCP",
-		"eth1 fec0::5054:ff:fe12:3457/64, gateway fe80::2, advertised by a router for ", "service  faulty ended with exit code 3: no such (redacted); starts again in 1s",
+		"eth1 fec0::5054:ff:fe12:3457/64, gateway fe80::2, advertised by a router for ", "eth2.7 " + vlanCard + ", by DHCP from 192.0.2.1", "service  faulty ended with exit code 3: no such (redacted); starts again in 1s",
 		"service  slow is ready", "the runner says (redacted)", "--- PASS: TestInside", "told to turn off", "bye"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("the guest does not say %q", want)

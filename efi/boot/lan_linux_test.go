@@ -168,7 +168,9 @@ func (l *lan) resolves(want ...string) {
 // hasOnly compares the addresses of the card with those that it should have, besides the one that is for its link only.
 func (l *lan) hasOnly(family int, want ...string) {
 	l.Helper()
-	all, err := netlink.AddrList(l.card.link, [families]int{netlink.FAMILY_V4, netlink.FAMILY_V6}[family])
+	all, err := listed(func() ([]netlink.Addr, error) {
+		return netlink.AddrList(l.card.link, [families]int{netlink.FAMILY_V4, netlink.FAMILY_V6}[family])
+	})
 	if err != nil {
 		l.Fatal(err)
 	}

@@ -1,0 +1,52 @@
+package boot
+
+import (
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"writ"
+)
+
+// vlanModule is the module of the kernel for VLANs. It is loaded only if the settings name a VLAN.
+const vlanModule = "8021q"
+
+// enterVLAN puts a card into its VLAN: what was the card is from then on the part of it in there. The card itself gets no address.
+func (m *machine) enterVLAN(c *card) error {
+	if m.loader != nil {
+		if _, err := m.loader.named([]string{vlanModule}); err != nil {
+			return err
+		}
+	}
+	if err := c.setIPv6("disable_ipv6", "1"); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("turn off IPv6 outside of the VLAN of %s: %w", c.name(), err)
+	}
+	if err := netlink.LinkSetUp(c.link); err != nil {
+		return fmt.Errorf("turn on %s: %w", c.name(), err)
+	}
+	attrs := netlink.NewLinkAttrs()
+	attrs.Name, attrs.ParentIndex = fmt.Sprintf("%s.%d", c.name(), m.config.VLAN), c.link.Attrs().Index
+	if err := netlink.LinkAdd(&netlink.Vlan{LinkAttrs: attrs, VlanId: m.config.VLAN, VlanProtocol: netlink.VLAN_PROTOCOL_8021Q}); err != nil {
+		return vlanError(c.name(), m.config.VLAN, err)
+	}
+	inside, err := netlink.LinkByName(attrs.Name)
+	if err != nil {
+		return vlanError(c.name(), m.config.VLAN, err)
+	}
+	m.network.mu.Lock()
+	defer m.network.mu.Unlock()
+	c.link = inside
+	return nil
+}
+
+// vlanError says why a card cannot be in a VLAN, and what to do.
+func vlanError(name string, id int, err error) error {
+	if !errors.Is(err, unix.EOPNOTSUPP) {
+		return fmt.Errorf("make the VLAN %d of %s: %w", id, name, err)
+	}
+	return writ.Errorf(writ.CodeUsage, "make the VLAN %d of %s: this image has no module %s", id, name, vlanModule).
+		WithHint("build the image with `--module %s`, and with a kernel that has it: Debian's linux-image-cloud-amd64 and linux-image-amd64 do", vlanModule)
+}

@@ -1,0 +1,41 @@
+package boot
+
+import (
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/vishvananda/netlink"
+
+	"writ/internal/testenv"
+)
+
+// A card is in the VLAN of the settings, and has no address outside. If the kernel has none, the console says which module is missing and where it is.
+func TestACardIsInItsVLANOrSaysWhatItsImageLacks(t *testing.T) {
+	t.Parallel()
+	if !testenv.OwnNetns(t) {
+		return
+	}
+	l := newLAN(t)
+	if err := l.config.Read("writ.vlan=7 writ.interface=card writ.address=10.9.0.4/24"); err != nil {
+		t.Fatal(err)
+	}
+	l.start()
+	l.eventually("the card is in its VLAN, or cannot be", func() bool {
+		return len(l.network.up) > 0 || strings.Contains(l.network.String(), "cannot enter the VLAN 7")
+	})
+	if _, err := os.Stat("/proc/net/vlan"); err != nil {
+		l.says("error: make the VLAN 7 of card: this image has no module 8021q")
+		l.says("--module 8021q")
+		l.says("linux-image-amd64")
+		return
+	}
+	l.gets("card.7 10.9.0.4/24, as configured")
+	outside, err := netlink.LinkByName("card")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if all, err := netlink.AddrList(outside, netlink.FAMILY_ALL); len(all) > 0 || err != nil {
+		t.Errorf("outside of the VLAN the card has %v, %v", all, err)
+	}
+}
