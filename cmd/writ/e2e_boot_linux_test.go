@@ -47,18 +47,26 @@ func staticWrit(t *testing.T) string {
 	return path
 }
 
-// newLAN makes a bridge with this host and a tap for a machine, and a DHCP server there.
-func newLAN(t *testing.T) (tap string) {
+// newBridge makes a bridge with this host, at these addresses, and with a tap for a machine.
+func newBridge(t *testing.T, addresses ...string) (tap string) {
 	t.Helper()
-	for _, line := range []string{
-		"ip link add lan type bridge", "ip addr add " + bootHost + "/24 dev lan", "ip link set lan up",
-		"ip tuntap add dev tap0 mode tap", "ip link set tap0 master lan", "ip link set tap0 up",
-	} {
+	lines := []string{"ip link add lan type bridge", "ip link set lan up", "ip tuntap add dev tap0 mode tap", "ip link set tap0 master lan", "ip link set tap0 up"}
+	for _, address := range addresses {
+		lines = append(lines, "ip addr add dev lan "+address)
+	}
+	for _, line := range lines {
 		words := strings.Fields(line)
 		if out, err := exec.Command(words[0], words[1:]...).CombinedOutput(); err != nil {
 			t.Fatalf("%s: %v\n%s", line, err, out)
 		}
 	}
+	return "tap0"
+}
+
+// newLAN makes a bridge with this host and a tap for a machine, and a DHCP server there.
+func newLAN(t *testing.T) (tap string) {
+	t.Helper()
+	tap = newBridge(t, bootHost+"/24")
 	server, err := server4.NewServer("lan", &net.UDPAddr{IP: net.IPv4zero, Port: dhcpv4.ServerPort}, func(conn net.PacketConn, peer net.Addr, m *dhcpv4.DHCPv4) {
 		answers := map[dhcpv4.MessageType]dhcpv4.MessageType{dhcpv4.MessageTypeDiscover: dhcpv4.MessageTypeOffer, dhcpv4.MessageTypeRequest: dhcpv4.MessageTypeAck}
 		kind, ok := answers[m.MessageType()]
@@ -81,7 +89,7 @@ func newLAN(t *testing.T) (tap string) {
 	served := make(chan struct{})
 	go func() { defer close(served); _ = server.Serve() }()
 	t.Cleanup(func() { server.Close(); <-served })
-	return "tap0"
+	return tap
 }
 
 // bootRedis is the Redis of the datacenter, at a socket.
