@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"debug/pe"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -279,38 +278,6 @@ func section(t *testing.T, made *image.Image, name string) []byte {
 	return data[:min(len(data), int(s.VirtualSize))]
 }
 
-// timeServer is an NTP server on loopback whose clock is ahead, and returns its port.
-func timeServer(t *testing.T, ahead time.Duration) (port string) {
-	t.Helper()
-	conn, err := net.ListenPacket("udp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	stopped := make(chan struct{})
-	t.Cleanup(func() { conn.Close(); <-stopped })
-	go func() {
-		defer close(stopped)
-		for {
-			b := make([]byte, 48)
-			n, from, err := conn.ReadFrom(b)
-			if err != nil {
-				return
-			}
-			if n < len(b) {
-				continue
-			}
-			// Seconds since 1900, and their 2^32nd parts.
-			now := time.Now().Add(ahead)
-			stamp := binary.BigEndian.AppendUint32(nil, uint32(now.Unix()+2208988800))
-			stamp = binary.BigEndian.AppendUint32(stamp, uint32(uint64(now.Nanosecond())<<32/1e9))
-			answer := slices.Concat([]byte{0x24, 1, 6, 0xec}, make([]byte, 8), []byte("TEST"), stamp, b[40:48], stamp, stamp)
-			_, _ = conn.WriteTo(answer, from)
-		}
-	}()
-	_, port, _ = net.SplitHostPort(conn.LocalAddr().String())
-	return port
-}
-
 // bootServer is a boot server on loopback. It returns its port, and a function that returns all reports that it got, and what it made of the last.
 func bootServer(t *testing.T) (port string, reported func() (string, bootserver.Machine)) {
 	t.Helper()
@@ -389,7 +356,7 @@ func TestTheFirstProcessPreparesAMachine(t *testing.T) {
 	if err := errors.Join(os.WriteFile(disk, nil, 0o600), os.Truncate(disk, 128<<20)); err != nil {
 		t.Fatal(err)
 	}
-	clock := timeServer(t, 2*time.Hour)
+	_, clock, _ := net.SplitHostPort(boot.TimeServer(t, "127.0.0.1:0", 2*time.Hour))
 	server, reported := bootServer(t)
 	wire := serveVLAN(t, func() bool { said, _ := reported(); return said != "" }) // not the first address, so that stages have an order
 	ctx, stop := context.WithTimeout(t.Context(), 2*time.Minute)                   // a guest that stops with an error waits to be read

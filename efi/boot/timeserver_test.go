@@ -1,0 +1,48 @@
+package boot
+
+import (
+	"encoding/binary"
+	"net"
+	"slices"
+	"testing"
+	"time"
+)
+
+// TimeServer is an NTP server whose clock is ahead, and returns its address. Tests outside of the package use it, too.
+func TimeServer(t *testing.T, address string, ahead time.Duration) string {
+	t.Helper()
+	conn, err := net.ListenPacket("udp", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	stopped := make(chan struct{})
+	t.Cleanup(func() { conn.Close(); <-stopped })
+	go func() {
+		defer close(stopped)
+		for {
+			b := make([]byte, 48)
+			n, from, err := conn.ReadFrom(b)
+			if err != nil {
+				return
+			}
+			if n < len(b) {
+				continue
+			}
+			// Seconds since 1900, and their 2^32nd parts.
+			now := time.Now().Add(ahead)
+			stamp := binary.BigEndian.AppendUint32(nil, uint32(now.Unix()+2208988800))
+			stamp = binary.BigEndian.AppendUint32(stamp, uint32(uint64(now.Nanosecond())<<32/1e9))
+			answer := slices.Concat([]byte{0x24, 1, 6, 0xec}, make([]byte, 8), []byte("TEST"), stamp, b[40:48], stamp, stamp)
+			_, _ = conn.WriteTo(answer, from)
+		}
+	}()
+	return conn.LocalAddr().String()
+}
+
+// Time servers may have IPv6 only.
+func TestATimeServerIsAskedByIPv6(t *testing.T) {
+	answer, err := query(TimeServer(t, "[::1]:0", time.Hour))
+	if err != nil || answer.ClockOffset.Round(time.Minute) != time.Hour {
+		t.Errorf("it answers %+v, %v", answer, err)
+	}
+}
