@@ -119,9 +119,7 @@ func TestACardFollowsItsDHCPv6Server(t *testing.T) {
 	l.start()
 	l.gets("card 2001:db8::7/128, gateway fe80::1, by DHCPv6 for 1m0s")
 	l.resolves("2001:db8::54", "2001:db8::53")
-	if name := <-l.named; name != "rack-7" {
-		t.Errorf("the machine is called %s", name)
-	}
+	l.isCalled("rack-7")
 	l.gets("card 2001:db8::8/128, gateway fe80::1, by DHCPv6 for ")
 	l.hasOnly(v6, "2001:db8::8/128")
 	l.says("card has lost 2001:db8::8/128")

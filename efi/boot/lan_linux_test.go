@@ -146,6 +146,19 @@ func (l *lan) eventually(what string, is func() bool) {
 	}
 }
 
+// isCalled waits until the machine is given a name, and compares its beginning.
+func (l *lan) isCalled(want string) {
+	l.Helper()
+	select {
+	case name := <-l.named:
+		if !strings.HasPrefix(name, want) {
+			l.Errorf("the machine is called %s, want %s", name, want)
+		}
+	case <-time.After(patience):
+		l.Errorf("the machine is not called %s", want)
+	}
+}
+
 // says waits for a line on the console.
 func (l *lan) says(want string) {
 	l.Helper()

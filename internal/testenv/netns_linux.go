@@ -6,6 +6,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -68,6 +69,7 @@ func OwnNetns(t *testing.T) bool {
 	InNetns(t, Netns(t), func() error {
 		again := exec.Command(self, "-test.run=^"+t.Name()+"$", "-test.v")
 		again.Env = append(os.Environ(), ownNetnsVar+"=yes")
+		again.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} // InNetns keeps the thread with which it would end
 		said, err := again.CombinedOutput()
 		switch {
 		case err != nil:
