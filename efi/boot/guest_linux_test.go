@@ -19,6 +19,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -65,6 +66,8 @@ func TestMain(m *testing.M) {
 		os.Exit(3)
 	case len(os.Args) == 2 && os.Args[1] == "contained":
 		changeRoot()
+	case len(os.Args) == 2 && os.Args[1] == "own-proc":
+		mountProc()
 	case len(os.Args) == 2 && os.Args[1] == "short":
 		time.Sleep(50 * time.Millisecond)
 		os.Exit(0)
@@ -111,6 +114,15 @@ func changeRoot() {
 	}
 	left, _ := os.ReadDir("/")
 	fmt.Println(len(left))
+	os.Exit(0)
+}
+
+// mountProc is the first process of a container with users of its own, which gets a /proc.
+func mountProc() {
+	if err := unix.Mount("proc", "/proc", "proc", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, ""); err != nil {
+		fmt.Println(err)
+		os.Exit(1)
+	}
 	os.Exit(0)
 }
 
@@ -195,6 +207,15 @@ func TestInside(t *testing.T) {
 	}
 	if out, err := exec.Command(boot.Program, "contained").CombinedOutput(); err != nil || string(out) != "0\n" {
 		t.Errorf("a process cannot have another root directory, or sees more than that: %v, %s", err, out)
+	}
+	users := exec.Command(boot.Program, "own-proc")
+	ids := []syscall.SysProcIDMap{{HostID: 100000, Size: 65536}}
+	users.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWUSER | unix.CLONE_NEWPID | unix.CLONE_NEWNS, UidMappings: ids, GidMappings: ids, Credential: &syscall.Credential{NoSetGroups: true}}
+	if out, err := users.CombinedOutput(); err != nil {
+		t.Errorf("a container with users of its own gets no /proc: %v, %s", err, out)
+	}
+	if info, err := os.Stat("/run/whole"); err != nil || info.Mode().Perm() != 0o700 {
+		t.Errorf("/proc with the token is open to others: %v, %v", info, err)
 	}
 	if conn, err := net.Dial("unix", serviceSocket); err != nil {
 		t.Errorf("a service is not ready before the runner: %v", err)

@@ -282,6 +282,24 @@ func hideCmdline(text string) error {
 	if err := unix.Mount(instead, "/proc/cmdline", "", unix.MS_BIND, ""); err != nil {
 		return fmt.Errorf("hide the token in /proc/cmdline: %w", err)
 	}
+	return mountWholeProc()
+}
+
+// wholeProc is /proc with nothing hidden, for root alone.
+const wholeProc = "/run/whole/proc"
+
+// mountWholeProc lets containers with users of their own have a /proc: the kernel gives them one only if the host has one where no file is covered.
+func mountWholeProc() error {
+	err := os.Mkdir(filepath.Dir(wholeProc), 0o700)
+	if err == nil {
+		err = os.Mkdir(wholeProc, 0o700)
+	}
+	if err == nil {
+		err = unix.Mount("proc", wholeProc, "proc", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, "")
+	}
+	if err != nil {
+		return fmt.Errorf("mount another /proc for containers: %w", err)
+	}
 	return nil
 }
 

@@ -185,6 +185,7 @@ func (j *job) spec(r *record, p *plan, image client.Image) []oci.SpecOpts {
 		oci.WithMemoryLimit(uint64(p.args.MemoryMiB)<<20),
 		oci.WithPidsLimit(maxProcesses),
 		asManyFilesAsTheDaemon,
+		withoutCmdline,
 		lessCalls, // last, as it depends on the capabilities
 	)
 	if r.Own.IDs != 0 {
@@ -219,6 +220,12 @@ func hasProgram(_ context.Context, _ oci.Client, _ *containers.Container, s *oci
 // asManyFilesAsTheDaemon removes containerd's own bound of 1,024 open files, which is too small for databases.
 func asManyFilesAsTheDaemon(_ context.Context, _ oci.Client, _ *containers.Container, s *oci.Spec) error {
 	s.Process.Rlimits = nil
+	return nil
+}
+
+// withoutCmdline hides the command line of the host's kernel, which may have a token.
+func withoutCmdline(_ context.Context, _ oci.Client, _ *containers.Container, s *oci.Spec) error {
+	s.Linux.MaskedPaths = append(s.Linux.MaskedPaths, "/proc/cmdline")
 	return nil
 }
 
