@@ -48,6 +48,9 @@ func asInit() *boot.Machine {
 			if c.Drivers != "" {
 				args = append(args, "--drivers", c.Drivers)
 			}
+			if c.ImageAllow != "" {
+				args = append(args, "--image-allow", c.ImageAllow)
+			}
 			return args
 		},
 	}

@@ -22,6 +22,7 @@ type Config struct {
 	Join        string   // token with which the node joins; a secret
 	Cluster     string   // id of the cluster to believe in, for a node without a token: it waits to be approved
 	Drivers     string   // as --drivers of the runner; its default if ""
+	ImageAllow  string   // as --image-allow of the runner: images come from the internet only if ""
 	Data        string   // label of the file system with the node's data; it is in memory if "" and Disk is "", too
 	Disk        string   // serial number of the disk with that file system, which is made there if the disk is empty; no disk is written to if ""
 
@@ -82,6 +83,7 @@ var settings = []setting{
 		return nil
 	}},
 	{prefix + "drivers", func(c *Config, v string) error { c.Drivers = v; return nil }},
+	{prefix + "image-allow", func(c *Config, v string) error { c.ImageAllow = v; return nil }},
 	{prefix + "data", func(c *Config, v string) error { c.Data = v; return nil }},
 	{prefix + "disk", func(c *Config, v string) error { c.Disk = v; return nil }},
 	{prefix + "boot", func(c *Config, v string) (err error) {

@@ -18,14 +18,14 @@ func TestWordsOfTheCommandLineAreRead(t *testing.T) {
 		"writ.supervisor=https://10.0.0.1:7441\nwrit.redis=rediss://10.0.0.1:6379/0\nwrit.name=of-the-image\n",
 		"BOOT_IMAGE=/writ console=ttyS0 quiet  writ.name=n1 writ.supervisor=https://a:7441,https://b:7441 writ.join=writ2.abc init=/x writ.drivers=host writ.boot=http://10.0.0.1:8080/boot/report/52-54-00-77-00-50",
 		"writ.interface=52:54:00:AB:00:01 writ.vlan=7 writ.address=10.0.0.5/24,2001:db8::5/64 writ.gateway=10.0.0.1,fe80::1 writ.nameserver=10.0.0.2,2001:db8::53",
-		"writ.disk=S-1",
+		"writ.disk=S-1 writ.image-allow=10.0.0.0/24",
 	} {
 		if err := c.Read(text); err != nil {
 			t.Error(err)
 		}
 	}
-	got := []string{c.Name, strings.Join(c.Supervisors, " "), c.Redis, c.Join, c.Drivers, c.Boot, c.Interface, fmt.Sprint(c.VLAN, c.Addresses, c.Gateways, c.Nameservers), c.Disk, c.label()}
-	want := []string{"n1", "https://a:7441 https://b:7441", "rediss://10.0.0.1:6379/0", "writ2.abc", "host", "http://10.0.0.1:8080/boot/report/52-54-00-77-00-50", "52:54:00:ab:00:01", "7 [10.0.0.5/24 2001:db8::5/64] [10.0.0.1 fe80::1] [10.0.0.2 2001:db8::53]", "S-1", usualLabel}
+	got := []string{c.Name, strings.Join(c.Supervisors, " "), c.Redis, c.Join, c.Drivers, c.Boot, c.Interface, fmt.Sprint(c.VLAN, c.Addresses, c.Gateways, c.Nameservers), c.Disk, c.ImageAllow, c.label()}
+	want := []string{"n1", "https://a:7441 https://b:7441", "rediss://10.0.0.1:6379/0", "writ2.abc", "host", "http://10.0.0.1:8080/boot/report/52-54-00-77-00-50", "52:54:00:ab:00:01", "7 [10.0.0.5/24 2001:db8::5/64] [10.0.0.1 fe80::1] [10.0.0.2 2001:db8::53]", "S-1", "10.0.0.0/24", usualLabel}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}

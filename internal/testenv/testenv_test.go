@@ -115,6 +115,24 @@ func TestGateInstallsEveryPackage(t *testing.T) {
 	}
 }
 
+func TestPackagesOfNodeImagesAreThoseOfTheManual(t *testing.T) {
+	for file, where := range map[string]struct {
+		line string
+		want []string
+	}{
+		"../../.ci/nightly":         {`(?m)^downloaded=\((.*)\)$`, slices.Concat(ImageParts, ImagePackages)},
+		"../../docs/manual/boot.md": {`(?m)^apt-get download (containerd .*)$`, ImagePackages},
+	} {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if line := regexp.MustCompile(where.line).FindSubmatch(text); line == nil || !slices.Equal(strings.Fields(string(line[1])), where.want) {
+			t.Errorf("%s has %q, want %q", file, line, where.want)
+		}
+	}
+}
+
 func TestKernelIsFoundWithItsModules(t *testing.T) {
 	dir := t.TempDir()
 	for _, path := range []string{"boot/vmlinuz-6.1.0-2-cloud-amd64", "boot/vmlinuz-6.1.0-9-cloud-amd64", "lib/modules/6.1.0-2-cloud-amd64/modules.builtin"} {
