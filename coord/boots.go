@@ -52,7 +52,7 @@ func (c *Coordinator) moreBoots(ctx context.Context, a *reply[api.DatacenterBoot
 		}
 		first.Machines = append(first.Machines, next.Machines...)
 	}
-	first.Machines = first.Machines[:min(len(first.Machines), most)] // whatever it was sent
+	first.Machines = first.Machines[:min(len(first.Machines), most)] // a datacenter may send more than it was asked for
 }
 
 func bootsView(a reply[api.DatacenterBoots]) api.DatacenterBoots {

@@ -32,12 +32,7 @@ func viewOf(r writ.Run, state api.RunState) api.Run {
 
 // whyWaiting says in a sentence why a submission waits.
 func (c *Coordinator) whyWaiting(r ledger.Run) string {
-	name := string(r.Datacenter)
-	if roster := c.rosters.current.Load(); roster != nil {
-		if d := roster.Datacenter(r.Datacenter); d != nil {
-			name = d.Name
-		}
-	}
+	name := c.datacenterName(r.Datacenter)
 	if _, connected := c.links.Session(r.Datacenter); !connected {
 		return "waits for the datacenter " + name + " to connect"
 	}

@@ -68,7 +68,7 @@ func (a *app) payload(ctx context.Context, path string, o *orderFlags, who func(
 	if err != nil {
 		return nil, err
 	}
-	a.warnOfRoles(roster, signer.Name) // also whoever signs the text with another program
+	a.warnOfRoles(roster, signer.Name) // also a person who signs the text with another program
 	a.endWithCertificate(signer.Certificate(roster), o)
 	order, err := a.order(ctx, c, roster, script, o)
 	if err != nil {

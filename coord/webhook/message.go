@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"net/url"
+	"strconv"
 	"strings"
 	"time"
 
@@ -158,7 +159,7 @@ func expiries(all []identity.Expiry, now time.Time) (messages []*Message) {
 			continue
 		}
 		data := &Expiry{What: e.What, At: e.At.UTC(), Ended: e.Ended(now), Renew: e.Renew}
-		messages = append(messages, newMessage(Expires, now, data, e.What, moment(e.At), string(rune('0'+stage))))
+		messages = append(messages, newMessage(Expires, now, data, e.What, moment(e.At), strconv.Itoa(stage)))
 	}
 	return messages
 }

@@ -23,6 +23,7 @@ import (
 
 	"writ"
 	"writ/identity"
+	"writ/internal/sleep"
 	"writ/ledger"
 )
 
@@ -262,7 +263,9 @@ func (c *course) tell(ctx context.Context, m *Message) error {
 		if n == 1 || pause >= longest {
 			c.s.Log.WarnContext(ctx, "send to a webhook; trying again", "webhook", c.to.Name, "host", c.to.host(), "type", m.Type, "message", m.ID, "err", err, "retry_in", pause)
 		}
-		wait(ctx, nil, pause)
+		if err := sleep.For(ctx, pause); err != nil {
+			return err
+		}
 	}
 }
 
