@@ -44,7 +44,7 @@ func (m Machine) advice(now time.Time) string {
 	ago := duration(since)
 	switch {
 	case m.Failed:
-		return m.Step + ": " + m.Text
+		return m.failure(ago)
 	case m.Failures > 0 && !(m.Step == StepSent && since > sentQuiet): // else the image was started at last
 		return fmt.Sprintf("iPXE could not load or start the image, %s: see its screen for the error. It tries again every 10 s", times(m.Failures))
 	}
@@ -66,6 +66,18 @@ func (m Machine) advice(now time.Time) string {
 		return "joined " + ago + " ago; `writ node list` says what became of it"
 	}
 	return late(since > stageQuiet, m.Step+" "+ago+" ago"+withText(m.Text), "no call since: see its console")
+}
+
+// failure says what does not work, and what a person does about it.
+func (m Machine) failure(ago string) string {
+	text := m.Step + ": " + m.Text
+	if m.Held {
+		text = "held at " + m.Step + " for " + ago + ": " + m.Text
+	}
+	if m.Next != "" {
+		text += ". Next: " + m.Next
+	}
+	return text
 }
 
 func times(n int) string {

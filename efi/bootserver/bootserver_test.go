@@ -261,6 +261,26 @@ func TestAMachineThatStartsInVainIsNamed(t *testing.T) {
 	}
 }
 
+// What does not work is there with what to do about it, and with whether it is held. The next report ends that.
+func TestAMachineThatIsHeldIsListedWithWhatToDo(t *testing.T) {
+	f := newFixture(t, nil)
+	failing := progress.Report{Stage: progress.StageRunner, Failed: true, Text: "the token is spent", Next: "make another one"}
+	f.report(macName, failing)
+	if r := f.row(); r.Advice != "runner: the token is spent. Next: make another one" {
+		t.Errorf("the advice is %s", r.Advice)
+	}
+	f.pass(40 * time.Second)
+	failing.Held = true
+	f.report(macName, failing)
+	if r := f.row(); r.Advice != "held at runner for 40 s: the token is spent. Next: make another one" || !r.Held {
+		t.Errorf("the advice is %s", r.Advice)
+	}
+	f.report(macName, progress.Report{Stage: progress.StageJoined})
+	if r := f.row(); r.Held || r.Next != "" || strings.Contains(r.Advice, "token") {
+		t.Errorf("a machine that has joined is %+v", r)
+	}
+}
+
 // A repeated report of a stage does not hide for how long the machine is there.
 func TestAStageBeginsWithItsFirstReport(t *testing.T) {
 	f := newFixture(t, nil)

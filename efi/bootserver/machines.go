@@ -29,6 +29,8 @@ type Machine struct {
 	Heard  time.Time `json:"heard"`            // when it asked or reported last, or took a part of the image
 	Failed bool      `json:"failed,omitempty"` // the step cannot go on, for the reason in Text
 	Text   string    `json:"text,omitempty"`
+	Next   string    `json:"next,omitempty"` // what a person does about it
+	Held   bool      `json:"held,omitempty"` // it failed twice in the same way, and is tried seldom
 	Node   string    `json:"node,omitempty"` // what it is called as a node
 
 	Address string `json:"address"` // where its last request came from
@@ -53,7 +55,7 @@ func (m *Machine) reach(step string, failed bool, text string, now time.Time) {
 	if m.Step != step || m.Failed != failed {
 		m.Since = now
 	}
-	m.Step, m.Failed, m.Text = step, failed, text
+	m.Step, m.Failed, m.Text, m.Next, m.Held = step, failed, text, "", false
 }
 
 // table has the machines.

@@ -317,6 +317,7 @@ func (s *Server) answerReport(w http.ResponseWriter, r *http.Request) {
 	report = report.Clean()
 	s.note(r, mac, func(m *Machine) {
 		m.reach(report.Stage, report.Failed, report.Text, s.Now())
+		m.Next, m.Held = report.Next, report.Held
 		m.Node, m.Failures = cmp.Or(report.Node, m.Node), 0
 		m.reported = cmp.Or(report.Settings, m.reported)
 		if report.Stage == progress.StageJoined {

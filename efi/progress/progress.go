@@ -18,7 +18,7 @@ import (
 // Bounds of a report.
 const (
 	MaxBytes = 4 << 10 // as JSON
-	MaxText  = 300     // bytes of a text
+	MaxText  = 300     // bytes of each text
 )
 
 // Path is where a boot server takes reports, below its address. The address of a machine's network card follows, as Name writes it.
@@ -44,6 +44,8 @@ type Report struct {
 	Stage  string `json:"stage"`
 	Text   string `json:"text,omitempty"`
 	Failed bool   `json:"failed,omitempty"` // something of the stage does not work, for the reason in Text
+	Next   string `json:"next,omitempty"`   // what a person does about that
+	Held   bool   `json:"held,omitempty"`   // it failed in the same way the last time, too, and is tried seldom
 	Node   string `json:"node,omitempty"`   // what the machine is called as a node
 	// Settings is the digest of what the command line says, as SettingsOf makes it: so a boot server sees whether its script counts.
 	Settings string `json:"settings,omitempty"`
@@ -70,9 +72,9 @@ func (r Report) Valid() bool {
 	return stagePattern.MatchString(r.Stage) && (r.Node == "" || writ.ValidName(r.Node)) && (r.Settings == "" || settingsPattern.MatchString(r.Settings))
 }
 
-// Clean returns the report with a text that is bounded and can be shown.
+// Clean returns the report with texts that are bounded and can be shown.
 func (r Report) Clean() Report {
-	r.Text = Text(r.Text, MaxText)
+	r.Text, r.Next = Text(r.Text, MaxText), Text(r.Next, MaxText)
 	return r
 }
 

@@ -15,7 +15,11 @@ func TestAReportIsBoundedAndCanBeShown(t *testing.T) {
 		"", "eth0 10.77.0.50/24, by DHCP", "\x1b]0;owned\a\x1b[2Jcleared", "two\nlines\r\x00", "\xff\xfe no text", "turned \u202eevil", strings.Repeat("ä", 10_000),
 		strings.Repeat("\u202e", 10_000), strings.Repeat("\x1b", 10_000), strings.Repeat("a", progress.MaxText), strings.Repeat("a", progress.MaxText+1),
 	} {
-		got := progress.Report{Stage: "data", Text: text}.Clean().Text
+		clean := progress.Report{Stage: "data", Text: text, Next: text}.Clean()
+		got := clean.Text
+		if clean.Next != got {
+			t.Errorf("what to do becomes %q, and the text %q", clean.Next, got)
+		}
 		if len(got) > progress.MaxText || !utf8.ValidString(got) || strings.ContainsFunc(got, unicode.IsControl) || strings.ContainsFunc(got, hidden.Is) {
 			t.Errorf("%.40q becomes %q, of %d bytes", text, got, len(got))
 		}
