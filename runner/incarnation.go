@@ -172,9 +172,9 @@ func (n *incarnation) noteTransit(ctx context.Context, err error) {
 		return
 	}
 	if err != nil {
-		n.log.WarnContext(ctx, "queue unavailable; results wait", "err", err)
+		n.log.WarnContext(ctx, LogNoQueue, "err", err)
 	} else {
-		n.log.InfoContext(ctx, "queue available again")
+		n.log.InfoContext(ctx, LogQueue)
 	}
 }
 

@@ -25,6 +25,9 @@ import (
 // askEvery is how often a node asks for what it waits for: a supervisor's node API that does not answer, or its approval.
 const askEvery = 5 * time.Second
 
+// askSeldom is how often a node asks to join after it failed twice in the same way. A rack of machines troubles a supervisor less then.
+const askSeldom = 30 * time.Second
+
 // Joining is what a host needs to become a node.
 type Joining struct {
 	Dir     string         // the data directory; keys and membership are kept there
@@ -56,7 +59,7 @@ func Join(ctx context.Context, j Joining) (*Member, error) {
 	if m.Node() != "" {
 		if pin != "" && pin != m.record.Cluster {
 			return nil, writ.Errorf(writ.CodeConflict, "%s belongs to a node of another cluster", j.Dir).
-				WithHint("use another --data for this one")
+				WithHint("use another --data for this one, or on a machine from an image the disk of its own node")
 		}
 		return m, nil
 	}
@@ -70,7 +73,7 @@ func Join(ctx context.Context, j Joining) (*Member, error) {
 	}
 	m.record.Cluster, m.record.Name = pin, j.Name
 	log := cmp.Or(j.Log, slog.New(slog.DiscardHandler))
-	for told := false; ; {
+	for same, before := 0, ""; ; same++ {
 		err := m.ask(ctx, j.API)
 		if err == nil {
 			return m, nil
@@ -81,11 +84,17 @@ func Join(ctx context.Context, j Joining) (*Member, error) {
 		if cause, ok := errors.AsType[*writ.Error](writ.AsError(err).Err); ok && cause.Decided() {
 			return nil, cause // the address leads to somebody else; a person who starts a node sees that at once
 		}
-		if !told {
-			told = true
-			log.WarnContext(ctx, LogCannotJoin, "err", err)
+		pause := askEvery
+		if before != err.Error() {
+			same, before = 0, err.Error()
 		}
-		if sleep.For(ctx, askEvery) != nil {
+		if same > 0 {
+			pause = askSeldom
+		}
+		if same < 2 { // then it is known
+			log.WarnContext(ctx, LogCannotJoin, "again", pause, "err", err)
+		}
+		if sleep.For(ctx, pause) != nil {
 			return nil, context.Cause(ctx)
 		}
 	}
@@ -99,8 +108,10 @@ func Joined(dir string) bool {
 
 // Lines of the log that say how far a node is. The first process of a machine reads them.
 const (
-	LogCannotJoin = "cannot join yet, and try again" // with err
+	LogCannotJoin = "cannot join yet, and try again" // with the pause, then err; the first two times of the same error
 	LogServing    = "serving"
+	LogNoQueue    = "queue unavailable; results wait" // with err
+	LogQueue      = "queue available again"
 )
 
 // Place is what a host knows of its place in its datacenter.

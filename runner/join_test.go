@@ -344,3 +344,51 @@ func TestANodeDoesNotGoBackToAnOlderRoster(t *testing.T) {
 		}
 	})
 }
+
+// awayAPI is a node API that does not answer, for one reason after the other.
+type awayAPI struct {
+	nodes.Backend
+	reasons []string
+	asked   []time.Duration
+	began   time.Time
+	enough  func()
+}
+
+func (a *awayAPI) Greet(context.Context, nodes.Hello) (nodes.Proof, error) {
+	n := len(a.asked)
+	a.asked = append(a.asked, time.Since(a.began))
+	if n+1 == len(a.reasons) {
+		a.enough()
+	}
+	return nodes.Proof{}, writ.Errorf(writ.CodeUnreachable, "%s", a.reasons[n])
+}
+
+// A node that cannot join asks seldom once that failed twice in the same way. It says so twice, with the pause, and again when the reason changes.
+func TestANodeThatCannotJoinAsksSeldom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, stop := context.WithCancel(t.Context())
+		api := &awayAPI{reasons: []string{"refused", "refused", "refused", "no route", "no route", "no route"}, began: time.Now(), enough: stop}
+		var said bytes.Buffer
+		_, err := runner.Join(ctx, runner.Joining{
+			Dir: t.TempDir(), API: api, Cluster: writ.ClusterID(strings.Repeat("0a", 32)), Name: "n1", Log: slog.New(slog.NewTextHandler(&said, nil)),
+		})
+		if err == nil {
+			t.Error("it joins")
+		}
+		seconds := []time.Duration{0, 5, 35, 65, 70, 100}
+		for i, at := range api.asked {
+			if at != seconds[i]*time.Second {
+				t.Errorf("it asks after %s for the time %d, want %d s", at, i+1, seconds[i])
+			}
+		}
+		var lines []string
+		for line := range strings.Lines(said.String()) {
+			_, line, _ = strings.Cut(strings.TrimSpace(line), " again=")
+			lines = append(lines, line)
+		}
+		want := []string{`5s err="greet the supervisor: refused"`, `30s err="greet the supervisor: refused"`, `5s err="greet the supervisor: no route"`, `30s err="greet the supervisor: no route"`}
+		if strings.Join(lines, "\n") != strings.Join(want, "\n") {
+			t.Errorf("it says\n%s", said.String())
+		}
+	})
+}
