@@ -163,8 +163,11 @@ func TestABootServerUnderstandsTheLogOfARunner(t *testing.T) {
 		want stages.Report
 	}{
 		{func() { log.Info(runner.LogServing, "dc", "x") }, stages.Report{Stage: stages.StageJoined}},
-		{func() { log.Warn(runner.LogCannotJoin, "err", `dial tcp: "no" route=to host`) }, stages.Report{Stage: stages.StageRunner, Text: `cannot join yet: dial tcp: "no" route=to host`, Failed: true}},
-		{func() { log.Warn(runner.LogCannotJoin, "err", "refused") }, stages.Report{Stage: stages.StageRunner, Text: "cannot join yet: refused", Failed: true}},
+		{func() { log.Warn(runner.LogCannotJoin, "again", 5*time.Second, "err", `dial tcp: "no" route=to host`) }, stages.Report{Stage: stages.StageRunner, Text: `cannot join yet, tries again in 5s: dial tcp: "no" route=to host`, Failed: true}},
+		{func() { log.Warn(runner.LogCannotJoin, "again", time.Minute, "err", "refused") }, stages.Report{Stage: stages.StageRunner, Text: "cannot join yet, tries again in 1m0s: refused", Failed: true}},
+		{func() { log.Warn(runner.LogNoQueue, "dc", "x", "err", "refused") }, stages.Report{Stage: stages.StageRunner, Text: "the node gets no work: refused", Failed: true}},
+		{func() { log.Info(runner.LogQueue, "dc", "x") }, stages.Report{Stage: stages.StageJoined}},
+		{func() { fmt.Fprintln(&said, "hint: make another one") }, stages.Report{Stage: stages.StageRunner, Failed: true}},
 		{func() { fmt.Fprintln(&said, "error: the token is spent [TOKEN_SPENT]") }, stages.Report{Stage: stages.StageRunner, Text: "the token is spent [TOKEN_SPENT]", Failed: true}},
 		{func() { log.Info("driver", "detail", "x msg=serving y") }, stages.Report{}},
 		{func() { log.Info("the node has joined") }, stages.Report{}},
@@ -172,7 +175,11 @@ func TestABootServerUnderstandsTheLogOfARunner(t *testing.T) {
 		said.Reset()
 		tt.say()
 		line := strings.TrimSuffix(said.String(), "\n")
-		if got, ok := meaningOf(line); ok != (tt.want.Stage != "") || ok && got != tt.want {
+		got, ok := meaningOf(line)
+		if got.Failed && got.Next == "" && !strings.HasPrefix(line, "error: ") { // of an error the next line says it
+			t.Errorf("%s does not say what to do: %+v", line, got)
+		}
+		if got.Next = ""; ok != (tt.want.Stage != "") || ok && got != tt.want {
 			t.Errorf("%s means %+v, %v", line, got, ok)
 		}
 	}

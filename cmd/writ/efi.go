@@ -64,16 +64,29 @@ func meaningOf(line string) (report stages.Report, ok bool) {
 	if said, is := strings.CutPrefix(line, "error: "); is {
 		return stages.Report{Stage: stages.StageRunner, Text: said, Failed: true}, true
 	}
+	if said, is := strings.CutPrefix(line, "hint: "); is { // of the error before it
+		return stages.Report{Stage: stages.StageRunner, Next: said, Failed: true}, true
+	}
 	found := logLine.FindStringSubmatch(line)
 	if found == nil {
 		return report, false
 	}
-	switch about, rest := unquoted(found[1]), found[2]; about {
-	case runner.LogServing:
+	about, rest := unquoted(found[1]), found[2]
+	settings, why, _ := strings.Cut(rest, " err=")
+	switch about {
+	case runner.LogServing, runner.LogQueue:
 		return stages.Report{Stage: stages.StageJoined}, true
 	case runner.LogCannotJoin:
-		_, why, _ := strings.Cut(rest, " err=")
-		return stages.Report{Stage: stages.StageRunner, Text: "cannot join yet: " + unquoted(why), Failed: true}, true
+		_, pause, _ := strings.Cut(settings, " again=")
+		return stages.Report{
+			Stage: stages.StageRunner, Text: "cannot join yet, tries again in " + pause + ": " + unquoted(why), Failed: true,
+			Next: "look whether the supervisor runs, whether its address is right, and whether this network reaches it",
+		}, true
+	case runner.LogNoQueue:
+		return stages.Report{
+			Stage: stages.StageRunner, Text: "the node gets no work: " + unquoted(why), Failed: true,
+			Next: "look whether Redis runs, whether its address is right, and whether this network reaches it",
+		}, true
 	}
 	return report, false
 }

@@ -90,17 +90,30 @@ func (c *consoles) report(r progress.Report) {
 
 // fail says what does not work, and what to do. Of several errors that were joined it says each.
 func (c *consoles) fail(name string, err error) {
-	if several, ok := err.(interface{ Unwrap() []error }); ok {
-		for _, one := range several.Unwrap() {
-			c.fail(name, one)
-		}
-		return
+	for _, one := range each(err) {
+		c.showFailure(name, one)
+		c.report(failure(name, one))
 	}
+}
+
+// each returns the errors that were joined.
+func each(err error) (all []error) {
+	several, ok := err.(interface{ Unwrap() []error })
+	if !ok {
+		return []error{err}
+	}
+	for _, one := range several.Unwrap() {
+		all = append(all, each(one)...)
+	}
+	return all
+}
+
+// showFailure shows what does not work, and what to do, without reporting it.
+func (c *consoles) showFailure(name string, err error) {
 	c.show(name, "error: "+err.Error())
 	if hint := hintOf(err); hint != "" {
 		c.show(name, "hint: "+hint)
 	}
-	c.report(progress.Report{Stage: name, Text: err.Error(), Failed: true})
 }
 
 func hintOf(err error) string {

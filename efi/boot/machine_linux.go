@@ -38,14 +38,15 @@ type machine struct {
 	reports   *reports
 	logs      *logs
 	status    *status
-	complaint atomic.Pointer[string] // the last error of the runner
+	failing   chan struct{}                   // has one if the runner has said what does not work
+	complaint atomic.Pointer[progress.Report] // the last error of the runner, or what fails besides
 }
 
 // Main starts the machine and runs it until it is turned off. It never returns: a machine without its first process stops.
 func (m *Machine) Main() {
 	moved := moveRoot()
 	reports := newReports(m.Redact)
-	run := &machine{Machine: m, consoles: consoles{since: uptime}, reports: reports, logs: newLogs(m.Redact)}
+	run := &machine{Machine: m, consoles: consoles{since: uptime}, reports: reports, logs: newLogs(m.Redact), failing: make(chan struct{}, 1)}
 	run.kept = run.logs.stage
 	run.status = &status{consoles: &run.consoles, version: withImage(m.Version), admission: m.Admission, addresses: run.network.String}
 	run.told = func(r progress.Report) {
@@ -141,7 +142,7 @@ func (m *machine) boot(ctx, running context.Context) (stopReports func()) {
 func (m *machine) bootNode(ctx, running context.Context) {
 	if err := m.mountData(ctx); err != nil {
 		if ctx.Err() == nil {
-			m.fail("data", err)
+			m.stop(progress.StageData, err)
 		}
 		return
 	}
@@ -149,7 +150,7 @@ func (m *machine) bootNode(ctx, running context.Context) {
 		m.fail("data", err)
 	}
 	if err := m.config.Missing(m.Joined()); err != nil {
-		m.fail("config", err)
+		m.stop(progress.StageConfig, err)
 		return
 	}
 	if m.config.Boot == "" && m.connect(ctx) != nil {
@@ -157,7 +158,7 @@ func (m *machine) bootNode(ctx, running context.Context) {
 	}
 	if err := m.setClock(ctx); err != nil {
 		if ctx.Err() == nil {
-			m.fail("clock", err)
+			m.stop(progress.StageClock, err)
 		}
 		return
 	}

@@ -24,21 +24,22 @@ func (m *machine) serve(ctx context.Context) {
 		m.config.Join = "@" + TokenAt
 	}
 	for wait := time.Duration(0); ; {
-		began := time.Now()
+		began, held := time.Now(), false
 		status, err := m.runRunner(ctx)
 		switch {
 		case ctx.Err() != nil:
 			return
 		case err != nil:
-			m.fail("runner", err)
+			held = m.failAgain(progress.StageRunner, err, "")
 		case status.Exited() && status.ExitStatus() == writ.ExitRemoved:
 			m.stage("runner", "the datacenter has removed this node; give the machine another token and start it again")
 			m.status.end(describe(status))
 			return
 		default:
-			m.reportEnd(describe(status))
+			held = m.reportEnd(describe(status))
 		}
-		wait = pause(wait, time.Since(began))
+		wait = pauseOfRunner(wait, time.Since(began), held)
+		m.status.goesOn("the runner starts again in " + wait.String())
 		m.show("runner", "starts again in "+wait.String())
 		if sleep.For(ctx, wait) != nil {
 			return
@@ -46,15 +47,20 @@ func (m *machine) serve(ctx context.Context) {
 	}
 }
 
-// reportEnd says how the runner has ended. The boot server is told its last error, too.
-func (m *machine) reportEnd(how string) {
+// reportEnd says how the runner has ended, and reports whether it ended in the same way the last time, too. The boot server is told its last
+// error, too.
+func (m *machine) reportEnd(how string) (held bool) {
 	m.show("runner", "ended with "+how)
-	m.status.end("ended with " + how)
-	text := "ended with " + how
+	held = m.status.end("ended with " + how)
+	r := progress.Report{Stage: progress.StageRunner, Text: "ended with " + how, Failed: true, Held: held}
 	if said := m.complaint.Load(); said != nil {
-		text += ": " + *said
+		r.Text, r.Next = r.Text+": "+said.Text, said.Next
 	}
-	m.report(progress.Report{Stage: progress.StageRunner, Text: text, Failed: true})
+	if held {
+		m.show("runner", "held: it ended twice in the same way")
+	}
+	m.report(r)
+	return held
 }
 
 // runnerSays shows a line of the runner, and does what follows from it.
@@ -67,20 +73,43 @@ func (m *machine) runnerSays(line string) {
 	if m.Means != nil {
 		report, ok = m.Means(line)
 	}
-	m.status.look(report, ok)
+	report.Held = m.status.look(report, ok)
 	if ok {
-		m.complaint.Store(nil)
-		if report.Failed {
-			m.complaint.Store(&report.Text)
+		m.complain(report)
+	}
+}
+
+// complain reports what a line of the runner means. A hint belongs to the error before it, which is reported with it when the runner has ended.
+func (m *machine) complain(r progress.Report) {
+	last := m.complaint.Load()
+	switch {
+	case r.Text == "" && r.Next != "":
+		if last != nil {
+			m.complaint.Store(&progress.Report{Text: last.Text, Next: r.Next})
 		}
-		report.Node = m.status.name()
-		m.report(report)
+		return
+	case r.Failed:
+		r.Text = m.status.withBeside(r.Text)
+		m.complaint.Store(&r)
+	default:
+		m.complaint.Store(nil)
+	}
+	r.Node = m.status.name()
+	m.report(r)
+	if r.Failed {
+		select {
+		case m.failing <- struct{}{}: // what is found out is reported after this
+		default:
+		}
 	}
 }
 
 // runRunner runs the runner once. When ctx ends, it tells the runner to end and waits for that.
 func (m *machine) runRunner(ctx context.Context) (unix.WaitStatus, error) {
 	m.status.begin()
+	running, stop := context.WithCancel(ctx)
+	defer stop()
+	m.work.Go(func() { m.explain(running) })
 	return m.runChild(ctx, "runner", slices.Concat([]string{Program}, m.Runner(m.config)), m.runnerSays, func(pid int) {
 		m.show("runner", fmt.Sprintf("started as process %d", pid))
 		if m.complaint.Load() == nil { // what the boot server knows of an earlier end stays, until the node serves

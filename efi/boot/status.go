@@ -51,6 +51,9 @@ type status struct {
 	shown   condition // of the last page
 	over    bool      // the machine is turned off
 
+	hold     hold            // what failed last
+	counted  bool            // the failure of this run of the runner was
+	beside   progress.Report // what does not work though the start goes on
 	services []serviceSeen
 }
 
@@ -71,6 +74,7 @@ type condition string
 const (
 	unknown condition = "" // there is nothing to show yet
 	refused condition = "refused"
+	held    condition = "held"
 	stopped condition = "stopped"
 	pending condition = "pending"
 	serving condition = "serving"
@@ -84,13 +88,15 @@ func (s *status) condition() condition {
 		return unknown
 	case s.now.State == writ.AdmissionRejected || s.now.State == writ.AdmissionRemoved:
 		return refused
+	case s.hold.held():
+		return held
 	case s.ended != "":
 		return stopped
 	case s.now.State == writ.AdmissionPending:
 		return pending
-	case s.serves:
+	case s.serves && s.wrong == "":
 		return serving
-	case s.wrong != "":
+	case s.wrong != "" || s.beside.Text != "":
 		return failing
 	}
 	return unknown
@@ -107,6 +113,9 @@ func (s *status) note(r progress.Report) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if !r.Failed {
+		s.hold.over(r)
+	}
 	s.stages = slices.DeleteFunc(s.stages, func(seen stageSeen) bool { return seen.Stage == r.Stage })
 	s.stages = append(s.stages, stageSeen{r.Clean(), s.since()})
 	if s.timer == nil {
@@ -122,6 +131,9 @@ func (s *status) showStages() {
 		return
 	}
 	lines := []string{"This machine starts, and is no node yet.", ""}
+	if s.hold.held() {
+		lines[0] = "This machine is held at " + s.hold.stage + ": it failed twice in the same way. It is no node yet."
+	}
 	for _, seen := range s.stages {
 		text := seen.Text
 		if seen.Failed {
@@ -129,8 +141,34 @@ func (s *status) showStages() {
 		}
 		lines = append(lines, fmt.Sprintf("  %-8s %5.0f s ago  %s", seen.Stage, (s.since()-seen.at).Seconds(), text))
 	}
-	s.page(append(lines, "", "The last line says what it did last, or what it waits for.")...)
-	s.timer.Reset(startEvery)
+	lines = append(lines, "")
+	if s.hold.held() {
+		lines = append(lines, textOf(append([]field{{"trouble", s.hold.reason}}, s.hold.fields(s.since(), "")...))...)
+	} else {
+		lines = append(lines, "The last line says what it did last, or what it waits for.")
+	}
+	s.page(lines...)
+	s.showIn(startEvery, s.showStages)
+}
+
+// showIn has a page shown after a while, in the place of one that was to be shown. The caller holds mu.
+func (s *status) showIn(wait time.Duration, show func()) {
+	if s.timer != nil {
+		s.timer.Stop()
+	}
+	if !s.over {
+		s.timer = time.AfterFunc(wait, show)
+	}
+}
+
+// textOf is the text of fields.
+func textOf(fields []field) (lines []string) {
+	for _, f := range fields {
+		if f.value != "" {
+			lines = append(lines, f.String())
+		}
+	}
+	return lines
 }
 
 // begin says that the runner was started.
@@ -138,18 +176,22 @@ func (s *status) begin() {
 	s.started.Store(true)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.ended, s.serves, s.decided, s.waited = "", false, false, false
+	s.ended, s.serves, s.decided, s.waited, s.counted = "", false, false, false, false
 }
 
-// end says how the runner has ended.
-func (s *status) end(how string) {
+// end says how the runner has ended, and reports whether it failed in the same way the last time, too.
+func (s *status) end(how string) (held bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.ended, s.serves = how, false
+	if !s.counted { // else its error was, which says more
+		s.hold.failed(progress.Report{Stage: progress.StageRunner, Text: how}, "", s.since())
+	}
 	if s.admission != nil {
 		s.now = s.admission()
 	}
 	s.later()
+	return s.hold.held()
 }
 
 // service says that a service runs, or what is wrong with it.
@@ -192,21 +234,29 @@ func (s *status) off() {
 }
 
 // look is called after each line of the runner, with what the line means if that is known. It looks whether something has changed, and has the page
-// shown below that line.
-func (s *status) look(meaning progress.Report, known bool) {
+// shown below that line. It reports whether the line is a failure that is the same as the one before.
+func (s *status) look(meaning progress.Report, known bool) (again bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.over || s.admission == nil {
-		return
+	if s.over {
+		return false
 	}
 	switch {
+	case known && meaning.Text == "" && meaning.Next != "":
+		s.hold.next = meaning.Next
 	case known && meaning.Failed:
-		s.wrong = meaning.Text
+		s.wrong, s.counted = meaning.Text, true
+		s.hold.failed(meaning, "", s.since())
+		again = s.hold.held()
 	case known:
-		s.serves, s.wrong = true, ""
+		s.serves, s.wrong, s.beside = true, "", progress.Report{}
+		s.hold.over(meaning)
 	}
-	s.lookForDecision()
-	s.later()
+	if s.admission != nil {
+		s.lookForDecision()
+		s.later()
+	}
+	return again
 }
 
 // lookForDecision looks what the datacenter has decided, until that is known. The caller holds mu.
@@ -219,7 +269,7 @@ func (s *status) lookForDecision() {
 	case s.now.State == "":
 	case s.now.State == writ.AdmissionPending:
 		if !s.waited {
-			s.waited, s.wrong = true, ""
+			s.waited, s.wrong, s.beside, s.hold = true, "", progress.Report{}, hold{}
 			s.report(progress.Report{Stage: progress.StageWaits, Node: s.now.Name}) // without the fingerprint, which is to be read on the machine itself
 		}
 	default:
@@ -241,10 +291,7 @@ func (s *status) later() {
 	if c := s.condition(); c != s.shown || c == pending {
 		wait = quiet
 	}
-	if s.timer != nil {
-		s.timer.Stop()
-	}
-	s.timer = time.AfterFunc(wait, s.showPage)
+	s.showIn(wait, s.showPage)
 }
 
 // showPage shows the page.
@@ -259,15 +306,17 @@ func (s *status) showPage() {
 	s.shown = s.condition()
 	title, next := s.words()
 	lines := []string{title, ""}
-	for _, field := range []struct{ name, value string }{
+	fields := []field{
 		{"name", s.now.Name}, {"datacenter", s.now.Datacenter}, {"addresses", addresses}, {"fingerprint", s.now.Fingerprint}, {"version", s.version},
 		{"services", s.serviceText()}, {"trouble", s.trouble()},
-	} {
-		if field.value != "" {
-			lines = append(lines, fmt.Sprintf("  %-11s  %s", field.name, field.value))
-		}
 	}
-	s.page(append(append(lines, ""), next...)...)
+	if slices.Contains([]condition{held, stopped, failing}, s.shown) {
+		fields = append(fields, s.hold.fields(s.since(), s.beside.Next)...)
+	}
+	s.page(append(append(append(lines, textOf(fields)...), ""), next...)...)
+	if s.shown == held || s.shown == failing { // the page says for how long
+		s.showIn(calm, s.showPage)
+	}
 }
 
 // words are the first line of the page, and what to do next. The caller holds mu.
@@ -281,19 +330,24 @@ func (s *status) words() (title string, next []string) {
 		return "This machine serves as a node.", []string{"Nothing is to be done here. For more: writ node show " + s.now.Name}
 	case refused:
 		return fmt.Sprintf("The datacenter has %s this node.", s.now.State), []string{"To use the machine again, give it another token and start it again."}
-	case stopped:
-		return "The runner of this machine has ended.", []string{"It is started again by itself. The log above has the reason."}
-	default:
-		return "This machine cannot join its datacenter yet.", []string{
-			"It tries again by itself. Look whether the supervisor runs, and whether this network reaches it.",
+	case held:
+		return "This machine is held: it failed twice in the same way.", []string{
+			"It goes on by itself. To go on at once when that is done, turn it off with its power button, and on again.",
 		}
+	case stopped:
+		return "The runner of this machine has ended.", []string{"It is started again by itself."}
+	default:
+		if s.serves {
+			return "This machine is a node, and gets no work.", []string{"It tries again by itself."}
+		}
+		return "This machine cannot join its datacenter yet.", []string{"It tries again by itself."}
 	}
 }
 
 // trouble is what is wrong, "" if nothing is known to be. The caller holds mu.
 func (s *status) trouble() string {
 	var all []string
-	for _, text := range []string{s.ended, s.wrong} {
+	for _, text := range []string{s.ended, s.beside.Text, s.wrong} {
 		if text != "" {
 			all = append(all, text)
 		}

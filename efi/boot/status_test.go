@@ -130,7 +130,7 @@ func (p *paged) want(pages int, texts ...string) {
 
 var (
 	joins  = progress.Report{Stage: progress.StageJoined}
-	cannot = progress.Report{Stage: progress.StageRunner, Text: "cannot join yet: connection refused", Failed: true}
+	cannot = progress.Report{Stage: progress.StageRunner, Text: "cannot join yet: connection refused", Next: "look at the supervisor", Failed: true}
 )
 
 func TestAMachineThatWaitsShowsHowToApproveIt(t *testing.T) {
@@ -179,13 +179,20 @@ func TestAMachineThatServesShowsItsPageOnceItIsCalm(t *testing.T) {
 func TestAMachineThatCannotJoinSaysWhyAndWhatToDo(t *testing.T) {
 	onScreen(t, func(p *paged) {
 		p.begin()
-		for range 5 {
+		p.says("level=WARN cannot join", 5*time.Second, cannot)
+		p.want(1, "This machine cannot join its datacenter yet.\n", "    trouble      cannot join yet: connection refused\n    since        0 s after its start, for 1 s\n"+
+			"    next         look at the supervisor\n", "It tries again by itself.")
+		for range 4 {
 			p.says("level=WARN cannot join", 5*time.Second, cannot)
 		}
-		p.want(1, "This machine cannot join its datacenter yet.\n", "    trouble      cannot join yet: connection refused\n", "It tries again by itself.")
+		p.want(1, "This machine is held: it failed twice in the same way.\n", "    trouble      cannot join yet: connection refused\n    since        0 s after its start, for 6 s\n",
+			"It goes on by itself.")
+		p.says("error: another one", 0, progress.Report{Stage: progress.StageRunner, Text: "another one", Failed: true})
 		p.end("ended with exit code 1")
+		p.goesOn("the runner starts again in 1s")
 		p.wait(quiet)
-		p.want(1, "The runner of this machine has ended.\n", "    trouble      ended with exit code 1: cannot join yet: connection refused\n", "It is started again by itself.")
+		p.want(1, "The runner of this machine has ended.\n", "    trouble      ended with exit code 1: another one\n    since        25 s after its start, for 1 s\n"+
+			"    goes on      the runner starts again in 1s\n", "It is started again by itself.")
 		p.begin()
 		p.is(Admission{State: writ.AdmissionApproved, Name: "n1"})
 		p.says("serving", quiet, joins)

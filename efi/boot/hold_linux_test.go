@@ -1,0 +1,139 @@
+package boot
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"writ"
+	"writ/efi/progress"
+)
+
+// heldMachine is a machine with a screen whose boot server is told what the test reads.
+func heldMachine(p *paged) (m *machine, told *[]progress.Report) {
+	told = new([]progress.Report)
+	same := func(line string) string { return line }
+	m = &machine{Machine: &Machine{Redact: same}, consoles: consoles{since: p.since, lines: p.lines}, logs: newLogs(same), status: p.status, failing: make(chan struct{}, 1)}
+	m.told = func(r progress.Report) {
+		p.note(r)
+		*told = append(*told, r)
+	}
+	return m, told
+}
+
+func TestAStageThatFailsTwiceIsHeldOnThePageUntilItWorks(t *testing.T) {
+	onScreen(t, func(p *paged) {
+		m, told := heldMachine(p)
+		m.stage("start", "writ v1.0.0")
+		missing := writ.Errorf(writ.CodeNotFound, "no disk has the label writ-data").WithHint("attach the disk")
+		p.wait(5 * time.Second)
+		if m.failAgain(progress.StageData, missing, "it looks every second") {
+			t.Error("it is held when it failed once")
+		}
+		p.want(0, "data     error: no disk has the label writ-data\n", "data     hint: attach the disk\n")
+		for range 10 {
+			p.wait(time.Second)
+			if !m.failAgain(progress.StageData, missing, "it looks every second") {
+				t.Error("it is not held when it failed again")
+			}
+		}
+		p.want(0, "data     held: it failed twice in the same way; it looks every second\n",
+			"This machine is held at data: it failed twice in the same way. It is no node yet.\n", "data         0 s ago  error: no disk has the label writ-data\n",
+			"    trouble      no disk has the label writ-data\n    since        5 s after its start, for 1 s\n    next         attach the disk\n    goes on      it looks every second\n")
+		if len(*told) != 3 || (*told)[1].Held || !(*told)[2].Held || (*told)[2].Next != "attach the disk" {
+			t.Errorf("the boot server is told %+v", *told)
+		}
+		p.wait(time.Minute)
+		if shown := p.shows(); strings.Count(shown, "This machine is held at data") != 2 || !strings.Contains(shown, "for 61 s\n") {
+			t.Errorf("within a minute the screen shows\n%s", shown)
+		}
+		m.stage(progress.StageData, "/dev/vda")
+		p.wait(time.Minute)
+		if shown := p.shows(); strings.Contains(shown, "held") || !strings.Contains(shown, "This machine starts") {
+			t.Errorf("when the stage works the screen shows\n%s", shown)
+		}
+	})
+}
+
+func TestAStageThatOnlyAPersonCanMendIsHeldAtOnce(t *testing.T) {
+	onScreen(t, func(p *paged) {
+		m, told := heldMachine(p)
+		m.stage("start", "writ v1.0.0")
+		m.stop(progress.StageConfig, writ.Errorf(writ.CodeUsage, "the token is missing").WithHint("make one"))
+		p.want(0, "config   error: the token is missing\n", "This machine is held at config", "    next         make one\n    goes on      not by itself: turn the machine off")
+		if len(*told) != 2 || !(*told)[1].Held || (*told)[1].Next != "make one" {
+			t.Errorf("the boot server is told %+v", *told)
+		}
+	})
+}
+
+// A runner that ends with the same error twice is held. The boot server is told the hint that comes a line after the error.
+func TestARunnerThatEndsTwiceWithOneErrorIsHeld(t *testing.T) {
+	onScreen(t, func(p *paged) {
+		m, told := heldMachine(p)
+		m.Means = func(line string) (progress.Report, bool) {
+			text, fails := strings.CutPrefix(line, "error: ")
+			hint, hints := strings.CutPrefix(line, "hint: ")
+			switch {
+			case fails:
+				return progress.Report{Stage: progress.StageRunner, Text: text, Failed: true}, true
+			case hints:
+				return progress.Report{Stage: progress.StageRunner, Next: hint, Failed: true}, true
+			}
+			return progress.Report{}, false
+		}
+		for i, held := range []bool{false, true, true} {
+			p.begin()
+			m.runnerSays("error: the token is spent")
+			m.runnerSays("hint: make another one")
+			if m.reportEnd("exit code 3") != held {
+				t.Errorf("after end %d held is %v", i+1, !held)
+			}
+			m.status.goesOn("the runner starts again in 5m0s")
+			last := (*told)[len(*told)-1]
+			if last.Text != "ended with exit code 3: the token is spent" || last.Next != "make another one" || last.Held != held {
+				t.Errorf("after end %d the boot server is told %+v", i+1, last)
+			}
+		}
+		p.wait(2 * time.Second)
+		p.want(1, "runner   held: it ended twice in the same way\n", "This machine is held: it failed twice in the same way.\n",
+			"    trouble      ended with exit code 3: the token is spent\n    since        0 s after its start, for 1 s\n    next         make another one\n    goes on      the runner starts again in 5m0s\n",
+			"turn it off with its power button")
+		p.wait(time.Minute)
+		p.want(1, "This machine is held", "for 61 s\n")
+	})
+}
+
+// What cannot be reached stays on the page and in reports until the node serves.
+func TestAServerThatCannotBeReachedStaysKnown(t *testing.T) {
+	onScreen(t, func(p *paged) {
+		m, told := heldMachine(p)
+		m.Means = func(line string) (progress.Report, bool) {
+			if line == "serving" {
+				return joins, true
+			}
+			return cannot, line == "cannot join"
+		}
+		p.begin()
+		m.runnerSays("cannot join")
+		unknown := writ.Errorf(writ.CodeUnreachable, "no nameserver answers").WithHint("name others")
+		for range 3 {
+			m.unreachable(unknown)
+		}
+		p.wait(5 * time.Second)
+		p.want(1, "reach    error: no nameserver answers\n", "    trouble      no nameserver answers: cannot join yet: connection refused\n", "    next         name others\n")
+		m.runnerSays("cannot join")
+		if last := (*told)[len(*told)-1]; len(*told) != 3 || last.Text != "no nameserver answers; cannot join yet: connection refused" || !last.Held {
+			t.Errorf("the boot server is told %+v", *told)
+		}
+		if m.status.fine() {
+			t.Error("it is fine")
+		}
+		m.runnerSays("serving")
+		p.wait(5 * time.Second)
+		p.want(1, "This machine serves as a node.\n")
+		if shown := p.shows(); strings.Contains(shown, "nameserver") || !m.status.fine() {
+			t.Errorf("when it serves the screen shows\n%s", shown)
+		}
+	})
+}

@@ -1,0 +1,74 @@
+package boot
+
+import (
+	"bufio"
+	"context"
+	"net"
+	"os"
+	"strings"
+	"time"
+
+	"writ/efi/progress"
+)
+
+// When a machine looks why its node does not serve: when the runner says so, or nothing, and then seldom.
+const (
+	silentFor = 3 * time.Second
+	lookAgain = 30 * time.Second
+)
+
+// explain says why the runner does not reach its datacenter, as long as it does not, until ctx ends.
+func (m *machine) explain(ctx context.Context) {
+	p := &probe{lookUp: new(net.Resolver).LookupHost, dial: new(net.Dialer).DialContext, nameservers: nameservers}
+	for next := time.After(silentFor); ; {
+		select {
+		case <-m.failing:
+		case <-next:
+		case <-ctx.Done():
+			return
+		}
+		if next = nil; m.status.fine() {
+			continue
+		}
+		err := p.servers(ctx, m.config.Supervisors, m.config.Redis)
+		if ctx.Err() != nil {
+			return
+		}
+		m.unreachable(err)
+		next = time.After(lookAgain)
+	}
+}
+
+// unreachable says what cannot be reached, unless that is known, or nothing.
+func (m *machine) unreachable(err error) {
+	var r progress.Report
+	if err != nil {
+		r = failure(progress.StageRunner, err)
+	}
+	if !m.status.besides(r) || err == nil {
+		return
+	}
+	for _, one := range each(err) {
+		m.showFailure("reach", one)
+	}
+	if last := m.complaint.Load(); last != nil {
+		r.Text += "; " + last.Text
+	}
+	m.complaint.Store(&r)
+	m.report(r)
+}
+
+// nameservers are those that programs ask.
+func nameservers() (all []string) {
+	file, err := os.Open("/etc/resolv.conf")
+	if err != nil {
+		return nil
+	}
+	defer file.Close()
+	for lines := bufio.NewScanner(file); lines.Scan(); {
+		if server, ok := strings.CutPrefix(lines.Text(), "nameserver "); ok {
+			all = append(all, server)
+		}
+	}
+	return all
+}

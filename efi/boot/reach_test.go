@@ -1,0 +1,68 @@
+package boot
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+	"syscall"
+	"testing"
+
+	"writ/internal/testenv"
+)
+
+// A machine says of each server why it cannot be reached, and what to do. Servers listen on loopback.
+func TestAMachineSaysWhyAServerCannotBeReached(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	here, closed := l.Addr().String(), fmt.Sprintf("127.0.0.1:%d", testenv.FreePort(t))
+	_, port, _ := net.SplitHostPort(here)
+	names := map[string]error{
+		"unknown.example.org": &net.DNSError{IsNotFound: true}, "silent.example.org": &net.DNSError{IsTimeout: true}, "odd.example.org": errors.New("odd"),
+	}
+	servers := []string{"192.0.2.53"}
+	p := &probe{
+		lookUp: func(_ context.Context, host string) ([]string, error) {
+			if err := names[host]; err != nil {
+				return nil, err
+			}
+			return []string{"192.0.2.9", "127.0.0.1"}, nil
+		},
+		dial: func(ctx context.Context, network, address string) (net.Conn, error) {
+			switch host, _, _ := net.SplitHostPort(address); host {
+			case "192.0.2.1":
+				return nil, context.DeadlineExceeded
+			case "192.0.2.9":
+				return nil, &net.OpError{Err: syscall.EHOSTUNREACH}
+			}
+			return new(net.Dialer).DialContext(ctx, network, address)
+		},
+		nameservers: func() []string { return servers },
+	}
+	for _, tt := range []struct{ supervisors, redis, says, next string }{
+		{"https://" + here, "rediss://" + here + "/0", "", ""},
+		{"https://" + closed + ",https://" + here, "rediss://" + here, "", ""}, // another supervisor stands by
+		{"https://sup.example.org:" + port, "unix:///run/redis.sock", "", ""},  // its second address answers
+		{"https://" + closed, "rediss://" + here, "the supervisor does not listen at " + closed, "writ.supervisor"},
+		{"https://" + here, "rediss://" + closed, "Redis does not listen at " + closed, "writ.redis"},
+		{"https://" + here, "rediss://192.0.2.1", "Redis does not answer at 192.0.2.1:6379 within 3s", "firewalls"},
+		{"https://192.0.2.1", "rediss://" + here, "the supervisor does not answer at 192.0.2.1:443", "firewalls"},
+		{"https://192.0.2.9:7441", "rediss://" + here, "there is no way to the supervisor at 192.0.2.9:7441", "gateway"},
+		{"https://unknown.example.org", "rediss://" + here, "the name unknown.example.org, which the nameservers 192.0.2.53 do not know", "correct the name in writ.supervisor"},
+		{"https://silent.example.org", "rediss://" + here, "the nameservers 192.0.2.53 do not answer", "writ.nameserver"},
+		{"https://odd.example.org", "rediss://" + here, "the nameservers 192.0.2.53 do not answer", "writ.nameserver"},
+	} {
+		err := p.servers(t.Context(), strings.Split(tt.supervisors, ","), tt.redis)
+		if (err != nil) != (tt.says != "") || err != nil && (!strings.Contains(err.Error(), tt.says) || !strings.Contains(hintOf(err), tt.next)) {
+			t.Errorf("%s and %s: %v, %s; want %q", tt.supervisors, tt.redis, err, hintOf(err), tt.says)
+		}
+	}
+	servers = nil
+	if err := p.servers(t.Context(), []string{"https://silent.example.org"}, "rediss://unknown.example.org"); err == nil || strings.Count(err.Error(), "knows no nameserver") != 2 {
+		t.Errorf("without a nameserver: %v", err)
+	}
+}
