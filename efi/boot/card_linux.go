@@ -92,7 +92,7 @@ func (m *machine) unmatched() string {
 			return ""
 		}
 	}
-	return fmt.Sprintf("; no card has the name or the address of %sinterface=%s", prefix, m.config.Interface)
+	return fmt.Sprintf("no card has the name or the address of %sinterface=%s", prefix, m.config.Interface)
 }
 
 // serveCard gives a card its addresses, and keeps them.
@@ -187,7 +187,7 @@ func (c *card) addGateway(gateway netip.Addr) error {
 func (m *machine) serveIPv4(ctx context.Context, c *card) {
 	for ctx.Err() == nil {
 		if !c.carrier() {
-			m.network.waits(c, v4, "has no carrier")
+			m.network.waits(c, v4, noCarrier)
 			_ = sleep.For(ctx, 50*time.Millisecond)
 			continue
 		}

@@ -19,14 +19,15 @@ import (
 	"golang.org/x/sys/unix"
 
 	"writ"
+	"writ/efi/progress"
 )
 
 // The paces of the network.
 const (
 	lookEvery = time.Second // for cards that come late, until there is a network; then lookLater
 	lookLater = 30 * time.Second
-	tellEvery = 10 * time.Second // that there is no network yet
-	listTimes = 10               // while the kernel changes what is listed
+	tellEvery = 5 * time.Second // that there is no network yet
+	listTimes = 10              // while the kernel changes what is listed
 )
 
 // network is the cards of the machine that were found.
@@ -90,7 +91,7 @@ func (m *machine) connect(ctx context.Context) error {
 		case <-look.C:
 			m.findCards(ctx)
 		case <-tell.C:
-			m.stage("network", "no address yet, and the wait has no limit: %s", m.network.String()+m.unmatched())
+			m.failAgain(progress.StageNetwork, m.noNetwork(), "it looks for cards and cables every second, and asks for addresses again and again")
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
@@ -163,7 +164,7 @@ func (n *network) String() string {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if len(n.cards) == 0 {
-		return "no network card was found; the image may lack its driver"
+		return "no network card was found"
 	}
 	var all []string
 	for _, c := range n.cards {

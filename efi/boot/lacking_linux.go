@@ -1,0 +1,53 @@
+package boot
+
+import (
+	"os"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// lackingNow says what this machine lacks for devices of a class.
+func lackingNow(class deviceClass) string {
+	return lacking(os.DirFS("/sys"), kernelLog(), class)
+}
+
+// kernelLog is what the kernel has said, as far as it remembers.
+func kernelLog() string {
+	fd, err := unix.Open("/dev/kmsg", unix.O_RDONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return ""
+	}
+	defer unix.Close(fd)
+	var log strings.Builder
+	record := make([]byte, 8<<10) // more than the longest one
+	for {
+		n, err := unix.Read(fd, record)
+		switch {
+		case err == unix.EPIPE || err == unix.EINTR: // older records were overwritten meanwhile
+		case err != nil || n <= 0: // EAGAIN at the end
+			return log.String()
+		default:
+			log.Write(record[:n])
+		}
+	}
+}
+
+// noNetwork says why there is no address yet, and what to do.
+func (m *machine) noNetwork() error {
+	a := addressless{lacks: lackingNow(networkDevices), unmatched: m.unmatched(), waits: m.network.String()}
+	a.cards, a.bare = m.network.count()
+	return a.trouble()
+}
+
+// count counts the cards, and those of them without a cable.
+func (n *network) count() (cards, bare int) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, c := range n.cards {
+		if c.waits[v4] == noCarrier {
+			bare++
+		}
+	}
+	return len(n.cards), bare
+}
