@@ -3,6 +3,7 @@ package boot
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/beevik/ntp"
@@ -49,6 +50,16 @@ func (c *clock) correct(start bool) (did string, err error) {
 		failed = append(failed, fmt.Errorf("ask %s for the time: %w", server, err))
 	}
 	return "", errors.Join(failed...)
+}
+
+// noTime is the error of time servers that have told no time. possible says whether the clock can be right without them.
+func noTime(err error, possible bool) error {
+	text, hint := strings.ReplaceAll(err.Error(), "\n", "; "), "check that they run and that this network reaches them, or name others with writ.ntp"
+	if !possible {
+		text += ". The clock of this machine cannot be right"
+		hint += ". Or set the clock in the firmware's setup"
+	}
+	return writ.Errorf(writ.CodeClockSkew, "no time server has told the time: %s", text).WithHint("%s", hint)
 }
 
 // by corrects the clock by an offset.

@@ -6,13 +6,15 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"writ/efi/progress"
 	"writ/internal/sleep"
 )
 
 // The paces of a clock that is corrected.
 const (
 	correctEvery = 1024 * time.Second
-	firstWithin  = 15 * time.Second // a clock that can be right is good enough after that
+	askAgain     = time.Second      // servers that did not answer at the start
+	askSeldom    = 30 * time.Second // the same if the start has to wait for them
 )
 
 func newClock(servers []string) *clock {
@@ -47,37 +49,58 @@ func (m *machine) setClock(ctx context.Context) error {
 	if len(m.config.TimeServers) == 0 {
 		return checkClock(time.Now())
 	}
-	c := newClock(m.config.TimeServers)
-	for began := time.Now(); ; {
+	c, corrected := newClock(m.config.TimeServers), false
+	for pause := askAgain; ; {
 		did, err := c.correct(true)
 		if err == nil {
 			m.stage("clock", "%s", did)
+			corrected = true
 			break
 		}
-		if waited := time.Since(began); waited > firstWithin {
-			m.fail("clock", err)
-			if checkClock(time.Now()) == nil {
-				break // with the clock of the hardware; keepClock goes on asking
+		possible := checkClock(time.Now()) == nil
+		if m.failAgain(progress.StageClock, noTime(err, possible), waitsForTime(possible)) {
+			if possible { // the clock of the hardware is good enough; keepClock goes on asking
+				break
 			}
-			began = time.Now()
+			pause = askSeldom
 		}
-		if sleep.For(ctx, time.Second) != nil {
+		if sleep.For(ctx, pause) != nil {
 			return context.Cause(ctx)
 		}
 	}
-	m.work.Go(func() { m.keepClock(ctx, c) })
+	m.work.Go(func() { m.keepClock(ctx, c, corrected) })
 	return checkClock(time.Now())
 }
 
-// keepClock corrects the clock until the machine is turned off. It tells when that begins to fail, and when it works again.
-func (m *machine) keepClock(ctx context.Context, c *clock) {
-	for failing := false; sleep.For(ctx, correctEvery) == nil; {
+// waitsForTime says how a start goes on without an answer of a time server.
+func waitsForTime(possible bool) string {
+	if possible {
+		return "the start goes on with the clock of the hardware, and asks again later"
+	}
+	return "it asks every " + askSeldom.String()
+}
+
+// keepClock corrects the clock until the machine is turned off. It tells when that begins to fail, and when it works again. The page has it as well.
+func (m *machine) keepClock(ctx context.Context, c *clock, corrected bool) {
+	failing := !corrected
+	if failing {
+		m.status.clockIs("not corrected: no time server has told the time")
+	}
+	pause := func() time.Duration {
+		if failing {
+			return askSeldom
+		}
+		return correctEvery
+	}
+	for sleep.For(ctx, pause()) == nil {
 		did, err := c.correct(false)
 		switch {
 		case err != nil && !failing:
 			m.fail("clock", err)
+			m.status.clockIs("not corrected: " + err.Error())
 		case err == nil && failing:
 			m.stage("clock", "%s", did)
+			m.status.clockIs("")
 		}
 		failing = err != nil
 	}

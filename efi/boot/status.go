@@ -54,6 +54,7 @@ type status struct {
 	hold     hold            // what failed last
 	counted  bool            // the failure of this run of the runner was
 	beside   progress.Report // what does not work though the start goes on
+	clock    string          // what is wrong with it, "" if nothing is known to be
 	services []serviceSeen
 }
 
@@ -210,6 +211,17 @@ func (s *status) service(name, wrong string) {
 	}
 }
 
+// clockIs says what is wrong with the clock, "" if it is right.
+func (s *status) clockIs(wrong string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.clock = wrong
+	if s.started.Load() {
+		s.shown = unknown // so that the page is shown soon
+		s.later()
+	}
+}
+
 // serviceText says how the services are, "" if there are none. The caller holds mu.
 func (s *status) serviceText() string {
 	var all []string
@@ -308,7 +320,7 @@ func (s *status) showPage() {
 	lines := []string{title, ""}
 	fields := []field{
 		{"name", s.now.Name}, {"datacenter", s.now.Datacenter}, {"addresses", addresses}, {"fingerprint", s.now.Fingerprint}, {"version", s.version},
-		{"services", s.serviceText()}, {"trouble", s.trouble()},
+		{"services", s.serviceText()}, {"clock", progress.Text(s.clock, progress.MaxText)}, {"trouble", s.trouble()},
 	}
 	if slices.Contains([]condition{held, stopped, failing}, s.shown) {
 		fields = append(fields, s.hold.fields(s.since(), s.beside.Next)...)

@@ -203,6 +203,21 @@ func TestAMachineThatCannotJoinSaysWhyAndWhatToDo(t *testing.T) {
 	})
 }
 
+func TestAClockThatIsNotCorrectedIsOnThePage(t *testing.T) {
+	onScreen(t, func(p *paged) {
+		p.clockIs("not corrected: no answer")
+		p.is(Admission{State: writ.AdmissionApproved, Name: "n1"})
+		p.begin()
+		p.says("serving", quiet, joins)
+		p.want(1, "    clock        not corrected: no answer\n")
+		p.clockIs("")
+		p.wait(quiet)
+		if shown := p.shows(); !strings.Contains(shown, "This machine serves as a node.\n") || strings.Contains(shown, "clock") {
+			t.Errorf("when it is corrected the screen shows\n%s", shown)
+		}
+	})
+}
+
 func TestAMachineThatWasRefusedSaysSo(t *testing.T) {
 	for _, state := range []writ.Admission{writ.AdmissionRejected, writ.AdmissionRemoved} {
 		onScreen(t, func(p *paged) {
