@@ -3,9 +3,13 @@ package boot
 import (
 	"bytes"
 	"encoding/binary"
+	"errors"
 	"io"
 	"regexp"
+	"slices"
 	"strings"
+
+	"writ"
 )
 
 // Where file systems have their mark and their label, counted in bytes from the beginning of the disk.
@@ -54,4 +58,74 @@ func noData(name string) bool {
 		}
 	}
 	return false
+}
+
+// describeDisk says what a disk has, for people, and returns the label of what is there.
+func describeDisk(name string, disk io.ReaderAt) (text, what, label string) {
+	what, label = fileSystem(disk)
+	if what == "" {
+		what, label = marked(disk)
+	}
+	switch {
+	case what == "":
+		return name + " (nothing that is known)", what, label
+	case label == "":
+		return name + " (" + what + ")", what, label
+	}
+	return name + " (" + what + " with the label " + label + ")", what, label
+}
+
+// noDisk says that no disk has the label, or only something that no node can have its data on. seen are the disks that there are.
+func noDisk(label, other string, seen []string) error {
+	if other != "" {
+		return writ.Errorf(writ.CodeConflict, "the label %s is that of %s, and data of a node can be on btrfs and ext4 only", label, other).
+			WithHint("attach the right disk, or give another label with writ.data. Nothing is formatted: if what is there is of no use, make a file system: mkfs.btrfs -L %s DISK", label)
+	}
+	there := strings.Join(seen, ", ")
+	if there == "" {
+		there = "none"
+	}
+	return writ.Errorf(writ.CodeNotFound, "no disk has a file system with the label %s; disks and partitions: %s", label, there).
+		WithHint("attach the disk, or name it by its serial number with %s; or make its file system: mkfs.btrfs -L %s DISK, or mkfs.ext4 -L %s DISK", prefix+"disk", label, label)
+}
+
+// withLacking adds to the error of a disk that is not found what the image lacks for disks, if that is known.
+func withLacking(err error, lacks string) error {
+	e, ok := errors.AsType[*writ.Error](err)
+	if !ok || e.Code != writ.CodeNotFound || lacks == "" {
+		return err
+	}
+	return writ.Errorf(e.Code, "%s; %s", e.Message, lacks).WithHint("%s; or build the image with the driver (--module), its firmware (--packages), or another kernel", e.Hint)
+}
+
+// foreign says that files of a file system are not those of a node, nil if they can be. It is one if it is empty, or has the directory of a node.
+func foreign(names []string, own string) error {
+	names = slices.DeleteFunc(slices.Clone(names), func(name string) bool { return name == "lost+found" })
+	if len(names) == 0 || slices.Contains(names, own) {
+		return nil
+	}
+	shown := names[:min(len(names), 5)]
+	return writ.Errorf(writ.CodeConflict, "the disk has files that are not those of a node: %s", strings.Join(shown, " ")).
+		WithHint("attach the right disk, or give another label with writ.data. If this is the one, make the directory %s there", own)
+}
+
+// otherNode says that the disk of one node is in the machine of another, nil if it can be right. Names are "" if they are not known.
+func otherNode(onDisk, configured string) error {
+	if onDisk == "" || configured == "" || onDisk == configured {
+		return nil
+	}
+	return writ.Errorf(writ.CodeConflict, "the disk is that of the node %s, and this machine is to be %s", onDisk, configured).
+		WithHint("attach the disk of %s, or correct writ.name", configured)
+}
+
+// leastFree is how much room a node needs on its disk to start.
+const leastFree = 16 << 20
+
+// full says that a disk has no room, nil if it has.
+func full(device string, free, size uint64) error {
+	if free >= leastFree {
+		return nil
+	}
+	return writ.Errorf(writ.CodeStoreUnavailable, "the disk %s is full: %d of %d MiB are free", device, free>>20, size>>20).
+		WithHint("delete files on it on another machine, or make it larger. Nothing is deleted by itself")
 }

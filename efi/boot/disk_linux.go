@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"writ"
+	"writ/efi/progress"
 )
 
 // usuallyThere is how long disks take to appear; those behind USB are slow.
@@ -26,14 +27,13 @@ func (m *machine) mountData(ctx context.Context) error {
 	}
 	look := time.NewTicker(lookEvery)
 	defer look.Stop()
-	for began, told := time.Now(), (time.Time{}); ; {
+	for began := time.Now(); ; {
 		disk, err := m.findDisk()
 		if err == nil {
 			return m.useDisk(ctx, disk)
 		}
-		if time.Since(began) > usuallyThere && time.Since(told) > tellEvery {
-			told = time.Now()
-			m.fail("data", err)
+		if time.Since(began) > usuallyThere {
+			m.failAgain(progress.StageData, withLacking(err, lackingNow(diskDevices)), "it looks for the disk every second")
 		}
 		select {
 		case <-look.C:
@@ -76,9 +76,8 @@ func (m *machine) useDisk(ctx context.Context, d dataDisk) error {
 		d.kind, how = "btrfs", "made with the label"
 	}
 	at := filepath.Dir(DataAt)
-	if err := unix.Mount(d.device, at, d.kind, unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOATIME, ""); err != nil {
-		return writ.Errorf(writ.CodeUsage, "cannot mount %s as %s: %v", d.device, d.kind, err).
-			WithHint("check the file system on another machine; the kernel says more there")
+	if err := d.mount(at); err != nil {
+		return err
 	}
 	if d.empty {
 		if err := setLabel(at, m.config.label()); err != nil {
@@ -86,6 +85,47 @@ func (m *machine) useDisk(ctx context.Context, d dataDisk) error {
 		}
 	}
 	m.stage("data", "%s, %s %s %s", d.device, d.kind, how, m.config.label())
+	return m.checkRoom(d, at)
+}
+
+// mount mounts a disk at a directory if it can be that of the node. It looks at the files before anything can be written to them.
+func (d *dataDisk) mount(at string) error {
+	mount := func(flags uintptr) error {
+		if err := unix.Mount(d.device, at, d.kind, unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOATIME|flags, ""); err != nil {
+			return writ.Errorf(writ.CodeUsage, "cannot mount %s as %s: %v", d.device, d.kind, err).
+				WithHint("check the file system on another machine; the kernel says more there")
+		}
+		return nil
+	}
+	if err := mount(unix.MS_RDONLY); err != nil {
+		return err
+	}
+	entries, err := os.ReadDir(at)
+	if err != nil {
+		return errors.Join(fmt.Errorf("list the files of %s: %w", d.device, err), unmountData())
+	}
+	var names []string
+	for _, e := range entries {
+		names = append(names, e.Name())
+	}
+	if err := foreign(names, filepath.Base(DataAt)); err != nil {
+		return errors.Join(err, unmountData())
+	}
+	return mount(unix.MS_REMOUNT)
+}
+
+// checkRoom says if a disk that is mounted has no room, and makes the directory by which it is known as that of a node.
+func (m *machine) checkRoom(d dataDisk, at string) error {
+	var room unix.Statfs_t
+	if err := unix.Statfs(at, &room); err != nil {
+		return fmt.Errorf("ask for the room on %s: %w", d.device, err)
+	}
+	if err := full(d.device, room.Bavail*uint64(room.Bsize), room.Blocks*uint64(room.Bsize)); err != nil {
+		m.failBeside(progress.StageData, err)
+	}
+	if err := os.Mkdir(DataAt, 0o700); err != nil && !errors.Is(err, os.ErrExist) && !errors.Is(err, unix.ENOSPC) { // the runner says what it cannot do
+		return fmt.Errorf("make a directory on %s: %w", d.device, err)
+	}
 	return nil
 }
 
@@ -95,7 +135,8 @@ func findData(class, dev, label string) (device, kind string, err error) {
 	if err != nil {
 		return "", "", fmt.Errorf("list the disks: %w", err)
 	}
-	var found, seen []string
+	var found, seen []string // paths of those with the label, and what there is
+	other := ""              // what has the label, and is of no use
 	for _, e := range entries {
 		if noData(e.Name()) {
 			continue
@@ -105,19 +146,22 @@ func findData(class, dev, label string) (device, kind string, err error) {
 		if err != nil {
 			continue // it is gone again, or has no medium
 		}
-		is, has := fileSystem(disk)
+		text, is, has := describeDisk(e.Name(), disk)
 		disk.Close()
-		seen = append(seen, e.Name())
-		if is != "" && has == label {
+		seen = append(seen, text)
+		switch {
+		case has != label:
+		case is == "btrfs" || is == "ext4":
 			found, device, kind = append(found, path), path, is
+		default:
+			other = is + " on " + path
 		}
 	}
 	switch len(found) {
 	case 1:
 		return device, kind, nil
 	case 0:
-		return "", "", writ.Errorf(writ.CodeNotFound, "no disk has a file system with the label %s; there are %d disks and partitions: %s", label, len(seen), strings.Join(seen, " ")).
-			WithHint("attach the disk, or name it by its serial number with %s; or make its file system: mkfs.btrfs -L %s DISK, or mkfs.ext4 -L %s DISK", prefix+"disk", label, label)
+		return "", "", noDisk(label, other, seen)
 	}
 	return "", "", writ.Errorf(writ.CodeConflict, "several disks have a file system with the label %s: %s", label, strings.Join(found, " ")).
 		WithHint("detach the wrong one: one of them may be a copy")

@@ -94,23 +94,25 @@ func isBegun(disk io.ReaderAt, super int64) bool {
 var marks = []struct {
 	at         int64
 	mark, what string
+	label      int64 // where the label is, if it has one
+	labelSize  int
 }{
-	{512, "EFI PART", "a partition table (GPT)"},
-	{4096, "EFI PART", "a partition table (GPT)"},
-	{0, "LUKS\xba\xbe", "an encrypted disk (LUKS)"},
-	{0, "XFSB", "a file system (xfs)"},
-	{3, "NTFS    ", "a file system (NTFS)"},
-	{3, "EXFAT   ", "a file system (exFAT)"},
-	{54, "FAT1", "a file system (FAT)"},
-	{82, "FAT32", "a file system (FAT)"},
-	{512, "LABELONE", "a physical volume of LVM"},
-	{4096, "\xfc\x4e\x2b\xa9", "a part of a RAID (md)"},
-	{0, "\xfc\x4e\x2b\xa9", "a part of a RAID (md)"},
-	{4086, "SWAPSPACE2", "swap space"},
-	{1024, "\x10\x20\xf5\xf2", "a file system (f2fs)"},
-	{0x8001, "CD001", "an image of a CD (ISO 9660)"},
-	{0, "bluestore block device", "data of Ceph"},
-	{510, "\x55\xaa", "a partition table or a boot sector (MBR)"}, // others may have this as well
+	{512, "EFI PART", "a partition table (GPT)", 0, 0},
+	{4096, "EFI PART", "a partition table (GPT)", 0, 0},
+	{0, "LUKS\xba\xbe", "an encrypted disk (LUKS)", 0, 0},
+	{0, "XFSB", "a file system (xfs)", 108, 12},
+	{3, "NTFS    ", "a file system (NTFS)", 0, 0},
+	{3, "EXFAT   ", "a file system (exFAT)", 0, 0},
+	{54, "FAT1", "a file system (FAT)", 43, 11},
+	{82, "FAT32", "a file system (FAT)", 71, 11},
+	{512, "LABELONE", "a physical volume of LVM", 0, 0},
+	{4096, "\xfc\x4e\x2b\xa9", "a part of a RAID (md)", 0, 0},
+	{0, "\xfc\x4e\x2b\xa9", "a part of a RAID (md)", 0, 0},
+	{4086, "SWAPSPACE2", "swap space", 1052, 16},
+	{1024, "\x10\x20\xf5\xf2", "a file system (f2fs)", 0, 0},
+	{0x8001, "CD001", "an image of a CD (ISO 9660)", 0x8028, 32},
+	{0, "bluestore block device", "data of Ceph", 0, 0},
+	{510, "\x55\xaa", "a partition table or a boot sector (MBR)", 0, 0}, // others may have this as well
 }
 
 // named says what the first MiB of a disk has.
@@ -118,12 +120,24 @@ func named(disk io.ReaderAt) string {
 	if kind, label := fileSystem(disk); kind != "" {
 		return fmt.Sprintf("a file system (%s) with the label %q", kind, label)
 	}
-	for _, m := range marks {
-		if has(disk, m.at, m.mark) {
-			return m.what
-		}
+	if what, _ := marked(disk); what != "" {
+		return what
 	}
 	return "data of an unknown kind in its first MiB"
+}
+
+// marked says what a disk has by the marks of others, and returns the label of that. Both are "" if there is none.
+func marked(disk io.ReaderAt) (what, label string) {
+	for _, m := range marks {
+		if !has(disk, m.at, m.mark) {
+			continue
+		}
+		b := make([]byte, m.labelSize)
+		_, _ = disk.ReadAt(b, m.label)
+		text, _, _ := bytes.Cut(b, []byte{0})
+		return m.what, strings.TrimRight(string(text), " ")
+	}
+	return "", ""
 }
 
 // serialOf is the serial number of a disk as a setting has it, which has no spaces.

@@ -1,0 +1,60 @@
+package boot
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+	"testing"
+)
+
+func TestAPersonLearnsWhatIsOnADisk(t *testing.T) {
+	disk := func(parts map[int64]string) []byte {
+		b := make([]byte, 1<<17)
+		for at, text := range parts {
+			copy(b[at:], text)
+		}
+		return b
+	}
+	for want, parts := range map[string]map[int64]string{
+		"vda (a file system (xfs) with the label photos)":         {0: "XFSB", 108: "photos"},
+		"vda (a file system (FAT) with the label USB)":            {82: "FAT32   ", 71: "USB        ", 510: "\x55\xaa"},
+		"vda (a file system (NTFS))":                              {3: "NTFS    ", 510: "\x55\xaa"},
+		"vda (an encrypted disk (LUKS))":                          {0: "LUKS\xba\xbe"},
+		"vda (swap space with the label s1)":                      {4086: "SWAPSPACE2", 1052: "s1"},
+		"vda (an image of a CD (ISO 9660) with the label DEBIAN)": {0x8001: "CD001", 0x8028: "DEBIAN   "},
+		"vda (a partition table or a boot sector (MBR))":          {510: "\x55\xaa"},
+		"vda (nothing that is known)":                             {},
+		"vda (btrfs with the label of the label)":                 {btrfsMark: btrfsMagic, btrfsLabel: "of the label"},
+	} {
+		if got, _, _ := describeDisk("vda", bytes.NewReader(disk(parts))); got != want {
+			t.Errorf("it is %s, want %s", got, want)
+		}
+	}
+}
+
+func TestADiskThatIsNotOfThisNodeIsRefused(t *testing.T) {
+	for _, tt := range []struct {
+		err  error
+		says string // "" if the disk is right
+		next string
+	}{
+		{foreign(nil, "node"), "", ""},
+		{foreign([]string{"lost+found"}, "node"), "", ""},
+		{foreign([]string{"containerd", "lost+found", "node"}, "node"), "", ""},
+		{foreign([]string{"a", "b", "c", "d", "e", "f"}, "node"), "files that are not those of a node: a b c d e", "make the directory node there"},
+		{otherNode("", "n1"), "", ""},
+		{otherNode("n1", ""), "", ""},
+		{otherNode("n1", "n1"), "", ""},
+		{otherNode("n1", "n2"), "that of the node n1, and this machine is to be n2", "attach the disk of n2"},
+		{full("/dev/vda", leastFree, 1<<30), "", ""},
+		{full("/dev/vda", leastFree-1, 1<<30), "/dev/vda is full: 15 of 1024 MiB are free", "Nothing is deleted"},
+		{noDisk("data", "", nil), "disks and partitions: none", "attach the disk"},
+		{noDisk("data", "vfat on /dev/sda1", nil), "the label data is that of vfat on /dev/sda1", "Nothing is formatted"},
+		{withLacking(noDisk("data", "", nil), "no driver"), "none; no driver", "build the image"},
+		{withLacking(noDisk("data", "vfat on /dev/sda1", nil), "no driver"), "the label data is that of vfat", "attach the right disk"},
+	} {
+		if fmt.Sprint(tt.err == nil) != fmt.Sprint(tt.says == "") || tt.err != nil && (!strings.Contains(tt.err.Error(), tt.says) || !strings.Contains(hintOf(tt.err), tt.next)) {
+			t.Errorf("it is %v, %s; want %q", tt.err, hintOf(tt.err), tt.says)
+		}
+	}
+}
