@@ -63,8 +63,8 @@ func newBridge(t *testing.T, addresses ...string) (tap string) {
 	return "tap0"
 }
 
-// newLAN makes a bridge with this host and a tap for a machine, and a DHCP server there.
-func newLAN(t *testing.T) (tap string) {
+// newLAN makes a bridge with this host and a tap for a machine, and a DHCP server there, which tells more than addresses.
+func newLAN(t *testing.T, more ...dhcpv4.Modifier) (tap string) {
 	t.Helper()
 	tap = newBridge(t, bootHost+"/24")
 	server, err := server4.NewServer("lan", &net.UDPAddr{IP: net.IPv4zero, Port: dhcpv4.ServerPort}, func(conn net.PacketConn, peer net.Addr, m *dhcpv4.DHCPv4) {
@@ -73,9 +73,9 @@ func newLAN(t *testing.T) (tap string) {
 		if !ok {
 			return
 		}
-		answer, err := dhcpv4.NewReplyFromRequest(m, dhcpv4.WithMessageType(kind), dhcpv4.WithYourIP(net.ParseIP(bootNode)), dhcpv4.WithLeaseTime(3600),
+		answer, err := dhcpv4.NewReplyFromRequest(m, append(more, dhcpv4.WithMessageType(kind), dhcpv4.WithYourIP(net.ParseIP(bootNode)), dhcpv4.WithLeaseTime(3600),
 			dhcpv4.WithNetmask(net.CIDRMask(24, 32)), dhcpv4.WithRouter(net.ParseIP(bootHost)), dhcpv4.WithServerIP(net.ParseIP(bootHost)),
-			dhcpv4.WithOption(dhcpv4.OptServerIdentifier(net.ParseIP(bootHost))))
+			dhcpv4.WithOption(dhcpv4.OptServerIdentifier(net.ParseIP(bootHost))))...)
 		if err == nil {
 			_, err = conn.WriteTo(answer.ToBytes(), peer)
 		}
@@ -142,11 +142,19 @@ func startFirmware(t *testing.T, args ...string) *vm {
 	if err := os.WriteFile(vars, text, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	v := &vm{t: t, qmp: filepath.Join(dir, "qmp"), ended: make(chan error, 1), news: make(chan struct{}, 1)}
+	return startQEMU(t, append([]string{
+		"-drive", "if=pflash,format=raw,unit=0,readonly=on,file=" + testenv.Unpacked(t, testenv.FirmwareCode),
+		"-drive", "if=pflash,format=raw,unit=1,file=" + vars,
+	}, args...)...)
+}
+
+// startQEMU starts a machine that has this besides a serial line.
+func startQEMU(t *testing.T, args ...string) *vm {
+	t.Helper()
+	v := &vm{t: t, qmp: filepath.Join(t.TempDir(), "qmp"), ended: make(chan error, 1), news: make(chan struct{}, 1)}
 	v.cmd = exec.Command(testenv.Need(t, "qemu-system-x86_64"), append([]string{
 		"-nodefaults", "-no-user-config", "-display", "none", "-no-reboot", "-serial", "stdio", "-machine", "q35,accel=tcg", "-cpu", "max", "-smp", "2", "-m", "1024",
-		"-drive", "if=pflash,format=raw,unit=0,readonly=on,file=" + testenv.Unpacked(t, testenv.FirmwareCode),
-		"-drive", "if=pflash,format=raw,unit=1,file=" + vars, "-qmp", "unix:" + v.qmp + ",server=on,wait=off",
+		"-qmp", "unix:" + v.qmp + ",server=on,wait=off",
 	}, args...)...)
 	serial, err := v.cmd.StdoutPipe()
 	if err != nil {
@@ -210,8 +218,8 @@ func (v *vm) await(text string) {
 	}
 }
 
-// pressPower presses the power button, and waits until the machine is off.
-func (v *vm) pressPower() {
+// do has QEMU do something to the machine. The arguments are JSON.
+func (v *vm) do(command, arguments string) {
 	v.t.Helper()
 	conn, err := net.Dial("unix", v.qmp)
 	if err != nil {
@@ -219,15 +227,23 @@ func (v *vm) pressPower() {
 	}
 	defer conn.Close()
 	answers := json.NewDecoder(conn)
-	for _, command := range []string{"", "qmp_capabilities", "system_powerdown"} {
-		if command != "" {
-			fmt.Fprintf(conn, `{"execute": %q}`, command)
+	for _, ask := range []string{"", `{"execute": "qmp_capabilities"}`, fmt.Sprintf(`{"execute": %q, "arguments": %s}`, command, arguments)} {
+		_, _ = io.WriteString(conn, ask)
+		answer := map[string]any{"event": ""}
+		for err == nil && answer["event"] != nil { // events may come before an answer
+			clear(answer)
+			err = answers.Decode(&answer)
 		}
-		var answer map[string]any
-		if err := answers.Decode(&answer); err != nil || answer["error"] != nil {
-			v.t.Fatalf("%s: %v %v", command, answer, err)
+		if err != nil || answer["error"] != nil {
+			v.t.Fatalf("%s: %v %v", ask, answer, err)
 		}
 	}
+}
+
+// pressPower presses the power button, and waits until the machine is off.
+func (v *vm) pressPower() {
+	v.t.Helper()
+	v.do("system_powerdown", "{}")
 	select {
 	case err := <-v.ended:
 		v.ended <- err
@@ -369,6 +385,16 @@ run.output({said: "pong"})
 	}
 }
 
+// ipxeROM is iPXE for a card of a machine with firmware.
+const ipxeROM = "/usr/lib/ipxe/qemu/efi-virtio.rom"
+
+func needIPXE(t *testing.T) {
+	t.Helper()
+	if _, err := os.Stat(ipxeROM); err != nil {
+		t.Skipf("this machine has no %s, of Debian's package ipxe-qemu", ipxeROM)
+	}
+}
+
 // freePort is a port of loopback where nothing listens.
 func freePort(t *testing.T) string {
 	t.Helper()
@@ -389,10 +415,7 @@ func freePort(t *testing.T) string {
 func TestAMachineStartsFromABootServer(t *testing.T) {
 	testenv.Nightly(t, "TestABuildWritesBillAndChecksum makes the directory of a web server, and TestABootServerServesASiteAndListsItsMachines has a boot server without a machine")
 	testenv.Need(t, "qemu-system-x86_64")
-	const rom = "/usr/lib/ipxe/qemu/efi-virtio.rom"
-	if _, err := os.Stat(rom); err != nil {
-		t.Skipf("this machine has no %s, of Debian's package ipxe-qemu", rom)
-	}
+	needIPXE(t)
 	kernel, stub := testenv.Kernel(t), testenv.Unpacked(t, testenv.EFIStub)
 	testenv.Unpacked(t, testenv.FirmwareCode)
 	dir := t.TempDir()
@@ -417,7 +440,7 @@ func TestAMachineStartsFromABootServer(t *testing.T) {
 			t.Fatalf("%v: %s", args, text)
 		}
 	}
-	v := startFirmware(t, "-netdev", "user,id=n0,bootfile="+base+"/"+bootScript, "-device", "virtio-net-pci,netdev=n0,romfile="+rom)
+	v := startFirmware(t, "-netdev", "user,id=n0,bootfile="+base+"/"+bootScript, "-device", "virtio-net-pci,netdev=n0,romfile="+ipxeROM)
 	v.await("the token with which the node joins is missing")
 	t.Logf("started from a web server after %.1f s\n%s", time.Since(v.began).Seconds(), v.said())
 	_ = v.cmd.Process.Kill()
@@ -435,7 +458,7 @@ func TestAMachineStartsFromABootServer(t *testing.T) {
 		return serveBoot(t, "--listen", "127.0.0.1:"+port, "--machines", machines, "--url", "http://10.0.2.2:"+port, "--image", image, "--supervisor", "https://10.0.2.2:7441", "--redis", "rediss://10.0.2.2:6379/0")
 	}
 	s := serve(wrong)
-	v = startFirmware(t, "-netdev", "user,id=n0,bootfile=http://10.0.2.2:"+port+"/boot/ipxe", "-device", "virtio-net-pci,netdev=n0,mac=52:54:00:77:00:50,romfile="+rom,
+	v = startFirmware(t, "-netdev", "user,id=n0,bootfile=http://10.0.2.2:"+port+"/boot/ipxe", "-device", "virtio-net-pci,netdev=n0,mac=52:54:00:77:00:50,romfile="+ipxeROM,
 		"-smbios", "type=1,serial=S-1,uuid=6c8b0a5e-0000-4000-8000-000000000001", "-smbios", "type=3,asset=rack 4")
 	m := s.await("a failure", func(r bootserver.Row) bool { return r.Failures > 0 })
 	if !strings.Contains(m.Advice, "iPXE could not load or start the image") || m.Serial != "S-1" || m.Asset != "rack 4" {
