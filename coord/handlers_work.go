@@ -6,6 +6,7 @@ import (
 	"io"
 	"regexp"
 	"time"
+	"unicode/utf8"
 
 	"writ"
 	"writ/coord/api"
@@ -114,6 +115,11 @@ func runFilter(p api.ListRunsParams, now time.Time) (ledger.RunFilter, error) {
 	}
 	if p.Deployment != nil {
 		filter.Deployment = *p.Deployment
+	}
+	if p.Text != nil {
+		if filter.Text = *p.Text; filter.Text == "" || utf8.RuneCountInString(filter.Text) > ledger.MaxText {
+			return filter, writ.Errorf(writ.CodeBadRequest, "text has %d characters; it has 1 to %d", utf8.RuneCountInString(filter.Text), ledger.MaxText)
+		}
 	}
 	if p.Since != nil {
 		filter.Since = *p.Since

@@ -57,7 +57,7 @@ func TestPagesOfALargeLedger(t *testing.T) {
 	month := time.Now().UTC().Format("2006-01")
 	t.Logf("| %-34s | %6s | %14s | %14s | %8s |", "page", "pages", "first ms", "deepest ms", "most KB")
 	for _, path := range []string{
-		"/", "/?state=succeeded", "/?state=failed", "/?project=" + string(shop), "/?signer=signer-3", "/?script=web-7.tengo", "/?deployment=deployment-77", "/?since=24h",
+		"/", "/?state=succeeded", "/?state=failed", "/?project=" + string(shop), "/?signer=signer-3", "/?script=web-7.tengo", "/?deployment=deployment-77", "/?since=24h", "/?text=web-7", "/?text=NO_CAPACITY", "/?text=nothing+has+this",
 		"/stuck", "/stuck?for=1m&project=" + string(shop), "/failures?since=2160h", "/deployments", "/resources", "/resources?kind=volume", "/resources?node=" + string(largeNode(7)),
 		"/queues", "/nodes", node, "/datacenters", "/secrets", "/usage?month=" + month, "/usage?month=" + month + "&project=" + string(shop),
 		"/runs/" + string(last), "/runs/" + string(last) + "/timeline", "/runs/" + string(last) + "/values", "/runs/" + string(last) + "/log",

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -78,7 +79,7 @@ func TestRunsAreSelectedByTheirPropertiesAndTheirSilence(t *testing.T) {
 			t.Errorf("%s=%s: %v, want %v", tt.name, tt.value, got, tt.want)
 		}
 	}
-	for _, wrong := range []string{"prefix=", "prefix=abc1", "prefix=%25", "since=yesterday", "stuck=0", "stuck=-1", "stuck=99999999999", "stuck=5m", "why=perhaps"} {
+	for _, wrong := range []string{"prefix=", "prefix=abc1", "prefix=%25", "since=yesterday", "stuck=0", "stuck=-1", "stuck=99999999999", "stuck=5m", "why=perhaps", "text=", "text=" + strings.Repeat("a", 201)} {
 		status, body := p.as(carol, http.MethodGet, "/v1/runs?"+wrong)
 		wantProblem(t, wrong, status, body, writ.CodeBadRequest)
 	}

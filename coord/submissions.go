@@ -33,6 +33,7 @@ func (c *Coordinator) Submit(ctx context.Context, signed []byte, remote string) 
 		},
 		ProjectName: v.Payload.ProjectName,
 		Plan:        v.Payload.Plan,
+		Params:      v.Payload.Params,
 		Signed:      signed,
 	}
 	if v.Payload.Deployment != (identity.Deployment{}) {

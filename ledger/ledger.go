@@ -142,6 +142,7 @@ type Incoming struct {
 	ProjectName string
 	Deployment  string // as in the payload's header, "" for none
 	Plan        writ.Digest
+	Params      map[string]any // as in the payload
 	Signed      []byte
 }
 
@@ -292,12 +293,16 @@ type RunFilter struct {
 	Prefix     string    // of the run's id
 	Script     string    // file name of the script
 	Deployment string    // its name
+	Text       string    // in a name, a parameter or the error that ended the run, or the beginning of the name of a resource; capitals do not matter
 	Since      time.Time // runs that came then or later
 	Failure    writ.Code // runs that ended with this code
 	Operation  string    // runs that a call of this operation ended; NoOperation for those that no call ended
 	Silent     time.Time // open runs that came before, and of which the ledger was told nothing then or later
 	Oldest     bool      // it selects nothing: the list begins with the run that came first
 }
+
+// MaxText is how long a text may be that selects runs, in characters.
+const MaxText = 200
 
 // NoOperation selects runs that failed without a call.
 const NoOperation = "-"

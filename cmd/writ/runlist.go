@@ -26,6 +26,7 @@ type runFilterFlags struct {
 // runListFlags select runs, and say what is shown of them.
 type runListFlags struct {
 	runFilterFlags
+	text  string
 	why   bool
 	limit int
 }
@@ -52,6 +53,7 @@ func (a *app) runListCommand() *cobra.Command {
 		Example: `  writ run list --state running,waiting
   writ run list --script web.tengo --since 2h
   writ run list --stuck 5m
+  writ run list --text 'replicas=3'
   writ run list --limit 0 -o name`,
 		Args: exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -60,6 +62,9 @@ func (a *app) runListCommand() *cobra.Command {
 				return err
 			}
 			params.Project = a.flags.project
+			if l.text != "" {
+				params.Text = &l.text
+			}
 			if l.why {
 				params.Why = &l.why
 			}
@@ -68,6 +73,7 @@ func (a *app) runListCommand() *cobra.Command {
 	}
 	l.add(a, c)
 	f := c.Flags()
+	f.StringVar(&l.text, "text", "", "only runs with this text in a name, a parameter or their error, or with a resource whose name begins with it")
 	f.BoolVar(&l.why, "why", false, "show why each run waits or failed")
 	f.IntVar(&l.limit, "limit", 50, "how many at most; 0 for all")
 	return c

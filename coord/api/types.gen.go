@@ -1100,6 +1100,9 @@ type ListRunsParams struct {
 	// Deployment Only runs that make this deployment
 	Deployment *string `form:"deployment,omitempty" json:"deployment,omitempty"`
 
+	// Text Only runs with this text in the name of the script, deployment, project or signer, in a parameter, or in the error that ended them, or with a call about a resource whose name begins with it. Capitals do not matter.
+	Text *string `form:"text,omitempty" json:"text,omitempty"`
+
 	// Since Only runs that came to the coordinator at this time or later
 	Since *time.Time `form:"since,omitempty" json:"since,omitempty"`
 

@@ -98,7 +98,7 @@ func TestNamesFromStrangersStayText(t *testing.T) {
 		Address: hostile, Drift: []string{hostile}, Node: writ.NodeID(hostile), Run: writ.RunID(hostile),
 	}})
 	w.log = api.NodeLog{Lines: []api.NodeLine{{Source: hostile, Boot: hostile, Level: hostile, Text: hostile}}, Away: hostile, Boot: hostile}
-	paths := []string{"/boot", "/secrets", "/usage?month=all", "/usage?month=all&project=" + string(shop), "/usage?month=" + url.QueryEscape(hostile), "/resources", "/resources?deployment=" + url.QueryEscape(hostile), "/deployments", "/nodes/" + string(ams) + "/n", "/nodes/" + string(ams) + "/n/log", "/queues", "/queues?datacenter=" + url.QueryEscape(hostile), "/failures", "/?failure=" + url.QueryEscape(hostile) + "&operation=" + url.QueryEscape(hostile), "/stuck", "/stuck?signer=" + url.QueryEscape(hostile), "/runs/" + string(signed.ID), "/runs/" + string(run.ID) + "/values", "/runs/" + string(run.ID) + "/log", "/runs/" + string(run.ID) + "/timeline", "/", "/?signer=" + url.QueryEscape(hostile), "/runs/" + string(run.ID), "/nodes", "/datacenters", "/runs/" + url.PathEscape(hostile), "/?state=" + url.QueryEscape(hostile)}
+	paths := []string{"/boot", "/secrets", "/usage?month=all", "/usage?month=all&project=" + string(shop), "/usage?month=" + url.QueryEscape(hostile), "/resources", "/resources?deployment=" + url.QueryEscape(hostile), "/deployments", "/nodes/" + string(ams) + "/n", "/nodes/" + string(ams) + "/n/log", "/queues", "/queues?datacenter=" + url.QueryEscape(hostile), "/failures", "/?failure=" + url.QueryEscape(hostile) + "&operation=" + url.QueryEscape(hostile), "/stuck", "/stuck?signer=" + url.QueryEscape(hostile), "/runs/" + string(signed.ID), "/runs/" + string(run.ID) + "/values", "/runs/" + string(run.ID) + "/log", "/runs/" + string(run.ID) + "/timeline", "/", "/?signer=" + url.QueryEscape(hostile), "/?text=" + url.QueryEscape(hostile), "/runs/" + string(run.ID), "/nodes", "/datacenters", "/runs/" + url.PathEscape(hostile), "/?state=" + url.QueryEscape(hostile)}
 	for _, path := range paths {
 		if _, body := w.get(path); strings.Contains(body, "<img") || strings.Contains(body, `"'{{`) || strings.Contains(body, "\u202e") && (path == "/boot" || strings.HasPrefix(path, "/runs/"+string(signed.ID))) || strings.Count(body, "<script") != 4 {
 			t.Errorf("%s: a name became markup", path)
@@ -184,7 +184,8 @@ func TestTheSearchTakesASignerAScriptAndARun(t *testing.T) {
 	for text, want := range map[string]string{
 		string(own.ID): "/runs/" + string(own.ID), string(own.ID[:9]): "/runs/" + string(own.ID), string(other.ID[:5]): "/runs/" + string(other.ID),
 		string(own.ID[:6]): "", // a person has this name
-		"own.tengo":        "/?script=own.tengo&state=waiting", "alice": "", "": "", string(own.ID[:3]): "", "zzzzzzz": "",
+		"own.tengo":        "/?script=own.tengo&state=waiting", "alice": "", "": "", " ": "",
+		"zzzzzzz": "/?state=waiting&text=zzzzzzz", "replicas=3 & more": "/?state=waiting&text=replicas%3D3+%26+more",
 	} {
 		if got := leads(text); got != want {
 			t.Errorf("%q leads to %q, want %q", text, got, want)
@@ -193,9 +194,20 @@ func TestTheSearchTakesASignerAScriptAndARun(t *testing.T) {
 	if body := w.page("/?script=own.tengo"); !strings.Contains(body, "/runs/"+string(own.ID)) || strings.Contains(body, "canary.tengo") {
 		t.Error("the list of a script is not its runs")
 	}
+	w.submit(4, "found.tengo", func(in *ledger.Incoming) { in.Params = map[string]any{"image": "web-2.1"} })
+	body := w.page("/?text=WEB-2")
+	if !strings.Contains(body, "found.tengo") || strings.Contains(body, "own.tengo") || !strings.Contains(body, "with “WEB-2”") || !strings.Contains(body, `value="WEB-2"`) {
+		t.Errorf("the list of a text is\n%s", body)
+	}
+	if found := numberOnTile.FindStringSubmatch(body); found == nil || found[1] != "waiting" || found[3] != "1" {
+		t.Errorf("runs with the text are counted as %q", found)
+	}
+	if response, _ := w.get("/?text=" + strings.Repeat("é", 201)); response.StatusCode != http.StatusBadRequest {
+		t.Errorf("a long text: %s", response.Status)
+	}
 	w.readAs(ofShop)
 	for _, text := range []string{string(other.ID), string(other.ID[:5]), string(other.ID[:25])} {
-		if got := leads(text); got != "" {
+		if got := leads(text); got != "/?state=waiting&text="+text || strings.Contains(w.page(got), "canary.tengo") {
 			t.Errorf("%q leads somebody who must not see it to %q", text, got)
 		}
 	}

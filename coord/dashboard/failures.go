@@ -23,6 +23,7 @@ var spans = []string{"1h", "24h", "168h", "2160h"}
 var spanNames = map[string]string{"1h": "the last hour", "24h": "the last 24 hours", "168h": "the last 7 days", "2160h": "the last 90 days"}
 
 const (
+	textParam      = "text"
 	sinceParam     = "since"
 	failureParam   = "failure"
 	operationParam = "operation"
@@ -56,7 +57,7 @@ func (d *Dashboard) failures(ctx context.Context, r *http.Request, quiet bool) (
 	}
 	data := failuresPage{
 		Since: q.Get(sinceParam), Filter: filter, Project: writ.ProjectID(q.Get("project")), Projects: d.Reader(ctx).projectsOf(now), Datacenters: now.datacenters,
-		Kept: slices.DeleteFunc(kept(q, "signer"), func(v value) bool { return v.Name == sinceParam }),
+		Kept: slices.DeleteFunc(kept(q, "signer", textParam), func(v value) bool { return v.Name == sinceParam }),
 	}
 	for _, span := range spans {
 		data.Spans = append(data.Spans, value{span, spanNames[span]})
@@ -83,7 +84,7 @@ func (d *Dashboard) failures(ctx context.Context, r *http.Request, quiet bool) (
 func listOf(q url.Values, g ledger.Failures) string {
 	list := url.Values{}
 	for name, values := range q {
-		if slices.Contains([]string{"project", "datacenter", "signer", "script", "deployment", sinceParam}, name) && values[0] != "" {
+		if slices.Contains([]string{"project", "datacenter", "signer", "script", "deployment", textParam, sinceParam}, name) && values[0] != "" {
 			list.Set(name, values[0])
 		}
 	}
@@ -127,5 +128,5 @@ func (r failureRow) Command() string {
 
 // narrow reports whether a filter selects by more than projects and states.
 func narrow(f ledger.RunFilter) bool {
-	return f.Datacenter != "" || f.Failure != "" || !f.Since.IsZero() || strings.Join([]string{f.Signer, f.Script, f.Deployment, f.Operation}, "") != ""
+	return f.Datacenter != "" || f.Failure != "" || !f.Since.IsZero() || strings.Join([]string{f.Signer, f.Script, f.Deployment, f.Text, f.Operation}, "") != ""
 }

@@ -21,7 +21,7 @@ var shellSpan = regexp.MustCompile(`^[0-9]{1,5}[hms]$`)
 func manyCommands(q url.Values, filter ledger.RunFilter, now *moment, reader Reader) []command {
 	project := writ.ProjectID(q.Get("project"))
 	named := slices.DeleteFunc(slices.Clone(now.projects), func(p identity.Project) bool { return p.ID != project })
-	if len(named) != 1 || !writ.ValidName(named[0].Name) || !reader.may(identity.ActionControlRuns, project) || filter.Failure != "" || filter.Operation != "" {
+	if len(named) != 1 || !writ.ValidName(named[0].Name) || !reader.may(identity.ActionControlRuns, project) || filter.Failure != "" || filter.Operation+filter.Text != "" {
 		return nil
 	}
 	same := func(p identity.Project) bool { return p.Name == named[0].Name }

@@ -47,7 +47,7 @@ func (d *Dashboard) overview(ctx context.Context, r *http.Request, quiet bool) (
 	}
 	reader := d.Reader(ctx)
 	data := overview{
-		Filter: filter, Project: writ.ProjectID(q.Get("project")), State: q.Get("state"), All: with(r.URL, "state", "", "project", "", "signer", "", "datacenter", "", "script", "", "deployment", "", sinceParam, "", failureParam, "", operationParam, ""),
+		Filter: filter, Project: writ.ProjectID(q.Get("project")), State: q.Get("state"), All: with(r.URL, "state", "", "project", "", "signer", "", "datacenter", "", "script", "", "deployment", "", textParam, "", sinceParam, "", failureParam, "", operationParam, ""),
 		Datacenters: now.datacenters, Projects: reader.projectsOf(now), Kept: kept(q), Since: spanNames[q.Get(sinceParam)],
 	}
 	data.Commands = manyCommands(q, filter, now, reader)
@@ -96,20 +96,19 @@ func (r Reader) selects(project writ.ProjectID) ([]writ.ProjectID, error) {
 // idPrefix is what the beginning of an id looks like that commands take too.
 var idPrefix = regexp.MustCompile(`^[a-z2-7]{4,26}$`)
 
-// search returns where what was typed into the field of signers leads, "" if it is a signer: the field also takes the name of a script, and the id
-// of a run or its beginning. A signer whose name is such a beginning stays one.
+// search returns where what was typed into the field of signers leads, "" if it is a signer of runs: the field also takes the name of a script, the id
+// of a run or its beginning, and any text that runs are found by. A signer whose name is such a beginning stays one.
 func (d *Dashboard) search(ctx context.Context, own *url.URL) (elsewhere string, err error) {
-	text := own.Query().Get("signer")
+	text := strings.TrimSpace(own.Query().Get("signer"))
 	switch id := writ.RunID(text); {
+	case text == "":
+		return "", nil
 	case id.Valid():
 		if _, err := d.runOf(ctx, id); err == nil {
 			return "/runs/" + text, nil
 		}
-		return "", nil
 	case strings.HasSuffix(text, ".tengo"):
-		return with(own, "signer", "", "script", text), nil
-	case !idPrefix.MatchString(text):
-		return "", nil
+		return with(own, "signer", "", textParam, "", "script", text), nil
 	}
 	projects, err := d.Reader(ctx).selects("")
 	if err != nil {
@@ -119,11 +118,16 @@ func (d *Dashboard) search(ctx context.Context, own *url.URL) (elsewhere string,
 	if err != nil || len(signed.Items) > 0 {
 		return "", err
 	}
-	found, err := d.Ledger.Runs(ctx, ledger.RunFilter{Projects: projects, Prefix: text}, ledger.Page{Limit: 2})
-	if err != nil || len(found.Items) != 1 {
-		return "", err
+	if idPrefix.MatchString(text) {
+		found, err := d.Ledger.Runs(ctx, ledger.RunFilter{Projects: projects, Prefix: text}, ledger.Page{Limit: 2})
+		if err != nil {
+			return "", err
+		}
+		if len(found.Items) == 1 {
+			return "/runs/" + string(found.Items[0].ID), nil
+		}
 	}
-	return "/runs/" + string(found.Items[0].ID), nil
+	return with(own, "signer", "", textParam, text), nil
 }
 
 // addDepths adds how much is open everywhere, and returns the points of the chart as JSON.

@@ -6,6 +6,7 @@ import (
 	"net/url"
 	"slices"
 	"time"
+	"unicode/utf8"
 
 	"writ"
 	"writ/coord/api"
@@ -27,10 +28,14 @@ func (d *Dashboard) filtersOf(ctx context.Context, q url.Values) (ledger.RunFilt
 	if err != nil {
 		return ledger.RunFilter{}, err
 	}
+	text := q.Get(textParam)
+	if utf8.RuneCountInString(text) > ledger.MaxText {
+		return ledger.RunFilter{}, writ.Errorf(writ.CodeBadRequest, "%s is longer than %d characters", textParam, ledger.MaxText)
+	}
 	since, err := sinceOf(q.Get(sinceParam), time.Now())
 	return ledger.RunFilter{
 		Since: since, Failure: writ.Code(q.Get(failureParam)), Operation: q.Get(operationParam),
-		Datacenter: writ.DatacenterID(q.Get("datacenter")), Signer: q.Get("signer"), Script: q.Get("script"), Deployment: q.Get("deployment"), Projects: projects,
+		Datacenter: writ.DatacenterID(q.Get("datacenter")), Signer: q.Get("signer"), Script: q.Get("script"), Deployment: q.Get("deployment"), Text: text, Projects: projects,
 	}, err
 }
 
@@ -61,7 +66,7 @@ func (d *Dashboard) stuck(ctx context.Context, r *http.Request, _ bool) (*page, 
 	if err != nil {
 		return nil, err
 	}
-	data := stuckPage{For: q.Get(silentParam), Silences: silences, Filter: filter, Project: writ.ProjectID(q.Get("project")), Kept: kept(q, "signer")}
+	data := stuckPage{For: q.Get(silentParam), Silences: silences, Filter: filter, Project: writ.ProjectID(q.Get("project")), Kept: kept(q, "signer", textParam)}
 	after := stuckAfter
 	if data.For == "" {
 		data.For = "5m"

@@ -43,6 +43,7 @@ func Run(t *testing.T, open func(t testing.TB) ledger.Ledger) {
 		{"event ids grow and filters select", testEventFilters},
 		{"an event belongs to the project of its run", testEventsOfProjects},
 		{"lists can be filtered", testFilters},
+		{"runs are found by words", testSearch},
 		{"a run is found by the beginning of its id", testPrefixes},
 		{"open runs of which nothing is heard are found", testSilent},
 		{"counts count", testCounts},

@@ -27,6 +27,48 @@ func names(t *testing.T, l ledger.Ledger, filter ledger.RunFilter, known map[wri
 	return got
 }
 
+// A run is found by words of its names, parameters and error anywhere in them, and by names of resources from their beginning.
+func testSearch(t *testing.T, l ledger.Ledger) {
+	known := map[writ.RunID]int{}
+	for n := 1; n <= 4; n++ {
+		in := incoming(n, east)
+		in.Params = map[string]any{"image": "shop-100%", "replicas": int64(3), "zones": []any{"a", "B"}}
+		switch n {
+		case 2:
+			in.Script, in.Params = "Back_up.tengo", map[string]any{"note": "a\x00b \xff é É " + strings.Repeat("long ", 2000) + "end"}
+		case 3:
+			in.Signer, in.Project, in.Params = "bob", bank, nil
+		}
+		known[in.Run] = n
+		add(t, l, in)
+		run := runOf(in, writ.RunRunning)
+		if n == 3 {
+			run = runOf(in, writ.RunFailed)
+			run.Failure = &writ.Failure{Error: writ.Error{Code: writ.CodeNoCapacity, Message: "node-7 has 512 MiB, and Volume data_1 needs more"}, Position: "web.tengo:14:11"}
+		}
+		call := writ.Call{Run: in.Run, Seq: 1, Operation: "machine.create", Kind: writ.KindMachine, Name: fmt.Sprintf("web-%d", n), State: writ.CallQueued}
+		store(t, l, east, events(int64(2*n), runEvent(run), callEvent(call)))
+	}
+	for text, want := range map[string][]int{
+		"shop-100%": {4, 1}, "shop-1000": nil, "shop_100": nil, "SHOP-100": {4, 1}, "replicas=3": {4, 1}, `["a","b"]`: {4, 1},
+		"back_up": {2}, "back-up": nil, "É": {2}, "long end": nil, "ab": {2}, "bob": {3},
+		string(writ.CodeNoCapacity): {3}, "512 mib": {3}, "volume data_1": {3}, "tengo:14:11": {3},
+		"web-4": {4}, "Web-4": {4}, "eb-4": nil, "web.tengo": {4, 3, 1}, "' OR '1'='1": nil, `\`: nil, "%": {4, 1}, "?": nil,
+	} {
+		if diff := cmp.Diff(want, names(t, l, ledger.RunFilter{Text: text}, known)); diff != "" {
+			t.Errorf("%s: %s", text, diff)
+		}
+	}
+	if diff := cmp.Diff([]int{3}, names(t, l, ledger.RunFilter{Text: "web", Projects: []writ.ProjectID{bank}}, known)); diff != "" {
+		t.Errorf("of a project: %s", diff)
+	}
+	counts, err := l.CountRuns(t.Context(), ledger.RunFilter{Text: "web-4"})
+	ok(t, err)
+	if n := counts.Total()[ledger.State(writ.RunRunning)]; n != 1 {
+		t.Errorf("%d are counted", n)
+	}
+}
+
 func testFilters(t *testing.T, l ledger.Ledger) {
 	known := map[writ.RunID]int{}
 	for n := 1; n <= 4; n++ {

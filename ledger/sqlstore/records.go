@@ -16,12 +16,12 @@ import (
 // addRun records a run that is not there yet and reports whether it was not.
 func addRun(ctx context.Context, tx *sqldb.Tx, run ledger.Run, journal string) (bool, error) {
 	return affected(tx.ExecContext(ctx, `
-		INSERT INTO runs (id, datacenter, project, project_name, signer, state, created, accepted, ended, body, journal, script, deployment, failure)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)
+		INSERT INTO runs (id, datacenter, project, project_name, signer, state, created, accepted, ended, body, journal, script, deployment, failure, words)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)
 		ON CONFLICT (id) DO NOTHING`,
 		string(run.ID), string(run.Datacenter), string(run.Project), run.ProjectName, run.Signer, string(run.State),
 		micros(run.Created), micros(run.Accepted), micros(run.Ended), encode(run.Run), journal,
-		selectable(run.Script), deploymentName(run.Run), failureCode(run.Run)))
+		selectable(run.Script), deploymentName(run.Run), failureCode(run.Run), wordsOf(run.Run)))
 }
 
 // failureCode is the code with which a run ended, "" if it did not fail.
@@ -83,9 +83,9 @@ func keepRun(ctx context.Context, tx *sqldb.Tx, datacenter writ.DatacenterID, jo
 	}
 	_, err = tx.ExecContext(ctx, `
 		UPDATE runs
-		SET state = $1, accepted = $2, ended = $3, body = $4, journal = $5, script = $6, deployment = $7, failure = $8, failed_operation = ''
-		WHERE id = $9 AND datacenter = $10 AND (accepted = 0 OR $11)`,
-		string(run.State), micros(run.Accepted), micros(run.Ended), encode(run), journal, selectable(run.Script), deploymentName(run), failureCode(run),
+		SET state = $1, accepted = $2, ended = $3, body = $4, journal = $5, script = $6, deployment = $7, failure = $8, failed_operation = '', words = $9
+		WHERE id = $10 AND datacenter = $11 AND (accepted = 0 OR $12)`,
+		string(run.State), micros(run.Accepted), micros(run.Ended), encode(run), journal, selectable(run.Script), deploymentName(run), failureCode(run), wordsOf(run),
 		string(run.ID), string(datacenter), bool(w))
 	return err
 }
@@ -156,10 +156,10 @@ func endCalls(ctx context.Context, tx *sqldb.Tx, run writ.Run) error {
 
 func keepCall(ctx context.Context, tx *sqldb.Tx, call writ.Call) error {
 	_, err := tx.ExecContext(ctx, `
-		INSERT INTO calls (run, seq, state, body)
-		VALUES ($1, $2, $3, $4)
-		ON CONFLICT (run, seq) DO UPDATE SET state = excluded.state, body = excluded.body`,
-		string(call.Run), call.Seq, string(call.State), encode(call))
+		INSERT INTO calls (run, seq, state, body, name)
+		VALUES ($1, $2, $3, $4, $5)
+		ON CONFLICT (run, seq) DO UPDATE SET state = excluded.state, body = excluded.body, name = excluded.name`,
+		string(call.Run), call.Seq, string(call.State), encode(call), selectable(call.Name))
 	return err
 }
 
@@ -271,6 +271,9 @@ func selectRuns(q *query, filter ledger.RunFilter) {
 	}
 	if filter.Deployment != "" {
 		q.and("deployment = ?", filter.Deployment)
+	}
+	if filter.Text != "" {
+		andText(q, filter.Text)
 	}
 	if !filter.Since.IsZero() {
 		q.and("created >= ?", micros(filter.Since))

@@ -209,7 +209,7 @@ func TestRunsOfAnEarlierVersionAreFoundByScriptAndDeployment(t *testing.T) {
 			want   string
 		}{
 			{ledger.RunFilter{Deployment: "web"}, "1"}, {ledger.RunFilter{Deployment: "web-2"}, "2"}, {ledger.RunFilter{Script: "web.tengo"}, "31"},
-			{ledger.RunFilter{Script: "Web_2.tengo"}, "2"}, {ledger.RunFilter{}, "4321"},
+			{ledger.RunFilter{Script: "Web_2.tengo"}, "2"}, {ledger.RunFilter{Text: "WEB_2.t"}, "2"}, {ledger.RunFilter{Text: "ci:"}, "2"}, {ledger.RunFilter{}, "4321"},
 		} {
 			list, err := s.Runs(t.Context(), tt.filter, ledger.Page{})
 			got := ""

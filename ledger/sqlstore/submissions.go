@@ -79,6 +79,9 @@ func addWaitingRun(ctx context.Context, tx *sqldb.Tx, in ledger.Incoming, stored
 	if err != nil {
 		return err
 	}
+	if _, err := tx.ExecContext(ctx, `UPDATE runs SET parameters = $1 WHERE id = $2`, parametersOf(in.Params), string(in.Run)); err != nil {
+		return err
+	}
 	if !added {
 		stored.State = writ.SubmissionDelivered
 		if _, err := moveSubmission(ctx, tx, in.Payload, stored.State, nil); err != nil {

@@ -2,9 +2,11 @@ CREATE TABLE calls (
 	run TEXT NOT NULL,
 	seq BIGINT NOT NULL,
 	state TEXT NOT NULL,
-	body TEXT NOT NULL,
+	body TEXT NOT NULL, name TEXT NOT NULL DEFAULT '',
 	PRIMARY KEY (run, seq)
 );
+
+CREATE INDEX calls_by_name ON calls (name, run) WHERE name <> '';
 
 CREATE TABLE counters (
 	name TEXT PRIMARY KEY,
@@ -111,7 +113,7 @@ CREATE TABLE runs (
 	accepted BIGINT NOT NULL,
 	ended BIGINT NOT NULL,
 	body TEXT NOT NULL
-, journal TEXT NOT NULL DEFAULT '', script TEXT NOT NULL DEFAULT '', deployment TEXT NOT NULL DEFAULT '', failure TEXT NOT NULL DEFAULT '', failed_operation TEXT NOT NULL DEFAULT '');
+, journal TEXT NOT NULL DEFAULT '', script TEXT NOT NULL DEFAULT '', deployment TEXT NOT NULL DEFAULT '', failure TEXT NOT NULL DEFAULT '', failed_operation TEXT NOT NULL DEFAULT '', words TEXT NOT NULL DEFAULT '', parameters TEXT NOT NULL DEFAULT '');
 
 CREATE INDEX runs_by_datacenter ON runs (datacenter, created, id);
 
