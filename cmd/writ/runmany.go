@@ -66,8 +66,8 @@ func (a *app) decideMany(ctx context.Context, m *manyFlags, v verb, reason strin
 	if err != nil {
 		return err
 	}
-	if params.Project = a.flags.project; params.Project == "" {
-		params.Project = c.Context.Project
+	if err := inRoster(&params, c, roster); err != nil {
+		return err
 	}
 	runs, _, err := c.Runs(ctx, params, m.most+1)
 	if err != nil {
@@ -132,6 +132,24 @@ func (m *manyFlags) selection(v verb, now time.Time) (api.ListRunsParams, error)
 		params.State = v.fits
 	}
 	return params, nil
+}
+
+// inRoster puts the ids that the roster has in the place of the names of project and datacenter: whether a run is one of those that were asked for, the
+// coordinator does not decide.
+func inRoster(params *api.ListRunsParams, c *client.Client, roster *identity.Roster) error {
+	project, err := projectOf(c, roster)
+	if err != nil {
+		return err
+	}
+	params.Project = string(project.ID)
+	if params.Datacenter == "" {
+		return nil
+	}
+	d, err := client.Datacenter(roster, params.Datacenter)
+	if err == nil {
+		params.Datacenter = string(d.ID)
+	}
+	return err
 }
 
 func manyText(runs []api.Run) string {

@@ -51,12 +51,14 @@ func (c *Client) Runs(ctx context.Context, params api.ListRunsParams, limit int)
 	return runs, next, err
 }
 
-// Selected refuses runs that a coordinator lists and that are not what was asked for.
+// Selected refuses runs that a coordinator lists and that are not what was asked for. Of project and datacenter it compares the ids.
 func Selected(runs []api.Run, params api.ListRunsParams) error {
+	other := func(want, have string) bool { return want != "" && want != have }
 	differs := func(want *string, have string) bool { return want != nil && *want != have }
 	for _, r := range runs {
-		if len(params.State) > 0 && !slices.Contains(params.State, api.RunState(r.State)) || differs(params.Script, r.Script) ||
-			differs(params.Deployment, r.Deployment) || params.Signer != "" && params.Signer != r.Signer || params.Since != nil && r.Created.Before(*params.Since) {
+		if other(params.Project, string(r.Project)) || other(params.Datacenter, string(r.Datacenter)) || other(params.Signer, r.Signer) ||
+			len(params.State) > 0 && !slices.Contains(params.State, api.RunState(r.State)) || differs(params.Script, r.Script) ||
+			differs(params.Deployment, r.Deployment) || params.Since != nil && r.Created.Before(*params.Since) {
 			return writ.Errorf(writ.CodeUnverified, "the coordinator lists run %s (%s, %s), which is none of those that were asked for", r.ID, r.Script, r.State).
 				WithHint("ask another one with --server, and tell its operator; nothing was signed")
 		}

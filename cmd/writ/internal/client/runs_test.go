@@ -125,3 +125,33 @@ func TestTheLastRunIsThatOfTheLastSubmission(t *testing.T) {
 		t.Errorf("from a file that was changed: %s, sure %v, %v", id, sure, err)
 	}
 }
+
+// What one statement is about a coordinator lists, and no run of it is another than was asked for.
+func TestAListHasNoRunThatWasNotAskedFor(t *testing.T) {
+	script, deployment, since := "web.tengo", "web", time.Date(2026, 11, 27, 0, 0, 0, 0, time.UTC)
+	asked := api.ListRunsParams{
+		Project: "shop", Datacenter: "vienna", Signer: "alice", State: []api.RunState{api.RunStateRunning}, Script: &script, Deployment: &deployment, Since: &since,
+	}
+	run := api.Run{Project: "shop", Datacenter: "vienna", Signer: "alice", State: api.RunStateRunning, Script: script, Deployment: deployment, Created: since}
+	if err := Selected([]api.Run{run, run}, asked); err != nil {
+		t.Error(err)
+	}
+	if err := Selected([]api.Run{run}, api.ListRunsParams{}); err != nil {
+		t.Error(err)
+	}
+	for name, change := range map[string]func(r *api.Run){
+		"project":    func(r *api.Run) { r.Project = "bank" },
+		"datacenter": func(r *api.Run) { r.Datacenter = "graz" },
+		"signer":     func(r *api.Run) { r.Signer = "bob" },
+		"state":      func(r *api.Run) { r.State = api.RunStateFailed },
+		"script":     func(r *api.Run) { r.Script = "other.tengo" },
+		"deployment": func(r *api.Run) { r.Deployment = "" },
+		"time":       func(r *api.Run) { r.Created = since.Add(-time.Second) },
+	} {
+		other := run
+		change(&other)
+		if err := Selected([]api.Run{run, other}, asked); writ.CodeOf(err) != writ.CodeUnverified {
+			t.Errorf("a run with another %s: %v", name, err)
+		}
+	}
+}
