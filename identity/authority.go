@@ -93,19 +93,19 @@ func (r *Roster) writeAuthorities(w *textWriter, principals map[string]*Principa
 			w.check(p != nil && p.Kind == CI, "authority", "%q is not a ci principal of the roster", name)
 		}
 		key := own("authority", a.Name, a.Key)
-		w.check(a.Key == nil || machines[string(a.Key.Marshal())] == "", "authority", "%s has the key of %s", a.Name, machines[key])
+		w.check(machines[key] == "", "authority", "%s has the key of %s", a.Name, machines[key])
 		words := append([]string{a.Name, string(a.State), key}, w.sorted("authority", a.Principals)...)
 		authorities = append(authorities, strings.Join(words, " "))
 	}
 	w.lines("authority", authorities)
 }
 
-// machineKeys are the marshalled keys of the root, of supervisors and of coordinators, with whose they are.
+// machineKeys are the keys of the root, of supervisors and of coordinators as the roster has them, with whose they are.
 func (r *Roster) machineKeys() map[string]string {
 	keys := make(map[string]string)
 	add := func(key ssh.PublicKey, whose string) {
 		if key != nil {
-			keys[string(key.Marshal())] = whose
+			keys[keyLine(key)] = whose
 		}
 	}
 	add(r.Root, "the root")

@@ -62,6 +62,7 @@ func TestARosterWithLimitsOfAuthoritiesHasTheThirdFormat(t *testing.T) {
 }
 
 func TestAnAuthorityHasAKeyOfItsOwnAndProperLimits(t *testing.T) {
+	owners := map[string]string{"the root's": "of the root", "a supervisor's": "of the supervisor of ", "a coordinator's": "of the coordinator "}
 	for name, change := range map[string]func(a *Authority){
 		"a person's key":      func(a *Authority) { a.Key = testPublic("alice") },
 		"a removed key":       func(a *Authority) { a.Key = testPublic("alice old") },
@@ -86,6 +87,9 @@ func TestAnAuthorityHasAKeyOfItsOwnAndProperLimits(t *testing.T) {
 			change(&r.Authorities[0])
 			_, err := r.Text()
 			wantCode(t, err, writ.CodePayloadMalformed)
+			if whose := owners[name]; !strings.Contains(writ.AsError(err).Message, whose) {
+				t.Errorf("%v does not say that the key is %s", err, whose)
+			}
 		})
 	}
 	r := testRoster()

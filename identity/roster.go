@@ -356,6 +356,10 @@ func (w *textWriter) keyText(label string, key ssh.PublicKey) string {
 	if t := key.Type(); t != ssh.KeyAlgoED25519 && t != ssh.KeyAlgoSKED25519 {
 		w.fail(label, "a key of the type %s is not possible here", t)
 	}
+	return keyLine(key)
+}
+
+func keyLine(key ssh.PublicKey) string {
 	return key.Type() + " " + base64.StdEncoding.EncodeToString(key.Marshal())
 }
 
