@@ -254,7 +254,7 @@ func (c *Coordinator) admitScheduler(r *http.Request) (*viewer, error) {
 		return nil, err
 	}
 	signer := who.session.login.Signer
-	if roster.Allows(signer, identity.ActionScheduleNodes, "", c.Now()) != nil {
+	if roster.AllowsLogin(who.session.login, identity.ActionScheduleNodes, "", c.Now()) != nil {
 		return nil, writ.Errorf(writ.CodeRoleMissing, "cannot show %s to %s: it is for operators and admins of all projects", r.URL.Path, signer).
 			WithHint("a root operator can bind the role: writ user add %s --role operator --project '*'", signer)
 	}
@@ -306,9 +306,9 @@ func (c *Coordinator) pageReader(ctx context.Context) dashboard.Reader {
 	if who.session == nil {
 		return reader
 	}
-	signer, roster := who.session.login.Signer, c.rosters.current.Load()
+	login, roster := who.session.login, c.rosters.current.Load()
 	reader.May = func(action identity.Action, project writ.ProjectID) bool {
-		return roster != nil && roster.Allows(signer, action, project, c.Now()) == nil
+		return roster != nil && roster.AllowsLogin(login, action, project, c.Now()) == nil
 	}
 	return reader
 }

@@ -370,6 +370,15 @@ func TestALoginByACertificateEndsWithIt(t *testing.T) {
 	}
 	_, err = v.Roster.Reads(login, noon.Add(15*time.Minute))
 	wantCode(t, err, writ.CodeExpired)
+	powerful := *v.Roster
+	powerful.Bindings = append(slices.Clone(powerful.Bindings), Binding{Principal: "ci/shop", Role: Admin, Project: AllProjects})
+	if projects, err := powerful.Reads(login, noon); err != nil || slices.Contains(projects, AllProjects) {
+		t.Errorf("by the role admin it reads %v, %v", projects, err)
+	}
+	wantCode(t, powerful.AllowsLogin(login, ActionScheduleNodes, "", noon), writ.CodeRoleMissing)
+	if err := powerful.Allows("ci/shop", ActionScheduleNodes, "", noon); err != nil {
+		t.Error(err)
+	}
 	text, armored, _ := Split(signed)
 	for name, bad := range map[string]string{
 		"in the first form": strings.Replace(string(text), "writ-login: v2", "writ-login: v1", 1),

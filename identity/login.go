@@ -175,7 +175,13 @@ func (r *Roster) Reads(l *VerifiedLogin, at time.Time) ([]writ.ProjectID, error)
 	if !at.Before(l.Until) {
 		return nil, writ.Errorf(writ.CodeLoginRequired, "the session of %s ended at %s", l.Signer, formatTime(l.Until)).WithHint("log in again: writ login")
 	}
-	return r.Readable(l.Signer, at)
+	return r.readable(l.Signer, at, who.proof())
+}
+
+// AllowsLogin is Allows for who has logged in. The role admin does not count for a certificate.
+func (r *Roster) AllowsLogin(l *VerifiedLogin, action Action, project writ.ProjectID, at time.Time) error {
+	_, certified := l.Key.(*ssh.Certificate)
+	return r.allowsNamed(l.Signer, action, project, at, proof{userVerified: true, certificate: certified})
 }
 
 // reads reports whether a principal may read a project at a time.
@@ -187,6 +193,10 @@ func (r *Roster) reads(principal string, project writ.ProjectID, at time.Time) b
 // Readable returns the projects that a principal may read at a time, or just AllProjects. Root operators may read all. The errors are those of
 // Allows: SIGNER_UNKNOWN, SIGNER_REVOKED, and ROLE_MISSING if there are none.
 func (r *Roster) Readable(principal string, at time.Time) ([]writ.ProjectID, error) {
+	return r.readable(principal, at, proof{userVerified: true})
+}
+
+func (r *Roster) readable(principal string, at time.Time, by proof) ([]writ.ProjectID, error) {
 	p := r.Principal(principal)
 	if p == nil {
 		return nil, unknownSigner("the roster has no principal %q", clip(principal))
@@ -201,6 +211,7 @@ func (r *Roster) Readable(principal string, at time.Time) ([]writ.ProjectID, err
 	for _, b := range r.Bindings {
 		switch {
 		case b.Principal != principal || !b.Expires.IsZero() && !at.Before(b.Expires) || !slices.Contains(RoleActions[b.Role], ActionRead):
+		case by.certificate && b.Role == Admin:
 		case b.Project == AllProjects:
 			return []writ.ProjectID{AllProjects}, nil
 		case !slices.Contains(projects, b.Project):

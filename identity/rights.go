@@ -11,6 +11,10 @@ import (
 // SIGNER_REVOKED, ROLE_MISSING or DESTRUCTIVE_DENIED. The project "" stands for what belongs to no project, such as nodes; only a
 // binding to all projects helps there. Where a role demands user verification this takes it for given; the Verifier does not.
 func (r *Roster) Allows(principal string, action Action, project writ.ProjectID, at time.Time) error {
+	return r.allowsNamed(principal, action, project, at, proof{userVerified: true})
+}
+
+func (r *Roster) allowsNamed(principal string, action Action, project writ.ProjectID, at time.Time, by proof) error {
 	p := r.Principal(principal)
 	if p == nil {
 		return unknownSigner("the roster has no principal %q", clip(principal))
@@ -18,7 +22,7 @@ func (r *Roster) Allows(principal string, action Action, project writ.ProjectID,
 	if err := usable(p.State, principal, moment{}); err != nil {
 		return err
 	}
-	return r.allows(principal, action, project, at, proof{userVerified: true})
+	return r.allows(principal, action, project, at, by)
 }
 
 // proof is what a signature shows of its signer besides the name.
