@@ -51,8 +51,10 @@ func TestACoordinatorTellsItsWebhooksWhatHappens(t *testing.T) {
 	connect(p, vienna, nil).tell(writ.Event{Node: &node})
 	select {
 	case m := <-got:
-		if data := m.Data.(*webhook.Node); m.Type != webhook.NodeLost || data.Name != "node-1" || data.Datacenter != "vienna" || data.URL != p.PublicURL+"/nodes/"+string(vienna)+"/node-1" {
+		if data := m.Data.(*webhook.Node); m.Type != webhook.NodeLost || data.Name != "node-1" || data.Datacenter != "vienna" || data.URL != p.PublicURL+"/nodes/"+string(vienna)+"/n1" {
 			t.Errorf("%+v, %+v", m, m.Data)
+		} else if status, page := p.get(strings.TrimPrefix(data.URL, p.PublicURL)); status != http.StatusOK || !strings.Contains(page, "node-1") {
+			t.Errorf("the address that it names answers %d", status)
 		}
 	case <-time.After(hang):
 		t.Fatalf("nothing came; the log:\n%s", p.log)

@@ -373,8 +373,8 @@ type Webhooks interface {
 
 // WebhookPlace is where a webhook is in the events.
 type WebhookPlace struct {
-	Event int64                     // id of the last event that it is done with
-	Lost  map[writ.NodeID]time.Time // nodes that were lost at that event, with their last beat
+	Event int64                // id of the last event that it is done with
+	Lost  map[string]time.Time // nodes that were lost at that event, "DATACENTER/NODE", with their last beat
 }
 
 // Event is an event of a datacenter, or of the ledger itself when the state of a submission changed, or a run was asked for: then Journal

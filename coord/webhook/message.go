@@ -89,9 +89,9 @@ func newMessage(t Type, at time.Time, data any, about ...string) *Message {
 // moment is a time as part of an id.
 func moment(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) }
 
-// messageOf returns the message of an event, nil if there is none. lost are the nodes that were lost before, with their last beat then; it is kept up to
-// date.
-func (s *Sender) messageOf(e *ledger.Event, lost map[writ.NodeID]time.Time) *Message {
+// messageOf returns the message of an event, nil if there is none. lost are the nodes that were lost before, by nodeKey, with their last beat then; it
+// is kept up to date.
+func (s *Sender) messageOf(e *ledger.Event, lost map[string]time.Time) *Message {
 	switch {
 	case e.Submission != nil && (e.Submission.State == writ.SubmissionRefused || e.Submission.State == writ.SubmissionExpired):
 		return s.neverBegan(e)
@@ -132,23 +132,28 @@ func (s *Sender) neverBegan(e *ledger.Event) *Message {
 
 // nodeChanged is the message of a node that is lost or back, nil if it is neither. An event tells the whole node whenever anything of it changes, so
 // that a lost node is told of more than once: the last beat says that it is the same loss.
-func (s *Sender) nodeChanged(e *ledger.Event, lost map[writ.NodeID]time.Time) *Message {
-	n := e.Node
-	data := &Node{ID: n.ID, Name: n.Name, Datacenter: s.DatacenterName(e.Datacenter), LastBeat: n.LastBeat, URL: s.PublicURL + "/nodes/" + string(e.Datacenter) + "/" + url.PathEscape(n.Name)}
-	since, was := lost[n.ID]
+func (s *Sender) nodeChanged(e *ledger.Event, lost map[string]time.Time) *Message {
+	n, key := e.Node, nodeKey(e.Datacenter, e.Node.ID)
+	data := &Node{ID: n.ID, Name: n.Name, Datacenter: s.DatacenterName(e.Datacenter), LastBeat: n.LastBeat, URL: s.PublicURL + "/nodes/" + url.PathEscape(string(e.Datacenter)) + "/" + url.PathEscape(string(n.ID))}
+	since, was := lost[key]
 	switch {
 	case n.Admission != writ.AdmissionApproved || n.Gone:
-		delete(lost, n.ID) // a person has decided about it
+		delete(lost, key) // a person has decided about it
 		return nil
 	case n.Liveness == writ.LivenessLost:
-		lost[n.ID] = n.LastBeat
-		return newMessage(NodeLost, e.Time, data, string(n.ID), moment(n.LastBeat))
+		lost[key] = n.LastBeat
+		return newMessage(NodeLost, e.Time, data, key, moment(n.LastBeat))
 	case n.Liveness == writ.LivenessReady && was:
-		delete(lost, n.ID)
-		return newMessage(NodeBack, e.Time, data, string(n.ID), moment(since))
+		delete(lost, key)
+		return newMessage(NodeBack, e.Time, data, key, moment(since))
 	default:
 		return nil
 	}
+}
+
+// nodeKey tells a node from all others. Its datacenter is who says something of it: what another one says of a node with this id is about another node.
+func nodeKey(datacenter writ.DatacenterID, node writ.NodeID) string {
+	return string(datacenter) + "/" + string(node)
 }
 
 // expiries are the messages about what ends soon, one for each warning that is due. A role that ended long ago is none: it was meant to.

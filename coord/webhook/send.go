@@ -175,14 +175,14 @@ func (c *course) begin(ctx context.Context) error {
 		}
 	}
 	if c.at.Lost == nil {
-		c.at.Lost = map[writ.NodeID]time.Time{}
+		c.at.Lost = map[string]time.Time{}
 	}
 	return c.s.Ledger.SetWebhookAt(ctx, c.to.Name, c.at)
 }
 
 // lostNow returns the nodes that are lost, so that it is told when they are back.
-func (c *course) lostNow(ctx context.Context) (map[writ.NodeID]time.Time, error) {
-	lost := map[writ.NodeID]time.Time{}
+func (c *course) lostNow(ctx context.Context) (map[string]time.Time, error) {
+	lost := map[string]time.Time{}
 	for cursor := ""; ; {
 		list, err := c.s.Ledger.Nodes(ctx, ledger.NodeFilter{}, ledger.Page{Cursor: cursor})
 		if err != nil {
@@ -190,7 +190,7 @@ func (c *course) lostNow(ctx context.Context) (map[writ.NodeID]time.Time, error)
 		}
 		for _, n := range list.Items {
 			if n.Liveness == writ.LivenessLost {
-				lost[n.ID] = n.LastBeat
+				lost[nodeKey(n.Datacenter, n.ID)] = n.LastBeat
 			}
 		}
 		if cursor = list.Next; cursor == "" {

@@ -29,6 +29,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 const (
 	hang   = 30 * time.Second // ends a wait that nothing will end
 	vienna = writ.DatacenterID("0192f6c2-0000-7000-8000-00000000000a")
+	graz   = writ.DatacenterID("0192f6c2-0000-7000-8000-00000000000b")
 	secret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 	newer  = "whsec_xUZ2kcGh0RYkzmJrYcWzvuHbO1sYqf1TJUxHVqFxgO4="
 )
@@ -234,6 +235,25 @@ func node(liveness writ.Liveness, beat time.Time) writ.Event {
 	return writ.Event{Node: &writ.Node{ID: "n1", Name: "node-1", Datacenter: vienna, Admission: writ.AdmissionApproved, Liveness: liveness, LastBeat: beat}}
 }
 
+// What a datacenter says of a node with the id of another datacenter's node is about another node, and the other one is not told to be back.
+func TestADatacenterSaysNothingOfNodesOfAnother(t *testing.T) {
+	f := newFixture(t)
+	r := newReceiver(t, taken)
+	f.start(r)
+	f.begun()
+	f.happens(node(writ.LivenessLost, epoch))
+	r.next(t, NodeLost)
+	other := node(writ.LivenessReady, epoch.Add(time.Hour))
+	other.Journal, other.Seq = "g", 1
+	if err := f.StoreEvents(t.Context(), graz, []writ.Event{other}); err != nil {
+		t.Fatal(err)
+	}
+	f.happens(node(writ.LivenessReady, epoch.Add(2*time.Hour)))
+	if back := r.next(t, NodeBack); back.data("last_beat") != epoch.Add(2*time.Hour).Format(time.RFC3339) {
+		t.Errorf("%v", back)
+	}
+}
+
 func TestEventsAreToldInTheirOrderAndOnce(t *testing.T) {
 	f := newFixture(t)
 	f.happens(run(1, writ.RunFailed, writ.CodeNotFound)) // before the endpoint was named
@@ -257,7 +277,7 @@ func TestEventsAreToldInTheirOrderAndOnce(t *testing.T) {
 
 	f.happens(node(writ.LivenessReady, epoch), node(writ.LivenessSilent, epoch), node(writ.LivenessLost, epoch), node(writ.LivenessLost, epoch))
 	lost := r.next(t, NodeLost)
-	if lost.data("name") != "node-1" || lost.data("url") != "https://writ.example.org/nodes/"+string(vienna)+"/node-1" {
+	if lost.data("name") != "node-1" || lost.data("url") != "https://writ.example.org/nodes/"+string(vienna)+"/n1" {
 		t.Errorf("%v", lost)
 	}
 	f.outcome(Taken, 2)

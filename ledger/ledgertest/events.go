@@ -52,7 +52,7 @@ func testEventsOnce(t *testing.T, l ledger.Ledger) {
 func testWebhooks(t *testing.T, l ledger.Ledger) {
 	ctx := t.Context()
 	for _, place := range []ledger.WebhookPlace{ // back, too: another ledger may have taken the place of the one that it knew
-		{Event: 7}, {Event: 12, Lost: map[writ.NodeID]time.Time{"n1": epoch, "n2": {}}}, {Event: 3},
+		{Event: 7}, {Event: 12, Lost: map[string]time.Time{"east/n1": epoch, "east/n2": {}}}, {Event: 3},
 	} {
 		ok(t, l.SetWebhookAt(ctx, "ops", place))
 		if at, err := l.WebhookAt(ctx, "ops"); err != nil || !cmp.Equal(at, &place) {
