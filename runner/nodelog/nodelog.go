@@ -64,16 +64,15 @@ func (l *Log) Read(q nodes.LogQuery) nodes.LogReport {
 		behind, lost := rest(entries, after[source])
 		report.Lost = report.Lost || lost
 		next[source] = after[source]
+		var at moment
 		for _, e := range behind {
-			next[source] = e.Number
+			next[source], at = e.Number, at.then(moment{e.Boot == report.Boot, e.Time})
 			if isWanted(e.Line, q) {
-				found = append(found, line{nodes.LogLine{Time: e.Time, Boot: e.Boot, Source: source, Level: e.Level, Text: l.Redact(e.Text)}, e.Number})
+				found = append(found, line{nodes.LogLine{Time: e.Time, Boot: e.Boot, Source: source, Level: e.Level, Text: l.Redact(e.Text)}, e.Number, at})
 			}
 		}
 	}
-	slices.SortStableFunc(found, func(a, b line) int {
-		return cmp.Or(cmp.Compare(age(a.Boot, report.Boot), age(b.Boot, report.Boot)), a.Time.Compare(b.Time))
-	})
+	slices.SortStableFunc(found, func(a, b line) int { return a.at.compare(b.at) })
 	limit := min(cmp.Or(q.Lines, nodes.MaxLogLines), nodes.MaxLogLines)
 	if q.After == "" {
 		found = newest(found, limit)
@@ -91,10 +90,36 @@ func (l *Log) Read(q nodes.LogQuery) nodes.LogReport {
 	return report
 }
 
-// line is a line that was found, with its number in its ring.
+// line is a line that was found, with its number in its ring and its place among the lines of all rings.
 type line struct {
 	nodes.LogLine
 	number int64
+	at     moment
+}
+
+// moment is when a line was written: in this start of the machine or an earlier one, and then by the clock.
+type moment struct {
+	now  bool
+	time time.Time
+}
+
+// then returns the moment of the next line of a ring. It is never before the one of the line in front, also if the clock was set back: a position
+// in a ring is the number of a line, so that what is read is always the beginning of what is left.
+func (m moment) then(next moment) moment {
+	if next.compare(m) < 0 {
+		return m
+	}
+	return next
+}
+
+func (m moment) compare(o moment) int {
+	if m.now != o.now {
+		if m.now {
+			return 1
+		}
+		return -1
+	}
+	return m.time.Compare(o.time)
 }
 
 // rest returns what is behind a number in a ring, and whether some of it is gone.
@@ -115,14 +140,6 @@ func rest(entries []logring.Entry, after int64) (behind []logring.Entry, lost bo
 // isWanted reports whether a query asks for a line.
 func isWanted(l logring.Line, q nodes.LogQuery) bool {
 	return slices.Index(nodes.LogLevels, l.Level) >= slices.Index(nodes.LogLevels, q.Level) && !l.Time.Before(time.UnixMilli(q.Since))
-}
-
-// age orders the starts of a machine: those before this one come first.
-func age(boot, this string) int {
-	if boot == this {
-		return 1
-	}
-	return 0
 }
 
 // newest returns the last lines that fit into a report.
