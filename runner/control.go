@@ -11,6 +11,7 @@ import (
 	"writ/internal/sleep"
 	"writ/runner/journal"
 	"writ/runner/queue"
+	"writ/supervisor/nodes"
 )
 
 // acksEvery is how often it is recorded which results the supervisor has. What is not recorded when the runner dies is sent again by the
@@ -45,6 +46,7 @@ func (n *incarnation) listen(ctx context.Context) {
 func (n *incarnation) obey(ctx context.Context, messages []queue.Message) error {
 	var acks, givenUp []writ.JobKey
 	var asked []writ.RunID
+	var queries []nodes.LogQuery
 	cancels := map[writ.RunID]journal.Cancel{}
 	var epoch int64
 	heard := false
@@ -66,8 +68,8 @@ func (n *incarnation) obey(ctx context.Context, messages []queue.Message) error 
 			if c.Roster > 0 {
 				n.rosters.want(int64(c.Roster))
 			}
-			if len(c.Log) > 0 {
-				n.askLog(ctx, m.ID, c.Log)
+			if q, ok := n.logQuery(ctx, m.ID, c.Log); ok {
+				queries = append(queries, q)
 			}
 			if c.Acknowledged != nil {
 				n.keeper.acknowledge(ctx, *c.Acknowledged)
@@ -81,7 +83,9 @@ func (n *incarnation) obey(ctx context.Context, messages []queue.Message) error 
 	n.acks.add(acks)
 	n.desk.cancel(cancels)
 	n.desk.giveUp(givenUp)
-	if err := n.raiseEpoch(ctx, epoch); err != nil {
+	err := n.raiseEpoch(ctx, epoch)
+	n.askLog(queries) // an answer of an earlier epoch is for nobody; a journal that cannot be written is a reason to look at the log
+	if err != nil {
 		return err
 	}
 	n.questions.add(asked) // the answer says that nothing of an earlier epoch is begun any more

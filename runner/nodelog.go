@@ -17,16 +17,25 @@ const (
 	resendWarnings = 10 * time.Minute
 )
 
-// askLog has a query answered that came in a message, unless too many wait.
-func (n *incarnation) askLog(ctx context.Context, id string, query []byte) {
-	var q nodes.LogQuery
+// logQuery reads a query for the log that came in a message; ok is false if it has none that can be read.
+func (n *incarnation) logQuery(ctx context.Context, id string, query []byte) (q nodes.LogQuery, ok bool) {
+	if len(query) == 0 {
+		return q, false
+	}
 	if err := cbor.Unmarshal(query, &q); err != nil {
 		n.drop(ctx, "query for the log", id, err)
-		return
+		return q, false
 	}
-	select {
-	case n.logAsked <- q:
-	default:
+	return q, true
+}
+
+// askLog has queries answered, but for those that come while too many wait.
+func (n *incarnation) askLog(queries []nodes.LogQuery) {
+	for _, q := range queries {
+		select {
+		case n.logAsked <- q:
+		default:
+		}
 	}
 }
 
