@@ -24,9 +24,11 @@ const (
 	bootReportsAtOnce    = 5
 	maxBootAdvice        = 1 << 10 // bytes
 	maxBootWord          = 256
-	maxBootAnswer        = 600 << 10       // bytes of machines in one answer: a link carries them with all that is around them
 	sameSince            = 3 * time.Second // ages are in whole seconds, and each report takes its time
 )
+
+// maxLinkAnswer bounds a list in one answer, in bytes of JSON: a link carries it with all that is around it.
+const maxLinkAnswer = 600 << 10
 
 // boots is what boot servers say of machines that start. A machine has said it to its boot server without proof, and any machine of that network can
 // say it for another. So it is bounded, made fit to be shown, and nothing is decided by it.
@@ -37,6 +39,7 @@ type boots struct {
 	mu     sync.Mutex
 	all    map[string]*bootServer // by the id of its token
 	counts map[string]int64       // of the last report, by the id of its token: as many as tokens that people have made
+	ended  map[string]bool        // ids of tokens that were revoked in this term
 	sorted []*link.BootMachine    // of all, those whose step is the newest first; nil if it has to be made
 }
 
@@ -48,7 +51,7 @@ type bootServer struct {
 
 func newBoots() *boots {
 	b := &boots{
-		nonce: make([]byte, identity.NonceSize), all: map[string]*bootServer{}, counts: map[string]int64{},
+		nonce: make([]byte, identity.NonceSize), all: map[string]*bootServer{}, counts: map[string]int64{}, ended: map[string]bool{},
 		rates: limit.Names{PerSecond: bootReportsPerSecond, AtOnce: bootReportsAtOnce},
 	}
 	_, _ = rand.Read(b.nonce) // never fails
@@ -110,9 +113,13 @@ func (s *Supervisor) bootToken(ctx context.Context, c nodes.BootCredential) (*jo
 	case !key.Verify(identity.BootReportText(c.Token, s.Datacenter, c.Nonce, c.Count, c.List), c.Proof):
 		return nil, writ.Errorf(writ.CodeTokenInvalid, "the boot server has no token of this datacenter").WithHint("make one with `writ token create --role boot-server`")
 	case token.Ended(s.Now()):
-		return nil, writ.Errorf(writ.CodeTokenInvalid, "the token of the boot server has ended").WithHint("make another one with `writ token create --role boot-server`")
+		return nil, tokenEnded()
 	}
 	return token, s.boots.isNext(c)
+}
+
+func tokenEnded() error {
+	return writ.Errorf(writ.CodeTokenInvalid, "the token of the boot server has ended").WithHint("make another one with `writ token create --role boot-server`")
 }
 
 // isNext refuses what was reported before.
@@ -123,6 +130,9 @@ func (b *boots) isNext(c nodes.BootCredential) error {
 }
 
 func (b *boots) follows(c nodes.BootCredential) error {
+	if b.ended[c.Token] {
+		return tokenEnded()
+	}
 	if string(c.Nonce) != string(b.nonce) || c.Count <= b.counts[c.Token] {
 		return writ.Errorf(writ.CodeConflict, "this report of a boot server is not the next one").WithHint("ask which one is; each boot server needs a token of its own")
 	}
@@ -170,10 +180,11 @@ func (b *boots) forgetOldest() {
 	delete(b.all, oldest.Token)
 }
 
-// forget forgets what was reported with a token.
-func (b *boots) forget(token string) {
+// end forgets what was reported with a token that was revoked, and takes nothing more: a report whose list is still on its way was let in before.
+func (b *boots) end(token string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	b.ended[token] = true
 	delete(b.all, token)
 	b.sorted = nil
 }
@@ -245,7 +256,7 @@ func (b *boots) list(asked link.Boots, now time.Time) link.BootList {
 	for _, m := range rest {
 		text, err := json.Marshal(m)
 		size += len(text)
-		if err != nil || size > maxBootAnswer || asked.Max > 0 && len(list.Machines) == asked.Max {
+		if err != nil || size > maxLinkAnswer || asked.Max > 0 && len(list.Machines) == asked.Max {
 			break
 		}
 		list.Machines = append(list.Machines, *m)

@@ -166,6 +166,21 @@ func TestOnlyABootServerOfTheDatacenterReportsMachines(t *testing.T) {
 	})
 }
 
+// A list that is on its way while its token is revoked is not taken: it would be shown until the token had ended by itself.
+func TestARevokedBootServerAddsNothingThatIsOnItsWay(t *testing.T) {
+	inSim(t, func(t *testing.T, s *sim) {
+		token := s.bootToken(time.Hour)
+		r := s.reportWith(token, theDatacenter, reportOf("52:54:00:77:00:50"))
+		err := s.ReportBoots(t.Context(), r.credential, func() ([]byte, error) {
+			s.decideFor("token/"+token.ID, identity.DecisionRevoke, "")
+			return r.text, nil
+		})
+		if list := s.booting(); writ.CodeOf(err) != writ.CodeTokenInvalid || list.Total != 0 || len(list.Servers) != 0 {
+			t.Errorf("%v, and the list is %+v", err, list)
+		}
+	})
+}
+
 // A token of a boot server admits no node.
 func TestABootServerIsNoNode(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {

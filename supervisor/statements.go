@@ -225,7 +225,7 @@ func (s *Supervisor) revokeToken(ctx context.Context, v *identity.VerifiedStatem
 		return s.record(tx, v, &answer)
 	})
 	if err == nil {
-		s.boots.forget(id)
+		s.boots.end(id)
 	}
 	return answer, err
 }
