@@ -66,6 +66,7 @@ type warnings struct {
 	last  nodes.LogLine
 	epoch int64 // of the supervisor that was told
 	at    time.Time
+	count int64
 }
 
 // tellWarnings sends the supervisor the last warnings of the node's log, if there are some that it does not know.
@@ -82,7 +83,8 @@ func (k *keeper) tellWarnings(ctx context.Context) {
 	if newest == told.last && epoch == told.epoch && now.Sub(told.at) < resendWarnings {
 		return
 	}
+	last.Count = told.count + 1
 	if k.sendLog(failpoint.At(ctx, failpoint.WarningsSent), last) == nil { // else noted, and sent after the next look
-		*told = warnings{newest, epoch, now}
+		*told = warnings{newest, epoch, now, last.Count}
 	}
 }

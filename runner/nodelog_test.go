@@ -85,11 +85,11 @@ func TestANodeTellsItsLastWarnings(t *testing.T) {
 		}
 		logged(t, l, "kernel", "warn", many...)
 		logged(t, l, "runner", "info", "two")
-		if got := n.tookLogs(2 * time.Minute); len(got) != 1 || got[0].Query != "" || len(got[0].Lines) != nodes.MaxLogWarnings || got[0].Lines[0].Text != "late" {
+		if got := n.tookLogs(2 * time.Minute); len(got) != 1 || got[0].Query != "" || len(got[0].Lines) != nodes.MaxLogWarnings || got[0].Lines[0].Text != "late" || got[0].Count != 1 {
 			t.Errorf("of warnings it tells %+v", got)
 		}
 		n.tell(writ.Control{Epoch: 9})
-		if got := n.tookLogs(2 * time.Minute); len(got) != 1 || got[0].Epoch != 9 {
+		if got := n.tookLogs(2 * time.Minute); len(got) != 1 || got[0].Epoch != 9 || got[0].Count != 2 {
 			t.Errorf("to the next supervisor it tells %+v", got)
 		}
 		if got := n.tookLogs(21 * time.Minute); len(got) != 2 {

@@ -2,7 +2,9 @@ package supervisor
 
 import (
 	"bytes"
+	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -71,12 +73,13 @@ func (l *nodeLogs) begin(node writ.NodeID) (id string, answer <-chan nodes.LogRe
 	}
 }
 
-// take takes what a node says: the answer to a query that is open, or its last warnings, if they are no older ones.
+// take takes what a node says: the answer to a query that is open, or its last warnings, if these are newer: Redis may give old ones again.
 func (l *nodeLogs) take(r nodes.LogReport, now time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if r.Query == "" {
-		if r.Incarnation >= l.told[r.Node].Incarnation {
+		known := l.told[r.Node]
+		if cmp.Or(cmp.Compare(r.Incarnation, known.Incarnation), cmp.Compare(r.Count, known.Count)) > 0 {
 			r.Lines = r.Lines[max(len(r.Lines)-nodes.MaxLogWarnings, 0):]
 			l.told[r.Node] = toldWarnings{r, now}
 		}
@@ -197,15 +200,18 @@ func moderateLog(r nodes.LogReport) nodes.LogReport {
 	if len(r.Next) > nodes.MaxLogPosition || strings.ContainsFunc(r.Next, notOfPosition) {
 		r.Next = ""
 	}
-	lines, size := []nodes.LogLine{}, 0
-	for _, l := range r.Lines[:min(len(r.Lines), nodes.MaxLogLines)] {
-		l = moderateLine(l)
-		if size += len(l.Text); size > nodes.MaxLogBytes {
+	from, size, encoded := len(r.Lines), 0, 0
+	for from > 0 && len(r.Lines)-from < nodes.MaxLogLines {
+		line := moderateLine(r.Lines[from-1])
+		text, err := json.Marshal(link.NodeLine(line)) // some characters take six bytes there
+		size, encoded = size+len(line.Text), encoded+len(text)
+		if err != nil || size > nodes.MaxLogBytes || encoded > maxLinkAnswer {
 			break
 		}
-		lines = append(lines, l)
+		from--
+		r.Lines[from] = line
 	}
-	r.Lines = lines
+	r.Lines, r.Lost = r.Lines[from:], r.Lost || from > 0
 	return r
 }
 

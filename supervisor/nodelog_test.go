@@ -1,6 +1,7 @@
 package supervisor_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"strings"
 	"testing"
@@ -98,8 +99,9 @@ func TestOfANodeThatIsAwayTheLastWarningsAreKnown(t *testing.T) {
 		warning := func(level, text string) nodes.LogLine {
 			return nodes.LogLine{Time: time.Now().UTC(), Boot: "b1", Source: "runner", Level: level, Text: text}
 		}
-		n.tellLog(nodes.LogReport{Incarnation: 2, Boot: "b1", Lines: []nodes.LogLine{warning("warn", "one"), warning("error", "two")}})
+		n.tellLog(nodes.LogReport{Incarnation: 2, Count: 2, Boot: "b1", Lines: []nodes.LogLine{warning("warn", "one"), warning("error", "two")}})
 		told := time.Now()
+		n.tellLog(nodes.LogReport{Incarnation: 2, Count: 1, Lines: []nodes.LogLine{warning("warn", "of before, which Redis gives again")}})
 		n.tellLog(nodes.LogReport{Incarnation: 1, Lines: []nodes.LogLine{warning("warn", "of an earlier runner")}})
 		n.tellLog(nodes.LogReport{Incarnation: 3, Epoch: 1, Lines: []nodes.LogLine{warning("warn", "to an earlier supervisor")}})
 		n.tellLog(nodes.LogReport{Incarnation: 3, Query: "nobody asked", Lines: []nodes.LogLine{warning("warn", "an answer")}})
@@ -142,11 +144,11 @@ func TestLinesFromAHostileNodeAreCutAndCleaned(t *testing.T) {
 		n := s.join("n1", answering(func(r *nodes.LogReport) { r.Boot, r.Next = evil, evil }))
 		refusing := s.join("n2", answering(func(r *nodes.LogReport) { r.Refused = evil }))
 		hostile := s.join("n3", answering(func(r *nodes.LogReport) {
-			for range 20 {
-				r.Lines = append(r.Lines, line)
-			}
 			for range 2000 {
 				r.Lines = append(r.Lines, nodes.LogLine{Text: strings.Repeat("x", 1000)})
+			}
+			for range 20 {
+				r.Lines = append(r.Lines, line)
 			}
 		}))
 		time.Sleep(2 * time.Second)
@@ -173,8 +175,18 @@ func TestLinesFromAHostileNodeAreCutAndCleaned(t *testing.T) {
 			}
 			size += len(l.Text)
 		}
-		if err != nil || len(got.Lines) < 20 || len(got.Lines) > nodes.MaxLogLines || size > nodes.MaxLogBytes {
-			t.Errorf("%d lines of %d bytes, %v", len(got.Lines), size, err)
+		if err != nil || len(got.Lines) < 20 || len(got.Lines) > nodes.MaxLogLines || size > nodes.MaxLogBytes || !got.Lost {
+			t.Errorf("%d lines of %d bytes, lost: %v, %v", len(got.Lines), size, got.Lost, err)
+		}
+		wide := s.join("n4", answering(func(r *nodes.LogReport) { // in JSON each character has six bytes
+			for range 200 {
+				r.Lines = append(r.Lines, nodes.LogLine{Text: strings.Repeat("<", 1000)})
+			}
+		}))
+		time.Sleep(2 * time.Second)
+		got, err = s.logOf(link.LogOfNode{Node: wide.id})
+		if text, encode := json.Marshal(got); err != nil || encode != nil || len(text) > link.MaxFrame*3/4 || len(got.Lines) < 50 || !got.Lost {
+			t.Errorf("%d lines are an answer of %d bytes, lost: %v, %v", len(got.Lines), len(text), got.Lost, err)
 		}
 	})
 }

@@ -143,6 +143,7 @@ type LogReport struct {
 	Incarnation int64       `json:"incarnation"`
 	Epoch       int64       `json:"epoch"`             // the highest that the runner has seen
 	Query       string      `json:"query,omitempty"`   // the id of the query, "" for the last warnings
+	Count       int64       `json:"count,omitempty"`   // numbers the last warnings of an incarnation, from 1
 	Boot        string      `json:"boot"`              // the kernel's id of this start of the machine
 	Lines       []LogLine   `json:"log_lines"`         // oldest first; those of earlier starts of the machine come before those of this one
 	Next        string      `json:"next"`              // the position behind them
