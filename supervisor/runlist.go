@@ -1,6 +1,7 @@
 package supervisor
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -69,12 +70,21 @@ func (s *Supervisor) decideRunOf(ctx context.Context, v *identity.VerifiedStatem
 		return err
 	}
 	if list.Resume {
-		return s.resumeRun(ctx, v, r.Run, list.Seen(r), nil)
+		err = s.resumeRun(ctx, v, r.Run, list.Seen(r), nil)
+	} else {
+		err = s.cancelRun(ctx, v, r.Run, list.Seen(r), nil)
 	}
-	return s.cancelRun(ctx, v, r.Run, list.Seen(r), nil)
+	if err == nil || !writ.AsError(err).Decided() {
+		return err
+	}
+	now, again := s.row(ctx, r.Run) // what stands in the way may be this statement: it came twice, or what the first time left behind came first
+	if again == nil && wasDecided(now, v) {
+		return nil
+	}
+	return cmp.Or(again, err)
 }
 
-// wasDecided reports whether the statement has acted on a run already, before a crash.
+// wasDecided reports whether the statement has acted on a run already, before a crash or at the same time.
 func wasDecided(run *journal.Run, v *identity.VerifiedStatement) bool {
 	want := decisionOfRun(v, v.Statement.Created)
 	return slices.ContainsFunc(run.Decided, func(d writ.Decision) bool {

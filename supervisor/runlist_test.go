@@ -117,6 +117,30 @@ func (e pondering) Pass(ctx context.Context, bundle scripts.Bundle, inputs scrip
 	return e.inProcess.Pass(ctx, bundle, inputs, journal)
 }
 
+// A statement that comes again while what it began is still under way: each run has what it did, and no run is said to be as it was.
+func TestAStatementAboutRunsThatComesTwiceIsAnsweredAsOnce(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		s := found(t)
+		s.evaluator = pondering{}
+		s.start()
+		defer s.halt()
+		one, two := s.submit(webScript), s.submit(webScript)
+		signed := s.signRuns(s.listOf(false, one, two))
+		soon, stop := context.WithTimeout(t.Context(), 5*time.Second)
+		defer stop()
+		if answer, err := s.Decide(soon, signed); err == nil {
+			t.Fatalf("it was not interrupted: %+v", answer)
+		}
+		answer, err := s.Decide(t.Context(), signed)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.wantCodes(answer.Proof, map[writ.RunID]writ.Code{one: "", two: ""})
+		s.wantState(one, writ.RunCancelled)
+		s.wantState(two, writ.RunCancelled)
+	})
+}
+
 // A crash between the runs of a list: who hands the statement in again has the rest done, and nobody is told that nothing was.
 func TestAStatementAboutRunsThatWasInterruptedIsFinishedOrSaysSo(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
