@@ -88,46 +88,30 @@ func (m *machine) useDisk(ctx context.Context, d dataDisk) error {
 	return m.checkRoom(d, at)
 }
 
-// asItIs are options of mounts for which nothing is written to a disk. A mount for reading alone writes what is in the journal of the file system.
-var asItIs = map[string]string{"ext4": "noload", "btrfs": "rescue=nologreplay"}
-
-// mount mounts a disk at a directory if it can be that of the node. It looks at the files before anything is written to them: first without what the
-// journal of the file system has, and then with that.
+// mount mounts a disk at a directory if it can be that of the node. It looks at the files before anything can be written to them.
 func (d *dataDisk) mount(at string) error {
-	if err := d.mountAs(at, unix.MS_RDONLY, asItIs[d.kind]); err != nil {
+	mount := func(flags uintptr) error {
+		if err := unix.Mount(d.device, at, d.kind, unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOATIME|flags, ""); err != nil {
+			return writ.Errorf(writ.CodeUsage, "cannot mount %s as %s: %v", d.device, d.kind, err).
+				WithHint("check the file system on another machine; the kernel says more there")
+		}
+		return nil
+	}
+	if err := mount(unix.MS_RDONLY); err != nil {
 		return err
 	}
-	if err := errors.Join(d.checkFiles(at), unmount(at)); err != nil {
-		return err
-	}
-	if err := d.mountAs(at, unix.MS_RDONLY, ""); err != nil {
-		return err
-	}
-	if err := d.checkFiles(at); err != nil {
-		return errors.Join(err, unmount(at))
-	}
-	return d.mountAs(at, unix.MS_REMOUNT, "")
-}
-
-func (d *dataDisk) mountAs(at string, flags uintptr, options string) error {
-	if err := unix.Mount(d.device, at, d.kind, unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOATIME|flags, options); err != nil {
-		return writ.Errorf(writ.CodeUsage, "cannot mount %s as %s: %v", d.device, d.kind, err).
-			WithHint("check the file system on another machine; the kernel says more there")
-	}
-	return nil
-}
-
-// checkFiles says why the files of a disk that is mounted are not those of a node.
-func (d *dataDisk) checkFiles(at string) error {
 	entries, err := os.ReadDir(at)
 	if err != nil {
-		return fmt.Errorf("list the files of %s: %w", d.device, err)
+		return errors.Join(fmt.Errorf("list the files of %s: %w", d.device, err), unmountData())
 	}
 	var names []string
 	for _, e := range entries {
 		names = append(names, e.Name())
 	}
-	return foreign(names, filepath.Base(DataAt))
+	if err := foreign(names, filepath.Base(DataAt)); err != nil {
+		return errors.Join(err, unmountData())
+	}
+	return mount(unix.MS_REMOUNT)
 }
 
 // checkRoom says if a disk that is mounted has no room, and makes the directory by which it is known as that of a node.
@@ -184,10 +168,8 @@ func findData(class, dev, label string) (device, kind string, err error) {
 }
 
 // unmountData leaves the disk with the node's data in order.
-func unmountData() error { return unmount(filepath.Dir(DataAt)) }
-
-func unmount(at string) error {
-	if err := unix.Unmount(at, 0); err != nil {
+func unmountData() error {
+	if err := unix.Unmount(filepath.Dir(DataAt), 0); err != nil {
 		return fmt.Errorf("unmount the data: %w", err)
 	}
 	return nil

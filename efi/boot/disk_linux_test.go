@@ -2,7 +2,6 @@ package boot
 
 import (
 	"bytes"
-	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -51,66 +50,6 @@ func TestTheDiskOfANodeIsFoundByItsLabel(t *testing.T) {
 	class, dev = disks(t, map[string][]string{"vda": ext4, "vdb": ext4})
 	if _, _, err := findData(class, dev, "writ-data"); writ.CodeOf(err) != writ.CodeConflict {
 		t.Errorf("two disks with one label: %v", err)
-	}
-}
-
-// A disk that lost its power has a journal, which a mount for reading alone writes to its place.
-func TestADiskOfOthersStaysAsItIs(t *testing.T) {
-	for kind, newDisk := range map[string]func(testing.TB, string, int64) *testenv.Disk{"ext4": testenv.NewDisk, "btrfs": testenv.NewBtrfs} {
-		for _, tt := range []struct {
-			name, before, journal string // directories that are there
-			want                  writ.Code
-			changes               bool
-		}{
-			{"others", "photos", "more", writ.CodeConflict, false},
-			{"others in the journal", "", "photos", writ.CodeConflict, true},
-			{"a node", filepath.Base(DataAt), "more", "", true},
-		} {
-			t.Run(kind+" of "+tt.name, func(t *testing.T) {
-				disk := newDisk(t, filepath.Join(t.TempDir(), "disk"), 128)
-				if tt.before != "" {
-					makeSynced(t, filepath.Join(disk.Dir, tt.before))
-					disk.ReadOnly(true)
-					disk.ReadOnly(false)
-				}
-				makeSynced(t, filepath.Join(disk.Dir, tt.journal))
-				was, err := os.ReadFile(disk.Image)
-				copied := filepath.Join(t.TempDir(), "copy")
-				if err := errors.Join(err, os.WriteFile(copied, was, 0o600)); err != nil {
-					t.Fatal(err)
-				}
-				d, at := dataDisk{device: testenv.Loop(t, copied), kind: kind}, t.TempDir()
-				err = d.mount(at)
-				if writ.CodeOf(err) != tt.want {
-					t.Errorf("mount it: %v", err)
-				}
-				if err == nil {
-					makeSynced(t, filepath.Join(at, "new"))
-					if err := unmount(at); err != nil {
-						t.Error(err)
-					}
-				}
-				is, err := os.ReadFile(copied)
-				if changed := !bytes.Equal(is, was); err != nil || changed != tt.changes {
-					t.Errorf("that it changed is %v, %v", changed, err)
-				}
-			})
-		}
-	}
-}
-
-// makeSynced makes a directory with a file, which a power cut does not take away.
-func makeSynced(t *testing.T, dir string) {
-	t.Helper()
-	if err := os.Mkdir(dir, 0o700); err != nil {
-		t.Fatal(err)
-	}
-	f, err := os.Create(filepath.Join(dir, "file"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := errors.Join(f.Sync(), f.Close()); err != nil {
-		t.Fatal(err)
 	}
 }
 

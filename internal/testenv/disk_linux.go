@@ -5,7 +5,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
 	"testing"
 	"time"
 
@@ -14,8 +13,7 @@ import (
 
 // Disk is a small file system of its own, in a file on a loop device.
 type Disk struct {
-	Dir   string // where it is mounted
-	Image string // the file
+	Dir string // where it is mounted
 
 	t testing.TB
 }
@@ -57,30 +55,12 @@ func mount(t testing.TB, dir, image string, mib int64, mkfs ...string) *Disk {
 		note(t, text)
 		t.Skip(text)
 	}
-	d := &Disk{Dir: dir, Image: image, t: t}
+	d := &Disk{Dir: dir, t: t}
 	t.Cleanup(d.unmount)
 	if err := os.Chmod(dir, 0o700); err != nil {
 		t.Fatal(err)
 	}
 	return d
-}
-
-// Loop makes a loop device of a file until the test ends, and returns its path.
-func Loop(t testing.TB, file string) (device string) {
-	t.Helper()
-	said, err := exec.Command("losetup", "--find", "--show", file).CombinedOutput()
-	if err != nil {
-		text := "no loop device can be made here: " + string(said)
-		note(t, text)
-		t.Skip(text)
-	}
-	device = strings.TrimSpace(string(said))
-	t.Cleanup(func() {
-		if said, err := exec.Command("losetup", "--detach", device).CombinedOutput(); err != nil {
-			t.Errorf("losetup --detach: %v\n%s", err, said)
-		}
-	})
-	return device
 }
 
 // busyGuard ends the wait for a disk that somebody uses who has just been killed: the kernel lets go of it a moment later.
