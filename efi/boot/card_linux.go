@@ -183,17 +183,22 @@ func (c *card) addGateway(gateway netip.Addr) error {
 	return nil
 }
 
-// serveIPv4 gets an address for a card by DHCP, again and again.
+// serveIPv4 gets an address for a card by DHCP, again and again. Why it got none is said until that is another reason: a text that changes with each
+// attempt would look like another failure.
 func (m *machine) serveIPv4(ctx context.Context, c *card) {
-	for ctx.Err() == nil {
+	for failed := false; ctx.Err() == nil; {
 		if !c.carrier() {
 			m.network.waits(c, v4, noCarrier)
+			failed = false
 			_ = sleep.For(ctx, 50*time.Millisecond)
 			continue
 		}
-		m.network.waits(c, v4, "asks for an address by DHCP for up to %s", askFor)
+		if !failed {
+			m.network.waits(c, v4, "asks for an address by DHCP for up to %s", askFor)
+		}
 		if err := m.leases(ctx, c); err != nil {
 			m.network.waits(c, v4, "got no address by DHCP: %v", err)
+			failed = true
 			_ = sleep.For(ctx, time.Second)
 		}
 	}

@@ -28,7 +28,10 @@ const (
 // useDHCPv6 asks DHCPv6 servers for what a router says, until ctx ends.
 func (s *ipv6Watch) useDHCPv6(ctx context.Context, use dhcpv6Use) {
 	do, wait, failing := s.leaseIPv6, time.Second, "got no address by DHCPv6: %v"
-	if use == forNameservers {
+	switch use {
+	case forAddresses: // until it has failed once: then why is said, as with DHCP
+		s.network.waits(s.card, v6, "asks for an address by DHCPv6 for up to %s", askFor)
+	case forNameservers:
 		do, wait, failing = s.inform, lookLater, "got no nameservers by DHCPv6, which its router names: %v"
 	}
 	for told := false; ctx.Err() == nil; _ = sleep.For(ctx, wait) {
@@ -57,7 +60,6 @@ func (s *ipv6Watch) leaseIPv6(ctx context.Context) error {
 		return err
 	}
 	defer client.Close()
-	s.network.waits(s.card, v6, "asks for an address by DHCPv6 for up to %s", askFor)
 	given, err := client.request(ctx)
 	if err != nil {
 		return err

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -27,18 +28,25 @@ func pauseOfRunner(before, lived time.Duration, held bool) time.Duration {
 type hold struct {
 	stage, reason, next string
 	goesOn              string        // how it is tried again
-	since               time.Duration // from the start of the kernel to the first of these failures
+	since               time.Duration // from the start of the kernel to the first failure of the stage that nothing good came after
 	times               int
 }
 
 // numbers differ from one failure to the next that is the same: ports, processes, times.
 var numbers = regexp.MustCompile(`[0-9]+`)
 
+// alike reports whether two failures are the same.
+func alike(a, b string) bool {
+	return numbers.ReplaceAllString(a, "") == numbers.ReplaceAllString(b, "")
+}
+
 // failed notes a failure, and when it was.
 func (h *hold) failed(r progress.Report, goesOn string, at time.Duration) {
-	same := func(text string) string { return numbers.ReplaceAllString(text, "") }
-	if h.stage != r.Stage || same(h.reason) != same(r.Text) {
+	switch {
+	case h.stage != r.Stage:
 		*h = hold{stage: r.Stage, since: at}
+	case !alike(h.reason, r.Text):
+		*h = hold{stage: r.Stage, since: h.since} // the stage did not work in between
 	}
 	h.reason, h.next, h.goesOn, h.times = r.Text, r.Next, goesOn, h.times+1
 	if r.Held { // nothing else can come of it
@@ -94,18 +102,46 @@ func (s *status) goesOn(how string) {
 	s.hold.goesOn = how
 }
 
-// besides notes what does not work though the start goes on, or that nothing is known if there is no text. It reports whether that is new.
+// beside is what does not work though the start goes on, one report for each stage.
+type beside []progress.Report
+
+func (b beside) text() string {
+	texts := make([]string, len(b))
+	for i, r := range b {
+		texts[i] = r.Text
+	}
+	return strings.Join(texts, "; ")
+}
+
+// next is what to do about the first of them.
+func (b beside) next() string {
+	if len(b) == 0 {
+		return ""
+	}
+	return b[0].Next
+}
+
+// besides notes what does not work of a stage though the start goes on, or that nothing is known of it if there is no text. It reports whether that
+// is new.
 func (s *status) besides(r progress.Report) (news bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if news = s.beside.Text != r.Text; news {
-		s.beside = r
-		if s.started.Load() {
-			s.shown = unknown // so that the page is shown soon
-			s.later()
-		}
+	i := slices.IndexFunc(s.beside, func(known progress.Report) bool { return known.Stage == r.Stage })
+	switch {
+	case i < 0 && r.Text == "" || i >= 0 && s.beside[i].Text == r.Text:
+		return false
+	case i < 0:
+		s.beside = append(s.beside, r)
+	case r.Text == "":
+		s.beside = slices.Delete(s.beside, i, i+1)
+	default:
+		s.beside[i] = r
 	}
-	return news
+	if s.started.Load() {
+		s.shown = unknown // so that the page is shown soon
+		s.later()
+	}
+	return true
 }
 
 // fine reports whether the node serves, or waits for a person only.
@@ -115,12 +151,18 @@ func (s *status) fine() bool {
 	return s.over || s.wrong == "" && (s.serves || s.waited)
 }
 
-// withBeside is a text with what does not work besides.
-func (s *status) withBeside(text string) string {
+// withBeside is a failure of the runner as it is reported: with what does not work besides, and what to do about that first.
+func (s *status) withBeside(r progress.Report) progress.Report {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.beside.Text == "" {
-		return text
+	if len(s.beside) == 0 {
+		return r
 	}
-	return s.beside.Text + "; " + text
+	if text := s.beside.text(); r.Text == "" {
+		r.Text = text
+	} else {
+		r.Text = text + "; " + r.Text
+	}
+	r.Next = cmp.Or(s.beside.next(), r.Next)
+	return r
 }

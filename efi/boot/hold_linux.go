@@ -28,7 +28,5 @@ func (m *machine) stop(stage string, err error) {
 // failBeside says that something does not work though the start goes on. Pages and reports have it until the node serves.
 func (m *machine) failBeside(stage string, err error) {
 	m.fail(stage, err)
-	r := failure(stage, err)
-	m.complaint.Store(&r)
-	m.status.besides(r)
+	m.status.besides(failure(stage, err))
 }

@@ -104,6 +104,33 @@ func TestARunnerThatEndsTwiceWithOneErrorIsHeld(t *testing.T) {
 	})
 }
 
+// A disk that is full stays on the page and in reports while it is found out which servers can be reached, and nothing is said twice.
+func TestWhatFailsBesidesIsKnownByItsStage(t *testing.T) {
+	onScreen(t, func(p *paged) {
+		m, told := heldMachine(p)
+		m.Means = func(string) (progress.Report, bool) { return cannot, true }
+		m.failBeside(progress.StageData, writ.Errorf(writ.CodeStoreUnavailable, "the disk is full").WithHint("delete files"))
+		p.begin()
+		m.runnerSays("cannot join")
+		m.unreachable(nil)
+		p.wait(2 * time.Second)
+		p.want(1, "    trouble      the disk is full: cannot join yet: connection refused\n", "    next         delete files\n")
+		silent, unknown := writ.Errorf(writ.CodeUnreachable, "the supervisor does not answer").WithHint("look"), writ.Errorf(writ.CodeUnreachable, "no nameserver answers").WithHint("name others")
+		for range 3 {
+			m.unreachable(silent)
+			m.unreachable(unknown)
+		}
+		if last := (*told)[len(*told)-1]; last.Text != "the disk is full; no nameserver answers; cannot join yet: connection refused" || last.Next != "delete files" {
+			t.Errorf("the boot server is told %+v", last)
+		}
+		m.unreachable(nil)
+		m.reportEnd("exit code 1")
+		if last := (*told)[len(*told)-1]; last.Text != "ended with exit code 1: the disk is full; cannot join yet: connection refused" {
+			t.Errorf("the boot server is told %+v", last)
+		}
+	})
+}
+
 // What cannot be reached stays on the page and in reports until the node serves.
 func TestAServerThatCannotBeReachedStaysKnown(t *testing.T) {
 	onScreen(t, func(p *paged) {

@@ -44,6 +44,17 @@ func TestTheSameFailureTwiceInARowIsHeld(t *testing.T) {
 	}
 }
 
+// A stage that fails for one reason and then for another has not worked since the first of them.
+func TestAStageFailsSinceItsFirstFailure(t *testing.T) {
+	var h hold
+	for i, text := range []string{"asks for an address", "asks for an address", "no answer", "no answer"} {
+		h.failed(progress.Report{Stage: "network", Text: text, Failed: true}, "soon", time.Duration(i+5)*time.Second)
+	}
+	if h.since != 5*time.Second || h.times != 2 {
+		t.Errorf("it fails since %s, %d times in the same way", h.since, h.times)
+	}
+}
+
 func TestARunnerThatIsHeldIsStartedSeldom(t *testing.T) {
 	wait := time.Duration(0)
 	for _, tt := range []struct {

@@ -39,7 +39,7 @@ type machine struct {
 	logs      *logs
 	status    *status
 	failing   chan struct{}                   // has one if the runner has said what does not work
-	complaint atomic.Pointer[progress.Report] // the last error of the runner, or what fails besides
+	complaint atomic.Pointer[progress.Report] // the last error of the runner
 }
 
 // Main starts the machine and runs it until it is turned off. It never returns: a machine without its first process stops.

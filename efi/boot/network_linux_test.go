@@ -4,12 +4,15 @@ import (
 	"net"
 	"net/netip"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/insomniacslk/dhcp/dhcpv4"
 	"github.com/insomniacslk/dhcp/dhcpv4/server4"
+	"github.com/insomniacslk/dhcp/dhcpv6"
+	"github.com/insomniacslk/dhcp/iana"
 	"github.com/vishvananda/netlink"
 
 	"writ/internal/testenv"
@@ -121,4 +124,50 @@ func TestACardFollowsItsDHCPServer(t *testing.T) {
 	}
 	l.resolves("10.9.0.1")
 	l.isCalled("node-")
+}
+
+// What a card waits for is said in one text while its servers refuse it, so that the same failure is not another one each time.
+func TestACardThatIsRefusedSaysWhyWhileItAsksAgain(t *testing.T) {
+	t.Parallel()
+	if !testenv.OwnNetns(t) {
+		return
+	}
+	l := newLAN(t)
+	l.hasAddress(netip.MustParsePrefix("10.9.0.1/24"))
+	said := make(chan string, 64)
+	var attempts atomic.Int32
+	l.serve(func() (server, error) {
+		return server4.NewServer("host", &net.UDPAddr{IP: net.IPv4zero, Port: dhcpv4.ServerPort}, func(conn net.PacketConn, peer net.Addr, m *dhcpv4.DHCPv4) {
+			kind := dhcpv4.MessageTypeNak
+			if m.MessageType() == dhcpv4.MessageTypeDiscover {
+				kind = dhcpv4.MessageTypeOffer
+				if attempts.Add(1) > 1 {
+					said <- l.network.String()
+				}
+			}
+			answer, err := dhcpv4.NewReplyFromRequest(m, dhcpv4.WithMessageType(kind), dhcpv4.WithYourIP(net.IPv4(10, 9, 0, 7)), dhcpv4.WithOption(dhcpv4.OptServerIdentifier(net.IPv4(10, 9, 0, 1))))
+			if err == nil {
+				_, _ = conn.WriteTo(answer.ToBytes(), peer)
+			}
+		})
+	})
+	var solicits atomic.Int32
+	l.answersDHCPv6(func(_ int, m *dhcpv6.Message) []*dhcpv6.Message {
+		if m.MessageType == dhcpv6.MessageTypeSolicit {
+			if solicits.Add(1) > 1 {
+				said <- l.network.String()
+			}
+			return []*dhcpv6.Message{answerTo(m, leaseOf("2001:db8::7", 100, 200, 300, 300))}
+		}
+		return []*dhcpv6.Message{answerTo(m, &dhcpv6.OptStatusCode{StatusCode: iana.StatusNoAddrsAvail, StatusMessage: "none left"})}
+	})
+	l.routes(managed())
+	l.start()
+	l.eventually("both servers are asked again", func() bool { return attempts.Load() > 1 && solicits.Load() > 1 })
+	for _, family := range []string{"got no address by DHCP: ", "got no address by DHCPv6: "} {
+		l.eventually(family, func() bool { return strings.Contains(<-said, family) })
+	}
+	if text := l.network.String(); strings.Contains(text, "asks for an address") {
+		t.Errorf("while it asks again it says %s", text)
+	}
 }

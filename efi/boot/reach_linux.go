@@ -41,7 +41,7 @@ func (m *machine) explain(ctx context.Context) {
 
 // unreachable says what cannot be reached, unless that is known, or nothing.
 func (m *machine) unreachable(err error) {
-	var r progress.Report
+	r := progress.Report{Stage: progress.StageRunner}
 	if err != nil {
 		r = failure(progress.StageRunner, err)
 	}
@@ -51,10 +51,8 @@ func (m *machine) unreachable(err error) {
 	for _, one := range each(err) {
 		m.showFailure("reach", one)
 	}
-	if last := m.complaint.Load(); last != nil {
-		r.Text += "; " + last.Text
-	}
-	m.complaint.Store(&r)
+	known := m.known()
+	r.Text, r.Next = known.Text, known.Next
 	m.report(r)
 }
 

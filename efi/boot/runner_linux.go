@@ -53,14 +53,22 @@ func (m *machine) reportEnd(how string) (held bool) {
 	m.show("runner", "ended with "+how)
 	held = m.status.end("ended with " + how)
 	r := progress.Report{Stage: progress.StageRunner, Text: "ended with " + how, Failed: true, Held: held}
-	if said := m.complaint.Load(); said != nil {
-		r.Text, r.Next = r.Text+": "+said.Text, said.Next
+	if known := m.known(); known.Text != "" {
+		r.Text, r.Next = r.Text+": "+known.Text, known.Next
 	}
 	if held {
 		m.show("runner", "held: it ended twice in the same way")
 	}
 	m.report(r)
 	return held
+}
+
+// known is what does not work: the last error of the runner, and what fails besides.
+func (m *machine) known() (r progress.Report) {
+	if last := m.complaint.Load(); last != nil {
+		r = *last
+	}
+	return m.status.withBeside(r)
 }
 
 // runnerSays shows a line of the runner, and does what follows from it.
@@ -89,8 +97,9 @@ func (m *machine) complain(r progress.Report) {
 		}
 		return
 	case r.Failed:
-		r.Text = m.status.withBeside(r.Text)
-		m.complaint.Store(&r)
+		said := r
+		m.complaint.Store(&said)
+		r = m.known()
 	default:
 		m.complaint.Store(nil)
 	}
@@ -112,7 +121,7 @@ func (m *machine) runRunner(ctx context.Context) (unix.WaitStatus, error) {
 	m.work.Go(func() { m.explain(running) })
 	return m.runChild(ctx, "runner", slices.Concat([]string{Program}, m.Runner(m.config)), m.runnerSays, func(pid int) {
 		m.show("runner", fmt.Sprintf("started as process %d", pid))
-		if m.complaint.Load() == nil { // what the boot server knows of an earlier end stays, until the node serves
+		if m.known().Text == "" { // what the boot server knows of an earlier end stays, until the node serves
 			m.report(progress.Report{Stage: progress.StageRunner, Text: "started"})
 		}
 	})

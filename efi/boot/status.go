@@ -51,10 +51,10 @@ type status struct {
 	shown   condition // of the last page
 	over    bool      // the machine is turned off
 
-	hold     hold            // what failed last
-	counted  bool            // the failure of this run of the runner was
-	beside   progress.Report // what does not work though the start goes on
-	clock    string          // what is wrong with it, "" if nothing is known to be
+	hold     hold   // what failed last
+	counted  bool   // the failure of this run of the runner was
+	beside   beside // what does not work though the start goes on
+	clock    string // what is wrong with it, "" if nothing is known to be
 	services []serviceSeen
 }
 
@@ -97,7 +97,7 @@ func (s *status) condition() condition {
 		return pending
 	case s.serves && s.wrong == "":
 		return serving
-	case s.wrong != "" || s.beside.Text != "":
+	case s.wrong != "" || len(s.beside) > 0:
 		return failing
 	}
 	return unknown
@@ -261,7 +261,7 @@ func (s *status) look(meaning progress.Report, known bool) (again bool) {
 		s.hold.failed(meaning, "", s.since())
 		again = s.hold.held()
 	case known:
-		s.serves, s.wrong, s.beside = true, "", progress.Report{}
+		s.serves, s.wrong, s.beside = true, "", nil
 		s.hold.over(meaning)
 	}
 	if s.admission != nil {
@@ -281,7 +281,7 @@ func (s *status) lookForDecision() {
 	case s.now.State == "":
 	case s.now.State == writ.AdmissionPending:
 		if !s.waited {
-			s.waited, s.wrong, s.beside, s.hold = true, "", progress.Report{}, hold{}
+			s.waited, s.wrong, s.beside, s.hold = true, "", nil, hold{}
 			s.report(progress.Report{Stage: progress.StageWaits, Node: s.now.Name}) // without the fingerprint, which is to be read on the machine itself
 		}
 	default:
@@ -323,7 +323,7 @@ func (s *status) showPage() {
 		{"services", s.serviceText()}, {"clock", progress.Text(s.clock, progress.MaxText)}, {"trouble", s.trouble()},
 	}
 	if slices.Contains([]condition{held, stopped, failing}, s.shown) {
-		fields = append(fields, s.hold.fields(s.since(), s.beside.Next)...)
+		fields = append(fields, s.hold.fields(s.since(), s.beside.next())...)
 	}
 	s.page(append(append(append(lines, textOf(fields)...), ""), next...)...)
 	if s.shown == held || s.shown == failing { // the page says for how long
@@ -359,7 +359,7 @@ func (s *status) words() (title string, next []string) {
 // trouble is what is wrong, "" if nothing is known to be. The caller holds mu.
 func (s *status) trouble() string {
 	var all []string
-	for _, text := range []string{s.ended, s.beside.Text, s.wrong} {
+	for _, text := range []string{s.ended, s.beside.text(), s.wrong} {
 		if text != "" {
 			all = append(all, text)
 		}
