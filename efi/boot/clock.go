@@ -3,6 +3,7 @@ package boot
 import (
 	"errors"
 	"fmt"
+	"net"
 	"strings"
 	"time"
 
@@ -31,7 +32,14 @@ type clock struct {
 
 // query asks a time server.
 func query(server string) (*ntp.Response, error) {
-	answer, err := ntp.QueryWithOptions(server, ntp.QueryOptions{Timeout: askWithin})
+	return queryBy(&net.Dialer{Timeout: askWithin}, server)
+}
+
+// queryBy asks a time server that a dialer finds: by itself the library waits for nameservers as long as these like.
+func queryBy(dialer *net.Dialer, server string) (*ntp.Response, error) {
+	answer, err := ntp.QueryWithOptions(server, ntp.QueryOptions{
+		Timeout: askWithin, Dialer: func(_, remote string) (net.Conn, error) { return dialer.Dial("udp", remote) },
+	})
 	if err != nil {
 		return nil, err
 	}

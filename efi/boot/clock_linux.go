@@ -2,6 +2,7 @@ package boot
 
 import (
 	"context"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -49,12 +50,17 @@ func (m *machine) setClock(ctx context.Context) error {
 	if len(m.config.TimeServers) == 0 {
 		return checkClock(time.Now())
 	}
-	c, corrected := newClock(m.config.TimeServers), false
+	return m.correctClock(ctx, newClock(m.config.TimeServers))
+}
+
+// correctClock corrects the clock at the start, and from then on.
+func (m *machine) correctClock(ctx context.Context, c *clock) error {
+	m.show(progress.StageClock, "asks for the time: "+strings.Join(c.servers, " "))
+	var failed error
 	for pause := askAgain; ; {
 		did, err := c.correct(true)
-		if err == nil {
+		if failed = err; err == nil {
 			m.stage("clock", "%s", did)
-			corrected = true
 			break
 		}
 		possible := checkClock(time.Now()) == nil
@@ -68,7 +74,7 @@ func (m *machine) setClock(ctx context.Context) error {
 			return context.Cause(ctx)
 		}
 	}
-	m.work.Go(func() { m.keepClock(ctx, c, corrected) })
+	m.work.Go(func() { m.keepClock(ctx, c, failed) })
 	return checkClock(time.Now())
 }
 
@@ -80,14 +86,14 @@ func waitsForTime(possible bool) string {
 	return "it asks every " + askSeldom.String()
 }
 
-// keepClock corrects the clock until the machine is turned off. It tells when that begins to fail, and when it works again. The page has it as well.
-func (m *machine) keepClock(ctx context.Context, c *clock, corrected bool) {
-	failing := !corrected
-	if failing {
+// keepClock corrects the clock until the machine is turned off. failed is why it could not at the start, nil if it could. It tells when that begins
+// to fail, when it fails for another reason, and when it works again. The page has it as well.
+func (m *machine) keepClock(ctx context.Context, c *clock, failed error) {
+	if failed != nil {
 		m.status.clockIs("not corrected: no time server has told the time")
 	}
 	pause := func() time.Duration {
-		if failing {
+		if failed != nil {
 			return askSeldom
 		}
 		return correctEvery
@@ -95,13 +101,22 @@ func (m *machine) keepClock(ctx context.Context, c *clock, corrected bool) {
 	for sleep.For(ctx, pause()) == nil {
 		did, err := c.correct(false)
 		switch {
-		case err != nil && !failing:
+		case err != nil && (failed == nil || !alike(failed.Error(), err.Error())):
 			m.fail("clock", err)
-			m.status.clockIs("not corrected: " + err.Error())
-		case err == nil && failing:
+			m.status.clockIs("not corrected: " + withHint(err))
+		case err == nil && failed != nil:
 			m.stage("clock", "%s", did)
 			m.status.clockIs("")
 		}
-		failing = err != nil
+		failed = err
 	}
+}
+
+// withHint is an error in one line, with what to do about it.
+func withHint(err error) string {
+	text := strings.ReplaceAll(err.Error(), "\n", "; ")
+	if hint := hintOf(err); hint != "" {
+		text += ": " + hint
+	}
+	return text
 }

@@ -1,0 +1,95 @@
+package boot
+
+import (
+	"context"
+	"errors"
+	"net"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/beevik/ntp"
+)
+
+// clockOf is a clock whose one time server answers as a function says.
+func clockOf(ask func() (time.Duration, error)) *clock {
+	return &clock{
+		servers: []string{"ntp.example.org"}, now: func() time.Time { return time.Now().AddDate(27, 0, 0) }, slew: func(time.Duration) error { return nil }, step: func(time.Time) error { return nil },
+		ask: func(string) (*ntp.Response, error) {
+			offset, err := ask()
+			return &ntp.Response{ClockOffset: offset}, err
+		},
+	}
+}
+
+// The clock of a machine whose time servers answer late may be wrong by hours. The page says why it is not corrected then, and what to do.
+func TestThePageSaysWhyTheClockIsNotCorrected(t *testing.T) {
+	onScreen(t, func(p *paged) {
+		m, _ := heldMachine(p)
+		ctx, stop := context.WithCancel(p.t.Context())
+		defer func() { stop(); m.work.Wait() }()
+		silent, offset, asked := errors.New("read udp 10.0.0.4:4711->10.0.0.1:123: i/o timeout"), time.Duration(0), 0
+		m.work.Go(func() {
+			m.keepClock(ctx, clockOf(func() (time.Duration, error) {
+				asked++
+				return offset, silent
+			}), errors.New("ask ntp.example.org for the time: read udp 10.0.0.4:4709->10.0.0.1:123: i/o timeout"))
+		})
+		p.begin()
+		p.says("serving", 2*time.Second, joins)
+		p.want(1, "This machine serves as a node.\n", "    clock        not corrected: no time server has told the time\n")
+		p.wait(50 * time.Second)
+		if shown := p.shows(); asked != 1 || strings.Contains(shown, "error") || strings.Contains(shown, "This machine") {
+			t.Errorf("after the same failure, %d times, the screen shows\n%s", asked, shown)
+		}
+		silent, offset = nil, 2*time.Hour
+		p.wait(15 * time.Second)
+		p.want(1, "clock    error: ntp.example.org says that the clock is wrong by 2h0m0s, which is not believed while the machine runs\n", "clock    hint: ",
+			"    clock        not corrected: ntp.example.org says that the clock is wrong by 2h0m0s, which is not believed while the machine runs: compare the clock")
+		offset = time.Second
+		p.wait(40 * time.Second)
+		p.want(1, "clock    set by 1s with ntp.example.org\n", "This machine serves as a node.\n")
+		p.wait(2 * time.Minute)
+		if shown := p.shows(); strings.Contains(shown, "not corrected") {
+			t.Errorf("when it is right the screen shows\n%s", shown)
+		}
+	})
+}
+
+// A start that waits for time servers says so before they had time to answer.
+func TestAStartSaysThatItAsksForTheTime(t *testing.T) {
+	onScreen(t, func(p *paged) {
+		m, _ := heldMachine(p)
+		ctx, stop := context.WithCancel(p.t.Context())
+		defer func() { stop(); m.work.Wait() }()
+		asked := make(chan struct{})
+		m.work.Go(func() {
+			_ = m.correctClock(ctx, clockOf(func() (time.Duration, error) {
+				<-asked
+				return 0, nil
+			}))
+		})
+		p.want(0, "clock    asks for the time: ntp.example.org\n")
+		close(asked)
+		p.want(0, "clock    right by ntp.example.org\n")
+	})
+}
+
+// Nameservers that do not answer take no longer than a time server may.
+func TestATimeServerWithANameIsAskedWithinItsTime(t *testing.T) {
+	silent, err := net.ListenPacket("udp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer silent.Close()
+	var asked atomic.Int32
+	resolver := &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		asked.Add(1)
+		return new(net.Dialer).DialContext(ctx, "udp", silent.LocalAddr().String())
+	}}
+	_, err = queryBy(&net.Dialer{Timeout: 20 * time.Millisecond, Resolver: resolver}, "ntp.example.org")
+	if timeout, ok := errors.AsType[net.Error](err); !ok || !timeout.Timeout() || asked.Load() == 0 || asked.Load() > 2 { // for each kind of address once
+		t.Errorf("the nameserver was asked %d times: %v", asked.Load(), err)
+	}
+}
