@@ -36,40 +36,62 @@ var (
 	ext4Copies  = []int64{128 << 20, 8<<20 + 1<<10}
 )
 
-// content says what is on a disk, "" if it is empty, or if the making of a file system for the node's data was begun there and nothing else.
+// content says what is on a disk, "" if it is empty, or if the making of a file system for the node's data was begun there and nothing else. A part
+// that cannot be read is an error: it may have data.
 func content(disk io.ReaderAt, size int64) (what string, begun bool, err error) {
+	noting := &noting{ReaderAt: disk, size: size}
+	what, begun = contentOf(noting, size)
+	if noting.failed != nil {
+		return "", false, fmt.Errorf("read the disk: %w", noting.failed)
+	}
+	return what, begun, nil
+}
+
+// noting is a disk, and why a part of it could not be read.
+type noting struct {
+	io.ReaderAt
+	size   int64
+	failed error
+}
+
+func (n *noting) ReadAt(b []byte, at int64) (int, error) {
+	got, err := n.ReaderAt.ReadAt(b, at)
+	if err != nil && (err != io.EOF || at+int64(len(b)) <= n.size) { // behind its end there is nothing
+		n.failed = err
+	}
+	return got, err
+}
+
+func contentOf(disk io.ReaderAt, size int64) (what string, begun bool) {
 	if size < 2*checkedPart {
-		return fmt.Sprintf("room for %d bytes only", size), false, nil
+		return fmt.Sprintf("room for %d bytes only", size), false
 	}
 	first, last := make([]byte, checkedPart), make([]byte, checkedPart)
-	for at, into := range map[int64][]byte{0: first, size - checkedPart: last} {
-		if _, err := disk.ReadAt(into, at); err != nil {
-			return "", false, fmt.Errorf("read the disk: %w", err)
-		}
-	}
+	_, _ = disk.ReadAt(first, 0)
+	_, _ = disk.ReadAt(last, size-checkedPart)
 	beside := slices.Clone(first)
 	clear(beside[btrfsSuper : btrfsSuper+btrfsSuperSize])
 	switch {
 	case isZero(beside) && isBegun(disk, btrfsSuper):
-		return "", true, nil
+		return "", true
 	case !isZero(first):
-		return named(disk), false, nil
+		return named(disk), false
 	case isBegun(disk, btrfsCopies[0]): // written before the first one, when the power went
-		return "", true, nil
+		return "", true
 	case !isZero(last):
-		return "data in its last MiB", false, nil
+		return "data in its last MiB", false
 	}
 	for _, at := range btrfsCopies {
 		if has(disk, at+btrfsMark-btrfsSuper, btrfsMagic) {
-			return "a copy of the super block of btrfs", false, nil
+			return "a copy of the super block of btrfs", false
 		}
 	}
 	for _, at := range ext4Copies {
 		if has(disk, at+ext4Mark-1<<10, ext4Mark16) {
-			return "a copy of the super block of ext4", false, nil
+			return "a copy of the super block of ext4", false
 		}
 	}
-	return "", false, nil
+	return "", false
 }
 
 // ext4Mark16 is ext4Magic as a disk has it.

@@ -57,12 +57,8 @@ func (m *machine) makeFileSystem(ctx context.Context, d dataDisk) error {
 			WithHint("build the image with Debian's package btrfs-progs and its libraries among --packages")
 	}
 	m.show(progress.StageData, "makes a file system on "+d.device+", the empty disk with the serial number "+m.config.Disk)
-	command := []string{mkfsAt, "--quiet", "--label", makingLabel}
-	if d.begun {
-		command = append(command, "--force") // over what it has begun itself
-	}
 	var said []string
-	status, err := m.runChild(ctx, path.Base(mkfsAt), append(command, d.device), func(line string) { said = append(said, line) }, func(int) {})
+	status, err := m.runChild(ctx, path.Base(mkfsAt), append([]string{mkfsAt}, d.mkfs()...), func(line string) { said = append(said, line) }, func(int) {})
 	switch {
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
@@ -73,6 +69,15 @@ func (m *machine) makeFileSystem(ctx context.Context, d dataDisk) error {
 			WithHint("start the machine again to try again, or name another disk")
 	}
 	return nil
+}
+
+// mkfs are the arguments of mkfs.btrfs. It discards nothing: that takes long on some disks, and a disk may have what was not looked at.
+func (d *dataDisk) mkfs() []string {
+	args := []string{"--quiet", "--nodiscard", "--label", makingLabel}
+	if d.begun {
+		args = append(args, "--force") // over what it has begun itself
+	}
+	return append(args, d.device)
 }
 
 // setBtrfsLabel is the command BTRFS_IOC_SET_FSLABEL, whose argument has 256 bytes.

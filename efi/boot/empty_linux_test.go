@@ -1,11 +1,13 @@
 package boot
 
 import (
+	"errors"
 	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"testing/fstest"
 
@@ -64,6 +66,61 @@ func (s sparse) ReadAt(b []byte, off int64) (int, error) {
 		}
 	}
 	return len(b), nil
+}
+
+// broken is a disk that cannot be read at one place.
+type broken struct {
+	sparse
+	at   int64
+	with error
+}
+
+func (b broken) ReadAt(into []byte, off int64) (int, error) {
+	if b.at >= off && b.at < off+int64(len(into)) {
+		return 0, b.with
+	}
+	return b.sparse.ReadAt(into, off)
+}
+
+// What cannot be read may be data, so such a disk is not empty.
+func TestADiskThatCannotBeReadIsNotEmpty(t *testing.T) {
+	for name, at := range map[string]int64{
+		"the beginning": 0, "the end": diskSize - 1, "a copy of btrfs": btrfsCopies[0] + btrfsMark - btrfsSuper, "a copy of ext4": ext4Copies[0] + ext4Mark - 1<<10, "another of ext4": ext4Copies[1] + ext4Mark - 1<<10,
+	} {
+		if what, begun, err := content(broken{sparse{}, at, syscall.EIO}, diskSize); !errors.Is(err, syscall.EIO) || what != "" || begun {
+			t.Errorf("without %s: it has %q, begun %t, %v", name, what, begun, err)
+		}
+	}
+	if what, _, err := content(broken{sparse{}, diskSize - 1, io.EOF}, diskSize); err == nil {
+		t.Errorf("a disk that ends before its end has %q", what)
+	}
+	if what, _, err := content(broken{sparse{}, btrfsCopies[1] + btrfsMark - btrfsSuper, io.EOF}, diskSize); what != "" || err != nil {
+		t.Errorf("a disk that ends before the last copy of btrfs has %q, %v", what, err)
+	}
+}
+
+// What a disk has where nobody looked is there after the making of a file system, as far as that needs no room.
+func TestAnEmptyDiskIsNotDiscarded(t *testing.T) {
+	const middle, text = diskSize - 9<<20, "the only copy"
+	disk, err := os.Create(filepath.Join(testenv.Home(t, "disk"), "disk"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer disk.Close()
+	if err := disk.Truncate(diskSize); err != nil {
+		t.Fatal(err)
+	}
+	with(t, disk, middle, text)
+	if err := disk.Sync(); err != nil {
+		t.Fatal(err)
+	}
+	d := dataDisk{device: testenv.Attach(t, disk.Name())}
+	if said, err := exec.Command(testenv.Need(t, "mkfs.btrfs"), d.mkfs()...).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, said)
+	}
+	if !has(disk, middle, text) {
+		t.Error("it is gone")
+	}
 }
 
 func TestTheContentOfADiskIsNamed(t *testing.T) {

@@ -20,7 +20,7 @@ func Of(root fs.FS, at string) string {
 		}
 	}
 	if page := read(root, path.Join(at, "device/vpd_pg80")); len(page) > 4 { // of SCSI, SATA and USB: four bytes come first
-		return strings.TrimSpace(page[4:])
+		return strings.Trim(page[4:], " \x00")
 	}
 	return ""
 }

@@ -2,9 +2,11 @@ package testenv
 
 import (
 	"errors"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -15,7 +17,9 @@ import (
 type Disk struct {
 	Dir string // where it is mounted
 
-	t testing.TB
+	t     testing.TB
+	image string // the file
+	gone  bool
 }
 
 // ballast is the file that fills a disk.
@@ -55,7 +59,7 @@ func mount(t testing.TB, dir, image string, mib int64, mkfs ...string) *Disk {
 		note(t, text)
 		t.Skip(text)
 	}
-	d := &Disk{Dir: dir, t: t}
+	d := &Disk{Dir: dir, t: t, image: image}
 	t.Cleanup(d.unmount)
 	if err := os.Chmod(dir, 0o700); err != nil {
 		t.Fatal(err)
@@ -68,6 +72,9 @@ const busyGuard = 10 * time.Second
 
 func (d *Disk) unmount() {
 	d.t.Helper()
+	if d.gone {
+		return
+	}
 	for late := time.Now().Add(busyGuard); ; time.Sleep(20 * time.Millisecond) {
 		err := unix.Unmount(d.Dir, 0)
 		if err == nil {
@@ -77,6 +84,47 @@ func (d *Disk) unmount() {
 			d.t.Fatalf("unmount %s: %v", d.Dir, err)
 		}
 	}
+}
+
+// Cut takes the disk away without telling its file system, as a power cut does, and returns the file that is the disk then. What was
+// synchronised before is on it.
+func (d *Disk) Cut() (image string) {
+	d.t.Helper()
+	from, err := os.Open(d.image)
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	defer from.Close()
+	image = filepath.Join(Home(d.t, "cut"), "image")
+	to, err := os.Create(image)
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	_, err = io.Copy(to, from)
+	if err = errors.Join(err, to.Close()); err != nil {
+		d.t.Fatal(err)
+	}
+	d.unmount()
+	d.gone = true
+	return image
+}
+
+// Attach attaches a file as a disk until the test ends, and returns its device. It skips the test where that is impossible, as NewDisk does.
+func Attach(t testing.TB, image string) (device string) {
+	t.Helper()
+	said, err := exec.Command("losetup", "--find", "--show", image).CombinedOutput()
+	if err != nil {
+		text := "no file can be attached as a disk here: " + string(said)
+		note(t, text)
+		t.Skip(text)
+	}
+	device = strings.TrimSpace(string(said))
+	t.Cleanup(func() {
+		if said, err := exec.Command("losetup", "--detach", device).CombinedOutput(); err != nil {
+			t.Errorf("losetup: %v\n%s", err, said)
+		}
+	})
+	return device
 }
 
 // Fill leaves not one byte of room.
