@@ -242,7 +242,7 @@ func TestAMachineNamesWhatHoldsUpItsStart(t *testing.T) {
 			says: "the disk has files that are not those of a node: photo", next: "attach the right disk", list: "held at data"},
 		{name: "disk full", devices: disk(fullDisk), words: usual(cluster, labelled), held: true,
 			says: "the disk /dev/vda is full", next: "delete files on it", list: "is full"},
-		{name: "disk of another node", devices: disk(own), words: usual(labelled, "writ.name=n9"), held: true,
+		{name: "disk of another node", devices: disk(own), words: usual(labelled, "writ.name=n9"), held: true, disk: own,
 			says: "the disk is that of the node n1, and this machine is to be n9", next: "attach the disk of n9", list: "held at data"},
 		{name: "disk of another cluster", devices: disk(own), words: usual(labelled, "writ.cluster="+strings.Repeat("0a", 32)), held: true,
 			says: "belongs to a node of another cluster", next: "the disk of its own node", list: "belongs to a node of another cluster"},

@@ -76,42 +76,16 @@ func (m *machine) useDisk(ctx context.Context, d dataDisk) error {
 		d.kind, how = "btrfs", "made with the label"
 	}
 	at := filepath.Dir(DataAt)
-	if err := d.mount(at); err != nil {
+	if err := d.mount(at, func() error { return otherNode(m.status.name(), m.config.Name) }); err != nil {
 		return err
 	}
 	if d.empty {
 		if err := setLabel(at, m.config.label()); err != nil {
-			return errors.Join(fmt.Errorf("give the file system of %s its label: %w", d.device, err), unmountData())
+			return errors.Join(fmt.Errorf("give the file system of %s its label: %w", d.device, err), unmount(at))
 		}
 	}
 	m.stage("data", "%s, %s %s %s", d.device, d.kind, how, m.config.label())
 	return m.checkRoom(d, at)
-}
-
-// mount mounts a disk at a directory if it can be that of the node. It looks at the files before anything can be written to them.
-func (d *dataDisk) mount(at string) error {
-	mount := func(flags uintptr) error {
-		if err := unix.Mount(d.device, at, d.kind, unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOATIME|flags, ""); err != nil {
-			return writ.Errorf(writ.CodeUsage, "cannot mount %s as %s: %v", d.device, d.kind, err).
-				WithHint("check the file system on another machine; the kernel says more there")
-		}
-		return nil
-	}
-	if err := mount(unix.MS_RDONLY); err != nil {
-		return err
-	}
-	entries, err := os.ReadDir(at)
-	if err != nil {
-		return errors.Join(fmt.Errorf("list the files of %s: %w", d.device, err), unmountData())
-	}
-	var names []string
-	for _, e := range entries {
-		names = append(names, e.Name())
-	}
-	if err := foreign(names, filepath.Base(DataAt)); err != nil {
-		return errors.Join(err, unmountData())
-	}
-	return mount(unix.MS_REMOUNT)
 }
 
 // checkRoom says if a disk that is mounted has no room, and makes the directory by which it is known as that of a node.
@@ -168,9 +142,4 @@ func findData(class, dev, label string) (device, kind string, err error) {
 }
 
 // unmountData leaves the disk with the node's data in order.
-func unmountData() error {
-	if err := unix.Unmount(filepath.Dir(DataAt), 0); err != nil {
-		return fmt.Errorf("unmount the data: %w", err)
-	}
-	return nil
-}
+func unmountData() error { return unmount(filepath.Dir(DataAt)) }

@@ -146,10 +146,6 @@ func (m *machine) bootNode(ctx, running context.Context) {
 		}
 		return
 	}
-	if err := otherNode(m.status.name(), m.config.Name); err != nil {
-		m.stop(progress.StageData, err)
-		return
-	}
 	if err := m.logs.begin(LogsAt); err != nil {
 		m.fail("data", err)
 	}

@@ -1,0 +1,96 @@
+package boot
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"writ"
+	"writ/internal/testenv"
+)
+
+// leave leaves something for the journal of a file system, which btrfs has for what it has seen before.
+func leave(t *testing.T, name string) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(name), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	file, err := os.Create(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	for _, sync := range []func(fd int) error{unix.Syncfs, unix.Fsync} {
+		if _, err := file.WriteString("of a machine that runs"); err != nil {
+			t.Fatal(err)
+		}
+		if err := sync(int(file.Fd())); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// A disk with the label of the data may be that of a machine that was not turned off, or that has it now. If it is not this node's, not even its
+// journal is written.
+func TestADiskIsLookedAtBeforeItsJournalIsWritten(t *testing.T) {
+	own := func(err error) func() error { return func() error { return err } }
+	other := writ.Errorf(writ.CodeConflict, "the disk is that of another node")
+	for kind, open := range map[string]func(testing.TB, string, int64) *testenv.Disk{"ext4": testenv.NewDisk, "btrfs": testenv.NewBtrfs} {
+		for _, tt := range []struct {
+			name string
+			own  func() error
+			says string // why it is not mounted, "" if it is
+		}{
+			{"photo", own(nil), "not those of a node: photo"},
+			{filepath.Base(DataAt), own(other), "that of another node"},
+			{filepath.Base(DataAt), own(nil), ""},
+		} {
+			t.Run(kind+" "+tt.says, func(t *testing.T) {
+				dir, at := filepath.Join(t.TempDir(), "there"), t.TempDir()
+				there := open(t, dir, 128)
+				leave(t, filepath.Join(dir, tt.name, "file"))
+				file := there.Cut()
+				before, err := os.ReadFile(file)
+				if err != nil {
+					t.Fatal(err)
+				}
+				d := dataDisk{device: testenv.Attach(t, file), kind: kind}
+				err = d.mount(at, tt.own)
+				if tt.says == "" {
+					if err == nil {
+						err = errors.Join(os.WriteFile(filepath.Join(at, "journal"), nil, 0o600), unmount(at))
+					}
+					if err != nil {
+						t.Errorf("the disk of a node cannot be written: %v", err)
+					}
+					return
+				}
+				if writ.CodeOf(err) != writ.CodeConflict || !strings.Contains(err.Error(), tt.says) {
+					t.Errorf("it is mounted: %v", err)
+				}
+				if after, err := os.ReadFile(file); err != nil || !bytes.Equal(before, after) {
+					t.Errorf("it was written to: %v", err)
+				}
+				if entries, err := os.ReadDir(at); err != nil || len(entries) > 0 {
+					t.Errorf("it is mounted still: %v, %v", entries, err)
+				}
+			})
+		}
+	}
+}
+
+// A disk whose directory of a node is a link would have the runner write elsewhere.
+func TestALinkIsNoDirectoryOfANode(t *testing.T) {
+	dir, d := t.TempDir(), dataDisk{device: "/dev/vda"}
+	if err := os.Symlink("/etc", filepath.Join(dir, filepath.Base(DataAt))); err != nil {
+		t.Fatal(err)
+	}
+	if err := d.check(dir, func() error { return nil }); writ.CodeOf(err) != writ.CodeConflict || !strings.Contains(err.Error(), "node (no directory)") {
+		t.Errorf("it is one of a node: %v", err)
+	}
+}
