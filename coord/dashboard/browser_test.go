@@ -153,6 +153,20 @@ func TestBrowserKeepsAReaderWhereHeReads(t *testing.T) {
 	do(t, tab, chromedp.Click("#fresh"), until(`document.querySelector("#runs tr [data-open]").textContent === "just-now.tengo" && document.getElementById("fresh").hidden`))
 }
 
+// The address of `writ login --web` leads to a form that the browser sends as one of this server.
+func TestBrowserLogsInWithTheCodeOfItsAddress(t *testing.T) {
+	t.Parallel()
+	w := open(t)
+	tab := browse(t)
+	do(t, tab, chromedp.Navigate(w.url+"/login#the-code"), until(`document.activeElement.textContent === "Continue"`), chromedp.KeyEvent("\r"),
+		until(`location.pathname === "/" || !document.getElementById("code")`))
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.code != "the-code" {
+		t.Errorf("the browser handed in %q", w.code)
+	}
+}
+
 // complaints are what somebody who does not see a page, or uses only keys, cannot do on it; "" for nothing.
 const complaints = `(() => {
 	const bad = [], ids = new Set(), all = (selector) => document.querySelectorAll(selector);

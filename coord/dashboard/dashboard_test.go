@@ -31,7 +31,7 @@ func TestEveryAnswerTellsBrowsersWhatNotToDo(t *testing.T) {
 	const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
 	for _, path := range []string{"/", "/secrets", "/usage", "/queues", "/failures", "/stuck", "/resources", "/deployments", "/nodes", "/nodes/x/y", "/boot", "/datacenters", "/runs/none", "/static/dashboard.js", "/static/none"} {
 		response, body := w.get(path)
-		for name, want := range map[string]string{"Content-Security-Policy": policy, "X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer"} {
+		for name, want := range map[string]string{"Content-Security-Policy": policy, "X-Content-Type-Options": "nosniff", "Referrer-Policy": "same-origin"} {
 			if got := response.Header.Get(name); got != want {
 				t.Errorf("%s: %s is %q", path, name, got)
 			}

@@ -21,6 +21,7 @@ import (
 	"writ/coord/api"
 	"writ/coord/dashboard"
 	"writ/identity"
+	"writ/internal/httpguard"
 	"writ/ledger"
 	"writ/ledger/sqlstore"
 	"writ/supervisor/link"
@@ -60,6 +61,7 @@ type fixture struct {
 	looked      chan struct{}           // gets a token whenever a stream has told all that it found
 	log         api.NodeLog
 	askedLogs   []link.LogOfNode
+	code        string // that a browser handed in to log in
 }
 
 func (w *fixture) Datacenters(context.Context) ([]api.Datacenter, error) {
@@ -239,6 +241,7 @@ func open(t testing.TB) *fixture {
 	w.board = board
 	routes := chi.NewRouter()
 	board.Register(routes)
+	routes.Post("/login", w.logIn)
 	server := httptest.NewServer(routes)
 	w.url = server.URL
 	t.Cleanup(func() {
@@ -247,6 +250,18 @@ func open(t testing.TB) *fixture {
 		store.Close()
 	})
 	return w
+}
+
+// logIn takes the code of a browser, from a page of this server alone, as the coordinator does.
+func (w *fixture) logIn(answer http.ResponseWriter, r *http.Request) {
+	if err := new(httpguard.Guard).Check(r); err != nil {
+		http.Error(answer, err.Error(), http.StatusForbidden)
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.code = r.PostFormValue("code")
+	http.Redirect(answer, r, "/", http.StatusSeeOther)
 }
 
 // root is the key of the root operator.
