@@ -191,7 +191,7 @@ func TestAMachineThatCannotJoinSaysWhyAndWhatToDo(t *testing.T) {
 		p.end("ended with exit code 1")
 		p.goesOn("the runner starts again in 1s")
 		p.wait(quiet)
-		p.want(1, "The runner of this machine has ended.\n", "    trouble      ended with exit code 1: another one\n    since        25 s after its start, for 1 s\n"+
+		p.want(1, "The runner of this machine has ended.\n", "    trouble      ended with exit code 1: another one\n    since        0 s after its start, for 26 s\n"+
 			"    goes on      the runner starts again in 1s\n", "It is started again by itself.")
 		p.begin()
 		p.is(Admission{State: writ.AdmissionApproved, Name: "n1"})
