@@ -2,7 +2,9 @@ package boot
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 	"strings"
@@ -20,6 +22,8 @@ type card struct {
 	chosen bool         // the settings of one card are its own
 	waits  [families]string
 	has    [families][]netip.Prefix
+	next   string // what to do if the card cannot be used, "" if it can
+	mtu    int    // that DHCP named last
 }
 
 // The families of addresses.
@@ -68,6 +72,13 @@ func (n *network) waits(c *card, family int, format string, args ...any) {
 	c.waits[family] = fmt.Sprintf(format, args...)
 }
 
+// advise notes what a person can do so that a card can be used.
+func (n *network) advise(c *card, next string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	c.next = next
+}
+
 // has notes the addresses of a card in a family.
 func (n *network) has(c *card, family int, addresses ...netip.Prefix) {
 	n.mu.Lock()
@@ -95,11 +106,12 @@ func (m *machine) unmatched() string {
 	return fmt.Sprintf("no card has the name or the address of %sinterface=%s", prefix, m.config.Interface)
 }
 
-// serveCard gives a card its addresses, and keeps them.
+// serveCard gives a card its addresses, and keeps them, as long as the card is there.
 func (m *machine) serveCard(ctx context.Context, c *card) {
 	if c.chosen && m.config.VLAN != 0 {
 		if err := m.enterVLAN(c); err != nil {
-			m.network.waits(c, v4, "cannot enter the VLAN %d", m.config.VLAN)
+			m.network.waits(c, v4, "cannot be used: %v", err)
+			m.network.advise(c, hintOf(err))
 			m.fail("network", err)
 			return
 		}
@@ -187,7 +199,12 @@ func (c *card) addGateway(gateway netip.Addr) error {
 // attempt would look like another failure.
 func (m *machine) serveIPv4(ctx context.Context, c *card) {
 	for failed := false; ctx.Err() == nil; {
-		if !c.carrier() {
+		carrier, there := c.carrier()
+		if !there {
+			m.lose(c)
+			return
+		}
+		if !carrier {
 			m.network.waits(c, v4, noCarrier)
 			failed = false
 			_ = sleep.For(ctx, 50*time.Millisecond)
@@ -204,8 +221,25 @@ func (m *machine) serveIPv4(ctx context.Context, c *card) {
 	}
 }
 
-// carrier reports whether the card has a cable, and another card at its end.
-func (c *card) carrier() bool {
+// carrier reports whether the card has a cable, and another card at its end; and whether it is there at all.
+func (c *card) carrier() (carrier, there bool) {
 	now, err := netlink.LinkByIndex(c.link.Attrs().Index)
-	return err == nil && now.Attrs().RawFlags&unix.IFF_LOWER_UP != 0
+	if _, gone := errors.AsType[netlink.LinkNotFoundError](err); gone {
+		return false, false
+	}
+	return err == nil && now.Attrs().RawFlags&unix.IFF_LOWER_UP != 0, true
+}
+
+// lose forgets a card that was taken out, as one on USB. Another one in its place is a new card.
+func (m *machine) lose(c *card) {
+	m.network.mu.Lock()
+	maps.DeleteFunc(m.network.cards, func(_ int, one *card) bool { return one == c })
+	for _, by := range []way{byDHCP, byRouter, byDHCPv6} {
+		delete(m.network.nameservers, source{c.link.Attrs().Index, by})
+	}
+	m.network.mu.Unlock()
+	m.stage("network", "%s is gone", c.name())
+	if err := m.resolve(c, byDHCP, nil); err != nil {
+		m.fail("network", err)
+	}
 }

@@ -19,7 +19,8 @@ const (
 	answerIn    = time.Second // at first; each repetition waits twice as long
 	askTimes    = 4
 	askFor      = (1<<askTimes - 1) * answerIn
-	leaseAtMost = 24 * time.Hour // of leases without an end
+	askMost     = askFor + answerIn // if others answer besides
+	leaseAtMost = 24 * time.Hour    // of leases without an end
 )
 
 // leases gets a lease and renews it until it is lost.
@@ -34,8 +35,11 @@ func (m *machine) leases(ctx context.Context, c *card) error {
 	if m.config.Name != "" {
 		options = append(options, dhcpv4.WithOption(dhcpv4.OptHostName(m.config.Name)))
 	}
-	given, err := client.Request(ctx, options...)
-	if err != nil {
+	var given *nclient4.Lease
+	if err := within(ctx, 2*askMost, func(ctx context.Context) (err error) { // it asks for an offer, and then for the lease
+		given, err = client.Request(ctx, options...)
+		return err
+	}); err != nil {
 		return err
 	}
 	had := lease{}
@@ -68,6 +72,20 @@ func (m *machine) leases(ctx context.Context, c *card) error {
 	}
 }
 
+var errNoAnswer = errors.New("no answer that fits")
+
+// within bounds how long servers are asked. The library waits anew after each packet, also after one that is no answer, so that a stranger could make
+// it wait without an end.
+func within(ctx context.Context, most time.Duration, ask func(ctx context.Context) error) error {
+	asking, cancel := context.WithTimeoutCause(ctx, most, errNoAnswer)
+	defer cancel()
+	err := ask(asking)
+	if err != nil && asking.Err() != nil {
+		err = context.Cause(asking)
+	}
+	return err
+}
+
 // renew waits for half of a lease, and asks for more until it is over.
 func renew(ctx context.Context, client *nclient4.Client, given *nclient4.Lease, valid time.Duration, options []dhcpv4.Modifier) (*nclient4.Lease, error) {
 	end := time.Now().Add(valid)
@@ -75,7 +93,11 @@ func renew(ctx context.Context, client *nclient4.Client, given *nclient4.Lease, 
 		if err := sleep.For(ctx, max(left/2, answerIn)); err != nil {
 			return nil, err
 		}
-		next, err := client.Renew(ctx, given, options...)
+		var next *nclient4.Lease
+		err := within(ctx, askMost, func(ctx context.Context) (err error) {
+			next, err = client.Renew(ctx, given, options...)
+			return err
+		})
 		refused, nak := errors.AsType[*nclient4.ErrNak](err)
 		switch {
 		case err == nil:

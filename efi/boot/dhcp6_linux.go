@@ -160,9 +160,10 @@ func (s *ipv6Watch) inform(ctx context.Context) error {
 // dhcpv6Client asks servers in the network of one card.
 type dhcpv6Client struct {
 	*nclient6.Client
-	id   dhcpv6.DUID // of the machine; it follows from the card, so that it is the same at each start
-	iaid [4]byte     // of the card
-	name string      // for the server, "" if it is to choose one
+	most time.Duration // for one question with its repetitions
+	id   dhcpv6.DUID   // of the machine; it follows from the card, so that it is the same at each start
+	iaid [4]byte       // of the card
+	name string        // for the server, "" if it is to choose one
 }
 
 func newDHCPv6(c *card, name string) (*dhcpv6Client, error) {
@@ -174,7 +175,7 @@ func newDHCPv6(c *card, name string) (*dhcpv6Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &dhcpv6Client{client, &dhcpv6.DUIDLL{HWType: iana.HWTypeEthernet, LinkLayerAddr: address}, [4]byte(address[len(address)-4:]), name}, nil
+	return &dhcpv6Client{client, askMost, &dhcpv6.DUIDLL{HWType: iana.HWTypeEthernet, LinkLayerAddr: address}, [4]byte(address[len(address)-4:]), name}, nil
 }
 
 // request gets an address from the first server that has one.
@@ -198,7 +199,7 @@ func (d *dhcpv6Client) decline(ctx context.Context, given *dhcpv6.Message) {
 }
 
 // ask sends a message about what a server has given, and returns the first answer that fits.
-func (d *dhcpv6Client) ask(ctx context.Context, kind dhcpv6.MessageType, given *dhcpv6.Message, fits func(*dhcpv6.Message) bool) (*dhcpv6.Message, error) {
+func (d *dhcpv6Client) ask(ctx context.Context, kind dhcpv6.MessageType, given *dhcpv6.Message, fits func(*dhcpv6.Message) bool) (answer *dhcpv6.Message, err error) {
 	question, err := d.message(kind, given)
 	if err != nil {
 		return nil, err
@@ -207,10 +208,14 @@ func (d *dhcpv6Client) ask(ctx context.Context, kind dhcpv6.MessageType, given *
 	if kind == dhcpv6.MessageTypeSolicit {
 		answers = dhcpv6.MessageTypeAdvertise
 	}
-	return d.SendAndRead(ctx, d.RemoteAddr(), question, func(m *dhcpv6.Message) bool {
-		to := m.Options.ClientID()
-		return m.MessageType == answers && to != nil && bytes.Equal(to.ToBytes(), d.id.ToBytes()) && (fits == nil || fits(m))
+	err = within(ctx, d.most, func(ctx context.Context) (err error) {
+		answer, err = d.SendAndRead(ctx, d.RemoteAddr(), question, func(m *dhcpv6.Message) bool {
+			to := m.Options.ClientID()
+			return m.MessageType == answers && to != nil && bytes.Equal(to.ToBytes(), d.id.ToBytes()) && (fits == nil || fits(m))
+		})
+		return err
 	})
+	return answer, err
 }
 
 // message is one to a server, or to all of them if none has given anything.

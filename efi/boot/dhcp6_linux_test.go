@@ -1,6 +1,8 @@
 package boot
 
 import (
+	"context"
+	"errors"
 	"net"
 	"net/netip"
 	"slices"
@@ -13,6 +15,7 @@ import (
 	"github.com/insomniacslk/dhcp/dhcpv6/server6"
 	"github.com/insomniacslk/dhcp/iana"
 	"github.com/mdlayher/ndp"
+	"github.com/vishvananda/netlink"
 
 	"writ/internal/testenv"
 )
@@ -181,6 +184,51 @@ func TestNameserversAreAskedForByDHCPv6(t *testing.T) {
 	l.resolves("2001:db8:1::53", "2001:db8::53")
 	if s.had(dhcpv6.MessageTypeSolicit) {
 		t.Error("the server is asked for an address")
+	}
+}
+
+// A stranger who answers each question for another machine, again and again, makes no wait longer.
+func TestAnswersForOthersProlongNoWait(t *testing.T) {
+	t.Parallel()
+	if !testenv.OwnNetns(t) {
+		return
+	}
+	l := newLAN(t)
+	if err := netlink.LinkSetUp(l.card.link); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan struct{})
+	l.serve(func() (server, error) {
+		return server6.NewServer("host", nil, func(conn net.PacketConn, peer net.Addr, d dhcpv6.DHCPv6) {
+			asked, ok := d.(*dhcpv6.Message)
+			if !ok {
+				return
+			}
+			answer := answerTo(asked, leaseOf("2001:db8::7", 100, 200, 300, 300))
+			dhcpv6.WithClientID(&dhcpv6.DUIDEN{EnterpriseNumber: 1})(answer)
+			for {
+				select {
+				case <-ended:
+					return
+				case <-time.After(10 * time.Millisecond):
+					_, _ = conn.WriteTo(answer.ToBytes(), peer)
+				}
+			}
+		})
+	})
+	l.Cleanup(func() { close(ended) }) // before the server is
+	var client *dhcpv6Client
+	l.eventually("the card has an address of its link", func() (ok bool) {
+		var err error
+		client, err = newDHCPv6(l.card, "")
+		return err == nil
+	})
+	defer client.Close()
+	client.most = 100 * time.Millisecond
+	asking, stop := context.WithTimeout(t.Context(), patience)
+	defer stop()
+	if _, err := client.request(asking); !errors.Is(err, errNoAnswer) || asking.Err() != nil {
+		t.Errorf("it waits until %v", err)
 	}
 }
 

@@ -29,6 +29,8 @@ type ipv6Watch struct {
 	servers advertised          // nameservers
 	told    []netip.Prefix      // addresses that people were told of
 	twice   map[netip.Addr]bool // addresses that another machine has, and that people were told of
+	lost    netip.Addr          // the last of them
+	unsub   chan struct{}       // closed when the kernel is to tell no more
 
 	dhcp  dhcpv6Use
 	end   context.CancelFunc // of the use
@@ -43,6 +45,10 @@ const (
 	forNameservers
 	forAddresses
 )
+
+// takenTold bounds the addresses of a card that people are told of because another machine has them: a stranger can say so of as many as it
+// advertises.
+const takenTold = 16
 
 // watchIPv6 prepares a card for IPv6 before it is turned on. There is nothing to watch if the kernel has no IPv6.
 func (m *machine) watchIPv6(c *card, asks bool) (*ipv6Watch, error) {
@@ -65,7 +71,7 @@ func (m *machine) watchIPv6(c *card, asks bool) (*ipv6Watch, error) {
 	if asks {
 		var err error
 		if s.routers, err = hearRouters(c.link, s.done); err != nil {
-			close(s.done)
+			s.close()
 			return nil, fmt.Errorf("hear the routers of %s: %w", c.name(), err)
 		}
 		m.network.waits(c, v6, "hears no router by IPv6")
@@ -78,19 +84,32 @@ func (c *card) setIPv6(name, value string) error {
 	return os.WriteFile(filepath.Join("/proc/sys/net/ipv6/conf", c.name(), name), []byte(value), 0)
 }
 
-// subscribe has the kernel tell when addresses change.
+// subscribe has the kernel tell when addresses change. A subscription that there was ends.
 func (s *ipv6Watch) subscribe() error {
-	addresses := make(chan netlink.AddrUpdate, 64)
-	if err := netlink.AddrSubscribe(addresses, s.done); err != nil {
+	s.unsubscribe()
+	addresses, end := make(chan netlink.AddrUpdate, 64), make(chan struct{})
+	if err := netlink.AddrSubscribe(addresses, end); err != nil {
 		return err
 	}
-	s.addresses = addresses
+	s.addresses, s.unsub = addresses, end
 	return nil
 }
 
-// run follows the card until ctx ends.
+func (s *ipv6Watch) unsubscribe() {
+	if s.unsub == nil {
+		return
+	}
+	close(s.unsub)
+	for range s.addresses { // until it has ended
+	}
+	s.addresses, s.unsub = nil, nil
+}
+
+// run follows the card until ctx ends, or the card is gone.
 func (s *ipv6Watch) run(ctx context.Context) {
 	defer s.close()
+	ctx, gone := context.WithCancel(ctx)
+	defer gone()
 	forget := time.NewTicker(lookLater)
 	defer forget.Stop()
 	s.look(ctx, netlink.AddrUpdate{})
@@ -109,6 +128,9 @@ func (s *ipv6Watch) run(ctx context.Context) {
 				s.look(ctx, change)
 			}
 		case <-forget.C:
+			if _, there := s.card.carrier(); !there {
+				return
+			}
 			if s.servers.forget(time.Now()) {
 				s.resolveAdvertised()
 			}
@@ -120,8 +142,7 @@ func (s *ipv6Watch) run(ctx context.Context) {
 
 func (s *ipv6Watch) close() {
 	close(s.done)
-	for range s.addresses { // until the subscription has ended
-	}
+	s.unsubscribe()
 }
 
 // hear does what an advertisement of a router says, besides what the kernel does.
@@ -164,6 +185,7 @@ func (s *ipv6Watch) look(ctx context.Context, change netlink.AddrUpdate) {
 	}
 	var has []netip.Prefix
 	var news []string
+	tests := false
 	for _, one := range all {
 		address, ok := netip.AddrFromSlice(one.IP)
 		bits, _ := one.Mask.Size()
@@ -172,7 +194,7 @@ func (s *ipv6Watch) look(ctx context.Context, change netlink.AddrUpdate) {
 		case !ok || !address.IsGlobalUnicast() || one.Flags&unix.IFA_F_DADFAILED != 0:
 			continue
 		case one.Flags&unix.IFA_F_TENTATIVE != 0:
-			if len(s.told) == 0 {
+			if tests = true; len(s.told) == 0 {
 				s.network.waits(s.card, v6, "tests that no other machine has %s", address)
 			}
 			continue
@@ -186,6 +208,9 @@ func (s *ipv6Watch) look(ctx context.Context, change netlink.AddrUpdate) {
 		if !slices.Contains(has, prefix) {
 			s.stage("network", "%s has lost %s", s.card.name(), prefix)
 		}
+	}
+	if len(has) == 0 && !tests && s.lost.IsValid() {
+		s.network.waits(s.card, v6, "does not use %s: another machine in its network has this address", s.lost)
 	}
 	s.told = has
 	s.network.has(s.card, v6, has...)
@@ -206,7 +231,8 @@ func (s *ipv6Watch) hasAnother(of net.IPNet) {
 		default: // the one before was not looked at yet
 		}
 	}
-	if !s.twice[address] {
+	s.lost = address
+	if !s.twice[address] && len(s.twice) < takenTold {
 		s.twice[address] = true
 		s.fail("network", addressTaken(s.card.name(), address))
 	}

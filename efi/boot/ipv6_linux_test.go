@@ -106,6 +106,63 @@ func TestACardHasTheAddressesOfTheSettings(t *testing.T) {
 	l.resolves("2001:db8::53")
 }
 
+// An address that another machine has is on the page as well, if the card has no other.
+func TestThePageSaysThatAnotherMachineHasTheAddress(t *testing.T) {
+	t.Parallel()
+	if !testenv.OwnNetns(t) {
+		return
+	}
+	l := newLAN(t)
+	l.hasAddress(netip.MustParsePrefix("2001:db8::5/64"))
+	if err := l.config.Read("writ.address=2001:db8::5/64"); err != nil {
+		t.Fatal(err)
+	}
+	l.start()
+	l.says("error: card does not use 2001:db8::5: another machine in its network has this address")
+	l.eventually("the page says so", func() bool {
+		return strings.HasSuffix(l.network.String(), " does not use 2001:db8::5: another machine in its network has this address")
+	})
+}
+
+// A stranger can say that it has each address that it advertises. People are told of some of them only.
+func TestAddressesThatOthersHaveAreBounded(t *testing.T) {
+	said := new(lockedBuffer)
+	m := &machine{consoles: consoles{since: func() time.Duration { return 0 }}}
+	m.add(said)
+	s := &ipv6Watch{machine: m, card: &card{link: &netlink.Dummy{LinkAttrs: netlink.LinkAttrs{Name: "eth0"}}}, twice: map[netip.Addr]bool{}}
+	for i := range 1000 {
+		s.hasAnother(*ipNet(netip.PrefixFrom(netip.AddrFrom16([16]byte{0x20, 1, 14: byte(i >> 8), 15: byte(i)}), 64)))
+	}
+	m.close(patience)
+	if n := strings.Count(said.String(), "error: "); n != takenTold || len(s.twice) != takenTold {
+		t.Errorf("people are told of %d, and %d are remembered", n, len(s.twice))
+	}
+}
+
+// The kernel ends a subscription that was too slow. Its socket is closed with the next one.
+func TestASubscriptionReplacesTheOneBefore(t *testing.T) {
+	s := &ipv6Watch{done: make(chan struct{})}
+	if err := s.subscribe(); err != nil {
+		t.Fatal(err)
+	}
+	first := s.addresses
+	if err := s.subscribe(); err != nil {
+		t.Fatal(err)
+	}
+	for late := time.After(patience); ; {
+		select {
+		case _, open := <-first:
+			if open {
+				continue
+			}
+		case <-late:
+			t.Error("the first one goes on")
+		}
+		break
+	}
+	s.close()
+}
+
 // counted is a number that the kernel keeps of the packets of this namespace.
 func counted(t *testing.T, name string) (n int) {
 	t.Helper()

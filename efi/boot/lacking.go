@@ -80,6 +80,7 @@ type addressless struct {
 	lacks     string // what the image lacks for network cards, "" if nothing is known to be
 	unmatched string // "" unless no card is the one of the settings
 	waits     string // what the cards wait for
+	next      string // what to do about a card that cannot be used, "" if all can
 }
 
 // trouble says why the machine has no address yet, and what to do.
@@ -92,8 +93,12 @@ func (a addressless) trouble() error {
 	}
 	e := writ.Errorf(writ.CodeUnreachable, "no address yet: %s", text)
 	switch {
-	case a.lacks != "" && a.cards == a.bare:
+	case a.next != "":
+		return e.WithHint("%s", a.next)
+	case a.lacks != "" && a.cards == 0:
 		return e.WithHint("build the image with the driver (--module), its firmware (--packages), or another kernel")
+	case a.lacks != "" && a.cards == a.bare: // the kernel may miss firmware of something else
+		return e.WithHint("plug in the cable, and look at the port of the switch; or build the image with the driver (--module), its firmware (--packages), or another kernel")
 	case a.cards == 0:
 		return e.WithHint("attach a network card that the kernel of the image knows")
 	case a.cards == a.bare:

@@ -36,18 +36,19 @@ func kernelLog() string {
 // noNetwork says why there is no address yet, and what to do.
 func (m *machine) noNetwork() error {
 	a := addressless{lacks: lackingNow(networkDevices), unmatched: m.unmatched(), waits: m.network.String()}
-	a.cards, a.bare = m.network.count()
+	a.cards, a.bare, a.next = m.network.count()
 	return a.trouble()
 }
 
-// count counts the cards, and those of them without a cable.
-func (n *network) count() (cards, bare int) {
+// count counts the cards, and those of them without a cable. next is what to do about one that cannot be used.
+func (n *network) count() (cards, bare int, next string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	for _, c := range n.cards {
 		if c.waits[v4] == noCarrier {
 			bare++
 		}
+		next = max(next, c.next)
 	}
-	return len(n.cards), bare
+	return len(n.cards), bare, next
 }

@@ -206,9 +206,10 @@ func (l lease) String() string {
 
 // apply gives a card what it is to get. It may have it already.
 func (m *machine) apply(c *card, by way, l lease) error {
-	if l.mtu != 0 {
+	if l.mtu != 0 && l.mtu != c.mtu { // one that the card cannot have is told once, and costs no address
+		c.mtu = l.mtu
 		if err := netlink.LinkSetMTU(c.link, l.mtu); err != nil {
-			return fmt.Errorf("set the MTU %d: %w", l.mtu, err)
+			m.fail("network", fmt.Errorf("set the MTU %d of %s, which DHCP names: %w", l.mtu, c.name(), err))
 		}
 	}
 	if err := c.addAddress(l); err != nil {

@@ -171,3 +171,57 @@ func TestACardThatIsRefusedSaysWhyWhileItAsksAgain(t *testing.T) {
 		t.Errorf("while it asks again it says %s", text)
 	}
 }
+
+// A card that cannot have the MTU of its network has its address all the same.
+func TestAnMTUThatACardCannotHaveCostsNoAddress(t *testing.T) {
+	t.Parallel()
+	if !testenv.OwnNetns(t) {
+		return
+	}
+	l := newLAN(t)
+	for range 3 { // as it is renewed
+		if err := l.apply(l.card, byDHCP, lease{address: netip.MustParsePrefix("10.9.0.7/24"), mtu: 1 << 20}); err != nil {
+			t.Error(err)
+		}
+	}
+	l.hasOnly(v4, "10.9.0.7/24")
+	l.says("error: set the MTU 1048576 of card, which DHCP names: ")
+	if said := l.said.String(); strings.Count(said, "MTU") > 1 {
+		t.Errorf("it is said again and again:\n%s", said)
+	}
+}
+
+// A card that is taken out is forgotten, with its nameservers.
+func TestACardThatIsTakenOutIsForgotten(t *testing.T) {
+	t.Parallel()
+	if !testenv.OwnNetns(t) {
+		return
+	}
+	l := newLAN(t)
+	l.hasAddress(netip.MustParsePrefix("10.9.0.1/24"))
+	l.serve(func() (server, error) {
+		return server4.NewServer("host", &net.UDPAddr{IP: net.IPv4zero, Port: dhcpv4.ServerPort}, func(conn net.PacketConn, peer net.Addr, m *dhcpv4.DHCPv4) {
+			kind := dhcpv4.MessageTypeOffer
+			if m.MessageType() == dhcpv4.MessageTypeRequest {
+				kind = dhcpv4.MessageTypeAck
+			}
+			host := net.IPv4(10, 9, 0, 1)
+			answer, err := dhcpv4.NewReplyFromRequest(m, dhcpv4.WithMessageType(kind), dhcpv4.WithYourIP(net.IPv4(10, 9, 0, 7)), dhcpv4.WithLeaseTime(2), dhcpv4.WithDNS(host),
+				dhcpv4.WithNetmask(net.CIDRMask(24, 32)), dhcpv4.WithOption(dhcpv4.OptServerIdentifier(host)))
+			if err == nil {
+				_, _ = conn.WriteTo(answer.ToBytes(), peer)
+			}
+		})
+	})
+	l.start()
+	l.gets("card 10.9.0.7/24")
+	l.resolves("10.9.0.1")
+	if err := netlink.LinkDel(l.card.link); err != nil {
+		t.Fatal(err)
+	}
+	l.says("card is gone")
+	l.resolves()
+	if text := l.network.String(); text != "no network card was found" {
+		t.Errorf("the page says %s", text)
+	}
+}

@@ -22,12 +22,15 @@ func TestACardIsInItsVLANOrSaysWhatItsImageLacks(t *testing.T) {
 	}
 	l.start()
 	l.eventually("the card is in its VLAN, or cannot be", func() bool {
-		return len(l.network.up) > 0 || strings.Contains(l.network.String(), "cannot enter the VLAN 7")
+		return len(l.network.up) > 0 || strings.Contains(l.network.String(), "cannot be used: make the VLAN 7 of card: this image has no module 8021q")
 	})
 	if _, err := os.Stat("/proc/net/vlan"); err != nil {
 		l.says("error: make the VLAN 7 of card: this image has no module 8021q")
 		l.says("--module 8021q")
 		l.says("linux-image-amd64")
+		if hint := hintOf(l.noNetwork()); !strings.Contains(hint, "--module 8021q") {
+			t.Errorf("on its page the machine says %s", hint)
+		}
 		return
 	}
 	l.gets("card.7 10.9.0.4/24, as configured")
