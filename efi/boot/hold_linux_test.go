@@ -105,7 +105,7 @@ func TestARunnerThatEndsTwiceWithOneErrorIsHeld(t *testing.T) {
 }
 
 // A disk that is full stays on the page and in reports while it is found out which servers can be reached, and nothing is said twice.
-func TestWhatFailsBesidesIsKnownByItsStage(t *testing.T) {
+func TestADiskThatIsFullStaysKnownBesideOtherFaults(t *testing.T) {
 	onScreen(t, func(p *paged) {
 		m, told := heldMachine(p)
 		m.Means = func(string) (progress.Report, bool) { return cannot, true }
