@@ -3,6 +3,7 @@ package coord
 import (
 	"context"
 	"encoding/json"
+	"sync"
 	"time"
 
 	"writ"
@@ -62,4 +63,47 @@ func ofRun[T any](ctx context.Context, c *Coordinator, id writ.RunID, verb link.
 		return answer, writ.Errorf(writ.CodeNotFound, "the datacenter does not have the run: it is %s", run.State)
 	}
 	return ask[T](ctx, c, run.Datacenter, verb, params)
+}
+
+// reply is what a datacenter answered, or why it did not.
+type reply[T any] struct {
+	writ.Datacenter
+	answer T
+	err    error
+}
+
+const askWithin = 5 * time.Second
+
+// askAll asks all datacenters at the same time for a list, or only one of them. Who does not answer has an empty one.
+func askAll[T any](ctx context.Context, c *Coordinator, only writ.DatacenterID, verb link.Verb, params any) ([]reply[[]T], error) {
+	answers, err := askEach[[]T](ctx, c, only, verb, params)
+	for i := range answers {
+		if answers[i].answer == nil {
+			answers[i].answer = []T{}
+		}
+	}
+	return answers, err
+}
+
+// askEach asks all datacenters at the same time, or only one of them.
+func askEach[T any](ctx context.Context, c *Coordinator, only writ.DatacenterID, verb link.Verb, params any) ([]reply[T], error) {
+	datacenters, err := c.Ledger.Datacenters(ctx)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, askWithin)
+	defer cancel()
+	var answers []reply[T]
+	for _, d := range datacenters {
+		if only == "" || d.ID == only {
+			answers = append(answers, reply[T]{Datacenter: d.Datacenter})
+		}
+	}
+	var asking sync.WaitGroup
+	for i := range answers {
+		a := &answers[i]
+		asking.Go(func() { a.answer, a.err = ask[T](ctx, c, a.ID, verb, params) })
+	}
+	asking.Wait()
+	return answers, nil
 }

@@ -18,6 +18,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"writ/runner/queue/redisqueue"
 )
 
 // redisStart is how long a redis-server may take to answer; a start takes some 10 ms, more with a long append-only file.
@@ -223,4 +225,22 @@ func freePort() (int, error) {
 	}
 	defer l.Close()
 	return l.Addr().(*net.TCPAddr).Port, nil
+}
+
+// examineRedis warns of settings of Redis that do not fit, once, as soon as it answers.
+func examineRedis(ctx context.Context, redis *redisqueue.Queue, log *slog.Logger) error {
+	for {
+		version, found, err := redis.Examine(ctx)
+		if err == nil {
+			for _, f := range found {
+				log.WarnContext(ctx, "Redis should be set up otherwise: "+f.What, "version", version, "fix", f.Fix)
+			}
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(time.Second):
+		}
+	}
 }

@@ -1,0 +1,63 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"sync/atomic"
+	"time"
+
+	"writ"
+	"writ/supervisor/journal"
+	"writ/supervisor/nodes"
+)
+
+// lookForLease is the pause between two looks of a standby whether the datacenter is still served.
+const lookForLease = time.Second
+
+// standBy serves the datacenter whenever no other supervisor does, until ctx ends. A journal that others may share is waited for: it is on
+// PostgreSQL, which comes back by itself. serve calls ready once it does serve, and leaves another answer there when it has.
+func (s *Supervisor) standBy(ctx context.Context, log *slog.Logger, api *exchangeable, ready func(), serve func(ready func()) error) error {
+	last := ""
+	for {
+		served := false
+		err := serve(func() { served = true; ready() })
+		said := fmt.Sprint(err)
+		news := served || said != last
+		last = said
+		switch {
+		case errors.Is(err, journal.ErrFenced):
+			log.WarnContext(ctx, "another supervisor has taken over; this one stands by")
+			ready()
+		case errors.Is(err, journal.ErrHeld):
+			if news {
+				log.InfoContext(ctx, "another supervisor serves the datacenter; this one stands by")
+				api.set(nodes.Standby(err, log))
+			}
+			ready()
+		case s.Journal != "" && err != nil && writ.AsError(err).Code == writ.CodeStoreUnavailable:
+			if news {
+				log.WarnContext(ctx, "the journal does not answer; looking again", "err", err)
+				api.set(nodes.Standby(err, log))
+			}
+		default:
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(lookForLease):
+		}
+	}
+}
+
+// exchangeable is a handler that can be exchanged while it serves.
+type exchangeable struct{ now atomic.Pointer[http.Handler] }
+
+func (e *exchangeable) set(h http.Handler) { e.now.Store(&h) }
+
+func (e *exchangeable) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	(*e.now.Load()).ServeHTTP(w, r)
+}

@@ -1,0 +1,206 @@
+package coord
+
+import (
+	"context"
+	"slices"
+
+	"writ"
+	"writ/coord/api"
+	"writ/ledger"
+	"writ/supervisor/link"
+)
+
+func (h handlers) ListNodes(ctx context.Context, r api.ListNodesRequestObject) (api.ListNodesResponseObject, error) {
+	p := r.Params
+	filter := ledger.NodeFilter{Admission: p.Admission}
+	known := []writ.Admission{"", writ.AdmissionPending, writ.AdmissionApproved, writ.AdmissionRejected, writ.AdmissionRemoved}
+	if !slices.Contains(known, p.Admission) {
+		return nil, writ.Errorf(writ.CodeBadRequest, "admission: %q is not one of %v", p.Admission, known[1:])
+	}
+	page, err := pageOf(p.Limit, p.Cursor)
+	if err != nil {
+		return nil, err
+	}
+	if filter.Datacenter, err = h.datacenter(ctx, p.Datacenter); err != nil {
+		return nil, err
+	}
+	list, err := h.c.Nodes(ctx, filter, page)
+	return api.ListNodes200JSONResponse{Items: views(list.Items, func(n writ.Node) writ.Node { return n }), NextCursor: list.Next}, err
+}
+
+func (h handlers) ListResources(ctx context.Context, r api.ListResourcesRequestObject) (api.ListResourcesResponseObject, error) {
+	p := r.Params
+	filter := ledger.ResourceFilter{Kind: p.Kind, Node: p.Node, Deployment: p.Deployment}
+	known := []writ.ResourceKind{"", writ.KindMachine, writ.KindContainer, writ.KindVolume, writ.KindImage, writ.KindNetwork, writ.KindHeroDB}
+	if !slices.Contains(known, p.Kind) {
+		return nil, writ.Errorf(writ.CodeBadRequest, "kind: %q is not one of %v", p.Kind, known[1:])
+	}
+	page, err := pageOf(p.Limit, p.Cursor)
+	if err != nil {
+		return nil, err
+	}
+	if filter.Datacenter, err = h.datacenter(ctx, p.Datacenter); err != nil {
+		return nil, err
+	}
+	if filter.Projects, err = h.projects(ctx, p.Project); err != nil {
+		return nil, err
+	}
+	list, err := h.c.Ledger.Resources(ctx, filter, page)
+	return api.ListResources200JSONResponse{Items: list.Items, NextCursor: list.Next}, err
+}
+
+func (h handlers) ListQueues(ctx context.Context, r api.ListQueuesRequestObject) (api.ListQueuesResponseObject, error) {
+	only, err := h.datacenter(ctx, r.Params.Datacenter)
+	if err != nil {
+		return nil, err
+	}
+	all, err := h.c.Queues(ctx)
+	if only != "" {
+		all = slices.DeleteFunc(all, func(q api.DatacenterQueues) bool { return q.Datacenter != only })
+	}
+	return api.ListQueues200JSONResponse{Items: all}, err
+}
+
+// Queues asks all datacenters for the depth of their queues. One that does not answer says why.
+func (c *Coordinator) Queues(ctx context.Context) ([]api.DatacenterQueues, error) {
+	answers, err := askAll[writ.QueueDepth](ctx, c, "", link.VerbQueues, link.Queues{})
+	return views(answers, func(a reply[[]writ.QueueDepth]) api.DatacenterQueues {
+		return api.DatacenterQueues{Datacenter: a.ID, Name: a.Name, Queues: a.answer, Error: writ.AsError(a.err)}
+	}), err
+}
+
+// ListSecrets asks datacenters which secrets they have. The answers pass through and are kept nowhere.
+func (h handlers) ListSecrets(ctx context.Context, r api.ListSecretsRequestObject) (api.ListSecretsResponseObject, error) {
+	only, err := h.datacenter(ctx, r.Params.Datacenter)
+	if err != nil {
+		return nil, err
+	}
+	projects, err := h.projects(ctx, r.Params.Project)
+	if err != nil {
+		return nil, err
+	}
+	all, err := h.c.Secrets(ctx, only, projects)
+	return api.ListSecrets200JSONResponse{Items: all}, err
+}
+
+// Secrets asks all datacenters, or only one, which secrets they have of some projects, or of all if none is given.
+func (c *Coordinator) Secrets(ctx context.Context, only writ.DatacenterID, projects []writ.ProjectID) ([]api.DatacenterSecrets, error) {
+	var asked link.Secrets // a datacenter is asked for one project or for all
+	if len(projects) == 1 {
+		asked.Project = projects[0]
+	}
+	answers, err := askAll[writ.Secret](ctx, c, only, link.VerbSecrets, asked)
+	for i := range answers { // what the reader may see does not depend on the datacenter
+		answers[i].answer = slices.DeleteFunc(answers[i].answer, func(s writ.Secret) bool { return len(projects) > 0 && !slices.Contains(projects, s.Project) })
+	}
+	return views(answers, func(a reply[[]writ.Secret]) api.DatacenterSecrets {
+		return api.DatacenterSecrets{Datacenter: a.ID, Name: a.Name, Secrets: a.answer, Error: writ.AsError(a.err)}
+	}), err
+}
+
+// ListTokens asks datacenters which join tokens they have. The answers pass through and are kept nowhere.
+func (h handlers) ListTokens(ctx context.Context, r api.ListTokensRequestObject) (api.ListTokensResponseObject, error) {
+	only, err := h.datacenter(ctx, r.Params.Datacenter)
+	if err != nil {
+		return nil, err
+	}
+	answers, err := askAll[writ.JoinToken](ctx, h.c, only, link.VerbTokens, link.Tokens{})
+	return api.ListTokens200JSONResponse{Items: views(answers, func(a reply[[]writ.JoinToken]) api.DatacenterTokens {
+		return api.DatacenterTokens{Datacenter: a.ID, Name: a.Name, Tokens: a.answer, Error: writ.AsError(a.err)}
+	})}, err
+}
+
+// ListBatches asks datacenters which batches they have. The answers pass through and are kept nowhere.
+func (h handlers) ListBatches(ctx context.Context, r api.ListBatchesRequestObject) (api.ListBatchesResponseObject, error) {
+	only, err := h.datacenter(ctx, r.Params.Datacenter)
+	if err != nil {
+		return nil, err
+	}
+	answers, err := askAll[api.Batch](ctx, h.c, only, link.VerbBatches, link.Batches{})
+	return api.ListBatches200JSONResponse{Items: views(answers, func(a reply[[]api.Batch]) api.DatacenterBatches {
+		return api.DatacenterBatches{Datacenter: a.ID, Name: a.Name, Batches: a.answer, Error: writ.AsError(a.err)}
+	})}, err
+}
+
+// ListCertificates says which certificates the coordinator has, and asks the datacenters for theirs.
+func (h handlers) ListCertificates(ctx context.Context, r api.ListCertificatesRequestObject) (api.ListCertificatesResponseObject, error) {
+	only, err := h.datacenter(ctx, r.Params.Datacenter)
+	if err != nil {
+		return nil, err
+	}
+	var list api.ListCertificates200JSONResponse
+	if only == "" && h.c.Certificates != nil {
+		own, err := h.c.Certificates()
+		if err != nil {
+			return nil, err
+		}
+		if h.c.PublicCertificate != nil {
+			from, until := h.c.PublicCertificate()
+			own = append(own, writ.Certificate{Of: "public", Name: h.c.PublicURL, From: from, Until: until})
+		}
+		list.Items = append(list.Items, api.OwnerCertificates{Name: h.c.ownName(ctx), Certificates: own})
+	}
+	answers, err := askAll[writ.Certificate](ctx, h.c, only, link.VerbCertificates, link.Certificates{})
+	for _, a := range answers {
+		list.Items = append(list.Items, api.OwnerCertificates{Datacenter: a.ID, Name: a.Name, Certificates: a.answer, Error: writ.AsError(a.err)})
+	}
+	return list, err
+}
+
+// ownName is what the roster calls this coordinator.
+func (c *Coordinator) ownName(ctx context.Context) string {
+	if roster, err := c.rosters.newest(ctx, c); err == nil && c.Self != nil {
+		if known := roster.Coordinator(c.Self.ID); known != nil {
+			return known.Name
+		}
+	}
+	return "coordinator"
+}
+
+// GetNodeStanding asks the datacenter how a node stands. What it signs passes through.
+func (h handlers) GetNodeStanding(ctx context.Context, r api.GetNodeStandingRequestObject) (api.GetNodeStandingResponseObject, error) {
+	nonce, err := nonceOf(r.Params.Nonce)
+	if err != nil {
+		return nil, err
+	}
+	id, err := h.datacenter(ctx, r.Datacenter)
+	if err != nil {
+		return nil, err
+	}
+	answer, err := ask[link.StandingAnswer](ctx, h.c, id, link.VerbNodeStanding, link.StandingOfNode{Node: r.Node, Nonce: nonce})
+	return api.GetNodeStanding200JSONResponse{Proof: answer.Proof}, err
+}
+
+// GetNodeLog asks a node for lines of its log, by way of its datacenter. They pass through and are kept nowhere.
+func (h handlers) GetNodeLog(ctx context.Context, r api.GetNodeLogRequestObject) (api.GetNodeLogResponseObject, error) {
+	id, err := h.datacenter(ctx, r.Datacenter)
+	if err != nil {
+		return nil, err
+	}
+	p := r.Params
+	query := link.LogOfNode{Node: r.Node, Source: p.Source, Level: p.Level, After: p.After, Lines: p.Lines}
+	if p.Since != nil {
+		query.Since = *p.Since
+	}
+	log, err := h.c.NodeLog(ctx, id, query)
+	return api.GetNodeLog200JSONResponse(log), err
+}
+
+// NodeLog asks a node for lines of its log, by way of its datacenter.
+func (c *Coordinator) NodeLog(ctx context.Context, datacenter writ.DatacenterID, query link.LogOfNode) (api.NodeLog, error) {
+	return ask[api.NodeLog](ctx, c, datacenter, link.VerbNodeLog, query)
+}
+
+// GetTokenStanding asks the datacenter which join tokens it has. What it signs passes through.
+func (h handlers) GetTokenStanding(ctx context.Context, r api.GetTokenStandingRequestObject) (api.GetTokenStandingResponseObject, error) {
+	nonce, err := nonceOf(r.Params.Nonce)
+	if err != nil {
+		return nil, err
+	}
+	id, err := h.datacenter(ctx, r.Datacenter)
+	if err != nil {
+		return nil, err
+	}
+	answer, err := ask[link.StandingAnswer](ctx, h.c, id, link.VerbTokenStanding, link.StandingOfTokens{Nonce: nonce})
+	return api.GetTokenStanding200JSONResponse{Proof: answer.Proof}, err
+}

@@ -1,0 +1,83 @@
+package coord
+
+import (
+	"bytes"
+	"context"
+	"net/http"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"writ"
+	"writ/coord/api"
+)
+
+func (h handlers) GetHealth(context.Context, api.GetHealthRequestObject) (api.GetHealthResponseObject, error) {
+	return api.GetHealth200JSONResponse{Alive: true, Version: h.c.Version}, nil
+}
+
+// GetReadiness says whether submissions can be taken: that no datacenter is connected keeps none from being taken.
+func (h handlers) GetReadiness(ctx context.Context, _ api.GetReadinessRequestObject) (api.GetReadinessResponseObject, error) {
+	check := func(name string, err error) api.Check {
+		if err != nil {
+			return api.Check{Name: name, Detail: writ.AsError(err).Message}
+		}
+		return api.Check{Name: name, OK: true}
+	}
+	roster, err := h.c.rosters.newest(ctx, h.c)
+	if err == nil && h.c.Now().After(roster.Expires) {
+		err = writ.Errorf(writ.CodeRosterTooOld, "version %d of the roster expired on %s", roster.Version, roster.Expires.Format(time.DateOnly))
+	}
+	checks := []api.Check{check("ledger", h.c.ledgerWorks(ctx)), check("roster", err)}
+	if slices.ContainsFunc(checks, func(c api.Check) bool { return !c.OK }) {
+		return api.GetReadiness503JSONResponse{Ready: false, Checks: checks}, nil
+	}
+	return api.GetReadiness200JSONResponse{Ready: true, Checks: checks}, nil
+}
+
+// checkEvery bounds how often the ledger is written only to see whether it can be.
+const checkEvery = time.Second
+
+// probe is what the last check of the ledger said.
+type probe struct {
+	mu  sync.Mutex
+	at  time.Time
+	err error
+}
+
+// ledgerWorks checks the ledger, or says what it said a moment ago.
+func (c *Coordinator) ledgerWorks(ctx context.Context) error {
+	c.probe.mu.Lock()
+	defer c.probe.mu.Unlock()
+	if time.Since(c.probe.at) >= checkEvery {
+		err := c.Ledger.Check(ctx)
+		if ctx.Err() != nil {
+			return err // it says nothing about the ledger
+		}
+		c.probe.err, c.probe.at = err, time.Now()
+	}
+	return c.probe.err
+}
+
+func (h handlers) GetMetrics(ctx context.Context, _ api.GetMetricsRequestObject) (api.GetMetricsResponseObject, error) {
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, "/metrics", nil)
+	return metricsPage{h.c.metrics, r}, err
+}
+
+// metricsPage lets the Prometheus library answer, in its plain format.
+type metricsPage struct {
+	*metrics
+	r *http.Request
+}
+
+func (m metricsPage) VisitGetMetricsResponse(w http.ResponseWriter) error {
+	// A datacenter that tells of two nodes of one name makes two metrics of one. That must not hide those of all others.
+	promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{ErrorHandling: promhttp.ContinueOnError}).ServeHTTP(w, m.r)
+	return nil
+}
+
+func (h handlers) GetOpenAPI(context.Context, api.GetOpenAPIRequestObject) (api.GetOpenAPIResponseObject, error) {
+	return api.GetOpenAPI200ApplicationYamlResponse{Body: bytes.NewReader(api.Spec), ContentLength: int64(len(api.Spec))}, nil
+}

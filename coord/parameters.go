@@ -1,0 +1,91 @@
+package coord
+
+import (
+	"context"
+	"encoding/hex"
+	"slices"
+
+	"writ"
+	"writ/identity"
+	"writ/ledger"
+)
+
+// pageOf checks a page's parameters.
+func pageOf(limit int, cursor string) (ledger.Page, error) {
+	if limit < 0 || limit > ledger.MaxLimit {
+		return ledger.Page{}, writ.Errorf(writ.CodeBadRequest, "limit is %d; a page has 1 to %d items", limit, ledger.MaxLimit)
+	}
+	if limit == 0 {
+		limit = ledger.DefaultLimit
+	}
+	return ledger.Page{Limit: limit, Cursor: cursor}, nil
+}
+
+// datacenter finds a datacenter by its id or name; "" stays "".
+func (h handlers) datacenter(ctx context.Context, text string) (writ.DatacenterID, error) {
+	if text == "" || writ.ValidUUID(text) {
+		return writ.DatacenterID(text), nil
+	}
+	roster, err := h.c.rosters.newest(ctx, h.c)
+	if err != nil {
+		return "", err
+	}
+	if d := roster.DatacenterNamed(text); d != nil {
+		return d.ID, nil
+	}
+	return "", writ.Errorf(writ.CodeDatacenterUnknown, "there is no datacenter %q", text).WithHint("`writ dc list` shows them")
+}
+
+// projects returns the projects whose things a list shows: the one with an id or name, of those that the reader may see, or all of those for "". No
+// projects stand for all that there are, so only readers of all get none.
+func (h handlers) projects(ctx context.Context, text string) ([]writ.ProjectID, error) {
+	who := viewerFrom(ctx)
+	switch {
+	case text == "" && who.all:
+		return nil, nil
+	case text == "" && len(who.projects) == 0:
+		return nil, loginRequired("a list was asked for, and it is not known for whom")
+	case text == "":
+		return who.projects, nil
+	case writ.ValidUUID(text):
+		if !who.reads(writ.ProjectID(text)) {
+			return nil, noProject(text)
+		}
+		return []writ.ProjectID{writ.ProjectID(text)}, nil
+	}
+	roster, err := h.c.rosters.newest(ctx, h.c)
+	if err != nil {
+		return nil, err
+	}
+	readable := slices.DeleteFunc(roster.ProjectsNamed(text), func(p identity.Project) bool { return !who.reads(p.ID) })
+	switch len(readable) {
+	case 1:
+		return []writ.ProjectID{readable[0].ID}, nil
+	case 0:
+		return nil, noProject(text)
+	default:
+		return nil, writ.Errorf(writ.CodeBadRequest, "%d projects have the name %q", len(readable), text).WithHint("use the id; `writ project list` shows it")
+	}
+}
+
+// noProject is the error about a project that there is not, or that the reader must not know of.
+func noProject(text string) error {
+	return writ.Errorf(writ.CodeNotFound, "there is no project %q", text).WithHint("`writ project list` shows them")
+}
+
+// checkAfter refuses the number of an item that no list has. What comes after the item 0 is the whole list.
+func checkAfter[N int | int64](after N) error {
+	if after < 0 {
+		return writ.Errorf(writ.CodeBadRequest, "after is %d; the first item is number 1", after)
+	}
+	return nil
+}
+
+// nonceOf reads the nonce of a client.
+func nonceOf(digits string) ([]byte, error) {
+	nonce, err := hex.DecodeString(digits)
+	if err != nil || len(nonce) != writ.ClientNonce {
+		return nil, writ.Errorf(writ.CodeBadRequest, "nonce: %d hex digits are needed", 2*writ.ClientNonce)
+	}
+	return nonce, nil
+}
