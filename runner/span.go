@@ -20,8 +20,6 @@ func spanOf(job *writ.Job, node string, started, ended time.Time, result *writ.R
 	if result.Simulated {
 		s.Labels["simulated"] = "true"
 	}
-	if result.Error != nil {
-		s.Error, s.Labels["code"] = string(result.Error.Code)+": "+result.Error.Message, string(result.Error.Code)
-	}
+	s.Fail(result.Error)
 	return s
 }

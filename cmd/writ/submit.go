@@ -19,6 +19,7 @@ import (
 
 	"writ"
 	"writ/cmd/writ/internal/client"
+	"writ/cmd/writ/internal/redact"
 	"writ/cmd/writ/internal/terminal"
 	"writ/coord/api"
 	"writ/identity"
@@ -114,7 +115,7 @@ func (a *app) submit(ctx context.Context, path string, s *submitFlags) (err erro
 	defer func() {
 		span := tracing.Span{At: at, Name: "writ submit", From: begun, Until: time.Now(), Labels: map[string]string{"run": string(submission.Run)}}
 		if err != nil {
-			span.Error = err.Error()
+			span.Error = redact.Text(err.Error())
 		}
 		traces.Record(span)
 	}()

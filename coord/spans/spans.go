@@ -91,9 +91,7 @@ func (r *Recorder) delivery(e *ledger.Event) {
 		At: tracing.OfRun(in.Run).Part("delivery"), Name: "deliver", From: in.Received, Until: e.Time,
 		Labels: map[string]string{"run": string(in.Run), "datacenter": r.DatacenterName(in.Datacenter), "signer": in.Signer, "state": string(in.State)},
 	}
-	if in.Error != nil {
-		s.Error = string(in.Error.Code) + ": " + in.Error.Message
-	}
+	s.Fail(in.Error)
 	r.Record(s)
 }
 
@@ -109,7 +107,8 @@ func (r *Recorder) run(e *ledger.Event) {
 		},
 	}
 	if f := run.Failure; f != nil {
-		s.Error, s.Labels["code"], s.Labels["position"] = string(f.Code)+": "+f.Message, string(f.Code), f.Position
+		s.Fail(&f.Error)
+		s.Labels["position"] = f.Position
 	}
 	r.Record(s)
 	if !run.Started.IsZero() {
@@ -131,9 +130,7 @@ func (r *Recorder) call(c *writ.Call) {
 			"driver": c.Driver, "attempt": strconv.Itoa(c.Attempt), "change": string(c.Change),
 		},
 	}
-	if c.Error != nil {
-		s.Error, s.Labels["code"] = string(c.Error.Code)+": "+c.Error.Message, string(c.Error.Code)
-	}
+	s.Fail(c.Error)
 	r.Record(s)
 	if c.Queued.IsZero() {
 		return

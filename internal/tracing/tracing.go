@@ -98,7 +98,18 @@ type Span struct {
 	Name        string
 	From, Until time.Time
 	Labels      map[string]string // those without a value are left out
-	Error       string            // why it failed, "" if it did not
+	Error       string            // why it failed, "" if it did not: see Fail
+}
+
+// Fail says why what the span shows has failed, in one form for all spans: "CODE: message", and the code as a label. A nil error changes nothing.
+func (s *Span) Fail(err *writ.Error) {
+	if err == nil {
+		return
+	}
+	if s.Labels == nil {
+		s.Labels = map[string]string{}
+	}
+	s.Error, s.Labels["code"] = string(err.Code)+": "+err.Message, string(err.Code)
 }
 
 // Place is a span's place in a trace.

@@ -84,6 +84,17 @@ func TestSpansReachTheCollectorAsTheyWere(t *testing.T) {
 	}
 }
 
+func TestASpanSaysWhyItFailedInOneForm(t *testing.T) {
+	var s Span
+	if s.Fail(nil); s.Error != "" || len(s.Labels) > 0 {
+		t.Errorf("of no error: %+v", s)
+	}
+	s.Fail(writ.Errorf(writ.CodeNodeLost, "it is gone").WithHint("wait"))
+	if s.Error != "NODE_LOST: it is gone" || s.Labels["code"] != "NODE_LOST" {
+		t.Errorf("%+v", s)
+	}
+}
+
 func TestACollectorThatIsAwayHoldsNothingUp(t *testing.T) {
 	server := httptest.NewServer(http.NotFoundHandler())
 	server.Close()
