@@ -315,14 +315,19 @@ func (c *Coordinator) pageReader(ctx context.Context) dashboard.Reader {
 
 // deny answers a request that is not let through: an API with a problem, a page with one that says how to log in.
 func (c *Coordinator) deny(w http.ResponseWriter, r *http.Request, err error) {
-	if writ.CodeOf(err) == writ.CodeLoginRequired {
-		w.Header().Set("WWW-Authenticate", `Bearer realm="writ"`)
-	}
 	if strings.HasPrefix(r.URL.Path, "/v1/") || r.URL.Path == "/metrics" {
 		c.fail(w, r, err)
 		return
 	}
+	askForLogin(w.Header(), err)
 	c.pages.Refuse(w, r, err)
+}
+
+// askForLogin says in the headers of an answer that is an error how to show who asks, if that is what is missing.
+func askForLogin(h http.Header, err error) {
+	if writ.CodeOf(err) == writ.CodeLoginRequired {
+		h.Set("WWW-Authenticate", `Bearer realm="writ"`)
+	}
 }
 
 // cookieName is that of the cookie of a browser. With TLS the browser makes sure that nobody but this coordinator has set it.

@@ -94,7 +94,7 @@ func (s *supervisor) tellHidden(ctx context.Context, verb link.Verb, params json
 	case verb == link.VerbLogs:
 		return []writ.LogLine{{Ordinal: 1, Text: "canary-log"}}, nil
 	case verb == link.VerbValues:
-		return link.RunValues{Run: writ.Run{Output: map[string]any{"canary": "output"}}, Calls: []link.CallValues{{Args: map[string]any{"canary": "argument"}}}}, nil
+		return link.RunValues{Run: writ.Run{ID: someRun, State: writ.RunFailed, Output: map[string]any{"canary": "output"}}, Calls: []link.CallValues{{Call: writ.Call{Run: someRun, Seq: 1, State: writ.CallFailed}, Args: map[string]any{"canary": "argument"}}}}, nil
 	case verb == link.VerbStanding, verb == link.VerbNodeStanding, verb == link.VerbTokenStanding:
 		return link.StandingAnswer{Proof: []byte("canary")}, nil
 	case verb == link.VerbPlan && strings.Contains(string(params), string(blog)):

@@ -108,11 +108,10 @@ func TestEveryErrorIsAProblem(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, body := range []string{"", "{", `{"name": 1}`, string(good) + " x", strings.Replace(string(good), `"name"`, `"nane":"x","name"`, 1)} {
-		response, err := http.Post(p.PublicURL+"/v1/datacenters/registrations", "application/json", strings.NewReader(body))
+		response, err := p.client.Client.(*http.Client).Post(p.PublicURL+"/v1/datacenters/registrations", "application/json", strings.NewReader(body))
 		status, text := p.read(response, err)
 		wantProblem(t, body, status, text, writ.CodeBadRequest)
 	}
-	http.DefaultClient.CloseIdleConnections()
 }
 
 // request sends a request with other headers than the client's.
@@ -622,7 +621,7 @@ func TestASlowReaderDelaysNoOther(t *testing.T) {
 	}
 	long := strings.Repeat("x", 64<<10)
 	for n := range 100 { // far more than the buffers of a connection hold, of which nothing is read
-		dc.tell(writ.Event{Log: &writ.LogLine{Ordinal: n, Text: long}})
+		dc.tell(writ.Event{Log: &writ.LogLine{Ordinal: n + 1, Text: long}})
 	}
 	p.await("all stored", func() bool { _, newest, err := p.Ledger.EventRange(t.Context()); return err == nil && newest == 100 })
 	next, end := p.watch("/v1/events?after=99", "")

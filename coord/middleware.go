@@ -245,6 +245,7 @@ func (c *Coordinator) fail(w http.ResponseWriter, r *http.Request, err error) {
 	}
 	body, _ := json.Marshal(problem) // strings and numbers
 	w.Header().Set("Content-Type", api.ProblemType)
+	askForLogin(w.Header(), err)
 	if problem.Code == writ.CodeRateLimited && w.Header().Get("Retry-After") == "" {
 		w.Header().Set("Retry-After", "1")
 	}

@@ -204,11 +204,7 @@ type ClientInterface interface {
 
 	// Watch Watch everything from now on, or from an event on
 	//
-	// A reader of some projects gets the events of these. Events of nodes are for readers of all projects.
-	//
-	// Server-sent events: `id` is the event's number, `event` its topic, `data` an Event as JSON. Resume with `Last-Event-ID`. An event
-	// named `reset` says that events before its id are not kept any more: read again what you show, then go on. Comments keep the
-	// connection alive. A reader that is too slow is cut off, and resumes.
+	// The stream does not end by itself. A reader of some projects gets the events of these. Events of nodes are for readers of all projects.
 	//
 	// Corresponds with GET /v1/events (the `Watch` operationId).
 	Watch(ctx context.Context, params *WatchParams, reqEditors ...RequestEditorFn) (*http.Response, error)
@@ -375,8 +371,7 @@ type ClientInterface interface {
 
 	// WatchRun Watch a run from its beginning, or from an event on
 	//
-	// Server-sent events; the stream does not end by itself. See `watch` for their form. Without `Last-Event-ID` and `after` it begins
-	// with the oldest event of the run that is kept.
+	// The stream does not end by itself. Without `Last-Event-ID` and `after` it begins with the oldest event of the run that is kept.
 	//
 	// Corresponds with GET /v1/runs/{run}/events (the `WatchRun` operationId).
 	WatchRun(ctx context.Context, run RunPath, params *WatchRunParams, reqEditors ...RequestEditorFn) (*http.Response, error)
@@ -716,11 +711,7 @@ func (c *Client) GetTokenStanding(ctx context.Context, datacenter DatacenterPath
 
 // Watch Watch everything from now on, or from an event on
 //
-// A reader of some projects gets the events of these. Events of nodes are for readers of all projects.
-//
-// Server-sent events: `id` is the event's number, `event` its topic, `data` an Event as JSON. Resume with `Last-Event-ID`. An event
-// named `reset` says that events before its id are not kept any more: read again what you show, then go on. Comments keep the
-// connection alive. A reader that is too slow is cut off, and resumes.
+// The stream does not end by itself. A reader of some projects gets the events of these. Events of nodes are for readers of all projects.
 //
 // Corresponds with GET /v1/events (the `Watch` operationId).
 func (c *Client) Watch(ctx context.Context, params *WatchParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -1107,8 +1098,7 @@ func (c *Client) ListCalls(ctx context.Context, run RunPath, params *ListCallsPa
 
 // WatchRun Watch a run from its beginning, or from an event on
 //
-// Server-sent events; the stream does not end by itself. See `watch` for their form. Without `Last-Event-ID` and `after` it begins
-// with the oldest event of the run that is kept.
+// The stream does not end by itself. Without `Last-Event-ID` and `after` it begins with the oldest event of the run that is kept.
 //
 // Corresponds with GET /v1/runs/{run}/events (the `WatchRun` operationId).
 func (c *Client) WatchRun(ctx context.Context, run RunPath, params *WatchRunParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -3663,11 +3653,7 @@ type ClientWithResponsesInterface interface {
 
 	// WatchWithResponse Watch everything from now on, or from an event on
 	//
-	// A reader of some projects gets the events of these. Events of nodes are for readers of all projects.
-	//
-	// Server-sent events: `id` is the event's number, `event` its topic, `data` an Event as JSON. Resume with `Last-Event-ID`. An event
-	// named `reset` says that events before its id are not kept any more: read again what you show, then go on. Comments keep the
-	// connection alive. A reader that is too slow is cut off, and resumes.
+	// The stream does not end by itself. A reader of some projects gets the events of these. Events of nodes are for readers of all projects.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -3858,8 +3844,7 @@ type ClientWithResponsesInterface interface {
 
 	// WatchRunWithResponse Watch a run from its beginning, or from an event on
 	//
-	// Server-sent events; the stream does not end by itself. See `watch` for their form. Without `Last-Event-ID` and `after` it begins
-	// with the oldest event of the run that is kept.
+	// The stream does not end by itself. Without `Last-Event-ID` and `after` it begins with the oldest event of the run that is kept.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -6181,11 +6166,7 @@ func (c *ClientWithResponses) GetTokenStandingWithResponse(ctx context.Context, 
 
 // WatchWithResponse Watch everything from now on, or from an event on
 //
-// A reader of some projects gets the events of these. Events of nodes are for readers of all projects.
-//
-// Server-sent events: `id` is the event's number, `event` its topic, `data` an Event as JSON. Resume with `Last-Event-ID`. An event
-// named `reset` says that events before its id are not kept any more: read again what you show, then go on. Comments keep the
-// connection alive. A reader that is too slow is cut off, and resumes.
+// The stream does not end by itself. A reader of some projects gets the events of these. Events of nodes are for readers of all projects.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -6508,8 +6489,7 @@ func (c *ClientWithResponses) ListCallsWithResponse(ctx context.Context, run Run
 
 // WatchRunWithResponse Watch a run from its beginning, or from an event on
 //
-// Server-sent events; the stream does not end by itself. See `watch` for their form. Without `Last-Event-ID` and `after` it begins
-// with the oldest event of the run that is kept.
+// The stream does not end by itself. Without `Last-Event-ID` and `after` it begins with the oldest event of the run that is kept.
 //
 // Returns a wrapper object for the known response body format(s).
 //

@@ -2323,6 +2323,12 @@ func HandlerWithOptions(si ServerInterface, options ChiServerOptions) http.Handl
 	return r
 }
 
+type EventStreamTextEventStreamResponse struct {
+	Body io.Reader
+
+	ContentLength int64
+}
+
 type ProblemApplicationProblemPlusJSONResponse Problem
 
 type GetHealthRequestObject struct {
@@ -2897,8 +2903,7 @@ type WatchResponseObject interface {
 }
 
 type Watch200TextEventStreamResponse struct {
-	Body          io.Reader
-	ContentLength int64
+	EventStreamTextEventStreamResponse
 }
 
 func (response Watch200TextEventStreamResponse) VisitWatchResponse(w http.ResponseWriter) error {
@@ -3622,8 +3627,7 @@ type WatchRunResponseObject interface {
 }
 
 type WatchRun200TextEventStreamResponse struct {
-	Body          io.Reader
-	ContentLength int64
+	EventStreamTextEventStreamResponse
 }
 
 func (response WatchRun200TextEventStreamResponse) VisitWatchRunResponse(w http.ResponseWriter) error {
