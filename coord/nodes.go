@@ -39,7 +39,7 @@ func (c *Coordinator) Nodes(ctx context.Context, filter ledger.NodeFilter, page 
 			switch {
 			case n.Waiting == nil:
 				live[key{a.ID, n.ID}] = n
-			case n.Waiting.ID == n.ID && n.Waiting.Admission == writ.AdmissionPending && (filter.Node == "" || filter.Node == n.ID):
+			case n.Waiting.ID == n.ID && n.Waiting.Admission == writ.AdmissionPending && (len(filter.Nodes) == 0 || slices.Contains(filter.Nodes, n.ID)):
 				n.Waiting.Datacenter = a.ID
 				waiting = append(waiting, *n.Waiting)
 			}

@@ -82,7 +82,7 @@ func TestThePageOfANodeIsAsItsDatacenterKnowsIt(t *testing.T) {
 	s.mu.Unlock()
 	s.tell(writ.Event{Node: &writ.Node{ID: "n1", Name: "told-1", Admission: writ.AdmissionApproved, Scheduling: writ.SchedulingOpen, Liveness: writ.LivenessSilent}})
 	p.await("the node", func() bool {
-		list, err := p.Ledger.Nodes(t.Context(), ledger.NodeFilter{Node: "n1"}, ledger.Page{})
+		list, err := p.Ledger.Nodes(t.Context(), ledger.NodeFilter{Nodes: []writ.NodeID{"n1"}}, ledger.Page{})
 		return err == nil && len(list.Items) == 1
 	})
 	token := p.token("anna")

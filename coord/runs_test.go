@@ -1,6 +1,7 @@
 package coord
 
 import (
+	"context"
 	"encoding/json"
 	"net/http"
 	"net/url"
@@ -13,6 +14,7 @@ import (
 	"writ"
 	"writ/coord/api"
 	"writ/ledger"
+	"writ/ledger/sqlstore"
 )
 
 // listed are the runs of a list, and why each waits.
@@ -101,9 +103,28 @@ func TestRunsAreSelectedByTheirPropertiesAndTheirSilence(t *testing.T) {
 	}
 }
 
-// A call whose node does not work says so, before what the node said last of other calls.
+// asking is a ledger that counts how often it is asked for certain nodes.
+type asking struct {
+	ledger.Ledger
+	forNodes atomic.Int32
+}
+
+func (a *asking) Nodes(ctx context.Context, filter ledger.NodeFilter, page ledger.Page) (ledger.List[writ.Node], error) {
+	if len(filter.Nodes) > 0 {
+		a.forNodes.Add(1)
+	}
+	return a.Ledger.Nodes(ctx, filter, page)
+}
+
+// A call whose node does not work says so, before what the node said last of other calls. The ledger is asked once for the nodes of all runs of a page.
 func TestWhyNamesTheNodeThatDoesNotWork(t *testing.T) {
-	p, s := startReading(t)
+	store, err := sqlstore.Open(t.Context(), ":memory:")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { store.Close() })
+	counted := &asking{Ledger: store}
+	p, s := startReading(t, func(c *Coordinator) { c.Ledger = counted })
 	call := func(run writ.RunID, seq int, state writ.CallState, node writ.NodeID, reason string, after ...int) writ.Event {
 		return writ.Event{Call: &writ.Call{Run: run, Seq: seq, Operation: "volume.create", Name: "v", State: state, Node: node, NodeName: string(node), Reason: reason, After: after}}
 	}
@@ -141,7 +162,11 @@ func TestWhyNamesTheNodeThatDoesNotWork(t *testing.T) {
 		list, err := p.Ledger.Calls(t.Context(), writ.RunID(last), ledger.Page{})
 		return err == nil && len(list.Items) == 1
 	})
+	counted.forNodes.Store(0)
 	got := p.listed(p.token("carol"), url.Values{"why": {"true"}})
+	if n := counted.forNodes.Load(); n != 1 {
+		t.Errorf("the ledger is asked for nodes %d times", n)
+	}
 	for run, why := range want {
 		if got[run] != why {
 			t.Errorf("it says %q, want %q", got[run], why)

@@ -33,7 +33,10 @@ func (c *Coordinator) Why(ctx context.Context, runs ...ledger.Run) (map[writ.Run
 	if err != nil {
 		return nil, err
 	}
-	nodes := illNodes{c: c, known: map[placeOf]string{}}
+	ill, err := c.illNodes(ctx, calls)
+	if err != nil {
+		return nil, err
+	}
 	for _, r := range runs {
 		if !isOpen(r) {
 			continue
@@ -43,11 +46,7 @@ func (c *Coordinator) Why(ctx context.Context, runs ...ledger.Run) (map[writ.Run
 			why[r.ID] = strings.TrimSuffix(reasons.Away+", and said last: "+said, ", and said last: ")
 			continue
 		}
-		ill, err := nodes.of(ctx, r.Datacenter, calls[r.ID])
-		if err != nil {
-			return nil, err
-		}
-		why[r.ID] = cmp.Or(r.Reason, whyCallsWait(calls[r.ID], ill))
+		why[r.ID] = cmp.Or(r.Reason, whyCallsWait(calls[r.ID], ill[r.Datacenter]))
 	}
 	return why, nil
 }
@@ -57,38 +56,36 @@ func isOpen(r ledger.Run) bool {
 	return r.State == ledger.State(writ.RunAccepted) || r.State == ledger.State(writ.RunRunning)
 }
 
-// placeOf is a node of a datacenter.
-type placeOf struct {
-	datacenter writ.DatacenterID
-	node       writ.NodeID
-}
-
-// illNodes remembers what keeps nodes from working, as many runs wait for the same ones.
-type illNodes struct {
-	c     *Coordinator
-	known map[placeOf]string // "" if nothing does
-}
-
-// of says what keeps the nodes of calls from working, by the node. It has no entry for a node that works.
-func (n illNodes) of(ctx context.Context, datacenter writ.DatacenterID, calls []writ.Call) (map[writ.NodeID]string, error) {
-	ill := map[writ.NodeID]string{}
-	for _, call := range calls {
-		if call.Node == "" {
-			continue
-		}
-		at := placeOf{datacenter, call.Node}
-		if _, known := n.known[at]; !known {
-			list, err := n.c.Ledger.Nodes(ctx, ledger.NodeFilter{Datacenter: datacenter, Node: call.Node}, ledger.Page{Limit: 1})
-			if err != nil {
-				return nil, err
-			}
-			n.known[at] = ""
-			if len(list.Items) > 0 {
-				n.known[at] = whyIll(list.Items[0])
+// illNodes says what keeps the nodes of calls from working, by datacenter and node. It has no entry for a node that works. Many calls wait for the same
+// few nodes, so the ledger is asked for these at once.
+func (c *Coordinator) illNodes(ctx context.Context, calls map[writ.RunID][]writ.Call) (map[writ.DatacenterID]map[writ.NodeID]string, error) {
+	var asked []writ.NodeID
+	for _, of := range calls {
+		for _, call := range of {
+			if call.Node != "" {
+				asked = append(asked, call.Node)
 			}
 		}
-		if why := n.known[at]; why != "" {
-			ill[call.Node] = why
+	}
+	slices.Sort(asked)
+	asked = slices.Compact(asked)
+	ill := map[writ.DatacenterID]map[writ.NodeID]string{}
+	page := ledger.Page{Limit: ledger.MaxLimit}
+	for len(asked) > 0 {
+		list, err := c.Ledger.Nodes(ctx, ledger.NodeFilter{Nodes: asked}, page)
+		if err != nil {
+			return nil, err
+		}
+		for _, n := range list.Items {
+			if why := whyIll(n); why != "" {
+				if ill[n.Datacenter] == nil {
+					ill[n.Datacenter] = map[writ.NodeID]string{}
+				}
+				ill[n.Datacenter][n.ID] = why
+			}
+		}
+		if page.Cursor = list.Next; page.Cursor == "" {
+			break
 		}
 	}
 	return ill, nil

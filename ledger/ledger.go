@@ -319,13 +319,13 @@ type Failures struct {
 type NodeFilter struct {
 	Datacenter writ.DatacenterID
 	Admission  writ.Admission
-	Node       writ.NodeID
+	Nodes      []writ.NodeID
 }
 
 // Selects reports whether the filter selects n.
 func (f NodeFilter) Selects(n writ.Node) bool {
 	admitted := n.Admission == f.Admission || f.Admission == "" && n.Admission != writ.AdmissionRemoved
-	return admitted && (f.Datacenter == "" || n.Datacenter == f.Datacenter) && (f.Node == "" || n.ID == f.Node)
+	return admitted && (f.Datacenter == "" || n.Datacenter == f.Datacenter) && (len(f.Nodes) == 0 || slices.Contains(f.Nodes, n.ID))
 }
 
 // ResourceFilter selects resources; an empty field selects all.

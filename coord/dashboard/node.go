@@ -25,7 +25,7 @@ func nodePage(datacenter writ.DatacenterID, id writ.NodeID) string {
 // node is the page of one node: whether it works, what it has, what waits for it, and what an operator would type.
 func (d *Dashboard) node(ctx context.Context, r *http.Request, _ bool) (*page, error) {
 	datacenter, id := pathPart(r, "datacenter"), pathPart(r, "node")
-	n, err := d.nodeOf(ctx, ledger.NodeFilter{Datacenter: writ.DatacenterID(datacenter), Node: writ.NodeID(id)})
+	n, err := d.nodeOf(ctx, writ.DatacenterID(datacenter), writ.NodeID(id))
 	if err != nil {
 		return nil, err
 	}
@@ -73,9 +73,10 @@ func pathPart(r *http.Request, name string) string {
 }
 
 // nodeOf finds a node, also one that was removed.
-func (d *Dashboard) nodeOf(ctx context.Context, filter ledger.NodeFilter) (writ.Node, error) {
+func (d *Dashboard) nodeOf(ctx context.Context, datacenter writ.DatacenterID, node writ.NodeID) (writ.Node, error) {
+	filter := ledger.NodeFilter{Datacenter: datacenter, Nodes: []writ.NodeID{node}}
 	for _, filter.Admission = range []writ.Admission{"", writ.AdmissionRemoved} {
-		if filter.Datacenter == "" || filter.Node == "" {
+		if datacenter == "" || node == "" {
 			break
 		}
 		list, err := d.Ledger.Nodes(ctx, filter, ledger.Page{Limit: 1})
@@ -86,7 +87,7 @@ func (d *Dashboard) nodeOf(ctx context.Context, filter ledger.NodeFilter) (writ.
 			return list.Items[0], nil
 		}
 	}
-	return writ.Node{}, ledger.NotThere("node", filter.Node)
+	return writ.Node{}, ledger.NotThere("node", node)
 }
 
 // nodeHead is the upper part of the page of a node.

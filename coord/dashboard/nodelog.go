@@ -8,7 +8,6 @@ import (
 	"writ"
 	"writ/coord/api"
 	"writ/internal/hidden"
-	"writ/ledger"
 	"writ/supervisor/link"
 )
 
@@ -17,7 +16,7 @@ const maxNodeLines = 50
 
 // nodeLog is the page with the last lines of the log of a node, which is asked for them each time that somebody opens the page.
 func (d *Dashboard) nodeLog(ctx context.Context, r *http.Request, _ bool) (*page, error) {
-	n, err := d.nodeOf(ctx, ledger.NodeFilter{Datacenter: writ.DatacenterID(pathPart(r, "datacenter")), Node: writ.NodeID(pathPart(r, "node"))})
+	n, err := d.nodeOf(ctx, writ.DatacenterID(pathPart(r, "datacenter")), writ.NodeID(pathPart(r, "node")))
 	if err != nil {
 		return nil, err
 	}

@@ -285,8 +285,11 @@ func testOddTexts(t *testing.T, l ledger.Ledger) {
 				_, err := l.CountRuns(ctx, ledger.RunFilter{Projects: []writ.ProjectID{writ.ProjectID(odd)}})
 				return err
 			},
-			"an operation":   func() error { _, err := l.Failures(ctx, ledger.RunFilter{Operation: odd}, 1); return err },
-			"a node":         func() error { _, err := l.Nodes(ctx, ledger.NodeFilter{Node: writ.NodeID(odd)}, page); return err },
+			"an operation": func() error { _, err := l.Failures(ctx, ledger.RunFilter{Operation: odd}, 1); return err },
+			"a node": func() error {
+				_, err := l.Nodes(ctx, ledger.NodeFilter{Nodes: []writ.NodeID{writ.NodeID(odd)}}, page)
+				return err
+			},
 			"a deployment":   func() error { _, err := l.Resources(ctx, ledger.ResourceFilter{Deployment: odd}, page); return err },
 			"a registration": func() error { return l.AddRegistration(ctx, registration(1, odd)) },
 		} {
@@ -511,10 +514,15 @@ func testDeployments(t *testing.T, l ledger.Ledger) {
 	}
 	node := writ.Node{ID: "n1", Name: "one", Admission: writ.AdmissionApproved}
 	other := writ.Node{ID: "n2", Name: "two", Admission: writ.AdmissionApproved}
-	store(t, l, east, events(int64(len(news)+1), writ.Event{Node: &node}, writ.Event{Node: &other}))
-	list, err := l.Nodes(ctx, ledger.NodeFilter{Datacenter: east, Node: "n2"}, ledger.Page{})
+	third := writ.Node{ID: "n3", Name: "three", Admission: writ.AdmissionApproved}
+	store(t, l, east, events(int64(len(news)+1), writ.Event{Node: &node}, writ.Event{Node: &other}, writ.Event{Node: &third}))
+	list, err := l.Nodes(ctx, ledger.NodeFilter{Datacenter: east, Nodes: []writ.NodeID{"n2"}}, ledger.Page{})
 	if err != nil || len(list.Items) != 1 || list.Items[0].Name != "two" {
 		t.Errorf("one node: %+v, %v", list.Items, err)
+	}
+	list, err = l.Nodes(ctx, ledger.NodeFilter{Nodes: []writ.NodeID{"n3", "none", "n1"}}, ledger.Page{})
+	if err != nil || len(list.Items) != 2 || list.Items[0].Name != "one" || list.Items[1].Name != "three" {
+		t.Errorf("some nodes: %+v, %v", list.Items, err)
 	}
 }
 

@@ -448,9 +448,7 @@ func (s *Store) Nodes(ctx context.Context, filter ledger.NodeFilter, p ledger.Pa
 	if filter.Datacenter != "" {
 		q.and("datacenter = ?", string(filter.Datacenter))
 	}
-	if filter.Node != "" {
-		q.and("id = ?", string(filter.Node))
-	}
+	andIn(q, "id", filter.Nodes)
 	if filter.Admission != "" {
 		q.and("admission = ?", string(filter.Admission))
 	} else {
