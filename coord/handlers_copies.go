@@ -128,7 +128,7 @@ func (h handlers) ListCertificates(ctx context.Context, r api.ListCertificatesRe
 	if err != nil {
 		return nil, err
 	}
-	var list api.ListCertificates200JSONResponse
+	list := api.ListCertificates200JSONResponse{Items: []api.OwnerCertificates{}}
 	if only == "" && h.c.Certificates != nil {
 		own, err := h.c.Certificates()
 		if err != nil {

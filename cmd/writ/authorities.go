@@ -63,14 +63,14 @@ func (a *app) authorityListCommand() *cobra.Command {
 				return err
 			}
 			all := authoritiesOf(roster)
-			return a.Print(terminal.List(all, all, func(v authorityView) string { return v.Name },
+			return a.printList(terminal.List(all, all, func(v authorityView) string { return v.Name },
 				column("AUTHORITY", func(v authorityView) string { return v.Name }),
 				column("STATE", func(v authorityView) string { return string(v.State) }),
 				column("USERS (KEY IDS)", authorityView.users),
 				column("MAX LIFETIME", func(v authorityView) string { return v.MaxLifetime }),
 				column("EXPIRES", func(v authorityView) string { return day(v.Expires) }),
 				wide("KEY", func(v authorityView) string { return v.Fingerprint }),
-			))
+			), "the roster names no authority: `writ ca add` adds the first")
 		},
 	}
 }

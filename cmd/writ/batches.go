@@ -185,7 +185,7 @@ has reported yet are not shown, because each of them admits a node.`,
 				}
 				batches = append(batches, d.Batches...)
 			}
-			return a.Print(batchTable(list, batches, names))
+			return a.printList(batchTable(list, batches, names), unlessSelected(cmd, "no batch is known: `writ batch create` makes the first"))
 		},
 	}
 	c.Flags().StringVar(&datacenter, "dc", "", "only those of this datacenter")

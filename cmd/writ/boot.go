@@ -152,14 +152,12 @@ used, ignored: the machine says that it has started with them, or with others.`,
 			if err != nil {
 				return err
 			}
-			if err := a.Print(bootTable(list, bootRows(list))); err != nil {
+			none := "no machine has asked since " + list.Began.Local().Format(time.DateTime) + ": `writ boot serve --help` says how machines find the server"
+			if err := a.printList(bootTable(list, bootRows(list)), none); err != nil {
 				return err
 			}
 			if list.Trouble != "" {
 				a.Warn("%s; what it said before is in force", list.Trouble)
-			}
-			if len(list.Machines) == 0 {
-				a.Note("no machine has asked since %s", list.Began.Local().Format(time.DateTime))
 			}
 			return nil
 		},

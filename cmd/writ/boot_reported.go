@@ -31,7 +31,12 @@ func (a *app) listReportedBoots(cmd *cobra.Command, datacenter string) error {
 		return dc.Error
 	}
 	now := time.Now()
-	if err := a.Print(bootTable(list, reportedRows(dc, now), column("BOOT SERVER", func(r bootRow) string { return r.server }))); err != nil {
+	none := "no machine has asked: `writ boot serve --help` says how machines find the server"
+	if len(dc.Servers) == 0 {
+		none = "no boot server reports to " + dc.Name + ": start one with `writ boot serve --report`"
+	}
+	table := bootTable(list, reportedRows(dc, now), column("BOOT SERVER", func(r bootRow) string { return r.server }))
+	if err := a.printList(table, none); err != nil {
 		return err
 	}
 	for _, s := range dc.Servers {
@@ -44,12 +49,6 @@ func (a *app) listReportedBoots(cmd *cobra.Command, datacenter string) error {
 	}
 	if more := dc.Total - len(dc.Machines); more > 0 {
 		a.Note("%s are left out", count(more, "machine"))
-	}
-	switch {
-	case len(dc.Servers) == 0:
-		a.Note("no boot server reports to %s: start one with `writ boot serve --report`", dc.Name)
-	case len(dc.Machines) == 0:
-		a.Note("no machine has asked")
 	}
 	return nil
 }

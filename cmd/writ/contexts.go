@@ -44,14 +44,14 @@ func (a *app) contextListCommand() *cobra.Command {
 				current := c.Name == file.Current || len(file.Contexts) == 1
 				all = append(all, contextView{withoutPasswords(c), current})
 			}
-			return a.Print(terminal.List(all, all, func(c contextView) string { return c.Name },
+			return a.printList(terminal.List(all, all, func(c contextView) string { return c.Name },
 				terminal.Column[contextView]{Title: "CURRENT", Cell: func(c contextView) string { return mark(c.Current) }},
 				terminal.Column[contextView]{Title: "NAME", Cell: func(c contextView) string { return c.Name }},
 				terminal.Column[contextView]{Title: "SERVERS", Cell: func(c contextView) string { return strings.Join(c.Servers, " ") }},
 				terminal.Column[contextView]{Title: "PROJECT", Cell: func(c contextView) string { return c.Project }},
 				terminal.Column[contextView]{Title: "CLUSTER", Wide: true, Cell: func(c contextView) string { return string(c.Cluster) }},
 				terminal.Column[contextView]{Title: "KEY", Wide: true, Cell: func(c contextView) string { return c.Key }},
-			))
+			), "there is no context in "+file.Path+": `writ context add` or `writ context import` makes the first")
 		},
 	}
 }

@@ -46,12 +46,12 @@ func (a *app) coordinatorListCommand() *cobra.Command {
 			for _, c := range roster.Coordinators {
 				all = append(all, viewOfCoordinator(c))
 			}
-			return a.Print(terminal.List(all, all, func(c coordinatorView) string { return c.Name },
+			return a.printList(terminal.List(all, all, func(c coordinatorView) string { return c.Name },
 				column("COORDINATOR", func(c coordinatorView) string { return c.Name }),
 				column("ADDRESSES", func(c coordinatorView) string { return strings.Join(c.URLs, " ") }),
 				wide("KEY", func(c coordinatorView) string { return c.Key }),
 				wide("ID", func(c coordinatorView) string { return c.ID }),
-			))
+			), "the roster names no coordinator: `writ coordinator add` adds the first")
 		},
 	}
 }

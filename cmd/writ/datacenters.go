@@ -46,7 +46,7 @@ func (a *app) datacenterListCommand() *cobra.Command {
 				return err
 			}
 			held := heldIn(cmd.Context(), c)
-			return a.Print(terminal.List(list, list.Items, func(d api.Datacenter) string { return d.Name },
+			return a.printList(terminal.List(list, list.Items, func(d api.Datacenter) string { return d.Name },
 				column("DATACENTER", func(d api.Datacenter) string { return d.Name }),
 				column("REGION", func(d api.Datacenter) string { return d.Region }),
 				column("HEALTH", func(d api.Datacenter) string { return string(d.Health) }),
@@ -58,7 +58,7 @@ func (a *app) datacenterListCommand() *cobra.Command {
 				wide("ROSTER", func(d api.Datacenter) string { return numberOrNone(d.Roster) }),
 				wide("KEY", func(d api.Datacenter) string { return d.Key }),
 				wide("ID", func(d api.Datacenter) string { return string(d.ID) }),
-			))
+			), "the roster names no datacenter: `writ dc add` adds the first")
 		},
 	}
 }

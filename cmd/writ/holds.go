@@ -188,7 +188,7 @@ func (a *app) holdListCommand() *cobra.Command {
 				}
 				rows = append(rows, heldRows(d)...)
 			}
-			return a.Print(terminal.List(list, rows, func(h heldRow) string { return h.what },
+			return a.printList(terminal.List(list, rows, func(h heldRow) string { return h.what },
 				column("DATACENTER", func(h heldRow) string { return h.datacenter }),
 				column("WHAT", func(h heldRow) string { return h.what }),
 				column("STATE", func(h heldRow) string { return h.state }),
@@ -198,7 +198,7 @@ func (a *app) holdListCommand() *cobra.Command {
 				column("RELEASE", func(h heldRow) string { return h.release }),
 				wide("REVISION", func(h heldRow) string { return fmt.Sprint(h.revision) }),
 				wide("BY OPERATOR", func(h heldRow) string { return yesNo(h.byOperator) }),
-			))
+			), unlessSelected(cmd, "nothing is known to be on hold: `writ hold` stops work from starting"))
 		},
 	}
 	c.Flags().StringVar(&datacenter, "dc", "", "only those of this datacenter")

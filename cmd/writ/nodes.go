@@ -56,7 +56,7 @@ func (a *app) nodeListCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return a.Print(nodeTable(nodes, datacenters))
+			return a.printList(nodeTable(nodes, datacenters), unlessSelected(cmd, "there is no node: `writ token create` makes a token with which the first joins"))
 		},
 	}
 	c.Flags().StringVar(&datacenter, "dc", "", "only nodes of this datacenter")

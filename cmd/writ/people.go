@@ -366,11 +366,11 @@ func (a *app) projectListCommand() *cobra.Command {
 				return err
 			}
 			projects := projectsOf(roster)
-			return a.Print(terminal.List(projects, projects, func(p projectView) string { return p.Name },
+			return a.printList(terminal.List(projects, projects, func(p projectView) string { return p.Name },
 				column("PROJECT", func(p projectView) string { return p.Name }),
 				column("TENANT", func(p projectView) string { return p.Tenant }),
 				column("ID", func(p projectView) string { return string(p.ID) }),
-			))
+			), "the roster names no project: `writ project add` adds the first")
 		},
 	}
 }

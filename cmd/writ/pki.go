@@ -56,7 +56,7 @@ The owners report this about themselves. Clients trust only the roster.`,
 					}
 				}
 			}
-			return a.Print(terminal.List(list, all, func(c shownCertificate) string { return c.Name },
+			return a.printList(terminal.List(list, all, func(c shownCertificate) string { return c.Name },
 				column("OWNER", func(c shownCertificate) string { return c.Owner }),
 				column("OF", func(c shownCertificate) string { return c.Of }),
 				column("FROM", func(c shownCertificate) string { return clock(c.From) }),
@@ -65,7 +65,7 @@ The owners report this about themselves. Clients trust only the roster.`,
 				column("AUTHORITY SINCE", func(c shownCertificate) string { return clock(c.Authority) }),
 				wide("ENDED BEFORE", func(c shownCertificate) string { return clock(c.Floor) }),
 				wide("NAME", func(c shownCertificate) string { return c.Name }),
-			))
+			), unlessSelected(cmd, "no certificate is known, and on loopback none is needed: `writ coordinator add` gives a coordinator an address with TLS"))
 		},
 	}
 	c.Flags().StringVar(&datacenter, "dc", "", "only those of this datacenter")

@@ -48,7 +48,7 @@ func (a *app) resourceListCommand() *cobra.Command {
 				return kind != "" && o.Module != kind || node != "" && o.Node != params.Node
 			})
 			if orphaned {
-				return a.Print(orphanTable(orphans, where.datacenters))
+				return a.printList(orphanTable(orphans, where.datacenters), unlessSelected(cmd, "all that the nodes have belongs to resources: `writ resource list` shows these"))
 			}
 			params.Kind, params.Project = writ.ResourceKind(kind), a.flags.project
 			resources, err := c.Resources(cmd.Context(), params)
@@ -58,7 +58,7 @@ func (a *app) resourceListCommand() *cobra.Command {
 			if drifted {
 				resources = slices.DeleteFunc(resources, func(r writ.Resource) bool { return len(r.Drift) == 0 && r.State != catalog.Gone })
 			}
-			return a.Print(resourceTable(resources, orphans, where))
+			return a.printList(resourceTable(resources, orphans, where), unlessSelected(cmd, "there is no resource: `writ submit` runs a script that makes the first"))
 		},
 	}
 	f := c.Flags()

@@ -68,7 +68,7 @@ func (a *app) runListCommand() *cobra.Command {
 			if l.why {
 				params.Why = &l.why
 			}
-			return a.listRuns(cmd.Context(), params, l.limit)
+			return a.listRuns(cmd.Context(), params, l.limit, unlessSelected(cmd, "there is no run: `writ submit` makes the first"))
 		},
 	}
 	l.add(a, c)
@@ -145,7 +145,7 @@ func runStates() []string {
 	return names
 }
 
-func (a *app) listRuns(ctx context.Context, params api.ListRunsParams, limit int) error {
+func (a *app) listRuns(ctx context.Context, params api.ListRunsParams, limit int, none string) error {
 	c, err := a.client()
 	if err != nil {
 		return err
@@ -167,7 +167,7 @@ func (a *app) listRuns(ctx context.Context, params api.ListRunsParams, limit int
 		return cmp.Or(reasons.Next(r.Reason, r.ID, datacenters[r.Datacenter]), "writ run explain "+string(r.ID))
 	})
 	next.Wide = why.Wide
-	return a.Print(terminal.List(api.RunPage{Items: runs, NextCursor: more}, runs, func(r api.Run) string { return string(r.ID) },
+	return a.printList(terminal.List(api.RunPage{Items: runs, NextCursor: more}, runs, func(r api.Run) string { return string(r.ID) },
 		column("RUN", func(r api.Run) string { return string(r.ID) }),
 		column("STATE", func(r api.Run) string { return string(r.State) }),
 		column("SCRIPT", func(r api.Run) string { return r.Script }),
@@ -180,5 +180,5 @@ func (a *app) listRuns(ctx context.Context, params api.ListRunsParams, limit int
 		wide("PAYLOAD", func(r api.Run) string { return r.Payload.String() }),
 		next,
 		why, // last: a sentence
-	))
+	), none)
 }

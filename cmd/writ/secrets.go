@@ -218,7 +218,7 @@ func (a *app) secretListCommand() *cobra.Command {
 				}
 				secrets = append(secrets, d.Secrets...)
 			}
-			return a.Print(secretTable(list, secrets, roster))
+			return a.printList(secretTable(list, secrets, roster), unlessSelected(cmd, "no secret is known: `writ secret set` sets the first"))
 		},
 	}
 	c.Flags().StringVar(&datacenter, "dc", "", "only secrets of this datacenter")

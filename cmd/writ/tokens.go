@@ -161,7 +161,7 @@ supervisor has not signed, it lists none and says so.`,
 				}
 				tokens = append(tokens, d.Tokens...)
 			}
-			err = a.Print(terminal.List(list, tokens, func(t writ.JoinToken) string { return t.ID },
+			err = a.printList(terminal.List(list, tokens, func(t writ.JoinToken) string { return t.ID },
 				column("TOKEN", func(t writ.JoinToken) string { return t.ID }),
 				column("DATACENTER", func(t writ.JoinToken) string { return names[t.Datacenter] }),
 				column("STATE", func(t writ.JoinToken) string { return tokenState(t, time.Now()) }),
@@ -169,7 +169,7 @@ supervisor has not signed, it lists none and says so.`,
 				column("USED", tokenUse),
 				column("NODES", func(t writ.JoinToken) string { return strings.Join(t.Nodes, " ") }),
 				column("MADE BY", func(t writ.JoinToken) string { return t.CreatedBy }),
-			))
+			), unlessSelected(cmd, "no join token is known: `writ token create` makes the first"))
 			return cmp.Or(err, untrue)
 		},
 	}

@@ -40,7 +40,7 @@ which its supervisor was away does not count.`,
 				return err
 			}
 			if ofNodes {
-				return a.printOnline(cmd.Context(), c, params.Month, params.Datacenter)
+				return a.printOnline(cmd.Context(), c, params.Month, params.Datacenter, unlessSelected(cmd, "no node was online: `writ node list` shows which there are"))
 			}
 			params.Project, params.Limit = a.flags.project, client.PageSize
 			usage, err := client.All(func(cursor string) ([]api.Usage, string, error) {
@@ -54,14 +54,15 @@ which its supervisor was away does not count.`,
 			if tenant != "" {
 				usage = slices.DeleteFunc(usage, func(u api.Usage) bool { return u.Tenant != tenant })
 			}
+			none := unlessSelected(cmd, "nothing was used this month: `writ resource list` shows what there is")
 			if by != byResource {
-				return a.printUsageBy(usage, by)
+				return a.printUsageBy(usage, by, none)
 			}
 			datacenters, err := datacenterNames(cmd.Context(), c)
 			if err != nil {
 				return err
 			}
-			return a.Print(usageTable(usage, datacenters))
+			return a.printList(usageTable(usage, datacenters), none)
 		},
 	}
 	c.Flags().StringVar(&params.Month, "month", time.Now().UTC().Format("2006-01"), `the month in UTC; "" for all`)
@@ -103,7 +104,7 @@ type nodeMonth struct {
 }
 
 // printOnline shows how long nodes were online in a month, or in each if it is "".
-func (a *app) printOnline(ctx context.Context, c *client.Client, month, datacenter string) error {
+func (a *app) printOnline(ctx context.Context, c *client.Client, month, datacenter, none string) error {
 	nodes, err := c.Nodes(ctx, api.ListNodesParams{Datacenter: datacenter})
 	if err != nil {
 		return err
@@ -120,7 +121,7 @@ func (a *app) printOnline(ctx context.Context, c *client.Client, month, datacent
 			}
 		}
 	}
-	return a.Print(terminal.List(all, all, func(n nodeMonth) string { return n.Node },
+	return a.printList(terminal.List(all, all, func(n nodeMonth) string { return n.Node },
 		column("NODE", func(n nodeMonth) string { return n.Node }),
 		column("DATACENTER", func(n nodeMonth) string { return n.Datacenter }),
 		column("MONTH", func(n nodeMonth) string { return n.Month }),
@@ -130,7 +131,7 @@ func (a *app) printOnline(ctx context.Context, c *client.Client, month, datacent
 		column("NOW", func(n nodeMonth) string { return string(n.Liveness) }),
 		wide("RESTARTS", func(n nodeMonth) string { return fmt.Sprint(n.Restarts) }),
 		wide("ID", func(n nodeMonth) string { return string(n.ID) }),
-	))
+	), none)
 }
 
 func usageTable(usage []api.Usage, datacenters map[writ.DatacenterID]string) terminal.View {
@@ -201,7 +202,7 @@ func sumUsage(usage []api.Usage, by string) []usageSum {
 }
 
 // printUsageBy prints sums.
-func (a *app) printUsageBy(usage []api.Usage, by string) error {
+func (a *app) printUsageBy(usage []api.Usage, by, none string) error {
 	columns := []terminal.Column[usageSum]{column("TENANT", func(u usageSum) string { return u.Tenant })}
 	if by == byProject {
 		columns = append(columns, column("PROJECT", func(u usageSum) string { return cmp.Or(u.ProjectName, string(u.Project)) }))
@@ -214,5 +215,5 @@ func (a *app) printUsageBy(usage []api.Usage, by string) error {
 		amount("RECEIVED GIB", "received", func(u usageSum) int64 { return u.Received }, gib, "%.3f"),
 		amount("SENT GIB", "sent", func(u usageSum) int64 { return u.Sent }, gib, "%.3f"))
 	all := sumUsage(usage, by)
-	return a.Print(terminal.List(all, all, func(u usageSum) string { return cmp.Or(u.ProjectName, u.Tenant) }, columns...))
+	return a.printList(terminal.List(all, all, func(u usageSum) string { return cmp.Or(u.ProjectName, u.Tenant) }, columns...), none)
 }

@@ -180,6 +180,9 @@ func List[T any](data any, items []T, name func(T) string, columns ...Column[T])
 	return v
 }
 
+// Empty reports whether it is a list without items.
+func (v View) Empty() bool { return len(v.Rows) == 1 }
+
 // rowsOf returns the rows of a list for programs: every column, and titles that are names.
 func rowsOf[T any](items []T, columns []Column[T]) [][]string {
 	titles := make([]string, len(columns))

@@ -1,0 +1,71 @@
+package main
+
+import (
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"writ/cmd/writ/internal/terminal"
+	"writ/cmd/writ/internal/testcluster"
+)
+
+// Each command that lists something is asked where there is nothing. It says so to people, with the command that makes the first item, and gives
+// programs an empty list and no sentence.
+func TestEveryListSaysThatItIsEmpty(t *testing.T) {
+	t.Parallel()
+	s := testcluster.New(t)
+	boots := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, `{"image": "", "bytes": 0, "began": "2026-11-01T12:00:00Z", "machines": []}`)
+	}))
+	t.Cleanup(boots.Close)
+	full := []string{"library list", "user list", "project list", "coordinator list"} // modules of the program, and what `writ init` makes
+	besides := map[string][]string{"boot list": {"--boot-server", boots.URL}, "context list": {"--config", "none.yaml"}}
+	lists := []string{"pki show", "usage", "usage --by project", "usage --nodes", "resource list --orphans"}
+	for _, c := range commandTree() {
+		if c.Name() == "list" {
+			lists = append(lists, strings.TrimPrefix(c.CommandPath(), "writ "))
+		}
+	}
+	commands := regexp.MustCompile("`writ ([a-z ]+)")
+	for _, list := range lists {
+		ask := func(more ...string) (out, said string) {
+			t.Helper()
+			out, said, code := s.Try(slices.Concat(strings.Fields(list), besides[list], more)...)
+			if code != 0 {
+				t.Errorf("%s %v: exit %d\n%s", list, more, code, said)
+			}
+			return out, said
+		}
+		out, said := ask()
+		if slices.Contains(full, list) {
+			if strings.Count(out, "\n") < 2 {
+				t.Errorf("%s is empty:\n%s", list, out)
+			}
+			continue
+		}
+		named := commands.FindStringSubmatch(said)
+		if strings.Count(out, "\n") != 1 || named == nil {
+			t.Errorf("%s prints\n%s%s", list, out, said)
+			continue
+		}
+		if c, rest, err := (&app{Terminal: terminal.New(os.Stdin, nil, nil, nil)}).root().Find(strings.Fields(named[1])); err != nil || len(rest) > 0 || c.HasSubCommands() && c.Name() != "hold" {
+			t.Errorf("%s names the command %q", list, named[0])
+		}
+		out, said = ask("-o", "json")
+		if !json.Valid([]byte(out)) || strings.Contains(out, "null") || !strings.Contains(out, "[]") || said != "" {
+			t.Errorf("%s -o json is not an empty list: %s%s", list, out, said)
+		}
+	}
+	for _, silent := range []string{"--output=name", "--output=csv", "--quiet"} {
+		if _, said, code := s.Try("run", "list", silent); said != "" || code != 0 {
+			t.Errorf("run list %s: exit %d, %q", silent, code, said)
+		}
+	}
+	s.Says(0, []string{"nothing is there for --project and --state"}, "run", "list", "--state", "failed", "--project", "default")
+}
