@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -17,6 +19,7 @@ import (
 
 	"writ"
 	"writ/identity/secret"
+	"writ/internal/tracing"
 	"writ/runner"
 	"writ/sal"
 	"writ/sal/catalog"
@@ -68,12 +71,15 @@ func (d *talker) Do(_ context.Context, r sal.Request) (sal.Outcome, error) {
 }
 
 func TestASecretEndsAtTheDriver(t *testing.T) {
+	var spans []tracing.Span
+	defer func() { searchSpans(t, spans, 5) }()
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
 		d := &talker{}
 		n := newFixture(t).fresh(func(r *runner.Runner) {
 			d.Driver = r.Drivers[1]
 			r.Drivers[1] = d
+			r.Record = func(s tracing.Span) { spans = append(spans, s) } // of one job after the other
 			r.Log = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 		})
 		told, beat := "", writ.Beat{}
@@ -134,6 +140,26 @@ func TestASecretEndsAtTheDriver(t *testing.T) {
 			return err
 		}))
 	})
+}
+
+// searchSpans sends spans to a collector, and looks for the secret in all that it gets.
+func searchSpans(t *testing.T, spans []tracing.Span, want int) {
+	t.Helper()
+	var got bytes.Buffer
+	collector := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { _, _ = got.ReadFrom(r.Body) }))
+	exporter, err := tracing.Open(t.Context(), tracing.Settings{URL: collector.URL, Ratio: 1, Service: "writ-test", Log: slog.New(slog.DiscardHandler)})
+	must(t, err)
+	for _, s := range spans {
+		exporter.Record(s)
+	}
+	must(t, exporter.Close())
+	collector.Close() // and no handler goes on
+	if n := strings.Count(got.String(), "writ.operation"); len(spans) != want || n != want {
+		t.Errorf("%d spans, and %d of them at the collector; want %d", len(spans), n, want)
+	}
+	if bytes.Contains(got.Bytes(), []byte(strings.TrimSpace(canary))) || !strings.Contains(got.String(), "cannot log in with <secret db-password>") {
+		t.Errorf("the spans: %q", got.String())
+	}
 }
 
 func TestASecretThatIsNotTheRightOneStopsTheJob(t *testing.T) {

@@ -8,6 +8,7 @@ import (
 	"io"
 	"io/fs"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -47,7 +48,8 @@ run.output({sum: sum.stdout, echo: echo.stdout, env: env.stdout, version: store.
 func TestASecretIsFoundNowhere(t *testing.T) {
 	t.Parallel()
 	broker := testenv.Redis(t)
-	s := testcluster.New(t, "WRIT_LOG_LEVEL=debug")
+	collector, spans := rawSpans(t)
+	s := testcluster.New(t, "WRIT_LOG_LEVEL=debug", "WRIT_TRACES="+collector, "OTEL_BSP_SCHEDULE_DELAY=100")
 	s.Add(testcluster.Datacenter{Name: "dc1", Redis: broker.URL, Nodes: 1, Speed: "0"})
 	heard := hear(s, "/v1/events", "/live/", "/live/runs")
 
@@ -82,7 +84,19 @@ run.output({version: herodb.create("store", {memory_mib: 64, password: run.secre
 		t.Errorf("the list:\n%s", list)
 	}
 
+	s.Script("fails.tengo", `
+run := import("run")
+import("machine").create("fail-vm", {cpus: 1, memory_mib: 64, env: {PASSWORD: run.secret("db-password")}})
+`)
+	if _, said, code := s.Try("submit", "fails.tengo"); code != writ.ExitFailed {
+		t.Errorf("a run of a driver that fails: exit %d\n%s", code, said)
+	}
+	for _, span := range []string{"writ submit", "deliver", "fails.tengo", "machine.create fail-vm", "carry out", "driver simulated", "INJECTED_FINAL: "} {
+		s.Until("the collector has "+span, func(context.Context) bool { return bytes.Contains(spans(), []byte(span)) })
+	}
+
 	answers := answersOf(s, last)
+	answers["the collector of traces"] = spans()
 	for name, p := range s.Procs {
 		answers["what "+name+" said"] = []byte(p.Said())
 	}
@@ -107,6 +121,27 @@ run.output({version: herodb.create("store", {memory_mib: 64, password: run.secre
 	}
 	if _, said, code := s.Try("submit", "again.tengo"); code != writ.ExitFailed || !strings.Contains(said, "has no secret db-password") {
 		t.Errorf("after it was removed: exit %d\n%s", code, said)
+	}
+}
+
+// rawSpans is a collector of traces. It returns its address, and what returns all bytes that it was sent.
+func rawSpans(t *testing.T) (url string, got func() []byte) {
+	var mu sync.Mutex
+	var all bytes.Buffer
+	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			t.Error(err)
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		all.Write(body)
+	}))
+	t.Cleanup(server.Close)
+	return server.URL, func() []byte {
+		mu.Lock()
+		defer mu.Unlock()
+		return bytes.Clone(all.Bytes())
 	}
 }
 
