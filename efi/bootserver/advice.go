@@ -22,8 +22,14 @@ const startsInVain = 3
 // Advice says how far the machine is, and what to look at if it should be further.
 func (m Machine) Advice(now time.Time) string {
 	advice := m.advice(now)
+	if m.Ended != "" && m.Ended != m.Text {
+		advice += "; " + m.Ended
+	}
 	if m.Starts >= startsInVain {
-		advice += fmt.Sprintf(". It started %s and did not join", times(m.Starts))
+		advice += fmt.Sprintf(". It started %s within %s and did not join", times(m.Starts), duration(now.Sub(m.began)))
+		if m.Step == StepLoading || m.Step == StepSent { // a kernel that panics before writ runs is started again for ever
+			advice += ", and reports nothing now: if its console shows that its kernel panics, start another image"
+		}
 	}
 	return advice
 }

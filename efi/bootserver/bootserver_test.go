@@ -248,9 +248,10 @@ func TestEachStepOfAStartIsSeenFromTheOtherSide(t *testing.T) {
 func TestAMachineThatStartsInVainIsNamed(t *testing.T) {
 	f := newFixture(t, nil)
 	for starts := 1; starts <= 5; starts++ {
+		f.pass(2 * time.Minute)
 		f.get("/boot/ipxe?mac=" + macName)
 		f.report(macName, progress.Report{Stage: progress.StageRunner, Text: "started"})
-		if r := f.row(); strings.Contains(r.Advice, fmt.Sprintf("It started %d times and did not join", starts)) != (starts >= 3) {
+		if r := f.row(); strings.Contains(r.Advice, fmt.Sprintf("It started %d times within %d min and did not join", starts, 2*(starts-1))) != (starts >= 3) {
 			t.Errorf("after %d starts the advice is %s", starts, r.Advice)
 		}
 	}
@@ -258,6 +259,46 @@ func TestAMachineThatStartsInVainIsNamed(t *testing.T) {
 	f.get("/boot/ipxe?mac=" + macName)
 	if r := f.row(); r.Starts != 1 || strings.Contains(r.Advice, "did not join") {
 		t.Errorf("after it joined the machine is %+v", r)
+	}
+}
+
+// The kernel of a machine may panic before it can report anything. What is seen then is that the image is sent again and again.
+func TestAMachineThatGetsItsImageAgainAndAgainMayPanic(t *testing.T) {
+	f := newFixture(t, nil)
+	for range 5 {
+		f.get("/boot/ipxe?mac=" + macName)
+		f.get(imagePath + ImageName(f.Digest()) + "?mac=" + macName)
+		f.pass(90 * time.Second)
+	}
+	if r := f.row(); !strings.HasSuffix(r.Advice, ". It started 5 times within 7 min and did not join, and reports nothing now: if its console shows that its kernel panics, start another image") {
+		t.Errorf("the advice is %s", r.Advice)
+	}
+}
+
+// Machines that start from a disk ask for no script. Their reports say that they start, and how the start before ended.
+func TestStartsFromADiskAreCountedAndSayHowTheLastOneEnded(t *testing.T) {
+	f := newFixture(t, nil)
+	const ended = "the last start of this machine ended with: Kernel panic - not syncing: x"
+	for range 4 {
+		f.report(macName, progress.Report{Stage: progress.StageStart})
+		f.report(macName, progress.Report{Stage: progress.StageStart}) // the answer was lost
+		f.report(macName, progress.Report{Stage: progress.StagePanic, Text: ended, Failed: true})
+		if r := f.row(); r.Advice != "panic: "+ended && r.Starts < startsInVain {
+			t.Errorf("the advice is %s", r.Advice)
+		}
+		f.report(macName, progress.Report{Stage: progress.StageNetwork})
+		f.pass(time.Minute)
+	}
+	if r := f.row(); r.Starts != 4 || !strings.HasSuffix(r.Advice, "; "+ended+". It started 4 times within 4 min and did not join") {
+		t.Errorf("the machine is %+v", r)
+	}
+	f.report(macName, progress.Report{Stage: progress.StageStart})
+	if r := f.row(); r.Ended != "" {
+		t.Errorf("what was said of a start before is still there: %s", r.Ended)
+	}
+	f.report(macName, progress.Report{Stage: progress.StagePanic, Text: "twice", Failed: true, Held: true, Next: "start another image"})
+	if r := f.row(); !strings.HasPrefix(r.Advice, "held at panic for 0 s: twice. Next: start another image") || r.Ended != "" {
+		t.Errorf("the machine is %+v", r)
 	}
 }
 

@@ -1,11 +1,13 @@
 package bootserver
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 	"sync"
 	"time"
 
+	"writ/efi/progress"
 	"writ/internal/limit"
 )
 
@@ -33,11 +35,13 @@ type Machine struct {
 	Held   bool      `json:"held,omitempty"` // it failed twice in the same way, and is tried seldom
 	Node   string    `json:"node,omitempty"` // what it is called as a node
 
-	Address string `json:"address"` // where its last request came from
-	Serial  string `json:"serial,omitempty"`
-	UUID    string `json:"uuid,omitempty"`
-	Asset   string `json:"asset,omitempty"`
-	Starts  int    `json:"starts"` // how often it was started since it joined last
+	Address string    `json:"address"` // where its last request came from
+	Serial  string    `json:"serial,omitempty"`
+	UUID    string    `json:"uuid,omitempty"`
+	Asset   string    `json:"asset,omitempty"`
+	Starts  int       `json:"starts"`          // how often it was started since it joined last
+	Ended   string    `json:"ended,omitempty"` // what it says of the end of the start before: a panic of the kernel, its watchdog
+	began   time.Time // the first of these starts
 
 	// Failures is how often iPXE could not load or start the image, since the machine was started.
 	Failures int `json:"failures,omitempty"`
@@ -56,6 +60,32 @@ func (m *Machine) reach(step string, failed bool, text string, now time.Time) {
 		m.Since = now
 	}
 	m.Step, m.Failed, m.Text, m.Next, m.Held = step, failed, text, "", false
+}
+
+// start notes that the machine was started.
+func (m *Machine) start(now time.Time) {
+	if m.Starts == 0 {
+		m.began = now
+	}
+	m.Starts++
+	m.Ended = ""
+}
+
+// report notes what a machine says of itself.
+func (m *Machine) report(r progress.Report, now time.Time) {
+	if r.Stage == progress.StageStart && !slices.Contains([]string{StepScript, StepLoading, StepSent, progress.StageStart}, m.Step) {
+		m.start(now) // from a disk, so that it has asked for nothing before
+	}
+	if r.Failed && !r.Held && (r.Stage == progress.StagePanic || r.Stage == progress.StageWatchdog) {
+		m.Ended = r.Text
+	}
+	m.reach(r.Stage, r.Failed, r.Text, now)
+	m.Next, m.Held = r.Next, r.Held
+	m.Node, m.Failures = cmp.Or(r.Node, m.Node), 0
+	m.reported = cmp.Or(r.Settings, m.reported)
+	if r.Stage == progress.StageJoined {
+		m.Starts = 0
+	}
 }
 
 // table has the machines.

@@ -254,7 +254,7 @@ func (m *Machine) ask(query func(string) string, now time.Time) {
 		m.Failures++
 	} else { // the machine starts
 		m.Since, m.Node, m.Failures = now, "", 0
-		m.Starts++
+		m.start(now)
 	}
 	m.reach(StepScript, false, "", now)
 	m.Image, m.Sent, m.Size = "", 0, 0
@@ -315,15 +315,7 @@ func (s *Server) answerReport(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	report = report.Clean()
-	s.note(r, mac, func(m *Machine) {
-		m.reach(report.Stage, report.Failed, report.Text, s.Now())
-		m.Next, m.Held = report.Next, report.Held
-		m.Node, m.Failures = cmp.Or(report.Node, m.Node), 0
-		m.reported = cmp.Or(report.Settings, m.reported)
-		if report.Stage == progress.StageJoined {
-			m.Starts = 0
-		}
-	})
+	s.note(r, mac, func(m *Machine) { m.report(report, s.Now()) })
 	w.WriteHeader(http.StatusNoContent)
 }
 

@@ -27,6 +27,7 @@ const Path = "/boot/report/"
 // The stages that mean something to a boot server. Others are shown as they are.
 const (
 	StageStart   = "start"   // the kernel runs
+	StagePanic   = "panic"   // the kernel panicked at the end of the start before
 	StageData    = "data"    // the disk with the data of the node
 	StageConfig  = "config"  // settings
 	StageNetwork = "network" // a card has an address
@@ -37,6 +38,8 @@ const (
 	StageApprove = "approve" // the datacenter has decided
 	StageJoined  = "joined"  // the node serves
 	StageOff     = "off"     // the machine turns off, or starts again
+
+	StageWatchdog = "watchdog" // it restarts a machine that hangs
 )
 
 // Report says which stage a machine has reached.
