@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"writ"
 )
@@ -29,6 +30,8 @@ type Config struct {
 	Boot string // where the stages of the start are reported to, http://HOST/PATH; nowhere if ""
 
 	TimeServers []string // asked by NTP; the clock of the machine is believed if there are none
+
+	Watchdog time.Duration // after which a machine that hangs is restarted; as usual if 0, and never if noWatchdog
 
 	Interface   string         // name or hardware address of the network card that the next three are for; every card if ""
 	VLAN        int            // the card has its addresses in this VLAN, and none outside; 0 for none
@@ -91,6 +94,10 @@ var settings = []setting{
 		return err
 	}},
 	{prefix + "ntp", func(c *Config, v string) error { c.TimeServers = strings.Split(v, ","); return nil }},
+	{prefix + "watchdog", func(c *Config, v string) (err error) {
+		c.Watchdog, err = parseWatchdog(v)
+		return err
+	}},
 	{prefix + "interface", func(c *Config, v string) error { c.Interface = strings.ToLower(v); return nil }},
 	{vlanWord, func(c *Config, v string) error {
 		id, err := strconv.Atoi(v)

@@ -66,6 +66,8 @@ func TestMain(m *testing.M) {
 		os.Exit(3)
 	case len(os.Args) == 2 && os.Args[1] == "contained":
 		changeRoot()
+	case len(os.Args) == 2 && os.Args[1] == "breaker":
+		breakMachine()
 	case len(os.Args) == 2 && os.Args[1] == "own-proc":
 		mountProc()
 	case len(os.Args) == 2 && os.Args[1] == "short":
@@ -328,28 +330,18 @@ func bootServer(t *testing.T) (port string, reported func() (string, bootserver.
 	}
 }
 
-// A guest is started by QEMU with the kernel and the files of an image, without firmware. Its first process prepares the machine, and a runner finds
-// all that it needs, and no secret where it is not looked for.
-func TestTheFirstProcessPreparesAMachine(t *testing.T) {
-	t.Parallel()
-	qemu, kernel := testenv.Need(t, "qemu-system-x86_64"), testenv.Kernel(t)
-	stub, err := os.ReadFile(testenv.Unpacked(t, testenv.EFIStub))
-	if err != nil {
-		t.Fatal(err)
-	}
-	dir := t.TempDir()
-	program := filepath.Join(dir, "program")
+// guestImage is an image whose program is this test.
+func guestImage(t *testing.T, kernel testenv.KernelFiles, services []boot.Service) *image.Image {
+	t.Helper()
+	program := filepath.Join(t.TempDir(), "program")
 	build := exec.Command("go", "test", "-c", "-trimpath", "-ldflags=-s -w", "-o", program, "writ/efi/boot")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if said, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("build the tests: %v\n%s", err, said)
 	}
-	recipe := image.Recipe{Stub: stub, Modules: os.DirFS(kernel.Modules), Cmdline: image.DefaultCmdline, Settings: []string{
+	recipe := image.Recipe{Modules: os.DirFS(kernel.Modules), Cmdline: image.DefaultCmdline, Settings: []string{
 		"writ.supervisor=https://10.0.2.2:7441", "writ.redis=rediss://10.0.2.2:6379/0",
-	}, Services: []boot.Service{
-		{Name: "faulty", Command: []string{boot.Program, "faulty"}},
-		{Name: "slow", Command: []string{boot.Program, "service"}, Socket: serviceSocket},
-	}}
+	}, Services: services}
 	usual, err := texts.Text(texts.Cloud)
 	if err != nil {
 		t.Fatal(err)
@@ -360,7 +352,9 @@ func TestTheFirstProcessPreparesAMachine(t *testing.T) {
 	}
 	recipe.Wanted, recipe.Start = of.Modules.Wanted, of.Modules.Start
 	recipe.Packages, recipe.Extra = os.DirFS("/"), []image.Extra{{Name: of.Programs[0].At, Program: true}}
-	for file, into := range map[string]*[]byte{kernel.Image: &recipe.Kernel, program: &recipe.Program, testenv.Need(t, "mkfs.btrfs"): &recipe.Extra[0].Data} {
+	for file, into := range map[string]*[]byte{
+		testenv.Unpacked(t, testenv.EFIStub): &recipe.Stub, kernel.Image: &recipe.Kernel, program: &recipe.Program, testenv.Need(t, "mkfs.btrfs"): &recipe.Extra[0].Data,
+	} {
 		if *into, err = os.ReadFile(file); err != nil {
 			t.Fatal(err)
 		}
@@ -369,6 +363,18 @@ func TestTheFirstProcessPreparesAMachine(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return made
+}
+
+// A guest is started by QEMU with the kernel and the files of an image, without firmware. Its first process prepares the machine, and a runner finds
+// all that it needs, and no secret where it is not looked for.
+func TestTheFirstProcessPreparesAMachine(t *testing.T) {
+	t.Parallel()
+	qemu, kernel := testenv.Need(t, "qemu-system-x86_64"), testenv.Kernel(t)
+	made, dir := guestImage(t, kernel, []boot.Service{
+		{Name: "faulty", Command: []string{boot.Program, "faulty"}},
+		{Name: "slow", Command: []string{boot.Program, "service"}, Socket: serviceSocket},
+	}), t.TempDir()
 	initrd := filepath.Join(dir, "initrd")
 	if err := os.WriteFile(initrd, section(t, made, ".initrd"), 0o600); err != nil {
 		t.Fatal(err)
@@ -403,7 +409,7 @@ func TestTheFirstProcessPreparesAMachine(t *testing.T) {
 	}
 	for _, want := range []string{clockLine, "clock    set by ", "start    writ of a test on Linux 6.", "data     /dev/vda, btrfs made with the label of-guest-1", "eth1 10.0.2.15/24, gateway 10.0.2.2, by DHCP",
 		"eth1 fec0::5054:ff:fe12:3457/64, gateway fe80::2, advertised by a router for ", "eth2.7 " + vlanCard + ", by DHCP from 192.0.2.1", "service  faulty ended with exit code 3: no such (redacted); starts again in 1s",
-		"service  slow is ready", "the runner says (redacted)", "--- PASS: TestInside", "told to turn off", "bye"} {
+		"watchdog Software Watchdog restarts the machine if it hangs for 60 s", "service  slow is ready", "the runner says (redacted)", "--- PASS: TestInside", "told to turn off", "bye"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("the guest does not say %q", want)
 		}
@@ -430,7 +436,7 @@ func TestTheFirstProcessPreparesAMachine(t *testing.T) {
 			t.Errorf("the boot server is told %q", not)
 		}
 	}
-	for _, not := range []string{guestToken, "canary", "error:", "--- FAIL", "killed"} {
+	for _, not := range []string{guestToken, "canary", "error:", "--- FAIL", "killed", "watchdog did not stop"} {
 		if strings.Contains(text, not) {
 			t.Errorf("the guest says %q", not)
 		}

@@ -33,6 +33,8 @@ type machine struct {
 	loader    *loader
 	network   network
 	processes processes
+	watchdog  watchdog
+	lastEnd   lastEnd
 	work      sync.WaitGroup // what ends when the machine is turned off, the runner too
 	services  sync.WaitGroup // programs of the image that the runner needs until it has ended
 	reports   *reports
@@ -58,6 +60,7 @@ func (m *Machine) Main() {
 	run.stage("off", "bye")
 	run.close(showWithin)
 	unix.Sync()
+	_ = run.watchdog.disarm() // else it would restart the machine, which is what is left then
 	_ = unix.Reboot(how)
 	select {} // until the firmware has done it
 }
@@ -95,12 +98,19 @@ func (m *machine) run(moved error) (how int) {
 		m.fail("mounts", moved)
 	}
 	ctx, off := m.untilOff()
-	m.processes.reap()
+	m.processes.reap(m.watchdog.alive)
 	if err := m.readConfig(); err != nil {
 		m.fail("config", err)
 	}
 	go m.logs.readKernel()
-	m.loadModules()
+	m.openModules()
+	m.readLastEnd()
+	if m.lastEnd.still() {
+		m.loadFew()
+	} else {
+		m.loadModules()
+	}
+	m.armWatchdog()
 	m.watchPowerButton(ctx, off)
 	running, endServices := context.WithCancel(context.WithoutCancel(ctx))
 	stopReports := m.boot(ctx, running)
@@ -108,6 +118,7 @@ func (m *machine) run(moved error) (how int) {
 	end, _ := errors.AsType[ending](context.Cause(ctx))
 	how = end.reboot
 	m.status.off()
+	m.watchdog.off(offWithin)
 	m.stage("off", "%v", context.Cause(ctx))
 	stopReports()
 	m.work.Wait()
@@ -126,6 +137,12 @@ func (m *machine) run(moved error) (how int) {
 // Services run as long as running.
 func (m *machine) boot(ctx, running context.Context) (stopReports func()) {
 	stopReports = func() {}
+	if m.lastEnd.held() {
+		m.stop(progress.StagePanic, m.lastEnd.trouble())
+		if m.config.Boot == "" || m.lastEnd.still() { // a driver of a network card may be what makes the kernel panic
+			return stopReports
+		}
+	}
 	if m.config.Boot != "" { // the network comes first, so that the boot server is told what holds up the rest
 		if m.connect(ctx) != nil {
 			return stopReports
@@ -133,6 +150,10 @@ func (m *machine) boot(ctx, running context.Context) (stopReports func()) {
 		reporting, cancel := context.WithCancel(context.WithoutCancel(ctx))
 		go m.reports.run(reporting, &http.Transport{DisableKeepAlives: true}, m.config.Boot)
 		stopReports = func() { m.reports.end(cancel); cancel() }
+	}
+	if m.lastEnd.held() { // once more: this is what the boot server and the page have to have last
+		m.stop(progress.StagePanic, m.lastEnd.trouble())
+		return stopReports
 	}
 	m.bootNode(ctx, running)
 	return stopReports
@@ -149,6 +170,7 @@ func (m *machine) bootNode(ctx, running context.Context) {
 	if err := m.logs.begin(LogsAt); err != nil {
 		m.fail("data", err)
 	}
+	m.forget()
 	if err := m.config.Missing(m.Joined()); err != nil {
 		m.stop(progress.StageConfig, err)
 		return
@@ -304,11 +326,18 @@ func mountWholeProc() error {
 	return nil
 }
 
-// loadModules loads what is there for all machines, and what devices ask for.
-func (m *machine) loadModules() {
+// openModules finds the modules that the image has.
+func (m *machine) openModules() {
 	var err error
 	if m.loader, err = newLoader(); err != nil {
+		m.loader = nil
 		m.fail("modules", err)
+	}
+}
+
+// loadModules loads what is there for all machines, and what devices ask for.
+func (m *machine) loadModules() {
+	if m.loader == nil {
 		return
 	}
 	list, err := os.ReadFile(LoadAt)
@@ -350,6 +379,9 @@ func Modprobe(args []string) int {
 	return 0
 }
 
+// parameters are those of modules that need some. A watchdog of the kernel panics, so that its last words are kept.
+var parameters = map[string]string{softwareWatchdog: "soft_panic=1", "efi_pstore": "pstore_disable=0"}
+
 // load loads a module into the kernel. One that is there already is fine.
 func load(one *modules.Module) error {
 	file, err := os.Open(filepath.Join(ModulesAt, release(), one.Path))
@@ -357,7 +389,7 @@ func load(one *modules.Module) error {
 		return err
 	}
 	defer file.Close()
-	if err := unix.FinitModule(int(file.Fd()), "", 0); err != nil && !errors.Is(err, unix.EEXIST) {
+	if err := unix.FinitModule(int(file.Fd()), parameters[one.Name], 0); err != nil && !errors.Is(err, unix.EEXIST) {
 		return err
 	}
 	return nil

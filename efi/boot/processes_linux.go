@@ -17,14 +17,20 @@ type processes struct {
 	ended map[int]chan unix.WaitStatus
 }
 
-// reap takes the end of every child, for as long as the machine runs.
-func (p *processes) reap() {
+// reap takes the end of every child, for as long as the machine runs. It calls turned each time when it has done so, and every few seconds: one that
+// could start no program, or notice no end, calls nothing.
+func (p *processes) reap(turned func()) {
 	p.ended = map[int]chan unix.WaitStatus{}
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, unix.SIGCHLD)
 	go func() {
-		for range signals {
+		for turn := time.NewTicker(aliveEvery); ; {
+			select {
+			case <-signals:
+			case <-turn.C:
+			}
 			p.take()
+			turned()
 		}
 	}()
 }

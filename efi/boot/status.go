@@ -56,6 +56,7 @@ type status struct {
 	beside   beside // what does not work though the start goes on
 	clock    string // what is wrong with it, "" if nothing is known to be
 	services []serviceSeen
+	more     []field // what the page has besides
 }
 
 // serviceSeen is how a service was last.
@@ -211,6 +212,14 @@ func (s *status) service(name, wrong string) {
 	}
 }
 
+// also has the page show something more.
+func (s *status) also(f field) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	f.value = progress.Text(f.value, progress.MaxText)
+	s.more = append(s.more, f)
+}
+
 // clockIs says what is wrong with the clock, "" if it is right.
 func (s *status) clockIs(wrong string) {
 	s.mu.Lock()
@@ -322,6 +331,7 @@ func (s *status) showPage() {
 		{"name", s.now.Name}, {"datacenter", s.now.Datacenter}, {"addresses", addresses}, {"fingerprint", s.now.Fingerprint}, {"version", s.version},
 		{"services", s.serviceText()}, {"clock", progress.Text(s.clock, progress.MaxText)}, {"trouble", s.trouble()},
 	}
+	fields = append(fields, s.more...)
 	if slices.Contains([]condition{held, stopped, failing}, s.shown) {
 		fields = append(fields, s.hold.fields(s.since(), s.beside.next())...)
 	}

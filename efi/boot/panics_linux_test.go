@@ -1,0 +1,186 @@
+package boot_test
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"writ/efi/boot"
+	"writ/internal/testenv"
+)
+
+// breakMachine stops the first process of a machine, or has its kernel panic, as its command line says.
+func breakMachine() {
+	cmdline, err := os.ReadFile("/proc/cmdline")
+	const frozen = "/sys/fs/cgroup/frozen"
+	switch {
+	case err != nil:
+	case strings.Contains(string(cmdline), "test.break=stop"):
+		err = errors.Join(os.Mkdir(frozen, 0o755), os.WriteFile(frozen+"/cgroup.procs", []byte("1"), 0), os.WriteFile(frozen+"/cgroup.freeze", []byte("1"), 0))
+	default:
+		err = os.WriteFile("/proc/sysrq-trigger", []byte("c"), 0)
+	}
+	if err != nil {
+		fmt.Println(err)
+		os.Exit(1)
+	}
+	select {}
+}
+
+// patience is how long a machine may take to say something, on a host that is busy.
+const patience = 3 * time.Minute
+
+// broken is a machine with firmware that breaks at each start.
+type broken struct {
+	t     *testing.T
+	qmp   string
+	lines chan string // of its serial line
+	said  bytes.Buffer
+	ended chan error
+}
+
+func startBroken(t *testing.T, kernel, vars, words string) *broken {
+	t.Helper()
+	b := &broken{t: t, qmp: filepath.Join(t.TempDir(), "qmp"), lines: make(chan string, 1<<16), ended: make(chan error, 1)}
+	cmd := exec.Command(testenv.Need(t, "qemu-system-x86_64"), "-nodefaults", "-no-user-config", "-display", "none", "-serial", "stdio",
+		"-machine", "q35", "-accel", "tcg", "-cpu", "max", "-smp", "2", "-m", "1024", "-qmp", "unix:"+b.qmp+",server=on,wait=off",
+		"-drive", "if=pflash,format=raw,unit=0,readonly=on,file="+testenv.Unpacked(t, testenv.FirmwareCode), "-drive", "if=pflash,format=raw,unit=1,file="+vars,
+		"-kernel", kernel, "-append", "console=ttyS0 quiet panic=1 no_timer_check unknown_nmi_panic "+words, "-netdev", "user,id=n0", "-device", "virtio-net-pci,netdev=n0,romfile=")
+	serial, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		defer close(b.lines)
+		for lines := bufio.NewScanner(serial); lines.Scan(); {
+			b.lines <- strings.ReplaceAll(lines.Text(), "\r", "")
+		}
+		b.ended <- cmd.Wait()
+	}()
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		for line := range b.lines {
+			b.said.WriteString(line + "\n")
+		}
+		t.Logf("the machine said:\n%s", b.said.String())
+	})
+	return b
+}
+
+// await reads what the machine says until a line has a text. None before it may have one of these.
+func (b *broken) await(text string, not ...string) {
+	b.t.Helper()
+	for late := time.After(patience); ; {
+		select {
+		case line, ok := <-b.lines:
+			b.said.WriteString(line + "\n")
+			if strings.Contains(line, text) {
+				return
+			}
+			for _, other := range not {
+				if strings.Contains(line, other) {
+					b.t.Fatalf("the machine says %q before it says %q", line, text)
+				}
+			}
+			if !ok {
+				b.t.Fatalf("the machine ended before it said %q", text)
+			}
+		case <-late:
+			b.t.Fatalf("the machine does not say %q", text)
+		}
+	}
+}
+
+// do has QEMU do something to the machine.
+func (b *broken) do(command string) {
+	b.t.Helper()
+	conn, err := net.Dial("unix", b.qmp)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	defer conn.Close()
+	_, err = fmt.Fprintf(conn, `{"execute": "qmp_capabilities"}{"execute": %q}`, command)
+	answers := json.NewDecoder(conn)
+	for done := 0; err == nil && done < 2; {
+		var answer map[string]any // or an event
+		err = answers.Decode(&answer)
+		if answer["error"] != nil {
+			b.t.Fatalf("%s: %v", command, answer)
+		}
+		if answer["return"] != nil {
+			done++
+		}
+	}
+	if err != nil {
+		b.t.Fatalf("%s: %v", command, err)
+	}
+}
+
+// turnOff presses the power button, and waits until the machine is off.
+func (b *broken) turnOff() {
+	b.t.Helper()
+	b.do("system_powerdown")
+	b.await("bye", "service ")
+	select {
+	case err := <-b.ended:
+		if err != nil {
+			b.t.Errorf("the machine ended: %v", err)
+		}
+	case <-time.After(patience):
+		b.t.Fatal("the machine does not turn off")
+	}
+}
+
+// The watchdog restarts a machine whose first process was stopped. The next start shows the last words of the kernel. The same again, and the machine
+// is held and starts no service, until it was turned off and on.
+func TestAMachineThatHangsIsRestartedAndHeldTheSecondTime(t *testing.T) {
+	testenv.Nightly(t, "TestAKernelThatPanicsAtTheEndOfTwoStartsIsHeld, TestAWatchdogGetsSignsOfLifeUntilTheMachineShouldBeOff and others have each part without a machine")
+	kernel := testenv.Kernel(t)
+	made := guestImage(t, kernel, []boot.Service{{Name: "breaker", Command: []string{boot.Program, "breaker"}, Socket: serviceSocket}})
+	dir := t.TempDir()
+	node, vars := filepath.Join(dir, "node.efi"), filepath.Join(dir, "vars.fd")
+	text, err := os.ReadFile(testenv.Unpacked(t, testenv.FirmwareVars))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(os.WriteFile(node, made.Data, 0o600), os.WriteFile(vars, text, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	const words = "writ.join=" + guestToken + " writ.supervisor=https://10.0.2.2:7441 writ.redis=rediss://10.0.2.2:6379/0 writ.watchdog=10 "
+
+	b := startBroken(t, node, vars, words+"test.break=stop")
+	b.await("watchdog Software Watchdog restarts the machine if it hangs for 10 s", "error:")
+	b.await("service  breaker started as process")
+	b.await("] start ")
+	b.await("  kernel: Kernel panic - not syncing: Software Watchdog Timer expired")
+	b.await("panic    error: the last start of this machine ended with: Kernel panic - not syncing: Software Watchdog Timer expired")
+	b.await("service  breaker started as process")
+	b.await("] start ")
+	b.await("panic    error: the kernel panicked in the same way at the end of two starts: Kernel panic - not syncing: Software Watchdog Timer expired", "service ")
+	b.await("This machine is held at panic", "service ")
+	b.await("    goes on      not by itself: turn the machine off", "service ")
+	b.do("inject-nmi")
+	b.await("] start ")
+	b.await("modules  button and evdev only", "service ", "network ")
+	b.await("panic    error: the kernel panicked while this machine was held: Kernel panic - not syncing: NMI: Not continuing", "service ", "network ")
+	b.await("This machine is held at panic", "service ", "network ")
+	b.turnOff()
+
+	b = startBroken(t, node, vars, words+"test.break=panic")
+	b.await("service  breaker started as process", "panic    ", "error:")
+	b.await("] start ")
+	b.await("panic    error: the last start of this machine ended with: Kernel panic - not syncing: sysrq triggered crash")
+	b.await("service  breaker started as process")
+}

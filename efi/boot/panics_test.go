@@ -1,0 +1,185 @@
+package boot
+
+import (
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"testing/fstest"
+	"time"
+)
+
+// panicked is what pstore shows of a kernel that panicked at a time: the first part has the last lines.
+func panicked(pstore fstest.MapFS, at time.Time, why string, first ...string) {
+	texts := []string{
+		"<6>[   12.345678] a line before\n<0>[   12.500000] Kernel panic - not syncing: " + why + "\n<4>[   12.500001] Call Trace:\n",
+		strings.Join(append(first, "<6>[    1.000000] the kernel starts\n"), ""),
+	}
+	for i, text := range texts {
+		part := i + 1
+		pstore[fmt.Sprintf("dmesg-efi_pstore-%d%02d001", at.Unix(), part)] = &fstest.MapFile{Data: fmt.Appendf(nil, "Panic#1 Part%d\n%s", part, text), ModTime: at}
+	}
+}
+
+// found are the crashes of a directory.
+func found(t *testing.T, pstore fstest.MapFS) []crash {
+	t.Helper()
+	records, _, err := readRecords(pstore)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return crashes(records)
+}
+
+var firstPanic = time.Date(2026, 11, 27, 3, 0, 0, 0, time.UTC)
+
+func TestTheLastWordsOfAKernelArePutTogether(t *testing.T) {
+	pstore := fstest.MapFS{
+		"console-ramoops-0":  {Data: []byte("none of them")},
+		"dmesg-efi_pstore-1": {Data: []byte("Oops#1 Part1\n<4>[    3.0] an oops\n"), ModTime: firstPanic.Add(-time.Minute)},
+		"dmesg-erst-2.enc.z": {Data: []byte("x\x9c not unpacked")},
+		"dmesg-efi_pstore-3": {Data: []byte("Panic#1 Part")},
+	}
+	panicked(pstore, firstPanic.Add(time.Minute), "second", "<4>[    3.000000][    T1] RIP: 0010:btrfs_foo+0x12/0x30\n", "<4>[    3.100000] RIP: 0033:0x7f\n")
+	panicked(pstore, firstPanic, "first \x1b]0;owned\a"+strings.Repeat("x", 1000))
+	all := found(t, pstore)
+	if len(all) != 2 {
+		t.Fatalf("there are %d: %+v", len(all), all)
+	}
+	if c := all[0]; !strings.HasPrefix(c.reason, "Kernel panic - not syncing: first  ]0;owned xxx") || len(c.reason) > maxReason || strings.ContainsAny(c.reason, "\x1b\a") {
+		t.Errorf("the reason is %q", c.reason)
+	}
+	c := all[1]
+	if c.reason != "Kernel panic - not syncing: second (in btrfs_foo)" || c.after != 12500*time.Millisecond || !c.at.Equal(firstPanic.Add(time.Minute)) {
+		t.Errorf("it is %+v", c)
+	}
+	var texts []string
+	for _, line := range c.lines {
+		texts = append(texts, fmt.Sprint(line.priority, " ", line.text))
+	}
+	want := []string{"4 RIP: 0010:btrfs_foo+0x12/0x30", "4 RIP: 0033:0x7f", "6 the kernel starts", "6 a line before", "0 Kernel panic - not syncing: second", "4 Call Trace:"}
+	if !slices.Equal(texts, want) {
+		t.Errorf("the lines are %q", texts)
+	}
+	if len(c.files) != 2 || !strings.Contains(c.files[0], "02001") {
+		t.Errorf("its files are %q", c.files)
+	}
+	if words := c.lastWords(); len(words) != 5 || words[4] != "Kernel panic - not syncing: second" {
+		t.Errorf("the last words are %q", words)
+	}
+	if c.id == all[0].id {
+		t.Error("two panics are one")
+	}
+}
+
+// What the firmware has may be from anybody who had the machine before.
+func TestLastWordsAreBounded(t *testing.T) {
+	pstore := fstest.MapFS{}
+	for i := range 3 * maxRecords {
+		text := fmt.Sprintf("Panic#1 Part%d\n", i+1) + strings.Repeat("<0>[ 1.0] \x1b[2J\x00line\n", 10_000)
+		pstore[fmt.Sprintf("dmesg-efi_pstore-%03d", i)] = &fstest.MapFile{Data: []byte(text)}
+	}
+	records, files, err := readRecords(pstore)
+	if err != nil || len(records) != maxRecords || len(files) != maxRecords {
+		t.Fatalf("%d records of %d files are read, %v", len(records), len(files), err)
+	}
+	for _, c := range crashes(records) {
+		if len(c.lines) > wordsKept || len(c.lastWords()) != 0 || !strings.HasSuffix(c.reason, "not kept") {
+			t.Errorf("%d lines are kept, with the reason %q", len(c.lines), c.reason)
+		}
+	}
+	for _, text := range []string{"", "{", "[]", `{"times":-1}`, `{"times":1e9}`, `{"times":2,"id":"` + strings.Repeat("x", 1000) + `"}`} {
+		if p := parsePanics([]byte(text)); p != (panics{}) {
+			t.Errorf("%.40s is %+v", text, p)
+		}
+	}
+	p := parsePanics([]byte(`{"times":99,"reason":"\u001b[2J` + strings.Repeat("x", 1000) + `"}`))
+	if p.Times != stillFrom || len(p.Reason) > 2*maxReason || strings.Contains(p.Reason, "\x1b") {
+		t.Errorf("it is %+v", p)
+	}
+}
+
+// Each start counts what the one before has left, and the last words stay until they were kept elsewhere.
+func TestAKernelThatPanicsAtTheEndOfTwoStartsIsHeld(t *testing.T) {
+	at, pstore, count := firstPanic, fstest.MapFS{}, panics{}
+	start := func(what string, held, still bool) {
+		t.Helper()
+		count = count.after(found(t, pstore))
+		if count.held() != held || count.still() != still {
+			t.Errorf("%s: it is %+v", what, count)
+		}
+	}
+	ends := func(why string) {
+		at = at.Add(time.Second)
+		panicked(pstore, at, why)
+	}
+	start("at first", false, false)
+	ends("Fatal exception in CPU 1, address 0xffff88810000cafe")
+	start("after a panic", false, false)
+	start("after a power cut before these words were deleted", false, false)
+	ends("Fatal exception in CPU 1, address 0xffff88810000cafe")
+	start("after a panic that is the first since", false, false)
+	ends("Fatal exception in CPU 3, address 0xffff888200001234")
+	start("after the same panic", true, false)
+	if err := count.trouble(); !strings.Contains(err.Error(), "panicked in the same way at the end of two starts: Kernel panic - not syncing: Fatal exception") {
+		t.Error(err)
+	}
+	ends("Fatal exception in CPU 3, address 0xffff888200001234")
+	start("after it panicked while it was held", true, true)
+	ends("NMI: Not continuing")
+	start("and once more, for another reason", true, true)
+	start("after it was turned off and on", false, false)
+	clear(pstore)
+	ends("Fatal exception in CPU 3, address 0xffff888200001234")
+	start("after the first panic since", false, false)
+	clear(pstore)
+	ends("VFS: unable to mount root")
+	start("after another panic", false, false)
+	ends("VFS: unable to mount root")
+	start("after the same panic, beside the one before", true, false)
+	clear(pstore)
+	start("after it was turned off and on again", false, false)
+	if count != (panics{}) {
+		t.Errorf("what is kept is %+v", count)
+	}
+}
+
+func TestAPanicOfAMachineThatRanForLongSaysNothingOfItsStart(t *testing.T) {
+	late := crash{id: "1", reason: "x", after: 2 * lateAfter}
+	early := func(id string) crash { return crash{id: id, reason: "x", after: time.Minute} }
+	p := panics{}.after([]crash{late})
+	if p.Times != 0 || p.Reason != "x" {
+		t.Errorf("it counts as %+v", p)
+	}
+	p = p.after([]crash{early("2")})
+	p = p.after([]crash{{id: "3", reason: "x", after: 2 * lateAfter}})
+	if p.held() {
+		t.Errorf("it is held: %+v", p)
+	}
+	if p = p.after([]crash{early("4"), early("5")}); !p.held() {
+		t.Errorf("it is not held: %+v", p)
+	}
+}
+
+func TestTheLastWordsOfAKernelAreInTheLogWithoutTheToken(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "log")
+	l := newLogs(func(text string) string { return strings.ReplaceAll(text, "canary", "(redacted)") })
+	pstore := fstest.MapFS{}
+	panicked(pstore, firstPanic, "canary \x1b[2J", "<5>[    0.000000] Command line: quiet writ.join=writ2.secret panic=60\n", "<4>[    0.100000] a warning\n")
+	for _, c := range found(t, pstore) {
+		l.crash(c)
+	}
+	if err := l.begin(dir); err != nil {
+		t.Fatal(err)
+	}
+	l.end()
+	want := []string{
+		"info before the restart, [0.000000] Command line: quiet writ.join=(hidden) panic=60", "warn before the restart, [0.100000] a warning",
+		"info before the restart, [1.000000] the kernel starts", "info before the restart, [12.345678] a line before",
+		"error before the restart, [12.500000] Kernel panic - not syncing: (redacted)  [2J", "warn before the restart, [12.500001] Call Trace:",
+	}
+	if got := keptLines(t, dir, sourceKernel); !slices.Equal(got, want) {
+		t.Errorf("the log has %q", got)
+	}
+}

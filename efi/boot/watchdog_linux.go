@@ -1,0 +1,79 @@
+package boot
+
+import (
+	"cmp"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"writ"
+	"writ/efi/progress"
+)
+
+const (
+	watchdogAt    = "/dev/watchdog"
+	watchdogClass = "/sys/class/watchdog/watchdog0"
+	// softwareWatchdog is the one of the kernel, for a machine whose hardware has none. It cannot help when the kernel itself is stuck.
+	softwareWatchdog = "softdog"
+)
+
+// armWatchdog has a watchdog of the machine restart it when the first process is stuck.
+func (m *machine) armWatchdog() {
+	if m.config.Watchdog == noWatchdog {
+		m.stage(progress.StageWatchdog, "none, as the settings say")
+		return
+	}
+	if _, err := os.Stat(watchdogAt); err != nil && m.loader != nil {
+		if _, err := m.loader.named([]string{softwareWatchdog}); err != nil {
+			m.fail(progress.StageWatchdog, err)
+		}
+	}
+	device, err := os.OpenFile(watchdogAt, os.O_WRONLY, 0)
+	if err != nil {
+		m.stage(progress.StageWatchdog, "none that the kernel of the image knows: a machine that hangs stays so (%v)", err)
+		return
+	}
+	m.tellReset(device)
+	text := describeWatchdog(device, cmp.Or(m.config.Watchdog, watchdogUsual))
+	m.watchdog.arm(device)
+	m.stage(progress.StageWatchdog, "%s", text)
+	m.status.also(field{"watchdog", text})
+}
+
+// tellReset says if the watchdog has restarted the machine.
+func (m *machine) tellReset(device *os.File) {
+	cause, err := unix.IoctlGetInt(int(device.Fd()), unix.WDIOC_GETBOOTSTATUS)
+	if err != nil || cause&unix.WDIOF_CARDRESET == 0 { // many say nothing
+		return
+	}
+	trouble := resetByWatchdog()
+	m.status.also(field{"last start", trouble.Error()})
+	m.fail(progress.StageWatchdog, trouble)
+}
+
+func resetByWatchdog() error {
+	return writ.Errorf(writ.CodeInternal, "the watchdog of this machine says that it has restarted it").
+		WithHint("the machine hung: look at what it logged last, and at its hardware")
+}
+
+// describeWatchdog sets the time after which a watchdog restarts the machine, as far as it lets itself be told, and describes it.
+func describeWatchdog(device *os.File, after time.Duration) string {
+	fd := int(device.Fd())
+	_ = unix.IoctlSetPointerInt(fd, unix.WDIOC_SETTIMEOUT, int(after.Seconds())) // what it has is asked next
+	text := "one of an unknown kind"
+	if name, err := os.ReadFile(watchdogClass + "/identity"); err == nil {
+		text = strings.TrimSpace(string(name))
+	}
+	if seconds, err := unix.IoctlGetInt(fd, unix.WDIOC_GETTIMEOUT); err == nil {
+		text += fmt.Sprintf(" restarts the machine if it hangs for %d s", seconds)
+	} else {
+		text += " restarts the machine if it hangs"
+	}
+	if fixed, _ := os.ReadFile(watchdogClass + "/nowayout"); strings.TrimSpace(string(fixed)) == "1" {
+		text += ", and cannot be stopped (nowayout)"
+	}
+	return text
+}
