@@ -98,7 +98,7 @@ func TestEventsAreToldToWebhooksAndTraced(t *testing.T) {
 	}
 
 	all := map[string]*trace.Span{} // by name
-	for late := time.After(testcluster.Patience); all["driver simulated"] == nil || all["writ submit"] == nil || all["make.tengo"] == nil || all["carry out"] == nil || all["deliver"] == nil; {
+	for late := time.After(testcluster.Patience); all["driver simulated"] == nil || all["writ submit"] == nil || all["make.tengo"] == nil || all["carry out"] == nil || all["deliver"] == nil || all["step"] == nil; {
 		select {
 		case span := <-spans:
 			all[span.Name] = span
@@ -107,7 +107,7 @@ func TestEventsAreToldToWebhooksAndTraced(t *testing.T) {
 		}
 	}
 	parents := map[string]string{
-		"writ submit": "make.tengo", "hand in": "writ submit", "deliver": "make.tengo", "volume.create data": "make.tengo", "queue": "volume.create data",
+		"writ submit": "make.tengo", "hand in": "writ submit", "deliver": "make.tengo", "step": "make.tengo", "volume.create data": "make.tengo", "queue": "volume.create data",
 		"carry out": "volume.create data", "driver simulated": "carry out",
 	}
 	for child, parent := range parents {

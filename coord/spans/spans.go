@@ -19,13 +19,16 @@ const (
 	retry = 10 * time.Second
 )
 
-// Recorder records spans of the events of a ledger. All fields are required.
+// Recorder records spans of the events of a ledger. All exported fields are required.
 type Recorder struct {
 	Ledger         ledger.Events
 	News           func() <-chan struct{} // closed when there are events after the call
 	Record         func(s tracing.Span)
 	DatacenterName func(id writ.DatacenterID) string
 	Log            *slog.Logger
+
+	open    map[writ.RunID]*openRun
+	waiting int // waits of all open runs
 }
 
 // Run records what happens until ctx ends, and returns nil then. What happened before is not recorded.
@@ -71,16 +74,16 @@ func (r *Recorder) readOn(ctx context.Context, after int64) (int64, error) {
 	}
 }
 
-// record records the spans that an event ends.
+// record records the spans that an event ends, and remembers those that it begins.
 func (r *Recorder) record(e *ledger.Event) {
 	switch {
 	case e.Submission != nil && e.Submission.State != writ.SubmissionWaiting:
 		r.delivery(e)
 	case e.About == "": // a datacenter says something of a run of another one
-	case e.Run != nil && e.Run.State.Ended():
+	case e.Run != nil:
 		r.run(e)
-	case e.Call != nil && e.Call.State.Ended():
-		r.call(e.Call)
+	case e.Call != nil:
+		r.call(e)
 	}
 }
 
@@ -99,6 +102,21 @@ func (r *Recorder) delivery(e *ledger.Event) {
 func (r *Recorder) run(e *ledger.Event) {
 	run := e.Run
 	at := tracing.OfRun(run.ID)
+	reason := ""
+	switch {
+	case run.State == writ.RunAccepted:
+		reason = run.Reason
+		r.remember(run.ID, run.Accepted)
+	case !run.State.Ended():
+		r.remember(run.ID, e.Time)
+	}
+	r.waits(at.Part("wait"), run.ID, 0, reason, e.Time)
+	r.step(run.ID, run.Started, e.Time)
+	if !run.State.Ended() {
+		return
+	}
+	r.step(run.ID, run.Ended, e.Time)
+	r.forget(run.ID)
 	s := tracing.Span{
 		At: at, Name: run.Script, From: run.Accepted, Until: run.Ended,
 		Labels: map[string]string{
@@ -117,8 +135,21 @@ func (r *Recorder) run(e *ledger.Event) {
 }
 
 // call is a call with its last attempt: how long it waited for its inputs and a place, how long its job was in the queue, and how long its node worked.
-func (r *Recorder) call(c *writ.Call) {
+func (r *Recorder) call(e *ledger.Event) {
+	c := e.Call
 	at, attempt := tracing.OfCall(c.Run, c.Seq), tracing.OfAttempt(c.Run, c.Seq, c.Attempt)
+	r.step(c.Run, c.Planned, e.Time)
+	reason := ""
+	if c.State == writ.CallPlanned {
+		reason = c.Reason
+	}
+	if !c.State.Ended() {
+		r.remember(c.Run, e.Time)
+	}
+	r.waits(at.Part("wait"), c.Run, c.Seq, reason, e.Time)
+	if !c.State.Ended() {
+		return
+	}
 	name := c.Operation
 	if c.Name != "" {
 		name += " " + c.Name
