@@ -1,11 +1,13 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -68,4 +70,36 @@ func TestEveryListSaysThatItIsEmpty(t *testing.T) {
 		}
 	}
 	s.Says(0, []string{"nothing is there for --project and --state"}, "run", "list", "--state", "failed", "--project", "default")
+}
+
+// Lists that no command named "list" prints, and that the test above does not make empty: those of a machine, and any new one.
+func TestEveryListIsPrintedByOneFunction(t *testing.T) {
+	for _, list := range []terminal.View{diskTable(nil), nicTable(nil)} {
+		var out, said bytes.Buffer
+		a := &app{Terminal: &terminal.Terminal{Out: &out, Err: &said, Format: terminal.Table}}
+		if err := a.printList(list, "there is none"); err != nil || strings.Count(out.String(), "\n") != 1 || said.String() != "there is none\n" {
+			t.Errorf("%q, %q, %v", out.String(), said.String(), err)
+		}
+		out.Reset()
+		said.Reset()
+		a.Format = terminal.JSON
+		if err := a.printList(list, "there is none"); err != nil || out.String() != "[]\n" || said.Len() > 0 {
+			t.Errorf("JSON: %q, %q, %v", out.String(), said.String(), err)
+		}
+	}
+	never := map[string]int{"doctor.go": 1, "library.go": 1, "people.go": 1, "runmany.go": 1, "support.go": 1} // lists that are never empty
+	sources, err := filepath.Glob("*.go")
+	if err != nil || len(sources) == 0 {
+		t.Fatal(sources, err)
+	}
+	direct := regexp.MustCompile(`\ba\.Print\((terminal\.List|\w*Table)\(`)
+	for _, name := range sources {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n := len(direct.FindAll(text, -1)); n != never[name] {
+			t.Errorf("%s prints %d lists without printList", name, n)
+		}
+	}
 }

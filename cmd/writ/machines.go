@@ -54,7 +54,7 @@ func (a *app) hostCommand(c *cobra.Command, view func(h writ.Host) terminal.View
 			return writ.Errorf(writ.CodeNotFound, "the node %s has not said what its machine is", n.Name).
 				WithHint("a node says it within a minute after its start; if this one does not, upgrade its runner and its supervisor")
 		}
-		return a.Print(view(*n.Host))
+		return a.printList(view(*n.Host), n.Name+" has told of none: `writ node show "+n.Name+"` has what it told of its machine")
 	}
 	c.Flags().StringVar(&datacenter, "dc", "", "datacenter of the node, if several have one of this name")
 	a.completeFlag(c, "dc", suggestDatacenters)
@@ -94,7 +94,7 @@ func diskTable(disks []writ.HostDisk) terminal.View {
 			return text(r.disk)
 		}
 	}
-	return terminal.List(disks, diskRows(disks), func(r diskRow) string { return r.name },
+	return terminal.List(append([]writ.HostDisk{}, disks...), diskRows(disks), func(r diskRow) string { return r.name },
 		column("DISK", func(r diskRow) string { return r.indent + r.name }),
 		terminal.Column[diskRow]{
 			Title: "SIZE", Name: "bytes", Cell: func(r diskRow) string { return bytesText(r.bytes) },
@@ -109,7 +109,7 @@ func diskTable(disks []writ.HostDisk) terminal.View {
 }
 
 func nicTable(nics []writ.HostNIC) terminal.View {
-	return terminal.List(nics, nics, func(n writ.HostNIC) string { return n.Name },
+	return terminal.List(append([]writ.HostNIC{}, nics...), nics, func(n writ.HostNIC) string { return n.Name },
 		column("CARD", func(n writ.HostNIC) string { return n.Name }),
 		column("MAC", func(n writ.HostNIC) string { return n.MAC }),
 		column("DRIVER", func(n writ.HostNIC) string { return n.Driver }),
