@@ -66,8 +66,8 @@ func (r *Recorder) step(id writ.RunID, began, written time.Time) {
 	})
 }
 
-// waits takes what a run, or the call of it with a number, waits for at a time: "" for nothing more that has a reason. A reason that ends is a part of the span
-// at a place.
+// waits takes what a run, or the call of it with a number, waits for at a time: "" for nothing more that has a reason. A reason that ends is a part of the
+// span at a place: of the run or the call itself, as what fails while it waits has no span of its wait.
 func (r *Recorder) waits(at tracing.Place, id writ.RunID, seq int, reason string, now time.Time) {
 	o := r.open[id]
 	if o == nil {

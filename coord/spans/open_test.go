@@ -75,7 +75,7 @@ func TestARecorderThatBeginsLateTakesNoOldStepForANewOne(t *testing.T) {
 	}
 }
 
-func TestReasonsToWaitAreShownInTheWaitOfRunsAndCalls(t *testing.T) {
+func TestReasonsToWaitAreShownOfRunsAndCalls(t *testing.T) {
 	const held = "is on hold (writ release --dc vienna): alice has held the datacenter since 12:00:00 UTC"
 	r := new(Recorder)
 	tell, spans := told(r, "on hold", "no node is ready", "pause before the next attempt", "earlier run of the deployment", "waits")
@@ -91,8 +91,14 @@ func TestReasonsToWaitAreShownInTheWaitOfRunsAndCalls(t *testing.T) {
 		call.Reason = reason
 		tell(6+i, writ.Event{Call: &call})
 	}
+	places := map[tracing.Place]bool{}
+	record := r.Record
+	r.Record = func(s tracing.Span) { places[s.At] = true; record(s) }
 	call.State, call.Reason, call.Queued = writ.CallRunning, "50 %", at(15)
 	tell(15, writ.Event{Call: &call}) // what a node says of what it does is no wait
+	if !places[tracing.OfCall(one, 1).Part(fmt.Sprintf("since %d", at(11).UnixMicro()))] {
+		t.Error("the last wait of the call is not a part of the call")
+	}
 	other := writ.Call{Run: one, Seq: 2, State: writ.CallPlanned, Planned: at(5), Reason: strings.Repeat("ü", maxReason)}
 	tell(16, writ.Event{Call: &other})
 	if n := len(r.open[one].waits[2].reason); n > maxReason || r.waiting != 1 {

@@ -110,7 +110,7 @@ func (r *Recorder) run(e *ledger.Event) {
 	case !run.State.Ended():
 		r.remember(run.ID, e.Time)
 	}
-	r.waits(at.Part("wait"), run.ID, 0, reason, e.Time)
+	r.waits(at, run.ID, 0, reason, e.Time)
 	r.step(run.ID, run.Started, e.Time)
 	if !run.State.Ended() {
 		return
@@ -146,7 +146,7 @@ func (r *Recorder) call(e *ledger.Event) {
 	if !c.State.Ended() {
 		r.remember(c.Run, e.Time)
 	}
-	r.waits(at.Part("wait"), c.Run, c.Seq, reason, e.Time)
+	r.waits(at, c.Run, c.Seq, reason, e.Time)
 	if !c.State.Ended() {
 		return
 	}
