@@ -190,6 +190,9 @@ const (
 	maxProposal     = link.MaxFrame - 4<<10 // it travels on in one frame
 )
 
+// proofPaths are where a session proves itself.
+var proofPaths = []string{"/v1/logins/tokens", "/v1/logins/codes", "/v1/logins/ends"}
+
 // strictBodies refuses a body of JSON with fields that nobody knows, or with something behind it, which the generated code would pass
 // over.
 func (c *Coordinator) strictBodies(next http.Handler) http.Handler {
@@ -204,7 +207,7 @@ func (c *Coordinator) strictBodies(next http.Handler) http.Handler {
 			most, into = maxProposal, new(writ.Proposal)
 		case r.URL.Path == "/v1/logins/challenges":
 			most, into = maxRegistration, new(api.NewChallenge)
-		case r.URL.Path == "/v1/logins/tokens":
+		case slices.Contains(proofPaths, r.URL.Path):
 			most, into = maxRegistration, new(api.SessionProof)
 		}
 		if into == nil {

@@ -1,0 +1,42 @@
+package coord
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+
+	"writ"
+)
+
+// Each operation that takes JSON refuses a field that is not in the description, and something behind the JSON.
+func TestNoBodyHasAnUnknownField(t *testing.T) {
+	p := start(t, func(c *Coordinator) { c.Self = &Self{ID: frontID, Key: key("front")} })
+	if _, err := p.AddRoster(t.Context(), signedRoster(t, readingRoster(t, p.PublicURL))); err != nil {
+		t.Fatal(err)
+	}
+	token, asked := p.token("alice"), 0
+	for path, item := range description().Paths.Map() {
+		for method, op := range item.Operations() {
+			if op.RequestBody == nil || op.RequestBody.Value.Content["application/json"] == nil {
+				continue
+			}
+			asked++
+			for _, body := range []string{`{"nonsense": 1}`, "{} {}"} {
+				r, err := http.NewRequestWithContext(t.Context(), method, p.PublicURL+strings.ReplaceAll(path, "{datacenter}", "vienna"), strings.NewReader(body))
+				if err != nil {
+					t.Fatal(err)
+				}
+				r.Header.Set("Content-Type", "application/json")
+				r.Header.Set("Authorization", "Bearer "+token)
+				status, answer := p.read(p.client.Client.Do(r))
+				wantProblem(t, path+" "+body, status, answer, writ.CodeBadRequest)
+				if !strings.Contains(answer, "nonsense") && !strings.Contains(answer, "something follows it") {
+					t.Errorf("%s %s is refused for something else: %s", path, body, answer)
+				}
+			}
+		}
+	}
+	if asked < 6 {
+		t.Errorf("%d operations take JSON", asked)
+	}
+}
