@@ -14,9 +14,11 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/getkin/kin-openapi/openapi3"
 
+	"writ"
 	"writ/coord/api"
 )
 
@@ -246,6 +248,38 @@ func TestEveryAnswerToAHandshakeIsDescribed(t *testing.T) {
 	p.links.Close()
 	if status, body := ask(proper); status != http.StatusServiceUnavailable {
 		t.Errorf("at the end: %d %s", status, body)
+	}
+}
+
+// Lists of a cluster without datacenters are empty lists, as the description says, and not null.
+func TestListsOfAnEmptyClusterAreDescribed(t *testing.T) {
+	p := start(t, nil)
+	next, err := firstRoster().Successor(time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	next.Datacenters, next.Projects, next.Bindings = nil, nil, nil
+	if _, err := p.AddRoster(t.Context(), signedRoster(t, next)); err != nil {
+		t.Fatal(err)
+	}
+	lists := 0
+	for path, item := range description().Paths.Map() {
+		if item.Get == nil || strings.Contains(path, "{") || path == "/v1/link" || path == "/v1/events" {
+			continue
+		}
+		if path == "/v1/roster/adoptions" {
+			path += "?nonce=" + strings.Repeat("0", 2*writ.ClientNonce)
+		}
+		status, body := p.get(path)
+		if status != http.StatusOK {
+			t.Errorf("%s: %d %s", path, status, body)
+		}
+		if strings.Contains(body, `"items":[]`) {
+			lists++
+		}
+	}
+	if lists < 15 {
+		t.Errorf("%d lists are empty", lists)
 	}
 }
 
