@@ -109,7 +109,11 @@ func (r *Roster) certified(cert *ssh.Certificate, m moment) (*Authority, error) 
 	if owner := r.owners()[string(cert.Key.Marshal())]; owner != (keyOwner{}) || bytes.Equal(cert.Key.Marshal(), r.Root.Marshal()) {
 		return nil, badCertificate("the certificate is of a key that the roster has itself").WithHint("make a key for each job, and a certificate of that one")
 	}
-	switch life := a.MaxLife(); {
+	life := a.MaxLife()
+	if m.later { // a shorter one is for what is new: runs go on
+		life = MaxCertificateLife
+	}
+	switch {
 	case cert.CertType != ssh.UserCert:
 		return nil, badCertificate("the certificate is not one for users")
 	case len(cert.ValidPrincipals) == 0: // package ssh would take it for a certificate of everybody

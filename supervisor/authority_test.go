@@ -56,9 +56,19 @@ func (s *sim) amended(how func(r *identity.Roster)) {
 	}
 }
 
-func TestRunsOfARemovedAuthorityGoOn(t *testing.T) {
-	for state, want := range map[identity.State]writ.RunState{identity.Removed: writ.RunSucceeded, identity.Revoked: writ.RunCancelled} {
-		t.Run(string(state), func(t *testing.T) {
+func TestRunsOfAnAuthorityGoOnUnlessItLosesARight(t *testing.T) {
+	for name, c := range map[string]struct {
+		change  func(a *identity.Authority)
+		refused writ.Code // of another run
+		want    writ.RunState
+	}{
+		"removed":             {func(a *identity.Authority) { a.State = identity.Removed }, writ.CodeSignerUnknown, writ.RunSucceeded},
+		"shorter life":        {func(a *identity.Authority) { a.Life = time.Minute }, writ.CodeSignerUnknown, writ.RunSucceeded},
+		"soon over":           {func(a *identity.Authority) { a.Expires = time.Now().Add(time.Second).UTC().Truncate(time.Second) }, writ.CodeExpired, writ.RunSucceeded},
+		"revoked":             {func(a *identity.Authority) { a.State = identity.Revoked }, writ.CodeSignerRevoked, writ.RunCancelled},
+		"without this key id": {func(a *identity.Authority) { a.KeyIDs = map[string][]string{"deploy": {"ci-2"}} }, writ.CodeSignerUnknown, writ.RunCancelled},
+	} {
+		t.Run(name, func(t *testing.T) {
 			inSim(t, func(t *testing.T, s *sim) {
 				s.join("n1", slowly(2*time.Minute))
 				key := newKey(t)
@@ -79,15 +89,12 @@ func TestRunsOfARemovedAuthorityGoOn(t *testing.T) {
 					t.Fatal(err)
 				}
 				s.awaitCall(run.ID, 1, writ.CallRunning)
-				s.amended(func(r *identity.Roster) { r.Authorities[0].State = state })
-				refused := writ.CodeSignerUnknown
-				if state == identity.Revoked {
-					refused = writ.CodeSignerRevoked
+				s.amended(func(r *identity.Roster) { c.change(&r.Authorities[0]) })
+				time.Sleep(2 * time.Second)
+				if _, err := s.submitBy(certified(t, authority, by)); writ.CodeOf(err) != c.refused {
+					t.Errorf("another one: %v, want %s", err, c.refused)
 				}
-				if _, err := s.submitBy(certified(t, authority, by)); writ.CodeOf(err) != refused {
-					t.Errorf("another one: %v, want %s", err, refused)
-				}
-				s.wantState(run.ID, want)
+				s.wantState(run.ID, c.want)
 			})
 		})
 	}
