@@ -40,6 +40,7 @@ type boots struct {
 	all    map[string]*bootServer // by the id of its token
 	counts map[string]int64       // of the last report, by the id of its token: as many as tokens that people have made
 	ended  map[string]bool        // ids of tokens that were revoked in this term
+	begun  map[string]bool        // ids of tokens with a report whose list is on its way
 	sorted []*link.BootMachine    // of all, those whose step is the newest first; nil if it has to be made
 }
 
@@ -51,7 +52,7 @@ type bootServer struct {
 
 func newBoots() *boots {
 	b := &boots{
-		nonce: make([]byte, identity.NonceSize), all: map[string]*bootServer{}, counts: map[string]int64{}, ended: map[string]bool{},
+		nonce: make([]byte, identity.NonceSize), all: map[string]*bootServer{}, counts: map[string]int64{}, ended: map[string]bool{}, begun: map[string]bool{},
 		rates: limit.Names{PerSecond: bootReportsPerSecond, AtOnce: bootReportsAtOnce},
 	}
 	_, _ = rand.Read(b.nonce) // never fails
@@ -76,6 +77,11 @@ func (s *Supervisor) ReportBoots(ctx context.Context, c nodes.BootCredential, re
 	if wait, ok := s.boots.rates.Reserve(c.Token, 1, 0); !ok {
 		return writ.Errorf(writ.CodeRateLimited, "the boot server reports too often").WithHint("it may do so again in %s", wait.Round(time.Second)+time.Second)
 	}
+	done, ok := s.boots.begin(c.Token)
+	if !ok {
+		return writ.Errorf(writ.CodeRateLimited, "a report with this token is on its way").WithHint("each boot server needs a token of its own")
+	}
+	defer done()
 	text, err := read()
 	if err != nil {
 		return err
@@ -120,6 +126,21 @@ func (s *Supervisor) bootToken(ctx context.Context, c nodes.BootCredential) (*jo
 
 func tokenEnded() error {
 	return writ.Errorf(writ.CodeTokenInvalid, "the token of the boot server has ended").WithHint("make another one with `writ token create --role boot-server`")
+}
+
+// begin notes that a list is on its way until done is called; ok is false if one is already. A list may come slowly, and is kept until it is whole.
+func (b *boots) begin(token string) (done func(), ok bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.begun[token] {
+		return nil, false
+	}
+	b.begun[token] = true
+	return func() {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		delete(b.begun, token)
+	}, true
 }
 
 // isNext refuses what was reported before.

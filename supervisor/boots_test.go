@@ -181,6 +181,26 @@ func TestARevokedBootServerAddsNothingThatIsOnItsWay(t *testing.T) {
 	})
 }
 
+// Of a token one list is read at a time: a thief of one could send many slowly, and each is kept until it is whole.
+func TestOneListOfABootServerIsReadAtATime(t *testing.T) {
+	inSim(t, func(t *testing.T, s *sim) {
+		token := s.bootToken(time.Hour)
+		r := s.reportWith(token, theDatacenter, reportOf("52:54:00:77:00:50"))
+		err := s.ReportBoots(t.Context(), r.credential, func() ([]byte, error) {
+			if read, err := s.send(r); writ.CodeOf(err) != writ.CodeRateLimited || read {
+				t.Errorf("another list meanwhile: %v, it was read: %v", err, read)
+			}
+			return r.text, nil
+		})
+		if err != nil || s.booting().Total != 1 {
+			t.Errorf("%v, and the list is %+v", err, s.booting())
+		}
+		if _, err := s.send(s.reportWith(token, theDatacenter, reportOf("52:54:00:77:00:51"))); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 // A token of a boot server admits no node.
 func TestABootServerIsNoNode(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
