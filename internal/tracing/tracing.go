@@ -43,6 +43,7 @@ type Settings struct {
 type Exporter struct {
 	provider *sdktrace.TracerProvider
 	tracer   trace.Tracer
+	sender   sdktrace.SpanExporter
 }
 
 // Open makes an exporter, nil if the settings have no URL. It does not wait for the collector.
@@ -76,7 +77,7 @@ func Open(ctx context.Context, s Settings) (*Exporter, error) {
 		sdktrace.WithSampler(sdktrace.TraceIDRatioBased(s.Ratio)), // by the id alone, so that all processes choose the same runs
 		sdktrace.WithResource(resource.NewSchemaless(attribute.String("service.name", s.Service), attribute.String("service.version", s.Version))),
 	)
-	return &Exporter{provider, provider.Tracer("writ")}, nil
+	return &Exporter{provider, provider.Tracer("writ"), exporter}, nil
 }
 
 // Close sends what is left, for some seconds at most.
@@ -86,7 +87,9 @@ func (e *Exporter) Close() error {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), lastWords)
 	defer cancel()
-	if err := e.provider.Shutdown(ctx); err != nil {
+	err := e.provider.Shutdown(ctx)
+	_ = e.sender.Shutdown(context.Background()) // ends a request that is still under way, for which the provider does not wait
+	if err != nil {
 		return fmt.Errorf("send the last traces: %w", err)
 	}
 	return nil

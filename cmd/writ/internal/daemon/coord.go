@@ -199,13 +199,13 @@ func (c *Coord) Run(ctx context.Context, ready func()) (err error) {
 			return err
 		}
 	}
-	traces, err := openTraces(ctx, c.Traces, "writ-coordinator", c.Version, c.Log)
+	traces, endTraces, err := openTraces(ctx, c.Traces, "writ-coordinator", c.Version, c.Log)
 	if err != nil {
 		return err
 	}
+	defer endTraces()
 	if traces != nil {
 		coordinator.Record = traces.Record
-		defer func() { err = errors.Join(err, traces.Close()) }()
 	}
 	if err := c.certify(ctx, coordinator); err != nil {
 		return err

@@ -117,11 +117,11 @@ func (r *Runner) Run(ctx context.Context, ready func([]writ.NodeDriver)) (err er
 	defer func() { err = errors.Join(err, records.Close()) }()
 	log.InfoContext(ctx, "the node has joined", "name", member.Name(), "node", member.Node(), "dc", member.Datacenter())
 	ready(describe(drivers.all))
-	traces, err := openTraces(ctx, r.Traces, "writ-runner", r.Version, log)
+	traces, endTraces, err := openTraces(ctx, r.Traces, "writ-runner", r.Version, log)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, traces.Close()) }()
+	defer endTraces()
 	node := &runner.Runner{
 		Member: member, API: api, Queue: queue, Journal: records, Drivers: drivers.all, Lacking: drivers.lacking, Slots: r.Slots, Capacity: r.Capacity,
 		Grace: r.Grace, Transfers: transfers, Peers: peers, Version: r.Version, Host: hardware.Here().Host, Log: log, NodeLog: kept, Record: traces.Record,

@@ -7,8 +7,14 @@ import (
 	"writ/internal/tracing"
 )
 
-// openTraces opens the exporter of a daemon, nil if its settings have no URL.
-func openTraces(ctx context.Context, s tracing.Settings, service, version string, log *slog.Logger) (*tracing.Exporter, error) {
+// openTraces opens the exporter of a daemon, nil if its settings have no URL. end sends what is left. A daemon whose collector does not answer by then
+// has not failed.
+func openTraces(ctx context.Context, s tracing.Settings, service, version string, log *slog.Logger) (traces *tracing.Exporter, end func(), err error) {
 	s.Service, s.Version, s.Log = service, version, log
-	return tracing.Open(ctx, s)
+	traces, err = tracing.Open(ctx, s)
+	return traces, func() {
+		if err := traces.Close(); err != nil {
+			log.WarnContext(ctx, "some traces are not sent", "err", err)
+		}
+	}, err
 }

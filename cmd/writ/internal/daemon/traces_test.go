@@ -1,0 +1,34 @@
+package daemon
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"writ"
+	"writ/internal/testenv"
+	"writ/internal/tracing"
+)
+
+// A daemon ends without an error, whatever its collector does, and its log says that traces are missing.
+func TestACollectorThatTakesNothingIsNoFailureOfADaemon(t *testing.T) {
+	t.Parallel() // the last traces are tried for some seconds
+	collector := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusServiceUnavailable) }))
+	defer collector.Close()
+	said := new(testenv.Log)
+	traces, end, err := openTraces(t.Context(), tracing.Settings{URL: collector.URL, Ratio: 1}, "writ-test", "test", said.Logger())
+	if err != nil {
+		t.Fatal(err)
+	}
+	traces.Record(tracing.Span{At: tracing.OfRun(writ.RunIDOf(writ.Digest{1})), Name: "x", From: time.Now(), Until: time.Now()})
+	end()
+	if !strings.Contains(said.String(), "some traces are not sent") {
+		t.Errorf("the log says %q", said)
+	}
+	if _, end, err = openTraces(t.Context(), tracing.Settings{}, "writ-test", "test", said.Logger()); err != nil {
+		t.Error(err)
+	}
+	end()
+}
