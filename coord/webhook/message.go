@@ -47,20 +47,21 @@ type Message struct {
 
 // Run is a run that has ended.
 type Run struct {
-	ID         writ.RunID   `json:"run"`
-	State      ledger.State `json:"state"`
-	Datacenter string       `json:"datacenter"` // its name
-	Project    string       `json:"project"`    // its name
-	Deployment string       `json:"deployment,omitempty"`
-	Script     string       `json:"script"`
-	Signer     string       `json:"signer"`
-	Code       writ.Code    `json:"code,omitempty"` // why it did not succeed
-	Error      string       `json:"error,omitempty"`
-	Hint       string       `json:"hint,omitempty"`
-	Position   string       `json:"position,omitempty"` // in the script, "web.tengo:14:11"
-	Started    time.Time    `json:"started,omitzero"`
-	Ended      time.Time    `json:"ended,omitzero"`
-	URL        string       `json:"url"` // its page of the dashboard
+	ID         writ.RunID     `json:"run"`
+	State      ledger.State   `json:"state"`
+	Datacenter string         `json:"datacenter"` // its name
+	Project    string         `json:"project"`    // its name; several tenants may have one of this name
+	ProjectID  writ.ProjectID `json:"project_id"`
+	Deployment string         `json:"deployment,omitempty"`
+	Script     string         `json:"script"`
+	Signer     string         `json:"signer"`
+	Code       writ.Code      `json:"code,omitempty"` // why it did not succeed
+	Error      string         `json:"error,omitempty"`
+	Hint       string         `json:"hint,omitempty"`
+	Position   string         `json:"position,omitempty"` // in the script, "web.tengo:14:11"
+	Started    time.Time      `json:"started,omitzero"`
+	Ended      time.Time      `json:"ended,omitzero"`
+	URL        string         `json:"url"` // its page of the dashboard
 }
 
 // Node is a node that is lost, or is back.
@@ -104,12 +105,13 @@ func (s *Sender) messageOf(e *ledger.Event, lost map[string]time.Time) *Message 
 	}
 }
 
-// runEnded is the message of a run that its datacenter has ended. A run that was resumed ends again, and that is another message.
+// runEnded is the message of a run that its datacenter has ended. A run that was resumed ends again, and that is another message. Its project is the one
+// that the ledger has of it: a datacenter could name another one.
 func (s *Sender) runEnded(e *ledger.Event) *Message {
 	r := e.Run
 	data := &Run{
-		ID: r.ID, State: ledger.State(r.State), Datacenter: s.DatacenterName(e.Datacenter), Project: r.ProjectName, Deployment: r.Deployment, Script: r.Script,
-		Signer: r.Signer, Started: r.Started, Ended: r.Ended, URL: s.PublicURL + "/runs/" + string(r.ID),
+		ID: r.ID, State: ledger.State(r.State), Datacenter: s.DatacenterName(e.Datacenter), Project: s.ProjectName(e.Project), ProjectID: e.Project,
+		Deployment: r.Deployment, Script: r.Script, Signer: r.Signer, Started: r.Started, Ended: r.Ended, URL: s.PublicURL + "/runs/" + string(r.ID),
 	}
 	if f := r.Failure; f != nil {
 		data.Code, data.Error, data.Hint, data.Position = f.Code, f.Message, f.Hint, f.Position
@@ -121,8 +123,8 @@ func (s *Sender) runEnded(e *ledger.Event) *Message {
 func (s *Sender) neverBegan(e *ledger.Event) *Message {
 	in := e.Submission
 	data := &Run{
-		ID: in.Run, State: ledger.State(in.State), Datacenter: s.DatacenterName(in.Datacenter), Project: s.ProjectName(in.Project), Script: in.Script,
-		Signer: in.Signer, Ended: e.Time.UTC(), URL: s.PublicURL + "/runs/" + string(in.Run),
+		ID: in.Run, State: ledger.State(in.State), Datacenter: s.DatacenterName(in.Datacenter), Project: s.ProjectName(in.Project), ProjectID: in.Project,
+		Script: in.Script, Signer: in.Signer, Ended: e.Time.UTC(), URL: s.PublicURL + "/runs/" + string(in.Run),
 	}
 	if in.Error != nil {
 		data.Code, data.Error, data.Hint = in.Error.Code, in.Error.Message, in.Error.Hint

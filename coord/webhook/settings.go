@@ -25,7 +25,7 @@ type Endpoint struct {
 	SecretFile  string         `json:"secret_file"`           // beside the settings if its name is relative; a line for each secret
 	Types       []Type         `json:"types,omitempty"`       // all if there are none
 	Datacenters []string       `json:"datacenters,omitempty"` // names, of nodes and runs; all if there are none
-	Projects    []string       `json:"projects,omitempty"`    // names, of runs; all if there are none
+	Projects    []string       `json:"projects,omitempty"`    // names or ids, of runs; all if there are none
 	States      []ledger.State `json:"states,omitempty"`      // of runs; all in which a run has ended if there are none
 
 	// secrets sign each message, every one of them: a receiver that knows one can verify while another one takes its place.
@@ -154,7 +154,7 @@ func (e *Endpoint) wants(m *Message) bool {
 	}
 	switch data := m.Data.(type) {
 	case *Run:
-		return listed(e.Projects, data.Project) && listed(e.Datacenters, data.Datacenter) && (len(e.States) == 0 || slices.Contains(e.States, data.State))
+		return (listed(e.Projects, data.Project) || listed(e.Projects, string(data.ProjectID))) && listed(e.Datacenters, data.Datacenter) && (len(e.States) == 0 || slices.Contains(e.States, data.State))
 	case *Node:
 		return listed(e.Datacenters, data.Datacenter)
 	default:

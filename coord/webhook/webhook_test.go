@@ -185,7 +185,7 @@ func (f *fixture) start(to *receiver, change ...func(e *Endpoint)) (stop func())
 		News:           func() <-chan struct{} { return f.news },
 		Ends:           func() []identity.Expiry { return f.ends },
 		DatacenterName: func(writ.DatacenterID) string { return "vienna" },
-		ProjectName:    func(writ.ProjectID) string { return "shop" },
+		ProjectName:    func(id writ.ProjectID) string { return map[bool]string{true: "blog", false: "shop"}[id == "p3"] },
 		Tried: func(_, outcome string) {
 			f.mu.Lock()
 			defer f.mu.Unlock()
@@ -383,17 +383,22 @@ func TestAnExpiryIsToldAtEachWarning(t *testing.T) {
 }
 
 func TestAnEndpointGetsWhatItIsFor(t *testing.T) {
-	f := newFixture(t)
-	r := newReceiver(t, taken)
-	f.start(r, func(e *Endpoint) {
-		e.Types, e.States, e.Projects = []Type{RunEnded}, []ledger.State{"failed"}, []string{"shop"}
-	})
-	f.begun()
-	other := run(3, writ.RunFailed, writ.CodeNotFound)
-	other.Run.ProjectName = "blog"
-	f.happens(run(1, writ.RunSucceeded, ""), node(writ.LivenessLost, epoch), other, run(2, writ.RunFailed, writ.CodeNodeLost))
-	if g := r.next(t, RunEnded); g.data("code") != string(writ.CodeNodeLost) {
-		t.Errorf("%v", g)
+	for project, want := range map[string][]writ.Code{"shop": {writ.CodeTimeout, writ.CodeNodeLost}, "p1": {writ.CodeNodeLost}} { // two tenants have a shop
+		f := newFixture(t)
+		r := newReceiver(t, taken)
+		f.start(r, func(e *Endpoint) {
+			e.Types, e.States, e.Projects = []Type{RunEnded}, []ledger.State{"failed"}, []string{project}
+		})
+		f.begun()
+		other, posing := run(3, writ.RunFailed, writ.CodeTimeout), run(4, writ.RunFailed, writ.CodeNotFound)
+		other.Run.Project = "p2"
+		posing.Run.Project = "p3" // which its datacenter calls shop
+		f.happens(run(1, writ.RunSucceeded, ""), node(writ.LivenessLost, epoch), other, posing, run(2, writ.RunFailed, writ.CodeNodeLost))
+		for _, code := range want {
+			if g := r.next(t, RunEnded); g.data("code") != string(code) || g.data("project") != "shop" {
+				t.Errorf("of %s it gets %v, want %s", project, g, code)
+			}
+		}
 	}
 }
 
