@@ -90,8 +90,7 @@ func newMessage(t Type, at time.Time, data any, about ...string) *Message {
 // moment is a time as part of an id.
 func moment(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) }
 
-// messageOf returns the message of an event, nil if there is none. lost are the nodes that were lost before, by nodeKey, with their last beat then; it
-// is kept up to date.
+// messageOf returns the message of an event, nil if there is none. lost are the nodes that were lost before, by nodeKey, with their last beat then.
 func (s *Sender) messageOf(e *ledger.Event, lost map[string]time.Time) *Message {
 	switch {
 	case e.Submission != nil && (e.Submission.State == writ.SubmissionRefused || e.Submission.State == writ.SubmissionExpired):
@@ -139,19 +138,19 @@ func (s *Sender) nodeChanged(e *ledger.Event, lost map[string]time.Time) *Messag
 	data := &Node{ID: n.ID, Name: n.Name, Datacenter: s.DatacenterName(e.Datacenter), LastBeat: n.LastBeat, URL: s.PublicURL + "/nodes/" + url.PathEscape(string(e.Datacenter)) + "/" + url.PathEscape(string(n.ID))}
 	since, was := lost[key]
 	switch {
-	case n.Admission != writ.AdmissionApproved || n.Gone:
-		delete(lost, key) // a person has decided about it
-		return nil
-	case n.Liveness == writ.LivenessLost:
-		lost[key] = n.LastBeat
+	case isLost(n):
 		return newMessage(NodeLost, e.Time, data, key, moment(n.LastBeat))
-	case n.Liveness == writ.LivenessReady && was:
-		delete(lost, key)
+	case isServing(n) && n.Liveness == writ.LivenessReady && was:
 		return newMessage(NodeBack, e.Time, data, key, moment(since))
 	default:
 		return nil
 	}
 }
+
+// isServing reports whether a node is meant to work. About others a person has decided.
+func isServing(n *writ.Node) bool { return n.Admission == writ.AdmissionApproved && !n.Gone }
+
+func isLost(n *writ.Node) bool { return isServing(n) && n.Liveness == writ.LivenessLost }
 
 // nodeKey tells a node from all others. Its datacenter is who says something of it: what another one says of a node with this id is about another node.
 func nodeKey(datacenter writ.DatacenterID, node writ.NodeID) string {

@@ -118,7 +118,13 @@ var errGone = errors.New("the receiver answers 410 Gone: it wants no more messag
 
 // run sends until ctx ends or the receiver wants no more.
 func (c *course) run(ctx context.Context) {
-	for begun := false; ctx.Err() == nil; {
+	begun := false
+	defer func() {
+		if begun { // also behind events that are not for it: they may be forgotten before the next start
+			_ = c.keep(ctx) // a crash has the same effect
+		}
+	}()
+	for ctx.Err() == nil {
 		news := c.s.News() // first: what comes meanwhile is found the next time
 		var err error
 		if !begun {
@@ -177,7 +183,12 @@ func (c *course) begin(ctx context.Context) error {
 	if c.at.Lost == nil {
 		c.at.Lost = map[string]time.Time{}
 	}
-	return c.s.Ledger.SetWebhookAt(ctx, c.to.Name, c.at)
+	return c.keep(ctx)
+}
+
+// keep records where the endpoint is, also when ctx has ended: what was taken is not to be sent again.
+func (c *course) keep(ctx context.Context) error {
+	return c.s.Ledger.SetWebhookAt(context.WithoutCancel(ctx), c.to.Name, c.at)
 }
 
 // lostNow returns the nodes that are lost, so that it is told when they are back.
@@ -206,6 +217,10 @@ func (c *course) step(ctx context.Context) (more bool, err error) {
 			return false, err
 		}
 	}
+	_, newest, err := c.s.Ledger.EventRange(ctx) // first: what comes meanwhile is found the next time
+	if err != nil {
+		return false, err
+	}
 	events, err := c.s.Ledger.Events(ctx, c.at.Event, ledger.EventFilter{Topics: []string{ledger.TopicSubmission, "run", "node"}}, page)
 	if err != nil {
 		return false, err
@@ -217,15 +232,33 @@ func (c *course) step(ctx context.Context) (more bool, err error) {
 				return false, err
 			}
 		}
-		c.at.Event = events[i].ID
+		c.pass(&events[i])
 		if m == nil && i < len(events)-1 {
 			continue // it is enough to keep places where something was told
 		}
-		if err := c.s.Ledger.SetWebhookAt(context.WithoutCancel(ctx), c.to.Name, c.at); err != nil {
+		if err := c.keep(ctx); err != nil {
 			return false, err
 		}
 	}
-	return len(events) == page, nil
+	if len(events) == page {
+		return true, nil
+	}
+	c.at.Event = max(c.at.Event, newest) // or all others behind the last one would be looked at again each time
+	return false, nil
+}
+
+// pass moves the place behind an event.
+func (c *course) pass(e *ledger.Event) {
+	c.at.Event = e.ID
+	if e.Node == nil {
+		return
+	}
+	switch key := nodeKey(e.Datacenter, e.Node.ID); {
+	case isLost(e.Node):
+		c.at.Lost[key] = e.Node.LastBeat
+	case e.Node.Liveness == writ.LivenessReady || !isServing(e.Node):
+		delete(c.at.Lost, key)
+	}
 }
 
 // tell sends a message until it is taken or given up, unless the endpoint does not want it or has it. It returns an error if ctx ends before that, or if

@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -166,6 +167,16 @@ func (f *fixture) outcome(name string, want int) {
 	}
 }
 
+// looked waits until the sender has taken the news.
+func (f *fixture) looked() {
+	f.t.Helper()
+	for late := time.Now().Add(hang); len(f.news) > 0; time.Sleep(time.Millisecond) {
+		if time.Now().After(late) {
+			f.t.Fatal("the sender does not look at the news")
+		}
+	}
+}
+
 // start tells a receiver what happens, until stop is called.
 func (f *fixture) start(to *receiver, change ...func(e *Endpoint)) (stop func()) {
 	f.t.Helper()
@@ -233,6 +244,57 @@ func run(n int, state writ.RunState, code writ.Code) writ.Event {
 
 func node(liveness writ.Liveness, beat time.Time) writ.Event {
 	return writ.Event{Node: &writ.Node{ID: "n1", Name: "node-1", Datacenter: vienna, Admission: writ.AdmissionApproved, Liveness: liveness, LastBeat: beat}}
+}
+
+// Events that are for no webhook count as told: they are not read again, and when the ledger has forgotten them, none is missed.
+func TestAnEndpointIsBehindEventsThatAreNotForIt(t *testing.T) {
+	f := newFixture(t)
+	r := newReceiver(t, taken)
+	stop := f.start(r)
+	f.begun()
+	of := run(1, writ.RunRunning, "")
+	call := func(seq int) writ.Event {
+		return writ.Event{Call: &writ.Call{Run: of.Run.ID, Seq: seq, Operation: "volume.create", State: writ.CallRunning}}
+	}
+	f.happens(of, node(writ.LivenessLost, epoch), call(1), call(2), call(3))
+	r.next(t, NodeLost)
+	_, newest, err := f.EventRange(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 2 { // looks after all that; the second one begins when the first has ended
+		f.happens(call(4))
+		f.looked()
+	}
+	stop()
+	if at, err := f.WebhookAt(t.Context(), "ops"); err != nil || at.Event < newest {
+		t.Errorf("it is at %v of %d, %v", at, newest, err)
+	}
+}
+
+func TestANodeThatIsBackIsToldAfterAnEndInBetween(t *testing.T) {
+	f := newFixture(t)
+	var takes atomic.Bool
+	r := newReceiver(t, func(_ int, g got) int {
+		if g.text["type"] == string(NodeBack) && !takes.Load() {
+			return http.StatusServiceUnavailable
+		}
+		return http.StatusNoContent
+	})
+	stop := f.start(r)
+	f.begun()
+	f.happens(node(writ.LivenessLost, epoch), node(writ.LivenessReady, epoch.Add(time.Hour)))
+	r.next(t, NodeLost)
+	first := r.next(t, NodeBack)
+	stop()
+	for len(r.all) > 0 {
+		<-r.all
+	}
+	takes.Store(true)
+	f.start(r)
+	if again := r.next(t, NodeBack); again.id != first.id {
+		t.Errorf("%v is not %v", again, first)
+	}
 }
 
 // What a datacenter says of a node with the id of another datacenter's node is about another node, and the other one is not told to be back.
