@@ -1,6 +1,7 @@
 package identity
 
 import (
+	"strings"
 	"testing"
 
 	"writ"
@@ -36,7 +37,7 @@ func TestAStatementRevealsNoRunOfAnotherProject(t *testing.T) {
 				if id == testRun {
 					return shopID, nil
 				}
-				return "", writ.Errorf(writ.CodeNotFound, "there is no run %s", id)
+				return "", writ.Errorf(writ.CodeNotFound, "the journal has no run %s", id).WithHint("ask later")
 			}
 			_, err := v.Statement(signText(t, testSigner("bob"), StatementNamespace, s))
 			if writ.CodeOf(err) != tt.want {
@@ -46,7 +47,7 @@ func TestAStatementRevealsNoRunOfAnotherProject(t *testing.T) {
 			answer[run] = writ.AsError(err).Message + writ.AsError(err).Hint
 		}
 		if hidden, absent := answer[testRun], answer[missing]; tt.want == writ.CodeRoleMissing && hidden != absent ||
-			tt.want == writ.CodeNotFound && (hidden != "there is no run "+string(testRun) || absent != "there is no run "+string(missing)) {
+			tt.want == writ.CodeNotFound && hidden != strings.Replace(absent, string(missing), string(testRun), 1) {
 			t.Errorf("%s: of a run that is there %q, of one that is not %q", name, hidden, absent)
 		}
 	}

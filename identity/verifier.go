@@ -212,11 +212,12 @@ func (v *Verifier) projectSeen(rule Rule, s *Statement, m moment, by proof) (wri
 		}
 	}
 	project, err := v.projectOf(rule, s)
-	if err != nil {
+	hidden := err == nil && rule.projectOf == nil && project != s.Seen.Project && !v.Roster.reads(s.Signer, project, m.at)
+	switch {
+	case hidden, writ.CodeOf(err) == writ.CodeNotFound: // in the same words
+		return "", writ.Errorf(writ.CodeNotFound, "there is no run %s", s.ID()).WithHint("a datacenter forgets runs some time after their end")
+	case err != nil:
 		return "", err
-	}
-	if rule.projectOf == nil && project != s.Seen.Project && !v.Roster.reads(s.Signer, project, m.at) {
-		return "", writ.Errorf(writ.CodeNotFound, "there is no run %s", s.ID())
 	}
 	return project, v.isSeen(s, project)
 }

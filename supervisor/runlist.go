@@ -63,8 +63,8 @@ func (s *Supervisor) decideRuns(ctx context.Context, v *identity.VerifiedStateme
 // decideRunOf does to one run what a statement says of its runs. Of a run of another project it tells nothing.
 func (s *Supervisor) decideRunOf(ctx context.Context, v *identity.VerifiedStatement, list identity.RunList, r identity.SeenOfRun) error {
 	run, err := s.row(ctx, r.Run)
-	if err == nil && run.Project != list.Project {
-		err = writ.Errorf(writ.CodeNotFound, "there is no run %s in the project %s", r.Run, list.ProjectName)
+	if writ.CodeOf(err) == writ.CodeNotFound || err == nil && run.Project != list.Project { // in the same words
+		return writ.Errorf(writ.CodeNotFound, "there is no run %s in the project %s", r.Run, list.ProjectName)
 	}
 	if err != nil || wasDecided(run, v) {
 		return err

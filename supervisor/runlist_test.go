@@ -2,6 +2,7 @@ package supervisor_test
 
 import (
 	"context"
+	"strings"
 	"testing"
 	"time"
 
@@ -115,6 +116,43 @@ type pondering struct{ inProcess }
 func (e pondering) Pass(ctx context.Context, bundle scripts.Bundle, inputs scripts.Inputs, journal []scripts.Entry) (scripts.Outcome, error) {
 	time.Sleep(30 * time.Second)
 	return e.inProcess.Pass(ctx, bundle, inputs, journal)
+}
+
+// Who has the id of a run of another project does not learn whether it is there: of one that is not he is told the same.
+func TestNoAnswerTellsOfARunOfAnotherProject(t *testing.T) {
+	const mail = writ.ProjectID("01920000-0000-7000-8000-0000000000aa")
+	inSim(t, func(t *testing.T, s *sim) {
+		there, absent := s.submit("// nothing\n"), writ.RunIDOf(writ.Digest{1})
+		bob := identity.NewSigner(newKey(t))
+		s.amended(func(r *identity.Roster) {
+			r.Projects = append(r.Projects, identity.Project{ID: mail, Name: "mail"})
+			r.Principals = append(r.Principals, identity.Principal{Name: "bob", Kind: identity.Person, State: identity.Active, Keys: []identity.PrincipalKey{{Key: bob.PublicKey(), State: identity.Active}}})
+			r.Bindings = append(r.Bindings, identity.Binding{Principal: "bob", Role: identity.Deployer, Project: mail})
+		})
+		s.person = bob
+		told := func(id writ.RunID, change func(statement *identity.Statement)) string {
+			statement := s.statement("run/"+string(id), "cancel")
+			statement.Signer, statement.Seen = "bob", identity.SeenRun("test.tengo", mail, "mail", time.Time{})
+			statement.Format, statement.RosterDigest, statement.DatacenterName = identity.FormatV2, s.firstRoster(), s.roster.Datacenter(theDatacenter).Name
+			change(statement)
+			answer, err := s.Decide(t.Context(), s.sign(statement))
+			if err == nil {
+				err = s.opened(answer.Proof).Runs[id]
+			}
+			e := writ.AsError(err)
+			return strings.ReplaceAll(string(e.Code)+" "+e.Message+" "+e.Hint, string(id), "ID")
+		}
+		for name, change := range map[string]func(id writ.RunID) func(*identity.Statement){
+			"one": func(writ.RunID) func(*identity.Statement) { return func(*identity.Statement) {} },
+			"list": func(id writ.RunID) func(*identity.Statement) {
+				return identity.RunList{Project: mail, ProjectName: "mail", Runs: []identity.SeenOfRun{identity.SawRun(id, "test.tengo", false, time.Time{})}}.Statement
+			},
+		} {
+			if of, none := told(there, change(there)), told(absent, change(absent)); of != none || !strings.HasPrefix(of, "NOT_FOUND") {
+				t.Errorf("%s: of a run that is there %q, of one that is not %q", name, of, none)
+			}
+		}
+	})
 }
 
 // A statement that comes again while what it began is still under way: each run has what it did, and no run is said to be as it was.
