@@ -88,7 +88,7 @@ func TestAMachineFromAnImageRunsContainers(t *testing.T) {
 	}
 	starts := func(file string, words ...string) *vm {
 		return startVM(t, tap, "-m", "1536", "-drive", "if=none,id=d1,format=raw,file="+file, "-device", "virtio-blk-pci,drive=d1,serial=DATA-1", "-kernel", image, "-append",
-			strings.Join(append(words, "console=ttyS0 quiet panic=5 writ.name=n1 writ.drivers=host writ.image-allow=10.77.0.0/24 writ.disk=DATA-1 writ.supervisor=https://"+bootHost+":7441 writ.redis=rediss://"+bootHost+":6379/0"), " "))
+			strings.Join(append(words, bootWords+"writ.name=n1 writ.drivers=host writ.image-allow=10.77.0.0/24 writ.disk=DATA-1 writ.supervisor=https://"+bootHost+":7441 writ.redis=rediss://"+bootHost+":6379/0"), " "))
 	}
 	keepsOthersData(t, starts)
 

@@ -251,7 +251,7 @@ func TestAMachineNamesWhatHoldsUpItsStart(t *testing.T) {
 	start := func(t *testing.T, f *fault) (*vm, *servedBoot) {
 		boots := serveBoot(t, "--listen", bootHost+":8080", "--image", image)
 		v := startQEMU(t, append([]string{"-kernel", kernel.Image, "-initrd", initrd, "-append",
-			"console=ttyS0 quiet panic=5 no_timer_check writ.boot=http://" + bootHost + ":8080" + stages.Path + bootName + " " + strings.Join(f.words, " ")}, f.devices...)...)
+			bootWords + "writ.boot=http://" + bootHost + ":8080" + stages.Path + bootName + " " + strings.Join(f.words, " ")}, f.devices...)...)
 		return v, boots
 	}
 	v, boots := start(t, &fault{devices: disk(own), words: usual(spent, labelled, "writ.name=n1")})

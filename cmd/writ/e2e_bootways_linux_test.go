@@ -39,7 +39,7 @@ func TestAMachineWithoutATokenStartsInEachWay(t *testing.T) {
 	defer boots.stop()
 
 	drive := []string{"-drive", "if=none,id=d0,format=raw,readonly=on,file=" + disk}
-	words := "console=ttyS0 quiet panic=5 no_timer_check writ.cluster=" + settings[1] + " writ.supervisor=" + settings[3] + " writ.redis=" + settings[5]
+	words := bootWords + "writ.cluster=" + settings[1] + " writ.supervisor=" + settings[3] + " writ.redis=" + settings[5]
 	for _, way := range []struct {
 		name  string
 		start func() *vm

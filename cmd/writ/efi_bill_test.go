@@ -11,6 +11,7 @@ import (
 
 	"writ/efi/deb"
 	"writ/efi/image"
+	"writ/efi/recipe"
 	"writ/internal/testenv"
 )
 
@@ -155,8 +156,16 @@ func testIPXE(t *testing.T, node string) {
 	if text, err := os.ReadFile(filepath.Join(dir, name)); err != nil || !bytes.Equal(text, made) {
 		t.Errorf("the image has %d bytes, %v", len(text), err)
 	}
+	text, err := recipe.Text(recipe.Cloud)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cloud, err := recipe.Parse([]byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
 	script, err := os.ReadFile(filepath.Join(dir, bootScript))
-	want := "\nkernel https://boot.example.org/writ/" + name + " " + image.DefaultCmdline + " writ.supervisor=https://10.77.0.3:7441 writ.cluster=" + strings.Repeat("0a", 32) + " || goto failed\nboot "
+	want := "\nkernel https://boot.example.org/writ/" + name + " " + cloud.Cmdline + " writ.supervisor=https://10.77.0.3:7441 writ.cluster=" + strings.Repeat("0a", 32) + " || goto failed\nboot "
 	if err != nil || !strings.HasPrefix(string(script), "#!ipxe\n") || !strings.Contains(string(script), want) {
 		t.Errorf("the script is\n%s%v", script, err)
 	}

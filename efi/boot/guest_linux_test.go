@@ -339,7 +339,7 @@ func guestImage(t *testing.T, kernel testenv.KernelFiles, services []boot.Servic
 	if said, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("build the tests: %v\n%s", err, said)
 	}
-	recipe := image.Recipe{Modules: os.DirFS(kernel.Modules), Cmdline: image.DefaultCmdline, Settings: []string{
+	recipe := image.Recipe{Modules: os.DirFS(kernel.Modules), Settings: []string{
 		"writ.supervisor=https://10.0.2.2:7441", "writ.redis=rediss://10.0.2.2:6379/0",
 	}, Services: services}
 	usual, err := texts.Text(texts.Cloud)
@@ -350,7 +350,7 @@ func guestImage(t *testing.T, kernel testenv.KernelFiles, services []boot.Servic
 	if err != nil {
 		t.Fatal(err)
 	}
-	recipe.Wanted, recipe.Start = of.Modules.Wanted, of.Modules.Start
+	recipe.Cmdline, recipe.Wanted, recipe.Start = of.Cmdline, of.Modules.Wanted, of.Modules.Start
 	recipe.Packages, recipe.Extra = os.DirFS("/"), []image.Extra{{Name: of.Programs[0].At, Program: true}}
 	for file, into := range map[string]*[]byte{
 		testenv.Unpacked(t, testenv.EFIStub): &recipe.Stub, kernel.Image: &recipe.Kernel, program: &recipe.Program, testenv.Need(t, "mkfs.btrfs"): &recipe.Extra[0].Data,
@@ -390,7 +390,7 @@ func TestTheFirstProcessPreparesAMachine(t *testing.T) {
 	defer stop()
 	began := time.Now()
 	said, err := exec.CommandContext(ctx, qemu, "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot", "-serial", "stdio",
-		"-machine", "q35", "-accel", "tcg", "-cpu", "max", "-m", "512", "-kernel", kernel.Image, "-initrd", initrd, "-append", "console=ttyS0 quiet panic=-1 writ.ntp=10.0.2.2:"+clock+" writ.boot=http://10.0.2.2:"+server+progress.Path+"52-54-00-12-34-56 "+guestWords,
+		"-machine", "q35", "-accel", "tcg", "-cpu", "max", "-m", "512", "-kernel", kernel.Image, "-initrd", initrd, "-append", "console=ttyS0 quiet panic=-1 no_timer_check writ.ntp=10.0.2.2:"+clock+" writ.boot=http://10.0.2.2:"+server+progress.Path+"52-54-00-12-34-56 "+guestWords,
 		"-netdev", "hubport,id=n1,hubid=1", "-device", "virtio-net-pci,netdev=n1,romfile=,addr=5", // where nothing answers
 		"-netdev", "user,id=n0,ipv4=on,ipv6=on", "-device", "virtio-net-pci,netdev=n0,romfile=,addr=6",
 		"-netdev", "socket,id=n2,connect="+wire, "-device", "virtio-net-pci,netdev=n2,romfile=,addr=7",

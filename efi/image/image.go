@@ -24,10 +24,6 @@ import (
 	"writ/efi/uki"
 )
 
-// DefaultCmdline is what the kernel is told if the firmware passes nothing: to speak on screen and serial line, to say no more than errors, as the
-// first process reports the rest, and to start again a minute after it has stopped with an error.
-const DefaultCmdline = "console=tty0 console=ttyS0,115200 quiet panic=60"
-
 // Recipe is what an image is made of.
 type Recipe struct {
 	Stub     []byte // systemd's linuxx64.efi.stub

@@ -40,7 +40,7 @@ func program(t *testing.T, machine elf.Machine, libraries bool) []byte {
 func recipe(t *testing.T) Recipe {
 	t.Helper()
 	kernel := testenv.Kernel(t)
-	r := Recipe{Modules: os.DirFS(kernel.Modules), Wanted: []string{"virtio_net", "btrfs", "no_such_module"}, Start: []string{"tun"}, Program: program(t, elf.EM_X86_64, false), Cmdline: DefaultCmdline, Settings: []string{"writ.name=n1"}}
+	r := Recipe{Modules: os.DirFS(kernel.Modules), Wanted: []string{"virtio_net", "btrfs", "no_such_module"}, Start: []string{"tun"}, Program: program(t, elf.EM_X86_64, false), Cmdline: "console=ttyS0 quiet", Settings: []string{"writ.name=n1"}}
 	for file, into := range map[string]*[]byte{kernel.Image: &r.Kernel, testenv.Unpacked(t, testenv.EFIStub): &r.Stub} {
 		text, err := os.ReadFile(file)
 		if err != nil {

@@ -92,3 +92,20 @@ func TestOnlyPinnedPackagesAreUsed(t *testing.T) {
 		}
 	}
 }
+
+// A kernel may compare its timers on a physical machine, which needs that, and not on a virtual one, whose timers are late if its host is busy.
+func TestOnlyPhysicalMachinesCompareTheirTimers(t *testing.T) {
+	for _, name := range Names() {
+		text, err := Text(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r, err := Parse([]byte(text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if left := slices.Contains(strings.Fields(r.Cmdline), "no_timer_check"); left != (name == Cloud) {
+			t.Errorf("with the recipe %s the check is left out: %v", name, left)
+		}
+	}
+}
