@@ -7,7 +7,9 @@ import (
 	"net"
 	"net/netip"
 	"net/url"
+	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -20,6 +22,9 @@ const (
 	dialWithin   = 3 * time.Second
 )
 
+// addressesTried bounds those of one name: who answers for a nameserver can tell as many as it likes.
+const addressesTried = 8
+
 // probe looks why servers do not answer. A runner says that they do not; a person who stands before the machine wants to know what to mend.
 type probe struct {
 	lookUp      func(ctx context.Context, host string) ([]string, error)
@@ -29,13 +34,28 @@ type probe struct {
 
 // servers says why neither of the supervisors can be reached, or Redis. It returns nil if both can.
 func (p *probe) servers(ctx context.Context, supervisors []string, redis string) error {
-	var one error
-	for _, at := range supervisors {
-		if one = p.server(ctx, "the supervisor", "writ.supervisor", at); one == nil {
-			break
-		}
+	var one, other error
+	var both sync.WaitGroup
+	both.Go(func() {
+		one = oneOf(supervisors, func(at string) error { return p.server(ctx, "the supervisor", "writ.supervisor", at) })
+	})
+	both.Go(func() { other = p.server(ctx, "Redis", "writ.redis", redis) })
+	both.Wait()
+	return errors.Join(one, other)
+}
+
+// oneOf tries all at once, so that several that are silent take no longer than one. It returns nil if one works, and else the error of the last.
+func oneOf(all []string, try func(string) error) error {
+	errs := make([]error, len(all))
+	var tried sync.WaitGroup
+	for i, one := range all {
+		tried.Go(func() { errs[i] = try(one) })
 	}
-	return errors.Join(one, p.server(ctx, "Redis", "writ.redis", redis))
+	tried.Wait()
+	if len(all) == 0 || slices.Contains(errs, nil) {
+		return nil
+	}
+	return errs[len(errs)-1]
 }
 
 // ports are those of addresses without one.
@@ -53,12 +73,9 @@ func (p *probe) server(ctx context.Context, what, setting, at string) error {
 			return p.unknown(what, setting, u.Hostname(), err)
 		}
 	}
-	for _, host := range hosts {
-		if err = p.answers(ctx, what, setting, net.JoinHostPort(host, cmp.Or(u.Port(), ports[u.Scheme]))); err == nil {
-			return nil
-		}
-	}
-	return err
+	return oneOf(hosts[:min(len(hosts), addressesTried)], func(host string) error {
+		return p.answers(ctx, what, setting, net.JoinHostPort(host, cmp.Or(u.Port(), ports[u.Scheme])))
+	})
 }
 
 func (p *probe) lookedUp(ctx context.Context, host string) ([]string, error) {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 
@@ -64,5 +65,39 @@ func TestAMachineSaysWhyAServerCannotBeReached(t *testing.T) {
 	servers = nil
 	if err := p.servers(t.Context(), []string{"https://silent.example.org"}, "rediss://unknown.example.org"); err == nil || strings.Count(err.Error(), "knows no nameserver") != 2 {
 		t.Errorf("without a nameserver: %v", err)
+	}
+}
+
+// Servers that are silent are tried at once: with several of them a person waits no longer for the reason. A name has as many addresses as are tried.
+func TestServersAreTriedAtOnce(t *testing.T) {
+	const names, dials = 3, 3*addressesTried + 1
+	var addresses []string
+	for i := range 1000 {
+		addresses = append(addresses, fmt.Sprintf("192.0.2.%d", i%250))
+	}
+	var dialed atomic.Int32
+	all := make(chan struct{})
+	p := &probe{
+		lookUp: func(context.Context, string) ([]string, error) { return addresses, nil },
+		dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			if dialed.Add(1) == dials {
+				close(all)
+			}
+			select {
+			case <-all:
+				return nil, syscall.ECONNREFUSED
+			case <-ctx.Done():
+				return nil, ctx.Err()
+			}
+		},
+		nameservers: func() []string { return nil },
+	}
+	var supervisors []string
+	for i := range names {
+		supervisors = append(supervisors, fmt.Sprintf("https://s%d.example.org:7441", i))
+	}
+	err := p.servers(t.Context(), supervisors, "rediss://192.0.2.1")
+	if n := dialed.Load(); n != dials || err == nil || strings.Count(err.Error(), "the connection is refused") != 2 {
+		t.Errorf("%d addresses are tried: %v", n, err)
 	}
 }
