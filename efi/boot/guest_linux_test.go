@@ -342,7 +342,7 @@ func guestImage(t *testing.T, kernel testenv.KernelFiles, services []boot.Servic
 	recipe := image.Recipe{Modules: os.DirFS(kernel.Modules), Settings: []string{
 		"writ.supervisor=https://10.0.2.2:7441", "writ.redis=rediss://10.0.2.2:6379/0",
 	}, Services: services}
-	usual, err := texts.Text(texts.Cloud)
+	usual, err := texts.Text(texts.For(filepath.Base(kernel.Modules)))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -22,8 +22,11 @@ import (
 func breakMachine() {
 	cmdline, err := os.ReadFile("/proc/cmdline")
 	const frozen = "/sys/fs/cgroup/frozen"
+	left, _ := filepath.Glob("/sys/fs/pstore/*")
 	switch {
 	case err != nil:
+	case len(left) > 0:
+		err = fmt.Errorf("the last words of a kernel are still there: %v", left)
 	case strings.Contains(string(cmdline), "test.break=stop"):
 		err = errors.Join(os.Mkdir(frozen, 0o755), os.WriteFile(frozen+"/cgroup.procs", []byte("1"), 0), os.WriteFile(frozen+"/cgroup.freeze", []byte("1"), 0))
 	default:
@@ -37,7 +40,20 @@ func breakMachine() {
 }
 
 // patience is how long a machine may take to say something, on a host that is busy.
-const patience = 3 * time.Minute
+const patience = 5 * time.Minute
+
+// brokenImage writes an image with a service that breaks its machine, and what the firmware of the machine keeps.
+func brokenImage(t *testing.T, kernel testenv.KernelFiles) (node, vars string) {
+	t.Helper()
+	made := guestImage(t, kernel, []boot.Service{{Name: "breaker", Command: []string{boot.Program, "breaker"}, Socket: serviceSocket}})
+	dir := t.TempDir()
+	node, vars = filepath.Join(dir, "node.efi"), filepath.Join(dir, "vars.fd")
+	text, err := os.ReadFile(testenv.Unpacked(t, testenv.FirmwareVars))
+	if err := errors.Join(err, os.WriteFile(node, made.Data, 0o600), os.WriteFile(vars, text, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	return node, vars
+}
 
 // broken is a machine with firmware that breaks at each start.
 type broken struct {
@@ -48,13 +64,13 @@ type broken struct {
 	ended chan error
 }
 
-func startBroken(t *testing.T, kernel, vars, words string) *broken {
+func startBroken(t *testing.T, kernel, vars, words string, args ...string) *broken {
 	t.Helper()
 	b := &broken{t: t, qmp: filepath.Join(t.TempDir(), "qmp"), lines: make(chan string, 1<<16), ended: make(chan error, 1)}
-	cmd := exec.Command(testenv.Need(t, "qemu-system-x86_64"), "-nodefaults", "-no-user-config", "-display", "none", "-serial", "stdio",
-		"-machine", "q35", "-accel", "tcg", "-cpu", "max", "-smp", "2", "-m", "1024", "-qmp", "unix:"+b.qmp+",server=on,wait=off",
-		"-drive", "if=pflash,format=raw,unit=0,readonly=on,file="+testenv.Unpacked(t, testenv.FirmwareCode), "-drive", "if=pflash,format=raw,unit=1,file="+vars,
-		"-kernel", kernel, "-append", "console=ttyS0 quiet panic=1 no_timer_check unknown_nmi_panic "+words, "-netdev", "user,id=n0", "-device", "virtio-net-pci,netdev=n0,romfile=")
+	cmd := exec.Command(testenv.Need(t, "qemu-system-x86_64"), append([]string{"-nodefaults", "-no-user-config", "-display", "none", "-serial", "stdio",
+		"-machine", "q35", "-accel", "tcg", "-cpu", "max", "-smp", "2", "-m", "1024", "-qmp", "unix:" + b.qmp + ",server=on,wait=off",
+		"-drive", "if=pflash,format=raw,unit=0,readonly=on,file=" + testenv.Unpacked(t, testenv.FirmwareCode), "-drive", "if=pflash,format=raw,unit=1,file=" + vars,
+		"-kernel", kernel, "-append", "console=ttyS0 quiet panic=1 no_timer_check unknown_nmi_panic writ.join=" + guestToken + " writ.watchdog=10 " + words, "-netdev", "user,id=n0", "-device", "virtio-net-pci,netdev=n0,romfile="}, args...)...)
 	serial, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -147,20 +163,8 @@ func (b *broken) turnOff() {
 // is held and starts no service, until it was turned off and on.
 func TestAMachineThatHangsIsRestartedAndHeldTheSecondTime(t *testing.T) {
 	testenv.Nightly(t, "TestAKernelThatPanicsAtTheEndOfTwoStartsIsHeld, TestAWatchdogGetsSignsOfLifeUntilTheMachineShouldBeOff and others have each part without a machine")
-	kernel := testenv.Kernel(t)
-	made := guestImage(t, kernel, []boot.Service{{Name: "breaker", Command: []string{boot.Program, "breaker"}, Socket: serviceSocket}})
-	dir := t.TempDir()
-	node, vars := filepath.Join(dir, "node.efi"), filepath.Join(dir, "vars.fd")
-	text, err := os.ReadFile(testenv.Unpacked(t, testenv.FirmwareVars))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := errors.Join(os.WriteFile(node, made.Data, 0o600), os.WriteFile(vars, text, 0o600)); err != nil {
-		t.Fatal(err)
-	}
-	const words = "writ.join=" + guestToken + " writ.supervisor=https://10.0.2.2:7441 writ.redis=rediss://10.0.2.2:6379/0 writ.watchdog=10 "
-
-	b := startBroken(t, node, vars, words+"test.break=stop")
+	node, vars := brokenImage(t, testenv.Kernel(t))
+	b := startBroken(t, node, vars, "test.break=stop")
 	b.await("watchdog Software Watchdog restarts the machine if it hangs for 10 s", "error:")
 	b.await("service  breaker started as process")
 	b.await("] start ")
@@ -178,9 +182,21 @@ func TestAMachineThatHangsIsRestartedAndHeldTheSecondTime(t *testing.T) {
 	b.await("This machine is held at panic", "service ", "network ")
 	b.turnOff()
 
-	b = startBroken(t, node, vars, words+"test.break=panic")
+	b = startBroken(t, node, vars, "test.break=panic")
 	b.await("service  breaker started as process", "panic    ", "error:")
 	b.await("] start ")
 	b.await("panic    error: the last start of this machine ended with: Kernel panic - not syncing: sysrq triggered crash")
 	b.await("service  breaker started as process")
+}
+
+// A watchdog of the hardware restarts the machine whatever its kernel does, and tells that the next time. Nothing is kept of what the kernel said.
+func TestAMachineThatHangsIsRestartedByItsHardware(t *testing.T) {
+	testenv.Nightly(t, "TestAWatchdogGetsSignsOfLifeUntilTheMachineShouldBeOff has the signs of life")
+	node, vars := brokenImage(t, testenv.FullKernel(t))
+	b := startBroken(t, node, vars, "test.break=stop", "-device", "i6300esb", "-watchdog-action", "reset")
+	b.await("watchdog i6300ESB timer restarts the machine if it hangs for 10 s", "error:")
+	b.await("service  breaker started as process")
+	b.await("] start ")
+	b.await("watchdog error: the watchdog of this machine says that it has restarted it", "panic    ")
+	b.await("service  breaker started as process", "held")
 }

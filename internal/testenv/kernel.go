@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"slices"
 	"strings"
@@ -18,6 +19,13 @@ const KernelPackage = "linux-image-cloud-amd64"
 // not set.
 const KernelVar = "WRIT_TEST_KERNEL"
 
+// FullKernelPackage is the Debian package that leads to a kernel for physical machines, and FullKernelVar what KernelVar is for the other one. It has
+// drivers of hardware that QEMU plays as well. writ/full-kernel in the user's directory of caches is where it is looked for.
+const (
+	FullKernelPackage = "linux-image-amd64"
+	FullKernelVar     = "WRIT_TEST_FULL_KERNEL"
+)
+
 // KernelFiles are a kernel for guests of tests.
 type KernelFiles struct {
 	Image   string // the file that is started
@@ -27,20 +35,31 @@ type KernelFiles struct {
 // Kernel finds a distribution's kernel for virtual machines: one that was unpacked, or that of this machine. It skips the test as Need does.
 func Kernel(t testing.TB) KernelFiles {
 	t.Helper()
-	dir := os.Getenv(KernelVar)
+	return findKernel(t, KernelVar, "kernel", KernelPackage, ".ci/run")
+}
+
+// FullKernel finds one for physical machines. The nightly tier has it.
+func FullKernel(t testing.TB) KernelFiles {
+	t.Helper()
+	return findKernel(t, FullKernelVar, "full-kernel", FullKernelPackage, ".ci/nightly")
+}
+
+func findKernel(t testing.TB, variable, cache, of, unpacks string) KernelFiles {
+	t.Helper()
+	dir := os.Getenv(variable)
 	if dir == "" {
-		cache, err := os.UserCacheDir()
+		caches, err := os.UserCacheDir()
 		if err != nil {
 			t.Fatal(err)
 		}
-		dir = filepath.Join(cache, "writ", "kernel")
+		dir = filepath.Join(caches, "writ", cache)
 	}
 	for _, root := range []string{dir, "/"} {
-		if k, found := kernelIn(root); found {
+		if k, found := kernelIn(root, of); found {
 			return k
 		}
 	}
-	text := fmt.Sprintf("no kernel of %s is in %s: .ci/run unpacks one there, or apt-get download the package that it depends on, and dpkg -x", KernelPackage, dir)
+	text := fmt.Sprintf("no kernel of %s is in %s: %s unpacks one there, or apt-get download the package that it depends on, and dpkg -x", of, dir, unpacks)
 	if os.Getenv(RequireVar) == "all" && runtime.GOARCH == "amd64" {
 		t.Fatal(text)
 	}
@@ -49,10 +68,18 @@ func Kernel(t testing.TB) KernelFiles {
 	return KernelFiles{}
 }
 
-// kernelIn finds the newest kernel below a directory that has its modules as well.
-func kernelIn(root string) (KernelFiles, bool) {
-	images, _ := filepath.Glob(filepath.Join(root, "boot", "vmlinuz-*-cloud-amd64"))
+// versions are those of the kernels of a package.
+var versions = map[string]*regexp.Regexp{
+	KernelPackage: regexp.MustCompile(`-cloud-amd64$`), FullKernelPackage: regexp.MustCompile(`[0-9]-amd64$`),
+}
+
+// kernelIn finds the newest kernel of a package below a directory that has its modules as well.
+func kernelIn(root, of string) (KernelFiles, bool) {
+	images, _ := filepath.Glob(filepath.Join(root, "boot", "vmlinuz-*"))
 	for _, image := range slices.Backward(images) {
+		if !versions[of].MatchString(image) {
+			continue
+		}
 		modules := filepath.Join(root, "lib", "modules", strings.TrimPrefix(filepath.Base(image), "vmlinuz-"))
 		if info, err := os.Stat(modules); err == nil && info.IsDir() {
 			return KernelFiles{image, modules}, true

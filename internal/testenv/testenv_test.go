@@ -135,7 +135,10 @@ func TestPackagesOfNodeImagesAreThoseOfTheManual(t *testing.T) {
 
 func TestKernelIsFoundWithItsModules(t *testing.T) {
 	dir := t.TempDir()
-	for _, path := range []string{"boot/vmlinuz-6.1.0-2-cloud-amd64", "boot/vmlinuz-6.1.0-9-cloud-amd64", "lib/modules/6.1.0-2-cloud-amd64/modules.builtin"} {
+	for _, path := range []string{
+		"boot/vmlinuz-6.1.0-2-cloud-amd64", "boot/vmlinuz-6.1.0-9-cloud-amd64", "lib/modules/6.1.0-2-cloud-amd64/modules.builtin",
+		"boot/vmlinuz-6.1.0-2-amd64", "lib/modules/6.1.0-2-amd64/modules.builtin", "boot/vmlinuz-6.1.0-2-rt-amd64", "lib/modules/6.1.0-2-rt-amd64/modules.builtin",
+	} {
 		path = filepath.Join(dir, path)
 		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, nil, 0o644)); err != nil {
 			t.Fatal(err)
@@ -145,6 +148,11 @@ func TestKernelIsFoundWithItsModules(t *testing.T) {
 	want := KernelFiles{filepath.Join(dir, "boot/vmlinuz-6.1.0-2-cloud-amd64"), filepath.Join(dir, "lib/modules/6.1.0-2-cloud-amd64")}
 	if got := Kernel(t); got != want {
 		t.Errorf("Kernel = %v, want %v", got, want)
+	}
+	t.Setenv(FullKernelVar, dir)
+	want = KernelFiles{filepath.Join(dir, "boot/vmlinuz-6.1.0-2-amd64"), filepath.Join(dir, "lib/modules/6.1.0-2-amd64")}
+	if got := FullKernel(t); got != want {
+		t.Errorf("FullKernel = %v, want %v", got, want)
 	}
 }
 
