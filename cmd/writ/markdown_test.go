@@ -2,6 +2,7 @@ package main
 
 import (
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
@@ -21,5 +22,27 @@ func TestAPlanInACommentIsNoMarkup(t *testing.T) {
 	}
 	if len(text) > 65_536 || !strings.Contains(text, "too long for a comment") {
 		t.Errorf("it has %d bytes", len(text))
+	}
+}
+
+// A signer has to know what a plan destroys, and a job the digest, also of a plan that is cut.
+func TestALongPlanKeepsWhatASignerHasToKnow(t *testing.T) {
+	long := strings.Repeat("machine/web,", 10_000)
+	for name, plan := range map[string]*planned{
+		"many lines": {Plan: scripts.Plan{Logs: slices.Repeat([]string{"a line of the log"}, 10_000)}, Targets: []string{"volume/data"}},
+		"ticks":      {Plan: scripts.Plan{Logs: []string{strings.Repeat("`", 50_000)}}, Targets: []string{"volume/data"}},
+		"targets":    {Targets: []string{"volume/data", long}},
+		"command":    {Targets: []string{"volume/data"}, Next: "writ submit " + long},
+	} {
+		plan.Preview, plan.Summary = &writ.Preview{}, map[string]int{"create": 3}
+		text := (&planText{Terminal: terminal.New(os.Stdin, nil, nil, nil).Plain(), planned: plan}).markdown()
+		for _, want := range []string{"\ndestroys volume/data", "\nplan " + plan.Digest.String() + "\n", "\n3 to create\n"} {
+			if !strings.Contains(text, want) {
+				t.Errorf("%s: it does not say %q: %.300s", name, want, text)
+			}
+		}
+		if len(text) > 65_000 || name != "ticks" && !strings.Contains(text, "left out: the plan is too long for a comment\n") {
+			t.Errorf("%s: it has %d bytes: %s", name, len(text), text[len(text)-300:])
+		}
 	}
 }

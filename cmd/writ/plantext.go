@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"reflect"
+	"regexp"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -51,6 +52,14 @@ var actions = []writ.Action{
 
 // String writes the whole plan.
 func (t *planText) String() string {
+	t.body()
+	t.destroys()
+	t.end()
+	return t.b.String()
+}
+
+// body writes what the script does.
+func (t *planText) body() {
 	t.head()
 	width := 0
 	for _, c := range t.seen().Calls {
@@ -62,19 +71,20 @@ func (t *planText) String() string {
 	t.said()
 	t.beyond()
 	t.kept()
-	t.end()
-	return t.b.String()
 }
 
 // mostMarkdown bounds a plan in a comment: GitHub takes 65,536 characters, and there is text around it.
 const mostMarkdown = 60_000
 
-// markdown shows the plan in a comment. All that comes from the script is in one block of code, so that it is no markup and calls nobody.
+// markdown shows the plan in a comment. All that comes from the script is in one block of code, so that it is no markup and calls nobody. Of a plan that is
+// too long the calls are cut, and not what the signer has to know: what it destroys, its digest and its counts.
 func (t *planText) markdown() string {
-	text := t.String()
-	if len(text) > mostMarkdown {
-		text = strings.ToValidUTF8(text[:mostMarkdown], "") + "\n… the rest is left out: the plan is too long for a comment\n"
-	}
+	t.destroys()
+	end := shorten(t.take(), mostMarkdown/4)
+	t.end()
+	end += shorten(t.take(), mostMarkdown/4)
+	t.body()
+	text := manyTicks.ReplaceAllString(shorten(t.take(), mostMarkdown-len(end))+end, mostTicks)
 	fence := "```"
 	for strings.Contains(text, fence) {
 		fence += "`"
@@ -83,7 +93,35 @@ func (t *planText) markdown() string {
 	if t.Preview != nil {
 		counts = t.counts()
 	}
+	if t.failed() != nil {
+		counts += ", and it would fail"
+	}
 	return fmt.Sprintf("### writ plan: %s\n\n%sdiff\n%s%s\n", counts, fence, text, fence)
+}
+
+// mostTicks is how many backticks in a row a comment shows: each makes the fences around it longer.
+var (
+	mostTicks = strings.Repeat("`", 64)
+	manyTicks = regexp.MustCompile("`{64,}")
+)
+
+// take returns what was written since the last time.
+func (t *planText) take() string {
+	defer t.b.Reset()
+	return t.b.String()
+}
+
+// shorten cuts a text for a comment, between two lines if it can, and says so.
+func shorten(text string, most int) string {
+	if len(text) <= most {
+		return text
+	}
+	const note = "\n… %s left out: the plan is too long for a comment\n"
+	kept := strings.ToValidUTF8(text[:most-len(note)-20], "") // and a number
+	if end := strings.LastIndexByte(kept, '\n'); end > 0 {
+		kept = kept[:end]
+	}
+	return kept + fmt.Sprintf(note, count(strings.Count(text[len(kept):], "\n"), "line"))
 }
 
 func (t *planText) line(format string, args ...any) { fmt.Fprintf(&t.b, format+"\n", args...) }
@@ -240,7 +278,6 @@ func (t *planText) kept() {
 
 // end shows what it all comes to, and what to type next.
 func (t *planText) end() {
-	t.destroys()
 	t.line("\nplan %s", t.Digest)
 	t.line("%s", t.summary())
 	if t.Next != "" {
