@@ -40,6 +40,7 @@ type watchOptions struct {
 	since   time.Time     // an end before is not the one that is meant
 	script  string        // path of the script that was submitted, "" if it is not known
 	junit   string        // file for a report, "" for none
+	cancel  bool          // the run, if it is watched no longer
 }
 
 func (a *app) submitCommand() *cobra.Command {
@@ -50,19 +51,23 @@ func (a *app) submitCommand() *cobra.Command {
 		Long: `Submits a script. FILE is a script, which is checked and signed first, or a file of "writ sign".
 
 Then it watches until the run has ended, verifies the signature of the datacenter's supervisor on the result,
-and prints the script's output. Ctrl-C leaves the run alone and says how to see it again.
+and prints the script's output. Ctrl-C, SIGTERM and the end of --timeout leave the run alone and say how to see it
+again. With --cancel-on-exit they cancel it. CI systems send such a signal when a job is cancelled.
 
 --junit writes a test for the run and one for each call. The result of the run is the one that was verified. A call that
 failed counts as skipped if the script went on.`,
 		Example: `  writ submit web.tengo -p count=3
   writ submit web.tengo --dc any --select region=eu --detach
-  writ submit web.writ --timeout 10m`,
+  writ submit web.writ --timeout 10m
+  writ submit web.tengo --timeout 10m --cancel-on-exit`,
 		Args: s.order.file,
 		RunE: func(cmd *cobra.Command, args []string) error { return a.submit(cmd.Context(), args[0], &s) },
 	}
 	s.order.add(a, c)
 	s.watchFlags(c)
 	c.Flags().BoolVar(&s.detach, "detach", false, "only hand in, and print the id of the run")
+	c.Flags().BoolVar(&s.cancel, "cancel-on-exit", false, "cancel the run if this command ends before it: on Ctrl-C, SIGTERM or --timeout")
+	c.MarkFlagsMutuallyExclusive("detach", "cancel-on-exit")
 	tracesFlags(c, &s.traces)
 	return c
 }
@@ -86,6 +91,9 @@ func (s *submitFlags) watchFlags(c *cobra.Command) {
 }
 
 func (a *app) submit(ctx context.Context, path string, s *submitFlags) (err error) {
+	if s.cancel {
+		defer holdOn()()
+	}
 	s.traces.Service, s.traces.Version, s.traces.Log = "writ-cli", version(), slog.New(slog.NewTextHandler(a.Err, nil))
 	traces, err := tracing.Open(ctx, s.traces)
 	if err != nil {
@@ -107,7 +115,10 @@ func (a *app) submit(ctx context.Context, path string, s *submitFlags) (err erro
 	}
 	handed := time.Now()
 	submission, err := c.Submit(ctx, signed)
-	if err != nil {
+	switch {
+	case err != nil && s.cancel && ctx.Err() != nil: // the coordinator may have it
+		return terminal.Interrupted(a.leave(ctx, c, client.RunOf(signed), s.watchOptions))
+	case err != nil:
 		return err
 	}
 	at := tracing.OfRun(submission.Run).Part("submit")
@@ -156,25 +167,28 @@ func (a *app) signedFile(ctx context.Context, path string, o *orderFlags) ([]byt
 
 // watch shows a run until it has ended, verifies its end, prints its output and writes a report.
 func (a *app) watch(ctx context.Context, c *client.Client, id writ.RunID, w watchOptions) error {
-	again := fmt.Sprintf("run %s goes on; to see it again: writ run watch %s", id, id)
 	watching, stop := ctx, context.CancelFunc(func() {})
 	if w.timeout > 0 {
 		watching, stop = context.WithTimeout(ctx, w.timeout)
 	}
 	defer stop()
+	left := func(err error) error {
+		switch {
+		case ctx.Err() != nil:
+			return terminal.Interrupted(a.leave(ctx, c, id, w))
+		case errors.Is(watching.Err(), context.DeadlineExceeded):
+			return writ.Errorf(writ.CodeTimeout, "run %s has not ended in %s", id, w.timeout).WithHint("%s", a.leave(ctx, c, id, w))
+		}
+		return err
+	}
 	roster, err := c.KnownRoster(watching)
 	if err != nil {
-		return err
+		return left(err)
 	}
 	for {
 		run, err := c.Watch(watching, id, newProgress(a.Terminal, roster).watcher())
-		switch {
-		case ctx.Err() != nil:
-			return terminal.Interrupted(again)
-		case errors.Is(watching.Err(), context.DeadlineExceeded):
-			return writ.Errorf(writ.CodeTimeout, "run %s has not ended in %s", id, w.timeout).WithHint("%s", again)
-		case err != nil:
-			return err
+		if err != nil {
+			return left(err)
 		}
 		if roster, err = c.Roster(ctx); err != nil {
 			return err

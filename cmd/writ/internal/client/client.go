@@ -314,11 +314,10 @@ func (c *Client) Submit(ctx context.Context, signed []byte) (writ.Submission, er
 	if ctx.Err() != nil || writ.CodeOf(err) != writ.CodeUnreachable || errors.Is(err, syscall.ECONNREFUSED) {
 		return s, err
 	}
-	text, _, cut := identity.Split(signed)
-	if cut != nil {
+	run := RunOf(signed)
+	if run == "" {
 		return s, err
 	}
-	run := writ.RunIDOf(writ.DigestOf(text))
 	e := writ.Errorf(writ.CodeUnreachable, "the coordinator did not answer; whether it took run %s is not known", run).
 		WithHint("`writ run show %s` says whether it did, as soon as one answers; the same signed text is never two runs", run)
 	e.Err = err
@@ -337,6 +336,15 @@ func (c *Client) refusedSubmission(ctx context.Context, signed []byte, said *wri
 		return err // as the coordinator found, or it would be somebody else's text
 	}
 	return to.refused(said)
+}
+
+// RunOf returns the run that a submission makes, "" if it is none: the id follows from the text alone.
+func RunOf(signed []byte) writ.RunID {
+	text, _, err := identity.Split(signed)
+	if err != nil {
+		return ""
+	}
+	return writ.RunIDOf(writ.DigestOf(text))
 }
 
 // isOf checks that an answer is about the submission that was handed in: the id of its run follows from the text.
