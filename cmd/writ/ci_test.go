@@ -1,9 +1,14 @@
 package main
 
 import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/oasdiff/yaml"
@@ -14,11 +19,21 @@ import (
 const deployCI = "../../deploy/ci"
 
 // ciInput is an input of a job, whose default is used if a script does not give it.
-type ciInput struct{ Default string }
+type ciInput struct{ Default any }
 
-// onGitHubRunner is the command `github NAME=VALUE…`: it carries out the steps of the composite action with these inputs, as a runner of GitHub Actions
-// does. The files output and summary have what the steps wrote there.
+// onGitHubRunner is the command `github NAME=VALUE…`: it carries out the composite action with these inputs, as a runner of GitHub Actions does. The files
+// output and summary have what the steps wrote there.
 func onGitHubRunner(ts *testscript.TestScript, neg bool, args []string) {
+	given := map[string]string{}
+	for _, g := range args {
+		name, value, _ := strings.Cut(g, "=")
+		given[name] = value
+	}
+	useAction(ts, neg, given)
+}
+
+// useAction carries out the steps of the composite action, and returns its outputs.
+func useAction(ts *testscript.TestScript, neg bool, given map[string]string) map[string]string {
 	dir, err := filepath.Abs(filepath.Join(deployCI, "github"))
 	ts.Check(err)
 	var action struct {
@@ -31,52 +46,116 @@ func onGitHubRunner(ts *testscript.TestScript, neg bool, args []string) {
 		}
 	}
 	readCI(ts, filepath.Join(dir, "action.yml"), 0, &action)
-	fill := inputsOf(ts, `\$\{\{ inputs\.([a-z]+) \}\}`, action.Inputs, args)
-	for name, value := range map[string]string{
-		"GITHUB_ACTIONS": "true", "GITHUB_ACTION_PATH": dir, "GITHUB_OUTPUT": ts.MkAbs("output"), "GITHUB_STEP_SUMMARY": ts.MkAbs("summary"),
-	} {
-		ts.Setenv(name, value)
-		defer ts.Setenv(name, "")
+	values := eventOf(ts)
+	for name, value := range inputsOf(ts, action.Inputs, given) {
+		values["inputs."+name] = expand(ts, value, values)
+	}
+	for _, name := range []string{"output", "path"} {
+		ts.Check(os.RemoveAll(ts.MkAbs(name)))
 	}
 	for _, step := range action.Runs.Steps {
 		if strings.Contains(step.Run, "${{") {
 			ts.Fatalf("an input is in the text of a command: %s", step.Run)
 		}
+		env := runnerOf(ts, dir)
 		for name, value := range step.Env {
-			ts.Setenv(name, fill(value))
+			env[name] = expand(ts, value, values)
 		}
-		runSteps(ts, neg, step.Run)
+		runSteps(ts, neg, env, step.Run)
+	}
+	if found := readIfThere(ts, "path"); found != "" {
+		ts.Setenv("PATH", strings.TrimSpace(found)+string(os.PathListSeparator)+ts.Getenv("PATH"))
+	}
+	outputs := map[string]string{}
+	for line := range strings.Lines(readIfThere(ts, "output")) {
+		name, value, _ := strings.Cut(strings.TrimSpace(line), "=")
+		outputs[name] = value
+	}
+	return outputs
+}
+
+// eventOf is what GitHub knows of the event that started a job. PULL_REQUEST of a script is the number of a pull request, FROM the repository that it comes from.
+func eventOf(ts *testscript.TestScript) map[string]string {
+	return map[string]string{
+		"github.token":                                  ts.Getenv("JOB_TOKEN"),
+		"github.event.pull_request.number":              ts.Getenv("PULL_REQUEST"),
+		"github.event.pull_request.head.repo.full_name": ts.Getenv("FROM"),
+		"github.event.pull_request.head.sha":            ts.Getenv("COMMIT"),
+	}
+}
+
+// runnerOf is the environment of a step of GitHub.
+func runnerOf(ts *testscript.TestScript, action string) map[string]string {
+	return map[string]string{
+		"GITHUB_ACTIONS": "true", "GITHUB_ACTION_PATH": action, "GITHUB_OUTPUT": ts.MkAbs("output"), "GITHUB_STEP_SUMMARY": ts.MkAbs("summary"), "GITHUB_PATH": ts.MkAbs("path"),
+		"GITHUB_API_URL": ts.Getenv("FORGE"), "GITHUB_REPOSITORY": "acme/shop", "GITHUB_SERVER_URL": "https://github.example.org", "GITHUB_RUN_ID": "42",
 	}
 }
 
 // onGitLabRunner is the command `gitlab JOB NAME=VALUE…`: it carries out a job of the component with these inputs, as a runner of GitLab does.
 func onGitLabRunner(ts *testscript.TestScript, neg bool, args []string) {
+	given := map[string]string{}
+	for _, g := range args[1:] {
+		name, value, _ := strings.Cut(g, "=")
+		given[name] = value
+	}
+	useComponent(ts, neg, args[0], given)
+}
+
+// gitLabJob is a job of a GitLab pipeline.
+type gitLabJob struct {
+	Extends   string
+	Variables map[string]string
+	Script    []string
+}
+
+// useComponent carries out one job of the component.
+func useComponent(ts *testscript.TestScript, neg bool, name string, given map[string]string) {
 	path := filepath.Join(deployCI, "gitlab", "writ.yml")
 	var head struct {
 		Spec struct{ Inputs map[string]ciInput }
 	}
-	var jobs map[string]struct {
-		Variables map[string]string
-		Script    []string
-	}
+	var jobs map[string]gitLabJob
 	readCI(ts, path, 0, &head)
 	readCI(ts, path, 1, &jobs)
 	script, err := filepath.Abs(filepath.Join(deployCI, "writ-ci.sh"))
 	ts.Check(err)
-	fill := inputsOf(ts, `\$\[\[ inputs\.([a-z]+) \]\]`, head.Spec.Inputs, append(args[1:], "script="+script))
-	for name, value := range jobs[args[0]].Variables {
-		ts.Setenv(name, fill(value))
+	given["script"] = script
+	inputs := inputsOf(ts, head.Spec.Inputs, given)
+	job := jobs[name]
+	env := map[string]string{
+		"GITLAB_CI": "true", "CI_PROJECT_ID": "12", "CI_COMMIT_SHA": ts.Getenv("COMMIT"), "CI_JOB_URL": "https://gitlab.example.org/acme/shop/-/jobs/42",
+		"CI_API_V4_URL": ts.Getenv("FORGE"),
 	}
-	text := strings.Join(jobs[args[0]].Script, "\n")
+	if number := ts.Getenv("PULL_REQUEST"); number != "" {
+		env["CI_MERGE_REQUEST_IID"], env["CI_MERGE_REQUEST_PROJECT_ID"] = number, "12"
+		env["CI_MERGE_REQUEST_SOURCE_PROJECT_ID"] = ts.Getenv("FROM")
+	}
+	input := regexp.MustCompile(`\$\[\[ inputs\.([a-z0-9]+) \]\]`)
+	for _, variables := range []map[string]string{jobs[job.Extends].Variables, job.Variables} {
+		for name, value := range variables {
+			env[name] = input.ReplaceAllStringFunc(value, func(e string) string { return inputs[input.FindStringSubmatch(e)[1]] })
+		}
+	}
+	for name := range env { // variables of the project go before those of a job
+		if value := ts.Getenv(name); value != "" {
+			env[name] = value
+		}
+	}
+	text := strings.Join(job.Script, "\n")
 	if text == "" || strings.Contains(text, "$[[") {
-		ts.Fatalf("the job %s has no script, or an input is in its text: %s", args[0], text)
+		ts.Fatalf("the job %s has no script, or an input is in its text: %s", name, text)
 	}
-	runSteps(ts, neg, text)
+	runSteps(ts, neg, env, text)
 }
 
-// runSteps runs commands in a shell that ends with the first that fails.
-func runSteps(ts *testscript.TestScript, neg bool, text string) {
-	if err := ts.Exec("sh", "-ec", text); (err != nil) != neg {
+// runSteps runs commands in a shell that ends with the first that fails, with an environment of its own.
+func runSteps(ts *testscript.TestScript, neg bool, env map[string]string, text string) {
+	var words []string
+	for _, name := range slices.Sorted(maps.Keys(env)) {
+		words = append(words, name+"="+env[name])
+	}
+	if err := ts.Exec("env", append(words, "sh", "-ec", text)...); (err != nil) != neg {
 		ts.Fatalf("it ended with %v\n%s%s", err, ts.ReadFile("stdout"), ts.ReadFile("stderr"))
 	}
 }
@@ -89,21 +168,41 @@ func readCI(ts *testscript.TestScript, path string, document int, into any) {
 	ts.Check(err)
 }
 
-// inputsOf returns what fills inputs in: what is given, otherwise their defaults.
-func inputsOf(ts *testscript.TestScript, pattern string, inputs map[string]ciInput, given []string) func(string) string {
+// readIfThere returns what a file holds, "" if there is none.
+func readIfThere(ts *testscript.TestScript, name string) string {
+	text, err := os.ReadFile(ts.MkAbs(name))
+	if !errors.Is(err, fs.ErrNotExist) {
+		ts.Check(err)
+	}
+	return string(text)
+}
+
+// inputsOf returns the values of inputs: what is given, otherwise their defaults.
+func inputsOf(ts *testscript.TestScript, inputs map[string]ciInput, given map[string]string) map[string]string {
 	values := map[string]string{}
 	for name, input := range inputs {
-		values[name] = input.Default
+		if input.Default != nil {
+			values[name] = fmt.Sprint(input.Default)
+		}
 	}
-	for _, g := range given {
-		name, value, _ := strings.Cut(g, "=")
+	for name, value := range given {
 		if _, known := inputs[name]; !known {
 			ts.Fatalf("there is no input %s", name)
 		}
 		values[name] = value
 	}
-	expression := regexp.MustCompile(pattern)
-	return func(text string) string {
-		return expression.ReplaceAllStringFunc(text, func(e string) string { return values[expression.FindStringSubmatch(e)[1]] })
-	}
+	return values
+}
+
+var expression = regexp.MustCompile(`\$\{\{ ([a-zA-Z0-9_.-]+) \}\}`)
+
+// expand puts the values of expressions of GitHub in their place.
+func expand(ts *testscript.TestScript, text string, values map[string]string) string {
+	return expression.ReplaceAllStringFunc(text, func(e string) string {
+		value, known := values[expression.FindStringSubmatch(e)[1]]
+		if !known {
+			ts.Fatalf("%s has no value", e)
+		}
+		return value
+	})
 }

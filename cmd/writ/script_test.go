@@ -63,6 +63,11 @@ func runScripts(t *testing.T, dir string) {
 				return err
 			}
 			env.Vars = append(env.Vars, maker)
+			ci, err := filepath.Abs(deployCI)
+			if err != nil {
+				return err
+			}
+			env.Setenv("CI_SCRIPTS", ci)
 			env.Setenv("EXAMPLES", examples)
 			env.Setenv("HOME", home)
 			env.Setenv("XDG_CONFIG_HOME", filepath.Join(home, "config"))
@@ -70,12 +75,13 @@ func runScripts(t *testing.T, dir string) {
 			return os.Mkdir(home, 0o700)
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"dev":    startDev,
-			"newkey": newKey,
-			"setenv": setFromFile,
-			"await":  await,
-			"github": onGitHubRunner,
-			"gitlab": onGitLabRunner,
+			"dev":     startDev,
+			"newkey":  newKey,
+			"setenv":  setFromFile,
+			"await":   await,
+			"github":  onGitHubRunner,
+			"gitlab":  onGitLabRunner,
+			"release": releaseAt,
 		},
 	})
 }

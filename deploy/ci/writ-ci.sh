@@ -1,64 +1,147 @@
 #!/bin/sh
 # Checks, plans or submits a script in a CI job: writ-ci.sh check|plan|submit FILE [FLAG...]
-# It needs writ on the PATH, and for plan and submit the context (WRIT_CONFIG) and key (WRIT_KEY) of the CI job.
+# Or gets writ and prints the PATH on which it is: writ-ci.sh setup
+#
+# writ is on the PATH, or WRIT_RELEASE and WRIT_SHA256 say where it comes from: see writ-setup.sh. plan and submit need the context (WRIT_CONFIG) and
+# the key (WRIT_KEY) of the job. Each is the name of a file, or the text of it, as CI systems keep secrets. "agent" is a key of ssh-agent.
 #
 # In place of WRIT_KEY, WRIT_CERTIFICATE is a command that prints an SSH certificate for the public key whose file WRIT_PUBLIC_KEY names. The key is
 # made for this job and removed at its end.
 #
 # plan writes the plan as Markdown to WRIT_PLAN_FILE (writ-plan.md if that is not set) and, in GitHub Actions, to the summary and as the
-# output "plan". submit writes its result as JUnit XML to WRIT_JUNIT_FILE if that is set. It runs what WRIT_PLAN says, the digest of a plan that was reviewed, or whatever the script does if that is not set.
+# output "plan".
+#
+# submit writes its result as JUnit XML to WRIT_JUNIT_FILE if that is set. The run is bound to WRIT_PLAN, the digest of a plan that was reviewed or the file
+# that plan has written; without it, to nothing. It waits for WRIT_TIMEOUT at most. With WRIT_CANCEL=true it cancels the run when that is over, and
+# when the job is cancelled; otherwise the run goes on.
 set -eu
 
 usage() {
-	echo "usage: writ-ci.sh check|plan|submit FILE [FLAG...]" >&2
+	echo "usage: writ-ci.sh check|plan|submit FILE [FLAG...], or writ-ci.sh setup" >&2
 	exit 2
 }
 
-[ $# -ge 2 ] || usage
+fail() {
+	echo "writ-ci.sh: $1" >&2
+	echo "  hint: $2" >&2
+	exit 1
+}
+
+here=$(dirname "$0")
+case "${1:-} $#" in
+"setup 1") exec "$here/writ-setup.sh" ;;
+"check "* | "plan "* | "submit "*) [ $# -ge 2 ] || usage ;;
+*)
+	echo "writ-ci.sh: there is no command \"${1:-}\", or it takes no file" >&2
+	usage
+	;;
+esac
 command=$1 file=$2
 shift 2
 
+# is says whether a variable that is true or false is true.
+is() {
+	case $2 in
+	true) return 0 ;;
+	'' | false) return 1 ;;
+	esac
+	fail "$1 is \"$2\"" "it is true or false"
+}
+
+# keep makes a file of a secret of the CI system, for this job only.
+keep() {
+	(umask 077 && printf '%s\n' "$2" >"$kept/$1")
+	echo "$kept/$1"
+}
+
 # certified makes a key for this job, and has a certificate made of it.
 certified() {
-	keys=$(mktemp -d)
-	trap 'rm -rf "$keys"' EXIT
-	trap 'exit 1' HUP INT TERM
-	ssh-keygen -q -t ed25519 -N '' -C "$command" -f "$keys/job"
-	if ! WRIT_PUBLIC_KEY=$keys/job.pub sh -c "$WRIT_CERTIFICATE" >"$keys/made"; then
-		echo "writ-ci.sh: the command of the certificate failed" >&2
-		exit 1
-	fi
-	mv "$keys/made" "$keys/job-cert.pub"
-	WRIT_KEY=$keys/job-cert.pub
+	ssh-keygen -q -t ed25519 -N '' -C "$command" -f "$kept/job"
+	WRIT_PUBLIC_KEY=$kept/job.pub sh -c "$WRIT_CERTIFICATE" >"$kept/made" ||
+		fail "the command of the certificate failed" "it prints a certificate for the public key in the file \$WRIT_PUBLIC_KEY, and its errors stand above"
+	mv "$kept/made" "$kept/job-cert.pub"
+	WRIT_KEY=$kept/job-cert.pub
 	export WRIT_KEY
 }
 
-if [ -n "${WRIT_CERTIFICATE:-}" ] && [ "$command" != check ]; then
-	certified
-fi
-
-case $command in
-check)
-	writ check "$file" "$@"
-	;;
-plan)
-	markdown=${WRIT_PLAN_FILE:-writ-plan.md}
-	writ plan "$file" "$@" -o markdown >"$markdown"
-	cat "$markdown"
-	digest=$(sed -n 's/^plan \([0-9a-f]\{64\}\)$/\1/p' "$markdown" | tail -n 1)
-	if [ -z "$digest" ]; then # a job that submits would not be bound to this plan
-		echo "writ-ci.sh: $markdown has no digest of a plan" >&2
-		exit 1
+# identify sees to it that context and key are files. A secret that is wrong is not printed.
+identify() {
+	case ${WRIT_CONFIG:-} in
+	*contexts:*) WRIT_CONFIG=$(keep config.yaml "$WRIT_CONFIG") ;;
+	'') ;;
+	*) [ -f "$WRIT_CONFIG" ] || fail "WRIT_CONFIG is neither a file nor the text of one" "it is what \`writ context export\` prints, or the path of a file with it" ;;
+	esac
+	if [ -n "${WRIT_CERTIFICATE:-}" ]; then
+		certified
+		return
 	fi
+	case ${WRIT_KEY:-} in
+	*-----BEGIN*'
+'*) WRIT_KEY=$(keep key "$WRIT_KEY") ;;
+	*-----BEGIN*) fail "WRIT_KEY is a private key without its line ends" "store the whole file of ssh-keygen as it is" ;;
+	ssh-* | sk-ssh-* | ecdsa-*) fail "WRIT_KEY is a public key" "store the other file of ssh-keygen, the one without .pub" ;;
+	agent | agent:*) ;;
+	'') echo "writ-ci.sh: WRIT_KEY is empty, so the context says which key signs; jobs of forks get no secrets, nor do misspelled ones exist" >&2 ;;
+	*) [ -f "$WRIT_KEY" ] || fail "WRIT_KEY is neither a file nor a private key" "it is the whole file of ssh-keygen that begins with -----BEGIN, its path, or \"agent\"" ;;
+	esac
+}
+
+plan() {
+	markdown=${WRIT_PLAN_FILE:-writ-plan.md} code=0
+	writ plan "$file" "$@" -o markdown >"$markdown" || code=$?
+	[ -s "$markdown" ] || printf '### writ plan: it failed\n\nThe log of the job says why.\n' >"$markdown"
+	cat "$markdown"
 	[ -z "${GITHUB_STEP_SUMMARY:-}" ] || cat "$markdown" >>"$GITHUB_STEP_SUMMARY"
-	[ -z "${GITHUB_OUTPUT:-}" ] || echo "plan=$digest" >>"$GITHUB_OUTPUT"
-	;;
-submit)
-	[ -z "${WRIT_PLAN:-}" ] || set -- "$@" --plan "$WRIT_PLAN"
+	[ "$code" -eq 0 ] || exit "$code"
+	found=$(digest "$markdown")
+	[ -z "${GITHUB_OUTPUT:-}" ] || echo "plan=$found" >>"$GITHUB_OUTPUT"
+}
+
+# digest prints that of the plan in a file. Without one, no run could be bound to the plan.
+digest() {
+	found=$(sed -n 's/^plan \([0-9a-f]\{64\}\)$/\1/p' "$1" | tail -n 1)
+	[ -n "$found" ] || fail "$1 has no digest of a plan" "writ-ci.sh plan writes such a file"
+	echo "$found"
+}
+
+submit() {
+	bound=${WRIT_PLAN:-}
+	case $bound in
+	*[!0-9a-f]*)
+		[ -f "$bound" ] || fail "WRIT_PLAN is neither a digest nor a file: $bound" "it is what writ-ci.sh plan has put out, or the file that it has written"
+		bound=$(digest "$bound")
+		;;
+	esac
+	[ -z "$bound" ] || set -- "$@" --plan "$bound"
 	[ -z "${WRIT_JUNIT_FILE:-}" ] || set -- "$@" --junit "$WRIT_JUNIT_FILE"
-	writ submit "$file" "$@"
-	;;
-*)
-	usage
-	;;
+	[ -z "${WRIT_TIMEOUT:-}" ] || set -- "$@" --timeout "$WRIT_TIMEOUT"
+	if is WRIT_CANCEL "${WRIT_CANCEL:-}"; then
+		set -- "$@" --cancel-on-exit
+	fi
+	writ submit "$file" "$@" &
+	writ=$! code=0
+	# Some CI systems tell only this shell that the job is cancelled. writ has to say, or do, what becomes of the run.
+	trap 'trap "" HUP INT TERM; kill -TERM "$writ"' HUP INT TERM
+	wait "$writ" || code=$?
+	while kill -0 "$writ" 2>/dev/null; do # the wait ended with the signal
+		code=0
+		wait "$writ" || code=$?
+	done
+	[ "$code" -eq 0 ] || exit "$code"
+}
+
+if [ -n "${WRIT_RELEASE:-}" ]; then
+	PATH=$("$here/writ-setup.sh")
+	export PATH
+fi
+command -v writ >/dev/null || fail "writ is not on the PATH" "say where your release is with WRIT_RELEASE and WRIT_SHA256, or take an image that has writ"
+
+kept=$(mktemp -d)
+trap 'rm -rf "$kept"' EXIT
+trap 'exit 1' HUP INT TERM
+[ "$command" = check ] || identify
+case $command in
+check) writ check "$file" "$@" ;;
+plan) plan "$@" ;;
+submit) submit "$@" ;;
 esac

@@ -1,0 +1,377 @@
+package main
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"io/fs"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+
+	"writ/internal/testenv"
+)
+
+// place is where a person keeps a release: a server of files on loopback.
+type place struct {
+	t   *testing.T
+	dir string // of its files
+	url string
+
+	mu    sync.Mutex
+	asked []string // names of files
+}
+
+// newPlace serves the archives and the checksums of a release, as this program makes them.
+func newPlace(t *testing.T) *place {
+	t.Helper()
+	s, b := fixture(t, "#!/bin/sh\necho v1.2.3-rc.1 # ")
+	p := &place{t: t, dir: t.TempDir()}
+	for _, built := range b.programs {
+		if err := s.archive(b, built, filepath.Join(p.dir, "writ_1.2.3-rc.1_"+built.OS+"_"+built.Arch+".tar.gz")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := s.sums(p.dir); err != nil {
+		t.Fatal(err)
+	}
+	server := httptest.NewServer(p)
+	t.Cleanup(server.Close)
+	p.url = server.URL
+	return p
+}
+
+// ServeHTTP answers with a file. What lies below private/ needs a password, and half/ breaks off.
+func (p *place) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	p.mu.Lock()
+	p.asked = append(p.asked, path.Base(r.URL.Path))
+	p.mu.Unlock()
+	if _, password, _ := r.BasicAuth(); strings.HasPrefix(r.URL.Path, "/private/") && password != "open sesame" {
+		w.WriteHeader(http.StatusUnauthorized)
+		return
+	}
+	data, err := os.ReadFile(filepath.Join(p.dir, path.Base(r.URL.Path)))
+	if err != nil {
+		http.NotFound(w, r)
+		return
+	}
+	if strings.HasPrefix(r.URL.Path, "/half/") {
+		_, _ = w.Write(data[:len(data)/2]) // who asked may be gone
+		panic(http.ErrAbortHandler)
+	}
+	_, _ = w.Write(data)
+}
+
+// requests returns which files were asked for since the last look.
+func (p *place) requests() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	defer func() { p.asked = nil }()
+	return strings.Join(p.asked, " ")
+}
+
+// digest returns the sha256 of a file of the release.
+func (p *place) digest(name string) string {
+	p.t.Helper()
+	data, err := os.ReadFile(filepath.Join(p.dir, name))
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	sum := sha256.Sum256(data)
+	return hex.EncodeToString(sum[:])
+}
+
+// job is one of a CI system, that has a home and some programs.
+type job struct {
+	t     *testing.T
+	home  string
+	shell []string
+	env   []string
+}
+
+func newJob(t *testing.T, env ...string) *job {
+	t.Helper()
+	j := &job{t: t, home: t.TempDir(), shell: []string{"sh"}}
+	j.program("uname", `[ "$1" = -s ] && echo Linux || echo x86_64`)
+	j.env = append([]string{"HOME=" + j.home, "PATH=" + filepath.Join(j.home, "bin") + ":" + filepath.Dir(testenv.Need(t, "curl")) + ":/usr/bin:/bin"}, env...)
+	return j
+}
+
+// program puts one on the PATH of the job.
+func (j *job) program(name, script string) {
+	j.t.Helper()
+	if err := os.MkdirAll(filepath.Join(j.home, "bin"), 0o755); err != nil {
+		j.t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(j.home, "bin", name), []byte("#!/bin/sh\n"+script+"\n"), 0o755); err != nil {
+		j.t.Fatal(err)
+	}
+}
+
+// command is deploy/ci/writ-setup.sh in this job.
+func (j *job) command(env ...string) (c *exec.Cmd, out, said *bytes.Buffer) {
+	script, err := filepath.Abs("../ci/writ-setup.sh")
+	if err != nil {
+		j.t.Fatal(err)
+	}
+	c = exec.CommandContext(j.t.Context(), j.shell[0], append(j.shell[1:], script)...)
+	out, said = new(bytes.Buffer), new(bytes.Buffer)
+	c.Dir, c.Env, c.Stdout, c.Stderr = j.home, append(slices.Clone(j.env), env...), out, said
+	return c, out, said
+}
+
+// setup installs writ, and returns the PATH that is printed and what is said.
+func (j *job) setup(env ...string) (path, said string) {
+	j.t.Helper()
+	c, out, log := j.command(env...)
+	if err := c.Run(); err != nil {
+		j.t.Fatalf("%v\n%s", err, log)
+	}
+	return strings.TrimSpace(out.String()), log.String()
+}
+
+// refused is setup for what must not succeed. It returns what is said.
+func (j *job) refused(env ...string) string {
+	j.t.Helper()
+	c, out, said := j.command(env...)
+	if err := c.Run(); err == nil || out.Len() > 0 {
+		j.t.Errorf("it ends with %v and prints the PATH %q", err, out)
+	}
+	return said.String()
+}
+
+// version runs the writ that a PATH leads to.
+func (j *job) version(path string) string {
+	j.t.Helper()
+	return strings.TrimSpace(command(j.t, j.home, "env", "PATH="+path, "sh", "-c", "command -v writ && writ"))
+}
+
+// kept returns the files of the cache.
+func (j *job) kept() (names []string) {
+	j.t.Helper()
+	top := filepath.Join(j.home, ".cache")
+	err := filepath.WalkDir(top, func(name string, d fs.DirEntry, err error) error {
+		if err == nil && (!d.IsDir() || strings.HasPrefix(d.Name(), "work.")) {
+			names = append(names, d.Name())
+		}
+		return err
+	})
+	if err != nil && !os.IsNotExist(err) {
+		j.t.Fatal(err)
+	}
+	return names
+}
+
+const archiveHere = "writ_1.2.3-rc.1_linux_amd64.tar.gz"
+
+func TestAJobGetsWritFromARelease(t *testing.T) {
+	testenv.Need(t, "busybox")
+	for _, shell := range [][]string{{"sh"}, {"bash", "--posix"}, {"busybox", "sh"}} {
+		t.Run(strings.Join(shell, " "), func(t *testing.T) {
+			t.Parallel()
+			p := newPlace(t)
+			j := newJob(t, "WRIT_RELEASE="+p.url+"/1.2.3/", "WRIT_SHA256="+strings.ToUpper(p.digest(sumsName)))
+			j.shell = shell
+			found, said := j.setup("GITHUB_PATH=" + filepath.Join(j.home, "path"))
+			if version := j.version(found); !strings.HasSuffix(version, "/bin/writ\nv1.2.3-rc.1") || !strings.Contains(version, p.digest(archiveHere)) {
+				t.Errorf("the job has %q; it is told %s", version, said)
+			}
+			if later, err := os.ReadFile(filepath.Join(j.home, "path")); err != nil || !strings.HasPrefix(found, strings.TrimSpace(string(later))+":") {
+				t.Errorf("later steps of GitHub get %q, %v", later, err)
+			}
+			if asked := p.requests(); asked != sumsName+" "+archiveHere {
+				t.Errorf("it asked for %q", asked)
+			}
+			if again, _ := j.setup(); again != found || p.requests() != "" {
+				t.Errorf("the second time it asks the server again, or finds %q", again)
+			}
+			if kept := j.kept(); len(kept) != 3 {
+				t.Errorf("the cache has %q", kept)
+			}
+		})
+	}
+}
+
+func TestAJobGetsWritFromOneArchive(t *testing.T) {
+	p := newPlace(t)
+	j := newJob(t, "WRIT_SHA256="+p.digest(archiveHere))
+	if found, said := j.setup("WRIT_RELEASE=" + p.url + "/" + archiveHere); !strings.HasSuffix(j.version(found), "v1.2.3-rc.1") {
+		t.Error(said)
+	}
+	// One with a signature in its address, and one behind a password that is not in the arguments of a program.
+	if err := os.WriteFile(filepath.Join(j.home, ".netrc"), []byte("machine 127.0.0.1 login ci password \"open sesame\"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	j.program("curl", `case "$*" in *signature*|*sesame*) exit 99;; esac; exec `+testenv.Need(t, "curl")+` "$@"`)
+	for _, address := range []string{"/" + archiveHere + "?signature=abc", "/private/" + archiveHere} {
+		if err := os.RemoveAll(filepath.Join(j.home, ".cache")); err != nil {
+			t.Fatal(err)
+		}
+		if found, said := j.setup("WRIT_RELEASE=" + p.url + address); !strings.HasSuffix(j.version(found), "v1.2.3-rc.1") || strings.Contains(said, "signature") {
+			t.Error(said)
+		}
+	}
+}
+
+func TestAWritOfThisVersionIsTakenAsItIs(t *testing.T) {
+	p := newPlace(t)
+	j := newJob(t, "WRIT_RELEASE="+p.url, "WRIT_SHA256="+p.digest(sumsName))
+	j.program("writ", "echo v1.2.2")
+	found, _ := j.setup()
+	if version := j.version(found); !strings.HasSuffix(version, "v1.2.3-rc.1") {
+		t.Errorf("with another version on the PATH, the job has %q", version)
+	}
+	p.requests()
+	j.program("writ", "echo v1.2.3-rc.1")
+	found, said := j.setup("WRIT_CACHE=" + filepath.Join(j.home, "empty"))
+	if version := j.version(found); !strings.HasPrefix(version, filepath.Join(j.home, "bin/writ")) || p.requests() != sumsName {
+		t.Errorf("with this version on the PATH, the job has %q: %s", version, said)
+	}
+}
+
+// Others may write to the cache of a runner.
+func TestAnAlteredCacheIsNotUsed(t *testing.T) {
+	p := newPlace(t)
+	j := newJob(t, "WRIT_RELEASE="+p.url, "WRIT_SHA256="+p.digest(sumsName))
+	found, _ := j.setup()
+	program, _, _ := strings.Cut(found, ":")
+	for _, name := range []string{filepath.Join(program, "writ"), filepath.Join(program, "..", archiveHere)} {
+		if err := os.WriteFile(name, []byte("#!/bin/sh\necho stolen\n"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	p.requests()
+	if again, said := j.setup(); !strings.HasSuffix(j.version(again), "v1.2.3-rc.1") {
+		t.Errorf("the job has %q: %s", j.version(again), said)
+	}
+	if asked := p.requests(); asked != archiveHere {
+		t.Errorf("it asked for %q", asked)
+	}
+}
+
+func TestAJobInstallsNothingElse(t *testing.T) {
+	p := newPlace(t)
+	sums := p.digest(sumsName)
+	s, b := fixture(t, "#!/bin/sh\necho v6.6.6 # ")
+	if err := s.archive(b, b.programs[0], filepath.Join(p.dir, "writ_other.tar.gz")); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.archive(b, b.programs[1], filepath.Join(p.dir, "writ_renamed.tar.gz")); err != nil {
+		t.Fatal(err)
+	}
+	good, other := p.digest(archiveHere), p.digest("writ_1.2.3-rc.1_linux_arm64.tar.gz")
+	for _, tt := range []struct{ name, release, digest, says, env string }{
+		{"no release", "", sums, "WRIT_RELEASE is not set", ""},
+		{"no digest", p.url, "", "WRIT_SHA256 is not set", ""},
+		{"a word", p.url, "v1.2.3", "WRIT_SHA256 is no digest: v1.2.3", ""},
+		{"a short digest", p.url, sums[:40], "WRIT_SHA256 has 40 digits, not 64", ""},
+		{"a path", "/srv/writ", sums, "WRIT_RELEASE is no URL: /srv/writ", ""},
+		{"a file", "file://" + p.dir, sums, "is no URL", ""},
+		{"a space", p.url + "/a b", sums, "has a space", ""},
+		{"nothing there", p.url + "/none.tar.gz", sums, "cannot download " + p.url + "/none.tar.gz", ""},
+		{"another release", p.url, good, "SHA256SUMS has the sha256 " + sums + ", not " + good, ""},
+		{"half of it", p.url + "/half/" + archiveHere, good, "cannot download", ""},
+		{"a password", p.url + "/private/" + archiveHere, good, "curl takes passwords from ~/.netrc", ""},
+		{"for others", p.url + "/writ_1.2.3-rc.1_linux_arm64.tar.gz", other, "is for another system than this one, linux_amd64", ""},
+		{"for others, renamed", p.url + "/writ_renamed.tar.gz", p.digest("writ_renamed.tar.gz"), "has no writ for linux_amd64", ""},
+		{"another program", p.url + "/writ_other.tar.gz", p.digest("writ_other.tar.gz"), "does not say that it is v1.2.3-rc.1: v6.6.6", ""},
+		{"another system", p.url, sums, "there is no writ for FreeBSD", "FreeBSD x86_64"},
+		{"another processor", p.url, sums, "there is no writ for riscv64", "Linux riscv64"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			j := newJob(t, "WRIT_RELEASE="+tt.release, "WRIT_SHA256="+tt.digest)
+			if system, processor, given := strings.Cut(tt.env, " "); given {
+				j.program("uname", `[ "$1" = -s ] && echo `+system+` || echo `+processor)
+			}
+			said := j.refused()
+			if !strings.Contains(said, tt.says) || !strings.Contains(said, "\n  hint: ") {
+				t.Errorf("it says %q, want %q", said, tt.says)
+			}
+			if kept := j.kept(); slices.Contains(kept, "writ") || slices.ContainsFunc(kept, func(n string) bool { return strings.HasPrefix(n, "work.") || n == "download" }) {
+				t.Errorf("it leaves %q", kept)
+			}
+		})
+	}
+}
+
+func TestATamperedArchiveIsRefused(t *testing.T) {
+	p := newPlace(t)
+	j := newJob(t, "WRIT_RELEASE="+p.url, "WRIT_SHA256="+p.digest(sumsName))
+	honest := p.digest(archiveHere)
+	// The attacker has the server, and packs another program in the same form.
+	s, b := fixture(t, "#!/bin/sh\necho v1.2.3-rc.1; echo stolen # ")
+	if err := s.archive(b, b.programs[0], filepath.Join(p.dir, archiveHere)); err != nil {
+		t.Fatal(err)
+	}
+	if said := j.refused(); !strings.Contains(said, archiveHere+" has the sha256 "+p.digest(archiveHere)+", not "+honest+": nothing is installed") {
+		t.Error(said)
+	}
+	if kept := j.kept(); !slices.Equal(kept, []string{sumsName}) {
+		t.Errorf("it leaves %q", kept)
+	}
+	// With checksums that fit.
+	if err := os.Remove(filepath.Join(p.dir, sumsName)); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.sums(p.dir); err != nil {
+		t.Fatal(err)
+	}
+	stranger := newJob(t, j.env[2:]...)
+	if said := stranger.refused(); !strings.Contains(said, sumsName+" has the sha256 "+p.digest(sumsName)) {
+		t.Error(said)
+	}
+	if kept := stranger.kept(); len(kept) > 0 {
+		t.Errorf("it leaves %q", kept)
+	}
+}
+
+func TestAReleaseHasOneArchiveForEachSystem(t *testing.T) {
+	p := newPlace(t)
+	for _, tt := range []struct{ sums, says string }{
+		{strings.Repeat("a", 64) + "  writ_1.2.3_linux_arm64.tar.gz\n", "no archive for linux_amd64\n  hint: its SHA256SUMS names: writ_1.2.3_linux_arm64.tar.gz"},
+		{strings.Repeat("a", 64) + "  writ_1.2.3_linux_amd64.tar.gz\n" + strings.Repeat("b", 64) + "  writ_1.2.4_linux_amd64.tar.gz\n", "several archives for linux_amd64"},
+		{strings.Repeat("a", 64) + "  ../writ_1.2.3_linux_amd64.tar.gz\n", "no archive for linux_amd64"},
+	} {
+		if err := os.WriteFile(filepath.Join(p.dir, sumsName), []byte(tt.sums), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		if said := newJob(t, "WRIT_RELEASE="+p.url, "WRIT_SHA256="+p.digest(sumsName)).refused(); !strings.Contains(said, tt.says) {
+			t.Errorf("it says %q, want %q", said, tt.says)
+		}
+	}
+}
+
+func TestAJobThatIsCancelledLeavesNothing(t *testing.T) {
+	begun := make(chan struct{})
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, _ = w.Write([]byte("the beginning")) // it is looked at below
+		_ = http.NewResponseController(w).Flush()
+		close(begun)
+		<-r.Context().Done()
+	}))
+	defer server.Close()
+	j := newJob(t, "WRIT_RELEASE="+server.URL, "WRIT_SHA256="+strings.Repeat("a", 64))
+	c, _, said := j.command()
+	c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	<-begun
+	if err := syscall.Kill(-c.Process.Pid, syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Wait(); err == nil {
+		t.Error("it succeeds")
+	}
+	if kept := j.kept(); len(kept) > 0 {
+		t.Errorf("it leaves %q: %s", kept, said)
+	}
+}
