@@ -82,6 +82,7 @@ func runScripts(t *testing.T, dir string) {
 			"github":  onGitHubRunner,
 			"gitlab":  onGitLabRunner,
 			"release": releaseAt,
+			"forge":   forgeAt,
 		},
 	})
 }

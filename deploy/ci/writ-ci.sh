@@ -9,7 +9,7 @@
 # made for this job and removed at its end.
 #
 # plan writes the plan as Markdown to WRIT_PLAN_FILE (writ-plan.md if that is not set) and, in GitHub Actions, to the summary and as the
-# output "plan".
+# output "plan". With WRIT_COMMENT=true it shows the plan in a comment of the pull or merge request: see writ-comment.sh.
 #
 # submit writes its result as JUnit XML to WRIT_JUNIT_FILE if that is set. The run is bound to WRIT_PLAN, the digest of a plan that was reviewed or the file
 # that plan has written; without it, to nothing. It waits for WRIT_TIMEOUT at most. With WRIT_CANCEL=true it cancels the run when that is over, and
@@ -92,6 +92,9 @@ plan() {
 	[ -s "$markdown" ] || printf '### writ plan: it failed\n\nThe log of the job says why.\n' >"$markdown"
 	cat "$markdown"
 	[ -z "${GITHUB_STEP_SUMMARY:-}" ] || cat "$markdown" >>"$GITHUB_STEP_SUMMARY"
+	if is WRIT_COMMENT "${WRIT_COMMENT:-}"; then
+		WRIT_COMMENT_NAME=${WRIT_COMMENT_NAME:-$file} WRIT_COMMENT_TOKEN=$token "$here/writ-comment.sh" "$markdown"
+	fi
 	[ "$code" -eq 0 ] || exit "$code"
 	found=$(digest "$markdown")
 	[ -z "${GITHUB_OUTPUT:-}" ] || echo "plan=$found" >>"$GITHUB_OUTPUT"
@@ -130,6 +133,8 @@ submit() {
 	[ "$code" -eq 0 ] || exit "$code"
 }
 
+token=${WRIT_COMMENT_TOKEN:-}
+unset WRIT_COMMENT_TOKEN # it is for comments, and for no other program
 if [ -n "${WRIT_RELEASE:-}" ]; then
 	PATH=$("$here/writ-setup.sh")
 	export PATH

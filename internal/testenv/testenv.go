@@ -30,6 +30,7 @@ var Tools = []Tool{
 	{Name: "ssh-keygen", Package: "openssh-client"},
 	{Name: "postgres", Dirs: postgresDirs, Package: "postgresql"},
 	{Name: "curl", Package: "curl"},
+	{Name: "jq", Package: "jq"},
 	{Name: "python3", Package: "python3"},
 	{Name: "openssl", Package: "openssl"},
 	{Name: "mkfs.ext4", Dirs: "/usr/sbin", Package: "e2fsprogs"},
