@@ -29,11 +29,11 @@ func onGitHubRunner(ts *testscript.TestScript, neg bool, args []string) {
 		name, value, _ := strings.Cut(g, "=")
 		given[name] = value
 	}
-	useAction(ts, neg, given)
+	useAction(ts, neg, given, nil)
 }
 
-// useAction carries out the steps of the composite action, and returns its outputs.
-func useAction(ts *testscript.TestScript, neg bool, given map[string]string) map[string]string {
+// useAction carries out the steps of the composite action in the environment of a job, and returns its outputs.
+func useAction(ts *testscript.TestScript, neg bool, given, of map[string]string) map[string]string {
 	dir, err := filepath.Abs(filepath.Join(deployCI, "github"))
 	ts.Check(err)
 	var action struct {
@@ -58,6 +58,7 @@ func useAction(ts *testscript.TestScript, neg bool, given map[string]string) map
 			ts.Fatalf("an input is in the text of a command: %s", step.Run)
 		}
 		env := runnerOf(ts, dir)
+		maps.Copy(env, of)
 		for name, value := range step.Env {
 			env[name] = expand(ts, value, values)
 		}

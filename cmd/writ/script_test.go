@@ -83,6 +83,7 @@ func runScripts(t *testing.T, dir string) {
 			"gitlab":  onGitLabRunner,
 			"release": releaseAt,
 			"forge":   forgeAt,
+			"manual":  asInTheManual,
 		},
 	})
 }

@@ -1,0 +1,143 @@
+package main
+
+import (
+	"fmt"
+	"maps"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/oasdiff/yaml"
+	"github.com/rogpeppe/go-internal/testscript"
+)
+
+// asInTheManual is the command `manual NAME ARGUMENTS…`. It carries out an example of docs/manual/ci.md as it stands there:
+//
+//	manual setup                          what a person types before the first job
+//	manual github pull_request|push       the jobs of the workflow for such an event
+//	manual gitlab JOB                     a job of the pipeline
+//	manual shell                          the script for any other runner
+//
+// Settings of the CI system are variables of the script: WRIT_RELEASE and so on.
+func asInTheManual(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) == 0 {
+		ts.Fatalf("usage: manual setup|github|gitlab|shell ARGUMENTS…")
+	}
+	switch args[0] {
+	case "setup":
+		runSteps(ts, false, nil, exampleOf(ts, "Before the first job"))
+	case "github":
+		runWorkflow(ts, exampleOf(ts, "GitHub Actions"), args[1])
+	case "gitlab":
+		var pipeline struct {
+			Include []struct {
+				Local  string
+				Inputs map[string]any
+			}
+		}
+		parseCI(ts, exampleOf(ts, "GitLab"), &pipeline)
+		if len(pipeline.Include) != 1 || "../../"+pipeline.Include[0].Local != deployCI+"/gitlab/writ.yml" {
+			ts.Fatalf("the example includes %+v", pipeline.Include)
+		}
+		useComponent(ts, false, args[1], texts(pipeline.Include[0].Inputs))
+	case "shell":
+		ts.Check(os.WriteFile(ts.MkAbs("deploy.sh"), []byte(exampleOf(ts, "Any other runner")), 0o755))
+		ts.Check(ts.Exec("./deploy.sh"))
+	}
+}
+
+// exampleOf returns the first block of code below a heading of the page.
+func exampleOf(ts *testscript.TestScript, heading string) string {
+	page, err := os.ReadFile("../../docs/manual/ci.md")
+	ts.Check(err)
+	_, text, found := strings.Cut(string(page), "\n## "+heading+"\n")
+	_, text, opened := strings.Cut(text, "\n```")
+	_, text, begun := strings.Cut(text, "\n") // the language
+	text, _, closed := strings.Cut(text, "\n```\n")
+	if !found || !opened || !begun || !closed {
+		ts.Fatalf("the page has no example below %q", heading)
+	}
+	return text + "\n"
+}
+
+func parseCI(ts *testscript.TestScript, text string, into any) {
+	_, err := yaml.Unmarshal([]byte(text), into, yaml.DecodeOpts{})
+	ts.Check(err)
+}
+
+// texts returns inputs as runners hand them on.
+func texts(inputs map[string]any) map[string]string {
+	given := map[string]string{}
+	for name, value := range inputs {
+		given[name] = fmt.Sprint(value)
+	}
+	return given
+}
+
+// workflow is one of GitHub.
+type workflow struct {
+	On   map[string]any
+	Env  map[string]string
+	Jobs map[string]*struct {
+		If      string
+		Needs   string
+		Outputs map[string]string
+		Steps   []struct {
+			ID   string
+			Uses string
+			With map[string]any
+		}
+	}
+}
+
+// runWorkflow carries out the jobs of a workflow, each after the one that it needs.
+func runWorkflow(ts *testscript.TestScript, text, event string) {
+	var w workflow
+	parseCI(ts, text, &w)
+	if _, starts := w.On[event]; !starts {
+		ts.Fatalf("%s starts no job", event)
+	}
+	values := map[string]string{"github.ref": "refs/heads/main"}
+	if event == "pull_request" {
+		values["github.ref"] = "refs/pull/7/merge"
+	}
+	for _, name := range []string{"WRIT_RELEASE", "WRIT_SHA256", "WRIT_CONFIG", "WRIT_PLAN_KEY", "WRIT_KEY"} {
+		values["vars."+name], values["secrets."+name] = ts.Getenv("SETTING_"+name), ts.Getenv("SETTING_"+name)
+	}
+	only := regexp.MustCompile(`^github\.ref == '(.*)'$`)
+	for done := ""; len(w.Jobs) > 0; {
+		names := slices.DeleteFunc(slices.Sorted(maps.Keys(w.Jobs)), func(name string) bool { return w.Jobs[name].Needs != done })
+		if len(names) != 1 {
+			ts.Fatalf("after %q there are the jobs %q", done, names)
+		}
+		job := w.Jobs[names[0]]
+		delete(w.Jobs, names[0])
+		done = names[0]
+		if when := only.FindStringSubmatch(job.If); job.If != "" && when[1] != values["github.ref"] {
+			continue
+		}
+		env := map[string]string{}
+		for name, value := range w.Env {
+			env[name] = expand(ts, value, values)
+		}
+		for _, step := range job.Steps {
+			if strings.HasPrefix(step.Uses, "actions/checkout@") {
+				continue
+			}
+			if "../.."+strings.TrimPrefix(step.Uses, ".") != deployCI+"/github" {
+				ts.Fatalf("a step uses %q", step.Uses)
+			}
+			given := texts(step.With)
+			for name, value := range given {
+				given[name] = expand(ts, value, values)
+			}
+			for name, value := range useAction(ts, false, given, env) {
+				values["steps."+step.ID+".outputs."+name] = value
+			}
+		}
+		for name, value := range job.Outputs {
+			values["needs."+done+".outputs."+name] = expand(ts, value, values)
+		}
+	}
+}
