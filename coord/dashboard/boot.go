@@ -28,7 +28,7 @@ func (d *Dashboard) boot(ctx context.Context, r *http.Request, _ bool) (*page, e
 	if err != nil {
 		return nil, err
 	}
-	p := &page{Template: "boot", Title: "Boot", Nav: "boot", Data: listPage{Filter: ledger.ResourceFilter{Datacenter: only}, Datacenters: now.datacenters}}
+	p := &page{Title: "Boot", Nav: "boot", body: bootPage{listPage{Filter: ledger.ResourceFilter{Datacenter: only}, Datacenters: now.datacenters}}}
 	var servers []bootServer
 	var rows []bootRow
 	left := 0
@@ -44,13 +44,10 @@ func (d *Dashboard) boot(ctx context.Context, r *http.Request, _ bool) (*page, e
 	if err := d.linkNodes(ctx, only, rows); err != nil {
 		return nil, err
 	}
-	if err := add(d, p, part{id: "servers"}, "boot-server", servers...); err != nil {
-		return nil, err
-	}
-	if err := add(d, p, part{id: "total"}, "boots-left", bootsLeft{left}); err != nil {
-		return nil, err
-	}
-	return p, add(d, p, part{id: "boots"}, "boot-row", rows...)
+	add(p, part{id: "servers"}, servers...)
+	add(p, part{id: "total"}, bootsLeft{left})
+	add(p, part{id: "boots"}, rows...)
+	return p, nil
 }
 
 // bootsLeft is how many machines the page leaves out.

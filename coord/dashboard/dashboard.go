@@ -5,7 +5,7 @@ package dashboard
 
 import (
 	"context"
-	"html/template"
+	"io"
 	"log/slog"
 	"net/http"
 	"slices"
@@ -15,6 +15,7 @@ import (
 
 	"writ"
 	"writ/coord/api"
+	"writ/coord/dashboard/markup"
 	"writ/identity"
 	"writ/internal/limit"
 	"writ/ledger"
@@ -90,13 +91,11 @@ type Dashboard struct {
 	// MaxStreams bounds the streams that are open at the same time, DefaultMaxStreams if 0.
 	MaxStreams int
 
-	files     map[string]file
-	templates *template.Template
-	streams   limit.Shares
-	now       pulse
-	past      history
-	texts     texts
-	counted   counted
+	streams limit.Shares
+	now     pulse
+	past    history
+	texts   texts
+	counted counted
 }
 
 // Reader is somebody who looks at pages. The zero value may see nothing.
@@ -138,8 +137,6 @@ func (d *Dashboard) Register(routes chi.Router) {
 		d.MaxStreams = DefaultMaxStreams
 	}
 	d.streams.Size = d.MaxStreams
-	d.files = readFiles()
-	d.templates = parseTemplates(d.files)
 
 	routes = routes.With(protect)
 	for pattern, v := range map[string]view{
@@ -194,16 +191,15 @@ func protect(next http.Handler) http.Handler {
 // Refuse answers a browser that is not let in, with a page that shows nothing of the cluster.
 func (d *Dashboard) Refuse(w http.ResponseWriter, r *http.Request, err error) {
 	e := writ.AsError(err)
-	info := e.Code.Info()
 	show := func(w http.ResponseWriter, r *http.Request) {
-		d.write(w, r, info.Status, &page{Template: "error", Title: http.StatusText(info.Status), Data: e, bare: true})
+		d.write(w, r, e.Code.Info().Status, problemPage(e, true))
 	}
 	protect(http.HandlerFunc(show)).ServeHTTP(w, r)
 }
 
 // login is the page that hands in the code behind the # of its address, which the browser keeps to itself.
 func (d *Dashboard) login(w http.ResponseWriter, r *http.Request) {
-	d.write(w, r, http.StatusOK, &page{Template: "login", Title: "Log in", bare: true})
+	d.write(w, r, http.StatusOK, &page{Title: "Log in", bare: true, body: loginPage{}})
 }
 
 // show answers with a whole page.
@@ -243,7 +239,7 @@ func (d *Dashboard) fail(w http.ResponseWriter, r *http.Request, err error) {
 		e = &writ.Error{Code: e.Code, Message: "the page cannot be shown", Hint: "the log of the coordinator says why"}
 	}
 	info := e.Code.Info()
-	d.write(w, r, info.Status, &page{Template: "error", Title: http.StatusText(info.Status), Data: e, bare: info.Kind == writ.Denied}) // whose role has ended is a stranger
+	d.write(w, r, info.Status, problemPage(e, info.Kind == writ.Denied)) // whose role has ended is a stranger
 }
 
 func (d *Dashboard) write(w http.ResponseWriter, r *http.Request, status int, p *page) {
@@ -251,13 +247,7 @@ func (d *Dashboard) write(w http.ResponseWriter, r *http.Request, status int, p 
 	if d.Notice != nil && !p.bare {
 		p.Notice = d.Notice(r.Context())
 	}
-	body, err := d.render(p.Template, p)
-	if err != nil {
-		d.Log.ErrorContext(r.Context(), "render page", "path", r.URL.Path, "err", err)
-		http.Error(w, "the page cannot be shown; the log of the coordinator says why", http.StatusInternalServerError)
-		return
-	}
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	w.WriteHeader(status)
-	_, _ = w.Write([]byte(body)) // an error means that nobody reads any more
+	_, _ = io.WriteString(w, markup.Render(p.html()).String()) // an error means that nobody reads any more
 }

@@ -65,7 +65,7 @@ func (d *Dashboard) failures(ctx context.Context, r *http.Request, quiet bool) (
 	if !slices.Contains(spans, data.Since) {
 		data.Spans = append(data.Spans, value{data.Since, "the last " + data.Since})
 	}
-	p := &page{Template: "failures", Title: "Failures", Nav: "failures", Data: data}
+	p := &page{Title: "Failures", Nav: "failures", body: data}
 	if quiet {
 		return p, nil
 	}
@@ -77,7 +77,8 @@ func (d *Dashboard) failures(ctx context.Context, r *http.Request, quiet bool) (
 	for i, g := range groups {
 		rows[i] = failureRow{g, listOf(q, g)}
 	}
-	return p, add(d, p, part{id: "failures", ofLedger: true}, "failure-row", rows...)
+	add(p, part{id: "failures", ofLedger: true}, rows...)
+	return p, nil
 }
 
 // listOf is the address of the list of the runs of a group.

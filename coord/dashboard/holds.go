@@ -44,7 +44,7 @@ func (h held) Reason() string  { return cut(h.last().Reason, valueRunes) }
 func (h held) Time() time.Time { return h.last().Time }
 
 // addHolds adds what is on hold, as far as the reader may know of it.
-func (d *Dashboard) addHolds(p *page, reader Reader, now *moment) error {
+func addHolds(p *page, reader Reader, now *moment) {
 	var all []held
 	for _, dc := range now.holds {
 		for _, h := range dc.Holds {
@@ -58,7 +58,7 @@ func (d *Dashboard) addHolds(p *page, reader Reader, now *moment) error {
 			all = append(all, row)
 		}
 	}
-	return add(d, p, part{id: "holds"}, "hold", all...)
+	add(p, part{id: "holds"}, all...)
 }
 
 func scopeOf(h api.Hold) identity.Scope {

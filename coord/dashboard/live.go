@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"writ"
+	"writ/coord/dashboard/markup"
 )
 
 const (
@@ -177,13 +178,13 @@ func (s *stream) next(ctx context.Context) (f frame, id int64, err error) {
 // compare returns what is new in a part since it was shown. Of one that was never shown everything is.
 func compare(now part, shown []piece, first bool) (c changed, any bool) {
 	c = changed{ID: now.id, Pieces: map[string]string{}}
-	before := make(map[string]string, len(shown))
+	before := make(map[string]markup.HTML, len(shown))
 	for _, p := range shown {
 		before[p.key] = p.html
 	}
 	for _, p := range now.pieces {
 		if html, known := before[p.key]; !known || html != p.html {
-			c.Pieces[p.key] = p.html
+			c.Pieces[p.key] = p.html.String()
 		}
 	}
 	same := slices.EqualFunc(now.pieces, shown, func(a, b piece) bool { return a.key == b.key })

@@ -45,21 +45,15 @@ func (d *Dashboard) node(ctx context.Context, r *http.Request, _ bool) (*page, e
 	for _, o := range n.Orphans {
 		head.OrphanLines = append(head.OrphanLines, hidden.Escape(fmt.Sprintf("%s %s of the driver %s", o.Kind, o.Name, o.Module)))
 	}
-	p := &page{Template: "node", Title: n.Name, Nav: "nodes", Data: n}
-	if err := add(d, p, part{id: "head"}, "node-head", head); err != nil {
-		return nil, err
-	}
+	p := &page{Title: n.Name, Nav: "nodes", body: nodePlace{}}
+	add(p, part{id: "head"}, head)
 	made := &url.URL{Path: "/resources", RawQuery: url.Values{"datacenter": {string(n.Datacenter)}, "node": {string(n.ID)}}.Encode()}
-	if err := add(d, p, part{id: "counts"}, "kind-count", kindCounts(made, "", counts)...); err != nil {
-		return nil, err
-	}
+	add(p, part{id: "counts"}, kindCounts(made, "", counts)...)
 	drivers := make([]driverRow, len(n.Drivers))
 	for i, driver := range n.Drivers {
 		drivers[i] = driverRow{driver}
 	}
-	if err := add(d, p, part{id: "drivers"}, "driver-row", drivers...); err != nil {
-		return nil, err
-	}
+	add(p, part{id: "drivers"}, drivers...)
 	return p, nil
 }
 

@@ -29,7 +29,7 @@ func (d *Dashboard) nodeLog(ctx context.Context, r *http.Request, _ bool) (*page
 		l.Text, l.Source = cut(hidden.Escape(l.Text), valueRunes), hidden.Escape(l.Source)
 		data.Shown = append(data.Shown, nodeLine{l, l.Boot != log.Boot})
 	}
-	return &page{Template: "node-log", Title: "Log of " + n.Name, Nav: "nodes", Data: data}, nil
+	return &page{Title: "Log of " + n.Name, Nav: "nodes", body: data}, nil
 }
 
 // nodeLogPage is what the page shows. Word is how a command names the node, "" if none can.

@@ -21,15 +21,14 @@ func (d *Dashboard) nodes(ctx context.Context, r *http.Request, _ bool) (*page, 
 	if err != nil {
 		return nil, err
 	}
-	p := &page{Template: "nodes", Title: "Nodes", Nav: "nodes", Data: nodesPage{filter.Datacenter, now.datacenters}}
+	p := &page{Title: "Nodes", Nav: "nodes", body: nodesPage{filter.Datacenter, now.datacenters}}
 	rows := make([]nodeRow, len(list.Items))
 	for i, n := range list.Items {
 		rows[i] = nodeRowOf(n, now)
 	}
-	if err := add(d, p, part{id: "nodes"}, "node-row", rows...); err != nil {
-		return nil, err
-	}
-	return p, add(d, p, part{id: "pager"}, "pager", pagerOf(r.URL, list.Next, "More nodes"))
+	add(p, part{id: "nodes"}, rows...)
+	add(p, part{id: "pager"}, pagerOf(r.URL, list.Next, "More nodes"))
+	return p, nil
 }
 
 type nodesPage struct {
@@ -86,16 +85,15 @@ func (d *Dashboard) datacenters(ctx context.Context, _ *http.Request, _ bool) (*
 	if err != nil {
 		return nil, err
 	}
-	p := &page{Template: "datacenters", Title: "Datacenters", Nav: "datacenters"}
-	if err := d.addHolds(p, d.Reader(ctx), now); err != nil {
-		return nil, err
-	}
+	p := &page{Title: "Datacenters", Nav: "datacenters", body: datacentersPage{}}
+	addHolds(p, d.Reader(ctx), now)
 	if !d.Reader(ctx).All {
 		names := make([]datacenterName, len(now.datacenters))
 		for i, dc := range now.datacenters {
 			names[i] = datacenterName{dc.ID, dc.Name, dc.Health}
 		}
-		return p, add(d, p, part{id: "datacenters"}, "datacenter-name", names...)
+		add(p, part{id: "datacenters"}, names...)
+		return p, nil
 	}
 	rows := make([]datacenterRow, len(now.datacenters))
 	for i, dc := range now.datacenters {
@@ -115,7 +113,8 @@ func (d *Dashboard) datacenters(ctx context.Context, _ *http.Request, _ bool) (*
 			}
 		}
 	}
-	return p, add(d, p, part{id: "datacenters"}, "datacenter-row", rows...)
+	add(p, part{id: "datacenters"}, rows...)
+	return p, nil
 }
 
 // datacenterName is a line of the list of datacenters for readers of some projects: what SECURITY.md lets everybody know who may read something.

@@ -51,26 +51,20 @@ func (d *Dashboard) overview(ctx context.Context, r *http.Request, quiet bool) (
 		Datacenters: now.datacenters, Projects: reader.projectsOf(now), Kept: kept(q), Since: spanNames[q.Get(sinceParam)],
 	}
 	data.Commands = manyCommands(q, filter, now, reader)
-	p := &page{Template: "overview", Title: "Runs", Nav: "runs"}
+	p := &page{Title: "Runs", Nav: "runs"}
 	n, err := d.numbersOf(ctx, r.URL, now, filter)
 	if err != nil {
 		return nil, err
 	}
-	if err := add(d, p, part{id: "counts"}, "count", counts(r.URL, n.states, n.stuck)...); err != nil {
-		return nil, err
-	}
-	if err := d.addHolds(p, reader, now); err != nil {
-		return nil, err
-	}
+	add(p, part{id: "counts"}, counts(r.URL, n.states, n.stuck)...)
+	addHolds(p, reader, now)
 	if reader.All { // nodes and queues are of all projects together
 		if data.History, err = d.addDepths(p, now); err != nil {
 			return nil, err
 		}
-		if err := add(d, p, part{id: "boot"}, "boot-count", bootCounts(now)...); err != nil {
-			return nil, err
-		}
+		add(p, part{id: "boot"}, bootCounts(now)...)
 	}
-	p.Data = data
+	p.body = data
 	if quiet {
 		return p, nil
 	}
@@ -132,12 +126,8 @@ func (d *Dashboard) search(ctx context.Context, own *url.URL) (elsewhere string,
 
 // addDepths adds how much is open everywhere, and returns the points of the chart as JSON.
 func (d *Dashboard) addDepths(p *page, now *moment) (history string, err error) {
-	if err := add(d, p, part{id: "depth"}, "depth", depthOf(now)); err != nil {
-		return "", err
-	}
-	if err := add(d, p, part{id: "queues"}, "queue", queues(now)...); err != nil {
-		return "", err
-	}
+	add(p, part{id: "depth"}, depthOf(now))
+	add(p, part{id: "queues"}, queues(now)...)
 	points, err := json.Marshal(d.past.samples())
 	if err != nil {
 		return "", fmt.Errorf("encode samples: %w", err)
@@ -325,10 +315,9 @@ func (d *Dashboard) addRuns(ctx context.Context, own *url.URL, p *page, now *mom
 			OfProject: with(own, "project", string(run.Project)), OfSigner: with(own, "signer", run.Signer),
 		}
 	}
-	if err := add(d, p, part{id: "runs", ofLedger: true}, "run-row", rows...); err != nil {
-		return err
-	}
-	return add(d, p, part{id: "pager", ofLedger: true}, "pager", pagerOf(own, list.Next, "Older runs"))
+	add(p, part{id: "runs", ofLedger: true}, rows...)
+	add(p, part{id: "pager", ofLedger: true}, pagerOf(own, list.Next, "Older runs"))
+	return nil
 }
 
 // progress counts the calls of a run by how they stand.

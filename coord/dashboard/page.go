@@ -1,33 +1,34 @@
 package dashboard
 
 import (
-	"embed"
 	"fmt"
-	"html/template"
 	"net/url"
 	"strconv"
 	"strings"
 	"time"
 
 	"writ"
+	. "writ/coord/dashboard/markup"
 	"writ/internal/hidden"
 )
 
 // page is what a view made of a request.
 type page struct {
-	Template string
-	Title    string
-	Nav      string // which entry of the navigation it stands under
-	Data     any    // what the template shows besides parts
-	Parts    []part
-	Notice   string // what operators should do soon, "" for nothing
-	Live     string // where its news come from, "" if it has none
+	Title  string
+	Nav    string // which entry of the navigation it stands under
+	Parts  []part
+	Notice string // what operators should do soon, "" for nothing
+	Live   string // where its news come from, "" if it has none
 	// Everything says that the reader sees all projects, nodes and queues. A page has no link to what its reader may not see.
 	Everything bool
 
+	body      body
 	bare      bool   // strangers see it: it says nothing of the cluster
 	elsewhere string // where to look instead, "" if here
 }
+
+// body is what a page shows between its header and its footer.
+type body interface{ html(p *page) Node }
 
 // part is a place of a page that is kept up to date: the element with this id holds the pieces in this order.
 type part struct {
@@ -40,67 +41,34 @@ type part struct {
 // compared to find out what is new.
 type piece struct {
 	key  string
-	html string
+	html HTML
 }
 
-// Part returns the HTML inside a part. The template asks for parts by name where it wants them.
-func (p *page) Part(id string) (template.HTML, error) {
+// part returns the id of a part and what is in it. The body of a page asks for parts by name, inside the elements that hold them.
+func (p *page) part(id string) Node {
 	for _, part := range p.Parts {
 		if part.id == id {
-			var all strings.Builder
-			for _, piece := range part.pieces {
-				all.WriteString(piece.html)
-			}
-			return template.HTML(all.String()), nil // made by templates, which have escaped it
+			return Group{ID(id), Each(part.pieces, func(p piece) Node { return p.html })}
 		}
 	}
-	return "", fmt.Errorf("the page has no part %q", id)
+	panic("the page has no part " + id) // a page without it is one that no test has seen
 }
+
+// live says where the news of a page come from.
+func (p *page) live() Node { return If(p.Live != "", Data("live", p.Live)) }
 
 // keyed is what a piece shows.
-type keyed interface{ Key() string }
+type keyed interface {
+	Key() string
+	html() Node
+}
 
-// add renders a part with one template for all of its pieces.
-func add[T keyed](d *Dashboard, p *page, part part, template string, shown ...T) error {
+// add adds a part with a piece for each thing that it shows.
+func add[T keyed](p *page, part part, shown ...T) {
 	for _, s := range shown {
-		html, err := d.render(template, s)
-		if err != nil {
-			return err
-		}
-		part.pieces = append(part.pieces, piece{s.Key(), html})
+		part.pieces = append(part.pieces, piece{s.Key(), Render(s.html())})
 	}
 	p.Parts = append(p.Parts, part)
-	return nil
-}
-
-func (d *Dashboard) render(name string, data any) (string, error) {
-	var b strings.Builder
-	if err := d.templates.ExecuteTemplate(&b, name, data); err != nil {
-		return "", fmt.Errorf("render %s: %w", name, err)
-	}
-	return b.String(), nil
-}
-
-//go:embed pages/*.html
-var pages embed.FS
-
-func parseTemplates(files map[string]file) *template.Template {
-	functions := template.FuncMap{
-		"static":     func(name string) string { return "/static/" + name + "?v=" + files[name].version },
-		"deployment": deployment,
-		"duration":   duration,
-		"stamp":      stamp,
-		"millis":     millis,
-		"short":      short,
-		"words":      writ.LabelsText,
-		"decided":    decided,
-		"legend":     legend,
-		"plural":     plural,
-		"gibi":       gibi,
-		"share":      share,
-		"used":       used,
-	}
-	return template.Must(template.New("").Funcs(functions).ParseFS(pages, "pages/*.html")) // embedded: either every test fails or none
 }
 
 // decided is the last decision about something in words, "" if there is none: "cordon by alice: the disk is failing".

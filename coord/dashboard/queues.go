@@ -27,11 +27,10 @@ func (d *Dashboard) queuesPage(ctx context.Context, r *http.Request, _ bool) (*p
 		return nil, err
 	}
 	rows, left := d.queueRows(now, only, nodes.Items, d.Reader(ctx))
-	p := &page{Template: "queues", Title: "Queues", Nav: "queues", Data: listPage{Filter: ledger.ResourceFilter{Datacenter: only}, Datacenters: now.datacenters}}
-	if err := add(d, p, part{id: "total"}, "queues-left", queuesLeft{left}); err != nil {
-		return nil, err
-	}
-	return p, add(d, p, part{id: "queues"}, "queue-row", rows...)
+	p := &page{Title: "Queues", Nav: "queues", body: queueList{listPage{Filter: ledger.ResourceFilter{Datacenter: only}, Datacenters: now.datacenters}}}
+	add(p, part{id: "total"}, queuesLeft{left})
+	add(p, part{id: "queues"}, rows...)
+	return p, nil
 }
 
 // queuesLeft is how many queues the page leaves out.

@@ -54,7 +54,7 @@ func (d *Dashboard) resources(ctx context.Context, r *http.Request, quiet bool) 
 	if filter.Node != "" {
 		data.NodeName = now.nodeName(filter.Datacenter, filter.Node)
 	}
-	p := &page{Template: "resources", Title: "Resources", Nav: "resources", Data: data}
+	p := &page{Title: "Resources", Nav: "resources", body: resourcesPage{data}}
 	if quiet {
 		return p, nil
 	}
@@ -64,9 +64,7 @@ func (d *Dashboard) resources(ctx context.Context, r *http.Request, quiet bool) 
 	if err != nil {
 		return nil, err
 	}
-	if err := add(d, p, part{id: "counts", ofLedger: true}, "kind-count", kindCounts(r.URL, filter.Kind, counts)...); err != nil {
-		return nil, err
-	}
+	add(p, part{id: "counts", ofLedger: true}, kindCounts(r.URL, filter.Kind, counts)...)
 	list, err := d.Ledger.Resources(ctx, filter, ledger.Page{Limit: maxResources, Cursor: q.Get(cursorParam)})
 	if err != nil {
 		return nil, err
@@ -75,10 +73,9 @@ func (d *Dashboard) resources(ctx context.Context, r *http.Request, quiet bool) 
 	for i, res := range list.Items {
 		rows[i] = resourceRowOf(r.URL, res, now, reader)
 	}
-	if err := add(d, p, part{id: "resources", ofLedger: true}, "resource-row", rows...); err != nil {
-		return nil, err
-	}
-	return p, add(d, p, part{id: "pager", ofLedger: true}, "pager", pagerOf(r.URL, list.Next, "More resources"))
+	add(p, part{id: "resources", ofLedger: true}, rows...)
+	add(p, part{id: "pager", ofLedger: true}, pagerOf(r.URL, list.Next, "More resources"))
+	return p, nil
 }
 
 // listPage is what the pages of resources and deployments show besides their parts.
@@ -193,7 +190,7 @@ func (d *Dashboard) deployments(ctx context.Context, r *http.Request, quiet bool
 		return nil, err
 	}
 	data := listPage{Filter: filter, Project: writ.ProjectID(q.Get("project")), Projects: d.Reader(ctx).projectsOf(now), Datacenters: now.datacenters, All: "/deployments"}
-	p := &page{Template: "deployments", Title: "Deployments", Nav: "deployments", Data: data}
+	p := &page{Title: "Deployments", Nav: "deployments", body: deploymentsPage{data}}
 	if quiet {
 		return p, nil
 	}
@@ -207,10 +204,9 @@ func (d *Dashboard) deployments(ctx context.Context, r *http.Request, quiet bool
 			return nil, err
 		}
 	}
-	if err := add(d, p, part{id: "deployments", ofLedger: true}, "deployment-row", rows...); err != nil {
-		return nil, err
-	}
-	return p, add(d, p, part{id: "pager", ofLedger: true}, "pager", pagerOf(r.URL, list.Next, "More deployments"))
+	add(p, part{id: "deployments", ofLedger: true}, rows...)
+	add(p, part{id: "pager", ofLedger: true}, pagerOf(r.URL, list.Next, "More deployments"))
+	return p, nil
 }
 
 // deploymentRow is a line of the list of deployments.

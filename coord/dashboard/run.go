@@ -46,16 +46,12 @@ func (d *Dashboard) run(ctx context.Context, r *http.Request, quiet bool) (*page
 	if run.Failure != nil {
 		head.At = d.lineOf(ctx, run)
 	}
-	p := &page{Template: "run", Title: run.Script, Nav: "runs", Data: run}
-	if err := add(d, p, part{id: "head"}, "run-head", head); err != nil {
-		return nil, err
-	}
+	p := &page{Title: run.Script, Nav: "runs", body: runPage{}}
+	add(p, part{id: "head"}, head)
 	if quiet {
 		return p, nil
 	}
-	if err := add(d, p, part{id: "output", ofLedger: true}, "output", d.outputOf(ctx, run)); err != nil {
-		return nil, err
-	}
+	add(p, part{id: "output", ofLedger: true}, d.outputOf(ctx, run))
 	if err := d.addSource(ctx, p, run); err != nil {
 		return nil, err
 	}
@@ -74,13 +70,10 @@ func (d *Dashboard) addCalls(ctx context.Context, own *url.URL, p *page, now *mo
 	for i, c := range calls.Items {
 		rows[i] = callRow{Call: c, scale: line, Fatal: run.Failure != nil && run.Failure.Seq == c.Seq}
 	}
-	if err := add(d, p, part{id: "scale", ofLedger: true}, "scale", line); err != nil {
-		return err
-	}
-	if err := add(d, p, part{id: "calls", ofLedger: true}, "call-row", rows...); err != nil {
-		return err
-	}
-	return add(d, p, part{id: "pager", ofLedger: true}, "pager", pagerOf(own, calls.Next, "More calls"))
+	add(p, part{id: "scale", ofLedger: true}, line)
+	add(p, part{id: "calls", ofLedger: true}, rows...)
+	add(p, part{id: "pager", ofLedger: true}, pagerOf(own, calls.Next, "More calls"))
+	return nil
 }
 
 // runHead is the upper part of the page of a run.

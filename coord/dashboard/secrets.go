@@ -58,7 +58,7 @@ func (d *Dashboard) secrets(ctx context.Context, r *http.Request, _ bool) (*page
 	}
 	data.Rows, data.First = rows, firstOf(r.URL, afterSecrets)
 	data.Command = setCommand(reader, project, now)
-	return &page{Template: "secrets", Title: "Secrets", Nav: "secrets", Data: data}, nil
+	return &page{Title: "Secrets", Nav: "secrets", body: data}, nil
 }
 
 // secretsPage is what the page shows.

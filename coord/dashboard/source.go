@@ -303,9 +303,7 @@ func (d *Dashboard) addSource(ctx context.Context, p *page, run ledger.Run) erro
 	if err != nil {
 		return err
 	}
-	if err := add(d, p, part{id: "signed", ofLedger: true}, "signed", signedFactsOf(text)); err != nil {
-		return err
-	}
+	add(p, part{id: "signed", ofLedger: true}, signedFactsOf(text))
 	var rows []sourceRow
 	if text != nil {
 		open, err := d.Ledger.OpenCalls(ctx, markedCalls, run.ID)
@@ -314,5 +312,6 @@ func (d *Dashboard) addSource(ctx context.Context, p *page, run ledger.Run) erro
 		}
 		rows = sourceRows(text, marksOf(run, open[run.ID]))
 	}
-	return add(d, p, part{id: "source", ofLedger: true}, "source-row", rows...)
+	add(p, part{id: "source", ofLedger: true}, rows...)
+	return nil
 }

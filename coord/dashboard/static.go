@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"path"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/go-chi/chi/v5"
@@ -27,6 +28,12 @@ type file struct {
 	version string // changes with the body
 }
 
+// files are those of static by their names, as addresses have them.
+var files = sync.OnceValue(readFiles)
+
+// staticURL is the address of a file, with its version.
+func staticURL(name string) string { return "/static/" + name + "?v=" + files()[name].version }
+
 func readFiles() map[string]file {
 	files := map[string]file{}
 	_ = fs.WalkDir(static, "static", func(name string, entry fs.DirEntry, err error) error { // embedded, so all can be read
@@ -44,7 +51,7 @@ func readFiles() map[string]file {
 // serveFile serves a file. Under the version that pages name it never changes, so a browser asks once.
 func (d *Dashboard) serveFile(w http.ResponseWriter, r *http.Request) {
 	name := chi.URLParam(r, "*")
-	f, ok := d.files[name]
+	f, ok := files()[name]
 	if !ok {
 		d.Refuse(w, r, writ.Errorf(writ.CodeNotFound, "there is no file %q", name)) // strangers may ask
 		return

@@ -82,10 +82,8 @@ func (d *Dashboard) stuck(ctx context.Context, r *http.Request, _ bool) (*page, 
 	}
 	data.Projects, data.Datacenters = d.Reader(ctx).projectsOf(now), now.datacenters
 	filter.Silent, filter.Oldest = now.at.Add(-after).Truncate(time.Second), true
-	p := &page{Template: "stuck", Title: "Stuck runs", Nav: "stuck", Data: data}
-	if err := d.addHolds(p, d.Reader(ctx), now); err != nil {
-		return nil, err
-	}
+	p := &page{Title: "Stuck runs", Nav: "stuck", body: data}
+	addHolds(p, d.Reader(ctx), now)
 	return p, d.addStuck(ctx, r.URL, p, now, filter, data.For)
 }
 
@@ -133,9 +131,7 @@ func (d *Dashboard) addStuck(ctx context.Context, own *url.URL, p *page, now *mo
 	if err != nil {
 		return err
 	}
-	if err := add(d, p, part{id: "total"}, "stuck-total", stuckTotal{sumOf(counts.Total()), silence}); err != nil {
-		return err
-	}
+	add(p, part{id: "total"}, stuckTotal{sumOf(counts.Total()), silence})
 	list, err := d.Ledger.Runs(ctx, filter, ledger.Page{Limit: maxRuns, Cursor: own.Query().Get(cursorParam)})
 	if err != nil {
 		return err
@@ -159,10 +155,9 @@ func (d *Dashboard) addStuck(ctx context.Context, own *url.URL, p *page, now *mo
 			rows[i].Heard = run.Created
 		}
 	}
-	if err := add(d, p, part{id: "stuck"}, "stuck-row", rows...); err != nil {
-		return err
-	}
-	return add(d, p, part{id: "pager"}, "pager", pagerOf(own, list.Next, "More runs"))
+	add(p, part{id: "stuck"}, rows...)
+	add(p, part{id: "pager"}, pagerOf(own, list.Next, "More runs"))
+	return nil
 }
 
 func sumOf(counts map[ledger.State]int) (sum int) {

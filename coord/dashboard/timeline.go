@@ -51,7 +51,7 @@ func (d *Dashboard) timeline(ctx context.Context, r *http.Request, _ bool) (*pag
 	for _, c := range calls.Items {
 		data.Calls = append(data.Calls, timelineRow{callRow: callRow{Call: c, scale: data.Line}, Attempts: attemptsOf(c, past[c.Seq])})
 	}
-	return &page{Template: "timeline", Title: "Timeline of " + run.Script, Nav: "runs", Data: data}, nil
+	return &page{Title: "Timeline of " + run.Script, Nav: "runs", body: data}, nil
 }
 
 // timelinePage is what the page shows.

@@ -55,7 +55,7 @@ func (d *Dashboard) usage(ctx context.Context, r *http.Request, _ bool) (*page, 
 		return nil, err
 	}
 	data.Command = usageCommand(data)
-	return &page{Template: "usage", Title: "Usage", Nav: "usage", Data: data}, nil
+	return &page{Title: "Usage", Nav: "usage", body: data}, nil
 }
 
 // readUsage fills in the projects of a page, and the resources if it is of one project.

@@ -41,7 +41,7 @@ func (d *Dashboard) values(ctx context.Context, r *http.Request, _ bool) (*page,
 		}
 		data.Calls = append(data.Calls, callValues{c.Call, valuesOf(c.Args), valuesOf(c.Values)})
 	}
-	return &page{Template: "values", Title: "Values of " + run.Script, Nav: "runs", Data: data}, nil
+	return &page{Title: "Values of " + run.Script, Nav: "runs", body: data}, nil
 }
 
 // asked reads the run and the place in a list that an address names.
@@ -108,7 +108,7 @@ func (d *Dashboard) log(ctx context.Context, r *http.Request, _ bool) (*page, er
 	if data.Lines = lines; len(lines) == maxLines {
 		data.Next = with(r.URL, afterLine, strconv.Itoa(lines[len(lines)-1].Ordinal))
 	}
-	return &page{Template: "log", Title: "Log of " + run.Script, Nav: "runs", Data: data}, nil
+	return &page{Title: "Log of " + run.Script, Nav: "runs", body: data}, nil
 }
 
 type logPage struct {

@@ -1,0 +1,193 @@
+package dashboard
+
+import (
+	"cmp"
+	"strconv"
+	"strings"
+	"time"
+
+	"writ"
+	"writ/coord/api"
+	. "writ/coord/dashboard/markup"
+	"writ/identity"
+)
+
+// What pages of the dashboard are made of, besides elements.
+
+// number is a number as a text, digits its digits.
+func number[N ~int | ~int64](n N) Node   { return Text(digits(n)) }
+func digits[N ~int | ~int64](n N) string { return strconv.FormatInt(int64(n), 10) }
+
+// key says which piece an element is.
+func key(of keyed) Node { return Data("key", of.Key()) }
+
+// row are the attributes of a line that the keyboard reaches though it leads nowhere.
+func row() Node { return Group{TabIndex("-1"), Mark("row")} }
+
+// opens marks the link that the keyboard opens in a line.
+func opens() Node { return Mark("open") }
+
+// sub is what stands small behind something, nothing if it is empty. subs is the same of nodes.
+func sub(s string) Node {
+	return With(s, func(s string) Node { return subs(Text(s)) })
+}
+
+func subs(children ...Node) Node {
+	return Group{Text(" "), Span(Class("sub"), Group(children))}
+}
+
+// none stands where there is nothing to say.
+func none() Node { return Span(Class("none"), Text("–")) }
+
+// why says what is wrong, waits why something waits; nothing if it is empty.
+func why(s string) Node {
+	return With(s, func(s string) Node { return Span(Class("why"), Text(s)) })
+}
+
+func waits(s string) Node {
+	return With(s, func(s string) Node { return Span(Class("waits"), Text(s)) })
+}
+
+// bold, code and tag stand behind something, if they are not empty.
+func bold(s string) Node {
+	return With(s, func(s string) Node { return Group{Text(" "), B(Text(s))} })
+}
+
+func tag[S ~string](s S) Node {
+	return With(s, func(s S) Node { return Group{Text(" "), Span(Class("tag"), Text(s))} })
+}
+
+// orNone is a text, or the sign for none.
+func orNone(s string) Node {
+	if s == "" {
+		return none()
+	}
+	return Text(s)
+}
+
+// cell is a cell of a list with a class and, for narrow screens, the name of its column, "" for none.
+func cell(class, label string, children ...Node) Node {
+	return Td(If(class != "", Class(class)), If(label != "", Data("label", label)), Group(children))
+}
+
+// heads are the heads of columns. The name of a column of numbers begins with #.
+func heads(names ...string) Node {
+	return THead(Tr(headCells(names...)))
+}
+
+func headCells(names ...string) Node {
+	return Each(names, func(name string) Node {
+		name, right := strings.CutPrefix(name, "#")
+		return Th(Scope("col"), If(right, Class("n")), Text(name))
+	})
+}
+
+// fact is a line of a list of facts.
+func fact(name string, children ...Node) Node {
+	return Div(Dt(Text(name)), Dd(children...))
+}
+
+func wideFact(name string, children ...Node) Node {
+	return Div(Class("wide"), Dt(Text(name)), Dd(children...))
+}
+
+// commandList lists what a reader may type, nothing if that is nothing.
+func commandList(all []command) Node {
+	if len(all) == 0 {
+		return nil
+	}
+	return Dl(Class("commands"), Each(all, func(c command) Node { return fact(c.Does, copyable(c.Line)) }))
+}
+
+// copyable is a line to copy into a shell, nothing if it is empty.
+func copyable(line string) Node {
+	return With(line, func(line string) Node {
+		return Span(Class("copy"), Code(Text(line)), Button(Type("button"), Data("copy", line), Aria("label", "Copy "+line), Text("copy")))
+	})
+}
+
+// age is a moment that a script writes as how long ago it was, sinceTime one that it writes as how long it has lasted.
+func age(t time.Time) Node { return Time(DateTime(millis(t)), Mark("age"), Text(stamp(t))) }
+
+func sinceTime(t time.Time) Node {
+	return Time(DateTime(millis(t)), Mark("since"), Text("since "+stamp(t)))
+}
+
+// clock is a moment that a script writes in the time of the reader.
+func clock(t time.Time) Node { return Time(DateTime(millis(t)), Mark("clock"), Text(stamp(t))) }
+
+// simulated marks what is not real.
+func simulated(is bool) Node {
+	return If(is, Group{Text(" "), simulatedTag()})
+}
+
+func simulatedTag() Node {
+	return Span(Class("simulated"), Title("Nothing real was made: the driver only says what it would have done"), Text("simulated"))
+}
+
+// stateTag is the word for how something stands, with its sign.
+func stateTag[S ~string](state S) Node {
+	return Span(Class("state s-"+string(state)), glyph(string(state)), Text(state))
+}
+
+// filterForm selects what the list of a page has. With scripts only the list is loaded again.
+func filterForm(address string, children ...Node) Node {
+	return Form(Class("filter"), Action(address), Method("get"), HX("get", address), HX("trigger", "change, submit"), HX("target", "#list"),
+		HX("select", "#list"), HX("swap", "outerHTML"), HX("push-url", "true"), Group(children))
+}
+
+// apply ends a form for browsers without scripts. all is the address of the whole list, for lists that may leave something out.
+func apply(filtered bool, all string) Node {
+	return Group{Button(Class("apply"), Text("Show")), If(filtered, A(Href(all), Text("Clear")))}
+}
+
+// choice is a field of a form with a choice of options.
+func choice(label, name string, options ...Node) Node {
+	return Label(Span(Text(label)), Select(Name(name), ID("f-"+name), Group(options)))
+}
+
+func option(value, text string, chosen bool) Node {
+	return Option(Value(value), If(chosen, Selected()), Text(text))
+}
+
+func chooseProject(of []identity.Project, chosen writ.ProjectID) Node {
+	return choice("Project", "project", option("", "all projects", false), Each(of, func(p identity.Project) Node {
+		return option(string(p.ID), p.Name, p.ID == chosen)
+	}))
+}
+
+func chooseDatacenter(of []api.Datacenter, chosen writ.DatacenterID, attributes ...Node) Node {
+	return choice("Datacenter", "datacenter", Group(attributes), option("", "all datacenters", false), Each(of, func(dc api.Datacenter) Node {
+		return option(string(dc.ID), dc.Name, dc.ID == chosen)
+	}))
+}
+
+// searchField is a field of a form for a text.
+func searchField(label, name, value, placeholder string) Node {
+	return Label(Span(Text(label)), Input(Type("search"), Name(name), ID("f-"+name), Value(value), Placeholder(placeholder), AutoComplete("off"),
+		SpellCheck("false"), Mark("search")))
+}
+
+// keeps are filters that a form has no field for.
+func keeps(all ...value) Node {
+	return Each(all, func(v value) Node {
+		return If(v.Text != "", Input(Type("hidden"), Name(v.Name), Value(v.Text)))
+	})
+}
+
+// named lists values by their names.
+func named(all []value) Node {
+	return Dl(Class("named"), Each(all, func(v value) Node { return Div(Dt(Code(Text(v.Name))), Dd(Code(Text(v.Text)))) }))
+}
+
+// between leads from one page of a list to others.
+func between(first, next, what string, attributes ...Node) Node {
+	return Nav(Class("pager"), Group(attributes), Aria("label", "More of the list"),
+		With(first, func(first string) Node { return A(Href(first), Text("Back to the first")) }),
+		With(next, func(next string) Node { return A(Href(next), Rel("next"), Text(what+" →")) }))
+}
+
+func (p pager) html() Node { return between(p.First, p.Next, p.What, key(p)) }
+
+// projectText is the name of a project, or the beginning of its id.
+func projectText(name string, id writ.ProjectID) Node { return Text(cmp.Or(name, short(id))) }

@@ -1,0 +1,125 @@
+package dashboard
+
+import (
+	"net/http"
+
+	"writ"
+	. "writ/coord/dashboard/markup"
+)
+
+// htmxConfig keeps htmx from doing what the policy of the pages forbids, and from remembering pages.
+const htmxConfig = `{"includeIndicatorStyles":false,"allowEval":false,"allowScriptTags":false,"selfRequestsOnly":true,"historyCacheSize":0,"refreshOnHistoryMiss":true}`
+
+// html is the whole page.
+func (p *page) html() Node {
+	return Document(Lang("en"),
+		Head(
+			Meta(Charset("utf-8")),
+			Meta(Name("viewport"), Content("width=device-width, initial-scale=1")),
+			Meta(Name("color-scheme"), Content("light dark")),
+			Meta(Name("htmx-config"), Content(htmxConfig)),
+			DocumentTitle(p.Title+" · writ"),
+			Link(Rel("icon"), Href(staticURL("icon.svg")), Type("image/svg+xml")),
+			Link(Rel("stylesheet"), Href(staticURL("vendor/uplot-1.6.32.min.css"))),
+			Link(Rel("stylesheet"), Href(staticURL("dashboard.css"))),
+			Script(staticURL("vendor/htmx-2.0.11.min.js")),
+			Script(staticURL("vendor/uplot-1.6.32.min.js")),
+			Script(staticURL("chart.js")),
+			Script(staticURL("dashboard.js")),
+		),
+		Body(
+			A(Class("skip"), Href("#main"), Text("Skip to content")),
+			p.header(),
+			Main(ID("main"), TabIndex("-1"),
+				With(p.Notice, func(notice string) Node { return P(Class("notice"), Role("status"), Text(notice)) }),
+				p.body.html(p)),
+			Footer(Text("Read only: changes are made by signed texts. "), A(Href("/openapi.yaml"), Text("API")),
+				If(p.Everything, Group{Text(" · "), A(Href("/metrics"), Text("metrics"))})),
+			keysDialog(),
+		),
+	)
+}
+
+func (p *page) header() Node {
+	return Header(Class("bar"),
+		A(Class("brand"), Href("/"), brand(), Text("writ")),
+		Nav(Aria("label", "Pages"),
+			p.entry("runs", "/", "Runs"),
+			p.entry("stuck", "/stuck", "Stuck"),
+			p.entry("failures", "/failures", "Failures"),
+			p.entry("deployments", "/deployments", "Deployments"),
+			p.entry("resources", "/resources", "Resources"),
+			p.entry("secrets", "/secrets", "Secrets"),
+			p.entry("usage", "/usage", "Usage"),
+			If(p.Everything, Group{p.entry("queues", "/queues", "Queues"), p.entry("nodes", "/nodes", "Nodes"), p.entry("boot", "/boot", "Boot")}),
+			p.entry("datacenters", "/datacenters", "Datacenters"),
+		),
+		Span(Class("live"), ID("live"), Role("status"), Data("state", "off"), Span(Class("dot")), Span(Class("word"), Text("as loaded"))),
+		Button(Class("keys-button"), ID("help-button"), Type("button"), Aria("haspopup", "dialog"), Aria("label", "Keys"), Text("?")),
+	)
+}
+
+// entry is one of the navigation.
+func (p *page) entry(name, address, title string) Node {
+	return A(Href(address), If(p.Nav == name, Aria("current", "page")), Text(title))
+}
+
+func brand() Node {
+	return SVG("", "0 0 24 24", Aria("hidden", "true"),
+		Path("", "M6 3.5h9.5L19 7v13.5H6z"), Path("", "M9 9.5h6M9 13h6"), Circle("15", "17.5", "1.6", ""))
+}
+
+func keysDialog() Node {
+	line := func(does string, keys ...string) Node {
+		var shown Group
+		for i, k := range keys {
+			shown = append(shown, If(i > 0, Text(" ")), Kbd(Text(k)))
+		}
+		return Div(Dt(shown), Dd(Text(does)))
+	}
+	return Dialog(ID("help"), Aria("labelledby", "help-title"),
+		H2(ID("help-title"), Text("Keys")),
+		Dl(Class("keys"),
+			line("search: a signer, a script, the id of a run, or a text in names, parameters and errors", "/"),
+			line("next and previous row", "j", "k"),
+			line("open the row", "Enter"),
+			line("up to the runs", "u"),
+			line("this help", "?"),
+		),
+		Form(Method("dialog"), Button(Text("Close"))),
+	)
+}
+
+// problem is a page that says what went wrong.
+type problem struct{ *writ.Error }
+
+// problemPage is the page of an error.
+func problemPage(e *writ.Error, bare bool) *page {
+	return &page{Title: http.StatusText(e.Code.Info().Status), bare: bare, body: problem{e}}
+}
+
+func (e problem) html(*page) Node {
+	return Section(Class("panel problem"), Aria("labelledby", "problem"),
+		P(Class("code"), Text(e.Code)),
+		H1(ID("problem"), Text(e.Message)),
+		With(e.Hint, func(hint string) Node { return P(Class("hint"), Text(hint)) }),
+		P(A(Href("/"), Text("To the runs"))),
+	)
+}
+
+// loginPage hands in the code that stands behind the # of its address.
+type loginPage struct{}
+
+func (loginPage) html(*page) Node {
+	return Section(Class("panel problem"), Aria("labelledby", "login"),
+		H1(ID("login"), Text("Log in")),
+		P(Text("Type this on the machine with your SSH key. It opens this page with a code that can be used once.")),
+		P(Code(Text("writ login --web"))),
+		Form(ID("code"), Method("post"), Action("/login"), Hidden(),
+			Input(Type("hidden"), Name("code")),
+			P(Text("You opened an address that logs you in.")),
+			Button(Type("submit"), Text("Continue")),
+		),
+		Script(staticURL("login.js")),
+	)
+}

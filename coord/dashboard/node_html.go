@@ -1,0 +1,128 @@
+package dashboard
+
+import (
+	"cmp"
+
+	"writ"
+	. "writ/coord/dashboard/markup"
+)
+
+// nodePlace is the page of a node; all of it is parts.
+type nodePlace struct{}
+
+func (nodePlace) html(p *page) Node {
+	return Group{
+		crumb("/nodes", "Nodes"),
+		Div(p.part("head"), p.live()),
+		Section(Class("panel"), Aria("label", "Resources"),
+			H2(Text("Resources on this node")),
+			Nav(p.part("counts"), Class("counts kinds"), Aria("label", "Resources by kind"))),
+		Section(Class("panel"), Aria("label", "Drivers"),
+			Table(Class("list drivers-list"), Caption(Text("Drivers")), heads("Module", "Driver", "Detail"), TBody(p.part("drivers"))),
+			P(Class("empty"), Text("The node reported no drivers."))),
+	}
+}
+
+func (h nodeHead) html() Node {
+	return Section(Class("panel head"), key(h), Data("state", h.Health), Aria("label", "Node"),
+		Div(Class("title"), H1(Text(h.Name)), stateTag(h.Health), h.scheduling()),
+		With(h.Why, func(why string) Node { return P(Class("waits"), glyph("waiting"), Text("gets no work: "+why)) }),
+		Each(h.StuckJobs(), stuckJob.html),
+		Each(h.OrphanLines, func(orphan string) Node {
+			return P(Class("why"), Text("An orphan: "+orphan+". "), Code(Text("writ node show")), Text(" says more."))
+		}),
+		h.facts(),
+		With(h.LogPage, func(page string) Node { return P(A(Href(page), Text("The last lines of its log"))) }),
+		commandList(h.Commands))
+}
+
+func (s stuckJob) html() Node {
+	return P(Class("why"), Text(s.Text+" is stuck: its driver ignores that its time is over. "),
+		If(s.Run.Valid(), A(Href(runPageOf(s.Run)+callPlace(s.Seq)), Text("The call"))), Text(", "), sinceTime(s.Since))
+}
+
+func (h nodeHead) facts() Node {
+	beat, joined := Text("never"), Text("unknown")
+	if !h.LastBeat.IsZero() {
+		beat = age(h.LastBeat)
+	}
+	if !h.Joined.IsZero() {
+		joined = age(h.Joined)
+	}
+	return Dl(Class("facts"),
+		fact("Datacenter", A(Href(nodesOf(h.Datacenter)), Text(h.DatacenterName))),
+		fact("Last beat", beat),
+		fact("Joined", joined),
+		fact("Queue", Text(digits(h.Depth.Running)+" running of "+plural(h.Slots, "slot", "slots")+", "+digits(h.Depth.Queued)+" queued, "+digits(h.Depth.Planned)+" planned")),
+		wideFact("Reserved", h.reserved(Text("unknown"))),
+		fact("Version", Text(cmp.Or(h.Version, "unknown"))),
+		With(writ.LabelsText(h.Labels), func(labels string) Node { return fact("Labels", Text(labels)) }),
+		wideFact("Key", Code(Class("key"), Text(cmp.Or(h.Node.Key, "unknown")))),
+		wideFact("Id", Code(Class("key"), Text(h.ID))),
+		h.decisions())
+}
+
+func (h nodeHead) decisions() Node {
+	var lines Group
+	for i, decision := range h.Decisions() {
+		lines = append(lines, If(i > 0, Br()), Text(decision))
+	}
+	return If(len(lines) > 0, wideFact("Decided", lines))
+}
+
+func (r driverRow) html() Node {
+	name := Text(r.Name)
+	if r.Lacks != "" {
+		name = none()
+	}
+	return Tr(key(r),
+		cell("sc", "", B(Text(r.Module))),
+		cell("", "driver", name, simulated(r.Simulated)),
+		cell("", "detail", Text(r.Detail),
+			With(r.Lacks, func(lacks string) Node { return why("makes nothing new: it lacks " + lacks) }),
+			Each(r.Engines, func(e writ.Engine) Node {
+				refused := ""
+				if e.Refused != "" {
+					refused = " (not used: " + e.Refused + ")"
+				}
+				return Span(Class("sub"), Text(" "+e.Name+" "+e.Version+refused))
+			})))
+}
+
+func (l nodeLogPage) html(*page) Node {
+	return Group{
+		crumb(l.Page, l.Name),
+		Section(Class("panel"), Aria("label", "Log"), H1(Text("Log of "+l.Name)), l.source(), l.lines()),
+	}
+}
+
+// source says from where and of when the lines are.
+func (l nodeLogPage) source() Node {
+	if l.Away == "" {
+		return P(Class("sub"), Text("As the node answered when the page was loaded, in its own words."), With(l.Word, func(word string) Node {
+			return Group{Text(" For more: "), Code(Text("writ node logs " + word + " --follow"))}
+		}))
+	}
+	return P(Class("why"), Text("The node "+l.Away+". These are the warnings that it told last"), If(!l.Told.IsZero(), Group{Text(", "), age(l.Told)}), Text("."))
+}
+
+func (l nodeLogPage) lines() Node {
+	if len(l.Shown) == 0 {
+		return P(Class("sub"), Text("There are no lines."))
+	}
+	return logBox(Each(l.Shown, func(line nodeLine) Node {
+		text := line.Text
+		if line.Earlier {
+			text = "(earlier start) " + text
+		}
+		if level := line.Why(); level != "" {
+			text = level + " " + text
+		}
+		return Tr(cell("mk", "", clock(line.Time)), cell("mk", "", Text(line.Source)), Td(Code(Text(text))))
+	}))
+}
+
+// logBox has the lines of a log.
+func logBox(lines Node) Node {
+	return Div(Class("code-box"), TabIndex("0"), Role("region"), Aria("label", "Lines of the log"), Table(Class("source"), TBody(lines)))
+}

@@ -1,0 +1,143 @@
+package dashboard
+
+import (
+	"cmp"
+	"net/url"
+
+	"writ"
+	. "writ/coord/dashboard/markup"
+)
+
+func (n nodesPage) html(p *page) Node {
+	return Section(ID("list"), Class("panel"), Aria("label", "Nodes"), p.live(),
+		filterForm("/nodes",
+			H1(Text("Nodes")),
+			chooseDatacenter(n.Datacenters, n.Datacenter, Mark("search")),
+			apply(false, "")),
+		Table(Class("list nodes"), heads("Health", "Node", "Datacenter", "Calls", "Reserved", "Drivers", "#Last beat"), TBody(p.part("nodes"))),
+		noNode(),
+		Div(p.part("pager")))
+}
+
+// nodesOf is the address of the list of the nodes of a datacenter.
+func nodesOf(datacenter writ.DatacenterID) string {
+	return "/nodes?datacenter=" + url.QueryEscape(string(datacenter))
+}
+
+func (n nodeRow) html() Node {
+	return Tr(key(n), Data("state", n.Health),
+		cell("st", "", stateTag(n.Health), n.scheduling()),
+		cell("sc", "", A(Href(n.Page()), opens(), Text(n.Name)), sub(writ.LabelsText(n.Labels)), n.remarks()),
+		cell("dc", "datacenter", Text(n.DatacenterName)),
+		cell("ca", "calls", Text(digits(n.Depth.Running)+" of "+plural(n.Slots, "slot", "slots")), If(n.Depth.Queued > 0, subs(Text("+ "+digits(n.Depth.Queued)+" queued")))),
+		cell("cp", "reserved", n.reserved(none())),
+		cell("dr", "drivers", n.drivers()),
+		cell("ag n", "last beat", n.lastBeat()))
+}
+
+// scheduling is a tag of a node that takes no new work by decision.
+func (n nodeRow) scheduling() Node {
+	if n.Scheduling == writ.SchedulingOpen {
+		return nil
+	}
+	return tag(n.Scheduling)
+}
+
+// remarks say what is wrong with a node, and who decided what about it.
+func (n nodeRow) remarks() Node {
+	return Group{
+		With(n.Why, func(reason string) Node { return why("gets no work: " + reason) }),
+		With(decided(n.Decided), func(decision string) Node { return Span(Class("sub"), Text(decision)) }),
+		When(len(n.Orphans) > 0, func() Node {
+			return Span(Class("why"), Text(plural(len(n.Orphans), "orphan", "orphans")), With(n.Word(), func(word string) Node {
+				return Group{Text(": "), Code(Text("writ node show " + word))}
+			}))
+		}),
+	}
+}
+
+// reserved is how much of the node is used.
+func (n nodeRow) reserved(unknown Node) Node {
+	if n.Capacity.CPUs == 0 {
+		return unknown
+	}
+	used, all := n.Used, n.Capacity
+	line := func(used, all int64, words string) Node { return Span(meter(share(used, all)), Text(words)) }
+	return Span(Class("meters"),
+		line(used.CPUs, all.CPUs, digits(used.CPUs)+" of "+digits(all.CPUs)+" CPUs"),
+		line(used.MemoryMiB, all.MemoryMiB, gibi(used.MemoryMiB)+" of "+gibi(all.MemoryMiB)),
+		line(used.DiskGiB, all.DiskGiB, digits(used.DiskGiB)+" of "+digits(all.DiskGiB)+" GiB disk"))
+}
+
+func meter(percent int64) Node {
+	class := "b-running"
+	if percent >= 90 {
+		class = "b-queued"
+	}
+	return picture("meter", "0 0 100 1", Aria("hidden", "true"), Rect(class, "", "", digits(percent), "1"))
+}
+
+func (n nodeRow) drivers() Node {
+	if len(n.Drivers) == 0 {
+		return Span(Class("drivers"), none())
+	}
+	return Span(Class("drivers"), Each(n.Drivers, func(d writ.NodeDriver) Node {
+		name := B(Text(d.Name))
+		switch {
+		case d.Lacks != "":
+			name = Text("–")
+		case d.Simulated:
+			name = simulatedTag()
+		}
+		return Span(Class("driver"), Title(cmp.Or(d.Lacks, d.Detail)), Text(d.Module+" "), name)
+	}))
+}
+
+func (n nodeRow) lastBeat() Node {
+	beat := Span(Class("none"), Text("never"))
+	if !n.LastBeat.IsZero() {
+		beat = age(n.LastBeat)
+	}
+	return Group{beat, With(n.Version, func(version string) Node { return Span(Class("sub"), Text(" "+version)) })}
+}
+
+// datacentersPage is the page of the datacenters; all of it is parts.
+type datacentersPage struct{}
+
+func (datacentersPage) html(p *page) Node {
+	columns := Group{headCells("Health", "Datacenter")}
+	if p.Everything {
+		columns = append(columns, headCells("Region", "Open calls", "Supervisor", "#Connected"))
+	}
+	return Group{
+		holdsSection(p),
+		Section(ID("list"), Class("panel"), Aria("label", "Datacenters"), p.live(),
+			Div(Class("filter"), H1(Text("Datacenters"))),
+			Table(Class("list datacenters"), THead(Tr(columns)), TBody(p.part("datacenters"))),
+			P(Class("empty"), Text("The roster names no datacenter yet: "), Code(Text("writ dc add")))),
+	}
+}
+
+func (d datacenterName) html() Node {
+	return Tr(key(d), Data("state", string(d.Health)), row(), cell("st", "", stateTag(d.Health)), cell("sc", "", B(Text(d.Name))))
+}
+
+func (d datacenterRow) html() Node {
+	calls := Span(Class("none"), Text("unknown"))
+	if d.Known {
+		calls = Group{Text(digits(d.Depth.Running) + " running, " + digits(d.Depth.Queued) + " queued, " + digits(d.Depth.Planned) + " planned"),
+			sub("on " + plural(d.Nodes, "node", "nodes"))}
+	}
+	connected := none()
+	if !d.Connected.IsZero() {
+		connected = sinceTime(d.Connected)
+	}
+	return Tr(key(d), Data("state", string(d.Health)),
+		cell("st", "", stateTag(d.Health), If(!d.Enabled, tag("disabled"))),
+		cell("sc", "", A(Href(nodesOf(d.ID)), opens(), Text(d.Name)), sub(writ.LabelsText(d.Labels)),
+			With(d.Reason, func(reason string) Node { return why("gets no runs: " + reason) })),
+		cell("dc", "region", Text(d.Region)),
+		cell("ca", "calls", calls),
+		cell("dr", "supervisor", Text(d.Version), If(d.Roster > 0, sub("roster "+digits(d.Roster))), Text(" "), Code(Class("sub key"), Text(d.SupervisorKey()))),
+		cell("ag n", "connected", connected))
+}

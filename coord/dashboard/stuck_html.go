@@ -1,0 +1,45 @@
+package dashboard
+
+import . "writ/coord/dashboard/markup"
+
+func (s stuckPage) html(p *page) Node {
+	return Group{
+		holdsSection(p),
+		Section(ID("list"), Class("panel"), Aria("label", "Stuck runs"), p.live(),
+			filterForm("/stuck",
+				H1(Text("Stuck runs")),
+				choice("Silent for", "for", Each(s.Silences, func(silence string) Node { return option(silence, "silent for "+silence, silence == s.For) })),
+				chooseProject(s.Projects, s.Project), chooseDatacenter(s.Datacenters, s.Filter.Datacenter), keeps(s.Kept...),
+				apply(false, "")),
+			Div(p.part("total")),
+			Table(Class("list stuck"), heads("State", "Run", "Project", "Datacenter", "#Last heard", "#Submitted", "What helps"), TBody(p.part("stuck"))),
+			P(Class("empty"), Text("No open run was silent for so long.")),
+			Div(p.part("pager"))),
+	}
+}
+
+func (s stuckTotal) html() Node {
+	return P(key(s), Class("sub"), Text(plural(s.N, "open run", "open runs")+" of which the coordinator has heard nothing for "+s.For+" or longer. The oldest is on top."))
+}
+
+func (r stuckRow) html() Node {
+	return Tr(key(r), Data("state", string(r.State)),
+		cell("st", "", stateTag(r.State)),
+		cell("sc", "", A(Href(runPageOf(r.ID)), opens(), Text(r.Script)), sub("by "+r.Signer), waits(r.Why)),
+		cell("pr", "project", projectText(r.ProjectName, r.Project)),
+		cell("dc", "datacenter", Text(r.DatacenterName)),
+		cell("ag n", "last heard", age(r.Heard)),
+		cell("ag n", "submitted", age(r.Created)),
+		cell("cmd", "", r.commands()))
+}
+
+// commands are what helps the run, explains it and ends it.
+func (r stuckRow) commands() Node {
+	about := func(verb string) Node { return copyable("writ run " + verb + " " + string(r.ID)) }
+	return Group{
+		With(r.Helps, func(command string) Node { return Group{copyable(command), Text(" ")} }),
+		If(r.ID.Valid(), about("explain")),
+		If(r.Cancels(), Group{Text(" "), about("cancel")}),
+		If(!r.Cancels() && r.Waits(), sub("it expires by itself")),
+	}
+}
