@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -27,7 +28,7 @@ var busybox = sync.OnceValues(func() ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	return makeArchive(program)
+	return makeArchive(program, nil)
 })
 
 // Busybox returns an OCI archive of one layer with busybox in it, whose own command says "ready" and then waits until it is asked to end. It
@@ -39,6 +40,21 @@ func Busybox(t testing.TB) Archive {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return archive(t, text)
+}
+
+// BusyboxThatSays is the same with an image that says more of its containers, in the words of OCI. The user web is a member of the group log there.
+func BusyboxThatSays(t testing.TB, more map[string]any) Archive {
+	t.Helper()
+	text, err := makeArchive(Need(t, "busybox"), more)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return archive(t, text)
+}
+
+func archive(t testing.TB, text []byte) Archive {
+	t.Helper()
 	a := Archive{filepath.Join(t.TempDir(), "busybox.tar"), fmt.Sprintf("%x", sha256.Sum256(text)), int64(len(text))}
 	if err := os.WriteFile(a.Path, text, 0o600); err != nil {
 		t.Fatal(err)
@@ -47,7 +63,7 @@ func Busybox(t testing.TB) Archive {
 }
 
 // makeArchive writes an OCI archive by hand.
-func makeArchive(busybox string) ([]byte, error) {
+func makeArchive(busybox string, more map[string]any) ([]byte, error) {
 	program, err := os.ReadFile(busybox)
 	if err != nil {
 		return nil, err
@@ -63,8 +79,8 @@ func makeArchive(busybox string) ([]byte, error) {
 		err = errors.Join(err, w.WriteHeader(&tar.Header{Name: dir, Mode: 0o755, Typeflag: tar.TypeDir}))
 	}
 	file("bin/busybox", 0o755, program)
-	file("etc/passwd", 0o644, []byte("root:x:0:0::/:/bin/sh\n"))
-	file("etc/group", 0o644, []byte("root:x:0:\n"))
+	file("etc/passwd", 0o644, []byte("root:x:0:0::/:/bin/sh\nweb:x:33:34::/:/bin/sh\n"))
+	file("etc/group", 0o644, []byte("root:x:0:\nweb:x:34:\nlog:x:7:web\n"))
 	for name := range strings.FieldsSeq("sh sleep cat echo env hostname id ls head ping nc false touch yes ulimit wc dd") {
 		err = errors.Join(err, w.WriteHeader(&tar.Header{Name: "bin/" + name, Typeflag: tar.TypeSymlink, Linkname: "busybox"}))
 	}
@@ -72,10 +88,12 @@ func makeArchive(busybox string) ([]byte, error) {
 		return nil, err
 	}
 
+	config := map[string]any{"Env": []string{"PATH=/bin", "FROM_IMAGE=yes"}, "Cmd": []string{"sh", "-c", `trap "exit 0" TERM; echo ready; while :; do sleep 1000 & wait; done`}}
+	maps.Copy(config, more)
 	o := NewOCI()
 	manifest := o.Image(map[string]any{
 		"architecture": "amd64", "os": "linux",
-		"config": map[string]any{"Env": []string{"PATH=/bin", "FROM_IMAGE=yes"}, "Cmd": []string{"sh", "-c", `trap "exit 0" TERM; echo ready; while :; do sleep 1000 & wait; done`}},
+		"config": config,
 		"rootfs": map[string]any{"type": "layers", "diff_ids": []string{DigestOf(layer.Bytes())}},
 	}, o.Blob(LayerType, layer.Bytes()))
 	manifest["annotations"] = map[string]string{"io.containerd.image.name": "docker.io/library/somebody-elses:latest"}

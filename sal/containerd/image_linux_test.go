@@ -208,3 +208,15 @@ func TestAnArchiveIsNoImageButItsOwn(t *testing.T) {
 	}
 	clear(t, b.driver)
 }
+
+// A container runs as its image says, as the user that the files of the image name.
+func TestAContainerRunsAsItsImageSays(t *testing.T) {
+	b := newFixture(t, "")
+	image := testenv.BusyboxThatSays(t, map[string]any{"User": "web", "WorkingDir": "/tmp", "Entrypoint": []string{"env", "STARTED_BY=image"}})
+	b.driver.Images = fetched{sal.Image{Path: image.Path, Format: "oci", SHA256: image.SHA256, Bytes: image.Bytes}}
+	b.must("container.create", "web", map[string]any{"image": "busybox"})
+	const line = "id -u; id -g; pwd; echo $FROM_IMAGE; tr '\\0' '\\n' </proc/1/environ | grep STARTED_BY"
+	if got, want := b.sh("web", line), "33\n34\n/tmp\nyes\nSTARTED_BY=image\n"; got != want {
+		t.Errorf("it runs as %q, want %q", got, want)
+	}
+}

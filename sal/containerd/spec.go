@@ -172,7 +172,7 @@ func (j *job) spec(r *record, p *plan, image client.Image) []oci.SpecOpts {
 	if len(r.Own.Nameservers) > 0 { // what an image has there is from where it was built
 		files = append(files, ours("resolv.conf"))
 	}
-	options := []oci.SpecOpts{oci.WithImageConfig(image)}
+	options := []oci.SpecOpts{asItsImageSays(image)}
 	if len(p.args.Command) > 0 {
 		options = append(options, oci.WithProcessArgs(p.args.Command...))
 	}
