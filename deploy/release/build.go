@@ -71,6 +71,9 @@ func (s *source) build(ctx context.Context, platforms []platform) (*builds, erro
 	return b, nil
 }
 
+// tags are the build tags of a release. grpcnotrace leaves out the traces of gRPC, which are rendered by templates.
+const tags = "release,grpcnotrace,netgo,osusergo"
+
 // compile builds a program that needs no library of its host.
 func (s *source) compile(ctx context.Context, p program) error {
 	flags := "-s -w -X main.release=" + s.version
@@ -82,7 +85,7 @@ func (s *source) compile(ctx context.Context, p program) error {
 	} else if p.OS == "linux" {
 		fmt.Fprintf(s.progress, "warning: %s is not on PATH, so writ for %s has no driver for btrfs\n", compilers[p.platform], p)
 	}
-	c := exec.CommandContext(ctx, "go", "build", "-trimpath", "-tags", "release,grpcnotrace,netgo,osusergo", "-ldflags", flags, "-o", p.path, "./cmd/writ")
+	c := exec.CommandContext(ctx, "go", "build", "-trimpath", "-tags", tags, "-ldflags", flags, "-o", p.path, "./cmd/writ")
 	c.Dir, c.Env, c.Stdout, c.Stderr = s.dir, environ, s.progress, s.progress
 	if err := c.Run(); err != nil {
 		return fmt.Errorf("build writ for %s: %w", p, err)

@@ -59,6 +59,7 @@ func TestAReleaseOfThisSourceRunsInEachForm(t *testing.T) {
 		t.Fatal(err)
 	}
 	fmt.Printf("writ for linux/amd64 has %.1f MB\n", float64(size.Size())/1e6)
+	rendersNoTemplates(t, writ)
 	if text := command(t, unpacked, writ, "demo"); !strings.Contains(text, "succeeded, signed by the datacenter's supervisor and verified") {
 		t.Errorf("the demo prints\n%s", text)
 	}
