@@ -41,7 +41,7 @@ func TestALongPlanKeepsWhatASignerHasToKnow(t *testing.T) {
 				t.Errorf("%s: it does not say %q: %.300s", name, want, text)
 			}
 		}
-		if len(text) > 65_000 || name != "ticks" && !strings.Contains(text, "left out: the plan is too long for a comment\n") {
+		if len(text) > 65_000 || name != "ticks" && !strings.Contains(text, "left out: it is too long for a comment\n") {
 			t.Errorf("%s: it has %d bytes: %s", name, len(text), text[len(text)-300:])
 		}
 	}

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"reflect"
-	"regexp"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -73,9 +72,6 @@ func (t *planText) body() {
 	t.kept()
 }
 
-// mostMarkdown bounds a plan in a comment: GitHub takes 65,536 characters, and there is text around it.
-const mostMarkdown = 60_000
-
 // markdown shows the plan in a comment. All that comes from the script is in one block of code, so that it is no markup and calls nobody. Of a plan that is
 // too long the calls are cut, and not what the signer has to know: what it destroys, its digest and its counts.
 func (t *planText) markdown() string {
@@ -84,11 +80,7 @@ func (t *planText) markdown() string {
 	t.end()
 	end += shorten(t.take(), mostMarkdown/4)
 	t.body()
-	text := manyTicks.ReplaceAllString(shorten(t.take(), mostMarkdown-len(end))+end, mostTicks)
-	fence := "```"
-	for strings.Contains(text, fence) {
-		fence += "`"
-	}
+	text := shorten(t.take(), mostMarkdown-len(end)) + end
 	counts := "planned without a datacenter"
 	if t.Preview != nil {
 		counts = t.counts()
@@ -96,32 +88,13 @@ func (t *planText) markdown() string {
 	if t.failed() != nil {
 		counts += ", and it would fail"
 	}
-	return fmt.Sprintf("### writ plan: %s\n\n%sdiff\n%s%s\n", counts, fence, text, fence)
+	return fmt.Sprintf("### writ plan: %s\n\n%s", counts, fenced("diff", text))
 }
-
-// mostTicks is how many backticks in a row a comment shows: each makes the fences around it longer.
-var (
-	mostTicks = strings.Repeat("`", 64)
-	manyTicks = regexp.MustCompile("`{64,}")
-)
 
 // take returns what was written since the last time.
 func (t *planText) take() string {
 	defer t.b.Reset()
 	return t.b.String()
-}
-
-// shorten cuts a text for a comment, between two lines if it can, and says so.
-func shorten(text string, most int) string {
-	if len(text) <= most {
-		return text
-	}
-	const note = "\n… %s left out: the plan is too long for a comment\n"
-	kept := strings.ToValidUTF8(text[:most-len(note)-20], "") // and a number
-	if end := strings.LastIndexByte(kept, '\n'); end > 0 {
-		kept = kept[:end]
-	}
-	return kept + fmt.Sprintf(note, count(strings.Count(text[len(kept):], "\n"), "line"))
 }
 
 func (t *planText) line(format string, args ...any) { fmt.Fprintf(&t.b, format+"\n", args...) }

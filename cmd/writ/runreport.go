@@ -2,7 +2,9 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"strconv"
@@ -11,15 +13,28 @@ import (
 	"writ"
 	"writ/cmd/writ/internal/client"
 	"writ/cmd/writ/internal/junit"
+	"writ/cmd/writ/internal/terminal"
 	"writ/coord/api"
+	"writ/identity"
 )
 
-// reportRun writes the result of a run to a file, as CI systems read results of tests: a test for the run, and one for each of its calls. That of the run
-// is what its datacenter has signed. Those of the calls are what the coordinator says.
-func reportRun(ctx context.Context, c *client.Client, run api.Run, end client.End, w watchOptions) error {
+// reportRun writes the result of a run to the files that are wanted. What it says of the run is what its datacenter has signed. What it says of calls is what
+// the coordinator says.
+func reportRun(ctx context.Context, c *client.Client, roster *identity.Roster, run api.Run, end client.End, w watchOptions) error {
+	if w.junit == "" && w.summary == "" {
+		return nil
+	}
 	calls, err := c.Calls(ctx, run.ID)
 	if err != nil {
 		return fmt.Errorf("report the calls of run %s: %w", run.ID, err)
+	}
+	return errors.Join(reportTests(run, end, calls, w), reportText(roster, run, end, calls, w))
+}
+
+// reportTests writes a report as CI systems read results of tests: a test for the run, and one for each of its calls.
+func reportTests(run api.Run, end client.End, calls []writ.Call, w watchOptions) error {
+	if w.junit == "" {
+		return nil
 	}
 	var b bytes.Buffer
 	if err := junit.Write(&b, "writ submit", []junit.Suite{suiteOfRun(run, end, calls, w.script)}); err != nil {
@@ -27,6 +42,33 @@ func reportRun(ctx context.Context, c *client.Client, run api.Run, end client.En
 	}
 	if err := os.WriteFile(w.junit, b.Bytes(), 0o666); err != nil {
 		return writ.Errorf(writ.CodeUsage, "cannot write the report of --junit: %v", err)
+	}
+	return nil
+}
+
+// reportText adds a report in Markdown to a file, which may have those of other steps of the job.
+func reportText(roster *identity.Roster, run api.Run, end client.End, calls []writ.Call, w watchOptions) error {
+	if w.summary == "" {
+		return nil
+	}
+	name := string(run.Datacenter)
+	if d := roster.Datacenter(run.Datacenter); d != nil {
+		name = d.Name
+	}
+	run.Failure, run.Output = end.Failure, end.Output
+	shown := shownRun{RunValues: api.RunValues{Run: run}}
+	for _, call := range calls {
+		shown.Calls = append(shown.Calls, api.CallValues{Call: call})
+	}
+	state := fmt.Sprintf("%s, signed by the supervisor of %s and %s", run.State, name, verified(end))
+	text := fmt.Sprintf("### writ run: %s in %s\n\n%s", run.State, terminal.Clean(name), fenced("", shorten(runText(shown, state, name, false, false), mostMarkdown)))
+	file, err := os.OpenFile(w.summary, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o666)
+	if err == nil {
+		_, err = file.WriteString(text)
+		err = cmp.Or(err, file.Close())
+	}
+	if err != nil {
+		return writ.Errorf(writ.CodeUsage, "cannot write the report of --summary: %v", err)
 	}
 	return nil
 }

@@ -40,6 +40,7 @@ type watchOptions struct {
 	since   time.Time     // an end before is not the one that is meant
 	script  string        // path of the script that was submitted, "" if it is not known
 	junit   string        // file for a report, "" for none
+	summary string        // file that a report in Markdown is added to, "" for none
 	cancel  bool          // the run, if it is watched no longer
 }
 
@@ -55,7 +56,7 @@ and prints the script's output. Ctrl-C, SIGTERM and the end of --timeout leave t
 again. With --cancel-on-exit they cancel it. CI systems send such a signal when a job is cancelled.
 
 --junit writes a test for the run and one for each call. The result of the run is the one that was verified. A call that
-failed counts as skipped if the script went on.`,
+failed counts as skipped if the script went on. --summary adds the same to a file for people.`,
 		Example: `  writ submit web.tengo -p count=3
   writ submit web.tengo --dc any --select region=eu --detach
   writ submit web.writ --timeout 10m
@@ -76,12 +77,13 @@ failed counts as skipped if the script went on.`,
 func (s *submitFlags) watchFlags(c *cobra.Command) {
 	c.Flags().DurationVar(&s.timeout, "timeout", 0, "how long to watch at most; the run goes on (exit code 6)")
 	c.Flags().StringVar(&s.junit, "junit", "", "file to write the result of the run and its calls to as JUnit XML, for CI systems")
+	c.Flags().StringVar(&s.summary, "summary", "", "file to add the result of the run and its calls to as Markdown, for CI systems")
 	c.PreRunE = func(*cobra.Command, []string) error { // before anything is handed in
 		if s.timeout < 0 {
 			return writ.Errorf(writ.CodeUsage, "--timeout %s is less than no time", s.timeout).WithHint("leave it out to watch until the run has ended")
 		}
-		if s.detach && s.junit != "" {
-			return writ.Errorf(writ.CodeUsage, "--detach does not wait for what --junit reports").WithHint("leave one of them out")
+		if s.detach && (s.junit != "" || s.summary != "") {
+			return writ.Errorf(writ.CodeUsage, "--detach does not wait for what --junit and --summary report").WithHint("leave one of them out")
 		}
 		if err := os.Remove(s.junit); s.junit != "" && err != nil && !errors.Is(err, fs.ErrNotExist) { // nobody must take an earlier report for this one
 			return writ.Errorf(writ.CodeUsage, "cannot replace the report of --junit: %v", err)
@@ -178,6 +180,8 @@ func (a *app) watch(ctx context.Context, c *client.Client, id writ.RunID, w watc
 			return terminal.Interrupted(a.leave(ctx, c, id, w))
 		case errors.Is(watching.Err(), context.DeadlineExceeded):
 			return writ.Errorf(writ.CodeTimeout, "run %s has not ended in %s", id, w.timeout).WithHint("%s", a.leave(ctx, c, id, w))
+		case writ.CodeOf(err) != writ.CodeNotFound: // as when the certificate that has logged in expires
+			a.Note("run %s may go on; to see it again: writ run watch %s", id, id)
 		}
 		return err
 	}
@@ -199,10 +203,7 @@ func (a *app) watch(ctx context.Context, c *client.Client, id writ.RunID, w watc
 		}
 		if run.State.Ended() { // and was not resumed meanwhile
 			err := a.conclude(roster, run, end, w)
-			if w.junit == "" {
-				return err
-			}
-			unwritten := reportRun(ctx, c, run, end, w)
+			unwritten := reportRun(ctx, c, roster, run, end, w)
 			if err != nil && unwritten != nil {
 				a.Warn("%v", unwritten)
 			}

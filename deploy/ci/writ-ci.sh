@@ -11,7 +11,7 @@
 # plan writes the plan as Markdown to WRIT_PLAN_FILE (writ-plan.md if that is not set) and, in GitHub Actions, to the summary and as the
 # output "plan". With WRIT_COMMENT=true it shows the plan in a comment of the pull or merge request: see writ-comment.sh.
 #
-# submit writes its result as JUnit XML to WRIT_JUNIT_FILE if that is set. The run is bound to WRIT_PLAN, the digest of a plan that was reviewed or the file
+# submit writes its result as JUnit XML to WRIT_JUNIT_FILE if that is set and, in GitHub Actions, to the summary. The run is bound to WRIT_PLAN, the digest of a plan that was reviewed or the file
 # that plan has written; without it, to nothing. WRIT_DEADLINE is how long it may take. submit waits for WRIT_TIMEOUT at most. With WRIT_CANCEL=true it cancels the run when that is over, and
 # when the job is cancelled; otherwise the run goes on.
 set -eu
@@ -117,6 +117,7 @@ submit() {
 	esac
 	[ -z "$bound" ] || set -- "$@" --plan "$bound"
 	[ -z "${WRIT_JUNIT_FILE:-}" ] || set -- "$@" --junit "$WRIT_JUNIT_FILE"
+	[ -z "${GITHUB_STEP_SUMMARY:-}" ] || set -- "$@" --summary "$GITHUB_STEP_SUMMARY"
 	[ -z "${WRIT_DEADLINE:-}" ] || set -- "$@" --deadline "$WRIT_DEADLINE"
 	[ -z "${WRIT_TIMEOUT:-}" ] || set -- "$@" --timeout "$WRIT_TIMEOUT"
 	if is WRIT_CANCEL "${WRIT_CANCEL:-}"; then

@@ -29,6 +29,7 @@ github() {
 	header="Authorization: Bearer $token" accept=application/vnd.github+json
 	comments=$api/$number/comments one=$api/comments update=PATCH
 	author=${WRIT_COMMENT_AUTHOR:-github-actions[bot]}
+	# shellcheck disable=SC2016 # $author is one of jq
 	mine='.user.login == $author'
 	commit=${WRIT_COMMIT:-${GITHUB_SHA:-}} log=${GITHUB_SERVER_URL:-}/$GITHUB_REPOSITORY/actions/runs/${GITHUB_RUN_ID:-}
 	source=${WRIT_PULL_REQUEST_FROM:-$GITHUB_REPOSITORY} target=$GITHUB_REPOSITORY
@@ -39,6 +40,7 @@ gitlab() {
 	number=${CI_MERGE_REQUEST_IID:-}
 	header="PRIVATE-TOKEN: $token" accept=application/json
 	comments=$CI_API_V4_URL/projects/${CI_MERGE_REQUEST_PROJECT_ID:-$CI_PROJECT_ID}/merge_requests/$number/notes one=$comments update=PUT
+	# shellcheck disable=SC2016
 	mine='.author.id == ($author | tonumber)'
 	commit=${CI_COMMIT_SHA:-} log=${CI_JOB_URL:-}
 	source=${CI_MERGE_REQUEST_SOURCE_PROJECT_ID:-} target=${CI_MERGE_REQUEST_PROJECT_ID:-}
