@@ -137,8 +137,8 @@ func (r *Roster) certified(cert *ssh.Certificate, m moment) (*Authority, error) 
 	return a, isMade(cert, m.at)
 }
 
-// counts reports whether something that ends counts at a moment. A supervisor decides a little later than it verifies, so whoever verifies again later
-// allows for that.
+// counts reports whether something that ends counts at a moment. A supervisor decides a little later than it verifies, so a verifier that
+// looks at it again later allows for that.
 func (m moment) counts(until time.Time) bool {
 	if m.later {
 		until = until.Add(Skew)

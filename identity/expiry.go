@@ -13,8 +13,8 @@ import (
 // warnBefore is how long before something expires people are warned of it, the longest first.
 var warnBefore = []time.Duration{30 * 24 * time.Hour, 7 * 24 * time.Hour, 24 * time.Hour}
 
-// Expiry is something that ends by itself: a roster, a role or an authority in it, or a certificate that an operator has renewed. Keys in a roster never do, and join
-// tokens last a day at most.
+// Expiry is something that ends by itself: a roster, a role or an authority in it, or a certificate that an operator renews. Keys in a roster never do,
+// and join tokens last a day at most.
 type Expiry struct {
 	What      string // "version 3 of the roster", "the role deployer of alice on web-shop"
 	Principal string // whose role it is, "" of the roster and of an authority

@@ -84,7 +84,7 @@ func (n *incarnation) obey(ctx context.Context, messages []queue.Message) error 
 	n.desk.cancel(cancels)
 	n.desk.giveUp(givenUp)
 	err := n.raiseEpoch(ctx, epoch)
-	n.askLog(queries) // an answer of an earlier epoch is for nobody; a journal that cannot be written is a reason to look at the log
+	n.askLog(queries) // the supervisor drops an answer of an earlier epoch; a journal that cannot be written is a reason to look at the log
 	if err != nil {
 		return err
 	}

@@ -17,7 +17,7 @@ import (
 
 // A statement about several runs is decided for each by itself, in the transaction of its step: one that cannot be cancelled keeps none of the others
 // from it. So the statement is recorded twice. Before the first run is touched the answer says that it was begun, and at the end what
-// happened to each. Whoever hands it in again after a crash in between has the rest done. Once it has expired, the first answer stays, and
+// happened to each. A client that hands it in again after a crash in between has the rest done. Once it has expired, the first answer stays, and
 // says no more than is known.
 
 // decideRuns cancels or resumes the runs that a statement names.

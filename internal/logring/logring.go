@@ -23,7 +23,7 @@ const (
 	MaxText = 850
 	// maxWord bounds the other words of a line.
 	maxWord = 40
-	// maxWaiting is how many lines may wait for the disk. More are lost: a disk that hangs must hold up nobody who logs.
+	// maxWaiting is how many lines may wait for the disk. More are lost: a disk that hangs must not hold up who logs.
 	maxWaiting = 512
 	// syncEvery is how long a line may be in the memory of the kernel only: what a loss of power costs.
 	syncEvery = time.Second
@@ -32,7 +32,7 @@ const (
 // Line is a line of a log.
 type Line struct {
 	Time  time.Time `json:"time"`
-	Boot  string    `json:"boot,omitempty"` // of the machine, as whoever wrote the line calls it
+	Boot  string    `json:"boot,omitempty"` // of the machine, as the writer of the line calls it
 	Level string    `json:"level"`
 	Text  string    `json:"text"`
 }
@@ -122,7 +122,7 @@ func (r *Ring) Run(ctx context.Context, path string) error {
 		select {
 		case <-r.wake:
 		case <-sync:
-			_ = file.Sync() // nobody could be told but this log
+			_ = file.Sync() // an error could be told to this log only
 			sync = nil
 			continue
 		case <-ctx.Done():
