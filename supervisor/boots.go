@@ -24,6 +24,7 @@ const (
 	bootReportsAtOnce    = 5
 	maxBootAdvice        = 1 << 10 // bytes
 	maxBootWord          = 256
+	maxBootsAhead        = 1000            // numbers that a report may leave out: behind the last one there is no next
 	sameSince            = 3 * time.Second // ages are in whole seconds, and each report takes its time
 )
 
@@ -154,7 +155,7 @@ func (b *boots) follows(c nodes.BootCredential) error {
 	if b.ended[c.Token] {
 		return tokenEnded()
 	}
-	if string(c.Nonce) != string(b.nonce) || c.Count <= b.counts[c.Token] {
+	if last := b.counts[c.Token]; string(c.Nonce) != string(b.nonce) || c.Count <= last || c.Count > last+maxBootsAhead {
 		return writ.Errorf(writ.CodeConflict, "this report of a boot server is not the next one").WithHint("ask which one is; each boot server needs a token of its own")
 	}
 	return nil

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -106,6 +107,9 @@ func TestOnlyABootServerOfTheDatacenterReportsMachines(t *testing.T) {
 		evil := reportOf("52:54:00:77:00:99")
 		altered := s.reportWith(token, theDatacenter, evil)
 		altered.text = append(altered.text, ' ')
+		last := s.reportWith(token, theDatacenter, evil)
+		last.credential.Count = math.MaxInt64
+		last.credential.Proof = token.Prove(identity.BootReportText(token.ID, theDatacenter, last.credential.Nonce, math.MaxInt64, last.credential.List))
 		relabelled := s.reportWith(other, theDatacenter, evil)
 		relabelled.credential.Token = token.ID
 		for what, r := range map[string]struct {
@@ -118,6 +122,7 @@ func TestOnlyABootServerOfTheDatacenterReportsMachines(t *testing.T) {
 			"a report to another one":      {s.reportWith(token, writ.DatacenterID(writ.NewUUID()), evil), writ.CodeTokenInvalid, false},
 			"another list":                 {altered, writ.CodeTokenInvalid, true},
 			"the report again":             {first, writ.CodeConflict, false},
+			"the last report of all":       {last, writ.CodeConflict, false},
 			"the proof of another token":   {relabelled, writ.CodeTokenInvalid, false},
 			"more machines than there are": {s.reportWith(token, theDatacenter, manyMachines(10_000)), writ.CodeTooLarge, true},
 			"no list":                      {s.reportWith(token, theDatacenter, "x"), writ.CodeBadRequest, true},
