@@ -23,7 +23,7 @@ func testUsage(t *testing.T, l ledger.Ledger) {
 	foreign.Usage.Project = bank
 	store(t, l, east, events(1,
 		of("a", "n1", hour, 100, 5), of("a", "n1", hour, 300, 5), of("a", "n1", hour, 200, 9), // said three times of one hour, and late
-		of("a", "n2", hour, 1, 0), of("a", "n1", hour.Add(time.Hour), 40, 0), of("b", "n1", hour, 2, 0), foreign,
+		of("a", "n2", hour, 1, 0), of("a", "n1", hour.Add(time.Hour), 40, 0), of("b", "n1", hour, 2, 0), of("b", "n2", hour, -1000, -1), foreign,
 	))
 	item := func(name string, first, last time.Time, cpu, sent int64) ledger.Usage {
 		e := of(name, "", first, cpu, sent)

@@ -18,6 +18,7 @@ var usedColumns = []string{"cpu_seconds", "memory_mib_seconds", "disk_gib_second
 
 // keepUsage takes over what a datacenter says of an hour, where it is more than is known, and adds that to the month.
 func keepUsage(ctx context.Context, tx *sqldb.Tx, datacenter writ.DatacenterID, u writ.Usage) error {
+	u.Used = u.Most(writ.Used{}) // or a datacenter could take off what a project has used in others
 	added := u.Used
 	var known writ.Used
 	err := tx.QueryRowContext(ctx, `
