@@ -29,7 +29,12 @@ func (s *efiSources) describe(target string, parts *image.Recipe, made *image.Im
 	if err := writeImage("image", target+billEnd, 0o644, bill); err != nil {
 		return err
 	}
-	return writeImage("image", target+checksumEnd, 0o644, []byte(made.Digest()+"  "+filepath.Base(target)+"\n"))
+	return writeImage("image", target+checksumEnd, 0o644, checksumOf(target, made.Digest()))
+}
+
+// checksumOf is what sha256sum -c reads, in the directory of a file.
+func checksumOf(target, digest string) []byte {
+	return []byte(digest + "  " + filepath.Base(target) + "\n")
 }
 
 // bill lists the components of an image: packages with the modules, firmware, programs and libraries that were taken from them, programs with the

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"crypto/sha256"
 	"fmt"
 	"io/fs"
 	"net/url"
@@ -53,6 +52,7 @@ image, too. Equal inputs make equal bytes.
 
 --join names the file with the token of "writ token create". The token says which cluster and which datacenter the
 machine trusts, so the disk needs nothing else. With a token or a credential only you can read the disk's image.
+Beside the image it writes DISK.sha256.
 
 A credential is a file with settings, a line for each, as writ.name=n1. The flags make one for you.`,
 		Example: `  writ token create --dc dc1 > n1.token
@@ -89,7 +89,10 @@ A credential is a file with settings, a line for each, as writ.name=n1. The flag
 			if err := writeImage("disk", target, perm, made); err != nil {
 				return err
 			}
-			d := builtDisk{Disk: target, Bytes: len(made), SHA256: fmt.Sprintf("%x", sha256.Sum256(made))}
+			d := builtDisk{Disk: target, Bytes: len(made), SHA256: digestOf(made)}
+			if err := writeImage("disk", target+checksumEnd, perm, checksumOf(target, d.SHA256)); err != nil {
+				return err
+			}
 			for _, f := range files {
 				d.Files = append(d.Files, f.Name)
 			}
