@@ -218,16 +218,28 @@ func writeImage(flag, target string, perm fs.FileMode, data []byte) error {
 
 func (a *app) efiRecipeCommand() *cobra.Command {
 	var packages string
+	var schema bool
 	c := &cobra.Command{
 		Use:   "recipe " + strings.Join(recipe.Names(), "|"),
 		Short: "Print what is in an image: modules, firmware, certificates, programs",
 		Long: `Prints a recipe. Without --recipe, "writ efi build" takes the one that suits the kernel. Write it to a file to change it.
 
 With --packages it also pins each package of a directory: its version and the SHA-256 of its file. A build with
-another package is refused then.`,
-		Example: "  writ efi recipe metal --packages . > node.yaml\n  writ efi build --packages . --program writ-node --recipe node.yaml",
-		Args:    exactly("RECIPE"),
+another package is refused then.
+
+With --schema and without a recipe it prints the form of recipes as JSON Schema, for editors.`,
+		Example: "  writ efi recipe metal --packages . > node.yaml\n  writ efi build --packages . --program writ-node --recipe node.yaml\n  writ efi recipe --schema > recipe.schema.json",
+		Args: func(cmd *cobra.Command, args []string) error {
+			if schema {
+				return exactly()(cmd, args)
+			}
+			return exactly("RECIPE")(cmd, args)
+		},
 		RunE: func(_ *cobra.Command, args []string) error {
+			if schema {
+				_, err := io.WriteString(a.Out, recipe.Schema)
+				return err
+			}
 			text, err := recipe.Text(args[0])
 			if err != nil {
 				return err
@@ -245,6 +257,8 @@ another package is refused then.`,
 	}
 	c.ValidArgs = recipe.Names()
 	c.Flags().StringVar(&packages, "packages", "", "directory of packages to pin")
+	c.Flags().BoolVar(&schema, "schema", false, "print the form of recipes as JSON Schema")
+	c.MarkFlagsMutuallyExclusive("packages", "schema")
 	return c
 }
 

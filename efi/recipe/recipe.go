@@ -97,6 +97,11 @@ func Text(name string) (string, error) {
 	return string(text), nil
 }
 
+// Schema is the form of recipes as JSON Schema, for editors. Parse knows more: it is what counts.
+//
+//go:embed recipe.schema.json
+var Schema string
+
 // For names the recipe that suits a kernel: Debian's kernel for clouds has no drivers of physical machines.
 func For(kernel string) string {
 	if strings.Contains(kernel, "-cloud-") {
