@@ -153,6 +153,9 @@ token waits until "writ node approve", and shows the fingerprint of its key.`,
 				return err
 			}
 			parts.Settings = words
+			if from.packages != "" {
+				a.Note("unpack the packages of %s", from.packages)
+			}
 			done, err := from.unpack()
 			if err != nil {
 				return err
@@ -161,6 +164,7 @@ token waits until "writ node approve", and shows the fingerprint of its key.`,
 			if _, err := from.read(&parts); err != nil {
 				return err
 			}
+			a.Note("put %s, its modules and %s together, and compress them", filepath.Base(from.kernel), count(1+len(parts.Extra), "other file"))
 			made, err := parts.Build()
 			if err != nil {
 				return err

@@ -109,6 +109,9 @@ func TestABuildWritesBillAndChecksum(t *testing.T) {
 		if bills[i], err = os.ReadFile(target + billEnd); err != nil {
 			t.Fatal(err)
 		}
+		if text, err := os.ReadFile(said.Name()); err != nil || !bytes.Contains(text, []byte(", its modules and 1 other file together, and compress them\n")) {
+			t.Errorf("while it builds it says %v\n%s", err, text)
+		}
 		made, err := os.ReadFile(target)
 		if err != nil {
 			t.Fatal(err)
