@@ -186,10 +186,14 @@ func (c *card) addAddress(l lease) error {
 	return nil
 }
 
-// addGateway has a card's packets for other networks go there.
+// addGateway has a card's packets for other networks go there. Some clouds give a machine a network of one address, whose gateway is outside.
 func (c *card) addGateway(gateway netip.Addr) error {
 	index := c.link.Attrs().Index
-	if err := netlink.RouteReplace(&netlink.Route{LinkIndex: index, Gw: gateway.AsSlice(), Priority: 1024 + index}); err != nil {
+	route := &netlink.Route{LinkIndex: index, Gw: gateway.AsSlice(), Priority: 1024 + index}
+	if gateway.Is4() {
+		route.Flags = int(netlink.FLAG_ONLINK)
+	}
+	if err := netlink.RouteReplace(route); err != nil {
 		return fmt.Errorf("add the route by %s to %s: %w", gateway, c.name(), err)
 	}
 	return nil

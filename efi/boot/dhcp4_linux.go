@@ -53,6 +53,7 @@ func (m *machine) leases(ctx context.Context, c *card) error {
 			told = false
 		}
 		if err := m.apply(c, byDHCP, l); err != nil {
+			m.remove(c, byDHCP, l) // as much of it as was possible
 			return err
 		}
 		had = l
@@ -114,12 +115,14 @@ func renew(ctx context.Context, client *nclient4.Client, given *nclient4.Lease, 
 func readLease(ack *dhcpv4.DHCPv4) (lease, error) {
 	address, ok := netip.AddrFromSlice(ack.YourIPAddr.To4())
 	ones, bits := ack.SubnetMask().Size()
-	if !ok || !address.IsValid() || address.IsUnspecified() || bits != 32 {
+	if !ok || !isHost(address) || bits != 32 {
 		return lease{}, fmt.Errorf("the DHCP server %s gave %s with the mask %s, which is no address of a host", ack.ServerIdentifier(), ack.YourIPAddr, ack.SubnetMask())
 	}
 	l := lease{address: netip.PrefixFrom(address, ones), hostname: strings.ToLower(ack.HostName()), valid: min(ack.IPAddressLeaseTime(leaseAtMost), leaseAtMost)}
 	if routers := ack.Router(); len(routers) > 0 {
-		l.gateway, _ = netip.AddrFromSlice(routers[0].To4())
+		if gateway, ok := netip.AddrFromSlice(routers[0].To4()); ok && isHost(gateway) {
+			l.gateway = gateway
+		}
 	}
 	for _, server := range ack.DNS() {
 		if a, ok := netip.AddrFromSlice(server.To4()); ok {
@@ -131,3 +134,6 @@ func readLease(ack *dhcpv4.DHCPv4) (lease, error) {
 	}
 	return l, nil
 }
+
+// isHost reports whether an IPv4 address can be that of a host in the network of a card.
+func isHost(a netip.Addr) bool { return a.IsGlobalUnicast() || a.IsLinkLocalUnicast() }

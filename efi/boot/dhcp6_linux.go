@@ -76,6 +76,7 @@ func (s *ipv6Watch) leaseIPv6(ctx context.Context) error {
 			s.setName(l.hostname)
 		}
 		if err := s.apply(s.card, byDHCPv6, l.lease); err != nil {
+			s.remove(s.card, byDHCPv6, l.lease) // as much of it as was possible
 			return err
 		}
 		had = l

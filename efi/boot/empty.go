@@ -206,6 +206,10 @@ func checkNamed(block fs.FS, device, label, serial string) error {
 	if _, gone := fs.Stat(block, path.Join(disk, name)); err == nil && (name == disk || gone == nil) {
 		return nil
 	}
-	return writ.Errorf(writ.CodeConflict, "the file system with the label %s is on %s, and the serial number %s is that of another disk", label, device, serial).
+	whose := "is that of another disk"
+	if err != nil {
+		whose = "is that of no disk"
+	}
+	return writ.Errorf(writ.CodeConflict, "the file system with the label %s is on %s, and the serial number %s %s", label, device, serial, whose).
 		WithHint("write the number of this disk into %s, or detach it: it may be a copy", prefix+"disk")
 }

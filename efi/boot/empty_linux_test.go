@@ -226,12 +226,13 @@ func TestDataOnAnotherDiskThanTheNamedOneAreRefused(t *testing.T) {
 	there["vda/vda1/partition"] = &fstest.MapFile{Data: []byte("1\n")}
 	for _, tt := range []struct {
 		device, serial string
-		ok             bool
+		says           string // "" if they are used
 	}{
-		{"/dev/vda", "S-1", true}, {"/dev/vda1", "S-1", true}, {"/dev/vda", "S-2", false}, {"/dev/vda1", "S-2", false}, {"/dev/vdb", "S-9", false}, {"/dev/vdc", "TWICE", false},
+		{"/dev/vda", "S-1", ""}, {"/dev/vda1", "S-1", ""}, {"/dev/vda", "S-2", "S-2 is that of another disk"}, {"/dev/vda1", "S-2", "S-2 is that of another disk"},
+		{"/dev/vdb", "S-9", "S-9 is that of no disk"}, {"/dev/vdc", "TWICE", "several disks have"},
 	} {
 		err := checkNamed(there, tt.device, "writ-data", tt.serial)
-		if (err == nil) != tt.ok || err != nil && (writ.CodeOf(err) != writ.CodeConflict || writ.AsError(err).Hint == "") {
+		if (err == nil) != (tt.says == "") || err != nil && (writ.CodeOf(err) != writ.CodeConflict || writ.AsError(err).Hint == "" || !strings.Contains(err.Error(), tt.says)) {
 			t.Errorf("data on %s, the disk %s is named: %v", tt.device, tt.serial, err)
 		}
 	}

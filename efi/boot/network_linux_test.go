@@ -39,9 +39,17 @@ func TestALeaseIsReadAndOneThatIsNoneRefused(t *testing.T) {
 	for name, more := range map[string]dhcpv4.Modifier{
 		"no address": dhcpv4.WithYourIP(net.IPv4zero),
 		"no mask":    dhcpv4.WithoutOption(dhcpv4.OptionSubnetMask),
+		"loopback":   dhcpv4.WithYourIP(net.IPv4(127, 0, 0, 1)),
+		"a group":    dhcpv4.WithYourIP(net.IPv4(224, 0, 0, 1)),
+		"everybody":  dhcpv4.WithYourIP(net.IPv4bcast),
 	} {
 		if l, err := readLease(acknowledge(t, more)); err == nil {
 			t.Errorf("with %s it is %+v", name, l)
+		}
+	}
+	for _, router := range []net.IP{net.IPv4zero, net.IPv4(127, 0, 0, 1), net.IPv4bcast} {
+		if l, err := readLease(acknowledge(t, dhcpv4.WithRouter(router))); err != nil || l.gateway.IsValid() {
+			t.Errorf("the gateway %s is taken: %+v, %v", router, l, err)
 		}
 	}
 	if l, err := readLease(acknowledge(t, dhcpv4.WithGeneric(dhcpv4.OptionInterfaceMTU, []byte{0, 68}))); err != nil || l.mtu != 0 {
@@ -223,5 +231,39 @@ func TestACardThatIsTakenOutIsForgotten(t *testing.T) {
 	l.resolves()
 	if text := l.network.String(); text != "no network card was found" {
 		t.Errorf("the page says %s", text)
+	}
+}
+
+// Clouds give a machine a network of one address, and a gateway outside of it. Of a lease that is not possible nothing stays.
+func TestACardHasTheGatewayOfItsLeaseOrNothingOfIt(t *testing.T) {
+	t.Parallel()
+	if !testenv.OwnNetns(t) {
+		return
+	}
+	l := newLAN(t)
+	l.hasAddress(netip.MustParsePrefix("10.9.0.1/24"))
+	var requests atomic.Int32
+	l.serve(func() (server, error) {
+		return server4.NewServer("host", &net.UDPAddr{IP: net.IPv4zero, Port: dhcpv4.ServerPort}, func(conn net.PacketConn, peer net.Addr, m *dhcpv4.DHCPv4) {
+			kind, address, router := dhcpv4.MessageTypeOffer, net.IPv4(10, 9, 0, 6), net.IPv4(10, 9, 0, 6) // which cannot be its own gateway
+			if m.MessageType() == dhcpv4.MessageTypeRequest {
+				kind = dhcpv4.MessageTypeAck
+				requests.Add(1)
+			}
+			if requests.Load() > 1 || kind == dhcpv4.MessageTypeOffer && requests.Load() == 1 {
+				address, router = net.IPv4(10, 9, 0, 7), net.IPv4(10, 9, 0, 1)
+			}
+			answer, err := dhcpv4.NewReplyFromRequest(m, dhcpv4.WithMessageType(kind), dhcpv4.WithYourIP(address), dhcpv4.WithLeaseTime(60),
+				dhcpv4.WithNetmask(net.CIDRMask(32, 32)), dhcpv4.WithRouter(router), dhcpv4.WithOption(dhcpv4.OptServerIdentifier(net.IPv4(10, 9, 0, 1))))
+			if err == nil {
+				_, _ = conn.WriteTo(answer.ToBytes(), peer)
+			}
+		})
+	})
+	l.start()
+	l.gets("card 10.9.0.7/32, gateway 10.9.0.1, by DHCP from 10.9.0.1")
+	l.hasOnly(v4, "10.9.0.7/32")
+	if routes, err := netlink.RouteList(l.card.link, netlink.FAMILY_V4); err != nil || len(routes) != 1 || !routes[0].Gw.Equal(net.IPv4(10, 9, 0, 1)) {
+		t.Errorf("the card has the routes %v, %v", routes, err)
 	}
 }
