@@ -165,18 +165,26 @@ func (s *search) findLoader(program *object) {
 // find finds a library that an object needs. It returns nil for one that there is not, which is noted, and for one of the programs, whose own
 // libraries are found anyway.
 func (s *search) find(of *object, name string) *object {
-	for _, p := range of.places() {
-		if s.own[path.Join(p.seen, name)] {
+	dir, base := path.Split(name)
+	places := of.places()
+	switch {
+	case path.IsAbs(dir): // the loader looks there only
+		places = []place{{path.Clean(dir), path.Clean(dir), path.Clean(dir)}}
+	case dir != "": // where it is depends on the directory in which the program is started
+		places = nil
+	}
+	for _, p := range places {
+		if s.own[path.Join(p.seen, base)] {
 			return nil
 		}
 		if p.from == "" {
 			continue
 		}
-		data, from, err := s.tree.Read(path.Join(p.from, name))
+		data, from, err := s.tree.Read(path.Join(p.from, base))
 		if err != nil {
 			continue
 		}
-		at := path.Join(p.into, name)
+		at := path.Join(p.into, base)
 		if found, _, ok := s.read(at, from, data, of); ok {
 			s.taken[at] = &Library{at, from, data}
 			return found

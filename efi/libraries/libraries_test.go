@@ -125,6 +125,11 @@ func TestLibrariesAreFoundWhereTheLoaderLooks(t *testing.T) {
 			map[string]dynamic{"lib/x86_64-linux-gnu/liba.so.1": {}, "usr/lib/x86_64-linux-gnu/liba.so.1": {}},
 			[]string{"/usr/lib/x86_64-linux-gnu/liba.so.1 lib/x86_64-linux-gnu/liba.so.1"},
 		},
+		"a path is no name": {
+			dynamic{needed: []string{"/opt/../opt/lib/liba.so.1"}, runpath: "/none"},
+			map[string]dynamic{"opt/lib/liba.so.1": {}, "usr/lib/x86_64-linux-gnu/opt/lib/liba.so.1": {}},
+			[]string{"/opt/lib/liba.so.1 opt/lib/liba.so.1"},
+		},
 		"not one for another machine": {
 			dynamic{needed: []string{"liba.so.1"}},
 			map[string]dynamic{"lib/x86_64-linux-gnu/liba.so.1": {machine: elf.EM_AARCH64}, "usr/lib/liba.so.1": {}},
@@ -205,6 +210,10 @@ func TestLibrariesThatThereAreNotAreNamedTogether(t *testing.T) {
 	e, ok := errors.AsType[*writ.Error](err)
 	if !ok || e.Message != want || !strings.Contains(e.Hint, "apt-get download libc6 libb-2-3 zlib1g.") || !strings.Contains(e.Hint, "apt-file search libodd.so") {
 		t.Errorf("it says %v\nhint: %s", err, e.Hint)
+	}
+	_, err = set(t, map[string]dynamic{loaderLink: {}, fromLoader: {}, "usr/bin/writ": {}}, Program{"/usr/bin/tool", "usr/bin/tool", dynamic{interpreter: loader, needed: []string{"../../bin/writ"}}.file(t)})
+	if err == nil || !strings.Contains(err.Error(), "../../bin/writ for /usr/bin/tool") {
+		t.Errorf("a name that leads elsewhere is followed: %v", err)
 	}
 	_, err = Closure(fstest.MapFS{}, []Program{{Name: "/usr/bin/tool", Data: dynamic{interpreter: "/lib/ld-musl-x86_64.so.1"}.file(t)}})
 	if err == nil || !strings.Contains(err.Error(), "ld-musl") || writ.AsError(err).Hint == "" {
