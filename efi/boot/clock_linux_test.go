@@ -29,25 +29,29 @@ func TestThePageSaysWhyTheClockIsNotCorrected(t *testing.T) {
 		m, _ := heldMachine(p)
 		ctx, stop := context.WithCancel(p.t.Context())
 		defer func() { stop(); m.work.Wait() }()
-		silent, offset, asked := errors.New("read udp 10.0.0.4:4711->10.0.0.1:123: i/o timeout"), time.Duration(0), 0
+		var offset atomic.Pointer[time.Duration] // nil while the server is silent
+		var asked atomic.Int32
 		m.work.Go(func() {
 			m.keepClock(ctx, clockOf(func() (time.Duration, error) {
-				asked++
-				return offset, silent
+				asked.Add(1)
+				if by := offset.Load(); by != nil {
+					return *by, nil
+				}
+				return 0, errors.New("read udp 10.0.0.4:4711->10.0.0.1:123: i/o timeout")
 			}), errors.New("ask ntp.example.org for the time: read udp 10.0.0.4:4709->10.0.0.1:123: i/o timeout"))
 		})
 		p.begin()
 		p.says("serving", 2*time.Second, joins)
 		p.want(1, "This machine serves as a node.\n", "    clock        not corrected: no time server has told the time\n")
 		p.wait(50 * time.Second)
-		if shown := p.shows(); asked != 1 || strings.Contains(shown, "error") || strings.Contains(shown, "This machine") {
-			t.Errorf("after the same failure, %d times, the screen shows\n%s", asked, shown)
+		if shown := p.shows(); asked.Load() != 1 || strings.Contains(shown, "error") || strings.Contains(shown, "This machine") {
+			t.Errorf("after the same failure, %d times, the screen shows\n%s", asked.Load(), shown)
 		}
-		silent, offset = nil, 2*time.Hour
+		offset.Store(new(2 * time.Hour))
 		p.wait(15 * time.Second)
 		p.want(1, "clock    error: ntp.example.org says that the clock is wrong by 2h0m0s, which is not believed while the machine runs\n", "clock    hint: ",
 			"    clock        not corrected: ntp.example.org says that the clock is wrong by 2h0m0s, which is not believed while the machine runs: compare the clock")
-		offset = time.Second
+		offset.Store(new(time.Second))
 		p.wait(40 * time.Second)
 		p.want(1, "clock    set by 1s with ntp.example.org\n", "This machine serves as a node.\n")
 		p.wait(2 * time.Minute)
@@ -88,8 +92,13 @@ func TestATimeServerWithANameIsAskedWithinItsTime(t *testing.T) {
 		asked.Add(1)
 		return new(net.Dialer).DialContext(ctx, "udp", silent.LocalAddr().String())
 	}}
-	_, err = queryBy(&net.Dialer{Timeout: 20 * time.Millisecond, Resolver: resolver}, "ntp.example.org")
-	if timeout, ok := errors.AsType[net.Error](err); !ok || !timeout.Timeout() || asked.Load() == 0 || asked.Load() > 2 { // for each kind of address once
-		t.Errorf("the nameserver was asked %d times: %v", asked.Load(), err)
+	for within := 20 * time.Millisecond; asked.Load() == 0; within *= 2 { // a busy machine may not come to ask in so short a time
+		_, err = queryBy(&net.Dialer{Timeout: within, Resolver: resolver}, "ntp.example.org")
+		if timeout, ok := errors.AsType[net.Error](err); !ok || !timeout.Timeout() {
+			t.Errorf("a nameserver that is silent: %v", err)
+		}
+		if within > patience {
+			t.Fatal("the nameserver is not asked")
+		}
 	}
 }
