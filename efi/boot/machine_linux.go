@@ -111,6 +111,9 @@ func (m *machine) run(moved error) (how int) {
 		m.loadModules()
 	}
 	m.armWatchdog()
+	if !m.lastEnd.held() {
+		defer time.AfterFunc(lateAfter, m.startsOver).Stop()
+	}
 	m.watchPowerButton(ctx, off)
 	running, endServices := context.WithCancel(context.WithoutCancel(ctx))
 	stopReports := m.boot(ctx, running)
@@ -119,6 +122,7 @@ func (m *machine) run(moved error) (how int) {
 	how = end.reboot
 	m.status.off()
 	m.watchdog.off(offWithin)
+	m.startsOver()
 	m.stage("off", "%v", context.Cause(ctx))
 	stopReports()
 	m.work.Wait()

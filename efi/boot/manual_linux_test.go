@@ -42,7 +42,7 @@ func TestTheManualHasTheWordsOfEachFault(t *testing.T) {
 	}
 	all := []error{
 		checkClock(time.Time{}), noTime(errors.New("x"), true), noDisk("data", "", nil), noDisk("data", "xfs on /dev/vda", nil), foreign([]string{"photo"}, "node"),
-		panics{Reason: panicWords + ": x", Times: 1}.trouble(), panics{Times: heldFrom}.trouble(), panics{Times: stillFrom}.trouble(), resetByWatchdog(),
+		panics{Reason: panicWords + ": x", Times: 1}.trouble(), panics{Times: heldFrom}.trouble(), panics{Times: stillFrom}.trouble(), panics{}.afterReset().trouble(), panics{}.afterReset().afterReset().trouble(),
 		otherNode("n1", "n2"), full("/dev/vda", 0, 1<<30), new(Config).Read("writ.nothing=1"), (&Config{Supervisors: []string{"x"}, Redis: "x"}).Missing(false),
 		addressless{waits: new(network).String()}.trouble(), addressless{lacks: "the network card 8086:100e (0000:00:02.0) has no driver"}.trouble(),
 		addressless{lacks: "the image lacks the firmware x.fw"}.trouble(), addressless{cards: 1, bare: 1, waits: "eth0 (52:54:00:77:00:50) " + noCarrier}.trouble(),

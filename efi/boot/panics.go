@@ -237,9 +237,28 @@ func (p panics) held() bool { return p.Times >= heldFrom }
 // still reports whether it panicked while it was held.
 func (p panics) still() bool { return p.Times >= stillFrom }
 
+// resetReason stands in the place of what a kernel says: the hardware has restarted a machine that hung, and nothing was kept.
+const resetReason = "the watchdog of this machine has restarted it"
+
+// afterReset is the count if the watchdog of the hardware ended the start before. A machine that was held because of that starts over: whether its
+// hardware says so of this start or of an earlier one is not certain.
+func (p panics) afterReset() panics {
+	times := 1
+	if p.Reason == resetReason && !p.held() {
+		times = p.Times + 1
+	}
+	return panics{p.ID, resetReason, times}
+}
+
 // trouble says how the last start ended.
 func (p panics) trouble() error {
-	if !p.held() {
+	const mend = "start another image, or look at the hardware%s; turned off and on again, the machine makes two more starts"
+	switch {
+	case p.Reason == resetReason && p.held():
+		return writ.Errorf(writ.CodeInternal, "%s at the end of two starts: it hung", p.Reason).WithHint(mend, "")
+	case p.Reason == resetReason:
+		return writ.Errorf(writ.CodeInternal, "%s: it hung", p.Reason).WithHint("look at what it logged last, and at its hardware; if the next start ends in the same way, it is held")
+	case !p.held():
 		return writ.Errorf(writ.CodeInternal, "the last start of this machine ended with: %s", p.Reason).
 			WithHint("the lines of its kernel are in the log below the source %s; if the next start ends in the same way, it is held", sourceKernel)
 	}
@@ -248,5 +267,5 @@ func (p panics) trouble() error {
 		when = "while this machine was held"
 	}
 	return writ.Errorf(writ.CodeInternal, "the kernel panicked %s: %s", when, p.Reason).
-		WithHint("start another image, or look at the hardware that the words of the kernel name; turned off and on again, the machine makes two more starts")
+		WithHint(mend, " that the words of the kernel name")
 }

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 
 	"golang.org/x/sys/unix"
 
@@ -26,7 +27,10 @@ const (
 // lastEnd is how the start before this one ended, as far as the firmware knows it.
 type lastEnd struct {
 	panics
-	files []string // with the last words of the kernel, until the log has its place on the disk
+	before  panics    // as it is kept
+	ifReset panics    // the count if the watchdog of the hardware turns out to have ended the start before
+	over    sync.Once // the count begins again
+	files   []string  // with the last words of the kernel, until the log has its place on the disk
 }
 
 // readLastEnd finds out whether the kernel panicked at the end of the start before, tells that, and counts it. It comes before the modules of
@@ -45,9 +49,12 @@ func (m *machine) readLastEnd() {
 		m.fail(progress.StagePanic, fmt.Errorf("read the last words of the kernel: %w", err))
 	}
 	found := crashes(records)
-	if m.lastEnd.panics, err = countPanics(found); err != nil {
-		m.fail(progress.StagePanic, fmt.Errorf("count the panics of the kernel, so that the machine is not held: %w", err))
+	if m.lastEnd.before, err = loadPanics(); err != nil {
+		m.fail(progress.StagePanic, fmt.Errorf("read the count of panics of the kernel: %w", err))
 	}
+	was := m.lastEnd.before
+	m.count(was.after(found))
+	m.lastEnd.ifReset = was.afterReset()
 	for _, c := range found {
 		m.logs.crash(c)
 		m.lastEnd.files = c.files // the words of one are kept: firmware has little room
@@ -75,32 +82,64 @@ func hasEFI() bool {
 	return err == nil
 }
 
-// countPanics counts the crashes that are there, beside those that the firmware has kept.
-func countPanics(found []crash) (panics, error) {
+// loadPanics returns the count that the firmware has kept.
+func loadPanics() (p panics, err error) {
+	err = withVariable(func(file string) error {
+		text, err := readVariable(file)
+		p = parsePanics(text)
+		return err
+	})
+	return p, err
+}
+
+// keep has the firmware keep the count.
+func (p panics) keep() error {
+	return withVariable(func(file string) error {
+		if p == (panics{}) {
+			return removeVariable(file)
+		}
+		text, err := json.Marshal(p)
+		if err != nil {
+			return err
+		}
+		return writeVariable(file, text)
+	})
+}
+
+// withVariable calls a function that may use the variable with the count. There is none without such firmware.
+func withVariable(do func(file string) error) error {
 	if !hasEFI() {
-		return panics{}.after(found), nil
+		return nil
 	}
 	if err := unix.Mount("efivarfs", efiVarsAt, "efivarfs", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, ""); err != nil {
-		return panics{}.after(found), fmt.Errorf("mount the variables of the firmware: %w", err)
+		return fmt.Errorf("mount the variables of the firmware: %w", err)
 	}
 	defer func() { _ = unix.Unmount(efiVarsAt, 0) }() // nothing else is to write there
-	file := filepath.Join(efiVarsAt, panicsVar)
-	text, err := readVariable(file)
-	if err != nil {
-		return panics{}.after(found), err
+	return do(filepath.Join(efiVarsAt, panicsVar))
+}
+
+// count counts one more end of a start, and has the firmware keep that.
+func (m *machine) count(now panics) {
+	m.lastEnd.panics = now
+	if now == m.lastEnd.before {
+		return
 	}
-	was := parsePanics(text)
-	now := was.after(found)
-	switch {
-	case now == was:
-		return now, nil
-	case now == panics{}:
-		return now, removeVariable(file)
+	m.lastEnd.before = now
+	if err := now.keep(); err != nil {
+		m.fail(progress.StagePanic, fmt.Errorf("count the panics of the kernel, without which the machine is not held: %w", err))
 	}
-	if text, err = json.Marshal(now); err != nil {
-		return now, err
+}
+
+// startsOver has the count begin again: this start comes to an orderly end, or it lasts.
+func (m *machine) startsOver() {
+	if m.lastEnd.Times == 0 {
+		return
 	}
-	return now, writeVariable(file, text)
+	m.lastEnd.over.Do(func() {
+		if err := (panics{ID: m.lastEnd.ID}).keep(); err != nil {
+			m.fail(progress.StagePanic, fmt.Errorf("begin to count the panics of the kernel again: %w", err))
+		}
+	})
 }
 
 // The attributes of a variable are the first four bytes of its file: it is kept without power, and the system may use it when it runs.

@@ -189,7 +189,8 @@ func TestAMachineThatHangsIsRestartedAndHeldTheSecondTime(t *testing.T) {
 	b.await("service  breaker started as process")
 }
 
-// A watchdog of the hardware restarts the machine whatever its kernel does, and tells that the next time. Nothing is kept of what the kernel said.
+// A watchdog of the hardware restarts the machine whatever its kernel does, and tells that the next time. Nothing is kept of what the kernel said, but
+// the second time the machine is held as well, until it was turned off.
 func TestAMachineThatHangsIsRestartedByItsHardware(t *testing.T) {
 	testenv.Nightly(t, "TestAWatchdogGetsSignsOfLifeUntilTheMachineShouldBeOff has the signs of life")
 	node, vars := brokenImage(t, testenv.FullKernel(t))
@@ -197,6 +198,13 @@ func TestAMachineThatHangsIsRestartedByItsHardware(t *testing.T) {
 	b.await("watchdog i6300ESB timer restarts the machine if it hangs for 10 s", "error:")
 	b.await("service  breaker started as process")
 	b.await("] start ")
-	b.await("watchdog error: the watchdog of this machine says that it has restarted it", "panic    ")
-	b.await("service  breaker started as process", "held")
+	b.await("watchdog error: the watchdog of this machine has restarted it: it hung", "panic    ")
+	b.await("service  breaker started as process", "This machine is held")
+	b.await("] start ")
+	b.await("panic    error: the watchdog of this machine has restarted it at the end of two starts", "service ")
+	b.await("This machine is held at panic", "service ")
+	b.turnOff()
+
+	b = startBroken(t, node, vars, "test.break=stop", "-device", "i6300esb", "-watchdog-action", "reset")
+	b.await("service  breaker started as process", "panic    ", "error:")
 }

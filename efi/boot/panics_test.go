@@ -183,3 +183,24 @@ func TestTheLastWordsOfAKernelAreInTheLogWithoutTheToken(t *testing.T) {
 		t.Errorf("the log has %q", got)
 	}
 }
+
+// A machine that its hardware restarts has no last words.
+func TestAMachineThatItsWatchdogRestartsTwiceIsHeld(t *testing.T) {
+	p := panics{ID: "1"}.afterReset()
+	if want := (panics{"1", resetReason, 1}); p != want || p.held() {
+		t.Errorf("the first time it is %+v", p)
+	}
+	if again := p.after(nil); again.Times != 0 {
+		t.Errorf("after another end it is %+v", again)
+	}
+	if p = p.afterReset(); !p.held() || p.still() || !strings.Contains(p.trouble().Error(), "restarted it at the end of two starts") {
+		t.Errorf("the second time it is %+v: %v", p, p.trouble())
+	}
+	if p = p.afterReset(); p.held() {
+		t.Errorf("one that is held does not start over: %+v", p)
+	}
+	early := crash{id: "2", reason: "x", after: time.Minute}
+	if p = (panics{}).after([]crash{early}).afterReset(); p.held() {
+		t.Errorf("after a panic it is held: %+v", p)
+	}
+}

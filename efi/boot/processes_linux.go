@@ -23,16 +23,22 @@ func (p *processes) reap(turned func()) {
 	p.ended = map[int]chan unix.WaitStatus{}
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, unix.SIGCHLD)
-	go func() {
-		for turn := time.NewTicker(aliveEvery); ; {
-			select {
-			case <-signals:
-			case <-turn.C:
+	go turn(signals, time.NewTicker(aliveEvery).C, p.take, turned)
+}
+
+// turn takes the ends of children at each signal and each tick, and tells that each time. It returns when there are no more signals.
+func turn(signals <-chan os.Signal, ticks <-chan time.Time, take, turned func()) {
+	for {
+		select {
+		case _, more := <-signals:
+			if !more {
+				return
 			}
-			p.take()
-			turned()
+		case <-ticks:
 		}
-	}()
+		take()
+		turned()
+	}
 }
 
 // take takes the ends of all children that have ended.

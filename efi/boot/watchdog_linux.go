@@ -9,7 +9,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"writ"
 	"writ/efi/progress"
 )
 
@@ -43,20 +42,20 @@ func (m *machine) armWatchdog() {
 	m.status.also(field{"watchdog", text})
 }
 
-// tellReset says if the watchdog has restarted the machine.
+// tellReset says if the watchdog has restarted the machine, and counts that.
 func (m *machine) tellReset(device *os.File) {
 	cause, err := unix.IoctlGetInt(int(device.Fd()), unix.WDIOC_GETBOOTSTATUS)
 	if err != nil || cause&unix.WDIOF_CARDRESET == 0 { // many say nothing
 		return
 	}
-	trouble := resetByWatchdog()
-	m.status.also(field{"last start", trouble.Error()})
-	m.fail(progress.StageWatchdog, trouble)
-}
-
-func resetByWatchdog() error {
-	return writ.Errorf(writ.CodeInternal, "the watchdog of this machine says that it has restarted it").
-		WithHint("the machine hung: look at what it logged last, and at its hardware")
+	if m.lastEnd.Reason != "" { // the kernel panicked, and the watchdog did not wait until it has started again
+		return
+	}
+	m.count(m.lastEnd.ifReset)
+	m.status.also(field{"last start", m.lastEnd.Reason})
+	if !m.lastEnd.held() {
+		m.fail(progress.StageWatchdog, m.lastEnd.trouble())
+	}
 }
 
 // describeWatchdog sets the time after which a watchdog restarts the machine, as far as it lets itself be told, and describes it.

@@ -1,0 +1,36 @@
+package boot
+
+import (
+	"os"
+	"slices"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// A first process that is stuck where it takes the ends of programs, or starts them, gives no sign of life to its watchdog.
+func TestALoopThatIsStuckGivesNoSignOfLife(t *testing.T) {
+	signals, ticks, free := make(chan os.Signal), make(chan time.Time), make(chan struct{})
+	var did []string
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		turn(signals, ticks, func() { <-free; did = append(did, "took") }, func() { did = append(did, "alive") })
+	}()
+	ticks <- time.Time{}
+	select {
+	case ticks <- time.Time{}:
+		t.Error("it goes on while it is stuck")
+	case signals <- unix.SIGCHLD:
+		t.Error("it hears a signal while it is stuck")
+	default:
+	}
+	close(free)
+	signals <- unix.SIGCHLD
+	close(signals)
+	<-ended
+	if want := []string{"took", "alive", "took", "alive"}; !slices.Equal(did, want) {
+		t.Errorf("it did %q", did)
+	}
+}
