@@ -1,6 +1,7 @@
 package supervisor
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -15,6 +16,9 @@ import (
 // handOvers is how many of those that wait for a resource are told at once that it may be theirs: the first of them may wait for something
 // else, too. The watch comes to all of them.
 const handOvers = 4
+
+// maxCause bounds what a call keeps of the error of the call that it needs, in bytes: a thousand calls may need one.
+const maxCause = 512
 
 // apply writes the step: what came in, what the pass asked for, and all that follows from both.
 func (t *step) apply(tx *journal.Tx, m mail, pass *pass) error {
@@ -263,15 +267,24 @@ func (t *step) cascade() error {
 			if need == nil || !need.State.Ended() || need.State == writ.CallSucceeded {
 				continue
 			}
-			err := writ.Errorf(writ.CodeDependencyFailed, "call %s did not succeed", describeSeq(t, seq)).
-				WithHint("see why with `writ run show %s`", t.run.ID)
-			if err := t.fail(c, writ.CallFailed, err); err != nil {
+			if err := t.fail(c, writ.CallFailed, t.unmet(need)); err != nil {
 				return err
 			}
 			break
 		}
 	}
 	return nil
+}
+
+// unmet is the error of a call that needs one which did not succeed. It names the call that failed by itself, and tells why and what to do as that does:
+// what a run ends with is often all that a person sees.
+func (t *step) unmet(need *journal.Call) *writ.Error {
+	cause := firstCause(t.calls, need)
+	if cause.Error == nil {
+		return writ.Errorf(writ.CodeDependencyFailed, "call %s did not succeed", describeSeq(t, cause.Seq)).WithHint("see why with `writ run show %s`", t.run.ID)
+	}
+	return writ.Errorf(writ.CodeDependencyFailed, "call %s did not succeed: %s: %s", describeSeq(t, cause.Seq), cause.Error.Code, clip(cause.Error.Message, maxCause)).
+		WithHint("%s", cmp.Or(cause.Error.Hint, fmt.Sprintf("see why with `writ run show %s`", t.run.ID)))
 }
 
 // describe names a call for people: "volume.create web-0".

@@ -66,11 +66,42 @@ func choose(w wish, seats []seat) verdict {
 		})
 		return verdict{node: best.ID, fit: len(fit), against: v.against}
 	}
-	v.why = causes(v.against)
 	if len(seats) == 0 {
 		v.later, v.why = true, "the datacenter has no nodes yet"
+		return v
+	}
+	if w.node != "" { // that the others are not it tells nothing
+		v.against = slices.DeleteFunc(v.against, func(a writ.NodeVerdict) bool { return a.Reason == notTheNamed })
+	}
+	v.why = causes(v.against)
+	if len(v.against) == 0 {
+		v.why = fmt.Sprintf("the datacenter has no node %s, it has %s", w.node, namesOf(seats))
 	}
 	return v
+}
+
+// notTheNamed is why a node will not do for a call that names another one.
+const notTheNamed = "is not the node that was asked for"
+
+// noLabel begins why a node will not do that lacks a label, NAME=VALUE.
+const noLabel = "has no label "
+
+// namesOf lists the names of some nodes, sorted, as many as causes names.
+func namesOf(seats []seat) string {
+	var names []string
+	for _, s := range seats {
+		names = append(names, s.Name)
+	}
+	slices.Sort(names)
+	return few(names)
+}
+
+// few lists names, and counts those that are too many to list.
+func few(names []string) string {
+	if n := len(names) - maxNamed; n > 1 { // one more is as short as its name
+		return fmt.Sprintf("%s and %d more", strings.Join(names[:maxNamed], ", "), n)
+	}
+	return strings.Join(names, ", ")
 }
 
 // How many causes are told why no node will do, and how many nodes are named for each: a reason is kept with every call that waits.
@@ -100,11 +131,7 @@ func causes(against []writ.NodeVerdict) string {
 	}
 	var why []string
 	for _, cause := range all {
-		named, more := names[cause], ""
-		if n := len(named) - maxNamed; n > 1 { // one more is as short as its name
-			named, more = named[:maxNamed], fmt.Sprintf(" and %d more", n)
-		}
-		why = append(why, strings.Join(named, ", ")+more+": "+cause)
+		why = append(why, few(names[cause])+": "+cause)
 	}
 	if rest > 0 {
 		why = append(why, fmt.Sprintf("and %d more nodes will not do for other causes", rest))
@@ -115,7 +142,7 @@ func causes(against []writ.NodeVerdict) string {
 // refuse says why a node will not do, "" if it will; later says that this may pass by itself.
 func refuse(w wish, s seat) (reason string, later bool) {
 	if w.node != "" && w.node != s.Name && w.node != string(s.ID) {
-		return "is not the node that was asked for", false
+		return notTheNamed, false
 	}
 	if s.Admission != writ.AdmissionApproved {
 		return "is " + string(s.Admission), s.Admission == writ.AdmissionPending
@@ -136,7 +163,7 @@ func refuse(w wish, s seat) (reason string, later bool) {
 	}
 	for _, name := range slices.Sorted(maps.Keys(w.labels)) {
 		if has, ok := s.Labels[name]; !ok || has != w.labels[name] {
-			return fmt.Sprintf("has no label %s=%s", name, w.labels[name]), false
+			return fmt.Sprintf(noLabel+"%s=%s", name, w.labels[name]), false
 		}
 	}
 	if s.Liveness != writ.LivenessReady {
@@ -215,14 +242,19 @@ func shortage(need, free writ.Capacity) string {
 // noCapacity is the error of calls that no node will do for.
 func noCapacity(w wish, v verdict) *writ.Error {
 	err := writ.Errorf(writ.CodeNoCapacity, "no node will do: %s", v.why)
-	lacks := func(a writ.NodeVerdict) bool {
-		return strings.HasPrefix(a.Reason, "has no driver") || strings.HasPrefix(a.Reason, "has no engine")
+	for _, a := range v.against {
+		switch {
+		case strings.HasPrefix(a.Reason, "has no driver"), strings.HasPrefix(a.Reason, "has no engine"):
+			return err.WithHint("`writ node show NODE` says which drivers a node has, and `writ doctor` on the node what others lack")
+		case strings.HasPrefix(a.Reason, noLabel):
+			return err.WithHint("`writ node list -o wide` shows the labels of nodes; `writ node label NODE %s` gives a node this one", strings.TrimPrefix(a.Reason, noLabel))
+		}
 	}
 	switch {
-	case slices.ContainsFunc(v.against, lacks):
-		return err.WithHint("`writ node show NODE` says which drivers a node has, and `writ doctor` on the node what others lack")
+	case w.node != "" && len(v.against) == 0:
+		return err.WithHint("`writ node list` shows the nodes; correct the option node of the call, or leave it away")
 	case w.node != "":
-		return err.WithHint("`writ node list` shows the nodes and what they have left; ask for less, or leave the option node away")
+		return err.WithHint("`writ node list` shows what the node has left; ask for less, or leave the option node away")
 	default:
 		return err.WithHint("`writ node list` shows what nodes have left; ask for less, delete what is not needed, or add a node")
 	}

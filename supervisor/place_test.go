@@ -59,6 +59,8 @@ func TestChooseTakesTheNodeThatFitsBestAndSaysWhyNotOthers(t *testing.T) {
 		{"NoLabel", wish{labels: map[string]string{"disk": "ssd"}}, []seat{node("a")}, verdict{why: "a: has no label disk=ssd"}},
 		{"OneMayComeBack", small, []seat{node("a", func(s *seat) { s.Liveness = writ.LivenessLost }), node("b", func(s *seat) { s.free = writ.Capacity{} })},
 			verdict{later: true, why: "a: is lost; b: has 0 CPUs left"}},
+		{"NoSuchNode", wish{node: "n1"}, []seat{node("b"), node("a")}, verdict{why: "the datacenter has no node n1, it has a, b"}},
+		{"TheNamedOneIsCordoned", wish{node: "b"}, []seat{node("a"), node("b", cordoned)}, verdict{later: true, why: "b: is cordoned"}},
 		{"NoNodes", small, nil, verdict{later: true, why: "the datacenter has no nodes yet"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -99,7 +101,8 @@ func TestARefusalForLackOfCapacityNamesTheRemedy(t *testing.T) {
 	if want := "no node will do: a: has 8 CPUs left and 9 are needed, has 0 GiB of disk left and 5000 are needed"; err.Message != want {
 		t.Errorf("it says %q, want %q", err.Message, want)
 	}
-	for hint, w := range map[string]wish{"writ node list": wanted, "writ doctor": {modules: []string{"machine"}}, "the option node": {node: "b"}} {
+	for hint, w := range map[string]wish{"writ node list": wanted, "writ doctor": {modules: []string{"machine"}}, "correct the option node": {node: "b"}, "leave the option node away": {node: "a", need: wanted.need},
+		"writ node label NODE disk=ssd": {labels: map[string]string{"disk": "ssd"}}} {
 		s := full
 		s.Drivers = []writ.NodeDriver{{Module: "volume"}}
 		if err := noCapacity(w, choose(w, []seat{s})); !strings.Contains(err.Hint, hint) {

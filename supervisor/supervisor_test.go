@@ -261,18 +261,22 @@ volume := import("volume")
 machine := import("machine")
 run := import("run")
 disk := volume.create("v", {size_gib: 1})
-machine.create("m", {cpus: 1, memory_mib: 512, disks: [disk]})
+m := machine.create("m", {cpus: 1, memory_mib: 512, disks: [disk]})
+machine.stop(m)
 volume.create("w", {size_gib: 1})
 `
 	inSim(t, func(t *testing.T, s *sim) {
 		s.join("n1", func(n *testNode) { n.act = failing("v", writ.CodeQuotaExceeded) })
 		id := s.submit(script)
 		run, calls := s.wantState(id, writ.RunFailed)
-		if calls[1].State != writ.CallFailed || calls[1].Error.Code != writ.CodeDependencyFailed || !strings.Contains(calls[1].Error.Message, "call 1") {
-			t.Errorf("the machine: %s %+v", calls[1].State, calls[1].Error)
+		for _, c := range calls[1:3] { // the second needs the first, and both name the call that failed by itself
+			want := "call 1 (volume.create v) did not succeed: QUOTA_EXCEEDED: " + calls[0].Error.Message
+			if c.State != writ.CallFailed || c.Error.Code != writ.CodeDependencyFailed || c.Error.Message != want {
+				t.Errorf("%s: %s %+v", c.Operation, c.State, c.Error)
+			}
 		}
-		if calls[2].State != writ.CallSucceeded {
-			t.Errorf("what needs nothing of it is %s", calls[2].State)
+		if calls[3].State != writ.CallSucceeded {
+			t.Errorf("what needs nothing of it is %s", calls[3].State)
 		}
 		if run.Failure.Seq != 1 {
 			t.Errorf("the run blames call %d", run.Failure.Seq)
