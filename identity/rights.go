@@ -2,6 +2,7 @@ package identity
 
 import (
 	"slices"
+	"strings"
 	"time"
 
 	"writ"
@@ -71,9 +72,25 @@ func (r *Roster) allows(principal string, action Action, project writ.ProjectID,
 		return writ.Errorf(writ.CodeRoleMissing, "the role %s needs a security key that proves its owner, by PIN or finger", unverified).
 			WithHint("make one with `ssh-keygen -t ed25519-sk -O verify-required`")
 	default:
-		return writ.Errorf(writ.CodeRoleMissing, "%s has no role that allows %q here", principal, action).
-			WithHint("a root operator can bind one: writ user add %s --role …", principal)
+		return r.roleMissing(principal, action, needed, project)
 	}
+}
+
+// roleMissing names the roles that allow an action, and the command that binds the first of them: what an action is called is not what a role is
+// called. Roles have the action that is needed for it. A project of "" is all of them.
+func (r *Roster) roleMissing(principal string, action, needed Action, project writ.ProjectID) *writ.Error {
+	var roles []string
+	for _, role := range []Role{Viewer, Operator, Deployer, Admin} {
+		if slices.Contains(RoleActions[role], needed) {
+			roles = append(roles, string(role))
+		}
+	}
+	where, bound := "in all projects", "'*'"
+	if p := r.Project(project); p != nil {
+		where, bound = "in the project "+p.Name, p.Name
+	}
+	return writ.Errorf(writ.CodeRoleMissing, "%s has no role that allows %q %s", principal, action, where).
+		WithHint("%s allows it; a root operator binds a role: writ user add %s --role %s --project %s", strings.Join(roles, " or "), principal, roles[0], bound)
 }
 
 func unknownSigner(format string, args ...any) *writ.Error {

@@ -427,3 +427,22 @@ func TestRights(t *testing.T) {
 	}
 	wantCode(t, r.Allows("frank", ActionSubmit, shopID, noon.Add(time.Minute)), writ.CodeRoleMissing)
 }
+
+// Who may not do something learns which role it takes, and the command that gives it.
+func TestARoleThatIsMissingIsNamed(t *testing.T) {
+	r := testRoster()
+	for _, tt := range []struct {
+		who     string
+		action  Action
+		project writ.ProjectID
+		want    string
+	}{
+		{"carol", ActionSubmit, mailID, "deployer allows it; a root operator binds a role: writ user add carol --role deployer --project mail"},
+		{"bob", ActionDestroy, mailID, "deployer allows it; a root operator binds a role: writ user add bob --role deployer --project mail"},
+		{"bob", ActionScheduleNodes, "", "operator or admin allows it; a root operator binds a role: writ user add bob --role operator --project '*'"},
+	} {
+		if err := writ.AsError(r.Allows(tt.who, tt.action, tt.project, noon)); err.Hint != tt.want {
+			t.Errorf("%s may not %s: %v, %s", tt.who, tt.action, err, err.Hint)
+		}
+	}
+}

@@ -109,6 +109,15 @@ func TestLoadKeyOpensALockedFile(t *testing.T) {
 	}
 }
 
+// The public half is named by mistake more often than another file: its permissions are not what is wrong.
+func TestLoadKeyNamesThePrivateKeyOfAPublicOne(t *testing.T) {
+	_, err := LoadKey(filepath.Join(t.TempDir(), "key.pub"), nil)
+	wantCode(t, err, writ.CodeKeyUnusable)
+	if hint := writ.AsError(err).Hint; !strings.Contains(hint, "key, or --key agent") {
+		t.Errorf("it says %v, %s", err, hint)
+	}
+}
+
 func TestLoadKeyRefuses(t *testing.T) {
 	dir := t.TempDir()
 	other, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

@@ -89,6 +89,9 @@ func loadCertificate(path string) (*ssh.Certificate, error) {
 }
 
 func loadPrivateKey(path string, passphrase func() ([]byte, error)) (ed25519.PrivateKey, error) {
+	if private, ok := strings.CutSuffix(path, ".pub"); ok {
+		return nil, unusable("%s is a public key, which cannot sign", path).WithHint("name the private key: --key %s, or --key agent for one that an agent has", private)
+	}
 	info, err := os.Stat(path)
 	if err != nil {
 		e := unusable("cannot read the signing key: %v", err)

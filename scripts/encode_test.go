@@ -166,4 +166,7 @@ func TestParamsFillAndParse(t *testing.T) {
 			t.Errorf("ParseParam(%s) = %s %v", text, name, v)
 		}
 	}
+	if _, _, err := r.Params.ParseParam("zones=[a b]"); err == nil || !strings.Contains(err.Error(), `write a,b or ["a", "b"]`) {
+		t.Errorf("a list in the form of a log: %v", err)
+	}
 }

@@ -145,7 +145,7 @@ func parseList(of, raw string) (any, error) {
 		d := json.NewDecoder(bytes.NewReader([]byte(raw)))
 		d.UseNumber()
 		if err := d.Decode(&list); err != nil || d.More() {
-			return nil, fmt.Errorf("%q is not a JSON list", raw)
+			return nil, fmt.Errorf("%q is not a JSON list: write a,b or [\"a\", \"b\"]", raw)
 		}
 		for i := range list {
 			if n, ok := list[i].(json.Number); ok {

@@ -248,7 +248,11 @@ func (s *Supervisor) release(v *identity.VerifiedStatement, all identity.Holds, 
 		}
 	}
 	for _, o := range over {
-		ended = append(ended, heldBy(o))
+		has := "has"
+		if o.Scope == h.Scope { // its own hold ends; a wider one stays for the rest
+			has = "had"
+		}
+		ended = append(ended, heldSince(o, has))
 	}
 	h.Held, h.ByOperator = false, false
 	done = h.Text() + " is released; " + strings.Join(ended, "; ")
@@ -283,13 +287,16 @@ func otherHolds(all identity.Holds, about *identity.Hold, seen int64) error {
 }
 
 // heldBy says who holds something: "alice has held the project shop since 12:00:05 UTC (the disks fail)".
-func heldBy(h *identity.Hold) string {
+func heldBy(h *identity.Hold) string { return heldSince(h, "has") }
+
+// heldSince says the same of a hold that has ended, too, with "had".
+func heldSince(h *identity.Hold, has string) string {
 	last := h.Last()
 	who := last.Signer
 	if who == "" {
 		who = "the supervisor itself"
 	}
-	text := fmt.Sprintf("%s has held %s since %s UTC", who, h.Text(), last.Time.UTC().Format(time.TimeOnly))
+	text := fmt.Sprintf("%s %s held %s since %s UTC", who, has, h.Text(), last.Time.UTC().Format(time.TimeOnly))
 	if last.Reason != "" {
 		text += " (" + last.Reason + ")"
 	}

@@ -196,6 +196,10 @@ func TestADatacenterIsLetGoPieceByPiece(t *testing.T) {
 			t.Errorf("%q, %v", answer.Done, err)
 		}
 		s.wantState(some, writ.RunSucceeded)
+		s.decideFor(shopsWork, identity.DecisionHold, "")
+		if answer, err := s.Decide(t.Context(), s.signed(shopsWork, identity.DecisionRelease)); err != nil || !strings.Contains(answer.Done, "; alice had held the project shop since") {
+			t.Errorf("a hold of its own: %q, %v", answer.Done, err)
+		}
 		s.decideFor(allWork, identity.DecisionHold, "once more")
 		s.wantHeld(s.submit(oneVolume), "(once more)")
 		s.halt()

@@ -198,12 +198,25 @@ func describe(p scripts.Param) string {
 	}
 	text := p.Name + "=…  must be given, " + kind
 	if p.Default != nil {
-		text = fmt.Sprintf("%s=%v  %s", p.Name, p.Default, kind)
+		text = fmt.Sprintf("%s=%s  %s", p.Name, asGiven(p.Default), kind)
 	}
 	if p.Help != "" {
 		text += ": " + p.Help
 	}
 	return text
+}
+
+// asGiven writes a value of a parameter as -p takes it.
+func asGiven(value any) string {
+	list, ok := value.([]any)
+	if !ok {
+		return fmt.Sprint(value)
+	}
+	var words []string
+	for _, v := range list {
+		words = append(words, fmt.Sprint(v))
+	}
+	return strings.Join(words, ",")
 }
 
 // annotate writes the diagnostics in the form that GitHub shows beside the lines of a file.

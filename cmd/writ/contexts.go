@@ -134,7 +134,7 @@ the id of a cluster, and its client.yaml has it. Take the id from a source that 
 			if err := file.Save(); err != nil {
 				return err
 			}
-			a.Done("%s is in %s", c.Name, file.Path)
+			a.Done("the context %s is in %s", c.Name, file.Path)
 			return nil
 		},
 	}
@@ -228,7 +228,7 @@ same cluster. It becomes the current one if there is none.`,
 			if err := file.Save(); err != nil {
 				return err
 			}
-			a.Done("%s is in %s", one.Name, file.Path)
+			a.Done("the context %s is in %s; `writ whoami` shows in whose name you sign", one.Name, file.Path)
 			return nil
 		},
 	}

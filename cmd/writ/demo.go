@@ -158,7 +158,7 @@ func (a *app) runExample(ctx context.Context, cluster daemon.DevCluster) (demoRe
 	if err != nil {
 		return demoResult{}, err
 	}
-	run, err := c.Watch(ctx, submission.Run, newProgress(a.Terminal, roster).watcher())
+	run, err := c.Watch(ctx, submission.Run, newProgress(a.Terminal, roster, time.Time{}).watcher())
 	if err != nil {
 		return demoResult{}, err
 	}

@@ -170,7 +170,7 @@ func (a *app) order(ctx context.Context, c *client.Client, roster *identity.Rost
 	if err := a.resolveBase(ctx, c, &order, o); err != nil {
 		return order, err
 	}
-	order.Secrets, err = c.ResolveSecrets(ctx, order.Datacenter, order.Project, o.secretsOf(script))
+	order.Secrets, err = c.ResolveSecrets(ctx, roster.Datacenter(order.Datacenter), order.Project, o.secretsOf(script))
 	if err != nil && o.planning && slices.Contains(noPreview, writ.CodeOf(err)) {
 		a.Warn("%v: they are planned as if they had been set once", err)
 		order.Secrets, err = client.FirstVersions(o.secretsOf(script)), nil
@@ -237,12 +237,7 @@ func (a *app) chooseDatacenter(ctx context.Context, c *client.Client, roster *id
 	case len(roster.Datacenters) == 0:
 		return "", writ.Errorf(writ.CodeDatacenterUnknown, "the roster has no datacenter yet").WithHint("a root operator adds one with `writ dc add`")
 	}
-	var names []string
-	for _, d := range roster.Datacenters {
-		names = append(names, d.Name)
-	}
-	return "", writ.Errorf(writ.CodeUsage, "there are %d datacenters: %s", len(names), strings.Join(names, ", ")).
-		WithHint("choose with --dc NAME, or --dc any")
+	return "", client.SeveralDatacenters(roster).WithHint("choose with --dc NAME, or --dc any")
 }
 
 // maxParams bounds a file with parameters, in bytes. What is signed may have 64 KiB; YAML has comments besides.

@@ -16,14 +16,16 @@ import (
 type progress struct {
 	term   *terminal.Terminal
 	roster *identity.Roster // names datacenters; may be nil
+	after  time.Time        // what happened until then is not shown: it was before the run was resumed
 	run    api.RunState
-	why    string
+	told   bool   // that it runs
+	why    string // the last reason that was told
 	calls  map[int]writ.Call
 	logged int // the last ordinal
 }
 
-func newProgress(t *terminal.Terminal, roster *identity.Roster) *progress {
-	return &progress{term: t, roster: roster, calls: make(map[int]writ.Call)}
+func newProgress(t *terminal.Terminal, roster *identity.Roster, after time.Time) *progress {
+	return &progress{term: t, roster: roster, after: after, calls: make(map[int]writ.Call)}
 }
 
 // watcher returns what client.Watch tells about the run.
@@ -36,6 +38,8 @@ func (p *progress) watcher() client.Watcher {
 
 func (p *progress) event(e api.Event) {
 	switch {
+	case !e.Time.After(p.after):
+		p.remember(e)
 	case e.Run != nil:
 		p.runChanged(e.Run)
 	case e.Call != nil:
@@ -45,6 +49,16 @@ func (p *progress) event(e api.Event) {
 			p.logged = e.Log.Ordinal
 			p.term.Note("│ %s", terminal.Clean(e.Log.Text))
 		}
+	}
+}
+
+// remember takes what happened before a run was resumed: a call that is tried again is compared with what it was.
+func (p *progress) remember(e api.Event) {
+	switch {
+	case e.Call != nil:
+		p.calls[e.Call.Seq] = *e.Call
+	case e.Log != nil:
+		p.logged = max(p.logged, e.Log.Ordinal)
 	}
 }
 
@@ -61,14 +75,15 @@ func (p *progress) runChanged(r *api.Run) {
 	if p.run == "" {
 		p.term.Note("run %s", r.ID)
 	}
-	if r.State != p.run && r.State == api.RunStateRunning {
+	p.run = r.State
+	if r.State == api.RunStateRunning && !p.told { // the stream repeats what was before it was opened
+		p.told = true
 		p.term.Note("… running in %s", p.datacenter(r.Datacenter))
 	}
-	p.run = r.State
 	if r.Reason != p.why && r.Reason != "" && !r.State.Ended() {
+		p.why = r.Reason
 		p.term.Note("… %s", r.Reason)
 	}
-	p.why = r.Reason
 }
 
 func (p *progress) callChanged(c writ.Call) {

@@ -33,14 +33,14 @@ type runListFlags struct {
 
 func (l *runFilterFlags) add(a *app, c *cobra.Command) {
 	f := c.Flags()
-	f.StringSliceVar(&l.states, "state", nil, "only runs in these states")
+	f.StringSliceVar(&l.states, "state", nil, "only runs in these states; open stands for waiting, accepted and running")
 	f.StringVar(&l.datacenter, "dc", "", "only runs of this datacenter")
 	f.StringVar(&l.signer, "signer", "", "only runs that this person or machine signed")
 	f.StringVar(&l.script, "script", "", "only runs of the script with this file name")
 	f.StringVar(&l.deployment, "deployment", "", "only runs that make this deployment")
 	f.StringVar(&l.since, "since", "", "only runs that are not older than this: 2h, 7d, 2026-03-01 or 2026-03-01T12:00:00Z")
 	f.DurationVar(&l.stuck, "stuck", 0, "only open runs of which the coordinator has heard nothing for this long, with the reason and the command that helps")
-	complete(c, "state", runStates()...)
+	complete(c, "state", append([]string{openRuns}, runStates()...)...)
 	a.completeFlag(c, "dc", suggestDatacenters)
 	a.completeFlag(c, "deployment", suggestDeployments)
 }
@@ -50,7 +50,8 @@ func (a *app) runListCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "list",
 		Short: "List runs, newest first",
-		Example: `  writ run list --state running,waiting
+		Example: `  writ run list --state open
+  writ run list --state failed,expired --since 1d
   writ run list --script web.tengo --since 2h
   writ run list --stuck 5m
   writ run list --text 'replicas=3'
@@ -83,8 +84,13 @@ func (a *app) runListCommand() *cobra.Command {
 func (l *runFilterFlags) params(now time.Time) (api.ListRunsParams, error) {
 	params := api.ListRunsParams{Datacenter: l.datacenter, Signer: l.signer}
 	for _, s := range l.states {
+		if s == openRuns {
+			params.State = append(params.State, api.RunStateWaiting, api.RunStateAccepted, api.RunStateRunning)
+			continue
+		}
 		if !api.RunState(s).Valid() {
-			return params, writ.Errorf(writ.CodeUsage, "%q is no state of a run", s).WithHint("there are %s", strings.Join(runStates(), ", "))
+			return params, writ.Errorf(writ.CodeUsage, "%q is no state of a run", s).
+				WithHint("there are %s, and %s for those that have not ended", strings.Join(runStates(), ", "), openRuns)
 		}
 		params.State = append(params.State, api.RunState(s))
 	}
@@ -133,6 +139,9 @@ func sinceTime(text string, now time.Time) (time.Time, error) {
 	}
 	return time.Time{}, writ.Errorf(writ.CodeUsage, "--since %q is no time", text).WithHint("write 2h, 7d, 2026-03-01 or 2026-03-01T12:00:00Z")
 }
+
+// openRuns stands for the states of runs that have not ended.
+const openRuns = "open"
 
 func runStates() []string {
 	var names []string

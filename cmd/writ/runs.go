@@ -465,7 +465,7 @@ func (a *app) runResumeCommand() *cobra.Command {
 		if err := c.AwaitNews(ctx, before); err != nil {
 			return err
 		}
-		s.since = at
+		s.since, s.after = at, before.Ended
 		return a.watch(ctx, c, before.ID, s.watchOptions)
 	})
 	c := &cobra.Command{

@@ -1,10 +1,12 @@
 package main
 
 import (
+	"slices"
 	"testing"
 	"time"
 
 	"writ"
+	"writ/coord/api"
 )
 
 func TestTimesInThePastAreReadAsPeopleWriteThem(t *testing.T) {
@@ -34,6 +36,10 @@ func TestAListOfRunsAsksOnlyForWhatWasSaid(t *testing.T) {
 	stuck, err := (&runFilterFlags{stuck: 5 * time.Minute, script: "a.tengo"}).params(time.Now())
 	if err != nil || *stuck.Stuck != 300 || !*stuck.Why || *stuck.Script != "a.tengo" {
 		t.Errorf("%+v, %v", stuck, err)
+	}
+	open, err := (&runFilterFlags{states: []string{"open", "failed"}}).params(time.Now())
+	if want := []api.RunState{api.RunStateWaiting, api.RunStateAccepted, api.RunStateRunning, api.RunStateFailed}; err != nil || !slices.Equal(open.State, want) {
+		t.Errorf("%v, %v", open.State, err)
 	}
 	for _, wrong := range []runFilterFlags{{stuck: time.Millisecond}, {stuck: -time.Minute}, {since: "soon"}, {states: []string{"done"}}} {
 		if _, err := wrong.params(time.Now()); writ.CodeOf(err) != writ.CodeUsage {

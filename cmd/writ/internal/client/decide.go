@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"slices"
+	"strings"
 	"time"
 
 	"writ"
@@ -110,8 +111,16 @@ func TheDatacenter(roster *identity.Roster, nameOrID string) (*identity.Datacent
 		return nil, writ.Errorf(writ.CodeDatacenterUnknown, "the roster has no datacenter yet").
 			WithHint("a root operator adds one with `writ dc add`")
 	}
-	return nil, writ.Errorf(writ.CodeUsage, "there are %d datacenters, and it is not said which is meant", len(roster.Datacenters)).
-		WithHint("say which with --dc")
+	return nil, SeveralDatacenters(roster).WithHint("choose with --dc NAME")
+}
+
+// SeveralDatacenters is the error of a command that is for one datacenter and names none.
+func SeveralDatacenters(roster *identity.Roster) *writ.Error {
+	var names []string
+	for _, d := range roster.Datacenters {
+		names = append(names, d.Name)
+	}
+	return writ.Errorf(writ.CodeUsage, "there are %d datacenters: %s", len(names), strings.Join(names, ", "))
 }
 
 // AboutNode begins a statement about a node.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/ed25519"
 	"slices"
+	"strings"
 	"time"
 
 	"golang.org/x/crypto/ssh"
@@ -300,7 +301,11 @@ func Datacenter(r *identity.Roster, nameOrID string) (*identity.Datacenter, erro
 		d = r.DatacenterNamed(nameOrID)
 	}
 	if d == nil {
-		return nil, writ.Errorf(writ.CodeDatacenterUnknown, "the roster has no datacenter %q", nameOrID).WithHint("`writ dc list` shows them")
+		err := writ.Errorf(writ.CodeDatacenterUnknown, "the roster has no datacenter %q", nameOrID)
+		if strings.Contains(nameOrID, ",") {
+			return nil, err.WithHint("name one; for several, give the command once for each")
+		}
+		return nil, err.WithHint("`writ dc list` shows them")
 	}
 	return d, nil
 }

@@ -46,7 +46,7 @@ func (c *Client) NewestSecrets(ctx context.Context, datacenter writ.DatacenterID
 
 // ResolveSecrets returns names of secrets with the versions to sign: the newest that the datacenter has. A name that comes with its
 // version, "db-password@3", is taken as it is; if all do, nobody is asked.
-func (c *Client) ResolveSecrets(ctx context.Context, datacenter writ.DatacenterID, project identity.Project, names []string) ([]string, error) {
+func (c *Client) ResolveSecrets(ctx context.Context, datacenter *identity.Datacenter, project identity.Project, names []string) ([]string, error) {
 	versions := versionsOf(names)
 	var newest map[string]writ.Secret
 	refs := make([]string, 0, len(versions))
@@ -57,14 +57,14 @@ func (c *Client) ResolveSecrets(ctx context.Context, datacenter writ.DatacenterI
 		}
 		if newest == nil {
 			var err error
-			if newest, err = c.NewestSecrets(ctx, datacenter, project.ID); err != nil {
+			if newest, err = c.NewestSecrets(ctx, datacenter.ID, project.ID); err != nil {
 				return nil, unresolved(name, err)
 			}
 		}
 		s, ok := newest[name]
 		if !ok || !s.Removed.IsZero() {
-			return nil, writ.Errorf(writ.CodeSecretUnknown, "project %s has no secret %s in this datacenter", project.Name, name).
-				WithHint("set it with `writ secret set %s`", name)
+			return nil, writ.Errorf(writ.CodeSecretUnknown, "project %s has no secret %s in %s", project.Name, name, datacenter.Name).
+				WithHint("set it with `writ secret set %s --dc %s`, or in every datacenter with --all-dcs", name, datacenter.Name)
 		}
 		refs = append(refs, identity.SecretRef(name, s.Version))
 	}

@@ -1,0 +1,50 @@
+package main
+
+import (
+	"testing"
+	"time"
+
+	"writ"
+	"writ/cmd/writ/internal/terminal"
+	"writ/coord/api"
+	"writ/internal/testenv"
+)
+
+// The stream of a run tells what was before it was opened. What a person has seen, or what was before a resume, is not shown again.
+func TestProgressShowsNothingTwiceAndNothingOfBeforeAResume(t *testing.T) {
+	ended := time.Now()
+	before, after := ended.Add(-time.Second), ended.Add(time.Second)
+	run := func(at time.Time, state api.RunState, reason string) api.Event {
+		return api.Event{Time: at, Run: &api.Run{ID: "r", Datacenter: "dc1", State: state, Reason: reason}}
+	}
+	call := func(at time.Time, seq, attempt int, state writ.CallState, err *writ.Error) api.Event {
+		return api.Event{Time: at, Call: &writ.Call{Seq: seq, Operation: "node.ping", State: state, Attempt: attempt, Error: err}}
+	}
+	gone := writ.Errorf(writ.CodeNotFound, "no file")
+	said := new(testenv.Log)
+	p := newProgress(&terminal.Terminal{Err: said}, nil, ended)
+	for _, e := range []api.Event{
+		run(after, api.RunStateRunning, "resumed by alice"),
+		run(before, api.RunStateAccepted, ""), run(before, api.RunStateRunning, ""),
+		call(before, 1, 1, writ.CallSucceeded, nil), call(before, 2, 1, writ.CallFailed, gone),
+		{Time: before, Log: &writ.LogLine{Ordinal: 1, Text: "first"}},
+		run(ended, api.RunStateFailed, ""),
+		run(after, api.RunStateAccepted, ""), run(after, api.RunStateRunning, "resumed by alice"),
+		call(after, 2, 2, writ.CallPlanned, gone), call(after, 2, 2, writ.CallSucceeded, nil),
+		{Time: after, Log: &writ.LogLine{Ordinal: 1, Text: "first"}}, {Time: after, Log: &writ.LogLine{Ordinal: 2, Text: "second"}},
+	} {
+		p.event(e)
+	}
+	want := "run r\n… running in dc1\n… resumed by alice\n↻ 2 node.ping: attempt 2, NOT_FOUND: no file\n✓ 2 node.ping\n│ second\n"
+	if got := said.String(); got != want {
+		t.Errorf("it shows\n%swant\n%s", got, want)
+	}
+}
+
+func TestAParameterIsShownAsItIsGiven(t *testing.T) {
+	for want, value := range map[string]any{"n1,n2": []any{"n1", "n2"}, "": []any{}, "80": int64(80), "true": true} {
+		if got := asGiven(value); got != want {
+			t.Errorf("%v is shown as %q", value, got)
+		}
+	}
+}
