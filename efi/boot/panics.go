@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"fmt"
 	"io"
 	"io/fs"
 	"regexp"
@@ -268,4 +269,19 @@ func (p panics) trouble() error {
 	}
 	return writ.Errorf(writ.CodeInternal, "the kernel panicked %s: %s", when, p.Reason).
 		WithHint(mend, " that the words of the kernel name")
+}
+
+// crash keeps the last words of a kernel. They may have its command line, and with it the token.
+func (l *logs) crash(c crash) {
+	for _, line := range c.lines {
+		level := "error"
+		switch {
+		case line.priority > 4:
+			level = "info"
+		case line.priority == 4:
+			level = "warn"
+		}
+		at := c.at.Add(line.after - c.after)
+		l.add(sourceKernel, level, fmt.Sprintf("before the restart, [%.6f] %s", line.after.Seconds(), clean(Redacted(line.text))), at)
+	}
 }

@@ -68,7 +68,7 @@ func (m *machine) readLastEnd() {
 // tellPanic tells how the last start ended. A machine that is held tells that where it stops.
 func (m *machine) tellPanic(c crash) {
 	for _, line := range c.lastWords() {
-		m.line("  kernel: " + Redacted(line))
+		m.line("  kernel: " + m.Redact(Redacted(line)))
 	}
 	m.status.also(field{"last start", m.lastEnd.Reason})
 	if !m.lastEnd.held() {
@@ -175,7 +175,10 @@ func removeVariable(file string) error {
 	if err := mutable(file); err != nil {
 		return err
 	}
-	return os.Remove(file)
+	if err := os.Remove(file); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
 }
 
 // mutable lets a variable be changed, which the kernel protects from accidents.
@@ -207,21 +210,6 @@ func (m *machine) deleteWords(files []string) {
 			m.fail(progress.StagePanic, fmt.Errorf("delete the last words of the kernel: %w", err))
 			return
 		}
-	}
-}
-
-// crash keeps the last words of a kernel. They may have its command line, and with it the token.
-func (l *logs) crash(c crash) {
-	for _, line := range c.lines {
-		level := "error"
-		switch {
-		case line.priority > 4:
-			level = "info"
-		case line.priority == 4:
-			level = "warn"
-		}
-		at := c.at.Add(line.after - c.after)
-		l.add(sourceKernel, level, fmt.Sprintf("before the restart, [%.6f] %s", line.after.Seconds(), clean(Redacted(line.text))), at)
 	}
 }
 

@@ -16,8 +16,8 @@ const (
 	watchdogMost  = time.Hour
 	// aliveEvery is how often the loop that supervises programs turns at least.
 	aliveEvery = 3 * time.Second
-	// offWithin is how long a machine may take to turn off: the runner and the services have endWithin each.
-	offWithin = 2*endWithin + time.Minute
+	// offWithin is how long a machine may take to turn off. That is twice what the runner and the services have together.
+	offWithin = 2 * time.Minute
 )
 
 // parseWatchdog reads the setting: seconds, 0 for none.
