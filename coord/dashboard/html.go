@@ -48,7 +48,7 @@ func waits(s string) Node {
 	return With(s, func(s string) Node { return Span(Class("waits"), Text(s)) })
 }
 
-// bold, code and tag stand behind something, if they are not empty.
+// bold and tag stand behind something, if they are not empty.
 func bold(s string) Node {
 	return With(s, func(s string) Node { return Group{Text(" "), B(Text(s))} })
 }

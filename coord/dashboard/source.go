@@ -83,7 +83,7 @@ func valuesOf(all map[string]any) []value {
 func jsonText(v any) string {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
-	e.SetEscapeHTML(false) // templates escape it
+	e.SetEscapeHTML(false) // the page escapes it
 	if err := e.Encode(v); err != nil {
 		return "cannot be shown: " + err.Error()
 	}
