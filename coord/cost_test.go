@@ -16,6 +16,7 @@ func TestACostlyRequestCountsAsSeveral(t *testing.T) {
 	}{
 		{http.MethodGet, "/v1/runs", 0, 10},
 		{http.MethodGet, "/v1/resources", 0, 10},
+		{http.MethodGet, "/v1/boots", 0, 100},
 		{http.MethodGet, "/", 0, 10},
 		{http.MethodGet, "/nodes", 0, 10},
 		{http.MethodGet, "/v1/runs/abc", 0, 1},

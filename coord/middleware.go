@@ -129,6 +129,8 @@ func (r *recorder) Unwrap() http.ResponseWriter { return r.ResponseWriter }
 const (
 	// listCost is how many requests one for a list, or for a page with lists, counts as: it reads up to a thousand rows, or asks datacenters.
 	listCost = 10
+	// bootsCost is what a list of machines that start counts as: it may be thousands of them, which a link carries in pieces.
+	bootsCost = 100
 	// planBytes and bodyBytes are how many bytes of a plan, and of another body, count as one more request. A plan of two thousand calls has 300 KiB.
 	planBytes = 1 << 10
 	bodyBytes = 16 << 10
@@ -146,6 +148,8 @@ func costOf(r *http.Request) int {
 		return listCost + int(r.ContentLength/planBytes)
 	case r.Method == http.MethodPost:
 		return 1 + int(r.ContentLength/bodyBytes)
+	case isAPI && rest == "boots":
+		return bootsCost
 	case isAPI && strings.Contains(rest, "/"), strings.HasPrefix(r.URL.Path, "/static/"), r.URL.Path == link.Path:
 		return 1
 	}
