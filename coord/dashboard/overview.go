@@ -241,11 +241,11 @@ func queues(now *moment) (lines []queue) {
 			depths = append(depths, queue{QueueDepth: q}.Open())
 		}
 	}
-	least := 0 // that a node must have to have a line of its own
+	least, ties := 0, 0 // that a node must have to have a line of its own, and how many of those that have just that
 	if slices.SortFunc(depths, func(a, b int) int { return b - a }); nodes > quietNodes {
 		least = max(depths[quietNodes-1], 1)
+		ties = quietNodes - slices.IndexFunc(depths, func(n int) bool { return n <= least })
 	}
-	left := quietNodes
 	for _, dc := range now.queues {
 		rest := queue{Datacenter: dc.Datacenter, Name: dc.Name, Error: dc.Error}
 		for _, q := range dc.Queues {
@@ -254,11 +254,12 @@ func queues(now *moment) (lines []queue) {
 			case nodes > quietNodes && line.Open() == 0:
 				rest.Idle++
 				continue
-			case nodes > quietNodes && (line.Open() < least || left == 0):
+			case nodes > quietNodes && (line.Open() < least || line.Open() == least && ties == 0):
 				rest.Busy++
 				continue
+			case line.Open() == least:
+				ties--
 			}
-			left--
 			lines = append(lines, line)
 		}
 		if rest.Error != nil || rest.Idle+rest.Busy > 0 {
