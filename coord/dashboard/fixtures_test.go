@@ -293,7 +293,10 @@ func (w *fixture) addRoster() {
 		Version: 1, Root: root.PublicKey(), Cluster: identity.ClusterOf(root.PublicKey()),
 		Created: now, Expires: now.Add(identity.RosterValidity), Threshold: 1, Operators: []string{"alice"},
 		Principals: []identity.Principal{{Name: "alice", Kind: identity.Person, State: identity.Active, Keys: []identity.PrincipalKey{{Key: root.PublicKey(), State: identity.Active}}}},
-		Projects:   []identity.Project{{ID: shop, Name: "web-shop"}, {ID: bank, Name: "ledger-bank"}},
+		Tenants:    []identity.Tenant{{ID: "0192f6c2-0000-7000-8000-0000000000e1", Name: "other"}},
+		Projects: []identity.Project{
+			{ID: shop, Name: "web-shop"}, {ID: bank, Name: "ledger-bank"}, {ID: "0192f6c2-0000-7000-8000-0000000000e2", Name: "ledger-bank", Tenant: "0192f6c2-0000-7000-8000-0000000000e1"},
+		},
 	}
 	signed, err := identity.SignRoster(roster, root)
 	if err != nil {

@@ -20,14 +20,9 @@ var shellSpan = regexp.MustCompile(`^[0-9]{1,5}[hms]$`)
 // not, for a list of several projects, and for filters that the command does not have or a shell would carry out.
 func manyCommands(q url.Values, filter ledger.RunFilter, now *moment, reader Reader) []command {
 	project := writ.ProjectID(q.Get("project"))
-	named := slices.DeleteFunc(slices.Clone(now.projects), func(p identity.Project) bool { return p.ID != project })
-	if len(named) != 1 || !writ.ValidName(named[0].Name) || !reader.may(identity.ActionControlRuns, project) || filter.Failure != "" || filter.Operation+filter.Text != "" {
+	word := projectWord(now, project)
+	if word == "" || !reader.may(identity.ActionControlRuns, project) || filter.Failure != "" || filter.Operation+filter.Text != "" {
 		return nil
-	}
-	same := func(p identity.Project) bool { return p.Name == named[0].Name }
-	word := named[0].Name
-	if slices.ContainsFunc(slices.DeleteFunc(slices.Clone(now.projects), func(p identity.Project) bool { return p.ID == project }), same) { // of another tenant
-		word = string(project)
 	}
 	flags := " --all --project " + word
 	for _, f := range []struct {
@@ -61,6 +56,18 @@ func manyCommands(q url.Values, filter ledger.RunFilter, now *moment, reader Rea
 		all = append(all, command{"Resume those that have failed by one signed statement, after it has shown them", "writ run resume" + flags})
 	}
 	return all
+}
+
+// projectWord is how a command names a project: by its id if another tenant has one of the same name, "" if there is no such project.
+func projectWord(now *moment, project writ.ProjectID) string {
+	i := slices.IndexFunc(now.projects, func(p identity.Project) bool { return p.ID == project })
+	if i < 0 || !writ.ValidName(now.projects[i].Name) {
+		return ""
+	}
+	if slices.ContainsFunc(now.projects, func(p identity.Project) bool { return p.ID != project && p.Name == now.projects[i].Name }) {
+		return string(project)
+	}
+	return now.projects[i].Name
 }
 
 // dcName is the name of a datacenter, "" of none.

@@ -98,9 +98,9 @@ func secretRowsOf(dc api.DatacenterSecrets, now *moment) []secretRow {
 
 // setCommand is the command that sets a secret of a project, "" if the reader may not or no project is chosen.
 func setCommand(reader Reader, project writ.ProjectID, now *moment) string {
-	i := slices.IndexFunc(now.projects, func(p identity.Project) bool { return p.ID == project })
-	if i < 0 || !writ.ValidName(now.projects[i].Name) || !reader.may(identity.ActionManageSecrets, project) {
+	word := projectWord(now, project)
+	if word == "" || !reader.may(identity.ActionManageSecrets, project) {
 		return ""
 	}
-	return "writ secret set NAME --project " + now.projects[i].Name
+	return "writ secret set NAME --project " + word
 }

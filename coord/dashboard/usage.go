@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"writ"
-	"writ/identity"
 	"writ/ledger"
 )
 
@@ -54,7 +53,7 @@ func (d *Dashboard) usage(ctx context.Context, r *http.Request, _ bool) (*page, 
 	if err := d.readUsage(ctx, r.URL, &data, filter, now); err != nil {
 		return nil, err
 	}
-	data.Command = usageCommand(data)
+	data.Command = usageCommand(data, now)
 	return &page{Title: "Usage", Nav: "usage", body: data}, nil
 }
 
@@ -122,7 +121,7 @@ type usageOfResource struct {
 }
 
 // usageCommand is the command that says the same.
-func usageCommand(data usagePage) string {
+func usageCommand(data usagePage, now *moment) string {
 	month := data.Month
 	if month == allMonths {
 		month = `""`
@@ -131,11 +130,11 @@ func usageCommand(data usagePage) string {
 	if data.Project == "" {
 		return command + " --by project"
 	}
-	i := slices.IndexFunc(data.Projects, func(p identity.Project) bool { return p.ID == data.Project })
-	if i < 0 || !writ.ValidName(data.Projects[i].Name) {
+	word := projectWord(now, data.Project)
+	if word == "" {
 		return ""
 	}
-	return command + " --project " + data.Projects[i].Name
+	return command + " --project " + word
 }
 
 // used are the numbers of what was used, in the units of `writ usage`.
