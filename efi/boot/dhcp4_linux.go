@@ -66,7 +66,7 @@ func (m *machine) leases(ctx context.Context, c *card) error {
 			if ctx.Err() == nil { // else the machine is turned off, and its last words go by this address
 				m.remove(c, byDHCP, l)
 				m.network.has(c, v4)
-				m.stage("network", "%s has lost %s: %v", c.name(), l.address, err)
+				m.tellLost("%s has lost %s: %v", c.name(), l.address, err)
 			}
 			return err
 		}

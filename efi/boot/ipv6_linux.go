@@ -206,7 +206,7 @@ func (s *ipv6Watch) look(ctx context.Context, change netlink.AddrUpdate) {
 	}
 	for _, prefix := range s.told {
 		if !slices.Contains(has, prefix) {
-			s.stage("network", "%s has lost %s", s.card.name(), prefix)
+			s.tellLost("%s has lost %s", s.card.name(), prefix)
 		}
 	}
 	if len(has) == 0 && !tests && s.lost.IsValid() {

@@ -20,6 +20,7 @@ import (
 
 	"writ"
 	"writ/efi/progress"
+	"writ/internal/limit"
 )
 
 // The paces of the network.
@@ -28,6 +29,8 @@ const (
 	lookLater = 30 * time.Second
 	tellEvery = 5 * time.Second // that there is no network yet
 	listTimes = 10              // while the kernel changes what is listed
+
+	changesAtOnce = 32 // are told of addresses, and then one in ten seconds
 )
 
 // network is the cards of the machine that were found.
@@ -36,6 +39,7 @@ type network struct {
 	cards       map[int]*card // by index
 	nameservers map[source][]netip.Addr
 	up          chan string // what cards got
+	lines       limit.Lines // of what cards got and lost, which strangers can change as often as they like
 
 	etc    string             // where resolv.conf is
 	rename func([]byte) error // gives the machine its name
@@ -69,6 +73,7 @@ type lease struct {
 func (n *network) init(etc string, rename func([]byte) error) {
 	n.cards, n.nameservers, n.up = map[int]*card{}, map[source][]netip.Addr{}, make(chan string, 16)
 	n.etc, n.rename = etc, rename
+	n.lines.AtOnce = changesAtOnce
 }
 
 // connect serves all network cards, and returns when the first has an address. It waits without an end, and says for what.
@@ -189,10 +194,30 @@ func (n *network) firstCard() (address net.HardwareAddr) {
 
 // tell tells what a card got.
 func (n *network) tell(ctx context.Context, format string, args ...any) {
+	text, say := n.change("got", fmt.Sprintf(format, args...))
+	if !say {
+		return
+	}
 	select {
-	case n.up <- fmt.Sprintf(format, args...):
+	case n.up <- text:
 	case <-ctx.Done():
 	}
+}
+
+// tellLost tells what a card got before and has no longer.
+func (m *machine) tellLost(format string, args ...any) {
+	if text, say := m.network.change("lost", fmt.Sprintf(format, args...)); say {
+		m.stage("network", "%s", text)
+	}
+}
+
+// change reports whether a change of addresses is told, with how many there were since the one before.
+func (n *network) change(kind, text string) (string, bool) {
+	times, say := n.lines.Say(kind, time.Now())
+	if times > 1 {
+		text += fmt.Sprintf("; %d changes since this was said last", times)
+	}
+	return text, say
 }
 
 // String says what a card got.

@@ -81,6 +81,31 @@ func TestAListIsReadAgainWhenTheKernelChangedItMeanwhile(t *testing.T) {
 	}
 }
 
+// A stranger who gives and takes addresses as often as it likes fills neither the console nor the log.
+func TestChangesOfAddressesAreToldNowAndThen(t *testing.T) {
+	said := new(lockedBuffer)
+	m := &machine{consoles: consoles{since: func() time.Duration { return 0 }}}
+	m.add(said)
+	m.network.init(t.TempDir(), nil)
+	told := make(chan int)
+	go func() {
+		n := 0
+		for range m.network.up {
+			n++
+		}
+		told <- n
+	}()
+	for i := range 10_000 {
+		m.network.tell(t.Context(), "eth0 2001:db8::%x", i)
+		m.tellLost("eth0 has lost 2001:db8::%x", i)
+	}
+	close(m.network.up)
+	m.close(patience)
+	if got, lost := <-told, strings.Count(said.String(), "has lost"); got < changesAtOnce || got > 2*changesAtOnce || lost < changesAtOnce || lost > 2*changesAtOnce {
+		t.Errorf("of 10,000 changes of each kind %d and %d are told", got, lost)
+	}
+}
+
 func TestOnlyThePowerButtonTurnsOff(t *testing.T) {
 	pressed := append(make([]byte, 16), 1, 0, 116, 0, 1, 0, 0, 0)
 	if !isPowerPressed(pressed) {
