@@ -22,9 +22,9 @@ func (a *app) nodeDrainCommand() *cobra.Command {
 	var timeout time.Duration
 	c := &cobra.Command{
 		Use:   "drain NODE",
-		Short: "Give a node no new work, and show it as drained when its calls have ended",
-		Long: `Signs that a node gets no new work, and lists what is still there. Its open calls go on. When they have ended, the node is
-drained. Its resources stay: draining moves none.
+		Short: "Give a node no new resources, and show it as drained when its calls have ended",
+		Long: `Signs that a node gets no new resources, and lists what is still there. Its open calls go on. When they have ended, the node is
+drained. Its resources stay: draining moves none. A script that changes one of them still changes it there.
 
 With --wait the command waits until the supervisor of the datacenter has signed that the node is drained. If it has signed that the node is
 draining already, the command signs nothing and only waits. Resources and open calls are shown as the coordinator says.`,

@@ -25,8 +25,8 @@ func TestAClientInPythonRunsAScript(t *testing.T) {
 		t.Fatal(err)
 	}
 	scratch := t.TempDir()
-	run := func() (said string, err error) {
-		cmd := exec.CommandContext(t.Context(), python, "../../docs/wire/client.py", context, "dc1", "alice", filepath.Join(s.Dir, "cluster", "root.key"), filepath.Join(s.Dir, "pong.tengo"))
+	call := func(args ...string) (said string, err error) {
+		cmd := exec.CommandContext(t.Context(), python, append([]string{"../../docs/wire/client.py"}, args...)...)
 		cmd.Env = append(os.Environ(), "TMPDIR="+scratch)
 		out, err := cmd.CombinedOutput()
 		if left, _ := os.ReadDir(scratch); len(left) > 0 {
@@ -34,12 +34,25 @@ func TestAClientInPythonRunsAScript(t *testing.T) {
 		}
 		return string(out), err
 	}
-	said, err := run()
+	run := func(signer, script string) (string, error) {
+		return call(context, "dc1", signer, filepath.Join(s.Dir, "cluster", "root.key"), filepath.Join(s.Dir, script))
+	}
+	said, err := run("alice", "pong.tengo")
 	if err != nil || !strings.Contains(said, `"state": "succeeded", "output": {"said": "pong"}`) {
 		t.Fatalf("%v: %s", err, said)
 	}
+	s.Script("sizes.tengo", "params := {count: {type: \"int\", default: 2}}\nimport(\"run\").log(import(\"run\").params.count)\n")
+	if said, err = run("alice", "sizes.tengo"); err == nil || !strings.Contains(said, "is refused") || !strings.Contains(said, "ARGUMENTS_INVALID") {
+		t.Errorf("a script whose parameters it did not sign: %v, %s", err, said)
+	}
+	if said, err = run("bob", "pong.tengo"); err == nil || !strings.Contains(said, "SIGNER_UNKNOWN: ") || strings.Contains(said, "Traceback") {
+		t.Errorf("a signer whom nobody knows: %v, %s", err, said)
+	}
+	if said, err = call(); err == nil || !strings.Contains(said, "client.py CONTEXT DATACENTER") {
+		t.Errorf("without arguments: %v, %s", err, said)
+	}
 	s.Writ("project", "add", "mail") // the roster has a next version, which nobody told the client
-	if said, err = run(); err == nil || !strings.Contains(said, "not the one of the anchor") {
+	if said, err = run("alice", "pong.tengo"); err == nil || !strings.Contains(said, "not the one of the anchor") {
 		t.Errorf("it believes another roster: %v, %s", err, said)
 	}
 }

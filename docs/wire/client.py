@@ -3,13 +3,18 @@
 
     client.py CONTEXT DATACENTER SIGNER KEYFILE SCRIPT
 
-CONTEXT is a file that `writ context export` has printed: it says which roster to believe. docs/wire.md describes each step.
+CONTEXT is a file that `writ context export` has printed: it says which roster to believe. The script has no parameters and no secrets.
+docs/wire.md describes each step.
 """
-import base64, hashlib, json, os, re, subprocess, sys, tempfile, time, urllib.request
+import base64, hashlib, json, os, re, subprocess, sys, tempfile, time, urllib.error, urllib.request
 
-context, datacenter, signer, key, script = sys.argv[1:6]
+if len(sys.argv) != 6:
+    sys.exit(__doc__)
+context, datacenter, signer, key, script = sys.argv[1:]
 with open(context) as f:
     context = f.read()
+if "anchor: " not in context:
+    sys.exit("%s has no anchor: write it with `writ context export`" % sys.argv[1])
 version, digest = re.search(r"anchor: (\d+)\.([0-9a-f]{64})", context).groups()
 cluster = re.search(r"cluster: ([0-9a-f]{64})", context)[1]
 project = re.search(r"project: (\S+)", context)[1]
@@ -24,7 +29,11 @@ def http(method, path, body=None, token=None):
         request.add_header("Authorization", "Bearer " + token)
     if method == "POST" and body[:1] == b"{":
         request.add_header("Content-Type", "application/json")
-    return json.load(urllib.request.urlopen(request))
+    try:
+        return json.load(urllib.request.urlopen(request))
+    except urllib.error.HTTPError as refused:
+        problem = json.load(refused)
+        sys.exit("%s %s: %s: %s; %s" % (method, path, problem["code"], problem["detail"], problem.get("hint", "`writ explain` says more")))
 
 
 def run(*command, text=b""):
@@ -114,9 +123,14 @@ submitted = http("POST", "/v1/submissions", sign("writ-script-v1", payload))
 
 # How it ended, by the word of the datacenter.
 run_id = submitted["run"]
-while "summary" not in http("GET", "/v1/runs/" + run_id, token=token):
+while True:
+    seen = http("GET", "/v1/runs/" + run_id, token=token)
+    if "summary" in seen:
+        break
+    if seen["state"] in ("refused", "expired"):  # it never began, so that there is no summary of it
+        sys.exit("run %s is %s, as the coordinator says: %s" % (run_id, seen["state"], json.dumps(seen.get("failure"))))
     time.sleep(0.2)
-summary = http("GET", "/v1/runs/" + run_id, token=token)["summary"]
+summary = seen["summary"]
 ended = opened("summary", summary, supervisor)
 assert ended["payload"] == hashlib.sha256(payload).hexdigest(), "the summary is about something else"
 nonce = os.urandom(32)
