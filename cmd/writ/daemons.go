@@ -413,6 +413,8 @@ func (a *app) devCommand() *cobra.Command {
 		Long: `Runs a coordinator, supervisors and nodes in one process, with keys of their own. They are the same parts as one
 process per role, with the same interfaces. The data directory keeps what they make. Ctrl-C ends them.
 
+One datacenter is called local, several are dc1, dc2 and so on. So another --dcs makes others, and those of before stay away: for another number, name another --data.
+
 It uses redis-server if that is on PATH, and otherwise a stand-in inside the process.`,
 		Example: "  writ dev --data ./dev\n  writ dev --data ./dev --dcs 2 --nodes 2",
 		Args:    exactly(),

@@ -140,6 +140,9 @@ func (d *Dev) start(ctx context.Context, all *processes) (DevCluster, error) {
 		return DevCluster{}, err
 	}
 	d.Note("coordinator and dashboard at %s", coordinator.URL())
+	for _, name := range d.notStarted(person.Roster) {
+		d.Note("datacenter %s is of an earlier start with another --dcs: it is not started, and stays away", name)
+	}
 	var nodes []devNode
 	for i := range d.Datacenters {
 		datacenter := person.Roster.DatacenterNamed(d.datacenterName(i))
@@ -159,6 +162,21 @@ func (d *Dev) datacenterName(i int) string {
 		return "local"
 	}
 	return fmt.Sprintf("dc%d", i+1)
+}
+
+// notStarted lists the datacenters that earlier starts with other numbers of datacenters have made. They are in every list from then on, with nodes
+// that are lost.
+func (d *Dev) notStarted(roster *identity.Roster) (names []string) {
+	started := make(map[string]bool)
+	for i := range d.Datacenters {
+		started[d.datacenterName(i)] = true
+	}
+	for _, datacenter := range roster.Datacenters {
+		if !started[datacenter.Name] {
+			names = append(names, datacenter.Name)
+		}
+	}
+	return names
 }
 
 func (d *Dev) datacenterDir(name string) string { return filepath.Join(d.Data, name) }

@@ -1,8 +1,12 @@
 package daemon
 
 import (
+	"slices"
 	"testing"
 	"time"
+
+	"writ"
+	"writ/identity"
 )
 
 // TestADevelopmentClusterEndsWithinFiveSeconds adds up what it may wait for: jobs of all nodes at once, then requests of each of four supervisors
@@ -10,5 +14,18 @@ import (
 func TestADevelopmentClusterEndsWithinFiveSeconds(t *testing.T) {
 	if most := devGrace + 5*devRequestGrace; most > 4500*time.Millisecond {
 		t.Errorf("it may wait for %s", most)
+	}
+}
+
+// A start with another number of datacenters makes others. Those of before stay in every list, so they are named.
+func TestADevelopmentClusterNamesTheDatacentersThatItDoesNotStart(t *testing.T) {
+	roster := new(identity.Roster)
+	for _, name := range []string{"local", "dc1", "dc2", "dc3"} {
+		roster.Datacenters = append(roster.Datacenters, identity.Datacenter{Datacenter: writ.Datacenter{Name: name}})
+	}
+	for number, want := range map[int][]string{1: {"dc1", "dc2", "dc3"}, 2: {"local", "dc3"}, 3: {"local"}} {
+		if got := (&Dev{Datacenters: number}).notStarted(roster); !slices.Equal(got, want) {
+			t.Errorf("--dcs %d does not start %v, want %v", number, got, want)
+		}
 	}
 }
