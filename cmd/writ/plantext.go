@@ -164,16 +164,49 @@ func (t *planText) why(p *writ.PreviewedCall) {
 
 // fields shows what a call changes of what there is.
 func (t *planText) fields(c *scripts.PlannedCall, p *writ.PreviewedCall) {
+	op, _ := catalog.Lookup(c.Operation)
 	for _, f := range p.Fields {
 		from := "(not given)"
 		if len(f.From) > 0 {
 			var v api.Values // numbers stay exact
 			if json.Unmarshal([]byte(`{"v":`+string(f.From)+`}`), &v) == nil {
+				if isMap(op, f.Field) && t.entries(f.Field, v["v"], c.Args[f.Field]) {
+					continue
+				}
 				from = t.short(v["v"])
 			}
 		}
 		t.line("      %s: %s → %s", terminal.Clean(f.Field), from, t.short(c.Args[f.Field]))
 	}
+}
+
+// isMap reports whether a field of an operation takes entries under names of the script's own.
+func isMap(op *catalog.Operation, field string) bool {
+	return slices.ContainsFunc(op.Args, func(f catalog.Field) bool { return f.Name == field && f.Type == catalog.Map })
+}
+
+// entries shows the entries of a map that differ, as an environment may have many and lines are short. It reports false if none looks different.
+func (t *planText) entries(field string, from, to any) (shown bool) {
+	had, _ := from.(map[string]any)
+	gets, _ := to.(map[string]any)
+	names := maps.Clone(had)
+	if names == nil {
+		names = make(map[string]any)
+	}
+	maps.Copy(names, gets)
+	say := func(entries map[string]any, name string) string {
+		if v, ok := entries[name]; ok {
+			return t.short(v)
+		}
+		return "(not given)"
+	}
+	for _, name := range slices.Sorted(maps.Keys(names)) {
+		if before, after := say(had, name), say(gets, name); before != after {
+			shown = true
+			t.line("      %s.%s: %s → %s", terminal.Clean(field), terminal.Clean(name), before, after)
+		}
+	}
+	return shown
 }
 
 // arguments shows what a call is made with. What is as it would be without saying so is shown only to those who want to see all.
