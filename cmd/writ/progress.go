@@ -16,7 +16,7 @@ import (
 type progress struct {
 	term   *terminal.Terminal
 	roster *identity.Roster // names datacenters; may be nil
-	after  time.Time        // what happened until then is not shown: it was before the run was resumed
+	ended  time.Time        // when the run ended before it was resumed: what the stream has up to this end is not shown
 	run    api.RunState
 	told   bool   // that it runs
 	why    string // the last reason that was told
@@ -24,8 +24,8 @@ type progress struct {
 	logged int // the last ordinal
 }
 
-func newProgress(t *terminal.Terminal, roster *identity.Roster, after time.Time) *progress {
-	return &progress{term: t, roster: roster, after: after, calls: make(map[int]writ.Call)}
+func newProgress(t *terminal.Terminal, roster *identity.Roster, ended time.Time) *progress {
+	return &progress{term: t, roster: roster, ended: ended, calls: make(map[int]writ.Call)}
 }
 
 // watcher returns what client.Watch tells about the run.
@@ -38,7 +38,7 @@ func (p *progress) watcher() client.Watcher {
 
 func (p *progress) event(e api.Event) {
 	switch {
-	case !e.Time.After(p.after):
+	case p.isPast(e):
 		p.remember(e)
 	case e.Run != nil:
 		p.runChanged(e.Run)
@@ -50,6 +50,18 @@ func (p *progress) event(e api.Event) {
 			p.term.Note("│ %s", terminal.Clean(e.Log.Text))
 		}
 	}
+}
+
+// isPast reports whether an event was before the resume. Clocks cannot tell that, but the order of the stream can, which has the earlier end of the
+// run. The first event is of the run as it is now. If that has ended again, there is no stream.
+func (p *progress) isPast(e api.Event) bool {
+	if p.ended.IsZero() || p.run == "" {
+		return false
+	}
+	if r := e.Run; r != nil && r.State.Ended() && r.Ended.Sub(p.ended).Abs() < time.Millisecond {
+		p.ended = time.Time{}
+	}
+	return true
 }
 
 // remember takes what happened before a run was resumed: a call that is tried again is compared with what it was.

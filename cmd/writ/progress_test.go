@@ -13,25 +13,28 @@ import (
 // The stream of a run tells what was before it was opened. What a person has seen, or what was before a resume, is not shown again.
 func TestProgressShowsNothingTwiceAndNothingOfBeforeAResume(t *testing.T) {
 	ended := time.Now()
-	before, after := ended.Add(-time.Second), ended.Add(time.Second)
-	run := func(at time.Time, state api.RunState, reason string) api.Event {
-		return api.Event{Time: at, Run: &api.Run{ID: "r", Datacenter: "dc1", State: state, Reason: reason}}
+	run := func(state api.RunState, reason string) api.Event {
+		r := &api.Run{ID: "r", Datacenter: "dc1", State: state, Reason: reason}
+		if state.Ended() {
+			r.Ended = ended
+		}
+		return api.Event{Run: r}
 	}
-	call := func(at time.Time, seq, attempt int, state writ.CallState, err *writ.Error) api.Event {
-		return api.Event{Time: at, Call: &writ.Call{Seq: seq, Operation: "node.ping", State: state, Attempt: attempt, Error: err}}
+	call := func(seq, attempt int, state writ.CallState, err *writ.Error) api.Event {
+		return api.Event{Call: &writ.Call{Seq: seq, Operation: "node.ping", State: state, Attempt: attempt, Error: err}}
 	}
 	gone := writ.Errorf(writ.CodeNotFound, "no file")
 	said := new(testenv.Log)
 	p := newProgress(&terminal.Terminal{Err: said}, nil, ended)
 	for _, e := range []api.Event{
-		run(after, api.RunStateRunning, "resumed by alice"),
-		run(before, api.RunStateAccepted, ""), run(before, api.RunStateRunning, ""),
-		call(before, 1, 1, writ.CallSucceeded, nil), call(before, 2, 1, writ.CallFailed, gone),
-		{Time: before, Log: &writ.LogLine{Ordinal: 1, Text: "first"}},
-		run(ended, api.RunStateFailed, ""),
-		run(after, api.RunStateAccepted, ""), run(after, api.RunStateRunning, "resumed by alice"),
-		call(after, 2, 2, writ.CallPlanned, gone), call(after, 2, 2, writ.CallSucceeded, nil),
-		{Time: after, Log: &writ.LogLine{Ordinal: 1, Text: "first"}}, {Time: after, Log: &writ.LogLine{Ordinal: 2, Text: "second"}},
+		run(api.RunStateRunning, "resumed by alice"),
+		run(api.RunStateAccepted, ""), run(api.RunStateRunning, ""),
+		call(1, 1, writ.CallSucceeded, nil), call(2, 1, writ.CallFailed, gone),
+		{Log: &writ.LogLine{Ordinal: 1, Text: "first"}},
+		run(api.RunStateFailed, ""),
+		run(api.RunStateAccepted, ""), run(api.RunStateRunning, "resumed by alice"),
+		call(2, 2, writ.CallPlanned, gone), call(2, 2, writ.CallSucceeded, nil),
+		{Log: &writ.LogLine{Ordinal: 1, Text: "first"}}, {Log: &writ.LogLine{Ordinal: 2, Text: "second"}},
 	} {
 		p.event(e)
 	}

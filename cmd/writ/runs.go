@@ -465,7 +465,7 @@ func (a *app) runResumeCommand() *cobra.Command {
 		if err := c.AwaitNews(ctx, before); err != nil {
 			return err
 		}
-		s.since, s.after = at, before.Ended
+		s.since, s.ended = at, before.Ended
 		return a.watch(ctx, c, before.ID, s.watchOptions)
 	})
 	c := &cobra.Command{

@@ -38,7 +38,7 @@ type submitFlags struct {
 type watchOptions struct {
 	timeout time.Duration // how long at most; 0 for as long as it takes
 	since   time.Time     // an end before is not the one that is meant
-	after   time.Time     // the run ended then, before it was resumed: what is older is not shown
+	ended   time.Time     // when the run ended before it was resumed: what was until then is not shown
 	script  string        // path of the script that was submitted, "" if it is not known
 	junit   string        // file for a report, "" for none
 	summary string        // file that a report in Markdown is added to, "" for none
@@ -191,7 +191,7 @@ func (a *app) watch(ctx context.Context, c *client.Client, id writ.RunID, w watc
 		return left(err)
 	}
 	for {
-		run, err := c.Watch(watching, id, newProgress(a.Terminal, roster, w.after).watcher())
+		run, err := c.Watch(watching, id, newProgress(a.Terminal, roster, w.ended).watcher())
 		if err != nil {
 			return left(err)
 		}
