@@ -20,16 +20,16 @@ import (
 	"writ/internal/testenv"
 )
 
-// manualText is the first text in a language after a heading of a page of the manual.
-func manualText(t *testing.T, page, heading, language string) string {
+// manualText is the first text in a language after a heading of a page of the manual that begins with some words.
+func manualText(t *testing.T, page, heading, language, begins string) string {
 	t.Helper()
 	_, after, found := strings.Cut(read(t, page), "\n"+heading+"\n")
-	_, text, has := strings.Cut(after, "\n```"+language+"\n")
+	_, text, has := strings.Cut(after, "\n```"+language+"\n"+begins)
 	text, _, ends := strings.Cut(text, "\n```\n")
 	if !found || !has || !ends {
 		t.Fatalf("%s has no %s below %q", page, language, heading)
 	}
-	return text + "\n"
+	return begins + text + "\n"
 }
 
 // imageServer is a server in the network of the machine that gives one file, and the certificate of its authority.
@@ -73,8 +73,8 @@ func TestAMachineFromAnImageRunsContainers(t *testing.T) {
 		t.Fatal(err)
 	}
 	modules, _, _ := strings.Cut(usual, "\ncertificates:")
-	s.Script("node.yaml", modules+"\ncertificates: {files: ["+ca+"]}\n"+manualText(t, page, services, "yaml"))
-	s.Script("containerd.toml", manualText(t, page, services, "toml"))
+	s.Script("node.yaml", modules+"\ncertificates: {files: ["+ca+"]}\n"+manualText(t, page, services, "yaml", ""))
+	s.Script("containerd.toml", manualText(t, page, services, "toml", ""))
 	image := filepath.Join(t.TempDir(), "node.efi")
 	t.Log(s.Writ("efi", "build", "--packages", packages, "--recipe", "node.yaml", "--program", staticWrit(t), "--image", image))
 
@@ -105,17 +105,23 @@ func TestAMachineFromAnImageRunsContainers(t *testing.T) {
 container := import("container")
 run := import("run")
 lan := import("network").create("lan", {})
+data := import("volume").create("data", {size_gib: 1})
+import("volume").snapshot(data, {snapshot: "first"})
 box := import("image").fetch("box", {url: %q, sha256: %q, format: "oci"})
-web := container.create("web", {image: box, networks: [lan], memory_mib: 64})
-said := container.exec(web, {command: ["sh", "-c", "echo from $FROM_IMAGE; echo interfaces $(ls /sys/class/net); cat /proc/self/uid_map"]})
+web := container.create("web", {image: box, networks: [lan], memory_mib: 64, volumes: [{volume: data, path: "/data"}]})
+said := container.exec(web, {command: ["sh", "-c", "echo from $FROM_IMAGE; echo interfaces $(ls /sys/class/net); cat /proc/self/uid_map; grep -o ' /data btrfs' /proc/mounts"]})
 run.output({said: said.stdout})
 `, url, container.SHA256))
 	said := s.Writ("submit", "contain.tengo")
-	if !regexp.MustCompile(`from yes interfaces eth0 lo 0 20\d{8} 65536`).MatchString(strings.Join(strings.Fields(said), " ")) {
-		t.Errorf("the container has other content, interfaces or users:\n%s", said)
+	if !regexp.MustCompile(`from yes interfaces eth0 lo 0 20\d{8} 65536 /data btrfs`).MatchString(strings.Join(strings.Fields(said), " ")) {
+		t.Errorf("the container has other content, interfaces, users or volumes:\n%s", said)
 	}
 	done := time.Since(v.began)
-	t.Logf("the run:\n%s\n%s", said, s.Writ("node", "show", "n1"))
+	shown := s.Writ("node", "show", "n1")
+	if !strings.Contains(shown, "volume=btrfs") {
+		t.Error("its volumes are not on btrfs")
+	}
+	t.Logf("the run:\n%s\n%s", said, shown)
 	v.pressPower()
 	t.Logf("serving after %.1f s, the container has answered after %.1f s, off after %.1f s\n%s", serving.Seconds(), done.Seconds(), time.Since(v.began).Seconds(), v.said())
 

@@ -38,12 +38,12 @@ const (
 // bootWords begin the command line of a machine. Its kernel does not compare its timers, which are late on a busy host.
 const bootWords = "console=ttyS0 quiet panic=5 no_timer_check "
 
-// staticWrit is the program as an image has it.
+// staticWrit is the program as an image has it, built as the manual says.
 func staticWrit(t *testing.T) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "writ-node")
-	build := exec.Command("go", "build", "-trimpath", "-ldflags=-s -w", "-o", path, "writ/cmd/writ")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	command := manualText(t, "../../docs/manual/boot.md", "## 1. Get the parts", "sh", "go build")
+	build := exec.Command("sh", "-c", strings.ReplaceAll(command, "writ-node ./cmd/writ", path+" writ/cmd/writ"))
 	if said, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("build writ: %v\n%s", err, said)
 	}

@@ -111,7 +111,7 @@ func (r *Recipe) Build() (*Image, error) {
 	if image.Kernel, err = uki.KernelVersion(r.Kernel); err != nil {
 		return nil, err
 	}
-	const how = "build one with CGO_ENABLED=0 GOOS=linux GOARCH=amd64 go build -trimpath -ldflags '-s -w' -o writ-node ./cmd/writ, and name it with --program"
+	const how = "name that of a release with --program, or one that was linked with -tags netgo,osusergo -ldflags '-linkmode external -extldflags -static'"
 	if err := checkStatic("the program", r.Program, how); err != nil {
 		return nil, err
 	}
