@@ -50,6 +50,7 @@ func Run(t *testing.T, open func(t testing.TB) ledger.Ledger) {
 		{"failures are grouped by code and operation", testFailures},
 		{"deployments are what owns resources", testDeployments},
 		{"usage is added up by resource and only grows", testUsage},
+		{"usage is never more than a machine can use", testImpossibleUsage},
 		{"each webhook is where it was", testWebhooks},
 		{"foreign cursors are refused", testCursors},
 		{"a text that a store cannot keep is a request that is wrong", testOddTexts},

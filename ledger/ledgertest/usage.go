@@ -1,6 +1,7 @@
 package ledgertest
 
 import (
+	"math"
 	"testing"
 	"time"
 
@@ -95,5 +96,42 @@ func testUsage(t *testing.T, l ledger.Ledger) {
 	ok(t, err)
 	if len(news) != 0 {
 		t.Errorf("%d events about usage are told", len(news))
+	}
+}
+
+// testImpossibleUsage has a datacenter say more than can be, which must neither stop its events nor hide what others have used.
+func testImpossibleUsage(t *testing.T, l ledger.Ledger) {
+	hour := time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC)
+	all := func(n int64) writ.Used {
+		return writ.Used{CPUSeconds: n, MemoryMiBSeconds: n, DiskGiBSeconds: n, Received: n, Sent: n}
+	}
+	of := func(name string, node writ.NodeID, at time.Time, used writ.Used) writ.Event {
+		return writ.Event{Usage: &writ.Usage{
+			ResourceID: writ.ResourceID{Project: shop, Kind: writ.KindMachine, Name: name}, UID: writ.UID("uid-" + name), Node: node, Hour: at, Used: used,
+		}}
+	}
+	store(t, l, east, events(1,
+		of("a", "n1", hour, all(math.MaxInt64)), of("a", "n2", hour, all(math.MaxInt64)), of("a", "n1", hour.Add(time.Hour), all(math.MaxInt64)), of("b", "n1", hour, all(math.MaxInt64))))
+	store(t, l, west, events(1, of("c", "n1", hour, all(7))))
+	month := ledger.UsageFilter{From: hour, Until: hour.AddDate(0, 1, 0)}
+	hours := ledger.UsageFilter{From: hour.Add(-time.Minute)}
+	for name, filter := range map[string]ledger.UsageFilter{"all": {}, "a month": month, "hours": hours} {
+		list, err := l.Usage(t.Context(), filter, ledger.Page{})
+		ok(t, err)
+		if len(list.Items) != 3 {
+			t.Fatalf("%s: %d resources, want 3", name, len(list.Items))
+		}
+		a, b, c := list.Items[0].Used, list.Items[1].Used, list.Items[2].Used
+		if three := b.Plus(b).Plus(b); a != three || b.CPUSeconds < 1000*3600 || b.CPUSeconds > 1e9 || b.Most(all(0)) != b {
+			t.Errorf("%s: %+v in three hours and %+v in one", name, a, b)
+		}
+		if c != all(7) {
+			t.Errorf("%s: the other datacenter has %+v", name, c)
+		}
+		projects, err := l.UsageOfProjects(t.Context(), filter, ledger.Page{})
+		ok(t, err)
+		if want := a.Plus(b).Plus(c); len(projects.Items) != 1 || projects.Items[0].Used != want {
+			t.Errorf("%s: projects %+v, want %+v", name, projects.Items, want)
+		}
 	}
 }

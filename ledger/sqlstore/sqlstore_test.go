@@ -190,6 +190,46 @@ func TestUsageOfAnEarlierVersionIsInItsMonths(t *testing.T) {
 	})
 }
 
+// A datacenter can name as many resources, nodes and hours as it likes: sums that no integer holds end at a bound, and events of that month are taken.
+func TestSumsOfUsageEnd(t *testing.T) {
+	onBoth(t, func(t *testing.T, path string) {
+		hour := time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC)
+		const most, half = 1 << 60, 1<<60 - 5 // of the store, and what many hours led to
+		var hours, months []string
+		for i := range 20 {
+			hours = append(hours, fmt.Sprintf("('shop', %d, 'east', 'machine', 'm', 'u', 'n%d', %[3]d, 0, 0, 0, 3)", hour.UnixMicro(), i, half))
+			months = append(months, fmt.Sprintf("(%d, 'shop', 'machine', 'm%d', 'u', 'east', %d, %[3]d, %[4]d, 0, 0, 0, 3)", 12*2026+2, i, hour.UnixMicro(), half))
+		}
+		const columns = "cpu_seconds, memory_mib_seconds, disk_gib_seconds, received, sent"
+		ofVersion(t, path, "0014", "INSERT INTO usage (project, hour, datacenter, kind, name, uid, node, "+columns+") VALUES "+strings.Join(hours, ", "),
+			"INSERT INTO usage_of_months (month, project, kind, name, uid, datacenter, first, last, "+columns+") VALUES "+strings.Join(months, ", "))
+		s := open(t, path)
+		defer s.Close()
+		used := func(n int64) writ.Event {
+			return writ.Event{Journal: "j", Seq: n, Time: hour, Usage: &writ.Usage{
+				ResourceID: writ.ResourceID{Project: "shop", Kind: "machine", Name: "m0"}, UID: "u", Node: "n1", Hour: hour, Used: writ.Used{CPUSeconds: 100 * n},
+			}}
+		}
+		if err := s.StoreEvents(t.Context(), "east", []writ.Event{used(1), used(2), used(3)}); err != nil {
+			t.Fatal(err)
+		}
+		whole, parts := ledger.UsageFilter{From: hour, Until: hour.AddDate(0, 1, 0)}, ledger.UsageFilter{From: hour.Add(-time.Minute)}
+		list, err := s.Usage(t.Context(), whole, ledger.Page{Limit: 1})
+		if err != nil || list.Items[0].CPUSeconds != most {
+			t.Errorf("a resource in the month: %+v, %v", list.Items, err)
+		}
+		for name, filter := range map[string]ledger.UsageFilter{"a month": whole, "all months": {}, "hours": parts} {
+			projects, err := s.UsageOfProjects(t.Context(), filter, ledger.Page{})
+			if err != nil || len(projects.Items) != 1 || projects.Items[0].CPUSeconds != most || projects.Items[0].Sent != 60 {
+				t.Errorf("projects, %s: %+v, %v", name, projects.Items, err)
+			}
+			if _, err := s.Usage(t.Context(), filter, ledger.Page{}); err != nil {
+				t.Errorf("resources, %s: %v", name, err)
+			}
+		}
+	})
+}
+
 func TestRunsOfAnEarlierVersionAreFoundByScriptAndDeployment(t *testing.T) {
 	row := func(n int, signer, body string) string {
 		return fmt.Sprintf(`INSERT INTO runs (id, datacenter, project, project_name, signer, state, created, accepted, ended, body)

@@ -16,9 +16,26 @@ import (
 // usedColumns are what is added up.
 var usedColumns = []string{"cpu_seconds", "memory_mib_seconds", "disk_gib_seconds", "received", "sent"}
 
+// mostUsed is more than any resource uses in an hour, as supervisors bound it, too, when their nodes say it: 4,096 processors, 64 TiB of memory, 16 PiB of
+// disk, 800 Gbit/s each way.
+var mostUsed = writ.Used{CPUSeconds: 4096 * 3600, MemoryMiBSeconds: 64 << 20 * 3600, DiskGiBSeconds: 16 << 20 * 3600, Received: 100e9 * 3600, Sent: 100e9 * 3600}
+
+// mostSum is where sums end. A supervisor may name any number of resources, nodes and hours, and a sum that no integer holds would fail each page
+// that it is on, and on PostgreSQL the events that add to it. Some of these sums can still be added up.
+const mostSum = 1 << 60
+
+// possible takes each number between none and mostUsed: else a datacenter could take off what a project has used in others.
+func possible(u writ.Used) writ.Used {
+	u = u.Most(writ.Used{})
+	return writ.Used{
+		CPUSeconds: min(u.CPUSeconds, mostUsed.CPUSeconds), MemoryMiBSeconds: min(u.MemoryMiBSeconds, mostUsed.MemoryMiBSeconds),
+		DiskGiBSeconds: min(u.DiskGiBSeconds, mostUsed.DiskGiBSeconds), Received: min(u.Received, mostUsed.Received), Sent: min(u.Sent, mostUsed.Sent),
+	}
+}
+
 // keepUsage takes over what a datacenter says of an hour, where it is more than is known, and adds that to the month.
 func keepUsage(ctx context.Context, tx *sqldb.Tx, datacenter writ.DatacenterID, u writ.Usage) error {
-	u.Used = u.Most(writ.Used{}) // or a datacenter could take off what a project has used in others
+	u.Used = possible(u.Used)
 	added := u.Used
 	var known writ.Used
 	err := tx.QueryRowContext(ctx, `
@@ -54,7 +71,7 @@ var addToMonthText = func() string {
 		"last = CASE WHEN excluded.last > usage_of_months.last THEN excluded.last ELSE usage_of_months.last END",
 	}
 	for _, c := range usedColumns {
-		sets = append(sets, fmt.Sprintf("%[1]s = usage_of_months.%[1]s + excluded.%[1]s", c))
+		sets = append(sets, fmt.Sprintf("%[1]s = CASE WHEN usage_of_months.%[1]s < %[2]d - excluded.%[1]s THEN usage_of_months.%[1]s + excluded.%[1]s ELSE %[2]d END", c, mostSum))
 	}
 	return `
 		INSERT INTO usage_of_months (month, project, kind, name, uid, datacenter, first, last, ` + strings.Join(usedColumns, ", ") + `)
@@ -115,6 +132,14 @@ func isOneMonth(filter ledger.UsageFilter) bool {
 	return !filter.From.IsZero() && isMonth(filter.From) && filter.Until.Equal(filter.From.AddDate(0, 1, 0))
 }
 
+// sumOf is the sum of a column, mostSum at most. It adds up the upper and the lower bits by themselves, because SQLite ends a query whose sum no integer
+// holds. PostgreSQL's sum of BIGINT is NUMERIC.
+func sumOf(column string) string {
+	const unit = 1 << 20
+	return fmt.Sprintf("CAST(CASE WHEN SUM(%[1]s / %[2]d) < %[3]d THEN SUM(%[1]s / %[2]d) * %[2]d + SUM(%[1]s %% %[2]d) ELSE %[4]d END AS BIGINT)",
+		column, unit, mostSum/unit, mostSum)
+}
+
 // times are the columns with the first and the last hour of a row of the table that fromUsage takes.
 func times(filter ledger.UsageFilter) (first, last string) {
 	if isMonth(filter.From) && isMonth(filter.Until) {
@@ -151,7 +176,7 @@ func listUsage(filter ledger.UsageFilter, p ledger.Page) (*query, error) {
 	first, last := times(filter)
 	q := selectFrom(`SELECT project, kind, name, uid, datacenter, MIN(` + first + `), MAX(` + last + `)`)
 	for _, c := range usedColumns {
-		q.add(", CAST(SUM(" + c + ") AS BIGINT)") // PostgreSQL's sum of BIGINT is NUMERIC
+		q.add(", " + sumOf(c))
 	}
 	fromUsage(q, filter)
 	if p.Cursor != "" {
@@ -186,13 +211,13 @@ func (s *Store) UsageOfProjects(ctx context.Context, filter ledger.UsageFilter, 
 func listUsageOfProjects(filter ledger.UsageFilter, p ledger.Page) (*query, error) {
 	q := selectFrom(`SELECT project, COUNT(*)`)
 	for _, c := range usedColumns {
-		q.add(", CAST(SUM(" + c + ") AS BIGINT)")
+		q.add(", " + sumOf(c))
 	}
 	one := isOneMonth(filter) // of which each resource has one row
 	if !one {
 		q.add(" FROM (SELECT project")
 		for _, c := range usedColumns {
-			q.add(", SUM(" + c + ") AS " + c)
+			q.add(", " + sumOf(c) + " AS " + c)
 		}
 	}
 	fromUsage(q, filter)
