@@ -112,6 +112,7 @@ type Datacenter struct {
 	Enabled       bool // a datacenter that is not takes no new work
 	// ManualApproval lets a node that joins with a token wait for an approval, as one without. With it the text has the format v2.
 	ManualApproval bool
+	Silence        Silence // zero if NodeSilence is the default; otherwise the text has the format v3
 }
 
 // Coordinator is a coordinator and the key to which its certificates lead. The key signs nothing that makes a datacenter act.
@@ -169,12 +170,14 @@ func (r *Roster) Text() ([]byte, error) {
 	r.writeCoordinators(w)
 	r.writeManualApprovals(w)
 	r.writeAuthorityLimits(w)
+	r.writeSilences(w)
 	return w.text()
 }
 
 // Format is the form of the text: what earlier versions of writ can read, as long as they can.
 func (r *Roster) Format() Format {
-	if slices.ContainsFunc(r.Authorities, func(a Authority) bool { return a.limited() }) {
+	if slices.ContainsFunc(r.Authorities, func(a Authority) bool { return a.limited() }) ||
+		slices.ContainsFunc(r.Datacenters, func(d Datacenter) bool { return d.Silence != (Silence{}) }) {
 		return FormatV3
 	}
 	if len(r.Coordinators) > 0 || slices.ContainsFunc(r.Datacenters, func(d Datacenter) bool { return d.ManualApproval }) {

@@ -49,9 +49,10 @@ func ParseRoster(text []byte) (*Roster, error) {
 	r.coordinators(o)
 	r.manualApprovals(o)
 	r.authorityLimits(o)
+	r.silences(o)
 	r.end()
 	if r.err == nil && format != o.Format() {
-		r.fail("the format v2 is for rosters with coordinators or manual approvals, v3 for those with limits of authorities")
+		r.fail("the format v2 is for rosters with coordinators or manual approvals, v3 for those with limits of authorities or times of silent nodes")
 	}
 	if r.err != nil {
 		return nil, r.err
