@@ -53,8 +53,8 @@ const (
 	SchedulingDrained  Scheduling = "drained"
 
 	LivenessReady  Liveness = "ready"
-	LivenessSilent Liveness = "silent" // no beat for 5 s: no new work
-	LivenessLost   Liveness = "lost"   // no beat for 60 s
+	LivenessSilent Liveness = "silent" // no beat for 5 s, or as the roster says: no new work
+	LivenessLost   Liveness = "lost"   // no beat for 60 s, or as the roster says
 )
 
 // Move is one legal step of a state machine and what causes it.

@@ -12,17 +12,13 @@ import (
 	"time"
 
 	"writ"
+	"writ/identity"
 	"writ/identity/envelope"
 	"writ/supervisor/journal"
 )
 
-// After so long without a beat a node is silent, or lost. Silence is counted only while nodes can be heard.
-const (
-	silentAfter = 5 * time.Second
-	lostAfter   = 60 * time.Second
-	// maxSkew is how far a node's clock may be off before it gets no work: it decides whether envelopes have expired.
-	maxSkew = 30 * time.Second
-)
+// maxSkew is how far a node's clock may be off before it gets no work: it decides whether envelopes have expired.
+const maxSkew = 30 * time.Second
 
 // fleet is what the supervisor knows of its nodes at this moment. The journal has what must survive: who they are and what was
 // decided about them.
@@ -30,6 +26,9 @@ type fleet struct {
 	mu    sync.Mutex
 	nodes map[writ.NodeID]*member
 	keys  map[string]writ.NodeID // of nodes by their signing keys, which never change: strangers may ask about any number of keys
+	// silence is after how long without a beat a node is silent, or lost, as the roster in force says. It is counted only while nodes can be heard. One that was
+	// not heard since this supervisor began is silent from the beginning, and lost not earlier than others.
+	silence identity.Silence
 }
 
 // member is a node with its last beat.
@@ -77,7 +76,7 @@ func loadFleet(ctx context.Context, j *journal.Journal, now time.Time) (*fleet, 
 		for _, n := range nodes {
 			n.Liveness = writ.LivenessSilent // until it beats
 			n.Revision = n.Decisions         // earlier versions did not keep it for those who look
-			f.nodes[n.ID] = &member{Node: *n, silent: silentAfter, backlog: true}
+			f.nodes[n.ID] = &member{Node: *n, backlog: true}
 			f.keys[string(n.PublicKey)] = n.ID
 		}
 		if err != nil {
@@ -100,7 +99,7 @@ func (f *fleet) put(n journal.Node) {
 	m := f.nodes[n.ID]
 	if m == nil {
 		n.Liveness = writ.LivenessSilent
-		f.nodes[n.ID] = &member{Node: n, silent: silentAfter}
+		f.nodes[n.ID] = &member{Node: n}
 		f.keys[string(n.PublicKey)] = n.ID
 		return
 	}
@@ -334,18 +333,27 @@ func (f *fleet) tick(now, wall time.Time, listened time.Duration) (lost []writ.N
 	for id, m := range f.nodes {
 		m.silent += min(listened, now.Sub(m.heard)) // what was before its beat is no silence
 		switch {
-		case m.silent >= lostAfter:
+		case m.silent >= f.silence.Lost:
 			if m.Liveness != writ.LivenessLost {
 				lost = append(lost, id)
 				m.active = nil // when it is back it learns what was given up
 			}
 			m.Liveness = writ.LivenessLost
-		case m.silent >= silentAfter:
+		case m.silent >= f.silence.Silent && m.Liveness == writ.LivenessReady: // one that is lost stays so until it is heard, also if it would not be by now
 			m.Liveness = writ.LivenessSilent
 		}
 		m.passed(month, listened)
 	}
 	return lost
+}
+
+// setSilence has another silence apply from now on, and reports whether it is another one.
+func (f *fleet) setSilence(silence identity.Silence) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	changes := f.silence != silence
+	f.silence = silence
+	return changes
 }
 
 // repeatGivenUp has the nodes told once more which of the jobs that they work on were given up.

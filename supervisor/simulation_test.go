@@ -207,6 +207,14 @@ func simulate(t *testing.T, l life) {
 	s.wall.set(rightTime)
 	home := testenv.HomeInMemory(t, "simulation") // what is lost with the power is nothing of this test
 	s.place = filepath.Join(home, "journal.db")
+	next, err := s.roster.Successor(s.roster.Created)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := next.Datacenter(theDatacenter).SetSilence(silences[l.seed%uint64(len(silences))]); err != nil {
+		t.Fatal(err)
+	}
+	s.adopt(next)
 	if *simSeed != 0 {
 		s.log = slog.New(&vigilant{slog.NewTextHandler(os.Stderr, nil), t})
 	}

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"writ"
+	"writ/identity"
 	"writ/internal/fair"
 	"writ/internal/testenv"
 	"writ/supervisor/journal"
@@ -125,7 +126,7 @@ func TestAnUnwritableRunKeepsItsOneTimeMessages(t *testing.T) {
 }
 
 func TestALateLookIsNoSilence(t *testing.T) {
-	f := &fleet{keys: make(map[string]writ.NodeID), nodes: make(map[writ.NodeID]*member)}
+	f := &fleet{keys: make(map[string]writ.NodeID), nodes: make(map[writ.NodeID]*member), silence: identity.DefaultSilence}
 	f.put(journal.Node{Node: writ.Node{ID: "n"}})
 	now := time.Now()
 	s := &Supervisor{}
@@ -150,7 +151,7 @@ func TestALateLookIsNoSilence(t *testing.T) {
 		t.Errorf("%s of silence are counted, want %s", got, want)
 	}
 	f.beat(writ.Beat{Node: "n", Sequence: 2}, 1, now, now)
-	for range int(lostAfter/time.Second) - 1 {
+	for range int(f.silence.Lost/time.Second) - 1 {
 		look(time.Second, 1, true)
 	}
 	now = now.Add(time.Second)

@@ -88,6 +88,7 @@ func (w *watcher) look(ctx context.Context) error {
 	s.steps.retry()
 	s.complaints.pass(at)
 	listened := w.listened(at, queueErr == nil)
+	w.applySilence()
 	w.lost = append(w.lost, s.fleet.tick(at, now, listened)...)
 	changed := w.changedNodes()
 	var seen sight
@@ -121,6 +122,14 @@ func (w *watcher) look(ctx context.Context) error {
 		w.askAgain()
 	}
 	return err
+}
+
+// applySilence has nodes count as silent and as lost as the roster in force says.
+func (w *watcher) applySilence() {
+	silence := w.s.roster.Load().Datacenter(w.s.Datacenter).NodeSilence()
+	if w.s.fleet.setSilence(silence) {
+		w.s.Log.Info("nodes that are not heard count as silent, then as lost", "silent_after", silence.Silent, "lost_after", silence.Lost)
+	}
 }
 
 // sight is what a look finds in the journal.
