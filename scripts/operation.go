@@ -218,7 +218,7 @@ var optionSchema = catalog.Schema{
 	{Name: "timeout", Type: catalog.String, Form: "a duration like 90s, 5m or 2h, at most 168h",
 		Help: "how long one attempt may take; what the operation says if not given"},
 	{Name: "on_loss", Type: catalog.String, Enum: []string{"fail", "wait", onLossReplace},
-		Help: "what happens if the node is lost and may have begun the call: fail after a minute, wait for the node, or replace it. With replace the call " +
+		Help: "what happens if the node is lost and may have begun the call: fail once it is lost, wait for the node, or replace it. With replace the call " +
 			"waits for the signed loss of the node and takes another one. A call that never began takes another node, or waits if it needs this one"},
 	{Name: "node", Type: catalog.String, Min: new(int64(1)),
 		Help: "the node, by name or id, that shall do it"},

@@ -24,7 +24,7 @@ import (
 const askEvery = time.Second
 
 func (a *app) datacenterCommand() *cobra.Command {
-	c := family("dc", "Look at datacenters, add them and change their settings", a.datacenterListCommand(), a.datacenterAddCommand(), a.datacenterSetCommand())
+	c := family("dc", "Look at datacenters, add them and change their settings", a.datacenterListCommand(), a.datacenterShowCommand(), a.datacenterAddCommand(), a.datacenterSetCommand())
 	c.Aliases = []string{"datacenter"}
 	return c
 }
@@ -111,45 +111,6 @@ With --key the public key of the supervisor comes from a file, and the command d
 	f.StringVar(&d.tokenFile, "token-file", "", "file to write the token to")
 	d.adopt.add(c)
 	f.DurationVar(&d.wait, "wait", identity.TokenValidity, "how long to wait for the supervisor")
-	return c
-}
-
-func (a *app) datacenterSetCommand() *cobra.Command {
-	var manual bool
-	var adopt adoptFlags
-	c := &cobra.Command{
-		Use:   "set NAME",
-		Short: "Change a setting of a datacenter",
-		Long: `Signs the next version of the roster, which has another setting of a datacenter. You are a root operator.
-
-With --manual-approval, a node that joins with a token waits, as one without a token, until an admin approves it.
-Nodes that are approved already stay.`,
-		Example: `  writ dc set dc1 --manual-approval
-  writ dc set dc1 --manual-approval=false`,
-		Args: exactly("NAME"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if !cmd.Flags().Changed("manual-approval") {
-				return writ.Errorf(writ.CodeUsage, "no setting is given").WithHint("`writ dc set --help` lists them")
-			}
-			c, err := a.client()
-			if err != nil {
-				return err
-			}
-			roster, err := c.Amend(cmd.Context(), func(next *identity.Roster) error { return client.SetManualApproval(next, args[0], manual) })
-			if err != nil {
-				return err
-			}
-			then := "a token is enough for a node"
-			if manual {
-				then = "each new node waits for `writ node approve`"
-			}
-			a.Done("version %d of the roster: in %s %s", roster.Version, args[0], then)
-			return a.awaitAdoption(cmd.Context(), c, roster, adopt)
-		},
-	}
-	c.Flags().BoolVar(&manual, "manual-approval", false, "a node that joins with a token waits for an approval, too")
-	c.ValidArgsFunction = a.completion(suggestDatacenters)
-	adopt.add(c)
 	return c
 }
 

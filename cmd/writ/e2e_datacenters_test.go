@@ -66,6 +66,19 @@ func TestJoiningWithoutTokens(t *testing.T) {
 	if _, said, code := s.Try("dc", "set", "elsewhere", "--manual-approval"); code != writ.ExitNotFound || !strings.Contains(said, "writ dc list") {
 		t.Errorf("of a datacenter that there is not: exit %d\n%s", code, said)
 	}
+	// How long nodes may be silent is a setting, too: its parts have bounds together with what is there.
+	s.Writ("dc", "set", "dc1", "--silent-after", "20s")
+	if _, said, code := s.Try("dc", "set", "dc1", "--lost-after", "30s"); code != writ.ExitUsage || !strings.Contains(said, "40s at least") {
+		t.Errorf("lost too soon: exit %d\n%s", code, said)
+	}
+	s.Writ("dc", "set", "dc1", "--lost-after", "5m")
+	s.Await(supervisor, "silent_after=20s lost_after=5m0s")
+	if out := s.Writ("dc", "show", "dc1"); !regexp.MustCompile(`(?s)manual approval:? +yes.*silent after:? +20s.*lost after:? +5m0s`).MatchString(out) {
+		t.Errorf("the datacenter is shown as\n%s", out)
+	}
+	if out := s.Writ("roster", "show"); !strings.Contains(out, "dc1: a node is silent after 20s, and lost after 5m0s") {
+		t.Errorf("the roster is shown as\n%s", out)
+	}
 	if _, said, code := s.Try("dc", "set", "dc1"); code != writ.ExitUsage || !strings.Contains(said, "no setting is given") {
 		t.Errorf("without a setting: exit %d\n%s", code, said)
 	}

@@ -30,6 +30,7 @@ type rosterView struct {
 	Operators []string  `json:"root_operators"`
 	Threshold int       `json:"threshold"`
 	Manual    []string  `json:"manual_approval"` // datacenters
+	Silence   []string  `json:"node_silence"`    // sentences about those with another than the default
 	Adopted   []adopter `json:"adopted"`
 }
 
@@ -100,6 +101,17 @@ func manualApprovals(r *identity.Roster) []string {
 	return names
 }
 
+// silences says when nodes are silent and lost, where that is not the default.
+func silences(r *identity.Roster) []string {
+	lines := []string{}
+	for i := range r.Datacenters {
+		if d := &r.Datacenters[i]; d.NodeSilence() != identity.DefaultSilence {
+			lines = append(lines, d.Name+": "+silenceText(d))
+		}
+	}
+	return lines
+}
+
 // showRoster shows a roster, and which version is in force in each datacenter. A datacenter for which the coordinator shows a proof that is none
 // is an error.
 func (a *app) showRoster(ctx context.Context, c *client.Client, r *identity.Roster) error {
@@ -107,7 +119,7 @@ func (a *app) showRoster(ctx context.Context, c *client.Client, r *identity.Rost
 	if err != nil {
 		return err
 	}
-	v := rosterView{string(r.Cluster), r.Version, digest.String(), r.Created, r.RenewFrom(), r.Expires, r.Operators, r.Threshold, manualApprovals(r), []adopter{}}
+	v := rosterView{string(r.Cluster), r.Version, digest.String(), r.Created, r.RenewFrom(), r.Expires, r.Operators, r.Threshold, manualApprovals(r), silences(r), []adopter{}}
 	adopted, err := c.Adopted(ctx, r)
 	if err != nil {
 		a.Warn("which datacenters have it is not known: %v", err)
@@ -135,6 +147,7 @@ func (a *app) showRoster(ctx context.Context, c *client.Client, r *identity.Rost
 		terminal.Field{Title: "root operators", Value: strings.Join(v.Operators, ", ")},
 		terminal.Field{Title: "threshold", Value: strconv.Itoa(v.Threshold)},
 		terminal.Field{Title: "manual approval", Value: strings.Join(v.Manual, ", ")},
+		terminal.Field{Title: "silent nodes", Value: strings.Join(v.Silence, "; ")},
 		terminal.Field{Title: "in force in", Value: strings.Join(lines, "; ")}))
 	if err != nil {
 		return err

@@ -14,6 +14,7 @@ import (
 	"writ/cmd/writ/internal/client"
 	"writ/cmd/writ/internal/terminal"
 	"writ/coord/api"
+	"writ/identity"
 )
 
 func (a *app) usageCommand() *cobra.Command {
@@ -27,8 +28,8 @@ func (a *app) usageCommand() *cobra.Command {
 minute and tell their datacenter every five minutes, so the last minutes are missing. A resource counts from its
 creation to its deletion, busy or not. Simulated resources use nothing and are not listed.
 
-With --nodes it shows for how much of the month each node was online. A node is offline once it has been silent for 5 s. Time in
-which its supervisor was away does not count.`,
+With --nodes it shows for how much of the month each node was online. A node is offline once it is silent: after 5 s, or what
+the datacenter has as --silent-after (` + "`writ dc show`" + `). Time in which its supervisor was away does not count.`,
 		Example: "  writ usage --month 2026-11\n  writ usage --project web-shop --month 2026-11 -o csv > usage.csv\n  writ usage --by tenant\n  writ usage --nodes --month 2026-11",
 		Args:    exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -101,10 +102,19 @@ type nodeMonth struct {
 	Liveness   writ.Liveness `json:"liveness"`
 	Restarts   int           `json:"restarts"`
 	writ.Online
+	// SilentAfter is how long a node is not heard now until it is offline; 0 if that is not known.
+	SilentAfter float64 `json:"silent_after_seconds,omitzero"`
 }
 
 // printOnline shows how long nodes were online in a month, or in each if it is "".
 func (a *app) printOnline(ctx context.Context, c *client.Client, month, datacenter, none string) error {
+	var roster *identity.Roster // which a reader need not be able to verify
+	if c.Context.Cluster != "" {
+		var err error
+		if roster, err = a.roster(ctx, c); err != nil {
+			return err
+		}
+	}
 	nodes, err := c.Nodes(ctx, api.ListNodesParams{Datacenter: datacenter})
 	if err != nil {
 		return err
@@ -117,7 +127,7 @@ func (a *app) printOnline(ctx context.Context, c *client.Client, month, datacent
 	for _, n := range nodes {
 		for _, o := range n.Online {
 			if month == "" || o.Month == month {
-				all = append(all, nodeMonth{n.Name, n.ID, datacenters[n.Datacenter], n.Liveness, n.Restarts, o})
+				all = append(all, nodeMonth{n.Name, n.ID, datacenters[n.Datacenter], n.Liveness, n.Restarts, o, silentAfter(roster, n.Datacenter)})
 			}
 		}
 	}
@@ -129,9 +139,23 @@ func (a *app) printOnline(ctx context.Context, c *client.Client, month, datacent
 		amount("HOURS", "seconds", func(n nodeMonth) int64 { return n.Seconds }, hour, "%.1f"),
 		amount("OF HOURS", "of", func(n nodeMonth) int64 { return n.Of }, hour, "%.1f"),
 		column("NOW", func(n nodeMonth) string { return string(n.Liveness) }),
+		wide("OFFLINE AFTER", func(n nodeMonth) string {
+			if n.SilentAfter == 0 {
+				return ""
+			}
+			return time.Duration(n.SilentAfter * float64(time.Second)).String()
+		}),
 		wide("RESTARTS", func(n nodeMonth) string { return fmt.Sprint(n.Restarts) }),
 		wide("ID", func(n nodeMonth) string { return string(n.ID) }),
 	), none)
+}
+
+// silentAfter is after how many seconds nodes of a datacenter are silent, 0 if no roster says which datacenters there are.
+func silentAfter(roster *identity.Roster, datacenter writ.DatacenterID) float64 {
+	if roster == nil {
+		return 0
+	}
+	return roster.Datacenter(datacenter).NodeSilence().Silent.Seconds()
 }
 
 func usageTable(usage []api.Usage, datacenters map[writ.DatacenterID]string) terminal.View {

@@ -2,11 +2,13 @@ package main
 
 import (
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
 	"writ"
 	"writ/coord/api"
+	"writ/identity"
 )
 
 func TestOnlyAllOfTheTimeIsShownAsAHundredPercent(t *testing.T) {
@@ -38,5 +40,19 @@ func TestUsageIsAddedUpByProjectAndTenant(t *testing.T) {
 		if diff := cmp.Diff(want, sumUsage(usage, by)); diff != "" {
 			t.Errorf("by %s (-want +got):\n%s", by, diff)
 		}
+	}
+}
+
+func TestANodeIsOfflineAfterTheTimeOfItsDatacenter(t *testing.T) {
+	roster := &identity.Roster{Datacenters: []identity.Datacenter{
+		{Datacenter: writ.Datacenter{ID: "a"}, Silence: identity.Silence{Silent: 2 * time.Minute, Lost: time.Hour}}, {Datacenter: writ.Datacenter{ID: "b"}},
+	}}
+	for datacenter, want := range map[writ.DatacenterID]float64{"a": 120, "b": 5, "removed": 5} {
+		if got := silentAfter(roster, datacenter); got != want {
+			t.Errorf("%s: after %g s, want %g", datacenter, got, want)
+		}
+	}
+	if got := silentAfter(nil, "a"); got != 0 {
+		t.Errorf("without a roster after %g s", got)
 	}
 }

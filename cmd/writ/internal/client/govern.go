@@ -222,14 +222,39 @@ func AddDatacenter(r *identity.Roster, d writ.Datacenter, key ed25519.PublicKey)
 	return nil
 }
 
-// SetManualApproval lets every node that joins a datacenter wait for an approval, or none that has a token.
-func SetManualApproval(r *identity.Roster, datacenter string, manual bool) error {
-	d := r.DatacenterNamed(datacenter)
-	if d == nil {
-		return writ.Errorf(writ.CodeNotFound, "there is no datacenter %s", datacenter).WithHint("`writ dc list` shows which there are")
+// DatacenterSettings are settings of a datacenter that the roster has; nil leaves one as it is.
+type DatacenterSettings struct {
+	ManualApproval *bool          // every node that joins waits for an approval, or none that has a token
+	SilentAfter    *time.Duration // how long a node is not heard until it is silent
+	LostAfter      *time.Duration
+}
+
+// SetDatacenter changes settings of a datacenter.
+func SetDatacenter(r *identity.Roster, datacenter string, settings DatacenterSettings) error {
+	d, err := FindDatacenter(r, datacenter)
+	if err != nil {
+		return err
 	}
-	d.ManualApproval = manual
-	return nil
+	if settings.ManualApproval != nil {
+		d.ManualApproval = *settings.ManualApproval
+	}
+	silence := d.NodeSilence()
+	if settings.SilentAfter != nil {
+		silence.Silent = *settings.SilentAfter
+	}
+	if settings.LostAfter != nil {
+		silence.Lost = *settings.LostAfter
+	}
+	return d.SetSilence(silence)
+}
+
+// FindDatacenter finds a datacenter of a roster by its name.
+func FindDatacenter(r *identity.Roster, name string) (*identity.Datacenter, error) {
+	d := r.DatacenterNamed(name)
+	if d == nil {
+		return nil, writ.Errorf(writ.CodeNotFound, "there is no datacenter %s", name).WithHint("`writ dc list` shows which there are")
+	}
+	return d, nil
 }
 
 func addressTaken(c *identity.Coordinator, address string) error {

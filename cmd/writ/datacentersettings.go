@@ -1,0 +1,131 @@
+package main
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"writ"
+	"writ/cmd/writ/internal/client"
+	"writ/cmd/writ/internal/terminal"
+	"writ/identity"
+)
+
+// datacenterView is what the roster says of a datacenter.
+type datacenterView struct {
+	writ.Datacenter
+	Supervisor     string  `json:"supervisor"` // fingerprint of its key
+	Enabled        bool    `json:"enabled"`
+	ManualApproval bool    `json:"manual_approval"`
+	SilentAfter    float64 `json:"silent_after_seconds"`
+	LostAfter      float64 `json:"lost_after_seconds"`
+}
+
+func (a *app) datacenterShowCommand() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "show NAME",
+		Short: "Show the settings of a datacenter",
+		Long: `Shows what the newest roster says of a datacenter: its supervisor and its settings. Root operators sign it, and your machine verifies it.
+` + "`writ dc set`" + ` changes a setting, and ` + "`writ dc list`" + ` shows how datacenters are now.`,
+		Example: "  writ dc show dc1\n  writ dc show dc1 -o json",
+		Args:    exactly("NAME"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			_, roster, err := a.cluster(cmd.Context())
+			if err != nil {
+				return err
+			}
+			d, err := client.FindDatacenter(roster, args[0])
+			if err != nil {
+				return err
+			}
+			silence := d.NodeSilence()
+			return a.Print(terminal.Record(datacenterView{
+				d.Datacenter, identity.Fingerprint(d.SupervisorKey), d.Enabled, d.ManualApproval, silence.Silent.Seconds(), silence.Lost.Seconds(),
+			}, d.Name,
+				terminal.Field{Title: "datacenter", Value: d.Name},
+				terminal.Field{Title: "id", Value: string(d.ID)},
+				terminal.Field{Title: "region", Value: d.Region},
+				terminal.Field{Title: "labels", Value: writ.LabelsText(d.Labels)},
+				terminal.Field{Title: "supervisor", Value: identity.Fingerprint(d.SupervisorKey)},
+				terminal.Field{Title: "enabled", Value: yesNo(d.Enabled)},
+				terminal.Field{Title: "manual approval", Value: yesNo(d.ManualApproval)},
+				terminal.Field{Title: "nodes are silent after", Value: silence.Silent.String()},
+				terminal.Field{Title: "nodes are lost after", Value: silence.Lost.String()}))
+		},
+	}
+	c.ValidArgsFunction = a.completion(suggestDatacenters)
+	return c
+}
+
+func (a *app) datacenterSetCommand() *cobra.Command {
+	var manual bool
+	var silent, lost time.Duration
+	var adopt adoptFlags
+	c := &cobra.Command{
+		Use:   "set NAME",
+		Short: "Change a setting of a datacenter",
+		Long: `Signs the next version of the roster, which has other settings of a datacenter. You are a root operator.
+
+With --manual-approval, a node that joins with a token waits, as one without a token, until an admin approves it.
+Nodes that are approved already stay.
+
+A node that is not heard for the time of --silent-after gets no new work, and is offline in ` + "`writ usage --nodes`" + `. After that
+of --lost-after it is lost: what it may have begun fails or waits, and the rest moves to other nodes. Longer times suit poor
+links. Shorter ones move work sooner. Possible are 3s to 10m and 15s to 24h, and --lost-after is at least twice
+--silent-after. A standby uses the same times. With others than 5s and 1m the roster has the format v3, which earlier versions of
+writ do not read.`,
+		Example: `  writ dc set dc1 --manual-approval
+  writ dc set dc1 --manual-approval=false
+  writ dc set ship1 --silent-after 2m --lost-after 30m`,
+		Args: exactly("NAME"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			var settings client.DatacenterSettings
+			changed := cmd.Flags().Changed
+			if changed("manual-approval") {
+				settings.ManualApproval = &manual
+			}
+			if changed("silent-after") {
+				settings.SilentAfter = &silent
+			}
+			if changed("lost-after") {
+				settings.LostAfter = &lost
+			}
+			if settings == (client.DatacenterSettings{}) {
+				return writ.Errorf(writ.CodeUsage, "no setting is given").WithHint("`writ dc set --help` lists them")
+			}
+			c, err := a.client()
+			if err != nil {
+				return err
+			}
+			roster, err := c.Amend(cmd.Context(), func(next *identity.Roster) error { return client.SetDatacenter(next, args[0], settings) })
+			if err != nil {
+				return err
+			}
+			a.Done("version %d of the roster: in %s %s", roster.Version, args[0], settingsText(roster.DatacenterNamed(args[0])))
+			return a.awaitAdoption(cmd.Context(), c, roster, adopt)
+		},
+	}
+	f, usual := c.Flags(), identity.DefaultSilence
+	f.BoolVar(&manual, "manual-approval", false, "a node that joins with a token waits for an approval, too")
+	f.DurationVar(&silent, "silent-after", usual.Silent, "how long a node is not heard until it is silent, and offline")
+	f.DurationVar(&lost, "lost-after", usual.Lost, "how long a node is not heard until it is lost")
+	c.ValidArgsFunction = a.completion(suggestDatacenters)
+	adopt.add(c)
+	return c
+}
+
+// settingsText says what applies in a datacenter.
+func settingsText(d *identity.Datacenter) string {
+	joins := "a token is enough for a node"
+	if d.ManualApproval {
+		joins = "each new node waits for `writ node approve`"
+	}
+	return joins + "; " + silenceText(d)
+}
+
+// silenceText says when nodes of a datacenter are silent and lost.
+func silenceText(d *identity.Datacenter) string {
+	silence := d.NodeSilence()
+	return fmt.Sprintf("a node is silent after %s, and lost after %s", silence.Silent, silence.Lost)
+}
