@@ -109,6 +109,9 @@ func nodeText(n writ.Node) string {
 		fmt.Fprintf(&b, "  %s\n", orphanText(o))
 	}
 	fmt.Fprintf(&b, "  id %s, key %s, version %s\n", n.ID, n.Key, terminal.Clean(n.Version))
+	if !n.Joined.IsZero() {
+		fmt.Fprintf(&b, "  its key is in use since %s (%s); a node's key does not expire\n", n.Joined.UTC().Format(time.DateOnly), age(n.Joined))
+	}
 	fmt.Fprintf(&b, "  %d of %d CPUs, %d of %d MiB of memory and %d of %d GiB of disk are given away; %s at a time\n", n.Used.CPUs, n.Capacity.CPUs,
 		n.Used.MemoryMiB, n.Capacity.MemoryMiB, n.Used.DiskGiB, n.Capacity.DiskGiB, count(n.Slots, "job"))
 	if len(n.Labels) > 0 {
@@ -241,6 +244,7 @@ func nodeTable(nodes []writ.Node, datacenters map[writ.DatacenterID]string) term
 		wide("UPTIME", func(n writ.Node) string { return uptimeOf(n) }),
 		wide("RESTARTS", func(n writ.Node) string { return strconv.Itoa(n.Restarts) }),
 		wide("KEY", func(n writ.Node) string { return n.Key }),
+		wide("KEY AGE", func(n writ.Node) string { return age(n.Joined) }),
 		wide("ID", func(n writ.Node) string { return string(n.ID) }),
 	)
 }

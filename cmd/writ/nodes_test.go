@@ -99,6 +99,24 @@ func TestANodeShowsWhatItsMachineIs(t *testing.T) {
 	}
 }
 
+// A node joins with the key that it keeps.
+func TestTheAgeOfTheKeyOfANodeIsShown(t *testing.T) {
+	n := writ.Node{Name: "n1", Key: "SHA256:abc", Joined: time.Now().Add(-100 * 24 * time.Hour)}
+	if want, text := "  its key is in use since "+n.Joined.UTC().Format("2006-01-02")+" (100d); a node's key does not expire\n", nodeText(n); !strings.Contains(text, want) {
+		t.Errorf("it does not say %q:\n%s", want, text)
+	}
+	var out bytes.Buffer
+	if err := (&terminal.Terminal{Out: &out, Format: terminal.Wide}).Print(nodeTable([]writ.Node{n}, nil)); err != nil {
+		t.Fatal(err)
+	}
+	if text := out.String(); !strings.Contains(text, "KEY AGE") || !strings.Contains(text, "100d") {
+		t.Errorf("the list has no age of its key:\n%s", text)
+	}
+	if text := nodeText(writ.Node{Name: "n1"}); strings.Contains(text, "its key") {
+		t.Errorf("of a node that is not known to have joined it says:\n%s", text)
+	}
+}
+
 func TestDisksAndNetworkCardsOfANodeAreListed(t *testing.T) {
 	for want, view := range map[string]terminal.View{
 		`DISK         SIZE       ROTATES  MODEL       SERIAL  LABEL      MOUNTED
