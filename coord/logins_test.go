@@ -412,8 +412,8 @@ func TestAnAnswerAfterTheEndOfTheRoleIsWithheld(t *testing.T) {
 func TestABrowserLogsInWithACodeOnce(t *testing.T) {
 	p := startNamed(t, nil)
 	status, body := p.as("", http.MethodGet, "/")
-	if status != http.StatusUnauthorized || !strings.Contains(body, "writ login --web") {
-		t.Errorf("without a login: status %d, %.300s", status, body)
+	if status != http.StatusUnauthorized || !strings.Contains(body, "writ login --web") || !strings.Contains(body, `<a href="/login">Log in</a>`) || strings.Contains(body, "To the runs") {
+		t.Errorf("without a login: status %d, %s", status, body)
 	}
 	p.token("bob")
 	code, err := api.Answer[api.LoginToken](p.client.NewCode(t.Context(), p.proof(key("session of bob"))))

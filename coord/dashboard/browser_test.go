@@ -153,12 +153,15 @@ func TestBrowserKeepsAReaderWhereHeReads(t *testing.T) {
 	do(t, tab, chromedp.Click("#fresh"), until(`document.querySelector("#runs tr [data-open]").textContent === "just-now.tengo" && document.getElementById("fresh").hidden`))
 }
 
-// The address of `writ login --web` leads to a form that the browser sends as one of this server.
+// The address of `writ login --web` leads to a form that the browser sends as one of this server. The page names that command only to a person who
+// comes without a code.
 func TestBrowserLogsInWithTheCodeOfItsAddress(t *testing.T) {
 	t.Parallel()
 	w := open(t)
 	tab := browse(t)
-	do(t, tab, chromedp.Navigate(w.url+"/login#the-code"), until(`document.activeElement.textContent === "Continue"`), chromedp.KeyEvent("\r"),
+	const shown = `document.querySelector("#main").innerText.includes("writ login --web")`
+	do(t, tab, chromedp.Navigate(w.url+"/login"), until(shown), chromedp.Navigate("about:blank"))
+	do(t, tab, chromedp.Navigate(w.url+"/login#the-code"), until("!"+shown), until(`document.activeElement.textContent === "Continue"`), chromedp.KeyEvent("\r"),
 		until(`location.pathname === "/" || !document.getElementById("code")`))
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -103,21 +103,31 @@ func (e problem) html(*page) Node {
 		P(Class("code"), Text(e.Code)),
 		H1(ID("problem"), Text(e.Message)),
 		With(e.Hint, func(hint string) Node { return P(Class("hint"), Text(hint)) }),
-		P(A(Href("/"), Text("To the runs"))),
+		P(e.onward()),
 	)
 }
 
-// loginPage hands in the code that stands behind the # of its address.
+// onward leads to a page that the reader gets: to the login if there is none that counts.
+func (e problem) onward() Node {
+	if e.Code == writ.CodeLoginRequired || e.Code == writ.CodeLoginRefused {
+		return A(Href("/login"), Text("Log in"))
+	}
+	return A(Href("/"), Text("To the runs"))
+}
+
+// loginPage hands in the code that stands behind the # of its address. Without one it says how to get it: the server does not see whether there is one, so
+// a script chooses.
 type loginPage struct{}
 
 func (loginPage) html(*page) Node {
 	return Section(Class("panel problem"), Aria("labelledby", "login"),
 		H1(ID("login"), Text("Log in")),
-		P(Text("Type this on the machine with your SSH key. It opens this page with a code that can be used once.")),
-		P(Code(Text("writ login --web"))),
+		Div(ID("no-code"),
+			P(Text("Type this on the machine with your SSH key. It opens this page with a code that can be used once.")),
+			P(copyable("writ login --web"))),
 		Form(ID("code"), Method("post"), Action("/login"), Hidden(),
 			Input(Type("hidden"), Name("code")),
-			P(Text("You opened an address that logs you in.")),
+			P(Text("You opened an address with a code. It logs this browser in, once.")),
 			Button(Type("submit"), Text("Continue")),
 		),
 		Script(staticURL("login.js")),

@@ -7,6 +7,7 @@
   if (!form || !code) return;
   history.replaceState(null, "", location.pathname);
   form.elements.code.value = code;
+  document.getElementById("no-code").hidden = true;
   form.hidden = false;
   form.querySelector("button").focus();
 })();
