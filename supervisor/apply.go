@@ -206,8 +206,8 @@ func (t *step) adopt(tx *journal.Tx, pass *pass) error {
 		}
 	}
 	if pass.Status == scripts.Failed {
-		run.Failure = pass.Failure
-		t.halt(stop{state: writ.RunFailed, err: &pass.Failure.Error, by: run.Deadline})
+		run.Failure = t.blame(*pass.Failure)
+		t.halt(stop{state: writ.RunFailed, err: &run.Failure.Error, by: run.Deadline})
 		clear(t.cancels) // what has started may end by itself; only what was not sent is given up
 		clear(t.withdraw)
 	}
@@ -287,6 +287,20 @@ func (t *step) unmet(need *journal.Call) *writ.Error {
 		WithHint("%s", cmp.Or(cause.Error.Hint, fmt.Sprintf("see why with `writ run show %s`", t.run.ID)))
 }
 
+// blame returns the failure of a run with the code and the number of the call that failed by itself, if it is that of one which needed it: by these,
+// failures are counted and people look for what to do. The position stays where the script could not go on.
+func (t *step) blame(f writ.Failure) *writ.Failure {
+	needs := t.call(f.Seq)
+	if needs == nil || f.Code != writ.CodeDependencyFailed {
+		return &f
+	}
+	if cause := firstCause(t.calls, needs); cause != needs && cause.Error != nil {
+		f.Code, f.Hint, f.Seq = cause.Error.Code, cause.Error.Hint, cause.Seq
+		f.Message = fmt.Sprintf("%s needs %s, which did not succeed: %s", describe(needs), describe(cause), clip(cause.Error.Message, maxCause))
+	}
+	return &f
+}
+
 // describe names a call for people: "volume.create web-0".
 func describe(c *journal.Call) string {
 	if c.Name == "" {
@@ -309,7 +323,7 @@ func (t *step) conclude(tx *journal.Tx) error {
 		return t.end(tx, t.run.StopState)
 	case t.run.Stop == nil && t.run.Completed && !open:
 		if c := t.unhandled(); c != nil {
-			t.run.Failure = &writ.Failure{Error: *c.Error, Position: c.Position, Seq: c.Seq}
+			t.run.Failure = t.blame(writ.Failure{Error: *c.Error, Position: c.Position, Seq: c.Seq})
 			return t.end(tx, writ.RunFailed)
 		}
 		return t.end(tx, writ.RunSucceeded)

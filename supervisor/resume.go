@@ -178,18 +178,17 @@ func (t *step) resume(r resumption) error {
 	return t.moveRun(writ.RunRunning)
 }
 
-// curable refuses a resume that could only come to the same end: a call failed the run because it needs one whose error the script has
-// seen, and what it has seen stays.
+// curable refuses a resume that could only come to the same end: the script has seen the error of the call that failed the run, and what it has seen stays.
 func (t *step) curable() error {
 	c := t.call(t.run.Failure.Seq)
 	if c == nil {
 		return nil
 	}
-	cause := firstCause(t.calls, c)
-	if cause == c || !slices.Contains(t.run.Handled, cause.Seq) {
+	cause := firstCause(t.calls, c) // runs that ended under an earlier version name the call that needed it
+	if !slices.Contains(t.run.Handled, cause.Seq) {
 		return nil
 	}
-	return writ.Errorf(writ.CodeConflict, "call %s failed because call %s did, whose error the script has read and gone on", describeSeq(t, c.Seq), describeSeq(t, cause.Seq)).
+	return writ.Errorf(writ.CodeConflict, "the run failed because call %s did, whose error the script has read and gone on", describeSeq(t, cause.Seq)).
 		WithHint("a resume would end the same way; hand the script in again with `writ submit`")
 }
 

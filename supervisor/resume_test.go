@@ -377,6 +377,12 @@ func TestOnlyAFailedRunOfTheNewestRevisionIsResumed(t *testing.T) {
 			s.wantRest(id, writ.RunFailed)
 			return id
 		}, writ.CodeConflict},
+		{"CauseWasSeenAndItsResultRead", func(t *testing.T, s *sim) writ.RunID {
+			s.join("n1", newBreaking(map[string]int{"a": 1}).join)
+			id := s.submit("volume := import(\"volume\")\na := volume.create(\"a\", {size_gib: 1})\na.err\na.path\n")
+			s.wantRest(id, writ.RunFailed)
+			return id
+		}, writ.CodeConflict},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			inSim(t, func(t *testing.T, s *sim) {
