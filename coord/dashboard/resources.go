@@ -204,6 +204,9 @@ func (d *Dashboard) deployments(ctx context.Context, r *http.Request, quiet bool
 			return nil, err
 		}
 	}
+	if err := d.sayWhy(ctx, rows); err != nil {
+		return nil, err
+	}
 	add(p, part{id: "deployments", ofLedger: true}, rows...)
 	add(p, part{id: "pager", ofLedger: true}, pagerOf(r.URL, list.Next, "More deployments"))
 	return p, nil
@@ -215,6 +218,7 @@ type deploymentRow struct {
 	ProjectName    string
 	DatacenterName string
 	Newest         *ledger.Run // nil if the ledger has forgotten all
+	Why            string      // that run is on hold or waits, "" if it has ended
 	List           string      // address of the list of its resources
 	Runs           string      // and of its runs
 }
@@ -242,4 +246,24 @@ func (d *Dashboard) deploymentRowOf(ctx context.Context, one ledger.Deployment, 
 		row.Newest = &runs.Items[0]
 	}
 	return row, err
+}
+
+// sayWhy says of each deployment why its newest run has not ended, and asks once for all of them.
+func (d *Dashboard) sayWhy(ctx context.Context, rows []deploymentRow) error {
+	var open []ledger.Run
+	for _, r := range rows {
+		if r.Newest != nil && r.Newest.Ended.IsZero() {
+			open = append(open, *r.Newest)
+		}
+	}
+	why, err := d.LiveView.Why(ctx, open...)
+	if err != nil {
+		return err
+	}
+	for i, r := range rows {
+		if r.Newest != nil {
+			rows[i].Why = why[r.Newest.ID]
+		}
+	}
+	return nil
 }

@@ -137,7 +137,7 @@ func (r deploymentRow) newest() Node {
 		return Group{Td(none()), Td()}
 	}
 	return Group{
-		cell("nr", "newest run", stateTag(run.State), Text(" "), A(Class("soft"), Href(runPageOf(run.ID)), Text(run.Script)), sub("by "+run.Signer)),
+		cell("nr", "newest run", stateTag(run.State), Text(" "), A(Class("soft"), Href(runPageOf(run.ID)), Text(run.Script)), sub("by "+run.Signer), waits(r.Why)),
 		cell("ag n", "submitted", age(run.Created)),
 	}
 }
