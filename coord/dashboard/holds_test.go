@@ -9,6 +9,7 @@ import (
 	"writ/coord/api"
 	"writ/coord/dashboard"
 	"writ/identity"
+	"writ/ledger"
 )
 
 // What is on hold stands above the lists of what it keeps waiting, with the command for those who may type it. A reader of one project sees nothing of
@@ -40,6 +41,30 @@ func TestPagesShowWhatIsOnHold(t *testing.T) {
 		wants(t, body, all[:4]...)
 		if strings.Contains(body, "canary") || strings.Contains(body, "writ release") {
 			t.Errorf("%s shows a reader of another project what that has on hold, or commands that are not for him", path)
+		}
+	}
+}
+
+// The command that releases what a run waits for stands beside the reason, where it can be copied, and not in it as well. A reader who is not offered
+// the command reads it in the reason.
+func TestTheCommandOfAHoldStandsOnAPageOnce(t *testing.T) {
+	t.Parallel()
+	w := open(t)
+	run := w.submit(1, "x.tengo", func(in *ledger.Incoming) { in.Received = time.Now().Add(-time.Hour) })
+	run.State = writ.RunAccepted
+	w.run(run)
+	w.silence()
+	const command = "writ release --dc ams1 --project web-shop"
+	w.because(run.ID, "is on hold ("+command+"): sam has held the project web-shop")
+	for _, path := range []string{"/runs/" + string(run.ID), "/stuck"} {
+		w.readAs(dashboard.Reader{All: true})
+		body := w.page(path)
+		wants(t, body, "is on hold: sam has held the project web-shop", `data-copy="`+command+`"`)
+		w.readAs(dashboard.Reader{All: true, May: func(identity.Action, writ.ProjectID) bool { return false }})
+		body = w.page(path)
+		wants(t, body, "is on hold ("+command+"): sam has held the project web-shop")
+		if strings.Contains(body, `data-copy="`+command) {
+			t.Errorf("%s offers the command to a reader who may not type it", path)
 		}
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/go-chi/chi/v5"
 
 	"writ"
+	"writ/coord/reasons"
 	"writ/identity"
 	"writ/ledger"
 )
@@ -43,6 +44,7 @@ func (d *Dashboard) run(ctx context.Context, r *http.Request, quiet bool) (*page
 	head := runHead{Run: run, DatacenterName: now.datacenter(run.Datacenter).Name, Calls: progressOf(counts[id]), Why: why[id]}
 	head.Controls = d.Reader(ctx).may(identity.ActionControlRuns, run.Project)
 	head.Helps = now.helps(d.Reader(ctx), run, head.Why)
+	head.Why = reasons.Without(head.Why, head.Helps)
 	if run.Failure != nil {
 		head.At = d.lineOf(ctx, run)
 	}

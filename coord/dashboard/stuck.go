@@ -10,6 +10,7 @@ import (
 
 	"writ"
 	"writ/coord/api"
+	"writ/coord/reasons"
 	"writ/identity"
 	"writ/ledger"
 )
@@ -151,6 +152,7 @@ func (d *Dashboard) addStuck(ctx context.Context, own *url.URL, p *page, now *mo
 			Run: run, DatacenterName: now.datacenter(run.Datacenter).Name, Heard: heard[run.ID], Why: why[run.ID],
 			Helps: now.helps(reader, run, why[run.ID]), Controls: reader.may(identity.ActionControlRuns, run.Project),
 		}
+		rows[i].Why = reasons.Without(rows[i].Why, rows[i].Helps)
 		if rows[i].Heard.IsZero() {
 			rows[i].Heard = run.Created
 		}

@@ -43,6 +43,14 @@ func Next(why string, own writ.RunID, datacenter string) string {
 	return ""
 }
 
+// Without returns a reason without the command that it names, for a place where the command stands beside it.
+func Without(why, command string) string {
+	if command == "" {
+		return why
+	}
+	return strings.Replace(why, " ("+command+")", "", 1)
+}
+
 // runIn returns the first run that a sentence names besides the one that it is about.
 func runIn(why string, own writ.RunID) writ.RunID {
 	for _, word := range strings.FieldsFunc(why, func(r rune) bool { return strings.ContainsRune(" ,:;", r) }) {
