@@ -39,9 +39,10 @@ func (c *Coordinator) Nodes(ctx context.Context, filter ledger.NodeFilter, page 
 			switch {
 			case n.Waiting == nil:
 				live[key{a.ID, n.ID}] = n
-			case n.Waiting.ID == n.ID && n.Waiting.Admission == writ.AdmissionPending && (len(filter.Nodes) == 0 || slices.Contains(filter.Nodes, n.ID)):
-				n.Waiting.Datacenter = a.ID
-				waiting = append(waiting, *n.Waiting)
+			case n.Waiting.ID == n.ID && n.Waiting.Admission == writ.AdmissionPending:
+				if n.Waiting.Datacenter = a.ID; filter.Selects(*n.Waiting) {
+					waiting = append(waiting, *n.Waiting)
+				}
 			}
 		}
 	}

@@ -320,12 +320,14 @@ type NodeFilter struct {
 	Datacenter writ.DatacenterID
 	Admission  writ.Admission
 	Nodes      []writ.NodeID
+	Names      []string
 }
 
 // Selects reports whether the filter selects n.
 func (f NodeFilter) Selects(n writ.Node) bool {
 	admitted := n.Admission == f.Admission || f.Admission == "" && n.Admission != writ.AdmissionRemoved
-	return admitted && (f.Datacenter == "" || n.Datacenter == f.Datacenter) && (len(f.Nodes) == 0 || slices.Contains(f.Nodes, n.ID))
+	return admitted && (f.Datacenter == "" || n.Datacenter == f.Datacenter) && (len(f.Nodes) == 0 || slices.Contains(f.Nodes, n.ID)) &&
+		(len(f.Names) == 0 || slices.Contains(f.Names, n.Name))
 }
 
 // ResourceFilter selects resources; an empty field selects all.

@@ -155,36 +155,57 @@ func bootState(m api.BootMachine) string {
 	return "starting"
 }
 
+// namedNode is how boot servers call a node.
+type namedNode struct {
+	datacenter writ.DatacenterID
+	name       string
+}
+
 // linkNodes leads from the machines that have joined to the nodes that they say they are.
 func (d *Dashboard) linkNodes(ctx context.Context, only writ.DatacenterID, rows []bootRow) error {
-	type named struct {
-		datacenter writ.DatacenterID
-		name       string
+	var names []string
+	for _, r := range rows {
+		if r.State == stepJoined && r.Node != "" {
+			names = append(names, r.Node)
+		}
 	}
-	known := map[named]writ.Node{}
+	known, err := d.nodesNamed(ctx, only, names)
+	if err != nil {
+		return err
+	}
 	for i := range rows {
 		r := &rows[i]
-		if r.State != stepJoined || r.Node == "" {
+		n, ok := known[namedNode{r.Datacenter, r.Node}]
+		if !ok || r.State != stepJoined {
 			continue
 		}
-		if len(known) == 0 {
-			list, err := d.Ledger.Nodes(ctx, ledger.NodeFilter{Datacenter: only}, ledger.Page{Limit: ledger.MaxLimit})
-			if err != nil {
-				return err
-			}
-			known[named{}] = writ.Node{} // asked once, also if there is none
-			for _, n := range list.Items {
-				known[named{n.Datacenter, n.Name}] = n
-			}
-		}
-		if n, ok := known[named{r.Datacenter, r.Node}]; ok {
-			r.Page = nodePage(n.Datacenter, n.ID)
-			if n.Host != nil && len(n.Host.NICs) > 0 && !slices.ContainsFunc(n.Host.NICs, func(c writ.HostNIC) bool { return strings.EqualFold(c.MAC, r.Mac) }) {
-				r.Mismatch = "the node reports no network card with this address"
-			}
+		r.Page = nodePage(n.Datacenter, n.ID)
+		if n.Host != nil && len(n.Host.NICs) > 0 && !slices.ContainsFunc(n.Host.NICs, func(c writ.HostNIC) bool { return strings.EqualFold(c.MAC, r.Mac) }) {
+			r.Mismatch = "the node reports no network card with this address"
 		}
 	}
 	return nil
+}
+
+// nodesNamed returns the approved nodes that have one of these names. It asks the ledger once, and again only if there are more than a list may have.
+func (d *Dashboard) nodesNamed(ctx context.Context, only writ.DatacenterID, names []string) (map[namedNode]writ.Node, error) {
+	known := map[namedNode]writ.Node{}
+	slices.Sort(names)
+	filter := ledger.NodeFilter{Datacenter: only, Admission: writ.AdmissionApproved, Names: slices.Compact(names)}
+	page := ledger.Page{Limit: ledger.MaxLimit}
+	for len(filter.Names) > 0 {
+		list, err := d.Ledger.Nodes(ctx, filter, page)
+		if err != nil {
+			return nil, err
+		}
+		for _, n := range list.Items {
+			known[namedNode{n.Datacenter, n.Name}] = n
+		}
+		if page.Cursor = list.Next; page.Cursor == "" {
+			break
+		}
+	}
+	return known, nil
 }
 
 // bootCount is how many machines start, for the first page.

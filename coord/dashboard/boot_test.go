@@ -9,6 +9,7 @@ import (
 
 	"writ"
 	"writ/coord/api"
+	"writ/ledger"
 )
 
 // starting lets two boot servers tell of machines: one of them has been silent for a while.
@@ -72,6 +73,21 @@ func TestThePageOfStartsShowsWhatBootServersSay(t *testing.T) {
 		t.Error("the page of another datacenter shows the machines")
 	}
 	wants(t, w.page("/"), "3 machines start, 1 cannot go on")
+}
+
+// A machine leads to its node however many nodes there are: the ledger is asked for those that the page shows.
+func TestAMachineLeadsToItsNodeAmongMany(t *testing.T) {
+	t.Parallel()
+	w := open(t)
+	many := make([]writ.Event, ledger.MaxLimit+1)
+	for n := range many {
+		name := fmt.Sprintf("a-%03d", n)
+		many[n].Node = &writ.Node{ID: writ.NodeID(name), Datacenter: ams, Name: name, Admission: writ.AdmissionApproved}
+	}
+	w.store(ams, many...)
+	w.nodes(time.Now())
+	w.starting()
+	wants(t, w.page("/boot"), fmt.Sprintf(`href="/nodes/%s/ams1-n1"`, ams))
 }
 
 // What boot servers say later is on the page a moment later, and what stays the same is not sent again.

@@ -524,6 +524,10 @@ func testDeployments(t *testing.T, l ledger.Ledger) {
 	if err != nil || len(list.Items) != 2 || list.Items[0].Name != "one" || list.Items[1].Name != "three" {
 		t.Errorf("some nodes: %+v, %v", list.Items, err)
 	}
+	list, err = l.Nodes(ctx, ledger.NodeFilter{Names: []string{"three", "none", "one"}}, ledger.Page{})
+	if err != nil || len(list.Items) != 2 || list.Items[0].Name != "one" || list.Items[1].Name != "three" {
+		t.Errorf("nodes of some names: %+v, %v", list.Items, err)
+	}
 }
 
 // numbers lists the names of n things, sorted.

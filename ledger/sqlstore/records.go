@@ -449,6 +449,7 @@ func (s *Store) Nodes(ctx context.Context, filter ledger.NodeFilter, p ledger.Pa
 		q.and("datacenter = ?", string(filter.Datacenter))
 	}
 	andIn(q, "id", filter.Nodes)
+	andIn(q, "name", filter.Names)
 	if filter.Admission != "" {
 		q.and("admission = ?", string(filter.Admission))
 	} else {
