@@ -5,47 +5,10 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
-	"writ"
 	"writ/sal/catalog"
 	"writ/scripts"
 )
-
-// everyCall are the codes with which a call of any operation may fail, whatever it does.
-var everyCall = []writ.Code{
-	writ.CodeArgumentsInvalid, writ.CodeDependencyFailed, writ.CodeDeadlineExceeded, writ.CodeNodeLost, writ.CodeNoCapacity,
-	writ.CodeDriverMissing, writ.CodeDriverFailed, writ.CodeRunCancelled,
-}
-
-// besides are the codes that come on top of these.
-func besides(op *catalog.Operation) []writ.Code {
-	var codes []writ.Code
-	switch op.Effect {
-	case catalog.Make:
-		codes = []writ.Code{writ.CodeImmutableField, writ.CodeResourceConflict, writ.CodeNotOwner, writ.CodeQuotaExceeded, writ.CodeDiskFull}
-	case catalog.Alter:
-		codes = []writ.Code{writ.CodeResourceUnknown, writ.CodeResourceConflict, writ.CodeNotOwner}
-	case catalog.Remove:
-		codes = []writ.Code{writ.CodeResourceConflict, writ.CodeNotOwner}
-	case catalog.Find:
-		if op.Named() {
-			return []writ.Code{writ.CodeResourceUnknown}
-		}
-		return nil
-	case catalog.Look:
-		if op.Named() {
-			codes = []writ.Code{writ.CodeResourceUnknown}
-		}
-	}
-	if op.Origin != "" {
-		codes = append(codes, writ.CodeResourceUnknown, writ.CodeUnreachable, writ.CodeChecksumMismatch)
-	}
-	if op.Repeat == catalog.Once {
-		codes = append(codes, writ.CodeOutcomeUnknown)
-	}
-	return codes
-}
 
 func operationsDocument() string {
 	var b strings.Builder
@@ -104,7 +67,7 @@ A field of type *handle* takes the result of an operation on that kind. *Or a na
 	b.WriteString("\n## Options\n\nThe last argument of every operation but `get` and `now`.\n")
 	writeFields(&b, scripts.Options(), false)
 	b.WriteString("\n## Errors\n\nA script that reads a field of a call that failed ends there, unless it has read the handle's `err`, which is `undefined` or\n`{code, message, retryable}`. Besides the errors of its operation, any call may fail with:\n\n")
-	for _, code := range everyCall {
+	for _, code := range catalog.CommonErrors() {
 		fmt.Fprintf(&b, "- `%s`: %s\n", code, code.Info().Explain)
 	}
 	b.WriteString("\n[codes.md](codes.md) has all codes, and `writ explain CODE` tells more. A test can let simulated drivers fail, with `INJECTED` or\n`INJECTED_FINAL`.\n")
@@ -127,7 +90,7 @@ func writeEveryHandle(b *strings.Builder) {
 	b.WriteString("\n## Fields of every handle\n\nAll but `name` wait for the result. Handles to resources have all of these, others have `err`.\n\n- `err` (map): `undefined` if the call succeeded, else a map with `code`, `message` and `retryable`\n")
 	op, _ := catalog.Lookup("volume.delete")
 	for _, f := range op.Result {
-		fmt.Fprintf(b, "- `%s` (%s): %s\n", f.Name, typeOf(&f), f.Help)
+		fmt.Fprintf(b, "- `%s` (%s): %s\n", f.Name, f.Takes(), f.Help)
 	}
 }
 
@@ -148,24 +111,8 @@ func writeMembers(b *strings.Builder, module string) {
 
 func writeOperation(b *strings.Builder, op *catalog.Operation) {
 	fmt.Fprintf(b, "\n### %s\n\n%s\n\n", op.Name(), op.Help)
-	facts := []string{map[catalog.Effect]string{
-		catalog.Make: "makes", catalog.Alter: "changes", catalog.Look: "reads", catalog.Remove: "deletes", catalog.Find: "finds",
-	}[op.Effect]}
-	if op.Named() {
-		facts[0] += fmt.Sprintf(" a resource of kind %s", op.Kind)
-	}
-	if op.Destructive {
-		facts = append(facts, "**destroys** data")
-	} else if op.Data != catalog.DataReads {
-		facts = append(facts, string(op.Data)+" data")
-	}
-	if op.Repeat == catalog.Once {
-		facts = append(facts, "not repeated")
-	}
-	if op.Effect != catalog.Find {
-		facts = append(facts, "at most "+duration(op.Timeout)+" if `timeout` says nothing else")
-	}
-	fmt.Fprintf(b, "`%s` — %s.\n", call(op), strings.Join(facts, "; "))
+	facts := strings.Replace(strings.Join(op.Facts(), "; "), "destroys data", "**destroys** data", 1)
+	fmt.Fprintf(b, "`%s` — %s.\n", op.Call(), facts)
 	if op.Risk != "" {
 		fmt.Fprintf(b, "\nWhat can get lost: %s\n", op.Risk)
 	}
@@ -178,7 +125,7 @@ func writeOperation(b *strings.Builder, op *catalog.Operation) {
 	}
 	writeResult(b, op)
 	var codes []string
-	for _, code := range besides(op) {
+	for _, code := range op.Errors() {
 		codes = append(codes, fmt.Sprintf("`%s`", code))
 	}
 	if len(codes) > 0 {
@@ -186,31 +133,22 @@ func writeOperation(b *strings.Builder, op *catalog.Operation) {
 	}
 }
 
-// identity are the fields of every handle to a resource.
-var identity = func() []string {
-	op, _ := catalog.Lookup("volume.delete")
-	return op.Result.Names()
-}()
-
 // writeResult says what fields a handle has besides those that all have.
 func writeResult(b *strings.Builder, op *catalog.Operation) {
 	for _, first := range catalog.Of(op.Module) {
 		if first == op {
 			break
 		}
-		if len(op.Result) > len(identity) && slices.Equal(first.Result.Names(), op.Result.Names()) {
+		if len(op.Own()) > 0 && slices.Equal(first.Result.Names(), op.Result.Names()) {
 			fmt.Fprintf(b, "\nThe handle has the fields of [%s](#%s).\n", first.Name(), anchor(first.Name()))
 			return
 		}
 	}
 	var results []string
-	for _, f := range op.Result {
-		if op.Named() && slices.Contains(identity, f.Name) {
-			continue
-		}
+	for _, f := range op.Own() {
 		text := "`" + f.Name + "`"
 		if f.Type != catalog.String {
-			text += " (" + typeOf(&f) + ")"
+			text += " (" + f.Takes() + ")"
 		}
 		text += ": " + f.Help
 		if !f.Required {
@@ -221,30 +159,6 @@ func writeResult(b *strings.Builder, op *catalog.Operation) {
 	if len(results) > 0 {
 		b.WriteString("\nThe handle has:\n\n" + strings.Join(results, ""))
 	}
-}
-
-// call shows how an operation is called.
-func call(op *catalog.Operation) string {
-	var args []string
-	if op.Named() {
-		args = append(args, "name")
-	}
-	if op.Effect != catalog.Find {
-		var required []string
-		for _, f := range op.Args {
-			if f.Required {
-				required = append(required, f.Name+": …")
-			}
-		}
-		switch {
-		case len(op.Args) > len(required):
-			args = append(args, "{"+strings.Join(append(required, "…"), ", ")+"}")
-		default:
-			args = append(args, "{"+strings.Join(required, ", ")+"}")
-		}
-		args = append(args, "options")
-	}
-	return op.Name() + "(" + strings.Join(args, ", ") + ")"
 }
 
 func writeFields(b *strings.Builder, s catalog.Schema, marksChanges bool) {
@@ -263,86 +177,17 @@ func writeRows(b *strings.Builder, s catalog.Schema, under string, marksChanges 
 			value = fmt.Sprintf("`%#v`", f.Default)
 		}
 		help := f.Help
-		if limits := limitsOf(f); limits != "" {
+		if limits := f.Limits(); limits != "" {
 			help += ". " + strings.ToUpper(limits[:1]) + limits[1:]
 		}
 		if marksChanges && f.Mutable {
 			help += " — *can change*"
 		}
-		fmt.Fprintf(b, "| `%s%s` | %s | %s | %s |\n", under, f.Name, typeOf(f), value, strings.ReplaceAll(help, "|", "\\|"))
+		fmt.Fprintf(b, "| `%s%s` | %s | %s | %s |\n", under, f.Name, f.Takes(), value, strings.ReplaceAll(help, "|", "\\|"))
 		if f.Type == catalog.List && f.Elem.Type == catalog.Object {
 			writeRows(b, f.Elem.Fields, under+f.Name+"[].", false)
 		}
 	}
-}
-
-// typeOf says what a field takes.
-func typeOf(f *catalog.Field) string {
-	switch f.Type {
-	case catalog.List:
-		return "list of " + plural(f.Elem)
-	case catalog.Map:
-		return "map of " + plural(f.Elem)
-	case catalog.Object:
-		return "map"
-	case catalog.Handle:
-		text := "handle to " + string(f.Kinds[0])
-		if f.ByName {
-			text += " or a name"
-		}
-		return text
-	default:
-		return string(f.Type)
-	}
-}
-
-func plural(f *catalog.Field) string {
-	switch f.Type {
-	case catalog.Object:
-		return "maps"
-	case catalog.Handle:
-		return "handles to " + string(f.Kinds[0])
-	default:
-		return string(f.Type) + "s"
-	}
-}
-
-// limitsOf says what bounds a field has.
-func limitsOf(f *catalog.Field) string {
-	var parts []string
-	unit := map[catalog.Type]string{catalog.String: " bytes", catalog.List: " elements", catalog.Map: " entries"}[f.Type]
-	switch {
-	case f.Min != nil && f.Max != nil:
-		parts = append(parts, fmt.Sprintf("%d to %d%s", *f.Min, *f.Max, unit))
-	case f.Min != nil && *f.Min > 1:
-		parts = append(parts, fmt.Sprintf("at least %d%s", *f.Min, unit))
-	case f.Max != nil:
-		parts = append(parts, fmt.Sprintf("at most %d%s", *f.Max, unit))
-	}
-	inner := f
-	if f.Elem != nil {
-		inner = f.Elem
-		if f.Elem.Min != nil && f.Elem.Max != nil {
-			parts = append(parts, fmt.Sprintf("each %d to %d", *f.Elem.Min, *f.Elem.Max))
-		}
-	}
-	if inner.Enum != nil {
-		parts = append(parts, "`"+strings.Join(inner.Enum, "`, `")+"`")
-	}
-	if inner.Secret {
-		parts = append(parts, "may be a secret")
-	}
-	if inner.Form != "" {
-		parts = append(parts, inner.Form)
-	}
-	if f.Key != nil && f.Key.Form != "" {
-		parts = append(parts, "each key "+f.Key.Form)
-	}
-	return strings.Join(parts, "; ")
-}
-
-func duration(d time.Duration) string {
-	return strings.NewReplacer("m0s", "m", "h0m", "h").Replace(d.String())
 }
 
 // anchor is what a renderer makes of a heading.
@@ -354,7 +199,7 @@ func TestEveryOperationIsDocumented(t *testing.T) {
 		if !strings.Contains(text, "\n### "+op.Name()+"\n") || !strings.Contains(text, "(#"+anchor(op.Name())+")") {
 			t.Errorf("%s has no section or no entry in the index", op.Name())
 		}
-		for _, code := range slices.Concat(everyCall, besides(op)) {
+		for _, code := range slices.Concat(catalog.CommonErrors(), op.Errors()) {
 			if code.Info().Code != code {
 				t.Errorf("there is no code %s", code)
 			}

@@ -298,7 +298,11 @@ func (c *checker) call(e *parser.CallExpr) {
 		return
 	}
 	if op := c.operation(e.Func); op != nil {
+		before := len(c.list)
 		c.operate(op, e)
+		for i := range c.list[before:] {
+			c.list[before+i].Operation = op.Name()
+		}
 		return
 	}
 	base, key := selected(e.Func)

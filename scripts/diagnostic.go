@@ -27,7 +27,12 @@ type Diagnostic struct {
 	Column   int      `json:"column"` // from 1, in bytes, as in every position of a script
 	Width    int      `json:"width"`  // of the span, in bytes; it stays on its line
 	Text     string   `json:"text"`   // the line, "" if it is longer than 1,000 bytes
+	// Operation is the one whose arguments it is about, "" if it is about something else.
+	Operation string `json:"operation,omitempty"`
 }
+
+// Topic is what `writ explain` tells more about: the operation whose arguments are wrong, or else the code.
+func (d Diagnostic) Topic() string { return cmp.Or(d.Operation, d.Code) }
 
 const (
 	maxLine        = 1_000
@@ -103,7 +108,7 @@ func (r Report) Err() error {
 		more = fmt.Sprintf(" (and %d more)", n-1)
 	}
 	return writ.Errorf(writ.CodeScriptInvalid, "%s: %s%s", first.Position(), first.Message, more).
-		WithHint("`writ check %s` shows everything; `writ explain %s` tells more", first.File, first.Code)
+		WithHint("`writ check %s` shows everything; `writ explain %s` tells more", first.File, first.Topic())
 }
 
 // String returns all diagnostics as they are shown on a terminal.

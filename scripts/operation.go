@@ -208,7 +208,7 @@ func optionText(p catalog.Problem) string {
 
 func invalid(op *catalog.Operation, why string) error {
 	return writ.Errorf(writ.CodeArgumentsInvalid, "%s: %s", op.Name(), why).
-		WithHint("docs/operations.md lists the fields of %s", op.Name())
+		WithHint("`writ explain %s` lists its fields and options", op.Name())
 }
 
 // optionSchema is what the options of a call may be.

@@ -97,7 +97,7 @@ func (a *app) check(paths []string, own moduleFlags, stdin, strict bool) error {
 	}
 	if len(found) > 0 {
 		return writ.Errorf(writ.CodeScriptInvalid, "%s in %s", strings.Join(found, " and "), strings.Join(badNames(all), ", ")).
-			WithHint("`writ explain CODE` tells more about each")
+			WithHint("%s", explainHint(all))
 	}
 	return nil
 }
@@ -138,6 +138,18 @@ func badNames(all []checked) (names []string) {
 		}
 	}
 	return names
+}
+
+// explainHint says which command tells more of what a check found: it names the first operation whose arguments are wrong.
+func explainHint(all []checked) string {
+	for _, c := range all {
+		for _, d := range c.Diagnostics {
+			if d.Operation != "" {
+				return fmt.Sprintf("`writ explain %s` lists what it takes, and `writ explain CODE` tells more about each", d.Operation)
+			}
+		}
+	}
+	return "`writ explain CODE` tells more about each"
 }
 
 // text shows the diagnostics, or what the script is.

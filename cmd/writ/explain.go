@@ -9,6 +9,7 @@ import (
 
 	"writ"
 	"writ/cmd/writ/internal/terminal"
+	"writ/sal/catalog"
 	"writ/scripts"
 )
 
@@ -28,26 +29,43 @@ type explanation struct {
 
 func (a *app) explainCommand() *cobra.Command {
 	return &cobra.Command{
-		Use:   "explain [CODE]",
-		Short: "Explain the code of an error or of a diagnostic",
+		Use:   "explain [CODE|OPERATION]",
+		Short: "Explain a code, or an operation of scripts",
 		Long: `Tells what a code means and what to do. Codes are those of errors (NO_CAPACITY) and of diagnostics of scripts
-(W0104). Without a code it lists all of them.`,
-		Example: "  writ explain NO_CAPACITY\n  writ explain W0104",
+(W0104). Without an argument it lists all codes.
+
+Of an operation (container.create) it tells the arguments with their types and bounds, the result and the errors. It also
+says what the operation can do to data, and shows an example.`,
+		Example: "  writ explain NO_CAPACITY\n  writ explain W0104\n  writ explain container.create",
 		Args:    atMost(1),
 		ValidArgsFunction: func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
-			return codeNames(), cobra.ShellCompDirectiveNoFileComp
+			return slices.Concat(codeNames(), everyOperation()), cobra.ShellCompDirectiveNoFileComp
 		},
 		RunE: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				return a.Print(listExplanations())
 			}
-			e, ok := explainCode(strings.ToUpper(args[0]))
-			if !ok {
-				return writ.Errorf(writ.CodeNotFound, "there is no code %q", args[0]).WithHint("`writ explain` lists them")
+			if op, ok := catalog.Lookup(strings.ToLower(args[0])); ok {
+				return a.Print(explainOperation(op).view())
 			}
-			return a.Print(e.view())
+			if e, ok := explainCode(strings.ToUpper(args[0])); ok {
+				return a.Print(e.view())
+			}
+			return unexplained(args[0])
 		},
 	}
+}
+
+// unexplained is the error for what is neither a code nor an operation.
+func unexplained(what string) error {
+	err := writ.Errorf(writ.CodeNotFound, "there is no code or operation %q", what)
+	if ops := catalog.Of(strings.ToLower(what)); len(ops) > 0 {
+		return err.WithHint("module %s has %s", ops[0].Module, strings.Join(namesOf(ops), ", "))
+	}
+	if meant := catalog.Closest(what, everyOperation()); meant != "" && strings.Contains(what, ".") {
+		return err.WithHint("did you mean %q?", meant)
+	}
+	return err.WithHint("`writ explain` lists the codes, and docs/operations.md the operations")
 }
 
 func codeNames() []string {

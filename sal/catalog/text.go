@@ -1,0 +1,164 @@
+package catalog
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"writ"
+)
+
+// CommonErrors are the codes with which a call of any operation may fail.
+func CommonErrors() []writ.Code {
+	return []writ.Code{
+		writ.CodeArgumentsInvalid, writ.CodeDependencyFailed, writ.CodeDeadlineExceeded, writ.CodeNodeLost, writ.CodeNoCapacity,
+		writ.CodeDriverMissing, writ.CodeDriverFailed, writ.CodeRunCancelled,
+	}
+}
+
+// Errors are the codes with which a call of the operation may fail besides the common ones.
+func (o *Operation) Errors() []writ.Code {
+	var codes []writ.Code
+	switch o.Effect {
+	case Make:
+		codes = []writ.Code{writ.CodeImmutableField, writ.CodeResourceConflict, writ.CodeNotOwner, writ.CodeQuotaExceeded, writ.CodeDiskFull}
+	case Alter:
+		codes = []writ.Code{writ.CodeResourceUnknown, writ.CodeResourceConflict, writ.CodeNotOwner}
+	case Remove:
+		codes = []writ.Code{writ.CodeResourceConflict, writ.CodeNotOwner}
+	case Find:
+		if o.Named() {
+			return []writ.Code{writ.CodeResourceUnknown}
+		}
+		return nil
+	case Look:
+		if o.Named() {
+			codes = []writ.Code{writ.CodeResourceUnknown}
+		}
+	}
+	if o.Origin != "" {
+		codes = append(codes, writ.CodeResourceUnknown, writ.CodeUnreachable, writ.CodeChecksumMismatch)
+	}
+	if o.Repeat == Once {
+		codes = append(codes, writ.CodeOutcomeUnknown)
+	}
+	return codes
+}
+
+// Facts says in a few words each what the operation does: "makes a resource of kind volume", "adds data", "at most 1m if `timeout` says nothing else".
+func (o *Operation) Facts() []string {
+	facts := []string{map[Effect]string{Make: "makes", Alter: "changes", Look: "reads", Remove: "deletes", Find: "finds"}[o.Effect]}
+	if o.Named() {
+		facts[0] += fmt.Sprintf(" a resource of kind %s", o.Kind)
+	}
+	if o.Data != DataReads {
+		facts = append(facts, string(o.Data)+" data")
+	}
+	if o.Repeat == Once {
+		facts = append(facts, "not repeated")
+	}
+	if o.Effect != Find {
+		facts = append(facts, "at most "+shortDuration(o.Timeout)+" if `timeout` says nothing else")
+	}
+	return facts
+}
+
+// Call shows the form of a call: `volume.create(name, {size_gib: …, …}, options)`.
+func (o *Operation) Call() string {
+	var args []string
+	if o.Named() {
+		args = append(args, "name")
+	}
+	if o.Effect != Find {
+		var fields []string
+		for _, f := range o.Args {
+			if f.Required {
+				fields = append(fields, f.Name+": …")
+			}
+		}
+		if len(o.Args) > len(fields) {
+			fields = append(fields, "…")
+		}
+		args = append(args, "{"+strings.Join(fields, ", ")+"}", "options")
+	}
+	return o.Name() + "(" + strings.Join(args, ", ") + ")"
+}
+
+// Own returns the fields of the result that not every handle to a resource has.
+func (o *Operation) Own() Schema {
+	if !o.Named() {
+		return o.Result
+	}
+	shared := schemaOf[Identity]()
+	return slices.DeleteFunc(slices.Clone(o.Result), func(f Field) bool { return slices.Contains(shared.Names(), f.Name) })
+}
+
+// Takes says what a field takes: "list of strings".
+func (f *Field) Takes() string {
+	switch f.Type {
+	case List:
+		return "list of " + f.Elem.plural()
+	case Map:
+		return "map of " + f.Elem.plural()
+	case Object:
+		return "map"
+	case Handle:
+		text := "handle to " + string(f.Kinds[0])
+		if f.ByName {
+			text += " or a name"
+		}
+		return text
+	default:
+		return string(f.Type)
+	}
+}
+
+func (f *Field) plural() string {
+	switch f.Type {
+	case Object:
+		return "maps"
+	case Handle:
+		return "handles to " + string(f.Kinds[0])
+	default:
+		return string(f.Type) + "s"
+	}
+}
+
+// Limits says what bounds a field has, "" if it has none.
+func (f *Field) Limits() string {
+	var parts []string
+	unit := map[Type]string{String: " bytes", List: " elements", Map: " entries"}[f.Type]
+	switch {
+	case f.Min != nil && f.Max != nil:
+		parts = append(parts, fmt.Sprintf("%d to %d%s", *f.Min, *f.Max, unit))
+	case f.Min != nil && *f.Min > 1:
+		parts = append(parts, fmt.Sprintf("at least %d%s", *f.Min, unit))
+	case f.Max != nil:
+		parts = append(parts, fmt.Sprintf("at most %d%s", *f.Max, unit))
+	}
+	inner := f
+	if f.Elem != nil {
+		inner = f.Elem
+		if f.Elem.Min != nil && f.Elem.Max != nil {
+			parts = append(parts, fmt.Sprintf("each %d to %d", *f.Elem.Min, *f.Elem.Max))
+		}
+	}
+	if inner.Enum != nil {
+		parts = append(parts, "`"+strings.Join(inner.Enum, "`, `")+"`")
+	}
+	if inner.Secret {
+		parts = append(parts, "may be a secret")
+	}
+	if inner.Form != "" {
+		parts = append(parts, inner.Form)
+	}
+	if f.Key != nil && f.Key.Form != "" {
+		parts = append(parts, "each key "+f.Key.Form)
+	}
+	return strings.Join(parts, "; ")
+}
+
+func shortDuration(d time.Duration) string {
+	return strings.NewReplacer("m0s", "m", "h0m", "h").Replace(d.String())
+}
