@@ -71,6 +71,7 @@ var access = map[string]scope{
 	"GET /v1/boots":                                          forEverything,
 	"GET /v1/holds":                                          forReaders,
 	"GET /v1/resources":                                      forReaders,
+	"GET /v1/deployments":                                    forReaders,
 	"GET /v1/usage":                                          forReaders,
 	"GET /v1/link":                                           forAll,
 	"GET /healthz":                                           forAll,

@@ -157,7 +157,7 @@ func TestAReaderLearnsNothingOfAnotherProject(t *testing.T) {
 	// Cursors of somebody who reads all lead to rows of blog.
 	all := p.token("bob")
 	cursors := []string{}
-	for _, list := range []string{"/v1/runs", "/v1/resources", "/v1/usage", "/v1/runs/" + string(h.subs[0].Run) + "/calls", "/v1/nodes"} {
+	for _, list := range []string{"/v1/runs", "/v1/resources", "/v1/deployments", "/v1/usage", "/v1/runs/" + string(h.subs[0].Run) + "/calls", "/v1/nodes"} {
 		_, body := p.as(all, http.MethodGet, list+"?limit=1")
 		var page struct {
 			Next string `json:"next_cursor"`
@@ -170,7 +170,7 @@ func TestAReaderLearnsNothingOfAnotherProject(t *testing.T) {
 	queries := []url.Values{{}, {"limit": {"1"}}, {"limit": {"0"}}, {"limit": {"-1"}}, {"after": {"0"}}, {"after": {"1"}}, {"after": {"999999"}}, {"after": {"-5"}}, {"month": {time.Now().Format("2006-01")}}, {"month": {"x"}},
 		{"topics": {"run,call,log,node,resource"}}, {"nonce": {strings.Repeat("0", 2*writ.ClientNonce)}}, {"admission": {"pending"}}}
 	for name, values := range map[string][]string{
-		"project": {string(blog), "web-blog", "web-shop", "no-such", ""}, "deployment": {"canary-deployment"}, "node": {"canary-node"}, "signer": {"sam-canary", "alice"},
+		"project": {string(blog), "web-blog", "web-shop", "no-such", ""}, "deployment": {"canary-deployment"}, "name": {"canary-deployment"}, "node": {"canary-node"}, "signer": {"sam-canary", "alice"},
 		"kind": {"volume"}, "datacenter": {"vienna", "graz", "canary-dc", string(graz)}, "state": {"failed", "waiting", "running", "succeeded", "x"}, "cursor": cursors, "q": {"canary"},
 		"script": {"canary-0.tengo", "canary-waits.tengo", "canary.tengo"}, "prefix": {string(h.subs[0].Run[:4]), string(h.subs[2].Run), string(h.subs[3].Run[:25])},
 		"since": {time.Now().Add(-time.Hour).Format(time.RFC3339), "x", "24h"}, "for": {"1s"}, "failure": {"EXEC_ERROR"}, "operation": {ledger.NoOperation}, "after-line": {"0"}, "after-call": {"0"}, "stuck": {"1", "0"}, "why": {"true"},

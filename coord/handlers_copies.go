@@ -49,6 +49,41 @@ func (h handlers) ListResources(ctx context.Context, r api.ListResourcesRequestO
 	return api.ListResources200JSONResponse{Items: list.Items, NextCursor: list.Next}, err
 }
 
+func (h handlers) ListDeployments(ctx context.Context, r api.ListDeploymentsRequestObject) (api.ListDeploymentsResponseObject, error) {
+	p := r.Params
+	filter := ledger.ResourceFilter{Deployment: p.Name}
+	page, err := pageOf(p.Limit, p.Cursor)
+	if err != nil {
+		return nil, err
+	}
+	if filter.Datacenter, err = h.datacenter(ctx, p.Datacenter); err != nil {
+		return nil, err
+	}
+	if filter.Projects, err = h.projects(ctx, p.Project); err != nil {
+		return nil, err
+	}
+	list, err := h.c.deployments(ctx, filter, page)
+	return api.ListDeployments200JSONResponse(list), err
+}
+
+// deployments lists deployments with the newest run of each.
+func (c *Coordinator) deployments(ctx context.Context, filter ledger.ResourceFilter, page ledger.Page) (api.DeploymentPage, error) {
+	list, err := c.Ledger.Deployments(ctx, filter, page)
+	shown := api.DeploymentPage{Items: make([]api.Deployment, len(list.Items)), NextCursor: list.Next}
+	for i, d := range list.Items {
+		shown.Items[i] = api.Deployment{Datacenter: d.Datacenter, Project: d.Project, ProjectName: c.projectName(d.Project), Name: d.Name, Resources: d.Resources}
+		runs, err := c.Ledger.Runs(ctx, d.Runs(), ledger.Page{Limit: 1})
+		if err != nil {
+			return shown, err
+		}
+		if len(runs.Items) > 0 {
+			run := c.runView(runs.Items[0])
+			shown.Items[i].Run = &run
+		}
+	}
+	return shown, err
+}
+
 func (h handlers) ListQueues(ctx context.Context, r api.ListQueuesRequestObject) (api.ListQueuesResponseObject, error) {
 	only, err := h.datacenter(ctx, r.Params.Datacenter)
 	if err != nil {

@@ -224,6 +224,7 @@ var readRights = map[string]row{
 	"GET /v1/boots":            {noLogin, noRole, noRole, noRole, "200"},
 	"GET /v1/holds":            {noLogin, noRole, "200", "200", "200"},
 	"GET /v1/resources":        {noLogin, noRole, "200", "200", "200"},
+	"GET /v1/deployments":      {noLogin, noRole, "200", "200", "200"},
 	"GET /v1/usage":            {noLogin, noRole, "200", "200", "200"},
 	"GET /v1/regions":          {noLogin, noRole, "200", "200", "200"},
 	"GET /v1/datacenters":      {noLogin, noRole, "200", "200", "200"},
@@ -411,7 +412,7 @@ func TestListsWithoutAProjectShowAllThatAPersonMayRead(t *testing.T) {
 	}{{blog, "web-blog"}, {shop, "web-shop"}, {wiki, "web-wiki"}, {blog, "web-blog"}, {shop, "web-shop"}} {
 		p.runFor(of.project, of.name, "hello.tengo")
 		id := writ.ResourceID{Project: of.project, Kind: writ.KindVolume, Name: fmt.Sprint("v", want[of.project])}
-		s.tell(writ.Event{Resource: &writ.Resource{ResourceID: id, UID: "u"}}, writ.Event{Usage: &writ.Usage{ResourceID: id, UID: "u", Node: "n1", Hour: time.Now().Truncate(time.Hour)}})
+		s.tell(writ.Event{Resource: &writ.Resource{ResourceID: id, UID: "u", Deployment: "d-" + id.Name}}, writ.Event{Usage: &writ.Usage{ResourceID: id, UID: "u", Node: "n1", Hour: time.Now().Truncate(time.Hour)}})
 		want[of.project]++
 	}
 	p.await("resources", func() bool {
@@ -427,7 +428,7 @@ func TestListsWithoutAProjectShowAllThatAPersonMayRead(t *testing.T) {
 	}
 	for who, projects := range map[string][]writ.ProjectID{"carol": {shop}, "gina": {shop, wiki}, "erin": {blog}, "bob": {shop, blog, wiki}} {
 		token := p.token(who)
-		for _, list := range []string{"/v1/runs", "/v1/resources", "/v1/usage"} {
+		for _, list := range []string{"/v1/runs", "/v1/resources", "/v1/deployments", "/v1/usage"} {
 			got := map[writ.ProjectID]int{}
 			most := 0
 			for path := list + "?limit=1"; path != ""; most++ {

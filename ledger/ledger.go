@@ -347,6 +347,11 @@ type Deployment struct {
 	Resources  int // of it that the filter selects
 }
 
+// Runs selects the runs that make the deployment.
+func (d Deployment) Runs() RunFilter {
+	return RunFilter{Datacenter: d.Datacenter, Projects: []writ.ProjectID{d.Project}, Deployment: d.Name}
+}
+
 // Events keeps what happened, in the one order in which it was stored. The first two methods make a ledger the sink of the link's
 // events.
 type Events interface {

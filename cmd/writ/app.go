@@ -118,7 +118,7 @@ in the middle cannot make it act.`,
 	addTo(root, groupAdmin, a.initCommand(), a.backupCommand(), a.restoreCommand(), a.efiCommand())
 	addTo(root, groupAdmin, a.clients(a.loginCommand(), a.logoutCommand(), a.whoamiCommand(), a.coordinatorCommand(), a.datacenterCommand(), a.nodeCommand(), a.holdCommand(), a.releaseCommand(), a.tokenCommand(), a.batchCommand(), a.pkiCommand(), a.secretCommand(), a.userCommand(), a.authorityCommand(),
 		a.projectCommand(), a.rosterCommand(),
-		a.resourceCommand(), a.usageCommand(), a.contextCommand(), a.doctorCommand(), a.supportCommand())...)
+		a.resourceCommand(), a.deploymentCommand(), a.usageCommand(), a.contextCommand(), a.doctorCommand(), a.supportCommand())...)
 	addTo(root, groupDaemons, a.demoCommand(), a.devCommand(), a.coordCommand(), a.supervisorCommand(), a.runnerCommand(), a.bootCommand(), a.webhookCommand())
 	addTo(root, groupDaemons, a.benchCommands()...)
 	root.AddCommand(a.versionCommand())

@@ -62,6 +62,9 @@ type ServerInterface interface {
 	// GetTokenStanding Ask the datacenter which join tokens it has
 	// (GET /v1/datacenters/{datacenter}/tokens/standing)
 	GetTokenStanding(w http.ResponseWriter, r *http.Request, datacenter DatacenterPath, params GetTokenStandingParams)
+	// ListDeployments List the deployments that own resources by datacenter, project and name, each with its newest run
+	// (GET /v1/deployments)
+	ListDeployments(w http.ResponseWriter, r *http.Request, params ListDeploymentsParams)
 	// Watch Watch everything from now on, or from an event on
 	// (GET /v1/events)
 	Watch(w http.ResponseWriter, r *http.Request, params WatchParams)
@@ -236,6 +239,12 @@ func (_ Unimplemented) PreviewPlan(w http.ResponseWriter, r *http.Request, datac
 // GetTokenStanding Ask the datacenter which join tokens it has
 // (GET /v1/datacenters/{datacenter}/tokens/standing)
 func (_ Unimplemented) GetTokenStanding(w http.ResponseWriter, r *http.Request, datacenter DatacenterPath, params GetTokenStandingParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// ListDeployments List the deployments that own resources by datacenter, project and name, each with its newest run
+// (GET /v1/deployments)
+func (_ Unimplemented) ListDeployments(w http.ResponseWriter, r *http.Request, params ListDeploymentsParams) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
@@ -832,6 +841,91 @@ func (siw *ServerInterfaceWrapper) GetTokenStanding(w http.ResponseWriter, r *ht
 
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		siw.Handler.GetTokenStanding(w, r, datacenter, params)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// ListDeployments operation middleware
+func (siw *ServerInterfaceWrapper) ListDeployments(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ListDeploymentsParams
+
+	// ------------- Optional query parameter "datacenter" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "datacenter", r.URL.Query(), &params.Datacenter, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "datacenter"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "datacenter", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "project" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "project", r.URL.Query(), &params.Project, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "project"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "project", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "name" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "name", r.URL.Query(), &params.Name, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "name"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "name", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "limit" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "limit", r.URL.Query(), &params.Limit, runtime.BindQueryParameterOptions{Type: "integer", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "limit"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "limit", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "cursor" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "cursor", r.URL.Query(), &params.Cursor, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "cursor"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "cursor", Err: err})
+		}
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.ListDeployments(w, r, params)
 	}))
 
 	for _, middleware := range siw.HandlerMiddlewares {
@@ -2305,6 +2399,9 @@ func HandlerWithOptions(si ServerInterface, options ChiServerOptions) http.Handl
 		r.Get(options.BaseURL+"/v1/resources", wrapper.ListResources)
 	})
 	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/v1/deployments", wrapper.ListDeployments)
+	})
+	r.Group(func(r chi.Router) {
 		r.Get(options.BaseURL+"/v1/usage", wrapper.ListUsage)
 	})
 	r.Group(func(r chi.Router) {
@@ -2883,6 +2980,45 @@ type GetTokenStandingdefaultApplicationProblemPlusJSONResponse struct {
 }
 
 func (response GetTokenStandingdefaultApplicationProblemPlusJSONResponse) VisitGetTokenStandingResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListDeploymentsRequestObject struct {
+	Params ListDeploymentsParams
+}
+
+type ListDeploymentsResponseObject interface {
+	VisitListDeploymentsResponse(w http.ResponseWriter) error
+}
+
+type ListDeployments200JSONResponse DeploymentPage
+
+func (response ListDeployments200JSONResponse) VisitListDeploymentsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListDeploymentsdefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	StatusCode int
+}
+
+func (response ListDeploymentsdefaultApplicationProblemPlusJSONResponse) VisitListDeploymentsResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
@@ -4130,6 +4266,9 @@ type StrictServerInterface interface {
 	// GetTokenStanding Ask the datacenter which join tokens it has
 	// (GET /v1/datacenters/{datacenter}/tokens/standing)
 	GetTokenStanding(ctx context.Context, request GetTokenStandingRequestObject) (GetTokenStandingResponseObject, error)
+	// ListDeployments List the deployments that own resources by datacenter, project and name, each with its newest run
+	// (GET /v1/deployments)
+	ListDeployments(ctx context.Context, request ListDeploymentsRequestObject) (ListDeploymentsResponseObject, error)
 	// Watch Watch everything from now on, or from an event on
 	// (GET /v1/events)
 	Watch(ctx context.Context, request WatchRequestObject) (WatchResponseObject, error)
@@ -4620,6 +4759,32 @@ func (sh *strictHandler) GetTokenStanding(w http.ResponseWriter, r *http.Request
 		sh.options.ResponseErrorHandlerFunc(w, r, err)
 	} else if validResponse, ok := response.(GetTokenStandingResponseObject); ok {
 		if err := validResponse.VisitGetTokenStandingResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// ListDeployments operation middleware
+func (sh *strictHandler) ListDeployments(w http.ResponseWriter, r *http.Request, params ListDeploymentsParams) {
+	var request ListDeploymentsRequestObject
+
+	request.Params = params
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.ListDeployments(ctx, request.(ListDeploymentsRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ListDeployments")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(ListDeploymentsResponseObject); ok {
+		if err := validResponse.VisitListDeploymentsResponse(w); err != nil {
 			sh.options.ResponseErrorHandlerFunc(w, r, err)
 		}
 	} else if response != nil {

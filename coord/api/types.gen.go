@@ -374,6 +374,28 @@ type DatacenterTokens struct {
 // Decision What a person signed about something, and why
 type Decision = writ.Decision
 
+// Deployment defines model for Deployment.
+type Deployment struct {
+	Datacenter writ.DatacenterID `json:"datacenter"`
+	Name       string            `json:"name"`
+	Project    writ.ProjectID    `json:"project"`
+
+	// ProjectName empty if the newest roster has no such project
+	ProjectName string `json:"project_name"`
+
+	// Resources how many it owns
+	Resources int `json:"resources"`
+
+	// Run its newest run, as far as the coordinator still has one
+	Run *Run `json:"run,omitempty"`
+}
+
+// DeploymentPage defines model for DeploymentPage.
+type DeploymentPage struct {
+	Items      []Deployment `json:"items"`
+	NextCursor string       `json:"next_cursor,omitempty,omitzero"`
+}
+
 // Digest A SHA-256
 type Digest = writ.Digest
 
@@ -997,6 +1019,24 @@ type GetNodeStandingParams struct {
 type GetTokenStandingParams struct {
 	// Nonce 32 random bytes as 64 hex digits
 	Nonce ClientNonce `form:"nonce" json:"nonce"`
+}
+
+// ListDeploymentsParams defines parameters for ListDeployments.
+type ListDeploymentsParams struct {
+	// Datacenter Only deployments in the datacenter with this id or name
+	Datacenter string `form:"datacenter,omitempty" json:"datacenter,omitempty,omitzero"`
+
+	// Project Only deployments of the project with this id or name
+	Project string `form:"project,omitempty" json:"project,omitempty,omitzero"`
+
+	// Name Only deployments of this name
+	Name string `form:"name,omitempty" json:"name,omitempty,omitzero"`
+
+	// Limit The most items of a page; 0 is 50, as if it were left out
+	Limit PageLimit `form:"limit,omitempty" json:"limit,omitempty,omitzero"`
+
+	// Cursor `next_cursor` of the page before; another text is refused with 400
+	Cursor PageCursor `form:"cursor,omitempty" json:"cursor,omitempty,omitzero"`
 }
 
 // WatchParams defines parameters for Watch.

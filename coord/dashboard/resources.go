@@ -239,9 +239,7 @@ func (d *Dashboard) deploymentRowOf(ctx context.Context, one ledger.Deployment, 
 		}
 	}
 	row.List = "/resources?" + same.Encode()
-	runs, err := d.Ledger.Runs(ctx, ledger.RunFilter{
-		Datacenter: one.Datacenter, Projects: []writ.ProjectID{one.Project}, Deployment: one.Name,
-	}, ledger.Page{Limit: 1})
+	runs, err := d.Ledger.Runs(ctx, one.Runs(), ledger.Page{Limit: 1})
 	if err == nil && len(runs.Items) > 0 {
 		row.Newest = &runs.Items[0]
 	}

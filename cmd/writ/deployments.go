@@ -1,0 +1,127 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"writ"
+	"writ/cmd/writ/internal/client"
+	"writ/cmd/writ/internal/terminal"
+	"writ/coord/api"
+)
+
+func (a *app) deploymentCommand() *cobra.Command {
+	return family("deployment", "Look at deployments, which own what their scripts make", a.deploymentListCommand(), a.deploymentShowCommand())
+}
+
+func (a *app) deploymentListCommand() *cobra.Command {
+	var params api.ListDeploymentsParams
+	c := &cobra.Command{
+		Use:     "list",
+		Short:   "List the deployments that own resources, each with its newest run",
+		Example: "  writ deployment list\n  writ deployment list --project web-shop --dc dc1 -o json",
+		Args:    exactly(),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			all, where, err := a.deployments(cmd.Context(), params)
+			if err != nil {
+				return err
+			}
+			return a.printList(deploymentTable(all, where),
+				unlessSelected(cmd, "no deployment owns a resource: `writ submit FILE --deployment NAME` makes the first"))
+		},
+	}
+	c.Flags().StringVar(&params.Datacenter, "dc", "", "only deployments in this datacenter")
+	a.completeFlag(c, "dc", suggestDatacenters)
+	return c
+}
+
+func (a *app) deploymentShowCommand() *cobra.Command {
+	var params api.ListDeploymentsParams
+	c := &cobra.Command{
+		Use:     "show NAME",
+		Short:   "Show a deployment: its newest run, and where its resources and runs are listed",
+		Example: "  writ deployment show web",
+		Args:    exactly("NAME"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			params.Name = args[0]
+			all, where, err := a.deployments(cmd.Context(), params)
+			if err != nil {
+				return err
+			}
+			switch len(all) {
+			case 0:
+				return writ.Errorf(writ.CodeNotFound, "no deployment %s owns a resource", args[0]).WithHint("`writ deployment list` shows which do")
+			case 1:
+				return a.Print(terminal.View{Data: all[0], Names: []string{all[0].Name}, Text: func(bool) string { return deploymentText(all[0], where) }})
+			default:
+				return writ.Errorf(writ.CodeConflict, "there are %d deployments of the name %s", len(all), args[0]).WithHint("say --project or --dc")
+			}
+		},
+	}
+	c.ValidArgsFunction = a.completion(suggestDeployments)
+	c.Flags().StringVar(&params.Datacenter, "dc", "", "datacenter of the deployment, if several have one of this name")
+	a.completeFlag(c, "dc", suggestDatacenters)
+	return c
+}
+
+// deployments asks for all deployments that params select, and for the names of datacenters.
+func (a *app) deployments(ctx context.Context, params api.ListDeploymentsParams) ([]api.Deployment, map[writ.DatacenterID]string, error) {
+	c, err := a.client()
+	if err != nil {
+		return nil, nil, err
+	}
+	names, err := datacenterNames(ctx, c)
+	if err != nil {
+		return nil, nil, err
+	}
+	params.Project, params.Limit = a.flags.project, client.PageSize
+	all, err := client.All(func(cursor string) ([]api.Deployment, string, error) {
+		params.Cursor = cursor
+		page, err := api.Answer[api.DeploymentPage](c.API.ListDeployments(ctx, &params))
+		return page.Items, page.NextCursor, err
+	})
+	return all, names, err
+}
+
+func deploymentTable(all []api.Deployment, datacenters map[writ.DatacenterID]string) terminal.View {
+	return terminal.List(api.DeploymentPage{Items: all}, all, func(d api.Deployment) string { return d.Name },
+		column("NAME", func(d api.Deployment) string { return d.Name }),
+		column("PROJECT", func(d api.Deployment) string { return d.ProjectName }),
+		column("DATACENTER", func(d api.Deployment) string { return datacenters[d.Datacenter] }),
+		column("RESOURCES", func(d api.Deployment) string { return fmt.Sprint(d.Resources) }),
+		column("NEWEST RUN", func(d api.Deployment) string { return string(newestRun(d).ID) }),
+		column("STATE", func(d api.Deployment) string { return string(newestRun(d).State) }),
+		column("AGE", func(d api.Deployment) string { return age(newestRun(d).Created) }),
+		wide("SCRIPT", func(d api.Deployment) string { return newestRun(d).Script }),
+		wide("SIGNER", func(d api.Deployment) string { return newestRun(d).Signer }),
+	)
+}
+
+// newestRun is the newest run of a deployment, an empty one if the coordinator has forgotten all.
+func newestRun(d api.Deployment) api.Run {
+	if d.Run == nil {
+		return api.Run{}
+	}
+	return *d.Run
+}
+
+func deploymentText(d api.Deployment, datacenters map[writ.DatacenterID]string) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s of project %s owns %s in %s\n", terminal.Clean(d.Name), terminal.Clean(d.ProjectName), count(d.Resources, "resource"),
+		terminal.Clean(datacenters[d.Datacenter]))
+	if d.Run != nil {
+		fmt.Fprintf(&b, "  newest run: %s, %s, %s, signed by %s %s ago\n", d.Run.ID, d.Run.State, terminal.Clean(d.Run.Script),
+			terminal.Clean(d.Run.Signer), age(d.Run.Created))
+		if d.Run.Reason != "" {
+			fmt.Fprintf(&b, "    %s\n", terminal.Clean(d.Run.Reason))
+		}
+	} else {
+		b.WriteString("  the coordinator has none of its runs any more\n")
+	}
+	where := fmt.Sprintf("--project %s --dc %s --deployment %s", terminal.Clean(d.ProjectName), terminal.Clean(datacenters[d.Datacenter]), terminal.Clean(d.Name))
+	fmt.Fprintf(&b, "  its resources: writ resource list %s\n  its runs: writ run list %s\n", where, where)
+	return b.String()
+}
