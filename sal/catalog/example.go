@@ -2,6 +2,7 @@ package catalog
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -29,12 +30,9 @@ const runModule = "run"
 type example struct{ modules []string }
 
 func (e *example) use(module string) string {
-	for _, known := range e.modules {
-		if known == module {
-			return module
-		}
+	if !slices.Contains(e.modules, module) {
+		e.modules = append(e.modules, module)
 	}
-	e.modules = append(e.modules, module)
 	return module
 }
 
