@@ -62,6 +62,13 @@ func testSearch(t *testing.T, l ledger.Ledger) {
 	if diff := cmp.Diff([]int{3}, names(t, l, ledger.RunFilter{Text: "web", Projects: []writ.ProjectID{bank}}, known)); diff != "" {
 		t.Errorf("of a project: %s", diff)
 	}
+	told := incoming(5, east) // by its datacenter, before its submission comes again to a ledger that was lost
+	known[told.Run], told.Params = 5, map[string]any{"image": "late"}
+	store(t, l, east, events(10, runEvent(runOf(told, writ.RunRunning))))
+	add(t, l, told)
+	if diff := cmp.Diff([]int{5}, names(t, l, ledger.RunFilter{Text: "image=late"}, known)); diff != "" {
+		t.Errorf("told before: %s", diff)
+	}
 	counts, err := l.CountRuns(t.Context(), ledger.RunFilter{Text: "web-4"})
 	ok(t, err)
 	if n := counts.Total()[ledger.State(writ.RunRunning)]; n != 1 {

@@ -13,15 +13,15 @@ import (
 	"writ/ledger"
 )
 
-// addRun records a run that is not there yet and reports whether it was not.
-func addRun(ctx context.Context, tx *sqldb.Tx, run ledger.Run, journal string) (bool, error) {
+// addRun records a run that is not there yet and reports whether it was not. parameters are the words of its parameters, if they are known.
+func addRun(ctx context.Context, tx *sqldb.Tx, run ledger.Run, journal, parameters string) (bool, error) {
 	return affected(tx.ExecContext(ctx, `
-		INSERT INTO runs (id, datacenter, project, project_name, signer, state, created, accepted, ended, body, journal, script, deployment, failure, words)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)
+		INSERT INTO runs (id, datacenter, project, project_name, signer, state, created, accepted, ended, body, journal, script, deployment, failure, words, parameters)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16)
 		ON CONFLICT (id) DO NOTHING`,
 		string(run.ID), string(run.Datacenter), string(run.Project), run.ProjectName, run.Signer, string(run.State),
 		micros(run.Created), micros(run.Accepted), micros(run.Ended), encode(run.Run), journal,
-		selectable(run.Script), deploymentName(run.Run), failureCode(run.Run), wordsOf(run.Run)))
+		selectable(run.Script), deploymentName(run.Run), failureCode(run.Run), wordsOf(run.Run), parameters))
 }
 
 // failureCode is the code with which a run ended, "" if it did not fail.
@@ -77,7 +77,7 @@ const (
 func keepRun(ctx context.Context, tx *sqldb.Tx, datacenter writ.DatacenterID, journal string, run writ.Run, w word) error {
 	run.Datacenter, run.Output = datacenter, nil
 	copied := ledger.Run{Run: run, State: ledger.State(run.State), Created: run.Accepted}
-	added, err := addRun(ctx, tx, copied, journal)
+	added, err := addRun(ctx, tx, copied, journal, "")
 	if err != nil || added {
 		return err
 	}

@@ -75,14 +75,14 @@ func addWaitingRun(ctx context.Context, tx *sqldb.Tx, in ledger.Incoming, stored
 		State:   ledger.StateWaiting,
 		Created: in.Received,
 	}
-	added, err := addRun(ctx, tx, run, "")
+	added, err := addRun(ctx, tx, run, "", parametersOf(in.Params))
 	if err != nil {
 		return err
 	}
-	if _, err := tx.ExecContext(ctx, `UPDATE runs SET parameters = $1 WHERE id = $2`, parametersOf(in.Params), string(in.Run)); err != nil {
-		return err
-	}
-	if !added {
+	if !added { // then it came without its parameters
+		if _, err := tx.ExecContext(ctx, `UPDATE runs SET parameters = $1 WHERE id = $2`, parametersOf(in.Params), string(in.Run)); err != nil {
+			return err
+		}
 		stored.State = writ.SubmissionDelivered
 		if _, err := moveSubmission(ctx, tx, in.Payload, stored.State, nil); err != nil {
 			return err
