@@ -35,34 +35,24 @@ func (h handlers) ListResources(ctx context.Context, r api.ListResourcesRequestO
 	if !slices.Contains(known, p.Kind) {
 		return nil, writ.Errorf(writ.CodeBadRequest, "kind: %q is not one of %v", p.Kind, known[1:])
 	}
-	page, err := pageOf(p.Limit, p.Cursor)
+	s, err := h.selected(ctx, p.Limit, p.Cursor, p.Datacenter, p.Project)
 	if err != nil {
 		return nil, err
 	}
-	if filter.Datacenter, err = h.datacenter(ctx, p.Datacenter); err != nil {
-		return nil, err
-	}
-	if filter.Projects, err = h.projects(ctx, p.Project); err != nil {
-		return nil, err
-	}
-	list, err := h.c.Ledger.Resources(ctx, filter, page)
+	filter.Datacenter, filter.Projects = s.datacenter, s.projects
+	list, err := h.c.Ledger.Resources(ctx, filter, s.page)
 	return api.ListResources200JSONResponse{Items: list.Items, NextCursor: list.Next}, err
 }
 
 func (h handlers) ListDeployments(ctx context.Context, r api.ListDeploymentsRequestObject) (api.ListDeploymentsResponseObject, error) {
 	p := r.Params
 	filter := ledger.ResourceFilter{Deployment: p.Name}
-	page, err := pageOf(p.Limit, p.Cursor)
+	s, err := h.selected(ctx, p.Limit, p.Cursor, p.Datacenter, p.Project)
 	if err != nil {
 		return nil, err
 	}
-	if filter.Datacenter, err = h.datacenter(ctx, p.Datacenter); err != nil {
-		return nil, err
-	}
-	if filter.Projects, err = h.projects(ctx, p.Project); err != nil {
-		return nil, err
-	}
-	list, err := h.c.deployments(ctx, filter, page)
+	filter.Datacenter, filter.Projects = s.datacenter, s.projects
+	list, err := h.c.deployments(ctx, filter, s.page)
 	return api.ListDeployments200JSONResponse(list), err
 }
 

@@ -21,6 +21,24 @@ func pageOf(limit int, cursor string) (ledger.Page, error) {
 	return ledger.Page{Limit: limit, Cursor: cursor}, nil
 }
 
+// selection is which part of a list a request asks for: a page of what is in a datacenter, "" for all, and of projects that the reader may see.
+type selection struct {
+	page       ledger.Page
+	datacenter writ.DatacenterID
+	projects   []writ.ProjectID
+}
+
+func (h handlers) selected(ctx context.Context, limit int, cursor, datacenter, project string) (s selection, err error) {
+	if s.page, err = pageOf(limit, cursor); err != nil {
+		return s, err
+	}
+	if s.datacenter, err = h.datacenter(ctx, datacenter); err != nil {
+		return s, err
+	}
+	s.projects, err = h.projects(ctx, project)
+	return s, err
+}
+
 // datacenter finds a datacenter by its id or name; "" stays "".
 func (h handlers) datacenter(ctx context.Context, text string) (writ.DatacenterID, error) {
 	if text == "" || writ.ValidUUID(text) {

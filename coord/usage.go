@@ -17,21 +17,16 @@ func (h handlers) ListUsage(ctx context.Context, r api.ListUsageRequestObject) (
 	if err != nil {
 		return nil, err
 	}
-	page, err := pageOf(p.Limit, p.Cursor)
+	s, err := h.selected(ctx, p.Limit, p.Cursor, p.Datacenter, p.Project)
 	if err != nil {
 		return nil, err
 	}
-	if filter.Datacenter, err = h.datacenter(ctx, p.Datacenter); err != nil {
-		return nil, err
-	}
-	if filter.Projects, err = h.projects(ctx, p.Project); err != nil {
-		return nil, err
-	}
+	filter.Datacenter, filter.Projects = s.datacenter, s.projects
 	roster, err := h.c.rosters.newest(ctx, h.c)
 	if err != nil {
 		return nil, err
 	}
-	list, err := h.c.Ledger.Usage(ctx, filter, page)
+	list, err := h.c.Ledger.Usage(ctx, filter, s.page)
 	view := func(u ledger.Usage) api.Usage { return usageView(roster, u) }
 	return api.ListUsage200JSONResponse{Items: views(list.Items, view), NextCursor: list.Next}, err
 }
