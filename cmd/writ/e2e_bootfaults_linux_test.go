@@ -75,7 +75,7 @@ func newDisk(t *testing.T, mib int64, mkfs ...string) (path string) {
 // fileThere is in the file that is on a disk of a test.
 var fileThere = bytes.Repeat([]byte("this is somebody's photograph. "), 40)
 
-// diskWith is a disk with a file system that has one file of somebody in it, and no room for more if full.
+// diskWith is a disk with a file system that has one file of another computer, and is full if that is asked for.
 func diskWith(t *testing.T, label string, full bool) (path string) {
 	t.Helper()
 	const mib = 16

@@ -1,14 +1,12 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"database/sql"
 	"fmt"
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -173,31 +171,13 @@ func (s *wireCluster) spoil(t *testing.T, wire, datacenter string, how testclust
 	})
 }
 
-// saying is what a process says, to be read while it goes on.
-type saying struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (w *saying) Write(b []byte) (int, error) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.text.Write(b)
-}
-
-func (w *saying) String() string {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.text.String()
-}
-
 // people spoils the way between a person and the coordinator: who watches sees the end all the same, and who hands in gets an answer in time
 // that is true.
 func (s *wireCluster) people(t *testing.T, how testcluster.Spoil) {
 	in, wire := s.In(t), s.wires["client"]
 	there := []string{"--server", "http://" + wire.Addr, "--destructive", "--dc", "api"}
 	watch := in.Command(append([]string{"submit", "steps.tengo", "-p", "name=watched-" + string(how)}, there...)...)
-	var said saying
+	var said testenv.Log
 	watch.Stdout, watch.Stderr = &said, &said
 	if err := watch.Start(); err != nil {
 		t.Fatal(err)

@@ -9,7 +9,7 @@ import (
 	"writ/internal/tracing"
 )
 
-// Bounds of what is remembered of open runs, whatever datacenters tell. Beyond them spans are missing.
+// Bounds of what is remembered of open runs, also if datacenters tell of more. Beyond them spans are missing.
 const (
 	maxOpen   = 10_000
 	maxWaits  = 10_000 // of all runs

@@ -126,7 +126,7 @@ func TestThePageSaysThatAnotherMachineHasTheAddress(t *testing.T) {
 
 // A stranger can say that it has each address that it advertises. People are told of some of them only.
 func TestAddressesThatOthersHaveAreBounded(t *testing.T) {
-	said := new(lockedBuffer)
+	said := new(testenv.Log)
 	m := &machine{consoles: consoles{since: func() time.Duration { return 0 }}}
 	m.add(said)
 	s := &ipv6Watch{machine: m, card: &card{link: &netlink.Dummy{LinkAttrs: netlink.LinkAttrs{Name: "eth0"}}}, twice: map[netip.Addr]bool{}}

@@ -1,7 +1,6 @@
 package boot
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -30,7 +29,7 @@ type lan struct {
 	card  *card
 	space string // of the host
 	host  netlink.Link
-	said  *lockedBuffer
+	said  *testenv.Log
 	named chan string
 	seen  []string // what the card got, as far as it was asked for
 }
@@ -43,7 +42,7 @@ const patience = time.Minute
 
 func newLAN(t *testing.T) *lan {
 	t.Helper()
-	l := &lan{T: t, space: testenv.Netns(t), said: &lockedBuffer{}, named: make(chan string, 16)}
+	l := &lan{T: t, space: testenv.Netns(t), said: new(testenv.Log), named: make(chan string, 16)}
 	l.machine = &machine{consoles: consoles{since: func() time.Duration { return 0 }}}
 	l.add(l.said)
 	l.Cleanup(func() { l.close(time.Second) })
@@ -267,22 +266,4 @@ func nameserver(lifetime time.Duration, addresses ...string) ndp.Option {
 		o.Servers = append(o.Servers, netip.MustParseAddr(one))
 	}
 	return o
-}
-
-// lockedBuffer may be read while it is written.
-type lockedBuffer struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (b *lockedBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.Write(p)
-}
-
-func (b *lockedBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.String()
 }

@@ -83,7 +83,7 @@ func TestAListIsReadAgainWhenTheKernelChangedItMeanwhile(t *testing.T) {
 
 // A stranger who gives and takes addresses as often as it likes fills neither the console nor the log.
 func TestChangesOfAddressesAreToldNowAndThen(t *testing.T) {
-	said := new(lockedBuffer)
+	said := new(testenv.Log)
 	m := &machine{consoles: consoles{since: func() time.Duration { return 0 }}}
 	m.add(said)
 	m.network.init(t.TempDir(), nil)

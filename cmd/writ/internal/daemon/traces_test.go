@@ -12,7 +12,7 @@ import (
 	"writ/internal/tracing"
 )
 
-// A daemon ends without an error, whatever its collector does, and its log says that traces are missing.
+// A daemon ends without an error if its collector takes nothing or hangs, and its log says that traces are missing.
 func TestACollectorThatTakesNothingIsNoFailureOfADaemon(t *testing.T) {
 	t.Parallel() // the last traces are tried for some seconds
 	collector := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusServiceUnavailable) }))
