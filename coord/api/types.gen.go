@@ -996,7 +996,7 @@ type GetNodeLogParams struct {
 	// Source Only lines of this source, "runner", "boot", "kernel", or the name of a service
 	Source string `form:"source,omitempty" json:"source,omitempty,omitzero"`
 
-	// Level Only lines of this level and higher ones
+	// Level Only lines of this level and higher ones; without it, or if it is empty, of all levels
 	Level string `form:"level,omitempty" json:"level,omitempty,omitzero"`
 
 	// Since Only lines from then on, by the clock of the node
