@@ -23,6 +23,7 @@ type Run struct {
 	Project     ProjectID      `json:"project"`
 	ProjectName string         `json:"project_name"`
 	Deployment  string         `json:"deployment,omitempty"`
+	Revision    int            `json:"revision,omitempty"` // of the deployment, that the run makes; 0 until the datacenter accepted it
 	Signer      string         `json:"signer"`
 	Script      string         `json:"script"`
 	Payload     Digest         `json:"payload"`

@@ -62,12 +62,12 @@ func (c *Coordinator) deployments(ctx context.Context, filter ledger.ResourceFil
 	shown := api.DeploymentPage{Items: make([]api.Deployment, len(list.Items)), NextCursor: list.Next}
 	for i, d := range list.Items {
 		shown.Items[i] = api.Deployment{Datacenter: d.Datacenter, Project: d.Project, ProjectName: c.projectName(d.Project), Name: d.Name, Resources: d.Resources}
-		runs, err := c.Ledger.Runs(ctx, d.Runs(), ledger.Page{Limit: 1})
+		newest, revision, err := d.Newest(ctx, c.Ledger.Runs)
 		if err != nil {
 			return shown, err
 		}
-		if len(runs.Items) > 0 {
-			run := c.runView(runs.Items[0])
+		if shown.Items[i].Revision = revision; newest != nil {
+			run := c.runView(*newest)
 			shown.Items[i].Run = &run
 		}
 	}

@@ -6,6 +6,7 @@ import (
 
 	"writ"
 	"writ/coord/api"
+	"writ/identity"
 	"writ/identity/envelope"
 	"writ/ledger"
 	"writ/supervisor/link"
@@ -48,6 +49,15 @@ func (c *Coordinator) LogLines(ctx context.Context, id writ.RunID, after, max in
 		after = some[len(some)-1].Ordinal
 	}
 	return lines, nil
+}
+
+// Certificate returns the certificate that signed a submission, nil if a plain key did.
+func (c *Coordinator) Certificate(ctx context.Context, signed []byte) (*identity.Certificate, error) {
+	roster, err := c.rosters.newest(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	return roster.CertificateOf(signed)
 }
 
 // Output returns the output of a run that has ended, as its datacenter has signed it; nil if there is none. The copy of a run has no other

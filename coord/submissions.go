@@ -32,12 +32,10 @@ func (c *Coordinator) Submit(ctx context.Context, signed []byte, remote string) 
 			Script: v.Payload.Script.Name, Received: c.Now(), Expires: v.Payload.Expires,
 		},
 		ProjectName: v.Payload.ProjectName,
+		Deployment:  v.Payload.Deployment.Name,
 		Plan:        v.Payload.Plan,
 		Params:      v.Payload.Params,
 		Signed:      signed,
-	}
-	if v.Payload.Deployment != (identity.Deployment{}) {
-		in.Deployment = v.Payload.Deployment.String()
 	}
 	if full := c.quota.reserve(ctx, c, v.Signer, len(signed)); full != nil {
 		known, err := c.Ledger.Submission(ctx, v.Digest)
@@ -123,7 +121,11 @@ func (c *Coordinator) refused(ctx context.Context, log *slog.Logger, what string
 	code := writ.CodeOf(err)
 	c.metrics.refusals.WithLabelValues(what, string(code)).Inc()
 	if times, say := c.lines.Say(what+" "+string(code), time.Now()); say { // anybody may send as many as he likes
-		log.WarnContext(ctx, what+" refused", "code", code, "err", err, "times", times)
+		level := slog.LevelWarn
+		if code == writ.CodeLoginRequired { // the session ended, or did not begin: the answer asks for a login
+			level = slog.LevelInfo
+		}
+		log.Log(ctx, level, what+" refused", "code", code, "err", err, "times", times)
 	}
 }
 

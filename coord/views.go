@@ -24,7 +24,7 @@ func (c *Coordinator) runView(r ledger.Run) api.Run {
 
 func viewOf(r writ.Run, state api.RunState) api.Run {
 	return api.Run{
-		ID: r.ID, Datacenter: r.Datacenter, Project: r.Project, ProjectName: r.ProjectName, Deployment: r.Deployment,
+		ID: r.ID, Datacenter: r.Datacenter, Project: r.Project, ProjectName: r.ProjectName, Deployment: r.Deployment, Revision: r.Revision,
 		Signer: r.Signer, Script: r.Script, Payload: r.Payload, Plan: r.Plan, State: state, Reason: r.Reason, Failure: r.Failure, Decided: r.Decided,
 		Output: r.Output, Summary: r.Summary, Accepted: r.Accepted, Started: r.Started, Ended: r.Ended, Deadline: r.Deadline,
 	}

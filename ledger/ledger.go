@@ -347,6 +347,24 @@ type Deployment struct {
 	Resources  int // of it that the filter selects
 }
 
+// Newest returns the newest run of the deployment, nil if the ledger has forgotten all, and the newest revision that its datacenter accepted, 0 if
+// that is not known. They differ while a run waits, and after one was refused.
+func (d Deployment) Newest(ctx context.Context, runs func(context.Context, RunFilter, Page) (List[Run], error)) (newest *Run, revision int, err error) {
+	for _, limit := range []int{1, 20} { // nearly always the newest run is one of a revision
+		list, err := runs(ctx, d.Runs(), Page{Limit: limit})
+		if err != nil || len(list.Items) == 0 {
+			return nil, 0, err
+		}
+		for _, run := range list.Items {
+			if run.Revision > 0 {
+				return &list.Items[0], run.Revision, nil
+			}
+		}
+		newest = &list.Items[0]
+	}
+	return newest, 0, nil
+}
+
 // Runs selects the runs that make the deployment.
 func (d Deployment) Runs() RunFilter {
 	return RunFilter{Datacenter: d.Datacenter, Projects: []writ.ProjectID{d.Project}, Deployment: d.Name}

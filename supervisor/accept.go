@@ -214,16 +214,19 @@ func (s *Supervisor) row(ctx context.Context, id writ.RunID) (run *journal.Run, 
 
 func (s *Supervisor) newRun(v *identity.Verified) *journal.Run {
 	p := v.Payload
-	return &journal.Run{
+	run := &journal.Run{
 		Run: writ.Run{
 			ID: v.Run, Datacenter: s.Datacenter, Project: p.Project, ProjectName: p.ProjectName, Deployment: p.Deployment.Name,
 			Signer: v.Signer, Script: p.Script.Name, Payload: v.Digest, Plan: p.Plan, State: writ.RunAccepted,
 		},
-		Revision:       p.Deployment.Base + 1,
 		DatacenterName: s.roster.Load().Datacenter(s.Datacenter).Name, // the verifier has found it there
 		Engine:         p.Engine,
 		Destructive:    p.Destroys(), Targets: p.Targets, Allow: p.Allow, Signed: p.Created, Expires: p.Expires,
 	}
+	if run.Deployment != "" {
+		run.Revision = p.Deployment.Base + 1
+	}
+	return run
 }
 
 // nextRevision counts the revisions of a deployment. A script that was planned against another one than the newest is refused.

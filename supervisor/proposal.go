@@ -175,8 +175,8 @@ func hides(v any) bool {
 // proposalRun is a run as it would be, without an id.
 func proposalRun(p *writ.Proposal, calls []proposed, project string, revision int) *journal.Run {
 	run := &journal.Run{
-		Run:      writ.Run{Project: p.Project, ProjectName: project, Deployment: p.Deployment, State: writ.RunRunning},
-		Revision: revision + 1, Destructive: p.Destructive, Targets: p.Targets,
+		Run:         writ.Run{Project: p.Project, ProjectName: project, Deployment: p.Deployment, Revision: revision + 1, State: writ.RunRunning},
+		Destructive: p.Destructive, Targets: p.Targets,
 	}
 	for _, c := range calls {
 		run.Allow = append(run.Allow, c.Operation)

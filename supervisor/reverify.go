@@ -173,7 +173,7 @@ func differs(run *journal.Run, v *identity.Verified) string {
 	}{
 		{run.Datacenter == p.Datacenter, "its datacenter"},
 		{run.Project == p.Project && run.ProjectName == p.ProjectName, "its project"},
-		{run.Deployment == p.Deployment.Name && run.Revision == p.Deployment.Base+1, "its deployment"},
+		{run.Deployment == p.Deployment.Name && (run.Deployment == "" || run.Revision == p.Deployment.Base+1), "its deployment"},
 		{run.Signer == v.Signer, "its signer"},
 		{run.Script == p.Script.Name, "its script"},
 		{run.Plan == p.Plan, "its plan"},

@@ -62,7 +62,7 @@ func TestARunThatAnEarlierVersionAcceptedMayStillDestroy(t *testing.T) {
 				ID: writ.RunIDOf(digest), Datacenter: theDatacenter, Project: p.Project, ProjectName: p.ProjectName, Signer: p.Signer, Script: p.Script.Name,
 				Payload: digest, State: writ.RunAccepted, Accepted: s.clock.now(), Deadline: s.clock.now().Add(p.Deadline),
 			},
-			Revision: 1, DatacenterName: "home", Engine: p.Engine, Destructive: true, Allow: p.Allow, Signed: p.Created, Expires: p.Expires,
+			DatacenterName: "home", Engine: p.Engine, Destructive: true, Allow: p.Allow, Signed: p.Created, Expires: p.Expires,
 		}
 		if err := s.journal.Write(t.Context(), func(tx *journal.Tx) error {
 			_, err := tx.AddRun(run, 1, signed)

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -92,12 +93,21 @@ func deploymentTable(all []api.Deployment, datacenters map[writ.DatacenterID]str
 		column("PROJECT", func(d api.Deployment) string { return d.ProjectName }),
 		column("DATACENTER", func(d api.Deployment) string { return datacenters[d.Datacenter] }),
 		column("RESOURCES", func(d api.Deployment) string { return fmt.Sprint(d.Resources) }),
+		column("REVISION", func(d api.Deployment) string { return revision(d.Revision) }),
 		column("NEWEST RUN", func(d api.Deployment) string { return string(newestRun(d).ID) }),
 		column("STATE", func(d api.Deployment) string { return string(newestRun(d).State) }),
 		column("AGE", func(d api.Deployment) string { return age(newestRun(d).Created) }),
 		wide("SCRIPT", func(d api.Deployment) string { return newestRun(d).Script }),
 		wide("SIGNER", func(d api.Deployment) string { return newestRun(d).Signer }),
 	)
+}
+
+// revision shows that of a deployment, "" if the coordinator does not know it.
+func revision(n int) string {
+	if n == 0 {
+		return ""
+	}
+	return strconv.Itoa(n)
 }
 
 // newestRun is the newest run of a deployment, an empty one if the coordinator has forgotten all.
@@ -112,6 +122,9 @@ func deploymentText(d api.Deployment, datacenters map[writ.DatacenterID]string) 
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s of project %s owns %s in %s\n", terminal.Clean(d.Name), terminal.Clean(d.ProjectName), count(d.Resources, "resource"),
 		terminal.Clean(datacenters[d.Datacenter]))
+	if d.Revision > 0 {
+		fmt.Fprintf(&b, "  revision: %d\n", d.Revision)
+	}
 	if d.Run != nil {
 		fmt.Fprintf(&b, "  newest run: %s, %s, %s, signed by %s %s ago\n", d.Run.ID, d.Run.State, terminal.Clean(d.Run.Script),
 			terminal.Clean(d.Run.Signer), age(d.Run.Created))

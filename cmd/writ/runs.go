@@ -248,7 +248,7 @@ func runText(v shownRun, state, datacenter string, wideTable, values bool) strin
 		{Title: "script", Value: r.Script},
 		{Title: "datacenter", Value: datacenter},
 		{Title: "project", Value: r.ProjectName},
-		{Title: "deployment", Value: r.Deployment},
+		{Title: "deployment", Value: deploymentOf(r)},
 		{Title: "signer", Value: signedBy(r.Signer, v.Certificate)},
 		{Title: "plan", Value: planOf(r)},
 		{Title: "accepted", Value: clock(r.Accepted)},
@@ -287,6 +287,14 @@ func runText(v shownRun, state, datacenter string, wideTable, values bool) strin
 		text += "\noutput\n" + outputText(r.Output)
 	}
 	return text
+}
+
+// deploymentOf is the deployment that a run makes, with the revision if its datacenter has accepted it.
+func deploymentOf(r api.Run) string {
+	if r.Revision == 0 {
+		return r.Deployment
+	}
+	return fmt.Sprintf("%s, revision %d", r.Deployment, r.Revision)
 }
 
 // signedBy says who signed, and by which certificate if one did.

@@ -386,6 +386,9 @@ type Deployment struct {
 	// Resources how many it owns
 	Resources int `json:"resources"`
 
+	// Revision of its newest run that the datacenter accepted, as far as the coordinator still has one
+	Revision int `json:"revision,omitempty,omitzero"`
+
 	// Run its newest run, as far as the coordinator still has one
 	Run *Run `json:"run,omitempty"`
 }
@@ -812,6 +815,9 @@ type Run struct {
 
 	// Reason why it waits, in a sentence
 	Reason string `json:"reason,omitempty,omitzero"`
+
+	// Revision of the deployment, that the run makes; there is none until the datacenter accepted the run
+	Revision int `json:"revision,omitempty,omitzero"`
 
 	// Script file name of the script
 	Script  string    `json:"script"`

@@ -57,6 +57,8 @@ type LiveView interface {
 	Boots(ctx context.Context, only writ.DatacenterID, most int) ([]api.DatacenterBoots, error)
 	// Why says in a sentence each why runs wait, as the API does.
 	Why(ctx context.Context, runs ...ledger.Run) (map[writ.RunID]string, error)
+	// Certificate returns the certificate that signed a submission, nil if a plain key did.
+	Certificate(ctx context.Context, signed []byte) (*identity.Certificate, error)
 	// Output returns what a run has answered, as its datacenter has signed it, nil if it has not.
 	Output(ctx context.Context, run ledger.Run) (map[string]any, error)
 	// Secrets asks all datacenters, or only one, which secrets they have of some projects, or of all if none is given. One that cannot be asked has an

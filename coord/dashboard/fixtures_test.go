@@ -35,6 +35,9 @@ const (
 	bank = writ.ProjectID("0192f6c2-0000-7000-8000-0000000000c2")
 )
 
+// ci is the machine for which an authority makes certificates.
+const ci = "ci-release"
+
 // hang ends a wait that nothing will end.
 const hang = 30 * time.Second
 
@@ -154,6 +157,11 @@ func (w *fixture) because(run writ.RunID, why string) {
 		w.reasons = map[writ.RunID]string{}
 	}
 	w.reasons[run] = why
+}
+
+// Certificate stands for what a coordinator reads with its roster: whatever names a certificate is signed by this one.
+func (w *fixture) Certificate(context.Context, []byte) (*identity.Certificate, error) {
+	return &identity.Certificate{KeyID: "release-17", Serial: 17, Authority: "forge", Until: time.Unix(1_800_000_000, 0).UTC()}, nil
 }
 
 // Output stands for what a coordinator opens: here a summary is the output as JSON.
@@ -278,6 +286,9 @@ func (w *fixture) signs(in *ledger.Incoming, script string, params map[string]an
 		Project: in.Project, ProjectName: "web-shop", Signer: in.Signer, Created: now, Expires: now.Add(identity.DefaultValidity), Deadline: time.Hour,
 		Nonce: identity.NewNonce(), Engine: "tengo/2.17.0 api/1", Allow: []string{"volume.create", "machine.create"}, Targets: []string{"volume/web-*"}, MaxCalls: 20,
 		Params: params, Modules: modules, Script: identity.File{Name: in.Script, Text: []byte(script)},
+	}
+	if in.Signer == ci {
+		p.Format, p.Certificate = identity.FormatV3, writ.DigestOf([]byte("certificate"))
 	}
 	text, err := p.Text()
 	w.ok(err)

@@ -128,7 +128,7 @@ func queuesOf(datacenter writ.DatacenterID) string {
 func (r runRow) html() Node {
 	return Tr(key(r), Data("state", string(r.State)),
 		cell("st", "", stateTag(r.State)),
-		cell("sc", "", A(Href(runPageOf(r.ID)), opens(), Text(r.Script)), sub(deployment(r.Deployment)), r.failure()),
+		cell("sc", "", A(Href(runPageOf(r.ID)), opens(), Text(r.Script)), sub(r.Deployment), r.failure()),
 		cell("pr", "project", A(Class("soft"), Href(r.OfProject), projectText(r.ProjectName, r.Project))),
 		cell("si", "signer", A(Class("soft"), Href(r.OfSigner), Text(r.Signer))),
 		cell("dc", "datacenter", Text(r.DatacenterName)),

@@ -218,6 +218,7 @@ type deploymentRow struct {
 	ProjectName    string
 	DatacenterName string
 	Newest         *ledger.Run // nil if the ledger has forgotten all
+	Revision       int         // that the datacenter accepted last, 0 if it is not known
 	Why            string      // that run is on hold or waits, "" if it has ended
 	List           string      // address of the list of its resources
 	Runs           string      // and of its runs
@@ -239,10 +240,8 @@ func (d *Dashboard) deploymentRowOf(ctx context.Context, one ledger.Deployment, 
 		}
 	}
 	row.List = "/resources?" + same.Encode()
-	runs, err := d.Ledger.Runs(ctx, one.Runs(), ledger.Page{Limit: 1})
-	if err == nil && len(runs.Items) > 0 {
-		row.Newest = &runs.Items[0]
-	}
+	var err error
+	row.Newest, row.Revision, err = one.Newest(ctx, d.Ledger.Runs)
 	return row, err
 }
 

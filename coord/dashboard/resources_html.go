@@ -117,7 +117,7 @@ func (d deploymentsPage) html(p *page) Node {
 			H1(Text("Deployments")),
 			d.hiddenFilters(), d.chooseProject(), d.chooseDatacenter(),
 			apply(d.Filtered(), d.All)),
-		Table(Class("list deployments"), heads("Deployment", "Project", "Datacenter", "#Resources", "Newest run", "#Submitted"), TBody(p.part("deployments"))),
+		Table(Class("list deployments"), heads("Deployment", "Project", "Datacenter", "#Resources", "#Revision", "Newest run", "#Submitted"), TBody(p.part("deployments"))),
 		P(Class("empty"), Text("No deployment owns a resource. "), Code(Text("writ submit FILE --deployment NAME")), Text(" makes one.")),
 		Div(p.part("pager")))
 }
@@ -128,6 +128,7 @@ func (r deploymentRow) html() Node {
 		cell("pr", "project", Text(r.ProjectName)),
 		cell("dc", "datacenter", Text(r.DatacenterName)),
 		cell("n", "resources", A(Href(r.List), number(r.Resources))),
+		cell("rv n", "revision", When(r.Revision > 0, func() Node { return number(r.Revision) })),
 		r.newest())
 }
 

@@ -97,9 +97,10 @@ func (h runHead) facts() Node {
 	return Dl(Class("facts"),
 		fact("Run", copyable(string(h.ID))),
 		fact("Signer", Text(h.Signer)),
-		fact("Project", projectText(h.ProjectName, h.Project), With(h.Deployment, func(line string) Node {
-			return Group{Text(" · "), Span(Title(line), Text(deployment(line)))}
-		})),
+		fact("Project", projectText(h.ProjectName, h.Project)),
+		With(h.Deployment, func(name string) Node {
+			return fact("Deployment", Text(name), When(h.Revision > 0, func() Node { return sub("revision " + digits(h.Revision)) }))
+		}),
 		fact("Datacenter", Text(h.DatacenterName)),
 		fact("Submitted", age(h.Created)),
 		h.end(),
@@ -171,6 +172,7 @@ func (f signedFacts) rights() Node {
 		return Code(Text(list))
 	}
 	return Dl(Class("facts rights"),
+		With(f.Certificate, func(certificate string) Node { return fact("Signed by", Text(certificate)) }),
 		fact("May call", orNothing(f.Allow)),
 		fact("May destroy", orNothing(f.Targets)),
 		fact("At most", Text(plural(f.Calls, "call", "calls"))),

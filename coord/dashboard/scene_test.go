@@ -45,11 +45,11 @@ func numbered(name string, lines int) string {
 // failedRun stores a run that failed at its sixth call.
 func failedRun(w *fixture, n int, received time.Time) writ.Run {
 	run := w.submit(n, "shop.tengo", func(in *ledger.Incoming) {
-		in.Received, in.Deployment, in.Signer = received, "shop base 12", "ci-release"
+		in.Received, in.Deployment, in.Signer = received, "shop", ci
 		w.signs(in, numbered("shop", 58), map[string]any{"replicas": int64(3), "zone": "eu-west", "labels": []any{"gpu=h100", "tier=gold"}})
 	})
 	a := run.Accepted
-	run.State, run.Started, run.Ended = writ.RunFailed, a, a.Add(9400*time.Millisecond)
+	run.State, run.Started, run.Ended, run.Revision = writ.RunFailed, a, a.Add(9400*time.Millisecond), 13
 	run.Decided = []writ.Decision{{Decision: "resume", Signer: "alice", Reason: "there is a new node", Time: a.Add(8 * time.Second)}}
 	run.Failure = &writ.Failure{
 		Error:    writ.Error{Code: writ.CodeNoCapacity, Message: "no open node has 64 CPUs, 256 GiB of memory and the label gpu=h100", Hint: "the most free capacity is on ams1-n2: 22 CPUs, 180 GiB"},
@@ -76,11 +76,11 @@ func failedRun(w *fixture, n int, received time.Time) writ.Run {
 // runningRun stores a run that goes on.
 func runningRun(w *fixture, n int, received time.Time) writ.Run {
 	run := w.submit(n, "web.tengo", func(in *ledger.Incoming) {
-		in.Received, in.Deployment = received, "web base 3"
+		in.Received, in.Deployment = received, "web"
 		w.signs(in, numbered("web", 30), map[string]any{})
 	})
 	a := run.Accepted
-	run.State, run.Started = writ.RunRunning, a
+	run.State, run.Started, run.Revision = writ.RunRunning, a, 4
 	calls := []writ.Call{
 		call("image.fetch", "caddy-2.8", "ams1-n1", "directory", writ.CallSucceeded, a, moments{0, .04, .07, 3.1}),
 		call("volume.create", "site", "ams1-n3", "btrfs", writ.CallSucceeded, a, moments{0, .04, .2, .6}),
@@ -102,7 +102,7 @@ func fill(w *fixture) (failed, running writ.Run) {
 	w.t.Helper()
 	now := time.Now()
 	scripts := []string{"nightly.tengo", "web.tengo", "resize-db.tengo", "hello.tengo", "prune-images.tengo", "tenant-vpn.tengo"}
-	signers := []string{"alice", "ci-release", "bob", "ci-nightly"}
+	signers := []string{"alice", ci, "bob", "ci-nightly"}
 	for n := range 64 {
 		age := time.Duration(64-n)*3*time.Minute + 2*time.Minute
 		script := scripts[n%len(scripts)]
@@ -115,7 +115,7 @@ func fill(w *fixture) (failed, running writ.Run) {
 				in.Datacenter = gent
 			}
 			if script == "web.tengo" {
-				in.Deployment = "web base 2"
+				in.Deployment = "web"
 			}
 		})
 		run.State, run.Started, run.Ended = writ.RunSucceeded, run.Accepted, run.Accepted.Add(time.Duration(900+n*n*17%41000)*time.Millisecond)
@@ -140,7 +140,7 @@ func fill(w *fixture) (failed, running writ.Run) {
 	w.ok(w.ledger.Reject(w.t.Context(), refused.Payload, writ.SubmissionRefused, writ.Errorf(writ.CodeDestructiveDenied, "the script may delete volumes and bob has no binding that allows it")))
 	failed = failedRun(w, 71, now.Add(-75*time.Second))
 	w.submit(72, "edge-cache.tengo", func(in *ledger.Incoming) {
-		in.Received, in.Datacenter, in.Signer = now.Add(-48*time.Second), fra, "ci-release"
+		in.Received, in.Datacenter, in.Signer = now.Add(-48*time.Second), fra, ci
 	})
 	accepted := w.submit(73, "tenant-vpn.tengo", func(in *ledger.Incoming) { in.Received, in.Signer = now.Add(-9*time.Second), "bob" })
 	running = runningRun(w, 74, now.Add(-12*time.Second))
@@ -177,7 +177,7 @@ func (w *fixture) keepsSecrets() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.kept = []api.DatacenterSecrets{
-		{Datacenter: ams, Name: "ams1", Secrets: []writ.Secret{old, secret(shop, "db-password", 2, "ci-release"), secret(shop, "api-key", 1, "alice"), secret(bank, "canary-secret", 1, "eve")}},
+		{Datacenter: ams, Name: "ams1", Secrets: []writ.Secret{old, secret(shop, "db-password", 2, ci), secret(shop, "api-key", 1, "alice"), secret(bank, "canary-secret", 1, "eve")}},
 		{Datacenter: gent, Name: "gent2", Secrets: []writ.Secret{}},
 		{Datacenter: fra, Name: "fra1", Secrets: []writ.Secret{}, Error: writ.Errorf(writ.CodeDatacenterAway, "the datacenter fra1 is not connected")},
 	}

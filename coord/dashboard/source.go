@@ -35,12 +35,18 @@ const textsKept = 16
 // texts are signed texts that pages have shown last, by their digest.
 type texts struct {
 	mu   sync.Mutex
-	kept map[writ.Digest]*identity.Payload
+	kept map[writ.Digest]*signedText
+}
+
+// signedText is what was signed for a run, and by which certificate, nil if a plain key signed it or if that cannot be known.
+type signedText struct {
+	*identity.Payload
+	certificate *identity.Certificate
 }
 
 // signedText returns what was signed for a run, nil if the ledger does not have it: that of a refused submission is forgotten. The caller has
 // made sure that the reader may see the run.
-func (d *Dashboard) signedText(ctx context.Context, run ledger.Run) (*identity.Payload, error) {
+func (d *Dashboard) signedText(ctx context.Context, run ledger.Run) (*signedText, error) {
 	d.texts.mu.Lock()
 	known := d.texts.kept[run.Payload]
 	d.texts.mu.Unlock()
@@ -58,13 +64,19 @@ func (d *Dashboard) signedText(ctx context.Context, run ledger.Run) (*identity.P
 	if err != nil || read.Payload == nil || read.Digest != run.Payload {
 		return nil, nil // it is not what the run was made of, so there is nothing to show
 	}
+	text := &signedText{Payload: read.Payload}
+	if !text.Certificate.IsZero() {
+		if text.certificate, err = d.LiveView.Certificate(ctx, signed); err != nil {
+			return text, nil // the next look may know it
+		}
+	}
 	d.texts.mu.Lock()
 	defer d.texts.mu.Unlock()
 	if d.texts.kept == nil || len(d.texts.kept) >= textsKept {
-		d.texts.kept = map[writ.Digest]*identity.Payload{}
+		d.texts.kept = map[writ.Digest]*signedText{}
 	}
-	d.texts.kept[run.Payload] = read.Payload
-	return read.Payload, nil
+	d.texts.kept[run.Payload] = text
+	return text, nil
 }
 
 // value is a named value as people read it.
@@ -261,16 +273,21 @@ type signedFacts struct {
 	Targets string
 	Secrets string
 	Calls   int
+	// Certificate says which one signed, "" if a plain key did.
+	Certificate string
 }
 
 // Key of the only piece of its part.
 func (signedFacts) Key() string { return "signed" }
 
-func signedFactsOf(p *identity.Payload) signedFacts {
+func signedFactsOf(p *signedText) signedFacts {
 	if p == nil {
 		return signedFacts{}
 	}
 	f := signedFacts{Known: true, Params: valuesOf(p.Params), Allow: words(p.Allow), Targets: words(p.Targets), Secrets: words(p.Secrets), Calls: p.MaxCalls}
+	if p.certificate != nil {
+		f.Certificate = cut(p.certificate.String(), valueRunes)
+	}
 	if p.Destructive {
 		f.Targets = "everything (format v1)"
 	}
@@ -310,7 +327,7 @@ func (d *Dashboard) addSource(ctx context.Context, p *page, run ledger.Run) erro
 		if err != nil {
 			return err
 		}
-		rows = sourceRows(text, marksOf(run, open[run.ID]))
+		rows = sourceRows(text.Payload, marksOf(run, open[run.ID]))
 	}
 	add(p, part{id: "source", ofLedger: true}, rows...)
 	return nil

@@ -3,7 +3,6 @@ package dashboard
 import (
 	"fmt"
 	"strconv"
-	"strings"
 	"time"
 )
 
@@ -37,12 +36,6 @@ func millis(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000
 func short(id any) string {
 	text := fmt.Sprint(id)
 	return text[:min(8, len(text))]
-}
-
-// deployment is the name in the deployment line of a signed text, which also says on which revision it was planned.
-func deployment(line string) string {
-	name, _, _ := strings.Cut(line, " ")
-	return name
 }
 
 func plural(n int, one, many string) string {

@@ -95,7 +95,7 @@ func incoming(n int, datacenter writ.DatacenterID) ledger.Incoming {
 			Received: at(n), Expires: at(n + 900),
 		},
 		ProjectName: "web-shop",
-		Deployment:  "web base 0",
+		Deployment:  "web",
 		Signed:      fmt.Appendf(nil, "signed %d", n),
 	}
 }

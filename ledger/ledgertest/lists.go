@@ -107,7 +107,7 @@ func testFilters(t *testing.T, l ledger.Ledger) {
 		{"script", ledger.RunFilter{Script: "web.tengo"}, []int{4, 3, 2, 1}},
 		{"another script", ledger.RunFilter{Script: "web"}, nil},
 		{"deployment, of runs that wait too", ledger.RunFilter{Deployment: "web"}, []int{4, 3, 2, 1}},
-		{"another deployment", ledger.RunFilter{Deployment: "web base 0"}, nil},
+		{"another deployment", ledger.RunFilter{Deployment: "we"}, nil},
 		{"since", ledger.RunFilter{Since: at(3)}, []int{4, 3}},
 		{"since, of a project", ledger.RunFilter{Since: at(2), Projects: []writ.ProjectID{shop}}, []int{2}},
 		{"all of them at once", ledger.RunFilter{Script: "web.tengo", Deployment: "web", Since: at(2), States: []ledger.State{"running"}, Projects: []writ.ProjectID{shop}}, []int{2}},
@@ -519,10 +519,32 @@ func testDeployments(t *testing.T, l ledger.Ledger) {
 			t.Errorf("%+v: %v\n%s", tt.filter, err, diff)
 		}
 	}
+	accepted, waits := incoming(1, east), incoming(3, east)
+	for _, tt := range []struct {
+		now          string
+		happens      func()
+		newest       writ.RunID
+		wantRevision int
+	}{
+		{"nobody made it", func() {}, "", 0},
+		{"it waits", func() { add(t, l, accepted) }, accepted.Run, 0},
+		{"it is accepted", func() {
+			run := runOf(accepted, writ.RunRunning)
+			run.Revision = 7
+			store(t, l, east, events(int64(len(news)+1), writ.Event{Run: &run}))
+		}, accepted.Run, 7},
+		{"a newer one waits", func() { add(t, l, waits) }, waits.Run, 7},
+	} {
+		tt.happens()
+		newest, revision, err := web.Newest(ctx, l.Runs)
+		if err != nil || revision != tt.wantRevision || (newest == nil) != (tt.newest == "") || newest != nil && newest.ID != tt.newest {
+			t.Errorf("%s: revision %d of %+v, %v", tt.now, revision, newest, err)
+		}
+	}
 	node := writ.Node{ID: "n1", Name: "one", Admission: writ.AdmissionApproved}
 	other := writ.Node{ID: "n2", Name: "two", Admission: writ.AdmissionApproved}
 	third := writ.Node{ID: "n3", Name: "three", Admission: writ.AdmissionApproved}
-	store(t, l, east, events(int64(len(news)+1), writ.Event{Node: &node}, writ.Event{Node: &other}, writ.Event{Node: &third}))
+	store(t, l, east, events(int64(len(news)+2), writ.Event{Node: &node}, writ.Event{Node: &other}, writ.Event{Node: &third}))
 	list, err := l.Nodes(ctx, ledger.NodeFilter{Datacenter: east, Nodes: []writ.NodeID{"n2"}}, ledger.Page{})
 	if err != nil || len(list.Items) != 1 || list.Items[0].Name != "two" {
 		t.Errorf("one node: %+v, %v", list.Items, err)

@@ -30,7 +30,7 @@ func testSubmissionOnce(t *testing.T, l ledger.Ledger) {
 	}
 	run, err := l.Run(ctx, in.Run)
 	want := ledger.Run{
-		Run: writ.Run{ID: in.Run, Datacenter: east, Project: shop, ProjectName: "web-shop", Deployment: "web base 0",
+		Run: writ.Run{ID: in.Run, Datacenter: east, Project: shop, ProjectName: "web-shop", Deployment: "web",
 			Signer: "alice", Script: "web.tengo", Payload: in.Payload},
 		State: ledger.StateWaiting, Created: in.Received,
 	}

@@ -21,7 +21,7 @@ func addRun(ctx context.Context, tx *sqldb.Tx, run ledger.Run, journal, paramete
 		ON CONFLICT (id) DO NOTHING`,
 		string(run.ID), string(run.Datacenter), string(run.Project), run.ProjectName, run.Signer, string(run.State),
 		micros(run.Created), micros(run.Accepted), micros(run.Ended), encode(run.Run), journal,
-		selectable(run.Script), deploymentName(run.Run), failureCode(run.Run), wordsOf(run.Run), parameters))
+		selectable(run.Script), selectable(run.Deployment), failureCode(run.Run), wordsOf(run.Run), parameters))
 }
 
 // failureCode is the code with which a run ended, "" if it did not fail.
@@ -47,12 +47,6 @@ func keepFailedOperation(ctx context.Context, tx *sqldb.Tx, datacenter writ.Data
 		SET failed_operation = $1
 		WHERE id = $2 AND datacenter = $3 AND failure <> ''`, selectable(calls[0].Operation), string(run.ID), string(datacenter))
 	return err
-}
-
-// deploymentName is the name of the deployment that a run makes. While it waits, the copy says the revision too.
-func deploymentName(run writ.Run) string {
-	name, _, _ := strings.Cut(run.Deployment, " ")
-	return selectable(name)
 }
 
 // selectable is a name by which runs are selected, "" if a datacenter claims one that no payload can have: an index takes short texts only, and
@@ -85,7 +79,7 @@ func keepRun(ctx context.Context, tx *sqldb.Tx, datacenter writ.DatacenterID, jo
 		UPDATE runs
 		SET state = $1, accepted = $2, ended = $3, body = $4, journal = $5, script = $6, deployment = $7, failure = $8, failed_operation = '', words = $9
 		WHERE id = $10 AND datacenter = $11 AND (accepted = 0 OR $12)`,
-		string(run.State), micros(run.Accepted), micros(run.Ended), encode(run), journal, selectable(run.Script), deploymentName(run), failureCode(run), wordsOf(run),
+		string(run.State), micros(run.Accepted), micros(run.Ended), encode(run), journal, selectable(run.Script), selectable(run.Deployment), failureCode(run), wordsOf(run),
 		string(run.ID), string(datacenter), bool(w))
 	return err
 }

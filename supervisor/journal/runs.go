@@ -31,7 +31,6 @@ type Run struct {
 	Reopened  bool          `json:"reopened,omitempty"` // by a resume, and no pass has taken place since: nothing is sent until then
 	Idle      bool          `json:"idle,omitempty"`     // a pass would bring nothing new: only what comes in lets the run go on
 
-	Revision int `json:"revision,omitempty"` // of the deployment, that the run makes
 	// DatacenterName is what the roster said when the run was accepted: a script may read it, and must always read the same.
 	DatacenterName string `json:"datacenter_name"`
 

@@ -153,7 +153,7 @@ func signatory(r *identity.Roster, key *Key, now time.Time) (Signatory, error) {
 		return s, unknownKey(key)
 	}
 	if c := s.Certificate(r); c != nil && !now.Before(c.Until) {
-		return s, writ.Errorf(writ.CodeExpired, "the %s expired on %s", c, c.Until.Format(time.RFC3339)).WithHint("get a new one; nothing was signed")
+		return s, writ.Errorf(writ.CodeExpired, "the %s expired on %s", c, c.Until.Format(time.RFC3339)).WithHint("get a new one: what an expired certificate signs is refused")
 	}
 	return s, nil
 }
