@@ -7,6 +7,7 @@ import (
 	"crypto/rsa"
 	"encoding/pem"
 	"flag"
+	"fmt"
 	"io"
 	"os"
 	"os/exec"
@@ -73,6 +74,13 @@ func runScripts(t *testing.T, dir string) {
 			env.Setenv("XDG_CONFIG_HOME", filepath.Join(home, "config"))
 			env.Setenv("XDG_STATE_HOME", filepath.Join(home, "state"))
 			return os.Mkdir(home, 0o700)
+		},
+		Condition: func(named string) (bool, error) { // [tool:jq], where [exec:jq] would skip also where nothing may be skipped
+			tool, known := strings.CutPrefix(named, "tool:")
+			if !known {
+				return false, fmt.Errorf("there is no condition %s", named)
+			}
+			return testenv.Has(tool)
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"dev":     startDev,

@@ -33,8 +33,11 @@ const (
 // unpacked are the kinds of files that are unpacked.
 var unpacked = []byte{tar.TypeReg, tar.TypeSymlink, tar.TypeLink}
 
-// largest bounds a file of a package; the largest that are of use have some MiB.
-const largest = 256 << 20
+// Bounds of what a package unpacks to: few bytes can become very many.
+const (
+	largest = 256 << 20 // bytes of a file; the largest that are of use have some MiB
+	most    = 4 << 30   // bytes of all files; Debian's kernels and firmware have some hundred MiB
+)
 
 // Package is what a package says of itself, and which of its files were written.
 type Package struct {
@@ -99,7 +102,7 @@ func eachFile(in io.Reader, member, compression string, do func(header *tar.Head
 	if err != nil {
 		return fmt.Errorf("unpack %s: %w", member, err)
 	}
-	files := tar.NewReader(in)
+	files := tar.NewReader(&bounded{in, most})
 	for {
 		header, err := files.Next()
 		if err == io.EOF {
@@ -116,6 +119,20 @@ func eachFile(in io.Reader, member, compression string, do func(header *tar.Head
 			return fmt.Errorf("unpack %s: %w", name, err)
 		}
 	}
+}
+
+// bounded reads less than so many bytes, and fails where an io.LimitedReader seems to be at its end.
+type bounded struct {
+	from io.Reader
+	left int64
+}
+
+func (b *bounded) Read(p []byte) (int, error) {
+	n, err := b.from.Read(p)
+	if b.left -= int64(n); b.left <= 0 {
+		return 0, errors.New("it has more than any package that is of use")
+	}
+	return n, err
 }
 
 // readControl reads the fields of the file "control" that say which package it is.

@@ -156,3 +156,18 @@ func TestNoFileIsWrittenElsewhere(t *testing.T) {
 		t.Errorf("a page is unpacked: %v", err)
 	}
 }
+
+// A small package of one kind of byte would fill any disk.
+func TestAPackageOfVeryManyBytesIsRefused(t *testing.T) {
+	const size = 1 << 20
+	tar := tarOf(t, ".gz", func(*tar.Header) string { return strings.Repeat("x", size) }, &tar.Header{Name: "zeros", Mode: 0o644, Size: size, Typeflag: tar.TypeReg})
+	for left, wantErr := range map[int64]bool{2 * size: false, size: true} {
+		unpacked, err := gzip.NewReader(bytes.NewReader(tar))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.Copy(io.Discard, &bounded{unpacked, left}); (err != nil) != wantErr {
+			t.Errorf("%d bytes of at most %d: %v", size, left, err)
+		}
+	}
+}

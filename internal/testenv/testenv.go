@@ -86,6 +86,17 @@ func Need(t testing.TB, name string) string {
 	return path
 }
 
+// Has reports whether the machine has a tool of the table. With WRIT_TEST_REQUIRE=all it is an error if not, unless no package offers the tool. It is for
+// what is no test of its own.
+func Has(name string) (bool, error) {
+	switch _, verdict, text := look(name, os.Getenv(RequireVar) == "all"); verdict {
+	case fail:
+		return false, errors.New(text)
+	default:
+		return verdict == found, nil
+	}
+}
+
 // NeedKernel skips the test if the kernel lacks something, which err says. No package brings that, so the gate lists it among what was skipped.
 func NeedKernel(t testing.TB, what string, err error) {
 	t.Helper()

@@ -34,6 +34,16 @@ func TestMissingToolIsSkippedOrFailed(t *testing.T) {
 	}
 }
 
+func TestAMissingToolIsAnErrorWhereNothingMayBeSkipped(t *testing.T) {
+	t.Setenv("PATH", t.TempDir())
+	for require, wantErr := range map[string]bool{"": false, "all": true} {
+		t.Setenv(RequireVar, require)
+		if there, err := Has("ssh-keygen"); there || (err != nil) != wantErr {
+			t.Errorf("with %s=%q: %v, %v", RequireVar, require, there, err)
+		}
+	}
+}
+
 // ended notes how a test ends, and goes on.
 type ended struct {
 	testing.TB
