@@ -107,7 +107,7 @@ func within(first uint32, kinds uintptr, do func(process string) error) error {
 	defer runtime.UnlockOSThread()
 	numbers := []syscall.SysProcIDMap{{HostID: int(first), Size: Many}}
 	held, err := os.StartProcess("/proc/self/exe", []string{"writ-namespace"}, &os.ProcAttr{Sys: &syscall.SysProcAttr{
-		Cloneflags: unix.CLONE_NEWUSER | kinds, UidMappings: numbers, GidMappings: numbers, Ptrace: true, Pdeathsig: syscall.SIGKILL,
+		Cloneflags: unix.CLONE_NEWUSER | kinds, UidMappings: numbers, GidMappings: numbers, GidMappingsEnableSetgroups: true, Ptrace: true, Pdeathsig: syscall.SIGKILL,
 	}})
 	if err != nil {
 		return err

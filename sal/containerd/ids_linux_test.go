@@ -108,6 +108,10 @@ func TestRootInAContainerHasItsOwnUser(t *testing.T) {
 			if got := b.must("container.logs", "c", nil)["text"].(string); !strings.Contains(got, "named\n") {
 				t.Errorf("it wrote %q", got)
 			}
+			// Many servers begin as root and become another user, with the groups of that one.
+			if got := b.sh("c", "busybox su web -c 'id -u; grep Groups /proc/self/status'"); got != "33\nGroups:\t7 34 \n" {
+				t.Errorf("root becomes another user as %q", got)
+			}
 			for _, name := range []string{"b", "c"} {
 				b.must("container.delete", name, nil)
 			}

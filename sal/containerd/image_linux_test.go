@@ -215,8 +215,8 @@ func TestAContainerRunsAsItsImageSays(t *testing.T) {
 	image := testenv.BusyboxThatSays(t, map[string]any{"User": "web", "WorkingDir": "/tmp", "Entrypoint": []string{"env", "STARTED_BY=image"}})
 	b.driver.Images = fetched{sal.Image{Path: image.Path, Format: "oci", SHA256: image.SHA256, Bytes: image.Bytes}}
 	b.must("container.create", "web", map[string]any{"image": "busybox"})
-	const line = "id -u; id -g; pwd; echo $FROM_IMAGE; tr '\\0' '\\n' </proc/1/environ | grep STARTED_BY"
-	if got, want := b.sh("web", line), "33\n34\n/tmp\nyes\nSTARTED_BY=image\n"; got != want {
+	const line = "id -u; id -g; grep Groups /proc/1/status; pwd; echo $FROM_IMAGE; tr '\\0' '\\n' </proc/1/environ | grep STARTED_BY"
+	if got, want := b.sh("web", line), "33\n34\nGroups:\t7 34 \n/tmp\nyes\nSTARTED_BY=image\n"; got != want {
 		t.Errorf("it runs as %q, want %q", got, want)
 	}
 }
