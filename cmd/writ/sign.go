@@ -38,7 +38,7 @@ signature, and submit the result before it expires.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			text, err := a.payload(cmd.Context(), args[0], &o, func(c *client.Client, r *identity.Roster) (client.Signatory, error) {
 				if signer != "" {
-					return client.Signatory{Name: signer}, nil
+					return namedSigner(r, signer)
 				}
 				return c.Keys.Owner(r)
 			})
@@ -52,6 +52,19 @@ signature, and submit the result before it expires.`,
 	o.add(a, c)
 	c.Flags().StringVar(&signer, "signer", "", "your name in the roster; found by your key if not given")
 	return c
+}
+
+// namedSigner is somebody of the roster who signs with a plain key. Of a certificate a text says more than whose it is.
+func namedSigner(r *identity.Roster, name string) (client.Signatory, error) {
+	p := r.Principal(name)
+	if p == nil {
+		return client.Signatory{}, writ.Errorf(writ.CodeNotFound, "the roster has no %s", name).WithHint("`writ user list` shows whom it has")
+	}
+	if len(p.Keys) == 0 && client.MayHaveCertificate(r, name) {
+		return client.Signatory{}, writ.Errorf(writ.CodeUsage, "%s signs with certificates, and a text names the one that signs it", name).
+			WithHint("say --key FILE in place of --signer: the certificate beside that key is named")
+	}
+	return client.Signatory{Name: name}, nil
 }
 
 // payload makes the text to sign. who tells the signer.
