@@ -217,24 +217,18 @@ func (s *state) collectNodes(ctx context.Context, ch chan<- prometheus.Metric, d
 	for _, d := range datacenters {
 		names[d.ID] = d.Name
 	}
-	for page := (ledger.Page{Limit: ledger.MaxLimit}); ; {
-		list, err := s.c.Ledger.Nodes(ctx, ledger.NodeFilter{Admission: writ.AdmissionApproved}, page)
+	for n, err := range ledger.All(ctx, s.c.Ledger.Nodes, ledger.NodeFilter{Admission: writ.AdmissionApproved}) {
 		if err != nil {
 			return
 		}
-		for _, n := range list.Items {
-			ready := 0.0
-			if n.Liveness == writ.LivenessReady && n.Fault == "" {
-				ready = 1
-			}
-			ch <- prometheus.MustNewConstMetric(readyNode, prometheus.GaugeValue, ready, names[n.Datacenter], n.Name)
-			ch <- prometheus.MustNewConstMetric(mendedDesc, prometheus.CounterValue, float64(n.Mended), names[n.Datacenter], n.Name)
-			if n.Network != nil {
-				collectNode(ch, n.Network, names[n.Datacenter], n.Name)
-			}
+		ready := 0.0
+		if n.Liveness == writ.LivenessReady && n.Fault == "" {
+			ready = 1
 		}
-		if page.Cursor = list.Next; page.Cursor == "" {
-			return
+		ch <- prometheus.MustNewConstMetric(readyNode, prometheus.GaugeValue, ready, names[n.Datacenter], n.Name)
+		ch <- prometheus.MustNewConstMetric(mendedDesc, prometheus.CounterValue, float64(n.Mended), names[n.Datacenter], n.Name)
+		if n.Network != nil {
+			collectNode(ch, n.Network, names[n.Datacenter], n.Name)
 		}
 	}
 }

@@ -70,22 +70,18 @@ func (c *Coordinator) illNodes(ctx context.Context, calls map[writ.RunID][]writ.
 	slices.Sort(asked)
 	asked = slices.Compact(asked)
 	ill := map[writ.DatacenterID]map[writ.NodeID]string{}
-	page := ledger.Page{Limit: ledger.MaxLimit}
-	for len(asked) > 0 {
-		list, err := c.Ledger.Nodes(ctx, ledger.NodeFilter{Nodes: asked}, page)
+	if len(asked) == 0 { // or all nodes would be meant
+		return ill, nil
+	}
+	for n, err := range ledger.All(ctx, c.Ledger.Nodes, ledger.NodeFilter{Nodes: asked}) {
 		if err != nil {
 			return nil, err
 		}
-		for _, n := range list.Items {
-			if why := whyIll(n); why != "" {
-				if ill[n.Datacenter] == nil {
-					ill[n.Datacenter] = map[writ.NodeID]string{}
-				}
-				ill[n.Datacenter][n.ID] = why
+		if why := whyIll(n); why != "" {
+			if ill[n.Datacenter] == nil {
+				ill[n.Datacenter] = map[writ.NodeID]string{}
 			}
-		}
-		if page.Cursor = list.Next; page.Cursor == "" {
-			break
+			ill[n.Datacenter][n.ID] = why
 		}
 	}
 	return ill, nil

@@ -7,6 +7,7 @@ package ledger
 import (
 	"context"
 	"fmt"
+	"iter"
 	"slices"
 	"time"
 
@@ -260,6 +261,28 @@ type Page struct {
 type List[T any] struct {
 	Items []T
 	Next  string // the cursor of the next page, "" if this is the last
+}
+
+// All yields what a filter selects, page after page. It ends with an error of the list, if there is one.
+func All[F, T any](ctx context.Context, list func(context.Context, F, Page) (List[T], error), filter F) iter.Seq2[T, error] {
+	return func(yield func(T, error) bool) {
+		for page := (Page{Limit: MaxLimit}); ; {
+			some, err := list(ctx, filter, page)
+			if err != nil {
+				var none T
+				yield(none, err)
+				return
+			}
+			for _, item := range some.Items {
+				if !yield(item, nil) {
+					return
+				}
+			}
+			if page.Cursor = some.Next; page.Cursor == "" {
+				return
+			}
+		}
+	}
 }
 
 // RunCounts says of each project how many of its runs are in each state; what has no runs has no entry.

@@ -192,18 +192,14 @@ func (d *Dashboard) nodesNamed(ctx context.Context, only writ.DatacenterID, name
 	known := map[namedNode]writ.Node{}
 	slices.Sort(names)
 	filter := ledger.NodeFilter{Datacenter: only, Admission: writ.AdmissionApproved, Names: slices.Compact(names)}
-	page := ledger.Page{Limit: ledger.MaxLimit}
-	for len(filter.Names) > 0 {
-		list, err := d.Ledger.Nodes(ctx, filter, page)
+	if len(filter.Names) == 0 { // or all nodes would be meant
+		return known, nil
+	}
+	for n, err := range ledger.All(ctx, d.Ledger.Nodes, filter) {
 		if err != nil {
 			return nil, err
 		}
-		for _, n := range list.Items {
-			known[namedNode{n.Datacenter, n.Name}] = n
-		}
-		if page.Cursor = list.Next; page.Cursor == "" {
-			break
-		}
+		known[namedNode{n.Datacenter, n.Name}] = n
 	}
 	return known, nil
 }

@@ -22,11 +22,14 @@ func (d *Dashboard) queuesPage(ctx context.Context, r *http.Request, _ bool) (*p
 	if err != nil {
 		return nil, err
 	}
-	nodes, err := d.Ledger.Nodes(ctx, ledger.NodeFilter{Datacenter: only}, ledger.Page{Limit: ledger.MaxLimit})
-	if err != nil {
-		return nil, err
+	nodes := map[queueKey]writ.Node{}
+	for n, err := range ledger.All(ctx, d.Ledger.Nodes, ledger.NodeFilter{Datacenter: only}) {
+		if err != nil {
+			return nil, err
+		}
+		nodes[queueKey{n.Datacenter, n.ID}] = n
 	}
-	rows, left := d.queueRows(now, only, nodes.Items, d.Reader(ctx))
+	rows, left := d.queueRows(now, only, nodes, d.Reader(ctx))
 	p := &page{Title: "Queues", Nav: "queues", body: queueList{listPage{Filter: ledger.ResourceFilter{Datacenter: only}, Datacenters: now.datacenters}}}
 	add(p, part{id: "total"}, queuesLeft{left})
 	add(p, part{id: "queues"}, rows...)
@@ -53,11 +56,7 @@ type queueRow struct {
 // trouble reports whether calls wait that nobody takes.
 func (r queueRow) trouble() bool { return r.Help != "" }
 
-func (d *Dashboard) queueRows(now *moment, only writ.DatacenterID, nodes []writ.Node, reader Reader) (rows []queueRow, left int) {
-	known := map[queueKey]writ.Node{}
-	for _, n := range nodes {
-		known[queueKey{n.Datacenter, n.ID}] = n
-	}
+func (d *Dashboard) queueRows(now *moment, only writ.DatacenterID, nodes map[queueKey]writ.Node, reader Reader) (rows []queueRow, left int) {
 	for _, dc := range now.queues {
 		if only != "" && dc.Datacenter != only {
 			continue
@@ -72,7 +71,7 @@ func (d *Dashboard) queueRows(now *moment, only writ.DatacenterID, nodes []writ.
 			row := queueRow{queue: queue{QueueDepth: q, Datacenter: dc.Datacenter, Name: dc.Name}, Chart: d.past.chart(key, now.at)}
 			if q.Node == "" {
 				row.unplaced()
-			} else if n, ok := known[key]; ok {
+			} else if n, ok := nodes[key]; ok {
 				row.of(nodeRowOf(n, now), now.datacenter(dc.Datacenter), reader)
 			}
 			rows = append(rows, row)

@@ -120,10 +120,14 @@ func TestManyQueuesFitIntoAPage(t *testing.T) {
 	t.Parallel()
 	w := open(t)
 	var many []writ.QueueDepth
+	var nodes []writ.Event
 	for n := range 700 {
 		name := fmt.Sprintf("node-%03d", n)
 		many = append(many, writ.QueueDepth{Node: writ.NodeID(name), NodeName: name, Running: n % 7, Queued: n})
+		nodes = append(nodes, writ.Event{Node: &writ.Node{ID: writ.NodeID(name), Datacenter: ams, Name: name, Admission: writ.AdmissionApproved, Liveness: writ.LivenessReady}})
 	}
+	nodes[699].Node.Liveness = writ.LivenessLost // more nodes come before it than one list may have
+	w.store(ams, nodes...)
 	for s := range 60 {
 		for i := range many {
 			many[i].Queued = (i*7 + s*s*13) % 900
@@ -132,7 +136,7 @@ func TestManyQueuesFitIntoAPage(t *testing.T) {
 		w.board.Sample(t.Context(), time.Now().Add(time.Duration(s-60)*15*time.Second))
 	}
 	body := w.page("/queues")
-	wants(t, body, "660 queues with fewer calls are left out")
+	wants(t, body, "660 queues with fewer calls are left out", "writ node show node-699 --dc ams1")
 	if len(body) > 100_000 {
 		t.Errorf("the page has %d bytes", len(body))
 	}
