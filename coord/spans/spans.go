@@ -36,15 +36,13 @@ func (r *Recorder) Run(ctx context.Context) error {
 	var after int64
 	for begun := false; ctx.Err() == nil; {
 		news := r.News() // first: what comes meanwhile is found the next time
-		var err error
-		if !begun {
-			_, after, err = r.Ledger.EventRange(ctx)
-			begun = err == nil
-		}
-		if begun {
+		_, newest, err := r.Ledger.EventRange(ctx)
+		if err == nil && begun {
 			after, err = r.readOn(ctx, after)
 		}
-		if err != nil && ctx.Err() == nil {
+		if err == nil {
+			after, begun = max(after, newest), true // or all others behind the last one would be looked at again each time
+		} else if ctx.Err() == nil {
 			r.Log.WarnContext(ctx, "read the events for traces; trying again", "err", err, "retry_in", retry)
 			_ = sleep.For(ctx, retry) // the loop sees that it ended
 			continue

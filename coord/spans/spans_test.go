@@ -3,6 +3,7 @@ package spans
 import (
 	"context"
 	"log/slog"
+	"sync"
 	"testing"
 	"time"
 
@@ -50,14 +51,14 @@ func TestARunIsATraceOfItsParts(t *testing.T) {
 
 	got, news := make(chan tracing.Span, 20), make(chan struct{}, 1)
 	ctx, stop := context.WithCancel(t.Context())
-	begun := make(chan struct{})
+	watch := &watched{events: store, begun: make(chan struct{}), after: make(chan int64, 20)}
 	r := &Recorder{
-		Ledger: watched{store, begun}, News: func() <-chan struct{} { return news }, Record: func(s tracing.Span) { got <- s },
+		Ledger: watch, News: func() <-chan struct{} { return news }, Record: func(s tracing.Span) { got <- s },
 		DatacenterName: func(writ.DatacenterID) string { return "vienna" }, Log: slog.New(slog.DiscardHandler),
 	}
 	ended := make(chan error)
 	go func() { ended <- r.Run(ctx) }()
-	<-begun
+	<-watch.begun
 	if _, _, err := store.AddSubmission(t.Context(), ledger.Incoming{
 		Submission: writ.Submission{Payload: payload, Run: run, Datacenter: vienna, Project: "p1", Signer: "alice", Script: "web.tengo", Received: at(0), Expires: at(99)},
 		Signed:     []byte("signed"),
@@ -104,6 +105,20 @@ func TestARunIsATraceOfItsParts(t *testing.T) {
 			t.Errorf("%s: %s", want.Name, diff)
 		}
 	}
+
+	// What is of no run is passed over once.
+	<-watch.after
+	happens(writ.Event{Node: &writ.Node{ID: "n1", Datacenter: vienna, Name: "n1"}})
+	_, newest, err := store.EventRange(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []int64{newest - 1, newest} {
+		news <- struct{}{}
+		if after := <-watch.after; after != want {
+			t.Errorf("it reads the events after %d, of %d", after, newest)
+		}
+	}
 	stop()
 	if err := <-ended; err != nil || len(got) != 0 {
 		t.Errorf("%v, and %d more", err, len(got))
@@ -112,13 +127,20 @@ func TestARunIsATraceOfItsParts(t *testing.T) {
 
 type events = ledger.Events
 
-// watched is a ledger that says when it was asked where to begin.
+// watched is a ledger that says when it was asked where to begin, and after which events it was asked for more.
 type watched struct {
 	events
+	once  sync.Once
 	begun chan struct{}
+	after chan int64
 }
 
-func (w watched) EventRange(ctx context.Context) (oldest, newest int64, err error) {
-	defer close(w.begun)
+func (w *watched) EventRange(ctx context.Context) (oldest, newest int64, err error) {
+	defer w.once.Do(func() { close(w.begun) })
 	return w.events.EventRange(ctx)
+}
+
+func (w *watched) Events(ctx context.Context, after int64, filter ledger.EventFilter, max int) ([]ledger.Event, error) {
+	w.after <- after
+	return w.events.Events(ctx, after, filter, max)
 }
