@@ -298,6 +298,7 @@ var (
 			})
 			return err == nil && m.Admission() == writ.AdmissionApproved
 		})
+		w.insist("node", "remove", name, "--dc", supervisor) // nothing runs there, and a journal from a backup would wait for its word
 	}
 	rotated = func(w *cluster) { w.insist("pki", "rotate", "--dc", supervisor) }
 	held    = func(w *cluster) {
