@@ -78,7 +78,7 @@ type moment struct {
 func (v *Verifier) submission(signed []byte, m moment) (*Verified, error) {
 	text, who, err := v.authenticate(ScriptNamespace, signed, m)
 	if err != nil {
-		return nil, err
+		return nil, v.orTooOld(signed, err)
 	}
 	p, err := ParsePayload(text)
 	if err != nil {
@@ -361,6 +361,24 @@ func nameOf(p *Principal) string {
 	return p.Name
 }
 
+// orTooOld returns why nobody is known who signed a submission: it may be somebody of a newer roster, which it names. That it is not proved who says so
+// does no harm: a verifier gets the roster from elsewhere, and verifies again.
+func (v *Verifier) orTooOld(signed []byte, unknown error) error {
+	if writ.CodeOf(unknown) != writ.CodeSignerUnknown {
+		return unknown
+	}
+	read, err := ReadSubmission(signed)
+	if err != nil || read.Payload == nil || read.Payload.Roster <= v.Roster.Version {
+		return unknown
+	}
+	return v.tooOld(read.Payload.Roster)
+}
+
+func (v *Verifier) tooOld(roster int) error {
+	return writ.Errorf(writ.CodeRosterTooOld, "the signer knows version %d of the roster, this verifier version %d", roster, v.Roster.Version).
+		WithHint("hand the newer roster in here too, or wait until it has come")
+}
+
 // addressed checks that a text is meant for this verifier, and that the verifier is fit to verify it.
 func (v *Verifier) addressed(cluster writ.ClusterID, datacenter writ.DatacenterID, roster int, digest writ.Digest, who identified, m moment) error {
 	if cluster != v.Roster.Cluster {
@@ -381,8 +399,7 @@ func (v *Verifier) addressed(cluster writ.ClusterID, datacenter writ.DatacenterI
 			WithHint("sign it again for another one, or wait until a root operator enables it")
 	}
 	if v.Roster.Version < roster {
-		return writ.Errorf(writ.CodeRosterTooOld, "the signer knows version %d of the roster, this verifier version %d", roster, v.Roster.Version).
-			WithHint("hand the newer roster in here too, or wait until it has come")
+		return v.tooOld(roster)
 	}
 	if err := v.Roster.checkSeen(roster, digest); err != nil {
 		if v.Forked != nil {
