@@ -18,7 +18,10 @@ const (
 	MaxCertificateLife = 24 * time.Hour
 
 	minCertificateLife = time.Minute
-	maxKeyIDs          = 32 // patterns of one principal
+	// backdated is how much longer it may be: what makes certificates sets their beginning back, for clocks that are behind. ssh-keygen does so by
+	// up to 118 s, step-ca by 60 s, Vault by 30 s.
+	backdated = 2 * time.Minute
+	maxKeyIDs = 32 // patterns of one principal
 )
 
 // Authority is a key whose OpenSSH user certificates stand for CI principals. It is for nothing else: no principal has the same key, and neither

@@ -97,6 +97,12 @@ func certificateOf(cert *ssh.Certificate, a *Authority) *Certificate {
 	return &Certificate{KeyID: cert.KeyId, Serial: cert.Serial, Authority: a.Name, Until: time.Unix(int64(cert.ValidBefore), 0).UTC()}
 }
 
+// CertificateCounts returns why nothing that a certificate signs now would be accepted, nil if it would.
+func (r *Roster) CertificateCounts(cert *ssh.Certificate, now time.Time) error {
+	_, err := r.certified(cert, moment{at: now, now: now})
+	return err
+}
+
 // certified checks everything of a certificate but for whom it stands, and returns the authority that made it.
 func (r *Roster) certified(cert *ssh.Certificate, m moment) (*Authority, error) {
 	a := r.authorityOf(cert)
@@ -120,7 +126,7 @@ func (r *Roster) certified(cert *ssh.Certificate, m moment) (*Authority, error) 
 		return nil, badCertificate("the certificate names no principal")
 	case !validKeyID(cert.KeyId):
 		return nil, badCertificate("the certificate has no key id of 1 to %d bytes that can be shown", maxKeyID)
-	case cert.ValidBefore-cert.ValidAfter > uint64(life/time.Second): // huge also if the one is before the other
+	case cert.ValidBefore-cert.ValidAfter > uint64((life+backdated)/time.Second): // huge also if the one is before the other
 		return nil, badCertificate("the certificate is valid for more than %s, which is what the authority %s may make", formatDuration(life), a.Name)
 	case m.at.Unix() < int64(cert.ValidAfter):
 		return nil, writ.Errorf(writ.CodeNotYetValid, "the certificate is not valid yet").WithHint("set the clock of the machine that made it")

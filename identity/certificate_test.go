@@ -85,7 +85,7 @@ func TestCertificatesAreHeldToTheirAuthority(t *testing.T) {
 		want   writ.Code
 		says   string
 	}{
-		"valid for too long":    {change: func(c *ssh.Certificate) { c.ValidBefore = c.ValidAfter + 20*60 + 1 }, want: writ.CodeSignerUnknown, says: "20m"},
+		"valid for too long":    {change: func(c *ssh.Certificate) { c.ValidBefore = c.ValidAfter + 22*60 + 1 }, want: writ.CodeSignerUnknown, says: "20m"},
 		"another repository":    {change: func(c *ssh.Certificate) { c.KeyId = "repo:acme/shop-evil:1" }, want: writ.CodeSignerUnknown, says: "repo:acme/shop-evil:1"},
 		"a principal with star": {change: func(c *ssh.Certificate) { c.ValidPrincipals = []string{"*"} }, want: writ.CodeSignerUnknown},
 		"no key id":             {change: func(c *ssh.Certificate) { c.KeyId = "" }, roster: func(r *Roster) { r.Authorities[0].KeyIDs = nil }, want: writ.CodeSignerUnknown},

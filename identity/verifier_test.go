@@ -145,7 +145,7 @@ func TestVerifierRefusesSubmission(t *testing.T) {
 			s.p.Signer = "alice"
 		}, writ.CodeSignerUnknown},
 		"long cert": {func(s *scene) {
-			ci(s, "forge", func(c *ssh.Certificate) { c.ValidBefore = c.ValidAfter + 24*3600 + 1 })
+			ci(s, "forge", func(c *ssh.Certificate) { c.ValidBefore = c.ValidAfter + 24*3600 + 120 + 1 })
 		}, writ.CodeSignerUnknown},
 		"eternal cert": {func(s *scene) {
 			ci(s, "forge", func(c *ssh.Certificate) { c.ValidAfter, c.ValidBefore = 0, ssh.CertTimeInfinity })

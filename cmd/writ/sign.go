@@ -40,7 +40,11 @@ signature, and submit the result before it expires.`,
 				if signer != "" {
 					return namedSigner(r, signer)
 				}
-				return c.Keys.Owner(r)
+				by, err := c.Keys.Owner(r)
+				if err != nil {
+					return by, err
+				}
+				return by, by.Counts(r, time.Now())
 			})
 			if err != nil {
 				return err

@@ -2,6 +2,7 @@ package main
 
 import (
 	"slices"
+	"time"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/crypto/ssh"
@@ -36,6 +37,9 @@ a certificate it names its key id, its authority and its end.`,
 			by, err := c.Keys.Owner(roster)
 			if err != nil {
 				return err
+			}
+			if err := by.Counts(roster, time.Now()); err != nil {
+				a.Warn("nothing that the certificate signs is accepted: %v", err)
 			}
 			users := usersOf(roster)
 			u := users[slices.IndexFunc(users, func(u userView) bool { return u.Name == by.Name })]

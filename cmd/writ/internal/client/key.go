@@ -152,10 +152,19 @@ func signatory(r *identity.Roster, key *Key, now time.Time) (Signatory, error) {
 	if s.Name == "" {
 		return s, unknownKey(key)
 	}
-	if c := s.Certificate(r); c != nil && !now.Before(c.Until) {
-		return s, writ.Errorf(writ.CodeExpired, "the %s expired on %s", c, c.Until.Format(time.RFC3339)).WithHint("get a new one: what an expired certificate signs is refused")
+	return s, s.Counts(r, now)
+}
+
+// Counts returns why nothing that is signed now would be accepted, nil if it would as far as a certificate is concerned.
+func (s Signatory) Counts(r *identity.Roster, now time.Time) error {
+	cert, ok := s.Key.(*ssh.Certificate)
+	if !ok {
+		return nil
 	}
-	return s, nil
+	if c := s.Certificate(r); c != nil && !now.Before(c.Until) {
+		return writ.Errorf(writ.CodeExpired, "the %s expired on %s", c, c.Until.Format(time.RFC3339)).WithHint("get a new one: what an expired certificate signs is refused")
+	}
+	return r.CertificateCounts(cert, now)
 }
 
 // Certificate returns the certificate that signs, nil for a plain key.
