@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -60,6 +61,41 @@ func (a *app) datacenterListCommand() *cobra.Command {
 				wide("ID", func(d api.Datacenter) string { return string(d.ID) }),
 			), "the roster names no datacenter: `writ dc add` adds the first")
 		},
+	}
+}
+
+// datacentersNamed are all datacenters of the roster, or the one of a name or id.
+func datacentersNamed(roster *identity.Roster, name string) ([]identity.Datacenter, error) {
+	if name == "" {
+		return roster.Datacenters, nil
+	}
+	only, err := client.Datacenter(roster, name)
+	if err != nil {
+		return nil, err
+	}
+	return []identity.Datacenter{*only}, nil
+}
+
+// eachDatacenter asks all of these at the same time.
+func eachDatacenter(all []identity.Datacenter, ask func(i int, d *identity.Datacenter)) {
+	var asking sync.WaitGroup
+	for i := range all {
+		asking.Go(func() { ask(i, &all[i]) })
+	}
+	asking.Wait()
+}
+
+// unanswered says why a list that datacenters sign has nothing of one of them. It returns the reason if the coordinator shows what is not signed: the
+// command ends with that.
+func (a *app) unanswered(datacenter string, why *writ.Error) error {
+	switch {
+	case why == nil:
+		return nil
+	case why.Code == writ.CodeUnverified:
+		return why
+	default:
+		a.Warn("%s cannot be asked: %v", datacenter, why)
+		return nil
 	}
 }
 

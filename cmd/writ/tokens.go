@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -152,13 +151,7 @@ supervisor has not signed, it lists none and says so.`,
 			names := map[writ.DatacenterID]string{}
 			for _, d := range list.Items {
 				names[d.Datacenter] = d.Name
-				switch {
-				case d.Error == nil:
-				case d.Error.Code == writ.CodeUnverified:
-					untrue = d.Error
-				default:
-					a.Warn("%s cannot be asked: %v", d.Name, d.Error)
-				}
+				untrue = cmp.Or(a.unanswered(d.Name, d.Error), untrue)
 				tokens = append(tokens, d.Tokens...)
 			}
 			err = a.printList(terminal.List(list, tokens, func(t writ.JoinToken) string { return t.ID },
@@ -184,27 +177,18 @@ func (a *app) signedTokens(ctx context.Context, datacenter string) (list api.Tok
 	if err != nil {
 		return list, err
 	}
-	asked := roster.Datacenters
-	if datacenter != "" {
-		only, err := client.Datacenter(roster, datacenter)
-		if err != nil {
-			return list, err
-		}
-		asked = []identity.Datacenter{*only}
+	asked, err := datacentersNamed(roster, datacenter)
+	if err != nil {
+		return list, err
 	}
 	list.Items = make([]api.DatacenterTokens, len(asked))
-	var asking sync.WaitGroup
-	for i := range asked {
-		asking.Go(func() {
-			d := &asked[i]
-			tokens, err := c.Tokens(ctx, roster, d)
-			list.Items[i] = api.DatacenterTokens{Datacenter: d.ID, Name: d.Name, Tokens: tokens, Error: writ.AsError(err)}
-			if err != nil {
-				list.Items[i].Tokens = []writ.JoinToken{}
-			}
-		})
-	}
-	asking.Wait()
+	eachDatacenter(asked, func(i int, d *identity.Datacenter) {
+		tokens, err := c.Tokens(ctx, roster, d)
+		list.Items[i] = api.DatacenterTokens{Datacenter: d.ID, Name: d.Name, Tokens: tokens, Error: writ.AsError(err)}
+		if err != nil {
+			list.Items[i].Tokens = []writ.JoinToken{}
+		}
+	})
 	return list, nil
 }
 
