@@ -61,6 +61,7 @@ var access = map[string]scope{
 	"GET /v1/datacenters/{datacenter}/nodes/{node}/standing": forEverything,
 	"GET /v1/datacenters/{datacenter}/nodes/{node}/log":      forSchedulers,
 	"GET /v1/datacenters/{datacenter}/tokens/standing":       forEverything,
+	"GET /v1/datacenters/{datacenter}/holds/standing":        forReaders,
 	"GET /v1/projects":                                       forReaders,
 	"GET /v1/nodes":                                          forEverything,
 	"GET /v1/queues":                                         forEverything,

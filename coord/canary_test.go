@@ -95,7 +95,7 @@ func (s *supervisor) tellHidden(ctx context.Context, verb link.Verb, params json
 		return []writ.LogLine{{Ordinal: 1, Text: "canary-log"}}, nil
 	case verb == link.VerbValues:
 		return link.RunValues{Run: writ.Run{ID: someRun, State: writ.RunFailed, Output: map[string]any{"canary": "output"}}, Calls: []link.CallValues{{Call: writ.Call{Run: someRun, Seq: 1, State: writ.CallFailed}, Args: map[string]any{"canary": "argument"}}}}, nil
-	case verb == link.VerbStanding, verb == link.VerbNodeStanding, verb == link.VerbTokenStanding:
+	case verb == link.VerbStanding, verb == link.VerbNodeStanding, verb == link.VerbTokenStanding, verb == link.VerbHoldStanding && (strings.Contains(string(params), string(blog)) || strings.Contains(string(params), `"*"`)):
 		return link.StandingAnswer{Proof: []byte("canary")}, nil
 	case verb == link.VerbPlan && strings.Contains(string(params), string(blog)):
 		return writ.Preview{Reason: "canary-preview"}, nil
@@ -168,7 +168,8 @@ func TestAReaderLearnsNothingOfAnotherProject(t *testing.T) {
 		cursors = append(cursors, page.Next)
 	}
 	queries := []url.Values{{}, {"limit": {"1"}}, {"limit": {"0"}}, {"limit": {"-1"}}, {"after": {"0"}}, {"after": {"1"}}, {"after": {"999999"}}, {"after": {"-5"}}, {"month": {time.Now().Format("2006-01")}}, {"month": {"x"}},
-		{"topics": {"run,call,log,node,resource"}}, {"nonce": {strings.Repeat("0", 2*writ.ClientNonce)}}, {"admission": {"pending"}}}
+		{"topics": {"run,call,log,node,resource"}}, {"nonce": {strings.Repeat("0", 2*writ.ClientNonce)}}, {"admission": {"pending"}},
+		{"nonce": {strings.Repeat("0", 2*writ.ClientNonce)}, "project": {string(blog)}}, {"nonce": {strings.Repeat("0", 2*writ.ClientNonce)}, "project": {"*"}}}
 	for name, values := range map[string][]string{
 		"project": {string(blog), "web-blog", "web-shop", "no-such", ""}, "deployment": {"canary-deployment"}, "name": {"canary-deployment"}, "node": {"canary-node"}, "signer": {"sam-canary", "alice"},
 		"kind": {"volume"}, "datacenter": {"vienna", "graz", "canary-dc", string(graz)}, "state": {"failed", "waiting", "running", "succeeded", "x"}, "cursor": cursors, "q": {"canary"},

@@ -6,6 +6,7 @@ import (
 
 	"writ"
 	"writ/coord/api"
+	"writ/identity"
 	"writ/supervisor/link"
 )
 
@@ -21,6 +22,37 @@ func (h handlers) ListHolds(ctx context.Context, r api.ListHoldsRequestObject) (
 		all[i].Holds = slices.DeleteFunc(all[i].Holds, func(d api.Hold) bool { return d.Project != "" && !who.reads(d.Project) })
 	}
 	return api.ListHolds200JSONResponse{Items: all}, err
+}
+
+// GetHoldStanding asks a datacenter what is on hold there. What it signs passes through as it is, so nothing is asked for that the reader may not see.
+func (h handlers) GetHoldStanding(ctx context.Context, r api.GetHoldStandingRequestObject) (api.GetHoldStandingResponseObject, error) {
+	nonce, err := nonceOf(r.Params.Nonce)
+	if err != nil {
+		return nil, err
+	}
+	if err := mayRead(viewerFrom(ctx), r.Params.Project); err != nil {
+		return nil, err
+	}
+	id, err := h.datacenter(ctx, r.Datacenter)
+	if err != nil {
+		return nil, err
+	}
+	answer, err := ask[link.StandingAnswer](ctx, h.c, id, link.VerbHoldStanding, link.StandingOfHolds{Projects: r.Params.Project, Nonce: nonce})
+	return api.GetHoldStanding200JSONResponse{Proof: answer.Proof}, err
+}
+
+// mayRead refuses a list of projects if a reader may not see all of them.
+func mayRead(who *viewer, projects []writ.ProjectID) error {
+	for _, p := range projects {
+		switch {
+		case who.reads(p):
+		case p == identity.AllProjects:
+			return writ.Errorf(writ.CodeRoleMissing, "the list is of all projects, and you may read some of them").WithHint("name these")
+		default:
+			return noProject(string(p))
+		}
+	}
+	return nil
 }
 
 // Holds asks datacenters what is on hold there, all of them or one. Those of earlier versions have nothing on hold.

@@ -3,6 +3,10 @@ package coord
 import (
 	"context"
 	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
 	"testing"
 
 	"writ"
@@ -26,5 +30,73 @@ func TestAnEarlierSupervisorHoldsNothing(t *testing.T) {
 	list, err := api.Answer[api.HoldList](p.client.ListHolds(t.Context(), &api.ListHoldsParams{Datacenter: string(vienna)}))
 	if err != nil || len(list.Items) != 1 || list.Items[0].Error != nil || len(list.Items[0].Holds) != 0 {
 		t.Errorf("%+v, %v", list, err)
+	}
+}
+
+// The list that a datacenter signs passes through as it is. So a reader may ask only for projects that he may see, and only who may see all for all.
+func TestASignedListOfHoldsIsOfProjectsThatItsReaderMaySee(t *testing.T) {
+	p, _ := startReading(t)
+	nonce := strings.Repeat("07", writ.ClientNonce)
+	ask := func(who, datacenter, nonce string, projects ...string) string {
+		t.Helper()
+		query := url.Values{"nonce": {nonce}}
+		if len(projects) > 0 {
+			query.Set("project", strings.Join(projects, ","))
+		}
+		return p.answer(p.token(who), http.MethodGet, "/v1/datacenters/"+datacenter+"/holds/standing?"+query.Encode(), "")
+	}
+	for _, tt := range []struct {
+		who, datacenter, nonce string
+		projects               []string
+		want                   string
+	}{
+		{"carol", "vienna", nonce, nil, "200"},
+		{"carol", "vienna", nonce, []string{string(shop)}, "200"},
+		{"carol", "vienna", nonce, []string{string(shop), string(blog)}, absent},
+		{"carol", "vienna", nonce, []string{"web-shop"}, absent},
+		{"carol", "vienna", nonce, []string{"*"}, noRole},
+		{"bob", "vienna", nonce, []string{"*"}, "200"},
+		{"bob", "vienna", nonce, []string{string(shop), string(blog)}, "200"},
+		{"carol", "vienna", "07", nil, "400 BAD_REQUEST"},
+		{"carol", "atlantis", nonce, nil, "404 DATACENTER_UNKNOWN"},
+		{"carol", "graz", nonce, nil, "503 DATACENTER_UNAVAILABLE"},
+	} {
+		if got := ask(tt.who, tt.datacenter, tt.nonce, tt.projects...); got != tt.want {
+			t.Errorf("%s asks %s for %v: %s, want %s", tt.who, tt.datacenter, tt.projects, got, tt.want)
+		}
+	}
+}
+
+// What is asked of a datacenter names the client's nonce and projects. A supervisor of an earlier version is asked nothing.
+func TestADatacenterIsAskedForHoldsWithTheNonceOfTheClient(t *testing.T) {
+	p := start(t, nil)
+	s := connect(p, vienna, func(s *supervisor) {
+		hello, handle := s.dialer.Hello, s.handle
+		s.dialer.Hello = func() link.Hello {
+			h := hello()
+			h.Verbs = append(h.Verbs, link.VerbHoldStanding)
+			return h
+		}
+		s.dialer.Handle = func(ctx context.Context, verb link.Verb, params json.RawMessage, progress func(stage, detail string)) (any, error) {
+			if verb != link.VerbHoldStanding {
+				return handle(ctx, verb, params, progress)
+			}
+			var asked link.StandingOfHolds
+			err := link.Decode(params, &asked)
+			return link.StandingAnswer{Proof: fmt.Appendf(nil, "%s %x", asked.Projects, asked.Nonce)}, err
+		}
+	})
+	nonce := strings.Repeat("07", writ.ClientNonce)
+	ask := func() ([]byte, error) {
+		answer, err := api.Answer[api.HoldStanding](p.client.GetHoldStanding(t.Context(), "vienna", &api.GetHoldStandingParams{Nonce: nonce, Project: []writ.ProjectID{shop, blog}}))
+		return answer.Proof, err
+	}
+	if proof, err := ask(); err != nil || string(proof) != fmt.Sprintf("[%s %s] %s", shop, blog, nonce) {
+		t.Errorf("%q, %v", proof, err)
+	}
+	s.leave()
+	connect(p, vienna, nil)
+	if _, err := ask(); writ.CodeOf(err) != writ.CodeVerbUnsupported {
+		t.Errorf("an older supervisor: %v", err)
 	}
 }

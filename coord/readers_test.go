@@ -92,7 +92,7 @@ func (s *supervisor) tellAll(ctx context.Context, verb link.Verb, params json.Ra
 		}, nil
 	case link.VerbAdopted:
 		return link.AdoptedAnswer{Proof: []byte("adopted")}, nil
-	case link.VerbStanding, link.VerbNodeStanding, link.VerbTokenStanding:
+	case link.VerbStanding, link.VerbNodeStanding, link.VerbTokenStanding, link.VerbHoldStanding:
 		return link.StandingAnswer{Proof: []byte("it stands")}, nil
 	case link.VerbNodeLog:
 		return link.NodeLog{Lines: []link.NodeLine{}}, nil
@@ -230,6 +230,9 @@ var readRights = map[string]row{
 	"GET /v1/datacenters":      {noLogin, noRole, "200", "200", "200"},
 	"GET /v1/roster/adoptions": {noLogin, noRole, "200", "200", "200"},
 
+	// Of the projects that the question names.
+	"GET /v1/datacenters/{datacenter}/holds/standing": {noLogin, noRole, "200", absent, "200"},
+
 	// Of all projects together.
 	"GET /v1/datacenters/{datacenter}/nodes/{node}/standing": {noLogin, noRole, noRole, noRole, "200"},
 	"GET /v1/datacenters/{datacenter}/tokens/standing":       {noLogin, noRole, noRole, noRole, "200"},
@@ -329,6 +332,8 @@ func addressOf(route string, sub writ.Submission) (method, path string) {
 	case "/v1/roster/adoptions", "/v1/runs/" + string(sub.Run) + "/standing", "/v1/datacenters/vienna/nodes/{node}/standing",
 		"/v1/datacenters/vienna/tokens/standing":
 		path += "?nonce=" + strings.Repeat("0", 2*writ.ClientNonce)
+	case "/v1/datacenters/vienna/holds/standing":
+		path += "?nonce=" + strings.Repeat("0", 2*writ.ClientNonce) + "&project=" + string(shop)
 	}
 	return method, path
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"writ"
@@ -16,7 +17,7 @@ import (
 )
 
 // What is answered about a signed text passes through a coordinator, which nobody needs to believe: the supervisor signs what a statement did,
-// why a text was refused, which roster is in force, and how a run, a node or the join tokens stand. An answer is signed once, in the transaction that decides, and kept with the record.
+// why a text was refused, which roster is in force, how a run, a node or the join tokens stand, and what is on hold. An answer is signed once, in the transaction that decides, and kept with the record.
 //
 // A text that was refused stays refused. Otherwise a coordinator could hand a text in when it must be refused, show the proof of that, and have
 // the same text accepted later. For the same reason only texts that have an author are answered so: whoever joins somebody's text with a
@@ -223,6 +224,21 @@ func (s *Supervisor) standingOfTokens(ctx context.Context, nonce []byte) (link.S
 		})
 	}
 	proof, err := envelope.Sign(envelope.TokenStanding, s.Key, stands)
+	return link.StandingAnswer{Proof: proof}, err
+}
+
+// standingOfHolds signs what is on hold, for a client that gave a nonce. Who may see the projects that are asked for, the coordinator knows.
+func (s *Supervisor) standingOfHolds(p link.StandingOfHolds) (link.StandingAnswer, error) {
+	if err := checkNonce(p.Nonce); err != nil {
+		return link.StandingAnswer{}, err
+	}
+	holds := s.listHolds()
+	if !slices.Contains(p.Projects, identity.AllProjects) {
+		holds = slices.DeleteFunc(holds, func(h link.Hold) bool { return h.Project != "" && !slices.Contains(p.Projects, h.Project) })
+	}
+	proof, err := envelope.Sign(envelope.HoldStanding, s.Key, link.HoldStanding{
+		Cluster: s.Pin, Datacenter: s.Datacenter, Projects: p.Projects, Holds: holds, Nonce: p.Nonce, Time: s.Now().UnixMilli(),
+	})
 	return link.StandingAnswer{Proof: proof}, err
 }
 

@@ -113,6 +113,53 @@ func TestTheTokensOfADatacenterAreSignedForEachReader(t *testing.T) {
 	})
 }
 
+// A reader gets what is on hold of the projects that were asked for, and of what belongs to none. The answer names these projects.
+func TestTheHoldsOfADatacenterAreSignedForEachReader(t *testing.T) {
+	inSim(t, func(t *testing.T, s *sim) {
+		nonce := bytes.Repeat([]byte{7}, writ.ClientNonce)
+		list := func(projects ...writ.ProjectID) link.HoldStanding {
+			t.Helper()
+			answer, err := s.Ask(t.Context(), link.VerbHoldStanding, link.StandingOfHolds{Projects: projects, Nonce: nonce})
+			if err != nil {
+				t.Fatal(err)
+			}
+			records, _, err := envelope.Open[link.HoldStanding](envelope.HoldStanding, answer.(link.StandingAnswer).Proof, envelope.Only(s.key.Public().(ed25519.PublicKey)))
+			if err != nil || len(records) != 1 {
+				t.Fatalf("the proof holds %d lists: %v", len(records), err)
+			}
+			return records[0]
+		}
+		if none := list(identity.AllProjects); len(none.Holds) != 0 {
+			t.Errorf("nothing is on hold, and it is signed that %+v are", none.Holds)
+		}
+		for _, work := range []string{allWork, volumeWork, shopsWork, websWork} {
+			s.decideFor(work, identity.DecisionHold, "the disks fail")
+		}
+		const wiki = writ.ProjectID("0192f6c2-0000-7000-8000-0000000000cf")
+		for _, tt := range []struct {
+			projects []writ.ProjectID
+			want     int
+		}{{nil, 2}, {[]writ.ProjectID{wiki}, 2}, {[]writ.ProjectID{wiki, theProject}, 4}, {[]writ.ProjectID{identity.AllProjects}, 4}} {
+			got := list(tt.projects...)
+			if len(got.Holds) != tt.want || got.Time == 0 {
+				t.Errorf("of %v are signed %+v, want %d", tt.projects, got, tt.want)
+			}
+			for _, h := range got.Holds {
+				if last := h.Decided[0]; !h.Held || last.Signer != "alice" || last.Reason != "the disks fail" || tt.want == 2 && h.Project != "" {
+					t.Errorf("of %v is signed %+v", tt.projects, h)
+				}
+			}
+			want := link.HoldStanding{Cluster: s.Pin, Datacenter: theDatacenter, Projects: tt.projects, Holds: got.Holds, Nonce: nonce, Time: got.Time}
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Error(diff)
+			}
+		}
+		if answer, err := s.Ask(t.Context(), link.VerbHoldStanding, link.StandingOfHolds{Nonce: []byte("short")}); writ.CodeOf(err) != writ.CodeBadRequest {
+			t.Errorf("a short nonce: %+v, %v", answer, err)
+		}
+	})
+}
+
 // wantRefused hands a submission in, wants it refused with a proof about it, and returns the proof.
 func (s *sim) wantRefused(signed []byte, want writ.Code) []byte {
 	s.t.Helper()

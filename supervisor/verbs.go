@@ -89,6 +89,12 @@ func (s *Supervisor) handle(ctx context.Context, verb link.Verb, params json.Raw
 			return nil, err
 		}
 		return s.standingOfTokens(ctx, p.Nonce)
+	case link.VerbHoldStanding:
+		p, err := decode[link.StandingOfHolds](params)
+		if err != nil {
+			return nil, err
+		}
+		return s.standingOfHolds(p)
 	case link.VerbPlan:
 		p, err := decode[link.Plan](params)
 		if err != nil {

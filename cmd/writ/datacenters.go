@@ -46,7 +46,11 @@ func (a *app) datacenterListCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			held := heldIn(cmd.Context(), c)
+			roster, err := a.roster(cmd.Context(), c)
+			if err != nil { // a person looks here also when something is wrong with the roster
+				a.Warn("what is on hold is not known: %v", err)
+			}
+			held := heldIn(cmd.Context(), c, roster)
 			return a.printList(terminal.List(list, list.Items, func(d api.Datacenter) string { return d.Name },
 				column("DATACENTER", func(d api.Datacenter) string { return d.Name }),
 				column("REGION", func(d api.Datacenter) string { return d.Region }),

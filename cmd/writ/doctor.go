@@ -162,7 +162,7 @@ func (a *app) examine(ctx context.Context, data string) []finding {
 		var f finding
 		roster, f = examineRoster(ctx, c)
 		found = append(append(found, f), examineRoles(roster, time.Now())...)
-		found = append(found, examineDatacenters(ctx, c)...)
+		found = append(found, examineDatacenters(ctx, c, roster)...)
 	}
 	found = append(found, a.examineKey(c, roster), examineEvaluator(ctx), examineData(data))
 	for _, t := range tools {
@@ -239,7 +239,7 @@ func readiness(r *http.Response) (ready api.Readiness, err error) {
 }
 
 // examineDatacenters looks how each datacenter is, as far as the coordinator knows.
-func examineDatacenters(ctx context.Context, c *client.Client) []finding {
+func examineDatacenters(ctx context.Context, c *client.Client, roster *identity.Roster) []finding {
 	ctx, stop := context.WithTimeout(ctx, doctorPatience)
 	defer stop()
 	list, err := api.Answer[api.DatacenterList](c.API.ListDatacenters(ctx))
@@ -247,7 +247,7 @@ func examineDatacenters(ctx context.Context, c *client.Client) []finding {
 		return nil // the coordinator has a finding of its own
 	}
 	var found []finding
-	held := heldIn(ctx, c)
+	held := heldIn(ctx, c, roster)
 	for _, d := range list.Items {
 		f := finding{Check: "datacenter " + d.Name, State: healthy, Detail: "connected for " + age(d.Connected)}
 		if what := held[d.ID]; what != "" {

@@ -327,9 +327,12 @@ func (r *redirected) lie(name string, pair [2]string) func(string, any) any {
 			})
 			return answer
 		}
-	case "holds ahead", "holds behind": // of a hold that is there, or of one that is not
+	case "holds ahead", "holds behind": // of a hold that is there, or of one that is not; the supervisor is said to sign neither
 		by := map[string]int64{"holds ahead": 1, "holds behind": -1}[name]
 		return func(path string, answer any) any {
+			if strings.HasSuffix(path, "/holds/standing") {
+				return unsupported(nil)
+			}
 			if path == "/v1/holds" {
 				each(answer, func(o map[string]any) {
 					if list, is := o["holds"].([]any); is && len(list) == 0 {

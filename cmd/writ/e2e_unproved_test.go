@@ -106,6 +106,8 @@ func (r *redirected) unproved(t *testing.T, l *liar) {
 	lied("tokens without a proof", at(standings, stripped), list...)
 	wants("an older supervisor", at(standings, unsupported), 0, "take the id from the token itself", list...)
 
+	in.unheld(lied, wants)
+
 	in.Script("fine.tengo", "x := 1\n")
 	fine := string(in.Submit("fine.tengo"))
 	wants("an honest end", nil, 0, "succeeded", "run", "watch", fine)
@@ -230,6 +232,43 @@ func (r *redirected) unproved(t *testing.T, l *liar) {
 // unsupported is what a coordinator says of a supervisor that signs no answer to a question.
 func unsupported(map[string]any) any {
 	return api.Problem{Type: "urn:writ:code:VERB_UNSUPPORTED", Title: "x", Status: 501, Code: writ.CodeVerbUnsupported, Detail: "x", RequestID: "1"}
+}
+
+// unheld lets a coordinator hide what is on hold, and make it up. A person believes what the supervisor has signed now, and the others see that it has not.
+func (r *redirected) unheld(lied func(string, func(string, any) any, ...string), wants func(string, func(string, any) any, int, string, ...string)) {
+	r.T.Helper()
+	const datacenters, what = "/v1/datacenters/", "the disks fail"
+	var free, held map[string]any
+	list, hold, release := []string{"hold", "list"}, []string{"hold", "--operation", "herodb", "--reason", what}, []string{"release", "--operation", "herodb"}
+	wants("an honest list of holds", at(datacenters, func(o map[string]any) any { free = o; return o }), 0, "", list...)
+	r.again(writ.ExitDone, hold...)
+	hidden := at("/v1/holds", func(o map[string]any) any {
+		each(o, func(o map[string]any) {
+			if o["holds"] != nil {
+				o["holds"] = []any{}
+			}
+		})
+		return o
+	})
+	wants("a hold that the unsigned list hides", hidden, 0, what, list...)
+	wants("a hold that the unsigned list hides", hidden, 0, "alice has held", hold...)
+	wants("an honest list of holds", at(datacenters, func(o map[string]any) any { held = o; return o }), 0, what, list...)
+	lied("holds from before", at(datacenters, func(map[string]any) any { return free }), list...)
+	lied("holds without a proof", at(datacenters, stripped), list...)
+	lied("holds from before", at(datacenters, func(map[string]any) any { return free }), release...)
+	wants("holds from before", at(datacenters, func(o map[string]any) any {
+		if o["proof"] != nil {
+			return free
+		}
+		return o
+	}), 0, "what is on hold is not known", "dc", "list")
+	wants("a datacenter that is away", at(datacenters, func(map[string]any) any {
+		return api.Problem{Type: "urn:writ:code:DATACENTER_UNAVAILABLE", Title: "x", Status: 503, Code: writ.CodeDatacenterAway, Detail: "not connected", RequestID: "1"}
+	}), 0, "east cannot be asked", list...)
+	wants("an older supervisor", at(datacenters, unsupported), 0, "does not sign what is on hold: upgrade it", list...)
+	wants("an older supervisor", at(datacenters, unsupported), 0, "is the coordinator's word", hold...)
+	r.again(writ.ExitDone, release...)
+	lied("a hold that was released", at(datacenters, func(map[string]any) any { return held }), list...)
 }
 
 // undrained lets a coordinator say that a node is drained. Who waits for that is told so only if the supervisor has signed it now.

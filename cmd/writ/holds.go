@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -118,7 +119,7 @@ func (a *app) decideScope(ctx context.Context, flags scopeFlags, decision string
 	if err != nil {
 		return err
 	}
-	holds, err := c.Holds(ctx, dc.ID)
+	holds, err := a.holdsOver(ctx, c, roster, dc, scope)
 	if err != nil {
 		return err
 	}
@@ -129,6 +130,21 @@ func (a *app) decideScope(ctx context.Context, flags scopeFlags, decision string
 		a.Note("%s", heldText(over.Last(), over.Text()))
 	}
 	return a.decide(ctx, c, statement)
+}
+
+// holdsOver are the decisions of a datacenter about a scope, and about those that it is part of. It asks for no more than these, so that neither what
+// others have on hold nor how many they are keeps a person from deciding.
+func (a *app) holdsOver(ctx context.Context, c *client.Client, roster *identity.Roster, dc *identity.Datacenter, scope identity.Scope) (identity.Holds, error) {
+	var projects []writ.ProjectID
+	if scope.Project != "" {
+		projects = append(projects, scope.Project)
+	}
+	holds, err := c.Holds(ctx, roster, dc, projects)
+	if writ.CodeOf(err) == writ.CodeVerbUnsupported {
+		a.Warn("what is on hold in %s is the coordinator's word: %v", dc.Name, err)
+		holds, err = c.ListedHolds(ctx, dc)
+	}
+	return client.HoldsOf(holds), err
 }
 
 // scope is what the flags name. The project of the context counts for a deployment only: otherwise a person would hold a project who meant all.
@@ -168,27 +184,29 @@ func heldText(d writ.Decision, what string) string {
 func (a *app) holdListCommand() *cobra.Command {
 	var datacenter string
 	c := &cobra.Command{
-		Use:     "list",
-		Short:   "List what is on hold, who holds it and why",
+		Use:   "list",
+		Short: "List what is on hold, who holds it and why",
+		Long: `Lists what is on hold in each datacenter as its supervisor has signed it now. You see what is about the projects that you may read, and what is about none.
+
+Of a datacenter that does not answer, or whose coordinator shows what its supervisor has not signed, it lists nothing and says so.`,
 		Example: "  writ hold list\n  writ hold list --dc dc1 -o json",
 		Args:    exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, err := a.client()
+			c, roster, err := a.cluster(cmd.Context())
 			if err != nil {
 				return err
 			}
-			list, err := api.Answer[api.HoldList](c.API.ListHolds(cmd.Context(), &api.ListHoldsParams{Datacenter: datacenter}))
+			list, err := signedHolds(cmd.Context(), c, roster, datacenter)
 			if err != nil {
 				return err
 			}
 			var rows []heldRow
+			var untrue error
 			for _, d := range list.Items {
-				if d.Error != nil {
-					a.Warn("%s cannot be asked: %v", d.Name, d.Error)
-				}
+				untrue = cmp.Or(a.unanswered(d.Name, d.Error), untrue)
 				rows = append(rows, heldRows(d)...)
 			}
-			return a.printList(terminal.List(list, rows, func(h heldRow) string { return h.what },
+			err = a.printList(terminal.List(list, rows, func(h heldRow) string { return h.what },
 				column("DATACENTER", func(h heldRow) string { return h.datacenter }),
 				column("WHAT", func(h heldRow) string { return h.what }),
 				column("STATE", func(h heldRow) string { return h.state }),
@@ -199,6 +217,7 @@ func (a *app) holdListCommand() *cobra.Command {
 				wide("REVISION", func(h heldRow) string { return fmt.Sprint(h.revision) }),
 				wide("BY OPERATOR", func(h heldRow) string { return yesNo(h.byOperator) }),
 			), unlessSelected(cmd, "nothing is known to be on hold: `writ hold` stops work from starting"))
+			return cmp.Or(err, untrue)
 		},
 	}
 	c.Flags().StringVar(&datacenter, "dc", "", "only those of this datacenter")
@@ -206,11 +225,36 @@ func (a *app) holdListCommand() *cobra.Command {
 	return c
 }
 
-// heldIn says in a sentence what is on hold in each datacenter that answers, for lists of datacenters.
-func heldIn(ctx context.Context, c *client.Client) map[writ.DatacenterID]string {
-	list, err := api.Answer[api.HoldList](c.API.ListHolds(ctx, &api.ListHoldsParams{}))
+// signedHolds asks each datacenter, or the one of a name or id, what is on hold there.
+func signedHolds(ctx context.Context, c *client.Client, roster *identity.Roster, datacenter string) (list api.HoldList, err error) {
+	asked, err := datacentersNamed(roster, datacenter)
 	if err != nil {
-		return nil // an earlier coordinator knows no holds, and what else is wrong the list itself says
+		return list, err
+	}
+	projects, err := c.Reads(roster)
+	if err != nil {
+		return list, err
+	}
+	list.Items = make([]api.DatacenterHolds, len(asked))
+	eachDatacenter(asked, func(i int, d *identity.Datacenter) {
+		holds, err := c.Holds(ctx, roster, d, projects)
+		list.Items[i] = api.DatacenterHolds{Datacenter: d.ID, Name: d.Name, Holds: holds, Error: writ.AsError(err)}
+		if err != nil {
+			list.Items[i].Holds = []api.Hold{}
+		}
+	})
+	return list, nil
+}
+
+// heldIn says in a sentence what is on hold in each datacenter, for lists of datacenters. It says so of one that has not signed it, unless that is
+// away, which the list says itself. Without a roster nothing is known.
+func heldIn(ctx context.Context, c *client.Client, roster *identity.Roster) map[writ.DatacenterID]string {
+	if roster == nil {
+		return nil
+	}
+	list, err := signedHolds(ctx, c, roster, "")
+	if err != nil {
+		return nil // who may read nothing is told so by the list
 	}
 	held := make(map[writ.DatacenterID]string)
 	for _, d := range list.Items {
@@ -221,7 +265,10 @@ func heldIn(ctx context.Context, c *client.Client) map[writ.DatacenterID]string 
 				parts++
 			}
 		}
-		switch whole := all.Of(identity.Scope{}); {
+		whole := all.Of(identity.Scope{})
+		switch {
+		case d.Error != nil && d.Error.Code != writ.CodeDatacenterAway:
+			held[d.Datacenter] = "what is on hold is not known: " + d.Error.Message
 		case whole != nil && whole.Held:
 			held[d.Datacenter] = "is on hold: " + heldText(whole.Last(), "it")
 		case parts > 0:

@@ -160,6 +160,14 @@ type ClientInterface interface {
 	// Corresponds with POST /v1/datacenters/registrations (the `Register` operationId).
 	Register(ctx context.Context, body RegisterJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
+	// GetHoldStanding Ask the datacenter what is on hold there
+	//
+	// The answer names the nonce and the projects, and is signed by the supervisor: who decides whether work may start looks here. It lists what is
+	// about these projects and what is about none.
+	//
+	// Corresponds with GET /v1/datacenters/{datacenter}/holds/standing (the `GetHoldStanding` operationId).
+	GetHoldStanding(ctx context.Context, datacenter DatacenterPath, params *GetHoldStandingParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
 	// GetNodeLog Ask a node for lines of its log
 	//
 	// Lines are the node's own words, without a signature. Of a node that does not answer there are the warnings that it told last, with the reason as
@@ -612,6 +620,24 @@ func (c *Client) RegisterWithBody(ctx context.Context, contentType string, body 
 // Corresponds with POST /v1/datacenters/registrations (the `Register` operationId).
 func (c *Client) Register(ctx context.Context, body RegisterJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewRegisterRequest(c.Server, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// GetHoldStanding Ask the datacenter what is on hold there
+//
+// The answer names the nonce and the projects, and is signed by the supervisor: who decides whether work may start looks here. It lists what is
+// about these projects and what is about none.
+//
+// Corresponds with GET /v1/datacenters/{datacenter}/holds/standing (the `GetHoldStanding` operationId).
+func (c *Client) GetHoldStanding(ctx context.Context, datacenter DatacenterPath, params *GetHoldStandingParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewGetHoldStandingRequest(c.Server, datacenter, params)
 	if err != nil {
 		return nil, err
 	}
@@ -1626,6 +1652,75 @@ func NewRegisterRequestWithBody(server string, contentType string, body io.Reade
 	}
 
 	req.Header.Add("Content-Type", contentType)
+
+	return req, nil
+}
+
+// NewGetHoldStandingRequest constructs an http.Request for the GetHoldStanding method
+func NewGetHoldStandingRequest(server string, datacenter DatacenterPath, params *GetHoldStandingParams) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "datacenter", datacenter, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/datacenters/%s/holds/standing", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if queryFrag, err := runtime.StyleParamWithOptions("form", true, "nonce", params.Nonce, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+			return nil, err
+		} else {
+			for _, qp := range strings.Split(queryFrag, "&") {
+				rawQueryFragments = append(rawQueryFragments, qp)
+			}
+		}
+
+		if params.Project != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", false, "project", params.Project, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "array", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
 
 	return req, nil
 }
@@ -3705,6 +3800,16 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with POST /v1/datacenters/registrations (the `Register` operationId).
 	RegisterWithResponse(ctx context.Context, body RegisterJSONRequestBody, reqEditors ...RequestEditorFn) (*RegisterResponse, error)
 
+	// GetHoldStandingWithResponse Ask the datacenter what is on hold there
+	//
+	// The answer names the nonce and the projects, and is signed by the supervisor: who decides whether work may start looks here. It lists what is
+	// about these projects and what is about none.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /v1/datacenters/{datacenter}/holds/standing (the `GetHoldStanding` operationId).
+	GetHoldStandingWithResponse(ctx context.Context, datacenter DatacenterPath, params *GetHoldStandingParams, reqEditors ...RequestEditorFn) (*GetHoldStandingResponse, error)
+
 	// GetNodeLogWithResponse Ask a node for lines of its log
 	//
 	// Lines are the node's own words, without a signature. Of a node that does not answer there are the warnings that it told last, with the reason as
@@ -4475,6 +4580,54 @@ func (r RegisterResponse) StatusCode() int {
 
 // ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
 func (r RegisterResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type GetHoldStandingResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *HoldStanding
+	// ApplicationProblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationProblemJSONDefault *Problem
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r GetHoldStandingResponse) GetJSON200() *HoldStanding {
+	return r.JSON200
+}
+
+// GetApplicationProblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r GetHoldStandingResponse) GetApplicationProblemJSONDefault() *Problem {
+	return r.ApplicationProblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r GetHoldStandingResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r GetHoldStandingResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r GetHoldStandingResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r GetHoldStandingResponse) ContentType() string {
 	if r.HTTPResponse != nil {
 		return r.HTTPResponse.Header.Get("Content-Type")
 	}
@@ -6243,6 +6396,22 @@ func (c *ClientWithResponses) RegisterWithResponse(ctx context.Context, body Reg
 	return ParseRegisterResponse(rsp)
 }
 
+// GetHoldStandingWithResponse Ask the datacenter what is on hold there
+//
+// The answer names the nonce and the projects, and is signed by the supervisor: who decides whether work may start looks here. It lists what is
+// about these projects and what is about none.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /v1/datacenters/{datacenter}/holds/standing (the `GetHoldStanding` operationId).
+func (c *ClientWithResponses) GetHoldStandingWithResponse(ctx context.Context, datacenter DatacenterPath, params *GetHoldStandingParams, reqEditors ...RequestEditorFn) (*GetHoldStandingResponse, error) {
+	rsp, err := c.GetHoldStanding(ctx, datacenter, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseGetHoldStandingResponse(rsp)
+}
+
 // GetNodeLogWithResponse Ask a node for lines of its log
 //
 // Lines are the node's own words, without a signature. Of a node that does not answer there are the warnings that it told last, with the reason as
@@ -7104,6 +7273,39 @@ func ParseRegisterResponse(rsp *http.Response) (*RegisterResponse, error) {
 			return nil, err
 		}
 		response.JSON202 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationProblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseGetHoldStandingResponse parses an HTTP response from a GetHoldStandingWithResponse call
+func ParseGetHoldStandingResponse(rsp *http.Response) (*GetHoldStandingResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &GetHoldStandingResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest HoldStanding
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
 
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
 		var dest Problem

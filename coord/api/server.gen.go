@@ -50,6 +50,9 @@ type ServerInterface interface {
 	// Register Ask for a place in the roster
 	// (POST /v1/datacenters/registrations)
 	Register(w http.ResponseWriter, r *http.Request)
+	// GetHoldStanding Ask the datacenter what is on hold there
+	// (GET /v1/datacenters/{datacenter}/holds/standing)
+	GetHoldStanding(w http.ResponseWriter, r *http.Request, datacenter DatacenterPath, params GetHoldStandingParams)
 	// GetNodeLog Ask a node for lines of its log
 	// (GET /v1/datacenters/{datacenter}/nodes/{node}/log)
 	GetNodeLog(w http.ResponseWriter, r *http.Request, datacenter DatacenterPath, node writ.NodeID, params GetNodeLogParams)
@@ -215,6 +218,12 @@ func (_ Unimplemented) ListRegistrations(w http.ResponseWriter, r *http.Request)
 // Register Ask for a place in the roster
 // (POST /v1/datacenters/registrations)
 func (_ Unimplemented) Register(w http.ResponseWriter, r *http.Request) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// GetHoldStanding Ask the datacenter what is on hold there
+// (GET /v1/datacenters/{datacenter}/holds/standing)
+func (_ Unimplemented) GetHoldStanding(w http.ResponseWriter, r *http.Request, datacenter DatacenterPath, params GetHoldStandingParams) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
@@ -619,6 +628,61 @@ func (siw *ServerInterfaceWrapper) Register(w http.ResponseWriter, r *http.Reque
 
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		siw.Handler.Register(w, r)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// GetHoldStanding operation middleware
+func (siw *ServerInterfaceWrapper) GetHoldStanding(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "datacenter" -------------
+	var datacenter DatacenterPath
+
+	err = runtime.BindStyledParameterWithOptions("simple", "datacenter", chi.URLParam(r, "datacenter"), &datacenter, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "datacenter", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params GetHoldStandingParams
+
+	// ------------- Required query parameter "nonce" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, true, "nonce", r.URL.Query(), &params.Nonce, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "nonce"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "nonce", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "project" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", false, false, "project", r.URL.Query(), &params.Project, runtime.BindQueryParameterOptions{Type: "array", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "project"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "project", Err: err})
+		}
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.GetHoldStanding(w, r, datacenter, params)
 	}))
 
 	for _, middleware := range siw.HandlerMiddlewares {
@@ -2369,6 +2433,9 @@ func HandlerWithOptions(si ServerInterface, options ChiServerOptions) http.Handl
 		r.Get(options.BaseURL+"/v1/datacenters/{datacenter}/tokens/standing", wrapper.GetTokenStanding)
 	})
 	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/v1/datacenters/{datacenter}/holds/standing", wrapper.GetHoldStanding)
+	})
+	r.Group(func(r chi.Router) {
 		r.Get(options.BaseURL+"/v1/projects", wrapper.ListProjects)
 	})
 	r.Group(func(r chi.Router) {
@@ -2818,6 +2885,46 @@ type RegisterdefaultApplicationProblemPlusJSONResponse struct {
 }
 
 func (response RegisterdefaultApplicationProblemPlusJSONResponse) VisitRegisterResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetHoldStandingRequestObject struct {
+	Datacenter DatacenterPath `json:"datacenter"`
+	Params     GetHoldStandingParams
+}
+
+type GetHoldStandingResponseObject interface {
+	VisitGetHoldStandingResponse(w http.ResponseWriter) error
+}
+
+type GetHoldStanding200JSONResponse HoldStanding
+
+func (response GetHoldStanding200JSONResponse) VisitGetHoldStandingResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetHoldStandingdefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	StatusCode int
+}
+
+func (response GetHoldStandingdefaultApplicationProblemPlusJSONResponse) VisitGetHoldStandingResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
@@ -4254,6 +4361,9 @@ type StrictServerInterface interface {
 	// Register Ask for a place in the roster
 	// (POST /v1/datacenters/registrations)
 	Register(ctx context.Context, request RegisterRequestObject) (RegisterResponseObject, error)
+	// GetHoldStanding Ask the datacenter what is on hold there
+	// (GET /v1/datacenters/{datacenter}/holds/standing)
+	GetHoldStanding(ctx context.Context, request GetHoldStandingRequestObject) (GetHoldStandingResponseObject, error)
 	// GetNodeLog Ask a node for lines of its log
 	// (GET /v1/datacenters/{datacenter}/nodes/{node}/log)
 	GetNodeLog(ctx context.Context, request GetNodeLogRequestObject) (GetNodeLogResponseObject, error)
@@ -4643,6 +4753,33 @@ func (sh *strictHandler) Register(w http.ResponseWriter, r *http.Request) {
 		sh.options.ResponseErrorHandlerFunc(w, r, err)
 	} else if validResponse, ok := response.(RegisterResponseObject); ok {
 		if err := validResponse.VisitRegisterResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// GetHoldStanding operation middleware
+func (sh *strictHandler) GetHoldStanding(w http.ResponseWriter, r *http.Request, datacenter DatacenterPath, params GetHoldStandingParams) {
+	var request GetHoldStandingRequestObject
+
+	request.Datacenter = datacenter
+	request.Params = params
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.GetHoldStanding(ctx, request.(GetHoldStandingRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "GetHoldStanding")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(GetHoldStandingResponseObject); ok {
+		if err := validResponse.VisitGetHoldStandingResponse(w); err != nil {
 			sh.options.ResponseErrorHandlerFunc(w, r, err)
 		}
 	} else if response != nil {

@@ -478,6 +478,14 @@ type HoldList struct {
 	Items []DatacenterHolds `json:"items"`
 }
 
+// HoldStanding defines model for HoldStanding.
+type HoldStanding struct {
+	// Proof What a supervisor has signed, base64. An answer is about the SHA-256 of one signed text and nothing else; an adoption names the roster that
+	// is in force; a standing says how a run or a node stands. Believe it only after verifying it with the supervisor's key in the roster. What comes without
+	// one is the coordinator's word.
+	Proof Proof `json:"proof"`
+}
+
 // Host the machine of a node in its own words, which prove nothing; absent if it has not said, or is of an earlier version
 type Host = writ.Host
 
@@ -995,6 +1003,15 @@ type ListBootsParams struct {
 type ListCertificatesParams struct {
 	// Datacenter Only those of the datacenter with this id or name
 	Datacenter string `form:"datacenter,omitempty" json:"datacenter,omitempty,omitzero"`
+}
+
+// GetHoldStandingParams defines parameters for GetHoldStanding.
+type GetHoldStandingParams struct {
+	// Nonce 32 random bytes as 64 hex digits
+	Nonce ClientNonce `form:"nonce" json:"nonce"`
+
+	// Project The ids of projects that the reader may see, or * for all. Without one it is asked only for what is about no project
+	Project []writ.ProjectID `form:"project,omitempty" json:"project,omitempty,omitzero"`
 }
 
 // GetNodeLogParams defines parameters for GetNodeLog.

@@ -39,12 +39,13 @@ const (
 	AccountRequest Kind = "account-request" // node → supervisor
 	TransferGrant  Kind = "waybill"         // supervisor → node that gives, by way of the one that fetches
 	// Answer is what the supervisor decided about a signed text, Adoption which roster is in force there, the others how a run, a node and the join
-	// tokens stand.
+	// tokens stand, and what is on hold.
 	Answer        Kind = "answer"         // supervisor → client
 	Adoption      Kind = "adoption"       // supervisor → client
 	RunStanding   Kind = "run-standing"   // supervisor → client
 	NodeStanding  Kind = "node-standing"  // supervisor → client
 	TokenStanding Kind = "token-standing" // supervisor → client
+	HoldStanding  Kind = "hold-standing"  // supervisor → client
 	// Challenge is what a coordinator answers to somebody who wants to log in; Refresh is how the key of a session asks for another token.
 	Challenge Kind = "login-challenge" // coordinator → client
 	Refresh   Kind = "login-refresh"   // client → coordinator

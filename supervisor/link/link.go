@@ -35,15 +35,18 @@ const (
 	// VerbTokenStanding asks for the list that VerbTokens gives, signed.
 	VerbTokenStanding Verb = "token-standing"
 	VerbHolds         Verb = "holds"
-	VerbNodeLog       Verb = "node-log"
-	VerbBoots         Verb = "boots"
+	// VerbHoldStanding asks for the part of the list that VerbHolds gives which a person may see, signed.
+	VerbHoldStanding Verb = "hold-standing"
+	VerbNodeLog      Verb = "node-log"
+	VerbBoots        Verb = "boots"
 )
 
 // Which side answers which verbs. A request with any other verb is refused before its parameters are read.
 var (
 	ToSupervisor = []Verb{
 		VerbSubmit, VerbStatement, VerbRoster, VerbPlan, VerbLogs, VerbValues, VerbQueues, VerbResources, VerbSecrets, VerbNodes, VerbAdopted, VerbStanding,
-		VerbCertificates, VerbTokens, VerbBatches, VerbNodeStanding, VerbTokenStanding, VerbHolds, VerbNodeLog, VerbBoots,
+		VerbCertificates, VerbTokens, VerbBatches, VerbNodeStanding, VerbTokenStanding, VerbHolds, VerbHoldStanding, VerbNodeLog,
+		VerbBoots,
 	}
 	ToCoordinator = []Verb{VerbRoster}
 )

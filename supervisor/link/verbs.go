@@ -53,7 +53,12 @@ type (
 	StandingOfTokens struct {
 		Nonce []byte `json:"nonce"` // of the client, writ.ClientNonce bytes
 	}
-	// StandingAnswer says how, as a signed RunStanding, NodeStanding or TokenStanding.
+	// StandingOfHolds asks what may not start work, of these projects and of what belongs to no project. The answer is a StandingAnswer.
+	StandingOfHolds struct {
+		Projects []writ.ProjectID `json:"projects,omitempty"` // "*" is all
+		Nonce    []byte           `json:"nonce"`              // of the client, writ.ClientNonce bytes
+	}
+	// StandingAnswer says how, as a signed RunStanding, NodeStanding, TokenStanding or HoldStanding.
 	StandingAnswer struct {
 		Proof []byte `json:"proof"`
 	}
@@ -232,4 +237,15 @@ type StandingToken struct {
 	Expires   int64    `json:"expires"` // unix milliseconds
 	Uses      int      `json:"uses"`
 	Nodes     []string `json:"nodes"` // that it admitted
+}
+
+// HoldStanding is the supervisor's signed word on what may not start work when a client asks. It names the projects that it is about: otherwise a
+// coordinator could ask for fewer of them, and so hide a hold.
+type HoldStanding struct {
+	Cluster    writ.ClusterID    `json:"cluster"`
+	Datacenter writ.DatacenterID `json:"datacenter"`
+	Projects   []writ.ProjectID  `json:"projects"` // as asked for
+	Holds      []Hold            `json:"holds"`    // of these, and of what belongs to no project
+	Nonce      []byte            `json:"nonce"`    // of the client that asked
+	Time       int64             `json:"time"`     // unix milliseconds
 }

@@ -43,6 +43,7 @@ var verbRights = map[Verb]asked{
 	"certificates":   {true, false},
 	"node-standing":  {true, false},
 	"token-standing": {true, false},
+	"hold-standing":  {true, false},
 	"adopted":        {true, false},
 	"standing":       {true, false},
 }

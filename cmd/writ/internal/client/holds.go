@@ -2,30 +2,42 @@ package client
 
 import (
 	"context"
+	"time"
 
 	"writ"
 	"writ/coord/api"
 	"writ/identity"
 )
 
-// Holds asks a datacenter what is on hold there. A coordinator that lies about it gets no more than a statement that its datacenter refuses: it names
-// what the person said, and a revision.
-func (c *Client) Holds(ctx context.Context, datacenter writ.DatacenterID) (identity.Holds, error) {
-	list, err := api.Answer[api.HoldList](c.API.ListHolds(ctx, &api.ListHoldsParams{Datacenter: string(datacenter)}))
+// Reads are the projects that the roster lets the signer of the client read. They are all if it is not known who signs: a coordinator may ask nobody
+// for a login.
+func (c *Client) Reads(roster *identity.Roster) ([]writ.ProjectID, error) {
+	by, err := c.Keys.Owner(roster)
+	if err != nil {
+		return []writ.ProjectID{identity.AllProjects}, nil
+	}
+	now := time.Now()
+	login := &identity.Login{Signer: by.Name, Certificate: identity.CertificateDigest(by.Key), Until: now.Add(identity.SessionValidity)} // one of now
+	return roster.Reads(&identity.VerifiedLogin{Login: login, Key: by.Key}, now)
+}
+
+// ListedHolds asks the coordinator what is on hold in a datacenter whose supervisor does not sign that. A coordinator that lies about it gets no more
+// than a statement that its datacenter refuses: it names what the person said, and a revision.
+func (c *Client) ListedHolds(ctx context.Context, d *identity.Datacenter) ([]api.Hold, error) {
+	list, err := api.Answer[api.HoldList](c.API.ListHolds(ctx, &api.ListHoldsParams{Datacenter: string(d.ID)}))
 	if err != nil {
 		return nil, err
 	}
-	var all identity.Holds
-	for _, d := range list.Items {
-		if d.Datacenter != datacenter {
-			continue
+	for _, of := range list.Items {
+		switch {
+		case of.Datacenter != d.ID:
+		case of.Error != nil:
+			return nil, of.Error
+		default:
+			return of.Holds, nil
 		}
-		if d.Error != nil {
-			return nil, d.Error
-		}
-		all = HoldsOf(d.Holds)
 	}
-	return all, nil
+	return nil, nil
 }
 
 // HoldsOf are the decisions that the API lists.

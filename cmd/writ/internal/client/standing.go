@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/hex"
+	"slices"
 	"time"
 
 	"writ"
@@ -14,7 +15,7 @@ import (
 	"writ/supervisor/link"
 )
 
-// standingWithin bounds the question how a run or a node stands.
+// standingWithin bounds the question how something stands.
 const standingWithin = 5 * time.Second
 
 // newNonce is what an answer must carry to be of now.
@@ -105,4 +106,39 @@ func (c *Client) Tokens(ctx context.Context, roster *identity.Roster, d *identit
 		})
 	}
 	return tokens, nil
+}
+
+// Holds asks a datacenter what is on hold there, of some projects and of what belongs to none. It is UNVERIFIED if its supervisor has not signed that
+// now, and about these projects.
+func (c *Client) Holds(ctx context.Context, roster *identity.Roster, d *identity.Datacenter, projects []writ.ProjectID) ([]api.Hold, error) {
+	ctx, stop := context.WithTimeout(ctx, standingWithin)
+	defer stop()
+	nonce := newNonce()
+	answer, err := api.Answer[api.HoldStanding](c.API.GetHoldStanding(ctx, string(d.ID),
+		&api.GetHoldStandingParams{Nonce: hex.EncodeToString(nonce), Project: projects}))
+	if writ.CodeOf(err) == writ.CodeVerbUnsupported {
+		return nil, writ.Errorf(writ.CodeVerbUnsupported, "its supervisor is of an earlier version, which does not sign what is on hold: upgrade it")
+	}
+	if err != nil {
+		return nil, err
+	}
+	stands, err := openSigned[link.HoldStanding](d, envelope.HoldStanding, answer.Proof)
+	switch {
+	case err != nil:
+		return nil, unverified(d, "the coordinator says that %s has answered what is on hold there: %v", d.Name, err)
+	case stands.Cluster != roster.Cluster || stands.Datacenter != d.ID:
+		return nil, unverified(d, "the coordinator shows what is on hold in another datacenter, for %s", d.Name)
+	case !slices.Equal(stands.Projects, projects):
+		return nil, unverified(d, "the coordinator has asked %s about other projects than you did", d.Name)
+	case !bytes.Equal(stands.Nonce, nonce):
+		return nil, unverified(d, "the coordinator shows what was on hold in %s earlier", d.Name)
+	}
+	holds := []api.Hold{}
+	for _, h := range stands.Holds {
+		holds = append(holds, api.Hold{
+			Project: h.Project, ProjectName: h.ProjectName, Deployment: h.Deployment, Operation: h.Operation, Held: h.Held, Exempt: h.Exempt,
+			Revision: h.Revision, ByOperator: h.ByOperator, Decided: h.Decided,
+		})
+	}
+	return holds, nil
 }

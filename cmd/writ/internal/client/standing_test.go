@@ -111,3 +111,53 @@ func TestOnlyTheSignatureOfTheDatacenterListsItsTokens(t *testing.T) {
 		})
 	}
 }
+
+// A coordinator that lists what is on hold is believed as far as the supervisor has signed the list now, about the projects that were asked for.
+func TestOnlyTheSignatureOfTheDatacenterListsWhatIsOnHold(t *testing.T) {
+	w := newFixture(t)
+	roster := w.alice.Roster
+	graz, shop := roster.DatacenterNamed("graz"), roster.Projects[0].ID
+	stands := func(by string, kind envelope.Kind, change func(s *link.HoldStanding)) func(nonce []byte) (any, int) {
+		return func(nonce []byte) (any, int) {
+			s := link.HoldStanding{Cluster: roster.Cluster, Datacenter: graz.ID, Projects: []writ.ProjectID{shop}, Nonce: nonce, Holds: []link.Hold{
+				{Project: shop, ProjectName: "shop", Held: true, Revision: 7, Decided: []writ.Decision{{Decision: "hold", Signer: "alice"}}},
+			}}
+			change(&s)
+			return api.HoldStanding{Proof: signedBy(t, w.datacenters[by], kind, s)}, http.StatusOK
+		}
+	}
+	same := func(*link.HoldStanding) {}
+	for what, tt := range map[string]struct {
+		answer func(nonce []byte) (any, int)
+		want   writ.Code
+	}{
+		"this is on hold":       {stands("graz", envelope.HoldStanding, same), ""},
+		"an answer from before": {stands("graz", envelope.HoldStanding, func(s *link.HoldStanding) { s.Nonce = make([]byte, writ.ClientNonce) }), writ.CodeUnverified},
+		"of fewer projects":     {stands("graz", envelope.HoldStanding, func(s *link.HoldStanding) { s.Projects, s.Holds = nil, nil }), writ.CodeUnverified},
+		"of more projects":      {stands("graz", envelope.HoldStanding, func(s *link.HoldStanding) { s.Projects[0] = "*" }), writ.CodeUnverified},
+		"about another datacenter": {
+			stands("graz", envelope.HoldStanding, func(s *link.HoldStanding) { s.Datacenter = roster.DatacenterNamed("linz").ID }), writ.CodeUnverified,
+		},
+		"of another cluster":    {stands("graz", envelope.HoldStanding, func(s *link.HoldStanding) { s.Cluster = "x" }), writ.CodeUnverified},
+		"by another supervisor": {stands("linz", envelope.HoldStanding, same), writ.CodeUnverified},
+		"of another kind":       {stands("graz", envelope.TokenStanding, same), writ.CodeUnverified},
+		"without a proof":       {func([]byte) (any, int) { return api.HoldStanding{}, http.StatusOK }, writ.CodeUnverified},
+		"the supervisor is older": {func([]byte) (any, int) {
+			return api.ProblemOf(writ.Errorf(writ.CodeVerbUnsupported, "x"), "request"), writ.CodeVerbUnsupported.Info().Status
+		}, writ.CodeVerbUnsupported},
+	} {
+		t.Run(what, func(t *testing.T) {
+			c := w.clientOf(t, func(r *http.Request) (any, int) {
+				nonce, err := hex.DecodeString(r.URL.Query().Get("nonce"))
+				if err != nil || r.URL.Path != "/v1/datacenters/"+string(graz.ID)+"/holds/standing" || r.URL.Query().Get("project") != string(shop) {
+					t.Errorf("asked for %s, %v", r.URL, err)
+				}
+				return tt.answer(nonce)
+			})
+			got, err := c.Holds(t.Context(), roster, graz, []writ.ProjectID{shop})
+			if writ.CodeOf(err) != tt.want || err == nil && (len(got) != 1 || !got[0].Held || got[0].Project != shop || got[0].Decided[0].Signer != "alice") || err != nil && got != nil {
+				t.Errorf("%+v, %v", got, err)
+			}
+		})
+	}
+}
