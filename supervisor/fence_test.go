@@ -107,6 +107,31 @@ func TestAMachineOfALostNodeIsStoppedWhenTheNodeReturns(t *testing.T) {
 	})
 }
 
+// The removal of a node frees no names, and its machine works on. A signed loss frees them later, and the machine stops when the node is back.
+func TestANodeThatWasRemovedCanBeLost(t *testing.T) {
+	inSim(t, func(t *testing.T, s *sim) {
+		n1 := s.realNode("n1")
+		s.wantState(s.submit(aMachine), writ.RunSucceeded)
+		s.decide(n1.id(), "remove")
+		n1.retired()
+		n2 := s.realNode("n2")
+		run, _ := s.wantState(s.submit(aMachine), writ.RunFailed)
+		if run.Failure.Code != writ.CodeNodeLost || !strings.Contains(run.Failure.Hint, "writ node lost n1") || n1.power(theBox) != "running" {
+			t.Errorf("failure = %+v, and the machine is %s", run.Failure, n1.power(theBox))
+		}
+		s.decide(n1.id(), "lost")
+		s.wantState(s.submit(aMachine), writ.RunSucceeded)
+		n1.start()
+		n1.retired()
+		if n1.power(theBox) != "stopped" || n2.power(theBox) != "running" {
+			t.Errorf("the machine is %s on the lost node and %s on the other one", n1.power(theBox), n2.power(theBox))
+		}
+		if after := s.record(n1.id()); !after.Fence.Obeyed() || after.Fence.Superseded != 2 {
+			t.Errorf("it said %+v", after.Fence)
+		}
+	})
+}
+
 // Whoever signs that a node is lost may be wrong: it works on behind a cut cable. What it answers then counts no more, and it stops what it has
 // as soon as it is heard.
 func TestANodeThatWasFalselyLostStopsWhatItHas(t *testing.T) {

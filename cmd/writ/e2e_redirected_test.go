@@ -636,6 +636,10 @@ func (r *redirected) twins(t *testing.T, l *liar) {
 	if got := in.admissions("twin"); !maps.Equal(got, want) {
 		t.Errorf("%v, want %v", got, want)
 	}
+	l.lies(set("admission", func(any) any { return writ.AdmissionRemoved }))
+	if out, said, code := in.Try("node", "lost", "liked-n", "--server", l.URL); code != writ.ExitUsage || !strings.Contains(said, "is not known to be removed") {
+		t.Errorf("lost, and a node that works is said to be removed: exit %d\n%s%s", code, out, said)
+	}
 	l.lies(hides(honest)) // what a person decides about the node that serves is not done to the other one
 	defer l.lies(nil)
 	for _, args := range [][]string{{"cordon", "twin"}, {"drain", "twin"}, {"uncordon", "twin"}, {"label", "twin", "disk=ssd"}, {"remove", "twin"}, {"lost", "twin"}} {

@@ -15,7 +15,8 @@ import (
 // nodeFlags say which node a decision is about.
 type nodeFlags struct {
 	client.NodeName
-	reason reasonFlag
+	reason  reasonFlag
+	removed bool // it may be one that was removed
 }
 
 func (n *nodeFlags) add(a *app, c *cobra.Command) {
@@ -26,6 +27,7 @@ func (n *nodeFlags) add(a *app, c *cobra.Command) {
 	n.reason.add(c, "writ node show")
 }
 
+// nodeDecision is the command of a decision about a node that needs no more than its name.
 func (a *app) nodeDecision(decision, short string) *cobra.Command {
 	var node nodeFlags
 	c := &cobra.Command{
@@ -39,36 +41,6 @@ func (a *app) nodeDecision(decision, short string) *cobra.Command {
 		},
 	}
 	node.add(a, c)
-	return c
-}
-
-// beforeLost is what a person must know who signs that a node is lost.
-const beforeLost = "turn its machine off first. Until the node hears of this, its resources and their replacements elsewhere run at the same time"
-
-func (a *app) nodeRemoveCommand() *cobra.Command {
-	c := a.nodeDecision("remove", "Remove a node for good; its key is never admitted again")
-	c.Long = `Signs that a node is none of the datacenter any more. Its key is never admitted again. You need the role admin.
-
-Nodes that wait may have one name. So the supervisor must have signed that the node is admitted, or you say its
-fingerprint.`
-	return c
-}
-
-func (a *app) nodeLostCommand() *cobra.Command {
-	c := a.nodeDecision(identity.DecisionLost, "Remove a node that never comes back, and free the names of what it had")
-	c.Long = `Signs that a node never comes back. It is removed for good, and the names of its resources are free. Calls that make or delete
-something there are done by other nodes. Calls on a lost resource end as NODE_LOST.
-
-Be sure that it is true: ` + beforeLost + `. If the node
-comes back, its runner asks first, if its supervisor answers within 10 s. It stops all
-machines, containers and databases, says so and ends. Volumes stay on its
-disks. "writ node show NODE" lists them with the command that removes each.`
-	c.Example = "  writ node lost n1 --reason \"the machine burned\""
-	sign := c.RunE
-	c.RunE = func(cmd *cobra.Command, args []string) error {
-		a.Note("%s", beforeLost)
-		return sign(cmd, args)
-	}
 	return c
 }
 
@@ -135,16 +107,18 @@ func (n *nodeFlags) check() error {
 	return nil
 }
 
-// admitted returns nil if the supervisor of a node has signed that it is admitted: only such a node has its name for itself.
-func admitted(ctx context.Context, c *client.Client, roster *identity.Roster, n writ.Node) error {
+// standsAs returns nil if the supervisor of a node has signed that its admission is this one: approved, for only such a node has its name for itself,
+// or removed, for such a node has no more than what it had.
+func standsAs(ctx context.Context, c *client.Client, roster *identity.Roster, n writ.Node, admission writ.Admission) error {
 	stands, err := c.NodeStanding(ctx, roster, n)
 	switch code := writ.CodeOf(err); {
-	case err == nil && stands.Admission == writ.AdmissionApproved:
+	case err == nil && stands.Admission == admission:
 		return nil
 	case err != nil && code != writ.CodeNotFound && code != writ.CodeVerbUnsupported:
 		return err
 	}
-	return writ.Errorf(writ.CodeUsage, "node %s is not known to be admitted, and others may wait under its name", n.Name).
+	return writ.Errorf(writ.CodeUsage, "node %s is not known to be %s, and others may wait under its name", n.Name,
+		map[writ.Admission]string{writ.AdmissionApproved: "admitted", writ.AdmissionRemoved: "removed"}[admission]).
 		WithHint("say --fingerprint SHA256:… as the machine itself shows it")
 }
 
@@ -157,7 +131,11 @@ func (a *app) namedNode(ctx context.Context, name nodeFlags) (*client.Client, *i
 	if err != nil {
 		return nil, nil, writ.Node{}, err
 	}
-	n, err := c.FindNode(ctx, roster, name.NodeName)
+	find := c.FindNode
+	if name.removed {
+		find = c.FindNodeOrRemoved
+	}
+	n, err := find(ctx, roster, name.NodeName)
 	return c, roster, n, err
 }
 
@@ -170,11 +148,15 @@ func (a *app) decideNode(ctx context.Context, name nodeFlags, fill func(*identit
 	return a.decideAbout(ctx, c, roster, n, name, fill)
 }
 
-// decideAbout signs a decision about a node that was found, and hands it in. It needs the fingerprint, or a node that is admitted: a coordinator may
-// show another one of this name only.
+// decideAbout signs a decision about a node that was found, and hands it in. It needs the fingerprint, or a node that is admitted, or was
+// removed where that will do: a coordinator may show another one of this name only.
 func (a *app) decideAbout(ctx context.Context, c *client.Client, roster *identity.Roster, n writ.Node, name nodeFlags, fill func(*identity.Statement)) error {
 	if name.Fingerprint == "" {
-		if err := admitted(ctx, c, roster, n); err != nil {
+		admission := writ.AdmissionApproved
+		if name.removed && n.Admission == writ.AdmissionRemoved {
+			admission = n.Admission
+		}
+		if err := standsAs(ctx, c, roster, n, admission); err != nil {
 			return err
 		}
 	}

@@ -71,13 +71,31 @@ type NodeName struct {
 }
 
 // FindNode asks the coordinator for the node that a person names. Its name, or its id if the person said that, is exactly what the person said,
-// and its datacenter is the one that the roster has under the name that the person said.
+// and its datacenter is the one that the roster has under the name that the person said. Nodes that were removed are not found.
 func (c *Client) FindNode(ctx context.Context, roster *identity.Roster, name NodeName) (writ.Node, error) {
+	return c.findNode(ctx, roster, name, "")
+}
+
+// FindNodeOrRemoved is FindNode, and looks among the nodes that were removed if there is no other.
+func (c *Client) FindNodeOrRemoved(ctx context.Context, roster *identity.Roster, name NodeName) (writ.Node, error) {
+	n, err := c.FindNode(ctx, roster, name)
+	if writ.CodeOf(err) != writ.CodeNotFound {
+		return n, err
+	}
+	removed, other := c.findNode(ctx, roster, name, writ.AdmissionRemoved)
+	if writ.CodeOf(other) == writ.CodeNotFound {
+		return writ.Node{}, err
+	}
+	return removed, other
+}
+
+// findNode finds the node that a person names among those that are admitted so, "" for all that were not removed.
+func (c *Client) findNode(ctx context.Context, roster *identity.Roster, name NodeName, admission writ.Admission) (writ.Node, error) {
 	dc, err := TheDatacenter(roster, name.Datacenter)
 	if err != nil {
 		return writ.Node{}, err
 	}
-	nodes, err := c.Nodes(ctx, api.ListNodesParams{Datacenter: string(dc.ID)})
+	nodes, err := c.Nodes(ctx, api.ListNodesParams{Datacenter: string(dc.ID), Admission: admission})
 	if err != nil {
 		return writ.Node{}, err
 	}
@@ -87,15 +105,19 @@ func (c *Client) FindNode(ctx context.Context, roster *identity.Roster, name Nod
 			found = append(found, n)
 		}
 	}
+	list := "writ node list -o wide"
+	if admission != "" {
+		list += " --admission " + string(admission)
+	}
 	switch {
 	case len(found) == 1:
 		return found[0], nil
 	case len(found) > 1:
 		return writ.Node{}, writ.Errorf(writ.CodeConflict, "%d nodes of %s are called %q", len(found), dc.Name, name.Node).
-			WithHint("say --fingerprint, or use the id; `writ node list -o wide` shows both")
+			WithHint("say --fingerprint, or use the id; `%s` shows both", list)
 	case name.Fingerprint != "":
 		return writ.Node{}, writ.Errorf(writ.CodeNotFound, "%s has no node %q with the key %s", dc.Name, name.Node, name.Fingerprint).
-			WithHint("compare the fingerprint with what the machine itself shows; `writ node list -o wide` shows who asks to be admitted")
+			WithHint("compare the fingerprint with what the machine itself shows; `%s` shows who asks to be admitted", list)
 	}
 	return writ.Node{}, writ.Errorf(writ.CodeNotFound, "there is no node %q in %s", name.Node, dc.Name).WithHint("`writ node list` shows them")
 }
@@ -147,12 +169,16 @@ const nodeNewsWithin = 5 * time.Second
 // comes faster than the event, and the next statement must name the next revision. It gives up silently after a few seconds.
 func (c *Client) AwaitNodeNews(ctx context.Context, before writ.Node, decision string) {
 	removed := decision == "remove" || decision == identity.DecisionLost
+	listed := api.ListNodesParams{Datacenter: string(before.Datacenter)}
+	if before.Admission == writ.AdmissionRemoved {
+		listed.Admission = before.Admission
+	}
 	ctx, stop := context.WithTimeout(ctx, nodeNewsWithin)
 	defer stop()
 	tick := time.NewTicker(newsEvery)
 	defer tick.Stop()
 	for {
-		nodes, err := c.Nodes(ctx, api.ListNodesParams{Datacenter: string(before.Datacenter)})
+		nodes, err := c.Nodes(ctx, listed)
 		if err != nil {
 			return
 		}
