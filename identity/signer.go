@@ -5,7 +5,6 @@ import (
 	"crypto/ed25519"
 	"crypto/rand"
 	"errors"
-	"fmt"
 	"io"
 	"io/fs"
 	"net"
@@ -114,7 +113,7 @@ func loadPrivateKey(path string, passphrase func() ([]byte, error)) (ed25519.Pri
 		}
 		phrase, perr := passphrase()
 		if perr != nil {
-			return nil, unusable("no passphrase for the signing key %s: %v", path, perr)
+			return nil, unusable("no passphrase for the signing key %s: %w", path, perr)
 		}
 		raw, err = ssh.ParseRawPrivateKeyWithPassphrase(text, phrase)
 		if err != nil {
@@ -198,5 +197,5 @@ func (s *signer) Sign(namespace Namespace, text []byte) ([]byte, error) {
 }
 
 func unusable(format string, args ...any) *writ.Error {
-	return &writ.Error{Code: writ.CodeKeyUnusable, Message: fmt.Sprintf(format, args...)}
+	return writ.Errorf(writ.CodeKeyUnusable, format, args...)
 }

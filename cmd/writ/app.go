@@ -43,6 +43,7 @@ func run(args []string, in, out, err *os.File, environ []string) int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	context.AfterFunc(ctx, stop)
+	a.Until = ctx
 
 	root := a.root()
 	root.SetArgs(args)

@@ -1,6 +1,9 @@
 package main
 
 import (
+	"context"
+	"crypto/ed25519"
+	"encoding/pem"
 	"errors"
 	"os"
 	"os/exec"
@@ -8,8 +11,13 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
+	"golang.org/x/crypto/ssh"
 	"golang.org/x/sys/unix"
+
+	"writ"
+	"writ/cmd/writ/internal/terminal"
 )
 
 // newTerminal returns both ends of a terminal that answers no question.
@@ -47,5 +55,152 @@ func TestErrorAsksTheTerminalNothing(t *testing.T) {
 	}
 	if got := string(shown[:n]); !strings.Contains(got, `"zz" is not the id of a run`) || strings.Contains(got, "\x1b]11;") {
 		t.Errorf("the terminal got %q", got)
+	}
+}
+
+// session is a program that a person uses at a terminal of its own.
+type session struct {
+	t       *testing.T
+	outside *os.File
+	shown   string
+	ended   chan error
+}
+
+// atTerminal starts writ at a new terminal.
+func atTerminal(t *testing.T, args ...string) *session {
+	t.Helper()
+	outside, inside := newTerminal(t)
+	ctx, stop := context.WithTimeout(t.Context(), 30*time.Second) // of a program that waits forever
+	t.Cleanup(stop)
+	cmd := exec.CommandContext(ctx, "writ", args...)
+	cmd.Env = append(os.Environ(), "CI=", "TERM=xterm", "HOME="+t.TempDir(), "SSH_AUTH_SOCK=")
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = inside, inside, inside
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true} // Ctrl-C goes to it
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	inside.Close() // the last end of it closes with the program
+	s := &session{t: t, outside: outside, ended: make(chan error, 1)}
+	go func() { s.ended <- cmd.Wait() }()
+	return s
+}
+
+// answer waits for a question, and presses keys.
+func (s *session) answer(question, keys string) {
+	s.t.Helper()
+	for !strings.Contains(s.shown, question) {
+		if !s.read() {
+			s.t.Fatalf("it never asks %q; it said %q", question, s.shown)
+		}
+	}
+	if _, err := s.outside.WriteString(keys); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// end returns how the program ended, when it has.
+func (s *session) end() (exit int) {
+	s.t.Helper()
+	for s.read() {
+	}
+	err := <-s.ended
+	if exit, is := errors.AsType[*exec.ExitError](err); is {
+		return exit.ExitCode()
+	}
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return 0
+}
+
+// read adds what is shown next, and reports whether there is more.
+func (s *session) read() bool {
+	text := make([]byte, 4096)
+	n, err := s.outside.Read(text)
+	s.shown += string(text[:n])
+	return err == nil
+}
+
+// shows reports whether the terminal shows what is typed.
+func (s *session) shows() bool {
+	s.t.Helper()
+	mode, err := unix.IoctlGetTermios(int(s.outside.Fd()), unix.TCGETS)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return mode.Lflag&unix.ECHO != 0
+}
+
+const (
+	ctrlC = "\x03"
+	ctrlD = "\x04"
+)
+
+func TestAQuestionEndsWithCtrlCAndCtrlD(t *testing.T) {
+	for _, tt := range []struct {
+		command, keys string
+		exit          int
+		said          string
+	}{
+		{"secret set pw", ctrlC, writ.ExitInterrupted, "nothing was set"},
+		{"secret set pw", ctrlD, writ.ExitUsage, "nothing was set [USAGE]"},
+		{"init --data data --key locked", ctrlC, writ.ExitInterrupted, ""},
+		{"init --data data --key locked", ctrlD, writ.CodeKeyUnusable.Info().Exit, "locked: the input ended [KEY_UNUSABLE]"},
+	} {
+		t.Run(tt.command+" "+strconv.Quote(tt.keys), func(t *testing.T) {
+			t.Chdir(t.TempDir())
+			lockedKey(t, "locked")
+			s := atTerminal(t, strings.Fields(tt.command)...)
+			s.answer(": ", tt.keys)
+			if exit := s.end(); exit != tt.exit || !strings.Contains(s.shown, tt.said) {
+				t.Errorf("exit %d, want %d; it said %q, want %q", exit, tt.exit, s.shown, tt.said)
+			}
+			if !s.shows() {
+				t.Error("the terminal does not show what is typed")
+			}
+		})
+	}
+}
+
+func TestTheSecondQuestionForASecretEndsWithCtrlC(t *testing.T) {
+	s := atTerminal(t, "secret", "set", "pw")
+	s.answer("Value of pw: ", "one\n")
+	s.answer("Once more: ", ctrlC)
+	if exit := s.end(); exit != writ.ExitInterrupted || !s.shows() {
+		t.Errorf("exit %d, it shows what is typed: %v; it said %q", exit, s.shows(), s.shown)
+	}
+}
+
+func TestASecretIsTypedTwiceAndNotShown(t *testing.T) {
+	s := atTerminal(t, "secret", "set", "pw")
+	s.answer("Value of pw: ", "one\n")
+	s.answer("Once more: ", "two\n")
+	if exit := s.end(); exit != writ.ExitUsage || !strings.Contains(s.shown, "the two are not the same") || !s.shows() {
+		t.Errorf("exit %d, it said %q", exit, s.shown)
+	}
+}
+
+func TestAnInterruptedConfirmationSignsNothing(t *testing.T) {
+	_, inside := newTerminal(t)
+	interrupted, stop := context.WithCancel(t.Context())
+	stop()
+	a := &app{Terminal: terminal.New(inside, inside, inside, nil)}
+	a.Until = interrupted
+	err := a.confirmSigning("cancel these 2 runs", "")
+	if terminal.ExitCode(err) != writ.ExitInterrupted {
+		t.Errorf("%v", err)
+	}
+}
+
+// lockedKey makes an SSH key with a passphrase.
+func lockedKey(t *testing.T, path string) {
+	t.Helper()
+	_, private, err := ed25519.GenerateKey(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	block, err := ssh.MarshalPrivateKeyWithPassphrase(private, "", []byte("secret"))
+	if err := errors.Join(err, os.WriteFile(path, pem.EncodeToMemory(block), 0o600)); err != nil {
+		t.Fatal(err)
 	}
 }

@@ -5,8 +5,6 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"io"
-	"os"
 	"slices"
 	"strings"
 	"time"
@@ -64,7 +62,7 @@ A datacenter with manual approval takes no batches: there each node is approved 
 }
 
 func (a *app) createBatch(ctx context.Context, flags batchFlags) error {
-	b, err := flags.batch(a.In)
+	b, err := flags.batch(a.Input)
 	if err != nil {
 		return err
 	}
@@ -77,13 +75,16 @@ func (a *app) createBatch(ctx context.Context, flags batchFlags) error {
 	})
 }
 
-// batch is what the flags say. The file - is in.
-func (flags batchFlags) batch(in io.Reader) (identity.Batch, error) {
+// readInput reads the standard input, and so many bytes of it at most.
+type readInput func(most int64) ([]byte, error)
+
+// batch is what the flags say. The file - is input.
+func (flags batchFlags) batch(input readInput) (identity.Batch, error) {
 	none := identity.Batch{}
 	if flags.validity <= 0 || flags.validity > identity.MaxBatchValidity {
 		return none, writ.Errorf(writ.CodeUsage, "--valid %s is not possible", flags.validity).WithHint("at most %s", identity.MaxBatchValidity)
 	}
-	serials, err := readSerials(flags.serials, in)
+	serials, err := readSerials(flags.serials, input)
 	if err != nil {
 		return none, err
 	}
@@ -99,11 +100,11 @@ func (flags batchFlags) batch(in io.Reader) (identity.Batch, error) {
 }
 
 // readSerials reads a list of serial numbers, and returns them in order.
-func readSerials(name string, in io.Reader) ([]string, error) {
+func readSerials(name string, input readInput) ([]string, error) {
 	if name == "" {
 		return nil, writ.Errorf(writ.CodeUsage, "--serials is missing").WithHint("give a file with a serial number a line, as `writ node show` or the machine's label has it")
 	}
-	text, err := readListed(name, in)
+	text, err := readListed(name, input)
 	if err != nil {
 		return nil, err
 	}
@@ -138,18 +139,15 @@ func readSerials(name string, in io.Reader) ([]string, error) {
 // maxSerialsFile bounds the file with serial numbers.
 const maxSerialsFile = 1 << 20
 
-func readListed(name string, in io.Reader) ([]byte, error) {
-	if name != "-" {
-		file, err := os.Open(name)
-		if err != nil {
-			return nil, writ.Errorf(writ.CodeUsage, "cannot read the serial numbers: %v", err).WithHint("--serials names a file with a serial number a line; - reads them from standard input")
-		}
-		defer file.Close()
-		in = file
+func readListed(name string, input readInput) (text []byte, err error) {
+	if name == "-" {
+		text, err = input(maxSerialsFile + 1)
+	} else {
+		text, err = readAtMost(name, maxSerialsFile)
 	}
-	text, err := io.ReadAll(io.LimitReader(in, maxSerialsFile+1))
 	if err != nil {
-		return nil, writ.Errorf(writ.CodeUsage, "read %s: %v", name, err)
+		return nil, writ.Errorf(writ.CodeUsage, "cannot read the serial numbers: %w", err).
+			WithHint("--serials names a file with a serial number a line; - reads them from standard input")
 	}
 	if len(text) > maxSerialsFile {
 		return nil, writ.Errorf(writ.CodeTooLarge, "%s has more than %d bytes", name, maxSerialsFile)

@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"io"
 	"os"
 	"strings"
 
@@ -115,9 +114,9 @@ func (a *app) scriptToCheck(path string, own client.Modules, stdin bool) (client
 
 // readStdin reads a source from the standard input. What is too big is refused by whoever gets it, with a better message.
 func (a *app) readStdin() ([]byte, error) {
-	text, err := io.ReadAll(io.LimitReader(a.In, scripts.MaxSource+1))
+	text, err := a.Input(scripts.MaxSource + 1)
 	if err != nil {
-		return nil, writ.Errorf(writ.CodeUsage, "cannot read the standard input: %v", err)
+		return nil, writ.Errorf(writ.CodeUsage, "cannot read the standard input: %w", err)
 	}
 	return text, nil
 }

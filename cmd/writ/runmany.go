@@ -99,8 +99,10 @@ func (a *app) decideMany(ctx context.Context, m *manyFlags, v verb, reason strin
 	case m.yes:
 	case !a.Interactive():
 		return writ.Errorf(writ.CodeUsage, "cannot ask here whether to %s: nothing was signed", what).WithHint("--yes signs without asking")
-	case !a.Confirm(what + "?"):
-		return writ.Errorf(writ.CodeUsage, "nothing was signed")
+	default:
+		if err := a.confirmSigning(what, ""); err != nil {
+			return err
+		}
 	}
 	by, err := c.Person(roster)
 	if err != nil {

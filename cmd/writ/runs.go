@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -73,11 +74,25 @@ func (a *app) onRunToDecide(decision string, do func(ctx context.Context, c *cli
 			return writ.Errorf(writ.CodeUsage, "%s stands for run %s, but only the coordinator says so, and what is signed names one run", args[0], run.ID).
 				WithHint("if you mean it (%s of project %s, signed by %s): writ run %s %s", run.Script, run.ProjectName, run.Signer, decision, run.ID)
 		}
-		if !a.Confirm(what + "?") {
-			return writ.Errorf(writ.CodeUsage, "nothing was signed").WithHint("`writ run list` shows the whole ids")
+		if err := a.confirmSigning(what, "`writ run list` shows the whole ids"); err != nil {
+			return err
 		}
 		return do(cmd.Context(), c, run)
 	}
+}
+
+// confirmSigning asks whether to sign what, and returns why nothing is signed if the answer is not yes.
+func (a *app) confirmSigning(what, hint string) error {
+	yes, err := a.Confirm(what + "?")
+	switch {
+	case errors.Is(err, context.Canceled):
+		return terminal.Interrupted("nothing was signed")
+	case err != nil:
+		return fmt.Errorf("ask whether to %s: %w", what, err)
+	case !yes:
+		return writ.Errorf(writ.CodeUsage, "nothing was signed").WithHint("%s", hint)
+	}
+	return nil
 }
 
 // column and wide are columns of tables; the second kind is shown with -o wide only.

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"errors"
 	"io"
 	"os"
 	"strconv"
@@ -98,11 +99,16 @@ func (a *app) secretValue(name, file string) (string, error) {
 	case a.Interactive():
 		value, err = a.askTwice(name)
 	default:
-		if value, err = io.ReadAll(io.LimitReader(a.In, secret.MaxValue+3)); err == nil { // one more than possible, behind its line feed
+		if value, err = a.Input(secret.MaxValue + 3); err == nil { // one more than possible, behind its line feed
 			value = bytes.TrimSuffix(bytes.TrimSuffix(value, []byte("\n")), []byte("\r"))
 		}
 	}
-	if err != nil {
+	switch {
+	case errors.Is(err, context.Canceled):
+		return "", terminal.Interrupted("nothing was set")
+	case errors.Is(err, terminal.ErrEnded):
+		return "", writ.Errorf(writ.CodeUsage, "nothing was set")
+	case err != nil:
 		return "", writ.Errorf(writ.CodeUsage, "cannot read the secret: %v", err).WithHint("give it in a file with --file, or by the standard input")
 	}
 	if err := secret.Check(string(value)); err != nil {

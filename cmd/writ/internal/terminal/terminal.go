@@ -7,7 +7,7 @@
 package terminal
 
 import (
-	"errors"
+	"context"
 	"fmt"
 	"io"
 	"os"
@@ -29,6 +29,8 @@ type Terminal struct {
 	Err    io.Writer // progress and errors
 	Format Format
 	Quiet  bool // no progress; errors are shown all the same
+	// Until ends each read: a question and the standard input have no other end when a person interrupts the command.
+	Until context.Context
 
 	interactive bool
 	painted     bool // Out shows colours
@@ -41,7 +43,7 @@ type styles struct{ bad, hint, good, changed, dim lipgloss.Style }
 func New(in, out, err *os.File, environ []string) *Terminal {
 	w := colorprofile.NewWriter(err, environ)
 	ci := variable(environ, "CI")
-	t := &Terminal{In: in, Out: out, Err: w, Format: Table}
+	t := &Terminal{In: in, Out: out, Err: w, Format: Table, Until: context.Background()}
 	t.interactive = ci != "true" && ci != "1" && term.IsTerminal(in.Fd()) && term.IsTerminal(err.Fd())
 	if !t.interactive || variable(environ, "NO_COLOR") != "" {
 		w.Profile = colorprofile.NoTTY
@@ -120,38 +122,6 @@ func (t *Terminal) Plain() *Terminal {
 // Warn shows what may become a problem, Quiet or not.
 func (t *Terminal) Warn(format string, args ...any) {
 	fmt.Fprintf(t.Err, "%s %s\n", t.styles.bad.Render("warning:"), CleanLines(redact.Text(fmt.Sprintf(format, args...))))
-}
-
-// Passphrase asks for a passphrase. It is an error if nobody is there.
-func (t *Terminal) Passphrase(what string) ([]byte, error) {
-	if !t.Interactive() {
-		return nil, errors.New("there is no terminal to ask at; load the key into an ssh-agent instead")
-	}
-	return t.Hidden("Passphrase for " + what)
-}
-
-// Hidden asks for something that must not be seen. Somebody must be there.
-func (t *Terminal) Hidden(what string) ([]byte, error) {
-	fmt.Fprintf(t.Err, "%s: ", Clean(what))
-	text, err := term.ReadPassword(t.In.Fd())
-	fmt.Fprintln(t.Err)
-	return text, err
-}
-
-// Confirm asks a question that is answered with yes or no, and reports whether the answer is yes. Somebody must be there.
-func (t *Terminal) Confirm(question string) bool {
-	fmt.Fprintf(t.Err, "%s [y/N] ", Clean(question))
-	var answer []byte
-	for one := make([]byte, 1); len(answer) < 16; answer = append(answer, one[0]) { // what comes after the line is not for this question
-		if n, err := t.In.Read(one); err != nil || n == 0 || one[0] == '\n' {
-			break
-		}
-	}
-	switch strings.ToLower(strings.TrimSpace(string(answer))) {
-	case "y", "yes":
-		return true
-	}
-	return false
 }
 
 // Clean returns s without control characters, which could take over the terminal that shows it, and with characters that are not seen or turn

@@ -1,6 +1,7 @@
 package terminal
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -183,8 +184,29 @@ func TestOnlyAYesConfirms(t *testing.T) {
 		fmt.Fprint(out, typed)
 		out.Close()
 		term.In = in
-		if got := term.Confirm("cancel\x1b it?"); got != want || errs() != "cancel\uFFFD it? [y/N] " {
-			t.Errorf("%q: %v, want %v; it said %q", typed, got, want, errs())
+		if got, err := term.Confirm("cancel\x1b it?"); err != nil || got != want || strings.TrimSuffix(errs(), "\n") != "cancel\uFFFD it? [y/N] " {
+			t.Errorf("%q: %v, %v, want %v; it said %q", typed, got, err, want, errs())
+		}
+	}
+}
+
+func TestAReadEndsWithItsCommand(t *testing.T) {
+	interrupted, stop := context.WithCancel(t.Context())
+	stop()
+	for name, read := range map[string]func(*Terminal) error{
+		"question": func(term *Terminal) error { _, err := term.Confirm("sign?"); return err },
+		"input":    func(term *Terminal) error { _, err := term.Input(10); return err },
+	} {
+		term, _, _ := newTest(t)
+		in, typed, err := os.Pipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer in.Close()
+		defer typed.Close() // before: it ends the read
+		term.In, term.Until = in, interrupted
+		if err := read(term); !errors.Is(err, context.Canceled) {
+			t.Errorf("%s: %v", name, err)
 		}
 	}
 }
