@@ -114,6 +114,11 @@ func (r Reader) may(action identity.Action, project writ.ProjectID) bool {
 	return r.May == nil || r.May(action, project)
 }
 
+// maySubmit reports whether a reader may hand in a script to one of these projects.
+func (r Reader) maySubmit(projects []identity.Project) bool {
+	return slices.ContainsFunc(projects, func(p identity.Project) bool { return r.may(identity.ActionSubmit, p.ID) })
+}
+
 // Reads reports whether a reader may see what is in a project.
 func (r Reader) Reads(project writ.ProjectID) bool {
 	return r.All || slices.Contains(r.Projects, project)

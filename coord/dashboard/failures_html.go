@@ -9,7 +9,7 @@ func (f failuresPage) html(p *page) Node {
 			choice("Time", sinceParam, Each(f.Spans, func(span value) Node { return option(span.Name, span.Text, span.Name == f.Since) })),
 			chooseProject(f.Projects, f.Project), chooseDatacenter(f.Datacenters, f.Filter.Datacenter), keeps(f.Kept...),
 			apply(false, "")),
-		P(Class("sub"), Text("Runs that came in this time and failed, were refused or expired, by code and operation.")),
+		P(Class("sub"), Text("Runs that came in this time and failed, expired, or were refused or cancelled, by code and operation.")),
 		Table(Class("list failures"), heads("#Runs", "Code", "Operation", "#Newest", "What it means"), TBody(p.part("failures"))),
 		P(Class("empty"), Text("No run failed in this time.")))
 }

@@ -50,7 +50,7 @@ func (d *Dashboard) overview(ctx context.Context, r *http.Request, quiet bool) (
 		Filter: filter, Project: writ.ProjectID(q.Get("project")), State: q.Get("state"), All: with(r.URL, "state", "", "project", "", "signer", "", "datacenter", "", "script", "", "deployment", "", textParam, "", sinceParam, "", failureParam, "", operationParam, ""),
 		Datacenters: now.datacenters, Projects: reader.projectsOf(now), Kept: kept(q), Since: spanNames[q.Get(sinceParam)],
 	}
-	data.Commands = manyCommands(q, filter, now, reader)
+	data.Commands, data.Submits = manyCommands(q, filter, now, reader), reader.maySubmit(data.Projects)
 	p := &page{Title: "Runs", Nav: "runs"}
 	n, err := d.numbersOf(ctx, r.URL, now, filter)
 	if err != nil {
@@ -156,6 +156,7 @@ type overview struct {
 	Kept        []value // filters that the form has no field for
 	Since       string  // in words, "" if the list goes back as far as there is something
 	History     string  // JSON of the samples, "" for who may not see them
+	Submits     bool    // the reader may hand in a script
 }
 
 // Filtered reports whether the list may leave runs out.

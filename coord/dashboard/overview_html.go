@@ -56,7 +56,7 @@ func (o overview) empty() Node {
 	if o.Filtered() {
 		return Group{Text("No run matches. "), A(Href(o.All), Text("Show all"))}
 	}
-	return Group{Text("No run yet. Submit a script: "), Code(Text("writ submit FILE"))}
+	return Group{Text("No run yet. "), If(o.Submits, Group{Text("Submit a script: "), Code(Text("writ submit FILE"))})}
 }
 
 // depths show how deep the queues are, in all and by node.

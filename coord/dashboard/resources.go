@@ -86,6 +86,7 @@ type listPage struct {
 	All         string // the address without filters
 	Projects    []identity.Project
 	Datacenters []api.Datacenter
+	Submits     bool // the reader may hand in a script
 }
 
 // Filtered reports whether the list may leave something out.
@@ -190,6 +191,7 @@ func (d *Dashboard) deployments(ctx context.Context, r *http.Request, quiet bool
 		return nil, err
 	}
 	data := listPage{Filter: filter, Project: writ.ProjectID(q.Get("project")), Projects: d.Reader(ctx).projectsOf(now), Datacenters: now.datacenters, All: "/deployments"}
+	data.Submits = d.Reader(ctx).maySubmit(data.Projects)
 	p := &page{Title: "Deployments", Nav: "deployments", body: deploymentsPage{data}}
 	if quiet {
 		return p, nil

@@ -118,7 +118,8 @@ func (d deploymentsPage) html(p *page) Node {
 			d.hiddenFilters(), d.chooseProject(), d.chooseDatacenter(),
 			apply(d.Filtered(), d.All)),
 		Table(Class("list deployments"), heads("Deployment", "Project", "Datacenter", "#Resources", "#Revision", "Newest run", "#Submitted"), TBody(p.part("deployments"))),
-		P(Class("empty"), Text("No deployment owns a resource. "), Code(Text("writ submit FILE --deployment NAME")), Text(" makes one.")),
+		P(Class("empty"), Text("No deployment owns a resource. "),
+			If(d.Submits, Group{Code(Text("writ submit FILE --deployment NAME")), Text(" makes one.")})),
 		Div(p.part("pager")))
 }
 

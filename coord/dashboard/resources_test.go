@@ -214,3 +214,18 @@ func TestNoCommandHasANameThatAShellWouldCarryOut(t *testing.T) {
 		}
 	}
 }
+
+// An empty list offers a command only to a reader who may sign it.
+func TestAViewerOfEmptyListsIsOfferedNoSubmission(t *testing.T) {
+	t.Parallel()
+	w := open(t)
+	for _, at := range []string{"/", "/deployments"} {
+		wants(t, w.page(at), "writ submit FILE")
+	}
+	w.readAs(dashboard.Reader{All: true, May: func(action identity.Action, _ writ.ProjectID) bool { return action == identity.ActionRead }})
+	for _, at := range []string{"/", "/deployments"} {
+		if strings.Contains(w.page(at), "writ submit") {
+			t.Errorf("%s offers a submission to a viewer", at)
+		}
+	}
+}

@@ -108,6 +108,9 @@ func TestValuesAndLogAreAskedForOnRequestOnly(t *testing.T) {
 	for n := range 900 {
 		w.lines = append(w.lines, writ.LogLine{Ordinal: n + 1, Text: fmt.Sprintf("line %d.", n+1), Time: time.Now()})
 	}
+	for n := range 200 { // of which the page has five bytes for each
+		w.lines[100+n].Text = strings.Repeat("<", 500)
+	}
 	path := "/runs/" + string(run.ID)
 	w.page(path)
 	frames(t, w, "/live"+path, "", func(string, string) bool { return true })
@@ -117,7 +120,7 @@ func TestValuesAndLogAreAskedForOnRequestOnly(t *testing.T) {
 	for _, list := range []struct {
 		path, first, second, last string
 		pages                     int
-	}{{path + "/values", "/data/40", "/data/41", "/data/90", 3}, {path + "/log", "line 400.", "line 401.", "line 900.", 3}} {
+	}{{path + "/values", "/data/40", "/data/41", "/data/90", 3}, {path + "/log", "line 100.", "line 301.", "line 900.", 8}} {
 		next := regexp.MustCompile(`href="([^"]+)" rel="next"`)
 		at := list.path
 		for n := range list.pages {

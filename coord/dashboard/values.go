@@ -2,6 +2,7 @@ package dashboard
 
 import (
 	"context"
+	"html"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -17,7 +18,8 @@ import (
 const (
 	maxValues  = 40
 	maxLines   = 400
-	linesBytes = 64 << 10
+	linesBytes = 80 << 10 // of the page, which has at most 100 KB
+	lineMarkup = 200      // bytes of the page around the text of a line
 	afterCall  = "after-call"
 	afterLine  = "after-line"
 )
@@ -98,12 +100,12 @@ func (d *Dashboard) log(ctx context.Context, r *http.Request, _ bool) (*page, er
 	data := logPage{Run: run, First: firstOf(r.URL, afterLine)}
 	size := 0
 	for i := range lines {
-		if size += len(lines[i].Text); i > 0 && size > linesBytes {
+		lines[i].Text = cut(lines[i].Text, 4*valueRunes)
+		if size += lineMarkup + len(html.EscapeString(lines[i].Text)); i > 0 && size > linesBytes {
 			lines = lines[:i]
 			data.Next = with(r.URL, afterLine, strconv.Itoa(lines[i-1].Ordinal))
 			break
 		}
-		lines[i].Text = cut(lines[i].Text, 4*valueRunes)
 	}
 	if data.Lines = lines; len(lines) == maxLines {
 		data.Next = with(r.URL, afterLine, strconv.Itoa(lines[len(lines)-1].Ordinal))

@@ -53,7 +53,7 @@ func testSearch(t *testing.T, l ledger.Ledger) {
 		"shop-100%": {4, 1}, "shop-1000": nil, "shop_100": nil, "SHOP-100": {4, 1}, "replicas=3": {4, 1}, `["a","b"]`: {4, 1},
 		"back_up": {2}, "back-up": nil, "É": {2}, "long end": nil, "ab": {2}, "bob": {3},
 		string(writ.CodeNoCapacity): {3}, "512 mib": {3}, "volume data_1": {3}, "tengo:14:11": {3},
-		"web-4": {4}, "Web-4": {4}, "eb-4": nil, "web.tengo": {4, 3, 1}, "' OR '1'='1": nil, `\`: nil, "%": {4, 1}, "?": nil,
+		"web-4": {4}, "Web-4": {4}, "eb-4": nil, "web.tengo": {4, 3, 1}, "' OR '1'='1": nil, `\`: nil, "%": {4, 1}, "?": nil, "\x00": nil, "\xff": nil,
 	} {
 		if diff := cmp.Diff(want, names(t, l, ledger.RunFilter{Text: text}, known)); diff != "" {
 			t.Errorf("%s: %s", text, diff)

@@ -57,7 +57,10 @@ func likePattern(text string) string {
 // andText adds the condition that runs are found by a text. Each run is looked at: a text can begin anywhere. The names of resources are in an index,
 // as there are many calls, so a text finds those that begin with it.
 func andText(q *query, text string) {
-	text = searchable(text)
+	if text = searchable(text); text == "" { // nothing has it; a pattern of nothing would be everywhere
+		q.and("1 = 0")
+		return
+	}
 	pattern := likePattern(text)
 	q.and(`(words LIKE ? ESCAPE '\' OR parameters LIKE ? ESCAPE '\' OR id IN (SELECT run FROM calls WHERE name <> '' AND name >= ? AND name < ?))`,
 		pattern, pattern, text, text+"~") // which comes after all that names are made of
