@@ -134,8 +134,8 @@ first process. The machine runs from memory. Equal inputs make equal bytes.
 
 The parts come from Debian packages: download linux-image-VERSION-cloud-amd64 and systemd-boot-efi with apt-get,
 which verifies them, and name their directory with --packages. They need not be installed. Packages of
-firmware, of ca-certificates, and of programs with their libraries can be there as well. "writ efi recipe" prints what
-else an image can have.
+firmware, of ca-certificates, and of programs with their libraries can be there as well. "writ efi recipe cloud" and
+"writ efi recipe metal" print what else an image can have.
 
 Beside the image it writes IMAGE.cdx.json, which lists all components in the form of CycloneDX, and IMAGE.sha256.
 

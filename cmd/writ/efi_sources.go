@@ -92,6 +92,9 @@ func (s *efiSources) unpack() (done func(), err error) {
 
 // unpackPackages takes files out of all packages of a directory.
 func unpackPackages(dir string, root *os.Root, wanted func(string) bool) (all []usedPackage, err error) {
+	if _, err := os.ReadDir(dir); err != nil {
+		return nil, writ.Errorf(writ.CodeUsage, "cannot read --packages: %v", err)
+	}
 	names, _ := filepath.Glob(filepath.Join(dir, "*.deb"))
 	for _, name := range names {
 		text, err := os.ReadFile(name)
