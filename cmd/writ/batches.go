@@ -174,13 +174,14 @@ has reported yet are not shown, because each of them admits a node.`,
 			if err != nil {
 				return err
 			}
+			asked, err := answered(a, list.Items, func(d api.DatacenterBatches) (string, *writ.Error) { return d.Name, d.Error })
+			if err != nil {
+				return err
+			}
 			var batches []api.Batch
 			names := map[writ.DatacenterID]string{}
-			for _, d := range list.Items {
+			for _, d := range asked {
 				names[d.Datacenter] = d.Name
-				if d.Error != nil {
-					a.Warn("%s cannot be asked: %v", d.Name, d.Error)
-				}
 				batches = append(batches, d.Batches...)
 			}
 			return a.printList(batchTable(list, batches, names), unlessSelected(cmd, "no batch is known: `writ batch create` makes the first"))

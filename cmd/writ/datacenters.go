@@ -89,20 +89,6 @@ func eachDatacenter(all []identity.Datacenter, ask func(i int, d *identity.Datac
 	asking.Wait()
 }
 
-// unanswered says why a list that datacenters sign has nothing of one of them. It returns the reason if the coordinator shows what is not signed: the
-// command ends with that.
-func (a *app) unanswered(datacenter string, why *writ.Error) error {
-	switch {
-	case why == nil:
-		return nil
-	case why.Code == writ.CodeUnverified:
-		return why
-	default:
-		a.Warn("%s cannot be asked: %v", datacenter, why)
-		return nil
-	}
-}
-
 func numberOrNone(n int) string {
 	if n == 0 {
 		return ""

@@ -104,7 +104,7 @@ func (r *redirected) unproved(t *testing.T, l *liar) {
 	in.Writ("token", "create")
 	lied("tokens from before", at(standings, func(map[string]any) any { return tokens }), list...)
 	lied("tokens without a proof", at(standings, stripped), list...)
-	wants("an older supervisor", at(standings, unsupported), 0, "take the id from the token itself", list...)
+	wants("an older supervisor", at(standings, unsupported), writ.CodeVerbUnsupported.Info().Exit, "take the id from the token itself", list...)
 
 	in.unheld(lied, wants)
 
@@ -264,8 +264,8 @@ func (r *redirected) unheld(lied func(string, func(string, any) any, ...string),
 	}), 0, "what is on hold is not known", "dc", "list")
 	wants("a datacenter that is away", at(datacenters, func(map[string]any) any {
 		return api.Problem{Type: "urn:writ:code:DATACENTER_UNAVAILABLE", Title: "x", Status: 503, Code: writ.CodeDatacenterAway, Detail: "not connected", RequestID: "1"}
-	}), 0, "east cannot be asked", list...)
-	wants("an older supervisor", at(datacenters, unsupported), 0, "does not sign what is on hold: upgrade it", list...)
+	}), writ.ExitUnreachable, "east cannot be asked", list...)
+	wants("an older supervisor", at(datacenters, unsupported), writ.CodeVerbUnsupported.Info().Exit, "does not sign what is on hold: upgrade it", list...)
 	wants("an older supervisor", at(datacenters, unsupported), 0, "is the coordinator's word", hold...)
 	r.again(writ.ExitDone, release...)
 	lied("a hold that was released", at(datacenters, func(map[string]any) any { return held }), list...)

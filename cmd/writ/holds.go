@@ -200,10 +200,12 @@ Of a datacenter that does not answer, or whose coordinator shows what its superv
 			if err != nil {
 				return err
 			}
+			asked, untrue := answered(a, list.Items, func(d api.DatacenterHolds) (string, *writ.Error) { return d.Name, d.Error })
+			if len(asked) == 0 && untrue != nil {
+				return untrue
+			}
 			var rows []heldRow
-			var untrue error
-			for _, d := range list.Items {
-				untrue = cmp.Or(a.unanswered(d.Name, d.Error), untrue)
+			for _, d := range asked {
 				rows = append(rows, heldRows(d)...)
 			}
 			err = a.printList(terminal.List(list, rows, func(h heldRow) string { return h.what },

@@ -1,12 +1,14 @@
 package main
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"writ"
 	"writ/cmd/writ/internal/terminal"
 )
 
@@ -37,4 +39,30 @@ func unlessSelected(cmd *cobra.Command, none string) string {
 		return none
 	}
 	return "nothing is there for " + strings.Join(given, " and ")
+}
+
+// answered returns those of the owners of a list that could be asked, mostly datacenters, and warns of the others. The error is for the end of the
+// command: that of the first owner if none could be asked, so that there is no list, or of an owner for whom a coordinator shows what is not signed.
+func answered[T any](a *app, owners []T, failure func(T) (name string, err *writ.Error)) (those []T, err error) {
+	var failed []*writ.Error
+	for _, o := range owners {
+		name, why := failure(o)
+		switch {
+		case why == nil:
+			those = append(those, o)
+		case why.Code == writ.CodeUnverified: // it names its owner
+			err = cmp.Or(err, error(why))
+		default:
+			said := *why
+			said.Message = name + " cannot be asked: " + why.Message
+			failed = append(failed, &said)
+		}
+	}
+	if err == nil && len(those) == 0 && len(failed) > 0 {
+		err, failed = failed[0], failed[1:]
+	}
+	for _, f := range failed {
+		a.Warn("%v", f)
+	}
+	return those, err
 }

@@ -44,11 +44,12 @@ The owners report this about themselves. Clients trust only the roster.`,
 			if err != nil {
 				return err
 			}
+			asked, err := answered(a, list.Items, func(o api.OwnerCertificates) (string, *writ.Error) { return o.Name, o.Error })
+			if err != nil {
+				return err
+			}
 			var all []shownCertificate
-			for _, owner := range list.Items {
-				if owner.Error != nil {
-					a.Warn("%s cannot be asked: %v", owner.Name, owner.Error)
-				}
+			for _, owner := range asked {
 				for _, one := range owner.Certificates {
 					all = append(all, shownCertificate{owner.Name, one})
 					if left := time.Until(one.Until); left < warnBefore {

@@ -217,11 +217,12 @@ func (a *app) secretListCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			asked, err := answered(a, list.Items, func(d api.DatacenterSecrets) (string, *writ.Error) { return d.Name, d.Error })
+			if err != nil {
+				return err
+			}
 			var secrets []writ.Secret
-			for _, d := range list.Items {
-				if d.Error != nil {
-					a.Warn("%s cannot be asked: %v", d.Name, d.Error)
-				}
+			for _, d := range asked {
 				secrets = append(secrets, d.Secrets...)
 			}
 			return a.printList(secretTable(list, secrets, roster), unlessSelected(cmd, "no secret is known: `writ secret set` sets the first"))

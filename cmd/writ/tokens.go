@@ -146,12 +146,14 @@ supervisor has not signed, it lists none and says so.`,
 			if err != nil {
 				return err
 			}
+			asked, untrue := answered(a, list.Items, func(d api.DatacenterTokens) (string, *writ.Error) { return d.Name, d.Error })
+			if len(asked) == 0 && untrue != nil {
+				return untrue
+			}
 			var tokens []writ.JoinToken
-			var untrue error
 			names := map[writ.DatacenterID]string{}
-			for _, d := range list.Items {
+			for _, d := range asked {
 				names[d.Datacenter] = d.Name
-				untrue = cmp.Or(a.unanswered(d.Name, d.Error), untrue)
 				tokens = append(tokens, d.Tokens...)
 			}
 			err = a.printList(terminal.List(list, tokens, func(t writ.JoinToken) string { return t.ID },
