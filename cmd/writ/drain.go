@@ -60,7 +60,7 @@ func (a *app) drain(ctx context.Context, name nodeFlags, wait bool, timeout time
 			return err
 		}
 	}
-	if err := a.noteResources(ctx, c, n); err != nil {
+	if _, err := a.noteResources(ctx, c, n, "which draining does not move"); err != nil {
 		return err
 	}
 	if !wait {
@@ -76,13 +76,13 @@ func (a *app) drain(ctx context.Context, name nodeFlags, wait bool, timeout time
 // maxResources is how many resources of a node are named.
 const maxResources = 20
 
-// noteResources names the resources that stay on a node.
-func (a *app) noteResources(ctx context.Context, c *client.Client, n writ.Node) error {
+// noteResources names the resources on a node, says what becomes of them, and returns how many there are.
+func (a *app) noteResources(ctx context.Context, c *client.Client, n writ.Node, becomes string) (int, error) {
 	resources, err := c.Resources(ctx, api.ListResourcesParams{Datacenter: string(n.Datacenter), Node: n.ID})
 	if err != nil || len(resources) == 0 {
-		return err
+		return 0, err
 	}
-	a.Note("%s on %s, which draining does not move:", count(len(resources), "resource"), n.Name)
+	a.Note("%s on %s, %s:", count(len(resources), "resource"), n.Name, becomes)
 	for i, r := range resources {
 		if i == maxResources {
 			a.Note("  and %d more: `writ resource list --node %s`", len(resources)-i, n.Name)
@@ -90,7 +90,7 @@ func (a *app) noteResources(ctx context.Context, c *client.Client, n writ.Node) 
 		}
 		a.Note("  %s/%s", r.Kind, terminal.Clean(r.Name))
 	}
-	return nil
+	return len(resources), nil
 }
 
 // noteOpen says which calls are open at a node, unless it said the same before, and returns what it said. A datacenter that does not answer is

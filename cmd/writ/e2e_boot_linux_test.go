@@ -331,7 +331,7 @@ run.output({said: "pong"})
 		}
 		t.Log(s.Writ("efi", "disk", "--image", image, "--disk", disk, "--name", name, "--join", "@"+tokenFile, "--supervisor", supervisor, "--redis", redis))
 		starts(name, token, append([]string{"-drive", "if=none,id=d0,format=raw,readonly=on,file=" + disk}, devices...)...)
-		s.Writ("node", "remove", name, "--reason", "it forgets who it is")
+		s.Writ("node", "remove", "--yes", name, "--reason", "it forgets who it is")
 	}
 
 	// A machine without a token shows how to approve it, and goes on by itself.
@@ -358,7 +358,7 @@ run.output({said: "pong"})
 	if said := boots.stop(); strings.Contains(said, strings.TrimSpace(fingerprint)) {
 		t.Errorf("the boot server was told the fingerprint:\n%s", said)
 	}
-	s.Writ("node", "remove", "by-hand", "--reason", "it forgets who it is")
+	s.Writ("node", "remove", "--yes", "by-hand", "--reason", "it forgets who it is")
 
 	// One whose serial number was signed beforehand needs neither a token nor a command.
 	s.Script("rack.txt", "WRIT-0001\nWRIT-0002\n")
@@ -368,7 +368,7 @@ run.output({said: "pong"})
 	if said := s.Writ("batch", "list"); !strings.Contains(said, "1 of 2") || !strings.Contains(said, "by-batch") {
 		t.Errorf("the batches are\n%s", said)
 	}
-	s.Writ("node", "remove", "by-batch", "--reason", "it forgets who it is")
+	s.Writ("node", "remove", "--yes", "by-batch", "--reason", "it forgets who it is")
 
 	data := filepath.Join(t.TempDir(), "data")
 	if err := errors.Join(os.WriteFile(data, nil, 0o600), os.Truncate(data, 512<<20)); err != nil {

@@ -74,6 +74,6 @@ func TestAMachineWithoutATokenStartsInEachWay(t *testing.T) {
 		t.Logf("%s: pending %.1f s after power on, serving %.1f s after it was approved, ready %.1f s after power on\n%s",
 			way.name, waits.Seconds(), serves.Seconds(), time.Since(v.began).Seconds(), v.said())
 		v.pressPower()
-		s.Writ("node", "remove", name, "--reason", "it forgets who it is")
+		s.Writ("node", "remove", "--yes", name, "--reason", "it forgets who it is")
 	}
 }

@@ -288,7 +288,7 @@ func TestDevGoesOnWithoutANodeThatWasRemoved(t *testing.T) {
 	s := testcluster.Empty(t)
 	dev := []string{"dev", "--data", "cluster", "--listen", "127.0.0.1:0", "--nodes", "2", "--simulate-speed", "0"}
 	s.Start("dev", "Ctrl-C ends it", dev...)
-	s.Writ("node", "remove", "n2")
+	s.Writ("node", "remove", "--yes", "n2")
 	s.Kill("dev")
 	p := s.Start("dev", "Ctrl-C ends it", dev...)
 	s.Await(p, "node n2 in local is not there any more")
@@ -311,7 +311,7 @@ func TestARemovedNodeEndsWithACodeOfItsOwn(t *testing.T) {
 		time.Sleep(100 * time.Millisecond) // until the node is at it
 	}
 	began := time.Now()
-	s.Writ("node", "remove", "dc1-n2")
+	s.Writ("node", "remove", "--yes", "dc1-n2")
 	if list := s.Writ("node", "list"); strings.Contains(list, "dc1-n2") {
 		t.Errorf("it is still listed:\n%s", list)
 	}

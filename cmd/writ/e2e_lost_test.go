@@ -30,7 +30,7 @@ func TestALostNodesMachineRunsOnOneNodeAfterItsReturn(t *testing.T) {
 	})
 	s.Kill("dc1-n1")
 	s.Writ("node", "uncordon", "dc1-n2")
-	s.Says(0, []string{"turn its machine off first"}, "node", "lost", "dc1-n1")
+	s.Says(0, []string{"turn its machine off first"}, "node", "lost", "--yes", "dc1-n1")
 	s.Succeeded(s.Follow(id, -1, func() {}))
 	s.Succeeded(s.Follow(s.Submit("machine.tengo"), -1, func() {}))
 	s.Says(0, []string{"was not heard of since"}, "node", "show", "dc1-n1")

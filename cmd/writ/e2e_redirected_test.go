@@ -262,8 +262,8 @@ type typedDecision struct {
 var decisions = map[string]typedDecision{
 	"node approve":        {[]string{"node", "approve", "named-p", "PRINT:named-p"}, "node named-p", nodeLies},
 	"node reject":         {[]string{"node", "reject", "named-p", "PRINT:named-p"}, "node named-p", nodeLies},
-	"node remove":         {[]string{"node", "remove", "named-n"}, "node named-n", nodeLies},
-	"node lost":           {[]string{"node", "lost", "named-n"}, "node named-n", nodeLies},
+	"node remove":         {[]string{"node", "remove", "--yes", "named-n"}, "node named-n", nodeLies},
+	"node lost":           {[]string{"node", "lost", "--yes", "named-n"}, "node named-n", nodeLies},
 	"node cordon":         {[]string{"node", "cordon", "named-n"}, "node named-n", nodeLies},
 	"node uncordon":       {[]string{"node", "uncordon", "named-n"}, "node named-n", nodeLies},
 	"node drain":          {[]string{"node", "drain", "named-n"}, "node named-n", nodeLies},
@@ -560,7 +560,7 @@ func (r *redirected) reorder(t *testing.T, l *liar) {
 		{[]string{"node", "cordon", "witness"}, []string{"node", "drain", "witness"}, writ.ExitDone},
 		{[]string{"node", "drain", "witness"}, []string{"node", "uncordon", "witness"}, writ.ExitDone},
 		{[]string{"node", "uncordon", "witness"}, []string{"node", "cordon", "witness"}, writ.ExitDone},
-		{[]string{"node", "remove", "witness"}, []string{"node", "uncordon", "witness"}, writ.ExitDone},
+		{[]string{"node", "remove", "--yes", "witness"}, []string{"node", "uncordon", "witness"}, writ.ExitDone},
 		{[]string{"node", "reject", "liked-p", "PRINT:liked-p"}, []string{"node", "approve", "liked-p", "PRINT:liked-p"}, writ.ExitDone},
 		{[]string{"run", "resume", "RUN:liked", "--detach"}, []string{"run", "resume", "RUN:liked"}, writ.ExitFailed},
 	} {
@@ -637,12 +637,12 @@ func (r *redirected) twins(t *testing.T, l *liar) {
 		t.Errorf("%v, want %v", got, want)
 	}
 	l.lies(set("admission", func(any) any { return writ.AdmissionRemoved }))
-	if out, said, code := in.Try("node", "lost", "liked-n", "--server", l.URL); code != writ.ExitUsage || !strings.Contains(said, "is not known to be removed") {
+	if out, said, code := in.Try("node", "lost", "--yes", "liked-n", "--server", l.URL); code != writ.ExitUsage || !strings.Contains(said, "is not known to be removed") {
 		t.Errorf("lost, and a node that works is said to be removed: exit %d\n%s%s", code, out, said)
 	}
 	l.lies(hides(honest)) // what a person decides about the node that serves is not done to the other one
 	defer l.lies(nil)
-	for _, args := range [][]string{{"cordon", "twin"}, {"drain", "twin"}, {"uncordon", "twin"}, {"label", "twin", "disk=ssd"}, {"remove", "twin"}, {"lost", "twin"}} {
+	for _, args := range [][]string{{"cordon", "twin"}, {"drain", "twin"}, {"uncordon", "twin"}, {"label", "twin", "disk=ssd"}, {"remove", "twin", "--yes"}, {"lost", "twin", "--yes"}} {
 		if out, said, code := in.Try(append([]string{"node", "--server", l.URL}, args...)...); code != writ.ExitUsage {
 			t.Errorf("%v, and the node that serves is hidden: exit %d, want %d\n%s%s", args, code, writ.ExitUsage, out, said)
 		}

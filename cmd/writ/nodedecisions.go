@@ -148,18 +148,28 @@ func (a *app) decideNode(ctx context.Context, name nodeFlags, fill func(*identit
 	return a.decideAbout(ctx, c, roster, n, name, fill)
 }
 
-// decideAbout signs a decision about a node that was found, and hands it in. It needs the fingerprint, or a node that is admitted, or was
-// removed where that will do: a coordinator may show another one of this name only.
+// decideAbout signs a decision about a node that was found and is the one that the person means, and hands it in.
 func (a *app) decideAbout(ctx context.Context, c *client.Client, roster *identity.Roster, n writ.Node, name nodeFlags, fill func(*identity.Statement)) error {
-	if name.Fingerprint == "" {
-		admission := writ.AdmissionApproved
-		if name.removed && n.Admission == writ.AdmissionRemoved {
-			admission = n.Admission
-		}
-		if err := standsAs(ctx, c, roster, n, admission); err != nil {
-			return err
-		}
+	if err := isMeant(ctx, c, roster, n, name); err != nil {
+		return err
 	}
+	return a.signAbout(ctx, c, roster, n, name, fill)
+}
+
+// isMeant returns nil if a node that was found is the one that the person means. A coordinator may show another one of its name only, so it takes the
+// fingerprint, or a node that is admitted, or was removed where that will do.
+func isMeant(ctx context.Context, c *client.Client, roster *identity.Roster, n writ.Node, name nodeFlags) error {
+	switch {
+	case name.Fingerprint != "":
+		return nil
+	case name.removed && n.Admission == writ.AdmissionRemoved:
+		return standsAs(ctx, c, roster, n, writ.AdmissionRemoved)
+	}
+	return standsAs(ctx, c, roster, n, writ.AdmissionApproved)
+}
+
+// signAbout signs a decision about a node, and hands it in.
+func (a *app) signAbout(ctx context.Context, c *client.Client, roster *identity.Roster, n writ.Node, name nodeFlags, fill func(*identity.Statement)) error {
 	statement := client.AboutNode(n)
 	statement.Reason = string(name.reason)
 	fill(&statement)

@@ -1,44 +1,104 @@
 package main
 
 import (
+	"context"
+	"fmt"
+
 	"github.com/spf13/cobra"
 
+	"writ"
+	"writ/cmd/writ/internal/client"
 	"writ/identity"
 )
 
+// ending is a decision after which a node never works again.
+type ending struct {
+	decision  string
+	question  string // with places for the node and its datacenter
+	resources string // what becomes of what the node has
+	removed   bool   // it can be decided about a node that was removed
+}
+
+var (
+	removing = ending{"remove", "remove node %s of %s for good", "which stay there and keep their names", false}
+	losing   = ending{identity.DecisionLost, "sign that node %s of %s is lost for good", "which it stops when it hears of this; their names are free", true}
+)
+
 func (a *app) nodeRemoveCommand() *cobra.Command {
-	c := a.nodeDecision("remove", "Remove a node for good; its key is never admitted again")
-	c.Long = `Signs that a node is none of the datacenter any more. Its key is never admitted again. You need the role admin.
+	return a.nodeEnding(removing, &cobra.Command{
+		Short: "Remove a node for good; its key is never admitted again",
+		Long: `Signs that a node is none of the datacenter any more. Its key is never admitted again. You need the role admin.
 
 Nodes that wait may have one name. So the supervisor must have signed that the node is admitted, or you say its
-fingerprint.`
-	return c
+fingerprint. A node that is ready or has resources is removed only if you confirm it, or say --yes.`,
+		Example: "  writ node remove n1",
+	})
 }
 
 // beforeLost is what a person must know who signs that a node is lost.
 const beforeLost = "turn its machine off first. Until the node hears of this, its resources and their replacements elsewhere run at the same time"
 
 func (a *app) nodeLostCommand() *cobra.Command {
-	node := nodeFlags{removed: true}
-	c := &cobra.Command{
-		Use:   identity.DecisionLost + " NODE",
+	return a.nodeEnding(losing, &cobra.Command{
 		Short: "Remove a node that never comes back, and free the names of what it had",
 		Long: `Signs that a node never comes back. It is removed for good, and the names of its resources are free. Calls that make or delete
 something there are done by other nodes. Calls on a lost resource end as NODE_LOST. A node that was removed before can be
-signed as lost, too: its removal alone frees no names.
+signed as lost, too: its removal alone frees no names. If the node is ready or has resources, you are asked first, or say --yes.
 
 Be sure that it is true: ` + beforeLost + `. If the node
 comes back, its runner asks first, if its supervisor answers within 10 s. It stops all
 machines, containers and databases, says so and ends. Volumes stay on its
 disks. "writ node show NODE" lists them with the command that removes each.`,
 		Example: "  writ node lost n1 --reason \"the machine burned\"",
-		Args:    exactly("NODE"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			node.Node = args[0]
-			a.Note("%s", beforeLost)
-			return a.decideNode(cmd.Context(), node, func(s *identity.Statement) { s.Decision = identity.DecisionLost })
-		},
+		PreRun:  func(*cobra.Command, []string) { a.Note("%s", beforeLost) },
+	})
+}
+
+// nodeEnding makes c the command of a decision that ends a node.
+func (a *app) nodeEnding(e ending, c *cobra.Command) *cobra.Command {
+	node := nodeFlags{removed: e.removed}
+	var yes bool
+	c.Use = e.decision + " NODE"
+	c.Args = exactly("NODE")
+	c.RunE = func(cmd *cobra.Command, args []string) error {
+		node.Node = args[0]
+		return a.endNode(cmd.Context(), node, e, yes)
 	}
 	node.add(a, c)
+	c.Flags().BoolVar(&yes, "yes", false, "do not ask")
 	return c
+}
+
+// endNode signs that a node never works again, once the person who names it has seen what that ends.
+func (a *app) endNode(ctx context.Context, name nodeFlags, e ending, yes bool) error {
+	c, roster, n, err := a.namedNode(ctx, name)
+	if err != nil {
+		return err
+	}
+	if err := isMeant(ctx, c, roster, n, name); err != nil {
+		return err
+	}
+	if err := a.agreeToEnd(ctx, c, n, fmt.Sprintf(e.question, n.Name, roster.Datacenter(n.Datacenter).Name), e.resources, yes); err != nil {
+		return err
+	}
+	return a.signAbout(ctx, c, roster, n, name, func(s *identity.Statement) { s.Decision = e.decision })
+}
+
+// agreeToEnd shows what a node has and whether it works, as the coordinator says, and asks about it. A node that is not ready and has nothing is
+// ended without a question.
+func (a *app) agreeToEnd(ctx context.Context, c *client.Client, n writ.Node, what, resources string, yes bool) error {
+	ready := n.Liveness == writ.LivenessReady && n.Admission != writ.AdmissionRemoved
+	switch {
+	case ready:
+		a.Warn("node %s is ready, and was last heard of %s: it works", n.Name, heardOf(n))
+	case n.Admission == writ.AdmissionRemoved:
+		a.Note("node %s was removed before; it was last heard of %s", n.Name, heardOf(n))
+	default:
+		a.Note("node %s is %s; it was last heard of %s", n.Name, n.Liveness, heardOf(n))
+	}
+	has, err := a.noteResources(ctx, c, n, resources)
+	if err != nil || !ready && has == 0 {
+		return err
+	}
+	return a.agree(what, yes)
 }

@@ -95,14 +95,8 @@ func (a *app) decideMany(ctx context.Context, m *manyFlags, v verb, reason strin
 		return writ.Errorf(writ.CodeDatacenterUnknown, "the roster has no datacenter %s", statement.Datacenter)
 	}
 	what := fmt.Sprintf("%s these %d runs of project %s in %s", v.name, len(runs), runs[0].ProjectName, datacenter.Name)
-	switch {
-	case m.yes:
-	case !a.Interactive():
-		return writ.Errorf(writ.CodeUsage, "cannot ask here whether to %s: nothing was signed", what).WithHint("--yes signs without asking")
-	default:
-		if err := a.confirmSigning(what, ""); err != nil {
-			return err
-		}
+	if err := a.agree(what, m.yes); err != nil {
+		return err
 	}
 	by, err := c.Person(roster)
 	if err != nil {
@@ -114,6 +108,17 @@ func (a *app) decideMany(ctx context.Context, m *manyFlags, v verb, reason strin
 		return err
 	}
 	return a.showMany(runs, answer)
+}
+
+// agree returns nil if the person agrees to what is signed next: by --yes, or asked at the terminal.
+func (a *app) agree(what string, yes bool) error {
+	switch {
+	case yes:
+		return nil
+	case !a.Interactive():
+		return writ.Errorf(writ.CodeUsage, "cannot ask here whether to %s: nothing was signed", what).WithHint("--yes signs without asking")
+	}
+	return a.confirmSigning(what, "")
 }
 
 // selection is what the flags ask a coordinator for: of runs in states that fit the verb.

@@ -298,7 +298,7 @@ var (
 			})
 			return err == nil && m.Admission() == writ.AdmissionApproved
 		})
-		w.insist("node", "remove", name, "--dc", supervisor) // nothing runs there, and a journal from a backup would wait for its word
+		w.insist("node", "remove", "--yes", name, "--dc", supervisor) // nothing runs there, and a journal from a backup would wait for its word
 	}
 	rotated = func(w *cluster) { w.insist("pki", "rotate", "--dc", supervisor) }
 	held    = func(w *cluster) {
@@ -321,8 +321,8 @@ var (
 	goneForGood = func(w *cluster) {
 		name := w.nodes[len(w.nodes)-1]
 		w.Until(name+" is lost", func(context.Context) bool {
-			_, said, code := w.try("node", "lost", name, "--dc", supervisor)
-			return code == 0 || strings.Contains(said, "NOT_FOUND") // it was, and the answer got lost
+			_, _, code := w.try("node", "lost", "--yes", name, "--dc", supervisor)
+			return code == 0
 		})
 		w.Until(name+" has stopped what it had", func(context.Context) bool { return w.Procs[name].Ended() })
 		w.nodes = w.nodes[:len(w.nodes)-1]
