@@ -246,7 +246,7 @@ func nextRevision(tx *journal.Tx, p *identity.Payload) error {
 
 func otherRevision(deployment string, have, base int) *writ.Error {
 	return writ.Errorf(writ.CodeConflict, "the deployment %s is at revision %d, the script was signed against %d", deployment, have, base).
-		WithHint("look at what changed and sign again")
+		WithHint("`writ plan FILE --deployment %s` shows what the script would change now, and how to sign it again", deployment)
 }
 
 // checkScript refuses what `writ check` refuses, parameters that do not fit, and a header that does not allow what the script calls.

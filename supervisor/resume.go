@@ -138,7 +138,7 @@ func stillNewest(tx *journal.Tx, run *journal.Run) error {
 	have, err := tx.Revision(run.Project, run.Deployment)
 	if err == nil && have != run.Revision {
 		err = writ.Errorf(writ.CodeConflict, "the deployment %s is at revision %d, the run makes revision %d", run.Deployment, have, run.Revision).
-			WithHint("look at what changed, and sign the script again")
+			WithHint("`writ plan FILE --deployment %s` shows what the script would change now, and how to sign it again", run.Deployment)
 	}
 	return err
 }

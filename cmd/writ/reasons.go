@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -156,14 +157,17 @@ func (s *situation) explain() runReasons {
 // whyRun is why the run is where it is.
 func (s *situation) whyRun() reason {
 	run := s.run
-	again := s.submitAgain()
 	switch {
 	case run.State == api.RunStateSucceeded:
 		return reason{"it has ended well", "writ run show " + string(run.ID)}
 	case run.State == api.RunStateFailed:
 		return s.whyFailed()
 	case run.State.Ended(): // cancelled, refused, expired
-		return reason{said(run.Failure, run.Reason, "it is "+string(run.State)), again}
+		next := s.submitAgain()
+		if s.isOutdated() {
+			next = s.planAgain()
+		}
+		return reason{said(run.Failure, run.Reason, "it is "+string(run.State)) + s.unknownText(), next}
 	case run.Accepted.IsZero():
 		why := run.Reason
 		if why == "" {
@@ -178,24 +182,57 @@ func (s *situation) whyRun() reason {
 	return reason{s.whyOpen() + s.hurry(), s.nextOf(run.Reason, "writ run watch "+string(run.ID))}
 }
 
+// isOutdated reports whether the run was refused because its deployment has another revision than the one that it was signed against.
+func (s *situation) isOutdated() bool {
+	return s.run.State == api.RunStateRefused && s.run.Deployment != "" && s.run.Failure != nil && s.run.Failure.Code == writ.CodeConflict
+}
+
+// unknownText says what a person has to add to the advice, if the coordinator does not have the text that was signed: it keeps none of a refused run.
+func (s *situation) unknownText() string {
+	if s.payload != nil {
+		return ""
+	}
+	return "; the coordinator does not have what was signed: give -p, --destructive and @REVISION of --deployment again if you gave them before"
+}
+
 // submitAgain is the command that hands in the run's script as it was handed in before: in the same place, with the same parameters. Values of
-// secrets are none of them.
+// secrets are none of them. A run that was accepted made a revision of its deployment, and the script follows the newest one then.
 func (s *situation) submitAgain() string {
-	words := []string{"writ", "submit", s.run.Script, "--project", s.run.ProjectName}
+	deployment := s.run.Deployment
+	if s.payload != nil && deployment != "" && s.run.Accepted.IsZero() {
+		deployment += "@" + strconv.Itoa(s.payload.Deployment.Base)
+	}
+	words := s.scriptAgain("submit", deployment)
+	if s.payload != nil && len(s.payload.Targets) > 0 {
+		words = append(words, "--destructive="+strings.Join(s.payload.Targets, ","))
+	}
+	return shellLine(words)
+}
+
+// planAgain is the command that shows what the run's script would change now.
+func (s *situation) planAgain() string {
+	return shellLine(s.scriptAgain("plan", s.run.Deployment))
+}
+
+// scriptAgain are the words of a command about the run's script, in the same place, with the same parameters.
+func (s *situation) scriptAgain(command, deployment string) []string {
+	words := []string{"writ", command, s.run.Script, "--project", s.run.ProjectName}
 	if s.datacenter.Name != "" {
 		words = append(words, "--dc", s.datacenter.Name)
 	}
-	if s.run.Deployment != "" {
-		words = append(words, "--deployment", s.run.Deployment)
+	if deployment != "" {
+		words = append(words, "--deployment", deployment)
 	}
-	if p := s.payload; p != nil {
-		for _, name := range slices.Sorted(maps.Keys(p.Params)) {
-			words = append(words, "-p", name+"="+paramText(p.Params[name]))
-		}
-		if len(p.Targets) > 0 {
-			words = append(words, "--destructive="+strings.Join(p.Targets, ","))
+	if s.payload != nil {
+		for _, name := range slices.Sorted(maps.Keys(s.payload.Params)) {
+			words = append(words, "-p", name+"="+paramText(s.payload.Params[name]))
 		}
 	}
+	return words
+}
+
+// shellLine is a command as a shell takes it.
+func shellLine(words []string) string {
 	for i, w := range words {
 		words[i] = shellWord(w)
 	}
@@ -249,7 +286,7 @@ func (s *situation) hurry() string {
 func (s *situation) whyFailed() reason {
 	run := s.run
 	why := said(run.Failure, run.Reason, "it failed")
-	next := "writ run resume " + string(run.ID)
+	next, again := "writ run resume "+string(run.ID), false
 	switch f := run.Failure; {
 	case f == nil:
 	case f.Seq > 0 && f.Seq <= len(s.calls):
@@ -265,7 +302,7 @@ func (s *situation) whyFailed() reason {
 	case endsTheSameWay(f.Code):
 		next = "writ check " + shellWord(run.Script)
 	case f.Code == writ.CodeScriptFailed || f.Code == writ.CodeNonDeterminism || f.Code == writ.CodePlanDeviated || f.Code == writ.CodePlanMismatch:
-		next = s.submitAgain() // it would end the same way
+		next, again = s.submitAgain(), true // it would end the same way
 	}
 	if run.Failure != nil && run.Failure.Position != "" {
 		why += ", at " + run.Failure.Position
@@ -274,7 +311,10 @@ func (s *situation) whyFailed() reason {
 		why += "; " + run.Failure.Hint
 	}
 	if !s.now.Before(run.Deadline) {
-		next = s.submitAgain()
+		next, again = s.submitAgain(), true
+	}
+	if again {
+		why += s.unknownText()
 	}
 	return reason{why, next}
 }

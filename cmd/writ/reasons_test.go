@@ -139,6 +139,17 @@ func TestEveryWaitAndFailureHasItsSentence(t *testing.T) {
 		}, "RUN_CANCELLED", `writ submit 'my web.tengo' --project shop --dc ams1 --deployment web -p count=3 -p fast=true -p 'names=["a,b","c"]' ` +
 			`-p 'title=it'\''s $HOME; rm -rf "/"' -p $'two=lines\x0aand \U0000202eback' '--destructive=volume/web-*'`, ""},
 		{"Expired", func(s *situation) { s.run.State, s.run.Failure = api.RunStateExpired, failure(writ.CodeRunExpired, 0) }, "RUN_EXPIRED", "writ submit web.tengo --project shop --dc ams1", ""},
+		{"CancelledWhoseTextIsNotKnown", func(s *situation) {
+			s.run.State, s.run.Failure = api.RunStateCancelled, failure(writ.CodeRunCancelled, 0)
+		},
+			"the coordinator does not have what was signed: give -p, --destructive and @REVISION of --deployment again", "writ submit web.tengo --project shop --dc ams1", ""},
+		{"RefusedForItsRevision", func(s *situation) {
+			s.run.State, s.run.Accepted, s.run.Deployment, s.run.Failure = api.RunStateRefused, time.Time{}, "web", failure(writ.CodeConflict, 0)
+		}, "the coordinator does not have what was signed: give -p", "writ plan web.tengo --project shop --dc ams1 --deployment web", ""},
+		{"ExpiredBeforeItsDatacenterHadIt", func(s *situation) {
+			s.run.State, s.run.Accepted, s.run.Deployment, s.run.Failure = api.RunStateExpired, time.Time{}, "web", failure(writ.CodeRunExpired, 0)
+			s.payload = &identity.Payload{Deployment: identity.Deployment{Name: "web", Base: 3}, Params: map[string]any{"tag": "v3"}}
+		}, "RUN_EXPIRED", "writ submit web.tengo --project shop --dc ams1 --deployment web@3 -p tag=v3", ""},
 		{"Succeeded", func(s *situation) { s.run.State = api.RunStateSucceeded }, "ended well", "writ run show " + string(id), ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
