@@ -225,7 +225,7 @@ var Codes = []CodeInfo{
 	{CodeResourceBusy, Unavailable, true, 409, ExitFailed, "Another job still works on the resource, or others still use it; the message names them."},
 	{CodeRecordDamaged, Failed, false, 422, ExitFailed, "What the node knew of the resource cannot be read: its disk failed, or the file that the message names was changed. Delete the resource, which takes away all that its names lead to, or put the file back from a backup."},
 	{CodeRecordForged, Failed, false, 409, ExitFailed, "The datacenter's journal gave back something else than its supervisor wrote: the database was changed, or another one was put in its place. Nothing is done for that record. Find out who can write to the database, then bring the journal back from a backup."},
-	{CodeNotOwner, Denied, false, 403, ExitFailed, "Another deployment of the project owns the resource. `adopt: true` takes it over."},
+	{CodeNotOwner, Denied, false, 403, ExitFailed, "Another deployment of the project owns the resource. Submit the script with its `--deployment`, or take the resource over with `adopt: true`."},
 	{CodeImmutableField, Conflict, false, 409, ExitFailed, "The resource exists with another value in a field that cannot be changed. Delete it first, or use another name."},
 	{CodeDriverMissing, Unavailable, false, 422, ExitFailed, "The node has no driver for this operation. `writ node show` lists what it has."},
 	{CodeDriverFailed, Failed, true, 422, ExitFailed, "The tool on the node reported an error; the message has its words."},

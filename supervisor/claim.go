@@ -354,12 +354,14 @@ func (t *step) pin(c *journal.Call, node writ.NodeID) {
 	}
 }
 
+// notOwner is the error of a call about what another deployment owns. Mostly a flag was forgotten, so the hint names that before the takeover.
 func (t *step) notOwner(have *journal.Resource) *writ.Error {
-	owner := "deployment " + have.Deployment
+	owner, flag := "deployment "+have.Deployment, "with --deployment "+have.Deployment+" if that was forgotten"
 	if have.Deployment == "" {
-		owner = "the project itself"
+		owner, flag = "the project itself", "without --deployment if it has none"
 	}
-	return writ.Errorf(writ.CodeNotOwner, "the %s belongs to %s", have.ResourceID, owner).WithHint("take it over with the option adopt: true")
+	return writ.Errorf(writ.CodeNotOwner, "the %s belongs to %s", have.ResourceID, owner).
+		WithHint("submit the script %s; the option adopt: true takes the %s over", flag, have.ResourceID.Kind)
 }
 
 func (t *step) apart(c *journal.Call, id writ.ResourceID, node writ.NodeID) *writ.Error {

@@ -648,7 +648,7 @@ volume := import("volume")
 volume.delete("data", {}%s)
 `
 		run, _ := s.wantState(in("other", 1, fmt.Sprintf(remove, "")), writ.RunFailed)
-		if run.Failure.Code != writ.CodeNotOwner {
+		if run.Failure.Code != writ.CodeNotOwner || !strings.HasPrefix(run.Failure.Hint, "submit the script with --deployment web if ") || !strings.HasSuffix(run.Failure.Hint, "adopt: true takes the volume over") {
 			t.Errorf("failure = %+v", run.Failure)
 		}
 		s.wantState(in("other", 2, fmt.Sprintf(remove, ", {adopt: true}")), writ.RunSucceeded)
