@@ -21,7 +21,7 @@ func TestAPersonHoldsWorkAndReleasesIt(t *testing.T) {
 	redis, listen := testenv.Redis(t).URL, fmt.Sprintf("127.0.0.1:%d", testenv.FreePort(t))
 	s.Add(testcluster.Datacenter{Name: "dc1", Redis: redis, Listen: listen, Nodes: 1, Speed: "0"})
 	s.Script("ping.tengo", "node := import(\"node\")\nnode.ping()\n")
-	s.Writ("hold", "--reason", "the disks fail")
+	s.Writ("hold", "--dc", "dc1", "--reason", "the disks fail")
 	release := func(id writ.RunID, why string, more ...string) {
 		t.Helper()
 		var said runReasons
@@ -54,7 +54,7 @@ func TestAPersonHoldsWorkAndReleasesIt(t *testing.T) {
 	s.Script("make.tengo", "volume := import(\"volume\")\nvolume.create(\"data\", {size_gib: 1})\n")
 	s.Succeeded(s.Follow(s.Submit("make.tengo", "--deployment", "web"), 0, func() {}))
 	offers("web", true, "hold", "--deployment", "")
-	s.Says(writ.ExitConflict, []string{"is not on hold"}, "release")
+	s.Says(writ.ExitConflict, []string{"is not on hold"}, "release", "--dc", "dc1")
 	s.Says(writ.ExitUsage, []string{"no operation"}, "hold", "--operation", "machine.explode")
 
 	s.Kill("dc1")

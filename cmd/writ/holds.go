@@ -59,7 +59,7 @@ func (a *app) holdCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "hold",
 		Short: "Stop a datacenter or a part of its work from starting, and list what is on hold",
-		Long: `Signs that a datacenter sends no jobs from now on. With a flag, that is so only for a project, a deployment, an operation or a module. The datacenter accepts submissions as before.
+		Long: `Signs that a datacenter sends no jobs from now on. For the whole datacenter you say --dc, also if there is only one. With another flag, that is so only for a project, a deployment, an operation or a module. The datacenter accepts submissions as before.
 What a node has goes on, and what it reports is taken. A run that waits says why, and the command that releases it.
 
 A hold does not move deadlines: a run that is on hold until its deadline expires. "writ run cancel" works as ever. A hold of a deployment stops its runs, and calls of others that
@@ -87,7 +87,8 @@ func (a *app) releaseCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "release",
 		Short: "Let a datacenter or a part of its work start again",
-		Long: `Signs that a datacenter may send jobs again, or only those of a project, a deployment, an operation or a module.
+		Long: `Signs that a datacenter may send jobs again, or only those of a project, a deployment, an operation or a module. For the whole datacenter you say --dc, also if
+there is only one.
 
 A part can be released while the whole is on hold: that takes it out of the hold, and the rest stays. So a datacenter that was started with "writ supervisor --held"
 is let go piece by piece. A hold that is signed later takes the part in again.
@@ -119,6 +120,12 @@ func (a *app) decideScope(ctx context.Context, flags scopeFlags, decision string
 	if err != nil {
 		return err
 	}
+	if scope == (identity.Scope{}) && flags.datacenter == "" {
+		return flags.nothingNamed(decision, dc.Name)
+	}
+	if decision == identity.DecisionHold && scope.Deployment != "" {
+		a.warnUnknownDeployment(ctx, c, dc, scope, projectName)
+	}
 	holds, err := a.holdsOver(ctx, c, roster, dc, scope)
 	if err != nil {
 		return err
@@ -130,6 +137,33 @@ func (a *app) decideScope(ctx context.Context, flags scopeFlags, decision string
 		a.Note("%s", heldText(over.Last(), over.Text()))
 	}
 	return a.decide(ctx, c, statement)
+}
+
+// nothingNamed refuses a decision about a whole datacenter by a person who did not name it, and may have meant a part of its work.
+func (s *scopeFlags) nothingNamed(decision, datacenter string) error {
+	all := "writ " + decision + " --dc " + datacenter
+	if s.reason != "" {
+		all += " --reason " + shellWord(string(s.reason))
+	}
+	return writ.Errorf(writ.CodeUsage, "no flag says which work to %s", decision).
+		WithHint("for the whole datacenter: %s; for a part of its work say --project, --deployment or --operation", all)
+}
+
+// warnUnknownDeployment warns of a hold that may have a mistyped name: no resource and no run is of that deployment. It may also come before the first run,
+// so it is signed all the same, as it is when the coordinator does not say.
+func (a *app) warnUnknownDeployment(ctx context.Context, c *client.Client, dc *identity.Datacenter, scope identity.Scope, projectName string) {
+	owners, err := api.Answer[api.DeploymentPage](c.API.ListDeployments(ctx, &api.ListDeploymentsParams{
+		Project: string(scope.Project), Datacenter: string(dc.ID), Name: scope.Deployment, Limit: 1,
+	}))
+	if err != nil || len(owners.Items) > 0 {
+		return
+	}
+	runs, _, err := c.Runs(ctx, api.ListRunsParams{Project: string(scope.Project), Datacenter: string(dc.ID), Deployment: &scope.Deployment}, 1)
+	if err != nil || len(runs) > 0 {
+		return
+	}
+	a.Warn("no run and no resource in %s is known of a deployment %s of project %s: the hold is for its first run. `writ deployment list` shows deployments",
+		dc.Name, scope.Deployment, projectName)
 }
 
 // holdsOver are the decisions of a datacenter about a scope, and about those that it is part of. It asks for no more than these, so that neither what
