@@ -2,6 +2,8 @@ package main
 
 import (
 	"cmp"
+	"errors"
+	"io/fs"
 	"net/url"
 	"os"
 	"slices"
@@ -35,7 +37,7 @@ func (a *app) contextListCommand() *cobra.Command {
 		Example: "  writ context list",
 		Args:    exactly(),
 		RunE: func(*cobra.Command, []string) error {
-			file, err := config.Load(a.flags.config)
+			file, err := a.configuration()
 			if err != nil {
 				return err
 			}
@@ -80,7 +82,7 @@ func (a *app) contextUseCommand() *cobra.Command {
 		Example: "  writ context use work",
 		Args:    exactly("NAME"),
 		RunE: func(_ *cobra.Command, args []string) error {
-			file, err := config.Load(a.flags.config)
+			file, err := a.configuration()
 			if err != nil {
 				return err
 			}
@@ -234,6 +236,17 @@ same cluster. It becomes the current one if there is none.`,
 	}
 	c.Flags().StringVar(&name, "as", "", "name of the context here; that in the file if not given")
 	return c
+}
+
+// configuration reads the file with contexts, for commands that do not make it. One that is named must be there. The usual one may be missing: it is
+// empty then.
+func (a *app) configuration() (*config.File, error) {
+	path := a.flags.config
+	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) && path != config.DefaultPath() {
+		return nil, writ.Errorf(writ.CodeUsage, "there is no file %s, which --config or WRIT_CONFIG names", path).
+			WithHint("correct the path; `writ context add` and `writ context import` make a file")
+	}
+	return config.Load(path)
 }
 
 // overrides is what flags and environment say about the context.

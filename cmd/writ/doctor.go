@@ -173,7 +173,7 @@ func (a *app) examine(ctx context.Context, data string) []finding {
 
 func (a *app) examineConfig() (*client.Client, finding) {
 	f := finding{Check: "configuration", State: ill}
-	file, err := config.Load(a.flags.config)
+	file, err := a.configuration()
 	if err != nil {
 		f.Detail = err.Error()
 		return nil, f

@@ -240,7 +240,8 @@ func TestAnInterruptedCommandShowsNothing(t *testing.T) {
 	bin := testcluster.Binary(t)
 	dir := t.TempDir()
 	script := filepath.Join(dir, "empty.tengo")
-	if err := os.WriteFile(script, nil, 0o600); err != nil {
+	none := filepath.Join(dir, "none.yaml")
+	if err := errors.Join(os.WriteFile(script, nil, 0o600), os.WriteFile(none, []byte("contexts: []\n"), 0o600)); err != nil {
 		t.Fatal(err)
 	}
 	for _, args := range [][]string{{"plan", script}, {"run", "list"}, {"login"}, {"pki", "show"}, {"coordinator", "remove", "coord2"}} {
@@ -251,7 +252,7 @@ func TestAnInterruptedCommandShowsNothing(t *testing.T) {
 			}
 			defer silent.Close()
 			var out, said bytes.Buffer
-			cmd := exec.Command(bin, append(args, "--config", filepath.Join(dir, "none.yaml"), "--cluster", strings.Repeat("0", 64), "--server", "http://"+silent.Addr().String())...)
+			cmd := exec.Command(bin, append(args, "--config", none, "--cluster", strings.Repeat("0", 64), "--server", "http://"+silent.Addr().String())...)
 			cmd.Env, cmd.Stdout, cmd.Stderr = append(os.Environ(), "XDG_STATE_HOME="+dir), &out, &said
 			if err := cmd.Start(); err != nil {
 				t.Fatal(err)

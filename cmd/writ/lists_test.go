@@ -27,6 +27,7 @@ func TestEveryListSaysThatItIsEmpty(t *testing.T) {
 		_, _ = io.WriteString(w, `{"image": "", "bytes": 0, "began": "2026-11-01T12:00:00Z", "machines": []}`)
 	}))
 	t.Cleanup(boots.Close)
+	s.Script("none.yaml", "contexts: []\n")
 	full := []string{"library list", "user list", "project list", "coordinator list"} // modules of the program, and what `writ init` makes
 	besides := map[string][]string{"boot list": {"--boot-server", boots.URL}, "context list": {"--config", "none.yaml"}}
 	lists := []string{"pki show", "usage", "usage --by project", "usage --nodes", "resource list --orphans"}

@@ -17,7 +17,6 @@ import (
 
 	"writ"
 	"writ/cmd/writ/internal/client"
-	"writ/cmd/writ/internal/config"
 	"writ/cmd/writ/internal/redact"
 	"writ/identity"
 	"writ/scripts"
@@ -115,7 +114,7 @@ func (o *orderFlags) addTask(a *app, c *cobra.Command) {
 
 // client returns the client of the context that was chosen. Whoever signs with it is warned of roles that end.
 func (a *app) client() (*client.Client, error) {
-	file, err := config.Load(a.flags.config)
+	file, err := a.configuration()
 	if err != nil {
 		return nil, err
 	}
