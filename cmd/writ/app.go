@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -224,8 +225,29 @@ func flagError(cmd *cobra.Command, err error) error {
 	return e.WithHint("--%s: %s (%s --help)", value.GetFlag().Name, value.GetFlag().Usage, cmd.CommandPath())
 }
 
-// checkFlags refuses a command without a flag that it must have, and flags that exclude each other.
+// selecting are the flags that name what a command is about or what a list has. An empty value would mean all, or another thing than was meant, as
+// with a variable of a CI job that is not set.
+var selecting = []string{"dc", "project", "deployment", "operation", "signer", "script", "text", "since", "state", "kind", "node", "admission", "tenant"}
+
+// emptyFlag returns the name of a selecting flag that was given without a value.
+func emptyFlag(cmd *cobra.Command) (name string) {
+	cmd.Flags().Visit(func(f *pflag.Flag) {
+		empty := f.Value.String() == ""
+		if list, ok := f.Value.(pflag.SliceValue); ok {
+			empty = len(list.GetSlice()) == 0 || slices.Contains(list.GetSlice(), "")
+		}
+		if empty && slices.Contains(selecting, f.Name) {
+			name = f.Name
+		}
+	})
+	return name
+}
+
+// checkFlags refuses a command without a flag that it must have, one that selects by an empty value, and flags that exclude each other.
 func checkFlags(cmd *cobra.Command) error {
+	if name := emptyFlag(cmd); name != "" {
+		return writ.Errorf(writ.CodeUsage, "--%s is empty", name).WithHint("give a value, or leave the flag out; a variable may not be set")
+	}
 	var missing []string
 	cmd.Flags().VisitAll(func(f *pflag.Flag) {
 		if len(f.Annotations[cobra.BashCompOneRequiredFlag]) > 0 && !f.Changed {
@@ -261,11 +283,14 @@ func exactly(names ...string) cobra.PositionalArgs {
 	}
 }
 
-// atLeast demands arguments and names those that are missing; more of the last one may follow.
+// atLeast demands arguments and names those that are missing or empty; more of the last one may follow.
 func atLeast(names ...string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if len(args) < len(names) {
 			return writ.Errorf(writ.CodeUsage, "%s is missing", names[len(args)]).WithHint("%s --help", cmd.CommandPath())
+		}
+		if i := slices.Index(args, ""); i >= 0 && len(names) > 0 {
+			return writ.Errorf(writ.CodeUsage, "%s is empty", names[min(i, len(names)-1)]).WithHint("a variable may not be set; %s --help", cmd.CommandPath())
 		}
 		return nil
 	}
