@@ -298,6 +298,29 @@ func TestDevGoesOnWithoutANodeThatWasRemoved(t *testing.T) {
 	s.Runs("dev")
 }
 
+// TestDevWithoutANodeSaysHowOneComesBack removes the only node, starts the cluster again, and does as it is told.
+func TestDevWithoutANodeSaysHowOneComesBack(t *testing.T) {
+	t.Parallel()
+	s := testcluster.Empty(t)
+	dev := []string{"dev", "--data", "cluster", "--listen", "127.0.0.1:0", "--nodes", "1", "--simulate-speed", "0"}
+	s.Start("dev", "Ctrl-C ends it", dev...)
+	s.Writ("node", "remove", "n1", "--yes")
+	s.Kill("dev")
+	p := s.Start("dev", "there is no node", dev...)
+	if !strings.Contains(p.Said(), "start again after: rm -r ") || strings.Contains(p.Said(), "ready;") {
+		t.Fatalf("it said:\n%s", p.Said())
+	}
+	s.Kill("dev")
+	if err := os.RemoveAll(filepath.Join(s.Dir, "cluster", "local", "n1")); err != nil {
+		t.Fatal(err)
+	}
+	if p := s.Start("dev", "ready; Ctrl-C ends it", dev...); strings.Contains(p.Said(), "removed nodes") {
+		t.Errorf("it said:\n%s", p.Said())
+	}
+	s.Script("x.tengo", "import(\"volume\").create(\"x\", {size_gib: 1})\n")
+	s.Writ("submit", "x.tengo")
+}
+
 // TestARemovedNodeEndsWithACodeOfItsOwn removes a node of a datacenter, whose Redis cuts it off: its process ends, and another start does too. Of the
 // two supervisors that its nodes know, the first one is not there.
 func TestARemovedNodeEndsWithACodeOfItsOwn(t *testing.T) {

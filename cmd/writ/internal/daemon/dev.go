@@ -62,6 +62,8 @@ type DevCluster struct {
 	Client  string // path of the configuration for clients
 	Cluster writ.ClusterID
 	Drivers []writ.NodeDriver // of every node
+	Nodes   int               // that work, or did when it began
+	Removed []string          // data directories of nodes that were removed: without one, its node joins anew
 }
 
 // regions give development datacenters something to be chosen by.
@@ -153,7 +155,14 @@ func (d *Dev) start(ctx context.Context, all *processes) (DevCluster, error) {
 		nodes = append(nodes, more...)
 	}
 	drivers, err := d.startNodes(ctx, all, c, person, nodes)
-	return DevCluster{URL: coordinator.URL(), Client: filepath.Join(d.Data, devClientFile), Cluster: rosters.Cluster, Drivers: drivers}, err
+	if err != nil {
+		return DevCluster{}, err
+	}
+	removed, err := d.awaitNodes(ctx, c, nodes)
+	return DevCluster{
+		URL: coordinator.URL(), Client: filepath.Join(d.Data, devClientFile), Cluster: rosters.Cluster, Drivers: drivers,
+		Nodes: len(nodes) - len(removed), Removed: removed,
+	}, err
 }
 
 // datacenterName names the datacenters: "local" if there is one, dc1, dc2 … otherwise.
@@ -328,7 +337,7 @@ func (d *Dev) startRedis(ctx context.Context, all *processes, datacenter, dir st
 func (d *Dev) startNodes(ctx context.Context, all *processes, c *client.Client, person *client.Person, nodes []devNode) ([]writ.NodeDriver, error) {
 	var drivers []writ.NodeDriver
 	for _, n := range nodes {
-		dir := filepath.Join(d.datacenterDir(n.datacenter.Name), n.name)
+		dir := d.nodeDir(n)
 		token, err := d.tokenFor(ctx, c, person, dir, n)
 		if err != nil {
 			return nil, err
@@ -355,22 +364,32 @@ func (d *Dev) startNodes(ctx context.Context, all *processes, c *client.Client, 
 		}
 		d.Note("node %s in %s", n.name, n.datacenter.Name)
 	}
-	return drivers, d.awaitNodes(ctx, c, nodes)
+	return drivers, nil
 }
 
-// awaitNodes waits until every node has said that it is there, so that the first script finds them.
-func (d *Dev) awaitNodes(ctx context.Context, c *client.Client, nodes []devNode) error {
+func (d *Dev) nodeDir(n devNode) string {
+	return filepath.Join(d.datacenterDir(n.datacenter.Name), n.name)
+}
+
+// awaitNodes waits until every node has said that it is there, so that the first script finds them. It returns the directories of those that were
+// removed: these are not waited for.
+func (d *Dev) awaitNodes(ctx context.Context, c *client.Client, nodes []devNode) (removed []string, err error) {
 	for _, n := range nodes {
+		key := runner.PlaceOf(d.nodeDir(n)).Fingerprint // one that was removed may have had the name before
 		err := retry(ctx, func() error {
 			all, err := c.Nodes(ctx, api.ListNodesParams{Datacenter: n.datacenter.Name})
 			if err != nil {
 				return err
 			}
-			i := slices.IndexFunc(all, func(have writ.Node) bool { return have.Name == n.name })
+			i := slices.IndexFunc(all, func(have writ.Node) bool { return have.Key == key })
 			if i < 0 {
 				gone, err := c.Nodes(ctx, api.ListNodesParams{Datacenter: n.datacenter.Name, Admission: writ.AdmissionRemoved})
-				if err != nil || slices.ContainsFunc(gone, func(have writ.Node) bool { return have.Name == n.name }) {
-					return err // one that was removed is not waited for
+				if err != nil {
+					return err
+				}
+				if slices.ContainsFunc(gone, func(have writ.Node) bool { return have.Key == key }) {
+					removed = append(removed, d.nodeDir(n))
+					return nil
 				}
 			}
 			if i < 0 || all[i].Liveness != writ.LivenessReady && all[i].Admission == writ.AdmissionApproved {
@@ -379,10 +398,10 @@ func (d *Dev) awaitNodes(ctx context.Context, c *client.Client, nodes []devNode)
 			return nil
 		})
 		if err != nil {
-			return err
+			return removed, err
 		}
 	}
-	return nil
+	return removed, nil
 }
 
 // retry calls do until it succeeds, fails for good, or ctx ends.
