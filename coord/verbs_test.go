@@ -45,6 +45,10 @@ func TestADatacenterSpeaksOnlyForItself(t *testing.T) {
 	volume := writ.Resource{ResourceID: writ.ResourceID{Project: shop, Kind: writ.KindVolume, Name: "v"}, UID: "u", Datacenter: vienna}
 	node := writ.Node{ID: "n1", Name: "node-1", Datacenter: vienna, Admission: writ.AdmissionApproved}
 	s.tell(writ.Event{Node: &node}, writ.Event{Resource: &volume}, writ.Event{Call: &writ.Call{Run: sub.Run, Seq: 1, State: writ.CallRunning}})
+	p.await("all that vienna says is stored", func() bool {
+		calls, err := p.Ledger.Calls(t.Context(), sub.Run, ledger.Page{})
+		return err == nil && len(calls.Items) > 0
+	})
 
 	forged := writ.Run{ID: sub.Run, Datacenter: vienna, Project: blog, ProjectName: "forged", State: writ.RunFailed, Reason: "forged", Accepted: time.Now(), Ended: time.Now()}
 	gone, removed := volume, node
