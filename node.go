@@ -185,7 +185,7 @@ type QueueDepth struct {
 // MaxTokenUses is how many nodes one join token admits at most.
 const MaxTokenUses = 1000
 
-// JoinToken is a join token as its datacenter knows it. Its secret is nowhere but with whoever has the token.
+// JoinToken is a join token as its datacenter knows it. Only the holder of the token has its secret.
 type JoinToken struct {
 	ID         string       `json:"id"`
 	Datacenter DatacenterID `json:"datacenter"`

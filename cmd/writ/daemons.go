@@ -473,16 +473,14 @@ In another shell:
   writ submit FILE.tengo
   writ login --web          # prints an address that opens the dashboard
 `, cluster.URL, cluster.Client)
-	if len(cluster.Removed) == 0 {
-		a.Done("ready; Ctrl-C ends it")
-		return
-	}
 	var words []string
 	for _, dir := range cluster.Removed {
 		words = append(words, shellWord(dir))
 	}
-	a.Warn("removed nodes: %d. For new ones in their place end this, and start again after: rm -r %s", len(words), strings.Join(words, " "))
-	if cluster.Nodes == 0 {
+	if len(words) > 0 {
+		a.Warn("removed nodes: %d. For new ones in their place end this, and start again after: rm -r %s", len(words), strings.Join(words, " "))
+	}
+	if len(words) > 0 && cluster.Nodes == 0 {
 		a.Bad("there is no node, so no script can do anything: do that, or start with another --data. Ctrl-C ends it")
 		return
 	}

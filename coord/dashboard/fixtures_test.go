@@ -159,7 +159,7 @@ func (w *fixture) because(run writ.RunID, why string) {
 	w.reasons[run] = why
 }
 
-// Certificate stands for what a coordinator reads with its roster: whatever names a certificate is signed by this one.
+// Certificate stands for what a coordinator reads with its roster: each text that names a certificate is signed by this one.
 func (w *fixture) Certificate(context.Context, []byte) (*identity.Certificate, error) {
 	return &identity.Certificate{KeyID: "release-17", Serial: 17, Authority: "forge", Until: time.Unix(1_800_000_000, 0).UTC()}, nil
 }
