@@ -3,6 +3,7 @@ package supervisor
 import (
 	"bytes"
 	"cmp"
+	"context"
 	"reflect"
 	"slices"
 	"time"
@@ -86,18 +87,57 @@ func (m *member) passed(month string, listened time.Duration) {
 	if m.Liveness == writ.LivenessReady {
 		m.online += listened
 	}
-	begins := len(m.Online) == 0 || m.Online[len(m.Online)-1].Month != month
-	if m.listened < onlineFirst || m.listened < onlineEvery && !begins {
-		return
+	if begins := !m.hasMonth(month); m.listened >= onlineEvery || begins && m.listened >= onlineFirst {
+		m.addOnline(month)
 	}
+}
+
+// hasMonth reports whether something was added to a month.
+func (m *member) hasMonth(month string) bool {
+	return len(m.Online) > 0 && m.Online[len(m.Online)-1].Month == month
+}
+
+// addOnline adds what was counted to its month.
+func (m *member) addOnline(month string) {
 	all := slices.Clone(m.Online) // what was told has the old one
-	if begins {
+	if !m.hasMonth(month) {
 		all = append(all, writ.Online{Month: month})
 	}
 	last := &all[len(all)-1]
 	last.Seconds, last.Of = last.Seconds+int64(m.online/time.Second), last.Of+int64(m.listened/time.Second)
 	m.Online = all[max(len(all)-maxOnline, 0):]
 	m.online, m.listened = m.online%time.Second, m.listened%time.Second
+}
+
+// keepOnline adds what was counted since the last time, before the supervisor ends. One that is killed loses it, for the time that it listened as well.
+func (s *Supervisor) keepOnline(ctx context.Context) error {
+	s.fleet.addOnline(s.Now())
+	lives := s.fleet.newLives()
+	if len(lives) == 0 {
+		return nil
+	}
+	return s.Journal.Write(ctx, func(tx *journal.Tx) error { return putLives(tx, lives) })
+}
+
+func putLives(tx *journal.Tx, lives []journal.Life) error {
+	for _, l := range lives {
+		if err := tx.PutLife(l); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// addOnline adds what was counted of each node to its month.
+func (f *fleet) addOnline(wall time.Time) {
+	month := wall.UTC().Format(onlineMonth)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, m := range f.nodes {
+		if m.listened >= time.Second {
+			m.addOnline(month)
+		}
+	}
 }
 
 const (

@@ -449,12 +449,7 @@ func (w *watcher) announce(ctx context.Context, loads map[writ.NodeID]journal.Lo
 	}
 	err := w.s.Journal.Write(failpoint.At(ctx, failpoint.NodesAnnounced), func(tx *journal.Tx) error {
 		tx.AddEvents(events...)
-		for _, l := range lives {
-			if err := tx.PutLife(l); err != nil {
-				return err
-			}
-		}
-		return nil
+		return putLives(tx, lives)
 	})
 	if err == nil {
 		w.s.fleet.announced(changed)
