@@ -49,6 +49,7 @@ func Run(t *testing.T, open func(t testing.TB) ledger.Ledger) {
 		{"counts count", testCounts},
 		{"failures are grouped by code and operation", testFailures},
 		{"deployments are what owns resources", testDeployments},
+		{"nodes are found by their ids and names", testNodes},
 		{"usage is added up by resource and only grows", testUsage},
 		{"usage is never more than a machine can use", testImpossibleUsage},
 		{"each webhook is where it was", testWebhooks},

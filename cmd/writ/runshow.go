@@ -1,0 +1,208 @@
+package main
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"writ"
+	"writ/cmd/writ/internal/client"
+	"writ/cmd/writ/internal/terminal"
+	"writ/coord/api"
+	"writ/identity"
+)
+
+func (a *app) runShowCommand() *cobra.Command {
+	var values bool
+	c := &cobra.Command{
+		Use:   "show RUN",
+		Short: "Show a run with its calls",
+		Example: `  writ run show RUN
+  writ run show @last
+  writ run show RUN --values -o json`,
+		Args: exactly("RUN"),
+		RunE: a.onRun(func(ctx context.Context, c *client.Client, id writ.RunID) error {
+			return a.showRun(ctx, c, id, values)
+		}),
+	}
+	c.Flags().BoolVar(&values, "values", false, "ask the datacenter for output, arguments and results too")
+	return c
+}
+
+func (a *app) showRun(ctx context.Context, c *client.Client, id writ.RunID, values bool) (err error) {
+	var v api.RunValues
+	if values {
+		if v, err = c.Values(ctx, id, 0); err != nil {
+			return err
+		}
+	} else {
+		if v.Run, err = c.Run(ctx, id); err != nil {
+			return err
+		}
+		calls, err := c.Calls(ctx, id)
+		if err != nil {
+			return err
+		}
+		for _, call := range calls {
+			v.Calls = append(v.Calls, api.CallValues{Call: call})
+		}
+	}
+	state, lie := string(v.Run.State), error(nil)
+	if v.Run.State.Ended() {
+		roster, err := c.Roster(ctx)
+		if err != nil {
+			return err
+		}
+		var end client.End
+		end, lie = verifyEnd(ctx, c, roster, &v.Run)
+		switch state = string(v.Run.State); {
+		case lie != nil:
+			state += ", UNVERIFIED: only the coordinator says so"
+		case v.Run.State.Ended():
+			state += fmt.Sprintf(", signed by the supervisor of %s and %s", roster.Datacenter(v.Run.Datacenter).Name, verified(end))
+		}
+		if a.Structured() {
+			a.noteUnsure(end)
+		}
+	}
+	datacenters, err := datacenterNames(ctx, c)
+	if err != nil {
+		return err
+	}
+	certificate, err := a.certificateOf(ctx, c, v.Run)
+	if err != nil {
+		return err
+	}
+	shown := shownRun{RunValues: v, Certificate: certificate}
+	err = a.Print(terminal.View{Data: shown, Names: []string{string(id)}, Text: func(wide bool) string {
+		return runText(shown, state, datacenters[v.Run.Datacenter], wide, values)
+	}})
+	if err != nil {
+		return err
+	}
+	return lie
+}
+
+// shownRun is a run with the certificate that signed it, if one did.
+type shownRun struct {
+	api.RunValues
+	Certificate *identity.Certificate `json:"certificate,omitempty"`
+}
+
+// certificateOf returns the certificate that signed a run, nil if a key did. What the coordinator withholds or makes up is a warning.
+func (a *app) certificateOf(ctx context.Context, c *client.Client, run api.Run) (*identity.Certificate, error) {
+	roster, err := c.KnownRoster(ctx)
+	if err != nil || !client.MayHaveCertificate(roster, run.Signer) {
+		return nil, err
+	}
+	certificate, err := c.CertificateOf(ctx, roster, run)
+	if err != nil {
+		a.Warn("by which certificate it was signed is not known: %v", err)
+	}
+	return certificate, nil
+}
+
+// verifyEnd puts what the datacenter has signed about the end of a run in the place of what the coordinator says. The error says why it cannot. The
+// run is open if it was resumed meanwhile.
+func verifyEnd(ctx context.Context, c *client.Client, roster *identity.Roster, run *api.Run) (client.End, error) {
+	end, err := c.End(ctx, roster, run)
+	if err != nil || !run.State.Ended() {
+		return end, err
+	}
+	run.Failure = end.Failure
+	if len(run.Output) > 0 || len(end.Output) > 0 {
+		run.Output = end.Output
+	}
+	return end, nil
+}
+
+// runText shows a run, its calls, and its output if it is known.
+func runText(v shownRun, state, datacenter string, wideTable, values bool) string {
+	r := v.Run
+	fields := []terminal.Field{
+		{Title: "run", Value: string(r.ID)},
+		{Title: "state", Value: state},
+		{Title: "why", Value: whyRun(r)},
+		{Title: "at", Value: position(r.Failure)},
+		{Title: "script", Value: r.Script},
+		{Title: "datacenter", Value: datacenter},
+		{Title: "project", Value: r.ProjectName},
+		{Title: "deployment", Value: deploymentOf(r)},
+		{Title: "signer", Value: signedBy(r.Signer, v.Certificate)},
+		{Title: "plan", Value: planOf(r)},
+		{Title: "accepted", Value: clock(r.Accepted)},
+		{Title: "ended", Value: clock(r.Ended)},
+		{Title: "took", Value: tookRun(r)},
+		{Title: "deadline", Value: clock(r.Deadline), Wide: true},
+		{Title: "payload", Value: r.Payload.String(), Wide: true},
+	}
+	for _, d := range r.Decided {
+		fields = append(fields, terminal.Field{Title: "decided", Value: decisionText(d)})
+	}
+	text := terminal.Fields(fields, wideTable)
+	if len(v.Calls) > 0 {
+		columns := []terminal.Column[api.CallValues]{
+			column("CALL", func(c api.CallValues) string { return fmt.Sprint(c.Seq) }),
+			column("OPERATION", func(c api.CallValues) string { return c.Operation }),
+			column("NAME", func(c api.CallValues) string { return c.Name }),
+			column("STATE", func(c api.CallValues) string { return string(c.State) }),
+			column("NODE", func(c api.CallValues) string { return c.NodeName }),
+			column("DRIVER", func(c api.CallValues) string { return driverName(c.Call) }),
+			column("TOOK", func(c api.CallValues) string { return duration(c.Call) }),
+			column("CHANGE", func(c api.CallValues) string { return string(c.Change) }),
+			column("WHY", func(c api.CallValues) string { return whyCall(c.Call) }),
+			wide("ATTEMPT", func(c api.CallValues) string { return fmt.Sprintf("%d.%d", c.Attempt, c.Delivery) }),
+			wide("AT", func(c api.CallValues) string { return c.Position }),
+		}
+		if values {
+			columns = append(columns,
+				column("ARGUMENTS", func(c api.CallValues) string { return compact(c.Args) }),
+				column("VALUES", func(c api.CallValues) string { return compact(c.Values) }))
+		}
+		view := terminal.List(nil, v.Calls, func(api.CallValues) string { return "" }, columns...)
+		text += "\n" + view.Text(wideTable)
+	}
+	if len(r.Output) > 0 {
+		text += "\noutput\n" + outputText(r.Output)
+	}
+	return text
+}
+
+// deploymentOf is the deployment that a run makes, with the revision if its datacenter has accepted it.
+func deploymentOf(r api.Run) string {
+	if r.Revision == 0 {
+		return r.Deployment
+	}
+	return fmt.Sprintf("%s, revision %d", r.Deployment, r.Revision)
+}
+
+// signedBy says who signed, and by which certificate if one did.
+func signedBy(name string, c *identity.Certificate) string {
+	if c == nil {
+		return name
+	}
+	return terminal.Clean(fmt.Sprintf("%s, by %s", name, c))
+}
+
+// planOf is the plan that a run is held to.
+func planOf(r api.Run) string {
+	if r.Plan.IsZero() {
+		return ""
+	}
+	return r.Plan.String()
+}
+
+func position(f *writ.Failure) string {
+	if f == nil {
+		return ""
+	}
+	return f.Position
+}
+
+func whyCall(c writ.Call) string {
+	if c.Error != nil {
+		return fmt.Sprintf("%s: %s", c.Error.Code, c.Error.Message)
+	}
+	return c.Reason
+}
