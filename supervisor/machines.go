@@ -3,7 +3,6 @@ package supervisor
 import (
 	"bytes"
 	"cmp"
-	"context"
 	"reflect"
 	"slices"
 	"time"
@@ -110,13 +109,9 @@ func (m *member) addOnline(month string) {
 }
 
 // keepOnline adds what was counted since the last time, before the supervisor ends. One that is killed loses it, for the time that it listened as well.
-func (s *Supervisor) keepOnline(ctx context.Context) error {
+func (s *Supervisor) keepOnline(tx *journal.Tx) error {
 	s.fleet.addOnline(s.Now())
-	lives := s.fleet.newLives()
-	if len(lives) == 0 {
-		return nil
-	}
-	return s.Journal.Write(ctx, func(tx *journal.Tx) error { return putLives(tx, lives) })
+	return putLives(tx, s.fleet.newLives())
 }
 
 func putLives(tx *journal.Tx, lives []journal.Life) error {

@@ -226,10 +226,7 @@ func (s *Supervisor) Run(ctx context.Context) error {
 	}
 	ending, stop := context.WithTimeout(context.WithoutCancel(ctx), releaseTime)
 	defer stop()
-	if err := s.keepOnline(ending); err != nil && !errors.Is(err, journal.ErrFenced) {
-		s.Log.Warn("add the time in which nodes were heard to their month; up to ten minutes are missing", "err", err)
-	}
-	if err := s.Journal.Release(ending); err != nil {
+	if err := s.Journal.Release(ending, s.keepOnline); err != nil {
 		s.Log.Warn("release the lease; a standby waits for its end", "err", err)
 	}
 	return nil

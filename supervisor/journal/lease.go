@@ -136,9 +136,16 @@ func (j *Journal) Renew(ctx context.Context) error {
 	})
 }
 
-// Release gives the lease back, so that nobody has to wait for its end.
-func (j *Journal) Release(ctx context.Context) error {
-	err := j.Write(failpoint.At(ctx, failpoint.LeaseReleased), func(tx *Tx) error { return tx.lease(time.Time{}) })
+// Release gives the lease back, so that nobody has to wait for its end. The last write of this process may be part of that.
+func (j *Journal) Release(ctx context.Context, last ...func(tx *Tx) error) error {
+	err := j.Write(failpoint.At(ctx, failpoint.LeaseReleased), func(tx *Tx) error {
+		for _, write := range last {
+			if err := write(tx); err != nil {
+				return err
+			}
+		}
+		return tx.lease(time.Time{})
+	})
 	if errors.Is(err, ErrFenced) {
 		return nil
 	}
