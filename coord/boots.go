@@ -15,7 +15,7 @@ const maxBootPages = 40
 
 // ListBoots asks datacenters which machines start there. The answers pass through and are kept nowhere.
 func (h handlers) ListBoots(ctx context.Context, r api.ListBootsRequestObject) (api.ListBootsResponseObject, error) {
-	only, err := h.datacenter(ctx, r.Params.Datacenter)
+	only, err := h.datacenter(ctx, api.Value(r.Params.Datacenter))
 	if err != nil {
 		return nil, err
 	}

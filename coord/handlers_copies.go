@@ -12,16 +12,16 @@ import (
 
 func (h handlers) ListNodes(ctx context.Context, r api.ListNodesRequestObject) (api.ListNodesResponseObject, error) {
 	p := r.Params
-	filter := ledger.NodeFilter{Admission: p.Admission}
-	known := []writ.Admission{"", writ.AdmissionPending, writ.AdmissionApproved, writ.AdmissionRejected, writ.AdmissionRemoved}
-	if !slices.Contains(known, p.Admission) {
-		return nil, writ.Errorf(writ.CodeBadRequest, "admission: %q is not one of %v", p.Admission, known[1:])
+	filter := ledger.NodeFilter{Admission: api.Value(p.Admission)}
+	known := []writ.Admission{writ.AdmissionPending, writ.AdmissionApproved, writ.AdmissionRejected, writ.AdmissionRemoved}
+	if p.Admission != nil && !slices.Contains(known, *p.Admission) {
+		return nil, writ.Errorf(writ.CodeBadRequest, "admission: %q is not one of %v", *p.Admission, known)
 	}
 	page, err := pageOf(p.Limit, p.Cursor)
 	if err != nil {
 		return nil, err
 	}
-	if filter.Datacenter, err = h.datacenter(ctx, p.Datacenter); err != nil {
+	if filter.Datacenter, err = h.datacenter(ctx, api.Value(p.Datacenter)); err != nil {
 		return nil, err
 	}
 	list, err := h.c.Nodes(ctx, filter, page)
@@ -30,10 +30,10 @@ func (h handlers) ListNodes(ctx context.Context, r api.ListNodesRequestObject) (
 
 func (h handlers) ListResources(ctx context.Context, r api.ListResourcesRequestObject) (api.ListResourcesResponseObject, error) {
 	p := r.Params
-	filter := ledger.ResourceFilter{Kind: p.Kind, Node: p.Node, Deployment: p.Deployment}
-	known := []writ.ResourceKind{"", writ.KindMachine, writ.KindContainer, writ.KindVolume, writ.KindImage, writ.KindNetwork, writ.KindHeroDB}
-	if !slices.Contains(known, p.Kind) {
-		return nil, writ.Errorf(writ.CodeBadRequest, "kind: %q is not one of %v", p.Kind, known[1:])
+	filter := ledger.ResourceFilter{Kind: api.Value(p.Kind), Node: api.Value(p.Node), Deployment: api.Value(p.Deployment)}
+	known := []writ.ResourceKind{writ.KindMachine, writ.KindContainer, writ.KindVolume, writ.KindImage, writ.KindNetwork, writ.KindHeroDB}
+	if p.Kind != nil && !slices.Contains(known, *p.Kind) {
+		return nil, writ.Errorf(writ.CodeBadRequest, "kind: %q is not one of %v", *p.Kind, known)
 	}
 	s, err := h.selected(ctx, p.Limit, p.Cursor, p.Datacenter, p.Project)
 	if err != nil {
@@ -46,7 +46,7 @@ func (h handlers) ListResources(ctx context.Context, r api.ListResourcesRequestO
 
 func (h handlers) ListDeployments(ctx context.Context, r api.ListDeploymentsRequestObject) (api.ListDeploymentsResponseObject, error) {
 	p := r.Params
-	filter := ledger.ResourceFilter{Deployment: p.Name}
+	filter := ledger.ResourceFilter{Deployment: api.Value(p.Name)}
 	s, err := h.selected(ctx, p.Limit, p.Cursor, p.Datacenter, p.Project)
 	if err != nil {
 		return nil, err
@@ -75,7 +75,7 @@ func (c *Coordinator) deployments(ctx context.Context, filter ledger.ResourceFil
 }
 
 func (h handlers) ListQueues(ctx context.Context, r api.ListQueuesRequestObject) (api.ListQueuesResponseObject, error) {
-	only, err := h.datacenter(ctx, r.Params.Datacenter)
+	only, err := h.datacenter(ctx, api.Value(r.Params.Datacenter))
 	if err != nil {
 		return nil, err
 	}
@@ -96,11 +96,11 @@ func (c *Coordinator) Queues(ctx context.Context) ([]api.DatacenterQueues, error
 
 // ListSecrets asks datacenters which secrets they have. The answers pass through and are kept nowhere.
 func (h handlers) ListSecrets(ctx context.Context, r api.ListSecretsRequestObject) (api.ListSecretsResponseObject, error) {
-	only, err := h.datacenter(ctx, r.Params.Datacenter)
+	only, err := h.datacenter(ctx, api.Value(r.Params.Datacenter))
 	if err != nil {
 		return nil, err
 	}
-	projects, err := h.projects(ctx, r.Params.Project)
+	projects, err := h.projects(ctx, api.Value(r.Params.Project))
 	if err != nil {
 		return nil, err
 	}
@@ -125,7 +125,7 @@ func (c *Coordinator) Secrets(ctx context.Context, only writ.DatacenterID, proje
 
 // ListTokens asks datacenters which join tokens they have. The answers pass through and are kept nowhere.
 func (h handlers) ListTokens(ctx context.Context, r api.ListTokensRequestObject) (api.ListTokensResponseObject, error) {
-	only, err := h.datacenter(ctx, r.Params.Datacenter)
+	only, err := h.datacenter(ctx, api.Value(r.Params.Datacenter))
 	if err != nil {
 		return nil, err
 	}
@@ -137,7 +137,7 @@ func (h handlers) ListTokens(ctx context.Context, r api.ListTokensRequestObject)
 
 // ListBatches asks datacenters which batches they have. The answers pass through and are kept nowhere.
 func (h handlers) ListBatches(ctx context.Context, r api.ListBatchesRequestObject) (api.ListBatchesResponseObject, error) {
-	only, err := h.datacenter(ctx, r.Params.Datacenter)
+	only, err := h.datacenter(ctx, api.Value(r.Params.Datacenter))
 	if err != nil {
 		return nil, err
 	}
@@ -149,7 +149,7 @@ func (h handlers) ListBatches(ctx context.Context, r api.ListBatchesRequestObjec
 
 // ListCertificates says which certificates the coordinator has, and asks the datacenters for theirs.
 func (h handlers) ListCertificates(ctx context.Context, r api.ListCertificatesRequestObject) (api.ListCertificatesResponseObject, error) {
-	only, err := h.datacenter(ctx, r.Params.Datacenter)
+	only, err := h.datacenter(ctx, api.Value(r.Params.Datacenter))
 	if err != nil {
 		return nil, err
 	}
@@ -196,16 +196,21 @@ func (h handlers) GetNodeStanding(ctx context.Context, r api.GetNodeStandingRequ
 	return api.GetNodeStanding200JSONResponse{Proof: answer.Proof}, err
 }
 
+// maxNodeLines is how many lines of its log a node answers at most.
+const maxNodeLines = 1000
+
 // GetNodeLog asks a node for lines of its log, by way of its datacenter. They pass through and are kept nowhere.
 func (h handlers) GetNodeLog(ctx context.Context, r api.GetNodeLogRequestObject) (api.GetNodeLogResponseObject, error) {
+	p := r.Params
+	if p.Lines != nil && (*p.Lines < 1 || *p.Lines > maxNodeLines) {
+		return nil, writ.Errorf(writ.CodeBadRequest, "lines is %d; a log has 1 to %d lines at once", *p.Lines, maxNodeLines)
+	}
 	id, err := h.datacenter(ctx, r.Datacenter)
 	if err != nil {
 		return nil, err
 	}
-	p := r.Params
-	query := link.LogOfNode{Node: r.Node, Source: p.Source, Level: p.Level, After: p.After, Lines: p.Lines}
-	if p.Since != nil {
-		query.Since = *p.Since
+	query := link.LogOfNode{
+		Node: r.Node, Source: api.Value(p.Source), Level: api.Value(p.Level), Since: api.Value(p.Since), After: api.Value(p.After), Lines: api.Value(p.Lines),
 	}
 	log, err := h.c.NodeLog(ctx, id, query)
 	return api.GetNodeLog200JSONResponse(log), err

@@ -74,10 +74,10 @@ func (h handlers) ListRuns(ctx context.Context, r api.ListRunsRequestObject) (ap
 		}
 		filter.States = append(filter.States, ledger.State(s))
 	}
-	if filter.Projects, err = h.projects(ctx, p.Project); err != nil {
+	if filter.Projects, err = h.projects(ctx, api.Value(p.Project)); err != nil {
 		return nil, err
 	}
-	if filter.Datacenter, err = h.datacenter(ctx, p.Datacenter); err != nil {
+	if filter.Datacenter, err = h.datacenter(ctx, api.Value(p.Datacenter)); err != nil {
 		return nil, err
 	}
 	page, err := pageOf(p.Limit, p.Cursor)
@@ -89,7 +89,7 @@ func (h handlers) ListRuns(ctx context.Context, r api.ListRunsRequestObject) (ap
 		return nil, err
 	}
 	runs := views(list.Items, h.c.runView)
-	if p.Why != nil && *p.Why {
+	if api.Value(p.Why) {
 		why, err := h.c.Why(ctx, list.Items...)
 		if err != nil {
 			return nil, err
@@ -103,26 +103,17 @@ func (h handlers) ListRuns(ctx context.Context, r api.ListRunsRequestObject) (ap
 
 // runFilter reads what selects runs by themselves. A client sends only what was asked for: earlier coordinators refuse what they do not know.
 func runFilter(p api.ListRunsParams, now time.Time) (ledger.RunFilter, error) {
-	filter := ledger.RunFilter{Signer: p.Signer}
+	filter := ledger.RunFilter{Signer: api.Value(p.Signer), Script: api.Value(p.Script), Deployment: api.Value(p.Deployment), Since: api.Value(p.Since)}
 	if p.Prefix != nil {
 		if filter.Prefix = *p.Prefix; !runPrefix.MatchString(filter.Prefix) {
 			return filter, writ.Errorf(writ.CodeBadRequest, "prefix: no id of a run begins with %q", filter.Prefix).
 				WithHint("ids have 26 lower-case letters and digits from 2 to 7")
 		}
 	}
-	if p.Script != nil {
-		filter.Script = *p.Script
-	}
-	if p.Deployment != nil {
-		filter.Deployment = *p.Deployment
-	}
 	if p.Text != nil {
 		if filter.Text = *p.Text; filter.Text == "" || utf8.RuneCountInString(filter.Text) > ledger.MaxText {
 			return filter, writ.Errorf(writ.CodeBadRequest, "text has %d characters; it has 1 to %d", utf8.RuneCountInString(filter.Text), ledger.MaxText)
 		}
-	}
-	if p.Since != nil {
-		filter.Since = *p.Since
 	}
 	if p.Stuck != nil {
 		if *p.Stuck < 1 || *p.Stuck > maxStuck {
@@ -170,10 +161,11 @@ func (h handlers) GetStanding(ctx context.Context, r api.GetStandingRequestObjec
 }
 
 func (h handlers) GetValues(ctx context.Context, r api.GetValuesRequestObject) (api.GetValuesResponseObject, error) {
-	if err := checkAfter(r.Params.After); err != nil {
+	after := api.Value(r.Params.After)
+	if err := checkAfter(after); err != nil {
 		return nil, err
 	}
-	values, err := h.c.Values(ctx, r.Run, r.Params.After)
+	values, err := h.c.Values(ctx, r.Run, after)
 	return api.GetValues200JSONResponse(values), err
 }
 
@@ -201,14 +193,15 @@ func (h handlers) PreviewPlan(ctx context.Context, r api.PreviewPlanRequestObjec
 }
 
 func (h handlers) ListLogs(ctx context.Context, r api.ListLogsRequestObject) (api.ListLogsResponseObject, error) {
-	page, err := pageOf(r.Params.Limit, "")
+	page, err := pageOf(r.Params.Limit, nil)
 	if err != nil {
 		return nil, err
 	}
-	if err := checkAfter(r.Params.After); err != nil {
+	after := api.Value(r.Params.After)
+	if err := checkAfter(after); err != nil {
 		return nil, err
 	}
-	lines, err := h.c.LogLines(ctx, r.Run, r.Params.After, page.Limit)
+	lines, err := h.c.LogLines(ctx, r.Run, after, page.Limit)
 	return api.ListLogs200JSONResponse{Items: lines}, err
 }
 
@@ -237,7 +230,7 @@ func (h handlers) WatchRun(ctx context.Context, r api.WatchRunRequestObject) (ap
 }
 
 func (h handlers) Watch(ctx context.Context, r api.WatchRequestObject) (api.WatchResponseObject, error) {
-	datacenter, err := h.datacenter(ctx, r.Params.Datacenter)
+	datacenter, err := h.datacenter(ctx, api.Value(r.Params.Datacenter))
 	if err != nil {
 		return nil, err
 	}

@@ -12,7 +12,7 @@ import (
 
 // ListHolds asks datacenters what is on hold there. Readers of some projects see what is about these, and what is about all of a datacenter.
 func (h handlers) ListHolds(ctx context.Context, r api.ListHoldsRequestObject) (api.ListHoldsResponseObject, error) {
-	only, err := h.datacenter(ctx, r.Params.Datacenter)
+	only, err := h.datacenter(ctx, api.Value(r.Params.Datacenter))
 	if err != nil {
 		return nil, err
 	}

@@ -27,7 +27,7 @@ func TestAnEarlierSupervisorHoldsNothing(t *testing.T) {
 		}
 	})
 	defer s.leave()
-	list, err := api.Answer[api.HoldList](p.client.ListHolds(t.Context(), &api.ListHoldsParams{Datacenter: string(vienna)}))
+	list, err := api.Answer[api.HoldList](p.client.ListHolds(t.Context(), &api.ListHoldsParams{Datacenter: api.Given(string(vienna))}))
 	if err != nil || len(list.Items) != 1 || list.Items[0].Error != nil || len(list.Items[0].Holds) != 0 {
 		t.Errorf("%+v, %v", list, err)
 	}

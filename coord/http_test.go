@@ -271,11 +271,11 @@ func TestDatacenterIsAskedForWhatOnlyItHas(t *testing.T) {
 		t.Fatal(err)
 	}
 	p.await("delivered", func() bool { return p.run(sub.Run).State == api.RunStateAccepted })
-	logs, err := api.Answer[api.LogPage](p.client.ListLogs(t.Context(), sub.Run, &api.ListLogsParams{After: 1, Limit: 10}))
+	logs, err := api.Answer[api.LogPage](p.client.ListLogs(t.Context(), sub.Run, &api.ListLogsParams{After: api.Given(1), Limit: api.Given(10)}))
 	if err != nil || len(logs.Items) != 2 || logs.Items[0].Text != "line 2" {
 		t.Errorf("logs: %+v, %v", logs, err)
 	}
-	values, err := api.Answer[api.RunValues](p.client.GetValues(t.Context(), sub.Run, &api.GetValuesParams{After: 6}))
+	values, err := api.Answer[api.RunValues](p.client.GetValues(t.Context(), sub.Run, &api.GetValuesParams{After: api.Given(6)}))
 	if err != nil || values.Run.Output["n"] != int64(9007199254740993) || values.Calls[0].Values["pong"] != true || values.Calls[0].Seq != 7 {
 		t.Errorf("values: %+v, %v", values, err)
 	}
@@ -375,7 +375,7 @@ func TestListsComeInPages(t *testing.T) {
 		return err == nil && len(list.Items) == 3
 	})
 	var runs []writ.RunID
-	params := &api.ListRunsParams{Limit: 2, Project: "web-shop", Signer: "alice"}
+	params := &api.ListRunsParams{Limit: api.Given(2), Project: api.Given("web-shop"), Signer: api.Given("alice")}
 	for {
 		page, err := api.Answer[api.RunPage](p.client.ListRuns(t.Context(), params))
 		if err != nil {
@@ -384,18 +384,18 @@ func TestListsComeInPages(t *testing.T) {
 		for _, r := range page.Items {
 			runs = append(runs, r.ID)
 		}
-		if params.Cursor = page.NextCursor; params.Cursor == "" {
+		if params.Cursor = api.Given(page.NextCursor); params.Cursor == nil {
 			break
 		}
 	}
 	if slices.Sort(runs); len(slices.Compact(runs)) != 3 {
 		t.Errorf("runs: %v", runs)
 	}
-	nodes, err := api.Answer[api.NodePage](p.client.ListNodes(t.Context(), &api.ListNodesParams{Limit: 2, Datacenter: "vienna"}))
+	nodes, err := api.Answer[api.NodePage](p.client.ListNodes(t.Context(), &api.ListNodesParams{Limit: api.Given(2), Datacenter: api.Given("vienna")}))
 	if err != nil || len(nodes.Items) != 2 || nodes.NextCursor == "" || nodes.Items[0].Liveness != writ.LivenessReady {
 		t.Errorf("nodes: %+v, %v", nodes, err)
 	}
-	resources, err := api.Answer[api.ResourcePage](p.client.ListResources(t.Context(), &api.ListResourcesParams{Kind: writ.KindVolume, Project: string(shop)}))
+	resources, err := api.Answer[api.ResourcePage](p.client.ListResources(t.Context(), &api.ListResourcesParams{Kind: api.Given(writ.KindVolume), Project: api.Given(string(shop))}))
 	if err != nil || len(resources.Items) != 3 {
 		t.Errorf("resources: %+v, %v", resources, err)
 	}

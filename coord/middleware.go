@@ -270,29 +270,27 @@ func isRefusal(r *http.Request, code writ.Code) bool {
 	}
 }
 
-// checkParameters refuses query parameters that the operation does not have: a filter with a typing error would select everything. The generated
-// code takes an empty number, time or choice as none, so these are refused, too.
+// checkParameters refuses query parameters that the operation does not have, and empty ones: a filter with a typing error, or whose variable had no
+// value, would select everything.
 func checkParameters(next api.StrictHandlerFunc, _ string) api.StrictHandlerFunc {
 	return func(ctx context.Context, w http.ResponseWriter, r *http.Request, request any) (any, error) {
-		known, optional := map[string]bool{}, map[string]bool{}
+		known := map[string]bool{}
 		if params := reflect.ValueOf(request).FieldByName("Params"); params.IsValid() {
 			for i := range params.NumField() {
-				field := params.Type().Field(i)
-				name, _, _ := strings.Cut(field.Tag.Get("form"), ",")
+				name, _, _ := strings.Cut(params.Type().Field(i).Tag.Get("form"), ",")
 				known[name] = name != ""
-				optional[name] = field.Type.Kind() == reflect.Pointer
 			}
 		}
 		query, err := url.ParseQuery(r.URL.RawQuery) // URL.Query would leave out what it cannot read
 		if err != nil {
 			return nil, writ.Errorf(writ.CodeBadRequest, "the query cannot be read: %v", err).WithHint("escape what is not a letter or digit, like %%3B for a semicolon")
 		}
-		for name := range query {
+		for name, values := range query {
 			if !known[name] {
 				return nil, writ.Errorf(writ.CodeBadRequest, "there is no parameter %q here", name)
 			}
-			if optional[name] && query.Get(name) == "" {
-				return nil, writ.Errorf(writ.CodeBadRequest, "the parameter %q is empty", name).WithHint("leave it out, or give it a value")
+			if slices.Contains(values, "") {
+				return nil, wrongParameter(name, "is empty")
 			}
 		}
 		return next(ctx, w, r, request)

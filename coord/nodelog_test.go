@@ -32,7 +32,7 @@ func TestTheLogOfANodePassesThrough(t *testing.T) {
 	since := time.Date(2026, 11, 27, 0, 0, 0, 0, time.UTC)
 	ask := func(datacenter string) (api.NodeLog, error) {
 		return api.Answer[api.NodeLog](p.client.GetNodeLog(t.Context(), datacenter, "n1", &api.GetNodeLogParams{
-			Source: "kernel", Level: "warn", Since: &since, After: "kernel.1", Lines: 9,
+			Source: api.Given("kernel"), Level: api.Given("warn"), Since: &since, After: api.Given("kernel.1"), Lines: api.Given(9),
 		}))
 	}
 	got, err := ask("vienna")

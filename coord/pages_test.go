@@ -130,7 +130,7 @@ func TestALogOfLongLinesIsReadWhole(t *testing.T) {
 	}
 	p.await("accepted", func() bool { return p.run(sub.Run).State == api.RunStateAccepted })
 	for after, want := range map[int]int{0: most, most: all - most, all: 0} {
-		page, err := api.Answer[api.LogPage](p.client.ListLogs(t.Context(), sub.Run, &api.ListLogsParams{After: after, Limit: most}))
+		page, err := api.Answer[api.LogPage](p.client.ListLogs(t.Context(), sub.Run, &api.ListLogsParams{After: api.Given(after), Limit: api.Given(most)}))
 		if err != nil || len(page.Items) != want || want > 0 && (page.Items[0].Ordinal != after+1 || page.Items[want-1].Ordinal != after+want) {
 			t.Errorf("after line %d there are %d lines, want %d: %v", after, len(page.Items), want, err)
 		}

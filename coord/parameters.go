@@ -6,19 +6,21 @@ import (
 	"slices"
 
 	"writ"
+	"writ/coord/api"
 	"writ/identity"
 	"writ/ledger"
 )
 
 // pageOf checks a page's parameters.
-func pageOf(limit int, cursor string) (ledger.Page, error) {
-	if limit < 0 || limit > ledger.MaxLimit {
-		return ledger.Page{}, writ.Errorf(writ.CodeBadRequest, "limit is %d; a page has 1 to %d items", limit, ledger.MaxLimit)
+func pageOf(limit *api.PageLimit, cursor *api.PageCursor) (ledger.Page, error) {
+	page := ledger.Page{Limit: ledger.DefaultLimit, Cursor: api.Value(cursor)}
+	if limit != nil {
+		page.Limit = *limit
 	}
-	if limit == 0 {
-		limit = ledger.DefaultLimit
+	if page.Limit < 1 || page.Limit > ledger.MaxLimit {
+		return ledger.Page{}, writ.Errorf(writ.CodeBadRequest, "limit is %d; a page has 1 to %d items", page.Limit, ledger.MaxLimit)
 	}
-	return ledger.Page{Limit: limit, Cursor: cursor}, nil
+	return page, nil
 }
 
 // selection is which part of a list a request asks for: a page of what is in a datacenter, "" for all, and of projects that the reader may see.
@@ -28,14 +30,14 @@ type selection struct {
 	projects   []writ.ProjectID
 }
 
-func (h handlers) selected(ctx context.Context, limit int, cursor, datacenter, project string) (s selection, err error) {
+func (h handlers) selected(ctx context.Context, limit *api.PageLimit, cursor *api.PageCursor, datacenter, project *string) (s selection, err error) {
 	if s.page, err = pageOf(limit, cursor); err != nil {
 		return s, err
 	}
-	if s.datacenter, err = h.datacenter(ctx, datacenter); err != nil {
+	if s.datacenter, err = h.datacenter(ctx, api.Value(datacenter)); err != nil {
 		return s, err
 	}
-	s.projects, err = h.projects(ctx, project)
+	s.projects, err = h.projects(ctx, api.Value(project))
 	return s, err
 }
 

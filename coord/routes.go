@@ -72,7 +72,10 @@ var planPath = regexp.MustCompile(`^/v1/datacenters/[^/]+/plan$`)
 // asBadRequest names the parameter or field that the generated code could not read. The rest of its text is about schemas.
 func asBadRequest(err error) error {
 	if parameter, ok := errors.AsType[*api.InvalidParamFormatError](err); ok {
-		return writ.Errorf(writ.CodeBadRequest, "the parameter %q cannot be read", parameter.ParamName)
+		return wrongParameter(parameter.ParamName, "cannot be read")
+	}
+	if parameter, ok := errors.AsType[*api.RequiredParamError](err); ok {
+		return writ.Errorf(writ.CodeBadRequest, "the parameter %q is missing", parameter.ParamName).WithHint("give %s a value; /openapi.yaml says which it takes", parameter.ParamName)
 	}
 	if parameter, ok := errors.AsType[*api.TooManyValuesForParamError](err); ok {
 		return writ.Errorf(writ.CodeBadRequest, "the parameter %q is there %d times", parameter.ParamName, parameter.Count)
@@ -81,6 +84,11 @@ func asBadRequest(err error) error {
 		return large
 	}
 	return writ.Errorf(writ.CodeBadRequest, "the body is not what the API describes: %v", err)
+}
+
+// wrongParameter is the error about a parameter without a value that the operation takes.
+func wrongParameter(name, why string) error {
+	return writ.Errorf(writ.CodeBadRequest, "the parameter %q %s", name, why).WithHint("leave %s out, or give it a value; /openapi.yaml says which it takes", name)
 }
 
 // tooLarge returns TOO_LARGE if the body was cut off for its size, nil otherwise.

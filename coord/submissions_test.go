@@ -79,7 +79,7 @@ func TestSubmissionWaitsForItsDatacenter(t *testing.T) {
 	if run.State != api.RunStateWaiting || run.State.Ended() || run.Reason != "waits for the datacenter vienna to connect" {
 		t.Errorf("while it waits: %+v", run)
 	}
-	list, err := api.Answer[api.RunPage](p.client.ListRuns(t.Context(), &api.ListRunsParams{State: []api.RunState{api.RunStateWaiting}, Datacenter: "vienna"}))
+	list, err := api.Answer[api.RunPage](p.client.ListRuns(t.Context(), &api.ListRunsParams{State: []api.RunState{api.RunStateWaiting}, Datacenter: api.Given("vienna")}))
 	if err != nil || len(list.Items) != 3 {
 		t.Errorf("waiting runs: %+v, %v", list, err)
 	}

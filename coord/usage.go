@@ -13,7 +13,7 @@ import (
 // ListUsage sums what resources have used.
 func (h handlers) ListUsage(ctx context.Context, r api.ListUsageRequestObject) (api.ListUsageResponseObject, error) {
 	p := r.Params
-	filter, err := monthOf(p.Month)
+	filter, err := monthOf(api.Value(p.Month))
 	if err != nil {
 		return nil, err
 	}

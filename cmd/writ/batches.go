@@ -170,7 +170,7 @@ has reported yet are not shown, because each of them admits a node.`,
 			if err != nil {
 				return err
 			}
-			list, err := api.Answer[api.BatchList](c.API.ListBatches(cmd.Context(), &api.ListBatchesParams{Datacenter: datacenter}))
+			list, err := api.Answer[api.BatchList](c.API.ListBatches(cmd.Context(), &api.ListBatchesParams{Datacenter: api.Given(datacenter)}))
 			if err != nil {
 				return err
 			}

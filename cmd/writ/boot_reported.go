@@ -19,7 +19,7 @@ func (a *app) listReportedBoots(cmd *cobra.Command, datacenter string) error {
 	if err != nil {
 		return err
 	}
-	list, err := api.Answer[api.BootList](c.API.ListBoots(cmd.Context(), &api.ListBootsParams{Datacenter: datacenter}))
+	list, err := api.Answer[api.BootList](c.API.ListBoots(cmd.Context(), &api.ListBootsParams{Datacenter: api.Given(datacenter)}))
 	if err != nil {
 		return err
 	}

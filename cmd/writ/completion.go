@@ -49,7 +49,7 @@ func (a *app) completeFlag(cmd *cobra.Command, flag string, ask suggestions) {
 // suggestRuns offers the newest runs in some states, or in any.
 func suggestRuns(states ...api.RunState) suggestions {
 	return func(ctx context.Context, c *client.Client) []string {
-		page, _ := api.Answer[api.RunPage](c.API.ListRuns(ctx, &api.ListRunsParams{State: states, Limit: 50}))
+		page, _ := api.Answer[api.RunPage](c.API.ListRuns(ctx, &api.ListRunsParams{State: states, Limit: api.Given(50)}))
 		all := []string{cobra.CompletionWithDesc(client.LastRun, "the run that you submitted last, or the newest")}
 		for _, r := range page.Items {
 			all = append(all, cobra.CompletionWithDesc(string(r.ID), string(r.State)+" "+r.Script))

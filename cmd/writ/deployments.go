@@ -19,14 +19,14 @@ func (a *app) deploymentCommand() *cobra.Command {
 }
 
 func (a *app) deploymentListCommand() *cobra.Command {
-	var params api.ListDeploymentsParams
+	var datacenter string
 	c := &cobra.Command{
 		Use:     "list",
 		Short:   "List the deployments that own resources, each with its newest run",
 		Example: "  writ deployment list\n  writ deployment list --project web-shop --dc dc1 -o json",
 		Args:    exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			all, where, err := a.deployments(cmd.Context(), params)
+			all, where, err := a.deployments(cmd.Context(), api.ListDeploymentsParams{Datacenter: api.Given(datacenter)})
 			if err != nil {
 				return err
 			}
@@ -34,21 +34,20 @@ func (a *app) deploymentListCommand() *cobra.Command {
 				unlessSelected(cmd, "no deployment owns a resource: `writ submit FILE --deployment NAME` makes the first"))
 		},
 	}
-	c.Flags().StringVar(&params.Datacenter, "dc", "", "only deployments in this datacenter")
+	c.Flags().StringVar(&datacenter, "dc", "", "only deployments in this datacenter")
 	a.completeFlag(c, "dc", suggestDatacenters)
 	return c
 }
 
 func (a *app) deploymentShowCommand() *cobra.Command {
-	var params api.ListDeploymentsParams
+	var datacenter string
 	c := &cobra.Command{
 		Use:     "show NAME",
 		Short:   "Show a deployment: its newest run, and where its resources and runs are listed",
 		Example: "  writ deployment show web",
 		Args:    exactly("NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			params.Name = args[0]
-			all, where, err := a.deployments(cmd.Context(), params)
+			all, where, err := a.deployments(cmd.Context(), api.ListDeploymentsParams{Datacenter: api.Given(datacenter), Name: &args[0]})
 			if err != nil {
 				return err
 			}
@@ -63,7 +62,7 @@ func (a *app) deploymentShowCommand() *cobra.Command {
 		},
 	}
 	c.ValidArgsFunction = a.completion(suggestDeployments)
-	c.Flags().StringVar(&params.Datacenter, "dc", "", "datacenter of the deployment, if several have one of this name")
+	c.Flags().StringVar(&datacenter, "dc", "", "datacenter of the deployment, if several have one of this name")
 	a.completeFlag(c, "dc", suggestDatacenters)
 	return c
 }
@@ -78,9 +77,9 @@ func (a *app) deployments(ctx context.Context, params api.ListDeploymentsParams)
 	if err != nil {
 		return nil, nil, err
 	}
-	params.Project, params.Limit = a.flags.project, client.PageSize
+	params.Project, params.Limit = api.Given(a.flags.project), api.Given(client.PageSize)
 	all, err := client.All(func(cursor string) ([]api.Deployment, string, error) {
-		params.Cursor = cursor
+		params.Cursor = api.Given(cursor)
 		page, err := api.Answer[api.DeploymentPage](c.API.ListDeployments(ctx, &params))
 		return page.Items, page.NextCursor, err
 	})

@@ -78,7 +78,7 @@ const maxResources = 20
 
 // noteResources names the resources on a node, says what becomes of them, and returns how many there are.
 func (a *app) noteResources(ctx context.Context, c *client.Client, n writ.Node, becomes string) (int, error) {
-	resources, err := c.Resources(ctx, api.ListResourcesParams{Datacenter: string(n.Datacenter), Node: n.ID})
+	resources, err := c.Resources(ctx, api.ListResourcesParams{Datacenter: api.Given(string(n.Datacenter)), Node: api.Given(n.ID)})
 	if err != nil || len(resources) == 0 {
 		return 0, err
 	}
@@ -96,7 +96,7 @@ func (a *app) noteResources(ctx context.Context, c *client.Client, n writ.Node, 
 // noteOpen says which calls are open at a node, unless it said the same before, and returns what it said. A datacenter that does not answer is
 // asked again the next time.
 func (a *app) noteOpen(ctx context.Context, c *client.Client, n writ.Node, before string) (string, error) {
-	queues, err := api.Answer[api.QueueList](c.API.ListQueues(ctx, &api.ListQueuesParams{Datacenter: string(n.Datacenter)}))
+	queues, err := api.Answer[api.QueueList](c.API.ListQueues(ctx, &api.ListQueuesParams{Datacenter: api.Given(string(n.Datacenter))}))
 	if err != nil {
 		if writ.AsError(err).Retryable() {
 			err = nil

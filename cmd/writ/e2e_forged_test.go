@@ -61,7 +61,7 @@ func TestFlippedByteIsRefused(t *testing.T) {
 func runsIn(t *testing.T, c *client.Client, datacenter string, states ...api.RunState) []api.Run {
 	t.Helper()
 	runs, err := client.All(func(cursor string) ([]api.Run, string, error) {
-		params := &api.ListRunsParams{Datacenter: datacenter, State: states, Limit: client.PageSize, Cursor: cursor}
+		params := &api.ListRunsParams{Datacenter: api.Given(datacenter), State: states, Limit: api.Given(client.PageSize), Cursor: api.Given(cursor)}
 		page, err := api.Answer[api.RunPage](c.API.ListRuns(t.Context(), params))
 		return page.Items, page.NextCursor, err
 	})

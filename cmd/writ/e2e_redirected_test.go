@@ -214,7 +214,7 @@ func (r *redirected) state() map[string]string {
 		}
 		state["node "+n.Name] = fmt.Sprintf("%s %s %s", n.Admission, n.Scheduling, writ.LabelsText(n.Labels))
 	}
-	runs, err := api.Answer[api.RunPage](r.Client.API.ListRuns(ctx, &api.ListRunsParams{Limit: 500}))
+	runs, err := api.Answer[api.RunPage](r.Client.API.ListRuns(ctx, &api.ListRunsParams{Limit: api.Given(500)}))
 	if err != nil {
 		r.T.Fatal(err)
 	}

@@ -153,12 +153,12 @@ func (s *scopeFlags) nothingNamed(decision, datacenter string) error {
 // so it is signed all the same, as it is when the coordinator does not say.
 func (a *app) warnUnknownDeployment(ctx context.Context, c *client.Client, dc *identity.Datacenter, scope identity.Scope, projectName string) {
 	owners, err := api.Answer[api.DeploymentPage](c.API.ListDeployments(ctx, &api.ListDeploymentsParams{
-		Project: string(scope.Project), Datacenter: string(dc.ID), Name: scope.Deployment, Limit: 1,
+		Project: api.Given(string(scope.Project)), Datacenter: api.Given(string(dc.ID)), Name: api.Given(scope.Deployment), Limit: api.Given(1),
 	}))
 	if err != nil || len(owners.Items) > 0 {
 		return
 	}
-	runs, _, err := c.Runs(ctx, api.ListRunsParams{Project: string(scope.Project), Datacenter: string(dc.ID), Deployment: &scope.Deployment}, 1)
+	runs, _, err := c.Runs(ctx, api.ListRunsParams{Project: api.Given(string(scope.Project)), Datacenter: api.Given(string(dc.ID)), Deployment: &scope.Deployment}, 1)
 	if err != nil || len(runs) > 0 {
 		return
 	}

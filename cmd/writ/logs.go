@@ -99,7 +99,7 @@ long as the run.`,
 func suggestLogs(ctx context.Context, c *client.Client) []string {
 	var all []string
 	for kind := range logOperations {
-		resources, _ := c.Resources(ctx, api.ListResourcesParams{Kind: kind, Project: c.Context.Project})
+		resources, _ := c.Resources(ctx, api.ListResourcesParams{Kind: api.Given(kind), Project: api.Given(c.Context.Project)})
 		for _, r := range resources {
 			all = append(all, string(r.Kind)+"/"+r.Name)
 		}
@@ -160,7 +160,7 @@ func (a *app) homeOf(ctx context.Context, c *client.Client, roster *identity.Ros
 		return a.chooseDatacenter(ctx, c, roster, &orderFlags{datacenter: named}, nil)
 	}
 	kind, name, _ := strings.Cut(what, "/")
-	all, err := resourcesNamed(ctx, c, api.ListResourcesParams{Kind: writ.ResourceKind(kind), Project: string(project.ID)}, name)
+	all, err := resourcesNamed(ctx, c, api.ListResourcesParams{Kind: api.Given(writ.ResourceKind(kind)), Project: api.Given(string(project.ID))}, name)
 	if err != nil {
 		return "", err
 	}

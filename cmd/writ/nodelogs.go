@@ -61,7 +61,7 @@ You need the role operator or admin in all projects. Lines are the node's own wo
 
 // params are what the flags ask a coordinator for.
 func (f *nodeLogFlags) params(now time.Time) (api.GetNodeLogParams, error) {
-	p := api.GetNodeLogParams{Source: f.source, Level: f.level, Lines: f.tail}
+	p := api.GetNodeLogParams{Source: api.Given(f.source), Level: api.Given(f.level), Lines: api.Given(f.tail)}
 	if f.tail < 1 || f.tail > mostNodeLines {
 		return p, writ.Errorf(writ.CodeUsage, "--tail: %d is not between 1 and %d", f.tail, mostNodeLines)
 	}
@@ -104,7 +104,7 @@ func (a *app) printNodeLog(ctx context.Context, name string, f nodeLogFlags) err
 			return err
 		}
 		if log.Next != "" {
-			params.After, params.Lines = log.Next, 0
+			params.After, params.Lines = &log.Next, nil
 		}
 		if !log.More && sleep.For(ctx, nodeLogEvery) != nil {
 			return terminal.Interrupted("")
@@ -135,7 +135,7 @@ func (r *nodeLogReader) read(ctx context.Context, params api.GetNodeLogParams) (
 		if !r.follow || err != nil && !writ.AsError(err).Retryable() {
 			return log, err
 		}
-		if err == nil && (log.Away == "" || len(log.Lines) > 0 && params.After == "" && !r.told) {
+		if err == nil && (log.Away == "" || len(log.Lines) > 0 && params.After == nil && !r.told) {
 			r.said, r.told = "", log.Away != ""
 			return log, nil
 		}

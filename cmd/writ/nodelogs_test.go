@@ -42,7 +42,7 @@ func TestFlagsThatAskForNoLogAreRefused(t *testing.T) {
 	now := time.Now()
 	p, err := (&nodeLogFlags{source: "kernel", level: "warn", since: "10m", tail: 7}).params(now)
 	since := now.Add(-10 * time.Minute)
-	if diff := cmp.Diff(api.GetNodeLogParams{Source: "kernel", Level: "warn", Since: &since, Lines: 7}, p); diff != "" || err != nil {
+	if diff := cmp.Diff(api.GetNodeLogParams{Source: api.Given("kernel"), Level: api.Given("warn"), Since: &since, Lines: api.Given(7)}, p); diff != "" || err != nil {
 		t.Errorf("%v, %s", err, diff)
 	}
 	for _, wrong := range []nodeLogFlags{{}, {tail: 1001}, {tail: 1, since: "soon"}} {

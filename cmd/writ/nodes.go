@@ -48,7 +48,7 @@ func (a *app) nodeListCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			nodes, err := c.Nodes(cmd.Context(), api.ListNodesParams{Datacenter: datacenter, Admission: writ.Admission(admission)})
+			nodes, err := c.Nodes(cmd.Context(), api.ListNodesParams{Datacenter: api.Given(datacenter), Admission: api.Given(writ.Admission(admission))})
 			if err != nil {
 				return err
 			}
@@ -279,7 +279,7 @@ func driverList(drivers []writ.NodeDriver) string {
 
 // findNode finds a node by its name or id.
 func findNode(ctx context.Context, c *client.Client, datacenter, nameOrID string) (writ.Node, error) {
-	nodes, err := c.Nodes(ctx, api.ListNodesParams{Datacenter: datacenter})
+	nodes, err := c.Nodes(ctx, api.ListNodesParams{Datacenter: api.Given(datacenter)})
 	if err != nil {
 		return writ.Node{}, err
 	}
@@ -314,7 +314,7 @@ func findAny(ctx context.Context, c *client.Client, datacenter, nameOrID string)
 // findRemoved finds a node that was removed: of several of one name that which joined last. It returns the error of looking among the others if
 // there is none.
 func findRemoved(ctx context.Context, c *client.Client, datacenter, nameOrID string, none error) (writ.Node, error) {
-	nodes, err := c.Nodes(ctx, api.ListNodesParams{Datacenter: datacenter, Admission: writ.AdmissionRemoved})
+	nodes, err := c.Nodes(ctx, api.ListNodesParams{Datacenter: api.Given(datacenter), Admission: api.Given(writ.AdmissionRemoved)})
 	if err != nil {
 		return writ.Node{}, err
 	}

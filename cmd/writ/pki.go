@@ -40,7 +40,7 @@ The owners report this about themselves. Clients trust only the roster.`,
 			if err != nil {
 				return err
 			}
-			list, err := api.Answer[api.CertificateList](c.API.ListCertificates(cmd.Context(), &api.ListCertificatesParams{Datacenter: datacenter}))
+			list, err := api.Answer[api.CertificateList](c.API.ListCertificates(cmd.Context(), &api.ListCertificatesParams{Datacenter: api.Given(datacenter)}))
 			if err != nil {
 				return err
 			}

@@ -121,14 +121,14 @@ func situationOf(ctx context.Context, c *client.Client, id writ.RunID) (*situati
 	if s.run.State.Ended() && !lost {
 		return s, nil
 	}
-	nodes, err := c.Nodes(ctx, api.ListNodesParams{Datacenter: string(s.run.Datacenter)})
+	nodes, err := c.Nodes(ctx, api.ListNodesParams{Datacenter: api.Given(string(s.run.Datacenter))})
 	for _, n := range nodes {
 		s.nodes[n.ID] = n
 	}
 	if err != nil || s.run.State.Ended() || s.datacenter.Health != api.DatacenterHealthHealthy {
 		return s, err
 	}
-	queues, err := api.Answer[api.QueueList](c.API.ListQueues(ctx, &api.ListQueuesParams{Datacenter: string(s.run.Datacenter)}))
+	queues, err := api.Answer[api.QueueList](c.API.ListQueues(ctx, &api.ListQueuesParams{Datacenter: api.Given(string(s.run.Datacenter))}))
 	for _, d := range queues.Items {
 		for _, q := range d.Queues {
 			s.queues[q.Node] = q

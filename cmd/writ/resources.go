@@ -22,8 +22,7 @@ func (a *app) resourceCommand() *cobra.Command {
 }
 
 func (a *app) resourceListCommand() *cobra.Command {
-	var params api.ListResourcesParams
-	var kind, node string
+	var kind, datacenter, deployment, node string
 	var drifted, orphaned bool
 	c := &cobra.Command{
 		Use:     "list",
@@ -35,23 +34,26 @@ func (a *app) resourceListCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			where, err := fetchLocations(cmd.Context(), c, params.Datacenter)
+			where, err := fetchLocations(cmd.Context(), c, datacenter)
 			if err != nil {
 				return err
 			}
+			var id writ.NodeID
 			if node != "" {
-				if params.Node, err = where.only(node); err != nil {
+				if id, err = where.only(node); err != nil {
 					return err
 				}
 			}
 			orphans := slices.DeleteFunc(orphansOn(where.nodes), func(o orphan) bool {
-				return kind != "" && o.Module != kind || node != "" && o.Node != params.Node
+				return kind != "" && o.Module != kind || node != "" && o.Node != id
 			})
 			if orphaned {
 				return a.printList(orphanTable(orphans, where.datacenters), unlessSelected(cmd, "all that the nodes have belongs to resources: `writ resource list` shows these"))
 			}
-			params.Kind, params.Project = writ.ResourceKind(kind), a.flags.project
-			resources, err := c.Resources(cmd.Context(), params)
+			resources, err := c.Resources(cmd.Context(), api.ListResourcesParams{
+				Kind: api.Given(writ.ResourceKind(kind)), Project: api.Given(a.flags.project), Datacenter: api.Given(datacenter),
+				Deployment: api.Given(deployment), Node: api.Given(id),
+			})
 			if err != nil {
 				return err
 			}
@@ -65,8 +67,8 @@ func (a *app) resourceListCommand() *cobra.Command {
 	f.StringVar(&kind, "kind", "", "only resources of this kind")
 	f.BoolVar(&drifted, "drifted", false, "only resources that are not as they were asked for")
 	f.BoolVar(&orphaned, "orphans", false, "instead of resources, what belongs to none on the nodes, and how to remove it")
-	f.StringVar(&params.Datacenter, "dc", "", "only resources of this datacenter")
-	f.StringVar(&params.Deployment, "deployment", "", "only resources that this deployment owns")
+	f.StringVar(&datacenter, "dc", "", "only resources of this datacenter")
+	f.StringVar(&deployment, "deployment", "", "only resources that this deployment owns")
 	f.StringVar(&node, "node", "", "only resources on the node of this name or id")
 	a.completeFlag(c, "dc", suggestDatacenters)
 	a.completeFlag(c, "node", suggestNodes)
@@ -101,7 +103,7 @@ func fetchLocations(ctx context.Context, c *client.Client, datacenter string) (w
 	for _, p := range projects.Items {
 		where.projects[p.ID] = p.Name
 	}
-	nodes, err := c.Nodes(ctx, api.ListNodesParams{Datacenter: datacenter})
+	nodes, err := c.Nodes(ctx, api.ListNodesParams{Datacenter: api.Given(datacenter)})
 	where.nodes = make(map[writ.NodeID]writ.Node)
 	for _, n := range nodes {
 		where.nodes[n.ID] = n
@@ -148,7 +150,7 @@ func (p locations) state(r writ.Resource) string {
 }
 
 func (a *app) resourceShowCommand() *cobra.Command {
-	var params api.ListResourcesParams
+	var datacenter string
 	c := &cobra.Command{
 		Use:     "show KIND/NAME",
 		Short:   "Show a resource, and how it differs from what was asked for",
@@ -163,18 +165,19 @@ func (a *app) resourceShowCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			params.Kind, params.Project = writ.ResourceKind(kind), a.flags.project
-			all, err := resourcesNamed(cmd.Context(), c, params, name)
+			all, err := resourcesNamed(cmd.Context(), c, api.ListResourcesParams{
+				Kind: api.Given(writ.ResourceKind(kind)), Project: api.Given(a.flags.project), Datacenter: api.Given(datacenter),
+			}, name)
 			if err != nil {
 				return err
 			}
-			where, err := fetchLocations(cmd.Context(), c, params.Datacenter)
+			where, err := fetchLocations(cmd.Context(), c, datacenter)
 			if err != nil {
 				return err
 			}
 			switch len(all) {
 			case 0:
-				return a.noResource(cmd.Context(), c, params.Kind, name, orphansOn(where.nodes))
+				return a.noResource(cmd.Context(), c, writ.ResourceKind(kind), name, orphansOn(where.nodes))
 			case 1:
 			default:
 				return writ.Errorf(writ.CodeConflict, "there are %d of the name %s", len(all), args[0]).WithHint("say --project or --dc")
@@ -184,7 +187,7 @@ func (a *app) resourceShowCommand() *cobra.Command {
 		},
 	}
 	c.ValidArgsFunction = a.completion(suggestResources)
-	c.Flags().StringVar(&params.Datacenter, "dc", "", "datacenter of the resource, if several have one of this name")
+	c.Flags().StringVar(&datacenter, "dc", "", "datacenter of the resource, if several have one of this name")
 	a.completeFlag(c, "dc", suggestDatacenters)
 	return c
 }

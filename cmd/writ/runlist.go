@@ -62,12 +62,9 @@ func (a *app) runListCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			params.Project = a.flags.project
-			if l.text != "" {
-				params.Text = &l.text
-			}
+			params.Project, params.Text = api.Given(a.flags.project), api.Given(l.text)
 			if l.why {
-				params.Why = &l.why
+				params.Why = api.Given(true)
 			}
 			return a.listRuns(cmd.Context(), params, l.limit, unlessSelected(cmd, "there is no run: `writ submit` makes the first"))
 		},
@@ -82,7 +79,9 @@ func (a *app) runListCommand() *cobra.Command {
 
 // params are what the flags ask a coordinator for. What is not given is not sent: earlier coordinators refuse what they do not know.
 func (l *runFilterFlags) params(now time.Time) (api.ListRunsParams, error) {
-	params := api.ListRunsParams{Datacenter: l.datacenter, Signer: l.signer}
+	params := api.ListRunsParams{
+		Datacenter: api.Given(l.datacenter), Signer: api.Given(l.signer), Script: api.Given(l.script), Deployment: api.Given(l.deployment),
+	}
 	for _, s := range l.states {
 		if s == openRuns {
 			params.State = append(params.State, api.RunStateWaiting, api.RunStateAccepted, api.RunStateRunning)
@@ -93,12 +92,6 @@ func (l *runFilterFlags) params(now time.Time) (api.ListRunsParams, error) {
 				WithHint("there are %s, and %s for those that have not ended", strings.Join(runStates(), ", "), openRuns)
 		}
 		params.State = append(params.State, api.RunState(s))
-	}
-	if l.script != "" {
-		params.Script = &l.script
-	}
-	if l.deployment != "" {
-		params.Deployment = &l.deployment
 	}
 	if l.since != "" {
 		since, err := sinceTime(l.since, now)
@@ -112,11 +105,7 @@ func (l *runFilterFlags) params(now time.Time) (api.ListRunsParams, error) {
 		if seconds < 1 {
 			return params, writ.Errorf(writ.CodeUsage, "--stuck %s is less than a second", l.stuck).WithHint("say how long nothing was heard of a run: --stuck 5m")
 		}
-		params.Stuck = &seconds
-	}
-	if l.stuck != 0 {
-		why := true
-		params.Why = &why
+		params.Stuck, params.Why = api.Given(seconds), api.Given(true)
 	}
 	return params, nil
 }

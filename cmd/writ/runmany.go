@@ -148,13 +148,13 @@ func inRoster(params *api.ListRunsParams, c *client.Client, roster *identity.Ros
 	if err != nil {
 		return err
 	}
-	params.Project = string(project.ID)
-	if params.Datacenter == "" {
+	params.Project = api.Given(string(project.ID))
+	if params.Datacenter == nil {
 		return nil
 	}
-	d, err := client.Datacenter(roster, params.Datacenter)
+	d, err := client.Datacenter(roster, *params.Datacenter)
 	if err == nil {
-		params.Datacenter = string(d.ID)
+		params.Datacenter = api.Given(string(d.ID))
 	}
 	return err
 }

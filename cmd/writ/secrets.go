@@ -213,7 +213,7 @@ func (a *app) secretListCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			list, err := api.Answer[api.SecretList](c.API.ListSecrets(cmd.Context(), &api.ListSecretsParams{Datacenter: datacenter, Project: a.flags.project}))
+			list, err := api.Answer[api.SecretList](c.API.ListSecrets(cmd.Context(), &api.ListSecretsParams{Datacenter: api.Given(datacenter), Project: api.Given(a.flags.project)}))
 			if err != nil {
 				return err
 			}

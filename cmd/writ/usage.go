@@ -18,8 +18,7 @@ import (
 )
 
 func (a *app) usageCommand() *cobra.Command {
-	var params api.ListUsageParams
-	var by, tenant string
+	var month, datacenter, by, tenant string
 	var ofNodes bool
 	c := &cobra.Command{
 		Use:   "usage",
@@ -41,11 +40,13 @@ the datacenter has as --silent-after (` + "`writ dc show`" + `). Time in which i
 				return err
 			}
 			if ofNodes {
-				return a.printOnline(cmd.Context(), c, params.Month, params.Datacenter, unlessSelected(cmd, "no node was online: `writ node list` shows which there are"))
+				return a.printOnline(cmd.Context(), c, month, datacenter, unlessSelected(cmd, "no node was online: `writ node list` shows which there are"))
 			}
-			params.Project, params.Limit = a.flags.project, client.PageSize
+			params := api.ListUsageParams{
+				Project: api.Given(a.flags.project), Datacenter: api.Given(datacenter), Month: api.Given(month), Limit: api.Given(client.PageSize),
+			}
 			usage, err := client.All(func(cursor string) ([]api.Usage, string, error) {
-				params.Cursor = cursor
+				params.Cursor = api.Given(cursor)
 				page, err := api.Answer[api.UsagePage](c.API.ListUsage(cmd.Context(), &params))
 				return page.Items, page.NextCursor, err
 			})
@@ -66,7 +67,7 @@ the datacenter has as --silent-after (` + "`writ dc show`" + `). Time in which i
 			return a.printList(usageTable(usage, datacenters), none)
 		},
 	}
-	c.Flags().StringVar(&params.Month, "month", time.Now().UTC().Format("2006-01"), `the month in UTC; "" for all`)
+	c.Flags().StringVar(&month, "month", time.Now().UTC().Format("2006-01"), `the month in UTC; "" for all`)
 	c.Flags().Lookup("month").DefValue = "this month"
 	c.Flags().StringVar(&by, "by", byResource, "resource, project or tenant: what is added up")
 	c.Flags().BoolVar(&ofNodes, "nodes", false, "for how much of the month nodes were online")
@@ -74,7 +75,7 @@ the datacenter has as --silent-after (` + "`writ dc show`" + `). Time in which i
 	c.MarkFlagsMutuallyExclusive("nodes", "by")
 	c.MarkFlagsMutuallyExclusive("nodes", "tenant")
 	complete(c, "by", byResource, byProject, byTenant)
-	c.Flags().StringVar(&params.Datacenter, "dc", "", "only what was used in this datacenter")
+	c.Flags().StringVar(&datacenter, "dc", "", "only what was used in this datacenter")
 	a.completeFlag(c, "dc", suggestDatacenters)
 	return c
 }
@@ -115,7 +116,7 @@ func (a *app) printOnline(ctx context.Context, c *client.Client, month, datacent
 			return err
 		}
 	}
-	nodes, err := c.Nodes(ctx, api.ListNodesParams{Datacenter: datacenter})
+	nodes, err := c.Nodes(ctx, api.ListNodesParams{Datacenter: api.Given(datacenter)})
 	if err != nil {
 		return err
 	}

@@ -38,6 +38,22 @@ func (s RunState) Open() bool {
 	return s == RunState(writ.RunAccepted) || s == RunState(writ.RunRunning)
 }
 
+// Given returns v as a parameter that may be left out: nil if v is the zero value. Coordinators refuse parameters that are empty.
+func Given[T comparable](v T) *T {
+	if v == *new(T) {
+		return nil
+	}
+	return &v
+}
+
+// Value returns what a parameter says, or the zero value if it was left out.
+func Value[T any](p *T) T {
+	if p == nil {
+		return *new(T)
+	}
+	return *p
+}
+
 // JSON is a body as it was sent: its reader knows better than the generated code what numbers are.
 type JSON = json.RawMessage
 

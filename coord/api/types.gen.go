@@ -990,19 +990,19 @@ type RunPath = RunID
 // ListBatchesParams defines parameters for ListBatches.
 type ListBatchesParams struct {
 	// Datacenter Only those of the datacenter with this id or name
-	Datacenter string `form:"datacenter,omitempty" json:"datacenter,omitempty,omitzero"`
+	Datacenter *string `form:"datacenter,omitempty" json:"datacenter,omitempty"`
 }
 
 // ListBootsParams defines parameters for ListBoots.
 type ListBootsParams struct {
 	// Datacenter Only those of the datacenter with this id or name
-	Datacenter string `form:"datacenter,omitempty" json:"datacenter,omitempty,omitzero"`
+	Datacenter *string `form:"datacenter,omitempty" json:"datacenter,omitempty"`
 }
 
 // ListCertificatesParams defines parameters for ListCertificates.
 type ListCertificatesParams struct {
 	// Datacenter Only those of the datacenter with this id or name
-	Datacenter string `form:"datacenter,omitempty" json:"datacenter,omitempty,omitzero"`
+	Datacenter *string `form:"datacenter,omitempty" json:"datacenter,omitempty"`
 }
 
 // GetHoldStandingParams defines parameters for GetHoldStanding.
@@ -1017,19 +1017,19 @@ type GetHoldStandingParams struct {
 // GetNodeLogParams defines parameters for GetNodeLog.
 type GetNodeLogParams struct {
 	// Source Only lines of this source, "runner", "boot", "kernel", or the name of a service
-	Source string `form:"source,omitempty" json:"source,omitempty,omitzero"`
+	Source *string `form:"source,omitempty" json:"source,omitempty"`
 
-	// Level Only lines of this level and higher ones; without it, or if it is empty, of all levels
-	Level string `form:"level,omitempty" json:"level,omitempty,omitzero"`
+	// Level Only lines of this level and higher ones; without it, of all levels
+	Level *string `form:"level,omitempty" json:"level,omitempty"`
 
 	// Since Only lines from then on, by the clock of the node
 	Since *time.Time `form:"since,omitempty" json:"since,omitempty"`
 
 	// After The position behind an earlier answer. Without it the newest lines come
-	After string `form:"after,omitempty" json:"after,omitempty,omitzero"`
+	After *string `form:"after,omitempty" json:"after,omitempty"`
 
-	// Lines How many lines at most, 1000 if it is 0. There are fewer if they have more than 256 KiB
-	Lines int `form:"lines,omitempty" json:"lines,omitempty,omitzero"`
+	// Lines How many lines at most. There are fewer if they have more than 256 KiB
+	Lines *int `form:"lines,omitempty" json:"lines,omitempty"`
 }
 
 // GetNodeStandingParams defines parameters for GetNodeStanding.
@@ -1047,19 +1047,19 @@ type GetTokenStandingParams struct {
 // ListDeploymentsParams defines parameters for ListDeployments.
 type ListDeploymentsParams struct {
 	// Datacenter Only deployments in the datacenter with this id or name
-	Datacenter string `form:"datacenter,omitempty" json:"datacenter,omitempty,omitzero"`
+	Datacenter *string `form:"datacenter,omitempty" json:"datacenter,omitempty"`
 
 	// Project Only deployments of the project with this id or name
-	Project string `form:"project,omitempty" json:"project,omitempty,omitzero"`
+	Project *string `form:"project,omitempty" json:"project,omitempty"`
 
 	// Name Only deployments of this name
-	Name string `form:"name,omitempty" json:"name,omitempty,omitzero"`
+	Name *string `form:"name,omitempty" json:"name,omitempty"`
 
-	// Limit The most items of a page; 0 is 50, as if it were left out
-	Limit PageLimit `form:"limit,omitempty" json:"limit,omitempty,omitzero"`
+	// Limit The most items of a page
+	Limit *PageLimit `form:"limit,omitempty" json:"limit,omitempty"`
 
 	// Cursor `next_cursor` of the page before; another text is refused with 400
-	Cursor PageCursor `form:"cursor,omitempty" json:"cursor,omitempty,omitzero"`
+	Cursor *PageCursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 }
 
 // WatchParams defines parameters for Watch.
@@ -1071,7 +1071,7 @@ type WatchParams struct {
 	Topics EventTopics `form:"topics,omitempty" json:"topics,omitempty,omitzero"`
 
 	// Datacenter Only events of the datacenter with this id or name
-	Datacenter string `form:"datacenter,omitempty" json:"datacenter,omitempty,omitzero"`
+	Datacenter *string `form:"datacenter,omitempty" json:"datacenter,omitempty"`
 
 	// LastEventID The id of the last event that was seen
 	LastEventID *LastEventID `json:"Last-Event-ID,omitempty"`
@@ -1080,52 +1080,52 @@ type WatchParams struct {
 // ListHoldsParams defines parameters for ListHolds.
 type ListHoldsParams struct {
 	// Datacenter Only those of the datacenter with this id or name
-	Datacenter string `form:"datacenter,omitempty" json:"datacenter,omitempty,omitzero"`
+	Datacenter *string `form:"datacenter,omitempty" json:"datacenter,omitempty"`
 }
 
 // ListNodesParams defines parameters for ListNodes.
 type ListNodesParams struct {
 	// Datacenter Only nodes of the datacenter with this id or name
-	Datacenter string `form:"datacenter,omitempty" json:"datacenter,omitempty,omitzero"`
+	Datacenter *string `form:"datacenter,omitempty" json:"datacenter,omitempty"`
 
-	// Admission Only nodes in this state; without it, or if it is empty, all but the removed ones
-	Admission writ.Admission `form:"admission,omitempty" json:"admission,omitempty,omitzero"`
+	// Admission Only nodes in this state; without it, all but the removed ones
+	Admission *writ.Admission `form:"admission,omitempty" json:"admission,omitempty"`
 
-	// Limit The most items of a page; 0 is 50, as if it were left out
-	Limit PageLimit `form:"limit,omitempty" json:"limit,omitempty,omitzero"`
+	// Limit The most items of a page
+	Limit *PageLimit `form:"limit,omitempty" json:"limit,omitempty"`
 
 	// Cursor `next_cursor` of the page before; another text is refused with 400
-	Cursor PageCursor `form:"cursor,omitempty" json:"cursor,omitempty,omitzero"`
+	Cursor *PageCursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 }
 
 // ListQueuesParams defines parameters for ListQueues.
 type ListQueuesParams struct {
 	// Datacenter Only the datacenter with this id or name
-	Datacenter string `form:"datacenter,omitempty" json:"datacenter,omitempty,omitzero"`
+	Datacenter *string `form:"datacenter,omitempty" json:"datacenter,omitempty"`
 }
 
 // ListResourcesParams defines parameters for ListResources.
 type ListResourcesParams struct {
 	// Datacenter Only resources of the datacenter with this id or name
-	Datacenter string `form:"datacenter,omitempty" json:"datacenter,omitempty,omitzero"`
+	Datacenter *string `form:"datacenter,omitempty" json:"datacenter,omitempty"`
 
 	// Project Only resources of the project with this id or name
-	Project string `form:"project,omitempty" json:"project,omitempty,omitzero"`
+	Project *string `form:"project,omitempty" json:"project,omitempty"`
 
-	// Kind Only resources of this kind; an empty one is none
-	Kind writ.ResourceKind `form:"kind,omitempty" json:"kind,omitempty,omitzero"`
+	// Kind Only resources of this kind
+	Kind *writ.ResourceKind `form:"kind,omitempty" json:"kind,omitempty"`
 
 	// Node Only resources on the node with this id
-	Node writ.NodeID `form:"node,omitempty" json:"node,omitempty,omitzero"`
+	Node *writ.NodeID `form:"node,omitempty" json:"node,omitempty"`
 
 	// Deployment Only resources that this deployment owns
-	Deployment string `form:"deployment,omitempty" json:"deployment,omitempty,omitzero"`
+	Deployment *string `form:"deployment,omitempty" json:"deployment,omitempty"`
 
-	// Limit The most items of a page; 0 is 50, as if it were left out
-	Limit PageLimit `form:"limit,omitempty" json:"limit,omitempty,omitzero"`
+	// Limit The most items of a page
+	Limit *PageLimit `form:"limit,omitempty" json:"limit,omitempty"`
 
 	// Cursor `next_cursor` of the page before; another text is refused with 400
-	Cursor PageCursor `form:"cursor,omitempty" json:"cursor,omitempty,omitzero"`
+	Cursor *PageCursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 }
 
 // GetRosterParams defines parameters for GetRoster.
@@ -1146,13 +1146,13 @@ type ListRunsParams struct {
 	State []RunState `form:"state,omitempty" json:"state,omitempty,omitzero"`
 
 	// Project Only runs of the project with this id or name
-	Project string `form:"project,omitempty" json:"project,omitempty,omitzero"`
+	Project *string `form:"project,omitempty" json:"project,omitempty"`
 
 	// Datacenter Only runs of the datacenter with this id or name
-	Datacenter string `form:"datacenter,omitempty" json:"datacenter,omitempty,omitzero"`
+	Datacenter *string `form:"datacenter,omitempty" json:"datacenter,omitempty"`
 
 	// Signer Only runs that this principal signed
-	Signer string `form:"signer,omitempty" json:"signer,omitempty,omitzero"`
+	Signer *string `form:"signer,omitempty" json:"signer,omitempty"`
 
 	// Prefix Only runs whose id begins with this
 	Prefix *string `form:"prefix,omitempty" json:"prefix,omitempty"`
@@ -1175,20 +1175,20 @@ type ListRunsParams struct {
 	// Why For an open run that does not say why it waits, `reason` says which of its calls is open and why. Of a datacenter that is away it says that.
 	Why *bool `form:"why,omitempty" json:"why,omitempty"`
 
-	// Limit The most items of a page; 0 is 50, as if it were left out
-	Limit PageLimit `form:"limit,omitempty" json:"limit,omitempty,omitzero"`
+	// Limit The most items of a page
+	Limit *PageLimit `form:"limit,omitempty" json:"limit,omitempty"`
 
 	// Cursor `next_cursor` of the page before; another text is refused with 400
-	Cursor PageCursor `form:"cursor,omitempty" json:"cursor,omitempty,omitzero"`
+	Cursor *PageCursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 }
 
 // ListCallsParams defines parameters for ListCalls.
 type ListCallsParams struct {
-	// Limit The most items of a page; 0 is 50, as if it were left out
-	Limit PageLimit `form:"limit,omitempty" json:"limit,omitempty,omitzero"`
+	// Limit The most items of a page
+	Limit *PageLimit `form:"limit,omitempty" json:"limit,omitempty"`
 
 	// Cursor `next_cursor` of the page before; another text is refused with 400
-	Cursor PageCursor `form:"cursor,omitempty" json:"cursor,omitempty,omitzero"`
+	Cursor *PageCursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 }
 
 // WatchRunParams defines parameters for WatchRun.
@@ -1206,10 +1206,10 @@ type WatchRunParams struct {
 // ListLogsParams defines parameters for ListLogs.
 type ListLogsParams struct {
 	// After Only lines after the one with this ordinal
-	After int `form:"after,omitempty" json:"after,omitempty,omitzero"`
+	After *int `form:"after,omitempty" json:"after,omitempty"`
 
-	// Limit The most items of a page; 0 is 50, as if it were left out
-	Limit PageLimit `form:"limit,omitempty" json:"limit,omitempty,omitzero"`
+	// Limit The most items of a page
+	Limit *PageLimit `form:"limit,omitempty" json:"limit,omitempty"`
 }
 
 // GetStandingParams defines parameters for GetStanding.
@@ -1221,40 +1221,40 @@ type GetStandingParams struct {
 // GetValuesParams defines parameters for GetValues.
 type GetValuesParams struct {
 	// After Only calls after the one with this number
-	After int `form:"after,omitempty" json:"after,omitempty,omitzero"`
+	After *int `form:"after,omitempty" json:"after,omitempty"`
 }
 
 // ListSecretsParams defines parameters for ListSecrets.
 type ListSecretsParams struct {
 	// Datacenter Only the datacenter with this id or name
-	Datacenter string `form:"datacenter,omitempty" json:"datacenter,omitempty,omitzero"`
+	Datacenter *string `form:"datacenter,omitempty" json:"datacenter,omitempty"`
 
 	// Project Only secrets of the project with this id or name
-	Project string `form:"project,omitempty" json:"project,omitempty,omitzero"`
+	Project *string `form:"project,omitempty" json:"project,omitempty"`
 }
 
 // ListTokensParams defines parameters for ListTokens.
 type ListTokensParams struct {
 	// Datacenter Only those of the datacenter with this id or name
-	Datacenter string `form:"datacenter,omitempty" json:"datacenter,omitempty,omitzero"`
+	Datacenter *string `form:"datacenter,omitempty" json:"datacenter,omitempty"`
 }
 
 // ListUsageParams defines parameters for ListUsage.
 type ListUsageParams struct {
 	// Project Only resources of the project with this id or name
-	Project string `form:"project,omitempty" json:"project,omitempty,omitzero"`
+	Project *string `form:"project,omitempty" json:"project,omitempty"`
 
 	// Datacenter Only what was used in the datacenter with this id or name
-	Datacenter string `form:"datacenter,omitempty" json:"datacenter,omitempty,omitzero"`
+	Datacenter *string `form:"datacenter,omitempty" json:"datacenter,omitempty"`
 
 	// Month Only hours of this month in UTC, as "2026-11"; all that are kept if not given
-	Month string `form:"month,omitempty" json:"month,omitempty,omitzero"`
+	Month *string `form:"month,omitempty" json:"month,omitempty"`
 
-	// Limit The most items of a page; 0 is 50, as if it were left out
-	Limit PageLimit `form:"limit,omitempty" json:"limit,omitempty,omitzero"`
+	// Limit The most items of a page
+	Limit *PageLimit `form:"limit,omitempty" json:"limit,omitempty"`
 
 	// Cursor `next_cursor` of the page before; another text is refused with 400
-	Cursor PageCursor `form:"cursor,omitempty" json:"cursor,omitempty,omitzero"`
+	Cursor *PageCursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 }
 
 // RegisterJSONRequestBody defines body for Register for application/json ContentType.

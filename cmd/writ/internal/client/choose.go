@@ -132,7 +132,7 @@ func (c *Client) Choose(ctx context.Context, roster *identity.Roster, labels map
 	}
 	var have []writ.Resource
 	if len(needs) > 0 {
-		if have, err = c.Resources(ctx, api.ListResourcesParams{Project: string(needs[0].Resource.Project)}); err != nil {
+		if have, err = c.Resources(ctx, api.ListResourcesParams{Project: api.Given(string(needs[0].Resource.Project))}); err != nil {
 			return Choice{}, err
 		}
 	}

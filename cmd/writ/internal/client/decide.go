@@ -95,7 +95,7 @@ func (c *Client) findNode(ctx context.Context, roster *identity.Roster, name Nod
 	if err != nil {
 		return writ.Node{}, err
 	}
-	nodes, err := c.Nodes(ctx, api.ListNodesParams{Datacenter: string(dc.ID), Admission: admission})
+	nodes, err := c.Nodes(ctx, api.ListNodesParams{Datacenter: api.Given(string(dc.ID)), Admission: api.Given(admission)})
 	if err != nil {
 		return writ.Node{}, err
 	}
@@ -169,9 +169,9 @@ const nodeNewsWithin = 5 * time.Second
 // comes faster than the event, and the next statement must name the next revision. It gives up silently after a few seconds.
 func (c *Client) AwaitNodeNews(ctx context.Context, before writ.Node, decision string) {
 	removed := decision == "remove" || decision == identity.DecisionLost
-	listed := api.ListNodesParams{Datacenter: string(before.Datacenter)}
+	listed := api.ListNodesParams{Datacenter: api.Given(string(before.Datacenter))}
 	if before.Admission == writ.AdmissionRemoved {
-		listed.Admission = before.Admission
+		listed.Admission = api.Given(before.Admission)
 	}
 	ctx, stop := context.WithTimeout(ctx, nodeNewsWithin)
 	defer stop()

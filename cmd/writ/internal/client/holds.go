@@ -24,7 +24,7 @@ func (c *Client) Reads(roster *identity.Roster) ([]writ.ProjectID, error) {
 // ListedHolds asks the coordinator what is on hold in a datacenter whose supervisor does not sign that. A coordinator that lies about it gets no more
 // than a statement that its datacenter refuses: it names what the person said, and a revision.
 func (c *Client) ListedHolds(ctx context.Context, d *identity.Datacenter) ([]api.Hold, error) {
-	list, err := api.Answer[api.HoldList](c.API.ListHolds(ctx, &api.ListHoldsParams{Datacenter: string(d.ID)}))
+	list, err := api.Answer[api.HoldList](c.API.ListHolds(ctx, &api.ListHoldsParams{Datacenter: api.Given(string(d.ID))}))
 	if err != nil {
 		return nil, err
 	}

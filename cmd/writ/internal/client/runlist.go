@@ -34,9 +34,9 @@ func (c *Client) DecideRuns(ctx context.Context, by *Person, s identity.Statemen
 // Runs returns the runs that params select, newest first: limit of them at most, all if it is 0. next is where the rest begins.
 func (c *Client) Runs(ctx context.Context, params api.ListRunsParams, limit int) (runs []api.Run, next string, err error) {
 	runs, err = All(func(cursor string) ([]api.Run, string, error) {
-		params.Cursor, params.Limit = cursor, PageSize
+		params.Cursor, params.Limit = api.Given(cursor), api.Given(PageSize)
 		if limit > 0 {
-			params.Limit = min(limit, PageSize)
+			params.Limit = api.Given(min(limit, PageSize))
 		}
 		page, err := api.Answer[api.RunPage](c.API.ListRuns(ctx, &params))
 		next = page.NextCursor
@@ -53,10 +53,9 @@ func (c *Client) Runs(ctx context.Context, params api.ListRunsParams, limit int)
 
 // Selected refuses runs that a coordinator lists and that are not what was asked for. Of project and datacenter it compares the ids.
 func Selected(runs []api.Run, params api.ListRunsParams) error {
-	other := func(want, have string) bool { return want != "" && want != have }
 	differs := func(want *string, have string) bool { return want != nil && *want != have }
 	for _, r := range runs {
-		if other(params.Project, string(r.Project)) || other(params.Datacenter, string(r.Datacenter)) || other(params.Signer, r.Signer) ||
+		if differs(params.Project, string(r.Project)) || differs(params.Datacenter, string(r.Datacenter)) || differs(params.Signer, r.Signer) ||
 			len(params.State) > 0 && !slices.Contains(params.State, api.RunState(r.State)) || differs(params.Script, r.Script) ||
 			differs(params.Deployment, r.Deployment) || params.Since != nil && r.Created.Before(*params.Since) {
 			return writ.Errorf(writ.CodeUnverified, "the coordinator lists run %s (%s, %s), which is none of those that were asked for", r.ID, r.Script, r.State).

@@ -51,7 +51,7 @@ func (c *Client) FindRun(ctx context.Context, text string) (id writ.RunID, sure 
 
 // runWith returns the only run whose id begins with a prefix.
 func (c *Client) runWith(ctx context.Context, prefix string) (writ.RunID, error) {
-	page, err := api.Answer[api.RunPage](c.API.ListRuns(ctx, &api.ListRunsParams{Prefix: &prefix, Limit: maxCandidates + 1}))
+	page, err := api.Answer[api.RunPage](c.API.ListRuns(ctx, &api.ListRunsParams{Prefix: &prefix, Limit: api.Given(maxCandidates + 1)}))
 	if err != nil {
 		return "", err
 	}
@@ -76,7 +76,7 @@ func (c *Client) runWith(ctx context.Context, prefix string) (writ.RunID, error)
 
 // newestRun returns the newest run of the project of the context, or of all that the person may read.
 func (c *Client) newestRun(ctx context.Context) (writ.RunID, error) {
-	page, err := api.Answer[api.RunPage](c.API.ListRuns(ctx, &api.ListRunsParams{Project: c.Context.Project, Limit: 1}))
+	page, err := api.Answer[api.RunPage](c.API.ListRuns(ctx, &api.ListRunsParams{Project: api.Given(c.Context.Project), Limit: api.Given(1)}))
 	switch {
 	case err != nil:
 		return "", err

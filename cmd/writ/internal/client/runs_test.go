@@ -130,7 +130,7 @@ func TestTheLastRunIsThatOfTheLastSubmission(t *testing.T) {
 func TestAListHasNoRunThatWasNotAskedFor(t *testing.T) {
 	script, deployment, since := "web.tengo", "web", time.Date(2026, 11, 27, 0, 0, 0, 0, time.UTC)
 	asked := api.ListRunsParams{
-		Project: "shop", Datacenter: "vienna", Signer: "alice", State: []api.RunState{api.RunStateRunning}, Script: &script, Deployment: &deployment, Since: &since,
+		Project: api.Given("shop"), Datacenter: api.Given("vienna"), Signer: api.Given("alice"), State: []api.RunState{api.RunStateRunning}, Script: &script, Deployment: &deployment, Since: &since,
 	}
 	run := api.Run{Project: "shop", Datacenter: "vienna", Signer: "alice", State: api.RunStateRunning, Script: script, Deployment: deployment, Created: since}
 	if err := Selected([]api.Run{run, run}, asked); err != nil {

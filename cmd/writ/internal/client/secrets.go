@@ -17,7 +17,7 @@ import (
 // Secrets asks the datacenters which secrets of a project they have, one datacenter if it is given; "" stands for all projects. What
 // could not be asked is in the error of its item.
 func (c *Client) Secrets(ctx context.Context, datacenter writ.DatacenterID, project writ.ProjectID) ([]api.DatacenterSecrets, error) {
-	list, err := api.Answer[api.SecretList](c.API.ListSecrets(ctx, &api.ListSecretsParams{Datacenter: string(datacenter), Project: string(project)}))
+	list, err := api.Answer[api.SecretList](c.API.ListSecrets(ctx, &api.ListSecretsParams{Datacenter: api.Given(string(datacenter)), Project: api.Given(string(project))}))
 	return list.Items, err
 }
 

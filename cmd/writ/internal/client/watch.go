@@ -132,7 +132,7 @@ func anotherRun(asked, got writ.RunID) error {
 // Calls returns all calls of a run.
 func (c *Client) Calls(ctx context.Context, id writ.RunID) ([]writ.Call, error) {
 	return All(func(cursor string) ([]writ.Call, string, error) {
-		page, err := api.Answer[api.CallPage](c.API.ListCalls(ctx, id, &api.ListCallsParams{Limit: PageSize, Cursor: cursor}))
+		page, err := api.Answer[api.CallPage](c.API.ListCalls(ctx, id, &api.ListCallsParams{Limit: api.Given(PageSize), Cursor: api.Given(cursor)}))
 		return page.Items, page.NextCursor, err
 	})
 }
@@ -140,16 +140,16 @@ func (c *Client) Calls(ctx context.Context, id writ.RunID) ([]writ.Call, error) 
 // Values returns a run with its output, and the calls after a number with what they were given and answered. Its datacenter has them, so they
 // are out of reach while it is away.
 func (c *Client) Values(ctx context.Context, id writ.RunID, after int) (api.RunValues, error) {
-	return api.Answer[api.RunValues](c.API.GetValues(ctx, id, &api.GetValuesParams{After: after}))
+	return api.Answer[api.RunValues](c.API.GetValues(ctx, id, &api.GetValuesParams{After: api.Given(after)}))
 }
 
 // Logs returns all lines that the script of a run wrote so far. Its datacenter has them, so they are out of reach while it is away.
 func (c *Client) Logs(ctx context.Context, id writ.RunID) ([]writ.LogLine, error) {
 	all := []writ.LogLine{}
 	for {
-		params := &api.ListLogsParams{Limit: PageSize}
+		params := &api.ListLogsParams{Limit: api.Given(PageSize)}
 		if len(all) > 0 {
-			params.After = all[len(all)-1].Ordinal
+			params.After = api.Given(all[len(all)-1].Ordinal)
 		}
 		page, err := api.Answer[api.LogPage](c.API.ListLogs(ctx, id, params))
 		if err != nil {
@@ -164,9 +164,9 @@ func (c *Client) Logs(ctx context.Context, id writ.RunID) ([]writ.LogLine, error
 
 // Nodes returns all nodes that params select.
 func (c *Client) Nodes(ctx context.Context, params api.ListNodesParams) ([]writ.Node, error) {
-	params.Limit = PageSize
+	params.Limit = api.Given(PageSize)
 	return All(func(cursor string) ([]writ.Node, string, error) {
-		params.Cursor = cursor
+		params.Cursor = api.Given(cursor)
 		page, err := api.Answer[api.NodePage](c.API.ListNodes(ctx, &params))
 		return page.Items, page.NextCursor, err
 	})
@@ -174,9 +174,9 @@ func (c *Client) Nodes(ctx context.Context, params api.ListNodesParams) ([]writ.
 
 // Resources returns all resources that params select.
 func (c *Client) Resources(ctx context.Context, params api.ListResourcesParams) ([]writ.Resource, error) {
-	params.Limit = PageSize
+	params.Limit = api.Given(PageSize)
 	return All(func(cursor string) ([]writ.Resource, string, error) {
-		params.Cursor = cursor
+		params.Cursor = api.Given(cursor)
 		page, err := api.Answer[api.ResourcePage](c.API.ListResources(ctx, &params))
 		return page.Items, page.NextCursor, err
 	})

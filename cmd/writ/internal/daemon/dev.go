@@ -377,13 +377,13 @@ func (d *Dev) awaitNodes(ctx context.Context, c *client.Client, nodes []devNode)
 	for _, n := range nodes {
 		key := runner.PlaceOf(d.nodeDir(n)).Fingerprint // one that was removed may have had the name before
 		err := retry(ctx, func() error {
-			all, err := c.Nodes(ctx, api.ListNodesParams{Datacenter: n.datacenter.Name})
+			all, err := c.Nodes(ctx, api.ListNodesParams{Datacenter: api.Given(n.datacenter.Name)})
 			if err != nil {
 				return err
 			}
 			i := slices.IndexFunc(all, func(have writ.Node) bool { return have.Key == key })
 			if i < 0 {
-				gone, err := c.Nodes(ctx, api.ListNodesParams{Datacenter: n.datacenter.Name, Admission: writ.AdmissionRemoved})
+				gone, err := c.Nodes(ctx, api.ListNodesParams{Datacenter: api.Given(n.datacenter.Name), Admission: api.Given(writ.AdmissionRemoved)})
 				if err != nil {
 					return err
 				}

@@ -254,7 +254,7 @@ func (s *cluster) rest(rate float64) {
 	for late := time.Now().Add(restWithin); ; {
 		s.honest.work(warmUp, rate)
 		open, err := api.Answer[api.RunPage](s.Client.API.ListRuns(s.t.Context(), &api.ListRunsParams{
-			Project: s.evil, Limit: 1, State: []api.RunState{api.RunStateWaiting, api.RunStateAccepted, api.RunStateRunning},
+			Project: api.Given(s.evil), Limit: api.Given(1), State: []api.RunState{api.RunStateWaiting, api.RunStateAccepted, api.RunStateRunning},
 		}))
 		if err == nil && len(open.Items) == 0 {
 			return

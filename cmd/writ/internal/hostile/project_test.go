@@ -215,7 +215,7 @@ func lists(ctx context.Context, a *attacker) error {
 		var err error
 		switch n := a.number.Add(1); n % 6 {
 		case 0:
-			answer, err = a.api.ListRuns(ctx, &api.ListRunsParams{Limit: client.PageSize})
+			answer, err = a.api.ListRuns(ctx, &api.ListRunsParams{Limit: api.Given(client.PageSize)})
 		case 1:
 			answer, err = a.api.ListResources(ctx, &api.ListResourcesParams{})
 		case 2:

@@ -160,9 +160,9 @@ func (r *reader) ask(ctx context.Context, a *attacker) {
 		var err error
 		switch i % 4 {
 		case 0:
-			answer, err = r.api.ListRuns(ctx, &api.ListRunsParams{Limit: askFor})
+			answer, err = r.api.ListRuns(ctx, &api.ListRunsParams{Limit: api.Given(askFor)})
 		case 1:
-			answer, err = r.api.ListRuns(ctx, &api.ListRunsParams{Limit: askFor, State: []api.RunState{api.RunStateFailed}})
+			answer, err = r.api.ListRuns(ctx, &api.ListRunsParams{Limit: api.Given(askFor), State: []api.RunState{api.RunStateFailed}})
 		case 2:
 			answer, err = r.api.ListResources(ctx, &api.ListResourcesParams{})
 		case 3:

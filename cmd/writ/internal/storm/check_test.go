@@ -160,7 +160,7 @@ func (s *storm) checkLists(f *findings) {
 		want[e.id] = e
 	}
 	runs, err := client.All(func(cursor string) ([]api.Run, string, error) {
-		page, err := api.Answer[api.RunPage](s.cluster.Client.API.ListRuns(ctx, &api.ListRunsParams{Limit: client.PageSize, Cursor: cursor}))
+		page, err := api.Answer[api.RunPage](s.cluster.Client.API.ListRuns(ctx, &api.ListRunsParams{Limit: api.Given(client.PageSize), Cursor: api.Given(cursor)}))
 		return page.Items, page.NextCursor, err
 	})
 	if err != nil {
