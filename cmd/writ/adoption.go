@@ -28,6 +28,7 @@ type adoptFlags struct {
 func (f *adoptFlags) add(c *cobra.Command) {
 	c.Flags().DurationVar(&f.within, "adopt-timeout", adoptWithin,
 		"how long to wait until every datacenter has signed that the new roster is in force there (exit code 6)")
+	inRange(c.Flags(), "adopt-timeout", &f.within, time.Second, longest)
 	c.Flags().BoolVar(&f.noWait, "no-wait", false, "do not wait until the datacenters have the new roster")
 }
 

@@ -123,8 +123,8 @@ read it, and keep the version before. Upgrade them first.`,
 			if !writ.ValidName(args[0]) {
 				return writ.Errorf(writ.CodeUsage, "%q is no proper name", args[0]).WithHint("use lower-case letters, digits and hyphens")
 			}
-			if life != 0 && (life < time.Minute || life > identity.MaxCertificateLife || life%time.Second != 0) {
-				return writ.Errorf(writ.CodeUsage, "--max-lifetime: %s is not between 1m and 24h, in whole seconds", life)
+			if life%time.Second != 0 {
+				return writ.Errorf(writ.CodeUsage, "--max-lifetime: %s has parts of a second", life).WithHint("say it in whole seconds")
 			}
 			public, err := publicKey(key)
 			if err != nil {
@@ -164,7 +164,9 @@ read it, and keep the version before. Upgrade them first.`,
 	f.StringSliceVar(&users, "user", nil, "machine of the roster for which it may make certificates (repeatable)")
 	f.StringArrayVar(&keyIDs, "key-id", nil, "key id that its certificates for these machines have, or its beginning and a star; '*' alone for all (repeatable)")
 	f.DurationVar(&life, "max-lifetime", 0, "how long a certificate may be valid in all, 24h at most; 1h for a new authority")
+	inRange(f, "max-lifetime", &life, time.Minute, identity.MaxCertificateLife)
 	f.DurationVar(&valid, "valid", 0, "how long its certificates count from now on; for ever if not given")
+	inRange(f, "valid", &valid, time.Second, longest)
 	adopt.add(c)
 	return c
 }

@@ -56,7 +56,9 @@ A datacenter with manual approval takes no batches: there each node is approved 
 	a.completeFlag(c, "dc", suggestDatacenters)
 	f.StringVar(&flags.serials, "serials", "", "file with a serial number a line; - is standard input")
 	f.IntVar(&flags.most, "max", 0, "how many nodes are admitted at most. 0: one for each serial number")
+	inRange(f, "max", &flags.most, 0, most)
 	f.DurationVar(&flags.validity, "valid", identity.BatchValidity, "how long nodes are admitted, at most 24h")
+	inRange(f, "valid", &flags.validity, time.Second, identity.MaxBatchValidity)
 	flags.reason.add(c, "writ batch list")
 	return c
 }
@@ -81,14 +83,11 @@ type readInput func(most int64) ([]byte, error)
 // batch is what the flags say. The file - is input.
 func (flags batchFlags) batch(input readInput) (identity.Batch, error) {
 	none := identity.Batch{}
-	if flags.validity <= 0 || flags.validity > identity.MaxBatchValidity {
-		return none, writ.Errorf(writ.CodeUsage, "--valid %s is not possible", flags.validity).WithHint("at most %s", identity.MaxBatchValidity)
-	}
 	serials, err := readSerials(flags.serials, input)
 	if err != nil {
 		return none, err
 	}
-	if flags.most < 0 || flags.most > len(serials) {
+	if flags.most > len(serials) {
 		return none, writ.Errorf(writ.CodeUsage, "--max %d is not possible", flags.most).
 			WithHint("the list has %s, and each admits one node", count(len(serials), "serial number"))
 	}

@@ -67,14 +67,21 @@ Programs of packages do not have this command: build writ from its source.`,
 	}
 	f := c.Flags()
 	f.IntVarP(&s.Runs, "runs", "n", 1000, "runs of the measurement with many runs, per round; the others make fewer")
+	inRange(f, "runs", &s.Runs, 1, 1_000_000)
 	f.IntVar(&s.InFlight, "in-flight", 50, "how many runs are in flight at a time")
+	inRange(f, "in-flight", &s.InFlight, 1, 10_000)
 	f.IntVar(&s.Slots, "slots", 64, "how many calls the node carries out at a time")
+	inRange(f, "slots", &s.Slots, 1, 10_000)
 	f.IntVar(&s.Fan, "fan", 1000, "how many calls a run makes at once")
+	inRange(f, "fan", &s.Fan, 1, scripts.MaxCalls)
 	f.IntVar(&s.Rounds, "rounds", 3, "how often everything is measured; medians are shown")
+	inRange(f, "rounds", &s.Rounds, 1, 1000)
 	f.DurationVar(&s.Within, "within", 20*time.Second, "longest time for which a measurement submits runs")
+	inRange(f, "within", &s.Within, time.Millisecond, longest)
 	f.StringSliceVar(&s.Beside, "beside", nil, "programs with more systems to measure, like the one of `task peers`")
 	f.BoolVar(&s.TLS, "tls", false, "measure writ with TLS, as between hosts, beside writ without")
 	f.DurationVar(&s.AsynqPoll, "asynq-poll", minAsynqPoll, "mean pause between two looks of bare asynq into its empty queue")
+	inRange(f, "asynq-poll", &s.AsynqPoll, minAsynqPoll, longest)
 	f.StringVar(&s.Data, "data", "", "directory for everything, which stays; a temporary one, removed at the end, if not given")
 	f.StringVar(&s.Profiles, "profile", "", "directory for profiles of the CPU of supervisor and runner")
 	l.add(c, "error")
@@ -84,16 +91,6 @@ Programs of packages do not have this command: build writ from its source.`,
 
 // checkSpeed refuses what cannot be measured.
 func checkSpeed(s bench.Speed) error {
-	for _, flag := range []struct {
-		name      string
-		value, to int
-	}{
-		{"runs", s.Runs, 1_000_000}, {"in-flight", s.InFlight, 10_000}, {"slots", s.Slots, 10_000}, {"fan", s.Fan, scripts.MaxCalls}, {"rounds", s.Rounds, 1000},
-	} {
-		if flag.value < 1 || flag.value > flag.to {
-			return writ.Errorf(writ.CodeUsage, "--%s is %d", flag.name, flag.value).WithHint("it must be between 1 and %d", flag.to)
-		}
-	}
 	for _, program := range s.Beside {
 		if _, err := exec.LookPath(program); err != nil {
 			return writ.Errorf(writ.CodeUsage, "%s cannot be started: %v", program, err).
@@ -102,12 +99,6 @@ func checkSpeed(s bench.Speed) error {
 	}
 	if _, err := exec.LookPath("redis-server"); s.TLS && err != nil {
 		return writ.Errorf(writ.CodeUsage, "--tls needs redis-server, which is not on PATH: the stand-in knows no TLS").WithHint("apt-get install -y redis-server")
-	}
-	if s.Within <= 0 {
-		return writ.Errorf(writ.CodeUsage, "--within is %s", s.Within).WithHint("a few seconds for each measurement of a round are enough")
-	}
-	if s.AsynqPoll < minAsynqPoll {
-		return writ.Errorf(writ.CodeUsage, "--asynq-poll is %s", s.AsynqPoll).WithHint("it must be at least %s: who looks more often only burns CPU", minAsynqPoll)
 	}
 	return nil
 }
@@ -155,18 +146,18 @@ It fails if the supervisor ever had more memory than the limit.`,
 			if err != nil {
 				return err
 			}
-			if w.Runs < 1 || limit < 1 {
-				return writ.Errorf(writ.CodeUsage, "--runs and --limit-mib must be at least 1")
-			}
 			w.Version, w.Log, w.Errors, w.Note = version(), log, a.Err, a.Note
 			return a.benchWaiting(cmd.Context(), w, limit)
 		},
 	}
 	f := c.Flags()
 	f.IntVar(&w.Runs, "runs", 100_000, "how many runs wait")
+	inRange(f, "runs", &w.Runs, 1, most)
 	f.StringVar(&w.Data, "data", "", "directory for everything, which stays; a temporary one, removed at the end, if not given")
 	f.Int64Var(&limit, "limit-mib", waitingLimitMiB, "the most memory that the supervisor may have, in MiB")
+	inRange(f, "limit-mib", &limit, 1, most)
 	f.DurationVar(&w.Idle, "idle", 20*time.Second, "how long the CPU is measured while nothing happens")
+	inRange(f, "idle", &w.Idle, time.Millisecond, longest)
 	f.StringVar(&w.Profile, "cpuprofile", "", "file for a profile of the first supervisor's CPU; it is not killed then, but stopped")
 	l.add(c, "error")
 	return c

@@ -7,6 +7,7 @@ import (
 	"os"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -130,6 +131,7 @@ It begins with the rosters in its data directory, where "writ init" puts the fir
 	f.StringSliceVar(&coordinators, "coordinator", nil, "addresses of other coordinators of the cluster")
 	f.StringSliceVar(&hosts, "allowed-host", nil, "further names by which clients and browsers may ask for it, besides that of --public-url")
 	f.Float64Var(&projectRate, "project-rate", coord.DefaultSubmissionsPerSecond, "submissions of 16 KiB per second of one project, twice as many at once. More wait for up to 5 s and are then refused. 0: no bound")
+	inRange(f, "project-rate", &projectRate, 0, most)
 	f.StringVar(&webhooks, "webhooks", "", "file (YAML) with addresses that are told what happens: see docs/manual/webhooks.md")
 	tracesFlags(c, &traces)
 	fromEnvironment(f, "ledger", "listen", "metrics-listen", "public-url", "tls-cert", "tls-key", "webhooks")
@@ -154,10 +156,6 @@ It keeps a link to the coordinators. While they are away, the work of the datace
 			return err
 		}
 		s.Version, s.Log = version(), log
-		if s.MaxOpenRuns <= 0 || s.MaxOpenCalls <= 0 || s.KeepRuns <= 0 {
-			return writ.Errorf(writ.CodeUsage, "--max-open-runs, --max-open-calls and --keep-runs must be more than 0").
-				WithHint("leave out what shall be as usual: writ supervisor --help")
-		}
 		for name, weight := range s.Weights {
 			if weight < 1 || weight > 1000 {
 				return writ.Errorf(writ.CodeUsage, "--project-weight %s=%d: a weight is from 1 to 1000", name, weight).
@@ -188,8 +186,11 @@ It keeps a link to the coordinators. While they are away, the work of the datace
 	f.StringVar(&listen, "listen", "127.0.0.1:7441", "address of the node API")
 	f.StringSliceVar(&s.AllowedHosts, "allowed-host", nil, "names by which nodes may ask for it, besides addresses and the name of this machine")
 	f.IntVar(&s.MaxOpenRuns, "max-open-runs", supervisor.DefaultMaxOpenRuns, "how many runs of a project may be open at a time; more are refused")
+	inRange(f, "max-open-runs", &s.MaxOpenRuns, 1, most)
 	f.IntVar(&s.MaxOpenCalls, "max-open-calls", supervisor.DefaultMaxOpenCalls, "how many calls of a project may be open before its next run is refused")
+	inRange(f, "max-open-calls", &s.MaxOpenCalls, 1, most)
 	f.DurationVar(&s.KeepRuns, "keep-runs", supervisor.DefaultKeepRuns, "how long a run is kept after its end, with its calls, results and lines")
+	inRange(f, "keep-runs", &s.KeepRuns, time.Second, longest)
 	f.StringToIntVar(&s.Weights, "project-weight", nil, "NAME=N: a project gets N times the share of the evaluator's CPU time and of node slots, beside others that want some")
 	f.BoolVar(&s.Held, "held", false, "begin with the datacenter on hold, after an incident or a restore: no job is sent until writ release. Leave it out at the next start")
 	f.BoolVar(&s.OlderRunners, "older-runners", false, "let runners in that bring scripts to Redis, until they are upgraded: meanwhile each "+
@@ -217,13 +218,6 @@ log says which drivers there are, and why.`,
 			return err
 		}
 		r.Version, r.Log = version(), log
-		if err := checkCapacity(r.Capacity); err != nil {
-			return err
-		}
-		if r.Slots < 0 {
-			return writ.Errorf(writ.CodeUsage, "a node cannot run --slots %d jobs at a time", r.Slots).
-				WithHint("1 or more; 0 is as usual, which is %d", runner.DefaultSlots)
-		}
 		if len(r.Supervisor) == 0 {
 			return writ.Errorf(writ.CodeUsage, "--supervisor is missing").WithHint("the supervisor logs the address of its node API")
 		}
@@ -253,12 +247,14 @@ log says which drivers there are, and why.`,
 	f.StringVar(&cluster, "cluster", "", "id of the cluster to trust, without a token")
 	redisFlags(c, &r.Redis)
 	f.IntVar(&r.Slots, "slots", runner.DefaultSlots, "how many jobs run at a time. 0: the default")
+	inRange(f, "slots", &r.Slots, 0, most)
 	capacityFlags(c, &r.Capacity, "what the host has if 0")
 	f.StringVar(&r.Transfers, "transfers", "", "address to listen on for other nodes that fetch copies of volumes. Without it they get none")
 	f.StringSliceVar(&r.Peers, "transfer-allow", nil, "range of private addresses, as 10.1.0.0/16, from which this node fetches copies (repeatable). "+
 		"Without it, it fetches copies from the internet only")
 	f.StringVar(&r.Public, "public-transfers", "", "HOST:PORT at which other nodes reach --transfers, if it is another one")
 	f.Int64Var(&r.RateMiB, "transfer-rate", 0, "MiB per second for all copies that other nodes fetch. 0: no bound")
+	inRange(f, "transfer-rate", &r.RateMiB, 0, most)
 	driverFlags(c, &r.Drivers, &r.Speed, &r.Host)
 	tracesFlags(c, &r.Traces)
 	fromEnvironment(f, "name", "supervisor", "join", "cluster", "slots", "transfers", "transfer-allow", "public-transfers", "transfer-rate")
@@ -270,6 +266,7 @@ func tracesFlags(c *cobra.Command, s *tracing.Settings) {
 	f := c.Flags()
 	f.StringVar(&s.URL, "traces", "", "address of a collector for traces by OTLP over HTTP, as http://127.0.0.1:4318. Without it there are none")
 	f.Float64Var(&s.Ratio, "trace-ratio", 1, "part of the runs that are traced, chosen by their ids: 0.01 is one of a hundred")
+	inRange(f, "trace-ratio", &s.Ratio, 0, 1)
 	fromEnvironment(f, "traces", "trace-ratio")
 }
 
@@ -277,17 +274,11 @@ func tracesFlags(c *cobra.Command, s *tracing.Settings) {
 func capacityFlags(c *cobra.Command, capacity *writ.Capacity, otherwise string) {
 	f := c.Flags()
 	f.Int64Var(&capacity.CPUs, "cpus", 0, "number of CPUs to offer; "+otherwise)
+	inRange(f, "cpus", &capacity.CPUs, 0, most)
 	f.Int64Var(&capacity.MemoryMiB, "memory-mib", 0, "memory to offer, in MiB; "+otherwise)
+	inRange(f, "memory-mib", &capacity.MemoryMiB, 0, most)
 	f.Int64Var(&capacity.DiskGiB, "disk-gib", 0, "disk to offer, in GiB; "+otherwise)
-}
-
-// checkCapacity refuses what no node can offer.
-func checkCapacity(c writ.Capacity) error {
-	if c.CPUs < 0 || c.MemoryMiB < 0 || c.DiskGiB < 0 {
-		return writ.Errorf(writ.CodeUsage, "a node cannot offer less than nothing: --cpus %d, --memory-mib %d, --disk-gib %d", c.CPUs, c.MemoryMiB, c.DiskGiB).
-			WithHint("leave out what shall be as the host has it")
-	}
-	return nil
+	inRange(f, "disk-gib", &capacity.DiskGiB, 0, most)
 }
 
 // processUsers is the help of a flag.
@@ -303,11 +294,14 @@ func driverFlags(c *cobra.Command, drivers *daemon.Drivers, speed *float64, host
 	*drivers = daemon.DriversAuto
 	c.Flags().Var(drivers, "drivers", "auto: real ones for volumes and images. simulated: they change nothing on the host. host: real ones only, which change network, containers and machines")
 	c.Flags().Float64Var(speed, "simulate-speed", 1, "factor for the durations of simulated drivers. 0: at once")
+	inRange(c.Flags(), "simulate-speed", speed, 0, most)
 	c.Flags().StringSliceVar(&host.OverlayPeers, "overlay-peer", nil, "with --drivers host: a peer of mycelium, as tcp://192.0.2.7:9651 (TCP only)")
 	c.Flags().StringVar(&host.Containerd, "containerd", "", "with --drivers host: socket of containerd, if not at its usual place")
 	c.Flags().StringVar(&host.Firmware, "firmware", "", "with --drivers host: firmware of machines that have no kernel")
 	c.Flags().Int64Var(&host.ProjectGiB, "project-disk", 0, "most GiB of a project's volumes and databases on the node. It needs btrfs. 0: no bound")
+	inRange(c.Flags(), "project-disk", &host.ProjectGiB, 0, most)
 	c.Flags().Int64Var(&host.ImageGiB, "image-disk", 0, "most GiB of fetched images on the node. 0: a quarter of its disk")
+	inRange(c.Flags(), "image-disk", &host.ImageGiB, 0, most)
 	c.Flags().StringVar(&host.ProcessUsers, "process-users", "", processUsers)
 	c.Flags().StringVar(&host.ContainerIDs, "container-ids", "", containerIDs)
 	imageFlags(c, host)
@@ -423,12 +417,9 @@ It uses redis-server if that is on PATH, and otherwise a stand-in inside the pro
 			if err != nil {
 				return err
 			}
-			if d.Datacenters < 1 || d.Nodes < 1 || d.Datacenters*d.Nodes > maxDevNodes {
+			if d.Datacenters*d.Nodes > maxDevNodes {
 				return writ.Errorf(writ.CodeUsage, "%d datacenters with %d nodes each are not possible", d.Datacenters, d.Nodes).
-					WithHint("at least 1 of each, and at most %d nodes in all", maxDevNodes)
-			}
-			if err := checkCapacity(d.Capacity); err != nil {
-				return err
+					WithHint("at most %d nodes in all", maxDevNodes)
 			}
 			if d.Drivers == daemon.DriversHost && d.Datacenters*d.Nodes > 1 {
 				return writ.Errorf(writ.CodeUsage, "a host has one node: two would take each other's things for orphans").WithHint("say --nodes 1")
@@ -451,7 +442,9 @@ It uses redis-server if that is on PATH, and otherwise a stand-in inside the pro
 	f.StringVar(&d.Data, "data", config.DefaultData()+"/dev", "directory for everything that must survive")
 	f.StringVar(&listen, "listen", "127.0.0.1:7440", "address of the API and the dashboard")
 	f.IntVar(&d.Datacenters, "dcs", 1, "how many datacenters")
+	inRange(f, "dcs", &d.Datacenters, 1, maxDevNodes)
 	f.IntVar(&d.Nodes, "nodes", 2, "how many nodes in each")
+	inRange(f, "nodes", &d.Nodes, 1, maxDevNodes)
 	capacityFlags(c, &d.Capacity, "plenty if 0, and with --drivers host what the host has")
 	driverFlags(c, &d.Drivers, &d.Speed, &d.Host)
 	fromEnvironment(f, "data", "listen")

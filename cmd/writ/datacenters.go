@@ -137,6 +137,7 @@ With --key the public key of the supervisor comes from a file, and the command d
 	f.StringVar(&d.tokenFile, "token-file", "", "file to write the token to")
 	d.adopt.add(c)
 	f.DurationVar(&d.wait, "wait", identity.TokenValidity, "how long to wait for the supervisor")
+	inRange(f, "wait", &d.wait, time.Second, longest)
 	return c
 }
 

@@ -31,7 +31,7 @@ draining already, the command signs nothing and only waits. Resources and open c
 		Example: "  writ node drain n1\n  writ node drain n1 --wait --timeout 30m --reason \"a new disk\"",
 		Args:    exactly("NODE"),
 		PreRunE: func(*cobra.Command, []string) error {
-			if timeout < 0 || timeout > 0 && !wait {
+			if timeout > 0 && !wait {
 				return writ.Errorf(writ.CodeUsage, "--timeout %s bounds how long --wait waits", timeout).WithHint("say both, as in --wait --timeout 30m")
 			}
 			return nil
@@ -44,6 +44,7 @@ draining already, the command signs nothing and only waits. Resources and open c
 	node.add(a, c)
 	c.Flags().BoolVar(&wait, "wait", false, "wait until the node is drained")
 	c.Flags().DurationVar(&timeout, "timeout", 0, "with --wait: how long to wait at most; the node goes on draining (exit code 6)")
+	inRange(c.Flags(), "timeout", &timeout, time.Millisecond, longest)
 	return c
 }
 

@@ -89,6 +89,7 @@ long as the run.`,
 	flags := c.Flags()
 	flags.BoolVarP(&f.follow, "follow", "f", false, "go on as it grows, until interrupted")
 	flags.IntVarP(&f.tail, "tail", "n", 100, "how many lines from the end to begin with")
+	inRange(flags, "tail", &f.tail, 1, linesOfPart)
 	flags.StringVar(&f.after, "after", "", "begin behind this position (next in the output with -o json), instead of at the end")
 	flags.StringVar(&f.datacenter, "dc", "", "datacenter of the resource, if several have one of this name")
 	a.completeFlag(c, "dc", suggestDatacenters)
@@ -116,8 +117,6 @@ func (a *app) readLog(ctx context.Context, what string, f readFlags) error {
 		return writ.Errorf(writ.CodeUsage, "%q names no container and no machine", what).WithHint("write kind and name, as container/web")
 	case verb == "":
 		return writ.Errorf(writ.CodeUsage, "a %s writes no log", kind).WithHint("containers and machines do; `writ run logs RUN` prints what a script wrote with run.log")
-	case f.tail < 1 || f.tail > linesOfPart:
-		return writ.Errorf(writ.CodeUsage, "--tail: %d is not between 1 and %d", f.tail, linesOfPart)
 	case f.follow && a.Format == terminal.YAML:
 		return terminal.BadFormat(a.Format, "-o table", "-o json")
 	}

@@ -51,6 +51,7 @@ You need the role operator or admin in all projects. Lines are the node's own wo
 	flags.StringVar(&f.level, "level", "", "only lines of this level and higher ones: debug, info, warn or error")
 	flags.StringVar(&f.since, "since", "", "only lines that are not older than this: 10m, 7d, 2026-03-01 or 2026-03-01T12:00:00Z")
 	flags.IntVarP(&f.tail, "tail", "n", 100, "how many lines from the end to begin with")
+	inRange(flags, "tail", &f.tail, 1, mostNodeLines)
 	flags.BoolVarP(&f.follow, "follow", "f", false, "go on as it grows, until interrupted")
 	a.completeFlag(c, "dc", suggestDatacenters)
 	complete(c, "source", "runner", "boot", "kernel")
@@ -62,9 +63,6 @@ You need the role operator or admin in all projects. Lines are the node's own wo
 // params are what the flags ask a coordinator for.
 func (f *nodeLogFlags) params(now time.Time) (api.GetNodeLogParams, error) {
 	p := api.GetNodeLogParams{Source: api.Given(f.source), Level: api.Given(f.level), Lines: api.Given(f.tail)}
-	if f.tail < 1 || f.tail > mostNodeLines {
-		return p, writ.Errorf(writ.CodeUsage, "--tail: %d is not between 1 and %d", f.tail, mostNodeLines)
-	}
 	if f.since != "" {
 		since, err := sinceTime(f.since, now)
 		if err != nil {

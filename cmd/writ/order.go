@@ -53,7 +53,9 @@ func (o *orderFlags) add(a *app, c *cobra.Command) {
 	o.addTask(a, c)
 	f := c.Flags()
 	f.DurationVar(&o.expires, "expires", identity.DefaultValidity, "how long the script may be accepted")
+	inRange(f, "expires", &o.expires, time.Second, identity.MaxValidity)
 	f.DurationVar(&o.deadline, "deadline", defaultDeadline, "how long its run may take")
+	inRange(f, "deadline", &o.deadline, time.Second, longest)
 	f.StringVar(&o.plan, "plan", "", "digest of the plan to bind the run to, as `writ plan` shows it; it stops before it deviates")
 	f.VisitAll(func(f *pflag.Flag) { o.signs = append(o.signs, f) })
 }
@@ -71,10 +73,6 @@ func (o *orderFlags) given() []string {
 
 // check refuses what could never be signed, so that nothing is planned that cannot be handed in.
 func (o *orderFlags) check() error {
-	if o.maxCalls < 1 || o.maxCalls > scripts.MaxCalls {
-		return writ.Errorf(writ.CodeUsage, "--max-calls: %d is not between 1 and %d", o.maxCalls, scripts.MaxCalls).
-			WithHint("leave it out if the script may make as many calls as it likes")
-	}
 	versions := make(map[string]int)
 	for _, word := range o.secrets {
 		name, version, err := parseSecret(word)
@@ -100,6 +98,7 @@ func (o *orderFlags) addTask(a *app, c *cobra.Command) {
 	f.StringVar(&o.deployment, "deployment", "", "deployment that the script makes; NAME@BASE says the revision that it was planned against, "+
 		"NAME the newest one")
 	f.IntVar(&o.maxCalls, "max-calls", scripts.MaxCalls, "how many calls it may make")
+	inRange(f, "max-calls", &o.maxCalls, 1, scripts.MaxCalls)
 	f.Var(&o.destructive, "destructive", "allow the script to delete or overwrite data; with KIND/NAME or KIND/PREFIX*, separated by "+
 		"commas, only these")
 	f.Lookup("destructive").NoOptDefVal = bareFlag

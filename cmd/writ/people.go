@@ -190,6 +190,7 @@ Nodes and tokens belong to no project. For them you need a role on all projects:
 	f.BoolVar(&destructive, "destructive", false, "a deployer may hand in scripts that delete or overwrite data")
 	f.BoolVar(&ci, "ci", false, "it is a machine, which cannot approve and needs no key of its own")
 	f.DurationVar(&valid, "valid", 0, "how long the roles last; for ever if not given")
+	inRange(f, "valid", &valid, time.Second, longest)
 	adopt.add(c)
 	complete(c, "role", string(identity.Viewer), string(identity.Deployer), string(identity.Operator), string(identity.Admin))
 	return c

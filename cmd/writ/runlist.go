@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"writ"
+	"writ/cmd/writ/internal/client"
 	"writ/cmd/writ/internal/terminal"
 	"writ/coord/api"
 	"writ/coord/reasons"
@@ -40,6 +41,7 @@ func (l *runFilterFlags) add(a *app, c *cobra.Command) {
 	f.StringVar(&l.deployment, "deployment", "", "only runs that make this deployment")
 	f.StringVar(&l.since, "since", "", "only runs that are not older than this: 2h, 7d, 2026-03-01 or 2026-03-01T12:00:00Z")
 	f.DurationVar(&l.stuck, "stuck", 0, "only open runs of which the coordinator has heard nothing for this long, with the reason and the command that helps")
+	inRange(f, "stuck", &l.stuck, time.Second, longestStuck)
 	complete(c, "state", append([]string{openRuns}, runStates()...)...)
 	a.completeFlag(c, "dc", suggestDatacenters)
 	a.completeFlag(c, "deployment", suggestDeployments)
@@ -74,6 +76,7 @@ func (a *app) runListCommand() *cobra.Command {
 	f.StringVar(&l.text, "text", "", "only runs with this text in a name, a parameter or their error, or with a resource whose name begins with it")
 	f.BoolVar(&l.why, "why", false, "show why each run waits or failed")
 	f.IntVar(&l.limit, "limit", 50, "how many at most; 0 for all")
+	inRange(f, "limit", &l.limit, 0, client.MostListed)
 	return c
 }
 
@@ -102,13 +105,13 @@ func (l *runFilterFlags) params(now time.Time) (api.ListRunsParams, error) {
 	}
 	if l.stuck != 0 {
 		seconds := int(l.stuck / time.Second)
-		if seconds < 1 {
-			return params, writ.Errorf(writ.CodeUsage, "--stuck %s is less than a second", l.stuck).WithHint("say how long nothing was heard of a run: --stuck 5m")
-		}
 		params.Stuck, params.Why = api.Given(seconds), api.Given(true)
 	}
 	return params, nil
 }
+
+// longestStuck is the most that coordinators take.
+const longestStuck = 366 * 24 * time.Hour
 
 // sinceTime reads a time in the past: how long ago it was, a day of the person's own time zone, or a moment.
 func sinceTime(text string, now time.Time) (time.Time, error) {

@@ -28,6 +28,7 @@ func (m *manyFlags) add(a *app, c *cobra.Command) {
 	f := c.Flags()
 	f.BoolVar(&m.all, "all", false, "all runs that the other flags select, in one signed statement")
 	f.IntVar(&m.most, "max", 50, fmt.Sprintf("sign nothing if --all selects more, %d at most", identity.MaxRuns))
+	inRange(f, "max", &m.most, 1, identity.MaxRuns)
 	f.BoolVar(&m.yes, "yes", false, "do not ask")
 }
 
@@ -126,9 +127,6 @@ func (m *manyFlags) selection(v verb, now time.Time) (api.ListRunsParams, error)
 	params, err := m.params(now)
 	if err != nil {
 		return params, err
-	}
-	if m.most < 1 || m.most > identity.MaxRuns {
-		return params, writ.Errorf(writ.CodeUsage, "--max %d is not between 1 and %d", m.most, identity.MaxRuns)
 	}
 	for _, s := range params.State {
 		if !slices.Contains(v.fits, s) {

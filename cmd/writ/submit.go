@@ -77,12 +77,10 @@ failed counts as skipped if the script went on. --summary adds the same to a fil
 // watchFlags are those of a command that watches a run.
 func (s *submitFlags) watchFlags(c *cobra.Command) {
 	c.Flags().DurationVar(&s.timeout, "timeout", 0, "how long to watch at most; the run goes on (exit code 6)")
+	inRange(c.Flags(), "timeout", &s.timeout, time.Millisecond, longest)
 	c.Flags().StringVar(&s.junit, "junit", "", "file to write the result of the run and its calls to as JUnit XML, for CI systems")
 	c.Flags().StringVar(&s.summary, "summary", "", "file to add the result of the run and its calls to as Markdown, for CI systems")
 	c.PreRunE = func(*cobra.Command, []string) error { // before anything is handed in
-		if s.timeout < 0 {
-			return writ.Errorf(writ.CodeUsage, "--timeout %s is less than no time", s.timeout).WithHint("leave it out to watch until the run has ended")
-		}
 		if s.detach && (s.junit != "" || s.summary != "") {
 			return writ.Errorf(writ.CodeUsage, "--detach does not wait for what --junit and --summary report").WithHint("leave one of them out")
 		}

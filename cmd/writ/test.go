@@ -78,7 +78,9 @@ annotates the files, too.`,
 	flags.BoolVarP(&f.verbose, "verbose", "v", false, "show every test, and what it says")
 	flags.BoolVar(&f.failFast, "fail-fast", false, "stop after the first test that fails")
 	flags.IntVar(&f.count, "count", 1, "how often to carry out each test")
+	inRange(flags, "count", &f.count, 1, most)
 	flags.DurationVar(&f.timeout, "timeout", time.Minute, "how long one test may take")
+	inRange(flags, "timeout", &f.timeout, time.Millisecond, longest)
 	flags.StringVar(&f.junit, "junit", "", "file to write the results to as JUnit XML, for Jenkins, GitLab and others")
 	f.own.add(c)
 	f.log.add(c, "error")
@@ -89,9 +91,6 @@ func (a *app) test(ctx context.Context, paths []string, f *testFlags) error {
 	wanted, err := regexp.Compile(f.run)
 	if err != nil {
 		return writ.Errorf(writ.CodeUsage, "--run %q is no regular expression: %v", f.run, err)
-	}
-	if f.count < 1 || f.timeout <= 0 {
-		return writ.Errorf(writ.CodeUsage, "--count and --timeout are more than nothing")
 	}
 	modules, err := f.own.modules()
 	if err != nil {

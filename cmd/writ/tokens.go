@@ -66,7 +66,9 @@ With --role boot-server the token admits no node. A boot server reports with it 
 	c.Flags().StringVar(&flags.role, "role", identity.TokenRoleNode, "what it is for: node or boot-server")
 	complete(c, "role", identity.TokenRoleNode, identity.TokenRoleBoot)
 	c.Flags().DurationVar(&flags.validity, "valid", 0, "how long it can be used: 1h if not given, and at most 24h. Of a boot server 2160h, and at most 8784h")
+	inRange(c.Flags(), "valid", &flags.validity, time.Second, identity.MaxBootTokenValidity)
 	c.Flags().IntVar(&flags.uses, "uses", 1, "how many nodes it admits, at most 1000")
+	inRange(c.Flags(), "uses", &flags.uses, 1, writ.MaxTokenUses)
 	return c
 }
 
@@ -83,14 +85,11 @@ func (f *tokenFlags) check() error {
 			f.validity = identity.BootTokenValidity
 		}
 	}
-	if f.validity < 0 || f.validity > most {
+	if f.validity > most {
 		return writ.Errorf(writ.CodeUsage, "--valid %s is not possible", f.validity).WithHint("at most %s", most)
 	}
 	if ofBoot && f.uses != 1 {
 		return writ.Errorf(writ.CodeUsage, "--uses %d is not possible: the token of a boot server admits no node", f.uses)
-	}
-	if f.uses < 1 || f.uses > writ.MaxTokenUses {
-		return writ.Errorf(writ.CodeUsage, "--uses %d is not possible", f.uses).WithHint("1 to %d", writ.MaxTokenUses)
 	}
 	if ofBoot {
 		f.uses = 0

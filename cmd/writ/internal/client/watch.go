@@ -188,6 +188,9 @@ const PageSize = 500
 // maxPages is how many pages a list may have: a million items. A coordinator that names a next page for ever would fill the memory of a command.
 const maxPages = 2000
 
+// MostListed is how many items a list has at most.
+const MostListed = maxPages * PageSize
+
 // All reads all pages of a list. Any but the last may be empty, as when all nodes of one have been removed meanwhile. A list with too many pages is
 // TOO_LARGE.
 func All[T any](page func(cursor string) (items []T, next string, err error)) ([]T, error) {

@@ -1,0 +1,58 @@
+package main
+
+import (
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"writ"
+	"writ/cmd/writ/internal/terminal"
+)
+
+// TestEachNumberOfACommandHasARange walks the flags of all commands: one that takes a number or a duration refuses what is outside of its range, and says
+// the range.
+func TestEachNumberOfACommandHasARange(t *testing.T) {
+	a := &app{Terminal: terminal.New(os.Stdin, os.Stdout, os.Stderr, nil)}
+	checkedElsewhere := []string{"silent-after", "lost-after"} // identity.Silence compares the two
+	walked := 0
+	eachCommand(a.root(), func(c *cobra.Command) {
+		c.LocalFlags().VisitAll(func(f *pflag.Flag) {
+			if c.Hidden || !slices.Contains([]string{"int", "int64", "float64", "duration"}, f.Value.Type()) || slices.Contains(checkedElsewhere, f.Name) {
+				return
+			}
+			value, ok := f.Value.(interface{ possible() string })
+			if !ok {
+				t.Errorf("%s: --%s has no range", c.CommandPath(), f.Name)
+				return
+			}
+			walked++
+			outside := []string{"-1", "9000000000000000000"}
+			switch f.Value.Type() {
+			case "float64":
+				outside = append(outside, "nan", "inf", "-inf")
+			case "duration":
+				outside = []string{"-1s", "0s", "2562047h"}
+			}
+			for _, text := range outside {
+				err := f.Value.Set(text)
+				if writ.CodeOf(err) != writ.CodeUsage || !strings.Contains(err.Error(), value.possible()) {
+					t.Errorf("%s --%s %s: %v, where %s is possible", c.CommandPath(), f.Name, text, err, value.possible())
+				}
+			}
+		})
+	})
+	if walked < 50 {
+		t.Errorf("%d flags were walked; there are more", walked)
+	}
+}
+
+func eachCommand(c *cobra.Command, do func(*cobra.Command)) {
+	do(c)
+	for _, child := range c.Commands() {
+		eachCommand(child, do)
+	}
+}
