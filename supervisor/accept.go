@@ -16,7 +16,8 @@ import (
 
 // Submit decides on a submission: every check of the signed text, then of the script in it. What passes is on disk with its run when
 // Submit returns, and what is refused with the signed refusal. The same submission again gets the same answer and has no other effect.
-func (s *Supervisor) Submit(ctx context.Context, signed []byte) (writ.Run, error) {
+func (s *Supervisor) Submit(ctx context.Context, signed []byte) (_ writ.Run, err error) {
+	defer func() { s.counts.noteAnswer("submission", err) }()
 	if run, ok := s.repeated(ctx, signed); ok {
 		return run, nil
 	}
@@ -24,7 +25,6 @@ func (s *Supervisor) Submit(ctx context.Context, signed []byte) (writ.Run, error
 		return writ.Run{}, refused
 	}
 	var run writ.Run
-	var err error
 	verifier := s.verifier()
 	for range rosterAttempts {
 		if run, err = s.submit(ctx, verifier, signed); !errors.Is(err, errRosterChanged) {

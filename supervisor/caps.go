@@ -71,6 +71,16 @@ func (o *openWork) addCalls(project writ.ProjectID, n int) {
 	}
 }
 
+// total returns how many runs are open.
+func (o *openWork) total() (runs int) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for _, n := range o.runs {
+		runs += n
+	}
+	return runs
+}
+
 // addRuns counts runs that were opened, or have ended if n is negative.
 func (o *openWork) addRuns(project writ.ProjectID, n int) {
 	o.mu.Lock()

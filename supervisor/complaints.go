@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"writ"
+	"writ/internal/tally"
 )
 
 const (
@@ -19,6 +20,8 @@ const (
 // choice; what is logged of it is not.
 type complaints struct {
 	log *slog.Logger
+
+	counts tally.Counts[Complaint]
 
 	mu  sync.Mutex
 	all map[complaint]*repeated
@@ -55,6 +58,11 @@ func (c *complaints) refused(node writ.NodeID, message string, why error, args .
 }
 
 func (c *complaints) add(at complaint, args []any) {
+	what := Complaint{What: at.message}
+	if at.code != "" {
+		what.Code = at.code.Info().Code // one of the table, whatever it was
+	}
+	c.counts.Add(what)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if r := c.all[at]; r != nil {

@@ -46,6 +46,13 @@ func (f *faults) look(ctx context.Context, j *journal.Journal, queue error, now 
 	f.queue = queue
 }
 
+// works says whether the journal can be written, and whether the queue answers.
+func (f *faults) works() (journal, queue bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.journal == nil, f.queue == nil
+}
+
 // text says what keeps the datacenter from going on, "" if nothing does.
 func (f *faults) text() string {
 	f.mu.Lock()

@@ -2,6 +2,7 @@ package supervisor
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -35,6 +36,7 @@ func (s *Supervisor) keepLinks(ctx context.Context) error {
 			if gone || links[url].keys != keysAt(s.roster.Load(), url) {
 				links[url].end()
 				delete(open, url)
+				s.dialers.set(url, nil)
 			}
 		}
 		for _, url := range wanted {
@@ -47,6 +49,7 @@ func (s *Supervisor) keepLinks(ctx context.Context) error {
 			l := &linked{keys: keysAt(s.roster.Load(), url), end: end, done: make(chan struct{})}
 			links[url] = l
 			dialer := s.dialer(url, asks)
+			s.dialers.set(url, dialer)
 			running.Go(func() {
 				defer close(l.done)
 				if before != nil {
@@ -67,6 +70,31 @@ func (s *Supervisor) keepLinks(ctx context.Context) error {
 		case <-s.relink:
 		}
 	}
+}
+
+// dialers are those of the links that are kept, by the addresses of their coordinators. The zero value is ready.
+type dialers struct {
+	mu  sync.Mutex
+	all map[string]*link.Dialer
+}
+
+// set notes the dialer of an address, nil if no link is kept there any more.
+func (d *dialers) set(url string, dialer *link.Dialer) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.all == nil {
+		d.all = make(map[string]*link.Dialer)
+	}
+	if d.all[url] = dialer; dialer == nil {
+		delete(d.all, url)
+	}
+}
+
+// list returns those of now.
+func (d *dialers) list() map[string]*link.Dialer {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return maps.Clone(d.all)
 }
 
 // keysAt returns the keys that a roster has for an address: that of its coordinator or, if it has none there, of all coordinators.

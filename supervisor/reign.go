@@ -31,6 +31,8 @@ func (s *Supervisor) reign(ctx context.Context) error {
 			return err
 		case err != nil && ctx.Err() == nil:
 			s.Log.Warn("renew the lease", "epoch", s.epoch, "err", err)
+		case err == nil:
+			s.counts.renewed.Note(s.Now())
 		}
 		select {
 		case <-ctx.Done():

@@ -20,7 +20,8 @@ import (
 
 // Decide verifies a signed statement and does what it says, or refuses it. What it answers is signed, and on disk with the effect; the same
 // statement again gets the same answer and has no other effect.
-func (s *Supervisor) Decide(ctx context.Context, signed []byte) (link.StatementAnswer, error) {
+func (s *Supervisor) Decide(ctx context.Context, signed []byte) (_ link.StatementAnswer, err error) {
+	defer func() { s.counts.noteAnswer("statement", err) }()
 	verifier := s.verifier()
 	verified, err := verifier.Statement(signed)
 	if err == nil {

@@ -411,7 +411,9 @@ func (t *step) evaluate(ctx context.Context) (*pass, error) {
 	if err != nil {
 		return nil, err
 	}
+	began := time.Now()
 	outcome, err := t.s.pass(ctx, p, t.entries(), t.run.Logs)
+	t.s.counts.notePass(ctx, time.Since(began), err)
 	switch {
 	case err == nil:
 		kept, err := t.s.admitLog(ctx, t.run.Project, outcome.Logs)

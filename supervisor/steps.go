@@ -145,6 +145,19 @@ func (t *steps) has(run writ.RunID) bool {
 	return t.boxes[run] != nil
 }
 
+// count returns how many runs take a step, wait for one, and could not write their last one.
+func (t *steps) count() (under, waiting, stalled int) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, n := range t.under {
+		under += n
+	}
+	for _, runs := range t.ready {
+		waiting += len(runs)
+	}
+	return under, waiting, len(t.stalled)
+}
+
 // isStalled reports whether the last step of a run could not be written, and was not tried again yet.
 func (t *steps) isStalled(run writ.RunID) bool {
 	t.mu.Lock()

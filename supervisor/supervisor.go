@@ -120,6 +120,9 @@ type Supervisor struct {
 	hosts         limit.Names // likewise, of what nodes say of their machines
 	nodeLogs      *nodeLogs
 	rounds        atomic.Int64 // of the collector: so often it has heard all that had come
+	counts        counts
+	seen          atomic.Pointer[seen] // by the watch, last
+	dialers       dialers
 }
 
 // Open makes a supervisor from its journal and takes a new epoch. It is journal.ErrHeld while another supervisor has the lease. rosters are

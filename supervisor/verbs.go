@@ -196,7 +196,7 @@ func (s *Supervisor) values(ctx context.Context, p link.Values) (link.RunValues,
 }
 
 // queues returns the depth of every node's queue, nodes without work included.
-func (s *Supervisor) queues(ctx context.Context) ([]writ.QueueDepth, error) {
+func (s *Supervisor) queues(ctx context.Context) ([]link.QueueDepth, error) {
 	var loads map[writ.NodeID]journal.Load
 	err := s.Journal.Read(ctx, func(tx *journal.Tx) (err error) {
 		loads, err = tx.Loads()
@@ -205,13 +205,13 @@ func (s *Supervisor) queues(ctx context.Context) ([]writ.QueueDepth, error) {
 	if err != nil {
 		return nil, err
 	}
-	all := []writ.QueueDepth{}
+	all := []link.QueueDepth{}
 	if l := loads[""]; l.Open() > 0 {
-		all = append(all, depthOf("", "(no node yet)", l))
+		all = append(all, s.depthOf("", "(no node yet)", l))
 	}
 	for _, n := range s.fleet.list() {
 		if l := loads[n.ID]; l.Open() > 0 || n.Admission == writ.AdmissionApproved {
-			all = append(all, depthOf(n.ID, n.Name, l))
+			all = append(all, s.depthOf(n.ID, n.Name, l))
 		}
 	}
 	return all, nil
@@ -232,8 +232,13 @@ func (s *Supervisor) nodesNow() []link.NodeNow {
 	return all
 }
 
-func depthOf(node writ.NodeID, name string, l journal.Load) writ.QueueDepth {
-	return writ.QueueDepth{Node: node, NodeName: name, Planned: l.Planned, Queued: l.Queued, Running: l.Running}
+// depthOf is the queue of a node, with the ages of what waits there as the watch saw it last.
+func (s *Supervisor) depthOf(node writ.NodeID, name string, l journal.Load) link.QueueDepth {
+	q := link.QueueDepth{QueueDepth: writ.QueueDepth{Node: node, NodeName: name, Planned: l.Planned, Queued: l.Queued, Running: l.Running}}
+	if seen, now := s.seen.Load(), s.Now(); seen != nil {
+		q.OldestPlanned, q.OldestQueued = age(now, seen.planned[node]), age(now, seen.queued[node])
+	}
+	return q
 }
 
 func (s *Supervisor) resources(ctx context.Context, project writ.ProjectID) ([]writ.Resource, error) {

@@ -55,6 +55,7 @@ type watcher struct {
 	telling  bool                      // not all of them were
 	looked   journal.Looked            // how far the open runs have been looked at for what would wake them
 	asleep   []writ.RunID              // those that nothing seemed to wake
+	aged     time.Time                 // when the ages of what waits were read last, by the monotonic clock
 }
 
 // watch looks every second for what does not happen by itself: nodes that fell silent, jobs that are nowhere, times that are over.
@@ -99,6 +100,7 @@ func (w *watcher) look(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	w.note(seen, now)
 	if err := w.finishDrain(ctx, seen.empty); err != nil {
 		return err
 	}
@@ -139,7 +141,9 @@ type sight struct {
 	overdue []writ.RunID
 	ahead   []writ.RunID // that wait for a time which was near before the clock was set back
 	loads   map[writ.NodeID]journal.Load
-	empty   []writ.NodeID // that are being drained
+	planned map[writ.NodeID]time.Time // since when the oldest call waits; nil if that was not read
+	behind  map[string]int64          // events that coordinators have not confirmed, likewise
+	empty   []writ.NodeID             // that are being drained
 }
 
 // read looks into the journal. A clock that was set back makes the watch begin anew with what it has looked at before.
@@ -154,6 +158,9 @@ func (w *watcher) read(tx *journal.Tx, now time.Time) (seen sight, err error) {
 		return seen, err
 	}
 	if seen.loads, err = tx.Loads(); err != nil {
+		return seen, err
+	}
+	if err = w.readAges(tx, &seen); err != nil {
 		return seen, err
 	}
 	if w.setBack {

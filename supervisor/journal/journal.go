@@ -20,6 +20,7 @@ import (
 	"writ/internal/cbor"
 	"writ/internal/failpoint"
 	"writ/internal/sqldb"
+	"writ/internal/tally"
 )
 
 //go:embed migrations/*.sql
@@ -38,6 +39,9 @@ type Journal struct {
 	restated atomic.Int64            // see Restated
 	tail     *tail
 	known    *newest // frames that are on disk
+
+	writes tally.Durations // those that are on disk
+	failed atomic.Int64    // writes that the store did not take
 
 	mu    sync.Mutex
 	fault error             // of a write; gone with the next probe that succeeds
@@ -130,6 +134,7 @@ func (j *Journal) Read(ctx context.Context, do func(tx *Tx) error) error {
 // only. do may run more than once, so it must have no effect besides those on tx. Once another process has begun an epoch nothing is
 // written any more: the error is ErrFenced.
 func (j *Journal) Write(ctx context.Context, do func(tx *Tx) error) error {
+	began := time.Now()
 	err := j.db.Write(ctx, func(tx *sqldb.Tx) error {
 		// Who has begun is waited for; and to watch a context costs as much as a query.
 		t := &Tx{Tx: tx, ctx: context.WithoutCancel(ctx), codes: j.codes.Load()}
@@ -138,12 +143,21 @@ func (j *Journal) Write(ctx context.Context, do func(tx *Tx) error) error {
 		}
 		return do(t)
 	})
-	if writ.CodeOf(err) == writ.CodeStoreUnavailable && !errors.Is(err, ErrFenced) {
+	switch {
+	case err == nil:
+		j.writes.Note(time.Since(began))
+	case writ.CodeOf(err) == writ.CodeStoreUnavailable && !errors.Is(err, ErrFenced):
+		j.failed.Add(1)
 		j.mu.Lock()
 		j.fault = err
 		j.mu.Unlock()
 	}
 	return err
+}
+
+// Writes returns how long writes took until they were on disk, and how many the store did not take.
+func (j *Journal) Writes() (took tally.Spread, failed int64) {
+	return j.writes.Spread(), j.failed.Load()
 }
 
 // Fault returns why something could not be written since the last probe that succeeded, nil if everything could.

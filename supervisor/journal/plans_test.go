@@ -38,6 +38,9 @@ func TestNoQuestionReadsMoreThanItsAnswer(t *testing.T) {
 		{"leftCalls", leftCalls, "calls_left"},
 		{"runsSentTo", runsSentTo, "calls_sent"},
 		{"runsPlacedOn", runsPlacedOn, "calls_placed"},
+		{"oldestPlaced", oldestPlaced, "calls_placed"},
+		{"oldestDue", oldestDue, "calls_due"},
+		{"oldestHeld", oldestHeld, "calls_held"},
 	} {
 		plan := explain(t, j, tt.query)
 		for i, step := range plan {

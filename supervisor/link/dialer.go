@@ -107,6 +107,13 @@ func (d *Dialer) Request(ctx context.Context, verb Verb, params, result any) err
 	return p.failed(p.request(ctx, writ.NewUUID(), verb, params, result, nil), verb)
 }
 
+// Connected reports whether a session with the coordinator stands.
+func (d *Dialer) Connected() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.peer != nil
+}
+
 // session is one connection from dial to end.
 func (d *Dialer) session(ctx context.Context, desk *desk, pace *rate.Limiter, log *slog.Logger) (welcomed bool, err error) {
 	conn, err := d.dial(ctx)

@@ -137,8 +137,15 @@ type (
 		Args   map[string]any `json:"args,omitempty"`
 		Values map[string]any `json:"values,omitempty"`
 	}
-	// Queues asks for the depth of the queues. The answer is []writ.QueueDepth.
+	// Queues asks for the depth of the queues. The answer is []QueueDepth.
 	Queues struct{}
+	// QueueDepth is the queue of a node, and for how long the oldest call waits there that is planned or queued. Ages are 0 if there is none, and in the
+	// answers of earlier versions. That of a call without a node begins anew when it waits for something else.
+	QueueDepth struct {
+		writ.QueueDepth
+		OldestPlanned time.Duration `json:"oldest_planned,omitempty"` // nanoseconds
+		OldestQueued  time.Duration `json:"oldest_queued,omitempty"`
+	}
 	// Secrets asks which secrets there are in a project, in all if Project is empty. The answer is []writ.Secret.
 	Secrets struct {
 		Project writ.ProjectID `json:"project,omitempty"`

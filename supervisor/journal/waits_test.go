@@ -1,0 +1,32 @@
+package journal_test
+
+import (
+	"testing"
+
+	"writ"
+	"writ/supervisor/journal"
+)
+
+func TestEventsThatACoordinatorHasNotConfirmedAreCounted(t *testing.T) {
+	j := open(t, ":memory:")
+	write(t, j, func(tx *journal.Tx) error {
+		tx.AddEvents(make([]writ.Event, 5)...)
+		return nil
+	})
+	if err := j.Feed("http://here").Acknowledge(t.Context(), 3); err != nil {
+		t.Fatal(err)
+	}
+	err := j.Read(t.Context(), func(tx *journal.Tx) error {
+		open, all, err := tx.Unconfirmed()
+		if all != 5 || len(open) != 1 || open["http://here"] != 2 {
+			t.Errorf("of %d events are not confirmed: %v", all, open)
+		}
+		return err
+	})
+	if err != nil {
+		t.Error(err)
+	}
+	if took, failed := j.Writes(); took.Count < 2 || failed != 0 {
+		t.Errorf("%d writes, and %d that failed", took.Count, failed)
+	}
+}

@@ -1,0 +1,217 @@
+package supervisor
+
+import (
+	"context"
+	"maps"
+	"time"
+
+	"writ"
+	"writ/internal/tally"
+	"writ/supervisor/journal"
+)
+
+// Metrics are the numbers of a supervisor, for those who watch it. What the watch saw is of its last look, and missing before the first one.
+type Metrics struct {
+	Epoch      int64
+	Looked     time.Time // when the watch has looked at all that is open
+	Journal    bool      // it can be written
+	Queue      bool      // it answers
+	Writes     tally.Spread
+	Failed     int64     // writes that the store did not take
+	Renewed    time.Time // the lease; zero if the journal is for one process
+	Runs       int       // open
+	Steps      map[string]int
+	Calls      map[writ.CallState]int           // open
+	Oldest     map[writ.CallState]time.Duration // for how long the oldest call is so, 0 if there is none
+	Waiting    time.Duration                    // for how long a call without a node waits at most, for what it waits for now
+	Passes     tally.Spread
+	Crashes    map[writ.Code]int64 // passes that gave no answer
+	Nodes      map[string]int      // by liveness of those that are approved, and pending
+	Holds      int
+	Links      map[string]Link // by address of the coordinator
+	Refusals   map[Refusal]int64
+	Complaints map[Complaint]int64
+	Roster     int
+	Expires    time.Time // the roster
+}
+
+// Link is that to one coordinator.
+type Link struct {
+	Connected   bool
+	Unconfirmed int64 // events that the coordinator has not confirmed
+}
+
+// Refusal is what is not taken of what people sign: a submission or a statement, and why.
+type Refusal struct {
+	What string
+	Code writ.Code
+}
+
+// Complaint is a line of the log about what goes wrong, mostly with a node. Both parts are written in this program.
+type Complaint struct {
+	What string
+	Code writ.Code // "" unless something was refused
+}
+
+// counts are what a supervisor counts besides what its parts do.
+type counts struct {
+	passes   tally.Durations
+	crashes  tally.Counts[writ.Code]
+	refusals tally.Counts[Refusal]
+	renewed  tally.Moment
+}
+
+// noteAnswer counts a signed text if it was refused.
+func (c *counts) noteAnswer(what string, err error) {
+	if err != nil {
+		c.refusals.Add(Refusal{what, writ.CodeOf(err).Info().Code})
+	}
+}
+
+// notePass counts a pass of a script.
+func (c *counts) notePass(ctx context.Context, took time.Duration, err error) {
+	switch {
+	case err == nil:
+		c.passes.Note(took)
+	case ctx.Err() == nil:
+		c.crashes.Add(writ.CodeOf(err).Info().Code)
+	}
+}
+
+// seen is what the watch saw at its last look.
+type seen struct {
+	at              time.Time
+	calls           map[writ.CallState]int
+	planned, queued map[writ.NodeID]time.Time // when the oldest of each node was made, or sent; for "" since when it waits
+	running         time.Time                 // when the oldest began
+	behind          map[string]int64          // see sight
+}
+
+// agesEvery is how often the ages of calls that wait are read: each node is one question.
+const agesEvery = 5 * time.Second
+
+// readAges reads what nothing but metrics needs, now and then.
+func (w *watcher) readAges(tx *journal.Tx, to *sight) (err error) {
+	if !w.aged.IsZero() && w.last.Sub(w.aged) < agesEvery {
+		return nil
+	}
+	planned := make(map[writ.NodeID]time.Time)
+	if planned[""], err = tx.OldestWait(); err != nil {
+		return err
+	}
+	for node, load := range to.loads {
+		if node == "" || load.Planned == 0 {
+			continue
+		}
+		if planned[node], err = tx.OldestPlaced(node); err != nil {
+			return err
+		}
+	}
+	behind, all, err := tx.Unconfirmed()
+	if err != nil {
+		return err
+	}
+	for url := range w.s.dialers.list() {
+		if _, confirmed := behind[url]; !confirmed {
+			behind[url] = all
+		}
+	}
+	to.planned, to.behind, w.aged = planned, behind, w.last
+	return nil
+}
+
+// note keeps what a look saw, for metrics.
+func (w *watcher) note(from sight, now time.Time) {
+	next := &seen{at: now, calls: make(map[writ.CallState]int), planned: from.planned, queued: make(map[writ.NodeID]time.Time), behind: from.behind}
+	if before := w.s.seen.Load(); from.planned == nil && before != nil {
+		next.planned, next.behind = before.planned, before.behind
+	}
+	for _, l := range from.loads {
+		next.calls[writ.CallPlanned] += l.Planned
+		next.calls[writ.CallQueued] += l.Queued
+		next.calls[writ.CallRunning] += l.Running
+	}
+	for _, c := range from.sent {
+		if c.State == writ.CallQueued {
+			next.queued[c.Node] = older(next.queued[c.Node], c.Queued)
+		} else {
+			next.running = older(next.running, c.Started)
+		}
+	}
+	w.s.seen.Store(next)
+}
+
+// older returns the earlier of two times, of which a zero one says nothing.
+func older(a, b time.Time) time.Time {
+	if a.IsZero() || !b.IsZero() && b.Before(a) {
+		return b
+	}
+	return a
+}
+
+// age is for how long something is so at a time: 0 if it is not, or if a clock was set back since.
+func age(now, since time.Time) time.Duration {
+	if since.IsZero() {
+		return 0
+	}
+	return max(now.Sub(since), 0)
+}
+
+// Metrics returns the numbers of now. They are in memory: neither a journal nor a queue that hangs keeps anybody waiting.
+func (s *Supervisor) Metrics() Metrics {
+	m := Metrics{
+		Epoch: s.epoch, Renewed: s.counts.renewed.Last(), Runs: s.opened.total(), Passes: s.counts.passes.Spread(), Crashes: s.counts.crashes.All(),
+		Nodes: s.countNodes(), Refusals: s.counts.refusals.All(), Complaints: s.complaints.counts.All(), Links: make(map[string]Link),
+	}
+	m.Journal, m.Queue = s.faults.works()
+	m.Writes, m.Failed = s.Journal.Writes()
+	under, waiting, stalled := s.steps.count()
+	m.Steps = map[string]int{"under_way": under, "waiting": waiting, "stalled": stalled}
+	for _, h := range s.holds.all() {
+		if h.Held {
+			m.Holds++
+		}
+	}
+	roster := s.roster.Load()
+	m.Roster, m.Expires = roster.Version, roster.Expires
+	last := s.seen.Load()
+	if last == nil {
+		last = new(seen)
+	}
+	for url, d := range s.dialers.list() {
+		m.Links[url] = Link{Connected: d.Connected(), Unconfirmed: last.behind[url]}
+	}
+	if !last.at.IsZero() {
+		m.setSeen(last, s.Now())
+	}
+	return m
+}
+
+// setSeen fills in what the watch saw.
+func (m *Metrics) setSeen(last *seen, now time.Time) {
+	m.Looked, m.Calls = last.at, maps.Clone(last.calls)
+	m.Waiting = age(now, last.planned[""])
+	m.Oldest = map[writ.CallState]time.Duration{writ.CallPlanned: 0, writ.CallQueued: 0, writ.CallRunning: age(now, last.running)}
+	for node, since := range last.planned {
+		if node != "" {
+			m.Oldest[writ.CallPlanned] = max(m.Oldest[writ.CallPlanned], age(now, since))
+		}
+	}
+	for _, since := range last.queued {
+		m.Oldest[writ.CallQueued] = max(m.Oldest[writ.CallQueued], age(now, since))
+	}
+}
+
+// countNodes counts nodes that are approved by how they are heard, and those that wait to be approved.
+func (s *Supervisor) countNodes() map[string]int {
+	nodes := map[string]int{string(writ.LivenessReady): 0, string(writ.LivenessSilent): 0, string(writ.LivenessLost): 0, string(writ.AdmissionPending): len(s.pending.list())}
+	for _, n := range s.fleet.list() {
+		switch n.Admission {
+		case writ.AdmissionApproved:
+			nodes[string(n.Liveness)]++
+		case writ.AdmissionPending:
+			nodes[string(writ.AdmissionPending)]++
+		}
+	}
+	return nodes
+}
