@@ -41,6 +41,7 @@ func (n *incarnation) act(w *work) *writ.Result {
 	ctx, stop := n.until(w.ctx, endBy(w.job, started), errEndBy)
 	defer stop()
 	n.counts.acted.Add(1)
+	n.desk.begin(w)
 	done := make(chan attempt, 1)
 	go func() { done <- n.do(ctx, w) }()
 
@@ -82,6 +83,7 @@ func (n *incarnation) conclude(ctx context.Context, w *work, started time.Time, 
 		got.err = halfDone(w, writ.AsError(got.err))
 	}
 	result := n.answer(w, started, got)
+	n.counts.noteJob(w.operation.Name(), max(n.now().Sub(started), 0), result)
 	n.record(spanOf(w.job, n.member.Name(), started, n.now(), result))
 	if result.Error != nil && result.Error.Code == writ.CodeResourceConflict {
 		if now, err := n.look(w); err == nil && now.Exists && now.UID != w.job.UID {
@@ -178,15 +180,19 @@ func (n *incarnation) answerAs(ctx context.Context, w *work, done *writ.Result) 
 
 // recordAnswer records the answer to a job that is not carried out, unless there is one, and returns the one that stands.
 func (n *incarnation) recordAnswer(ctx context.Context, w *work, answer func(before *journal.Entry) *writ.Result) *writ.Result {
-	counter := &n.counts.repeated
+	refused := false
 	result, err := n.journal.Refuse(context.WithoutCancel(ctx), w.job, w.digest, n.number, func(before *journal.Entry) *writ.Result {
-		counter = &n.counts.refused
+		refused = true
 		return answer(before)
 	})
 	if err := n.noteStore(ctx, err); err != nil {
 		return n.refuseUnrecorded(ctx, w, err)
 	}
-	counter.Add(1)
+	if refused {
+		n.counts.noteRefusal(result)
+	} else {
+		n.counts.repeated.Add(1)
+	}
 	return result
 }
 
@@ -202,8 +208,9 @@ func (n *incarnation) refuseUnrecorded(ctx context.Context, w *work, why error) 
 	case entry != nil && entry.Incarnation < n.number && !w.repeatable():
 		return nil
 	}
-	n.counts.refused.Add(1)
-	return n.answer(w, w.taken, attempt{err: why})
+	result := n.answer(w, w.taken, attempt{err: why})
+	n.counts.noteRefusal(result)
+	return result
 }
 
 // answer makes the result of a job.

@@ -18,7 +18,9 @@ func (n *incarnation) beat(ctx context.Context) {
 	defer tick.Stop()
 	for sequence := int64(1); ; sequence++ {
 		n.probeStore(ctx)
-		_ = n.send(failpoint.At(ctx, failpoint.BeatSent), envelope.Beat, n.state(ctx, sequence)) // noted
+		if n.send(failpoint.At(ctx, failpoint.BeatSent), envelope.Beat, n.state(ctx, sequence)) == nil { // else noted
+			n.counts.sent.Note(n.now())
+		}
 		select {
 		case <-ctx.Done():
 			return

@@ -78,6 +78,7 @@ func (n *incarnation) obey(ctx context.Context, messages []queue.Message) error 
 	}
 	n.outbox.acknowledge(acks)
 	if heard {
+		n.counts.heard.Note(n.now())
 		n.outbox.hasten(time.Now())
 	}
 	n.acks.add(acks)

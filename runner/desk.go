@@ -33,6 +33,7 @@ type work struct {
 	release   func() // gives back its slot, or its slot of a transfer; nil if it has none
 
 	said  string    // by its driver, last; guarded by the desk
+	begun bool      // it does not wait any more; guarded by the desk
 	stuck time.Time // since then its driver ignores that its time is over; zero if it does not
 }
 
@@ -119,6 +120,33 @@ func (d *desk) forget(now time.Time) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	maps.DeleteFunc(d.cancelled, func(_ writ.RunID, c journal.Cancel) bool { return c.Until.Before(now) })
+}
+
+// begin notes that a job is carried out now.
+func (d *desk) begin(w *work) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	w.begun = true
+}
+
+// count returns how many jobs wait before they begin, since when the oldest of them does, how many are carried out, and how many of these by
+// drivers that ignore that their time is over.
+func (d *desk) count() (waiting int, since time.Time, running, stuck int) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, w := range d.active {
+		switch {
+		case !w.stuck.IsZero():
+			stuck++
+		case w.begun:
+			running++
+		default:
+			if waiting++; waiting == 1 || w.taken.Before(since) {
+				since = w.taken
+			}
+		}
+	}
+	return waiting, since, running, stuck
 }
 
 // markStuck notes that the job's handler gave up waiting for its driver.

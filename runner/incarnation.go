@@ -204,6 +204,7 @@ func (n *incarnation) probeStore(ctx context.Context) {
 func (n *incarnation) drop(ctx context.Context, what, id string, err error) {
 	n.counts.dropped.Add(1)
 	code := writ.CodeOf(err)
+	n.counts.drops.Add(Drop{what, code.Info().Code})
 	if times, say := n.lines.Say(what+" "+string(code), time.Now()); say { // whoever has Redis can send as many as he likes
 		n.log.WarnContext(ctx, "dropped a "+what, "id", clip(id, maxSentence), "code", code, "err", err, "times", times)
 	}

@@ -63,14 +63,14 @@ type keeper struct {
 	asking   sync.Map                     // what drivers were asked and have not answered: see asked
 
 	mu       sync.Mutex
-	sent     map[int64][]journal.Version // usage in reports that were not acknowledged, by round
-	mended   map[writ.ResourceID]tally   // of the resources that are there and were mended
-	mendings []mending                   // those that were not acknowledged, oldest first
-	total    int64                       // how often anything was mended
+	sent     map[int64][]journal.Version   // usage in reports that were not acknowledged, by round
+	mended   map[writ.ResourceID]mendCount // of the resources that are there and were mended
+	mendings []mending                     // those that were not acknowledged, oldest first
+	total    int64                         // how often anything was mended
 }
 
-// tally is how often a resource was mended in this incarnation.
-type tally struct {
+// mendCount is how often a resource was mended in this incarnation.
+type mendCount struct {
 	uid   writ.UID
 	count int64
 }
@@ -85,7 +85,7 @@ func newKeeper(n *incarnation, readings map[writ.UID]journal.Reading) *keeper {
 	k := &keeper{
 		incarnation: n, drivers: slices.Collect(maps.Values(n.drivers)), readings: readings,
 		looked: make(map[writ.UID]journal.Reading), begun: make(map[writ.UID]journal.Reading), over: make(map[writ.UID]bool),
-		drifts: make(map[writ.ResourceID]writ.ResourceDrift), sent: make(map[int64][]journal.Version), mended: make(map[writ.ResourceID]tally),
+		drifts: make(map[writ.ResourceID]writ.ResourceDrift), sent: make(map[int64][]journal.Version), mended: make(map[writ.ResourceID]mendCount),
 	}
 	order := func(d sal.Driver) int {
 		if i := slices.Index(keepOrder, d.Describe().Module); i >= 0 {
@@ -153,7 +153,7 @@ func (k *keeper) look(ctx context.Context) {
 	}
 	maps.DeleteFunc(k.drifts, func(r writ.ResourceID, _ writ.ResourceDrift) bool { return !there[r] })
 	k.mu.Lock()
-	maps.DeleteFunc(k.mended, func(r writ.ResourceID, _ tally) bool { return !there[r] })
+	maps.DeleteFunc(k.mended, func(r writ.ResourceID, _ mendCount) bool { return !there[r] })
 	k.mu.Unlock()
 	k.states.markGone(there)
 	k.keepUsage(ctx, used)
@@ -282,7 +282,7 @@ func (k *keeper) noteMending(resource writ.ResourceID, uid writ.UID, what string
 	k.total++
 	now := k.mended[resource]
 	if now.uid != uid {
-		now = tally{uid: uid}
+		now = mendCount{uid: uid}
 	}
 	now.count++
 	k.mended[resource] = now
@@ -304,6 +304,13 @@ func (k *keeper) noteMending(resource writ.ResourceID, uid writ.UID, what string
 	case len(k.mendings) > maxFound:
 		k.mendings = slices.Delete(k.mendings, 0, 1)
 	}
+}
+
+// mendedTotal returns how often anything was mended.
+func (k *keeper) mendedTotal() int64 {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.total
 }
 
 // unackedMendings returns what was mended and the supervisor may not know, for a report.

@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"writ"
+	"writ/internal/tally"
 	"writ/internal/tracing"
 	"writ/runner/journal"
 	"writ/runner/nodelog"
@@ -65,7 +66,8 @@ type Runner struct {
 	// NodeLog is what the node keeps of its log; nothing is told of that if nil.
 	NodeLog *nodelog.Log
 
-	counts counts
+	counts  counts
+	current atomic.Pointer[incarnation] // that serves, nil if none does
 }
 
 // Counts says how often something happened since the runner was made.
@@ -76,7 +78,17 @@ type Counts struct {
 	Dropped  int64 // deliveries and messages that were not authentic, not for this node, or too late
 }
 
-type counts struct{ acted, repeated, refused, dropped atomic.Int64 }
+type counts struct {
+	acted, repeated, refused, dropped atomic.Int64
+
+	jobs     tally.Counts[Job]
+	took     tally.DurationsOf[string] // operations, by name
+	refusals tally.Counts[writ.Code]
+	drops    tally.Counts[Drop]
+	sent     tally.Moment // a beat
+	heard    tally.Moment // a message of the supervisor, by the queue
+	answered tally.Moment // by the supervisor, at its node API
+}
 
 // Counts returns the counters.
 func (r *Runner) Counts() Counts {
@@ -109,7 +121,9 @@ func (r *Runner) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	r.current.Store(n)
 	err = n.run(ctx)
+	r.current.Store(nil)
 	if left(r.Member.Admission()) {
 		r.fence(drivers, n, log).retire(ctx, true)
 	}

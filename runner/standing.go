@@ -67,6 +67,7 @@ func (n *incarnation) watchStanding(ctx context.Context) error {
 	for {
 		err := n.member.learnStanding(ctx, n.api)
 		if err == nil {
+			n.counts.answered.Note(n.now())
 			n.stood.Do(func() { close(n.standing) })
 		}
 		if left(n.member.Admission()) {

@@ -74,6 +74,17 @@ func (s *states) markGone(there map[writ.ResourceID]bool) {
 	}
 }
 
+// count returns how many resources of each kind are in each state.
+func (s *states) count() map[Resources]int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n := make(map[Resources]int)
+	for _, known := range s.all {
+		n[Resources{known.Kind, known.State}]++
+	}
+	return n
+}
+
 // resources are those that are known.
 func (s *states) resources() iter.Seq[writ.ResourceID] {
 	s.mu.Lock()
