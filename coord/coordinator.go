@@ -15,6 +15,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
 
 	"writ"
@@ -83,6 +84,8 @@ type Coordinator struct {
 	PublicCertificate func() (from, until time.Time)
 	// Webhooks are addresses that are told what happens, as an operator has chosen.
 	Webhooks []webhook.Endpoint
+	// Collectors give further metrics, of the process that this coordinator is.
+	Collectors []prometheus.Collector
 	// Record takes the spans of runs; nil if there are no traces.
 	Record func(s tracing.Span)
 	// SkipEarlyCheckForTest passes on what the early check would refuse, to prove that supervisors refuse by themselves.

@@ -52,6 +52,7 @@ func newMetrics(c *Coordinator) *metrics {
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), &state{c: c},
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "writ_event_streams", Help: "Open event streams."},
 			func() float64 { return float64(c.streams.Taken()) }))
+	m.registry.MustRegister(c.Collectors...)
 	return m
 }
 

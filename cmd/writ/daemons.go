@@ -106,11 +106,9 @@ It begins with the rosters in its data directory, where "writ init" puts the fir
 		if err != nil {
 			return err
 		}
-		var monitored net.Listener
-		if metrics != "" {
-			if monitored, err = daemon.Listen(metrics); err != nil {
-				return err
-			}
+		monitored, err := listenForMetrics(metrics)
+		if err != nil {
+			return err
 		}
 		coordinator := &daemon.Coord{
 			Metrics: monitored, TLSCert: tlsCert, TLSKey: tlsKey,
@@ -123,7 +121,7 @@ It begins with the rosters in its data directory, where "writ init" puts the fir
 	dataFlag(c, &data)
 	f.StringVar(&ledger, "ledger", "", "postgres:// address of the ledger's database; @FILE reads it from a file. Without it, a file in --data")
 	f.StringVar(&listen, "listen", "127.0.0.1:7440", "address of the API and the dashboard")
-	f.StringVar(&metrics, "metrics-listen", "", "address of a listener for metrics and health alone, without login. Beyond loopback it speaks TLS as --listen does")
+	metricsFlag(c, &metrics, "Beyond loopback it speaks TLS as --listen does")
 	f.StringVar(&publicURL, "public-url", "", "how supervisors and browsers reach it; the address it listens on if not given")
 	f.StringVar(&tlsCert, "tls-cert", "", "file (PEM) with a certificate for browsers and curl, and its chain, as fullchain.pem of certbot. It is read again when it changes")
 	f.StringVar(&tlsKey, "tls-key", "", "file (PEM) with the key of that certificate")
@@ -134,13 +132,13 @@ It begins with the rosters in its data directory, where "writ init" puts the fir
 	inRange(f, "project-rate", &projectRate, 0, most)
 	f.StringVar(&webhooks, "webhooks", "", "file (YAML) with addresses that are told what happens: see docs/manual/webhooks.md")
 	tracesFlags(c, &traces)
-	fromEnvironment(f, "ledger", "listen", "metrics-listen", "public-url", "tls-cert", "tls-key", "webhooks")
+	fromEnvironment(f, "ledger", "listen", "public-url", "tls-cert", "tls-key", "webhooks")
 	return c
 }
 
 func (a *app) supervisorCommand() *cobra.Command {
 	var s daemon.Supervisor
-	var listen, join, cluster string
+	var listen, metrics, join, cluster string
 	c := a.daemonCommand(&cobra.Command{
 		Use:   "supervisor",
 		Short: "Run the supervisor of a datacenter: it verifies, evaluates, places and watches",
@@ -171,6 +169,9 @@ It keeps a link to the coordinators. While they are away, the work of the datace
 		if s.Listener, err = daemon.Listen(listen); err != nil {
 			return err
 		}
+		if s.Metrics, err = listenForMetrics(metrics); err != nil {
+			return err
+		}
 		return s.Run(ctx, func() {})
 	})
 	f := c.Flags()
@@ -184,6 +185,7 @@ It keeps a link to the coordinators. While they are away, the work of the datace
 	f.StringVar(&s.RedisTLSDir, "redis-tls-dir", "", "directory for that certificate, which Redis can read; redis-tls in --data if not given")
 	f.StringVar(&s.Journal, "journal", "", "postgres:// address of the journal's database; @FILE reads it from a file. Without it, a file in --data")
 	f.StringVar(&listen, "listen", "127.0.0.1:7441", "address of the node API")
+	metricsFlag(c, &metrics, "Beyond loopback it speaks TLS, with a certificate of the supervisor")
 	f.StringSliceVar(&s.AllowedHosts, "allowed-host", nil, "names by which nodes may ask for it, besides addresses and the name of this machine")
 	f.IntVar(&s.MaxOpenRuns, "max-open-runs", supervisor.DefaultMaxOpenRuns, "how many runs of a project may be open at a time; more are refused")
 	inRange(f, "max-open-runs", &s.MaxOpenRuns, 1, most)
@@ -201,7 +203,7 @@ It keeps a link to the coordinators. While they are away, the work of the datace
 
 func (a *app) runnerCommand() *cobra.Command {
 	r := daemon.Runner{Drivers: daemon.DriversAuto}
-	var join, cluster string
+	var metrics, join, cluster string
 	c := a.daemonCommand(&cobra.Command{
 		Use:   "runner",
 		Short: "Run a node: it verifies signed jobs and runs them",
@@ -231,6 +233,9 @@ log says which drivers there are, and why.`,
 		if token != nil {
 			r.Token = token.String()
 		}
+		if r.Metrics, err = listenForMetrics(metrics); err != nil {
+			return err
+		}
 		return r.Run(ctx, func(drivers []writ.NodeDriver) {
 			for _, d := range drivers {
 				log.Info("driver", "module", d.Module, "driver", d.Name, "simulated", d.Simulated, "detail", d.Detail)
@@ -255,10 +260,25 @@ log says which drivers there are, and why.`,
 	f.StringVar(&r.Public, "public-transfers", "", "HOST:PORT at which other nodes reach --transfers, if it is another one")
 	f.Int64Var(&r.RateMiB, "transfer-rate", 0, "MiB per second for all copies that other nodes fetch. 0: no bound")
 	inRange(f, "transfer-rate", &r.RateMiB, 0, most)
+	metricsFlag(c, &metrics, "It is on loopback only")
 	driverFlags(c, &r.Drivers, &r.Speed, &r.Host)
 	tracesFlags(c, &r.Traces)
 	fromEnvironment(f, "name", "supervisor", "join", "cluster", "slots", "transfers", "transfer-allow", "public-transfers", "transfer-rate")
 	return c
+}
+
+// metricsFlag says where metrics are served, and what protects them beyond this machine.
+func metricsFlag(c *cobra.Command, address *string, beyond string) {
+	c.Flags().StringVar(address, "metrics-listen", "", "address of a listener for metrics and health alone, without login. "+beyond)
+	fromEnvironment(c.Flags(), "metrics-listen")
+}
+
+// listenForMetrics opens the listener for metrics, nil without an address.
+func listenForMetrics(address string) (net.Listener, error) {
+	if address == "" {
+		return nil, nil
+	}
+	return daemon.Listen(address)
 }
 
 // tracesFlags say where traces go.

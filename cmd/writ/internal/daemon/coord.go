@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"context"
 	"crypto/ed25519"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -17,10 +16,12 @@ import (
 	"strings"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
 
 	"writ"
 	"writ/cmd/writ/internal/config"
+	"writ/cmd/writ/internal/metrics"
 	"writ/coord"
 	"writ/coord/webhook"
 	"writ/identity"
@@ -176,6 +177,7 @@ func (c *Coord) Run(ctx context.Context, ready func()) (err error) {
 		Ledger: store, Log: c.Log, PublicURL: c.URL(), Cluster: c.Cluster, Coordinators: c.Coordinators, Version: c.Version,
 		AllowedHosts: c.AllowedHosts, SubmissionsPerSecond: c.ProjectRate, Grace: c.Grace,
 		SkipEarlyCheckForTest: c.SkipEarlyCheckForTest,
+		Collectors:            []prometheus.Collector{&metrics.Disk{Data: c.Data, Store: where.file}},
 	}
 	if self != nil {
 		coordinator.Self, coordinator.OtherURLs = &coord.Self{ID: self.ID, Key: key}, self.URLs
@@ -213,7 +215,7 @@ func (c *Coord) Run(ctx context.Context, ready func()) (err error) {
 	if err := coordinator.CheckListen(c.Listener.Addr()); err != nil {
 		return err // before anybody waits for it
 	}
-	metrics, err := c.metricsFor(coordinator)
+	monitored, err := metricsListener(c.Metrics, coordinator.TLS, "this coordinator speaks no TLS", "found the cluster with `writ init --coordinator https://HOST:PORT`")
 	if err != nil {
 		return err
 	}
@@ -231,25 +233,10 @@ func (c *Coord) Run(ctx context.Context, ready func()) (err error) {
 	}
 	c.Log.InfoContext(ctx, "coordinator is listening", "url", c.URL(), "data", c.Data)
 	ready()
-	if metrics == nil {
-		return coordinator.Serve(ctx, c.Listener)
-	}
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return coordinator.Serve(ctx, c.Listener) })
-	group.Go(func() error { return serveHTTP(ctx, metrics, coordinator.MetricsHandler(), time.Second, c.Log, nil) })
+	group.Go(func() error { return serveMetrics(ctx, monitored, coordinator.MetricsHandler(), c.Log) })
 	return group.Wait()
-}
-
-// metricsFor returns the listener for metrics of a coordinator: with TLS, unless only this machine reaches it. Metrics have names of nodes and people.
-func (c *Coord) metricsFor(of *coord.Coordinator) (net.Listener, error) {
-	switch {
-	case c.Metrics == nil || onLoopback(c.Metrics.Addr()):
-		return c.Metrics, nil
-	case of.TLS == nil:
-		return nil, writ.Errorf(writ.CodeListenRefused, "the listener for metrics at %s is not on loopback, and this coordinator speaks no TLS", c.Metrics.Addr()).
-			WithHint("use an address like 127.0.0.1:9180 for --metrics-listen, or found the cluster with `writ init --coordinator https://HOST:PORT`")
-	}
-	return tls.NewListener(c.Metrics, of.TLS), nil
 }
 
 // newest returns the newest roster of a ledger once those that it lacks are added, nil if there is none.

@@ -230,24 +230,15 @@ func (elsewhere) Addr() net.Addr { return &net.TCPAddr{IP: net.IPv4(192, 0, 2, 1
 
 // Metrics have names of nodes and people: they leave a machine with TLS or not at all.
 func TestMetricsLeaveThisMachineWithTLSOnly(t *testing.T) {
-	listen := func() net.Listener {
-		t.Helper()
-		l, err := Listen("127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { l.Close() })
-		return l
-	}
 	plain := newCoord(t, t.TempDir(), "127.0.0.1:0")
-	plain.Metrics = elsewhere{listen()}
+	plain.Metrics = elsewhere{listening(t)}
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
 	if err := plain.Run(ctx, func() { t.Error("it says that it serves"); stop() }); writ.CodeOf(err) != writ.CodeListenRefused || writ.AsError(err).Hint == "" {
 		t.Errorf("without TLS: %v", err)
 	}
 
-	here, there := listen(), listen()
+	here, there := listening(t), listening(t)
 	for address, metrics := range map[string]net.Listener{"http://" + here.Addr().String(): here, "https://" + there.Addr().String(): elsewhere{there}} {
 		c, roster := newTLSCoord(t)
 		c.Metrics = metrics

@@ -11,9 +11,11 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
 
 	"writ"
+	"writ/cmd/writ/internal/metrics"
 	"writ/cmd/writ/internal/transport"
 	"writ/internal/tracing"
 	"writ/runner"
@@ -35,6 +37,7 @@ type Runner struct {
 	Public     string            // "host:port" at which the others reach that; Transfers if ""
 	Peers      []string          // ranges of addresses at which it fetches from other nodes, besides those on the internet
 	RateMiB    int64             // how many MiB a second all of them together may get; unbounded if 0
+	Metrics    net.Listener      // for metrics and health, without login, on loopback; nil for none
 	Slots      int
 	Capacity   writ.Capacity // parts that are 0 are measured
 	Drivers    Drivers
@@ -83,6 +86,11 @@ func (r *Runner) Run(ctx context.Context, ready func([]writ.NodeDriver)) (err er
 	if transfers != nil {
 		defer transfers.Listener.Close()
 	}
+	monitored, err := metricsListener(r.Metrics, nil, "a node has no certificate that a monitor could verify",
+		"read it there with an agent of your monitoring on this host")
+	if err != nil {
+		return err
+	}
 	api := nodes.NewSeveral(trust.client(), r.Supervisor...)
 	if r.Redis.CA == "" {
 		r.Redis.Verify = trust.redis
@@ -110,7 +118,8 @@ func (r *Runner) Run(ctx context.Context, ready func([]writ.NodeDriver)) (err er
 	if !r.Redis.HasLogin() {
 		queue.Login = member.Login(api)
 	}
-	records, err := journal.Open(ctx, filepath.Join(r.Data, "journal.db"))
+	store := filepath.Join(r.Data, "journal.db")
+	records, err := journal.Open(ctx, store)
 	if err != nil {
 		return unwritable(r.Data, fmt.Errorf("open the node's journal: %w", err))
 	}
@@ -126,12 +135,18 @@ func (r *Runner) Run(ctx context.Context, ready func([]writ.NodeDriver)) (err er
 		Member: member, API: api, Queue: queue, Journal: records, Drivers: drivers.all, Lacking: drivers.lacking, Slots: r.Slots, Capacity: r.Capacity,
 		Grace: r.Grace, Transfers: transfers, Peers: peers, Version: r.Version, Host: hardware.Here().Host, Log: log, NodeLog: kept, Record: traces.Record,
 	}
+	watched := &metrics.Runner{Of: node}
+	page := &metrics.Page{
+		Role: "runner", Version: r.Version, Checks: watched.Checks, Log: log,
+		Of: []prometheus.Collector{watched, &metrics.Disk{Data: r.Data, Store: store}},
+	}
 	serving, stop := context.WithCancel(ctx)
 	defer stop()
 	group, serving := errgroup.WithContext(serving)
 	for _, service := range drivers.services {
 		group.Go(func() error { return service(serving) })
 	}
+	group.Go(func() error { return serveMetrics(serving, monitored, page.Handler(), log) })
 	group.Go(func() error {
 		defer stop() // of what serves the drivers
 		return node.Run(serving)

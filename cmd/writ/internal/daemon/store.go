@@ -13,6 +13,7 @@ import (
 // storeLocation is where a daemon keeps its records: a file in its data directory, or a database on a PostgreSQL server.
 type storeLocation struct {
 	path string    // what a store is opened with
+	file string    // the same, "" if it is no file
 	lock io.Closer // of the file; a database may have several users
 }
 
@@ -21,13 +22,14 @@ type storeLocation struct {
 func claimStore(data, file, flag, address string) (storeLocation, error) {
 	if address != "" {
 		url, err := ServerAddress(flag, address)
-		return storeLocation{url, io.NopCloser(nil)}, err
+		return storeLocation{path: url, lock: io.NopCloser(nil)}, err
 	}
 	lock, err := lockStore(data, file)
 	if err != nil {
 		return storeLocation{}, err
 	}
-	return storeLocation{filepath.Join(data, file), lock}, nil
+	path := filepath.Join(data, file)
+	return storeLocation{path, path, lock}, nil
 }
 
 // ServerAddress returns the postgres:// URL that the value of a flag is, or that the file has which it names with an @. A password in the value itself is

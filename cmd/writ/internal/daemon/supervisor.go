@@ -13,13 +13,16 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/crypto/ssh"
 	"golang.org/x/sync/errgroup"
 
 	"writ"
 	"writ/cmd/writ/internal/config"
+	"writ/cmd/writ/internal/metrics"
 	"writ/cmd/writ/internal/transport"
 	"writ/identity"
 	"writ/identity/pki"
@@ -50,6 +53,7 @@ type Supervisor struct {
 	RedisTLSDir  string         // for the certificate that Redis reads then; in Data if ""
 	NoAccounts   bool           // Redis is a stand-in in this process
 	Listener     net.Listener   // for its nodes
+	Metrics      net.Listener   // for metrics and health, without login, and without TLS on loopback; nil for none
 	AllowedHosts []string       // names by which nodes ask for it, besides addresses and the name of this machine
 	MaxOpenRuns  int            // of a project; supervisor.DefaultMaxOpenRuns if 0
 	MaxOpenCalls int            // of a project; supervisor.DefaultMaxOpenCalls if 0
@@ -60,6 +64,8 @@ type Supervisor struct {
 	Grace        time.Duration  // of requests of nodes, once it is told to end; 5 s if 0
 	Version      string
 	Log          *slog.Logger
+
+	now atomic.Pointer[supervisor.Supervisor] // that serves, nil while this process stands by
 }
 
 // SupervisorKey returns the key of the supervisor in a data directory, and makes it if there is none. The public half is left beside it.
@@ -133,6 +139,10 @@ func (s *Supervisor) Run(ctx context.Context, ready func()) (err error) {
 		Evaluator: evaluator, Coordinators: s.Coordinators, MaxOpenRuns: s.MaxOpenRuns,
 		Marks: marks{s.Data}, MaxOpenCalls: s.MaxOpenCalls, KeepRuns: s.KeepRuns, Weights: s.Weights, OlderRunners: s.OlderRunners, Version: s.Version, Log: log,
 	}
+	monitored, err := metricsListener(s.Metrics, pki.Server(issuer.Certificate, nil), "", "") // a supervisor always has a certificate
+	if err != nil {
+		return err
+	}
 	var secured *redisTLS
 	if s.RedisListen != "" {
 		if secured, err = newRedisTLS(redis, issuer, s.RedisListen, cmp.Or(s.RedisTLSDir, filepath.Join(s.Data, "redis-tls")), log); err != nil {
@@ -149,6 +159,12 @@ func (s *Supervisor) Run(ctx context.Context, ready func()) (err error) {
 	if !s.NoAccounts {
 		group.Go(func() error { return examineRedis(ctx, redis, log) })
 	}
+	watched := &metrics.Supervisor{Datacenter: datacenter.Name, Now: s.now.Load, Certificates: config.Certificates}
+	page := &metrics.Page{
+		Role: "supervisor", Version: s.Version, Names: s.AllowedHosts, Checks: watched.Checks, Log: log,
+		Of: []prometheus.Collector{watched, &metrics.Disk{Data: s.Data, Store: where.file}},
+	}
+	group.Go(func() error { return serveMetrics(ctx, monitored, page.Handler(), log) })
 	config.Adopted = func(signed []byte) error { _, err := rosters.Add(signed); return err }
 	serve := func(ready func()) error {
 		return s.serve(ctx, where.path, config, rosters, api, connections, secured, ready)
@@ -182,6 +198,8 @@ func (s *Supervisor) serve(ctx context.Context, store string, config supervisor.
 		return errors.Join(err, config.Journal.Release(context.WithoutCancel(ctx)))
 	}
 	log.InfoContext(ctx, "supervisor is listening for nodes", "node_api", s.nodeAPI(), "epoch", super.Epoch(), "roster", super.Roster().Version)
+	s.now.Store(super)
+	defer s.now.Store(nil)
 	api.set(nodes.Handler(super, super, log))
 	defer api.set(nodes.Standby(journal.ErrHeld, log))
 	ready()

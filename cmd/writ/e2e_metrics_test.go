@@ -1,0 +1,119 @@
+package main
+
+import (
+	"context"
+	"net/http"
+	"regexp"
+	"testing"
+
+	dto "github.com/prometheus/client_model/go"
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
+
+	"writ/cmd/writ/internal/testcluster"
+	"writ/internal/testenv"
+)
+
+// scrape is what a process tells at its listener for metrics, by name.
+type scrape map[string]*dto.MetricFamily
+
+// scrapeOf asks a process that has logged where it serves metrics.
+func scrapeOf(t *testing.T, p *testcluster.Proc) scrape {
+	t.Helper()
+	at := regexp.MustCompile(`msg="metrics are served".* address=(\S+)`).FindStringSubmatch(p.Said())
+	if at == nil {
+		t.Fatalf("it serves no metrics:\n%s", p.Said())
+	}
+	answer, err := http.Get("http://" + at[1] + "/metrics")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	parser := expfmt.NewTextParser(model.UTF8Validation)
+	families, err := parser.TextToMetricFamilies(answer.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return families
+}
+
+// value returns a metric that has all of some labels, given as names and values, and no others of these names; -1 if there is none.
+func (s scrape) value(name string, labels ...string) float64 {
+	for _, m := range s[name].GetMetric() {
+		have := make(map[string]string)
+		for _, l := range m.GetLabel() {
+			have[l.GetName()] = l.GetValue()
+		}
+		fits := true
+		for i := 0; i < len(labels); i += 2 {
+			fits = fits && have[labels[i]] == labels[i+1]
+		}
+		switch {
+		case !fits:
+		case m.Histogram != nil:
+			return float64(m.Histogram.GetSampleCount())
+		case m.Counter != nil:
+			return m.Counter.GetValue()
+		default:
+			return m.Gauge.GetValue()
+		}
+	}
+	return -1
+}
+
+// wanted is a metric of a process that follows from what was done.
+type wanted struct {
+	value  float64
+	name   string
+	labels []string
+}
+
+// TestEveryPartTellsWhatItDid scrapes a coordinator, a supervisor and a runner after a run with two calls.
+func TestEveryPartTellsWhatItDid(t *testing.T) {
+	t.Parallel()
+	s := testcluster.New(t, "WRIT_METRICS_LISTEN=127.0.0.1:0")
+	s.Add(testcluster.Datacenter{Name: "dc1", Redis: testenv.Redis(t).URL, Nodes: 1, Speed: "0"})
+	s.Script("make.tengo", "volume := import(\"volume\")\nvolume.create(\"a\", {size_gib: 1})\nvolume.create(\"b\", {size_gib: 1})\n")
+	s.Succeeded(s.Follow(s.Submit("make.tengo"), 0, func() {}))
+
+	for name, all := range map[string][]wanted{
+		"coord": {
+			{1, "writ_build_info", []string{"role", "coordinator"}},
+			{1, "writ_submissions_total", []string{"outcome", "accepted"}},
+		},
+		"dc1": {
+			{1, "writ_build_info", []string{"role", "supervisor"}},
+			{1, "writ_supervisor_serving", []string{"datacenter", "dc1"}},
+			{1, "writ_supervisor_journal_up", nil},
+			{1, "writ_supervisor_redis_up", nil},
+			{0, "writ_supervisor_runs_open", nil},
+			{0, "writ_supervisor_calls", []string{"state", "running"}},
+			{1, "writ_supervisor_nodes", []string{"state", "ready"}},
+			{1, "writ_supervisor_coordinator_connected", []string{"coordinator", s.URL}},
+		},
+		"dc1-n1": {
+			{1, "writ_build_info", []string{"role", "runner"}},
+			{1, "writ_runner_serving", nil},
+			{1, "writ_runner_redis_up", nil},
+			{2, "writ_runner_jobs_total", []string{"operation", "volume.create", "outcome", "succeeded"}},
+			{2, "writ_runner_job_seconds", []string{"operation", "volume.create"}},
+			{0, "writ_runner_jobs", []string{"state", "running"}},
+			{0, "writ_runner_results_unconfirmed", nil},
+		},
+	} {
+		for _, want := range all {
+			s.Until(name+" tells "+want.name, func(context.Context) bool {
+				return scrapeOf(t, s.Procs[name]).value(want.name, want.labels...) == want.value
+			})
+		}
+		found := scrapeOf(t, s.Procs[name])
+		for _, disk := range []string{"writ_data_disk_free_bytes", "writ_data_disk_size_bytes", "writ_store_bytes"} {
+			if found.value(disk) <= 0 {
+				t.Errorf("%s has %s of %g", name, disk, found.value(disk))
+			}
+		}
+		if name == "dc1" && found.value("writ_supervisor_journal_write_seconds") < 10 {
+			t.Errorf("the journal was written %g times", found.value("writ_supervisor_journal_write_seconds"))
+		}
+	}
+}

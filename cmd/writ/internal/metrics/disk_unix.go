@@ -1,0 +1,15 @@
+//go:build linux || darwin
+
+package metrics
+
+import "golang.org/x/sys/unix"
+
+// diskOf returns the size of the disk with a directory, and what a process without special rights can still write there.
+func diskOf(dir string) (size, free uint64, err error) {
+	var disk unix.Statfs_t
+	if err := unix.Statfs(dir, &disk); err != nil {
+		return 0, 0, err
+	}
+	block := uint64(disk.Bsize)
+	return disk.Blocks * block, disk.Bavail * block, nil
+}

@@ -1,0 +1,115 @@
+package metrics
+
+import (
+	"encoding/json"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"writ"
+	"writ/coord/api"
+	"writ/internal/testenv"
+)
+
+// The page of the manual is what alerts are written by.
+func TestTheManualListsEveryMetricOfEveryPart(t *testing.T) {
+	for section, of := range map[string][]prometheus.Collector{
+		"Metrics of a supervisor": {version("", ""), &Supervisor{}}, "Metrics of a runner": {version("", ""), &Runner{}}, "Metrics of every part": {&Disk{}},
+	} {
+		testenv.CheckMetrics(t, "../../../..", section, func(all chan<- *prometheus.Desc) {
+			for _, c := range of {
+				c.Describe(all)
+			}
+		})
+	}
+}
+
+// get asks a page.
+func get(page *Page, path string, change func(r *http.Request)) *httptest.ResponseRecorder {
+	page.Log = slog.New(slog.DiscardHandler)
+	r := httptest.NewRequest(http.MethodGet, "http://127.0.0.1:9180"+path, nil)
+	if change != nil {
+		change(r)
+	}
+	w := httptest.NewRecorder()
+	page.Handler().ServeHTTP(w, r)
+	return w
+}
+
+// hanging is a part that does not answer until it is released.
+type hanging struct {
+	Disk
+	release chan struct{}
+}
+
+func (h *hanging) Collect(chan<- prometheus.Metric) { <-h.release }
+
+func TestAPartThatHangsKeepsNoScrapeWaiting(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		part := &hanging{release: make(chan struct{})}
+		began := time.Now()
+		answer := get(&Page{Of: []prometheus.Collector{part}}, "/metrics", nil)
+		if took := time.Since(began); answer.Code != http.StatusServiceUnavailable || took > answerWithin {
+			t.Errorf("after %s: %d %s", took, answer.Code, answer.Body)
+		}
+		close(part.release)
+	})
+}
+
+func TestADiskThatHangsIsLeftOut(t *testing.T) {
+	dir := t.TempDir()
+	store := filepath.Join(dir, "journal.db")
+	for path, size := range map[string]int{store: 100, store + "-wal": 20} {
+		if err := os.WriteFile(path, make([]byte, size), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	disk := &Disk{Data: dir, Store: store}
+	if s := disk.read(); s.size == 0 || s.free == 0 || s.free > s.size || s.store != 120 {
+		t.Errorf("of the disk is read %+v", s)
+	}
+	count := func() int {
+		ch := make(chan prometheus.Metric, 10)
+		disk.Collect(ch)
+		return len(ch)
+	}
+	if n := count(); n != 3 {
+		t.Errorf("a disk has %d metrics", n)
+	}
+	disk.asking.Store(true) // the last question has no answer yet
+	if n := count(); n != 0 {
+		t.Errorf("a disk that hangs has %d metrics", n)
+	}
+}
+
+func TestReadinessSaysWhatIsMissing(t *testing.T) {
+	broken := []api.Check{check("journal", true, "it cannot be written"), check("redis", false, "Redis does not answer")}
+	for _, tt := range []struct {
+		checks []api.Check
+		status int
+	}{{broken[:1], http.StatusOK}, {broken, http.StatusServiceUnavailable}} {
+		answer := get(&Page{Checks: func() []api.Check { return tt.checks }}, "/readyz", nil)
+		var said api.Readiness
+		if err := json.Unmarshal(answer.Body.Bytes(), &said); err != nil || answer.Code != tt.status || said.Ready != (tt.status == http.StatusOK) {
+			t.Errorf("%d %s (%v), want %d", answer.Code, answer.Body, err, tt.status)
+		}
+	}
+	if answer := get(&Page{Version: "v1"}, "/healthz", nil); answer.Code != http.StatusOK || answer.Body.String() != `{"alive":true,"version":"v1"}`+"\n" {
+		t.Errorf("/healthz: %d %s", answer.Code, answer.Body)
+	}
+}
+
+func TestAPageOfAStrangerReadsNoMetrics(t *testing.T) {
+	answer := get(&Page{}, "/metrics", func(r *http.Request) { r.Host = "attacker.example" })
+	var problem struct{ Code writ.Code }
+	if err := json.Unmarshal(answer.Body.Bytes(), &problem); err != nil || problem.Code != writ.CodeHostUnknown || answer.Code != writ.CodeHostUnknown.Info().Status {
+		t.Errorf("%d %s (%v)", answer.Code, answer.Body, err)
+	}
+}
