@@ -88,10 +88,16 @@ func (h handlers) ListQueues(ctx context.Context, r api.ListQueuesRequestObject)
 
 // Queues asks all datacenters for the depth of their queues. One that does not answer says why.
 func (c *Coordinator) Queues(ctx context.Context) ([]api.DatacenterQueues, error) {
-	answers, err := askAll[writ.QueueDepth](ctx, c, "", link.VerbQueues, link.Queues{})
-	return views(answers, func(a reply[[]writ.QueueDepth]) api.DatacenterQueues {
-		return api.DatacenterQueues{Datacenter: a.ID, Name: a.Name, Queues: a.answer, Error: writ.AsError(a.err)}
+	answers, err := c.queuesWithAges(ctx)
+	return views(answers, func(a reply[[]link.QueueDepth]) api.DatacenterQueues {
+		depth := func(q link.QueueDepth) writ.QueueDepth { return q.QueueDepth }
+		return api.DatacenterQueues{Datacenter: a.ID, Name: a.Name, Queues: views(a.answer, depth), Error: writ.AsError(a.err)}
 	}), err
+}
+
+// queuesWithAges is Queues with what datacenters say of the ages of what waits. Those of earlier versions say nothing of that.
+func (c *Coordinator) queuesWithAges(ctx context.Context) ([]reply[[]link.QueueDepth], error) {
+	return askAll[link.QueueDepth](ctx, c, "", link.VerbQueues, link.Queues{})
 }
 
 // ListSecrets asks datacenters which secrets they have. The answers pass through and are kept nowhere.

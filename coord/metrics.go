@@ -3,6 +3,7 @@ package coord
 import (
 	"context"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -65,6 +66,7 @@ var (
 	connectedDesc = prometheus.NewDesc("writ_datacenter_connected", "Whether the datacenter's supervisor is connected.", []string{"datacenter", "region"}, nil)
 	holdsDesc     = prometheus.NewDesc("writ_holds", "Parts of the work of a datacenter that are on hold: datacenter, operation, project or deployment.", []string{"datacenter", "scope"}, nil)
 	bootDesc      = prometheus.NewDesc("writ_boot_machines", "Machines that start over the network, as boot servers say, by the step that they reached last.", []string{"datacenter", "step"}, nil)
+	versionDesc   = prometheus.NewDesc("writ_roster_version", "Version of the newest roster.", nil, nil)
 	rosterDesc    = prometheus.NewDesc("writ_roster_expires_seconds", "When the newest roster expires, in unix seconds.", nil, nil)
 	renewDesc     = prometheus.NewDesc("writ_roster_renew_seconds", "From when on a root operator should renew the newest roster, in unix seconds.", nil, nil)
 	roleDesc      = prometheus.NewDesc("writ_role_expires_seconds", "When a role that ends by itself expires, in unix seconds.", []string{"principal", "role", "project"}, nil)
@@ -91,6 +93,10 @@ func (s *state) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{readyNode, connectedNode, peersDesc, routesDesc, bytesDesc, startedDesc, droppedDesc, mendedDesc} {
 		ch <- d
 	}
+	for _, d := range []*prometheus.Desc{capacityDesc, reservedDesc, queuedDesc, oldestDesc} {
+		ch <- d
+	}
+	ch <- versionDesc
 	ch <- runsDesc
 	ch <- silentDesc
 	ch <- connectedDesc
@@ -129,9 +135,13 @@ func (s *state) Collect(ch chan<- prometheus.Metric) {
 			ch <- prometheus.MustNewConstMetric(connectedDesc, prometheus.GaugeValue, connected, d.Name, d.Region)
 		}
 	}
-	s.collectHolds(ctx, ch)
-	s.collectBoots(ctx, ch)
+	var asking sync.WaitGroup // datacenters, which may not answer
+	for _, ask := range []func(context.Context, chan<- prometheus.Metric){s.collectHolds, s.collectBoots, s.collectQueues} {
+		asking.Go(func() { ask(ctx, ch) })
+	}
+	defer asking.Wait()
 	if roster := s.c.rosters.current.Load(); roster != nil {
+		ch <- prometheus.MustNewConstMetric(versionDesc, prometheus.GaugeValue, float64(roster.Version))
 		ch <- prometheus.MustNewConstMetric(rosterDesc, prometheus.GaugeValue, float64(roster.Expires.Unix()))
 		ch <- prometheus.MustNewConstMetric(renewDesc, prometheus.GaugeValue, float64(roster.RenewFrom().Unix()))
 		collectRoles(ch, roster)
@@ -228,6 +238,7 @@ func (s *state) collectNodes(ctx context.Context, ch chan<- prometheus.Metric, d
 		}
 		ch <- prometheus.MustNewConstMetric(readyNode, prometheus.GaugeValue, ready, names[n.Datacenter], n.Name)
 		ch <- prometheus.MustNewConstMetric(mendedDesc, prometheus.CounterValue, float64(n.Mended), names[n.Datacenter], n.Name)
+		collectRoom(ch, n, names[n.Datacenter])
 		if n.Network != nil {
 			collectNode(ch, n.Network, names[n.Datacenter], n.Name)
 		}

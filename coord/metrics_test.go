@@ -1,13 +1,17 @@
 package coord
 
 import (
+	"context"
+	"encoding/json"
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"writ"
 	"writ/coord/api"
 	"writ/internal/testenv"
+	"writ/supervisor/link"
 )
 
 // What is in the page of the manual is what there is to watch: rules of alerts are written by it.
@@ -32,6 +36,41 @@ func TestADatacenterThatLiesHidesNoMetrics(t *testing.T) {
 	for _, want := range []string{`writ_node_ready{datacenter="graz",node="honest"} 1`, "writ_roster_expires_seconds ", `writ_datacenter_connected{datacenter="vienna"`} {
 		if status != http.StatusOK || !strings.Contains(text, want) {
 			t.Errorf("%d, without %s:\n%.500s", status, want, text)
+		}
+	}
+}
+
+// A datacenter that does not answer keeps no scrape waiting, and hides nothing of the others.
+func TestMetricsSayWhatWaitsAndWhatIsReserved(t *testing.T) {
+	p := start(t, nil)
+	handled := func(answer link.Handler) func(s *supervisor) {
+		return func(s *supervisor) { s.dialer.Handle = answer }
+	}
+	honest := connect(p, vienna, handled(func(_ context.Context, verb link.Verb, _ json.RawMessage, _ func(stage, detail string)) (any, error) {
+		if verb != link.VerbQueues {
+			return nil, writ.Errorf(writ.CodeVerbUnsupported, "no")
+		}
+		depth := writ.QueueDepth{Node: "n1", NodeName: "node-1", Planned: 3, Queued: 2, Running: 1}
+		return []link.QueueDepth{{QueueDepth: depth, OldestPlanned: time.Hour, OldestQueued: 90 * time.Second}, {QueueDepth: writ.QueueDepth{NodeName: "(no node yet)", Planned: 7}}}, nil
+	}))
+	connect(p, graz, handled(func(ctx context.Context, _ link.Verb, _ json.RawMessage, _ func(stage, detail string)) (any, error) {
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}))
+	honest.tell(writ.Event{Node: &writ.Node{ID: "n1", Name: "node-1", Admission: writ.AdmissionApproved, Capacity: writ.Capacity{DiskGiB: 10, MemoryMiB: 4}, Used: writ.Capacity{DiskGiB: 9, MemoryMiB: 1}}})
+	p.await("the node is known", func() bool {
+		page, err := api.Answer[api.NodePage](p.client.ListNodes(t.Context(), &api.ListNodesParams{}))
+		return err == nil && len(page.Items) == 1
+	})
+	status, text := p.get("/metrics")
+	for _, want := range []string{
+		`writ_queue_calls{datacenter="vienna",node="node-1",state="planned"} 3`, `writ_queue_calls{datacenter="vienna",node="",state="planned"} 7`,
+		`writ_queue_oldest_seconds{datacenter="vienna",node="node-1",state="planned"} 3600`, `writ_queue_oldest_seconds{datacenter="vienna",node="node-1",state="queued"} 90`,
+		`writ_node_capacity_bytes{datacenter="vienna",node="node-1",of="disk"} 1.073741824e+10`, `writ_node_reserved_bytes{datacenter="vienna",node="node-1",of="disk"} 9.663676416e+09`,
+		`writ_node_reserved_bytes{datacenter="vienna",node="node-1",of="memory"} 1.048576e+06`, "writ_roster_version 1", "writ_roster_expires_seconds ",
+	} {
+		if status != http.StatusOK || !strings.Contains(text, want) {
+			t.Errorf("%d, without %s:\n%.4000s", status, want, text)
 		}
 	}
 }

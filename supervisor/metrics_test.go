@@ -6,6 +6,7 @@ import (
 
 	"writ"
 	"writ/supervisor"
+	"writ/supervisor/link"
 )
 
 // threeVolumes makes three calls that do not wait for each other.
@@ -41,6 +42,16 @@ func TestTheNumbersOfASupervisorFollowFromItsWork(t *testing.T) {
 			}
 			between("the call that is "+string(state), m.Oldest[state], least, 2*time.Minute)
 		}
+		answer, err := s.Ask(t.Context(), link.VerbQueues, link.Queues{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		queues := answer.([]link.QueueDepth)
+		if len(queues) != 1 || queues[0].NodeName != "n1" || queues[0].Planned != 1 || queues[0].Queued != 1 {
+			t.Errorf("coordinators are told of %+v", queues)
+		}
+		between("what coordinators are told of that is planned", queues[0].OldestPlanned, 85*time.Second, 2*time.Minute)
+		between("what coordinators are told of that is queued", queues[0].OldestQueued, 55*time.Second, 2*time.Minute)
 		if m.Waiting != 0 || m.Nodes["ready"] != 1 || m.Nodes["pending"] != 0 {
 			t.Errorf("all calls have a node: %+v", m)
 		}

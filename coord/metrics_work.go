@@ -1,0 +1,56 @@
+package coord
+
+import (
+	"context"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"writ"
+)
+
+// What nodes have to do, and the disk and memory that they have for it.
+var (
+	capacityDesc = prometheus.NewDesc("writ_node_capacity_bytes", "Disk and memory that the node offers.", append(ofNode, "of"), nil)
+	reservedDesc = prometheus.NewDesc("writ_node_reserved_bytes", "Disk and memory of the node that its resources and open calls have reserved.", append(ofNode, "of"), nil)
+	queuedDesc   = prometheus.NewDesc("writ_queue_calls", "Open calls of a node by state: planned, queued, running. Calls without a node have an empty name.", append(ofNode, "state"), nil)
+	oldestDesc   = prometheus.NewDesc("writ_queue_oldest_seconds", "For how long the oldest call of a node waits that is planned or queued, 0 if there is none.", append(ofNode, "state"), nil)
+)
+
+// collectRoom sends how much of a node's disk and memory is reserved.
+func collectRoom(ch chan<- prometheus.Metric, n writ.Node, datacenter string) {
+	send := func(d *prometheus.Desc, bytes int64, of string) {
+		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, float64(bytes), datacenter, n.Name, of)
+	}
+	send(capacityDesc, n.Capacity.DiskGiB<<30, "disk")
+	send(capacityDesc, n.Capacity.MemoryMiB<<20, "memory")
+	send(reservedDesc, n.Used.DiskGiB<<30, "disk")
+	send(reservedDesc, n.Used.MemoryMiB<<20, "memory")
+}
+
+// queuesWithin is how long datacenters have to say what waits. Those that do not are left out.
+const queuesWithin = 2 * time.Second
+
+// collectQueues asks the datacenters what waits at their nodes, and for how long.
+func (s *state) collectQueues(ctx context.Context, ch chan<- prometheus.Metric) {
+	ctx, cancel := context.WithTimeout(ctx, queuesWithin)
+	defer cancel()
+	all, err := s.c.queuesWithAges(ctx)
+	if err != nil {
+		return
+	}
+	for _, d := range all {
+		for _, q := range d.answer {
+			node := q.NodeName
+			if q.Node == "" {
+				node = ""
+			}
+			for state, n := range map[writ.CallState]int{writ.CallPlanned: q.Planned, writ.CallQueued: q.Queued, writ.CallRunning: q.Running} {
+				ch <- prometheus.MustNewConstMetric(queuedDesc, prometheus.GaugeValue, float64(n), d.Name, node, string(state))
+			}
+			for state, age := range map[writ.CallState]time.Duration{writ.CallPlanned: q.OldestPlanned, writ.CallQueued: q.OldestQueued} {
+				ch <- prometheus.MustNewConstMetric(oldestDesc, prometheus.GaugeValue, age.Seconds(), d.Name, node, string(state))
+			}
+		}
+	}
+}
