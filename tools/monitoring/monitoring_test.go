@@ -48,6 +48,20 @@ func check(t *testing.T, what, expression string, known []string) {
 	}
 }
 
+// checkRemedy fails the test unless the description of an alert says where to look next: by a command, a flag or a log. Commands of writ are those of the
+// reference.
+func checkRemedy(t *testing.T, alert, description string, reference []byte) {
+	t.Helper()
+	if !regexp.MustCompile("`[a-z]|systemctl |journalctl |--[a-z]|[Ll]og of").MatchString(description) {
+		t.Errorf("%s does not say where to look: %s", alert, description)
+	}
+	for _, command := range regexp.MustCompile("`(writ(?: [a-z]+)+)").FindAllStringSubmatch(description, -1) {
+		if !regexp.MustCompile("(?m)^#+ " + command[1] + "$").Match(reference) {
+			t.Errorf("%s names the command %q, which there is not", alert, command[1])
+		}
+	}
+}
+
 func TestAlertsAreAboutMetricsThatThereAre(t *testing.T) {
 	text, err := os.ReadFile(folder + "writ-alerts.yaml")
 	if err != nil {
@@ -65,6 +79,10 @@ func TestAlertsAreAboutMetricsThatThereAre(t *testing.T) {
 	if err := yaml.Unmarshal(text, &file); err != nil {
 		t.Fatal(err)
 	}
+	reference, err := os.ReadFile("../../docs/cli.md")
+	if err != nil {
+		t.Fatal(err)
+	}
 	known, rules := metrics(t), 0
 	for _, group := range file.Groups {
 		for _, r := range group.Rules {
@@ -73,6 +91,7 @@ func TestAlertsAreAboutMetricsThatThereAre(t *testing.T) {
 			if r.For == "" || r.Labels["severity"] == "" || r.Annotations["summary"] == "" || r.Annotations["description"] == "" {
 				t.Errorf("%s lacks what a person needs: %+v", r.Alert, r)
 			}
+			checkRemedy(t, r.Alert, r.Annotations["description"], reference)
 		}
 	}
 	if rules < 10 {

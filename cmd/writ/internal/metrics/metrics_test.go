@@ -7,6 +7,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -16,6 +17,7 @@ import (
 	"writ"
 	"writ/coord/api"
 	"writ/internal/testenv"
+	"writ/supervisor"
 )
 
 // The page of the manual is what alerts are written by.
@@ -103,6 +105,18 @@ func TestReadinessSaysWhatIsMissing(t *testing.T) {
 	}
 	if answer := get(&Page{Version: "v1"}, "/healthz", nil); answer.Code != http.StatusOK || answer.Body.String() != `{"alive":true,"version":"v1"}`+"\n" {
 		t.Errorf("/healthz: %d %s", answer.Code, answer.Body)
+	}
+}
+
+// A monitor tells a supervisor that stands by from one that is away.
+func TestASupervisorThatStandsBySaysSo(t *testing.T) {
+	s := &Supervisor{Datacenter: "dc1", Now: func() *supervisor.Supervisor { return nil }}
+	answer := get(&Page{Of: []prometheus.Collector{s}}, "/metrics", nil)
+	if text := answer.Body.String(); !strings.Contains(text, "\nwrit_supervisor_serving{datacenter=\"dc1\"} 0\n") || strings.Contains(text, "writ_supervisor_epoch") {
+		t.Errorf("%d %s", answer.Code, text)
+	}
+	if checks := s.Checks(); len(checks) != 1 || checks[0].OK || checks[0].Detail == "" {
+		t.Errorf("its checks are %+v", checks)
 	}
 }
 
