@@ -221,6 +221,29 @@ func (v *vm) await(text string) {
 	}
 }
 
+// awaitApproval waits until the machine shows how to approve it, and returns its name and its fingerprint from the command, as a shell would read it.
+func (v *vm) awaitApproval() (name, fingerprint string) {
+	v.t.Helper()
+	v.await("  writ node approve ")
+	v.await("goes on by itself")
+	_, command, _ := strings.Cut(v.said(), "  writ node approve ")
+	var words []string
+	for line := range strings.Lines(command) {
+		if len(words) > 0 { // each has the time since the start
+			_, line, _ = strings.Cut(line, "  ")
+		}
+		line = strings.TrimSpace(line)
+		words = append(words, strings.Fields(strings.TrimSuffix(line, `\`))...)
+		if !strings.HasSuffix(line, `\`) {
+			break
+		}
+	}
+	if len(words) != 2 || !strings.HasPrefix(words[1], "SHA256:") {
+		v.t.Fatalf("the command of the page has %q", words)
+	}
+	return words[0], words[1]
+}
+
 // do has QEMU do something to the machine. The arguments are JSON.
 func (v *vm) do(command, arguments string) {
 	v.t.Helper()
@@ -338,14 +361,14 @@ run.output({said: "pong"})
 	cluster := strings.Split(token, ".")[3]
 	boots := serveBoot(t, "--listen", bootHost+":8080", "--image", image)
 	waits := startVM(t, tap, "-kernel", image, "-append", bootWords+"writ.boot=http://"+bootHost+":8080"+stages.Path+"52-54-00-77-00-50 writ.name=by-hand writ.cluster="+cluster+" writ.supervisor="+supervisor+" writ.redis="+redis)
-	waits.await("writ node approve by-hand SHA256:")
-	waits.await("goes on by itself")
-	_, command, _ := strings.Cut(waits.said(), "  writ node approve ")
-	name, fingerprint, _ := strings.Cut(strings.SplitN(command, "\n", 2)[0], " ")
+	name, fingerprint := waits.awaitApproval()
+	if name != "by-hand" {
+		t.Errorf("the console names %s", name)
+	}
 	if m := boots.awaitStep(stages.StageWaits); m.Node != name || m.Address != bootNode {
 		t.Errorf("the boot server has %+v", m)
 	}
-	s.Writ("node", "approve", name, strings.TrimSpace(fingerprint))
+	s.Writ("node", "approve", name, fingerprint)
 	waits.await("has approved this node")
 	waits.await("msg=serving")
 	waits.await("This machine serves as a node.")
@@ -355,7 +378,7 @@ run.output({said: "pong"})
 	t.Logf("by-hand: serving after %.1f s\n%s", time.Since(waits.began).Seconds(), waits.said())
 	waits.pressPower()
 	boots.awaitStep(stages.StageOff)
-	if said := boots.stop(); strings.Contains(said, strings.TrimSpace(fingerprint)) {
+	if said := boots.stop(); strings.Contains(said, fingerprint) {
 		t.Errorf("the boot server was told the fingerprint:\n%s", said)
 	}
 	s.Writ("node", "remove", "--yes", "by-hand", "--reason", "it forgets who it is")

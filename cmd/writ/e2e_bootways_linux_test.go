@@ -58,14 +58,12 @@ func TestAMachineWithoutATokenStartsInEachWay(t *testing.T) {
 	} {
 		v := way.start()
 		v.await("This machine waits to be approved as a node.")
-		v.await("goes on by itself")
+		name, fingerprint := v.awaitApproval()
 		waits := time.Since(v.began)
-		_, command, _ := strings.Cut(v.said(), "  writ node approve ")
-		name, fingerprint, _ := strings.Cut(strings.SplitN(command, "\n", 2)[0], " ")
 		if said := s.Writ("node", "list"); !strings.Contains(said, "pending") {
 			t.Errorf("%s: the nodes are\n%s", way.name, said)
 		}
-		s.Writ("node", "approve", name, strings.TrimSpace(fingerprint))
+		s.Writ("node", "approve", name, fingerprint)
 		approved := time.Now()
 		v.await("msg=serving")
 		serves := time.Since(approved)

@@ -20,7 +20,7 @@ import (
 type card struct {
 	link   netlink.Link // that of its VLAN if it is in one
 	chosen bool         // the settings of one card are its own
-	waits  [families]string
+	waits  [families]wait
 	has    [families][]netip.Prefix
 	next   string // what to do if the card cannot be used, "" if it can
 	mtu    int    // that DHCP named last
@@ -44,8 +44,8 @@ func (c *card) String() string {
 	}
 	var waits []string
 	for _, one := range c.waits {
-		if one != "" {
-			waits = append(waits, one)
+		if one.text != "" {
+			waits = append(waits, one.text)
 		}
 	}
 	if len(waits) == 0 {
@@ -65,11 +65,33 @@ func addressList(all []netip.Prefix) string {
 	return strings.Join(texts, ", ")
 }
 
-// waits notes what a card waits for in a family. People are shown that while it has no address.
-func (n *network) waits(c *card, family int, format string, args ...any) {
+// waiting is what the card waits for. The caller holds the lock of the network.
+func (c *card) waiting() (all []wait) {
+	name := fmt.Sprintf("%s (%s)", c.name(), c.link.Attrs().HardwareAddr)
+	for _, one := range c.waits {
+		if one.text == "" || c.waits[v4].text == noCarrier && len(all) > 0 {
+			continue
+		}
+		one.text = name + " " + one.text
+		all, name = append(all, one), c.name()
+	}
+	if len(all) == 0 {
+		all = []wait{{text: name + " was found", limit: otherCards}}
+	}
+	return all
+}
+
+// What ends that a card has no address, if no time does.
+var (
+	cableLimit = waitLimit{then: "it goes on with a cable"}
+	otherCards = waitLimit{then: "the first address of any card counts"}
+)
+
+// waits notes what a card waits for in a family, from now on. People are shown that while it has no address.
+func (n *network) waits(c *card, family int, l waitLimit, format string, args ...any) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	c.waits[family] = fmt.Sprintf(format, args...)
+	c.waits[family] = wait{fmt.Sprintf(format, args...), l, time.Now()}
 }
 
 // advise notes what a person can do so that a card can be used.
@@ -110,7 +132,7 @@ func (m *machine) unmatched() string {
 func (m *machine) serveCard(ctx context.Context, c *card) {
 	if c.chosen && m.config.VLAN != 0 {
 		if err := m.enterVLAN(c); err != nil {
-			m.network.waits(c, v4, "cannot be used: %v", err)
+			m.network.waits(c, v4, otherCards, "cannot be used: %v", err)
 			m.network.advise(c, hintOf(err))
 			m.fail("network", err)
 			return
@@ -122,7 +144,7 @@ func (m *machine) serveCard(ctx context.Context, c *card) {
 		m.fail("network", err)
 	}
 	if err := netlink.LinkSetUp(c.link); err != nil {
-		m.network.waits(c, v4, "cannot be turned on: %v", err)
+		m.network.waits(c, v4, otherCards, "cannot be turned on: %v", err)
 		if ipv6 != nil {
 			ipv6.close()
 		}
@@ -202,24 +224,23 @@ func (c *card) addGateway(gateway netip.Addr) error {
 // serveIPv4 gets an address for a card by DHCP, again and again. Why it got none is said until that is another reason: a text that changes with each
 // attempt would look like another failure.
 func (m *machine) serveIPv4(ctx context.Context, c *card) {
-	for failed := false; ctx.Err() == nil; {
+	const asks = "asks for an address by DHCP"
+	for text := asks; ctx.Err() == nil; {
 		carrier, there := c.carrier()
 		if !there {
 			m.lose(c)
 			return
 		}
 		if !carrier {
-			m.network.waits(c, v4, noCarrier)
-			failed = false
+			m.network.waits(c, v4, cableLimit, noCarrier)
+			text = asks
 			_ = sleep.For(ctx, 50*time.Millisecond)
 			continue
 		}
-		if !failed {
-			m.network.waits(c, v4, "asks for an address by DHCP for up to %s", askFor)
-		}
+		m.network.waits(c, v4, askLimit, "%s", text)
 		if err := m.leases(ctx, c); err != nil {
-			m.network.waits(c, v4, "got no address by DHCP: %v", err)
-			failed = true
+			text = fmt.Sprintf("got no address by DHCP: %v", err)
+			m.network.waits(c, v4, askLimit, "%s", text)
 			_ = sleep.For(ctx, time.Second)
 		}
 	}

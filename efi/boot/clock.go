@@ -14,7 +14,8 @@ import (
 
 // How a clock is corrected.
 const (
-	askWithin = 3 * time.Second
+	askWithin = 3 * time.Second // to find the server, and as long for its answer
+	askMostOf = 2 * askWithin
 	fineWith  = time.Millisecond       // less is not corrected
 	slewBelow = 500 * time.Millisecond // less is corrected bit by bit, so that no moment is there twice
 	// stepMost bounds what servers can do to a clock that was right: NTP is not signed, and signed texts have an end.

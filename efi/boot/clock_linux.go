@@ -55,16 +55,21 @@ func (m *machine) setClock(ctx context.Context) error {
 
 // correctClock corrects the clock at the start, and from then on.
 func (m *machine) correctClock(ctx context.Context, c *clock) error {
-	m.show(progress.StageClock, "asks for the time: "+strings.Join(c.servers, " "))
+	asks := "asks for the time: " + strings.Join(c.servers, " ")
+	m.show(progress.StageClock, asks)
+	within := c.limit()
+	m.status.waits(progress.StageClock, asks, within)
 	var failed error
+	began := time.Now()
 	for pause := askAgain; ; {
 		did, err := c.correct(true)
 		if failed = err; err == nil {
 			m.stage("clock", "%s", did)
 			break
 		}
-		possible := checkClock(time.Now()) == nil
-		if m.failAgain(progress.StageClock, noTime(err, possible), waitsForTime(possible)) {
+		possible := checkClock(c.now()) == nil
+		held := m.failAgain(progress.StageClock, noTime(err, possible), waitsForTime(possible))
+		if held || possible && time.Since(began) >= within.most { // servers that fail in turns are not held
 			if possible { // the clock of the hardware is good enough; keepClock goes on asking
 				break
 			}
@@ -75,7 +80,15 @@ func (m *machine) correctClock(ctx context.Context, c *clock) error {
 		}
 	}
 	m.work.Go(func() { m.keepClock(ctx, c, failed) })
-	return checkClock(time.Now())
+	return checkClock(c.now())
+}
+
+// limit is how long a start waits for the time: each server is asked twice. A clock that cannot be right has to be corrected.
+func (c *clock) limit() waitLimit {
+	if checkClock(c.now()) != nil {
+		return waitLimit{then: "without the time no certificate can be verified"}
+	}
+	return waitLimit{2*time.Duration(len(c.servers))*askMostOf + askAgain, "the start goes on with the clock of the hardware"}
 }
 
 // waitsForTime says how a start goes on without an answer of a time server.

@@ -50,7 +50,7 @@ func TestThePageSaysWhyTheClockIsNotCorrected(t *testing.T) {
 		offset.Store(new(2 * time.Hour))
 		p.wait(15 * time.Second)
 		p.want(1, "clock    error: ntp.example.org says that the clock is wrong by 2h0m0s, which is not believed while the machine runs\n", "clock    hint: ",
-			"    clock        not corrected: ntp.example.org says that the clock is wrong by 2h0m0s, which is not believed while the machine runs: compare the clock")
+			"    clock        not corrected: ntp.example.org says that the clock is wrong by\n                 2h0m0s, which is not believed while the machine runs: compare\n                 the clock with another one;")
 		offset.Store(new(time.Second))
 		p.wait(40 * time.Second)
 		p.want(1, "clock    set by 1s with ntp.example.org\n", "This machine serves as a node.\n")

@@ -61,7 +61,9 @@ func (c *consoles) send(text string) {
 func (c *consoles) page(lines ...string) {
 	text := "\r\n"
 	for _, line := range lines {
-		text += strings.TrimRight("  "+clean(line), " ") + "\r\n"
+		for _, part := range fold(clean(line), columns-pageIndent) {
+			text += strings.TrimRight(strings.Repeat(" ", pageIndent)+part, " ") + "\r\n"
+		}
 	}
 	c.send(text + "\r\n")
 }
@@ -139,14 +141,14 @@ func (c *consoles) close(within time.Duration) {
 	}
 }
 
-// clean takes out what could command a terminal.
+// clean takes out what could command a terminal. The kernel's letters for a screen have no ellipsis.
 func clean(text string) string {
 	return strings.Map(func(r rune) rune {
 		if r < ' ' && r != '\t' || r >= 0x7f && r <= 0x9f {
 			return ' '
 		}
 		return r
-	}, text)
+	}, strings.ReplaceAll(text, "…", "..."))
 }
 
 // lineWriter calls a function with each line that is written. Long lines are cut into several.

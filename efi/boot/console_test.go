@@ -23,12 +23,12 @@ func TestAConsoleThatIsStuckDelaysNothing(t *testing.T) {
 	c.add(&screen)
 	c.stage("network", "eth0 %s", "10.0.0.5/24")
 	c.fail("clock", errors.Join(writ.Errorf(writ.CodeClockSkew, "it is 1970").WithHint("set it"), errors.New("no battery")))
-	c.line("a \x1b[31mrunner\x07 says")
+	c.line("a \x1b[31mrunner\x07 says…")
 	go func() { time.Sleep(10 * time.Millisecond); close(line) }() // else close would wait for as long as it may
 	c.close(time.Minute)
 	want := "writ [   1.50] network  eth0 10.0.0.5/24\r\nwrit [   1.50] clock    error: it is 1970\r\n" +
 		"writ [   1.50] clock    hint: set it\r\n" +
-		"writ [   1.50] clock    error: no battery\r\na  [31mrunner  says\r\n"
+		"writ [   1.50] clock    error: no battery\r\na  [31mrunner  says...\r\n"
 	if screen.String() != want {
 		t.Errorf("the screen shows\n%q, want\n%q", screen.String(), want)
 	}

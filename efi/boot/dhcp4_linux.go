@@ -23,9 +23,15 @@ const (
 	leaseAtMost = 24 * time.Hour    // of leases without an end
 )
 
+// asking are the options that make a question last for askFor.
+var asking = []nclient4.ClientOpt{nclient4.WithTimeout(answerIn), nclient4.WithRetry(askTimes)}
+
+// askLimit is that of a card that has no address yet.
+var askLimit = waitLimit{askFor, "it asks again"}
+
 // leases gets a lease and renews it until it is lost.
 func (m *machine) leases(ctx context.Context, c *card) error {
-	client, err := nclient4.New(c.name(), nclient4.WithTimeout(answerIn), nclient4.WithRetry(askTimes))
+	client, err := nclient4.New(c.name(), asking...)
 	if err != nil {
 		return err
 	}

@@ -27,19 +27,19 @@ const (
 
 // useDHCPv6 asks DHCPv6 servers for what a router says, until ctx ends.
 func (s *ipv6Watch) useDHCPv6(ctx context.Context, use dhcpv6Use) {
-	do, wait, failing := s.leaseIPv6, time.Second, "got no address by DHCPv6: %v"
+	do, wait, failing, l := s.leaseIPv6, time.Second, "got no address by DHCPv6: %v", askLimit
 	switch use {
 	case forAddresses: // until it has failed once: then why is said, as with DHCP
-		s.network.waits(s.card, v6, "asks for an address by DHCPv6 for up to %s", askFor)
+		s.network.waits(s.card, v6, l, "asks for an address by DHCPv6")
 	case forNameservers:
-		do, wait, failing = s.inform, lookLater, "got no nameservers by DHCPv6, which its router names: %v"
+		do, wait, failing, l = s.inform, lookLater, "got no nameservers by DHCPv6, which its router names: %v", otherCards
 	}
 	for told := false; ctx.Err() == nil; _ = sleep.For(ctx, wait) {
 		err := do(ctx)
 		if ctx.Err() != nil {
 			return
 		}
-		s.network.waits(s.card, v6, failing, err)
+		s.network.waits(s.card, v6, l, failing, err)
 		if use == forNameservers && !told {
 			s.stage("network", s.card.name()+" "+failing, err)
 			told = true

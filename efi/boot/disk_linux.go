@@ -18,6 +18,12 @@ import (
 // usuallyThere is how long disks take to appear; those behind USB are slow.
 const usuallyThere = 5 * time.Second
 
+// What ends a wait for the disk.
+var (
+	diskLimit  = waitLimit{then: "it looks for the disk every " + lookEvery.String() + ": in memory this machine would be another node"}
+	mountLimit = waitLimit{then: "the kernel reads the file system"}
+)
+
 // mountData mounts the disk with the node's data, if the configuration names one. It waits for a disk that comes late: in memory instead, the
 // machine would be another node.
 func (m *machine) mountData(ctx context.Context) error {
@@ -32,8 +38,9 @@ func (m *machine) mountData(ctx context.Context) error {
 		if err == nil {
 			return m.useDisk(ctx, disk)
 		}
+		m.status.waits(progress.StageData, err.Error(), diskLimit)
 		if time.Since(began) > usuallyThere {
-			m.failAgain(progress.StageData, withLacking(err, lackingNow(diskDevices)), "it looks for the disk every second")
+			m.failAgain(progress.StageData, withLacking(err, lackingNow(diskDevices)), "it looks for the disk every "+lookEvery.String())
 		}
 		select {
 		case <-look.C:
@@ -76,6 +83,7 @@ func (m *machine) useDisk(ctx context.Context, d dataDisk) error {
 		d.kind, how = "btrfs", "made with the label"
 	}
 	at := filepath.Dir(DataAt)
+	m.status.waits(progress.StageData, "mounts "+d.device, mountLimit)
 	if err := d.mount(at, func() error { return otherNode(m.status.name(), m.config.Name) }); err != nil {
 		return err
 	}

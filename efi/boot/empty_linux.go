@@ -9,6 +9,7 @@ import (
 	"path"
 	"path/filepath"
 	"strings"
+	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -19,6 +20,9 @@ import (
 
 // mkfsAt is the program of the image that makes file systems.
 const mkfsAt = "/usr/sbin/mkfs.btrfs"
+
+// mkfsLimit is how long it may take. It writes some MiB, and discards nothing.
+var mkfsLimit = waitLimit{5 * time.Minute, "the machine is held"}
 
 // findEmpty finds the disk with a serial number, and refuses it unless it is empty. block is /sys/block.
 func findEmpty(block fs.FS, dev, serial string) (dataDisk, error) {
@@ -57,13 +61,18 @@ func (m *machine) makeFileSystem(ctx context.Context, d dataDisk) error {
 			WithHint("build the image with Debian's package btrfs-progs and its libraries among --packages")
 	}
 	m.show(progress.StageData, "makes a file system on "+d.device+", the empty disk with the serial number "+m.config.Disk)
+	making, cancel := m.status.within(ctx, progress.StageData, "makes a file system on "+d.device, mkfsLimit)
+	defer cancel()
 	var said []string
-	status, err := m.runChild(ctx, path.Base(mkfsAt), append([]string{mkfsAt}, d.mkfs()...), func(line string) { said = append(said, line) }, func(int) {})
+	status, err := m.runChild(making, path.Base(mkfsAt), append([]string{mkfsAt}, d.mkfs()...), func(line string) { said = append(said, line) }, func(int) {})
 	switch {
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
 	case err != nil:
 		return err
+	case making.Err() != nil:
+		return writ.Errorf(writ.CodeUsage, "%s has not made a file system on %s within %s", mkfsAt, d.device, mkfsLimit.most).
+			WithHint("see whether the disk works. Start the machine again to try again, or name another disk")
 	case !status.Exited() || status.ExitStatus() != 0:
 		return writ.Errorf(writ.CodeUsage, "%s cannot make a file system on %s: %s: %s", mkfsAt, d.device, describe(status), strings.Join(said, "; ")).
 			WithHint("start the machine again to try again, or name another disk")

@@ -428,6 +428,15 @@ func TestTheFirstProcessPreparesAMachine(t *testing.T) {
 		}
 		at += found
 	}
+	at = 0
+	for _, stage := range boot.StagesOf(guestWords+" writ.boot=http://10.0.2.2/", make([]boot.Service, 2)) {
+		found := strings.Index(reports[at:], `{"stage":"`+stage+`"`)
+		if found < 0 {
+			t.Errorf("the stage %s does not come when its page says that it does", stage)
+			continue
+		}
+		at += found
+	}
 	if last.MAC != "52:54:00:12:34:56" || last.Step != progress.StageOff || last.Failed {
 		t.Errorf("the boot server has %+v", last)
 	}

@@ -2,6 +2,7 @@ package boot
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"regexp"
 	"slices"
@@ -9,6 +10,7 @@ import (
 	"time"
 
 	"writ/efi/progress"
+	"writ/internal/sleep"
 )
 
 // heldPause is how long the runner is left alone when it failed twice in a row in the same way. A rack of machines with a token that is spent asks
@@ -28,6 +30,8 @@ func pauseOfRunner(before, lived time.Duration, held bool) time.Duration {
 type hold struct {
 	stage, reason, next string
 	goesOn              string        // how it is tried again
+	pause               *wait         // until it is tried again, nil if that is not known
+	person              bool          // nothing but a person can mend it
 	since               time.Duration // from the start of the kernel to the first failure of the stage that nothing good came after
 	times               int
 }
@@ -48,7 +52,7 @@ func (h *hold) failed(r progress.Report, goesOn string, at time.Duration) {
 	case !alike(h.reason, r.Text):
 		*h = hold{stage: r.Stage, since: h.since} // the stage did not work in between
 	}
-	h.reason, h.next, h.goesOn, h.times = r.Text, r.Next, goesOn, h.times+1
+	h.reason, h.next, h.goesOn, h.pause, h.person, h.times = r.Text, r.Next, goesOn, nil, r.Held, h.times+1
 	if r.Held { // nothing else can come of it
 		h.times = max(h.times, 2)
 	}
@@ -68,13 +72,27 @@ func (h *hold) fields(now time.Duration, first string) (all []field) {
 	if h.times > 0 {
 		all = append(all, field{"since", fmt.Sprintf("%.0f s after its start, for %.0f s", h.since.Seconds(), (now - h.since).Seconds())})
 	}
-	return append(all, field{"next", cmp.Or(first, h.next)}, field{"goes on", h.goesOn})
+	goesOn := h.goesOn
+	if h.pause != nil {
+		goesOn = h.pause.String()
+	}
+	return append(all, field{"next", cmp.Or(first, h.next)}, field{"goes on", goesOn})
 }
 
 // field is a line of a page. It is not shown if it has no value.
 type field struct{ name, value string }
 
-func (f field) String() string { return fmt.Sprintf("  %-11s  %s", f.name, f.value) }
+// fieldHead is how many columns are before its value.
+const fieldHead = 15
+
+func (f field) lines() (lines []string) {
+	head := fmt.Sprintf("  %-11s  ", f.name)
+	for _, line := range fold(f.value, columns-pageIndent-fieldHead) {
+		lines = append(lines, head+line)
+		head = strings.Repeat(" ", fieldHead)
+	}
+	return lines
+}
 
 // failure is an error as it is reported.
 func failure(stage string, err error) progress.Report {
@@ -86,7 +104,13 @@ func (s *status) failed(r progress.Report, goesOn string) (held, news bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	was := s.hold.held()
-	s.hold.failed(r, goesOn, s.since())
+	s.hold.failed(r.Clean(), goesOn, s.since())
+	if !s.started.Load() {
+		s.stages.note(r, s.since())
+		if r.Held {
+			s.stages.stop(r.Stage)
+		}
+	}
 	held = s.hold.held()
 	news = s.hold.times == 1 || held && !was
 	if held && news && !s.started.Load() {
@@ -95,11 +119,12 @@ func (s *status) failed(r progress.Report, goesOn string) (held, news bool) {
 	return held, news
 }
 
-// goesOn says how a failure is tried again.
-func (s *status) goesOn(how string) {
+// pauses waits until what failed is tried again, and has the page say for how long.
+func (s *status) pauses(ctx context.Context, l waitLimit) error {
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.hold.goesOn = how
+	s.hold.pause = &wait{limit: l, since: time.Now()}
+	s.mu.Unlock()
+	return sleep.For(ctx, l.most)
 }
 
 // beside is what does not work though the start goes on, one report for each stage.

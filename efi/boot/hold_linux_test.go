@@ -1,6 +1,7 @@
 package boot
 
 import (
+	"context"
 	"strings"
 	"testing"
 	"time"
@@ -38,7 +39,7 @@ func TestAStageThatFailsTwiceIsHeldOnThePageUntilItWorks(t *testing.T) {
 			}
 		}
 		p.want(0, "data     held: it failed twice in the same way; it looks every second\n",
-			"This machine is held at data: it failed twice in the same way. It is no node yet.\n", "data         0 s ago  error: no disk has the label writ-data\n",
+			"This machine is held at data: it failed twice in the same way.\n", "held data        0.0    6.0  see below\n",
 			"    trouble      no disk has the label writ-data\n    since        5 s after its start, for 1 s\n    next         attach the disk\n    goes on      it looks every second\n")
 		if len(*told) != 3 || (*told)[1].Held || !(*told)[2].Held || (*told)[2].Next != "attach the disk" {
 			t.Errorf("the boot server is told %+v", *told)
@@ -60,7 +61,7 @@ func TestAStageThatOnlyAPersonCanMendIsHeldAtOnce(t *testing.T) {
 		m, told := heldMachine(p)
 		m.stage("start", "writ v1.0.0")
 		m.stop(progress.StageConfig, writ.Errorf(writ.CodeUsage, "the token is missing").WithHint("make one"))
-		p.want(0, "config   error: the token is missing\n", "This machine is held at config", "    next         make one\n    goes on      not by itself: turn the machine off")
+		p.want(0, "config   error: the token is missing\n", "This machine is held at config: it needs a person.\n", "    next         make one\n    goes on      not by itself: turn the machine off")
 		if len(*told) != 2 || !(*told)[1].Held || (*told)[1].Next != "make one" {
 			t.Errorf("the boot server is told %+v", *told)
 		}
@@ -82,6 +83,8 @@ func TestARunnerThatEndsTwiceWithOneErrorIsHeld(t *testing.T) {
 			}
 			return progress.Report{}, false
 		}
+		now, stop := context.WithCancel(p.t.Context())
+		stop() // the test does not wait
 		for i, held := range []bool{false, true, true} {
 			p.begin()
 			m.runnerSays("error: the token is spent")
@@ -89,7 +92,7 @@ func TestARunnerThatEndsTwiceWithOneErrorIsHeld(t *testing.T) {
 			if m.reportEnd("exit code 3") != held {
 				t.Errorf("after end %d held is %v", i+1, !held)
 			}
-			m.status.goesOn("the runner starts again in 5m0s")
+			_ = m.status.pauses(now, waitLimit{heldPause, "the runner starts again"})
 			last := (*told)[len(*told)-1]
 			if last.Text != "ended with exit code 3: the token is spent" || last.Next != "make another one" || last.Held != held {
 				t.Errorf("after end %d the boot server is told %+v", i+1, last)
@@ -97,8 +100,8 @@ func TestARunnerThatEndsTwiceWithOneErrorIsHeld(t *testing.T) {
 		}
 		p.wait(2 * time.Second)
 		p.want(1, "runner   held: it ended twice in the same way\n", "This machine is held: it failed twice in the same way.\n",
-			"    trouble      ended with exit code 3: the token is spent\n    since        0 s after its start, for 1 s\n    next         make another one\n    goes on      the runner starts again in 5m0s\n",
-			"turn it off with its power button")
+			"    trouble      ended with exit code 3: the token is spent\n    since        0 s after its start, for 1 s\n    next         make another one\n    goes on      1 s of 300 s, then the runner starts again\n",
+			"turn it off with\n  its power button")
 		p.wait(time.Minute)
 		p.want(1, "This machine is held", "for 61 s\n")
 	})

@@ -74,7 +74,7 @@ func (m *machine) watchIPv6(c *card, asks bool) (*ipv6Watch, error) {
 			s.close()
 			return nil, fmt.Errorf("hear the routers of %s: %w", c.name(), err)
 		}
-		m.network.waits(c, v6, "hears no router by IPv6")
+		m.network.waits(c, v6, otherCards, "hears no router by IPv6")
 	}
 	return s, nil
 }
@@ -154,7 +154,7 @@ func (s *ipv6Watch) hear(ctx context.Context, a advertisement) {
 		s.resolveAdvertised()
 	}
 	if len(s.told) == 0 && !a.givesAddresses() && !a.ManagedConfiguration {
-		s.network.waits(s.card, v6, "hears the router %s, which gives no addresses", a.from)
+		s.network.waits(s.card, v6, otherCards, "hears the router %s, which gives no addresses", a.from)
 	}
 	if use := a.use(); use > s.dhcp {
 		if s.end != nil {
@@ -195,7 +195,7 @@ func (s *ipv6Watch) look(ctx context.Context, change netlink.AddrUpdate) {
 			continue
 		case one.Flags&unix.IFA_F_TENTATIVE != 0:
 			if tests = true; len(s.told) == 0 {
-				s.network.waits(s.card, v6, "tests that no other machine has %s", address)
+				s.network.waits(s.card, v6, waitLimit{then: "the kernel asks the network"}, "tests that no other machine has %s", address)
 			}
 			continue
 		}
@@ -210,7 +210,7 @@ func (s *ipv6Watch) look(ctx context.Context, change netlink.AddrUpdate) {
 		}
 	}
 	if len(has) == 0 && !tests && s.lost.IsValid() {
-		s.network.waits(s.card, v6, "does not use %s: another machine in its network has this address", s.lost)
+		s.network.waits(s.card, v6, otherCards, "does not use %s: another machine in its network has this address", s.lost)
 	}
 	s.told = has
 	s.network.has(s.card, v6, has...)

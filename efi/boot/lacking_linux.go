@@ -45,7 +45,7 @@ func (n *network) count() (cards, bare int, next string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	for _, c := range n.cards {
-		if c.waits[v4] == noCarrier {
+		if c.waits[v4].text == noCarrier {
 			bare++
 		}
 		next = max(next, c.next)

@@ -19,11 +19,11 @@ import (
 	"writ/efi/progress"
 )
 
-// How long a runner or a service may take to end, and how long the consoles may take to show the last lines.
-const (
-	endWithin  = 30 * time.Second
-	showWithin = 2 * time.Second
-)
+// endLimit is how long a program may take to end.
+var endLimit = waitLimit{30 * time.Second, "it is ended by force"}
+
+// showWithin is how long the consoles may take to show the last lines.
+const showWithin = 2 * time.Second
 
 // machine is one that runs.
 type machine struct {
@@ -50,7 +50,7 @@ func (m *Machine) Main() {
 	reports := newReports(m.Redact)
 	run := &machine{Machine: m, consoles: consoles{since: uptime}, reports: reports, logs: newLogs(m.Redact), failing: make(chan struct{}, 1)}
 	run.kept = run.logs.stage
-	run.status = &status{consoles: &run.consoles, version: withImage(m.Version), admission: m.Admission, addresses: run.network.String}
+	run.status = &status{consoles: &run.consoles, version: withImage(m.Version), admission: m.Admission, addresses: run.network.String, cards: run.network.waiting}
 	run.told = func(r progress.Report) {
 		r.Text = m.Redact(r.Text)
 		run.status.note(r)
@@ -102,6 +102,7 @@ func (m *machine) run(moved error) (how int) {
 	if err := m.readConfig(); err != nil {
 		m.fail("config", err)
 	}
+	m.plan()
 	go m.logs.readKernel()
 	m.openModules()
 	m.readLastEnd()
@@ -114,14 +115,15 @@ func (m *machine) run(moved error) (how int) {
 	if !m.lastEnd.held() {
 		defer time.AfterFunc(lateAfter, m.startsOver).Stop()
 	}
+	defer context.AfterFunc(ctx, m.status.off)()
 	m.watchPowerButton(ctx, off)
 	running, endServices := context.WithCancel(context.WithoutCancel(ctx))
 	stopReports := m.boot(ctx, running)
 	<-ctx.Done()
 	end, _ := errors.AsType[ending](context.Cause(ctx))
 	how = end.reboot
-	m.status.off()
 	m.watchdog.off(offWithin)
+	defer m.atLast(func() { _ = m.watchdog.disarm(); _ = unix.Reboot(how) })()
 	m.startsOver()
 	m.stage("off", "%v", context.Cause(ctx))
 	stopReports()
@@ -335,9 +337,23 @@ func (m *machine) openModules() {
 	var err error
 	if m.loader, err = newLoader(); err != nil {
 		m.loader = nil
-		m.fail("modules", err)
+		m.fail(stageModules, err)
+		return
+	}
+	m.loader.load = func(one *modules.Module) error {
+		m.status.waits(stageModules, "loads "+one.Name, modulesLimit)
+		return load(one)
 	}
 }
+
+// plan says on the page which stages the start has.
+func (m *machine) plan() {
+	services, _ := readServices(ServicesAt) // whose error is told when they are started
+	m.status.plan(m.config.stages(services))
+}
+
+// modulesLimit is that of the kernel: it comes back from a module when the driver has looked at its devices.
+var modulesLimit = waitLimit{then: "a driver looks at its devices"}
 
 // loadModules loads what is there for all machines, and what devices ask for.
 func (m *machine) loadModules() {
@@ -346,14 +362,14 @@ func (m *machine) loadModules() {
 	}
 	list, err := os.ReadFile(LoadAt)
 	if err != nil {
-		m.fail("modules", err)
+		m.fail(stageModules, err)
 	}
 	named, err := m.loader.named(strings.Fields(string(list)))
 	asked, more := m.loader.all()
 	if err := errors.Join(err, more); err != nil {
-		m.fail("modules", err)
+		m.fail(stageModules, err)
 	}
-	m.stage("modules", "%d loaded", named+asked)
+	m.stage(stageModules, "%d loaded", named+asked)
 }
 
 func newLoader() (*loader, error) {

@@ -3,6 +3,7 @@ package boot
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"os"
 	"regexp"
@@ -11,6 +12,31 @@ import (
 	"testing"
 	"time"
 )
+
+// The table of waits has the limits of the code.
+func TestTheManualHasTheLimits(t *testing.T) {
+	text, err := os.ReadFile("../../docs/manual/boot.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	oneServer := (&clock{servers: []string{"10.77.0.1"}, now: func() time.Time { return clockFrom }}).limit()
+	for _, tt := range []struct {
+		stage string
+		limit waitLimit
+	}{
+		{stageModules, modulesLimit}, {"data", mkfsLimit}, {"network", askLimit}, {"network", otherCards}, {"service", readyLimit}, {"runner", joinLimit},
+		{"clock", (&clock{now: func() time.Time { return time.Time{} }}).limit()}, {"joined", approvalLimit}, {"off", endLimit}, {"off", offLimit},
+		{"clock", oneServer}, {"runner", waitLimit{heldPause, runnerAgain}},
+	} {
+		want := "none: " + tt.limit.then
+		if tt.limit.most > 0 {
+			want = fmt.Sprintf("%.0f s.*, then %s", tt.limit.most.Seconds(), regexp.QuoteMeta(tt.limit.then))
+		}
+		if !regexp.MustCompile("(?m)^\\| `" + tt.stage + "` \\| .* \\| .*" + want).Match(text) {
+			t.Errorf("the manual does not say of %s: %s", tt.stage, want)
+		}
+	}
+}
 
 // What the first process says of a fault is in the manual, in its words.
 func TestTheManualHasTheWordsOfEachFault(t *testing.T) {

@@ -123,7 +123,7 @@ func (m *machine) keepLooking(ctx context.Context) {
 func (m *machine) findCards(ctx context.Context) {
 	if m.loader != nil {
 		if _, err := m.loader.all(); err != nil {
-			m.fail("modules", err)
+			m.fail(stageModules, err)
 		}
 	}
 	links, err := listed(netlink.LinkList)
@@ -190,6 +190,27 @@ func (n *network) firstCard() (address net.HardwareAddr) {
 		}
 	}
 	return address
+}
+
+// waiting is what the cards wait for, those with a cable first.
+func (n *network) waiting() (all []wait) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if len(n.cards) == 0 {
+		return []wait{{text: "no network card was found", limit: waitLimit{then: "it looks for cards every " + lookEvery.String()}}}
+	}
+	bare := func(c *card) int {
+		if c.waits[v4].text == noCarrier {
+			return 1
+		}
+		return 0
+	}
+	for _, c := range slices.SortedFunc(maps.Values(n.cards), func(a, b *card) int {
+		return cmp.Or(bare(a)-bare(b), a.link.Attrs().Index-b.link.Attrs().Index)
+	}) {
+		all = append(all, c.waiting()...)
+	}
+	return all
 }
 
 // tell tells what a card got.

@@ -6,8 +6,11 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
+
+	"writ/efi/progress"
 )
 
 // The event of a button, as the kernel's input.h has it: two words of time, then type, code and value.
@@ -50,4 +53,16 @@ func (m *machine) watchPowerButton(ctx context.Context, off func(ending)) {
 			}
 		}()
 	}
+}
+
+// offLimit is that of the end of a machine. Its watchdog gets no sign of life from then on, either.
+var offLimit = waitLimit{offWithin, "it is turned off as it is"}
+
+// atLast ends a machine that does not end by itself: a program that the kernel cannot end, or a disk that does not answer, would keep it on. The
+// function that it returns says that the machine has come to its end.
+func (m *machine) atLast(end func()) (ended func() bool) {
+	return time.AfterFunc(offLimit.most, func() {
+		m.show(progress.StageOff, "it does not come to its end within "+offLimit.most.String()+": "+offLimit.then)
+		time.AfterFunc(showWithin, end)
+	}).Stop
 }

@@ -2,6 +2,7 @@ package boot
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -11,7 +12,6 @@ import (
 
 	"writ"
 	"writ/efi/progress"
-	"writ/internal/sleep"
 )
 
 // serve runs the runner until ctx ends, and starts it again when it has ended.
@@ -39,9 +39,8 @@ func (m *machine) serve(ctx context.Context) {
 			held = m.reportEnd(describe(status))
 		}
 		wait = pauseOfRunner(wait, time.Since(began), held)
-		m.status.goesOn("the runner starts again in " + wait.String())
 		m.show("runner", "starts again in "+wait.String())
-		if sleep.For(ctx, wait) != nil {
+		if m.status.pauses(ctx, waitLimit{wait, runnerAgain}) != nil {
 			return
 		}
 	}
@@ -150,13 +149,17 @@ func (m *machine) runChild(ctx context.Context, name string, command []string, s
 	select {
 	case status = <-ended:
 	case <-ctx.Done():
-		m.status.off()
+		stage := progress.StageOff
+		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+			stage = name
+		}
 		_ = unix.Kill(pid, unix.SIGTERM)
+		m.show(stage, fmt.Sprintf("waits for %s to end, for %s at most; then %s", name, endLimit.most, endLimit.then))
 		select {
 		case status = <-ended:
-			m.show("off", name+" has ended")
-		case <-time.After(endWithin):
-			m.show("off", fmt.Sprintf("%s does not end within %s, and is killed", name, endWithin))
+			m.show(stage, name+" has ended")
+		case <-time.After(endLimit.most):
+			m.show(stage, fmt.Sprintf("%s does not end within %s, and is killed", name, endLimit.most))
 			_ = unix.Kill(pid, unix.SIGKILL)
 			status = <-ended
 		}

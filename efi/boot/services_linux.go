@@ -11,8 +11,8 @@ import (
 	"writ/internal/sleep"
 )
 
-// readyWithin is how long the start waits for a service before it goes on without it.
-const readyWithin = 30 * time.Second
+// readyLimit is how long the start waits for a service.
+var readyLimit = waitLimit{30 * time.Second, "the start goes on without it"}
 
 // startServices starts the services of the image, one after the other, each when the one before it is ready. It goes on without one that does not
 // get ready: the runner says which of its drivers do not work, and a person sees why on the console. They run until ctx ends.
@@ -25,22 +25,22 @@ func (m *machine) startServices(ctx, starting context.Context) {
 		m.services.Go(func() { m.keep(ctx, s) })
 		switch {
 		case s.Socket == "":
-		case m.becomesReady(starting, s.Socket):
+		case m.becomesReady(starting, s):
 			m.stage(progress.StageService, "%s is ready", s.Name)
 		case starting.Err() != nil:
 			return
 		default:
-			m.fail(progress.StageService, fmt.Errorf("%s does not answer at %s within %s; the start goes on without it", s.Name, s.Socket, readyWithin))
+			m.fail(progress.StageService, fmt.Errorf("%s does not answer at %s within %s; %s", s.Name, s.Socket, readyLimit.most, readyLimit.then))
 		}
 	}
 }
 
 // becomesReady waits until a service answers at its socket, and reports whether it does.
-func (m *machine) becomesReady(ctx context.Context, socket string) bool {
-	ctx, cancel := context.WithTimeout(ctx, readyWithin)
+func (m *machine) becomesReady(ctx context.Context, s Service) bool {
+	ctx, cancel := m.status.within(ctx, progress.StageService, "waits until "+s.Name+" answers at "+s.Socket, readyLimit)
 	defer cancel()
 	for {
-		conn, err := new(net.Dialer).DialContext(ctx, "unix", socket)
+		conn, err := new(net.Dialer).DialContext(ctx, "unix", s.Socket)
 		if err == nil {
 			conn.Close()
 			return true

@@ -18,7 +18,8 @@ const (
 	quiet = time.Second
 	// calm is the same where the page is the last one again, and nobody has to do anything.
 	calm = time.Minute
-	// startEvery is how often the stages are shown again while the machine starts.
+	// startQuiet is how long a stage may take until all are shown, and startEvery how often they are shown again.
+	startQuiet = 3 * time.Second
 	startEvery = 30 * time.Second
 )
 
@@ -36,15 +37,17 @@ type status struct {
 	version   string
 	admission func() Admission // no page is shown of a node if nil
 	addresses func() string    // of its network cards
+	cards     func() []wait    // what these wait for; it may be nil
 
 	started atomic.Bool // the runner was: the page is about the node from then on
 
 	mu      sync.Mutex
-	stages  []stageSeen
+	stages  stages
 	timer   *time.Timer
-	now     Admission // as it was when somebody looked last
-	decided bool      // what the datacenter decided is known
-	waited  bool      // for that
+	now     Admission     // as it was when somebody looked last
+	decided bool          // what the datacenter decided is known
+	waited  bool          // for that
+	asked   time.Duration // when it began to wait, from the start of the kernel
 	serves  bool
 	wrong   string    // the last error of the runner
 	ended   string    // how it ended; "" while it runs
@@ -62,12 +65,6 @@ type status struct {
 // serviceSeen is how a service was last.
 type serviceSeen struct {
 	name, wrong string // "" while it runs
-}
-
-// stageSeen is a stage of the start, as it was told last.
-type stageSeen struct {
-	progress.Report
-	at time.Duration
 }
 
 // condition is what a page is about.
@@ -118,39 +115,10 @@ func (s *status) note(r progress.Report) {
 	if !r.Failed {
 		s.hold.over(r)
 	}
-	s.stages = slices.DeleteFunc(s.stages, func(seen stageSeen) bool { return seen.Stage == r.Stage })
-	s.stages = append(s.stages, stageSeen{r.Clean(), s.since()})
-	if s.timer == nil {
-		s.timer = time.AfterFunc(startEvery, s.showStages)
+	s.stages.note(r, s.since())
+	if !r.Failed || s.timer == nil {
+		s.reached()
 	}
-}
-
-// showStages shows how far the machine is, if it still starts.
-func (s *status) showStages() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.over || s.started.Load() {
-		return
-	}
-	lines := []string{"This machine starts, and is no node yet.", ""}
-	if s.hold.held() {
-		lines[0] = "This machine is held at " + s.hold.stage + ": it failed twice in the same way. It is no node yet."
-	}
-	for _, seen := range s.stages {
-		text := seen.Text
-		if seen.Failed {
-			text = "error: " + text
-		}
-		lines = append(lines, fmt.Sprintf("  %-8s %5.0f s ago  %s", seen.Stage, (s.since()-seen.at).Seconds(), text))
-	}
-	lines = append(lines, "")
-	if s.hold.held() {
-		lines = append(lines, textOf(append([]field{{"trouble", s.hold.reason}}, s.hold.fields(s.since(), "")...))...)
-	} else {
-		lines = append(lines, "The last line says what it did last, or what it waits for.")
-	}
-	s.page(lines...)
-	s.showIn(startEvery, s.showStages)
 }
 
 // showIn has a page shown after a while, in the place of one that was to be shown. The caller holds mu.
@@ -167,7 +135,7 @@ func (s *status) showIn(wait time.Duration, show func()) {
 func textOf(fields []field) (lines []string) {
 	for _, f := range fields {
 		if f.value != "" {
-			lines = append(lines, f.String())
+			lines = append(lines, f.lines()...)
 		}
 	}
 	return lines
@@ -179,6 +147,8 @@ func (s *status) begin() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.ended, s.serves, s.decided, s.waited, s.counted = "", false, false, false, false
+	s.stages.waits(progress.StageRunner, wait{"asks its supervisor to let it join", joinLimit, time.Now()})
+	s.reached()
 }
 
 // end says how the runner has ended, and reports whether it failed in the same way the last time, too.
@@ -271,6 +241,8 @@ func (s *status) look(meaning progress.Report, known bool) (again bool) {
 		again = s.hold.held()
 	case known:
 		s.serves, s.wrong, s.beside = true, "", nil
+		s.stages.note(progress.Report{Stage: progress.StageRunner}, s.since())
+		s.stages.note(progress.Report{Stage: progress.StageJoined}, s.since())
 		s.hold.over(meaning)
 	}
 	if s.admission != nil {
@@ -290,7 +262,8 @@ func (s *status) lookForDecision() {
 	case s.now.State == "":
 	case s.now.State == writ.AdmissionPending:
 		if !s.waited {
-			s.waited, s.wrong, s.beside, s.hold = true, "", nil, hold{}
+			s.waited, s.wrong, s.beside, s.hold, s.asked = true, "", nil, hold{}, s.since()
+			s.stages.note(progress.Report{Stage: progress.StageRunner}, s.since())
 			s.report(progress.Report{Stage: progress.StageWaits, Node: s.now.Name}) // without the fingerprint, which is to be read on the machine itself
 		}
 	default:
@@ -332,7 +305,12 @@ func (s *status) showPage() {
 		{"services", s.serviceText()}, {"clock", progress.Text(s.clock, progress.MaxText)}, {"trouble", s.trouble()},
 	}
 	fields = append(fields, s.more...)
-	if slices.Contains([]condition{held, stopped, failing}, s.shown) {
+	switch s.shown {
+	case pending:
+		fields = append(fields, field{"waits", fmt.Sprintf("since %.0f s after its start: %s", s.asked.Seconds(), wait{limit: approvalLimit})})
+	case serving:
+		fields = append(fields, field{"started", s.stages.took()})
+	case held, stopped, failing:
 		fields = append(fields, s.hold.fields(s.since(), s.beside.next())...)
 	}
 	s.page(append(append(append(lines, textOf(fields)...), ""), next...)...)
@@ -346,7 +324,7 @@ func (s *status) words() (title string, next []string) {
 	switch s.shown {
 	case pending:
 		return "This machine waits to be approved as a node.", []string{
-			"An admin of the cluster approves it with", "", "  writ node approve " + s.now.Name + " " + s.now.Fingerprint, "", "Then it goes on by itself.",
+			"An admin of the cluster approves it with", "", approval(s.now.Name, s.now.Fingerprint), "", "Then it goes on by itself.",
 		}
 	case serving:
 		return "This machine serves as a node.", []string{"Nothing is to be done here. For more: writ node show " + s.now.Name}
@@ -364,6 +342,15 @@ func (s *status) words() (title string, next []string) {
 		}
 		return "This machine cannot join its datacenter yet.", []string{"It tries again by itself."}
 	}
+}
+
+// approval is the command with which an admin approves a node. If it is too long for the screen it has two lines, as a shell takes it.
+func approval(name, fingerprint string) string {
+	command := "  writ node approve " + name + " "
+	if len(command)+len(fingerprint) <= columns-pageIndent {
+		return command + fingerprint
+	}
+	return command + "\\\n    " + fingerprint
 }
 
 // trouble is what is wrong, "" if nothing is known to be. The caller holds mu.

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+	"unicode/utf8"
 
 	"writ"
 	"writ/efi/progress"
@@ -115,6 +116,11 @@ func (p *paged) shows() string {
 func (p *paged) want(pages int, texts ...string) {
 	p.t.Helper()
 	shown := p.shows()
+	for line := range strings.Lines(shown) {
+		if strings.HasPrefix(line, "  ") && !strings.HasPrefix(line, "  kernel: ") && utf8.RuneCountInString(line)-1 > columns {
+			p.t.Errorf("this line of a page does not fit on a screen: %q", line)
+		}
+	}
 	if got := strings.Count(shown, "  version      v1.0.0, image 0a1b\n"); got != pages {
 		p.t.Errorf("%d pages, want %d:\n%s", got, pages, shown)
 	}
@@ -142,7 +148,8 @@ func TestAMachineThatWaitsShowsHowToApproveIt(t *testing.T) {
 		p.says("waiting", quiet/2)
 		p.says("driver", 10*time.Minute)
 		p.want(1, "waiting\ndriver\n", "\n  This machine waits to be approved as a node.\n\n    name         n1\n    datacenter   dc1\n"+
-			"    addresses    eth0 (52:54:00:77:00:50) has 10.77.0.50/24\n    fingerprint  SHA256:abc\n    version      v1.0.0, image 0a1b\n\n",
+			"    addresses    eth0 (52:54:00:77:00:50) has 10.77.0.50/24\n    fingerprint  SHA256:abc\n    version      v1.0.0, image 0a1b\n"+
+			"    waits        since 60 s after its start: no limit, an admin decides\n\n",
 			"\n    writ node approve n1 SHA256:abc\n")
 		p.says("cannot ask", time.Minute)
 		p.want(1, "cannot ask\n", "writ node approve n1 SHA256:abc\n")
@@ -189,10 +196,10 @@ func TestAMachineThatCannotJoinSaysWhyAndWhatToDo(t *testing.T) {
 			"It goes on by itself.")
 		p.says("error: another one", 0, progress.Report{Stage: progress.StageRunner, Text: "another one", Failed: true})
 		p.end("ended with exit code 1")
-		p.goesOn("the runner starts again in 1s")
-		p.wait(quiet)
+		_ = p.pauses(p.t.Context(), waitLimit{quiet, "the runner starts again"})
+		synctest.Wait()
 		p.want(1, "The runner of this machine has ended.\n", "    trouble      ended with exit code 1: another one\n    since        0 s after its start, for 26 s\n"+
-			"    goes on      the runner starts again in 1s\n", "It is started again by itself.")
+			"    goes on      1 s of 1 s, then the runner starts again\n", "It is started again by itself.")
 		p.begin()
 		p.is(Admission{State: writ.AdmissionApproved, Name: "n1"})
 		p.says("serving", quiet, joins)
@@ -269,19 +276,18 @@ func TestStagesOfAStartAreShownAgainWithTheirAge(t *testing.T) {
 			p.stage("network", "no address yet: \x1b[2Jeth0 has no carrier")
 		}
 		p.wait(2 * time.Second)
-		p.want(0, "This machine starts, and is no node yet.\n\n    start       30 s ago  writ v1.0.0\n    modules     28 s ago  error: no module\n"+
-			"    network      1 s ago  no address yet:  [2Jeth0 has no carrier\n\n  The last line")
+		p.want(0, "This machine starts, and is no node yet.\n\n       stage    from s  for s\n  done start       0.0    0.0  writ v1.0.0\n  now  modules     0.0    3.0  error: no module\n",
+			"network  no address yet")
 		p.wait(time.Minute)
 		if again := strings.Count(p.shows(), "This machine starts"); again != 2 {
 			t.Errorf("within another minute the stages are shown %d times", again)
 		}
-		p.stage(progress.StageRunner, "started")
+		p.begin()
 		p.stage("network", "a lease was renewed")
-		p.shows()
-		p.wait(time.Hour)
-		p.want(0)
-		if shown := p.shows(); shown != "" {
-			t.Errorf("after the start of the runner the screen shows\n%s", shown)
-		}
+		p.wait(time.Minute)
+		p.want(0, "  fail modules                 error: no module\n  done network     0.0   29.0  no address yet:  [2Jeth0 has no carrier\n"+
+			"  now  runner     29.0   65.0  asks its supervisor to let it join: no limit, it\n                               asks until that answers\n")
+		p.says("serving", time.Second, joins)
+		p.want(1, "    started      in 151.0 s: start 0.0, network 29.0, runner 122.0, joined 0.0\n")
 	})
 }

@@ -1,0 +1,168 @@
+package boot
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"writ"
+	"writ/efi/progress"
+)
+
+// starts brings a machine as far as to its network.
+func (p *paged) starts(c Config, services ...Service) {
+	p.wait(2 * time.Second) // of the kernel
+	p.stage(progress.StageStart, "writ v1.0.0 on Linux 6.1.0-56-cloud-amd64")
+	p.status.plan(c.stages(services))
+	p.wait(400 * time.Millisecond)
+	p.stage(stageModules, "22 loaded")
+	p.stage(progress.StageWatchdog, "Software Watchdog restarts the machine if it hangs for 60 s")
+	p.stage(progress.StageData, "/dev/vda, btrfs with the label writ-data")
+}
+
+var usualConfig = Config{Supervisors: []string{"https://10.77.0.3:7441"}, TimeServers: []string{"10.77.0.1"}, Data: "writ-data"}
+
+func TestThePageOfAStartHasEachStageWithItsAgeAndItsLimit(t *testing.T) {
+	onScreen(t, func(p *paged) {
+		asked := time.Now()
+		p.cards = func() []wait {
+			return []wait{
+				{"eth0 (52:54:00:77:00:50) asks for an address by DHCP", waitLimit{15 * time.Second, "it asks again"}, asked},
+				{"eth0 hears no router by IPv6", waitLimit{then: "the first address of any card counts"}, asked},
+			}
+		}
+		p.starts(usualConfig, Service{Name: "containerd"}, Service{Name: "mycelium"})
+		asked = time.Now()
+		p.wait(startQuiet)
+		p.want(0, `
+  This machine starts, and is no node yet.
+
+       stage    from s  for s
+  done start       0.0    2.0  writ v1.0.0 on Linux 6.1.0-56-cloud-amd64
+  done modules     2.0    0.4  22 loaded
+  done watchdog    2.4    0.0  Software Watchdog restarts the machine if it...
+  done data        2.4    0.0  /dev/vda, btrfs with the label writ-data
+  now  network     2.4    3.0  eth0 (52:54:00:77:00:50) asks for an address by
+                               DHCP: 3 s of 15 s, then it asks again
+                               eth0 hears no router by IPv6: no limit, the
+                               first address of any card counts
+  next clock                   asks for the time: 10.77.0.1
+  next service                 containerd, mycelium
+  next runner                  asks to join: https://10.77.0.3:7441
+  next joined                  serves, or waits until an admin approves it
+`)
+		p.wait(startEvery)
+		p.want(0, "  now  network     2.4   33.0  eth0", "DHCP: 15 s of 15 s, then it asks again\n")
+		p.stage(progress.StageNetwork, "eth0 10.77.0.50/24, by DHCP")
+		p.wait(startQuiet)
+		p.want(0, "  done network     2.4   33.0  eth0 10.77.0.50/24, by DHCP\n  now  clock      35.4    3.0  asks for the time: 10.77.0.1\n  next service")
+	})
+}
+
+// After the runner was started the page has the stages until there is more to say.
+func TestARegistrationThatTakesLongIsOnThePage(t *testing.T) {
+	onScreen(t, func(p *paged) {
+		p.starts(usualConfig, Service{Name: "containerd"})
+		p.stage(progress.StageNetwork, "eth0 10.77.0.50/24")
+		p.stage(progress.StageClock, "2026-11-26T04:52:51Z")
+		p.begin()
+		p.says("a line of the runner", startQuiet)
+		p.want(0, "a line of the runner\n", "  done clock       2.4    0.0  2026-11-26T04:52:51Z\n  done service                 containerd\n"+
+			"  now  runner      2.4    3.0  asks its supervisor to let it join: no limit, it\n                               asks until that answers\n  next joined ")
+		p.is(Admission{State: writ.AdmissionPending, Name: "n1", Fingerprint: "SHA256:abc"})
+		p.says("waiting", quiet)
+		p.want(1, "This machine waits to be approved as a node.\n", "    waits        since 5 s after its start: no limit, an admin decides\n")
+		p.wait(time.Minute)
+		p.is(Admission{State: writ.AdmissionApproved, Name: "n1"})
+		p.says("serving", quiet, joins)
+		p.want(1, "    started      in 66.4 s: start 2.0, modules 0.4, watchdog 0.0, data 0.0,\n                 network 0.0, clock 0.0, runner 3.0, joined 61.0\n")
+		p.wait(time.Hour)
+		if shown := p.shows(); strings.Contains(shown, "This machine starts") {
+			t.Errorf("a node that serves shows\n%s", shown)
+		}
+	})
+}
+
+// A machine that is held has all on its screen: what is done, what is held, why, what to do, and what would come next.
+func TestTheLongestPageFitsOnAScreen(t *testing.T) {
+	onScreen(t, func(p *paged) {
+		p.starts(usualConfig, Service{Name: "containerd"})
+		p.stage(progress.StageNetwork, "%s", strings.Repeat("eth0 10.77.0.50/24, by DHCP ", 9))
+		long := writ.Errorf(writ.CodeNotFound, "%s", strings.Repeat("no time server tells the time, ", 12)).WithHint("%s", strings.Repeat("name another one, ", 18))
+		p.waits(progress.StageClock, strings.Repeat("asks for the time ", 20), waitLimit{13 * time.Second, "the start goes on with the clock of the hardware"})
+		for range 2 {
+			p.failed(failure(progress.StageClock, long), "it asks every 30s, and goes on when one of them has told the time")
+		}
+		shown := p.shows()
+		_, page, _ := strings.Cut(shown, "\n\n")
+		if lines := strings.Count(page, "\n"); lines > pageLines {
+			t.Errorf("the page has %d lines:\n%s", lines, page)
+		}
+		for _, want := range []string{"  done start, modules, watchdog, data, network\n", "  held clock ", "\n  next service, runner, joined\n", "  trouble ", "  next        ", "  goes on "} {
+			if !strings.Contains(page, want) {
+				t.Errorf("the page has no %q:\n%s", want, page)
+			}
+		}
+		p.want(0)
+	})
+}
+
+// What fails although the start goes on is on the page of the stages, and is not taken for what goes on.
+func TestAStageThatFailedAndIsOverIsOnThePage(t *testing.T) {
+	onScreen(t, func(p *paged) {
+		p.stage(progress.StageStart, "writ v1.0.0")
+		p.fail(progress.StageConfig, errors.New("there is no setting writ.nothing"))
+		p.status.plan(usualConfig.stages(nil))
+		p.stage(stageModules, "22 loaded")
+		p.stage(progress.StageWatchdog, "none")
+		p.fail(progress.StageNetwork, errors.New("no address yet"))
+		p.stage(progress.StageNetwork, "eth0 10.77.0.50/24") // of a machine that needs it first
+		p.fail(progress.StageNetwork, errors.New("eth1 cannot have its MTU"))
+		p.wait(startQuiet)
+		p.want(0, "  done start ", "  fail config                  error: there is no setting writ.nothing\n", "  done network     0.0    0.0  error: eth1 cannot have its MTU\n", "  now  clock ")
+	})
+}
+
+// The stages come in the order of the machine: with a boot server the network is needed first.
+func TestTheStagesOfAStartHaveAnOrder(t *testing.T) {
+	if got := StagesOf("", nil); !slices.Equal(got, []string{"start", "modules", "watchdog", "data", "network", "clock", "runner", "joined"}) {
+		t.Errorf("a machine goes through %q", got)
+	}
+	if got := StagesOf("writ.boot=http://10.77.0.1/boot/report/52-54-00-77-00-50", []Service{{}}); !slices.Equal(got, []string{"start", "modules", "watchdog", "network", "data", "clock", "service", "runner", "joined"}) {
+		t.Errorf("with a boot server it goes through %q", got)
+	}
+}
+
+// StagesOf names the stages of a start with these settings, for the test of a machine.
+func StagesOf(settings string, services []Service) (names []string) {
+	var c Config
+	_ = c.Read(settings) // which the machine reads as well
+	for _, s := range c.stages(services) {
+		names = append(names, s.stage)
+	}
+	return names
+}
+
+func TestTextsAreFoldedBetweenWords(t *testing.T) {
+	for _, tt := range []struct {
+		text string
+		want []string
+	}{
+		{"", []string{""}},
+		{"four five", []string{"four", "five"}},
+		{"four fives", []string{"four", "fives"}},
+		{"a bc def", []string{"a bc", "def"}},
+		{"sevenfold", []string{"seven", "fold"}},
+		{"a\nb", []string{"a", "b"}},
+		{"ä ö ü é è", []string{"ä ö ü", "é è"}},
+	} {
+		if got := fold(tt.text, 5); !slices.Equal(got, tt.want) {
+			t.Errorf("%q is folded to %q, want %q", tt.text, got, tt.want)
+		}
+	}
+	if got := foldAtMost("a bc def ghi", 5, 2); !slices.Equal(got, []string{"a bc", "de..."}) {
+		t.Errorf("a text of three lines is shown as %q", got)
+	}
+}
