@@ -20,7 +20,7 @@ const usuallyThere = 5 * time.Second
 
 // What ends a wait for the disk.
 var (
-	diskLimit  = waitLimit{then: "it looks for the disk every " + lookEvery.String() + ": in memory this machine would be another node"}
+	diskLimit  = waitLimit{then: "it looks for the disk " + everyLook + ": in memory this machine would be another node"}
 	mountLimit = waitLimit{then: "the kernel reads the file system"}
 )
 
@@ -40,7 +40,7 @@ func (m *machine) mountData(ctx context.Context) error {
 		}
 		m.status.waits(progress.StageData, err.Error(), diskLimit)
 		if time.Since(began) > usuallyThere {
-			m.failAgain(progress.StageData, withLacking(err, lackingNow(diskDevices)), "it looks for the disk every "+lookEvery.String())
+			m.failAgain(progress.StageData, withLacking(err, lackingNow(diskDevices)), "it looks for the disk "+everyLook)
 		}
 		select {
 		case <-look.C:

@@ -24,7 +24,7 @@ func TestTheManualHasTheLimits(t *testing.T) {
 		stage string
 		limit waitLimit
 	}{
-		{stageModules, modulesLimit}, {"data", mkfsLimit}, {"network", askLimit}, {"network", otherCards}, {"service", readyLimit}, {"runner", joinLimit},
+		{stageModules, modulesLimit}, {"data", diskLimit}, {"data", mkfsLimit}, {"network", askLimit}, {"network", otherCards}, {"service", readyLimit}, {"runner", joinLimit},
 		{"clock", (&clock{now: func() time.Time { return time.Time{} }}).limit()}, {"joined", approvalLimit}, {"off", endLimit}, {"off", offLimit},
 		{"clock", oneServer}, {"runner", waitLimit{heldPause, runnerAgain}},
 	} {

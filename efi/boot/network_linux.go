@@ -33,6 +33,9 @@ const (
 	changesAtOnce = 32 // are told of addresses, and then one in ten seconds
 )
 
+// everyLook says how often it is looked.
+var everyLook = fmt.Sprintf("every %.0f s", lookEvery.Seconds())
+
 // network is the cards of the machine that were found.
 type network struct {
 	mu          sync.Mutex
@@ -197,7 +200,7 @@ func (n *network) waiting() (all []wait) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if len(n.cards) == 0 {
-		return []wait{{text: "no network card was found", limit: waitLimit{then: "it looks for cards every " + lookEvery.String()}}}
+		return []wait{{text: "no network card was found", limit: waitLimit{then: "it looks for cards " + everyLook}}}
 	}
 	bare := func(c *card) int {
 		if c.waits[v4].text == noCarrier {

@@ -323,9 +323,9 @@ func (s *status) showPage() {
 func (s *status) words() (title string, next []string) {
 	switch s.shown {
 	case pending:
-		return "This machine waits to be approved as a node.", []string{
-			"An admin of the cluster approves it with", "", approval(s.now.Name, s.now.Fingerprint), "", "Then it goes on by itself.",
-		}
+		return "This machine waits to be approved as a node.", slices.Concat(
+			[]string{"An admin of the cluster approves it with", ""}, approval(s.now.Name, s.now.Fingerprint), []string{"", "Then it goes on by itself."},
+		)
 	case serving:
 		return "This machine serves as a node.", []string{"Nothing is to be done here. For more: writ node show " + s.now.Name}
 	case refused:
@@ -345,12 +345,12 @@ func (s *status) words() (title string, next []string) {
 }
 
 // approval is the command with which an admin approves a node. If it is too long for the screen it has two lines, as a shell takes it.
-func approval(name, fingerprint string) string {
+func approval(name, fingerprint string) []string {
 	command := "  writ node approve " + name + " "
 	if len(command)+len(fingerprint) <= columns-pageIndent {
-		return command + fingerprint
+		return []string{command + fingerprint}
 	}
-	return command + "\\\n    " + fingerprint
+	return []string{command + `\`, "    " + fingerprint}
 }
 
 // trouble is what is wrong, "" if nothing is known to be. The caller holds mu.

@@ -164,6 +164,20 @@ func TestAMachineThatWaitsShowsHowToApproveIt(t *testing.T) {
 	})
 }
 
+// A command that is too long for a screen is one for a shell nevertheless.
+func TestTheCommandOfAnApprovalFitsOnAScreen(t *testing.T) {
+	onScreen(t, func(p *paged) {
+		print := "SHA256:" + strings.Repeat("x", 43)
+		p.begin()
+		p.is(Admission{State: writ.AdmissionPending, Name: "node-525400770050", Fingerprint: print})
+		p.says("waiting", quiet)
+		p.want(1, "\n    writ node approve node-525400770050 \\\n      "+print+"\n")
+		p.is(Admission{State: writ.AdmissionPending, Name: "n1", Fingerprint: print})
+		p.says("waiting", quiet)
+		p.want(1, "\n    writ node approve n1 "+print+"\n")
+	})
+}
+
 func TestAMachineThatServesShowsItsPageOnceItIsCalm(t *testing.T) {
 	onScreen(t, func(p *paged) {
 		p.is(Admission{State: writ.AdmissionApproved, Name: "n1", Fingerprint: "SHA256:abc"})

@@ -131,7 +131,7 @@ func TestARunnerIsLeftAloneForAsLongAsThePageSays(t *testing.T) {
 // A rack has machines with many cards, and one cable. What has no cable comes last, with one line for each card.
 func TestCardsWithACableComeFirstOnThePage(t *testing.T) {
 	n := new(network)
-	if got := n.waiting(); len(got) != 1 || got[0].String() != "no network card was found: no limit, it looks for cards every 1s" {
+	if got := n.waiting(); len(got) != 1 || got[0].String() != "no network card was found: no limit, it looks for cards every 1 s" {
 		t.Errorf("without a card the page says %v", got)
 	}
 	n.init(t.TempDir(), nil)
