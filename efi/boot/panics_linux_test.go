@@ -148,7 +148,7 @@ func (b *broken) do(command string) {
 func (b *broken) turnOff() {
 	b.t.Helper()
 	b.do("system_powerdown")
-	b.await("bye", "service ")
+	b.await("bye", "] service ")
 	select {
 	case err := <-b.ended:
 		if err != nil {
@@ -172,14 +172,14 @@ func TestAMachineThatHangsIsRestartedAndHeldTheSecondTime(t *testing.T) {
 	b.await("panic    error: the last start of this machine ended with: Kernel panic - not syncing: Software Watchdog Timer expired")
 	b.await("service  breaker started as process")
 	b.await("] start ")
-	b.await("panic    error: the kernel panicked in the same way at the end of two starts: Kernel panic - not syncing: Software Watchdog Timer expired", "service ")
-	b.await("This machine is held at panic", "service ")
-	b.await("    goes on      not by itself: turn the machine off", "service ")
+	b.await("panic    error: the kernel panicked in the same way at the end of two starts: Kernel panic - not syncing: Software Watchdog Timer expired", "] service ")
+	b.await("This machine is held at panic", "] service ")
+	b.await("    goes on      not by itself: turn the machine off", "] service ")
 	b.do("inject-nmi")
 	b.await("] start ")
-	b.await("modules  button and evdev only", "service ", "network ")
-	b.await("panic    error: the kernel panicked while this machine was held: Kernel panic - not syncing: NMI: Not continuing", "service ", "network ")
-	b.await("This machine is held at panic", "service ", "network ")
+	b.await("modules  button and evdev only", "] service ", "] network ")
+	b.await("panic    error: the kernel panicked while this machine was held: Kernel panic - not syncing: NMI: Not continuing", "] service ", "] network ")
+	b.await("This machine is held at panic", "] service ", "] network ")
 	b.turnOff()
 
 	b = startBroken(t, node, vars, "test.break=panic")
@@ -201,8 +201,8 @@ func TestAMachineThatHangsIsRestartedByItsHardware(t *testing.T) {
 	b.await("watchdog error: the watchdog of this machine has restarted it: it hung", "panic    ")
 	b.await("service  breaker started as process", "This machine is held")
 	b.await("] start ")
-	b.await("panic    error: the watchdog of this machine has restarted it at the end of two starts", "service ")
-	b.await("This machine is held at panic", "service ")
+	b.await("panic    error: the watchdog of this machine has restarted it at the end of two starts", "] service ")
+	b.await("This machine is held at panic", "] service ")
 	b.turnOff()
 
 	b = startBroken(t, node, vars, "test.break=stop", "-device", "i6300esb", "-watchdog-action", "reset")

@@ -73,7 +73,7 @@ func (w *stages) plan(all stages) {
 	}
 }
 
-// at is the stage of a stage. One that was not planned comes behind those that were reached.
+// at is the one with this name. One that was not planned comes behind those that were reached.
 func (w *stages) at(stage string) *startStage {
 	i := slices.IndexFunc(*w, func(s startStage) bool { return s.stage == stage })
 	if i < 0 {
@@ -102,7 +102,7 @@ func (w stages) end() (at time.Duration) {
 }
 
 // waits notes what a stage waits for. One that is done waits for nothing, as a network whose second card has no cable.
-func (w *stages) waits(stage string, for_ wait) {
+func (w *stages) waits(stage string, now wait) {
 	s := w.at(stage)
 	if s.done {
 		return
@@ -110,11 +110,8 @@ func (w *stages) waits(stage string, for_ wait) {
 	if !s.reached() {
 		s.began = w.end()
 	}
-	for_.text = progress.Text(for_.text, progress.MaxText)
-	if s.wait.text == for_.text && for_.limit.most == 0 && !s.wait.since.IsZero() {
-		return
-	}
-	s.wait = for_
+	now.text = progress.Text(now.text, progress.MaxText)
+	s.wait = now
 }
 
 // note takes what is told of a stage.
