@@ -38,12 +38,12 @@ const (
 // bootWords begin the command line of a machine. Its kernel does not compare its timers, which are late on a busy host.
 const bootWords = "console=ttyS0 quiet panic=5 no_timer_check "
 
-// staticWrit is the program as an image has it, built as the manual says.
-func staticWrit(t *testing.T) string {
+// staticWrit is the program as an image has it, built as the manual says, with more flags for the linker.
+func staticWrit(t *testing.T, flags ...string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "writ-node")
 	command := manualText(t, "../../docs/manual/boot.md", "## 1. Get the parts", "sh", "go build")
-	build := exec.Command("sh", "-c", strings.ReplaceAll(command, "writ-node ./cmd/writ", path+" writ/cmd/writ"))
+	build := exec.Command("sh", "-c", strings.NewReplacer("writ-node ./cmd/writ", path+" writ/cmd/writ", "-ldflags '", "-ldflags '"+strings.Join(append(flags, ""), " ")).Replace(command))
 	if said, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("build writ: %v\n%s", err, said)
 	}
@@ -70,6 +70,13 @@ func newBridge(t *testing.T, addresses ...string) (tap string) {
 func newLAN(t *testing.T, more ...dhcpv4.Modifier) (tap string) {
 	t.Helper()
 	tap = newBridge(t, bootHost+"/24")
+	serveDHCP(t, more...)
+	return tap
+}
+
+// serveDHCP has this host give a machine its address, and tell more than addresses.
+func serveDHCP(t *testing.T, more ...dhcpv4.Modifier) {
+	t.Helper()
 	server, err := server4.NewServer("lan", &net.UDPAddr{IP: net.IPv4zero, Port: dhcpv4.ServerPort}, func(conn net.PacketConn, peer net.Addr, m *dhcpv4.DHCPv4) {
 		answers := map[dhcpv4.MessageType]dhcpv4.MessageType{dhcpv4.MessageTypeDiscover: dhcpv4.MessageTypeOffer, dhcpv4.MessageTypeRequest: dhcpv4.MessageTypeAck}
 		kind, ok := answers[m.MessageType()]
@@ -92,7 +99,6 @@ func newLAN(t *testing.T, more ...dhcpv4.Modifier) (tap string) {
 	served := make(chan struct{})
 	go func() { defer close(served); _ = server.Serve() }()
 	t.Cleanup(func() { server.Close(); <-served })
-	return tap
 }
 
 // bootRedis is the Redis of the datacenter, at a socket.
