@@ -64,3 +64,26 @@ func TestTheNumbersOfARunnerFollowFromItsWork(t *testing.T) {
 		}
 	})
 }
+
+func TestResourcesOfANodeAndWhatItMendedAreCounted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := &watchful{stands: map[string]any{"state": "present"}}
+		w.look = func(_ context.Context, r writ.ResourceID) ([]sal.Drift, error) {
+			if r.Name == "ill" {
+				return []sal.Drift{{What: "it was unmounted", Mended: true}}, nil
+			}
+			return nil, nil
+		}
+		n := watched(t, w)
+		for seq, name := range []string{"good", "ill"} {
+			job := n.job(seq+1, "volume.create", name, nil)
+			n.push(job)
+			n.await(job.JobKey)
+		}
+		quiet(31 * time.Second)
+		s := n.runner.Metrics().Serves
+		if want := map[runner.Resources]int{{Kind: writ.KindVolume, State: "present"}: 2}; !maps.Equal(s.Resources, want) || s.Mended != 1 {
+			t.Errorf("resources are %v, want %v; %d were mended", s.Resources, want, s.Mended)
+		}
+	})
+}

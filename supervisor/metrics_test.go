@@ -78,5 +78,11 @@ func TestTheNumbersOfASupervisorFollowFromItsWork(t *testing.T) {
 		if m.Epoch != s.Epoch() || m.Roster != s.Roster().Version || !m.Expires.Equal(s.Roster().Expires) {
 			t.Errorf("epoch %d and roster %d until %s", m.Epoch, m.Roster, m.Expires)
 		}
+		s.queue.Cut(true)
+		time.Sleep(3 * time.Second)
+		if m := s.Metrics(); m.Queue || !m.Journal || time.Since(m.Looked) > 2*time.Second {
+			t.Errorf("the queue is away: %+v", m)
+		}
+		s.queue.Cut(false)
 	})
 }
