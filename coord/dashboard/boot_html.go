@@ -49,7 +49,7 @@ func (r bootRow) html() Node {
 	if !r.Since.IsZero() {
 		since = age(r.Since)
 	}
-	return Tr(key(r), Data("state", r.State), If(r.Page == "", row()),
+	return Tr(key(r), Data("state", r.State),
 		cell("st", "", stateTag(r.State)),
 		cell("sc", "", B(Text(r.Mac)), sub(r.Facts()), Span(Class(r.Tone()), Text(r.Advice))),
 		cell("no", "node", r.node()),

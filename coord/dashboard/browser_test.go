@@ -200,9 +200,19 @@ func everyPage(failed, running writ.Run) []shownPage {
 		{name: "values", path: fail + "/values", still: true}, {name: "log", path: fail + "/log", still: true}, {name: "timeline", path: fail + "/timeline", still: true},
 		{name: "secrets", path: "/secrets?project=" + string(shop), still: true}, {name: "usage", path: "/usage?month=2026-03", still: true},
 		{name: "usage-of-shop", path: "/usage?month=2026-03&project=" + string(shop), still: true}, {name: "stuck", path: "/stuck"},
-		{name: "node", path: "/nodes/" + string(gent) + "/gent2-n2"}, {name: "resources", path: "/resources"}, {name: "deployments", path: "/deployments"},
+		{name: "node", path: "/nodes/" + string(gent) + "/gent2-n2"}, {name: "node-log", path: "/nodes/" + string(gent) + "/gent2-n2/log", still: true}, {name: "resources", path: "/resources"}, {name: "deployments", path: "/deployments"},
 		{name: "failures", path: "/failures"}, {name: "queues", path: "/queues"}, {name: "nodes", path: "/nodes"}, {name: "boot", path: "/boot"}, {name: "datacenters", path: "/datacenters"},
 		{name: "login", path: "/login", still: true}, {name: "error", path: "/?state=busy", still: true},
+	}
+}
+
+// show opens a page.
+func (w *fixture) show(t *testing.T, tab context.Context, p shownPage) {
+	t.Helper()
+	w.readAs(dashboard.Reader{All: !p.ofOne, Projects: ofShop.Projects})
+	do(t, tab, chromedp.Navigate(w.url+p.path), chromedp.WaitVisible("#main"))
+	if !p.still {
+		do(t, tab, until(live))
 	}
 }
 
@@ -243,11 +253,7 @@ func TestPicturesOfAllPages(t *testing.T) {
 			if p.ofOne && screen.name != "phone-dark" {
 				continue // where it is not too wide, no other screen is too small
 			}
-			w.readAs(dashboard.Reader{All: !p.ofOne, Projects: ofShop.Projects})
-			do(t, tab, chromedp.Navigate(w.url+p.path), chromedp.WaitVisible("#main"))
-			if !p.still {
-				do(t, tab, until(live))
-			}
+			w.show(t, tab, p)
 			wide, err := chromedp.Run(tab, chromedp.Evaluate[bool](`document.documentElement.scrollWidth > innerWidth`))
 			if wide || err != nil {
 				t.Errorf("%s is wider than %s: %v, %v", p.name, screen.name, wide, err)

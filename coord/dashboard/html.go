@@ -21,9 +21,6 @@ func digits[N ~int | ~int64](n N) string { return strconv.FormatInt(int64(n), 10
 // key says which piece an element is.
 func key(of keyed) Node { return Data("key", of.Key()) }
 
-// row are the attributes of a line that the keyboard reaches though it leads nowhere.
-func row() Node { return Group{TabIndex("-1"), Mark("row")} }
-
 // opens marks the link that the keyboard opens in a line.
 func opens() Node { return Mark("open") }
 
@@ -156,8 +153,8 @@ func chooseProject(of []identity.Project, chosen writ.ProjectID) Node {
 	}))
 }
 
-func chooseDatacenter(of []api.Datacenter, chosen writ.DatacenterID, attributes ...Node) Node {
-	return choice("Datacenter", "datacenter", Group(attributes), option("", "all datacenters", false), Each(of, func(dc api.Datacenter) Node {
+func chooseDatacenter(of []api.Datacenter, chosen writ.DatacenterID) Node {
+	return choice("Datacenter", "datacenter", option("", "all datacenters", false), Each(of, func(dc api.Datacenter) Node {
 		return option(string(dc.ID), dc.Name, dc.ID == chosen)
 	}))
 }

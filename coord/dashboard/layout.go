@@ -80,13 +80,17 @@ func keysDialog() Node {
 	return Dialog(ID("help"), Aria("labelledby", "help-title"),
 		H2(ID("help-title"), Text("Keys")),
 		Dl(Class("keys"),
-			line("search: a signer, a script, the id of a run, or a text in names, parameters and errors", "/"),
+			line("search or filter the list; without a list, search all runs", "/"),
 			line("next and previous row", "j", "k"),
 			line("open the row", "Enter"),
-			line("up to the runs", "u"),
+			line("up, to the list, run or node that the page is of", "u"),
+			line("leave a field, close this help", "Esc"),
 			line("this help", "?"),
 		),
-		Form(Method("dialog"), Button(Text("Close"))),
+		P(Text("Runs are found by signer, script, id, or a text in their names, parameters and errors.")),
+		Form(Method("dialog"),
+			Label(Input(Type("checkbox"), ID("single-keys")), Text(" keys of one character")),
+			Button(Text("Close"))),
 	)
 }
 

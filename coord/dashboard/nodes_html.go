@@ -12,7 +12,7 @@ func (n nodesPage) html(p *page) Node {
 	return Section(ID("list"), Class("panel"), Aria("label", "Nodes"), p.live(),
 		filterForm("/nodes",
 			H1(Text("Nodes")),
-			chooseDatacenter(n.Datacenters, n.Datacenter, Mark("search")),
+			chooseDatacenter(n.Datacenters, n.Datacenter),
 			apply(false, "")),
 		Table(Class("list nodes"), heads("Health", "Node", "Datacenter", "Calls", "Reserved", "Drivers", "#Last beat"), TBody(p.part("nodes"))),
 		noNode(),
@@ -119,7 +119,7 @@ func (datacentersPage) html(p *page) Node {
 }
 
 func (d datacenterName) html() Node {
-	return Tr(key(d), Data("state", string(d.Health)), row(), cell("st", "", stateTag(d.Health)), cell("sc", "", B(Text(d.Name))))
+	return Tr(key(d), Data("state", string(d.Health)), cell("st", "", stateTag(d.Health)), cell("sc", "", B(Text(d.Name))))
 }
 
 func (d datacenterRow) html() Node {

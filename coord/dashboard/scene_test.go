@@ -244,7 +244,7 @@ func (w *fixture) remember() {
 	w.board.Remember(samples)
 }
 
-// remembers lets datacenters answer what runs were given, answered and said.
+// remembers lets datacenters answer what runs were given, answered and said, and what a node said.
 func (w *fixture) remembers() {
 	for n, name := range []string{"debian-12", "shop-net", "db-data"} {
 		w.values.Calls = append(w.values.Calls, api.CallValues{
@@ -255,6 +255,7 @@ func (w *fixture) remembers() {
 	w.values.Run.Output = map[string]any{"address": "10.0.0.7"}
 	for n := range 30 {
 		w.lines = append(w.lines, writ.LogLine{Ordinal: n + 1, Text: fmt.Sprintf("replica %d of 30 is ready, and this line is so long that a phone does not show the whole of it", n+1), Time: time.Now()})
+		w.log.Lines = append(w.log.Lines, api.NodeLine{Time: time.Now(), Source: "runner", Level: "warn", Text: fmt.Sprintf("the journal cannot be written for the %d. time: the disk is full, and what follows has to wait", n+1)})
 	}
 }
 

@@ -25,7 +25,7 @@ func (s secretsPage) table() Node {
 }
 
 func (r secretRow) html() Node {
-	return Tr(row(),
+	return Tr(
 		cell("sc", "", B(Text(r.Name))),
 		cell("n", "version", number(r.Version), If(!r.Removed.IsZero(), subs(Text("removed "), age(r.Removed)))),
 		cell("", "project", Text(r.ProjectName)),

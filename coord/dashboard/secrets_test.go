@@ -13,7 +13,7 @@ import (
 	"writ/identity"
 )
 
-var secretLine = regexp.MustCompile(`(?s)<tr tabindex="-1" data-row>(<td.*?)</tr>`)
+var secretLine = regexp.MustCompile(`(?s)<tr>(<td.*?)</tr>`)
 
 // secretsOn are the lines of the list of secrets on all of its pages, without when something was.
 func secretsOn(w *fixture, address string) (lines []string) {

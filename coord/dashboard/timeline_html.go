@@ -42,7 +42,7 @@ func (r timelineRow) line() Node {
 func (r timelineRow) attempts() Node {
 	lines := make(Group, len(r.Attempts))
 	for i, a := range r.Attempts {
-		lines[i] = Tr(If(i == 0, row()),
+		lines[i] = Tr(
 			cell("n", "", number(r.Seq)),
 			Td(Text(r.Operation), bold(r.Name)),
 			cell("", "attempt", number(a.Number)),

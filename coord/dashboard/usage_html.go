@@ -54,7 +54,7 @@ func (u usageOfProject) html() Node {
 }
 
 func (u usageOfResource) html() Node {
-	return Tr(Mark("resource"), row(),
+	return Tr(Mark("resource"),
 		cell("sc", "", B(Text(u.Name)), sub(string(u.ResourceID.Kind))),
 		cell("", "datacenter", Text(u.DatacenterName)),
 		usedCells(u.Used))

@@ -61,6 +61,12 @@
     return fresh;
   }
 
+  // focus lets an element have the focus, also one that Tab does not reach.
+  function focus(e, options) {
+    if (e.tabIndex < 0) e.tabIndex = -1;
+    e.focus(options);
+  }
+
   function apply(part) {
     const box = document.getElementById(part.id);
     if (!box) return;
@@ -187,31 +193,53 @@
   // Keys.
 
   function rows() {
-    return all("tbody [data-open], tbody [data-row]").filter((e) => e.offsetParent !== null);
+    return all(".list tbody tr").filter((row) => row.offsetParent !== null);
   }
 
   function step(by) {
-    const list = rows(), at = list.findIndex((e) => e === document.activeElement || e.closest("tr").contains(document.activeElement));
-    const next = list[at < 0 ? (by > 0 ? 0 : list.length - 1) : Math.min(Math.max(at + by, 0), list.length - 1)];
-    next?.focus();
-    next?.closest("tr").scrollIntoView({ block: "nearest" });
+    const list = rows();
+    const at = list.findIndex((row) => row.contains(document.activeElement));
+    if (at >= 0) go(list, at + by);
+    else go(list, by > 0 ? 0 : list.length - 1);
   }
 
-  const keys = {
-    "/": () => ($("[data-search]") ? ($("[data-search]").focus(), $("[data-search]").select?.()) : location.assign("/")),
-    j: () => step(1),
-    k: () => step(-1),
-    u: () => $("[data-up]")?.click(),
-    "?": () => $("#help").showModal(),
-  };
+  // go goes to a row: to the link that opens it if there is one.
+  function go(list, place) {
+    const row = list[Math.min(Math.max(place, 0), list.length - 1)];
+    if (!row) return;
+    focus($("[data-open]", row) || row);
+    row.scrollIntoView({ block: "nearest" });
+  }
+
+  function search() {
+    const field = $("[data-search]") || $(".filter select");
+    if (!field) return location.assign("/#f-signer");
+    field.focus();
+    field.select?.();
+  }
+
+  // leave leaves a field as it was. By itself a browser would empty it, and the list would follow.
+  function leave(e) {
+    e.preventDefault();
+    if (e.target.matches("input")) e.target.value = e.target.defaultValue;
+    e.target.blur();
+  }
+
+  const keys = { "/": search, j: () => step(1), k: () => step(-1), u: () => $("[data-up]")?.click(), "?": () => $("#help").showModal() };
+
+  // People who dictate, or press keys by mistake, can turn them off.
+  const memory = (() => { try { return localStorage; } catch { return {}; } })(); // a browser may forbid it
+  const single = $("#single-keys");
+  single.checked = memory.singleKeys !== "off";
+  single.addEventListener("change", () => (memory.singleKeys = single.checked ? "on" : "off"));
 
   document.addEventListener("keydown", (e) => {
     if (e.ctrlKey || e.metaKey || e.altKey || e.isComposing || $("dialog[open]")) return;
     if (e.target.matches("input, select, textarea")) {
-      if (e.key === "Escape") e.target.blur();
+      if (e.key === "Escape") leave(e);
       return;
     }
-    if (keys[e.key]) {
+    if (keys[e.key] && single.checked) {
       e.preventDefault();
       keys[e.key]();
     }
@@ -247,7 +275,9 @@
     writeTimes();
   });
 
-  $(".bar nav [aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" }); // on a phone the pages do not fit side by side
+  const center = (entry) => entry?.scrollIntoView({ block: "nearest", inline: "center" }); // on a phone the pages do not fit side by side
+  center($(".bar nav [aria-current]"));
+  $(".bar nav").addEventListener("focusin", (e) => e.target.matches(":focus-visible") && center(e.target)); // or it would move away under a mouse
   depthChart.start();
   writeTimes();
   connect();
