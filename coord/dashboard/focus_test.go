@@ -1,6 +1,7 @@
 package dashboard_test
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -8,6 +9,8 @@ import (
 	"github.com/chromedp/chromedp/kb"
 
 	"writ"
+	"writ/coord/api"
+	"writ/internal/testenv"
 	"writ/ledger"
 )
 
@@ -40,6 +43,89 @@ func TestAStuckRunAndItsCommandAreFoundByKeysAlone(t *testing.T) {
 	do(t, tab, press(kb.Enter), soon(`location.search.includes("cursor=")`))
 }
 
+// News leave the focus on what has it: on the same link of a row that is replaced, and on the same command. If a command is offered no longer, the part of
+// the page that had it gets the focus, and Enter does nothing there.
+func TestNewsLeaveTheFocusWhereItIs(t *testing.T) {
+	t.Parallel()
+	w := open(t)
+	_, running := fill(w)
+	tab := typing(t, 390) // where the button is as wide as rows
+	const focused = `document.activeElement`
+
+	// A row says something else.
+	do(t, tab, chromedp.Navigate(w.url+"/"), until(live), press("jj"+kb.Tab+kb.Tab), soon(focused+`.matches("tr[data-key=\"`+string(running.ID)+`\"] .si a")`),
+		evaluate(`window.before = `+focused))
+	running.State, running.Ended = writ.RunSucceeded, time.Now()
+	w.run(running)
+	do(t, tab, soon(`!before.isConnected && `+focused+`.matches("tr[data-key=\"`+string(running.ID)+`\"] .si a")`))
+
+	// Rows come above it.
+	do(t, tab, evaluate(`window.before = `+focused))
+	w.submit(200, "just-now.tengo", nil)
+	w.wake()
+	do(t, tab, soon(`document.querySelector("#runs [data-open]").textContent === "just-now.tengo" && `+focused+` === before`))
+
+	// New rows wait until somebody asks for them, and their button hides no row that has the focus.
+	do(t, tab, evaluate(before(`#runs tr:last-child [data-open]`)), soon(focused+` === before`))
+	w.submit(201, "newest.tengo", nil)
+	w.wake()
+	do(t, tab, soon(`!document.getElementById("fresh").hidden && `+focused+` === before`))
+	for range 20 {
+		do(t, tab, press("k"), soon(`keyboard.unseen(`+focused+`) === ""`))
+	}
+	do(t, tab, evaluate(before(`#fresh`)), press(kb.Enter), soon(focused+`.matches("#runs tr:first-child [data-open]") && `+focused+`.textContent === "newest.tengo"`))
+
+	// A command stays, and is then offered no longer.
+	other := runningRun(w, 210, time.Now())
+	page := "/runs/" + string(other.ID)
+	cancel := `writ run cancel ` + string(other.ID)
+	do(t, tab, chromedp.Navigate(w.url+page), until(live), evaluate(before(`[data-copy="`+cancel+`"]`)))
+	other.Revision++
+	w.run(other)
+	do(t, tab, soon(`!before.isConnected && `+focused+`.dataset.copy === "`+cancel+`"`))
+	other.State, other.Ended = writ.RunSucceeded, time.Now()
+	w.run(other)
+	do(t, tab, soon(focused+`.matches("#head > [data-state=succeeded]")`), press(kb.Tab), soon(`!!`+focused+`.closest("#head > [data-state=succeeded] button")`))
+}
+
+// Of a list, news leave the focus on a row that moves. When its row goes away, the keys go on at its place.
+func TestRowsThatMoveOrGoAwayKeepThePlaceOfTheFocus(t *testing.T) {
+	t.Parallel()
+	testenv.Nightly(t, "TestNewsLeaveTheFocusWhereItIs of package coord/dashboard keeps the focus in rows that are replaced")
+	w := open(t)
+	fill(w)
+	tab := typing(t, 1280)
+	const focused = `document.activeElement`
+
+	// A row moves up.
+	do(t, tab, chromedp.Navigate(w.url+"/queues"), until(live), evaluate(before(`#queues [href$="/ams1-n3"]`)),
+		evaluate(`window.above = document.querySelector("#queues [href$='/ams1-n1']")`))
+	w.setQueues(api.DatacenterQueues{Datacenter: ams, Name: "ams1", Queues: []writ.QueueDepth{
+		{Node: "ams1-n1", NodeName: "ams1-n1", Queued: 1}, {Node: "ams1-n3", NodeName: "ams1-n3", Queued: 500},
+	}})
+	do(t, tab, soon(`(`+focused+`.compareDocumentPosition(document.querySelector("#queues [href$='/ams1-n1']")) & Node.DOCUMENT_POSITION_FOLLOWING) && `+focused+`.matches("#queues [href$='/ams1-n3']")`))
+
+	// A row goes away.
+	var stuck []writ.Run
+	for n := range 5 {
+		run := w.submit(220+n, fmt.Sprintf("stuck-%d.tengo", n), func(in *ledger.Incoming) { in.Received = time.Now().Add(-time.Duration(9-n) * time.Hour) })
+		run.State = writ.RunRunning
+		w.run(run)
+		stuck = append(stuck, run)
+	}
+	w.silence()
+	do(t, tab, chromedp.Navigate(w.url+"/stuck"), until(live), press("jj"), soon(focused+`.textContent === "stuck-1.tengo"`))
+	end := func(run writ.Run) {
+		run.State, run.Ended = writ.RunSucceeded, time.Now()
+		w.run(run)
+		do(t, tab, soon(`![...document.querySelectorAll("#stuck [data-open]")].some((e) => e.textContent === "`+run.Script+`")`))
+	}
+	end(stuck[1])
+	do(t, tab, press("j"), soon(focused+`.textContent === "stuck-2.tengo"`))
+	end(stuck[2])
+	do(t, tab, press(kb.Tab), soon(focused+`.textContent === "stuck-3.tengo"`))
+}
+
 // People can turn off keys of one character, and what they chose lasts. Keys with a name, and the button of the help, remain.
 func TestKeysOfOneCharacterCanBeTurnedOff(t *testing.T) {
 	t.Parallel()
@@ -52,4 +138,9 @@ func TestKeysOfOneCharacterCanBeTurnedOff(t *testing.T) {
 	tabTo(t, tab, `e.id === "help-button"`)
 	do(t, tab, press(kb.Enter), soon(focused+`.id === "single-keys" && !`+focused+`.checked`), press(" "+kb.Tab+kb.Enter), soon(`!`+help+` && `+focused+`.id === "help-button"`),
 		press("?"), soon(help))
+}
+
+// before gives something the focus, and remembers it.
+func before(selector string) string {
+	return "window.before = document.querySelector('" + selector + "'); before.focus()"
 }

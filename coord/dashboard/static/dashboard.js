@@ -51,14 +51,21 @@
     return template.content.firstElementChild;
   }
 
-  function put(box, old, html) {
-    const fresh = element(html);
-    if (!old) return fresh;
-    const focused = old.contains(document.activeElement) ? "[data-open], a, button" : "";
+  function put(old, html) {
+    const fresh = element(html), at = document.activeElement;
+    const heir = old.contains(at) && counterpart(at, old, fresh);
     if (old.dataset.state !== fresh.dataset.state) fresh.classList.add("flash");
     old.replaceWith(fresh);
-    if (focused) $(focused, fresh)?.focus({ preventScroll: true });
+    if (heir) focus(heir, { preventScroll: true });
     return fresh;
+  }
+
+  // counterpart is what gets the focus of something when its piece is replaced: what does the same, or else the piece, on which Enter does nothing.
+  function counterpart(of, old, fresh) {
+    const stops = (piece) => all("a, button, [tabindex]", piece), href = (e) => e.getAttribute("href");
+    const same = (e) => e && e.localName === of.localName && e.dataset.copy === of.dataset.copy && (href(e) === href(of) || e.textContent === of.textContent);
+    const now = stops(fresh), there = now[stops(old).indexOf(of)];
+    return same(there) ? there : now.find(same) || fresh;
   }
 
   // focus lets an element have the focus, also one that Tab does not reach.
@@ -72,7 +79,7 @@
     if (!box) return;
     const pieces = part.pieces || {}, have = new Map([...box.children].map((c) => [c.dataset.key, c]));
     for (const [key, html] of Object.entries(pieces)) {
-      if (have.has(key)) have.set(key, put(box, have.get(key), html));
+      if (have.has(key)) have.set(key, put(have.get(key), html));
     }
     if (!part.keys && !part.gone) return;
     const keys = part.keys || [];
@@ -87,7 +94,7 @@
 
   function arrange(box, keys, pieces) {
     held.delete(box.id);
-    const have = new Map([...box.children].map((c) => [c.dataset.key, c])), first = !have.size;
+    const have = new Map([...box.children].map((c) => [c.dataset.key, c])), first = !have.size, at = document.activeElement;
     const order = [];
     for (const key of keys) {
       let e = have.get(key);
@@ -98,8 +105,13 @@
       if (e) order.push(e);
     }
     const wanted = new Set(order);
-    for (const e of [...box.childNodes]) if (!wanted.has(e)) e.remove();
+    for (const e of [...box.childNodes]) {
+      if (wanted.has(e)) continue;
+      if (e.contains(at)) gone = rows().indexOf(e);
+      e.remove();
+    }
     order.forEach((e, i) => { if (box.children[i] !== e) box.insertBefore(e, box.children[i] || null); });
+    if (box.contains(at)) at.focus({ preventScroll: true }); // what is moved loses it
   }
 
   function showHeld() {
@@ -192,6 +204,9 @@
 
   // Keys.
 
+  let gone = -1; // the place of the row that had the focus when it went away
+  document.addEventListener("focusin", () => (gone = -1));
+
   function rows() {
     return all(".list tbody tr").filter((row) => row.offsetParent !== null);
   }
@@ -200,6 +215,7 @@
     const list = rows();
     const at = list.findIndex((row) => row.contains(document.activeElement));
     if (at >= 0) go(list, at + by);
+    else if (gone >= 0) go(list, by > 0 ? gone : gone - 1);
     else go(list, by > 0 ? 0 : list.length - 1);
   }
 
@@ -254,6 +270,7 @@
     if (button.id === "fresh") {
       $("#list").scrollIntoView();
       releaseHeld();
+      go(rows(), 0);
     }
     if (button.dataset.copy) {
       try {
