@@ -41,7 +41,7 @@ func TestAListOfRunsAsksOnlyForWhatWasSaid(t *testing.T) {
 	if want := []api.RunState{api.RunStateWaiting, api.RunStateAccepted, api.RunStateRunning, api.RunStateFailed}; err != nil || !slices.Equal(open.State, want) {
 		t.Errorf("%v, %v", open.State, err)
 	}
-	for _, wrong := range []runFilterFlags{{stuck: time.Millisecond}, {stuck: -time.Minute}, {since: "soon"}, {states: []string{"done"}}} {
+	for _, wrong := range []runFilterFlags{{since: "soon"}, {states: []string{"done"}}} {
 		if _, err := wrong.params(time.Now()); writ.CodeOf(err) != writ.CodeUsage {
 			t.Errorf("%+v: %v", wrong, err)
 		}

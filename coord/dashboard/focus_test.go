@@ -33,7 +33,7 @@ func TestAStuckRunAndItsCommandAreFoundByKeysAlone(t *testing.T) {
 		press("j"), soon(`document.activeElement.textContent === "oldest.tengo" && document.activeElement.closest("tr").innerText.includes("alice has held")`),
 		press(kb.Enter), soon(`location.pathname === "/runs/`+string(oldest.ID)+`"`), until(live), soon(`document.querySelector("#head .waits").textContent.includes("alice has held")`))
 	tabTo(t, tab, `e.dataset.copy === "`+command+`"`)
-	do(t, tab, press(kb.Enter), soon(`document.activeElement.textContent === "copied"`))
+	do(t, tab, press(kb.Enter), soon(`document.activeElement.textContent === "copied" && document.querySelector("body > [role=status]").textContent === "copied"`))
 
 	const chosen = `document.activeElement.id === "f-project" && !document.querySelector(".htmx-request, .htmx-swapping, .htmx-settling")`
 	do(t, tab, press("u"), soon(`location.pathname === "/"`), until(live), press("/"), soon(`document.activeElement.id === "f-signer"`), backTab, backTab,

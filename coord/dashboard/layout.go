@@ -36,6 +36,7 @@ func (p *page) html() Node {
 			Footer(Text("Read only: changes are made by signed texts. "), A(Href("/openapi.yaml"), Text("API")),
 				If(p.Everything, Group{Text(" · "), A(Href("/metrics"), Text("metrics"))})),
 			keysDialog(),
+			Span(ID("said"), Class("hidden"), Role("status")), // what a button did, for those who do not see it
 		),
 	)
 }

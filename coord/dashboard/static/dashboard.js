@@ -275,8 +275,8 @@
     if (button.dataset.copy) {
       try {
         await navigator.clipboard.writeText(button.dataset.copy);
-        button.textContent = "copied";
-        setTimeout(() => (button.textContent = "copy"), 1500);
+        button.textContent = $("#said").textContent = "copied";
+        setTimeout(() => ((button.textContent = "copy"), ($("#said").textContent = "")), 1500);
       } catch { // not on https or loopback: let the reader copy it
         getSelection().selectAllChildren(button.previousElementSibling);
       }
