@@ -63,6 +63,51 @@ func TestRowsOfCodesAgreeWithTheirKind(t *testing.T) {
 	}
 }
 
+// TestExitCodesFollowFromKinds holds the exit code of each row against that of its kind. A row that differs has its reason here.
+func TestExitCodesFollowFromKinds(t *testing.T) {
+	const (
+		signedText = "the signed text is refused"
+		ofCalls    = "calls and nodes fail by it, so a run has failed"
+	)
+	usual := map[writ.Kind]int{
+		writ.Invalid: writ.ExitUsage, writ.Denied: writ.ExitDenied, writ.NotFound: writ.ExitNotFound, writ.Conflict: writ.ExitConflict,
+		writ.Unavailable: writ.ExitUnreachable, writ.Failed: writ.ExitFailed, writ.Internal: writ.ExitFailed,
+	}
+	differs := map[int]map[writ.Code]string{
+		writ.ExitDenied: {
+			writ.CodePayloadMalformed: signedText, writ.CodeFormatTooOld: signedText, writ.CodeSignatureMalformed: signedText, writ.CodeEngineUnsupported: signedText,
+		},
+		writ.ExitNotFound: {writ.CodeProjectUnknown: "it is a name that was typed, as that of a datacenter is"},
+		writ.ExitTimeout:  {writ.CodeTimeout: "the work goes on", writ.CodeNotAdopted: "the roster is in force"},
+		writ.ExitRemoved:  {writ.CodeNodeRejected: "to start the node again is of no use", writ.CodeUnverified: "it is not known what happened"},
+		writ.ExitFailed: {
+			writ.CodeVerbUnsupported:  "the supervisor has to be upgraded: the command was right",
+			writ.CodeArgumentsInvalid: ofCalls, writ.CodeResourceUnknown: ofCalls, writ.CodeResourceConflict: ofCalls, writ.CodeResourceBusy: ofCalls,
+			writ.CodeImmutableField: ofCalls, writ.CodeNotOwner: ofCalls, writ.CodeDriverMissing: ofCalls, writ.CodeNoCapacity: ofCalls, writ.CodeDiskFull: ofCalls,
+			writ.CodeInjected: ofCalls, writ.CodeNodeStore: ofCalls, writ.CodeAttemptGivenUp: ofCalls, writ.CodeClockSkew: ofCalls, writ.CodeEpochAhead: ofCalls,
+			writ.CodeNodeCopied: ofCalls,
+		},
+	}
+	reasons := 0
+	for _, row := range writ.Codes {
+		reason := differs[row.Exit][row.Code]
+		if reason != "" {
+			reasons++
+		}
+		if follows := row.Exit == usual[row.Kind]; follows == (reason != "") {
+			t.Errorf("%s is %s and ends a command with %d; %d follows from the kind, and the reason to differ is %q", row.Code, row.Kind, row.Exit, usual[row.Kind], reason)
+		}
+	}
+	for exit, codes := range differs {
+		if reasons -= len(codes); len(codes) == 0 {
+			t.Errorf("no code differs to %d", exit)
+		}
+	}
+	if reasons != 0 {
+		t.Error("a reason is that of a code with another exit code")
+	}
+}
+
 func TestUnknownCodeCountsAsInternal(t *testing.T) {
 	if got := writ.Code("NEVER_HEARD_OF").Info(); got.Code != writ.CodeInternal || got.Status != 500 {
 		t.Errorf("Info = %+v", got)

@@ -40,6 +40,24 @@ func TestDocuments(t *testing.T) {
 	}
 }
 
+// exitCodes are all with which commands end.
+var exitCodes = []struct {
+	exit  int
+	means string
+}{
+	{writ.ExitDone, "done"},
+	{writ.ExitFailed, "the run failed, or the command did"},
+	{writ.ExitUsage, "usage, or an error in the script"},
+	{writ.ExitDenied, "a signature or a permission was refused"},
+	{writ.ExitNotFound, "not found: no run, node, project, secret or other thing has this name"},
+	{writ.ExitConflict, "conflict: it has changed meanwhile, or several have this name"},
+	{writ.ExitTimeout, "the wait is over; the work goes on"},
+	{writ.ExitPlanChanges, "the plan has changes (`plan --exit-code`)"},
+	{writ.ExitUnreachable, "no server answered, or it cannot answer now"},
+	{writ.ExitUnverified, "a coordinator said what no supervisor has signed. Of `writ runner`: the datacenter removed the node"},
+	{writ.ExitInterrupted, "interrupted"},
+}
+
 func codesDocument() string {
 	var b strings.Builder
 	b.WriteString(`# Codes
@@ -50,6 +68,15 @@ Terms are in the [glossary](architecture.md#words).
 Diagnostics of scripts have [their own codes](manual/diagnostics.md), W0001 and up. ` + "`go generate .`" + ` makes this page from the table ` + "`Codes`" + ` of
 the root package.
 
+A command ends with the exit code of its error. If it watches a run that fails, is cancelled or expires, that is 1, with each code.
+
+| exit | what happened |
+| --- | --- |
+`)
+	for _, row := range exitCodes {
+		fmt.Fprintf(&b, "| %d | %s |\n", row.exit, row.means)
+	}
+	b.WriteString(`
 | code | kind | retry | status | exit | meaning and remedy |
 | --- | --- | --- | --- | --- | --- |
 `)

@@ -116,10 +116,10 @@ import("machine").create("fail-vm", {cpus: 1, memory_mib: 64, env: {PASSWORD: ru
 	}
 
 	s.Writ("secret", "remove", "db-password")
-	if _, said, code := s.Try("submit", "again.tengo", "--secret", "db-password@2"); code != writ.ExitFailed || !strings.Contains(said, "SECRET_UNKNOWN") {
+	if _, said, code := s.Try("submit", "again.tengo", "--secret", "db-password@2"); code != writ.ExitNotFound || !strings.Contains(said, "SECRET_UNKNOWN") {
 		t.Errorf("after it was removed: exit %d\n%s", code, said)
 	}
-	if _, said, code := s.Try("submit", "again.tengo"); code != writ.ExitFailed || !strings.Contains(said, "has no secret db-password") {
+	if _, said, code := s.Try("submit", "again.tengo"); code != writ.ExitNotFound || !strings.Contains(said, "has no secret db-password") {
 		t.Errorf("after it was removed: exit %d\n%s", code, said)
 	}
 }
