@@ -232,8 +232,11 @@ func (a *app) handOutToken(c *client.Client, token identity.Token, d newDatacent
 		join = "WRIT_JOIN=@" + d.tokenFile
 	}
 	// Shown even if --quiet: without it nothing can go on.
-	fmt.Fprintf(a.Err, "Start the supervisor of %s:\n\n  %s writ supervisor --data ./%s --dc %s --coordinator %s --redis redis://127.0.0.1:6379/0\n\n",
+	_, err := fmt.Fprintf(a.Err, "Start the supervisor of %s:\n\n  %s writ supervisor --data ./%s --dc %s --coordinator %s --redis redis://127.0.0.1:6379/0\n\n",
 		d.Name, join, d.Name, d.Name, c.Context.Servers[0])
+	if err != nil {
+		return writ.Errorf(writ.CodeUsage, "the token cannot be shown: %v", err).WithHint("--token-file FILE writes it to a file; nothing was changed")
+	}
 	a.Note("… waiting until it registers (at most %s)", d.wait)
 	return nil
 }

@@ -4,7 +4,9 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"os/signal"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -54,11 +56,14 @@ With --role boot-server the token admits no node. A boot server reports with it 
 			"  writ token create --dc dc1 --uses 20 --valid 30m > rack.token\n  writ token create --dc dc1 --role boot-server > boot.token",
 		Args: exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if !a.Structured() && a.Format != terminal.Table && a.Format != terminal.Wide {
+				return terminal.BadFormat(a.Format, "-o table", "-o json", "-o yaml") // which has no token in it, and it is seen only now
+			}
 			t, err := a.createToken(cmd.Context(), flags)
 			if err != nil {
 				return err
 			}
-			return a.Print(terminal.View{Data: t, Names: []string{t.ID}, Text: func(bool) string { return t.Token + "\n" }})
+			return a.handOver(cmd.Context(), t)
 		},
 	}
 	c.Flags().StringVar(&flags.datacenter, "dc", "", "name or id of the datacenter")
@@ -70,6 +75,37 @@ With --role boot-server the token admits no node. A boot server reports with it 
 	c.Flags().IntVar(&flags.uses, "uses", 1, "how many nodes it admits, at most 1000")
 	inRange(c.Flags(), "uses", &flags.uses, 1, writ.MaxTokenUses)
 	return c
+}
+
+// handOver prints a new token. One that could not be printed is known to no person and admits a node all the same, so it is revoked.
+func (a *app) handOver(ctx context.Context, t newToken) error {
+	signal.Ignore(syscall.SIGPIPE) // a reader that has ended is an error of the write
+	err := a.Print(terminal.View{Data: t, Names: []string{t.ID}, Text: func(bool) string { return t.Token + "\n" }})
+	if err == nil {
+		return nil
+	}
+	if failed := a.revokeUnseen(ctx, t); failed != nil {
+		return writ.Errorf(writ.CodeUsage, "the token %s cannot be printed (%v), and is open: it could not be revoked (%v)", t.ID, err, failed).
+			WithHint("writ token revoke %s --dc %s", t.ID, t.Datacenter)
+	}
+	return writ.Errorf(writ.CodeUsage, "the token %s cannot be printed (%v), so it was revoked", t.ID, err).WithHint("print another one to a place that can be written")
+}
+
+// revokeUnseen revokes a token, and prints nothing: the output cannot be written.
+func (a *app) revokeUnseen(ctx context.Context, t newToken) error {
+	c, err := a.client()
+	if err != nil {
+		return err
+	}
+	s := revocation(t.ID, "it could not be printed")
+	s.Datacenter = t.Datacenter
+	_, _, err = a.decision(ctx, c, s)
+	return err
+}
+
+// revocation is the statement that a token admits no more nodes.
+func revocation(id, reason string) identity.Statement {
+	return identity.Statement{Subject: "token/" + id, Decision: identity.DecisionRevoke, Reason: reason}
 }
 
 // check refuses flags that no token can have, and fills in what follows from the role.
@@ -232,7 +268,7 @@ has admitted stay. A boot server does not report any more with its token, and wh
 				return writ.Errorf(writ.CodeUsage, "%q cannot be the id of a token", id).WithHint("`writ token list` shows the ids")
 			}
 			return a.decideIn(cmd.Context(), datacenter, func(*identity.Datacenter) identity.Statement {
-				return identity.Statement{Subject: "token/" + id, Decision: identity.DecisionRevoke, Reason: string(reason)}
+				return revocation(id, string(reason))
 			})
 		},
 	}
