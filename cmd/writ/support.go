@@ -51,6 +51,8 @@ var ofCluster = []part{
 	{name: "certificates.json", command: []string{"pki", "show", "-o", "json"}},
 	{name: "nodes.json", command: []string{"node", "list", "-o", "json"}},
 	{name: "tokens.json", command: []string{"token", "list", "-o", "json"}},
+	{name: "holds.json", command: []string{"hold", "list", "-o", "json"}},
+	{name: "deployments.json", command: []string{"deployment", "list", "-o", "json"}},
 	{name: "resources.json", command: []string{"resource", "list", "-o", "json"}},
 	{name: "runs.json", command: []string{"run", "list", "-o", "json"}},
 	{name: "runs-stuck.json", command: []string{"run", "list", "--stuck", "1m", "-o", "json"}},

@@ -76,10 +76,46 @@ func mayBeKey(run string) bool {
 		return true
 	case looksRandom(run):
 		return strings.ContainsAny(run, upper) && strings.ContainsAny(run, lower)
-	case 10*strings.Count(run, "/") > len(run): // a path
+	case 10*strings.Count(run, "/") > len(run), isPath(run):
 		return false
 	}
 	return strings.ContainsAny(run, "0123456789+") && strings.ContainsAny(run, upper) && strings.ContainsAny(run, lower)
+}
+
+// isPath reports whether the names between the slashes of a run are made of words, the whole of it and each long name. A name before or behind a line of
+// a key hides nothing of the key.
+func isPath(run string) bool {
+	names := strings.Split(run, "/")
+	if len(names) < 2 || strings.ContainsAny(run, "+=") {
+		return false
+	}
+	length, words := 0, 0
+	for _, name := range names {
+		n := wordsOf(name)
+		if len(name) >= longName && len(name) < meanWord*n {
+			return false
+		}
+		length, words = length+len(name), words+n
+	}
+	return length >= meanWord*words
+}
+
+const (
+	meanWord = 4  // letters of a word in the names of a path, at least. Of base64 they are 2
+	longName = 16 // letters of a name that is looked at alone
+)
+
+// wordsOf counts the words of a name: capitals begin one, and digits are one.
+func wordsOf(name string) (words int) {
+	before := 0
+	for i := range len(name) {
+		kind := kindOf(name[i])
+		if lowers := before == 2 && kind == 3; kind != before && !lowers {
+			words++
+		}
+		before = kind
+	}
+	return words
 }
 
 // The letters that no hex digit is.

@@ -2,11 +2,13 @@ package redact_test
 
 import (
 	"crypto/ed25519"
+	"encoding/base64"
 	"encoding/json"
 	"encoding/pem"
 	"errors"
 	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"strings"
 	"testing"
 
@@ -90,11 +92,42 @@ func TestTextsWithoutSecretsStayUnredacted(t *testing.T) {
 		"sk-ssh-ed25519@openssh.com AAAAGnNrLXNzaC1lZDI1NTE5QG9wZW5zc2guY29tAAAAIKqzKqzKqzKqzKqzKqzKqzKqzKqzKqzKqzKqzKqzKqzKAAAABHNzaDo=",
 		"6f1c000000000000000000000000000000000000000000000000000000000000", "sha256:" + writ.DigestOf([]byte("x")).String(), string(writ.RunIDOf(writ.DigestOf(nil))),
 		"/var/lib/writ/supervisor/journals/2024/wal/000001", "/tmp/TestOnlyOneOfManyFoldersIsTaken12345/001/data/dc1/host/volumes/pool2/x1",
+		"export WRIT_CONFIG=/home/alice/Documents2026/WritClusterForTheWarehouse/data/client.yaml",
+		"/srv/WarehouseOfTheNorth2026/ClusterData/dev", "/home/Customers2026/InfrastructureOfVienna/dev/client.yaml",
 		"http://127.0.0.1:7440/v1/runs?project=web", "https://writ.example.org:7440/library/table@1", "the password is missing", "mail alice@example.org",
 		"http://127.0.0.1:7440/v1/tokens?datacenter=dc1&cursor=abc", "token=nbswy3dpeb3w6 state=open", "the bearer of bad news",
 	} {
 		if shown := redact.Text(text); shown != text {
 			t.Errorf("%s is shown as %s", text, shown)
+		}
+	}
+}
+
+// TestNoPathHidesALineOfAKey puts lines from the middle of keys where a path would be, and before and behind the names of one.
+func TestNoPathHidesALineOfAKey(t *testing.T) {
+	random := rand.New(rand.NewPCG(testenv.Seed(t, 1), 0))
+	const lines = 3000
+	shown := map[string]int{}
+	for range lines {
+		raw := make([]byte, 48)
+		for i := range raw {
+			raw[i] = byte(random.Uint32())
+		}
+		line := base64.StdEncoding.EncodeToString(raw)
+		for form, text := range map[string]string{
+			"alone": line, "behind a slash": "/" + line, "as a name": "/etc/writ/" + line, "before names": line + "/data/client",
+			"between names": "/srv/WarehouseOfTheNorth2026/" + line + "/InfrastructureOfVienna/dev/client",
+			"behind many":   strings.Repeat("/WarehouseOfTheNorth", 20) + "/" + line,
+			"in parts":      "/" + line[:20] + "/" + line[20:40] + "/" + line[40:],
+		} {
+			if strings.Contains(redact.Text(text), line[22:40]) {
+				shown[form]++
+			}
+		}
+	}
+	for form, n := range shown {
+		if n > lines/1000 {
+			t.Errorf("%s: %d of %d lines are shown", form, n, lines)
 		}
 	}
 }
