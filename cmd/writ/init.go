@@ -106,8 +106,8 @@ func (a *app) found(data, name, server string, newKey bool) (founding, error) {
 		}
 		return founding{}, err
 	}
-	if err := os.MkdirAll(data, 0o700); err != nil {
-		return founding{}, writ.Errorf(writ.CodeUsage, "cannot make the data directory: %v", err)
+	if err := config.MakeData(data); err != nil {
+		return founding{}, err
 	}
 	keys := a.keys()
 	if newKey {

@@ -229,8 +229,8 @@ func Restore(ctx context.Context, file, dir string) (m Manifest, err error) {
 	if m, err = readManifest(r); err != nil {
 		return m, err
 	}
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return m, writ.Errorf(writ.CodeUsage, "make the data directory: %v", err)
+	if err := config.MakeData(dir); err != nil {
+		return m, err
 	}
 	root, err := os.OpenRoot(dir)
 	if err != nil {

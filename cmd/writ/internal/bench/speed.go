@@ -11,6 +11,7 @@ import (
 
 	"writ"
 	"writ/cmd/writ/internal/bench/peer"
+	"writ/cmd/writ/internal/config"
 )
 
 // Speed measures how fast runs are carried out, from a signed submission on the link to the event that says how the run ended, with every
@@ -150,8 +151,8 @@ func (s *Speed) Run(ctx context.Context) (r SpeedReport, err error) {
 
 // emptyDir makes a directory, and refuses one that holds something.
 func emptyDir(dir string) error {
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return fmt.Errorf("make the data directory: %w", err)
+	if err := config.MakeData(dir); err != nil {
+		return err
 	}
 	if entries, err := os.ReadDir(dir); err != nil || len(entries) > 0 {
 		return errors.Join(err, writ.Errorf(writ.CodeUsage, "%s is not empty", dir).WithHint("a benchmark begins with nothing"))

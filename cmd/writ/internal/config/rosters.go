@@ -35,7 +35,7 @@ func RostersIn(dir string, cluster writ.ClusterID) Rosters {
 func FindRosters(dir string) (Rosters, error) {
 	entries, err := os.ReadDir(filepath.Join(dir, "rosters"))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return Rosters{}, fmt.Errorf("look for rosters: %w", err)
+		return Rosters{}, Unwritable(dir, fmt.Errorf("look for rosters: %w", err))
 	}
 	switch {
 	case len(entries) == 0:

@@ -66,8 +66,8 @@ func (c *Coord) URL() string {
 
 // CoordinatorKey returns the key of the coordinator in a data directory, and makes it if there is none.
 func CoordinatorKey(data string) (ed25519.PrivateKey, error) {
-	if err := os.MkdirAll(data, 0o700); err != nil {
-		return nil, fmt.Errorf("make the data directory: %w", err)
+	if err := config.MakeData(data); err != nil {
+		return nil, err
 	}
 	return identity.LoadOrCreateKey(filepath.Join(data, coordinatorKeyFile))
 }

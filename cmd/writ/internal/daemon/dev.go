@@ -112,7 +112,7 @@ func (d *Dev) start(ctx context.Context, all *processes) (DevCluster, error) {
 	d.Host.Above = data
 	images := filepath.Join(data, devImages)
 	if err := os.MkdirAll(images, 0o700); err != nil {
-		return DevCluster{}, unwritable(data, fmt.Errorf("make the directory of images: %w", err))
+		return DevCluster{}, config.Unwritable(data, fmt.Errorf("make the directory of images: %w", err))
 	}
 	d.Host.ImageDirs = append(d.Host.ImageDirs, images)
 	if d.Drivers != DriversHost { // those of a host can give no more than it has

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"sync"
 
+	"writ/cmd/writ/internal/config"
 	"writ/cmd/writ/internal/redact"
 	"writ/internal/logring"
 	"writ/runner/nodelog"
@@ -18,7 +19,7 @@ import (
 func keepLog(ctx context.Context, data string, log *slog.Logger) (both *slog.Logger, kept *nodelog.Log, end func(error), err error) {
 	kept = &nodelog.Log{Dir: filepath.Join(data, logring.Dir), Redact: redact.Text}
 	if err := os.MkdirAll(kept.Dir, 0o700); err != nil {
-		return nil, nil, nil, unwritable(data, fmt.Errorf("make the directory of the log: %w", err))
+		return nil, nil, nil, config.Unwritable(data, fmt.Errorf("make the directory of the log: %w", err))
 	}
 	ring := logring.New()
 	handler := logring.NewHandler(ring, logring.Boot(), slog.LevelInfo, redact.Attr)

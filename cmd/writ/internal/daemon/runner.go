@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"os"
 	"path/filepath"
 	"time"
 
@@ -15,6 +14,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"writ"
+	"writ/cmd/writ/internal/config"
 	"writ/cmd/writ/internal/metrics"
 	"writ/cmd/writ/internal/transport"
 	"writ/internal/tracing"
@@ -52,8 +52,8 @@ type Runner struct {
 // Run joins if it has not yet, and serves until ctx ends; then it returns nil. ready is told the drivers that the node serves, when it
 // has joined.
 func (r *Runner) Run(ctx context.Context, ready func([]writ.NodeDriver)) (err error) {
-	if err := os.MkdirAll(r.Data, 0o700); err != nil {
-		return unwritable(r.Data, fmt.Errorf("make the data directory: %w", err))
+	if err := config.MakeData(r.Data); err != nil {
+		return err
 	}
 	log, kept, endLog, err := keepLog(ctx, r.Data, r.Log)
 	if err != nil {
@@ -121,7 +121,7 @@ func (r *Runner) Run(ctx context.Context, ready func([]writ.NodeDriver)) (err er
 	store := filepath.Join(r.Data, "journal.db")
 	records, err := journal.Open(ctx, store)
 	if err != nil {
-		return unwritable(r.Data, fmt.Errorf("open the node's journal: %w", err))
+		return config.Unwritable(r.Data, fmt.Errorf("open the node's journal: %w", err))
 	}
 	defer func() { err = errors.Join(err, records.Close()) }()
 	log.InfoContext(ctx, "the node has joined", "name", member.Name(), "node", member.Node(), "dc", member.Datacenter())

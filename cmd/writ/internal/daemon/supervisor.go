@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"os"
 	"path/filepath"
 	"sync"
 	"sync/atomic"
@@ -70,8 +69,8 @@ type Supervisor struct {
 
 // SupervisorKey returns the key of the supervisor in a data directory, and makes it if there is none. The public half is left beside it.
 func SupervisorKey(data string) (ed25519.PrivateKey, error) {
-	if err := os.MkdirAll(data, 0o700); err != nil {
-		return nil, fmt.Errorf("make the data directory: %w", err)
+	if err := config.MakeData(data); err != nil {
+		return nil, err
 	}
 	key, err := identity.LoadOrCreateKey(filepath.Join(data, supervisorKeyFile))
 	if err != nil {

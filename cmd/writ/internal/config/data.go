@@ -1,0 +1,36 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+
+	"golang.org/x/sys/unix"
+
+	"writ"
+)
+
+// MakeData makes a data directory if it is not there. Its error says what is wrong with the one that a person has named.
+func MakeData(data string) error {
+	err := os.MkdirAll(data, 0o700)
+	if err == nil {
+		return nil
+	}
+	err = Unwritable(data, fmt.Errorf("make the data directory: %w", err))
+	if _, said := errors.AsType[*writ.Error](err); said {
+		return err
+	}
+	return writ.Errorf(writ.CodeUsage, "%w", err).WithHint("name another directory with --data")
+}
+
+// Unwritable is an error of a file in a data directory as people are told it, if nothing can be written there, or if it is no directory.
+func Unwritable(data string, err error) error {
+	switch {
+	case errors.Is(err, unix.EROFS) || errors.Is(err, unix.ENOSPC) || errors.Is(err, fs.ErrPermission):
+		return writ.Errorf(writ.CodeStoreUnavailable, "%w", err).WithHint("%s must be on a writable disk with free space; start it again then", data)
+	case errors.Is(err, unix.ENOTDIR):
+		return writ.Errorf(writ.CodeUsage, "%w", err).WithHint("%s is a file, or is below one: name a directory with --data", data)
+	}
+	return err
+}
