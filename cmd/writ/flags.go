@@ -76,6 +76,11 @@ func fillFromEnvironment(flags *pflag.FlagSet) (failed error) {
 	return failed
 }
 
+// typed reports whether a flag was given on the command line, and not by its environment variable.
+func typed(f *pflag.Flag) bool {
+	return f.Changed && !slices.ContainsFunc(f.Annotations[environmentMark], func(variable string) bool { return os.Getenv(variable) == f.Value.String() })
+}
+
 // settingsFlag names the file with a daemon's flags. Daemons have no contexts, so the name is free there.
 const settingsFlag = "config"
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 	"unicode"
 
 	"github.com/spf13/cobra"
@@ -78,6 +79,8 @@ type planned struct {
 	// Changes is false if it is sure that nothing would change.
 	Changes bool   `json:"changes"`
 	Next    string `json:"next,omitempty"` // the command that runs exactly this
+	// Denied is why the person who plans may not sign that, nil if that is not known or they may.
+	Denied *writ.Error `json:"denied,omitempty"`
 }
 
 func (a *app) plan(ctx context.Context, path string, p *planFlags) error {
@@ -158,8 +161,28 @@ func (a *app) makePlan(ctx context.Context, c *client.Client, script client.Scri
 	view.conclude()
 	if view.failed() == nil {
 		view.Next = a.nextCommand(view, &p.order)
+		view.Denied = mayNotSubmit(c, roster, order)
 	}
 	return view, nil
+}
+
+// mayNotSubmit returns why the person whose key commands sign with may not sign an order, nil if they may or if it is not known who they are.
+func mayNotSubmit(c *client.Client, roster *identity.Roster, order client.Order) *writ.Error {
+	if roster == nil {
+		return nil
+	}
+	by, err := c.Keys.Owner(roster)
+	if err != nil {
+		return nil
+	}
+	action := identity.ActionSubmit
+	if order.Script.Report.Destructive {
+		action = identity.ActionDestroy
+	}
+	if err := roster.Allows(by.Name, action, order.Project.ID, time.Now()); err != nil {
+		return writ.AsError(err)
+	}
+	return nil
 }
 
 // noPreview are the reasons for which a plan is shown without what its datacenter says of it.

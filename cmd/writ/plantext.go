@@ -286,7 +286,13 @@ func (t *planText) kept() {
 func (t *planText) end() {
 	t.line("\nplan %s", t.Digest)
 	t.line("%s", t.summary())
-	if t.Next != "" {
+	switch {
+	case t.Next == "":
+	case t.Denied != nil:
+		t.line("%s you can plan this and read it, and not submit it: %s", t.Paint(terminal.Dim, "next:"), terminal.Clean(t.Denied.Message))
+		t.line("      %s", terminal.Clean(t.Denied.Hint))
+		t.line("      a person who may types: %s", terminal.Clean(t.Next))
+	default:
 		t.line("%s %s", t.Paint(terminal.Dim, "next:"), terminal.Clean(t.Next))
 	}
 }

@@ -38,7 +38,7 @@ signature, and submit the result before it expires.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			text, err := a.payload(cmd.Context(), args[0], &o, func(c *client.Client, r *identity.Roster) (client.Signatory, error) {
 				if signer != "" {
-					return namedSigner(r, signer)
+					return namedSigner(c, r, signer, typed(cmd.Flag("key")))
 				}
 				by, err := c.Keys.Owner(r)
 				if err != nil {
@@ -58,8 +58,18 @@ signature, and submit the result before it expires.`,
 	return c
 }
 
-// namedSigner is somebody of the roster who signs with a plain key. Of a certificate a text says more than whose it is.
-func namedSigner(r *identity.Roster, name string) (client.Signatory, error) {
+// namedSigner is somebody of the roster who signs with a plain key. Of a certificate a text says more than whose it is. A key that was named besides has
+// to be theirs: what it signs is refused otherwise.
+func namedSigner(c *client.Client, r *identity.Roster, name string, withKey bool) (client.Signatory, error) {
+	if withKey {
+		owner, err := c.Keys.Owner(r)
+		if err != nil {
+			return owner, err
+		}
+		if owner.Name != name {
+			return owner, writ.Errorf(writ.CodeUsage, "--key is a key of %s, and --signer names %s", owner.Name, name).WithHint("leave one of the two out")
+		}
+	}
 	p := r.Principal(name)
 	if p == nil {
 		return client.Signatory{}, writ.Errorf(writ.CodeNotFound, "the roster has no %s", name).WithHint("`writ user list` shows whom it has")

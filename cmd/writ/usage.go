@@ -40,7 +40,7 @@ the datacenter has as --silent-after (` + "`writ dc show`" + `). Time in which i
 				return err
 			}
 			if ofNodes {
-				return a.printOnline(cmd.Context(), c, month, datacenter, unlessSelected(cmd, "no node was online: `writ node list` shows which there are"))
+				return a.printOnline(cmd.Context(), c, month, datacenter, unlessSelected(cmd, "no time online is counted this month: a node has some a minute after it began. `writ node list` shows which there are"))
 			}
 			params := api.ListUsageParams{
 				Project: api.Given(a.flags.project), Datacenter: api.Given(datacenter), Month: api.Given(month), Limit: api.Given(client.PageSize),
@@ -56,7 +56,7 @@ the datacenter has as --silent-after (` + "`writ dc show`" + `). Time in which i
 			if tenant != "" {
 				usage = slices.DeleteFunc(usage, func(u api.Usage) bool { return u.Tenant != tenant })
 			}
-			none := unlessSelected(cmd, "nothing was used this month: `writ resource list` shows what there is")
+			none := unlessSelected(cmd, "no use is counted this month: that of a resource begins when it is made, and is there five minutes later. Simulated ones use nothing. `writ resource list` shows what there is")
 			if by != byResource {
 				return a.printUsageBy(usage, by, none)
 			}
