@@ -301,6 +301,9 @@ func capacityFlags(c *cobra.Command, capacity *writ.Capacity, otherwise string) 
 	inRange(f, "disk-gib", &capacity.DiskGiB, 0, most)
 }
 
+// mostSpeed is the most that simulated drivers multiply with: a duration of hours stays one that there is.
+const mostSpeed = 1_000_000
+
 // processUsers is the help of a flag.
 const processUsers = "with --drivers host: numbers of unused users and groups, as 200000-265535. The process of each machine and database gets one. " +
 	"none: they run as the runner does. By default, where the runner is root: a range that is rarely used"
@@ -314,7 +317,7 @@ func driverFlags(c *cobra.Command, drivers *daemon.Drivers, speed *float64, host
 	*drivers = daemon.DriversAuto
 	c.Flags().Var(drivers, "drivers", "auto: real ones for volumes and images. simulated: they change nothing on the host. host: real ones only, which change network, containers and machines")
 	c.Flags().Float64Var(speed, "simulate-speed", 1, "factor for the durations of simulated drivers. 0: at once")
-	inRange(c.Flags(), "simulate-speed", speed, 0, most)
+	inRange(c.Flags(), "simulate-speed", speed, 0, mostSpeed)
 	c.Flags().StringSliceVar(&host.OverlayPeers, "overlay-peer", nil, "with --drivers host: a peer of mycelium, as tcp://192.0.2.7:9651 (TCP only)")
 	c.Flags().StringVar(&host.Containerd, "containerd", "", "with --drivers host: socket of containerd, if not at its usual place")
 	c.Flags().StringVar(&host.Firmware, "firmware", "", "with --drivers host: firmware of machines that have no kernel")

@@ -59,7 +59,7 @@ until Ctrl-C.`,
 	}
 	c.Flags().BoolVar(&keep, "keep", false, "stay up afterwards, with the dashboard, until Ctrl-C")
 	c.Flags().Float64Var(&d.Speed, "simulate-speed", 1, "what simulated drivers multiply realistic durations with; 0 is at once")
-	inRange(c.Flags(), "simulate-speed", &d.Speed, 0, most)
+	inRange(c.Flags(), "simulate-speed", &d.Speed, 0, mostSpeed)
 	l.add(c, "error")
 	return c
 }

@@ -24,6 +24,9 @@ A login lasts 12 hours. It can read what your roles allow, and can change nothin
 			if web && token {
 				return writ.Errorf(writ.CodeUsage, "--web and --token exclude each other")
 			}
+			if err := a.showsTokens(); err != nil && (web || token) {
+				return err
+			}
 			c, err := a.client()
 			if err != nil {
 				return err

@@ -56,8 +56,8 @@ With --role boot-server the token admits no node. A boot server reports with it 
 			"  writ token create --dc dc1 --uses 20 --valid 30m > rack.token\n  writ token create --dc dc1 --role boot-server > boot.token",
 		Args: exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if !a.Structured() && a.Format != terminal.Table && a.Format != terminal.Wide {
-				return terminal.BadFormat(a.Format, "-o table", "-o json", "-o yaml") // which has no token in it, and it is seen only now
+			if err := a.showsTokens(); err != nil {
+				return err
 			}
 			t, err := a.createToken(cmd.Context(), flags)
 			if err != nil {
@@ -75,6 +75,14 @@ With --role boot-server the token admits no node. A boot server reports with it 
 	c.Flags().IntVar(&flags.uses, "uses", 1, "how many nodes it admits, at most 1000")
 	inRange(c.Flags(), "uses", &flags.uses, 1, writ.MaxTokenUses)
 	return c
+}
+
+// showsTokens refuses forms of output that have no token in them: it is seen only when it is made.
+func (a *app) showsTokens() error {
+	if a.Structured() || a.Format == terminal.Table || a.Format == terminal.Wide {
+		return nil
+	}
+	return terminal.BadFormat(a.Format, "-o table", "-o json", "-o yaml")
 }
 
 // handOver prints a new token. One that could not be printed is known to no person and admits a node all the same, so it is revoked.
