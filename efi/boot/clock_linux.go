@@ -57,22 +57,22 @@ func (m *machine) setClock(ctx context.Context) error {
 func (m *machine) correctClock(ctx context.Context, c *clock) error {
 	asks := "asks for the time: " + strings.Join(c.servers, " ")
 	m.show(progress.StageClock, asks)
-	within := c.limit()
-	m.status.waits(progress.StageClock, asks, within)
+	m.status.waits(progress.StageClock, asks, c.limit())
 	var failed error
-	began := time.Now()
-	for pause := askAgain; ; {
+	for round := 1; ; round++ {
 		did, err := c.correct(true)
 		if failed = err; err == nil {
 			m.stage("clock", "%s", did)
 			break
 		}
 		possible := checkClock(c.now()) == nil
-		held := m.failAgain(progress.StageClock, noTime(err, possible), waitsForTime(possible))
-		if held || possible && time.Since(began) >= within.most { // servers that fail in turns are not held
-			if possible { // the clock of the hardware is good enough; keepClock goes on asking
-				break
-			}
+		goesOn := waitsForTime(possible)
+		if possible && round >= rounds { // the clock of the hardware is good enough; keepClock goes on asking
+			m.show(progress.StageClock, "no answer again: "+goesOn)
+			break
+		}
+		pause := askAgain
+		if m.failAgain(progress.StageClock, noTime(err, possible), goesOn) || round >= rounds { // also if they fail in turns
 			pause = askSeldom
 		}
 		if sleep.For(ctx, pause) != nil {
@@ -83,12 +83,15 @@ func (m *machine) correctClock(ctx context.Context, c *clock) error {
 	return checkClock(c.now())
 }
 
+// rounds is how often a start asks all time servers, if its clock can be right without them.
+const rounds = 2
+
 // limit is how long a start waits for the time: each server is asked twice. A clock that cannot be right has to be corrected.
 func (c *clock) limit() waitLimit {
 	if checkClock(c.now()) != nil {
 		return waitLimit{then: "without the time no certificate can be verified"}
 	}
-	return waitLimit{2*time.Duration(len(c.servers))*askMostOf + askAgain, "the start goes on with the clock of the hardware"}
+	return waitLimit{rounds*time.Duration(len(c.servers))*askMostOf + (rounds-1)*askAgain, "the start goes on with the clock of the hardware"}
 }
 
 // waitsForTime says how a start goes on without an answer of a time server.
