@@ -2,6 +2,7 @@ package boot
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -104,6 +105,24 @@ func TestARunnerThatEndsTwiceWithOneErrorIsHeld(t *testing.T) {
 			"turn it off with\n  its power button")
 		p.wait(time.Minute)
 		p.want(1, "This machine is held", "for 61 s\n")
+	})
+}
+
+// A runner that cannot be started is tried again, and the page says why there is none.
+func TestARunnerThatCannotBeStartedIsHeld(t *testing.T) {
+	onScreen(t, func(p *paged) {
+		m, told := heldMachine(p)
+		for _, held := range []bool{false, true} {
+			m.status.begin()
+			if m.cannotStart(errors.New("give the runner its token: no space left")) != held {
+				t.Errorf("held is %v", !held)
+			}
+		}
+		p.wait(quiet)
+		p.want(1, "runner   error: give the runner its token: no space left\n", "This machine is held: it failed twice in the same way.\n", "    trouble      give the runner its token: no space left\n")
+		if last := (*told)[len(*told)-1]; !last.Failed || !last.Held || last.Text != "give the runner its token: no space left" {
+			t.Errorf("the boot server is told %+v", last)
+		}
 	})
 }
 

@@ -16,13 +16,6 @@ import (
 
 // serve runs the runner until ctx ends, and starts it again when it has ended.
 func (m *machine) serve(ctx context.Context) {
-	if m.config.Join != "" {
-		if err := os.WriteFile(TokenAt, []byte(m.config.Join+"\n"), 0o600); err != nil {
-			m.fail("runner", err)
-			return
-		}
-		m.config.Join = "@" + TokenAt
-	}
 	for wait := time.Duration(0); ; {
 		began, held := time.Now(), false
 		status, err := m.runRunner(ctx)
@@ -30,7 +23,7 @@ func (m *machine) serve(ctx context.Context) {
 		case ctx.Err() != nil:
 			return
 		case err != nil:
-			held = m.failAgain(progress.StageRunner, err, "")
+			held = m.cannotStart(err)
 		case status.Exited() && status.ExitStatus() == writ.ExitRemoved:
 			m.stage("runner", "the datacenter has removed this node; give the machine another token and start it again")
 			m.status.end(describe(status))
@@ -44,6 +37,28 @@ func (m *machine) serve(ctx context.Context) {
 			return
 		}
 	}
+}
+
+// keepToken gives the runner its token in a file that only root reads.
+func (m *machine) keepToken() error {
+	if m.config.Join == "" || m.config.Join == "@"+TokenAt {
+		return nil
+	}
+	if err := os.WriteFile(TokenAt, []byte(m.config.Join+"\n"), 0o600); err != nil {
+		return fmt.Errorf("give the runner its token: %w", err)
+	}
+	m.config.Join = "@" + TokenAt
+	return nil
+}
+
+// cannotStart says that there is no runner, and reports whether that was so the last time, too.
+func (m *machine) cannotStart(err error) (held bool) {
+	m.showFailure(progress.StageRunner, err)
+	held = m.status.end(err.Error())
+	r := failure(progress.StageRunner, err)
+	r.Held = held
+	m.report(r)
+	return held
 }
 
 // reportEnd says how the runner has ended, and reports whether it ended in the same way the last time, too. The boot server is told its last
@@ -115,6 +130,9 @@ func (m *machine) complain(r progress.Report) {
 // runRunner runs the runner once. When ctx ends, it tells the runner to end and waits for that.
 func (m *machine) runRunner(ctx context.Context) (unix.WaitStatus, error) {
 	m.status.begin()
+	if err := m.keepToken(); err != nil {
+		return 0, err
+	}
 	running, stop := context.WithCancel(ctx)
 	defer stop()
 	m.work.Go(func() { m.explain(running) })
