@@ -103,6 +103,7 @@ func TestViolationsOfTheArchitectureAreNamed(t *testing.T) {
 		{"a promise of the root package", "docs/a.md", "`go test . -run TestKeeps`\n", "docs/a.md names the test TestKeeps of the root package, which is not there"},
 		{"a benchmark", "docs/a.md", "`go test ./store -run '^$' -bench Keeps`\n", ""},
 		{"a test of one folder of several", "docs/a.md", "`go test ./store/... ./coord -run 'TestSharp'`\n", "docs/a.md names the test TestSharp of store/... coord, which is not there"},
+		{"a folder that a task made", "bin/pictures/a.go", "package pictures\n", ""},
 		{"a package without a comment", "tool/awl/awl.go", "package awl\n", "tool/awl has no package comment"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

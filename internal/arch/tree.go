@@ -146,13 +146,16 @@ func (s *source) has(p Proof) bool {
 	return false
 }
 
+// built are folders at the top that tasks make, and .gitignore has.
+var built = []string{"bin", "dist", "tutorial"}
+
 // enter decides whether a folder belongs to the module.
 func (s *source) enter(name string) error {
 	if name == "." {
 		return nil
 	}
 	base := path.Base(name)
-	if strings.HasPrefix(base, ".") || strings.HasPrefix(base, "_") || base == "testdata" {
+	if strings.HasPrefix(base, ".") || strings.HasPrefix(base, "_") || base == "testdata" || slices.Contains(built, name) {
 		return fs.SkipDir
 	}
 	if !strings.Contains(name, "/") {
