@@ -5,6 +5,7 @@ import (
 	"maps"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -113,12 +114,21 @@ func fillFromFile(cmd *cobra.Command, path string) error {
 			values = list
 		}
 		for _, v := range values {
-			if err := cmd.Flags().Set(name, fmt.Sprint(v)); err != nil {
+			if err := cmd.Flags().Set(name, settingText(v)); err != nil {
 				return writ.Errorf(writ.CodeUsage, "%s: %s: %v", path, name, err)
 			}
 		}
 	}
 	return nil
+}
+
+// settingText is a value of a settings file as a person would type it for a flag. YAML is read like JSON, where each number is a float, and fmt writes
+// those from a million on with an exponent, which no whole number of a flag has.
+func settingText(value any) string {
+	if n, ok := value.(float64); ok {
+		return strconv.FormatFloat(n, 'f', -1, 64)
+	}
+	return fmt.Sprint(value)
 }
 
 // reasonFlag is why somebody decides so. It is signed and kept for ever, so it is one line of text that holds no secret.
