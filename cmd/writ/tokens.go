@@ -59,6 +59,7 @@ With --role boot-server the token admits no node. A boot server reports with it 
 			if err := a.showsTokens(); err != nil {
 				return err
 			}
+			signal.Ignore(syscall.SIGPIPE) // a reader that has ended is an error of the write, also while it is said that the token was made
 			t, err := a.createToken(cmd.Context(), flags)
 			if err != nil {
 				return err
@@ -87,7 +88,6 @@ func (a *app) showsTokens() error {
 
 // handOver prints a new token. One that could not be printed is known to no person and admits a node all the same, so it is revoked.
 func (a *app) handOver(ctx context.Context, t newToken) error {
-	signal.Ignore(syscall.SIGPIPE) // a reader that has ended is an error of the write
 	err := a.Print(terminal.View{Data: t, Names: []string{t.ID}, Text: func(bool) string { return t.Token + "\n" }})
 	if err == nil {
 		return nil
