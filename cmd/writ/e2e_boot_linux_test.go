@@ -236,7 +236,7 @@ func (v *vm) awaitApproval() (name, fingerprint string) {
 	var words []string
 	for line := range strings.Lines(command) {
 		if len(words) > 0 { // each has the time since the start
-			_, line, _ = strings.Cut(line, "  ")
+			_, line, _ = strings.Cut(strings.TrimLeft(line, " "), "  ")
 		}
 		line = strings.TrimSpace(line)
 		words = append(words, strings.Fields(strings.TrimSuffix(line, `\`))...)
