@@ -202,7 +202,6 @@ func (n *incarnation) probeStore(ctx context.Context) {
 
 // drop counts and logs what is ignored.
 func (n *incarnation) drop(ctx context.Context, what, id string, err error) {
-	n.counts.dropped.Add(1)
 	code := writ.CodeOf(err)
 	n.counts.drops.Add(Drop{what, code.Info().Code})
 	if times, say := n.lines.Say(what+" "+string(code), time.Now()); say { // whoever has Redis can send as many as he likes

@@ -79,7 +79,7 @@ type Counts struct {
 }
 
 type counts struct {
-	acted, repeated, refused, dropped atomic.Int64
+	acted, repeated, refused atomic.Int64
 
 	jobs     tally.Counts[Job]
 	took     tally.DurationsOf[string] // operations, by name
@@ -92,7 +92,7 @@ type counts struct {
 
 // Counts returns the counters.
 func (r *Runner) Counts() Counts {
-	return Counts{r.counts.acted.Load(), r.counts.repeated.Load(), r.counts.refused.Load(), r.counts.dropped.Load()}
+	return Counts{r.counts.acted.Load(), r.counts.repeated.Load(), r.counts.refused.Load(), r.counts.drops.Total()}
 }
 
 // errShutdown ends what the runner cuts because it is told to stop. What it cuts is not failed: the next incarnation goes on.

@@ -60,7 +60,7 @@ func (c *complaints) refused(node writ.NodeID, message string, why error, args .
 func (c *complaints) add(at complaint, args []any) {
 	what := Complaint{What: at.message}
 	if at.code != "" {
-		what.Code = at.code.Info().Code // one of the table, whatever it was
+		what.Code = at.code.Info().Code // a code that the table does not have counts as INTERNAL
 	}
 	c.counts.Add(what)
 	c.mu.Lock()

@@ -33,6 +33,16 @@ func (c *Counts[K]) All() map[K]int64 {
 	return maps.Clone(c.all)
 }
 
+// Total returns how often anything happened.
+func (c *Counts[K]) Total() (n int64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, times := range c.all {
+		n += times
+	}
+	return n
+}
+
 // Moment is when something happened last.
 type Moment struct{ at atomic.Pointer[time.Time] }
 

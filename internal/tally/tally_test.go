@@ -31,7 +31,7 @@ func TestCountsAndMomentsBeginWithNothing(t *testing.T) {
 	counts.Add("a")
 	counts.Add("b")
 	counts.Add("a")
-	if got := counts.All(); !maps.Equal(got, map[string]int64{"a": 2, "b": 1}) {
+	if got := counts.All(); !maps.Equal(got, map[string]int64{"a": 2, "b": 1}) || counts.Total() != 3 {
 		t.Errorf("the counts are %v", got)
 	}
 	at := time.Now()
