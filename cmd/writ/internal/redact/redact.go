@@ -23,13 +23,17 @@ var keyPattern = regexp.MustCompile(`-----BEGIN[A-Z ]*PRIVATE KEY-----(?s:.*?)(-
 
 // passwordPattern finds the passwords in the addresses of servers and databases. Those of databases may have a slash in them that nobody escaped. Then
 // passwords among settings and in the environment, as libpq and shells take them, also if the end is missing; and what opens something among the
-// parameters of an address, "&" as JSON has it included.
+// parameters of an address, "&" as JSON has it included. Behind a colon a word with a digit is one, and every word where a line begins with the name:
+// sentences go on with "password: ask Alice". Long words behind "Bearer" are those of HTTP.
 var passwordPattern = regexp.MustCompile(`(?i)((?:postgres(?:ql)?|rediss?)://[^\s:/@]*:)[^\s"'` + "`" + `]*@` +
 	`|([a-z][a-z0-9+.-]*://[^\s:/@]*:)[^\s/"'` + "`" + `]+@` +
 	`|([a-z0-9_]*passw(?:or)?d\s?=\s?)(?:'(?:[^'\\]|\\+.)*(?:'|\z)|[^\s"'&\\` + "`" + `]+)` +
 	`|((?:[?&]|\\u0026)(?:[a-z0-9_.-]*[_.-])?(?:token|secret|signature|sig|api_?key)=)[^\s"'&#\\` + "`" + `]+` +
 	`|([a-z0-9_]*passw(?:or)?d\\?["']\s?:\s?\\?["'])[^"'\\]+` +
-	`|(\bauthorization["']?[:=]\s?["']?(?:bearer|basic)\s)[a-z0-9+/._~=-]+`)
+	`|([a-z0-9_-]*passw(?:or)?d:\s)[^\s"'&\\` + "`" + `]*[0-9][^\s"'&\\` + "`" + `]*` +
+	`|((?:(?m:^)|\\[nrt])\s*[a-z0-9_-]*passw(?:or)?d:[ \t]+)[^\s"'&\\` + "`" + `]+` +
+	`|(\bauthorization["']?[:=]\s?["']?(?:bearer|basic)\s)[a-z0-9+/._~=-]+` +
+	`|(\bbearer\s)[a-z0-9+/._~=-]{20,}`)
 
 // base64Pattern finds what may be a line from the middle of a key. Its beginning tells what is none: the digest of a public key.
 var base64Pattern = regexp.MustCompile(`(?:SHA256:)?[A-Za-z0-9+/]{40,}={0,2}`)

@@ -63,6 +63,8 @@ func secrets(t *testing.T) map[string][2]string {
 		"a password named token":     {"https://images.example/a.raw?token=hunter2", "hunter2"},
 		"a password in a record":     {`{"user": "writ", "password": "hunter2"}`, "hunter2"},
 		"a password in a header":     {"Authorization: Bearer hunter2-abc", "hunter2"},
+		"a password of YAML":         {"password: hunter2", "hunter2"},
+		"a password of HTTP":         {"curl -H bearer hunter2-0a1b2c3d4e5f6a7b", "hunter2"},
 	}
 }
 
@@ -77,6 +79,15 @@ func TestNoTextShowsASecret(t *testing.T) {
 					t.Errorf("%s, %s: %s is shown as %s", name, form, text, shown)
 				}
 			}
+		}
+	}
+}
+
+func TestAPasswordOnALineOfItsOwnIsOne(t *testing.T) {
+	const file = "user: writ\n  db-password: hunter\nport: 5432"
+	for _, text := range []string{file, fmt.Sprintf("%q", file), "password: hunter"} {
+		if shown := redact.Text(text); strings.Contains(shown, "hunter") || strings.Contains(text, "port") != strings.Contains(shown, "port: 5432") {
+			t.Errorf("%s is shown as %s", text, shown)
 		}
 	}
 }
@@ -96,6 +107,7 @@ func TestTextsWithoutSecretsStayUnredacted(t *testing.T) {
 		"/srv/WarehouseOfTheNorth2026/ClusterData/dev", "/home/Customers2026/InfrastructureOfVienna/dev/client.yaml",
 		"http://127.0.0.1:7440/v1/runs?project=web", "https://writ.example.org:7440/library/table@1", "the password is missing", "mail alice@example.org",
 		"http://127.0.0.1:7440/v1/tokens?datacenter=dc1&cursor=abc", "token=nbswy3dpeb3w6 state=open", "the bearer of bad news",
+		"the new password: ask Alice for it", "bearer of certificates",
 	} {
 		if shown := redact.Text(text); shown != text {
 			t.Errorf("%s is shown as %s", text, shown)
