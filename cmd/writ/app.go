@@ -220,9 +220,13 @@ func flagError(cmd *cobra.Command, err error) error {
 		return e.WithHint("%s --help", cmd.CommandPath())
 	}
 	if number, ok := errors.AsType[*strconv.NumError](err); ok {
-		e = writ.Errorf(writ.CodeUsage, "--%s: %q is not a number that is possible", value.GetFlag().Name, number.Num)
+		e = writ.Errorf(writ.CodeUsage, "--%s: %s", value.GetFlag().Name, notANumber(number))
 	}
 	return e.WithHint("--%s: %s (%s --help)", value.GetFlag().Name, value.GetFlag().Usage, cmd.CommandPath())
+}
+
+func notANumber(err *strconv.NumError) string {
+	return strconv.Quote(err.Num) + " is not a number that is possible"
 }
 
 // selecting are the flags that name what a command is about or what a list has. An empty value would mean all, or another thing than was meant, as

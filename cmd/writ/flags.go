@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -71,7 +72,7 @@ func fillFromEnvironment(flags *pflag.FlagSet) (failed error) {
 			return
 		}
 		if err := flags.Set(f.Name, value); err != nil {
-			failed = writ.Errorf(writ.CodeUsage, "the environment variable %s: %v", variable[0], err)
+			failed = notTyped("the environment variable "+variable[0], f, err)
 		}
 	})
 	return failed
@@ -109,17 +110,35 @@ func fillFromFile(cmd *cobra.Command, path string) error {
 		if f.Changed {
 			continue
 		}
+		if value == nil {
+			return writ.Errorf(writ.CodeUsage, "%s: %s has no value", path, name).WithHint("give one, or leave the line out")
+		}
 		values := []any{value}
 		if list, ok := value.([]any); ok {
 			values = list
 		}
 		for _, v := range values {
 			if err := cmd.Flags().Set(name, settingText(v)); err != nil {
-				return writ.Errorf(writ.CodeUsage, "%s: %s: %v", path, name, err)
+				return notTyped(path+": "+name, f, err)
 			}
 		}
 	}
 	return nil
+}
+
+// notTyped is the error for the value of a flag that comes from somewhere else than the command line.
+func notTyped(from string, f *pflag.Flag, err error) error {
+	if invalid, ok := errors.AsType[*pflag.InvalidValueError](err); ok {
+		err = invalid.Unwrap()
+	}
+	said, hint := strings.TrimPrefix(err.Error(), "--"+f.Name+": "), "--"+f.Name+": "+f.Usage
+	if number, ok := errors.AsType[*strconv.NumError](err); ok {
+		said = notANumber(number)
+	}
+	if of, ok := errors.AsType[*writ.Error](err); ok && of.Hint != "" {
+		hint = of.Hint
+	}
+	return writ.Errorf(writ.CodeUsage, "%s: %s", from, said).WithHint("%s", hint)
 }
 
 // settingText is a value of a settings file as a person would type it for a flag. YAML is read like JSON, where each number is a float, and fmt writes
