@@ -51,7 +51,8 @@ func TestMetricsSayWhatWaitsAndWhatIsReserved(t *testing.T) {
 			return nil, writ.Errorf(writ.CodeVerbUnsupported, "no")
 		}
 		depth := writ.QueueDepth{Node: "n1", NodeName: "node-1", Planned: 3, Queued: 2, Running: 1}
-		return []link.QueueDepth{{QueueDepth: depth, OldestPlanned: time.Hour, OldestQueued: 90 * time.Second}, {QueueDepth: writ.QueueDepth{NodeName: "(no node yet)", Planned: 7}}}, nil
+		return []link.QueueDepth{{QueueDepth: depth, OldestPlanned: time.Hour, OldestQueued: 90 * time.Second},
+			{QueueDepth: writ.QueueDepth{Node: "n0", NodeName: "node-1", Running: 4}, OldestQueued: time.Second}, {QueueDepth: writ.QueueDepth{NodeName: "(no node yet)", Planned: 7}}}, nil
 	}))
 	connect(p, graz, handled(func(ctx context.Context, _ link.Verb, _ json.RawMessage, _ func(stage, detail string)) (any, error) {
 		<-ctx.Done()
@@ -65,6 +66,7 @@ func TestMetricsSayWhatWaitsAndWhatIsReserved(t *testing.T) {
 	status, text := p.get("/metrics")
 	for _, want := range []string{
 		`writ_queue_calls{datacenter="vienna",node="node-1",state="planned"} 3`, `writ_queue_calls{datacenter="vienna",node="",state="planned"} 7`,
+		`writ_queue_calls{datacenter="vienna",node="node-1",state="running"} 5`,
 		`writ_queue_oldest_seconds{datacenter="vienna",node="node-1",state="planned"} 3600`, `writ_queue_oldest_seconds{datacenter="vienna",node="node-1",state="queued"} 90`,
 		`writ_node_capacity_bytes{datacenter="vienna",node="node-1",of="disk"} 1.073741824e+10`, `writ_node_reserved_bytes{datacenter="vienna",node="node-1",of="disk"} 9.663676416e+09`,
 		`writ_node_reserved_bytes{datacenter="vienna",node="node-1",of="memory"} 1.048576e+06`, "writ_roster_version 1", "writ_roster_expires_seconds ",

@@ -7,6 +7,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"writ"
+	"writ/supervisor/link"
 )
 
 // What nodes have to do, and the disk and memory that they have for it.
@@ -40,11 +41,7 @@ func (s *state) collectQueues(ctx context.Context, ch chan<- prometheus.Metric) 
 		return
 	}
 	for _, d := range all {
-		for _, q := range d.answer {
-			node := q.NodeName
-			if q.Node == "" {
-				node = ""
-			}
+		for node, q := range byName(d.answer) {
 			for state, n := range map[writ.CallState]int{writ.CallPlanned: q.Planned, writ.CallQueued: q.Queued, writ.CallRunning: q.Running} {
 				ch <- prometheus.MustNewConstMetric(queuedDesc, prometheus.GaugeValue, float64(n), d.Name, node, string(state))
 			}
@@ -53,4 +50,21 @@ func (s *state) collectQueues(ctx context.Context, ch chan<- prometheus.Metric) 
 			}
 		}
 	}
+}
+
+// byName adds up the queues of nodes that have one name: a node that was removed may still have work when another one takes its name. What has no
+// node is that of "".
+func byName(queues []link.QueueDepth) map[string]link.QueueDepth {
+	named := make(map[string]link.QueueDepth, len(queues))
+	for _, q := range queues {
+		name := q.NodeName
+		if q.Node == "" {
+			name = ""
+		}
+		sum := named[name]
+		sum.Planned, sum.Queued, sum.Running = sum.Planned+q.Planned, sum.Queued+q.Queued, sum.Running+q.Running
+		sum.OldestPlanned, sum.OldestQueued = max(sum.OldestPlanned, q.OldestPlanned), max(sum.OldestQueued, q.OldestQueued)
+		named[name] = sum
+	}
+	return named
 }

@@ -122,7 +122,7 @@ func (w *watcher) readAges(tx *journal.Tx, to *sight) (err error) {
 
 // note keeps what a look saw, for metrics.
 func (w *watcher) note(from sight, now time.Time) {
-	next := &seen{at: now, calls: make(map[writ.CallState]int), planned: from.planned, queued: make(map[writ.NodeID]time.Time), behind: from.behind}
+	next := &seen{at: now, calls: map[writ.CallState]int{writ.CallPlanned: 0, writ.CallQueued: 0, writ.CallRunning: 0}, planned: from.planned, queued: make(map[writ.NodeID]time.Time), behind: from.behind}
 	if before := w.s.seen.Load(); from.planned == nil && before != nil {
 		next.planned, next.behind = before.planned, before.behind
 	}

@@ -24,6 +24,10 @@ func TestTheNumbersOfASupervisorFollowFromItsWork(t *testing.T) {
 				t.Errorf("%s is %s old, want %s to %s", what, age, least, most)
 			}
 		}
+		time.Sleep(30 * time.Second)
+		if m := s.Metrics(); len(m.Calls) != 3 {
+			t.Errorf("of a datacenter without work is said %v, and not that each state has no calls", m.Calls)
+		}
 		id := s.submit(threeVolumes)
 		time.Sleep(30 * time.Second)
 		m := s.Metrics()

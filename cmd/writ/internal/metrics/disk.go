@@ -2,10 +2,10 @@ package metrics
 
 import (
 	"os"
-	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sync/singleflight"
 )
 
 // Disk is the collector of what a part of writ takes of its disk. A disk that hangs costs an answer diskWithin at most.
@@ -13,7 +13,7 @@ type Disk struct {
 	Data  string // directory that is on it
 	Store string // file of its records; "" if these are in a database of a server
 
-	asking atomic.Bool // and has not been answered
+	asked singleflight.Group // one question at a time, however many wait for its answer
 }
 
 // diskWithin is how long a disk has to answer. It keeps everything else of the answer waiting.
@@ -30,19 +30,12 @@ func (d *Disk) Describe(ch chan<- *prometheus.Desc) { describe(ch, diskSize, dis
 
 // Collect implements prometheus.Collector. What the disk does not say in time is left out.
 func (d *Disk) Collect(ch chan<- prometheus.Metric) {
-	if !d.asking.CompareAndSwap(false, true) {
-		return
-	}
-	read := make(chan space, 1)
-	go func() {
-		defer d.asking.Store(false)
-		read <- d.read()
-	}()
+	read := d.asked.DoChan("", func() (any, error) { return d.read(), nil })
 	late := time.NewTimer(diskWithin)
 	defer late.Stop()
 	select {
 	case s := <-read:
-		s.send(gather(ch))
+		s.Val.(space).send(gather(ch))
 	case <-late.C:
 	}
 }
