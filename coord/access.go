@@ -81,6 +81,7 @@ var access = map[string]scope{
 	"GET /openapi.yaml":                                      forAll,
 	"GET /login":                                             forAll,
 	"POST /login":                                            forSigned,
+	"POST /logout":                                           forAll,
 	"GET /static/*":                                          forAll,
 	"GET /":                                                  forReaders,
 	"GET /runs/{id}":                                         forProject,
@@ -309,6 +310,7 @@ func (c *Coordinator) pageReader(ctx context.Context) dashboard.Reader {
 		return reader
 	}
 	login, roster := who.session.login, c.rosters.current.Load()
+	reader.Name, reader.Until = login.Signer, login.Until
 	reader.May = func(action identity.Action, project writ.ProjectID) bool {
 		return roster != nil && roster.AllowsLogin(login, action, project, c.Now()) == nil
 	}
@@ -350,10 +352,21 @@ func (c *Coordinator) browserLogin(w http.ResponseWriter, r *http.Request) {
 		c.pages.Refuse(w, r, err)
 		return
 	}
-	http.SetCookie(w, &http.Cookie{
-		Name: c.cookieName(), Value: t.Token, Path: "/", Expires: t.Until, HttpOnly: true, Secure: c.overTLS(), SameSite: http.SameSiteStrictMode,
-	})
+	http.SetCookie(w, c.cookie(t.Token, t.Until))
 	http.Redirect(w, r, "/", http.StatusSeeOther)
+}
+
+// browserLogout ends the token of a browser's cookie, and the cookie. The session that it came of goes on, with its other browsers and programs.
+func (c *Coordinator) browserLogout(w http.ResponseWriter, r *http.Request) {
+	if cookie, err := r.Cookie(c.cookieName()); err == nil {
+		c.logins.revoke(sumOf(cookie.Value))
+	}
+	http.SetCookie(w, c.cookie("", time.Unix(1, 0)))
+	http.Redirect(w, r, "/login", http.StatusSeeOther)
+}
+
+func (c *Coordinator) cookie(token string, expires time.Time) *http.Cookie {
+	return &http.Cookie{Name: c.cookieName(), Value: token, Path: "/", Expires: expires, HttpOnly: true, Secure: c.overTLS(), SameSite: http.SameSiteStrictMode}
 }
 
 // MetricsHandler serves metrics and health without a login, for a listener of its own that only monitoring reaches.

@@ -161,6 +161,13 @@ func (l *logins) end(id envelope.KeyID) {
 	}
 }
 
+// revoke ends a token.
+func (l *logins) revoke(token secretSum) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.tokens, token)
+}
+
 // forget forgets what has ended. The caller holds mu.
 func (l *logins) forget(now time.Time) {
 	for key, s := range l.sessions {

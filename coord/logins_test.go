@@ -455,6 +455,68 @@ func TestABrowserLogsInWithACodeOnce(t *testing.T) {
 	}
 }
 
+// Who logs out on a page ends the login of that browser, and of no other one. A page of a stranger cannot do it.
+func TestABrowserLogsOutByItself(t *testing.T) {
+	p := startNamed(t, nil)
+	program := p.token("bob")
+	client := *p.client.Client.(*http.Client)
+	client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	login := func() *http.Cookie {
+		t.Helper()
+		code, err := api.Answer[api.LoginToken](p.client.NewCode(t.Context(), p.proof(key("session of bob"))))
+		if err != nil {
+			t.Fatal(err)
+		}
+		response, err := client.PostForm(p.PublicURL+"/login", url.Values{"code": {code.Token}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		response.Body.Close()
+		return response.Cookies()[0]
+	}
+	get := func(cookie *http.Cookie) (int, string) {
+		return p.read(p.request(http.MethodGet, "/", func(r *http.Request) { r.AddCookie(cookie) }))
+	}
+	logout := func(cookie *http.Cookie, origin string) *http.Response {
+		t.Helper()
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, p.PublicURL+"/logout", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.AddCookie(cookie)
+		r.Header.Set("Origin", origin)
+		response, err := client.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		response.Body.Close()
+		return response
+	}
+	one, other := login(), login()
+	if status, page := get(one); status != http.StatusOK || !strings.Contains(page, "Logged in as bob until ") || !strings.Contains(page, ">Log out<") {
+		t.Errorf("status %d, and the page does not say who has logged in: %s", status, page)
+	}
+	if response := logout(one, "https://attacker.example"); response.StatusCode != http.StatusForbidden || len(response.Cookies()) > 0 {
+		t.Errorf("for a page of a stranger: status %d, %v", response.StatusCode, response.Cookies())
+	}
+	if status, _ := get(one); status != http.StatusOK {
+		t.Errorf("after a page of a stranger: status %d", status)
+	}
+	response := logout(one, p.PublicURL)
+	if cookies := response.Cookies(); response.StatusCode != http.StatusSeeOther || response.Header.Get("Location") != "/login" || len(cookies) != 1 || cookies[0].Value != "" || !cookies[0].Expires.Before(time.Now()) {
+		t.Errorf("status %d to %s, cookies %v", response.StatusCode, response.Header.Get("Location"), cookies)
+	}
+	if status, page := get(one); status != http.StatusUnauthorized || strings.Contains(page, "bob") {
+		t.Errorf("with the cookie of a browser that has logged out: status %d, %s", status, page)
+	}
+	if status, _ := get(other); status != http.StatusOK {
+		t.Errorf("with the cookie of another browser: status %d", status)
+	}
+	if status, _ := p.as(program, http.MethodGet, "/v1/runs"); status != http.StatusOK {
+		t.Errorf("with the token of a program: status %d", status)
+	}
+}
+
 func TestSessionsOfOneSignerAreBounded(t *testing.T) {
 	l := newLogins()
 	now := time.Now()

@@ -176,6 +176,7 @@ var readRights = map[string]row{
 	"POST /v1/roster":                    same("400 SIGNATURE_MALFORMED"),
 	"POST /v1/datacenters/registrations": same("400 BAD_REQUEST"),
 	"POST /login":                        same("403 LOGIN_REFUSED"),
+	"POST /logout":                       same("200"), // it ends what the cookie says, and shows the page for logging in
 	"GET /v1/link":                       same("426"),
 
 	// What every verifier needs, and what says nothing of anybody.

@@ -38,6 +38,7 @@ func (c *Coordinator) routes() http.Handler {
 	})
 	routes.Get(link.Path, c.links.ServeHTTP)
 	routes.Post("/login", c.browserLogin)
+	routes.Post("/logout", c.browserLogout)
 	c.pages.Register(routes)
 	return r
 }

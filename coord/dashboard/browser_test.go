@@ -209,7 +209,7 @@ func everyPage(failed, running writ.Run) []shownPage {
 // show opens a page.
 func (w *fixture) show(t *testing.T, tab context.Context, p shownPage) {
 	t.Helper()
-	w.readAs(dashboard.Reader{All: !p.ofOne, Projects: ofShop.Projects})
+	w.readAs(dashboard.Reader{Name: "alice", Until: time.Now().Add(12 * time.Hour), All: !p.ofOne, Projects: ofShop.Projects})
 	do(t, tab, chromedp.Navigate(w.url+p.path), chromedp.WaitVisible("#main"))
 	if !p.still {
 		do(t, tab, until(live))

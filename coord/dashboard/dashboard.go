@@ -102,6 +102,8 @@ type Dashboard struct {
 
 // Reader is somebody who looks at pages. The zero value may see nothing.
 type Reader struct {
+	Name     string           // who has logged in, as the roster has it; "" if nobody has
+	Until    time.Time        // when the login ends
 	All      bool             // sees all projects, and what belongs to none: nodes, queues
 	Projects []writ.ProjectID // or these
 	// May reports whether the reader's role allows something in a project, "" for all of them. Pages offer commands by it. If it is nil nobody
@@ -250,9 +252,13 @@ func (d *Dashboard) fail(w http.ResponseWriter, r *http.Request, err error) {
 }
 
 func (d *Dashboard) write(w http.ResponseWriter, r *http.Request, status int, p *page) {
-	p.Everything = d.Reader(r.Context()).All
-	if d.Notice != nil && !p.bare {
-		p.Notice = d.Notice(r.Context())
+	reader := d.Reader(r.Context())
+	p.Everything = reader.All
+	if !p.bare {
+		p.Reader, p.Until = reader.Name, reader.Until
+		if d.Notice != nil {
+			p.Notice = d.Notice(r.Context())
+		}
 	}
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	w.WriteHeader(status)

@@ -5,6 +5,7 @@ import (
 
 	"writ"
 	. "writ/coord/dashboard/markup"
+	"writ/internal/hidden"
 )
 
 // htmxConfig keeps htmx from doing what the policy of the pages forbids, and from remembering pages.
@@ -33,8 +34,10 @@ func (p *page) html() Node {
 			Main(ID("main"), TabIndex("-1"),
 				With(p.Notice, func(notice string) Node { return P(Class("notice"), Role("status"), Text(notice)) }),
 				p.body.html(p)),
-			Footer(Text("Read only: changes are made by signed texts. "), A(Href("/openapi.yaml"), Text("API")),
-				If(p.Everything, Group{Text(" · "), A(Href("/metrics"), Text("metrics"))})),
+			Footer(
+				P(Text("Read only: changes are made by signed texts. "), A(Href("/openapi.yaml"), Text("API")),
+					If(p.Everything, Group{Text(" · "), A(Href("/metrics"), Text("metrics"))})),
+				If(p.Reader != "", p.logout())),
 			keysDialog(),
 			Span(ID("said"), Class("hidden"), Role("status")), // what a button did, for those who do not see it
 		),
@@ -58,6 +61,12 @@ func (p *page) header() Node {
 		Span(Class("live"), ID("live"), Role("status"), Data("state", "off"), Span(Class("dot")), Span(Class("word"), Text("as loaded"))),
 		Button(Class("keys-button"), ID("help-button"), Type("button"), Aria("haspopup", "dialog"), Aria("label", "Keys"), Text("?")),
 	)
+}
+
+// logout says who has logged in with this browser, and ends that.
+func (p *page) logout() Node {
+	return Form(Class("logout"), Method("post"), Action("/logout"),
+		Text("Logged in as "+hidden.Escape(p.Reader)+" until "), clock(p.Until), Text(" "), Button(Type("submit"), Text("Log out")))
 }
 
 // entry is one of the navigation.

@@ -21,6 +21,8 @@ type page struct {
 	Live   string // where its news come from, "" if it has none
 	// Everything says that the reader sees all projects, nodes and queues. A page has no link to what its reader may not see.
 	Everything bool
+	Reader     string    // who has logged in, "" if nobody has
+	Until      time.Time // when the login ends
 
 	body      body
 	bare      bool   // strangers see it: it says nothing of the cluster
