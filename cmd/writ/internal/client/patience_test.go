@@ -26,7 +26,7 @@ func TestTheClientRetriesAfterRetryAfter(t *testing.T) {
 		{"at once", "1", 0, time.Hour, 1, 1, 200},
 		{"twice", "1", 2, time.Hour, 3, 3, 200},
 		{"for ever", "1", 1000, time.Hour, 10, 10, 429},
-		{"until its time is over", "2", 1000, 7 * time.Second, 2, 3, 429},
+		{"until its time is over", "2", 1000, 5900 * time.Millisecond, 2, 3, 429}, // each wait has 2 to 4 seconds
 		{"nobody says when", "", 1, time.Hour, 1, 1, 429},
 		{"in an hour", "3600", 1, time.Hour, 1, 1, 429},
 	} {
