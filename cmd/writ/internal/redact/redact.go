@@ -23,17 +23,21 @@ var keyPattern = regexp.MustCompile(`-----BEGIN[A-Z ]*PRIVATE KEY-----(?s:.*?)(-
 
 // passwordPattern finds the passwords in the addresses of servers and databases. Those of databases may have a slash in them that nobody escaped. Then
 // passwords among settings and in the environment, as libpq and shells take them, also if the end is missing; and what opens something among the
-// parameters of an address, "&" as JSON has it included. Behind a colon a word with a digit is one, and every word where a line begins with the name:
-// sentences go on with "password: ask Alice". Long words behind "Bearer" are those of HTTP.
+// parameters of an address, "&" as JSON has it included.
 var passwordPattern = regexp.MustCompile(`(?i)((?:postgres(?:ql)?|rediss?)://[^\s:/@]*:)[^\s"'` + "`" + `]*@` +
 	`|([a-z][a-z0-9+.-]*://[^\s:/@]*:)[^\s/"'` + "`" + `]+@` +
-	`|([a-z0-9_]*passw(?:or)?d\s?=\s?)(?:'(?:[^'\\]|\\+.)*(?:'|\z)|[^\s"'&\\` + "`" + `]+)` +
+	`|([a-z0-9_]*passw(?:or)?d\s?=\s?)(?:'(?:[^'\\\n]|\\+.)*'|'(?:[^'"\\\n]|\\[^"\n])*|[^\s"'&\\` + "`" + `]+)` +
 	`|((?:[?&]|\\u0026)(?:[a-z0-9_.-]*[_.-])?(?:token|secret|signature|sig|api_?key)=)[^\s"'&#\\` + "`" + `]+` +
-	`|([a-z0-9_]*passw(?:or)?d\\?["']\s?:\s?\\?["'])[^"'\\]+` +
-	`|([a-z0-9_-]*passw(?:or)?d:\s)[^\s"'&\\` + "`" + `]*[0-9][^\s"'&\\` + "`" + `]*` +
-	`|((?:(?m:^)|\\[nrt])\s*[a-z0-9_-]*passw(?:or)?d:[ \t]+)[^\s"'&\\` + "`" + `]+` +
-	`|(\bauthorization["']?[:=]\s?["']?(?:bearer|basic)\s)[a-z0-9+/._~=-]+` +
+	`|([a-z0-9_]*passw(?:or)?d\\?["']\s?:[\s\[]*\\?["'])[^"'\\]+` +
+	`|(\bauthorization["']?[:=]\s?["']?(?:bearer|basic)\s)[a-z0-9+/._~=-]+`)
+
+// likelyPattern finds what may be a password and may be a part of a sentence: what follows "password:", as in YAML, where a line or a text begins with the
+// name, and elsewhere a word that has digits and something else; and a long word behind "Bearer".
+var likelyPattern = regexp.MustCompile(`(?i)(` + yamlName + `\\*")[^"\\\n]+|(` + yamlName + `\\*')[^'"\\\n]+|(` + yamlName + `)[^\s"'\\][^\s"\\]*` +
+	`|(passw(?:or)?d:[ \t]*\\*["']?)(?:[^\s0-9"\\]+[0-9]|[0-9]+[^\s0-9"\\])[^\s"\\]*` +
 	`|(\bbearer\s)[a-z0-9+/._~=-]{20,}`)
+
+const yamlName = `(?:(?m:^)|\\[nrt]|["{])[ \t]*(?:-[ \t]+)?(?:[a-z0-9_][a-z0-9_.-]*)?passw(?:or)?d:[ \t]*`
 
 // base64Pattern finds what may be a line from the middle of a key. Its beginning tells what is none: the digest of a public key.
 var base64Pattern = regexp.MustCompile(`(?:SHA256:)?[A-Za-z0-9+/]{40,}={0,2}`)
@@ -44,13 +48,7 @@ var typePattern = regexp.MustCompile(`c3NoLWVkMjU1MT|NzaC1lZDI1NTE5|zc2gtZWQyNTU
 // Text takes secrets out of a text.
 func Text(s string) string {
 	s = keyPattern.ReplaceAllString(s, "${2}"+placeholder)
-	s = passwordPattern.ReplaceAllStringFunc(s, func(found string) string {
-		at := passwordPattern.FindStringSubmatch(found)
-		if before := at[1] + at[2]; before != "" {
-			return before + placeholder + "@"
-		}
-		return strings.Join(at[3:], "") + placeholder
-	})
+	s = hide(passwordPattern, hide(likelyPattern, s))
 	return base64Pattern.ReplaceAllStringFunc(s, func(found string) string {
 		if mayBeKey(found) {
 			return placeholder
@@ -59,9 +57,25 @@ func Text(s string) string {
 	})
 }
 
-// Holds reports whether a text has a private key, a join token or a password in it. A line from the middle of a key may be something else, and does
-// not count.
-func Holds(s string) bool { return HoldsToken(s) || passwordPattern.MatchString(s) }
+// hide takes out what a pattern finds, unless that was done before. The groups of the pattern stay, and the "@" of an address.
+func hide(pattern *regexp.Regexp, s string) string {
+	return pattern.ReplaceAllStringFunc(s, func(found string) string {
+		groups := pattern.FindStringSubmatch(found)
+		before := strings.Join(groups[1:], "")
+		switch secret := found[len(before):]; {
+		case strings.HasPrefix(secret, "(secret,"):
+			return found
+		case strings.HasSuffix(secret, "@") && strings.Contains(before, "://"):
+			return before + placeholder + "@"
+		default:
+			return before + placeholder
+		}
+	})
+}
+
+// Holds reports whether a text has a private key, a join token or a password in it. A line from the middle of a key, and what only may be a password, may
+// be something else, and do not count.
+func Holds(s string) bool { return HoldsToken(s) || hide(passwordPattern, s) != s }
 
 // HoldsToken reports whether a text has a private key or a join token in it, which no other text looks like.
 func HoldsToken(s string) bool { return keyPattern.MatchString(s) }
