@@ -220,12 +220,16 @@ func flagError(cmd *cobra.Command, err error) error {
 		return e.WithHint("%s --help", cmd.CommandPath())
 	}
 	if number, ok := errors.AsType[*strconv.NumError](err); ok {
-		e = writ.Errorf(writ.CodeUsage, "--%s: %s", value.GetFlag().Name, notANumber(number))
+		e = writ.Errorf(writ.CodeUsage, "--%s: %s", value.GetFlag().Name, unparsed(value.GetFlag(), number))
 	}
 	return e.WithHint("--%s: %s (%s --help)", value.GetFlag().Name, value.GetFlag().Usage, cmd.CommandPath())
 }
 
-func notANumber(err *strconv.NumError) string {
+// unparsed says why a text is no value of a flag. strconv reads numbers, and what is on or off.
+func unparsed(f *pflag.Flag, err *strconv.NumError) string {
+	if f.Value.Type() == "bool" {
+		return strconv.Quote(err.Num) + " is neither true nor false"
+	}
 	return strconv.Quote(err.Num) + " is not a number that is possible"
 }
 

@@ -110,15 +110,12 @@ func fillFromFile(cmd *cobra.Command, path string) error {
 		if f.Changed {
 			continue
 		}
-		if value == nil {
-			return writ.Errorf(writ.CodeUsage, "%s: %s has no value", path, name).WithHint("give one, or leave the line out")
-		}
-		values := []any{value}
-		if list, ok := value.([]any); ok {
-			values = list
+		values, err := settingValues(f, value)
+		if err != nil {
+			return writ.Errorf(writ.CodeUsage, "%s: %s %v", path, name, err).WithHint("--%s: %s", name, f.Usage)
 		}
 		for _, v := range values {
-			if err := cmd.Flags().Set(name, settingText(v)); err != nil {
+			if err := cmd.Flags().Set(name, v); err != nil {
 				return notTyped(path+": "+name, f, err)
 			}
 		}
@@ -133,7 +130,7 @@ func notTyped(from string, f *pflag.Flag, err error) error {
 	}
 	said, hint := strings.TrimPrefix(err.Error(), "--"+f.Name+": "), "--"+f.Name+": "+f.Usage
 	if number, ok := errors.AsType[*strconv.NumError](err); ok {
-		said = notANumber(number)
+		said = unparsed(f, number)
 	}
 	if of, ok := errors.AsType[*writ.Error](err); ok && of.Hint != "" {
 		hint = of.Hint
@@ -141,13 +138,28 @@ func notTyped(from string, f *pflag.Flag, err error) error {
 	return writ.Errorf(writ.CodeUsage, "%s: %s", from, said).WithHint("%s", hint)
 }
 
-// settingText is a value of a settings file as a person would type it for a flag. YAML is read like JSON, where each number is a float, and fmt writes
-// those from a million on with an exponent, which no whole number of a flag has.
-func settingText(value any) string {
-	if n, ok := value.(float64); ok {
-		return strconv.FormatFloat(n, 'f', -1, 64)
+// settingValues are the values of a setting as a person would type them for a flag.
+func settingValues(f *pflag.Flag, value any) (texts []string, err error) {
+	all, isList := value.([]any)
+	if _, takesMany := f.Value.(pflag.SliceValue); isList && !takesMany && f.Value.Type() != "stringToInt" {
+		return nil, errors.New("has several values, and takes one")
 	}
-	return fmt.Sprint(value)
+	if !isList {
+		all = []any{value}
+	}
+	for _, v := range all {
+		switch v := v.(type) {
+		case nil:
+			return nil, errors.New("has no value")
+		case float64: // as each number of YAML, which is read like JSON; fmt writes those from a million on with an exponent, which no flag takes
+			texts = append(texts, strconv.FormatFloat(v, 'f', -1, 64))
+		case string, bool:
+			texts = append(texts, fmt.Sprint(v))
+		default:
+			return nil, errors.New("has values with parts, and takes texts, numbers, true and false")
+		}
+	}
+	return texts, nil
 }
 
 // reasonFlag is why somebody decides so. It is signed and kept for ever, so it is one line of text that holds no secret.
