@@ -352,17 +352,23 @@ func (c *Coordinator) browserLogin(w http.ResponseWriter, r *http.Request) {
 		c.pages.Refuse(w, r, err)
 		return
 	}
+	c.revokeCookies(r) // which nobody could use any more to log out
 	http.SetCookie(w, c.cookie(t.Token, t.Until))
 	http.Redirect(w, r, "/", http.StatusSeeOther)
 }
 
 // browserLogout ends the token of a browser's cookie, and the cookie. The session that it came of goes on, with its other browsers and programs.
 func (c *Coordinator) browserLogout(w http.ResponseWriter, r *http.Request) {
-	if cookie, err := r.Cookie(c.cookieName()); err == nil {
-		c.logins.revoke(sumOf(cookie.Value))
-	}
+	c.revokeCookies(r)
 	http.SetCookie(w, c.cookie("", time.Unix(1, 0)))
 	http.Redirect(w, r, "/login", http.StatusSeeOther)
+}
+
+// revokeCookies ends the tokens of all cookies of a browser. Others that serve pages at this host may have set some.
+func (c *Coordinator) revokeCookies(r *http.Request) {
+	for _, cookie := range r.CookiesNamed(c.cookieName()) {
+		c.logins.revoke(sumOf(cookie.Value))
+	}
 }
 
 func (c *Coordinator) cookie(token string, expires time.Time) *http.Cookie {

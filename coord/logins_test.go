@@ -461,30 +461,17 @@ func TestABrowserLogsOutByItself(t *testing.T) {
 	program := p.token("bob")
 	client := *p.client.Client.(*http.Client)
 	client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
-	login := func() *http.Cookie {
+	post := func(path, origin, form string, cookies ...*http.Cookie) *http.Response {
 		t.Helper()
-		code, err := api.Answer[api.LoginToken](p.client.NewCode(t.Context(), p.proof(key("session of bob"))))
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, p.PublicURL+path, strings.NewReader(form))
 		if err != nil {
 			t.Fatal(err)
 		}
-		response, err := client.PostForm(p.PublicURL+"/login", url.Values{"code": {code.Token}})
-		if err != nil {
-			t.Fatal(err)
+		for _, cookie := range cookies {
+			r.AddCookie(cookie)
 		}
-		response.Body.Close()
-		return response.Cookies()[0]
-	}
-	get := func(cookie *http.Cookie) (int, string) {
-		return p.read(p.request(http.MethodGet, "/", func(r *http.Request) { r.AddCookie(cookie) }))
-	}
-	logout := func(cookie *http.Cookie, origin string) *http.Response {
-		t.Helper()
-		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, p.PublicURL+"/logout", nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		r.AddCookie(cookie)
 		r.Header.Set("Origin", origin)
+		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 		response, err := client.Do(r)
 		if err != nil {
 			t.Fatal(err)
@@ -492,17 +479,32 @@ func TestABrowserLogsOutByItself(t *testing.T) {
 		response.Body.Close()
 		return response
 	}
-	one, other := login(), login()
+	login := func(had ...*http.Cookie) *http.Cookie {
+		t.Helper()
+		code, err := api.Answer[api.LoginToken](p.client.NewCode(t.Context(), p.proof(key("session of bob"))))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return post("/login", p.PublicURL, url.Values{"code": {code.Token}}.Encode(), had...).Cookies()[0]
+	}
+	get := func(cookie *http.Cookie) (int, string) {
+		return p.read(p.request(http.MethodGet, "/", func(r *http.Request) { r.AddCookie(cookie) }))
+	}
+	before, other := login(), login()
+	one := login(before)
+	if status, _ := get(before); status != http.StatusUnauthorized {
+		t.Errorf("with a cookie that another login has replaced: status %d", status)
+	}
 	if status, page := get(one); status != http.StatusOK || !strings.Contains(page, "Logged in as bob until ") || !strings.Contains(page, ">Log out<") {
 		t.Errorf("status %d, and the page does not say who has logged in: %s", status, page)
 	}
-	if response := logout(one, "https://attacker.example"); response.StatusCode != http.StatusForbidden || len(response.Cookies()) > 0 {
+	if response := post("/logout", "https://attacker.example", "", one); response.StatusCode != http.StatusForbidden || len(response.Cookies()) > 0 {
 		t.Errorf("for a page of a stranger: status %d, %v", response.StatusCode, response.Cookies())
 	}
 	if status, _ := get(one); status != http.StatusOK {
 		t.Errorf("after a page of a stranger: status %d", status)
 	}
-	response := logout(one, p.PublicURL)
+	response := post("/logout", p.PublicURL, "", before, one)
 	if cookies := response.Cookies(); response.StatusCode != http.StatusSeeOther || response.Header.Get("Location") != "/login" || len(cookies) != 1 || cookies[0].Value != "" || !cookies[0].Expires.Before(time.Now()) {
 		t.Errorf("status %d to %s, cookies %v", response.StatusCode, response.Header.Get("Location"), cookies)
 	}

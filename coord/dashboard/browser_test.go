@@ -170,6 +170,20 @@ func TestBrowserLogsInWithTheCodeOfItsAddress(t *testing.T) {
 	}
 }
 
+// A page whose reader has logged out, in another tab too, shows nothing any more, and how to log in.
+func TestBrowserLeavesAPageThatItMayNotReadAnyMore(t *testing.T) {
+	t.Parallel()
+	w := open(t)
+	tab := browse(t)
+	fill(w)
+	do(t, tab, chromedp.Navigate(w.url+"/"), until(live))
+	w.mu.Lock()
+	w.ended = true
+	w.mu.Unlock()
+	w.wake()
+	do(t, tab, until(`document.querySelector("#main a").getAttribute("href") === "/login" && !document.getElementById("runs")`))
+}
+
 // complaints are what somebody who does not see a page, or uses only keys, cannot do on it; "" for nothing.
 const complaints = `(() => {
 	const bad = [], ids = new Set(), all = (selector) => document.querySelectorAll(selector);

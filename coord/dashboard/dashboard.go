@@ -1,5 +1,5 @@
 // Package dashboard is the pages that a coordinator shows to operators: what runs, what waits, where, and what went wrong. It reads the
-// ledger and asks the datacenters; it changes nothing, has no form that could, and verifies no signature: what was signed is shown as text. The browser
+// ledger and asks the datacenters; it changes nothing, has no form that could except that which logs out, and verifies no signature: what was signed is shown as text. The browser
 // gets plain HTML that works without scripts; with them, a page stays as new as the ledger is.
 package dashboard
 

@@ -65,6 +65,7 @@ type fixture struct {
 	log         api.NodeLog
 	askedLogs   []link.LogOfNode
 	code        string // that a browser handed in to log in
+	ended       bool   // all logins have
 }
 
 func (w *fixture) Datacenters(context.Context) ([]api.Datacenter, error) {
@@ -245,9 +246,10 @@ func open(t testing.TB) *fixture {
 	}
 	w.addRoster()
 	stopping := make(chan struct{})
-	board := &dashboard.Dashboard{Ledger: store, LiveView: w, Log: slog.New(slog.DiscardHandler), Stopping: stopping, MaxStreams: 4, Reader: w.whoReads}
+	board := &dashboard.Dashboard{Ledger: store, LiveView: w, Log: slog.New(slog.DiscardHandler), Stopping: stopping, MaxStreams: 4, Reader: w.whoReads, Still: w.still}
 	w.board = board
 	routes := chi.NewRouter()
+	routes.Use(w.refuse)
 	board.Register(routes)
 	routes.Post("/login", w.logIn)
 	server := httptest.NewServer(routes)
@@ -270,6 +272,26 @@ func (w *fixture) logIn(answer http.ResponseWriter, r *http.Request) {
 	defer w.mu.Unlock()
 	w.code = r.PostFormValue("code")
 	http.Redirect(answer, r, "/", http.StatusSeeOther)
+}
+
+// refuse answers everything but files as the coordinator does to who has not logged in, once all logins have ended.
+func (w *fixture) refuse(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(answer http.ResponseWriter, r *http.Request) {
+		if err := w.still(r.Context()); err != nil && !strings.HasPrefix(r.URL.Path, "/static/") {
+			w.board.Refuse(answer, r, err)
+			return
+		}
+		next.ServeHTTP(answer, r)
+	})
+}
+
+func (w *fixture) still(context.Context) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !w.ended {
+		return nil
+	}
+	return writ.Errorf(writ.CodeLoginRequired, "reading needs a login here")
 }
 
 // root is the key of the root operator.

@@ -66,7 +66,7 @@ func (p *page) header() Node {
 // logout says who has logged in with this browser, and ends that.
 func (p *page) logout() Node {
 	return Form(Class("logout"), Method("post"), Action("/logout"),
-		Text("Logged in as "+hidden.Escape(p.Reader)+" until "), clock(p.Until), Text(" "), Button(Type("submit"), Text("Log out")))
+		Text("Logged in as "+hidden.Escape(p.Reader)+" until "), Time(DateTime(millis(p.Until)), Text(stamp(p.Until))), Text(" "), Button(Type("submit"), Text("Log out")))
 }
 
 // entry is one of the navigation.

@@ -187,9 +187,17 @@
     };
     mine.onerror = () => {
       if (Date.now() - heard < silentAfter) say("lost", "reconnecting"); // after that the time of the last news says more
-      if (mine.readyState === EventSource.CLOSED && mine === source) retry = setTimeout(connect, 5000); // refused: it does not try again by itself
+      if (mine.readyState !== EventSource.CLOSED || mine !== source) return;
+      retry = setTimeout(connect, 5000); // refused: it does not try again by itself, and does not say why
+      fetch(location.href, { method: "HEAD" }).then((answer) => reloadIf(answer.status), () => {});
     };
   }
+
+  // reloadIf loads the page again if its reader may not read it any more, or has logged out in another tab: what it shows goes, and how to log in comes.
+  function reloadIf(status) {
+    if (status === 401 || status === 403) location.reload();
+  }
+  document.addEventListener("htmx:responseError", (event) => reloadIf(event.detail.xhr.status));
 
   document.addEventListener("visibilitychange", () => {
     if (document.hidden) {
