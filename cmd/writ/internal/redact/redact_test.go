@@ -83,7 +83,7 @@ func TestNoTextShowsASecret(t *testing.T) {
 }
 
 // What may be a password is hidden where nothing depends on it, and refused nowhere: sentences look like it.
-func TestWhatMayBeAPasswordIsHiddenAndNotRefused(t *testing.T) {
+func TestALikelyPasswordIsHiddenAndNotRefused(t *testing.T) {
 	for _, text := range []string{
 		"password: hunter", "user: writ\n  db-password: hunter\nport: 5432", "- password: hunter", `password: "hunter 2"`, "password: 'hunter 2'", "password:hunter",
 		"postgres.password: hunter", "{password: hunter, port: 5}", "the password:  xhunter2", "password: p'5hunter", "db_password: 5&hunter", `("password: 'x1hunter'")`,
@@ -111,7 +111,7 @@ func TestAPasswordWithoutItsEndHidesNothingBehindItsText(t *testing.T) {
 	}
 }
 
-func TestWhatWasTakenOutStaysSo(t *testing.T) {
+func TestTextsWithoutTheirSecretsStaySo(t *testing.T) {
 	all := secrets(t)
 	all["a password of YAML"] = [2]string{"password: hunter2"}
 	for name, secret := range all {
