@@ -94,13 +94,17 @@ func (p *Pool) Snapshot(ctx context.Context, name, snapshot string) error {
 	if err := errors.Join(p.begin(ctx, name), sal.ValidTree(snapshot)); err != nil {
 		return err
 	}
-	if there, err := isSubvolume(to); err != nil || there {
+	taken, err := isSubvolume(to)
+	if err == nil && taken {
+		err = p.rebound(name) // a call that was interrupted has taken it, and may not have come to this
+	}
+	if err != nil || taken {
 		return sal.HostError("look for the snapshot", err)
 	}
 	if there, err := isSubvolume(p.Path(name)); err != nil || !there {
 		return cmp.Or(sal.HostError("look for the tree", err), sal.UnknownTree(name))
 	}
-	err := sal.MakeDir(filepath.Dir(to))
+	err = sal.MakeDir(filepath.Dir(to))
 	if err == nil {
 		p.step("take the snapshot")
 		err = p.keep(to, name, p.Path(name), readOnly) // the kernel commits it

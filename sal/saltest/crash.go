@@ -205,6 +205,9 @@ func (h *host) goesOn(when string, s Step, want sal.Observation, keep bool) {
 	if again := h.must(h.step(s)); o.Effect != catalog.Look && again.Change != writ.ChangeUnchanged {
 		h.Errorf("%s: done a third time it says %q", when, again.Change)
 	}
+	if drift := h.kept(); len(drift) > 0 {
+		h.Errorf("%s: done again something is left to mend: %+v", when, drift)
+	}
 }
 
 // cleansUp deletes the resource right after the disturbance, and makes another one in its place.

@@ -79,10 +79,10 @@ func (f *forest) write(dir, text string) {
 	f.must(os.WriteFile(filepath.Join(dir, "nested", "file"), []byte(text), 0o640))
 }
 
-// holds makes sure what the tree has.
+// holds makes sure what the tree has, and leaves its bound as it is: none of these trees has less.
 func (f *forest) holds(when, name, want string) {
 	f.Helper()
-	text, err := os.ReadFile(filepath.Join(f.make(name, 0), "nested", "file"))
+	text, err := os.ReadFile(filepath.Join(f.make(name, mib), "nested", "file"))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) || string(text) != want {
 		f.Errorf("%s it holds %q, want %q, %v", when, text, want, err)
 	}
@@ -296,8 +296,12 @@ func (e TreesSuite) goesOn(t *testing.T) {
 				f.lists()
 				continue
 			}
-			f.holds(fmt.Sprintf("after %s, stopped at step %d,", c.name, at), "a", c.want)
-			f.write(f.make("a", 0), c.after)
+			when := fmt.Sprintf("after %s, stopped at step %d,", c.name, at)
+			if drift, err := f.Keep(t.Context(), "a", sal.Bound{Bytes: 64 * mib}); err != nil || len(drift) > 0 {
+				t.Errorf("%s something is left to mend: %+v, %v", when, drift, err)
+			}
+			f.holds(when, "a", c.want)
+			f.write(f.make("a", 64*mib), c.after)
 		}
 	}
 	t.Logf("stopped %d times", tried)
