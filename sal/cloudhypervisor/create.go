@@ -266,8 +266,11 @@ func (j *job) expectLife(ctx context.Context, r *sal.Record[own], v *vmm) error 
 		if h, err = h.hear(filepath.Join(j.dir, eventsName(r.Own.Process.Launch))); err != nil {
 			return sal.HostError("read what the process of "+j.Resource.String()+" says", err)
 		}
-		if alive(j.dir, h) || h.Down {
+		if alive(j.dir, h) {
 			return nil
+		}
+		if h.Down && !v.endsWithin(ctx, takenDown) { // its guest turned itself off; a process that takes its machine down ends
+			return ctx.Err()
 		}
 		if !v.endsWithin(soon, lookEvery) && soon.Err() != nil {
 			return ctx.Err()

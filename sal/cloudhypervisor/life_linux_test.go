@@ -209,7 +209,7 @@ func TestAProcessOfAnEarlierVersionIsKnown(t *testing.T) {
 // TestAKernelThatNeverBootsIsReportedWithTheMessageOfItsProcess, when it fails and before.
 func TestAKernelThatNeverBootsIsReportedWithTheMessageOfItsProcess(t *testing.T) {
 	b := newFixture(t)
-	vmmstub.Set(t, b.Program, vmmstub.Settings{Mute: true, AfterBoot: "fail"})
+	vmmstub.Set(t, b.Program, vmmstub.Settings{Mute: true, AfterBoot: "fail", Linger: 50}) // it is seen while it takes its machine down
 	b.refuses("machine.create", "web", machineSpec, writ.CodeDriverFailed, "VcpuRun", "InternalError")
 	b.empty()
 	_, err := b.do("machine.create", "web", machineSpec)

@@ -45,6 +45,7 @@ type Settings struct {
 	StuckCPUs bool              `json:"stuck_cpus,omitempty"` // guests do not give up CPUs that are taken away
 	Stuck     bool              `json:"stuck,omitempty"`      // guests do not give up devices that are taken away
 	Mute      bool              `json:"mute,omitempty"`       // guests give no sign of life: no line on their console, no device in use
+	Linger    int64             `json:"linger,omitempty"`     // milliseconds from the end of a machine to the end of the program that takes it down
 	AfterBoot string            `json:"after_boot,omitempty"` // what guests do once they were booted: poweroff, reboot, panic, crash, fail
 }
 

@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"os"
 	"sync"
+	"time"
 )
 
 // Release is a version of the real program.
@@ -265,6 +266,7 @@ func (v *vmm) delete([]byte) (any, error) {
 		if _, err := v.shutdown(nil); err != nil {
 			return nil, err
 		}
+		time.Sleep(time.Duration(v.settings().Linger) * time.Millisecond)
 	}
 	v.closeConsoles()
 	v.config = nil
