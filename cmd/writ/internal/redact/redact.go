@@ -22,11 +22,11 @@ var keyPattern = regexp.MustCompile(`-----BEGIN[A-Z ]*PRIVATE KEY-----(?s:.*?)(-
 	`|(writ[0-9]+\.[a-z2-7]{8,}\.)[A-Za-z0-9_-]{8,}`)
 
 // passwordPattern finds the passwords in the addresses of servers and databases. Those of databases may have a slash in them that nobody escaped. Then
-// passwords among settings and in the environment, as libpq and shells take them, also if the end is missing; and what opens something among the
-// parameters of an address, "&" as JSON has it included.
+// passwords among settings and in the environment, as libpq and shells take them: one without its end goes on to that of the text, or of the string of
+// JSON that it is in. And what opens something among the parameters of an address, "&" as JSON has it included.
 var passwordPattern = regexp.MustCompile(`(?i)((?:postgres(?:ql)?|rediss?)://[^\s:/@]*:)[^\s"'` + "`" + `]*@` +
 	`|([a-z][a-z0-9+.-]*://[^\s:/@]*:)[^\s/"'` + "`" + `]+@` +
-	`|([a-z0-9_]*passw(?:or)?d\s?=\s?)(?:'(?:[^'\\\n]|\\+.)*'|'(?:[^'"\\\n]|\\[^"\n])*|[^\s"'&\\` + "`" + `]+)` +
+	`|([a-z0-9_]*passw(?:or)?d\s?=\s?)(?:'(?:[^'\\]|\\+.)*'|'(?:[^'"\\]|\\+[^"]|\\*"[^,}\]])*|[^\s"'&\\` + "`" + `]+)` +
 	`|((?:[?&]|\\u0026)(?:[a-z0-9_.-]*[_.-])?(?:token|secret|signature|sig|api_?key)=)[^\s"'&#\\` + "`" + `]+` +
 	`|([a-z0-9_]*passw(?:or)?d\\?["']\s?:[\s\[]*\\?["'])[^"'\\]+` +
 	`|(\bauthorization["']?[:=]\s?["']?(?:bearer|basic)\s)[a-z0-9+/._~=-]+`)
@@ -62,8 +62,9 @@ func hide(pattern *regexp.Regexp, s string) string {
 	return pattern.ReplaceAllStringFunc(s, func(found string) string {
 		groups := pattern.FindStringSubmatch(found)
 		before := strings.Join(groups[1:], "")
+		done, _, _ := strings.Cut(placeholder, " ") // where the pattern ends at a space
 		switch secret := found[len(before):]; {
-		case strings.HasPrefix(secret, "(secret,"):
+		case secret == placeholder, secret == done:
 			return found
 		case strings.HasSuffix(secret, "@") && strings.Contains(before, "://"):
 			return before + placeholder + "@"

@@ -88,6 +88,7 @@ func TestALikelyPasswordIsHiddenAndNotRefused(t *testing.T) {
 		"password: hunter", "user: writ\n  db-password: hunter\nport: 5432", "- password: hunter", `password: "hunter 2"`, "password: 'hunter 2'", "password:hunter",
 		"postgres.password: hunter", "{password: hunter, port: 5}", "the password:  xhunter2", "password: p'5hunter", "db_password: 5&hunter", `("password: 'x1hunter'")`,
 		"password: hunter (secret, not shown)", "curl -H bearer hunter-0a1b2c3d4e5f6a7b", "wrong password: OPS-hunter-1",
+		"password: (secret,hunter",
 	} {
 		for form, text := range map[string]string{"as it is": text, "quoted": fmt.Sprintf("%q", text)} {
 			shown := redact.Text(text)
@@ -108,6 +109,14 @@ func TestAPasswordWithoutItsEndHidesNothingBehindItsText(t *testing.T) {
 	const line = `{"msg":"password='abc","next":"x"}`
 	if shown := redact.Text(line); shown != strings.Replace(line, "'abc", "(secret, not shown)", 1) {
 		t.Errorf("%s is shown as %s", line, shown)
+	}
+}
+
+func TestAPasswordWithoutItsEndIsHiddenWhole(t *testing.T) {
+	for _, text := range []string{"password='a\nhunter", "password='a\nhunter'", `password='a"hunter`, `password='a\hunter`, "password=(secret,hunter"} {
+		if shown := redact.Text(text); strings.Contains(shown, "hunter") || !redact.Holds(text) {
+			t.Errorf("%q is shown as %q; it holds a password: %v", text, shown, redact.Holds(text))
+		}
 	}
 }
 
