@@ -189,7 +189,7 @@
       if (Date.now() - heard < silentAfter) say("lost", "reconnecting"); // after that the time of the last news says more
       if (mine.readyState !== EventSource.CLOSED || mine !== source) return;
       retry = setTimeout(connect, 5000); // refused: it does not try again by itself, and does not say why
-      fetch(location.href, { method: "HEAD" }).then((answer) => reloadIf(answer.status), () => {});
+      fetch(url, { headers: { Accept: "text/event-stream" } }).then((answer) => { answer.body?.cancel(); reloadIf(answer.status); }, () => {}); // costs no page
     };
   }
 
