@@ -270,15 +270,16 @@ func isRefusal(r *http.Request, code writ.Code) bool {
 	}
 }
 
-// checkParameters refuses query parameters that the operation does not have, and empty ones: a filter with a typing error, or whose variable had no
-// value, would select everything.
+// checkParameters refuses query parameters that the operation does not have, empty ones, and lists with an empty item: a filter with a typing error, or
+// whose variable had no value, would select everything.
 func checkParameters(next api.StrictHandlerFunc, _ string) api.StrictHandlerFunc {
 	return func(ctx context.Context, w http.ResponseWriter, r *http.Request, request any) (any, error) {
-		known := map[string]bool{}
+		known := map[string]reflect.Value{}
 		if params := reflect.ValueOf(request).FieldByName("Params"); params.IsValid() {
-			for i := range params.NumField() {
-				name, _, _ := strings.Cut(params.Type().Field(i).Tag.Get("form"), ",")
-				known[name] = name != ""
+			for field, value := range params.Fields() {
+				if name, _, _ := strings.Cut(field.Tag.Get("form"), ","); name != "" {
+					known[name] = value
+				}
 			}
 		}
 		query, err := url.ParseQuery(r.URL.RawQuery) // URL.Query would leave out what it cannot read
@@ -286,13 +287,29 @@ func checkParameters(next api.StrictHandlerFunc, _ string) api.StrictHandlerFunc
 			return nil, writ.Errorf(writ.CodeBadRequest, "the query cannot be read: %v", err).WithHint("escape what is not a letter or digit, like %%3B for a semicolon")
 		}
 		for name, values := range query {
-			if !known[name] {
+			value, ok := known[name]
+			switch {
+			case !ok:
 				return nil, writ.Errorf(writ.CodeBadRequest, "there is no parameter %q here", name)
-			}
-			if slices.Contains(values, "") {
+			case slices.Contains(values, ""):
 				return nil, wrongParameter(name, "is empty")
+			case hasEmptyItem(value):
+				return nil, wrongParameter(name, "has an empty item")
 			}
 		}
 		return next(ctx, w, r, request)
 	}
+}
+
+// hasEmptyItem says whether a parameter is a list, with "" in it.
+func hasEmptyItem(value reflect.Value) bool {
+	if value.Kind() != reflect.Slice {
+		return false
+	}
+	for _, item := range value.Seq2() {
+		if item.IsZero() {
+			return true
+		}
+	}
+	return false
 }

@@ -13,8 +13,8 @@ import (
 	"writ"
 )
 
-// TestEachParameterIsRefusedWhereTheDescriptionSaysSo walks the query parameters of all operations: empty ones and integers outside their range are
-// refused with the name of the parameter. An empty filter would select everything.
+// TestEachParameterIsRefusedWhereTheDescriptionSaysSo walks the query parameters of all operations: empty ones, lists with an empty item, and integers
+// outside their range are refused with the name of the parameter. An empty filter would select everything.
 func TestEachParameterIsRefusedWhereTheDescriptionSaysSo(t *testing.T) {
 	p := start(t, func(c *Coordinator) { c.RequestsPerSecond = 1e6 })
 	s, err := p.submit(signedScript(t, payload()))
@@ -45,6 +45,10 @@ func TestEachParameterIsRefusedWhereTheDescriptionSaysSo(t *testing.T) {
 		for _, q := range parameters {
 			walked++
 			refused(fill.Replace(path), required, q.Name, "")
+			if q.Schema.Value.Type.Is("array") {
+				refused(fill.Replace(path), required, q.Name, ",")
+				refused(fill.Replace(path), required, q.Name, itemOf(q)+",")
+			}
 			if !q.Schema.Value.Type.Is("integer") {
 				continue
 			}
@@ -77,6 +81,14 @@ func queryOf(op *openapi3.Operation) (all []*openapi3.Parameter, required url.Va
 		}
 	}
 	return all, required
+}
+
+// itemOf is an item that a list takes.
+func itemOf(list *openapi3.Parameter) string {
+	if enum := list.Schema.Value.Items.Value.Enum; len(enum) > 0 {
+		return fmt.Sprint(enum[0])
+	}
+	return writ.NewUUID()
 }
 
 // beside is a number next to a bound. As a float64 the greatest of an int64 is its neighbour already.
