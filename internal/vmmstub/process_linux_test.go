@@ -84,19 +84,34 @@ func start(t *testing.T, program program) *process {
 	return p
 }
 
-// start starts the program and waits until it listens.
+// start starts the program and waits until it listens. No connection of that is left: the program counts them.
 func (p *process) start(args ...string) {
 	p.t.Helper()
 	p.spawn(append([]string{"--api-socket", "path=" + p.socket, "--event-monitor", "path=" + p.events}, args...)...)
 	for end := time.Now().Add(guard); ; time.Sleep(time.Millisecond) {
 		conn, err := net.Dial("unix", p.socket)
 		if err == nil {
-			conn.Close()
+			p.leave(conn)
 			return
 		}
 		if time.Now().After(end) {
 			p.t.Fatalf("it does not listen: %v\n%s", err, p.stderr)
 		}
+	}
+}
+
+// leave closes a connection, and waits until the program has closed it too.
+func (p *process) leave(conn net.Conn) {
+	p.t.Helper()
+	defer conn.Close()
+	if err := conn.SetDeadline(time.Now().Add(guard)); err != nil {
+		p.t.Fatal(err)
+	}
+	if err := conn.(*net.UnixConn).CloseWrite(); err != nil {
+		p.t.Fatal(err)
+	}
+	if _, err := io.Copy(io.Discard, conn); err != nil {
+		p.t.Fatalf("it keeps a connection that was closed: %v\n%s", err, p.stderr)
 	}
 }
 
