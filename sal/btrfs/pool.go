@@ -95,24 +95,28 @@ func (p *Pool) Snapshot(ctx context.Context, name, snapshot string) error {
 		return err
 	}
 	taken, err := isSubvolume(to)
-	if err == nil && taken {
-		err = p.rebound(name) // a call that was interrupted has taken it, and may not have come to this
-	}
-	if err != nil || taken {
+	if err != nil {
 		return sal.HostError("look for the snapshot", err)
 	}
+	if !taken {
+		err = p.take(name, to)
+	}
+	if err == nil {
+		err = p.rebound(name) // also when it was taken already: an interrupted call may not have come to this
+	}
+	return sal.HostError("keep a snapshot of the tree "+name, err)
+}
+
+// take makes a snapshot of a tree.
+func (p *Pool) take(name, to string) error {
 	if there, err := isSubvolume(p.Path(name)); err != nil || !there {
 		return cmp.Or(sal.HostError("look for the tree", err), sal.UnknownTree(name))
 	}
-	err = sal.MakeDir(filepath.Dir(to))
-	if err == nil {
-		p.step("take the snapshot")
-		err = p.keep(to, name, p.Path(name), readOnly) // the kernel commits it
+	if err := sal.MakeDir(filepath.Dir(to)); err != nil {
+		return err
 	}
-	if err == nil {
-		err = p.rebound(name)
-	}
-	return sal.HostError("keep a snapshot of the tree "+name, err)
+	p.step("take the snapshot")
+	return p.keep(to, name, p.Path(name), readOnly) // the kernel commits it
 }
 
 // Restore puts a tree back to a snapshot: a copy of the snapshot and the tree change places at once.
