@@ -307,7 +307,7 @@ func hasEmptyItem(value reflect.Value) bool {
 		return false
 	}
 	for _, item := range value.Seq2() {
-		if item.IsZero() {
+		if item.Kind() == reflect.String && item.Len() == 0 {
 			return true
 		}
 	}
