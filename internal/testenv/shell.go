@@ -1,13 +1,17 @@
 package testenv
 
 import (
+	"os"
 	"os/exec"
+	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 )
 
-// Empties runs lines for a shell, those that list returns, until it returns none. What fails is tried again, as the order of the lines may be one
-// in which some only work when others have. Lines that never help fail the test, with what they say.
+// Empties runs the shell lines that list returns until list returns none. It runs failed lines again, because a line may depend on
+// a later one. After 20 seconds it fails the test with the output of the lines. It skips the test as Need does if a program of a
+// line is missing.
 func Empties(t testing.TB, list func() []string) {
 	t.Helper()
 	var said []byte
@@ -21,8 +25,53 @@ func Empties(t testing.TB, list func() []string) {
 		}
 		said = nil
 		for _, line := range lines {
-			out, _ := exec.Command("sh", "-c", line).CombinedOutput()
+			out, _ := Shell(t, line).CombinedOutput()
 			said = append(said, out...)
 		}
 	}
+}
+
+// Shell returns a command that runs a line with sh. It asks for each program that the line names, as Need does, unless the shell
+// finds the program by itself.
+func Shell(t testing.TB, line string) *exec.Cmd {
+	t.Helper()
+	path := os.Getenv("PATH")
+	for _, program := range programsOf(line) {
+		if exec.Command("sh", "-c", `command -v -- "$0"`, program).Run() != nil {
+			path = strings.TrimPrefix(path+":"+filepath.Dir(Need(t, program)), ":")
+		}
+	}
+	cmd := exec.Command("sh", "-c", line)
+	cmd.Env = append(os.Environ(), "PATH="+path)
+	return cmd
+}
+
+// programsOf returns the first word of each simple command of a line for a shell. It knows quotes and the separators of commands; it
+// does not know substitutions, comments and the words of compound commands.
+func programsOf(line string) (all []string) {
+	var word strings.Builder
+	quote, complete := rune(0), false // complete: the command has its first word
+	end := func() {
+		if word.Len() > 0 && !complete {
+			all, complete = append(all, word.String()), true
+		}
+		word.Reset()
+	}
+	for _, r := range line {
+		switch {
+		case quote != 0 && r == quote:
+			quote = 0
+		case quote == 0 && (r == '\'' || r == '"'):
+			quote = r
+		case quote == 0 && strings.ContainsRune(";|&\n", r):
+			end()
+			complete = false
+		case quote == 0 && (r == ' ' || r == '\t'):
+			end()
+		default:
+			word.WriteRune(r)
+		}
+	}
+	end()
+	return all
 }

@@ -5,6 +5,7 @@ package netdev
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
@@ -18,6 +19,7 @@ import (
 	"time"
 
 	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
 
 	"writ"
 	"writ/internal/testenv"
@@ -65,7 +67,9 @@ func (s *fixtures) of(t testing.TB, host string) string {
 func (s *fixtures) clear(t testing.TB, host string) {
 	t.Helper()
 	for _, file := range glob(t, host, "namespaces/*") {
-		_ = exec.Command("umount", file).Run()
+		if err := unix.Unmount(file, unix.MNT_DETACH); err != nil && !errors.Is(err, unix.EINVAL) {
+			t.Errorf("unmount %s: %v", file, err)
+		}
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -367,8 +371,8 @@ func TestADriverMakesNetworksWhereItsProcessIs(t *testing.T) {
 	if !testenv.OwnNetns(t) {
 		return
 	}
-	dir := t.TempDir()
-	x := &fixture{TB: t, dir: dir, Driver: &Driver{Dir: filepath.Join(dir, "network"), Overlay: overlay(subnetA), Namespaces: filepath.Join(dir, "namespaces")}}
+	x := newFixture(t, subnetA)
+	x.Netns = "" // that of the process
 	if err := needs.Refusal(needs.Examine(t.Context(), "network", x.Needs())); err != nil {
 		t.Fatal(err)
 	}
