@@ -29,7 +29,12 @@ fail() {
 
 here=$(dirname "$0")
 case "${1:-} $#" in
-"setup 1") exec "$here/writ-setup.sh" ;;
+"setup 1")
+	PATH=$("$here/writ-setup.sh")
+	[ -z "${GITHUB_PATH:-}" ] || echo "${PATH%%:*}" >>"$GITHUB_PATH" # for later steps
+	echo "$PATH"
+	exit
+	;;
 "check "* | "plan "* | "submit "*) [ $# -ge 2 ] || usage ;;
 *)
 	echo "writ-ci.sh: there is no command \"${1:-}\", or it takes no file" >&2
@@ -137,15 +142,15 @@ submit() {
 
 token=${WRIT_COMMENT_TOKEN:-}
 unset WRIT_COMMENT_TOKEN # it is for comments, and for no other program
-if [ -n "${WRIT_RELEASE:-}" ]; then
-	PATH=$("$here/writ-setup.sh")
-	export PATH
-fi
-command -v writ >/dev/null || fail "writ is not on the PATH" "say where your release is with WRIT_RELEASE and WRIT_SHA256, or take an image that has writ"
-
 kept=$(mktemp -d)
 trap 'rm -rf "$kept"' EXIT
 trap 'exit 1' HUP INT TERM
+if [ -n "${WRIT_RELEASE:-}" ]; then
+	PATH=$("$here/writ-setup.sh" "$kept/writ")
+	export PATH
+fi
+command -v writ >/dev/null || fail "writ is not on the PATH" "set WRIT_RELEASE and WRIT_SHA256 to your release, or use an image that contains writ"
+
 [ "$command" = check ] || identify
 case $command in
 check) writ check "$file" "$@" ;;

@@ -1,9 +1,11 @@
 #!/bin/sh
-# Sees to it that a job has writ, and prints the PATH on which it is: PATH=$(writ-setup.sh)
+# Installs writ for a CI job and prints a PATH that contains it: PATH=$(writ-setup.sh [DIR])
 #
-# WRIT_RELEASE is where you keep a release: the URL of a directory with SHA256SUMS, or of one archive. There is no default, because the project has no
-# server. WRIT_SHA256 is the digest of SHA256SUMS, or of that archive. A writ of this version that is on the PATH is taken as it is. Otherwise
-# the archive for this system is downloaded to WRIT_CACHE, below its digest, and verified each time before the program is unpacked.
+# WRIT_RELEASE is the URL or the absolute path of a directory with SHA256SUMS, or of one archive. It has no default, because the project has no server.
+# WRIT_SHA256 is the digest of SHA256SUMS, or of that archive. If the PATH already contains a writ of this version, it is used.
+#
+# WRIT_CACHE keeps downloaded archives between jobs, by digest. Other jobs may write to it, so no program ever runs from there: an archive is copied
+# to a directory of this job, and the copy is verified and unpacked. DIR is that directory; by default it is a new one in RUNNER_TEMP, TMPDIR or /tmp.
 set -eu
 
 fail() {
@@ -12,17 +14,17 @@ fail() {
 	exit 1
 }
 
-# system is the name that releases have for this one.
+# system prints the name of this system in the file names of a release.
 system() {
 	case $(uname -s) in
 	Linux) os=linux ;;
 	Darwin) os=darwin ;;
-	*) fail "there is no writ for $(uname -s)" "releases are for Linux and macOS; take another runner" ;;
+	*) fail "no release of writ supports $(uname -s)" "releases are for Linux and macOS; use another runner" ;;
 	esac
 	case $(uname -m) in
 	x86_64 | amd64) echo "${os}_amd64" ;;
 	aarch64 | arm64) echo "${os}_arm64" ;;
-	*) fail "there is no writ for $(uname -m)" "releases are for amd64 and arm64; take another runner" ;;
+	*) fail "no release of writ supports $(uname -m)" "releases are for amd64 and arm64; use another runner" ;;
 	esac
 }
 
@@ -35,56 +37,87 @@ digest() {
 	fi
 }
 
-# fetch DIGEST URL prints the file of the cache that has this digest. It downloads the file before, unless the cache has it unchanged.
+# fetch DIGEST SOURCE prints the name of a verified copy of a file of the release, in the directory of this job.
 fetch() {
 	address=${2%%\?*}
+	copy=$work/${address##*/}
 	kept=$cache/$1/${address##*/}
-	if [ -f "$kept" ] && [ "$(digest "$kept")" = "$1" ]; then
-		echo "$kept"
+	# The bound keeps a file that another job put into the cache from filling the disk.
+	if [ -f "$kept" ] && head -c 268435456 "$kept" >"$copy" 2>/dev/null && [ "$(digest "$copy")" = "$1" ]; then
+		echo "$copy"
 		return
 	fi
-	# The URL comes by the standard input: it can have a password, and others see arguments.
-	printf 'url = "%s"\n' "$2" | curl --config - --silent --show-error --fail --location --proto '=http,https' --proto-redir '=http,https' \
-		--netrc-optional --retry 3 --connect-timeout 20 --max-time 600 --output "$work/download" ||
-		fail "cannot download $address" "WRIT_RELEASE is the URL of a directory with SHA256SUMS, or of one archive of writ; curl takes passwords from ~/.netrc"
-	found=$(digest "$work/download")
+	rm -f "$copy"
+	download "$2" "$copy"
+	found=$(digest "$copy")
 	[ "$found" = "$1" ] ||
-		fail "$address has the sha256 $found, not $1: nothing is installed" "ask the maker of the release for the digest, and do not take it from the server that has the file"
-	mkdir -p "$cache/$1"
-	mv -f "$work/download" "$kept"
-	echo "$kept"
+		fail "$address has the sha256 $found, not $1: nothing is installed" "get the digest from the person who made the release, not from the server that has the file"
+	keep "$copy" "$kept"
+	echo "$copy"
 }
 
-# listed FILE prints digest and name of the archive for this system in a file of checksums.
+# download SOURCE FILE copies a URL or a path into a file.
+download() {
+	case $1 in
+	/*)
+		cp "$1" "$2" 2>/dev/null || fail "cannot read $1" "WRIT_RELEASE is the path of a directory with SHA256SUMS, or of one archive of writ; is the file share mounted in this job?"
+		return
+		;;
+	esac
+	# curl reads the URL from standard input, because it may contain a password and other processes can read arguments.
+	printf 'url = "%s"\n' "$1" | curl --config - --silent --show-error --fail --location --proto '=http,https' --proto-redir '=http,https' \
+		--netrc-optional --retry 3 --connect-timeout 20 --max-time 600 --output "$2" ||
+		fail "cannot download $address" "WRIT_RELEASE is the URL of a directory with SHA256SUMS, or of one archive of writ; curl takes passwords from ~/.netrc"
+}
+
+# keep FILE NAME copies a file into the cache. A cache that cannot be written to is not an error.
+keep() {
+	mkdir -p "${2%/*}" 2>/dev/null || return 0
+	new=$(mktemp "${2%/*}/new.XXXXXX" 2>/dev/null) || return 0
+	{ cp "$1" "$new" && chmod 644 "$new" && mv -f "$new" "$2"; } 2>/dev/null || rm -f "$new"
+}
+
+# listed FILE prints digest and name of this system's archive, from a file of checksums.
 listed() {
 	sed -n 's/^\([0-9a-f]\{64\}\)  \(writ_[^/ ]*_'"$system"'\.tar\.gz\)$/\1 \2/p' "$1"
 }
 
-# What is missing is said before anything is downloaded.
-for tool in curl tar; do
-	command -v $tool >/dev/null || fail "$tool is not on the PATH" "install it in the image of the job, like: apt-get install -y $tool"
+release=${WRIT_RELEASE:-} want=$(printf %s "${WRIT_SHA256:-}" | tr A-F a-f)
+
+# Report missing tools before the download.
+case $release in
+/*) tools=tar ;;
+*) tools="curl tar" ;;
+esac
+for tool in $tools; do
+	command -v "$tool" >/dev/null || fail "$tool is not on the PATH" "install it in the image of the job, like: apt-get install -y $tool"
 done
 command -v sha256sum >/dev/null || command -v shasum >/dev/null || fail "neither sha256sum nor shasum is on the PATH" "install coreutils in the image of the job"
 
-release=${WRIT_RELEASE:-} want=$(printf %s "${WRIT_SHA256:-}" | tr A-F a-f)
-[ -n "$release" ] || fail "WRIT_RELEASE is not set" "it is the URL where you keep a release of writ: the project has no server"
+[ -n "$release" ] || fail "WRIT_RELEASE is not set" "set it to the URL or path of your release of writ: the project has no server"
 case $release in
+/?*) ;;
 *[\"\\[:space:]]*) fail "WRIT_RELEASE has a space, a quote or a backslash" "write them as %20, %22 and %5C" ;;
 http://?* | https://?*) ;;
-*) fail "WRIT_RELEASE is no URL: $release" "it begins with https:// or http://" ;;
+*) fail "WRIT_RELEASE is neither a URL nor an absolute path: $release" "it starts with https://, http:// or /" ;;
 esac
 case $want in
-'') fail "WRIT_SHA256 is not set" "it is what \`sha256sum\` prints for the file SHA256SUMS of the release, or for the archive if WRIT_RELEASE names one" ;;
-*[!0-9a-f]*) fail "WRIT_SHA256 is no digest: $want" "it has 64 hex digits, as \`sha256sum\` prints them" ;;
+'') fail "WRIT_SHA256 is not set" "set it to the digest that \`sha256sum SHA256SUMS\` prints in the release, or to the digest of the archive if WRIT_RELEASE names one" ;;
+*[!0-9a-f]*) fail "WRIT_SHA256 is not a digest: $want" "it has 64 hex digits, as \`sha256sum\` prints them" ;;
 esac
 [ ${#want} -eq 64 ] || fail "WRIT_SHA256 has ${#want} digits, not 64" "take the whole first word that \`sha256sum\` prints"
 
 system=$(system)
-cache=${WRIT_CACHE:-${RUNNER_TOOL_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}}/writ}
-mkdir -p "$cache"
-cache=$(cd "$cache" && pwd)
-work=$(mktemp -d "$cache/work.XXXXXX")
-trap 'rm -rf "$work"' EXIT
+cache=${WRIT_CACHE:-${RUNNER_TOOL_CACHE:-${XDG_CACHE_HOME:-${HOME:-/nonexistent}/.cache}}/writ}
+if [ $# -gt 0 ]; then
+	mkdir -p "$1"
+	own=$(cd "$1" && pwd)
+else
+	own=$(mktemp -d "${RUNNER_TEMP:-${TMPDIR:-/tmp}}/writ.XXXXXX")
+fi
+work=$own/download installed=''
+mkdir "$work"
+trap 'rm -rf "$work"; [ -n "$installed" ] || rm -rf "$own"' EXIT
 trap 'exit 1' HUP INT TERM
 
 url=$release
@@ -102,7 +135,7 @@ case ${release%%\?*} in
 	;;
 esac
 
-# The name of an archive says its version. One that was renamed is not compared with what is on the PATH.
+# The version is part of the archive's name. A renamed archive is always unpacked.
 name=${url%%\?*} name=${name##*/}
 case $name in
 writ_*_"$system".tar.gz)
@@ -126,9 +159,9 @@ version=${top#writ_}
 version=v${version%_"$system"}
 tar -xzf "$archive" -C "$work" "$top/writ"
 found=$("$work/$top/writ" version -o name 2>&1) || true
-[ "$found" = "$version" ] || fail "the program of $name does not say that it is $version: $found" "try another release, or another runner"
-mkdir -p "$cache/$want/bin"
-mv -f "$work/$top/writ" "$cache/$want/bin/writ"
-echo "writ $version is installed: $cache/$want/bin/writ" >&2
-[ -z "${GITHUB_PATH:-}" ] || echo "$cache/$want/bin" >>"$GITHUB_PATH" # for later steps
-echo "$cache/$want/bin:$PATH"
+[ "$found" = "$version" ] || fail "the program in $name is not $version: $found" "try another release or runner, or set TMPDIR to a directory that programs may run from"
+mkdir "$own/bin"
+mv "$work/$top/writ" "$own/bin/writ"
+installed=yes
+echo "writ $version is installed: $own/bin/writ" >&2
+echo "$own/bin:$PATH"

@@ -101,7 +101,10 @@ func newJob(t *testing.T, env ...string) *job {
 	t.Helper()
 	j := &job{t: t, home: t.TempDir(), shell: []string{"sh"}}
 	j.program("uname", `[ "$1" = -s ] && echo Linux || echo x86_64`)
-	j.env = append([]string{"HOME=" + j.home, "PATH=" + filepath.Join(j.home, "bin") + ":" + filepath.Dir(testenv.Need(t, "curl")) + ":/usr/bin:/bin"}, env...)
+	if err := os.Mkdir(filepath.Join(j.home, "tmp"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	j.env = append([]string{"HOME=" + j.home, "TMPDIR=" + filepath.Join(j.home, "tmp"), "PATH=" + filepath.Join(j.home, "bin") + ":" + filepath.Dir(testenv.Need(t, "curl")) + ":/usr/bin:/bin"}, env...)
 	return j
 }
 
@@ -154,18 +157,19 @@ func (j *job) version(path string) string {
 	return strings.TrimSpace(command(j.t, j.home, "env", "PATH="+path, "sh", "-c", "command -v writ && writ"))
 }
 
-// kept returns the files of the cache.
+// kept returns the files of the cache, and everything in the temporary directory.
 func (j *job) kept() (names []string) {
 	j.t.Helper()
-	top := filepath.Join(j.home, ".cache")
-	err := filepath.WalkDir(top, func(name string, d fs.DirEntry, err error) error {
-		if err == nil && (!d.IsDir() || strings.HasPrefix(d.Name(), "work.")) {
-			names = append(names, d.Name())
+	for _, top := range []string{filepath.Join(j.home, ".cache"), filepath.Join(j.home, "tmp")} {
+		err := filepath.WalkDir(top, func(name string, d fs.DirEntry, err error) error {
+			if err == nil && !d.IsDir() && !strings.HasSuffix(name, "/bin/writ") {
+				names = append(names, d.Name())
+			}
+			return err
+		})
+		if err != nil && !os.IsNotExist(err) {
+			j.t.Fatal(err)
 		}
-		return err
-	})
-	if err != nil && !os.IsNotExist(err) {
-		j.t.Fatal(err)
 	}
 	return names
 }
@@ -180,20 +184,17 @@ func TestAJobGetsWritFromARelease(t *testing.T) {
 			p := newPlace(t)
 			j := newJob(t, "WRIT_RELEASE="+p.url+"/1.2.3/", "WRIT_SHA256="+strings.ToUpper(p.digest(sumsName)))
 			j.shell = shell
-			found, said := j.setup("GITHUB_PATH=" + filepath.Join(j.home, "path"))
-			if version := j.version(found); !strings.HasSuffix(version, "/bin/writ\nv1.2.3-rc.1") || !strings.Contains(version, p.digest(archiveHere)) {
-				t.Errorf("the job has %q; it is told %s", version, said)
-			}
-			if later, err := os.ReadFile(filepath.Join(j.home, "path")); err != nil || !strings.HasPrefix(found, strings.TrimSpace(string(later))+":") {
-				t.Errorf("later steps of GitHub get %q, %v", later, err)
+			found, said := j.setup()
+			if version := j.version(found); !strings.HasPrefix(version, j.home+"/tmp/") || !strings.HasSuffix(version, "/bin/writ\nv1.2.3-rc.1") {
+				t.Errorf("the job has %q; stderr: %s", version, said)
 			}
 			if asked := p.requests(); asked != sumsName+" "+archiveHere {
 				t.Errorf("it asked for %q", asked)
 			}
-			if again, _ := j.setup(); again != found || p.requests() != "" {
-				t.Errorf("the second time it asks the server again, or finds %q", again)
+			if again, _ := j.setup(); again == found || !strings.HasSuffix(j.version(again), "v1.2.3-rc.1") || p.requests() != "" {
+				t.Errorf("the second job asks the server again, or has the program of the first: %q", again)
 			}
-			if kept := j.kept(); len(kept) != 3 {
+			if kept := j.kept(); !slices.Equal(kept, []string{sumsName, archiveHere}) && !slices.Equal(kept, []string{archiveHere, sumsName}) {
 				t.Errorf("the cache has %q", kept)
 			}
 		})
@@ -237,23 +238,97 @@ func TestAWritOfThisVersionIsTakenAsItIs(t *testing.T) {
 	}
 }
 
-// Others may write to the cache of a runner.
-func TestAnAlteredCacheIsNotUsed(t *testing.T) {
+// An attacker with write access to the cache of a runner can neither replace a program of a job nor add one.
+func TestNothingRunsFromTheCache(t *testing.T) {
 	p := newPlace(t)
-	j := newJob(t, "WRIT_RELEASE="+p.url, "WRIT_SHA256="+p.digest(sumsName))
-	found, _ := j.setup()
-	program, _, _ := strings.Cut(found, ":")
-	for _, name := range []string{filepath.Join(program, "writ"), filepath.Join(program, "..", archiveHere)} {
-		if err := os.WriteFile(name, []byte("#!/bin/sh\necho stolen\n"), 0o755); err != nil {
-			t.Fatal(err)
+	hostile := "#!/bin/sh\necho stolen\n"
+	digests := []string{p.digest(sumsName), p.digest(archiveHere)}
+	attacks := map[string]func(t *testing.T, j *job, cache string){
+		"programs in directories named bin": func(t *testing.T, j *job, cache string) {
+			for _, digest := range digests {
+				for _, name := range []string{"writ", "mktemp", "ssh-keygen", "tar", "curl"} {
+					write(t, filepath.Join(cache, digest, "bin", name), hostile)
+				}
+			}
+		},
+		"other files": func(t *testing.T, j *job, cache string) {
+			write(t, filepath.Join(cache, digests[0], sumsName), strings.Repeat("a", 64)+"  "+archiveHere+"\n")
+			write(t, filepath.Join(cache, digests[1], archiveHere), hostile)
+		},
+		"an archive that changes after its digest was computed": func(t *testing.T, j *job, cache string) {
+			kept := filepath.Join(cache, digests[1], archiveHere)
+			honest, err := os.ReadFile(kept)
+			if err != nil {
+				t.Fatal(err)
+			}
+			write(t, kept, string(honest))
+			j.program("sha256sum", "/usr/bin/sha256sum; echo broken >"+kept)
+		},
+		"links to a directory of the attacker": func(t *testing.T, j *job, cache string) {
+			away := t.TempDir()
+			for _, digest := range digests {
+				if err := os.Rename(filepath.Join(cache, digest), filepath.Join(away, digest)); err != nil {
+					t.Fatal(err)
+				}
+				if err := os.Symlink(filepath.Join(away, digest), filepath.Join(cache, digest)); err != nil {
+					t.Fatal(err)
+				}
+				write(t, filepath.Join(away, digest, "bin", "ssh-keygen"), hostile)
+			}
+		},
+		"directories in place of files": func(t *testing.T, j *job, cache string) {
+			if err := os.RemoveAll(filepath.Join(cache, digests[1])); err != nil {
+				t.Fatal(err)
+			}
+			write(t, filepath.Join(cache, digests[1], archiveHere, "writ"), hostile)
+		},
+		"a file in place of the cache": func(t *testing.T, j *job, cache string) {
+			if err := os.RemoveAll(cache); err != nil {
+				t.Fatal(err)
+			}
+			write(t, cache, hostile)
+		},
+	}
+	for name, attack := range attacks {
+		t.Run(name, func(t *testing.T) {
+			j := newJob(t, "WRIT_RELEASE="+p.url, "WRIT_SHA256="+p.digest(sumsName))
+			j.setup()
+			attack(t, j, filepath.Join(j.home, ".cache/writ"))
+			found, said := j.setup()
+			if version := j.version(found); !strings.HasSuffix(version, "/bin/writ\nv1.2.3-rc.1") {
+				t.Errorf("the job has %q: %s", version, said)
+			}
+			first, _, _ := strings.Cut(found, ":")
+			programs, err := os.ReadDir(first)
+			if err != nil || len(programs) != 1 || !strings.HasPrefix(first, filepath.Join(j.home, "tmp")+"/") {
+				t.Errorf("the job has the programs %v of %s: %v", programs, first, err)
+			}
+			if strings.Contains(found, ".cache") {
+				t.Errorf("the cache is on the PATH: %s", found)
+			}
+		})
+	}
+}
+
+// write writes a program, and makes its directory.
+func write(t *testing.T, name, text string) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(name, []byte(text), 0o755); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestJobInstallsFromFileShare(t *testing.T) {
+	p := newPlace(t)
+	for _, tt := range []struct{ release, digest string }{{p.dir, p.digest(sumsName)}, {p.dir + "/" + archiveHere, p.digest(archiveHere)}} {
+		j := newJob(t, "WRIT_RELEASE="+tt.release, "WRIT_SHA256="+tt.digest)
+		j.program("curl", "exit 99")
+		if found, said := j.setup(); !strings.HasSuffix(j.version(found), "v1.2.3-rc.1") {
+			t.Error(said)
 		}
-	}
-	p.requests()
-	if again, said := j.setup(); !strings.HasSuffix(j.version(again), "v1.2.3-rc.1") {
-		t.Errorf("the job has %q: %s", j.version(again), said)
-	}
-	if asked := p.requests(); asked != archiveHere {
-		t.Errorf("it asked for %q", asked)
 	}
 }
 
@@ -271,10 +346,12 @@ func TestAJobInstallsNothingElse(t *testing.T) {
 	for _, tt := range []struct{ name, release, digest, says, env string }{
 		{"no release", "", sums, "WRIT_RELEASE is not set", ""},
 		{"no digest", p.url, "", "WRIT_SHA256 is not set", ""},
-		{"a word", p.url, "v1.2.3", "WRIT_SHA256 is no digest: v1.2.3", ""},
+		{"a word", p.url, "v1.2.3", "WRIT_SHA256 is not a digest: v1.2.3", ""},
 		{"a short digest", p.url, sums[:40], "WRIT_SHA256 has 40 digits, not 64", ""},
-		{"a path", "/srv/writ", sums, "WRIT_RELEASE is no URL: /srv/writ", ""},
-		{"a file", "file://" + p.dir, sums, "is no URL", ""},
+		{"a relative path", "srv/writ", sums, "WRIT_RELEASE is neither a URL nor an absolute path: srv/writ", ""},
+		{"a missing path", p.dir + "/none", sums, "cannot read " + p.dir + "/none/SHA256SUMS", ""},
+		{"a share with other files", p.dir, good, "SHA256SUMS has the sha256 " + sums, ""},
+		{"a file URL", "file://" + p.dir, sums, "is neither a URL nor an absolute path", ""},
 		{"a space", p.url + "/a b", sums, "has a space", ""},
 		{"nothing there", p.url + "/none.tar.gz", sums, "cannot download " + p.url + "/none.tar.gz", ""},
 		{"another release", p.url, good, "SHA256SUMS has the sha256 " + sums + ", not " + good, ""},
@@ -282,9 +359,9 @@ func TestAJobInstallsNothingElse(t *testing.T) {
 		{"a password", p.url + "/private/" + archiveHere, good, "curl takes passwords from ~/.netrc", ""},
 		{"for others", p.url + "/writ_1.2.3-rc.1_linux_arm64.tar.gz", other, "is for another system than this one, linux_amd64", ""},
 		{"for others, renamed", p.url + "/writ_renamed.tar.gz", p.digest("writ_renamed.tar.gz"), "has no writ for linux_amd64", ""},
-		{"another program", p.url + "/writ_other.tar.gz", p.digest("writ_other.tar.gz"), "does not say that it is v1.2.3-rc.1: v6.6.6", ""},
-		{"another system", p.url, sums, "there is no writ for FreeBSD", "FreeBSD x86_64"},
-		{"another processor", p.url, sums, "there is no writ for riscv64", "Linux riscv64"},
+		{"another program", p.url + "/writ_other.tar.gz", p.digest("writ_other.tar.gz"), "is not v1.2.3-rc.1: v6.6.6", ""},
+		{"another system", p.url, sums, "no release of writ supports FreeBSD", "FreeBSD x86_64"},
+		{"another processor", p.url, sums, "no release of writ supports riscv64", "Linux riscv64"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			j := newJob(t, "WRIT_RELEASE="+tt.release, "WRIT_SHA256="+tt.digest)
@@ -295,7 +372,7 @@ func TestAJobInstallsNothingElse(t *testing.T) {
 			if !strings.Contains(said, tt.says) || !strings.Contains(said, "\n  hint: ") {
 				t.Errorf("it says %q, want %q", said, tt.says)
 			}
-			if kept := j.kept(); slices.Contains(kept, "writ") || slices.ContainsFunc(kept, func(n string) bool { return strings.HasPrefix(n, "work.") || n == "download" }) {
+			if kept := j.kept(); slices.ContainsFunc(kept, func(n string) bool { return n != sumsName && !strings.HasSuffix(n, ".tar.gz") }) {
 				t.Errorf("it leaves %q", kept)
 			}
 		})
