@@ -31,7 +31,9 @@ const (
 	ExitUnreachable = 8
 	ExitRemoved     = 9 // of a runner whose node the datacenter removed: to start it again is of no use
 	ExitUnverified  = 9 // of a command to which a coordinator said what no supervisor has signed
-	ExitInterrupted = 130
+	// ExitPlanUnplaced is the exit code of a plan with a call that no node can carry out now.
+	ExitPlanUnplaced = 10
+	ExitInterrupted  = 130
 )
 
 // The codes. Each has one row in Codes.

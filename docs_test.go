@@ -55,6 +55,7 @@ var exitCodes = []struct {
 	{writ.ExitPlanChanges, "the plan has changes (`plan --exit-code`)"},
 	{writ.ExitUnreachable, "no server answered, or it cannot answer now"},
 	{writ.ExitUnverified, "a coordinator said what no supervisor has signed. Of `writ runner`: the datacenter removed the node"},
+	{writ.ExitPlanUnplaced, "no node can carry out a call of the plan now (`plan`)"},
 	{writ.ExitInterrupted, "interrupted"},
 }
 

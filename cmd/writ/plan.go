@@ -45,8 +45,9 @@ is reserved or recorded.
 You can bind a run to its plan: writ submit FILE --plan DIGEST. The run is stopped before the first call that
 the plan does not have.
 
-With --exit-code the exit code is 0 if nothing would change, and 7 if something would or may. It is 7, too, if
-the plan ends before the script, or if no datacenter could be asked. A plan that would fail ends with 1.`,
+The exit code is 1 if the script would fail, and 10 if no node can carry out one of its calls now. With
+--exit-code it is otherwise 0 if nothing would change, and 7 if something would or may. It is 7, too, if the plan
+ends before the script, or if no datacenter could be asked.`,
 		Example: `  writ plan web.tengo -p count=3
   writ plan web.tengo --offline -o json
   writ plan web.tengo --deployment web --exit-code
@@ -111,6 +112,9 @@ func (a *app) plan(ctx context.Context, path string, p *planFlags) error {
 	}
 	if failed := view.failed(); failed != nil {
 		return failed
+	}
+	if unplaced := view.unplaced(); unplaced != nil {
+		return unplaced
 	}
 	if p.exitCode && view.Changes {
 		return &terminal.ExitError{Exit: writ.ExitPlanChanges}
@@ -264,56 +268,6 @@ func (p *planned) action(i int) writ.Action {
 		return writ.ActionDelete
 	}
 	return writ.ActionUnknown
-}
-
-// failed is the error of a plan that would not succeed, nil if it may.
-func (p *planned) failed() error {
-	if f := p.seen().Failure; f != nil {
-		e := writ.Errorf(f.Code, "the script would fail: %s", f.Message)
-		e.Hint = f.Hint
-		if f.Position != "" {
-			e.Message += "\n  at " + f.Position
-		}
-		return &terminal.ExitError{Err: e, Exit: writ.ExitFailed}
-	}
-	if p.Preview == nil {
-		return nil
-	}
-	if e := p.Preview.Refused; e != nil {
-		return writ.Errorf(e.Code, "the script would not be accepted: %s", e.Message).WithHint("%s", e.Hint)
-	}
-	var refused []*writ.PreviewedCall
-	for i := range p.Preview.Calls {
-		if c := &p.Preview.Calls[i]; c.Action == writ.ActionRefused && c.Error != nil && !p.handled(c.Seq) {
-			refused = append(refused, c)
-		}
-	}
-	if len(refused) == 0 {
-		return nil
-	}
-	first := refused[0]
-	e := writ.Errorf(first.Error.Code, "%s would fail: %s", p.title(first.Seq), first.Error.Message)
-	if more := len(refused) - 1; more > 0 {
-		e = writ.Errorf(first.Error.Code, "%s would fail, %s first: %s", count(len(refused), "call"), p.title(first.Seq), first.Error.Message)
-	}
-	e.Hint = first.Error.Hint
-	return &terminal.ExitError{Err: e, Exit: writ.ExitFailed}
-}
-
-// handled reports whether the script may take the failure of a call as a value: where the plan ends the script may look at it.
-func (p *planned) handled(seq int) bool {
-	end := p.seen().Horizon
-	return end != nil && slices.Contains(end.After, seq)
-}
-
-// title names a call: "3 machine.create web-0".
-func (p *planned) title(seq int) string {
-	c := p.seen().Calls[seq-1]
-	name := ""
-	if c.Name != nil {
-		name = p.seen().Describe(c.Name)
-	}
-	return strings.TrimSpace(fmt.Sprintf("%d %s %s", c.Seq, c.Operation, name))
 }
 
 // nextCommand is the command that signs and hands in exactly what was planned.

@@ -28,7 +28,9 @@ func reportRun(ctx context.Context, c *client.Client, roster *identity.Roster, r
 	if err != nil {
 		return fmt.Errorf("report the calls of run %s: %w", run.ID, err)
 	}
-	return errors.Join(reportTests(run, end, calls, w), reportText(roster, run, end, calls, w))
+	name := nameOfDatacenter(roster, run.Datacenter)
+	status := fmt.Sprintf("%s, signed by the supervisor of %s and %s", run.State, name, verified(end))
+	return errors.Join(reportTests(run, end, calls, w), reportText(name, status, run, end, calls, w))
 }
 
 // reportTests writes a report as CI systems read results of tests: a test for the run, and one for each of its calls.
@@ -36,32 +38,40 @@ func reportTests(run api.Run, end client.End, calls []writ.Call, w watchOptions)
 	if w.junit == "" {
 		return nil
 	}
+	return writeTests(w.junit, suiteOfRun(run, end, calls, w.script))
+}
+
+// writeTests writes a JUnit file.
+func writeTests(path string, suite junit.Suite) error {
 	var b bytes.Buffer
-	if err := junit.Write(&b, "writ submit", []junit.Suite{suiteOfRun(run, end, calls, w.script)}); err != nil {
+	if err := junit.Write(&b, "writ submit", []junit.Suite{suite}); err != nil {
 		return err
 	}
-	if err := os.WriteFile(w.junit, b.Bytes(), 0o666); err != nil {
+	if err := os.WriteFile(path, b.Bytes(), 0o666); err != nil {
 		return writ.Errorf(writ.CodeUsage, "cannot write the report of --junit: %v", err)
 	}
 	return nil
 }
 
-// reportText adds a report in Markdown to a file, which may have those of other steps of the job.
-func reportText(roster *identity.Roster, run api.Run, end client.End, calls []writ.Call, w watchOptions) error {
+// nameOfDatacenter returns the name of a datacenter in the roster, or its id if the roster does not have it.
+func nameOfDatacenter(roster *identity.Roster, id writ.DatacenterID) string {
+	if d := roster.Datacenter(id); d != nil {
+		return d.Name
+	}
+	return string(id)
+}
+
+// reportText appends a report in Markdown to a file, which may contain reports of other steps of the job. status is the line of the state.
+func reportText(name, status string, run api.Run, end client.End, calls []writ.Call, w watchOptions) error {
 	if w.summary == "" {
 		return nil
-	}
-	name := string(run.Datacenter)
-	if d := roster.Datacenter(run.Datacenter); d != nil {
-		name = d.Name
 	}
 	run.Failure, run.Output = end.Failure, end.Output
 	shown := shownRun{RunValues: api.RunValues{Run: run}}
 	for _, call := range calls {
 		shown.Calls = append(shown.Calls, api.CallValues{Call: call})
 	}
-	state := fmt.Sprintf("%s, signed by the supervisor of %s and %s", run.State, name, verified(end))
-	text := fmt.Sprintf("### writ run: %s in %s\n\n%s", run.State, terminal.Clean(name), fenced("", shorten(runText(shown, state, name, false, false), mostMarkdown)))
+	text := fmt.Sprintf("### writ run: %s in %s\n\n%s", run.State, terminal.Clean(name), fenced("", shorten(runText(shown, status, name, false, false), mostMarkdown)))
 	file, err := os.OpenFile(w.summary, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o666)
 	if err == nil {
 		_, err = file.WriteString(text)

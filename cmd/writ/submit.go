@@ -57,7 +57,8 @@ and prints the script's output. Ctrl-C, SIGTERM and the end of --timeout leave t
 again. With --cancel-on-exit they cancel it. CI systems send such a signal when a job is cancelled.
 
 --junit writes a test for the run and one for each call. The result of the run is the one that was verified. A call that
-failed counts as skipped if the script went on. --summary adds the same to a file for people.`,
+failed counts as skipped if the script went on. --summary adds the same to a file for people. If the command ends before
+the run, both have the calls so far and why the run waits. If nothing was submitted, --junit has the error.`,
 		Example: `  writ submit web.tengo -p count=3
   writ submit web.tengo --dc any --select region=eu --detach
   writ submit web.writ --timeout 10m
@@ -106,6 +107,15 @@ func (a *app) submit(ctx context.Context, path string, s *submitFlags) (err erro
 		}
 	}()
 	begun := time.Now()
+	s.script = path
+	submitted := false
+	defer func() {
+		if err != nil && !submitted {
+			if unwritten := reportUnsubmitted(writ.AsError(err), s.watchOptions); unwritten != nil {
+				a.Warn("%v", unwritten)
+			}
+		}
+	}()
 	signed, err := a.signedFile(ctx, path, &s.order)
 	if err != nil {
 		return err
@@ -122,6 +132,7 @@ func (a *app) submit(ctx context.Context, path string, s *submitFlags) (err erro
 	case err != nil:
 		return err
 	}
+	submitted = true
 	at := tracing.OfRun(submission.Run).Part("submit")
 	traces.Record(tracing.Span{At: at.Part("hand in"), Name: "hand in", From: handed, Until: time.Now()})
 	defer func() {
@@ -132,7 +143,6 @@ func (a *app) submit(ctx context.Context, path string, s *submitFlags) (err erro
 		traces.Record(span)
 	}()
 	c.Remember(signed)
-	s.script = path
 	if s.detach {
 		return a.Print(terminal.View{
 			Data: submission, Names: []string{string(submission.Run)},
@@ -173,25 +183,14 @@ func (a *app) watch(ctx context.Context, c *client.Client, id writ.RunID, w watc
 		watching, stop = context.WithTimeout(ctx, w.timeout)
 	}
 	defer stop()
-	left := func(err error) error {
-		switch {
-		case ctx.Err() != nil:
-			return terminal.Interrupted(a.leave(ctx, c, id, w))
-		case errors.Is(watching.Err(), context.DeadlineExceeded):
-			return writ.Errorf(writ.CodeTimeout, "run %s has not ended in %s", id, w.timeout).WithHint("%s", a.leave(ctx, c, id, w))
-		case writ.CodeOf(err) != writ.CodeNotFound: // as when the certificate that has logged in expires
-			a.Note("run %s may go on; to see it again: writ run watch %s", id, id)
-		}
-		return err
-	}
 	roster, err := c.KnownRoster(watching)
 	if err != nil {
-		return left(err)
+		return a.stopWatching(ctx, watching, c, nil, id, err, w)
 	}
 	for {
 		run, err := c.Watch(watching, id, newProgress(a.Terminal, roster, w.ended).watcher())
 		if err != nil {
-			return left(err)
+			return a.stopWatching(ctx, watching, c, roster, id, err, w)
 		}
 		if roster, err = c.Roster(ctx); err != nil {
 			return err

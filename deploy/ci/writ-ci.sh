@@ -100,9 +100,11 @@ plan() {
 	if is WRIT_COMMENT "${WRIT_COMMENT:-}"; then
 		WRIT_COMMENT_NAME=${WRIT_COMMENT_NAME:-$file} WRIT_COMMENT_TOKEN=$token "$here/writ-comment.sh" "$markdown"
 	fi
-	[ "$code" -eq 0 ] || exit "$code"
+	# 10: no node can carry out a call now. A run of this plan would wait, so the job may still submit it.
+	[ "$code" -eq 0 ] || [ "$code" -eq 10 ] || exit "$code"
 	found=$(digest "$markdown")
 	[ -z "${GITHUB_OUTPUT:-}" ] || echo "plan=$found" >>"$GITHUB_OUTPUT"
+	exit "$code"
 }
 
 # digest prints that of the plan in a file. Without one, no run could be bound to the plan.

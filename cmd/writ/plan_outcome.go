@@ -1,0 +1,95 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"writ"
+	"writ/cmd/writ/internal/terminal"
+)
+
+// failed returns the error of a plan that would not succeed, or nil if it may succeed.
+func (p *planned) failed() error {
+	if f := p.seen().Failure; f != nil {
+		e := writ.Errorf(f.Code, "the script would fail: %s", f.Message)
+		e.Hint = f.Hint
+		if f.Position != "" {
+			e.Message += "\n  at " + f.Position
+		}
+		return &terminal.ExitError{Err: e, Exit: writ.ExitFailed}
+	}
+	if p.Preview == nil {
+		return nil
+	}
+	if e := p.Preview.Refused; e != nil {
+		return writ.Errorf(e.Code, "the script would not be accepted: %s", e.Message).WithHint("%s", e.Hint)
+	}
+	refused := p.callsWhere(func(c *writ.PreviewedCall) bool {
+		return c.Action == writ.ActionRefused && c.Error != nil && !p.handled(c.Seq)
+	})
+	if len(refused) == 0 {
+		return nil
+	}
+	first := refused[0]
+	e := writ.Errorf(first.Error.Code, "%s would fail: %s", p.title(first.Seq), first.Error.Message)
+	if len(refused) > 1 {
+		e.Message = fmt.Sprintf("%s would fail, %s first: %s", count(len(refused), "call"), p.title(first.Seq), first.Error.Message)
+	}
+	e.Hint = first.Error.Hint
+	exit := writ.ExitPlanUnplaced
+	for _, c := range refused {
+		if c.Error.Code != writ.CodeNoCapacity && c.Error.Code != writ.CodeDependencyFailed {
+			exit = writ.ExitFailed
+		}
+	}
+	return &terminal.ExitError{Err: e, Exit: exit}
+}
+
+// unplaced returns the error of a plan with calls that would wait for a node, or nil if a node can carry out each call now.
+func (p *planned) unplaced() error {
+	if p.Preview == nil {
+		return nil
+	}
+	waiting := p.callsWhere(func(c *writ.PreviewedCall) bool { return c.Waits })
+	if len(waiting) == 0 {
+		return nil
+	}
+	first := waiting[0]
+	e := writ.Errorf(writ.CodeNoCapacity, "no node can carry out %s now", p.title(first.Seq))
+	if len(waiting) > 1 {
+		e.Message = fmt.Sprintf("no node can carry out %s now, %s first", count(len(waiting), "call"), p.title(first.Seq))
+	}
+	if first.Reason != "" {
+		e.Message += ": " + first.Reason
+	}
+	e.Hint = "a run of it would wait; `writ node list` shows the nodes"
+	return &terminal.ExitError{Err: e, Exit: writ.ExitPlanUnplaced}
+}
+
+// callsWhere returns the previewed calls that match, in the order of the script.
+func (p *planned) callsWhere(match func(*writ.PreviewedCall) bool) []*writ.PreviewedCall {
+	var calls []*writ.PreviewedCall
+	for i := range p.Preview.Calls {
+		if c := &p.Preview.Calls[i]; match(c) {
+			calls = append(calls, c)
+		}
+	}
+	return calls
+}
+
+// handled reports whether the plan ends where the script reads the result of a call. The script may handle its failure.
+func (p *planned) handled(seq int) bool {
+	end := p.seen().Horizon
+	return end != nil && slices.Contains(end.After, seq)
+}
+
+// title names a call: "3 machine.create web-0".
+func (p *planned) title(seq int) string {
+	c := p.seen().Calls[seq-1]
+	name := ""
+	if c.Name != nil {
+		name = p.seen().Describe(c.Name)
+	}
+	return strings.TrimSpace(fmt.Sprintf("%d %s %s", c.Seq, c.Operation, name))
+}

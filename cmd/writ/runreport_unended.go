@@ -1,0 +1,82 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"writ"
+	"writ/cmd/writ/internal/client"
+	"writ/cmd/writ/internal/junit"
+	"writ/cmd/writ/internal/terminal"
+	"writ/coord/api"
+	"writ/identity"
+)
+
+// unendedTime limits how long a command that stops watching asks for the state of its run.
+const unendedTime = 5 * time.Second
+
+// stopWatching returns the error of a command that stops watching a run before its end: ctx was cancelled, watching timed out, or
+// err occurred. It cancels the run if w asks for that, and writes the reports of --junit and --summary with the calls so far.
+func (a *app) stopWatching(ctx, watching context.Context, c *client.Client, roster *identity.Roster, id writ.RunID, err error, w watchOptions) error {
+	asking, stop := context.WithTimeout(context.WithoutCancel(ctx), unendedTime)
+	defer stop()
+	timedOut := errors.Is(watching.Err(), context.DeadlineExceeded)
+	// Without an answer, the report has only the error.
+	run, _ := c.Run(asking, id)
+	calls, _ := c.Calls(asking, id)
+	why := waitReason(run, calls)
+	cause := writ.AsError(err)
+	switch {
+	case ctx.Err() != nil:
+		err = terminal.Interrupted(a.leave(ctx, c, id, w))
+		cause = writ.Errorf(writ.CodeTimeout, "the command was interrupted before run %s ended%s", id, why)
+	case timedOut:
+		cause = writ.Errorf(writ.CodeTimeout, "run %s has not ended in %s%s", id, w.timeout, why).WithHint("%s", a.leave(ctx, c, id, w))
+		err = cause
+	case writ.CodeOf(err) != writ.CodeNotFound: // for example, the certificate of the login expired
+		a.Note("run %s may go on; to see it again: writ run watch %s", id, id)
+	}
+	if unwritten := reportUnended(roster, run, calls, cause, w); unwritten != nil {
+		a.Warn("%v", unwritten)
+	}
+	return err
+}
+
+// waitReason returns why a run or the first of its waiting calls waits, to append to a message. It is "" if nothing waits.
+func waitReason(run api.Run, calls []writ.Call) string {
+	if run.Reason != "" {
+		return "; it waits: " + run.Reason
+	}
+	for _, call := range calls {
+		if call.Reason != "" && !call.State.Ended() {
+			return fmt.Sprintf("; call %s: %s", callName(call), call.Reason)
+		}
+	}
+	return ""
+}
+
+// reportUnended writes the reports of a run that has not ended, with the calls so far. run is empty if its state is unknown.
+func reportUnended(roster *identity.Roster, run api.Run, calls []writ.Call, cause *writ.Error, w watchOptions) error {
+	if run.ID == "" || roster == nil {
+		return reportUnsubmitted(cause, w)
+	}
+	end := client.End{Summary: writ.Summary{State: writ.RunState(run.State), Failure: &writ.Failure{Error: *cause}}}
+	name := nameOfDatacenter(roster, run.Datacenter)
+	status := fmt.Sprintf("%s, as the coordinator reports it; it has not ended", run.State)
+	return errors.Join(reportTests(run, end, calls, w), reportText(name, status, run, end, calls, w))
+}
+
+// reportUnsubmitted writes the JUnit report of a submission without a known run: one test, which failed with cause.
+func reportUnsubmitted(cause *writ.Error, w watchOptions) error {
+	if w.junit == "" {
+		return nil
+	}
+	script := filepath.Base(w.script)
+	failure := &junit.Problem{Message: fmt.Sprintf("%s: %s", cause.Code, cause.Message), Text: cause.Hint}
+	test := junit.Case{Name: "submit", Class: strings.TrimSuffix(script, ".tengo"), File: w.script, Failure: failure}
+	return writeTests(w.junit, junit.Suite{Name: script, Began: time.Now(), Cases: []junit.Case{test}})
+}
