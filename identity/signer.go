@@ -4,9 +4,7 @@ import (
 	"bytes"
 	"crypto/ed25519"
 	"crypto/rand"
-	"errors"
 	"io"
-	"io/fs"
 	"net"
 	"os"
 	"strings"
@@ -44,10 +42,10 @@ func NewCertifiedSigner(key ed25519.PrivateKey, cert *ssh.Certificate) (Signer, 
 	return s, nil
 }
 
-// LoadKey returns a signer for a private key file of OpenSSH, as ssh-keygen makes it. A path that ends in "-cert.pub" names a
-// certificate, with its private key beside it under the name without that ending. passphrase is asked only if the file is locked; it
-// may be nil. Every error has the code KEY_UNUSABLE: a missing file, a file that others may read, a wrong passphrase, and any key
-// that is not ed25519. Keys on security tokens are used through the agent.
+// LoadKey returns a signer for a private key file: OpenSSH's format, or PKCS#8 without a passphrase. A path that ends in "-cert.pub"
+// names a certificate; its private key lies beside it under the name without that ending. LoadKey calls passphrase only for an encrypted
+// file; it may be nil. Every error has the code KEY_UNUSABLE: a missing file, a file that others may read, a wrong passphrase, and
+// a key of another type than ed25519. Keys on security tokens are used through the agent.
 func LoadKey(path string, passphrase func() ([]byte, error)) (Signer, error) {
 	var cert *ssh.Certificate
 	keyPath, isCert := strings.CutSuffix(path, "-cert.pub")
@@ -85,50 +83,6 @@ func loadCertificate(path string) (*ssh.Certificate, error) {
 		return nil, unusable("%s holds an %s; a certificate of an ed25519 key is needed", path, t)
 	}
 	return cert, nil
-}
-
-func loadPrivateKey(path string, passphrase func() ([]byte, error)) (ed25519.PrivateKey, error) {
-	if private, ok := strings.CutSuffix(path, ".pub"); ok {
-		return nil, unusable("%s is a public key, which cannot sign", path).WithHint("name the private key: --key %s, or --key agent for one that an agent has", private)
-	}
-	info, err := os.Stat(path)
-	if err != nil {
-		e := unusable("cannot read the signing key: %v", err)
-		if errors.Is(err, fs.ErrNotExist) {
-			e = e.WithHint("make a key with `ssh-keygen -t ed25519 -f %s`, or name another with --key", path)
-		}
-		return nil, e
-	}
-	if info.Mode().Perm()&0o077 != 0 && info.Mode().IsRegular() && os.PathSeparator == '/' {
-		return nil, unusable("others may read the signing key %s", path).WithHint("chmod 600 %s", path)
-	}
-	text, err := os.ReadFile(path)
-	if err != nil {
-		return nil, unusable("cannot read the signing key: %v", err)
-	}
-	raw, err := ssh.ParseRawPrivateKey(text)
-	if _, locked := errors.AsType[*ssh.PassphraseMissingError](err); locked {
-		if passphrase == nil {
-			return nil, unusable("the signing key %s is locked with a passphrase", path).WithHint("load it into the agent: ssh-add %s", path)
-		}
-		phrase, perr := passphrase()
-		if perr != nil {
-			return nil, unusable("no passphrase for the signing key %s: %w", path, perr)
-		}
-		raw, err = ssh.ParseRawPrivateKeyWithPassphrase(text, phrase)
-		if err != nil {
-			return nil, unusable("the passphrase does not open the signing key %s", path)
-		}
-	}
-	if err != nil {
-		return nil, unusable("%s is not a private key that can be used from a file", path).
-			WithHint("it must be an ed25519 key as ssh-keygen makes it; keys on tokens are used through ssh-agent")
-	}
-	key, ok := raw.(*ed25519.PrivateKey)
-	if !ok {
-		return nil, unusable("the signing key %s is not an ed25519 key", path).WithHint("make one with `ssh-keygen -t ed25519`")
-	}
-	return *key, nil
 }
 
 // AgentKey is a key that an agent offers.

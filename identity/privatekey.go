@@ -1,0 +1,126 @@
+package identity
+
+import (
+	"bytes"
+	"crypto/ecdh"
+	"crypto/ecdsa"
+	"crypto/ed25519"
+	"crypto/rsa"
+	"encoding/pem"
+	"errors"
+	"io/fs"
+	"os"
+	"strings"
+
+	"golang.org/x/crypto/ssh"
+
+	"writ"
+)
+
+// loadPrivateKey reads an ed25519 key from a file that only its owner can read. It calls passphrase for an encrypted file.
+func loadPrivateKey(path string, passphrase func() ([]byte, error)) (ed25519.PrivateKey, error) {
+	text, err := readPrivateFile(path)
+	if err != nil {
+		return nil, err
+	}
+	raw, err := ssh.ParseRawPrivateKey(text)
+	if _, locked := errors.AsType[*ssh.PassphraseMissingError](err); locked {
+		raw, err = decryptPrivateKey(path, text, passphrase)
+		if err != nil {
+			return nil, err
+		}
+	}
+	if err != nil {
+		return nil, unreadableKey(path, text)
+	}
+	key, ok := ed25519Key(raw)
+	if !ok {
+		return nil, unusable("the signing key %s is not an ed25519 key: it is %s", path, keyKind(raw)).
+			WithHint("make one with `ssh-keygen -t ed25519`")
+	}
+	return key, nil
+}
+
+func readPrivateFile(path string) ([]byte, error) {
+	if private, ok := strings.CutSuffix(path, ".pub"); ok {
+		return nil, unusable("%s is a public key, which cannot sign", path).
+			WithHint("name the private key: --key %s, or --key agent for one that an agent has", private)
+	}
+	info, err := os.Stat(path)
+	if err != nil {
+		e := unusable("cannot read the signing key: %v", err)
+		if errors.Is(err, fs.ErrNotExist) {
+			e = e.WithHint("make a key with `ssh-keygen -t ed25519 -f %s`, or name another with --key", path)
+		}
+		return nil, e
+	}
+	if info.Mode().Perm()&0o077 != 0 && info.Mode().IsRegular() && os.PathSeparator == '/' {
+		return nil, unusable("others may read the signing key %s", path).WithHint("chmod 600 %s", path)
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, unusable("cannot read the signing key: %v", err)
+	}
+	return text, nil
+}
+
+func decryptPrivateKey(path string, text []byte, passphrase func() ([]byte, error)) (any, error) {
+	if passphrase == nil {
+		return nil, unusable("the signing key %s is locked with a passphrase", path).WithHint("load it into the agent: ssh-add %s", path)
+	}
+	phrase, err := passphrase()
+	if err != nil {
+		return nil, unusable("no passphrase for the signing key %s: %w", path, err)
+	}
+	raw, err := ssh.ParseRawPrivateKeyWithPassphrase(text, phrase)
+	if err != nil {
+		return nil, unusable("the passphrase does not open the signing key %s", path)
+	}
+	return raw, nil
+}
+
+// ed25519Key returns the ed25519 key that package ssh parsed: a pointer for OpenSSH's format, a value for PKCS#8.
+func ed25519Key(raw any) (ed25519.PrivateKey, bool) {
+	switch key := raw.(type) {
+	case *ed25519.PrivateKey:
+		return *key, true
+	case ed25519.PrivateKey:
+		return key, true
+	}
+	return nil, false
+}
+
+func keyKind(raw any) string {
+	switch raw.(type) {
+	case *rsa.PrivateKey:
+		return "an RSA key"
+	case *ecdsa.PrivateKey:
+		return "an ECDSA key"
+	case *ecdh.PrivateKey:
+		return "an X25519 key, which encrypts and cannot sign"
+	}
+	return "a key of another type"
+}
+
+// unreadableKey returns the error for a file that package ssh cannot parse. The hint depends on the format of the file.
+func unreadableKey(path string, text []byte) *writ.Error {
+	block, _ := pem.Decode(text)
+	switch {
+	case block != nil && block.Type == "ENCRYPTED PRIVATE KEY":
+		return unusable("%s is a PKCS#8 key with a passphrase, a format that can only be used without one", path).
+			WithHint("remove the passphrase: (umask 077; openssl pkey -in %s -out %s.plain), then --key %s.plain", path, path, path)
+	case block != nil && strings.HasSuffix(block.Type, "PUBLIC KEY"):
+		return unusable("%s is a public key, which cannot sign", path).WithHint("name the file with the private key")
+	case bytes.HasPrefix(text, []byte("PuTTY-User-Key-File")):
+		return unusable("%s is a key of PuTTY", path).WithHint("convert it: puttygen %s -O private-openssh-new -o %s.openssh", path, path)
+	case isSSHPublicKey(text):
+		return unusable("%s is a public key, which cannot sign", path).WithHint("name the file with the private key")
+	}
+	return unusable("%s is not a private key that can be used from a file", path).
+		WithHint("it must be an ed25519 key as ssh-keygen makes it, or in PKCS#8; keys on tokens are used through ssh-agent")
+}
+
+func isSSHPublicKey(text []byte) bool {
+	_, _, _, _, err := ssh.ParseAuthorizedKey(text)
+	return err == nil
+}

@@ -1,0 +1,69 @@
+package identity
+
+import (
+	"crypto/ecdh"
+	"crypto/rand"
+	"crypto/rsa"
+	"crypto/x509"
+	"encoding/pem"
+	"strings"
+	"testing"
+
+	"golang.org/x/crypto/ssh"
+
+	"writ"
+)
+
+func pkcs8PEM(t *testing.T, key any) []byte {
+	t.Helper()
+	der, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der})
+}
+
+func TestLoadKeyReadsPKCS8(t *testing.T) {
+	path := write(t, t.TempDir(), "key", pkcs8PEM(t, testKey("alice")))
+	signer, err := LoadKey(path, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, want := ssh.FingerprintSHA256(signer.PublicKey()), ssh.FingerprintSHA256(testPublic("alice")); got != want {
+		t.Errorf("loaded the key %s, want %s", got, want)
+	}
+	if machine, err := LoadOrCreateKey(path); err != nil || !machine.Equal(testKey("alice")) {
+		t.Errorf("as the key of a machine: %v", err)
+	}
+}
+
+func TestLoadKeyNamesTheWrongFormat(t *testing.T) {
+	rsaKey, err := rsa.GenerateKey(rand.Reader, 2048)
+	if err != nil {
+		t.Fatal(err)
+	}
+	x25519, err := ecdh.X25519().GenerateKey(rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct {
+		file       []byte
+		want, hint string
+	}{
+		"RSA":             {pkcs8PEM(t, rsaKey), "it is an RSA key", "ssh-keygen -t ed25519"},
+		"X25519":          {pkcs8PEM(t, x25519), "it is an X25519 key", "ssh-keygen -t ed25519"},
+		"encrypted PKCS8": {pem.EncodeToMemory(&pem.Block{Type: "ENCRYPTED PRIVATE KEY", Bytes: []byte{1}}), "a PKCS#8 key with a passphrase", "openssl pkey"},
+		"public PEM":      {pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: []byte{1}}), "is a public key", "private key"},
+		"public OpenSSH":  {ssh.MarshalAuthorizedKey(testPublic("alice")), "is a public key", "private key"},
+		"PuTTY":           {[]byte("PuTTY-User-Key-File-3: ssh-ed25519\n"), "a key of PuTTY", "puttygen"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := LoadKey(write(t, t.TempDir(), "key", c.file), nil)
+			wantCode(t, err, writ.CodeKeyUnusable)
+			e := writ.AsError(err)
+			if !strings.Contains(e.Message, c.want) || !strings.Contains(e.Hint, c.hint) {
+				t.Errorf("%s (hint: %s), want %q and %q", e.Message, e.Hint, c.want, c.hint)
+			}
+		})
+	}
+}
