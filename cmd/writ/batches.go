@@ -64,7 +64,7 @@ A datacenter with manual approval takes no batches: there each node is approved 
 }
 
 func (a *app) createBatch(ctx context.Context, flags batchFlags) error {
-	b, err := flags.batch(a.Input)
+	b, err := flags.batch(a.Terminal)
 	if err != nil {
 		return err
 	}
@@ -77,13 +77,10 @@ func (a *app) createBatch(ctx context.Context, flags batchFlags) error {
 	})
 }
 
-// readInput reads the standard input, and so many bytes of it at most.
-type readInput func(most int64) ([]byte, error)
-
 // batch is what the flags say. The file - is input.
-func (flags batchFlags) batch(input readInput) (identity.Batch, error) {
+func (flags batchFlags) batch(in *terminal.Terminal) (identity.Batch, error) {
 	none := identity.Batch{}
-	serials, err := readSerials(flags.serials, input)
+	serials, err := readSerials(flags.serials, in)
 	if err != nil {
 		return none, err
 	}
@@ -99,11 +96,11 @@ func (flags batchFlags) batch(input readInput) (identity.Batch, error) {
 }
 
 // readSerials reads a list of serial numbers, and returns them in order.
-func readSerials(name string, input readInput) ([]string, error) {
+func readSerials(name string, in *terminal.Terminal) ([]string, error) {
 	if name == "" {
 		return nil, writ.Errorf(writ.CodeUsage, "--serials is missing").WithHint("give a file with a serial number a line, as `writ node show` or the machine's label has it")
 	}
-	text, err := readListed(name, input)
+	text, err := readListed(name, in)
 	if err != nil {
 		return nil, err
 	}
@@ -138,11 +135,11 @@ func readSerials(name string, input readInput) ([]string, error) {
 // maxSerialsFile bounds the file with serial numbers.
 const maxSerialsFile = 1 << 20
 
-func readListed(name string, input readInput) (text []byte, err error) {
+func readListed(name string, in *terminal.Terminal) (text []byte, err error) {
 	if name == "-" {
-		text, err = input(maxSerialsFile + 1)
+		text, err = in.Input(maxSerialsFile + 1)
 	} else {
-		text, err = readAtMost(name, maxSerialsFile)
+		text, err = in.ReadFile(name, maxSerialsFile)
 	}
 	if err != nil {
 		return nil, writ.Errorf(writ.CodeUsage, "cannot read the serial numbers: %w", err).

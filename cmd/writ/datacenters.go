@@ -157,7 +157,7 @@ func (a *app) addDatacenter(ctx context.Context, d newDatacenter) error {
 	if roster.DatacenterNamed(d.Name) != nil {
 		return writ.Errorf(writ.CodeConflict, "there is a datacenter %s already", d.Name).WithHint("`writ dc list` shows it")
 	}
-	by, err := c.Person(roster) // what cannot be signed must not be waited for
+	by, err := c.Person(ctx, roster) // a missing key is reported before the wait
 	if err != nil {
 		return err
 	}

@@ -144,7 +144,7 @@ func (a *app) runExample(ctx context.Context, cluster daemon.DevCluster) (demoRe
 	if err != nil {
 		return demoResult{}, err
 	}
-	by, err := c.Person(roster)
+	by, err := c.Person(ctx, roster)
 	if err != nil {
 		return demoResult{}, err
 	}

@@ -164,7 +164,7 @@ func (a *app) examine(ctx context.Context, data string) []finding {
 		found = append(append(found, f), examineRoles(roster, time.Now())...)
 		found = append(found, examineDatacenters(ctx, c, roster)...)
 	}
-	found = append(found, a.examineKey(c, roster), examineEvaluator(ctx), examineData(data))
+	found = append(found, a.examineKey(ctx, c, roster), examineEvaluator(ctx), examineData(data))
 	for _, t := range tools {
 		found = append(found, t.examine())
 	}
@@ -330,7 +330,7 @@ func examineRoles(roster *identity.Roster, now time.Time) (found []finding) {
 	return found
 }
 
-func (a *app) examineKey(c *client.Client, roster *identity.Roster) finding {
+func (a *app) examineKey(ctx context.Context, c *client.Client, roster *identity.Roster) finding {
 	f := finding{Check: "signing key", State: ill}
 	keys := a.keys()
 	keys.Passphrase = nil // a doctor only looks
@@ -341,7 +341,7 @@ func (a *app) examineKey(c *client.Client, roster *identity.Roster) finding {
 	if roster != nil {
 		known = func(k ssh.PublicKey) bool { return client.PrincipalOf(roster, k) != "" }
 	}
-	key, err := keys.Open(known)
+	key, err := keys.Open(ctx, known)
 	if err != nil {
 		e := writ.AsError(err)
 		f.Detail, f.Fix = e.Message, e.Hint

@@ -56,7 +56,7 @@ func (a *app) fillFlags(cmd *cobra.Command) error {
 		return err
 	}
 	if file := cmd.LocalNonPersistentFlags().Lookup(settingsFlag); file != nil && file.Value.String() != "" {
-		return fillFromFile(cmd, file.Value.String())
+		return a.fillFromFile(cmd, file.Value.String())
 	}
 	return nil
 }
@@ -86,16 +86,22 @@ func typed(f *pflag.Flag) bool {
 // settingsFlag names the file with a daemon's flags. Daemons have no contexts, so the name is free there.
 const settingsFlag = "config"
 
+// maxSettings bounds the file with a daemon's settings, in bytes.
+const maxSettings = 1 << 20
+
 // settingsFile adds the flag to a daemon.
 func settingsFile(cmd *cobra.Command) {
 	cmd.Flags().String(settingsFlag, "", "file (YAML) with the values of flags that are not given")
 }
 
 // fillFromFile sets the flags that nobody has set from a YAML file whose keys are their names.
-func fillFromFile(cmd *cobra.Command, path string) error {
-	text, err := os.ReadFile(path)
+func (a *app) fillFromFile(cmd *cobra.Command, path string) error {
+	text, err := a.ReadFile(path, maxSettings)
 	if err != nil {
-		return writ.Errorf(writ.CodeUsage, "cannot read the settings: %v", err)
+		return writ.Errorf(writ.CodeUsage, "cannot read the settings: %w", err)
+	}
+	if len(text) > maxSettings {
+		return writ.Errorf(writ.CodeUsage, "the settings in %s have more than %d KiB", path, maxSettings>>10)
 	}
 	var settings map[string]any
 	if _, err := yaml.Unmarshal(text, &settings, yaml.DecodeOpts{}); err != nil {

@@ -103,15 +103,9 @@ func (a *app) readSource(path string) ([]byte, error) {
 	if path == "-" {
 		return a.readStdin()
 	}
-	file, err := os.Open(path)
+	text, err := a.ReadFile(path, scripts.MaxSource)
 	if err != nil {
-		return nil, writ.Errorf(writ.CodeUsage, "cannot read the script: %v", err).
-			WithHint("give the path of a file that is there and that you may read")
-	}
-	defer file.Close()
-	text, err := io.ReadAll(io.LimitReader(file, scripts.MaxSource+1))
-	if err != nil {
-		return nil, writ.Errorf(writ.CodeUsage, "cannot read the script: %v", err).
+		return nil, writ.Errorf(writ.CodeUsage, "cannot read the script: %w", err).
 			WithHint("give the path of a file that is there and that you may read")
 	}
 	return text, nil

@@ -267,7 +267,7 @@ func signedHolds(ctx context.Context, c *client.Client, roster *identity.Roster,
 	if err != nil {
 		return list, err
 	}
-	projects, err := c.Reads(roster)
+	projects, err := c.Reads(ctx, roster)
 	if err != nil {
 		return list, err
 	}

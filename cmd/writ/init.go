@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"os"
 	"os/user"
@@ -51,8 +52,8 @@ It writes the signed roster, and client.yaml for the commands that talk to the c
   writ init --data ./cluster --key ~/.ssh/id_work --name alice
   writ init --data ./cluster --new-key`,
 		Args: exactly(),
-		RunE: func(*cobra.Command, []string) error {
-			f, err := a.found(data, name, server, newKey)
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			f, err := a.found(cmd.Context(), data, name, server, newKey)
 			if err != nil {
 				return err
 			}
@@ -88,7 +89,7 @@ func userName() string {
 	return name
 }
 
-func (a *app) found(data, name, server string, newKey bool) (founding, error) {
+func (a *app) found(ctx context.Context, data, name, server string, newKey bool) (founding, error) {
 	if !identity.ValidPrincipal(name) {
 		return founding{}, writ.Errorf(writ.CodeUsage, "%q cannot be a name in the roster", name).
 			WithHint("--name takes lower-case letters, digits and ._:/@-")
@@ -116,7 +117,7 @@ func (a *app) found(data, name, server string, newKey bool) (founding, error) {
 			return founding{}, err
 		}
 	}
-	key, err := keys.Open(nil)
+	key, err := keys.Open(ctx, nil)
 	if err != nil {
 		return founding{}, err
 	}
@@ -190,7 +191,10 @@ func (a *app) keys() client.Keys {
 	if err != nil {
 		home = "/"
 	}
-	k := client.Keys{Spec: a.flags.key, AgentSocket: os.Getenv("SSH_AUTH_SOCK"), Home: home}
+	k := client.Keys{
+		Spec: a.flags.key, AgentSocket: os.Getenv("SSH_AUTH_SOCK"), Home: home,
+		Waiting: func(what string) { a.Note("… waiting for %s", what) },
+	}
 	if a.Interactive() {
 		k.Passphrase = func(path string) ([]byte, error) { return a.Passphrase(path) }
 	}

@@ -132,7 +132,7 @@ func (a *app) readLog(ctx context.Context, what string, f readFlags) error {
 	if err != nil {
 		return err
 	}
-	by, err := c.Person(roster)
+	by, err := c.Person(ctx, roster)
 	if err != nil {
 		return err
 	}

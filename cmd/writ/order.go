@@ -18,6 +18,7 @@ import (
 	"writ"
 	"writ/cmd/writ/internal/client"
 	"writ/cmd/writ/internal/redact"
+	"writ/cmd/writ/internal/terminal"
 	"writ/identity"
 	"writ/scripts"
 )
@@ -149,7 +150,7 @@ func (a *app) order(ctx context.Context, c *client.Client, roster *identity.Rost
 	if err != nil {
 		return order, err
 	}
-	if order.Params, err = o.readParams(script.Report.Params); err != nil {
+	if order.Params, err = o.readParams(a.Terminal, script.Report.Params); err != nil {
 		return order, err
 	}
 	if order.Deployment, err = parseDeployment(o.deployment); err != nil {
@@ -242,12 +243,12 @@ func (a *app) chooseDatacenter(ctx context.Context, c *client.Client, roster *id
 const maxParams = 256 << 10
 
 // readParams reads the file first, then the single ones, which count more.
-func (o *orderFlags) readParams(known scripts.Params) (map[string]any, error) {
+func (o *orderFlags) readParams(in *terminal.Terminal, known scripts.Params) (map[string]any, error) {
 	given := make(map[string]any)
 	if o.paramsFile != "" {
-		text, err := readAtMost(o.paramsFile, maxParams)
+		text, err := in.ReadFile(o.paramsFile, maxParams)
 		if err != nil {
-			return nil, writ.Errorf(writ.CodeUsage, "cannot read the parameters: %v", err)
+			return nil, writ.Errorf(writ.CodeUsage, "cannot read the parameters: %w", err)
 		}
 		if len(text) > maxParams {
 			return nil, writ.Errorf(writ.CodeUsage, "the parameters in %s have more than %d KiB", o.paramsFile, maxParams>>10)

@@ -165,17 +165,17 @@ func (a *app) makePlan(ctx context.Context, c *client.Client, script client.Scri
 	view.conclude()
 	if view.failed() == nil {
 		view.Next = a.nextCommand(view, &p.order)
-		view.Denied = mayNotSubmit(c, roster, order)
+		view.Denied = mayNotSubmit(ctx, c, roster, order)
 	}
 	return view, nil
 }
 
 // mayNotSubmit returns why the person whose key commands sign with may not sign an order, nil if they may or if it is not known who they are.
-func mayNotSubmit(c *client.Client, roster *identity.Roster, order client.Order) *writ.Error {
+func mayNotSubmit(ctx context.Context, c *client.Client, roster *identity.Roster, order client.Order) *writ.Error {
 	if roster == nil {
 		return nil
 	}
-	by, err := c.Keys.Owner(roster)
+	by, err := c.Keys.Owner(ctx, roster)
 	if err != nil {
 		return nil
 	}
@@ -219,7 +219,7 @@ func (a *app) orderToPlan(ctx context.Context, c *client.Client, roster *identit
 	if err != nil {
 		return order, err
 	}
-	if order.Params, err = o.readParams(script.Report.Params); err != nil {
+	if order.Params, err = o.readParams(a.Terminal, script.Report.Params); err != nil {
 		return order, err
 	}
 	if order.Deployment, err = parseDeployment(o.deployment); err != nil {

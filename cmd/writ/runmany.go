@@ -99,7 +99,7 @@ func (a *app) decideMany(ctx context.Context, m *manyFlags, v verb, reason strin
 	if err := a.agree(what, m.yes); err != nil {
 		return err
 	}
-	by, err := c.Person(roster)
+	by, err := c.Person(ctx, roster)
 	if err != nil {
 		return err
 	}

@@ -9,11 +9,13 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -83,15 +85,16 @@ func runScripts(t *testing.T, dir string) {
 			return testenv.Has(tool)
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"dev":     startDev,
-			"newkey":  newKey,
-			"setenv":  setFromFile,
-			"await":   await,
-			"github":  onGitHubRunner,
-			"gitlab":  onGitLabRunner,
-			"release": releaseAt,
-			"forge":   forgeAt,
-			"manual":  asInTheManual,
+			"dev":       startDev,
+			"newkey":    newKey,
+			"muteagent": muteAgent,
+			"setenv":    setFromFile,
+			"await":     await,
+			"github":    onGitHubRunner,
+			"gitlab":    onGitLabRunner,
+			"release":   releaseAt,
+			"forge":     forgeAt,
+			"manual":    asInTheManual,
 		},
 	})
 }
@@ -126,6 +129,40 @@ func startDev(ts *testscript.TestScript, neg bool, args []string) {
 		}
 	}
 	ts.Fatalf("writ dev is not ready; it said:\n%s", said.String())
+}
+
+// muteAgent is the command `muteagent`: it names an ssh-agent in the environment that accepts connections and never answers. The first
+// connection writes the file asked.
+func muteAgent(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) > 0 {
+		ts.Fatalf("usage: muteagent")
+	}
+	dir, err := os.MkdirTemp("", "writ") // the path of a socket must be short
+	ts.Check(err)
+	l, err := net.Listen("unix", filepath.Join(dir, "agent"))
+	ts.Check(err)
+	asked := ts.MkAbs("asked")
+	var conns []net.Conn
+	var serving sync.WaitGroup
+	serving.Go(func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			conns = append(conns, c)
+			_ = os.WriteFile(asked, []byte("yes\n"), 0o600) // else the script waits in vain and fails
+		}
+	})
+	ts.Defer(func() {
+		l.Close()
+		serving.Wait()
+		for _, c := range conns {
+			c.Close()
+		}
+		os.RemoveAll(dir)
+	})
+	ts.Setenv("SSH_AUTH_SOCK", l.Addr().String())
 }
 
 // setFromFile is the command `setenv NAME FILE`: it sets a variable of the environment to what a file holds.

@@ -4,8 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"io"
-	"os"
 	"strconv"
 	"strings"
 	"time"
@@ -95,7 +93,7 @@ func (a *app) secretValue(name, file string) (string, error) {
 	var err error
 	switch {
 	case file != "":
-		value, err = readAtMost(file, secret.MaxValue)
+		value, err = a.ReadFile(file, secret.MaxValue)
 	case a.Interactive():
 		value, err = a.askTwice(name)
 	default:
@@ -119,16 +117,6 @@ func (a *app) secretValue(name, file string) (string, error) {
 		return "", &e
 	}
 	return string(value), nil
-}
-
-// readAtMost reads a file, and no more of one that is too big than shows that it is.
-func readAtMost(path string, most int64) ([]byte, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	return io.ReadAll(io.LimitReader(f, most+1))
 }
 
 // askTwice lets a person type a secret where nobody sees it.
@@ -162,7 +150,7 @@ func (a *app) changeSecret(ctx context.Context, where *datacenterFlags,
 	if err != nil {
 		return err
 	}
-	by, err := c.Person(roster)
+	by, err := c.Person(ctx, roster)
 	if err != nil {
 		return err
 	}

@@ -38,9 +38,9 @@ signature, and submit the result before it expires.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			text, err := a.payload(cmd.Context(), args[0], &o, func(c *client.Client, r *identity.Roster) (client.Signatory, error) {
 				if signer != "" {
-					return namedSigner(c, r, signer, typed(cmd.Flag("key")))
+					return namedSigner(cmd.Context(), c, r, signer, typed(cmd.Flag("key")))
 				}
-				by, err := c.Keys.Owner(r)
+				by, err := c.Keys.Owner(cmd.Context(), r)
 				if err != nil {
 					return by, err
 				}
@@ -60,9 +60,9 @@ signature, and submit the result before it expires.`,
 
 // namedSigner is somebody of the roster who signs with a plain key. Of a certificate a text says more than whose it is. A key that was named besides has
 // to be theirs: what it signs is refused otherwise.
-func namedSigner(c *client.Client, r *identity.Roster, name string, withKey bool) (client.Signatory, error) {
+func namedSigner(ctx context.Context, c *client.Client, r *identity.Roster, name string, withKey bool) (client.Signatory, error) {
 	if withKey {
-		owner, err := c.Keys.Owner(r)
+		owner, err := c.Keys.Owner(ctx, r)
 		if err != nil {
 			return owner, err
 		}
@@ -243,7 +243,7 @@ func (a *app) sign(ctx context.Context, path string, o *orderFlags) (signed []by
 	var person *client.Person
 	text, err := a.payload(ctx, path, o, func(c *client.Client, r *identity.Roster) (client.Signatory, error) {
 		var err error
-		if person, err = c.Person(r); err != nil {
+		if person, err = c.Person(ctx, r); err != nil {
 			return client.Signatory{}, err
 		}
 		return person.Signatory(), nil

@@ -154,9 +154,9 @@ func (a *app) submit(ctx context.Context, path string, s *submitFlags) (err erro
 
 // signedFile returns a submission: the file as it is if it is one, a script signed now otherwise.
 func (a *app) signedFile(ctx context.Context, path string, o *orderFlags) ([]byte, error) {
-	f, err := readAtMost(path, identity.MaxSigned)
+	f, err := a.ReadFile(path, identity.MaxSigned)
 	if err != nil {
-		return nil, writ.Errorf(writ.CodeUsage, "cannot read the script: %v", err).
+		return nil, writ.Errorf(writ.CodeUsage, "cannot read the script: %w", err).
 			WithHint("give the path of a file that is there and that you may read")
 	}
 	if bytes.HasPrefix(f, []byte("writ-script: ")) {
@@ -347,7 +347,7 @@ func (a *app) decision(ctx context.Context, c *client.Client, s identity.Stateme
 	if err != nil {
 		return api.StatementAnswer{}, time.Time{}, err
 	}
-	by, err := c.Person(roster)
+	by, err := c.Person(ctx, roster)
 	if err != nil {
 		return api.StatementAnswer{}, time.Time{}, err
 	}

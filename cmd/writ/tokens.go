@@ -153,7 +153,7 @@ func (a *app) createToken(ctx context.Context, flags tokenFlags) (newToken, erro
 	if err != nil {
 		return newToken{}, err
 	}
-	by, err := c.Person(roster)
+	by, err := c.Person(ctx, roster)
 	if err != nil {
 		return newToken{}, err
 	}

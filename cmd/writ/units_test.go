@@ -112,14 +112,14 @@ func TestSettingsThatAreShippedAreSettings(t *testing.T) {
 			t.Fatal(err)
 		}
 		shipped := filepath.Join(shippedUnits, name+".yaml")
-		if err := fillFromFile(cmd, shipped); err != nil {
+		if err := a.fillFromFile(cmd, shipped); err != nil {
 			t.Error(err)
 		}
 		suggested := filepath.Join(t.TempDir(), name+".yaml")
 		if err := os.WriteFile(suggested, []byte(suggestion.ReplaceAllString(read(t, shipped), "$1")), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if err := fillFromFile(cmd, suggested); err != nil {
+		if err := a.fillFromFile(cmd, suggested); err != nil {
 			t.Error(err)
 		}
 	}

@@ -34,7 +34,7 @@ a certificate it names its key id, its authority and its end.`,
 			if err != nil {
 				return err
 			}
-			by, err := c.Keys.Owner(roster)
+			by, err := c.Keys.Owner(cmd.Context(), roster)
 			if err != nil {
 				return err
 			}

@@ -235,8 +235,8 @@ type Person struct {
 
 // Person opens the key of the context and finds out whose it is, which Signs is told: nothing is signed but by a person. Close the person when
 // nothing more is to be signed.
-func (c *Client) Person(roster *identity.Roster) (*Person, error) {
-	key, err := c.Keys.Open(func(k ssh.PublicKey) bool { return PrincipalOf(roster, k) != "" })
+func (c *Client) Person(ctx context.Context, roster *identity.Roster) (*Person, error) {
+	key, err := c.Keys.Open(ctx, func(k ssh.PublicKey) bool { return PrincipalOf(roster, k) != "" })
 	if err != nil {
 		return nil, err
 	}

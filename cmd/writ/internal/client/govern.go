@@ -33,7 +33,7 @@ func (c *Client) govern(ctx context.Context,
 	if err != nil {
 		return nil, err
 	}
-	by, err := c.Person(roster)
+	by, err := c.Person(ctx, roster)
 	if err != nil {
 		return nil, err
 	}

@@ -11,8 +11,8 @@ import (
 
 // Reads are the projects that the roster lets the signer of the client read. They are all if it is not known who signs: a coordinator may ask nobody
 // for a login.
-func (c *Client) Reads(roster *identity.Roster) ([]writ.ProjectID, error) {
-	by, err := c.Keys.Owner(roster)
+func (c *Client) Reads(ctx context.Context, roster *identity.Roster) ([]writ.ProjectID, error) {
+	by, err := c.Keys.Owner(ctx, roster)
 	if err != nil {
 		return []writ.ProjectID{identity.AllProjects}, nil
 	}

@@ -2,7 +2,8 @@ package client
 
 import (
 	"bytes"
-	"net"
+	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -33,15 +34,19 @@ type Keys struct {
 	Passphrase func(path string) ([]byte, error)
 	// AgentSocket is the address of the ssh-agent, "" for none.
 	AgentSocket string
+	// Waiting reports a request to the agent that takes long; it may be nil.
+	Waiting func(what string)
 	// Home is the person's home directory.
 	Home string
+
+	mute error // why the agent is not asked again
 }
 
 // Key is an opened key. Close it when nothing more is to be signed.
 type Key struct {
 	identity.Signer
 	Spec  string // names this key and no other
-	agent net.Conn
+	agent *agentSession
 }
 
 // Close ends the connection to the agent, if there is one.
@@ -49,34 +54,45 @@ func (k *Key) Close() error {
 	if k.agent == nil {
 		return nil
 	}
-	return k.agent.Close()
+	return k.agent.conn.Close()
 }
 
-// Open finds the key. known says which keys mean something, for a choice among several; nil if all do. Every error has the code
-// KEY_UNUSABLE and repeats nothing of a key.
-func (k Keys) Open(known func(ssh.PublicKey) bool) (*Key, error) {
+// Open finds the key. known reports which keys may be chosen among several; nil permits all. Requests to an agent end with ctx,
+// and so do signatures of the returned key. Every error but that of ctx has the code KEY_UNUSABLE and contains no part of a key.
+func (k Keys) Open(ctx context.Context, known func(ssh.PublicKey) bool) (*Key, error) {
 	if redact.HoldsKey(k.Spec) {
 		return nil, keyInsteadOfName()
 	}
 	switch spec, fingerprint, _ := strings.Cut(k.Spec, ":"); {
 	case spec == agentKey && fingerprint != "":
-		return k.fromAgent(func(key ssh.PublicKey) bool { return ssh.FingerprintSHA256(key) == fingerprint })
+		return k.fromAgent(ctx, func(key ssh.PublicKey) bool { return ssh.FingerprintSHA256(key) == fingerprint })
 	case spec == agentKey:
-		return k.fromAgent(known)
+		return k.fromAgent(ctx, known)
 	case k.Spec != "":
-		return k.fromFile(k.expand(k.Spec), known)
+		return k.fromFile(ctx, k.expand(k.Spec), known)
 	}
+	return k.search(ctx, known)
+}
+
+// search tries the agent's keys that are known, then the default file, then any key of the agent.
+func (k Keys) search(ctx context.Context, known func(ssh.PublicKey) bool) (*Key, error) {
 	if known != nil {
-		if key, err := k.fromAgent(known); err == nil {
+		key, err := k.fromAgent(ctx, known)
+		if err == nil {
 			return key, nil
 		}
+		k = k.without(err)
 	}
 	path := k.expand(defaultKey)
 	if _, err := os.Stat(path); err == nil {
-		return k.fromFile(path, known)
+		return k.fromFile(ctx, path, known)
 	}
-	if key, err := k.fromAgent(nil); err == nil {
+	key, err := k.fromAgent(ctx, nil)
+	switch {
+	case err == nil:
 		return key, nil
+	case ctx.Err() != nil || errors.Is(err, errAgentMute):
+		return nil, err
 	}
 	return nil, writ.Errorf(writ.CodeKeyUnusable, "there is no SSH key: neither %s nor one in an ssh-agent", path).
 		WithHint("make one with `ssh-keygen -t ed25519`, or name one with --key")
@@ -87,20 +103,37 @@ func keyInsteadOfName() *writ.Error {
 		WithHint("write the key to a file that only you can read, and give the name of that file; or load it with ssh-add and give \"agent\"")
 }
 
-// fromFile opens a key file. If the agent holds the same key it is used there, so that nobody has to type the passphrase.
-func (k Keys) fromFile(path string, known func(ssh.PublicKey) bool) (*Key, error) {
+// without returns k without its agent if err shows that the agent does not answer: the next request would wait as long again.
+func (k Keys) without(err error) Keys {
+	if errors.Is(err, errAgentMute) {
+		k.mute = err
+	}
+	return k
+}
+
+// fromFile opens a key file. An encrypted file is used through the agent if that holds its key, which saves the person the passphrase.
+func (k Keys) fromFile(ctx context.Context, path string, known func(ssh.PublicKey) bool) (*Key, error) {
 	path = certified(path, known)
+	signer, err := identity.LoadKey(path, nil)
+	if err == nil {
+		return &Key{Signer: signer, Spec: path}, nil
+	}
+	var agentErr error
 	if public := publicHalf(path); public != nil {
-		if key, err := k.fromAgent(func(key ssh.PublicKey) bool { return same(key, public) }); err == nil {
+		var key *Key
+		if key, agentErr = k.fromAgent(ctx, func(key ssh.PublicKey) bool { return same(key, public) }); agentErr == nil {
 			key.Spec = path
 			return key, nil
 		}
 	}
-	var ask func() ([]byte, error)
-	if k.Passphrase != nil {
-		ask = func() ([]byte, error) { return k.Passphrase(path) }
+	switch {
+	case ctx.Err() != nil:
+		return nil, ctx.Err()
+	case k.Passphrase != nil:
+		signer, err = identity.LoadKey(path, func() ([]byte, error) { return k.Passphrase(path) })
+	case errors.Is(agentErr, errAgentMute):
+		err = writ.Errorf(writ.CodeKeyUnusable, "%v; %v", err, agentErr).WithHint("%s", writ.AsError(agentErr).Hint)
 	}
-	signer, err := identity.LoadKey(path, ask)
 	if err != nil {
 		return nil, err
 	}
@@ -126,7 +159,7 @@ type Signatory struct {
 }
 
 // Owner returns who signs with the key. Unlike Open it does not need the private key if the public one lies beside it.
-func (k Keys) Owner(r *identity.Roster) (Signatory, error) {
+func (k Keys) Owner(ctx context.Context, r *identity.Roster) (Signatory, error) {
 	if redact.HoldsKey(k.Spec) {
 		return Signatory{}, keyInsteadOfName()
 	}
@@ -138,7 +171,7 @@ func (k Keys) Owner(r *identity.Roster) (Signatory, error) {
 	if public := publicHalf(certified(k.expand(path), known)); public != nil && known(public) {
 		return Signatory{PrincipalOf(r, public), public}, nil
 	}
-	key, err := k.Open(known)
+	key, err := k.Open(ctx, known)
 	if err != nil {
 		return Signatory{}, err
 	}
@@ -194,25 +227,28 @@ func publicHalf(path string) ssh.PublicKey {
 }
 
 // fromAgent opens the first key of the agent that is wanted; nil wants all.
-func (k Keys) fromAgent(wanted func(ssh.PublicKey) bool) (*Key, error) {
+func (k Keys) fromAgent(ctx context.Context, wanted func(ssh.PublicKey) bool) (*Key, error) {
+	if k.mute != nil {
+		return nil, k.mute
+	}
 	if k.AgentSocket == "" {
 		return nil, writ.Errorf(writ.CodeKeyUnusable, "there is no ssh-agent: SSH_AUTH_SOCK is not set").
 			WithHint("eval $(ssh-agent) && ssh-add, or name a key file with --key")
 	}
-	conn, err := net.Dial("unix", k.AgentSocket)
+	session, err := dialAgent(ctx, k.AgentSocket, k.Waiting)
 	if err != nil {
-		return nil, writ.Errorf(writ.CodeKeyUnusable, "the ssh-agent does not answer: %v", err)
+		return nil, err
 	}
-	key, err := chooseFromAgent(conn, wanted)
+	key, err := chooseFromAgent(session, wanted)
 	if err != nil {
-		conn.Close()
+		session.conn.Close()
 		return nil, err
 	}
 	return key, nil
 }
 
-func chooseFromAgent(conn net.Conn, wanted func(ssh.PublicKey) bool) (*Key, error) {
-	keys, err := identity.AgentKeys(conn)
+func chooseFromAgent(session *agentSession, wanted func(ssh.PublicKey) bool) (*Key, error) {
+	keys, err := session.keys()
 	if err != nil {
 		return nil, err
 	}
@@ -221,11 +257,11 @@ func chooseFromAgent(conn net.Conn, wanted func(ssh.PublicKey) bool) (*Key, erro
 		return nil, writ.Errorf(writ.CodeKeyUnusable, "the ssh-agent holds none of the keys that could sign here").
 			WithHint("`ssh-add -l` lists what it holds; add a key with ssh-add, or name a key file with --key")
 	}
-	signer, err := identity.AgentSigner(conn, keys[i].Key)
+	signer, err := session.signer(keys[i].Key)
 	if err != nil {
 		return nil, err
 	}
-	return &Key{Signer: signer, Spec: agentKey + ":" + ssh.FingerprintSHA256(keys[i].Key), agent: conn}, nil
+	return &Key{Signer: signer, Spec: agentKey + ":" + ssh.FingerprintSHA256(keys[i].Key), agent: session}, nil
 }
 
 func (k Keys) expand(path string) string {

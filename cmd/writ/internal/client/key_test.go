@@ -115,7 +115,7 @@ func TestKeyIsFound(t *testing.T) {
 	} {
 		t.Run(tt.what, func(t *testing.T) {
 			tt.keys.Home = home
-			k, err := tt.keys.Open(tt.known)
+			k, err := tt.keys.Open(t.Context(), tt.known)
 			if tt.want == nil {
 				if writ.CodeOf(err) != writ.CodeKeyUnusable {
 					t.Fatalf("%v, want KEY_UNUSABLE", err)
@@ -137,7 +137,7 @@ func TestKeyIsFound(t *testing.T) {
 				t.Error(err)
 			}
 			again := Keys{Spec: k.Spec, AgentSocket: tt.keys.AgentSocket, Home: home}
-			if same, err := again.Open(none); err != nil {
+			if same, err := again.Open(t.Context(), none); err != nil {
 				t.Errorf("%q does not name it: %v", k.Spec, err)
 			} else {
 				same.Close()
@@ -158,8 +158,8 @@ func TestAKeyInPlaceOfItsNameIsNotShown(t *testing.T) {
 	for name, spec := range map[string]string{
 		"whole": string(text), "in one line": strings.Join(lines, " "), "without its frame": lines[1], "after a space": " " + lines[1], "as a file in home": "~/" + string(text),
 	} {
-		_, err := Keys{Spec: spec, Home: home}.Open(nil)
-		_, asOwner := Keys{Spec: spec, Home: home}.Owner(new(identity.Roster))
+		_, err := Keys{Spec: spec, Home: home}.Open(t.Context(), nil)
+		_, asOwner := Keys{Spec: spec, Home: home}.Owner(t.Context(), new(identity.Roster))
 		for _, err := range []error{err, asOwner} {
 			if e := writ.AsError(err); err == nil || e.Code != writ.CodeKeyUnusable || strings.Contains(e.Message+e.Hint, lines[1][:20]) || !strings.Contains(e.Hint, "file") {
 				t.Errorf("%s: %v", name, err)
@@ -178,11 +178,11 @@ func TestPassphraseIsAskedOnlyForALockedFile(t *testing.T) {
 		return []byte("secret"), nil
 	}}
 	keys.Spec = "~/open"
-	if _, err := keys.Open(nil); err != nil || asked != "" {
+	if _, err := keys.Open(t.Context(), nil); err != nil || asked != "" {
 		t.Errorf("an open file: %v, asked for %q", err, asked)
 	}
 	keys.Spec = "~/locked"
-	k, err := keys.Open(nil)
+	k, err := keys.Open(t.Context(), nil)
 	if err != nil || asked != "locked" || !same(k.PublicKey(), locked) {
 		t.Errorf("a locked file: %v, asked for %q", err, asked)
 	}
@@ -255,7 +255,7 @@ func TestTheCertificateBesideAKeyIsTaken(t *testing.T) {
 			keys.AgentSocket = startAgent(t, private)
 			addToAgent(t, keys.AgentSocket, agent.AddedKey{PrivateKey: private, Certificate: cert})
 		}
-		k, err := keys.Open(tt.known)
+		k, err := keys.Open(t.Context(), tt.known)
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
 			continue
@@ -268,7 +268,7 @@ func TestTheCertificateBesideAKeyIsTaken(t *testing.T) {
 		}
 		k.Close()
 	}
-	by, err := Keys{Spec: "~/job", Home: home}.Owner(roster)
+	by, err := Keys{Spec: "~/job", Home: home}.Owner(t.Context(), roster)
 	if c := by.Certificate(roster); err != nil || by.Name != "deploy" || c == nil || c.Authority != "forge" {
 		t.Errorf("it is %+v, by %v: %v", by, c, err)
 	}

@@ -226,7 +226,7 @@ func clocksAgree(here, there time.Time) error {
 
 // begun logs in with the key of the person.
 func (l *logins) begun(ctx context.Context, at *api.Client, roster *identity.Roster, challenge identity.LoginChallenge) (*session, error) {
-	key, err := l.client.Keys.Open(func(k ssh.PublicKey) bool { return PrincipalOf(roster, k) != "" })
+	key, err := l.client.Keys.Open(ctx, func(k ssh.PublicKey) bool { return PrincipalOf(roster, k) != "" })
 	if err != nil {
 		return nil, err
 	}

@@ -167,7 +167,7 @@ func beHostile(in io.Reader, out io.Writer) error {
 	if err := orders.Decode(&a.powers); err != nil {
 		return err
 	}
-	if err := a.arm(); err != nil {
+	if err := a.arm(context.Background()); err != nil {
 		return err
 	}
 	var stop func() error
@@ -241,12 +241,12 @@ func (a *attacker) begin(name string) (stop func() error) {
 }
 
 // arm readies what the attacks need.
-func (a *attacker) arm() (err error) {
+func (a *attacker) arm(ctx context.Context) (err error) {
 	a.pace = rate.NewLimiter(rate.Limit(a.Rate), int(a.Rate/20)+1)
 	if a.roster, err = config.RostersIn(a.Rosters, a.Cluster).Latest(); err != nil {
 		return err
 	}
-	key, err := client.Keys{Spec: a.Key}.Open(nil)
+	key, err := client.Keys{Spec: a.Key}.Open(ctx, nil)
 	if err != nil {
 		return err
 	}

@@ -61,7 +61,7 @@ func newHonest(cluster *testcluster.Cluster) *honest {
 	if h.roster, err = cluster.Client.Roster(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if h.person, err = cluster.Client.Person(h.roster); err != nil {
+	if h.person, err = cluster.Client.Person(t.Context(), h.roster); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { h.person.Close() })

@@ -109,7 +109,7 @@ func newSoak(t *testing.T) *soak {
 	if s.roster, err = cluster.Client.Roster(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if s.person, err = cluster.Client.Person(s.roster); err != nil {
+	if s.person, err = cluster.Client.Person(t.Context(), s.roster); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { s.person.Close() })

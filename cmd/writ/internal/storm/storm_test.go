@@ -137,7 +137,7 @@ func newStorm(t *testing.T, v variant, kills, runs int) *storm {
 	if s.roster, err = s.cluster.Client.Roster(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if s.person, err = s.cluster.Client.Person(s.roster); err != nil {
+	if s.person, err = s.cluster.Client.Person(t.Context(), s.roster); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { s.person.Close() })

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"strings"
 
 	"github.com/charmbracelet/x/term"
@@ -68,6 +69,18 @@ func (t *Terminal) Confirm(question string) (bool, error) {
 // Input returns the standard input up to its end, or most bytes of it.
 func (t *Terminal) Input(most int64) ([]byte, error) {
 	return t.read(func() ([]byte, error) { return io.ReadAll(io.LimitReader(t.In, most)) })
+}
+
+// ReadFile returns the start of a file: at most one byte more than most. The read of a pipe without a writer ends with Until.
+func (t *Terminal) ReadFile(path string, most int64) ([]byte, error) {
+	return t.read(func() ([]byte, error) {
+		f, err := os.Open(path) // waits for the other end of a pipe
+		if err != nil {
+			return nil, err
+		}
+		defer f.Close()
+		return io.ReadAll(io.LimitReader(f, most+1))
+	})
 }
 
 // line returns what is typed up to the end of its line, without that, or most bytes of it.

@@ -1,0 +1,122 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"time"
+
+	"golang.org/x/crypto/ssh"
+
+	"writ"
+	"writ/identity"
+)
+
+// Limits of requests to an ssh-agent. Listing keys needs no person. Signing may: a token waits for a touch, an agent for a confirmation.
+const (
+	agentListLimit = 5 * time.Second
+	agentSignLimit = 2 * time.Minute
+	// agentNoticeDelay is how long a request may take before the person learns what the command waits for.
+	agentNoticeDelay = 2 * time.Second
+)
+
+// agentSession is a connection to the person's ssh-agent. A request ends with the context of the session or at its own limit, because
+// an agent can accept a connection and never answer.
+type agentSession struct {
+	ctx     context.Context
+	conn    net.Conn
+	socket  string
+	waiting func(what string) // may be nil
+}
+
+// errAgentMute marks an agent that did not answer in time. It is not worth asking again.
+var errAgentMute = errors.New("the ssh-agent is mute")
+
+func dialAgent(ctx context.Context, socket string, waiting func(string)) (*agentSession, error) {
+	limited, stop := context.WithTimeout(ctx, agentListLimit)
+	defer stop()
+	conn, err := new(net.Dialer).DialContext(limited, "unix", socket)
+	switch {
+	case ctx.Err() != nil:
+		return nil, ctx.Err()
+	case limited.Err() != nil:
+		return nil, muteAgent(socket, "accept a connection", agentListLimit)
+	case err != nil:
+		return nil, writ.Errorf(writ.CodeKeyUnusable, "the ssh-agent does not answer: %v", err)
+	}
+	return &agentSession{ctx: ctx, conn: conn, socket: socket, waiting: waiting}, nil
+}
+
+// request runs do, which uses the connection. If the limit or the context ends first, request closes the connection.
+func (s *agentSession) request(what string, limit time.Duration, do func() error) error {
+	limited, stop := context.WithTimeout(s.ctx, limit)
+	defer stop()
+	closed := context.AfterFunc(limited, func() { _ = s.conn.Close() }) // unblocks do, whose error counts
+	defer closed()
+	if s.waiting != nil {
+		notice := time.AfterFunc(agentNoticeDelay, func() { s.waiting(fmt.Sprintf("the ssh-agent at %s to %s", s.socket, what)) })
+		defer notice.Stop()
+	}
+	err := do()
+	switch {
+	case err == nil:
+		return nil
+	case s.ctx.Err() != nil:
+		return s.ctx.Err()
+	case limited.Err() != nil:
+		return muteAgent(s.socket, what, limit)
+	}
+	return err
+}
+
+func muteAgent(socket, what string, limit time.Duration) error {
+	e := writ.Errorf(writ.CodeKeyUnusable, "the ssh-agent at %s did not %s within %s", socket, what, limit).
+		WithHint("end that agent, or use a key without it: unset SSH_AUTH_SOCK, and --key FILE")
+	e.Err = errAgentMute
+	return e
+}
+
+// keys lists the keys and certificates that can sign.
+func (s *agentSession) keys() (keys []identity.AgentKey, err error) {
+	err = s.request("list its keys", agentListLimit, func() (err error) {
+		keys, err = identity.AgentKeys(s.conn)
+		return err
+	})
+	return keys, err
+}
+
+// signer returns the signer of a key that the agent lists.
+func (s *agentSession) signer(key ssh.PublicKey) (signer identity.Signer, err error) {
+	err = s.request("list its keys", agentListLimit, func() (err error) {
+		signer, err = identity.AgentSigner(s.conn, key)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &agentSigner{Signer: signer, session: s}, nil
+}
+
+// agentSigner signs with a key of the agent.
+type agentSigner struct {
+	identity.Signer
+	session *agentSession
+}
+
+// Sign implements identity.Signer. The error is that of the session's context if it ends first.
+func (s *agentSigner) Sign(namespace identity.Namespace, text []byte) (armored []byte, err error) {
+	err = s.session.request(s.task(), agentSignLimit, func() (err error) {
+		armored, err = s.Signer.Sign(namespace, text)
+		return err
+	})
+	return armored, err
+}
+
+func (s *agentSigner) task() string {
+	key := s.PublicKey()
+	if t := key.Type(); t == ssh.KeyAlgoSKED25519 || t == ssh.CertAlgoSKED25519v01 {
+		return fmt.Sprintf("sign with %s (touch the security key)", ssh.FingerprintSHA256(key))
+	}
+	return fmt.Sprintf("sign with %s (the agent may ask for a confirmation)", ssh.FingerprintSHA256(key))
+}
