@@ -64,7 +64,7 @@ func (j *job) plan(ctx context.Context) (*plan, error) {
 		return nil, writ.Errorf(writ.CodeResourceConflict, "image %s is %s and not a container image", args.Image.Name, p.image.Format).
 			WithHint("fetch an OCI archive, with format: \"oci\", under another name")
 	}
-	if p.mounts, err = j.mounts(ctx, args.Volumes); err != nil {
+	if p.mounts, err = j.mounts(ctx, args); err != nil {
 		return nil, err
 	}
 	p.env, err = variables(args.Env)
@@ -168,9 +168,9 @@ func (j *job) spec(r *record, p *plan, image client.Image) []oci.SpecOpts {
 		return specs.Mount{Destination: "/etc/" + name, Type: "bind", Source: filepath.Join(j.place(r.Resource), name),
 			Options: []string{"rbind", "nosuid", "nodev", "noexec", "ro"}}
 	}
-	files := []specs.Mount{ours("hosts")}
-	if len(r.Own.Nameservers) > 0 { // what an image has there is from where it was built
-		files = append(files, ours("resolv.conf"))
+	mounts := append(j.volumes(r, p), ours("hosts"))
+	if len(r.Own.Nameservers) > 0 { // the image's own file is from where it was built
+		mounts = append(mounts, ours("resolv.conf"))
 	}
 	options := []oci.SpecOpts{asItsImageSays(image)}
 	if len(p.args.Command) > 0 {
@@ -180,7 +180,7 @@ func (j *job) spec(r *record, p *plan, image client.Image) []oci.SpecOpts {
 		hasProgram,
 		oci.WithEnv(p.env),
 		oci.WithHostname(r.Resource.Name),
-		oci.WithMounts(append(files, j.volumes(r, p)...)),
+		oci.WithMounts(byDepth(mounts)),
 		oci.WithCPUCFS(p.args.CPUs*period, period),
 		oci.WithMemoryLimit(uint64(p.args.MemoryMiB)<<20),
 		oci.WithPidsLimit(maxProcesses),

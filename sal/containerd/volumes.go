@@ -3,11 +3,7 @@ package containerd
 import (
 	"cmp"
 	"context"
-	"path"
 	"slices"
-	"strings"
-
-	"github.com/opencontainers/runtime-spec/specs-go"
 
 	"writ"
 	"writ/sal"
@@ -125,46 +121,6 @@ func (j *job) hasVolumes(ctx context.Context, args *catalog.ContainerCreate) err
 		if _, err := j.Volumes.Volume(ctx, j.Resource.Project, m.Volume); err != nil {
 			return err
 		}
-	}
-	return nil
-}
-
-// mounts are the volumes as the runtime takes them.
-func (j *job) mounts(ctx context.Context, volumes []catalog.Mount) ([]specs.Mount, error) {
-	var all []specs.Mount
-	for _, m := range volumes {
-		to := path.Clean(m.Path)
-		if err := mountable(to); err != nil {
-			return nil, err
-		}
-		if slices.ContainsFunc(all, func(other specs.Mount) bool { return other.Destination == to }) {
-			return nil, writ.Errorf(writ.CodeArgumentsInvalid, "%s would have two volumes at %s", j.Resource, to).WithHint("give each a path of its own")
-		}
-		volume, err := j.Volumes.Volume(ctx, j.Resource.Project, m.Volume)
-		if err != nil {
-			return nil, err
-		}
-		if err := sal.ReclaimDisk(volume.Dir, j.step); err != nil { // of a machine whose record was lost
-			return nil, sal.HostError("take the volume "+m.Volume.Name+" back", err)
-		}
-		access := "rw"
-		if m.ReadOnly {
-			access = "ro"
-		}
-		all = append(all, specs.Mount{Destination: to, Type: "bind", Source: volume.Dir, Options: []string{"rbind", "nosuid", "nodev", access}})
-	}
-	return all, nil
-}
-
-// mountable refuses places that containers cannot do without, and those that the kernel shows its own files at.
-func mountable(to string) error {
-	for _, kept := range []string{"/proc", "/sys", "/dev"} {
-		if to == kept || strings.HasPrefix(to, kept+"/") && kept != "/dev" {
-			return writ.Errorf(writ.CodeArgumentsInvalid, "no volume can be at %s: the kernel's own files are there", to).WithHint("use another path, /data")
-		}
-	}
-	if to == "/etc/hosts" {
-		return writ.Errorf(writ.CodeArgumentsInvalid, "no volume can be at %s: the container's addresses are there", to).WithHint("use another path, /data")
 	}
 	return nil
 }
