@@ -78,7 +78,7 @@ func (a *app) supportCommand() *cobra.Command {
 		Long: `Carries out the commands that show how the cluster is, and collects what they say in a file (tar, gzip).
 With --run it has what is known of a run, and with --log the end of a log file, such as that of a coordinator.
 
-Private keys, join tokens and what looks like a password are taken out. The file has names of people, nodes, scripts and
+Private keys, join tokens, the tokens of common services, secret addresses of webhooks and passwords are removed. The file has names of people, nodes, scripts and
 resources, and what scripts write to their logs. Look through it before you give it away.
 
 A command that fails is no error: what it says is in the file.`,

@@ -86,3 +86,31 @@ func TestABundleHasNoKeysAndIsMadeWithoutACluster(t *testing.T) {
 		t.Errorf("a log that is not there: exit code %d", code)
 	}
 }
+
+// TestBundleHidesForeignTokens builds a bundle from a log that has secrets of other services, and addresses that are not escaped.
+func TestBundleHidesForeignTokens(t *testing.T) {
+	dir := t.TempDir()
+	log, bundle := filepath.Join(dir, "coord.log"), filepath.Join(dir, "help.tar.gz")
+	const digest = "sha256:6f1c000000000000000000000000000000000000000000000000000000000000"
+	lines := []string{
+		"secret wh" + "sec_CANARY0123456789CANARY0123456789", "clone with gh" + "p_CANARY0123456789CANARY0123456789",
+		`level=WARN msg="send to a webhook" url=https://hooks.slack.com/services/T0CANARY/B0CANARY/CANARY0123456789`,
+		`{"level":"WARN","msg":"redis://:CANARY/CANARY@127.0.0.1:6379/0 and unix://:CANARY/b@/run/redis.sock are invalid","node":"n1"}`,
+		"image " + digest,
+	}
+	if err := os.WriteFile(log, []byte(strings.Join(lines, "\n")), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	output, err := os.Create(filepath.Join(dir, "output"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer output.Close()
+	if code := run([]string{"support", "bundle", "--server", "http://127.0.0.1:1", "--file", bundle, "--log", log}, os.Stdin, output, output, nil); code != 0 {
+		t.Fatalf("exit code %d", code)
+	}
+	got := unpackBundle(t, bundle)["log-coord.log"]
+	if strings.Contains(got, "CANARY") || !strings.Contains(got, digest) || !strings.Contains(got, `are invalid","node":"n1"}`) {
+		t.Errorf("the log in the bundle:\n%s", got)
+	}
+}

@@ -16,6 +16,7 @@ import (
 	"github.com/pressly/goose/v3"
 
 	"writ"
+	"writ/internal/serveraddr"
 )
 
 // What a process takes of a server. A writer that stops in the middle of a transaction, because its process or machine did, must not keep
@@ -96,6 +97,9 @@ func (db *DB) openPostgresToRead(ctx context.Context, address string, migrations
 
 // configOf reads an address, and refuses one that leads to another machine without TLS.
 func (db *DB) configOf(address string) (*pgx.ConnConfig, error) {
+	if _, err := serveraddr.Parse(address); err != nil {
+		return nil, writ.Errorf(writ.CodeUsage, "the address of the store cannot be used: %v", err).WithHint("%s", serveraddr.Hint)
+	}
 	config, err := pgx.ParseConfig(address)
 	if err != nil {
 		return nil, writ.Errorf(writ.CodeUsage, "the address of the store is not one of PostgreSQL: %v", err).
@@ -120,9 +124,9 @@ func (db *DB) connect(config *pgx.ConnConfig, schema int64) {
 	db.server.pool.SetMaxIdleConns(1)
 }
 
-// nameOf is an address without what may be secret in it.
+// nameOf returns an address without its password and options.
 func nameOf(address string) string {
-	u, err := url.Parse(address)
+	u, err := serveraddr.Parse(address)
 	if err != nil {
 		return "PostgreSQL"
 	}

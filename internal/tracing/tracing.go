@@ -53,7 +53,7 @@ func Open(ctx context.Context, s Settings) (*Exporter, error) {
 	}
 	u, err := url.Parse(s.URL)
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" || u.User != nil {
-		return nil, writ.Errorf(writ.CodeUsage, "%q is not the address of a collector of traces", s.URL).WithHint("it looks like http://127.0.0.1:4318")
+		return nil, writ.Errorf(writ.CodeUsage, "--traces is not the address of a collector of traces").WithHint("it looks like http://127.0.0.1:4318, without a password")
 	}
 	if !(s.Ratio >= 0 && s.Ratio <= 1) {
 		return nil, writ.Errorf(writ.CodeUsage, "%g is no part of the runs", s.Ratio).WithHint("1 is for all of them, 0.01 for one of a hundred")

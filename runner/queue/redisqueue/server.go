@@ -39,13 +39,9 @@ type Server struct {
 // Open returns the queue at the server. It does not connect. The files are read now, to find what is wrong with them, and again for
 // every new connection, so that certificates are renewed by replacing them. What cannot be used is a USAGE error.
 func (s Server) Open() (*Queue, error) {
-	options, err := redis.ParseURL(s.URL)
+	options, err := parse(s.URL)
 	if err != nil {
-		if cause, ok := errors.AsType[*url.Error](err); ok {
-			err = cause.Err // without the URL, which may hold a password
-		}
-		return nil, writ.Errorf(writ.CodeUsage, "the URL of Redis cannot be used: %v", err).
-			WithHint("write redis://host:port/0, rediss://user:password@host:port/0 or unix:///path/to/redis.sock")
+		return nil, err
 	}
 	if err := s.check(options); err != nil {
 		return nil, err

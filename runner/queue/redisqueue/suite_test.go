@@ -189,7 +189,8 @@ func (l *line) cut() {
 }
 
 func TestURLIsCheckedWithoutTellingItsPassword(t *testing.T) {
-	for _, bad := range []string{"localhost:6379", "http://host", "redis://user:hunter2@host:port/0", "redis://user:hunter2@host/x", ""} {
+	for _, bad := range []string{"localhost:6379", "http://host", "redis://user:hunter2@host:port/0", "redis://user:hunter2@host/x", "",
+		"redis://:hunter2/b@127.0.0.1:6379/0", "redis://127:12/hunter2@127.0.0.1:6379", "rediss://u:12?hunter2=@host", "unix://:hunter2/b@/run/redis.sock"} {
 		q, err := Open(bad)
 		if err == nil {
 			_ = q.Close()

@@ -2,12 +2,12 @@ package daemon
 
 import (
 	"io"
-	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
 
 	"writ"
+	"writ/internal/serveraddr"
 )
 
 // storeLocation is where a daemon keeps its records: a file in its data directory, or a database on a PostgreSQL server.
@@ -39,7 +39,7 @@ func ServerAddress(flag, value string) (string, error) {
 	if err != nil {
 		return "", writ.Errorf(writ.CodeUsage, "cannot read the address of the store: %v", err)
 	}
-	if u, err := url.Parse(value); !fromFile && err == nil && (hasPassword(u) || u.Query().Has("password")) {
+	if !fromFile && serveraddr.HasPassword(value) {
 		return "", writ.Errorf(writ.CodeUsage, "there is a password in --%s, where every user of this machine can read it", flag).
 			WithHint("put the password into ~/.pgpass or the file that PGPASSFILE names, or the whole address into a file: --%s @FILE", flag)
 	}
@@ -58,9 +58,4 @@ func ValueOf(flag string) (value string, fromFile bool, err error) {
 	}
 	text, err := os.ReadFile(file)
 	return strings.TrimSpace(string(text)), true, err
-}
-
-func hasPassword(u *url.URL) bool {
-	_, has := u.User.Password()
-	return has
 }

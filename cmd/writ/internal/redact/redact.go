@@ -1,5 +1,5 @@
 // Package redact knows what opens something by itself when it is read, and keeps it out of what is shown, logged and stored: private keys of SSH
-// and age, join tokens, and passwords. Errors and logs repeat what somebody typed, and that may be a key where its file was meant. It must not know
+// and age, join tokens, the tokens of other services, secret addresses of webhooks, and passwords. Errors and logs repeat input, which may be a key in place of its file name. It must not know
 // where its texts go.
 package redact
 
@@ -19,17 +19,17 @@ const placeholder = "(secret, not shown)"
 var keyPattern = regexp.MustCompile(`-----BEGIN[A-Z ]*PRIVATE KEY-----(?s:.*?)(-----END[A-Z ]*PRIVATE KEY-----|\z)` +
 	`|b3BlbnNzaC1rZXktdjEA(?:[A-Za-z0-9+/=\s]|\\[nrt])*` +
 	`|AGE-SECRET-KEY-[0-9A-Za-z-]*` +
+	`|-----BEGIN PGP PRIVATE KEY BLOCK-----(?s:.*?)(?:-----END PGP PRIVATE KEY BLOCK-----|\z)` +
 	`|(writ[0-9]+\.[a-z2-7]{8,}\.)[A-Za-z0-9_-]{8,}`)
 
-// passwordPattern finds the passwords in the addresses of servers and databases. Those of databases may have a slash in them that nobody escaped. Then
-// passwords among settings and in the environment, as libpq and shells take them: one without its end goes on to that of the text, or of the string of
-// JSON that it is in. And what opens something among the parameters of an address, "&" as JSON has it included.
-var passwordPattern = regexp.MustCompile(`(?i)((?:postgres(?:ql)?|rediss?)://[^\s:/@]*:)[^\s"'` + "`" + `]*@` +
-	`|([a-z][a-z0-9+.-]*://[^\s:/@]*:)[^\s/"'` + "`" + `]+@` +
-	`|([a-z0-9_]*passw(?:or)?d\s?=\s?)(?:'(?:[^'\\]|\\+.)*'|'(?:[^'"\\]|\\+[^"]|\\*"[^,}\]])*|[^\s"'&\\` + "`" + `]+)` +
+// passwordPattern finds passwords among settings and in the environment, in the forms of libpq and shells. A password without its closing quote
+// extends to the end of the text, or of the JSON string around it. The pattern also finds secrets in the query of an address, including
+// "&" as JSON escapes it. hideAddresses finds the passwords in front of a host.
+var passwordPattern = regexp.MustCompile(`(?i)([a-z0-9_]*passw(?:or)?d\s?=\s?)(?:'(?:[^'\\]|\\+.)*'|'(?:[^'"\\]|\\+[^"]|\\*"[^,}\]])*|[^\s"'&\\` + "`" + `]+)` +
 	`|((?:[?&]|\\u0026)(?:[a-z0-9_.-]*[_.-])?(?:token|secret|signature|sig|api_?key)=)[^\s"'&#\\` + "`" + `]+` +
+	`|((?:[?&]|\\u0026)key=)[a-z0-9_-]{20,}` +
 	`|([a-z0-9_]*passw(?:or)?d\\?["']\s?:[\s\[]*\\?["'])[^"'\\]+` +
-	`|(\bauthorization["']?[:=]\s?["']?(?:bearer|basic)\s)[a-z0-9+/._~=-]+`)
+	`|((?:\b|\\[nrt])authorization["']?[:=]\[?\s?["']?(?:bearer|basic)\s)[a-z0-9+/._~=-]+`)
 
 // likelyPattern finds what may be a password and may be a part of a sentence: what follows "password:", as in YAML, where a line or a text begins with the
 // name, and elsewhere a word that has digits and something else; and a long word behind "Bearer".
@@ -48,7 +48,7 @@ var typePattern = regexp.MustCompile(`c3NoLWVkMjU1MT|NzaC1lZDI1NTE5|zc2gtZWQyNTU
 // Text takes secrets out of a text.
 func Text(s string) string {
 	s = keyPattern.ReplaceAllString(s, "${2}"+placeholder)
-	s = hide(passwordPattern, hide(likelyPattern, s))
+	s = hidePasswords(hide(likelyPattern, hideLikelyParts(s)))
 	return base64Pattern.ReplaceAllStringFunc(s, func(found string) string {
 		if mayBeKey(found) {
 			return placeholder
@@ -57,7 +57,10 @@ func Text(s string) string {
 	})
 }
 
-// hide takes out what a pattern finds, unless that was done before. The groups of the pattern stay, and the "@" of an address.
+// hidePasswords replaces passwords and the tokens of other services.
+func hidePasswords(s string) string { return hide(passwordPattern, hideTokens(hideAddresses(s))) }
+
+// hide replaces the matches of a pattern that are still visible. The groups of the pattern stay.
 func hide(pattern *regexp.Regexp, s string) string {
 	return pattern.ReplaceAllStringFunc(s, func(found string) string {
 		groups := pattern.FindStringSubmatch(found)
@@ -66,8 +69,6 @@ func hide(pattern *regexp.Regexp, s string) string {
 		switch secret := found[len(before):]; {
 		case secret == placeholder, secret == done:
 			return found
-		case strings.HasSuffix(secret, "@") && strings.Contains(before, "://"):
-			return before + placeholder + "@"
 		default:
 			return before + placeholder
 		}
@@ -76,7 +77,7 @@ func hide(pattern *regexp.Regexp, s string) string {
 
 // Holds reports whether a text has a private key, a join token or a password in it. A line from the middle of a key, and what only may be a password, may
 // be something else, and do not count.
-func Holds(s string) bool { return HoldsToken(s) || hide(passwordPattern, s) != s }
+func Holds(s string) bool { return HoldsToken(s) || hidePasswords(s) != s }
 
 // HoldsToken reports whether a text has a private key or a join token in it, which no other text looks like.
 func HoldsToken(s string) bool { return keyPattern.MatchString(s) }

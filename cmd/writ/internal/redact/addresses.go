@@ -1,0 +1,161 @@
+package redact
+
+import (
+	"regexp"
+	"strings"
+)
+
+// schemePattern finds the beginning of an address with an authority.
+var schemePattern = regexp.MustCompile(`(?i)\b[a-z][a-z0-9+.-]*://|\\[nrt][a-z][a-z0-9+.-]*://`)
+
+// stores are the schemes of databases and queues. People paste their passwords unescaped, so each character up to the last "@" counts.
+var stores = []string{"postgres://", "postgresql://", "redis://", "rediss://", "unix://", "mysql://", "mongodb://", "mongodb+srv://", "amqp://", "amqps://", "nats://"}
+
+// hideAddresses replaces the passwords in addresses, and the secret part of the addresses of webhooks.
+func hideAddresses(s string) string {
+	return eachAddress(s, func(scheme, address string) string { return hideHook(scheme, hidePassword(scheme, address)) })
+}
+
+// hideLikelyParts replaces the parts of addresses that are probably tokens: a user without a password, and segments of a path.
+func hideLikelyParts(s string) string {
+	return eachAddress(s, func(scheme, address string) string { return hideSegments(scheme, hideTokenUser(address)) })
+}
+
+// eachAddress replaces each address in s by the result of hide, which gets its scheme with "://" and the rest.
+func eachAddress(s string, hide func(scheme, address string) string) string {
+	var b strings.Builder
+	for {
+		at := schemePattern.FindStringIndex(s)
+		if at == nil {
+			b.WriteString(s)
+			return b.String()
+		}
+		scheme, rest := strings.ToLower(strings.TrimLeft(s[at[0]:at[1]], `\`)), s[at[1]:]
+		if s[at[0]] == '\\' { // an escaped line end
+			scheme = scheme[1:]
+		}
+		end := addressEnd(rest)
+		b.WriteString(s[:at[1]] + hide(scheme, rest[:end]))
+		s = rest[end:]
+	}
+}
+
+// addressEnd returns the length of the address at the beginning of s, without the punctuation of the sentence around it.
+func addressEnd(s string) int { return len(strings.TrimRight(s[:runEnd(s)], ".,:;!?")) }
+
+// runEnd returns where the address at the beginning of s ends: at a space, a quote, an escaped line end or the next address of a list. A single
+// quote inside a word belongs to the address, since passwords have them. So does the placeholder, which has spaces.
+func runEnd(s string) int {
+	for i := 0; i < len(s); i++ {
+		rest := s[i:]
+		switch c := s[i]; {
+		case strings.HasPrefix(rest, placeholder):
+			i += len(placeholder) - 1
+		case c <= ' ', c == '"', c == '`', c == '<', c == '>':
+			return i
+		case c == '\\' && len(rest) > 1 && strings.IndexByte(`nrt"`, rest[1]) >= 0:
+			return i
+		case c == '\'' && (len(rest) == 1 || !isWord(rest[1])):
+			return i
+		case c == ',' && nextAddress.MatchString(rest):
+			return i
+		}
+	}
+	return len(s)
+}
+
+var nextAddress = regexp.MustCompile(`(?i)^,[a-z][a-z0-9+.-]*://`)
+
+func isWord(c byte) bool { return kindOf(c) < 4 }
+
+// hidePassword replaces the password in an address.
+func hidePassword(scheme, address string) string {
+	last := strings.LastIndexByte(address, '@')
+	if last < 0 || strings.HasPrefix(address, "/") {
+		return address
+	}
+	host := address[last:]
+	name, password, has := strings.Cut(address[:last], ":")
+	switch {
+	case !has || password == "" || strings.HasSuffix(password, placeholder):
+		return address
+	case isStore(scheme):
+	case strings.ContainsAny(name, "/?#"), isPort(password) && !isUser(name, host[1:]):
+		return address
+	}
+	return name + ":" + placeholder + host
+}
+
+// hideTokenUser replaces the user in an address that has no password, if the user looks like a token.
+func hideTokenUser(address string) string {
+	user, _, has := strings.Cut(address, "@")
+	if !has || !isOpaque(user) {
+		return address
+	}
+	return placeholder + address[len(user):]
+}
+
+func isStore(scheme string) bool {
+	for _, s := range stores {
+		if s == scheme {
+			return true
+		}
+	}
+	return false
+}
+
+// isPort reports whether the text behind the first colon begins with a port and a path.
+func isPort(text string) bool {
+	digits := len(text) - len(strings.TrimLeft(text, "0123456789"))
+	return digits > 0 && digits <= 5 && digits < len(text) && strings.IndexByte("/?#", text[digits]) >= 0
+}
+
+// strongHost matches text that is certainly a host: a name with dots and no digits at its end, an IPv4 address, or any of them with a port.
+var strongHost = regexp.MustCompile(`^(?:localhost|[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)*\.[A-Za-z]{2,}|[0-9]+(?:\.[0-9]+){3}|\[[0-9a-fA-F:.]+\]|[A-Za-z][A-Za-z0-9.-]*:[0-9]{2,5})(?:[:/?#]|$)`)
+
+// isUser decides an ambiguous address, alice:12/34@db.example: a user with the password 12/34, or a server with the path /34@db.example. It is
+// a user if the name has no dot and a host follows the "@".
+func isUser(name, host string) bool {
+	return !strings.ContainsAny(name, ".[") && name != "localhost" && strongHost.MatchString(host)
+}
+
+// isOpaque reports whether a word is a token and no name: long, and made of letters and digits.
+func isOpaque(word string) bool {
+	return len(word) >= 20 && strings.ContainsAny(word, "0123456789") && strings.Trim(word, "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_") == ""
+}
+
+// hooks finds where the secret part of the address of a webhook begins: behind the host, or behind a segment of the path.
+var hooks = regexp.MustCompile(`(?i)^(?:[^/?#]*@)?(?:(?:hooks?|webhooks?|[^/?#]*\.webhooks?)\.[^/?#]*/(?:(?:services|workflows|triggers|hooks?|webhooks?|webhookb2)/)?` +
+	`|[^?#]*?/(?:hooks?|webhooks?|webhookb2|incomingwebhook)/)`)
+
+// plainPath matches a path without a secret: a short word.
+var plainPath = regexp.MustCompile(`^[a-z]{0,11}/?$`)
+
+// hideHook replaces the secret part of the address of a webhook.
+func hideHook(scheme, address string) string {
+	at := hooks.FindStringIndex(address)
+	if at == nil || !isWeb(scheme) {
+		return address
+	}
+	if secret := address[at[1]:]; plainPath.MatchString(secret) || secret == placeholder {
+		return address
+	}
+	return address[:at[1]] + placeholder
+}
+
+// hideSegments replaces the segments of a path that consist of random letters and digits.
+func hideSegments(scheme, address string) string {
+	host, path, has := strings.Cut(address, "/")
+	if !has || !isWeb(scheme) {
+		return address
+	}
+	segments := strings.Split(path, "/")
+	for i, segment := range segments {
+		if isOpaque(segment) && looksRandom(segment) && strings.ContainsAny(segment, upper) && strings.ContainsAny(segment, lower) {
+			segments[i] = placeholder
+		}
+	}
+	return host + "/" + strings.Join(segments, "/")
+}
+
+func isWeb(scheme string) bool { return scheme == "https://" || scheme == "http://" }

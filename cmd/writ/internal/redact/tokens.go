@@ -1,0 +1,57 @@
+package redact
+
+import "regexp"
+
+// tokenForms lists the tokens of other services that their issuers gave a recognisable form. A form is a regular expression; the part
+// in its first group, if it has one, stays visible. Forms need no word boundary in front unless their prefix also occurs in other words:
+// in JSON a token may follow "\n".
+var tokenForms = []struct{ service, form string }{
+	{"GitHub", `gh[oprsu]_[A-Za-z0-9]{16,}|github_pat_[A-Za-z0-9_]{16,}`},
+	{"GitLab", `gl(?:pat|dt|rt|cbt|ptt|ft|soat|agent|oas|imt|ffct|wt)-[A-Za-z0-9_.-]{12,}`},
+	{"Slack", `xox[a-z](?:\.xox[a-z])?-[A-Za-z0-9-]{8,}|xapp-[0-9]-[A-Za-z0-9-]{8,}`},
+	{"AWS", `(^|[^A-Z0-9])(?:AKIA|ASIA|ABIA|ACCA)[A-Z0-9]{16}\b`},
+	{"webhooks", `whs(?:ec|k)_[A-Za-z0-9+/=_-]{8,}`},
+	{"Stripe", `[sr]k_(?:live|test)_[A-Za-z0-9]{8,}`},
+	{"npm", `npm_[A-Za-z0-9]{20,}`},
+	{"PyPI", `pypi-AgE[A-Za-z0-9_-]{8,}`},
+	{"JSON web tokens", `eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}(?:\.[A-Za-z0-9_-]*)+`},
+	{"Docker", `dckr_[po]at_[A-Za-z0-9_-]{16,}`},
+	{"Hugging Face", `(\b|\\[nrt])hf_[A-Za-z0-9]{30,}`},
+	{"Vault", `(\b|\\[nrt])hv[sbr]\.[A-Za-z0-9_-]{20,}`},
+	{"Tailscale", `tskey-[a-z]+-[A-Za-z0-9-]{12,}`},
+	{"Google", `AIza[A-Za-z0-9_-]{35}|(\b|\\[nrt])ya29\.[A-Za-z0-9_-]{20,}|GOCSPX-[A-Za-z0-9_-]{20,}`},
+	{"DigitalOcean", `do[opr]_v1_[a-f0-9]{32,}`},
+	{"Grafana", `glsa_[A-Za-z0-9_]{20,}|(\b|\\[nrt])glc_[A-Za-z0-9+/=]{20,}`},
+	{"model services", `(\b|\\[nrt])sk-(?:[a-z]+[0-9]*-)*[A-Za-z0-9_-]{24,}`},
+	{"SendGrid", `(\b|\\[nrt])SG\.[A-Za-z0-9_-]{16,}\.[A-Za-z0-9_-]{16,}`},
+	{"Telegram", `(/bot)[0-9]{6,}:[A-Za-z0-9_-]{20,}`},
+	{"Terraform", `[A-Za-z0-9]{10,}\.atlasv1\.[A-Za-z0-9_-]{20,}`},
+}
+
+// tokenPatterns are the compiled tokenForms.
+var tokenPatterns = func() (all []*regexp.Regexp) {
+	for _, t := range tokenForms {
+		all = append(all, regexp.MustCompile(t.form))
+	}
+	return all
+}()
+
+// awsPairPattern finds the secret key of AWS beside its access key id. Alone it may look like a path.
+var awsPairPattern = regexp.MustCompile(`((?:AKIA|ASIA|ABIA|ACCA)[A-Z0-9]{16}[^A-Za-z0-9/+](?:.|\n){0,60}?[^A-Za-z0-9/+])[A-Za-z0-9/+]{40}\b`)
+
+// namedPattern finds secrets by the name in front of them: variables of the environment and ini files, fields of JSON and YAML, and headers
+// of HTTP. A name of only "token" or "key" does not count: tokens and keys have public ids.
+var namedPattern = regexp.MustCompile(`((?:\b|_|\\[nrt])(?:[A-Z0-9]+_)+(?:TOKEN|SECRET|API_?KEY|SECRET_KEY|ACCESS_KEY|PRIVATE_KEY|PASSPHRASE)=["']?)[^\s"'\\]+` +
+	`|((?i:(?:secret[_-]?access[_-]?key|client[_-]?secret|access[_-]?token|refresh[_-]?token|session[_-]?token|auth[_-]?token|` +
+	`api[_-]?key|account[_-]?key)\\?["']?\s?[:=]\s?\\?["']?))[^\s"'\\,;}(]{6,}` +
+	`|((?i:(?:\b|\\[nrt])(?:x-api-key|private-token|job-token|x-auth-token|x-vault-token|x-amz-security-token|cookie|set-cookie)["']?[:=]\[?\s?["']?))[^\s"'\\,\](]{4,}` +
+	`|((?i:(?:\b|\\[nrt])authorization["']?[:=]\[?\s?["']?(?:token|apikey|digest|negotiate)\s))[^\s"'\\,\](]{4,}`)
+
+// hideTokens replaces the tokens of other services.
+func hideTokens(s string) string {
+	s = hide(awsPairPattern, s)
+	for _, p := range tokenPatterns {
+		s = hide(p, s)
+	}
+	return hide(namedPattern, s)
+}
