@@ -11,7 +11,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"writ/cmd/writ/internal/client"
+	"writ/cmd/writ/internal/terminal"
 	"writ/coord/api"
+	"writ/internal/hidden"
 )
 
 // completeWithin bounds how long a person who presses Tab has to wait for a coordinator.
@@ -31,7 +33,7 @@ func (a *app) completion(ask suggestions) cobra.CompletionFunc {
 		}
 		ctx, stop := context.WithTimeout(context.Background(), completeWithin)
 		defer stop()
-		return ask(ctx, c), cobra.ShellCompDirectiveNoFileComp
+		return safeCompletions(ask(ctx, c)), cobra.ShellCompDirectiveNoFileComp
 	}
 }
 
@@ -121,7 +123,22 @@ func (o *orderFlags) completeParams(_ *cobra.Command, args []string, word string
 			all = append(all, fmt.Sprintf("%s=%v", p.Name, choice))
 		}
 	}
-	return all, more
+	return safeCompletions(all), more
+}
+
+// safeCompletions omits completions with an unsafe character, which a shell would show and insert as it is. It cleans their descriptions.
+func safeCompletions(all []string) (safe []string) {
+	for _, one := range all {
+		word, description, has := strings.Cut(one, "\t")
+		if strings.ContainsFunc(word, func(r rune) bool { return hidden.IsUnsafe(r) || r == '\n' }) {
+			continue
+		}
+		if has {
+			word = cobra.CompletionWithDesc(word, terminal.Clean(description))
+		}
+		safe = append(safe, word)
+	}
+	return safe
 }
 
 func suggestDatacenters(ctx context.Context, c *client.Client) []string {

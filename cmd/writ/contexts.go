@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/oasdiff/yaml"
 	"github.com/spf13/cobra"
 
 	"writ"
@@ -178,7 +177,7 @@ a chain of rosters that leads from the id through this version. Send it on a way
 					one.Servers[i] = u.String()
 				}
 			}
-			text, err := yaml.Marshal(config.File{Contexts: []config.Context{one}})
+			text, err := terminal.YAMLText(config.File{Contexts: []config.Context{one}})
 			if err != nil {
 				return err
 			}

@@ -17,6 +17,7 @@ import (
 	"writ/cmd/writ/internal/redact"
 	"writ/coord"
 	"writ/identity"
+	"writ/internal/hidden"
 	"writ/internal/tracing"
 	"writ/runner"
 	"writ/runner/queue/redisqueue"
@@ -47,9 +48,9 @@ func (a *app) log(l logFlags) (*slog.Logger, error) {
 	options := &slog.HandlerOptions{Level: level, ReplaceAttr: redact.Attr}
 	switch l.format {
 	case "text":
-		return slog.New(slog.NewTextHandler(a.Err, options)), nil
+		return slog.New(slog.NewTextHandler(hidden.Writer(a.Err, func(line []byte) []byte { return []byte(hidden.EscapeText(string(line))) }), options)), nil
 	case "json":
-		return slog.New(slog.NewJSONHandler(a.Err, options)), nil
+		return slog.New(slog.NewJSONHandler(hidden.Writer(a.Err, hidden.EscapeJSON), options)), nil
 	default:
 		return nil, writ.Errorf(writ.CodeUsage, "%q is no format of a log", l.format).WithHint("use text or json")
 	}

@@ -302,7 +302,7 @@ func (r *logReader) print(values map[string]any) error {
 	if p.Lost {
 		r.Warn("something may be missing here: it was put aside before it was read, or was written by a container that was replaced")
 	}
-	if _, err := fmt.Fprint(r.Out, plainLog(p.Text)); err != nil {
+	if err := r.PrintText(plainLog(p.Text)); err != nil {
 		return err
 	}
 	if p.Text != "" {

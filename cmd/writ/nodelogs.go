@@ -167,7 +167,7 @@ func (r *nodeLogReader) print(log api.NodeLog) error {
 			}
 		}
 	default:
-		if _, err := fmt.Fprint(r.Out, r.text(log)); err != nil {
+		if err := r.PrintText(r.text(log)); err != nil {
 			return err
 		}
 	}

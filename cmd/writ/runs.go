@@ -226,7 +226,7 @@ func (a *app) followLogs(ctx context.Context, c *client.Client, id writ.RunID) e
 			_ = a.PrintLine(l) // what was written is gone if nobody reads it
 			return
 		}
-		fmt.Fprint(a.Out, logText([]writ.LogLine{l}, a.Format == terminal.Wide))
+		_ = a.PrintText(logText([]writ.LogLine{l}, a.Format == terminal.Wide))
 	}
 	lines, err := c.Logs(ctx, id) // events are not kept for ever
 	if err != nil && !writ.AsError(err).Retryable() {

@@ -23,6 +23,7 @@ import (
 
 	"writ"
 	"writ/identity"
+	"writ/internal/hidden"
 	"writ/internal/sleep"
 	"writ/ledger"
 )
@@ -85,11 +86,16 @@ func (s *Sender) Run(ctx context.Context) error {
 
 // SendTest sends a message of the type test to an endpoint, once.
 func (s *Sender) SendTest(ctx context.Context, to *Endpoint) error {
+	now := s.Now()
+	return s.Send(ctx, to, newMessage(Test, now, struct{}{}, moment(now)))
+}
+
+// Send sends a message to an endpoint, once.
+func (s *Sender) Send(ctx context.Context, to *Endpoint, m *Message) error {
 	client := newClient()
 	defer client.CloseIdleConnections()
 	c := &course{s: s, to: to, client: client}
-	now := s.Now()
-	_, err := c.post(ctx, newMessage(Test, now, struct{}{}, moment(now)))
+	_, err := c.post(ctx, m)
 	return err
 }
 
@@ -332,6 +338,7 @@ func (c *course) post(ctx context.Context, m *Message) (pause time.Duration, err
 	if err != nil {
 		return 0, fmt.Errorf("encode a message: %w", err)
 	}
+	body = hidden.EscapeJSON(body) // receivers show messages to people
 	at := c.s.Now()
 	signature, err := c.to.sign(m.ID, at, body)
 	if err != nil {

@@ -3,7 +3,6 @@
 package hidden
 
 import (
-	"fmt"
 	"strings"
 	"unicode"
 )
@@ -29,25 +28,6 @@ func IsControl(r rune) bool { return unicode.IsControl(r) && r != '\t' && r != '
 // Turns reports whether a character changes in which direction text is shown.
 func Turns(r rune) bool {
 	return r >= '\u202a' && r <= '\u202e' || r >= '\u2066' && r <= '\u2069' || r == '\u200e' || r == '\u200f' || r == '\u061c'
-}
-
-// Escape returns s with every such character written out as an escape, `\u202e`.
-func Escape(s string) string {
-	if strings.IndexFunc(s, Is) < 0 {
-		return s
-	}
-	var b strings.Builder
-	for _, r := range s {
-		switch {
-		case !Is(r):
-			b.WriteRune(r)
-		case r > 0xffff:
-			fmt.Fprintf(&b, `\U%08x`, r)
-		default:
-			fmt.Fprintf(&b, `\u%04x`, r)
-		}
-	}
-	return b.String()
 }
 
 // likeLatin are letters of other scripts that look like a Latin one in most fonts.

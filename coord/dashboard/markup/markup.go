@@ -3,7 +3,11 @@
 // It knows nothing of the pages that are made of it.
 package markup
 
-import "strings"
+import (
+	"strings"
+
+	"writ/internal/hidden"
+)
 
 // Node is an element, an attribute, a text, or several of these. Nil is nothing.
 type Node interface {
@@ -51,13 +55,16 @@ func (g Group) content(b *strings.Builder) {
 type text string
 
 func (text) attribute(*strings.Builder)   {}
-func (t text) content(b *strings.Builder) { _, _ = escaper.WriteString(b, string(t)) }
+func (t text) content(b *strings.Builder) { escape(b, string(t)) }
 
 // Text is a text. It never becomes anything else.
 func Text[S ~string](s S) Node { return text(s) }
 
-// escaper makes texts and values safe. Browsers read no character 0.
-var escaper = strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;", `"`, "&#34;", "'", "&#39;", "\x00", "\uFFFD")
+// escape writes a text or value with the characters of HTML, and those that hide or turn text, escaped.
+func escape(b *strings.Builder, s string) { _, _ = escaper.WriteString(b, hidden.EscapeText(s)) }
+
+// escaper escapes the characters of HTML.
+var escaper = strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;", `"`, "&#34;", "'", "&#39;")
 
 // attribute has a value, or is a flag.
 type attribute struct {
@@ -72,7 +79,7 @@ func (a attribute) attribute(b *strings.Builder) {
 		return
 	}
 	b.WriteString(`="`)
-	_, _ = escaper.WriteString(b, a.value)
+	escape(b, a.value)
 	b.WriteByte('"')
 }
 

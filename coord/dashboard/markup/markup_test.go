@@ -33,7 +33,7 @@ func TestNodesAreWrittenAsHTML(t *testing.T) {
 func TestNoTextBecomesMarkup(t *testing.T) {
 	t.Parallel()
 	const hostile = "\"'><script>alert(1)</script>&amp;\x00"
-	const escaped = `&#34;&#39;&gt;&lt;script&gt;alert(1)&lt;/script&gt;&amp;amp;` + "\uFFFD"
+	const escaped = `&#34;&#39;&gt;&lt;script&gt;alert(1)&lt;/script&gt;&amp;amp;\u0000`
 	for want, n := range map[string]Node{
 		`<p>` + escaped + `</p>`:              P(Text(hostile)),
 		`<p class="` + escaped + `"></p>`:     P(Class(hostile)),

@@ -6,15 +6,12 @@ import (
 	"encoding/csv"
 	"encoding/json"
 	"fmt"
+	"io"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"text/tabwriter"
-	"unicode"
-	"unicode/utf16"
-
-	"github.com/oasdiff/yaml"
 
 	"writ"
 	"writ/internal/hidden"
@@ -78,9 +75,9 @@ func (t *Terminal) Print(v View) error {
 	case JSON:
 		return t.PrintJSON(v.Data)
 	case YAML:
-		text, err := yaml.Marshal(v.Data)
+		text, err := YAMLText(v.Data)
 		if err != nil {
-			return fmt.Errorf("print as YAML: %w", err)
+			return err
 		}
 		_, err = t.Out.Write(text)
 		return err
@@ -90,8 +87,7 @@ func (t *Terminal) Print(v View) error {
 		if v.Markdown == nil {
 			return writ.Errorf(writ.CodeUsage, "only plans can be printed as Markdown").WithHint("use -o json")
 		}
-		_, err := fmt.Fprint(t.Out, v.Markdown())
-		return err
+		return t.PrintText(v.Markdown())
 	case Name:
 		for _, name := range v.Names {
 			if _, err := fmt.Fprintln(t.Out, Clean(name)); err != nil {
@@ -100,9 +96,14 @@ func (t *Terminal) Print(v View) error {
 		}
 		return nil
 	default:
-		_, err := fmt.Fprint(t.Out, v.Text(t.Format == Wide))
-		return err
+		return t.PrintText(v.Text(t.Format == Wide))
 	}
+}
+
+// PrintText writes text for people. It escapes unsafe characters that are still in it, except the colours of Paint.
+func (t *Terminal) PrintText(text string) error {
+	_, err := io.WriteString(t.Out, t.safe(text))
+	return err
 }
 
 // printCSV writes rows as RFC 4180 has it, but with the line ends of the system.
@@ -132,31 +133,13 @@ func (t *Terminal) PrintJSON(v any) error {
 	return nil
 }
 
-// harmless escapes the characters of a JSON text that could take over the terminal that shows it and that package json leaves alone: DEL,
-// the second block of control characters, those that change the direction of text, those that are not seen, and the bracket of what may be a command
-// to a CI system. They can only stand inside of strings.
+// harmless escapes the characters of a JSON text that could change the terminal or mislead a reader, and the bracket of a command to a CI system.
+// All of them can only be inside strings.
 func harmless(text []byte) []byte {
-	text = bracketed.ReplaceAll(text, []byte(`$1\u005b`))
-	if !bytes.ContainsFunc(text, isRisky) {
-		return text
-	}
-	var b bytes.Buffer
-	for _, r := range string(text) {
-		switch high, low := utf16.EncodeRune(r); {
-		case !isRisky(r):
-			b.WriteRune(r)
-		case r > 0xffff:
-			fmt.Fprintf(&b, "\\u%04x\\u%04x", high, low)
-		default:
-			fmt.Fprintf(&b, "\\u%04x", r)
-		}
-	}
-	return b.Bytes()
+	return hidden.EscapeJSON(bracketed.ReplaceAll(text, []byte(`$1\u005b`)))
 }
 
 var bracketed = regexp.MustCompile(`(##[A-Za-z]*)\[`)
-
-func isRisky(r rune) bool { return r >= 0x7f && unicode.IsControl(r) || hidden.Is(r) }
 
 // Structured reports whether the output is for programs: then a command prints whole values and no running text.
 func (t *Terminal) Structured() bool { return t.Format == JSON || t.Format == YAML }

@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"regexp"
 	"strings"
 	"unicode"
 
@@ -123,6 +124,23 @@ func (t *Terminal) Plain() *Terminal {
 func (t *Terminal) Warn(format string, args ...any) {
 	fmt.Fprintf(t.Err, "%s %s\n", t.styles.bad.Render("warning:"), CleanLines(redact.Text(fmt.Sprintf(format, args...))))
 }
+
+// safe escapes the unsafe characters of a text, except colours where they are shown.
+func (t *Terminal) safe(text string) string {
+	if !t.painted {
+		return hidden.EscapeText(text)
+	}
+	var b strings.Builder
+	last := 0
+	for _, at := range colour.FindAllStringIndex(text, -1) {
+		b.WriteString(hidden.EscapeText(text[last:at[0]]) + text[at[0]:at[1]])
+		last = at[1]
+	}
+	return b.String() + hidden.EscapeText(text[last:])
+}
+
+// colour matches the sequences of Paint.
+var colour = regexp.MustCompile(`\x1b\[[0-9;]*m`)
 
 // Clean returns s without control characters, which could take over the terminal that shows it, and with characters that are not seen or turn
 // the direction of text written out, `\u202e`. Tabs become spaces; so do ends of lines.

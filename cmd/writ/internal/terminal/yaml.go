@@ -1,0 +1,54 @@
+package terminal
+
+import (
+	"encoding/json"
+	"fmt"
+	"regexp"
+	"strings"
+
+	"github.com/oasdiff/yaml"
+
+	"writ/internal/hidden"
+)
+
+// YAMLText returns a value as YAML. Unsafe characters are escaped in double-quoted strings, so that the value is the same.
+//
+// The encoder writes hidden characters as they are, and its reader refuses the control characters that package json leaves alone. So each unsafe
+// character passes through it as its number between two characters U+0001, and becomes an escape afterwards. So does U+0001 itself.
+func YAMLText(v any) ([]byte, error) {
+	text, err := json.Marshal(v)
+	if err == nil {
+		text, err = yaml.JSONToYAML([]byte(mark(string(text))))
+	}
+	if err != nil {
+		return nil, fmt.Errorf("print as YAML: %w", err)
+	}
+	return marked.ReplaceAllFunc(text, func(found []byte) []byte { return fmt.Appendf(nil, `\U%s`, found[4:12]) }), nil
+}
+
+// marked matches a character of mark as the encoder writes it.
+var marked = regexp.MustCompile(`\\x01[0-9a-f]{8}\\x01`)
+
+// mark replaces the unsafe characters of a JSON text and the escape of U+0001.
+func mark(text string) string {
+	const mark = `\u0001%08x\u0001`
+	var b strings.Builder
+	for i, part := range strings.Split(text, `\\`) { // an even number of backslashes escapes nothing behind them
+		switch {
+		case i > 0 && strings.HasPrefix(part, "x01"): // it would look like a character of mark
+			fmt.Fprintf(&b, mark, '\\')
+		case i > 0:
+			b.WriteString(`\\`)
+		}
+		part = strings.ReplaceAll(part, `\u0001`, "\x01")
+		part = strings.ReplaceAll(strings.ReplaceAll(part, `\u2028`, "\u2028"), `\u2029`, "\u2029")
+		for _, r := range part {
+			if hidden.IsUnsafe(r) {
+				fmt.Fprintf(&b, mark, r)
+				continue
+			}
+			b.WriteRune(r)
+		}
+	}
+	return b.String()
+}
