@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 
 	"github.com/d5/tengo/v2"
@@ -29,9 +28,7 @@ type pass struct {
 	encoded []byte
 	calls   []NewCall
 	logs    []string
-	handled map[int]bool
-	told    map[int]bool // the calls whose results were read
-	readAt  spot         // where the last of them was read first
+	reads   callReads
 	output  map[string]any
 	// suspended is the wait that ended the pass, if the VM was stopped for it.
 	suspended *suspension
@@ -51,7 +48,7 @@ var (
 //
 // Nothing is allowed that inputs.Allow does not name, and no more calls than inputs.MaxCalls; so the zero Inputs allow nothing.
 func (p *Program) Pass(ctx context.Context, inputs Inputs, journal []Entry) (Outcome, error) {
-	run := &pass{inputs: inputs, fuel: MaxFuel, handled: make(map[int]bool)}
+	run := &pass{inputs: inputs, fuel: MaxFuel, reads: newCallReads(len(journal))}
 	err := run.read(journal)
 	if err == nil {
 		err = run.evaluate(ctx, p)
@@ -174,7 +171,7 @@ func (p *pass) operate(op *catalog.Operation, args []tengo.Object) (*handle, err
 	if trace := frames(p.vm, p.files); len(trace) > 0 {
 		call.Position = trace[0]
 	}
-	call.Read = p.readAt.position(p.files)
+	call.Read = p.reads.last.position(p.files)
 	if p.plan != nil {
 		p.plan.add(request, hash, call)
 		return made, nil
@@ -208,21 +205,9 @@ func (p *pass) result(h *handle, entry *Entry, field string) (tengo.Object, erro
 	return objectOf(v)
 }
 
-// reads notes that the script reads the result of a call. An earlier pass may have ended there.
-func (p *pass) reads(seq int) {
-	if p.told[seq] {
-		return
-	}
-	if p.told == nil {
-		p.told = make(map[int]bool)
-	}
-	p.told[seq] = true
-	p.readAt = here(p.vm)
-}
-
 // outcome says how the pass ended.
 func (p *pass) outcome(err error) Outcome {
-	o := Outcome{Calls: p.calls, Logs: p.logs[min(p.inputs.Logged, len(p.logs)):], Handled: slices.Sorted(maps.Keys(p.handled))}
+	o := Outcome{Calls: p.calls, Logs: p.logs[min(p.inputs.Logged, len(p.logs)):], Handled: p.reads.handledCalls()}
 	var waits *suspension
 	switch {
 	case err == nil:

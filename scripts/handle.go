@@ -112,7 +112,7 @@ func (h *handle) field(index tengo.Object) (tengo.Object, error) {
 	if entry == nil || entry.State == EntryOpen {
 		return nil, &suspension{seq: h.seq}
 	}
-	h.pass.reads(h.seq)
+	h.pass.reads.add(h.seq, h.pass.vm)
 	if !known {
 		return h.failure(entry)
 	}
@@ -149,7 +149,7 @@ func (h *handle) noField(name string) error {
 
 // failure is the value of the field err.
 func (h *handle) failure(entry *Entry) (tengo.Object, error) {
-	h.pass.handled[h.seq] = true
+	h.pass.reads.handled[h.seq] = true
 	if entry.State != EntryFailed {
 		return tengo.UndefinedValue, nil
 	}

@@ -43,7 +43,7 @@ func Foresee(ctx context.Context, bundle Bundle, inputs Inputs, given map[int]ma
 		// What a plan adds to a program does not fit behind all that is there.
 		return newPlanning().plan(&Horizon{Position: bundle.Main.Name + ":1:1", Reason: "the script is too big to be planned"}, nil), nil
 	}
-	run := &pass{inputs: inputs, fuel: MaxFuel, handled: make(map[int]bool), plan: newPlanning()}
+	run := &pass{inputs: inputs, fuel: MaxFuel, plan: newPlanning()}
 	run.plan.given = given
 	err = run.evaluate(ctx, program)
 	if ctx.Err() != nil {

@@ -34,24 +34,41 @@ func frames(vm *tengo.VM, files *parser.SourceFileSet) []string {
 	return trace
 }
 
-// spot is where a VM was at a moment, without the work of saying it.
+// spot is a place in the code of a VM: cheap to take, because most are never shown.
 type spot struct {
 	fn reflect.Value
 	ip int64
 }
 
-// here is where the VM is.
+// The places of the fields that here reads: to find a field by its name takes most of the time of a read.
+var (
+	vmIP     = fieldIndex[tengo.VM]("ip")
+	vmDepth  = fieldIndex[tengo.VM]("framesIndex")
+	vmFrames = fieldIndex[tengo.VM]("frames")
+	frameFn  = func() int {
+		f, _ := reflect.TypeFor[tengo.VM]().FieldByName("frames")
+		fn, _ := f.Type.Elem().FieldByName("fn")
+		return fn.Index[0]
+	}()
+)
+
+func fieldIndex[T any](name string) int {
+	f, _ := reflect.TypeFor[T]().FieldByName(name)
+	return f.Index[0]
+}
+
+// here returns the current place of a VM.
 func here(vm *tengo.VM) (s spot) {
 	v := reflect.ValueOf(vm).Elem()
-	ip, count, stack := v.FieldByName("ip"), v.FieldByName("framesIndex"), v.FieldByName("frames")
-	if !ip.IsValid() || !count.IsValid() || !stack.IsValid() || count.Int() < 1 {
+	depth := int(v.Field(vmDepth).Int())
+	if depth < 1 {
 		return s
 	}
-	fn := stack.Index(int(count.Int()) - 1).FieldByName("fn")
-	if !fn.IsValid() || fn.IsNil() {
+	fn := v.Field(vmFrames).Index(depth - 1).Field(frameFn)
+	if fn.IsNil() {
 		return s
 	}
-	return spot{fn.Elem(), ip.Int() - 1} // not the frame's field, which has another function later
+	return spot{fn.Elem(), v.Field(vmIP).Int() - 1} // not the frame's field, which has another function later
 }
 
 // position says where that is, "" if it is nowhere.

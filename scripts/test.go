@@ -100,7 +100,7 @@ var errTestEnds = errors.New("the test ends here")
 // Run carries out the i-th test. Its runs take place in the sim. When ctx ends the test fails, with ctx's cause.
 func (f *TestFile) Run(ctx context.Context, i int, sim Sim) Verdict {
 	v := Verdict{Test: f.tests[i].Name, Outcome: TestPassed}
-	p := &pass{fuel: MaxFuel, handled: make(map[int]bool)}
+	p := &pass{fuel: MaxFuel}
 	p.test = &trial{ctx: ctx, sim: sim, index: i, verdict: &v}
 	err := p.evaluate(ctx, f.program)
 	switch {
