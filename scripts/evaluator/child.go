@@ -26,10 +26,10 @@ type child struct {
 	deaths   *os.File      // what it writes when it dies
 	layers   Layers        // what confines it, as it says
 	patience time.Duration // how long it may take for an answer
-	programs map[writ.Digest]bool
+	programs recent[struct{}]
 	version  uint64        // of the last journal that it was told
 	retired  bool          // it has said that it ends
-	long     bool          // it is for passes that take long
+	slow     bool          // it is for slow passes and plans, with a low priority
 	counted  time.Duration // of the CPU time that it has used, what was charged
 	buf      []byte        // that answers are read into
 
@@ -90,7 +90,7 @@ func launch(executable string) (*child, error) {
 	for _, theirs := range []*os.File{ends[0][0], ends[1][1], ends[2][1]} {
 		_ = theirs.Close()
 	}
-	return &child{cmd: cmd, in: ends[0][1], out: ends[1][0], deaths: ends[2][0], programs: make(map[writ.Digest]bool),
+	return &child{cmd: cmd, in: ends[0][1], out: ends[1][0], deaths: ends[2][0],
 		journals: journals{most: maxJournals}}, nil
 }
 
@@ -105,10 +105,12 @@ func (c *child) end() string {
 	return strings.TrimSpace(string(words))
 }
 
-// round asks for passes, with no more of bundle and journal than the child needs, and answers them one after the other. After an error the
-// child is of no use any more and must be ended; what has no answer then was not carried out, or is why.
-// crowded is asked once a pass has taken longer than a quantum; nil lets it go on.
+// round asks for passes, with no more of bundle and journal than the child needs, and answers them one after the other.
+// After an error the child is of no use any more and must be ended; what has no answer then was not carried out, or is
+// why. If crowded is not nil, passes stop after a quantum. A child that does not stop them is ended if crowded reports
+// that other work waits.
 func (c *child) round(ctx context.Context, passes []*passing, crowded func() bool) error {
+	yields := crowded != nil
 	requests := make([]request, len(passes))
 	for i, p := range passes {
 		c.version++
@@ -117,17 +119,19 @@ func (c *child) round(ctx context.Context, passes []*passing, crowded func() boo
 		if requests[i].Journal.Base != 0 && c.journals.find(p.request.Run).inputs.same(p.request.Inputs) {
 			requests[i].Inputs = nil
 		}
-		if c.programs[p.request.Program] {
+		requests[i].Yields = yields
+		if c.programs.has(p.request.Program) {
 			requests[i].Bundle = nil
 		}
 	}
 	var forgotten []*passing
 	err := c.ask(ctx, requests, crowded, func(i int, a *answer) error {
-		if a.Outcome == nil {
+		if a.Outcome == nil && !a.Stopped {
+			passes[i].used(a)
 			forgotten = append(forgotten, passes[i])
 			return nil
 		}
-		return c.learn(passes[i], requests[i].Journal, a)
+		return c.learn(passes[i], &requests[i], a)
 	})
 	for _, p := range forgotten {
 		if err == nil {
@@ -142,28 +146,78 @@ func (c *child) insist(ctx context.Context, p *passing, crowded func() bool) err
 	c.version++
 	r := p.request
 	r.Journal = difference{Version: c.version, Count: len(p.journal), Entries: p.journal}
+	r.Yields = crowded != nil
 	return c.ask(ctx, []request{r}, crowded, func(_ int, a *answer) error {
-		if a.Outcome == nil {
+		if a.Outcome == nil && !a.Stopped {
 			return errors.New("the child has all that it needs and did not evaluate it")
 		}
-		return c.learn(p, r.Journal, a)
+		return c.learn(p, &r, a)
 	})
 }
 
-// learn takes the answer to a pass, if it is one that the script can have, and keeps what the child has now.
-func (c *child) learn(p *passing, d difference, a *answer) error {
-	if err := a.Outcome.Check(*p.request.Inputs, p.journal); err != nil {
-		return err
+// learn validates and applies the answer to a pass, and records the program and journal that the child has now.
+func (c *child) learn(p *passing, r *request, a *answer) error {
+	if a.Stopped && (!r.Yields || a.Outcome != nil) {
+		return errors.New("the child stopped a pass without a time limit")
 	}
-	c.programs[p.request.Program] = true
+	if a.Outcome != nil {
+		if err := a.Outcome.Check(*p.request.Inputs, p.journal); err != nil {
+			return err
+		}
+	}
+	c.compiled(p.request.Program, p.size)
 	c.mu.Lock()
-	c.journals.take(p.request.Run, d)
+	c.journals.take(p.request.Run, r.Journal)
 	c.journals.keep(p.request.Run, p.request.Inputs)
-	c.journals.dropEnded(p.request.Run, a.Outcome)
+	if a.Outcome != nil {
+		c.journals.dropEnded(p.request.Run, a.Outcome)
+	}
 	c.mu.Unlock()
-	p.cost = max(a.Took, 1)
+	p.used(a)
+	if a.Stopped {
+		p.stops++
+		return nil
+	}
 	p.answer(*a.Outcome)
 	return nil
+}
+
+// compiled records that the child used a program.
+func (c *child) compiled(program writ.Digest, size int) {
+	if _, found := c.programs.find(program); !found {
+		c.programs.add(program, size, struct{}{})
+	}
+}
+
+// compile asks the child to compile a program, and returns the CPU time. After an error the caller must end the child.
+func (c *child) compile(ctx context.Context, program writ.Digest, bundle *scripts.Bundle) (took time.Duration, err error) {
+	r := request{Program: program, Bundle: bundle, Compile: true}
+	err = c.ask(ctx, []request{r}, nil, func(_ int, a *answer) error {
+		if a.Outcome != nil || a.Plan != nil || a.Stopped {
+			return errors.New("the child did something else than to compile")
+		}
+		took = max(a.Compile, 0)
+		return nil
+	})
+	if err == nil {
+		c.compiled(program, sizeOf(bundle))
+	}
+	return took, err
+}
+
+// fit returns how well the child fits a waiter, from 0. The run's journal counts most, unless the program is heavy:
+// expensive to compile.
+func (c *child) fit(w *waiter, heavy bool) (points int) {
+	if w.pass != nil && c.keeps(w.pass.request.Run) {
+		points += 2
+	}
+	if c.programs.has(w.program) {
+		points++
+		if heavy {
+			points += 2
+		}
+	}
+	return points
 }
 
 // keeps reports whether the child has the journal of a run. Unlike all others it may be asked while the child is at work.
@@ -173,15 +227,18 @@ func (c *child) keeps(run writ.RunID) bool {
 	return c.journals.find(run) != nil
 }
 
-// plan asks for a plan. After an error the child is of no use any more and must be ended.
-func (c *child) plan(ctx context.Context, r request, crowded func() bool) (plan *scripts.Plan, err error) {
+// plan asks for a plan, and returns its CPU time. The plan is nil if it was stopped: see round. After an error the
+// caller must end the child.
+func (c *child) plan(ctx context.Context, r request, crowded func() bool) (plan *scripts.Plan, took time.Duration, err error) {
+	r.Yields = crowded != nil
 	err = c.ask(ctx, []request{r}, crowded, func(_ int, a *answer) error {
-		if plan = a.Plan; plan == nil {
+		plan, took = a.Plan, a.Took
+		if (plan == nil) != (a.Stopped && r.Yields) {
 			return errors.New("the child has all that it needs and did not plan")
 		}
 		return nil
 	})
-	return plan, err
+	return plan, took, err
 }
 
 // ask writes requests and reads the answer to each of them, in order.
@@ -239,10 +296,14 @@ func (c *child) spent() time.Duration {
 // glance is how often a child that works is looked at.
 const glance = 200 * time.Millisecond
 
+// unyielding limits the CPU time of a request that should have stopped after a quantum. It leaves time to compile a
+// small program, because a compilation does not stop.
+const unyielding = 3 * quantum
+
 var (
 	errCPU  = fmt.Errorf("took more than %v of CPU time", maxCPU)
 	errWall = errors.New("did not answer in time")
-	errLong = fmt.Errorf("took more than %v of CPU time while others wait", quantum)
+	errLong = fmt.Errorf("did not stop after %v of CPU time while others wait", quantum)
 )
 
 // watch ends the wait for a child that works too long, or that nobody waits for any more.
@@ -292,7 +353,7 @@ func (w *watch) overdue() error {
 		return context.Cause(w.ctx)
 	case used > maxCPU:
 		return errCPU
-	case w.crowded != nil && used > quantum && (w.others || w.crowded()):
+	case w.crowded != nil && used > unyielding && (w.others || w.crowded()):
 		return errLong
 	case time.Since(w.began) > w.child.patience:
 		return errWall

@@ -96,5 +96,5 @@ func (p *Pool) Waiting() int {
 func (p *Pool) Busy() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.lobby.quick + p.lobby.long
+	return p.lobby.seats.all()
 }

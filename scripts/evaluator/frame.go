@@ -27,7 +27,7 @@ type greeting struct {
 	Layers Layers `json:"layers"`
 }
 
-// request asks for a pass or for a plan.
+// request asks for a pass, a plan, or the compilation of a program.
 type request struct {
 	_       struct{}        `cbor:",toarray"`
 	Program writ.Digest     // of the bundle
@@ -36,7 +36,9 @@ type request struct {
 	Inputs  *scripts.Inputs // nil if they are those of the journal that Journal builds on
 	Logged  int             // of the inputs: it changes with the passes of a run, they do not
 	Journal difference
-	Plan    bool // Bundle and Inputs are all that it takes
+	Plan    bool // it needs Bundle and Inputs only
+	Compile bool // it needs Bundle only
+	Yields  bool // it is stopped after a quantum of CPU time
 }
 
 // answer is what came of a request.
@@ -44,7 +46,9 @@ type answer struct {
 	_       struct{}         `cbor:",toarray"`
 	Outcome *scripts.Outcome // nil if the child lacks what was left out: ask again with all of it
 	Plan    *scripts.Plan
-	Took    time.Duration // of CPU time, by the child's own word
+	Took    time.Duration // CPU time, as the child reports it
+	Compile time.Duration // the part of it that compiling the program took; 0 if the child had it compiled
+	Stopped bool          // the request used up its quantum and had no effect
 	Retire  bool          // the child has worked long enough and ends after this answer, the last of its list
 }
 

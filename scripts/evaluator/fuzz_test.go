@@ -33,7 +33,7 @@ h := node.facts()
 if h.err { import("run").log(h.err.message) } else { node.ping({}, {labels: {host: h.hostname}}).err }
 node.facts().cpus`)}}
 	inputs = scripts.Inputs{Run: "r", Allow: []string{"node.facts", "node.ping"}, MaxCalls: 9}
-	var m memory
+	m := memory{used: cpuUsed}
 	first, err := m.answer(&request{Program: script.Digest(), Bundle: &script, Run: inputs.Run, Inputs: &inputs})
 	if err != nil || len(first.Outcome.Calls) != 1 {
 		f.Fatal(first, err)
@@ -83,7 +83,7 @@ func FuzzJournal(f *testing.F) {
 		if err := cbor.Unmarshal(encoded, &journal); err != nil {
 			return
 		}
-		parent, child := journals{most: maxJournals}, memory{journals: journals{most: maxJournals}}
+		parent, child := journals{most: maxJournals}, memory{journals: journals{most: maxJournals}, used: cpuUsed}
 		pass := func(version uint64, journal []scripts.Entry) *scripts.Outcome {
 			r := request{Program: script.Digest(), Bundle: &script, Run: inputs.Run, Inputs: &inputs, Journal: parent.difference(inputs.Run, version, journal)}
 			if r.Journal.Base != 0 {

@@ -86,7 +86,7 @@ func said(o outcome) any {
 }
 
 // answered is an answer as it goes over the wire.
-func answered(o any, took time.Duration) any { return []any{o, nil, took, false} }
+func answered(o any, took time.Duration) any { return []any{o, nil, took, 0, false, false} }
 
 // listed puts fields in their order, as they go over the wire, and behind them what has no place there.
 func listed(fields outcome, names ...string) []any {
@@ -166,6 +166,8 @@ func lie() int {
 			Logged  int
 			Journal any
 			Plan    bool
+			Compile bool
+			Yields  bool
 		}
 		if err := cbor.Decode(request, &list); err != nil {
 			return 1
@@ -187,6 +189,8 @@ func lie() int {
 			case name == "it takes long":
 				long := said(outcome{"status": "completed", "logs": []any{fmt.Sprint(len(list))}}).([]any)
 				tell(answered(long[0], time.Second))
+			case name == "it stopped":
+				tell([]any{nil, nil, 0, 0, true, false})
 			case name == "nothing while others wait" && len(list) > 1:
 				_, _ = io.Copy(io.Discard, os.Stdin)
 				return 0

@@ -1,7 +1,6 @@
 package evaluator
 
 import (
-	"cmp"
 	"context"
 	"runtime"
 	"slices"
@@ -9,150 +8,108 @@ import (
 
 	"writ"
 	"writ/internal/fair"
-	"writ/scripts"
 )
 
-// mostTogether bounds the passes of one round: what is behind one that takes long waits for it.
-const mostTogether = 16
-
-// roundTime is about how much CPU time the passes of one round take together: each of them waits for those before it. One that takes more than
-// that goes alone.
-const roundTime = 10 * time.Millisecond
-
-// newTakes is how much CPU time a program counts as that was never evaluated.
-const newTakes = roundTime / 5
-
-// mostTimes bounds how many programs are remembered for the time that they take.
-const mostTimes = 1 << 10
-
-// quantum is how much CPU time a pass may take before it makes room, if somebody waits: it is begun again from the start, alone and among
-// those that take long. A pass has no effect until it has ended, so it can be stopped at any time.
+// quantum limits the CPU time of quick work while others wait. A pass that exceeds it stops, and starts again in the
+// slow class. It can stop at any time, because it has no effect before its end.
 const quantum = 50 * time.Millisecond
 
-// lobby is where everybody waits for whom there is no child. A free child goes to the project that has used least CPU time, whatever the
-// number of its passes. Passes that wait at the same time share a round: to ask a child and to hear its answer wakes two processes, which
-// costs as much as a small pass. A round is made by one of those who wait for it, with the others that get on with the same child.
+// lobby is the admission queue of the pool. A free child goes to the project that has used the least CPU time, however
+// many passes it has. Passes that wait at the same time share a round: a request to a child and its answer wake two
+// processes, which costs as much as a small pass. The first pass of a round carries out the round, with others that fit
+// the same child.
 //
-// Passes of programs that took long may have half of the children, and if there is only one there is one more for all others: none of these holds
-// a child for more than a quantum while somebody waits. So nobody who asks for little waits for those who ask for much, however many projects
-// they are, and there are processors left for everything else that a run needs.
+// The work of each child belongs to a class with a limit of its own. So no project that needs little waits for projects
+// that need much, however many these are, and processors are left for the rest of the work of a run.
 type lobby struct {
-	size  int // the most children at a time, but for one more if all are at work on what takes long
-	quick int // passes at work that take little, as far as is known
-	long  int // passes at work that take long
+	seats seats
 	line  fair.Queue[*waiter]
-	times map[writ.Digest]time.Duration // of programs: what their last passes took
+	costs costs
 	began time.Time
 }
 
-// waiter is somebody in the lobby.
+// waiter waits in the lobby for a child.
 type waiter struct {
 	project string
-	pass    *passing   // nil for one who wants a child for something else
-	long    bool       // it is one of those that take long
-	closes  bool       // it wants every child, to end them
-	turn    chan *seat // a child for the waiter, who leads; nil: the pass is over
-	gone    bool       // nobody waits any more
+	program writ.Digest // zero if it needs a child for something else
+	size    int         // bytes of its sources
+	plan    bool        // it is a plan, and not a pass
+	pass    *passing    // nil for other work
+	closes  bool        // it takes every child, to end them
+	turn    chan *seat  // receives the seat; nil if another waiter carried out the pass
+	gone    bool        // its context has ended
 }
 
-// seat is the right to have one child at work.
-type seat struct {
-	grant fair.Grant
-	long  bool
-	cost  time.Duration // that it was used for
-}
-
-// passing is a pass that somebody waits for.
-type passing struct {
-	request request // whole, but for the journal
-	journal []scripts.Entry
-	waiter  *waiter // nil for one who does not wait for somebody else
-	alone   bool    // shares no round
-	again   bool    // it was to be carried out before, and stands before others
-	along   bool    // another one took it along, with
-	grant   fair.Grant
-
-	over    bool          // with what follows
-	cost    time.Duration // by the child's word, at least 1 ns; 0 if it did not take place
-	outcome scripts.Outcome
-	err     error
-}
-
-// answer ends a pass with its outcome.
-func (one *passing) answer(o scripts.Outcome) {
-	one.outcome = o
-	one.end()
-}
-
-// fail ends a pass that did not take place.
-func (one *passing) fail(err error) {
-	one.err = err
-	one.end()
-}
-
-func (one *passing) end() {
-	one.over = true
-	if one.waiter != nil {
-		one.waiter.turn <- nil
-	}
-}
-
-// children is the most of them at a time.
+// children returns the most of them at a time.
 func (p *Pool) children() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.most()
 }
 
-// most is children for those who hold the lock.
+// most returns the same for callers that hold the lock.
 func (p *Pool) most() int {
-	if p.lobby.size == 0 {
-		p.lobby.size = p.Size
+	if p.lobby.seats.most == 0 {
+		p.lobby.seats.most = p.Size
 		if p.Size <= 0 {
-			p.lobby.size = runtime.GOMAXPROCS(0)
+			p.lobby.seats.most = runtime.GOMAXPROCS(0)
 		}
 		p.lobby.began = time.Now()
 		p.lobby.line.Weight = p.Weight
 	}
-	return p.lobby.size
+	return p.lobby.seats.most
+}
+
+// class returns the class of a waiter's work. A pass of a big program is quick if an idle child has the program
+// compiled. The caller holds the lock.
+func (p *Pool) class(w *waiter) class {
+	costs := &p.lobby.costs
+	switch {
+	case w.closes:
+		return slow
+	case w.program == writ.Digest{}:
+		return quick
+	case w.plan && costs.plan(w.program, w.size) > roundTime, costs.slow(w.program), w.pass != nil && w.pass.stops > 1:
+		return slow
+	case w.pass != nil && costs.compile(w.program, w.size) > roundTime && !p.idleHas(w.program):
+		return compiling
+	default:
+		return quick
+	}
+}
+
+// idleHas reports whether an idle child for quick passes has a program compiled. The caller holds the lock.
+func (p *Pool) idleHas(program writ.Digest) bool {
+	return slices.ContainsFunc(p.idle, func(c *child) bool { return !c.slow && c.programs.has(program) })
 }
 
 // may reports whether there is a child for a waiter. The caller holds the lock.
 func (p *Pool) may(w *waiter) bool {
-	l := &p.lobby
-	if w.long {
-		return l.long+l.quick < p.most() && (w.closes || l.long < max(p.most()/2, 1))
+	if w.closes {
+		return p.lobby.seats.all() < p.most()
 	}
-	return l.quick < max(p.most()-l.long, 1)
+	return p.lobby.seats.free(p.class(w))
 }
 
-// enter waits until there is a child for the caller, who then calls leave, or until the pass is over, because another one took it along: then
-// there is no seat.
+// enter waits for a child for a pass, or for other work if one is nil. The caller calls leave when it has done its
+// work. The seat is nil if another waiter carried out the pass.
 func (p *Pool) enter(ctx context.Context, project string, one *passing) (*seat, error) {
 	w := &waiter{project: project, pass: one, turn: make(chan *seat, 1)}
-	p.mu.Lock()
 	if one != nil {
-		w.long = p.lobby.isLong(one.request.Program)
-		one.alone = one.alone || w.long
+		w.program, w.size = one.request.Program, one.size
 		one.waiter = w
 	}
 	return p.wait(ctx, w)
 }
 
-// enterAs is enter for who works with a program, and takes nobody along.
-func (p *Pool) enterAs(ctx context.Context, project string, program writ.Digest) (*seat, error) {
-	p.mu.Lock()
-	return p.wait(ctx, &waiter{project: project, long: p.lobby.isLong(program), turn: make(chan *seat, 1)})
-}
-
-// wait waits in the lobby. The caller holds the lock, which is let go.
+// wait waits in the lobby.
 func (p *Pool) wait(ctx context.Context, w *waiter) (*seat, error) {
+	p.mu.Lock()
 	p.most()
-	one, project := w.pass, w.project
-	if one != nil && one.again {
-		p.lobby.line.PushFront(project, w)
+	if w.pass != nil && w.pass.again {
+		p.lobby.line.PushFront(w.project, w)
 	} else {
-		p.lobby.line.Push(project, w)
+		p.lobby.line.Push(w.project, w)
 	}
 	p.admit()
 	p.mu.Unlock()
@@ -175,135 +132,58 @@ func (p *Pool) wait(ctx context.Context, w *waiter) (*seat, error) {
 	return nil, context.Cause(ctx)
 }
 
-// admit gives children to those who are next. The caller holds the lock.
+// admit gives free seats to the next waiters, each with the idle child that fits best. The caller holds the lock.
 func (p *Pool) admit() {
-	for {
+	for !p.lobby.seats.full() {
 		w, grant, ok := p.lobby.line.Next(p.clock(), func(_ string, _ int, w *waiter) bool { return p.may(w) })
 		if !ok {
 			return
 		}
-		if w.long {
-			p.lobby.long++
-		} else {
-			p.lobby.quick++
+		s := &seat{grant: grant, class: p.class(w)}
+		if w.program != (writ.Digest{}) {
+			s.child = p.reserve(w, s.class)
 		}
+		p.lobby.seats.used[s.class]++
 		if w.pass != nil {
-			w.pass.waiter = nil // it waits no longer for somebody else
+			w.pass.waiter = nil // it waits no longer for another waiter
 		}
-		w.turn <- &seat{grant: grant, long: w.long}
+		w.turn <- s
 	}
 }
 
-// clock is the time by which those who wait are told apart. The caller holds the lock.
+// reserve removes the idle child that fits a waiter best, and returns it: a child with the run's journal, else with the
+// program, else the child that was used last. It returns nil if the caller should start a new child. The caller holds
+// the lock.
+func (p *Pool) reserve(w *waiter, class class) *child {
+	heavy := p.lobby.costs.compile(w.program, w.size) > roundTime
+	best, most := -1, -1
+	for i, c := range slices.Backward(p.idle) {
+		if c.slow != (class == slow) {
+			continue
+		}
+		if fit := c.fit(w, heavy); fit > most {
+			best, most = i, fit
+		}
+	}
+	if best < 0 {
+		return nil
+	}
+	c := p.idle[best]
+	p.idle = slices.Delete(p.idle, best, best+1)
+	return c
+}
+
+// clock returns the time of the queue. The caller holds the lock.
 func (p *Pool) clock() time.Duration { return time.Since(p.lobby.began) }
 
-// leave gives the child to the next one.
+// leave gives back a seat, and its child if that lives.
 func (p *Pool) leave(s *seat) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if s.long {
-		p.lobby.long--
-	} else {
-		p.lobby.quick--
+	if s.child != nil {
+		p.idle = append(p.idle, s.child)
 	}
+	p.lobby.seats.used[s.class]--
 	p.lobby.line.End(s.grant, s.cost)
 	p.admit()
-}
-
-// crowded reports whether somebody waits for a child.
-func (p *Pool) crowded() bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.lobby.line.Len() > 0
-}
-
-// company takes those out of the lobby who come along with the first one of a round: whose runs the child knows, or no other child does, as many as
-// take little together. Those that take least are asked first.
-func (p *Pool) company(c *child, first *passing) (all []*passing) {
-	all = append(all, first)
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if first.alone {
-		return all
-	}
-	left := roundTime - p.lobby.takes(first)
-	for len(all) < mostTogether {
-		w, grant, ok := p.lobby.line.Next(p.clock(), func(_ string, _ int, w *waiter) bool {
-			return w.pass != nil && !w.pass.alone && !w.long && p.lobby.takes(w.pass) <= left && p.belongs(w.pass, c)
-		})
-		if !ok {
-			break
-		}
-		left -= p.lobby.takes(w.pass)
-		w.pass.along, w.pass.grant = true, grant
-		all = append(all, w.pass)
-	}
-	slices.SortStableFunc(all, func(a, b *passing) int { return cmp.Compare(p.lobby.takes(a), p.lobby.takes(b)) })
-	return all
-}
-
-// takes is how much CPU time a pass is going to take, as far as is known.
-func (l *lobby) takes(one *passing) time.Duration {
-	return cmp.Or(l.times[one.request.Program], newTakes)
-}
-
-// isLong reports whether nobody is to wait for passes of a program.
-func (l *lobby) isLong(program writ.Digest) bool { return l.times[program] > roundTime }
-
-// belongs reports whether a pass is no better off with another child that has nothing to do. The caller holds the lock.
-func (p *Pool) belongs(one *passing, c *child) bool {
-	run := one.request.Run
-	return c.keeps(run) || !slices.ContainsFunc(p.idle, func(other *child) bool { return other.keeps(run) })
-}
-
-// again lets passes wait once more that are not over, before all others. The first one's caller sees to it by itself. blamed are
-// those of which one may be why.
-func (p *Pool) again(left []*passing, first *passing, blamed []*passing) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for _, one := range blamed {
-		one.alone = true
-	}
-	for _, one := range slices.Backward(left) {
-		one.again = true
-		if one != first && !one.over && !one.waiter.gone {
-			one.waiter.long = p.lobby.isLong(one.request.Program)
-			p.lobby.line.PushFront(one.waiter.project, one.waiter)
-		}
-	}
-	p.admit()
-}
-
-// remember keeps how long programs take, as their last passes did.
-func (p *Pool) remember(program writ.Digest, took time.Duration) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if _, known := p.lobby.times[program]; !known && (p.lobby.times == nil || len(p.lobby.times) >= mostTimes) {
-		p.lobby.times = make(map[writ.Digest]time.Duration)
-	}
-	p.lobby.times[program] = took
-}
-
-// charge charges each project for its passes of a round, and returns what the first one took. Children say how long each pass took; what
-// the kernel says of the whole round counts, and is divided by that.
-func (p *Pool) charge(round []*passing, first *passing, took time.Duration) time.Duration {
-	var said time.Duration
-	for _, one := range round {
-		said += one.cost
-	}
-	part := func(one *passing) time.Duration {
-		if said <= 0 {
-			return took / time.Duration(len(round))
-		}
-		return time.Duration(float64(took) * (float64(one.cost) / float64(said)))
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for _, one := range round {
-		if one.along {
-			p.lobby.line.End(one.grant, part(one))
-			one.along = false
-		}
-	}
-	return part(first)
 }

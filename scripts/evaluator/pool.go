@@ -24,8 +24,9 @@ import (
 // Whatever uses a Pool must call Main, and nothing else, when IsChild says so.
 type Pool struct {
 	Executable string // the program to start; this one if empty
-	// Size is how many children are at work at a time; one for each CPU if 0. Passes that take long have half of them; if that is the only one, there
-	// is one more for others.
+	// Size is how many children are at work at a time; one for each CPU if 0. Slow passes get half of them, and
+	// programs that take long to compile a quarter, but each at least one. If these have all children, there is one
+	// more for others.
 	Size int
 	// Weight says how much of the CPU time a project gets, compared with others, while several want some; 1 if nil, or below 1.
 	Weight func(project string) int
@@ -54,20 +55,19 @@ func (p *Pool) Confinement(ctx context.Context) (Layers, error) {
 	layers := p.layers
 	p.mu.Unlock()
 	if layers == nil {
-		c, err := p.start(ctx)
-		if err != nil {
+		if place.child, err = p.start(ctx); err != nil {
 			return nil, err
 		}
-		p.give(c)
-		layers = c.layers
+		layers = place.child.layers
 	}
 	return slices.Clone(layers), nil
 }
 
-// Pass implements scripts.Evaluator. When ctx ends the child that was at work is given up. What is in inputs and journal must not
-// change afterwards: it is compared with that of the run's next pass, to send a child only what it does not know.
+// Pass implements scripts.Evaluator. When ctx ends the child that was at work is ended. Inputs and journal must not
+// change afterwards: the pool compares them with those of the run's next pass, and sends only the difference to the
+// child.
 func (p *Pool) Pass(ctx context.Context, bundle scripts.Bundle, inputs scripts.Inputs, journal []scripts.Entry) (scripts.Outcome, error) {
-	one := &passing{request: request{Program: bundle.Digest(), Bundle: &bundle, Run: inputs.Run, Inputs: &inputs, Logged: inputs.Logged}, journal: journal}
+	one := newPassing(&bundle, &inputs, journal)
 	for !one.over {
 		place, err := p.enter(ctx, inputs.Project, one)
 		if err != nil {
@@ -76,78 +76,99 @@ func (p *Pool) Pass(ctx context.Context, bundle scripts.Bundle, inputs scripts.I
 		if place == nil {
 			break
 		}
-		runtime.Gosched() // lets those come along who are about to ask
-		p.lead(ctx, one, place)
+		if place.class == compiling {
+			p.compile(ctx, one, place)
+		} else {
+			runtime.Gosched() // passes that arrive now can join
+			p.lead(ctx, one, place)
+		}
 		p.leave(place)
 	}
 	return one.outcome, one.err
 }
 
-// lead carries out a pass, and others that wait. If the child ends over more than one of them, none is answered that was not before: each
-// goes alone then. One that takes long while others wait is begun again later, and the others go on without it.
+// compile has a child compile the program of a pass. The pass waits for a child again after it.
+func (p *Pool) compile(ctx context.Context, one *passing, place *seat) {
+	c, fresh, err := p.take(ctx, place)
+	if err != nil {
+		one.fail(err)
+		return
+	}
+	took, err := c.compile(ctx, one.request.Program, one.request.Bundle)
+	one.again = true
+	switch {
+	case errors.Is(err, errFrameTooBig):
+		one.answer(scripts.Outcome{Status: scripts.Failed, Failure: &writ.Failure{Error: *errFrameTooBig}})
+	case errors.Is(err, errGone) && !fresh:
+		place.drop() // it died while it was idle
+	case err != nil:
+		one.fail(p.bury(ctx, place, one.request.Run, err))
+	case took > 0:
+		p.mu.Lock()
+		p.lobby.costs.recordCompile(one.request.Program, took)
+		p.mu.Unlock()
+	}
+	place.cost = c.spent()
+}
+
+// lead carries out a pass, and others that wait. If the child ends over several passes, those without an answer go
+// again, each alone. A pass that takes long goes again in the slow class.
 func (p *Pool) lead(ctx context.Context, first *passing, place *seat) {
 	if ctx.Err() != nil {
 		first.fail(context.Cause(ctx))
 		return
 	}
-	c, fresh, err := p.take(ctx, first.request.Program, first.request.Run, place.long)
+	c, fresh, err := p.take(ctx, place)
 	if err != nil {
 		first.fail(err)
 		return
 	}
-	all := p.company(c, first)
-	err = c.round(ctx, all, p.patienceWith(place))
-	keep := false
+	all := p.company(c, first, place.class)
+	err = c.round(ctx, all, p.crowdOf(place))
 	left := slices.DeleteFunc(slices.Clone(all), func(one *passing) bool { return one.over })
 	var blamed []*passing
 	switch {
-	case errors.Is(err, errFrameTooBig):
-		keep = true // it was not even asked
+	case errors.Is(err, errFrameTooBig): // the child was not even asked
 		if blamed = left; len(left) == 1 {
 			first.answer(scripts.Outcome{Status: scripts.Failed, Failure: &writ.Failure{Error: *errFrameTooBig}})
 		}
 	case errors.Is(err, errGone) && !fresh:
-		c.end() // it died while it had nothing to do, which is not the script's fault
+		place.drop() // it died while it was idle, so the script is not the reason
 	case errors.Is(err, errLong):
-		c.end()
-		p.remember(left[0].request.Program, quantum)
+		place.drop()
+		p.recordSlow(left[0].request.Program)
 		blamed = left[:1]
-	case err != nil && len(left) == 1 && (left[0] == first || ctx.Err() == nil): // that nobody waits for the first one is not the fault of another
-		left[0].fail(p.bury(ctx, c, left[0].request.Run, err))
+	case err != nil && len(left) == 1 && (left[0] == first || ctx.Err() == nil): // the end of the first one's context is not the fault of another
+		left[0].fail(p.bury(ctx, place, left[0].request.Run, err))
 	case err != nil:
-		if _ = p.bury(ctx, c, first.request.Run, err); ctx.Err() == nil {
+		if _ = p.bury(ctx, place, first.request.Run, err); ctx.Err() == nil {
 			blamed = left
 		}
 	case c.retired:
-		c.end()
-	default:
-		keep = true
+		place.drop()
 	}
-	for _, one := range all {
-		if one.over && one.cost > 0 {
-			p.remember(one.request.Program, one.cost)
-		}
-	}
+	p.record(all)
 	place.cost = p.charge(all, first, c.spent())
-	if keep {
-		p.give(c)
-	}
-	p.again(left, first, blamed)
+	p.retry(left, first, blamed)
 }
 
-// patienceWith says whether a pass makes room that takes longer than a quantum: nil for one that takes long anyway.
-func (p *Pool) patienceWith(place *seat) (crowded func() bool) {
-	if place.long {
+// crowdOf returns a function that reports whether work waits for a child. It is nil if the seat is not for quick work.
+func (p *Pool) crowdOf(place *seat) func() bool {
+	if place.class != quick {
 		return nil
 	}
-	return p.crowded
+	return func() bool {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		return p.lobby.line.Len() > 0
+	}
 }
 
 // Plan implements scripts.Evaluator.
 func (p *Pool) Plan(ctx context.Context, bundle scripts.Bundle, inputs scripts.Inputs) (scripts.Plan, error) {
 	r := request{Program: bundle.Digest(), Bundle: &bundle, Run: inputs.Run, Inputs: &inputs, Plan: true}
 	for {
-		place, err := p.enterAs(ctx, inputs.Project, r.Program)
+		place, err := p.wait(ctx, &waiter{project: inputs.Project, program: r.Program, size: sizeOf(&bundle), plan: true, turn: make(chan *seat, 1)})
 		if err != nil {
 			return scripts.Plan{}, err
 		}
@@ -159,52 +180,49 @@ func (p *Pool) Plan(ctx context.Context, bundle scripts.Bundle, inputs scripts.I
 	}
 }
 
-// plan makes a plan; nil without an error is to be tried again.
+// plan makes a plan. If it returns neither a plan nor an error, the caller tries again.
 func (p *Pool) plan(ctx context.Context, r request, place *seat) (*scripts.Plan, error) {
-	c, fresh, err := p.take(ctx, r.Program, r.Run, place.long)
+	c, fresh, err := p.take(ctx, place)
 	if err != nil {
 		return nil, err
 	}
-	keep := false
-	defer func() {
-		place.cost = c.spent()
-		if keep {
-			p.give(c)
-		}
-	}()
-	plan, err := c.plan(ctx, r, p.patienceWith(place))
+	defer func() { place.cost = c.spent() }()
+	plan, took, err := c.plan(ctx, r, p.crowdOf(place))
 	switch {
-	case errors.Is(err, errFrameTooBig):
-		keep = true // it was not even asked
+	case errors.Is(err, errFrameTooBig): // the child was not even asked
 		return nil, errFrameTooBig
 	case errors.Is(err, errGone) && !fresh:
-		c.end() // it died while it had nothing to do, which is not the script's fault
+		place.drop() // it died while it was idle, so the script is not the reason
 		return nil, nil
 	case errors.Is(err, errLong):
-		c.end()
-		p.remember(r.Program, quantum)
-		return nil, nil
+		place.drop()
 	case err != nil:
-		return nil, p.bury(ctx, c, r.Run, err)
+		return nil, p.bury(ctx, place, r.Run, err)
 	case c.retired:
-		c.end()
-	default:
-		keep = true
+		place.drop()
 	}
+	if plan == nil {
+		took = quantum
+	}
+	p.mu.Lock()
+	p.lobby.costs.recordPlan(r.Program, took)
+	p.mu.Unlock()
 	return plan, nil
 }
 
-// take returns a child that has the run's journal, else one that has the program, else the one that was used last, else a fresh one. Those
-// for passes that take long are others: they leave the processors to everybody else.
-func (p *Pool) take(ctx context.Context, program writ.Digest, run writ.RunID, long bool) (c *child, fresh bool, err error) {
-	if c := p.kept(program, run, long); c != nil {
-		return c, false, nil
+// take returns the child of a seat, and starts one if the seat has none. Children for slow work get a low priority.
+func (p *Pool) take(ctx context.Context, place *seat) (c *child, fresh bool, err error) {
+	if place.child != nil {
+		return place.child, false, nil
 	}
-	if c, err = p.start(ctx); err == nil && long {
-		c.long = true
+	if c, err = p.start(ctx); err != nil {
+		return nil, true, err
+	}
+	if place.child = c; place.class == slow {
+		c.slow = true
 		yieldTo(c.cmd.Process.Pid)
 	}
-	return c, true, err
+	return c, true, nil
 }
 
 // start starts a child. What confines the first one is told to the log.
@@ -241,40 +259,10 @@ func (p *Pool) tell(layers Layers) {
 	p.Log.Info("scripts are evaluated in confined children", "held", layers.Held())
 }
 
-func (p *Pool) kept(program writ.Digest, run writ.RunID, long bool) *child {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	best := -1
-	for i, c := range slices.Backward(p.idle) {
-		if c.long != long {
-			continue
-		}
-		if c.keeps(run) {
-			best = i
-			break
-		}
-		if best < 0 || c.programs[program] && !p.idle[best].programs[program] {
-			best = i
-		}
-	}
-	if best < 0 {
-		return nil
-	}
-	c := p.idle[best]
-	p.idle = slices.Delete(p.idle, best, best+1)
-	return c
-}
-
-// give keeps a child for others. What it has used must be counted by then: from now on somebody else may have it.
-func (p *Pool) give(c *child) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.idle = append(p.idle, c)
-}
-
 // bury ends a child that failed and says why the pass did not take place.
-func (p *Pool) bury(ctx context.Context, c *child, run writ.RunID, err error) error {
-	words := c.end()
+func (p *Pool) bury(ctx context.Context, place *seat, run writ.RunID, err error) error {
+	c := place.child
+	words := place.drop()
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
@@ -300,9 +288,7 @@ func (p *Pool) Close() error {
 	size := p.children()
 	places := make([]*seat, size)
 	for i := range places {
-		// As somebody who takes long: one who does not gets a child beside all that are at work on what takes long.
-		p.mu.Lock()
-		places[i], _ = p.wait(context.Background(), &waiter{long: true, closes: true, turn: make(chan *seat, 1)})
+		places[i], _ = p.wait(context.Background(), &waiter{closes: true, turn: make(chan *seat, 1)})
 	}
 	p.mu.Lock()
 	idle := p.idle

@@ -2,66 +2,56 @@ package evaluator
 
 import (
 	"context"
-	"slices"
 	"sync"
 
 	"writ"
 	"writ/scripts"
 )
 
-// keptPrograms is how many compiled programs are kept; one takes about 150 KiB. The first of them, those that were used last, may have a VM
-// each besides, which takes 100 KiB and what the last pass left on its stack.
-const (
-	keptPrograms = 64
-	keptVMs      = 8
-)
+// keptVMs limits the programs of a child that have a VM ready: it takes 100 KiB, and the values that the last pass left
+// on its stack.
+const keptVMs = 8
 
-// programs keeps the programs that were used last, by the digest of their bundles.
+// programs holds the compiled programs that were used last.
 type programs struct {
 	mu   sync.Mutex
-	list []*compiled // the last used first
+	list recent[*compiled]
 }
 
 // compiled is a bundle that was compiled, or could not be.
 type compiled struct {
-	digest  writ.Digest
 	program *scripts.Program
 	failure *writ.Error
 }
 
-// find returns the program of a digest, nil if it is not kept.
+// find returns a compiled program, or nil if it is not held.
 func (p *programs) find(digest writ.Digest) *compiled {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	i := slices.IndexFunc(p.list, func(c *compiled) bool { return c.digest == digest })
-	if i < 0 {
-		return nil
+	c, found := p.list.find(digest)
+	if found {
+		p.moved()
 	}
-	found := p.list[i]
-	copy(p.list[1:i+1], p.list[:i])
-	p.list[0] = found
-	p.moved()
-	return found
+	return c
 }
 
-// moved has the program rest that is not among the first any more. The caller holds the lock.
+// moved drops the VM of the program that is not among the first keptVMs any more. The caller holds the lock.
 func (p *programs) moved() {
-	if len(p.list) > keptVMs && p.list[keptVMs].program != nil {
-		p.list[keptVMs].program.Rest()
+	if len(p.list.list) > keptVMs && p.list.list[keptVMs].value.program != nil {
+		p.list.list[keptVMs].value.program.Rest()
 	}
 }
 
-// compile makes a program and keeps it.
-func (p *programs) compile(digest writ.Digest, bundle scripts.Bundle) *compiled {
-	c := &compiled{digest: digest}
+// compile compiles a bundle and keeps the result.
+func (p *programs) compile(digest writ.Digest, bundle *scripts.Bundle) *compiled {
+	c := &compiled{}
 	var err error
-	if c.program, err = scripts.Compile(bundle); err != nil {
+	if c.program, err = scripts.Compile(*bundle); err != nil {
 		c.failure = writ.AsError(err)
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.list = slices.Insert(p.list, 0, c)
-	p.list = p.list[:min(len(p.list), keptPrograms)]
+	p.list.add(digest, sizeOf(bundle), c)
 	p.moved()
 	return c
 }
@@ -89,7 +79,7 @@ func (e *InProcess) Pass(ctx context.Context, bundle scripts.Bundle, inputs scri
 	digest := bundle.Digest()
 	c := e.programs.find(digest)
 	if c == nil {
-		c = e.programs.compile(digest, bundle)
+		c = e.programs.compile(digest, &bundle)
 	}
 	return c.pass(ctx, inputs, journal)
 }

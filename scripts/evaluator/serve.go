@@ -72,7 +72,7 @@ func serve(in io.Reader, out io.Writer, layers Layers, used func() time.Duration
 	if err := writeFrame(out, greeting{Layers: layers}); err != nil {
 		return err
 	}
-	kept := memory{journals: journals{most: maxJournals}}
+	kept := memory{journals: journals{most: maxJournals}, used: used}
 	in = bufio.NewReaderSize(in, mostRequests) // most lists take one read
 	answers := bufio.NewWriterSize(out, mostAnswers)
 	for {
@@ -82,7 +82,7 @@ func serve(in io.Reader, out io.Writer, layers Layers, used func() time.Duration
 		} else if err != nil {
 			return err
 		}
-		retire, err := kept.answerAll(requests, answers, used)
+		retire, err := kept.answerAll(requests, answers)
 		if err != nil || retire {
 			return err
 		}
@@ -97,15 +97,15 @@ const (
 )
 
 // answerAll answers requests in order, and says with the last one whether the child ends.
-func (m *memory) answerAll(requests []request, out *bufio.Writer, used func() time.Duration) (retire bool, err error) {
+func (m *memory) answerAll(requests []request, out *bufio.Writer) (retire bool, err error) {
 	wrote := time.Now()
-	spent := used()
+	spent := m.used()
 	for i := range requests {
 		a, err := m.answer(&requests[i])
 		if err != nil {
 			return false, err
 		}
-		now, total := time.Now(), used()
+		now, total := time.Now(), m.used()
 		a.Took, spent = total-spent, total
 		last := i == len(requests)-1
 		a.Retire = last && (a.Outcome != nil || a.Plan != nil) && total > retireCPU
@@ -119,20 +119,25 @@ func (m *memory) answerAll(requests []request, out *bufio.Writer, used func() ti
 			}
 			wrote = now
 		}
-		tidy()
+		if tidy() {
+			spent = m.used()
+		}
 	}
 	return retire, nil
 }
 
-// tidy frees the memory of a big pass, while the parent has its answer already: it must not count against the next one. What is kept is
-// no reason to: it would be one after every pass.
-func tidy() {
+// tidy frees the memory of a big pass after its answer is sent. So neither that memory nor the time to free it counts
+// against the next pass. It ignores memory that is kept between passes. It reports whether it collected.
+func tidy() bool {
 	const big = 32 << 20
 	heap := []metrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}, {Name: "/gc/heap/live:bytes"}}
 	metrics.Read(heap)
-	if used, kept := heap[0].Value.Uint64(), heap[1].Value.Uint64(); used > kept+big {
-		runtime.GC()
+	used, kept := heap[0].Value.Uint64(), heap[1].Value.Uint64()
+	if used <= kept+big {
+		return false
 	}
+	runtime.GC()
+	return true
 }
 
 func writeFrame(out io.Writer, v any) error {
@@ -150,42 +155,102 @@ func writeFrame(out io.Writer, v any) error {
 type memory struct {
 	programs programs
 	journals journals
+	used     func() time.Duration // returns the CPU time of the process
 }
 
 func (m *memory) answer(r *request) (*answer, error) {
-	if r.Plan && r.Bundle != nil && r.Inputs != nil {
-		defer runtime.GC() // plans are rare, and what is left of one must not count against the next pass
-		plan, err := scripts.PlanOf(context.Background(), *r.Bundle, *r.Inputs)
-		if err != nil {
-			return nil, err
-		}
-		return &answer{Plan: &plan}, nil
+	switch {
+	case r.Plan && r.Bundle != nil && r.Inputs != nil:
+		return m.plan(r)
+	case r.Compile && r.Bundle != nil:
+		_, took := m.program(r)
+		return &answer{Compile: took}, nil
+	default:
+		return m.pass(r)
 	}
-	c := m.programs.find(r.Program)
+}
+
+func (m *memory) plan(r *request) (*answer, error) {
+	defer runtime.GC() // the garbage of a plan must not count against the next pass
+	ctx, done := m.bound(r)
+	defer done()
+	plan, err := scripts.PlanOf(ctx, *r.Bundle, *r.Inputs)
+	if errors.Is(err, errQuantum) {
+		return &answer{Stopped: true}, nil
+	} else if err != nil {
+		return nil, err
+	}
+	return &answer{Plan: &plan}, nil
+}
+
+func (m *memory) pass(r *request) (*answer, error) {
+	c, took := m.program(r)
+	a := &answer{Compile: took}
 	if c == nil {
-		if r.Bundle == nil {
-			return &answer{}, nil
-		}
-		c = m.programs.compile(r.Program, *r.Bundle)
+		return a, nil
 	}
 	inputs := r.Inputs
 	if k := m.journals.find(r.Run); inputs == nil && k != nil && r.Journal.Base != 0 {
 		inputs = k.inputs.those
 	}
 	if inputs == nil || inputs.Run != r.Run {
-		return &answer{}, nil
+		return a, nil
 	}
 	journal, ok := m.journals.take(r.Run, r.Journal)
 	if !ok {
-		return &answer{}, nil
+		return a, nil
 	}
 	m.journals.keep(r.Run, inputs)
 	now := *inputs
 	now.Logged = r.Logged
-	outcome, err := c.pass(context.Background(), now, journal)
-	if err != nil {
+	ctx, done := m.bound(r)
+	defer done()
+	outcome, err := c.pass(ctx, now, journal)
+	if errors.Is(err, errQuantum) {
+		a.Stopped = true
+		return a, nil
+	} else if err != nil {
 		return nil, err
 	}
 	m.journals.dropEnded(r.Run, &outcome)
-	return &answer{Outcome: &outcome}, nil
+	a.Outcome = &outcome
+	return a, nil
+}
+
+// program returns the program of a request, and the CPU time to compile it: 0 if it was compiled before. The program is
+// nil if the request must be repeated with the bundle.
+func (m *memory) program(r *request) (c *compiled, took time.Duration) {
+	if c = m.programs.find(r.Program); c != nil || r.Bundle == nil {
+		return c, 0
+	}
+	before := m.used()
+	c = m.programs.compile(r.Program, r.Bundle)
+	return c, max(m.used()-before, 1)
+}
+
+// errQuantum ends requests that yield.
+var errQuantum = errors.New("the request used up its quantum")
+
+// bound returns the context of a request. If the request yields, the context ends after a quantum of CPU time.
+func (m *memory) bound(r *request) (ctx context.Context, done func()) {
+	if !r.Yields {
+		return context.Background(), func() {}
+	}
+	ctx, cancel := context.WithCancelCause(context.Background())
+	began := m.used()
+	var look func()
+	look = func() {
+		switch left := quantum - (m.used() - began); {
+		case ctx.Err() != nil: // it is done
+		case left <= 0:
+			cancel(errQuantum)
+		default:
+			time.AfterFunc(left, look)
+		}
+	}
+	timer := time.AfterFunc(quantum, look)
+	return ctx, func() {
+		timer.Stop()
+		cancel(nil)
+	}
 }

@@ -1,0 +1,161 @@
+package evaluator
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"writ"
+	"writ/internal/fair"
+	"writ/scripts"
+)
+
+// maxTogether limits the passes of one round.
+const maxTogether = 16
+
+// passing is a pass that somebody waits for.
+type passing struct {
+	request request // complete, except for the journal
+	size    int     // bytes of the program's sources
+	journal []scripts.Entry
+	waiter  *waiter // nil once it has a seat
+	alone   bool    // shares no round
+	again   bool    // it was admitted before, and goes before others
+	along   bool    // another pass took it along, with
+	grant   fair.Grant
+	stops   int // how often it was stopped because it took long
+
+	over    bool          // with the outcome or error that follows
+	cost    time.Duration // as the child reported, at least 1 ns; 0 if the pass did not take place
+	compile time.Duration // the part of it that compiling took
+	outcome scripts.Outcome
+	err     error
+}
+
+func newPassing(bundle *scripts.Bundle, inputs *scripts.Inputs, journal []scripts.Entry) *passing {
+	return &passing{
+		request: request{Program: bundle.Digest(), Bundle: bundle, Run: inputs.Run, Inputs: inputs, Logged: inputs.Logged},
+		size:    sizeOf(bundle),
+		journal: journal,
+	}
+}
+
+// used adds what an answer took.
+func (one *passing) used(a *answer) {
+	one.cost += max(a.Took, 1)
+	one.compile = min(one.compile+max(a.Compile, 0), one.cost)
+}
+
+// answer ends a pass with its outcome.
+func (one *passing) answer(o scripts.Outcome) {
+	one.outcome = o
+	one.end()
+}
+
+// fail ends a pass that did not take place.
+func (one *passing) fail(err error) {
+	one.err = err
+	one.end()
+}
+
+func (one *passing) end() {
+	one.over = true
+	if one.waiter != nil {
+		one.waiter.turn <- nil
+	}
+}
+
+// company takes passes out of the lobby that share a round with the first one: the child knows their runs, or no idle
+// child does, and together they take little time. The shortest one comes first.
+func (p *Pool) company(c *child, first *passing, class class) (all []*passing) {
+	all = append(all, first)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	first.cost, first.compile = 0, 0
+	if first.alone || class != quick {
+		return all
+	}
+	takes := func(one *passing) time.Duration {
+		return p.lobby.costs.pass(one.request.Program, one.size, c.programs.has(one.request.Program))
+	}
+	left := roundTime - takes(first)
+	for len(all) < maxTogether {
+		w, grant, ok := p.lobby.line.Next(p.clock(), func(_ string, _ int, w *waiter) bool {
+			return w.pass != nil && !w.pass.alone && takes(w.pass) <= left && p.class(w) != slow && p.belongs(w.pass, c)
+		})
+		if !ok {
+			break
+		}
+		left -= takes(w.pass)
+		w.pass.along, w.pass.grant, w.pass.cost, w.pass.compile = true, grant, 0, 0
+		all = append(all, w.pass)
+	}
+	slices.SortStableFunc(all, func(a, b *passing) int { return cmp.Compare(takes(a), takes(b)) })
+	return all
+}
+
+// belongs reports whether no idle child fits a pass better. The caller holds the lock.
+func (p *Pool) belongs(one *passing, c *child) bool {
+	run := one.request.Run
+	return c.keeps(run) || !slices.ContainsFunc(p.idle, func(other *child) bool { return !other.slow && other.keeps(run) })
+}
+
+// retry puts passes that are not over before all others in the lobby. The caller of the first one does so by itself.
+// One of the blamed ones may have ended the child.
+func (p *Pool) retry(left []*passing, first *passing, blamed []*passing) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, one := range blamed {
+		one.alone = true
+	}
+	for _, one := range slices.Backward(left) {
+		one.again = true
+		if one != first && !one.over && !one.waiter.gone {
+			p.lobby.line.PushFront(one.waiter.project, one.waiter)
+		}
+	}
+	p.admit()
+}
+
+// record remembers what the passes of a round took.
+func (p *Pool) record(round []*passing) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, one := range round {
+		if one.cost > 0 {
+			p.lobby.costs.record(one.request.Program, one.cost-one.compile, one.compile)
+		}
+	}
+}
+
+// recordSlow remembers a program that used up a quantum: nobody knows for what.
+func (p *Pool) recordSlow(program writ.Digest) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.lobby.costs.record(program, quantum, quantum)
+}
+
+// charge charges each project for its passes of a round, and returns the share of the first one. Children report how
+// long each pass took; the round as a whole costs what the kernel measured, and is divided in proportion to the
+// reports.
+func (p *Pool) charge(round []*passing, first *passing, took time.Duration) time.Duration {
+	var said time.Duration
+	for _, one := range round {
+		said += one.cost
+	}
+	part := func(one *passing) time.Duration {
+		if said <= 0 {
+			return took / time.Duration(len(round))
+		}
+		return time.Duration(float64(took) * (float64(one.cost) / float64(said)))
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, one := range round {
+		if one.along {
+			p.lobby.line.End(one.grant, part(one))
+			one.along = false
+		}
+	}
+	return part(first)
+}

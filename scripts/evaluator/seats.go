@@ -1,0 +1,59 @@
+package evaluator
+
+import (
+	"time"
+
+	"writ/internal/fair"
+)
+
+// class is a kind of work for a child. Each has its own limit, so that nobody who asks for little waits for work that
+// takes long.
+type class int
+
+const (
+	quick     class = iota // passes, of programs that compile and run quickly
+	compiling              // a compilation that takes long; passes of the program are quick after it
+	slow                   // passes and plans that take long, in children of their own, which have a low priority
+	classes                // how many there are
+)
+
+// seats counts the children at work by class.
+type seats struct {
+	most int // the most children at work; more work at a time if slow passes have all of them
+	used [classes]int
+}
+
+// free reports whether one more child may work in a class. Slow passes get at most half of the children, and
+// compilations a quarter, but each at least one. Neither takes the last child from quick passes, and slow passes delay
+// no compilation: a slow pass may take a minute.
+func (s *seats) free(c class) bool {
+	switch c {
+	case compiling:
+		return s.used[compiling] < max(s.most/4, 1) && s.used[quick]+s.used[compiling] < s.most
+	case slow:
+		return s.used[slow] < max(s.most/2, 1) && s.all() < s.most
+	default:
+		return s.used[quick] < max(s.most-s.used[compiling]-s.used[slow], 1)
+	}
+}
+
+// full reports whether no class has a free child.
+func (s *seats) full() bool { return !s.free(quick) && !s.free(compiling) && s.all() >= s.most }
+
+// all returns how many children are at work.
+func (s *seats) all() int { return s.used[quick] + s.used[compiling] + s.used[slow] }
+
+// seat permits one child to work. Only its holder uses the child.
+type seat struct {
+	grant fair.Grant
+	class class
+	child *child        // the child that works, or the idle child that was reserved; nil if a new one is to be started
+	cost  time.Duration // CPU time that the project is charged for
+}
+
+// drop ends the child and returns its last words.
+func (s *seat) drop() string {
+	words := s.child.end()
+	s.child = nil
+	return words
+}
