@@ -8,39 +8,41 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Attributes are the extended attributes of an open file or directory that IsAttribute names.
-func Attributes(f *os.File) (map[string]string, error) {
+// maxAttribute is the kernel's limit of the value of an attribute, and of the list of all names.
+const maxAttribute = 64 << 10
+
+// EachAttribute calls visit for each extended attribute of an open file or directory that IsAttribute accepts. It holds one
+// value at a time: a file can have more attributes than fit into memory.
+func EachAttribute(f *os.File, visit func(name, value string) error) error {
 	n, err := unix.Flistxattr(int(f.Fd()), nil)
 	if n == 0 && err == nil || errors.Is(err, unix.ENOTSUP) {
-		return nil, nil
+		return nil
 	}
-	names := make([]byte, 64<<10) // as much as the kernel has at most
+	names := make([]byte, maxAttribute)
 	n, err = unix.Flistxattr(int(f.Fd()), names)
 	if err != nil {
-		return nil, &os.PathError{Op: "listxattr", Path: f.Name(), Err: err}
+		return &os.PathError{Op: "listxattr", Path: f.Name(), Err: err}
 	}
-	var all map[string]string
+	value := make([]byte, maxAttribute)
 	for name := range strings.SplitSeq(string(names[:n]), "\x00") {
 		if !IsAttribute(name) {
 			continue
 		}
-		value := make([]byte, 64<<10)
 		n, err := unix.Fgetxattr(int(f.Fd()), name, value)
 		if errors.Is(err, unix.ENODATA) {
 			continue
 		}
 		if err != nil {
-			return nil, &os.PathError{Op: "getxattr", Path: f.Name(), Err: err}
+			return &os.PathError{Op: "getxattr", Path: f.Name(), Err: err}
 		}
-		if all == nil {
-			all = map[string]string{}
+		if err := visit(name, string(value[:n])); err != nil {
+			return err
 		}
-		all[name] = string(value[:n])
 	}
-	return all, nil
+	return nil
 }
 
-// SetAttribute sets one; a disk that has none does without.
+// SetAttribute sets an attribute. File systems without attributes are ignored.
 func SetAttribute(f *os.File, name, value string) error {
 	err := unix.Fsetxattr(int(f.Fd()), name, []byte(value), 0)
 	if errors.Is(err, unix.ENOTSUP) {

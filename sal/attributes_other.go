@@ -7,8 +7,8 @@ import (
 	"os"
 )
 
-// Attributes are those of Linux only.
-func Attributes(*os.File) (map[string]string, error) { return nil, nil }
+// EachAttribute does nothing on other systems than Linux.
+func EachAttribute(*os.File, func(name, value string) error) error { return nil }
 
 // SetAttribute does nothing.
 func SetAttribute(*os.File, string, string) error { return nil }

@@ -1,6 +1,7 @@
 package sal
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -236,14 +237,7 @@ func HandTree(dir string, user uint32) error {
 		return err
 	}
 	defer root.Close()
-	return fs.WalkDir(root.FS(), ".", func(name string, d fs.DirEntry, err error) error {
-		if err != nil {
-			return err
-		}
-		info, err := d.Info()
-		if err != nil {
-			return err
-		}
+	walk := &Walk{Root: root, Enter: func(name string, info fs.FileInfo) error {
 		s, ok := info.Sys().(*syscall.Stat_t)
 		if !ok {
 			return fmt.Errorf("nothing is known of %s", filepath.Join(dir, name))
@@ -260,5 +254,6 @@ func HandTree(dir string, user uint32) error {
 			return twoNames(filepath.Join(dir, name), uint64(s.Dev))
 		}
 		return root.Lchown(name, int(user), int(user))
-	})
+	}}
+	return walk.Run(context.Background())
 }

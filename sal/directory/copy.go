@@ -9,6 +9,7 @@ import (
 	"path"
 	"syscall"
 	"time"
+	"unsafe"
 
 	"writ/sal"
 )
@@ -78,38 +79,15 @@ func (j *job) copyOf(from string) func(ctx context.Context, to string) error {
 			return err
 		}
 		defer source.Close()
-		linked := map[inode]string{}
-		var dirs []entry // their modes and times come last, when nothing is written into them any more
-		err = fs.WalkDir(source.FS(), ".", func(name string, d fs.DirEntry, err error) error {
-			if err == nil {
-				err = ctx.Err()
-			}
-			if err != nil {
-				return ignoreGone(err, name, ".")
-			}
-			info, err := d.Info()
-			if err != nil {
-				return ignoreGone(err, name, ".")
-			}
-			e := entry{source: source, from: name, to: path.Join(to, name), info: info}
-			if d.IsDir() {
-				dirs = append(dirs, e)
-			}
-			return ignoreGone(j.copyEntry(ctx, e, linked), name, ".")
-		})
-		for i := len(dirs) - 1; i >= 0 && err == nil; i-- {
-			err = j.finish(dirs[i])
+		at := func(name string, info fs.FileInfo) entry {
+			return entry{source: source, from: name, to: path.Join(to, name), info: info}
 		}
-		return err
+		walk := &sal.Walk{Root: source}
+		linked := links{walk: walk, first: map[inode]string{}}
+		walk.Enter = func(name string, info fs.FileInfo) error { return j.copyEntry(ctx, at(name, info), linked) }
+		walk.Leave = func(name string, info fs.FileInfo) error { return j.finish(at(name, info)) }
+		return walk.Run(ctx)
 	}
-}
-
-// ignoreGone forgives that something other than the tree's top has disappeared.
-func ignoreGone(err error, name, top string) error {
-	if name != top && errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	return err
 }
 
 // entry is one thing in a tree.
@@ -125,20 +103,32 @@ func (e *entry) open() (*os.File, error) {
 	return e.source.OpenFile(e.from, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 }
 
-// inode is what all names of a file have in common.
+// inode identifies a file with several names.
 type inode struct{ device, number uint64 }
 
-// copyEntry copies one thing. What has several names gets them all; linked has the first name of each.
-func (j *job) copyEntry(ctx context.Context, e entry, linked map[inode]string) (err error) {
+// links holds the first copied name of each file with several names.
+type links struct {
+	walk  *sal.Walk
+	first map[inode]string
+}
+
+// add records the name of a copied file. The walk limits how many there are.
+func (l links) add(id inode, name string) error {
+	l.first[id] = name
+	return l.walk.Hold(sal.NameMemory(name) + int64(unsafe.Sizeof(id)))
+}
+
+// copyEntry copies an entry: its content, or a further link to a file that is copied already.
+func (j *job) copyEntry(ctx context.Context, e entry, linked links) (err error) {
 	if stat, ok := e.info.Sys().(*syscall.Stat_t); ok && stat.Nlink > 1 && !e.info.IsDir() {
 		id := inode{uint64(stat.Dev), stat.Ino}
-		if first, ok := linked[id]; ok {
+		if first, ok := linked.first[id]; ok {
 			j.step("link " + e.info.Name())
 			return j.root.Link(first, e.to)
 		}
 		defer func() {
 			if err == nil {
-				linked[id] = e.to
+				err = linked.add(id, e.to)
 			}
 		}()
 	}
@@ -212,17 +202,12 @@ func (j *job) attributes(e entry) error {
 	if err != nil {
 		return err
 	}
-	all, err := sal.Attributes(from)
-	if err := errors.Join(err, from.Close()); err != nil || len(all) == 0 {
-		return err
-	}
+	defer from.Close()
 	to, err := j.root.Open(e.to)
 	if err != nil {
 		return err
 	}
-	for name, value := range all {
-		err = errors.Join(err, sal.SetAttribute(to, name, value))
-	}
+	err = sal.EachAttribute(from, func(name, value string) error { return sal.SetAttribute(to, name, value) })
 	return errors.Join(err, to.Close())
 }
 

@@ -147,15 +147,28 @@ func TestOthersReadTheArchive(t *testing.T) {
 	}
 }
 
-func TestSmallHolesAreWrittenAsZerosWhereThereAreTooMany(t *testing.T) {
-	var all []extent
-	for i := range int64(maxExtents + 100) {
-		all = append(all, extent{i * (16 << 10), 4 << 10})
+func TestSmallHolesAreWrittenAsZeros(t *testing.T) {
+	var x extents
+	add := func(e extent) {
+		x.add(e)
+		if cap(x.all) > 8*maxExtents {
+			t.Fatalf("it holds %d extents", cap(x.all))
+		}
 	}
-	far := extent{1 << 40, 4 << 10}
-	last := all[len(all)-1]
-	want := []extent{{0, last.start + last.length}, far}
-	if diff := cmp.Diff(want, joined(append(all, far)), cmp.AllowUnexported(extent{})); diff != "" {
+	const few, many = 100, 10 * maxExtents
+	var want []extent
+	for i := range int64(few) { // large holes stay
+		e := extent{i << 30, 4 << 10}
+		want = append(want, e)
+		add(e)
+	}
+	for i := range int64(many) {
+		add(extent{few<<30 + i*(16<<10), 4 << 10})
+	}
+	add(extent{1 << 40, 4 << 10})
+	x.merge()
+	want = append(want, extent{few << 30, (many-1)*(16<<10) + 4<<10}, extent{1 << 40, 4 << 10})
+	if diff := cmp.Diff(want, x.all, cmp.AllowUnexported(extent{})); diff != "" {
 		t.Error(diff)
 	}
 }

@@ -1,6 +1,8 @@
 package volume
 
 import (
+	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -29,8 +31,10 @@ func inPlace(t testing.TB, path string) bool {
 }
 
 func setAttributes(path string) error {
-	return unix.Setxattr(path, "user.writ", []byte("a\x00value"), 0)
+	return setAttribute(path, "user.writ", "a\x00value")
 }
+
+func setAttribute(path, name, value string) error { return unix.Setxattr(path, name, []byte(value), 0) }
 
 func attributes(t testing.TB, path string) string {
 	t.Helper()
@@ -39,11 +43,17 @@ func attributes(t testing.TB, path string) string {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	all, err := sal.Attributes(f)
+	text := ""
+	err = sal.EachAttribute(f, func(name, value string) error {
+		if name == "user.writ" {
+			text = value
+		}
+		return nil
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return all["user.writ"]
+	return text
 }
 
 // shares reports whether files in a directory can share blocks.
@@ -60,4 +70,18 @@ func shares(t testing.TB, dir string) bool {
 	}
 	defer to.Close()
 	return unix.IoctlFileClone(int(to.Fd()), int(from.Fd())) == nil
+}
+
+func TestPackingBoundsAttributes(t *testing.T) {
+	t.Parallel()
+	host := kinds["btrfs"].hosts(t).New(t)
+	for i := range 80 {
+		if err := setAttribute(host, fmt.Sprintf("user.writ-%d", i), strings.Repeat("x", 15<<10)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	err := pack(t.Context(), io.Discard, host)
+	if err == nil || !strings.Contains(err.Error(), "more than 960 KiB of extended attributes") {
+		t.Errorf("1,200 KiB: %v", err)
+	}
 }

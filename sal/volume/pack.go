@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"syscall"
 	"time"
+	"unsafe"
 
 	"writ/sal"
 )
@@ -24,10 +25,6 @@ import (
 
 // blockSize is that of tar.
 const blockSize = 512
-
-// maxExtents is how many pieces a file with holes may have in an archive. Readers of tar refuse lists of more than a megabyte; where a
-// file has more, small holes are written as zeros.
-const maxExtents = 1 << 14
 
 // packedSize is how long the archive of a directory is.
 func packedSize(ctx context.Context, dir string) (int64, error) {
@@ -48,11 +45,12 @@ type packing struct {
 	counts bool // that is all it does: no file is read
 	size   int64
 	root   *os.Root
-	linked map[inode]string // the first name of what has several
+	walk   *sal.Walk
+	linked map[inode]string // the first name of each file with several names
 	chunk  []byte
 }
 
-// inode is what all names of a file have in common.
+// inode identifies a file with several names.
 type inode struct{ device, number uint64 }
 
 func (p *packing) pack(ctx context.Context, dir string) (err error) {
@@ -61,22 +59,8 @@ func (p *packing) pack(ctx context.Context, dir string) (err error) {
 	}
 	defer p.root.Close()
 	p.linked, p.chunk = map[inode]string{}, make([]byte, 1<<20)
-	err = fs.WalkDir(p.root.FS(), ".", func(name string, d fs.DirEntry, err error) error {
-		if err == nil {
-			err = ctx.Err()
-		}
-		if err == nil {
-			var info fs.FileInfo
-			if info, err = d.Info(); err == nil {
-				err = p.entry(ctx, name, info)
-			}
-		}
-		if name != "." && errors.Is(err, fs.ErrNotExist) {
-			return nil
-		}
-		return err
-	})
-	if err != nil {
+	p.walk = &sal.Walk{Root: p.root, Enter: func(name string, info fs.FileInfo) error { return p.entry(ctx, name, info) }}
+	if err := p.walk.Run(ctx); err != nil {
 		return err
 	}
 	return p.write(make([]byte, 2*blockSize))
@@ -105,8 +89,9 @@ func (p *packing) entry(ctx context.Context, name string, info fs.FileInfo) (err
 		}
 		if stat.Nlink > 1 {
 			defer func() {
-				if err == nil {
+				if err == nil && !info.IsDir() {
 					p.linked[id] = name
+					err = p.walk.Hold(sal.NameMemory(name) + int64(unsafe.Sizeof(id)))
 				}
 			}()
 		}
@@ -203,42 +188,6 @@ func (p *packing) data(ctx context.Context, f *os.File, e extent) error {
 	return nil
 }
 
-// extent is a piece of a file that is no hole.
-type extent struct{ start, length int64 }
-
-// extentsOf are the pieces of a file, in order.
-func extentsOf(f *os.File, size int64) []extent {
-	var all []extent
-	for at := int64(0); at < size; {
-		start, end := sal.Data(f, at, size)
-		if start < end {
-			all = append(all, extent{start, end - start})
-		}
-		at = max(end, at+1)
-	}
-	all = joined(all)
-	if n := len(all); n == 0 && size > 0 || n > 0 && all[n-1].start+all[n-1].length < size {
-		all = append(all, extent{size, 0}) // by which tar(1) knows that a hole ends there
-	}
-	return all
-}
-
-// joined are pieces of which neighbours are one, with what is between them, where there would be too many.
-func joined(all []extent) []extent {
-	for gap := int64(64 << 10); len(all) > maxExtents; gap *= 2 {
-		kept := all[:1]
-		for _, e := range all[1:] {
-			if last := &kept[len(kept)-1]; e.start-(last.start+last.length) < gap {
-				last.length = e.start + e.length - last.start
-			} else {
-				kept = append(kept, e)
-			}
-		}
-		all = kept
-	}
-	return all
-}
-
 // header is what an archive says of one thing before its content.
 type header struct {
 	name, link     string
@@ -249,13 +198,20 @@ type header struct {
 	records        map[string]string // further ones, as PAX has them
 }
 
-// attributes adds the extended attributes of something.
+// maxAttributes limits the extended attributes of an entry, in bytes: readers of tar reject PAX records of more than 1 MiB.
+const maxAttributes = 960 << 10
+
+// attributes adds the extended attributes of a file or directory.
 func (h *header) attributes(f *os.File) error {
-	all, err := sal.Attributes(f)
-	for name, value := range all {
-		h.records["SCHILY.xattr."+name] = value
-	}
-	return err
+	total := 0
+	return sal.EachAttribute(f, func(name, value string) error {
+		key := attributePrefix + name
+		if total += len(paxRecord(key, value)); total > maxAttributes {
+			return fmt.Errorf("%s has more than %d KiB of extended attributes, too many for an archive", h.name, maxAttributes>>10)
+		}
+		h.records[key] = value
+		return nil
+	})
 }
 
 // sparse makes it the header of a file with holes, in the form 1.0 of GNU tar, and returns the list of its pieces, which comes before

@@ -7,11 +7,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path"
 	"path/filepath"
 	"slices"
-	"strings"
 	"syscall"
 	"time"
 
@@ -19,22 +19,23 @@ import (
 	"writ/sal"
 )
 
-// unpacking is an archive that is being read.
+// unpacking reads an archive whose content an attacker may have chosen. Its memory does not grow with the number of
+// entries.
 type unpacking struct {
-	fits    func(bytes int64) error // reports whether so much may be in the volume
+	fits    func(bytes int64) error // returns an error if the volume has no room for bytes
 	step    func(name string)
-	root    *os.Root // of the volume: nothing is written elsewhere, whatever the archive says
+	root    *os.Root // of the volume; no file is written outside
 	written int64    // bytes of files, without holes
+	open    openDirs
 }
 
-// unpack fills a directory from an archive, and returns when all of it is on disk.
+// unpack fills a directory from an archive and returns when all of it is on disk.
 func (u *unpacking) unpack(ctx context.Context, dir string, from io.Reader) (err error) {
 	if u.root, err = os.OpenRoot(dir); err != nil {
 		return err
 	}
 	defer u.root.Close()
 	archive := tar.NewReader(&endingReader{ctx, from})
-	var dirs []*tar.Header // their modes and times come last, when nothing is written into them any more
 	for {
 		h, err := archive.Next()
 		if errors.Is(err, io.EOF) {
@@ -46,17 +47,12 @@ func (u *unpacking) unpack(ctx context.Context, dir string, from io.Reader) (err
 		if err := u.fits(h.Size); err != nil { // holes or not, it could be filled up
 			return err
 		}
-		if h.Typeflag == tar.TypeDir {
-			dirs = append(dirs, h)
-		}
 		if err := u.entry(h, &endingReader{ctx, archive}); err != nil { // the zeros of holes do not come through the one below
 			return err
 		}
 	}
-	for _, h := range slices.Backward(dirs) {
-		if err := u.dress(h); err != nil {
-			return err
-		}
+	if err := u.leave(""); err != nil {
+		return err
 	}
 	u.step("sync the content")
 	return syncAll(dir)
@@ -67,19 +63,22 @@ func (u *unpacking) entry(h *tar.Header, content io.Reader) error {
 	if !filepath.IsLocal(name) {
 		return fmt.Errorf("it has an entry %q", h.Name)
 	}
+	h.Name = name
+	if err := u.leave(name); err != nil {
+		return err
+	}
+	if in := path.Dir(name); in != "." && in != u.open.path {
+		return fmt.Errorf("its entry %q does not follow its directory", name)
+	}
 	switch h.Typeflag {
 	case tar.TypeDir:
-		if name == "." {
-			return nil
-		}
-		u.step("make " + path.Base(name))
-		return u.root.Mkdir(name, 0o700)
+		return u.directory(h)
 	case tar.TypeSymlink:
 		u.step("link " + path.Base(name))
 		if err := u.root.Symlink(h.Linkname, name); err != nil {
 			return err
 		}
-		return u.chown(h)
+		return u.chown(name, h.Uid, h.Gid)
 	case tar.TypeLink:
 		if !filepath.IsLocal(h.Linkname) {
 			return fmt.Errorf("its entry %q leads to %q", h.Name, h.Linkname)
@@ -91,13 +90,13 @@ func (u *unpacking) entry(h *tar.Header, content io.Reader) error {
 		if err := u.pipe(name); err != nil {
 			return err
 		}
-		return u.dress(h)
+		return u.dress(name, metadataOf(h))
 	case tar.TypeReg:
 		u.step("write " + path.Base(name))
 		if err := u.file(name, content, h.Size); err != nil {
 			return err
 		}
-		return u.dress(h)
+		return u.dress(name, metadataOf(h))
 	default:
 		return fmt.Errorf("its entry %q is neither file, directory, link nor pipe", h.Name)
 	}
@@ -160,44 +159,78 @@ func writeHoled(f *os.File, text []byte, at int64) (written int64, err error) {
 	return written, err
 }
 
-// dress gives a thing the owner, mode, attributes and time that the archive has of it.
-func (u *unpacking) dress(h *tar.Header) error {
-	if err := u.chown(h); err != nil {
+// directory makes a directory. Its metadata waits until the archive has left it, except for the attributes that can be large.
+func (u *unpacking) directory(h *tar.Header) error {
+	if h.Name != "." {
+		u.step("make " + path.Base(h.Name))
+		if err := u.root.Mkdir(h.Name, 0o700); err != nil {
+			return err
+		}
+	}
+	m := metadataOf(h)
+	now := maps.Clone(m.attributes)
+	maps.DeleteFunc(now, func(name, _ string) bool { return waits(name) })
+	maps.DeleteFunc(m.attributes, func(name, _ string) bool { return !waits(name) })
+	if err := u.attributes(h.Name, now); err != nil {
 		return err
 	}
-	if err := u.attributes(h); err != nil { // after the owner, who takes some away, and before a mode that allows nothing
-		return err
-	}
-	if err := u.root.Chmod(h.Name, h.FileInfo().Mode()); err != nil {
-		return err
-	}
-	return u.root.Chtimes(h.Name, time.Time{}, h.ModTime)
+	return u.open.enter(h.Name, m)
 }
 
-// chown gives it the owner, which only root may do.
-func (u *unpacking) chown(h *tar.Header) error {
+// leave sets the metadata of the directories that do not contain the entry next, "" for all.
+func (u *unpacking) leave(next string) error {
+	for {
+		name, m, left := u.open.leave(next)
+		if !left {
+			break
+		}
+		if err := u.dress(name, m); err != nil {
+			return err
+		}
+	}
+	if next == "" && u.open.root != nil {
+		return u.dress(".", *u.open.root)
+	}
+	return nil
+}
+
+// dress sets the metadata of an entry. Attributes come after the owner, because changing the owner removes some, and before the
+// mode, which may forbid them.
+func (u *unpacking) dress(name string, m metadata) error {
+	if err := u.chown(name, m.uid, m.gid); err != nil {
+		return err
+	}
+	if err := u.attributes(name, m.attributes); err != nil {
+		return err
+	}
+	if err := u.root.Chmod(name, m.mode); err != nil {
+		return err
+	}
+	return u.root.Chtimes(name, time.Time{}, m.modified)
+}
+
+// chown sets the owner if the node runs as root.
+func (u *unpacking) chown(name string, uid, gid int) error {
 	if os.Geteuid() != 0 {
 		return nil
 	}
-	return u.root.Lchown(h.Name, h.Uid, h.Gid)
+	return u.root.Lchown(name, uid, gid)
 }
 
-func (u *unpacking) attributes(h *tar.Header) error {
-	const prefix = "SCHILY.xattr."
-	for key, value := range h.PAXRecords {
-		name, ok := strings.CutPrefix(key, prefix)
-		if !ok || !sal.IsAttribute(name) || h.Typeflag == tar.TypeFifo {
-			continue
-		}
-		f, err := u.root.Open(h.Name)
-		if err != nil {
-			return err
-		}
-		if err := errors.Join(sal.SetAttribute(f, name, value), f.Close()); err != nil {
-			return fmt.Errorf("set the attribute %s of %s: %w", name, h.Name, err)
+func (u *unpacking) attributes(name string, all map[string]string) error {
+	if len(all) == 0 {
+		return nil
+	}
+	f, err := u.root.Open(name)
+	if err != nil {
+		return err
+	}
+	for attribute, value := range all {
+		if err := sal.SetAttribute(f, attribute, value); err != nil {
+			return errors.Join(fmt.Errorf("set the attribute %s of %s: %w", attribute, name, err), f.Close())
 		}
 	}
-	return nil
+	return f.Close()
 }
 
 // ofHost reports whether an error is not about an archive but about the host, the volume's room or the context.

@@ -1,0 +1,100 @@
+package volume
+
+import (
+	"archive/tar"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path"
+	"strings"
+	"time"
+
+	"writ/sal"
+)
+
+// maxHeldAttributes limits the attributes that wait for the end of their directories, in bytes.
+const maxHeldAttributes = 16 << 20
+
+// attributePrefix begins the PAX records of extended attributes.
+const attributePrefix = "SCHILY.xattr."
+
+// metadata is set on an entry after its content.
+type metadata struct {
+	uid, gid   int
+	mode       fs.FileMode
+	modified   time.Time
+	attributes map[string]string
+}
+
+func metadataOf(h *tar.Header) metadata {
+	return metadata{uid: h.Uid, gid: h.Gid, mode: h.FileInfo().Mode(), modified: h.ModTime, attributes: attributesOf(h)}
+}
+
+// attributesOf returns the extended attributes of an entry that copies keep. The strings share the memory of the header.
+func attributesOf(h *tar.Header) map[string]string {
+	all := map[string]string{}
+	for key, value := range h.PAXRecords {
+		if name, ok := strings.CutPrefix(key, attributePrefix); ok && sal.IsAttribute(name) && h.Typeflag != tar.TypeFifo {
+			all[name] = value
+		}
+	}
+	return all
+}
+
+// waits reports whether an attribute of a directory must be set after its content: access lists affect new entries.
+func waits(attribute string) bool { return !strings.HasPrefix(attribute, "user.") }
+
+// openDirs holds the directories from the root of an archive to the entry that is being read. Archives are in the order of
+// a walk, so all other directories are complete: memory depends on the depth of the tree only.
+type openDirs struct {
+	path string // of the innermost directory, "" for none
+	dirs []openDir
+	root *metadata // of the volume itself, nil if the archive has no such entry
+	held int       // bytes of attributes
+}
+
+// openDir is a directory whose path is the first length bytes of openDirs.path.
+type openDir struct {
+	length int
+	metadata
+}
+
+// enter adds a directory inside the innermost one.
+func (o *openDirs) enter(name string, m metadata) error {
+	kept := map[string]string{}
+	for attribute, value := range m.attributes {
+		o.held += len(value)
+		kept[strings.Clone(attribute)] = strings.Clone(value)
+	}
+	if o.held > maxHeldAttributes {
+		return fmt.Errorf("its directories down to %q have more than %d MiB of access lists", path.Base(name), maxHeldAttributes>>20)
+	}
+	m.attributes = kept
+	if name == "." {
+		if o.root != nil {
+			return errors.New("it has its first directory twice")
+		}
+		o.root = &m
+		return nil
+	}
+	o.path = strings.Clone(name)
+	o.dirs = append(o.dirs, openDir{len(name), m})
+	return nil
+}
+
+// leave removes the innermost directory if it does not contain the entry next. It returns false if the directory does.
+func (o *openDirs) leave(next string) (name string, m metadata, left bool) {
+	if len(o.dirs) == 0 || strings.HasPrefix(next, o.path+"/") {
+		return "", metadata{}, false
+	}
+	name, m = o.path, o.dirs[len(o.dirs)-1].metadata
+	o.dirs = o.dirs[:len(o.dirs)-1]
+	for _, value := range m.attributes {
+		o.held -= len(value)
+	}
+	o.path = ""
+	if n := len(o.dirs); n > 0 {
+		o.path = name[:o.dirs[n-1].length]
+	}
+	return name, m, true
+}
