@@ -164,7 +164,7 @@ func (d *Dialer) session(ctx context.Context, desk *desk, pace *rate.Limiter, lo
 	if d.Fault != nil {
 		works = append(works, func(ctx context.Context) error { return d.tellFaults(ctx, p) })
 	}
-	return true, p.run(ctx, ctx, func(f *frame) error {
+	return true, p.run(ctx, ctx, func(_ context.Context, f *frame) error {
 		if f.Type == typeAck {
 			return out.acked(f.Seq)
 		}

@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/http/httptest"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -276,16 +277,28 @@ func TestANewCoordinatorBeginsWithTheFirstEventThatIsStillThere(t *testing.T) {
 	})
 }
 
+// received passes a frame to a new session whose last event is after.
+func received(f *frame, after int64) error {
+	in := newInflow(newArchive(0), new(intake), Hello{Journal: journal}, after)
+	if err := in.on(context.Background(), f); err != nil {
+		return err
+	}
+	frames, bytes := in.backlog.oldest(maxStored)
+	_, err := in.attempt(context.Background(), frames, bytes)
+	return err
+}
+
 func TestInflowRefusesGapsAndForeignJournals(t *testing.T) {
 	for name, text := range map[string]string{
 		"gap":             `{"type":"event","journal":"` + journal + `","events":[{"seq":12,"time":"2026-11-21T10:00:00Z"}]}`,
 		"foreign journal": `{"type":"event","journal":"j2","events":[{"seq":11,"time":"2026-11-21T10:00:00Z"}]}`,
+		"too many":        `{"type":"event","journal":"` + journal + `","events":[` + strings.Repeat("{},", Window) + `{}]}`,
 		"no list":         `{"type":"event","journal":"` + journal + `","events":{}}`,
 		"no integer":      `{"type":"event","journal":"` + journal + `","events":[{"seq":11,"time":"2026-11-21T10:00:00Z","run":{"output":{"n":1.5}}}]}`,
 	} {
 		f, err := decodeFrame([]byte(text))
 		if err == nil {
-			err = newInflow(newArchive(0), Hello{Journal: journal}, 10).on(f)
+			err = received(f, 10)
 		}
 		if _, ok := errors.AsType[protocolError](err); !ok {
 			t.Errorf("%s is taken: %v", name, err)
@@ -313,7 +326,8 @@ func TestEventsOfAFrameFitIntoIt(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(journal.events[:2], f.Events); diff != "" || f.Type != typeEvent {
-		t.Errorf("a %q frame, events (-want +told):\n%s", f.Type, diff)
+	got, err := decodeEvents(f.Events, Window)
+	if diff := cmp.Diff(journal.events[:2], got); diff != "" || f.Type != typeEvent || err != nil {
+		t.Errorf("a %q frame, events (-want +got), %v:\n%s", f.Type, err, diff)
 	}
 }

@@ -38,7 +38,7 @@ func FuzzFrame(f *testing.F) {
 			return
 		}
 		if got.Type == typeEvent {
-			_ = newInflow(newArchive(0), Hello{Journal: "j1"}, 10).on(got)
+			_ = received(got, 10)
 		}
 		once, err := got.encode()
 		if err != nil {
@@ -78,7 +78,7 @@ func BenchmarkEventsHeard(b *testing.B) {
 	for b.Loop() {
 		f, err := decodeFrame(data)
 		if err == nil {
-			err = newInflow(newArchive(0), Hello{Journal: "j1"}, 0).on(f)
+			err = received(f, 0)
 		}
 		if err != nil {
 			b.Fatal(err)

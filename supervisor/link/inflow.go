@@ -2,102 +2,140 @@ package link
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"time"
 
 	"writ"
+	"writ/internal/sleep"
 )
 
-// inflow takes the events of one session: in order, without gap, each once.
+// maxStored limits the bytes of frames that are stored in one transaction, so that other datacenters get their turn.
+const maxStored = 1 << 20
+
+// errIncomplete ends a session whose events were discarded during a pause. The next one continues after the last stored event.
+var errIncomplete = errors.New("events were discarded while the datacenter was paused; they are sent again")
+
+// inflow stores the events of one session: in order, without gap, each once.
 type inflow struct {
 	sink     EventSink
 	hello    Hello
-	received int64 // the last event that came; of the reader alone
-	waiting  chan []writ.Event
+	intake   *intake
+	backlog  *backlog
+	received int64               // the last event that was stored
+	paused   func(reason string) // is called when a pause begins, and with "" when it ends
 }
 
-func newInflow(sink EventSink, hello Hello, after int64) *inflow {
-	// A sender that keeps to the window never fills the channel: every entry has at least one event.
-	return &inflow{sink: sink, hello: hello, received: after, waiting: make(chan []writ.Event, Window)}
+func newInflow(sink EventSink, in *intake, hello Hello, after int64) *inflow {
+	return &inflow{sink: sink, hello: hello, intake: in, backlog: newBacklog(in), received: after, paused: func(string) {}}
 }
 
-// on takes the frames of a session that are not of requests.
-func (in *inflow) on(f *frame) error {
+// on receives a frame that belongs to no request. Types of later versions are ignored.
+func (in *inflow) on(ctx context.Context, f *frame) error {
 	if f.Type != typeEvent {
-		return nil // types of later versions
+		return nil
 	}
 	if f.Journal != in.hello.Journal {
 		return protocolError{fmt.Sprintf("events of journal %q came in a session of %q", f.Journal, in.hello.Journal)}
 	}
-	fresh := f.Events[:0]
-	for _, e := range f.Events {
-		switch {
-		case e.Seq <= in.received:
-			continue // sent twice: the store has it, or gets it
-		case e.Seq != in.received+1 && in.received > 0: // a journal may have forgotten its first events
-			return protocolError{fmt.Sprintf("event %d came where %d was due", e.Seq, in.received+1)}
-		}
-		in.received = e.Seq
-		e.Journal = f.Journal
-		fresh = append(fresh, e)
-	}
-	if len(fresh) == 0 {
-		return nil
-	}
-	select {
-	case in.waiting <- fresh:
-		return nil
-	default:
-		return protocolError{fmt.Sprintf("more than %d events are unacknowledged", Window)}
-	}
+	return in.backlog.put(ctx, f.Events)
 }
 
-// store puts events into the sink, all that wait in one transaction, and acknowledges them after that.
+// store stores the events of waiting frames, acknowledges them, and waits if the datacenter sends faster than its pace.
 func (in *inflow) store(ctx context.Context, p *peer, log *slog.Logger) error {
+	defer in.backlog.close()
 	for {
-		var events []writ.Event
-		select {
-		case events = <-in.waiting:
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-		for len(in.waiting) > 0 {
-			events = append(events, <-in.waiting...)
-		}
-		if err := in.insist(ctx, events, log); err != nil {
+		frames, bytes, err := in.backlog.next(ctx, maxStored)
+		if err != nil {
 			return err
 		}
-		if err := p.send(ctx, &frame{Type: typeAck, Seq: events[len(events)-1].Seq}); err != nil {
+		stored, err := in.insist(ctx, frames, bytes, log)
+		if err != nil {
 			return err
+		}
+		if stored > 0 {
+			if err := p.send(ctx, &frame{Type: typeAck, Seq: in.received}); err != nil {
+				return err
+			}
+		}
+		if in.backlog.remove(len(frames)) {
+			return errIncomplete
+		}
+		if wait := in.intake.charge(in.hello.Datacenter, bytes, stored); wait > 0 {
+			if err := sleep.For(ctx, wait); err != nil {
+				return err
+			}
 		}
 	}
 }
 
-// storeAgain is the pause after events could not be stored. It does not grow: a store is near, and whoever made room for it looks whether
-// that helped.
+// storeAgain is the pause after a failed attempt to store events. It does not grow: an operator who frees space sees the effect
+// at once.
 const storeAgain = time.Second
 
-// insist stores events, again and again while the sink fails: nothing may be passed over, and requests go on meanwhile.
-func (in *inflow) insist(ctx context.Context, events []writ.Event, log *slog.Logger) error {
-	for told := false; ; {
-		err := in.sink.StoreEvents(ctx, in.hello.Datacenter, events)
+// insist stores the events of frames. It repeats failed attempts: no event may be lost, and requests continue meanwhile.
+func (in *inflow) insist(ctx context.Context, frames []waitingFrame, bytes int, log *slog.Logger) (stored int, err error) {
+	for failing := false; ; {
+		stored, err = in.attempt(ctx, frames, bytes)
+		_, broken := errors.AsType[protocolError](err)
 		switch {
 		case ctx.Err() != nil:
-			return ctx.Err()
-		case err == nil && told:
-			log.InfoContext(ctx, "events can be stored again", "from", events[0].Seq)
-			return nil
+			return 0, ctx.Err()
+		case broken || err == nil && !failing:
+			return stored, err
 		case err == nil:
-			return nil
-		case !told:
-			log.WarnContext(ctx, "store events; they wait in the datacenter", "err", err, "from", events[0].Seq)
-			told = true
+			in.backlog.pause(false)
+			in.paused("")
+			log.InfoContext(ctx, "events can be stored again", "after", in.received-int64(stored))
+			return stored, nil
+		case !failing:
+			failing = true
+			in.backlog.pause(true)
+			log.WarnContext(ctx, "store events; they wait in the datacenter", "err", err, "after", in.received)
 		}
-		select {
-		case <-time.After(storeAgain):
-		case <-ctx.Done():
-			return ctx.Err()
+		if writ.CodeOf(err) == writ.CodeQuotaExceeded {
+			in.paused(writ.AsError(err).Message)
+		}
+		if err := sleep.For(ctx, storeAgain); err != nil {
+			return 0, err
 		}
 	}
+}
+
+// attempt decodes frames and stores their new events in one transaction. It returns how many these are.
+func (in *inflow) attempt(ctx context.Context, frames []waitingFrame, bytes int) (stored int, err error) {
+	end, err := in.intake.begin(ctx, bytes)
+	if err != nil {
+		return 0, err
+	}
+	defer end()
+	var events []writ.Event
+	last, decoded := in.received, 0
+	for _, f := range frames {
+		all, err := decodeEvents(f.events, Window-decoded)
+		if err != nil {
+			return 0, err
+		}
+		decoded += len(all)
+		for _, e := range all {
+			switch {
+			case e.Seq <= last:
+				continue // sent twice
+			case e.Seq != last+1 && last > 0: // a journal may have forgotten its first events
+				return 0, protocolError{fmt.Sprintf("event %d came where %d was due", e.Seq, last+1)}
+			}
+			last = e.Seq
+			e.Journal = in.hello.Journal
+			events = append(events, e)
+		}
+	}
+	if len(events) == 0 {
+		return 0, nil
+	}
+	if err := in.sink.StoreEvents(ctx, in.hello.Datacenter, events); err != nil {
+		return 0, err
+	}
+	in.received = last
+	return len(events), nil
 }

@@ -37,6 +37,7 @@ type Listener struct {
 
 	refusals limit.Lines
 	comings  limit.Lines // and goings
+	intake   intake
 
 	mu       sync.Mutex
 	sessions map[writ.DatacenterID]*Session // the newest of each datacenter
@@ -185,12 +186,12 @@ func (l *Listener) serve(ctx context.Context, conn *websocket.Conn, s *Session, 
 		log.InfoContext(ctx, "datacenter is connected", "remote", s.Remote, "version", s.Hello.Version, "epoch", s.Hello.Epoch,
 			"after", in.received, "times", times)
 	}
-	err = s.peer.run(session, ctx, func(f *frame) error {
+	err = s.peer.run(session, ctx, func(ctx context.Context, f *frame) error {
 		if f.Type == typeFault {
 			s.fault.Store(&f.Detail)
 			return nil
 		}
-		return in.on(f)
+		return in.on(ctx, f)
 	}, l.works(s, in, log)...)
 	return cmp.Or(context.Cause(session), err)
 }
@@ -249,7 +250,9 @@ func (l *Listener) welcome(ctx context.Context, conn *websocket.Conn, s *Session
 	if err := transmit(ctx, conn, &frame{Type: typeWelcome, Welcome: &welcome}); err != nil {
 		return nil, err
 	}
-	return newInflow(l.Events, s.Hello, welcome.Ack), nil
+	in := newInflow(l.Events, &l.intake, s.Hello, welcome.Ack)
+	in.paused = s.pause
+	return in, nil
 }
 
 // announce lets requests find s.

@@ -57,7 +57,7 @@ func (p *peer) attach(conn *websocket.Conn) {
 // run carries frames until the connection breaks, the other side breaks the rules, one of the works ends with an error, or ctx ends.
 // handlers is the context of answering requests, which outlives the session. on gets the frames that are not of requests. works may
 // use send. When run returns, all but the handlers have.
-func (p *peer) run(ctx, handlers context.Context, on func(f *frame) error, works ...func(ctx context.Context) error) error {
+func (p *peer) run(ctx, handlers context.Context, on func(ctx context.Context, f *frame) error, works ...func(ctx context.Context) error) error {
 	group, session := errgroup.WithContext(ctx)
 	group.Go(func() error { return p.read(session, handlers, on) })
 	group.Go(func() error { return p.write(session) })
@@ -78,7 +78,7 @@ func (p *peer) run(ctx, handlers context.Context, on func(f *frame) error, works
 }
 
 // read takes frames until it cannot. It never waits for the other side to read, so two ends cannot wait for each other.
-func (p *peer) read(session, handlers context.Context, on func(f *frame) error) error {
+func (p *peer) read(session, handlers context.Context, on func(ctx context.Context, f *frame) error) error {
 	for {
 		f, err := receive(session, p.conn, readWithin)
 		if err != nil {
@@ -100,7 +100,7 @@ func (p *peer) read(session, handlers context.Context, on func(f *frame) error) 
 			default: // one is on its way
 			}
 		default:
-			if err := on(f); err != nil {
+			if err := on(session, f); err != nil {
 				return err
 			}
 		}

@@ -22,23 +22,29 @@ type Session struct {
 	Remote string // address of the supervisor, or of a proxy before it
 	Since  time.Time
 
-	fault atomic.Pointer[string]
-	peer  *peer
-	ready bool // the handshake is done; guarded by Listener.mu
-	end   context.CancelCauseFunc
-	ended chan struct{} // closed when nothing of the session goes on
+	fault  atomic.Pointer[string]
+	paused atomic.Pointer[string]
+	peer   *peer
+	ready  bool // the handshake is done; guarded by Listener.mu
+	end    context.CancelCauseFunc
+	ended  chan struct{} // closed when nothing of the session goes on
 }
 
 // End ends the session, for a reason that only the log shows. The supervisor dials again and is verified anew.
 func (s *Session) End(reason error) { s.end(reason) }
 
-// Fault returns what keeps the datacenter from going on, in the words of its supervisor, "" if nothing does.
+// Fault returns why the datacenter does not continue, "" if it does: the reason of its supervisor, or why this coordinator stores
+// no events of it.
 func (s *Session) Fault() string {
-	if fault := s.fault.Load(); fault != nil {
-		return *fault
+	for _, reason := range []*string{s.paused.Load(), s.fault.Load()} {
+		if reason != nil && *reason != "" {
+			return *reason
+		}
 	}
 	return ""
 }
+
+func (s *Session) pause(reason string) { s.paused.Store(&reason) }
 
 // Done is closed when the session is over.
 func (s *Session) Done() <-chan struct{} { return s.ended }

@@ -40,6 +40,45 @@ func decode(data []byte, v any, strict bool) error {
 	return exact(reflect.ValueOf(v))
 }
 
+// decodeEvents reads at most max events of a frame. It stops at the first one too many: small events take much more memory than
+// their text.
+func decodeEvents(data []byte, max int) ([]writ.Event, error) {
+	events, err := decodeList[writ.Event](data, max)
+	if errors.Is(err, errTooMany) {
+		return nil, protocolError{fmt.Sprintf("more than %d events are unacknowledged", Window)}
+	}
+	if err != nil {
+		return nil, protocolError{fmt.Sprintf("an event frame cannot be read: %v", err)}
+	}
+	return events, nil
+}
+
+var errTooMany = errors.New("the list is too long")
+
+// decodeList reads a list, or returns errTooMany.
+func decodeList[T any](data []byte, max int) ([]T, error) {
+	d := json.NewDecoder(bytes.NewReader(data))
+	d.UseNumber()
+	if start, err := d.Token(); err != nil || start != json.Delim('[') {
+		return nil, errors.Join(errors.New("it has no list"), err)
+	}
+	var all []T
+	for d.More() {
+		if len(all) == max {
+			return nil, errTooMany
+		}
+		var item T
+		if err := d.Decode(&item); err != nil {
+			return nil, err
+		}
+		if err := exact(reflect.ValueOf(&item)); err != nil {
+			return nil, err
+		}
+		all = append(all, item)
+	}
+	return all, nil
+}
+
 // exact replaces every json.Number in an interface below v by its int64.
 func exact(v reflect.Value) error {
 	switch v.Kind() {
