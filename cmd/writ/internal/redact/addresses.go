@@ -2,6 +2,7 @@ package redact
 
 import (
 	"regexp"
+	"slices"
 	"strings"
 )
 
@@ -95,14 +96,7 @@ func hideTokenUser(address string) string {
 	return placeholder + address[len(user):]
 }
 
-func isStore(scheme string) bool {
-	for _, s := range stores {
-		if s == scheme {
-			return true
-		}
-	}
-	return false
-}
+func isStore(scheme string) bool { return slices.Contains(stores, scheme) }
 
 // isPort reports whether the text behind the first colon begins with a port and a path.
 func isPort(text string) bool {
