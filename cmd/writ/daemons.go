@@ -434,19 +434,18 @@ process per role, with the same interfaces. The data directory keeps what they m
 One datacenter is called local, several are dc1, dc2 and so on. So another --dcs makes others, and those of before stay away: for another number, name another --data.
 
 It uses redis-server if that is on PATH, and otherwise a stand-in inside the process.`,
-		Example: "  writ dev --data ./dev\n  writ dev --data ./dev --dcs 2 --nodes 2",
+		Example: "  writ dev --data ./dev\n  writ dev --data ./dev --dcs 2 --nodes 2\n  writ dev --data /var/lib/writ/dev --drivers host",
 		Args:    exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			log, err := a.log(l)
 			if err != nil {
 				return err
 			}
-			if d.Datacenters*d.Nodes > maxDevNodes {
-				return writ.Errorf(writ.CodeUsage, "%d datacenters with %d nodes each are not possible", d.Datacenters, d.Nodes).
-					WithHint("at most %d nodes in all", maxDevNodes)
+			if d.Drivers == daemon.DriversHost && !cmd.Flags().Changed("nodes") {
+				d.Nodes = 1
 			}
-			if d.Drivers == daemon.DriversHost && d.Datacenters*d.Nodes > 1 {
-				return writ.Errorf(writ.CodeUsage, "a host has one node: two would take each other's things for orphans").WithHint("say --nodes 1")
+			if err := devNodes(d.Drivers, d.Datacenters, d.Nodes); err != nil {
+				return err
 			}
 			if d.Listener, err = daemon.Listen(listen); err != nil {
 				return err
@@ -467,7 +466,7 @@ It uses redis-server if that is on PATH, and otherwise a stand-in inside the pro
 	f.StringVar(&listen, "listen", "127.0.0.1:7440", "address of the API and the dashboard")
 	f.IntVar(&d.Datacenters, "dcs", 1, "how many datacenters")
 	inRange(f, "dcs", &d.Datacenters, 1, maxDevNodes)
-	f.IntVar(&d.Nodes, "nodes", 2, "how many nodes in each")
+	f.IntVar(&d.Nodes, "nodes", 2, "how many nodes in each. With --drivers host: 1")
 	inRange(f, "nodes", &d.Nodes, 1, maxDevNodes)
 	capacityFlags(c, &d.Capacity, "plenty if 0, and with --drivers host what the host has")
 	driverFlags(c, &d.Drivers, &d.Speed, &d.Host)
@@ -477,6 +476,19 @@ It uses redis-server if that is on PATH, and otherwise a stand-in inside the pro
 
 // maxDevNodes bounds what one process is asked to simulate.
 const maxDevNodes = 64
+
+// devNodes checks the number of datacenters, and of nodes in each, that one process may run with these drivers.
+func devNodes(drivers daemon.Drivers, datacenters, nodes int) error {
+	if datacenters*nodes > maxDevNodes {
+		return writ.Errorf(writ.CodeUsage, "%d datacenters with %d nodes each are not possible", datacenters, nodes).
+			WithHint("at most %d nodes in all", maxDevNodes)
+	}
+	if drivers == daemon.DriversHost && datacenters*nodes > 1 {
+		return writ.Errorf(writ.CodeUsage, "--drivers host allows one node: two nodes on one host would treat each other's resources as orphans").
+			WithHint("use --dcs 1 --nodes 1")
+	}
+	return nil
+}
 
 func (a *app) showDev(cluster daemon.DevCluster) {
 	a.Note("")
