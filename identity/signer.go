@@ -74,9 +74,9 @@ func loadCertificate(path string) (*ssh.Certificate, error) {
 	if err != nil {
 		return nil, unusable("cannot read the certificate: %v", err)
 	}
-	key, _, _, _, err := ssh.ParseAuthorizedKey(text)
+	key, err := ParsePublicKey(text)
 	if err != nil {
-		return nil, unusable("%s holds no SSH certificate", path)
+		return nil, unusable("%s is not an SSH certificate: %v", path, err)
 	}
 	cert, ok := key.(*ssh.Certificate)
 	if t := key.Type(); !ok || t != ssh.CertAlgoED25519v01 {

@@ -126,7 +126,7 @@ read it, and keep the version before. Upgrade them first.`,
 			if life%time.Second != 0 {
 				return writ.Errorf(writ.CodeUsage, "--max-lifetime: %s has parts of a second", life).WithHint("say it in whole seconds")
 			}
-			public, err := publicKey(key)
+			public, err := a.publicKey(key)
 			if err != nil {
 				return err
 			}
@@ -160,7 +160,7 @@ read it, and keep the version before. Upgrade them first.`,
 		},
 	}
 	f := c.Flags()
-	f.StringVar(&key, "key", "", "public key of the authority: a file, or the key itself as in authorized_keys")
+	f.StringVar(&key, "key", "", "public key of the authority: a file with one key, or the key itself, without options")
 	f.StringSliceVar(&users, "user", nil, "machine of the roster for which it may make certificates (repeatable)")
 	f.StringArrayVar(&keyIDs, "key-id", nil, "key id that its certificates for these machines have, or its beginning and a star; '*' alone for all (repeatable)")
 	f.DurationVar(&life, "max-lifetime", 0, "how long a certificate may be valid in all, 24h at most; 1h for a new authority")

@@ -5,13 +5,11 @@ import (
 	"crypto/ed25519"
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/crypto/ssh"
 
 	"writ"
 	"writ/cmd/writ/internal/client"
@@ -190,7 +188,7 @@ func (a *app) addDatacenter(ctx context.Context, d newDatacenter) error {
 // supervisorKey finds out the key of the new datacenter's supervisor.
 func (a *app) supervisorKey(ctx context.Context, c *client.Client, roster *identity.Roster, d newDatacenter) (ed25519.PublicKey, error) {
 	if d.keyFile != "" {
-		return readSupervisorKey(d.keyFile)
+		return a.supervisorKeyFile(d.keyFile)
 	}
 	token := identity.NewToken(roster.Cluster)
 	if err := a.handOutToken(c, token, d); err != nil {
@@ -259,22 +257,4 @@ func findRegistration(ctx context.Context, c *client.Client, token identity.Toke
 func proves(token identity.Token, r api.Registration) bool {
 	return r.Token == token.ID && len(r.Key) == ed25519.PublicKeySize &&
 		token.Key().Verify(identity.RegistrationText(r.Token, r.Name, r.Key, r.Nonce), r.Proof)
-}
-
-func readSupervisorKey(path string) (ed25519.PublicKey, error) {
-	text, err := os.ReadFile(path)
-	if err != nil {
-		return nil, writ.Errorf(writ.CodeUsage, "cannot read the supervisor's key: %v", err)
-	}
-	key, _, _, _, err := ssh.ParseAuthorizedKey(text)
-	if err != nil {
-		return nil, writ.Errorf(writ.CodeUsage, "%s holds no public key", path).WithHint("a supervisor writes supervisor.pub into its data directory")
-	}
-	crypto, ok := key.(ssh.CryptoPublicKey)
-	if ok {
-		if public, ok := crypto.CryptoPublicKey().(ed25519.PublicKey); ok {
-			return public, nil
-		}
-	}
-	return nil, writ.Errorf(writ.CodeUsage, "%s holds no ed25519 key", path)
 }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 	"time"
@@ -12,7 +11,6 @@ import (
 
 	"writ"
 	"writ/cmd/writ/internal/client"
-	"writ/cmd/writ/internal/redact"
 	"writ/cmd/writ/internal/terminal"
 	"writ/identity"
 )
@@ -143,7 +141,7 @@ Nodes and tokens belong to no project. For them you need a role on all projects:
   writ user add carol --key carol.pub --role operator --role admin --project '*'`,
 		Args: exactly("NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			public, err := publicKey(key)
+			public, err := a.publicKey(key)
 			if err != nil {
 				return err
 			}
@@ -184,7 +182,7 @@ Nodes and tokens belong to no project. For them you need a role on all projects:
 		},
 	}
 	f := c.Flags()
-	f.StringVar(&key, "key", "", "their public key: a file, or the key itself as in authorized_keys")
+	f.StringVar(&key, "key", "", "their public key: a file with one key, or the key itself, without options")
 	f.StringSliceVar(&roles, "role", nil, "viewer, deployer, operator or admin (repeatable)")
 	f.StringSliceVar(&projects, "project", nil, "name or id of a project, '*' for all (repeatable)")
 	f.BoolVar(&destructive, "destructive", false, "a deployer may hand in scripts that delete or overwrite data")
@@ -241,39 +239,6 @@ A name is never used again, so an old signature never counts as that of another 
 	f.BoolVar(&revoke, "revoke", false, "also cancel what they have open: the key may be in wrong hands")
 	adopt.add(c)
 	return c
-}
-
-// publicKey reads a key from a file or from the words themselves, nil for none.
-func publicKey(s string) (ssh.PublicKey, error) {
-	if s == "" {
-		return nil, nil
-	}
-	text := []byte(s)
-	if !strings.Contains(s, " ") && !redact.HoldsKey(s) {
-		var err error
-		if text, err = os.ReadFile(s); err != nil {
-			return nil, writ.Errorf(writ.CodeUsage, "cannot read the public key: %v", err).
-				WithHint("name the file that ends in .pub, or quote the key itself: \"ssh-ed25519 AAAA…\"")
-		}
-	}
-	key, _, _, _, err := ssh.ParseAuthorizedKey(text)
-	if err != nil {
-		e := writ.Errorf(writ.CodeUsage, "this is no public key of SSH")
-		switch {
-		case redact.HoldsKey(s):
-			return nil, e.WithHint("it is a private one, which no other person should see; name the file of its public half, which ends in .pub")
-		case strings.Contains(string(text), "PRIVATE KEY"):
-			return nil, e.WithHint("it is a private one, which no other person should see; its public half is %s.pub", s)
-		}
-		return nil, e.WithHint("it looks like \"ssh-ed25519 AAAA…\"")
-	}
-	switch t := key.Type(); t {
-	case ssh.KeyAlgoED25519, ssh.KeyAlgoSKED25519:
-		return key, nil
-	default:
-		return nil, writ.Errorf(writ.CodeUsage, "this is a public key of the type %s; the roster takes ed25519 keys only", t).
-			WithHint("their owner makes one with `ssh-keygen -t ed25519`, or with `ssh-keygen -t ed25519-sk` on a security key")
-	}
 }
 
 func parseRoles(names []string) ([]identity.Role, error) {

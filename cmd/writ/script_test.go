@@ -211,6 +211,8 @@ func newKey(ts *testscript.TestScript, neg bool, args []string) {
 	case "-rsa":
 		other, rerr := rsa.GenerateKey(rand.Reader, 2048)
 		ts.Check(rerr)
+		key, rerr = ssh.NewPublicKey(&other.PublicKey)
+		ts.Check(rerr)
 		block, err = ssh.MarshalPrivateKey(other, "")
 	}
 	ts.Check(err)

@@ -104,12 +104,14 @@ func TestCheckFindsEveryProblemWithItsPlace(t *testing.T) {
 
 func TestFormsAcceptOnlyTheirValues(t *testing.T) {
 	for name, texts := range map[string]struct{ good, bad []string }{
-		"name":     {[]string{"a", "web-0"}, []string{"", "-a", "Web", "a.b", strings.Repeat("a", 64)}},
-		"source":   {[]string{"https://example.com/a?b=c", "file:///srv/a.raw"}, []string{"http://example.com/", "https://", "https:///a", "https://u:p@example.com/", "file://host/a", "https://a b"}},
-		"prefix":   {[]string{"10.1.0.0/24", "400::/7", "0.0.0.0/0"}, []string{"10.1.0.1/24", "10.1.0.0", "10.1.0.0/33", "::ffff:1.2.3.4"}},
-		"prefix4":  {[]string{"10.1.0.0/24", "10.0.0.0/8", "172.31.0.0/16", "100.64.0.0/10"}, []string{"400::/7", "10.1.0.0/31", "0.0.0.0/0", "8.8.8.0/24", "224.0.0.0/24", "172.0.0.0/8"}},
-		"path":     {[]string{"/data", "/var/lib/x.y", "/..data"}, []string{"", "/", "data", "/a/", "/a//b", "/a/..", "/./a", "/a\nb"}},
-		"sshkey":   {[]string{"ssh-ed25519 AAAA alice@example.com", "sk-ssh-ed25519@openssh.com AAAA"}, []string{"ssh-ed25519", "ssh-ed25519 AAAA a\nssh-ed25519 BBBB", "command=\"x\" ssh-ed25519 AAAA"}},
+		"name":    {[]string{"a", "web-0"}, []string{"", "-a", "Web", "a.b", strings.Repeat("a", 64)}},
+		"source":  {[]string{"https://example.com/a?b=c", "file:///srv/a.raw"}, []string{"http://example.com/", "https://", "https:///a", "https://u:p@example.com/", "file://host/a", "https://a b"}},
+		"prefix":  {[]string{"10.1.0.0/24", "400::/7", "0.0.0.0/0"}, []string{"10.1.0.1/24", "10.1.0.0", "10.1.0.0/33", "::ffff:1.2.3.4"}},
+		"prefix4": {[]string{"10.1.0.0/24", "10.0.0.0/8", "172.31.0.0/16", "100.64.0.0/10"}, []string{"400::/7", "10.1.0.0/31", "0.0.0.0/0", "8.8.8.0/24", "224.0.0.0/24", "172.0.0.0/8"}},
+		"path":    {[]string{"/data", "/var/lib/x.y", "/..data"}, []string{"", "/", "data", "/a/", "/a//b", "/a/..", "/./a", "/a\nb"}},
+		"sshkey": {[]string{loginKey, loginKey + " alice@example.com", "sk-ssh-ed25519@openssh.com AAAAGnNrLXNzaC1lZDI1NTE5QG9wZW5zc2guY29tAAAAIKqzKqzKqzKqzKqzKqzKqzKqzKqzKqzKqzKqzKqzKqzKAAAABHNzaDo="}, []string{
+			"ssh-ed25519", "ssh-ed25519 AAAA", loginKey[:len(loginKey)-4], loginKey + "\n" + loginKey, "command=\"x\" " + loginKey, "ssh-rsa" + strings.TrimPrefix(loginKey, "ssh-ed25519"),
+		}},
 		"variable": {[]string{"A", "_b1"}, []string{"", "1a", "A=B", "A-B"}},
 		"version":  {[]string{"7", "7.2", "7.2.4"}, []string{"", "v7", "7.2.4.1", "7."}},
 		"sha256":   {[]string{strings.Repeat("0a", 32)}, []string{"", strings.Repeat("0A", 32), strings.Repeat("0a", 31)}},
@@ -331,10 +333,13 @@ func drawAnything(t *rapid.T, depth int) any {
 	}
 }
 
+// loginKey is a complete public key of SSH.
+const loginKey = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIDwUdFwEreDQth3W4mW2Geh6e6VeXP7uCWMqkv6hr3DV"
+
 // examples are values that fit the forms.
 var examples = map[string]string{
 	"name": "web-0", "sha256": strings.Repeat("0a", 32), "source": "https://example.com/a", "prefix": "400::/7", "prefix4": "10.1.0.0/24",
-	"path": "/data", "sshkey": "ssh-ed25519 AAAA", "variable": "A", "line": "quiet", "version": "7.2",
+	"path": "/data", "sshkey": loginKey, "variable": "A", "line": "quiet", "version": "7.2",
 }
 
 func drawArgs(t *rapid.T, s Schema) map[string]any {

@@ -54,8 +54,9 @@ var forms = map[string]form{
 		also:    func(s string) bool { return !dotted.MatchString(s) },
 	},
 	"sshkey": {
-		text:    "a public key as in authorized_keys, on one line",
+		text:    "a public key like \"ssh-ed25519 AAAA…\" on one line, without options such as from=",
 		pattern: regexp.MustCompile(`^(ssh-|ecdsa-|sk-)[a-z0-9@.-]+ [A-Za-z0-9+/=]+( [^\x00-\x1f]*)?$`),
+		also:    isLoginKey,
 	},
 	"variable": {
 		text:    "a variable's name: letters, digits and underscores, not beginning with a digit",

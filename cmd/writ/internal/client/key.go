@@ -219,7 +219,7 @@ func publicHalf(path string) ssh.PublicKey {
 	if err != nil {
 		return nil
 	}
-	key, _, _, _, err := ssh.ParseAuthorizedKey(text)
+	key, err := identity.ParsePublicKey(text)
 	if err != nil {
 		return nil
 	}

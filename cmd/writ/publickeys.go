@@ -1,0 +1,87 @@
+package main
+
+import (
+	"crypto/ed25519"
+	"os"
+	"strings"
+
+	"golang.org/x/crypto/ssh"
+
+	"writ"
+	"writ/cmd/writ/internal/redact"
+	"writ/identity"
+)
+
+// maxKeyFile bounds a file with a public key, in bytes.
+const maxKeyFile = 64 << 10
+
+// publicKey reads the public key of a person, machine or authority from a file, or from s itself. An empty s is no key.
+func (a *app) publicKey(s string) (ssh.PublicKey, error) {
+	if s == "" {
+		return nil, nil
+	}
+	text := []byte(s)
+	if isPath(s) {
+		var err error
+		if text, err = a.ReadFile(s, maxKeyFile); err != nil {
+			return nil, writ.Errorf(writ.CodeUsage, "cannot read the public key: %w", err).
+				WithHint("name the file that ends in .pub, or quote the key itself: \"ssh-ed25519 AAAA…\"")
+		}
+	}
+	key, err := identity.ParsePublicKey(text)
+	if err != nil {
+		return nil, notOneKey(s, text, err)
+	}
+	switch t := key.Type(); t {
+	case ssh.KeyAlgoED25519, ssh.KeyAlgoSKED25519:
+		return key, nil
+	default:
+		return nil, writ.Errorf(writ.CodeUsage, "this is a public key of the type %s; the roster takes ed25519 keys only", t).
+			WithHint("their owner makes one with `ssh-keygen -t ed25519`, or with `ssh-keygen -t ed25519-sk` on a security key")
+	}
+}
+
+// isPath reports whether --key names a file. A key has a space and is not the name of a file.
+func isPath(s string) bool {
+	if redact.HoldsKey(s) {
+		return false
+	}
+	if !strings.Contains(s, " ") {
+		return true
+	}
+	_, err := os.Stat(s)
+	return err == nil
+}
+
+// notOneKey returns the error for a text from which no single public key can be taken.
+func notOneKey(s string, text []byte, reason error) *writ.Error {
+	e := writ.Errorf(writ.CodeUsage, "this is not one public key of SSH: %v", reason)
+	switch {
+	case redact.HoldsKey(s):
+		return e.WithHint("it is a private one, which no other person should see; name the file of its public half, which ends in .pub")
+	case strings.Contains(string(text), "PRIVATE KEY"):
+		return e.WithHint("it is a private one, which no other person should see; its public half is %s.pub", s)
+	case strings.Contains(string(text), "BEGIN "):
+		return e.WithHint("convert it to OpenSSH's format: ssh-keygen -i -f FILE")
+	}
+	return e.WithHint("give one line like \"ssh-ed25519 AAAA…\", without options; repeat the command for another key")
+}
+
+// supervisorKeyFile reads the public key of a supervisor.
+func (a *app) supervisorKeyFile(path string) (ed25519.PublicKey, error) {
+	text, err := a.ReadFile(path, maxKeyFile)
+	if err != nil {
+		return nil, writ.Errorf(writ.CodeUsage, "cannot read the supervisor's key: %w", err)
+	}
+	key, err := identity.ParsePublicKey(text)
+	if err != nil {
+		return nil, writ.Errorf(writ.CodeUsage, "%s is not the public key of a supervisor: %v", path, err).
+			WithHint("a supervisor writes supervisor.pub into its data directory")
+	}
+	if plain, ok := key.(ssh.CryptoPublicKey); ok {
+		if public, ok := plain.CryptoPublicKey().(ed25519.PublicKey); ok && key.Type() == ssh.KeyAlgoED25519 {
+			return public, nil
+		}
+	}
+	return nil, writ.Errorf(writ.CodeUsage, "%s holds a key of the type %s; the key of a supervisor is ssh-ed25519", path, key.Type())
+}
