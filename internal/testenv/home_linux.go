@@ -96,7 +96,7 @@ func endGroup(name string) {
 func endOrphans(abandoned []string) {
 	all, _ := filepath.Glob("/proc/[0-9]*")
 	for _, proc := range all {
-		killIf(filepath.Base(proc), func(proc string) bool { return orphaned(filepath.Join(proc, "environ")) || namesOne(proc, abandoned) })
+		killIf(filepath.Base(proc), func(proc string) bool { return orphaned(proc) || namesOne(proc, abandoned) })
 	}
 }
 
@@ -122,14 +122,16 @@ func namesOne(proc string, dirs []string) bool {
 	return err == nil && slices.ContainsFunc(dirs, func(dir string) bool { return bytes.Contains(arguments, []byte(dir+"/")) })
 }
 
-func orphaned(environ string) bool {
-	text, err := os.ReadFile(environ)
+// orphaned reports whether the maker of a process has ended. proc is the directory of the process in /proc. The path of the lock counts
+// below the root directory of the process: a process in a container has files that this process does not see by their paths.
+func orphaned(proc string) bool {
+	text, err := os.ReadFile(filepath.Join(proc, "environ"))
 	if err != nil {
 		return false
 	}
 	for variable := range bytes.SplitSeq(text, []byte{0}) {
 		if lock, is := strings.CutPrefix(string(variable), MakerVar+"="); is {
-			gone, err := unlocked(lock)
+			gone, err := unlocked(filepath.Join(proc, "root", lock))
 			return gone || errors.Is(err, os.ErrNotExist)
 		}
 	}

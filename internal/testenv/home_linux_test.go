@@ -3,6 +3,7 @@ package testenv
 import (
 	"bufio"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -199,4 +200,37 @@ func mounted(t *testing.T, dir string) bool {
 		t.Fatal(err)
 	}
 	return strings.Contains(string(table), " "+dir+" ")
+}
+
+// A process of a container must not be killed by tests outside: its maker holds a lock that has another path there.
+func TestOrphanIsKnownByTheLockInItsRoot(t *testing.T) {
+	proc := t.TempDir()
+	lock := filepath.Join(proc, "root", "tmp", "lock")
+	if err := errors.Join(os.MkdirAll(filepath.Dir(lock), 0o700), os.WriteFile(lock, nil, 0o600),
+		os.WriteFile(filepath.Join(proc, "environ"), []byte("A=b\x00"+MakerVar+"=/tmp/lock\x00"), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	held, err := os.Open(lock)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer held.Close()
+	if err := syscall.Flock(int(held.Fd()), syscall.LOCK_EX); err != nil {
+		t.Fatal(err)
+	}
+	if orphaned(proc) {
+		t.Error("a process is an orphan although its maker holds the lock")
+	}
+	if err := syscall.Flock(int(held.Fd()), syscall.LOCK_UN); err != nil {
+		t.Fatal(err)
+	}
+	if !orphaned(proc) {
+		t.Error("a process whose maker has ended is no orphan")
+	}
+	if err := os.Remove(lock); err != nil {
+		t.Fatal(err)
+	}
+	if !orphaned(proc) {
+		t.Error("a process whose lock was removed is no orphan")
+	}
 }
