@@ -14,11 +14,7 @@ func NeedKVM(t testing.TB, user uint32) {
 	if text == "" {
 		return
 	}
-	if os.Getenv(RequireVar) == "all" {
-		t.Fatal(text)
-	}
-	note(t, text)
-	t.Skip(text)
+	Lack(t, text)
 }
 
 // lacksKVM says why guests of a user cannot run, and what to type; "" if they can.

@@ -97,6 +97,16 @@ func Has(name string) (bool, error) {
 	}
 }
 
+// Lack skips the test, and lists text among the skips. With WRIT_TEST_REQUIRE=all the test fails instead.
+func Lack(t testing.TB, text string) {
+	t.Helper()
+	if os.Getenv(RequireVar) == "all" {
+		t.Fatal(text)
+	}
+	note(t, text)
+	t.Skip(text)
+}
+
 // NeedKernel skips the test if the kernel lacks something, which err says. No package brings that, so the gate lists it among what was skipped.
 func NeedKernel(t testing.TB, what string, err error) {
 	t.Helper()

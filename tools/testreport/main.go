@@ -5,6 +5,7 @@ package main
 import (
 	"bufio"
 	"encoding/json"
+	"flag"
 	"fmt"
 	"io"
 	"os"
@@ -14,11 +15,13 @@ import (
 )
 
 func main() {
-	if len(os.Args) != 2 {
-		fmt.Fprintln(os.Stderr, "usage: testreport FILE")
+	skipped := flag.Bool("skipped", false, "list the skipped tests by reason")
+	flag.Parse()
+	if flag.NArg() != 1 {
+		fmt.Fprintln(os.Stderr, "usage: testreport [-skipped] FILE")
 		os.Exit(2)
 	}
-	f, err := os.Open(os.Args[1])
+	f, err := os.Open(flag.Arg(0))
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "testreport:", err)
 		os.Exit(2)
@@ -26,8 +29,11 @@ func main() {
 	defer f.Close()
 	r, err := read(f)
 	if err != nil {
-		fmt.Fprintln(os.Stderr, "testreport: read", os.Args[1]+":", err)
+		fmt.Fprintln(os.Stderr, "testreport: read", flag.Arg(0)+":", err)
 		os.Exit(2)
+	}
+	if *skipped {
+		r.skips.write(os.Stdout)
 	}
 	r.write(os.Stdout)
 }
@@ -57,12 +63,14 @@ type report struct {
 	packages map[string]float64 // seconds, of all runs
 	ran      int
 	skipped  int
+	skips    skips // subtests too
 }
 
 // read gathers the events of a run, and of the runs of what failed after it.
 func read(from io.Reader) (*report, error) {
-	r := &report{packages: map[string]float64{}}
+	r := &report{packages: map[string]float64{}, skips: skips{}}
 	known := map[string]*test{}
+	said := map[string][]string{} // output of running tests and subtests
 	lines := bufio.NewScanner(from)
 	lines.Buffer(nil, 64<<20)
 	for lines.Scan() {
@@ -80,10 +88,16 @@ func read(from io.Reader) (*report, error) {
 			known[e.Package+" "+name] = t
 			r.tests = append(r.tests, t)
 		}
+		running := e.Package + " " + e.Test
+		if e.Action == "skip" && e.Test != "" {
+			r.skips.add(running, said[running])
+		}
 		switch e.Action {
 		case "output":
 			t.say(e.Output)
+			said[running] = append(said[running], e.Output)
 		case "pass", "fail", "skip":
+			delete(said, running)
 			if name == "" {
 				r.packages[e.Package] += e.Elapsed
 			}
