@@ -3,7 +3,9 @@ package scripts
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"regexp"
 	"slices"
@@ -144,7 +146,7 @@ func parseList(of, raw string) (any, error) {
 	if strings.HasPrefix(raw, "[") {
 		d := json.NewDecoder(bytes.NewReader([]byte(raw)))
 		d.UseNumber()
-		if err := d.Decode(&list); err != nil || d.More() {
+		if err := d.Decode(&list); err != nil || !atEnd(d) {
 			return nil, fmt.Errorf("%q is not a JSON list: write a,b or [\"a\", \"b\"]", raw)
 		}
 		for i := range list {
@@ -169,6 +171,12 @@ func parseList(of, raw string) (any, error) {
 		list = append(list, v)
 	}
 	return list, nil
+}
+
+// atEnd reports whether only space follows the value that d has read.
+func atEnd(d *json.Decoder) bool {
+	_, err := d.Token()
+	return errors.Is(err, io.EOF)
 }
 
 // refuse says why v does not fit the parameter, "" if it does.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -11,13 +12,13 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"github.com/oasdiff/yaml"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"writ"
 	"writ/cmd/writ/internal/client"
 	"writ/cmd/writ/internal/redact"
+	"writ/internal/yamltext"
 )
 
 // environmentMark is the annotation of a flag that names its environment variable.
@@ -103,9 +104,13 @@ func (a *app) fillFromFile(cmd *cobra.Command, path string) error {
 	if len(text) > maxSettings {
 		return writ.Errorf(writ.CodeUsage, "the settings in %s have more than %d KiB", path, maxSettings>>10)
 	}
-	var settings map[string]any
-	if _, err := yaml.Unmarshal(text, &settings, yaml.DecodeOpts{}); err != nil {
+	read, err := yamltext.Read(text)
+	if err != nil {
 		return writ.Errorf(writ.CodeUsage, "the settings in %s cannot be read: %v", path, err)
+	}
+	settings, ok := read.(map[string]any)
+	if !ok && read != nil {
+		return writ.Errorf(writ.CodeUsage, "the settings in %s are not names with values", path).WithHint("write a line for each: listen: 127.0.0.1:7440")
 	}
 	for _, name := range slices.Sorted(maps.Keys(settings)) {
 		value := settings[name]
@@ -157,9 +162,7 @@ func settingValues(f *pflag.Flag, value any) (texts []string, err error) {
 		switch v := v.(type) {
 		case nil:
 			return nil, errors.New("has no value")
-		case float64: // as each number of YAML, which is read like JSON; fmt writes those from a million on with an exponent, which no flag takes
-			texts = append(texts, strconv.FormatFloat(v, 'f', -1, 64))
-		case string, bool:
+		case string, bool, json.Number:
 			texts = append(texts, fmt.Sprint(v))
 		default:
 			return nil, errors.New("has values with parts, and takes texts, numbers, true and false")

@@ -8,9 +8,11 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/spf13/cobra"
 	"golang.org/x/crypto/ssh"
 
 	"writ"
+	"writ/cmd/writ/internal/terminal"
 	"writ/identity"
 )
 
@@ -75,5 +77,31 @@ x := run.params.key
 	refused("plan", script, "--offline", "-p", "key=a", "--params", params)
 	if text, code := try("plan", script, "--offline", "-p", "keys=a,b", "-p", "key="+password); code == writ.ExitUsage {
 		t.Errorf("a parameter that may be an example: exit %d\n%s", code, text)
+	}
+}
+
+func TestSettingsKeepTheirText(t *testing.T) {
+	a := &app{Terminal: terminal.New(os.Stdin, os.Stdout, os.Stderr, nil)}
+	settings := func(text string) (*cobra.Command, error) {
+		cmd, _, err := a.root().Find([]string{"runner"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		path := filepath.Join(t.TempDir(), "runner.yaml")
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return cmd, a.fillFromFile(cmd, path)
+	}
+	for _, value := range []string{"2026-01-31", "1.10", "no"} {
+		cmd, err := settings("name: " + value)
+		if err != nil || cmd.Flag("name").Value.String() != value {
+			t.Errorf("name: %s is read as %s, %v", value, cmd.Flag("name").Value, err)
+		}
+	}
+	for _, text := range []string{"cpus: 0x1F", "cpus: 1_000", "cpus: 010", "cpus: 1\n---\ncpus: 2", "cpus: 1\ncpus: 2", "- cpus"} {
+		if _, err := settings(text); writ.CodeOf(err) != writ.CodeUsage {
+			t.Errorf("%q: %v, want USAGE", text, err)
+		}
 	}
 }

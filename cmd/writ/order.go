@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"maps"
 	"path/filepath"
@@ -11,7 +10,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/oasdiff/yaml"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
@@ -239,27 +237,13 @@ func (a *app) chooseDatacenter(ctx context.Context, c *client.Client, roster *id
 	return "", client.SeveralDatacenters(roster).WithHint("choose with --dc NAME, or --dc any")
 }
 
-// maxParams bounds a file with parameters, in bytes. What is signed may have 64 KiB; YAML has comments besides.
-const maxParams = 256 << 10
-
 // readParams reads the file first, then the single ones, which count more.
 func (o *orderFlags) readParams(in *terminal.Terminal, known scripts.Params) (map[string]any, error) {
 	given := make(map[string]any)
 	if o.paramsFile != "" {
-		text, err := in.ReadFile(o.paramsFile, maxParams)
-		if err != nil {
-			return nil, writ.Errorf(writ.CodeUsage, "cannot read the parameters: %w", err)
-		}
-		if len(text) > maxParams {
-			return nil, writ.Errorf(writ.CodeUsage, "the parameters in %s have more than %d KiB", o.paramsFile, maxParams>>10)
-		}
-		if _, err := yaml.Unmarshal(text, &given, yaml.DecodeOpts{}, useNumber); err != nil {
-			return nil, writ.Errorf(writ.CodeUsage, "the parameters in %s cannot be read: %v", o.paramsFile, err)
-		}
-		for _, name := range slices.Sorted(maps.Keys(given)) {
-			if given[name], err = wholeNumbers(given[name]); err != nil {
-				return nil, writ.Errorf(writ.CodeUsage, "%s: parameter %q: %v", o.paramsFile, name, err)
-			}
+		var err error
+		if given, err = readParamsFile(in, o.paramsFile, known); err != nil {
+			return nil, err
 		}
 	}
 	for _, p := range o.params {
@@ -287,31 +271,6 @@ func holdsKey(v any) bool {
 		return slices.ContainsFunc(v, holdsKey)
 	}
 	return false
-}
-
-func useNumber(d *json.Decoder) *json.Decoder {
-	d.UseNumber()
-	return d
-}
-
-// wholeNumbers turns the numbers of JSON into those of scripts.
-func wholeNumbers(v any) (any, error) {
-	switch v := v.(type) {
-	case json.Number:
-		n, err := v.Int64()
-		if err != nil {
-			return nil, fmt.Errorf("%s is not a whole number", v)
-		}
-		return n, nil
-	case []any:
-		for i := range v {
-			var err error
-			if v[i], err = wholeNumbers(v[i]); err != nil {
-				return nil, err
-			}
-		}
-	}
-	return v, nil
 }
 
 func parseDeployment(s string) (identity.Deployment, error) {

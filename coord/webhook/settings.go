@@ -1,7 +1,6 @@
 package webhook
 
 import (
-	"encoding/json"
 	"net"
 	"net/url"
 	"os"
@@ -10,11 +9,11 @@ import (
 	"strings"
 	"time"
 
-	"github.com/oasdiff/yaml"
 	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
 
 	"writ"
 	"writ/internal/reach"
+	"writ/internal/yamltext"
 	"writ/ledger"
 )
 
@@ -52,7 +51,7 @@ func Read(path string) ([]Endpoint, error) {
 		return nil, writ.Errorf(writ.CodeUsage, "the settings of webhooks cannot be read: %v", err).WithHint("docs/manual/webhooks.md shows such a file")
 	}
 	var s settings
-	if _, err := yaml.Unmarshal(text, &s, yaml.DecodeOpts{}, func(d *json.Decoder) *json.Decoder { d.DisallowUnknownFields(); return d }); err != nil {
+	if err := yamltext.Decode(text, &s); err != nil {
 		return nil, writ.Errorf(writ.CodeUsage, "%s cannot be read: %v", path, err).WithHint("docs/manual/webhooks.md has all fields")
 	}
 	if len(s.Webhooks) == 0 {

@@ -4,7 +4,6 @@ package recipe
 
 import (
 	"embed"
-	"encoding/json"
 	"fmt"
 	"io/fs"
 	"path"
@@ -12,9 +11,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/oasdiff/yaml"
-
 	"writ"
+	"writ/internal/yamltext"
 )
 
 // Recipe is what an image is made of, besides a kernel and writ.
@@ -113,7 +111,7 @@ func For(kernel string) string {
 // Parse reads a recipe. It refuses what it does not know, so that a typing error is no module less.
 func Parse(text []byte) (*Recipe, error) {
 	r := &Recipe{}
-	if _, err := yaml.Unmarshal(text, r, yaml.DecodeOpts{}, func(d *json.Decoder) *json.Decoder { d.DisallowUnknownFields(); return d }); err != nil {
+	if err := yamltext.Decode(text, r); err != nil {
 		return nil, writ.Errorf(writ.CodeUsage, "the recipe cannot be read: %v", err).WithHint("`writ efi recipe metal` prints one with all its fields")
 	}
 	r.place()

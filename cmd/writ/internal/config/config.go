@@ -6,7 +6,6 @@ package config
 import (
 	"bytes"
 	"cmp"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -23,6 +22,7 @@ import (
 	"writ/cmd/writ/internal/redact"
 	"writ/identity"
 	"writ/internal/failpoint"
+	"writ/internal/yamltext"
 )
 
 // DefaultServer is where a coordinator listens that was not told otherwise.
@@ -64,7 +64,7 @@ func Load(path string) (*File, error) {
 	if err != nil {
 		return nil, writ.Errorf(writ.CodeUsage, "cannot read the configuration: %v", err)
 	}
-	if _, err := yaml.Unmarshal(text, f, yaml.DecodeOpts{}, strict); err != nil {
+	if err := yamltext.Decode(text, f); err != nil {
 		return nil, writ.Errorf(writ.CodeUsage, "the configuration %s cannot be read: %v", path, err).WithHint("%s", correctIt)
 	}
 	for _, c := range f.Contexts {
@@ -78,11 +78,6 @@ func Load(path string) (*File, error) {
 
 // correctIt is what to do about a configuration that makes no sense.
 const correctIt = "correct the file; `writ context export` on a machine that has the context writes it anew"
-
-func strict(d *json.Decoder) *json.Decoder {
-	d.DisallowUnknownFields()
-	return d
-}
 
 var clusterPattern = regexp.MustCompile(`^[0-9a-f]{64}$`)
 

@@ -1,0 +1,37 @@
+package main
+
+import (
+	"errors"
+
+	"writ"
+	"writ/cmd/writ/internal/terminal"
+	"writ/internal/yamltext"
+	"writ/scripts"
+)
+
+// maxParams bounds a file with parameters, in bytes. A signed text has at most 64 KiB; YAML adds comments.
+const maxParams = 256 << 10
+
+// readParamsFile reads the parameters of a script from a YAML or JSON file. A value is the text of the file, or an error with its name.
+func readParamsFile(in *terminal.Terminal, path string, known scripts.Params) (map[string]any, error) {
+	text, err := in.ReadFile(path, maxParams)
+	if err != nil {
+		return nil, writ.Errorf(writ.CodeUsage, "cannot read the parameters: %w", err)
+	}
+	if len(text) > maxParams {
+		return nil, writ.Errorf(writ.CodeUsage, "the parameters in %s have more than %d KiB", path, maxParams>>10)
+	}
+	v, err := yamltext.Read(text)
+	if err != nil {
+		return nil, writ.Errorf(writ.CodeUsage, "the parameters in %s cannot be read: %v", path, err)
+	}
+	values, ok := v.(map[string]any)
+	if !ok && v != nil {
+		return nil, writ.Errorf(writ.CodeUsage, "the parameters in %s are not names with values", path).WithHint("write a line for each: count: 3")
+	}
+	given, err := known.FromFile(values)
+	if e, ok := errors.AsType[*writ.Error](err); ok {
+		return nil, writ.Errorf(e.Code, "%s: %s", path, e.Message).WithHint("%s", e.Hint)
+	}
+	return given, err
+}
