@@ -165,7 +165,8 @@ func (l *linter) assign(s *parser.AssignStmt) {
 			l.defined = append(l.defined, symbol)
 			l.hiding(name)
 			if l.isParams(name) {
-				return // another name for them; what counts is where it is used
+				l.paramsSource(s.RHS[0]) // another name for the parameters, whose own uses count
+				return
 			}
 		}
 	} else {
@@ -175,6 +176,16 @@ func (l *linter) assign(s *parser.AssignStmt) {
 		l.target(s.LHS[0])
 	}
 	l.nodes(s.RHS[0])
+}
+
+// paramsSource marks as read the variable from which run.params, or another name for it, is taken.
+func (l *linter) paramsSource(e parser.Expr) {
+	if base, _ := selected(e); base != nil {
+		e = base
+	}
+	if name, ok := e.(*parser.Ident); ok {
+		l.read[l.symbols[name]] = true
+	}
 }
 
 // outlives reports whether a variable is there before the innermost loop begins.

@@ -32,6 +32,13 @@ var lints = []struct {
 	{"r := import(\"run\")\nparams := {a: {type: \"int\"}}\nr.output(r.params)", nil},
 	{"r := import(\"run\")\nparams := {a: {type: \"int\"}}\np := r.params\nfor k, v in p { r.log(k, v) }", nil},
 	{"r := import(\"run\")\nparams := {a: {type: \"int\"}}\np := r.params\nr.log(p[\"a\" + \"\"])", nil},
+	{"r := import(\"run\")\nv := import(\"volume\")\nparams := {a: {type: \"int\"}}\np := r.params\nv.create(\"v\", {size_gib: p.a})", nil},
+	{"r := import(\"run\")\nparams := {a: {type: \"int\"}}\np := r[\"params\"]\nq := p\nimport(\"volume\").create(\"v\", {size_gib: q.a})", nil},
+	{"r := import(\"run\")\nparams := {a: {type: \"int\"}}\nf := func() { p := (r.params); return p.a }\nimport(\"volume\").create(\"v\", {size_gib: f()})", nil},
+	{"r := import(\"run\")\nparams := {a: {type: \"int\"}}\nimport(\"volume\").create(\"v\", {size_gib: r.params.a})", nil},
+	{"r := import(\"run\")\nparams := {a: {type: \"int\"}}\nfor k, v in r.params { import(\"volume\").create(k, {size_gib: v}) }", nil},
+	{"r := import(\"run\")\nparams := {a: {type: \"int\"}}\nq := undefined\nq = r.params\nimport(\"volume\").create(\"v\", {size_gib: q.a})", nil},
+	{"r := import(\"run\")\nparams := {a: {type: \"int\", default: 1}}\np := r.params\n", []string{"W0404 2:12", "W0402 3:1"}},
 	{"params := {a: {type: \"int\"}}", []string{"W0404 1:12"}},
 
 	// Maps.
