@@ -22,7 +22,9 @@ type ContainerCreate struct {
 	MemoryMiB int64           `writ:"memory_mib,mutable,default=512,min=16,max=16777216,uses=memory_mib" help:"memory it may use, in MiB"`
 	Networks  []writ.Ref      `writ:"networks,kinds=network,max=8" help:"its networks, in order; the first gives it its address"`
 	Volumes   []Mount         `writ:"volumes,max=32" help:"the volumes it sees"`
-	Restart   string          `writ:"restart,mutable,default=always,enum=always|on-failure|never" help:"whether it is started again when it ends"`
+	// GraceSeconds has no default: calls of older scripts keep their hashes.
+	GraceSeconds int64  `writ:"grace_seconds,mutable,min=1,max=3600" help:"how long the container may take to end by itself when it is replaced or deleted, in seconds; 10 if not given"`
+	Restart      string `writ:"restart,mutable,default=always,enum=always|on-failure|never" help:"whether it is started again when it ends"`
 }
 
 // ContainerExec are the arguments of container.exec.
@@ -32,12 +34,30 @@ type ContainerExec struct {
 	Stdin   Text            `writ:"stdin,max=65536" help:"what the program reads"`
 }
 
+// ContainerDelete are the arguments of container.delete.
+type ContainerDelete struct {
+	GraceSeconds int64 `writ:"grace_seconds,min=1,max=3600" help:"how long the container may take to end by itself before it is killed, in seconds; the value of container.create if not given"`
+}
+
+// How the process of a container or machine ended that was stopped.
+const (
+	EndedByItself = "exited"
+	EndedByForce  = "killed"
+)
+
 // Container is the result of operations on a container.
 type Container struct {
 	Identity
 	State     string   `writ:"state,required" help:"running or stopped"`
 	Address   string   `writ:"address" help:"its address on its first network"`
 	Addresses []string `writ:"addresses" help:"its address on each of its networks"`
+	Ended     string   `writ:"ended" help:"how the process ended that was last stopped or replaced: exited by itself, or killed when the grace was over; empty if none was running"`
+}
+
+// ContainerDeleted is the result of container.delete.
+type ContainerDeleted struct {
+	Identity
+	Ended string `writ:"ended" help:"how its process ended: exited by itself, or killed when the grace was over; empty if none was running"`
 }
 
 // ContainerOutput is the result of container.exec.
@@ -66,14 +86,14 @@ func containerOperations() []*Operation {
 		declare[Nothing, Container](container.with("start", Alter, 2*time.Minute,
 			"Starts a container that is stopped.").uses("The container's program can write to its volumes.")),
 		declare[Stop, Container](container.with("stop", Alter, 5*time.Minute,
-			"Stops a container: SIGTERM first, and when the grace is over SIGKILL. It is not started again by itself.").
+			"Stops a container: the STOPSIGNAL of its image first (SIGTERM by default), and SIGKILL when the grace is over. It is not started again by itself.").
 			uses("What the container has not written to its volumes is lost when it is killed.")),
 		declare[ContainerExec, ContainerOutput](container.with("exec", Alter, 5*time.Minute,
 			"Runs a program in a running container and waits for its end.").
 			uses("The program can delete and overwrite all that the container can, its volumes among it.").once()),
 		declare[LogPart, ContainerLogs](container.with("logs", Look, 2*time.Minute,
 			"Reads what a container wrote, both outputs together: the end of it, or on from where an earlier call ended.").reads().aside()),
-		declare[Nothing, Identity](container.with("delete", Remove, 5*time.Minute,
+		declare[ContainerDelete, ContainerDeleted](container.with("delete", Remove, 5*time.Minute,
 			"Stops and deletes a container and what it wrote outside its volumes.").destroys("The container and what it wrote outside its volumes.")),
 	}
 }

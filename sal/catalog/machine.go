@@ -48,6 +48,7 @@ type Machine struct {
 	MAC       string   `writ:"mac" help:"hardware address on its first network"`
 	Disks     []string `writ:"disks" help:"the names of the volumes it has, in order"`
 	Snapshots []string `writ:"snapshots" help:"the names of its snapshots, sorted"`
+	Ended     string   `writ:"ended" help:"of a machine that was stopped, how its guest ended: exited by itself, or killed when the grace was over"`
 }
 
 // MachineConsole is the result of machine.console.

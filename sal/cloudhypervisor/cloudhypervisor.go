@@ -93,7 +93,8 @@ const (
 // own is what a record keeps besides the spec.
 type own struct {
 	Phase     phase           `json:"phase"`
-	Power     power           `json:"power"` // what was asked for last
+	Power     power           `json:"power"`           // what was asked for last
+	Ended     string          `json:"ended,omitempty"` // how the guest ended that was last stopped: see catalog.Machine
 	CPUs      int64           `json:"cpus"`
 	MemoryMiB int64           `json:"memory_mib"`
 	Volumes   []disk          `json:"volumes,omitempty"`
@@ -266,6 +267,9 @@ func show(r *sal.Record[own], now power) catalog.Machine {
 		State:     string(now),
 		CPUs:      r.Own.CPUs,
 		MemoryMiB: r.Own.MemoryMiB,
+	}
+	if now == stopped {
+		m.Ended = r.Own.Ended
 	}
 	for _, p := range r.Own.Ports {
 		m.Addresses = append(m.Addresses, p.IPv6.Addr().String())

@@ -133,7 +133,7 @@ func (k *keeping) keepStopped(ctx context.Context) error {
 	defer v.release()
 	const grace = 30 * time.Second // as machine.stop has it
 	return k.mend(ctx, "its process ran although it was stopped", func() error {
-		if err := k.powerOff(ctx, v, grace); err != nil {
+		if err := k.powerOff(ctx, k.r, v, grace); err != nil {
 			return err
 		}
 		k.r.Own.Process = nil

@@ -14,6 +14,7 @@ import (
 
 	"writ"
 	"writ/internal/vmmstub"
+	"writ/sal/catalog"
 )
 
 func TestMachineSurvivesItsRunner(t *testing.T) {
@@ -299,7 +300,15 @@ func TestDeafGuestIsCutOffWhenTheGraceIsOver(t *testing.T) {
 	b := newFixture(t)
 	vmmstub.Set(t, b.Program, vmmstub.Settings{Deaf: true})
 	b.must("machine.create", "web", machineSpec)
-	b.must("machine.stop", "web", map[string]any{"grace_seconds": int64(1)})
+	if ended := b.must("machine.stop", "web", map[string]any{"grace_seconds": int64(1)})["ended"]; ended != catalog.EndedByForce {
+		t.Errorf("ended: %v", ended)
+	}
+	b.must("machine.start", "web", nil)
+	vmmstub.Set(t, b.Program, vmmstub.Settings{})
+	if ended := b.must("machine.stop", "web", map[string]any{"grace_seconds": int64(30)})["ended"]; ended != catalog.EndedByItself {
+		t.Errorf("ended: %v", ended)
+	}
+	vmmstub.Set(t, b.Program, vmmstub.Settings{Deaf: true})
 	b.must("machine.start", "web", nil)
 	b.must("machine.pause", "web", nil)
 	b.must("machine.stop", "web", map[string]any{"grace_seconds": int64(0)})

@@ -142,12 +142,15 @@ func (j *job) stop(ctx context.Context, r *sal.Record[own], grace time.Duration)
 		return j.outcome(ctx, r, writ.ChangeUnchanged)
 	}
 	defer v.release()
-	r.Own.Power = stopped
+	r.Own.Power, r.Own.Ended = stopped, ""
+	if v != nil {
+		r.Own.Ended = catalog.EndedByItself
+	}
 	if err := j.records().Put(r); err != nil {
 		return sal.Outcome{}, err
 	}
 	if v != nil {
-		if err := j.powerOff(ctx, v, grace); err != nil {
+		if err := j.powerOff(ctx, r, v, grace); err != nil {
 			return sal.Outcome{}, err
 		}
 	}
@@ -159,8 +162,9 @@ func (j *job) stop(ctx context.Context, r *sal.Record[own], grace time.Duration)
 // pressEvery is how often the power button is pressed: a guest that is not up yet does not hear it.
 const pressEvery = 3 * time.Second
 
-// powerOff lets the guest end by itself for a while, and cuts it off then.
-func (j *job) powerOff(ctx context.Context, v *vmm, grace time.Duration) error {
+// powerOff lets the guest end by itself for a while, and cuts it off then. The record says so before, so that a repeated call reports the
+// same.
+func (j *job) powerOff(ctx context.Context, r *sal.Record[own], v *vmm, grace time.Duration) error {
 	until, cancel := context.WithTimeout(ctx, grace)
 	defer cancel()
 	for until.Err() == nil && !v.ended() {
@@ -183,8 +187,14 @@ func (j *job) powerOff(ctx context.Context, v *vmm, grace time.Duration) error {
 	if v.ended() {
 		return nil
 	}
-	if now, _, err := v.state(ctx); grace > 0 && (err != nil || now != stopped) {
-		j.Progress("the guest did not end in time and is cut off")
+	if now, _, err := v.state(ctx); err != nil || now != stopped {
+		r.Own.Ended = catalog.EndedByForce
+		if err := j.records().Put(r); err != nil {
+			return err
+		}
+		if grace > 0 {
+			j.Progress("the guest did not end in time and is cut off")
+		}
 	}
 	return v.end(ctx, j.step)
 }

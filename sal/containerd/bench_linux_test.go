@@ -44,7 +44,7 @@ func BenchmarkCreate(b *testing.B) {
 			name := fmt.Sprintf("ctr-%d", i)
 			run("run", "--detach", "--snapshotter", "overlayfs", "--seccomp", "--log-uri", "file://"+filepath.Join(h.host, name), all[0].Name, name)
 			b.StopTimer()
-			if err := j.discard(h.driver.in(context.WithoutCancel(b.Context())), name, 0); err != nil {
+			if err := j.discard(h.driver.in(context.WithoutCancel(b.Context())), nil, name, 0); err != nil {
 				b.Fatal(err)
 			}
 			b.StartTimer()

@@ -23,8 +23,8 @@ import (
 // searchPath is where a container looks for programs if its image does not say.
 const searchPath = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
-// asItsImageSays gives a container the program, the environment, the directory and the user that its image names. oci.WithImageConfig does the same, and
-// can read templates of mounts besides. With text/template a program keeps every exported method of every type, which are 10 MB of writ.
+// asItsImageSays gives a container the program, the environment, the directory and the user that its image names. It rejects an image whose
+// stop signal is invalid. oci.WithImageConfig does the same, and can read templates of mounts besides. With text/template a program keeps every exported method of every type, which are 10 MB of writ.
 func asItsImageSays(image client.Image) oci.SpecOpts {
 	return func(ctx context.Context, daemon oci.Client, c *containers.Container, s *oci.Spec) error {
 		described, err := image.Spec(ctx)
@@ -32,6 +32,9 @@ func asItsImageSays(image client.Image) oci.SpecOpts {
 			return fmt.Errorf("read what the image says of its containers: %w", err)
 		}
 		config := described.Config
+		if _, err := parseStopSignal(config.StopSignal); err != nil {
+			return err
+		}
 		s.Process.Args = slices.Concat(config.Entrypoint, config.Cmd)
 		s.Process.Cwd = cmp.Or(config.WorkingDir, "/")
 		if s.Process.Env = config.Env; len(config.Env) == 0 {

@@ -82,6 +82,7 @@ type own struct {
 	// Beside is what Other is made of, as Spec is what Container is. Nil while the first one is made, which has the Spec.
 	Beside    sal.Spec `json:"beside,omitempty"`
 	Stopped   bool     `json:"stopped,omitempty"`   // somebody asked for that
+	Ended     string   `json:"ended,omitempty"`     // how the last process ended that was stopped or replaced: see catalog.Container
 	IDs       uint32   `json:"ids,omitempty"`       // the first of its users on this host; 0 if it has those of the host
 	Namespace string   `json:"namespace,omitempty"` // the file of its network namespace
 	Addresses []string `json:"addresses,omitempty"`
@@ -226,7 +227,7 @@ func (j *job) outcome(ctx context.Context, r *record, change writ.Change) (sal.O
 
 // show is what a handle to the container offers.
 func (d *Driver) show(ctx context.Context, r *record) (catalog.Container, error) {
-	c := catalog.Container{Identity: catalog.Identify(r.Resource, r.UID, false), State: stopped, Addresses: r.Own.Addresses}
+	c := catalog.Container{Identity: catalog.Identify(r.Resource, r.UID, false), State: stopped, Addresses: r.Own.Addresses, Ended: r.Own.Ended}
 	if len(c.Addresses) > 0 {
 		c.Address = c.Addresses[0]
 	}

@@ -200,7 +200,7 @@ func clear(t testing.TB, d *Driver) {
 		t.Fatal(err)
 	}
 	for _, x := range containers {
-		if err := j.discard(ctx, x.ID, 0); err != nil {
+		if err := j.discard(ctx, nil, x.ID, 0); err != nil {
 			t.Error(err)
 		}
 	}

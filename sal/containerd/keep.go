@@ -92,7 +92,7 @@ func (j *job) keep(ctx context.Context, r *record) ([]sal.Drift, error) {
 	case now.status == client.Unknown:
 		return []sal.Drift{{What: "its process does not answer"}}, nil
 	case r.Own.Stopped && now.running():
-		return mended("it ran although it was stopped", j.end(ctx, r.Own.Container, j.grace()))
+		return mended("it ran although it was stopped", j.end(ctx, r, r.Own.Container, j.graceOf(r)))
 	case r.Own.Stopped && now.status == "":
 		return nil, j.removeRemains(ctx, r.Own.Container)
 	case r.Own.Stopped:
@@ -129,7 +129,7 @@ func (j *job) keepNetwork(ctx context.Context, r *record) ([]sal.Drift, error) {
 	if there, err := os.Stat(r.Own.Namespace); err == nil && os.SameFile(has, there) {
 		return nil, nil
 	}
-	if err := j.end(ctx, r.Own.Container, j.grace()); err != nil {
+	if err := j.end(ctx, r, r.Own.Container, j.graceOf(r)); err != nil {
 		return nil, err
 	}
 	return mended("its process was in another network namespace, and it was started again", j.run(ctx, r))
@@ -157,7 +157,7 @@ func (j *job) makeAgain(ctx context.Context, r *record) ([]sal.Drift, error) {
 		return nil, err
 	}
 	if r.Own.Stopped { // its process was made and never began
-		if err := j.end(ctx, r.Own.Container, 0); err != nil {
+		if err := j.end(ctx, r, r.Own.Container, 0); err != nil {
 			return nil, err
 		}
 	}

@@ -422,7 +422,7 @@ func TestPartsOfAContainerAreKnownAndItsEndIsCertain(t *testing.T) {
 	has(false)
 	ctx := b.driver.in(t.Context())
 	j := &job{Driver: b.driver, daemon: b.driver.client, Request: sal.Request{Resource: web, Progress: func(string) {}}}
-	if err := j.discard(ctx, web.HostName()+"-1", 0); err != nil {
+	if err := j.discard(ctx, nil, web.HostName()+"-1", 0); err != nil {
 		t.Fatal(err)
 	}
 	drift, err := b.driver.Keep(t.Context(), web)
@@ -561,12 +561,12 @@ func TestKeepRepairsContainersAndNamesOrphans(t *testing.T) {
 	j := &job{Driver: b.driver, daemon: b.driver.client, Request: sal.Request{Resource: web, Progress: func(string) {}}}
 
 	// As after a reboot: the daemon knows the container, and there is no process.
-	if err := j.end(ctx, web.HostName()+"-1", 0); err != nil {
+	if err := j.end(ctx, nil, web.HostName()+"-1", 0); err != nil {
 		t.Fatal(err)
 	}
 	b.mends(web, "its process was gone and was started again")
 	// Somebody removed it at the daemon.
-	if err := j.discard(ctx, web.HostName()+"-1", 0); err != nil {
+	if err := j.discard(ctx, nil, web.HostName()+"-1", 0); err != nil {
 		t.Fatal(err)
 	}
 	b.mends(web, "containerd had lost it")

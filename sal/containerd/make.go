@@ -28,7 +28,7 @@ func (j *job) make(ctx context.Context, left, r *record) (sal.Outcome, error) {
 	switch {
 	case change == writ.ChangeCreated:
 		r, err = j.create(ctx, left)
-	case change == writ.ChangeUpdated && slices.Equal(fields, []string{"restart"}):
+	case change == writ.ChangeUpdated && !slices.ContainsFunc(fields, replaces):
 		err = j.remember(r)
 	case change == writ.ChangeUpdated:
 		err = j.replace(ctx, r, false)
@@ -77,11 +77,11 @@ func (j *job) replace(ctx context.Context, r *record, stopped bool) error {
 		return err
 	}
 	if r.Own.Other != "" { // what the last replacement left
-		if err := j.discard(ctx, r.Own.Other, j.grace()); err != nil {
+		if err := j.discard(ctx, r, r.Own.Other, j.graceOf(r)); err != nil {
 			return err
 		}
 	}
-	r.Own.Other, r.Own.Beside = j.id(r), catalog.Values(j.Args)
+	r.Own.Other, r.Own.Beside, r.Own.Ended = j.id(r), catalog.Values(j.Args), ""
 	if err := j.put(r, replacing); err != nil {
 		return err
 	}
@@ -92,6 +92,9 @@ func (j *job) replace(ctx context.Context, r *record, stopped bool) error {
 	}
 	return j.bring(ctx, r)
 }
+
+// replaces reports whether a container is replaced when a field of its arguments changes.
+func replaces(field string) bool { return field != "restart" && field != "grace_seconds" }
 
 // remember notes a change of the spec that nothing on the host depends on.
 func (j *job) remember(r *record) error {
@@ -188,7 +191,7 @@ func (j *job) connect(ctx context.Context, r *record, networks []writ.Ref) error
 // bring lets the container that counts run, unless it is to be stopped, and the other one go.
 func (j *job) bring(ctx context.Context, r *record) error {
 	if r.Own.Other != "" {
-		if err := j.discard(ctx, r.Own.Other, j.grace()); err != nil {
+		if err := j.discard(ctx, r, r.Own.Other, j.graceOf(r)); err != nil {
 			return err
 		}
 	}
@@ -209,7 +212,7 @@ func (j *job) dropReplacement(ctx context.Context, r *record) error {
 	if r.Own.Phase != replacing { // it counts already
 		return nil
 	}
-	if err := j.discard(ctx, r.Own.Other, 0); err != nil {
+	if err := j.discard(ctx, r, r.Own.Other, 0); err != nil {
 		return err
 	}
 	r.Own.Other, r.Own.Beside = "", nil
@@ -229,8 +232,12 @@ func (j *job) remove(ctx context.Context) (sal.Outcome, error) {
 	if err := r.Owned(j.Request); err != nil {
 		return sal.Outcome{}, err
 	}
-	none.Change = writ.ChangeDeleted
-	return none, j.clear(ctx, r)
+	if r.Own.Phase != deleting {
+		r.Own.Ended = ""
+	}
+	err = j.clear(ctx, r)
+	deleted := catalog.ContainerDeleted{Identity: catalog.Identify(j.Resource, j.UID, false), Ended: r.Own.Ended}
+	return sal.Outcome{Change: writ.ChangeDeleted, Values: catalog.Values(deleted)}, err
 }
 
 // clear removes whatever there is of the container, its record last.
@@ -250,7 +257,7 @@ func (j *job) clear(ctx context.Context, r *record) error {
 		if id == "" {
 			continue
 		}
-		if err := j.discard(ctx, id, j.grace()); err != nil {
+		if err := j.discard(ctx, r, id, j.graceOf(r)); err != nil {
 			return err
 		}
 	}

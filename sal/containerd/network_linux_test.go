@@ -66,7 +66,7 @@ func TestContainersReachEachOtherOnTheirNetwork(t *testing.T) {
 		t.Fatal(err)
 	}
 	j := &job{Driver: b.driver, daemon: b.driver.client, Request: sal.Request{Resource: resource, Progress: func(string) {}}}
-	if err := j.end(b.driver.in(t.Context()), record.Own.Container, 0); err != nil {
+	if err := j.end(b.driver.in(t.Context()), record, record.Own.Container, 0); err != nil {
 		t.Fatal(err)
 	}
 	if err := unix.Unmount(record.Own.Namespace, unix.MNT_DETACH); err != nil {

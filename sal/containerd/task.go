@@ -3,7 +3,6 @@ package containerd
 import (
 	"context"
 	"path/filepath"
-	"syscall"
 	"time"
 
 	"github.com/containerd/containerd/api/services/tasks/v1"
@@ -89,7 +88,7 @@ func (j *job) run(ctx context.Context, r *record) error {
 	}
 	if now.status != client.Created {
 		if now.status != "" {
-			if err := j.end(ctx, r.Own.Container, 0); err != nil {
+			if err := j.end(ctx, r, r.Own.Container, 0); err != nil {
 				return err
 			}
 		}
@@ -152,7 +151,7 @@ func (j *job) start(ctx context.Context, r *record) (sal.Outcome, error) {
 	if now.running() && !r.Own.Stopped && r.Own.Phase == ready {
 		return j.outcome(ctx, r, writ.ChangeUnchanged)
 	}
-	r.Own.Stopped = false
+	r.Own.Stopped, r.Own.Ended = false, ""
 	if err := j.put(r, starting); err != nil {
 		return sal.Outcome{}, err
 	}
@@ -175,12 +174,12 @@ func (j *job) stop(ctx context.Context, r *record, grace time.Duration) (sal.Out
 		}
 		return j.outcome(ctx, r, writ.ChangeUnchanged)
 	}
-	r.Own.Stopped = true
+	r.Own.Stopped, r.Own.Ended = true, ""
 	if err := j.put(r, r.Own.Phase); err != nil {
 		return sal.Outcome{}, err
 	}
 	j.forget(r.Resource)
-	if err := j.end(ctx, r.Own.Container, grace); err != nil {
+	if err := j.end(ctx, r, r.Own.Container, grace); err != nil {
 		return sal.Outcome{}, err
 	}
 	if r.Own.Phase == starting { // the one that it replaces may run still
@@ -189,51 +188,6 @@ func (j *job) stop(ctx context.Context, r *record, grace time.Duration) (sal.Out
 		}
 	}
 	return j.outcome(ctx, r, writ.ChangeUpdated)
-}
-
-// end ends a container's process: SIGTERM first, and SIGKILL when the grace is over. No process is no error.
-func (j *job) end(ctx context.Context, id string, grace time.Duration) error {
-	if err := j.clearStage(id); err != nil {
-		return err
-	}
-	task, err := j.task(ctx, id)
-	if gone(err) {
-		return j.removeRemains(ctx, id)
-	}
-	if err != nil {
-		return err
-	}
-	status, err := task.Status(ctx)
-	if err != nil && !gone(err) {
-		return failed("look at the process", err)
-	}
-	if status.Status == client.Paused { // by somebody's hand; it hears no signal
-		j.step("let the process go on")
-		if err := task.Resume(ctx); err != nil && !gone(err) {
-			return failed("let the process go on", err)
-		}
-		status.Status = client.Running
-	}
-	if (status.Status == client.Running || status.Status == client.Unknown) && grace > 0 {
-		j.step("ask the process to end")
-		if err := j.signal(ctx, task, syscall.SIGTERM, grace); err != nil {
-			return err
-		}
-		if status, err = task.Status(ctx); err != nil && !gone(err) {
-			return failed("look at the process", err)
-		}
-	}
-	if status.Status != client.Stopped {
-		j.step("kill the process")
-		if err := j.signal(ctx, task, syscall.SIGKILL, time.Minute); err != nil {
-			return err
-		}
-	}
-	j.step("remove the process")
-	if _, err := task.Delete(ctx); err != nil && !gone(err) {
-		return failed("remove the process", err)
-	}
-	return nil
 }
 
 // removeRemains finishes the removal of a process that was cut off with whoever asked for it: the daemon knows no process any more, keeps
@@ -247,36 +201,14 @@ func (j *job) removeRemains(ctx context.Context, id string) error {
 	return whenFailed("remove what is left of the process", err)
 }
 
-// signal sends a signal and waits until the process has ended, or the patience has.
-func (j *job) signal(ctx context.Context, task client.Task, s syscall.Signal, patience time.Duration) error {
-	waiting, cancel := context.WithCancel(ctx)
-	defer cancel()
-	ended, err := task.Wait(waiting)
-	if err != nil {
-		return failed("wait for the process", err)
-	}
-	if err := task.Kill(ctx, s); err != nil && !gone(err) && !errdefs.IsFailedPrecondition(err) {
-		return failed("send the process "+s.String(), err)
-	}
-	select {
-	case exit := <-ended:
-		if err := exit.Error(); err != nil && ctx.Err() == nil && !gone(err) {
-			return failed("wait for the process", err)
-		}
-		return ctx.Err()
-	case <-time.After(patience):
-		return nil
-	}
-}
-
 // discard removes a container from the daemon, whatever of it there is, and its image if nobody else uses that.
-func (j *job) discard(ctx context.Context, id string, grace time.Duration) error {
+func (j *job) discard(ctx context.Context, r *record, id string, grace time.Duration) error {
 	c, err := j.daemon.LoadContainer(ctx, id)
 	if err != nil && !gone(err) {
 		return failed("find the container", err)
 	}
 	if err == nil {
-		if err := j.end(ctx, id, grace); err != nil {
+		if err := j.end(ctx, r, id, grace); err != nil {
 			return err
 		}
 		j.step("delete the container")

@@ -72,6 +72,14 @@ func switchPower(request sal.Request, s *state) error {
 	return nil
 }
 
+// endingOf returns how a simulated guest or process ended: always by itself.
+func endingOf(power string) string {
+	if power == stopped {
+		return catalog.EndedByItself
+	}
+	return ""
+}
+
 func attach(request sal.Request, s *state) error {
 	args := request.Args.(*catalog.MachineAttach)
 	for _, a := range s.Volumes {
@@ -110,6 +118,7 @@ func showMachine(_ *Driver, r *sal.Record[own]) any {
 		MemoryMiB: s.MemoryMiB,
 		Addresses: addressesOn(spec.Networks, r.Resource),
 		Snapshots: sortedNames(s.Kept),
+		Ended:     endingOf(s.Power),
 	}
 	m.Address = first(m.Addresses)
 	if m.Address != "" {
@@ -180,6 +189,7 @@ func showContainer(_ *Driver, r *sal.Record[own]) any {
 	c := catalog.Container{
 		Identity:  identity(r),
 		State:     r.Own.State.Power,
+		Ended:     endingOf(r.Own.State.Power),
 		Addresses: addressesOn(argsOf[catalog.ContainerCreate](r).Networks, r.Resource),
 	}
 	c.Address = first(c.Addresses)

@@ -1,0 +1,203 @@
+package containerd
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"syscall"
+	"time"
+
+	"github.com/containerd/containerd/v2/client"
+	"github.com/containerd/errdefs"
+	"github.com/moby/sys/signal"
+	"golang.org/x/sys/unix"
+
+	"writ"
+	"writ/sal/catalog"
+)
+
+// lastSignal is the highest signal number of Linux.
+const lastSignal = 64
+
+// parseStopSignal reads the signal that an image names for the end of its containers: a name such as SIGQUIT or SIGRTMIN+3, or a number.
+// The default is SIGTERM.
+func parseStopSignal(named string) (syscall.Signal, error) {
+	if named == "" {
+		return syscall.SIGTERM, nil
+	}
+	s, err := signal.ParseSignal(named)
+	if err != nil || s < 1 || s > lastSignal {
+		return 0, writ.Errorf(writ.CodeArgumentsInvalid, "the STOPSIGNAL of the image is %q, which is not a signal of Linux", named).
+			WithHint("build the image with another STOPSIGNAL, such as SIGTERM")
+	}
+	return s, nil
+}
+
+// stopSignal returns the signal that ends a container. It is SIGTERM if the image is missing or its signal is invalid, because a container
+// that exists must be able to end.
+func stopSignal(ctx context.Context, c client.Container) (syscall.Signal, error) {
+	image, err := c.Image(ctx)
+	if gone(err) {
+		return syscall.SIGTERM, nil
+	}
+	if err != nil {
+		return 0, failed("find the image of the container", err)
+	}
+	described, err := image.Spec(ctx)
+	if gone(err) {
+		return syscall.SIGTERM, nil
+	}
+	if err != nil {
+		return 0, failed("read the image of the container", err)
+	}
+	s, err := parseStopSignal(described.Config.StopSignal)
+	if err != nil {
+		return syscall.SIGTERM, nil
+	}
+	return s, nil
+}
+
+// graceOf returns how long a container may take to end when it is replaced or deleted. The call comes first, then the container's own
+// arguments, then the arguments of the container that was replaced.
+func (j *job) graceOf(r *record) time.Duration {
+	var seconds int64
+	switch args := j.Args.(type) {
+	case *catalog.ContainerCreate:
+		seconds = args.GraceSeconds
+	case *catalog.ContainerDelete:
+		seconds = args.GraceSeconds
+	}
+	if own, ok := r.Spec["grace_seconds"].(int64); ok && seconds == 0 {
+		seconds = own
+	}
+	if replaced, ok := r.Own.Beside["grace_seconds"].(int64); ok && seconds == 0 {
+		seconds = replaced
+	}
+	if seconds == 0 {
+		return j.grace()
+	}
+	return time.Duration(seconds) * time.Second
+}
+
+// end ends a container's process: with the signal of its image first, and with SIGKILL when the grace is over. A missing process is not an
+// error. The record gets the way in which the process ends before each signal, so that a repeated call reports the same. r may be nil.
+func (j *job) end(ctx context.Context, r *record, id string, grace time.Duration) error {
+	if err := j.clearStage(id); err != nil {
+		return err
+	}
+	task, err := j.task(ctx, id)
+	if gone(err) {
+		return j.removeRemains(ctx, id)
+	}
+	if err != nil {
+		return err
+	}
+	status, err := j.resumed(ctx, task)
+	if err != nil {
+		return err
+	}
+	runs := status == client.Running || status == client.Unknown
+	if runs && grace > 0 {
+		if err := j.noteEnding(r, catalog.EndedByItself); err != nil {
+			return err
+		}
+		if status, err = j.ask(ctx, id, task, grace); err != nil {
+			return err
+		}
+	}
+	if status != client.Stopped {
+		if runs {
+			if err := j.noteEnding(r, catalog.EndedByForce); err != nil {
+				return err
+			}
+		}
+		j.step("kill the process")
+		if err := j.signal(ctx, task, syscall.SIGKILL, time.Minute); err != nil {
+			return err
+		}
+	}
+	j.step("remove the process")
+	if _, err := task.Delete(ctx); err != nil && !gone(err) {
+		return failed("remove the process", err)
+	}
+	return nil
+}
+
+// noteEnding records how a process is about to end.
+func (j *job) noteEnding(r *record, how string) error {
+	if r == nil {
+		return nil
+	}
+	r.Own.Ended = how
+	return j.put(r, r.Own.Phase)
+}
+
+// resumed returns the status of a process. A paused process, which receives no signal, is resumed first.
+func (j *job) resumed(ctx context.Context, task client.Task) (client.ProcessStatus, error) {
+	status, err := task.Status(ctx)
+	if err != nil && !gone(err) {
+		return "", failed("look at the process", err)
+	}
+	if status.Status != client.Paused {
+		return status.Status, nil
+	}
+	j.step("resume the process")
+	if err := task.Resume(ctx); err != nil && !gone(err) {
+		return "", failed("resume the process", err)
+	}
+	return client.Running, nil
+}
+
+// ask sends a process the signal of its image, waits for at most grace, and returns the status after that.
+func (j *job) ask(ctx context.Context, id string, task client.Task, grace time.Duration) (client.ProcessStatus, error) {
+	c, err := j.daemon.LoadContainer(ctx, id)
+	if err != nil {
+		return "", failed("find the container", err)
+	}
+	s, err := stopSignal(ctx, c)
+	if err != nil {
+		return "", err
+	}
+	j.step("ask the process to end")
+	if err := j.signal(ctx, task, s, grace); err != nil {
+		return "", err
+	}
+	status, err := task.Status(ctx)
+	if gone(err) {
+		return client.Stopped, nil
+	}
+	if err != nil {
+		return "", failed("look at the process", err)
+	}
+	if status.Status != client.Stopped {
+		j.Progress(fmt.Sprintf("the container did not end within %s after %s and is killed", grace, signalName(s)))
+	}
+	return status.Status, nil
+}
+
+// signalName returns the name of a signal, "SIGQUIT". Real-time signals have numbers only.
+func signalName(s syscall.Signal) string {
+	return cmp.Or(unix.SignalName(s), fmt.Sprintf("signal %d", int(s)))
+}
+
+// signal sends a signal and waits until the process has ended, or the patience has.
+func (j *job) signal(ctx context.Context, task client.Task, s syscall.Signal, patience time.Duration) error {
+	waiting, cancel := context.WithCancel(ctx)
+	defer cancel()
+	ended, err := task.Wait(waiting)
+	if err != nil {
+		return failed("wait for the process", err)
+	}
+	if err := task.Kill(ctx, s); err != nil && !gone(err) && !errdefs.IsFailedPrecondition(err) {
+		return failed("send the process "+signalName(s), err)
+	}
+	select {
+	case exit := <-ended:
+		if err := exit.Error(); err != nil && ctx.Err() == nil && !gone(err) {
+			return failed("wait for the process", err)
+		}
+		return ctx.Err()
+	case <-time.After(patience):
+		return nil
+	}
+}
