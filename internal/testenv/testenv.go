@@ -38,6 +38,7 @@ var Tools = []Tool{
 	{Name: "btrfs", Dirs: "/usr/bin", Package: "btrfs-progs"},
 	{Name: "qemu-img", Dirs: "/usr/bin", Package: "qemu-utils"},
 	{Name: "ip", Dirs: "/usr/sbin", Package: "iproute2"},
+	{Name: "sfdisk", Dirs: "/usr/sbin", Package: "fdisk"},
 	{Name: "setpriv", Package: "util-linux"},
 	{Name: "blkid", Dirs: "/usr/sbin", Package: "util-linux"},
 	{Name: "systemd-analyze", Package: "systemd"},

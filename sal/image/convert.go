@@ -16,6 +16,7 @@ import (
 
 	"writ"
 	"writ/internal/confine"
+	"writ/internal/diskformat"
 )
 
 // converter finds what makes raw disks of qcow2 disks.
@@ -36,13 +37,22 @@ func (d *Driver) converter() (string, error) {
 // magic is how every qcow2 disk begins.
 var magic = []byte("QFI\xfb")
 
-// checkRaw refuses a qcow2 disk that is called raw: no machine could start from it.
+// checkRaw rejects content that is neither a raw disk nor a kernel or initramfs. A compressed kernel is accepted here: volume.create rejects it.
 func checkRaw(path string) error {
-	start, err := readStart(path, len(magic))
-	if err == nil && bytes.Equal(start, magic) {
-		err = writ.Errorf(writ.CodeArgumentsInvalid, "the content is a qcow2 disk").WithHint(`say format: "qcow2"`)
+	f, err := os.Open(path)
+	if err != nil {
+		return err
 	}
-	return err
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	format, recognised, err := diskformat.Recognise(f, info.Size())
+	if err != nil || !recognised || format.Boot {
+		return err
+	}
+	return writ.Errorf(writ.CodeArgumentsInvalid, "the content is %s", format.Name).WithHint("%s", format.Remedy)
 }
 
 func readStart(path string, n int) ([]byte, error) {

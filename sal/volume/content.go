@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 
 	"writ"
+	"writ/internal/diskformat"
 	"writ/sal"
 	"writ/sal/catalog"
 )
@@ -49,6 +50,9 @@ func (j *job) imageContent(ctx context.Context, args *catalog.VolumeCreate) (fil
 	if err != nil {
 		return filling{}, err
 	}
+	if err := rawDisk(image.Path, args.Image.Name); err != nil {
+		return filling{}, err
+	}
 	if err := j.fits(image.Bytes, args.SizeGiB); err != nil {
 		return filling{}, err
 	}
@@ -58,6 +62,27 @@ func (j *job) imageContent(ctx context.Context, args *catalog.VolumeCreate) (fil
 		}
 		return j.Trees.Clone(ctx, image.Path, filepath.Join(j.Trees.Path(j.name), sal.DiskName), args.SizeGiB*gib)
 	}}, nil
+}
+
+// rawDisk returns an error if an image is a file of another format, which would make an unusable disk.
+func rawDisk(path, name string) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return sal.HostError("read the image "+name, err)
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return sal.HostError("read the image "+name, err)
+	}
+	format, recognised, err := diskformat.Recognise(f, info.Size())
+	if err != nil {
+		return sal.HostError("read the image "+name, err)
+	}
+	if recognised {
+		return writ.Errorf(writ.CodeArgumentsInvalid, "the image %s is %s, and a volume needs a raw disk", name, format.Name).WithHint("%s", format.Remedy)
+	}
+	return nil
 }
 
 // image finds an image that a disk can be made of.

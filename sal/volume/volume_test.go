@@ -631,6 +631,9 @@ func TestVolumeRefusesWhatItCannotHoldOrFind(t *testing.T) {
 		if err := os.Truncate(big, gib+1); err != nil {
 			t.Fatal(err)
 		}
+		for name, text := range map[string]string{"packed": "\x1f\x8b\x08...", "vmdk": "KDMV...", "page": "<!doctype html><title>Sign in</title>", "empty": ""} {
+			writeFile(t, imagePath(b.host, name), text)
+		}
 		root := writ.Ref{Kind: writ.KindVolume, Name: "root", UID: "u1"}
 		trees, err := b.Trees.List(t.Context())
 		if err != nil {
@@ -643,6 +646,10 @@ func TestVolumeRefusesWhatItCannotHoldOrFind(t *testing.T) {
 		}{
 			{"volume.create", "a", with(spec, "image", "none"), writ.CodeResourceUnknown},
 			{"volume.create", "a", with(spec, "image", "big"), writ.CodeQuotaExceeded},
+			{"volume.create", "a", with(spec, "image", "packed"), writ.CodeArgumentsInvalid},
+			{"volume.create", "a", with(spec, "image", "vmdk"), writ.CodeArgumentsInvalid},
+			{"volume.create", "a", with(spec, "image", "page"), writ.CodeArgumentsInvalid},
+			{"volume.create", "a", with(spec, "image", "empty"), writ.CodeArgumentsInvalid},
 			{"volume.create", "root", with(spec, "size_gib", int64(5)), writ.CodeImmutableField},
 			{"volume.resize", "root", map[string]any{"size_gib": int64(5)}, writ.CodeImmutableField},
 			{"volume.restore", "root", before, writ.CodeResourceUnknown},
