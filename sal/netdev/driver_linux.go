@@ -193,37 +193,11 @@ func (h *host) freeRange(r *sal.Record[network], others []*sal.Record[network], 
 			return taken("that of a network whose record is damaged", p)
 		}
 	}
-	links, err := h.kernel.LinkList()
-	if err != nil {
-		return failed("list the node's interfaces", err)
+	w, err := h.otherWay(want)
+	if err != nil || w == nil {
+		return err
 	}
-	for _, l := range links {
-		if strings.HasPrefix(l.Attrs().Alias, aliasPrefix) {
-			continue
-		}
-		addresses, err := h.kernel.AddrList(l, netlink.FAMILY_V4)
-		if err != nil {
-			return failed("list the node's addresses", err)
-		}
-		for _, a := range addresses {
-			if p := prefixOf(a.IPNet); p.Overlaps(want) {
-				return taken("on the interface "+l.Attrs().Name, p)
-			}
-		}
-		routes, err := h.kernel.RouteList(l, netlink.FAMILY_V4)
-		if err != nil {
-			return failed("list the node's routes", err)
-		}
-		for _, route := range routes {
-			if route.Dst == nil {
-				continue // everything that has no way of its own
-			}
-			if p := prefixOf(route.Dst); p.Bits() > 0 && p.Overlaps(want) {
-				return taken("behind "+l.Attrs().Name, p)
-			}
-		}
-	}
-	return nil
+	return taken(w.how, w.to)
 }
 
 // holderOf says whose a range is, to a script of a project: names in other projects are not for it.

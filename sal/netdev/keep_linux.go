@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -38,6 +39,9 @@ func (d *Driver) Keep(ctx context.Context, resource writ.ResourceID) ([]sal.Drif
 	if _, err := h.ensure(r); err != nil {
 		return h.unmended(err)
 	}
+	if err := h.lookForOtherWay(r); err != nil {
+		return nil, err
+	}
 	on, err := h.on(r)
 	if err != nil {
 		return nil, err
@@ -54,6 +58,20 @@ func (d *Driver) Keep(ctx context.Context, resource writ.ResourceID) ([]sal.Drif
 		}
 	}
 	return h.drift, nil
+}
+
+// lookForOtherWay reports a route or address of the node that overlaps with the IPv4 range of a network: it came after the network.
+func (h *host) lookForOtherWay(r *sal.Record[network]) error {
+	v4 := ipv4(r)
+	if !v4.IsValid() {
+		return nil
+	}
+	w, err := h.otherWay(v4)
+	if err != nil || w == nil {
+		return err
+	}
+	h.drift = append(h.drift, sal.Drift{What: fmt.Sprintf("its range %s overlaps with %s, which is %s on this node", v4, w.to, w.how)})
+	return nil
 }
 
 // unmended reports what stands in the way as drift, if a person has to do something about it.

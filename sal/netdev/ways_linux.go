@@ -1,0 +1,190 @@
+package netdev
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+)
+
+// way is how the node reaches a range of addresses without a network of this driver.
+type way struct {
+	to  netip.Prefix
+	how string // completes "10.1.0.0/16 is …"
+}
+
+// defaultBits is the length of the longest prefix that counts as a default route. VPNs split the default route into two halves.
+const defaultBits = 1
+
+// routing is what the kernel knows of the ways to IPv4 addresses.
+type routing struct {
+	links  []netlink.Link
+	routes []netlink.Route // of all tables
+	rules  []netlink.Rule
+}
+
+// routing reads the kernel's links, routes and rules.
+func (h *host) routing() (*routing, error) {
+	var n routing
+	var err error
+	if n.links, err = h.kernel.LinkList(); err != nil {
+		return nil, failed("list the node's interfaces", err)
+	}
+	all := &netlink.Route{Table: unix.RT_TABLE_UNSPEC}
+	if n.routes, err = h.kernel.RouteListFiltered(netlink.FAMILY_V4, all, netlink.RT_FILTER_TABLE); err != nil {
+		return nil, failed("list the node's routes", err)
+	}
+	if n.rules, err = h.kernel.RuleList(netlink.FAMILY_V4); err != nil {
+		return nil, failed("list the node's routing rules", err)
+	}
+	return &n, nil
+}
+
+// otherWay returns a way to addresses of a range that does not lead through a network of this driver, nil if there is none.
+func (h *host) otherWay(want netip.Prefix) (*way, error) {
+	n, err := h.routing()
+	if err != nil {
+		return nil, err
+	}
+	for _, l := range n.links {
+		if ours(l) {
+			continue
+		}
+		addresses, err := h.kernel.AddrList(l, netlink.FAMILY_V4)
+		if err != nil {
+			return nil, failed("list the node's addresses", err)
+		}
+		for _, a := range addresses {
+			if p := prefixOf(a.IPNet); p.Overlaps(want) {
+				return &way{p, "on the interface " + l.Attrs().Name}, nil
+			}
+		}
+	}
+	if w := n.byRoute(want); w != nil {
+		return w, nil
+	}
+	if w := n.byRule(want); w != nil {
+		return w, nil
+	}
+	return h.byAnswer(n, want)
+}
+
+// ours reports whether a link is one of this driver.
+func ours(l netlink.Link) bool { return strings.HasPrefix(l.Attrs().Alias, aliasPrefix) }
+
+// byRoute looks for a route in a table that the kernel consults. Every kind counts: one gateway, several, a nexthop group, blackhole.
+func (n *routing) byRoute(want netip.Prefix) *way {
+	for _, r := range n.routes {
+		if r.Dst == nil || n.leadsHome(r) || !n.consulted(r.Table) {
+			continue
+		}
+		if p := prefixOf(r.Dst); p.Bits() > defaultBits && p.Overlaps(want) {
+			return &way{p, n.describe(r)}
+		}
+	}
+	return nil
+}
+
+// byRule looks for a routing rule that gives addresses of the range to another table, or rejects them.
+func (n *routing) byRule(want netip.Prefix) *way {
+	for _, rule := range n.rules {
+		if rule.Dst == nil || rule.Invert {
+			continue
+		}
+		p := prefixOf(rule.Dst)
+		if p.Bits() <= defaultBits || !p.Overlaps(want) {
+			continue
+		}
+		switch table := rule.Table; {
+		case table == unix.RT_TABLE_UNSPEC && rule.Goto < 0:
+			return &way{p, "rejected by a routing rule"}
+		case table != unix.RT_TABLE_MAIN && slices.ContainsFunc(n.routes, func(r netlink.Route) bool { return r.Table == table }):
+			return &way{p, fmt.Sprintf("routed by table %d", table)}
+		}
+	}
+	return nil
+}
+
+// byAnswer asks the kernel how it would reach the first, middle and last address of the range.
+func (h *host) byAnswer(n *routing, want netip.Prefix) (*way, error) {
+	for _, a := range samples(want) {
+		answers, err := h.kernel.RouteGetWithOptions(a.AsSlice(), &netlink.RouteGetOptions{FIBMatch: true})
+		switch {
+		case errors.Is(err, unix.ENETUNREACH), errors.Is(err, unix.EHOSTUNREACH), errors.Is(err, unix.EACCES), errors.Is(err, unix.EINVAL):
+			continue // there is no way, or only a default one that rejects
+		case err != nil:
+			return nil, failed("ask for the node's route to "+a.String(), err)
+		}
+		for _, r := range answers {
+			if r.Dst == nil || n.leadsHome(r) {
+				continue
+			}
+			if p := prefixOf(r.Dst); p.Bits() > defaultBits {
+				return &way{p, n.describe(r)}, nil
+			}
+		}
+	}
+	return nil, nil
+}
+
+// samples returns the first, the middle and the last address of a range.
+func samples(p netip.Prefix) []netip.Addr {
+	first := p.Masked().Addr().As4()
+	size := uint32(1) << (32 - p.Bits())
+	at := func(offset uint32) netip.Addr {
+		n := uint32(first[0])<<24 | uint32(first[1])<<16 | uint32(first[2])<<8 | uint32(first[3])
+		n += offset
+		return netip.AddrFrom4([4]byte{byte(n >> 24), byte(n >> 16), byte(n >> 8), byte(n)})
+	}
+	return []netip.Addr{at(0), at(size / 2), at(size - 1)}
+}
+
+// leadsHome reports whether a route leads to a link of this driver.
+func (n *routing) leadsHome(r netlink.Route) bool {
+	return slices.ContainsFunc(n.links, func(l netlink.Link) bool { return l.Attrs().Index == r.LinkIndex && ours(l) })
+}
+
+// consulted reports whether the kernel looks into a table for the node's own packets. Tables of VRFs are not: no rule names them.
+func (n *routing) consulted(table int) bool {
+	switch table {
+	case unix.RT_TABLE_LOCAL, unix.RT_TABLE_MAIN, unix.RT_TABLE_DEFAULT:
+		return true
+	}
+	return slices.ContainsFunc(n.rules, func(r netlink.Rule) bool { return r.Table == table })
+}
+
+// describe completes "10.1.0.0/16 is …".
+func (n *routing) describe(r netlink.Route) string {
+	how := map[int]string{
+		unix.RTN_BLACKHOLE: "dropped (blackhole)", unix.RTN_UNREACHABLE: "unreachable by a route", unix.RTN_PROHIBIT: "prohibited by a route",
+	}[r.Type]
+	if how == "" {
+		how = "routed"
+		if names := n.names(r); names != "" {
+			how = "behind " + names
+		}
+	}
+	if r.Table != unix.RT_TABLE_MAIN && r.Table != unix.RT_TABLE_UNSPEC {
+		how += fmt.Sprintf(" (table %d)", r.Table)
+	}
+	return how
+}
+
+// names returns the interfaces of a route.
+func (n *routing) names(r netlink.Route) string {
+	indexes := []int{r.LinkIndex}
+	for _, hop := range r.MultiPath {
+		indexes = append(indexes, hop.LinkIndex)
+	}
+	var names []string
+	for _, l := range n.links {
+		if slices.Contains(indexes, l.Attrs().Index) {
+			names = append(names, l.Attrs().Name)
+		}
+	}
+	return strings.Join(names, " and ")
+}
