@@ -89,6 +89,7 @@ const (
 	CodeVerbUnsupported        Code = "VERB_UNSUPPORTED"
 	CodeExecError              Code = "EXEC_ERROR"
 	CodeStoreUnavailable       Code = "STORE_UNAVAILABLE"
+	CodeDataIncomplete         Code = "DATA_INCOMPLETE"
 	CodeQueueUnavailable       Code = "QUEUE_UNAVAILABLE"
 	CodeQueueBudget            Code = "QUEUE_BUDGET"
 	CodeScriptInvalid          Code = "SCRIPT_INVALID"
@@ -196,6 +197,7 @@ var Codes = []CodeInfo{
 	{CodeVerbUnsupported, Invalid, false, 501, ExitFailed, "The datacenter's supervisor is older and does not know this request. Upgrade it."},
 	{CodeExecError, Failed, false, 502, ExitFailed, "The datacenter's supervisor could not do what was asked; the message says why."},
 	{CodeStoreUnavailable, Unavailable, true, 503, ExitUnreachable, "The store cannot be written: its disk is full, read-only or away. It goes on by itself when that ends."},
+	{CodeDataIncomplete, Conflict, false, 409, ExitConflict, "A file of the data directory is missing that the daemon never makes a second time. Bring the directory back from a backup; docs/manual/runbook.md has the way without one."},
 	{CodeQueueUnavailable, Unavailable, true, 503, ExitUnreachable, "Redis does not answer. Work waits in the journal and goes on by itself when Redis is back."},
 	{CodeQueueBudget, Unavailable, true, 429, ExitUnreachable, "The node put more into Redis than a node may, or messages that cannot be read, or it has too many connections there. What it had there was removed, and its account is off for a while. If that was not the program of writ, another program uses the node's account: remove the node."},
 	{CodeScriptInvalid, Invalid, false, 422, ExitUsage, "The script does not pass `writ check`; the diagnostics say where and why."},

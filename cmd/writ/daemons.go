@@ -86,6 +86,7 @@ func (a *app) coordCommand() *cobra.Command {
 	var data, ledger, listen, metrics, publicURL, tlsCert, tlsKey, webhooks string
 	var rosters, coordinators, hosts []string
 	var projectRate float64
+	var keyless bool
 	var traces tracing.Settings
 	c := a.daemonCommand(&cobra.Command{
 		Use:   "coord",
@@ -114,7 +115,7 @@ It begins with the rosters in its data directory, where "writ init" puts the fir
 		coordinator := &daemon.Coord{
 			Metrics: monitored, TLSCert: tlsCert, TLSKey: tlsKey,
 			Data: data, Ledger: ledger, Listener: l, PublicURL: publicURL, Coordinators: coordinators, Rosters: signed, Cluster: cluster,
-			AllowedHosts: hosts, ProjectRate: projectRate, Webhooks: webhooks, Traces: traces, Version: version(), Log: log,
+			AllowedHosts: hosts, ProjectRate: projectRate, Webhooks: webhooks, Traces: traces, Keyless: keyless, Version: version(), Log: log,
 		}
 		return coordinator.Run(ctx, func() {})
 	})
@@ -132,6 +133,7 @@ It begins with the rosters in its data directory, where "writ init" puts the fir
 	f.Float64Var(&projectRate, "project-rate", coord.DefaultSubmissionsPerSecond, "submissions of 16 KiB per second of one project, twice as many at once. More wait for up to 5 s and are then refused. 0: no bound")
 	inRange(f, "project-rate", &projectRate, 0, most)
 	f.StringVar(&webhooks, "webhooks", "", "file (YAML) with addresses that are told what happens: see docs/manual/webhooks.md")
+	f.BoolVar(&keyless, "keyless", false, "serve on loopback without coordinator.key and without a login, although the roster names coordinators: to give a coordinator a new key")
 	tracesFlags(c, &traces)
 	fromEnvironment(f, "ledger", "listen", "public-url", "tls-cert", "tls-key", "webhooks")
 	return c

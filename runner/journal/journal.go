@@ -49,10 +49,25 @@ func Open(ctx context.Context, path string) (*Journal, error) {
 	if err == nil {
 		j.db, err = sqldb.Open(ctx, path, files)
 	}
+	if err == nil {
+		err = j.noteOpened()
+	}
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("open the node's journal: %w", err), j.unlock())
 	}
 	return j, nil
+}
+
+// noteOpened records in the lock that the journal exists from now on. A later start of the node refuses to work without it.
+func (j *Journal) noteOpened() error {
+	if j.lock == nil {
+		return nil
+	}
+	if info, err := j.lock.Stat(); err != nil || info.Size() > 0 {
+		return err
+	}
+	_, err := j.lock.WriteAt([]byte("the store beside this file was made\n"), 0)
+	return err
 }
 
 // acquire takes the lock that the kernel frees when the process is gone, however it ends.

@@ -51,14 +51,14 @@ const (
 // role is how a directory is recognised, and its store copied.
 type role struct {
 	name   Role
-	sign   string // the file that only this role has
+	signs  []string // files that only this role has
 	store  string
 	copied func(ctx context.Context, from, to string) error
 }
 
 var roles = []role{
-	{Supervisor, "supervisor.key", "journal.db", journal.Copy},
-	{Coordinator, "ledger.db", "ledger.db", sqlstore.Copy},
+	{Supervisor, []string{"supervisor.key"}, "journal.db", journal.Copy},
+	{Coordinator, []string{"coordinator.key", "ledger.db"}, "ledger.db", sqlstore.Copy}, // a ledger on PostgreSQL is no file
 }
 
 // nodeSign is the file that only a node's directory has.
@@ -71,8 +71,10 @@ func roleOf(dir string) (role, error) {
 			WithHint("a node that was lost joins anew, with writ token create and writ runner")
 	}
 	for _, r := range roles {
-		if _, err := os.Stat(filepath.Join(dir, r.sign)); err == nil {
-			return r, nil
+		for _, sign := range r.signs {
+			if _, err := os.Stat(filepath.Join(dir, sign)); err == nil {
+				return r, nil
+			}
 		}
 	}
 	return role{}, writ.Errorf(writ.CodeUsage, "%s is not the data directory of a coordinator or a supervisor", dir).
@@ -83,7 +85,7 @@ func roleOf(dir string) (role, error) {
 func alone(ctx context.Context, dir string) error {
 	signs := []string{nodeSign}
 	for _, r := range roles {
-		signs = append(signs, r.sign)
+		signs = append(signs, r.signs...)
 	}
 	return filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || ctx.Err() != nil {

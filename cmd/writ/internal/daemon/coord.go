@@ -53,6 +53,7 @@ type Coord struct {
 	Traces       tracing.Settings
 	ProjectRate  float64       // submissions of one project a second, without bound if 0
 	Grace        time.Duration // of requests, once it is told to end; see coord.Coordinator
+	Keyless      bool          // serve on loopback without a key and login, although the roster names coordinators
 	Version      string
 	Log          *slog.Logger
 	// SkipEarlyCheckForTest makes it pass on what it would refuse.
@@ -148,7 +149,7 @@ func hostsOf(all []string) (hosts []string) {
 // Run serves until ctx ends, and returns nil then. ready is called when the listener is about to be served.
 func (c *Coord) Run(ctx context.Context, ready func()) (err error) {
 	defer c.Listener.Close()
-	where, err := claimStore(c.Data, coordLedger, "ledger", c.Ledger)
+	where, err := claimStore(c.Data, ledgerKept, "ledger", c.Ledger)
 	if err != nil {
 		return err
 	}
@@ -158,6 +159,9 @@ func (c *Coord) Run(ctx context.Context, ready func()) (err error) {
 		return fmt.Errorf("open the ledger: %w", err)
 	}
 	defer func() { err = errors.Join(err, store.Close()) }()
+	if err := where.opened(); err != nil {
+		return err
+	}
 	have, err := store.Rosters(ctx, 0)
 	if err != nil {
 		return fmt.Errorf("read the rosters of the ledger: %w", err)
@@ -168,6 +172,9 @@ func (c *Coord) Run(ctx context.Context, ready func()) (err error) {
 	}
 	self, key, err := c.find(roster)
 	if err != nil {
+		return err
+	}
+	if err := c.checkCoordinatorKey(roster, self); err != nil {
 		return err
 	}
 	if self != nil && c.PublicURL == "" && !onLoopback(c.Listener.Addr()) { // one that only this machine reaches is where it listens

@@ -55,6 +55,11 @@ func (r *Runner) Run(ctx context.Context, ready func([]writ.NodeDriver)) (err er
 	if err := config.MakeData(r.Data); err != nil {
 		return err
 	}
+	for _, file := range nodeKept {
+		if err := file.check(r.Data); err != nil {
+			return err
+		}
+	}
 	log, kept, endLog, err := keepLog(ctx, r.Data, r.Log)
 	if err != nil {
 		return err

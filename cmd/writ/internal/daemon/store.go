@@ -17,18 +17,29 @@ type storeLocation struct {
 	lock io.Closer // of the file; a database may have several users
 }
 
+// opened records that the store was made, so that a later start notices if it is missing.
+func (l *storeLocation) opened() error {
+	if f, is := l.lock.(*os.File); is {
+		return noteOpened(f)
+	}
+	return nil
+}
+
 // claimStore finds out where a store is, and locks it for this process if it can have only one. address is empty, the postgres:// URL of a
 // database, or @FILE with such a URL.
-func claimStore(data, file, flag, address string) (storeLocation, error) {
+func claimStore(data string, file keptFile, flag, address string) (storeLocation, error) {
 	if address != "" {
 		url, err := ServerAddress(flag, address)
 		return storeLocation{path: url, lock: io.NopCloser(nil)}, err
 	}
-	lock, err := lockStore(data, file)
+	if err := file.check(data); err != nil {
+		return storeLocation{}, err
+	}
+	lock, err := lockStore(data, file.name)
 	if err != nil {
 		return storeLocation{}, err
 	}
-	path := filepath.Join(data, file)
+	path := filepath.Join(data, file.name)
 	return storeLocation{path, path, lock}, nil
 }
 

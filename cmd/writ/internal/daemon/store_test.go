@@ -13,7 +13,7 @@ import (
 
 func TestAPasswordIsNoPartOfAFlag(t *testing.T) {
 	for _, address := range []string{"postgres://writ:s3cret@db/writ", "postgres://writ@db/writ?password=s3cret", "mysql://db/writ", "journal.db"} {
-		_, err := claimStore(t.TempDir(), "journal.db", "journal", address)
+		_, err := claimStore(t.TempDir(), journalKept, "journal", address)
 		if e := writ.AsError(err); e == nil || e.Code != writ.CodeUsage || e.Hint == "" || strings.Contains(err.Error(), "s3cret") {
 			t.Errorf("%s: %v", address, err)
 		}
@@ -23,7 +23,7 @@ func TestAPasswordIsNoPartOfAFlag(t *testing.T) {
 		t.Fatal(err)
 	}
 	for address, want := range map[string]string{"postgres://writ@db/writ": "postgres://writ@db/writ", "@" + file: "postgres://writ:s3cret@db/writ"} {
-		if p, err := claimStore(t.TempDir(), "journal.db", "journal", address); err != nil || p.path != want {
+		if p, err := claimStore(t.TempDir(), journalKept, "journal", address); err != nil || p.path != want {
 			t.Errorf("%s: %q, %v", address, p.path, err)
 		}
 	}

@@ -94,7 +94,10 @@ func (s *Supervisor) Run(ctx context.Context, ready func()) (err error) {
 			return err
 		}
 	}
-	where, err := claimStore(s.Data, supervisorJournal, "journal", s.Journal)
+	if err := supervisorKeyKept.check(s.Data); err != nil {
+		return err
+	}
+	where, err := claimStore(s.Data, journalKept, "journal", s.Journal)
 	if err != nil {
 		return err
 	}
@@ -166,24 +169,27 @@ func (s *Supervisor) Run(ctx context.Context, ready func()) (err error) {
 	group.Go(func() error { return serveMetrics(ctx, monitored, page.Handler(), log) })
 	config.Adopted = func(signed []byte) error { _, err := rosters.Add(signed); return err }
 	serve := func(ready func()) error {
-		return s.serve(ctx, where.path, config, rosters, api, connections, secured, ready)
+		return s.serve(ctx, where, config, rosters, api, connections, secured, ready)
 	}
 	group.Go(func() error { return s.standBy(ctx, log, api, sync.OnceFunc(ready), serve) })
 	return group.Wait()
 }
 
 // serve serves the datacenter until ctx ends or another supervisor takes over.
-func (s *Supervisor) serve(ctx context.Context, store string, config supervisor.Config, rosters config.Rosters, api *exchangeable,
+func (s *Supervisor) serve(ctx context.Context, store storeLocation, config supervisor.Config, rosters config.Rosters, api *exchangeable,
 	connections *nodes.Connections, secured *redisTLS, ready func()) (err error) {
 	log := config.Log
 	signed, err := rosters.Signed() // newer ones than the journal has are adopted: a database takes none away
 	if err != nil {
 		return err
 	}
-	if config.Journal, err = journal.Open(ctx, store); err != nil {
+	if config.Journal, err = journal.Open(ctx, store.path); err != nil {
 		return fmt.Errorf("open the journal: %w", err)
 	}
 	defer func() { err = errors.Join(err, config.Journal.Close()) }()
+	if err := store.opened(); err != nil {
+		return err
+	}
 	if config.Protected, config.ProtectedValues, err = isProtected(s.Data); err != nil {
 		return err
 	}
