@@ -158,12 +158,11 @@ type ResourceDrift struct {
 	Lasts []string `json:"lasts,omitempty"` // in sentences
 }
 
-// ResourceState is how a resource stands, as in Resource.
+// ResourceState reports the standing of one resource.
 type ResourceState struct {
 	ResourceID
-	UID     UID    `json:"uid"`
-	State   string `json:"state"`
-	Address string `json:"address,omitempty"`
+	UID UID `json:"uid"`
+	Standing
 }
 
 // NodeMending is that a node has mended a resource.

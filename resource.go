@@ -74,12 +74,7 @@ type Resource struct {
 	Created    time.Time      `json:"created"`
 	Updated    time.Time      `json:"updated"`
 	Deleted    bool           `json:"deleted,omitempty"` // only in events: it is gone
-	// State says how it stands, as of the last operation on it or its node's last look: running, paused or stopped, and ready of what does
-	// not run. It is gone if its node has it no more and no operation took it away. Any other word is that of something unfinished: making,
-	// restoring, deleting. "" if nobody said yet.
-	State string `json:"state,omitempty"`
-	// Address is where clients reach it: an IP address, "host:port" of a database, the range of a network. "" if it has none.
-	Address string `json:"address,omitempty"`
+	Standing
 	// Drift says how the resource differs from what was asked for, in sentences, as of its node's last look; none if it does not.
 	Drift []string `json:"drift,omitempty"`
 	// Mended are the last things that its node put right by itself, oldest first. Each that is told is an event of the resource, in which it

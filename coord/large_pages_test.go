@@ -184,7 +184,7 @@ func fillLarge(t *testing.T, path string) writ.RunID {
 	}
 	for n := range largeMade {
 		id := writ.ResourceID{Project: []writ.ProjectID{shop, blog}[n%2], Kind: []writ.ResourceKind{writ.KindVolume, writ.KindMachine, writ.KindNetwork}[n%3], Name: fmt.Sprintf("made-%05d", n)}
-		put(writ.Event{Resource: &writ.Resource{ResourceID: id, UID: writ.UID(id.Name), Node: largeNode(n % largeNodes), Deployment: fmt.Sprintf("deployment-%d", n%300), Driver: "btrfs", State: "ready", Run: largeRun(n%largeRuns, now).ID, Updated: now}})
+		put(writ.Event{Resource: &writ.Resource{ResourceID: id, UID: writ.UID(id.Name), Node: largeNode(n % largeNodes), Deployment: fmt.Sprintf("deployment-%d", n%300), Driver: "btrfs", Standing: writ.Standing{State: "ready"}, Run: largeRun(n%largeRuns, now).ID, Updated: now}})
 		for hour := range 5 {
 			put(writ.Event{Usage: &writ.Usage{ResourceID: id, UID: writ.UID(id.Name), Node: largeNode(n % largeNodes), Hour: now.Truncate(time.Hour).Add(-time.Duration(hour) * time.Hour), Used: writ.Used{CPUSeconds: 3600}}})
 		}

@@ -257,7 +257,7 @@ func TestTheStatusOfAResourceIsReportedUntilItIsAcknowledged(t *testing.T) {
 		n.push(made)
 		n.await(made.JobKey)
 		running := []writ.ResourceState{{
-			ResourceID: writ.ResourceID{Project: n.project, Kind: writ.KindVolume, Name: "data"}, UID: made.UID, State: "running", Address: "fd00::7",
+			ResourceID: writ.ResourceID{Project: n.project, Kind: writ.KindVolume, Name: "data"}, UID: made.UID, Standing: writ.Standing{State: "running", Address: "fd00::7"},
 		}}
 		want := func(when string, want []writ.ResourceState) {
 			t.Helper()

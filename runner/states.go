@@ -30,10 +30,9 @@ type state struct {
 // stateOf is what a driver sees, for the supervisor.
 func stateOf(resource writ.ResourceID, seen sal.Observation) writ.ResourceState {
 	if !seen.Exists { // it finished what a delete had begun
-		return writ.ResourceState{ResourceID: resource, State: catalog.Gone}
+		return writ.ResourceState{ResourceID: resource, Standing: writ.Standing{State: catalog.Gone}}
 	}
-	s := writ.ResourceState{ResourceID: resource, UID: seen.UID}
-	s.State, s.Address = catalog.StateOf(seen.Values)
+	s := writ.ResourceState{ResourceID: resource, UID: seen.UID, Standing: catalog.StandingOf(seen.Values)}
 	s.State = clip(cmp.Or(seen.State, s.State), maxSentence)
 	s.Address = clip(s.Address, maxSentence)
 	return s
@@ -43,7 +42,7 @@ func stateOf(resource writ.ResourceID, seen sal.Observation) writ.ResourceState 
 func (s *states) note(now writ.ResourceState) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if before, known := s.all[now.ResourceID]; known && before.ResourceState == now {
+	if before, known := s.all[now.ResourceID]; known && before.UID == now.UID && before.Standing.Equal(now.Standing) {
 		return
 	}
 	if s.all == nil {
@@ -69,7 +68,7 @@ func (s *states) markGone(there map[writ.ResourceID]bool) {
 		case gone && known.acked:
 			delete(s.all, r)
 		case !gone && !there[r]:
-			s.all[r] = state{ResourceState: writ.ResourceState{ResourceID: r, UID: known.UID, State: catalog.Gone}}
+			s.all[r] = state{ResourceState: writ.ResourceState{ResourceID: r, UID: known.UID, Standing: writ.Standing{State: catalog.Gone}}}
 		}
 	}
 }

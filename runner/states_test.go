@@ -16,7 +16,7 @@ func TestStatesBeyondOneReportFollowInOthers(t *testing.T) {
 		return writ.ResourceID{Kind: writ.KindVolume, Name: fmt.Sprintf("v%02d", i)}
 	}
 	for i := range 10 {
-		s.note(writ.ResourceState{ResourceID: id(10 + i), State: "ready"})
+		s.note(writ.ResourceState{ResourceID: id(10 + i), Standing: writ.Standing{State: "ready"}})
 	}
 	told := make(map[string]bool)
 	tell := func(round int64, acknowledged bool) {
@@ -30,7 +30,7 @@ func TestStatesBeyondOneReportFollowInOthers(t *testing.T) {
 		}
 	}
 	tell(1, false)
-	s.note(writ.ResourceState{ResourceID: id(1), State: "ready"}) // comes before the others by name
+	s.note(writ.ResourceState{ResourceID: id(1), Standing: writ.Standing{State: "ready"}}) // comes before the others by name
 	tell(2, true)
 	for round := int64(3); round < 6; round++ {
 		tell(round, true)
@@ -50,12 +50,12 @@ func TestStatesBeyondOneReportFollowInOthers(t *testing.T) {
 func TestALostResourceIsReportedOnce(t *testing.T) {
 	var s states
 	id := writ.ResourceID{Kind: writ.KindVolume, Name: "v"}
-	s.note(writ.ResourceState{ResourceID: id, UID: "u", State: "ready"})
+	s.note(writ.ResourceState{ResourceID: id, UID: "u", Standing: writ.Standing{State: "ready"}})
 	s.unacked(1, 1, 10)
 	s.acknowledged(1)
 	for round := int64(2); round < 5; round++ {
 		s.markGone(nil)
-		want := []writ.ResourceState{{ResourceID: id, UID: "u", State: "gone"}}
+		want := []writ.ResourceState{{ResourceID: id, UID: "u", Standing: writ.Standing{State: "gone"}}}
 		if diff := cmp.Diff(want, s.unacked(round, 1, 10)); diff != "" {
 			t.Errorf("report %d (-want +got):\n%s", round, diff)
 		}
@@ -65,7 +65,7 @@ func TestALostResourceIsReportedOnce(t *testing.T) {
 	if got := s.unacked(5, 1, 10); len(got) > 0 || len(s.all) > 0 {
 		t.Errorf("it is told again: %+v, and remembered: %+v", got, s.all)
 	}
-	s.note(writ.ResourceState{ResourceID: id, UID: "w", State: "ready"})
+	s.note(writ.ResourceState{ResourceID: id, UID: "w", Standing: writ.Standing{State: "ready"}})
 	s.forget(id) // a delete took it away
 	s.markGone(nil)
 	if got := s.unacked(6, 1, 10); len(got) > 0 {
@@ -79,7 +79,7 @@ func TestALostResourceWithARecordIsReportedOnce(t *testing.T) {
 	id := writ.ResourceID{Kind: writ.KindVolume, Name: "v"}
 	there := map[writ.ResourceID]bool{id: true}
 	for round := int64(1); round < 4; round++ {
-		s.note(writ.ResourceState{ResourceID: id, UID: "u", State: "gone"})
+		s.note(writ.ResourceState{ResourceID: id, UID: "u", Standing: writ.Standing{State: "gone"}})
 		s.markGone(there)
 		if got := s.unacked(round, 1, 10); (len(got) == 1) != (round == 1) {
 			t.Errorf("report %d tells %+v", round, got)

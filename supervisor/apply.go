@@ -111,8 +111,7 @@ func (t *step) effect(op *catalog.Operation, c *journal.Call, have *journal.Reso
 	}
 	after.Node, after.Driver, after.Simulated = c.Node, result.Driver, result.Simulated
 	after.Values, after.Run, after.Updated = t.completeValues(c, result.Values), t.run.ID, t.now
-	after.State, after.Address = catalog.StateOf(result.Values)
-	after.State, after.Address = clip(after.State, maxWord), clip(after.Address, maxWord)
+	after.Standing = moderateStanding(catalog.StandingOf(result.Values))
 	after.Need = uses(op, c.Args, after.Need)
 	args := t.handlesNamed(op, c)
 	if op.Effect == catalog.Make {

@@ -31,7 +31,7 @@ volume.create("d", {size_gib: 1})
 			for _, e := range s.eventsOf("resource")[:4] {
 				id := e.Resource.ResourceID
 				if id.Name == "a" || id.Name == "b" {
-					r.States = append(r.States, writ.ResourceState{ResourceID: id, UID: e.Resource.UID, State: state})
+					r.States = append(r.States, writ.ResourceState{ResourceID: id, UID: e.Resource.UID, Standing: writ.Standing{State: state}})
 				}
 				if id.Name == "b" || id.Name == "c" {
 					r.Drifts = append(r.Drifts, writ.ResourceDrift{ResourceID: id, UID: e.Resource.UID, Lasts: drifts})

@@ -38,8 +38,7 @@ func moderateReport(r *writ.Report) *writ.Report {
 	}
 	r.States = r.States[:min(len(r.States), maxReported)]
 	for i := range r.States {
-		s := &r.States[i]
-		s.State, s.Address = clip(s.State, maxWord), clip(s.Address, maxWord)
+		r.States[i].Standing = moderateStanding(r.States[i].Standing)
 	}
 	r.Mendings = r.Mendings[:min(len(r.Mendings), maxReported)]
 	for i := range r.Mendings {
@@ -59,6 +58,12 @@ func moderateReport(r *writ.Report) *writ.Report {
 		u.Used = moderateUsed(u.Used)
 	}
 	return r
+}
+
+// moderateStanding bounds the texts of a standing.
+func moderateStanding(s writ.Standing) writ.Standing {
+	s.State, s.Address = clip(s.State, maxWord), clip(s.Address, maxWord)
+	return s
 }
 
 // moderateUsed takes each number between none and mostUsed.

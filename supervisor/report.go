@@ -239,8 +239,8 @@ func (t *reportUpdate) lookedAfter(tx *journal.Tx, resources []*journal.Resource
 		case !told || s.UID != r.UID && (s.UID != "" || s.State != catalog.Gone): // of what is gone its driver may know no more
 		case s.State == catalog.Gone && r.State == catalog.Deleting:
 			gone = true
-		case s.State != r.State || s.Address != r.Address:
-			r.State, r.Address = s.State, s.Address
+		case !s.Standing.Equal(r.Standing):
+			r.Standing = s.Standing
 			changed, untold = true, true
 		}
 		var events []writ.Event

@@ -96,7 +96,7 @@ func TestHowAResourceStandsBecomesPartOfIt(t *testing.T) {
 		report := func(from *testNode, round int64, uid writ.UID, state string) {
 			t.Helper()
 			from.send(envelope.Report, writ.Report{Node: from.id, Incarnation: 1, Round: round, States: []writ.ResourceState{
-				{ResourceID: made.ResourceID, UID: uid, State: state, Address: "fd00::7"},
+				{ResourceID: made.ResourceID, UID: uid, Standing: writ.Standing{State: state, Address: "fd00::7"}},
 			}})
 			time.Sleep(2 * time.Second)
 			synctest.Wait()
@@ -112,12 +112,24 @@ func TestHowAResourceStandsBecomesPartOfIt(t *testing.T) {
 		s.start()
 		time.Sleep(5 * time.Second)
 		report(n, 4, made.UID, "running")
+		exited := writ.Standing{State: "running", Address: "fd00::7", Exit: &writ.Exit{Code: 137, OutOfMemory: true}}
+		for round := range int64(2) { // said twice, it is one event
+			n.send(envelope.Report, writ.Report{Node: n.id, Incarnation: 1, Round: 5 + round, States: []writ.ResourceState{
+				{ResourceID: made.ResourceID, UID: made.UID, Standing: exited},
+			}})
+			time.Sleep(2 * time.Second)
+			synctest.Wait()
+		}
 		s.wantState(s.submit(`machine := import("machine")`+"\n"+`machine.stop(machine.get("m"))`), writ.RunSucceeded)
 		var states []string
 		for _, e := range s.eventsOf("resource") {
-			states = append(states, strings.TrimSpace(e.Resource.State+" "+e.Resource.Address))
+			text := strings.TrimSpace(e.Resource.State + " " + e.Resource.Address)
+			if e.Resource.Exit != nil {
+				text += ", " + e.Resource.Exit.String()
+			}
+			states = append(states, text)
 		}
-		want := []string{"x", "paused fd00::7", "running fd00::7", "x"} // its operations answer "x"
+		want := []string{"x", "paused fd00::7", "running fd00::7", "running fd00::7, " + exited.Exit.String(), "x"} // its operations answer "x"
 		if diff := cmp.Diff(want, states); diff != "" {
 			t.Errorf("(-want +got):\n%s", diff)
 		}
@@ -134,7 +146,7 @@ func TestALateDeleteOfANodeIsRecorded(t *testing.T) {
 		report := func(of *writ.Resource, uid writ.UID, state string) {
 			t.Helper()
 			round++
-			n.send(envelope.Report, writ.Report{Node: n.id, Incarnation: 1, Round: round, States: []writ.ResourceState{{ResourceID: of.ResourceID, UID: uid, State: state}}})
+			n.send(envelope.Report, writ.Report{Node: n.id, Incarnation: 1, Round: round, States: []writ.ResourceState{{ResourceID: of.ResourceID, UID: uid, Standing: writ.Standing{State: state}}}})
 			time.Sleep(2 * time.Second)
 			synctest.Wait()
 		}
@@ -355,7 +367,7 @@ func TestReportsWithoutAPauseAreTakenOnceASecond(t *testing.T) {
 		const seconds, each = 10, 50
 		for i := range seconds * each {
 			n.send(envelope.Report, writ.Report{Node: n.id, Incarnation: 1, Round: int64(i + 1), States: []writ.ResourceState{
-				{ResourceID: made.ResourceID, UID: made.UID, State: fmt.Sprintf("s%d", i)},
+				{ResourceID: made.ResourceID, UID: made.UID, Standing: writ.Standing{State: fmt.Sprintf("s%d", i)}},
 			}})
 			time.Sleep(time.Second / each)
 		}
@@ -379,7 +391,7 @@ func TestANodeHasItsShareOfNews(t *testing.T) {
 		before := len(s.eventsOf("resource"))
 		state := ""
 		report := func(round int64) {
-			n.send(envelope.Report, writ.Report{Node: n.id, Incarnation: 1, Round: round, States: []writ.ResourceState{{ResourceID: made.ResourceID, UID: made.UID, State: state}}})
+			n.send(envelope.Report, writ.Report{Node: n.id, Incarnation: 1, Round: round, States: []writ.ResourceState{{ResourceID: made.ResourceID, UID: made.UID, Standing: writ.Standing{State: state}}}})
 		}
 		usage := make([]writ.Usage, 0, 500)
 		for len(usage) < cap(usage) {

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -231,6 +232,9 @@ func resourceText(r writ.Resource, orphans []orphan, where locations) string {
 		}
 		fmt.Fprintf(&b, "  %s\n", stands)
 	}
+	if r.Exit != nil {
+		fmt.Fprintf(&b, "  its program last ended by itself with %s\n", r.Exit)
+	}
 	for _, d := range r.Drift {
 		fmt.Fprintf(&b, "  drift: %s\n", terminal.Clean(d))
 	}
@@ -250,6 +254,18 @@ func resourceText(r writ.Resource, orphans []orphan, where locations) string {
 	fmt.Fprintf(&b, "  uid %s, owned by %s\n", r.UID, owner)
 	fmt.Fprintf(&b, "  made %s ago, changed %s ago by run %s\n", age(r.Created), age(r.Updated), r.Run)
 	return b.String()
+}
+
+// exitCell formats how the program of a container last ended by itself.
+func exitCell(r writ.Resource) string {
+	switch {
+	case r.Exit == nil:
+		return ""
+	case r.Exit.OutOfMemory:
+		return fmt.Sprintf("%d (out of memory)", r.Exit.Code)
+	default:
+		return strconv.FormatInt(r.Exit.Code, 10)
+	}
 }
 
 // alsoMended is how often a resource was mended besides what is known of it.
@@ -279,6 +295,7 @@ func resourceTable(resources []writ.Resource, orphans []orphan, where locations)
 			return driverName(writ.Call{Driver: r.Driver, Simulated: r.Simulated})
 		}),
 		column("AGE", func(r writ.Resource) string { return age(r.Created) }),
+		wide("EXIT", exitCell),
 		wide("CHANGED", func(r writ.Resource) string { return age(r.Updated) }),
 		wide("DEPLOYMENT", func(r writ.Resource) string { return r.Deployment }),
 		wide("RUN", func(r writ.Resource) string { return string(r.Run) }),

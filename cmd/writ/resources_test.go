@@ -34,7 +34,7 @@ func TestAResourceSaysWhatItsNodeMended(t *testing.T) {
 
 func TestAResourceSaysHowItStandsAndWhatElseWasMadeForIt(t *testing.T) {
 	web := writ.ResourceID{Project: "p", Kind: writ.KindMachine, Name: "web-0"}
-	r := writ.Resource{ResourceID: web, Node: "a", State: "running", Address: "fd00::7"}
+	r := writ.Resource{ResourceID: web, Node: "a", Standing: writ.Standing{State: "running", Address: "fd00::7"}}
 	nodes := map[writ.NodeID]writ.Node{
 		"a": {ID: "a", Name: "n1", Liveness: writ.LivenessReady},
 		"b": {ID: "b", Name: "n2", Liveness: writ.LivenessLost, Orphans: []writ.Orphan{
@@ -73,5 +73,29 @@ func TestAResourceSaysHowItStandsAndWhatElseWasMadeForIt(t *testing.T) {
 	}
 	if table := resourceTable([]writ.Resource{r}, nil, where).Text(false); !strings.Contains(table, "unknown") || strings.Contains(table, "orphan") {
 		t.Errorf("on a lost node the table says:\n%s", table)
+	}
+}
+
+func TestExitOfContainerIsShown(t *testing.T) {
+	nodes := map[writ.NodeID]writ.Node{"a": {ID: "a", Name: "n1", Liveness: writ.LivenessReady}}
+	where := locations{nodes: nodes}
+	r := writ.Resource{ResourceID: writ.ResourceID{Kind: writ.KindContainer, Name: "web"}, Node: "a"}
+	for _, c := range []struct {
+		exit       *writ.Exit
+		line, cell string
+	}{
+		{&writ.Exit{}, "  its program last ended by itself with exit code 0\n", "0"},
+		{&writ.Exit{Code: 3}, "  its program last ended by itself with exit code 3\n", "3"},
+		{&writ.Exit{Code: 137, OutOfMemory: true}, "with exit code 137, killed by the kernel as it took more memory than it may\n", "137 (out of memory)"},
+		{nil, "", ""},
+	} {
+		r.Standing = writ.Standing{State: "stopped", Exit: c.exit}
+		text := resourceText(r, nil, where)
+		if !strings.Contains(text, c.line) || c.exit == nil && strings.Contains(text, "ended") {
+			t.Errorf("of %v it says:\n%s", c.exit, text)
+		}
+		if cell := exitCell(r); cell != c.cell {
+			t.Errorf("of %v the table has %q", c.exit, cell)
+		}
 	}
 }

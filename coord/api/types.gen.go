@@ -432,6 +432,9 @@ type Event struct {
 	Topic Topic `json:"topic"`
 }
 
+// Exit defines model for Exit.
+type Exit = writ.Exit
+
 // Failure defines model for Failure.
 type Failure = writ.Failure
 

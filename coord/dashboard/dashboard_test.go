@@ -141,8 +141,9 @@ func allNamed(w *fixture, hostile string) (paths []string, ofSigned string) {
 	signed.State, signed.Ended, signed.Summary = writ.RunSucceeded, time.Now(), []byte(`{"out": "<img src=x onerror=alert(1)>\"'{{"}`)
 	w.run(signed)
 	w.store(ams, writ.Event{Resource: &writ.Resource{
-		ResourceID: writ.ResourceID{Project: shop, Kind: writ.ResourceKind(hostile), Name: hostile}, Deployment: hostile, Driver: hostile, State: hostile,
-		Address: hostile, Drift: []string{hostile}, Node: writ.NodeID(hostile), Run: writ.RunID(hostile),
+		ResourceID: writ.ResourceID{Project: shop, Kind: writ.ResourceKind(hostile), Name: hostile}, Deployment: hostile, Driver: hostile,
+		Standing: writ.Standing{State: hostile, Address: hostile},
+		Drift:    []string{hostile}, Node: writ.NodeID(hostile), Run: writ.RunID(hostile),
 	}})
 	w.log = api.NodeLog{Lines: []api.NodeLine{{Source: hostile, Boot: hostile, Level: hostile, Text: hostile}}, Away: hostile, Boot: hostile}
 	ofSigned = "/runs/" + string(signed.ID)

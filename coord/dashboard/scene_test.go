@@ -263,7 +263,7 @@ func (w *fixture) remembers() {
 func (w *fixture) resources(last writ.Run) {
 	put := func(dc writ.DatacenterID, project writ.ProjectID, kind writ.ResourceKind, name string, change func(r *writ.Resource)) {
 		r := &writ.Resource{
-			ResourceID: writ.ResourceID{Project: project, Kind: kind, Name: name}, UID: writ.UID(name), Node: "ams1-n1", Driver: "btrfs", State: "ready", Run: last.ID,
+			ResourceID: writ.ResourceID{Project: project, Kind: kind, Name: name}, UID: writ.UID(name), Node: "ams1-n1", Driver: "btrfs", Standing: writ.Standing{State: "ready"}, Run: last.ID,
 			Created: time.Now().Add(-time.Hour), Updated: time.Now().Add(-time.Minute),
 		}
 		if change != nil {

@@ -307,25 +307,7 @@ func (g *Groups) All() (map[string]string, error) {
 
 // Stat looks at a group. One that is not there has taken nothing.
 func (g *Groups) Stat(group string) Stat {
-	read := func(controller, file, field string) int64 {
-		dir := g.path(controller, group)
-		if dir == "" {
-			return 0
-		}
-		text, _ := os.ReadFile(filepath.Join(dir, file))
-		words := strings.Fields(string(text))
-		if i := slices.Index(words, field); field != "" {
-			words = words[i+1:]
-			if i < 0 {
-				return 0
-			}
-		}
-		if len(words) == 0 {
-			return 0
-		}
-		n, _ := strconv.ParseInt(words[0], 10, 64)
-		return n
-	}
+	read := func(controller, file, field string) int64 { return counter(g.path(controller, group), file, field) }
 	s := Stat{
 		Processes: read(pids, "pids.current", ""),
 		Refused:   read(pids, "pids.events", "max"),
@@ -338,6 +320,36 @@ func (g *Groups) Stat(group string) Stat {
 	}
 	s.Memory, s.OutOf = read(memory, "memory.usage_in_bytes", ""), read(memory, "memory.oom_control", "oom_kill")
 	return s // only the controller cpuacct would know of processors
+}
+
+// counter reads a number from a file of a group: the one after field, or the first. It is 0 if anything is missing.
+func counter(dir, file, field string) int64 {
+	if dir == "" {
+		return 0
+	}
+	text, _ := os.ReadFile(filepath.Join(dir, file))
+	words := strings.Fields(string(text))
+	if i := slices.Index(words, field); field != "" {
+		words = words[i+1:]
+		if i < 0 {
+			return 0
+		}
+	}
+	if len(words) == 0 {
+		return 0
+	}
+	n, _ := strconv.ParseInt(words[0], 10, 64)
+	return n
+}
+
+// KilledForMemory counts the processes that the kernel killed at the memory limit of a group that another program made, such as a container
+// runtime. path is below the root of the hierarchy. It is 0 if the group is missing.
+func KilledForMemory(path string) int64 {
+	root := (&Groups{}).root()
+	return max(
+		counter(filepath.Join(root, path), "memory.events", "oom_kill"),
+		counter(filepath.Join(root, memory, path), "memory.oom_control", "oom_kill"),
+	)
 }
 
 // Entry puts a process into a group before its first instruction. Close it when the process was started.

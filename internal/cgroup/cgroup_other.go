@@ -28,6 +28,9 @@ func (g *Groups) All() (map[string]string, error) { return nil, nil }
 // Stat is of nothing.
 func (g *Groups) Stat(string) Stat { return Stat{} }
 
+// KilledForMemory returns 0.
+func KilledForMemory(string) int64 { return 0 }
+
 // Entry does nothing here.
 type Entry struct{ Dir *os.File }
 

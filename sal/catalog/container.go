@@ -52,7 +52,13 @@ type Container struct {
 	Address   string   `writ:"address" help:"its address on its first network"`
 	Addresses []string `writ:"addresses" help:"its address on each of its networks"`
 	Ended     string   `writ:"ended" help:"how the process ended that was last stopped or replaced: exited by itself, or killed when the grace was over; empty if none was running"`
+	// LastExitCode defaults to NeverEnded.
+	LastExitCode int64 `writ:"last_exit_code,default=-1" help:"how its own program last ended by itself: 0 is success, 137 killed; -1 if it never did"`
+	OutOfMemory  bool  `writ:"out_of_memory,default=false" help:"whether the kernel killed it then, as it took more memory than it may"`
 }
+
+// NeverEnded is the last exit code of a container whose program never ended by itself.
+const NeverEnded = -1
 
 // ContainerDeleted is the result of container.delete.
 type ContainerDeleted struct {

@@ -23,16 +23,20 @@ const (
 	Gone     = "gone"     // its node had it or its content, and no operation took that away: its Make operation makes it again
 )
 
-// StateOf says how a resource stands whose operations or driver answer with these values: its state, and where clients reach it, "" if it
-// has no address.
-func StateOf(values map[string]any) (state, address string) {
-	if state, _ = values["state"].(string); state == "" {
-		state = Ready
+// StandingOf returns the standing of a resource whose operation or driver answered with values. Missing values count as unknown.
+func StandingOf(values map[string]any) writ.Standing {
+	var s writ.Standing
+	if s.State, _ = values["state"].(string); s.State == "" {
+		s.State = Ready
 	}
-	if address, _ = values["address"].(string); address == "" {
-		address, _ = values["subnet"].(string)
+	if s.Address, _ = values["address"].(string); s.Address == "" {
+		s.Address, _ = values["subnet"].(string)
 	}
-	return state, address
+	if code, given := values["last_exit_code"].(int64); given && code != NeverEnded {
+		s.Exit = &writ.Exit{Code: code}
+		s.Exit.OutOfMemory, _ = values["out_of_memory"].(bool)
+	}
+	return s
 }
 
 // Nothing is an argument or result struct without fields.

@@ -88,6 +88,7 @@ type own struct {
 	Addresses []string `json:"addresses,omitempty"`
 	// Nameservers are whom it asks for names. Without one it has the image's own /etc/resolv.conf.
 	Nameservers []netip.Addr `json:"nameservers,omitempty"`
+	Ended       *ended       `json:"ended,omitempty"` // the last end that was noticed
 }
 
 // phase tells what a crash may have interrupted.
@@ -231,6 +232,7 @@ func (d *Driver) show(ctx context.Context, r *record) (catalog.Container, error)
 	if len(c.Addresses) > 0 {
 		c.Address = c.Addresses[0]
 	}
+	d.lastEnd(r, sight{}).show(&c)
 	if r.Own.Container == "" {
 		return c, nil
 	}
@@ -242,6 +244,7 @@ func (d *Driver) show(ctx context.Context, r *record) (catalog.Container, error)
 	if now.running() {
 		c.State = running
 	}
+	d.lastEnd(r, now).show(&c)
 	return c, err
 }
 

@@ -183,13 +183,17 @@ type restart struct {
 func (j *job) revive(ctx context.Context, r *record, now sight) ([]sal.Drift, error) {
 	policy, _ := r.Spec["restart"].(string)
 	known := now.status == client.Stopped // else the whole process is gone, by a reboot or by somebody's hand, which is no end of its own
+	end, err := j.noteEnd(r, now)
+	if err != nil {
+		return nil, err
+	}
 	if policy == "never" || policy == "on-failure" && known && now.exit == 0 {
 		j.forget(r.Resource)
-		return nil, nil
+		return failedEnd(end), nil
 	}
 	how := "its process was gone"
 	if known {
-		how = fmt.Sprintf("it had ended with exit code %d", now.exit)
+		how = "it had ended with " + end.String()
 	}
 	if due := j.due(r.Resource, known); time.Until(due) > 0 {
 		return []sal.Drift{{What: fmt.Sprintf("%s; it is started again in %s", how, time.Until(due).Round(time.Second))}}, nil
@@ -198,7 +202,15 @@ func (j *job) revive(ctx context.Context, r *record, now sight) ([]sal.Drift, er
 		return nil, err
 	}
 	j.began(r.Resource)
-	return mended(how+" and was started again", nil)
+	return mended(how+"; it was started again", nil)
+}
+
+// failedEnd is the drift of a container whose policy leaves it ended: none if its program succeeded, or never ended by itself.
+func failedEnd(end *ended) []sal.Drift {
+	if end == nil || end.Code == 0 {
+		return nil
+	}
+	return []sal.Drift{{What: "it has ended with " + end.String() + "; container.start starts it again"}}
 }
 
 // due says when a container is to be started again. The pause begins when its end is noticed.

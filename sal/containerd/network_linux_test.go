@@ -72,7 +72,7 @@ func TestContainersReachEachOtherOnTheirNetwork(t *testing.T) {
 	if err := unix.Unmount(record.Own.Namespace, unix.MNT_DETACH); err != nil {
 		t.Fatal(err)
 	}
-	b.mends(resource, "its process was gone and was started again")
+	b.mends(resource, "its process was gone; it was started again")
 	reaches("db", web)
 
 	// Somebody takes the namespace away, in which the process stays.

@@ -191,6 +191,8 @@ func showContainer(_ *Driver, r *sal.Record[own]) any {
 		State:     r.Own.State.Power,
 		Ended:     endingOf(r.Own.State.Power),
 		Addresses: addressesOn(argsOf[catalog.ContainerCreate](r).Networks, r.Resource),
+
+		LastExitCode: catalog.NeverEnded,
 	}
 	c.Address = first(c.Addresses)
 	return c

@@ -195,7 +195,7 @@ func reports(ctx context.Context, a *attacker) error {
 			r := writ.Report{Node: m.Node, Incarnation: 1 << 40, Round: number<<8 | i, Epoch: 1 << 62}
 			for range 50 {
 				r.Usage = append(r.Usage, writ.Usage{ResourceID: id, UID: "u", Hour: time.Now().UTC().Truncate(time.Hour), Used: writ.Used{CPUSeconds: 1 << 60}})
-				r.States = append(r.States, writ.ResourceState{ResourceID: id, UID: "u", State: fmt.Sprint(number)})
+				r.States = append(r.States, writ.ResourceState{ResourceID: id, UID: "u", Standing: writ.Standing{State: fmt.Sprint(number)}})
 			}
 			all = append(all, r)
 		}

@@ -1,0 +1,47 @@
+package writ
+
+import "fmt"
+
+// Standing is the condition of a resource, as of the last operation on it or its node's last look.
+type Standing struct {
+	// State is running, paused or stopped, and ready for a resource that does not run. It is gone if the node lost the resource without
+	// an operation. Any other word names something unfinished: making, restoring, deleting. "" means unknown.
+	State string `json:"state,omitempty"`
+	// Address is the endpoint for clients: an IP address, "host:port" of a database, the range of a network. It may be empty.
+	Address string `json:"address,omitempty"`
+	// Exit reports how the program of a container last ended by itself. It is nil for other resources, and before the first end.
+	Exit *Exit `json:"exit,omitempty"`
+}
+
+// Equal reports whether two standings are the same.
+func (s Standing) Equal(o Standing) bool {
+	return s.State == o.State && s.Address == o.Address && s.Exit.equal(o.Exit)
+}
+
+// killed is the exit code of a program that SIGKILL ended.
+const killed = 137
+
+// Exit is how a program ended.
+type Exit struct {
+	Code        int64 `json:"code"`                    // 0 is success, 137 means killed
+	OutOfMemory bool  `json:"out_of_memory,omitempty"` // the kernel killed it, or a process of it, at its memory limit
+}
+
+func (e *Exit) equal(o *Exit) bool {
+	if e == nil || o == nil {
+		return e == o
+	}
+	return *e == *o
+}
+
+// String formats the exit as part of a sentence.
+func (e Exit) String() string {
+	switch {
+	case !e.OutOfMemory:
+		return fmt.Sprintf("exit code %d", e.Code)
+	case e.Code == killed:
+		return fmt.Sprintf("exit code %d, killed by the kernel as it took more memory than it may", e.Code)
+	default:
+		return fmt.Sprintf("exit code %d, after the kernel killed a process of it as it took more memory than it may", e.Code)
+	}
+}

@@ -1,0 +1,29 @@
+package writ_test
+
+import (
+	"testing"
+
+	"writ"
+)
+
+func TestStandingsAreCompared(t *testing.T) {
+	full := func() writ.Standing {
+		return writ.Standing{State: "stopped", Address: "fd00::7", Exit: &writ.Exit{Code: 137, OutOfMemory: true}}
+	}
+	for name, change := range map[string]func(*writ.Standing){
+		"state":         func(s *writ.Standing) { s.State = "running" },
+		"address":       func(s *writ.Standing) { s.Address = "" },
+		"no exit":       func(s *writ.Standing) { s.Exit = nil },
+		"code":          func(s *writ.Standing) { s.Exit.Code = 1 },
+		"out of memory": func(s *writ.Standing) { s.Exit.OutOfMemory = false },
+	} {
+		other := full()
+		change(&other)
+		if full().Equal(other) || other.Equal(full()) {
+			t.Errorf("another %s makes no difference", name)
+		}
+	}
+	if !full().Equal(full()) || !(writ.Standing{}).Equal(writ.Standing{}) {
+		t.Error("equal standings differ")
+	}
+}
