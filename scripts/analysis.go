@@ -129,7 +129,10 @@ func (a *analysis) source(name string) (Source, bool) {
 func (a *analysis) unknownModule(i *parser.ImportExpr) {
 	name := i.ModuleName
 	if !strings.HasPrefix(name, library.Prefix) {
-		a.at(codeUnknownModule, i, "there is no module %q", name).meant(catalog.Closest(name, a.importable()))
+		d := a.at(codeUnknownModule, i, "there is no module %q", name)
+		if d.Help = foreignModules[name]; d.Help == "" {
+			d.meant(catalog.Closest(name, a.importable()))
+		}
 		return
 	}
 	d := a.at(codeUnknownModule, i, "the library has no module %q", name)

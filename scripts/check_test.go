@@ -51,7 +51,7 @@ func TestWordsOfOtherLanguagesAreTranslated(t *testing.T) {
 		"letter := 1 2":                         "",
 		"a := \"let b = 2\" let":                "",
 		"switch := {\n\ta: 1\n\tb: 2\n}":        "",
-		"x := [\n\t1,\n\t2,\n]\nvar y = x // é": "no comma",
+		"x := [\n\t1,\n\t2,\n]\nvar y = x // é": "name := value",
 	} {
 		r := scripts.Check(bundleOf(text))
 		if len(r.Diagnostics) == 0 || want == "" && r.Diagnostics[0].Help != "" || !strings.Contains(r.Diagnostics[0].Help, want) {
@@ -66,7 +66,11 @@ var wrong = []struct {
 }{
 	// What can be read.
 	{"a := 1 2\nb := 3\nif {}\nfor c := }", []string{"W0001 1:8", "W0001 3:4", "W0001 4:10"}},
-	{"a := [1, 2,]\nb := {c: 1,}\nlen(a,)", []string{"W0001 1:12", "W0001 2:12", "W0001 3:7"}},
+	{"a := [1, 2,]\nb := {c: 1,}\nlen(a,)", nil},
+	{"a := [1, , 2]", []string{"W0001 1:10"}},
+	{"a := [,]", []string{"W0001 1:7"}},
+	{"a := [1,,]", []string{"W0001 1:9"}},
+	{"a := func() { a, }", []string{"W0001 1:18"}},
 	{"a := 'ab'\n", []string{"W0001 1:6"}},
 	{"a := \"x", []string{"W0001 1:6"}},
 	{"a := 1\x00", []string{"W0001 1:7", "W0001 1:7"}},

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/d5/tengo/v2"
+	"github.com/d5/tengo/v2/parser"
 	"github.com/d5/tengo/v2/stdlib"
 )
 
@@ -26,4 +27,13 @@ func Functions() []string {
 		names[f.Name] = true
 	}
 	return slices.Sorted(maps.Keys(names))
+}
+
+// WithoutCommas returns a text without the commas that no element follows.
+func WithoutCommas(text string) string {
+	u := &unit{source: Source{Text: []byte(text)}, file: parser.NewFileSet().AddFile("test.tengo", -1, len(text))}
+	if _, err := parseFile(u); err != nil {
+		return text
+	}
+	return string(u.text)
 }

@@ -96,7 +96,7 @@ func (r *pieceReader) findBraces(n parser.Node) {
 func (r *pieceReader) top() *readFrame { return &r.frames[len(r.frames)-1] }
 
 func (r *pieceReader) read(u *unit) []*piece {
-	scanner := parser.NewScanner(u.file, u.source.Text, nil, parser.ScanComments)
+	scanner := parser.NewScanner(u.file, u.text, nil, parser.ScanComments)
 	r.line = 1
 	for {
 		tok, text, pos := scanner.Scan()

@@ -3,6 +3,7 @@ package scripts
 import (
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/d5/tengo/v2"
 	"github.com/d5/tengo/v2/parser"
@@ -132,9 +133,11 @@ func (r *resolver) lookup(name *parser.Ident) *symbol {
 		return found
 	}
 	d := r.at(codeUnresolved, name, "nothing is called %q here", name.Name)
-	switch {
+	switch foreign := foreignName(name.Name); {
 	case builtinModule(name.Name):
 		d.Help = "write " + name.Name + ` := import("` + name.Name + `") above`
+	case foreign != "":
+		d.Help = foreign
 	case !r.crowded():
 		d.meant(catalog.Closest(name.Name, r.visible()))
 	}
@@ -306,6 +309,9 @@ func (r *resolver) target(e parser.Expr) {
 	}
 	found := r.lookup(name)
 	if found == nil {
+		if d := &r.list[len(r.list)-1]; base == e {
+			d.Help = strings.TrimSuffix("a new variable is made with "+name.Name+" := …; "+d.Help, "; ")
+		}
 		return
 	}
 	if found.builtin {

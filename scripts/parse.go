@@ -3,7 +3,6 @@ package scripts
 import (
 	"errors"
 	"fmt"
-	"strings"
 
 	"github.com/d5/tengo/v2/parser"
 	"github.com/d5/tengo/v2/token"
@@ -12,6 +11,7 @@ import (
 // unit is one source of a program: the script itself or a module.
 type unit struct {
 	source  Source
+	text    []byte // the parsed text: the source without trailing commas
 	file    *parser.SourceFile
 	tree    *parser.File // nil if the source cannot be parsed
 	main    bool
@@ -33,12 +33,7 @@ func (f *findings) parse(u *unit) {
 	var list parser.ErrorList
 	switch {
 	case errors.As(err, &list):
-		for _, e := range list {
-			d := f.add(codeSyntax, parser.Pos(u.file.Base+e.Pos.Offset), 1, "%s", e.Msg)
-			if d.Help = syntaxHelp(e.Msg); d.Help == "" {
-				d.Help = otherLanguageHelp(u.source.Text, e.Pos.Offset)
-			}
-		}
+		f.reportSyntax(u, list)
 	case err != nil:
 		f.add(codeSyntax, parser.Pos(u.file.Base), 1, "the source cannot be read: %v", err)
 	default:
@@ -50,26 +45,32 @@ func (f *findings) parse(u *unit) {
 	}
 }
 
-// parseFile parses; the parser panics on some texts.
-func parseFile(u *unit) (tree *parser.File, err error) {
+// parseFile parses a source. A comma after the last element of a list, map or call is accepted, which Tengo's parser
+// refuses: the source is parsed again without such commas.
+func parseFile(u *unit) (*parser.File, error) {
+	tree, err := parseText(u, u.source.Text)
+	if err == nil {
+		u.text = u.source.Text
+		return tree, nil
+	}
+	text := withoutCommas(u)
+	if text == nil {
+		return nil, err
+	}
+	if tree, err = parseText(u, text); err == nil {
+		u.text = text
+	}
+	return tree, err
+}
+
+// parseText parses; the parser panics on some texts.
+func parseText(u *unit, text []byte) (tree *parser.File, err error) {
 	defer func() {
 		if r := recover(); r != nil {
 			err = fmt.Errorf("%v", r)
 		}
 	}()
-	return parser.NewParser(u.file, u.source.Text, nil).ParseFile()
-}
-
-func syntaxHelp(message string) string {
-	for _, what := range []string{"map element", "array element", "call argument"} {
-		if strings.HasPrefix(message, "expected "+what+", found '") {
-			return "no comma after the last one"
-		}
-	}
-	if strings.HasPrefix(message, "expected selector") {
-		return "a name belongs after the point"
-	}
-	return ""
+	return parser.NewParser(u.file, text, nil).ParseFile()
 }
 
 // tooDeep returns the place where the tokens of u are nested too deeply for the parser, which recurses with them.

@@ -5,13 +5,13 @@ import "strings"
 // Closest returns the candidate that name was probably meant to be, "" if none is near: one that begins as name does, or the other
 // way round, or one that a few typing mistakes lead to.
 func Closest(name string, candidates []string) string {
-	best, bestDistance := "", 1+len(name)/3
+	best, bestDistance := "", (len(name)+1)/3
 	for _, candidate := range candidates {
 		d := distance(strings.ToLower(name), candidate)
 		if len(name) >= 3 && strings.HasPrefix(candidate, name) || len(candidate) >= 3 && strings.HasPrefix(name, candidate) {
 			d = min(d, 1)
 		}
-		if d < bestDistance || d == bestDistance && best == "" {
+		if d < bestDistance || d == bestDistance && d > 0 && best == "" {
 			best, bestDistance = candidate, d
 		}
 	}

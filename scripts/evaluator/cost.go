@@ -15,7 +15,7 @@ const (
 	// newTakes is the expected CPU time of the first pass of a small program.
 	newTakes = roundTime / 5
 	// compileByte is the expected CPU time to compile one byte of source. Ordinary sources take half of it; a program
-	// that takes more is remembered with what it took.
+	// that takes more is remembered with its measured cost.
 	compileByte = time.Microsecond
 	// maxCosts limits the number of programs whose costs are remembered.
 	maxCosts = 1 << 10
@@ -32,7 +32,7 @@ type costs struct {
 	known map[writ.Digest]cost
 }
 
-// record stores what a pass took. A program whose pass took long stays slow for some quick ones, so that a program that
+// record stores the cost of a pass. A program with a slow pass stays slow for some quick ones, so that a program that
 // is slow from time to time does not change its class each time.
 func (c *costs) record(program writ.Digest, run, compile time.Duration) {
 	k := c.known[program]
@@ -41,14 +41,14 @@ func (c *costs) record(program writ.Digest, run, compile time.Duration) {
 	c.store(program, k)
 }
 
-// recordCompile stores what a compilation took.
+// recordCompile stores the cost of a compilation.
 func (c *costs) recordCompile(program writ.Digest, took time.Duration) {
 	k := c.known[program]
 	k.compile = took
 	c.store(program, k)
 }
 
-// recordPlan stores what a plan took.
+// recordPlan stores the cost of a plan.
 func (c *costs) recordPlan(program writ.Digest, took time.Duration) {
 	k := c.known[program]
 	k.plan = took
@@ -66,7 +66,7 @@ func (c *costs) store(program writ.Digest, k cost) {
 func (c *costs) slow(program writ.Digest) bool { return c.known[program].run > roundTime }
 
 // compile returns the expected CPU time to compile a program of size bytes. A child that was taken over may report too
-// little: what it reports makes no big program a small one.
+// little: no report makes a big program cheap.
 func (c *costs) compile(program writ.Digest, size int) time.Duration {
 	const least = 8
 	expected := time.Duration(size) * compileByte

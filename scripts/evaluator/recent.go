@@ -39,7 +39,7 @@ func (r *recent[T]) find(program writ.Digest) (value T, found bool) {
 	return one.value, true
 }
 
-// has reports whether a program is held, and moves nothing.
+// has reports whether a program is held. It does not count as a use.
 func (r *recent[T]) has(program writ.Digest) bool { return r.index(program) >= 0 }
 
 func (r *recent[T]) index(program writ.Digest) int {

@@ -13,7 +13,7 @@ import (
 // maxTogether limits the passes of one round.
 const maxTogether = 16
 
-// passing is a pass that somebody waits for.
+// passing is a pass whose caller waits for its outcome.
 type passing struct {
 	request request // complete, except for the journal
 	size    int     // bytes of the program's sources
@@ -40,7 +40,7 @@ func newPassing(bundle *scripts.Bundle, inputs *scripts.Inputs, journal []script
 	}
 }
 
-// used adds what an answer took.
+// used adds the cost of an answer.
 func (one *passing) used(a *answer) {
 	one.cost += max(a.Took, 1)
 	one.compile = min(one.compile+max(a.Compile, 0), one.cost)
@@ -117,7 +117,7 @@ func (p *Pool) retry(left []*passing, first *passing, blamed []*passing) {
 	p.admit()
 }
 
-// record remembers what the passes of a round took.
+// record stores the costs of the passes of a round.
 func (p *Pool) record(round []*passing) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

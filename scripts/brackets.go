@@ -1,0 +1,190 @@
+package scripts
+
+import (
+	"github.com/d5/tengo/v2/parser"
+	"github.com/d5/tengo/v2/token"
+)
+
+// lexeme is a token of a source.
+type lexeme struct {
+	tok    token.Token
+	text   string // as in the source; "\n" for the semicolon at the end of a line
+	offset int    // in the source
+	line   int    // from 1
+}
+
+func (l lexeme) end() int { return l.offset + len(l.text) }
+
+// lexemes returns all tokens of a source, and whether the scanner refused none.
+func lexemes(u *unit) (all []lexeme, ok bool) {
+	ok = true
+	refuse := func(parser.SourceFilePos, string) { ok = false }
+	scanner := parser.NewScanner(u.file, u.source.Text, refuse, 0)
+	for {
+		tok, text, pos := scanner.Scan()
+		if tok == token.EOF {
+			return all, ok
+		}
+		if text == "" {
+			text = tok.String()
+		}
+		all = append(all, lexeme{tok: tok, text: text, offset: int(pos) - u.file.Base, line: u.file.Position(pos).Line})
+	}
+}
+
+// closing returns the bracket that closes another one, token.Illegal for other tokens.
+func closing(open token.Token) token.Token {
+	switch open {
+	case token.LParen:
+		return token.RParen
+	case token.LBrack:
+		return token.RBrack
+	case token.LBrace:
+		return token.RBrace
+	default:
+		return token.Illegal
+	}
+}
+
+// bracket is an opening bracket that waits for its closing one.
+type bracket struct {
+	lexeme
+	indent int  // of its line, in bytes
+	list   bool // it encloses elements, and not statements
+}
+
+// brackets pairs the brackets of a source.
+type brackets struct {
+	text     []byte
+	all      []lexeme
+	stack    []bracket
+	trailing []int    // offsets of the commas that no element follows
+	misfit   *bracket // the first one whose closing bracket is indented less than its line: the inner one was forgotten
+	unclosed *bracket // the first one that another closing bracket, or the end, leaves open
+	extra    *lexeme  // the first closing bracket that closes nothing
+}
+
+// pairBrackets pairs the brackets of the tokens of a source.
+func pairBrackets(text []byte, all []lexeme) *brackets {
+	b := &brackets{text: text, all: all}
+	for i, l := range all {
+		switch {
+		case closing(l.tok) != token.Illegal:
+			b.stack = append(b.stack, bracket{lexeme: l, indent: b.indent(l), list: l.tok != token.LBrace || i > 0 && literalFollows(all[i-1].tok)})
+		case l.tok == token.RParen, l.tok == token.RBrack, l.tok == token.RBrace:
+			b.close(i)
+		}
+	}
+	if b.unclosed == nil && len(b.stack) > 0 {
+		b.unclosed = &b.stack[len(b.stack)-1]
+	}
+	if b.unclosed != nil && b.misfit != nil && b.misfit.offset > b.unclosed.offset && b.misfit.tok == b.unclosed.tok {
+		b.unclosed = b.misfit
+	}
+	return b
+}
+
+// indent returns the bytes of white space before the first token of a line.
+func (b *brackets) indent(l lexeme) int {
+	begin := l.offset
+	for begin > 0 && b.text[begin-1] != '\n' {
+		begin--
+	}
+	end := begin
+	for end < len(b.text) && (b.text[end] == ' ' || b.text[end] == '\t') {
+		end++
+	}
+	return end - begin
+}
+
+// close pairs the closing bracket at i.
+func (b *brackets) close(i int) {
+	l := b.all[i]
+	open := len(b.stack) - 1
+	for open >= 0 && closing(b.stack[open].tok) != l.tok {
+		open--
+	}
+	if open < 0 {
+		if b.extra == nil {
+			b.extra = &l
+		}
+		return
+	}
+	if top := b.stack[len(b.stack)-1]; open < len(b.stack)-1 && b.unclosed == nil {
+		b.unclosed = &top
+	}
+	paired := b.stack[open]
+	b.stack = b.stack[:open]
+	if b.misfit == nil && paired.line < l.line && b.indent(l) < paired.indent && b.first(i) {
+		b.misfit = &paired
+	}
+	if before := b.before(i); paired.list && before >= 0 && b.all[before].tok == token.Comma && b.all[before].offset > paired.offset {
+		if first := b.all[before-1]; closing(first.tok) == token.Illegal && first.tok != token.Comma {
+			b.trailing = append(b.trailing, b.all[before].offset)
+		}
+	}
+}
+
+// first reports whether the token at i is the first one of its line.
+func (b *brackets) first(i int) bool { return i == 0 || b.all[i-1].line < b.all[i].line }
+
+// before returns the index of the token before i, other than the end of a line.
+func (b *brackets) before(i int) int {
+	for i--; i >= 0 && b.all[i].tok == token.Semicolon && b.all[i].text == "\n"; i-- {
+	}
+	return i
+}
+
+// literalFollows reports whether a brace after a token begins a map, and not a block.
+func literalFollows(before token.Token) bool {
+	switch before {
+	case token.LParen, token.LBrack, token.Comma, token.Colon, token.Return, token.Export, token.In, token.Question:
+		return true
+	case token.Inc, token.Dec, token.RParen, token.RBrack, token.RBrace, token.Semicolon:
+		return false
+	default:
+		return before.IsOperator()
+	}
+}
+
+// withoutCommas returns a source with spaces in place of the commas that no element follows. All other bytes keep their
+// places. It returns nil if there are no such commas.
+func withoutCommas(u *unit) []byte {
+	all, _ := lexemes(u)
+	commas := pairBrackets(u.source.Text, all).trailing
+	if len(commas) == 0 {
+		return nil
+	}
+	text := append([]byte(nil), u.source.Text...)
+	for _, offset := range commas {
+		text[offset] = ' '
+	}
+	return text
+}
+
+// reportBracket reports the first bracket that has no counterpart, and whether there is one. What the parser reports
+// after it only follows from it.
+func (f *findings) reportBracket(u *unit, b *brackets, found parser.ErrorList) (at parser.Pos, reported bool) {
+	switch {
+	case b.unclosed != nil:
+		at = parser.Pos(u.file.Base + b.unclosed.offset)
+		d := f.add(codeSyntax, at, 1, "this %s is never closed", b.unclosed.text)
+		want := closing(b.unclosed.tok).String()
+		for _, e := range found {
+			if e.Pos.Offset > b.unclosed.offset && e.Pos.Line > b.unclosed.line && b.misfit != b.unclosed {
+				d.Help = expectedBefore(want, e, len(u.source.Text))
+				break
+			}
+		}
+		if d.Help == "" {
+			d.Help = "add the " + want + " that belongs to it"
+		}
+		return at, true
+	case b.extra != nil:
+		at = parser.Pos(u.file.Base + b.extra.offset)
+		f.add(codeSyntax, at, 1, "this %s closes nothing", b.extra.text).Help = "remove it, or add the bracket that it closes"
+		return at, true
+	default:
+		return 0, false
+	}
+}

@@ -1,0 +1,311 @@
+package scripts
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/d5/tengo/v2/parser"
+	"github.com/d5/tengo/v2/token"
+)
+
+// Habits of other languages, and what scripts have instead.
+const (
+	insteadOfVariable = "a new variable is made with name := value"
+	insteadOfFunction = "a function is a value: name := func(a, b) { … }"
+	insteadOfChoice   = "choices are written if … { … } else if … { … }"
+	insteadOfFailure  = "the field err of a handle is what went wrong; run.fail(\"why\") ends the run"
+	insteadOfImport   = "a module is imported with name := import(\"name\")"
+	insteadOfPrint    = "write run.log(…), with run := import(\"run\") above"
+	insteadOfComment  = "a comment begins with //"
+	insteadOfText     = "a text is in double quotes: \"…\""
+	insteadOfColon    = "a block is in braces: … { … }"
+	insteadOfDefault  = "write is_undefined(a) ? b : a"
+	insteadOfTernary  = "a choice of two values is written condition ? a : b"
+	insteadOfParams   = "declare parameters as params := {name: {type: \"int\"}}, and read them as run.params.name"
+)
+
+// otherLanguages are words with which statements begin in other languages, and what is written here instead.
+var otherLanguages = map[string]string{
+	"let": insteadOfVariable, "var": insteadOfVariable, "const": insteadOfVariable, "local": insteadOfVariable,
+	"auto": insteadOfVariable,
+	"int":  insteadOfVariable, "string": insteadOfVariable, "bool": insteadOfVariable, "float": insteadOfVariable,
+	"fn": insteadOfFunction, "def": insteadOfFunction, "function": insteadOfFunction, "func": insteadOfFunction,
+	"fun":     insteadOfFunction,
+	"while":   "a loop with a condition is written for condition { … }",
+	"until":   "a loop with a condition is written for !condition { … }",
+	"foreach": "a loop over a list is written for x in list { … }",
+	"loop":    "a loop without an end is written for { … }",
+	"elif":    insteadOfChoice, "elsif": insteadOfChoice, "elseif": insteadOfChoice, "switch": insteadOfChoice,
+	"match": insteadOfChoice,
+	"case":  insteadOfChoice, "unless": "write if !(…) { … }",
+	"try": insteadOfFailure, "catch": insteadOfFailure, "throw": insteadOfFailure, "raise": insteadOfFailure,
+	"except": insteadOfFailure,
+	"from":   insteadOfImport, "import": insteadOfImport, "use": insteadOfImport, "include": insteadOfImport,
+	"require": insteadOfImport,
+	"print":   insteadOfPrint, "echo": insteadOfPrint, "puts": insteadOfPrint,
+	"end": "a block ends with }", "fi": "a block ends with }", "done": "a block ends with }",
+	"then": insteadOfColon, "do": insteadOfColon,
+	"resource": "a resource is what a call asks for: machine.create(\"web\", {…})",
+	"variable": "parameters are declared as params := {name: {type: \"int\"}}",
+	"output":   "what a run hands out is run.output({…})",
+}
+
+// foreignNames are names that other languages have, and what is written here instead.
+var foreignNames = map[string]string{
+	"print": insteadOfPrint, "println": insteadOfPrint, "printf": insteadOfPrint, "echo": insteadOfPrint,
+	"puts": insteadOfPrint,
+	"fmt":  insteadOfPrint, "console": insteadOfPrint, "log": insteadOfPrint, "logger": insteadOfPrint,
+	"logging": insteadOfPrint,
+	"null":    "write undefined", "nil": "write undefined", "none": "write undefined", "NULL": "write undefined",
+	"true": "write true", "false": "write false", "yes": "write true", "no": "write false",
+	"and": "write &&", "or": "write ||", "not": "write !", "is": "write ==",
+	"str": "write string(…)", "tostring": "write string(…)", "String": "write string(…)", "parseint": "write int(…)",
+	"Number":  "write int(…)",
+	"sprintf": "write format(…)", "isinstance": "write type_name(…)", "typeof": "write type_name(…)",
+	"type":    "write type_name(…)",
+	"require": insteadOfImport, "exit": "run.fail(\"why\") ends the run", "panic": "run.fail(\"why\") ends the run",
+	"throw": insteadOfFailure, "raise": insteadOfFailure, "assert": "write if !(…) { run.fail(\"why\") }",
+	"argv": insteadOfParams, "args": insteadOfParams, "env": insteadOfParams, "process": insteadOfParams,
+	"os": insteadOfParams, "sys": insteadOfParams,
+	"end": "a block ends with }",
+}
+
+// foreignName returns what is written here instead of a name of another language, "" if it is none.
+func foreignName(name string) string {
+	if help := foreignNames[name]; help != "" {
+		return help
+	}
+	return foreignNames[strings.ToLower(name)]
+}
+
+// foreignModules are modules of other languages that people import.
+var foreignModules = map[string]string{
+	"fmt": insteadOfPrint, "log": insteadOfPrint, "os": "scripts do not see the host: " + insteadOfParams,
+	"sys":     insteadOfParams,
+	"http":    "scripts have no network: operations and parameters are all they have",
+	"net":     "scripts have no network: operations and parameters are all they have",
+	"strings": "did you mean \"text\"?", "time": "did you mean \"times\"?",
+}
+
+// habit is a mistake on a line that people make who write another language.
+type habit struct {
+	at   int    // the index of the lexeme in its line
+	says string // the message; "" keeps that of the parser
+	help string
+}
+
+// findHabit looks for the mistake that the parser stumbled over, among the lexemes of its line. The message is the
+// parser's.
+func findHabit(line []lexeme, message string) *habit {
+	for i, l := range line {
+		if h := habitAt(line, i, l, message); h != nil {
+			h.at += i
+			return h
+		}
+	}
+	return nil
+}
+
+// next reports whether tokens follow the one at i with nothing between them.
+func next(line []lexeme, i int, toks ...token.Token) bool {
+	for _, tok := range toks {
+		if i++; i >= len(line) || line[i].tok != tok || line[i-1].end() != line[i].offset {
+			return false
+		}
+	}
+	return true
+}
+
+// foreignOperators are sequences of tokens that are one operator in other languages.
+var foreignOperators = []struct {
+	toks []token.Token
+	help string
+}{
+	{[]token.Token{token.Equal, token.Assign}, "== compares two values"},
+	{[]token.Token{token.NotEqual, token.Assign}, "!= compares two values"},
+	{[]token.Token{token.Assign, token.Not}, "!= compares two values"},
+	{[]token.Token{token.Less, token.Greater}, "!= compares two values"},
+	{[]token.Token{token.Assign, token.Less}, "write <="},
+	{[]token.Token{token.Assign, token.Greater}, "write >=, or func(a) { return … } for a function"},
+	{[]token.Token{token.Sub, token.Greater}, "write func(a) { return … } for a function, and a point for a field"},
+	{[]token.Token{token.Question, token.Question}, insteadOfDefault},
+	{[]token.Token{token.Question, token.Period}, insteadOfDefault},
+	{[]token.Token{token.Mul, token.Mul}, "powers are written x * x"},
+}
+
+// habitAt returns the mistake that begins with the lexeme at i, nil if none does.
+func habitAt(line []lexeme, i int, l lexeme, message string) *habit {
+	for _, o := range foreignOperators {
+		if l.tok == o.toks[0] && next(line, i, o.toks[1:]...) {
+			return &habit{help: o.help}
+		}
+	}
+	if i == 0 {
+		if h := habitOfStatement(line, l, message); h != nil {
+			return h
+		}
+	}
+	switch {
+	case l.tok == token.Illegal && strings.HasPrefix(l.text, "#"):
+		return &habit{help: insteadOfComment}
+	case l.tok == token.Illegal && slices.Contains([]string{"“", "”", "‘", "’", "„", "«"}, l.text):
+		return &habit{says: "typographic quotes", help: insteadOfText}
+	case strings.Contains(message, "rune literal") && l.tok == token.Char:
+		return &habit{says: "a text in single quotes", help: insteadOfText}
+	case l.tok == token.Illegal && l.text == "$":
+		return &habit{help: "names of variables have no $"}
+	case l.tok == token.Ident && slices.Contains([]string{"f", "F", "r", "b", "u", "rf", "fr"}, l.text) && next(line, i, token.String):
+		return &habit{help: "write \"web-\" + name, or format(\"web-%d\", n)"}
+	case l.tok == token.Import && i+1 < len(line) && line[i+1].tok != token.LParen:
+		return &habit{help: insteadOfImport}
+	case (l.tok == token.Int || l.tok == token.Float) && next(line, i, token.Ident):
+		return &habit{says: fmt.Sprintf("%s%s is no value", l.text, line[i+1].text), help: unitHelp(l.text, line[i+1].text)}
+	case l.tok == token.String && i+1 < len(line) && line[i+1].tok == token.String:
+		return &habit{help: "texts are joined with +"}
+	case l.tok == token.Ident && i > 0 && foreignOperator(line, i):
+		return &habit{says: fmt.Sprintf("%s is no operator", l.text), help: foreignNames[l.text]}
+	case l.tok == token.Ident && l.text == "not" && i+1 < len(line) && line[i+1].tok == token.Ident:
+		return &habit{says: "not is no operator", help: foreignNames["not"]}
+	case l.tok == token.If && i > 0 && endsOperand(&piece{tok: line[i-1].tok}):
+		return &habit{help: insteadOfTernary}
+	case l.tok == token.For && i > 0 && endsOperand(&piece{tok: line[i-1].tok}):
+		return &habit{help: "fill the list in a loop: for x in list { all = append(all, x) }"}
+	case l.tok == token.Ident && (l.text == "then" || l.text == "do") && i > 0 && i == len(line)-2:
+		return &habit{help: insteadOfColon}
+	}
+	return nil
+}
+
+// foreignOperator reports whether the word at i stands between two operands.
+func foreignOperator(line []lexeme, i int) bool {
+	switch line[i].text {
+	case "and", "or", "is":
+	default:
+		return false
+	}
+	return endsOperand(&piece{tok: line[i-1].tok}) && i+1 < len(line) && line[i+1].tok != token.Semicolon
+}
+
+// habitOfStatement returns the mistake that the first lexeme of a line shows.
+func habitOfStatement(line []lexeme, first lexeme, message string) *habit {
+	last := len(line) - 1
+	if last > 0 && line[last].tok == token.Semicolon {
+		last--
+	}
+	at := 0
+	if first.tok == token.RBrace && len(line) > 1 {
+		first, at = line[1], 1
+	}
+	head := first.tok == token.If || first.tok == token.For || first.tok == token.Else || first.text == "while" || first.text == "elif"
+	switch {
+	case first.tok == token.Dec && first.offset == line[0].offset:
+		return &habit{help: insteadOfComment}
+	case head && line[last].tok == token.Colon:
+		return &habit{at: last, help: insteadOfColon}
+	case first.tok == token.If && strings.Contains(message, "found assignment"):
+		assigns := slices.IndexFunc(line, func(l lexeme) bool { return l.tok == token.Assign })
+		return &habit{at: max(assigns, 0), help: "= assigns; == compares two values"}
+	case line[0].tok == token.Else && strings.Contains(message, "found 'else'"):
+		return &habit{help: "else belongs on the line of the } before it: } else {"}
+	case first.tok == token.Return && strings.Contains(message, "found ','"):
+		return &habit{help: "a function returns one value: return [a, b]"}
+	case first.tok == token.Func || first.tok == token.Ident || first.tok == token.Import:
+		if help := otherLanguages[first.text]; help != "" && len(line) > 1 && !strings.HasPrefix(message, "expected map") {
+			says := ""
+			if first.tok == token.Ident {
+				says = fmt.Sprintf("no statement begins with %q", first.text)
+			}
+			return &habit{at: at, says: says, help: help}
+		}
+	}
+	return nil
+}
+
+// unitHelp says how to write a number with a unit.
+func unitHelp(number, unit string) string {
+	switch strings.ToLower(unit) {
+	case "s", "m", "h", "d", "ms", "us", "ns", "sec", "min":
+		return fmt.Sprintf("a duration is a text like \"30s\", \"5m\" or \"2h\": %q", number+unit)
+	default:
+		return "sizes are whole numbers, and the name of the field has the unit: memory_mib, size_gib"
+	}
+}
+
+// lineOf returns the lexemes of a line.
+func lineOf(all []lexeme, line int) []lexeme {
+	begin, _ := slices.BinarySearchFunc(all, line, func(l lexeme, line int) int { return l.line - line })
+	end := begin
+	for end < len(all) && all[end].line == line {
+		end++
+	}
+	return all[begin:end]
+}
+
+// headBefore returns the head of an if or for whose brace is on the next line, which the parser has taken for a map.
+func headBefore(all []lexeme, e *parser.Error) []lexeme {
+	if !strings.HasSuffix(e.Msg, "'{', found newline") {
+		return nil
+	}
+	for line := e.Pos.Line; line > max(e.Pos.Line-3, 0); line-- {
+		head := lineOf(all, line)
+		if len(head) > 0 && (head[0].tok == token.If || head[0].tok == token.For) {
+			return head
+		}
+	}
+	return nil
+}
+
+// reportSyntax reports why a source cannot be parsed. An error whose cause is known hides those after it that may only
+// follow from it.
+func (f *findings) reportSyntax(u *unit, list parser.ErrorList) {
+	all, scanned := lexemes(u)
+	var bracketAt parser.Pos
+	unpaired := false
+	if scanned {
+		bracketAt, unpaired = f.reportBracket(u, pairBrackets(u.source.Text, all), list)
+	}
+	known := unpaired
+	for _, e := range list {
+		at := parser.Pos(u.file.Base + e.Pos.Offset)
+		line := lineOf(all, e.Pos.Line)
+		h := findHabit(line, e.Msg)
+		if head := headBefore(all, e); h == nil && head != nil {
+			line, h = head, &habit{at: len(head) - 1, help: "the { belongs on the same line"}
+		}
+		help := syntaxHelp(e.Msg)
+		if known && h == nil && help == "" && (!unpaired || at >= bracketAt) {
+			continue
+		}
+		message := e.Msg
+		if h != nil {
+			l := line[h.at]
+			at, help, known = parser.Pos(u.file.Base+l.offset), h.help, true
+			if h.says != "" {
+				message = h.says
+			}
+		}
+		f.add(codeSyntax, at, 1, "%s", message).Help = help
+	}
+}
+
+// syntaxHelp explains a message of the parser.
+func syntaxHelp(message string) string {
+	switch {
+	case strings.HasPrefix(message, "expected selector"):
+		return "a name belongs after the point"
+	case strings.HasPrefix(message, "expected operand, found ','"):
+		return "a value is missing before the comma"
+	default:
+		return ""
+	}
+}
+
+// expectedBefore says where the parser expected a closing bracket.
+func expectedBefore(want string, e *parser.Error, size int) string {
+	if e.Pos.Offset >= size || bytes.HasSuffix([]byte(e.Msg), []byte("found 'EOF'")) {
+		return ""
+	}
+	return fmt.Sprintf("the %s is expected before line %d, column %d", want, e.Pos.Line, e.Pos.Column)
+}

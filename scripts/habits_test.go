@@ -1,0 +1,107 @@
+package scripts_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"writ/scripts"
+)
+
+// firstFinding returns "line:column message: help" of the first error of a source, and how many errors there are.
+func firstFinding(text string) (finding string, errors int) {
+	r := scripts.Check(bundleOf(text))
+	for _, d := range r.Diagnostics {
+		if d.Severity == scripts.SeverityError {
+			return fmt.Sprintf("%d:%d %s: %s", d.Line, d.Column, d.Message, d.Help), r.Errors()
+		}
+	}
+	return "", 0
+}
+
+func TestHabitsOfOtherLanguagesAreExplained(t *testing.T) {
+	for text, want := range map[string][2]string{ // position, and a part of the message and help
+		"x = 5":                                 {"1:1", "a new variable is made with x := …"},
+		"count := 1\nr := func() { cuont = 5 }": {"2:15", "cuont := …; did you mean \"count\"?"},
+		"let x = 5":                             {"1:1", "no statement begins with \"let\": a new variable is made with name := value"},
+		"int x = 5":                             {"1:1", "name := value"},
+		"print(\"a\")":                          {"1:1", "run.log(…)"},
+		"fmt.println(\"a\")":                    {"1:1", "run.log(…)"},
+		"console.log(\"a\")":                    {"1:1", "run.log(…)"},
+		"fmt := import(\"fmt\")":                {"1:8", "run.log(…)"},
+		"x := null":                             {"1:6", "undefined"},
+		"x := [1, nil]":                         {"1:10", "undefined"},
+		"x := None":                             {"1:6", "undefined"},
+		"x := True":                             {"1:6", "write true"},
+		"for x in [1, 2]:\n\ty := x":            {"1:16", "in braces"},
+		"if true:\n\ty := 1":                    {"1:8", "in braces"},
+		"if true {\n} elif false {\n}":          {"2:3", "else if"},
+		"if true {\n}\nelse {\n}":               {"3:1", "the line of the }"},
+		"if true\n{\n}":                         {"1:8", "same line"},
+		"x := 1\nif x = 1 {\n}":                 {"2:6", "== compares"},
+		"x := 1\nif x === 1 {\n}":               {"2:6", "== compares"},
+		"x := 1\nif x !== 1 {\n}":               {"2:6", "!= compares"},
+		"x := 1\ny := x <> 1":                   {"2:8", "!= compares"},
+		"x := 1\ny := x =< 1":                   {"2:8", "<="},
+		"x := true\nif x and x {\n}":            {"2:6", "and is no operator: write &&"},
+		"x := true\nif x or x {\n}":             {"2:6", "write ||"},
+		"x := true\nif not x {\n}":              {"2:4", "write !"},
+		"x := 'hello'":                          {"1:6", "double quotes"},
+		"x := “hello”":                          {"1:6", "double quotes"},
+		"import \"machine\"":                    {"1:1", "name := import(\"name\")"},
+		"from machine import create":            {"1:1", "name := import(\"name\")"},
+		"x := 5\ny := f\"a {x}\"":               {"2:6", "format("},
+		"# a comment\nx := 5":                   {"1:1", "begins with //"},
+		"-- a comment\nx := 5":                  {"1:1", "begins with //"},
+		"x := 1\ny := x ?? 2":                   {"2:8", "is_undefined"},
+		"x := (a) => a":                         {"1:10", "func(a)"},
+		"x := [y for y in [1]]":                 {"1:9", "in a loop"},
+		"y := 1\nx := y if y else 2":            {"2:8", "condition ? a : b"},
+		"f := func() {\n\treturn 1, 2\n}":       {"2:2", "one value"},
+		"x := {timeout: 5m}":                    {"1:16", "5m is no value: a duration is a text"},
+		"x := {memory: 2GiB}":                   {"1:15", "2GiB is no value: sizes are whole numbers"},
+		"x := \"a\" \"b\"":                      {"1:6", "joined with +"},
+	} {
+		got, n := firstFinding(text)
+		if !strings.HasPrefix(got, want[0]+" ") || !strings.Contains(got, want[1]) || n != 1 {
+			t.Errorf("%q: %d errors, the first: %s\nwant one at %s with %q", text, n, got, want[0], want[1])
+		}
+	}
+}
+
+func TestForgottenBracketIsShownWhereItOpens(t *testing.T) {
+	const m = "m := import(\"machine\")\n"
+	for text, want := range map[string]string{
+		m + "if true {\n\tm.start(\"a\")\n\nm.stop(\"a\")\n":                                        "2:9 this { is never closed: add the } that belongs to it",
+		m + "x := [1, 2\nm.stop(\"a\")\n":                                                           "2:6 this [ is never closed: the ] is expected before line 3, column 1",
+		m + "m.create(\"web\", {\n\tcpus: 2,\n\tmemory_mib: 2048\nm.stop(\"a\")\n":                  "2:17 this { is never closed: the } is expected before line 5, column 1",
+		m + "m.create(\"web\", {cpus: 2, memory_mib: 64)\n":                                         "2:17 this { is never closed: add the } that belongs to it",
+		m + "m.create(\"web\", {cpus: 2, memory_mib: 64}\nm.stop(\"a\")\n":                          "2:9 this ( is never closed: the ) is expected before line 3, column 1",
+		m + "f := func() {\n\tif true {\n\t\tm.start(\"a\")\n\n\tm.stop(\"a\")\n}\nm.stop(\"b\")\n": "3:10 this { is never closed: add the } that belongs to it",
+		m + "m.stop(\"b\")\n}\n":                                                                    "3:1 this } closes nothing: remove it, or add the bracket that it closes",
+	} {
+		if got, n := firstFinding(text); got != want || n != 1 {
+			t.Errorf("%s%d errors, the first: %s\nwant one: %s", text, n, got, want)
+		}
+	}
+}
+
+func TestCommaAfterTheLastElementIsAccepted(t *testing.T) {
+	for text, formatted := range map[string]string{
+		"len([1, 2,])":                                                 "len([1, 2])\n",
+		"len([\n\t1, // one\n\t2, // two\n])":                          "len([\n\t1, // one\n\t2  // two\n])\n",
+		"x := {\n\ta: 1,\n\tb: {c: 2,},\n}\nlen(x,)":                   "x := {\n\ta: 1,\n\tb: {c: 2}\n}\nlen(x)\n",
+		"f := func(a, b,) { return {a: a, b: b,} }\nf(\n\t1,\n\t2,\n)": "f := func(a, b) { return {a: a, b: b} }\nf(\n\t1,\n\t2\n)\n",
+		"for x in [1, 2,] {\n\tlen([x,])\n}":                           "for x in [1, 2] {\n\tlen([x])\n}\n",
+	} {
+		if got, n := firstFinding(text); n > 0 {
+			t.Errorf("%q: %s", text, got)
+		}
+		if _, err := scripts.Compile(bundleOf(text)); err != nil {
+			t.Errorf("%q: %v", text, err)
+		}
+		if got, err := format(text); err != nil || got != formatted {
+			t.Errorf("%q is formatted as %q, %v; want %q", text, got, err, formatted)
+		}
+	}
+}
