@@ -88,7 +88,7 @@ type own struct {
 	Addresses []string `json:"addresses,omitempty"`
 	// Nameservers are whom it asks for names. Without one it has the image's own /etc/resolv.conf.
 	Nameservers []netip.Addr `json:"nameservers,omitempty"`
-	Ended       *ended       `json:"ended,omitempty"` // the last end that was noticed
+	LastExit    *lastExit    `json:"last_exit,omitempty"` // how the program last ended by itself
 }
 
 // phase tells what a crash may have interrupted.

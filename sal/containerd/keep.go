@@ -206,7 +206,7 @@ func (j *job) revive(ctx context.Context, r *record, now sight) ([]sal.Drift, er
 }
 
 // failedEnd is the drift of a container whose policy leaves it ended: none if its program succeeded, or never ended by itself.
-func failedEnd(end *ended) []sal.Drift {
+func failedEnd(end *lastExit) []sal.Drift {
 	if end == nil || end.Code == 0 {
 		return nil
 	}

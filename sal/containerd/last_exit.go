@@ -10,23 +10,23 @@ import (
 	"writ/sal/catalog"
 )
 
-// ended is how the program of a container ended by itself. The record keeps it, because the daemon forgets a process that is replaced.
-type ended struct {
+// lastExit is how the program of a container ended by itself. The record keeps it, because the daemon forgets a process that is replaced.
+type lastExit struct {
 	Container string `json:"container"` // its id at the daemon: a replacement starts without an end
 	writ.Exit
 }
 
 // lastEnd returns the last end of the container that counts, nil if there was none. A process that container.stop ended does not count.
-func (d *Driver) lastEnd(r *record, now sight) *ended {
+func (d *Driver) lastEnd(r *record, now sight) *lastExit {
 	if now.status == client.Stopped && !r.Own.Stopped {
 		exit := writ.Exit{Code: int64(now.exit)}
 		exit.OutOfMemory = exit.Code != 0 && d.outOfMemory(r.Own.Container)
-		return &ended{Container: r.Own.Container, Exit: exit}
+		return &lastExit{Container: r.Own.Container, Exit: exit}
 	}
-	if r.Own.Ended == nil || r.Own.Ended.Container != r.Own.Container {
+	if r.Own.LastExit == nil || r.Own.LastExit.Container != r.Own.Container {
 		return nil
 	}
-	return r.Own.Ended
+	return r.Own.LastExit
 }
 
 // outOfMemory reports whether the kernel killed a process of a container at its memory limit. The group stays until the daemon deletes the
@@ -36,17 +36,17 @@ func (d *Driver) outOfMemory(id string) bool {
 }
 
 // noteEnd records the last end, if it is another one than before.
-func (j *job) noteEnd(r *record, now sight) (*ended, error) {
+func (j *job) noteEnd(r *record, now sight) (*lastExit, error) {
 	end := j.lastEnd(r, now)
-	if end == nil || r.Own.Ended != nil && *r.Own.Ended == *end {
+	if end == nil || r.Own.LastExit != nil && *r.Own.LastExit == *end {
 		return end, nil
 	}
-	r.Own.Ended = end
+	r.Own.LastExit = end
 	return end, j.put(r, r.Own.Phase)
 }
 
 // show sets the fields of a handle.
-func (e *ended) show(c *catalog.Container) {
+func (e *lastExit) show(c *catalog.Container) {
 	c.LastExitCode, c.OutOfMemory = catalog.NeverEnded, false
 	if e != nil {
 		c.LastExitCode, c.OutOfMemory = e.Code, e.OutOfMemory
