@@ -239,7 +239,7 @@ func TestAWritOfThisVersionIsTakenAsItIs(t *testing.T) {
 }
 
 // An attacker with write access to the cache of a runner can neither replace a program of a job nor add one.
-func TestNothingRunsFromTheCache(t *testing.T) {
+func TestCachedProgramsNeverRun(t *testing.T) {
 	p := newPlace(t)
 	hostile := "#!/bin/sh\necho stolen\n"
 	digests := []string{p.digest(sumsName), p.digest(archiveHere)}

@@ -50,7 +50,7 @@ func Shell(t testing.TB, line string) *exec.Cmd {
 // does not know substitutions, comments and the words of compound commands.
 func programsOf(line string) (all []string) {
 	var word strings.Builder
-	quote, complete := rune(0), false // complete: the command has its first word
+	quote, before, complete := rune(0), rune(0), false // complete: the command has its first word
 	end := func() {
 		if word.Len() > 0 && !complete {
 			all, complete = append(all, word.String()), true
@@ -63,6 +63,8 @@ func programsOf(line string) (all []string) {
 			quote = 0
 		case quote == 0 && (r == '\'' || r == '"'):
 			quote = r
+		case r == '&' && strings.ContainsRune("<>", before): // a redirection: 2>&1
+			word.WriteRune(r)
 		case quote == 0 && strings.ContainsRune(";|&\n", r):
 			end()
 			complete = false
@@ -71,6 +73,7 @@ func programsOf(line string) (all []string) {
 		default:
 			word.WriteRune(r)
 		}
+		before = r
 	}
 	end()
 	return all

@@ -16,6 +16,7 @@ func TestProgramsOfALineAreFound(t *testing.T) {
 		"umount -l /a; rm /a":                          {"umount", "rm"},
 		"ls | jq . && btrfs subvolume delete /x || ip": {"ls", "jq", "btrfs", "ip"},
 		`"my tool" x & rm 'a;b'`:                       {"my tool", "rm"},
+		"jq . 2>&1 | ip 2>&- & nft":                    {"jq", "ip", "nft"},
 		"":                                             nil,
 	} {
 		if got := programsOf(line); !slices.Equal(got, want) {
