@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"maps"
 	"os"
+	"os/exec"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -14,6 +16,7 @@ import (
 
 // asInTheManual is the command `manual NAME ARGUMENTS…`. It carries out an example of docs/manual/ci.md as it stands there:
 //
+//	manual release                        how a person makes a release; it sets RELEASE and SHA256
 //	manual setup                          what a person types before the first job
 //	manual github pull_request|push       the jobs of the workflow for such an event
 //	manual gitlab JOB                     a job of the pipeline
@@ -22,9 +25,11 @@ import (
 // Settings of the CI system are variables of the script: WRIT_RELEASE and so on.
 func asInTheManual(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) == 0 {
-		ts.Fatalf("usage: manual setup|github|gitlab|shell ARGUMENTS…")
+		ts.Fatalf("usage: manual release|setup|github|gitlab|shell ARGUMENTS…")
 	}
 	switch args[0] {
+	case "release":
+		makeRelease(ts, exampleOf(ts, "A release for your jobs"))
 	case "setup":
 		runSteps(ts, false, nil, exampleOf(ts, "Before the first job"))
 	case "github":
@@ -45,6 +50,26 @@ func asInTheManual(ts *testscript.TestScript, neg bool, args []string) {
 		ts.Check(os.WriteFile(ts.MkAbs("deploy.sh"), []byte(exampleOf(ts, "Any other runner")), 0o755))
 		ts.Check(ts.Exec("./deploy.sh"))
 	}
+}
+
+// makeRelease carries out the example that makes a release, in a clone of this repository. /srv of the example is a directory of the test.
+func makeRelease(ts *testscript.TestScript, example string) {
+	top, err := filepath.Abs("../..")
+	ts.Check(err)
+	ts.Check(ts.Exec("git", "clone", "--quiet", "--no-local", top, "clone"))
+	ts.Check(ts.Chdir("clone"))
+	env := map[string]string{}
+	for _, name := range []string{"GOCACHE", "GOMODCACHE", "GOPROXY", "GOSUMDB"} { // HOME is empty, so the defaults would be
+		value, err := exec.Command("go", "env", name).Output()
+		ts.Check(err)
+		env[name] = strings.TrimSpace(string(value))
+	}
+	srv := ts.MkAbs("../srv")
+	runSteps(ts, false, env, strings.ReplaceAll(example, "/srv", srv))
+	digest, _, _ := strings.Cut(ts.ReadFile("stdout"), " ")
+	ts.Check(ts.Chdir(".."))
+	ts.Setenv("RELEASE", srv+"/releases/writ/v0.1.0")
+	ts.Setenv("SHA256", digest)
 }
 
 // exampleOf returns the first block of code below a heading of the page.

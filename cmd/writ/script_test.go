@@ -48,6 +48,14 @@ func (t tidy) Run() int {
 // TestScripts runs the command line as people use it; see testdata/script.
 func TestScripts(t *testing.T) { runScripts(t, "testdata/script") }
 
+// TestCIStartsFromCheckout makes a release as the manual says, puts it on a file share and runs the jobs of the manual with it.
+func TestCIStartsFromCheckout(t *testing.T) {
+	testenv.Nightly(t, "TestScripts/ci-manual, with a release that is made for the test")
+	testenv.Need(t, "git")
+	testenv.Need(t, "gcc")
+	runScripts(t, "testdata/nightly")
+}
+
 // TestStockToolsAreEnough signs and hands in with the tools that every machine has.
 func TestStockToolsAreEnough(t *testing.T) {
 	testenv.Need(t, "ssh-keygen")
