@@ -62,6 +62,7 @@ var attempts = map[string][]attempt{
 	"volume.clone":    {{"filler", map[string]any{"from": held("volume", "data")}}, {"root", map[string]any{"from": held("volume", "data")}}},
 	"volume.copy":     {{"filler", map[string]any{"from": held("volume", "data"), "size_gib": int64(1)}}, {"root", map[string]any{"from": held("volume", "data"), "size_gib": int64(1)}}},
 	"volume.send":     {{"data", map[string]any{"backup": "filler"}}, {"data", map[string]any{"backup": "nightly"}}},
+	"volume.discard":  {{"data", map[string]any{"backup": "nightly"}}},
 	"volume.receive":  {{"root", map[string]any{"backup": "nightly", "size_gib": int64(1)}}, {"filler", map[string]any{"backup": "nightly", "size_gib": int64(1)}}},
 	"volume.delete":   {{"data", nil}, {"root", nil}},
 	"network.create":  {{"evil", nil}, {"lan", nil}},

@@ -64,12 +64,15 @@ func (t *step) book(tx *journal.Tx, s appliedResult) error {
 		return err // it was booked when it came first; its acknowledgement got lost
 	}
 	op, ok := catalog.Lookup(c.Operation)
-	if !ok || !op.Named() || s.result.Error != nil || op.Effect == catalog.Look {
+	if !ok || !op.Named() || s.result.Error != nil || op.Effect == catalog.Look && op.Uses == nil {
 		return nil
 	}
 	have, err := tx.Resource(c.Resource())
 	if err != nil {
 		return err
+	}
+	if op.Effect == catalog.Look {
+		return chargeLook(tx, op, c, have, s.result)
 	}
 	after, told := t.effect(op, c, have, s.result)
 	switch {
@@ -83,6 +86,19 @@ func (t *step) book(tx *journal.Tx, s appliedResult) error {
 	}
 	t.events = append(t.events, writ.Event{Resource: eventResource(after.Resource)})
 	return tx.PutResource(after)
+}
+
+// chargeLook records what a resource uses of its node after an operation that reads it and leaves something there, like an archive.
+func chargeLook(tx *journal.Tx, op *catalog.Operation, c *journal.Call, have *journal.Resource, result writ.Result) error {
+	if have == nil || have.UID != c.UID {
+		return nil
+	}
+	after := *have
+	after.Need = uses(op, c.Args, result.Values, have.Need)
+	if after.Need == have.Need {
+		return nil
+	}
+	return tx.PutResource(&after)
 }
 
 // effect returns what a resource is after a call on it succeeded, nil if it is gone; told is false if the result says nothing about what
@@ -112,7 +128,7 @@ func (t *step) effect(op *catalog.Operation, c *journal.Call, have *journal.Reso
 	after.Node, after.Driver, after.Simulated = c.Node, result.Driver, result.Simulated
 	after.Values, after.Run, after.Updated = t.completeValues(c, result.Values), t.run.ID, t.now
 	after.Standing = moderateStanding(catalog.StandingOf(result.Values))
-	after.Need = uses(op, c.Args, after.Need)
+	after.Need = uses(op, c.Args, result.Values, after.Need)
 	args := t.handlesNamed(op, c)
 	if op.Effect == catalog.Make {
 		after.Operation, after.Args = op.Name(), args
@@ -155,11 +171,16 @@ func eventResource(r writ.Resource) *writ.Resource {
 }
 
 // uses returns what a resource uses of its node once op was done: parts that the operation says nothing about stay as they were.
-func uses(op *catalog.Operation, args map[string]any, before writ.Capacity) writ.Capacity {
-	if op.Needs == nil {
-		return before
+//
+// A result may say more than the arguments, like the size of archives.
+func uses(op *catalog.Operation, args, result map[string]any, before writ.Capacity) writ.Capacity {
+	after := writ.Capacity{}
+	if op.Needs != nil {
+		after = op.Needs(args)
 	}
-	after := op.Needs(args)
+	if op.Uses != nil {
+		after.DiskGiB = max(after.DiskGiB, amountOf(op.Uses(result).DiskGiB))
+	}
 	if after.CPUs == 0 {
 		after.CPUs = before.CPUs
 	}

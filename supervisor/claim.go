@@ -343,7 +343,7 @@ func grows(op *catalog.Operation, c *journal.Call, before writ.Capacity) writ.Ca
 	if op.Effect == catalog.Remove {
 		return writ.Capacity{}
 	}
-	more := uses(op, c.Args, before).Minus(before)
+	more := uses(op, c.Args, nil, before).Minus(before)
 	return writ.Capacity{CPUs: max(more.CPUs, 0), MemoryMiB: max(more.MemoryMiB, 0), DiskGiB: max(more.DiskGiB, 0)}
 }
 

@@ -31,6 +31,8 @@ type Pool struct {
 	// ProjectBytes is how much all trees that count for a project may hold together; 0 is unbounded. It may be nil. What would let their
 	// bounds add up to more is refused, and the kernel sees to it that snapshots do not take more either.
 	ProjectBytes func(writ.ProjectID) int64
+	// Besides returns the bytes that a project has outside of the pool. They count for its share. It may be nil.
+	Besides func(writ.ProjectID) (int64, error)
 	// Step is called before every single change of the file system; tests stop the driver there. It may be nil.
 	Step func(name string)
 

@@ -61,8 +61,14 @@ func (p *Pool) promise(name string, bound sal.Bound) (release func(), err error)
 	}, nil
 }
 
-// promised is how much the trees of a project but one may hold together, also those that are just being made or grow.
+// promised returns how much the trees of a project except one may hold together, with those that are being made or grow, and what the
+// project holds besides.
 func (p *Pool) promised(project writ.ProjectID, but string) (bytes int64, err error) {
+	if p.Besides != nil {
+		if bytes, err = p.Besides(project); err != nil {
+			return 0, err
+		}
+	}
 	err = p.each(func(name string, bound sal.Bound) {
 		if name != but && bound.Project == project {
 			bytes += bound.Bytes

@@ -59,7 +59,10 @@ type Operation struct {
 	Origin string
 	// Needs says how much of its node the resource uses once the operation is done; it is nil if the operation changes nothing about
 	// that. A part that is zero stays as it was. Handles among the arguments may be in any form.
-	Needs   func(args map[string]any) writ.Capacity
+	Needs func(args map[string]any) writ.Capacity
+	// Uses returns what the resource uses of its node according to a result of the operation; it is nil if results do not say it.
+	// It includes what only the node knows, like the size of archives.
+	Uses    func(result map[string]any) writ.Capacity
 	newArgs func() any // a pointer to a zero argument struct
 	structs map[reflect.Type]Schema
 }
@@ -142,6 +145,9 @@ func declare[A, R any](o Operation) *Operation {
 	}
 	if o.Args.uses() {
 		o.Needs = o.Args.needs
+	}
+	if o.Result.uses() {
+		o.Uses = o.Result.needs
 	}
 	return &o
 }

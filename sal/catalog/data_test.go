@@ -24,7 +24,7 @@ var dataOf = map[Data][]string{
 		"herodb.create", "herodb.rotate_secret",
 	},
 	DataDestroys: {
-		"image.delete", "volume.restore", "volume.delete", "network.delete", "machine.restore", "machine.delete", "container.delete",
+		"image.delete", "volume.restore", "volume.discard", "volume.delete", "network.delete", "machine.restore", "machine.delete", "container.delete",
 		"herodb.restore", "herodb.delete",
 	},
 }

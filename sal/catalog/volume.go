@@ -37,6 +37,11 @@ type VolumeSend struct {
 	Snapshot string `writ:"snapshot,form=name" help:"send this snapshot instead of what the volume holds now"`
 }
 
+// VolumeDiscard are the arguments of volume.discard.
+type VolumeDiscard struct {
+	Backup string `writ:"backup,required,form=name" help:"name of an archive of this volume, or of one that was deleted"`
+}
+
 // VolumeReceive are the arguments of volume.receive.
 type VolumeReceive struct {
 	Backup  string `writ:"backup,required,form=name" help:"name of the archive in the node's backup directory"`
@@ -50,6 +55,8 @@ type Volume struct {
 	Path      string   `writ:"path,required" help:"where its content is on the node"`
 	SizeGiB   int64    `writ:"size_gib,required" help:"size in GiB"`
 	Snapshots []string `writ:"snapshots" help:"the names of its snapshots, sorted"`
+	Backups   []string `writ:"backups" help:"the names of its archives in the node's backup directory, sorted"`
+	DiskGiB   int64    `writ:"disk_gib,uses=disk_gib" help:"what it uses of the node's disk, in GiB: its size and its archives"`
 }
 
 // VolumeSent is the result of volume.send.
@@ -78,10 +85,12 @@ func volumeOperations() []*Operation {
 		declare[VolumeCopy, Volume](volume.with("copy", Make, time.Hour,
 			"Makes a new volume with the content of one that may be on another node. A copy that is cut off continues where it was.").adds()),
 		declare[VolumeSend, VolumeSent](volume.with("send", Look, time.Hour,
-			"Writes a volume's content as an archive into the node's backup directory.").adds().once()),
+			"Writes a volume's content as an archive into the node's backup directory. The archive belongs to the volume.").adds().once()),
+		declare[VolumeDiscard, Volume](volume.with("discard", Alter, 5*time.Minute,
+			"Deletes an archive of a volume, or of a deleted volume of the project, from the node's backup directory.").destroys("The archive.")),
 		declare[VolumeReceive, Volume](volume.with("receive", Make, time.Hour,
 			"Makes a new volume from an archive in the node's backup directory.").adds()),
 		declare[Nothing, Identity](volume.with("delete", Remove, 5*time.Minute,
-			"Deletes a volume, its content and its snapshots.").destroys("The volume, its content and its snapshots.")),
+			"Deletes a volume, its content and its snapshots. Its archives stay.").destroys("The volume, its content and its snapshots.")),
 	}
 }

@@ -63,6 +63,7 @@ var suites = map[string]saltest.Suite{
 			{Operation: "volume.resize", Args: map[string]any{"size_gib": int64(30)}},
 			{Operation: "volume.restore", Args: name},
 			{Operation: "volume.send", Args: kept},
+			{Operation: "volume.discard", Args: kept},
 		},
 	},
 	"volume.clone": {

@@ -23,7 +23,8 @@ type state struct {
 	SizeGiB   int64             `json:"size_gib,omitempty"`
 	Volumes   []attached        `json:"volumes,omitempty"`
 	Rules     sal.Spec          `json:"rules,omitempty"`
-	Kept      map[string]*state `json:"kept,omitempty"` // snapshots or backups by name, as it was then
+	Kept      map[string]*state `json:"kept,omitempty"`     // snapshots or backups by name, as it was then
+	Archives  []string          `json:"archives,omitempty"` // of a volume
 	Secret    int64             `json:"secret,omitempty"`
 	Given     bool              `json:"given,omitempty"` // the secret is the password of the spec
 }
@@ -88,7 +89,7 @@ func keep(s *state, name string) {
 		s.Kept = map[string]*state{}
 	}
 	then := *s
-	then.Kept = nil
+	then.Kept, then.Archives = nil, nil
 	then.Volumes = slices.Clone(s.Volumes)
 	s.Kept[name] = &then
 }
@@ -100,9 +101,9 @@ func putBack(request sal.Request, s *state, what, name string) error {
 		return writ.Errorf(writ.CodeResourceUnknown, "%s has no %s %q", request.Resource, what, name).
 			WithHint("it has: %v", sortedNames(s.Kept))
 	}
-	kept := s.Kept
+	kept, archives := s.Kept, s.Archives
 	*s = *then
-	s.Volumes, s.Kept = slices.Clone(then.Volumes), kept
+	s.Volumes, s.Kept, s.Archives = slices.Clone(then.Volumes), kept, archives
 	return nil
 }
 

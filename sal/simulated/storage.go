@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"writ"
 	"writ/sal"
@@ -168,6 +169,10 @@ func useVolume(d *Driver, request sal.Request, s *state) (map[string]any, error)
 		return nil, err
 	case "send":
 		return d.send(request, s)
+	case "discard":
+		name := request.Args.(*catalog.VolumeDiscard).Backup
+		s.Archives = slices.DeleteFunc(slices.Clone(s.Archives), func(a string) bool { return a == name })
+		return nil, nil
 	default:
 		return nil, noSuch(request)
 	}
@@ -192,6 +197,8 @@ func (d *Driver) send(request sal.Request, s *state) (map[string]any, error) {
 	if writ.CodeOf(err) != writ.CodeResourceUnknown {
 		return nil, err
 	}
+	s.Archives = append(slices.Clone(s.Archives), args.Backup)
+	slices.Sort(s.Archives)
 	return map[string]any{"backup": args.Backup, "sha256": sumOf(request)}, nil
 }
 
@@ -201,16 +208,30 @@ func sumOf(request sal.Request) string {
 	return fmt.Sprintf("%x", sha256.Sum256([]byte("simulated\x00"+string(request.UID)+"\x00"+args.Snapshot+"\x00"+args.Backup)))
 }
 
-// touchVolume writes the file that stands for an archive.
+// touchVolume writes or removes the files that stand for archives.
 func touchVolume(d *Driver, request sal.Request) error {
-	args, sent := request.Args.(*catalog.VolumeSend)
-	if !sent {
-		return nil
-	}
-	r, err := d.recovered(request.Resource)
+	r, err := d.records.Get(request.Resource)
 	if err != nil || r == nil {
 		return err
 	}
+	switch args := request.Args.(type) {
+	case *catalog.VolumeSend:
+		return d.writeBackup(request, args, r)
+	case *catalog.VolumeDiscard:
+		return d.removeBackup(request.Resource.Project, args.Backup)
+	}
+	return nil
+}
+
+func (d *Driver) removeBackup(project writ.ProjectID, name string) error {
+	d.step("remove backup")
+	if err := os.Remove(d.backupPath(project, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
+func (d *Driver) writeBackup(request sal.Request, args *catalog.VolumeSend, r *sal.Record[own]) error {
 	text, err := json.Marshal(backup{SizeGiB: r.Own.State.SizeGiB, SHA256: sumOf(request)})
 	if err != nil {
 		return err
@@ -244,5 +265,8 @@ func (d *Driver) backupPath(project writ.ProjectID, name string) string {
 }
 
 func showVolume(_ *Driver, r *sal.Record[own]) any {
-	return catalog.Volume{Identity: identity(r), Path: simulatedPath(r), SizeGiB: r.Own.State.SizeGiB, Snapshots: sortedNames(r.Own.State.Kept)}
+	s := r.Own.State
+	return catalog.Volume{
+		Identity: identity(r), Path: simulatedPath(r), SizeGiB: s.SizeGiB, Snapshots: sortedNames(s.Kept), Backups: s.Archives, DiskGiB: s.SizeGiB + int64(len(s.Archives)), // each counts as 1 GiB
+	}
 }

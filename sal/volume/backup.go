@@ -47,38 +47,56 @@ func (j *job) forgetHalf() {
 	}
 }
 
-// send writes the archive beside its name and gives it the name when it is whole.
+// send writes the archive beside its name and links it to the name once it is complete. The record has the archive before.
 func (j *job) send(ctx context.Context, r *record, args *catalog.VolumeSend) (sal.Outcome, error) {
 	if args.Snapshot != "" {
 		if err := j.hasSnapshot(ctx, j.Resource, args.Snapshot); err != nil {
 			return sal.Outcome{}, err
 		}
 	}
-	to := j.backupPath(args.Backup)
-	if there, err := os.Lstat(to); err == nil {
+	if err := j.settle(r); err != nil {
+		return sal.Outcome{}, err
+	}
+	if there, err := os.Lstat(j.backupPath(args.Backup)); err == nil {
 		return j.sent(ctx, r, args, there)
 	}
 	from, done, err := j.Trees.View(ctx, j.name, args.Snapshot)
 	if err != nil {
 		return sal.Outcome{}, err
 	}
-	sum, err := j.archive(ctx, from)
-	if err == nil {
-		j.step("name the archive")
-		err = os.Link(j.partPath(), to)
-	}
-	if err == nil {
-		err = sal.SyncDir(filepath.Dir(to))
-	}
-	if errors.Is(err, fs.ErrExist) {
-		err = backupExists(args.Backup)
-	}
+	sum, err := j.write(ctx, r, args.Backup, from)
 	if err := errors.Join(err, done()); err != nil {
 		j.forgetPart()
+		_ = j.settle(r) // else the next call does it
 		return sal.Outcome{}, sal.HostError("write the backup "+args.Backup, err)
 	}
-	j.forgetPart() // last: as long as it is there, the archive is known as that of an attempt which was interrupted
+	if err := j.settle(r); err != nil {
+		return sal.Outcome{}, err
+	}
+	j.forgetPart() // last: until then the archive is known as that of an interrupted attempt
 	return j.sentOutcome(ctx, r, args, sum)
+}
+
+// write writes an archive under its name and returns its SHA-256.
+func (j *job) write(ctx context.Context, r *record, name, from string) (sum string, err error) {
+	size, err := packedSize(ctx, from)
+	if err == nil {
+		err = j.reserve(ctx, r, name, size)
+	}
+	if err == nil {
+		sum, err = j.archive(ctx, from, size)
+	}
+	if err != nil {
+		return "", err
+	}
+	j.step("name the archive")
+	to := j.backupPath(name)
+	if err := os.Link(j.partPath(), to); errors.Is(err, fs.ErrExist) {
+		return "", backupExists(name)
+	} else if err != nil {
+		return "", err
+	}
+	return sum, sal.SyncDir(filepath.Dir(to))
 }
 
 // sent answers with an archive that is there already: that of an attempt which was interrupted right after it was whole. Any other is somebody's.
@@ -109,18 +127,15 @@ func backupExists(name string) error {
 	return writ.Errorf(writ.CodeResourceConflict, "the node has a backup %q already", name).WithHint("use another name")
 }
 
-// archive writes what is in a directory beside where backups are, and returns its SHA-256.
-func (j *job) archive(ctx context.Context, from string) (sum string, err error) {
+// archive writes an archive of a directory beside the backups, and returns its SHA-256.
+func (j *job) archive(ctx context.Context, from string, size int64) (sum string, err error) {
 	j.step("make backups")
 	if err := sal.MakeDir(filepath.Dir(j.partPath())); err != nil {
 		return "", err
 	}
-	size, err := packedSize(ctx, from)
-	if err != nil {
-		return "", err
-	}
 	j.step("write the archive")
-	f, err := os.OpenFile(j.partPath(), os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	j.forgetPart() // after a crash it may be another name of a complete archive, which must not be truncated
+	f, err := os.OpenFile(j.partPath(), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return "", err
 	}

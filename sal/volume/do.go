@@ -125,6 +125,9 @@ func (j *job) create(ctx context.Context) (*record, error) {
 	}
 	r := sal.NewRecord[own](j.Request)
 	r.Own = own{SizeGiB: fill.sizeGiB, Phase: making}
+	if r.Own.Archives, err = j.archivesBefore(r); err != nil {
+		return nil, err
+	}
 	if fill.goesOn {
 		if r.Own.Arrival, err = j.begun(r); err != nil {
 			return nil, err
@@ -221,7 +224,7 @@ func (j *job) open(r *record) error {
 	return j.records().Put(r)
 }
 
-// clear removes whatever there is of the volume, its record last.
+// clear removes what there is of the volume, its record last. Its archives stay: they may be the last copy of the content.
 func (j *job) clear(ctx context.Context, r *record) error {
 	r.Own.Phase = deleting
 	if err := j.records().Put(r); err != nil {
@@ -245,6 +248,8 @@ func (j *job) use(ctx context.Context, r *record) (sal.Outcome, error) {
 		return j.resize(ctx, r, args.SizeGiB)
 	case *catalog.VolumeSend:
 		return j.send(ctx, r, args)
+	case *catalog.VolumeDiscard:
+		return j.discard(ctx, r, args.Backup)
 	case *catalog.Snapshot:
 		if j.Operation.Verb == "restore" {
 			return j.restore(ctx, r, args.Snapshot)

@@ -49,6 +49,7 @@ type own struct {
 	Arrival *arrival `json:"arrival,omitempty"`
 	// Shipments are what is kept for other nodes.
 	Shipments []shipment `json:"shipments,omitempty"`
+	Archives  []archive  `json:"archives,omitempty"`
 }
 
 // phase tells what a crash may have interrupted.
@@ -153,6 +154,9 @@ func (d *Driver) Keep(ctx context.Context, resource writ.ResourceID) ([]sal.Drif
 			return nil, err
 		}
 	}
+	if err := j.settle(r); err != nil {
+		return nil, err
+	}
 	j.forgetHalf()
 	j.forgetArrival()
 	if now := j.now(); r.Own.Shipments != nil {
@@ -185,19 +189,22 @@ func (d *Driver) Orphans(ctx context.Context) ([]sal.Orphan, error) {
 	return all, nil
 }
 
-// Usage is the size of a volume, however much of it is written.
+// Usage returns the size of a volume, whether it is full or not, and the size of its archives.
 func (d *Driver) Usage(_ context.Context, resource writ.ResourceID) (sal.Usage, error) {
 	r, err := d.records().Get(resource)
 	if err != nil || r == nil {
 		return sal.Usage{}, err
 	}
-	return sal.Usage{DiskGiB: r.Own.SizeGiB}, nil
+	return sal.Usage{DiskGiB: r.Own.diskGiB()}, nil
 }
 
 // show is a handle to the volume.
 func (d *Driver) show(ctx context.Context, r *record) (v catalog.Volume, err error) {
 	name := r.Resource.HostName()
-	v = catalog.Volume{Identity: catalog.Identify(r.Resource, r.UID, false), Path: d.Trees.Path(name), SizeGiB: r.Own.SizeGiB}
+	v = catalog.Volume{
+		Identity: catalog.Identify(r.Resource, r.UID, false), Path: d.Trees.Path(name),
+		SizeGiB: r.Own.SizeGiB, DiskGiB: r.Own.diskGiB(), Backups: r.Own.archiveNames(),
+	}
 	v.Snapshots, err = d.snapshots(ctx, name)
 	return v, err
 }

@@ -110,6 +110,7 @@ func TestConformance(t *testing.T) {
 				{Operation: "volume.resize", Args: map[string]any{"size_gib": int64(3)}},
 				{Operation: "volume.restore", Args: before},
 				{Operation: "volume.send", Args: backup},
+				{Operation: "volume.discard", Args: backup},
 			},
 		},
 		"create of an image": {

@@ -136,7 +136,7 @@ func TestBenchmarkLoadIsNotSlowedDown(t *testing.T) {
 // is shown, and no event is lost.
 func TestPausedDatacenterAnswersRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		const events = 200
+		const events = 60
 		large, ledger, net := newBook(), newArchive(events), newWire()
 		large.write(events)
 		for i := range large.events {

@@ -154,7 +154,8 @@ func openStorage(dir string, c driverConfig) storage {
 	var trees sal.Trees = &directory.Trees{Dir: pool, Step: failpoint.Step("volume")}
 	if bounded := filepath.Join(dir, "btrfs"); hasRecords(bounded) || btrfs.Usable(dir) == nil && !hasRecords(records) {
 		share := func(writ.ProjectID) int64 { return host.ProjectGiB << 30 }
-		trees, records = &btrfs.Pool{Dir: pool, ProjectBytes: share, Step: failpoint.Step("volume")}, bounded
+		archives := &volume.Driver{Dir: bounded}
+		trees, records = &btrfs.Pool{Dir: pool, ProjectBytes: share, Besides: archives.ArchiveBytes, Step: failpoint.Step("volume")}, bounded
 	}
 	images := &image.Driver{
 		Dir: filepath.Join(dir, "image"), Trees: trees, MaxBytes: host.ImageGiB << 30, Dirs: host.imageDirs(), Allow: host.imageRanges(), Log: c.Log,

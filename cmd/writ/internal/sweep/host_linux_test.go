@@ -70,6 +70,7 @@ func tales(h *hostCluster) []tale {
 			{"volume.clone of a snapshot", `volume.clone("old", {from: volume.get("disk"), snapshot: "s"})`, false},
 			{"volume.send", `volume.send("disk", {backup: "b"}` + again, false},
 			{"volume.receive", `volume.receive("back", {backup: "b", size_gib: 3})`, false},
+			{"volume.discard", `volume.discard("disk", {backup: "b"})`, false},
 			{"volume.restore", `volume.restore("disk", {snapshot: "s"}` + again, false},
 			{"volume.delete", `for name in ["data", "disk", "copy", "old", "back"] { volume.delete(name) }`, false},
 			{"image.fetch converted", h.fetch("other", "qcow2", qcow2), false},

@@ -1,0 +1,242 @@
+package volume
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"writ"
+	"writ/sal"
+)
+
+// Limits of archives. Those of one volume count for the node like the volume itself.
+const (
+	maxArchives        = 16  // of a volume
+	maxProjectArchives = 256 // of a project on the node, also of deleted volumes
+	// maxArchiveShare is how many times the size of a volume its archives may have together, and how many times the size of all
+	// volumes of a project its archives.
+	maxArchiveShare = 2
+)
+
+// archive is a file in the backup directory that belongs to a volume.
+type archive struct {
+	Name  string `json:"name"`
+	Bytes int64  `json:"bytes"`
+	// Pending says that the file may not exist yet, or belong to another volume that took the name first.
+	Pending bool `json:"pending,omitempty"`
+}
+
+// archiveBytes returns the size of all archives of the volume.
+func (o *own) archiveBytes() (sum int64) {
+	for _, a := range o.Archives {
+		sum += a.Bytes
+	}
+	return sum
+}
+
+// diskGiB returns what the volume uses of the node's disk.
+func (o *own) diskGiB() int64 { return o.SizeGiB + (o.archiveBytes()+gib-1)/gib }
+
+func (o *own) archiveNames() (names []string) {
+	for _, a := range o.Archives {
+		if !a.Pending {
+			names = append(names, a.Name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// roomFor returns QUOTA_EXCEEDED if the volume has no room for another archive.
+func (o *own) roomFor(volume writ.ResourceID, bytes int64) error {
+	have, most := o.archiveBytes(), maxArchiveShare*o.SizeGiB*gib
+	if len(o.Archives) < maxArchives && have+bytes <= most {
+		return nil
+	}
+	return writ.Errorf(writ.CodeQuotaExceeded, "%s has %d archives with %d MiB, and another one has %d MiB: the limits are %d archives and %d GiB",
+		volume, len(o.Archives), have>>20, (bytes+1<<20-1)>>20, maxArchives, most>>30).
+		WithHint("delete one with volume.discard(%q, {backup: NAME}), or let the volume grow; its archives are %v", volume.Name, o.archiveNames())
+}
+
+// reserve records a new archive before any of it is written, unless there is no room for it.
+func (j *job) reserve(ctx context.Context, r *record, name string, bytes int64) error {
+	if err := r.Own.roomFor(r.Resource, bytes); err != nil {
+		return err
+	}
+	if err := j.projectRoom(bytes); err != nil {
+		return err
+	}
+	disk := sal.Bound{Bytes: r.Own.SizeGiB*gib + bytes, Project: r.Resource.Project}
+	if err := j.Trees.Room(ctx, j.name, disk); err != nil {
+		return err
+	}
+	r.Own.Archives = append(r.Own.Archives, archive{Name: name, Bytes: bytes, Pending: true})
+	return j.records().Put(r)
+}
+
+// projectRoom returns QUOTA_EXCEEDED if the project has no room for another archive on the node.
+func (j *job) projectRoom(bytes int64) error {
+	records, _, err := j.records().List()
+	if err != nil {
+		return err
+	}
+	most := int64(0)
+	for _, r := range records {
+		if r.Resource.Project == j.Resource.Project {
+			most += maxArchiveShare * r.Own.SizeGiB * gib
+		}
+	}
+	have, count, err := j.projectArchives(j.Resource.Project)
+	if err != nil || have+bytes <= most && count < maxProjectArchives {
+		return err
+	}
+	return writ.Errorf(writ.CodeQuotaExceeded, "the project has %d archives with %d MiB on the node, and another one has %d MiB: the limits are %d archives, and %d GiB with its volumes",
+		count, have>>20, (bytes+1<<20-1)>>20, maxProjectArchives, most>>30).
+		WithHint("delete one with volume.discard(%q, {backup: NAME}); archives of deleted volumes are %v", j.Resource.Name, j.unowned(records))
+}
+
+// unowned returns the names of some archives of the project that belong to none of the volumes of records.
+func (j *job) unowned(records []*record) (names []string) {
+	const max = 20
+	owned := map[string]bool{}
+	for _, r := range records {
+		for _, a := range r.Own.Archives {
+			owned[filepath.Join(string(r.Resource.Project), a.Name)] = true
+		}
+	}
+	entries, _ := os.ReadDir(filepath.Dir(j.backupPath(""))) // the limits hold without these names
+	for _, e := range entries {
+		name, ok := strings.CutSuffix(e.Name(), ".tar")
+		if ok && len(names) < max && !owned[filepath.Join(string(j.Resource.Project), name)] {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// settle completes or removes the entries of interrupted calls of volume.send.
+func (j *job) settle(r *record) error {
+	if !slices.ContainsFunc(r.Own.Archives, func(a archive) bool { return a.Pending }) {
+		return nil
+	}
+	var kept []archive
+	for _, a := range r.Own.Archives {
+		if a.Pending && !j.isPart(a.Name) {
+			continue
+		}
+		a.Pending = false
+		kept = append(kept, a)
+	}
+	r.Own.Archives = kept
+	return j.records().Put(r)
+}
+
+// isPart reports whether an archive is the one that this volume wrote last.
+func (j *job) isPart(name string) bool {
+	part, err := os.Lstat(j.partPath())
+	if err != nil {
+		return false
+	}
+	whole, err := os.Lstat(j.backupPath(name))
+	return err == nil && os.SameFile(part, whole)
+}
+
+// discard deletes an archive of the volume, or one that belongs to no volume any more. An unknown archive is no error.
+func (j *job) discard(ctx context.Context, r *record, name string) (sal.Outcome, error) {
+	if _, err := j.Trees.Keep(ctx, j.name, j.bound(r.Own.SizeGiB)); err != nil { // ends what a crashed volume.send left there
+		return sal.Outcome{}, err
+	}
+	if err := j.settle(r); err != nil {
+		return sal.Outcome{}, err
+	}
+	owner, err := j.ownerOf(name)
+	if err != nil {
+		return sal.Outcome{}, err
+	}
+	if owner != nil && owner.Resource != r.Resource {
+		return sal.Outcome{}, writ.Errorf(writ.CodeResourceConflict, "the archive %q belongs to %s", name, owner.Resource).
+			WithHint("delete it with volume.discard(%q, {backup: %q})", owner.Resource.Name, name)
+	}
+	removed, err := j.removeArchive(name)
+	if err != nil {
+		return sal.Outcome{}, err
+	}
+	if owner != nil {
+		r.Own.Archives = slices.DeleteFunc(slices.Clone(r.Own.Archives), func(a archive) bool { return a.Name == name })
+		if err := j.records().Put(r); err != nil {
+			return sal.Outcome{}, err
+		}
+	}
+	if owner == nil && !removed {
+		return j.outcome(ctx, r, writ.ChangeUnchanged)
+	}
+	return j.outcome(ctx, r, writ.ChangeUpdated)
+}
+
+// ownerOf returns the volume of the project that has an archive, nil if none has it.
+func (j *job) ownerOf(name string) (*record, error) {
+	records, damaged, err := j.records().List()
+	if err != nil {
+		return nil, err
+	}
+	if len(damaged) > 0 {
+		return nil, writ.Errorf(writ.CodeDriverFailed, "the node cannot read the record %s, which may be of the volume with the archive %q", damaged[0].Path, name)
+	}
+	for _, r := range records {
+		if r.Resource.Project == j.Resource.Project && slices.ContainsFunc(r.Own.Archives, func(a archive) bool { return a.Name == name }) {
+			return r, nil
+		}
+	}
+	return nil, nil
+}
+
+// removeArchive deletes the file of an archive. It reports whether there was one.
+func (j *job) removeArchive(name string) (removed bool, err error) {
+	if j.isPart(name) {
+		j.forgetPart()
+	}
+	path := j.backupPath(name)
+	if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	j.step("delete the archive")
+	err = os.Remove(path)
+	if err == nil {
+		err = sal.SyncDir(filepath.Dir(path))
+	}
+	return true, sal.HostError(fmt.Sprintf("delete the archive %q", name), err)
+}
+
+// ArchiveBytes returns the size of all archives of a project, also of those that belong to no volume.
+func (d *Driver) ArchiveBytes(project writ.ProjectID) (int64, error) {
+	bytes, _, err := d.projectArchives(project)
+	return bytes, err
+}
+
+func (d *Driver) projectArchives(project writ.ProjectID) (bytes int64, count int, err error) {
+	entries, err := os.ReadDir(filepath.Join(d.Dir, "backups", string(project)))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return 0, 0, sal.HostError("add up the archives of a project", err)
+	}
+	for _, e := range entries {
+		if info, err := e.Info(); err == nil && info.Mode().IsRegular() && filepath.Ext(e.Name()) == ".tar" {
+			bytes += info.Size()
+			count++
+		}
+	}
+	return bytes, count, nil
+}
+
+// archivesBefore returns the archives of a volume that is made again because its content is gone.
+func (j *job) archivesBefore(r *record) ([]archive, error) {
+	before, err := j.records().Get(r.Resource)
+	if err != nil || before == nil || before.UID != r.UID {
+		return nil, err
+	}
+	return before.Own.Archives, nil
+}
