@@ -71,7 +71,11 @@ type Coordinator struct {
 	// SubmissionsPerSecond bounds those of one project, if it is not 0; twice as many pass at once. A large one counts as several. A fifth of it
 	// bounds the other statements of one person.
 	SubmissionsPerSecond float64
-	MaxStreams           int // open event streams, DefaultMaxStreams if 0
+	// DatacenterShare limits the bytes that the events of one datacenter take in the ledger. If it is 0, it follows from LedgerSpace.
+	DatacenterShare int64
+	// LedgerSpace returns the free space of the ledger's disk and the size of the ledger, 0 if the disk is unknown. It may be nil.
+	LedgerSpace func() (free, ledger int64)
+	MaxStreams  int // open event streams, DefaultMaxStreams if 0
 	// Grace is how long requests that are being answered may go on after it was told to end; 10 s if 0.
 	Grace time.Duration
 	// Self is what the roster says of this coordinator. Reading needs a login then; without it everybody who reaches it reads everything.
@@ -109,6 +113,7 @@ type Coordinator struct {
 	signers  limit.Names // what else people sign
 	readers  limit.Names // what people who have logged in ask for
 	quota    quota
+	shares   shares
 	names    httpguard.Guard
 	probe    probe
 	handler  http.Handler

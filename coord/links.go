@@ -18,6 +18,9 @@ func (s sink) LastEvent(ctx context.Context, datacenter writ.DatacenterID, journ
 }
 
 func (s sink) StoreEvents(ctx context.Context, datacenter writ.DatacenterID, events []writ.Event) error {
+	if err := s.c.shares.check(ctx, s.c, datacenter); err != nil {
+		return err
+	}
 	if err := s.c.Ledger.StoreEvents(ctx, datacenter, events); err != nil {
 		return err
 	}

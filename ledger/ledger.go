@@ -407,6 +407,9 @@ type Events interface {
 	// Events returns at most max events with ids after one, oldest first. An event that becomes visible has a higher id than every
 	// event that was visible before.
 	Events(ctx context.Context, after int64, filter EventFilter, max int) ([]Event, error)
+	// Shares returns how many bytes the events of each datacenter take, with the copies that they made. It is an estimate from above: a
+	// copy counts for each event that changed it, until the copy is forgotten.
+	Shares(ctx context.Context) (map[writ.DatacenterID]int64, error)
 	// EventRange returns the ids of the oldest and the newest event that are kept, and of the newest ever if none are.
 	EventRange(ctx context.Context) (oldest, newest int64, err error)
 }

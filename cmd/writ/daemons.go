@@ -87,6 +87,7 @@ func (a *app) coordCommand() *cobra.Command {
 	var rosters, coordinators, hosts []string
 	var projectRate float64
 	var keyless bool
+	var shareGiB int64
 	var traces tracing.Settings
 	c := a.daemonCommand(&cobra.Command{
 		Use:   "coord",
@@ -115,7 +116,7 @@ It begins with the rosters in its data directory, where "writ init" puts the fir
 		coordinator := &daemon.Coord{
 			Metrics: monitored, TLSCert: tlsCert, TLSKey: tlsKey,
 			Data: data, Ledger: ledger, Listener: l, PublicURL: publicURL, Coordinators: coordinators, Rosters: signed, Cluster: cluster,
-			AllowedHosts: hosts, ProjectRate: projectRate, Webhooks: webhooks, Traces: traces, Keyless: keyless, Version: version(), Log: log,
+			AllowedHosts: hosts, ProjectRate: projectRate, ShareGiB: shareGiB, Webhooks: webhooks, Traces: traces, Keyless: keyless, Version: version(), Log: log,
 		}
 		return coordinator.Run(ctx, func() {})
 	})
@@ -132,6 +133,8 @@ It begins with the rosters in its data directory, where "writ init" puts the fir
 	f.StringSliceVar(&hosts, "allowed-host", nil, "further names by which clients and browsers may ask for it, besides that of --public-url")
 	f.Float64Var(&projectRate, "project-rate", coord.DefaultSubmissionsPerSecond, "submissions of 16 KiB per second of one project, twice as many at once. More wait for up to 5 s and are then refused. 0: no bound")
 	inRange(f, "project-rate", &projectRate, 0, most)
+	f.Int64Var(&shareGiB, "datacenter-share", 0, "most GiB of the ledger for the events of one datacenter. 0: half of the disk, divided by datacenters, once less than a quarter is free; 100 GiB with --ledger")
+	inRange(f, "datacenter-share", &shareGiB, 0, most)
 	f.StringVar(&webhooks, "webhooks", "", "file (YAML) with addresses that are told what happens: see docs/manual/webhooks.md")
 	f.BoolVar(&keyless, "keyless", false, "serve on loopback without coordinator.key and without a login, although the roster names coordinators: to give a coordinator a new key")
 	tracesFlags(c, &traces)

@@ -2,6 +2,7 @@ package ledgertest
 
 import (
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -348,5 +349,30 @@ func testEventFilters(t *testing.T, l ledger.Ledger) {
 	oldest, newest, err := l.EventRange(ctx)
 	if err != nil || newest-oldest != 5 {
 		t.Errorf("range: %d to %d, %v; want 6 events", oldest, newest, err)
+	}
+}
+
+func testShares(t *testing.T, l ledger.Ledger) {
+	text := strings.Repeat("x", 10_000)
+	in, other := incoming(1, east), incoming(2, west)
+	run := runOf(in, writ.RunAccepted)
+	run.Reason = text
+	all := events(1, runEvent(run), writ.Event{Log: &writ.LogLine{Run: in.Run, Ordinal: 1, Text: text}})
+	store(t, l, east, all)
+	store(t, l, east, all) // stored events do not count again
+	store(t, l, west, events(1, runEvent(runOf(other, writ.RunAccepted))))
+	got, err := l.Shares(t.Context())
+	ok(t, err)
+	if got[east] < 20_000 || got[east] > 25_000 || got[west] < 100 || got[west] > 5_000 {
+		t.Errorf("the shares are %v", got)
+	}
+	tomorrow := time.Now().Add(25 * time.Hour)
+	ok(t, l.Prune(t.Context(), tomorrow, time.Time{}))
+	if got, err := l.Shares(t.Context()); err != nil || got[east] < 10_000 || got[east] > 15_000 {
+		t.Errorf("without the events that made no copies: %v, %v", got, err)
+	}
+	ok(t, l.Prune(t.Context(), tomorrow, tomorrow))
+	if got, err := l.Shares(t.Context()); err != nil || len(got) > 0 {
+		t.Errorf("after all is forgotten: %v, %v", got, err)
 	}
 }

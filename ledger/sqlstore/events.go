@@ -112,11 +112,17 @@ func storeEvents(ctx context.Context, tx *sqldb.Tx, datacenter writ.DatacenterID
 			stored = append(stored, own)
 		}
 	}
+	taken := shares{ofEvents: int64(len(c.usage)) * rowCost}
 	for _, e := range stored { // now that it is known what becomes of the runs
 		e.Project = c.projectOf(e, known)
-		if err := addEvent(ctx, tx, e); err != nil {
+		text := encode(e)
+		taken.count(e, len(text))
+		if err := addEncoded(ctx, tx, e, text); err != nil {
 			return err
 		}
+	}
+	if err := taken.write(ctx, tx, datacenter); err != nil {
+		return err
 	}
 	return c.apply(ctx, tx, datacenter, events[0].Journal)
 }
@@ -305,10 +311,15 @@ func nextEventIDs(ctx context.Context, tx *sqldb.Tx, n int) (int64, error) {
 }
 
 func addEvent(ctx context.Context, tx *sqldb.Tx, e ledger.Event) error {
+	return addEncoded(ctx, tx, e, encode(e))
+}
+
+// addEncoded adds an event with its body.
+func addEncoded(ctx context.Context, tx *sqldb.Tx, e ledger.Event, body string) error {
 	_, err := tx.ExecContext(ctx, `
 		INSERT INTO events (id, datacenter, journal, seq, stored, topic, run, project, body)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)`,
-		e.ID, string(e.Datacenter), e.Journal, e.Seq, micros(tx.Now), e.Topic(), string(e.About), string(e.Project), encode(e))
+		e.ID, string(e.Datacenter), e.Journal, e.Seq, micros(tx.Now), e.Topic(), string(e.About), string(e.Project), body)
 	return err
 }
 

@@ -91,8 +91,10 @@ func (s *Store) pruneEvents(ctx context.Context, before time.Time) (n int64, err
 		if err != nil {
 			return err
 		}
-		n, err = done.RowsAffected()
-		return err
+		if n, err = done.RowsAffected(); err != nil {
+			return err
+		}
+		return pruneShares(ctx, tx, ofEvents, before)
 	})
 	return n, err
 }
@@ -104,6 +106,9 @@ func (s *Store) pruneRuns(ctx context.Context, before time.Time) (n int, err err
 			WHERE ended > 0 AND ended < $1
 			ORDER BY ended
 			LIMIT $2`, micros(before), pruneStep))
+		if err == nil {
+			err = pruneShares(ctx, tx, ofRuns, before)
+		}
 		if n = len(old); err != nil || n == 0 {
 			return err
 		}

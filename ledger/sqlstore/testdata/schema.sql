@@ -141,6 +141,14 @@ CREATE INDEX runs_newest ON runs (created, id);
 
 CREATE INDEX runs_open ON runs (datacenter, id) WHERE ended = 0 AND accepted <> 0;
 
+CREATE TABLE shares (
+	datacenter TEXT NOT NULL,
+	kind TEXT NOT NULL,
+	day BIGINT NOT NULL,
+	bytes BIGINT NOT NULL,
+	PRIMARY KEY (datacenter, kind, day)
+);
+
 CREATE TABLE submissions (
 	payload TEXT PRIMARY KEY,
 	run TEXT NOT NULL UNIQUE,

@@ -52,6 +52,7 @@ type Coord struct {
 	Webhooks     string   // file with settings of webhooks, "" for none
 	Traces       tracing.Settings
 	ProjectRate  float64       // submissions of one project a second, without bound if 0
+	ShareGiB     int64         // of the ledger for the events of one datacenter, by its disk if 0
 	Grace        time.Duration // of requests, once it is told to end; see coord.Coordinator
 	Keyless      bool          // serve on loopback without a key and login, although the roster names coordinators
 	Version      string
@@ -180,11 +181,13 @@ func (c *Coord) Run(ctx context.Context, ready func()) (err error) {
 	if self != nil && c.PublicURL == "" && !onLoopback(c.Listener.Addr()) { // one that only this machine reaches is where it listens
 		c.PublicURL = firstAddress(self)
 	}
+	disk := &metrics.Disk{Data: c.Data, Store: where.file}
 	coordinator := &coord.Coordinator{
 		Ledger: store, Log: c.Log, PublicURL: c.URL(), Cluster: c.Cluster, Coordinators: c.Coordinators, Version: c.Version,
 		AllowedHosts: c.AllowedHosts, SubmissionsPerSecond: c.ProjectRate, Grace: c.Grace,
+		DatacenterShare: c.ShareGiB << 30, LedgerSpace: disk.Space,
 		SkipEarlyCheckForTest: c.SkipEarlyCheckForTest,
-		Collectors:            []prometheus.Collector{&metrics.Disk{Data: c.Data, Store: where.file}},
+		Collectors:            []prometheus.Collector{disk},
 	}
 	if self != nil {
 		coordinator.Self, coordinator.OtherURLs = &coord.Self{ID: self.ID, Key: key}, self.URLs

@@ -40,6 +40,15 @@ func (d *Disk) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
+// Space returns the free space of the disk and the size of the store. Both are 0 if the disk is unknown.
+func (d *Disk) Space() (free, store int64) {
+	s := d.read()
+	if s.size == 0 {
+		return 0, 0
+	}
+	return int64(s.free), int64(s.store)
+}
+
 // space is what was read of a disk; parts that are not known are 0.
 type space struct{ size, free, store uint64 }
 

@@ -1,0 +1,77 @@
+package sqlstore
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"writ"
+	"writ/internal/sqldb"
+	"writ/ledger"
+)
+
+// rowCost is the size of a row without its body: columns and index entries.
+const rowCost = 300
+
+// The kinds of rows of the table shares. Events of runs and calls also make copies, which stay until the run is forgotten.
+const (
+	ofEvents = "events"
+	ofRuns   = "runs"
+)
+
+const microsPerDay = 24 * int64(time.Hour/time.Microsecond)
+
+// shares holds the sizes of the events of one transaction by kind.
+type shares map[string]int64
+
+// count adds an event with a body of size bytes.
+func (s shares) count(e ledger.Event, size int) {
+	kind := ofEvents
+	if e.Run != nil || e.Call != nil {
+		kind = ofRuns
+	}
+	s[kind] += int64(size) + rowCost
+}
+
+// write adds the sizes to the row of the day.
+func (s shares) write(ctx context.Context, tx *sqldb.Tx, datacenter writ.DatacenterID) error {
+	for _, kind := range []string{ofEvents, ofRuns} {
+		if s[kind] == 0 {
+			continue
+		}
+		_, err := tx.ExecContext(ctx, `
+			INSERT INTO shares (datacenter, kind, day, bytes)
+			VALUES ($1, $2, $3, $4)
+			ON CONFLICT (datacenter, kind, day) DO UPDATE SET bytes = shares.bytes + excluded.bytes`,
+			string(datacenter), kind, micros(tx.Now)/microsPerDay, s[kind])
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Shares returns how many bytes the events of each datacenter take, with the copies that they made.
+func (s *Store) Shares(ctx context.Context) (map[writ.DatacenterID]int64, error) {
+	rows, err := s.db.Query(ctx, `SELECT datacenter, CAST(SUM(bytes) AS BIGINT) FROM shares GROUP BY datacenter`)
+	if err != nil {
+		return nil, fmt.Errorf("add up shares: %w", err)
+	}
+	defer rows.Close()
+	all := map[writ.DatacenterID]int64{}
+	for rows.Next() {
+		var datacenter writ.DatacenterID
+		var bytes int64
+		if err := rows.Scan(&datacenter, &bytes); err != nil {
+			return nil, err
+		}
+		all[datacenter] = bytes
+	}
+	return all, rows.Err()
+}
+
+// pruneShares forgets the days whose events, or runs, are all forgotten.
+func pruneShares(ctx context.Context, tx *sqldb.Tx, kind string, before time.Time) error {
+	_, err := tx.ExecContext(ctx, `DELETE FROM shares WHERE kind = $1 AND day < $2`, kind, micros(before)/microsPerDay)
+	return err
+}
