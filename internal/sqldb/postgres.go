@@ -65,9 +65,12 @@ func (db *DB) openPostgres(ctx context.Context, address string, migrations fs.FS
 	if err != nil {
 		return err
 	}
+	if err := checkDirect(ctx, config); err != nil {
+		return fmt.Errorf("open %s: %w", nameOf(address), connectError(err))
+	}
 	schema, err := prepareDatabase(ctx, config, migrations, before)
 	if err != nil {
-		return fmt.Errorf("bring %s up to date: %w", nameOf(address), connectError(storeError(err)))
+		return fmt.Errorf("bring %s up to date: %w", nameOf(address), connectError(err))
 	}
 	db.connect(config, schema)
 	return nil
@@ -79,13 +82,16 @@ func (db *DB) openPostgresToRead(ctx context.Context, address string, migrations
 	if err != nil {
 		return err
 	}
+	if err := checkDirect(ctx, config); err != nil {
+		return fmt.Errorf("open %s: %w", nameOf(address), connectError(err))
+	}
 	config.RuntimeParams["default_transaction_read_only"] = "on"
 	pool := stdlib.OpenDB(*session(config, statementTimeout, idleInRead))
 	defer pool.Close()
 	have, newest, err := versions(ctx, pool, migrations)
 	switch {
 	case err != nil:
-		return fmt.Errorf("read %s: %w", nameOf(address), connectError(storeError(err)))
+		return fmt.Errorf("read %s: %w", nameOf(address), connectError(err))
 	case have > newest:
 		return newerSchema(have, newest)
 	case have < newest:

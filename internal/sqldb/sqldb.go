@@ -228,11 +228,11 @@ func storeError(err error) error {
 		e.Message += ": " + err.Error() // an engine's or the system's words, which say which of the two it is
 		return e.WithHint("free disk space, or make it writable; writ goes on by itself")
 	}
-	if what, hint := distrust(err); what != "" {
+	if what, hint := distrust(decisive(err)); what != "" {
 		e.Message = "this PostgreSQL is not trusted: " + what
 		return e.WithHint("%s", hint)
 	}
-	e.Message = "PostgreSQL does not answer, or cannot write" + postgresCause(err)
+	e.Message = "PostgreSQL does not answer, or cannot write" + postgresCause(decisive(err))
 	return e.WithHint("check that it runs and has free space; writ continues by itself")
 }
 

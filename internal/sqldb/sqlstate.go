@@ -21,7 +21,7 @@ func postgresUnavailable(err error) bool {
 	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		return false // the caller's own wish
 	}
-	if e, ok := errors.AsType[*pgconn.PgError](err); ok {
+	if e, ok := errors.AsType[*pgconn.PgError](decisive(err)); ok {
 		switch e.Code {
 		case "25006", // read-only: a standby, or a server that was told so
 			"25P03", "57014": // too long in a transaction, or in a statement
@@ -84,9 +84,13 @@ func postgresDuplicate(err error) bool {
 	return ok && e.Code == "23505"
 }
 
-// connectError says to a person what a server has against a connection.
+// connectError returns the error that a person gets if a store cannot be opened.
 func connectError(err error) error {
-	e, ok := errors.AsType[*pgconn.PgError](err)
+	if refusedByPooler(err) {
+		return poolerError("it refuses the settings of a session", err)
+	}
+	err = storeError(err)
+	e, ok := errors.AsType[*pgconn.PgError](decisive(err))
 	switch {
 	case !ok:
 		return err

@@ -29,6 +29,7 @@ var Tools = []Tool{
 	{Name: "redis-server", Package: "redis-server"},
 	{Name: "ssh-keygen", Package: "openssh-client"},
 	{Name: "postgres", Dirs: postgresDirs, Package: "postgresql"},
+	{Name: "pgbouncer", Dirs: "/usr/sbin", Package: "pgbouncer"},
 	{Name: "curl", Package: "curl"},
 	{Name: "jq", Package: "jq"},
 	{Name: "python3", Package: "python3"},
