@@ -101,9 +101,6 @@ func (j *job) clear(ctx context.Context, r *sal.Record[own]) error {
 // its process is.
 func (j *job) removeDir() error {
 	socket := filepath.Join(j.dir, socketName)
-	if len(socket) > maxSocketPath { // there was never one
-		return os.RemoveAll(j.dir)
-	}
 	if pid, err := listener(socket); err == nil && pid == 0 {
 		return os.RemoveAll(j.dir)
 	}

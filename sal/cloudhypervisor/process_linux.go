@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"writ/internal/confine"
+	"writ/internal/unixsocket"
 )
 
 // held is a process that we hold on to: its number is not given away while we do.
@@ -180,12 +181,11 @@ func listenAt(path string) (*os.File, error) {
 	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) { // of a process that was killed
 		return nil, err
 	}
-	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
+	l, err := unixsocket.Listen(path)
 	if err != nil {
 		return nil, err
 	}
 	defer l.Close() // a copy that stayed with us would keep connections waiting when the process has died
-	l.SetUnlinkOnClose(false)
 	if err := os.Chmod(path, 0o600); err != nil {
 		return nil, err
 	}
@@ -194,7 +194,7 @@ func listenAt(path string) (*os.File, error) {
 
 // listener returns the process that listens at a socket, 0 if there is none. We count as none: the socket is what is left of us then.
 func listener(path string) (int, error) {
-	c, err := net.DialUnix("unix", nil, &net.UnixAddr{Name: path, Net: "unix"})
+	c, err := unixsocket.Dial(context.Background(), path) // a socket of this host answers at once
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ECONNREFUSED) {
 		return 0, nil
 	}
@@ -202,7 +202,7 @@ func listener(path string) (int, error) {
 		return 0, err
 	}
 	defer c.Close()
-	raw, err := c.SyscallConn()
+	raw, err := c.(*net.UnixConn).SyscallConn()
 	if err != nil {
 		return 0, err
 	}
@@ -240,9 +240,6 @@ func handTap(name string, user uint32) error {
 	}
 	return unix.IoctlSetInt(fd, unix.TUNSETGROUP, int(user)) // who attaches must be both, and whoever made the tap may have named a group
 }
-
-// maxSocketPath is what the kernel takes as the path of a socket, in bytes.
-const maxSocketPath = 107
 
 // farthest is where nothing is reserved any more, in bytes from the beginning of a file.
 const farthest = 1 << 42

@@ -304,10 +304,6 @@ func (j *job) launch(ctx context.Context, r *sal.Record[own]) (*vmm, error) {
 	if err != nil {
 		return nil, err
 	}
-	if path := filepath.Join(j.dir, socketName); len(path) > maxSocketPath {
-		return nil, writ.Errorf(writ.CodeDriverFailed, "the path of the socket %s is longer than %d bytes", path, maxSocketPath).
-			WithHint("give the runner a data directory with a shorter path")
-	}
 	if r.Own.Process == nil {
 		if err := j.prepared(ctx, r); err != nil {
 			return nil, err

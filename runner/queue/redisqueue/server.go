@@ -19,6 +19,7 @@ import (
 	"writ"
 	"writ/internal/failpoint"
 	"writ/internal/reach"
+	"writ/internal/unixsocket"
 )
 
 // Server says where a Redis is and how to know that it is the right one.
@@ -58,6 +59,9 @@ func (s Server) Open() (*Queue, error) {
 		options.TLSConfig, options.Dialer = nil, func(ctx context.Context, network, address string) (net.Conn, error) {
 			return s.dial(ctx, network, address, name)
 		}
+	}
+	if options.Network == "unix" {
+		options.Dialer = func(ctx context.Context, _, path string) (net.Conn, error) { return unixsocket.Dial(ctx, path) }
 	}
 	options.Dialer = failpoint.Dialer(options.Dialer)
 	q := &Queue{borrowed: false}

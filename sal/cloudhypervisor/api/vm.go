@@ -9,6 +9,8 @@ import (
 	"net/http"
 	"strings"
 	"time"
+
+	"writ/internal/unixsocket"
 )
 
 // maxAnswer bounds an answer in bytes: configurations of machines have some KiB, and the process may be in the hands of its guest.
@@ -28,7 +30,7 @@ type VM struct {
 func Open(socket string) *VM {
 	t := &http.Transport{
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-			return new(net.Dialer).DialContext(ctx, "unix", socket)
+			return unixsocket.Dial(ctx, socket)
 		},
 		MaxConnsPerHost:    maxConnections,
 		IdleConnTimeout:    10 * time.Second,

@@ -172,7 +172,7 @@ func (r *redisServer) settings() string {
 		"daemonize no",
 	}
 	if r.port == 0 {
-		lines = append(lines, "unixsocket "+strconv.Quote(r.socket()), "unixsocketperm 700")
+		lines = append(lines, "unixsocket "+filepath.Base(r.socket()), "unixsocketperm 700") // below dir: an address holds no long path
 	}
 	if r.major() >= boundsClients {
 		lines = append(lines, "maxmemory-clients 128mb", "proto-max-bulk-len 16mb", "acllog-max-len 8", "slowlog-max-len 8")

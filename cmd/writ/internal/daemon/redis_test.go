@@ -12,6 +12,7 @@ import (
 	"go.uber.org/goleak"
 
 	"writ/internal/testenv"
+	"writ/runner/queue/redisqueue"
 	"writ/scripts/evaluator"
 )
 
@@ -82,4 +83,28 @@ func runRedis(t *testing.T, r *redisServer) (stop func(), done chan error) {
 		t.Fatal("it is not ready")
 	}
 	return stop, done
+}
+
+func TestRedisSocketMayHaveALongPath(t *testing.T) {
+	path, dir := testenv.Need(t, "redis-server"), t.TempDir()+"/"+strings.Repeat("d", 120)
+	r, err := newRedisServer(path, dir, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.port = 0
+	stop, done := runRedis(t, r)
+	q, err := redisqueue.Server{URL: r.URL()}.Open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := q.Examine(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if err := q.Close(); err != nil {
+		t.Error(err)
+	}
+	stop()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
 }
