@@ -8,9 +8,9 @@ import (
 	"testing"
 )
 
-// UnpackedPackages are Debian packages with files that tests need, which are unpacked and not installed: they bring firmware, a loader and tools
-// of the boot, which no machine shall start to use because it runs tests.
-var UnpackedPackages = []string{"ovmf", "systemd-boot-efi", "kmod"}
+// UnpackedPackages lists Debian packages with files that tests need. They are unpacked and not installed: a machine that runs tests must not
+// start to use their firmware, loaders and services.
+var UnpackedPackages = []string{"ovmf", "systemd-boot-efi", "kmod", "cloud-init", "python3-yaml"}
 
 // UnpackedVar names the directory in which these packages were unpacked. It is writ/boot in the user's directory of caches if it is not set.
 const UnpackedVar = "WRIT_TEST_BOOT"
@@ -21,6 +21,7 @@ const (
 	FirmwareVars = "usr/share/OVMF/OVMF_VARS_4M.fd" // what it keeps, at first
 	EFIStub      = "usr/lib/systemd/boot/efi/linuxx64.efi.stub"
 	Kmod         = "bin/kmod" // which is depmod if it is started by that name
+	CloudInit    = "usr/lib/python3/dist-packages/cloudinit/user_data.py"
 )
 
 // Unpacked returns the path of a file of these packages: unpacked, or of this machine. It skips the test as Need does.

@@ -1,19 +1,13 @@
 package cloudhypervisor
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
-	"mime/multipart"
 	"net/netip"
-	"net/textproto"
 	"os"
 	"path/filepath"
-	"regexp"
-	"slices"
-	"strings"
+	"unicode/utf8"
 
 	"writ"
 	"writ/sal"
@@ -27,10 +21,14 @@ func (j *job) writeSeed(args *catalog.MachineCreate, r *sal.Record[own]) error {
 	if err != nil {
 		return err
 	}
+	given, err := args.CloudInit.Reveal()
+	if err != nil {
+		return err
+	}
 	image, err := fatImage("CIDATA", []file{
 		{"meta-data", metaData(args, r)},
 		{"user-data", user},
-		{"network-config", networkConfig(r.Own.Ports, asksOthers(user))},
+		{"network-config", networkConfig(r.Own.Ports, setsResolver([]byte(given)))},
 	})
 	if err != nil {
 		return writ.Errorf(writ.CodeArgumentsInvalid, "what %s is to find at its first boot is too big: %w", r.Resource, err).
@@ -77,76 +75,6 @@ func metaData(args *catalog.MachineCreate, r *sal.Record[own]) []byte {
 	return asJSON(m)
 }
 
-// userData is what was given; the environment comes as a part of its own, in front of it.
-func userData(args *catalog.MachineCreate) ([]byte, error) {
-	given, err := args.CloudInit.Reveal()
-	if err != nil {
-		return nil, err
-	}
-	if len(args.Env) == 0 {
-		return []byte(given), nil
-	}
-	environment, err := environment(args.Env)
-	if err != nil || given == "" {
-		return environment, err
-	}
-	return parts(environment, []byte(given))
-}
-
-// environment is cloud-config that writes /etc/environment, which every login reads.
-func environment(env map[string]catalog.Text) ([]byte, error) {
-	var lines strings.Builder
-	for _, name := range slices.Sorted(maps.Keys(env)) {
-		value, err := env[name].Reveal()
-		if err != nil {
-			return nil, err
-		}
-		if strings.ContainsAny(value, "\r\n") { // what follows would be a variable of its own
-			return nil, writ.Errorf(writ.CodeArgumentsInvalid, "env[%q] has a line break, and /etc/environment has a line for each variable", name).
-				WithHint("write a file with cloud_init instead, or put it on a volume")
-		}
-		fmt.Fprintf(&lines, "%s=%s\n", name, quoted(value))
-	}
-	file := map[string]any{"path": "/etc/environment", "content": lines.String(), "append": true}
-	config := map[string]any{"write_files": []any{file}}
-	return append([]byte("#cloud-config\n"), asJSON(config)...), nil
-}
-
-// quoted is a value as pam_env and systemd read it: in double quotes, if there is anything in it that means something.
-func quoted(value string) string {
-	if value != "" && !strings.ContainsAny(value, " \t\r\n\"'\\#$`") {
-		return value
-	}
-	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`, "$", `\$`, "`", "\\`").Replace(value) + `"`
-}
-
-// parts joins user-data so that lists of both count: write_files of one does not replace that of the other. What each part is, cloud-init
-// finds out by how it begins.
-func parts(all ...[]byte) ([]byte, error) {
-	var b bytes.Buffer
-	w := multipart.NewWriter(&b)
-	if err := w.SetBoundary("writ-part-of-user-data"); err != nil {
-		return nil, err
-	}
-	head := fmt.Sprintf("Content-Type: multipart/mixed; boundary=%q\nMIME-Version: 1.0\n\n", w.Boundary())
-	for _, text := range all {
-		part, err := w.CreatePart(textproto.MIMEHeader{
-			"Content-Type": {`text/plain; charset="utf-8"`},
-			"Merge-Type":   {"list(append)+dict(no_replace,recurse_list)+str()"},
-		})
-		if err != nil {
-			return nil, err
-		}
-		if _, err := part.Write(text); err != nil {
-			return nil, err
-		}
-	}
-	if err := w.Close(); err != nil {
-		return nil, err
-	}
-	return append([]byte(head), b.Bytes()...), nil
-}
-
 // Routes of a guest. Overlay is everything that a gateway of the overlay leads to.
 //
 // What comes in by another interface than the first is answered by that one too: on the first its address would be a false one, which the
@@ -171,14 +99,8 @@ func routeBack(p sal.Port, i int) (route map[string]any, rules []map[string]any)
 	}
 }
 
-// resolvConf is how cloud-config begins to say which nameservers are asked.
-var resolvConf = regexp.MustCompile(`(?m)^(manage_resolv_conf|resolv_conf)[ \t]*:`)
-
-// asksOthers reports whether what cloud-init is told to do says itself whom the machine asks for names.
-func asksOthers(user []byte) bool { return resolvConf.Match(user) }
-
 // networkConfig is netplan's form (version 2), in JSON; interfaces are found by their hardware address, as guests name them as they like.
-func networkConfig(ports []sal.Port, asksOthers bool) []byte {
+func networkConfig(ports []sal.Port, setsResolver bool) []byte {
 	interfaces := map[string]any{}
 	routed := false
 	for i, p := range ports {
@@ -215,7 +137,7 @@ func networkConfig(ports []sal.Port, asksOthers bool) []byte {
 		if len(routes) > 0 {
 			one["routes"] = routes
 		}
-		if len(p.Nameservers) > 0 && !asksOthers {
+		if len(p.Nameservers) > 0 && !setsResolver {
 			one["nameservers"] = map[string]any{"addresses": p.Nameservers}
 		}
 		interfaces[fmt.Sprintf("net%d", i)] = one
@@ -223,11 +145,19 @@ func networkConfig(ports []sal.Port, asksOthers bool) []byte {
 	return asJSON(map[string]any{"version": 2, "ethernets": interfaces})
 }
 
-// asJSON is a value that has a JSON form, on one line.
+// asJSON returns a value as JSON on one line. YAML parsers read it as well: characters that YAML allows only in escaped form are escaped.
 func asJSON(v any) []byte {
 	text, err := json.Marshal(v)
 	if err != nil {
 		panic(err)
 	}
-	return append(text, '\n')
+	var escaped []byte
+	for _, r := range string(text) {
+		if r >= 0x7f && r < 0xa0 || r == 0xfffe || r == 0xffff {
+			escaped = fmt.Appendf(escaped, `\u%04x`, r)
+		} else {
+			escaped = utf8.AppendRune(escaped, r)
+		}
+	}
+	return append(escaped, '\n')
 }

@@ -5,11 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"mime"
-	"mime/multipart"
 	"net"
-	"net/mail"
 	"net/netip"
 	"os"
 	"os/exec"
@@ -237,78 +233,13 @@ func TestMetaDataNamesTheMachineAndItsKeys(t *testing.T) {
 	}
 }
 
-func TestUserDataIsWhatWasGivenAndTheEnvironment(t *testing.T) {
-	env := map[string]catalog.Text{"B": catalog.PlainText(`two "words" $HOME \`), "A": catalog.PlainText("1"), "C": catalog.PlainText("")}
-	given := catalog.PlainText("#!/bin/sh\ntrue\n")
-	environment := "A=1\nB=\"two \\\"words\\\" \\$HOME \\\\\"\nC=\"\"\n"
-
-	if got, err := userData(&catalog.MachineCreate{CloudInit: given}); err != nil || string(got) != "#!/bin/sh\ntrue\n" {
-		t.Errorf("alone it is %q, %v", got, err)
-	}
-	alone, err := userData(&catalog.MachineCreate{Env: env})
-	if err != nil {
-		t.Fatal(err)
-	}
-	text, isConfig := strings.CutPrefix(string(alone), "#cloud-config\n")
-	var config struct {
-		Files []struct {
-			Path, Content string
-			Append        bool
-		} `json:"write_files"`
-	}
-	if err := json.Unmarshal([]byte(text), &config); err != nil || !isConfig || len(config.Files) != 1 {
-		t.Fatalf("the environment is %q, %v", alone, err)
-	}
-	if f := config.Files[0]; f.Path != "/etc/environment" || !f.Append || f.Content != environment {
-		t.Errorf("it is %+v", f)
-	}
-
-	both, err := userData(&catalog.MachineCreate{CloudInit: given, Env: env})
-	if err != nil {
-		t.Fatal(err)
-	}
-	message, err := mail.ReadMessage(bytes.NewReader(both))
-	if err != nil {
-		t.Fatal(err)
-	}
-	kind, params, err := mime.ParseMediaType(message.Header.Get("Content-Type"))
-	if err != nil || kind != "multipart/mixed" {
-		t.Fatalf("%s, %v", kind, err)
-	}
-	var got []string
-	for r := multipart.NewReader(message.Body, params["boundary"]); ; {
-		part, err := r.NextPart()
-		if errors.Is(err, io.EOF) {
-			break
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		body, err := io.ReadAll(part)
-		if err != nil {
-			t.Fatal(err)
-		}
-		got = append(got, string(body))
-	}
-	if diff := cmp.Diff([]string{string(alone), "#!/bin/sh\ntrue\n"}, got); diff != "" {
-		t.Error(diff)
-	}
-}
-
-func TestALineBreakMakesNoOtherVariable(t *testing.T) {
-	_, err := userData(&catalog.MachineCreate{Env: map[string]catalog.Text{"A": catalog.PlainText("x\nLD_PRELOAD=/evil")}})
-	if writ.CodeOf(err) != writ.CodeArgumentsInvalid || strings.Contains(err.Error(), "evil") {
-		t.Errorf("it is taken, or told: %v", err)
-	}
-}
-
 func TestUserDataThatIsTooBigIsRefused(t *testing.T) {
 	b := newFixture(t)
-	env := map[string]any{}
-	for _, c := range "ABCDEFGHIJKLMNOPQRSTUVWXYZ" {
-		env[string(c)] = strings.Repeat("x", 400<<10)
+	var keys []any
+	for range 26 {
+		keys = append(keys, "ssh-ed25519 AAAA "+strings.Repeat("x", 400<<10))
 	}
-	o, err := b.do("machine.create", "web", with(machineSpec, "env", env))
+	o, err := b.do("machine.create", "web", with(machineSpec, "ssh_keys", keys))
 	if writ.CodeOf(err) != writ.CodeArgumentsInvalid {
 		t.Errorf("%v, %v", o, err)
 	}

@@ -1,0 +1,138 @@
+package cloudhypervisor
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"writ/internal/testenv"
+	"writ/sal/catalog"
+)
+
+// handled is what cloud-init makes of user-data.
+type handled struct {
+	Types  []string       `json:"types"`
+	Texts  []string       `json:"texts"`
+	Config map[string]any `json:"config"`
+}
+
+// handle lets the real cloud-init parse user-data.
+func handle(t *testing.T, users ...[]byte) []handled {
+	t.Helper()
+	testenv.Need(t, "python3")
+	args := []string{"testdata/merge.py", filepath.Dir(filepath.Dir(testenv.Unpacked(t, testenv.CloudInit)))}
+	dir := t.TempDir()
+	for i, user := range users {
+		path := filepath.Join(dir, strconv.Itoa(i))
+		if err := os.WriteFile(path, user, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		args = append(args, path)
+	}
+	text, err := exec.Command("/usr/bin/python3", args...).Output() // the one that the modules are made for
+	if failed, ok := errors.AsType[*exec.ExitError](err); ok {
+		t.Fatalf("%v: %s", err, failed.Stderr)
+	}
+	var all []handled
+	if err := errors.Join(err, json.Unmarshal(text, &all)); err != nil || len(all) != len(users) {
+		t.Fatalf("%d answers, %v", len(all), err)
+	}
+	return all
+}
+
+// message returns a MIME message of parts, as cloud-init and Terraform make it.
+func message(parts ...string) string {
+	var b strings.Builder
+	b.WriteString("Content-Type: multipart/mixed; boundary=\"===============42==\"\nMIME-Version: 1.0\nNumber-Attachments: 2\n\n")
+	for i, p := range parts {
+		kind := "cloud-config"
+		if strings.HasPrefix(p, "#!") {
+			kind = "x-shellscript"
+		}
+		fmt.Fprintf(&b, "--===============42==\nContent-Type: text/%s; charset=\"utf-8\"\nMIME-Version: 1.0\n"+
+			"Content-Transfer-Encoding: base64\nContent-Disposition: attachment; filename=\"part-%d\"\n\n%s\n\n",
+			kind, i, base64.StdEncoding.EncodeToString([]byte(p)))
+	}
+	b.WriteString("--===============42==--\n")
+	return b.String()
+}
+
+func TestCloudInitHandlesUserDataWithEnv(t *testing.T) {
+	const config = "#cloud-config\npackages: [nginx]\nwrite_files:\n- {path: /etc/motd, content: gr\u00fc\u00df dich \u20ac}\n"
+	const script = "#!/bin/sh\necho \u00fc\n"
+	var names []string
+	var users [][]byte
+	for name, given := range map[string]string{
+		"a script":             script,
+		"a config":             config,
+		"a message":            message(config, script),
+		"a message of CRLF":    strings.ReplaceAll(message(config, script), "\n", "\r\n"),
+		"a message in a mbox":  "From nobody Sat Nov 28 12:00:00 2026\n" + message(config, script),
+		"a single part":        "Content-Type: text/cloud-config\nMIME-Version: 1.0\n\n#cloud-config\npackages: [nginx]\n",
+		"merge_how that drops": config + "merge_how: 'dict(replace)+list()+str()'\n",
+		"merge_how of a list":  "#cloud-config\nmerge_how:\n- {name: list, settings: [replace]}\n- {name: dict, settings: [replace]}\nwrite_files:\n- {path: /a}\n",
+		"merging parts":        message(config, "#cloud-config\nmerge_type: 'list(append)+dict(recurse_array)+str()'\npackages: [curl]\n"),
+		"a message in a text":  "#!/bin/sh\ncat <<E\nMIME-Version: 1.0\n\nwrit-user-data\nE\n",
+	} {
+		args := &catalog.MachineCreate{CloudInit: catalog.PlainText(given)}
+		alone, err := userData(args)
+		if err != nil || string(alone) != given {
+			t.Fatalf("%s alone is %q, %v", name, alone, err)
+		}
+		args.Env = map[string]catalog.Text{"A": catalog.PlainText("\u20ac\u0085\x7f")} // YAML has the last two in escaped form only
+		both, err := userData(args)
+		if err != nil {
+			t.Fatal(err)
+		}
+		names, users = append(names, name), append(users, alone, both)
+	}
+	all := handle(t, users...)
+	for i, name := range names {
+		without, with := all[2*i], all[2*i+1]
+		if want := append(slices.Clone(without.Types), "text/cloud-config"); !slices.Equal(with.Types, want) {
+			t.Errorf("%s: the parts are %q, want %q", name, with.Types, want)
+			continue
+		}
+		if diff := cmp.Diff(without.Texts, with.Texts[:len(without.Texts)]); diff != "" {
+			t.Errorf("%s: other content: %s", name, diff)
+		}
+		files, _ := with.Config["write_files"].([]any)
+		if len(files) == 0 {
+			t.Errorf("%s: the environment is missing", name)
+			continue
+		}
+		if last, _ := files[len(files)-1].(map[string]any); last["path"] != "/etc/environment" || last["content"] != "\nA='\u20ac\u0085\x7f'\n" {
+			t.Errorf("%s: the last file is %v", name, last)
+		}
+		if with.Config["write_files"] = files[:len(files)-1]; len(files) == 1 {
+			delete(with.Config, "write_files")
+		}
+		if diff := cmp.Diff(without.Config, with.Config); diff != "" {
+			t.Errorf("%s: another config: %s", name, diff)
+		}
+	}
+}
+
+func TestEncodedPartsCanSetTheResolver(t *testing.T) {
+	t.Parallel()
+	for given, want := range map[string]bool{
+		"#cloud-config\nmanage_resolv_conf: true\n":                                                     true,
+		message("#!/bin/sh\n", "#cloud-config\nresolv_conf: {nameservers: [192.0.2.1]}\n"):              true,
+		message("#cloud-config\npackages: []\n"):                                                        false,
+		"Content-Type: multipart/mixed; boundary=x\nMIME-Version: 1.0\n\n--x\nContent-Type: multipart/": false,
+	} {
+		if got := setsResolver([]byte(given)); got != want {
+			t.Errorf("%q: %v", given, got)
+		}
+	}
+}
