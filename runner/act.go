@@ -121,6 +121,7 @@ func (n *incarnation) letGo(ctx context.Context, w *work, started time.Time, don
 			n.outbox.post(result, w.job.Until())
 		}
 		w.lock.release()
+		n.keeper.deaths.watch(w.driver, w.resource())
 		n.desk.leave(w)
 	}()
 }

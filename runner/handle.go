@@ -87,6 +87,7 @@ func (n *incarnation) carryOut(accepting context.Context, w *work) *writ.Result 
 		}
 		if w.stuck.IsZero() {
 			w.lock.release()
+			n.keeper.deaths.watch(w.driver, w.resource())
 		}
 	}()
 	if w.job.Delivery > 1 { // only to save the way: what follows would find the entry too

@@ -17,7 +17,6 @@ import (
 	"writ"
 	"writ/identity/envelope"
 	"writ/internal/failpoint"
-	"writ/internal/sleep"
 	"writ/runner/journal"
 	"writ/sal"
 )
@@ -52,6 +51,7 @@ type keeper struct {
 	// networked is how networks did when their driver could say it last, nil if it never could.
 	networked *writ.NodeNetwork
 	states    states
+	deaths    *deathWatch
 	machine   machine // as it was told last
 	warned    warnings
 
@@ -83,6 +83,7 @@ type mending struct {
 
 func newKeeper(n *incarnation, readings map[writ.UID]journal.Reading) *keeper {
 	k := &keeper{
+		deaths:      newDeathWatch(n.log),
 		incarnation: n, drivers: slices.Collect(maps.Values(n.drivers)), readings: readings,
 		looked: make(map[writ.UID]journal.Reading), begun: make(map[writ.UID]journal.Reading), over: make(map[writ.UID]bool),
 		drifts: make(map[writ.ResourceID]writ.ResourceDrift), sent: make(map[int64][]journal.Version), mended: make(map[writ.ResourceID]mendCount),
@@ -101,12 +102,14 @@ func newKeeper(n *incarnation, readings map[writ.UID]journal.Reading) *keeper {
 
 // lookAfter looks after everything once the node knows that it is still a member.
 func (n *incarnation) lookAfter(ctx context.Context) {
+	defer n.keeper.deaths.close()
 	if n.awaitStanding(ctx); ctx.Err() == nil {
 		n.keeper.run(ctx)
 	}
 }
 
-// run looks after everything when the runner starts, as its host may have been started too, and every keepEvery from then on.
+// run scans all resources when the runner starts, because its host may have started too, and every keepEvery after that. It looks after a
+// resource at once when its process ends.
 func (k *keeper) run(ctx context.Context) {
 	for round := int64(1); ; round++ {
 		k.look(ctx)
@@ -116,10 +119,33 @@ func (k *keeper) run(ctx context.Context) {
 		k.report(ctx, round)
 		k.reportHost(ctx)
 		k.tellWarnings(ctx)
-		if sleep.For(ctx, keepEvery) != nil {
-			return
+		next := time.NewTimer(keepEvery)
+		for due := false; !due; {
+			select {
+			case <-ctx.Done():
+				next.Stop()
+				return
+			case <-next.C:
+				due = true
+			case <-k.deaths.wake:
+				if k.keepDead(ctx) {
+					round++
+					k.report(ctx, round)
+				}
+			}
 		}
 	}
+}
+
+// keepDead looks after the resources whose processes have ended, and reports whether there were any.
+func (k *keeper) keepDead(ctx context.Context) bool {
+	dead := k.deaths.take()
+	for resource, d := range dead {
+		if ctx.Err() == nil && !k.keep(ctx, d, resource) {
+			k.deaths.postpone(resource)
+		}
+	}
+	return len(dead) > 0
 }
 
 // look goes through all resources once.
@@ -143,6 +169,7 @@ func (k *keeper) look(ctx context.Context) {
 				return
 			}
 			there[resource] = true
+			k.keepDead(ctx)
 			if keeps {
 				k.keep(ctx, keeping, resource)
 			}
@@ -173,11 +200,11 @@ func (k *keeper) stillThere(there map[writ.ResourceID]bool, module string) {
 }
 
 // keep has a driver look after one resource, unless a job is at it: then what is known of it stays. A driver that ignores the end of its
-// time keeps the resource, and nobody else waits for it.
-func (k *keeper) keep(ctx context.Context, d sal.Keeper, resource writ.ResourceID) {
+// time keeps the resource, and nobody else waits for it. It reports false if a job works on the resource.
+func (k *keeper) keep(ctx context.Context, d sal.Keeper, resource writ.ResourceID) bool {
 	lock := k.locks.try(resource)
 	if lock == nil {
-		return
+		return false
 	}
 	type answer struct {
 		drift []sal.Drift
@@ -191,15 +218,16 @@ func (k *keeper) keep(ctx context.Context, d sal.Keeper, resource writ.ResourceI
 		if seen.Exists || err == nil && unseen == nil { // else nobody can tell
 			k.states.note(stateOf(resource, seen)) // under the lock: no operation comes between
 		}
+		k.deaths.watch(d, resource)
 		return a, cmp.Or(err, unseen)
 	})
 	if errors.Is(err, errNotAsked) {
 		lock.release() // nobody else does
 	}
-	if ctx.Err() != nil {
-		return
+	if ctx.Err() == nil {
+		k.note(ctx, resource, cmp.Or(a.uid, k.drifts[resource].UID), a.drift, err)
 	}
-	k.note(ctx, resource, cmp.Or(a.uid, k.drifts[resource].UID), a.drift, err)
+	return true
 }
 
 // errLooking is that of a driver which ignores that its time is over.

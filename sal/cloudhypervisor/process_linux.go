@@ -12,31 +12,28 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
-	"time"
 
 	"golang.org/x/sys/unix"
 
 	"writ/internal/confine"
+	"writ/internal/pidfd"
 	"writ/internal/unixsocket"
 )
 
 // held is a process that we hold on to: its number is not given away while we do.
 type held struct {
+	*pidfd.Process
 	pid     int
-	started uint64   // clock ticks between the host's boot and its start
-	file    *os.File // a pidfd
+	started uint64 // clock ticks between the host's boot and its start
 }
 
 // hold returns the living process with a number, nil if there is none.
 func hold(pid int) (*held, error) {
-	fd, err := unix.PidfdOpen(pid, unix.PIDFD_NONBLOCK)
-	if errors.Is(err, unix.ESRCH) || errors.Is(err, unix.EINVAL) { // EINVAL: it is a thread now
-		return nil, nil
+	p, err := pidfd.Open(pid)
+	if err != nil || p == nil {
+		return nil, err
 	}
-	if err != nil {
-		return nil, fmt.Errorf("hold process %d: %w", pid, err)
-	}
-	h := &held{pid: pid, file: os.NewFile(uintptr(fd), "pidfd")}
+	h := &held{Process: p, pid: pid}
 	if h.started, err = startOf(pid); err != nil || h.ended() {
 		h.release()
 		return nil, nil
@@ -44,62 +41,11 @@ func hold(pid int) (*held, error) {
 	return h, nil
 }
 
-func (h *held) release() { _ = h.file.Close() }
-
-// ended reports whether the process has ended, whether anybody has waited for it or not.
-func (h *held) ended() bool {
-	raw, err := h.file.SyscallConn()
-	if err != nil {
-		return true
-	}
-	ended := true
-	_ = raw.Control(func(fd uintptr) { ended = readable(fd) })
-	return ended
-}
-
-// readable is what a pidfd is when its process has ended.
-func readable(fd uintptr) bool {
-	n, _ := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 0)
-	return n > 0
-}
-
-// wait returns nil when the process has ended, or the error of ctx.
-func (h *held) wait(ctx context.Context) error {
-	raw, err := h.file.SyscallConn()
-	if err != nil {
-		return err
-	}
-	fired := make(chan struct{})
-	stop := context.AfterFunc(ctx, func() {
-		defer close(fired)
-		_ = h.file.SetReadDeadline(time.Unix(1, 0))
-	})
-	err = raw.Read(readable)
-	if !stop() {
-		<-fired
-		_ = h.file.SetReadDeadline(time.Time{})
-	}
-	if err != nil && ctx.Err() != nil {
-		return ctx.Err()
-	}
-	return err
-}
-
-// signal sends a signal to the process and no other. One that has ended is no error.
-func (h *held) signal(s syscall.Signal) error {
-	raw, err := h.file.SyscallConn()
-	if err != nil {
-		return err
-	}
-	failed := raw.Control(func(fd uintptr) { err = unix.PidfdSendSignal(int(fd), s, nil, 0) })
-	if errors.Is(err, unix.ESRCH) {
-		return failed
-	}
-	return errors.Join(err, failed)
-}
-
-func (h *held) terminate() error { return h.signal(unix.SIGTERM) }
-func (h *held) kill() error      { return h.signal(unix.SIGKILL) }
+func (h *held) release()                       { h.Process.Close() }
+func (h *held) ended() bool                    { return h.Ended() }
+func (h *held) wait(ctx context.Context) error { return h.Wait(ctx) }
+func (h *held) terminate() error               { return h.Signal(unix.SIGTERM) }
+func (h *held) kill() error                    { return h.Signal(unix.SIGKILL) }
 
 // startOf reads when a process began, from what the kernel says of it.
 func startOf(pid int) (uint64, error) {

@@ -144,7 +144,7 @@ func (b *fixture) signal(name string, s syscall.Signal, ends bool) {
 		b.Fatalf("%s has no process: %v", name, err)
 	}
 	defer v.release()
-	if err := v.signal(s); err != nil {
+	if err := v.Signal(s); err != nil {
 		b.Fatal(err)
 	}
 	for s == unix.SIGSTOP && !standsStill(b, v.pid) && b.Context().Err() == nil {

@@ -176,10 +176,17 @@ func TestARotatedSecretClosesAndOpensWithoutAPause(t *testing.T) {
 		t.Errorf("with the old secret: %v", err)
 	}
 	b.client()
+	served, err := b.Process(t.Context(), store)
+	if err != nil || served == nil {
+		t.Fatalf("its process is %v, %v", served, err)
+	}
+	defer served.Close()
 	if err := signal(process, syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
-	b.until("it is gone", func() bool { return !b.jobOn(store).lives(process, b.own()) })
+	if err := served.Wait(t.Context()); err != nil { // as the runner does
+		t.Fatal(err)
+	}
 	b.keep()
 	b.client() // also after another start
 }

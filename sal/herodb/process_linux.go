@@ -14,6 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"writ/internal/confine"
+	"writ/internal/pidfd"
+	"writ/sal"
 )
 
 // bootID names this boot of the host.
@@ -101,6 +103,19 @@ func readShort(path string, buffer []byte) int {
 
 // reap lets a child go that has ended. Whoever calls has started it, and calls once.
 func reap(number int) { _, _ = unix.Wait4(number, nil, unix.WNOHANG, nil) }
+
+// hold returns a process, nil if it has ended.
+func hold(p pid) (sal.Process, error) {
+	held, err := pidfd.Open(p.PID)
+	if err != nil || held == nil {
+		return nil, err
+	}
+	if now, err := look(p.PID); err != nil || now.pid != p { // its number was given away before it was opened
+		held.Close()
+		return nil, nil
+	}
+	return held, nil
+}
 
 // signal sends a signal to a process, and to no other one that gets its number meanwhile. One that is gone is no error.
 func signal(p pid, s syscall.Signal) error {

@@ -8,6 +8,7 @@ import (
 
 	"writ"
 	"writ/internal/confine"
+	"writ/sal"
 )
 
 var errSystem = writ.Errorf(writ.CodeDriverMissing, "databases are served on Linux only")
@@ -15,6 +16,7 @@ var errSystem = writ.Errorf(writ.CodeDriverMissing, "databases are served on Lin
 func look(int) (process, error)                                   { return process{}, errSystem }
 func processesWith(string) ([]process, error)                     { return nil, nil }
 func signal(pid, syscall.Signal) error                            { return errSystem }
+func hold(pid) (sal.Process, error)                               { return nil, errSystem }
 func spawn(confine.Cell, []string, string, *os.File) (pid, error) { return pid{}, errSystem }
 func reap(int)                                                    {}
 func namespaceOf(pid) string                                      { return "" }

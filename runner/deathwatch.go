@@ -1,0 +1,117 @@
+package runner
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+
+	"writ"
+	"writ/sal"
+)
+
+// deathWatch waits for the ends of the processes that serve resources, with one goroutine per process. The keeper acts on an end at once,
+// not at its next scan. How soon a process is started again is the driver's decision: it backs off if processes end again and again.
+type deathWatch struct {
+	log *slog.Logger
+
+	ctx  context.Context // of all goroutines
+	stop context.CancelFunc
+	wg   sync.WaitGroup
+	wake chan struct{} // has a token while dead is not empty
+
+	mu      sync.Mutex
+	watched map[writ.ResourceID]bool // there is a goroutine
+	dead    map[writ.ResourceID]sal.Served
+	// postponed holds ends that the keeper could not act on, because a job worked on the resource. The end of that job reports them again.
+	postponed map[writ.ResourceID]bool
+}
+
+func newDeathWatch(log *slog.Logger) *deathWatch {
+	w := &deathWatch{
+		log: log, wake: make(chan struct{}, 1), watched: make(map[writ.ResourceID]bool),
+		dead: make(map[writ.ResourceID]sal.Served), postponed: make(map[writ.ResourceID]bool),
+	}
+	w.ctx, w.stop = context.WithCancel(context.Background())
+	return w
+}
+
+// close ends all goroutines and waits for them.
+func (w *deathWatch) close() {
+	w.stop()
+	w.wg.Wait()
+}
+
+// watch waits for the end of the process that serves a resource now, unless it does so already. It is called after each scan of the resource
+// and after each job on it. Resources without a process are ignored.
+func (w *deathWatch) watch(d sal.Driver, resource writ.ResourceID) {
+	served, ok := d.(sal.Served)
+	if !ok || !w.begin(served, resource) {
+		return
+	}
+	p, err := served.Process(w.ctx, resource)
+	if err != nil {
+		w.log.WarnContext(w.ctx, "watch the process of a resource", "resource", resource.String(), "err", err)
+	}
+	if err != nil || p == nil {
+		w.end(resource)
+		return
+	}
+	w.wg.Go(func() {
+		defer p.Close()
+		err := p.Wait(w.ctx)
+		w.end(resource)
+		if err == nil {
+			w.report(served, resource)
+		}
+	})
+}
+
+// begin reserves the only goroutine of a resource. It reports false if there is one, or no more goroutines may start.
+func (w *deathWatch) begin(d sal.Served, resource writ.ResourceID) bool {
+	w.mu.Lock()
+	postponed := w.postponed[resource]
+	delete(w.postponed, resource)
+	free := w.ctx.Err() == nil && !w.watched[resource]
+	if free {
+		w.watched[resource] = true
+	}
+	w.mu.Unlock()
+	if postponed {
+		w.report(d, resource)
+	}
+	return free
+}
+
+// end releases what begin reserved.
+func (w *deathWatch) end(resource writ.ResourceID) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	delete(w.watched, resource)
+}
+
+// report adds an end that the keeper has to act on.
+func (w *deathWatch) report(d sal.Served, resource writ.ResourceID) {
+	w.mu.Lock()
+	w.dead[resource] = d
+	w.mu.Unlock()
+	select {
+	case w.wake <- struct{}{}:
+	default:
+	}
+}
+
+// postpone keeps an end until the job that works on the resource has ended.
+func (w *deathWatch) postpone(resource writ.ResourceID) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.postponed[resource] = true
+}
+
+// take returns the ends that were reported since the last call.
+func (w *deathWatch) take() map[writ.ResourceID]sal.Served {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	dead := w.dead
+	w.dead = make(map[writ.ResourceID]sal.Served)
+	return dead
+}

@@ -1,0 +1,23 @@
+package sal
+
+import (
+	"context"
+
+	"writ"
+)
+
+// Served is a driver whose resources are served by processes of this host. A runner waits for these processes, to call Keep as soon as one
+// ends and not at its next scan.
+type Served interface {
+	Keeper
+	// Process returns the process that serves a resource now, nil if none runs. The caller closes it.
+	Process(ctx context.Context, resource writ.ResourceID) (Process, error)
+}
+
+// Process is a process that a driver started at some time.
+type Process interface {
+	// Wait returns nil when the process has ended, or the error of ctx.
+	Wait(ctx context.Context) error
+	// Close lets go of the process, which lives on.
+	Close()
+}
