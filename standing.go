@@ -5,7 +5,7 @@ import "fmt"
 // Standing is the condition of a resource, as of the last operation on it or its node's last look.
 type Standing struct {
 	// State is running, paused or stopped, and ready for a resource that does not run. It is gone if the node lost the resource without
-	// an operation. Any other word names something unfinished: making, restoring, deleting. "" means unknown.
+	// an operation. Any other word names something unfinished: making, restoring, deleting. It is unknown if its driver cannot learn it, and "" before the first report.
 	State string `json:"state,omitempty"`
 	// Address is the endpoint for clients: an IP address, "host:port" of a database, the range of a network. It may be empty.
 	Address string `json:"address,omitempty"`

@@ -20,6 +20,7 @@ func Identify(resource writ.ResourceID, uid writ.UID, simulated bool) Identity {
 const (
 	Ready    = "ready"    // it does not run, and is whole
 	Deleting = "deleting" // its deletion began and has not ended
+	Unclear  = "unknown"  // its driver cannot reach the program that knows
 	Gone     = "gone"     // its node had it or its content, and no operation took that away: its Make operation makes it again
 )
 

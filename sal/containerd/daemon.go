@@ -43,8 +43,10 @@ func (d *Driver) reach(ctx context.Context) (*client.Client, error) {
 	return daemon, nil
 }
 
+// away is the error of a daemon that cannot be reached. Nothing was sent to it, so every operation may be tried again, also those that must
+// not be repeated.
 func (d *Driver) away(err error) error {
-	return writ.Errorf(writ.CodeDriverFailed, "containerd does not answer at %s: %w", d.address(), err).
+	return writ.Errorf(writ.CodeUnreachable, "containerd does not answer at %s: %w", d.address(), err).
 		WithHint("apt-get install -y containerd runc; then see that the service containerd runs")
 }
 

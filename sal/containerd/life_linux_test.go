@@ -233,7 +233,7 @@ func TestWithoutADaemonOperationsSayHowToGetOne(t *testing.T) {
 	b := &fixture{TB: t, driver: d}
 	_, err := b.do("container.create", "web", map[string]any{"image": "busybox"})
 	e, ok := errors.AsType[*writ.Error](err)
-	if !ok || e.Code != writ.CodeDriverFailed || !strings.Contains(e.Hint, "apt-get install -y containerd runc") {
+	if !ok || e.Code != writ.CodeUnreachable || !strings.Contains(e.Hint, "apt-get install -y containerd runc") {
 		t.Errorf("got %#v", err)
 	}
 	if all, err := d.List(t.Context()); len(all) > 0 || err != nil {
@@ -255,12 +255,12 @@ func TestADaemonThatIsAwayIsWaitedForOnce(t *testing.T) {
 		"orphans": func() error { _, err := b.driver.Orphans(t.Context()); return err },
 	}
 	b.driver.Patience = time.Millisecond
-	if err := looks["observe"](); writ.CodeOf(err) != writ.CodeDriverFailed {
+	if err := looks["observe"](); writ.CodeOf(err) != writ.CodeUnreachable {
 		t.Fatalf("without a daemon: %v", err)
 	}
 	b.driver.Patience = 24 * time.Hour
 	for name, look := range looks {
-		if err := look(); writ.CodeOf(err) != writ.CodeDriverFailed || !strings.Contains(err.Error(), b.daemon.Address) {
+		if err := look(); writ.CodeOf(err) != writ.CodeUnreachable || !strings.Contains(err.Error(), b.daemon.Address) {
 			t.Errorf("%s, later: %v", name, err)
 		}
 	}
@@ -282,11 +282,11 @@ func TestADaemonThatIsSilentIsWaitedForOnce(t *testing.T) {
 	defer l.Close()
 	d := &Driver{Dir: t.TempDir(), Address: address, Patience: time.Millisecond}
 	defer d.Close()
-	if _, err := d.Orphans(t.Context()); writ.CodeOf(err) != writ.CodeDriverFailed {
+	if _, err := d.Orphans(t.Context()); writ.CodeOf(err) != writ.CodeUnreachable {
 		t.Fatalf("the first look: %v", err)
 	}
 	d.Patience, d.absent.pause = 24*time.Hour, 24*time.Hour
-	if _, err := d.Orphans(t.Context()); writ.CodeOf(err) != writ.CodeDriverFailed {
+	if _, err := d.Orphans(t.Context()); writ.CodeOf(err) != writ.CodeUnreachable {
 		t.Errorf("the next one: %v", err)
 	}
 }

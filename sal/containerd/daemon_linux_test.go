@@ -1,0 +1,32 @@
+package containerd
+
+import (
+	"testing"
+	"time"
+
+	"writ"
+	"writ/sal/catalog"
+	"writ/sal/saltest"
+)
+
+// Nothing was sent to a daemon that is away: exec may be tried again, and nobody claims to know how the container does.
+func TestAwayDaemonLeavesNothingDone(t *testing.T) {
+	b := newFixture(t, "")
+	b.must("container.create", "web", map[string]any{"image": "busybox", "command": waits})
+	b.daemon.Kill()
+	b.driver.Patience = time.Millisecond
+	_, err := b.do("container.exec", "web", map[string]any{"command": []any{"true"}})
+	if e := writ.AsError(err); !e.Retryable() || e.Code.Info().Kind != writ.Unavailable {
+		t.Errorf("exec: %s, %v", e.Code, err)
+	}
+	seen, err := b.driver.Observe(t.Context(), saltest.Resource(writ.KindContainer, "web"))
+	if err == nil || !seen.Exists || seen.UID != "uid-of-web" || seen.State != catalog.Unclear || catalog.StandingOf(seen.Values).State != catalog.Unclear {
+		t.Errorf("it is seen as %+v, %v", seen, err)
+	}
+	b.daemon.Start()
+	b.driver.Patience = guard
+	if v := b.handle("web"); v["state"] != running {
+		t.Errorf("with the daemon back it is %v", v["state"])
+	}
+	b.sh("web", "true")
+}
