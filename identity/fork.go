@@ -8,9 +8,11 @@ import (
 
 // ancestor is an earlier version of a roster in the chain that was verified.
 type ancestor struct {
-	version int
-	digest  writ.Digest
-	before  *ancestor
+	version  int
+	digest   writ.Digest
+	waypoint bool // see Roster.isWaypointAfter
+	unproven bool // it names no history
+	before   *ancestor
 }
 
 // checkSeen compares the roster that a signer has seen with the version of that number in the chain that leads to r. Another digest (ROSTER_FORK)
@@ -19,13 +21,7 @@ func (r *Roster) checkSeen(version int, digest writ.Digest) error {
 	if digest.IsZero() || version > r.Version {
 		return nil
 	}
-	have := &ancestor{r.Version, r.digest, r.before}
-	if have.digest.IsZero() {
-		var err error
-		if have.digest, err = r.Digest(); err != nil {
-			return err
-		}
-	}
+	have := r.asAncestor()
 	for have != nil && have.version > version {
 		have = have.before
 	}

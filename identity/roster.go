@@ -52,6 +52,7 @@ type Roster struct {
 	Created          time.Time
 	Expires          time.Time
 	Previous         writ.Digest   // SHA-256 of the text of the version before; zero in version 1 and in a recovery, which only the root may sign
+	History          writ.Digest   // hash chain over the digests of all versions before; zero where Previous is, and in earlier formats
 	Root             ssh.PublicKey // its hash is the cluster's id; it never changes
 	Threshold        int           // how many of Operators must sign the next version
 	Operators        []string      // names of people
@@ -66,7 +67,9 @@ type Roster struct {
 
 	byKey  map[string]keyOwner // made when parsing; see owners
 	digest writ.Digest         // of the text that was parsed; zero in a roster that is being built
-	before *ancestor           // the versions before it, newest first, as far as they were verified here
+	before *ancestor           // the versions before it, newest first
+
+	waypoint bool // of the chain that was verified; see isWaypointAfter
 }
 
 // Principal is a person or machine that signs.
@@ -144,7 +147,11 @@ func ClusterOf(root ssh.PublicKey) writ.ClusterID {
 // line that cannot be written: every name must lead to something, every id, name and key be there once.
 func (r *Roster) Text() ([]byte, error) {
 	w := new(textWriter)
-	w.format("writ-roster", r.Format())
+	if r.Format() == rosterFormatV4 {
+		w.line("writ-roster", "v4")
+	} else {
+		w.format("writ-roster", r.Format())
+	}
 	w.cluster(r.Cluster)
 	w.number("version", r.Version, 1, maxRosterVersion)
 	w.window(r.Created, r.Expires, maxRosterValidity)
@@ -154,6 +161,9 @@ func (r *Roster) Text() ([]byte, error) {
 		w.check(r.Version > 1, "previous", "version 1 has none")
 	}
 	w.line("previous", previous)
+	if r.Format() == rosterFormatV4 {
+		w.line("history", r.History.String())
+	}
 	root := w.keyText("root", r.Root)
 	w.line("root", root)
 	w.check(r.Root == nil || ClusterOf(r.Root) == r.Cluster, "root", "the cluster's id is not the hash of this key")
@@ -174,8 +184,14 @@ func (r *Roster) Text() ([]byte, error) {
 	return w.text()
 }
 
-// Format is the form of the text: what earlier versions of writ can read, as long as they can.
+// rosterFormatV4 is the format of rosters that name their history. No other text has it.
+const rosterFormatV4 Format = 4
+
+// Format returns the earliest format that has all fields of the roster.
 func (r *Roster) Format() Format {
+	if !r.History.IsZero() && !r.Previous.IsZero() {
+		return rosterFormatV4
+	}
 	if slices.ContainsFunc(r.Authorities, func(a Authority) bool { return a.limited() }) ||
 		slices.ContainsFunc(r.Datacenters, func(d Datacenter) bool { return d.Silence != (Silence{}) }) {
 		return FormatV3
@@ -460,6 +476,7 @@ func (r *Roster) Successor(now time.Time) (*Roster, error) {
 	next.byKey, next.digest = nil, writ.Digest{}
 	next.Version++
 	next.Previous = writ.DigestOf(text)
+	next.History = nextHistory(r.History, next.Previous)
 	next.Created = now.UTC().Truncate(time.Second)
 	next.Expires = next.Created.Add(RosterValidity)
 	return next, nil

@@ -18,7 +18,7 @@ import (
 func ParseRoster(text []byte) (*Roster, error) {
 	r := newTextReader(text)
 	o := new(Roster)
-	format := r.format("writ-roster")
+	format := r.rosterFormat()
 	o.Cluster = writ.ClusterID(r.one("cluster"))
 	o.Version = r.number("version")
 	o.Created = r.time("created")
@@ -28,6 +28,9 @@ func ParseRoster(text []byte) (*Roster, error) {
 		if o.Previous, err = writ.ParseDigest(previous); err != nil {
 			r.fail("%v", err)
 		}
+	}
+	if format == rosterFormatV4 {
+		o.History = r.digest("history")
 	}
 	o.Root = r.key(r.fields(r.one("root"), 2))
 	o.Threshold = r.number("threshold")
@@ -52,7 +55,8 @@ func ParseRoster(text []byte) (*Roster, error) {
 	r.silences(o)
 	r.end()
 	if r.err == nil && format != o.Format() {
-		r.fail("the format v2 is for rosters with coordinators or manual approvals, v3 for those with limits of authorities or times of silent nodes")
+		r.fail("the format v2 is for rosters with coordinators or manual approvals, v3 for those with limits of authorities or times of silent nodes, " +
+			"v4 for those with a history")
 	}
 	if r.err != nil {
 		return nil, r.err
@@ -66,6 +70,27 @@ func ParseRoster(text []byte) (*Roster, error) {
 	}
 	o.byKey, o.digest = o.owners(), writ.DigestOf(text)
 	return o, nil
+}
+
+// rosterFormat reads the first line.
+func (r *textReader) rosterFormat() Format {
+	if len(r.lines) > 0 && r.lines[0] == "writ-roster: v4" {
+		r.next++
+		return rosterFormatV4
+	}
+	return r.format("writ-roster")
+}
+
+func (r *textReader) digest(key string) (digest writ.Digest) {
+	text := r.one(key)
+	if r.err != nil {
+		return digest
+	}
+	digest, err := writ.ParseDigest(text)
+	if err != nil {
+		r.fail("%v", err)
+	}
+	return digest
 }
 
 func (r *textReader) principals(o *Roster) {
@@ -182,49 +207,46 @@ func SignRoster(r *Roster, signers ...Signer) ([]byte, error) {
 	return signed, nil
 }
 
-// VerifyRoster verifies a signed roster as the successor of previous, or, if previous is nil, as version 1, which the root that it
-// names must have signed (whether that root is the right one says its Cluster).
+// VerifyRoster verifies a link as the successor of previous. If previous is nil, it must be version 1, signed by the root that it names. The
+// caller compares its Cluster with the expected one.
 //
-// A successor has the same cluster and root, the next version, names the digest of previous, and carries signatures of as many
-// distinct operators of previous as previous' threshold says, or one of the root. A recovery names no predecessor, may skip
-// versions, and must be signed by the root.
+// A successor has the same cluster and root and the next version. It names the digest of previous. Either the root signs it, or as many
+// distinct operators of previous as the threshold of previous demands. A link may skip versions if it has their digests. Then the history of
+// the successor must prove that they and previous are the versions before it. A recovery names no predecessor, may skip versions, and must
+// be signed by the root.
 //
 // The roster must not have expired at now; the zero time skips that, for reading back what was verified before. The error has the code
 // ROSTER_INVALID unless the text or a signature is itself improper.
-func VerifyRoster(previous *Roster, signed []byte, now time.Time) (*Roster, error) {
-	text, armored, err := splitAll(signed)
+func VerifyRoster(previous *Roster, link []byte, now time.Time) (*Roster, error) {
+	skipped, signed, err := splitLink(link)
 	if err != nil {
 		return nil, err
 	}
-	var keys []ssh.PublicKey
-	for _, a := range armored {
-		key, err := VerifySignature(RosterNamespace, text, a)
-		if err != nil {
-			return nil, err
-		}
-		keys = append(keys, key)
+	text, keys, err := verifySignatures(signed)
+	if err != nil {
+		return nil, err
 	}
 	next, err := ParseRoster(text)
 	if err != nil {
 		return nil, err
 	}
 	if previous == nil {
-		if next.Version != 1 {
+		if next.Version != 1 || len(skipped) > 0 {
 			return nil, badRoster("version %d cannot be the first", next.Version)
 		}
 		if !next.signedByRoot(keys) {
 			return nil, badRoster("version 1 is not signed by the root that it names")
 		}
 	} else {
-		if err := next.succeeds(previous, keys); err != nil {
+		if err := next.succeeds(previous, keys, skipped); err != nil {
 			return nil, err
 		}
-		digest, err := previous.Digest()
-		if err != nil {
-			return nil, err
+		next.before = previous.asAncestor()
+		for i, digest := range skipped {
+			next.before = &ancestor{version: previous.Version + 1 + i, digest: digest, before: next.before}
 		}
-		next.before = &ancestor{previous.Version, digest, previous.before}
 	}
+	next.waypoint = next.isWaypointAfter(previous)
 	if !now.IsZero() && now.After(next.Expires) {
 		return nil, badRoster("version %d expired on %s, and the clock of this machine says %s", next.Version, formatTime(next.Expires), formatTime(now)).
 			WithHint("if the clock is right, a root operator signs a new version: writ roster renew")
@@ -232,7 +254,23 @@ func VerifyRoster(previous *Roster, signed []byte, now time.Time) (*Roster, erro
 	return next, nil
 }
 
-func (r *Roster) succeeds(previous *Roster, keys []ssh.PublicKey) error {
+// verifySignatures returns the text of a signed roster and the keys that signed it.
+func verifySignatures(signed []byte) (text []byte, keys []ssh.PublicKey, err error) {
+	text, armored, err := splitAll(signed)
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, a := range armored {
+		key, err := VerifySignature(RosterNamespace, text, a)
+		if err != nil {
+			return nil, nil, err
+		}
+		keys = append(keys, key)
+	}
+	return text, keys, nil
+}
+
+func (r *Roster) succeeds(previous *Roster, keys []ssh.PublicKey, skipped []writ.Digest) error {
 	if r.Cluster != previous.Cluster { // and so the root, of which the cluster's id is the hash
 		return badRoster("it is the roster of another cluster")
 	}
@@ -241,24 +279,39 @@ func (r *Roster) succeeds(previous *Roster, keys []ssh.PublicKey) error {
 	}
 	root := r.signedByRoot(keys)
 	if r.Previous.IsZero() {
-		if !root {
+		if !root || len(skipped) > 0 {
 			return badRoster("version %d is a recovery and not signed by the root", r.Version)
 		}
 		return nil
 	}
-	if r.Version != previous.Version+1 {
-		return badRoster("version %d cannot follow version %d", r.Version, previous.Version)
-	}
-	digest, err := previous.Digest()
-	if err != nil {
+	if err := r.continues(previous, skipped); err != nil {
 		return err
-	}
-	if r.Previous != digest {
-		return badRoster("version %d follows another version %d than this verifier has", r.Version, previous.Version).
-			WithHint("the root can sign a recovery version")
 	}
 	if n := previous.operatorsAmong(keys); !root && n < previous.Threshold {
 		return badRoster("version %d is signed by %d root operators of version %d, %d are needed", r.Version, n, previous.Version, previous.Threshold)
+	}
+	return nil
+}
+
+// continues checks that r follows the skipped versions, and they follow previous.
+func (r *Roster) continues(previous *Roster, skipped []writ.Digest) error {
+	if r.Version != previous.Version+1+len(skipped) || len(skipped) > 0 && r.History.IsZero() {
+		return badRoster("version %d cannot follow version %d", r.Version, previous.Version)
+	}
+	before, err := previous.textDigest()
+	if err != nil {
+		return err
+	}
+	if len(skipped) > 0 {
+		before = skipped[len(skipped)-1]
+	}
+	history, err := previous.historyAfter(skipped)
+	if err != nil {
+		return err
+	}
+	if r.Previous != before || !r.History.IsZero() && r.History != history {
+		return badRoster("version %d follows another version %d than this verifier has", r.Version, previous.Version).
+			WithHint("the root can sign a recovery version")
 	}
 	return nil
 }
@@ -281,29 +334,38 @@ func (r *Roster) signedByRoot(keys []ssh.PublicKey) bool {
 	return slices.ContainsFunc(keys, func(k ssh.PublicKey) bool { return bytes.Equal(k.Marshal(), root) })
 }
 
-// VerifyRosters verifies the chain of all rosters, version 1 first, against the pin of a join token and returns the newest, which must
-// not have expired at now. A chain may leave out what a recovery version skips.
-func VerifyRosters(pin writ.ClusterID, signed [][]byte, now time.Time) (*Roster, error) {
-	if len(signed) == 0 {
+// VerifyRosters verifies a chain of links, version 1 first, against the pin of a join token and returns the newest roster, which must not be
+// expired at now. Versions that a recovery skips may be missing.
+func VerifyRosters(pin writ.ClusterID, links [][]byte, now time.Time) (*Roster, error) {
+	if len(links) == 0 {
 		return nil, badRoster("there is none")
 	}
 	var last *Roster
-	for i, s := range signed {
+	for i, link := range links {
 		at := time.Time{} // only the newest must still be valid
-		if i == len(signed)-1 {
+		if i == len(links)-1 {
 			at = now
 		}
-		next, err := VerifyRoster(last, s, at)
+		next, err := follow(pin, last, link, at)
 		if err != nil {
 			return nil, err
-		}
-		if next.Cluster != pin {
-			return nil, writ.Errorf(writ.CodeWrongCluster, "the roster belongs to the cluster %s, the pin names %s", next.Cluster, pin).
-				WithHint("check the address, or ask for a token of the right cluster")
 		}
 		last = next
 	}
 	return last, nil
+}
+
+// follow verifies the next link of a chain that begins at the pin.
+func follow(pin writ.ClusterID, last *Roster, link []byte, now time.Time) (*Roster, error) {
+	next, err := VerifyRoster(last, link, now)
+	if err != nil {
+		return nil, err
+	}
+	if next.Cluster != pin {
+		return nil, writ.Errorf(writ.CodeWrongCluster, "the roster belongs to the cluster %s, the pin names %s", next.Cluster, pin).
+			WithHint("check the address, or ask for a token of the right cluster")
+	}
+	return next, nil
 }
 
 func badRoster(format string, args ...any) *writ.Error {

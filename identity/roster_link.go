@@ -1,0 +1,76 @@
+package identity
+
+import (
+	"bytes"
+	"encoding/binary"
+
+	"writ"
+)
+
+// A link is a signed roster as it travels and is stored. If it does not directly follow the version that its reader has, the digests of the
+// skipped versions precede the text. The history that the roster names proves them.
+
+// linkPrefix is the beginning of a link that skips versions. It cannot be the beginning of a signed text.
+const linkPrefix = "writ-roster-skips-v1\x00"
+
+// newLink puts the digests of skipped versions before a signed roster.
+func newLink(skipped []writ.Digest, signed []byte) []byte {
+	if len(skipped) == 0 {
+		return signed
+	}
+	link := make([]byte, 0, len(linkPrefix)+4+len(skipped)*len(writ.Digest{})+len(signed))
+	link = append(link, linkPrefix...)
+	link = binary.BigEndian.AppendUint32(link, uint32(len(skipped)))
+	for _, d := range skipped {
+		link = append(link, d[:]...)
+	}
+	return append(link, signed...)
+}
+
+// splitLink returns the digests of the versions that a link skips, oldest first, and its signed roster.
+func splitLink(link []byte) (skipped []writ.Digest, signed []byte, err error) {
+	rest, ok := bytes.CutPrefix(link, []byte(linkPrefix))
+	if !ok {
+		return nil, link, nil
+	}
+	if len(rest) < 4 {
+		return nil, nil, malformed("the link of a roster is cut off")
+	}
+	n := binary.BigEndian.Uint32(rest)
+	rest = rest[4:]
+	if n == 0 || n >= milestone || len(rest) < int(n)*len(writ.Digest{}) {
+		return nil, nil, malformed("the link of a roster skips %d versions and has %d bytes", n, len(rest))
+	}
+	skipped = make([]writ.Digest, n)
+	for i := range skipped {
+		rest = rest[copy(skipped[i][:], rest):]
+	}
+	return skipped, rest, nil
+}
+
+// SignedRoster returns the signed roster of a link, without the digests of the versions that it skips.
+func SignedRoster(link []byte) []byte {
+	if _, signed, err := splitLink(link); err == nil {
+		return signed
+	}
+	return link
+}
+
+// LinkVersions returns the version of a link's roster and the version that it follows, which is 0 for a roster that names no predecessor.
+// Nothing is verified.
+func LinkVersions(link []byte) (version, follows int, err error) {
+	skipped, signed, err := splitLink(link)
+	if err != nil {
+		return 0, 0, err
+	}
+	r := newTextReader(signed[:min(len(signed), maxLine)])
+	r.one("writ-roster")
+	r.one("cluster")
+	version = r.number("version")
+	r.one("created")
+	r.one("expires")
+	if previous := r.one("previous"); previous != "-" {
+		follows = version - 1 - len(skipped)
+	}
+	return version, follows, r.err
+}

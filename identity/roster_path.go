@@ -1,0 +1,116 @@
+package identity
+
+import (
+	"time"
+
+	"writ"
+)
+
+// RosterLink describes a version of a verified chain as a store keeps it.
+type RosterLink struct {
+	Version  int
+	Digest   writ.Digest // of the text
+	Waypoint bool        // its text is needed to verify later versions
+}
+
+// links returns the versions after one up to r, oldest first, and marks the waypoints among them. The newest one is none by that alone.
+func (r *Roster) links(after int) []RosterLink {
+	n := 0
+	for a := r.asAncestor(); a != nil && a.version > after; a = a.before {
+		n++
+	}
+	links := make([]RosterLink, n)
+	unproven := false // the version after this one proves no history, so it can follow nothing else
+	for a := r.asAncestor(); n > 0; a = a.before {
+		n--
+		links[n] = RosterLink{Version: a.version, Digest: a.digest, Waypoint: a.waypoint || unproven}
+		unproven = a.unproven
+	}
+	return links
+}
+
+// asAncestor returns r as a member of its own chain.
+func (r *Roster) asAncestor() *ancestor {
+	digest, _ := r.textDigest() // a roster that was verified has one
+	return &ancestor{version: r.Version, digest: digest, waypoint: r.waypoint, unproven: r.History.IsZero(), before: r.before}
+}
+
+// NewLinks returns the versions that a store with everything up to a version lacks. If r needs the text of the version before it, that one is
+// listed again, as a waypoint.
+func (r *Roster) NewLinks(after int) []RosterLink {
+	links := r.links(after - 1)
+	if len(links) > 0 && links[0].Version == after && !links[0].Waypoint {
+		return links[1:]
+	}
+	return links
+}
+
+// NextOnPath returns the version after one that a verifier needs first: the next waypoint or r itself, 0 if there is none.
+func (r *Roster) NextOnPath(after int) (next int) {
+	unproven := true // the newest is always on the path
+	for a := r.asAncestor(); a != nil && a.version > after; a = a.before {
+		if a.waypoint || unproven {
+			next = a.version
+		}
+		unproven = a.unproven
+	}
+	return next
+}
+
+// Path returns one page of the links that lead from a version to r: all waypoints and r itself. text returns the signed roster of a version.
+func (r *Roster) Path(after int, text func(version int) ([]byte, error)) ([][]byte, error) {
+	return r.path(after, RosterPage, text)
+}
+
+// WholePath returns the links that lead to r from version 1.
+func (r *Roster) WholePath(text func(version int) ([]byte, error)) ([][]byte, error) {
+	return r.path(0, 0, text)
+}
+
+// path ends with the link that reaches size, if that is not 0.
+func (r *Roster) path(after, size int, text func(version int) ([]byte, error)) ([][]byte, error) {
+	path := [][]byte{}
+	var skipped []writ.Digest
+	total := 0
+	for _, l := range r.links(after) {
+		if !l.Waypoint && l.Version != r.Version {
+			skipped = append(skipped, l.Digest)
+			continue
+		}
+		signed, err := text(l.Version)
+		if err != nil {
+			return nil, err
+		}
+		path = append(path, newLink(skipped, SignedRoster(signed)))
+		skipped = nil
+		if total += len(path[len(path)-1]); size > 0 && total >= size {
+			break
+		}
+	}
+	return path, nil
+}
+
+// LoadRosters verifies a stored chain, version 1 first, and returns the newest roster, whether or not it has expired. It reads the texts of
+// the waypoints and of the newest version only; text returns them.
+func LoadRosters(pin writ.ClusterID, links []RosterLink, text func(version int) ([]byte, error)) (*Roster, error) {
+	var last *Roster
+	var skipped []writ.Digest
+	for i, l := range links {
+		if !l.Waypoint && i < len(links)-1 {
+			skipped = append(skipped, l.Digest)
+			continue
+		}
+		signed, err := text(l.Version)
+		if err != nil {
+			return nil, err
+		}
+		if last, err = follow(pin, last, newLink(skipped, signed), time.Time{}); err != nil {
+			return nil, err
+		}
+		skipped = nil
+		if last.Version != l.Version {
+			return nil, badRoster("the store has version %d in the place of version %d", last.Version, l.Version)
+		}
+	}
+	return last, nil
+}

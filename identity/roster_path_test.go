@@ -1,0 +1,252 @@
+package identity
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+	"testing"
+
+	"writ"
+)
+
+// signedChain is a chain of rosters as a server has it.
+type signedChain struct {
+	t      *testing.T
+	newest *Roster
+	signed map[int][]byte // by version
+}
+
+func newSignedChain(t *testing.T) *signedChain {
+	c := &signedChain{t: t, signed: map[int][]byte{}}
+	c.add(testRoster(), "root")
+	return c
+}
+
+func (c *signedChain) add(r *Roster, signers ...string) {
+	c.t.Helper()
+	signed := signRoster(c.t, r, signers...)
+	next, err := VerifyRoster(c.newest, signed, noon)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	c.newest, c.signed[next.Version] = next, signed
+}
+
+// next adds a version that a change makes.
+func (c *signedChain) next(change func(next *Roster), signers ...string) {
+	c.t.Helper()
+	r, err := c.newest.Successor(noon)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	change(r)
+	c.add(r, signers...)
+}
+
+// projects adds versions with one more project each.
+func (c *signedChain) projects(n int, signers ...string) {
+	c.t.Helper()
+	for range n {
+		c.next(func(next *Roster) {
+			next.Projects = append(next.Projects, Project{ID: writ.ProjectID(writ.NewUUID()), Name: fmt.Sprint("p", next.Version)})
+		}, signers...)
+	}
+}
+
+func (c *signedChain) text(version int) ([]byte, error) { return c.signed[version], nil }
+
+// at returns a verifier that followed the chain up to a version.
+func (c *signedChain) at(version int) (r *Roster) {
+	c.t.Helper()
+	for v := 1; v <= version; v++ {
+		if c.signed[v] == nil {
+			continue
+		}
+		var err error
+		if r, err = VerifyRoster(r, c.signed[v], noon); err != nil {
+			c.t.Fatal(err)
+		}
+	}
+	return r
+}
+
+func (c *signedChain) path(after int) [][]byte {
+	c.t.Helper()
+	path, err := c.newest.Path(after, c.text)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return path
+}
+
+// A chain has versions without consequence for who signs, one that takes alice's place away, and more that only the others may sign.
+func TestWaypointsLeadToTheNewestRoster(t *testing.T) {
+	c := newSignedChain(t)
+	c.projects(5, "alice", "bob")
+	c.next(func(next *Roster) {
+		next.Operators = []string{"bob", "frank"}
+	}, "alice", "bob")
+	c.projects(5, "bob", "frank")
+	if n := len(c.path(0)); n != 3 {
+		t.Fatalf("12 versions, of which one changes the operators, have a path of %d, want 3", n)
+	}
+	for after := range 12 {
+		r := c.at(after)
+		for _, link := range c.path(after) {
+			var err error
+			if r, err = VerifyRoster(r, link, noon); err != nil {
+				t.Fatalf("after version %d: %v", after, err)
+			}
+		}
+		if r.Version != 12 {
+			t.Errorf("from version %d the path leads to %d", after, r.Version)
+		}
+		for v := 1; v <= 12; v++ { // it knows every version as if it had followed all of them
+			if err := r.checkSeen(v, writ.DigestOf([]byte("another"))); writ.CodeOf(err) != writ.CodeRosterFork {
+				t.Errorf("from version %d: a fork of version %d is not noticed: %v", after, v, err)
+			}
+			d, _ := c.at(v).Digest()
+			if err := r.checkSeen(v, d); err != nil {
+				t.Errorf("from version %d: version %d: %v", after, v, err)
+			}
+		}
+	}
+	if next := c.newest.NextOnPath(0); next != 1 {
+		t.Errorf("the path begins with %d", next)
+	}
+	if next := c.newest.NextOnPath(3); next != 7 {
+		t.Errorf("after version 3 comes %d", next)
+	}
+	if next := c.newest.NextOnPath(12); next != 0 {
+		t.Errorf("after the newest comes %d", next)
+	}
+}
+
+func TestASkipNeedsTheDigestsItSkips(t *testing.T) {
+	c := newSignedChain(t)
+	c.projects(4, "alice", "bob")
+	other := newSignedChain(t)
+	other.projects(4, "alice", "bob")
+	link := c.path(2)[0]
+	skipped, signed, err := splitLink(link)
+	if err != nil || len(skipped) != 2 {
+		t.Fatalf("%d skipped, %v", len(skipped), err)
+	}
+	wrong := slices.Clone(skipped)
+	wrong[0][0] ^= 1
+	for name, bad := range map[string]struct {
+		from *Roster
+		link []byte
+	}{
+		"from a fork":           {other.at(2), link},
+		"without digests":       {c.at(2), signed},
+		"with fewer digests":    {c.at(2), newLink(skipped[1:], signed)},
+		"with a wrong digest":   {c.at(2), newLink(wrong, signed)},
+		"with swapped digests":  {c.at(2), newLink([]writ.Digest{skipped[1], skipped[0]}, signed)},
+		"as the first":          {nil, link},
+		"signed by one of them": {c.at(2), newLink(skipped, signRoster(t, c.newest, "alice"))},
+	} {
+		if _, err := VerifyRoster(bad.from, bad.link, noon); writ.CodeOf(err) != writ.CodeRosterInvalid {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	for n := range len(link) - len(signed) {
+		if _, err := VerifyRoster(c.at(2), link[:n], noon); err == nil {
+			t.Fatalf("a link of %d bytes is accepted", n)
+		}
+	}
+}
+
+func mustText(t *testing.T, r *Roster) []byte {
+	t.Helper()
+	text, err := r.Text()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text
+}
+
+func TestARosterWithHistoryHasTheFourthFormat(t *testing.T) {
+	c := newSignedChain(t)
+	c.next(func(*Roster) {}, "alice", "bob")
+	golden(t, "roster-v4.writ", c.signed[2])
+	old := bytes.Replace(mustText(t, c.newest), []byte("writ-roster: v4"), []byte("writ-roster: v3"), 1)
+	if _, err := ParseRoster(old); writ.CodeOf(err) != writ.CodePayloadMalformed {
+		t.Errorf("the third format with a history: %v", err)
+	}
+}
+
+// Versions of earlier formats prove no history, so each of them stays on the path, as does the version before one of them.
+func TestVersionsWithoutHistoryAreNotSkipped(t *testing.T) {
+	c := newSignedChain(t)
+	old := func(next *Roster) { next.History = writ.Digest{} }
+	c.next(old, "alice", "bob")
+	c.next(old, "alice", "bob")
+	c.projects(3, "alice", "bob") // 4, 5, 6
+	c.next(old, "alice", "bob")   // 7
+	c.projects(2, "alice", "bob") // 8, 9
+	c.next(func(next *Roster) { next.Previous, next.Version = writ.Digest{}, 12 }, "root")
+	c.projects(3, "alice", "bob") // 13, 14, 15
+	var versions []int
+	for _, link := range c.path(0) {
+		v, _, err := LinkVersions(link)
+		if err != nil {
+			t.Fatal(err)
+		}
+		versions = append(versions, v)
+	}
+	if want := []int{1, 2, 3, 6, 7, 9, 12, 15}; !slices.Equal(versions, want) {
+		t.Errorf("the path is %v, want %v", versions, want)
+	}
+	r, err := VerifyRosters(c.newest.Cluster, c.path(0), noon)
+	if err != nil || r.Version != 15 {
+		t.Fatalf("%v", err)
+	}
+	loaded, err := LoadRosters(c.newest.Cluster, r.NewLinks(0), c.text)
+	if err != nil || loaded.Version != 15 {
+		t.Fatalf("%v", err)
+	}
+	if err := loaded.checkSeen(11, writ.DigestOf(nil)); writ.CodeOf(err) != writ.CodeRosterFork {
+		t.Errorf("a version that the recovery left out: %v", err)
+	}
+}
+
+// The bytes and reads of a page do not depend on the number of versions.
+func TestAPathIsIndependentOfVersions(t *testing.T) {
+	c := newSignedChain(t)
+	c.projects(2, "alice", "bob")
+	for range 40 {
+		c.next(func(*Roster) {}, "alice", "bob")
+		reads := 0
+		path, err := c.newest.Path(0, func(version int) ([]byte, error) {
+			reads++
+			return c.signed[version], nil
+		})
+		if err != nil || reads != 2 || len(path) != 2 {
+			t.Fatalf("version %d: %d reads, %d links, %v", c.newest.Version, reads, len(path), err)
+		}
+		if extra := len(path[1]) - len(SignedRoster(path[1])); extra > 32*c.newest.Version {
+			t.Errorf("version %d: the link has %d bytes besides its roster", c.newest.Version, extra)
+		}
+	}
+}
+
+func TestAStoredChainIsVerified(t *testing.T) {
+	c := newSignedChain(t)
+	c.projects(4, "alice", "bob")
+	links := c.newest.NewLinks(0)
+	if r, err := LoadRosters(c.newest.Cluster, links, c.text); err != nil || r.Version != 5 {
+		t.Fatalf("%v", err)
+	}
+	forged := slices.Clone(links)
+	forged[2].Digest[0] ^= 1
+	if _, err := LoadRosters(c.newest.Cluster, forged, c.text); writ.CodeOf(err) != writ.CodeRosterInvalid {
+		t.Errorf("a changed digest: %v", err)
+	}
+	if _, err := LoadRosters(c.newest.Cluster, slices.Delete(slices.Clone(links), 2, 3), c.text); writ.CodeOf(err) != writ.CodeRosterInvalid {
+		t.Errorf("a version less: %v", err)
+	}
+	if got := c.newest.NewLinks(4); len(got) != 1 || got[0].Version != 5 {
+		t.Errorf("after version 4: %v", got)
+	}
+}
