@@ -113,6 +113,23 @@ var access = map[string]scope{
 	"GET /live/datacenters":                                  forReaders,
 }
 
+// OpenRoutes lists the routes that anybody may ask for without a login.
+func OpenRoutes() (open []string) {
+	for route, scope := range access {
+		if scope == forAll || scope == forSigned {
+			open = append(open, route)
+		}
+	}
+	slices.Sort(open)
+	return open
+}
+
+// metricsRoutes are those of MetricsHandler.
+var metricsRoutes = []string{"GET /metrics", "GET /healthz", "GET /readyz"}
+
+// MetricsRoutes lists the routes of MetricsHandler, none of which needs a login.
+func MetricsRoutes() []string { return slices.Clone(metricsRoutes) }
+
 // viewer is who reads, as far as a request tells.
 type viewer struct {
 	session  *session         // nil if reading needs no login here
@@ -379,16 +396,16 @@ func (c *Coordinator) cookie(token string, expires time.Time) *http.Cookie {
 func (c *Coordinator) MetricsHandler() http.Handler {
 	c.init()
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /metrics", func(w http.ResponseWriter, r *http.Request) {
+	guarded := c.guard(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_ = metricsPage{c.metrics, r}.VisitGetMetricsResponse(w)
-	})
-	guarded := c.guard(mux)
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		switch r.URL.Path {
-		case "/healthz", "/readyz": // as the other listener answers them, which has its own guard
-			c.handler.ServeHTTP(w, r)
-		default:
-			guarded.ServeHTTP(w, r)
+	}))
+	for _, route := range metricsRoutes {
+		handler := guarded
+		if route != "GET /metrics" { // as the other listener answers them, which has its own guard
+			handler = c.handler
 		}
-	})
+		mux.Handle(route, handler)
+	}
+	mux.Handle("/", c.guard(http.NotFoundHandler()))
+	return mux
 }

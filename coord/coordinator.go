@@ -135,6 +135,7 @@ func (c *Coordinator) init() {
 		}
 		c.tail = &tail{ledger: c.Ledger, log: c.Log, stored: c.news.next, limit: tailBytes, watched: make(chan struct{}, 1)}
 		c.streams.Size = c.MaxStreams
+		c.rosters.pages = newRosterPages()
 		c.stopping = make(chan struct{})
 		c.quota.signer, c.quota.all = signerWaits, allWait
 		c.names = httpguard.Guard{

@@ -48,15 +48,13 @@ func (c *Coordinator) followRosters(ctx context.Context) error {
 	if err != nil || previous == nil {
 		return err
 	}
-	newer, err := c.Ledger.Rosters(ctx, previous.Version)
+	newer, err := c.Ledger.RosterLinks(ctx, previous.Version)
 	if err != nil || len(newer) == 0 {
 		return err
 	}
-	next := previous
-	for _, signed := range newer {
-		if next, err = identity.VerifyRoster(next, signed, time.Time{}); err != nil {
-			return fmt.Errorf("verify a roster of the ledger: %w", err)
-		}
+	next, err := identity.FollowRosters(previous.Cluster, previous, newer, rosterText(ctx, c.Ledger))
+	if err != nil {
+		return fmt.Errorf("verify a roster of the ledger: %w", err)
 	}
 	c.rosters.current.Store(next)
 	c.rosters.changed.wake()

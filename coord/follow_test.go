@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"writ"
+	"writ/identity"
 	"writ/internal/testenv"
 	"writ/ledger"
 	"writ/ledger/sqlstore"
@@ -70,11 +71,18 @@ type forgedRosters struct {
 	signed atomic.Pointer[[]byte] // nil until then
 }
 
-func (f *forgedRosters) Rosters(ctx context.Context, after int) ([][]byte, error) {
-	if forged := f.signed.Load(); forged != nil && after > 0 {
-		return [][]byte{*forged}, nil
+func (f *forgedRosters) RosterLinks(ctx context.Context, after int) ([]identity.RosterLink, error) {
+	if f.signed.Load() != nil && after > 0 {
+		return []identity.RosterLink{{Version: after + 1}}, nil
 	}
-	return f.Ledger.Rosters(ctx, after)
+	return f.Ledger.RosterLinks(ctx, after)
+}
+
+func (f *forgedRosters) Roster(ctx context.Context, version int) ([]byte, error) {
+	if forged := f.signed.Load(); forged != nil {
+		return *forged, nil
+	}
+	return f.Ledger.Roster(ctx, version)
 }
 
 // A roster that somebody wrote into the ledger, and nobody has signed, is refused each time, and is a line now and then.

@@ -29,11 +29,7 @@ func (h handlers) GetRoster(ctx context.Context, r api.GetRosterRequestObject) (
 	if err := checkAfter(after); err != nil {
 		return nil, err
 	}
-	signed, err := h.c.Ledger.Rosters(ctx, after)
-	if signed == nil {
-		signed = [][]byte{}
-	}
-	return api.GetRoster200JSONResponse{Cluster: newest.Cluster, Version: newest.Version, Expires: newest.Expires, Signed: identity.FirstPage(signed)}, err
+	return h.c.rosterPage(ctx, newest, after)
 }
 
 func (h handlers) AddRoster(ctx context.Context, r api.AddRosterRequestObject) (api.AddRosterResponseObject, error) {

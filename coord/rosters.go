@@ -1,13 +1,11 @@
 package coord
 
 import (
-	"bytes"
 	"context"
 	"crypto/ed25519"
 	"fmt"
 	"net"
 	"net/url"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -15,7 +13,9 @@ import (
 
 	"writ"
 	"writ/identity"
+	"writ/internal/pagecache"
 	"writ/internal/reach"
+	"writ/ledger"
 	"writ/supervisor/link"
 )
 
@@ -24,6 +24,7 @@ type rosters struct {
 	current atomic.Pointer[identity.Roster]
 	adding  sync.Mutex
 	changed broadcast
+	pages   *pagecache.Cache
 	forks   identity.Forks // that were logged
 }
 
@@ -47,19 +48,7 @@ func (r *rosters) load(ctx context.Context, c *Coordinator) (*identity.Roster, e
 	if roster := r.current.Load(); roster != nil {
 		return roster, nil
 	}
-	signed, err := c.Ledger.Rosters(ctx, 0)
-	if err != nil || len(signed) == 0 {
-		return nil, err
-	}
-	pin := c.Cluster
-	if pin == "" {
-		first, err := identity.VerifyRoster(nil, signed[0], time.Time{})
-		if err != nil {
-			return nil, fmt.Errorf("verify the first roster of the ledger: %w", err)
-		}
-		pin = first.Cluster
-	}
-	roster, err := identity.VerifyRosters(pin, signed, time.Time{}) // one that has expired still says who its successor's signers are
+	roster, err := RosterOf(ctx, c.Ledger, c.Cluster) // one that has expired still says who its successor's signers are
 	if err != nil {
 		return nil, fmt.Errorf("verify the rosters of the ledger: %w", err)
 	}
@@ -67,9 +56,36 @@ func (r *rosters) load(ctx context.Context, c *Coordinator) (*identity.Roster, e
 	return roster, nil
 }
 
-// AddRoster takes the next version of the roster, or the first one of this coordinator's cluster, and passes it on to the datacenters.
-// The newest version again is fine.
-func (c *Coordinator) AddRoster(ctx context.Context, signed []byte) (version int, err error) {
+// RosterOf verifies the chain of rosters in a ledger and returns the newest, nil if there is none. Without a pin it takes the cluster of the
+// first one.
+func RosterOf(ctx context.Context, l ledger.Rosters, pin writ.ClusterID) (*identity.Roster, error) {
+	links, err := l.RosterLinks(ctx, 0)
+	if err != nil || len(links) == 0 {
+		return nil, err
+	}
+	text := rosterText(ctx, l)
+	if pin == "" {
+		signed, err := text(links[0].Version)
+		if err != nil {
+			return nil, err
+		}
+		first, err := identity.VerifyRoster(nil, signed, time.Time{})
+		if err != nil {
+			return nil, fmt.Errorf("verify the first roster of the ledger: %w", err)
+		}
+		pin = first.Cluster
+	}
+	return identity.LoadRosters(pin, links, text)
+}
+
+// rosterText returns a function that reads the signed text of a version from a ledger.
+func rosterText(ctx context.Context, l ledger.Rosters) func(version int) ([]byte, error) {
+	return func(version int) ([]byte, error) { return l.Roster(ctx, version) }
+}
+
+// AddRoster verifies the link of the next roster, or the first roster of this coordinator's cluster, stores it and sends it to the
+// datacenters. A roster that the coordinator has changes nothing.
+func (c *Coordinator) AddRoster(ctx context.Context, link []byte) (version int, err error) {
 	c.init()
 	c.rosters.adding.Lock()
 	defer c.rosters.adding.Unlock()
@@ -77,16 +93,10 @@ func (c *Coordinator) AddRoster(ctx context.Context, signed []byte) (version int
 	if err != nil {
 		return 0, err
 	}
-	if previous != nil {
-		newest, err := c.Ledger.Rosters(ctx, previous.Version-1)
-		if err != nil {
-			return 0, err
-		}
-		if slices.ContainsFunc(newest, func(text []byte) bool { return bytes.Equal(text, signed) }) {
-			return previous.Version, nil
-		}
+	if previous != nil && previous.Has(link) {
+		return previous.Version, nil
 	}
-	next, err := identity.VerifyRoster(previous, signed, c.Now())
+	next, err := identity.VerifyRoster(previous, link, c.Now())
 	if err != nil {
 		return 0, err
 	}
@@ -94,7 +104,7 @@ func (c *Coordinator) AddRoster(ctx context.Context, signed []byte) (version int
 		return 0, writ.Errorf(writ.CodeWrongCluster, "this coordinator does not take the first roster of the cluster %s", next.Cluster).
 			WithHint("start the coordinator with the cluster's id")
 	}
-	if err := c.Ledger.AddRoster(ctx, next, signed); err != nil {
+	if err := c.Ledger.AddRoster(ctx, next, identity.SignedRoster(link)); err != nil {
 		return 0, err
 	}
 	c.rosters.current.Store(next)
@@ -118,21 +128,17 @@ func (c *Coordinator) endStrangers(previous, next *identity.Roster) {
 	}
 }
 
-// maxRosterBytes bounds the signed rosters of one frame of the link; base64 adds a third.
-const maxRosterBytes = link.MaxFrame / 2
+// rosterFrame ends the list of rosters in a frame of a link: with the largest one behind it, and a third more for base64, it fits.
+const rosterFrame = 32 << 10
 
-// rostersAfter returns as many rosters after a version as fit into a frame.
+// rostersAfter returns rosters that lead from a version towards the newest, as many as one frame holds.
 func (c *Coordinator) rostersAfter(ctx context.Context, version int) (link.Rosters, error) {
-	all, err := c.Ledger.Rosters(ctx, version)
+	newest, err := c.rosters.newest(ctx, c)
 	if err != nil {
 		return link.Rosters{}, err
 	}
-	n, size := 0, 0
-	for n < len(all) && (n == 0 || size+len(all[n]) <= maxRosterBytes) {
-		size += len(all[n])
-		n++
-	}
-	return link.Rosters{Signed: all[:n]}, nil
+	links, err := newest.PathWithin(version, rosterFrame, rosterText(ctx, c.Ledger))
+	return link.Rosters{Signed: links}, err
 }
 
 // pushRosters brings a datacenter the versions that it lacks and returns the one that it has then.

@@ -92,7 +92,7 @@ func TestRosterThatDoesNotFollowIsRefused(t *testing.T) {
 		code writ.Code
 	}{
 		"not by an operator": {unsigned, writ.CodeRosterInvalid},
-		"a step too far":     {signedRoster(t, third), writ.CodeRosterInvalid},
+		"without the second": {signedRoster(t, third), writ.CodeRosterInvalid},
 		"altered":            {altered, writ.CodeSignatureInvalid},
 		"nothing":            {nil, writ.CodeSignatureMalformed},
 	} {

@@ -21,7 +21,9 @@ import (
 	"github.com/go-chi/chi/v5"
 	"github.com/google/go-cmp/cmp"
 
+	"writ/coord"
 	"writ/coord/api"
+	"writ/efi/bootserver"
 	"writ/identity"
 	"writ/internal/arch"
 	"writ/sal/catalog"
@@ -58,6 +60,7 @@ func authorities(t *testing.T) []authority {
 		{"Requests of nodes", party, alone(nodeRoutes(t)), nil},
 		{"Envelopes", party, alone(constantsOf(t, "identity/envelope", "Kind")), nil},
 		{"Requests that write to a coordinator", party, alone(writingRoutes(t)), nil},
+		{"Requests without a login", []string{"what", "cost", "limit", "test"}, alone(openRoutes(t)), nil},
 	}
 }
 
@@ -219,6 +222,20 @@ func nodeRoutes(t *testing.T) (all []string) {
 		})
 	if err != nil {
 		t.Fatal(err)
+	}
+	return all
+}
+
+// openRoutes are those of all servers for which nobody has to log in, each after the name of its server.
+func openRoutes(t *testing.T) (all []string) {
+	t.Helper()
+	for server, routes := range map[string][]string{
+		"coordinator": coord.OpenRoutes(), "coordinator's metrics": coord.MetricsRoutes(), "node API": nodeRoutes(t),
+		"boot server": bootserver.Routes(), "metrics": coord.MetricsRoutes(), // a test of their package compares them
+	} {
+		for _, route := range routes {
+			all = append(all, server+" "+route)
+		}
 	}
 	return all
 }

@@ -3,7 +3,6 @@ package identity
 import (
 	"crypto/ed25519"
 	"encoding/binary"
-	"time"
 
 	"writ"
 )
@@ -65,24 +64,20 @@ func frame(purpose string, parts ...[]byte) []byte {
 	return b
 }
 
-// VerifyJoinProof is the joiner's side: pin → roster 1 → … → newest roster → the key of a datacenter's supervisor → its signature over
-// JoinProofText. Only after this may a joiner send anything that its token made. It returns the newest roster and the datacenter.
-func VerifyJoinProof(pin writ.ClusterID, rosters [][]byte, joiner Joiner, supervisorNonce, signature []byte, now time.Time) (*Roster, *Datacenter, error) {
-	roster, err := VerifyRosters(pin, rosters, now)
-	if err != nil {
-		return nil, nil, err
-	}
+// VerifyJoinProof is the joiner's side: the key of a datacenter's supervisor in the newest roster made the signature over JoinProofText. The
+// joiner has verified the roster from its pin. Only after this may it send anything that its token made.
+func VerifyJoinProof(roster *Roster, joiner Joiner, supervisorNonce, signature []byte) (*Datacenter, error) {
 	if len(supervisorNonce) != NonceSize {
-		return nil, nil, writ.Errorf(writ.CodeSignatureInvalid, "the supervisor's nonce has %d bytes, not %d", len(supervisorNonce), NonceSize)
+		return nil, writ.Errorf(writ.CodeSignatureInvalid, "the supervisor's nonce has %d bytes, not %d", len(supervisorNonce), NonceSize)
 	}
 	text := JoinProofText(joiner, supervisorNonce)
 	for i := range roster.Datacenters {
 		d := &roster.Datacenters[i]
 		if d.Enabled && ed25519.Verify(d.SupervisorKey, text, signature) {
-			return roster, d, nil
+			return d, nil
 		}
 	}
-	return nil, nil, writ.Errorf(writ.CodeSignatureInvalid, "the supervisor's key is not the one of any enabled datacenter in the roster").
+	return nil, writ.Errorf(writ.CodeSignatureInvalid, "the supervisor's key is not the one of any enabled datacenter in the roster").
 		WithHint("check the address; `writ dc list` shows the datacenters")
 }
 

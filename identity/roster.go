@@ -69,7 +69,8 @@ type Roster struct {
 	digest writ.Digest         // of the text that was parsed; zero in a roster that is being built
 	before *ancestor           // the versions before it, newest first
 
-	waypoint bool // of the chain that was verified; see isWaypointAfter
+	waypoint  bool  // of the chain that was verified; see isWaypointAfter
+	waypoints []int // versions of that chain whose texts a verifier needs, in order
 }
 
 // Principal is a person or machine that signs.

@@ -48,6 +48,20 @@ func splitLink(link []byte) (skipped []writ.Digest, signed []byte, err error) {
 	return skipped, rest, nil
 }
 
+// skippedFrom returns the digests of skipped versions without those up to previous, which must be among them with its digest. follows is the version
+// before the first of them.
+func skippedFrom(previous *Roster, follows int, skipped []writ.Digest) ([]writ.Digest, bool) {
+	known := previous.Version - follows
+	if known <= 0 {
+		return skipped, true
+	}
+	digest, err := previous.textDigest()
+	if err != nil || known > len(skipped) || skipped[known-1] != digest {
+		return nil, false
+	}
+	return skipped[known:], true
+}
+
 // SignedRoster returns the signed roster of a link, without the digests of the versions that it skips.
 func SignedRoster(link []byte) []byte {
 	if _, signed, err := splitLink(link); err == nil {

@@ -1,6 +1,7 @@
 package identity
 
 import (
+	"slices"
 	"time"
 
 	"writ"
@@ -45,21 +46,81 @@ func (r *Roster) NewLinks(after int) []RosterLink {
 	return links
 }
 
-// NextOnPath returns the version after one that a verifier needs first: the next waypoint or r itself, 0 if there is none.
-func (r *Roster) NextOnPath(after int) (next int) {
-	unproven := true // the newest is always on the path
-	for a := r.asAncestor(); a != nil && a.version > after; a = a.before {
-		if a.waypoint || unproven {
-			next = a.version
+// follows extends the path of previous, nil if r is the first, by r.
+func (r *Roster) follows(previous *Roster) {
+	r.waypoint = r.isWaypointAfter(previous)
+	if previous != nil {
+		r.waypoints = slices.Clip(previous.waypoints)
+		if r.History.IsZero() && !previous.waypoint {
+			r.waypoints = append(r.waypoints, previous.Version)
 		}
-		unproven = a.unproven
 	}
-	return next
+	if r.waypoint {
+		r.waypoints = append(r.waypoints, r.Version)
+	}
+}
+
+// NextOnPath returns the version after one that a verifier needs first: the next waypoint or r itself, 0 if there is none.
+func (r *Roster) NextOnPath(after int) int {
+	if at, _ := slices.BinarySearch(r.waypoints, after+1); at < len(r.waypoints) {
+		return r.waypoints[at]
+	}
+	if after < r.Version {
+		return r.Version
+	}
+	return 0
+}
+
+// find returns a version of the chain that leads to r, nil if the chain has none.
+func (r *Roster) find(version int) *ancestor {
+	a := r.asAncestor()
+	for a != nil && a.version > version {
+		a = a.before
+	}
+	if a == nil || a.version != version {
+		return nil
+	}
+	return a
+}
+
+// Earlier returns the roster of a signed text of the chain that leads to r. The error is ROSTER_INVALID if the chain has another text of that
+// version, or none.
+func (r *Roster) Earlier(signed []byte) (*Roster, error) {
+	text, _, err := splitAll(SignedRoster(signed))
+	if err != nil {
+		return nil, err
+	}
+	earlier, err := ParseRoster(text)
+	if err != nil {
+		return nil, err
+	}
+	at := r.find(earlier.Version)
+	if at == nil || at.digest != earlier.digest {
+		return nil, badRoster("the chain that leads to version %d has another version %d", r.Version, earlier.Version)
+	}
+	earlier.before, earlier.waypoint = at.before, at.waypoint
+	return earlier, nil
+}
+
+// Has reports whether a link's roster is one of the chain that leads to r.
+func (r *Roster) Has(link []byte) bool {
+	version, _, err := LinkVersions(link)
+	if err != nil || version > r.Version {
+		return false
+	}
+	text, _, err := splitAll(SignedRoster(link))
+	at := r.find(version)
+	return err == nil && at != nil && at.digest == writ.DigestOf(text)
 }
 
 // Path returns one page of the links that lead from a version to r: all waypoints and r itself. text returns the signed roster of a version.
 func (r *Roster) Path(after int, text func(version int) ([]byte, error)) ([][]byte, error) {
 	return r.path(after, RosterPage, text)
+}
+
+// PathWithin returns at least one link, and ends with the link that reaches size.
+func (r *Roster) PathWithin(after, size int, text func(version int) ([]byte, error)) ([][]byte, error) {
+	return r.path(after, size, text)
 }
 
 // WholePath returns the links that lead to r from version 1.
@@ -93,7 +154,11 @@ func (r *Roster) path(after, size int, text func(version int) ([]byte, error)) (
 // LoadRosters verifies a stored chain, version 1 first, and returns the newest roster, whether or not it has expired. It reads the texts of
 // the waypoints and of the newest version only; text returns them.
 func LoadRosters(pin writ.ClusterID, links []RosterLink, text func(version int) ([]byte, error)) (*Roster, error) {
-	var last *Roster
+	return FollowRosters(pin, nil, links, text)
+}
+
+// FollowRosters verifies stored versions that follow last in the same way, or returns last if there are none.
+func FollowRosters(pin writ.ClusterID, last *Roster, links []RosterLink, text func(version int) ([]byte, error)) (*Roster, error) {
 	var skipped []writ.Digest
 	for i, l := range links {
 		if !l.Waypoint && i < len(links)-1 {

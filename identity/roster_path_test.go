@@ -101,6 +101,16 @@ func TestWaypointsLeadToTheNewestRoster(t *testing.T) {
 		if r.Version != 12 {
 			t.Errorf("from version %d the path leads to %d", after, r.Version)
 		}
+		whole := c.at(after)
+		for _, link := range c.path(0) { // a path from an earlier version leads on from each version that it skips
+			if whole != nil && whole.Has(link) {
+				continue
+			}
+			var err error
+			if whole, err = VerifyRoster(whole, link, noon); err != nil {
+				t.Fatalf("the whole path after version %d: %v", after, err)
+			}
+		}
 		for v := 1; v <= 12; v++ { // it knows every version as if it had followed all of them
 			if err := r.checkSeen(v, writ.DigestOf([]byte("another"))); writ.CodeOf(err) != writ.CodeRosterFork {
 				t.Errorf("from version %d: a fork of version %d is not noticed: %v", after, v, err)
@@ -248,5 +258,28 @@ func TestAStoredChainIsVerified(t *testing.T) {
 	}
 	if got := c.newest.NewLinks(4); len(got) != 1 || got[0].Version != 5 {
 		t.Errorf("after version 4: %v", got)
+	}
+}
+
+// Anybody can append signatures to a roster. Those of strangers cost no hash of the text, and decide nothing.
+func TestStrangersSignaturesAreNotVerified(t *testing.T) {
+	c := newSignedChain(t)
+	c.projects(1, "alice", "bob")
+	r, err := c.newest.Successor(noon)
+	if err != nil {
+		t.Fatal(err)
+	}
+	signed := signRoster(t, r, "alice", "bob")
+	forged, err := testSigner("mallory").Sign(RosterNamespace, []byte("another text"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := VerifyRoster(c.newest, append(slices.Clip(signed), bytes.Repeat(forged, 20)...), noon); err != nil {
+		t.Errorf("with signatures of strangers: %v", err)
+	}
+	stranger := signRoster(t, r, "mallory")
+	copy(stranger, "no roster at all") // it is refused before anybody parses it
+	if _, err := VerifyRoster(c.newest, stranger, noon); writ.CodeOf(err) != writ.CodeRosterInvalid {
+		t.Errorf("by a stranger: %v", err)
 	}
 }

@@ -212,7 +212,7 @@ func SignRoster(r *Roster, signers ...Signer) ([]byte, error) {
 //
 // A successor has the same cluster and root and the next version. It names the digest of previous. Either the root signs it, or as many
 // distinct operators of previous as the threshold of previous demands. A link may skip versions if it has their digests. Then the history of
-// the successor must prove that they and previous are the versions before it. A recovery names no predecessor, may skip versions, and must
+// the successor must prove that they and previous are the versions before it. Previous may be one of those that the link skips. A recovery names no predecessor, may skip versions, and must
 // be signed by the root.
 //
 // The roster must not have expired at now; the zero time skips that, for reading back what was verified before. The error has the code
@@ -222,13 +222,29 @@ func VerifyRoster(previous *Roster, link []byte, now time.Time) (*Roster, error)
 	if err != nil {
 		return nil, err
 	}
-	text, keys, err := verifySignatures(signed)
+	text, armored, err := splitAll(signed)
 	if err != nil {
 		return nil, err
 	}
-	next, err := ParseRoster(text)
+	var next *Roster
+	counts := previous.isSigner
+	if previous == nil { // nobody is known whose signature counts but the root that the text names
+		if next, err = ParseRoster(text); err != nil {
+			return nil, err
+		}
+		counts = func(key ssh.PublicKey) bool { return next.signedByRoot([]ssh.PublicKey{key}) }
+	}
+	keys, err := verifySignatures(text, armored, counts)
 	if err != nil {
 		return nil, err
+	}
+	if previous != nil {
+		if len(keys) == 0 { // a stranger's text is not parsed
+			return nil, badRoster("no root operator of version %d has signed it, nor the root", previous.Version)
+		}
+		if next, err = ParseRoster(text); err != nil {
+			return nil, err
+		}
 	}
 	if previous == nil {
 		if next.Version != 1 || len(skipped) > 0 {
@@ -238,6 +254,10 @@ func VerifyRoster(previous *Roster, link []byte, now time.Time) (*Roster, error)
 			return nil, badRoster("version 1 is not signed by the root that it names")
 		}
 	} else {
+		var ok bool
+		if skipped, ok = skippedFrom(previous, next.Version-1-len(skipped), skipped); !ok && next.Version > previous.Version {
+			return nil, followsAnother(next, previous)
+		}
 		if err := next.succeeds(previous, keys, skipped); err != nil {
 			return nil, err
 		}
@@ -246,28 +266,47 @@ func VerifyRoster(previous *Roster, link []byte, now time.Time) (*Roster, error)
 			next.before = &ancestor{version: previous.Version + 1 + i, digest: digest, before: next.before}
 		}
 	}
-	next.waypoint = next.isWaypointAfter(previous)
-	if !now.IsZero() && now.After(next.Expires) {
-		return nil, badRoster("version %d expired on %s, and the clock of this machine says %s", next.Version, formatTime(next.Expires), formatTime(now)).
-			WithHint("if the clock is right, a root operator signs a new version: writ roster renew")
+	next.follows(previous)
+	if err := next.notExpired(now); err != nil {
+		return nil, err
 	}
 	return next, nil
 }
 
-// verifySignatures returns the text of a signed roster and the keys that signed it.
-func verifySignatures(signed []byte) (text []byte, keys []ssh.PublicKey, err error) {
-	text, armored, err := splitAll(signed)
-	if err != nil {
-		return nil, nil, err
+// notExpired returns ROSTER_INVALID if the roster has expired at a time that is not zero.
+func (r *Roster) notExpired(now time.Time) error {
+	if now.IsZero() || !now.After(r.Expires) {
+		return nil
 	}
+	return badRoster("version %d expired on %s, and the clock of this machine says %s", r.Version, formatTime(r.Expires), formatTime(now)).
+		WithHint("if the clock is right, a root operator signs a new version: writ roster renew")
+}
+
+// verifySignatures returns the keys that count and signed a text, each once. Other signatures are not verified: anybody can append many, and
+// each would cost a hash of the text.
+func verifySignatures(text []byte, armored [][]byte, counts func(ssh.PublicKey) bool) (keys []ssh.PublicKey, err error) {
+	verified := make(map[string]bool)
 	for _, a := range armored {
-		key, err := VerifySignature(RosterNamespace, text, a)
+		s, err := parseSignature(RosterNamespace, a)
 		if err != nil {
-			return nil, nil, err
+			return nil, err
 		}
-		keys = append(keys, key)
+		key := string(s.key.Marshal())
+		if verified[key] || !counts(s.key) {
+			continue
+		}
+		if err := s.verify(text); err != nil {
+			return nil, err
+		}
+		verified[key] = true
+		keys = append(keys, s.key)
 	}
-	return text, keys, nil
+	return keys, nil
+}
+
+// isSigner reports whether a signature by a key counts for the next version.
+func (r *Roster) isSigner(key ssh.PublicKey) bool {
+	return r.signedByRoot([]ssh.PublicKey{key}) || r.operatorsAmong([]ssh.PublicKey{key}) > 0
 }
 
 func (r *Roster) succeeds(previous *Roster, keys []ssh.PublicKey, skipped []writ.Digest) error {
@@ -310,10 +349,14 @@ func (r *Roster) continues(previous *Roster, skipped []writ.Digest) error {
 		return err
 	}
 	if r.Previous != before || !r.History.IsZero() && r.History != history {
-		return badRoster("version %d follows another version %d than this verifier has", r.Version, previous.Version).
-			WithHint("the root can sign a recovery version")
+		return followsAnother(r, previous)
 	}
 	return nil
+}
+
+func followsAnother(next, previous *Roster) error {
+	return badRoster("version %d follows another version %d than this verifier has", next.Version, previous.Version).
+		WithHint("the root can sign a recovery version")
 }
 
 // operatorsAmong counts the distinct root operators, people and not keys, whose active keys are among keys.

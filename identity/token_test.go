@@ -7,7 +7,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 	"writ/internal/testenv"
 
 	"filippo.io/age"
@@ -134,36 +133,35 @@ func testJoiner(token string) Joiner {
 }
 
 func TestJoinProof(t *testing.T) {
-	rosters := [][]byte{signRoster(t, testRoster(), "root")}
-	joiner, nonce := testJoiner("aaaaaaaaaaaaa"), make([]byte, NonceSize)
-	good := ed25519.Sign(testKey("vienna"), JoinProofText(joiner, nonce))
-	roster, datacenter, err := VerifyJoinProof(testCluster(), rosters, joiner, nonce, good, noon)
+	roster, err := VerifyRoster(nil, signRoster(t, testRoster(), "root"), noon)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if roster.Version != 1 || datacenter.ID != viennaID {
-		t.Errorf("version %d, datacenter %s", roster.Version, datacenter.ID)
+	joiner, nonce := testJoiner("aaaaaaaaaaaaa"), make([]byte, NonceSize)
+	good := ed25519.Sign(testKey("vienna"), JoinProofText(joiner, nonce))
+	datacenter, err := VerifyJoinProof(roster, joiner, nonce, good)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if datacenter.ID != viennaID {
+		t.Errorf("datacenter %s", datacenter.ID)
 	}
 	other := joiner
 	other.Key = supervisorKey("another node")
 	short := nonce[1:]
 	for name, tt := range map[string]struct {
-		pin       writ.ClusterID
 		nonce     []byte
 		signature []byte
-		now       time.Time
 		want      writ.Code
 	}{
-		"pin":                 {ClusterOf(testPublic("x")), nonce, good, noon, writ.CodeWrongCluster},
-		"expired roster":      {testCluster(), nonce, good, noon.Add(2 * RosterValidity), writ.CodeRosterInvalid},
-		"disabled datacenter": {testCluster(), nonce, ed25519.Sign(testKey("graz"), JoinProofText(joiner, nonce)), noon, writ.CodeSignatureInvalid},
-		"stranger":            {testCluster(), nonce, ed25519.Sign(testKey("x"), JoinProofText(joiner, nonce)), noon, writ.CodeSignatureInvalid},
-		"for another joiner":  {testCluster(), nonce, ed25519.Sign(testKey("vienna"), JoinProofText(other, nonce)), noon, writ.CodeSignatureInvalid},
-		"claim's text":        {testCluster(), nonce, ed25519.Sign(testKey("vienna"), JoinClaimText(joiner, nonce)), noon, writ.CodeSignatureInvalid},
-		"short nonce":         {testCluster(), short, ed25519.Sign(testKey("vienna"), JoinProofText(joiner, short)), noon, writ.CodeSignatureInvalid},
+		"disabled datacenter": {nonce, ed25519.Sign(testKey("graz"), JoinProofText(joiner, nonce)), writ.CodeSignatureInvalid},
+		"stranger":            {nonce, ed25519.Sign(testKey("x"), JoinProofText(joiner, nonce)), writ.CodeSignatureInvalid},
+		"for another joiner":  {nonce, ed25519.Sign(testKey("vienna"), JoinProofText(other, nonce)), writ.CodeSignatureInvalid},
+		"claim's text":        {nonce, ed25519.Sign(testKey("vienna"), JoinClaimText(joiner, nonce)), writ.CodeSignatureInvalid},
+		"short nonce":         {short, ed25519.Sign(testKey("vienna"), JoinProofText(joiner, short)), writ.CodeSignatureInvalid},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, _, err := VerifyJoinProof(tt.pin, rosters, joiner, tt.nonce, tt.signature, tt.now)
+			_, err := VerifyJoinProof(roster, joiner, tt.nonce, tt.signature)
 			wantCode(t, err, tt.want)
 		})
 	}

@@ -44,8 +44,10 @@ type Rosters interface {
 	// version that is there already with the same bytes changes nothing; any other version that is not higher than all of them is a
 	// CONFLICT. Versions may be left out: a recovery skips some.
 	AddRoster(ctx context.Context, roster *identity.Roster, signed []byte) error
-	// Rosters returns the signed bytes of all versions after one, oldest first.
-	Rosters(ctx context.Context, after int) ([][]byte, error)
+	// RosterLinks lists the versions after one, oldest first, also those that were skipped and have no text here.
+	RosterLinks(ctx context.Context, after int) ([]identity.RosterLink, error)
+	// Roster returns the signed bytes of a version: NOT_FOUND if it has none.
+	Roster(ctx context.Context, version int) ([]byte, error)
 	// Regions lists the regions of the newest roster by name.
 	Regions(ctx context.Context) ([]Region, error)
 	// Datacenters lists the datacenters of the newest roster by region and name.

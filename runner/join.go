@@ -181,7 +181,12 @@ func (m *Member) ask(ctx context.Context, api nodes.Backend) error {
 		return fmt.Errorf("greet the supervisor: %w", err)
 	}
 	before := m.state()
-	roster, datacenter, err := identity.VerifyJoinProof(before.Cluster, proof.Rosters, joiner, proof.Nonce, proof.Signature, time.Now())
+	chain, err := m.learn(ctx, api, before)
+	if err != nil {
+		return err
+	}
+	roster := chain.Newest
+	datacenter, err := identity.VerifyJoinProof(roster, joiner, proof.Nonce, proof.Signature)
 	if err != nil {
 		return fmt.Errorf("verify the supervisor: %w", err)
 	}
@@ -190,10 +195,6 @@ func (m *Member) ask(ctx context.Context, api nodes.Backend) error {
 			return fmt.Errorf("compare the token with the datacenter: %w", err)
 		}
 	}
-	if known := m.Roster(); known != nil && roster.Version < known.Version {
-		return writ.Errorf(writ.CodeRosterInvalid, "the supervisor knows roster %d, the node has seen %d", roster.Version, known.Version)
-	}
-
 	if proof.Serial {
 		joiner.Serial = m.serial
 	}
@@ -215,8 +216,26 @@ func (m *Member) ask(ctx context.Context, api nodes.Backend) error {
 	}
 	return m.store(record{
 		Cluster: member.Cluster, Datacenter: member.Datacenter, Node: member.Node, Name: member.Name,
-		Admission: member.Admission, Epoch: member.Epoch, Rosters: proof.Rosters, Floor: before.Floor,
+		Admission: member.Admission, Epoch: member.Epoch, Rosters: chain.Links, Floor: before.Floor,
 	}, roster)
+}
+
+// learn fetches the rosters that the node lacks and verifies them from the pin of its cluster.
+func (m *Member) learn(ctx context.Context, api nodes.Backend, before record) (identity.RosterChain, error) {
+	known := identity.RosterChain{Newest: m.Roster(), Links: before.Rosters}
+	after := 0
+	if known.Newest != nil {
+		after = known.Newest.Version
+	}
+	links, err := identity.CollectPages(after, func(after int) ([][]byte, error) { return api.Rosters(ctx, after) })
+	if err != nil {
+		return known, fmt.Errorf("fetch rosters: %w", err)
+	}
+	chain, err := known.Extend(before.Cluster, links, time.Now())
+	if err != nil {
+		return known, fmt.Errorf("verify the supervisor: %w", err)
+	}
+	return chain, nil
 }
 
 // openWelcome opens what a supervisor signed in answer to a join. All that the node will live by is in it, so that nobody in between can

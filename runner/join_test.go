@@ -238,13 +238,12 @@ func TestANodeJoinsWithTheNewestRosterOnly(t *testing.T) {
 	s.amend(func(*identity.Roster) {})
 	held := 0
 	api := s.through(t, func(path string, body []byte) []byte {
-		var p nodes.Proof
-		if !strings.HasSuffix(path, "/hello") || json.Unmarshal(body, &p) != nil {
+		var page [][]byte
+		if !strings.HasSuffix(path, "/rosters") || json.Unmarshal(body, &page) != nil {
 			return body
 		}
 		held++
-		p.Rosters = p.Rosters[:1]
-		body, _ = json.Marshal(p)
+		body, _ = json.Marshal(page[:1])
 		return body
 	})
 	ctx, cancel := context.WithCancel(t.Context())

@@ -10,7 +10,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -61,7 +60,7 @@ type record struct {
 	Name       string            `json:"name"`
 	Admission  writ.Admission    `json:"admission"`
 	Epoch      int64             `json:"epoch"`   // of the supervisor when the node was admitted
-	Rosters    [][]byte          `json:"rosters"` // signed texts, version 1 first
+	Rosters    [][]byte          `json:"rosters"` // the links of an identity.RosterChain; earlier versions stored the texts of all versions
 	// Of a node that is gone for its datacenter: that it is to stop what it has, that it has done so and told, and how often it has answered.
 	FenceOrdered bool  `json:"fence_ordered,omitempty"`
 	Fenced       bool  `json:"fenced,omitempty"`
@@ -165,10 +164,9 @@ func (m *Member) trusted(now time.Time) (*identity.Datacenter, error) {
 	return datacenter, nil
 }
 
-// Adopt verifies rosters that follow those the node has, and keeps them.
+// Adopt verifies links that follow the rosters of the node, and stores them.
 func (m *Member) Adopt(following [][]byte) error { return m.adopt(following, time.Now()) }
 
-// adopt verifies rosters that follow those the node has and stores them.
 func (m *Member) adopt(following [][]byte, now time.Time) error {
 	if len(following) == 0 {
 		return nil
@@ -176,12 +174,16 @@ func (m *Member) adopt(following [][]byte, now time.Time) error {
 	m.adopting.Lock()
 	defer m.adopting.Unlock()
 	next := m.state()
-	next.Rosters = append(slices.Clip(next.Rosters), following...)
-	roster, err := identity.VerifyRosters(next.Cluster, next.Rosters, now)
+	known := identity.RosterChain{Newest: m.Roster(), Links: next.Rosters}
+	chain, err := known.Extend(next.Cluster, following, now)
 	if err != nil {
-		return fmt.Errorf("verify the rosters after version %d: %w", m.Roster().Version, err)
+		return fmt.Errorf("verify the rosters after version %d: %w", known.Newest.Version, err)
 	}
-	return m.store(next, roster)
+	if chain.Newest == known.Newest {
+		return nil
+	}
+	next.Rosters = chain.Links
+	return m.store(next, chain.Newest)
 }
 
 // Floor returns which certificates of the datacenter count no more, as far as the node has seen in all of its life; nil if it has seen nothing.

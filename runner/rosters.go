@@ -52,16 +52,11 @@ func (w *rosterWatch) refresh(ctx context.Context) error {
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
-	for {
-		have := w.member.Roster().Version
-		page, err := w.api.Rosters(ctx, have)
-		if err != nil {
-			return fmt.Errorf("fetch rosters: %w", err)
-		}
-		if err := w.member.adopt(page, time.Now()); err != nil || identity.IsLastPage(page) || w.member.Roster().Version <= have {
-			return err
-		}
+	links, err := identity.CollectPages(w.member.Roster().Version, func(after int) ([][]byte, error) { return w.api.Rosters(ctx, after) })
+	if err != nil {
+		return fmt.Errorf("fetch rosters: %w", err)
 	}
+	return w.member.adopt(links, time.Now())
 }
 
 // followRosters refreshes at the start, when a newer roster is announced or missed, and now and then.

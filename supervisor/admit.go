@@ -58,20 +58,16 @@ var (
 )
 
 // Greet implements nodes.Backend: the supervisor proves itself first.
-func (s *Supervisor) Greet(ctx context.Context, hello nodes.Hello) (nodes.Proof, error) {
+func (s *Supervisor) Greet(_ context.Context, hello nodes.Hello) (nodes.Proof, error) {
 	joiner := joinerOf(nodes.Claim{Hello: hello})
 	if err := checkJoiner(joiner); err != nil {
-		return nodes.Proof{}, err
-	}
-	rosters, err := s.Rosters(ctx, 0)
-	if err != nil {
 		return nodes.Proof{}, err
 	}
 	nonce := make([]byte, identity.NonceSize)
 	_, _ = rand.Read(nonce) // never fails
 	s.greeted.add(nonce, time.Now())
 	return nodes.Proof{
-		Rosters: rosters, Nonce: nonce, Signature: ed25519.Sign(s.Key, identity.JoinProofText(joiner, nonce)), Serial: true,
+		Nonce: nonce, Signature: ed25519.Sign(s.Key, identity.JoinProofText(joiner, nonce)), Serial: true,
 	}, nil
 }
 
@@ -340,12 +336,20 @@ func admitted(uses int) string {
 }
 
 // Rosters implements nodes.Backend.
-func (s *Supervisor) Rosters(ctx context.Context, after int) (signed [][]byte, err error) {
-	err = s.Journal.Read(ctx, func(tx *journal.Tx) error {
-		signed, err = tx.Rosters(after)
-		return err
-	})
-	return signed, err
+func (s *Supervisor) Rosters(ctx context.Context, after int) ([][]byte, error) {
+	return s.roster.Load().Path(after, s.rosterText(ctx))
+}
+
+// Gone implements nodes.Members.
+func (s *Supervisor) Gone(node writ.NodeID) bool {
+	known := s.fleet.record(node)
+	return known != nil && known.Gone
+}
+
+// RosterPage implements nodes.Members.
+func (s *Supervisor) RosterPage(after int) string {
+	newest := s.roster.Load()
+	return fmt.Sprintf("%d/%d", newest.NextOnPath(after), newest.Version)
 }
 
 // Account implements nodes.Backend.

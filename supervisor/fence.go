@@ -40,7 +40,7 @@ const fenceAgain = time.Second
 func (s *Supervisor) Fenced(ctx context.Context, node writ.NodeID, signed []byte) error {
 	known := s.fleet.record(node)
 	if known == nil || !known.Gone {
-		return writ.Errorf(writ.CodeNotFound, "no person has signed that the node %s is lost", node)
+		return nodes.NotGone(node)
 	}
 	answers, _, err := envelope.Open[nodes.FenceAnswer](envelope.Fenced, signed, envelope.Only(known.PublicKey))
 	if err != nil {

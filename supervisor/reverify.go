@@ -241,30 +241,23 @@ func (s *Supervisor) rosterAt(ctx context.Context, version int) (*identity.Roste
 	if known := s.pastRosters.rosters[version]; known != nil {
 		return known, nil
 	}
-	signed, err := s.Rosters(ctx, 0)
+	signed, err := s.rosterText(ctx)(version)
 	if err != nil {
 		return nil, err
 	}
-	rosters := make(map[int]*identity.Roster)
-	var last *identity.Roster
-	for i, text := range signed {
-		if i == 0 {
-			last, err = identity.VerifyRosters(s.Pin, signed[:1], anyTime)
-		} else {
-			last, err = identity.VerifyRoster(last, text, anyTime)
-		}
-		if err != nil {
-			return nil, err
-		}
-		rosters[last.Version] = last
+	past, err := newest.Earlier(signed)
+	if err != nil {
+		return nil, err
 	}
-	if rosters[version] == nil {
-		return nil, writ.Errorf(writ.CodeRosterInvalid, "the journal has no version %d of the roster any more", version).
-			WithHint("bring the journal back from a backup")
+	if len(s.pastRosters.rosters) >= maxPastRosters || s.pastRosters.rosters == nil {
+		s.pastRosters.rosters = make(map[int]*identity.Roster)
 	}
-	s.pastRosters.rosters = rosters
-	return rosters[version], nil
+	s.pastRosters.rosters[version] = past
+	return past, nil
 }
+
+// maxPastRosters limits the rosters that are kept in memory for runs that they admitted.
+const maxPastRosters = 8
 
 // pastRosters are the rosters that were in force here, as far as they were asked for.
 type pastRosters struct {

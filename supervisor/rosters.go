@@ -1,12 +1,10 @@
 package supervisor
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"crypto/ed25519"
 	"fmt"
-	"slices"
 	"time"
 
 	"writ"
@@ -19,27 +17,20 @@ import (
 // hold for ever. That an expired roster admits no new work is the verifier's business.
 var anyTime time.Time
 
-// loadRosters reads the rosters of the journal, checks them again against the pin, and adopts newer ones from outside.
+// loadRosters verifies the chain of rosters in the journal against the pin, and adopts newer rosters from outside.
 func (s *Supervisor) loadRosters(ctx context.Context, outside [][]byte) error {
-	var stored [][]byte
+	var links []identity.RosterLink
 	err := s.Journal.Read(ctx, func(tx *journal.Tx) (err error) {
-		stored, err = tx.Rosters(0)
+		links, err = tx.RosterLinks()
 		return err
 	})
 	if err != nil {
 		return fmt.Errorf("load rosters: %w", err)
 	}
-	if len(stored) > 0 {
-		roster, err := identity.VerifyRosters(s.Pin, stored, anyTime)
+	if len(links) > 0 {
+		roster, err := identity.LoadRosters(s.Pin, links, s.notingAddresses(s.rosterText(ctx)))
 		if err != nil {
 			return fmt.Errorf("load rosters: %w", err)
-		}
-		for _, signed := range stored {
-			if text, _, err := identity.Split(signed); err == nil { // as it was just now
-				if earlier, err := identity.ParseRoster(text); err == nil {
-					s.former.note(earlier)
-				}
-			}
 		}
 		s.roster.Store(roster)
 	} else if len(outside) == 0 {
@@ -47,6 +38,37 @@ func (s *Supervisor) loadRosters(ctx context.Context, outside [][]byte) error {
 	}
 	_, err = s.AdoptRosters(ctx, outside)
 	return err
+}
+
+// rosterText returns a function that reads the signed text of a version. The error is ROSTER_INVALID if the journal has none.
+func (s *Supervisor) rosterText(ctx context.Context) func(version int) ([]byte, error) {
+	return func(version int) (signed []byte, err error) {
+		err = s.Journal.Read(ctx, func(tx *journal.Tx) error {
+			signed, err = tx.Roster(version)
+			return err
+		})
+		if err == nil && signed == nil {
+			err = writ.Errorf(writ.CodeRosterInvalid, "the journal has no version %d of the roster any more", version).
+				WithHint("bring the journal back from a backup")
+		}
+		return signed, err
+	}
+}
+
+// notingAddresses records the addresses of coordinators in each roster that a function reads. Every version that changes one is a waypoint.
+func (s *Supervisor) notingAddresses(text func(version int) ([]byte, error)) func(version int) ([]byte, error) {
+	return func(version int) ([]byte, error) {
+		signed, err := text(version)
+		if err != nil {
+			return nil, err
+		}
+		if text, _, err := identity.Split(signed); err == nil {
+			if r, err := identity.ParseRoster(text); err == nil {
+				s.former.note(r)
+			}
+		}
+		return signed, nil
+	}
 }
 
 // endsEvery is how often the supervisor looks what in its roster ends by itself.
@@ -67,31 +89,31 @@ func (s *Supervisor) warnOfEnds(ctx context.Context) error {
 	}
 }
 
-// AdoptRosters adopts the rosters that come after the newest one here; others are passed over. It returns the version that is in force
-// then. Rosters before the first one are checked against the pin.
-func (s *Supervisor) AdoptRosters(ctx context.Context, signed [][]byte) (int, error) {
+// AdoptRosters adopts the links that lead from the newest roster here to newer ones, and passes over rosters that it has. It returns the
+// version that is in force then. The first roster is verified against the pin.
+func (s *Supervisor) AdoptRosters(ctx context.Context, links [][]byte) (int, error) {
 	s.adopting.Lock() // two coordinators bring the same one at the same time
 	defer s.adopting.Unlock()
-	for _, text := range signed {
+	for _, link := range links {
 		current := s.roster.Load()
 		if current == nil {
-			first, err := identity.VerifyRosters(s.Pin, [][]byte{text}, anyTime)
+			first, err := identity.VerifyRosters(s.Pin, [][]byte{link}, anyTime)
 			if err != nil {
 				return 0, err
 			}
-			if err := s.adopt(ctx, first, text); err != nil {
+			if err := s.adopt(ctx, first, link); err != nil {
 				return 0, err
 			}
 			continue
 		}
-		if s.isKnown(ctx, text) {
+		if current.Has(link) {
 			continue
 		}
-		next, err := identity.VerifyRoster(current, text, anyTime)
+		next, err := identity.VerifyRoster(current, link, anyTime)
 		if err != nil {
 			return current.Version, err
 		}
-		if err := s.adopt(ctx, next, text); err != nil {
+		if err := s.adopt(ctx, next, link); err != nil {
 			return current.Version, err
 		}
 	}
@@ -101,20 +123,10 @@ func (s *Supervisor) AdoptRosters(ctx context.Context, signed [][]byte) (int, er
 	return 0, nil
 }
 
-// isKnown reports whether the journal has exactly this roster.
-func (s *Supervisor) isKnown(ctx context.Context, text []byte) bool {
-	known := false
-	_ = s.Journal.Read(ctx, func(tx *journal.Tx) error { // an error means that it is checked, and refused, as a successor
-		stored, err := tx.Rosters(0)
-		known = slices.ContainsFunc(stored, func(b []byte) bool { return bytes.Equal(b, text) })
-		return err
-	})
-	return known
-}
-
 // adopt puts a verified roster into force. What is on disk with it says which open runs it has not checked; Run checks them.
-func (s *Supervisor) adopt(ctx context.Context, roster *identity.Roster, text []byte) error {
-	err := s.Journal.Write(failpoint.At(ctx, failpoint.RosterAdopted), func(tx *journal.Tx) error { return tx.AddRoster(roster.Version, text) })
+func (s *Supervisor) adopt(ctx context.Context, roster *identity.Roster, link []byte) error {
+	signed := identity.SignedRoster(link)
+	err := s.Journal.Write(failpoint.At(ctx, failpoint.RosterAdopted), func(tx *journal.Tx) error { return tx.AddRoster(roster, signed) })
 	if err != nil {
 		return fmt.Errorf("keep roster %d: %w", roster.Version, err)
 	}
@@ -122,7 +134,7 @@ func (s *Supervisor) adopt(ctx context.Context, roster *identity.Roster, text []
 	s.roster.Store(roster)
 	s.Log.Info("roster adopted", "version", roster.Version)
 	if s.Adopted != nil {
-		if err := s.Adopted(text); err != nil {
+		if err := s.Adopted(link); err != nil {
 			s.Log.Warn("store a roster; it is in the journal only", "version", roster.Version, "err", err)
 		}
 	}

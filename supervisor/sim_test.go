@@ -574,7 +574,7 @@ func (n *testNode) newClaim(token identity.Token) (nodes.Claim, error) {
 	if err != nil {
 		return nodes.Claim{}, err
 	}
-	if _, _, err := identity.VerifyJoinProof(n.sim.Pin, proof.Rosters, joiner, proof.Nonce, proof.Signature, time.Time{}); err != nil {
+	if _, err := identity.VerifyJoinProof(n.sim.Roster(), joiner, proof.Nonce, proof.Signature); err != nil {
 		n.sim.t.Errorf("the supervisor's proof: %v", err)
 	}
 	joiner.Serial = n.serial

@@ -29,17 +29,20 @@ func (s *Supervisor) signHello(hello link.Hello, nonce []byte, url string) ([]by
 
 // catchUp fetches the rosters that a coordinator has and the supervisor lacks.
 func (s *Supervisor) catchUp(ctx context.Context, coordinator *link.Dialer, version int) {
-	have := s.roster.Load().Version
-	if version <= have {
-		return
-	}
-	var newer link.Rosters
-	err := coordinator.Request(ctx, link.VerbRoster, link.RosterVersion{Version: have}, &newer)
-	if err == nil {
-		_, err = s.AdoptRosters(ctx, newer.Signed)
-	}
-	if err != nil && ctx.Err() == nil {
-		s.complaints.refused("", "adopt newer rosters", err, "have", have, "coordinator", version) // one can say so at each session
+	for have := s.roster.Load().Version; have < version; {
+		var newer link.Rosters
+		err := coordinator.Request(ctx, link.VerbRoster, link.RosterVersion{Version: have}, &newer)
+		now := have
+		if err == nil {
+			now, err = s.AdoptRosters(ctx, newer.Signed)
+		}
+		if err != nil && ctx.Err() == nil {
+			s.complaints.refused("", "adopt newer rosters", err, "have", have, "coordinator", version) // one can say so at each session
+		}
+		if err != nil || now <= have {
+			return
+		}
+		have = now
 	}
 }
 

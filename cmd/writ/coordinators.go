@@ -143,7 +143,7 @@ func (a *app) addCoordinator(cmd *cobra.Command, name, data string, addresses []
 	if err != nil {
 		return nil, nil, err
 	}
-	all, err := c.Rosters.Signed()
+	all, err := c.Rosters.Links()
 	if err == nil {
 		_, err = config.RostersIn(data, roster.Cluster).Add(all...)
 	}

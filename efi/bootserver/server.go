@@ -15,6 +15,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"net"
 	"net/http"
 	"net/netip"
@@ -129,17 +130,36 @@ func (s *Server) Digest() string { return s.digest }
 
 // ForMachines answers machines that start.
 func (s *Server) ForMachines() http.Handler {
-	mux := http.NewServeMux()
-	mux.HandleFunc("GET "+scriptPath, s.answerScript)
-	mux.HandleFunc("GET "+imagePath+"{name}", s.answerImage)
-	mux.HandleFunc("POST "+progress.Path+"{mac}", s.answerReport)
-	return s.guarded(mux)
+	return s.routed(machineRoutes)
 }
 
 // ForOperators answers those who look after machines.
 func (s *Server) ForOperators() http.Handler {
+	return s.routed(operatorRoutes)
+}
+
+// The routes for machines and for operators. None needs a login.
+var (
+	machineRoutes = map[string]func(s *Server, w http.ResponseWriter, r *http.Request){
+		"GET " + scriptPath:               (*Server).answerScript,
+		"GET " + imagePath + "{name}":     (*Server).answerImage,
+		"POST " + progress.Path + "{mac}": (*Server).answerReport,
+	}
+	operatorRoutes = map[string]func(s *Server, w http.ResponseWriter, r *http.Request){
+		"GET " + ListPath: (*Server).answerList,
+	}
+)
+
+// Routes lists all routes of a boot server.
+func Routes() []string {
+	return slices.Sorted(slices.Values(slices.AppendSeq(slices.Collect(maps.Keys(machineRoutes)), maps.Keys(operatorRoutes))))
+}
+
+func (s *Server) routed(routes map[string]func(s *Server, w http.ResponseWriter, r *http.Request)) http.Handler {
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET "+ListPath, s.answerList)
+	for route, answer := range routes {
+		mux.HandleFunc(route, func(w http.ResponseWriter, r *http.Request) { answer(s, w, r) })
+	}
 	return s.guarded(mux)
 }
 

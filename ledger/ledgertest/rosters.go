@@ -23,12 +23,21 @@ func testRosters(t *testing.T, l ledger.Ledger) {
 	ok(t, l.AddRoster(ctx, r2, signed2)) // again
 	wantCode(t, "the same version with other bytes", l.AddRoster(ctx, r2, append([]byte{'x'}, signed2...)), writ.CodeConflict)
 	ok(t, l.AddRoster(ctx, r5, signed5)) // a recovery skips versions
-	for after, want := range map[int][][]byte{0: {signed2, signed5}, 2: {signed5}, 4: {signed5}, 5: {}} {
-		got, err := l.Rosters(ctx, after)
+	for after, want := range map[int][]int{0: {2, 5}, 2: {5}, 4: {5}, 5: nil} {
+		links, err := l.RosterLinks(ctx, after)
+		var got []int
+		for _, link := range links {
+			got = append(got, link.Version)
+		}
 		if err != nil || !cmp.Equal(got, want) {
-			t.Errorf("after %d: %d rosters, %v; want %d", after, len(got), err, len(want))
+			t.Errorf("after %d: versions %v, %v; want %v", after, got, err, want)
 		}
 	}
+	if got, err := l.Roster(ctx, 2); err != nil || string(got) != string(signed2) {
+		t.Errorf("version 2: %d bytes, %v", len(got), err)
+	}
+	_, err := l.Roster(ctx, 3)
+	wantCode(t, "a version that was left out", err, writ.CodeNotFound)
 }
 
 func testRosterRows(t *testing.T, l ledger.Ledger) {

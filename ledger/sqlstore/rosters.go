@@ -44,6 +44,15 @@ func (s *Store) AddRoster(ctx context.Context, roster *identity.Roster, signed [
 		if err != nil {
 			return err
 		}
+		for _, l := range roster.NewLinks(newest) {
+			_, err := tx.ExecContext(ctx, `
+				INSERT INTO roster_links (version, digest, waypoint)
+				VALUES ($1, $2, $3)
+				ON CONFLICT (version) DO UPDATE SET waypoint = excluded.waypoint`, l.Version, l.Digest.String(), l.Waypoint)
+			if err != nil {
+				return err
+			}
+		}
 		return project(ctx, tx, roster)
 	})
 	if err != nil {
@@ -88,9 +97,34 @@ func project(ctx context.Context, tx *sqldb.Tx, roster *identity.Roster) error {
 	return nil
 }
 
-// Rosters returns the signed bytes of later versions.
-func (s *Store) Rosters(ctx context.Context, after int) ([][]byte, error) {
-	return column[[]byte](s.db.Query(ctx, `SELECT signed FROM rosters WHERE version > $1 ORDER BY version`, after))
+// RosterLinks lists the versions after one. A version without a row of its own was stored before there were such rows.
+func (s *Store) RosterLinks(ctx context.Context, after int) ([]identity.RosterLink, error) {
+	rows, err := s.db.Query(ctx, `
+		SELECT version, digest, waypoint
+		FROM roster_links
+		WHERE version > $1 AND version <= (SELECT MAX(version) FROM rosters)
+		UNION ALL
+		SELECT version, '', TRUE
+		FROM rosters
+		WHERE version > $1 AND NOT EXISTS (SELECT 1 FROM roster_links WHERE roster_links.version = rosters.version)
+		ORDER BY version`, after)
+	return collect(rows, err, func(rows *sql.Rows) (l identity.RosterLink, err error) {
+		digest := ""
+		if err := rows.Scan(&l.Version, &digest, &l.Waypoint); err != nil || digest == "" {
+			return l, err
+		}
+		l.Digest, err = writ.ParseDigest(digest)
+		return l, err
+	})
+}
+
+// Roster returns the signed bytes of a version.
+func (s *Store) Roster(ctx context.Context, version int) (signed []byte, err error) {
+	err = s.db.QueryRow(ctx, `SELECT signed FROM rosters WHERE version = $1`, version).Scan(&signed)
+	if errors.Is(err, sql.ErrNoRows) {
+		return nil, writ.Errorf(writ.CodeNotFound, "the ledger has no version %d of the roster", version)
+	}
+	return signed, err
 }
 
 // Regions lists the regions with the number of their datacenters.

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"writ"
+	"writ/identity"
 	"writ/supervisor/journal"
 )
 
@@ -31,7 +32,7 @@ func TestASupervisorOfAnEarlierEpochCannotWrite(t *testing.T) {
 		goOn, ended := make(chan struct{}), make(chan error, 1)
 		go func() { // it wakes up after the other has taken over
 			<-goOn
-			ended <- old.Write(t.Context(), func(tx *journal.Tx) error { return tx.AddRoster(1, []byte("late")) })
+			ended <- old.Write(t.Context(), func(tx *journal.Tx) error { return tx.AddRoster(&identity.Roster{Version: 1}, []byte("late")) })
 		}()
 		next := steal(t, path)
 		close(goOn)

@@ -235,32 +235,3 @@ func (tx *Tx) putToken(t *Token) (bool, error) {
 	return tx.changed(`UPDATE tokens SET expires = $2, spent = $3, spent_key = $4, mac = $5 WHERE id = $1 AND spent = 0`,
 		t.ID, sqldb.Micros(t.Expires), sqldb.Micros(t.Spent), t.SpentKey, mac)
 }
-
-// AddRoster keeps a roster version as it was signed.
-func (tx *Tx) AddRoster(version int, signed []byte) error {
-	return tx.exec(`INSERT INTO rosters (version, signed) VALUES ($1, $2)`, version, signed)
-}
-
-// RosterVersion returns the newest roster version, 0 if there is none.
-func (tx *Tx) RosterVersion() (version int, err error) {
-	err = tx.QueryRowContext(tx.ctx, `SELECT COALESCE(MAX(version), 0) FROM rosters`).Scan(&version)
-	return version, err
-}
-
-// Rosters returns the signed rosters after a version, oldest first.
-func (tx *Tx) Rosters(after int) ([][]byte, error) {
-	rows, err := tx.QueryContext(tx.ctx, `SELECT signed FROM rosters WHERE version > $1 ORDER BY version`, after)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var all [][]byte
-	for rows.Next() {
-		var signed []byte
-		if err := rows.Scan(&signed); err != nil {
-			return nil, err
-		}
-		all = append(all, signed)
-	}
-	return all, rows.Err()
-}

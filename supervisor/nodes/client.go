@@ -22,9 +22,10 @@ import (
 const (
 	// clientTimeout bounds one request, unless the caller's context ends first.
 	clientTimeout = 30 * time.Second
-	// Bounds of what is read of an answer: many rosters of at most 512 KiB in base64; one submission of at most 512 KiB.
-	maxAnswer  = 64 << 20
+	// Limits of what is read of an answer: a page of rosters in base64, a submission of at most 512 KiB, and anything else.
+	maxRosters = 4 << 20
 	maxPayload = 1 << 20
+	maxAnswer  = 1 << 20
 )
 
 // Client is the node's side of the node API. It asks once; trying again is the caller's business. Errors are those of the supervisor,
@@ -48,7 +49,7 @@ func (c *Client) Admit(ctx context.Context, claim Claim) (Welcome, error) {
 
 // Rosters implements Backend.
 func (c *Client) Rosters(ctx context.Context, after int) ([][]byte, error) {
-	body, err := c.do(ctx, http.MethodGet, pathRosters+"?after="+strconv.Itoa(after), nil, maxAnswer)
+	body, err := c.do(ctx, http.MethodGet, pathRosters+"?after="+strconv.Itoa(after), nil, maxRosters)
 	if err != nil {
 		return nil, err
 	}

@@ -17,7 +17,6 @@ import (
 	"github.com/go-chi/chi/v5"
 
 	"writ"
-	"writ/identity"
 	"writ/identity/pki"
 	"writ/internal/failpoint"
 	"writ/internal/httpguard"
@@ -91,10 +90,10 @@ const (
 )
 
 // Handler returns the node API as HTTP. A join proves itself, rosters are meant to be known, and what is signed for a node, or by one, needs no
-// more. Over TLS a payload is for members, and an account for its node: each shows its key by a certificate. Without TLS, on this machine, a
+// more. Without members nobody is one, and rosters never change. Over TLS a payload is for members, and an account for its node: each shows its key by a certificate. Without TLS, on this machine, a
 // payload is found by who knows its digest, and an account can be opened only by its node. What an address may ask for in a second is bounded.
 func Handler(backend Backend, members Members, log *slog.Logger) http.Handler {
-	h := &handler{backend: backend, members: members, log: log}
+	h := &handler{backend: backend, members: members, pages: newRosterPages(backend, members), log: log}
 	r := chi.NewRouter()
 	r.Use(h.bounded(&limit.Addresses{PerSecond: requestsPerSecond}))
 	joins := r.With(h.bounded(&limit.Addresses{PerSecond: joinsPerSecond}))
@@ -118,7 +117,7 @@ func Handler(backend Backend, members Members, log *slog.Logger) http.Handler {
 	}))
 	joins.Get(pathBoots+"/{token}", answer(h, h.bootNext))
 	joins.Post(pathBoots, answer(h, h.bootReport))
-	r.Get(pathRosters, answer(h, h.rosters))
+	r.Get(pathRosters, h.rosters)
 	known := r.With(h.known)
 	known.Get(pathPayloads+"{sha256}", h.payload)
 	known.Get(pathAccounts+"{node}", h.account)
@@ -137,6 +136,7 @@ func Handler(backend Backend, members Members, log *slog.Logger) http.Handler {
 type handler struct {
 	backend Backend
 	members Members
+	pages   *rosterPages
 	log     *slog.Logger
 	lines   limit.Lines
 }
@@ -209,22 +209,6 @@ func answer(h *handler, ask func(r *http.Request) (any, error)) http.HandlerFunc
 	}
 }
 
-func (h *handler) rosters(r *http.Request) (any, error) {
-	after := 0
-	if text := r.URL.Query().Get("after"); text != "" {
-		var err error
-		if after, err = strconv.Atoi(text); err != nil || after < 0 {
-			return nil, writ.Errorf(writ.CodeBadRequest, "after=%q is not a version of the roster", text)
-		}
-	}
-	signed, err := h.backend.Rosters(r.Context(), after)
-	if signed == nil {
-		signed = [][]byte{}
-	}
-	failpoint.RostersAnswered.Begin()
-	return identity.FirstPage(signed), err
-}
-
 func (h *handler) payload(w http.ResponseWriter, r *http.Request) {
 	digest, err := writ.ParseDigest(chi.URLParam(r, "sha256"))
 	if err != nil {
@@ -270,13 +254,22 @@ func questioned(r *http.Request, ask func(ctx context.Context, node writ.NodeID,
 }
 
 func (h *handler) fenced(r *http.Request) (any, error) {
+	node := writ.NodeID(chi.URLParam(r, "node"))
+	if h.members != nil && !h.members.Gone(node) { // before anything of a stranger's answer is read
+		return nil, NotGone(node)
+	}
 	said, err := decode[fenced](r, maxFenced)
 	if err != nil {
 		return nil, err
 	}
-	err = h.backend.Fenced(r.Context(), writ.NodeID(chi.URLParam(r, "node")), said.Signed)
+	err = h.backend.Fenced(r.Context(), node, said.Signed)
 	failpoint.FencedAnswered.Begin()
 	return struct{}{}, err
+}
+
+// NotGone returns why a node has nothing to fence.
+func NotGone(node writ.NodeID) error {
+	return writ.Errorf(writ.CodeNotFound, "no person has signed that the node %s is lost", node)
 }
 
 // remote is the key of the context value that Remote returns.

@@ -11,6 +11,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -29,6 +30,10 @@ func (m members) Member(key ed25519.PublicKey) *writ.Node {
 	}
 	return nil
 }
+
+func (members) Gone(node writ.NodeID) bool { return node == "gone" }
+
+func (members) RosterPage(after int) string { return strconv.Itoa(after) }
 
 // add makes a node with a key.
 func (m members) add(name string, admission writ.Admission) ed25519.PrivateKey {

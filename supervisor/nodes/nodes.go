@@ -23,10 +23,9 @@ type Hello struct {
 // Proof is the supervisor's answer: it proves itself first. The signature is by the supervisor's key of the newest roster over
 // "writ-join-v1\0" ‖ joiner's nonce ‖ supervisor's nonce ‖ joiner's key ‖ token id.
 type Proof struct {
-	Rosters   [][]byte `json:"rosters"` // signed texts, version 1 first
-	Nonce     []byte   `json:"nonce"`
-	Signature []byte   `json:"signature"`
-	Serial    bool     `json:"serial,omitempty"` // whether the supervisor takes the serial number of a machine in a claim: earlier ones refuse it
+	Nonce     []byte `json:"nonce"`
+	Signature []byte `json:"signature"`
+	Serial    bool   `json:"serial,omitempty"` // whether the supervisor takes the serial number of a machine in a claim: earlier ones refuse it
 }
 
 // Claim is the joiner's turn: its token's proof over both nonces and all that it says of itself (identity.JoinClaimText). It is sent only
@@ -177,6 +176,10 @@ const MaxFenced = 300
 type Members interface {
 	// Member returns the node with a signing key, whatever was decided about it; nil if there is none.
 	Member(key ed25519.PublicKey) *writ.Node
+	// Gone reports whether a person has signed that a node is lost.
+	Gone(node writ.NodeID) bool
+	// RosterPage names the page that Rosters returns for a version. Pages with equal names are equal.
+	RosterPage(after int) string
 }
 
 // Backend is what the node API needs of a supervisor.
@@ -194,7 +197,7 @@ type Backend interface {
 	Fence(ctx context.Context, node writ.NodeID, nonce []byte) ([]byte, error)
 	// Fenced takes the FenceAnswer of a node that is gone, as it signed it.
 	Fenced(ctx context.Context, node writ.NodeID, signed []byte) error
-	// Rosters returns the signed rosters after a version, oldest first.
+	// Rosters returns a page of the links that lead from a version of the roster to the newest one; see identity.Roster.Path.
 	Rosters(ctx context.Context, after int) ([][]byte, error)
 	// Payload returns a submission (signed text and signature) by the SHA-256 of its text.
 	Payload(ctx context.Context, digest writ.Digest) ([]byte, error)

@@ -24,7 +24,7 @@ type desk struct {
 
 func (d *desk) Greet(_ context.Context, hello nodes.Hello) (nodes.Proof, error) {
 	d.asked = hello
-	return nodes.Proof{Rosters: [][]byte{[]byte("one"), []byte("two")}, Nonce: []byte("n"), Signature: []byte("s")}, d.err
+	return nodes.Proof{Nonce: []byte("n"), Signature: []byte("s")}, d.err
 }
 
 func (d *desk) Admit(_ context.Context, claim nodes.Claim) (nodes.Welcome, error) {

@@ -95,6 +95,12 @@ CREATE INDEX resources_by_deployment ON resources (datacenter, project, deployme
 
 CREATE INDEX resources_of_node ON resources (node, datacenter, project, kind, name);
 
+CREATE TABLE roster_links (
+	version BIGINT PRIMARY KEY,
+	digest TEXT NOT NULL,
+	waypoint BOOLEAN NOT NULL
+);
+
 CREATE TABLE rosters (
 	version BIGINT PRIMARY KEY,
 	expires BIGINT NOT NULL,

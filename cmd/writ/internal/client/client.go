@@ -182,40 +182,6 @@ func (s *servers) send(r *http.Request, to *url.URL) (*http.Response, error) {
 	return s.http.Do(again)
 }
 
-// Roster returns the newest roster: what the coordinator has beyond what was seen before is verified and kept. A coordinator that
-// has less than was seen is refused, because withholding a roster keeps revoked keys alive.
-func (c *Client) Roster(ctx context.Context) (*identity.Roster, error) {
-	if c.Context.Cluster == "" {
-		return nil, writ.Errorf(writ.CodeUsage, "no cluster is configured").
-			WithHint("set WRIT_CONFIG to the client.yaml that `writ init` or `writ dev` made, or use `writ context add`")
-	}
-	known, err := c.Rosters.Latest()
-	if err != nil {
-		return nil, err
-	}
-	after := 0
-	if known != nil {
-		after = known.Version
-	}
-	ctx, stop := context.WithTimeout(ctx, dialTime)
-	defer stop()
-	for {
-		answer, err := api.Answer[api.Rosters](c.API.GetRoster(ctx, &api.GetRosterParams{After: &after}))
-		if err != nil {
-			return nil, err
-		}
-		if answer.Version < after {
-			return nil, writ.Errorf(writ.CodeRosterTooOld, "the coordinator has version %d of the roster, version %d was seen before", answer.Version, after).
-				WithHint("it was restored from an old backup, or hides a version; tell its operator")
-		}
-		newest, err := c.Rosters.Add(answer.Signed...)
-		if err != nil || identity.IsLastPage(answer.Signed) || newest.Version <= after {
-			return newest, err
-		}
-		after = newest.Version
-	}
-}
-
 // KnownRoster returns the newest roster that was seen, without asking anybody; only if none was it asks.
 func (c *Client) KnownRoster(ctx context.Context) (*identity.Roster, error) {
 	if c.Context.Cluster != "" {

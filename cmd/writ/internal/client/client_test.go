@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"io"
 	"log"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -17,9 +18,11 @@ import (
 
 	"writ"
 	"writ/cmd/writ/internal/config"
+	"writ/coord"
 	"writ/coord/api"
 	"writ/identity"
 	"writ/identity/envelope"
+	"writ/ledger/sqlstore"
 )
 
 // fixture is a cluster with a founder and three datacenters.
@@ -403,6 +406,42 @@ func TestCoordinatorThatKnowsLessThanWasSeenIsRefused(t *testing.T) {
 	}
 	if _, err := ask(1, w.signed[0]); writ.CodeOf(err) != writ.CodeRosterTooOld {
 		t.Errorf("%v, want ROSTER_TOO_OLD", err)
+	}
+}
+
+// A coordinator did not get, or swallowed, the rosters that another one gave to the client. The next command hands them in.
+func TestClientHandsInRosters(t *testing.T) {
+	w, dir := newFixture(t), t.TempDir()
+	for _, name := range []string{"web", "mail", "bank"} {
+		w.amend(t, func(next *identity.Roster) error { return AddProject(next, name, "") })
+	}
+	store, err := sqlstore.Open(t.Context(), ":memory:")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { store.Close() })
+	behind := httptest.NewUnstartedServer(nil)
+	c := &coord.Coordinator{
+		Ledger: store, Log: slog.New(slog.DiscardHandler), PublicURL: "http://" + behind.Listener.Addr().String(), Cluster: w.cluster, Version: "test",
+	}
+	behind.Config.Handler = c.Handler()
+	behind.Start()
+	t.Cleanup(behind.Close)
+	if _, err := c.AddRoster(t.Context(), w.signed[0]); err != nil {
+		t.Fatal(err)
+	}
+	newest := len(w.signed)
+	for _, url := range []string{coordinator(t, newest, w.signed...).URL, behind.URL} {
+		client, err := New(config.Context{Servers: []string{url}, Cluster: w.cluster}, dir, Keys{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r, err := client.Roster(t.Context()); err != nil || r.Version != newest {
+			t.Fatalf("%s: %v", url, err)
+		}
+	}
+	if links, err := store.RosterLinks(t.Context(), 0); err != nil || len(links) != newest {
+		t.Errorf("the coordinator has %d of %d versions, %v", len(links), newest, err)
 	}
 }
 

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -15,8 +16,9 @@ import (
 	"writ/identity"
 )
 
-// Rosters keeps the signed rosters of one cluster in a folder, a file for each version. They are public; what counts is that none can
-// be exchanged for an older one unseen.
+// Rosters stores the rosters of one cluster in a folder. Each file has a link: the signed text of a version, after the digests of the versions
+// between it and the file before. The files are those that prove the newest roster; others are removed. Rosters are public, but none can be
+// replaced by an older one unnoticed.
 type Rosters struct {
 	Dir     string
 	Cluster writ.ClusterID
@@ -46,13 +48,53 @@ func FindRosters(dir string) (Rosters, error) {
 	return RostersIn(dir, writ.ClusterID(entries[0].Name())), nil
 }
 
-// Signed returns the signed rosters that are kept, oldest first; none is no error.
-func (r Rosters) Signed() ([][]byte, error) {
-	entries, err := os.ReadDir(r.Dir)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+// readAttempts limits how often a folder is read while other processes replace its files.
+const readAttempts = 5
+
+// Links returns the links that prove the newest roster, version 1 first. It is not an error if there are none.
+func (r Rosters) Links() (links [][]byte, err error) {
+	for range readAttempts {
+		if links, err = r.readLinks(); !errors.Is(err, fs.ErrNotExist) {
+			break
+		}
+	}
+	if err != nil {
 		return nil, fmt.Errorf("read the rosters: %w", err)
 	}
-	var versions []int
+	return links, nil
+}
+
+// readLinks reads the newest file, the file of the version that it follows, and so on.
+func (r Rosters) readLinks() (links [][]byte, err error) {
+	versions, err := r.versions()
+	if err != nil {
+		return nil, err
+	}
+	for i := len(versions) - 1; i >= 0; {
+		link, err := os.ReadFile(r.Path(versions[i]))
+		if err != nil {
+			return nil, err
+		}
+		links = append(links, link)
+		_, follows, err := identity.LinkVersions(link)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", r.Path(versions[i]), err)
+		}
+		i--
+		for follows != 0 && i >= 0 && versions[i] > follows {
+			i--
+		}
+	}
+	slices.Reverse(links)
+	return links, nil
+}
+
+// versions lists the versions of the files, lowest first.
+func (r Rosters) versions() (versions []int, err error) {
+	entries, err := os.ReadDir(r.Dir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
 	for _, e := range entries {
 		name, ok := strings.CutSuffix(e.Name(), rosterEnding)
 		if v, err := strconv.Atoi(name); ok && err == nil {
@@ -60,15 +102,7 @@ func (r Rosters) Signed() ([][]byte, error) {
 		}
 	}
 	slices.Sort(versions)
-	var signed [][]byte
-	for _, v := range versions {
-		text, err := os.ReadFile(r.Path(v))
-		if err != nil {
-			return nil, fmt.Errorf("read the rosters: %w", err)
-		}
-		signed = append(signed, text)
-	}
-	return signed, nil
+	return versions, nil
 }
 
 // Path returns the file of a version.
@@ -76,55 +110,86 @@ func (r Rosters) Path(version int) string {
 	return filepath.Join(r.Dir, strconv.Itoa(version)+rosterEnding)
 }
 
-// Latest returns the newest roster that is kept, nil if there is none. Whether it has expired is not asked: it was verified when it
-// was added.
+// Latest returns the newest roster that is stored, nil if there is none. It may have expired: it was verified when it was added.
 func (r Rosters) Latest() (*identity.Roster, error) {
-	signed, err := r.Signed()
-	if err != nil || len(signed) == 0 {
-		return nil, err
-	}
-	roster, err := identity.VerifyRosters(r.Cluster, signed, time.Time{})
-	if err != nil {
-		return nil, fmt.Errorf("verify the rosters in %s: %w", r.Dir, err)
-	}
-	return roster, nil
+	chain, err := r.chain()
+	return chain.Newest, err
 }
 
-// Add verifies rosters as successors of the newest one, oldest first, keeps them, and returns the newest. Those that are kept already
-// are passed over; of the first one the cluster's id is the proof.
-func (r Rosters) Add(signed ...[]byte) (*identity.Roster, error) {
-	have, err := r.Signed()
+// chain reads and verifies what is stored.
+func (r Rosters) chain() (identity.RosterChain, error) {
+	links, err := r.Links()
+	if err != nil || len(links) == 0 {
+		return identity.RosterChain{}, err
+	}
+	newest, err := identity.VerifyRosters(r.Cluster, links, time.Time{})
+	if err != nil {
+		return identity.RosterChain{}, fmt.Errorf("verify the rosters in %s: %w", r.Dir, err)
+	}
+	return identity.RosterChain{Newest: newest, Links: links}, nil
+}
+
+// Add verifies links that follow the newest roster, oldest first, stores what is needed of them, and returns the newest roster. Known rosters
+// are passed over. The cluster's id proves the first one.
+func (r Rosters) Add(links ...[]byte) (*identity.Roster, error) {
+	stored, err := r.chain()
 	if err != nil {
 		return nil, err
 	}
-	latest, err := r.Latest()
-	if err != nil {
-		return nil, err
-	}
-	for _, text := range signed {
-		if slices.ContainsFunc(have, func(h []byte) bool { return string(h) == string(text) }) {
-			continue
-		}
-		var next *identity.Roster
-		if latest == nil {
-			next, err = identity.VerifyRosters(r.Cluster, [][]byte{text}, time.Time{})
-		} else {
-			next, err = identity.VerifyRoster(latest, text, time.Time{})
-		}
+	chain := stored
+	var invalid error
+	for _, link := range links {
+		next, err := chain.Extend(r.Cluster, [][]byte{link}, time.Time{})
 		if err == nil {
-			err = r.Anchor.Holds(next)
+			err = r.Anchor.Holds(next.Newest)
 		}
 		if err != nil {
-			return nil, err
+			invalid = err // those before it count
+			break
 		}
-		// The folder is not made before something belongs into it: a cluster's id with a typing error must leave nothing behind.
-		if err := os.MkdirAll(r.Dir, 0o700); err != nil {
-			return nil, fmt.Errorf("keep a roster: %w", err)
-		}
-		if err := WriteFile(r.Path(next.Version), text); err != nil {
-			return nil, fmt.Errorf("keep a roster: %w", err)
-		}
-		latest = next
+		chain = next
 	}
-	return latest, nil
+	if chain.Newest != stored.Newest {
+		if err := r.store(stored.Links, chain.Links); err != nil {
+			return nil, fmt.Errorf("store a roster: %w", err)
+		}
+	}
+	if invalid != nil {
+		return nil, invalid
+	}
+	return chain.Newest, nil
+}
+
+// store writes the links that are not there yet, oldest first, and then removes the files that none of them follows any more.
+func (r Rosters) store(have, links [][]byte) error {
+	// The folder is not made before there is something for it: a typing error in a cluster's id must leave nothing behind.
+	if err := os.MkdirAll(r.Dir, 0o700); err != nil {
+		return err
+	}
+	needed := make(map[int]bool)
+	for _, link := range links {
+		version, _, err := identity.LinkVersions(link)
+		if err != nil {
+			return err
+		}
+		needed[version] = true
+		if slices.ContainsFunc(have, func(h []byte) bool { return bytes.Equal(h, link) }) {
+			continue
+		}
+		if err := WriteFile(r.Path(version), link); err != nil {
+			return err
+		}
+	}
+	versions, err := r.versions()
+	if err != nil {
+		return err
+	}
+	for _, v := range versions[:max(0, len(versions)-1)] {
+		if !needed[v] {
+			if err := os.Remove(r.Path(v)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+				return err
+			}
+		}
+	}
+	return nil
 }

@@ -1,7 +1,6 @@
 package daemon
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"crypto/ed25519"
@@ -163,7 +162,7 @@ func (c *Coord) Run(ctx context.Context, ready func()) (err error) {
 	if err := where.opened(); err != nil {
 		return err
 	}
-	have, err := store.Rosters(ctx, 0)
+	have, err := coord.RosterOf(ctx, store, c.Cluster)
 	if err != nil {
 		return fmt.Errorf("read the rosters of the ledger: %w", err)
 	}
@@ -230,14 +229,11 @@ func (c *Coord) Run(ctx context.Context, ready func()) (err error) {
 		return err
 	}
 	for _, signed := range c.Rosters {
-		if slices.ContainsFunc(have, func(h []byte) bool { return string(h) == string(signed) }) {
-			continue
-		}
 		if _, err := coordinator.AddRoster(ctx, signed); err != nil {
 			return fmt.Errorf("add a roster: %w", err)
 		}
 	}
-	if len(have)+len(c.Rosters) == 0 {
+	if roster == nil {
 		return writ.Errorf(writ.CodeRosterInvalid, "the coordinator has no roster").
 			WithHint("found a cluster in its data directory with `writ init --data %s`, or give it the signed rosters with --roster", c.Data)
 	}
@@ -249,19 +245,26 @@ func (c *Coord) Run(ctx context.Context, ready func()) (err error) {
 	return group.Wait()
 }
 
-// newest returns the newest roster of a ledger once those that it lacks are added, nil if there is none.
-func newest(have, given [][]byte) (*identity.Roster, error) {
-	all := slices.Clone(have)
-	for _, signed := range given {
-		if !slices.ContainsFunc(have, func(h []byte) bool { return bytes.Equal(h, signed) }) {
-			all = append(all, signed)
+// newest returns the newest roster once the given links are added to a ledger whose newest roster is have. Both may be missing: then it is nil.
+func newest(have *identity.Roster, given [][]byte) (*identity.Roster, error) {
+	if have == nil {
+		cluster, err := clusterOf(given)
+		if err != nil || len(given) == 0 {
+			return nil, err
 		}
+		return identity.VerifyRosters(cluster, given, time.Time{})
 	}
-	cluster, err := clusterOf(all)
-	if err != nil || len(all) == 0 {
-		return nil, err
+	for _, link := range given {
+		if have.Has(link) {
+			continue
+		}
+		next, err := identity.VerifyRoster(have, link, time.Time{})
+		if err != nil {
+			return nil, err
+		}
+		have = next
 	}
-	return identity.VerifyRosters(cluster, all, time.Time{})
+	return have, nil
 }
 
 // RostersFor returns the rosters that a coordinator begins with: those of files, or else those in its data directory. The cluster is
@@ -283,7 +286,7 @@ func RostersFor(data string, files []string) ([][]byte, writ.ClusterID, error) {
 		if err != nil {
 			return nil, "", err
 		}
-		if signed, err = kept.Signed(); err != nil {
+		if signed, err = kept.Links(); err != nil {
 			return nil, "", err
 		}
 	}

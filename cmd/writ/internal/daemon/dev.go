@@ -126,7 +126,7 @@ func (d *Dev) start(ctx context.Context, all *processes) (DevCluster, error) {
 	if err != nil {
 		return DevCluster{}, err
 	}
-	signed, err := rosters.Signed()
+	signed, err := rosters.Links()
 	if err != nil {
 		return DevCluster{}, err
 	}
@@ -308,7 +308,7 @@ func copyRosters(from, to string) error {
 	if err != nil {
 		return err
 	}
-	signed, err := have.Signed()
+	signed, err := have.Links()
 	if err != nil {
 		return err
 	}

@@ -7,10 +7,14 @@ import (
 
 	"writ"
 	"writ/internal/failpoint"
+	"writ/internal/limit"
 	"writ/internal/reach"
 )
 
-// Listen opens a TCP address.
+// maxConnections limits the open connections of a listener. One network gets three quarters of them at most.
+const maxConnections = 8192
+
+// Listen opens a TCP address. The connections that it accepts are limited.
 func Listen(address string) (net.Listener, error) {
 	if _, _, err := net.SplitHostPort(address); err != nil {
 		return nil, writ.Errorf(writ.CodeUsage, "%q is no address to listen on", address).WithHint("it looks like 127.0.0.1:7440")
@@ -24,7 +28,7 @@ func Listen(address string) (net.Listener, error) {
 	case err != nil:
 		return nil, writ.Errorf(writ.CodeUsage, "cannot listen at %s: %w", address, err).WithHint("use an address of this host; `ip address` shows them")
 	}
-	return failpoint.Listener(l), nil
+	return failpoint.Listener((&limit.Shares{Size: maxConnections}).Listener(l)), nil
 }
 
 // onLoopback reports whether an address is on this machine and cannot be reached from another.

@@ -36,7 +36,7 @@ func TestMetricsOfASupervisorLeaveThisMachineWithTLSOnly(t *testing.T) {
 		t.Fatal(err)
 	}
 	dir := dev.datacenterDir("local")
-	signed, err := rosters.Signed()
+	signed, err := rosters.Links()
 	if err == nil {
 		_, err = config.RostersIn(dir, rosters.Cluster).Add(signed...)
 	}

@@ -5,7 +5,6 @@ import (
 	"crypto/tls"
 	"log/slog"
 	"net/http"
-	"slices"
 	"sync"
 	"time"
 
@@ -28,8 +27,7 @@ type nodeTrust struct {
 	now    func() time.Time // of the certificates of others; time.Now if nil
 
 	mu     sync.Mutex
-	early  [][]byte // signed, verified, version 1 first
-	latest *identity.Roster
+	early  identity.RosterChain
 	member *runner.Member
 }
 
@@ -64,7 +62,7 @@ func (t *nodeTrust) client() *http.Client {
 // joined says that the node is a member. What it sees of ended certificates is kept, for its next start.
 func (t *nodeTrust) joined(m *runner.Member) {
 	t.mu.Lock()
-	t.member, t.early, t.latest, t.datacenter = m, nil, nil, m.Datacenter()
+	t.member, t.early, t.datacenter = m, identity.RosterChain{}, m.Datacenter()
 	t.mu.Unlock()
 	var kept []pki.Floor
 	if floor := m.Floor(); floor != nil {
@@ -100,7 +98,7 @@ func (t *nodeTrust) Latest() (*identity.Roster, error) {
 	if t.member != nil {
 		return t.member.Roster(), nil
 	}
-	return t.latest, nil
+	return t.early.Newest, nil
 }
 
 // version is that of the newest roster, 0 if there is none.
@@ -119,11 +117,9 @@ func (t *nodeTrust) Add(signed ...[]byte) (*identity.Roster, error) {
 		err := t.member.Adopt(signed)
 		return t.member.Roster(), err
 	}
-	all := append(slices.Clip(t.early), signed...)
-	latest, err := identity.VerifyRosters(t.anchor.Cluster, all, time.Now())
-	if err != nil {
-		return t.latest, err
+	chain, err := t.early.Extend(t.anchor.Cluster, signed, time.Now())
+	if err == nil {
+		t.early = chain
 	}
-	t.early, t.latest = all, latest
-	return latest, nil
+	return t.early.Newest, err
 }

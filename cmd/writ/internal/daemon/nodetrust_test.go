@@ -7,6 +7,7 @@ import (
 	"crypto/x509"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"log"
 	"log/slog"
@@ -37,6 +38,10 @@ type fixture struct {
 func (s *fixture) Rosters(_ context.Context, after int) ([][]byte, error) {
 	return s.rosters[after:], nil
 }
+
+func (s *fixture) Gone(writ.NodeID) bool { return false }
+
+func (s *fixture) RosterPage(after int) string { return fmt.Sprint(after, "/", len(s.rosters)) }
 
 func (s *fixture) Account(context.Context, writ.NodeID, []byte) ([]byte, error) {
 	return []byte("account"), nil

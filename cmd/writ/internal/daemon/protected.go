@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"writ/cmd/writ/internal/config"
+	"writ/identity"
 	"writ/supervisor"
 )
 
@@ -48,9 +49,17 @@ func (s *Supervisor) keep(ctx context.Context, super *supervisor.Supervisor, ros
 	if err := noteProtected(s.Data); err != nil {
 		return err
 	}
-	all, err := super.Rosters(ctx, 0)
+	latest, err := rosters.Latest()
+	if err != nil {
+		return err
+	}
+	after := 0
+	if latest != nil {
+		after = latest.Version
+	}
+	links, err := identity.CollectPages(after, func(after int) ([][]byte, error) { return super.Rosters(ctx, after) })
 	if err == nil {
-		_, err = rosters.Add(all...)
+		_, err = rosters.Add(links...)
 	}
 	if err != nil {
 		return fmt.Errorf("keep the rosters of the journal: %w", err)

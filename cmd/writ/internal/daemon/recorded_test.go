@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"writ"
+	"writ/coord"
 	"writ/identity"
 	"writ/identity/envelope"
 	"writ/internal/testenv"
@@ -104,12 +105,12 @@ func TestRecordedStoresAreRead(t *testing.T) {
 	if got := sorted(resources.Items, func(r writ.Resource) string { return fmt.Sprintf("%s/%s", r.Kind, r.Name) }); !slices.Equal(got, wantResources) {
 		t.Errorf("the ledger has the resources %q", got)
 	}
-	rosters, err := store.Rosters(t.Context(), 0)
+	roster, err := coord.RosterOf(t.Context(), store, "")
 	if err != nil {
 		t.Fatal(err)
 	}
 	records := openRecordedJournal(t)
-	roster := wantRecordedJournal(t, records, runs.Items, rosters)
+	wantRecordedJournal(t, records, runs.Items, roster)
 	for _, r := range runs.Items {
 		signed, err := store.Signed(t.Context(), r.Payload)
 		if err != nil {
@@ -145,8 +146,8 @@ func openRecordedJournal(t *testing.T) *journal.Journal {
 	return j
 }
 
-// wantRecordedJournal compares the journal with the runs of the ledger, and returns the newest roster.
-func wantRecordedJournal(t *testing.T, j *journal.Journal, runs []ledger.Run, rosters [][]byte) (roster *identity.Roster) {
+// wantRecordedJournal compares the journal with the runs and the newest roster of the ledger.
+func wantRecordedJournal(t *testing.T, j *journal.Journal, runs []ledger.Run, roster *identity.Roster) {
 	t.Helper()
 	err := j.Read(t.Context(), func(tx *journal.Tx) error {
 		var scripts []string
@@ -199,27 +200,19 @@ func wantRecordedJournal(t *testing.T, j *journal.Journal, runs []ledger.Run, ro
 		if err != nil || len(sent) == 0 {
 			t.Errorf("%d calls are out, %v", len(sent), err)
 		}
-		own, err := tx.Rosters(0)
+		links, err := tx.RosterLinks()
 		if err != nil {
 			return err
 		}
-		if !slices.EqualFunc(own, rosters, bytes.Equal) {
-			t.Error("the journal and the ledger have other rosters")
-		}
-		text, _, err := identity.Split(own[0])
-		if err != nil {
-			return err
-		}
-		first, err := identity.ParseRoster(text)
-		if err == nil {
-			roster, err = identity.VerifyRosters(first.Cluster, own, recordedAt)
+		own, err := identity.LoadRosters(roster.Cluster, links, tx.Roster)
+		if err == nil && (own.Version != roster.Version || len(own.NewLinks(0)) != len(links)) {
+			t.Errorf("the journal has %d versions of the roster up to %d, the ledger those up to %d", len(links), own.Version, roster.Version)
 		}
 		return err
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return roster
 }
 
 // wantRecordedNode reads what a node remembers, and what Redis had for it.

@@ -179,7 +179,7 @@ func (s *Supervisor) Run(ctx context.Context, ready func()) (err error) {
 func (s *Supervisor) serve(ctx context.Context, store storeLocation, config supervisor.Config, rosters config.Rosters, api *exchangeable,
 	connections *nodes.Connections, secured *redisTLS, ready func()) (err error) {
 	log := config.Log
-	signed, err := rosters.Signed() // newer ones than the journal has are adopted: a database takes none away
+	signed, err := rosters.Links() // newer ones than the journal has are adopted: a database takes none away
 	if err != nil {
 		return err
 	}

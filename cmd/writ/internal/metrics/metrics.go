@@ -6,7 +6,9 @@ import (
 	"context"
 	"encoding/json"
 	"log/slog"
+	"maps"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -40,21 +42,9 @@ func (p *Page) Handler() http.Handler {
 	registry.MustRegister(version(p.Version, p.Role), collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	registry.MustRegister(p.Of...)
 	mux := http.NewServeMux()
-	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{
-		ErrorHandling: promhttp.ContinueOnError, Timeout: answerWithin, MaxRequestsInFlight: maxAtOnce,
-	}))
-	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, r *http.Request) {
-		p.answer(r.Context(), w, http.StatusOK, api.Health{Alive: true, Version: p.Version})
-	})
-	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, r *http.Request) {
-		ready, status := api.Readiness{Ready: true, Checks: p.Checks()}, http.StatusOK
-		for _, check := range ready.Checks {
-			if !check.OK {
-				ready.Ready, status = false, http.StatusServiceUnavailable
-			}
-		}
-		p.answer(r.Context(), w, status, ready)
-	})
+	for route, handler := range p.routes(registry) {
+		mux.Handle(route, handler)
+	}
 	guard := &httpguard.Guard{Names: p.Names, Hint: "use the address of the listener"}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if err := guard.Check(r); err != nil {
@@ -65,6 +55,34 @@ func (p *Page) Handler() http.Handler {
 		}
 		mux.ServeHTTP(w, r)
 	})
+}
+
+// routes are all that the listener answers. None needs a login.
+func (p *Page) routes(registry prometheus.Gatherer) map[string]http.Handler {
+	return map[string]http.Handler{
+		"GET /metrics": promhttp.HandlerFor(registry, promhttp.HandlerOpts{
+			ErrorHandling: promhttp.ContinueOnError, Timeout: answerWithin, MaxRequestsInFlight: maxAtOnce,
+		}),
+		"GET /healthz": http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			p.answer(r.Context(), w, http.StatusOK, api.Health{Alive: true, Version: p.Version})
+		}),
+		"GET /readyz": http.HandlerFunc(p.answerReady),
+	}
+}
+
+// Routes lists the routes of every listener for metrics.
+func Routes() []string {
+	return slices.Sorted(maps.Keys(new(Page).routes(prometheus.NewRegistry())))
+}
+
+func (p *Page) answerReady(w http.ResponseWriter, r *http.Request) {
+	ready, status := api.Readiness{Ready: true, Checks: p.Checks()}, http.StatusOK
+	for _, check := range ready.Checks {
+		if !check.OK {
+			ready.Ready, status = false, http.StatusServiceUnavailable
+		}
+	}
+	p.answer(r.Context(), w, status, ready)
 }
 
 // version is the metric with the version of this program.

@@ -7,6 +7,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -15,6 +16,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"writ"
+	"writ/coord"
 	"writ/coord/api"
 	"writ/internal/testenv"
 	"writ/supervisor"
@@ -134,5 +136,12 @@ func TestAPageOfAStrangerReadsNoMetrics(t *testing.T) {
 	var problem struct{ Code writ.Code }
 	if err := json.Unmarshal(answer.Body.Bytes(), &problem); err != nil || problem.Code != writ.CodeHostUnknown || answer.Code != writ.CodeHostUnknown.Info().Status {
 		t.Errorf("%d %s (%v)", answer.Code, answer.Body, err)
+	}
+}
+
+// docs/verifies.md lists these routes by the list of the coordinator.
+func TestListenersHaveTheRoutesOfCoordinators(t *testing.T) {
+	if want := slices.Sorted(slices.Values(coord.MetricsRoutes())); !slices.Equal(Routes(), want) {
+		t.Errorf("the listener answers %q, the listener of a coordinator %q", Routes(), want)
 	}
 }

@@ -27,11 +27,8 @@ import (
 	"writ/internal/reach"
 )
 
-// Bounds of what is read of the rosters of a cluster that is not verified yet, in bytes.
-const (
-	MaxRosters = 4 << 20  // of one answer
-	maxChain   = 64 << 20 // of all answers
-)
+// MaxRosters limits what is read of one answer with rosters of a cluster that is not verified yet, in bytes.
+const MaxRosters = 4 << 20
 
 // How long a server may take to give rosters, and to be connected to.
 const (
@@ -303,38 +300,11 @@ func (t *Transport) refresh(ctx context.Context, server *url.URL) (bool, error) 
 	return err == nil && newest != nil && newest.Version > after, err
 }
 
-// fetchAll asks for the rosters after a version, page by page. What it returns is not verified: an anchor may lead through the last of them only.
-func (t *Transport) fetchAll(ctx context.Context, server *url.URL, after int) (all [][]byte, err error) {
+// fetchAll asks for the rosters after a version, page by page. Its result is not verified: an anchor may lead only through the last of them.
+func (t *Transport) fetchAll(ctx context.Context, server *url.URL, after int) ([][]byte, error) {
 	ctx, stop := context.WithTimeout(ctx, fetchWithin)
 	defer stop()
-	for size := 0; ; {
-		page, err := t.Fetch(ctx, t.unverified, server, after)
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, page...)
-		if identity.IsLastPage(page) {
-			return all, nil
-		}
-		for _, text := range page {
-			size += len(text)
-		}
-		if size > maxChain {
-			return nil, writ.Errorf(writ.CodeTooLarge, "%s gives more than %d bytes of rosters", server.Host, maxChain)
-		}
-		text, _, err := identity.Split(page[len(page)-1])
-		if err != nil {
-			return nil, err
-		}
-		last, err := identity.ParseRoster(text)
-		if err != nil {
-			return nil, err
-		}
-		if last.Version <= after {
-			return nil, writ.Errorf(writ.CodeRosterInvalid, "%s was asked for rosters after version %d, and gives version %d", server.Host, after, last.Version)
-		}
-		after = last.Version
-	}
+	return identity.CollectPages(after, func(after int) ([][]byte, error) { return t.Fetch(ctx, t.unverified, server, after) })
 }
 
 // Fetch asks the server at a URL for the signed rosters after a version, oldest first, by a client that verifies nothing.

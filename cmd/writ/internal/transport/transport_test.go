@@ -103,7 +103,7 @@ func serve(t *testing.T, rosters *[][]byte, cluster writ.ClusterID, secure *tls.
 	s.Server = httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/v1/roster" {
 			after, _ := strconv.Atoi(r.URL.Query().Get("after"))
-			_ = json.NewEncoder(w).Encode(api.Rosters{Cluster: cluster, Version: len(*rosters), Signed: identity.FirstPage((*rosters)[min(after, len(*rosters)):])})
+			_ = json.NewEncoder(w).Encode(api.Rosters{Cluster: cluster, Version: len(*rosters), Signed: firstPage((*rosters)[min(after, len(*rosters)):])})
 			return
 		}
 		body, _ := io.ReadAll(r.Body)
@@ -117,6 +117,15 @@ func serve(t *testing.T, rosters *[][]byte, cluster writ.ClusterID, secure *tls.
 	s.URL = strings.Replace(s.URL, "http:", "https:", 1)
 	t.Cleanup(s.Close)
 	return s
+}
+
+// firstPage returns as many rosters as fit into one answer.
+func firstPage(signed [][]byte) [][]byte {
+	n := 0
+	for n < len(signed) && identity.IsLastPage(signed[:n]) {
+		n++
+	}
+	return signed[:n]
 }
 
 func (s *server) heard() []string {

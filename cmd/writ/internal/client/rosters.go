@@ -1,0 +1,78 @@
+package client
+
+import (
+	"bytes"
+	"context"
+
+	"writ"
+	"writ/coord/api"
+	"writ/identity"
+)
+
+// Roster returns the newest roster. It verifies and stores the rosters that the coordinator has and the client lacks. If the coordinator has
+// fewer rosters than the client has seen, the client hands them in: a coordinator that withholds a roster keeps revoked keys alive. The error is
+// ROSTER_TOO_OLD if the coordinator does not take them.
+func (c *Client) Roster(ctx context.Context) (*identity.Roster, error) {
+	if c.Context.Cluster == "" {
+		return nil, writ.Errorf(writ.CodeUsage, "no cluster is configured").
+			WithHint("set WRIT_CONFIG to the client.yaml that `writ init` or `writ dev` made, or use `writ context add`")
+	}
+	known, err := c.Rosters.Latest()
+	if err != nil {
+		return nil, err
+	}
+	after := 0
+	if known != nil {
+		after = known.Version
+	}
+	ctx, stop := context.WithTimeout(ctx, dialTime)
+	defer stop()
+	links, err := identity.CollectPages(after, func(after int) ([][]byte, error) { return c.rosterPage(ctx, known, after) })
+	if err != nil {
+		return nil, err
+	}
+	return c.Rosters.Add(links...)
+}
+
+// rosterPage asks the coordinator for a page of rosters. It hands in those that the coordinator lacks of the ones up to known.
+func (c *Client) rosterPage(ctx context.Context, known *identity.Roster, after int) ([][]byte, error) {
+	ask := func() (api.Rosters, error) {
+		return api.Answer[api.Rosters](c.API.GetRoster(ctx, &api.GetRosterParams{After: &after}))
+	}
+	answer, err := ask()
+	if err != nil || answer.Version >= after || known == nil {
+		return answer.Signed, err
+	}
+	before := answer.Version
+	if err = c.handIn(ctx, before); err == nil {
+		answer, err = ask()
+	}
+	if err == nil && answer.Version >= after {
+		return answer.Signed, nil
+	}
+	e := writ.Errorf(writ.CodeRosterTooOld, "the coordinator has version %d of the roster, version %d was seen before, and the coordinator did not take it",
+		before, known.Version).WithHint("it was restored from an old backup, or hides a version; tell its operator")
+	e.Err = err
+	return nil, e
+}
+
+// handIn gives the coordinator the rosters after a version.
+func (c *Client) handIn(ctx context.Context, after int) error {
+	links, err := c.Rosters.Links()
+	if err != nil {
+		return err
+	}
+	for _, link := range links {
+		version, _, err := identity.LinkVersions(link)
+		if err != nil {
+			return err
+		}
+		if version <= after {
+			continue
+		}
+		if _, err := api.Answer[api.RosterVersion](c.API.AddRosterWithBody(ctx, api.SignedType, bytes.NewReader(link))); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,60 @@
+package coord
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"writ"
+	"writ/coord/api"
+	"writ/identity"
+	"writ/internal/pagecache"
+)
+
+// Limits of what strangers can make the coordinator hold of rosters.
+const (
+	maxRosterPages = 24 << 20 // bytes of all pages
+	pagePatience   = 5 * time.Second
+)
+
+// rosterPage is an answer to GET /v1/roster that all callers share.
+type rosterPage struct {
+	body    []byte
+	release func()
+}
+
+// VisitGetRosterResponse implements api.GetRosterResponseObject.
+func (p rosterPage) VisitGetRosterResponse(w http.ResponseWriter) error {
+	defer p.release()
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(http.StatusOK)
+	_, err := w.Write(p.body)
+	return err
+}
+
+func newRosterPages() *pagecache.Cache {
+	return &pagecache.Cache{MaxBytes: maxRosterPages, Patience: pagePatience}
+}
+
+// rosterPage returns the page of links that lead from a version towards the newest roster.
+func (c *Coordinator) rosterPage(ctx context.Context, newest *identity.Roster, after int) (rosterPage, error) {
+	key := fmt.Sprintf("%d/%d", newest.NextOnPath(after), newest.Version) // all versions before a waypoint share a page
+	body, release, err := c.rosters.pages.Get(ctx, key, func(ctx context.Context) ([]byte, error) {
+		links, err := newest.Path(after, rosterText(ctx, c.Ledger))
+		if err != nil {
+			return nil, err
+		}
+		return json.Marshal(api.Rosters{Cluster: newest.Cluster, Version: newest.Version, Expires: newest.Expires, Signed: links})
+	})
+	if errors.Is(err, pagecache.ErrBusy) {
+		err = writ.Errorf(writ.CodeRateLimited, "too many others ask for older versions of the roster").WithHint("ask again in some seconds")
+	}
+	if err != nil {
+		return rosterPage{}, err
+	}
+	context.AfterFunc(ctx, release) // also if the answer is never written
+	return rosterPage{body, release}, nil
+}

@@ -1,0 +1,82 @@
+package coord
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"writ/identity"
+	"writ/ledger"
+	"writ/ledger/sqlstore"
+)
+
+// countedRosters is a ledger that counts how often rosters are read.
+type countedRosters struct {
+	ledger.Ledger
+	reads atomic.Int32
+}
+
+func (c *countedRosters) RosterLinks(ctx context.Context, after int) ([]identity.RosterLink, error) {
+	c.reads.Add(1)
+	return c.Ledger.RosterLinks(ctx, after)
+}
+
+func (c *countedRosters) Roster(ctx context.Context, version int) ([]byte, error) {
+	c.reads.Add(1)
+	return c.Ledger.Roster(ctx, version)
+}
+
+// Requests without a login for the roster share one page, and its size and cost do not depend on the number of versions.
+func TestStrangersShareOneRosterPage(t *testing.T) {
+	store, err := sqlstore.Open(t.Context(), filepath.Join(t.TempDir(), "ledger.db"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { store.Close() })
+	counted := &countedRosters{Ledger: store}
+	p := start(t, func(c *Coordinator) { c.Ledger = counted })
+	_, first := p.get("/v1/roster?after=0")
+	for range 30 {
+		roster, err := p.rosters.newest(t.Context(), p.Coordinator)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := p.AddRoster(t.Context(), signedRoster(t, successor(t, roster, nothing))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	counted.reads.Store(0)
+	var all sync.WaitGroup
+	for n := range 60 {
+		all.Go(func() {
+			response, err := http.Get(p.PublicURL + fmt.Sprintf("/v1/roster?after=%d", n%30))
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			defer response.Body.Close()
+			if response.StatusCode != http.StatusOK {
+				t.Errorf("status %d", response.StatusCode)
+			}
+		})
+	}
+	all.Wait()
+	if reads := counted.reads.Load(); reads > 3 { // the first and the newest, or the newest alone
+		t.Errorf("60 requests for a roster of 31 versions read %d texts", reads)
+	}
+	_, last := p.get("/v1/roster?after=0")
+	if most := 2*len(first) + 31*64; len(last) > most {
+		t.Errorf("the page of 31 versions has %d bytes, want at most %d", len(last), most)
+	}
+	if held := p.rosters.pages.Bytes(); held > maxRosterPages {
+		t.Errorf("the pages hold %d bytes", held)
+	}
+	if status, body := p.get("/v1/roster?after=31"); status != 200 || !strings.Contains(body, `"signed":[]`) {
+		t.Errorf("after the newest: %d, %s", status, body)
+	}
+}

@@ -1,0 +1,77 @@
+package journal
+
+import (
+	"database/sql"
+	"errors"
+
+	"writ"
+	"writ/identity"
+)
+
+// AddRoster stores a verified roster with its signed text, and the digests of the versions that the journal lacks before it.
+func (tx *Tx) AddRoster(roster *identity.Roster, signed []byte) error {
+	newest, err := tx.RosterVersion()
+	if err != nil {
+		return err
+	}
+	if err := tx.exec(`INSERT INTO rosters (version, signed) VALUES ($1, $2)`, roster.Version, signed); err != nil {
+		return err
+	}
+	for _, l := range roster.NewLinks(newest) {
+		err := tx.exec(`
+			INSERT INTO roster_links (version, digest, waypoint)
+			VALUES ($1, $2, $3)
+			ON CONFLICT (version) DO UPDATE SET waypoint = excluded.waypoint`, l.Version, l.Digest.String(), l.Waypoint)
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// RosterVersion returns the newest roster version, 0 if there is none.
+func (tx *Tx) RosterVersion() (version int, err error) {
+	err = tx.QueryRowContext(tx.ctx, `SELECT COALESCE(MAX(version), 0) FROM rosters`).Scan(&version)
+	return version, err
+}
+
+// Roster returns the signed text of a version, nil if the journal has none.
+func (tx *Tx) Roster(version int) (signed []byte, err error) {
+	err = tx.QueryRowContext(tx.ctx, `SELECT signed FROM rosters WHERE version = $1`, version).Scan(&signed)
+	if errors.Is(err, sql.ErrNoRows) {
+		return nil, nil
+	}
+	return signed, err
+}
+
+// RosterLinks lists all versions up to the newest one with a text, oldest first, also those that were skipped and have no text here. A version without a row of its own was
+// stored before there were such rows.
+func (tx *Tx) RosterLinks() (links []identity.RosterLink, err error) {
+	rows, err := tx.QueryContext(tx.ctx, `
+		SELECT version, digest, waypoint
+		FROM roster_links
+		WHERE version <= (SELECT MAX(version) FROM rosters)
+		UNION ALL
+		SELECT version, '', TRUE
+		FROM rosters
+		WHERE NOT EXISTS (SELECT 1 FROM roster_links WHERE roster_links.version = rosters.version)
+		ORDER BY version`)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var l identity.RosterLink
+		digest := ""
+		if err := rows.Scan(&l.Version, &digest, &l.Waypoint); err != nil {
+			return nil, err
+		}
+		if digest != "" {
+			if l.Digest, err = writ.ParseDigest(digest); err != nil {
+				return nil, err
+			}
+		}
+		links = append(links, l)
+	}
+	return links, rows.Err()
+}

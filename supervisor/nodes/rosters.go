@@ -1,0 +1,83 @@
+package nodes
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"strconv"
+	"time"
+
+	"writ"
+	"writ/internal/failpoint"
+	"writ/internal/pagecache"
+)
+
+// Limits of what strangers can make the supervisor hold of rosters.
+const (
+	maxPages      = 24 << 20 // bytes of all pages
+	pagePatience  = 5 * time.Second
+	pageWriteTime = 30 * time.Second // for one page
+)
+
+// rosterPages answers requests for rosters. All callers share the encoded pages.
+type rosterPages struct {
+	backend Backend
+	members Members
+	cache   pagecache.Cache
+}
+
+func newRosterPages(backend Backend, members Members) *rosterPages {
+	return &rosterPages{backend: backend, members: members, cache: pagecache.Cache{MaxBytes: maxPages, Patience: pagePatience}}
+}
+
+// page returns the page of rosters after a version as JSON. The caller calls release once it is sent.
+func (p *rosterPages) page(ctx context.Context, after int) (body []byte, release func(), err error) {
+	name := strconv.Itoa(after)
+	if p.members != nil {
+		name = p.members.RosterPage(after)
+	}
+	body, release, err = p.cache.Get(ctx, name, func(ctx context.Context) ([]byte, error) {
+		links, err := p.backend.Rosters(ctx, after)
+		if err != nil {
+			return nil, err
+		}
+		return json.Marshal(links)
+	})
+	if errors.Is(err, pagecache.ErrBusy) {
+		return nil, nil, writ.Errorf(writ.CodeRateLimited, "too many others ask for older versions of the roster").WithHint("ask again in some seconds")
+	}
+	return body, release, err
+}
+
+func (h *handler) rosters(w http.ResponseWriter, r *http.Request) {
+	after := 0
+	if text := r.URL.Query().Get("after"); text != "" {
+		var err error
+		if after, err = strconv.Atoi(text); err != nil || after < 0 {
+			h.fail(w, r, writ.Errorf(writ.CodeBadRequest, "after=%q is not a version of the roster", clip(text)))
+			return
+		}
+	}
+	body, release, err := h.pages.page(r.Context(), after)
+	if err != nil {
+		h.fail(w, r, err)
+		return
+	}
+	defer release()
+	failpoint.RostersAnswered.Begin()
+	control := http.NewResponseController(w)
+	_ = control.SetWriteDeadline(time.Now().Add(pageWriteTime)) // a caller that does not read holds the page for this long
+	w.Header().Set("X-Content-Type-Options", "nosniff")
+	writeBytes(w, "application/json", body)
+	_ = control.SetWriteDeadline(time.Time{})
+}
+
+// clip shortens a stranger's text for a message.
+func clip(text string) string {
+	const most = 80
+	if len(text) > most {
+		return text[:most]
+	}
+	return text
+}
