@@ -273,6 +273,7 @@ func TestConformance(t *testing.T) {
 			{Operation: "container.logs"},
 			{Operation: "container.exec", Args: map[string]any{"command": []any{"wc", "-c"}, "stdin": "hello"}},
 		},
+		Incidental: []string{"ended"},
 		Log: saltest.Log{
 			Operation: "container.logs",
 			Write: func(t testing.TB, host, text string) {

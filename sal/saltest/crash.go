@@ -5,10 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"slices"
 	"sync"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"writ"
 	"writ/internal/testenv"
@@ -199,7 +201,8 @@ func (h *host) goesOn(when string, s Step, want sal.Observation, keep bool) {
 		h.Errorf("%s: it cannot be done again: %v", when, err)
 		return
 	}
-	if diff := cmp.Diff(want, h.observe(subject)); diff != "" {
+	incidental := cmpopts.IgnoreMapEntries(func(name string, _ any) bool { return slices.Contains(h.suite.Incidental, name) })
+	if diff := cmp.Diff(want, h.observe(subject), incidental); diff != "" {
 		h.Errorf("%s: done again it is not as it should be:\n%s", when, diff)
 	}
 	if again := h.must(h.step(s)); o.Effect != catalog.Look && again.Change != writ.ChangeUnchanged {

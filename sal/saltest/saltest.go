@@ -46,6 +46,9 @@ type Suite struct {
 	// Handed are patterns (filepath.Match) of files below the host's directory in which the driver hands values to its tool. They may hold
 	// the value of a secret, if only their owner may read them, and must not outlive their resource.
 	Handed []string
+	// Incidental are names of values that depend on the timing of a program, like how fast it reacts to a signal. The value after a crash
+	// may differ from the value without one.
+	Incidental []string
 	// Log is of drivers whose resources write logs.
 	Log Log
 }
