@@ -309,7 +309,7 @@ run.output({answer: asked.stdout, kept: kept.exit_code, host: db.host, vm: vm.ad
 		t.Errorf("the console of the machine has %q", console)
 	}
 	for end := time.Now().Add(20 * time.Second); ; time.Sleep(100 * time.Millisecond) {
-		said, err := exec.Command("ping", "-6", "-c", "1", "-w", "2", field("vm")).CombinedOutput()
+		said, err := exec.Command(testenv.Need(h, "ping"), "-6", "-c", "1", "-w", "2", field("vm")).CombinedOutput()
 		if err == nil {
 			break
 		}

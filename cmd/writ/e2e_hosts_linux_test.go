@@ -41,7 +41,7 @@ func newHosts(t *testing.T, names ...string) *hosts {
 	h := &hosts{t: t}
 	ip := func(args ...string) {
 		t.Helper()
-		if out, err := exec.Command("ip", args...).CombinedOutput(); err != nil {
+		if out, err := exec.Command(testenv.Need(t, "ip"), args...).CombinedOutput(); err != nil {
 			t.Fatalf("ip %s: %v\n%s", strings.Join(args, " "), err, out)
 		}
 	}
@@ -75,7 +75,7 @@ func listenAt(t *testing.T, cable string) *wiretap {
 	if err != nil {
 		t.Fatal(err)
 	}
-	link, err := linkIndex(cable)
+	link, err := linkIndex(t, cable)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -110,10 +110,10 @@ func listenAt(t *testing.T, cable string) *wiretap {
 	return w
 }
 
-func linkIndex(name string) (int, error) {
+func linkIndex(t *testing.T, name string) (int, error) {
 	text, err := os.ReadFile("/sys/class/net/" + name + "/ifindex")
 	if err != nil { // /sys may be that of the machine
-		out, err := exec.Command("ip", "-o", "link", "show", "dev", name).Output()
+		out, err := exec.Command(testenv.Need(t, "ip"), "-o", "link", "show", "dev", name).Output()
 		if err != nil {
 			return 0, err
 		}
@@ -193,14 +193,13 @@ func (h *hosts) onlyTLS13(texts ...string) map[string]bool {
 // redis starts the Redis of a datacenter on a host, at a socket.
 func (h *hosts) redis(host, dir, password string) (socket string) {
 	h.t.Helper()
-	testenv.Need(h.t, "redis-server")
 	socket = filepath.Join(dir, "redis.sock")
 	settings := filepath.Join(dir, "redis.conf")
 	text := fmt.Sprintf("port 0\nunixsocket %s\nrequirepass %s\ndir %s\nsave \"\"\nmaxmemory 256mb\nmaxmemory-policy noeviction\n", socket, password, dir)
 	if err := os.WriteFile(settings, []byte(text), 0o600); err != nil {
 		h.t.Fatal(err)
 	}
-	cmd := exec.Command("ip", "netns", "exec", host, "redis-server", settings)
+	cmd := exec.Command(testenv.Need(h.t, "ip"), "netns", "exec", host, testenv.Need(h.t, "redis-server"), settings)
 	if err := cmd.Start(); err != nil {
 		h.t.Fatal(err)
 	}
@@ -272,7 +271,7 @@ func (p *page) dir(machine string) string { return filepath.Join(p.root, machine
 
 // command is a block as it is typed on a machine.
 func (p *page) command(machine, block string) *exec.Cmd {
-	cmd := exec.Command("ip", "netns", "exec", machine, "sh", "-euc", block)
+	cmd := exec.Command(testenv.Need(p.t, "ip"), "netns", "exec", machine, "sh", "-euc", block)
 	cmd.Dir = p.dir(machine)
 	cmd.Env = append([]string{"HOME=" + p.dir(machine), "PATH=" + filepath.Join(p.root, "bin") + ":" + os.Getenv("PATH"), "ROOT=" + p.root}, p.env...)
 	return cmd

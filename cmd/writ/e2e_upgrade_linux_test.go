@@ -33,7 +33,7 @@ func processesOf(t *testing.T, data, containerd string) (all []string) {
 			all = append(all, filepath.Base(filepath.Dir(path))+" "+filepath.Base(program))
 		}
 	}
-	tasks, err := exec.Command("ctr", "-a", containerd, "-n", "writ", "tasks", "ls").Output()
+	tasks, err := exec.Command(testenv.Need(t, "ctr"), "-a", containerd, "-n", "writ", "tasks", "ls").Output()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -127,11 +127,11 @@ func TestAnArchiveHasAllThatAPersonNeeds(t *testing.T) {
 }
 
 func TestASourceThatIsNoReleaseIsRefused(t *testing.T) {
-	testenv.Need(t, "git")
+	program := testenv.Need(t, "git")
 	clone := t.TempDir()
 	git := func(args ...string) {
 		t.Helper()
-		c := exec.CommandContext(t.Context(), "git", append([]string{"-C", clone, "-c", "user.name=T", "-c", "user.email=t@example.org"}, args...)...)
+		c := exec.CommandContext(t.Context(), program, append([]string{"-C", clone, "-c", "user.name=T", "-c", "user.email=t@example.org"}, args...)...)
 		if text, err := c.CombinedOutput(); err != nil {
 			t.Fatalf("git %q: %v\n%s", args, err, text)
 		}

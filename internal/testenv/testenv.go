@@ -40,6 +40,8 @@ var Tools = []Tool{
 	{Name: "qemu-img", Dirs: "/usr/bin", Package: "qemu-utils"},
 	{Name: "ip", Dirs: "/usr/sbin", Package: "iproute2"},
 	{Name: "sfdisk", Dirs: "/usr/sbin", Package: "fdisk"},
+	{Name: "lsattr", Dirs: "/usr/bin", Package: "e2fsprogs"},
+	{Name: "mandoc", Package: "mandoc"},
 	{Name: "setpriv", Package: "util-linux"},
 	{Name: "blkid", Dirs: "/usr/sbin", Package: "util-linux"},
 	{Name: "systemd-analyze", Package: "systemd"},
@@ -86,6 +88,15 @@ func Need(t testing.TB, name string) string {
 		t.Skip(text)
 	}
 	return path
+}
+
+// Path returns the path of a tool of the table for code that has no test at hand. The test must have asked for the tool with Need.
+func Path(name string) (string, error) {
+	path, v, text := look(name, true)
+	if v != found {
+		return "", errors.New(text)
+	}
+	return path, nil
 }
 
 // Has reports whether the machine has a tool of the table. With WRIT_TEST_REQUIRE=all it is an error if not, unless no package offers the tool. It is for

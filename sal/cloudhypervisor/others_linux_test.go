@@ -111,7 +111,11 @@ func (o *others) Release(_ context.Context, owner sal.Owner) error {
 }
 
 func ip(args ...string) error {
-	if said, err := exec.Command("ip", args...).CombinedOutput(); err != nil {
+	program, err := testenv.Path("ip")
+	if err != nil {
+		return err
+	}
+	if said, err := exec.Command(program, args...).CombinedOutput(); err != nil {
 		return fmt.Errorf("ip %s: %w: %s", strings.Join(args, " "), err, said)
 	}
 	return nil

@@ -24,11 +24,12 @@ import (
 // back.
 func TestAContainerFindsNamesByWhatItsNodeAsks(t *testing.T) {
 	b := newFixture(t, "")
+	program := testenv.Need(t, "ip")
 	node, outside := testenv.Netns(t), testenv.Netns(t)
 	ip := func(netns, line string) {
 		t.Helper()
 		testenv.InNetns(t, netns, func() error {
-			if said, err := exec.Command("ip", strings.Fields(line)...).CombinedOutput(); err != nil {
+			if said, err := exec.Command(program, strings.Fields(line)...).CombinedOutput(); err != nil {
 				return fmt.Errorf("ip %s: %w: %s", line, err, said)
 			}
 			return nil

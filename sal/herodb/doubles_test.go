@@ -57,12 +57,16 @@ func (n plainNetworks) Namespace(_ context.Context, owner sal.Owner, networks []
 	v := h.Sum64()
 	address := netip.AddrFrom16([16]byte{0x04, 0, 0xaa, 8: byte(v), 9: byte(v >> 8), 10: byte(v >> 16), 11: byte(v >> 24), 15: 1})
 	if _, err := os.Stat(path); err != nil {
+		program, err := testenv.Path("ip")
+		if err != nil {
+			return "", nil, err
+		}
 		for _, args := range [][]string{
 			{"netns", "add", name},
 			{"-n", name, "link", "set", "lo", "up"},
 			{"-n", name, "addr", "add", address.String() + "/128", "dev", "lo", "nodad"},
 		} {
-			if said, err := exec.Command("ip", args...).CombinedOutput(); err != nil {
+			if said, err := exec.Command(program, args...).CombinedOutput(); err != nil {
 				return "", nil, fmt.Errorf("ip %s: %w: %s", strings.Join(args, " "), err, said)
 			}
 		}
@@ -76,7 +80,11 @@ func (n plainNetworks) Release(_ context.Context, owner sal.Owner) error {
 	if _, err := os.Stat(filepath.Join("/run/netns", n.name(owner))); err != nil {
 		return nil
 	}
-	said, err := exec.Command("ip", "netns", "delete", n.name(owner)).CombinedOutput()
+	program, err := testenv.Path("ip")
+	if err != nil {
+		return err
+	}
+	said, err := exec.Command(program, "netns", "delete", n.name(owner)).CombinedOutput()
 	if err != nil {
 		return fmt.Errorf("ip netns delete: %w: %s", err, said)
 	}
@@ -107,7 +115,7 @@ func wipe(t testing.TB, host string) {
 		}
 	}
 	for _, path := range networksOf(t, host).all(t) {
-		if said, err := exec.Command("ip", "netns", "delete", filepath.Base(path)).CombinedOutput(); err != nil {
+		if said, err := exec.Command(testenv.Need(t, "ip"), "netns", "delete", filepath.Base(path)).CombinedOutput(); err != nil {
 			t.Errorf("ip netns delete: %v: %s", err, said)
 		}
 	}

@@ -583,7 +583,7 @@ func TestAFullDiskIsSaidAndGoesBy(t *testing.T) {
 // TestAnEngineIsUpgradedOnlyWhenAsked: the node's program says another version one day.
 func TestAnEngineIsUpgradedOnlyWhenAsked(t *testing.T) {
 	b := newFixture(t)
-	real := must(exec.LookPath("redis-server"))
+	real := testenv.Need(t, "redis-server")
 	made := b.do("herodb.create", with(spec, "persist", true), writ.ChangeCreated)
 	b.ask(b.client(), "SET", "a", "old")
 	newer := filepath.Join(b.host, "bin", "redis-server")
@@ -721,7 +721,7 @@ func TestAHintNamesALogThatIsThere(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.Look = func(string) (string, error) { return program, nil }
-	real := must(exec.LookPath("redis-server"))
+	real := testenv.Need(t, "redis-server")
 	serves := func(end string) {
 		t.Helper()
 		script := "#!/bin/sh\n[ \"$1\" = --version ] && exec " + real + " --version\n" + end

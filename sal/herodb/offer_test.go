@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"writ"
+	"writ/internal/testenv"
 )
 
 // TestAnEngineThatShowsItsSecretServesOnlyWhereThatIsAllowed, and never with a script's.
@@ -43,7 +44,7 @@ func TestAnEngineThatShowsItsSecretServesOnlyWhereThatIsAllowed(t *testing.T) {
 // TestANodeOffersItsEnginesInItsOwnOrder where the script does not say which, and in the script's where it does.
 func TestANodeOffersItsEnginesInItsOwnOrder(t *testing.T) {
 	b := newFixture(t)
-	redis := must(exec.LookPath("redis-server"))
+	redis := testenv.Need(t, "redis-server")
 	valkey := filepath.Join(t.TempDir(), "valkey-server")
 	if err := os.WriteFile(valkey, fmt.Appendf(nil, "#!/bin/sh\n[ \"$1\" = --version ] && echo 'Server v=9.1.2' || exec %s \"$@\"\n", redis), 0o755); err != nil {
 		t.Fatal(err)

@@ -16,6 +16,7 @@ import (
 	"writ"
 	"writ/internal/cgroup"
 	"writ/internal/confine"
+	"writ/internal/testenv"
 	"writ/sal"
 	"writ/sal/catalog"
 	"writ/sal/saltest"
@@ -293,7 +294,7 @@ func TestAChildOfAnEngineStopsListening(t *testing.T) {
 	}
 	b.do("herodb.create", spec, writ.ChangeCreated)
 	p, group := b.pid(), b.jobOn(store).group()
-	stray := exec.Command("redis-server", "--bind", b.own().Host, "--port", strconv.FormatInt(b.own().Port, 10), "--save", "", "--dir", t.TempDir())
+	stray := exec.Command(testenv.Need(t, "redis-server"), "--bind", b.own().Host, "--port", strconv.FormatInt(b.own().Port, 10), "--save", "", "--dir", t.TempDir())
 	t.Cleanup(func() { _ = stray.Wait() })
 	t.Cleanup(func() { _ = stray.Process.Kill() })
 	if err := signal(p, syscall.SIGKILL); err != nil {

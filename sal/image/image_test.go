@@ -247,8 +247,10 @@ func TestConformance(t *testing.T) {
 		"raw": {"url": s.URL + "/a", "sha256": sum(text)},
 		"oci": {"url": s.URL + "/oci", "sha256": sum(archive), "format": "oci"},
 	}
-	if path, err := exec.LookPath("qemu-img"); err == nil {
-		disk := qcow2(t, path, "-f", "qcow2", "1M")
+	if there, err := testenv.Has("qemu-img"); err != nil {
+		t.Error(err)
+	} else if there {
+		disk := qcow2(t, testenv.Need(t, "qemu-img"), "-f", "qcow2", "1M")
 		s.files["/qcow2"] = disk
 		suites["qcow2"] = map[string]any{"url": s.URL + "/qcow2", "sha256": sum(disk), "format": "qcow2"}
 	}

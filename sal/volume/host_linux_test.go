@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"writ/internal/testenv"
 	"writ/sal"
 )
 
@@ -23,7 +24,7 @@ func (k kind) writesInPlace() bool {
 // inPlace reports whether a file has that attribute.
 func inPlace(t testing.TB, path string) bool {
 	t.Helper()
-	said, err := exec.Command("lsattr", path).CombinedOutput()
+	said, err := exec.Command(testenv.Need(t, "lsattr"), path).CombinedOutput()
 	if err != nil {
 		t.Fatalf("lsattr: %v: %s", err, said)
 	}

@@ -31,7 +31,7 @@ func TestRedisListensWithACertificateOfItsSupervisor(t *testing.T) {
 	var server *exec.Cmd
 	start := func() {
 		t.Helper()
-		server = exec.Command("redis-server", "--port", "0", "--unixsocket", socket, "--save", "", "--dir", dir)
+		server = exec.Command(testenv.Need(t, "redis-server"), "--port", "0", "--unixsocket", socket, "--save", "", "--dir", dir)
 		if err := server.Start(); err != nil {
 			t.Fatal(err)
 		}

@@ -49,7 +49,7 @@ func tales(h *hostCluster) []tale {
 		h.t.Fatal(err)
 	}
 	h.Script("disk.raw", string(boots)+strings.Repeat("what a disk has ", 4096))
-	if said, err := exec.Command("qemu-img", "convert", "-f", "raw", "-O", "qcow2", raw, qcow2).CombinedOutput(); err != nil {
+	if said, err := exec.Command(testenv.Need(h.t, "qemu-img"), "convert", "-f", "raw", "-O", "qcow2", raw, qcow2).CombinedOutput(); err != nil {
 		h.t.Fatalf("qemu-img: %v\n%s", err, said)
 	}
 	kernel := h.fetch("kernel", "raw", raw)

@@ -319,7 +319,7 @@ func (s *Cluster) RestartFails(name string) (said string, code int) {
 func (s *Cluster) Command(args ...string) *exec.Cmd {
 	cmd := exec.Command(s.bin, args...)
 	if s.host != "" {
-		cmd = exec.Command("ip", append([]string{"netns", "exec", s.host, s.bin}, args...)...)
+		cmd = exec.Command(testenv.Need(s.T, "ip"), append([]string{"netns", "exec", s.host, s.bin}, args...)...)
 	}
 	cmd.Dir = s.Dir
 	cmd.Env = []string{"HOME=" + s.Dir, "PATH=" + os.Getenv("PATH"), "WRIT_CONFIG=" + filepath.Join(s.Dir, "cluster", "client.yaml")}

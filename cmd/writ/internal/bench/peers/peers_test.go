@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"encoding/json"
-	"os/exec"
 	"slices"
 	"testing"
 
@@ -71,9 +70,9 @@ func TestMissingPeersAreReported(t *testing.T) {
 	if err := json.Unmarshal(out.Bytes(), &offers); err != nil || len(offers.Systems) != 2 {
 		t.Fatalf("%s, %v", &out, err)
 	}
-	_, err := exec.LookPath("temporal")
-	if temporal := offers.Systems[1]; temporal.Name != "temporal" || (temporal.Missing == "") != (err == nil) {
-		t.Errorf("%+v, though looking for it says %v", temporal, err)
+	there, err := testenv.Has("temporal")
+	if temporal := offers.Systems[1]; err != nil || temporal.Name != "temporal" || (temporal.Missing == "") != there {
+		t.Errorf("%+v, but temporal is installed: %v, %v", temporal, there, err)
 	}
 }
 
