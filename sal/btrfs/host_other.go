@@ -33,7 +33,9 @@ func exchange(string, string) error                { return Usable("") }
 func boundOf(string) (sal.Bound, error)            { return sal.Bound{}, Usable("") }
 func setBound(string, sal.Bound) error             { return Usable("") }
 func quotasOn(string) (bool, error)                { return false, Usable("") }
-func enableQuota(string) error                     { return Usable("") }
+func enableQuota(string, bool) error               { return Usable("") }
+func inconsistent(string) (bool, error)            { return false, Usable("") }
+func rescan(string) error                          { return Usable("") }
 func simpleQuota(string) (bool, error)             { return false, Usable("") }
 func limitGroup(string, uint64, int64) error       { return Usable("") }
 func makeGroup(string, uint64) error               { return Usable("") }

@@ -61,13 +61,13 @@ func quotasOn(dir string) (bool, error) {
 	return err == nil, err
 }
 
-// enableQuota switches quotas on if they are off, in the cheaper way if the kernel knows it. Those that are on stay as they are.
-func enableQuota(dir string) error {
-	if on, err := quotasOn(dir); on || err != nil {
-		return err
-	}
+// enableQuota switches quotas on that are off: simple ones if the kernel has them, unless full ones are asked for.
+func enableQuota(dir string, full bool) error {
 	type control struct{ command, _ uint64 }
-	err := ioctl(dir, 3, 40, &control{command: quotaEnableSimple})
+	err := error(unix.EINVAL)
+	if !full {
+		err = ioctl(dir, 3, 40, &control{command: quotaEnableSimple})
+	}
 	if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.EOPNOTSUPP) {
 		err = ioctl(dir, 3, 40, &control{command: quotaEnable})
 	}
@@ -75,6 +75,43 @@ func enableQuota(dir string) error {
 		return fmt.Errorf("switch quotas on: %w", err)
 	}
 	return nil
+}
+
+// rescanState is the argument of the ioctls that count quotas anew.
+type rescanState struct {
+	flags, progress uint64
+	_               [6]uint64
+}
+
+// inconsistent reports whether the kernel has stopped to trust the numbers of full quotas and is not counting them anew.
+func inconsistent(dir string) (bool, error) {
+	var state rescanState // first: a count that ends now has cleared the flag
+	if err := ioctl(dir, 2, 45, &state); err != nil || state.flags != 0 {
+		return false, err
+	}
+	flag, err := sysfs(dir, "qgroups", "inconsistent")
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	return flag == "1", err
+}
+
+// rescan lets the kernel count full quotas anew, in the background. A count that is under way is no error.
+func rescan(dir string) error {
+	err := ioctl(dir, 1, 44, &rescanState{})
+	if err != nil && !errors.Is(err, unix.EINPROGRESS) {
+		return fmt.Errorf("count quotas anew: %w", err)
+	}
+	return nil
+}
+
+// quotaCall is ioctl for quotas. It names the cause when quotas are off.
+func quotaCall[T any](dir string, direction, number uintptr, arg *T) error {
+	err := ioctl(dir, direction, number, arg)
+	if errors.Is(err, unix.ENOTCONN) {
+		return quotasOff(dir)
+	}
+	return err
 }
 
 // simpleQuota reports whether blocks are charged to who wrote them, instead of to everybody who has them.
@@ -95,7 +132,7 @@ func limitGroup(dir string, group uint64, bytes int64) error {
 	if bytes == 0 {
 		args.referenced = ^uint64(0) // takes a limit away
 	}
-	if err := ioctl(dir, 2, 43, &args); err != nil {
+	if err := quotaCall(dir, 2, 43, &args); err != nil {
 		return fmt.Errorf("set a quota: %w", err)
 	}
 	return nil
@@ -103,7 +140,7 @@ func limitGroup(dir string, group uint64, bytes int64) error {
 
 // makeGroup makes a quota group; one that exists is no error.
 func makeGroup(dir string, group uint64) error {
-	err := ioctl(dir, 1, 42, &struct{ create, group uint64 }{1, group})
+	err := quotaCall(dir, 1, 42, &struct{ create, group uint64 }{1, group})
 	if err != nil && !errors.Is(err, unix.EEXIST) {
 		return fmt.Errorf("make a quota group: %w", err)
 	}
@@ -112,7 +149,7 @@ func makeGroup(dir string, group uint64) error {
 
 // joinGroup lets what a group has count for a parent too; if it does already, that is no error.
 func joinGroup(dir string, group, parent uint64) error {
-	err := ioctl(dir, 1, 41, &struct{ assign, group, parent uint64 }{1, group, parent})
+	err := quotaCall(dir, 1, 41, &struct{ assign, group, parent uint64 }{1, group, parent})
 	if err != nil && !errors.Is(err, unix.EEXIST) {
 		return fmt.Errorf("join a quota group: %w", err)
 	}

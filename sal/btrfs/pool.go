@@ -37,7 +37,8 @@ type Pool struct {
 	Step func(name string)
 
 	mu     sync.Mutex             // guards what follows
-	ready  bool                   // Dir and its directories are there, and quotas are on
+	ready  bool                   // Dir and its directories are there
+	quotas quotaState             // of the file system of Dir
 	coming map[string]sal.Bound   // of trees that are just being made or grow
 	counts map[writ.ProjectID]int // of trees with a bound, coming ones too; nil if they are to be added up
 	sums   int                    // how often they were, for tests
@@ -211,6 +212,10 @@ func (p *Pool) View(ctx context.Context, name, snapshot string) (dir string, don
 
 // Keep sees to it that a tree is there and has its bound, takes away what an interrupted call has left, and looks for subvolumes in the tree.
 func (p *Pool) Keep(ctx context.Context, name string, bound sal.Bound) ([]sal.Drift, error) {
+	lost, err := p.prepare()
+	if err != nil {
+		return nil, sal.HostError("make the pool "+p.Dir, err)
+	}
 	if err := p.begin(ctx, name); err != nil {
 		return nil, err
 	}
@@ -221,6 +226,12 @@ func (p *Pool) Keep(ctx context.Context, name string, bound sal.Bound) ([]sal.Dr
 	found, err := p.strangers(tree)
 	if err != nil {
 		return nil, sal.HostError("look into the tree "+name, err)
+	}
+	if lost {
+		found = append(found, sal.Drift{What: "quotas were off at " + p.Dir + " and were switched on again", Mended: true})
+	}
+	if err := p.recountQuotas(); err != nil {
+		return nil, err
 	}
 	bounded, err := p.keepBound(name, bound)
 	return append(bounded, found...), err
@@ -352,18 +363,26 @@ func (p *Pool) begin(ctx context.Context, name string) error {
 	if err := errors.Join(ctx.Err(), sal.ValidTree(name)); err != nil {
 		return err
 	}
-	if err := p.prepare(); err != nil {
+	if _, err := p.prepare(); err != nil {
 		return sal.HostError("make the pool "+p.Dir, err)
 	}
 	return sal.HostError("clear up after "+name, p.clear(name))
 }
 
-func (p *Pool) prepare() error {
+// prepare makes the pool and switches quotas on. It reports whether another program had switched them off.
+func (p *Pool) prepare() (lost bool, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.ready {
-		return nil
+	if !p.ready {
+		if err := p.makeDirs(); err != nil {
+			return false, err
+		}
+		p.ready = true
 	}
+	return p.quotas.ensure(p.Dir)
+}
+
+func (p *Pool) makeDirs() error {
 	if err := sal.MakeDir(p.Dir); err != nil {
 		return err
 	}
@@ -375,9 +394,7 @@ func (p *Pool) prepare() error {
 			return err
 		}
 	}
-	err := enableQuota(p.Dir)
-	p.ready = err == nil
-	return err
+	return nil
 }
 
 // commit makes sure that what was made, renamed or removed in directories stays so after a power cut. One that is not there is no error.

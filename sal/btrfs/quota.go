@@ -171,6 +171,7 @@ func (p *Pool) Used(name string) (int64, error) {
 	var used int64
 	if err == nil {
 		used, err = groupUsage(p.Dir, group(0, id))
+		err = groupError(p.Dir, err)
 	}
 	return used, sal.HostError("look at the quota of "+name, err)
 }
@@ -178,6 +179,7 @@ func (p *Pool) Used(name string) (int64, error) {
 // ProjectUsed is how many bytes are charged to all trees that count for a project.
 func (p *Pool) ProjectUsed(project writ.ProjectID) (int64, error) {
 	used, err := groupUsage(p.Dir, projectGroup(project))
+	err = groupError(p.Dir, err)
 	if errors.Is(err, fs.ErrNotExist) {
 		return 0, nil
 	}
