@@ -32,6 +32,9 @@ func (j *job) snapshot(ctx context.Context, r *sal.Record[own], name string) (sa
 	if _, exists := r.Own.Kept[name]; exists {
 		return j.outcome(ctx, r, writ.ChangeUnchanged)
 	}
+	if err := sal.RoomForSnapshot(r.Resource, "snapshots", len(r.Own.Kept)); err != nil {
+		return sal.Outcome{}, err
+	}
 	v, _, err := j.live(ctx, r)
 	if err != nil {
 		return sal.Outcome{}, err

@@ -39,9 +39,12 @@ func (j *job) use(ctx context.Context, r *sal.Record[own]) (sal.Outcome, error) 
 
 // backup keeps the data as a snapshot of its tree, while nothing writes there: the engine holds still, or does not run.
 func (j *job) backup(ctx context.Context, r *sal.Record[own], name string) (writ.Change, error) {
-	exists, err := j.hasBackup(ctx, name)
-	if err != nil || exists {
+	all, err := j.Trees.Snapshots(ctx, j.tree())
+	if err != nil || slices.Contains(all, name) {
 		return writ.ChangeUnchanged, err
+	}
+	if err := sal.RoomForSnapshot(j.Resource, "backups", len(all)); err != nil {
+		return "", err
 	}
 	in, err := j.serve(ctx, r)
 	if err != nil {

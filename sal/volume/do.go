@@ -282,6 +282,9 @@ func (j *job) snapshot(ctx context.Context, r *record, name string) (sal.Outcome
 	if slices.Contains(all, name) {
 		return j.outcome(ctx, r, writ.ChangeUnchanged)
 	}
+	if err := sal.RoomForSnapshot(j.Resource, "snapshots", len(all)); err != nil {
+		return sal.Outcome{}, err
+	}
 	if err := j.Trees.Snapshot(ctx, j.name, name); err != nil {
 		return sal.Outcome{}, err
 	}

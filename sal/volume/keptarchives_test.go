@@ -167,3 +167,16 @@ func TestArchiveCountsForTheShareOfItsProject(t *testing.T) {
 		t.Errorf("an archive without a share: %v", err)
 	}
 }
+
+func TestSnapshotsOfAVolumeAreBounded(t *testing.T) {
+	b := plain(t)
+	b.must("volume.create", "data", map[string]any{"size_gib": int64(1)})
+	snapshots := filepath.Join(b.host, "pool", "trees", saltest.Resource(writ.KindVolume, "data").HostName(), "snapshots")
+	for i := range sal.MaxSnapshots {
+		writeFile(t, filepath.Join(snapshots, fmt.Sprint("s", i), "file"), "")
+	}
+	if _, err := b.do("volume.snapshot", "data", map[string]any{"snapshot": "more"}); writ.CodeOf(err) != writ.CodeQuotaExceeded {
+		t.Errorf("one snapshot too many: %v", err)
+	}
+	b.must("volume.snapshot", "data", map[string]any{"snapshot": "s1"})
+}
