@@ -1,6 +1,7 @@
 package ledgertest
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"sync"
@@ -374,5 +375,19 @@ func testShares(t *testing.T, l ledger.Ledger) {
 	ok(t, l.Prune(t.Context(), tomorrow, tomorrow))
 	if got, err := l.Shares(t.Context()); err != nil || len(got) > 0 {
 		t.Errorf("after all is forgotten: %v, %v", got, err)
+	}
+}
+
+func testManyJournals(t *testing.T, l ledger.Ledger) {
+	const many = 120
+	name := func(i int) string { return fmt.Sprintf("journal-%03d", i) }
+	for i := range many {
+		e := writ.Event{Journal: name(i), Seq: 1, Time: epoch.Add(time.Duration(i) * time.Minute), Log: &writ.LogLine{Ordinal: 1}}
+		store(t, l, east, []writ.Event{e})
+	}
+	for i, want := range map[int]int64{0: 0, many - 1: 1, many - 50: 1} {
+		if last, _, err := l.LastEvent(t.Context(), east, name(i)); err != nil || last != want {
+			t.Errorf("journal %d stands at %d, %v; want %d", i, last, err, want)
+		}
 	}
 }

@@ -33,6 +33,7 @@ func Run(t *testing.T, open func(t testing.TB) ledger.Ledger) {
 		{"the news of a run delivers its submission", testNewsDelivers},
 		{"a submission that comes after its run is delivered", testLateSubmission},
 		{"events are stored once and in order", testEventsOnce},
+		{"a datacenter has a bounded number of journals", testManyJournals},
 		{"the events of a datacenter count for its share", testShares},
 		{"a gap in the events is refused and changes nothing", testEventsGap},
 		{"the last event of a thing is its copy", testCopies},

@@ -43,6 +43,9 @@ func (s *Store) StoreEvents(ctx context.Context, datacenter writ.DatacenterID, e
 			if err := forgetCopies(ctx, tx, datacenter); err != nil {
 				return err
 			}
+			if err := forgetJournals(ctx, tx, datacenter); err != nil {
+				return err
+			}
 		}
 		fresh := events
 		for len(fresh) > 0 && fresh[0].Seq <= last {
@@ -78,6 +81,21 @@ func forgetCopies(ctx context.Context, tx *sqldb.Tx, datacenter writ.DatacenterI
 		}
 	}
 	return nil
+}
+
+// maxJournals limits the journals of a datacenter whose last events the ledger knows.
+const maxJournals = 100
+
+// forgetJournals makes room for another journal of a datacenter: the oldest ones go.
+func forgetJournals(ctx context.Context, tx *sqldb.Tx, datacenter writ.DatacenterID) error {
+	_, err := tx.ExecContext(ctx, `
+		DELETE FROM journals
+		WHERE datacenter = $1 AND journal NOT IN (
+			SELECT journal FROM journals
+			WHERE datacenter = $1
+			ORDER BY at DESC, journal DESC
+			LIMIT $2)`, string(datacenter), maxJournals-1)
+	return err
 }
 
 // consecutive checks that events are a piece of one journal.
