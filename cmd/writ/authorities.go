@@ -111,10 +111,7 @@ characters or more, and the last of them is no letter or digit. Without --key-id
 roster, --key-id takes the place of the earlier key ids of these machines.
 
 A certificate can submit scripts, cancel and resume runs and read, as the roles of its machine say. The role admin does not count for
-a certificate, and it can sign no roster.
-
-The first authority with a limit gives the roster the format v3. Supervisors, nodes, coordinators and clients of earlier versions of writ cannot
-read it, and keep the version before. Upgrade them first.`,
+a certificate, and it can sign no roster.`,
 		Example: `  writ user add deploy --ci --role deployer --project web-shop
   writ ca add github --key ca.pub --user deploy --key-id 'repo:acme/shop:*' --max-lifetime 15m --valid 2160h
   writ ca add github --valid 2160h`,
@@ -139,9 +136,7 @@ read it, and keep the version before. Upgrade them first.`,
 			if err != nil {
 				return err
 			}
-			before := identity.Format(0)
 			roster, err := c.Amend(cmd.Context(), func(next *identity.Roster) error {
-				before = next.Format()
 				if next.AuthorityNamed(args[0]) == nil && grant.Life == 0 {
 					grant.Life = certificateLife
 				}
@@ -149,9 +144,6 @@ read it, and keep the version before. Upgrade them first.`,
 			})
 			if err != nil {
 				return err
-			}
-			if after := roster.Format(); after > before {
-				a.Warn("the roster has the format v%d now, which programs of earlier versions of writ cannot read: they keep version %d", after, roster.Version-1)
 			}
 			if err := a.showAuthority(roster, args[0]); err != nil {
 				return err

@@ -73,8 +73,7 @@ Nodes that are approved already stay.
 A node that is not heard for the time of --silent-after gets no new work, and is offline in ` + "`writ usage --nodes`" + `. After that
 of --lost-after it is lost: what it may have begun fails or waits, and the rest moves to other nodes. Longer times suit poor
 links. Shorter ones move work sooner. Possible are 3s to 10m and 15s to 24h, and --lost-after is at least twice
---silent-after. A standby uses the same times. With others than 5s and 1m the roster has the format v3, which earlier versions of
-writ do not read.`,
+--silent-after. A standby uses the same times.`,
 		Example: `  writ dc set dc1 --manual-approval
   writ dc set dc1 --manual-approval=false
   writ dc set ship1 --silent-after 2m --lost-after 30m`,
