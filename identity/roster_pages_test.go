@@ -66,6 +66,14 @@ func TestAChainKeepsOnlyItsPath(t *testing.T) {
 	if err != nil || again.Newest.Version != 21 {
 		t.Fatalf("%v", err)
 	}
+	c.next(func(next *Roster) { next.Created, next.Expires = next.Expires, next.Expires.Add(RosterValidity) }, "alice", "bob")
+	later := c.newest.Expires.Add(-1)
+	if _, err := again.Extend(c.newest.Cluster, c.path(0), later); err != nil { // only the newest must not have expired
+		t.Errorf("after expired versions: %v", err)
+	}
+	if _, err := again.Extend(c.newest.Cluster, nil, later); writ.CodeOf(err) != writ.CodeRosterInvalid {
+		t.Errorf("an expired version: %v", err)
+	}
 	if same, err := again.Extend(c.newest.Cluster, [][]byte{c.signed[7], c.signed[21]}, noon); err != nil || same.Newest != again.Newest {
 		t.Errorf("known links: %v", err)
 	}
