@@ -79,8 +79,8 @@ func enableQuota(dir string, full bool) error {
 
 // rescanState is the argument of the ioctls that count quotas anew.
 type rescanState struct {
-	flags, progress uint64
-	_               [6]uint64
+	flags uint64
+	_     [7]uint64 // progress, and reserved
 }
 
 // inconsistent reports whether the kernel has stopped to trust the numbers of full quotas and is not counting them anew.
