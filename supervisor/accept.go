@@ -241,7 +241,24 @@ func nextRevision(tx *journal.Tx, p *identity.Payload) error {
 	if have != p.Deployment.Base {
 		return otherRevision(p.Deployment.Name, have, p.Deployment.Base)
 	}
+	if have == 0 {
+		if err := roomForDeployment(tx, p); err != nil {
+			return err
+		}
+	}
 	return tx.SetRevision(p.Project, p.Deployment.Name, have+1)
+}
+
+// maxDeployments limits the names of deployments of a project. The journal never forgets their revisions.
+const maxDeployments = 10_000
+
+func roomForDeployment(tx *journal.Tx, p *identity.Payload) error {
+	n, err := tx.CountDeployments(p.Project)
+	if err != nil || n < maxDeployments {
+		return err
+	}
+	return writ.Errorf(writ.CodeQuotaExceeded, "the project has %d deployments in this datacenter, and it may not have more names", n).
+		WithHint("use the name of a deployment that exists: writ resource list shows the deployments")
 }
 
 func otherRevision(deployment string, have, base int) *writ.Error {

@@ -341,6 +341,13 @@ func (tx *Tx) Revision(project writ.ProjectID, deployment string) (int, error) {
 	return revision, err
 }
 
+// CountDeployments counts the deployments of a project that have had a run. Their revisions are never forgotten: a payload of an
+// earlier revision must stay refused.
+func (tx *Tx) CountDeployments(project writ.ProjectID) (n int, err error) {
+	err = tx.QueryRowContext(tx.ctx, `SELECT COUNT(*) FROM deployments WHERE project = $1`, string(project)).Scan(&n)
+	return n, err
+}
+
 // SetRevision records the revision of a deployment.
 func (tx *Tx) SetRevision(project writ.ProjectID, deployment string, revision int) error {
 	mac, err := tx.code("deployments", string(project), deployment, revision)
