@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -32,8 +33,21 @@ func (f *adoptFlags) add(c *cobra.Command) {
 	c.Flags().BoolVar(&f.noWait, "no-wait", false, "do not wait until the datacenters have the new roster")
 }
 
-// awaitAdoption waits until every datacenter has signed that a roster is in force there, but those that are new in it: these have no earlier one.
-func (a *app) awaitAdoption(ctx context.Context, c *client.Client, roster *identity.Roster, f adoptFlags, but ...string) error {
+// amendment is the text of a change of the roster, for each stage of its proof.
+type amendment struct {
+	change string // "bob is removed"; it holds in the signed roster
+	effect string // "nothing that bob signs is accepted"; it holds where the roster is in force. "" if the change needs no further word
+	before string // "still accepts what bob signs"; it holds where the roster is not yet in force. "" for nothing worth a warning
+}
+
+// showSigned reports a change that is signed and stored at the coordinator. Nothing shows yet that a datacenter has it.
+func (a *app) showSigned(roster *identity.Roster, m amendment) {
+	a.Note("signed version %d of the roster: %s", roster.Version, m.change)
+}
+
+// awaitAdoption waits until every datacenter has signed that a roster is in force there, except the new ones in but, which have no earlier
+// roster. Only then it reports the effect of the change.
+func (a *app) awaitAdoption(ctx context.Context, c *client.Client, roster *identity.Roster, f adoptFlags, m amendment, but ...string) error {
 	var ids []writ.DatacenterID
 	var names []string
 	for _, d := range roster.Datacenters {
@@ -41,16 +55,42 @@ func (a *app) awaitAdoption(ctx context.Context, c *client.Client, roster *ident
 			ids, names = append(ids, d.ID), append(names, d.Name)
 		}
 	}
-	if f.noWait || len(ids) == 0 {
+	switch {
+	case len(ids) == 0:
+		a.showProved(roster, m, "no datacenter has an earlier one")
+		return nil
+	case f.noWait:
+		a.Note("%s", m.unproved(roster, names))
 		return nil
 	}
+	a.Note("… waiting until %s signs that it has this version (at most %s)", strings.Join(names, ", "), f.within)
 	err := c.AwaitAdoption(ctx, roster, ids, f.within)
+	pending, isPending := errors.AsType[*client.AdoptionPending](err)
 	switch {
-	case err != nil && isInterrupt(ctx, err):
-		return terminal.Interrupted(fmt.Sprintf("version %d of the roster is in force; `writ roster show` says which datacenters have it", roster.Version))
+	case isPending && isInterrupt(ctx, err):
+		return terminal.Interrupted(m.unproved(roster, pending.Missing))
+	case writ.CodeOf(err) == writ.CodeNotAdopted && m.before != "":
+		e := *writ.AsError(err)
+		return e.WithHint("until a datacenter has it, it %s; `writ roster show` shows which have it", m.before)
 	case err != nil:
 		return err
 	}
-	a.Note("version %d of the roster is in force in %s, as signed by their supervisors", roster.Version, strings.Join(names, ", "))
+	a.showProved(roster, m, fmt.Sprintf("in force in %s, as signed by their supervisors", strings.Join(names, ", ")))
 	return nil
+}
+
+func (a *app) showProved(roster *identity.Roster, m amendment, proof string) {
+	a.Done("version %d of the roster is %s", roster.Version, proof)
+	if m.effect != "" {
+		a.Note("%s", m.effect)
+	}
+}
+
+// unproved returns the text for a command that ends before the proof is complete.
+func (m amendment) unproved(roster *identity.Roster, missing []string) string {
+	text := fmt.Sprintf("version %d of the roster is signed (%s), and not proved to be in force in: %s", roster.Version, m.change, strings.Join(missing, "; "))
+	if m.before != "" {
+		text += "\nuntil a datacenter has it, it " + m.before
+	}
+	return text + "\n`writ roster show` shows which datacenters have it"
 }

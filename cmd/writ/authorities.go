@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -145,10 +146,11 @@ a certificate, and it can sign no roster.`,
 			if err != nil {
 				return err
 			}
-			if err := a.showAuthority(roster, args[0]); err != nil {
+			m, err := a.showAuthority(roster, args[0])
+			if err != nil {
 				return err
 			}
-			return a.awaitAdoption(cmd.Context(), c, roster, adopt)
+			return a.awaitAdoption(cmd.Context(), c, roster, adopt, m)
 		},
 	}
 	f := c.Flags()
@@ -192,10 +194,11 @@ A single certificate cannot be revoked: it ends by itself. The name and the key 
 			if err != nil {
 				return err
 			}
-			if err := a.showAuthority(roster, args[0]); err != nil {
+			m, err := a.showAuthority(roster, args[0])
+			if err != nil {
 				return err
 			}
-			return a.awaitAdoption(cmd.Context(), c, roster, adopt)
+			return a.awaitAdoption(cmd.Context(), c, roster, adopt, m)
 		},
 	}
 	c.Flags().BoolVar(&revoke, "revoke", false, "also cancel the open runs that its certificates signed: its key may be in wrong hands")
@@ -203,14 +206,19 @@ A single certificate cannot be revoked: it ends by itself. The name and the key 
 	return c
 }
 
-func (a *app) showAuthority(r *identity.Roster, name string) error {
+// showAuthority shows an authority as the signed roster has it. The result is the text of the change.
+func (a *app) showAuthority(r *identity.Roster, name string) (amendment, error) {
 	all := authoritiesOf(r)
 	v := all[slices.IndexFunc(all, func(v authorityView) bool { return v.Name == name })]
-	a.Done("the authority %s is in version %d of the roster", name, r.Version)
+	m := amendment{change: "the authority " + name + " has the key and limits below"}
 	if v.State != identity.Active {
-		a.Note("it is %s: nothing that its certificates sign is accepted any more", v.State)
+		m = amendment{
+			change: fmt.Sprintf("the authority %s is %s", name, v.State),
+			effect: "nothing that its certificates sign is accepted any more", before: "still accepts what certificates of " + name + " sign",
+		}
 	}
-	return a.Print(terminal.Record(v, v.Name,
+	a.showSigned(r, m)
+	return m, a.Print(terminal.Record(v, v.Name,
 		terminal.Field{Title: "authority", Value: v.Name},
 		terminal.Field{Title: "state", Value: string(v.State)},
 		terminal.Field{Title: "key", Value: v.Fingerprint},

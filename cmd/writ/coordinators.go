@@ -82,7 +82,8 @@ again with --listen and the address.`,
 			if added == nil {
 				return writ.Errorf(writ.CodeConflict, "the newest roster has no coordinator at %s: another person has changed it", addresses[0])
 			}
-			a.Done("coordinator %s is in version %d of the roster", added.Name, roster.Version)
+			m := amendment{change: "coordinator " + added.Name + " is at the addresses below"}
+			a.showSigned(roster, m)
 			if err := a.Print(terminal.Record(viewOfCoordinator(*added), added.Name,
 				terminal.Field{Title: "coordinator", Value: added.Name},
 				terminal.Field{Title: "id", Value: added.ID},
@@ -90,8 +91,9 @@ again with --listen and the address.`,
 				terminal.Field{Title: "key", Value: identity.Fingerprint(added.Key)})); err != nil {
 				return err
 			}
+			err = a.awaitAdoption(cmd.Context(), c, roster, adopt, m)
 			a.Note("\nNext, on its host, with coordinator.key and rosters of %s in --data:\n  writ coord --data %s --listen ADDRESS:PORT", data, data)
-			return a.awaitAdoption(cmd.Context(), c, roster, adopt)
+			return err
 		},
 	}
 	f := c.Flags()
@@ -176,13 +178,14 @@ keep events for it until then. The only one cannot be removed: no command would 
 			if err != nil {
 				return err
 			}
-			a.Done("version %d of the roster has no coordinator %s", roster.Version, args[0])
+			m := amendment{change: "coordinator " + args[0] + " is removed", before: "still connects to " + args[0]}
+			a.showSigned(roster, m)
 			if a.Structured() {
 				if err := a.Print(terminal.View{Data: map[string]any{"name": args[0], "roster": roster.Version}}); err != nil {
 					return err
 				}
 			}
-			return a.awaitAdoption(cmd.Context(), c, roster, adopt)
+			return a.awaitAdoption(cmd.Context(), c, roster, adopt, m)
 		},
 	}
 	adopt.add(c)

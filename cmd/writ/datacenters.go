@@ -152,8 +152,11 @@ func (a *app) addDatacenter(ctx context.Context, d newDatacenter) error {
 	if err != nil {
 		return err
 	}
-	if roster.DatacenterNamed(d.Name) != nil {
-		return writ.Errorf(writ.CodeConflict, "there is a datacenter %s already", d.Name).WithHint("`writ dc list` shows it")
+	if have := roster.DatacenterNamed(d.Name); have != nil {
+		return writ.Errorf(writ.CodeConflict, "version %d of the roster has a datacenter %s already; its supervisor has the key %s",
+			roster.Version, d.Name, identity.Fingerprint(have.SupervisorKey)).
+			WithHint("if its supervisor does not run yet, start it: writ supervisor --data DIR --dc %s --coordinator %s --redis URL, where DIR "+
+				"holds its key; `writ dc list` shows whether it is connected, `writ dc set` changes it", d.Name, c.Context.Servers[0])
 	}
 	by, err := c.Person(ctx, roster) // a missing key is reported before the wait
 	if err != nil {
@@ -172,7 +175,8 @@ func (a *app) addDatacenter(ctx context.Context, d newDatacenter) error {
 		return err
 	}
 	added := roster.DatacenterNamed(d.Name)
-	a.Done("datacenter %s is in version %d of the roster, its supervisor is %s", d.Name, roster.Version, identity.Fingerprint(key))
+	m := amendment{change: fmt.Sprintf("datacenter %s, whose supervisor is %s", d.Name, identity.Fingerprint(key))}
+	a.showSigned(roster, m)
 	err = a.Print(terminal.Record(added.Datacenter, string(added.ID),
 		terminal.Field{Title: "datacenter", Value: added.Name},
 		terminal.Field{Title: "id", Value: string(added.ID)},
@@ -182,7 +186,7 @@ func (a *app) addDatacenter(ctx context.Context, d newDatacenter) error {
 	if err != nil {
 		return err
 	}
-	return a.awaitAdoption(ctx, c, roster, d.adopt, d.Name)
+	return a.awaitAdoption(ctx, c, roster, d.adopt, m, d.Name)
 }
 
 // supervisorKey finds out the key of the new datacenter's supervisor.

@@ -214,8 +214,13 @@ func (r *redirected) unproved(t *testing.T, l *liar) {
 	wants("an honest adoption", take, 0, "in force in east", "user", "add", "bob", "--key", strings.TrimSpace(string(ssh.MarshalAuthorizedKey(key))), "--role", "viewer")
 	lied("an adoption from before", replay, soon("project", "add", "p1")...)
 	lied("an adoption without a proof", at(adoptions, stripped), soon("roster", "renew")...)
-	wants("an adoption that is withheld", withheld, writ.ExitTimeout, "NOT_ADOPTED", soon("user", "remove", "bob")...)
-	wants("nobody waits", withheld, 0, "bob", "user", "remove", "bob", "--no-wait")
+	wants("an adoption that is withheld", withheld, writ.ExitTimeout, "until a datacenter has it, it still accepts what bob signs", soon("user", "remove", "bob")...)
+	l.lies(withheld)
+	if out, log, _ := in.Try(append(in.words(soon("user", "remove", "bob")), "--server", l.URL)...); strings.Contains(out+log, "accepted any more") || strings.Contains(log, "✓") {
+		t.Errorf("user remove reports success without a proof:\n%s%s", out, log)
+	}
+	l.lies(nil)
+	wants("nobody waits", withheld, 0, "not proved to be in force in: east", "user", "remove", "bob", "--no-wait")
 	lied("a revocation that did not arrive", replay, soon("user", "remove", "bob", "--revoke")...)
 	wants("an older supervisor", at(adoptions, func(o map[string]any) any {
 		each(o, func(o map[string]any) {

@@ -175,10 +175,11 @@ Nodes and tokens belong to no project. For them you need a role on all projects:
 			if err != nil {
 				return err
 			}
-			if err := a.showUser(roster, args[0]); err != nil {
+			m, err := a.showUser(roster, args[0])
+			if err != nil {
 				return err
 			}
-			return a.awaitAdoption(cmd.Context(), c, roster, adopt)
+			return a.awaitAdoption(cmd.Context(), c, roster, adopt, m)
 		},
 	}
 	f := c.Flags()
@@ -228,10 +229,14 @@ A name is never used again, so an old signature never counts as that of another 
 			if err != nil {
 				return err
 			}
-			if err := a.showUser(roster, args[0]); err != nil {
+			m, err := a.showUser(roster, args[0])
+			if err != nil {
 				return err
 			}
-			return a.awaitAdoption(cmd.Context(), c, roster, adopt)
+			if fingerprint != "" {
+				m.effect, m.before = "nothing that the key "+fingerprint+" signs is accepted any more", "still accepts what the key "+fingerprint+" signs"
+			}
+			return a.awaitAdoption(cmd.Context(), c, roster, adopt, m)
 		},
 	}
 	f := c.Flags()
@@ -271,23 +276,28 @@ func projectIDs(r *identity.Roster, names []string) ([]writ.ProjectID, error) {
 	return ids, nil
 }
 
-func (a *app) showUser(r *identity.Roster, name string) error {
+// showUser shows a principal as the signed roster has it. The result is the text of the change.
+func (a *app) showUser(r *identity.Roster, name string) (amendment, error) {
 	users := usersOf(r)
 	i := slices.IndexFunc(users, func(u userView) bool { return u.Name == name })
 	if i < 0 {
-		return fmt.Errorf("show user: version %d of the roster does not have %s", r.Version, name)
+		return amendment{}, fmt.Errorf("show user: version %d of the roster does not have %s", r.Version, name)
 	}
 	u := users[i]
-	a.Done("%s is in version %d of the roster", name, r.Version)
+	m := amendment{change: name + " has the keys and roles below"}
 	switch {
 	case u.State != identity.Active:
-		a.Note("%s is %s: nothing that %s signs is accepted any more", name, u.State, name)
+		m = amendment{
+			change: fmt.Sprintf("%s is %s", name, u.State),
+			effect: fmt.Sprintf("nothing that %s signs is accepted any more", name), before: "still accepts what " + name + " signs",
+		}
 	case len(u.Roles) == 0:
-		a.Note("%s may do nothing yet; give a role with --role", name)
+		m.effect = name + " may do nothing yet; give a role with --role"
 	case len(u.Keys) == 0 && !client.MayHaveCertificate(r, name):
-		a.Note("%s has no key; name an authority that makes certificates for it with `writ ca add`, or give it a key with --key", name)
+		m.effect = fmt.Sprintf("%s has no key; name an authority that makes certificates for it with `writ ca add`, or give it a key with --key", name)
 	}
-	return a.Print(terminal.Record(u, u.Name,
+	a.showSigned(r, m)
+	return m, a.Print(terminal.Record(u, u.Name,
 		terminal.Field{Title: "user", Value: u.Name},
 		terminal.Field{Title: "kind", Value: string(u.Kind)},
 		terminal.Field{Title: "state", Value: string(u.State)},
@@ -368,7 +378,8 @@ func (a *app) projectAddCommand() *cobra.Command {
 			if len(projects) != 1 {
 				return fmt.Errorf("add project: version %d of the roster has %d of this name", roster.Version, len(projects))
 			}
-			a.Done("project %s is in version %d of the roster", args[0], roster.Version)
+			m := amendment{change: "project " + args[0] + " of the tenant " + tenant}
+			a.showSigned(roster, m)
 			p := projects[0]
 			err = a.Print(terminal.Record(p, p.Name,
 				terminal.Field{Title: "project", Value: p.Name},
@@ -377,7 +388,7 @@ func (a *app) projectAddCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return a.awaitAdoption(cmd.Context(), c, roster, adopt)
+			return a.awaitAdoption(cmd.Context(), c, roster, adopt, m)
 		},
 	}
 	c.Flags().StringVar(&tenant, "tenant", client.DefaultProject, "tenant that owns it; made if it is new")

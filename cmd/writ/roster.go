@@ -78,8 +78,9 @@ the metric writ_roster_renew_seconds tells when.`,
 			if err != nil {
 				return err
 			}
-			a.Done("version %d of the roster is in force until %s", roster.Version, roster.Expires.Format(time.DateOnly))
-			waited := a.awaitAdoption(cmd.Context(), c, roster, adopt)
+			m := amendment{change: "it is valid until " + roster.Expires.Format(time.DateOnly), before: "goes by the version before, until that expires"}
+			a.showSigned(roster, m)
+			waited := a.awaitAdoption(cmd.Context(), c, roster, adopt, m)
 			if err := a.showRoster(cmd.Context(), c, roster); err != nil {
 				return err
 			}

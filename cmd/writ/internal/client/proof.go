@@ -270,6 +270,17 @@ func adoptedBy(roster *identity.Roster, d *identity.Datacenter, nonce []byte, li
 // adoptionEvery is the pause between two questions of AwaitAdoption.
 const adoptionEvery = 200 * time.Millisecond
 
+// AdoptionPending is the error of AwaitAdoption if its context ends first.
+type AdoptionPending struct {
+	Missing []string // the datacenters that have not signed yet, each with the reason
+	Err     error    // of the context
+}
+
+func (e *AdoptionPending) Error() string { return "not proved yet: " + strings.Join(e.Missing, "; ") }
+
+// Unwrap returns the error of the context.
+func (e *AdoptionPending) Unwrap() error { return e.Err }
+
 // AwaitAdoption waits until the datacenters with these ids have signed that a roster, or a later one, is in force there. If some have not within
 // a time it is NOT_ADOPTED and names them; it is UNVERIFIED if the coordinator shows a proof that is none.
 func (c *Client) AwaitAdoption(ctx context.Context, roster *identity.Roster, ids []writ.DatacenterID, within time.Duration) error {
@@ -292,9 +303,9 @@ func (c *Client) AwaitAdoption(ctx context.Context, roster *identity.Roster, ids
 			continue
 		}
 		if ctx.Err() != nil {
-			return ctx.Err()
+			return &AdoptionPending{Missing: missing, Err: ctx.Err()}
 		}
-		return writ.Errorf(writ.CodeNotAdopted, "version %d of the roster is in force, and after %s it is not known to be so in: %s",
+		return writ.Errorf(writ.CodeNotAdopted, "version %d of the roster is signed, and after %s it is not proved to be in force in: %s",
 			roster.Version, within, strings.Join(missing, "; ")).
 			WithHint("`writ roster show` asks again; until a datacenter has it, it goes by the roster before")
 	}
