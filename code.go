@@ -89,6 +89,9 @@ const (
 	CodeVerbUnsupported        Code = "VERB_UNSUPPORTED"
 	CodeExecError              Code = "EXEC_ERROR"
 	CodeStoreUnavailable       Code = "STORE_UNAVAILABLE"
+	CodeStoreFull              Code = "STORE_FULL"
+	CodeStoreReadOnly          Code = "STORE_READ_ONLY"
+	CodeStoreDamaged           Code = "STORE_DAMAGED"
 	CodeDataIncomplete         Code = "DATA_INCOMPLETE"
 	CodeQueueUnavailable       Code = "QUEUE_UNAVAILABLE"
 	CodeQueueBudget            Code = "QUEUE_BUDGET"
@@ -196,7 +199,10 @@ var Codes = []CodeInfo{
 	{CodeDatacenterAway, Unavailable, true, 503, ExitUnreachable, "The datacenter's supervisor is not connected. Submissions for it wait until they expire; questions cannot be answered now."},
 	{CodeVerbUnsupported, Invalid, false, 501, ExitFailed, "The datacenter's supervisor is older and does not know this request. Upgrade it."},
 	{CodeExecError, Failed, false, 502, ExitFailed, "The datacenter's supervisor could not do what was asked; the message says why."},
-	{CodeStoreUnavailable, Unavailable, true, 503, ExitUnreachable, "The store cannot be written: its disk is full, read-only or away. It goes on by itself when that ends."},
+	{CodeStoreUnavailable, Unavailable, true, 503, ExitUnreachable, "The store cannot be written: it is away or does not answer. It goes on by itself when that ends."},
+	{CodeStoreFull, Unavailable, true, 503, ExitUnreachable, "The store cannot be written because its disk is full. Free disk space; work continues by itself."},
+	{CodeStoreReadOnly, Unavailable, true, 503, ExitUnreachable, "The store cannot be written because its file, disk or server is read-only. Make it writable; work continues by itself."},
+	{CodeStoreDamaged, Failed, false, 502, ExitFailed, "The file of a store is damaged. Stop its daemon, keep the file, and restore the data directory with `writ restore --data DIR FILE`. A node has no backup: remove it, and let it join anew."},
 	{CodeDataIncomplete, Conflict, false, 409, ExitConflict, "A file of the data directory is missing that the daemon never makes a second time. Bring the directory back from a backup; docs/manual/runbook.md has the way without one."},
 	{CodeQueueUnavailable, Unavailable, true, 503, ExitUnreachable, "Redis does not answer. Work waits in the journal and goes on by itself when Redis is back."},
 	{CodeQueueBudget, Unavailable, true, 429, ExitUnreachable, "The node put more into Redis than a node may, or messages that cannot be read, or it has too many connections there. What it had there was removed, and its account is off for a while. If that was not the program of writ, another program uses the node's account: remove the node."},
@@ -240,6 +246,11 @@ var Codes = []CodeInfo{
 	{CodeSecretUnreadable, Failed, false, 422, ExitFailed, "The reader of the secret cannot decrypt it: it was encrypted to another key, or is another secret. Set it again with `writ secret set`; a node that has lost its keys must join anew."},
 	{CodeInjected, Unavailable, true, 422, ExitFailed, "A simulated driver was told to fail here."},
 	{CodeInjectedFinal, Failed, false, 422, ExitFailed, "A simulated driver was told to fail here for good."},
+}
+
+// IsStoreUnavailable reports whether a code says that a store cannot be written for now.
+func (c Code) IsStoreUnavailable() bool {
+	return c == CodeStoreUnavailable || c == CodeStoreFull || c == CodeStoreReadOnly
 }
 
 // codeIndex finds a row of Codes by its code.

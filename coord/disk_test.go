@@ -42,8 +42,8 @@ func TestFullDiskRefusesNewWorkAndGoesOn(t *testing.T) {
 		}
 		status, body = p.post("/v1/submissions", signedScript(t, payload()))
 	}
-	wantProblem(t, "disk full", status, body, writ.CodeStoreUnavailable)
-	if err := p.ledgerWorks(t.Context()); writ.CodeOf(err) != writ.CodeStoreUnavailable {
+	wantProblem(t, "disk full", status, body, writ.CodeStoreFull)
+	if err := p.ledgerWorks(t.Context()); writ.CodeOf(err) != writ.CodeStoreFull {
 		t.Errorf("ready with a full disk: %v", err)
 	}
 	if status, body := p.get("/readyz"); status != 503 { // what was found a moment ago

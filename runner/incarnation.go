@@ -187,12 +187,17 @@ func (n *incarnation) noteStore(ctx context.Context, err error) error {
 	if n.store.set(err) {
 		n.log.ErrorContext(ctx, "write the node's journal; jobs are refused", "err", err)
 	}
-	return &writ.Error{Code: writ.CodeNodeStore, Message: "the node cannot write its journal", Hint: "free disk space on the node; it goes on by itself", Err: err}
+	e := &writ.Error{Code: writ.CodeNodeStore, Message: "the node cannot write its journal", Hint: "free disk space on the node; it goes on by itself", Err: err}
+	if writ.CodeOf(err) == writ.CodeStoreDamaged {
+		e.Message, e.Hint = "the journal of the node is damaged", "a node has no backup: remove it with `writ node remove NODE`, and let it join anew from an empty data directory"
+	}
+	return e
 }
 
-// probeStore tries a journal that could not be written.
+// probeStore checks the journal, and tries one that could not be written.
 func (n *incarnation) probeStore(ctx context.Context) {
 	if n.store.get() == nil {
+		_ = n.noteStore(ctx, n.journal.Check(context.WithoutCancel(ctx))) // noted
 		return
 	}
 	if err := n.noteStore(ctx, n.journal.Probe(context.WithoutCancel(ctx))); err == nil && n.store.set(nil) {

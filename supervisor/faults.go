@@ -28,6 +28,9 @@ func (f *faults) look(ctx context.Context, j *journal.Journal, queue error, now 
 	if was != nil && j.Probe(ctx) == nil {
 		was = nil
 	}
+	if was == nil {
+		was = j.Check(ctx)
+	}
 	if ctx.Err() != nil {
 		return
 	}
@@ -46,11 +49,14 @@ func (f *faults) look(ctx context.Context, j *journal.Journal, queue error, now 
 	f.queue = queue
 }
 
-// works says whether the journal can be written, and whether the queue answers.
-func (f *faults) works() (journal, queue bool) {
+// works reports why the journal cannot be written, "" if it can, and whether the queue answers.
+func (f *faults) works() (journal string, queue bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.journal == nil, f.queue == nil
+	if f.journal != nil {
+		journal = f.journal.Error()
+	}
+	return journal, f.queue == nil
 }
 
 // text says what keeps the datacenter from going on, "" if nothing does.

@@ -12,27 +12,29 @@ import (
 
 // Metrics are the numbers of a supervisor, for those who watch it. What the watch saw is of its last look, and missing before the first one.
 type Metrics struct {
-	Epoch      int64
-	Looked     time.Time // when the watch has looked at all that is open
-	Journal    bool      // it can be written
-	Queue      bool      // it answers
-	Writes     tally.Spread
-	Failed     int64     // writes that the store did not take
-	Renewed    time.Time // the lease; zero if the journal is for one process
-	Runs       int       // open
-	Steps      map[string]int
-	Calls      map[writ.CallState]int           // open
-	Oldest     map[writ.CallState]time.Duration // for how long the oldest call is so, 0 if there is none
-	Waiting    time.Duration                    // for how long a call without a node waits at most, for what it waits for now
-	Passes     tally.Spread
-	Crashes    map[writ.Code]int64 // passes that gave no answer
-	Nodes      map[string]int      // by liveness of those that are approved, and pending
-	Holds      int
-	Links      map[string]Link // by address of the coordinator
-	Refusals   map[Refusal]int64
-	Complaints map[Complaint]int64
-	Roster     int
-	Expires    time.Time // the roster
+	Epoch   int64
+	Looked  time.Time // when the watch has looked at all that is open
+	Journal bool      // it can be written
+	// JournalFault is the reason if it cannot.
+	JournalFault string
+	Queue        bool // it answers
+	Writes       tally.Spread
+	Failed       int64     // writes that the store did not take
+	Renewed      time.Time // the lease; zero if the journal is for one process
+	Runs         int       // open
+	Steps        map[string]int
+	Calls        map[writ.CallState]int           // open
+	Oldest       map[writ.CallState]time.Duration // for how long the oldest call is so, 0 if there is none
+	Waiting      time.Duration                    // for how long a call without a node waits at most, for what it waits for now
+	Passes       tally.Spread
+	Crashes      map[writ.Code]int64 // passes that gave no answer
+	Nodes        map[string]int      // by liveness of those that are approved, and pending
+	Holds        int
+	Links        map[string]Link // by address of the coordinator
+	Refusals     map[Refusal]int64
+	Complaints   map[Complaint]int64
+	Roster       int
+	Expires      time.Time // the roster
 }
 
 // Link is that to one coordinator.
@@ -163,7 +165,8 @@ func (s *Supervisor) Metrics() Metrics {
 		Epoch: s.epoch, Renewed: s.counts.renewed.Last(), Runs: s.opened.total(), Passes: s.counts.passes.Spread(), Crashes: s.counts.crashes.All(),
 		Nodes: s.countNodes(), Refusals: s.counts.refusals.All(), Complaints: s.complaints.counts.All(), Links: make(map[string]Link),
 	}
-	m.Journal, m.Queue = s.faults.works()
+	m.JournalFault, m.Queue = s.faults.works()
+	m.Journal = m.JournalFault == ""
 	m.Writes, m.Failed = s.Journal.Writes()
 	under, waiting, stalled := s.steps.count()
 	m.Steps = map[string]int{"under_way": under, "waiting": waiting, "stalled": stalled}

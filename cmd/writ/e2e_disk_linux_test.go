@@ -80,7 +80,7 @@ func TestAFullDiskLosesNoDataAndIsNamed(t *testing.T) {
 			disks[p.name].Fill()
 			t.Cleanup(disks[p.name].Free)
 			if p.refuses {
-				s.Says(writ.ExitUnreachable, []string{string(writ.CodeStoreUnavailable), "disk is full", "hint: free disk space"}, "submit", "steps.tengo", "-p", "name=refused")
+				s.Says(writ.ExitUnreachable, []string{string(writ.CodeStoreFull), "disk is full", "hint: free disk space"}, "submit", "steps.tengo", "-p", "name=refused")
 			} else {
 				runs = append(runs, s.Submit("steps.tengo", "-p", "name=c-"+p.name))
 			}
@@ -140,7 +140,7 @@ func TestAProcessOnAReadOnlyDiskSaysSoAndEnds(t *testing.T) {
 		s.Until("the first calls are done", func(context.Context) bool { return s.Done(id, "dc1-n1") > 1 })
 		s.Kill(p.process)
 		disks[p.disk].ReadOnly(true)
-		if said, code := s.RestartFails(p.process); code != writ.ExitUnreachable || !strings.Contains(said, "read-only") || !strings.Contains(said, string(writ.CodeStoreUnavailable)) {
+		if said, code := s.RestartFails(p.process); code != writ.ExitUnreachable || !strings.Contains(said, "read-only") || !strings.Contains(said, string(writ.CodeStoreReadOnly)) {
 			t.Errorf("%s on a disk that is read-only: exit %d\n%s", p.process, code, said)
 		} else {
 			t.Logf("%s: exit %d\n%s", p.process, code, said)

@@ -139,10 +139,10 @@ func (db *DB) commit(group []*change) {
 	}
 	for i, c := range group {
 		if err != nil {
-			c.done <- storeError(err)
+			c.done <- db.storeError(err)
 		} else {
 			failpoint.End(c.ctx, errs[i])
-			c.done <- errs[i]
+			c.done <- db.storeError(errs[i])
 		}
 	}
 }

@@ -30,8 +30,8 @@ func big(name string) func(*Tx) error {
 
 func wantUnavailable(t *testing.T, err error) {
 	t.Helper()
-	if e := writ.AsError(err); e == nil || e.Code != writ.CodeStoreUnavailable || e.Hint == "" || !e.Retryable() {
-		t.Errorf("got %v; want a retryable STORE_UNAVAILABLE with a hint", err)
+	if e := writ.AsError(err); e == nil || !e.Code.IsStoreUnavailable() || e.Hint == "" || !e.Retryable() {
+		t.Errorf("got %v; want a retryable STORE_… with a hint", err)
 	}
 }
 

@@ -11,10 +11,12 @@ import (
 	"io/fs"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/pressly/goose/v3"
 	"modernc.org/sqlite"
+	sqlite3 "modernc.org/sqlite/lib"
 
 	"writ"
 	"writ/internal/failpoint"
@@ -56,6 +58,7 @@ type DB struct {
 	writer   *writer   // nil but for a file
 	prepared *prepared // of sql, for readers
 	local    localHosts
+	health   health
 	changes  chan *change
 	stop     chan struct{} // closed to end the writer
 	stopped  chan struct{} // closed when the writer has answered its last group
@@ -198,8 +201,11 @@ func (db *DB) readError(err error) error {
 		}
 	default:
 	}
-	return storeError(err)
+	return db.storeError(err)
 }
+
+// storeError is storeError for this store. It remembers that the file is damaged.
+func (db *DB) storeError(err error) error { return db.health.note(storeError(err, db.health.path)) }
 
 // now is the time of a transaction: stores keep microseconds.
 func (db *DB) now() time.Time {
@@ -211,14 +217,17 @@ func (db *DB) now() time.Time {
 
 func now() time.Time { return time.Now().UTC().Truncate(time.Microsecond) }
 
-// storeError turns errors that mean "not now" into STORE_UNAVAILABLE, those about a text that was asked for into BAD_REQUEST, and leaves others as
-// they are.
-func storeError(err error) error {
+// storeError turns the errors of an engine into errors for people: STORE_FULL, STORE_READ_ONLY, STORE_DAMAGED, STORE_UNAVAILABLE for other errors
+// that may pass, and BAD_REQUEST for a text that cannot be stored. Others stay as they are. path names the file, if the store is one.
+func storeError(err error, path string) error {
 	if _, ok := errors.AsType[*writ.Error](err); err == nil || ok {
 		return err
 	}
 	if postgresUnkept(err) {
 		return &writ.Error{Code: writ.CodeBadRequest, Message: "a text has a character that PostgreSQL cannot keep, such as NUL", Err: err}
+	}
+	if known := conditionOf(err, path); known != nil {
+		return known
 	}
 	if !isUnavailable(err) {
 		return err
@@ -234,6 +243,19 @@ func storeError(err error) error {
 	}
 	e.Message = "PostgreSQL does not answer, or cannot write" + postgresCause(decisive(err))
 	return e.WithHint("check that it runs and has free space; writ continues by itself")
+}
+
+// conditionOf returns the error of a store that is damaged, full or read-only, nil for others.
+func conditionOf(err error, path string) error {
+	switch {
+	case sqliteDamaged(err):
+		return damaged(path, err)
+	case errors.Is(err, syscall.ENOSPC), sqliteCode(err) == sqlite3.SQLITE_FULL:
+		return full(path, err)
+	case errors.Is(err, fs.ErrPermission) && path != "", errors.Is(err, syscall.EROFS), sqliteCode(err) == sqlite3.SQLITE_READONLY:
+		return readOnly(path, err)
+	}
+	return postgresCondition(err)
 }
 
 func isUnavailable(err error) bool {

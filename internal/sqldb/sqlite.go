@@ -23,7 +23,9 @@ func (db *DB) openSQLite(ctx context.Context, path string, migrations fs.FS, _ [
 	if path == ":memory:" {
 		dsn = "file:" + writ.NewUUID() + "?mode=memory&cache=shared&_txlock=immediate&_pragma=foreign_keys(1)"
 	} else if err := reserve(path); err != nil {
-		return fmt.Errorf("open %s: %w", path, storeError(err))
+		return fmt.Errorf("open %s: %w", path, storeError(err, path))
+	} else if err := examine(ctx, path, openExamination); err != nil {
+		return err
 	}
 	pool, err := sql.Open("sqlite", dsn)
 	if err != nil {
@@ -38,10 +40,11 @@ func (db *DB) openSQLite(ctx context.Context, path string, migrations fs.FS, _ [
 	}
 	if _, err := upgrade(ctx, goose.DialectSQLite3, pool, migrations, nil); err != nil {
 		pool.Close()
-		return fmt.Errorf("bring %s up to date: %w", path, storeError(err))
+		return fmt.Errorf("bring %s up to date: %w", path, storeError(err, path))
 	}
 	db.sql = pool
 	if path != ":memory:" { // preparing needs a second connection
+		db.health.path = path
 		db.prepared = &prepared{sql: pool, texts: make(map[string]*sql.Stmt)}
 		writing, err := sql.Open("sqlite", dsn)
 		if err != nil {
@@ -69,12 +72,22 @@ func isFileError(err error) bool {
 	return errors.Is(err, fs.ErrPermission) || errors.Is(err, syscall.EROFS) || errors.Is(err, syscall.ENOSPC)
 }
 
-func sqliteUnavailable(err error) bool {
-	e, ok := errors.AsType[*sqlite.Error](err)
-	if !ok {
-		return false
+// sqliteCode returns the primary result code of SQLite in an error, 0 if it has none.
+func sqliteCode(err error) int {
+	if e, ok := errors.AsType[*sqlite.Error](err); ok {
+		return e.Code() & 0xff
 	}
-	switch e.Code() & 0xff {
+	return 0
+}
+
+// sqliteDamaged reports whether SQLite found that a file is not consistent.
+func sqliteDamaged(err error) bool {
+	code := sqliteCode(err)
+	return code == sqlite3.SQLITE_CORRUPT || code == sqlite3.SQLITE_NOTADB
+}
+
+func sqliteUnavailable(err error) bool {
+	switch sqliteCode(err) {
 	case sqlite3.SQLITE_FULL, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED:
 		return true
 	}
@@ -89,7 +102,7 @@ func sqliteDuplicate(err error) bool {
 // Copy writes what the SQLite file at from holds at this moment into a new file, also while other processes work with it.
 func Copy(ctx context.Context, from, to string) (err error) {
 	if err := reserve(to); err != nil {
-		return fmt.Errorf("make %s: %w", to, storeError(err))
+		return fmt.Errorf("make %s: %w", to, storeError(err, to))
 	}
 	pool, err := sql.Open("sqlite", "file:"+(&url.URL{Path: from}).EscapedPath()+"?mode=ro&_pragma=busy_timeout(5000)")
 	if err != nil {
@@ -97,7 +110,7 @@ func Copy(ctx context.Context, from, to string) (err error) {
 	}
 	defer func() { err = errors.Join(err, pool.Close()) }()
 	if _, err := pool.ExecContext(ctx, "VACUUM INTO $1", to); err != nil {
-		return fmt.Errorf("copy %s: %w", from, storeError(err))
+		return fmt.Errorf("copy %s: %w", from, storeError(err, from))
 	}
 	return nil
 }

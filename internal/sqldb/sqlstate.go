@@ -48,6 +48,26 @@ func postgresUnavailable(err error) bool {
 		errors.Is(err, driver.ErrBadConn) || errors.Is(err, sql.ErrConnDone) || pgconn.SafeToRetry(err)
 }
 
+// postgresCondition returns the error of a database that is damaged, full or read-only, nil for others.
+func postgresCondition(err error) error {
+	e, ok := errors.AsType[*pgconn.PgError](err)
+	if !ok {
+		return nil
+	}
+	switch e.Code {
+	case "53100":
+		return (&writ.Error{Code: writ.CodeStoreFull, Message: "the disk of PostgreSQL is full: " + e.Message, Err: err}).
+			WithHint("free space on the server; writ continues by itself")
+	case "25006":
+		return (&writ.Error{Code: writ.CodeStoreReadOnly, Message: "PostgreSQL takes no writes: " + e.Message, Err: err}).
+			WithHint("use the address of the primary, or make the server writable; writ continues by itself")
+	case "XX001", "XX002":
+		return (&writ.Error{Code: writ.CodeStoreDamaged, Message: "PostgreSQL found that its data is damaged: " + e.Message, Err: err}).
+			WithHint("check the database with pg_amcheck, and restore it from a backup: docs/manual/postgresql.md")
+	}
+	return nil
+}
+
 // postgresCause is what people are told of an error besides that a store cannot be used: PostgreSQL's words, or the network's, without those of
 // the client, which name users and databases to whoever asks. It is empty, or begins with a colon.
 func postgresCause(err error) string {

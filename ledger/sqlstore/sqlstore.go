@@ -46,8 +46,11 @@ func (s *Store) Shared() bool { return s.db.Shared() }
 // probeSize is what Check writes: as much as a large submission and its events, so that there is room for the next one too.
 const probeSize = 64 << 10
 
-// Check writes one row over and over.
+// Check reports whether the ledger can be used. It examines the file, and writes one row over and over.
 func (s *Store) Check(ctx context.Context) error {
+	if err := s.db.Check(ctx); err != nil {
+		return err
+	}
 	return s.db.Write(failpoint.At(ctx, failpoint.LedgerProbed), func(tx *sqldb.Tx) error {
 		_, err := tx.ExecContext(ctx, `
 			INSERT INTO probes (name, body)

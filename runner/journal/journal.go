@@ -53,7 +53,7 @@ func Open(ctx context.Context, path string) (*Journal, error) {
 		err = j.noteOpened()
 	}
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("open the node's journal: %w", err), j.unlock())
+		return nil, errors.Join(fmt.Errorf("open the node's journal: %w", withoutBackup(err)), j.unlock())
 	}
 	return j, nil
 }
@@ -67,6 +67,15 @@ func (j *Journal) noteOpened() error {
 		return err
 	}
 	_, err := j.lock.WriteAt([]byte("the store beside this file was made\n"), 0)
+	return err
+}
+
+// withoutBackup gives the error of a damaged journal the next step for a node, which cannot be restored.
+func withoutBackup(err error) error {
+	if e, ok := errors.AsType[*writ.Error](err); ok && e.Code == writ.CodeStoreDamaged {
+		node := *e
+		return node.WithHint("a node has no backup: remove it with `writ node remove NODE`, and let it join anew from an empty data directory")
+	}
 	return err
 }
 
@@ -118,8 +127,14 @@ func (j *Journal) Begin(ctx context.Context) (int64, error) {
 // probeSize is more than what jobs that begin together mostly write: that there is room for a few bytes promises nothing.
 const probeSize = 64 << 10
 
+// Check reports why the journal cannot be used although nothing was written: its disk is full, or its file is damaged.
+func (j *Journal) Check(ctx context.Context) error { return j.db.Check(ctx) }
+
 // Probe writes something without meaning, and takes it away again, to learn whether the store can be written.
 func (j *Journal) Probe(ctx context.Context) error {
+	if err := j.db.Check(ctx); err != nil {
+		return err
+	}
 	err := j.db.Write(failpoint.At(ctx, failpoint.NodeProbed), func(tx *sqldb.Tx) error {
 		_, err := tx.Exec("UPDATE node SET probed = $1, probe = $2", sqldb.Micros(tx.Now), make([]byte, probeSize))
 		return err

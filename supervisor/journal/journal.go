@@ -146,7 +146,7 @@ func (j *Journal) Write(ctx context.Context, do func(tx *Tx) error) error {
 	switch {
 	case err == nil:
 		j.writes.Note(time.Since(began))
-	case writ.CodeOf(err) == writ.CodeStoreUnavailable && !errors.Is(err, ErrFenced):
+	case isFault(writ.CodeOf(err)) && !errors.Is(err, ErrFenced):
 		j.failed.Add(1)
 		j.mu.Lock()
 		j.fault = err
@@ -154,6 +154,11 @@ func (j *Journal) Write(ctx context.Context, do func(tx *Tx) error) error {
 	}
 	return err
 }
+
+func isFault(code writ.Code) bool { return code.IsStoreUnavailable() || code == writ.CodeStoreDamaged }
+
+// Check reports why the journal cannot be used although nothing was written: its disk is full, or its file is damaged.
+func (j *Journal) Check(ctx context.Context) error { return j.db.Check(ctx) }
 
 // Writes returns how long writes took until they were on disk, and how many the store did not take.
 func (j *Journal) Writes() (took tally.Spread, failed int64) {

@@ -66,15 +66,16 @@ func (d *Dialer) Run(ctx context.Context) error {
 	desk := newDesk(&answering, log)
 	d.comings.AtOnce = comingsAtOnce
 	pace := rate.NewLimiter(readBytes, readBytesOnce)
-	for attempt := 0; ; attempt++ {
+	for attempt, wait := 0, time.Duration(0); ; attempt++ {
+		began := time.Now()
 		welcomed, err := d.session(ctx, desk, pace, log)
 		if ctx.Err() != nil {
 			return nil
 		}
-		if welcomed {
+		if welcomed && time.Since(began) >= wait { // a coordinator that ends each session at once, as with a damaged ledger, is asked less often
 			attempt = 0
 		}
-		wait := retryAfter(attempt)
+		wait = retryAfter(attempt)
 		if times, say := d.comings.Say("cut", time.Now()); say {
 			log.WarnContext(ctx, "no link to the coordinator", "err", err, "retry_in", wait.Round(time.Millisecond), "times", times)
 		}

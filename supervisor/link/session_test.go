@@ -108,7 +108,9 @@ func TestAFlappingLinkLogsFewLines(t *testing.T) {
 		defer start(t, d)()
 		began := time.Now()
 		for range times {
-			(<-came).end(errors.New("cut by the test"))
+			session := <-came
+			time.Sleep(minRetry) // shorter sessions are tried again less and less often
+			session.end(errors.New("cut by the test"))
 		}
 		most := 2 * (comingsAtOnce + int(time.Since(began)/(10*time.Second)) + 1)
 		for name, log := range map[string]*testenv.Log{"the coordinator": here, "the supervisor": there} {
@@ -350,5 +352,25 @@ func TestFramesOfLaterVersionsArePassedOver(t *testing.T) {
 		s.write(`{"type":"res","id":"of nobody","ok":true}`)
 		s.write(`{"type":"ping","more":1}`)
 		s.next(typePong)
+	})
+}
+
+// TestShortSessionsAreRetriedLessOften is the case of a coordinator whose ledger is damaged: it welcomes each session and ends it at once.
+func TestShortSessionsAreRetriedLessOften(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const times = 20
+		net := newWire()
+		l, d := coordinator(newArchive(0)), supervisor(net.client(t), newBook())
+		came := make(chan *Session)
+		l.Connected = func(_ context.Context, s *Session) { came <- s }
+		defer net.serve(l)()
+		defer start(t, d)()
+		began := time.Now()
+		for range times {
+			(<-came).end(errors.New("cut by the test"))
+		}
+		if took := time.Since(began); took < times*minRetry {
+			t.Errorf("%d sessions within %s", times, took)
+		}
 	})
 }

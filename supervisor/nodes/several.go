@@ -51,7 +51,7 @@ func (s *Several) current() int {
 
 // heard notes how the one at an index answered, and reports whether it did.
 func (s *Several) heard(ctx context.Context, at int, err error) bool {
-	away := writ.CodeOf(err) == writ.CodeUnreachable || writ.CodeOf(err) == writ.CodeStoreUnavailable
+	away := writ.CodeOf(err) == writ.CodeUnreachable || writ.CodeOf(err).IsStoreUnavailable()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {

@@ -110,7 +110,7 @@ func (b *BootReports) report(ctx context.Context, said bootserver.List) error {
 		b.next = nodes.BootNext{}
 		err = b.send(ctx, text)
 	}
-	if code := writ.CodeOf(err); code == writ.CodeUnreachable || code == writ.CodeStoreUnavailable {
+	if code := writ.CodeOf(err); code == writ.CodeUnreachable || code.IsStoreUnavailable() {
 		b.at, b.next = (b.at+1)%len(b.apis), nodes.BootNext{}
 	}
 	return err

@@ -42,7 +42,7 @@ var (
 
 // check returns DATA_INCOMPLETE if the file is missing from a data directory in which its daemon has worked.
 func (k keptFile) check(data string) error {
-	if exists(filepath.Join(data, k.name)) {
+	if info, err := os.Stat(filepath.Join(data, k.name)); !errors.Is(err, fs.ErrNotExist) && (err != nil || info.Size() > 0) {
 		return nil
 	}
 	for _, name := range k.evidence {
@@ -54,7 +54,7 @@ func (k keptFile) check(data string) error {
 }
 
 func incomplete(data, name, why string) *writ.Error {
-	return writ.Errorf(writ.CodeDataIncomplete, "%s is missing, although %s", filepath.Join(data, name), why)
+	return writ.Errorf(writ.CodeDataIncomplete, "%s is missing or empty, although %s", filepath.Join(data, name), why)
 }
 
 func exists(path string) bool {

@@ -37,7 +37,7 @@ func (s *Supervisor) standBy(ctx context.Context, log *slog.Logger, api *exchang
 				api.set(nodes.Standby(err, log))
 			}
 			ready()
-		case s.Journal != "" && err != nil && writ.AsError(err).Code == writ.CodeStoreUnavailable:
+		case s.Journal != "" && err != nil && writ.AsError(err).Code.IsStoreUnavailable():
 			if news {
 				log.WarnContext(ctx, "the journal does not answer; looking again", "err", err)
 				api.set(nodes.Standby(err, log))

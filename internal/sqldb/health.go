@@ -1,0 +1,138 @@
+package sqldb
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"writ"
+)
+
+const (
+	// minFree is the free space below which a file counts as one that cannot be written. SQLite can write for a while on a full disk, in
+	// the part of its write-ahead log that it has already.
+	minFree = 64 << 10
+	// openExamination limits how long Open examines a file. Larger files are examined further by Check.
+	openExamination = 5 * time.Second
+	// checkExamination limits one examination by Check.
+	checkExamination = 2 * time.Second
+	// examinePause is the shortest time between two examinations. It is longer for large files: they take at most one part in
+	// examineShare of the time.
+	examinePause = 10 * time.Second
+	examineShare = 200
+)
+
+// health is the state of a store's file.
+type health struct {
+	path string // "" unless the store is a file
+
+	mu     sync.Mutex
+	damage error // found once, kept until the process ends
+	next   time.Time
+}
+
+// Check reports why the store cannot be used: STORE_DAMAGED, STORE_FULL, or nil. It finds damage in pages that nothing reads, because it
+// examines the file from time to time. A store that is not a file has no such check.
+func (db *DB) Check(ctx context.Context) error { return db.health.check(ctx) }
+
+func (h *health) check(ctx context.Context) error {
+	if h.path == "" {
+		return nil
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.damage != nil {
+		return h.damage
+	}
+	if time.Now().After(h.next) {
+		began := time.Now()
+		h.damage = examine(ctx, h.path, checkExamination)
+		h.next = time.Now().Add(max(examinePause, examineShare*time.Since(began)))
+	}
+	if h.damage != nil {
+		return h.damage
+	}
+	return h.room()
+}
+
+// room returns STORE_FULL if the disk of the file has no room.
+func (h *health) room() error {
+	var disk unix.Statfs_t
+	if err := unix.Statfs(filepath.Dir(h.path), &disk); err != nil {
+		return nil // writes report what is wrong
+	}
+	free := disk.Bavail
+	if os.Geteuid() == 0 {
+		free = disk.Bfree
+	}
+	if uint64(free)*uint64(disk.Bsize) >= minFree {
+		return nil
+	}
+	return full(h.path, errors.New("less than 64 KiB of the disk are free"))
+}
+
+// note keeps err if it says that the file is damaged.
+func (h *health) note(err error) error {
+	if writ.CodeOf(err) == writ.CodeStoreDamaged && h.path != "" {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		if h.damage == nil {
+			h.damage = err
+		}
+	}
+	return err
+}
+
+// examine returns STORE_DAMAGED if the pages of a SQLite file are not consistent. It reads the file on a connection of its own, so that no cache
+// hides the damage, and gives up after limit.
+func examine(ctx context.Context, path string, limit time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	pool, err := sql.Open("sqlite", "file:"+(&url.URL{Path: path}).EscapedPath()+"?mode=ro&_pragma=busy_timeout(1000)")
+	if err != nil {
+		return nil // Open reports it
+	}
+	defer pool.Close()
+	var result string
+	err = pool.QueryRowContext(ctx, "PRAGMA quick_check(1)").Scan(&result)
+	switch {
+	case ctx.Err() != nil:
+		return nil
+	case err == nil && result != "ok":
+		return damaged(path, errors.New(result))
+	case sqliteDamaged(err):
+		return damaged(path, err)
+	}
+	return nil
+}
+
+// named returns a path as a part of a sentence. A store in memory has none.
+func named(path string) string {
+	if path == "" {
+		return ""
+	}
+	return " " + path
+}
+
+func damaged(path string, err error) error {
+	return (&writ.Error{Code: writ.CodeStoreDamaged, Message: fmt.Sprintf("the store%s is damaged: %v", named(path), err), Err: err}).
+		WithHint("stop the daemon, move its data directory away and keep it, and run `writ restore --data DIR FILE`; docs/manual/runbook.md has the steps for nodes and without a backup")
+}
+
+func full(path string, err error) error {
+	return (&writ.Error{Code: writ.CodeStoreFull, Message: fmt.Sprintf("the store%s cannot be written, its disk is full: %v", named(path), err), Err: err}).
+		WithHint("free disk space; writ continues by itself")
+}
+
+func readOnly(path string, err error) error {
+	return (&writ.Error{Code: writ.CodeStoreReadOnly, Message: fmt.Sprintf("the store%s cannot be written, it is read-only: %v", named(path), err), Err: err}).
+		WithHint("make the file and its disk writable for the user of the daemon; writ continues by itself")
+}
