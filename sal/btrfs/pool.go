@@ -33,6 +33,8 @@ type Pool struct {
 	ProjectBytes func(writ.ProjectID) int64
 	// Besides returns the bytes that a project has outside of the pool. They count for its share. It may be nil.
 	Besides func(writ.ProjectID) (int64, error)
+	// Deny is a group whose members may pass Dir and must not read trees that are not theirs, 0 for none. See confine.Accounts.SharedGroup.
+	Deny uint32
 	// Step is called before every single change of the file system; tests stop the driver there. It may be nil.
 	Step func(name string)
 
@@ -394,7 +396,7 @@ func (p *Pool) makeDirs() error {
 			return err
 		}
 	}
-	return nil
+	return p.denyAll()
 }
 
 // commit makes sure that what was made, renamed or removed in directories stays so after a power cut. One that is not there is no error.

@@ -21,6 +21,9 @@ const (
 // bound sets how much a subvolume may hold that is, or is about to become, the tree of a name: at least what it could hold before. It
 // counts for the bound's project from then on, if that names one.
 func (p *Pool) bound(name, subvolume string, bound sal.Bound) error {
+	if err := p.deny(subvolume); err != nil { // before the tree gets its place, or anything is in it
+		return err
+	}
 	had, err := boundOf(subvolume)
 	if err == nil {
 		bound.Bytes = grown(had.Bytes, bound.Bytes)

@@ -155,7 +155,11 @@ func openStorage(dir string, c driverConfig) storage {
 	if bounded := filepath.Join(dir, "btrfs"); hasRecords(bounded) || btrfs.Usable(dir) == nil && !hasRecords(records) {
 		share := func(writ.ProjectID) int64 { return host.ProjectGiB << 30 }
 		archives := &volume.Driver{Dir: bounded}
-		trees, records = &btrfs.Pool{Dir: pool, ProjectBytes: share, Besides: archives.ArchiveBytes, Step: failpoint.Step("volume")}, bounded
+		kept := &btrfs.Pool{Dir: pool, ProjectBytes: share, Besides: archives.ArchiveBytes, Step: failpoint.Step("volume")}
+		if users := c.numbers(filepath.Dir(dir)); users.Used() {
+			kept.Deny = users.SharedGroup
+		}
+		trees, records = kept, bounded
 	}
 	images := &image.Driver{
 		Dir: filepath.Join(dir, "image"), Trees: trees, MaxBytes: host.ImageGiB << 30, Dirs: host.imageDirs(), Allow: host.imageRanges(), Log: c.Log,

@@ -1,0 +1,85 @@
+package btrfs
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+
+	"writ/sal"
+)
+
+// The tags of the entries of an access list, and its attribute, as the kernel has them.
+const (
+	aclAttribute = "system.posix_acl_access"
+	aclVersion   = 2
+
+	aclOwner      = 0x01
+	aclOwnerGroup = 0x04
+	aclGroup      = 0x08
+	aclMask       = 0x10
+	aclOther      = 0x20
+
+	noID = ^uint32(0)
+)
+
+// deny keeps the members of p.Deny out of a tree. They may pass the directory of all trees, because some have a tree there, and a tree that a container
+// fills is open to all users by its mode. The owner and its group keep what the mode says, so a tree that was handed to a user is open to
+// that user still.
+func (p *Pool) deny(tree string) error {
+	if p.Deny == 0 {
+		return nil
+	}
+	f, err := os.OpenFile(tree, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_DIRECTORY, 0)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	want := accessList(info.Mode(), p.Deny)
+	have := make([]byte, len(want)+1)
+	if n, err := unix.Fgetxattr(int(f.Fd()), aclAttribute, have); err == nil && bytes.Equal(have[:n], want) {
+		return nil
+	}
+	p.step("close the tree to other users")
+	return unix.Fsetxattr(int(f.Fd()), aclAttribute, want, 0)
+}
+
+// accessList returns an access list with the rights of a mode, in which a group has none. The rights of the owning group are those of
+// the mask, which chmod changes, so the entry itself allows reading and passing.
+func accessList(mode fs.FileMode, group uint32) []byte {
+	perm := uint16(mode.Perm())
+	list := binary.LittleEndian.AppendUint32(nil, aclVersion)
+	for _, e := range []struct {
+		tag, perm uint16
+		id        uint32
+	}{
+		{aclOwner, perm >> 6 & 7, noID}, {aclOwnerGroup, 5, noID}, {aclGroup, 0, group}, {aclMask, perm >> 3 & 7, noID}, {aclOther, perm & 7, noID},
+	} {
+		list = binary.LittleEndian.AppendUint16(list, e.tag)
+		list = binary.LittleEndian.AppendUint16(list, e.perm)
+		list = binary.LittleEndian.AppendUint32(list, e.id)
+	}
+	return list
+}
+
+// denyAll closes the trees of a pool that earlier versions made.
+func (p *Pool) denyAll() error {
+	if p.Deny == 0 {
+		return nil
+	}
+	names, err := sal.FileNames(filepath.Join(p.Dir, "trees"))
+	for _, name := range names {
+		if one := p.deny(p.Path(name)); !errors.Is(one, fs.ErrNotExist) && !errors.Is(one, unix.ENOTDIR) {
+			err = errors.Join(err, one)
+		}
+	}
+	return err
+}
