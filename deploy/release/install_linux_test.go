@@ -91,7 +91,9 @@ func TestAPackageIsInstalledUpgradedAndRemoved(t *testing.T) {
 			for command, want := range map[string]string{
 				"writ": "version v1.2.3-rc.1",
 				"stat -c '%A %U %G' /usr/bin/writ /etc/writ /etc/writ/runner.yaml":  "-rwxr-xr-x root root\ndrwxr-x--- root writ\n-rw-r----- root writ",
-				"getent passwd writ | cut -d: -f6,7":                                "/nonexistent:/usr/sbin/nologin",
+				"getent passwd writ-coord | cut -d: -f6,7":                          "/nonexistent:/usr/sbin/nologin",
+				"id -nG writ-supervisor; id -nG writ-boot":                          "writ-supervisor writ\nwrit-boot writ",
+				"grep -h ^User= /usr/lib/systemd/system/writ-*.service":             "User=writ-boot\nUser=writ-coord\nUser=writ-supervisor",
 				"gzip -dc /usr/share/man/man1/writ.1.gz":                            ".TH writ 1",
 				analyze + " verify --man=no /usr/lib/systemd/system/writ-*.service": "",
 				"grep -h ^ExecStart= /usr/lib/systemd/system/writ-runner.service":   "ExecStart=/usr/bin/writ runner --config /etc/writ/runner.yaml",
@@ -114,13 +116,63 @@ func TestAPackageIsInstalledUpgradedAndRemoved(t *testing.T) {
 			}
 
 			h.do("mkdir -p /var/lib/writ/node && " + system.remove)
-			if text := h.do("ls -d /usr/bin/writ /usr/lib/systemd/system/writ-* /var/lib/writ/node /etc/writ/runner.yaml* 2>/dev/null; getent passwd writ | cut -d: -f1; true"); !strings.HasPrefix(text, "/etc/writ/runner.yaml") ||
-				!strings.HasSuffix(text, "\n/var/lib/writ/node\nwrit") || strings.Contains(text, "/usr/") {
+			if text := h.do("ls -d /usr/bin/writ /usr/lib/systemd/system/writ-* /var/lib/writ/node /etc/writ/runner.yaml* 2>/dev/null; getent passwd writ-coord | cut -d: -f1; true"); !strings.HasPrefix(text, "/etc/writ/runner.yaml") ||
+				!strings.HasSuffix(text, "\n/var/lib/writ/node\nwrit-coord") || strings.Contains(text, "/usr/") {
 				t.Errorf("the removal leaves %q", text)
 			}
 			if asked := h.asked(); !strings.HasPrefix(asked, "disable --now "+units) {
 				t.Errorf("the removal asked systemctl %q", asked)
 			}
 		})
+	}
+}
+
+// TestUpgradeGivesEachDaemonItsOwnUser installs a package over an installation of a version that had one user for all daemons, twice.
+func TestUpgradeGivesEachDaemonItsOwnUser(t *testing.T) {
+	t.Parallel()
+	testenv.Need(t, "dpkg")
+	h := newHost(t)
+	h.do(`useradd --system --user-group --home-dir /nonexistent --no-create-home writ
+		groupadd -f redis; usermod -aG redis writ
+		for role in coord supervisor; do
+			install -d -m 0700 -o writ -g writ /var/lib/writ-$role /var/lib/writ-$role/rosters
+			install -m 0600 -o writ -g writ /dev/null /var/lib/writ-$role/secret.key
+		done
+		install -d -m 2750 -o writ -g redis /var/lib/writ-redis
+		install -m 0640 -o writ -g redis /dev/null /var/lib/writ-redis/redis.pem
+		echo root >/etc/of-root; ln -s /etc/of-root /var/lib/writ-coord/link; chown -h writ:writ /var/lib/writ-coord/link
+		install -o root -m 0600 /dev/null /var/lib/writ-coord/of-root
+		install -d /etc/writ; install -m 0400 -o writ /dev/null /etc/writ/dc1.token; install -m 0400 -o writ /dev/null /etc/writ/unknown
+		echo 'join: "@/etc/writ/dc1.token"' >/etc/writ/supervisor.yaml`)
+	for range 2 {
+		h.do(dpkgInstall + " --force-confold " + h.give("v1.2.3", "deb"))
+		const owners = `stat -c '%U:%G %a %n' /var/lib/writ-*/* /var/lib/writ-* /etc/of-root /etc/writ/dc1.token /etc/writ/unknown`
+		want := `writ-coord:writ-coord 777 /var/lib/writ-coord/link
+root:root 600 /var/lib/writ-coord/of-root
+writ-coord:writ-coord 700 /var/lib/writ-coord/rosters
+writ-coord:writ-coord 600 /var/lib/writ-coord/secret.key
+writ-supervisor:redis 640 /var/lib/writ-redis/redis.pem
+writ-supervisor:writ-supervisor 700 /var/lib/writ-supervisor/rosters
+writ-supervisor:writ-supervisor 600 /var/lib/writ-supervisor/secret.key
+writ-coord:writ-coord 700 /var/lib/writ-coord
+writ-supervisor:redis 2750 /var/lib/writ-redis
+writ-supervisor:writ-supervisor 700 /var/lib/writ-supervisor
+root:root 644 /etc/of-root
+writ-supervisor:root 400 /etc/writ/dc1.token
+writ:root 400 /etc/writ/unknown`
+		if got := h.do(owners); got != want {
+			t.Errorf("the files have the owners\n%s\nwant\n%s", got, want)
+		}
+	}
+	for user, file := range map[string]string{"writ-coord": "/var/lib/writ-supervisor/secret.key", "writ-supervisor": "/var/lib/writ-coord/secret.key", "writ-boot": "/var/lib/writ-coord/secret.key"} {
+		if got := h.do("setpriv --reuid " + user + " --regid " + user + " --init-groups cat " + file + " 2>&1 || true"); !strings.Contains(got, "Permission denied") {
+			t.Errorf("%s reads %s: %q", user, file, got)
+		}
+		if got := h.do("setpriv --reuid " + user + " --regid " + user + " --init-groups cat /etc/writ/supervisor.yaml >/dev/null && echo reads"); user == "writ-supervisor" && got != "reads" {
+			t.Errorf("%s does not read its settings: %q", user, got)
+		}
+	}
+	if groups := h.do("id -nG writ-supervisor; id -nG writ-coord"); groups != "writ-supervisor writ redis\nwrit-coord writ" && groups != "writ-supervisor redis writ\nwrit-coord writ" {
+		t.Errorf("the groups are %q", groups)
 	}
 }

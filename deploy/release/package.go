@@ -27,8 +27,8 @@ var (
 	postremove string
 )
 
-// user is the one of coordinators, supervisors and boot servers. It reads their settings.
-const user = "writ"
+// group is that of the users of coordinators, supervisors and boot servers. It reads their settings.
+const group = "writ"
 
 // hostPackage makes a package of Debian (deb) or Fedora (rpm): the program, units of systemd, settings, manual pages and completions. It
 // starts nothing. What runs is started again with the new program, and what was changed in /etc/writ stays.
@@ -89,11 +89,11 @@ func (s *source) installed(b *builds, p program, scratch string) (files.Contents
 		}
 	}
 	var list files.Contents
-	add := func(from, to, kind, group string, mode os.FileMode) {
-		list = append(list, &files.Content{Source: from, Destination: to, Type: kind, FileInfo: &files.ContentFileInfo{Owner: "root", Group: group, Mode: mode, MTime: s.made}})
+	add := func(from, to, kind, owners string, mode os.FileMode) {
+		list = append(list, &files.Content{Source: from, Destination: to, Type: kind, FileInfo: &files.ContentFileInfo{Owner: "root", Group: owners, Mode: mode, MTime: s.made}})
 	}
 	add(p.path, "/usr/bin/writ", "", "root", 0o755)
-	add("", "/etc/writ", files.TypeDir, user, 0o750)
+	add("", "/etc/writ", files.TypeDir, group, 0o750)
 	add(filepath.Join(s.dir, "LICENSE"), "/usr/share/doc/writ/copyright", "", "root", 0o644)
 	add(filepath.Join(s.dir, "NOTICE"), "/usr/share/doc/writ/NOTICE", "", "root", 0o644)
 	add(filepath.Join(s.dir, "deploy/systemd/README.md"), "/usr/share/doc/writ/README.md", "", "root", 0o644)
@@ -115,7 +115,7 @@ func (s *source) installed(b *builds, p program, scratch string) (files.Contents
 			}
 			add(unit, "/usr/lib/systemd/system/"+name, "", "root", 0o644)
 		case ".yaml":
-			add(from, "/etc/writ/"+name, files.TypeConfigNoReplace, user, 0o640)
+			add(from, "/etc/writ/"+name, files.TypeConfigNoReplace, group, 0o640)
 		}
 	}
 	pages, err := sorted(b.man)

@@ -1,7 +1,49 @@
 #!/bin/sh
-# Nothing is started by itself. What runs is started again with the new program: runs and resources go on meanwhile.
+# No daemon is started that was not running. Running daemons are restarted with the new program: runs and resources continue meanwhile.
 set -e
+
+running() { [ -d /run/systemd/system ] && systemctl is-active --quiet "writ-$1.service"; }
+
+# give makes the user of a role the owner of files that the user writ of earlier versions owns. It follows no symbolic link, and leaves
+# files of other owners alone. The daemon is stopped meanwhile: the old one would make files that the new one cannot read.
+give() {
+	role=$1
+	shift
+	for dir in "$@"; do
+		[ -d "$dir" ] && [ -n "$(find -P "$dir" -user writ -print -quit)" ] || continue
+		if running "$role"; then
+			systemctl stop "writ-$role.service"
+			restart="$restart writ-$role.service"
+		fi
+		chown -RhP --from=writ:writ "writ-$role:writ-$role" "$dir"
+		chown -RhP --from=writ "writ-$role" "$dir"
+	done
+}
+
+restart=
+if getent passwd writ >/dev/null; then
+	give coord /var/lib/writ-coord
+	give supervisor /var/lib/writ-supervisor /var/lib/writ-redis
+	give boot /var/lib/writ-boot
+	if id -nG writ | tr ' ' '\n' | grep -qx redis; then
+		usermod -aG redis writ-supervisor
+	fi
+	# A secret beside the settings goes to the only role whose settings name it.
+	for file in $(find -P /etc/writ -type f -user writ 2>/dev/null); do
+		owner=
+		for role in coord supervisor boot; do
+			if grep -qsF -e "$file" "/etc/writ/$role.yaml"; then
+				owner="$owner writ-$role"
+			fi
+		done
+		case "$owner" in
+		" writ-coord" | " writ-supervisor" | " writ-boot") chown -h "${owner# }" "$file" ;;
+		*) echo "writ: the user writ is not used any more: give $file to the user of its daemon, writ-coord, writ-supervisor or writ-boot" >&2 ;;
+		esac
+	done
+fi
 if [ -d /run/systemd/system ]; then
 	systemctl daemon-reload
+	[ -z "$restart" ] || systemctl start $restart
 	systemctl try-restart writ-coord.service writ-supervisor.service writ-runner.service writ-boot.service
 fi
