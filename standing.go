@@ -9,13 +9,15 @@ type Standing struct {
 	State string `json:"state,omitempty"`
 	// Address is the endpoint for clients: an IP address, "host:port" of a database, the range of a network. It may be empty.
 	Address string `json:"address,omitempty"`
+	// IPv4 is its IPv4 address on the first network that has ipv4.
+	IPv4 string `json:"ipv4,omitempty"`
 	// Exit reports how the program of a container last ended by itself. It is nil for other resources, and before the first end.
 	Exit *Exit `json:"exit,omitempty"`
 }
 
 // Equal reports whether two standings are the same.
 func (s Standing) Equal(o Standing) bool {
-	return s.State == o.State && s.Address == o.Address && s.Exit.equal(o.Exit)
+	return s.State == o.State && s.Address == o.Address && s.IPv4 == o.IPv4 && s.Exit.equal(o.Exit)
 }
 
 // killed is the exit code of a program that SIGKILL ended.

@@ -13,6 +13,7 @@ func TestStandingsAreCompared(t *testing.T) {
 	for name, change := range map[string]func(*writ.Standing){
 		"state":         func(s *writ.Standing) { s.State = "running" },
 		"address":       func(s *writ.Standing) { s.Address = "" },
+		"ipv4":          func(s *writ.Standing) { s.IPv4 = "10.0.0.2" },
 		"no exit":       func(s *writ.Standing) { s.Exit = nil },
 		"code":          func(s *writ.Standing) { s.Exit.Code = 1 },
 		"out of memory": func(s *writ.Standing) { s.Exit.OutOfMemory = false },

@@ -34,7 +34,7 @@ func stateOf(resource writ.ResourceID, seen sal.Observation) writ.ResourceState 
 	}
 	s := writ.ResourceState{ResourceID: resource, UID: seen.UID, Standing: catalog.StandingOf(seen.Values)}
 	s.State = clip(cmp.Or(seen.State, s.State), maxSentence)
-	s.Address = clip(s.Address, maxSentence)
+	s.Address, s.IPv4 = clip(s.Address, maxSentence), clip(s.IPv4, maxSentence)
 	return s
 }
 

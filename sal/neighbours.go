@@ -251,6 +251,17 @@ type Port struct {
 	Nameservers []netip.Addr `json:",omitempty"`
 }
 
+// IPv4Of returns the IPv4 addresses of ports, in order. Ports on networks without IPv4 have none.
+func IPv4Of(ports []Port) []string {
+	var all []string
+	for _, p := range ports {
+		if p.IPv4.IsValid() {
+			all = append(all, p.IPv4.Addr().String())
+		}
+	}
+	return all
+}
+
 // Overlay is this host's place in the overlay network.
 type Overlay interface {
 	// Subnet is the range of addresses that the overlay leads to this host, a /64. It never changes.

@@ -62,7 +62,7 @@ func moderateReport(r *writ.Report) *writ.Report {
 
 // moderateStanding bounds the texts of a standing.
 func moderateStanding(s writ.Standing) writ.Standing {
-	s.State, s.Address = clip(s.State, maxWord), clip(s.Address, maxWord)
+	s.State, s.Address, s.IPv4 = clip(s.State, maxWord), clip(s.Address, maxWord), clip(s.IPv4, maxWord)
 	return s
 }
 

@@ -228,7 +228,7 @@ func resourceText(r writ.Resource, orphans []orphan, where locations) string {
 			stands = "it was " + terminal.Clean(r.State) + " when its node was heard of last"
 		}
 		if r.Address != "" {
-			stands += ", at " + terminal.Clean(r.Address)
+			stands += ", at " + terminal.Clean(addressCell(r))
 		}
 		fmt.Fprintf(&b, "  %s\n", stands)
 	}
@@ -255,6 +255,9 @@ func resourceText(r writ.Resource, orphans []orphan, where locations) string {
 	fmt.Fprintf(&b, "  made %s ago, changed %s ago by run %s\n", age(r.Created), age(r.Updated), r.Run)
 	return b.String()
 }
+
+// addressCell formats the addresses of a resource.
+func addressCell(r writ.Resource) string { return strings.TrimSpace(r.Address + " " + r.IPv4) }
 
 // exitCell formats how the program of a container last ended by itself.
 func exitCell(r writ.Resource) string {
@@ -287,7 +290,7 @@ func resourceTable(resources []writ.Resource, orphans []orphan, where locations)
 		column("KIND", func(r writ.Resource) string { return string(r.Kind) }),
 		column("NAME", func(r writ.Resource) string { return r.Name }),
 		column("STATE", where.state),
-		column("ADDRESS", func(r writ.Resource) string { return r.Address }),
+		column("ADDRESS", addressCell),
 		column("PROJECT", func(r writ.Resource) string { return where.project(r.Project) }),
 		column("DATACENTER", func(r writ.Resource) string { return where.datacenters[r.Datacenter] }),
 		column("NODE", func(r writ.Resource) string { return where.node(r.Node) }),

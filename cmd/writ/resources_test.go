@@ -76,6 +76,18 @@ func TestAResourceSaysHowItStandsAndWhatElseWasMadeForIt(t *testing.T) {
 	}
 }
 
+func TestIPv4OfResourceIsShown(t *testing.T) {
+	where := locations{nodes: map[writ.NodeID]writ.Node{"a": {ID: "a", Name: "n1", Liveness: writ.LivenessReady}}}
+	r := writ.Resource{ResourceID: writ.ResourceID{Kind: writ.KindMachine, Name: "web"}, Node: "a"}
+	r.Standing = writ.Standing{State: "running", Address: "fd00::7", IPv4: "10.0.0.2"}
+	if text := resourceText(r, nil, where); !strings.Contains(text, "it is running, at fd00::7 10.0.0.2\n") {
+		t.Errorf("it says:\n%s", text)
+	}
+	if table := resourceTable([]writ.Resource{r}, nil, where).Text(false); !strings.Contains(table, "fd00::7 10.0.0.2") {
+		t.Errorf("the table says:\n%s", table)
+	}
+}
+
 func TestExitOfContainerIsShown(t *testing.T) {
 	nodes := map[writ.NodeID]writ.Node{"a": {ID: "a", Name: "n1", Liveness: writ.LivenessReady}}
 	where := locations{nodes: nodes}

@@ -1,6 +1,10 @@
 package dashboard
 
-import . "writ/coord/dashboard/markup"
+import (
+	"strings"
+
+	. "writ/coord/dashboard/markup"
+)
 
 // hiddenFilters are those that lists of resources and deployments have no field for.
 func (l listPage) hiddenFilters() Node {
@@ -98,7 +102,7 @@ func (r resourceRow) address() Node {
 	if r.Address == "" {
 		return none()
 	}
-	return Code(Text(r.Address))
+	return Code(Text(strings.TrimSpace(r.Address + " " + r.IPv4)))
 }
 
 func (r resourceRow) changed() Node {

@@ -70,7 +70,7 @@ func (db *DB) openPostgres(ctx context.Context, address string, migrations fs.FS
 	}
 	schema, err := prepareDatabase(ctx, config, migrations, before)
 	if err != nil {
-		return fmt.Errorf("bring %s up to date: %w", nameOf(address), connectError(storeError(err, "")))
+		return fmt.Errorf("bring %s up to date: %w", nameOf(address), connectError(err))
 	}
 	db.connect(config, schema)
 	return nil
@@ -91,7 +91,7 @@ func (db *DB) openPostgresToRead(ctx context.Context, address string, migrations
 	have, newest, err := versions(ctx, pool, migrations)
 	switch {
 	case err != nil:
-		return fmt.Errorf("read %s: %w", nameOf(address), connectError(storeError(err, "")))
+		return fmt.Errorf("read %s: %w", nameOf(address), connectError(err))
 	case have > newest:
 		return newerSchema(have, newest)
 	case have < newest:

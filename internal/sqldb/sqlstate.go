@@ -109,7 +109,7 @@ func connectError(err error) error {
 	if refusedByPooler(err) {
 		return poolerError("it refuses the settings of a session", err)
 	}
-	err = storeError(err)
+	err = storeError(err, "")
 	e, ok := errors.AsType[*pgconn.PgError](decisive(err))
 	switch {
 	case !ok:

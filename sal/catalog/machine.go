@@ -45,6 +45,7 @@ type Machine struct {
 	MemoryMiB int64    `writ:"memory_mib,required" help:"memory in MiB"`
 	Address   string   `writ:"address" help:"its address on its first network"`
 	Addresses []string `writ:"addresses" help:"its address on each of its networks"`
+	IPv4
 	MAC       string   `writ:"mac" help:"hardware address on its first network"`
 	Disks     []string `writ:"disks" help:"the names of the volumes it has, in order"`
 	Snapshots []string `writ:"snapshots" help:"the names of its snapshots, sorted"`

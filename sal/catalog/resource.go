@@ -16,6 +16,20 @@ func Identify(resource writ.ResourceID, uid writ.UID, simulated bool) Identity {
 	return Identity{Name: resource.Name, UID: string(uid), Simulated: simulated}
 }
 
+// IPv4 is what handles to machines and containers offer on networks with ipv4.
+type IPv4 struct {
+	First string   `writ:"ipv4" help:"its IPv4 address on the first of its networks that has ipv4"`
+	All   []string `writ:"ipv4_addresses" help:"its IPv4 address on each of its networks that has ipv4"`
+}
+
+// IPv4Of returns the fields for addresses, which are in the order of the networks.
+func IPv4Of(addresses []string) IPv4 {
+	if len(addresses) == 0 {
+		return IPv4{}
+	}
+	return IPv4{First: addresses[0], All: addresses}
+}
+
 // States of resources besides those that their own operations name.
 const (
 	Ready    = "ready"    // it does not run, and is whole
@@ -33,6 +47,7 @@ func StandingOf(values map[string]any) writ.Standing {
 	if s.Address, _ = values["address"].(string); s.Address == "" {
 		s.Address, _ = values["subnet"].(string)
 	}
+	s.IPv4, _ = values["ipv4"].(string)
 	if code, given := values["last_exit_code"].(int64); given && code != NeverEnded {
 		s.Exit = &writ.Exit{Code: code}
 		s.Exit.OutOfMemory, _ = values["out_of_memory"].(bool)

@@ -274,6 +274,7 @@ func show(r *sal.Record[own], now power) catalog.Machine {
 	for _, p := range r.Own.Ports {
 		m.Addresses = append(m.Addresses, p.IPv6.Addr().String())
 	}
+	m.IPv4 = catalog.IPv4Of(sal.IPv4Of(r.Own.Ports))
 	if len(r.Own.Ports) > 0 {
 		m.Address, m.MAC = m.Addresses[0], r.Own.Ports[0].MAC.String()
 	}

@@ -143,7 +143,7 @@ func TestAddressesAndUsageAreThoseOfTheTaps(t *testing.T) {
 			t.Skip("only root makes taps")
 		}
 		made := b.must("machine.create", "web", with(machineSpec, "networks", nets, "disks", []any{saltest.RefTo(writ.KindVolume, "root")}))
-		if made["address"] != "400:1:2:3:ff0f::2" || made["mac"] != "02:00:00:00:00:00" {
+		if made["address"] != "400:1:2:3:ff0f::2" || made["mac"] != "02:00:00:00:00:00" || made["ipv4"] != "10.0.0.2" {
 			t.Errorf("it has %v", made)
 		}
 		used, err := b.Usage(t.Context(), machine("web"))

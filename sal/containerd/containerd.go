@@ -86,6 +86,7 @@ type own struct {
 	IDs       uint32   `json:"ids,omitempty"`       // the first of its users on this host; 0 if it has those of the host
 	Namespace string   `json:"namespace,omitempty"` // the file of its network namespace
 	Addresses []string `json:"addresses,omitempty"`
+	IPv4      []string `json:"ipv4,omitempty"` // on its networks that have it; of an earlier version none, until its next start
 	// Nameservers are whom it asks for names. Without one it has the image's own /etc/resolv.conf.
 	Nameservers []netip.Addr `json:"nameservers,omitempty"`
 	LastExit    *lastExit    `json:"last_exit,omitempty"` // how the program last ended by itself
@@ -233,6 +234,7 @@ func (j *job) outcome(ctx context.Context, r *record, change writ.Change) (sal.O
 // show is what a handle to the container offers.
 func (d *Driver) show(ctx context.Context, r *record) (catalog.Container, error) {
 	c := catalog.Container{Identity: catalog.Identify(r.Resource, r.UID, false), State: stopped, Addresses: r.Own.Addresses, Ended: r.Own.Ended}
+	c.IPv4 = catalog.IPv4Of(r.Own.IPv4)
 	if len(c.Addresses) > 0 {
 		c.Address = c.Addresses[0]
 	}

@@ -177,6 +177,7 @@ func (j *job) connect(ctx context.Context, r *record, networks []writ.Ref) error
 		return err
 	}
 	r.Own.Namespace, r.Own.Addresses, r.Own.Nameservers = path, nil, nil
+	r.Own.IPv4 = sal.IPv4Of(ports)
 	for _, p := range ports {
 		r.Own.Addresses = append(r.Own.Addresses, p.IPv6.Addr().String())
 		for _, server := range p.Nameservers {

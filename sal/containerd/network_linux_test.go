@@ -33,7 +33,7 @@ func TestContainersReachEachOtherOnTheirNetwork(t *testing.T) {
 	networks := &netdev.Driver{
 		Dir: filepath.Join(b.host, "networks"), Overlay: overlay{}, Netns: testenv.Netns(t), Namespaces: filepath.Join(b.host, "namespaces"),
 	}
-	r := b.request("network.create", "lan", nil, nil)
+	r := b.request("network.create", "lan", map[string]any{"ipv4": "10.77.0.0/24"}, nil)
 	r.Resource.Kind = writ.KindNetwork
 	if _, err := networks.Do(t.Context(), r); err != nil {
 		t.Fatal(err)
@@ -54,6 +54,14 @@ func TestContainersReachEachOtherOnTheirNetwork(t *testing.T) {
 	if got := b.sh("web", "cat /etc/hosts"); !strings.Contains(got, web["address"].(string)+" web\n") {
 		t.Errorf("it does not know its own name: %q", got)
 	}
+	ipv4, _ := web["ipv4"].(string)
+	if a, err := netip.ParseAddr(ipv4); err != nil || !netip.MustParsePrefix("10.77.0.0/24").Contains(a) {
+		t.Errorf("its IPv4 address is %q, %v", ipv4, web["ipv4_addresses"])
+	}
+	if got := b.sh("web", "cat /etc/hosts"); !strings.HasSuffix(got, "\n"+ipv4+" web\n") {
+		t.Errorf("it does not know its own name by IPv4: %q", got)
+	}
+	b.sh("db", "ping -4 -c 1 -w 20 "+ipv4)
 	used, err := b.driver.Usage(t.Context(), saltest.Resource(writ.KindContainer, "web"))
 	if err != nil || used.Received == 0 || used.Sent == 0 || used.CPUs != 1 || used.MemoryMiB != 512 {
 		t.Errorf("it uses %+v, %v", used, err)

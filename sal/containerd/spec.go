@@ -89,8 +89,9 @@ func (j *job) write(r *record) error {
 	place := j.place(r.Resource)
 	var hosts strings.Builder
 	hosts.WriteString("127.0.0.1 localhost\n::1 localhost\n")
-	addresses := append(slices.Clone(r.Own.Addresses), "127.0.1.1")
-	fmt.Fprintf(&hosts, "%s %s\n", addresses[0], r.Resource.Name)
+	for _, address := range ownNames(r) {
+		fmt.Fprintf(&hosts, "%s %s\n", address, r.Resource.Name)
+	}
 	var resolv strings.Builder
 	for _, server := range r.Own.Nameservers {
 		fmt.Fprintf(&resolv, "nameserver %s\n", server)
@@ -107,6 +108,20 @@ func (j *job) write(r *record) error {
 		return sal.HostError("write the files of "+r.Resource.String(), err)
 	}
 	return nil
+}
+
+// ownNames returns the addresses under which a container finds its own name: the first of each family, or loopback without networks.
+func ownNames(r *record) []string {
+	var all []string
+	for _, family := range [][]string{r.Own.Addresses, r.Own.IPv4} {
+		if len(family) > 0 {
+			all = append(all, family[0])
+		}
+	}
+	if all == nil {
+		return []string{"127.0.1.1"}
+	}
+	return all
 }
 
 // register makes the container at the daemon: its image, its layer and its record there.
