@@ -52,7 +52,7 @@ type Container struct {
 	Address   string   `writ:"address" help:"its address on its first network"`
 	Addresses []string `writ:"addresses" help:"its address on each of its networks"`
 	IPv4
-	Ended     string   `writ:"ended" help:"how the last stopped or replaced process ended: exited by itself, or killed after the grace; empty if none was running"`
+	Ended string `writ:"ended" help:"how the last stopped or replaced process ended: exited by itself, or killed after the grace; empty if none was running"`
 	// LastExitCode defaults to NeverEnded.
 	LastExitCode int64 `writ:"last_exit_code,default=-1" help:"how its own program last ended by itself: 0 is success, 137 killed; -1 if it never did"`
 	OutOfMemory  bool  `writ:"out_of_memory,default=false" help:"whether the kernel killed it then, as it took more memory than it may"`
