@@ -17,11 +17,10 @@ type Standing struct {
 
 // Equal reports whether two standings are the same.
 func (s Standing) Equal(o Standing) bool {
-	return s.State == o.State && s.Address == o.Address && s.IPv4 == o.IPv4 && s.Exit.equal(o.Exit)
+	same := s.Exit == o.Exit || s.Exit != nil && o.Exit != nil && *s.Exit == *o.Exit
+	s.Exit, o.Exit = nil, nil
+	return same && s == o
 }
-
-// killed is the exit code of a program that SIGKILL ended.
-const killed = 137
 
 // Exit is how a program ended.
 type Exit struct {
@@ -29,19 +28,12 @@ type Exit struct {
 	OutOfMemory bool  `json:"out_of_memory,omitempty"` // the kernel killed it, or a process of it, at its memory limit
 }
 
-func (e *Exit) equal(o *Exit) bool {
-	if e == nil || o == nil {
-		return e == o
-	}
-	return *e == *o
-}
-
 // String formats the exit as part of a sentence.
 func (e Exit) String() string {
 	switch {
 	case !e.OutOfMemory:
 		return fmt.Sprintf("exit code %d", e.Code)
-	case e.Code == killed:
+	case e.Code == 137: // SIGKILL
 		return fmt.Sprintf("exit code %d, killed by the kernel as it took more memory than it may", e.Code)
 	default:
 		return fmt.Sprintf("exit code %d, after the kernel killed a process of it as it took more memory than it may", e.Code)

@@ -54,7 +54,7 @@ func (j *job) send(ctx context.Context, r *record, args *catalog.VolumeSend) (sa
 			return sal.Outcome{}, err
 		}
 	}
-	if err := j.settle(r); err != nil {
+	if err := j.finishArchives(r); err != nil {
 		return sal.Outcome{}, err
 	}
 	if there, err := os.Lstat(j.backupPath(args.Backup)); err == nil {
@@ -67,10 +67,10 @@ func (j *job) send(ctx context.Context, r *record, args *catalog.VolumeSend) (sa
 	sum, err := j.write(ctx, r, args.Backup, from)
 	if err := errors.Join(err, done()); err != nil {
 		j.forgetPart()
-		_ = j.settle(r) // else the next call does it
+		_ = j.finishArchives(r) // else the next call does it
 		return sal.Outcome{}, sal.HostError("write the backup "+args.Backup, err)
 	}
-	if err := j.settle(r); err != nil {
+	if err := j.finishArchives(r); err != nil {
 		return sal.Outcome{}, err
 	}
 	j.forgetPart() // last: until then the archive is known as that of an interrupted attempt

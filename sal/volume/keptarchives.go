@@ -119,8 +119,8 @@ func (j *job) unowned(records []*record) (names []string) {
 	return names
 }
 
-// settle completes or removes the entries of interrupted calls of volume.send.
-func (j *job) settle(r *record) error {
+// finishArchives completes or removes the entries of interrupted calls of volume.send.
+func (j *job) finishArchives(r *record) error {
 	if !slices.ContainsFunc(r.Own.Archives, func(a archive) bool { return a.Pending }) {
 		return nil
 	}
@@ -151,7 +151,7 @@ func (j *job) discard(ctx context.Context, r *record, name string) (sal.Outcome,
 	if _, err := j.Trees.Keep(ctx, j.name, j.bound(r.Own.SizeGiB)); err != nil { // ends what a crashed volume.send left there
 		return sal.Outcome{}, err
 	}
-	if err := j.settle(r); err != nil {
+	if err := j.finishArchives(r); err != nil {
 		return sal.Outcome{}, err
 	}
 	owner, err := j.ownerOf(name)

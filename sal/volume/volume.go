@@ -154,7 +154,7 @@ func (d *Driver) Keep(ctx context.Context, resource writ.ResourceID) ([]sal.Drif
 			return nil, err
 		}
 	}
-	if err := j.settle(r); err != nil {
+	if err := j.finishArchives(r); err != nil {
 		return nil, err
 	}
 	j.forgetHalf()
