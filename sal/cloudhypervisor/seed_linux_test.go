@@ -237,7 +237,7 @@ func TestUserDataThatIsTooBigIsRefused(t *testing.T) {
 	b := newFixture(t)
 	var keys []any
 	for range 26 {
-		keys = append(keys, "ssh-ed25519 AAAA "+strings.Repeat("x", 400<<10))
+		keys = append(keys, "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIDwUdFwEreDQth3W4mW2Geh6e6VeXP7uCWMqkv6hr3DV "+strings.Repeat("x", 400<<10))
 	}
 	o, err := b.do("machine.create", "web", with(machineSpec, "ssh_keys", keys))
 	if writ.CodeOf(err) != writ.CodeArgumentsInvalid {
