@@ -113,7 +113,7 @@ var access = map[string]scope{
 	"GET /live/datacenters":                                  forReaders,
 }
 
-// OpenRoutes lists the routes that anybody may ask for without a login.
+// OpenRoutes lists the routes that need no login.
 func OpenRoutes() (open []string) {
 	for route, scope := range access {
 		if scope == forAll || scope == forSigned {
@@ -124,7 +124,7 @@ func OpenRoutes() (open []string) {
 	return open
 }
 
-// metricsRoutes are those of MetricsHandler.
+// metricsRoutes lists the routes of MetricsHandler.
 var metricsRoutes = []string{"GET /metrics", "GET /healthz", "GET /readyz"}
 
 // MetricsRoutes lists the routes of MetricsHandler, none of which needs a login.

@@ -14,7 +14,7 @@ import (
 	"writ/internal/pagecache"
 )
 
-// Limits of what strangers can make the coordinator hold of rosters.
+// Limits of the memory and time that strangers can use for pages of rosters.
 const (
 	maxRosterPages = 24 << 20 // bytes of all pages
 	pagePatience   = 5 * time.Second

@@ -48,7 +48,7 @@ func (r *rosters) load(ctx context.Context, c *Coordinator) (*identity.Roster, e
 	if roster := r.current.Load(); roster != nil {
 		return roster, nil
 	}
-	roster, err := RosterOf(ctx, c.Ledger, c.Cluster) // one that has expired still says who its successor's signers are
+	roster, err := RosterOf(ctx, c.Ledger, c.Cluster) // also an expired one, which names the signers of its successor
 	if err != nil {
 		return nil, fmt.Errorf("verify the rosters of the ledger: %w", err)
 	}
@@ -56,8 +56,8 @@ func (r *rosters) load(ctx context.Context, c *Coordinator) (*identity.Roster, e
 	return roster, nil
 }
 
-// RosterOf verifies the chain of rosters in a ledger and returns the newest, nil if there is none. Without a pin it takes the cluster of the
-// first one.
+// RosterOf verifies the chain of rosters in a ledger and returns the newest roster, or nil. Without a pin it takes the cluster of the first
+// roster.
 func RosterOf(ctx context.Context, l ledger.Rosters, pin writ.ClusterID) (*identity.Roster, error) {
 	links, err := l.RosterLinks(ctx, 0)
 	if err != nil || len(links) == 0 {
@@ -84,7 +84,7 @@ func rosterText(ctx context.Context, l ledger.Rosters) func(version int) ([]byte
 }
 
 // AddRoster verifies the link of the next roster, or the first roster of this coordinator's cluster, stores it and sends it to the
-// datacenters. A roster that the coordinator has changes nothing.
+// datacenters. A known roster is not an error.
 func (c *Coordinator) AddRoster(ctx context.Context, link []byte) (version int, err error) {
 	c.init()
 	c.rosters.adding.Lock()

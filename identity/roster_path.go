@@ -60,7 +60,7 @@ func (r *Roster) follows(previous *Roster) {
 	}
 }
 
-// NextOnPath returns the version after one that a verifier needs first: the next waypoint or r itself, 0 if there is none.
+// NextOnPath returns the first version after the given one whose text a verifier needs: a waypoint or r itself. It returns 0 after r.
 func (r *Roster) NextOnPath(after int) int {
 	if at, _ := slices.BinarySearch(r.waypoints, after+1); at < len(r.waypoints) {
 		return r.waypoints[at]

@@ -43,7 +43,7 @@ func (c *Cache) init() {
 }
 
 // Get returns the page of a key. If it is missing, build makes it. The caller must not change the page, and calls release once it is done
-// with it. The error is ErrBusy, that of build or that of the context.
+// with it. The error is ErrBusy, the error of build or the error of the context.
 func (c *Cache) Get(ctx context.Context, key string, build func(context.Context) ([]byte, error)) (body []byte, release func(), err error) {
 	c.init()
 	if p := c.find(key); p != nil {

@@ -13,7 +13,7 @@ import (
 	"writ/internal/pagecache"
 )
 
-// Limits of what strangers can make the supervisor hold of rosters.
+// Limits of the memory and time that strangers can use for pages of rosters.
 const (
 	maxPages      = 24 << 20 // bytes of all pages
 	pagePatience  = 5 * time.Second

@@ -17,8 +17,8 @@ import (
 )
 
 // Rosters stores the rosters of one cluster in a folder. Each file has a link: the signed text of a version, after the digests of the versions
-// between it and the file before. The files are those that prove the newest roster; others are removed. Rosters are public, but none can be
-// replaced by an older one unnoticed.
+// between it and the file before. Files that the proof of the newest roster does not need are removed. Rosters are public, but a rollback to an
+// older one must not go unnoticed.
 type Rosters struct {
 	Dir     string
 	Cluster writ.ClusterID
@@ -51,7 +51,7 @@ func FindRosters(dir string) (Rosters, error) {
 // readAttempts limits how often a folder is read while other processes replace its files.
 const readAttempts = 5
 
-// Links returns the links that prove the newest roster, version 1 first. It is not an error if there are none.
+// Links returns the links that prove the newest roster, version 1 first. A missing folder is not an error.
 func (r Rosters) Links() (links [][]byte, err error) {
 	for range readAttempts {
 		if links, err = r.readLinks(); !errors.Is(err, fs.ErrNotExist) {
@@ -110,13 +110,13 @@ func (r Rosters) Path(version int) string {
 	return filepath.Join(r.Dir, strconv.Itoa(version)+rosterEnding)
 }
 
-// Latest returns the newest roster that is stored, nil if there is none. It may have expired: it was verified when it was added.
+// Latest returns the newest stored roster, or nil. It may have expired.
 func (r Rosters) Latest() (*identity.Roster, error) {
 	chain, err := r.chain()
 	return chain.Newest, err
 }
 
-// chain reads and verifies what is stored.
+// chain reads and verifies the stored links.
 func (r Rosters) chain() (identity.RosterChain, error) {
 	links, err := r.Links()
 	if err != nil || len(links) == 0 {
