@@ -14,6 +14,7 @@ import (
 
 	"writ"
 	"writ/identity"
+	"writ/internal/failpoint"
 )
 
 // Rosters stores the rosters of one cluster in a folder. Each file has a link: the signed text of a version, after the digests of the versions
@@ -180,15 +181,22 @@ func (r Rosters) store(have, links [][]byte) error {
 			return err
 		}
 	}
+	return r.removeOthers(needed)
+}
+
+// removeOthers removes the files of versions that are not needed. A process that ends here leaves some, which nobody reads.
+func (r Rosters) removeOthers(needed map[int]bool) error {
 	versions, err := r.versions()
 	if err != nil {
 		return err
 	}
 	for _, v := range versions[:max(0, len(versions)-1)] {
-		if !needed[v] {
-			if err := os.Remove(r.Path(v)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-				return err
-			}
+		if needed[v] {
+			continue
+		}
+		failpoint.OfFile(r.Path(v)).Begin()
+		if err := os.Remove(r.Path(v)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
 		}
 	}
 	return nil
