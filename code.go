@@ -128,6 +128,7 @@ const (
 	CodeImmutableField         Code = "IMMUTABLE_FIELD"
 	CodeDriverMissing          Code = "DRIVER_MISSING"
 	CodeDriverFailed           Code = "DRIVER_FAILED"
+	CodeDriverRefused          Code = "DRIVER_REFUSED"
 	CodeQuotaExceeded          Code = "QUOTA_EXCEEDED"
 	CodeDiskFull               Code = "DISK_FULL"
 	CodeChecksumMismatch       Code = "CHECKSUM_MISMATCH"
@@ -238,7 +239,8 @@ var Codes = []CodeInfo{
 	{CodeNotOwner, Denied, false, 403, ExitFailed, "Another deployment of the project owns the resource. Submit the script with its `--deployment`, or take the resource over with `adopt: true`."},
 	{CodeImmutableField, Conflict, false, 409, ExitFailed, "The resource exists with another value in a field that cannot be changed. Delete it first, or use another name."},
 	{CodeDriverMissing, Unavailable, false, 422, ExitFailed, "The node has no driver for this operation. `writ node show` lists what it has."},
-	{CodeDriverFailed, Failed, true, 422, ExitFailed, "The tool on the node reported an error; the message has its words."},
+	{CodeDriverFailed, Failed, true, 422, ExitFailed, "The tool on the node reported an error that may pass; the message has its words."},
+	{CodeDriverRefused, Failed, false, 422, ExitFailed, "The tool or the kernel of the node rejected the work and would reject it again, so it is not repeated. The message has its words: change the script or the node, then submit again."},
 	{CodeQuotaExceeded, Failed, false, 422, ExitFailed, "The node or project has reached its quota of this kind."},
 	{CodeDiskFull, Unavailable, true, 422, ExitFailed, "The node's disk is full."},
 	{CodeChecksumMismatch, Failed, false, 422, ExitFailed, "What was fetched has another SHA-256 than the script says, or than the node says that it came from. It was thrown away."},

@@ -300,7 +300,7 @@ func outcomeUnknown(w *work) *writ.Error {
 
 // halfDone is the failure of a job that must not be repeated. One that invites another attempt although the work was tried could be done twice.
 func halfDone(w *work, failed *writ.Error) *writ.Error {
-	if !failed.Retryable() || failed.Code.Info().Kind != writ.Failed {
+	if !failed.Retryable() && failed.Code != writ.CodeDriverRefused || failed.Code.Info().Kind != writ.Failed {
 		return failed
 	}
 	unknown := writ.Errorf(writ.CodeOutcomeUnknown, "%s failed, and may have been done in part: %s: %w", w.job.Operation, failed.Code, failed)

@@ -121,6 +121,8 @@ func TestAPartialFailureOfANonRepeatableJobEndsItsAttempts(t *testing.T) {
 		code, want writ.Code
 	}{
 		{operation: "container.exec", code: writ.CodeDriverFailed, want: writ.CodeOutcomeUnknown},
+		{operation: "container.exec", code: writ.CodeDriverRefused, want: writ.CodeOutcomeUnknown},
+		{operation: "volume.create", code: writ.CodeDriverRefused, want: writ.CodeDriverRefused},
 		{operation: "container.exec", code: writ.CodeDriverFailed, idempotent: true, want: writ.CodeDriverFailed},
 		{operation: "container.exec", code: writ.CodeDiskFull, want: writ.CodeDiskFull}, // nothing was done
 		{operation: "volume.create", code: writ.CodeDriverFailed, want: writ.CodeDriverFailed},

@@ -13,7 +13,7 @@ import (
 )
 
 // HostError turns an error of the operating system into one for people: DISK_FULL when there is no room, QUOTA_EXCEEDED when there would be
-// and a bound is reached, else DRIVER_FAILED. Errors
+// and a bound is reached, else the code of FaultCode. Errors
 // that are for people already, and those of a context that ended, stay as they are, and so does nil. Doing is a bare verb phrase, "copy the image".
 func HostError(doing string, err error) error {
 	if _, ok := errors.AsType[*writ.Error](err); ok || err == nil || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
@@ -26,7 +26,7 @@ func HostError(doing string, err error) error {
 	if errors.Is(err, syscall.ENOSPC) {
 		return writ.Errorf(writ.CodeDiskFull, "cannot %s: %w", doing, err).WithHint("free space on the node's disk; the call is tried again")
 	}
-	return writ.Errorf(writ.CodeDriverFailed, "cannot %s: %w", doing, err)
+	return writ.Errorf(FaultCode(err), "cannot %s: %w", doing, err)
 }
 
 // MakeDir makes a directory that only we may read, and its parents, so that it is still there after a power cut. One that exists is

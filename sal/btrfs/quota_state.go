@@ -35,7 +35,7 @@ func (q *quotaState) ensure(dir string) (lost bool, err error) {
 	if !on {
 		lost = q.known
 		if err := enableQuota(dir, q.full); err != nil {
-			return lost, writ.Errorf(writ.CodeDriverFailed, "quotas are off at %s, and cannot be switched on: %w", dir, err).
+			return lost, writ.Errorf(sal.FaultCode(err), "quotas are off at %s, and cannot be switched on: %w", dir, err).
 				WithHint("btrfs quota enable %s", dir)
 		}
 	}

@@ -13,7 +13,7 @@ import (
 func CommonErrors() []writ.Code {
 	return []writ.Code{
 		writ.CodeArgumentsInvalid, writ.CodeDependencyFailed, writ.CodeDeadlineExceeded, writ.CodeNodeLost, writ.CodeNoCapacity,
-		writ.CodeDriverMissing, writ.CodeDriverFailed, writ.CodeRunCancelled,
+		writ.CodeDriverMissing, writ.CodeDriverFailed, writ.CodeDriverRefused, writ.CodeRunCancelled,
 	}
 }
 

@@ -160,8 +160,10 @@ func codeOf(err error) writ.Code {
 		return writ.CodeArgumentsInvalid
 	case said && refusal.Taken():
 		return writ.CodeResourceConflict
+	case said:
+		return sal.SaidCode(refusal.Error())
 	}
-	return writ.CodeDriverFailed
+	return sal.FaultCode(err)
 }
 
 // afterwards is how long a process may live after its socket is closed: some time passes while a machine is taken down.

@@ -17,6 +17,10 @@ func TestARequestThatIsWrongIsNotTriedAgain(t *testing.T) {
 			t.Errorf("%d is %s, tried again: %v", status, code, got)
 		}
 	}
+	nested := &api.Refusal{Operation: "vm.snapshot", Status: 500, Causes: []string{"cannot snapshot the VM", "Failed to get nested state: Invalid argument (os error 22)"}}
+	if code := codeOf(fmt.Errorf("snapshot: %w", nested)); code != writ.CodeDriverRefused {
+		t.Errorf("a kernel without nested state is %s", code)
+	}
 	if code := codeOf(errors.New("the connection broke")); code != writ.CodeDriverFailed {
 		t.Errorf("no answer is %s", code)
 	}

@@ -58,7 +58,7 @@ func (j *job) chooseIDs(ctx context.Context) (uint32, error) {
 		})
 	})
 	if err != nil {
-		return 0, writ.Errorf(writ.CodeDriverFailed, "no users are left for %s: other containers have all of %s", j.Resource, j.IDs.Numbers()).
+		return 0, writ.Errorf(writ.CodeDriverRefused, "no users are left for %s: other containers have all of %s", j.Resource, j.IDs.Numbers()).
 			WithHint("delete containers, or start the node with more numbers: writ runner --container-ids")
 	}
 	return first(place), nil

@@ -193,7 +193,7 @@ func TestUsersAreFreeAgainOnlyWhenTheirContainerIsGone(t *testing.T) {
 	if got := b.rootOf("a"); got != before {
 		t.Errorf("who replaces it has the users from %d on, and it had those from %d", got, before)
 	}
-	if _, err := b.do("container.create", "c", spec); writ.CodeOf(err) != writ.CodeDriverFailed || !strings.Contains(err.Error(), "no users are left") {
+	if _, err := b.do("container.create", "c", spec); writ.CodeOf(err) != writ.CodeDriverRefused || !strings.Contains(err.Error(), "no users are left") {
 		t.Errorf("a third container: %v", err)
 	}
 	path := filepath.Join(b.driver.Dir, "records", saltest.Resource(writ.KindContainer, "a").HostName()+".json")

@@ -145,7 +145,7 @@ func (j *job) start(ctx context.Context, r *record) (sal.Outcome, error) {
 		return sal.Outcome{}, err
 	}
 	if !now.known {
-		return sal.Outcome{}, writ.Errorf(writ.CodeDriverFailed, "containerd has lost %s", r.Resource).
+		return sal.Outcome{}, writ.Errorf(writ.CodeDriverRefused, "containerd has lost %s", r.Resource).
 			WithHint("carry out again the script that made it; that makes it anew")
 	}
 	if now.running() && !r.Own.Stopped && r.Own.Phase == ready {

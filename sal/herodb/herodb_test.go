@@ -691,7 +691,7 @@ func TestDataThatIsGoneIsNotReplacedByNothing(t *testing.T) {
 	if drift := b.keep(); len(drift) != 1 || drift[0].Mended || !strings.Contains(drift[0].What, "data of herodb store is gone") {
 		t.Errorf("it says %+v", drift)
 	}
-	b.refuse("herodb.create", with(spec, "persist", true), writ.CodeDriverFailed)
+	b.refuse("herodb.create", with(spec, "persist", true), writ.CodeDriverRefused)
 	b.do("herodb.delete", nil, writ.ChangeDeleted)
 }
 

@@ -103,7 +103,7 @@ func (j *job) instance(r *sal.Record[own]) (instance, error) {
 	}
 	// A tree is made once. To make it again is no way to find it: one that somebody removed would be there again, and empty.
 	if _, err := os.Stat(r.Own.Tree); errors.Is(err, fs.ErrNotExist) {
-		return in, writ.Errorf(writ.CodeDriverFailed, "the data of %s is gone: there is no %s", j.Resource, r.Own.Tree).
+		return in, writ.Errorf(writ.CodeDriverRefused, "the data of %s is gone: there is no %s", j.Resource, r.Own.Tree).
 			WithHint("it was removed; delete the database and make it anew, or put the directory %s back", j.tree())
 	}
 	var err error
@@ -274,7 +274,7 @@ func (j *job) answers(ctx context.Context, in instance) (*client, error) {
 		case ctx.Err() != nil:
 			return nil, ctx.Err()
 		case refused(err, "WRONGPASS"), refused(err, "NOPERM"):
-			return nil, writ.Errorf(writ.CodeDriverFailed, "%s does not let its driver in: %w", j.Resource, err).
+			return nil, writ.Errorf(writ.CodeDriverRefused, "%s does not let its driver in: %w", j.Resource, err).
 				WithHint("its users were changed; end its process (%d), then it is started with the right ones", in.process.PID)
 		case refused(err, "ERR"):
 			return nil, writ.Errorf(writ.CodeDriverFailed, "%s does not serve its driver: %w", j.Resource, err).

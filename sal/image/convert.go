@@ -173,7 +173,7 @@ func (p *part) confined(ctx context.Context, path string, from, to *os.File, siz
 	c.WaitDelay = time.Second
 	err := confine.Start(c, cell)
 	if barred, ok := errors.AsType[*confine.Barred](err); ok {
-		return writ.Errorf(writ.CodeDriverFailed, "cannot convert the disk: %w", barred).WithHint("let every user execute %s", barred.Program)
+		return writ.Errorf(writ.CodeDriverRefused, "cannot convert the disk: %w", barred).WithHint("let every user execute %s", barred.Program)
 	}
 	if err != nil {
 		return fmt.Errorf("start qemu-img in a sandbox: %w", err)

@@ -128,7 +128,7 @@ func (d *Driver) Image(_ context.Context, project writ.ProjectID, image writ.Ref
 		i.Format = "raw"
 	}
 	if _, err := os.Stat(i.Path); errors.Is(err, fs.ErrNotExist) {
-		return sal.Image{}, writ.Errorf(writ.CodeDriverFailed, "the file of %s is gone: %s", r.Resource, i.Path).
+		return sal.Image{}, writ.Errorf(writ.CodeDriverRefused, "the file of %s is gone: %s", r.Resource, i.Path).
 			WithHint("delete the image and fetch it again")
 	}
 	return i, nil

@@ -153,7 +153,7 @@ func (h *host) removeNamespace(path string) error {
 // failed says that the kernel or the disk refused something.
 func failed(doing string, err error) error {
 	if errors.Is(err, unix.EPERM) || errors.Is(err, unix.EACCES) {
-		return writ.Errorf(writ.CodeDriverFailed, "cannot %s: %w", doing, err).WithHint("networks are made by root, or with CAP_NET_ADMIN and CAP_SYS_ADMIN")
+		return writ.Errorf(writ.CodeDriverRefused, "cannot %s: %w", doing, err).WithHint("networks are made by root, or with CAP_NET_ADMIN and CAP_SYS_ADMIN")
 	}
 	return sal.HostError(doing, err)
 }

@@ -185,7 +185,7 @@ func (j *job) ownerOf(name string) (*record, error) {
 		return nil, err
 	}
 	if len(damaged) > 0 {
-		return nil, writ.Errorf(writ.CodeDriverFailed, "the node cannot read the record %s, which may be of the volume with the archive %q", damaged[0].Path, name)
+		return nil, writ.Errorf(writ.CodeDriverRefused, "the node cannot read the record %s, which may be of the volume with the archive %q", damaged[0].Path, name)
 	}
 	for _, r := range records {
 		if r.Resource.Project == j.Resource.Project && slices.ContainsFunc(r.Own.Archives, func(a archive) bool { return a.Name == name }) {
