@@ -74,6 +74,7 @@ func TestResourcesOutliveTheUpgradeOfTheirRunner(t *testing.T) {
 	}
 	s := testcluster.NewIn(t, dir, "PATH="+filepath.Dir(vmmstub.Build(t))+":"+os.Getenv("PATH"))
 	data := filepath.Join(s.Dir, "dc1-n1")
+	t.Cleanup(func() { endBelow(t, data) }) // a real mycelium outlives its runner
 	testcluster.Groups(t, data)
 	s.Add(testcluster.Datacenter{Name: "dc1", Redis: redis.URL, Nodes: 1, Speed: "0", Node: []string{
 		"--drivers", "host", "--containerd", containers.Address, "--process-users", saltest.Accounts(data).Numbers(), "--container-ids", saltest.ContainerIDs(data).Numbers(),
@@ -140,7 +141,8 @@ gone := [machine.delete("vm"), container.delete("web"), herodb.delete("db")]
 for g in gone { e := g.err; if e { import("run").fail(e.message) } }
 `)
 	s.Writ("submit", "remove.tengo", "--destructive")
-	if after := processesOf(t, data, containers.Address); len(after) > 0 {
+	after := slices.DeleteFunc(processesOf(t, data, containers.Address), func(p string) bool { return strings.HasSuffix(p, " mycelium") })
+	if len(after) > 0 { // the overlay is the node's and stays
 		t.Errorf("these are left: %q", after)
 	}
 }
