@@ -138,7 +138,7 @@ func (j *job) connect(ctx context.Context, r *sal.Record[own], e engine) error {
 	}
 	if !address.IsValid() {
 		return writ.Errorf(writ.CodeArgumentsInvalid, "%s listens on IPv4 only, and %s has none", e.name, port.Network).
-			WithHint("ask for redis-server or valkey-server")
+			WithHint("ask for redis-server or valkey-server, or make the network with ipv4")
 	}
 	r.Own.Host, r.Own.Port, r.Own.Device = address.String(), networkPort, port.Device
 	return nil

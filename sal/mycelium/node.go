@@ -38,7 +38,7 @@ type Node struct {
 	API         string // "address:port" of its REST API, on loopback because it asks for no password; DefaultAPI if empty
 	RPC         string // of its JSON-RPC API, which nobody uses; DefaultRPC if empty
 	Tun         string // the network interface that it makes; "mycelium" if empty
-	NoDiscovery bool   // not to look around on the wire
+	NoDiscovery bool   // no peering with daemons that are found on the wire
 	// Netns is the file of the network namespace in which it runs, the process's own if empty.
 	Netns string
 	// Outlive leaves the daemon running when Run ends; the next Run takes it over. Without it, packets stop whenever a runner does.

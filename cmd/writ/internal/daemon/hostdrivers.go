@@ -33,6 +33,8 @@ import (
 // HostConfig is what the drivers that change a host are told about it.
 type HostConfig struct {
 	OverlayPeers []string // of mycelium: where its daemon connects to
+	// OverlayNoDiscovery keeps mycelium from peering with daemons that it finds on the wire.
+	OverlayNoDiscovery bool
 	Containerd   string   // socket of the daemon, its usual place if empty
 	Firmware     string   // with which machines boot that have no kernel
 	ProjectGiB   int64    // how much disk volumes and databases of a project may occupy together; 0 is unbounded. For DriversAuto too
@@ -66,7 +68,7 @@ type hostDrivers struct {
 func newHost(c driverConfig, dir string) *hostDrivers {
 	h := &hostDrivers{storage: openStorage(dir, c)}
 	h.bounded = &btrfs.Pool{Dir: filepath.Join(dir, "pool")}
-	h.overlay = &mycelium.Node{Dir: filepath.Join(dir, "mycelium"), Log: c.Log, Peers: c.Host.OverlayPeers, Outlive: true, Step: failpoint.Step("mycelium")}
+	h.overlay = &mycelium.Node{Dir: filepath.Join(dir, "mycelium"), Log: c.Log, Peers: c.Host.OverlayPeers, NoDiscovery: c.Host.OverlayNoDiscovery, Outlive: true, Step: failpoint.Step("mycelium")}
 	h.networks = &netdev.Driver{Dir: filepath.Join(dir, "network"), Overlay: h.overlay, Nameservers: c.nameservers(), Step: failpoint.Step("network")}
 	h.databases = &herodb.Driver{
 		Dir: filepath.Join(dir, "herodb"), Trees: h.storage.trees, Overlay: h.overlay, Engines: c.Host.Engines, Step: failpoint.Step("herodb"),

@@ -185,6 +185,15 @@ func TestARunnerOffersWhatTheDoctorFindsHere(t *testing.T) {
 	}
 }
 
+func TestDiscoveryOfPeersIsSwitchedOff(t *testing.T) {
+	for _, off := range []bool{false, true} {
+		h := newHost(driverConfig{Choice: DriversHost, Host: HostConfig{OverlayNoDiscovery: off}, Log: slog.New(slog.DiscardHandler)}, t.TempDir())
+		if h.overlay.NoDiscovery != off {
+			t.Errorf("asked for %t, the overlay has %t", off, h.overlay.NoDiscovery)
+		}
+	}
+}
+
 // TestAPeerOfNoUseIsRefusedBeforeAnythingStarts, with the one to name instead.
 func TestAPeerOfNoUseIsRefusedBeforeAnythingStarts(t *testing.T) {
 	dir := t.TempDir()
