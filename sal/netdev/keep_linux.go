@@ -136,7 +136,7 @@ func (d *Driver) Orphans(ctx context.Context) ([]sal.Orphan, error) {
 		return nil, failed("list namespaces", err)
 	}
 	for _, f := range files {
-		if namespaceName.MatchString(f.Name()) && !namespaces[f.Name()] {
+		if namespaceName.MatchString(f.Name()) && !namespaces[f.Name()] && d.isMarked(f.Name()) { // else it is another node's
 			path := filepath.Join(dir, f.Name())
 			all = append(all, sal.Orphan{Kind: "namespace", Name: f.Name(), Remedy: sal.Command("umount", "-l", path) + "; " + sal.Command("rm", path)})
 		}

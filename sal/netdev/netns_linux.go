@@ -115,6 +115,10 @@ func isNamespace(path string) (bool, error) {
 
 // makeNamespace makes a network namespace that a file keeps, for the users from a number on, or for those of the host if it is 0.
 func (h *host) makeNamespace(path string, ids uint32) error {
+	h.step("mark the namespace")
+	if err := h.markNamespace(filepath.Base(path)); err != nil {
+		return err
+	}
 	h.step("make the file of the namespace")
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return err
@@ -143,11 +147,33 @@ func (h *host) removeNamespace(path string) error {
 	if err != nil {
 		return fmt.Errorf("unmount %s: %w", path, err)
 	}
-	if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) {
-		return nil
+	if _, err := os.Lstat(path); err == nil {
+		h.step("remove the file of the namespace")
+		if err := os.Remove(path); err != nil {
+			return err
+		}
 	}
-	h.step("remove the file of the namespace")
-	return os.Remove(path)
+	if err := os.Remove(h.mark(filepath.Base(path))); !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
+// mark is the file that says that this node made a namespace. The directory of namespaces is shared by all nodes of a host.
+func (d *Driver) mark(namespace string) string { return filepath.Join(d.Dir, "namespaces", namespace) }
+
+// markNamespace marks a namespace as made by this node.
+func (d *Driver) markNamespace(namespace string) error {
+	if err := os.MkdirAll(filepath.Dir(d.mark(namespace)), 0o700); err != nil {
+		return err
+	}
+	return os.WriteFile(d.mark(namespace), nil, 0o600)
+}
+
+// isMarked reports whether this node made a namespace.
+func (d *Driver) isMarked(namespace string) bool {
+	_, err := os.Lstat(d.mark(namespace))
+	return err == nil
 }
 
 // failed says that the kernel or the disk refused something.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/netip"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -236,6 +237,11 @@ func (h *host) ensureHolding(r *sal.Record[holding]) error {
 		if !there {
 			h.found("the namespace of %s was not there", r.Own.Owner)
 			if err := h.makeNamespace(path, r.Own.IDs); err != nil {
+				return err
+			}
+		}
+		if there && !h.isMarked(filepath.Base(path)) { // of an earlier version
+			if err := h.markNamespace(filepath.Base(path)); err != nil {
 				return err
 			}
 		}

@@ -3,6 +3,7 @@
 package netdev
 
 import (
+	"errors"
 	"fmt"
 	"net/netip"
 	"os"
@@ -381,7 +382,16 @@ func TestOrphansAreFoundByTheirNames(t *testing.T) {
 		t.Fatal(err)
 	}
 	name := saltest.Resource(writ.KindNetwork, "front").HostName()
-	x.Dir = t.TempDir() // the records are lost
+	records := x.Dir
+	x.Dir = t.TempDir() // another node of the host, with the same directory of namespaces
+	others, err := x.Orphans(t.Context())
+	if err != nil || slices.ContainsFunc(others, func(o sal.Orphan) bool { return o.Kind == "namespace" }) {
+		t.Errorf("another node lists namespaces that are not its own: %+v, %v", others, err)
+	}
+	x.Dir = records
+	if err := errors.Join(os.RemoveAll(filepath.Join(records, "networks")), os.RemoveAll(filepath.Join(records, "ports"))); err != nil {
+		t.Fatal(err)
+	}
 	orphans, err := x.Orphans(t.Context())
 	if err != nil {
 		t.Fatal(err)
