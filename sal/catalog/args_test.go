@@ -65,7 +65,7 @@ func TestCheckFindsEveryProblemWithItsPlace(t *testing.T) {
 		}}, []string{
 			`rules[0].protocol: wrong_value: rules[0].protocol must be one of tcp, udp, icmp, any, not "tpc"; did you mean "tcp"?`,
 			`rules[0].ports[1]: wrong_value: rules[0].ports[1] must be 1 to 65535, not 0`,
-			`rules[1].from[0]: wrong_value: rules[1].from[0] must be an address range like 10.1.0.0/24 or 400::/7, host bits zero, not "10.0.0.1/8"`,
+			`rules[1].from[0]: wrong_value: rules[1].from[0] must be a range of addresses that can send, like 10.1.0.0/24 or 400::/7, host bits zero, not "10.0.0.1/8"`,
 			`rules[1].form: unknown_field: no field "form" in rules[1]; did you mean "from"?`,
 			`rules[2]: wrong_type: rules[2] must be a map, not a string`,
 			`rules[3].ports: wrong_value: rules[3].ports must have 1 to 64 elements, not 0`,
@@ -80,7 +80,7 @@ func TestCheckFindsEveryProblemWithItsPlace(t *testing.T) {
 			`image: wrong_type: image must be a handle to an image or the name of one, not an int`,
 		}},
 		{"image.fetch", map[string]any{"url": "http://example.com/a", "sha256": strings.Repeat("A", 64)}, []string{
-			`url: wrong_value: url must be a URL that begins with https:// or file:///, not "http://example.com/a"`,
+			`url: wrong_value: url must be the URL of one file that begins with https:// or file:///, not "http://example.com/a"`,
 			`sha256: wrong_value: sha256 must be 64 lower-case hex digits, not "` + strings.Repeat("A", 60) + `…"`,
 		}},
 		{"container.exec", map[string]any{"command": []any{}, "stdin": "a\x00b"}, []string{
@@ -104,9 +104,12 @@ func TestCheckFindsEveryProblemWithItsPlace(t *testing.T) {
 
 func TestFormsAcceptOnlyTheirValues(t *testing.T) {
 	for name, texts := range map[string]struct{ good, bad []string }{
-		"name":    {[]string{"a", "web-0"}, []string{"", "-a", "Web", "a.b", strings.Repeat("a", 64)}},
-		"source":  {[]string{"https://example.com/a?b=c", "file:///srv/a.raw"}, []string{"http://example.com/", "https://", "https:///a", "https://u:p@example.com/", "file://host/a", "https://a b"}},
-		"prefix":  {[]string{"10.1.0.0/24", "400::/7", "0.0.0.0/0"}, []string{"10.1.0.1/24", "10.1.0.0", "10.1.0.0/33", "::ffff:1.2.3.4"}},
+		"name": {[]string{"a", "web-0"}, []string{"", "-a", "Web", "a.b", strings.Repeat("a", 64)}},
+		"source": {[]string{"https://example.com/a?b=c", "file:///srv/a.raw"}, []string{"http://example.com/", "https://", "https:///a", "https://u:p@example.com/a", "file://host/a", "https://a b",
+			"https://example.com", "https://example.com/images/", "https://example.com/a#b", "https://example.com:0/a", "https://example.com:70000/a", "https://0.0.0.0/a",
+			"file:///srv/../etc/shadow", "file:///srv/", "file:///srv/a?b=c"}},
+		"prefix": {[]string{"10.1.0.0/24", "400::/7", "0.0.0.0/0", "::/0", "fe80::/10", "10.0.0.7/32"}, []string{"10.1.0.1/24", "10.1.0.0", "10.1.0.0/33", "::ffff:1.2.3.4",
+			"224.0.0.0/4", "239.1.0.0/16", "ff02::/16", "127.0.0.0/8", "::1/128", "0.0.0.0/32", "::/128"}},
 		"prefix4": {[]string{"10.1.0.0/24", "10.0.0.0/8", "172.31.0.0/16", "100.64.0.0/10"}, []string{"400::/7", "10.1.0.0/31", "0.0.0.0/0", "8.8.8.0/24", "224.0.0.0/24", "172.0.0.0/8"}},
 		"path":    {[]string{"/data", "/var/lib/x.y", "/..data"}, []string{"", "/", "data", "/a/", "/a//b", "/a/..", "/./a", "/a\nb"}},
 		"sshkey": {[]string{loginKey, loginKey + " alice@example.com", "sk-ssh-ed25519@openssh.com AAAAGnNrLXNzaC1lZDI1NTE5QG9wZW5zc2guY29tAAAAIKqzKqzKqzKqzKqzKqzKqzKqzKqzKqzKqzKqzKqzKqzKAAAABHNzaDo="}, []string{

@@ -2,7 +2,6 @@ package catalog
 
 import (
 	"net/netip"
-	"net/url"
 	"regexp"
 )
 
@@ -28,17 +27,14 @@ var forms = map[string]form{
 		pattern: regexp.MustCompile(`^[0-9a-f]{64}$`),
 	},
 	"source": {
-		text:    "a URL that begins with https:// or file:///",
+		text:    "the URL of one file that begins with https:// or file:///",
 		pattern: regexp.MustCompile(`^(https://|file:///)[\x21-\x7e]+$`),
-		also: func(s string) bool {
-			u, err := url.Parse(s)
-			return err == nil && u.User == nil && (u.Scheme == "file" || u.Host != "")
-		},
+		also:    isFileURL,
 	},
 	"prefix": {
-		text:    "an address range like 10.1.0.0/24 or 400::/7, host bits zero",
+		text:    "a range of addresses that can send, like 10.1.0.0/24 or 400::/7, host bits zero",
 		pattern: regexp.MustCompile(`^[0-9a-f.:]+/[0-9]{1,3}$`),
-		also:    func(s string) bool { p, err := netip.ParsePrefix(s); return err == nil && p == p.Masked() },
+		also:    func(s string) bool { p, err := netip.ParsePrefix(s); return err == nil && p == p.Masked() && sends(p) },
 	},
 	"prefix4": {
 		text:    "a private IPv4 address range like 10.1.0.0/24, host bits zero, /8 to /30",
