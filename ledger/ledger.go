@@ -191,7 +191,8 @@ type Records interface {
 	CountRuns(ctx context.Context, filter RunFilter) (RunCounts, error)
 	// Failures groups the runs that a filter selects by code and operation, at most max groups, those with most runs first.
 	Failures(ctx context.Context, filter RunFilter, max int) ([]Failures, error)
-	// LastHeard says when the ledger was told something of runs last. A run whose events are all forgotten has no entry.
+	// LastHeard returns when the ledger stored the last event of each run. Log lines do not count. A run whose events
+	// are all forgotten has no entry.
 	LastHeard(ctx context.Context, runs ...writ.RunID) (map[writ.RunID]time.Time, error)
 	// Unreported lists at most max open runs of a datacenter after one of them, by id, that this journal of it has not told of.
 	Unreported(ctx context.Context, datacenter writ.DatacenterID, journal string, after writ.RunID, max int) ([]Run, error)
@@ -322,7 +323,7 @@ type RunFilter struct {
 	Since      time.Time // runs that came then or later
 	Failure    writ.Code // runs that ended with this code
 	Operation  string    // runs that a call of this operation ended; NoOperation for those that no call ended
-	Silent     time.Time // open runs that came before, and of which the ledger was told nothing then or later
+	Silent     time.Time // open runs that came before, and have no event at that time or later; log lines do not count
 	Oldest     bool      // it selects nothing: the list begins with the run that came first
 }
 

@@ -213,6 +213,10 @@ func testSilent(t *testing.T, l ledger.Ledger) {
 			t.Errorf("of run %d was heard %s ago: %v, %v", n, ago, heard, err)
 		}
 	}
+	store(t, l, east, events(9, writ.Event{Log: &writ.LogLine{Run: in[0].Run, Ordinal: 1, Text: "still waiting"}}))
+	if again, err := l.LastHeard(t.Context(), in[0].Run); err != nil || !again[in[0].Run].Equal(heard[in[0].Run]) {
+		t.Errorf("a log line counts as progress: %v, before %v, %v", again, heard, err)
+	}
 	ok(t, l.Prune(t.Context(), later, time.Time{}))
 	if heard, err := l.LastHeard(t.Context(), in[0].Run); err != nil || len(heard) != 0 {
 		t.Errorf("heard of a run whose events are forgotten: %v, %v", heard, err)

@@ -287,21 +287,22 @@ func selectRuns(q *query, filter ledger.RunFilter) {
 	}
 }
 
-// silentSince adds the conditions of runs that are open and of which nothing was stored since a time. Of a run whose events are all forgotten nothing
-// was, or they would still be there.
+// silentSince adds the conditions of open runs without an event since a time, log lines aside. A run whose events were
+// pruned has none.
 func silentSince(q *query, since time.Time) {
 	andIn(q, "state", openStates)
 	q.and("created < ?", micros(since))
 	q.and(lastStored+" < ?", micros(since))
 }
 
-// lastStored is when the last event of a run was stored, 0 if none is kept.
-const lastStored = "COALESCE((SELECT stored FROM events WHERE events.run = runs.id ORDER BY events.id DESC LIMIT 1), 0)"
+// lastStored is when the last event of a run was stored, 0 if none is kept. Log lines do not count: a run that only
+// talks does not move. It has at most scripts.MaxLogLines of them, which bounds the rows that are read.
+const lastStored = "COALESCE((SELECT stored FROM events WHERE events.run = runs.id AND topic <> 'log' ORDER BY events.id DESC LIMIT 1), 0)"
 
 // openStates are those of runs that have not ended.
 var openStates = []string{string(ledger.StateWaiting), string(writ.RunAccepted), string(writ.RunRunning)}
 
-// LastHeard says when the last event of runs was stored.
+// LastHeard returns when the last event of each run was stored, log lines aside.
 func (s *Store) LastHeard(ctx context.Context, runs ...writ.RunID) (map[writ.RunID]time.Time, error) {
 	heard := map[writ.RunID]time.Time{}
 	if len(runs) == 0 {
