@@ -27,6 +27,8 @@ type Diagnostic struct {
 	Column   int      `json:"column"` // from 1, in bytes, as in every position of a script
 	Width    int      `json:"width"`  // of the span, in bytes; it stays on its line
 	Text     string   `json:"text"`   // the line, "" if it is longer than 1,000 bytes
+	// Same counts the equal diagnostics at later places of the file. It is set on the first of them.
+	Same int `json:"same,omitempty"`
 	// Operation is the one whose arguments it is about, "" if it is about something else.
 	Operation string `json:"operation,omitempty"`
 }
@@ -47,21 +49,20 @@ func (d Diagnostic) String() string {
 	if d.Text == "" {
 		return strings.TrimRight(fmt.Sprintf("%s[%s]: %s\n--> %s  %s", d.Severity, d.Code, d.Message, d.Position(), d.Help), " ") + "\n"
 	}
+	margin := strings.Repeat(" ", len(strconv.Itoa(d.Line)))
+	return fmt.Sprintf("%s[%s]: %s\n%s--> %s\n%s |\n%s\n", d.Severity, d.Code, d.Message, margin, d.Position(), margin, d.excerpt())
+}
+
+// excerpt returns the line of the source, and below it carets and the help.
+func (d Diagnostic) excerpt() string {
 	number := strconv.Itoa(d.Line)
 	margin := strings.Repeat(" ", len(number))
 	at := min(max(d.Column-1, 0), len(d.Text))
 	to := min(at+d.Width, len(d.Text))
 	indent := utf8.RuneCountInString(untab(d.Text[:at]))
 	carets := strings.Repeat("^", max(1, utf8.RuneCountInString(untab(d.Text[at:to]))))
-
-	var b strings.Builder
-	fmt.Fprintf(&b, "%s[%s]: %s\n", d.Severity, d.Code, d.Message)
-	fmt.Fprintf(&b, "%s--> %s\n", margin, d.Position())
-	fmt.Fprintf(&b, "%s |\n", margin)
-	fmt.Fprintf(&b, "%s | %s\n", number, untab(d.Text))
-	b.WriteString(strings.TrimRight(fmt.Sprintf("%s | %s%s %s", margin, strings.Repeat(" ", indent), carets, d.Help), " "))
-	b.WriteByte('\n')
-	return b.String()
+	mark := fmt.Sprintf("%s | %s%s %s", margin, strings.Repeat(" ", indent), carets, d.Help)
+	return fmt.Sprintf("%s | %s\n%s", number, untab(d.Text), strings.TrimRight(mark, " "))
 }
 
 func untab(s string) string { return strings.ReplaceAll(s, "\t", "  ") }
@@ -111,16 +112,70 @@ func (r Report) Err() error {
 		WithHint("`writ check %s` shows everything; `writ explain %s` tells more", first.File, first.Topic())
 }
 
-// String returns all diagnostics as they are shown on a terminal.
+// String returns the diagnostics as they are shown on a terminal. Equal ones are shown once.
 func (r Report) String() string {
-	texts := make([]string, len(r.Diagnostics))
+	var texts []string
+	unseen := r.More // errors that are neither shown nor counted
 	for i, d := range r.Diagnostics {
-		texts[i] = d.String()
+		if slices.ContainsFunc(r.Diagnostics[:i], d.equals) {
+			unseen++
+			continue
+		}
+		if d.Severity == SeverityError {
+			unseen -= d.Same
+		} else {
+			unseen -= r.repeats(i)
+		}
+		text := d.String()
+		if d.Same > 0 {
+			text += r.others(i)
+		}
+		texts = append(texts, text)
 	}
-	if r.More > 0 {
-		texts = append(texts, fmt.Sprintf("and %d more\n", r.More))
+	if unseen > 0 {
+		texts = append(texts, fmt.Sprintf("and %d more errors\n", unseen))
 	}
 	return strings.Join(texts, "\n")
+}
+
+// repeats counts the later diagnostics of the report that equal the i-th one except for the place.
+func (r Report) repeats(i int) (n int) {
+	for _, other := range r.Diagnostics[i+1:] {
+		if other.equals(r.Diagnostics[i]) {
+			n++
+		}
+	}
+	return n
+}
+
+// others lists the other places of the i-th diagnostic.
+func (r Report) others(i int) string {
+	const most = 5
+	d, lines := r.Diagnostics[i], []string{}
+	for _, other := range r.Diagnostics[i+1:] {
+		if line := strconv.Itoa(other.Line); other.equals(d) && len(lines) < most && !slices.Contains(lines, line) {
+			lines = append(lines, line)
+		}
+	}
+	text := fmt.Sprintf("%s = the same at %d more places", strings.Repeat(" ", len(strconv.Itoa(d.Line))), d.Same)
+	if d.Same == 1 {
+		text = strings.TrimSuffix(text, "s")
+	}
+	if len(lines) > 0 {
+		text += ": line " + strings.Join(lines, ", ")
+	}
+	if d.Same > len(lines) {
+		text += ", …"
+	}
+	return text + "\n"
+}
+
+// equals reports whether two diagnostics differ only in their places.
+func (d Diagnostic) equals(other Diagnostic) bool { return d.kind() == other.kind() }
+
+// kind returns a diagnostic without its place.
+func (d Diagnostic) kind() Diagnostic {
+	return Diagnostic{Code: d.Code, Severity: d.Severity, Message: d.Message, Help: d.Help, File: d.File, Operation: d.Operation}
 }
 
 // findings collects the diagnostics of a bundle.
@@ -162,29 +217,49 @@ func (d *Diagnostic) meant(suggestion string) {
 	}
 }
 
-// sorted returns the first diagnostics by file and place, and how many errors there are besides. Those of one place that say the same
-// are one.
+// sorted returns the diagnostics by file and place, and how many errors there are besides. Duplicates at one place are
+// dropped. If the limit is exceeded, the first diagnostic of each kind is kept before others.
 func (f *findings) sorted() (list []Diagnostic, more int) {
 	order := make(map[string]int, len(f.units))
 	for i, u := range f.units {
 		order[printable(u.source.Name)] = i
 	}
-	slices.SortStableFunc(f.list, func(a, b Diagnostic) int {
+	byPlace := func(a, b Diagnostic) int {
 		return cmp.Or(order[a.File]-order[b.File], a.Line-b.Line, a.Column-b.Column, strings.Compare(a.Code, b.Code))
-	})
-	list = slices.Compact(f.list)
-	for _, d := range list[min(len(list), maxDiagnostics):] {
+	}
+	slices.SortStableFunc(f.list, byPlace)
+	f.list = slices.Compact(f.list)
+	list, rest := firstOfEachKind(f.list)
+	room := min(max(maxDiagnostics-len(list), 0), len(rest))
+	for _, d := range slices.Concat(list[min(len(list), maxDiagnostics):], rest[room:]) {
 		if d.Severity == SeverityError {
 			more++
 		}
 	}
-	list = list[:min(len(list), maxDiagnostics)]
+	list = append(list[:min(len(list), maxDiagnostics)], rest[:room]...)
+	slices.SortStableFunc(list, byPlace)
 	for i := range list {
 		if u := f.units[order[list[i].File]]; list[i].Line > 0 && list[i].Text == "" {
 			list[i].illustrate(u)
 		}
 	}
 	return list, more
+}
+
+// firstOfEachKind separates the first diagnostic of each kind, with the number of others, from these.
+func firstOfEachKind(all []Diagnostic) (first, rest []Diagnostic) {
+	index := make(map[Diagnostic]int)
+	for _, d := range all {
+		i, found := index[d.kind()]
+		if found {
+			first[i].Same++
+			rest = append(rest, d)
+			continue
+		}
+		index[d.kind()] = len(first)
+		first = append(first, d)
+	}
+	return first, rest
 }
 
 // illustrate adds the line of the source. A source of one long line may have a finding for every few bytes, so only those that are shown

@@ -1,0 +1,52 @@
+package scripts
+
+import (
+	"bytes"
+	"strconv"
+	"strings"
+)
+
+// Excerpt returns the line of a position, "file:line:column", with a caret below the column. It returns "" if no source
+// of the bundle has the position, or if the line is too long to be shown.
+func (b Bundle) Excerpt(position string) string {
+	name, line, column, ok := parsePosition(position)
+	if !ok {
+		return ""
+	}
+	for _, s := range append([]Source{b.Main}, b.Modules...) {
+		if s.Name != name {
+			continue
+		}
+		offset := 0
+		for range line - 1 {
+			end := bytes.IndexByte(s.Text[offset:], '\n')
+			if end < 0 {
+				return ""
+			}
+			offset += end + 1
+		}
+		text := lineAt(s.Text, offset)
+		if len(text) > maxLine || column > len(text)+1 {
+			return ""
+		}
+		return Diagnostic{Line: line, Column: column, Width: 1, Text: text}.excerpt()
+	}
+	return ""
+}
+
+// parsePosition takes a position apart.
+func parsePosition(position string) (name string, line, column int, ok bool) {
+	rest, last := cutLastColon(position)
+	name, middle := cutLastColon(rest)
+	line, err1 := strconv.Atoi(middle)
+	column, err2 := strconv.Atoi(last)
+	return name, line, column, err1 == nil && err2 == nil && line > 0 && column > 0
+}
+
+func cutLastColon(s string) (before, after string) {
+	i := strings.LastIndexByte(s, ':')
+	if i < 0 {
+		return s, ""
+	}
+	return s[:i], s[i+1:]
+}
