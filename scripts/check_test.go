@@ -130,6 +130,17 @@ var wrong = []struct {
 	{use + `h := import("herodb"); h.create("a", {memory_mib: 64, password: "x"})`, []string{"W0105 2:65"}},
 	{use + `a := r.secret("DB"); b := r.secret("db@3"); c := r.secret(1); d := r.secret()`, []string{"W0114 2:15", "W0114 2:36", "W0103 2:59", "W0102 2:68"}},
 
+	// Calls of a run.
+	{use + "for i := 0; i < 2001; i++ { n.ping() }\nm.get(r.id); v.get(\"v\")", []string{"W0115 2:1"}},
+	{use + "n.ping()\nfor i := 10; i > 0; i -= 3 { for x in range(0, 500) { n.ping({}, {node: \"n\" + i + x}) } }\nm.get(r.id); v.get(\"v\")", []string{"W0115 3:1"}},
+	{use + "for i := 0; i < 2000; i++ { n.ping() }; m.get(r.id); for x in [] { v.get(x) }", []string{"W0115 2:41"}},
+	{use + "for i := 0; i < 2000; i++ { if m.get(\"m\").err { n.ping(); v.get(\"v\") } }; r.log(1)", nil},
+	{use + "for i := 0; i < 9000; i++ { if m.get(\"m\").err { break }; n.ping(); v.get(\"v\") }; r.log(1)", nil},
+	{use + "for i := 0; i < 9000; i++ { if i > 5 { continue }; m.get(\"m\"); n.ping(); v.get(\"v\") }; r.log(1)", nil},
+	{use + "for i := 0; i < 9000; i++ { m.get(\"m\"); n.ping(); v.get(\"v\"); i = 9000 }; r.log(1)", nil},
+	{use + "if n.ping().err { r.fail(\"no\") }\nfor i := 0; i < 9000; i++ { m.get(\"m\"); v.get(\"v\") }", nil},
+	{use + "f := func() { for i := 0; i < 9000; i++ { m.get(\"m\"); v.get(\"v\"); n.ping() } }\nif r.params.x { f() }\nparams := {x: {type: \"bool\", default: false}}", nil},
+
 	// Names.
 	{"a := b\nc = 1\nd++\nfoo(lenn(a))", []string{"W0201 1:6", "W0201 2:1", "W0201 3:1", "W0201 4:1", "W0201 4:5"}},
 	{"f := func() { return g() }\ng := func() {}", []string{"W0201 1:22"}},

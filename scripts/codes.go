@@ -48,6 +48,7 @@ const (
 	codeDuplicateKey   = "W0112"
 	codeSecretPlace    = "W0113"
 	codeSecretName     = "W0114"
+	codeManyCalls      = "W0115"
 	codeUnresolved     = "W0201"
 	codeRedeclared     = "W0202"
 	codeBuiltinName    = "W0203"

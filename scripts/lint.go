@@ -52,6 +52,9 @@ func (c *checker) lint(params Params) {
 		l.statements(u.tree.Stmts)
 		l.nodes(u.tree)
 		l.splits(u.tree.Stmts)
+		if u.main {
+			l.tooManyCalls(u.tree)
+		}
 	}
 	l.unusedNames()
 	l.unusedParams(params)

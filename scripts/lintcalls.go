@@ -1,0 +1,241 @@
+package scripts
+
+import (
+	"math"
+
+	"github.com/d5/tengo/v2/parser"
+	"github.com/d5/tengo/v2/token"
+)
+
+// callCounter counts the calls that a script makes for certain: outside of functions, and in loops whose rounds the
+// text tells.
+type callCounter struct {
+	*linter
+	count int
+	over  parser.Node // the call or loop with which the count exceeds MaxCalls
+}
+
+// tooManyCalls reports a script that would fail with SCRIPT_LIMIT after it made as many calls as a run may make.
+func (l *linter) tooManyCalls(tree *parser.File) {
+	if l.endsItself(tree) {
+		return
+	}
+	c := &callCounter{linter: l}
+	for _, s := range tree.Stmts {
+		c.add(s, c.stmt(s))
+	}
+	if c.over != nil {
+		l.warn(codeManyCalls, c.over, "the script makes %d calls or more; a run may make %d", c.count, MaxCalls).Help =
+			"split the work: a parameter can select the part that one run does"
+	}
+}
+
+// endsItself reports whether something in a tree calls run.fail, so that the script may end before its last call.
+func (l *linter) endsItself(n parser.Node) bool {
+	if call, ok := n.(*parser.CallExpr); ok {
+		if base, key := selected(call.Func); key != nil && key.Value == "fail" && l.module(base) == "run" {
+			return true
+		}
+	}
+	found := false
+	children(n, func(c parser.Node) { found = found || l.endsItself(c) })
+	return found
+}
+
+// add counts calls that a statement of the top level makes.
+func (c *callCounter) add(n parser.Node, calls int) {
+	if c.count = sum(c.count, calls); c.count > MaxCalls && c.over == nil {
+		c.over = n
+	}
+}
+
+// stmt returns the least number of calls that a statement makes.
+func (c *callCounter) stmt(s parser.Stmt) (calls int) {
+	switch s := s.(type) {
+	case *parser.BlockStmt:
+		for _, inner := range s.Stmts {
+			calls = sum(calls, c.stmt(inner))
+		}
+		return calls
+	case *parser.IfStmt:
+		if s.Init != nil {
+			calls = c.stmt(s.Init)
+		}
+		calls = sum(calls, c.expr(s.Cond))
+		if s.Else != nil {
+			calls = sum(calls, min(c.stmt(s.Body), c.stmt(s.Else)))
+		}
+		return calls
+	case *parser.ForStmt:
+		return product(c.rounds(s), c.body(s.Body))
+	case *parser.ForInStmt:
+		return product(c.elements(s.Iterable), c.body(s.Body))
+	case *parser.AssignStmt, *parser.ExprStmt, *parser.ExportStmt:
+		children(s, func(n parser.Node) {
+			if e, ok := n.(parser.Expr); ok {
+				calls = sum(calls, c.expr(e))
+			}
+		})
+	}
+	return calls
+}
+
+// body returns the calls of one round of a loop, 0 if a round may end before it has made them.
+func (c *callCounter) body(b *parser.BlockStmt) int {
+	if leaves(b) || continues(b) {
+		return 0
+	}
+	return c.stmt(b)
+}
+
+// continues reports whether a loop has a `continue` of its own or in a loop inside.
+func continues(n parser.Node) bool {
+	switch n := n.(type) {
+	case *parser.BranchStmt:
+		return true
+	case *parser.FuncLit:
+		return false
+	default:
+		found := false
+		children(n, func(c parser.Node) { found = found || continues(c) })
+		return found
+	}
+}
+
+// expr returns the least number of calls that an expression makes.
+func (c *callCounter) expr(e parser.Expr) (calls int) {
+	switch e := e.(type) {
+	case *parser.FuncLit:
+		return 0
+	case *parser.CondExpr:
+		return sum(c.expr(e.Cond), min(c.expr(e.True), c.expr(e.False)))
+	case *parser.BinaryExpr:
+		if e.Token == token.LAnd || e.Token == token.LOr {
+			return c.expr(e.LHS)
+		}
+	case *parser.CallExpr:
+		if op := c.operation(e.Func); op != nil && op.Module != "run" {
+			calls = 1
+		}
+	}
+	children(e, func(n parser.Node) {
+		if inner, ok := n.(parser.Expr); ok {
+			calls = sum(calls, c.expr(inner))
+		}
+	})
+	return calls
+}
+
+// rounds returns the rounds of `for i := a; i < b; i++` with numbers that are written out and a variable that the body
+// leaves alone, 0 for other loops.
+func (c *callCounter) rounds(s *parser.ForStmt) int {
+	init, ok := s.Init.(*parser.AssignStmt)
+	if !ok || init.Token != token.Define || len(init.LHS) != 1 || len(init.RHS) != 1 {
+		return 0
+	}
+	name, isName := init.LHS[0].(*parser.Ident)
+	from, isNumber := intLiteral(init.RHS[0])
+	cond, isBinary := s.Cond.(*parser.BinaryExpr)
+	if !isName || !isNumber || !isBinary || !c.means(cond.LHS, c.symbols[name]) || c.changes(s.Body, c.symbols[name]) {
+		return 0
+	}
+	to, isNumber := intLiteral(cond.RHS)
+	step := c.step(s.Post, c.symbols[name])
+	if !isNumber {
+		return 0
+	}
+	switch {
+	case cond.Token == token.Less && step > 0 && to > from:
+		return int(min((to-from+step-1)/step, math.MaxInt32))
+	case cond.Token == token.LessEq && step > 0 && to >= from:
+		return int(min((to-from)/step+1, math.MaxInt32))
+	case cond.Token == token.Greater && step < 0 && to < from:
+		return int(min((from-to-step-1)/-step, math.MaxInt32))
+	case cond.Token == token.GreaterEq && step < 0 && to <= from:
+		return int(min((from-to)/-step+1, math.MaxInt32))
+	}
+	return 0
+}
+
+// step returns what a loop adds to its variable after each round, 0 if that is unknown.
+func (c *callCounter) step(post parser.Stmt, s *symbol) int64 {
+	switch post := post.(type) {
+	case *parser.IncDecStmt:
+		if !c.means(post.Expr, s) {
+			return 0
+		}
+		if post.Token == token.Dec {
+			return -1
+		}
+		return 1
+	case *parser.AssignStmt:
+		if len(post.LHS) != 1 || len(post.RHS) != 1 || !c.means(post.LHS[0], s) {
+			return 0
+		}
+		n, _ := intLiteral(post.RHS[0])
+		if n < 0 || n > math.MaxInt32 {
+			return 0
+		}
+		switch post.Token {
+		case token.AddAssign:
+			return n
+		case token.SubAssign:
+			return -n
+		}
+	}
+	return 0
+}
+
+// elements returns the rounds of a loop over a list that is written out or range(a, b), 0 for other values.
+func (c *callCounter) elements(e parser.Expr) int {
+	switch e := e.(type) {
+	case *parser.ArrayLit:
+		return len(e.Elements)
+	case *parser.CallExpr:
+		name, ok := e.Func.(*parser.Ident)
+		if !ok || name.Name != "range" || c.symbols[name] == nil || !c.symbols[name].builtin || len(e.Args) != 2 {
+			return 0
+		}
+		from, known := intLiteral(e.Args[0])
+		to, alsoKnown := intLiteral(e.Args[1])
+		if known && alsoKnown {
+			return int(min(max(to-from, from-to), math.MaxInt32))
+		}
+	}
+	return 0
+}
+
+// means reports whether an expression is a variable.
+func (c *callCounter) means(e parser.Expr, s *symbol) bool {
+	name, ok := e.(*parser.Ident)
+	return ok && s != nil && c.symbols[name] == s
+}
+
+// changes reports whether statements give a variable another value.
+func (c *callCounter) changes(n parser.Node, s *symbol) bool {
+	switch n := n.(type) {
+	case *parser.AssignStmt:
+		if n.Token != token.Define && c.means(n.LHS[0], s) {
+			return true
+		}
+	case *parser.IncDecStmt:
+		if c.means(n.Expr, s) {
+			return true
+		}
+	}
+	found := false
+	children(n, func(inner parser.Node) { found = found || c.changes(inner, s) })
+	return found
+}
+
+// intLiteral returns a number that is written out. Numbers beyond 31 bits count as unknown.
+func intLiteral(e parser.Expr) (int64, bool) {
+	v, _ := literalValue(e)
+	n, ok := v.(int64)
+	return n, ok && n > math.MinInt32 && n < math.MaxInt32
+}
+
+// sum and product stay below 32 bits.
+func sum(a, b int) int { return min(a+b, math.MaxInt32) }
+
+func product(a, b int) int { return int(min(int64(a)*int64(b), math.MaxInt32)) }
