@@ -166,7 +166,7 @@ func (r *textReader) authorityLimits(o *Roster) {
 		}
 		life, err := time.ParseDuration(f[1])
 		if err != nil {
-			r.fail("%q is not a duration like 15m", clip(f[1]))
+			r.fail("a duration such as 30s, 15m or 2h is expected; got %q", clip(f[1]))
 		}
 		if life != MaxCertificateLife {
 			a.Life = life

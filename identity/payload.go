@@ -275,7 +275,7 @@ func (r *textReader) duration(key string) time.Duration {
 	s := r.one(key)
 	d, err := time.ParseDuration(s)
 	if err != nil {
-		r.fail("%q is not a duration like 15m", clip(s))
+		r.fail("a duration such as 30s, 15m or 2h is expected; got %q", clip(s))
 	}
 	return d
 }

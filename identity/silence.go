@@ -90,7 +90,7 @@ func (r *textReader) silences(o *Roster) {
 		d.Silence.Silent, err = time.ParseDuration(f[1])
 		d.Silence.Lost, lostErr = time.ParseDuration(f[2])
 		if err != nil || lostErr != nil {
-			r.fail("%q are not two durations like 10s 5m", clip(line))
+			r.fail("two durations such as 10s 5m are expected; got %q", clip(line))
 			return
 		}
 	}

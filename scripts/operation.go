@@ -211,11 +211,14 @@ func invalid(op *catalog.Operation, why string) error {
 		WithHint("`writ explain %s` lists its fields and options", op.Name())
 }
 
+// durationForm describes a duration in a script.
+const durationForm = `a duration such as "30s", "5m" or "2h", at most "168h"`
+
 // optionSchema is what the options of a call may be.
 var optionSchema = catalog.Schema{
 	{Name: "retries", Type: catalog.Int, Min: new(int64(0)), Max: new(int64(100)),
 		Help: "how often the call is tried again after an error that may pass; 5 times if not given"},
-	{Name: "timeout", Type: catalog.String, Form: "a duration like 90s, 5m or 2h, at most 168h",
+	{Name: "timeout", Type: catalog.String, Form: durationForm,
 		Help: "how long one attempt may take; what the operation says if not given"},
 	{Name: "on_loss", Type: catalog.String, Enum: []string{"fail", "wait", onLossReplace},
 		Help: "what happens if the node is lost and may have begun the call: fail once it is lost, wait for the node, or replace it. With replace the call " +
@@ -285,7 +288,7 @@ func parseOptions(given map[string]any) (writ.CallOptions, []catalog.Problem) {
 		d, err := time.ParseDuration(text)
 		if err != nil || d < time.Millisecond || d > maxTimeout {
 			return o, []catalog.Problem{{Path: catalog.Path{"timeout"}, Reason: catalog.WrongValue,
-				Message: fmt.Sprintf("timeout must be a duration like 90s or 5m, at most 168h, not %q", text)}}
+				Message: fmt.Sprintf("timeout must be %s; got %q", durationForm, text)}}
 		}
 		o.Timeout = d.Milliseconds()
 	}

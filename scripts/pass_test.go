@@ -171,7 +171,7 @@ func TestFailuresSayWhatAndWhere(t *testing.T) {
 		`run.fail("no more")`:                                                   {writ.CodeScriptFailed, 1, "no more"},
 		`volume.create("a", {size_gib: 1}).sise_gib`:                            {writ.CodeScriptFailed, 35, `did you mean "size_gib"?`},
 		`volume.create("fail-a", {size_gib: 1}).path`:                           {writ.CodeInjected, 40, "volume.create fail-a failed: told to fail"},
-		`volume.create("a", {size_gib: "1"})`:                                   {writ.CodeArgumentsInvalid, 1, "size_gib must be an int, not a string"},
+		`volume.create("a", {size_gib: "1"})`:                                   {writ.CodeArgumentsInvalid, 1, "size_gib must be a whole number of GiB such as 10; got \"1\""},
 		`volume.create("a", {size_gib: 1.0})`:                                   {writ.CodeScriptFailed, 1, "the spec.size_gib is a float"},
 		`volume.create("A", {size_gib: 1})`:                                     {writ.CodeArgumentsInvalid, 1, `"A" is not a name`},
 		`volume.create("a")`:                                                    {writ.CodeScriptFailed, 1, "takes a name, a spec and options, not 1"},

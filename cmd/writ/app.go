@@ -219,6 +219,9 @@ func flagError(cmd *cobra.Command, err error) error {
 	if !isValue {
 		return e.WithHint("%s --help", cmd.CommandPath())
 	}
+	if value.GetFlag().Value.Type() == "duration" {
+		e = writ.Errorf(writ.CodeUsage, "--%s must be a duration such as 30s, 5m or 2h; got %q", value.GetFlag().Name, value.GetValue())
+	}
 	if number, ok := errors.AsType[*strconv.NumError](err); ok {
 		e = writ.Errorf(writ.CodeUsage, "--%s: %s", value.GetFlag().Name, unparsed(value.GetFlag(), number))
 	}

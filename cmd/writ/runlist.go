@@ -129,7 +129,7 @@ func sinceTime(text string, now time.Time) (time.Time, error) {
 	if at, err := time.Parse(time.RFC3339, text); err == nil {
 		return at, nil
 	}
-	return time.Time{}, writ.Errorf(writ.CodeUsage, "--since %q is no time", text).WithHint("write 2h, 7d, 2026-03-01 or 2026-03-01T12:00:00Z")
+	return time.Time{}, writ.Errorf(writ.CodeUsage, "--since must be 2h, 7d, 2026-03-01 or 2026-03-01T12:00:00Z; got %q", text)
 }
 
 // openRuns stands for the states of runs that have not ended.

@@ -36,7 +36,7 @@ func sinceOf(text string, now time.Time) (time.Time, error) {
 	}
 	span, err := time.ParseDuration(text)
 	if err != nil || span < time.Second || span > 366*24*time.Hour {
-		return time.Time{}, writ.Errorf(writ.CodeBadRequest, "%s: %q is not how far back a list goes", sinceParam, text).WithHint("say 1h, 24h or 168h")
+		return time.Time{}, writ.Errorf(writ.CodeBadRequest, "%s must be a duration from 1s to 8784h such as 1h, 24h or 168h; got %q", sinceParam, text)
 	}
 	return now.Add(-span).Truncate(time.Second), nil
 }

@@ -72,7 +72,7 @@ func (d *Dashboard) stuck(ctx context.Context, r *http.Request, _ bool) (*page, 
 	if data.For == "" {
 		data.For = "5m"
 	} else if after, err = time.ParseDuration(data.For); err != nil || after < time.Second || after > 366*24*time.Hour {
-		return nil, writ.Errorf(writ.CodeBadRequest, "%s: %q is not how long nothing was heard", silentParam, data.For).WithHint("say 5m, 1h or 24h")
+		return nil, writ.Errorf(writ.CodeBadRequest, "%s must be a duration from 1s to 8784h such as 5m, 1h or 24h; got %q", silentParam, data.For)
 	}
 	if !slices.Contains(silences, data.For) {
 		data.Silences = append([]string{data.For}, silences...)

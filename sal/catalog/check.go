@@ -257,7 +257,41 @@ func (c *checker) stands(v any) bool {
 }
 
 func (c *checker) wrongType(f *Field, v any, at Path) {
+	if exact := exactly(f); exact != "" && !f.Hidden {
+		c.add(at, WrongType, "%s must be %s; got %s", at, exact, c.quoted(v))
+		return
+	}
 	c.add(at, WrongType, "%s must be %s, not %s", at, wanted(f), c.described(v))
+}
+
+// units are the units of numbers, by the ends of the names of their fields, with an example.
+var units = []struct{ suffix, name, example string }{
+	{"_kib", "KiB", "64"}, {"_mib", "MiB", "2048"}, {"_gib", "GiB", "10"}, {"_seconds", "seconds", "30"},
+}
+
+// exactly returns the form that a field takes, with its unit or an example. It is empty if the type is enough.
+func exactly(f *Field) string {
+	if f.Type == String && f.Form != "" && f.Enum == nil {
+		return f.Form
+	}
+	for _, u := range units {
+		if f.Type == Int && strings.HasSuffix(f.Name, u.suffix) {
+			return fmt.Sprintf("a whole number of %s such as %s", u.name, u.example)
+		}
+	}
+	return ""
+}
+
+// quoted shows a plain value, and the kind of any other one.
+func (c *checker) quoted(v any) string {
+	switch v := v.(type) {
+	case string:
+		return fmt.Sprintf("%q", short(v))
+	case int64:
+		return fmt.Sprint(v)
+	default:
+		return c.described(v)
+	}
 }
 
 // wanted says what a field takes.

@@ -17,7 +17,7 @@ func ExampleLookup() {
 
 	// Output:
 	// true volume.resize alter safe adds false
-	// volume.resize: size_gib must be an int, not a string
+	// volume.resize: size_gib must be a whole number of GiB such as 10; got "ten"
 }
 
 func ExampleOf() {
