@@ -168,7 +168,7 @@ func (a *app) runExample(ctx context.Context, cluster daemon.DevCluster) (demoRe
 		return demoResult{}, fmt.Errorf("verify how the run ended: %w", err)
 	}
 	if summary.State != writ.RunSucceeded {
-		return demoResult{}, a.failed(run, summary.Failure, "")
+		return demoResult{}, a.failed(run, summary.Failure, "", scripts.Bundle{})
 	}
 	run.Output = summary.Output
 	calls, err := c.Calls(ctx, run.ID)

@@ -16,6 +16,7 @@ import (
 	"writ/cmd/writ/internal/terminal"
 	"writ/coord/api"
 	"writ/identity"
+	"writ/scripts"
 )
 
 // What a run that follows a log may take: then the next one goes on. So one that nobody looks at any more, because its terminal is gone, ends
@@ -374,7 +375,7 @@ func (r *logReader) ended(ctx context.Context, run api.Run) error {
 		}
 		failure = &printed
 	}
-	return r.failed(run, failure, "")
+	return r.failed(run, failure, "", scripts.Bundle{})
 }
 
 // cancel ends a run that nobody reads any more.

@@ -82,6 +82,8 @@ type planned struct {
 	Next    string `json:"next,omitempty"` // the command that runs exactly this
 	// Denied is why the person who plans may not sign that, nil if that is not known or they may.
 	Denied *writ.Error `json:"denied,omitempty"`
+
+	bundle scripts.Bundle
 }
 
 func (a *app) plan(ctx context.Context, path string, p *planFlags) error {
@@ -132,7 +134,7 @@ func (a *app) makePlan(ctx context.Context, c *client.Client, script client.Scri
 	if err != nil {
 		return nil, err
 	}
-	view := &planned{Script: script.Path, Project: order.Project.Name, Unasked: unasked}
+	view := &planned{Script: script.Path, Project: order.Project.Name, Unasked: unasked, bundle: script.Bundle}
 	if view.Plan, err = order.Plan(ctx, roster); err != nil {
 		return nil, err
 	}

@@ -14,9 +14,7 @@ func (p *planned) failed() error {
 	if f := p.seen().Failure; f != nil {
 		e := writ.Errorf(f.Code, "the script would fail: %s", f.Message)
 		e.Hint = f.Hint
-		if f.Position != "" {
-			e.Message += "\n  at " + f.Position
-		}
+		e.Message += whereFailed(f, p.bundle)
 		return &terminal.ExitError{Err: e, Exit: writ.ExitFailed}
 	}
 	if p.Preview == nil {
@@ -46,7 +44,8 @@ func (p *planned) failed() error {
 	return &terminal.ExitError{Err: e, Exit: exit}
 }
 
-// unplaced returns the error of a plan with calls that would wait for a node, or nil if a node can carry out each call now.
+// unplaced returns the error of a plan with calls that would wait for a node, or nil if a node can carry out each call
+// now.
 func (p *planned) unplaced() error {
 	if p.Preview == nil {
 		return nil

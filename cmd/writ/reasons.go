@@ -46,6 +46,8 @@ type runReasons struct {
 	Decided  []writ.Decision `json:"decided,omitempty"` // about the run, as the coordinator heard of it
 	Deadline time.Time       `json:"deadline,omitzero"`
 	Calls    []callReasons   `json:"calls,omitempty"`
+
+	excerpt string // the line at which the script failed
 }
 
 // callReasons are the reasons of a call that has not ended.
@@ -143,6 +145,9 @@ func situationOf(ctx context.Context, c *client.Client, id writ.RunID) (*situati
 func (s *situation) explain() runReasons {
 	r := runReasons{Run: s.run.ID, State: s.run.State, reason: s.whyRun(), Decided: s.run.Decided}
 	if s.run.State.Ended() {
+		if f := s.run.Failure; f != nil {
+			r.excerpt = bundleOf(s.payload).Excerpt(f.Position)
+		}
 		return r
 	}
 	r.Deadline = s.run.Deadline
@@ -179,7 +184,7 @@ func (s *situation) whyRun() reason {
 	case s.datacenter.Fault != "":
 		return reason{fmt.Sprintf("its datacenter %s cannot go on: %s", s.datacenter.Name, s.datacenter.Fault), "writ dc list"}
 	}
-	return reason{s.whyOpen() + s.hurry(), s.nextOf(run.Reason, "writ run watch "+string(run.ID))}
+	return reason{s.whyOpen() + s.loopText() + s.hurry(), s.nextOf(run.Reason, "writ run watch "+string(run.ID))}
 }
 
 // isOutdated reports whether the run was refused because its deployment has another revision than the one that it was signed against.
@@ -299,10 +304,12 @@ func (s *situation) whyFailed() reason {
 		case cause.Error != nil && cause.Error.Code == writ.CodeNodeLost && n.Admission == writ.AdmissionRemoved && !n.Gone:
 			next = "writ node lost " + shellWord(cause.NodeName) // before that nobody knows what it still runs
 		}
+	case f.Code == writ.CodeScriptLimit: // a plan meets the same limit before any call is made
+		next, again = s.planAgain(), true
 	case endsTheSameWay(f.Code):
 		next = "writ check " + shellWord(run.Script)
-	case f.Code == writ.CodeScriptFailed || f.Code == writ.CodeNonDeterminism || f.Code == writ.CodePlanDeviated || f.Code == writ.CodePlanMismatch:
-		next, again = s.submitAgain(), true // it would end the same way
+	case !resumeHelps(f.Code):
+		next, again = s.submitAgain(), true
 	}
 	if run.Failure != nil && run.Failure.Position != "" {
 		why += ", at " + run.Failure.Position
@@ -317,17 +324,6 @@ func (s *situation) whyFailed() reason {
 		why += s.unknownText()
 	}
 	return reason{why, next}
-}
-
-// endsTheSameWay reports whether a call that failed with this code fails again in each resume: what its script asks for, what was signed with
-// that, or what is there already has to be changed first.
-func endsTheSameWay(code writ.Code) bool {
-	switch code {
-	case writ.CodeOperationNotAllowed, writ.CodeDestructiveDenied, writ.CodeArgumentsInvalid, writ.CodeTooLarge,
-		writ.CodeImmutableField, writ.CodeNotOwner, writ.CodeResourceConflict:
-		return true
-	}
-	return false
 }
 
 // isSplit reports whether a call failed because its run had placed what it needs before it asked for the call.
@@ -484,11 +480,18 @@ func describeCall(c writ.Call) string { return fmt.Sprintf("call %d (%s)", c.Seq
 func (r runReasons) text() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "run %s is %s: %s\n", r.Run, r.State, terminal.Clean(r.Why))
+	if r.excerpt != "" {
+		fmt.Fprintf(&b, "    %s\n", strings.ReplaceAll(terminal.CleanLines(r.excerpt), "\n", "\n    "))
+	}
 	for _, d := range r.Decided {
 		fmt.Fprintf(&b, "  decided: %s\n", decisionText(d))
 	}
-	for _, c := range r.Calls {
+	for _, group := range groupCalls(r.Calls) {
+		c := group[0]
 		fmt.Fprintf(&b, "  call %d, %s, is %s: %s\n", c.Seq, c.Title, c.State, terminal.Clean(c.Why))
+		if more := len(group) - 1; more > 0 {
+			fmt.Fprintf(&b, "    and %s: %s\n", count(more, "more call"), callNumbers(group[1:]))
+		}
 		if c.Next != "" && c.Next != r.Next {
 			fmt.Fprintf(&b, "    next: %s\n", c.Next)
 		}

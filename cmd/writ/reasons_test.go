@@ -124,6 +124,19 @@ func TestEveryWaitAndFailureHasItsSentence(t *testing.T) {
 			}
 		}, "call 2 (volume.create v) needs call 1 (volume.create v), which failed: INJECTED_FINAL", "writ run resume " + string(id), ""},
 		{"FailedScript", func(s *situation) { s.run.State, s.run.Failure = api.RunStateFailed, failure(writ.CodeScriptFailed, 0) }, "SCRIPT_FAILED", "writ submit web.tengo --project shop --dc ams1", ""},
+		{"FailedByItsLimit", func(s *situation) { s.run.State, s.run.Failure = api.RunStateFailed, failure(writ.CodeScriptLimit, 0) },
+			"SCRIPT_LIMIT", "writ plan web.tengo --project shop --dc ams1", ""},
+		{"FailedToBeUnderstood", func(s *situation) {
+			s.run.State, s.run.Failure = api.RunStateFailed, failure(writ.CodeScriptInvalid, 0)
+		},
+			"SCRIPT_INVALID", "writ check web.tengo", ""},
+		{"FailedAtAnotherEngine", func(s *situation) {
+			s.run.State, s.run.Failure = api.RunStateFailed, failure(writ.CodeEngineUnsupported, 0)
+		}, "ENGINE_UNSUPPORTED", "writ submit web.tengo --project shop --dc ams1", ""},
+		{"FailedEvaluator", func(s *situation) {
+			s.run.State, s.run.Failure = api.RunStateFailed, failure(writ.CodeEvaluatorCrashed, 0)
+		},
+			"EVALUATOR_CRASHED", "writ run resume " + string(id), ""},
 		{"FailedAndTooLate", func(s *situation) {
 			s.run.State, s.run.Failure, s.run.Deadline = api.RunStateFailed, failure(writ.CodeEvaluatorCrashed, 0), now
 		}, "EVALUATOR_CRASHED", "writ submit web.tengo --project shop --dc ams1", ""},
@@ -194,6 +207,7 @@ func TestAResumeIsAdvisedOnlyWhereItCanHelp(t *testing.T) {
 		{writ.CodeDestructiveDenied, writ.Node{}, check},
 		{writ.CodeArgumentsInvalid, writ.Node{}, check},
 		{writ.CodeTooLarge, writ.Node{}, check},
+		{writ.CodeScriptLimit, writ.Node{}, check},
 		{writ.CodeImmutableField, writ.Node{}, check},
 		{writ.CodeNotOwner, writ.Node{}, check},
 		{writ.CodeResourceConflict, writ.Node{}, check},

@@ -24,6 +24,7 @@ import (
 	"writ/coord/api"
 	"writ/identity"
 	"writ/internal/tracing"
+	"writ/scripts"
 )
 
 // submitFlags say what to do after handing in.
@@ -36,13 +37,14 @@ type submitFlags struct {
 
 // watchOptions say how a run is watched, and what is done when it has ended.
 type watchOptions struct {
-	timeout time.Duration // how long at most; 0 for as long as it takes
-	since   time.Time     // an end before is not the one that is meant
-	ended   time.Time     // when the run ended before it was resumed: what was until then is not shown
-	script  string        // path of the script that was submitted, "" if it is not known
-	junit   string        // file for a report, "" for none
-	summary string        // file that a report in Markdown is added to, "" for none
-	cancel  bool          // the run, if it is watched no longer
+	timeout time.Duration  // how long at most; 0 for as long as it takes
+	since   time.Time      // an end before is not the one that is meant
+	ended   time.Time      // when the run ended before it was resumed: what was until then is not shown
+	script  string         // path of the script that was submitted, "" if it is not known
+	junit   string         // file for a report, "" for none
+	summary string         // file that a report in Markdown is added to, "" for none
+	cancel  bool           // the run, if it is watched no longer
+	bundle  scripts.Bundle // of the run, if it failed
 }
 
 func (a *app) submitCommand() *cobra.Command {
@@ -200,6 +202,10 @@ func (a *app) watch(ctx context.Context, c *client.Client, id writ.RunID, w watc
 			return err
 		}
 		if run.State.Ended() { // and was not resumed meanwhile
+			if end.Failure != nil && end.Failure.Position != "" {
+				payload, _ := c.Payload(ctx, run) // it only illustrates
+				w.bundle = bundleOf(payload)
+			}
 			err := a.conclude(roster, run, end, w)
 			unwritten := reportRun(ctx, c, roster, run, end, w)
 			if err != nil && unwritten != nil {
@@ -213,7 +219,7 @@ func (a *app) watch(ctx context.Context, c *client.Client, id writ.RunID, w watc
 // conclude says how a run ended, as its datacenter has signed it.
 func (a *app) conclude(roster *identity.Roster, run api.Run, end client.End, w watchOptions) error {
 	if run.Accepted.IsZero() { // the datacenter refused it
-		return a.failed(run, end.Failure, w.script)
+		return a.failed(run, end.Failure, w.script, w.bundle)
 	}
 	if ended := time.UnixMilli(end.Ended); ended.Before(w.since) && end.Ended > 0 {
 		return writ.Errorf(writ.CodeUnverified, "the coordinator shows how run %s ended at %s, before it was resumed", run.ID, clock(ended)).
@@ -221,7 +227,7 @@ func (a *app) conclude(roster *identity.Roster, run api.Run, end client.End, w w
 	}
 	if end.State != writ.RunSucceeded {
 		a.noteUnsure(end)
-		return a.failed(run, end.Failure, w.script)
+		return a.failed(run, end.Failure, w.script, w.bundle)
 	}
 	run.Output = end.Output
 	a.Done("run %s succeeded in %s with %s, signed by the supervisor of %s",
@@ -245,8 +251,8 @@ func (a *app) noteUnsure(end client.End) {
 }
 
 // failed is the end of a run that did not succeed. Its exit code is that of a failed run, unless the submission was not even taken. script is the path
-// of the script that was submitted, "" if it is not known.
-func (a *app) failed(run api.Run, failure *writ.Failure, script string) error {
+// of the script that was submitted, "" if it is unknown. The bundle shows the line of the failure; it may be empty.
+func (a *app) failed(run api.Run, failure *writ.Failure, script string, bundle scripts.Bundle) error {
 	if a.Structured() {
 		if err := a.Print(terminal.View{Data: run}); err != nil {
 			return err
@@ -256,9 +262,7 @@ func (a *app) failed(run api.Run, failure *writ.Failure, script string) error {
 	if failure != nil {
 		e.Code, e.Hint = failure.Code, failure.Hint
 		e.Message += ": " + failure.Message
-		if failure.Position != "" {
-			e.Message += "\n  at " + failure.Position
-		}
+		e.Message += whereFailed(failure, bundle)
 		for _, at := range failure.Trace {
 			e.Message += "\n  called from " + at
 		}

@@ -204,7 +204,7 @@ func (t *tester) files(ctx context.Context, paths []string, report *testReport) 
 // file carries out the tests of one file, if it can be understood.
 func (t *tester) file(ctx context.Context, script client.Script, report *testReport) error {
 	if !script.Report.OK() {
-		report.begin(script.Path)
+		report.begin(script)
 		report.broken(script.Report)
 		return nil
 	}
@@ -215,7 +215,7 @@ func (t *tester) file(ctx context.Context, script client.Script, report *testRep
 	if err != nil {
 		return err
 	}
-	report.begin(script.Path)
+	report.begin(script)
 	for range t.flags.count {
 		t.round(ctx, file, filepath.Dir(script.Path), report)
 	}

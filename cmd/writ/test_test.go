@@ -37,7 +37,7 @@ func carryOut(t *testing.T, path string) {
 				}
 			}()
 			if v := file.Run(t.Context(), i, sim); v.Outcome != scripts.TestPassed {
-				t.Errorf("%s%s", v.Outcome, notesText(v.Notes, ""))
+				t.Errorf("%s%s", v.Outcome, new(testedFile).notesText(v.Notes, ""))
 			}
 		})
 	}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"writ"
+	"writ/cmd/writ/internal/client"
 	"writ/cmd/writ/internal/junit"
 	"writ/cmd/writ/internal/terminal"
 	"writ/scripts"
@@ -31,7 +32,8 @@ type testedFile struct {
 	Diagnostics []scripts.Diagnostic `json:"diagnostics,omitempty"` // of one that is broken
 
 	began  time.Time
-	errors int // in a broken file
+	errors int            // in a broken file
+	bundle scripts.Bundle // of the tests
 }
 
 // tested is what came of a test.
@@ -54,9 +56,9 @@ func (r *testReport) say(format string, args ...any) {
 
 func (r *testReport) file() *testedFile { return r.all[len(r.all)-1] }
 
-// begin begins a file.
-func (r *testReport) begin(path string) {
-	r.all = append(r.all, &testedFile{File: path, OK: true, began: time.Now()})
+// begin begins the file of a script.
+func (r *testReport) begin(script client.Script) {
+	r.all = append(r.all, &testedFile{File: script.Path, OK: true, began: time.Now(), bundle: script.Bundle})
 }
 
 // broken ends a file that cannot be understood.
@@ -91,7 +93,7 @@ func (r *testReport) done(v scripts.Verdict, took time.Duration) {
 	if !r.verbose && v.Outcome != scripts.TestFailed {
 		return
 	}
-	r.say("--- %s: %s (%.2fs)%s", words[v.Outcome], v.Test, took.Seconds(), notesText(v.Notes, "    "))
+	r.say("--- %s: %s (%.2fs)%s", words[v.Outcome], v.Test, took.Seconds(), f.notesText(v.Notes, "    "))
 	if !onGitHub() {
 		return
 	}
@@ -127,13 +129,16 @@ func cutLast(s string) (before, after string) {
 	return s[:i], s[i+1:]
 }
 
-// notesText shows what a test said, each with its position.
-func notesText(notes []scripts.TestNote, margin string) string {
+// notesText shows the notes of a test, each with its position. Failures have the line of the source, too.
+func (f *testedFile) notesText(notes []scripts.TestNote, margin string) string {
 	var b strings.Builder
 	for _, n := range notes {
 		text := n.Text
 		if n.Position != "" {
 			text = n.Position + ": " + text
+		}
+		if excerpt := f.bundle.Excerpt(n.Position); n.Failure && excerpt != "" {
+			text += "\n" + excerpt
 		}
 		for _, at := range n.Trace {
 			text += "\ncalled from " + at
@@ -248,7 +253,7 @@ func (f *testedFile) suite() junit.Suite {
 	}
 	for _, t := range f.Tests {
 		c := junit.Case{Name: t.Test, Class: class, File: f.File, Line: t.Line, Took: time.Duration(t.Seconds * float64(time.Second))}
-		text := strings.TrimPrefix(notesText(t.Notes, ""), "\n")
+		text := strings.TrimPrefix(f.notesText(t.Notes, ""), "\n")
 		switch t.Outcome {
 		case scripts.TestFailed:
 			c.Failure = &junit.Problem{Message: firstFailure(t.Notes), Text: text}

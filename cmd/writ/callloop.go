@@ -1,0 +1,41 @@
+package main
+
+import (
+	"fmt"
+
+	"writ"
+)
+
+// leastLoop is how many calls from one line in a row count as a loop that may not end.
+const leastLoop = 50
+
+// loopOf returns the position of the last call of a run, and how many calls in a row came from there about the same
+// resource, each after the one before it. A run that polls like this has events all the time, so it never counts as
+// silent.
+func loopOf(calls []writ.Call) (position string, times int) {
+	if len(calls) == 0 {
+		return "", 0
+	}
+	last := calls[len(calls)-1]
+	for i := len(calls) - 1; i >= 0; i-- {
+		c := calls[i]
+		if c.Position != last.Position || c.Operation != last.Operation || c.Name != last.Name {
+			break
+		}
+		if i+1 < len(calls) && !c.Planned.Before(calls[i+1].Planned) { // both were made in one pass
+			break
+		}
+		times++
+	}
+	return last.Position, times
+}
+
+// loopText says that a run repeats a call, "" if it does not.
+func (s *situation) loopText() string {
+	position, times := loopOf(s.calls)
+	if times < leastLoop {
+		return ""
+	}
+	last := s.calls[len(s.calls)-1]
+	return fmt.Sprintf("; it repeats %s at %s: its last %d calls came from there, so look for a loop that does not end", titleOf(last), position, times)
+}

@@ -1,0 +1,25 @@
+package main
+
+import "writ"
+
+// endsTheSameWay reports whether a run or call that failed with this code fails again in each resume, until its script
+// is edited: what the script asks for, what was signed with it, or what exists already has to be changed first.
+func endsTheSameWay(code writ.Code) bool {
+	switch code {
+	case writ.CodeOperationNotAllowed, writ.CodeDestructiveDenied, writ.CodeArgumentsInvalid, writ.CodeTooLarge, writ.CodeScriptInvalid,
+		writ.CodeScriptLimit, writ.CodeImmutableField, writ.CodeNotOwner, writ.CodeResourceConflict:
+		return true
+	}
+	return false
+}
+
+// resumeHelps reports whether a resume can help a run that failed with this code by itself, and not by a call. Each
+// pass of a script repeats the earlier ones, so a script that failed by itself fails at the same place.
+func resumeHelps(code writ.Code) bool {
+	switch code {
+	case writ.CodeScriptFailed, writ.CodeNonDeterminism, writ.CodePlanDeviated, writ.CodePlanMismatch, writ.CodeEngineUnsupported,
+		writ.CodeRunExpired, writ.CodeDeadlineExceeded:
+		return false
+	}
+	return !endsTheSameWay(code)
+}

@@ -1,0 +1,35 @@
+package main
+
+import (
+	"strings"
+
+	"writ"
+	"writ/cmd/writ/internal/terminal"
+	"writ/identity"
+	"writ/scripts"
+)
+
+// whereFailed returns the lines of a message that show where a script failed: its position, and the line of the source
+// if the bundle has it.
+func whereFailed(f *writ.Failure, bundle scripts.Bundle) string {
+	if f.Position == "" {
+		return ""
+	}
+	text := "\n  at " + f.Position
+	if excerpt := bundle.Excerpt(f.Position); excerpt != "" {
+		text += "\n    " + strings.ReplaceAll(terminal.CleanLines(excerpt), "\n", "\n    ")
+	}
+	return text
+}
+
+// bundleOf returns the sources that were signed. They are empty if the payload is nil.
+func bundleOf(payload *identity.Payload) (b scripts.Bundle) {
+	if payload == nil {
+		return b
+	}
+	b.Main = scripts.Source{Name: payload.Script.Name, Text: payload.Script.Text}
+	for _, m := range payload.Modules {
+		b.Modules = append(b.Modules, scripts.Source{Name: m.Name, Text: m.Text})
+	}
+	return b
+}

@@ -1,0 +1,56 @@
+package main
+
+import (
+	"strings"
+	"testing"
+
+	"writ"
+	"writ/coord/api"
+	"writ/identity"
+	"writ/scripts"
+)
+
+func TestExplainFoldsCallsThatWaitAlike(t *testing.T) {
+	t.Parallel()
+	r := runReasons{Run: "r", State: api.RunStateRunning, reason: reason{Why: "it waits"}}
+	for seq := 1; seq <= 2000; seq++ {
+		why := "no node has room"
+		if seq == 7 || seq == 9 {
+			why = "it needs call 1"
+		}
+		r.Calls = append(r.Calls, callReasons{Seq: seq, Title: "node.ping", State: writ.CallPlanned, reason: reason{Why: why, Next: "writ node list"}})
+	}
+	want := `run r is running: it waits
+  call 1, node.ping, is planned: no node has room
+    and 1997 more calls: 2 to 6, 8, 10 to 2000
+    next: writ node list
+  call 7, node.ping, is planned: it needs call 1
+    and 1 more call: 9
+    next: writ node list
+`
+	if got := r.text(); got != want {
+		t.Errorf("the text is\n%.2000s\nwant\n%s", got, want)
+	}
+}
+
+func TestFailureShowsItsLine(t *testing.T) {
+	t.Parallel()
+	payload := &identity.Payload{Script: identity.File{Name: "web.tengo", Text: []byte("a := 1\na.b.c = \x1b2\n")}}
+	f := &writ.Failure{Error: *writ.Errorf(writ.CodeScriptFailed, "not indexable"), Position: "web.tengo:2:1"}
+	const excerpt = "    2 | a.b.c = ?2\n      | ^"
+	if got, want := whereFailed(f, bundleOf(payload)), "\n  at web.tengo:2:1\n"+excerpt; got != want {
+		t.Errorf("whereFailed = %q, want %q", got, want)
+	}
+	if got, want := whereFailed(f, bundleOf(nil)), "\n  at web.tengo:2:1"; got != want {
+		t.Errorf("without the source: %q, want %q", got, want)
+	}
+	s := &situation{run: api.Run{ID: "r", State: api.RunStateFailed, Failure: f}, payload: payload}
+	if got := s.explain().text(); !strings.Contains(got, excerpt) {
+		t.Errorf("explain lacks the line:\n%s", got)
+	}
+	file := testedFile{bundle: scripts.Bundle{Main: scripts.Source{Name: "web.tengo", Text: payload.Script.Text}}}
+	notes := []scripts.TestNote{{Failure: true, Text: "no", Position: "web.tengo:2:1"}}
+	if got := file.notesText(notes, ""); !strings.Contains(got, "2 | a.b.c") {
+		t.Errorf("a failed test lacks the line: %s", got)
+	}
+}
