@@ -163,11 +163,12 @@ func (h *host) removeNamespace(path string) error {
 func (d *Driver) mark(namespace string) string { return filepath.Join(d.Dir, "namespaces", namespace) }
 
 // markNamespace marks a namespace as made by this node.
-func (d *Driver) markNamespace(namespace string) error {
-	if err := os.MkdirAll(filepath.Dir(d.mark(namespace)), 0o700); err != nil {
+func (h *host) markNamespace(namespace string) error {
+	h.step("mark the namespace")
+	if err := os.MkdirAll(filepath.Dir(h.mark(namespace)), 0o700); err != nil {
 		return err
 	}
-	return os.WriteFile(d.mark(namespace), nil, 0o600)
+	return os.WriteFile(h.mark(namespace), nil, 0o600)
 }
 
 // isMarked reports whether this node made a namespace.
