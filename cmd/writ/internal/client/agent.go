@@ -1,6 +1,7 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -38,10 +39,8 @@ func dialAgent(ctx context.Context, socket string, waiting func(string)) (*agent
 	defer stop()
 	conn, err := new(net.Dialer).DialContext(limited, "unix", socket)
 	switch {
-	case ctx.Err() != nil:
-		return nil, ctx.Err()
 	case limited.Err() != nil:
-		return nil, muteAgent(socket, "accept a connection", agentListLimit)
+		return nil, cmp.Or(ctx.Err(), muteAgent(socket, "accept a connection", agentListLimit))
 	case err != nil:
 		return nil, writ.Errorf(writ.CodeKeyUnusable, "the ssh-agent does not answer: %v", err)
 	}
@@ -62,10 +61,8 @@ func (s *agentSession) request(what string, limit time.Duration, do func() error
 	switch {
 	case err == nil:
 		return nil
-	case s.ctx.Err() != nil:
-		return s.ctx.Err()
-	case limited.Err() != nil:
-		return muteAgent(s.socket, what, limit)
+	case limited.Err() != nil: // s.ctx ends before limited does
+		return cmp.Or(s.ctx.Err(), muteAgent(s.socket, what, limit))
 	}
 	return err
 }
