@@ -235,6 +235,7 @@ func networks(t testing.TB) []any {
 		return nil
 	}
 	f.Close()
+	testenv.Need(t, "ip")
 	testenv.NeedTaps(t)
 	return []any{saltest.RefTo(writ.KindNetwork, "front")}
 }
