@@ -33,7 +33,7 @@ import (
 // finding is what one examination found.
 type finding struct {
 	Check  string `json:"check"`
-	State  string `json:"state"` // ok, warning or problem; ok, degraded or missing of what drivers need
+	State  string `json:"state"` // ok, warning, problem or skipped; ok, degraded or missing of what drivers need
 	Detail string `json:"detail"`
 	Lost   string `json:"lost,omitempty"` // what does not work because of it
 	Fix    string `json:"fix,omitempty"`
@@ -53,6 +53,7 @@ const (
 	healthy = "ok"
 	suspect = "warning"
 	ill     = "problem"
+	skipped = "skipped"
 )
 
 // doctorPatience bounds each question to another machine.
@@ -70,6 +71,9 @@ func (a *app) doctorCommand() *cobra.Command {
 The lines "image: …" to "herodb: …" say what the drivers of a node find on this host. "writ runner --drivers
 host" looks in the same way. A degraded driver works except for what the line says, a missing one does not work.
 Neither makes the exit code 1. Flags that the runner has, too, mean the same here.
+
+If no cluster is configured, one line says so. The checks of coordinators, roster and signing key are skipped,
+and the exit code is 0 unless another check finds a problem.
 
 Where a systemd unit starts a runner, it checks whether that unit would end machines with the runner.
 
@@ -152,43 +156,13 @@ func examineRedis(ctx context.Context, server redisqueue.Server) []finding {
 	return found
 }
 
+// examine checks this machine as a client, and what supervisors need of it.
 func (a *app) examine(ctx context.Context, data string) []finding {
-	var found []finding
-	c, f := a.examineConfig()
-	found = append(found, f)
-	var roster *identity.Roster
-	if c != nil {
-		found = append(found, examineServer(ctx, c)...)
-		var f finding
-		roster, f = examineRoster(ctx, c)
-		found = append(append(found, f), examineRoles(roster, time.Now())...)
-		found = append(found, examineDatacenters(ctx, c, roster)...)
-	}
-	found = append(found, a.examineKey(ctx, c, roster), examineEvaluator(ctx), examineData(data))
+	found := append(a.examineClient(ctx), examineEvaluator(ctx), examineData(data))
 	for _, t := range tools {
 		found = append(found, t.examine())
 	}
 	return found
-}
-
-func (a *app) examineConfig() (*client.Client, finding) {
-	f := finding{Check: "configuration", State: ill}
-	file, err := a.configuration()
-	if err != nil {
-		f.Detail = err.Error()
-		return nil, f
-	}
-	c, err := a.client()
-	if err != nil {
-		f.Detail = err.Error()
-		return nil, f
-	}
-	f.State, f.Detail = healthy, fmt.Sprintf("%s, context %q, %s", file.Path, c.Context.Name, strings.Join(c.Context.Servers, " "))
-	if c.Context.Cluster == "" {
-		f.State, f.Detail = suspect, fmt.Sprintf("%s names no cluster to trust", file.Path)
-		f.Fix = "export WRIT_CONFIG=DIR/client.yaml as `writ init` or `writ dev` made it, or writ context add"
-	}
-	return c, f
 }
 
 // examineServer asks each coordinator, and compares the clocks.

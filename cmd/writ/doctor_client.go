@@ -1,0 +1,69 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"writ/cmd/writ/internal/client"
+	"writ/cmd/writ/internal/config"
+	"writ/identity"
+)
+
+// examineClient checks the configuration, the coordinators, the roster and the signing key. Without a configured cluster it returns one
+// finding that says that these checks are skipped.
+func (a *app) examineClient(ctx context.Context) []finding {
+	if f, skip := a.unconfigured(); skip {
+		return []finding{f}
+	}
+	c, f := a.examineConfig()
+	found := []finding{f}
+	var roster *identity.Roster
+	if c != nil {
+		found = append(found, examineServer(ctx, c)...)
+		var f finding
+		roster, f = examineRoster(ctx, c)
+		found = append(append(found, f), examineRoles(roster, time.Now())...)
+		found = append(found, examineDatacenters(ctx, c, roster)...)
+	}
+	return append(found, a.examineKey(ctx, c, roster))
+}
+
+// unconfigured reports whether neither the configuration nor a flag or variable names a cluster, a coordinator or a key, as on a new machine.
+func (a *app) unconfigured() (finding, bool) {
+	file, err := a.configuration()
+	if err != nil || !namesNothing(file, a.flags.context, a.overrides()) {
+		return finding{}, false
+	}
+	return finding{
+		Check: "client", State: skipped,
+		Detail: file.Path + " names no cluster: configuration, coordinators, roster and signing key are not checked",
+		Fix:    "`writ dev` starts a cluster on this machine; `writ context import` adds an existing one",
+	}, true
+}
+
+// namesNothing reports whether a file without contexts is used, and nothing was given in its place. A project alone names no cluster.
+func namesNothing(file *config.File, name string, over config.Context) bool {
+	return len(file.Contexts) == 0 && name == "" && len(over.Servers) == 0 && over.Cluster == "" && over.Key == ""
+}
+
+func (a *app) examineConfig() (*client.Client, finding) {
+	f := finding{Check: "configuration", State: ill}
+	file, err := a.configuration()
+	if err != nil {
+		f.Detail = err.Error()
+		return nil, f
+	}
+	c, err := a.client()
+	if err != nil {
+		f.Detail = err.Error()
+		return nil, f
+	}
+	f.State, f.Detail = healthy, fmt.Sprintf("%s, context %q, %s", file.Path, c.Context.Name, strings.Join(c.Context.Servers, " "))
+	if c.Context.Cluster == "" {
+		f.State, f.Detail = suspect, fmt.Sprintf("%s names no cluster to trust", file.Path)
+		f.Fix = "export WRIT_CONFIG=DIR/client.yaml as `writ init` or `writ dev` made it, or writ context add"
+	}
+	return c, f
+}
