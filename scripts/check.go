@@ -396,12 +396,23 @@ func (c *checker) mapOf(op *catalog.Operation, e parser.Expr) (map[string]any, b
 	return nil, false
 }
 
-// handleOf stands for a handle in a literal.
-type handleOf struct{ kind writ.ResourceKind }
+// handleOf stands for a handle in a literal. Handles that one call made are equal.
+type handleOf struct {
+	kind writ.ResourceKind
+	call parser.Expr
+}
 
 func (c *checker) isHandle(v any) (writ.ResourceKind, bool) {
 	h, ok := v.(handleOf)
 	return h.kind, ok
+}
+
+// madeBy returns the call that made the handle of an expression; see handle.
+func (c *checker) madeBy(e parser.Expr) parser.Expr {
+	if name, ok := e.(*parser.Ident); ok {
+		return c.symbols[name].init
+	}
+	return e
 }
 
 // literal is literalValue that knows handles.
@@ -427,7 +438,7 @@ func (c *checker) literal(e parser.Expr) any {
 			if kind == "" {
 				kind = writ.ResourceKind(op.Module)
 			}
-			return handleOf{kind}
+			return handleOf{kind: kind, call: c.madeBy(e)}
 		}
 		if c.isSecret(e) {
 			return catalog.Secret("") // whichever

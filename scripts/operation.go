@@ -277,6 +277,9 @@ func irreplaceable(op *catalog.Operation, o writ.CallOptions) string {
 func parseOptions(given map[string]any) (writ.CallOptions, []catalog.Problem) {
 	var o writ.CallOptions
 	problems := optionSchema.Check(given, isHandle)
+	if len(problems) == 0 {
+		problems = impossibleNodes(given)
+	}
 	if len(problems) > 0 {
 		return o, problems
 	}

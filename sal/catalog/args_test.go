@@ -52,10 +52,10 @@ func TestCheckFindsEveryProblemWithItsPlace(t *testing.T) {
 		}},
 		{"machine.create", map[string]any{"cpus": int64(0), "memory_mib": int64(64), "env": map[string]any{"1A": "x", "B": handle(1), "C": nil}, "cmdline": "a\nb"}, []string{
 			`cpus: wrong_value: cpus must be 1 to 256, not 0`,
-			`cmdline: wrong_value: cmdline must be one line without control characters, not "a\nb"`,
+			`cmdline: wrong_value: cmdline must be one line such as console=ttyS0 root=/dev/vda1 rw, without control characters, not "a\nb"`,
 			`env.1A: wrong_value: env.1A must be a variable's name: letters, digits and underscores, not beginning with a digit, not "1A"`,
-			`env.B: wrong_type: env.B must be a string, not a handle to a volume; read one of its fields`,
-			`env.C: wrong_type: env.C must be a string, not undefined`,
+			`env.B: wrong_type: env.B must be a text of one line without #; got a handle to a volume; read one of its fields`,
+			`env.C: wrong_type: env.C must be a text of one line without #; got undefined`,
 		}},
 		{"network.allow", map[string]any{"rules": []any{
 			map[string]any{"protocol": "tpc", "ports": []any{int64(80), int64(0)}},
@@ -80,7 +80,7 @@ func TestCheckFindsEveryProblemWithItsPlace(t *testing.T) {
 			`image: wrong_type: image must be a handle to an image or the name of one, not an int`,
 		}},
 		{"image.fetch", map[string]any{"url": "http://example.com/a", "sha256": strings.Repeat("A", 64)}, []string{
-			`url: wrong_value: url must be the URL of one file that begins with https:// or file:///, not "http://example.com/a"`,
+			`url: wrong_value: url must be the URL of one file such as https://example.org/disk.raw or file:///srv/disk.raw, not "http://example.com/a"`,
 			`sha256: wrong_value: sha256 must be 64 lower-case hex digits, not "` + strings.Repeat("A", 60) + `…"`,
 		}},
 		{"container.exec", map[string]any{"command": []any{}, "stdin": "a\x00b"}, []string{
@@ -88,7 +88,7 @@ func TestCheckFindsEveryProblemWithItsPlace(t *testing.T) {
 			`stdin: wrong_value: stdin must not contain a zero byte`,
 		}},
 		{"container.create", map[string]any{"image": "web", "volumes": []any{map[string]any{"volume": handle(1), "path": "/data/../etc"}}}, []string{
-			`volumes[0].path: wrong_value: volumes[0].path must be an absolute path without . and .. in it, not "/data/../etc"`,
+			`volumes[0].path: wrong_value: volumes[0].path must be an absolute path such as /data, without . and .. in it, not "/data/../etc"`,
 		}},
 		{"node.ping", map[string]any{"cpus": int64(1)}, []string{`cpus: unknown_field: no field "cpus"`}},
 	} {
@@ -108,29 +108,39 @@ func TestFormsAcceptOnlyTheirValues(t *testing.T) {
 		"source": {[]string{"https://example.com/a?b=c", "file:///srv/a.raw"}, []string{"http://example.com/", "https://", "https:///a", "https://u:p@example.com/a", "file://host/a", "https://a b",
 			"https://example.com", "https://example.com/images/", "https://example.com/a#b", "https://example.com:0/a", "https://example.com:70000/a", "https://0.0.0.0/a",
 			"file:///srv/../etc/shadow", "file:///srv/", "file:///srv/a?b=c"}},
-		"prefix": {[]string{"10.1.0.0/24", "400::/7", "0.0.0.0/0", "::/0", "fe80::/10", "10.0.0.7/32"}, []string{"10.1.0.1/24", "10.1.0.0", "10.1.0.0/33", "::ffff:1.2.3.4",
-			"224.0.0.0/4", "239.1.0.0/16", "ff02::/16", "127.0.0.0/8", "::1/128", "0.0.0.0/32", "::/128"}},
+		"prefix": {[]string{"10.1.0.0/24", "400::/7", "0.0.0.0/0", "::/0", "10.0.0.7/32"}, []string{"10.1.0.1/24", "10.1.0.0", "10.1.0.0/33", "::ffff:1.2.3.4",
+			"224.0.0.0/4", "239.1.0.0/16", "ff02::/16", "127.0.0.0/8", "::1/128", "0.0.0.0/32", "::/128", "fe80::/10", "169.254.1.0/24", "240.0.0.0/4", "255.255.255.255/32", "::ffff:0:0/96"}},
 		"prefix4": {[]string{"10.1.0.0/24", "10.0.0.0/8", "172.31.0.0/16", "100.64.0.0/10"}, []string{"400::/7", "10.1.0.0/31", "0.0.0.0/0", "8.8.8.0/24", "224.0.0.0/24", "172.0.0.0/8"}},
-		"path":    {[]string{"/data", "/var/lib/x.y", "/..data"}, []string{"", "/", "data", "/a/", "/a//b", "/a/..", "/./a", "/a\nb"}},
+		"path":    {[]string{"/data", "/var/lib/x.y", "/..data", "/dev/shm", "/procs", "/etc"}, []string{"", "/", "data", "/a/", "/a//b", "/a/..", "/./a", "/a\nb", "/proc", "/proc/sys", "/sys/fs", "/dev", "/etc/hosts", "/etc/resolv.conf/a"}},
 		"sshkey": {[]string{loginKey, loginKey + " alice@example.com", "sk-ssh-ed25519@openssh.com AAAAGnNrLXNzaC1lZDI1NTE5QG9wZW5zc2guY29tAAAAIKqzKqzKqzKqzKqzKqzKqzKqzKqzKqzKqzKqzKqzKqzKAAAABHNzaDo="}, []string{
 			"ssh-ed25519", "ssh-ed25519 AAAA", loginKey[:len(loginKey)-4], loginKey + "\n" + loginKey, "command=\"x\" " + loginKey, "ssh-rsa" + strings.TrimPrefix(loginKey, "ssh-ed25519"),
 		}},
 		"variable": {[]string{"A", "_b1"}, []string{"", "1a", "A=B", "A-B"}},
 		"version":  {[]string{"7", "7.2", "7.2.4"}, []string{"", "v7", "7.2.4.1", "7."}},
-		"sha256":   {[]string{strings.Repeat("0a", 32)}, []string{"", strings.Repeat("0A", 32), strings.Repeat("0a", 31)}},
-		"line":     {[]string{"", "quiet console=ttyS0"}, []string{"a\nb", "a\x7f"}},
+		"sha256":   {[]string{strings.Repeat("0a", 32)}, []string{"", strings.Repeat("0A", 32), strings.Repeat("0a", 31), "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"}},
+		"cmdline":  {[]string{"", "quiet console=ttyS0", `a="b c"`, strings.Repeat("a", 2047)}, []string{"a\nb", "a\x7f", "größe=1", `a="b c`, strings.Repeat("a", 2048)}},
+		"program":  {[]string{"sh", "/usr/bin/my tool"}, []string{"", "  ", "ls\n"}},
+		"value":    {[]string{"", "a b", "é"}, []string{"a\nb", "a\rb", "a#b"}},
 	} {
 		for _, s := range texts.good {
-			if !forms[name].matches(s) {
+			if !forms[name].matches(s) || useless(name, s) != "" {
 				t.Errorf("%q is no %s", s, name)
 			}
 		}
 		for _, s := range texts.bad {
-			if forms[name].matches(s) {
+			if forms[name].matches(s) && useless(name, s) == "" {
 				t.Errorf("%q is a %s", s, name)
 			}
 		}
 	}
+}
+
+// useless returns why a text is useless in a form.
+func useless(form, text string) string {
+	if check := forms[form].useless; check != nil {
+		return check(text)
+	}
+	return ""
 }
 
 func TestClosestGuessesWhatWasMeant(t *testing.T) {
@@ -342,7 +352,7 @@ const loginKey = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIDwUdFwEreDQth3W4mW2Geh6e6
 // examples are values that fit the forms.
 var examples = map[string]string{
 	"name": "web-0", "sha256": strings.Repeat("0a", 32), "source": "https://example.com/a", "prefix": "400::/7", "prefix4": "10.1.0.0/24",
-	"path": "/data", "sshkey": loginKey, "variable": "A", "line": "quiet", "version": "7.2",
+	"path": "/data", "sshkey": loginKey, "variable": "A", "cmdline": "quiet", "program": "sh", "value": "a", "version": "7.2",
 }
 
 func drawArgs(t *rapid.T, s Schema) map[string]any {

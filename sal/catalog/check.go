@@ -68,14 +68,14 @@ type IsHandle func(v any) (kind writ.ResourceKind, ok bool)
 // Check returns everything about args that does not fit the schema, in the order of the schema, unknown fields last; none if args fit. A
 // field whose value is nil counts as not given. A secret is a Secret.
 func (s Schema) Check(args map[string]any, isHandle IsHandle) []Problem {
-	c := checker{isHandle: isHandle}
+	c := checker{isHandle: isHandle, meaning: true}
 	c.object(s, args, nil)
 	return c.problems
 }
 
 // CheckSent is Check for arguments that have travelled: there, a secret is a map.
 func (s Schema) CheckSent(args map[string]any, isHandle IsHandle) []Problem {
-	c := checker{isHandle: isHandle, sent: true}
+	c := checker{isHandle: isHandle, sent: true, meaning: true}
 	c.object(s, args, nil)
 	return c.problems
 }
@@ -86,6 +86,7 @@ type checker struct {
 	sent     bool              // secrets have the form in which they travel
 	secrets  map[Secret]string // values that are known here
 	revealed bool              // texts are values of secrets
+	meaning  bool              // values that are certainly useless are problems, too
 	problems []Problem
 }
 
@@ -99,7 +100,10 @@ func (c *checker) object(s Schema, args map[string]any, at Path) {
 		v := args[f.Name]
 		switch {
 		case v != nil:
-			c.value(f, v, append(at, f.Name))
+			before := len(c.problems)
+			if c.value(f, v, append(at, f.Name)); len(c.problems) == before {
+				c.beside(f, args, append(at, f.Name))
+			}
 		case f.Required:
 			c.add(append(at, f.Name), MissingField, "field %q is missing%s", f.Name, inside(at))
 		}
@@ -157,6 +161,7 @@ func (c *checker) value(f *Field, v any, at Path) {
 		for i, e := range list {
 			c.element(f.Elem, e, append(at, i))
 		}
+		c.list(f, list, at)
 	case Map, Object:
 		m, ok := v.(map[string]any)
 		if !ok || c.stands(v) {
@@ -207,7 +212,9 @@ func (c *checker) text(f *Field, text string, at Path) {
 	case f.valid != nil && !f.valid(text):
 		c.add(at, WrongValue, "%s must be %s, not %q", at, f.Form, short(text))
 	default:
-		c.bounds(f, int64(len(text)), " bytes", at)
+		if c.useful(f, text, at) {
+			c.bounds(f, int64(len(text)), " bytes", at)
+		}
 	}
 }
 

@@ -16,12 +16,12 @@ type Mount struct {
 // ContainerCreate are the arguments of container.create.
 type ContainerCreate struct {
 	Image     writ.Ref        `writ:"image,required,mutable,kinds=image,byname" help:"a handle to an image of format oci, or the name of one that the project has on the node"`
-	Command   []string        `writ:"command,mutable,max=256" help:"program and arguments; the image's own if not given"`
+	Command   []string        `writ:"command,mutable,max=256,first=program" help:"program and arguments; the image's own if not given"`
 	Env       map[string]Text `writ:"env,mutable,keys=variable,max=256" help:"environment besides the image's own"`
 	CPUs      int64           `writ:"cpus,mutable,default=1,min=1,max=256,uses=cpus" help:"CPUs it may use"`
 	MemoryMiB int64           `writ:"memory_mib,mutable,default=512,min=16,max=16777216,uses=memory_mib" help:"memory it may use, in MiB"`
-	Networks  []writ.Ref      `writ:"networks,kinds=network,max=8" help:"its networks, in order; the first gives it its address"`
-	Volumes   []Mount         `writ:"volumes,max=32" help:"the volumes it sees"`
+	Networks  []writ.Ref      `writ:"networks,kinds=network,max=8,distinct=elements" help:"its networks, in order; the first gives it its address"`
+	Volumes   []Mount         `writ:"volumes,max=32,distinct=path" help:"the volumes it sees"`
 	// GraceSeconds has no default: calls of older scripts keep their hashes.
 	GraceSeconds int64  `writ:"grace_seconds,mutable,min=1,max=3600" help:"how long the container may take to end by itself when it is replaced or deleted, in seconds; 10 if not given"`
 	Restart      string `writ:"restart,mutable,default=always,enum=always|on-failure|never" help:"whether it is started again when it ends"`
@@ -29,7 +29,7 @@ type ContainerCreate struct {
 
 // ContainerExec are the arguments of container.exec.
 type ContainerExec struct {
-	Command []string        `writ:"command,required,min=1,max=256" help:"program and arguments; no shell comes between"`
+	Command []string        `writ:"command,required,min=1,max=256,first=program" help:"program and arguments; no shell comes between"`
 	Env     map[string]Text `writ:"env,keys=variable,max=256" help:"environment besides the container's own"`
 	Stdin   Text            `writ:"stdin,max=65536" help:"what the program reads"`
 }

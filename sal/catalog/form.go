@@ -9,7 +9,9 @@ import (
 type form struct {
 	text    string // completes "must be …"
 	pattern *regexp.Regexp
-	also    func(string) bool // what the pattern cannot say; may be nil
+	also    func(string) bool // the part of the shape that the pattern cannot express; may be nil
+	// useless returns why a text of this shape is certainly useless, "" if it may be useful. It may be nil. Only Check and CheckSent use it.
+	useless func(string) string
 }
 
 func (f form) matches(s string) bool {
@@ -25,16 +27,18 @@ var forms = map[string]form{
 	"sha256": {
 		text:    "64 lower-case hex digits",
 		pattern: regexp.MustCompile(`^[0-9a-f]{64}$`),
+		useless: uselessDigest,
 	},
 	"source": {
-		text:    "the URL of one file that begins with https:// or file:///",
+		text:    "the URL of one file such as https://example.org/disk.raw or file:///srv/disk.raw",
 		pattern: regexp.MustCompile(`^(https://|file:///)[\x21-\x7e]+$`),
-		also:    isFileURL,
+		useless: uselessURL,
 	},
 	"prefix": {
 		text:    "a range of addresses that can send, like 10.1.0.0/24 or 400::/7, host bits zero",
 		pattern: regexp.MustCompile(`^[0-9a-f.:]+/[0-9]{1,3}$`),
-		also:    func(s string) bool { p, err := netip.ParsePrefix(s); return err == nil && p == p.Masked() && sends(p) },
+		also:    func(s string) bool { p, err := netip.ParsePrefix(s); return err == nil && p == p.Masked() },
+		useless: uselessSource,
 	},
 	"prefix4": {
 		text:    "a private IPv4 address range like 10.1.0.0/24, host bits zero, /8 to /30",
@@ -45,22 +49,34 @@ var forms = map[string]form{
 		},
 	},
 	"path": {
-		text:    "an absolute path without . and .. in it",
+		text:    "an absolute path such as /data, without . and .. in it",
 		pattern: regexp.MustCompile(`^(/[^/\x00-\x1f]+)+$`),
 		also:    func(s string) bool { return !dotted.MatchString(s) },
+		useless: UselessMount,
 	},
 	"sshkey": {
 		text:    "a public key like \"ssh-ed25519 AAAA…\" on one line, without options such as from=",
 		pattern: regexp.MustCompile(`^(ssh-|ecdsa-|sk-)[a-z0-9@.-]+ [A-Za-z0-9+/=]+( [^\x00-\x1f]*)?$`),
-		also:    isLoginKey,
+		useless: uselessLoginKey,
 	},
 	"variable": {
 		text:    "a variable's name: letters, digits and underscores, not beginning with a digit",
 		pattern: regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`),
 	},
-	"line": {
-		text:    "one line without control characters",
+	"cmdline": {
+		text:    "one line such as console=ttyS0 root=/dev/vda1 rw, without control characters",
 		pattern: regexp.MustCompile(`^[^\x00-\x1f\x7f]*$`),
+		useless: uselessCmdline,
+	},
+	"program": {
+		text:    "a program such as /usr/bin/env",
+		pattern: regexp.MustCompile(`^[^\x00]*$`),
+		useless: uselessProgram,
+	},
+	"value": {
+		text:    "a text of one line without #",
+		pattern: regexp.MustCompile(`^[^\x00]*$`),
+		useless: UselessVariable,
 	},
 	"position": {
 		text:    "a position in a log, as a result has it",

@@ -10,14 +10,14 @@ import (
 type MachineCreate struct {
 	CPUs      int64           `writ:"cpus,required,mutable,min=1,max=256,uses=cpus" help:"virtual CPUs"`
 	MemoryMiB int64           `writ:"memory_mib,required,mutable,min=64,max=16777216,uses=memory_mib" help:"memory in MiB"`
-	Disks     []writ.Ref      `writ:"disks,kinds=volume,max=32" help:"its volumes, in order; it boots from the first"`
-	Networks  []writ.Ref      `writ:"networks,kinds=network,max=8" help:"its networks, in order; the first gives it its address"`
+	Disks     []writ.Ref      `writ:"disks,kinds=volume,max=32,distinct=elements" help:"its volumes, in order; it boots from the first"`
+	Networks  []writ.Ref      `writ:"networks,kinds=network,max=8,distinct=elements" help:"its networks, in order; the first gives it its address"`
 	Kernel    writ.Ref        `writ:"kernel,kinds=image,byname" help:"a kernel to start directly; the node's own way to boot the first disk if not given"`
-	Initramfs writ.Ref        `writ:"initramfs,kinds=image,byname" help:"an initramfs for the kernel"`
-	Cmdline   string          `writ:"cmdline,form=line,max=2048" help:"the kernel's command line"`
+	Initramfs writ.Ref        `writ:"initramfs,kinds=image,byname,with=kernel" help:"an initramfs for the kernel"`
+	Cmdline   string          `writ:"cmdline,form=cmdline,max=2048,with=kernel" help:"the kernel's command line"`
 	CloudInit Text            `writ:"cloud_init,max=65536" help:"user-data for cloud-init, read at the first boot"`
 	SSHKeys   []string        `writ:"ssh_keys,form=sshkey,max=64" help:"public keys that may log in"`
-	Env       map[string]Text `writ:"env,keys=variable,max=256" help:"environment that the machine finds at its first boot"`
+	Env       map[string]Text `writ:"env,keys=variable,form=value,max=256" help:"environment that the machine finds at its first boot"`
 }
 
 // MachineResize are the arguments of machine.resize.

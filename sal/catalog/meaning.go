@@ -1,40 +1,142 @@
 package catalog
 
 import (
+	"fmt"
 	"net/netip"
 	"net/url"
 	"strconv"
 	"strings"
 )
 
-// The functions of this file refuse values that have a valid form and no use. A signed script cannot be changed any more.
+// The functions of this file return why a text is certainly useless although its shape is valid, "" if it may be useful. Scripts are
+// checked with them before they are signed. Decode does not use them: a driver must be able to read a record of an earlier version.
 
-// isFileURL reports whether a URL names one file: no directory, no part of a file, no user and no impossible port.
-func isFileURL(s string) bool {
+// uselessURL checks the URL of one file.
+func uselessURL(s string) string {
 	u, err := url.Parse(s)
-	if err != nil || u.User != nil || u.Fragment != "" || strings.HasSuffix(s, "#") || u.Path == "" || strings.HasSuffix(u.Path, "/") {
-		return false
+	switch {
+	case err != nil:
+		return "it cannot be parsed"
+	case u.User != nil:
+		return "it has a user or password, which everyone who reads the script would see"
+	case u.Fragment != "" || strings.HasSuffix(s, "#"):
+		return "it has a fragment, which no server receives"
+	case u.Path == "" || strings.HasSuffix(u.Path, "/"):
+		return "it names a directory"
+	case u.Scheme == "file" && u.RawQuery != "":
+		return "a file has no query"
+	case u.Scheme == "file" && dotted.MatchString(u.Path):
+		return "it has . or .. in its path"
+	case u.Scheme == "file":
+		return ""
+	case u.Hostname() == "":
+		return "it names no host"
 	}
-	if u.Scheme == "file" {
-		return u.RawQuery == "" && !dotted.MatchString(u.Path)
+	if port, err := strconv.ParseUint(u.Port(), 10, 16); u.Port() != "" && (err != nil || port == 0) {
+		return "its port must be 1 to 65535"
 	}
-	port, err := strconv.ParseUint(u.Port(), 10, 16)
-	if u.Port() != "" && (err != nil || port == 0) {
-		return false
+	if ip, err := netip.ParseAddr(u.Hostname()); err == nil && (ip.IsUnspecified() || ip.IsMulticast()) {
+		return "no server has this address"
 	}
-	ip, err := netip.ParseAddr(u.Hostname())
-	return u.Hostname() != "" && (err != nil || !ip.IsUnspecified() && !ip.IsMulticast())
+	return ""
 }
 
-// sends reports whether packets can come from a range. Multicast and loopback addresses and the unspecified one never send across a
-// network.
-func sends(p netip.Prefix) bool {
-	a := p.Addr()
-	switch {
-	case p.Bits() == 0:
-		return true // all addresses
-	case a.IsMulticast(), a.IsLoopback():
-		return false
+// silentRanges lists the ranges from which no packet reaches a network through its node.
+var silentRanges = []struct {
+	prefix netip.Prefix
+	why    string
+}{
+	{netip.MustParsePrefix("0.0.0.0/8"), "no host has such an address"},
+	{netip.MustParsePrefix("127.0.0.0/8"), "loopback addresses stay on their host"},
+	{netip.MustParsePrefix("169.254.0.0/16"), "packets of link-local addresses are not forwarded"},
+	{netip.MustParsePrefix("224.0.0.0/4"), "multicast addresses do not send"},
+	{netip.MustParsePrefix("240.0.0.0/4"), "the range is reserved"},
+	{netip.MustParsePrefix("::/128"), "no host has this address"},
+	{netip.MustParsePrefix("::1/128"), "loopback addresses stay on their host"},
+	{netip.MustParsePrefix("::ffff:0:0/96"), "packets have the IPv4 address itself: use that"},
+	{netip.MustParsePrefix("fe80::/10"), "packets of link-local addresses are not forwarded"},
+	{netip.MustParsePrefix("ff00::/8"), "multicast addresses do not send"},
+}
+
+// uselessSource checks a range of senders.
+func uselessSource(s string) string {
+	p, err := netip.ParsePrefix(s)
+	if err != nil {
+		return ""
 	}
-	return !a.IsUnspecified() || p.Bits() < a.BitLen()
+	for _, silent := range silentRanges {
+		if silent.prefix.Bits() <= p.Bits() && silent.prefix.Contains(p.Addr()) {
+			return silent.why
+		}
+	}
+	return ""
+}
+
+// commandLineSize is COMMAND_LINE_SIZE of Linux on x86 and arm64, in bytes. The last one is a zero byte.
+const commandLineSize = 2048
+
+// uselessCmdline checks the command line of a kernel.
+func uselessCmdline(s string) string {
+	switch {
+	case strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r > '~' }):
+		return "kernels read ASCII only; give other texts by cloud_init or env"
+	case len(s) >= commandLineSize:
+		return fmt.Sprintf("it has %d bytes, and kernels cut it after %d", len(s), commandLineSize-1)
+	case strings.Count(s, `"`)%2 != 0:
+		return "a quotation mark is not closed"
+	}
+	return ""
+}
+
+// UselessMount returns why no volume can be at a path in a container, "" if one can.
+func UselessMount(path string) string {
+	below := func(dir string) bool { return path == dir || strings.HasPrefix(path, dir+"/") }
+	switch {
+	case below("/proc"), below("/sys"), path == "/dev":
+		return "the kernel's own files are there"
+	case below("/etc/hosts"), below("/etc/resolv.conf"):
+		return "the node writes this file of each container"
+	}
+	return ""
+}
+
+// emptyFile is the SHA-256 of no bytes, which a failed download has.
+const emptyFile = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
+
+// uselessDigest checks the SHA-256 of a file.
+func uselessDigest(s string) string {
+	if s == emptyFile {
+		return "this is the SHA-256 of an empty file"
+	}
+	return ""
+}
+
+// uselessLoginKey checks a line of authorized_keys.
+func uselessLoginKey(s string) string {
+	if !isLoginKey(s) {
+		return "sshd ignores it, because it is cut off, has options or is of an old type"
+	}
+	return ""
+}
+
+// UselessVariable returns why a value cannot be in /etc/environment of a machine, "" if it can.
+func UselessVariable(value string) string {
+	switch {
+	case strings.ContainsAny(value, "\r\n"): // the next line would be a variable of its own
+		return "it has a line break, and each variable is one line"
+	case strings.ContainsRune(value, '#'):
+		return "it has the character #, at which pam_env cuts it off"
+	}
+	return ""
+}
+
+// uselessProgram checks the first element of a command.
+func uselessProgram(s string) string {
+	switch {
+	case strings.TrimSpace(s) == "":
+		return "it names no program"
+	case strings.ContainsAny(s, "\n\r"):
+		return "a program has no line break in its name"
+	}
+	return ""
 }

@@ -14,7 +14,7 @@ type NetworkCreate struct {
 // NetworkRule lets packets into a network.
 type NetworkRule struct {
 	Protocol string   `writ:"protocol,default=tcp,enum=tcp|udp|icmp|any" help:"which protocol"`
-	Ports    []int64  `writ:"ports,each=1..65535,min=1,max=64" help:"destination ports of tcp or udp; all if it is not given"`
+	Ports    []int64  `writ:"ports,each=1..65535,min=1,max=64,not=protocol:icmp" help:"destination ports of tcp or udp; all if it is not given"`
 	From     []string `writ:"from,form=prefix,min=1,max=64" help:"address ranges that may send; all addresses if it is not given"`
 }
 

@@ -50,8 +50,14 @@ type Field struct {
 	Elem      *Field              // of a List or Map
 	Fields    Schema              // of an Object
 
-	valid func(string) bool // what Pattern says, and what no pattern can say
-	index []int             // of the struct's field
+	Distinct string // of a List: "elements" that differ, or the field in which its objects differ
+	First    *Field // of a List: its first element, if that has a form of its own
+	With     string // the field without which this one has no effect
+	Not      string // FIELD:VALUE, with which this one has no effect
+
+	valid   func(string) bool   // what Pattern says, and what no pattern can say
+	useless func(string) string // why a valid text is certainly useless; may be nil
+	index   []int               // of the struct's field
 }
 
 // Field finds a field by its name.
@@ -85,6 +91,9 @@ var refType = reflect.TypeFor[writ.Ref]()
 //	keys=F                       the form of a map's keys
 //	each=N..M                    bounds of a list's integers
 //	uses=P  engine=P             as in Field
+//	distinct=elements|NAME       as in Field
+//	first=F                      the form of a list's first element
+//	with=NAME  not=NAME:VALUE    as in Field
 //
 // A wrong tag is a mistake of this package and panics when the program starts.
 func schemaOf[T any]() Schema { return structSchema(reflect.TypeFor[T](), nil) }
@@ -176,6 +185,15 @@ func (f *Field) set(option string) error {
 		f.Uses = value
 	case "engine":
 		f.Engine = value
+	case "distinct":
+		f.Distinct = value
+	case "not":
+		f.Not = value
+	case "with":
+		f.With = value
+	case "first":
+		f.First = &Field{Type: String}
+		return f.First.setForm(value)
 	case "enum":
 		inner.Enum = strings.Split(value, "|")
 	case "form":
@@ -229,7 +247,7 @@ func (f *Field) setForm(name string) error {
 	if !ok {
 		return fmt.Errorf("there is no such form")
 	}
-	f.Pattern, f.Form, f.valid = form.pattern.String(), form.text, form.matches
+	f.Pattern, f.Form, f.valid, f.useless = form.pattern.String(), form.text, form.matches, form.useless
 	return nil
 }
 

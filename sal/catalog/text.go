@@ -153,6 +153,22 @@ func (f *Field) Limits() string {
 	if inner.Form != "" {
 		parts = append(parts, inner.Form)
 	}
+	if f.First != nil {
+		parts = append(parts, "the first "+f.First.Form)
+	}
+	switch f.Distinct {
+	case "":
+	case "elements":
+		parts = append(parts, "each once")
+	default:
+		parts = append(parts, "each `"+f.Distinct+"` once")
+	}
+	if f.With != "" {
+		parts = append(parts, "only with `"+f.With+"`")
+	}
+	if other, value, ok := strings.Cut(f.Not, ":"); ok {
+		parts = append(parts, "not with `"+other+"` "+value)
+	}
 	if f.Key != nil && f.Key.Form != "" {
 		parts = append(parts, "each key "+f.Key.Form)
 	}

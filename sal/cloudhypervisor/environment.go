@@ -36,15 +36,13 @@ func environment(env map[string]catalog.Text) ([]byte, error) {
 
 // variable returns a line of /etc/environment, or the reason why pam_env cannot read the value. The reason does not contain the value.
 //
-// pam_env ends a line at each #, removes a pair of quotes around a value and knows no escapes. systemd and shells also read the file: single
+// pam_env ends a line at each #, as catalog.UselessVariable says, removes a pair of quotes around a value and knows no escapes. systemd and shells also read the file: single
 // quotes mean the same to all of them, so they come first.
 func variable(name, value string) (line, reason string) {
-	switch {
-	case strings.ContainsAny(value, "\r\n"): // the next line would be a variable of its own
-		return "", "it has a line break, and each variable is one line"
-	case strings.ContainsRune(value, '#'):
-		return "", "it has the character #, at which pam_env cuts it off"
-	case strings.ContainsRune(value, 0):
+	if why := catalog.UselessVariable(value); why != "" {
+		return "", why
+	}
+	if strings.ContainsRune(value, 0) {
 		return "", "it has a zero byte"
 	}
 	quote := "'"

@@ -53,16 +53,8 @@ func (j *job) mounts(ctx context.Context, args *catalog.ContainerCreate) ([]spec
 
 // mountable rejects a path of a volume that would hide files of the kernel or of the driver.
 func mountable(to string) error {
-	for _, kept := range []string{"/proc", "/sys", "/dev"} {
-		if to == kept || strings.HasPrefix(to, kept+"/") && kept != "/dev" {
-			return writ.Errorf(writ.CodeArgumentsInvalid, "no volume can be at %s: the kernel's own files are there", to).WithHint("use another path, /data")
-		}
-	}
-	for _, name := range writtenFiles {
-		if file := "/etc/" + name; to == file || strings.HasPrefix(to, file+"/") {
-			return writ.Errorf(writ.CodeArgumentsInvalid, "no volume can be at %s: the node writes the file %s of each container", to, file).
-				WithHint("use another path, /data")
-		}
+	if why := catalog.UselessMount(to); why != "" {
+		return writ.Errorf(writ.CodeArgumentsInvalid, "no volume can be at %s: %s", to, why).WithHint("use another path, /data")
 	}
 	return nil
 }

@@ -1,0 +1,71 @@
+package catalog
+
+import (
+	"reflect"
+	"strings"
+)
+
+// useful reports whether a text of a valid form may be useful, and adds a problem if not.
+func (c *checker) useful(f *Field, text string, at Path) bool {
+	if !c.meaning || f.useless == nil {
+		return true
+	}
+	why := f.useless(text)
+	if why != "" {
+		c.add(at, WrongValue, "%s must be %s, not %q: %s", at, f.Form, short(text), why)
+	}
+	return why == ""
+}
+
+// list checks the elements of a list together.
+func (c *checker) list(f *Field, list []any, at Path) {
+	if !c.meaning || len(list) == 0 {
+		return
+	}
+	if first, ok := list[0].(string); ok && f.First != nil {
+		c.text(f.First, first, append(at, 0))
+	}
+	if f.Distinct == "" {
+		return
+	}
+	for i, e := range list {
+		for j := range i {
+			if same(part(f, e), part(f, list[j])) {
+				c.add(append(at, i), WrongValue, "%s must differ from %s: the second one has no effect of its own", append(at, i), append(at, j))
+				break
+			}
+		}
+	}
+}
+
+// part returns the part of an element in which the elements of a list must differ, nil if it is missing.
+func part(f *Field, e any) any {
+	if f.Distinct == "elements" {
+		return e
+	}
+	object, _ := e.(map[string]any)
+	return object[f.Distinct]
+}
+
+// same reports whether two known values are equal.
+func same(a, b any) bool {
+	if a == nil || b == nil || a == (Unknown{}) {
+		return false
+	}
+	if _, travels := a.(map[string]any); travels { // the form of a handle
+		return reflect.DeepEqual(a, b)
+	}
+	return reflect.TypeOf(a).Comparable() && a == b
+}
+
+// beside checks whether a field has no effect because of the fields beside it.
+func (c *checker) beside(f *Field, args map[string]any, at Path) {
+	other, value, _ := strings.Cut(f.Not, ":")
+	switch {
+	case !c.meaning:
+	case f.With != "" && args[f.With] == nil && args[f.Name] != "":
+		c.add(at, WrongValue, "%s has no effect without %s: give both, or leave it out", at, f.With)
+	case other != "" && args[other] == value:
+		c.add(at, WrongValue, "%s has no effect with %s %s: leave it out", at, other, value)
+	}
+}

@@ -1,0 +1,65 @@
+package catalog
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"writ"
+)
+
+func TestCheckRefusesUselessValues(t *testing.T) {
+	machine := func(field string, v any) map[string]any {
+		return map[string]any{"cpus": int64(1), "memory_mib": int64(512), field: v}
+	}
+	mount := func(path any) map[string]any { return map[string]any{"volume": handle(1), "path": path} }
+	for _, tt := range []struct {
+		operation string
+		args      map[string]any
+		want      string // parts of the only problem, "" if there is none
+	}{
+		{"machine.create", machine("cmdline", "quiet"), "cmdline has no effect without kernel"},
+		{"machine.create", machine("initramfs", "start"), "initramfs has no effect without kernel"},
+		{"machine.create", machine("cmdline", ""), ""},
+		{"machine.create", machine("disks", []any{handle(1), handle(1)}), "disks[1] must differ from disks[0]"},
+		{"machine.create", machine("disks", []any{handle(1), Unknown{}, Unknown{}}), ""},
+		{"machine.create", machine("networks", []any{handle(2), handle(2)}), "networks[1] must differ from networks[0]"},
+		{"machine.create", machine("env", map[string]any{"A": "a#b"}), `env.A must be a text of one line without #, not "a#b"`},
+		{"container.create", map[string]any{"image": "web", "command": []any{""}}, `command[0] must be a program such as /usr/bin/env, not "": it names no program`},
+		{"container.create", map[string]any{"image": "web", "command": []any{"redis-server", "--save", ""}}, ""},
+		{"container.exec", map[string]any{"command": []any{" ", "a"}}, "command[0] must be a program such as /usr/bin/env"},
+		{"container.create", map[string]any{"image": "web", "volumes": []any{mount("/proc/a")}}, `volumes[0].path must be an absolute path such as /data, without . and .. in it, not "/proc/a": the kernel's own`},
+		{"container.create", map[string]any{"image": "web", "volumes": []any{mount("/a"), mount("/b"), mount("/a")}}, "volumes[2] must differ from volumes[0]"},
+		{"container.create", map[string]any{"image": "web", "volumes": []any{mount("/a"), mount(Unknown{}), mount(Unknown{})}}, ""},
+		{"network.allow", map[string]any{"rules": []any{map[string]any{"from": []any{"169.254.0.0/16"}}}}, `rules[0].from[0] must be a range of addresses that can send, like 10.1.0.0/24 or 400::/7, host bits zero, not "169.254.0.0/16": packets of link-local`},
+		{"network.allow", map[string]any{"rules": []any{map[string]any{"protocol": "icmp", "ports": []any{int64(8)}}}}, "rules[0].ports has no effect with protocol icmp"},
+		{"image.fetch", map[string]any{"url": "https://example.com/a", "sha256": emptyFile}, "this is the SHA-256 of an empty file"},
+	} {
+		problems := operation(t, tt.operation).Args.Check(tt.args, seqOf)
+		switch {
+		case tt.want == "" && len(problems) > 0:
+			t.Errorf("%s %v: %v, want no problem", tt.operation, tt.args, problems)
+		case tt.want != "" && (len(problems) != 1 || !strings.Contains(problems[0].String(), tt.want)):
+			t.Errorf("%s %v: %v, want %q", tt.operation, tt.args, problems, tt.want)
+		}
+	}
+}
+
+// Records of drivers were written when less was refused. A driver that could not read one would lose its resource.
+func TestDecodeReadsUselessValuesOfRecords(t *testing.T) {
+	network := writ.Ref{Kind: writ.KindNetwork, Name: "front", UID: "u2"}
+	got, err := operation(t, "machine.create").Decode(map[string]any{
+		"cpus": int64(1), "memory_mib": int64(512), "cmdline": `a="`, "ssh_keys": []any{"ssh-dss AAAA"}, "networks": []any{network, network},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := &MachineCreate{CPUs: 1, MemoryMiB: 512, Cmdline: `a="`, SSHKeys: []string{"ssh-dss AAAA"}, Networks: []writ.Ref{network, network}}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+	if _, err := operation(t, "image.fetch").Decode(map[string]any{"url": "https://example.com/images/#a", "sha256": emptyFile}); err != nil {
+		t.Error(err)
+	}
+}
