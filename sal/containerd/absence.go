@@ -37,20 +37,23 @@ func (a *absence) lasts(address string) error {
 	a.mu.Lock()
 	why, ignored := a.why, a.deaf && time.Since(a.since) < cmp.Or(a.pause, mute)
 	a.mu.Unlock()
-	if why == nil || ignored || !listens(address) {
+	if why == nil || ignored || refusal(address) != nil {
 		return why
 	}
 	return nil
 }
 
-// listens reports whether somebody accepts connections at a socket.
-func listens(address string) bool {
+// refusal returns the error of a socket that is missing or has no listener. It returns nil if a listener accepts, or may only be slow.
+func refusal(address string) error {
 	c, err := net.DialTimeout("unix", address, mute)
-	if err != nil {
-		return !errors.Is(err, syscall.ECONNREFUSED) && !errors.Is(err, fs.ErrNotExist)
+	if err == nil {
+		_ = c.Close()
+		return nil
 	}
-	_ = c.Close()
-	return true
+	if errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
 }
 
 // glance is reach for those who only look, at one container after the other: if the daemon did not answer one of them it is not waited for

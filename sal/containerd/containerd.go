@@ -54,7 +54,7 @@ type Driver struct {
 	IDs      *confine.Accounts
 	IDsAsked bool          // somebody asked for these numbers: no container is made without
 	Grace    time.Duration // how long a container may take to end when it is deleted or replaced; 0 is 10 s
-	Patience time.Duration // how long a daemon may be away, because it is started anew; 0 is 10 s
+	Patience time.Duration // how long a daemon that listens may take to answer; 0 is 10 s
 	Log      *slog.Logger  // of Run; required for that
 	// Step is called before every single change of the host; tests stop the driver there. It may be nil.
 	Step func(name string)

@@ -18,12 +18,17 @@ import (
 	"writ/sal"
 )
 
-// reach returns a connection to a daemon that answers. One that is started anew has some seconds for that; who goes on then finds the
-// containers as they were, because they do not need the daemon to run.
+// reach returns a connection to a daemon that answers. A daemon whose socket has no listener fails at once, because the call is retried.
+// A daemon that listens has Patience to answer. Containers run without the daemon, so they are unchanged after its restart.
 func (d *Driver) reach(ctx context.Context) (*client.Client, error) {
 	daemon, err := d.connection()
 	if err != nil {
 		return nil, d.away(err)
+	}
+	if err := refusal(d.address()); err != nil {
+		err = d.away(err)
+		d.absent.set(err, false)
+		return nil, err
 	}
 	patient, cancel := context.WithTimeout(ctx, cmp.Or(d.Patience, defaultPatience))
 	defer cancel()
@@ -36,7 +41,7 @@ func (d *Driver) reach(ctx context.Context) (*client.Client, error) {
 	}
 	if err != nil {
 		err = d.away(err)
-		d.absent.set(err, listens(d.address()))
+		d.absent.set(err, refusal(d.address()) == nil)
 		return nil, err
 	}
 	d.absent.set(nil, false)

@@ -1,6 +1,9 @@
 package containerd
 
 import (
+	"context"
+	"net"
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -29,4 +32,23 @@ func TestAwayDaemonLeavesNothingDone(t *testing.T) {
 		t.Errorf("with the daemon back it is %v", v["state"])
 	}
 	b.sh("web", "true")
+}
+
+func TestRefusedConnectionIsNotWaitedFor(t *testing.T) {
+	missing, stale := filepath.Join(t.TempDir(), "c.sock"), filepath.Join(t.TempDir(), "c.sock")
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: stale})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.SetUnlinkOnClose(false)
+	l.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), guard)
+	defer cancel()
+	for name, address := range map[string]string{"missing": missing, "without a listener": stale} {
+		d := &Driver{Dir: t.TempDir(), Address: address, Patience: 24 * time.Hour}
+		if _, err := d.reach(ctx); writ.CodeOf(err) != writ.CodeUnreachable {
+			t.Errorf("socket %s: %v", name, err)
+		}
+		d.Close()
+	}
 }
