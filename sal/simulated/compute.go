@@ -9,13 +9,14 @@ import (
 	"writ/sal/catalog"
 )
 
-func makeMachine(_ *Driver, request sal.Request, s *state) error {
+func makeMachine(d *Driver, request sal.Request, s *state) (err error) {
 	args := request.Args.(*catalog.MachineCreate)
 	*s = state{Power: running, CPUs: args.CPUs, MemoryMiB: args.MemoryMiB}
 	for _, disk := range args.Disks {
 		s.Volumes = append(s.Volumes, attached{Volume: disk})
 	}
-	return nil
+	s.IPv4, err = choosing.choose(d, request.Resource, args.Networks)
+	return err
 }
 
 func updateMachine(request sal.Request, fields []string, s *state) error {
@@ -118,6 +119,7 @@ func showMachine(_ *Driver, r *sal.Record[own]) any {
 		MemoryMiB: s.MemoryMiB,
 		Addresses: addressesOn(spec.Networks, r.Resource),
 		Snapshots: sortedNames(s.Kept),
+		IPv4:      catalog.IPv4Of(s.IPv4),
 		Ended:     endingOf(s.Power),
 	}
 	m.Address = first(m.Addresses)
@@ -130,9 +132,10 @@ func showMachine(_ *Driver, r *sal.Record[own]) any {
 	return m
 }
 
-func makeContainer(_ *Driver, _ sal.Request, s *state) error {
+func makeContainer(d *Driver, request sal.Request, s *state) (err error) {
 	s.Power = running
-	return nil
+	s.IPv4, err = choosing.choose(d, request.Resource, request.Args.(*catalog.ContainerCreate).Networks)
+	return err
 }
 
 // updateContainer replaces the container, and the new one runs.
@@ -191,6 +194,7 @@ func showContainer(_ *Driver, r *sal.Record[own]) any {
 		State:     r.Own.State.Power,
 		Ended:     endingOf(r.Own.State.Power),
 		Addresses: addressesOn(argsOf[catalog.ContainerCreate](r).Networks, r.Resource),
+		IPv4:      catalog.IPv4Of(r.Own.State.IPv4),
 
 		LastExitCode: catalog.NeverEnded,
 	}

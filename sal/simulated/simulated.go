@@ -161,6 +161,7 @@ func (d *Driver) make(ctx context.Context, r *sal.Record[own], request sal.Reque
 	switch change {
 	case writ.ChangeCreated:
 		next = sal.NewRecord[own](request)
+		defer choosing.drop(d, request.Resource)
 		err = d.module.make(d, request, &next.Own.State)
 	case writ.ChangeUpdated:
 		next = clone(r)

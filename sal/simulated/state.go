@@ -27,6 +27,7 @@ type state struct {
 	Archives  []string          `json:"archives,omitempty"` // of a volume
 	Secret    int64             `json:"secret,omitempty"`
 	Given     bool              `json:"given,omitempty"` // the secret is the password of the spec
+	IPv4      []string          `json:"ipv4,omitempty"`  // of a machine or container, in the order of its networks
 }
 
 // attached is a volume that a machine has.

@@ -1,0 +1,116 @@
+package simulated
+
+import (
+	"encoding/binary"
+	"net/netip"
+	"path/filepath"
+	"sync"
+
+	"writ"
+	"writ/sal"
+)
+
+// choices holds the IPv4 addresses of resources that are being made: no record has them yet.
+type choices struct {
+	mu   sync.Mutex
+	open map[string][]netip.Addr // by directory and resource
+}
+
+// choosing is shared by the drivers of machines and containers, which share networks.
+var choosing = choices{open: make(map[string][]netip.Addr)}
+
+// choose returns the addresses of a new resource on those of its networks that have an IPv4 range. The caller must drop the choice.
+func (c *choices) choose(d *Driver, r writ.ResourceID, networks []writ.Ref) ([]string, error) {
+	ranges := d.ipv4Ranges(r, networks)
+	if len(ranges) == 0 {
+		return nil, nil
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	taken, err := c.taken(d)
+	if err != nil {
+		return nil, err
+	}
+	var all []string
+	for _, prefix := range ranges {
+		addr, ok := freeIPv4(prefix, r, taken)
+		if !ok {
+			return nil, writ.Errorf(writ.CodeQuotaExceeded, "all addresses of %s are taken", prefix).
+				WithHint("delete what is not needed there, or make a network with a bigger range")
+		}
+		all, taken[addr] = append(all, addr.String()), true
+		c.open[d.choice(r)] = append(c.open[d.choice(r)], addr)
+	}
+	return all, nil
+}
+
+// drop ends a choice: the record has the addresses now, or the resource was not made.
+func (c *choices) drop(d *Driver, r writ.ResourceID) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.open, d.choice(r))
+}
+
+// taken returns the addresses of this node's machines and containers. Two of its networks never share a range on real drivers.
+func (c *choices) taken(d *Driver) (map[netip.Addr]bool, error) {
+	taken := make(map[netip.Addr]bool)
+	for _, module := range []string{"machine", "container"} {
+		records, _, err := d.siblings(module).List()
+		if err != nil {
+			return nil, err
+		}
+		for _, r := range records {
+			for _, text := range r.Own.State.IPv4 {
+				addr, _ := netip.ParseAddr(text)
+				taken[addr] = true
+			}
+		}
+	}
+	for _, open := range c.open {
+		for _, addr := range open {
+			taken[addr] = true
+		}
+	}
+	return taken, nil
+}
+
+// choice is the key of a resource among the open choices.
+func (d *Driver) choice(r writ.ResourceID) string { return filepath.Join(d.config.Dir, r.HostName()) }
+
+// siblings returns the records of another module that is simulated on the same node.
+func (d *Driver) siblings(module string) *sal.Records[own] {
+	return &sal.Records[own]{Dir: filepath.Join(d.config.Dir, module, "records")}
+}
+
+// ipv4Ranges returns the IPv4 ranges of networks, in order. A network that is not simulated has none here.
+func (d *Driver) ipv4Ranges(r writ.ResourceID, networks []writ.Ref) []netip.Prefix {
+	var all []netip.Prefix
+	for _, n := range networks {
+		network, err := d.siblings("network").Get(writ.ResourceID{Project: r.Project, Kind: n.Kind, Name: n.Name})
+		if err != nil || network == nil {
+			continue
+		}
+		text, _ := network.Spec["ipv4"].(string)
+		if prefix, err := netip.ParsePrefix(text); err == nil {
+			all = append(all, prefix)
+		}
+	}
+	return all
+}
+
+// freeIPv4 returns the address of a resource in a range. It follows from the name, unless another resource has it. The range's own address,
+// the router's and the broadcast address are never used.
+func freeIPv4(prefix netip.Prefix, r writ.ResourceID, taken map[netip.Addr]bool) (netip.Addr, bool) {
+	first := binary.BigEndian.Uint32(prefix.Masked().Addr().AsSlice())
+	room := uint32(1)<<(32-prefix.Bits()) - 3
+	sum := hashOf(r)
+	offset := binary.BigEndian.Uint32(sum[11:]) % room
+	for i := range room {
+		var a [4]byte
+		binary.BigEndian.PutUint32(a[:], first+2+(offset+i)%room)
+		if addr := netip.AddrFrom4(a); !taken[addr] {
+			return addr, true
+		}
+	}
+	return netip.Addr{}, false
+}
