@@ -325,6 +325,7 @@ func driverFlags(c *cobra.Command, drivers *daemon.Drivers, speed *float64, host
 	c.Flags().Float64Var(speed, "simulate-speed", 1, "factor for the durations of simulated drivers. 0: at once")
 	inRange(c.Flags(), "simulate-speed", speed, 0, mostSpeed)
 	c.Flags().BoolVar(&host.OverlayNoDiscovery, "overlay-no-discovery", false, "with --drivers host: mycelium peers with --overlay-peer only, not with daemons that it finds on the wire")
+	c.Flags().StringSliceVar(&host.OverlayDiscoverOn, "overlay-discover-on", nil, "with --drivers host: interface on which mycelium searches for peers (repeatable). Without it, on all. It needs mycelium 0.7.2")
 	c.Flags().StringSliceVar(&host.OverlayPeers, "overlay-peer", nil, "with --drivers host: a peer of mycelium, as tcp://192.0.2.7:9651 (TCP only)")
 	c.Flags().StringVar(&host.Containerd, "containerd", "", "with --drivers host: socket of containerd, if not at its usual place")
 	c.Flags().StringVar(&host.Firmware, "firmware", "", "with --drivers host: firmware of machines that have no kernel")

@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -62,7 +63,7 @@ func (d *daemon) beacons(ctx context.Context, conn *net.UDPConn) {
 	for tick := time.NewTicker(beaconEach); ; {
 		links, _ := net.Interfaces() // what cannot be seen is looked for again
 		for _, l := range links {
-			if l.Flags&(net.FlagUp|net.FlagMulticast|net.FlagLoopback) != net.FlagUp|net.FlagMulticast || l.Name == d.options.tun || hardware(l.Name) {
+			if l.Flags&(net.FlagUp|net.FlagMulticast|net.FlagLoopback) != net.FlagUp|net.FlagMulticast || l.Name == d.options.tun || hardware(l.Name) || !d.searches(l.Name) {
 				continue
 			}
 			if !joined[l.Index] {
@@ -77,6 +78,11 @@ func (d *daemon) beacons(ctx context.Context, conn *net.UDPConn) {
 		case <-tick.C:
 		}
 	}
+}
+
+// searches reports whether the command line allows the search for peers on an interface.
+func (d *daemon) searches(link string) bool {
+	return len(d.discoverOn) == 0 || slices.Contains(d.discoverOn, link)
 }
 
 // hardware reports whether a wire leads out of this host: there the stub says nothing, as it believes everybody.

@@ -47,6 +47,8 @@ usage: mycelium [flags]            carry packets
       --disable-quic          neither dial nor accept QUIC connections
       --disable-peer-discovery, --peer-discovery-port PORT
                               do not look for others on the wire, or there (default 9650)
+      --peer-discovery-interface NAME
+                              look for others on this interface only (repeatable)
   -t, --tcp-listen-port PORT  UDP port for peers (default 9651)
       --api-addr ADDR         of the REST API (default 127.0.0.1:8989)
       --tun-name NAME         of the interface (default mycelium)
@@ -63,6 +65,7 @@ type options struct {
 	port, discovery      int
 	peers                []string
 	at                   []place // of the peers
+	discoverOn           []string
 }
 
 // parse reads a command line as the daemon does.
@@ -103,6 +106,8 @@ func parse(args []string) (o options, err error) {
 		case "--peer-discovery-port":
 			port, wrong := strconv.Atoi(value())
 			o.discovery, err = port, errors.Join(err, wrong)
+		case "--peer-discovery-interface":
+			o.discoverOn = append(o.discoverOn, value())
 		case "--disable-quic":
 			o.noQUIC = true
 		case "--disable-peer-discovery":

@@ -135,9 +135,7 @@ func (n *Node) args() ([]string, error) {
 		"--api-addr", cmp.Or(n.API, DefaultAPI), "--jsonrpc-addr", cmp.Or(n.RPC, DefaultRPC), "--log-format", "plain",
 		"--disable-quic", // whoever connects by it takes the peers' packets of MTU bytes away: see CheckPeers
 	}
-	if n.NoDiscovery {
-		args = append(args, "--disable-peer-discovery")
-	}
+	args = append(args, n.discoveryArgs()...)
 	if len(n.Peers) > 0 { // without a value, the daemon takes the flag for a mistake and ends
 		args = append(append(args, "--peers"), n.Peers...)
 	}

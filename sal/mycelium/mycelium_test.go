@@ -621,6 +621,65 @@ func TestStubsOnOneWireFindEachOther(t *testing.T) {
 	})
 }
 
+// TestDiscoveryIsLimitedToInterfaces joins two hosts by two wires and lets them search on the second one only.
+func TestDiscoveryIsLimitedToInterfaces(t *testing.T) {
+	both(t, func(t *testing.T, binary string) {
+		a, b := pair(t, binary)
+		ip := testenv.Need(t, "ip")
+		in(t, a, ip, "link", "add", "second", "type", "veth", "peer", "name", "far", "netns", b.Netns)
+		in(t, a, ip, "link", "set", "second", "up")
+		in(t, b, ip, "link", "set", "far", "up")
+		a.Peers, a.NoDiscovery, b.NoDiscovery = nil, false, false
+		a.DiscoveryOn, b.DiscoveryOn = []string{"second"}, []string{"far"}
+		for _, n := range []*Node{a, b} {
+			if err := n.CheckDiscovery(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			run(t, n)
+		}
+		until(t, a, "the other", func(s Status) bool {
+			return slices.ContainsFunc(s.Peers, func(p Peer) bool { return p.Alive() && (p.Type == "linkLocalDiscovery" || p.Type == "inbound") })
+		})
+		status, err := a.Status(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		onFirst := strings.Fields(in(t, b, ip, "-brief", "-6", "address", "show", "dev", "other", "scope", "link"))
+		address, _, _ := strings.Cut(onFirst[2], "/")
+		for _, p := range status.Peers {
+			if strings.Contains(p.Endpoint, address) {
+				t.Errorf("it found %s on the first wire", p.Endpoint)
+			}
+		}
+	})
+}
+
+func TestImpossibleDiscoveryIsRejected(t *testing.T) {
+	old := filepath.Join(t.TempDir(), "mycelium")
+	if err := os.WriteFile(old, []byte("#!/bin/sh\necho 'Usage: mycelium --disable-peer-discovery'\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(filepath.Dir(old), "empty"), []byte("#!/bin/sh\nexit 1\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for want, n := range map[string]*Node{
+		"":                        {Binary: old},
+		"cannot limit its search": {Binary: old, DiscoveryOn: []string{"eth1"}},
+		"switched off":            {Binary: stub(t), DiscoveryOn: []string{"eth1"}, NoDiscovery: true},
+		"not the name":            {Binary: stub(t), DiscoveryOn: []string{"eth1", "--peers"}},
+		"does not print its help": {Binary: filepath.Join(filepath.Dir(old), "empty"), DiscoveryOn: []string{"eth1"}},
+	} {
+		err := n.CheckDiscovery(t.Context())
+		if (err == nil) != (want == "") || err != nil && (!strings.Contains(err.Error(), want) || writ.AsError(err).Hint == "") {
+			t.Errorf("wanted %q, got %v", want, err)
+		}
+	}
+	missing := &Node{Binary: filepath.Join(t.TempDir(), "mycelium"), DiscoveryOn: []string{"eth1"}}
+	if err := missing.CheckDiscovery(t.Context()); err != nil {
+		t.Errorf("without the program: %v", err)
+	}
+}
+
 // Somebody who waits for a message holds everybody else up. That is no reason to take the daemon for dead.
 func TestADaemonThatIsHeldUpIsWaitedFor(t *testing.T) {
 	both(t, func(t *testing.T, binary string) {

@@ -39,6 +39,8 @@ type Node struct {
 	RPC         string // of its JSON-RPC API, which nobody uses; DefaultRPC if empty
 	Tun         string // the network interface that it makes; "mycelium" if empty
 	NoDiscovery bool   // no peering with daemons that are found on the wire
+	// DiscoveryOn limits the search for peers to these interfaces, by name; see CheckDiscovery. Empty means all.
+	DiscoveryOn []string
 	// Netns is the file of the network namespace in which it runs, the process's own if empty.
 	Netns string
 	// Outlive leaves the daemon running when Run ends; the next Run takes it over. Without it, packets stop whenever a runner does.

@@ -35,12 +35,14 @@ type HostConfig struct {
 	OverlayPeers []string // of mycelium: where its daemon connects to
 	// OverlayNoDiscovery keeps mycelium from peering with daemons that it finds on the wire.
 	OverlayNoDiscovery bool
-	Containerd   string   // socket of the daemon, its usual place if empty
-	Firmware     string   // with which machines boot that have no kernel
-	ProjectGiB   int64    // how much disk volumes and databases of a project may occupy together; 0 is unbounded. For DriversAuto too
-	ImageGiB     int64    // how much disk images may occupy together; a quarter of it if 0. For DriversAuto too
-	ImageDirs    []string // below which any project may make images of files. For DriversAuto too
-	ImageAllow   []string // ranges of addresses from which images may be fetched besides those of the internet. For DriversAuto too
+	// OverlayDiscoverOn names the only interfaces on which mycelium searches for peers.
+	OverlayDiscoverOn []string
+	Containerd        string   // socket of the daemon, its usual place if empty
+	Firmware          string   // with which machines boot that have no kernel
+	ProjectGiB        int64    // how much disk volumes and databases of a project may occupy together; 0 is unbounded. For DriversAuto too
+	ImageGiB          int64    // how much disk images may occupy together; a quarter of it if 0. For DriversAuto too
+	ImageDirs         []string // below which any project may make images of files. For DriversAuto too
+	ImageAllow        []string // ranges of addresses from which images may be fetched besides those of the internet. For DriversAuto too
 	// ProcessUsers are the numbers of users that processes of drivers run as, "200000-265535"; "none" for that of the runner. If empty they are
 	// numbers that hardly anybody has, where that is possible.
 	ProcessUsers string
@@ -68,7 +70,7 @@ type hostDrivers struct {
 func newHost(c driverConfig, dir string) *hostDrivers {
 	h := &hostDrivers{storage: openStorage(dir, c)}
 	h.bounded = &btrfs.Pool{Dir: filepath.Join(dir, "pool")}
-	h.overlay = &mycelium.Node{Dir: filepath.Join(dir, "mycelium"), Log: c.Log, Peers: c.Host.OverlayPeers, NoDiscovery: c.Host.OverlayNoDiscovery, Outlive: true, Step: failpoint.Step("mycelium")}
+	h.overlay = c.overlay(filepath.Join(dir, "mycelium"))
 	h.networks = &netdev.Driver{Dir: filepath.Join(dir, "network"), Overlay: h.overlay, Nameservers: c.nameservers(), Step: failpoint.Step("network")}
 	h.databases = &herodb.Driver{
 		Dir: filepath.Join(dir, "herodb"), Trees: h.storage.trees, Overlay: h.overlay, Engines: c.Host.Engines, Step: failpoint.Step("herodb"),
@@ -89,6 +91,14 @@ func newHost(c driverConfig, dir string) *hostDrivers {
 		Dir: filepath.Join(dir, "machine"), Accounts: machines, Images: h.storage.images, Volumes: h.storage.volumes, Firmware: c.Host.Firmware, Step: failpoint.Step("machine"),
 	}
 	return h
+}
+
+// overlay returns the host's place in the overlay.
+func (c driverConfig) overlay(dir string) *mycelium.Node {
+	return &mycelium.Node{
+		Dir: dir, Log: c.Log, Outlive: true, Step: failpoint.Step("mycelium"),
+		Peers: c.Host.OverlayPeers, NoDiscovery: c.Host.OverlayNoDiscovery, DiscoveryOn: c.Host.OverlayDiscoverOn,
+	}
 }
 
 // Engines are the names of the engines that databases can have.
@@ -297,7 +307,7 @@ func HostNeeds(ctx context.Context, data string, host HostConfig) (found []needs
 		return nil, err
 	}
 	c := driverConfig{Host: host, Log: slog.New(slog.DiscardHandler)}
-	if err := errors.Join(c.check(), host.checkImages(filepath.Dir(dir))); err != nil {
+	if err := errors.Join(c.check(), host.checkImages(filepath.Dir(dir)), c.overlay("").CheckDiscovery(ctx)); err != nil {
 		return nil, err
 	}
 	h := newHost(c, dir)
@@ -328,6 +338,9 @@ func claimHost() (io.Closer, error) {
 // here looks after it all the same, and makes nothing new.
 func (d *drivers) openHost(ctx context.Context, c driverConfig, dir string) error {
 	if err := c.check(); err != nil {
+		return err
+	}
+	if err := c.overlay("").CheckDiscovery(ctx); err != nil {
 		return err
 	}
 	if err := c.checkUsers(filepath.Dir(dir)); err != nil {
