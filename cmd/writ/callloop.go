@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"slices"
 
 	"writ"
 )
@@ -17,8 +18,7 @@ func loopOf(calls []writ.Call) (position string, times int) {
 		return "", 0
 	}
 	last := calls[len(calls)-1]
-	for i := len(calls) - 1; i >= 0; i-- {
-		c := calls[i]
+	for i, c := range slices.Backward(calls) {
 		if c.Position != last.Position || c.Operation != last.Operation || c.Name != last.Name {
 			break
 		}
