@@ -53,7 +53,7 @@ func TestCheckFindsEveryProblemWithItsPlace(t *testing.T) {
 		{"machine.create", map[string]any{"cpus": int64(0), "memory_mib": int64(64), "env": map[string]any{"1A": "x", "B": handle(1), "C": nil}, "cmdline": "a\nb"}, []string{
 			`cpus: wrong_value: cpus must be 1 to 256, not 0`,
 			`cmdline: wrong_value: cmdline must be one line such as console=ttyS0 root=/dev/vda1 rw, without control characters, not "a\nb"`,
-			`env.1A: wrong_value: env.1A must be a variable's name: letters, digits and _, no digit first, not "1A"`,
+			`env.1A: wrong_value: env.1A must be a variable's name like DB_HOST, not "1A"`,
 			`env.B: wrong_type: env.B must be a text of one line without #; got a handle to a volume; read one of its fields`,
 			`env.C: wrong_type: env.C must be a text of one line without #; got undefined`,
 		}},

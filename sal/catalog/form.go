@@ -60,7 +60,7 @@ var forms = map[string]form{
 		useless: uselessLoginKey,
 	},
 	"variable": {
-		text:    "a variable's name: letters, digits and _, no digit first",
+		text:    "a variable's name like DB_HOST",
 		pattern: regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`),
 	},
 	"cmdline": {
