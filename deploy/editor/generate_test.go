@@ -260,14 +260,6 @@ func requiredFields(s catalog.Schema, hole func(string) string) string {
 	return strings.Join(fields, ", ")
 }
 
-// samples are strings of the shapes that required fields have.
-var samples = map[string]string{
-	"a name of 1 to 63 lower-case letters, digits and hyphens": "first",
-	"64 lower-case hex digits":                                 strings.Repeat("0", 64),
-	"a URL that begins with https:// or file:///":              "https://example.org/disk.raw",
-	"an absolute path without . and .. in it":                  "/data",
-}
-
 // sample is a value that fits a field, with a hole for another one.
 func sample(f *catalog.Field, hole func(string) string) string {
 	switch f.Type {
@@ -285,6 +277,9 @@ func sample(f *catalog.Field, hole func(string) string) string {
 		}
 		return fmt.Sprintf(`%s.get("%s")`, f.Kinds[0], hole(string(f.Kinds[0])))
 	case catalog.List:
+		if f.First != nil {
+			return "[" + sample(f.First, hole) + "]"
+		}
 		if f.Elem.Type != catalog.Object {
 			return "[" + sample(f.Elem, hole) + "]"
 		}
@@ -295,7 +290,7 @@ func sample(f *catalog.Field, hole func(string) string) string {
 	case catalog.Map:
 		return "{" + hole("") + "}"
 	default:
-		if text := samples[f.Form]; text != "" {
+		if text := f.Sample(); text != "" {
 			return `"` + hole(text) + `"`
 		}
 		return `"` + hole(f.Name) + `"`

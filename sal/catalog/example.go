@@ -3,6 +3,7 @@ package catalog
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -73,16 +74,14 @@ func (e *example) value(f *Field) string {
 		return e.use(string(f.Kinds[0])) + `.get("data")`
 	case f.Type == Int:
 		return fmt.Sprint(map[string]int64{"cpus": 2, "memory_mib": 2048, "disk_gib": 10}[f.Uses])
+	case f.Type == List && f.First != nil:
+		return "[" + e.value(f.First) + "]"
 	case f.Type == List && f.Min != nil:
 		return "[" + e.value(f.Elem) + "]"
 	case f.Type == List:
 		return "[]"
-	case f.Form == forms["sha256"].text:
-		return `"` + strings.Repeat("5e", 32) + `"`
-	case f.Form == forms["source"].text:
-		return `"https://example.org/web.raw"`
-	case f.Form == forms["name"].text:
-		return `"before-upgrade"`
+	case f.Sample() != "":
+		return strconv.Quote(f.Sample())
 	default:
 		return `"date"`
 	}

@@ -8,6 +8,7 @@ import (
 // form is a shape of strings that several fields share.
 type form struct {
 	text    string // completes "must be …"
+	sample  string // a useful text of this shape, for examples
 	pattern *regexp.Regexp
 	also    func(string) bool // the part of the shape that the pattern cannot express; may be nil
 	// useless returns why a text of this shape is certainly useless, "" if it may be useful. It may be nil. Only Check and CheckSent use it.
@@ -18,30 +19,45 @@ func (f form) matches(s string) bool {
 	return f.pattern.MatchString(s) && (f.also == nil || f.also(s))
 }
 
+// Sample returns a useful text for a field with a form, "" for other fields.
+func (f *Field) Sample() string {
+	for _, form := range forms {
+		if f.Form == form.text {
+			return form.sample
+		}
+	}
+	return ""
+}
+
 // forms are the shapes that tags can name.
 var forms = map[string]form{
 	"name": {
 		text:    "a name of 1 to 63 lower-case letters, digits and hyphens",
+		sample:  `before-upgrade`,
 		pattern: regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,62}$`), // as writ.ValidName
 	},
 	"sha256": {
 		text:    "64 lower-case hex digits",
+		sample:  `5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e`,
 		pattern: regexp.MustCompile(`^[0-9a-f]{64}$`),
 		useless: uselessDigest,
 	},
 	"source": {
 		text:    "the URL of one file such as https://example.org/disk.raw or file:///srv/disk.raw",
+		sample:  `https://example.org/web.raw`,
 		pattern: regexp.MustCompile(`^(https://|file:///)[\x21-\x7e]+$`),
 		useless: uselessURL,
 	},
 	"prefix": {
 		text:    "a range of addresses that can send, like 10.1.0.0/24 or 400::/7, host bits zero",
+		sample:  `400::/7`,
 		pattern: regexp.MustCompile(`^[0-9a-f.:]+/[0-9]{1,3}$`),
 		also:    func(s string) bool { p, err := netip.ParsePrefix(s); return err == nil && p == p.Masked() },
 		useless: uselessSource,
 	},
 	"prefix4": {
 		text:    "a private IPv4 address range like 10.1.0.0/24, host bits zero, /8 to /30",
+		sample:  `10.1.0.0/24`,
 		pattern: regexp.MustCompile(`^[0-9.]+/[0-9]{1,2}$`),
 		also: func(s string) bool {
 			p, err := netip.ParsePrefix(s)
@@ -50,6 +66,7 @@ var forms = map[string]form{
 	},
 	"path": {
 		text:    "an absolute path such as /data, without . and .. in it",
+		sample:  `/data`,
 		pattern: regexp.MustCompile(`^(/[^/\x00-\x1f]+)+$`),
 		also:    func(s string) bool { return !dotted.MatchString(s) },
 		useless: UselessMount,
@@ -61,20 +78,24 @@ var forms = map[string]form{
 	},
 	"variable": {
 		text:    "a variable's name like DB_HOST",
+		sample:  `DB_HOST`,
 		pattern: regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`),
 	},
 	"cmdline": {
 		text:    "one line such as console=ttyS0 root=/dev/vda1 rw, without control characters",
+		sample:  `console=ttyS0`,
 		pattern: regexp.MustCompile(`^[^\x00-\x1f\x7f]*$`),
 		useless: uselessCmdline,
 	},
 	"program": {
 		text:    "a program such as /usr/bin/env",
+		sample:  `date`,
 		pattern: regexp.MustCompile(`^[^\x00]*$`),
 		useless: uselessProgram,
 	},
 	"value": {
 		text:    "a text of one line without #",
+		sample:  `on`,
 		pattern: regexp.MustCompile(`^[^\x00]*$`),
 		useless: UselessVariable,
 	},
@@ -84,6 +105,7 @@ var forms = map[string]form{
 	},
 	"version": {
 		text:    "a version like 7.2 or 0.3.1",
+		sample:  `7.2`,
 		pattern: regexp.MustCompile(`^[0-9]+(\.[0-9]+){0,2}$`),
 	},
 }
