@@ -62,7 +62,7 @@ type state struct{ c *Coordinator }
 
 var (
 	runsDesc      = prometheus.NewDesc("writ_runs", "Runs in the ledger by state.", []string{"state"}, nil)
-	silentDesc    = prometheus.NewDesc("writ_runs_stuck", "Open runs of which the coordinator has heard nothing for 5 minutes.", nil, nil)
+	silentDesc    = prometheus.NewDesc("writ_runs_stuck", "Open runs older than 5 minutes that made no progress since then, or repeat a call.", nil, nil)
 	connectedDesc = prometheus.NewDesc("writ_datacenter_connected", "Whether the datacenter's supervisor is connected.", []string{"datacenter", "region"}, nil)
 	holdsDesc     = prometheus.NewDesc("writ_holds", "Parts of the work of a datacenter that are on hold: datacenter, operation, project or deployment.", []string{"datacenter", "scope"}, nil)
 	bootDesc      = prometheus.NewDesc("writ_boot_machines", "Machines that start over the network, as boot servers say, by the step that they reached last.", []string{"datacenter", "step"}, nil)

@@ -152,6 +152,16 @@ func TestWhyNamesTheNodeThatDoesNotWork(t *testing.T) {
 	add("call 1 (volume.create v) is planned on n1: it waits for a slot of the node, or for an earlier call on the same resource", func(run writ.RunID) []writ.Event {
 		return []writ.Event{call(run, 1, writ.CallPlanned, "n1", "")}
 	})
+	add("it repeats volume.create v at poll.tengo:3:2: look for a loop that does not end; call 51 (volume.create v) is running on n1", func(run writ.RunID) []writ.Event {
+		var all []writ.Event
+		for seq := range ledger.LoopCalls + 1 {
+			e := call(run, seq+1, writ.CallSucceeded, "n1", "")
+			e.Call.Position, e.Call.Planned = "poll.tengo:3:2", time.Now().Add(time.Duration(seq)*time.Second).UTC()
+			all = append(all, e)
+		}
+		all[ledger.LoopCalls].Call.State = writ.CallRunning
+		return all
+	})
 	last := ""
 	add("call 2 (volume.create v) is planned on n1", func(run writ.RunID) []writ.Event {
 		last = string(run)

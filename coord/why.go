@@ -37,6 +37,10 @@ func (c *Coordinator) Why(ctx context.Context, runs ...ledger.Run) (map[writ.Run
 	if err != nil {
 		return nil, err
 	}
+	repeated, err := c.Ledger.Repeated(ctx, open...)
+	if err != nil {
+		return nil, err
+	}
 	for _, r := range runs {
 		if !isOpen(r) {
 			continue
@@ -47,8 +51,16 @@ func (c *Coordinator) Why(ctx context.Context, runs ...ledger.Run) (map[writ.Run
 			continue
 		}
 		why[r.ID] = cmp.Or(r.Reason, whyCallsWait(calls[r.ID], ill[r.Datacenter]))
+		if call, loops := repeated[r.ID]; loops {
+			why[r.ID] = strings.TrimSuffix(loopText(call)+"; "+why[r.ID], "; ")
+		}
 	}
 	return why, nil
+}
+
+// loopText says which call a run repeats.
+func loopText(c writ.Call) string {
+	return fmt.Sprintf("it repeats %s at %s: look for a loop that does not end", strings.TrimSuffix(c.Operation+" "+c.Name, " "), c.Position)
 }
 
 // isOpen reports whether a datacenter has a run that has not ended.

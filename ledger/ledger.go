@@ -205,6 +205,8 @@ type Records interface {
 	CountCalls(ctx context.Context, runs ...writ.RunID) (map[writ.RunID]map[writ.CallState]int, error)
 	// OpenCalls returns the first open calls of runs by their numbers, at most max of each. A run without open calls has no entry.
 	OpenCalls(ctx context.Context, max int, runs ...writ.RunID) (map[writ.RunID][]writ.Call, error)
+	// Repeated returns the newest call of each of the runs that repeats it: see LoopCalls. Other runs have no entry.
+	Repeated(ctx context.Context, runs ...writ.RunID) (map[writ.RunID]writ.Call, error)
 	// Nodes lists nodes by datacenter and name. Nodes that were removed are listed only if the filter asks for them.
 	Nodes(ctx context.Context, filter NodeFilter, page Page) (List[writ.Node], error)
 	// Resources lists resources by datacenter, project, kind and name.
@@ -323,9 +325,13 @@ type RunFilter struct {
 	Since      time.Time // runs that came then or later
 	Failure    writ.Code // runs that ended with this code
 	Operation  string    // runs that a call of this operation ended; NoOperation for those that no call ended
-	Silent     time.Time // open runs that came before, and have no event at that time or later; log lines do not count
+	Silent     time.Time // open runs that came before, and have no event at that time or later, log lines aside, or repeat a call: see LoopCalls
 	Oldest     bool      // it selects nothing: the list begins with the run that came first
 }
+
+// LoopCalls is how many calls in a row, each after the one before, count as a loop that may not end if one line of a script made them
+// about one resource. A run that polls like this has events all the time.
+const LoopCalls = 50
 
 // MaxText is how long a text may be that selects runs, in characters.
 const MaxText = 200

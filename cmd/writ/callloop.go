@@ -5,10 +5,8 @@ import (
 	"slices"
 
 	"writ"
+	"writ/ledger"
 )
-
-// leastLoop is how many calls from one line in a row count as a loop that may not end.
-const leastLoop = 50
 
 // loopOf returns the position of the last call of a run, and how many calls in a row came from there about the same
 // resource, each after the one before it. A run that polls like this has events all the time, so it never counts as
@@ -33,7 +31,7 @@ func loopOf(calls []writ.Call) (position string, times int) {
 // loopText says that a run repeats a call, "" if it does not.
 func (s *situation) loopText() string {
 	position, times := loopOf(s.calls)
-	if times < leastLoop {
+	if times < ledger.LoopCalls {
 		return ""
 	}
 	last := s.calls[len(s.calls)-1]

@@ -1172,7 +1172,7 @@ type ListRunsParams struct {
 	// Since Only runs that came to the coordinator at this time or later
 	Since *time.Time `form:"since,omitempty" json:"since,omitempty"`
 
-	// Stuck Only open runs that are older than so many seconds, and of which the coordinator heard nothing for so long
+	// Stuck Only open runs that are older than so many seconds, and of which the coordinator heard nothing for so long or which repeat a call
 	Stuck *int `form:"stuck,omitempty" json:"stuck,omitempty"`
 
 	// Why For an open run that does not say why it waits, `reason` says which of its calls is open and why. Of a datacenter that is away it says that.

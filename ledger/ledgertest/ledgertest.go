@@ -48,6 +48,7 @@ func Run(t *testing.T, open func(t testing.TB) ledger.Ledger) {
 		{"runs are found by words", testSearch},
 		{"a run is found by the beginning of its id", testPrefixes},
 		{"open runs of which nothing is heard are found", testSilent},
+		{"open runs that repeat a call are found", testRepeating},
 		{"counts count", testCounts},
 		{"failures are grouped by code and operation", testFailures},
 		{"deployments are what owns resources", testDeployments},

@@ -173,6 +173,51 @@ func testPrefixes(t *testing.T, l ledger.Ledger) {
 	}
 }
 
+// testRepeating lists open runs that repeat a call. Calls that one pass makes, or several lines, are no loop.
+func testRepeating(t *testing.T, l ledger.Ledger) {
+	known := map[writ.RunID]int{}
+	var in [5]ledger.Incoming
+	for n := range in {
+		in[n] = incoming(n, east)
+		known[in[n].Run] = n
+		add(t, l, in[n])
+	}
+	const looping, talking, busy, short, ended = 0, 1, 2, 3, 4
+	all := []writ.Event{}
+	for n := range in {
+		all = append(all, runEvent(runOf(in[n], writ.RunRunning)))
+	}
+	planned := time.Now().Add(-time.Hour).Truncate(time.Second)
+	for seq := 1; seq <= ledger.LoopCalls+1; seq++ {
+		call := func(n int, position string, planned time.Time) {
+			all = append(all, callEvent(writ.Call{Run: in[n].Run, Seq: seq, State: writ.CallSucceeded, Operation: "node.ping", Position: position, Planned: planned}))
+		}
+		at := planned.Add(time.Duration(seq) * time.Second)
+		call(looping, "poll.tengo:3:2", at)
+		call(talking, fmt.Sprintf("poll.tengo:%d:2", seq%2), at)
+		call(busy, "poll.tengo:3:2", planned)
+		if seq < ledger.LoopCalls {
+			call(short, "poll.tengo:3:2", at)
+		}
+		call(ended, "poll.tengo:3:2", at)
+	}
+	store(t, l, east, events(1, append(all, runEvent(runOf(in[ended], writ.RunFailed)))...))
+	earlier := time.Now().Add(-time.Minute)
+	if got := names(t, l, ledger.RunFilter{Silent: earlier}, known); !slices.Equal(got, []int{looping}) {
+		t.Errorf("runs that repeat a call: %v, want %d", got, looping)
+	}
+	repeated, err := l.Repeated(t.Context(), in[looping].Run, in[talking].Run, in[short].Run)
+	if call := repeated[in[looping].Run]; err != nil || len(repeated) != 1 || call.Position != "poll.tengo:3:2" || call.Seq != ledger.LoopCalls+1 {
+		t.Errorf("calls that are repeated: %v, %v", repeated, err)
+	}
+	if none, err := l.Repeated(t.Context()); err != nil || len(none) != 0 {
+		t.Errorf("calls that no run repeats: %v, %v", none, err)
+	}
+	if got := names(t, l, ledger.RunFilter{Silent: in[looping].Received}, known); len(got) > 0 {
+		t.Errorf("runs that came later: %v", got)
+	}
+}
+
 // testSilent lists the open runs of which nothing is heard. The store's own clock says when it was told something.
 func testSilent(t *testing.T, l ledger.Ledger) {
 	known := map[writ.RunID]int{}

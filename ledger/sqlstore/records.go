@@ -150,10 +150,11 @@ func endCalls(ctx context.Context, tx *sqldb.Tx, run writ.Run) error {
 
 func keepCall(ctx context.Context, tx *sqldb.Tx, call writ.Call) error {
 	_, err := tx.ExecContext(ctx, `
-		INSERT INTO calls (run, seq, state, body, name)
-		VALUES ($1, $2, $3, $4, $5)
-		ON CONFLICT (run, seq) DO UPDATE SET state = excluded.state, body = excluded.body, name = excluded.name`,
-		string(call.Run), call.Seq, string(call.State), encode(call), selectable(call.Name))
+		INSERT INTO calls (run, seq, state, body, name, line, planned)
+		VALUES ($1, $2, $3, $4, $5, $6, $7)
+		ON CONFLICT (run, seq) DO UPDATE SET state = excluded.state, body = excluded.body, name = excluded.name, line = excluded.line,
+			planned = excluded.planned`,
+		string(call.Run), call.Seq, string(call.State), encode(call), selectable(call.Name), lineOf(call), micros(call.Planned))
 	return err
 }
 
@@ -287,12 +288,12 @@ func selectRuns(q *query, filter ledger.RunFilter) {
 	}
 }
 
-// silentSince adds the conditions of open runs without an event since a time, log lines aside. A run whose events were
-// pruned has none.
+// silentSince adds the conditions of open runs that came before a time and make no progress: they have no event since then, log lines
+// aside, or repeat one call. A run whose events were pruned has none.
 func silentSince(q *query, since time.Time) {
 	andIn(q, "state", openStates)
 	q.and("created < ?", micros(since))
-	q.and(lastStored+" < ?", micros(since))
+	q.and("("+lastStored+" < ? OR "+repeats+")", micros(since))
 }
 
 // lastStored is when the last event of a run was stored, 0 if none is kept. Log lines do not count: a run that only
