@@ -64,9 +64,7 @@ func (t *planText) body() {
 	for _, c := range t.seen().Calls {
 		width = max(width, utf8.RuneCountInString(terminal.Clean(t.title(c.Seq))))
 	}
-	for i := range t.seen().Calls {
-		t.call(i, min(width, 48))
-	}
+	t.calls(min(width, 48))
 	t.said()
 	t.beyond()
 	t.kept()

@@ -1,0 +1,53 @@
+package main
+
+import (
+	"reflect"
+
+	"writ"
+	"writ/scripts"
+)
+
+// leastFold is how many equal calls in a row a plan shows as one.
+const leastFold = 4
+
+// alike returns how many calls from the i-th on are shown alike but for their numbers.
+func (t *planText) alike(i int) int {
+	calls, end := t.seen().Calls, i+1
+	for end < len(calls) && t.action(end) == t.action(i) && equalCalls(&calls[i], &calls[end]) && t.equalPreviews(i, end) {
+		end++
+	}
+	return end - i
+}
+
+// equalCalls reports whether two planned calls differ in nothing that a plan shows but their numbers.
+func equalCalls(a, b *scripts.PlannedCall) bool {
+	return a.Operation == b.Operation && a.Position == b.Position && reflect.DeepEqual(a.Name, b.Name) &&
+		reflect.DeepEqual(a.Args, b.Args) && reflect.DeepEqual(a.Options, b.Options)
+}
+
+func (t *planText) equalPreviews(i, j int) bool {
+	if t.Preview == nil {
+		return true
+	}
+	shown := func(c writ.PreviewedCall) writ.PreviewedCall {
+		c.Seq, c.Values = 0, nil
+		return c
+	}
+	return reflect.DeepEqual(shown(t.Preview.Calls[i]), shown(t.Preview.Calls[j]))
+}
+
+// calls writes all calls. Equal ones in a row are shown once.
+func (t *planText) calls(width int) {
+	calls := t.seen().Calls
+	for i := 0; i < len(calls); {
+		n := t.alike(i)
+		if t.wide || n < leastFold {
+			n = 1
+		}
+		t.call(i, width)
+		if n > 1 {
+			t.line("      calls %d to %d are equal to it", calls[i+1].Seq, calls[i+n-1].Seq)
+		}
+		i += n
+	}
+}
