@@ -118,8 +118,8 @@ a certificate, and it can sign no roster.`,
   writ ca add github --valid 2160h`,
 		Args: exactly("NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if !writ.ValidName(args[0]) {
-				return writ.Errorf(writ.CodeUsage, "%q is no proper name", args[0]).WithHint("use lower-case letters, digits and hyphens")
+			if err := checkNewName("certificate authority", args[0]); err != nil {
+				return err
 			}
 			if life%time.Second != 0 {
 				return writ.Errorf(writ.CodeUsage, "--max-lifetime: %s has parts of a second", life).WithHint("say it in whole seconds")
@@ -160,7 +160,7 @@ a certificate, and it can sign no roster.`,
 	f.DurationVar(&life, "max-lifetime", 0, "how long a certificate may be valid in all, 24h at most; 1h for a new authority")
 	inRange(f, "max-lifetime", &life, time.Minute, identity.MaxCertificateLife)
 	f.DurationVar(&valid, "valid", 0, "how long its certificates count from now on; for ever if not given")
-	inRange(f, "valid", &valid, time.Second, longest)
+	inRange(f, "valid", &valid, time.Second, longestGrant)
 	adopt.add(c)
 	return c
 }

@@ -105,9 +105,10 @@ again with --listen and the address.`,
 
 // addCoordinator makes the key of a coordinator, and the roster that has it.
 func (a *app) addCoordinator(cmd *cobra.Command, name, data string, addresses []string) (*client.Client, *identity.Roster, error) {
+	if err := checkNewName("coordinator", name); err != nil {
+		return nil, nil, err
+	}
 	switch {
-	case !writ.ValidName(name):
-		return nil, nil, writ.Errorf(writ.CodeUsage, "%q cannot be the name of a coordinator", name).WithHint("use lower-case letters, digits and hyphens")
 	case data == "":
 		return nil, nil, writ.Errorf(writ.CodeUsage, "--data is missing").WithHint("name a new directory, which you copy to the host of the coordinator, or its own if it is here")
 	case len(addresses) == 0:
@@ -116,6 +117,9 @@ func (a *app) addCoordinator(cmd *cobra.Command, name, data string, addresses []
 	for i, address := range addresses {
 		u, err := transport.Address("coordinator", address)
 		if err != nil {
+			return nil, nil, err
+		}
+		if err := checkPublished(u); err != nil {
 			return nil, nil, err
 		}
 		if u.Scheme != "https" {

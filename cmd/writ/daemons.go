@@ -198,7 +198,7 @@ It keeps a link to the coordinators. While they are away, the work of the datace
 	f.IntVar(&s.MaxOpenCalls, "max-open-calls", supervisor.DefaultMaxOpenCalls, "how many calls of a project may be open before its next run is refused")
 	inRange(f, "max-open-calls", &s.MaxOpenCalls, 1, most)
 	f.DurationVar(&s.KeepRuns, "keep-runs", supervisor.DefaultKeepRuns, "how long a run is kept after its end, with its calls, results and lines")
-	inRange(f, "keep-runs", &s.KeepRuns, time.Second, longest)
+	inRange(f, "keep-runs", &s.KeepRuns, time.Second, longestGrant)
 	f.StringToIntVar(&s.Weights, "project-weight", nil, "NAME=N: a project gets N times the share of the evaluator's CPU time and of node slots, beside others that want some")
 	f.BoolVar(&s.Held, "held", false, "begin with the datacenter on hold, after an incident or a restore: no job is sent until writ release. Leave it out at the next start")
 	f.BoolVar(&s.OlderRunners, "older-runners", false, "let runners in that bring scripts to Redis, until they are upgraded: meanwhile each "+

@@ -140,13 +140,17 @@ With --key the public key of the supervisor comes from a file, and the command d
 }
 
 func (a *app) addDatacenter(ctx context.Context, d newDatacenter) error {
-	switch {
-	case !writ.ValidName(d.Name):
-		return writ.Errorf(writ.CodeUsage, "%q cannot be the name of a datacenter", d.Name).WithHint("use lower-case letters, digits and hyphens")
-	case d.Region == "":
+	if err := checkNewName("datacenter", d.Name); err != nil {
+		return err
+	}
+	if d.Region == "" {
 		return writ.Errorf(writ.CodeUsage, "--region is missing").WithHint("any name will do, like --region here; scripts can be sent by it")
-	case !writ.ValidName(d.Region):
-		return writ.Errorf(writ.CodeUsage, "%q cannot be the name of a region", d.Region).WithHint("use lower-case letters, digits and hyphens")
+	}
+	if err := checkNewName("region", d.Region); err != nil {
+		return err
+	}
+	if err := checkLabels(d.Labels, "--label"); err != nil {
+		return err
 	}
 	c, roster, err := a.cluster(ctx)
 	if err != nil {

@@ -230,6 +230,17 @@ func pairs(words []string, what string) (map[string]string, error) {
 	return m, nil
 }
 
+// checkLabels refuses labels that no datacenter can have.
+func checkLabels(labels map[string]string, flag string) error {
+	for _, name := range slices.Sorted(maps.Keys(labels)) {
+		if !writ.ValidLabel(name, labels[name]) {
+			return writ.Errorf(writ.CodeUsage, "%s %s=%s is not a label that a datacenter can have", flag, name, labels[name]).
+				WithHint("write tier=edge: names have lower-case letters, digits and hyphens, values up to 63 letters, digits and . _ / -")
+		}
+	}
+	return nil
+}
+
 // moduleFlags are the modules of an author's own that are not beside the script; every command that reads scripts takes them.
 type moduleFlags struct{ words []string }
 

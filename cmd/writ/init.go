@@ -159,6 +159,9 @@ func writeFounding(data, name, server string, key *client.Key) (founding, error)
 // firstCoordinator makes the key of a coordinator, in the data directory, and returns what the roster says of it.
 func firstCoordinator(data, server string) ([]identity.Coordinator, error) {
 	u, err := transport.Address("coordinator", server)
+	if err == nil {
+		err = checkPublished(u)
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -54,7 +54,7 @@ func (o *orderFlags) add(a *app, c *cobra.Command) {
 	f.DurationVar(&o.expires, "expires", identity.DefaultValidity, "how long the script may be accepted")
 	inRange(f, "expires", &o.expires, time.Second, identity.MaxValidity)
 	f.DurationVar(&o.deadline, "deadline", defaultDeadline, "how long its run may take")
-	inRange(f, "deadline", &o.deadline, time.Second, longest)
+	inRange(f, "deadline", &o.deadline, time.Second, identity.MaxDeadline)
 	f.StringVar(&o.plan, "plan", "", "digest of the plan to bind the run to, as `writ plan` shows it; it stops before it deviates")
 	f.VisitAll(func(f *pflag.Flag) { o.signs = append(o.signs, f) })
 }
@@ -72,6 +72,9 @@ func (o *orderFlags) given() []string {
 
 // check refuses what could never be signed, so that nothing is planned that cannot be handed in.
 func (o *orderFlags) check() error {
+	if o.deadline%time.Second != 0 {
+		return writ.Errorf(writ.CodeUsage, "--deadline: %s has parts of a second", o.deadline).WithHint("write whole seconds, like 90s or 2h")
+	}
 	versions := make(map[string]int)
 	for _, word := range o.secrets {
 		name, version, err := parseSecret(word)
@@ -200,6 +203,9 @@ const anyDatacenter = "any"
 func (a *app) chooseDatacenter(ctx context.Context, c *client.Client, roster *identity.Roster, o *orderFlags,
 	order *client.Order) (writ.DatacenterID, error) {
 	labels, err := pairs(o.labels, "--select")
+	if err == nil {
+		err = checkLabels(labels, "--select")
+	}
 	if err != nil {
 		return "", err
 	}

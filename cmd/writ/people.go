@@ -189,7 +189,7 @@ Nodes and tokens belong to no project. For them you need a role on all projects:
 	f.BoolVar(&destructive, "destructive", false, "a deployer may hand in scripts that delete or overwrite data")
 	f.BoolVar(&ci, "ci", false, "it is a machine, which cannot approve and needs no key of its own")
 	f.DurationVar(&valid, "valid", 0, "how long the roles last; for ever if not given")
-	inRange(f, "valid", &valid, time.Second, longest)
+	inRange(f, "valid", &valid, time.Second, longestGrant)
 	adopt.add(c)
 	complete(c, "role", string(identity.Viewer), string(identity.Deployer), string(identity.Operator), string(identity.Admin))
 	return c
@@ -362,8 +362,11 @@ func (a *app) projectAddCommand() *cobra.Command {
 		Args: exactly("NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			for _, name := range []string{args[0], tenant} {
-				if name != "" && !writ.ValidName(name) {
-					return writ.Errorf(writ.CodeUsage, "%q is no proper name", name).WithHint("use lower-case letters, digits and hyphens")
+				if name == "" {
+					continue
+				}
+				if err := checkNewName("project or tenant", name); err != nil {
+					return err
 				}
 			}
 			c, err := a.client()

@@ -12,8 +12,9 @@ import (
 
 // Bounds of flags that have none of their own.
 const (
-	longest = 100 * 366 * 24 * time.Hour // a century
-	most    = 1_000_000_000
+	longest      = 366 * 24 * time.Hour // of a wait
+	longestGrant = 100 * longest        // of rights and records
+	most         = 1_000_000_000
 )
 
 // inRange lets a flag that was added take only values between two bounds. Its default need not be one: it may stand for what is usual.

@@ -1,0 +1,16 @@
+package main
+
+import "writ"
+
+// checkNewName refuses a name for something that is made. A name in the form of an id would stand for another thing
+// wherever a name or id is taken.
+func checkNewName(what, name string) error {
+	switch {
+	case !writ.ValidName(name):
+		return writ.Errorf(writ.CodeUsage, "%q cannot be the name of a %s", name, what).
+			WithHint("use 1 to 63 lower-case letters, digits and hyphens, like web-1")
+	case writ.ValidUUID(name):
+		return writ.Errorf(writ.CodeUsage, "%q cannot be the name of a %s: it has the form of an id", name, what).WithHint("use a name like web-1")
+	}
+	return nil
+}

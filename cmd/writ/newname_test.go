@@ -1,0 +1,57 @@
+package main
+
+import (
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"writ"
+)
+
+func TestNewNameHasNoFormOfAnID(t *testing.T) {
+	for name, good := range map[string]bool{
+		"web-1": true, "0198f1c2-7a3b-7c4d-8e5f-0123456789ab": false, "Web": false, "": false, "web shop": false,
+	} {
+		err := checkNewName("datacenter", name)
+		if (err == nil) != good || err != nil && (writ.CodeOf(err) != writ.CodeUsage || !strings.Contains(writ.AsError(err).Hint, "web-1")) {
+			t.Errorf("%q: %v", name, err)
+		}
+	}
+}
+
+func TestPublishedAddressCanBeReached(t *testing.T) {
+	for address, why := range map[string]string{
+		"https://writ.example.org:7440": "", "https://10.0.0.6": "", "http://127.0.0.1:7440": "", "https://[2001:db8::1]:7440": "",
+		"https://alice:secret@writ.example.org": "user and password", "https://:7440": "no host", "https://writ.example.org:0": "1 to 65535",
+		"https://writ.example.org:70000": "1 to 65535", "https://0.0.0.0:7440": "listens", "https://[::]:7440": "listens",
+		"https://169.254.1.1:7440": "other networks", "https://[ff02::1]:7440": "other networks",
+	} {
+		u, err := url.Parse(address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = checkPublished(u)
+		if (err == nil) != (why == "") || err != nil && (!strings.Contains(err.Error(), why) || strings.Contains(err.Error(), "secret@")) {
+			t.Errorf("%s: %v, want %q", address, err, why)
+		}
+	}
+}
+
+func TestLabelsOfDatacentersAreProper(t *testing.T) {
+	for _, bad := range []map[string]string{{"Tier": "edge"}, {"tier": "two words"}, {"tier": strings.Repeat("a", 64)}} {
+		if err := checkLabels(bad, "--select"); writ.CodeOf(err) != writ.CodeUsage {
+			t.Errorf("%v: %v", bad, err)
+		}
+	}
+	if err := checkLabels(map[string]string{"tier": "edge", "region": "eu"}, "--select"); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestDeadlineHasWholeSeconds(t *testing.T) {
+	o := orderFlags{deadline: 1500 * time.Millisecond}
+	if err := o.check(); writ.CodeOf(err) != writ.CodeUsage {
+		t.Errorf("%v", err)
+	}
+}
