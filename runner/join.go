@@ -65,11 +65,13 @@ func Join(ctx context.Context, j Joining) (*Member, error) {
 	}
 	switch {
 	case pin == "":
-		return nil, writ.Errorf(writ.CodeUsage, "the node does not know which cluster to believe in").
-			WithHint("give it a token (`writ token create`), or the cluster's id and approve it with `writ node approve NODE FINGERPRINT`")
+		return nil, writ.Errorf(writ.CodeUsage, "the node does not know which cluster to believe in: %s has no membership", j.Dir).
+			WithHint("if it ran before, --data must name its directory; give a new one a token (`writ token create`), or the cluster's id and approve it with `writ node approve NODE FINGERPRINT`")
 	case !writ.ValidName(j.Name):
 		return nil, writ.Errorf(writ.CodeUsage, "%q cannot be the name of a node", j.Name).
 			WithHint("use 1 to 63 lower-case letters, digits and hyphens")
+	case writ.ValidUUID(j.Name):
+		return nil, writ.Errorf(writ.CodeUsage, "%q cannot be the name of a node: it has the form of an id", j.Name).WithHint("use a name like n1")
 	}
 	m.record.Cluster, m.record.Name = pin, j.Name
 	log := cmp.Or(j.Log, slog.New(slog.DiscardHandler))

@@ -289,7 +289,7 @@ func (a *app) showUser(r *identity.Roster, name string) (amendment, error) {
 	case u.State != identity.Active:
 		m = amendment{
 			change: fmt.Sprintf("%s is %s", name, u.State),
-			effect: fmt.Sprintf("nothing that %s signs is accepted any more", name), before: "still accepts what " + name + " signs",
+			effect: fmt.Sprintf("nothing that %[1]s signs is accepted any more; the name %[1]s is never given again, so add a successor under another one, like %[1]s-2", name), before: "still accepts what " + name + " signs",
 		}
 	case len(u.Roles) == 0:
 		m.effect = name + " may do nothing yet; give a role with --role"

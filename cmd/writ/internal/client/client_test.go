@@ -489,6 +489,30 @@ func TestGrantAddsWhatIsMissing(t *testing.T) {
 	}
 }
 
+func TestRemovedKeyIsNotAddedAgain(t *testing.T) {
+	w := newFixture(t)
+	_, first := newKey(t, "", "")
+	_, second := newKey(t, "", "")
+	add := func(key ssh.PublicKey) error {
+		_, err := Successor(w.alice.Roster, w.alice, time.Now(), func(next *identity.Roster) error {
+			return AddPrincipal(next, "bob", identity.Person, key, Grant{})
+		})
+		return err
+	}
+	w.amend(t, func(next *identity.Roster) error { return AddPrincipal(next, "bob", identity.Person, first, Grant{}) })
+	w.amend(t, func(next *identity.Roster) error { return AddPrincipal(next, "bob", identity.Person, second, Grant{}) })
+	w.amend(t, func(next *identity.Roster) error {
+		return RemovePrincipal(next, "bob", ssh.FingerprintSHA256(first), identity.Revoked)
+	})
+	if err := add(first); writ.CodeOf(err) != writ.CodeConflict || !strings.Contains(err.Error(), "revoked") {
+		t.Errorf("a revoked key: %v, want CONFLICT", err)
+	}
+	w.amend(t, func(next *identity.Roster) error { return RemovePrincipal(next, "bob", "", identity.Removed) })
+	if err := add(second); writ.CodeOf(err) != writ.CodeConflict || !strings.Contains(writ.AsError(err).Hint, "bob-2") {
+		t.Errorf("a removed name: %v, want CONFLICT and another name", err)
+	}
+}
+
 func TestARootOperatorIsNotLeftWithoutAKey(t *testing.T) {
 	w := newFixture(t)
 	keys := w.alice.Roster.Principal(w.alice.Name).Keys

@@ -113,7 +113,7 @@ func AddPrincipal(r *identity.Roster, name string, kind identity.PrincipalKind, 
 		p = r.Principal(name)
 	case p.State != identity.Active:
 		return writ.Errorf(writ.CodeConflict, "%s is %s in the roster", name, p.State).
-			WithHint("names are never given again: choose another one, and another key if this one may be in wrong hands")
+			WithHint("names are never given again: choose another one, like %s-2, and another key if this one may be in wrong hands", name)
 	}
 	if key != nil {
 		if owner := PrincipalOf(r, key); owner != "" && owner != name {
@@ -124,8 +124,13 @@ func AddPrincipal(r *identity.Roster, name string, kind identity.PrincipalKind, 
 				return writ.Errorf(writ.CodeConflict, "the key is that of the authority %s, which signs nothing else", a.Name)
 			}
 		}
-		if !slices.ContainsFunc(p.Keys, func(k identity.PrincipalKey) bool { return same(k.Key, key) }) {
+		i := slices.IndexFunc(p.Keys, func(k identity.PrincipalKey) bool { return same(k.Key, key) })
+		switch {
+		case i < 0:
 			p.Keys = append(p.Keys, identity.PrincipalKey{Key: key, State: identity.Active})
+		case p.Keys[i].State != identity.Active:
+			return writ.Errorf(writ.CodeConflict, "the key %s of %s is %s in the roster", ssh.FingerprintSHA256(key), name, p.Keys[i].State).
+				WithHint("a key is never used again: make another one with ssh-keygen -t ed25519")
 		}
 	}
 	for _, role := range g.Roles {

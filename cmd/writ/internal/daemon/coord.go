@@ -234,8 +234,8 @@ func (c *Coord) Run(ctx context.Context, ready func()) (err error) {
 		}
 	}
 	if roster == nil {
-		return writ.Errorf(writ.CodeRosterInvalid, "the coordinator has no roster").
-			WithHint("found a cluster in its data directory with `writ init --data %s`, or give it the signed rosters with --roster", c.Data)
+		return writ.Errorf(writ.CodeRosterInvalid, "the coordinator has no roster in %s", c.Data).
+			WithHint("if it ran before, --data must name its directory; for a new cluster: writ init --data %s; or give it the signed rosters with --roster", c.Data)
 	}
 	c.Log.InfoContext(ctx, "coordinator is listening", "url", c.URL(), "data", c.Data)
 	ready()
