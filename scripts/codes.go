@@ -81,6 +81,8 @@ const (
 	codeHidden    = "W0413"
 	codeDisguised = "W0414"
 
+	codeUnordered = "W0415"
+
 	codeTestOperation = "W0501"
 	codeTestMember    = "W0502"
 	codeTestShape     = "W0503"

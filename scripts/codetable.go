@@ -451,6 +451,23 @@ for disk in disks {
 		"run := import(\"run\")\n\u0430dmin := 1\nrun.log(\u0430dmin)",
 		"run := import(\"run\")\nadmin := 1\nrun.log(admin)"},
 
+	{codeUnordered, SeverityWarning, "related calls run at the same time",
+		"Calls about one resource run in the order of the script. Calls about different resources run at the same time, unless one has a handle to the other or the script reads a result between them. So a volume may be restored before its machine has stopped: the call fails with `RESOURCE_BUSY`, or a snapshot has half of what the machine wrote. Read a field of the first call, such as `state`, before the second one.",
+		`machine := import("machine")
+volume := import("volume")
+disk := volume.create("disk", {size_gib: 10})
+web := machine.create("web", {cpus: 1, memory_mib: 512, disks: [disk]})
+machine.stop(web)
+volume.restore(disk, {snapshot: "before"})
+machine.start(web)`,
+		`machine := import("machine")
+volume := import("volume")
+disk := volume.create("disk", {size_gib: 10})
+web := machine.create("web", {cpus: 1, memory_mib: 512, disks: [disk]})
+machine.stop(web).state
+volume.restore(disk, {snapshot: "before"}).uid
+machine.start(web)`},
+
 	{codeTestOperation, SeverityError, "a test calls no operations",
 		"A file whose name ends with `_test.tengo` holds tests. A test runs scripts on simulated drivers, `t.run(\"web.tengo\")`, and makes no calls itself. So it cannot import `run` and the modules of operations, and neither can the modules that it imports. It can import pure modules (text, json, math, …).",
 		`volume := import("volume")

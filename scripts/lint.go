@@ -52,6 +52,7 @@ func (c *checker) lint(params Params) {
 		l.statements(u.tree.Stmts)
 		l.nodes(u.tree)
 		l.splits(u.tree.Stmts)
+		l.unordered(u.tree.Stmts)
 		if u.main {
 			l.tooManyCalls(u.tree)
 		}

@@ -65,6 +65,28 @@ var lints = []struct {
 	{use + "a := v.create(\"a\", {size_gib: 1})\nr.log(a.uid)\nb := v.clone(\"b\", {from: a})\nm.create(\"m\", {cpus: 1, memory_mib: 64, disks: [a, b]}); n.ping()", nil},
 	{use + "a := v.get(\"a\")\nr.log(a.uid)\nb := v.get(\"b\")\nm.create(\"m\", {cpus: 1, memory_mib: 64, disks: [a, b]}); n.ping()", nil},
 
+	// Calls about related resources.
+	{related + "m.stop(web)\nv.restore(d, {snapshot: \"s\"})\nm.start(web)", []string{"W0415 6:1", "W0415 7:1"}},
+	{related + "m.stop(web).state\nv.restore(d, {snapshot: \"s\"})\nm.start(web)", []string{"W0415 7:1"}},
+	{related + "m.stop(web).state\nv.restore(d, {snapshot: \"s\"}).uid\nm.start(web)", nil},
+	{related + "s := m.stop(web)\nr.log(s.name)\nv.snapshot(d, {snapshot: \"s\"})", []string{"W0415 7:1"}},
+	{related + "s := m.stop(web)\nr.log(s.ended)\nv.snapshot(\"d\", {snapshot: \"s\"})", nil},
+	{related + "m.stop(web)\nv.snapshot(\"d\", {snapshot: \"s\"})\nv.send(d, {backup: \"b\"})\nm.start(\"web\")", []string{"W0415 6:1", "W0415 8:1"}},
+	{related + "m.stop(web)\nv.clone(\"e\", {from: d})", []string{"W0415 6:1"}},
+	{related + "m.delete(web)\nv.delete(d)", []string{"W0415 6:1"}},
+	{related + "m.delete(web).uid\nv.delete(d)", nil},
+	{related + "m.detach(web, {volume: d})\nv.restore(d, {snapshot: \"s\"})\nm.attach(web, {volume: d})", []string{"W0415 6:1", "W0415 7:1"}},
+	{related + "m.detach(web, {volume: d}).state\nback := v.restore(d, {snapshot: \"s\"})\nm.attach(web, {volume: back})", nil},
+	{related + "m.stop(web)\nif r.params { r.log(m.get(\"web\").state) }\nv.restore(d, {snapshot: \"s\"})", nil},
+	{related + "m.stop(web)\nf := func(h) { return h.state }\nf(web)\nv.restore(d, {snapshot: \"s\"})", nil},
+	{related + "m.stop(web)\nv.restore(\"other\", {snapshot: \"s\"})\nm.start(web)", nil},
+	{related + "v.snapshot(d, {snapshot: \"s\"})\nm.stop(web)\nm.start(web)", nil},
+	{related + "m.start(web)\nm.stop(web)\nv.resize(d, {size_gib: 2})", nil},
+	{use + "m.stop(\"web\")\nv.restore(\"d\", {snapshot: \"s\"})\nm.start(\"web\"); n.ping(); r.log(1)", []string{"W0415 3:1", "W0415 4:1"}},
+	{use + "for i in [1, 2] {\n\tm.stop(\"web-\" + i)\n\tv.restore(\"d-\" + i, {snapshot: \"s\"})\n\tm.start(\"web-\" + i)\n}\nn.ping(); r.log(1)", []string{"W0415 4:2", "W0415 5:2"}},
+	{use + "f := func(web, d) {\n\tm.stop(web)\n\tif d { v.restore(d, {snapshot: \"s\"}) }\n\tm.start(web)\n}\nf(\"a\", \"b\"); n.ping(); r.log(1)", nil},
+	{use + "m.stop(\"web\")\nv.restore(\"d\", {snapshot: \"s\"})\nm.start(\"db\"); n.ping(); r.log(1)", nil},
+
 	// The order of things.
 	{"r := import(\"run\")\nf := func(x) {\n\tif x { return 1; r.log(1); r.log(2) }\n\tfor { break; r.log(3) }\n\tfor { continue\n r.log(4) }\n\tr.fail(\"no\")\n\t{}\n}\nf(1)\nr.fail(\"x\")",
 		[]string{"W0409 3:19", "W0409 4:15", "W0409 6:2", "W0409 8:2"}},
@@ -80,6 +102,9 @@ var lints = []struct {
 	// Text that reads other than it is; hidden_test.go has more.
 	{"// a\u202eb\n\u0430dmin := 1\n\u0430dmin += 1\nprint := func(x) { return x }\nr := import(\"run\")\nr.log(print(\u0430dmin))", []string{"W0413 1:5", "W0414 2:1", "W0414 3:1", "W0414 6:13"}},
 }
+
+// related defines a machine web with a volume d. Uses of n and r keep the imports in use.
+const related = use + "d := v.create(\"d\", {size_gib: 1})\nweb := m.create(\"web\", {cpus: 1, memory_mib: 64, disks: [d]})\nn.ping(); r.log(1)\n"
 
 func TestLintsFindLikelyMistakes(t *testing.T) {
 	for _, tt := range lints {

@@ -277,8 +277,8 @@ func (s *splitter) splitBy(read parser.Node, op *catalog.Operation, e *parser.Ca
 }
 
 // line is where a node begins.
-func (s *splitter) line(n parser.Node) int {
-	for _, u := range s.units {
+func (l *linter) line(n parser.Node) int {
+	for _, u := range l.units {
 		if int(n.Pos()) >= u.file.Base && int(n.Pos()) <= u.file.Base+u.file.Size {
 			return u.file.Position(n.Pos()).Line
 		}

@@ -1,0 +1,307 @@
+package scripts
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/d5/tengo/v2/parser"
+
+	"writ"
+	"writ/sal/catalog"
+)
+
+// orderer finds calls about related resources that the text puts in an order and nothing else does: a volume is restored after its machine
+// was asked to stop, and the script does not wait for that. Only handles, reads of fields and the same resource order calls.
+//
+// orderer follows the statements of one function. It assumes that an expression which it cannot follow waits for all earlier calls.
+type orderer struct {
+	*linter
+	calls   []orderedCall
+	index   map[*parser.CallExpr]int
+	settled map[int]bool // calls whose end the script has waited for
+	parts   map[string]partsList
+	said    map[string]bool // pairs of resources that were reported
+}
+
+// orderedCall is a call of an operation on a resource.
+type orderedCall struct {
+	at       *parser.CallExpr
+	op       *catalog.Operation
+	resource string
+	content  string // the resource whose content the call reads or changes, "" if none
+	taken    string // the volume that machine.detach or machine.attach names, "" for other operations
+	after    []int  // the calls on which it depends
+	racing   []int  // the earlier calls that may still run
+}
+
+// partsList holds the resources that a machine or container uses. It is complete if the script shows all of them.
+type partsList struct {
+	names    []string
+	complete bool
+}
+
+// unordered reports calls in the body of a function, and in every function below it.
+func (l *linter) unordered(list []parser.Stmt) {
+	o := &orderer{linter: l, said: make(map[string]bool)}
+	o.reset()
+	o.body(list)
+	var functions func(parser.Node)
+	functions = func(n parser.Node) {
+		if f, ok := n.(*parser.FuncLit); ok {
+			l.unordered(f.Body.Stmts)
+			return
+		}
+		children(n, functions)
+	}
+	for _, s := range list {
+		functions(s)
+	}
+}
+
+func (o *orderer) reset() {
+	o.calls, o.index = nil, make(map[*parser.CallExpr]int)
+	o.settled, o.parts = make(map[int]bool), make(map[string]partsList)
+}
+
+func (o *orderer) body(list []parser.Stmt) {
+	for _, s := range list {
+		o.statement(s)
+	}
+}
+
+func (o *orderer) statement(n parser.Node) {
+	switch n := n.(type) {
+	case *parser.AssignStmt:
+		o.expression(n.RHS[0])
+		if name, ok := n.LHS[0].(*parser.Ident); !ok || o.symbols[name] == nil || o.symbols[name].assigned {
+			o.reset() // names may mean other resources now
+		}
+	case *parser.IncDecStmt:
+		o.reset()
+	case *parser.BlockStmt:
+		o.body(n.Stmts)
+	case *parser.IfStmt:
+		if n.Init != nil {
+			o.statement(n.Init)
+		}
+		o.expression(n.Cond)
+		o.branch(n.Body)
+		if n.Else != nil {
+			o.branch(n.Else)
+		}
+	case *parser.ForStmt:
+		o.reset()
+		o.statement(n.Body)
+		o.reset()
+	case *parser.ForInStmt:
+		o.reset()
+		o.statement(n.Body)
+		o.reset()
+	default:
+		children(n, o.node)
+	}
+}
+
+func (o *orderer) node(n parser.Node) {
+	if e, ok := n.(parser.Expr); ok {
+		o.expression(e)
+		return
+	}
+	o.statement(n)
+}
+
+// branch follows a block that may be skipped. Afterwards its calls count as not made, and its reads count as done.
+func (o *orderer) branch(n parser.Stmt) {
+	calls, parts := len(o.calls), maps.Clone(o.parts)
+	o.statement(n)
+	if len(o.calls) < calls { // reset
+		return
+	}
+	o.calls, o.parts = o.calls[:calls], parts
+	maps.DeleteFunc(o.index, func(_ *parser.CallExpr, i int) bool { return i >= calls })
+	maps.DeleteFunc(o.settled, func(i int, _ bool) bool { return i >= calls })
+}
+
+// expression follows an expression in the order of its evaluation.
+func (o *orderer) expression(e parser.Expr) {
+	switch e := e.(type) {
+	case nil, *parser.FuncLit:
+	case *parser.SelectorExpr, *parser.IndexExpr:
+		o.read(e)
+	case *parser.CallExpr:
+		o.called(e)
+	default:
+		children(e, o.node)
+	}
+}
+
+// read follows x.key, which waits if x is a handle.
+func (o *orderer) read(e parser.Expr) {
+	base, key := partsOf(e)
+	if o.module(base) != "" || o.isParams(e) || o.isParams(base) {
+		return
+	}
+	o.expression(base)
+	if _, written := key.(*parser.StringLit); !written {
+		o.expression(key)
+	}
+	if i, ok := o.index[callOf(o.linter, base)]; ok {
+		if text, written := key.(*parser.StringLit); !written || text.Value != fieldName {
+			o.collect([]int{i}, o.settled)
+		}
+		return
+	}
+	o.waitForAll()
+}
+
+func (o *orderer) waitForAll() {
+	for i := range o.calls {
+		o.settled[i] = true
+	}
+}
+
+// called follows a call of an operation or a function.
+func (o *orderer) called(e *parser.CallExpr) {
+	for _, arg := range e.Args {
+		o.expression(arg)
+	}
+	op := o.operation(e.Func)
+	switch {
+	case op != nil && op.Kind != "" && len(e.Args) > 0:
+		o.add(e, op)
+	case op == nil && o.pure(e) == "" && !o.logs(e):
+		o.waitForAll() // a function may read fields
+	}
+}
+
+// logs reports whether a call writes to the run's log, which waits for nothing.
+func (o *orderer) logs(e *parser.CallExpr) bool {
+	base, key := selected(e.Func)
+	return key != nil && key.Value == "log" && o.module(base) == "run"
+}
+
+// maxOrdered bounds the calls that are compared with each other.
+const maxOrdered = 200
+
+// add records a call and compares it with the earlier ones.
+func (o *orderer) add(e *parser.CallExpr, op *catalog.Operation) {
+	if len(o.calls) == maxOrdered {
+		o.reset()
+	}
+	c := orderedCall{at: e, op: op, resource: o.resource(op.Kind, e.Args[0])}
+	mentioned, complete := o.mentioned(e.Args[1:], &c)
+	for i, earlier := range slices.Backward(o.calls) {
+		if earlier.resource == c.resource { // which follows those before it
+			c.after = append(c.after, i)
+			break
+		}
+	}
+	before := make(map[int]bool)
+	o.collect(c.after, before)
+	for i := range o.calls {
+		if !o.settled[i] && !before[i] {
+			c.racing = append(c.racing, i)
+		}
+	}
+	switch {
+	case op.Kind == writ.KindVolume || op.Kind == writ.KindHeroDB || op.Kind == writ.KindNetwork:
+		c.content = o.contentOf(&c, mentioned)
+	case op.Effect == catalog.Make:
+		o.parts[c.resource] = partsList{mentioned, complete}
+	case op.Verb == "attach" || op.Verb == "detach":
+		if len(mentioned) > 0 {
+			c.taken = mentioned[0]
+		}
+		if op.Verb == "attach" {
+			list := o.parts[c.resource]
+			o.parts[c.resource] = partsList{append(slices.Clone(list.names), mentioned...), list.complete}
+		}
+	}
+	o.compare(&c)
+	o.index[e] = len(o.calls)
+	o.calls = append(o.calls, c)
+}
+
+// collect adds calls to a set, and all calls on which they depend.
+func (o *orderer) collect(calls []int, into map[int]bool) {
+	for _, i := range calls {
+		if !into[i] {
+			into[i] = true
+			o.collect(o.calls[i].after, into)
+		}
+	}
+}
+
+// contentOf returns the resource whose content a call reads, replaces or deletes; "" if the order of the call does not matter here.
+func (o *orderer) contentOf(c *orderedCall, mentioned []string) string {
+	switch c.op.Verb {
+	case "restore", "snapshot", "send", "backup", "delete":
+		return c.resource
+	case "clone", "copy":
+		if len(mentioned) > 0 {
+			return mentioned[0]
+		}
+	}
+	return ""
+}
+
+// resource identifies the resource of a call: by its name if that is written out, else by the text of the expression.
+func (o *orderer) resource(kind writ.ResourceKind, name parser.Expr) string {
+	for range 20 { // handles to handles
+		if call := callOf(o.linter, name); call != nil && len(call.Args) > 0 {
+			name = call.Args[0]
+			continue
+		}
+		if ident, ok := name.(*parser.Ident); ok {
+			if s := o.symbols[ident]; s != nil && !s.assigned {
+				if text, written := s.init.(*parser.StringLit); written {
+					name = text
+				}
+			}
+		}
+		break
+	}
+	return string(kind) + " " + name.String()
+}
+
+// mentioned returns the resources to which the arguments of a call have handles, and adds the calls that made these handles to c.after. The
+// list is incomplete if an argument is built elsewhere.
+func (o *orderer) mentioned(args []parser.Expr, c *orderedCall) (names []string, complete bool) {
+	complete = true
+	var visit func(parser.Node)
+	visit = func(n parser.Node) {
+		switch n := n.(type) {
+		case *parser.Ident, *parser.CallExpr:
+			e, _ := n.(parser.Expr)
+			if op := o.handle(e); op != nil && op.Kind != "" {
+				if call := callOf(o.linter, e); call != nil && len(call.Args) > 0 {
+					names = append(names, o.resource(op.Kind, call.Args[0]))
+					if i, known := o.index[call]; known {
+						c.after = append(c.after, i)
+					}
+					return
+				}
+			}
+			complete = false
+		case *parser.SelectorExpr, *parser.IndexExpr: // a field of a result, or a parameter
+		default:
+			children(n, visit)
+		}
+	}
+	for _, arg := range args {
+		visit(arg)
+	}
+	return names, complete
+}
+
+// callOf returns the call whose handle an expression is, nil if that is unknown.
+func callOf(l *linter, e parser.Expr) *parser.CallExpr {
+	if l.handle(e) == nil {
+		return nil
+	}
+	if name, ok := e.(*parser.Ident); ok {
+		e = l.symbols[name].init
+	}
+	call, _ := e.(*parser.CallExpr)
+	return call
+}
