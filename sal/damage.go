@@ -29,10 +29,11 @@ func (d Damaged) Error() *writ.Error {
 		WithHint("delete it and make it anew, or put the file back from a backup; nothing else is done to it meanwhile")
 }
 
-// Hides is the error of a driver that cannot say who has a volume or an image, because a damaged record may be that of who has it.
+// Hides returns the error of a driver that cannot list the users of a volume or an image: one of them may have the damaged record. It is not
+// retried, because only the operator can mend the record.
 func (d Damaged) Hides(kind writ.ResourceKind) *writ.Error {
 	damaged := d.Error()
-	return writ.Errorf(writ.CodeResourceBusy, "who has the %s cannot be told: %s", kind, damaged.Message).
+	return writ.Errorf(writ.CodeRecordDamaged, "the users of the %s are unknown: %s", kind, damaged.Message).
 		WithHint("delete what the record is of, or put the file back from a backup; then try again")
 }
 

@@ -452,7 +452,7 @@ for disk in disks {
 		"run := import(\"run\")\nadmin := 1\nrun.log(admin)"},
 
 	{codeUnordered, SeverityWarning, "related calls run at the same time",
-		"Calls about one resource run in the order of the script. Calls about different resources run at the same time, unless one has a handle to the other or the script reads a result between them. So a volume may be restored before its machine has stopped: the call fails with `RESOURCE_BUSY`, or a snapshot has half of what the machine wrote. Read a field of the first call, such as `state`, before the second one.",
+		"Calls about one resource run in the order of the script. Calls about different resources run at the same time, unless one has a handle to the other or the script reads a result between them. So a volume may be restored before its machine has stopped: the call fails with `RESOURCE_BUSY`, or a snapshot lacks the last writes of the machine. Read a field of the first call, such as `state`, before the second one.",
 		`machine := import("machine")
 volume := import("volume")
 disk := volume.create("disk", {size_gib: 10})

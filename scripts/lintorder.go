@@ -10,8 +10,8 @@ import (
 	"writ/sal/catalog"
 )
 
-// orderer finds calls about related resources that the text puts in an order and nothing else does: a volume is restored after its machine
-// was asked to stop, and the script does not wait for that. Only handles, reads of fields and the same resource order calls.
+// orderer finds pairs of calls about related resources that run at the same time although their order matters. Example: machine.stop, then
+// volume.restore of its disk. Calls are ordered by handles, by reads of fields, and if they have the same resource.
 //
 // orderer follows the statements of one function. It assumes that an expression which it cannot follow waits for all earlier calls.
 type orderer struct {
@@ -174,7 +174,7 @@ func (o *orderer) called(e *parser.CallExpr) {
 	}
 }
 
-// logs reports whether a call writes to the run's log, which waits for nothing.
+// logs reports whether a call is run.log, which does not wait.
 func (o *orderer) logs(e *parser.CallExpr) bool {
 	base, key := selected(e.Func)
 	return key != nil && key.Value == "log" && o.module(base) == "run"
@@ -264,8 +264,8 @@ func (o *orderer) resource(kind writ.ResourceKind, name parser.Expr) string {
 	return string(kind) + " " + name.String()
 }
 
-// mentioned returns the resources to which the arguments of a call have handles, and adds the calls that made these handles to c.after. The
-// list is incomplete if an argument is built elsewhere.
+// mentioned returns the resources of the handles in args, and adds the calls that returned these handles to c.after. The list is incomplete
+// if an argument is built elsewhere.
 func (o *orderer) mentioned(args []parser.Expr, c *orderedCall) (names []string, complete bool) {
 	complete = true
 	var visit func(parser.Node)

@@ -156,7 +156,8 @@ func (f *Fetcher) attempt(ctx context.Context, config *tls.Config, snapshot stri
 	case a.Error != nil:
 		return true, &final{f.refused(a.Error)}
 	case a.Bytes < 0 || a.Offset > a.Bytes || a.Edition == "" || a.Offset != 0 && (a.Offset != offset || a.Edition != edition):
-		return true, &final{writ.Errorf(writ.CodeDriverFailed, "the node %s answers with another part of the archive than was asked for", f.Grant.FromName)}
+		return true, &final{writ.Errorf(writ.CodeDriverRefused, "the node %s answers with another part of the archive than was asked for", f.Grant.FromName).
+			WithHint("run the same version of writ on both nodes")}
 	case a.Offset == 0:
 		if err := to.Begin(sal.Archive{Edition: a.Edition, Bytes: a.Bytes, SizeGiB: a.SizeGiB}); err != nil {
 			return true, &final{err}

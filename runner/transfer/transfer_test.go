@@ -218,6 +218,20 @@ func TestAWrongDigestIsTheEnd(t *testing.T) {
 	to.clean()
 }
 
+// TestWrongPartOfAnArchiveIsTheEnd has a node that answers with another part than was asked for.
+func TestWrongPartOfAnArchiveIsTheEnd(t *testing.T) {
+	t.Parallel()
+	from, to := plain(t)
+	connections := from.fake(func(conn net.Conn, _ request) {
+		must(t, send(conn, answer{Edition: "e", Bytes: 10, Offset: 5, SizeGiB: 1}))
+	})
+	_, err := to.do(t.Context(), "volume.copy", "copy", copies("data"), to.origin(from, "data", nil))
+	if e := writ.AsError(err); e == nil || e.Retryable() || connections.Load() != 1 {
+		t.Errorf("%v after %d connections", err, connections.Load())
+	}
+	to.clean()
+}
+
 // TestASlowNodeCostsNoMoreThanTheTimeOfTheCall has a node that sends one byte and no more. The next attempt goes on with the second.
 func TestASlowNodeCostsNoMoreThanTheTimeOfTheCall(t *testing.T) {
 	t.Parallel()

@@ -194,7 +194,7 @@ func (p *part) confined(ctx context.Context, path string, from, to *os.File, siz
 // notConverted is the error about a disk that the program did not convert. What that said is for the operator: it names what it tried to open.
 func (p *part) notConverted(ctx context.Context, why error) error {
 	const nothing = 16 << 20 // less than this is none: converters write in big pieces
-	if free, known := room(p.made); known && free < nothing {
+	if free, _, known := room(p.made); known && free < nothing {
 		return writ.Errorf(writ.CodeDiskFull, "the node's disk is too small for the disk as it is unpacked").
 			WithHint("free space on the node's disk; the call is tried again")
 	}

@@ -218,20 +218,25 @@ func (p *part) noted() source {
 // expect is told how many more bytes a server says it has, -1 if it does not. It refuses at once what the disk has no room for.
 func (p *part) expect(bytes int64) error {
 	p.all = p.have + max(bytes, 0)
-	if free, known := room(p.to); known && bytes > free {
+	free, total, known := room(p.to)
+	if known && bytes > total {
+		return writ.Errorf(writ.CodeDriverRefused, "%s has %d MiB more, and the node's disk has %d in all", p.args.URL, bytes>>20, total>>20).
+			WithHint("use a smaller image, or a node with a bigger disk")
+	}
+	if known && bytes > free {
 		return writ.Errorf(writ.CodeDiskFull, "%s has %d MiB more, and the node's disk has space for %d", p.args.URL, bytes>>20, free>>20).
 			WithHint("free space on the node's disk; the call is tried again")
 	}
 	return p.fits(p.all)
 }
 
-// room is how many bytes the disk has room for that a file is on.
-func room(path string) (free int64, known bool) {
+// room returns the free bytes and the size of the disk that a file is on.
+func room(path string) (free, total int64, known bool) {
 	var stat unix.Statfs_t
 	if err := unix.Statfs(path, &stat); err != nil {
-		return 0, false
+		return 0, 0, false
 	}
-	return int64(stat.Bavail) * int64(stat.Bsize), true
+	return int64(stat.Bavail) * int64(stat.Bsize), int64(stat.Blocks) * int64(stat.Bsize), true
 }
 
 // broken says why a connection ended, unless that is the caller's own will.

@@ -11,7 +11,7 @@ import (
 )
 
 func TestAFullDiskIsReportedAndFreed(t *testing.T) {
-	text := bytes.Repeat([]byte("0123456789abcdef"), 1<<20)
+	text := bytes.Repeat([]byte("0123456789abcdef"), 5<<16) // 5 MiB
 	s := newImageServer(t, map[string][]byte{"/a": text})
 	b := newFixture(t, s)
 	b.host = testenv.NewDisk(t, filepath.Join(t.TempDir(), "disk"), 8).Dir
@@ -22,6 +22,9 @@ func TestAFullDiskIsReportedAndFreed(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.Dirs = []string{filepath.Dir(local)}
+	if err := os.WriteFile(filepath.Join(b.host, "other"), text[:4<<20], 0o600); err != nil {
+		t.Fatal(err)
+	}
 	for _, url := range []string{s.URL + "/a", "file://" + local} {
 		_, err := b.fetch(t.Context(), "a", map[string]any{"url": url, "sha256": sum(text)})
 		if writ.CodeOf(err) != writ.CodeDiskFull || writ.AsError(err).Hint == "" {
@@ -30,5 +33,19 @@ func TestAFullDiskIsReportedAndFreed(t *testing.T) {
 		if all, _ := b.List(t.Context()); len(all) > 0 || len(b.files()) > 0 {
 			t.Errorf("%s left %v and %q", url, all, b.files())
 		}
+	}
+}
+
+// TestImageBeyondTheWholeDiskIsNotRetried: no space that the operator can free is enough.
+func TestImageBeyondTheWholeDiskIsNotRetried(t *testing.T) {
+	text := make([]byte, 16<<20)
+	s := newImageServer(t, map[string][]byte{"/a": text})
+	b := newFixture(t, s)
+	b.host = testenv.NewDisk(t, filepath.Join(t.TempDir(), "disk"), 8).Dir
+	b.Driver = open(s, b.host, nil)
+	b.MaxBytes = 1 << 30
+	_, err := b.fetch(t.Context(), "a", map[string]any{"url": s.URL + "/a", "sha256": sum(text)})
+	if e := writ.AsError(err); e == nil || e.Code != writ.CodeDriverRefused || e.Hint == "" {
+		t.Errorf("it ended with %v", err)
 	}
 }
