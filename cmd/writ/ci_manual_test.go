@@ -58,18 +58,23 @@ func makeRelease(ts *testscript.TestScript, example string) {
 	ts.Check(err)
 	ts.Check(ts.Exec("git", "clone", "--quiet", "--no-local", top, "clone"))
 	ts.Check(ts.Chdir("clone"))
-	env := map[string]string{}
-	for _, name := range []string{"GOCACHE", "GOMODCACHE", "GOPROXY", "GOSUMDB"} { // HOME is empty, so the defaults would be
-		value, err := exec.Command("go", "env", name).Output()
-		ts.Check(err)
-		env[name] = strings.TrimSpace(string(value))
-	}
 	srv := ts.MkAbs("../srv")
-	runSteps(ts, false, env, strings.ReplaceAll(example, "/srv", srv))
+	runSteps(ts, false, goCaches(ts), strings.ReplaceAll(example, "/srv", srv))
 	digest, _, _ := strings.Cut(ts.ReadFile("stdout"), " ")
 	ts.Check(ts.Chdir(".."))
 	ts.Setenv("RELEASE", srv+"/releases/writ/v0.1.0")
 	ts.Setenv("SHA256", digest)
+}
+
+// goCaches returns the variables that name the caches of Go of whoever runs the test. HOME of a script is empty, and so would be the default caches.
+func goCaches(ts *testscript.TestScript) map[string]string {
+	env := map[string]string{}
+	for _, name := range []string{"GOCACHE", "GOMODCACHE", "GOPROXY", "GOSUMDB"} {
+		value, err := exec.Command("go", "env", name).Output()
+		ts.Check(err)
+		env[name] = strings.TrimSpace(string(value))
+	}
+	return env
 }
 
 // exampleOf returns the first block of code below a heading of the page.

@@ -156,7 +156,7 @@ func examineRedis(ctx context.Context, server redisqueue.Server) []finding {
 	return found
 }
 
-// examine checks this machine as a client, and what supervisors need of it.
+// examine checks the client, the sandbox of a supervisor, the data directory and the tools on this machine.
 func (a *app) examine(ctx context.Context, data string) []finding {
 	found := append(a.examineClient(ctx), examineEvaluator(ctx), examineData(data))
 	for _, t := range tools {

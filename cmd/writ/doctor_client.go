@@ -11,8 +11,8 @@ import (
 	"writ/identity"
 )
 
-// examineClient checks the configuration, the coordinators, the roster and the signing key. Without a configured cluster it returns one
-// finding that says that these checks are skipped.
+// examineClient checks the configuration, the coordinators, the roster and the signing key. If no cluster is configured, it skips these
+// checks and returns one finding.
 func (a *app) examineClient(ctx context.Context) []finding {
 	if f, skip := a.unconfigured(); skip {
 		return []finding{f}
@@ -43,7 +43,7 @@ func (a *app) unconfigured() (finding, bool) {
 	}, true
 }
 
-// namesNothing reports whether a file without contexts is used, and nothing was given in its place. A project alone names no cluster.
+// namesNothing reports whether the file has no context and no flag replaces one. A project does not select a cluster.
 func namesNothing(file *config.File, name string, over config.Context) bool {
 	return len(file.Contexts) == 0 && name == "" && len(over.Servers) == 0 && over.Cluster == "" && over.Key == ""
 }

@@ -103,6 +103,8 @@ func runScripts(t *testing.T, dir string) {
 			"release":   releaseAt,
 			"forge":     forgeAt,
 			"manual":    asInTheManual,
+			"typed":     typePage,
+			"checkout":  topDirectory,
 		},
 	})
 }
