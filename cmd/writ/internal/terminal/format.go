@@ -67,6 +67,8 @@ type View struct {
 	Rows  [][]string // for CSV, titles first; nil of what is no list
 
 	Markdown func() string // nil of what is no plan
+
+	fitted func(width int) string // for a terminal; nil if Text has no bound
 }
 
 // Print writes a view in the format that was asked for.
@@ -96,6 +98,9 @@ func (t *Terminal) Print(v View) error {
 		}
 		return nil
 	default:
+		if v.fitted != nil && t.Format == Table && t.Columns > 0 {
+			return t.PrintText(v.fitted(t.Columns))
+		}
 		return t.PrintText(v.Text(t.Format == Wide))
 	}
 }
@@ -144,22 +149,33 @@ var bracketed = regexp.MustCompile(`(##[A-Za-z]*)\[`)
 // Structured reports whether the output is for programs: then a command prints whole values and no running text.
 func (t *Terminal) Structured() bool { return t.Format == JSON || t.Format == YAML }
 
-// Column is a column of a table.
-type Column[T any] struct {
-	Title string
-	Wide  bool // only with -o wide
-	Cell  func(T) string
-	Exact func(T) string // for CSV, if Cell rounds or shortens
-	Name  string         // for CSV; Title in lower case if ""
-}
-
 // List returns the view of a list. data is what JSON and YAML show.
 func List[T any](data any, items []T, name func(T) string, columns ...Column[T]) View {
-	v := View{Data: data, Text: func(wide bool) string { return table(items, columns, wide) }}
+	v := View{
+		Data:   data,
+		Text:   func(wide bool) string { return table(items, columns, wide) },
+		fitted: func(width int) string { return fittedTable(items, columns, width) },
+	}
 	for _, item := range items {
 		v.Names = append(v.Names, name(item))
 	}
 	v.Rows = rowsOf(items, columns)
+	return v
+}
+
+// WithFooter returns the list with lines below its table.
+func (v View) WithFooter(lines string) View {
+	text, fitted := v.Text, v.fitted
+	v.Text = func(wide bool) string { return text(wide) + lines }
+	if fitted != nil {
+		v.fitted = func(width int) string { return fitted(width) + lines }
+	}
+	return v
+}
+
+// Unbounded returns the list as a table that may be wider than the terminal: one of sentences that must be read to their ends.
+func (v View) Unbounded() View {
+	v.fitted = nil
 	return v
 }
 
@@ -195,33 +211,6 @@ func noFormula(cell string) string {
 		return cell
 	}
 	return "'" + cell
-}
-
-func table[T any](items []T, columns []Column[T], wide bool) string {
-	columns = slices.DeleteFunc(slices.Clone(columns), func(c Column[T]) bool { return c.Wide && !wide })
-	var b strings.Builder
-	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
-	row := func(cell func(Column[T]) string) {
-		for i, c := range columns {
-			text := Clean(cell(c))
-			if i < len(columns)-1 {
-				text += "\t"
-			}
-			fmt.Fprint(w, text)
-		}
-		fmt.Fprintln(w)
-	}
-	row(func(c Column[T]) string { return c.Title })
-	for _, item := range items {
-		row(func(c Column[T]) string {
-			if text := c.Cell(item); text != "" {
-				return text
-			}
-			return "-"
-		})
-	}
-	_ = w.Flush() // a strings.Builder takes everything
-	return b.String()
 }
 
 // Field is a line of a record.

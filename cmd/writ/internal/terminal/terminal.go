@@ -30,6 +30,8 @@ type Terminal struct {
 	Err    io.Writer // progress and errors
 	Format Format
 	Quiet  bool // no progress; errors are shown all the same
+	// Columns is the width of Out, or 0 for a file or pipe, where lines have no limit.
+	Columns int
 	// Until ends each read: a question and the standard input have no other end when a person interrupts the command.
 	Until context.Context
 
@@ -38,7 +40,7 @@ type Terminal struct {
 	styles      styles
 }
 
-type styles struct{ bad, hint, good, changed, dim lipgloss.Style }
+type styles struct{ bad, hint, good, changed, dim, title lipgloss.Style }
 
 // New returns the terminal of a process. environ is as os.Environ gives it.
 func New(in, out, err *os.File, environ []string) *Terminal {
@@ -46,6 +48,9 @@ func New(in, out, err *os.File, environ []string) *Terminal {
 	ci := variable(environ, "CI")
 	t := &Terminal{In: in, Out: out, Err: w, Format: Table, Until: context.Background()}
 	t.interactive = ci != "true" && ci != "1" && term.IsTerminal(in.Fd()) && term.IsTerminal(err.Fd())
+	if columns, _, err := term.GetSize(out.Fd()); err == nil {
+		t.Columns = columns
+	}
 	if !t.interactive || variable(environ, "NO_COLOR") != "" {
 		w.Profile = colorprofile.NoTTY
 	}
@@ -59,6 +64,7 @@ func New(in, out, err *os.File, environ []string) *Terminal {
 		good:    lipgloss.NewStyle().Bold(true).Foreground(lipgloss.Green),
 		changed: lipgloss.NewStyle().Bold(true).Foreground(lipgloss.Yellow),
 		dim:     lipgloss.NewStyle().Faint(true),
+		title:   lipgloss.NewStyle().Bold(true),
 	}
 	return t
 }
@@ -74,6 +80,21 @@ func variable(environ []string, name string) string {
 
 // Interactive reports whether a person is there who watches and can be asked.
 func (t *Terminal) Interactive() bool { return t.interactive }
+
+// The width of running text: the default without a terminal, and the limits with one.
+const (
+	usualWidth = 80
+	widestPage = 120
+	narrowest  = 40
+)
+
+// PageWidth returns how wide running text may be.
+func (t *Terminal) PageWidth() int {
+	if t.Columns == 0 {
+		return usualWidth
+	}
+	return min(max(t.Columns, narrowest), widestPage)
+}
 
 // Note shows a line of progress, unless Quiet.
 func (t *Terminal) Note(format string, args ...any) { t.progress("", format, args...) }
@@ -103,6 +124,7 @@ const (
 	Changed Tone = "changed"
 	Bad     Tone = "bad"
 	Dim     Tone = "dim"
+	Title   Tone = "title"
 )
 
 // Paint returns a piece of data in the colour of its tone, or as it is where data is not shown in colours. It is clean already.
@@ -110,7 +132,7 @@ func (t *Terminal) Paint(tone Tone, s string) string {
 	if !t.painted || s == "" {
 		return s
 	}
-	return map[Tone]lipgloss.Style{Good: t.styles.good, Changed: t.styles.changed, Bad: t.styles.bad, Dim: t.styles.dim}[tone].Render(s)
+	return map[Tone]lipgloss.Style{Good: t.styles.good, Changed: t.styles.changed, Bad: t.styles.bad, Dim: t.styles.dim, Title: t.styles.title}[tone].Render(s)
 }
 
 // Plain returns the same terminal without colours, for text that goes elsewhere.

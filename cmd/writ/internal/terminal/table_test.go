@@ -1,0 +1,81 @@
+package terminal
+
+import (
+	"strings"
+	"testing"
+
+	"charm.land/lipgloss/v2"
+)
+
+type tableRow struct{ id, name, minor, command string }
+
+func tableColumns() []Column[tableRow] {
+	return []Column[tableRow]{
+		{Title: "ID", ID: true, Cell: func(r tableRow) string { return r.id }},
+		{Title: "NAME", Cell: func(r tableRow) string { return r.name }},
+		{Title: "MINOR", Minor: 1, Cell: func(r tableRow) string { return r.minor }},
+		{Title: "COMMAND", Whole: true, Cell: func(r tableRow) string { return r.command }},
+	}
+}
+
+func TestTableFitsTheTerminal(t *testing.T) {
+	long := strings.Repeat("n", 63)
+	rows := []tableRow{
+		{"abcdefghijklmnop", long, long, "writ release"},
+		{"abcdefghijzzzzzz", strings.Repeat("名", 40), "", "writ hold"},
+	}
+	for _, tt := range []struct {
+		width        int
+		want, absent []string
+	}{
+		{200, []string{"abcdefghijk ", "abcdefghijz ", long, "MINOR", "writ release"}, []string{"abcdefghijkl"}},
+		{80, []string{"MINOR", "writ release", "n…", "名…"}, []string{long}},
+		{40, []string{"abcdefghijk", "NAME", "writ release"}, []string{"MINOR"}},
+		{26, []string{"abcdefghijk", "NAME"}, []string{"MINOR", "COMMAND"}},
+		{8, []string{"abcdefg…"}, []string{"NAME"}},
+	} {
+		text := fittedTable(rows, tableColumns(), tt.width)
+		for line := range strings.Lines(text) {
+			if w := lipgloss.Width(strings.TrimSuffix(line, "\n")); w > tt.width {
+				t.Errorf("a line has %d of %d columns:\n%s", w, tt.width, text)
+			}
+		}
+		for _, want := range tt.want {
+			if !strings.Contains(text, want) {
+				t.Errorf("%d columns lack %q:\n%s", tt.width, want, text)
+			}
+		}
+		for _, absent := range tt.absent {
+			if strings.Contains(text, absent) {
+				t.Errorf("%d columns have %q:\n%s", tt.width, absent, text)
+			}
+		}
+	}
+}
+
+func TestWideCharactersKeepColumnsAligned(t *testing.T) {
+	text := table([]tableRow{{"a", "名前", "x", ""}, {"b", "name", "y", ""}}, tableColumns()[1:3], false)
+	if want := "NAME  MINOR\n名前  x\nname  y\n"; text != want {
+		t.Errorf("got\n%swant\n%s", text, want)
+	}
+}
+
+// Only tables in a terminal have a bound: programs get everything.
+func TestOnlyTerminalsBoundTables(t *testing.T) {
+	rows := []tableRow{{"abcdefghijklmnop", strings.Repeat("n", 63), strings.Repeat("m", 63), "writ release"}}
+	for _, tt := range []struct {
+		columns int
+		format  Format
+		whole   bool
+	}{{80, Table, false}, {0, Table, true}, {80, Wide, true}, {80, CSV, true}} {
+		term, out, _ := newTest(t)
+		term.Columns, term.Format = tt.columns, tt.format
+		if err := term.Print(List(rows, rows, func(r tableRow) string { return r.id }, tableColumns()...)); err != nil {
+			t.Fatal(err)
+		}
+		text := out()
+		if whole := strings.Contains(text, rows[0].id) && strings.Contains(text, rows[0].name); whole != tt.whole {
+			t.Errorf("%d columns, %s: whole %v, want %v:\n%s", tt.columns, tt.format, whole, tt.whole, text)
+		}
+	}
+}
