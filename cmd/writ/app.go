@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"io"
 	"os"
 	"os/signal"
 	"slices"
@@ -12,12 +11,12 @@ import (
 	"sync"
 	"syscall"
 
-	"charm.land/fang/v2"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"writ"
 	"writ/cmd/writ/internal/config"
+	"writ/cmd/writ/internal/help"
 	"writ/cmd/writ/internal/terminal"
 )
 
@@ -51,10 +50,6 @@ func run(args []string, in, out, err *os.File, environ []string) int {
 	root.SetOut(out)
 	root.SetErr(a.Err)
 	root.Version = version()
-	root.SetHelpFunc(func(cmd *cobra.Command, _ []string) {
-		_ = a.page(ctx, out, append(strings.Fields(cmd.CommandPath())[1:], "--help")...) // what failed was shown
-	})
-	root.AddCommand(a.manCommand())
 	failed := root.ExecuteContext(ctx)
 	if failed != nil && isInterrupt(ctx, failed) && terminal.ExitCode(failed) != writ.ExitInterrupted { // which says how to go on
 		failed = terminal.Interrupted("")
@@ -65,17 +60,13 @@ func run(args []string, in, out, err *os.File, environ []string) int {
 	return terminal.ExitCode(failed)
 }
 
-// page lets fang write a page of help, or the manual, about a tree of its own. Fang does not carry commands out: before it shows an error
-// it asks the terminal for its background, which takes seconds where nothing answers, eats what was typed ahead, and stops a process in
-// the background.
-func (a *app) page(ctx context.Context, out io.Writer, args ...string) error {
-	root := a.root()
-	root.SetArgs(args)
-	root.SetOut(out)
-	root.SetErr(a.Err)
-	return fang.Execute(ctx, root,
-		fang.WithVersion(version()),
-		fang.WithErrorHandler(func(_ io.Writer, _ fang.Styles, err error) { a.Fail(err) }))
+// showHelp prints the page about a command. It ignores a closed pipe.
+func (a *app) showHelp(cmd *cobra.Command) {
+	_ = a.PrintText(help.Page(cmd, help.Style{
+		Width: a.PageWidth(),
+		Title: func(s string) string { return a.Paint(terminal.Title, s) },
+		Tidy:  homeless(),
+	}))
 }
 
 // root returns the whole tree of commands.
@@ -108,8 +99,10 @@ in the middle cannot make it act.`,
 	}
 	root.PersistentFlags().VarP(&a.Format, "output", "o", "form of the data: table, wide, json, yaml, csv (lists), markdown (plans) or name")
 	root.PersistentFlags().BoolVarP(&a.Quiet, "quiet", "q", false, "no progress")
-	complete(root, "output", terminal.FormatNames()...)
+	oneOf(root, "output", terminal.FormatNames()...)
+	help.Mark(root.PersistentFlags(), help.Every, "output", "quiet")
 	root.SetFlagErrorFunc(flagError)
+	root.SetHelpFunc(func(cmd *cobra.Command, _ []string) { a.showHelp(cmd) })
 	root.AddGroup(
 		&cobra.Group{ID: groupEveryday, Title: "Everyday"},
 		&cobra.Group{ID: groupAdmin, Title: "Administration"},
@@ -123,7 +116,7 @@ in the middle cannot make it act.`,
 		a.resourceCommand(), a.deploymentCommand(), a.usageCommand(), a.contextCommand(), a.doctorCommand(), a.supportCommand())...)
 	addTo(root, groupDaemons, a.demoCommand(), a.devCommand(), a.coordCommand(), a.supervisorCommand(), a.runnerCommand(), a.bootCommand(), a.webhookCommand())
 	addTo(root, groupDaemons, a.benchCommands()...)
-	root.AddCommand(a.versionCommand())
+	root.AddCommand(a.versionCommand(), a.manCommand())
 	unwrap(root)
 	return root
 }
@@ -133,6 +126,9 @@ in the middle cannot make it act.`,
 func unwrap(c *cobra.Command) {
 	paragraphs := strings.Split(c.Long, "\n\n")
 	for i, p := range paragraphs {
+		if strings.HasPrefix(p, "  ") { // a picture
+			continue
+		}
 		paragraphs[i] = strings.ReplaceAll(p, "\n", " ")
 	}
 	c.Long = strings.Join(paragraphs, "\n\n")
@@ -165,6 +161,7 @@ func (a *app) clients(commands ...*cobra.Command) []*cobra.Command {
 		f.StringVar(&a.flags.project, "project", "", "name or id of the project to work in")
 		fromEnvironment(f, "config", "context", "server", "cluster", "project")
 		a.keyFlag(f)
+		help.Mark(f, help.Client, "config", "context", "server", "cluster", "project", "key")
 		a.completeFlag(c, "project", suggestProjects)
 	}
 	return commands
@@ -215,6 +212,9 @@ func flagError(cmd *cobra.Command, err error) error {
 		return said
 	}
 	e := writ.Errorf(writ.CodeUsage, "%v", err)
+	if unknown, ok := errors.AsType[*pflag.NotExistError](err); ok && unknown.GetSpecifiedShortnames() == "" {
+		return e.WithHint("%s", suggestFlag(cmd, unknown.GetSpecifiedName()))
+	}
 	value, isValue := errors.AsType[*pflag.InvalidValueError](err)
 	if !isValue {
 		return e.WithHint("%s --help", cmd.CommandPath())
@@ -224,6 +224,9 @@ func flagError(cmd *cobra.Command, err error) error {
 	}
 	if number, ok := errors.AsType[*strconv.NumError](err); ok {
 		e = writ.Errorf(writ.CodeUsage, "--%s: %s", value.GetFlag().Name, unparsed(value.GetFlag(), number))
+	}
+	if meant := meantWord(value.GetValue(), value.GetFlag().Annotations[valuesMark]); meant != "" {
+		return e.WithHint("%s (%s --help)", meant, cmd.CommandPath())
 	}
 	return e.WithHint("--%s: %s (%s --help)", value.GetFlag().Name, value.GetFlag().Usage, cmd.CommandPath())
 }
@@ -258,6 +261,9 @@ func emptyFlag(cmd *cobra.Command) (name string) {
 func checkFlags(cmd *cobra.Command) error {
 	if name := emptyFlag(cmd); name != "" {
 		return writ.Errorf(writ.CodeUsage, "--%s is empty", name).WithHint("give a value, or leave the flag out; a variable may not be set")
+	}
+	if err := checkValues(cmd.Flags()); err != nil {
+		return err
 	}
 	var missing []string
 	cmd.Flags().VisitAll(func(f *pflag.Flag) {

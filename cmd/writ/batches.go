@@ -190,7 +190,7 @@ has reported yet are not shown, because each of them admits a node.`,
 
 func batchTable(list api.BatchList, batches []api.Batch, names map[writ.DatacenterID]string) terminal.View {
 	return terminal.List(list, batches, func(b api.Batch) string { return b.ID },
-		column("BATCH", func(b api.Batch) string { return b.ID }),
+		whole(column("BATCH", func(b api.Batch) string { return b.ID })),
 		column("DATACENTER", func(b api.Batch) string { return names[b.Datacenter] }),
 		column("STATE", func(b api.Batch) string { return batchState(b, time.Now()) }),
 		column("UNTIL", func(b api.Batch) string { return clock(b.Until) }),

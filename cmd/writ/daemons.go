@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"net"
@@ -35,15 +36,17 @@ func (l *logFlags) add(c *cobra.Command, level string) {
 	f.StringVar(&l.level, "log-level", level, "debug, info, warn or error")
 	f.StringVar(&l.format, "log-format", "text", "text or json")
 	fromEnvironment(f, "log-level", "log-format")
-	complete(c, "log-level", "debug", "info", "warn", "error")
-	complete(c, "log-format", "text", "json")
+	complete(c, "log-level", logLevels...)
+	oneOf(c, "log-format", "text", "json")
 }
+
+var logLevels = []string{"debug", "info", "warn", "error"}
 
 // log returns the log of a daemon, on standard error.
 func (a *app) log(l logFlags) (*slog.Logger, error) {
 	var level slog.Level
 	if err := level.UnmarshalText([]byte(l.level)); err != nil {
-		return nil, writ.Errorf(writ.CodeUsage, "%q is no level of a log", l.level).WithHint("use debug, info, warn or error")
+		return nil, writ.Errorf(writ.CodeUsage, "%q is no level of a log", l.level).WithHint("%s", cmp.Or(meantWord(l.level, logLevels), "use debug, info, warn or error"))
 	}
 	options := &slog.HandlerOptions{Level: level, ReplaceAttr: redact.Attr}
 	switch l.format {
@@ -340,7 +343,7 @@ func driverFlags(c *cobra.Command, drivers *daemon.Drivers, speed *float64, host
 	nameserverFlag(c, host)
 	fromEnvironment(c.Flags(), "drivers", "simulate-speed", "overlay-peer", "containerd", "firmware", "project-disk", "image-disk",
 		"process-users", "container-ids")
-	complete(c, "drivers", string(daemon.DriversAuto), string(daemon.DriversSimulated), string(daemon.DriversHost))
+	oneOf(c, "drivers", string(daemon.DriversAuto), string(daemon.DriversSimulated), string(daemon.DriversHost))
 }
 
 // imageFlags say where images may come from besides servers on the internet.

@@ -89,11 +89,11 @@ func (a *app) deployments(ctx context.Context, params api.ListDeploymentsParams)
 func deploymentTable(all []api.Deployment, datacenters map[writ.DatacenterID]string) terminal.View {
 	return terminal.List(api.DeploymentPage{Items: all}, all, func(d api.Deployment) string { return d.Name },
 		column("NAME", func(d api.Deployment) string { return d.Name }),
-		column("PROJECT", func(d api.Deployment) string { return d.ProjectName }),
+		minor(1, column("PROJECT", func(d api.Deployment) string { return d.ProjectName })),
 		column("DATACENTER", func(d api.Deployment) string { return datacenters[d.Datacenter] }),
 		column("RESOURCES", func(d api.Deployment) string { return fmt.Sprint(d.Resources) }),
 		column("REVISION", func(d api.Deployment) string { return revision(d.Revision) }),
-		column("NEWEST RUN", func(d api.Deployment) string { return string(newestRun(d).ID) }),
+		ids(column("NEWEST RUN", func(d api.Deployment) string { return string(newestRun(d).ID) })),
 		column("STATE", func(d api.Deployment) string { return string(newestRun(d).State) }),
 		column("AGE", func(d api.Deployment) string { return age(newestRun(d).Created) }),
 		wide("SCRIPT", func(d api.Deployment) string { return newestRun(d).Script }),

@@ -103,7 +103,7 @@ is changed. Every supervisor also looks for such runs by itself and logs them.`,
 				column("CHECK", func(f finding) string { return f.Check }),
 				column("STATE", func(f finding) string { return f.State }),
 				column("DETAIL", finding.about),
-				column("FIX", func(f finding) string { return f.Fix })))
+				column("FIX", func(f finding) string { return f.Fix })).Unbounded())
 			if err != nil {
 				return err
 			}

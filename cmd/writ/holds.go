@@ -37,7 +37,7 @@ func (s *scopeFlags) add(a *app, c *cobra.Command) {
 	c.MarkFlagsMutuallyExclusive("deployment", "operation")
 	a.completeFlag(c, "dc", suggestDatacenters)
 	a.completeFlag(c, "deployment", suggestDeployments)
-	complete(c, "operation", operationNames()...)
+	oneOf(c, "operation", operationNames()...)
 }
 
 // operationNames are the modules whose operations nodes carry out, and these.
@@ -249,7 +249,7 @@ Of a datacenter that does not answer, or whose coordinator shows what its superv
 				column("SINCE", func(h heldRow) string { return age(h.last.Time) }),
 				column("BY", func(h heldRow) string { return h.last.Signer }),
 				column("REASON", func(h heldRow) string { return h.last.Reason }),
-				column("RELEASE", func(h heldRow) string { return h.release }),
+				whole(column("RELEASE", func(h heldRow) string { return h.release })),
 				wide("REVISION", func(h heldRow) string { return fmt.Sprint(h.revision) }),
 				wide("BY OPERATOR", func(h heldRow) string { return yesNo(h.byOperator) }),
 			), unlessSelected(cmd, "nothing is known to be on hold: `writ hold` stops work from starting"))

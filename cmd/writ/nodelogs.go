@@ -55,7 +55,7 @@ You need the role operator or admin in all projects. Lines are the node's own wo
 	flags.BoolVarP(&f.follow, "follow", "f", false, "go on as it grows, until interrupted")
 	a.completeFlag(c, "dc", suggestDatacenters)
 	complete(c, "source", "runner", "boot", "kernel")
-	complete(c, "level", nodes.LogLevels...)
+	oneOf(c, "level", nodes.LogLevels...)
 	c.ValidArgsFunction = a.completion(suggestNodes)
 	return c
 }

@@ -62,7 +62,7 @@ func (a *app) nodeListCommand() *cobra.Command {
 	c.Flags().StringVar(&datacenter, "dc", "", "only nodes of this datacenter")
 	c.Flags().StringVar(&admission, "admission", "", "only nodes in this state: pending, approved, rejected or removed")
 	a.completeFlag(c, "dc", suggestDatacenters)
-	complete(c, "admission", "pending", "approved", "rejected", "removed")
+	oneOf(c, "admission", "pending", "approved", "rejected", "removed")
 	return c
 }
 
@@ -226,12 +226,12 @@ func nodeTable(nodes []writ.Node, datacenters map[writ.DatacenterID]string) term
 	return terminal.List(api.NodePage{Items: nodes}, nodes, func(n writ.Node) string { return n.Name },
 		column("NODE", func(n writ.Node) string { return n.Name }),
 		column("DATACENTER", func(n writ.Node) string { return datacenters[n.Datacenter] }),
-		column("ADMISSION", func(n writ.Node) string { return string(n.Admission) }),
+		minor(1, column("ADMISSION", func(n writ.Node) string { return string(n.Admission) })),
 		column("SCHEDULING", func(n writ.Node) string { return string(n.Scheduling) }),
 		column("LIVENESS", func(n writ.Node) string { return string(n.Liveness) }),
-		column("CPUS", func(n writ.Node) string { return fmt.Sprintf("%d/%d", n.Used.CPUs, n.Capacity.CPUs) }),
-		column("MEMORY MIB", func(n writ.Node) string { return fmt.Sprintf("%d/%d", n.Used.MemoryMiB, n.Capacity.MemoryMiB) }),
-		column("DISK GIB", func(n writ.Node) string { return fmt.Sprintf("%d/%d", n.Used.DiskGiB, n.Capacity.DiskGiB) }),
+		minor(2, column("CPUS", func(n writ.Node) string { return fmt.Sprintf("%d/%d", n.Used.CPUs, n.Capacity.CPUs) })),
+		minor(3, column("MEMORY MIB", func(n writ.Node) string { return fmt.Sprintf("%d/%d", n.Used.MemoryMiB, n.Capacity.MemoryMiB) })),
+		minor(4, column("DISK GIB", func(n writ.Node) string { return fmt.Sprintf("%d/%d", n.Used.DiskGiB, n.Capacity.DiskGiB) })),
 		column("FAULT", func(n writ.Node) string { return faultOf(n) }),
 		wide("LABELS", func(n writ.Node) string { return writ.LabelsText(n.Labels) }),
 		wide("SLOTS", func(n writ.Node) string { return fmt.Sprint(n.Slots) }),
@@ -283,19 +283,25 @@ func findNode(ctx context.Context, c *client.Client, datacenter, nameOrID string
 	if err != nil {
 		return writ.Node{}, err
 	}
-	nodes = slices.DeleteFunc(nodes, func(n writ.Node) bool { return n.Name != nameOrID && string(n.ID) != nameOrID })
-	switch len(nodes) {
+	found := slices.DeleteFunc(slices.Clone(nodes), func(n writ.Node) bool { return n.Name != nameOrID && string(n.ID) != nameOrID })
+	switch len(found) {
 	case 1:
-		return nodes[0], nil
+		return found[0], nil
 	case 0:
-		return writ.Node{}, noNode(nameOrID)
+		return writ.Node{}, noNode(nameOrID, nodes)
 	default:
-		return writ.Node{}, severalNodes(nameOrID, len(nodes))
+		return writ.Node{}, severalNodes(nameOrID, len(found))
 	}
 }
 
-func noNode(nameOrID string) error {
-	return writ.Errorf(writ.CodeNotFound, "there is no node %q", nameOrID).WithHint("`writ node list` shows them")
+// noNode is the error for a name that none of the nodes has.
+func noNode(nameOrID string, nodes []writ.Node) error {
+	var names []string
+	for _, n := range nodes {
+		names = append(names, n.Name)
+	}
+	return writ.Errorf(writ.CodeNotFound, "there is no node %q", nameOrID).
+		WithHint("%s", strings.TrimPrefix(meantWord(nameOrID, names)+" `writ node list` shows them", " "))
 }
 
 func severalNodes(nameOrID string, count int) error {

@@ -52,7 +52,7 @@ func orphanTable(orphans []orphan, datacenters map[writ.DatacenterID]string) ter
 		column("KIND", func(o orphan) string { return o.Kind }),
 		column("NAME", func(o orphan) string { return o.Name }),
 		wide("OF", func(o orphan) string { return o.Of }),
-		column("TO REMOVE IT", func(o orphan) string { return remedy(o.Orphan) }), // last: it may be long
+		whole(column("TO REMOVE IT", func(o orphan) string { return remedy(o.Orphan) })), // last: it may be long
 	)
 }
 

@@ -191,7 +191,7 @@ Nodes and tokens belong to no project. For them you need a role on all projects:
 	f.DurationVar(&valid, "valid", 0, "how long the roles last; for ever if not given")
 	inRange(f, "valid", &valid, time.Second, longestGrant)
 	adopt.add(c)
-	complete(c, "role", string(identity.Viewer), string(identity.Deployer), string(identity.Operator), string(identity.Admin))
+	oneOf(c, "role", string(identity.Viewer), string(identity.Deployer), string(identity.Operator), string(identity.Admin))
 	return c
 }
 
@@ -345,7 +345,7 @@ func (a *app) projectListCommand() *cobra.Command {
 			return a.printList(terminal.List(projects, projects, func(p projectView) string { return p.Name },
 				column("PROJECT", func(p projectView) string { return p.Name }),
 				column("TENANT", func(p projectView) string { return p.Tenant }),
-				column("ID", func(p projectView) string { return string(p.ID) }),
+				whole(column("ID", func(p projectView) string { return string(p.ID) })),
 			), "the roster names no project: `writ project add` adds the first")
 		},
 	}

@@ -37,7 +37,8 @@ there and says so.
 
 If a datacenter can be asked, the plan shows what each call would do now:
 
-  + create   ~ change   - delete   = leave alone or read   ? not known yet   ! refused
+  + create   ~ change   - delete
+  = leave alone or read   ? not known yet   ! refused
 
 It also shows the node of each call, and the resources of the deployment that the script does not name. Nothing
 is reserved or recorded.

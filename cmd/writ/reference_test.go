@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"writ/cmd/writ/internal/config"
+	"writ/cmd/writ/internal/help"
 	"writ/cmd/writ/internal/terminal"
 )
 
@@ -44,7 +44,6 @@ func reference() string {
 This page is for people who look for a command or a flag. It is generated: ` + "`writ COMMAND --help`" + ` says the same. Terms are in the [glossary](architecture.md#words).
 All commands have ` + "`--output`, `--quiet` and `--help`; `--output` of `writ sign` names a file" + `. Those that talk to a cluster have the flags of a [client](#flags-of-clients), too.
 `)
-	client := pflag.NewFlagSet("", pflag.ContinueOnError)
 	for _, c := range commandTree() {
 		fmt.Fprintf(page, "\n## %s\n\n%s.\n", c.CommandPath(), c.Short)
 		if c.Long != "" && c.Long != c.Short {
@@ -56,37 +55,43 @@ All commands have ` + "`--output`, `--quiet` and `--help`; `--output` of `writ s
 		if c.Example != "" {
 			fmt.Fprintf(page, "\nExamples:\n\n```sh\n%s\n```\n", dedent(c.Example))
 		}
-		writeFlags(page, c.LocalNonPersistentFlags())
-		c.PersistentFlags().VisitAll(func(f *pflag.Flag) {
-			if f.Name != "output" && f.Name != "quiet" && client.Lookup(f.Name) == nil {
-				client.AddFlag(f)
-			}
-		})
+		writeFlags(page, help.Flags(c, help.Own))
 	}
+	root := commandTree()[0]
+	page.WriteString(formatsOfData)
+	page.WriteString("\n## Flags of every command\n")
+	writeFlags(page, help.Flags(root, help.Every))
 	page.WriteString("\n## Flags of clients\n")
-	writeFlags(page, client)
-	return strings.NewReplacer(config.DefaultData(), "~/.local/state/writ", config.DefaultPath(), "~/.config/writ/config.yaml").Replace(page.String())
+	writeFlags(page, help.ClientFlags(root))
+	return homeless().Replace(page.String())
 }
 
-func writeFlags(page *strings.Builder, flags *pflag.FlagSet) {
-	if !flags.HasAvailableFlags() {
-		return
-	}
-	page.WriteString("\n| flag | meaning |\n| --- | --- |\n")
-	flags.VisitAll(func(f *pflag.Flag) {
-		if f.Name == "help" || f.Hidden {
-			return
-		}
-		name := "--" + f.Name
-		if f.Shorthand != "" {
-			name = "-" + f.Shorthand + ", " + name
+const formatsOfData = `
+## Formats of data
+
+`+"`--output`"+` (`+"`-o`"+`) says how a command prints its data. Scripts use json, yaml, csv or name: their fields, columns and ids do not depend on the terminal.
+
+| format | for | contents |
+| --- | --- | --- |
+| table | people | In a terminal, a list fits the width. Ids are cut to a unique beginning, which commands accept. Long cells end with "…", and the least important columns are left out. In a pipe, the width has no limit |
+| wide | people | all columns, at any width, with full ids |
+| json, yaml | programs | whole values with full ids, in the shapes of the HTTP API |
+| csv | programs | a list with a line of column names, and all columns of wide, with full ids and exact values |
+| name | shells | one full name or id in each line |
+| markdown | forges | a plan, for a comment of a pull or merge request |
+`
+
+func writeFlags(page *strings.Builder, flags []*pflag.Flag) {
+	for i, f := range flags {
+		if i == 0 {
+			page.WriteString("\n| flag | meaning |\n| --- | --- |\n")
 		}
 		usage := strings.ReplaceAll(f.Usage, "|", `\|`)
 		if f.DefValue != "" && f.DefValue != "false" && f.DefValue != "[]" && f.DefValue != "0" && f.DefValue != "0s" {
 			usage += ". Default: " + f.DefValue
 		}
-		fmt.Fprintf(page, "| `%s` | %s |\n", name, usage)
-	})
+		fmt.Fprintf(page, "| `%s` | %s |\n", help.Names(f), usage)
+	}
 }
 
 // dedent takes the two spaces away with which examples are shown in a terminal.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -74,7 +75,7 @@ func (a *app) resourceListCommand() *cobra.Command {
 	a.completeFlag(c, "dc", suggestDatacenters)
 	a.completeFlag(c, "node", suggestNodes)
 	a.completeFlag(c, "deployment", suggestDeployments)
-	complete(c, "kind", "machine", "container", "volume", "image", "network", "herodb")
+	oneOf(c, "kind", "machine", "container", "volume", "image", "network", "herodb")
 	return c
 }
 
@@ -127,7 +128,7 @@ func (p locations) only(nameOrID string) (writ.NodeID, error) {
 	case 1:
 		return found[0], nil
 	case 0:
-		return "", noNode(nameOrID)
+		return "", noNode(nameOrID, slices.Collect(maps.Values(p.nodes)))
 	default:
 		return "", severalNodes(nameOrID, len(found))
 	}
@@ -291,13 +292,13 @@ func resourceTable(resources []writ.Resource, orphans []orphan, where locations)
 		column("NAME", func(r writ.Resource) string { return r.Name }),
 		column("STATE", where.state),
 		column("ADDRESS", addressCell),
-		column("PROJECT", func(r writ.Resource) string { return where.project(r.Project) }),
-		column("DATACENTER", func(r writ.Resource) string { return where.datacenters[r.Datacenter] }),
+		minor(3, column("PROJECT", func(r writ.Resource) string { return where.project(r.Project) })),
+		minor(2, column("DATACENTER", func(r writ.Resource) string { return where.datacenters[r.Datacenter] })),
 		column("NODE", func(r writ.Resource) string { return where.node(r.Node) }),
 		column("DRIVER", func(r writ.Resource) string {
 			return driverName(writ.Call{Driver: r.Driver, Simulated: r.Simulated})
 		}),
-		column("AGE", func(r writ.Resource) string { return age(r.Created) }),
+		minor(1, column("AGE", func(r writ.Resource) string { return age(r.Created) })),
 		wide("EXIT", exitCell),
 		wide("CHANGED", func(r writ.Resource) string { return age(r.Updated) }),
 		wide("DEPLOYMENT", func(r writ.Resource) string { return r.Deployment }),
@@ -311,9 +312,7 @@ func resourceTable(resources []writ.Resource, orphans []orphan, where locations)
 		}),
 		column("DRIFT", func(r writ.Resource) string { return strings.Join(r.Drift, "; ") }), // last: sentences, which may be long
 	)
-	table := v.Text
-	v.Text = func(wide bool) string { return table(wide) + orphanFooter(orphans) }
-	return v
+	return v.WithFooter(orphanFooter(orphans))
 }
 
 // compact shows values of scripts in one line.

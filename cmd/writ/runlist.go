@@ -42,7 +42,7 @@ func (l *runFilterFlags) add(a *app, c *cobra.Command) {
 	f.StringVar(&l.since, "since", "", "only runs that are not older than this: 2h, 7d, 2026-03-01 or 2026-03-01T12:00:00Z")
 	f.DurationVar(&l.stuck, "stuck", 0, "only open runs of which the coordinator has heard nothing for this long, and older ones that repeat a call, with the reason and the command that helps")
 	inRange(f, "stuck", &l.stuck, time.Second, longestStuck)
-	complete(c, "state", append([]string{openRuns}, runStates()...)...)
+	oneOf(c, "state", append([]string{openRuns}, runStates()...)...)
 	a.completeFlag(c, "dc", suggestDatacenters)
 	a.completeFlag(c, "deployment", suggestDeployments)
 }
@@ -168,16 +168,17 @@ func (a *app) listRuns(ctx context.Context, params api.ListRunsParams, limit int
 		return cmp.Or(reasons.Next(r.Reason, r.ID, datacenters[r.Datacenter]), "writ run explain "+string(r.ID))
 	})
 	next.Wide = why.Wide
+	next.Whole, next.Minor, why.Minor = true, -1, -1 // asked for, and one is a command to copy
 	return a.printList(terminal.List(api.RunPage{Items: runs, NextCursor: more}, runs, func(r api.Run) string { return string(r.ID) },
-		column("RUN", func(r api.Run) string { return string(r.ID) }),
+		ids(column("RUN", func(r api.Run) string { return string(r.ID) })),
 		column("STATE", func(r api.Run) string { return string(r.State) }),
 		column("SCRIPT", func(r api.Run) string { return r.Script }),
 		column("DATACENTER", func(r api.Run) string { return datacenters[r.Datacenter] }),
-		column("PROJECT", func(r api.Run) string { return r.ProjectName }),
-		column("SIGNER", func(r api.Run) string { return r.Signer }),
+		minor(3, column("PROJECT", func(r api.Run) string { return r.ProjectName })),
+		minor(1, column("SIGNER", func(r api.Run) string { return r.Signer })),
 		column("AGE", func(r api.Run) string { return age(r.Created) }),
-		column("TOOK", tookRun),
-		wide("DEPLOYMENT", func(r api.Run) string { return r.Deployment }),
+		minor(2, column("TOOK", tookRun)),
+		column("DEPLOYMENT", func(r api.Run) string { return r.Deployment }),
 		wide("PAYLOAD", func(r api.Run) string { return r.Payload.String() }),
 		next,
 		why, // last: a sentence

@@ -103,6 +103,24 @@ func wide[T any](title string, cell func(T) string) terminal.Column[T] {
 	return terminal.Column[T]{Title: title, Cell: cell, Wide: true}
 }
 
+// minor makes columns of the table give way to the others in a narrow terminal. Those with a higher rank go first.
+func minor[T any](rank int, c terminal.Column[T]) terminal.Column[T] {
+	c.Minor = rank
+	return c
+}
+
+// whole makes a column one whose cells are never cut, because people copy them.
+func whole[T any](c terminal.Column[T]) terminal.Column[T] {
+	c.Whole = true
+	return c
+}
+
+// ids makes a column one of ids that commands take by their beginnings.
+func ids[T any](c terminal.Column[T]) terminal.Column[T] {
+	c.ID = true
+	return c
+}
+
 // age is how long ago something was.
 func age(t time.Time) string {
 	if t.IsZero() {

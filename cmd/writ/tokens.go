@@ -70,7 +70,7 @@ With --role boot-server the token admits no node. A boot server reports with it 
 	c.Flags().StringVar(&flags.datacenter, "dc", "", "name or id of the datacenter")
 	a.completeFlag(c, "dc", suggestDatacenters)
 	c.Flags().StringVar(&flags.role, "role", identity.TokenRoleNode, "what it is for: node or boot-server")
-	complete(c, "role", identity.TokenRoleNode, identity.TokenRoleBoot)
+	oneOf(c, "role", identity.TokenRoleNode, identity.TokenRoleBoot)
 	c.Flags().DurationVar(&flags.validity, "valid", 0, "how long it can be used: 1h if not given, and at most 24h. Of a boot server 2160h, and at most 8784h")
 	inRange(c.Flags(), "valid", &flags.validity, time.Second, identity.MaxBootTokenValidity)
 	c.Flags().IntVar(&flags.uses, "uses", 1, "how many nodes it admits, at most 1000")
@@ -200,7 +200,7 @@ supervisor has not signed, it lists none and says so.`,
 				tokens = append(tokens, d.Tokens...)
 			}
 			err = a.printList(terminal.List(list, tokens, func(t writ.JoinToken) string { return t.ID },
-				column("TOKEN", func(t writ.JoinToken) string { return t.ID }),
+				whole(column("TOKEN", func(t writ.JoinToken) string { return t.ID })),
 				column("DATACENTER", func(t writ.JoinToken) string { return names[t.Datacenter] }),
 				column("STATE", func(t writ.JoinToken) string { return tokenState(t, time.Now()) }),
 				column("UNTIL", func(t writ.JoinToken) string { return clock(t.Expires) }),

@@ -74,7 +74,7 @@ the datacenter has as --silent-after (` + "`writ dc show`" + `). Time in which i
 	c.Flags().StringVar(&tenant, "tenant", "", "only what projects of this tenant have used")
 	c.MarkFlagsMutuallyExclusive("nodes", "by")
 	c.MarkFlagsMutuallyExclusive("nodes", "tenant")
-	complete(c, "by", byResource, byProject, byTenant)
+	oneOf(c, "by", byResource, byProject, byTenant)
 	c.Flags().StringVar(&datacenter, "dc", "", "only what was used in this datacenter")
 	a.completeFlag(c, "dc", suggestDatacenters)
 	return c

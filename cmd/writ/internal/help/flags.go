@@ -1,0 +1,90 @@
+// Package help writes the pages about commands: for a terminal and for man(1). It describes flags, and keeps those of
+// one command apart from those that clients or all commands share. It is independent of the commands.
+package help
+
+import (
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+// Scope is the set of commands that have a flag.
+type Scope string
+
+// The scopes.
+const (
+	Own    Scope = ""       // one command
+	Client Scope = "client" // each command that talks to a cluster
+	Every  Scope = "every"  // each command
+)
+
+const scopeMark = "writ_scope"
+
+// Mark puts the named flags into a scope. All commands share one explanation of such a flag.
+func Mark(flags *pflag.FlagSet, scope Scope, names ...string) {
+	for _, name := range names {
+		if err := flags.SetAnnotation(name, scopeMark, []string{string(scope)}); err != nil {
+			panic(err) // no such flag: a mistake in this program
+		}
+	}
+}
+
+// Flags returns the shown flags of a command that have this scope, sorted by name.
+func Flags(c *cobra.Command, scope Scope) (flags []*pflag.Flag) {
+	c.InitDefaultHelpFlag()
+	all := pflag.NewFlagSet("", pflag.ContinueOnError)
+	all.AddFlagSet(c.LocalFlags())
+	all.AddFlagSet(c.InheritedFlags())
+	all.VisitAll(func(f *pflag.Flag) {
+		if !f.Hidden && scopeOf(f) == scope {
+			flags = append(flags, f)
+		}
+	})
+	return flags
+}
+
+func scopeOf(f *pflag.Flag) Scope {
+	switch mark := f.Annotations[scopeMark]; {
+	case len(mark) > 0:
+		return Scope(mark[0])
+	case f.Name == "help":
+		return Every
+	}
+	return Own
+}
+
+// ClientFlags returns the flags that the clients below root share. Every client has the same.
+func ClientFlags(root *cobra.Command) []*pflag.Flag {
+	for _, c := range root.Commands() {
+		if flags := Flags(c, Client); len(flags) > 0 {
+			return flags
+		}
+	}
+	return nil
+}
+
+// Names returns a flag as people type it: "-o, --output FORMAT".
+func Names(f *pflag.Flag) string {
+	name := "--" + f.Name
+	if f.Shorthand != "" {
+		name = "-" + f.Shorthand + ", " + name
+	}
+	word := Word(f)
+	switch {
+	case word == "":
+		return name
+	case f.NoOptDefVal != "":
+		return name + "[=" + word + "]"
+	}
+	return name + " " + word
+}
+
+// Usage returns the meaning of a flag and its default. tidy shortens paths.
+func Usage(f *pflag.Flag, tidy *strings.Replacer) string {
+	switch f.DefValue {
+	case "", "false", "0", "0s", "[]":
+		return tidy.Replace(f.Usage)
+	}
+	return tidy.Replace(f.Usage + " (default " + f.DefValue + ")")
+}

@@ -1,0 +1,89 @@
+package help
+
+import (
+	"iter"
+	"strings"
+
+	"charm.land/lipgloss/v2"
+)
+
+// wrap breaks a text between words into lines of at most width columns. A longer word has a line of its own.
+func wrap(text string, width int) []string { return wrapWords(strings.FieldsSeq(text), width) }
+
+func wrapWords(words iter.Seq[string], width int) (lines []string) {
+	var line string
+	for word := range words {
+		switch {
+		case line == "":
+			line = word
+		case lipgloss.Width(line)+1+lipgloss.Width(word) > width:
+			lines = append(lines, line)
+			line = word
+		default:
+			line += " " + word
+		}
+	}
+	if line != "" {
+		lines = append(lines, line)
+	}
+	return lines
+}
+
+// wrapExample breaks a line for a shell so that it can still be copied: commands continue behind a backslash, comments behind another #.
+// It breaks at spaces outside of quotes only.
+func wrapExample(line string, width int) []string {
+	if lipgloss.Width(line) <= width {
+		return []string{line}
+	}
+	if comment, is := strings.CutPrefix(line, "# "); is {
+		lines := wrap(comment, width-2)
+		for i := range lines {
+			lines[i] = "# " + lines[i]
+		}
+		return lines
+	}
+	const indent, more = "    ", ` \`
+	var lines []string
+	current := ""
+	for _, word := range withValues(shellWords(line)) {
+		if current != "" && lipgloss.Width(current+" "+word+more) > width {
+			lines = append(lines, current+more)
+			current = indent + word
+			continue
+		}
+		if current != "" {
+			current += " "
+		}
+		current += word
+	}
+	return append(lines, current)
+}
+
+// withValues joins each flag with the word behind it, which may be its value.
+func withValues(words []string) (joined []string) {
+	for i, word := range words {
+		if i > 0 && strings.HasPrefix(words[i-1], "--") && !strings.HasPrefix(word, "-") {
+			joined[len(joined)-1] += " " + word
+			continue
+		}
+		joined = append(joined, word)
+	}
+	return joined
+}
+
+// shellWords splits a line at spaces outside of quotes, and keeps the quotes.
+func shellWords(line string) (words []string) {
+	start, quote := 0, rune(0)
+	for i, r := range line {
+		switch {
+		case quote == r:
+			quote = 0
+		case quote == 0 && (r == '"' || r == '\''):
+			quote = r
+		case quote == 0 && r == ' ':
+			words = append(words, line[start:i])
+			start = i + 1
+		}
+	}
+	return append(words, line[start:])
+}
