@@ -18,7 +18,7 @@ type orderer struct {
 	*linter
 	calls   []orderedCall
 	index   map[*parser.CallExpr]int
-	settled map[int]bool // calls whose end the script has waited for
+	awaited map[int]bool // calls whose end the script has waited for
 	parts   map[string]partsList
 	said    map[string]bool // pairs of resources that were reported
 }
@@ -60,7 +60,7 @@ func (l *linter) unordered(list []parser.Stmt) {
 
 func (o *orderer) reset() {
 	o.calls, o.index = nil, make(map[*parser.CallExpr]int)
-	o.settled, o.parts = make(map[int]bool), make(map[string]partsList)
+	o.awaited, o.parts = make(map[int]bool), make(map[string]partsList)
 }
 
 func (o *orderer) body(list []parser.Stmt) {
@@ -119,7 +119,7 @@ func (o *orderer) branch(n parser.Stmt) {
 	}
 	o.calls, o.parts = o.calls[:calls], parts
 	maps.DeleteFunc(o.index, func(_ *parser.CallExpr, i int) bool { return i >= calls })
-	maps.DeleteFunc(o.settled, func(i int, _ bool) bool { return i >= calls })
+	maps.DeleteFunc(o.awaited, func(i int, _ bool) bool { return i >= calls })
 }
 
 // expression follows an expression in the order of its evaluation.
@@ -147,7 +147,7 @@ func (o *orderer) read(e parser.Expr) {
 	}
 	if i, ok := o.index[callOf(o.linter, base)]; ok {
 		if text, written := key.(*parser.StringLit); !written || text.Value != fieldName {
-			o.collect([]int{i}, o.settled)
+			o.collect([]int{i}, o.awaited)
 		}
 		return
 	}
@@ -156,7 +156,7 @@ func (o *orderer) read(e parser.Expr) {
 
 func (o *orderer) waitForAll() {
 	for i := range o.calls {
-		o.settled[i] = true
+		o.awaited[i] = true
 	}
 }
 
@@ -199,7 +199,7 @@ func (o *orderer) add(e *parser.CallExpr, op *catalog.Operation) {
 	before := make(map[int]bool)
 	o.collect(c.after, before)
 	for i := range o.calls {
-		if !o.settled[i] && !before[i] {
+		if !o.awaited[i] && !before[i] {
 			c.racing = append(c.racing, i)
 		}
 	}

@@ -40,7 +40,7 @@ func (l *runFilterFlags) add(a *app, c *cobra.Command) {
 	f.StringVar(&l.script, "script", "", "only runs of the script with this file name")
 	f.StringVar(&l.deployment, "deployment", "", "only runs that make this deployment")
 	f.StringVar(&l.since, "since", "", "only runs that are not older than this: 2h, 7d, 2026-03-01 or 2026-03-01T12:00:00Z")
-	f.DurationVar(&l.stuck, "stuck", 0, "only open runs of which the coordinator has heard nothing for this long, and older ones that repeat a call, with the reason and the command that helps")
+	f.DurationVar(&l.stuck, "stuck", 0, "only open runs that are silent for this long or repeat a call, with the reason and the command that helps")
 	inRange(f, "stuck", &l.stuck, time.Second, longestStuck)
 	oneOf(c, "state", append([]string{openRuns}, runStates()...)...)
 	a.completeFlag(c, "dc", suggestDatacenters)
