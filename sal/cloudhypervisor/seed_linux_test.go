@@ -88,20 +88,23 @@ func TestFileSystemRefusesWhatItCannotHold(t *testing.T) {
 	}
 }
 
+// twoPorts are those of a machine on two networks, both with IPv4.
+var twoPorts = []sal.Port{
+	{
+		MAC: net.HardwareAddr{2, 0, 0, 0, 0, 1}, MTU: 1400,
+		IPv6: netip.MustParsePrefix("400:1::2/96"), Gateway: netip.MustParseAddr("400:1::1"),
+		IPv4: netip.MustParsePrefix("10.0.0.2/24"), Router: netip.MustParseAddr("10.0.0.1"),
+		Nameservers: []netip.Addr{netip.MustParseAddr("192.0.2.53"), netip.MustParseAddr("400:3::53")},
+	},
+	{
+		MAC: net.HardwareAddr{2, 0, 0, 0, 0, 2}, MTU: 1400,
+		IPv6: netip.MustParsePrefix("400:2::2/96"), Gateway: netip.MustParseAddr("400:2::1"),
+		IPv4: netip.MustParsePrefix("10.1.0.2/24"), Router: netip.MustParseAddr("10.1.0.1"),
+	},
+}
+
 func TestInterfacesAreFoundByTheirHardwareAddress(t *testing.T) {
-	got := networkConfig([]sal.Port{
-		{
-			MAC: net.HardwareAddr{2, 0, 0, 0, 0, 1}, MTU: 1400,
-			IPv6: netip.MustParsePrefix("400:1::2/96"), Gateway: netip.MustParseAddr("400:1::1"),
-			IPv4: netip.MustParsePrefix("10.0.0.2/24"), Router: netip.MustParseAddr("10.0.0.1"),
-			Nameservers: []netip.Addr{netip.MustParseAddr("192.0.2.53"), netip.MustParseAddr("400:3::53")},
-		},
-		{
-			MAC: net.HardwareAddr{2, 0, 0, 0, 0, 2}, MTU: 1400,
-			IPv6: netip.MustParsePrefix("400:2::2/96"), Gateway: netip.MustParseAddr("400:2::1"),
-			IPv4: netip.MustParsePrefix("10.1.0.2/24"), Router: netip.MustParseAddr("10.1.0.1"),
-		},
-	}, false)
+	got := networkConfig(twoPorts, false)
 	want := `{"ethernets":{"net0":{"accept-ra":false,"addresses":["400:1::2/96","10.0.0.2/24"],"dhcp4":false,"dhcp6":false,` +
 		`"match":{"macaddress":"02:00:00:00:00:01"},"mtu":1400,"nameservers":{"addresses":["192.0.2.53","400:3::53"]},"routes":[{"to":"400::/7","via":"400:1::1"},{"to":"0.0.0.0/0","via":"10.0.0.1"}]},` +
 		`"net1":{"accept-ra":false,"addresses":["400:2::2/96","10.1.0.2/24"],"dhcp4":false,"dhcp6":false,` +

@@ -26,13 +26,19 @@ type handled struct {
 	Config map[string]any `json:"config"`
 }
 
+// python returns the interpreter for modules of Debian.
+func python(t *testing.T) string {
+	t.Helper()
+	found := testenv.Need(t, "python3")
+	if _, err := os.Stat("/usr/bin/python3"); err == nil {
+		return "/usr/bin/python3"
+	}
+	return found
+}
+
 // handle lets the real cloud-init parse user-data.
 func handle(t *testing.T, users ...[]byte) []handled {
 	t.Helper()
-	python := testenv.Need(t, "python3")
-	if _, err := os.Stat("/usr/bin/python3"); err == nil {
-		python = "/usr/bin/python3" // Debian's, for which the modules are made
-	}
 	args := []string{"testdata/merge.py", filepath.Dir(filepath.Dir(testenv.Unpacked(t, testenv.CloudInit)))}
 	dir := t.TempDir()
 	for i, user := range users {
@@ -42,7 +48,7 @@ func handle(t *testing.T, users ...[]byte) []handled {
 		}
 		args = append(args, path)
 	}
-	text, err := exec.Command(python, args...).Output()
+	text, err := exec.Command(python(t), args...).Output()
 	if failed, ok := errors.AsType[*exec.ExitError](err); ok {
 		t.Fatalf("%v: %s", err, failed.Stderr)
 	}
