@@ -69,7 +69,7 @@ All commands have ` + "`--output`, `--quiet` and `--help`; `--output` of `writ s
 const formatsOfData = `
 ## Formats of data
 
-`+"`--output`"+` (`+"`-o`"+`) says how a command prints its data. Scripts use json, yaml, csv or name: their fields, columns and ids do not depend on the terminal.
+` + "`--output`" + ` (` + "`-o`" + `) says how a command prints its data. Scripts use json, yaml, csv or name: their fields, columns and ids do not depend on the terminal.
 
 | format | for | contents |
 | --- | --- | --- |
