@@ -17,7 +17,7 @@ func TestMistypedWordsGetSuggestions(t *testing.T) {
 		"run list --outptu json":                "did you mean --output?",
 		"run list -o jsn":                       `did you mean "json"?`,
 		"run list --state faild":                `did you mean "failed"?`,
-		"run list --state open,runing":          `did you mean "running"?`,
+		"run list --state open,runnin":          `did you mean "running"?`,
 		"node list --admission aproved":         `did you mean "approved"?`,
 		"node logs n1 --level wran":             `did you mean "warn"?`,
 		"resource list --kind machin":           `did you mean "machine"?`,
