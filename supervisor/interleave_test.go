@@ -200,7 +200,7 @@ volume.create("v", {size_gib: 1}, {on_loss: "wait", timeout: "10m"})
 		reason := func() string { _, calls := s.look(id); return calls[0].Reason }
 		n.setSilent(true)
 		time.Sleep(20 * time.Minute)
-		if !strings.Contains(reason(), "its node is lost") {
+		if !strings.Contains(reason(), "its node n1 is lost") {
 			t.Errorf("of a call on a lost node it says %q", reason())
 		}
 		n.setSilent(false)
@@ -218,7 +218,7 @@ volume.create("v", {size_gib: 1}, {on_loss: "wait", timeout: "10m"})
 // What a node says of its progress does not give it more time.
 func TestANodeCannotSayThatItsCallWaits(t *testing.T) {
 	inSim(t, func(t *testing.T, s *sim) {
-		s.join("n1", slowly(10*time.Hour), func(n *testNode) { n.says = "its node is lost; the script said that it waits" })
+		s.join("n1", slowly(10*time.Hour), func(n *testNode) { n.says = "its node n1 is lost; the script said that it waits" })
 		id := s.submit(`
 volume := import("volume")
 volume.create("v", {size_gib: 1}, {timeout: "1m"})

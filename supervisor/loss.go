@@ -10,11 +10,15 @@ import (
 	"writ/supervisor/journal"
 )
 
-// waitsForNode is the reason of calls that are out at a lost node and may wait for it, longer than until their end-by; no node can give it.
-const waitsForNode = "its node is lost; the script said that it waits"
+// waitsForNode returns the reason of calls that are out at a lost node and may wait for it, beyond their end-by. Nodes must not report it as progress.
+func waitsForNode(name string) string {
+	return "its node " + name + " is lost; the script said that it waits"
+}
 
-// waitsForWord is that of calls which another node does once a person has signed that theirs never comes back.
-const waitsForWord = "its node is lost; another one does it once a person has signed that it never comes back (writ node lost %s)"
+// waitsForWord returns the reason of calls that another node does once a person has signed that this one never comes back.
+func waitsForWord(name string) string {
+	return "its node " + name + " is lost; another one does it once a person has signed that it never comes back (writ node lost " + name + ")"
+}
 
 // lose takes the calls away from a lost node. What was never sent goes elsewhere. What was sent and waits in the queue is taken back, and goes
 // elsewhere if it was still there. What may have begun ends, unless the script said that it waits: for the node, as long as that may come back,
@@ -82,9 +86,9 @@ func isAway(n writ.Node) bool {
 
 // waitForLost says why such a call waits.
 func (t *step) waitForLost(c *journal.Call) {
-	why := waitsForNode
+	why := waitsForNode(c.NodeName)
 	if c.Options.OnLoss == "replace" {
-		why = fmt.Sprintf(waitsForWord, c.NodeName)
+		why = waitsForWord(c.NodeName)
 	}
 	if c.Reason != why {
 		c.Reason = why

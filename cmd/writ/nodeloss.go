@@ -44,6 +44,8 @@ func (a *app) nodeLostCommand() *cobra.Command {
 		Long: `Signs that a node never comes back. It is removed for good, and the names of its resources are free. Calls that make or delete
 something there are done by other nodes. Calls on a lost resource end as NODE_LOST. A node that was removed before can be
 signed as lost, too: its removal alone frees no names. If the node is ready or has resources, you are asked first, or say --yes.
+Afterwards, the command lists the deployments and runs that had resources or calls on the node, each with the command that
+submits it again.
 
 Be sure that it is true: ` + beforeLost + `. If the node
 comes back, its runner asks first, if its supervisor answers within 10 s. It stops all
@@ -81,7 +83,17 @@ func (a *app) endNode(ctx context.Context, name nodeFlags, e ending, yes bool) e
 	if err := a.agreeToEnd(ctx, c, n, fmt.Sprintf(e.question, n.Name, roster.Datacenter(n.Datacenter).Name), e.resources, yes); err != nil {
 		return err
 	}
-	return a.signAbout(ctx, c, roster, n, name, func(s *identity.Statement) { s.Decision = e.decision })
+	var losses []loss
+	if e.decision == identity.DecisionLost { // the statement deletes the resources
+		if losses, err = (lossFinder{c, n, roster.Datacenter(n.Datacenter).Name}).present(ctx); err != nil {
+			a.Warn("cannot list the losses: %v", err)
+		}
+	}
+	if err := a.signAbout(ctx, c, roster, n, name, func(s *identity.Statement) { s.Decision = e.decision }); err != nil {
+		return err
+	}
+	a.noteLosses(n.Name, losses)
+	return nil
 }
 
 // agreeToEnd shows what a node has and whether it works, as the coordinator says, and asks about it. A node that is not ready and has nothing is

@@ -81,7 +81,7 @@ func TestEveryWaitAndFailureHasItsSentence(t *testing.T) {
 		{"RetryAtANodeThatTakesNothing", func(s *situation) {
 			s.calls = []writ.Call{volume(1, writ.CallPlanned, because("is tried again at 11:00:03 UTC, after INJECTED: told to fail"), func(c *writ.Call) { c.Error = failed(writ.CodeInjected) })}
 			s.nodes["n"] = writ.Node{Liveness: writ.LivenessReady, Fault: "the node's journal cannot be written: the disk is full"}
-		}, "waits for 1", "", "n1, where it goes, takes no work: the node's journal cannot be written: the disk is full; its last attempt ended with INJECTED: told to fail writ node list"},
+		}, "waits for 1", "", "n1, where it goes, takes no work: the node's journal cannot be written: the disk is full; its last attempt ended with INJECTED: told to fail writ node show n1 --dc ams1"},
 		{"Dependency", func(s *situation) {
 			s.calls = []writ.Call{volume(1, writ.CallRunning), volume(2, writ.CallPlanned, func(c *writ.Call) { c.After = []int{1} })}
 		}, "waits for 2 of its 2 calls", "", "it needs call 1 (volume.create v), which is running"},
@@ -94,13 +94,25 @@ func TestEveryWaitAndFailureHasItsSentence(t *testing.T) {
 		{"SentToASilentNode", func(s *situation) {
 			s.calls, s.nodes["n"] = []writ.Call{volume(1, writ.CallQueued)}, writ.Node{Liveness: writ.LivenessSilent, LastBeat: now}
 		}, "waits for 1", "", "which is silent since"},
+		{"SentToALostNode", func(s *situation) {
+			s.calls, s.nodes["n"] = []writ.Call{volume(1, writ.CallQueued)}, writ.Node{Liveness: writ.LivenessLost, LastBeat: now}
+		}, "waits for 1", "", " writ node lost n1 --dc ams1"},
+		{"RunningOnALostNode", func(s *situation) {
+			s.calls, s.nodes["n"] = []writ.Call{volume(1, writ.CallRunning)}, writ.Node{Liveness: writ.LivenessLost, LastBeat: now}
+		}, "waits for 1", "", " writ node lost n1 --dc ams1"},
+		{"BoundToALostNode", func(s *situation) {
+			s.calls, s.nodes["n"] = []writ.Call{volume(1, writ.CallPlanned, because("waits for node n1, which is lost"))}, writ.Node{Liveness: writ.LivenessLost, LastBeat: now}
+		}, "waits for 1", "", " writ node lost n1 --dc ams1"},
+		{"ScriptWaitsForALostNode", func(s *situation) {
+			s.calls = []writ.Call{volume(1, writ.CallQueued, because("its node n1 is lost; the script said that it waits"))}
+		}, "waits for 1", "", "that it waits writ node lost n1 --dc ams1"},
 		{"Running", func(s *situation) { s.calls = []writ.Call{volume(1, writ.CallRunning)} }, "waits for 1", "", "n1 has worked on it for 1m0s, in attempt 1"},
 		{"FarOn", func(s *situation) {
 			s.calls = []writ.Call{volume(1, writ.CallRunning, because("64 of 2048 MiB are there"))}
 		}, "waits for 1", "", "n1 has worked on it for 1m0s, in attempt 1: 64 of 2048 MiB are there"},
 		{"FarOnAtASilentNode", func(s *situation) {
 			s.calls, s.nodes["n"] = []writ.Call{volume(1, writ.CallRunning, because("64 of 2048 MiB are there"))}, writ.Node{Liveness: writ.LivenessSilent, LastBeat: now}
-		}, "waits for 1", "", "; 64 of 2048 MiB are there writ node list"},
+		}, "waits for 1", "", "; 64 of 2048 MiB are there writ node show n1 --dc ams1"},
 		{"BehindAStuckDriver", func(s *situation) {
 			s.calls = []writ.Call{volume(1, writ.CallRunning, func(c *writ.Call) { c.Kind = writ.KindVolume })}
 			s.nodes["n"] = writ.Node{Liveness: writ.LivenessReady, Stuck: []writ.Stuck{
@@ -211,8 +223,8 @@ func TestAResumeIsAdvisedOnlyWhereItCanHelp(t *testing.T) {
 		{writ.CodeImmutableField, writ.Node{}, check},
 		{writ.CodeNotOwner, writ.Node{}, check},
 		{writ.CodeResourceConflict, writ.Node{}, check},
-		{writ.CodeNodeLost, writ.Node{Admission: writ.AdmissionRemoved}, "writ node lost n1"},
-		{writ.CodeNodeLost, writ.Node{Admission: writ.AdmissionRemoved, Gone: true}, resume},
+		{writ.CodeNodeLost, writ.Node{Name: "n1", Admission: writ.AdmissionRemoved}, "writ node lost n1"},
+		{writ.CodeNodeLost, writ.Node{Admission: writ.AdmissionRemoved, Gone: true}, "writ submit web.tengo --project ''"},
 		{writ.CodeNodeLost, writ.Node{Admission: writ.AdmissionApproved, Liveness: writ.LivenessLost}, resume},
 		{writ.CodeDriverFailed, writ.Node{}, resume},
 		{writ.CodeResourceBusy, writ.Node{}, resume},

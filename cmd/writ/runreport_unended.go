@@ -26,9 +26,11 @@ func (a *app) stopWatching(ctx, watching context.Context, c *client.Client, rost
 	defer stop()
 	timedOut := errors.Is(watching.Err(), context.DeadlineExceeded)
 	// Without an answer, the report has only the error.
-	run, _ := c.Run(asking, id)
-	calls, _ := c.Calls(asking, id)
-	why := waitReason(run, calls)
+	s, _ := situationOf(asking, c, id)
+	if s == nil {
+		s = new(situation)
+	}
+	run, calls, why := s.run, s.calls, waitClause(s.waitReasons())
 	cause := writ.AsError(err)
 	switch {
 	case ctx.Err() != nil:
@@ -44,19 +46,6 @@ func (a *app) stopWatching(ctx, watching context.Context, c *client.Client, rost
 		a.Warn("%v", unwritten)
 	}
 	return err
-}
-
-// waitReason returns why a run or the first of its waiting calls waits, to append to a message. It is "" if nothing waits.
-func waitReason(run api.Run, calls []writ.Call) string {
-	if run.Reason != "" {
-		return "; it waits: " + run.Reason
-	}
-	for _, call := range calls {
-		if call.Reason != "" && !call.State.Ended() {
-			return fmt.Sprintf("; call %s: %s", callName(call), call.Reason)
-		}
-	}
-	return ""
 }
 
 // reportUnended writes the reports of a run that has not ended, with the calls so far. run is empty if its state is unknown.

@@ -190,7 +190,7 @@ func (a *app) watch(ctx context.Context, c *client.Client, id writ.RunID, w watc
 		return a.stopWatching(ctx, watching, c, nil, id, err, w)
 	}
 	for {
-		run, err := c.Watch(watching, id, newProgress(a.Terminal, roster, w.ended).watcher())
+		run, err := a.watchProgress(watching, c, id, newProgress(a.Terminal, roster, w.ended))
 		if err != nil {
 			return a.stopWatching(ctx, watching, c, roster, id, err, w)
 		}
@@ -214,6 +214,35 @@ func (a *app) watch(ctx context.Context, c *client.Client, id writ.RunID, w watc
 			return cmp.Or(err, unwritten)
 		}
 	}
+}
+
+// watchProgress shows the events of a run until it has ended, and the reasons why it waits while it has no events.
+func (a *app) watchProgress(ctx context.Context, c *client.Client, id writ.RunID, p *progress) (api.Run, error) {
+	shown := ""
+	watch := newLookout(func(ctx context.Context) {
+		s, err := situationOf(ctx, c, id)
+		if err != nil { // Watch reports a coordinator that does not answer
+			return
+		}
+		if text := waitText(s.waitReasons()); text != "" && text != shown {
+			shown = text
+			a.Note("%s", text)
+		}
+	})
+	looking, stop := context.WithCancel(ctx)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		watch.run(looking)
+	}()
+	defer func() { stop(); <-done }()
+	watcher := p.watcher()
+	show := watcher.Event
+	watcher.Event = func(e api.Event) {
+		watch.heard()
+		show(e)
+	}
+	return c.Watch(ctx, id, watcher)
 }
 
 // conclude says how a run ended, as its datacenter has signed it.

@@ -14,6 +14,9 @@ func (m *moment) helps(reader Reader, run ledger.Run, why string) string {
 		return ""
 	}
 	command := reasons.Next(why, run.ID, m.datacenter(run.Datacenter).Name)
+	if !reader.may(identity.ActionAdmitNodes, "") {
+		command = reasons.Shown(command)
+	}
 	allowed := true
 	switch {
 	case strings.HasPrefix(command, "writ release"):

@@ -125,6 +125,23 @@ func TestStuckRunsAreListedWithWhatHelps(t *testing.T) {
 	}
 }
 
+func TestStuckRunOffersLostNodeByRole(t *testing.T) {
+	t.Parallel()
+	w := open(t)
+	run, _, _ := stuckRuns(w)
+	w.because(run.ID, "waits for node ams1-n1, which is lost")
+	const lost, show, does = `data-copy="writ node lost ams1-n1 --dc ams1"`, `data-copy="writ node show ams1-n1 --dc ams1"`, "if the machine never comes back: declares it lost"
+	for _, admits := range []bool{true, false} {
+		w.readAs(dashboard.Reader{All: true, May: func(action identity.Action, _ writ.ProjectID) bool { return admits || action != identity.ActionAdmitNodes }})
+		for _, page := range []string{"/stuck", "/runs/" + string(run.ID)} {
+			body := w.page(page)
+			if strings.Contains(body, lost) != admits || strings.Contains(body, does) != admits || strings.Contains(body, show) == admits {
+				t.Errorf("%s, read by somebody who admits nodes: %v, does not offer the command of that role", page, admits)
+			}
+		}
+	}
+}
+
 var numberOnTile = regexp.MustCompile(`<a class="count s-([a-z]+)[^"]*" href="([^"]*)"[^>]*><b>(\d+)</b>`)
 
 // Each number on the overview is the count of the list that it links to, with any filter and for any reader.

@@ -13,7 +13,8 @@ import (
 var (
 	release = regexp.MustCompile(`is on hold \((writ release(?: --(?:dc|project|deployment|operation) [a-z0-9][a-z0-9._-]*)*)\): `)
 	closed  = regexp.MustCompile(`(?:^|[ ,])([a-z0-9][a-z0-9-]*)(?: and [0-9]+ more)?: is (?:cordoned|draining)(?:$|[;,])`)
-	ill     = regexp.MustCompile(`(?:node|on) ([a-z0-9][a-z0-9-]*), which (?:is|takes no work)`)
+	ill     = regexp.MustCompile(`(?:node|on) ([a-z0-9][a-z0-9-]*), which ((?:is|takes no work)[a-z ]*)`)
+	lost    = regexp.MustCompile(`(?:its node ([a-z0-9][a-z0-9-]*) is lost; |[ ,]([a-z0-9][a-z0-9-]*) \(which is lost\))`)
 )
 
 // Away begins the reason of a run whose datacenter cannot be asked. What the datacenter said last may follow it.
@@ -35,7 +36,10 @@ func Next(why string, own writ.RunID, datacenter string) string {
 		return aboutNode("uncordon", found[1], datacenter)
 	}
 	if found := ill.FindStringSubmatch(why); found != nil {
-		return aboutNode("show", found[1], datacenter)
+		return ForNode(found[1], found[2], datacenter)
+	}
+	if found := lost.FindStringSubmatch(why); found != nil {
+		return ForNode(found[1]+found[2], isLost, datacenter)
 	}
 	if strings.Contains(why, "node") {
 		return "writ node list"
@@ -43,12 +47,50 @@ func Next(why string, own writ.RunID, datacenter string) string {
 	return ""
 }
 
+// isLost and wasRemoved are the states of a node whose open calls only "writ node lost" ends.
+const (
+	isLost     = "is lost"
+	wasRemoved = "is removed"
+)
+
+// nodeLost begins the command that declares a node lost.
+const nodeLost = "writ node lost "
+
+// ForNode returns the command for a node that takes no work. It is "writ node lost" for a lost or removed node, otherwise "writ node show". The
+// parameter why is the state of the node, like "is lost". For an invalid name, ForNode returns "writ node list".
+func ForNode(name, why, datacenter string) string {
+	switch {
+	case !writ.ValidName(name):
+		return "writ node list"
+	case strings.HasPrefix(why, isLost), strings.HasPrefix(why, wasRemoved):
+		return aboutNode("lost", name, datacenter)
+	}
+	return aboutNode("show", name, datacenter)
+}
+
+// Does returns the effect of a command, for a command that needs a decision of its reader, otherwise "".
+func Does(command string) string {
+	if strings.HasPrefix(command, nodeLost) {
+		return "if the machine never comes back: declares it lost; its calls fail or move, the names of its resources are free"
+	}
+	return ""
+}
+
+// Shown replaces "writ node lost" by "writ node show", for a reader without the right to declare nodes lost.
+func Shown(command string) string {
+	if node, ok := strings.CutPrefix(command, nodeLost); ok {
+		return "writ node show " + node
+	}
+	return command
+}
+
 // Without returns a reason without the command that it names, for a place where the command stands beside it.
 func Without(why, command string) string {
 	if command == "" {
 		return why
 	}
-	return strings.Replace(why, " ("+command+")", "", 1)
+	short, _, _ := strings.Cut(command, " --dc ") // supervisors name no datacenter in commands about nodes
+	return strings.NewReplacer(" ("+command+")", "", " ("+short+")", "").Replace(why)
 }
 
 // runIn returns the first run that a sentence names besides the one that it is about.

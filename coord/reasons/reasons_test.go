@@ -24,7 +24,13 @@ func TestTheCommandIsAboutWhatTheReasonNames(t *testing.T) {
 		"no node is ready: the datacenter has no nodes yet":                                                                                    "writ node list",
 		"no node is ready: $(reboot): is cordoned":                                                                                             "writ node list",
 		"waits for node n1, which is silent":                                                                                                   "writ node show n1 --dc dc1",
-		"call 2 (volume.create v) is running on n1, which is lost":                                                                             "writ node show n1 --dc dc1",
+		"call 2 (volume.create v) is running on n1, which is lost":                                                                             "writ node lost n1 --dc dc1",
+		"waits for node n1, which is lost":                                                                                                     "writ node lost n1 --dc dc1",
+		"waits for node n1, which is removed":                                                                                                  "writ node lost n1 --dc dc1",
+		"its node n1 is lost; the script said that it waits":                                                                                   "writ node lost n1 --dc dc1",
+		"call 1 (node.ping) is queued: its node n1 is lost; another one does it once a person has signed that it never comes back":             "writ node lost n1 --dc dc1",
+		"waits for node reports (writ node list): n1, n2 (which is lost) have not said yet what there is of this run":                          "writ node lost n2 --dc dc1",
+		"waits for node reports (writ node list): n1 (which is silent) has not said yet what there is of this run":                             "writ node list",
 		"call 2 (volume.create v) is queued on n1, which takes no work: the disk is full":                                                      "writ node show n1 --dc dc1",
 		"waits for the datacenter dc1 to connect":                                                                                              "writ dc list",
 		"its datacenter is away, and said last: waits for node n1, which is silent":                                                            "writ dc list",
@@ -34,7 +40,22 @@ func TestTheCommandIsAboutWhatTheReasonNames(t *testing.T) {
 			t.Errorf("%q: %q, want %q", why, got, want)
 		}
 	}
-	if got := Next("waits for node n1, which is lost", own, "$(reboot)"); got != "writ node show n1" {
+	if got := Next("waits for node n1, which is lost", own, "$(reboot)"); got != "writ node lost n1" {
 		t.Errorf("of a datacenter without a proper name: %q", got)
+	}
+}
+
+func TestLostNodeCommandSaysWhatItDoes(t *testing.T) {
+	t.Parallel()
+	const why = "its node n1 is lost; another one does it once a person has signed that it never comes back"
+	command := Next(why+" (writ node lost n1)", "", "dc1")
+	if got := Without(why+" (writ node lost n1)", command); got != why {
+		t.Errorf("without its command: %q", got)
+	}
+	if does := Does(command); !strings.HasPrefix(does, "if the machine never comes back: ") {
+		t.Errorf("%s: %q", command, does)
+	}
+	if does := Does(Shown(command)); does != "" || Shown(command) != "writ node show n1 --dc dc1" {
+		t.Errorf("%s: %q", Shown(command), does)
 	}
 }

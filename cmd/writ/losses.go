@@ -1,0 +1,178 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"writ"
+	"writ/cmd/writ/internal/client"
+	"writ/cmd/writ/internal/terminal"
+	"writ/coord/api"
+)
+
+// maxLosses limits the runs that a search for the losses of a node reads, and the losses that it returns.
+const maxLosses = 50
+
+// loss is a deployment, or a run without one, that had resources or calls on a lost node.
+type loss struct {
+	Node       string     `json:"node"`
+	Project    string     `json:"project"`
+	Deployment string     `json:"deployment,omitempty"`
+	Run        writ.RunID `json:"run"`     // the newest one known
+	Command    string     `json:"command"` // submits it again
+	note       string     // flags that the coordinator could not restore
+}
+
+func (l loss) String() string {
+	if l.Deployment != "" {
+		return fmt.Sprintf("deployment %s of project %s: %s", l.Deployment, l.Project, l.Command+l.note)
+	}
+	return fmt.Sprintf("run %s of project %s: %s", l.Run, l.Project, l.Command+l.note)
+}
+
+// lossFinder finds the losses of a node, as the coordinator reports them.
+type lossFinder struct {
+	client     *client.Client
+	node       writ.Node
+	datacenter string // name
+}
+
+// present returns the losses if the node were declared lost now: the owners of its resources, and the open runs with open calls there.
+func (f lossFinder) present(ctx context.Context) ([]loss, error) {
+	runs, err := f.openRuns(ctx)
+	if err != nil {
+		return nil, err
+	}
+	resources, err := f.client.Resources(ctx, api.ListResourcesParams{Datacenter: api.Given(string(f.node.Datacenter)), Node: api.Given(f.node.ID)})
+	if err != nil {
+		return nil, err
+	}
+	for _, owner := range ownersOf(resources) {
+		run, err := f.newestRun(ctx, owner)
+		if err != nil {
+			return nil, err
+		}
+		if run != nil {
+			runs = append(runs, *run)
+		}
+	}
+	return f.losses(ctx, newestByDeployment(runs))
+}
+
+// past returns the losses of a node that was declared lost before: the runs that failed because of that. Its resources are forgotten.
+func (f lossFinder) past(ctx context.Context) ([]loss, error) {
+	failed, err := f.runs(ctx, api.RunStateFailed)
+	if err != nil {
+		return nil, err
+	}
+	return f.losses(ctx, newestByDeployment(slices.DeleteFunc(failed, func(r api.Run) bool { return !failedWith(r, f.node.Name) })))
+}
+
+// failedWith reports whether a run failed because it lost a node.
+func failedWith(r api.Run, node string) bool {
+	return r.Failure != nil && (r.Failure.Code == writ.CodeNodeLost || r.Failure.Code == writ.CodeDependencyFailed) && names(r.Failure.Message, node)
+}
+
+// names reports whether a sentence has a name as a word of its own.
+func names(sentence, name string) bool {
+	return slices.Contains(strings.FieldsFunc(sentence, func(c rune) bool { return strings.ContainsRune(" ,:;()", c) }), name)
+}
+
+func (f lossFinder) runs(ctx context.Context, states ...api.RunState) ([]api.Run, error) {
+	runs, _, err := f.client.Runs(ctx, api.ListRunsParams{State: states, Datacenter: api.Given(string(f.node.Datacenter))}, maxLosses)
+	return runs, err
+}
+
+// openRuns returns the open runs that have open calls on the node.
+func (f lossFinder) openRuns(ctx context.Context) (there []api.Run, err error) {
+	open, err := f.runs(ctx, api.RunStateAccepted, api.RunStateRunning)
+	if err != nil {
+		return nil, err
+	}
+	for _, run := range open {
+		calls, err := f.client.Calls(ctx, run.ID)
+		if err != nil {
+			return nil, err
+		}
+		if slices.ContainsFunc(calls, func(c writ.Call) bool { return c.Node == f.node.ID && !c.State.Ended() }) {
+			there = append(there, run)
+		}
+	}
+	return there, nil
+}
+
+// owner identifies the owner of a resource: a deployment, or else the run that changed it last.
+type owner struct {
+	project    writ.ProjectID
+	deployment string
+	run        writ.RunID
+}
+
+// ownersOf returns the owners of resources, each once.
+func ownersOf(resources []writ.Resource) (owners []owner) {
+	for _, r := range resources {
+		o := owner{project: r.Project, deployment: r.Deployment}
+		if o.deployment == "" {
+			o.run = r.Run
+		}
+		if !slices.Contains(owners, o) && len(owners) < maxLosses {
+			owners = append(owners, o)
+		}
+	}
+	return owners
+}
+
+// newestRun returns the newest run of an owner, nil if the coordinator has forgotten it.
+func (f lossFinder) newestRun(ctx context.Context, o owner) (*api.Run, error) {
+	if o.deployment == "" {
+		run, err := f.client.Run(ctx, o.run)
+		if writ.CodeOf(err) == writ.CodeNotFound {
+			return nil, nil
+		}
+		return &run, err
+	}
+	params := api.ListDeploymentsParams{Datacenter: api.Given(string(f.node.Datacenter)), Project: api.Given(string(o.project)), Name: &o.deployment}
+	page, err := api.Answer[api.DeploymentPage](f.client.API.ListDeployments(ctx, &params))
+	if err != nil || len(page.Items) == 0 {
+		return nil, err
+	}
+	return page.Items[0].Run, nil
+}
+
+// newestByDeployment keeps the newest run of each deployment, and each run without a deployment, ordered by project and name.
+func newestByDeployment(runs []api.Run) (newest []api.Run) {
+	slices.SortFunc(runs, func(a, b api.Run) int {
+		return cmp.Or(cmp.Compare(a.ProjectName, b.ProjectName), cmp.Compare(a.Deployment, b.Deployment), b.Created.Compare(a.Created), cmp.Compare(a.ID, b.ID))
+	})
+	return slices.CompactFunc(runs, func(a, b api.Run) bool {
+		return a.ID == b.ID || a.Deployment != "" && a.Project == b.Project && a.Deployment == b.Deployment
+	})
+}
+
+// losses returns a loss for each run, with the command that submits it again.
+func (f lossFinder) losses(ctx context.Context, runs []api.Run) ([]loss, error) {
+	all := make([]loss, 0, len(runs))
+	for _, run := range runs {
+		payload, err := payloadOf(ctx, f.client, run)
+		if err != nil {
+			return nil, err
+		}
+		again := resubmit{run, f.datacenter, payload}
+		all = append(all, loss{Node: f.node.Name, Project: run.ProjectName, Deployment: run.Deployment, Run: run.ID, Command: again.submit(), note: again.unknown()})
+	}
+	return all, nil
+}
+
+// noteLosses lists the commands that make the losses of a node anew.
+func (a *app) noteLosses(node string, losses []loss) {
+	if len(losses) == 0 {
+		return
+	}
+	a.Note("%s of resources or calls on %s. To make them anew:", count(len(losses), "owner"), node)
+	for _, l := range losses {
+		a.Note("  %s", terminal.Clean(l.String()))
+	}
+}

@@ -1,0 +1,117 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+
+	"writ"
+	"writ/coord/reasons"
+)
+
+// whyFailed follows the failure of the run to the call that failed by itself.
+func (s *situation) whyFailed() reason {
+	run := s.run
+	why := said(run.Failure, run.Reason, "it failed")
+	next, again := "writ run resume "+string(run.ID), false
+	switch f := run.Failure; {
+	case f == nil:
+	case f.Seq > 0 && f.Seq <= len(s.calls):
+		why = s.chain(s.calls[f.Seq-1])
+		cause, _ := s.cause(s.calls[f.Seq-1])
+		lost := s.lostNode(cause)
+		switch {
+		case s.isSplit(s.calls[f.Seq-1]), cause.Error != nil && endsTheSameWay(cause.Error.Code):
+			next = "writ check " + shellWord(run.Script) // the script has to be edited first
+		case lost.Admission == writ.AdmissionRemoved && !lost.Gone:
+			next = reasons.ForNode(lost.Name, "is removed", s.datacenter.Name) // until then its calls may still run there
+		case lost.Gone:
+			next, again = s.again().submit(), true // the resources of its earlier calls are gone
+		}
+	case f.Code == writ.CodeScriptLimit: // a plan meets the same limit before any call is made
+		next, again = s.again().plan(), true
+	case endsTheSameWay(f.Code):
+		next = "writ check " + shellWord(run.Script)
+	case !resumeHelps(f.Code):
+		next, again = s.again().submit(), true
+	}
+	if run.Failure != nil && run.Failure.Position != "" {
+		why += ", at " + run.Failure.Position
+	}
+	if run.Failure != nil && run.Failure.Hint != "" {
+		why += "; " + run.Failure.Hint
+	}
+	if !s.now.Before(run.Deadline) {
+		next, again = s.again().submit(), true
+	}
+	if again {
+		why += s.again().unknown()
+	}
+	return reason{why, next}
+}
+
+// lostNode returns the node that a call failed with, an empty one if the call failed otherwise or the node is unknown. A call without
+// a node has the name of the node in its error.
+func (s *situation) lostNode(c writ.Call) (lost writ.Node) {
+	if !endedByLoss(c) {
+		return lost
+	}
+	if n, known := s.nodes[c.Node]; known {
+		return n
+	}
+	for _, n := range s.nodes {
+		if names(c.Error.Message, n.Name) && (lost.ID == "" || lost.Gone) { // several removed nodes may have the name
+			lost = n
+		}
+	}
+	return lost
+}
+
+// isSplit reports whether a call failed because its run had placed what it needs before it asked for the call.
+func (s *situation) isSplit(c writ.Call) bool {
+	nodes := make(map[writ.NodeID]bool)
+	for _, seq := range c.After {
+		if seq > len(s.calls) {
+			continue
+		}
+		if need := s.calls[seq-1]; need.State == writ.CallSucceeded && need.Change == writ.ChangeCreated && need.Kind != writ.KindHeroDB {
+			nodes[need.Node] = true
+		}
+	}
+	switch {
+	case c.Error == nil:
+		return false
+	case c.Error.Code == writ.CodeResourceConflict:
+		return len(nodes) > 1
+	}
+	return c.Error.Code == writ.CodeNoCapacity && len(nodes) > 0
+}
+
+// cause follows a failed call to the one that failed by itself, and returns those on the way.
+func (s *situation) cause(c writ.Call) (cause writ.Call, way []writ.Call) {
+	for c.Error != nil && c.Error.Code == writ.CodeDependencyFailed {
+		i := slices.IndexFunc(c.After, func(seq int) bool { return seq <= len(s.calls) && s.calls[seq-1].Error != nil })
+		if i < 0 {
+			break
+		}
+		way = append(way, c)
+		c = s.calls[c.After[i]-1]
+	}
+	return c, way
+}
+
+// chain tells the way from a failed call to the one that failed by itself.
+func (s *situation) chain(failed writ.Call) string {
+	c, way := s.cause(failed)
+	text := ""
+	for _, needs := range way {
+		text += describeCall(needs) + " needs "
+	}
+	text += describeCall(c)
+	if len(way) > 0 {
+		text += ", which"
+	}
+	if c.Error == nil {
+		return text + " failed"
+	}
+	return fmt.Sprintf("%s failed: %s: %s", text, c.Error.Code, c.Error.Message)
+}

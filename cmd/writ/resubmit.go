@@ -1,0 +1,82 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"writ/coord/api"
+	"writ/identity"
+)
+
+// resubmit makes the commands that submit or plan the script of a run again, in the same place and with the same parameters. Values of secrets are
+// never part of a command.
+type resubmit struct {
+	run        api.Run
+	datacenter string            // name, "" if it is unknown
+	payload    *identity.Payload // nil if the coordinator does not have it
+}
+
+// unknown returns a clause about flags that the commands lack because the coordinator does not have the signed payload, otherwise "".
+func (r resubmit) unknown() string {
+	if r.payload != nil {
+		return ""
+	}
+	return "; the coordinator does not have what was signed: give -p, --destructive and @REVISION of --deployment again if you gave them before"
+}
+
+// submit returns the command that submits the script again. An accepted run made a revision of its deployment, so the command
+// names no base revision.
+func (r resubmit) submit() string {
+	deployment := r.run.Deployment
+	if r.payload != nil && deployment != "" && r.run.Accepted.IsZero() {
+		deployment += "@" + strconv.Itoa(r.payload.Deployment.Base)
+	}
+	words := r.words("submit", deployment)
+	if r.payload != nil && len(r.payload.Targets) > 0 {
+		words = append(words, "--destructive="+strings.Join(r.payload.Targets, ","))
+	}
+	return shellLine(words)
+}
+
+// plan returns the command that previews the script.
+func (r resubmit) plan() string { return shellLine(r.words("plan", r.run.Deployment)) }
+
+// words returns the words of a command about the script.
+func (r resubmit) words(command, deployment string) []string {
+	words := []string{"writ", command, r.run.Script, "--project", r.run.ProjectName}
+	if r.datacenter != "" {
+		words = append(words, "--dc", r.datacenter)
+	}
+	if deployment != "" {
+		words = append(words, "--deployment", deployment)
+	}
+	if r.payload != nil {
+		for _, name := range slices.Sorted(maps.Keys(r.payload.Params)) {
+			words = append(words, "-p", name+"="+paramText(r.payload.Params[name]))
+		}
+	}
+	return words
+}
+
+// shellLine quotes the words of a command for a shell.
+func shellLine(words []string) string {
+	for i, w := range words {
+		words[i] = shellWord(w)
+	}
+	return strings.Join(words, " ")
+}
+
+// paramText formats a parameter as the command line takes it.
+func paramText(v any) string {
+	if list, ok := v.([]any); ok {
+		text, err := json.Marshal(list)
+		if err == nil {
+			return string(text)
+		}
+	}
+	return fmt.Sprint(v)
+}

@@ -1,0 +1,67 @@
+package main
+
+import (
+	"context"
+	"time"
+)
+
+const (
+	// firstLook is the silence before the first look. Together with the answer it stays below 8 s.
+	firstLook = 4 * time.Second
+	// longestPause limits the pause between two looks, which doubles with each look.
+	longestPause = time.Minute
+)
+
+// silence schedules the looks of a command that watches a run. Looks are due only while the run has no events. The zero value is ready to use.
+type silence struct{ looks int }
+
+// pause returns the time without events until the next look.
+func (s *silence) pause() time.Duration {
+	if s.looks > 4 {
+		return longestPause
+	}
+	return min(firstLook<<s.looks, longestPause)
+}
+
+// heard starts over after an event.
+func (s *silence) heard() { s.looks = 0 }
+
+// looked makes the next pause longer.
+func (s *silence) looked() { s.looks++ }
+
+// lookout calls look while a run has no events.
+type lookout struct {
+	news chan struct{} // has a token after an event
+	look func(context.Context)
+}
+
+func newLookout(look func(context.Context)) *lookout {
+	return &lookout{make(chan struct{}, 1), look}
+}
+
+// heard reports an event. It does not block.
+func (l *lookout) heard() {
+	select {
+	case l.news <- struct{}{}:
+	default:
+	}
+}
+
+// run looks until ctx ends.
+func (l *lookout) run(ctx context.Context) {
+	var s silence
+	due := time.NewTimer(s.pause())
+	defer due.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-l.news:
+			s.heard()
+		case <-due.C:
+			l.look(ctx)
+			s.looked()
+		}
+		due.Reset(s.pause())
+	}
+}

@@ -1,0 +1,78 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+
+	"writ"
+	"writ/coord/reasons"
+)
+
+// maxWaits limits the reasons that a command which watches a run shows at a time.
+const maxWaits = 3
+
+// waitReasons returns why a run waits, the reasons with a command first. A run that only waits for calls under way has none.
+func (s *situation) waitReasons() (with []reason) {
+	if s.run.ID == "" || s.run.State.Ended() {
+		return nil
+	}
+	if why := s.whyRun(); s.run.Accepted.IsZero() || s.run.Reason != "" || why.Next == "writ dc list" {
+		if why.Next == s.watchAgain() {
+			why.Next = ""
+		}
+		return []reason{why}
+	}
+	var without []reason
+	for _, c := range s.calls {
+		if c.State.Ended() {
+			continue
+		}
+		why := s.whyCall(c)
+		why.Why = fmt.Sprintf("call %s: %s", callName(c), why.Why)
+		switch {
+		case why.Next != "":
+			with = append(with, why)
+		case c.State != writ.CallRunning && !s.needsOpenCall(c):
+			without = append(without, why)
+		}
+	}
+	with = append(with, without...)
+	return with[:min(len(with), maxWaits)]
+}
+
+// watchAgain returns the command that watches the run.
+func (s *situation) watchAgain() string { return "writ run watch " + string(s.run.ID) }
+
+// needsOpenCall reports whether a call waits for another call of its run.
+func (s *situation) needsOpenCall(c writ.Call) bool {
+	for _, seq := range c.After {
+		if seq <= len(s.calls) && !s.calls[seq-1].State.Ended() {
+			return true
+		}
+	}
+	return false
+}
+
+// waitText formats reasons for a command that watches a run, each with the command that ends it. It is "" if there is no reason.
+func waitText(all []reason) string {
+	var b strings.Builder
+	for _, r := range all {
+		fmt.Fprintf(&b, "… it waits: %s\n", r.Why)
+		if r.Next != "" {
+			writeNext(&b, "  ", r.Next, reasons.Does(r.Next))
+		}
+	}
+	return strings.TrimSuffix(b.String(), "\n")
+}
+
+// waitClause formats the first reason for the end of a sentence.
+func waitClause(all []reason) string {
+	if len(all) == 0 {
+		return ""
+	}
+	text := "; it waits: " + all[0].Why
+	if all[0].Next != "" {
+		text += "; next: " + all[0].Next
+	}
+	return text
+}

@@ -1,0 +1,57 @@
+package main
+
+import (
+	"testing"
+	"time"
+
+	"writ"
+	"writ/coord/api"
+)
+
+func TestWatcherShowsWaitsWithTheirCommand(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	id := writ.RunIDOf(writ.Digest{1})
+	call := func(seq int, state writ.CallState, why string, after ...int) writ.Call {
+		return writ.Call{Run: id, Seq: seq, Operation: "volume.create", Name: "v", State: state, Node: "n", NodeName: "n1", Reason: why, After: after, Started: now}
+	}
+	lost := writ.Node{ID: "n", Liveness: writ.LivenessLost, LastBeat: now}
+	for name, tt := range map[string]struct {
+		change func(s *situation)
+		want   string
+	}{
+		"Healthy": {func(s *situation) {
+			s.calls = []writ.Call{call(1, writ.CallRunning, ""), call(2, writ.CallPlanned, "", 1)}
+		}, ""},
+		"Evaluated": {func(*situation) {}, ""},
+		"Ended":     {func(s *situation) { s.run.State = api.RunStateFailed }, ""},
+		"Unknown":   {func(s *situation) { s.run = api.Run{} }, ""},
+		"NotAccepted": {func(s *situation) { s.run.Accepted = time.Time{} },
+			"… it waits: it waits for its datacenter ams1 to connect\n  next: writ dc list"},
+		"DatacenterAway": {func(s *situation) { s.datacenter.Health = api.DatacenterHealthAway },
+			"… it waits: its datacenter ams1 is away: what it does goes on there, and this is what it said last\n  next: writ dc list"},
+		"Blocked": {func(s *situation) { s.run.Reason = "an operator works on it" }, "… it waits: an operator works on it"},
+		"LostNode": {func(s *situation) {
+			s.nodes["n"] = lost
+			s.calls = []writ.Call{call(1, writ.CallQueued, ""), call(2, writ.CallPlanned, "", 1)}
+		}, "… it waits: call 1 volume.create v: it was sent to n1, which is lost since " + clock(now) + "\n  next: writ node lost n1 --dc ams1\n" +
+			"    if the machine never comes back: declares it lost; its calls fail or move, the names of its resources are free\n" +
+			"… it waits: call 2 volume.create v: n1, where it goes, is lost since " + clock(now) + "\n  next: writ node lost n1 --dc ams1\n" +
+			"    if the machine never comes back: declares it lost; its calls fail or move, the names of its resources are free"},
+		"WithCommandFirst": {func(s *situation) {
+			s.calls = []writ.Call{call(1, writ.CallPlanned, "is tried again"), call(2, writ.CallPlanned, "no node is ready: n1: is cordoned")}
+		}, "… it waits: call 2 volume.create v: no node is ready: n1: is cordoned\n  next: writ node uncordon n1 --dc ams1\n… it waits: call 1 volume.create v: is tried again"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := &situation{
+				run:        api.Run{ID: id, State: api.RunStateRunning, Accepted: now, Deadline: now.Add(time.Hour)},
+				datacenter: api.Datacenter{Name: "ams1", Health: api.DatacenterHealthHealthy}, nodes: map[writ.NodeID]writ.Node{}, now: now,
+			}
+			tt.change(s)
+			if got := waitText(s.waitReasons()); got != tt.want {
+				t.Errorf("it shows\n%s\nwant\n%s", got, tt.want)
+			}
+		})
+	}
+}
