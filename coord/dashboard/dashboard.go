@@ -90,6 +90,8 @@ type Dashboard struct {
 	Notice func(ctx context.Context) string
 	// Still returns why the sender of a request may not read any more. It is asked before each frame; it may be nil.
 	Still func(ctx context.Context) error
+	// Ends lists the things that expire, like roles and certificates. It may be nil.
+	Ends func(ctx context.Context) []identity.Expiry
 	// MaxStreams bounds the streams that are open at the same time, DefaultMaxStreams if 0.
 	MaxStreams int
 
@@ -109,6 +111,14 @@ type Reader struct {
 	// May reports whether the reader's role allows something in a project, "" for all of them. Pages offer commands by it. If it is nil nobody
 	// has logged in, and pages offer all: it is the signature under a command that counts.
 	May func(action identity.Action, project writ.ProjectID) bool
+}
+
+// ends returns the things that expire.
+func (d *Dashboard) ends(ctx context.Context) []identity.Expiry {
+	if d.Ends == nil {
+		return nil
+	}
+	return d.Ends(ctx)
 }
 
 // may reports whether a page offers a reader the command for something.

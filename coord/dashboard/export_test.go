@@ -9,3 +9,10 @@ func (d *Dashboard) Remember(samples [][4]int64) {
 		d.past.sums = append(d.past.sums, sample(s))
 	}
 }
+
+// Forget makes the next page look at everything anew.
+func (d *Dashboard) Forget() {
+	d.now.mu.Lock()
+	defer d.now.mu.Unlock()
+	d.now.last = nil
+}

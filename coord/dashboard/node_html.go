@@ -53,13 +53,21 @@ func (h nodeHead) facts() Node {
 		fact("Datacenter", A(Href(nodesOf(h.Datacenter)), Text(h.DatacenterName))),
 		fact("Last beat", beat),
 		fact("Joined", joined),
-		fact("Queue", Text(digits(h.Depth.Running)+" running of "+plural(h.Slots, "slot", "slots")+", "+digits(h.Depth.Queued)+" queued, "+digits(h.Depth.Planned)+" planned")),
+		fact("Queue", Text(h.running()+", "+digits(h.Depth.Queued)+" queued, "+digits(h.Depth.Planned)+" planned"), h.unheardCalls()),
 		wideFact("Reserved", h.reserved(Text("unknown"))),
 		fact("Version", Text(cmp.Or(h.Version, "unknown"))),
 		With(writ.LabelsText(h.Labels), func(labels string) Node { return fact("Labels", Text(labels)) }),
 		wideFact("Key", Code(Class("key"), Text(cmp.Or(h.Node.Key, "unknown")))),
 		wideFact("Id", Code(Class("key"), Text(h.ID))),
 		h.decisions())
+}
+
+// running counts the running calls of the node. For an unheard node, it counts the slots in use at its last report.
+func (h nodeHead) running() string {
+	if h.Unheard != nil {
+		return h.slots()
+	}
+	return digits(h.Depth.Running) + " running of " + plural(h.Slots, "slot", "slots")
 }
 
 func (h nodeHead) decisions() Node {

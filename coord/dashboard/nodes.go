@@ -43,6 +43,7 @@ type nodeRow struct {
 	Depth          writ.QueueDepth
 	Health         string // one word: ready, faulty, silent, lost, unknown, pending, rejected, removed
 	Why            string // it gets no work, "" if it does
+	Unheard        *unheard
 }
 
 // Page is the address of the page of the node, and Word is how commands name it.
@@ -63,6 +64,12 @@ func nodeRowOf(n writ.Node, now *moment) nodeRow {
 				row.Depth = q
 			}
 		}
+	}
+	if u, is := now.unheardNode(n.Datacenter, n.ID); is || n.Liveness == writ.LivenessSilent || n.Liveness == writ.LivenessLost {
+		if !is { // the list of nodes is newer than the moment
+			u = unheard{n.Name, string(n.Liveness), n.LastBeat}
+		}
+		row.Unheard = &u
 	}
 	switch {
 	case n.Admission != writ.AdmissionApproved:
@@ -107,7 +114,7 @@ func (d *Dashboard) datacenters(ctx context.Context, _ *http.Request, _ bool) (*
 				if q.Node != "" { // what was not placed yet has none
 					rows[i].Nodes++
 				}
-				rows[i].Depth.Running += q.Running
+				rows[i].Depth.add(now, dc.ID, q)
 				rows[i].Depth.Queued += q.Queued
 				rows[i].Depth.Planned += q.Planned
 			}

@@ -29,10 +29,23 @@ func (n nodeRow) html() Node {
 		cell("st", "", stateTag(n.Health), n.scheduling()),
 		cell("sc", "", A(Href(n.Page()), opens(), Text(n.Name)), sub(writ.LabelsText(n.Labels)), n.remarks()),
 		cell("dc", "datacenter", Text(n.DatacenterName)),
-		cell("ca", "calls", Text(digits(n.Depth.Running)+" of "+plural(n.Slots, "slot", "slots")), If(n.Depth.Queued > 0, subs(Text("+ "+digits(n.Depth.Queued)+" queued")))),
+		cell("ca", "calls", Text(n.slots()), n.unheardCalls(), If(n.Depth.Queued > 0, subs(Text("+ "+digits(n.Depth.Queued)+" queued")))),
 		cell("cp", "reserved", n.reserved(none())),
 		cell("dr", "drivers", n.drivers()),
 		cell("ag n", "last beat", n.lastBeat()))
+}
+
+// slots counts the slots of a node in use at its last report.
+func (n nodeRow) slots() string {
+	return digits(n.Depth.Running) + " of " + plural(n.Slots, "slot", "slots")
+}
+
+// unheardCalls marks the running calls of an unheard node as unknown.
+func (n nodeRow) unheardCalls() Node {
+	if n.Depth.Running == 0 {
+		return nil
+	}
+	return n.Unheard.html()
 }
 
 // scheduling is a tag of a node that takes no new work by decision.
@@ -62,16 +75,29 @@ func (n nodeRow) reserved(unknown Node) Node {
 		return unknown
 	}
 	used, all := n.Used, n.Capacity
-	line := func(used, all int64, words string) Node { return Span(meter(share(used, all)), Text(words)) }
+	line := func(used, all int64, words string) Node {
+		full := isFull(used, all)
+		if full {
+			words += ", full"
+		}
+		return Span(If(full, Class("full")), meter(share(used, all), full), Text(words))
+	}
 	return Span(Class("meters"),
 		line(used.CPUs, all.CPUs, digits(used.CPUs)+" of "+digits(all.CPUs)+" CPUs"),
 		line(used.MemoryMiB, all.MemoryMiB, gibi(used.MemoryMiB)+" of "+gibi(all.MemoryMiB)),
 		line(used.DiskGiB, all.DiskGiB, digits(used.DiskGiB)+" of "+digits(all.DiskGiB)+" GiB disk"))
 }
 
-func meter(percent int64) Node {
+// meter draws a share as a bar: red if it is full, in the colour of warnings from 90 percent on.
+func meter(percent int64, full bool) Node {
 	class := "b-running"
-	if percent >= 90 {
+	if !full {
+		percent = min(percent, 99) // the free rest stays visible
+	}
+	switch {
+	case full:
+		class = "b-failed"
+	case percent >= 90:
 		class = "b-queued"
 	}
 	return picture("meter", "0 0 100 1", Aria("hidden", "true"), Rect(class, "", "", digits(percent), "1"))
@@ -125,7 +151,7 @@ func (d datacenterName) html() Node {
 func (d datacenterRow) html() Node {
 	calls := Span(Class("none"), Text("unknown"))
 	if d.Known {
-		calls = Group{Text(digits(d.Depth.Running) + " running, " + digits(d.Depth.Queued) + " queued, " + digits(d.Depth.Planned) + " planned"),
+		calls = Group{Text(d.Depth.running() + ", " + digits(d.Depth.Queued) + " queued, " + digits(d.Depth.Planned) + " planned"),
 			sub("on " + plural(d.Nodes, "node", "nodes"))}
 	}
 	connected := none()

@@ -57,6 +57,7 @@ func (d *Dashboard) overview(ctx context.Context, r *http.Request, quiet bool) (
 		return nil, err
 	}
 	add(p, part{id: "counts"}, counts(r.URL, n.states, n.stuck)...)
+	addAttention(p, attentionOf(now, reader, d.ends(ctx)))
 	addHolds(p, reader, now)
 	if reader.All { // nodes and queues are of all projects together
 		if data.History, err = d.addDepths(p, now); err != nil {
@@ -65,7 +66,7 @@ func (d *Dashboard) overview(ctx context.Context, r *http.Request, quiet bool) (
 		add(p, part{id: "boot"}, bootCounts(now)...)
 	}
 	p.body = data
-	if quiet {
+	if quiet && now.isSettled() {
 		return p, nil
 	}
 	return p, d.addRuns(ctx, r.URL, p, now, filter)
@@ -193,7 +194,11 @@ func counts(own *url.URL, of map[ledger.State]int, stuck int) []count {
 }
 
 // depth is how many calls are open everywhere.
-type depth struct{ Running, Queued, Planned, Unknown int }
+type depth struct {
+	Running, Queued, Planned int
+	Unheard                  int // were running on nodes that are not heard
+	Unknown                  int // datacenters that do not answer
+}
 
 // Key of the only piece of its part.
 func (depth) Key() string { return "depth" }
@@ -204,7 +209,7 @@ func depthOf(now *moment) (sum depth) {
 			sum.Unknown++
 		}
 		for _, q := range dc.Queues {
-			sum.Running += q.Running
+			sum.add(now, dc.Datacenter, q)
 			sum.Queued += q.Queued
 			sum.Planned += q.Planned
 		}
@@ -212,11 +217,21 @@ func depthOf(now *moment) (sum depth) {
 	return sum
 }
 
+// add counts the running calls of a queue.
+func (d *depth) add(now *moment, datacenter writ.DatacenterID, q writ.QueueDepth) {
+	if _, is := now.unheardNode(datacenter, q.Node); is {
+		d.Unheard += q.Running
+		return
+	}
+	d.Running += q.Running
+}
+
 // queue is a line of the table of depths: a node, or a datacenter that could not be asked, or one whose idle nodes are left out.
 type queue struct {
 	writ.QueueDepth
 	Datacenter writ.DatacenterID
-	Name       string // of the datacenter
+	Name       string   // of the datacenter
+	Unheard    *unheard // the node, if it is not heard, otherwise nil
 	Error      *writ.Error
 	Idle       int // nodes that are left out, as they have nothing to do
 	Busy       int // nodes that are left out, as others have more to do
@@ -232,6 +247,15 @@ func (q queue) Key() string {
 
 // Open is how many calls the node has.
 func (q queue) Open() int { return q.Running + q.Queued + q.Planned }
+
+// queueOf returns the line of a queue, with why its node is not heard.
+func queueOf(now *moment, dc api.DatacenterQueues, q writ.QueueDepth) queue {
+	line := queue{QueueDepth: q, Datacenter: dc.Datacenter, Name: dc.Name}
+	if u, is := now.unheardNode(dc.Datacenter, q.Node); is {
+		line.Unheard = &u
+	}
+	return line
+}
 
 func queues(now *moment) (lines []queue) {
 	nodes := 0
@@ -250,7 +274,7 @@ func queues(now *moment) (lines []queue) {
 	for _, dc := range now.queues {
 		rest := queue{Datacenter: dc.Datacenter, Name: dc.Name, Error: dc.Error}
 		for _, q := range dc.Queues {
-			line := queue{QueueDepth: q, Datacenter: dc.Datacenter, Name: dc.Name}
+			line := queueOf(now, dc, q)
 			switch {
 			case nodes > quietNodes && line.Open() == 0:
 				rest.Idle++
@@ -275,8 +299,9 @@ type runRow struct {
 	ledger.Run
 	DatacenterName string
 	Calls          progress
-	OfProject      string // address of the list of the runs of its project
-	OfSigner       string // and of those of its signer
+	Unheard        *unheard // the node of a call, if its state is unknown because of that, otherwise nil
+	OfProject      string   // address of the list of the runs of its project
+	OfSigner       string   // and of those of its signer
 }
 
 // Key is the run's id.
@@ -311,9 +336,14 @@ func (d *Dashboard) addRuns(ctx context.Context, own *url.URL, p *page, now *mom
 		return err
 	}
 	rows := make([]runRow, len(list.Items))
+	unheardRuns, err := d.unheardRuns(ctx, now, list.Items...)
+	if err != nil {
+		return err
+	}
 	for i, run := range list.Items {
+		unheardCalls := unheardRuns[run.ID]
 		rows[i] = runRow{
-			Run: run, DatacenterName: now.datacenter(run.Datacenter).Name, Calls: progressOf(calls[run.ID]),
+			Run: run, DatacenterName: now.datacenter(run.Datacenter).Name, Calls: unheardCalls.progress(progressOf(calls[run.ID])), Unheard: unheardCalls.first,
 			OfProject: with(own, "project", string(run.Project)), OfSigner: with(own, "signer", run.Signer),
 		}
 	}

@@ -12,6 +12,7 @@ import (
 func (o overview) html(p *page) Node {
 	return Group{
 		H1(Class("hidden"), Text("Runs")),
+		Section(p.part("attention"), Aria("label", "Needs attention")),
 		Nav(p.part("counts"), Class("counts"), Aria("label", "Runs by state")),
 		holdsSection(p),
 		When(p.Everything, func() Node { return o.depths(p) }),
@@ -94,6 +95,7 @@ func (d depth) html() Node {
 	return Div(Class("depth"), key(d), Data("running", digits(d.Running)), Data("queued", digits(d.Queued)), Data("planned", digits(d.Planned)),
 		H2(Text("Open calls")),
 		Dl(line("running", d.Running), line("queued", d.Queued), line("planned", d.Planned)),
+		If(d.Unheard > 0, P(Class("note"), Text("without "+plural(d.Unheard, "call", "calls")+" on nodes that are not heard"))),
 		If(d.Unknown > 0, P(Class("note"), Text("without "+plural(d.Unknown, "datacenter that does", "datacenters that do")+" not answer"))))
 }
 
@@ -118,7 +120,24 @@ func (q queue) cells() Node {
 			If(q.Idle > 0 && q.Busy > 0, Text(", ")),
 			If(q.Idle > 0, Text(plural(q.Idle, "more node has", "more nodes have")+" nothing to do")))
 	}
-	return Group{cell("n", "", number(q.Running)), cell("n", "", number(q.Queued)), cell("n", "", number(q.Planned))}
+	return Group{cell("n", "", q.running()), cell("n", "", number(q.Queued)), cell("n", "", number(q.Planned))}
+}
+
+// running is the number of running calls. It is unknown while the node is not heard.
+func (q queue) running() Node {
+	if q.Unheard != nil && q.Running > 0 {
+		return Span(Class("none"), Title(digits(q.Running)+" ran when the node was heard last"), Text("unknown"))
+	}
+	return number(q.Running)
+}
+
+// running counts the running calls, and those of unheard nodes as unknown.
+func (d depth) running() string {
+	text := digits(d.Running) + " running"
+	if d.Unheard > 0 {
+		text += ", " + digits(d.Unheard) + " unknown"
+	}
+	return text
 }
 
 func queuesOf(datacenter writ.DatacenterID) string {
@@ -132,7 +151,7 @@ func (r runRow) html() Node {
 		cell("pr", "project", A(Class("soft"), Href(r.OfProject), projectText(r.ProjectName, r.Project))),
 		cell("si", "signer", A(Class("soft"), Href(r.OfSigner), Text(r.Signer))),
 		cell("dc", "datacenter", Text(r.DatacenterName)),
-		cell("ca", "calls", r.Calls.html()),
+		cell("ca", "calls", r.Calls.html(), r.Unheard.html()),
 		cell("tk n", "took", tookOr(r.Took(), r.State == ledger.State(writ.RunRunning), r.Accepted)),
 		cell("ag n", "submitted", age(r.Created)))
 }

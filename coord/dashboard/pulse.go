@@ -40,6 +40,7 @@ type moment struct {
 	counts      ledger.RunCounts
 	stuck       ledger.RunCounts // of which nothing was heard for stuckAfter
 	stuckAt     time.Time        // when they were counted
+	nodes       nodeStates
 }
 
 // sample is a point of the chart of depths: unix milliseconds, running, queued, planned.
@@ -47,9 +48,7 @@ type sample [4]int64
 
 // moment returns how everything is, or was less than a second ago.
 func (d *Dashboard) moment(ctx context.Context) (*moment, error) {
-	d.now.mu.Lock()
-	last := d.now.last
-	d.now.mu.Unlock()
+	last := d.lastMoment()
 	if last != nil && time.Since(last.at) < stale {
 		return last, nil
 	}
@@ -62,6 +61,13 @@ func (d *Dashboard) moment(ctx context.Context) (*moment, error) {
 		return nil, err
 	}
 	return m.(*moment), nil
+}
+
+// lastMoment returns the newest moment, nil before the first.
+func (d *Dashboard) lastMoment() *moment {
+	d.now.mu.Lock()
+	defer d.now.mu.Unlock()
+	return d.now.last
 }
 
 func (d *Dashboard) look(ctx context.Context) (*moment, error) {
@@ -83,6 +89,7 @@ func (d *Dashboard) look(ctx context.Context) (*moment, error) {
 	asking.Go(func() (err error) { m.queues, err = d.LiveView.Queues(ctx); return err })
 	asking.Go(func() (err error) { m.holds, err = d.LiveView.Holds(ctx, ""); return err })
 	asking.Go(func() (err error) { m.boots, err = d.LiveView.Boots(ctx, "", maxBoots); return err })
+	asking.Go(func() error { m.nodes = d.lookAtNodes(ctx, m, d.lastMoment()); return nil })
 	if err := asking.Wait(); err != nil {
 		return nil, err
 	}
@@ -94,9 +101,7 @@ func (d *Dashboard) look(ctx context.Context) (*moment, error) {
 
 // countStuck counts the runs of which nothing was heard, or takes the count of a moment ago.
 func (d *Dashboard) countStuck(ctx context.Context, m *moment) (err error) {
-	d.now.mu.Lock()
-	last := d.now.last
-	d.now.mu.Unlock()
+	last := d.lastMoment()
 	if last != nil && m.at.Sub(last.stuckAt) < stuckEvery {
 		m.stuck, m.stuckAt = last.stuck, last.stuckAt
 		return nil

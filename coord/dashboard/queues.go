@@ -68,7 +68,7 @@ func (d *Dashboard) queueRows(now *moment, only writ.DatacenterID, nodes map[que
 		}
 		for _, q := range dc.Queues {
 			key := queueKey{dc.Datacenter, q.Node}
-			row := queueRow{queue: queue{QueueDepth: q, Datacenter: dc.Datacenter, Name: dc.Name}, Chart: d.past.chart(key, now.at)}
+			row := queueRow{queue: queueOf(now, dc, q), Chart: d.past.chart(key, now.at)}
 			if q.Node == "" {
 				row.unplaced()
 			} else if n, ok := nodes[key]; ok {

@@ -33,7 +33,7 @@ func (r queueRow) html() Node {
 	}
 	return Tr(key(r), Data("state", r.Health),
 		cell("st", "", health),
-		cell("sc", "", r.name(), waits(r.Help), Each(r.Lines, func(line string) Node { return Span(Class("line-of"), copyable(line)) })),
+		cell("sc", "", r.name(), waits(r.Help), When(r.Running > 0, r.Unheard.html), Each(r.Lines, func(line string) Node { return Span(Class("line-of"), copyable(line)) })),
 		r.depths(),
 		cell("line", "", When(r.Error == nil, r.Chart.html)))
 }
@@ -53,7 +53,7 @@ func (r queueRow) depths() Node {
 		return Td(Class("n"), ColSpan("3"), Span(Class("none"), Text("unknown")))
 	}
 	return Group{
-		cell("n", "running", number(r.Running), If(r.Slots > 0, sub("of "+digits(r.Slots)))),
+		cell("n", "running", r.running(), If(r.Slots > 0, sub("of "+digits(r.Slots)))),
 		cell("n", "queued", number(r.Queued)),
 		cell("n", "planned", number(r.Planned)),
 	}

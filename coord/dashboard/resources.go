@@ -55,7 +55,7 @@ func (d *Dashboard) resources(ctx context.Context, r *http.Request, quiet bool) 
 		data.NodeName = now.nodeName(filter.Datacenter, filter.Node)
 	}
 	p := &page{Title: "Resources", Nav: "resources", body: resourcesPage{data}}
-	if quiet {
+	if quiet && now.isSettled() {
 		return p, nil
 	}
 	counted := filter
@@ -127,7 +127,11 @@ type resourceRow struct {
 	Everything     bool   // the reader sees nodes
 	DeploymentList string
 	Wrong          []string
+	Unheard        *unheard // its node, if the state of the resource is unknown because of that, otherwise nil
 }
+
+// stateRunning is the state of a resource that only its node can confirm.
+const stateRunning = "running"
 
 // Key tells the resource from all others.
 func (r resourceRow) Key() string {
@@ -151,6 +155,9 @@ func resourceRowOf(own *url.URL, res writ.Resource, now *moment, reader Reader) 
 		row.Wrong = append(row.Wrong, hidden.Escape(text))
 	}
 	row.Everything = reader.All
+	if u, is := now.unheardNode(res.Datacenter, res.Node); is && res.State == stateRunning {
+		row.Unheard = u.shownTo(reader)
+	}
 	if reader.All && res.Node != "" {
 		row.NodeName, row.NodePage = now.nodeName(res.Datacenter, res.Node), nodePage(res.Datacenter, res.Node)
 	}

@@ -58,9 +58,9 @@ func (c kindCount) html() Node {
 }
 
 func (r resourceRow) html() Node {
-	return Tr(key(r), Data("state", r.State),
+	return Tr(key(r), Data("state", r.shown()),
 		cell("st", "", r.state()),
-		cell("sc", "", B(Text(r.Name)), sub(r.kind()), simulated(r.Simulated), Each(r.Wrong, why)),
+		cell("sc", "", B(Text(r.Name)), sub(r.kind()), simulated(r.Simulated), r.Unheard.html(), Each(r.Wrong, why)),
 		cell("pr", "project", Text(r.ProjectName)),
 		cell("dp", "deployment", r.deployment()),
 		cell("dc", "datacenter", Text(r.DatacenterName)),
@@ -73,7 +73,15 @@ func (r resourceRow) state() Node {
 	if r.State == "" {
 		return none()
 	}
-	return stateTag(r.State)
+	return stateTag(r.shown())
+}
+
+// shown is the state that the page shows: a resource whose node is not heard may not run any more.
+func (r resourceRow) shown() string {
+	if r.Unheard != nil {
+		return stateUnknown
+	}
+	return r.State
 }
 
 // kind is what the resource is, and the driver that made it.

@@ -45,16 +45,21 @@ func (d *Dashboard) run(ctx context.Context, r *http.Request, quiet bool) (*page
 	head.Controls = d.Reader(ctx).may(identity.ActionControlRuns, run.Project)
 	head.Helps = now.helps(d.Reader(ctx), run, head.Why)
 	head.Why = reasons.Without(head.Why, head.Helps)
+	unheardRuns, err := d.unheardRuns(ctx, now, run)
+	if err != nil {
+		return nil, err
+	}
+	head.Calls, head.Unheard = unheardRuns[id].progress(head.Calls), unheardRuns[id].first
 	if run.Failure != nil {
 		head.At = d.lineOf(ctx, run)
 	}
 	p := &page{Title: run.Script, Nav: "runs", body: runPage{}}
 	add(p, part{id: "head"}, head)
-	if quiet {
+	if quiet && now.isSettled() {
 		return p, nil
 	}
 	add(p, part{id: "output", ofLedger: true}, d.outputOf(ctx, run))
-	if err := d.addSource(ctx, p, run); err != nil {
+	if err := d.addSource(ctx, p, now, run); err != nil {
 		return nil, err
 	}
 	return p, d.addCalls(ctx, r.URL, p, now, run)
@@ -70,7 +75,7 @@ func (d *Dashboard) addCalls(ctx context.Context, own *url.URL, p *page, now *mo
 	line.Attempts = "/runs/" + string(run.ID) + "/timeline"
 	rows := make([]callRow, len(calls.Items))
 	for i, c := range calls.Items {
-		rows[i] = callRow{Call: c, scale: line, Fatal: run.Failure != nil && run.Failure.Seq == c.Seq}
+		rows[i] = callRow{Call: c, scale: line, Fatal: run.Failure != nil && run.Failure.Seq == c.Seq, Unheard: now.unheardCall(c, run.Datacenter, d.Reader(ctx))}
 	}
 	add(p, part{id: "scale", ofLedger: true}, line)
 	add(p, part{id: "calls", ofLedger: true}, rows...)
@@ -83,10 +88,11 @@ type runHead struct {
 	ledger.Run
 	DatacenterName string
 	Calls          progress
-	Why            string // it waits
-	Helps          string // the command against that, "" if there is none for the reader
-	At             string // id of the line at which it failed, "" if the page does not have it
-	Controls       bool   // the reader may cancel and resume it
+	Why            string   // it waits
+	Helps          string   // the command against that, "" if there is none for the reader
+	Unheard        *unheard // the node of a call, if its state is unknown because of that, otherwise nil
+	At             string   // id of the line at which it failed, "" if the page does not have it
+	Controls       bool     // the reader may cancel and resume it
 }
 
 // Listed reports whether the list of calls begins with those up to a number.
@@ -151,7 +157,16 @@ func scaleOf(run ledger.Run, calls []writ.Call, now time.Time) scale {
 type callRow struct {
 	writ.Call
 	scale
-	Fatal bool // it ended the run
+	Fatal   bool     // it ended the run
+	Unheard *unheard // its node, if the state of the call is unknown because of that, otherwise nil
+}
+
+// Shown is the state that the page shows: a call whose node is not heard may not run any more.
+func (c callRow) Shown() writ.CallState {
+	if c.Unheard != nil {
+		return stateUnknown
+	}
+	return c.State
 }
 
 // Key is the call's number.
@@ -192,7 +207,7 @@ func legend() (lines []legendLine) {
 
 // Bars are what the call did over time: waited for others, waited for its node, and was worked on.
 func (c callRow) Bars() []bar {
-	return c.scale.bars(0, c.Ended, stretch{"planned", c.Planned}, stretch{"queued", c.Queued}, stretch{string(c.State), c.Started})
+	return c.scale.bars(0, c.Ended, stretch{"planned", c.Planned}, stretch{"queued", c.Queued}, stretch{string(c.Shown()), c.Started})
 }
 
 // stretch is what begins at a time, the zero time if it did not.

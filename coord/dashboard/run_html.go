@@ -49,6 +49,7 @@ func (h runHead) html() Node {
 		Section(Class("panel head"),
 			Div(Class("title"), H1(Text(h.Script)), stateTag(h.State), h.duration()),
 			With(h.Why, func(why string) Node { return P(Class("waits"), glyph("waiting"), Text(why)) }),
+			h.Unheard.html(),
 			h.facts(),
 			h.commands()))
 }
@@ -220,14 +221,14 @@ func (s scale) length() Node {
 }
 
 func (c callRow) html() Node {
-	return Tr(ID("call-"+digits(c.Seq)), key(c), Data("state", string(c.State)), If(c.Fatal, Class("fatal")),
+	return Tr(ID("call-"+digits(c.Seq)), key(c), Data("state", string(c.Shown())), If(c.Fatal, Class("fatal")),
 		cell("sq n", "", A(Class("soft"), Href(callPlace(c.Seq)), opens(), number(c.Seq))),
-		cell("st", "", stateTag(c.State)),
+		cell("st", "", stateTag(c.Shown())),
 		cell("op", "", c.operation()),
 		cell("no", "node", c.place()),
 		cell("tr", "attempts", number(c.Attempt), If(c.Delivery > 1, sub("sent "+digits(c.Delivery)+"×"))),
 		cell("line", "", picture("line", c.box(), Role("img"), Aria("label", c.inWords()), bars(c.Bars()))),
-		cell("tk n", "took", tookOr(c.Took(), c.State == writ.CallRunning, c.Started)))
+		cell("tk n", "took", tookOr(c.Took(), c.Shown() == writ.CallRunning, c.Started)))
 }
 
 // operation is what the call asked for, and what is wrong with it.
@@ -240,6 +241,7 @@ func (c callRow) operation() Node {
 				With(c.Error.Hint, func(hint string) Node { return Group{Text(" "), Em(Text(hint))} }))
 		}),
 		waits(c.Reason),
+		c.Unheard.html(),
 	}
 }
 

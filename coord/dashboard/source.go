@@ -183,7 +183,7 @@ func (s sourceRow) Key() string { return s.key }
 
 // Kind is that of the mark that matters most.
 func (s sourceRow) Kind() string {
-	for _, kind := range []string{"failed", "running", "queued", "planned", "called"} {
+	for _, kind := range []string{"failed", "unknown", "running", "queued", "planned", "called"} {
 		if slices.ContainsFunc(s.Marks, func(m mark) bool { return m.Kind == kind }) {
 			return kind
 		}
@@ -315,7 +315,7 @@ func (d *Dashboard) lineOf(ctx context.Context, run ledger.Run) string {
 }
 
 // addSource adds what was signed, and the script with the lines at which the run is.
-func (d *Dashboard) addSource(ctx context.Context, p *page, run ledger.Run) error {
+func (d *Dashboard) addSource(ctx context.Context, p *page, now *moment, run ledger.Run) error {
 	text, err := d.signedText(ctx, run)
 	if err != nil {
 		return err
@@ -326,6 +326,11 @@ func (d *Dashboard) addSource(ctx context.Context, p *page, run ledger.Run) erro
 		open, err := d.Ledger.OpenCalls(ctx, markedCalls, run.ID)
 		if err != nil {
 			return err
+		}
+		for i, c := range open[run.ID] {
+			if _, is := now.unheardNode(run.Datacenter, c.Node); is && c.State == writ.CallRunning {
+				open[run.ID][i].State = stateUnknown
+			}
 		}
 		rows = sourceRows(text.Payload, marksOf(run, open[run.ID]))
 	}

@@ -132,7 +132,9 @@ func TestStuckRunOffersLostNodeByRole(t *testing.T) {
 	w.because(run.ID, "waits for node ams1-n1, which is lost")
 	const lost, show, does = `data-copy="writ node lost ams1-n1 --dc ams1"`, `data-copy="writ node show ams1-n1 --dc ams1"`, "if the machine never comes back: declares it lost"
 	for _, admits := range []bool{true, false} {
-		w.readAs(dashboard.Reader{All: true, May: func(action identity.Action, _ writ.ProjectID) bool { return admits || action != identity.ActionAdmitNodes }})
+		w.readAs(dashboard.Reader{All: true, May: func(action identity.Action, _ writ.ProjectID) bool {
+			return admits || action != identity.ActionAdmitNodes
+		}})
 		for _, page := range []string{"/stuck", "/runs/" + string(run.ID)} {
 			body := w.page(page)
 			if strings.Contains(body, lost) != admits || strings.Contains(body, does) != admits || strings.Contains(body, show) == admits {

@@ -47,9 +47,15 @@ func (d *Dashboard) timeline(ctx context.Context, r *http.Request, _ bool) (*pag
 			return nil, err
 		}
 	}
+	now, err := d.moment(ctx)
+	if err != nil {
+		return nil, err
+	}
 	data := timelinePage{Run: run, Line: scaleOf(run, calls.Items, time.Now()), Forgotten: !whole, Pager: pagerOf(r.URL, calls.Next, "More calls")}
 	for _, c := range calls.Items {
-		data.Calls = append(data.Calls, timelineRow{callRow: callRow{Call: c, scale: data.Line}, Attempts: attemptsOf(c, past[c.Seq])})
+		row := timelineRow{callRow: callRow{Call: c, scale: data.Line, Unheard: now.unheardCall(c, run.Datacenter, d.Reader(ctx))}, Attempts: attemptsOf(c, past[c.Seq])}
+		row.Attempts[len(row.Attempts)-1].State = row.Shown()
+		data.Calls = append(data.Calls, row)
 	}
 	return &page{Title: "Timeline of " + run.Script, Nav: "runs", body: data}, nil
 }

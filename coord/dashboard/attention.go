@@ -1,0 +1,113 @@
+package dashboard
+
+import (
+	"time"
+
+	"writ/coord/api"
+	. "writ/coord/dashboard/markup"
+	"writ/identity"
+)
+
+// attention is the line of the first page with counts of all that needs a person.
+type attention []concern
+
+// concern counts things of one kind that need a person.
+type concern struct {
+	N         int
+	One, Many string
+	Address   string // of a page that lists them, may be ""
+}
+
+// Key of the only piece of its part.
+func (attention) Key() string { return "attention" }
+
+// attentionOf returns the concerns that a reader may see. ends are the things that expire, for readers of everything.
+func attentionOf(now *moment, reader Reader, ends []identity.Expiry) (all attention) {
+	concerns := []concern{
+		{away(now.datacenters), "datacenter is away", "datacenters are away", "/datacenters"},
+		{blocked(now.datacenters), "faulty datacenter", "faulty datacenters", "/datacenters"},
+		{heldFor(reader, now.holds), "hold", "holds", "#holds"},
+		{sumOf(now.stuck.Sum(reader.Reads)), "stuck run", "stuck runs", "/stuck"},
+	}
+	if reader.All {
+		n := now.nodes
+		concerns = append([]concern{
+			{n.Lost, "lost node", "lost nodes", "/nodes"},
+			{n.Silent, "silent node", "silent nodes", "/nodes"},
+			{n.Faulty, "faulty node", "faulty nodes", "/nodes"},
+			{n.Full, "full disk", "full disks", "/nodes"},
+		}, append(concerns, concern{expiring(ends, now.at), "thing expires soon or has expired", "things expire soon or have expired", ""})...)
+	}
+	for _, c := range concerns {
+		if c.N > 0 {
+			all = append(all, c)
+		}
+	}
+	return all
+}
+
+// away counts the enabled datacenters that are not connected.
+func away(datacenters []api.Datacenter) (n int) {
+	for _, dc := range datacenters {
+		if dc.Enabled && dc.Health != api.DatacenterHealthHealthy {
+			n++
+		}
+	}
+	return n
+}
+
+// blocked counts the connected datacenters with a fault.
+func blocked(datacenters []api.Datacenter) (n int) {
+	for _, dc := range datacenters {
+		if dc.Health == api.DatacenterHealthHealthy && dc.Fault != "" {
+			n++
+		}
+	}
+	return n
+}
+
+// heldFor counts the holds that a reader may see.
+func heldFor(reader Reader, of []api.DatacenterHolds) (n int) {
+	for _, dc := range of {
+		for _, h := range dc.Holds {
+			if h.Held && (h.Project == "" || reader.Reads(h.Project)) {
+				n++
+			}
+		}
+	}
+	return n
+}
+
+// expiredFor is how long an expired thing still needs attention. A role that ended long ago does not.
+const expiredFor = 30 * 24 * time.Hour
+
+// expiring counts the things that a person should renew now.
+func expiring(ends []identity.Expiry, now time.Time) (n int) {
+	for _, e := range ends {
+		if e.Stage(now) > 0 && now.Sub(e.At) < expiredFor {
+			n++
+		}
+	}
+	return n
+}
+
+func (a attention) html() Node {
+	return P(Class("notice attention"), key(a), B(Text("Needs attention: ")), Each(a, concern.html))
+}
+
+func (c concern) html() Node {
+	text := Text(plural(c.N, c.One, c.Many))
+	if c.Address == "" {
+		return Span(text)
+	}
+	return A(Href(c.Address), text)
+}
+
+// addAttention adds the line to a page. Without concerns, the part is empty.
+func addAttention(p *page, a attention) {
+	if len(a) == 0 {
+		add[attention](p, part{id: "attention"})
+		return
+	}
+	add(p, part{id: "attention"}, a)
+}

@@ -1,0 +1,173 @@
+package dashboard
+
+import (
+	"cmp"
+	"context"
+	"maps"
+	"time"
+
+	"writ"
+	"writ/coord/api"
+	. "writ/coord/dashboard/markup"
+	"writ/internal/hidden"
+	"writ/ledger"
+)
+
+const (
+	nodesEvery = 5 * time.Second // interval between two lists of all nodes
+	// nodesSettle is the time after a change of the unheard nodes in which pages render ledger parts without a ledger event.
+	nodesSettle = 2 * nodesEvery
+)
+
+// unheard is a silent or lost node, or an away datacenter. The state of its resources and calls is unknown.
+type unheard struct {
+	Name  string
+	State string    // silent, lost or away
+	Since time.Time // zero if unknown
+}
+
+// shownTo returns the part that a reader may see: readers of some projects get no name of a node.
+func (u unheard) shownTo(reader Reader) *unheard {
+	if !reader.All && u.State != string(api.DatacenterHealthAway) {
+		u.Name = "its node"
+	}
+	return &u
+}
+
+// html renders the reason of an unknown state. It is empty for nil.
+func (u *unheard) html() Node {
+	if u == nil {
+		return nil
+	}
+	return Span(Class("why"), Text("unknown: "+hidden.Escape(u.Name)+" is "+u.State), When(!u.Since.IsZero(), func() Node { return Group{Text(" since "), clock(u.Since)} }))
+}
+
+// stateUnknown is shown in place of the state of a thing on a node that is not heard.
+const stateUnknown = "unknown"
+
+// unheardCalls counts the running calls of a run whose nodes are not heard.
+type unheardCalls struct {
+	n     int
+	first *unheard // the first of their nodes
+}
+
+// progress counts these calls as open instead of running.
+func (u unheardCalls) progress(p progress) progress {
+	n := min(u.n, p.Running)
+	p.Running -= n
+	p.Open += n
+	return p
+}
+
+// unheardRuns returns the unheard calls of runs. It reads at most markedCalls open calls of each open run, and none while all nodes are heard.
+func (d *Dashboard) unheardRuns(ctx context.Context, now *moment, runs ...ledger.Run) (map[writ.RunID]unheardCalls, error) {
+	var ids []writ.RunID
+	for _, r := range runs {
+		if r.State == ledger.State(writ.RunRunning) && now.hasUnheard(r.Datacenter) {
+			ids = append(ids, r.ID)
+		}
+	}
+	open, err := d.Ledger.OpenCalls(ctx, markedCalls, ids...)
+	if err != nil {
+		return nil, err
+	}
+	all := map[writ.RunID]unheardCalls{}
+	for _, r := range runs {
+		var calls unheardCalls
+		for _, c := range open[r.ID] {
+			if u := now.unheardCall(c, r.Datacenter, d.Reader(ctx)); u != nil {
+				calls.n++
+				calls.first = cmp.Or(calls.first, u)
+			}
+		}
+		all[r.ID] = calls
+	}
+	return all, nil
+}
+
+// hasUnheard reports whether nodes of a datacenter are not heard.
+func (m *moment) hasUnheard(datacenter writ.DatacenterID) bool {
+	return len(m.nodes.unheard) > 0 || m.datacenter(datacenter).Health != api.DatacenterHealthHealthy
+}
+
+// unheardCall returns the node of a running call, if it is not heard, otherwise nil.
+func (m *moment) unheardCall(c writ.Call, datacenter writ.DatacenterID, reader Reader) *unheard {
+	u, is := m.unheardNode(datacenter, c.Node)
+	if !is || c.State != writ.CallRunning {
+		return nil
+	}
+	return u.shownTo(reader)
+}
+
+// nodeStates summarizes all nodes at a moment. It is immutable.
+type nodeStates struct {
+	at      time.Time // when the nodes were listed
+	changed time.Time // when the unheard nodes were others
+	unheard map[queueKey]unheard
+
+	Lost, Silent, Faulty, Full int
+}
+
+// add counts a node of a datacenter that answers.
+func (s *nodeStates) add(n writ.Node) {
+	if n.Admission != writ.AdmissionApproved {
+		return
+	}
+	if isFull(n.Used.DiskGiB, n.Capacity.DiskGiB) {
+		s.Full++
+	}
+	switch {
+	case n.Liveness == writ.LivenessLost:
+		s.Lost++
+	case n.Liveness == writ.LivenessSilent:
+		s.Silent++
+	case n.Fault != "":
+		s.Faulty++
+		return
+	default:
+		return
+	}
+	s.unheard[queueKey{n.Datacenter, n.ID}] = unheard{n.Name, string(n.Liveness), n.LastBeat}
+}
+
+// isFull reports whether a resource of a node is fully reserved, so that placement refuses more.
+func isFull(used, all int64) bool { return all > 0 && used >= all }
+
+// lookAtNodes lists all nodes, or returns the states of a moment ago. If the list fails, it returns the last states: pages do without.
+func (d *Dashboard) lookAtNodes(ctx context.Context, m *moment, last *moment) nodeStates {
+	before := nodeStates{}
+	if last != nil {
+		if before = last.nodes; m.at.Sub(before.at) < nodesEvery {
+			return before
+		}
+	}
+	s := nodeStates{at: m.at, changed: before.changed, unheard: map[queueKey]unheard{}}
+	for n, err := range ledger.All(ctx, d.Ledger.Nodes, ledger.NodeFilter{}) {
+		if err != nil {
+			before.at = m.at
+			return before
+		}
+		if m.datacenter(n.Datacenter).Health == api.DatacenterHealthHealthy {
+			s.add(n)
+		}
+	}
+	if !maps.Equal(s.unheard, before.unheard) {
+		s.changed = m.at
+	}
+	return s
+}
+
+// isSettled reports whether pages without new events show the present states of nodes.
+func (m *moment) isSettled() bool { return m.at.Sub(m.nodes.changed) > nodesSettle }
+
+// unheardNode returns the node as unheard, false if it is heard.
+func (m *moment) unheardNode(datacenter writ.DatacenterID, node writ.NodeID) (unheard, bool) {
+	if node == "" {
+		return unheard{}, false
+	}
+	if dc := m.datacenter(datacenter); dc.Health != api.DatacenterHealthHealthy {
+		return unheard{Name: dc.Name, State: string(dc.Health)}, true
+	}
+	u, is := m.nodes.unheard[queueKey{datacenter, node}]
+	return u, is
+}

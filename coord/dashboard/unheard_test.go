@@ -1,0 +1,125 @@
+package dashboard_test
+
+import (
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"writ"
+	"writ/coord/dashboard"
+)
+
+// setNode stores a node of ams1 with a change.
+func (w *fixture) setNode(name string, change func(n *writ.Node)) {
+	n := &writ.Node{
+		ID: writ.NodeID(name), Datacenter: ams, Name: name, Admission: writ.AdmissionApproved, Scheduling: writ.SchedulingOpen, Liveness: writ.LivenessReady,
+		Slots: 8, Capacity: writ.Capacity{CPUs: 32, MemoryMiB: 256 << 10, DiskGiB: 3800}, LastBeat: time.Now(),
+	}
+	change(n)
+	w.store(ams, writ.Event{Node: n})
+}
+
+func TestSilentNodeRunsNothing(t *testing.T) {
+	t.Parallel()
+	w := open(t)
+	_, running := fill(w)
+	w.resources(running)
+	run := "/runs/" + string(running.ID)
+	row := func(page, key string) string {
+		_, row, _ := strings.Cut(w.page(page), `data-key="`+key+`"`)
+		row, _, _ = strings.Cut(row, "</tr>")
+		return row
+	}
+	w.setNode("ams1-n3", func(n *writ.Node) { n.Liveness, n.LastBeat = writ.LivenessSilent, time.Now().Add(-time.Minute) })
+	w.setNode("ams1-n2", func(n *writ.Node) { n.Liveness, n.LastBeat = writ.LivenessLost, time.Now().Add(-time.Hour) })
+	silent, lost := "unknown: ams1-n3 is silent since", "unknown: ams1-n2 is lost since"
+	for name, tt := range map[string]struct{ page, key, want string }{
+		"Call":        {run, "4", silent},
+		"RunList":     {"/", string(running.ID), silent},
+		"Resource":    {"/resources?kind=machine", string(ams) + "/" + string(shop) + "/machine/web-0", lost},
+		"Queue":       {"/queues", string(ams) + "/ams1-n3", silent},
+		"NodeList":    {"/nodes", "ams1-n3", silent},
+		"Overview":    {"/", string(ams) + "/ams1-n3", ">unknown<"},
+		"Datacenters": {"/datacenters", string(ams), ", 3 unknown"},
+	} {
+		shown := row(tt.page, tt.key)
+		if name == "RunList" { // its datacenter is heard, and goes on with the run
+			shown = strings.Replace(shown, "s-running", "", 1)
+		}
+		if !strings.Contains(shown, tt.want) || strings.Contains(shown, "s-running") || strings.Contains(shown, "running at") {
+			t.Errorf("%s: want %q and no running state in\n%s", name, tt.want, shown)
+		}
+	}
+	attempts := regexp.MustCompile(`<td>unknown</td>`)
+	if page := w.page(run + "/timeline"); !attempts.MatchString(page) || strings.Contains(page, "<td>running</td>") {
+		t.Error("the timeline says that a call on a silent node runs")
+	}
+	if page := w.page("/nodes/" + string(ams) + "/ams1-n3"); !strings.Contains(page, silent) || strings.Contains(page, "1 running") {
+		t.Error("the page of a silent node says that its calls run")
+	}
+	wants(t, w.page(run), silent, "call 4 is unknown")
+	w.readAs(ofShop)
+	if page := w.page(run); !strings.Contains(page, "unknown: its node is silent since") {
+		t.Error("a reader of one project is told another reason")
+	}
+}
+
+func TestNodesThatAreHeardRun(t *testing.T) {
+	t.Parallel()
+	w := open(t)
+	_, running := fill(w)
+	w.resources(running)
+	for page, want := range map[string]string{"/runs/" + string(running.ID): "s-running", "/resources?kind=machine": "s-running", "/nodes/" + string(ams) + "/ams1-n3": "1 running of 8 slots"} {
+		if body := w.page(page); !strings.Contains(body, want) || strings.Contains(body, "unknown: ") {
+			t.Errorf("%s: want %q, and nothing unknown", page, want)
+		}
+	}
+}
+
+func TestFullDiskLooksFull(t *testing.T) {
+	t.Parallel()
+	w := open(t)
+	for used, want := range map[int64]string{
+		3800: `class="full"><svg class="meter" viewBox="0 0 100 1" preserveAspectRatio="none" aria-hidden="true"><rect class="b-failed" width="100" height="1"/></svg>3800 of 3800 GiB disk, full<`,
+		3799: `<rect class="b-queued" width="99" height="1"/></svg>3799 of 3800 GiB disk<`,
+	} {
+		w.setNode("ams1-n1", func(n *writ.Node) { n.Used.DiskGiB = used })
+		for _, page := range []string{"/nodes", "/nodes/" + string(ams) + "/ams1-n1"} {
+			if body := w.page(page); !strings.Contains(body, want) {
+				at := strings.Index(body, "GiB disk")
+				t.Errorf("%s with %d GiB: want %s in %s", page, used, want, body[max(at-300, 0):max(at, 0)])
+			}
+		}
+	}
+}
+
+var attentionItem = regexp.MustCompile(`(?s)<p class="notice attention".*?</p>`)
+
+func TestFirstPageNamesWhatNeedsAttention(t *testing.T) {
+	t.Parallel()
+	w := open(t)
+	if page := w.page("/"); !strings.Contains(page, ">1 datacenter is away<") {
+		t.Error("a datacenter that is away needs no attention")
+	}
+	w.mu.Lock()
+	w.datacenters = w.datacenters[:2]
+	w.mu.Unlock()
+	w.board.Forget()
+	if page := w.page("/"); strings.Contains(page, "Needs attention: ") {
+		t.Errorf("nothing is wrong, but: %s", attentionItem.FindString(page))
+	}
+	fill(w)
+	w.setNode("ams1-n1", func(n *writ.Node) { n.Used.DiskGiB = n.Capacity.DiskGiB })
+	stuckRuns(w)
+	w.onHold()
+	w.board.Forget()
+	all := []string{`href="/nodes">1 lost node<`, `href="/nodes">1 faulty node<`, `href="/nodes">1 full disk<`, `href="#holds">2 holds<`, `href="/stuck">`}
+	wants(t, attentionItem.FindString(w.page("/")), all...)
+	w.readAs(dashboard.Reader{Projects: []writ.ProjectID{bank}})
+	line := attentionItem.FindString(w.page("/"))
+	wants(t, line, `href="#holds">1 hold<`, `href="/stuck">`)
+	if strings.Contains(line, "/nodes") {
+		t.Errorf("a reader of one project is told of nodes: %s", line)
+	}
+}
