@@ -26,6 +26,7 @@ func (a *app) examineClient(ctx context.Context) []finding {
 		roster, f = examineRoster(ctx, c)
 		found = append(append(found, f), examineRoles(roster, time.Now())...)
 		found = append(found, examineDatacenters(ctx, c, roster)...)
+		found = append(append(found, examineNodes(ctx, c)...), examineRuns(ctx, c)...)
 	}
 	return append(found, a.examineKey(ctx, c, roster))
 }

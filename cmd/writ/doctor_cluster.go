@@ -1,0 +1,78 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"writ"
+	"writ/cmd/writ/internal/client"
+	"writ/coord/api"
+	"writ/coord/reasons"
+)
+
+// stuckAfter is the silence after which the doctor counts an open run as stuck, as the first page of the dashboard does.
+const stuckAfter = 5 * time.Minute
+
+// examineNodes reports the nodes that need a person, as the coordinator knows them. Readers of some projects get no finding.
+func examineNodes(ctx context.Context, c *client.Client) []finding {
+	ctx, stop := context.WithTimeout(ctx, doctorPatience)
+	defer stop()
+	nodes, err := c.Nodes(ctx, api.ListNodesParams{})
+	if err != nil {
+		return nil // the coordinator has a finding of its own, or the reader may not list nodes
+	}
+	names, err := datacenterNames(ctx, c)
+	if err != nil {
+		return nil
+	}
+	return findNodes(nodes, names)
+}
+
+// findNodes returns a finding for each admitted node that is lost, silent, faulty or full, or one for all nodes if all is well.
+func findNodes(nodes []writ.Node, datacenters map[writ.DatacenterID]string) (found []finding) {
+	admitted := 0
+	for _, n := range nodes {
+		if n.Admission != writ.AdmissionApproved {
+			continue
+		}
+		admitted++
+		f := finding{Check: "node " + n.Name, State: ill}
+		switch {
+		case n.Liveness != writ.LivenessReady:
+			f.Detail = fmt.Sprintf("is %s since %s", n.Liveness, clock(n.LastBeat))
+		case n.Fault != "":
+			f.Detail = "takes no work: " + n.Fault
+		case n.Capacity.DiskGiB > 0 && n.Used.DiskGiB >= n.Capacity.DiskGiB:
+			f.State, f.Detail = suspect, fmt.Sprintf("its disk is full: %d of %d GiB are reserved", n.Used.DiskGiB, n.Capacity.DiskGiB)
+		default:
+			continue
+		}
+		f.Fix = reasons.ForNode(n.Name, f.Detail, datacenters[n.Datacenter])
+		if does := reasons.Does(f.Fix); does != "" {
+			f.Fix += " (" + does + ")"
+		}
+		found = append(found, f)
+	}
+	if len(found) == 0 && admitted > 0 {
+		found = append(found, finding{Check: "nodes", State: healthy, Detail: fmt.Sprintf("%s, all ready", count(admitted, "node"))})
+	}
+	return found
+}
+
+// examineRuns reports the open runs that the coordinator has heard nothing of.
+func examineRuns(ctx context.Context, c *client.Client) []finding {
+	ctx, stop := context.WithTimeout(ctx, doctorPatience)
+	defer stop()
+	stuck, more, err := c.Runs(ctx, api.ListRunsParams{Stuck: api.Given(int(stuckAfter / time.Second))}, client.PageSize)
+	if err != nil || len(stuck) == 0 {
+		return nil
+	}
+	text := count(len(stuck), "run")
+	if more != "" {
+		text = "more than " + text
+	}
+	minutes := strings.TrimSuffix(stuckAfter.String(), "0s")
+	return []finding{{Check: "stuck runs", State: suspect, Detail: text + " without news for " + minutes, Fix: "writ run list --stuck " + minutes}}
+}

@@ -1,0 +1,43 @@
+package main
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"writ"
+)
+
+func TestDoctorNamesNodesThatNeedAPerson(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	node := func(name string, change func(n *writ.Node)) writ.Node {
+		n := writ.Node{Name: name, Datacenter: "d", Admission: writ.AdmissionApproved, Liveness: writ.LivenessReady, LastBeat: now, Capacity: writ.Capacity{DiskGiB: 10}}
+		change(&n)
+		return n
+	}
+	well := node("n1", func(*writ.Node) {})
+	waits := node("n6", func(n *writ.Node) { n.Admission, n.Liveness = writ.AdmissionPending, writ.LivenessSilent })
+	names := map[writ.DatacenterID]string{"d": "dc1"}
+	got := findNodes([]writ.Node{
+		well, waits,
+		node("n2", func(n *writ.Node) { n.Liveness = writ.LivenessLost }),
+		node("n3", func(n *writ.Node) { n.Liveness = writ.LivenessSilent }),
+		node("n4", func(n *writ.Node) { n.Fault = "the disk is full" }),
+		node("n5", func(n *writ.Node) { n.Used.DiskGiB = 10 }),
+	}, names)
+	want := []finding{
+		{Check: "node n2", State: ill, Detail: "is lost since " + clock(now),
+			Fix: "writ node lost n2 --dc dc1 (if the machine never comes back: declares it lost; its calls fail or move, the names of its resources are free)"},
+		{Check: "node n3", State: ill, Detail: "is silent since " + clock(now), Fix: "writ node show n3 --dc dc1"},
+		{Check: "node n4", State: ill, Detail: "takes no work: the disk is full", Fix: "writ node show n4 --dc dc1"},
+		{Check: "node n5", State: suspect, Detail: "its disk is full: 10 of 10 GiB are reserved", Fix: "writ node show n5 --dc dc1"},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("findings (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff([]finding{{Check: "nodes", State: healthy, Detail: "1 node, all ready"}}, findNodes([]writ.Node{well, waits}, names)); diff != "" {
+		t.Errorf("if all is well (-want +got):\n%s", diff)
+	}
+}
