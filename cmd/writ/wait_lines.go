@@ -57,8 +57,8 @@ func (s *situation) needsOpenCall(c writ.Call) bool {
 func waitText(all []reason) string {
 	var b strings.Builder
 	for _, r := range all {
-		fmt.Fprintf(&b, "… it waits: %s\n", r.Why)
-		if r.Next != "" {
+		fmt.Fprintf(&b, "… %s\n", r.Why)
+		if !strings.Contains(r.Why, r.Next) { // "" is part of every text
 			writeNext(&b, "  ", r.Next, reasons.Does(r.Next))
 		}
 	}
@@ -70,8 +70,8 @@ func waitClause(all []reason) string {
 	if len(all) == 0 {
 		return ""
 	}
-	text := "; it waits: " + all[0].Why
-	if all[0].Next != "" {
+	text := "; " + all[0].Why
+	if !strings.Contains(all[0].Why, all[0].Next) { // "" is part of every text
 		text += "; next: " + all[0].Next
 	}
 	return text

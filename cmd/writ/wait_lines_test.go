@@ -27,20 +27,20 @@ func TestWatcherShowsWaitsWithTheirCommand(t *testing.T) {
 		"Ended":     {func(s *situation) { s.run.State = api.RunStateFailed }, ""},
 		"Unknown":   {func(s *situation) { s.run = api.Run{} }, ""},
 		"NotAccepted": {func(s *situation) { s.run.Accepted = time.Time{} },
-			"… it waits: it waits for its datacenter ams1 to connect\n  next: writ dc list"},
+			"… it waits for its datacenter ams1 to connect\n  next: writ dc list"},
 		"DatacenterAway": {func(s *situation) { s.datacenter.Health = api.DatacenterHealthAway },
-			"… it waits: its datacenter ams1 is away: what it does goes on there, and this is what it said last\n  next: writ dc list"},
-		"Blocked": {func(s *situation) { s.run.Reason = "an operator works on it" }, "… it waits: an operator works on it"},
+			"… its datacenter ams1 is away: what it does goes on there, and this is what it said last\n  next: writ dc list"},
+		"Blocked": {func(s *situation) { s.run.Reason = "an operator works on it" }, "… an operator works on it"},
 		"LostNode": {func(s *situation) {
 			s.nodes["n"] = lost
 			s.calls = []writ.Call{call(1, writ.CallQueued, ""), call(2, writ.CallPlanned, "", 1)}
-		}, "… it waits: call 1 volume.create v: it was sent to n1, which is lost since " + clock(now) + "\n  next: writ node lost n1 --dc ams1\n" +
+		}, "… call 1 volume.create v: it was sent to n1, which is lost since " + clock(now) + "\n  next: writ node lost n1 --dc ams1\n" +
 			"    if the machine never comes back: declares it lost; its calls fail or move, the names of its resources are free\n" +
-			"… it waits: call 2 volume.create v: n1, where it goes, is lost since " + clock(now) + "\n  next: writ node lost n1 --dc ams1\n" +
+			"… call 2 volume.create v: n1, where it goes, is lost since " + clock(now) + "\n  next: writ node lost n1 --dc ams1\n" +
 			"    if the machine never comes back: declares it lost; its calls fail or move, the names of its resources are free"},
 		"WithCommandFirst": {func(s *situation) {
 			s.calls = []writ.Call{call(1, writ.CallPlanned, "is tried again"), call(2, writ.CallPlanned, "no node is ready: n1: is cordoned")}
-		}, "… it waits: call 2 volume.create v: no node is ready: n1: is cordoned\n  next: writ node uncordon n1 --dc ams1\n… it waits: call 1 volume.create v: is tried again"},
+		}, "… call 2 volume.create v: no node is ready: n1: is cordoned\n  next: writ node uncordon n1 --dc ams1\n… call 1 volume.create v: is tried again"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
