@@ -15,8 +15,8 @@ import (
 
 const (
 	nodesEvery = 5 * time.Second // interval between two lists of all nodes
-	// nodesSettle is the time after a change of the unheard nodes in which pages render ledger parts without a ledger event.
-	nodesSettle = 2 * nodesEvery
+	// steadyAfter is the time after a change of the unheard nodes in which pages render ledger parts without a ledger event.
+	steadyAfter = 2 * nodesEvery
 )
 
 // unheard is a silent or lost node, or an away datacenter. The state of its resources and calls is unknown.
@@ -157,8 +157,8 @@ func (d *Dashboard) lookAtNodes(ctx context.Context, m *moment, last *moment) no
 	return s
 }
 
-// isSettled reports whether pages without new events show the present states of nodes.
-func (m *moment) isSettled() bool { return m.at.Sub(m.nodes.changed) > nodesSettle }
+// isSteady reports whether pages without new events show the present states of nodes.
+func (m *moment) isSteady() bool { return m.at.Sub(m.nodes.changed) > steadyAfter }
 
 // unheardNode returns the node as unheard, false if it is heard.
 func (m *moment) unheardNode(datacenter writ.DatacenterID, node writ.NodeID) (unheard, bool) {

@@ -66,7 +66,7 @@ func (d *Dashboard) overview(ctx context.Context, r *http.Request, quiet bool) (
 		add(p, part{id: "boot"}, bootCounts(now)...)
 	}
 	p.body = data
-	if quiet && now.isSettled() {
+	if quiet && now.isSteady() {
 		return p, nil
 	}
 	return p, d.addRuns(ctx, r.URL, p, now, filter)

@@ -55,7 +55,7 @@ func (d *Dashboard) resources(ctx context.Context, r *http.Request, quiet bool) 
 		data.NodeName = now.nodeName(filter.Datacenter, filter.Node)
 	}
 	p := &page{Title: "Resources", Nav: "resources", body: resourcesPage{data}}
-	if quiet && now.isSettled() {
+	if quiet && now.isSteady() {
 		return p, nil
 	}
 	counted := filter

@@ -55,7 +55,7 @@ func (d *Dashboard) run(ctx context.Context, r *http.Request, quiet bool) (*page
 	}
 	p := &page{Title: run.Script, Nav: "runs", body: runPage{}}
 	add(p, part{id: "head"}, head)
-	if quiet && now.isSettled() {
+	if quiet && now.isSteady() {
 		return p, nil
 	}
 	add(p, part{id: "output", ofLedger: true}, d.outputOf(ctx, run))
