@@ -27,6 +27,7 @@ import (
 	"writ/identity"
 	"writ/internal/sleep"
 	"writ/runner/queue/redisqueue"
+	"writ/sal/needs"
 	"writ/scripts"
 )
 
@@ -58,6 +59,29 @@ const (
 
 // doctorPatience bounds each question to another machine.
 const doctorPatience = 5 * time.Second
+
+// findingsText formats findings for people: a paragraph each, with the fix below it, and at the end the number of each state.
+func findingsText(found []finding, width int) string {
+	indent := len(needs.Degraded) + len("  ")
+	var b strings.Builder
+	count := map[string]int{}
+	for _, f := range found {
+		count[f.State]++
+		paragraphs := []string{f.Check + ": " + f.about()}
+		if f.Fix != "" {
+			paragraphs = append(paragraphs, "fix: "+f.Fix)
+		}
+		b.WriteString(terminal.Hanging(f.State, indent, width, paragraphs...))
+	}
+	var totals []string
+	for _, state := range []string{ill, suspect, string(needs.Missing), string(needs.Degraded), skipped, healthy} {
+		if count[state] > 0 {
+			totals = append(totals, fmt.Sprint(state, ": ", count[state]))
+		}
+	}
+	fmt.Fprintf(&b, "\n%s\n", strings.Join(totals, ", "))
+	return b.String()
+}
 
 func (a *app) doctorCommand() *cobra.Command {
 	var redis redisqueue.Server
@@ -104,7 +128,8 @@ is changed. Every supervisor also looks for such runs by itself and logs them.`,
 				column("CHECK", func(f finding) string { return f.Check }),
 				column("STATE", func(f finding) string { return f.State }),
 				column("DETAIL", finding.about),
-				column("FIX", func(f finding) string { return f.Fix })).Unbounded())
+				column("FIX", func(f finding) string { return f.Fix })).
+				WithLayout(func(width int) string { return findingsText(found, width) }))
 			if err != nil {
 				return err
 			}

@@ -68,7 +68,7 @@ func TestABundleHasNoKeysAndIsMadeWithoutACluster(t *testing.T) {
 	}
 	all := unpackBundle(t, bundle)
 	for name, want := range map[string]string{
-		"version.txt": "engines", "doctor.txt": "CHECK", "nodes.json": "code", "holds.json": "code", "deployments.json": "code", "run-last.json": "code", "log-coord.log": "postgres://writ:(secret, not shown)@db.example",
+		"version.txt": "engines", "doctor.txt": "script sandbox", "nodes.json": "code", "holds.json": "code", "deployments.json": "code", "run-last.json": "code", "log-coord.log": "postgres://writ:(secret, not shown)@db.example",
 	} {
 		if !strings.Contains(all[name], want) {
 			t.Errorf("%s has no %q:\n%.2000s", name, want, all[name])

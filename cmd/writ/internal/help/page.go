@@ -7,6 +7,8 @@ import (
 	"charm.land/lipgloss/v2"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"writ/cmd/writ/internal/terminal"
 )
 
 // Style holds the width, the titles and the paths of a page.
@@ -44,7 +46,7 @@ func Page(c *cobra.Command, style Style) string {
 		for i := range shared[1:] {
 			shared[i] += ","
 		}
-		for _, line := range wrapWords(slices.Values(shared), style.Width-indent) {
+		for _, line := range terminal.WrapWords(slices.Values(shared), style.Width-indent) {
 			p.line("  " + line)
 		}
 	}

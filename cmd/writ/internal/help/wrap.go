@@ -1,33 +1,15 @@
 package help
 
 import (
-	"iter"
 	"strings"
 
 	"charm.land/lipgloss/v2"
+
+	"writ/cmd/writ/internal/terminal"
 )
 
 // wrap breaks a text between words into lines of at most width columns. A longer word has a line of its own.
-func wrap(text string, width int) []string { return wrapWords(strings.FieldsSeq(text), width) }
-
-func wrapWords(words iter.Seq[string], width int) (lines []string) {
-	var line string
-	for word := range words {
-		switch {
-		case line == "":
-			line = word
-		case lipgloss.Width(line)+1+lipgloss.Width(word) > width:
-			lines = append(lines, line)
-			line = word
-		default:
-			line += " " + word
-		}
-	}
-	if line != "" {
-		lines = append(lines, line)
-	}
-	return lines
-}
+func wrap(text string, width int) []string { return terminal.WrapWords(strings.FieldsSeq(text), width) }
 
 // wrapExample breaks a line for a shell so that it can still be copied: commands continue behind a backslash, comments behind another #.
 // It breaks at spaces outside of quotes only.

@@ -173,9 +173,9 @@ func (v View) WithFooter(lines string) View {
 	return v
 }
 
-// Unbounded returns the list as a table that may be wider than the terminal: one of sentences that must be read to their ends.
-func (v View) Unbounded() View {
-	v.fitted = nil
+// WithLayout returns the list with another text for people. layout gets the width of the terminal, or 0 for a file or pipe.
+func (v View) WithLayout(layout func(width int) string) View {
+	v.Text, v.fitted = func(bool) string { return layout(0) }, layout
 	return v
 }
 
