@@ -59,9 +59,9 @@ type brackets struct {
 	all      []lexeme
 	stack    []bracket
 	trailing []int    // offsets of the commas that no element follows
-	misfit   *bracket // the first one whose closing bracket is indented less than its line: the inner one was forgotten
-	unclosed *bracket // the first one that another closing bracket, or the end, leaves open
-	extra    *lexeme  // the first closing bracket that closes nothing
+	misfit   *bracket // the first pair whose closing bracket is indented less than its line: an inner one was forgotten
+	unclosed *bracket // the first opening bracket without its closing bracket
+	extra    *lexeme  // the first closing bracket without an opening bracket
 }
 
 // pairBrackets pairs the brackets of the tokens of a source.
@@ -162,8 +162,8 @@ func withoutCommas(u *unit) []byte {
 	return text
 }
 
-// reportBracket reports the first bracket that has no counterpart, and whether there is one. What the parser reports
-// after it only follows from it.
+// reportBracket reports the first bracket without a counterpart, and returns its position. Errors of the parser behind
+// that position are consequences.
 func (f *findings) reportBracket(u *unit, b *brackets, found parser.ErrorList) (at parser.Pos, reported bool) {
 	switch {
 	case b.unclosed != nil:
@@ -182,7 +182,7 @@ func (f *findings) reportBracket(u *unit, b *brackets, found parser.ErrorList) (
 		return at, true
 	case b.extra != nil:
 		at = parser.Pos(u.file.Base + b.extra.offset)
-		f.add(codeSyntax, at, 1, "this %s closes nothing", b.extra.text).Help = "remove it, or add the bracket that it closes"
+		f.add(codeSyntax, at, 1, "this %s has no opening bracket", b.extra.text).Help = "remove it, or add the bracket that it closes"
 		return at, true
 	default:
 		return 0, false

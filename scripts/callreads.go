@@ -10,7 +10,7 @@ type callReads struct {
 	last    spot   // where a result was last read for the first time
 }
 
-// newCallReads returns one for a journal of so many calls.
+// newCallReads returns the reads of a run with the given number of calls: none.
 func newCallReads(calls int) callReads {
 	return callReads{read: make([]bool, calls+1), handled: make([]bool, calls+1)}
 }

@@ -4,7 +4,7 @@ package scripts
 // files; tests check every other, and every right one.
 var Codes = []CodeInfo{
 	{codeSyntax, SeverityError, "the source cannot be read",
-		"The text is not Tengo. The message says what was expected where the reader stopped; mistakes after it may only follow from it. Frequent causes: a bracket or text that is not closed; `=` instead of `:=`; words and operators of other languages.",
+		"The text is not Tengo. The message names the token that the parser expected. Later mistakes may be consequences of the first one. Frequent causes: a bracket or text that is not closed; `=` instead of `:=`; words and operators of other languages.",
 		`sizes := [1, 2, 3`,
 		`sizes := [1, 2, 3]
 import("run").log(sizes)`},

@@ -112,10 +112,10 @@ func (r Report) Err() error {
 		WithHint("`writ check %s` shows everything; `writ explain %s` tells more", first.File, first.Topic())
 }
 
-// String returns the diagnostics as they are shown on a terminal. Equal ones are shown once.
+// String formats the diagnostics for a terminal. Diagnostics that differ only in their places are shown once.
 func (r Report) String() string {
 	var texts []string
-	unseen := r.More // errors that are neither shown nor counted
+	unseen := r.More // errors that the text neither shows nor counts
 	for i, d := range r.Diagnostics {
 		if slices.ContainsFunc(r.Diagnostics[:i], d.equals) {
 			unseen++
@@ -217,8 +217,8 @@ func (d *Diagnostic) meant(suggestion string) {
 	}
 }
 
-// sorted returns the diagnostics by file and place, and how many errors there are besides. Duplicates at one place are
-// dropped. If the limit is exceeded, the first diagnostic of each kind is kept before others.
+// sorted returns at most maxDiagnostics diagnostics, ordered by file and place, and the number of errors that it
+// omitted. It drops duplicates at one place, and prefers the first diagnostic of each kind.
 func (f *findings) sorted() (list []Diagnostic, more int) {
 	order := make(map[string]int, len(f.units))
 	for i, u := range f.units {
@@ -246,7 +246,7 @@ func (f *findings) sorted() (list []Diagnostic, more int) {
 	return list, more
 }
 
-// firstOfEachKind separates the first diagnostic of each kind, with the number of others, from these.
+// firstOfEachKind splits diagnostics into the first of each kind, with Same set, and the rest.
 func firstOfEachKind(all []Diagnostic) (first, rest []Diagnostic) {
 	index := make(map[Diagnostic]int)
 	for _, d := range all {

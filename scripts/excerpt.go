@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// Excerpt returns the line of a position, "file:line:column", with a caret below the column. It returns "" if no source
-// of the bundle has the position, or if the line is too long to be shown.
+// Excerpt returns the source line at a position "file:line:column", with a caret below the column. It returns "" if the
+// position is not in a source of the bundle, or if the line is longer than maxLine.
 func (b Bundle) Excerpt(position string) string {
 	name, line, column, ok := parsePosition(position)
 	if !ok {
@@ -34,7 +34,7 @@ func (b Bundle) Excerpt(position string) string {
 	return ""
 }
 
-// parsePosition takes a position apart.
+// parsePosition splits "name:line:column". The name may contain colons.
 func parsePosition(position string) (name string, line, column int, ok bool) {
 	rest, last := cutLastColon(position)
 	name, middle := cutLastColon(rest)

@@ -2,6 +2,7 @@ package scripts
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -10,12 +11,12 @@ import (
 	"github.com/d5/tengo/v2/token"
 )
 
-// Habits of other languages, and what scripts have instead.
+// The equivalents of constructs of other languages, as parts of hints.
 const (
 	insteadOfVariable = "a new variable is made with name := value"
 	insteadOfFunction = "a function is a value: name := func(a, b) { … }"
 	insteadOfChoice   = "choices are written if … { … } else if … { … }"
-	insteadOfFailure  = "the field err of a handle is what went wrong; run.fail(\"why\") ends the run"
+	insteadOfFailure  = "the field err of a handle holds its error; run.fail(\"why\") ends the run"
 	insteadOfImport   = "a module is imported with name := import(\"name\")"
 	insteadOfPrint    = "write run.log(…), with run := import(\"run\") above"
 	insteadOfComment  = "a comment begins with //"
@@ -26,7 +27,7 @@ const (
 	insteadOfParams   = "declare parameters as params := {name: {type: \"int\"}}, and read them as run.params.name"
 )
 
-// otherLanguages are words with which statements begin in other languages, and what is written here instead.
+// otherLanguages maps words that begin statements in other languages to hints.
 var otherLanguages = map[string]string{
 	"let": insteadOfVariable, "var": insteadOfVariable, "const": insteadOfVariable, "local": insteadOfVariable,
 	"auto": insteadOfVariable,
@@ -47,12 +48,12 @@ var otherLanguages = map[string]string{
 	"print":   insteadOfPrint, "echo": insteadOfPrint, "puts": insteadOfPrint,
 	"end": "a block ends with }", "fi": "a block ends with }", "done": "a block ends with }",
 	"then": insteadOfColon, "do": insteadOfColon,
-	"resource": "a resource is what a call asks for: machine.create(\"web\", {…})",
+	"resource": "a resource is created by a call: machine.create(\"web\", {…})",
 	"variable": "parameters are declared as params := {name: {type: \"int\"}}",
-	"output":   "what a run hands out is run.output({…})",
+	"output":   "the outputs of a run are set with run.output({…})",
 }
 
-// foreignNames are names that other languages have, and what is written here instead.
+// foreignNames maps names of other languages to hints.
 var foreignNames = map[string]string{
 	"print": insteadOfPrint, "println": insteadOfPrint, "printf": insteadOfPrint, "echo": insteadOfPrint,
 	"puts": insteadOfPrint,
@@ -72,7 +73,7 @@ var foreignNames = map[string]string{
 	"end": "a block ends with }",
 }
 
-// foreignName returns what is written here instead of a name of another language, "" if it is none.
+// foreignName returns the hint for a name of another language, or "".
 func foreignName(name string) string {
 	if help := foreignNames[name]; help != "" {
 		return help
@@ -80,24 +81,23 @@ func foreignName(name string) string {
 	return foreignNames[strings.ToLower(name)]
 }
 
-// foreignModules are modules of other languages that people import.
+// foreignModules maps modules of other languages to hints.
 var foreignModules = map[string]string{
 	"fmt": insteadOfPrint, "log": insteadOfPrint, "os": "scripts do not see the host: " + insteadOfParams,
 	"sys":     insteadOfParams,
-	"http":    "scripts have no network: operations and parameters are all they have",
-	"net":     "scripts have no network: operations and parameters are all they have",
+	"http":    "scripts have no network: they use operations and parameters only",
+	"net":     "scripts have no network: they use operations and parameters only",
 	"strings": "did you mean \"text\"?", "time": "did you mean \"times\"?",
 }
 
-// habit is a mistake on a line that people make who write another language.
+// habit is a construct of another language at which the parser failed.
 type habit struct {
-	at   int    // the index of the lexeme in its line
-	says string // the message; "" keeps that of the parser
-	help string
+	at      int    // index of its lexeme in the line
+	message string // replaces the message of the parser, unless empty
+	help    string
 }
 
-// findHabit looks for the mistake that the parser stumbled over, among the lexemes of its line. The message is the
-// parser's.
+// findHabit searches a line with a syntax error for a construct of another language. message is the parser's.
 func findHabit(line []lexeme, message string) *habit {
 	for i, l := range line {
 		if h := habitAt(line, i, l, message); h != nil {
@@ -108,7 +108,7 @@ func findHabit(line []lexeme, message string) *habit {
 	return nil
 }
 
-// next reports whether tokens follow the one at i with nothing between them.
+// next reports whether the tokens toks follow the lexeme at i without spaces.
 func next(line []lexeme, i int, toks ...token.Token) bool {
 	for _, tok := range toks {
 		if i++; i >= len(line) || line[i].tok != tok || line[i-1].end() != line[i].offset {
@@ -118,7 +118,7 @@ func next(line []lexeme, i int, toks ...token.Token) bool {
 	return true
 }
 
-// foreignOperators are sequences of tokens that are one operator in other languages.
+// foreignOperators lists sequences of tokens that form one operator in other languages.
 var foreignOperators = []struct {
 	toks []token.Token
 	help string
@@ -135,7 +135,7 @@ var foreignOperators = []struct {
 	{[]token.Token{token.Mul, token.Mul}, "powers are written x * x"},
 }
 
-// habitAt returns the mistake that begins with the lexeme at i, nil if none does.
+// habitAt returns the construct that begins with the lexeme l at i, or nil.
 func habitAt(line []lexeme, i int, l lexeme, message string) *habit {
 	for _, o := range foreignOperators {
 		if l.tok == o.toks[0] && next(line, i, o.toks[1:]...) {
@@ -151,9 +151,9 @@ func habitAt(line []lexeme, i int, l lexeme, message string) *habit {
 	case l.tok == token.Illegal && strings.HasPrefix(l.text, "#"):
 		return &habit{help: insteadOfComment}
 	case l.tok == token.Illegal && slices.Contains([]string{"“", "”", "‘", "’", "„", "«"}, l.text):
-		return &habit{says: "typographic quotes", help: insteadOfText}
+		return &habit{message: "typographic quotes", help: insteadOfText}
 	case strings.Contains(message, "rune literal") && l.tok == token.Char:
-		return &habit{says: "a text in single quotes", help: insteadOfText}
+		return &habit{message: "a text in single quotes", help: insteadOfText}
 	case l.tok == token.Illegal && l.text == "$":
 		return &habit{help: "names of variables have no $"}
 	case l.tok == token.Ident && slices.Contains([]string{"f", "F", "r", "b", "u", "rf", "fr"}, l.text) && next(line, i, token.String):
@@ -161,13 +161,13 @@ func habitAt(line []lexeme, i int, l lexeme, message string) *habit {
 	case l.tok == token.Import && i+1 < len(line) && line[i+1].tok != token.LParen:
 		return &habit{help: insteadOfImport}
 	case (l.tok == token.Int || l.tok == token.Float) && next(line, i, token.Ident):
-		return &habit{says: fmt.Sprintf("%s%s is no value", l.text, line[i+1].text), help: unitHelp(l.text, line[i+1].text)}
+		return &habit{message: fmt.Sprintf("%s%s is not a value", l.text, line[i+1].text), help: unitHelp(l.text, line[i+1].text)}
 	case l.tok == token.String && i+1 < len(line) && line[i+1].tok == token.String:
 		return &habit{help: "texts are joined with +"}
 	case l.tok == token.Ident && i > 0 && foreignOperator(line, i):
-		return &habit{says: fmt.Sprintf("%s is no operator", l.text), help: foreignNames[l.text]}
+		return &habit{message: l.text + " is not an operator", help: foreignNames[l.text]}
 	case l.tok == token.Ident && l.text == "not" && i+1 < len(line) && line[i+1].tok == token.Ident:
-		return &habit{says: "not is no operator", help: foreignNames["not"]}
+		return &habit{message: "not is not an operator", help: foreignNames["not"]}
 	case l.tok == token.If && i > 0 && endsOperand(&piece{tok: line[i-1].tok}):
 		return &habit{help: insteadOfTernary}
 	case l.tok == token.For && i > 0 && endsOperand(&piece{tok: line[i-1].tok}):
@@ -178,7 +178,7 @@ func habitAt(line []lexeme, i int, l lexeme, message string) *habit {
 	return nil
 }
 
-// foreignOperator reports whether the word at i stands between two operands.
+// foreignOperator reports whether the word at i is used as an operator: and, or, is.
 func foreignOperator(line []lexeme, i int) bool {
 	switch line[i].text {
 	case "and", "or", "is":
@@ -188,7 +188,7 @@ func foreignOperator(line []lexeme, i int) bool {
 	return endsOperand(&piece{tok: line[i-1].tok}) && i+1 < len(line) && line[i+1].tok != token.Semicolon
 }
 
-// habitOfStatement returns the mistake that the first lexeme of a line shows.
+// habitOfStatement returns the construct that the first lexeme of a line reveals, or nil.
 func habitOfStatement(line []lexeme, first lexeme, message string) *habit {
 	last := len(line) - 1
 	if last > 0 && line[last].tok == token.Semicolon {
@@ -213,17 +213,17 @@ func habitOfStatement(line []lexeme, first lexeme, message string) *habit {
 		return &habit{help: "a function returns one value: return [a, b]"}
 	case first.tok == token.Func || first.tok == token.Ident || first.tok == token.Import:
 		if help := otherLanguages[first.text]; help != "" && len(line) > 1 && !strings.HasPrefix(message, "expected map") {
-			says := ""
+			h := &habit{at: at, help: help}
 			if first.tok == token.Ident {
-				says = fmt.Sprintf("no statement begins with %q", first.text)
+				h.message = fmt.Sprintf("no statement begins with %q", first.text)
 			}
-			return &habit{at: at, says: says, help: help}
+			return h
 		}
 	}
 	return nil
 }
 
-// unitHelp says how to write a number with a unit.
+// unitHelp returns the hint for a number with a unit.
 func unitHelp(number, unit string) string {
 	switch strings.ToLower(unit) {
 	case "s", "m", "h", "d", "ms", "us", "ns", "sec", "min":
@@ -243,7 +243,7 @@ func lineOf(all []lexeme, line int) []lexeme {
 	return all[begin:end]
 }
 
-// headBefore returns the head of an if or for whose brace is on the next line, which the parser has taken for a map.
+// headBefore returns the head of an if or for with its brace on the next line, where the parser expects a map.
 func headBefore(all []lexeme, e *parser.Error) []lexeme {
 	if !strings.HasSuffix(e.Msg, "'{', found newline") {
 		return nil
@@ -257,8 +257,8 @@ func headBefore(all []lexeme, e *parser.Error) []lexeme {
 	return nil
 }
 
-// reportSyntax reports why a source cannot be parsed. An error whose cause is known hides those after it that may only
-// follow from it.
+// reportSyntax reports the syntax errors of a source. Once the cause of an error is known, later errors without a known
+// cause are omitted: they may be consequences.
 func (f *findings) reportSyntax(u *unit, list parser.ErrorList) {
 	all, scanned := lexemes(u)
 	var bracketAt parser.Pos
@@ -282,9 +282,7 @@ func (f *findings) reportSyntax(u *unit, list parser.ErrorList) {
 		if h != nil {
 			l := line[h.at]
 			at, help, known = parser.Pos(u.file.Base+l.offset), h.help, true
-			if h.says != "" {
-				message = h.says
-			}
+			message = cmp.Or(h.message, message)
 		}
 		f.add(codeSyntax, at, 1, "%s", message).Help = help
 	}
@@ -302,7 +300,8 @@ func syntaxHelp(message string) string {
 	}
 }
 
-// expectedBefore says where the parser expected a closing bracket.
+// expectedBefore returns the hint with the place at which the parser expected a closing bracket, "" at the end of the
+// source.
 func expectedBefore(want string, e *parser.Error, size int) string {
 	if e.Pos.Offset >= size || bytes.HasSuffix([]byte(e.Msg), []byte("found 'EOF'")) {
 		return ""

@@ -43,7 +43,7 @@ func TestHabitsOfOtherLanguagesAreExplained(t *testing.T) {
 		"x := 1\nif x !== 1 {\n}":               {"2:6", "!= compares"},
 		"x := 1\ny := x <> 1":                   {"2:8", "!= compares"},
 		"x := 1\ny := x =< 1":                   {"2:8", "<="},
-		"x := true\nif x and x {\n}":            {"2:6", "and is no operator: write &&"},
+		"x := true\nif x and x {\n}":            {"2:6", "and is not an operator: write &&"},
 		"x := true\nif x or x {\n}":             {"2:6", "write ||"},
 		"x := true\nif not x {\n}":              {"2:4", "write !"},
 		"x := 'hello'":                          {"1:6", "double quotes"},
@@ -58,8 +58,8 @@ func TestHabitsOfOtherLanguagesAreExplained(t *testing.T) {
 		"x := [y for y in [1]]":                 {"1:9", "in a loop"},
 		"y := 1\nx := y if y else 2":            {"2:8", "condition ? a : b"},
 		"f := func() {\n\treturn 1, 2\n}":       {"2:2", "one value"},
-		"x := {timeout: 5m}":                    {"1:16", "5m is no value: a duration is a text"},
-		"x := {memory: 2GiB}":                   {"1:15", "2GiB is no value: sizes are whole numbers"},
+		"x := {timeout: 5m}":                    {"1:16", "5m is not a value: a duration is a text"},
+		"x := {memory: 2GiB}":                   {"1:15", "2GiB is not a value: sizes are whole numbers"},
 		"x := \"a\" \"b\"":                      {"1:6", "joined with +"},
 	} {
 		got, n := firstFinding(text)
@@ -78,7 +78,7 @@ func TestForgottenBracketIsShownWhereItOpens(t *testing.T) {
 		m + "m.create(\"web\", {cpus: 2, memory_mib: 64)\n":                                         "2:17 this { is never closed: add the } that belongs to it",
 		m + "m.create(\"web\", {cpus: 2, memory_mib: 64}\nm.stop(\"a\")\n":                          "2:9 this ( is never closed: the ) is expected before line 3, column 1",
 		m + "f := func() {\n\tif true {\n\t\tm.start(\"a\")\n\n\tm.stop(\"a\")\n}\nm.stop(\"b\")\n": "3:10 this { is never closed: add the } that belongs to it",
-		m + "m.stop(\"b\")\n}\n":                                                                    "3:1 this } closes nothing: remove it, or add the bracket that it closes",
+		m + "m.stop(\"b\")\n}\n":                                                                    "3:1 this } has no opening bracket: remove it, or add the bracket that it closes",
 	} {
 		if got, n := firstFinding(text); got != want || n != 1 {
 			t.Errorf("%s%d errors, the first: %s\nwant one: %s", text, n, got, want)

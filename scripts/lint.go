@@ -182,7 +182,7 @@ func (l *linter) assign(s *parser.AssignStmt) {
 	l.nodes(s.RHS[0])
 }
 
-// paramsSource marks as read the variable from which run.params, or another name for it, is taken.
+// paramsSource marks a variable as read if e takes the parameters from it.
 func (l *linter) paramsSource(e parser.Expr) {
 	if base, _ := selected(e); base != nil {
 		e = base

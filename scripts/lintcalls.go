@@ -7,15 +7,15 @@ import (
 	"github.com/d5/tengo/v2/token"
 )
 
-// callCounter counts the calls that a script makes for certain: outside of functions, and in loops whose rounds the
-// text tells.
+// callCounter counts the calls that every run of a script makes. It ignores functions, and loops without a constant
+// number of rounds.
 type callCounter struct {
 	*linter
 	count int
-	over  parser.Node // the call or loop with which the count exceeds MaxCalls
+	over  parser.Node // the statement at which count exceeds MaxCalls
 }
 
-// tooManyCalls reports a script that would fail with SCRIPT_LIMIT after it made as many calls as a run may make.
+// tooManyCalls reports a script that exceeds MaxCalls: each of its runs would fail with SCRIPT_LIMIT.
 func (l *linter) tooManyCalls(tree *parser.File) {
 	if l.endsItself(tree) {
 		return
@@ -126,8 +126,8 @@ func (c *callCounter) expr(e parser.Expr) (calls int) {
 	return calls
 }
 
-// rounds returns the rounds of `for i := a; i < b; i++` with numbers that are written out and a variable that the body
-// leaves alone, 0 for other loops.
+// rounds returns the number of rounds of a loop `for i := a; i < b; i++` with literal bounds, if the body does not
+// change i. It is 0 for other loops.
 func (c *callCounter) rounds(s *parser.ForStmt) int {
 	init, ok := s.Init.(*parser.AssignStmt)
 	if !ok || init.Token != token.Define || len(init.LHS) != 1 || len(init.RHS) != 1 {
@@ -157,7 +157,7 @@ func (c *callCounter) rounds(s *parser.ForStmt) int {
 	return 0
 }
 
-// step returns what a loop adds to its variable after each round, 0 if that is unknown.
+// step returns the number that a loop adds to its variable after each round, or 0 if it is not constant.
 func (c *callCounter) step(post parser.Stmt, s *symbol) int64 {
 	switch post := post.(type) {
 	case *parser.IncDecStmt:
@@ -186,7 +186,7 @@ func (c *callCounter) step(post parser.Stmt, s *symbol) int64 {
 	return 0
 }
 
-// elements returns the rounds of a loop over a list that is written out or range(a, b), 0 for other values.
+// elements returns the number of rounds of a loop over a literal list or range(a, b). It is 0 for other values.
 func (c *callCounter) elements(e parser.Expr) int {
 	switch e := e.(type) {
 	case *parser.ArrayLit:
@@ -228,7 +228,7 @@ func (c *callCounter) changes(n parser.Node, s *symbol) bool {
 	return found
 }
 
-// intLiteral returns a number that is written out. Numbers beyond 31 bits count as unknown.
+// intLiteral returns the value of a literal whole number of at most 31 bits.
 func intLiteral(e parser.Expr) (int64, bool) {
 	v, _ := literalValue(e)
 	n, ok := v.(int64)

@@ -13,14 +13,14 @@ import (
 // orderer finds pairs of calls about related resources that run at the same time although their order matters. Example: machine.stop, then
 // volume.restore of its disk. Calls are ordered by handles, by reads of fields, and if they have the same resource.
 //
-// orderer follows the statements of one function. It assumes that an expression which it cannot follow waits for all earlier calls.
+// orderer follows the statements of one function. It assumes that an expression that it cannot follow waits for all earlier calls.
 type orderer struct {
 	*linter
-	calls   []orderedCall
-	index   map[*parser.CallExpr]int
-	awaited map[int]bool // calls whose end the script has waited for
-	parts   map[string]partsList
-	said    map[string]bool // pairs of resources that were reported
+	calls    []orderedCall
+	index    map[*parser.CallExpr]int
+	awaited  map[int]bool // calls whose end the script has waited for
+	parts    map[string]partsList
+	reported map[string]bool // pairs of resources
 }
 
 // orderedCall is a call of an operation on a resource.
@@ -42,7 +42,7 @@ type partsList struct {
 
 // unordered reports calls in the body of a function, and in every function below it.
 func (l *linter) unordered(list []parser.Stmt) {
-	o := &orderer{linter: l, said: make(map[string]bool)}
+	o := &orderer{linter: l, reported: make(map[string]bool)}
 	o.reset()
 	o.body(list)
 	var functions func(parser.Node)
@@ -191,7 +191,7 @@ func (o *orderer) add(e *parser.CallExpr, op *catalog.Operation) {
 	c := orderedCall{at: e, op: op, resource: o.resource(op.Kind, e.Args[0])}
 	mentioned, complete := o.mentioned(e.Args[1:], &c)
 	for i, earlier := range slices.Backward(o.calls) {
-		if earlier.resource == c.resource { // which follows those before it
+		if earlier.resource == c.resource { // it depends on the calls before it
 			c.after = append(c.after, i)
 			break
 		}

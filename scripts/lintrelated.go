@@ -6,7 +6,7 @@ import (
 	"writ"
 )
 
-// compare reports the earlier calls that may run at the same time as c although the text means an order.
+// compare reports the earlier calls that may run at the same time as c although the script implies an order.
 func (o *orderer) compare(c *orderedCall) {
 	if c.content != "" {
 		for _, i := range c.racing {
@@ -42,7 +42,7 @@ func (o *orderer) compare(c *orderedCall) {
 	}
 }
 
-// releases reports whether work needs the end of an earlier call: the resource on which it works is in use until then.
+// releases reports whether work can start only after an earlier call, because the call ends the use of its resource.
 func (o *orderer) releases(earlier, work *orderedCall) bool {
 	uses := slices.Contains(o.parts[earlier.resource].names, work.content)
 	switch earlier.op.Verb {
@@ -60,10 +60,10 @@ func (o *orderer) releases(earlier, work *orderedCall) bool {
 func (o *orderer) reportOnce(i int, later *orderedCall) {
 	earlier := &o.calls[i]
 	pair := earlier.resource + " " + later.resource
-	if o.said[pair] {
+	if o.reported[pair] {
 		return
 	}
-	o.said[pair] = true
+	o.reported[pair] = true
 	field := "uid"
 	if _, ok := earlier.op.Result.Field("state"); ok {
 		field = "state"

@@ -49,7 +49,7 @@ func (p *Param) fromFile(v any) (any, error) {
 	return converted, nil
 }
 
-// scalarFromFile converts a value by its declared type. Values of other types are returned as they are: Fill refuses them.
+// scalarFromFile converts a value to its declared type. It returns values of other types unchanged: Fill refuses them.
 func scalarFromFile(typ string, v any) (any, error) {
 	switch v := v.(type) {
 	case json.Number:

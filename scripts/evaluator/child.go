@@ -105,10 +105,10 @@ func (c *child) end() string {
 	return strings.TrimSpace(string(words))
 }
 
-// round asks for passes, with no more of bundle and journal than the child needs, and answers them one after the other.
-// After an error the child is of no use any more and must be ended; what has no answer then was not carried out, or is
-// why. If crowded is not nil, passes stop after a quantum. A child that does not stop them is ended if crowded reports
-// that other work waits.
+// round requests passes, with only the parts of bundle and journal that the child lacks, and answers them one after the
+// other. After an error the caller must end the child. Passes without an answer did not take place, or caused the
+// error. If crowded is not nil, passes stop after a quantum; a child that exceeds it is ended if crowded reports that
+// other work waits.
 func (c *child) round(ctx context.Context, passes []*passing, crowded func() bool) error {
 	yields := crowded != nil
 	requests := make([]request, len(passes))

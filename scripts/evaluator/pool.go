@@ -63,9 +63,9 @@ func (p *Pool) Confinement(ctx context.Context) (Layers, error) {
 	return slices.Clone(layers), nil
 }
 
-// Pass implements scripts.Evaluator. When ctx ends the child that was at work is ended. Inputs and journal must not
-// change afterwards: the pool compares them with those of the run's next pass, and sends only the difference to the
-// child.
+// Pass implements scripts.Evaluator. If ctx ends during the pass, the pool ends the child. The caller must not change
+// inputs and journal afterwards: the pool compares them with those of the run's next pass, and sends only the
+// difference to the child.
 func (p *Pool) Pass(ctx context.Context, bundle scripts.Bundle, inputs scripts.Inputs, journal []scripts.Entry) (scripts.Outcome, error) {
 	one := newPassing(&bundle, &inputs, journal)
 	for !one.over {
@@ -210,7 +210,7 @@ func (p *Pool) plan(ctx context.Context, r request, place *seat) (*scripts.Plan,
 	return plan, nil
 }
 
-// take returns the child of a seat, and starts one if the seat has none. Children for slow work get a low priority.
+// take returns the child of a seat, and starts it if necessary. Children for slow work get a low priority.
 func (p *Pool) take(ctx context.Context, place *seat) (c *child, fresh bool, err error) {
 	if place.child != nil {
 		return place.child, false, nil

@@ -128,26 +128,25 @@ func (p *Pool) record(round []*passing) {
 	}
 }
 
-// recordSlow remembers a program that used up a quantum: nobody knows for what.
+// recordSlow records a program that used up a quantum. The time may have gone into compiling or running.
 func (p *Pool) recordSlow(program writ.Digest) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.lobby.costs.record(program, quantum, quantum)
 }
 
-// charge charges each project for its passes of a round, and returns the share of the first one. Children report how
-// long each pass took; the round as a whole costs what the kernel measured, and is divided in proportion to the
-// reports.
+// charge charges each project for its passes of a round, and returns the share of the first pass. took is the CPU time
+// of the round as measured by the kernel. It is divided in proportion to the times that the child reported.
 func (p *Pool) charge(round []*passing, first *passing, took time.Duration) time.Duration {
-	var said time.Duration
+	var reported time.Duration
 	for _, one := range round {
-		said += one.cost
+		reported += one.cost
 	}
 	part := func(one *passing) time.Duration {
-		if said <= 0 {
+		if reported <= 0 {
 			return took / time.Duration(len(round))
 		}
-		return time.Duration(float64(took) * (float64(one.cost) / float64(said)))
+		return time.Duration(float64(took) * (float64(one.cost) / float64(reported)))
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -6,20 +6,19 @@ import (
 	"writ/internal/fair"
 )
 
-// class is a kind of work for a child. Each has its own limit, so that nobody who asks for little waits for work that
-// takes long.
+// class is a kind of work for a child. Each class has its own limit, so that quick work does not wait for slow work.
 type class int
 
 const (
 	quick     class = iota // passes, of programs that compile and run quickly
 	compiling              // a compilation that takes long; passes of the program are quick after it
 	slow                   // passes and plans that take long, in children of their own, which have a low priority
-	classes                // how many there are
+	classes                // number of classes
 )
 
 // seats counts the children at work by class.
 type seats struct {
-	most int // the most children at work; more work at a time if slow passes have all of them
+	most int // limits the children at work; one more works if slow passes have all of them
 	used [classes]int
 }
 
