@@ -64,8 +64,9 @@ func frame(purpose string, parts ...[]byte) []byte {
 	return b
 }
 
-// VerifyJoinProof is the joiner's side: the key of a datacenter's supervisor in the newest roster made the signature over JoinProofText. The
-// joiner has verified the roster from its pin. Only after this may it send anything that its token made.
+// VerifyJoinProof is the joiner's side. It checks that the supervisor of a datacenter in the roster signed JoinProofText,
+// and returns this datacenter. The joiner must have verified the roster from its pin, and may use its token only after
+// this call.
 func VerifyJoinProof(roster *Roster, joiner Joiner, supervisorNonce, signature []byte) (*Datacenter, error) {
 	if len(supervisorNonce) != NonceSize {
 		return nil, writ.Errorf(writ.CodeSignatureInvalid, "the supervisor's nonce has %d bytes, not %d", len(supervisorNonce), NonceSize)

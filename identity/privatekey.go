@@ -44,7 +44,7 @@ func loadPrivateKey(path string, passphrase func() ([]byte, error)) (ed25519.Pri
 func readPrivateFile(path string) ([]byte, error) {
 	if private, ok := strings.CutSuffix(path, ".pub"); ok {
 		return nil, unusable("%s is a public key, which cannot sign", path).
-			WithHint("name the private key: --key %s, or --key agent for one that an agent has", private)
+			WithHint("name the private key: --key %s, or --key agent for a key of your ssh-agent", private)
 	}
 	info, err := os.Stat(path)
 	if err != nil {

@@ -2,15 +2,16 @@ package identity
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"strings"
 
 	"golang.org/x/crypto/ssh"
 )
 
-// ParsePublicKey reads a file with one public key in OpenSSH's format. Empty lines and comments are skipped. It refuses everything
-// that its caller would lose: a second key, options of authorized_keys, and lines that are no key. The error names them and
-// repeats no other part of the file.
+// ParsePublicKey reads a file with one public key in OpenSSH's format. It skips empty lines and comments, and refuses a
+// second key, options of authorized_keys and invalid lines, which the caller would lose. The error contains line
+// numbers, key types and names of options, but no other part of the file.
 func ParsePublicKey(text []byte) (ssh.PublicKey, error) {
 	var found ssh.PublicKey
 	var kinds []string
@@ -33,7 +34,7 @@ func ParsePublicKey(text []byte) (ssh.PublicKey, error) {
 	}
 	switch len(kinds) {
 	case 0:
-		return nil, fmt.Errorf("there is no public key of SSH")
+		return nil, errors.New("it contains no public key of SSH")
 	case 1:
 		return found, nil
 	}

@@ -67,10 +67,10 @@ type Roster struct {
 
 	byKey  map[string]keyOwner // made when parsing; see owners
 	digest writ.Digest         // of the text that was parsed; zero in a roster that is being built
-	before *ancestor           // the versions before it, newest first
+	before *ancestor           // earlier versions, newest first
 
-	waypoint  bool  // of the chain that was verified; see isWaypointAfter
-	waypoints []int // versions of that chain whose texts a verifier needs, in order
+	waypoint  bool  // in the verified chain; see isWaypointAfter
+	waypoints []int // versions of the verified chain that are waypoints, ascending
 }
 
 // Principal is a person or machine that signs.

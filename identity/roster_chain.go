@@ -6,19 +6,19 @@ import (
 	"writ"
 )
 
-// RosterChain is a verified roster with the links that prove it from version 1. The zero value has none.
+// RosterChain is a verified roster with the links that prove it from version 1. The zero value is empty.
 type RosterChain struct {
 	Newest *Roster
 	Links  [][]byte
 }
 
-// VerifyChain verifies a chain as VerifyRosters does and keeps the links that are needed.
+// VerifyChain verifies a chain like VerifyRosters, and keeps the necessary links.
 func VerifyChain(pin writ.ClusterID, links [][]byte, now time.Time) (RosterChain, error) {
 	return RosterChain{}.Extend(pin, links, now)
 }
 
-// Extend verifies links that follow the newest roster and returns the longer chain, which leaves out texts that are no longer needed. Links of
-// the chain are passed over. The newest roster must not have expired at now; the zero time skips that.
+// Extend verifies links that follow the newest roster, and returns the longer chain without unnecessary texts. It skips
+// links that the chain already has. The newest roster must not have expired at now; the zero time disables this check.
 func (c RosterChain) Extend(pin writ.ClusterID, links [][]byte, now time.Time) (RosterChain, error) {
 	newest := c.Newest
 	if newest == nil && len(links) == 0 {

@@ -11,11 +11,11 @@ import (
 	"writ"
 )
 
-// milestone is the distance of the versions that are waypoints by their number alone. It bounds the versions that one link may skip.
+// milestone bounds the versions that one link may skip: every version divisible by it is a waypoint.
 const milestone = 4096
 
-// nextHistory returns the history of the version after one with a history and a digest. It is a hash chain over the digests of all versions,
-// so a version that names its history proves every version before it, without their texts.
+// nextHistory returns the history of a version from the history and digest of the version before it. The history is a
+// hash chain over the digests of all earlier versions, so it proves them without their texts.
 func nextHistory(history, digest writ.Digest) writ.Digest {
 	return writ.DigestOf(slices.Concat([]byte("writ-roster-history-v1\x00"), history[:], digest[:]))
 }
@@ -33,7 +33,7 @@ func (r *Roster) historyAfter(skipped []writ.Digest) (writ.Digest, error) {
 	return history, nil
 }
 
-// textDigest returns the digest of the text, which is known for a roster that was parsed.
+// textDigest returns the digest of the roster's text. For a parsed roster it is already computed.
 func (r *Roster) textDigest() (writ.Digest, error) {
 	if !r.digest.IsZero() {
 		return r.digest, nil
@@ -41,14 +41,14 @@ func (r *Roster) textDigest() (writ.Digest, error) {
 	return r.Digest()
 }
 
-// isWaypointAfter reports whether a verifier needs the text of r to get from previous, or an earlier version, to a later one: it changes who
-// signs the next version or where coordinators are, proves no history, or has a number that bounds the skips.
+// isWaypointAfter reports whether a verifier needs the text of r to verify later versions. It does if r changes the
+// signers of the next version or the addresses of coordinators, if r has no history, or if milestone divides its version.
 func (r *Roster) isWaypointAfter(previous *Roster) bool {
 	return previous == nil || r.History.IsZero() || r.Version%milestone == 0 ||
 		r.signers() != previous.signers() || r.coordinatorURLs() != previous.coordinatorURLs()
 }
 
-// signers returns a text that is equal for rosters whose successors need the same signatures.
+// signers returns a text that identifies the signatures that the next version needs.
 func (r *Roster) signers() string {
 	lines := []string{fmt.Sprint(r.Threshold)}
 	for _, name := range slices.Sorted(slices.Values(r.Operators)) {
@@ -65,8 +65,8 @@ func (r *Roster) signers() string {
 	return strings.Join(lines, "\n")
 }
 
-// coordinatorURLs returns a text that is equal for rosters with the same addresses of coordinators. A supervisor links to no address that an
-// earlier roster had and the newest one lacks.
+// coordinatorURLs returns a text that identifies the addresses of coordinators. A supervisor does not dial addresses that
+// only an earlier roster has.
 func (r *Roster) coordinatorURLs() string {
 	var urls []string
 	for _, c := range r.Coordinators {

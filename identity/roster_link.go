@@ -10,7 +10,7 @@ import (
 // A link is a signed roster as it travels and is stored. If it does not directly follow the version that its reader has, the digests of the
 // skipped versions precede the text. The history that the roster names proves them.
 
-// linkPrefix is the beginning of a link that skips versions. It cannot be the beginning of a signed text.
+// linkPrefix begins each link that skips versions. No signed text begins with it.
 const linkPrefix = "writ-roster-skips-v1\x00"
 
 // newLink puts the digests of skipped versions before a signed roster.
@@ -48,8 +48,8 @@ func splitLink(link []byte) (skipped []writ.Digest, signed []byte, err error) {
 	return skipped, rest, nil
 }
 
-// skippedFrom returns the digests of skipped versions without those up to previous, which must be among them with its digest. follows is the version
-// before the first of them.
+// skippedFrom drops the digests up to the version of previous. skipped begins with the version after follows. It
+// reports false if skipped has another digest for the version of previous.
 func skippedFrom(previous *Roster, follows int, skipped []writ.Digest) ([]writ.Digest, bool) {
 	known := previous.Version - follows
 	if known <= 0 {
@@ -70,8 +70,8 @@ func SignedRoster(link []byte) []byte {
 	return link
 }
 
-// LinkVersions returns the version of a link's roster and the version that it follows, which is 0 for a roster that names no predecessor.
-// Nothing is verified.
+// LinkVersions returns the version of a link's roster, and the version that the link follows: 0 for a roster without a
+// predecessor. It verifies no signature.
 func LinkVersions(link []byte) (version, follows int, err error) {
 	skipped, signed, err := splitLink(link)
 	if err != nil {

@@ -2,14 +2,14 @@ package identity
 
 import "writ"
 
-// RosterPage is how many bytes of links a server gives at once: a page ends with the link that reaches it, so it has at most 1.7 MiB. A page
-// with fewer bytes is the last.
+// RosterPage is the size of a page of links, in bytes. A page ends with the link that reaches this size, so it has at
+// most 1.7 MiB. A smaller page is the last one.
 const RosterPage = 1 << 20
 
-// maxPath limits all links that a client reads from an unverified server, in bytes.
+// maxPath limits the links that a client reads from an unverified server, in bytes.
 const maxPath = 64 << 20
 
-// IsLastPage reports whether no page follows one that a server gave.
+// IsLastPage reports whether a page of a server is the last one.
 func IsLastPage(page [][]byte) bool {
 	size := 0
 	for _, link := range page {
@@ -18,8 +18,8 @@ func IsLastPage(page [][]byte) bool {
 	return size < RosterPage
 }
 
-// CollectPages reads the pages of links after a version until the last one. read returns one page. Nothing is verified, but each page must
-// lead to a newer version.
+// CollectPages reads all pages of links after a version. read returns one page. Each page must end with a newer version;
+// the caller verifies signatures.
 func CollectPages(after int, read func(after int) ([][]byte, error)) (all [][]byte, err error) {
 	for size := 0; ; {
 		page, err := read(after)

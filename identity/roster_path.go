@@ -7,21 +7,22 @@ import (
 	"writ"
 )
 
-// RosterLink describes a version of a verified chain as a store keeps it.
+// RosterLink describes a version of a verified chain in a store.
 type RosterLink struct {
 	Version  int
 	Digest   writ.Digest // of the text
 	Waypoint bool        // its text is needed to verify later versions
 }
 
-// links returns the versions after one up to r, oldest first, and marks the waypoints among them. The newest one is none by that alone.
+// links returns the versions of the chain that are newer than after, oldest first. r itself is marked as a waypoint only
+// if a later version needs its text.
 func (r *Roster) links(after int) []RosterLink {
 	n := 0
 	for a := r.asAncestor(); a != nil && a.version > after; a = a.before {
 		n++
 	}
 	links := make([]RosterLink, n)
-	unproven := false // the version after this one proves no history, so it can follow nothing else
+	unproven := false // the next version has no history, so its verifier needs this text
 	for a := r.asAncestor(); n > 0; a = a.before {
 		n--
 		links[n] = RosterLink{Version: a.version, Digest: a.digest, Waypoint: a.waypoint || unproven}
@@ -36,8 +37,8 @@ func (r *Roster) asAncestor() *ancestor {
 	return &ancestor{version: r.Version, digest: digest, waypoint: r.waypoint, unproven: r.History.IsZero(), before: r.before}
 }
 
-// NewLinks returns the versions that a store with everything up to a version lacks. If r needs the text of the version before it, that one is
-// listed again, as a waypoint.
+// NewLinks returns the versions that are newer than after, for a store that has all earlier ones. If version after has
+// become a waypoint, it is returned again.
 func (r *Roster) NewLinks(after int) []RosterLink {
 	links := r.links(after - 1)
 	if len(links) > 0 && links[0].Version == after && !links[0].Waypoint {
@@ -46,7 +47,7 @@ func (r *Roster) NewLinks(after int) []RosterLink {
 	return links
 }
 
-// follows extends the path of previous, nil if r is the first, by r.
+// follows sets the waypoints of r, which follows previous. previous is nil for the first roster.
 func (r *Roster) follows(previous *Roster) {
 	r.waypoint = r.isWaypointAfter(previous)
 	if previous != nil {
@@ -60,7 +61,8 @@ func (r *Roster) follows(previous *Roster) {
 	}
 }
 
-// NextOnPath returns the first version after the given one whose text a verifier needs: a waypoint or r itself. It returns 0 after r.
+// NextOnPath returns the first waypoint that is newer than after, or else the version of r. It returns 0 if after is not
+// older than r.
 func (r *Roster) NextOnPath(after int) int {
 	if at, _ := slices.BinarySearch(r.waypoints, after+1); at < len(r.waypoints) {
 		return r.waypoints[at]
@@ -71,7 +73,7 @@ func (r *Roster) NextOnPath(after int) int {
 	return 0
 }
 
-// find returns a version of the chain that leads to r, nil if the chain has none.
+// find returns a version of the chain that leads to r, or nil.
 func (r *Roster) find(version int) *ancestor {
 	a := r.asAncestor()
 	for a != nil && a.version > version {
@@ -83,8 +85,8 @@ func (r *Roster) find(version int) *ancestor {
 	return a
 }
 
-// Earlier returns the roster of a signed text of the chain that leads to r. The error is ROSTER_INVALID if the chain has another text of that
-// version, or none.
+// Earlier parses a signed roster of the chain that leads to r. The error is ROSTER_INVALID if the text is not part of
+// the chain.
 func (r *Roster) Earlier(signed []byte) (*Roster, error) {
 	text, _, err := splitAll(SignedRoster(signed))
 	if err != nil {
@@ -102,7 +104,7 @@ func (r *Roster) Earlier(signed []byte) (*Roster, error) {
 	return earlier, nil
 }
 
-// Has reports whether a link's roster is one of the chain that leads to r.
+// Has reports whether the roster of a link is part of the chain that leads to r.
 func (r *Roster) Has(link []byte) bool {
 	version, _, err := LinkVersions(link)
 	if err != nil || version > r.Version {
@@ -118,7 +120,7 @@ func (r *Roster) Path(after int, text func(version int) ([]byte, error)) ([][]by
 	return r.path(after, RosterPage, text)
 }
 
-// PathWithin returns at least one link, and ends with the link that reaches size.
+// PathWithin is Path with pages of another size, in bytes.
 func (r *Roster) PathWithin(after, size int, text func(version int) ([]byte, error)) ([][]byte, error) {
 	return r.path(after, size, text)
 }
@@ -128,7 +130,7 @@ func (r *Roster) WholePath(text func(version int) ([]byte, error)) ([][]byte, er
 	return r.path(0, 0, text)
 }
 
-// path ends with the link that reaches size, if that is not 0.
+// path returns the links after a version. It ends with the link that reaches size bytes; 0 means all.
 func (r *Roster) path(after, size int, text func(version int) ([]byte, error)) ([][]byte, error) {
 	path := [][]byte{}
 	var skipped []writ.Digest
@@ -151,13 +153,13 @@ func (r *Roster) path(after, size int, text func(version int) ([]byte, error)) (
 	return path, nil
 }
 
-// LoadRosters verifies a stored chain, version 1 first, and returns the newest roster, whether or not it has expired. It reads the texts of
-// the waypoints and of the newest version only; text returns them.
+// LoadRosters verifies a stored chain, version 1 first, and returns the newest roster, which may have expired. It reads
+// only the texts of waypoints and of the newest version, by calling text.
 func LoadRosters(pin writ.ClusterID, links []RosterLink, text func(version int) ([]byte, error)) (*Roster, error) {
 	return FollowRosters(pin, nil, links, text)
 }
 
-// FollowRosters verifies stored versions that follow last in the same way, or returns last if there are none.
+// FollowRosters is LoadRosters for versions that follow last. Without links it returns last.
 func FollowRosters(pin writ.ClusterID, last *Roster, links []RosterLink, text func(version int) ([]byte, error)) (*Roster, error) {
 	var skipped []writ.Digest
 	for i, l := range links {

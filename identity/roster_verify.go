@@ -210,13 +210,13 @@ func SignRoster(r *Roster, signers ...Signer) ([]byte, error) {
 // VerifyRoster verifies a link as the successor of previous. If previous is nil, it must be version 1, signed by the root that it names. The
 // caller compares its Cluster with the expected one.
 //
-// A successor has the same cluster and root and the next version. It names the digest of previous. Either the root signs it, or as many
-// distinct operators of previous as the threshold of previous demands. A link may skip versions if it has their digests. Then the history of
-// the successor must prove that they and previous are the versions before it. Previous may be one of those that the link skips. A recovery names no predecessor, may skip versions, and must
-// be signed by the root.
+// A successor has the same cluster and root, the next version and the digest of previous. The root or a threshold of the
+// operators of previous must sign it. A link may skip versions if it contains their digests: the history of the
+// successor must then match previous and these digests. Previous may itself be a skipped version. A recovery has no
+// predecessor, may skip versions, and must be signed by the root.
 //
-// The roster must not have expired at now; the zero time skips that, for reading back what was verified before. The error has the code
-// ROSTER_INVALID unless the text or a signature is itself improper.
+// The roster must not have expired at now; the zero time disables this check, for stored rosters. The error has the code
+// ROSTER_INVALID unless the text or a signature is malformed.
 func VerifyRoster(previous *Roster, link []byte, now time.Time) (*Roster, error) {
 	skipped, signed, err := splitLink(link)
 	if err != nil {
@@ -228,7 +228,7 @@ func VerifyRoster(previous *Roster, link []byte, now time.Time) (*Roster, error)
 	}
 	var next *Roster
 	counts := previous.isSigner
-	if previous == nil { // nobody is known whose signature counts but the root that the text names
+	if previous == nil { // only the root counts, and the text names it
 		if next, err = ParseRoster(text); err != nil {
 			return nil, err
 		}
@@ -273,7 +273,7 @@ func VerifyRoster(previous *Roster, link []byte, now time.Time) (*Roster, error)
 	return next, nil
 }
 
-// notExpired returns ROSTER_INVALID if the roster has expired at a time that is not zero.
+// notExpired returns ROSTER_INVALID if the roster has expired at now. The zero time disables the check.
 func (r *Roster) notExpired(now time.Time) error {
 	if now.IsZero() || !now.After(r.Expires) {
 		return nil
@@ -282,8 +282,8 @@ func (r *Roster) notExpired(now time.Time) error {
 		WithHint("if the clock is right, a root operator signs a new version: writ roster renew")
 }
 
-// verifySignatures returns the keys that count and signed a text, each once. Other signatures are not verified: anybody can append many, and
-// each would cost a hash of the text.
+// verifySignatures returns the distinct keys that signed a text and for which counts returns true. It does not verify
+// other signatures: an attacker can append many, and each costs a hash of the text.
 func verifySignatures(text []byte, armored [][]byte, counts func(ssh.PublicKey) bool) (keys []ssh.PublicKey, err error) {
 	verified := make(map[string]bool)
 	for _, a := range armored {
@@ -332,7 +332,7 @@ func (r *Roster) succeeds(previous *Roster, keys []ssh.PublicKey, skipped []writ
 	return nil
 }
 
-// continues checks that r follows the skipped versions, and they follow previous.
+// continues checks that r follows the skipped versions, and that these follow previous.
 func (r *Roster) continues(previous *Roster, skipped []writ.Digest) error {
 	if r.Version != previous.Version+1+len(skipped) || len(skipped) > 0 && r.History.IsZero() {
 		return badRoster("version %d cannot follow version %d", r.Version, previous.Version)
@@ -377,8 +377,8 @@ func (r *Roster) signedByRoot(keys []ssh.PublicKey) bool {
 	return slices.ContainsFunc(keys, func(k ssh.PublicKey) bool { return bytes.Equal(k.Marshal(), root) })
 }
 
-// VerifyRosters verifies a chain of links, version 1 first, against the pin of a join token and returns the newest roster, which must not be
-// expired at now. Versions that a recovery skips may be missing.
+// VerifyRosters verifies a chain of links, version 1 first, against the pin of a join token. It returns the newest
+// roster, which must not have expired at now. Versions that a recovery skips may be missing.
 func VerifyRosters(pin writ.ClusterID, links [][]byte, now time.Time) (*Roster, error) {
 	if len(links) == 0 {
 		return nil, badRoster("there is none")
