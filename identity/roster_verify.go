@@ -227,48 +227,63 @@ func VerifyRoster(previous *Roster, link []byte, now time.Time) (*Roster, error)
 		return nil, err
 	}
 	var next *Roster
-	counts := previous.isSigner
-	if previous == nil { // only the root counts, and the text names it
-		if next, err = ParseRoster(text); err != nil {
-			return nil, err
-		}
-		counts = func(key ssh.PublicKey) bool { return next.signedByRoot([]ssh.PublicKey{key}) }
+	if previous == nil {
+		next, err = verifyFirst(text, armored, skipped)
+	} else {
+		next, err = verifySuccessor(previous, text, armored, skipped)
 	}
-	keys, err := verifySignatures(text, armored, counts)
 	if err != nil {
 		return nil, err
-	}
-	if previous != nil {
-		if len(keys) == 0 { // a stranger's text is not parsed
-			return nil, badRoster("no root operator of version %d has signed it, nor the root", previous.Version)
-		}
-		if next, err = ParseRoster(text); err != nil {
-			return nil, err
-		}
-	}
-	if previous == nil {
-		if next.Version != 1 || len(skipped) > 0 {
-			return nil, badRoster("version %d cannot be the first", next.Version)
-		}
-		if !next.signedByRoot(keys) {
-			return nil, badRoster("version 1 is not signed by the root that it names")
-		}
-	} else {
-		var ok bool
-		if skipped, ok = skippedFrom(previous, next.Version-1-len(skipped), skipped); !ok && next.Version > previous.Version {
-			return nil, followsAnother(next, previous)
-		}
-		if err := next.succeeds(previous, keys, skipped); err != nil {
-			return nil, err
-		}
-		next.before = previous.asAncestor()
-		for i, digest := range skipped {
-			next.before = &ancestor{version: previous.Version + 1 + i, digest: digest, before: next.before}
-		}
 	}
 	next.follows(previous)
 	if err := next.notExpired(now); err != nil {
 		return nil, err
+	}
+	return next, nil
+}
+
+// verifyFirst verifies version 1: the root that it names must have signed it.
+func verifyFirst(text []byte, armored [][]byte, skipped []writ.Digest) (*Roster, error) {
+	first, err := ParseRoster(text)
+	if err != nil {
+		return nil, err
+	}
+	keys, err := verifySignatures(text, armored, func(key ssh.PublicKey) bool { return first.signedByRoot([]ssh.PublicKey{key}) })
+	switch {
+	case err != nil:
+		return nil, err
+	case first.Version != 1 || len(skipped) > 0:
+		return nil, badRoster("version %d cannot be the first", first.Version)
+	case len(keys) == 0:
+		return nil, badRoster("version 1 is not signed by the root that it names")
+	}
+	return first, nil
+}
+
+// verifySuccessor verifies a version that follows previous and the skipped versions. It parses the text only if a signer
+// of previous has signed it.
+func verifySuccessor(previous *Roster, text []byte, armored [][]byte, skipped []writ.Digest) (*Roster, error) {
+	keys, err := verifySignatures(text, armored, previous.isSigner)
+	if err != nil {
+		return nil, err
+	}
+	if len(keys) == 0 {
+		return nil, badRoster("no root operator of version %d has signed it, nor the root", previous.Version)
+	}
+	next, err := ParseRoster(text)
+	if err != nil {
+		return nil, err
+	}
+	skipped, ok := skippedFrom(previous, next.Version-1-len(skipped), skipped)
+	if !ok && next.Version > previous.Version {
+		return nil, followsAnother(next, previous)
+	}
+	if err := next.succeeds(previous, keys, skipped); err != nil {
+		return nil, err
+	}
+	next.before = previous.asAncestor()
+	for i, digest := range skipped {
+		next.before = &ancestor{version: previous.Version + 1 + i, digest: digest, before: next.before}
 	}
 	return next, nil
 }
