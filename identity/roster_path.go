@@ -115,12 +115,28 @@ func (r *Roster) Has(link []byte) bool {
 	return err == nil && at != nil && at.digest == writ.DigestOf(text)
 }
 
-// Path returns one page of the links that lead from a version to r: all waypoints and r itself. text returns the signed roster of a version.
+// Path returns one page of the links that lead from a version to r: all waypoints and r itself. text returns the signed
+// roster of a version.
+//
+// The page depends only on NextOnPath, so callers can share it: its first link skips all versions since the waypoint
+// before it, and each of these versions can follow the link.
 func (r *Roster) Path(after int, text func(version int) ([]byte, error)) ([][]byte, error) {
+	if after < r.Version {
+		after = r.waypointUpTo(after)
+	}
 	return r.path(after, RosterPage, text)
 }
 
-// PathWithin is Path with pages of another size, in bytes.
+// waypointUpTo returns the newest waypoint that is not newer than a version, or 0.
+func (r *Roster) waypointUpTo(version int) int {
+	at, _ := slices.BinarySearch(r.waypoints, version+1)
+	if at == 0 {
+		return 0
+	}
+	return r.waypoints[at-1]
+}
+
+// PathWithin is Path for one caller, with pages of another size, in bytes.
 func (r *Roster) PathWithin(after, size int, text func(version int) ([]byte, error)) ([][]byte, error) {
 	return r.path(after, size, text)
 }

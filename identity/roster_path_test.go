@@ -132,12 +132,37 @@ func TestWaypointsLeadToTheNewestRoster(t *testing.T) {
 	}
 }
 
+// Servers cache pages by NextOnPath. A page that was made for one version must lead on from the others.
+func TestVersionsBeforeAWaypointShareAPage(t *testing.T) {
+	c := newSignedChain(t)
+	c.projects(3, "alice", "bob")
+	c.next(func(next *Roster) { next.Operators = []string{"bob", "frank"} }, "alice", "bob") // 5
+	c.projects(4, "bob", "frank")
+	for after := range c.newest.Version {
+		for other := range c.newest.Version {
+			if c.newest.NextOnPath(other) != c.newest.NextOnPath(after) {
+				continue
+			}
+			if _, err := VerifyRoster(c.at(after), c.path(other)[0], noon); err != nil {
+				t.Errorf("the page after version %d, read by version %d: %v", other, after, err)
+			}
+		}
+	}
+	if page := c.path(c.newest.Version); len(page) != 0 {
+		t.Errorf("after the newest version there are %d links", len(page))
+	}
+}
+
 func TestASkipNeedsTheDigestsItSkips(t *testing.T) {
 	c := newSignedChain(t)
 	c.projects(4, "alice", "bob")
 	other := newSignedChain(t)
 	other.projects(4, "alice", "bob")
-	link := c.path(2)[0]
+	path, err := c.newest.PathWithin(2, RosterPage, c.text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	link := path[0]
 	skipped, signed, err := splitLink(link)
 	if err != nil || len(skipped) != 2 {
 		t.Fatalf("%d skipped, %v", len(skipped), err)
