@@ -8,8 +8,8 @@ import (
 // frameOverhead is the size of a waiting frame without its bytes.
 const frameOverhead = 64
 
-// backlog holds the undecoded event frames of one session. Its memory is bounded: put waits for room, and a backlog that is
-// paused discards frames instead, so that requests and answers still pass.
+// backlog holds the undecoded event frames of one session. Its memory is bounded: put waits for room. A paused backlog
+// discards frames instead, so that requests and answers still pass.
 type backlog struct {
 	intake *intake
 	filled chan struct{} // signals that a frame was added
@@ -19,7 +19,8 @@ type backlog struct {
 	frames  []waitingFrame
 	bytes   int
 	paused  bool
-	dropped bool // frames are missing: the session must end, and the next one begins behind the last stored event
+	closed  bool
+	dropped bool // frames were discarded: the session must end, and the next one begins behind the last stored event
 }
 
 // waitingFrame is an undecoded list of events.
@@ -51,7 +52,7 @@ func (b *backlog) put(ctx context.Context, events []byte) error {
 func (b *backlog) offer(f waitingFrame) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.dropped {
+	if b.dropped || b.closed {
 		return true
 	}
 	if len(b.frames) > 0 {
@@ -66,11 +67,11 @@ func (b *backlog) offer(f waitingFrame) bool {
 	return true
 }
 
-// next waits for frames and returns the oldest ones, of together at most max bytes if there are several. They count until
-// remove.
-func (b *backlog) next(ctx context.Context, max int) (frames []waitingFrame, bytes int, err error) {
+// next waits for frames and returns the oldest ones: at least one, and no more than limit bytes if there are several.
+// They occupy memory until remove.
+func (b *backlog) next(ctx context.Context, limit int) (frames []waitingFrame, bytes int, err error) {
 	for {
-		if frames, bytes = b.oldest(max); len(frames) > 0 {
+		if frames, bytes = b.oldest(limit); len(frames) > 0 {
 			return frames, bytes, nil
 		}
 		select {
@@ -81,11 +82,11 @@ func (b *backlog) next(ctx context.Context, max int) (frames []waitingFrame, byt
 	}
 }
 
-func (b *backlog) oldest(max int) (frames []waitingFrame, bytes int) {
+func (b *backlog) oldest(limit int) (frames []waitingFrame, bytes int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, f := range b.frames {
-		if len(frames) > 0 && bytes+f.size() > max {
+		if len(frames) > 0 && bytes+f.size() > limit {
 			break
 		}
 		frames = append(frames, f)
@@ -94,10 +95,24 @@ func (b *backlog) oldest(max int) (frames []waitingFrame, bytes int) {
 	return frames, bytes
 }
 
-// remove removes the n oldest frames. It reports whether frames are missing behind the last one.
+// remove removes the n oldest frames. It reports whether the backlog is empty and later frames were discarded.
 func (b *backlog) remove(n int) (incomplete bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	b.release(n)
+	return b.dropped && len(b.frames) == 0
+}
+
+// close releases the memory of all frames. Later frames are discarded.
+func (b *backlog) close() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.closed = true
+	b.release(len(b.frames))
+}
+
+// release removes the n oldest frames. The caller holds the lock.
+func (b *backlog) release(n int) {
 	for _, f := range b.frames[:n] {
 		b.bytes -= f.size()
 		if f.admitted {
@@ -106,11 +121,7 @@ func (b *backlog) remove(n int) (incomplete bool) {
 	}
 	b.frames = append([]waitingFrame(nil), b.frames[n:]...)
 	notify(b.freed)
-	return b.dropped && len(b.frames) == 0
 }
-
-// close releases the memory of all frames.
-func (b *backlog) close() { b.remove(len(b.frames)) }
 
 // pause sets whether frames without room are discarded.
 func (b *backlog) pause(paused bool) {
@@ -120,7 +131,7 @@ func (b *backlog) pause(paused bool) {
 	notify(b.freed)
 }
 
-// notify leaves a signal in a channel with room for one.
+// notify leaves a signal in a buffered channel of size 1, unless it has one.
 func notify(ch chan struct{}) {
 	select {
 	case ch <- struct{}{}:
