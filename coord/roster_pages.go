@@ -50,7 +50,7 @@ func (c *Coordinator) rosterPage(ctx context.Context, newest *identity.Roster, a
 		return json.Marshal(api.Rosters{Cluster: newest.Cluster, Version: newest.Version, Expires: newest.Expires, Signed: links})
 	})
 	if errors.Is(err, pagecache.ErrBusy) {
-		err = writ.Errorf(writ.CodeRateLimited, "too many others ask for older versions of the roster").WithHint("ask again in some seconds")
+		err = writ.Errorf(writ.CodeRateLimited, "too many clients read older versions of the roster").WithHint("try again in a few seconds")
 	}
 	if err != nil {
 		return rosterPage{}, err

@@ -24,7 +24,7 @@ type inflow struct {
 	intake   *intake
 	backlog  *backlog
 	received int64               // the last event that was stored
-	paused   func(reason string) // is called when a pause begins, and with "" when it ends
+	paused   func(reason string) // called when a pause begins, and with "" when it ends
 }
 
 func newInflow(sink EventSink, in *intake, hello Hello, after int64) *inflow {

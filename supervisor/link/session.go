@@ -33,8 +33,8 @@ type Session struct {
 // End ends the session, for a reason that only the log shows. The supervisor dials again and is verified anew.
 func (s *Session) End(reason error) { s.end(reason) }
 
-// Fault returns why the datacenter does not continue, "" if it does: the reason of its supervisor, or why this coordinator stores
-// no events of it.
+// Fault returns why the datacenter does not continue, or "": the reason that its supervisor gave, or the reason why this
+// coordinator does not store its events.
 func (s *Session) Fault() string {
 	for _, reason := range []*string{s.paused.Load(), s.fault.Load()} {
 		if reason != nil && *reason != "" {

@@ -40,10 +40,10 @@ func decode(data []byte, v any, strict bool) error {
 	return exact(reflect.ValueOf(v))
 }
 
-// decodeEvents reads at most max events of a frame. It stops at the first one too many: small events take much more memory than
-// their text.
-func decodeEvents(data []byte, max int) ([]writ.Event, error) {
-	events, err := decodeList[writ.Event](data, max)
+// decodeEvents reads at most limit events of a frame. It decodes no event beyond the limit: small events take much more
+// memory than their text.
+func decodeEvents(data []byte, limit int) ([]writ.Event, error) {
+	events, err := decodeList[writ.Event](data, limit)
 	if errors.Is(err, errTooMany) {
 		return nil, protocolError{fmt.Sprintf("more than %d events are unacknowledged", Window)}
 	}
@@ -56,15 +56,15 @@ func decodeEvents(data []byte, max int) ([]writ.Event, error) {
 var errTooMany = errors.New("the list is too long")
 
 // decodeList reads a list, or returns errTooMany.
-func decodeList[T any](data []byte, max int) ([]T, error) {
+func decodeList[T any](data []byte, limit int) ([]T, error) {
 	d := json.NewDecoder(bytes.NewReader(data))
 	d.UseNumber()
 	if start, err := d.Token(); err != nil || start != json.Delim('[') {
-		return nil, errors.Join(errors.New("it has no list"), err)
+		return nil, errors.Join(errors.New("it is not a list"), err)
 	}
 	var all []T
 	for d.More() {
-		if len(all) == max {
+		if len(all) == limit {
 			return nil, errTooMany
 		}
 		var item T

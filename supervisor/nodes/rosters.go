@@ -45,7 +45,7 @@ func (p *rosterPages) page(ctx context.Context, after int) (body []byte, release
 		return json.Marshal(links)
 	})
 	if errors.Is(err, pagecache.ErrBusy) {
-		return nil, nil, writ.Errorf(writ.CodeRateLimited, "too many others ask for older versions of the roster").WithHint("ask again in some seconds")
+		return nil, nil, writ.Errorf(writ.CodeRateLimited, "too many clients read older versions of the roster").WithHint("try again in a few seconds")
 	}
 	return body, release, err
 }
