@@ -118,7 +118,7 @@ func (b rosterBackend) Rosters(ctx context.Context, after int) ([][]byte, error)
 	return b.from.rosters.current.Load().Path(after, rosterText(ctx, b.from.Ledger))
 }
 
-func (b rosterBackend) RosterPage(after int) string {
-	newest := b.from.rosters.current.Load()
-	return fmt.Sprint(newest.NextOnPath(after), "/", newest.Version)
+func (b rosterBackend) RosterPage(after int) (start, newest int) {
+	roster := b.from.rosters.current.Load()
+	return roster.PageStart(after), roster.Version
 }

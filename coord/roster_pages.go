@@ -41,9 +41,10 @@ func newRosterPages() *pagecache.Cache {
 
 // rosterPage returns the page of links that lead from a version towards the newest roster.
 func (c *Coordinator) rosterPage(ctx context.Context, newest *identity.Roster, after int) (rosterPage, error) {
-	key := fmt.Sprintf("%d/%d", newest.NextOnPath(after), newest.Version) // all versions before a waypoint share a page
+	start := newest.PageStart(after)
+	key := fmt.Sprintf("%d/%d", start, newest.Version)
 	body, release, err := c.rosters.pages.Get(ctx, key, func(ctx context.Context) ([]byte, error) {
-		links, err := newest.Path(after, rosterText(ctx, c.Ledger))
+		links, err := newest.Path(start, rosterText(ctx, c.Ledger))
 		if err != nil {
 			return nil, err
 		}

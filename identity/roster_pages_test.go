@@ -78,3 +78,47 @@ func TestAChainKeepsOnlyItsPath(t *testing.T) {
 		t.Errorf("known links: %v", err)
 	}
 }
+
+// A server gives one page to all callers with the same start, so it must lead each of them to the newest roster.
+func TestPageServesAllItsCallers(t *testing.T) {
+	c := newSignedChain(t)
+	c.projects(9, "alice", "bob")                                                          // 2 to 10
+	c.next(func(next *Roster) { next.Threshold = 1 }, "alice", "bob")                      // 11, a waypoint
+	c.projects(12, "alice")                                                                // 12 to 23
+	c.next(func(next *Roster) { next.Previous, next.Version = writ.Digest{}, 40 }, "root") // a recovery
+	c.projects(7, "alice")                                                                 // 41 to 47
+	pages := map[int][][]byte{}
+	for after := c.newest.Version; after >= 0; after-- { // the caller that knows most builds the page
+		have := c.at(after)
+		if have != nil && have.Version != after {
+			continue // the recovery left it out
+		}
+		start := c.newest.PageStart(after)
+		if pages[start] == nil {
+			pages[start] = c.path(after)
+		}
+		for _, link := range pages[start] {
+			var err error
+			if have, err = VerifyRoster(have, link, noon); err != nil {
+				t.Fatalf("after version %d, on the page after %d: %v", after, start, err)
+			}
+		}
+		if have.Version != c.newest.Version {
+			t.Errorf("after version %d the page leads to %d", after, have.Version)
+		}
+	}
+	if len(pages) > 20 {
+		t.Errorf("%d pages for %d versions", len(pages), c.newest.Version)
+	}
+}
+
+func TestPageStartIsNearItsCaller(t *testing.T) {
+	r := &Roster{Version: 5000, waypoints: []int{1, 30, 4096}}
+	for _, test := range []struct{ after, start int }{
+		{-1, 0}, {0, 0}, {1, 1}, {2, 1}, {20, 14}, {28, 28}, {29, 29}, {30, 30}, {3999, 3968}, {4095, 4095}, {4096, 4096}, {4500, 4488}, {4998, 4998}, {4999, 4999}, {5000, 5000}, {5001, 5000},
+	} {
+		if start := r.PageStart(test.after); start != test.start {
+			t.Errorf("after version %d: the page starts after %d, want %d", test.after, start, test.start)
+		}
+	}
+}

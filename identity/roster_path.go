@@ -1,6 +1,7 @@
 package identity
 
 import (
+	"math/bits"
 	"slices"
 	"time"
 
@@ -61,16 +62,22 @@ func (r *Roster) follows(previous *Roster) {
 	}
 }
 
-// NextOnPath returns the first waypoint that is newer than after, or else the version of r. It returns 0 if after is not
-// older than r.
-func (r *Roster) NextOnPath(after int) int {
-	if at, _ := slices.BinarySearch(r.waypoints, after+1); at < len(r.waypoints) {
-		return r.waypoints[at]
-	}
-	if after < r.Version {
+// PageStart returns the version after which the page of a caller begins, which has the version after. It rounds after down, so that a server
+// builds few pages for many callers. The caller gets fewer digests that it knows than digests that it lacks, and no waypoint twice.
+func (r *Roster) PageStart(after int) int {
+	if after >= r.Version {
 		return r.Version
 	}
-	return 0
+	last, next := 0, r.Version
+	at, _ := slices.BinarySearch(r.waypoints, after+1)
+	if at < len(r.waypoints) {
+		next = r.waypoints[at]
+	}
+	if at > 0 {
+		last = r.waypoints[at-1]
+	}
+	distance := 1 << bits.Len(uint(next-after-1)) // a power of two
+	return max(last, next-distance)
 }
 
 // find returns a version of the chain that leads to r, or nil.
@@ -115,25 +122,10 @@ func (r *Roster) Has(link []byte) bool {
 	return err == nil && at != nil && at.digest == writ.DigestOf(text)
 }
 
-// Path returns one page of the links that lead from a version to r: all waypoints and r itself. text returns the signed
-// roster of a version.
-//
-// The page depends only on NextOnPath, so callers can share it: its first link skips all versions since the waypoint
-// before it, and each of these versions can follow the link.
+// Path returns one page of the links that lead from a version to r: all waypoints and r itself. text returns the signed roster of a version.
+// All versions with the same PageStart have the same page.
 func (r *Roster) Path(after int, text func(version int) ([]byte, error)) ([][]byte, error) {
-	if after < r.Version {
-		after = r.waypointUpTo(after)
-	}
-	return r.path(after, RosterPage, text)
-}
-
-// waypointUpTo returns the newest waypoint that is not newer than a version, or 0.
-func (r *Roster) waypointUpTo(version int) int {
-	at, _ := slices.BinarySearch(r.waypoints, version+1)
-	if at == 0 {
-		return 0
-	}
-	return r.waypoints[at-1]
+	return r.path(r.PageStart(after), RosterPage, text)
 }
 
 // PathWithin is Path for one caller, with pages of another size, in bytes.

@@ -121,36 +121,6 @@ func TestWaypointsLeadToTheNewestRoster(t *testing.T) {
 			}
 		}
 	}
-	if next := c.newest.NextOnPath(0); next != 1 {
-		t.Errorf("the path begins with %d", next)
-	}
-	if next := c.newest.NextOnPath(3); next != 7 {
-		t.Errorf("after version 3 comes %d", next)
-	}
-	if next := c.newest.NextOnPath(12); next != 0 {
-		t.Errorf("after the newest comes %d", next)
-	}
-}
-
-// Servers cache pages by NextOnPath. A page that was made for one version must lead on from the others.
-func TestVersionsBeforeAWaypointShareAPage(t *testing.T) {
-	c := newSignedChain(t)
-	c.projects(3, "alice", "bob")
-	c.next(func(next *Roster) { next.Operators = []string{"bob", "frank"} }, "alice", "bob") // 5
-	c.projects(4, "bob", "frank")
-	for after := range c.newest.Version {
-		for other := range c.newest.Version {
-			if c.newest.NextOnPath(other) != c.newest.NextOnPath(after) {
-				continue
-			}
-			if _, err := VerifyRoster(c.at(after), c.path(other)[0], noon); err != nil {
-				t.Errorf("the page after version %d, read by version %d: %v", other, after, err)
-			}
-		}
-	}
-	if page := c.path(c.newest.Version); len(page) != 0 {
-		t.Errorf("after the newest version there are %d links", len(page))
-	}
 }
 
 func TestASkipNeedsTheDigestsItSkips(t *testing.T) {

@@ -347,9 +347,9 @@ func (s *Supervisor) Gone(node writ.NodeID) bool {
 }
 
 // RosterPage implements nodes.Members.
-func (s *Supervisor) RosterPage(after int) string {
-	newest := s.roster.Load()
-	return fmt.Sprintf("%d/%d", newest.NextOnPath(after), newest.Version)
+func (s *Supervisor) RosterPage(after int) (start, newest int) {
+	roster := s.roster.Load()
+	return roster.PageStart(after), roster.Version
 }
 
 // Account implements nodes.Backend.

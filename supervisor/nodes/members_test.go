@@ -11,7 +11,6 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"strconv"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -33,7 +32,7 @@ func (m members) Member(key ed25519.PublicKey) *writ.Node {
 
 func (members) Gone(node writ.NodeID) bool { return node == "gone" }
 
-func (members) RosterPage(after int) string { return strconv.Itoa(after) }
+func (members) RosterPage(after int) (start, newest int) { return after, 0 }
 
 // add makes a node with a key.
 func (m members) add(name string, admission writ.Admission) ed25519.PrivateKey {

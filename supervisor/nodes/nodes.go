@@ -178,8 +178,8 @@ type Members interface {
 	Member(key ed25519.PublicKey) *writ.Node
 	// Gone reports whether a person has signed that a node is lost.
 	Gone(node writ.NodeID) bool
-	// RosterPage names the page that Rosters returns for a version. Pages with equal names are equal.
-	RosterPage(after int) string
+	// RosterPage returns the version after which the page of rosters begins for a node with a version, and the newest version.
+	RosterPage(after int) (start, newest int)
 }
 
 // Backend is what the node API needs of a supervisor.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
 	"strconv"
 	"time"
@@ -33,12 +34,12 @@ func newRosterPages(backend Backend, members Members) *rosterPages {
 
 // page returns the page of rosters after a version as JSON. The caller calls release once it is sent.
 func (p *rosterPages) page(ctx context.Context, after int) (body []byte, release func(), err error) {
-	name := strconv.Itoa(after)
+	start, newest := after, 0
 	if p.members != nil {
-		name = p.members.RosterPage(after)
+		start, newest = p.members.RosterPage(after)
 	}
-	body, release, err = p.cache.Get(ctx, name, func(ctx context.Context) ([]byte, error) {
-		links, err := p.backend.Rosters(ctx, after)
+	body, release, err = p.cache.Get(ctx, fmt.Sprintf("%d/%d", start, newest), func(ctx context.Context) ([]byte, error) {
+		links, err := p.backend.Rosters(ctx, start) // may lead to a newer version by now
 		if err != nil {
 			return nil, err
 		}

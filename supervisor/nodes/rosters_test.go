@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
@@ -22,24 +23,27 @@ type pagesOf struct {
 	made atomic.Int32
 }
 
-func (p *pagesOf) Rosters(context.Context, int) ([][]byte, error) {
+func (p *pagesOf) Rosters(_ context.Context, after int) ([][]byte, error) {
 	p.made.Add(1)
+	if after != 4 {
+		return nil, fmt.Errorf("asked for the page after version %d, which not every caller can follow", after)
+	}
 	return [][]byte{bytes.Repeat([]byte("x"), 300<<10)}, nil
 }
 
-// onePage says that all versions lead to the same page.
+// onePage begins the pages of all callers after version 4.
 type onePage struct{ members }
 
-func (onePage) RosterPage(int) string { return "the page" }
+func (onePage) RosterPage(int) (start, newest int) { return 4, 9 }
 
 func TestCallersShareARosterPage(t *testing.T) {
 	backend := new(pagesOf)
 	server := httptest.NewServer(nodes.Handler(backend, onePage{members{}}, slog.New(slog.DiscardHandler)))
 	defer server.Close()
 	var all sync.WaitGroup
-	for range 50 {
+	for n := range 50 {
 		all.Go(func() {
-			response, err := http.Get(server.URL + "/v1/rosters?after=7")
+			response, err := http.Get(server.URL + fmt.Sprintf("/v1/rosters?after=%d", 4+n%5))
 			if err != nil {
 				t.Error(err)
 				return

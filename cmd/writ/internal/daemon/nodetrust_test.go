@@ -7,7 +7,6 @@ import (
 	"crypto/x509"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"log"
 	"log/slog"
@@ -41,7 +40,7 @@ func (s *fixture) Rosters(_ context.Context, after int) ([][]byte, error) {
 
 func (s *fixture) Gone(writ.NodeID) bool { return false }
 
-func (s *fixture) RosterPage(after int) string { return fmt.Sprint(after, "/", len(s.rosters)) }
+func (s *fixture) RosterPage(after int) (start, newest int) { return after, len(s.rosters) }
 
 func (s *fixture) Account(context.Context, writ.NodeID, []byte) ([]byte, error) {
 	return []byte("account"), nil
