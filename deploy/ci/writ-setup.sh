@@ -8,6 +8,9 @@
 # to a directory of this job, and the copy is verified and unpacked. DIR is that directory; by default it is a new one in RUNNER_TEMP, TMPDIR or /tmp.
 set -eu
 
+# limit is the largest file of a release, in bytes. It keeps a hostile server, share or cache from filling the disk.
+limit=268435456
+
 fail() {
 	echo "writ-setup.sh: $1" >&2
 	echo "  hint: $2" >&2
@@ -37,13 +40,18 @@ digest() {
 	fi
 }
 
+# shown SOURCE prints a URL or a path for messages: without the password and the query, which may be secret.
+shown() {
+	source=$(printf '%s\n' "$1" | sed 's,://.*@,://,')
+	printf '%s\n' "${source%%\?*}"
+}
+
 # fetch DIGEST SOURCE prints the name of a verified copy of a file of the release, in the directory of this job.
 fetch() {
 	address=${2%%\?*}
 	copy=$work/${address##*/}
 	kept=$cache/$1/${address##*/}
-	# The bound keeps a file that another job put into the cache from filling the disk.
-	if [ -f "$kept" ] && head -c 268435456 "$kept" >"$copy" 2>/dev/null && [ "$(digest "$copy")" = "$1" ]; then
+	if [ -f "$kept" ] && head -c "$limit" "$kept" >"$copy" 2>/dev/null && [ "$(digest "$copy")" = "$1" ]; then
 		echo "$copy"
 		return
 	fi
@@ -51,7 +59,7 @@ fetch() {
 	download "$2" "$copy"
 	found=$(digest "$copy")
 	[ "$found" = "$1" ] ||
-		fail "$address has the sha256 $found, not $1: nothing is installed" "get the digest from the person who made the release, not from the server that has the file"
+		fail "$(shown "$2") has the sha256 $found, not $1: nothing is installed" "get the digest from the person who made the release, not from the server that has the file"
 	keep "$copy" "$kept"
 	echo "$copy"
 }
@@ -60,21 +68,30 @@ fetch() {
 download() {
 	case $1 in
 	/*)
-		cp "$1" "$2" 2>/dev/null || fail "cannot read $1" "WRIT_RELEASE is the path of a directory with SHA256SUMS, or of one archive of writ; is the file share mounted in this job?"
+		[ -f "$1" ] && head -c "$limit" "$1" >"$2" 2>/dev/null || fail "cannot read $1" "WRIT_RELEASE is the path of a directory with SHA256SUMS, or of one archive of writ; is the file share mounted in this job?"
 		return
 		;;
 	esac
 	# curl reads the URL from standard input, because it may contain a password and other processes can read arguments.
-	printf 'url = "%s"\n' "$1" | curl --config - --silent --show-error --fail --location --proto '=http,https' --proto-redir '=http,https' \
-		--netrc-optional --retry 3 --connect-timeout 20 --max-time 600 --output "$2" ||
-		fail "cannot download $address" "WRIT_RELEASE is the URL of a directory with SHA256SUMS, or of one archive of writ; curl takes passwords from ~/.netrc"
+	printf 'url = "%s"\n' "$1" | (
+		ulimit -f $((limit / 512)) 2>/dev/null || :
+		exec curl --config - --silent --show-error --fail --location --proto '=http,https' --proto-redir '=http,https' \
+			--netrc-optional --retry 3 --connect-timeout 20 --max-time 600 --output "$2"
+	) || fail "cannot download $(shown "$1")" "WRIT_RELEASE is the URL of a directory with SHA256SUMS, or of one archive of writ; curl takes passwords from ~/.netrc"
 }
 
-# keep FILE NAME copies a file into the cache. A cache that cannot be written to is not an error.
+# keep FILE NAME copies a file into the cache. A cache that cannot be written to is not an error. Another job may put a link in the place of the new
+# file, so the file is opened once, as a new file, and never by its name again.
 keep() {
 	mkdir -p "${2%/*}" 2>/dev/null || return 0
-	new=$(mktemp "${2%/*}/new.XXXXXX" 2>/dev/null) || return 0
-	{ cp "$1" "$new" && chmod 644 "$new" && mv -f "$new" "$2"; } 2>/dev/null || rm -f "$new"
+	new=$(mktemp -u "${2%/*}/new.XXXXXXXXXX" 2>/dev/null) || return 0
+	if (
+		umask 022
+		set -C
+		cat "$1" >"$new"
+	) 2>/dev/null; then
+		mv -f "$new" "$2" 2>/dev/null || rm -f "$new"
+	fi
 }
 
 # listed FILE prints digest and name of this system's archive, from a file of checksums.
@@ -99,7 +116,7 @@ case $release in
 /?*) ;;
 *[\"\\[:space:]]*) fail "WRIT_RELEASE has a space, a quote or a backslash" "write them as %20, %22 and %5C" ;;
 http://?* | https://?*) ;;
-*) fail "WRIT_RELEASE is neither a URL nor an absolute path: $release" "it starts with https://, http:// or /" ;;
+*) fail "WRIT_RELEASE is neither a URL nor an absolute path: $(shown "$release")" "it starts with https://, http:// or /" ;;
 esac
 case $want in
 '') fail "WRIT_SHA256 is not set" "set it to the digest that \`sha256sum SHA256SUMS\` prints in the release, or to the digest of the archive if WRIT_RELEASE names one" ;;
@@ -117,7 +134,7 @@ else
 fi
 work=$own/download installed=''
 mkdir "$work"
-trap 'rm -rf "$work"; [ -n "$installed" ] || rm -rf "$own"' EXIT
+trap 'rm -rf "$work"; [ -n "$installed" ] || rmdir "$own/bin" "$own" 2>/dev/null || :' EXIT
 trap 'exit 1' HUP INT TERM
 
 url=$release

@@ -310,6 +310,104 @@ func TestCachedProgramsNeverRun(t *testing.T) {
 	}
 }
 
+// A job that shares the cache puts links to files of this job in the place of new files.
+func TestCacheLinksAreNotFollowed(t *testing.T) {
+	p := newPlace(t)
+	j := newJob(t, "WRIT_RELEASE="+p.url, "WRIT_SHA256="+p.digest(sumsName))
+	key := filepath.Join(j.home, "key")
+	if err := os.WriteFile(key, []byte("secret"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	j.program("mktemp", `new=$(/usr/bin/mktemp "$@") || exit; case $new in */.cache/*) rm -f "$new"; ln -s `+key+` "$new";; esac; echo "$new"`)
+	if found, said := j.setup(); !strings.HasSuffix(j.version(found), "v1.2.3-rc.1") {
+		t.Error(said)
+	}
+	text, err := os.ReadFile(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if info, err := os.Stat(key); err != nil || string(text) != "secret" || info.Mode().Perm() != 0o600 {
+		t.Errorf("the key has %d bytes and the mode %v, %v", len(text), info.Mode(), err)
+	}
+}
+
+// A setup that fails, or installs nothing, removes nothing that it has not made.
+func TestSetupKeepsFilesOfItsDirectory(t *testing.T) {
+	p := newPlace(t)
+	for name, env := range map[string][]string{
+		"a wrong digest":    {"WRIT_SHA256=" + strings.Repeat("0", 64)},
+		"an unreadable URL": {"WRIT_RELEASE=" + p.url + "/half", "WRIT_SHA256=" + p.digest(sumsName)},
+		"writ on the PATH":  {"WRIT_SHA256=" + p.digest(sumsName)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			j := newJob(t, "WRIT_RELEASE="+p.url)
+			j.program("curl", `exec `+testenv.Need(t, "curl")+` --retry 0 "$@"`)
+			if name == "writ on the PATH" {
+				j.program("writ", "echo v1.2.3-rc.1")
+			}
+			tools := filepath.Join(j.home, "tools")
+			write(t, filepath.Join(tools, "precious"), "")
+			c, _, said := j.command(env...)
+			c.Args = append(c.Args, tools)
+			_ = c.Run() // some fail
+			left, err := os.ReadDir(tools)
+			if err != nil || len(left) != 1 {
+				t.Errorf("the directory has %v, %v: %s", left, err, said)
+			}
+		})
+	}
+}
+
+func TestSetupPrintsNoPassword(t *testing.T) {
+	p := newPlace(t)
+	host := strings.TrimPrefix(p.url, "http://")
+	for _, release := range []string{
+		"http://ci:s3cret@" + host + "/none/writ_0.tar.gz?signature=s3cret", "http://ci:s3cret@" + host, "http://ci:x/s3cret@" + host + "/none/none", "ftp://ci:s3cret@" + host,
+		"http://ci:x?s3cret@" + host,
+	} {
+		j := newJob(t, "WRIT_RELEASE="+release, "WRIT_SHA256="+strings.Repeat("0", 64))
+		if said := j.refused(); strings.Contains(said, "s3cret") {
+			t.Errorf("%s: it prints the password: %s", release, said)
+		}
+	}
+}
+
+// A server whose answer has no end fills neither the disk nor the time of a job.
+func TestEndlessDownloadIsRefused(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		for piece := make([]byte, 1<<20); ; {
+			if _, err := w.Write(piece); err != nil {
+				return
+			}
+		}
+	}))
+	t.Cleanup(server.Close)
+	script, err := os.ReadFile("../ci/writ-setup.sh")
+	if err != nil {
+		t.Fatal(err)
+	}
+	small := bytes.Replace(script, []byte("limit=268435456"), []byte("limit=1048576"), 1)
+	if bytes.Equal(small, script) {
+		t.Fatal("the script has another limit")
+	}
+	j := newJob(t, "WRIT_SHA256="+strings.Repeat("0", 64))
+	name := filepath.Join(j.home, "setup.sh")
+	write(t, name, string(small))
+	for release, want := range map[string]string{server.URL: "cannot download", "/dev/zero": "cannot read"} {
+		c, out, said := j.command("WRIT_RELEASE=" + release + "/writ.tar.gz")
+		if release == "/dev/zero" {
+			c, out, said = j.command("WRIT_RELEASE=" + filepath.Join(j.home, "zero.tar.gz"))
+			if err := os.Symlink("/dev/zero", filepath.Join(j.home, "zero.tar.gz")); err != nil {
+				t.Fatal(err)
+			}
+		}
+		c.Args[len(c.Args)-1] = name
+		if err := c.Run(); err == nil || out.Len() > 0 || !strings.Contains(said.String(), want) {
+			t.Errorf("%s: %v, %s", release, err, said)
+		}
+	}
+}
+
 // write writes a program, and makes its directory.
 func write(t *testing.T, name, text string) {
 	t.Helper()
