@@ -80,13 +80,15 @@ func (j *job) send(ctx context.Context, r *record, args *catalog.VolumeSend) (sa
 // write writes an archive under its name and returns its SHA-256.
 func (j *job) write(ctx context.Context, r *record, name, from string) (sum string, err error) {
 	size, err := packedSize(ctx, from)
-	if err == nil {
-		err = j.reserve(ctx, r, name, size)
-	}
-	if err == nil {
-		sum, err = j.archive(ctx, from, size)
-	}
 	if err != nil {
+		return "", err
+	}
+	release, err := j.reserve(ctx, r, name, size)
+	if err != nil {
+		return "", err
+	}
+	defer release()
+	if sum, err = j.archive(ctx, from, size); err != nil {
 		return "", err
 	}
 	j.step("name the archive")

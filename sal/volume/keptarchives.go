@@ -63,20 +63,26 @@ func (o *own) roomFor(volume writ.ResourceID, bytes int64) error {
 		WithHint("delete one with volume.discard(%q, {backup: NAME}), or let the volume grow; its archives are %v", volume.Name, o.archiveNames())
 }
 
-// reserve records a new archive before any of it is written, unless there is no room for it.
-func (j *job) reserve(ctx context.Context, r *record, name string, bytes int64) error {
+// reserve records a new archive before any of it is written, unless there is no room for it. It counts for the project until the caller
+// calls release, once the file exists or the call has failed.
+func (j *job) reserve(ctx context.Context, r *record, name string, bytes int64) (release func(), err error) {
 	if err := r.Own.roomFor(r.Resource, bytes); err != nil {
-		return err
+		return nil, err
 	}
+	j.coming.checking.Lock()
+	defer j.coming.checking.Unlock()
 	if err := j.projectRoom(bytes); err != nil {
-		return err
+		return nil, err
 	}
 	disk := sal.Bound{Bytes: r.Own.SizeGiB*gib + bytes, Project: r.Resource.Project}
 	if err := j.Trees.Room(ctx, j.name, disk); err != nil {
-		return err
+		return nil, err
 	}
 	r.Own.Archives = append(r.Own.Archives, archive{Name: name, Bytes: bytes, Pending: true})
-	return j.records().Put(r)
+	if err := j.records().Put(r); err != nil {
+		return nil, err
+	}
+	return j.coming.add(r.Resource.Project, bytes), nil
 }
 
 // projectRoom returns QUOTA_EXCEEDED if the project has no room for another archive on the node.
@@ -212,7 +218,7 @@ func (j *job) removeArchive(name string) (removed bool, err error) {
 	return true, sal.HostError(fmt.Sprintf("delete the archive %q", name), err)
 }
 
-// ArchiveBytes returns the size of all archives of a project, also of those that belong to no volume.
+// ArchiveBytes returns the size of all archives of a project, also of those that belong to no volume or are being written.
 func (d *Driver) ArchiveBytes(project writ.ProjectID) (int64, error) {
 	bytes, _, err := d.projectArchives(project)
 	return bytes, err
@@ -229,7 +235,8 @@ func (d *Driver) projectArchives(project writ.ProjectID) (bytes int64, count int
 			count++
 		}
 	}
-	return bytes, count, nil
+	coming, more := d.coming.of(project)
+	return bytes + coming, count + more, nil
 }
 
 // archivesBefore returns the archives of a volume that is made again because its content is gone.

@@ -1,6 +1,7 @@
 package volume
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -112,6 +113,33 @@ func TestArchivesOfDeletedVolumesAreBounded(t *testing.T) {
 	if _, err := b.do("volume.send", "data", send("third")); writ.CodeOf(err) != writ.CodeQuotaExceeded {
 		t.Errorf("an archive beside %d small ones: %v", maxProjectArchives, err)
 	}
+}
+
+// A project has room for one more archive. While one volume writes it, another volume of the project gets no room.
+func TestConcurrentArchivesShareTheirLimit(t *testing.T) {
+	b := plain(t)
+	const free = 3 << 19 // more than one of the archives, less than two
+	for _, name := range []string{"first", "second"} {
+		path := b.must("volume.create", name, map[string]any{"size_gib": int64(1)})["path"].(string)
+		writeFile(t, filepath.Join(path, "file"), strings.Repeat("x", 1<<20))
+	}
+	project := string(saltest.Resource(writ.KindVolume, "").Project)
+	writeFile(t, filepath.Join(b.Dir, "backups", project, "old.tar"), "")
+	holes(t, filepath.Join(b.Dir, "backups", project, "old.tar"), 4*gib-free)
+	var meanwhile error
+	b.Step = func(name string) {
+		if name == "write the archive" && meanwhile == nil {
+			meanwhile = errors.New("it runs")
+			_, meanwhile = b.do("volume.send", "second", send("two"))
+		}
+	}
+	b.must("volume.send", "first", send("one"))
+	if writ.CodeOf(meanwhile) != writ.CodeQuotaExceeded {
+		t.Errorf("the second archive: %v", meanwhile)
+	}
+	b.Step = nil
+	b.must("volume.discard", "first", send("one"))
+	b.must("volume.send", "second", send("two"))
 }
 
 // TestCrashedSendLosesNoArchive stops volume.send at each step, and then sends under another name: the first archive is whole or missing.

@@ -33,6 +33,8 @@ type Driver struct {
 	Step func(name string)
 	// Now is the wall clock, time.Now if nil.
 	Now func() time.Time
+
+	coming reservations
 }
 
 var (
