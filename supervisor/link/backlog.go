@@ -31,6 +31,9 @@ type waitingFrame struct {
 
 func (f waitingFrame) size() int { return len(f.events) + frameOverhead }
 
+// frameSize describes waiting frames.
+type frameSize struct{ bytes, values int }
+
 func newBacklog(i *intake) *backlog {
 	return &backlog{intake: i, filled: make(chan struct{}, 1), freed: make(chan struct{}, 1)}
 }
@@ -69,15 +72,18 @@ func (b *backlog) offer(f waitingFrame) bool {
 
 // next waits for frames and returns the oldest ones: at least one, and no more than limit bytes if there are several.
 // They occupy memory until remove.
-func (b *backlog) next(ctx context.Context, limit int) (frames []waitingFrame, bytes int, err error) {
+func (b *backlog) next(ctx context.Context, limit int) (frames []waitingFrame, size frameSize, err error) {
 	for {
-		if frames, bytes = b.oldest(limit); len(frames) > 0 {
-			return frames, bytes, nil
+		if frames, size.bytes = b.oldest(limit); len(frames) > 0 {
+			for _, f := range frames {
+				size.values += countValues(f.events)
+			}
+			return frames, size, nil
 		}
 		select {
 		case <-b.filled:
 		case <-ctx.Done():
-			return nil, 0, ctx.Err()
+			return nil, size, ctx.Err()
 		}
 	}
 }

@@ -283,8 +283,11 @@ func received(f *frame, after int64) error {
 	if err := in.on(context.Background(), f); err != nil {
 		return err
 	}
-	frames, bytes := in.backlog.oldest(maxStored)
-	_, err := in.attempt(context.Background(), frames, bytes)
+	frames, size, err := in.backlog.next(context.Background(), maxStored)
+	if err != nil {
+		return err
+	}
+	_, err = in.attempt(context.Background(), frames, size)
 	return err
 }
 

@@ -46,11 +46,11 @@ func (in *inflow) on(ctx context.Context, f *frame) error {
 func (in *inflow) store(ctx context.Context, p *peer, log *slog.Logger) error {
 	defer in.backlog.close()
 	for {
-		frames, bytes, err := in.backlog.next(ctx, maxStored)
+		frames, size, err := in.backlog.next(ctx, maxStored)
 		if err != nil {
 			return err
 		}
-		stored, err := in.insist(ctx, frames, bytes, log)
+		stored, err := in.insist(ctx, frames, size, log)
 		if err != nil {
 			return err
 		}
@@ -62,7 +62,7 @@ func (in *inflow) store(ctx context.Context, p *peer, log *slog.Logger) error {
 		if in.backlog.remove(len(frames)) {
 			return errIncomplete
 		}
-		if wait := in.intake.charge(in.hello.Datacenter, bytes, stored); wait > 0 {
+		if wait := in.intake.charge(in.hello.Datacenter, size.bytes, stored, size.values); wait > 0 {
 			if err := sleep.For(ctx, wait); err != nil {
 				return err
 			}
@@ -75,9 +75,9 @@ func (in *inflow) store(ctx context.Context, p *peer, log *slog.Logger) error {
 const storeAgain = time.Second
 
 // insist stores the events of frames. It repeats failed attempts: no event may be lost, and requests continue meanwhile.
-func (in *inflow) insist(ctx context.Context, frames []waitingFrame, bytes int, log *slog.Logger) (stored int, err error) {
+func (in *inflow) insist(ctx context.Context, frames []waitingFrame, size frameSize, log *slog.Logger) (stored int, err error) {
 	for failing := false; ; {
-		stored, err = in.attempt(ctx, frames, bytes)
+		stored, err = in.attempt(ctx, frames, size)
 		_, broken := errors.AsType[protocolError](err)
 		switch {
 		case ctx.Err() != nil:
@@ -104,8 +104,8 @@ func (in *inflow) insist(ctx context.Context, frames []waitingFrame, bytes int, 
 }
 
 // attempt decodes frames and stores their new events in one transaction. It returns how many these are.
-func (in *inflow) attempt(ctx context.Context, frames []waitingFrame, bytes int) (stored int, err error) {
-	end, err := in.intake.begin(ctx, bytes)
+func (in *inflow) attempt(ctx context.Context, frames []waitingFrame, size frameSize) (stored int, err error) {
+	end, err := in.intake.begin(ctx, size.bytes, size.values)
 	if err != nil {
 		return 0, err
 	}

@@ -14,15 +14,17 @@ import (
 )
 
 // Limits of the events that a coordinator receives. A datacenter at full speed on two cores sends 14,000 events and 6 MiB a
-// second: its cost is 13 MiB.
+// second, with 420,000 JSON values: its cost is 13 MiB.
 const (
 	eventsPerSecond = 16 << 20 // cost of the events of a datacenter
 	eventsAtOnce    = 64 << 20 // cost that may come at once
 	eventCost       = 512      // of an event in addition to its bytes
+	valueCost       = 32       // of a JSON value, if that is more than the cost of its event
 
 	maxUndecoded = 32 << 20 // bytes of waiting frames of all datacenters; one frame of each is free
 	maxWaiting   = 4 << 20  // bytes of the frames of one datacenter that wait
-	maxDecoding  = 4 << 20  // bytes of the frames that are decoded and stored at a time
+	maxDecoding  = 64 << 20 // memory of the frames that are decoded and stored at a time, with valueMemory for each JSON value
+	valueMemory  = 256      // bytes
 )
 
 // intake limits the memory and the rate of the events that a coordinator receives from all datacenters. Batches of frames are decoded
@@ -49,10 +51,10 @@ func (i *intake) admit(bytes int) bool {
 
 func (i *intake) release(bytes int) { i.undecoded.Add(-int64(bytes)) }
 
-// begin waits until a batch of frames may be decoded. The caller calls end afterwards.
-func (i *intake) begin(ctx context.Context, bytes int) (end func(), err error) {
+// begin waits until a batch of frames with so many JSON values may be decoded. The caller calls end afterwards.
+func (i *intake) begin(ctx context.Context, bytes, values int) (end func(), err error) {
 	i.once.Do(func() { i.decoding = semaphore.NewWeighted(maxDecoding) })
-	n := int64(min(bytes, maxDecoding))
+	n := int64(min(bytes+values*valueMemory, maxDecoding))
 	if err := i.decoding.Acquire(ctx, n); err != nil {
 		return nil, err
 	}
@@ -60,7 +62,7 @@ func (i *intake) begin(ctx context.Context, bytes int) (end func(), err error) {
 }
 
 // charge counts stored events of a datacenter and returns how long its next ones must wait.
-func (i *intake) charge(datacenter writ.DatacenterID, bytes, events int) time.Duration {
+func (i *intake) charge(datacenter writ.DatacenterID, bytes, events, values int) time.Duration {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	pace := i.paces[datacenter]
@@ -71,5 +73,6 @@ func (i *intake) charge(datacenter writ.DatacenterID, bytes, events int) time.Du
 		pace = rate.NewLimiter(rate.Limit(cmp.Or(i.perSecond, eventsPerSecond)), cmp.Or(i.atOnce, eventsAtOnce))
 		i.paces[datacenter] = pace
 	}
-	return pace.ReserveN(time.Now(), min(bytes+events*eventCost, pace.Burst())).Delay()
+	cost := max(bytes+events*eventCost, values*valueCost)
+	return pace.ReserveN(time.Now(), min(cost, pace.Burst())).Delay()
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"runtime"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -118,13 +119,82 @@ func TestFloodOfEventsIsSlowedDown(t *testing.T) {
 	})
 }
 
+// held is an event sink that stores nothing until it is released.
+type held struct {
+	EventSink
+	release chan struct{}
+}
+
+func (h held) StoreEvents(_ context.Context, _ writ.DatacenterID, events []writ.Event) error {
+	<-h.release
+	runtime.KeepAlive(events)
+	return nil
+}
+
+// denseFrame is a frame of 1 MiB with one event, whose list has a value for each three bytes.
+func denseFrame() waitingFrame {
+	list := strings.Repeat("{},", (MaxFrame-1024)/3)
+	return waitingFrame{events: []byte(`[{"seq":1,"time":"2026-11-21T10:00:00Z","node":{"id":"n","wedged":[` + list[:len(list)-1] + `]}}]`)}
+}
+
+func TestDenseEventsTakeBoundedMemory(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var shared intake
+		sink := held{release: make(chan struct{})}
+		before := liveHeap()
+		var all sync.WaitGroup
+		for range 3 { // sessions
+			in := newInflow(sink, &shared, Hello{Datacenter: dc, Journal: journal}, 0)
+			if err := in.backlog.put(t.Context(), denseFrame().events); err != nil {
+				t.Fatal(err)
+			}
+			all.Go(func() {
+				frames, size, err := in.backlog.next(t.Context(), maxStored)
+				if err == nil {
+					_, err = in.attempt(t.Context(), frames, size)
+				}
+				if err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		synctest.Wait()
+		const limit = maxDecoding + 16<<20 // and the frames themselves
+		if held := liveHeap() - before; held > limit {
+			t.Errorf("3 frames of 1 MiB take %d MiB when they are decoded, want at most %d", held>>20, limit>>20)
+		}
+		close(sink.release)
+		all.Wait()
+	})
+}
+
+func TestDenseEventsAreSlowedDown(t *testing.T) {
+	var shared intake
+	f := denseFrame()
+	wait := time.Duration(0)
+	for range 60 { // MiB
+		wait = max(wait, shared.charge(dc, f.size(), 1, countValues(f.events)))
+	}
+	if wait < 30*time.Second { // for 20 million values
+		t.Errorf("60 MiB of dense events wait for %v", wait)
+	}
+}
+
+func TestValuesAreCountedOutsideOfStrings(t *testing.T) {
+	for text, want := range map[string]int{`[]`: 1, `[1,2,3]`: 3, `{"a,[{":"b\\",",\"[":[{},{}]}`: 6, `"`: 0, `"\`: 0} {
+		if got := countValues([]byte(text)); got != want {
+			t.Errorf("%s: %d values, want %d", text, got, want)
+		}
+	}
+}
+
 // TestBenchmarkLoadIsNotSlowedDown charges what a datacenter sends at full speed on two cores, measured with `writ bench`.
 func TestBenchmarkLoadIsNotSlowedDown(t *testing.T) {
-	const events, bytes, batches = 14_000, 6 << 20, 100
+	const events, bytes, values, batches = 14_000, 6 << 20, 420_000, 100
 	synctest.Test(t, func(t *testing.T) {
 		var shared intake
 		for range 600 * batches { // ten minutes
-			if wait := shared.charge(dc, bytes/batches, events/batches); wait > 0 {
+			if wait := shared.charge(dc, bytes/batches, events/batches, values/batches); wait > 0 {
 				t.Fatalf("it waits for %v", wait)
 			}
 			time.Sleep(time.Second / batches)
