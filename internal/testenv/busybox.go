@@ -4,7 +4,6 @@ import (
 	"archive/tar"
 	"bytes"
 	"crypto/sha256"
-	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -28,7 +27,7 @@ var busybox = sync.OnceValues(func() ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	return makeArchive(program, nil)
+	return makeArchive(program, nil, nil)
 })
 
 // Busybox returns an OCI archive of one layer with busybox in it, whose own command says "ready" and then waits until it is asked to end. It
@@ -43,10 +42,11 @@ func Busybox(t testing.TB) Archive {
 	return archive(t, text)
 }
 
-// BusyboxThatSays is the same with an image that says more of its containers, in the words of OCI. The user web is a member of the group log there.
-func BusyboxThatSays(t testing.TB, more map[string]any) Archive {
+// BusyboxThatSays is Busybox with further fields in the config of the image. The user web is a member of the group log there. Each of changed
+// becomes an entry of a second layer.
+func BusyboxThatSays(t testing.TB, more map[string]any, changed ...LayerEntry) Archive {
 	t.Helper()
-	text, err := makeArchive(Need(t, "busybox"), more)
+	text, err := makeArchive(Need(t, "busybox"), more, changed)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -62,40 +62,69 @@ func archive(t testing.TB, text []byte) Archive {
 	return a
 }
 
-// makeArchive writes an OCI archive by hand.
-func makeArchive(busybox string, more map[string]any) ([]byte, error) {
+// LayerEntry is an entry in the tar of a layer. The length of Text replaces Header.Size.
+type LayerEntry struct {
+	tar.Header
+	Text string
+}
+
+// packLayer returns the tar of a layer.
+func packLayer(entries []LayerEntry) ([]byte, error) {
+	var layer bytes.Buffer
+	w := tar.NewWriter(&layer)
+	for _, e := range entries {
+		e.Size = int64(len(e.Text))
+		if err := w.WriteHeader(&e.Header); err != nil {
+			return nil, err
+		}
+		if _, err := w.Write([]byte(e.Text)); err != nil {
+			return nil, err
+		}
+	}
+	err := w.Close()
+	return layer.Bytes(), err
+}
+
+// makeArchive writes an OCI archive by hand, with a second layer if changed has entries.
+func makeArchive(busybox string, more map[string]any, changed []LayerEntry) ([]byte, error) {
 	program, err := os.ReadFile(busybox)
 	if err != nil {
 		return nil, err
 	}
-	var layer bytes.Buffer
-	w := tar.NewWriter(&layer)
-	file := func(name string, mode int64, text []byte) {
-		err = errors.Join(err, w.WriteHeader(&tar.Header{Name: name, Mode: mode, Size: int64(len(text))}))
-		_, wrong := w.Write(text)
-		err = errors.Join(err, wrong)
-	}
+	var entries []LayerEntry
 	for _, dir := range []string{"bin/", "etc/", "tmp/"} {
-		err = errors.Join(err, w.WriteHeader(&tar.Header{Name: dir, Mode: 0o755, Typeflag: tar.TypeDir}))
+		entries = append(entries, LayerEntry{Header: tar.Header{Name: dir, Mode: 0o755, Typeflag: tar.TypeDir}})
 	}
-	file("bin/busybox", 0o755, program)
-	file("etc/passwd", 0o644, []byte("root:x:0:0::/:/bin/sh\nweb:x:33:34::/:/bin/sh\n"))
-	file("etc/group", 0o644, []byte("root:x:0:\nweb:x:34:\nlog:x:7:web\n"))
+	file := func(name string, mode int64, text string) {
+		entries = append(entries, LayerEntry{tar.Header{Name: name, Mode: mode}, text})
+	}
+	file("bin/busybox", 0o755, string(program))
+	file("etc/passwd", 0o644, "root:x:0:0::/:/bin/sh\nweb:x:33:34::/:/bin/sh\n")
+	file("etc/group", 0o644, "root:x:0:\nweb:x:34:\nlog:x:7:web\n")
 	for name := range strings.FieldsSeq("sh sleep cat echo env hostname id ls head ping nc false touch yes ulimit wc dd") {
-		err = errors.Join(err, w.WriteHeader(&tar.Header{Name: "bin/" + name, Typeflag: tar.TypeSymlink, Linkname: "busybox"}))
+		entries = append(entries, LayerEntry{Header: tar.Header{Name: "bin/" + name, Typeflag: tar.TypeSymlink, Linkname: "busybox"}})
 	}
-	if err := errors.Join(err, w.Close()); err != nil {
-		return nil, err
+	o := NewOCI()
+	var layers []map[string]any
+	var diffs []string
+	for _, part := range [][]LayerEntry{entries, changed} {
+		if len(part) == 0 {
+			continue
+		}
+		layer, err := packLayer(part)
+		if err != nil {
+			return nil, err
+		}
+		layers, diffs = append(layers, o.Blob(LayerType, layer)), append(diffs, DigestOf(layer))
 	}
 
 	config := map[string]any{"Env": []string{"PATH=/bin", "FROM_IMAGE=yes"}, "Cmd": []string{"sh", "-c", `trap "exit 0" TERM; echo ready; while :; do sleep 1000 & wait; done`}}
 	maps.Copy(config, more)
-	o := NewOCI()
 	manifest := o.Image(map[string]any{
 		"architecture": "amd64", "os": "linux",
 		"config": config,
-		"rootfs": map[string]any{"type": "layers", "diff_ids": []string{DigestOf(layer.Bytes())}},
-	}, o.Blob(LayerType, layer.Bytes()))
+		"rootfs": map[string]any{"type": "layers", "diff_ids": diffs},
+	}, layers...)
 	manifest["annotations"] = map[string]string{"io.containerd.image.name": "docker.io/library/somebody-elses:latest"}
 	return o.Index(manifest).Bytes()
 }

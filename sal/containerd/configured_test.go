@@ -1,11 +1,16 @@
 package containerd
 
 import (
+	"errors"
+	"io/fs"
+	"slices"
 	"testing"
 	"testing/fstest"
 
 	"github.com/google/go-cmp/cmp"
 	specs "github.com/opencontainers/runtime-spec/specs-go"
+
+	"writ"
 )
 
 // The user of a container is the one that its image names, with the groups that list it, as the files of the image say and no other.
@@ -34,21 +39,57 @@ func TestTheUserOfAContainerIsThatOfItsImage(t *testing.T) {
 		{"web", nil, nil},
 		{"nobody", layer, nil},
 		{"web:nobody", layer, nil},
+		{"web:", layer, &specs.User{UID: 33, GID: 34, AdditionalGids: []uint32{34, 6, 7}}},
+		{":7", layer, &specs.User{GID: 7, AdditionalGids: []uint32{7, 6}}},
+		{":", layer, &specs.User{AdditionalGids: []uint32{0, 6}}},
+		{"", fstest.MapFS{"etc/passwd": {Mode: fs.ModeNamedPipe}}, nil},
+		{"", fstest.MapFS{"etc/group": {Mode: fs.ModeDevice}}, nil},
+		{"big", fstest.MapFS{"etc/passwd": {Data: []byte("big:x:4294967296:0::/:/bin/sh\n")}}, nil},
 		{"web:web:web", layer, nil},
 		{"-1", layer, nil},
 		{"2147483648", layer, nil},
 		{"99999999999999999999", layer, nil},
 		{"33:4294967296", layer, nil},
 	} {
-		got, err := userOfImage(tt.layer, tt.named)
+		got, err := userOfImage(regularFiles{tt.layer}, tt.named)
 		if tt.want == nil {
-			if err == nil {
-				t.Errorf("the user %q is %+v", tt.named, got)
+			if writ.CodeOf(err) != writ.CodeArgumentsInvalid {
+				t.Errorf("the user %q is %+v, %v", tt.named, got, err)
 			}
 			continue
 		}
 		if diff := cmp.Diff(*tt.want, got); diff != "" || err != nil {
 			t.Errorf("the user %q: %v %s", tt.named, err, diff)
+		}
+	}
+}
+
+func TestEnvironmentOmitsBrokenVariables(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct{ image, want []string }{
+		{nil, []string{searchPath}},
+		{[]string{"A=b", "BARE", "=x", "", "C==d "}, []string{searchPath, "A=b", "C==d "}},
+		{[]string{"A=b", "PATH=/bin", "PATH="}, []string{"PATH=", "A=b"}},
+	} {
+		if got := environment(tt.image); !slices.Equal(got, tt.want) {
+			t.Errorf("environment(%q) = %q, want %q", tt.image, got, tt.want)
+		}
+	}
+}
+
+func TestRefusalsOfTheRuntimeAreFinal(t *testing.T) {
+	t.Parallel()
+	const failed = "failed to create shim task: OCI runtime create failed: runc create failed: unable to start container process: "
+	for text, final := range map[string]bool{
+		failed + `exec: "serve": executable file not found in $PATH: unknown`:                                                              true,
+		failed + "error during container init: mkdir /etc/passwd: not a directory: unknown":                                                true,
+		failed + `error during container init: error mounting "proc" to rootfs at "/proc": must be mounted on ordinary directory: unknown`: true,
+		failed + `error during container init: error mounting "/v" to rootfs at "/data": no such file or directory: unknown`:               false,
+		failed + "unable to apply cgroup configuration: device or resource busy: unknown":                                                  false,
+		"the service says: permission denied": false,
+	} {
+		if err := notStarted("run it", errors.New(text)); (writ.CodeOf(err) == writ.CodeArgumentsInvalid) != final {
+			t.Errorf("%s: %s", text, writ.CodeOf(err))
 		}
 	}
 }

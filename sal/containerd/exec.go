@@ -176,22 +176,6 @@ func (p *program) finish(ctx context.Context, e client.Process) error {
 	return nil
 }
 
-// notStarted says why a program could not be run. That it is not there is the caller's business; it is no failure of the tool.
-func notStarted(doing string, err error) error {
-	text := err.Error()
-	at := strings.LastIndex(text, `exec: "`) // what the runtime says of the program itself
-	if at >= 0 {
-		text = strings.TrimSuffix(text[at:], ": unknown")
-	}
-	for _, missing := range []string{"executable file not found", "no such file or directory", "permission denied", "is a directory", "exec format error"} {
-		if at >= 0 && strings.Contains(text, missing) {
-			return writ.Errorf(writ.CodeArgumentsInvalid, "cannot %s: the container cannot run it: %s", doing, text).
-				WithHint("no shell looks for it: say its path, or [\"sh\", \"-c\", \"…\"]")
-		}
-	}
-	return failed(doing, err)
-}
-
 // pipes is where the pipes of programs are, each in a directory of its own.
 func (d *Driver) pipes(resource writ.ResourceID) string {
 	return filepath.Join(d.place(resource), "exec")

@@ -187,7 +187,7 @@ func (j *job) spec(r *record, p *plan, image client.Image) []oci.SpecOpts {
 	if len(r.Own.Nameservers) > 0 { // the image's own file is from where it was built
 		mounts = append(mounts, ours("resolv.conf"))
 	}
-	options := []oci.SpecOpts{asItsImageSays(image)}
+	options := []oci.SpecOpts{asItsImageSays(image, r.Own.IDs != 0)}
 	if len(p.args.Command) > 0 {
 		options = append(options, oci.WithProcessArgs(p.args.Command...))
 	}

@@ -1,0 +1,89 @@
+package containerd
+
+import (
+	"archive/tar"
+	"strings"
+	"testing"
+
+	"writ"
+	"writ/internal/testenv"
+	"writ/sal"
+)
+
+// fieldImage is an image whose config or files are unusual.
+type fieldImage struct {
+	config map[string]any
+	files  []testenv.LayerEntry
+	volume string // a path for a volume
+	line   string // of sh in the container
+	want   string // what the line prints, or the error if line is empty
+}
+
+func symlink(name, to string) testenv.LayerEntry {
+	return testenv.LayerEntry{Header: tar.Header{Name: name, Linkname: to, Typeflag: tar.TypeSymlink}}
+}
+
+func node(kind byte, name string, mode int64) testenv.LayerEntry {
+	return testenv.LayerEntry{Header: tar.Header{Name: name, Typeflag: kind, Mode: mode, Devmajor: 1, Devminor: 5}}
+}
+
+// fieldImages has images as tools of the field make them: the runtime refuses some of what their configs say.
+var fieldImages = map[string]fieldImage{
+	"env-without-path":    {config: map[string]any{"Env": []string{"A=b"}}, line: "echo $A $PATH", want: "b " + strings.TrimPrefix(searchPath, "PATH=")},
+	"env-without-value":   {config: map[string]any{"Env": []string{"PATH=/bin", "BARE", "A="}}, line: "echo $PATH$BARE$A", want: "/bin"},
+	"env-without-name":    {config: map[string]any{"Env": []string{"PATH=/bin", "=x", "A==b"}}, line: "echo $A", want: "=b"},
+	"directory-relative":  {config: map[string]any{"WorkingDir": "app/../srv"}, line: "pwd", want: "/srv"},
+	"user-with-no-group":  {config: map[string]any{"User": "web:"}, line: "id -u; id -g", want: "33\n34"},
+	"group-with-no-user":  {config: map[string]any{"User": ":7"}, line: "id -u; id -g", want: "0\n7"},
+	"users-behind-a-link": {config: map[string]any{"User": "nix"}, files: usersOfNix, line: "id -u", want: "44"},
+	"names-behind-links": {
+		files: []testenv.LayerEntry{symlink("etc/resolv.conf", "/run/systemd/resolve/stub"), symlink("etc/hosts", "/nowhere/hosts")},
+		line:  "head -n 1 /etc/hosts", want: "127.0.0.1 localhost",
+	},
+
+	"user-unknown":     {config: map[string]any{"User": "nobody"}, want: `the image names the user "nobody"`},
+	"user-unmapped":    {config: map[string]any{"User": "70000"}, want: "the users and groups 0 to 65535, and not 70000"},
+	"users-in-a-fifo":  {files: []testenv.LayerEntry{node(tar.TypeFifo, "etc/passwd", 0o644)}, want: "not a regular file"},
+	"users-in-a-drive": {files: []testenv.LayerEntry{node(tar.TypeChar, "etc/group", 0o644)}, want: "not a regular file"},
+	"directory-a-file": {config: map[string]any{"WorkingDir": "/etc/passwd"}, want: "not a directory"},
+	"directory-a-loop": {config: map[string]any{"WorkingDir": "/loop"}, files: []testenv.LayerEntry{symlink("loop", "/loop")}, want: "file exists"},
+	"hosts-a-tree":     {files: []testenv.LayerEntry{node(tar.TypeDir, "etc/hosts/", 0o755)}, want: "not a directory"},
+	"proc-a-link":      {files: []testenv.LayerEntry{symlink("proc", "tmp")}, want: "must be mounted on ordinary directory"},
+	"volume-at-a-file": {volume: "/bin/busybox", want: "not a directory"},
+	"volume-at-a-loop": {volume: "/loop", files: []testenv.LayerEntry{symlink("loop", "/loop")}, want: "too many levels"},
+}
+
+// usersOfNix has the files of users where Nix puts them.
+var usersOfNix = []testenv.LayerEntry{
+	symlink("etc/passwd", "/nix/store/users"), {Header: tar.Header{Name: "nix/store/users", Mode: 0o444}, Text: "nix:x:44:44::/:/bin/sh\n"},
+}
+
+func TestUnusualImagesRunOrAreRefused(t *testing.T) {
+	testenv.Nightly(t, "TestTheUserOfAContainerIsThatOfItsImage, TestEnvironmentOmitsBrokenVariables and TestRefusalsOfTheRuntimeAreFinal of "+
+		"package sal/containerd decide the same without a daemon")
+	b := newFixture(t, "")
+	for name, tt := range fieldImages {
+		t.Run(name, func(t *testing.T) {
+			image := testenv.BusyboxThatSays(t, tt.config, tt.files...)
+			b.driver.Images = fetched{sal.Image{Path: image.Path, Format: "oci", SHA256: image.SHA256, Bytes: image.Bytes}}
+			args := map[string]any{"image": "busybox"}
+			if tt.volume != "" {
+				args["volumes"] = []any{map[string]any{"volume": map[string]any{"kind": "volume", "name": "data", "uid": "u"}, "path": tt.volume}}
+			}
+			_, err := b.do("container.create", name, args)
+			if tt.line == "" {
+				if writ.CodeOf(err) != writ.CodeArgumentsInvalid || !strings.Contains(err.Error(), tt.want) {
+					t.Errorf("got %v, want a refusal with %q", err, tt.want)
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := strings.TrimSpace(b.sh(name, tt.line)); got != tt.want {
+				t.Errorf("got %q, want %q", got, tt.want)
+			}
+			b.must("container.delete", name, nil)
+		})
+	}
+}

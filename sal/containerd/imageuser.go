@@ -1,0 +1,140 @@
+package containerd
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/containerd/containerd/v2/pkg/oci"
+	"github.com/moby/sys/user"
+	specs "github.com/opencontainers/runtime-spec/specs-go"
+
+	"writ"
+	"writ/internal/userns"
+)
+
+// userOfImage finds the user that an image names, as "user" or "user:group", in the files of its layer. A number needs no entry there. An empty
+// user is root, and an empty group is that of the user. It rejects an image whose files of users the runtime could not read.
+func userOfImage(layer fs.FS, named string) (specs.User, error) {
+	account, gid, err := accountOf(layer, named)
+	if err != nil {
+		return specs.User{}, badUser(named, err)
+	}
+	more, err := groupsOf(layer, account.Name)
+	if err != nil {
+		return specs.User{}, badUser(named, err)
+	}
+	if !slices.Contains(more, gid) {
+		more = slices.Insert(more, 0, gid)
+	}
+	return specs.User{UID: uint32(account.Uid), GID: gid, AdditionalGids: more}, nil
+}
+
+// accountOf finds an account and its group; another group may be named behind a colon.
+func accountOf(layer fs.FS, named string) (account user.User, gid uint32, err error) {
+	name, group, _ := strings.Cut(named, ":")
+	if name == "" {
+		name = "0"
+	}
+	number, isNumber, err := idOf(name)
+	if err != nil {
+		return account, 0, err
+	}
+	account, err = oci.UserFromFS(layer, func(a user.User) bool {
+		if isNumber {
+			return a.Uid == number
+		}
+		return a.Name == name
+	})
+	switch {
+	case unlisted(err) && number == 0 && isNumber:
+		account = user.User{Name: "root"}
+	case unlisted(err) && isNumber:
+		account = user.User{Uid: number}
+	case err != nil:
+		return account, 0, err
+	}
+	if tooLarge(account.Uid) || tooLarge(account.Gid) {
+		return account, 0, fmt.Errorf("/etc/passwd has %s with the user %d and the group %d", account.Name, account.Uid, account.Gid)
+	}
+	if group == "" {
+		return account, uint32(account.Gid), nil
+	}
+	if number, isNumber, err = idOf(group); err != nil || isNumber {
+		return account, uint32(number), err
+	}
+	gid, err = oci.GIDFromFS(layer, func(g user.Group) bool { return g.Name == group })
+	return account, gid, err
+}
+
+// idOf parses the number of a user or group. The runtime takes no larger ones.
+func idOf(text string) (id int, isNumber bool, err error) {
+	n, err := strconv.ParseInt(text, 10, 64)
+	switch {
+	case errors.Is(err, strconv.ErrSyntax):
+		return 0, false, nil
+	case err != nil || tooLarge(int(n)):
+		return 0, false, fmt.Errorf("%s is no number of a user or group", text)
+	}
+	return int(n), true, nil
+}
+
+// tooLarge reports whether the runtime refuses a number of a user or group.
+func tooLarge(id int) bool { return id < 0 || id > math.MaxInt32 }
+
+// unlisted reports whether an error says that an image does not list a user or group.
+func unlisted(err error) bool {
+	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, oci.ErrNoUsersFound) || errors.Is(err, oci.ErrNoGroupsFound)
+}
+
+// badUser returns the error about a user that an image names.
+func badUser(named string, err error) error {
+	return writ.Errorf(writ.CodeArgumentsInvalid, "the image names the user %q, as whom nothing can run: %w", named, err).
+		WithHint("build the image with a USER that its /etc/passwd lists, or with a number")
+}
+
+// mapped rejects a user that a container with users of its own does not have.
+func mapped(named string, u specs.User) error {
+	for _, id := range append([]uint32{u.UID, u.GID}, u.AdditionalGids...) {
+		if id >= userns.Many {
+			return badUser(named, fmt.Errorf("a container has the users and groups 0 to %d, and not %d", userns.Many-1, id))
+		}
+	}
+	return nil
+}
+
+// regularFiles opens regular files only. To open a FIFO blocks, and to open a device acts on the host.
+type regularFiles struct{ fs.FS }
+
+func (r regularFiles) Open(name string) (fs.File, error) {
+	info, err := fs.Stat(r.FS, name)
+	if err == nil && !info.Mode().IsRegular() {
+		err = &fs.PathError{Op: "open", Path: name, Err: errors.New("it is not a regular file")}
+	}
+	if err != nil {
+		return nil, err
+	}
+	return r.FS.Open(name)
+}
+
+// ReadLink and Lstat let the caller follow absolute links below the root.
+func (r regularFiles) ReadLink(name string) (string, error)   { return fs.ReadLink(r.FS, name) }
+func (r regularFiles) Lstat(name string) (fs.FileInfo, error) { return fs.Lstat(r.FS, name) }
+
+// groupsOf are the groups that list an account as a member, by their numbers.
+func groupsOf(layer fs.FS, account string) (all []uint32, err error) {
+	_, err = oci.GIDFromFS(layer, func(g user.Group) bool {
+		if g.Name != account && slices.Contains(g.List, account) {
+			all = append(all, uint32(g.Gid))
+		}
+		return false // all of them are looked at
+	})
+	if unlisted(err) {
+		return all, nil
+	}
+	return all, err
+}

@@ -1,0 +1,49 @@
+package containerd
+
+import (
+	"strings"
+
+	"writ"
+)
+
+// notStarted returns the error of a process that the runtime did not start. An error that the image or the arguments cause is not retryable.
+func notStarted(doing string, err error) error {
+	text := strings.TrimSuffix(err.Error(), ": unknown")
+	if _, program, found := cutLast(text, `exec: "`); found && containsAny(program, noProgram) {
+		return writ.Errorf(writ.CodeArgumentsInvalid, "cannot %s: the container cannot run it: exec: \"%s", doing, program).
+			WithHint("no shell looks for it: say its path, or [\"sh\", \"-c\", \"…\"]")
+	}
+	if _, why, found := strings.Cut(text, "error during container init: "); found && containsAny(why, badTree) {
+		return writ.Errorf(writ.CodeArgumentsInvalid, "cannot %s: its image and its volumes do not fit: %s", doing, why).
+			WithHint("see whether the WORKDIR of the image and the path of each volume are directories there, or missing")
+	}
+	return failed(doing, err)
+}
+
+// noProgram has the errors about a program that the container cannot run.
+var noProgram = []string{"executable file not found", "no such file or directory", "permission denied", "is a directory", "exec format error"}
+
+// badTree has the errors about files of an image at which the runtime cannot mount or begin. A missing file is not among them: a volume may
+// have been deleted meanwhile.
+var badTree = []string{
+	"not a directory", "is a directory", "file exists", "too many levels of symbolic links", "must be mounted on ordinary directory", "permission denied",
+	"file name too long",
+}
+
+func containsAny(text string, parts []string) bool {
+	for _, part := range parts {
+		if strings.Contains(text, part) {
+			return true
+		}
+	}
+	return false
+}
+
+// cutLast is strings.Cut around the last instance of sep.
+func cutLast(text, sep string) (before, after string, found bool) {
+	at := strings.LastIndex(text, sep)
+	if at < 0 {
+		return text, "", false
+	}
+	return text[:at], text[at+len(sep):], true
+}
