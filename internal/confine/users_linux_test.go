@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"writ/internal/confine"
+	"writ/internal/testenv"
 )
 
 // Users whom no host has, and no other test.
@@ -84,7 +85,7 @@ func TestOnlyProcessesOfTheUserEnd(t *testing.T) {
 // Containers have no user namespace: what root of one becomes has the number of an engine, and is neither that nor what keeps the number from
 // being given. It is not ours to end either.
 func TestNoProcessOfAContainerCountsAsAUser(t *testing.T) {
-	needRoot(t)
+	testenv.NeedRoot(t)
 	who := &syscall.Credential{Uid: someone, Gid: someone}
 	for name, tt := range map[string]struct {
 		as    syscall.SysProcAttr

@@ -76,16 +76,6 @@ disabled_plugins = ["io.containerd.grpc.v1.cri"]
 	return c
 }
 
-// NeedRoot skips a test that is not root, or fails it with WRIT_TEST_REQUIRE=all.
-func NeedRoot(t testing.TB) {
-	t.Helper()
-	if os.Geteuid() == 0 {
-		return
-	}
-	const text = "only root can make mounts and network namespaces"
-	Lack(t, text)
-}
-
 func (c *ContainerdServer) state() string  { return filepath.Join(c.dir, "state") }
 func (c *ContainerdServer) config() string { return filepath.Join(c.dir, "config.toml") }
 

@@ -49,7 +49,7 @@ func startPooler(t testing.TB, path, file string, runAs *syscall.Credential) {
 	}
 	defer log.Close()
 	cmd := exec.Command(path, file)
-	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: runAs, Pdeathsig: syscall.SIGKILL}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: runAs}
 	cmd.Stdout, cmd.Stderr = w, w
 	err = cmd.Start()
 	w.Close()

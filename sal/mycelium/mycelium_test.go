@@ -744,9 +744,7 @@ func TestAnInvalidAnswerIsQuotedInShort(t *testing.T) {
 
 // What is in a container may have any arguments. It is neither taken over nor ended.
 func TestAProcessOfAContainerWithTheDaemonsArgumentsIsNotTheDaemon(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Skip("only root makes namespaces")
-	}
+	testenv.NeedRoot(t)
 	const shell = "/bin/sh"
 	for name, tt := range map[string]struct {
 		as   syscall.SysProcAttr

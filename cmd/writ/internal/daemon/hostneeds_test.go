@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"writ"
+	"writ/internal/testenv"
 	"writ/sal"
 	"writ/sal/cloudhypervisor"
 	"writ/sal/image"
@@ -157,7 +158,7 @@ func TestARunnerOffersWhatTheDoctorFindsHere(t *testing.T) {
 		}
 	}
 	check(map[string]bool{"herodb": true, "container": false})
-	if os.Geteuid() == 0 {
+	if testenv.Privileged() {
 		check(map[string]bool{"network": true, "machine": true})
 	}
 
