@@ -160,7 +160,7 @@ func (s *stream) write(w http.ResponseWriter, control *http.ResponseController) 
 			return false, false, err
 		}
 	}
-	return true, len(notes) == eventsAtOnce, control.Flush()
+	return true, !ok || len(notes) == eventsAtOnce, control.Flush()
 }
 
 // catchUp reads the events from the ledger that the tail does not have any more, and says up to which event that is all of them; tailTo
@@ -177,8 +177,8 @@ func (s *stream) catchUp(tailTo int64) (notes []note, upTo int64, err error) {
 		}
 		upTo = e.ID
 	}
-	if len(events) < eventsAtOnce {
-		upTo = max(upTo, tailTo)
+	if len(events) == 0 {
+		upTo = tailTo
 	}
 	return notes, upTo, nil
 }

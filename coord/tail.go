@@ -102,9 +102,7 @@ func (t *tail) read(ctx context.Context) error {
 			}
 		}
 		t.add(to, notes)
-		if to = events[len(events)-1].ID; len(events) < tailPage {
-			return nil
-		}
+		to = events[len(events)-1].ID
 	}
 }
 

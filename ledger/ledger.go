@@ -262,7 +262,7 @@ type Page struct {
 	Cursor string // Next of the page before, "" for the first
 }
 
-// List is a part of a list. What is added or removed between two pages never makes an item come twice or be left out.
+// List is a part of a list. It may have fewer items than the limit of its page although it is not the last one, if they are large. What is added or removed between two pages never makes an item come twice or be left out.
 type List[T any] struct {
 	Items []T
 	Next  string // the cursor of the next page, "" if this is the last
@@ -413,8 +413,8 @@ type Events interface {
 	// copies of that datacenter. A run that its datacenter has is no longer waiting. The first events of another journal than before make
 	// the ledger forget nodes and resources of the datacenter: a journal that came from a backup tells of all that it knows.
 	StoreEvents(ctx context.Context, datacenter writ.DatacenterID, events []writ.Event) error
-	// Events returns at most max events with ids after one, oldest first. An event that becomes visible has a higher id than every
-	// event that was visible before.
+	// Events returns at most max events with ids after one, oldest first. It returns fewer if they are large, and none only if there are
+	// none. An event that becomes visible has a higher id than every event that was visible before.
 	Events(ctx context.Context, after int64, filter EventFilter, max int) ([]Event, error)
 	// Shares returns how many bytes the events of each datacenter take, with the copies that they made. It is an estimate from above: a
 	// copy counts for each event that changed it, until the copy is forgotten.

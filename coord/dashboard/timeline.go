@@ -113,7 +113,7 @@ func (d *Dashboard) pastAttempts(ctx context.Context, run writ.RunID, calls []wr
 			}
 			after = e.ID
 		}
-		if len(events) < eventsAtOnce {
+		if len(events) == 0 {
 			break
 		}
 	}

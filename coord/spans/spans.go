@@ -66,7 +66,7 @@ func (r *Recorder) readOn(ctx context.Context, after int64) (int64, error) {
 			r.record(&events[i])
 			after = events[i].ID
 		}
-		if len(events) < page {
+		if len(events) == 0 {
 			return after, nil
 		}
 	}

@@ -246,7 +246,7 @@ func (c *course) step(ctx context.Context) (more bool, err error) {
 			return false, err
 		}
 	}
-	if len(events) == page {
+	if len(events) > 0 {
 		return true, nil
 	}
 	c.at.Event = max(c.at.Event, newest) // or all others behind the last one would be looked at again each time

@@ -204,7 +204,7 @@ func runsOf(ctx context.Context, tx *sqldb.Tx, events []writ.Event) (map[writ.Ru
 	q := selectFrom(`SELECT id, datacenter, project FROM runs`)
 	andIn(q, "id", ids)
 	rows, err := tx.QueryContext(ctx, q.String(), q.args...)
-	found, err := collect(rows, err, func(rows *sql.Rows) (o runOwner, err error) {
+	found, err := collect(rows, err, func(rows scanner) (o runOwner, err error) {
 		err = rows.Scan(&o.run, &o.datacenter, &o.project)
 		return o, err
 	})
@@ -359,10 +359,10 @@ func (s *Store) Events(ctx context.Context, after int64, filter ledger.EventFilt
 	}
 	q.add("\nORDER BY id\nLIMIT ?", max)
 	rows, err := s.db.Query(ctx, q.String(), q.args...)
-	return collect(rows, err, scanEvent)
+	return collectWithin(maxPageBytes, rows, err, scanEvent)
 }
 
-func scanEvent(rows *sql.Rows) (e ledger.Event, err error) {
+func scanEvent(rows scanner) (e ledger.Event, err error) {
 	var run, project, text string
 	if err = rows.Scan(&run, &project, &text); err == nil {
 		err = decode(text, &e)

@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"math"
 	"strings"
 
 	"writ"
@@ -90,21 +91,40 @@ func parseCursor(text string, keys ...any) error {
 	return nil
 }
 
+// maxPageBytes limits the text that a page is made of. A datacenter says what is in a row, which may have a mebibyte.
+const maxPageBytes = 4 << 20
+
+// sized counts the bytes of the texts that it scans.
+type sized struct {
+	rows  *sql.Rows
+	bytes int
+}
+
+func (s *sized) Scan(into ...any) error {
+	err := s.rows.Scan(into...)
+	for _, v := range into {
+		if text, ok := v.(*string); ok {
+			s.bytes += len(*text)
+		}
+	}
+	return err
+}
+
 // page runs the query of a list for one row more than the page has, to learn whether there is another page. scan reads a row and
-// returns its item and sort key.
-func page[T any](rows *sql.Rows, err error, limit int, scan func(rows *sql.Rows) (T, []any, error)) (ledger.List[T], error) {
+// returns its item and sort key. The page ends early with the row that reaches maxPageBytes.
+func page[T any](rows *sql.Rows, err error, limit int, scan func(row scanner) (T, []any, error)) (ledger.List[T], error) {
 	list := ledger.List[T]{Items: []T{}}
 	if err != nil {
 		return list, err
 	}
 	defer rows.Close()
 	var last []any
-	for rows.Next() {
-		if len(list.Items) == limit {
+	for row := (&sized{rows: rows}); rows.Next(); {
+		if len(list.Items) == limit || row.bytes >= maxPageBytes {
 			list.Next = cursor(last...)
 			break
 		}
-		item, key, err := scan(rows)
+		item, key, err := scan(row)
 		if err != nil {
 			return ledger.List[T]{}, err
 		}
@@ -115,14 +135,19 @@ func page[T any](rows *sql.Rows, err error, limit int, scan func(rows *sql.Rows)
 }
 
 // collect reads all rows of a query.
-func collect[T any](rows *sql.Rows, err error, scan func(rows *sql.Rows) (T, error)) ([]T, error) {
+func collect[T any](rows *sql.Rows, err error, scan func(row scanner) (T, error)) ([]T, error) {
+	return collectWithin(math.MaxInt, rows, err, scan)
+}
+
+// collectWithin reads the rows of a query up to the one that reaches limit, in bytes of text.
+func collectWithin[T any](limit int, rows *sql.Rows, err error, scan func(row scanner) (T, error)) ([]T, error) {
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
 	all := []T{}
-	for rows.Next() {
-		item, err := scan(rows)
+	for row := (&sized{rows: rows}); row.bytes < limit && rows.Next(); {
+		item, err := scan(row)
 		if err != nil {
 			return nil, err
 		}
@@ -133,16 +158,16 @@ func collect[T any](rows *sql.Rows, err error, scan func(rows *sql.Rows) (T, err
 
 // column reads the only column of a query.
 func column[T any](rows *sql.Rows, err error) ([]T, error) {
-	return collect(rows, err, func(rows *sql.Rows) (v T, err error) {
-		err = rows.Scan(&v)
+	return collect(rows, err, func(row scanner) (v T, err error) {
+		err = row.Scan(&v)
 		return v, err
 	})
 }
 
 // body reads the only column of a query as the JSON of an item.
-func body[T any](rows *sql.Rows) (item T, err error) {
+func body[T any](row scanner) (item T, err error) {
 	var text string
-	if err = rows.Scan(&text); err == nil {
+	if err = row.Scan(&text); err == nil {
 		err = decode(text, &item)
 	}
 	return item, err

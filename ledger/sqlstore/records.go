@@ -2,7 +2,6 @@ package sqlstore
 
 import (
 	"context"
-	"database/sql"
 	"fmt"
 	"strings"
 	"time"
@@ -90,7 +89,7 @@ func (s *Store) Unreported(ctx context.Context, datacenter writ.DatacenterID, jo
 		WHERE datacenter = $1 AND journal <> $2 AND id > $3 AND ended = 0 AND accepted <> 0
 		ORDER BY id
 		LIMIT $4`, string(datacenter), journal, string(after), max)
-	return collect(rows, err, func(rows *sql.Rows) (ledger.Run, error) { return scanRun(rows) })
+	return collect(rows, err, func(rows scanner) (ledger.Run, error) { return scanRun(rows) })
 }
 
 // Restate records what a datacenter answered.
@@ -215,7 +214,7 @@ func (s *Store) Runs(ctx context.Context, filter ledger.RunFilter, p ledger.Page
 		return ledger.List[ledger.Run]{}, err
 	}
 	rows, err := s.db.Query(ctx, q.String(), q.args...)
-	return page(rows, err, limit(p), func(rows *sql.Rows) (ledger.Run, []any, error) {
+	return page(rows, err, limit(p), func(rows scanner) (ledger.Run, []any, error) {
 		run, err := scanRun(rows)
 		return run, []any{micros(run.Created), run.ID}, err
 	})
@@ -362,7 +361,7 @@ func (s *Store) Failures(ctx context.Context, filter ledger.RunFilter, max int) 
 	q.and("failure <> ''")
 	q.add("\nGROUP BY failure, failed_operation\nORDER BY COUNT(*) DESC, failure, failed_operation\nLIMIT ?", max)
 	rows, err := s.db.Query(ctx, q.String(), q.args...)
-	return collect(rows, err, func(rows *sql.Rows) (f ledger.Failures, err error) {
+	return collect(rows, err, func(rows scanner) (f ledger.Failures, err error) {
 		var newest int64
 		err = rows.Scan(&f.Code, &f.Operation, &f.Runs, &newest)
 		f.Newest = sqldb.Time(newest)
@@ -384,7 +383,7 @@ func (s *Store) Calls(ctx context.Context, run writ.RunID, p ledger.Page) (ledge
 		WHERE run = $1 AND seq > $2
 		ORDER BY seq
 		LIMIT $3`, string(run), after, n+1)
-	return page(rows, err, n, func(rows *sql.Rows) (writ.Call, []any, error) {
+	return page(rows, err, n, func(rows scanner) (writ.Call, []any, error) {
 		call, err := body[writ.Call](rows)
 		return call, []any{call.Seq}, err
 	})
@@ -419,7 +418,7 @@ func (s *Store) CountCalls(ctx context.Context, runs ...writ.RunID) (map[writ.Ru
 	return counts, rows.Err()
 }
 
-// OpenCalls returns the first open calls of runs.
+// OpenCalls returns the first open calls of runs, as long as they are small.
 func (s *Store) OpenCalls(ctx context.Context, max int, runs ...writ.RunID) (map[writ.RunID][]writ.Call, error) {
 	open := map[writ.RunID][]writ.Call{}
 	if len(runs) == 0 {
@@ -431,7 +430,7 @@ func (s *Store) OpenCalls(ctx context.Context, max int, runs ...writ.RunID) (map
 	andIn(q, "state", []string{string(writ.CallPlanned), string(writ.CallQueued), string(writ.CallRunning)})
 	q.add(") AS numbered\nWHERE place <= ?\nORDER BY run, seq", max)
 	rows, err := s.db.Query(ctx, q.String(), q.args...)
-	calls, err := collect(rows, err, body[writ.Call])
+	calls, err := collectWithin(maxPageBytes, rows, err, body[writ.Call])
 	for _, c := range calls {
 		open[c.Run] = append(open[c.Run], c)
 	}
@@ -461,7 +460,7 @@ func (s *Store) Nodes(ctx context.Context, filter ledger.NodeFilter, p ledger.Pa
 	n := limit(p)
 	q.add("\nORDER BY datacenter, name, id\nLIMIT ?", n+1)
 	rows, err := s.db.Query(ctx, q.String(), q.args...)
-	return page(rows, err, n, func(rows *sql.Rows) (writ.Node, []any, error) {
+	return page(rows, err, n, func(rows scanner) (writ.Node, []any, error) {
 		node, err := body[writ.Node](rows)
 		return node, []any{node.Datacenter, node.Name, node.ID}, err
 	})

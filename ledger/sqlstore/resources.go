@@ -2,7 +2,6 @@ package sqlstore
 
 import (
 	"context"
-	"database/sql"
 	"fmt"
 
 	"writ"
@@ -38,7 +37,7 @@ func (s *Store) Resources(ctx context.Context, filter ledger.ResourceFilter, p l
 	n := limit(p)
 	q.add("\nORDER BY datacenter, project, kind, name\nLIMIT ?", n+1)
 	rows, err := s.db.Query(ctx, q.String(), q.args...)
-	list, err := page(rows, err, n, func(rows *sql.Rows) (writ.Resource, []any, error) {
+	list, err := page(rows, err, n, func(rows scanner) (writ.Resource, []any, error) {
 		r, err := body[writ.Resource](rows)
 		return r, []any{r.Datacenter, r.Project, r.Kind, r.Name}, err
 	})
@@ -77,7 +76,7 @@ func (s *Store) Deployments(ctx context.Context, filter ledger.ResourceFilter, p
 		return ledger.List[ledger.Deployment]{}, err
 	}
 	rows, err := s.db.Query(ctx, q.String(), q.args...)
-	list, err := page(rows, err, limit(p), func(rows *sql.Rows) (d ledger.Deployment, key []any, err error) {
+	list, err := page(rows, err, limit(p), func(rows scanner) (d ledger.Deployment, key []any, err error) {
 		err = rows.Scan(&d.Datacenter, &d.Project, &d.Name, &d.Resources)
 		return d, []any{d.Datacenter, d.Project, d.Name}, err
 	})

@@ -108,7 +108,7 @@ func (s *Store) RosterLinks(ctx context.Context, after int) ([]identity.RosterLi
 		FROM rosters
 		WHERE version > $1 AND NOT EXISTS (SELECT 1 FROM roster_links WHERE roster_links.version = rosters.version)
 		ORDER BY version`, after)
-	return collect(rows, err, func(rows *sql.Rows) (l identity.RosterLink, err error) {
+	return collect(rows, err, func(rows scanner) (l identity.RosterLink, err error) {
 		digest := ""
 		if err := rows.Scan(&l.Version, &digest, &l.Waypoint); err != nil || digest == "" {
 			return l, err
@@ -134,7 +134,7 @@ func (s *Store) Regions(ctx context.Context) ([]ledger.Region, error) {
 		FROM regions JOIN datacenters ON datacenters.region = regions.name
 		GROUP BY regions.name
 		ORDER BY regions.name`)
-	return collect(rows, err, func(rows *sql.Rows) (r ledger.Region, err error) {
+	return collect(rows, err, func(rows scanner) (r ledger.Region, err error) {
 		err = rows.Scan(&r.Name, &r.Datacenters)
 		return r, err
 	})
@@ -149,7 +149,7 @@ func (s *Store) Datacenters(ctx context.Context) ([]ledger.Datacenter, error) {
 // Projects lists the projects.
 func (s *Store) Projects(ctx context.Context) ([]identity.Project, error) {
 	rows, err := s.db.Query(ctx, `SELECT id, name, tenant FROM projects ORDER BY name, id`)
-	return collect(rows, err, func(rows *sql.Rows) (p identity.Project, err error) {
+	return collect(rows, err, func(rows scanner) (p identity.Project, err error) {
 		err = rows.Scan(&p.ID, &p.Name, &p.Tenant)
 		return p, err
 	})
@@ -215,7 +215,7 @@ func (s *Store) Registrations(ctx context.Context) ([]ledger.Registration, error
 		SELECT key_text, token, name, nonce, proof, url, network, received
 		FROM registrations
 		ORDER BY received, id`)
-	return collect(rows, err, func(rows *sql.Rows) (r ledger.Registration, err error) {
+	return collect(rows, err, func(rows scanner) (r ledger.Registration, err error) {
 		var key string
 		var received int64
 		if err := rows.Scan(&key, &r.Token, &r.Name, &r.Nonce, &r.Proof, &r.URL, &r.Network, &received); err != nil {

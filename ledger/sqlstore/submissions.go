@@ -37,8 +37,6 @@ func scanSubmission(row scanner) (s writ.Submission, err error) {
 	return s, err
 }
 
-func scanSubmissionRows(rows *sql.Rows) (writ.Submission, error) { return scanSubmission(rows) }
-
 // AddSubmission records a submission as waiting, unless its payload is there.
 func (s *Store) AddSubmission(ctx context.Context, in ledger.Incoming) (stored writ.Submission, added bool, err error) {
 	in.State, in.Error = writ.SubmissionWaiting, nil
@@ -133,7 +131,7 @@ func (s *Store) WaitingProjects(ctx context.Context, datacenter writ.DatacenterI
 			FROM waiting WHERE waiting.project IS NOT NULL
 		)
 		SELECT project FROM waiting WHERE project IS NOT NULL`, string(datacenter))
-	return collect(rows, err, func(rows *sql.Rows) (project writ.ProjectID, err error) { return project, rows.Scan(&project) })
+	return collect(rows, err, func(rows scanner) (project writ.ProjectID, err error) { return project, rows.Scan(&project) })
 }
 
 // Waiting lists waiting submissions of a project and datacenter.
@@ -145,7 +143,7 @@ func (s *Store) Waiting(
 		WHERE state = 'waiting' AND datacenter = $1 AND project = $2 AND (received, payload) > ($3, $4)
 		ORDER BY received, payload
 		LIMIT $5`, string(datacenter), string(project), micros(after.Received), after.Payload.String(), max)
-	return collect(rows, err, scanSubmissionRows)
+	return collect(rows, err, scanSubmission)
 }
 
 // WaitingBySigner counts what waits.
@@ -158,7 +156,7 @@ func (s *Store) WaitingBySigner(ctx context.Context) (map[string]ledger.Waits, e
 		SELECT signer, COUNT(*), SUM(LENGTH(signed)) FROM submissions
 		WHERE state = 'waiting'
 		GROUP BY signer`)
-	all, err := collect(rows, err, func(rows *sql.Rows) (r row, err error) {
+	all, err := collect(rows, err, func(rows scanner) (r row, err error) {
 		err = rows.Scan(&r.signer, &r.Submissions, &r.Bytes)
 		return r, err
 	})
@@ -179,7 +177,7 @@ func (s *Store) Overdue(ctx context.Context, now time.Time, max int) ([]writ.Sub
 		WHERE state = 'waiting' AND expires < $1
 		ORDER BY expires, payload
 		LIMIT $2`, micros(now), max)
-	return collect(rows, err, scanSubmissionRows)
+	return collect(rows, err, scanSubmission)
 }
 
 // moveSubmission moves a waiting submission by compare-and-set and reports whether it was waiting.

@@ -155,7 +155,7 @@ func (s *Store) Usage(ctx context.Context, filter ledger.UsageFilter, p ledger.P
 		return ledger.List[ledger.Usage]{}, err
 	}
 	rows, err := s.db.Query(ctx, q.String(), q.args...)
-	list, err := page(rows, err, limit(p), func(rows *sql.Rows) (ledger.Usage, []any, error) {
+	list, err := page(rows, err, limit(p), func(rows scanner) (ledger.Usage, []any, error) {
 		var project, kind, uid, datacenter string
 		var first, last int64
 		var u ledger.Usage
@@ -197,7 +197,7 @@ func (s *Store) UsageOfProjects(ctx context.Context, filter ledger.UsageFilter, 
 		return ledger.List[ledger.ProjectUsage]{}, err
 	}
 	rows, err := s.db.Query(ctx, q.String(), q.args...)
-	list, err := page(rows, err, limit(p), func(rows *sql.Rows) (u ledger.ProjectUsage, key []any, err error) {
+	list, err := page(rows, err, limit(p), func(rows scanner) (u ledger.ProjectUsage, key []any, err error) {
 		err = rows.Scan(&u.Project, &u.Resources, &u.CPUSeconds, &u.MemoryMiBSeconds, &u.DiskGiBSeconds, &u.Received, &u.Sent)
 		return u, []any{u.Project}, err
 	})
