@@ -1,12 +1,14 @@
 package coord
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"path/filepath"
 	"testing"
 	"time"
 
+	"writ"
 	"writ/coord/api"
 	"writ/identity"
 	"writ/ledger/sqlstore"
@@ -49,5 +51,40 @@ func TestSharedRosterPageLeadsEveryCaller(t *testing.T) {
 		if have.Version != 10 {
 			t.Errorf("after version %d the page leads to %d", after, have.Version)
 		}
+	}
+}
+
+// A text that a stranger signed is refused without the lock that honest changes of the roster need.
+func TestStrangersHoldUpNoRosterChange(t *testing.T) {
+	p := start(t, nil)
+	roster, err := p.rosters.newest(t.Context(), p.Coordinator)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := successor(t, roster, nothing).Text()
+	if err != nil {
+		t.Fatal(err)
+	}
+	signature, err := signer("mallory").Sign(identity.RosterNamespace, text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.rosters.adding.Lock() // as an honest change does
+	defer p.rosters.adding.Unlock()
+	refused := make(chan error)
+	ctx, stop := context.WithTimeout(t.Context(), 10*time.Second)
+	defer stop()
+	go func() {
+		_, err := p.AddRoster(ctx, identity.Join(text, signature))
+		refused <- err
+	}()
+	select {
+	case err := <-refused:
+		if writ.CodeOf(err) != writ.CodeRosterInvalid {
+			t.Errorf("%v", err)
+		}
+	case <-ctx.Done():
+		t.Error("the text of a stranger waits for the lock")
+		go func() { <-refused }()
 	}
 }

@@ -87,22 +87,24 @@ func rosterText(ctx context.Context, l ledger.Rosters) func(version int) ([]byte
 // datacenters. A known roster is not an error.
 func (c *Coordinator) AddRoster(ctx context.Context, link []byte) (version int, err error) {
 	c.init()
+	// First without the lock: strangers can send texts that are expensive to refuse, and only signers get further.
+	if newest := c.rosters.current.Load(); newest != nil {
+		if _, err := c.verifyNext(newest, link); err != nil && c.rosters.current.Load() == newest {
+			return 0, err
+		}
+	}
 	c.rosters.adding.Lock()
 	defer c.rosters.adding.Unlock()
 	previous, err := c.rosters.load(ctx, c)
 	if err != nil {
 		return 0, err
 	}
-	if previous != nil && previous.Has(link) {
-		return previous.Version, nil
-	}
-	next, err := identity.VerifyRoster(previous, link, c.Now())
+	next, err := c.verifyNext(previous, link)
 	if err != nil {
 		return 0, err
 	}
-	if previous == nil && next.Cluster != c.Cluster {
-		return 0, writ.Errorf(writ.CodeWrongCluster, "this coordinator does not take the first roster of the cluster %s", next.Cluster).
-			WithHint("start the coordinator with the cluster's id")
+	if next == previous {
+		return next.Version, nil
 	}
 	if err := c.Ledger.AddRoster(ctx, next, identity.SignedRoster(link)); err != nil {
 		return 0, err
@@ -113,6 +115,22 @@ func (c *Coordinator) AddRoster(ctx context.Context, link []byte) (version int, 
 	c.endStrangers(previous, next)
 	c.Log.InfoContext(ctx, "roster adopted", "version", next.Version, "datacenters", len(next.Datacenters), "expires", next.Expires)
 	return next.Version, nil
+}
+
+// verifyNext returns the roster of a link that follows previous, which may be nil, or previous if it has the link.
+func (c *Coordinator) verifyNext(previous *identity.Roster, link []byte) (*identity.Roster, error) {
+	if previous != nil && previous.Has(link) {
+		return previous, nil
+	}
+	next, err := identity.VerifyRoster(previous, link, c.Now())
+	if err != nil {
+		return nil, err
+	}
+	if previous == nil && next.Cluster != c.Cluster {
+		return nil, writ.Errorf(writ.CodeWrongCluster, "this coordinator does not take the first roster of the cluster %s", next.Cluster).
+			WithHint("start the coordinator with the cluster's id")
+	}
+	return next, nil
 }
 
 // endStrangers ends the links of supervisors whose key the next roster does not give to their datacenter any more.

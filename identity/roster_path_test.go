@@ -272,6 +272,15 @@ func TestStrangersSignaturesAreNotVerified(t *testing.T) {
 	if _, err := VerifyRoster(c.newest, append(slices.Clip(signed), bytes.Repeat(forged, 20)...), noon); err != nil {
 		t.Errorf("with signatures of strangers: %v", err)
 	}
+	many := append(slices.Clip(mustText(t, r)), bytes.Repeat(forged, (MaxSigned-MaxText)/len(forged))...)
+	count := float64(bytes.Count(many, forged))
+	if allocs := testing.AllocsPerRun(3, func() { _, _ = VerifyRoster(c.newest, many, noon) }); allocs > 8*count {
+		t.Errorf("%.0f signatures of a stranger make %.0f allocations, so they are parsed", count, allocs)
+	}
+	broken := append(slices.Clip(signed), bytes.Replace(forged, []byte("U1NIU0lH"), []byte("U1NIU0lI"), 1)...)
+	if _, err := VerifyRoster(c.newest, broken, noon); writ.CodeOf(err) != writ.CodeSignatureMalformed {
+		t.Errorf("with a malformed signature of a stranger: %v", err)
+	}
 	stranger := signRoster(t, r, "mallory")
 	copy(stranger, "no roster at all") // it is refused before anybody parses it
 	if _, err := VerifyRoster(c.newest, stranger, noon); writ.CodeOf(err) != writ.CodeRosterInvalid {

@@ -248,7 +248,8 @@ func verifyFirst(text []byte, armored [][]byte, skipped []writ.Digest) (*Roster,
 	if err != nil {
 		return nil, err
 	}
-	keys, err := verifySignatures(text, armored, func(key ssh.PublicKey) bool { return first.signedByRoot([]ssh.PublicKey{key}) })
+	root := string(first.Root.Marshal())
+	keys, err := verifySignatures(text, armored, func(key string) bool { return key == root })
 	switch {
 	case err != nil:
 		return nil, err
@@ -263,7 +264,7 @@ func verifyFirst(text []byte, armored [][]byte, skipped []writ.Digest) (*Roster,
 // verifySuccessor verifies a version that follows previous and the skipped versions. It parses the text only if a signer
 // of previous has signed it.
 func verifySuccessor(previous *Roster, text []byte, armored [][]byte, skipped []writ.Digest) (*Roster, error) {
-	keys, err := verifySignatures(text, armored, previous.isSigner)
+	keys, err := verifySignatures(text, armored, previous.isSigner())
 	if err != nil {
 		return nil, err
 	}
@@ -297,18 +298,23 @@ func (r *Roster) notExpired(now time.Time) error {
 		WithHint("if the clock is right, a root operator signs a new version: writ roster renew")
 }
 
-// verifySignatures returns the distinct keys that signed a text and for which counts returns true. It does not verify
-// other signatures: an attacker can append many, and each costs a hash of the text.
-func verifySignatures(text []byte, armored [][]byte, counts func(ssh.PublicKey) bool) (keys []ssh.PublicKey, err error) {
+// verifySignatures returns the distinct keys that signed a text and for whose wire form counts returns true. Anybody can
+// append hundreds of signatures, so the others are not verified, and not even parsed if none counts.
+func verifySignatures(text []byte, armored [][]byte, counts func(key string) bool) (keys []ssh.PublicKey, err error) {
 	verified := make(map[string]bool)
+	var others [][]byte
 	for _, a := range armored {
+		key := string(signingKey(a))
+		if verified[key] || !counts(key) {
+			others = append(others, a)
+			continue
+		}
 		s, err := parseSignature(RosterNamespace, a)
 		if err != nil {
 			return nil, err
 		}
-		key := string(s.key.Marshal())
-		if verified[key] || !counts(s.key) {
-			continue
+		if string(s.key.Marshal()) != key {
+			return nil, malformedSignature("the key of the SSH signature cannot be read")
 		}
 		if err := s.verify(text); err != nil {
 			return nil, err
@@ -316,12 +322,24 @@ func verifySignatures(text []byte, armored [][]byte, counts func(ssh.PublicKey) 
 		verified[key] = true
 		keys = append(keys, s.key)
 	}
+	if len(keys) == 0 {
+		return nil, nil
+	}
+	for _, a := range others {
+		if _, err := parseSignature(RosterNamespace, a); err != nil {
+			return nil, err
+		}
+	}
 	return keys, nil
 }
 
-// isSigner reports whether a signature by a key counts for the next version.
-func (r *Roster) isSigner(key ssh.PublicKey) bool {
-	return r.signedByRoot([]ssh.PublicKey{key}) || r.operatorsAmong([]ssh.PublicKey{key}) > 0
+// isSigner returns a function that reports whether a signature by a key, in its wire form, counts for the next version.
+func (r *Roster) isSigner() func(key string) bool {
+	root, owners := string(r.Root.Marshal()), r.owners()
+	return func(key string) bool {
+		o := owners[key]
+		return key == root || o.principal != nil && o.state == Active && slices.Contains(r.Operators, o.principal.Name)
+	}
 }
 
 func (r *Roster) succeeds(previous *Roster, keys []ssh.PublicKey, skipped []writ.Digest) error {

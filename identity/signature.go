@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"crypto/sha512"
 	"encoding/base64"
+	"encoding/binary"
 	"strings"
 
 	"golang.org/x/crypto/ssh"
@@ -176,6 +177,27 @@ func parseSignature(namespace Namespace, armored []byte) (*signature, error) {
 			WithHint("sign it with `ssh-keygen -Y sign -n %s`", namespace)
 	}
 	return &signature{key: key, namespace: namespace, value: value}, nil
+}
+
+// signingKey returns the key that an armored signature names, in its wire form, or nil. It reads only the beginning, and
+// checks nothing: parseSignature does.
+func signingKey(armored []byte) []byte {
+	const lines = 8 // keys of the accepted types need at most three
+	body, ok := bytes.CutPrefix(armored, []byte(armorBegin))
+	if !ok {
+		return nil
+	}
+	body = bytes.ReplaceAll(body[:min(len(body), lines*(armorWidth+1))], []byte("\n"), nil)
+	blob, _ := base64.StdEncoding.AppendDecode(nil, body[:len(body)/4*4]) // the beginning before a character that is not base64
+	const before = len(sshsigMagic) + 4                                   // and the version
+	if len(blob) < before+4 || string(blob[:len(sshsigMagic)]) != sshsigMagic {
+		return nil
+	}
+	length, rest := binary.BigEndian.Uint32(blob[before:]), blob[before+4:]
+	if uint64(length) > uint64(len(rest)) {
+		return nil
+	}
+	return rest[:length]
 }
 
 // verify checks the signature over text. Touch of a security key is enforced here, by package ssh.
