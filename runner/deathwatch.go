@@ -10,7 +10,7 @@ import (
 )
 
 // deathWatch waits for the ends of the processes that serve resources, with one goroutine per process. The keeper acts on an end at once,
-// not at its next scan. How soon a process is started again is the driver's decision: it backs off if processes end again and again.
+// not at its next scan. The driver decides when to start a process again: it backs off if processes end repeatedly.
 type deathWatch struct {
 	log *slog.Logger
 
@@ -20,7 +20,7 @@ type deathWatch struct {
 	wake chan struct{} // has a token while dead is not empty
 
 	mu      sync.Mutex
-	watched map[writ.ResourceID]bool // there is a goroutine
+	watched map[writ.ResourceID]bool // resources with a goroutine
 	dead    map[writ.ResourceID]sal.Served
 	// postponed holds ends that the keeper could not act on, because a job worked on the resource. The end of that job reports them again.
 	postponed map[writ.ResourceID]bool
@@ -35,9 +35,11 @@ func newDeathWatch(log *slog.Logger) *deathWatch {
 	return w
 }
 
-// close ends all goroutines and waits for them.
+// close ends all goroutines and waits for them. Later calls of watch do nothing.
 func (w *deathWatch) close() {
+	w.mu.Lock()
 	w.stop()
+	w.mu.Unlock()
 	w.wg.Wait()
 }
 
@@ -54,19 +56,21 @@ func (w *deathWatch) watch(d sal.Driver, resource writ.ResourceID) {
 	}
 	if err != nil || p == nil {
 		w.end(resource)
+		w.wg.Done()
 		return
 	}
-	w.wg.Go(func() {
+	go func() {
+		defer w.wg.Done()
 		defer p.Close()
 		err := p.Wait(w.ctx)
 		w.end(resource)
 		if err == nil {
 			w.report(served, resource)
 		}
-	})
+	}()
 }
 
-// begin reserves the only goroutine of a resource. It reports false if there is one, or no more goroutines may start.
+// begin reserves the only goroutine of a resource, and adds it to wg. It reports false if the resource has one, or after close.
 func (w *deathWatch) begin(d sal.Served, resource writ.ResourceID) bool {
 	w.mu.Lock()
 	postponed := w.postponed[resource]
@@ -74,6 +78,7 @@ func (w *deathWatch) begin(d sal.Served, resource writ.ResourceID) bool {
 	free := w.ctx.Err() == nil && !w.watched[resource]
 	if free {
 		w.watched[resource] = true
+		w.wg.Add(1)
 	}
 	w.mu.Unlock()
 	if postponed {
@@ -82,7 +87,7 @@ func (w *deathWatch) begin(d sal.Served, resource writ.ResourceID) bool {
 	return free
 }
 
-// end releases what begin reserved.
+// end allows another goroutine for a resource.
 func (w *deathWatch) end(resource writ.ResourceID) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
