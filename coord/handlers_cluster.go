@@ -22,14 +22,13 @@ func (h handlers) GetRoster(ctx context.Context, r api.GetRosterRequestObject) (
 	if err != nil {
 		return nil, err
 	}
-	after := newest.Version - 1
-	if r.Params.After != nil {
-		after = *r.Params.After
+	if r.Params.After == nil {
+		return h.c.newestPage(ctx, newest)
 	}
-	if err := checkAfter(after); err != nil {
+	if err := checkAfter(*r.Params.After); err != nil {
 		return nil, err
 	}
-	return h.c.rosterPage(ctx, newest, after)
+	return h.c.rosterPage(ctx, newest, *r.Params.After)
 }
 
 func (h handlers) AddRoster(ctx context.Context, r api.AddRosterRequestObject) (api.AddRosterResponseObject, error) {

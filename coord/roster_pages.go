@@ -42,13 +42,27 @@ func newRosterPages() *pagecache.Cache {
 // rosterPage returns the page of links that lead from a version towards the newest roster.
 func (c *Coordinator) rosterPage(ctx context.Context, newest *identity.Roster, after int) (rosterPage, error) {
 	start := newest.PageStart(after)
-	key := fmt.Sprintf("%d/%d", start, newest.Version)
+	return c.sharedPage(ctx, fmt.Sprintf("%d/%d", start, newest.Version), newest, func(ctx context.Context) ([][]byte, error) {
+		return newest.Path(start, rosterText(ctx, c.Ledger))
+	})
+}
+
+// newestPage returns the page with the newest roster alone.
+func (c *Coordinator) newestPage(ctx context.Context, newest *identity.Roster) (rosterPage, error) {
+	return c.sharedPage(ctx, fmt.Sprintf("newest/%d", newest.Version), newest, func(ctx context.Context) ([][]byte, error) {
+		signed, err := c.Ledger.Roster(ctx, newest.Version)
+		return [][]byte{signed}, err
+	})
+}
+
+// sharedPage returns the page of a key, and calls links if the page is not cached.
+func (c *Coordinator) sharedPage(ctx context.Context, key string, newest *identity.Roster, links func(context.Context) ([][]byte, error)) (rosterPage, error) {
 	body, release, err := c.rosters.pages.Get(ctx, key, func(ctx context.Context) ([]byte, error) {
-		links, err := newest.Path(start, rosterText(ctx, c.Ledger))
+		signed, err := links(ctx)
 		if err != nil {
 			return nil, err
 		}
-		return json.Marshal(api.Rosters{Cluster: newest.Cluster, Version: newest.Version, Expires: newest.Expires, Signed: links})
+		return json.Marshal(api.Rosters{Cluster: newest.Cluster, Version: newest.Version, Expires: newest.Expires, Signed: signed})
 	})
 	if errors.Is(err, pagecache.ErrBusy) {
 		err = writ.Errorf(writ.CodeRateLimited, "too many clients read older versions of the roster").WithHint("try again in a few seconds")

@@ -30,6 +30,30 @@ func successor(t testing.TB, r *identity.Roster, change func(next *identity.Rost
 
 func nothing(*identity.Roster) {}
 
+// Without a version the answer is the newest roster as it was signed, whatever pages others have asked for.
+func TestDefaultPageIsTheNewestRoster(t *testing.T) {
+	p := start(t, nil)
+	roster := firstRoster()
+	var text []byte
+	for range 3 {
+		roster = successor(t, roster, nothing)
+		text = signedRoster(t, roster)
+		if status, body := p.post("/v1/roster", text); status != 200 {
+			t.Fatalf("status %d, %s", status, body)
+		}
+	}
+	after := 1
+	for _, params := range []*api.GetRosterParams{{After: &after}, {}} {
+		got, err := api.Answer[api.Rosters](p.client.GetRoster(t.Context(), params))
+		if err != nil || len(got.Signed) != 1 {
+			t.Fatalf("%d rosters, %v", len(got.Signed), err)
+		}
+		if plain := string(got.Signed[0]) == string(text); plain != (params.After == nil) {
+			t.Errorf("a version is named: %t, the answer is the signed text alone: %t", params.After != nil, plain)
+		}
+	}
+}
+
 func TestRosterReachesEveryDatacenter(t *testing.T) {
 	p := start(t, nil)
 	s := connect(p, vienna, nil)

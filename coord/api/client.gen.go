@@ -342,9 +342,9 @@ type ClientInterface interface {
 	// Corresponds with GET /v1/resources (the `ListResources` operationId).
 	ListResources(ctx context.Context, params *ListResourcesParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// GetRoster Get the newest roster, or all after a version
+	// GetRoster Get the newest roster, or the links that lead to it
 	//
-	// The texts are signed; believe them only after verifying the chain against the cluster's id. One answer has the oldest of them: it ends with the text that reaches 1 MiB. If it has so much, ask for those after the last one.
+	// A link is a signed roster. If it skips versions, their digests precede it. Verify the chain of links against the cluster's id before you trust it. An answer ends with the link that reaches 1 MiB. If it has that size, request the links after the last version.
 	//
 	// Corresponds with GET /v1/roster (the `GetRoster` operationId).
 	GetRoster(ctx context.Context, params *GetRosterParams, reqEditors ...RequestEditorFn) (*http.Response, error)
@@ -1042,9 +1042,9 @@ func (c *Client) ListResources(ctx context.Context, params *ListResourcesParams,
 	return c.Client.Do(req)
 }
 
-// GetRoster Get the newest roster, or all after a version
+// GetRoster Get the newest roster, or the links that lead to it
 //
-// The texts are signed; believe them only after verifying the chain against the cluster's id. One answer has the oldest of them: it ends with the text that reaches 1 MiB. If it has so much, ask for those after the last one.
+// A link is a signed roster. If it skips versions, their digests precede it. Verify the chain of links against the cluster's id before you trust it. An answer ends with the link that reaches 1 MiB. If it has that size, request the links after the last version.
 //
 // Corresponds with GET /v1/roster (the `GetRoster` operationId).
 func (c *Client) GetRoster(ctx context.Context, params *GetRosterParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -4182,9 +4182,9 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with GET /v1/resources (the `ListResources` operationId).
 	ListResourcesWithResponse(ctx context.Context, params *ListResourcesParams, reqEditors ...RequestEditorFn) (*ListResourcesResponse, error)
 
-	// GetRosterWithResponse Get the newest roster, or all after a version
+	// GetRosterWithResponse Get the newest roster, or the links that lead to it
 	//
-	// The texts are signed; believe them only after verifying the chain against the cluster's id. One answer has the oldest of them: it ends with the text that reaches 1 MiB. If it has so much, ask for those after the last one.
+	// A link is a signed roster. If it skips versions, their digests precede it. Verify the chain of links against the cluster's id before you trust it. An answer ends with the link that reaches 1 MiB. If it has that size, request the links after the last version.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -6916,9 +6916,9 @@ func (c *ClientWithResponses) ListResourcesWithResponse(ctx context.Context, par
 	return ParseListResourcesResponse(rsp)
 }
 
-// GetRosterWithResponse Get the newest roster, or all after a version
+// GetRosterWithResponse Get the newest roster, or the links that lead to it
 //
-// The texts are signed; believe them only after verifying the chain against the cluster's id. One answer has the oldest of them: it ends with the text that reaches 1 MiB. If it has so much, ask for those after the last one.
+// A link is a signed roster. If it skips versions, their digests precede it. Verify the chain of links against the cluster's id before you trust it. An answer ends with the link that reaches 1 MiB. If it has that size, request the links after the last version.
 //
 // Returns a wrapper object for the known response body format(s).
 //

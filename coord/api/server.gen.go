@@ -104,7 +104,7 @@ type ServerInterface interface {
 	// ListResources List resources by datacenter, project, kind and name
 	// (GET /v1/resources)
 	ListResources(w http.ResponseWriter, r *http.Request, params ListResourcesParams)
-	// GetRoster Get the newest roster, or all after a version
+	// GetRoster Get the newest roster, or the links that lead to it
 	// (GET /v1/roster)
 	GetRoster(w http.ResponseWriter, r *http.Request, params GetRosterParams)
 	// AddRoster Hand in the next version of the roster
@@ -329,7 +329,7 @@ func (_ Unimplemented) ListResources(w http.ResponseWriter, r *http.Request, par
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
-// GetRoster Get the newest roster, or all after a version
+// GetRoster Get the newest roster, or the links that lead to it
 // (GET /v1/roster)
 func (_ Unimplemented) GetRoster(w http.ResponseWriter, r *http.Request, params GetRosterParams) {
 	w.WriteHeader(http.StatusNotImplemented)
@@ -4415,7 +4415,7 @@ type StrictServerInterface interface {
 	// ListResources List resources by datacenter, project, kind and name
 	// (GET /v1/resources)
 	ListResources(ctx context.Context, request ListResourcesRequestObject) (ListResourcesResponseObject, error)
-	// GetRoster Get the newest roster, or all after a version
+	// GetRoster Get the newest roster, or the links that lead to it
 	// (GET /v1/roster)
 	GetRoster(ctx context.Context, request GetRosterRequestObject) (GetRosterResponseObject, error)
 	// AddRoster Hand in the next version of the roster

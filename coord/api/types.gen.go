@@ -1133,7 +1133,7 @@ type ListResourcesParams struct {
 
 // GetRosterParams defines parameters for GetRoster.
 type GetRosterParams struct {
-	// After All versions after this one, oldest first; 0 gives the whole chain
+	// After Return the links from this version to the newest roster, oldest first; 0 returns a whole chain
 	After *int `form:"after,omitempty" json:"after,omitempty"`
 }
 
