@@ -31,7 +31,7 @@ const (
 	ExitUnreachable = 8
 	ExitRemoved     = 9 // of a runner whose node the datacenter removed: to start it again is of no use
 	ExitUnverified  = 9 // of a command to which a coordinator said what no supervisor has signed
-	// ExitPlanUnplaced is the exit code of a plan with a call that no node can carry out now.
+	// ExitPlanUnplaced is the exit code of `writ plan` if no node can carry out one of the calls now.
 	ExitPlanUnplaced = 10
 	ExitInterrupted  = 130
 )
@@ -200,11 +200,11 @@ var Codes = []CodeInfo{
 	{CodeDatacenterAway, Unavailable, true, 503, ExitUnreachable, "The datacenter's supervisor is not connected. Submissions for it wait until they expire; questions cannot be answered now."},
 	{CodeVerbUnsupported, Invalid, false, 501, ExitFailed, "The datacenter's supervisor is older and does not know this request. Upgrade it."},
 	{CodeExecError, Failed, false, 502, ExitFailed, "The datacenter's supervisor could not do what was asked; the message says why."},
-	{CodeStoreUnavailable, Unavailable, true, 503, ExitUnreachable, "The store cannot be written: it is away or does not answer. It goes on by itself when that ends."},
+	{CodeStoreUnavailable, Unavailable, true, 503, ExitUnreachable, "The store cannot be written: it is away or does not answer. Work continues by itself when the store answers."},
 	{CodeStoreFull, Unavailable, true, 503, ExitUnreachable, "The store cannot be written because its disk is full. Free disk space; work continues by itself."},
 	{CodeStoreReadOnly, Unavailable, true, 503, ExitUnreachable, "The store cannot be written because its file, disk or server is read-only. Make it writable; work continues by itself."},
-	{CodeStoreDamaged, Failed, false, 502, ExitFailed, "The file of a store is damaged. Stop its daemon, keep the file, and restore the data directory with `writ restore --data DIR FILE`. A node has no backup: remove it, and let it join anew."},
-	{CodeDataIncomplete, Conflict, false, 409, ExitConflict, "A file of the data directory is missing that the daemon never makes a second time. Bring the directory back from a backup; docs/manual/runbook.md has the way without one."},
+	{CodeStoreDamaged, Failed, false, 502, ExitFailed, "The file of a store is damaged. Stop its daemon, keep the file, and restore the data directory with `writ restore --data DIR FILE`. A node has no backup: remove it, and let it join again."},
+	{CodeDataIncomplete, Conflict, false, 409, ExitConflict, "The data directory lacks a file that the daemon creates only once. Restore the directory from a backup; docs/manual/runbook.md describes the steps without a backup."},
 	{CodeQueueUnavailable, Unavailable, true, 503, ExitUnreachable, "Redis does not answer. Work waits in the journal and goes on by itself when Redis is back."},
 	{CodeQueueBudget, Unavailable, true, 429, ExitUnreachable, "The node put more into Redis than a node may, or messages that cannot be read, or it has too many connections there. What it had there was removed, and its account is off for a while. If that was not the program of writ, another program uses the node's account: remove the node."},
 	{CodeScriptInvalid, Invalid, false, 422, ExitUsage, "The script does not pass `writ check`; the diagnostics say where and why."},
@@ -250,7 +250,7 @@ var Codes = []CodeInfo{
 	{CodeInjectedFinal, Failed, false, 422, ExitFailed, "A simulated driver was told to fail here for good."},
 }
 
-// IsStoreUnavailable reports whether a code says that a store cannot be written for now.
+// IsStoreUnavailable reports whether a code means that a store temporarily cannot be written.
 func (c Code) IsStoreUnavailable() bool {
 	return c == CodeStoreUnavailable || c == CodeStoreFull || c == CodeStoreReadOnly
 }

@@ -2,14 +2,15 @@ package writ
 
 import "fmt"
 
-// Standing is the condition of a resource, as of the last operation on it or its node's last look.
+// Standing is the condition of a resource at the last operation on it or the last scan of its node.
 type Standing struct {
-	// State is running, paused or stopped, and ready for a resource that does not run. It is gone if the node lost the resource without
-	// an operation. Any other word names something unfinished: making, restoring, deleting. It is unknown if its driver cannot learn it, and "" before the first report.
+	// State is running, paused or stopped, and ready for a resource that does not run. It is gone if the node lost the
+	// resource without an operation. Any other word names an unfinished operation: making, restoring, deleting. It is
+	// unknown if the driver cannot determine it, and "" before the first report.
 	State string `json:"state,omitempty"`
 	// Address is the endpoint for clients: an IP address, "host:port" of a database, the range of a network. It may be empty.
 	Address string `json:"address,omitempty"`
-	// IPv4 is its IPv4 address on the first network that has ipv4.
+	// IPv4 is its address on the first of its networks that has IPv4.
 	IPv4 string `json:"ipv4,omitempty"`
 	// Exit reports how the program of a container last ended by itself. It is nil for other resources, and before the first end.
 	Exit *Exit `json:"exit,omitempty"`
@@ -25,7 +26,7 @@ func (s Standing) Equal(o Standing) bool {
 // Exit is how a program ended.
 type Exit struct {
 	Code        int64 `json:"code"`                    // 0 is success, 137 means killed
-	OutOfMemory bool  `json:"out_of_memory,omitempty"` // the kernel killed it, or a process of it, at its memory limit
+	OutOfMemory bool  `json:"out_of_memory,omitempty"` // the kernel killed one of its processes at the memory limit
 }
 
 // String formats the exit as part of a sentence.

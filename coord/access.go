@@ -127,7 +127,7 @@ func OpenRoutes() (open []string) {
 // metricsRoutes lists the routes of MetricsHandler.
 var metricsRoutes = []string{"GET /metrics", "GET /healthz", "GET /readyz"}
 
-// MetricsRoutes lists the routes of MetricsHandler, none of which needs a login.
+// MetricsRoutes lists the routes of MetricsHandler. They need no login.
 func MetricsRoutes() []string { return slices.Clone(metricsRoutes) }
 
 // viewer is who reads, as far as a request tells.

@@ -56,8 +56,8 @@ func (r *rosters) load(ctx context.Context, c *Coordinator) (*identity.Roster, e
 	return roster, nil
 }
 
-// RosterOf verifies the chain of rosters in a ledger and returns the newest roster, or nil. Without a pin it takes the cluster of the first
-// roster.
+// RosterOf verifies the chain of rosters in a ledger and returns the newest roster, or nil. If pin is empty, the first
+// roster determines the cluster.
 func RosterOf(ctx context.Context, l ledger.Rosters, pin writ.ClusterID) (*identity.Roster, error) {
 	links, err := l.RosterLinks(ctx, 0)
 	if err != nil || len(links) == 0 {
@@ -146,10 +146,11 @@ func (c *Coordinator) endStrangers(previous, next *identity.Roster) {
 	}
 }
 
-// rosterFrame ends the list of rosters in a frame of a link: with the largest one behind it, and a third more for base64, it fits.
+// rosterFrame is the size of a list of rosters, in bytes, that ends the list. With the largest roster at its end and a
+// third more for base64, the list fits into a frame of a link.
 const rosterFrame = 32 << 10
 
-// rostersAfter returns rosters that lead from a version towards the newest, as many as one frame holds.
+// rostersAfter returns the links that lead from a version towards the newest roster, for one frame.
 func (c *Coordinator) rostersAfter(ctx context.Context, version int) (link.Rosters, error) {
 	newest, err := c.rosters.newest(ctx, c)
 	if err != nil {

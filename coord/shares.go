@@ -24,8 +24,8 @@ type space struct {
 	datacenters int
 }
 
-// limit returns how much one datacenter may store, and whether the limit counts now. Half of the disk is divided between the
-// datacenters. As long as a quarter of it is free, each may have more.
+// limit returns the bytes that one datacenter may store, and whether the limit applies now. It is an equal share of half
+// the disk, and applies only while less than a quarter of the disk is free.
 func (s space) limit() (bytes int64, counts bool) {
 	switch {
 	case s.fixed > 0:

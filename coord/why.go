@@ -58,7 +58,7 @@ func (c *Coordinator) Why(ctx context.Context, runs ...ledger.Run) (map[writ.Run
 	return why, nil
 }
 
-// loopText says which call a run repeats.
+// loopText formats the reason of a run that repeats a call.
 func loopText(c writ.Call) string {
 	return fmt.Sprintf("it repeats %s at %s: look for a loop that does not end", strings.TrimSuffix(c.Operation+" "+c.Name, " "), c.Position)
 }

@@ -44,9 +44,10 @@ type Rosters interface {
 	// version that is there already with the same bytes changes nothing; any other version that is not higher than all of them is a
 	// CONFLICT. Versions may be left out: a recovery skips some.
 	AddRoster(ctx context.Context, roster *identity.Roster, signed []byte) error
-	// RosterLinks lists the versions after one, oldest first, also those that were skipped and have no text here.
+	// RosterLinks lists the versions that are newer than after, oldest first. It includes skipped versions, whose texts
+	// the ledger does not have.
 	RosterLinks(ctx context.Context, after int) ([]identity.RosterLink, error)
-	// Roster returns the signed bytes of a version: NOT_FOUND if it has none.
+	// Roster returns the signed bytes of a version. The error is NOT_FOUND for a version without a text.
 	Roster(ctx context.Context, version int) ([]byte, error)
 	// Regions lists the regions of the newest roster by name.
 	Regions(ctx context.Context) ([]Region, error)
@@ -205,7 +206,7 @@ type Records interface {
 	CountCalls(ctx context.Context, runs ...writ.RunID) (map[writ.RunID]map[writ.CallState]int, error)
 	// OpenCalls returns the first open calls of runs by their numbers, at most max of each. A run without open calls has no entry.
 	OpenCalls(ctx context.Context, max int, runs ...writ.RunID) (map[writ.RunID][]writ.Call, error)
-	// Repeated returns the newest call of each of the runs that repeats it: see LoopCalls. Other runs have no entry.
+	// Repeated returns the newest call of each run that repeats a call: see LoopCalls. Other runs have no entry.
 	Repeated(ctx context.Context, runs ...writ.RunID) (map[writ.RunID]writ.Call, error)
 	// Nodes lists nodes by datacenter and name. Nodes that were removed are listed only if the filter asks for them.
 	Nodes(ctx context.Context, filter NodeFilter, page Page) (List[writ.Node], error)
@@ -325,12 +326,12 @@ type RunFilter struct {
 	Since      time.Time // runs that came then or later
 	Failure    writ.Code // runs that ended with this code
 	Operation  string    // runs that a call of this operation ended; NoOperation for those that no call ended
-	Silent     time.Time // open runs that came before, and have no event at that time or later, log lines aside, or repeat a call: see LoopCalls
+	Silent     time.Time // open runs that came earlier and have no later event except log lines, or that repeat a call: see LoopCalls
 	Oldest     bool      // it selects nothing: the list begins with the run that came first
 }
 
-// LoopCalls is how many calls in a row, each after the one before, count as a loop that may not end if one line of a script made them
-// about one resource. A run that polls like this has events all the time.
+// LoopCalls is the number of consecutive calls that count as an endless loop if one line of a script made them for one
+// resource, each after the end of the one before. A run that polls has events all the time, so silence does not detect it.
 const LoopCalls = 50
 
 // MaxText is how long a text may be that selects runs, in characters.
@@ -416,8 +417,8 @@ type Events interface {
 	// Events returns at most max events with ids after one, oldest first. It returns fewer if they are large, and none only if there are
 	// none. An event that becomes visible has a higher id than every event that was visible before.
 	Events(ctx context.Context, after int64, filter EventFilter, max int) ([]Event, error)
-	// Shares returns how many bytes the events of each datacenter take, with the copies that they made. It is an estimate from above: a
-	// copy counts for each event that changed it, until the copy is forgotten.
+	// Shares returns the bytes that the events of each datacenter occupy, including the copies that they made. It is an
+	// upper estimate: a copy counts for each event that changed it, until the copy is forgotten.
 	Shares(ctx context.Context) (map[writ.DatacenterID]int64, error)
 	// EventRange returns the ids of the oldest and the newest event that are kept, and of the newest ever if none are.
 	EventRange(ctx context.Context) (oldest, newest int64, err error)

@@ -187,14 +187,14 @@ func (n *incarnation) noteStore(ctx context.Context, err error) error {
 	if n.store.set(err) {
 		n.log.ErrorContext(ctx, "write the node's journal; jobs are refused", "err", err)
 	}
-	e := &writ.Error{Code: writ.CodeNodeStore, Message: "the node cannot write its journal", Hint: "free disk space on the node; it goes on by itself", Err: err}
+	e := &writ.Error{Code: writ.CodeNodeStore, Message: "the node cannot write its journal", Hint: "free disk space on the node; it continues by itself", Err: err}
 	if writ.CodeOf(err) == writ.CodeStoreDamaged {
-		e.Message, e.Hint = "the journal of the node is damaged", "a node has no backup: remove it with `writ node remove NODE`, and let it join anew from an empty data directory"
+		e.Message, e.Hint = "the journal of the node is damaged", journal.DamagedHint
 	}
 	return e
 }
 
-// probeStore checks the journal, and tries one that could not be written.
+// probeStore checks the journal. If the last write failed, it also tries to write.
 func (n *incarnation) probeStore(ctx context.Context) {
 	if n.store.get() == nil {
 		_ = n.noteStore(ctx, n.journal.Check(context.WithoutCancel(ctx))) // noted

@@ -199,8 +199,8 @@ func (k *keeper) stillThere(there map[writ.ResourceID]bool, module string) {
 	}
 }
 
-// keep has a driver look after one resource, unless a job is at it: then what is known of it stays. A driver that ignores the end of its
-// time keeps the resource, and nobody else waits for it. It reports false if a job works on the resource.
+// keep lets a driver look after one resource, and reports true. If a job works on the resource, keep changes nothing and
+// reports false. A driver that ignores its deadline keeps the resource locked; keep does not wait for it.
 func (k *keeper) keep(ctx context.Context, d sal.Keeper, resource writ.ResourceID) bool {
 	lock := k.locks.try(resource)
 	if lock == nil {

@@ -257,8 +257,8 @@ func roomForDeployment(tx *journal.Tx, p *identity.Payload) error {
 	if err != nil || n < maxDeployments {
 		return err
 	}
-	return writ.Errorf(writ.CodeQuotaExceeded, "the project has %d deployments in this datacenter, and it may not have more names", n).
-		WithHint("use the name of a deployment that exists: writ resource list shows the deployments")
+	return writ.Errorf(writ.CodeQuotaExceeded, "the project has %d deployments in this datacenter, the maximum", n).
+		WithHint("use the name of an existing deployment: writ resource list shows the deployments")
 }
 
 func otherRevision(deployment string, have, base int) *writ.Error {

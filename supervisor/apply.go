@@ -88,7 +88,8 @@ func (t *step) book(tx *journal.Tx, s appliedResult) error {
 	return tx.PutResource(after)
 }
 
-// chargeLook records what a resource uses of its node after an operation that reads it and leaves something there, like an archive.
+// chargeLook records the disk space of a resource after an operation that only reads it, but stores data beside it, such
+// as an archive.
 func chargeLook(tx *journal.Tx, op *catalog.Operation, c *journal.Call, have *journal.Resource, result writ.Result) error {
 	if have == nil || have.UID != c.UID {
 		return nil
@@ -170,9 +171,8 @@ func eventResource(r writ.Resource) *writ.Resource {
 	return &r
 }
 
-// uses returns what a resource uses of its node once op was done: parts that the operation says nothing about stay as they were.
-//
-// A result may say more than the arguments, like the size of archives.
+// uses returns the capacity that a resource occupies after op. Amounts that op does not change stay as before. The result
+// of op may add to its arguments, such as the size of archives.
 func uses(op *catalog.Operation, args, result map[string]any, before writ.Capacity) writ.Capacity {
 	after := writ.Capacity{}
 	if op.Needs != nil {

@@ -10,12 +10,13 @@ import (
 	"writ/supervisor/journal"
 )
 
-// waitsForNode returns the reason of calls that are out at a lost node and may wait for it, beyond their end-by. Nodes must not report it as progress.
+// waitsForNode returns the reason of calls that wait for their lost node, even beyond their deadline. Progress reports of
+// nodes must not have this text.
 func waitsForNode(name string) string {
 	return "its node " + name + " is lost; the script said that it waits"
 }
 
-// waitsForWord returns the reason of calls that another node does once a person has signed that this one never comes back.
+// waitsForWord returns the reason of calls that move to another node once an operator has signed the loss of theirs.
 func waitsForWord(name string) string {
 	return "its node " + name + " is lost; another one does it once a person has signed that it never comes back (writ node lost " + name + ")"
 }

@@ -12,29 +12,28 @@ import (
 
 // Metrics are the numbers of a supervisor, for those who watch it. What the watch saw is of its last look, and missing before the first one.
 type Metrics struct {
-	Epoch   int64
-	Looked  time.Time // when the watch has looked at all that is open
-	Journal bool      // it can be written
-	// JournalFault is the reason if it cannot.
-	JournalFault string
-	Queue        bool // it answers
+	Epoch        int64
+	Looked       time.Time // end of the watcher's last scan of open runs
+	Journal      bool      // whether the journal can be written
+	JournalFault string    // the reason if it cannot
+	Queue        bool      // whether the queue answers
 	Writes       tally.Spread
-	Failed       int64     // writes that the store did not take
-	Renewed      time.Time // the lease; zero if the journal is for one process
-	Runs         int       // open
+	Failed       int64     // failed writes of the journal
+	Renewed      time.Time // last renewal of the lease; zero if the journal is for one process
+	Runs         int       // open runs
 	Steps        map[string]int
-	Calls        map[writ.CallState]int           // open
-	Oldest       map[writ.CallState]time.Duration // for how long the oldest call is so, 0 if there is none
-	Waiting      time.Duration                    // for how long a call without a node waits at most, for what it waits for now
+	Calls        map[writ.CallState]int           // open calls
+	Oldest       map[writ.CallState]time.Duration // age of the oldest call in the state
+	Waiting      time.Duration                    // longest wait of a call without a node, for its present reason
 	Passes       tally.Spread
-	Crashes      map[writ.Code]int64 // passes that gave no answer
-	Nodes        map[string]int      // by liveness of those that are approved, and pending
+	Crashes      map[writ.Code]int64 // passes without an outcome
+	Nodes        map[string]int      // approved nodes by liveness, and pending ones
 	Holds        int
 	Links        map[string]Link // by address of the coordinator
 	Refusals     map[Refusal]int64
 	Complaints   map[Complaint]int64
 	Roster       int
-	Expires      time.Time // the roster
+	Expires      time.Time // of the roster
 }
 
 // Link is that to one coordinator.

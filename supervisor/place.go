@@ -229,7 +229,7 @@ func (t *step) checkGrowth(group []*journal.Call, seats []seat) error {
 			continue
 		default:
 			err := writ.Errorf(writ.CodeNoCapacity, "%s %s more", c.NodeName, shortage(c.Need, *free)).
-				WithHint("the %s stays on its node: ask for less, or delete what is not needed there (writ resource list -o wide)", c.Resource())
+				WithHint("the %s stays on its node: request less, or delete unused resources there (writ resource list -o wide)", c.Resource())
 			if err := t.fail(c, writ.CallFailed, err); err != nil {
 				return err
 			}

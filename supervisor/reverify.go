@@ -256,7 +256,7 @@ func (s *Supervisor) rosterAt(ctx context.Context, version int) (*identity.Roste
 	return past, nil
 }
 
-// maxPastRosters limits the rosters that are kept in memory for runs that they admitted.
+// maxPastRosters limits the earlier rosters in memory.
 const maxPastRosters = 8
 
 // pastRosters are the rosters that were in force here, as far as they were asked for.

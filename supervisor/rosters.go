@@ -40,7 +40,8 @@ func (s *Supervisor) loadRosters(ctx context.Context, outside [][]byte) error {
 	return err
 }
 
-// rosterText returns a function that reads the signed text of a version. The error is ROSTER_INVALID if the journal has none.
+// rosterText returns a function that reads the signed text of a version. Its error is ROSTER_INVALID for a version
+// without a text.
 func (s *Supervisor) rosterText(ctx context.Context) func(version int) ([]byte, error) {
 	return func(version int) (signed []byte, err error) {
 		err = s.Journal.Read(ctx, func(tx *journal.Tx) error {
@@ -89,8 +90,8 @@ func (s *Supervisor) warnOfEnds(ctx context.Context) error {
 	}
 }
 
-// AdoptRosters adopts the links that lead from the newest roster here to newer ones, and passes over rosters that it has. It returns the
-// version that is in force then. The first roster is verified against the pin.
+// AdoptRosters verifies and adopts links that follow the newest roster, and skips known rosters. It returns the version
+// in force afterwards. The first roster is verified against the pin.
 func (s *Supervisor) AdoptRosters(ctx context.Context, links [][]byte) (int, error) {
 	s.adopting.Lock() // two coordinators bring the same one at the same time
 	defer s.adopting.Unlock()

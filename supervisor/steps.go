@@ -449,7 +449,7 @@ func (t *steps) step(ctx context.Context, run writ.RunID, mails []mail) {
 	}
 	if failed != nil {
 		code := writ.CodeOf(failed)
-		if ctx.Err() == nil && !code.IsStoreUnavailable() && code != writ.CodeStoreDamaged && code != writ.CodeRecordForged { // these are said once, not for each run
+		if ctx.Err() == nil && !code.IsStoreUnavailable() && code != writ.CodeStoreDamaged && code != writ.CodeRecordForged { // these are logged once, not for each run
 			if times, say := t.lines.Say(string(code), time.Now()); say {
 				t.log.Warn("advance a run; trying again", "run", run, "code", code, "err", failed, "times", times)
 			}

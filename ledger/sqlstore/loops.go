@@ -8,8 +8,8 @@ import (
 	"writ/ledger"
 )
 
-// lineOf returns a short text that calls have in common if one line of a script made them about one resource. It is "" if the place is
-// unknown.
+// lineOf returns a short text that identifies the line of a script and the resource of a call. It is "" if the position
+// is unknown.
 func lineOf(call writ.Call) string {
 	if call.Position == "" {
 		return ""
@@ -18,8 +18,8 @@ func lineOf(call writ.Call) string {
 	return writ.DigestOf(fmt.Appendf(nil, "%s %s %s", call.Operation, call.Name, call.Position)).String()[:length]
 }
 
-// repeats is the condition of runs whose newest calls one line made, each in a pass of its own. It reads nothing but the primary key for
-// runs with fewer calls, and LoopCalls rows for others.
+// repeats is the condition of runs whose newest LoopCalls calls come from one line, each from another pass. It reads only
+// the primary key for runs with fewer calls, and LoopCalls rows for others.
 var repeats = fmt.Sprintf(`EXISTS (SELECT 1 FROM calls WHERE calls.run = runs.id AND seq >= %[1]d)
 AND %[1]d = (SELECT CASE WHEN MIN(line) = MAX(line) AND MIN(line) <> '' THEN COUNT(DISTINCT planned) ELSE 0 END
 FROM (SELECT line, planned FROM calls WHERE calls.run = runs.id ORDER BY seq DESC LIMIT %[1]d) AS newest)`, ledger.LoopCalls)

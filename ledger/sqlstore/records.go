@@ -287,22 +287,22 @@ func selectRuns(q *query, filter ledger.RunFilter) {
 	}
 }
 
-// silentSince adds the conditions of open runs that came before a time and make no progress: they have no event since then, log lines
-// aside, or repeat one call. A run whose events were pruned has none.
+// silentSince adds the conditions of open runs that came before a time and make no progress: they have no later event
+// except log lines, or repeat one call. A run whose events were pruned has no event.
 func silentSince(q *query, since time.Time) {
 	andIn(q, "state", openStates)
 	q.and("created < ?", micros(since))
 	q.and("("+lastStored+" < ? OR "+repeats+")", micros(since))
 }
 
-// lastStored is when the last event of a run was stored, 0 if none is kept. Log lines do not count: a run that only
-// talks does not move. It has at most scripts.MaxLogLines of them, which bounds the rows that are read.
+// lastStored is the time at which the last event of a run was stored, or 0. Log lines do not count, because they are not
+// progress. A run has at most scripts.MaxLogLines of them, which bounds the rows that are read.
 const lastStored = "COALESCE((SELECT stored FROM events WHERE events.run = runs.id AND topic <> 'log' ORDER BY events.id DESC LIMIT 1), 0)"
 
 // openStates are those of runs that have not ended.
 var openStates = []string{string(ledger.StateWaiting), string(writ.RunAccepted), string(writ.RunRunning)}
 
-// LastHeard returns when the last event of each run was stored, log lines aside.
+// LastHeard returns when the last event of each run was stored. Log lines do not count.
 func (s *Store) LastHeard(ctx context.Context, runs ...writ.RunID) (map[writ.RunID]time.Time, error) {
 	heard := map[writ.RunID]time.Time{}
 	if len(runs) == 0 {

@@ -97,7 +97,8 @@ func project(ctx context.Context, tx *sqldb.Tx, roster *identity.Roster) error {
 	return nil
 }
 
-// RosterLinks lists the versions after one. A version without a row of its own was stored before there were such rows.
+// RosterLinks lists the versions that are newer than after. A version without a row in roster_links was stored by an
+// earlier version of writ.
 func (s *Store) RosterLinks(ctx context.Context, after int) ([]identity.RosterLink, error) {
 	rows, err := s.db.Query(ctx, `
 		SELECT version, digest, waypoint

@@ -58,7 +58,7 @@ func Open(ctx context.Context, path string) (*Journal, error) {
 	return j, nil
 }
 
-// noteOpened records in the lock that the journal exists from now on. A later start of the node refuses to work without it.
+// noteOpened records in the lock file that the journal exists. A later start of the node refuses to work without it.
 func (j *Journal) noteOpened() error {
 	if j.lock == nil {
 		return nil
@@ -70,11 +70,14 @@ func (j *Journal) noteOpened() error {
 	return err
 }
 
-// withoutBackup gives the error of a damaged journal the next step for a node, which cannot be restored.
+// DamagedHint is the next step if the journal of a node is damaged.
+const DamagedHint = "a node has no backup: remove it with `writ node remove NODE`, and let it join again from an empty data directory"
+
+// withoutBackup replaces the hint of a damaged journal: a node cannot be restored.
 func withoutBackup(err error) error {
 	if e, ok := errors.AsType[*writ.Error](err); ok && e.Code == writ.CodeStoreDamaged {
 		node := *e
-		return node.WithHint("a node has no backup: remove it with `writ node remove NODE`, and let it join anew from an empty data directory")
+		return node.WithHint(DamagedHint)
 	}
 	return err
 }
@@ -127,7 +130,7 @@ func (j *Journal) Begin(ctx context.Context) (int64, error) {
 // probeSize is more than what jobs that begin together mostly write: that there is room for a few bytes promises nothing.
 const probeSize = 64 << 10
 
-// Check reports why the journal cannot be used although nothing was written: its disk is full, or its file is damaged.
+// Check returns the reason if the next write would fail: a full disk or a damaged file.
 func (j *Journal) Check(ctx context.Context) error { return j.db.Check(ctx) }
 
 // Probe writes something without meaning, and takes it away again, to learn whether the store can be written.

@@ -157,7 +157,7 @@ func (j *Journal) Write(ctx context.Context, do func(tx *Tx) error) error {
 
 func isFault(code writ.Code) bool { return code.IsStoreUnavailable() || code == writ.CodeStoreDamaged }
 
-// Check reports why the journal cannot be used although nothing was written: its disk is full, or its file is damaged.
+// Check returns the reason if the next write would fail: a full disk or a damaged file.
 func (j *Journal) Check(ctx context.Context) error { return j.db.Check(ctx) }
 
 // Writes returns how long writes took until they were on disk, and how many the store did not take.

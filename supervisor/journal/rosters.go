@@ -29,13 +29,13 @@ func (tx *Tx) AddRoster(roster *identity.Roster, signed []byte) error {
 	return nil
 }
 
-// RosterVersion returns the newest roster version, 0 if there is none.
+// RosterVersion returns the newest roster version, or 0.
 func (tx *Tx) RosterVersion() (version int, err error) {
 	err = tx.QueryRowContext(tx.ctx, `SELECT COALESCE(MAX(version), 0) FROM rosters`).Scan(&version)
 	return version, err
 }
 
-// Roster returns the signed text of a version, nil if the journal has none.
+// Roster returns the signed text of a version. It is nil for an unknown version.
 func (tx *Tx) Roster(version int) (signed []byte, err error) {
 	err = tx.QueryRowContext(tx.ctx, `SELECT signed FROM rosters WHERE version = $1`, version).Scan(&signed)
 	if errors.Is(err, sql.ErrNoRows) {
@@ -44,8 +44,8 @@ func (tx *Tx) Roster(version int) (signed []byte, err error) {
 	return signed, err
 }
 
-// RosterLinks lists all versions up to the newest one with a text, oldest first, also those that were skipped and have no text here. A version without a row of its own was
-// stored before there were such rows.
+// RosterLinks lists all versions up to the newest text, oldest first. It includes skipped versions, whose texts the
+// journal does not have. A version without a row in roster_links was stored by an earlier version of writ.
 func (tx *Tx) RosterLinks() (links []identity.RosterLink, err error) {
 	rows, err := tx.QueryContext(tx.ctx, `
 		SELECT version, digest, waypoint

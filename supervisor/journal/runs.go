@@ -341,8 +341,8 @@ func (tx *Tx) Revision(project writ.ProjectID, deployment string) (int, error) {
 	return revision, err
 }
 
-// CountDeployments counts the deployments of a project that have had a run. Their revisions are never forgotten: a payload of an
-// earlier revision must stay refused.
+// CountDeployments counts the deployments of a project that have had a run. The journal never deletes their revisions: it
+// must refuse payloads of earlier revisions.
 func (tx *Tx) CountDeployments(project writ.ProjectID) (n int, err error) {
 	err = tx.QueryRowContext(tx.ctx, `SELECT COUNT(*) FROM deployments WHERE project = $1`, string(project)).Scan(&n)
 	return n, err

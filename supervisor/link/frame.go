@@ -66,7 +66,7 @@ type frame struct {
 	Result  json.RawMessage `json:"result,omitempty"`
 	Error   *failure        `json:"error,omitempty"`
 	Journal string          `json:"journal,omitempty"`
-	Events  json.RawMessage `json:"events,omitempty"` // their journal is that of the frame; see decodeEvents
+	Events  json.RawMessage `json:"events,omitempty"` // events of Journal; see decodeEvents
 	Seq     int64           `json:"seq,omitempty"`
 }
 

@@ -70,8 +70,8 @@ func (in *inflow) store(ctx context.Context, p *peer, log *slog.Logger) error {
 	}
 }
 
-// storeAgain is the pause after a failed attempt to store events. It does not grow: an operator who frees space sees the effect
-// at once.
+// storeAgain is the pause after a failed attempt to store events. It does not grow, so that freed disk space has an
+// immediate effect.
 const storeAgain = time.Second
 
 // insist stores the events of frames. It repeats failed attempts: no event may be lost, and requests continue meanwhile.

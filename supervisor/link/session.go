@@ -27,7 +27,7 @@ type Session struct {
 	peer   *peer
 	ready  bool // the handshake is done; guarded by Listener.mu
 	end    context.CancelCauseFunc
-	ended  chan struct{} // closed when nothing of the session goes on
+	ended  chan struct{} // closed after the last goroutine of the session
 }
 
 // End ends the session, for a reason that only the log shows. The supervisor dials again and is verified anew.

@@ -22,7 +22,7 @@ import (
 const (
 	// clientTimeout bounds one request, unless the caller's context ends first.
 	clientTimeout = 30 * time.Second
-	// Limits of what is read of an answer: a page of rosters in base64, a submission of at most 512 KiB, and anything else.
+	// Limits of answers in bytes: a page of rosters in base64, a submission of at most 512 KiB, and any other answer.
 	maxRosters = 4 << 20
 	maxPayload = 1 << 20
 	maxAnswer  = 1 << 20

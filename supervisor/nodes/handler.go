@@ -89,9 +89,12 @@ const (
 	joinsPerSecond    = 50
 )
 
-// Handler returns the node API as HTTP. A join proves itself, rosters are meant to be known, and what is signed for a node, or by one, needs no
-// more. Without members nobody is one, and rosters never change. Over TLS a payload is for members, and an account for its node: each shows its key by a certificate. Without TLS, on this machine, a
-// payload is found by who knows its digest, and an account can be opened only by its node. What an address may ask for in a second is bounded.
+// Handler returns the node API as HTTP. It limits the requests of each address.
+//
+// Joins, fences and boot reports are authenticated by their signatures and tokens; rosters are public. Over TLS, payloads
+// are for members and an account is for its node, which present the certificates of their keys. Without TLS, which is for
+// this machine only, a payload needs its digest, and only the node can decrypt its account. If members is nil, no client
+// is a member and the rosters must not change.
 func Handler(backend Backend, members Members, log *slog.Logger) http.Handler {
 	h := &handler{backend: backend, members: members, pages: newRosterPages(backend, members), log: log}
 	r := chi.NewRouter()
@@ -255,7 +258,7 @@ func questioned(r *http.Request, ask func(ctx context.Context, node writ.NodeID,
 
 func (h *handler) fenced(r *http.Request) (any, error) {
 	node := writ.NodeID(chi.URLParam(r, "node"))
-	if h.members != nil && !h.members.Gone(node) { // before anything of a stranger's answer is read
+	if h.members != nil && !h.members.Gone(node) { // before the body of an unknown client is read
 		return nil, NotGone(node)
 	}
 	said, err := decode[fenced](r, maxFenced)
@@ -267,7 +270,7 @@ func (h *handler) fenced(r *http.Request) (any, error) {
 	return struct{}{}, err
 }
 
-// NotGone returns why a node has nothing to fence.
+// NotGone returns the error for the fence of a node that no operator has declared lost.
 func NotGone(node writ.NodeID) error {
 	return writ.Errorf(writ.CodeNotFound, "no person has signed that the node %s is lost", node)
 }
