@@ -1,0 +1,87 @@
+package supervisor
+
+import (
+	"slices"
+
+	"writ"
+	"writ/identity/envelope"
+	"writ/supervisor/journal"
+)
+
+// conclude ends the run if nothing more can happen.
+func (t *step) conclude(tx *journal.Tx) error {
+	if t.run.State.Ended() {
+		return nil
+	}
+	open := slices.ContainsFunc(t.calls, func(c *journal.Call) bool { return !c.State.Ended() })
+	switch {
+	case t.run.Stop != nil && (!open || !t.now.Before(t.run.StopBy)):
+		return t.end(tx, t.run.StopState)
+	case t.run.Stop == nil && t.run.Completed && !open:
+		if c := t.unhandled(); c != nil {
+			t.run.Failure = t.blame(writ.Failure{Error: *c.Error, Position: c.Position, Seq: c.Seq})
+			return t.end(tx, writ.RunFailed)
+		}
+		return t.end(tx, writ.RunSucceeded)
+	}
+	return nil
+}
+
+// unhandled returns the call that fails the run: the first that failed and whose error the script never read; a call that failed by
+// itself comes before those that only needed it.
+func (t *step) unhandled() *journal.Call {
+	var follower *journal.Call
+	for _, c := range t.calls {
+		if c.State == writ.CallSucceeded || slices.Contains(t.run.Handled, c.Seq) {
+			continue
+		}
+		if c.Error.Code != writ.CodeDependencyFailed {
+			return c
+		}
+		if follower == nil {
+			follower = c
+		}
+	}
+	return follower
+}
+
+// end moves the run to its last state and signs what became of it.
+func (t *step) end(tx *journal.Tx, state writ.RunState) error {
+	run := t.run
+	for _, c := range t.calls { // only those of a stopped run whose nodes did not report in time
+		if c.State.Ended() {
+			continue
+		}
+		if err := t.fail(c, t.stoppedCall(), run.Stop); err != nil {
+			return err
+		}
+	}
+	if state != writ.RunSucceeded && run.Failure == nil {
+		run.Failure = &writ.Failure{Error: *run.Stop}
+	}
+	run.Ended, run.Reason, run.Waiting = t.now, "", nil
+	if state != writ.RunSucceeded {
+		run.Output = nil
+	}
+	if err := t.moveRun(state); err != nil {
+		return err
+	}
+	if run.Deployment != "" {
+		next, err := tx.NextOf(run.Project, run.Deployment)
+		if err != nil {
+			return err
+		}
+		if next != "" {
+			t.others = append(t.others, next)
+		}
+	}
+	results, err := tx.ResultsDigest(run.ID, t.calls)
+	if err != nil {
+		return err
+	}
+	run.Summary, err = envelope.Sign(envelope.Summary, t.s.Key, writ.Summary{
+		Run: run.ID, Datacenter: t.s.Datacenter, Payload: run.Payload, State: state, Failure: run.Failure, Output: run.Output,
+		Calls: len(t.calls), Results: results, Ended: t.now.UnixMilli(),
+	})
+	return err
+}
