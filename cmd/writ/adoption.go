@@ -33,20 +33,20 @@ func (f *adoptFlags) add(c *cobra.Command) {
 	c.Flags().BoolVar(&f.noWait, "no-wait", false, "do not wait until the datacenters have the new roster")
 }
 
-// amendment is the text of a change of the roster, for each stage of its proof.
+// amendment holds the texts about a change of the roster for each stage of its adoption. Empty texts are not shown.
 type amendment struct {
-	change string // "bob is removed"; it holds in the signed roster
-	effect string // "nothing that bob signs is accepted"; it holds where the roster is in force. "" if the change needs no further word
-	before string // "still accepts what bob signs"; it holds where the roster is not yet in force. "" for nothing worth a warning
+	change string // true once the roster is signed: "bob is removed"
+	effect string // true in datacenters that have the roster: "nothing that bob signs is accepted"
+	before string // true in datacenters without it: "still accepts what bob signs"
 }
 
-// showSigned reports a change that is signed and stored at the coordinator. Nothing shows yet that a datacenter has it.
+// showSigned reports a change that is signed and stored at the coordinator, but not yet adopted by a datacenter.
 func (a *app) showSigned(roster *identity.Roster, m amendment) {
 	a.Note("signed version %d of the roster: %s", roster.Version, m.change)
 }
 
-// awaitAdoption waits until every datacenter has signed that a roster is in force there, except the new ones in but, which have no earlier
-// roster. Only then it reports the effect of the change.
+// awaitAdoption waits until every datacenter has signed that a roster is in force there, and then reports the effect of the
+// change. It skips the new datacenters in but, which have no earlier roster.
 func (a *app) awaitAdoption(ctx context.Context, c *client.Client, roster *identity.Roster, f adoptFlags, m amendment, but ...string) error {
 	var ids []writ.DatacenterID
 	var names []string
@@ -86,7 +86,7 @@ func (a *app) showProved(roster *identity.Roster, m amendment, proof string) {
 	}
 }
 
-// unproved returns the text for a command that ends before the proof is complete.
+// unproved returns the text for a command that ends before all datacenters have signed.
 func (m amendment) unproved(roster *identity.Roster, missing []string) string {
 	text := fmt.Sprintf("version %d of the roster is signed (%s), and not proved to be in force in: %s", roster.Version, m.change, strings.Join(missing, "; "))
 	if m.before != "" {

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// groupCalls groups calls with the same state, reason and advice, in the order of their first ones. A run may have
-// 2,000 calls that wait for the same thing.
+// groupCalls groups calls with the same state, reason and next command. The groups are in the order of their first
+// calls. A run may have 2,000 calls that wait for the same resource.
 func groupCalls(calls []callReasons) (groups [][]callReasons) {
 	index := make(map[callReasons]int)
 	for _, c := range calls {
@@ -22,7 +22,7 @@ func groupCalls(calls []callReasons) (groups [][]callReasons) {
 	return groups
 }
 
-// callNumbers lists the numbers of calls: "2 to 1999, 2001 and 12 others".
+// callNumbers formats the numbers of calls: "2 to 1999, 2001 and 12 others".
 func callNumbers(calls []callReasons) string {
 	const most = 5 // ranges
 	var ranges []string

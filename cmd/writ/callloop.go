@@ -8,9 +8,8 @@ import (
 	"writ/ledger"
 )
 
-// loopOf returns the position of the last call of a run, and how many calls in a row came from there about the same
-// resource, each after the one before it. A run that polls like this has events all the time, so it never counts as
-// silent.
+// loopOf returns the position of the last call of a run, and the number of consecutive calls from there for the same
+// resource, each after the end of the one before. A run that polls has events all the time, so it is never silent.
 func loopOf(calls []writ.Call) (position string, times int) {
 	if len(calls) == 0 {
 		return "", 0
@@ -28,7 +27,7 @@ func loopOf(calls []writ.Call) (position string, times int) {
 	return last.Position, times
 }
 
-// loopText says that a run repeats a call, "" if it does not.
+// loopText returns the clause about a repeated call, or "".
 func (s *situation) loopText() string {
 	position, times := loopOf(s.calls)
 	if times < ledger.LoopCalls {

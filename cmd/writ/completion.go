@@ -126,7 +126,8 @@ func (o *orderFlags) completeParams(_ *cobra.Command, args []string, word string
 	return safeCompletions(all), more
 }
 
-// safeCompletions omits completions with an unsafe character, which a shell would show and insert as it is. It cleans their descriptions.
+// safeCompletions omits completions with unsafe characters, which a shell would show and insert unchanged, and cleans the
+// descriptions of the others.
 func safeCompletions(all []string) (safe []string) {
 	for _, one := range all {
 		word, description, has := strings.Cut(one, "\t")

@@ -46,7 +46,7 @@ var logLevels = []string{"debug", "info", "warn", "error"}
 func (a *app) log(l logFlags) (*slog.Logger, error) {
 	var level slog.Level
 	if err := level.UnmarshalText([]byte(l.level)); err != nil {
-		return nil, writ.Errorf(writ.CodeUsage, "%q is no level of a log", l.level).WithHint("%s", cmp.Or(meantWord(l.level, logLevels), "use debug, info, warn or error"))
+		return nil, writ.Errorf(writ.CodeUsage, "--log-level: unknown level %q", l.level).WithHint("%s", cmp.Or(meantWord(l.level, logLevels), "use debug, info, warn or error"))
 	}
 	options := &slog.HandlerOptions{Level: level, ReplaceAttr: redact.Attr}
 	switch l.format {
@@ -55,7 +55,7 @@ func (a *app) log(l logFlags) (*slog.Logger, error) {
 	case "json":
 		return slog.New(slog.NewJSONHandler(hidden.Writer(a.Err, hidden.EscapeJSON), options)), nil
 	default:
-		return nil, writ.Errorf(writ.CodeUsage, "%q is no format of a log", l.format).WithHint("use text or json")
+		return nil, writ.Errorf(writ.CodeUsage, "--log-format: unknown format %q", l.format).WithHint("use text or json")
 	}
 }
 

@@ -16,7 +16,7 @@ import (
 // maxLosses limits the runs that a search for the losses of a node reads, and the losses that it returns.
 const maxLosses = 50
 
-// loss is a deployment, or a run without one, that had resources or calls on a lost node.
+// loss is a deployment, or a run without a deployment, that had resources or calls on a lost node.
 type loss struct {
 	Node       string     `json:"node"`
 	Project    string     `json:"project"`
@@ -166,12 +166,12 @@ func (f lossFinder) losses(ctx context.Context, runs []api.Run) ([]loss, error) 
 	return all, nil
 }
 
-// noteLosses lists the commands that make the losses of a node anew.
+// noteLosses lists the commands that recreate the losses of a node.
 func (a *app) noteLosses(node string, losses []loss) {
 	if len(losses) == 0 {
 		return
 	}
-	a.Note("%s of resources or calls on %s. To make them anew:", count(len(losses), "owner"), node)
+	a.Note("%s had resources or calls on %s. To recreate them:", count(len(losses), "owner"), node)
 	for _, l := range losses {
 		a.Note("  %s", terminal.Clean(l.String()))
 	}

@@ -234,7 +234,7 @@ A name is never used again, so an old signature never counts as that of another 
 				return err
 			}
 			if fingerprint != "" {
-				m.effect, m.before = "nothing that the key "+fingerprint+" signs is accepted any more", "still accepts what the key "+fingerprint+" signs"
+				m.effect, m.before = "signatures by the key "+fingerprint+" are rejected from now on", "still accepts signatures by the key "+fingerprint
 			}
 			return a.awaitAdoption(cmd.Context(), c, roster, adopt, m)
 		},

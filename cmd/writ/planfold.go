@@ -7,10 +7,10 @@ import (
 	"writ/scripts"
 )
 
-// leastFold is how many equal calls in a row a plan shows as one.
+// leastFold is the number of consecutive equal calls from which a plan shows only the first.
 const leastFold = 4
 
-// alike returns how many calls from the i-th on are shown alike but for their numbers.
+// alike returns the number of consecutive calls from the i-th on that a plan would show with the same text.
 func (t *planText) alike(i int) int {
 	calls, end := t.seen().Calls, i+1
 	for end < len(calls) && t.action(end) == t.action(i) && equalCalls(&calls[i], &calls[end]) && t.equalPreviews(i, end) {
@@ -19,7 +19,7 @@ func (t *planText) alike(i int) int {
 	return end - i
 }
 
-// equalCalls reports whether two planned calls differ in nothing that a plan shows but their numbers.
+// equalCalls reports whether a plan shows the same text for two calls, except their numbers.
 func equalCalls(a, b *scripts.PlannedCall) bool {
 	return a.Operation == b.Operation && a.Position == b.Position && reflect.DeepEqual(a.Name, b.Name) &&
 		reflect.DeepEqual(a.Args, b.Args) && reflect.DeepEqual(a.Options, b.Options)

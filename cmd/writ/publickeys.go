@@ -15,7 +15,8 @@ import (
 // maxKeyFile bounds a file with a public key, in bytes.
 const maxKeyFile = 64 << 10
 
-// publicKey reads the public key of a person, machine or authority from a file, or from s itself. An empty s is no key.
+// publicKey reads the public key of a person, machine or authority from a file, or from s itself. It returns nil if s is
+// empty.
 func (a *app) publicKey(s string) (ssh.PublicKey, error) {
 	if s == "" {
 		return nil, nil
@@ -53,7 +54,7 @@ func isPath(s string) bool {
 	return err == nil
 }
 
-// notOneKey returns the error for a text from which no single public key can be taken.
+// notOneKey returns the error for a text that is not exactly one public key.
 func notOneKey(s string, text []byte, reason error) *writ.Error {
 	e := writ.Errorf(writ.CodeUsage, "this is not one public key of SSH: %v", reason)
 	switch {

@@ -15,7 +15,7 @@ func checkPublished(u *url.URL) error {
 	ip, notIP := netip.ParseAddr(u.Hostname())
 	switch {
 	case u.User != nil:
-		why = "everyone who reads the roster would see its user and password"
+		why = "every reader of the roster would see its user and password"
 	case u.Hostname() == "":
 		why = "it names no host"
 	case u.Port() != "" && (err != nil || port == 0):

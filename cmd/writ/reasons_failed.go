@@ -8,7 +8,7 @@ import (
 	"writ/coord/reasons"
 )
 
-// whyFailed follows the failure of the run to the call that failed by itself.
+// whyFailed explains the failure of the run by its first cause.
 func (s *situation) whyFailed() reason {
 	run := s.run
 	why := said(run.Failure, run.Reason, "it failed")
@@ -66,7 +66,7 @@ func (s *situation) lostNode(c writ.Call) (lost writ.Node) {
 	return lost
 }
 
-// isSplit reports whether a call failed because its run had placed what it needs before it asked for the call.
+// isSplit reports whether a call failed because its run had already placed the resources that the call needs.
 func (s *situation) isSplit(c writ.Call) bool {
 	nodes := make(map[writ.NodeID]bool)
 	for _, seq := range c.After {
@@ -86,7 +86,7 @@ func (s *situation) isSplit(c writ.Call) bool {
 	return c.Error.Code == writ.CodeNoCapacity && len(nodes) > 0
 }
 
-// cause follows a failed call to the one that failed by itself, and returns those on the way.
+// cause follows DEPENDENCY_FAILED errors to the call with another error. way holds the calls before it.
 func (s *situation) cause(c writ.Call) (cause writ.Call, way []writ.Call) {
 	for c.Error != nil && c.Error.Code == writ.CodeDependencyFailed {
 		i := slices.IndexFunc(c.After, func(seq int) bool { return seq <= len(s.calls) && s.calls[seq-1].Error != nil })
@@ -99,7 +99,7 @@ func (s *situation) cause(c writ.Call) (cause writ.Call, way []writ.Call) {
 	return c, way
 }
 
-// chain tells the way from a failed call to the one that failed by itself.
+// chain describes a failed call, the calls that it needs, and the error of the last one.
 func (s *situation) chain(failed writ.Call) string {
 	c, way := s.cause(failed)
 	text := ""

@@ -167,10 +167,10 @@ func TestEveryWaitAndFailureHasItsSentence(t *testing.T) {
 		{"CancelledWhoseTextIsNotKnown", func(s *situation) {
 			s.run.State, s.run.Failure = api.RunStateCancelled, failure(writ.CodeRunCancelled, 0)
 		},
-			"the coordinator does not have what was signed: give -p, --destructive and @REVISION of --deployment again", "writ submit web.tengo --project shop --dc ams1", ""},
+			"the coordinator does not have the signed text: add -p, --destructive and @REVISION of --deployment", "writ submit web.tengo --project shop --dc ams1", ""},
 		{"RefusedForItsRevision", func(s *situation) {
 			s.run.State, s.run.Accepted, s.run.Deployment, s.run.Failure = api.RunStateRefused, time.Time{}, "web", failure(writ.CodeConflict, 0)
-		}, "the coordinator does not have what was signed: give -p", "writ plan web.tengo --project shop --dc ams1 --deployment web", ""},
+		}, "the coordinator does not have the signed text: add -p", "writ plan web.tengo --project shop --dc ams1 --deployment web", ""},
 		{"ExpiredBeforeItsDatacenterHadIt", func(s *situation) {
 			s.run.State, s.run.Accepted, s.run.Deployment, s.run.Failure = api.RunStateExpired, time.Time{}, "web", failure(writ.CodeRunExpired, 0)
 			s.payload = &identity.Payload{Deployment: identity.Deployment{Name: "web", Base: 3}, Params: map[string]any{"tag": "v3"}}

@@ -12,8 +12,8 @@ import (
 	"writ/identity"
 )
 
-// resubmit makes the commands that submit or plan the script of a run again, in the same place and with the same parameters. Values of secrets are
-// never part of a command.
+// resubmit formats commands that submit or plan the script of a run again, in the same datacenter and with the same
+// parameters. The commands never contain values of secrets.
 type resubmit struct {
 	run        api.Run
 	datacenter string            // name, "" if it is unknown
@@ -25,7 +25,7 @@ func (r resubmit) unknown() string {
 	if r.payload != nil {
 		return ""
 	}
-	return "; the coordinator does not have what was signed: give -p, --destructive and @REVISION of --deployment again if you gave them before"
+	return "; the coordinator does not have the signed text: add -p, --destructive and @REVISION of --deployment if you used them"
 }
 
 // submit returns the command that submits the script again. An accepted run made a revision of its deployment, so the command

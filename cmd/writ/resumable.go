@@ -2,8 +2,8 @@ package main
 
 import "writ"
 
-// endsTheSameWay reports whether a run or call that failed with this code fails again in each resume, until its script
-// is edited: what the script asks for, what was signed with it, or what exists already has to be changed first.
+// endsTheSameWay reports whether a run or call with this error fails again in every resume. The script, its signed header
+// or an existing resource must change first.
 func endsTheSameWay(code writ.Code) bool {
 	switch code {
 	case writ.CodeOperationNotAllowed, writ.CodeDestructiveDenied, writ.CodeArgumentsInvalid, writ.CodeTooLarge, writ.CodeScriptInvalid,

@@ -81,8 +81,8 @@ func (a *app) runExplainCommand() *cobra.Command {
 	}
 }
 
-// situationOf asks the coordinator for a run and its surroundings. With an error, it returns the answers so far, nil without the run. Queue depths are
-// missing while the datacenter does not answer.
+// situationOf requests a run and its surroundings from the coordinator. With an error it returns the answers so far, or nil
+// without the run. Queue depths are missing while the datacenter does not answer.
 func situationOf(ctx context.Context, c *client.Client, id writ.RunID) (*situation, error) {
 	s := &situation{nodes: make(map[writ.NodeID]writ.Node), queues: make(map[writ.NodeID]writ.QueueDepth), now: time.Now()}
 	var err error

@@ -40,7 +40,7 @@ func (a *app) stopWatching(ctx, watching context.Context, c *client.Client, rost
 		cause = writ.Errorf(writ.CodeTimeout, "run %s has not ended in %s%s", id, w.timeout, why).WithHint("%s", a.leave(ctx, c, id, w))
 		err = cause
 	case writ.CodeOf(err) != writ.CodeNotFound: // for example, the certificate of the login expired
-		a.Note("run %s may go on; to see it again: writ run watch %s", id, id)
+		a.Note("run %s may still be open; to watch it again: writ run watch %s", id, id)
 	}
 	if unwritten := reportUnended(roster, run, calls, cause, w); unwritten != nil {
 		a.Warn("%v", unwritten)

@@ -38,8 +38,8 @@ type submitFlags struct {
 // watchOptions say how a run is watched, and what is done when it has ended.
 type watchOptions struct {
 	timeout time.Duration  // how long at most; 0 for as long as it takes
-	since   time.Time      // an end before is not the one that is meant
-	ended   time.Time      // when the run ended before it was resumed: what was until then is not shown
+	since   time.Time      // an earlier end of the run is ignored
+	ended   time.Time      // end of the run before it was resumed; earlier events are not shown
 	script  string         // path of the script that was submitted, "" if it is not known
 	junit   string         // file for a report, "" for none
 	summary string         // file that a report in Markdown is added to, "" for none

@@ -11,7 +11,8 @@ import (
 // maxWaits limits the reasons that a command which watches a run shows at a time.
 const maxWaits = 3
 
-// waitReasons returns why a run waits, the reasons with a command first. A run that only waits for calls under way has none.
+// waitReasons returns at most maxWaits reasons why a run waits, those with a command first. It returns none for a run that
+// only waits for running calls.
 func (s *situation) waitReasons() (with []reason) {
 	if s.run.ID == "" || s.run.State.Ended() {
 		return nil
@@ -53,12 +54,12 @@ func (s *situation) needsOpenCall(c writ.Call) bool {
 	return false
 }
 
-// waitText formats reasons for a command that watches a run, each with the command that ends it. It is "" if there is no reason.
+// waitText formats reasons for a command that watches a run, each with its next command. Without reasons it is "".
 func waitText(all []reason) string {
 	var b strings.Builder
 	for _, r := range all {
 		fmt.Fprintf(&b, "… %s\n", r.Why)
-		if !strings.Contains(r.Why, r.Next) { // "" is part of every text
+		if !strings.Contains(r.Why, r.Next) { // false if Next is empty
 			writeNext(&b, "  ", r.Next, reasons.Does(r.Next))
 		}
 	}
@@ -71,7 +72,7 @@ func waitClause(all []reason) string {
 		return ""
 	}
 	text := "; " + all[0].Why
-	if !strings.Contains(all[0].Why, all[0].Next) { // "" is part of every text
+	if !strings.Contains(all[0].Why, all[0].Next) { // false if Next is empty
 		text += "; next: " + all[0].Next
 	}
 	return text

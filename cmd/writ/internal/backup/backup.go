@@ -58,7 +58,7 @@ type role struct {
 
 var roles = []role{
 	{Supervisor, []string{"supervisor.key"}, "journal.db", journal.Copy},
-	{Coordinator, []string{"coordinator.key", "ledger.db"}, "ledger.db", sqlstore.Copy}, // a ledger on PostgreSQL is no file
+	{Coordinator, []string{"coordinator.key", "ledger.db"}, "ledger.db", sqlstore.Copy}, // a ledger on PostgreSQL has its own backups
 }
 
 // nodeSign is the file that only a node's directory has.

@@ -14,11 +14,11 @@ import (
 	"writ/identity"
 )
 
-// Limits of requests to an ssh-agent. Listing keys needs no person. Signing may: a token waits for a touch, an agent for a confirmation.
+// Limits of requests to an ssh-agent. Signing may need a person: a token waits for a touch, an agent for a confirmation.
 const (
 	agentListLimit = 5 * time.Second
 	agentSignLimit = 2 * time.Minute
-	// agentNoticeDelay is how long a request may take before the person learns what the command waits for.
+	// agentNoticeDelay is the time after which a waiting command shows a notice.
 	agentNoticeDelay = 2 * time.Second
 )
 
@@ -101,7 +101,7 @@ type agentSigner struct {
 	session *agentSession
 }
 
-// Sign implements identity.Signer. The error is that of the session's context if it ends first.
+// Sign implements identity.Signer. It returns the context's error if the session's context ends first.
 func (s *agentSigner) Sign(namespace identity.Namespace, text []byte) (armored []byte, err error) {
 	err = s.session.request(s.task(), agentSignLimit, func() (err error) {
 		armored, err = s.Signer.Sign(namespace, text)

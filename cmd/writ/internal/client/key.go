@@ -57,8 +57,9 @@ func (k *Key) Close() error {
 	return k.agent.conn.Close()
 }
 
-// Open finds the key. known reports which keys may be chosen among several; nil permits all. Requests to an agent end with ctx,
-// and so do signatures of the returned key. Every error but that of ctx has the code KEY_UNUSABLE and contains no part of a key.
+// Open finds the key. known selects among several keys; nil permits all. Requests to an agent end with ctx, including
+// later signatures by the returned key. Errors have the code KEY_UNUSABLE and contain no part of a key, except the error
+// of ctx.
 func (k Keys) Open(ctx context.Context, known func(ssh.PublicKey) bool) (*Key, error) {
 	if redact.HoldsKey(k.Spec) {
 		return nil, keyInsteadOfName()

@@ -34,7 +34,7 @@ func (c *Client) Roster(ctx context.Context) (*identity.Roster, error) {
 	return c.Rosters.Add(links...)
 }
 
-// rosterPage asks the coordinator for a page of rosters. It hands in those that the coordinator lacks of the ones up to known.
+// rosterPage requests a page of rosters. If the coordinator lacks rosters up to known, rosterPage submits them first.
 func (c *Client) rosterPage(ctx context.Context, known *identity.Roster, after int) ([][]byte, error) {
 	ask := func() (api.Rosters, error) {
 		return api.Answer[api.Rosters](c.API.GetRoster(ctx, &api.GetRosterParams{After: &after}))
@@ -51,7 +51,7 @@ func (c *Client) rosterPage(ctx context.Context, known *identity.Roster, after i
 		return answer.Signed, nil
 	}
 	e := writ.Errorf(writ.CodeRosterTooOld, "the coordinator has version %d of the roster, version %d was seen before, and the coordinator did not take it",
-		before, known.Version).WithHint("it was restored from an old backup, or hides a version; tell its operator")
+		before, known.Version).WithHint("it was restored from an old backup, or hides a version; inform its operator")
 	e.Err = err
 	return nil, e
 }

@@ -130,8 +130,8 @@ func (r Rosters) chain() (identity.RosterChain, error) {
 	return identity.RosterChain{Newest: newest, Links: links}, nil
 }
 
-// Add verifies links that follow the newest roster, oldest first, stores what is needed of them, and returns the newest roster. Known rosters
-// are passed over. The cluster's id proves the first one.
+// Add verifies links that follow the newest roster, oldest first, stores the necessary ones, and returns the newest roster.
+// It skips known rosters. The cluster's id proves the first one.
 func (r Rosters) Add(links ...[]byte) (*identity.Roster, error) {
 	stored, err := r.chain()
 	if err != nil {
@@ -145,7 +145,7 @@ func (r Rosters) Add(links ...[]byte) (*identity.Roster, error) {
 			err = r.Anchor.Holds(next.Newest)
 		}
 		if err != nil {
-			invalid = err // those before it count
+			invalid = err // earlier links stay valid
 			break
 		}
 		chain = next
@@ -163,7 +163,7 @@ func (r Rosters) Add(links ...[]byte) (*identity.Roster, error) {
 
 // store writes the links that are not there yet, oldest first, and then removes the files that none of them follows any more.
 func (r Rosters) store(have, links [][]byte) error {
-	// The folder is not made before there is something for it: a typing error in a cluster's id must leave nothing behind.
+	// The folder is made only now: a wrong cluster id must not create one.
 	if err := os.MkdirAll(r.Dir, 0o700); err != nil {
 		return err
 	}
@@ -184,7 +184,7 @@ func (r Rosters) store(have, links [][]byte) error {
 	return r.removeOthers(needed)
 }
 
-// removeOthers removes the files of versions that are not needed. A process that ends here leaves some, which nobody reads.
+// removeOthers removes the files of versions that are not needed. Files that remain after a crash are never read.
 func (r Rosters) removeOthers(needed map[int]bool) error {
 	versions, err := r.versions()
 	if err != nil {

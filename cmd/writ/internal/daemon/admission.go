@@ -56,7 +56,7 @@ func (s *Supervisor) trustedRosters() (config.Rosters, error) {
 		return kept, err
 	case pin == "":
 		return kept, writ.Errorf(writ.CodeUsage, "the supervisor does not know which cluster to trust: %s has no roster", s.Data).
-			WithHint("if it ran before, --data must name its directory; start a new one as `writ dc add` says, with --join; or with --cluster and the cluster's id, and add its key with `writ dc add --key`")
+			WithHint("if it ran before, --data must name its directory; start a new one with the --join that `writ dc add` prints, or with --cluster and the cluster's id, and add its key with `writ dc add --key`")
 	}
 	return config.RostersIn(s.Data, pin), nil
 }

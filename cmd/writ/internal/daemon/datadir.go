@@ -11,12 +11,12 @@ import (
 	"writ/identity"
 )
 
-// keptFile is a file of a data directory that a daemon never makes a second time. Without it the daemon would be another party, or would
-// forget its work, and show no error.
+// keptFile is a file of a data directory that a daemon creates only once. Without it the daemon would silently get a new
+// identity or lose its records.
 type keptFile struct {
 	name     string
 	role     string   // for the message: "coordinator"
-	evidence []string // files of which each shows that the daemon has worked with this directory
+	evidence []string // each of these files proves that the daemon has used the directory
 	next     string   // the next step, with the directory as its argument
 }
 
@@ -29,7 +29,7 @@ const (
 // The kept files of each role, except the key of a coordinator: the roster decides whether it needs one.
 var (
 	ledgerKept = keptFile{coordLedger, "coordinator", []string{coordLedger + ".lock"},
-		fromBackup + "To begin with an empty ledger, remove %[1]s/" + coordLedger + ".lock: datacenters report again what they have"}
+		fromBackup + "To begin with an empty ledger, remove %[1]s/" + coordLedger + ".lock: datacenters report their state again"}
 	supervisorKeyKept = keptFile{supervisorKeyFile, "supervisor", []string{supervisorJournal, protectedFile, markFile, "rosters"}, supervisors}
 	journalKept       = keptFile{supervisorJournal, "supervisor", []string{supervisorJournal + ".lock", protectedFile, markFile}, supervisors}
 	nodeKept          = []keptFile{
@@ -40,7 +40,7 @@ var (
 	}
 )
 
-// check returns DATA_INCOMPLETE if the file is missing from a data directory in which its daemon has worked.
+// check returns DATA_INCOMPLETE if the file is missing from a data directory that its daemon has used.
 func (k keptFile) check(data string) error {
 	if info, err := os.Stat(filepath.Join(data, k.name)); !errors.Is(err, fs.ErrNotExist) && (err != nil || info.Size() > 0) {
 		return nil

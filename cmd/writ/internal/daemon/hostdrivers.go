@@ -38,11 +38,11 @@ type HostConfig struct {
 	// OverlayDiscoverOn names the only interfaces on which mycelium searches for peers.
 	OverlayDiscoverOn []string
 	Containerd        string   // socket of the daemon, its usual place if empty
-	Firmware          string   // with which machines boot that have no kernel
-	ProjectGiB        int64    // how much disk volumes and databases of a project may occupy together; 0 is unbounded. For DriversAuto too
-	ImageGiB          int64    // how much disk images may occupy together; a quarter of it if 0. For DriversAuto too
-	ImageDirs         []string // below which any project may make images of files. For DriversAuto too
-	ImageAllow        []string // ranges of addresses from which images may be fetched besides those of the internet. For DriversAuto too
+	Firmware          string   // for machines without a kernel
+	ProjectGiB        int64    // limits volumes and databases of a project; 0 is unlimited. For DriversAuto too
+	ImageGiB          int64    // limits fetched images; a quarter of the disk if 0. For DriversAuto too
+	ImageDirs         []string // directories whose files every project may use as images. For DriversAuto too
+	ImageAllow        []string // address ranges of image servers outside the internet. For DriversAuto too
 	// ProcessUsers are the numbers of users that processes of drivers run as, "200000-265535"; "none" for that of the runner. If empty they are
 	// numbers that hardly anybody has, where that is possible.
 	ProcessUsers string

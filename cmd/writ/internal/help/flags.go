@@ -1,5 +1,5 @@
-// Package help writes the pages about commands: for a terminal and for man(1). It describes flags, and keeps those of
-// one command apart from those that clients or all commands share. It is independent of the commands.
+// Package help writes help pages of commands, for a terminal and for man(1). It lists the flags of a command before the
+// flags that clients or all commands share. It must not know any command.
 package help
 
 import (

@@ -160,7 +160,7 @@ func (m *manPage) seeAlso(c *cobra.Command) {
 	}
 }
 
-// ManText returns text in which nothing is a command of the formatter, and hyphens can be copied.
+// ManText escapes a text for man(7): no line is a command of the formatter, and hyphens can be copied.
 func ManText(s string) string {
 	lines := strings.Split(strings.NewReplacer(`\`, `\e`, "-", `\-`).Replace(s), "\n")
 	for i, line := range lines {

@@ -124,5 +124,5 @@ func (s *Supervisor) Checks() []api.Check {
 		return checks
 	}
 	m := serving.Metrics()
-	return append(checks, check("journal", m.Journal, m.JournalFault), check("redis", m.Queue, "Redis does not answer, or takes nothing"))
+	return append(checks, check("journal", m.Journal, m.JournalFault), check("redis", m.Queue, "Redis does not answer, or rejects writes"))
 }

@@ -110,7 +110,7 @@ func fittedTable[T any](items []T, columns []Column[T], width int) string {
 	}
 }
 
-// shortenIDs cuts the ids of a column to as many characters as tell them apart.
+// shortenIDs shortens the ids of a column to the shortest prefixes of one length that differ.
 func (g *grid) shortenIDs(column int) {
 	length := leastID
 	for ; ; length++ {

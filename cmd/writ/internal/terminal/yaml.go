@@ -11,10 +11,11 @@ import (
 	"writ/internal/hidden"
 )
 
-// YAMLText returns a value as YAML. Unsafe characters are escaped in double-quoted strings, so that the value is the same.
+// YAMLText returns a value as YAML. It escapes unsafe characters in double-quoted strings, so the value stays the same.
 //
-// The encoder writes hidden characters as they are, and its reader refuses the control characters that package json leaves alone. So each unsafe
-// character passes through it as its number between two characters U+0001, and becomes an escape afterwards. So does U+0001 itself.
+// The YAML encoder does not escape hidden characters, and its parser refuses control characters that package json does not
+// escape. So YAMLText replaces each unsafe character, and U+0001, by its number between two characters U+0001, and the
+// result by an escape after encoding.
 func YAMLText(v any) ([]byte, error) {
 	text, err := json.Marshal(v)
 	if err == nil {
@@ -33,7 +34,7 @@ var marked = regexp.MustCompile(`\\x01[0-9a-f]{8}\\x01`)
 func mark(text string) string {
 	const mark = `\u0001%08x\u0001`
 	var b strings.Builder
-	for i, part := range strings.Split(text, `\\`) { // an even number of backslashes escapes nothing behind them
+	for i, part := range strings.Split(text, `\\`) { // a part begins behind an escaped backslash
 		switch {
 		case i > 0 && strings.HasPrefix(part, "x01"): // it would look like a character of mark
 			fmt.Fprintf(&b, mark, '\\')

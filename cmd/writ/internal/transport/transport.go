@@ -27,7 +27,7 @@ import (
 	"writ/internal/reach"
 )
 
-// MaxRosters limits what is read of one answer with rosters of a cluster that is not verified yet, in bytes.
+// MaxRosters limits one answer with rosters from an unverified server, in bytes.
 const MaxRosters = 4 << 20
 
 // How long a server may take to give rosters, and to be connected to.
