@@ -7,7 +7,7 @@ import (
 	"os"
 )
 
-// EachAttribute does nothing on other systems than Linux.
+// EachAttribute visits no attribute: only Linux is supported.
 func EachAttribute(*os.File, func(name, value string) error) error { return nil }
 
 // SetAttribute does nothing.

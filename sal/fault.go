@@ -9,7 +9,7 @@ import (
 	"writ"
 )
 
-// Mender names the party that can mend a fault of a host. Another attempt helps only if time mends the fault.
+// Mender is the party that can mend a fault of a host. A retry helps only if the mender is Time.
 type Mender string
 
 // The menders.
@@ -74,10 +74,10 @@ func faultCode(errno syscall.Errno) writ.Code {
 	return writ.CodeDriverFailed
 }
 
-// osError matches the number of an error of the operating system in the words of programs in Rust.
+// osError matches the number of an error of the operating system in the output of Rust programs.
 var osError = regexp.MustCompile(`\(os error ([0-9]{1,4})\)`)
 
-// SaidCode is FaultCode for the words of a program that names the number of an error, "Invalid argument (os error 22)".
+// SaidCode is FaultCode for the output of a program with the number of an error: "Invalid argument (os error 22)".
 func SaidCode(words string) writ.Code {
 	if found := osError.FindStringSubmatch(words); found != nil {
 		if n, err := strconv.Atoi(found[1]); err == nil {

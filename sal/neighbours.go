@@ -251,7 +251,7 @@ type Port struct {
 	Nameservers []netip.Addr `json:",omitempty"`
 }
 
-// IPv4Of returns the IPv4 addresses of ports, in order. Ports on networks without IPv4 have none.
+// IPv4Of returns the IPv4 addresses of ports, in order. It skips ports without an IPv4 address.
 func IPv4Of(ports []Port) []string {
 	var all []string
 	for _, p := range ports {

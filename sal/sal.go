@@ -61,8 +61,8 @@ type Driver interface {
 	Describe() writ.NodeDriver
 	// Do carries out the operation.
 	Do(ctx context.Context, request Request) (Outcome, error)
-	// Observe looks at one resource without changing anything. What is not there is no error. If only its state cannot be learned, it returns
-	// an error and an observation with catalog.Unclear.
+	// Observe inspects one resource and changes nothing. A missing resource is not an error. If the driver cannot determine
+	// only the state, Observe returns an error and an observation with catalog.Unclear.
 	Observe(ctx context.Context, resource writ.ResourceID) (Observation, error)
 	// List returns every resource that the driver finds on this host, whoever made it.
 	List(ctx context.Context) ([]writ.ResourceID, error)

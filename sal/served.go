@@ -10,14 +10,14 @@ import (
 // ends and not at its next scan.
 type Served interface {
 	Keeper
-	// Process returns the process that serves a resource now, nil if none runs. The caller closes it.
+	// Process returns the process that serves a resource now, or nil. The caller closes it.
 	Process(ctx context.Context, resource writ.ResourceID) (Process, error)
 }
 
-// Process is a process that a driver started at some time.
+// Process is a running process of a driver.
 type Process interface {
 	// Wait returns nil when the process has ended, or the error of ctx.
 	Wait(ctx context.Context) error
-	// Close lets go of the process, which lives on.
+	// Close releases the handle. The process continues to run.
 	Close()
 }

@@ -16,8 +16,8 @@ import (
 // one directory.
 const maxWalkMemory = 256 << 20
 
-// Walk is a walk through a directory tree whose names and shape an attacker may have chosen. It visits a directory before
-// its content, and entries in the order of their names. An entry that disappears during the walk is skipped.
+// Walk walks through a directory tree whose names and shape an attacker may have chosen. It visits a directory before its
+// content, and entries in the order of their names. It skips entries that disappear during the walk.
 type Walk struct {
 	Root *os.Root
 	// Enter visits an entry. Its name is relative to Root, "." for Root itself.
@@ -37,8 +37,7 @@ func (w *Walk) Run(ctx context.Context) error {
 	return w.visit(ctx, ".", info)
 }
 
-// Hold counts memory that a visitor keeps until the end of the walk. It returns QUOTA_EXCEEDED if the walk then holds too
-// much.
+// Hold counts memory that a visitor keeps until the end of the walk. It returns QUOTA_EXCEEDED above the limit of a walk.
 func (w *Walk) Hold(bytes int64) error {
 	w.held += bytes
 	if w.held > maxWalkMemory {
@@ -106,5 +105,5 @@ func (w *Walk) names(dir string) (names []string, err error) {
 	return names, nil
 }
 
-// NameMemory returns about how many bytes of memory a name takes.
+// NameMemory estimates the memory of a name in bytes.
 func NameMemory(name string) int64 { return int64(len(name)) + 32 }

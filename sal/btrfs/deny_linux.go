@@ -27,9 +27,9 @@ const (
 	noID = ^uint32(0)
 )
 
-// deny keeps the members of p.Deny out of a tree. They may pass the directory of all trees, because some have a tree there, and a tree that a container
-// fills is open to all users by its mode. The owner and its group keep what the mode says, so a tree that was handed to a user is open to
-// that user still.
+// deny keeps the members of p.Deny out of a tree. They can pass the directory of all trees, because some of them own a
+// tree there, and the mode of a container's tree is open to all users. The owner and the owning group keep the rights of
+// the mode.
 func (p *Pool) deny(tree string) error {
 	if p.Deny == 0 {
 		return nil
@@ -52,8 +52,8 @@ func (p *Pool) deny(tree string) error {
 	return unix.Fsetxattr(int(f.Fd()), aclAttribute, want, 0)
 }
 
-// accessList returns an access list with the rights of a mode, in which a group has none. The rights of the owning group are those of
-// the mask, which chmod changes, so the entry itself allows reading and passing.
+// accessList returns an access list with the rights of a mode, and without rights for a group. The mask holds the rights
+// of the owning group, because chmod changes the mask. So the entry of the owning group allows reading and passing.
 func accessList(mode fs.FileMode, group uint32) []byte {
 	perm := uint16(mode.Perm())
 	list := binary.LittleEndian.AppendUint32(nil, aclVersion)

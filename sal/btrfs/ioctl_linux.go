@@ -77,15 +77,15 @@ func enableQuota(dir string, full bool) error {
 	return nil
 }
 
-// rescanState is the argument of the ioctls that count quotas anew.
+// rescanState is the argument of the ioctls for rescans of quotas.
 type rescanState struct {
 	flags uint64
 	_     [7]uint64 // progress, and reserved
 }
 
-// inconsistent reports whether the kernel has stopped to trust the numbers of full quotas and is not counting them anew.
+// inconsistent reports whether the kernel has marked the numbers of full quotas as inconsistent and runs no rescan.
 func inconsistent(dir string) (bool, error) {
-	var state rescanState // first: a count that ends now has cleared the flag
+	var state rescanState // read first: a rescan clears the flag before it ends
 	if err := ioctl(dir, 2, 45, &state); err != nil || state.flags != 0 {
 		return false, err
 	}
@@ -96,11 +96,11 @@ func inconsistent(dir string) (bool, error) {
 	return flag == "1", err
 }
 
-// rescan lets the kernel count full quotas anew, in the background. A count that is under way is no error.
+// rescan starts a rescan of full quotas, which the kernel does in the background. A running rescan is not an error.
 func rescan(dir string) error {
 	err := ioctl(dir, 1, 44, &rescanState{})
 	if err != nil && !errors.Is(err, unix.EINPROGRESS) {
-		return fmt.Errorf("count quotas anew: %w", err)
+		return fmt.Errorf("rescan quotas: %w", err)
 	}
 	return nil
 }

@@ -31,16 +31,17 @@ type Pool struct {
 	// ProjectBytes is how much all trees that count for a project may hold together; 0 is unbounded. It may be nil. What would let their
 	// bounds add up to more is refused, and the kernel sees to it that snapshots do not take more either.
 	ProjectBytes func(writ.ProjectID) int64
-	// Besides returns the bytes that a project has outside of the pool. They count for its share. It may be nil.
+	// Besides returns the bytes of a project outside the pool, which count for its share. It may be nil.
 	Besides func(writ.ProjectID) (int64, error)
-	// Deny is a group whose members may pass Dir and must not read trees that are not theirs, 0 for none. See confine.Accounts.SharedGroup.
+	// Deny is a group whose members can pass Dir but must not read the trees of others; 0 means no group. See
+	// confine.Accounts.SharedGroup.
 	Deny uint32
 	// Step is called before every single change of the file system; tests stop the driver there. It may be nil.
 	Step func(name string)
 
 	mu     sync.Mutex             // guards what follows
 	ready  bool                   // Dir and its directories are there
-	quotas quotaState             // of the file system of Dir
+	quotas quotaState             // of Dir's file system
 	coming map[string]sal.Bound   // of trees that are just being made or grow
 	counts map[writ.ProjectID]int // of trees with a bound, coming ones too; nil if they are to be added up
 	sums   int                    // how often they were, for tests
@@ -232,7 +233,7 @@ func (p *Pool) Keep(ctx context.Context, name string, bound sal.Bound) ([]sal.Dr
 	if lost {
 		found = append(found, sal.Drift{What: "quotas were off at " + p.Dir + " and were switched on again", Mended: true})
 	}
-	if err := p.recountQuotas(); err != nil {
+	if err := p.rescanQuotas(); err != nil {
 		return nil, err
 	}
 	bounded, err := p.keepBound(name, bound)

@@ -10,23 +10,23 @@ import (
 	"writ/sal"
 )
 
-// quotaState is what a pool remembers of the quotas of its file system. Other programs may change them: people switch quotas off against
-// slowness, snapper and Docker did so by themselves.
+// quotaState records the quotas of a pool's file system. Other programs change them: operators disable slow quotas, and
+// some versions of snapper and Docker did so, too.
 type quotaState struct {
 	known bool // quotas were on
-	full  bool // and full quota groups were used
-	// counted is when full quotas were last counted anew.
-	counted time.Time
+	full  bool // they were full quotas, not simple ones
+
+	rescanned time.Time // start of the last rescan of full quotas
 }
 
-// quotasOff is the error about quotas that another program has switched off since the last look. The next call switches them on again.
+// quotasOff returns the error for quotas that another program has disabled. The next call enables them again.
 func quotasOff(dir string) *writ.Error {
 	return writ.Errorf(writ.CodeDriverFailed, "quotas are off at %s", dir).
 		WithHint("the node switches them on again within half a minute; look for the program that ran `btrfs quota disable %s`", dir)
 }
 
-// ensure switches quotas on and reports whether another program had switched them off. They get the kind that they had: full ones are
-// counted anew by the kernel, simple ones count what is written from now on.
+// ensure enables quotas and reports whether another program had disabled them. It restores their kind: the kernel rescans
+// full quotas, while simple quotas count only data that is written from now on.
 func (q *quotaState) ensure(dir string) (lost bool, err error) {
 	on, err := quotasOn(dir)
 	if err != nil {
@@ -47,27 +47,27 @@ func (q *quotaState) ensure(dir string) (lost bool, err error) {
 	return lost, nil
 }
 
-// recountEvery limits how often full quotas are counted anew. The kernel stops to trust its numbers after ordinary work as well, and a count reads
-// the metadata of the whole file system.
-const recountEvery = time.Hour
+// rescanEvery is the shortest time between two rescans of full quotas. Ordinary work also makes numbers inconsistent, and
+// a rescan reads the metadata of the whole file system.
+const rescanEvery = time.Hour
 
-// recountQuotas starts a new count if the kernel has stopped to trust its numbers.
-func (p *Pool) recountQuotas() error {
+// rescanQuotas starts a rescan if the numbers of full quotas are inconsistent.
+func (p *Pool) rescanQuotas() error {
 	wrong, err := inconsistent(p.Dir)
 	if err != nil || !wrong {
 		return sal.HostError("look at the quotas", err)
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if time.Since(p.quotas.counted) < recountEvery {
+	if time.Since(p.quotas.rescanned) < rescanEvery {
 		return nil
 	}
-	p.quotas.counted = time.Now()
-	p.step("count the quotas anew")
-	return sal.HostError("count the quotas", rescan(p.Dir))
+	p.quotas.rescanned = time.Now()
+	p.step("rescan the quotas")
+	return sal.HostError("rescan the quotas", rescan(p.Dir))
 }
 
-// groupError names the cause when a quota group cannot be read.
+// groupError replaces the error for a missing quota group if quotas are off.
 func groupError(dir string, err error) error {
 	if !errors.Is(err, fs.ErrNotExist) {
 		return err

@@ -61,8 +61,8 @@ func (p *Pool) promise(name string, bound sal.Bound) (release func(), err error)
 	}, nil
 }
 
-// promised returns how much the trees of a project except one may hold together, with those that are being made or grow, and what the
-// project holds besides.
+// promised returns the bytes that a project may occupy: the bounds of its trees except one, including trees that are being
+// made or grow, and its bytes outside the pool.
 func (p *Pool) promised(project writ.ProjectID, but string) (bytes int64, err error) {
 	if p.Besides != nil {
 		if bytes, err = p.Besides(project); err != nil {

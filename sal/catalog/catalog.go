@@ -60,8 +60,8 @@ type Operation struct {
 	// Needs says how much of its node the resource uses once the operation is done; it is nil if the operation changes nothing about
 	// that. A part that is zero stays as it was. Handles among the arguments may be in any form.
 	Needs func(args map[string]any) writ.Capacity
-	// Uses returns what the resource uses of its node according to a result of the operation; it is nil if results do not say it.
-	// It includes what only the node knows, like the size of archives.
+	// Uses returns the capacity that the resource occupies according to a result of the operation. It includes amounts that
+	// only the node knows, such as the size of archives. It is nil if results have no such fields.
 	Uses    func(result map[string]any) writ.Capacity
 	newArgs func() any // a pointer to a zero argument struct
 	structs map[reflect.Type]Schema

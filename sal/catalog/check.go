@@ -86,7 +86,7 @@ type checker struct {
 	sent     bool              // secrets have the form in which they travel
 	secrets  map[Secret]string // values that are known here
 	revealed bool              // texts are values of secrets
-	meaning  bool              // values that are certainly useless are problems, too
+	meaning  bool              // useless values are problems, too
 	problems []Problem
 }
 
@@ -276,7 +276,7 @@ var units = []struct{ suffix, name, example string }{
 	{"_kib", "KiB", "64"}, {"_mib", "MiB", "2048"}, {"_gib", "GiB", "10"}, {"_seconds", "seconds", "30"},
 }
 
-// exactly returns the form that a field takes, with its unit or an example. It is empty if the type is enough.
+// exactly describes the values of a field with a unit or an example. It is empty if the type is a sufficient description.
 func exactly(f *Field) string {
 	if f.Type == String && f.Form != "" && f.Enum == nil {
 		return f.Form
@@ -289,7 +289,7 @@ func exactly(f *Field) string {
 	return ""
 }
 
-// quoted shows a plain value, and the kind of any other one.
+// quoted formats a plain value, or the kind of another value.
 func (c *checker) quoted(v any) string {
 	switch v := v.(type) {
 	case string:

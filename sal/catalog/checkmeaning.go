@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// useful reports whether a text of a valid form may be useful, and adds a problem if not.
+// useful reports whether a text of a valid form can be useful, and adds a problem otherwise.
 func (c *checker) useful(f *Field, text string, at Path) bool {
 	if !c.meaning || f.useless == nil {
 		return true
@@ -38,7 +38,7 @@ func (c *checker) list(f *Field, list []any, at Path) {
 	}
 }
 
-// part returns the part of an element in which the elements of a list must differ, nil if it is missing.
+// part returns the value that must differ between the elements of a list: the element or one of its fields. It may be nil.
 func part(f *Field, e any) any {
 	if f.Distinct == "elements" {
 		return e
@@ -47,7 +47,7 @@ func part(f *Field, e any) any {
 	return object[f.Distinct]
 }
 
-// same reports whether two known values are equal.
+// same reports whether two values are known and equal.
 func same(a, b any) bool {
 	if a == nil || b == nil || a == (Unknown{}) {
 		return false
@@ -58,7 +58,7 @@ func same(a, b any) bool {
 	return reflect.TypeOf(a).Comparable() && a == b
 }
 
-// beside checks whether a field has no effect because of the fields beside it.
+// beside adds a problem if the other arguments make a field useless.
 func (c *checker) beside(f *Field, args map[string]any, at Path) {
 	other, value, _ := strings.Cut(f.Not, ":")
 	switch {

@@ -11,7 +11,8 @@ type form struct {
 	sample  string // a useful text of this shape, for examples
 	pattern *regexp.Regexp
 	also    func(string) bool // the part of the shape that the pattern cannot express; may be nil
-	// useless returns why a text of this shape is certainly useless, "" if it may be useful. It may be nil. Only Check and CheckSent use it.
+	// useless returns the reason if a text of this shape cannot be useful, else "". It may be nil. Only Check and CheckSent
+	// use it.
 	useless func(string) string
 }
 

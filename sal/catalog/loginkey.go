@@ -7,8 +7,8 @@ import (
 	"golang.org/x/crypto/ssh"
 )
 
-// loginKeyTypes lists the keys that sshd of today accepts in authorized_keys. It ignores lines with other keys, so a machine with such
-// a key could not be reached.
+// loginKeyTypes lists the types of keys that current versions of sshd accept in authorized_keys. sshd ignores other keys,
+// so nobody could log in to a machine with only such a key.
 var loginKeyTypes = []string{
 	ssh.KeyAlgoED25519, ssh.KeyAlgoRSA, ssh.KeyAlgoECDSA256, ssh.KeyAlgoECDSA384, ssh.KeyAlgoECDSA521, ssh.KeyAlgoSKED25519, ssh.KeyAlgoSKECDSA256,
 }

@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// The functions of this file return why a text is certainly useless although its shape is valid, "" if it may be useful. Scripts are
-// checked with them before they are signed. Decode does not use them: a driver must be able to read a record of an earlier version.
+// The functions of this file return the reason if a text cannot be useful although its shape is valid, else "". They check
+// scripts before these are signed. Decode does not use them: a driver must be able to read records of earlier versions.
 
 // uselessURL checks the URL of one file.
 func uselessURL(s string) string {
@@ -18,7 +18,7 @@ func uselessURL(s string) string {
 	case err != nil:
 		return "it cannot be parsed"
 	case u.User != nil:
-		return "it has a user or password, which everyone who reads the script would see"
+		return "it has a user or password, which every reader of the script would see"
 	case u.Fragment != "" || strings.HasSuffix(s, "#"):
 		return "it has a fragment, which no server receives"
 	case u.Path == "" || strings.HasSuffix(u.Path, "/"):
@@ -41,7 +41,7 @@ func uselessURL(s string) string {
 	return ""
 }
 
-// silentRanges lists the ranges from which no packet reaches a network through its node.
+// silentRanges lists source ranges whose packets never reach a network through its node.
 var silentRanges = []struct {
 	prefix netip.Prefix
 	why    string
@@ -88,7 +88,7 @@ func uselessCmdline(s string) string {
 	return ""
 }
 
-// UselessMount returns why no volume can be at a path in a container, "" if one can.
+// UselessMount returns the reason if a container cannot have a volume at a path, else "".
 func UselessMount(path string) string {
 	below := func(dir string) bool { return path == dir || strings.HasPrefix(path, dir+"/") }
 	switch {
@@ -119,7 +119,7 @@ func uselessLoginKey(s string) string {
 	return ""
 }
 
-// UselessVariable returns why a value cannot be in /etc/environment of a machine, "" if it can.
+// UselessVariable returns the reason if /etc/environment of a machine cannot have a value, else "".
 func UselessVariable(value string) string {
 	switch {
 	case strings.ContainsAny(value, "\r\n"): // the next line would be a variable of its own

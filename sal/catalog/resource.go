@@ -16,7 +16,7 @@ func Identify(resource writ.ResourceID, uid writ.UID, simulated bool) Identity {
 	return Identity{Name: resource.Name, UID: string(uid), Simulated: simulated}
 }
 
-// IPv4 is what handles to machines and containers offer on networks with ipv4.
+// IPv4 holds the result fields of machines and containers for networks with ipv4.
 type IPv4 struct {
 	First string   `writ:"ipv4" help:"its IPv4 address on the first of its networks that has ipv4"`
 	All   []string `writ:"ipv4_addresses" help:"its IPv4 address on each of its networks that has ipv4"`
@@ -38,7 +38,7 @@ const (
 	Gone     = "gone"     // its node had it or its content, and no operation took that away: its Make operation makes it again
 )
 
-// StandingOf returns the standing of a resource whose operation or driver answered with values. Missing values count as unknown.
+// StandingOf returns the standing of a resource from the values of an operation or its driver. Without a state it is Ready.
 func StandingOf(values map[string]any) writ.Standing {
 	var s writ.Standing
 	if s.State, _ = values["state"].(string); s.State == "" {

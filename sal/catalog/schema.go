@@ -50,13 +50,13 @@ type Field struct {
 	Elem      *Field              // of a List or Map
 	Fields    Schema              // of an Object
 
-	Distinct string // of a List: "elements" that differ, or the field in which its objects differ
+	Distinct string // of a List: "elements" must differ, or the objects must differ in the field of this name
 	First    *Field // of a List: its first element, if that has a form of its own
-	With     string // the field without which this one has no effect
-	Not      string // FIELD:VALUE, with which this one has no effect
+	With     string // another field that this one needs to have an effect
+	Not      string // FIELD:VALUE: the value of another field that makes this one useless
 
-	valid   func(string) bool   // what Pattern says, and what no pattern can say
-	useless func(string) string // why a valid text is certainly useless; may be nil
+	valid   func(string) bool   // checks Pattern and the rest of the form
+	useless func(string) string // returns the reason if a valid text cannot be useful; may be nil
 	index   []int               // of the struct's field
 }
 

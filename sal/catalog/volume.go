@@ -39,7 +39,7 @@ type VolumeSend struct {
 
 // VolumeDiscard are the arguments of volume.discard.
 type VolumeDiscard struct {
-	Backup string `writ:"backup,required,form=name" help:"name of an archive of this volume, or of one that was deleted"`
+	Backup string `writ:"backup,required,form=name" help:"name of an archive of this volume, or of a deleted volume"`
 }
 
 // VolumeReceive are the arguments of volume.receive.
@@ -56,7 +56,7 @@ type Volume struct {
 	SizeGiB   int64    `writ:"size_gib,required" help:"size in GiB"`
 	Snapshots []string `writ:"snapshots" help:"the names of its snapshots, sorted"`
 	Backups   []string `writ:"backups" help:"the names of its archives in the node's backup directory, sorted"`
-	DiskGiB   int64    `writ:"disk_gib,uses=disk_gib" help:"what it uses of the node's disk, in GiB: its size and its archives"`
+	DiskGiB   int64    `writ:"disk_gib,uses=disk_gib" help:"disk space that it occupies on its node, in GiB: its size and its archives"`
 }
 
 // VolumeSent is the result of volume.send.

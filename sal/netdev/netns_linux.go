@@ -115,7 +115,6 @@ func isNamespace(path string) (bool, error) {
 
 // makeNamespace makes a network namespace that a file keeps, for the users from a number on, or for those of the host if it is 0.
 func (h *host) makeNamespace(path string, ids uint32) error {
-	h.step("mark the namespace")
 	if err := h.markNamespace(filepath.Base(path)); err != nil {
 		return err
 	}
@@ -159,7 +158,7 @@ func (h *host) removeNamespace(path string) error {
 	return nil
 }
 
-// mark is the file that says that this node made a namespace. The directory of namespaces is shared by all nodes of a host.
+// mark returns the path of the mark that this node made a namespace. All nodes of a host share the directory of namespaces.
 func (d *Driver) mark(namespace string) string { return filepath.Join(d.Dir, "namespaces", namespace) }
 
 // markNamespace marks a namespace as made by this node.

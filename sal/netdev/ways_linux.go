@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// way is how the node reaches a range of addresses without a network of this driver.
+// way is a route or an address of the node that covers a range, other than those of this driver's networks.
 type way struct {
 	to  netip.Prefix
 	how string // completes "10.1.0.0/16 is …"
@@ -20,7 +20,7 @@ type way struct {
 // defaultBits is the length of the longest prefix that counts as a default route. VPNs split the default route into two halves.
 const defaultBits = 1
 
-// routing is what the kernel knows of the ways to IPv4 addresses.
+// routing holds the IPv4 routing state of the kernel.
 type routing struct {
 	links  []netlink.Link
 	routes []netlink.Route // of all tables
@@ -44,7 +44,7 @@ func (h *host) routing() (*routing, error) {
 	return &n, nil
 }
 
-// otherWay returns a way to addresses of a range that does not lead through a network of this driver, nil if there is none.
+// otherWay returns a way of the node that overlaps with a range, or nil.
 func (h *host) otherWay(want netip.Prefix) (*way, error) {
 	n, err := h.routing()
 	if err != nil {
@@ -76,7 +76,8 @@ func (h *host) otherWay(want netip.Prefix) (*way, error) {
 // ours reports whether a link is one of this driver.
 func ours(l netlink.Link) bool { return strings.HasPrefix(l.Attrs().Alias, aliasPrefix) }
 
-// byRoute looks for a route in a table that the kernel consults. Every kind counts: one gateway, several, a nexthop group, blackhole.
+// byRoute searches the tables that the kernel consults. Routes of every kind count: one gateway, several, a nexthop group,
+// blackhole.
 func (n *routing) byRoute(want netip.Prefix) *way {
 	for _, r := range n.routes {
 		if r.Dst == nil || n.leadsHome(r) || !n.consulted(r.Table) {
@@ -89,7 +90,7 @@ func (n *routing) byRoute(want netip.Prefix) *way {
 	return nil
 }
 
-// byRule looks for a routing rule that gives addresses of the range to another table, or rejects them.
+// byRule searches for a routing rule that sends addresses of the range to another table, or rejects them.
 func (n *routing) byRule(want netip.Prefix) *way {
 	for _, rule := range n.rules {
 		if rule.Dst == nil || rule.Invert {
@@ -109,13 +110,13 @@ func (n *routing) byRule(want netip.Prefix) *way {
 	return nil
 }
 
-// byAnswer asks the kernel how it would reach the first, middle and last address of the range.
+// byAnswer asks the kernel for the routes to the first, middle and last address of the range.
 func (h *host) byAnswer(n *routing, want netip.Prefix) (*way, error) {
 	for _, a := range samples(want) {
 		answers, err := h.kernel.RouteGetWithOptions(a.AsSlice(), &netlink.RouteGetOptions{FIBMatch: true})
 		switch {
 		case errors.Is(err, unix.ENETUNREACH), errors.Is(err, unix.EHOSTUNREACH), errors.Is(err, unix.EACCES), errors.Is(err, unix.EINVAL):
-			continue // there is no way, or only a default one that rejects
+			continue // no route, or only a default route that rejects
 		case err != nil:
 			return nil, failed("ask for the node's route to "+a.String(), err)
 		}
@@ -148,7 +149,7 @@ func (n *routing) leadsHome(r netlink.Route) bool {
 	return slices.ContainsFunc(n.links, func(l netlink.Link) bool { return l.Attrs().Index == r.LinkIndex && ours(l) })
 }
 
-// consulted reports whether the kernel looks into a table for the node's own packets. Tables of VRFs are not: no rule names them.
+// consulted reports whether the kernel uses a table for the node's own packets. It does not use the tables of VRFs.
 func (n *routing) consulted(table int) bool {
 	switch table {
 	case unix.RT_TABLE_LOCAL, unix.RT_TABLE_MAIN, unix.RT_TABLE_DEFAULT:

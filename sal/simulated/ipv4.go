@@ -19,7 +19,7 @@ type choices struct {
 // choosing is shared by the drivers of machines and containers, which share networks.
 var choosing = choices{open: make(map[string][]netip.Addr)}
 
-// choose returns the addresses of a new resource on those of its networks that have an IPv4 range. The caller must drop the choice.
+// choose returns the addresses of a new resource on its networks with an IPv4 range. The caller must drop the choice.
 func (c *choices) choose(d *Driver, r writ.ResourceID, networks []writ.Ref) ([]string, error) {
 	ranges := d.ipv4Ranges(r, networks)
 	if len(ranges) == 0 {
@@ -36,7 +36,7 @@ func (c *choices) choose(d *Driver, r writ.ResourceID, networks []writ.Ref) ([]s
 		addr, ok := freeIPv4(prefix, r, taken)
 		if !ok {
 			return nil, writ.Errorf(writ.CodeQuotaExceeded, "all addresses of %s are taken", prefix).
-				WithHint("delete what is not needed there, or make a network with a bigger range")
+				WithHint("delete unused machines and containers there, or make a network with a bigger range")
 		}
 		all, taken[addr] = append(all, addr.String()), true
 		c.open[d.choice(r)] = append(c.open[d.choice(r)], addr)
@@ -82,7 +82,7 @@ func (d *Driver) siblings(module string) *sal.Records[own] {
 	return &sal.Records[own]{Dir: filepath.Join(d.config.Dir, module, "records")}
 }
 
-// ipv4Ranges returns the IPv4 ranges of networks, in order. A network that is not simulated has none here.
+// ipv4Ranges returns the IPv4 ranges of networks, in order. It skips networks that are not simulated.
 func (d *Driver) ipv4Ranges(r writ.ResourceID, networks []writ.Ref) []netip.Prefix {
 	var all []netip.Prefix
 	for _, n := range networks {
