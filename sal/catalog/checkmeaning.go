@@ -2,6 +2,7 @@ package catalog
 
 import (
 	"reflect"
+	"slices"
 	"strings"
 )
 
@@ -19,7 +20,7 @@ func (c *checker) useful(f *Field, text string, at Path) bool {
 
 // list checks the elements of a list together.
 func (c *checker) list(f *Field, list []any, at Path) {
-	if !c.meaning || len(list) == 0 {
+	if !c.meaning || len(list) == 0 || f.Max != nil && int64(len(list)) > *f.Max { // bounds reports a long list
 		return
 	}
 	if first, ok := list[0].(string); ok && f.First != nil {
@@ -29,11 +30,10 @@ func (c *checker) list(f *Field, list []any, at Path) {
 		return
 	}
 	for i, e := range list {
-		for j := range i {
-			if same(part(f, e), part(f, list[j])) {
-				c.add(append(at, i), WrongValue, "%s must differ from %s: the second one has no effect of its own", append(at, i), append(at, j))
-				break
-			}
+		j := slices.IndexFunc(list[:i], func(earlier any) bool { return same(part(f, e), part(f, earlier)) })
+		if j >= 0 {
+			first, second := append(slices.Clone(at), j), append(slices.Clone(at), i)
+			c.add(second, WrongValue, "%s must differ from %s: the second one has no effect of its own", second, first)
 		}
 	}
 }
