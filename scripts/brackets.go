@@ -1,6 +1,8 @@
 package scripts
 
 import (
+	"bytes"
+
 	"github.com/d5/tengo/v2/parser"
 	"github.com/d5/tengo/v2/token"
 )
@@ -11,6 +13,7 @@ type lexeme struct {
 	text   string // as in the source; "\n" for the semicolon at the end of a line
 	offset int    // in the source
 	line   int    // from 1
+	indent int    // white space at the beginning of its line, in bytes
 }
 
 func (l lexeme) end() int { return l.offset + len(l.text) }
@@ -28,8 +31,20 @@ func lexemes(u *unit) (all []lexeme, ok bool) {
 		if text == "" {
 			text = tok.String()
 		}
-		all = append(all, lexeme{tok: tok, text: text, offset: int(pos) - u.file.Base, line: u.file.Position(pos).Line})
+		l := lexeme{tok: tok, text: text, offset: int(pos) - u.file.Base, line: u.file.Position(pos).Line}
+		if last := len(all) - 1; last >= 0 && all[last].line == l.line {
+			l.indent = all[last].indent
+		} else {
+			l.indent = indentAt(u.source.Text, l.offset)
+		}
+		all = append(all, l)
 	}
+}
+
+// indentAt returns the bytes of white space at the beginning of the line with an offset.
+func indentAt(text []byte, offset int) int {
+	line := text[bytes.LastIndexByte(text[:offset], '\n')+1:]
+	return len(line) - len(bytes.TrimLeft(line, " \t"))
 }
 
 // closing returns the bracket that closes another one, token.Illegal for other tokens.
@@ -46,16 +61,14 @@ func closing(open token.Token) token.Token {
 	}
 }
 
-// bracket is an opening bracket that waits for its closing one.
+// bracket is an opening bracket.
 type bracket struct {
 	lexeme
-	indent int  // of its line, in bytes
-	list   bool // it encloses elements, and not statements
+	list bool // it encloses elements, and not statements
 }
 
 // brackets pairs the brackets of a source.
 type brackets struct {
-	text     []byte
 	all      []lexeme
 	stack    []bracket
 	trailing []int    // offsets of the commas that no element follows
@@ -65,12 +78,12 @@ type brackets struct {
 }
 
 // pairBrackets pairs the brackets of the tokens of a source.
-func pairBrackets(text []byte, all []lexeme) *brackets {
-	b := &brackets{text: text, all: all}
+func pairBrackets(all []lexeme) *brackets {
+	b := &brackets{all: all}
 	for i, l := range all {
 		switch {
 		case closing(l.tok) != token.Illegal:
-			b.stack = append(b.stack, bracket{lexeme: l, indent: b.indent(l), list: l.tok != token.LBrace || i > 0 && literalFollows(all[i-1].tok)})
+			b.stack = append(b.stack, bracket{lexeme: l, list: l.tok != token.LBrace || i > 0 && literalFollows(all[i-1].tok)})
 		case l.tok == token.RParen, l.tok == token.RBrack, l.tok == token.RBrace:
 			b.close(i)
 		}
@@ -82,19 +95,6 @@ func pairBrackets(text []byte, all []lexeme) *brackets {
 		b.unclosed = b.misfit
 	}
 	return b
-}
-
-// indent returns the bytes of white space before the first token of a line.
-func (b *brackets) indent(l lexeme) int {
-	begin := l.offset
-	for begin > 0 && b.text[begin-1] != '\n' {
-		begin--
-	}
-	end := begin
-	for end < len(b.text) && (b.text[end] == ' ' || b.text[end] == '\t') {
-		end++
-	}
-	return end - begin
 }
 
 // close pairs the closing bracket at i.
@@ -115,7 +115,7 @@ func (b *brackets) close(i int) {
 	}
 	paired := b.stack[open]
 	b.stack = b.stack[:open]
-	if b.misfit == nil && paired.line < l.line && b.indent(l) < paired.indent && b.first(i) {
+	if b.misfit == nil && paired.line < l.line && l.indent < paired.indent && b.first(i) {
 		b.misfit = &paired
 	}
 	if before := b.before(i); paired.list && before >= 0 && b.all[before].tok == token.Comma && b.all[before].offset > paired.offset {
@@ -151,7 +151,7 @@ func literalFollows(before token.Token) bool {
 // places. It returns nil if there are no such commas.
 func withoutCommas(u *unit) []byte {
 	all, _ := lexemes(u)
-	commas := pairBrackets(u.source.Text, all).trailing
+	commas := pairBrackets(all).trailing
 	if len(commas) == 0 {
 		return nil
 	}

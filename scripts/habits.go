@@ -264,7 +264,7 @@ func (f *findings) reportSyntax(u *unit, list parser.ErrorList) {
 	var bracketAt parser.Pos
 	unpaired := false
 	if scanned {
-		bracketAt, unpaired = f.reportBracket(u, pairBrackets(u.source.Text, all), list)
+		bracketAt, unpaired = f.reportBracket(u, pairBrackets(all), list)
 	}
 	known := unpaired
 	for _, e := range list {

@@ -21,6 +21,7 @@ type orderer struct {
 	awaited  map[int]bool // calls whose end the script has waited for
 	parts    map[string]partsList
 	reported map[string]bool // pairs of resources
+	resets   int             // calls of reset
 }
 
 // orderedCall is a call of an operation on a resource.
@@ -61,6 +62,7 @@ func (l *linter) unordered(list []parser.Stmt) {
 func (o *orderer) reset() {
 	o.calls, o.index = nil, make(map[*parser.CallExpr]int)
 	o.awaited, o.parts = make(map[int]bool), make(map[string]partsList)
+	o.resets++
 }
 
 func (o *orderer) body(list []parser.Stmt) {
@@ -112,9 +114,10 @@ func (o *orderer) node(n parser.Node) {
 
 // branch follows a block that may be skipped. Afterwards its calls count as not made, and its reads count as done.
 func (o *orderer) branch(n parser.Stmt) {
-	calls, parts := len(o.calls), maps.Clone(o.parts)
+	calls, parts, resets := len(o.calls), maps.Clone(o.parts), o.resets
 	o.statement(n)
-	if len(o.calls) < calls { // reset
+	if o.resets != resets { // the calls are those of the branch alone
+		o.reset()
 		return
 	}
 	o.calls, o.parts = o.calls[:calls], parts
