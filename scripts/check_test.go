@@ -241,6 +241,18 @@ func modules() []string {
 	return codes
 }
 
+// A script with too many calls may end before, by run.fail in one of its modules.
+func TestModulesMayEndAScriptEarly(t *testing.T) {
+	r := scripts.Check(scripts.Bundle{
+		Main: scripts.Source{Name: "main.tengo", Text: []byte("stop := import(\"stop\")\nn := import(\"node\")\nstop(n.ping().err)\n" +
+			"for i := 0; i < 2001; i++ { n.ping() }\n")},
+		Modules: []scripts.Source{{Name: "stop", Text: []byte("r := import(\"run\")\nexport func(wrong) {\n\tif wrong { r.fail(\"no\") }\n}\n")}},
+	})
+	if !r.OK() {
+		t.Error(r)
+	}
+}
+
 func TestNamesAreThoseThatCanBeSigned(t *testing.T) {
 	for _, name := range []string{"", "my script.tengo", "a\nb", strings.Repeat("n", 129), "\x00add" /* as the engine calls its own */} {
 		main := scripts.Source{Name: "main.tengo", Text: fmt.Appendf(nil, "import(%q)", name)}

@@ -78,6 +78,7 @@ var lints = []struct {
 	{related + "m.detach(web, {volume: d})\nv.restore(d, {snapshot: \"s\"})\nm.attach(web, {volume: d})", []string{"W0415 6:1", "W0415 7:1"}},
 	{related + "m.detach(web, {volume: d}).state\nback := v.restore(d, {snapshot: \"s\"})\nm.attach(web, {volume: back})", nil},
 	{related + "m.stop(web)\nif r.params { r.log(m.get(\"web\").state) }\nv.restore(d, {snapshot: \"s\"})", nil},
+	{related + "if r.id {\n\tfor i in [1] { r.log(i) }\n\tm.detach(web, {volume: d})\n}\nv.restore(d, {snapshot: \"s\"})", nil},
 	{related + "m.stop(web)\nf := func(h) { return h.state }\nf(web)\nv.restore(d, {snapshot: \"s\"})", nil},
 	{related + "m.stop(web)\nv.restore(\"other\", {snapshot: \"s\"})\nm.start(web)", nil},
 	{related + "v.snapshot(d, {snapshot: \"s\"})\nm.stop(web)\nm.start(web)", nil},
