@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"log/slog"
 	"net"
@@ -13,51 +12,14 @@ import (
 	"github.com/spf13/cobra"
 
 	"writ"
-	"writ/cmd/writ/internal/config"
 	"writ/cmd/writ/internal/daemon"
-	"writ/cmd/writ/internal/redact"
 	"writ/coord"
 	"writ/identity"
-	"writ/internal/hidden"
 	"writ/internal/tracing"
 	"writ/runner"
 	"writ/runner/queue/redisqueue"
 	"writ/supervisor"
 )
-
-// logFlags say how a daemon logs.
-type logFlags struct {
-	level  string
-	format string
-}
-
-func (l *logFlags) add(c *cobra.Command, level string) {
-	f := c.Flags()
-	f.StringVar(&l.level, "log-level", level, "debug, info, warn or error")
-	f.StringVar(&l.format, "log-format", "text", "text or json")
-	fromEnvironment(f, "log-level", "log-format")
-	complete(c, "log-level", logLevels...)
-	oneOf(c, "log-format", "text", "json")
-}
-
-var logLevels = []string{"debug", "info", "warn", "error"}
-
-// log returns the log of a daemon, on standard error.
-func (a *app) log(l logFlags) (*slog.Logger, error) {
-	var level slog.Level
-	if err := level.UnmarshalText([]byte(l.level)); err != nil {
-		return nil, writ.Errorf(writ.CodeUsage, "--log-level: unknown level %q", l.level).WithHint("%s", cmp.Or(meantWord(l.level, logLevels), "use debug, info, warn or error"))
-	}
-	options := &slog.HandlerOptions{Level: level, ReplaceAttr: redact.Attr}
-	switch l.format {
-	case "text":
-		return slog.New(slog.NewTextHandler(hidden.Writer(a.Err, func(line []byte) []byte { return []byte(hidden.EscapeText(string(line))) }), options)), nil
-	case "json":
-		return slog.New(slog.NewJSONHandler(hidden.Writer(a.Err, hidden.EscapeJSON), options)), nil
-	default:
-		return nil, writ.Errorf(writ.CodeUsage, "--log-format: unknown format %q", l.format).WithHint("use text or json")
-	}
-}
 
 // daemonCommand completes a command that serves until it is told to stop.
 func (a *app) daemonCommand(c *cobra.Command, serve func(ctx context.Context, log *slog.Logger) error) *cobra.Command {
@@ -310,65 +272,6 @@ func capacityFlags(c *cobra.Command, capacity *writ.Capacity, otherwise string) 
 	inRange(f, "disk-gib", &capacity.DiskGiB, 0, most)
 }
 
-// mostSpeed is the most that simulated drivers multiply with: a duration of hours stays one that there is.
-const mostSpeed = 1_000_000
-
-// processUsers is the help of a flag.
-const processUsers = "with --drivers host: numbers of unused users and groups, as 200000-265535. The process of each machine and database gets one. " +
-	"none: they run as the runner does. By default, where the runner is root: a range that is rarely used"
-
-// containerIDs is the help of a flag.
-const containerIDs = "with --drivers host: numbers of unused users and groups, as 2011000000-2056875199. Each container gets 65536. " +
-	"none: containers have the users of the host. By default, where the host can: a range that is rarely used"
-
-// driverFlags say which drivers a node gets.
-func driverFlags(c *cobra.Command, drivers *daemon.Drivers, speed *float64, host *daemon.HostConfig) {
-	*drivers = daemon.DriversAuto
-	c.Flags().Var(drivers, "drivers", "auto: real ones for volumes and images. simulated: they change nothing on the host. host: real ones only, which change network, containers and machines")
-	c.Flags().Float64Var(speed, "simulate-speed", 1, "factor for the durations of simulated drivers. 0: at once")
-	inRange(c.Flags(), "simulate-speed", speed, 0, mostSpeed)
-	c.Flags().BoolVar(&host.OverlayNoDiscovery, "overlay-no-discovery", false, "with --drivers host: mycelium peers with --overlay-peer only, not with daemons that it finds on the wire")
-	c.Flags().StringSliceVar(&host.OverlayDiscoverOn, "overlay-discover-on", nil, "with --drivers host: interface on which mycelium searches for peers (repeatable). Without it, on all. It needs mycelium 0.7.2")
-	c.Flags().StringSliceVar(&host.OverlayPeers, "overlay-peer", nil, "with --drivers host: a peer of mycelium, as tcp://192.0.2.7:9651 (TCP only)")
-	c.Flags().StringVar(&host.Containerd, "containerd", "", "with --drivers host: socket of containerd, if not at its usual place")
-	c.Flags().StringVar(&host.Firmware, "firmware", "", "with --drivers host: firmware of machines that have no kernel")
-	c.Flags().Int64Var(&host.ProjectGiB, "project-disk", 0, "most GiB of a project's volumes and databases on the node. It needs btrfs. 0: no bound")
-	inRange(c.Flags(), "project-disk", &host.ProjectGiB, 0, most)
-	c.Flags().Int64Var(&host.ImageGiB, "image-disk", 0, "most GiB of fetched images on the node. 0: a quarter of its disk")
-	inRange(c.Flags(), "image-disk", &host.ImageGiB, 0, most)
-	c.Flags().StringVar(&host.ProcessUsers, "process-users", "", processUsers)
-	c.Flags().StringVar(&host.ContainerIDs, "container-ids", "", containerIDs)
-	imageFlags(c, host)
-	enginesFlag(c, host)
-	nameserverFlag(c, host)
-	fromEnvironment(c.Flags(), "drivers", "simulate-speed", "overlay-peer", "containerd", "firmware", "project-disk", "image-disk",
-		"process-users", "container-ids")
-	oneOf(c, "drivers", string(daemon.DriversAuto), string(daemon.DriversSimulated), string(daemon.DriversHost))
-}
-
-// imageFlags say where images may come from besides servers on the internet.
-func imageFlags(c *cobra.Command, host *daemon.HostConfig) {
-	c.Flags().StringSliceVar(&host.ImageDirs, "image-dir", nil,
-		"directory whose files every project may use as images, by file:// URLs (repeatable). Without it no file is read")
-	c.Flags().StringSliceVar(&host.ImageAllow, "image-allow", nil,
-		"range of private addresses, as 10.1.0.0/16, from which images may be fetched (repeatable). Without it, images come from the "+
-			"internet only")
-	fromEnvironment(c.Flags(), "image-dir", "image-allow")
-}
-
-// nameserverFlag says whom containers and machines ask for names.
-func nameserverFlag(c *cobra.Command, host *daemon.HostConfig) {
-	c.Flags().StringSliceVar(&host.Nameservers, "nameserver", nil, "with --drivers host: nameserver for containers and machines whose networks reach it (repeatable). none: no nameserver. By default: those of the host")
-	fromEnvironment(c.Flags(), "nameserver")
-}
-
-// enginesFlag says which engines serve databases.
-func enginesFlag(c *cobra.Command, host *daemon.HostConfig) {
-	c.Flags().StringSliceVar(&host.Engines, "engines", nil, "with --drivers host: the engines of new databases, best first, as valkey-server,redis-server; without it all that are found and keep their secret. herodb and hero_redis show it to everybody on the host, and serve only if they are named")
-	fromEnvironment(c.Flags(), "engines")
-	complete(c, "engines", daemon.Engines()...)
-}
-
 // hostName is a proper name for a node on this host.
 func hostName() string {
 	name, err := os.Hostname()
@@ -429,111 +332,4 @@ func joinToken(join string, joined bool) (*identity.Token, error) {
 		return nil, err
 	}
 	return &token, nil
-}
-
-func (a *app) devCommand() *cobra.Command {
-	d := daemon.Dev{Drivers: daemon.DriversAuto}
-	var l logFlags
-	var listen string
-	c := &cobra.Command{
-		Use:   "dev",
-		Short: "Run everything in one process on this machine",
-		Long: `Runs a coordinator, supervisors and nodes in one process, with keys of their own. They are the same parts as one
-process per role, with the same interfaces. The data directory keeps what they make. Ctrl-C ends them.
-
-One datacenter is called local, several are dc1, dc2 and so on. So another --dcs makes others, and those of before stay away: for another number, name another --data.
-
-It uses redis-server if that is on PATH, and otherwise a stand-in inside the process.`,
-		Example: "  writ dev --data ./dev\n  writ dev --data ./dev --dcs 2 --nodes 2\n  writ dev --data /var/lib/writ/dev --drivers host",
-		Args:    exactly(),
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			log, err := a.log(l)
-			if err != nil {
-				return err
-			}
-			if d.Drivers == daemon.DriversHost && !cmd.Flags().Changed("nodes") {
-				d.Nodes = 1
-			}
-			if err := devNodes(d.Drivers, d.Datacenters, d.Nodes); err != nil {
-				return err
-			}
-			if d.Listener, err = daemon.Listen(listen); err != nil {
-				return err
-			}
-			d.Version, d.Log, d.Note = version(), log, a.Note
-			daemon.Ease()
-			err = d.Run(cmd.Context(), func(cluster daemon.DevCluster) { a.showDev(cluster) })
-			if isInterrupt(cmd.Context(), err) {
-				a.Note("stopped; everything is kept in %s", d.Data)
-				return nil
-			}
-			return err
-		},
-	}
-	f := c.Flags()
-	l.add(c, "warn")
-	f.StringVar(&d.Data, "data", config.DefaultData()+"/dev", "directory for everything that must survive")
-	f.StringVar(&listen, "listen", "127.0.0.1:7440", "address of the API and the dashboard")
-	f.IntVar(&d.Datacenters, "dcs", 1, "how many datacenters")
-	inRange(f, "dcs", &d.Datacenters, 1, maxDevNodes)
-	f.IntVar(&d.Nodes, "nodes", 2, "how many nodes in each. With --drivers host: 1")
-	inRange(f, "nodes", &d.Nodes, 1, maxDevNodes)
-	capacityFlags(c, &d.Capacity, "plenty if 0, and with --drivers host what the host has")
-	driverFlags(c, &d.Drivers, &d.Speed, &d.Host)
-	fromEnvironment(f, "data", "listen")
-	return c
-}
-
-// maxDevNodes bounds what one process is asked to simulate.
-const maxDevNodes = 64
-
-// devNodes checks the number of datacenters, and of nodes in each, that one process may run with these drivers.
-func devNodes(drivers daemon.Drivers, datacenters, nodes int) error {
-	if datacenters*nodes > maxDevNodes {
-		return writ.Errorf(writ.CodeUsage, "%d datacenters with %d nodes each are not possible", datacenters, nodes).
-			WithHint("at most %d nodes in all", maxDevNodes)
-	}
-	if drivers == daemon.DriversHost && datacenters*nodes > 1 {
-		return writ.Errorf(writ.CodeUsage, "--drivers host allows one node: two nodes on one host would treat each other's resources as orphans").
-			WithHint("use --dcs 1 --nodes 1")
-	}
-	return nil
-}
-
-func (a *app) showDev(cluster daemon.DevCluster) {
-	a.Note("")
-	for _, d := range cluster.Drivers {
-		a.Note("  %s", driverLine(d))
-	}
-	a.Note(`
-Dashboard: %s
-In another shell:
-  export WRIT_CONFIG=%s
-  writ submit FILE.tengo
-  writ login --web          # prints an address that opens the dashboard
-`, cluster.URL, cluster.Client)
-	var words []string
-	for _, dir := range cluster.Removed {
-		words = append(words, shellWord(dir))
-	}
-	if len(words) > 0 {
-		a.Warn("removed nodes: %d. For new ones in their place end this, and start again after: rm -r %s", len(words), strings.Join(words, " "))
-	}
-	if len(words) > 0 && cluster.Nodes == 0 {
-		a.Bad("there is no node, so no script can do anything: do that, or start with another --data. Ctrl-C ends it")
-		return
-	}
-	a.Done("ready; Ctrl-C ends it")
-}
-
-// driverLine says in a line what serves a module, and why.
-func driverLine(d writ.NodeDriver) string {
-	line := d.Module + ": " + d.Name
-	if d.Simulated && d.Name != "simulated" {
-		line += " (simulated)"
-	}
-	if d.Detail != "" {
-		line += ", " + d.Detail
-	}
-	return line
 }

@@ -1,0 +1,118 @@
+package main
+
+import (
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"writ"
+	"writ/cmd/writ/internal/config"
+	"writ/cmd/writ/internal/daemon"
+)
+
+func (a *app) devCommand() *cobra.Command {
+	d := daemon.Dev{Drivers: daemon.DriversAuto}
+	var l logFlags
+	var listen string
+	c := &cobra.Command{
+		Use:   "dev",
+		Short: "Run everything in one process on this machine",
+		Long: `Runs a coordinator, supervisors and nodes in one process, with keys of their own. They are the same parts as one
+process per role, with the same interfaces. The data directory keeps what they make. Ctrl-C ends them.
+
+One datacenter is called local, several are dc1, dc2 and so on. So another --dcs makes others, and those of before stay away: for another number, name another --data.
+
+It uses redis-server if that is on PATH, and otherwise a stand-in inside the process.`,
+		Example: "  writ dev --data ./dev\n  writ dev --data ./dev --dcs 2 --nodes 2\n  writ dev --data /var/lib/writ/dev --drivers host",
+		Args:    exactly(),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			log, err := a.log(l)
+			if err != nil {
+				return err
+			}
+			if d.Drivers == daemon.DriversHost && !cmd.Flags().Changed("nodes") {
+				d.Nodes = 1
+			}
+			if err := devNodes(d.Drivers, d.Datacenters, d.Nodes); err != nil {
+				return err
+			}
+			if d.Listener, err = daemon.Listen(listen); err != nil {
+				return err
+			}
+			d.Version, d.Log, d.Note = version(), log, a.Note
+			daemon.Ease()
+			err = d.Run(cmd.Context(), func(cluster daemon.DevCluster) { a.showDev(cluster) })
+			if isInterrupt(cmd.Context(), err) {
+				a.Note("stopped; everything is kept in %s", d.Data)
+				return nil
+			}
+			return err
+		},
+	}
+	f := c.Flags()
+	l.add(c, "warn")
+	f.StringVar(&d.Data, "data", config.DefaultData()+"/dev", "directory for everything that must survive")
+	f.StringVar(&listen, "listen", "127.0.0.1:7440", "address of the API and the dashboard")
+	f.IntVar(&d.Datacenters, "dcs", 1, "how many datacenters")
+	inRange(f, "dcs", &d.Datacenters, 1, maxDevNodes)
+	f.IntVar(&d.Nodes, "nodes", 2, "how many nodes in each. With --drivers host: 1")
+	inRange(f, "nodes", &d.Nodes, 1, maxDevNodes)
+	capacityFlags(c, &d.Capacity, "plenty if 0, and with --drivers host what the host has")
+	driverFlags(c, &d.Drivers, &d.Speed, &d.Host)
+	fromEnvironment(f, "data", "listen")
+	return c
+}
+
+// maxDevNodes bounds what one process is asked to simulate.
+const maxDevNodes = 64
+
+// devNodes checks the number of datacenters, and of nodes in each, that one process may run with these drivers.
+func devNodes(drivers daemon.Drivers, datacenters, nodes int) error {
+	if datacenters*nodes > maxDevNodes {
+		return writ.Errorf(writ.CodeUsage, "%d datacenters with %d nodes each are not possible", datacenters, nodes).
+			WithHint("at most %d nodes in all", maxDevNodes)
+	}
+	if drivers == daemon.DriversHost && datacenters*nodes > 1 {
+		return writ.Errorf(writ.CodeUsage, "--drivers host allows one node: two nodes on one host would treat each other's resources as orphans").
+			WithHint("use --dcs 1 --nodes 1")
+	}
+	return nil
+}
+
+func (a *app) showDev(cluster daemon.DevCluster) {
+	a.Note("")
+	for _, d := range cluster.Drivers {
+		a.Note("  %s", driverLine(d))
+	}
+	a.Note(`
+Dashboard: %s
+In another shell:
+  export WRIT_CONFIG=%s
+  writ submit FILE.tengo
+  writ login --web          # prints an address that opens the dashboard
+`, cluster.URL, cluster.Client)
+	var words []string
+	for _, dir := range cluster.Removed {
+		words = append(words, shellWord(dir))
+	}
+	if len(words) > 0 {
+		a.Warn("removed nodes: %d. For new ones in their place end this, and start again after: rm -r %s", len(words), strings.Join(words, " "))
+	}
+	if len(words) > 0 && cluster.Nodes == 0 {
+		a.Bad("there is no node, so no script can do anything: do that, or start with another --data. Ctrl-C ends it")
+		return
+	}
+	a.Done("ready; Ctrl-C ends it")
+}
+
+// driverLine says in a line what serves a module, and why.
+func driverLine(d writ.NodeDriver) string {
+	line := d.Module + ": " + d.Name
+	if d.Simulated && d.Name != "simulated" {
+		line += " (simulated)"
+	}
+	if d.Detail != "" {
+		line += ", " + d.Detail
+	}
+	return line
+}

@@ -1,0 +1,66 @@
+package main
+
+import (
+	"github.com/spf13/cobra"
+
+	"writ/cmd/writ/internal/daemon"
+)
+
+// driverFlags say which drivers a node gets.
+func driverFlags(c *cobra.Command, drivers *daemon.Drivers, speed *float64, host *daemon.HostConfig) {
+	*drivers = daemon.DriversAuto
+	c.Flags().Var(drivers, "drivers", "auto: real ones for volumes and images. simulated: they change nothing on the host. host: real ones only, which change network, containers and machines")
+	c.Flags().Float64Var(speed, "simulate-speed", 1, "factor for the durations of simulated drivers. 0: at once")
+	inRange(c.Flags(), "simulate-speed", speed, 0, mostSpeed)
+	c.Flags().BoolVar(&host.OverlayNoDiscovery, "overlay-no-discovery", false, "with --drivers host: mycelium peers with --overlay-peer only, not with daemons that it finds on the wire")
+	c.Flags().StringSliceVar(&host.OverlayDiscoverOn, "overlay-discover-on", nil, "with --drivers host: interface on which mycelium searches for peers (repeatable). Without it, on all. It needs mycelium 0.7.2")
+	c.Flags().StringSliceVar(&host.OverlayPeers, "overlay-peer", nil, "with --drivers host: a peer of mycelium, as tcp://192.0.2.7:9651 (TCP only)")
+	c.Flags().StringVar(&host.Containerd, "containerd", "", "with --drivers host: socket of containerd, if not at its usual place")
+	c.Flags().StringVar(&host.Firmware, "firmware", "", "with --drivers host: firmware of machines that have no kernel")
+	c.Flags().Int64Var(&host.ProjectGiB, "project-disk", 0, "most GiB of a project's volumes and databases on the node. It needs btrfs. 0: no bound")
+	inRange(c.Flags(), "project-disk", &host.ProjectGiB, 0, most)
+	c.Flags().Int64Var(&host.ImageGiB, "image-disk", 0, "most GiB of fetched images on the node. 0: a quarter of its disk")
+	inRange(c.Flags(), "image-disk", &host.ImageGiB, 0, most)
+	c.Flags().StringVar(&host.ProcessUsers, "process-users", "", processUsers)
+	c.Flags().StringVar(&host.ContainerIDs, "container-ids", "", containerIDs)
+	imageFlags(c, host)
+	enginesFlag(c, host)
+	nameserverFlag(c, host)
+	fromEnvironment(c.Flags(), "drivers", "simulate-speed", "overlay-peer", "containerd", "firmware", "project-disk", "image-disk",
+		"process-users", "container-ids")
+	oneOf(c, "drivers", string(daemon.DriversAuto), string(daemon.DriversSimulated), string(daemon.DriversHost))
+}
+
+// imageFlags say where images may come from besides servers on the internet.
+func imageFlags(c *cobra.Command, host *daemon.HostConfig) {
+	c.Flags().StringSliceVar(&host.ImageDirs, "image-dir", nil,
+		"directory whose files every project may use as images, by file:// URLs (repeatable). Without it no file is read")
+	c.Flags().StringSliceVar(&host.ImageAllow, "image-allow", nil,
+		"range of private addresses, as 10.1.0.0/16, from which images may be fetched (repeatable). Without it, images come from the "+
+			"internet only")
+	fromEnvironment(c.Flags(), "image-dir", "image-allow")
+}
+
+// nameserverFlag says whom containers and machines ask for names.
+func nameserverFlag(c *cobra.Command, host *daemon.HostConfig) {
+	c.Flags().StringSliceVar(&host.Nameservers, "nameserver", nil, "with --drivers host: nameserver for containers and machines whose networks reach it (repeatable). none: no nameserver. By default: those of the host")
+	fromEnvironment(c.Flags(), "nameserver")
+}
+
+// enginesFlag says which engines serve databases.
+func enginesFlag(c *cobra.Command, host *daemon.HostConfig) {
+	c.Flags().StringSliceVar(&host.Engines, "engines", nil, "with --drivers host: the engines of new databases, best first, as valkey-server,redis-server; without it all that are found and keep their secret. herodb and hero_redis show it to everybody on the host, and serve only if they are named")
+	fromEnvironment(c.Flags(), "engines")
+	complete(c, "engines", daemon.Engines()...)
+}
+
+// mostSpeed is the most that simulated drivers multiply with: a duration of hours stays one that there is.
+const mostSpeed = 1_000_000
+
+// processUsers is the help of a flag.
+const processUsers = "with --drivers host: numbers of unused users and groups, as 200000-265535. The process of each machine and database gets one. " +
+	"none: they run as the runner does. By default, where the runner is root: a range that is rarely used"
+
+// containerIDs is the help of a flag.
+const containerIDs = "with --drivers host: numbers of unused users and groups, as 2011000000-2056875199. Each container gets 65536. " +
+	"none: containers have the users of the host. By default, where the host can: a range that is rarely used"
