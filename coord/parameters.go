@@ -8,6 +8,7 @@ import (
 	"writ"
 	"writ/coord/api"
 	"writ/identity"
+	"writ/internal/meant"
 	"writ/ledger"
 )
 
@@ -53,7 +54,8 @@ func (h handlers) datacenter(ctx context.Context, text string) (writ.DatacenterI
 	if d := roster.DatacenterNamed(text); d != nil {
 		return d.ID, nil
 	}
-	return "", writ.Errorf(writ.CodeDatacenterUnknown, "there is no datacenter %q", text).WithHint("`writ dc list` shows them")
+	return "", writ.Errorf(writ.CodeDatacenterUnknown, "there is no datacenter %q", text).
+		WithHint("%s", meant.Among(text, roster.Datacenters, func(d identity.Datacenter) string { return d.Name }, "`writ dc list` shows them"))
 }
 
 // projects returns the projects whose things a list shows: the one with an id or name, of those that the reader may see, or all of those for "". No
@@ -69,7 +71,7 @@ func (h handlers) projects(ctx context.Context, text string) ([]writ.ProjectID, 
 		return who.projects, nil
 	case writ.ValidUUID(text):
 		if !who.reads(writ.ProjectID(text)) {
-			return nil, noProject(text)
+			return nil, noProject(text, nil)
 		}
 		return []writ.ProjectID{writ.ProjectID(text)}, nil
 	}
@@ -82,15 +84,16 @@ func (h handlers) projects(ctx context.Context, text string) ([]writ.ProjectID, 
 	case 1:
 		return []writ.ProjectID{readable[0].ID}, nil
 	case 0:
-		return nil, noProject(text)
+		return nil, noProject(text, slices.DeleteFunc(slices.Clone(roster.Projects), func(p identity.Project) bool { return !who.reads(p.ID) }))
 	default:
 		return nil, writ.Errorf(writ.CodeBadRequest, "%d projects have the name %q", len(readable), text).WithHint("use the id; `writ project list` shows it")
 	}
 }
 
-// noProject is the error about a project that there is not, or that the reader must not know of.
-func noProject(text string) error {
-	return writ.Errorf(writ.CodeNotFound, "there is no project %q", text).WithHint("`writ project list` shows them")
+// noProject is the error about an unknown project, or one that the reader must not know of. It suggests a project that the reader may read.
+func noProject(text string, readable []identity.Project) error {
+	return writ.Errorf(writ.CodeNotFound, "there is no project %q", text).
+		WithHint("%s", meant.Among(text, readable, func(p identity.Project) string { return p.Name }, "`writ project list` shows them"))
 }
 
 // checkAfter refuses the number of an item that no list has. What comes after the item 0 is the whole list.

@@ -9,8 +9,9 @@ import (
 	"github.com/d5/tengo/v2/parser"
 	"github.com/d5/tengo/v2/stdlib"
 
-	"writ/sal/catalog"
 	"writ/scripts/library"
+
+	"writ/internal/meant"
 )
 
 // analysis is a bundle that was read: its syntax trees, what its names mean, and what is wrong. It holds only what the engine itself
@@ -131,12 +132,12 @@ func (a *analysis) unknownModule(i *parser.ImportExpr) {
 	if !strings.HasPrefix(name, library.Prefix) {
 		d := a.at(codeUnknownModule, i, "there is no module %q", name)
 		if d.Help = foreignModules[name]; d.Help == "" {
-			d.meant(catalog.Closest(name, a.importable()))
+			d.meant(meant.Closest(name, a.importable()))
 		}
 		return
 	}
 	d := a.at(codeUnknownModule, i, "the library has no module %q", name)
-	switch closest := catalog.Closest(name, library.Names()); {
+	switch closest := meant.Closest(name, library.Names()); {
 	case library.Newest(name) != "":
 		d.Help = fmt.Sprintf("the newest version is %q", library.Newest(name))
 	case closest != "":

@@ -8,6 +8,7 @@ import (
 	"github.com/d5/tengo/v2/parser"
 
 	"writ"
+	"writ/internal/meant"
 	"writ/sal/catalog"
 )
 
@@ -211,7 +212,7 @@ func (c *checker) selector(base parser.Expr, key *parser.StringLit) {
 	if op := c.handle(base); op != nil {
 		fields := handleFields(op)
 		if !slices.Contains(fields, key.Value) && (!op.Named() || key.Value != fieldName) {
-			c.at(codeHandleField, key, "what %s makes has no field %q", op.Name(), key.Value).meant(catalog.Closest(key.Value, fields))
+			c.at(codeHandleField, key, "what %s makes has no field %q", op.Name(), key.Value).meant(meant.Closest(key.Value, fields))
 		}
 	}
 }
@@ -227,7 +228,7 @@ func (c *checker) member(module string, key *parser.StringLit) {
 		return
 	}
 	if _, ok := goModules[module][key.Value]; !ok {
-		c.at(codeUnknownMember, key, "module %s has no %q", module, key.Value).meant(catalog.Closest(key.Value, membersOf(module)))
+		c.at(codeUnknownMember, key, "module %s has no %q", module, key.Value).meant(meant.Closest(key.Value, membersOf(module)))
 	}
 }
 
@@ -267,7 +268,7 @@ func (c *checker) paramReads(params Params) {
 		if _, ok := params.Named(r.name); !ok && !c.misdeclared[r.name] && !c.undeclared {
 			d := c.at(codeUnknownParam, r.at, "there is no parameter %q", r.name)
 			if !c.crowded() {
-				d.meant(catalog.Closest(r.name, params.Names()))
+				d.meant(meant.Closest(r.name, params.Names()))
 			}
 		}
 	}

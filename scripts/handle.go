@@ -7,6 +7,7 @@ import (
 	"github.com/d5/tengo/v2"
 
 	"writ"
+	"writ/internal/meant"
 	"writ/sal/catalog"
 )
 
@@ -141,7 +142,7 @@ func (h *handle) planned(field string, ofResult bool) (tengo.Object, error) {
 
 func (h *handle) noField(name string) error {
 	err := fmt.Errorf("%s has no field %q", h.op.Name(), name)
-	if closest := catalog.Closest(name, handleFields(h.op)); closest != "" {
+	if closest := meant.Closest(name, handleFields(h.op)); closest != "" {
 		err = fmt.Errorf("%w; did you mean %q?", err, closest)
 	}
 	return err

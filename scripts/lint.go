@@ -7,7 +7,7 @@ import (
 	"github.com/d5/tengo/v2/parser"
 	"github.com/d5/tengo/v2/token"
 
-	"writ/sal/catalog"
+	"writ/internal/meant"
 )
 
 // linter finds what is possible and most likely a mistake. It looks only at scripts without errors, where names mean what they seem to,
@@ -445,6 +445,6 @@ func (l *linter) missingKeys() {
 			keys[i] = e.Key
 		}
 		l.warn(codeMissingKey, f.key, "%s has no key %q, so this is undefined", f.of.name.Name, f.key.Value).
-			meant(catalog.Closest(f.key.Value, keys))
+			meant(meant.Closest(f.key.Value, keys))
 	}
 }

@@ -8,6 +8,8 @@ import (
 	"github.com/d5/tengo/v2"
 
 	"writ/sal/catalog"
+
+	"writ/internal/meant"
 )
 
 // member is something that a built-in module offers. Exactly one of call, read and value is set.
@@ -105,7 +107,7 @@ func (m *module) member(index tengo.Object) (tengo.Object, error) {
 	switch {
 	case !ok:
 		err := fmt.Errorf("module %s has no %q", m.name, key.Value)
-		if closest := catalog.Closest(key.Value, membersOf(m.name)); closest != "" {
+		if closest := meant.Closest(key.Value, membersOf(m.name)); closest != "" {
 			err = fmt.Errorf("%w; did you mean %q?", err, closest)
 		}
 		return nil, err

@@ -9,7 +9,7 @@ import (
 	"github.com/d5/tengo/v2/parser"
 	"github.com/d5/tengo/v2/token"
 
-	"writ/sal/catalog"
+	"writ/internal/meant"
 )
 
 // symbol is a variable of a script.
@@ -139,7 +139,7 @@ func (r *resolver) lookup(name *parser.Ident) *symbol {
 	case foreign != "":
 		d.Help = foreign
 	case !r.crowded():
-		d.meant(catalog.Closest(name.Name, r.visible()))
+		d.meant(meant.Closest(name.Name, r.visible()))
 	}
 	return nil
 }

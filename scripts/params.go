@@ -13,7 +13,7 @@ import (
 	"strings"
 
 	"writ"
-	"writ/sal/catalog"
+	"writ/internal/meant"
 )
 
 // Param is a parameter that a script declares: params := {count: {type: "int", default: 2, min: 1, help: "how many"}}.
@@ -89,7 +89,7 @@ func (p Param) about() string {
 
 func (ps Params) unknown(name string) error {
 	err := writ.Errorf(writ.CodeUsage, "the script has no parameter %q", name)
-	switch closest := catalog.Closest(name, ps.Names()); {
+	switch closest := meant.Closest(name, ps.Names()); {
 	case closest != "":
 		return err.WithHint("did you mean %q?", closest)
 	case len(ps) == 0:

@@ -7,7 +7,7 @@ import (
 
 	"github.com/d5/tengo/v2"
 
-	"writ/sal/catalog"
+	"writ/internal/meant"
 )
 
 // record is a map that cannot be changed and refuses to be asked for what it does not have.
@@ -47,7 +47,7 @@ func (r *record) field(index tengo.Object) (tengo.Object, error) {
 	if r.of != "" {
 		err = fmt.Errorf("%s has no %s %q", r.of, r.what, key.Value)
 	}
-	if closest := catalog.Closest(key.Value, slices.Sorted(maps.Keys(r.fields))); closest != "" {
+	if closest := meant.Closest(key.Value, slices.Sorted(maps.Keys(r.fields))); closest != "" {
 		err = fmt.Errorf("%w; did you mean %q?", err, closest)
 	}
 	return nil, err

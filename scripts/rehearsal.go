@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"writ"
+	"writ/internal/meant"
 	"writ/sal/catalog"
 )
 
@@ -63,7 +64,7 @@ func parseRehearsal(options map[string]any) (r Rehearsal, problems []catalog.Pro
 		default:
 			problems = append(problems, catalog.Problem{
 				Path: catalog.Path{key}, Reason: catalog.UnknownField, Message: fmt.Sprintf("there is no option %q", key),
-				Suggestion: catalog.Closest(key, rehearsalKeys),
+				Suggestion: meant.Closest(key, rehearsalKeys),
 			})
 		}
 	}
@@ -135,7 +136,7 @@ func closestCode(code string) string {
 	for i, c := range writ.Codes {
 		names[i] = strings.ToLower(string(c.Code))
 	}
-	return strings.ToUpper(catalog.Closest(strings.ToLower(code), names))
+	return strings.ToUpper(meant.Closest(strings.ToLower(code), names))
 }
 
 // parseTarget reads "machine.create web-0" or "machine.create".
@@ -148,7 +149,7 @@ func parseTarget(text string) (Target, *catalog.Operation, *catalog.Problem) {
 	switch {
 	case !ok:
 		t, o, p := refuse("there is no operation %q", operation)
-		p.Suggestion = catalog.Closest(operation, operationNames())
+		p.Suggestion = meant.Closest(operation, operationNames())
 		return t, o, p
 	case op.Effect == catalog.Find:
 		return refuse("%s is answered without a node, so nothing can be put in its place", operation)

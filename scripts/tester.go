@@ -11,7 +11,7 @@ import (
 	"github.com/d5/tengo/v2"
 
 	"writ"
-	"writ/sal/catalog"
+	"writ/internal/meant"
 )
 
 // The names that only the end of a test file writes.
@@ -54,7 +54,7 @@ func (t *tester) IndexGet(index tengo.Object) (tengo.Object, error) {
 	found, ok := testMembers[key.Value]
 	if !ok {
 		err := fmt.Errorf("t has no %q", key.Value)
-		if closest := catalog.Closest(key.Value, testerNames()); closest != "" {
+		if closest := meant.Closest(key.Value, testerNames()); closest != "" {
 			err = fmt.Errorf("%w; did you mean %q?", err, closest)
 		}
 		return nil, err
@@ -234,7 +234,7 @@ func testCall(p *pass, args []tengo.Object) (tengo.Object, error) {
 		names = append(names, name.Value)
 	}
 	text := fmt.Sprintf("there is no call %q", step.Value)
-	switch closest := catalog.Closest(step.Value, names); {
+	switch closest := meant.Closest(step.Value, names); {
 	case len(names) == 0:
 		text += "; there are none at all"
 	case closest != "":

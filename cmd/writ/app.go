@@ -18,6 +18,7 @@ import (
 	"writ/cmd/writ/internal/config"
 	"writ/cmd/writ/internal/help"
 	"writ/cmd/writ/internal/terminal"
+	"writ/internal/meant"
 )
 
 // app is one use of the command line.
@@ -225,8 +226,8 @@ func flagError(cmd *cobra.Command, err error) error {
 	if number, ok := errors.AsType[*strconv.NumError](err); ok {
 		e = writ.Errorf(writ.CodeUsage, "--%s: %s", value.GetFlag().Name, unparsed(value.GetFlag(), number))
 	}
-	if meant := meantWord(value.GetValue(), value.GetFlag().Annotations[valuesMark]); meant != "" {
-		return e.WithHint("%s (%s --help)", meant, cmd.CommandPath())
+	if question := meant.Question(value.GetValue(), value.GetFlag().Annotations[valuesMark]); question != "" {
+		return e.WithHint("%s (%s --help)", question, cmd.CommandPath())
 	}
 	return e.WithHint("--%s: %s (%s --help)", value.GetFlag().Name, value.GetFlag().Usage, cmd.CommandPath())
 }

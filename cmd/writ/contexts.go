@@ -86,7 +86,7 @@ func (a *app) contextUseCommand() *cobra.Command {
 				return err
 			}
 			if file.Context(args[0]) == nil {
-				return writ.Errorf(writ.CodeNotFound, "there is no context %q in %s", args[0], file.Path).WithHint("`writ context list` shows them")
+				return writ.Errorf(writ.CodeNotFound, "there is no context %q in %s", args[0], file.Path).WithHint("%s", file.Meant(args[0]))
 			}
 			file.Current = args[0]
 			if err := file.Save(); err != nil {

@@ -9,6 +9,7 @@ import (
 	"writ"
 	"writ/cmd/writ/internal/redact"
 	"writ/internal/hidden"
+	"writ/internal/meant"
 )
 
 // logFlags say how a daemon logs.
@@ -32,7 +33,7 @@ var logLevels = []string{"debug", "info", "warn", "error"}
 func (a *app) log(l logFlags) (*slog.Logger, error) {
 	var level slog.Level
 	if err := level.UnmarshalText([]byte(l.level)); err != nil {
-		return nil, writ.Errorf(writ.CodeUsage, "--log-level: unknown level %q", l.level).WithHint("%s", cmp.Or(meantWord(l.level, logLevels), "use debug, info, warn or error"))
+		return nil, writ.Errorf(writ.CodeUsage, "--log-level: unknown level %q", l.level).WithHint("%s", cmp.Or(meant.Question(l.level, logLevels), "use debug, info, warn or error"))
 	}
 	options := &slog.HandlerOptions{Level: level, ReplaceAttr: redact.Attr}
 	switch l.format {

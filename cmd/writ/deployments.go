@@ -12,6 +12,7 @@ import (
 	"writ/cmd/writ/internal/client"
 	"writ/cmd/writ/internal/terminal"
 	"writ/coord/api"
+	"writ/internal/meant"
 )
 
 func (a *app) deploymentCommand() *cobra.Command {
@@ -53,7 +54,7 @@ func (a *app) deploymentShowCommand() *cobra.Command {
 			}
 			switch len(all) {
 			case 0:
-				return writ.Errorf(writ.CodeNotFound, "no deployment %s owns a resource", args[0]).WithHint("`writ deployment list` shows which do")
+				return a.noDeployment(cmd.Context(), args[0], datacenter)
 			case 1:
 				return a.Print(terminal.View{Data: all[0], Names: []string{all[0].Name}, Text: func(bool) string { return deploymentText(all[0], where) }})
 			default:
@@ -65,6 +66,16 @@ func (a *app) deploymentShowCommand() *cobra.Command {
 	c.Flags().StringVar(&datacenter, "dc", "", "datacenter of the deployment, if several have one of this name")
 	a.completeFlag(c, "dc", suggestDatacenters)
 	return c
+}
+
+// noDeployment is the error for a name that no deployment with a resource has.
+func (a *app) noDeployment(ctx context.Context, name, datacenter string) error {
+	all, _, err := a.deployments(ctx, api.ListDeploymentsParams{Datacenter: api.Given(datacenter)})
+	if err != nil {
+		return err
+	}
+	return writ.Errorf(writ.CodeNotFound, "no deployment %s owns a resource", name).
+		WithHint("%s", meant.Among(name, all, func(d api.Deployment) string { return d.Name }, "`writ deployment list` shows which do"))
 }
 
 // deployments asks for all deployments that params select, and for the names of datacenters.

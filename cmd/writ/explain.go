@@ -9,6 +9,7 @@ import (
 
 	"writ"
 	"writ/cmd/writ/internal/terminal"
+	"writ/internal/meant"
 	"writ/sal/catalog"
 	"writ/scripts"
 )
@@ -62,8 +63,8 @@ func unexplained(what string) error {
 	if ops := catalog.Of(strings.ToLower(what)); len(ops) > 0 {
 		return err.WithHint("module %s has %s", ops[0].Module, strings.Join(namesOf(ops), ", "))
 	}
-	if meant := catalog.Closest(what, everyOperation()); meant != "" && strings.Contains(what, ".") {
-		return err.WithHint("did you mean %q?", meant)
+	if closest := meant.Closest(what, everyOperation()); closest != "" && strings.Contains(what, ".") {
+		return err.WithHint("did you mean %q?", closest)
 	}
 	return err.WithHint("`writ explain` lists the codes, and docs/operations.md the operations")
 }

@@ -14,6 +14,7 @@ import (
 	"writ/cmd/writ/internal/terminal"
 	"writ/coord/api"
 	"writ/identity"
+	"writ/internal/meant"
 	"writ/sal/catalog"
 )
 
@@ -136,7 +137,32 @@ func (a *app) decideScope(ctx context.Context, flags scopeFlags, decision string
 	for _, over := range holds.Over(scope) {
 		a.Note("%s", heldText(over.Last(), over.Text()))
 	}
-	return a.decide(ctx, c, statement)
+	err = a.decide(ctx, c, statement)
+	if decision == identity.DecisionRelease && writ.CodeOf(err) == writ.CodeConflict {
+		return meantHold(ctx, c, roster, dc, scope, err)
+	}
+	return err
+}
+
+// meantHold adds to the error about work that is not on hold which hold was probably meant.
+func meantHold(ctx context.Context, c *client.Client, roster *identity.Roster, dc *identity.Datacenter, scope identity.Scope, err error) error {
+	list, failed := signedHolds(ctx, c, roster, dc.Name)
+	if failed != nil {
+		return err
+	}
+	var names []string
+	for _, d := range list.Items {
+		for _, h := range client.HoldsOf(d.Holds) {
+			if h.Held {
+				names = append(names, h.Deployment, h.Operation)
+			}
+		}
+	}
+	if question := meant.Question(cmp.Or(scope.Deployment, scope.Operation), names); question != "" {
+		e := *writ.AsError(err)
+		return e.WithHint("%s", strings.TrimSpace(question+" "+e.Hint))
+	}
+	return err
 }
 
 // nothingNamed refuses a decision about a whole datacenter by a person who did not name it, and may have meant a part of its work.
@@ -162,8 +188,14 @@ func (a *app) warnUnknownDeployment(ctx context.Context, c *client.Client, dc *i
 	if err != nil || len(runs) > 0 {
 		return
 	}
-	a.Warn("no run and no resource in %s is known of a deployment %s of project %s: the hold is for its first run. `writ deployment list` shows deployments",
-		dc.Name, scope.Deployment, projectName)
+	all, err := api.Answer[api.DeploymentPage](c.API.ListDeployments(ctx, &api.ListDeploymentsParams{
+		Project: api.Given(string(scope.Project)), Datacenter: api.Given(string(dc.ID)), Limit: api.Given(client.PageSize),
+	}))
+	if err != nil {
+		all.Items = nil // then none is suggested
+	}
+	a.Warn("no run and no resource in %s is known of a deployment %s of project %s: the hold is for its first run. %s", dc.Name, scope.Deployment, projectName,
+		meant.Among(scope.Deployment, all.Items, func(d api.Deployment) string { return d.Name }, "`writ deployment list` shows deployments"))
 }
 
 // holdsOver are the decisions of a datacenter about a scope, and about those that it is part of. It asks for no more than these, so that neither what
@@ -189,7 +221,7 @@ func (s *scopeFlags) scope(c *client.Client, roster *identity.Roster) (scope ide
 	}
 	if s.operation != "" && !slices.Contains(operationNames(), s.operation) {
 		return scope, "", writ.Errorf(writ.CodeUsage, "there is no operation %q that nodes carry out", s.operation).
-			WithHint("say one like machine.create, or a module like machine; docs/operations.md has all")
+			WithHint("%s", meant.Hint(s.operation, operationNames(), "say one like machine.create, or a module like machine; docs/operations.md has all"))
 	}
 	var project identity.Project
 	switch {

@@ -7,7 +7,7 @@ import (
 
 	"writ"
 	"writ/cmd/writ/internal/terminal"
-	"writ/sal/catalog"
+	"writ/internal/meant"
 	"writ/scripts/library"
 )
 
@@ -62,7 +62,7 @@ func findModule(name string) (library.Module, error) {
 		return m, nil
 	}
 	err := writ.Errorf(writ.CodeNotFound, "the library has no module %q", name)
-	if closest := catalog.Closest(full, library.Names()); closest != "" {
+	if closest := meant.Closest(full, library.Names()); closest != "" {
 		return library.Module{}, err.WithHint("did you mean %q?", closest)
 	}
 	return library.Module{}, err.WithHint("`writ library list` lists them")

@@ -160,13 +160,13 @@ func (a *app) homeOf(ctx context.Context, c *client.Client, roster *identity.Ros
 		return a.chooseDatacenter(ctx, c, roster, &orderFlags{datacenter: named}, nil)
 	}
 	kind, name, _ := strings.Cut(what, "/")
-	all, err := resourcesNamed(ctx, c, api.ListResourcesParams{Kind: api.Given(writ.ResourceKind(kind)), Project: api.Given(string(project.ID))}, name)
+	all, hint, err := resourcesNamed(ctx, c, api.ListResourcesParams{Kind: api.Given(writ.ResourceKind(kind)), Project: api.Given(string(project.ID))}, name)
 	if err != nil {
 		return "", err
 	}
 	switch len(all) {
 	case 0:
-		return "", writ.Errorf(writ.CodeNotFound, "project %s has no %s", project.Name, what).WithHint("`writ resource list` shows what there is")
+		return "", writ.Errorf(writ.CodeNotFound, "project %s has no %s", project.Name, what).WithHint("%s", hint)
 	case 1:
 		return all[0].Datacenter, nil
 	}

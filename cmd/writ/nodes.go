@@ -15,6 +15,7 @@ import (
 	"writ/cmd/writ/internal/client"
 	"writ/cmd/writ/internal/terminal"
 	"writ/coord/api"
+	"writ/internal/meant"
 )
 
 func (a *app) nodeCommand() *cobra.Command {
@@ -296,12 +297,8 @@ func findNode(ctx context.Context, c *client.Client, datacenter, nameOrID string
 
 // noNode is the error for a name that none of the nodes has.
 func noNode(nameOrID string, nodes []writ.Node) error {
-	var names []string
-	for _, n := range nodes {
-		names = append(names, n.Name)
-	}
 	return writ.Errorf(writ.CodeNotFound, "there is no node %q", nameOrID).
-		WithHint("%s", strings.TrimPrefix(meantWord(nameOrID, names)+" `writ node list` shows them", " "))
+		WithHint("%s", meant.Among(nameOrID, nodes, func(n writ.Node) string { return n.Name }, "`writ node list` shows them"))
 }
 
 func severalNodes(nameOrID string, count int) error {

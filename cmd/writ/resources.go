@@ -16,6 +16,7 @@ import (
 	"writ/cmd/writ/internal/client"
 	"writ/cmd/writ/internal/terminal"
 	"writ/coord/api"
+	"writ/internal/meant"
 	"writ/sal/catalog"
 )
 
@@ -75,14 +76,26 @@ func (a *app) resourceListCommand() *cobra.Command {
 	a.completeFlag(c, "dc", suggestDatacenters)
 	a.completeFlag(c, "node", suggestNodes)
 	a.completeFlag(c, "deployment", suggestDeployments)
-	oneOf(c, "kind", "machine", "container", "volume", "image", "network", "herodb")
+	oneOf(c, "kind", resourceKinds...)
 	return c
 }
 
-// resourcesNamed returns the resources that params select and that have a name: of several projects or datacenters, there may be several.
-func resourcesNamed(ctx context.Context, c *client.Client, params api.ListResourcesParams, name string) ([]writ.Resource, error) {
+// resourceKinds are the kinds of resources that scripts make.
+var resourceKinds = []string{"machine", "container", "volume", "image", "network", "herodb"}
+
+// resourcesNamed returns the resources with a name among those that params select. Several projects or datacenters may have one. If the result is
+// empty, hint suggests another name.
+func resourcesNamed(ctx context.Context, c *client.Client, params api.ListResourcesParams, name string) (named []writ.Resource, hint string, err error) {
 	all, err := c.Resources(ctx, params)
-	return slices.DeleteFunc(all, func(r writ.Resource) bool { return r.Name != name }), err
+	for _, r := range all {
+		if r.Name == name {
+			named = append(named, r)
+		}
+	}
+	if len(named) == 0 {
+		hint = meant.Among(name, all, func(r writ.Resource) string { return r.Name }, "`writ resource list` shows what there is")
+	}
+	return named, hint, err
 }
 
 // locations are where resources are.
@@ -163,11 +176,14 @@ func (a *app) resourceShowCommand() *cobra.Command {
 			if !ok {
 				return writ.Errorf(writ.CodeUsage, "%q names no resource", args[0]).WithHint("write kind and name, as machine/web-0")
 			}
+			if !slices.Contains(resourceKinds, kind) {
+				return notPossible("KIND/NAME", kind, resourceKinds)
+			}
 			c, err := a.client()
 			if err != nil {
 				return err
 			}
-			all, err := resourcesNamed(cmd.Context(), c, api.ListResourcesParams{
+			all, hint, err := resourcesNamed(cmd.Context(), c, api.ListResourcesParams{
 				Kind: api.Given(writ.ResourceKind(kind)), Project: api.Given(a.flags.project), Datacenter: api.Given(datacenter),
 			}, name)
 			if err != nil {
@@ -179,7 +195,7 @@ func (a *app) resourceShowCommand() *cobra.Command {
 			}
 			switch len(all) {
 			case 0:
-				return a.noResource(cmd.Context(), c, writ.ResourceKind(kind), name, orphansOn(where.nodes))
+				return a.noResource(cmd.Context(), c, writ.ResourceKind(kind), name, hint, orphansOn(where.nodes))
 			case 1:
 			default:
 				return writ.Errorf(writ.CodeConflict, "there are %d of the name %s", len(all), args[0]).WithHint("say --project or --dc")
@@ -195,20 +211,20 @@ func (a *app) resourceShowCommand() *cobra.Command {
 }
 
 // noResource is the error of who asks for a resource that is not there. What it may have left is part of it.
-func (a *app) noResource(ctx context.Context, c *client.Client, kind writ.ResourceKind, name string, orphans []orphan) error {
-	err := writ.Errorf(writ.CodeNotFound, "there is no %s %s", kind, name).WithHint("`writ resource list` shows what there is")
+func (a *app) noResource(ctx context.Context, c *client.Client, kind writ.ResourceKind, name, hint string, orphans []orphan) error {
+	err := writ.Errorf(writ.CodeNotFound, "there is no %s %s", kind, name).WithHint("%s", hint)
 	projects, unknown := api.Answer[api.ProjectList](c.API.ListProjects(ctx))
 	if unknown != nil {
 		return err
 	}
-	var meant []writ.ResourceID
+	var named []writ.ResourceID
 	for _, p := range projects.Items {
 		if a.flags.project == "" || a.flags.project == p.Name || a.flags.project == string(p.ID) {
-			meant = append(meant, writ.ResourceID{Project: p.ID, Kind: kind, Name: name})
+			named = append(named, writ.ResourceID{Project: p.ID, Kind: kind, Name: name})
 		}
 	}
 	var left []string
-	for _, o := range orphansOf(orphans, meant...) {
+	for _, o := range orphansOf(orphans, named...) {
 		left = append(left, fmt.Sprintf("the %s %s on %s", terminal.Clean(o.Kind), terminal.Clean(o.Name), terminal.Clean(o.NodeName)))
 	}
 	if len(left) == 0 {

@@ -72,7 +72,7 @@ func namedSigner(ctx context.Context, c *client.Client, r *identity.Roster, name
 	}
 	p := r.Principal(name)
 	if p == nil {
-		return client.Signatory{}, writ.Errorf(writ.CodeNotFound, "the roster has no %s", name).WithHint("`writ user list` shows whom it has")
+		return client.Signatory{}, writ.Errorf(writ.CodeNotFound, "the roster has no %s", name).WithHint("%s", client.MeantPrincipal(r, name))
 	}
 	if len(p.Keys) == 0 && client.MayHaveCertificate(r, name) {
 		return client.Signatory{}, writ.Errorf(writ.CodeUsage, "%s signs with certificates, and a text names the one that signs it", name).

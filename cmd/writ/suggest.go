@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -11,7 +10,7 @@ import (
 
 	"writ"
 	"writ/cmd/writ/internal/help"
-	"writ/sal/catalog"
+	"writ/internal/meant"
 )
 
 // valuesMark is the annotation of a flag with its possible values.
@@ -56,25 +55,13 @@ const mostNamed = 12
 // notPossible is the error for a value of an enumeration that does not exist.
 func notPossible(what, value string, possible []string) error {
 	hint := "it must be one of " + strings.Join(possible, ", ")
-	switch meant := meantWord(value, possible); {
-	case len(possible) > mostNamed && meant != "":
-		hint = meant
-	case meant != "":
-		hint = meant + "; " + hint
+	switch question := meant.Question(value, possible); {
+	case len(possible) > mostNamed && question != "":
+		hint = question
+	case question != "":
+		hint = question + "; " + hint
 	}
 	return writ.Errorf(writ.CodeUsage, "%s: %q is unknown", what, value).WithHint("%s", hint)
-}
-
-// meantWord returns "did you mean X?" if a candidate is close to a word, and "" otherwise.
-func meantWord(word string, candidates []string) string {
-	// Of equally close candidates, one of about the same length: "machine.creat" is not "machine".
-	near := slices.SortedStableFunc(slices.Values(candidates), func(a, b string) int {
-		return cmp.Compare(max(len(a)-len(word), len(word)-len(a)), max(len(b)-len(word), len(word)-len(b)))
-	})
-	if meant := catalog.Closest(word, near); meant != "" {
-		return fmt.Sprintf("did you mean %q?", meant)
-	}
-	return ""
 }
 
 // suggestFlag returns the hint for an unknown flag.
@@ -85,8 +72,8 @@ func suggestFlag(cmd *cobra.Command, unknown string) string {
 			names = append(names, f.Name)
 		}
 	}
-	if meant := catalog.Closest(unknown, names); meant != "" {
-		return fmt.Sprintf("did you mean --%s? (%s --help)", meant, cmd.CommandPath())
+	if closest := meant.Closest(unknown, names); closest != "" {
+		return fmt.Sprintf("did you mean --%s? (%s --help)", closest, cmd.CommandPath())
 	}
 	return cmd.CommandPath() + " --help"
 }

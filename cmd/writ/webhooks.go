@@ -9,6 +9,7 @@ import (
 
 	"writ"
 	"writ/coord/webhook"
+	"writ/internal/meant"
 )
 
 func (a *app) webhookCommand() *cobra.Command {
@@ -32,7 +33,8 @@ It says of each whether the receiver took it. Nothing is sent again.`,
 			if len(args) == 1 {
 				i := slices.IndexFunc(endpoints, func(e webhook.Endpoint) bool { return e.Name == args[0] })
 				if i < 0 {
-					return writ.Errorf(writ.CodeNotFound, "%s names no webhook %q", file, args[0]).WithHint("leave the name out to try all")
+					return writ.Errorf(writ.CodeNotFound, "%s names no webhook %q", file, args[0]).
+						WithHint("%s", meant.Among(args[0], endpoints, func(e webhook.Endpoint) string { return e.Name }, "leave the name out to try all"))
 				}
 				endpoints = endpoints[i : i+1]
 			}

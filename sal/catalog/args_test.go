@@ -143,17 +143,6 @@ func useless(form, text string) string {
 	return ""
 }
 
-func TestClosestGuessesWhatWasMeant(t *testing.T) {
-	fields := operation(t, "machine.create").Args.Names()
-	for name, want := range map[string]string{
-		"memory": "memory_mib", "cpu": "cpus", "disk": "disks", "sshkeys": "ssh_keys", "cmd_line": "cmdline", "CPUS": "cpus", "evn": "env", "flavour": "", "x": "",
-	} {
-		if got := Closest(name, fields); got != want {
-			t.Errorf("Closest(%q) = %q, want %q", name, got, want)
-		}
-	}
-}
-
 func TestDecodeGivesTypedArgumentsWithDefaults(t *testing.T) {
 	root := writ.Ref{Kind: writ.KindVolume, Name: "root", UID: "u1"}
 	got, err := operation(t, "container.create").Decode(map[string]any{

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"writ"
+	"writ/internal/meant"
 )
 
 // Reason says what sort of problem it is.
@@ -113,7 +114,7 @@ func (c *checker) object(s Schema, args map[string]any, at Path) {
 			continue
 		}
 		c.add(append(at, name), UnknownField, "no field %q%s", name, inside(at))
-		c.problems[len(c.problems)-1].Suggestion = Closest(name, s.Names())
+		c.problems[len(c.problems)-1].Suggestion = meant.Closest(name, s.Names())
 	}
 }
 
@@ -208,7 +209,7 @@ func (c *checker) text(f *Field, text string, at Path) {
 		c.add(at, WrongValue, "%s must not contain a zero byte", at)
 	case f.Enum != nil && !slices.Contains(f.Enum, text):
 		c.add(at, WrongValue, "%s must be one of %s, not %q", at, strings.Join(f.Enum, ", "), short(text))
-		c.problems[len(c.problems)-1].Suggestion = Closest(text, f.Enum)
+		c.problems[len(c.problems)-1].Suggestion = meant.Closest(text, f.Enum)
 	case f.valid != nil && !f.valid(text):
 		c.add(at, WrongValue, "%s must be %s, not %q", at, f.Form, short(text))
 	default:

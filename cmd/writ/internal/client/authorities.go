@@ -10,6 +10,7 @@ import (
 	"writ"
 	"writ/coord/api"
 	"writ/identity"
+	"writ/internal/meant"
 )
 
 // AuthorityGrant is what the certificates of an authority may do. What is zero or nil stays as it is.
@@ -69,7 +70,8 @@ func certify(r *identity.Roster, a *identity.Authority, principal string, g Auth
 	switch {
 	case p == nil:
 		return writ.Errorf(writ.CodeNotFound, "the roster has no machine %q", principal).
-			WithHint("add it first: writ user add %s --ci --role deployer --project PROJECT", principal)
+			WithHint("%s", meant.Among(principal, r.Principals, func(p identity.Principal) string { return p.Name },
+				"add it first: writ user add "+principal+" --ci --role deployer --project PROJECT"))
 	case p.Kind != identity.CI:
 		return writ.Errorf(writ.CodeUsage, "%s is a person: certificates are for machines", principal).WithHint("add one: writ user add NAME --ci")
 	}
@@ -98,7 +100,8 @@ func certify(r *identity.Roster, a *identity.Authority, principal string, g Auth
 func RemoveAuthority(r *identity.Roster, name string, state identity.State) error {
 	a := r.AuthorityNamed(name)
 	if a == nil {
-		return writ.Errorf(writ.CodeNotFound, "the roster has no authority %q", name).WithHint("`writ ca list` shows them")
+		return writ.Errorf(writ.CodeNotFound, "the roster has no authority %q", name).
+			WithHint("%s", meant.Among(name, r.Authorities, func(a identity.Authority) string { return a.Name }, "`writ ca list` shows them"))
 	}
 	a.State = later(a.State, state)
 	return nil

@@ -10,6 +10,7 @@ import (
 	"writ"
 	"writ/coord/api"
 	"writ/identity"
+	"writ/internal/meant"
 )
 
 // Decide signs a statement and hands it in; see Person.SignStatement for what must be set. What it returns, done or refused, is what the
@@ -119,7 +120,8 @@ func (c *Client) findNode(ctx context.Context, roster *identity.Roster, name Nod
 		return writ.Node{}, writ.Errorf(writ.CodeNotFound, "%s has no node %q with the key %s", dc.Name, name.Node, name.Fingerprint).
 			WithHint("compare the fingerprint with what the machine itself shows; `%s` shows who asks to be admitted", list)
 	}
-	return writ.Node{}, writ.Errorf(writ.CodeNotFound, "there is no node %q in %s", name.Node, dc.Name).WithHint("`writ node list` shows them")
+	return writ.Node{}, writ.Errorf(writ.CodeNotFound, "there is no node %q in %s", name.Node, dc.Name).
+		WithHint("%s", meant.Among(name.Node, nodes, func(n writ.Node) string { return n.Name }, "`writ node list` shows them"))
 }
 
 // TheDatacenter returns the datacenter of a name or id, or the only one of the roster. No coordinator is asked.

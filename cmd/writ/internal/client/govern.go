@@ -13,6 +13,7 @@ import (
 	"writ"
 	"writ/coord/api"
 	"writ/identity"
+	"writ/internal/meant"
 )
 
 // Amend signs the next version of the roster and hands it in. change gets a copy of the newest one to work on; if it changes nothing
@@ -144,12 +145,22 @@ func AddPrincipal(r *identity.Roster, name string, kind identity.PrincipalKind, 
 	return nil
 }
 
+// MeantPrincipal returns the hint for a name that no principal of a roster has.
+func MeantPrincipal(r *identity.Roster, name string) string {
+	return meant.Among(name, r.Principals, func(p identity.Principal) string { return p.Name }, "`writ user list` shows them")
+}
+
+// meantDatacenter returns the hint for a name that no datacenter of a roster has.
+func meantDatacenter(r *identity.Roster, name string) string {
+	return meant.Among(name, r.Datacenters, func(d identity.Datacenter) string { return d.Name }, "`writ dc list` shows them")
+}
+
 // RemovePrincipal takes somebody, or one of their keys, out of use: Removed ends nothing that was accepted, Revoked cancels it. fingerprint
 // names the key, "" all of them. What is revoked stays so.
 func RemovePrincipal(r *identity.Roster, name, fingerprint string, state identity.State) error {
 	p := r.Principal(name)
 	if p == nil {
-		return writ.Errorf(writ.CodeNotFound, "the roster has no principal %q", name).WithHint("`writ user list` shows them")
+		return writ.Errorf(writ.CodeNotFound, "the roster has no principal %q", name).WithHint("%s", MeantPrincipal(r, name))
 	}
 	if fingerprint == "" {
 		if slices.Contains(r.Operators, name) && len(r.Operators) <= r.Threshold {
@@ -257,7 +268,7 @@ func SetDatacenter(r *identity.Roster, datacenter string, settings DatacenterSet
 func FindDatacenter(r *identity.Roster, name string) (*identity.Datacenter, error) {
 	d := r.DatacenterNamed(name)
 	if d == nil {
-		return nil, writ.Errorf(writ.CodeNotFound, "there is no datacenter %s", name).WithHint("`writ dc list` shows which there are")
+		return nil, writ.Errorf(writ.CodeNotFound, "there is no datacenter %q", name).WithHint("%s", meantDatacenter(r, name))
 	}
 	return d, nil
 }
@@ -296,10 +307,11 @@ func AddCoordinator(r *identity.Roster, name string, key ed25519.PublicKey, urls
 
 // RemoveCoordinator takes a coordinator out of a roster.
 func RemoveCoordinator(r *identity.Roster, name string) error {
+	hint := meant.Among(name, r.Coordinators, func(c identity.Coordinator) string { return c.Name }, "`writ coordinator list` shows them")
 	before := len(r.Coordinators)
 	r.Coordinators = slices.DeleteFunc(r.Coordinators, func(c identity.Coordinator) bool { return c.Name == name || c.ID == name })
 	if len(r.Coordinators) == before {
-		return writ.Errorf(writ.CodeNotFound, "the roster has no coordinator %q", name).WithHint("`writ coordinator list` shows them")
+		return writ.Errorf(writ.CodeNotFound, "the roster has no coordinator %q", name).WithHint("%s", hint)
 	}
 	if len(r.Coordinators) == 0 {
 		return writ.Errorf(writ.CodeConflict, "%s is the only coordinator: without it no command could reach the cluster, nor bring it another roster", name).
@@ -317,7 +329,8 @@ func Project(r *identity.Roster, nameOrID string) (identity.Project, error) {
 	case 1:
 		return named[0], nil
 	case 0:
-		return identity.Project{}, writ.Errorf(writ.CodeProjectUnknown, "the roster has no project %q", nameOrID).WithHint("`writ project list` shows them")
+		return identity.Project{}, writ.Errorf(writ.CodeProjectUnknown, "the roster has no project %q", nameOrID).
+			WithHint("%s", meant.Among(nameOrID, r.Projects, func(p identity.Project) string { return p.Name }, "`writ project list` shows them"))
 	default:
 		return identity.Project{}, writ.Errorf(writ.CodeConflict, "%d tenants have a project %q", len(named), nameOrID).
 			WithHint("name it by its id; `writ project list` shows them")
@@ -335,7 +348,7 @@ func Datacenter(r *identity.Roster, nameOrID string) (*identity.Datacenter, erro
 		if strings.Contains(nameOrID, ",") {
 			return nil, err.WithHint("name one; for several, give the command once for each")
 		}
-		return nil, err.WithHint("`writ dc list` shows them")
+		return nil, err.WithHint("%s", meantDatacenter(r, nameOrID))
 	}
 	return d, nil
 }

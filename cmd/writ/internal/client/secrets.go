@@ -12,6 +12,7 @@ import (
 	"writ/coord/api"
 	"writ/identity"
 	"writ/identity/secret"
+	"writ/internal/meant"
 )
 
 // Secrets asks the datacenters which secrets of a project they have, one datacenter if it is given; "" stands for all projects. What
@@ -64,7 +65,8 @@ func (c *Client) ResolveSecrets(ctx context.Context, datacenter *identity.Datace
 		s, ok := newest[name]
 		if !ok || !s.Removed.IsZero() {
 			return nil, writ.Errorf(writ.CodeSecretUnknown, "project %s has no secret %s in %s", project.Name, name, datacenter.Name).
-				WithHint("set it with `writ secret set %s --dc %s`, or in every datacenter with --all-dcs", name, datacenter.Name)
+				WithHint("%s", meant.Hint(name, slices.Sorted(maps.Keys(newest)),
+					"set it with `writ secret set "+name+" --dc "+datacenter.Name+"`, or in every datacenter with --all-dcs"))
 		}
 		refs = append(refs, identity.SecretRef(name, s.Version))
 	}
@@ -150,7 +152,7 @@ func (c *Client) RemoveSecret(ctx context.Context, by *Person, datacenter writ.D
 	have := newest[name].Version
 	if have == 0 {
 		return api.StatementAnswer{}, writ.Errorf(writ.CodeSecretUnknown, "the project has no secret %s in this datacenter", name).
-			WithHint("`writ secret list` shows what there is")
+			WithHint("%s", meant.Hint(name, slices.Sorted(maps.Keys(newest)), "`writ secret list` shows what there is"))
 	}
 	if version == 0 {
 		version = have

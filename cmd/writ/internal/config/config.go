@@ -22,6 +22,7 @@ import (
 	"writ/cmd/writ/internal/redact"
 	"writ/identity"
 	"writ/internal/failpoint"
+	"writ/internal/meant"
 	"writ/internal/yamltext"
 )
 
@@ -142,6 +143,11 @@ func (f *File) Put(c Context) error {
 	return nil
 }
 
+// Meant returns the hint for a name that no context has.
+func (f *File) Meant(name string) string {
+	return meant.Among(name, f.Contexts, func(c Context) string { return c.Name }, "`writ context list` shows them")
+}
+
 // Choose returns the context to work in: the one that is named, the current one, or the only one, with what is set in over put over
 // it. Without any there is still a server to try.
 func (f *File) Choose(name string, over Context) (Context, error) {
@@ -150,7 +156,7 @@ func (f *File) Choose(name string, over Context) (Context, error) {
 	case name != "":
 		found := f.Context(name)
 		if found == nil {
-			return c, writ.Errorf(writ.CodeNotFound, "there is no context %q in %s", name, f.Path).WithHint("`writ context list` shows them")
+			return c, writ.Errorf(writ.CodeNotFound, "there is no context %q in %s", name, f.Path).WithHint("%s", f.Meant(name))
 		}
 		c = *found
 	case f.Current != "" && f.Context(f.Current) != nil:

@@ -1,8 +1,8 @@
-package catalog
+package meant
 
 import "strings"
 
-// Closest returns the candidate that name was probably meant to be, "" if none is near: one that begins as name does, or the other
+// Closest returns the candidate that name was probably meant to be, "" if none is near. A candidate is near if it begins as name does, or the other
 // way round, or one that a few typing mistakes lead to.
 func Closest(name string, candidates []string) string {
 	best, bestDistance := "", (len(name)+1)/3
