@@ -148,6 +148,7 @@ type Report struct {
 	Mended      int64           `json:"mended,omitempty"`   // how often the node has mended anything in this incarnation
 	Orphans     []Orphan        `json:"orphans,omitempty"`  // all that there are
 	Network     *NodeNetwork    `json:"network,omitempty"`  // nil if the node makes no networks
+	Disks       []Disk          `json:"disks,omitempty"`    // each file system that holds data of the node, once
 	Usage       []Usage         `json:"usage,omitempty"`    // hours that changed since they were told and acknowledged
 }
 

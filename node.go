@@ -88,6 +88,7 @@ type Node struct {
 	Stuck      []Stuck           `json:"wedged,omitempty"`    // jobs there whose drivers ignore that their time is over
 	Orphans    []Orphan          `json:"orphans,omitempty"`   // as of its last look
 	Network    *NodeNetwork      `json:"network,omitempty"`   // likewise; nil if it makes no networks
+	Disks      []Disk            `json:"disks,omitempty"`     // likewise; free space is accurate to a hundredth of the disk
 	Revision   int               `json:"revision,omitempty"`  // how many decisions were made about it; statements name it
 	Decided    []Decision        `json:"decided,omitempty"`   // the last decisions about it, oldest first
 	Mended     int64             `json:"mended,omitempty"`    // how often it has mended a resource by itself since its runner was started

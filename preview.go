@@ -76,6 +76,8 @@ type PreviewedCall struct {
 	// Reason is why this node, why it would wait, or why it is not reached, in a sentence.
 	Reason string `json:"reason,omitempty"`
 	Waits  bool   `json:"waits,omitempty"` // it would have to wait for more than the calls before it
+	// Warning names a disk of the node that is almost full, if the call may write to it.
+	Warning string `json:"warning,omitempty"`
 	// Values are the fields of the call's result, an object, if it would change nothing and find things as they are.
 	Values json.RawMessage `json:"values,omitempty"`
 	// Nodes are all nodes with what speaks against each, if none will do.

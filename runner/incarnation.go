@@ -49,7 +49,8 @@ type incarnation struct {
 	boot     string
 	capacity writ.Capacity
 	version  string
-	host     func() writ.Host // may be nil
+	host     func() writ.Host   // may be nil
+	disks    func() []writ.Disk // may be nil
 	record   func(s tracing.Span)
 	nodeLog  *nodelog.Log // may be nil
 
@@ -85,7 +86,7 @@ func (r *Runner) begin(ctx context.Context, drivers map[string]sal.Driver, log *
 	n := &incarnation{
 		member: r.Member, api: r.API, node: r.Member.Node(), queue: r.Queue, journal: r.Journal, drivers: drivers,
 		slots: cmp.Or(r.Slots, DefaultSlots), grace: cmp.Or(r.Grace, DefaultGrace), counts: &r.counts,
-		boot: logring.Boot(), version: r.Version, host: r.Host, nodeLog: r.NodeLog, logAsked: make(chan nodes.LogQuery, maxLogAsked), rosters: newRosterWatch(r.Member, r.API), transfers: r.Transfers, peers: r.Peers,
+		boot: logring.Boot(), version: r.Version, host: r.Host, disks: r.Disks, nodeLog: r.NodeLog, logAsked: make(chan nodes.LogQuery, maxLogAsked), rosters: newRosterWatch(r.Member, r.API), transfers: r.Transfers, peers: r.Peers,
 		record: r.Record,
 	}
 	if n.record == nil {

@@ -52,7 +52,8 @@ type keeper struct {
 	networked *writ.NodeNetwork
 	states    states
 	deaths    *deathWatch
-	machine   machine // as it was told last
+	machine   machine         // as it was told last
+	fullDisks map[string]bool // by path: the disks that were almost full at the last look
 	warned    warnings
 
 	metering sync.Mutex                   // guards what follows; jobs that make and delete resources meter too
@@ -83,7 +84,7 @@ type mending struct {
 
 func newKeeper(n *incarnation, readings map[writ.UID]journal.Reading) *keeper {
 	k := &keeper{
-		deaths:      newDeathWatch(n.log),
+		deaths: newDeathWatch(n.log), fullDisks: make(map[string]bool),
 		incarnation: n, drivers: slices.Collect(maps.Values(n.drivers)), readings: readings,
 		looked: make(map[writ.UID]journal.Reading), begun: make(map[writ.UID]journal.Reading), over: make(map[writ.UID]bool),
 		drifts: make(map[writ.ResourceID]writ.ResourceDrift), sent: make(map[int64][]journal.Version), mended: make(map[writ.ResourceID]mendCount),
@@ -366,7 +367,7 @@ func (k *keeper) report(ctx context.Context, round int64) {
 	if (round-1)%usageEvery == 0 {
 		r.Usage = k.usage(ctx, round)
 	}
-	r.Network = k.network(ctx)
+	r.Network, r.Disks = k.network(ctx), k.disks(ctx)
 	k.log.DebugContext(ctx, "looked after all resources", "round", round, "mended", r.Mended, "drifted", len(k.drifts), "orphans", len(r.Orphans))
 	_ = k.send(failpoint.At(ctx, failpoint.ReportSent), envelope.Report, r) // noted
 }

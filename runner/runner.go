@@ -60,7 +60,9 @@ type Runner struct {
 	Version string // of the program
 	// Host returns what the machine is, for people; nothing is told of it if nil.
 	Host func() writ.Host
-	Log  *slog.Logger // nothing is logged if nil
+	// Disks returns the file systems that hold data of the node; they are not reported if nil.
+	Disks func() []writ.Disk
+	Log   *slog.Logger // nothing is logged if nil
 	// Record takes the span of each job; nil if there are no traces.
 	Record func(s tracing.Span)
 	// NodeLog is what the node keeps of its log; nothing is told of that if nil.

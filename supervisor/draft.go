@@ -317,6 +317,7 @@ func (d *draft) explain(c *journal.Call, out *writ.PreviewedCall) {
 // close completes what is said of a call that has ended.
 func (d *draft) close(c *journal.Call) {
 	out := &d.seen[c.Seq-1]
+	defer func() { out.Warning = d.step.s.diskWarning(*out, d.plan[c.Seq-1].op.Effect) }()
 	switch {
 	case c.State == writ.CallFailed:
 		out.Action, out.Fields, out.Error, out.Waits, out.Reason = writ.ActionRefused, nil, c.Error, false, ""

@@ -49,6 +49,7 @@ func moderateReport(r *writ.Report) *writ.Report {
 	r.Mended = max(r.Mended, 0)
 	r.Orphans = moderateOrphans(r.Orphans)
 	moderateNetwork(r.Network)
+	r.Disks = moderateDisks(r.Disks)
 	r.Usage = slices.DeleteFunc(r.Usage[:min(len(r.Usage), maxReported)], func(u writ.Usage) bool {
 		return u.Project == "" || u.UID == "" || len(u.Name) > maxWord || len(u.Project) > maxWord || len(u.Kind) > maxWord || len(u.UID) > maxWord
 	})

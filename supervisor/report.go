@@ -330,6 +330,7 @@ func (f *fleet) report(r *writ.Report, epoch int64) bool {
 	}
 	m.reported = writ.ReportID{Incarnation: r.Incarnation, Round: r.Round}
 	m.Orphans, m.Network, m.Mended = r.Orphans, r.Network, r.Mended
+	m.Disks = steadyDisks(m.Disks, r.Disks)
 	return true
 }
 

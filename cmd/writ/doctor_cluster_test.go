@@ -26,6 +26,8 @@ func TestDoctorNamesNodesThatNeedAPerson(t *testing.T) {
 		node("n3", func(n *writ.Node) { n.Liveness = writ.LivenessSilent }),
 		node("n4", func(n *writ.Node) { n.Fault = "the disk is full" }),
 		node("n5", func(n *writ.Node) { n.Used.DiskGiB = 10 }),
+		node("n7", func(n *writ.Node) { n.Disks = []writ.Disk{{Path: "/srv", Bytes: 100 << 30, Free: 1 << 30}} }),
+		node("n8", func(n *writ.Node) { n.Disks = []writ.Disk{{Path: "/srv", Bytes: 100 << 30, Free: 5 << 30}} }),
 	}, names)
 	want := []finding{
 		{Check: "node n2", State: ill, Detail: "is lost since " + clock(now),
@@ -33,6 +35,7 @@ func TestDoctorNamesNodesThatNeedAPerson(t *testing.T) {
 		{Check: "node n3", State: ill, Detail: "is silent since " + clock(now), Fix: "writ node show n3 --dc dc1"},
 		{Check: "node n4", State: ill, Detail: "takes no work: the disk is full", Fix: "writ node show n4 --dc dc1"},
 		{Check: "node n5", State: suspect, Detail: "its disk is full: 10 of 10 GiB are reserved", Fix: "writ node show n5 --dc dc1"},
+		{Check: "node n7", State: suspect, Detail: "a disk is almost full: /srv has 1.0 of 100.0 GiB free", Fix: "writ node show n7 --dc dc1"},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("findings (-want +got):\n%s", diff)

@@ -115,6 +115,9 @@ func nodeText(n writ.Node) string {
 	}
 	fmt.Fprintf(&b, "  %d of %d CPUs, %d of %d MiB of memory and %d of %d GiB of disk are given away; %s at a time\n", n.Used.CPUs, n.Capacity.CPUs,
 		n.Used.MemoryMiB, n.Capacity.MemoryMiB, n.Used.DiskGiB, n.Capacity.DiskGiB, count(n.Slots, "job"))
+	for _, d := range n.Disks {
+		fmt.Fprintf(&b, "  %s\n", diskText(d))
+	}
 	if len(n.Labels) > 0 {
 		fmt.Fprintf(&b, "  labels: %s\n", terminal.Clean(writ.LabelsText(n.Labels)))
 	}
@@ -250,13 +253,15 @@ func nodeTable(nodes []writ.Node, datacenters map[writ.DatacenterID]string) term
 	)
 }
 
-// faultOf says what is wrong with a node: why it takes no work, what works there without an end, or what nobody owns.
+// faultOf returns the first problem of a node: its fault, stuck jobs, an almost full disk, or orphans.
 func faultOf(n writ.Node) string {
 	switch {
 	case n.Fault != "":
 		return n.Fault
 	case len(n.Stuck) > 0:
 		return fmt.Sprintf("%d stuck", len(n.Stuck))
+	case n.AlmostFullDisk() != nil:
+		return "a disk is almost full"
 	case len(n.Orphans) > 0:
 		return count(len(n.Orphans), "orphan")
 	}
@@ -276,6 +281,15 @@ func driverList(drivers []writ.NodeDriver) string {
 		names = append(names, name)
 	}
 	return strings.Join(names, " ")
+}
+
+// diskText shows a disk of a node.
+func diskText(d writ.Disk) string {
+	text := "disk " + terminal.Clean(d.String())
+	if d.AlmostFull() {
+		text += ": it is almost full, and writes to it may fail soon"
+	}
+	return text
 }
 
 // findNode finds a node by its name or id.

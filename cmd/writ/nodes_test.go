@@ -38,6 +38,22 @@ func TestANodeShowsHowItsNetworksDo(t *testing.T) {
 	}
 }
 
+func TestNodeShowsItsDisks(t *testing.T) {
+	t.Parallel()
+	n := writ.Node{Name: "n1", Disks: []writ.Disk{{Path: "/var/lib/writ", Bytes: 40 << 30, Free: 2 << 30}, {Path: "/srv", Bytes: 100 << 30, Free: 1 << 30}}}
+	const want = "  disk /var/lib/writ has 2.0 of 40.0 GiB free\n  disk /srv has 1.0 of 100.0 GiB free: it is almost full, and writes to it may fail soon\n"
+	if text := nodeText(n); !strings.Contains(text, want) {
+		t.Errorf("node show lacks %q:\n%s", want, text)
+	}
+	for fault, n := range map[string]writ.Node{
+		"a disk is almost full": n, "": {Disks: n.Disks[:1]}, "2 stuck": {Disks: n.Disks, Stuck: make([]writ.Stuck, 2)}, "takes nothing": {Disks: n.Disks, Fault: "takes nothing"},
+	} {
+		if got := faultOf(n); got != fault {
+			t.Errorf("node list has the fault %q, want %q", got, fault)
+		}
+	}
+}
+
 func TestANodeShowsWhichEnginesItDoesNotUse(t *testing.T) {
 	text := nodeText(writ.Node{Name: "n1", Drivers: []writ.NodeDriver{{Module: "herodb", Name: "engines", Detail: "redis-server 7.0.15; memory is bounded", Engines: []writ.Engine{
 		{Name: "redis-server", Version: "7.0.15"}, {Name: "hero_redis", Version: "unknown", Refused: "it shows its secret"},

@@ -153,6 +153,9 @@ func (t *planText) why(p *writ.PreviewedCall) {
 	case p.Reason != "" && (p.Waits || t.wide || p.NodeName == ""):
 		t.line("      %s", terminal.Clean(p.Reason))
 	}
+	if p.Warning != "" {
+		t.line("      %s %s", t.Paint(terminal.Changed, "warning:"), terminal.Clean(p.Warning))
+	}
 	if p.Waits || p.Error != nil {
 		for _, n := range p.Nodes {
 			t.line("      not %s: it %s", terminal.Clean(n.Name), terminal.Clean(n.Reason))

@@ -21,7 +21,8 @@ type progress struct {
 	told   bool   // that it runs
 	why    string // the last reason that was told
 	calls  map[int]writ.Call
-	logged int // the last ordinal
+	logged int        // the last ordinal
+	disks  *fullDisks // nil warns of none
 }
 
 func newProgress(t *terminal.Terminal, roster *identity.Roster, ended time.Time) *progress {
@@ -112,6 +113,9 @@ func (p *progress) callChanged(c writ.Call) {
 		p.term.Note("↻ %s: attempt %d%s", callName(c), c.Attempt, because(cmpError(c.Error, before.Error)))
 	case c.State == writ.CallRunning:
 		p.term.Note("→ %s on %s", callName(c), nodeName(c))
+		if d := p.disks.warning(c); d != nil {
+			p.term.Warn("a disk of %s is almost full: %s", c.NodeName, terminal.Clean(d.String()))
+		}
 	case c.State == writ.CallPlanned && c.Reason != "":
 		p.term.Note("… %s: %s", callName(c), c.Reason)
 	}

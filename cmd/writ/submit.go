@@ -190,7 +190,9 @@ func (a *app) watch(ctx context.Context, c *client.Client, id writ.RunID, w watc
 		return a.stopWatching(ctx, watching, c, nil, id, err, w)
 	}
 	for {
-		run, err := a.watchProgress(watching, c, id, newProgress(a.Terminal, roster, w.ended))
+		p := newProgress(a.Terminal, roster, w.ended)
+		p.disks = newFullDisks(watching, c, id)
+		run, err := a.watchProgress(watching, c, id, p)
 		if err != nil {
 			return a.stopWatching(ctx, watching, c, roster, id, err, w)
 		}

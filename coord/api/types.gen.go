@@ -402,6 +402,9 @@ type DeploymentPage struct {
 // Digest A SHA-256
 type Digest = writ.Digest
 
+// Disk defines model for Disk.
+type Disk = writ.Disk
+
 // Engine defines model for Engine.
 type Engine = writ.Engine
 

@@ -5,6 +5,7 @@ import (
 
 	"writ"
 	. "writ/coord/dashboard/markup"
+	"writ/internal/hidden"
 )
 
 // nodePlace is the page of a node; all of it is parts.
@@ -55,6 +56,7 @@ func (h nodeHead) facts() Node {
 		fact("Joined", joined),
 		fact("Queue", Text(h.running()+", "+digits(h.Depth.Queued)+" queued, "+digits(h.Depth.Planned)+" planned"), h.unheardCalls()),
 		wideFact("Reserved", h.reserved(Text("unknown"))),
+		h.disks(),
 		fact("Version", Text(cmp.Or(h.Version, "unknown"))),
 		With(writ.LabelsText(h.Labels), func(labels string) Node { return fact("Labels", Text(labels)) }),
 		wideFact("Key", Code(Class("key"), Text(cmp.Or(h.Node.Key, "unknown")))),
@@ -68,6 +70,19 @@ func (h nodeHead) running() string {
 		return h.slots()
 	}
 	return digits(h.Depth.Running) + " running of " + plural(h.Slots, "slot", "slots")
+}
+
+// disks shows each disk with its free bytes, as the node reported it last.
+func (h nodeHead) disks() Node {
+	var lines Group
+	for i, d := range h.Disks {
+		text := Text(hidden.Escape(d.String()))
+		if d.AlmostFull() {
+			text = why(hidden.Escape(d.String()) + ": almost full")
+		}
+		lines = append(lines, If(i > 0, Br()), text)
+	}
+	return If(len(lines) > 0, wideFact("Disks", lines))
 }
 
 func (h nodeHead) decisions() Node {

@@ -6,6 +6,7 @@ import (
 
 	"writ"
 	. "writ/coord/dashboard/markup"
+	"writ/internal/hidden"
 )
 
 func (n nodesPage) html(p *page) Node {
@@ -60,6 +61,7 @@ func (n nodeRow) scheduling() Node {
 func (n nodeRow) remarks() Node {
 	return Group{
 		With(n.Why, func(reason string) Node { return why("gets no work: " + reason) }),
+		When(n.AlmostFullDisk() != nil, func() Node { return why("a disk is almost full: " + hidden.Escape(n.AlmostFullDisk().String())) }),
 		With(decided(n.Decided), func(decision string) Node { return Span(Class("sub"), Text(decision)) }),
 		When(len(n.Orphans) > 0, func() Node {
 			return Span(Class("why"), Text(plural(len(n.Orphans), "orphan", "orphans")), With(n.Word(), func(word string) Node {

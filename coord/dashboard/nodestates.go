@@ -106,6 +106,7 @@ type nodeStates struct {
 	unheard map[queueKey]unheard
 
 	Lost, Silent, Faulty, Full int
+	AlmostFull                 int // nodes with free space to reserve, and a disk with hardly any free bytes
 }
 
 // add counts a node of a datacenter that answers.
@@ -115,6 +116,8 @@ func (s *nodeStates) add(n writ.Node) {
 	}
 	if isFull(n.Used.DiskGiB, n.Capacity.DiskGiB) {
 		s.Full++
+	} else if n.AlmostFullDisk() != nil {
+		s.AlmostFull++
 	}
 	switch {
 	case n.Liveness == writ.LivenessLost:

@@ -18,7 +18,7 @@ const (
 	maxSource    = 800
 	maxTest      = 1500
 	maxGenerated = 10000
-	maxRoot      = 1650
+	maxRoot      = 1700
 )
 
 // topLevel are the folders at the top that hold no package of the table, or none yet.

@@ -138,7 +138,7 @@ func (r *Runner) Run(ctx context.Context, ready func([]writ.NodeDriver)) (err er
 	defer endTraces()
 	node := &runner.Runner{
 		Member: member, API: api, Queue: queue, Journal: records, Drivers: drivers.all, Lacking: drivers.lacking, Slots: r.Slots, Capacity: r.Capacity,
-		Grace: r.Grace, Transfers: transfers, Peers: peers, Version: r.Version, Host: hardware.Here().Host, Log: log, NodeLog: kept, Record: traces.Record,
+		Grace: r.Grace, Transfers: transfers, Peers: peers, Version: r.Version, Host: hardware.Here().Host, Disks: disksBelow(r.Data), Log: log, NodeLog: kept, Record: traces.Record,
 	}
 	watched := &metrics.Runner{Of: node}
 	page := &metrics.Page{

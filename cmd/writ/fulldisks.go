@@ -1,0 +1,55 @@
+package main
+
+import (
+	"context"
+	"time"
+
+	"writ"
+	"writ/cmd/writ/internal/client"
+	"writ/coord/api"
+	"writ/sal/catalog"
+)
+
+// fullDisks knows the nodes of a run whose disks are almost full. It lists the nodes once, when the first call that may write to a disk begins.
+type fullDisks struct {
+	list func() []writ.Node
+	// disks has the disk to warn of by node. It is nil before the first call.
+	disks map[writ.NodeID]*writ.Disk
+}
+
+// diskPatience limits the request for the list of nodes.
+const diskPatience = 2 * time.Second
+
+// newFullDisks asks a coordinator for the nodes of the datacenter of a run. If the request fails, it warns of none.
+func newFullDisks(ctx context.Context, c *client.Client, id writ.RunID) *fullDisks {
+	return &fullDisks{list: func() []writ.Node {
+		ctx, stop := context.WithTimeout(ctx, diskPatience)
+		defer stop()
+		run, err := c.Run(ctx, id)
+		if err != nil {
+			return nil
+		}
+		nodes, err := c.Nodes(ctx, api.ListNodesParams{Datacenter: api.Given(string(run.Datacenter))})
+		if err != nil {
+			return nil
+		}
+		return nodes
+	}}
+}
+
+// warning returns the disk of a call's node that is almost full, the first time that a call may write to it, otherwise nil.
+func (f *fullDisks) warning(c writ.Call) *writ.Disk {
+	op, known := catalog.Lookup(c.Operation)
+	if f == nil || !known || op.Effect != catalog.Make && op.Effect != catalog.Alter {
+		return nil
+	}
+	if f.disks == nil {
+		f.disks = make(map[writ.NodeID]*writ.Disk)
+		for _, n := range f.list() {
+			f.disks[n.ID] = n.AlmostFullDisk()
+		}
+	}
+	d := f.disks[c.Node]
+	f.disks[c.Node] = nil
+	return d
+}
