@@ -119,6 +119,7 @@ type Coordinator struct {
 	handler  http.Handler
 	pages    *dashboard.Dashboard
 	logins   *logins
+	expiring datacenterEnds
 }
 
 // init readies what the methods share; it starts nothing.
@@ -182,6 +183,7 @@ func (c *Coordinator) Run(ctx context.Context) error {
 	group.Go(func() error { return every(ctx, pruneEvery, c.prune) })
 	warned := make(identity.Warned)
 	group.Go(func() error { return every(ctx, endsEvery, func(ctx context.Context) { c.warnOfEnds(ctx, warned) }) })
+	group.Go(func() error { return c.followEnds(ctx) })
 	group.Go(func() error { return c.tail.run(ctx) })
 	group.Go(func() error { return c.pages.Run(ctx) })
 	if len(c.Webhooks) > 0 {

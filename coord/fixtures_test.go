@@ -290,6 +290,8 @@ type supervisor struct {
 	holds    []link.Hold    // and of what is on hold
 	starting link.BootList  // and of machines that start; an answer has bootsAtOnce of these
 	changed  chan struct{}
+
+	certificate [2]time.Time // the first and last moment of its certificate
 }
 
 // connect links a datacenter to a coordinator and waits until it is. change, if given, changes the supervisor first.
@@ -491,7 +493,9 @@ func (s *supervisor) handle(ctx context.Context, verb link.Verb, params json.Raw
 		defer s.mu.Unlock()
 		return s.boots(asked), nil
 	case link.VerbCertificates:
-		return []writ.Certificate{{Of: "supervisor", Name: "writ://c/dc/" + string(s.dc) + "/supervisor"}}, nil
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return []writ.Certificate{{Of: "supervisor", Name: "writ://c/dc/" + string(s.dc) + "/supervisor", From: s.certificate[0], Until: s.certificate[1]}}, nil
 	case link.VerbQueues:
 		return []writ.QueueDepth{{Node: "n1", NodeName: "node-1", Planned: 3, Queued: 2, Running: 1}}, nil
 	}

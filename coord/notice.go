@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"writ/coord/expiry"
 	"writ/identity"
 )
 
@@ -71,10 +72,7 @@ func (c *Coordinator) certificates() []identity.Expiry {
 		return nil
 	}
 	from, until := c.PublicCertificate()
-	return []identity.Expiry{{
-		What: "the certificate for browsers", Since: from, At: until,
-		Renew: "replace the files of --tls-cert and --tls-key, which the coordinator reads again by itself",
-	}}
+	return []identity.Expiry{expiry.ForBrowsers(from, until)}
 }
 
 // warnOfEnds logs what ends by itself.
@@ -82,9 +80,14 @@ func (c *Coordinator) warnOfEnds(ctx context.Context, warned identity.Warned) {
 	warned.Log(ctx, c.Log, c.ends(), c.Now())
 }
 
-// ends lists what ends by itself: in the roster, and the certificate for browsers.
+// ends lists the things that expire: in the roster, of the coordinator and of datacenters.
 func (c *Coordinator) ends() []identity.Expiry {
-	ends := c.certificates()
+	ends := append(c.certificates(), c.expiring.list()...)
+	if c.Certificates != nil {
+		if own, err := c.Certificates(); err == nil { // pki show reports the error
+			ends = append(ends, expiry.Certificates(c.PublicURL, own)...)
+		}
+	}
 	if roster := c.rosters.current.Load(); roster != nil {
 		ends = append(ends, roster.Expiries()...)
 	}

@@ -27,6 +27,7 @@ func (a *app) examineClient(ctx context.Context) []finding {
 		found = append(append(found, f), examineRoles(roster, time.Now())...)
 		found = append(found, examineDatacenters(ctx, c, roster)...)
 		found = append(append(found, examineNodes(ctx, c)...), examineRuns(ctx, c)...)
+		found = append(found, examineEnds(ctx, c, time.Now())...)
 	}
 	return append(found, a.examineKey(ctx, c, roster))
 }

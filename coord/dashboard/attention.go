@@ -6,6 +6,7 @@ import (
 	"writ/coord/api"
 	. "writ/coord/dashboard/markup"
 	"writ/identity"
+	"writ/internal/hidden"
 )
 
 // attention is the line of the first page with counts of all that needs a person.
@@ -16,6 +17,7 @@ type concern struct {
 	N         int
 	One, Many string
 	Address   string // of a page that lists them, may be ""
+	Detail    string // may be ""
 }
 
 // Key of the only piece of its part.
@@ -24,19 +26,20 @@ func (attention) Key() string { return "attention" }
 // attentionOf returns the concerns that a reader may see. ends are the things that expire, for readers of everything.
 func attentionOf(now *moment, reader Reader, ends []identity.Expiry) (all attention) {
 	concerns := []concern{
-		{away(now.datacenters), "datacenter is away", "datacenters are away", "/datacenters"},
-		{blocked(now.datacenters), "faulty datacenter", "faulty datacenters", "/datacenters"},
-		{heldFor(reader, now.holds), "hold", "holds", "#holds"},
-		{sumOf(now.stuck.Sum(reader.Reads)), "stuck run", "stuck runs", "/stuck"},
+		{away(now.datacenters), "datacenter is away", "datacenters are away", "/datacenters", ""},
+		{blocked(now.datacenters), "faulty datacenter", "faulty datacenters", "/datacenters", ""},
+		{heldFor(reader, now.holds), "hold", "holds", "#holds", ""},
+		{sumOf(now.stuck.Sum(reader.Reads)), "stuck run", "stuck runs", "/stuck", ""},
 	}
 	if reader.All {
 		n := now.nodes
 		concerns = append([]concern{
-			{n.Lost, "lost node", "lost nodes", "/nodes"},
-			{n.Silent, "silent node", "silent nodes", "/nodes"},
-			{n.Faulty, "faulty node", "faulty nodes", "/nodes"},
-			{n.Full, "full disk", "full disks", "/nodes"},
-		}, append(concerns, concern{expiring(ends, now.at), "thing expires soon or has expired", "things expire soon or have expired", ""})...)
+			{n.Lost, "lost node", "lost nodes", "/nodes", ""},
+			{n.Silent, "silent node", "silent nodes", "/nodes", ""},
+			{n.Faulty, "faulty node", "faulty nodes", "/nodes", ""},
+			{n.Full, "full disk", "full disks", "/nodes", ""},
+			{n.AlmostFull, "disk almost full", "disks almost full", "/nodes", ""},
+		}, append(concerns, concernOfEnds(ends, now.at))...)
 	}
 	for _, c := range concerns {
 		if c.N > 0 {
@@ -81,14 +84,31 @@ func heldFor(reader Reader, of []api.DatacenterHolds) (n int) {
 // expiredFor is how long an expired thing still needs attention. A role that ended long ago does not.
 const expiredFor = 30 * 24 * time.Hour
 
-// expiring counts the things that a person should renew now.
-func expiring(ends []identity.Expiry, now time.Time) (n int) {
+// concernOfEnds counts the things to renew now, and names the first three with their commands.
+func concernOfEnds(ends []identity.Expiry, now time.Time) concern {
+	c := concern{One: "thing expires soon or has expired", Many: "things expire soon or have expired"}
 	for _, e := range ends {
-		if e.Stage(now) > 0 && now.Sub(e.At) < expiredFor {
-			n++
+		if e.Stage(now) == 0 || now.Sub(e.At) >= expiredFor {
+			continue
 		}
+		if c.N++; c.N > 3 {
+			continue
+		}
+		text := e.String()
+		if e.Ended(now) {
+			text = e.What + " has expired"
+		}
+		c.Detail += separator(c.N) + text + " (" + e.Renew + ")"
 	}
-	return n
+	return c
+}
+
+// separator returns the text before the detail of a number.
+func separator(number int) string {
+	if number == 1 {
+		return ": "
+	}
+	return "; "
 }
 
 func (a attention) html() Node {
@@ -98,7 +118,7 @@ func (a attention) html() Node {
 func (c concern) html() Node {
 	text := Text(plural(c.N, c.One, c.Many))
 	if c.Address == "" {
-		return Span(text)
+		return Span(text, Text(hidden.Escape(c.Detail)))
 	}
 	return A(Href(c.Address), text)
 }

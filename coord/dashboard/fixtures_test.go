@@ -66,6 +66,7 @@ type fixture struct {
 	askedLogs   []link.LogOfNode
 	code        string // that a browser handed in to log in
 	ended       bool   // all logins have
+	ends        []identity.Expiry
 }
 
 func (w *fixture) Datacenters(context.Context) ([]api.Datacenter, error) {
@@ -246,7 +247,7 @@ func open(t testing.TB) *fixture {
 	}
 	w.addRoster()
 	stopping := make(chan struct{})
-	board := &dashboard.Dashboard{Ledger: store, LiveView: w, Log: slog.New(slog.DiscardHandler), Stopping: stopping, MaxStreams: 4, Reader: w.whoReads, Still: w.still}
+	board := &dashboard.Dashboard{Ledger: store, LiveView: w, Log: slog.New(slog.DiscardHandler), Stopping: stopping, MaxStreams: 4, Reader: w.whoReads, Still: w.still, Ends: w.expiring}
 	w.board = board
 	routes := chi.NewRouter()
 	routes.Use(w.refuse)
@@ -283,6 +284,12 @@ func (w *fixture) refuse(next http.Handler) http.Handler {
 		}
 		next.ServeHTTP(answer, r)
 	})
+}
+
+func (w *fixture) expiring(context.Context) []identity.Expiry {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.ends
 }
 
 func (w *fixture) still(context.Context) error {

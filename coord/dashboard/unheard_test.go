@@ -8,6 +8,7 @@ import (
 
 	"writ"
 	"writ/coord/dashboard"
+	"writ/identity"
 )
 
 // setNode stores a node of ams1 with a change.
@@ -91,6 +92,45 @@ func TestFullDiskLooksFull(t *testing.T) {
 				t.Errorf("%s with %d GiB: want %s in %s", page, used, want, body[max(at-300, 0):max(at, 0)])
 			}
 		}
+	}
+}
+
+func TestAlmostFullDiskNeedsAttention(t *testing.T) {
+	t.Parallel()
+	w := open(t)
+	const text = "/srv/writ has 4.9 of 100.0 GiB free"
+	for free, full := range map[int64]bool{5 << 30: false, 5<<30 - 100<<20: true} {
+		w.setNode("ams1-n1", func(n *writ.Node) { n.Disks = []writ.Disk{{Path: "/srv/writ", Bytes: 100 << 30, Free: free}} })
+		w.board.Forget()
+		for page, want := range map[string]string{
+			"/": `href="/nodes">1 disk almost full<`, "/nodes": ">a disk is almost full: " + text + "<", "/nodes/" + string(ams) + "/ams1-n1": text + ": almost full",
+		} {
+			if body := w.page(page); strings.Contains(body, want) != full {
+				t.Errorf("%s with %d bytes free: %q is %v, want %v", page, free, want, !full, full)
+			}
+		}
+	}
+}
+
+func TestExpiringThingsAreNamed(t *testing.T) {
+	t.Parallel()
+	w := open(t)
+	now := time.Now()
+	ends := []identity.Expiry{
+		{What: "version 3 of the roster", At: now.Add(60 * 24 * time.Hour)},
+		{What: "the token <b>", At: now.Add(time.Hour), Renew: "writ token create"},
+		{What: "the certificate", At: now.Add(-time.Hour), Renew: "read the log"},
+		{What: "an old role", At: now.Add(-40 * 24 * time.Hour)},
+	}
+	w.mu.Lock()
+	w.ends = ends
+	w.mu.Unlock()
+	want := ">2 things expire soon or have expired: the token &lt;b&gt; expires on " + now.Add(time.Hour).UTC().Format(time.DateOnly) +
+		" (writ token create); the certificate has expired (read the log)<"
+	wants(t, attentionItem.FindString(w.page("/")), want)
+	w.readAs(ofShop)
+	if line := attentionItem.FindString(w.page("/")); strings.Contains(line, "expire") {
+		t.Errorf("a reader of one project is told of %s", line)
 	}
 }
 

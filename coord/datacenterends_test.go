@@ -1,0 +1,34 @@
+package coord
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"writ/identity"
+)
+
+func TestCertificateOfDatacenterIsAmongEnds(t *testing.T) {
+	p := start(t, nil)
+	s := connect(p, vienna, nil)
+	look := func(left time.Duration) bool {
+		until := p.Now().Add(left)
+		s.mu.Lock()
+		s.certificate = [2]time.Time{until.Add(-90 * day), until}
+		s.mu.Unlock()
+		p.expiring.ask(t.Context(), p.Coordinator)
+		return slices.ContainsFunc(p.ends(), func(e identity.Expiry) bool {
+			return e.What == "the certificate of the supervisor of vienna" && e.Stage(p.Now()) > 0
+		})
+	}
+	if look(31 * day) {
+		t.Error("a certificate with a third of its time left needs attention")
+	}
+	if !look(6 * day) {
+		t.Error("a certificate that was not renewed needs no attention")
+	}
+	s.leave()
+	if !look(40 * day) {
+		t.Error("the certificate of a datacenter that went away is forgotten")
+	}
+}
