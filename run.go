@@ -46,6 +46,7 @@ type Failure struct {
 	Position string   `json:"position,omitempty"` // "web.tengo:14:11"
 	Trace    []string `json:"trace,omitempty"`    // positions of the callers, innermost first
 	Seq      int      `json:"seq,omitempty"`      // the call that ended the run, 0 if none did
+	Handled  bool     `json:"handled,omitempty"`  // the script had read the error of that call, so a resume ends the same way; not in summaries
 }
 
 // Summary is the supervisor's signed word on how a run ended. A client believes this and nothing else.

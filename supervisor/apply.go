@@ -172,6 +172,7 @@ func (t *step) unmet(need *journal.Call) *writ.Error {
 // failures are counted and people look for what to do. The position stays where the script could not go on.
 func (t *step) blame(f writ.Failure) *writ.Failure {
 	needs := t.call(f.Seq)
+	f.Handled = needs != nil && t.handled(needs) != nil
 	if needs == nil || f.Code != writ.CodeDependencyFailed {
 		return &f
 	}

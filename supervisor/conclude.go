@@ -80,8 +80,18 @@ func (t *step) end(tx *journal.Tx, state writ.RunState) error {
 		return err
 	}
 	run.Summary, err = envelope.Sign(envelope.Summary, t.s.Key, writ.Summary{
-		Run: run.ID, Datacenter: t.s.Datacenter, Payload: run.Payload, State: state, Failure: run.Failure, Output: run.Output,
+		Run: run.ID, Datacenter: t.s.Datacenter, Payload: run.Payload, State: state, Failure: signedFailure(run.Failure), Output: run.Output,
 		Calls: len(t.calls), Results: results, Ended: t.now.UnixMilli(),
 	})
 	return err
+}
+
+// signedFailure returns a failure as summaries have it. Earlier clients refuse a summary with other fields.
+func signedFailure(f *writ.Failure) *writ.Failure {
+	if f == nil || !f.Handled {
+		return f
+	}
+	signed := *f
+	signed.Handled = false
+	return &signed
 }

@@ -184,12 +184,20 @@ func (t *step) curable() error {
 	if c == nil {
 		return nil
 	}
-	cause := firstCause(t.calls, c) // runs that ended under an earlier version name the call that needed it
-	if !slices.Contains(t.run.Handled, cause.Seq) {
+	cause := t.handled(c) // runs that ended under an earlier version name the call that needed it
+	if cause == nil {
 		return nil
 	}
 	return writ.Errorf(writ.CodeConflict, "the run failed because call %s did, whose error the script has read and gone on", describeSeq(t, cause.Seq)).
 		WithHint("a resume would end the same way; hand the script in again with `writ submit`")
+}
+
+// handled returns the call because of which another one failed, if the script has read its error, otherwise nil.
+func (t *step) handled(failed *journal.Call) *journal.Call {
+	if cause := firstCause(t.calls, failed); slices.Contains(t.run.Handled, cause.Seq) {
+		return cause
+	}
+	return nil
 }
 
 // firstCause follows a call that failed because of others to the one that failed by itself.

@@ -20,18 +20,23 @@ func (s *situation) whyFailed() reason {
 		cause, _ := s.cause(s.calls[f.Seq-1])
 		lost := s.lostNode(cause)
 		switch {
-		case s.isSplit(s.calls[f.Seq-1]), cause.Error != nil && endsTheSameWay(cause.Error.Code):
+		case s.isSplit(s.calls[f.Seq-1]):
 			next = "writ check " + shellWord(run.Script) // the script has to be edited first
+		case cause.Error != nil && reasons.EndsTheSameWay(cause.Error.Code): // a plan fails in the same way until the cause is gone
+			next, again = s.again().plan(), true
 		case lost.Admission == writ.AdmissionRemoved && !lost.Gone:
 			next = reasons.ForNode(lost.Name, "is removed", s.datacenter.Name) // until then its calls may still run there
 		case lost.Gone:
 			next, again = s.again().submit(), true // the resources of its earlier calls are gone
+		case f.Handled:
+			why += "; the script handled this error before, so a resume ends the same way"
+			next, again = s.again().submit(), true
 		}
 	case f.Code == writ.CodeScriptLimit: // a plan meets the same limit before any call is made
 		next, again = s.again().plan(), true
-	case endsTheSameWay(f.Code):
+	case reasons.EndsTheSameWay(f.Code):
 		next = "writ check " + shellWord(run.Script)
-	case !resumeHelps(f.Code):
+	case !reasons.ResumeHelps(f, run.Deadline, s.now):
 		next, again = s.again().submit(), true
 	}
 	if run.Failure != nil && run.Failure.Position != "" {

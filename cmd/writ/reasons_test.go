@@ -128,6 +128,15 @@ func TestEveryWaitAndFailureHasItsSentence(t *testing.T) {
 			s.run.State, s.run.Failure = api.RunStateFailed, failure(writ.CodeInjectedFinal, 1)
 			s.calls = []writ.Call{volume(1, writ.CallFailed, func(c *writ.Call) { c.Error = failed(writ.CodeInjectedFinal) })}
 		}, "call 1 (volume.create v) failed: INJECTED_FINAL: told to fail, at web.tengo:3:1", "writ run resume " + string(id), ""},
+		{"FailedByItsOwner", func(s *situation) {
+			s.run.State, s.run.Failure = api.RunStateFailed, failure(writ.CodeNotOwner, 1)
+			s.calls = []writ.Call{volume(1, writ.CallFailed, func(c *writ.Call) { c.Error = failed(writ.CodeNotOwner) })}
+		}, "NOT_OWNER", "writ plan web.tengo --project shop --dc ams1", ""},
+		{"FailedCallWithHandledError", func(s *situation) {
+			s.run.State, s.run.Failure = api.RunStateFailed, failure(writ.CodeInjectedFinal, 1)
+			s.run.Failure.Handled = true
+			s.calls = []writ.Call{volume(1, writ.CallFailed, func(c *writ.Call) { c.Error = failed(writ.CodeInjectedFinal) })}
+		}, "the script handled this error before, so a resume ends the same way", "writ submit web.tengo --project shop --dc ams1", ""},
 		{"FailedDependency", func(s *situation) {
 			s.run.State, s.run.Failure = api.RunStateFailed, failure(writ.CodeDependencyFailed, 2)
 			s.calls = []writ.Call{
@@ -209,20 +218,20 @@ func TestAResumeIsAdvisedOnlyWhereItCanHelp(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	id := writ.RunIDOf(writ.Digest{1})
-	resume, check := "writ run resume "+string(id), "writ check web.tengo"
+	resume, plan := "writ run resume "+string(id), "writ plan web.tengo --project ''"
 	for _, tt := range []struct {
 		code writ.Code
 		node writ.Node
 		next string
 	}{
-		{writ.CodeOperationNotAllowed, writ.Node{}, check},
-		{writ.CodeDestructiveDenied, writ.Node{}, check},
-		{writ.CodeArgumentsInvalid, writ.Node{}, check},
-		{writ.CodeTooLarge, writ.Node{}, check},
-		{writ.CodeScriptLimit, writ.Node{}, check},
-		{writ.CodeImmutableField, writ.Node{}, check},
-		{writ.CodeNotOwner, writ.Node{}, check},
-		{writ.CodeResourceConflict, writ.Node{}, check},
+		{writ.CodeOperationNotAllowed, writ.Node{}, plan},
+		{writ.CodeDestructiveDenied, writ.Node{}, plan},
+		{writ.CodeArgumentsInvalid, writ.Node{}, plan},
+		{writ.CodeTooLarge, writ.Node{}, plan},
+		{writ.CodeScriptLimit, writ.Node{}, plan},
+		{writ.CodeImmutableField, writ.Node{}, plan},
+		{writ.CodeNotOwner, writ.Node{}, plan},
+		{writ.CodeResourceConflict, writ.Node{}, plan},
 		{writ.CodeNodeLost, writ.Node{Name: "n1", Admission: writ.AdmissionRemoved}, "writ node lost n1"},
 		{writ.CodeNodeLost, writ.Node{Admission: writ.AdmissionRemoved, Gone: true}, "writ submit web.tengo --project ''"},
 		{writ.CodeNodeLost, writ.Node{Admission: writ.AdmissionApproved, Liveness: writ.LivenessLost}, resume},

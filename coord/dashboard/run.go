@@ -106,8 +106,10 @@ func (h runHead) Open() bool {
 	return h.State == ledger.State(writ.RunAccepted) || h.State == ledger.State(writ.RunRunning)
 }
 
-// Resumable reports whether the run may be resumed, as far as the coordinator can tell.
-func (h runHead) Resumable() bool { return h.State == ledger.State(writ.RunFailed) }
+// Resumable reports whether a resume of the run is allowed and can help, by the knowledge of the coordinator.
+func (h runHead) Resumable() bool {
+	return h.State == ledger.State(writ.RunFailed) && reasons.ResumeHelps(h.Failure, h.Deadline, time.Now())
+}
 
 // Took is how long the run took, 0 if it never began or has not ended.
 func (h runHead) Took() time.Duration { return took(h.Run) }

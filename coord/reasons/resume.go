@@ -1,10 +1,27 @@
-package main
+package reasons
 
-import "writ"
+import (
+	"time"
 
-// endsTheSameWay reports whether a run or call with this error fails again in every resume. The script, its signed header
+	"writ"
+)
+
+// ResumeHelps reports whether a resume of a failed run can end in another way than before. f is nil if its failure is unknown.
+func ResumeHelps(f *writ.Failure, deadline, now time.Time) bool {
+	switch {
+	case !deadline.IsZero() && !now.Before(deadline): // a resume does not move it
+		return false
+	case f == nil:
+		return true
+	case f.Seq > 0:
+		return !f.Handled && !EndsTheSameWay(f.Code)
+	}
+	return resumeHelps(f.Code)
+}
+
+// EndsTheSameWay reports whether a run or call with this error fails again in every resume. The script, its signed header
 // or an existing resource must change first.
-func endsTheSameWay(code writ.Code) bool {
+func EndsTheSameWay(code writ.Code) bool {
 	switch code {
 	case writ.CodeOperationNotAllowed, writ.CodeDestructiveDenied, writ.CodeArgumentsInvalid, writ.CodeTooLarge, writ.CodeScriptInvalid,
 		writ.CodeScriptLimit, writ.CodeImmutableField, writ.CodeNotOwner, writ.CodeResourceConflict:
@@ -21,5 +38,5 @@ func resumeHelps(code writ.Code) bool {
 		writ.CodeRunExpired, writ.CodeDeadlineExceeded:
 		return false
 	}
-	return !endsTheSameWay(code)
+	return !EndsTheSameWay(code)
 }
