@@ -55,6 +55,7 @@ func Check(bundle Bundle) Report {
 	report.Destructive = destructive(report.Operations)
 	report.Targets, report.MoreTargets = c.targets.list()
 	report.Secrets = slices.Sorted(maps.Keys(c.secrets))
+	report.Timeouts = c.timeouts
 	report.Diagnostics, report.More = a.sorted()
 	return report
 }
@@ -72,6 +73,7 @@ type checker struct {
 	operations map[string]bool
 	secrets    map[string]bool
 	targets    targets
+	timeouts   []Timeout
 	seen       map[parser.Expr]bool // names of modules that stand where they may
 
 	reads        []paramRead
@@ -345,7 +347,10 @@ func (c *checker) operate(op *catalog.Operation, e *parser.CallExpr) {
 			}
 			continue
 		}
-		_, problems := optionsFor(op, given)
+		options, problems := optionsFor(op, given)
+		if len(problems) == 0 && options.Timeout > 0 {
+			c.timeouts = append(c.timeouts, Timeout{op.Name(), printable(c.files.Position(arg.Pos()).String()), options.Timeout})
+		}
 		for _, p := range problems {
 			c.optionProblem(arg, p)
 		}

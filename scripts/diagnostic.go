@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 	"unicode"
 	"unicode/utf8"
 
@@ -76,11 +77,39 @@ type Report struct {
 	Destructive bool         `json:"destructive,omitempty"` // one of them deletes or overwrites data
 	// Targets are what these are about as far as the text tells, sorted: "volume/web-0", or "volume/web-*" where only the run knows the rest
 	// of the name. MoreTargets says that there is more, of which it does not tell enough.
-	Targets     []string `json:"targets,omitempty"`
-	MoreTargets bool     `json:"more_targets,omitempty"`
-	Secrets     []string `json:"secrets,omitempty"` // the names of all secrets that the script writes out, sorted
-	Modules     []string `json:"modules,omitempty"` // of the bundle that it needs, sorted
-	Tests       []Test   `json:"tests,omitempty"`   // of a test file, in its order
+	Targets     []string  `json:"targets,omitempty"`
+	MoreTargets bool      `json:"more_targets,omitempty"`
+	Secrets     []string  `json:"secrets,omitempty"`  // the names of all secrets that the script writes out, sorted
+	Timeouts    []Timeout `json:"timeouts,omitempty"` // of calls, as far as the script writes them out
+	Modules     []string  `json:"modules,omitempty"`  // of the bundle that it needs, sorted
+	Tests       []Test    `json:"tests,omitempty"`    // of a test file, in its order
+}
+
+// Timeout is the option timeout of a call in the text of a script.
+type Timeout struct {
+	Operation string `json:"operation"`
+	Position  string `json:"position"` // of the options: "web.tengo:14:11"
+	Millis    int64  `json:"milliseconds"`
+}
+
+// String names the call with its timeout: "machine.create at web.tengo:14:11 has the timeout 2h".
+func (t Timeout) String() string {
+	return fmt.Sprintf("%s at %s has the timeout %s", t.Operation, t.Position, shortest(t.Duration()))
+}
+
+// Duration returns the timeout.
+func (t Timeout) Duration() time.Duration { return time.Duration(t.Millis) * time.Millisecond }
+
+// shortest formats a duration without the parts that are zero: "2h" in place of "2h0m0s".
+func shortest(d time.Duration) string {
+	text := d.String()
+	if strings.HasSuffix(text, "m0s") {
+		text = strings.TrimSuffix(text, "0s")
+	}
+	if strings.HasSuffix(text, "h0m") {
+		text = strings.TrimSuffix(text, "0m")
+	}
+	return text
 }
 
 // OK reports whether nothing stops the script.

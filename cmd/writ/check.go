@@ -170,6 +170,7 @@ func (c checked) text(wide bool) string {
 		{Title: "  operations", Value: strings.Join(c.Operations, " ")},
 		{Title: "  destructive", Value: destroys(c.Report)},
 		{Title: "  modules", Value: strings.Join(c.Modules, " ")},
+		{Title: "  deadline", Value: neededDeadline(c.Report)},
 		{Title: "  tests", Value: testNames(c.Tests)},
 	}, wide))
 	for _, p := range params {

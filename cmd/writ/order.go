@@ -53,8 +53,6 @@ func (o *orderFlags) add(a *app, c *cobra.Command) {
 	f := c.Flags()
 	f.DurationVar(&o.expires, "expires", identity.DefaultValidity, "how long the script may be accepted")
 	inRange(f, "expires", &o.expires, time.Second, identity.MaxValidity)
-	f.DurationVar(&o.deadline, "deadline", defaultDeadline, "how long its run may take")
-	inRange(f, "deadline", &o.deadline, time.Second, identity.MaxDeadline)
 	f.StringVar(&o.plan, "plan", "", "digest of the plan to bind the run to, as `writ plan` shows it; it stops before it deviates")
 	f.VisitAll(func(f *pflag.Flag) { o.signs = append(o.signs, f) })
 }
@@ -99,6 +97,8 @@ func (o *orderFlags) addTask(a *app, c *cobra.Command) {
 	f.StringArrayVar(&o.labels, "select", nil, "with --dc any: label=value that the datacenter must have, region=… too (repeatable)")
 	f.StringVar(&o.deployment, "deployment", "", "deployment that the script makes; NAME@BASE says the revision that it was planned against, "+
 		"NAME the newest one")
+	f.DurationVar(&o.deadline, "deadline", defaultDeadline, "how long its run may take")
+	inRange(f, "deadline", &o.deadline, time.Second, identity.MaxDeadline)
 	f.IntVar(&o.maxCalls, "max-calls", scripts.MaxCalls, "how many calls it may make")
 	inRange(f, "max-calls", &o.maxCalls, 1, scripts.MaxCalls)
 	f.Var(&o.destructive, "destructive", "allow the script to delete or overwrite data; with KIND/NAME or KIND/PREFIX*, separated by "+
@@ -151,6 +151,7 @@ func (a *app) order(ctx context.Context, c *client.Client, roster *identity.Rost
 	if err != nil {
 		return order, err
 	}
+	a.warnOfTimeouts(script.Report, o.deadline)
 	if order.Params, err = o.readParams(a.Terminal, script.Report.Params); err != nil {
 		return order, err
 	}

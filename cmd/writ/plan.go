@@ -222,6 +222,7 @@ func (a *app) orderToPlan(ctx context.Context, c *client.Client, roster *identit
 	if err != nil {
 		return order, err
 	}
+	a.warnOfTimeouts(script.Report, o.deadline)
 	if order.Params, err = o.readParams(a.Terminal, script.Report.Params); err != nil {
 		return order, err
 	}
@@ -304,6 +305,9 @@ func (a *app) nextCommand(p *planned, o *orderFlags) string {
 		add("--deployment", fmt.Sprintf("%s@%d", o.deployment, p.Preview.Revision))
 	case o.deployment != "":
 		add("--deployment", o.deployment)
+	}
+	if o.deadline != defaultDeadline {
+		add("--deadline", o.deadline.String())
 	}
 	if o.maxCalls != scripts.MaxCalls {
 		add("--max-calls", fmt.Sprint(o.maxCalls))

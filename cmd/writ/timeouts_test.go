@@ -1,0 +1,37 @@
+package main
+
+import (
+	"testing"
+	"time"
+
+	"writ/cmd/writ/internal/terminal"
+	"writ/internal/testenv"
+	"writ/scripts"
+)
+
+func TestTimeoutBeyondDeadlineIsNamed(t *testing.T) {
+	t.Parallel()
+	bundle := scripts.Bundle{Main: scripts.Source{Name: "web.tengo", Text: []byte(`volume := import("volume")
+volume.create("a", {size_gib: 1}, {timeout: "1h"})
+volume.create("b", {size_gib: 1}, {timeout: "90m"})
+volume.create("c", {size_gib: 1}, {timeout: "2h"})
+volume.create("d", {size_gib: 1})
+`)}}
+	report := scripts.Check(bundle)
+	const first = "volume.create at web.tengo:3:35 has the timeout 1h30m"
+	for deadline, want := range map[time.Duration]string{
+		time.Hour:        "warning: " + first + ", as 1 more, and the run ends after 1h0m0s: use --deadline 2h0m0s or more, or a shorter timeout\n",
+		90 * time.Minute: "warning: volume.create at web.tengo:4:35 has the timeout 2h, and the run ends after 1h30m0s: use --deadline 2h0m0s or more, or a shorter timeout\n",
+		2 * time.Hour:    "",
+	} {
+		said := new(testenv.Log)
+		a := &app{Terminal: &terminal.Terminal{Err: said}}
+		a.warnOfTimeouts(report, deadline)
+		if got := said.String(); got != want {
+			t.Errorf("with the deadline %s:\n%swant\n%s", deadline, got, want)
+		}
+	}
+	if got := neededDeadline(report); got != first+"; without --deadline 2h0m0s or more, its run ends after 1h0m0s" {
+		t.Errorf("check says %q", got)
+	}
+}
