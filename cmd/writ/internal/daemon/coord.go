@@ -221,6 +221,14 @@ func (c *Coord) Run(ctx context.Context, ready func()) (err error) {
 	if err := c.certify(ctx, coordinator); err != nil {
 		return err
 	}
+	public := newPublicAddress(c.PublicURL, c.Listener.Addr(), coordinator.TLS != nil)
+	if err := public.check(ownAddress); err != nil {
+		return err
+	}
+	if public.misleads() {
+		c.Log.WarnContext(ctx, "--public-url leads other machines to themselves", "url", c.PublicURL, "listen", c.Listener.Addr(),
+			"fix", "name this host in --public-url as other machines do")
+	}
 	if err := coordinator.CheckListen(c.Listener.Addr()); err != nil {
 		return err // before anybody waits for it
 	}
