@@ -240,22 +240,28 @@ func unparsed(f *pflag.Flag, err *strconv.NumError) string {
 	return strconv.Quote(err.Num) + " is not a number that is possible"
 }
 
-// selecting are the flags that name what a command is about or what a list has. An empty value would mean all, or another thing than was meant, as
-// with a variable of a CI job that is not set.
-var selecting = []string{"dc", "project", "deployment", "operation", "signer", "script", "text", "since", "state", "kind", "node", "admission", "tenant"}
-
-// emptyFlag returns the name of a selecting flag that was given without a value.
+// emptyFlag returns the name of a flag that was given with an empty text, for example from an unset variable of a CI job. With the empty
+// text, the command would list everything, leave the parameters out, or work in the current context.
 func emptyFlag(cmd *cobra.Command) (name string) {
 	cmd.Flags().Visit(func(f *pflag.Flag) {
-		empty := f.Value.String() == ""
-		if list, ok := f.Value.(pflag.SliceValue); ok {
-			empty = len(list.GetSlice()) == 0 || slices.Contains(list.GetSlice(), "")
-		}
-		if empty && slices.Contains(selecting, f.Name) {
+		if isEmpty(f.Value) && !mayBeEmpty(cmd, f.Name) {
 			name = f.Name
 		}
 	})
 	return name
+}
+
+// isEmpty reports whether the value of a flag is an empty text, or a list with one.
+func isEmpty(v pflag.Value) bool {
+	if list, ok := v.(pflag.SliceValue); ok {
+		return len(list.GetSlice()) == 0 || slices.Contains(list.GetSlice(), "")
+	}
+	return v.Type() == "string" && v.String() == ""
+}
+
+// mayBeEmpty reports whether a flag accepts an empty text. Daemons accept it, because it turns off a default.
+func mayBeEmpty(cmd *cobra.Command, flag string) bool {
+	return flag == "reason" || cmd.GroupID == groupDaemons && flag != "dc"
 }
 
 // checkFlags refuses a command without a flag that it must have, one that selects by an empty value, and flags that exclude each other.
