@@ -208,15 +208,21 @@ func (r *Roster) readable(principal string, at time.Time, by proof) ([]writ.Proj
 		return []writ.ProjectID{AllProjects}, nil
 	}
 	var projects []writ.ProjectID
-	for _, b := range r.Bindings {
+	var expired *Binding
+	for i, b := range r.Bindings {
 		switch {
-		case b.Principal != principal || !b.Expires.IsZero() && !at.Before(b.Expires) || !slices.Contains(RoleActions[b.Role], ActionRead):
+		case b.Principal != principal || !slices.Contains(RoleActions[b.Role], ActionRead):
+		case !b.Expires.IsZero() && !at.Before(b.Expires):
+			expired = laterOf(expired, &r.Bindings[i])
 		case by.certificate && b.Role == Admin:
 		case b.Project == AllProjects:
 			return []writ.ProjectID{AllProjects}, nil
 		case !slices.Contains(projects, b.Project):
 			projects = append(projects, b.Project)
 		}
+	}
+	if len(projects) == 0 && expired != nil {
+		return nil, r.roleExpired(expired)
 	}
 	if len(projects) == 0 {
 		return nil, writ.Errorf(writ.CodeRoleMissing, "%s has no role, and so nothing to read", principal).

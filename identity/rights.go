@@ -1,6 +1,7 @@
 package identity
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -46,11 +47,13 @@ func (r *Roster) allows(principal string, action Action, project writ.ProjectID,
 		needed = ActionSubmit
 	}
 	tame, powerless, unverified := false, false, Role("")
-	for _, b := range r.Bindings {
+	var expired *Binding
+	for i, b := range r.Bindings {
 		switch {
 		case b.Principal != principal || !slices.Contains(RoleActions[b.Role], needed):
 		case b.Project != AllProjects && (project == "" || b.Project != project):
 		case !b.Expires.IsZero() && !at.Before(b.Expires):
+			expired = laterOf(expired, &r.Bindings[i])
 		case by.certificate && b.Role == Admin:
 			powerless = true
 		case !by.userVerified && slices.Contains(r.UserVerification, b.Role):
@@ -71,9 +74,33 @@ func (r *Roster) allows(principal string, action Action, project writ.ProjectID,
 	case unverified != "":
 		return writ.Errorf(writ.CodeRoleMissing, "the role %s needs a security key that proves its owner, by PIN or finger", unverified).
 			WithHint("make one with `ssh-keygen -t ed25519-sk -O verify-required`")
+	case expired != nil:
+		return r.roleExpired(expired)
 	default:
 		return r.roleMissing(principal, action, needed, project)
 	}
+}
+
+// laterOf returns the one of two bindings that expires later. The first may be nil.
+func laterOf(a, b *Binding) *Binding {
+	if a != nil && a.Expires.After(b.Expires) {
+		return a
+	}
+	return b
+}
+
+// roleExpired names the role that allowed an action until it expired, and the command that binds it again.
+func (r *Roster) roleExpired(b *Binding) *writ.Error {
+	on, project := "all projects", "'*'"
+	if p := r.Project(b.Project); p != nil {
+		on, project = p.Name, p.Name
+	}
+	command := fmt.Sprintf("writ user add %s --role %s --project %s", b.Principal, b.Role, project)
+	if b.Destructive {
+		command += " --destructive"
+	}
+	return writ.Errorf(writ.CodeRoleMissing, "the role %s of %s on %s expired at %s", b.Role, b.Principal, on, b.Expires.UTC().Format(time.DateTime)).
+		WithHint("a root operator binds it again: %s", command)
 }
 
 // roleMissing names the roles that allow an action, and the command that binds the first of them: what an action is called is not what a role is

@@ -31,7 +31,7 @@ const (
 func (s Silence) Check() error {
 	switch {
 	case s.Silent%time.Second != 0 || s.Lost%time.Second != 0:
-		return writ.Errorf(writ.CodeUsage, "%s and %s are not whole seconds", s.Silent, s.Lost)
+		return writ.Errorf(writ.CodeUsage, "%s and %s are not whole seconds", s.Silent, s.Lost).WithHint("write whole seconds, like 10s or 2m")
 	case s.Silent < minSilent || s.Silent > maxSilent:
 		return writ.Errorf(writ.CodeUsage, "a node cannot count as silent after %s: %s to %s are possible", formatDuration(s.Silent), formatDuration(minSilent), formatDuration(maxSilent))
 	case s.Lost < minLost || s.Lost > maxLost:

@@ -40,8 +40,13 @@ type amendment struct {
 	before string // true in datacenters without it: "still accepts what bob signs"
 }
 
-// showSigned reports a change that is signed and stored at the coordinator, but not yet adopted by a datacenter.
-func (a *app) showSigned(roster *identity.Roster, m amendment) {
+// showSigned reports a change that is signed and stored at the coordinator, but not yet adopted by a datacenter. Without signed, the roster had the
+// change before.
+func (a *app) showSigned(signed bool, roster *identity.Roster, m amendment) {
+	if !signed {
+		a.Note("no new version was signed, because version %d of the roster has that already: %s", roster.Version, m.change)
+		return
+	}
 	a.Note("signed version %d of the roster: %s", roster.Version, m.change)
 }
 

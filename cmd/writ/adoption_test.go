@@ -30,8 +30,13 @@ func TestSignedChangeIsNotSuccess(t *testing.T) {
 	var log bytes.Buffer
 	a := &app{Terminal: &terminal.Terminal{Err: &log}}
 	m := amendment{change: "bob is removed", effect: "nothing that bob signs is accepted any more"}
-	a.showSigned(&identity.Roster{Version: 7}, m)
+	a.showSigned(true, &identity.Roster{Version: 7}, m)
 	if text := log.String(); text != "signed version 7 of the roster: bob is removed\n" {
+		t.Errorf("%q", text)
+	}
+	log.Reset()
+	a.showSigned(false, &identity.Roster{Version: 7}, m)
+	if text := log.String(); text != "no new version was signed, because version 7 of the roster has that already: bob is removed\n" {
 		t.Errorf("%q", text)
 	}
 }

@@ -245,6 +245,9 @@ admitted stay. You need the role admin.`,
 		Example: "  writ batch revoke nbswy3dpeb3w6 --dc dc1 --reason \"the rack is complete\"",
 		Args:    exactly("BATCH"),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if !identity.ValidTokenID(args[0]) { // batches have ids of the same form
+				return writ.Errorf(writ.CodeUsage, "%q cannot be the id of a batch", args[0]).WithHint("`writ batch list` shows the ids")
+			}
 			return a.decideIn(cmd.Context(), datacenter, func(*identity.Datacenter) identity.Statement {
 				return identity.Statement{Subject: "batch/" + args[0], Decision: identity.DecisionRevoke, Reason: string(reason)}
 			})

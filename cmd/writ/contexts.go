@@ -201,7 +201,8 @@ same cluster. It becomes the current one if there is none.`,
 				path = "/dev/stdin"
 			}
 			if _, err := os.Stat(path); err != nil {
-				return writ.Errorf(writ.CodeUsage, "cannot read the context: %v", err)
+				return writ.Errorf(writ.CodeUsage, "cannot read the context: %v", err).
+					WithHint("FILE is the output of `writ context export`; - reads standard input")
 			}
 			in, err := config.Load(path)
 			if err != nil {

@@ -83,7 +83,7 @@ again with --listen and the address.`,
 				return writ.Errorf(writ.CodeConflict, "the newest roster has no coordinator at %s: another person has changed it", addresses[0])
 			}
 			m := amendment{change: "coordinator " + added.Name + " is at the addresses below"}
-			a.showSigned(roster, m)
+			a.showSigned(c.Amended(roster), roster, m)
 			if err := a.Print(terminal.Record(viewOfCoordinator(*added), added.Name,
 				terminal.Field{Title: "coordinator", Value: added.Name},
 				terminal.Field{Title: "id", Value: added.ID},
@@ -183,7 +183,7 @@ keep events for it until then. The only one cannot be removed: no command would 
 				return err
 			}
 			m := amendment{change: "coordinator " + args[0] + " is removed", before: "still connects to " + args[0]}
-			a.showSigned(roster, m)
+			a.showSigned(c.Amended(roster), roster, m)
 			if a.Structured() {
 				if err := a.Print(terminal.View{Data: map[string]any{"name": args[0], "roster": roster.Version}}); err != nil {
 					return err

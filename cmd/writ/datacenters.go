@@ -180,7 +180,7 @@ func (a *app) addDatacenter(ctx context.Context, d newDatacenter) error {
 	}
 	added := roster.DatacenterNamed(d.Name)
 	m := amendment{change: fmt.Sprintf("datacenter %s, whose supervisor is %s", d.Name, identity.Fingerprint(key))}
-	a.showSigned(roster, m)
+	a.showSigned(c.Amended(roster), roster, m)
 	err = a.Print(terminal.Record(added.Datacenter, string(added.ID),
 		terminal.Field{Title: "datacenter", Value: added.Name},
 		terminal.Field{Title: "id", Value: string(added.ID)},

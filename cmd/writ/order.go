@@ -15,6 +15,7 @@ import (
 
 	"writ"
 	"writ/cmd/writ/internal/client"
+	"writ/cmd/writ/internal/config"
 	"writ/cmd/writ/internal/redact"
 	"writ/cmd/writ/internal/terminal"
 	"writ/identity"
@@ -130,7 +131,20 @@ func (a *app) client() (*client.Client, error) {
 		return nil, err
 	}
 	c.Signs = a.warnOfRoles
+	c.HintIfAway(hintIfAway(file, namesNothing(file, a.flags.context, a.overrides()), chosen.Name))
 	return c, nil
+}
+
+// hintIfAway returns the hint for a coordinator that does not answer. The wrong context may be selected, or no cluster is configured.
+func hintIfAway(file *config.File, unconfigured bool, context string) string {
+	const check = "check the address and that it runs (`writ doctor`)"
+	switch {
+	case unconfigured:
+		return "no cluster is configured, so the usual address was tried: set WRIT_CONFIG to the client.yaml that `writ init` or `writ dev` made, or use `writ context add`"
+	case len(file.Contexts) > 1 && context != "":
+		return fmt.Sprintf("the context %s names it: %s, or choose another context with --context; `writ context list` shows them", context, check)
+	}
+	return check
 }
 
 // cluster returns the client of the context that was chosen, and the newest roster of its cluster.

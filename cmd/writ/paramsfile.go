@@ -16,14 +16,16 @@ const maxParams = 256 << 10
 func readParamsFile(in *terminal.Terminal, path string, known scripts.Params) (map[string]any, error) {
 	text, err := in.ReadFile(path, maxParams)
 	if err != nil {
-		return nil, writ.Errorf(writ.CodeUsage, "cannot read the parameters: %w", err)
+		return nil, writ.Errorf(writ.CodeUsage, "cannot read the parameters: %w", err).
+			WithHint("--params names a file (YAML or JSON) with a line for each parameter: count: 3")
 	}
 	if len(text) > maxParams {
 		return nil, writ.Errorf(writ.CodeUsage, "the parameters in %s have more than %d KiB", path, maxParams>>10)
 	}
 	v, err := yamltext.Read(text)
 	if err != nil {
-		return nil, writ.Errorf(writ.CodeUsage, "the parameters in %s cannot be read: %v", path, err)
+		return nil, writ.Errorf(writ.CodeUsage, "the parameters in %s cannot be read: %v", path, err).
+			WithHint("--params names a file (YAML or JSON) with a line for each parameter: count: 3")
 	}
 	values, ok := v.(map[string]any)
 	if !ok && v != nil {

@@ -5,6 +5,7 @@ package client
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"net/http"
@@ -45,6 +46,7 @@ type Client struct {
 
 	logins  *logins
 	servers *servers
+	amended int // version of the last roster that it signed and handed in, 0 for none
 }
 
 // New returns the client of a context; dir is where rosters are kept.
@@ -85,6 +87,7 @@ func New(c config.Context, dir string, keys Keys) (*Client, error) {
 type servers struct {
 	urls []*url.URL
 	http *http.Client
+	hint string // for an error that none of them answers; may be ""
 
 	mu      sync.Mutex
 	current int
@@ -132,6 +135,9 @@ func (c *Client) Avoid(gone *identity.Coordinator) {
 	}
 }
 
+// HintIfAway sets the hint of the error that no coordinator answers.
+func (c *Client) HintIfAway(hint string) { c.servers.hint = hint }
+
 // Do implements api.HttpRequestDoer.
 func (s *servers) Do(r *http.Request) (*http.Response, error) {
 	s.mu.Lock()
@@ -164,7 +170,7 @@ func (s *servers) Do(r *http.Request) (*http.Response, error) {
 		addresses = append(addresses, u.String())
 	}
 	e := writ.Errorf(writ.CodeUnreachable, "no coordinator answers at %s", strings.Join(addresses, ", ")).
-		WithHint("check the address and that it runs (`writ doctor`)")
+		WithHint("%s", cmp.Or(s.hint, "check the address and that it runs (`writ doctor`)"))
 	e.Err = last
 	return nil, e
 }

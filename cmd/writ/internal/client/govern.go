@@ -47,8 +47,15 @@ func (c *Client) govern(ctx context.Context,
 	if err != nil {
 		return nil, err
 	}
-	return c.Rosters.Add(signed)
+	made, err := c.Rosters.Add(signed)
+	if err == nil {
+		c.amended = made.Version
+	}
+	return made, err
 }
+
+// Amended reports whether this client signed the roster. It signs no version that equals the one before.
+func (c *Client) Amended(roster *identity.Roster) bool { return c.amended == roster.Version }
 
 // Successor signs the version after roster, nil if change changes nothing.
 func Successor(roster *identity.Roster, by *Person, now time.Time, change func(next *identity.Roster) error) ([]byte, error) {

@@ -1,6 +1,7 @@
 package client
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -66,6 +67,10 @@ func ReadScript(path string, own Modules) (Script, error) {
 
 // ReadScriptAs checks a text as if it were in the file, which need not exist: an editor has not saved it yet.
 func ReadScriptAs(path string, text []byte, own Modules) (Script, error) {
+	if bytes.IndexByte(text, 0) >= 0 { // a program or a picture has an error in each of its bytes
+		return Script{}, writ.Errorf(writ.CodeUsage, "%s is a binary file and not a script", path).
+			WithHint("give a script, a text that ends in .tengo, or a file of `writ sign`")
+	}
 	beside, err := os.OpenRoot(filepath.Dir(path))
 	if err != nil {
 		return Script{}, writ.Errorf(writ.CodeUsage, "cannot read the script: %v", err).

@@ -80,6 +80,9 @@ func Load(path string) (*File, error) {
 // correctIt is what to do about a configuration that makes no sense.
 const correctIt = "correct the file; `writ context export` on a machine that has the context writes it anew"
 
+// copyIt is the hint for values of a context that a person typed.
+const copyIt = "copy it from `writ context export` on a machine that has the context"
+
 var clusterPattern = regexp.MustCompile(`^[0-9a-f]{64}$`)
 
 // check returns what is wrong with a context. What is empty may still come from flags.
@@ -133,7 +136,7 @@ func (f *File) Context(name string) *Context {
 // Put adds a context, or replaces the one of its name.
 func (f *File) Put(c Context) error {
 	if err := c.checkKept(); err != nil {
-		return writ.Errorf(writ.CodeUsage, "context %q: %v", c.Name, err).WithHint("%s", writ.AsError(err).Hint)
+		return writ.Errorf(writ.CodeUsage, "context %q: %v", c.Name, err).WithHint("%s", cmp.Or(writ.AsError(err).Hint, copyIt))
 	}
 	if have := f.Context(c.Name); have != nil {
 		*have = c
@@ -176,7 +179,7 @@ func (f *File) Choose(name string, over Context) (Context, error) {
 		c.Servers = []string{DefaultServer}
 	}
 	if err := c.check(); err != nil {
-		return c, writ.Errorf(writ.CodeUsage, "%v", err)
+		return c, writ.Errorf(writ.CodeUsage, "%v", err).WithHint("%s", copyIt)
 	}
 	return c, nil
 }
