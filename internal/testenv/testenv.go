@@ -46,6 +46,7 @@ var Tools = []Tool{
 	{Name: "blkid", Dirs: "/usr/sbin", Package: "util-linux"},
 	{Name: "systemd-analyze", Package: "systemd"},
 	{Name: "git", Package: "git"},
+	{Name: "gcc", Package: "gcc"},
 	{Name: "dpkg", Package: "dpkg"},
 	{Name: "rpm", Package: "rpm"},
 	{Name: "nft", Dirs: "/usr/sbin", Package: "nftables"},

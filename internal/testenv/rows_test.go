@@ -1,0 +1,42 @@
+package testenv
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// askedTools finds the tools that a test file or a script of testscript asks for by name.
+var askedTools = regexp.MustCompile(`testenv\.(?:Need|Has|Path)\((?:t, )?"([^"]+)"|\[!?tool:([^\]]+)\]`)
+
+// A test of the nightly tier that asks for a tool without a row fails there only.
+func TestEveryAskedToolHasARow(t *testing.T) {
+	asked := 0
+	err := filepath.WalkDir("../..", func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() || !strings.HasSuffix(path, ".go") && !strings.HasSuffix(path, ".txtar") {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		for _, m := range askedTools.FindAllStringSubmatch(string(text), -1) {
+			asked++
+			name := m[1] + m[2] // one of them is empty
+			if !slices.ContainsFunc(Tools, func(tool Tool) bool { return tool.Name == name }) {
+				t.Errorf("%s asks for %s, which has no row in the table", path, name)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if asked < 100 {
+		t.Errorf("found %d places that ask for tools, want at least 100", asked)
+	}
+}
