@@ -11,6 +11,9 @@ import (
 	"time"
 
 	"github.com/containerd/containerd/v2/client"
+
+	"writ"
+	"writ/sal"
 )
 
 // mute is how long a daemon that accepts connections and does not answer is not asked again by those who only look.
@@ -43,14 +46,15 @@ func (a *absence) lasts(address string) error {
 	return nil
 }
 
-// refusal returns the error of a socket that is missing or has no listener. It returns nil if a listener accepts, or may only be slow.
+// refusal returns the error of a socket that is missing, has no listener, or forbids this process to connect. It returns
+// nil if a listener accepts, or may only be slow.
 func refusal(address string) error {
 	c, err := net.DialTimeout("unix", address, mute)
 	if err == nil {
 		_ = c.Close()
 		return nil
 	}
-	if errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, fs.ErrNotExist) {
+	if errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, fs.ErrNotExist) || sal.FaultCode(err) == writ.CodeDriverRefused {
 		return err
 	}
 	return nil

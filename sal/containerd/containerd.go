@@ -117,7 +117,7 @@ func (d *Driver) Observe(ctx context.Context, resource writ.ResourceID) (sal.Obs
 		return sal.Observation{}, err
 	}
 	shown, err := d.show(ctx, r)
-	if writ.CodeOf(err) == writ.CodeUnreachable { // it is there, and only the daemon knows how it does
+	if isAway(err) { // it is there, and only the daemon knows how it does
 		shown.State = catalog.Unclear
 		return sal.Observation{Exists: true, UID: r.UID, State: shown.State, Values: catalog.Values(shown)}, err
 	}

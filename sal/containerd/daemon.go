@@ -18,8 +18,8 @@ import (
 	"writ/sal"
 )
 
-// reach returns a connection to a daemon that answers. A daemon whose socket has no listener fails at once, because the call is retried.
-// A daemon that listens has Patience to answer. Containers run without the daemon, so they are unchanged after its restart.
+// reach returns a connection to a daemon that answers. It fails at once if its socket refuses connections. A daemon that
+// listens has Patience to answer. Containers run without the daemon, so they are unchanged after its restart.
 func (d *Driver) reach(ctx context.Context) (*client.Client, error) {
 	daemon, err := d.connection()
 	if err != nil {
@@ -48,9 +48,25 @@ func (d *Driver) reach(ctx context.Context) (*client.Client, error) {
 	return daemon, nil
 }
 
-// away is the error of a daemon that cannot be reached. Nothing was sent to it, so every operation may be tried again, also those that must
-// not be repeated.
+// awayError is the cause of an error about an unreachable daemon.
+type awayError struct{ error }
+
+func (e awayError) Unwrap() error { return e.error }
+
+// isAway reports whether an error is about a daemon that is unreachable.
+func isAway(err error) bool {
+	_, is := errors.AsType[awayError](err)
+	return is
+}
+
+// away returns the error of an unreachable daemon. Nothing was sent to it, so a retry of any operation is safe. A retry
+// does not help if the system forbids this process to connect.
 func (d *Driver) away(err error) error {
+	err = awayError{err}
+	if sal.FaultCode(err) == writ.CodeDriverRefused {
+		return writ.Errorf(writ.CodeDriverMissing, "this node cannot use the socket of containerd, %s: %w", d.address(), err).
+			WithHint("let the user of the runner use the socket, or name another one with --containerd")
+	}
 	return writ.Errorf(writ.CodeUnreachable, "containerd does not answer at %s: %w", d.address(), err).
 		WithHint("apt-get install -y containerd runc; then see that the service containerd runs")
 }

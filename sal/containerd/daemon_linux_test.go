@@ -3,11 +3,17 @@ package containerd
 import (
 	"context"
 	"net"
+	"os"
 	"path/filepath"
+	"runtime"
+	"strings"
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"writ"
+	"writ/internal/confine"
 	"writ/sal/catalog"
 	"writ/sal/saltest"
 )
@@ -50,5 +56,41 @@ func TestRefusedConnectionIsNotWaitedFor(t *testing.T) {
 			t.Errorf("socket %s: %v", name, err)
 		}
 		d.Close()
+	}
+}
+
+// No retry helps if the system does not let this process connect: the operator has to change something.
+func TestForbiddenSocketIsNotRetried(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	socket := filepath.Join(t.TempDir(), "c.sock")
+	l, err := net.Listen("unix", socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	if err := os.Chmod(socket, 0); err != nil {
+		t.Fatal(err)
+	}
+	for name, address := range map[string]string{"of another user": socket, "below a file": filepath.Join(file, "c.sock")} {
+		t.Run(name, func(t *testing.T) {
+			runtime.LockOSThread() // this thread ends with the test, and so do its missing rights
+			if _, err := unix.SetfsuidRetUid(confine.DefaultFirst); err != nil {
+				t.Fatal(err)
+			}
+			d := &Driver{Address: address, Patience: 24 * time.Hour}
+			defer d.Close()
+			ctx, cancel := context.WithTimeout(t.Context(), guard)
+			defer cancel()
+			_, err := d.reach(ctx)
+			if e := writ.AsError(err); e == nil || e.Code != writ.CodeDriverMissing || !strings.Contains(e.Hint, "--containerd") || !isAway(err) {
+				t.Errorf("reach: %v", err)
+			}
+			if _, err := d.glance(ctx); writ.CodeOf(err) != writ.CodeDriverMissing {
+				t.Errorf("the next look: %v", err)
+			}
+		})
 	}
 }
