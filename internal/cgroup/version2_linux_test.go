@@ -23,7 +23,7 @@ func TestGroupsOfVersion2BoundAsWell(t *testing.T) {
 	if said, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("build the tests: %v\n%s", err, said)
 	}
-	g := guest.WithProgram(t, tests, "-test.run=Process|ForkBomb", "-test.v")
+	g := guest.Program{Path: tests, Args: []string{"-test.run=Process|ForkBomb", "-test.v"}}.Build(t)
 	said, err := exec.CommandContext(t.Context(), qemu, "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot", "-serial", "stdio",
 		"-machine", "pc", "-accel", "tcg", "-cpu", "max", "-m", "512", "-kernel", g.Kernel, "-initrd", g.Initramfs, "-append", guest.Cmdline).CombinedOutput()
 	text := strings.ReplaceAll(string(said), "\r", "")

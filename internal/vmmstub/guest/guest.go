@@ -23,10 +23,6 @@ var modules = []string{"virtio_ring", "virtio", "virtio_pci_modern_dev", "virtio
 // compare its timers at the start, which are late on a busy host.
 const Cmdline = "console=ttyS0 quiet panic=-1 no_timer_check"
 
-// ProgramText is how the line begins that a guest writes to its console when the program of WithProgram has ended; nothing follows if it ended
-// well.
-const ProgramText = "guest: the program has ended"
-
 // UpText is in the line that a guest writes to its console when it is up, after its name.
 const UpText = "is up"
 
@@ -49,70 +45,65 @@ func Build(t testing.TB) Guest {
 	initramfs.Lock()
 	defer initramfs.Unlock()
 	if initramfs.text == nil {
-		text, err := build(kernel.Modules, "")
+		text, err := build(kernel.Modules)
 		if err != nil {
 			t.Fatal(err)
 		}
 		initramfs.text = text
 	}
-	path := filepath.Join(t.TempDir(), "initramfs")
-	if err := os.WriteFile(path, initramfs.text, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	return Guest{Kernel: kernel.Image, Initramfs: path}
+	return Guest{Kernel: kernel.Image, Initramfs: write(t, initramfs.text)}
 }
 
-// WithProgram makes a guest that carries out a program, which needs no library, as its only user, and powers off then. What the program says
-// is on the console. Groups of the kernel are there in their version 2.
-func WithProgram(t testing.TB, program string, args ...string) Guest {
-	t.Helper()
-	kernel := testenv.Kernel(t)
-	text, err := build(kernel.Modules, program, args...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	path := filepath.Join(t.TempDir(), "initramfs")
-	if err := os.WriteFile(path, text, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	return Guest{Kernel: kernel.Image, Initramfs: path}
-}
-
-// build makes an initramfs with modules from a directory, and with a program if one is given.
-func build(dir, program string, args ...string) ([]byte, error) {
-	first, err := buildInit()
-	if err != nil {
-		return nil, err
-	}
+// build makes an initramfs with modules from a directory.
+func build(dir string) ([]byte, error) {
 	paths, err := find(dir)
 	if err != nil {
 		return nil, err
 	}
-	a := &archive{}
-	for _, name := range []string{"dev", "proc", "sys", "mnt", "modules"} {
-		a.dir(name)
-	}
-	a.device("dev/console", 5, 1)
-	a.file("init", first)
-	a.file("modules/order", []byte(strings.Join(modules, "\n")))
+	var all []Module
 	for _, name := range modules {
 		text, err := os.ReadFile(paths[name])
 		if err != nil {
 			return nil, fmt.Errorf("read the module %s: %w", name, err)
 		}
-		a.file("modules/"+name+".ko", text)
+		all = append(all, Module{name, text})
 	}
-	if program == "" {
-		return a.bytes(), nil
-	}
-	text, err := os.ReadFile(program)
+	a, err := newRoot(all)
 	if err != nil {
 		return nil, err
 	}
-	a.dir("tmp")
-	a.file("program", text)
-	a.file("arguments", []byte(strings.Join(args, "\n")))
 	return a.bytes(), nil
+}
+
+// newRoot returns an archive with the first process and the modules that it loads, in this order.
+func newRoot(modules []Module) (*archive, error) {
+	first, err := buildInit()
+	if err != nil {
+		return nil, err
+	}
+	a := &archive{}
+	for _, name := range []string{"dev", "proc", "sys", "mnt", "tmp", "modules"} {
+		a.dir(name)
+	}
+	a.device("dev/console", 5, 1)
+	a.file("init", first)
+	var order strings.Builder
+	for _, m := range modules {
+		fmt.Fprintln(&order, m.Name)
+		a.file("modules/"+m.Name+".ko", m.Object)
+	}
+	a.file("modules/order", []byte(order.String()))
+	return a, nil
+}
+
+// write writes an initramfs to a file of the test and returns its path.
+func write(t testing.TB, text []byte) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "initramfs")
+	if err := os.WriteFile(path, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
 }
 
 // find finds the files of modules.

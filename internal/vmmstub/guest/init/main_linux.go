@@ -1,5 +1,5 @@
 // Command init is all that a guest of tests has besides its kernel. It takes its addresses from the kernel's command line or from a NoCloud
-// disk, says on its console that it is up and which disks it has, also when that changes, and powers off at its button.
+// disk. Its console shows that it is up, its disks, CPUs and memory, and each change of these. It powers off at its button.
 //
 // The kernel's command line: writ.address=ADDRESS/BITS, writ.gateway=ADDRESS, writ.act=reboot|panic|poweroff (as soon as it is up).
 package main
@@ -21,7 +21,7 @@ import (
 // order names the modules in the order in which they are loaded: names of one depend on those before it.
 const order = "/modules/order"
 
-// program is what WithProgram puts there.
+// program is the file of a guest.Program.
 const program = "/program"
 
 // deviceTimeout is how long devices may take to be there after their driver; under emulation it is slow.
@@ -45,9 +45,6 @@ func run() error {
 			return fmt.Errorf("mount %s: %w", m[1], err)
 		}
 	}
-	if _, err := os.Stat(program); err == nil {
-		return carryOut()
-	}
 	modules, err := os.ReadFile(order)
 	if err != nil {
 		return err
@@ -56,6 +53,9 @@ func run() error {
 		if err := load("/modules/" + name + ".ko"); err != nil {
 			return fmt.Errorf("load %s: %w", name, err)
 		}
+	}
+	if _, err := os.Stat(program); err == nil {
+		return carryOut()
 	}
 	pressed, err := watchButton()
 	if err != nil {
@@ -66,7 +66,10 @@ func run() error {
 	if err != nil {
 		say("its network is not configured: %v", err)
 	}
-	seen := tellDisks(nil)
+	if err := plugMemory(); err != nil {
+		say("it cannot get more memory: %v", err)
+	}
+	seen, plugged := tellDisks(nil), tellPlugged("")
 	say("%s is up", name)
 	switch command["writ.act"] {
 	case "reboot":
@@ -82,7 +85,7 @@ func run() error {
 			say("the power button was pressed")
 			return powerOff()
 		case <-look.C:
-			seen = tellDisks(seen)
+			seen, plugged = tellDisks(seen), tellPlugged(plugged)
 		}
 	}
 }

@@ -1,0 +1,62 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+)
+
+// plugMemory makes the kernel use memory as soon as it is plugged in, as the rules of udev do in a distribution.
+func plugMemory() error {
+	err := os.WriteFile("/sys/devices/system/memory/auto_online_blocks", []byte("online"), 0)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil // this kernel cannot
+	}
+	return err
+}
+
+// tellPlugged brings each CPU online that was plugged in. It reports how many CPUs and how much memory are in use if
+// that is not what it reported before, and returns the report.
+func tellPlugged(before string) string {
+	cpus, _ := filepath.Glob("/sys/devices/system/cpu/cpu[0-9]*")
+	for _, cpu := range cpus {
+		online := filepath.Join(cpu, "online") // the first has none
+		if text, err := os.ReadFile(online); err == nil && strings.TrimSpace(string(text)) == "0" {
+			_ = os.WriteFile(online, []byte("1"), 0) // it may be on its way out
+		}
+	}
+	now := fmt.Sprintf("%d CPUs and %d MiB online", onlineIn("cpu/cpu[0-9]*", true), memoryMiB())
+	if now != before {
+		say("%s", now)
+	}
+	return now
+}
+
+// onlineIn counts the devices of the system that are online. Those without a file count if always is set.
+func onlineIn(pattern string, always bool) (n int) {
+	devices, _ := filepath.Glob("/sys/devices/system/" + pattern)
+	for _, device := range devices {
+		text, err := os.ReadFile(filepath.Join(device, "online"))
+		if err != nil && always || strings.TrimSpace(string(text)) == "1" {
+			n++
+		}
+	}
+	return n
+}
+
+// memoryMiB is the memory that is online, in whole blocks of the kernel.
+func memoryMiB() int64 {
+	text, err := os.ReadFile("/sys/devices/system/memory/block_size_bytes")
+	if err != nil {
+		return 0
+	}
+	size, err := strconv.ParseInt(strings.TrimSpace(string(text)), 16, 64)
+	if err != nil {
+		return 0
+	}
+	return int64(onlineIn("memory/memory[0-9]*", false)) * size >> 20
+}
