@@ -31,7 +31,7 @@ type fixture struct {
 
 func newFixture(t *testing.T) *fixture {
 	testenv.Need(t, "redis-server")
-	host := testenv.Home(t, "h")
+	host := testenv.Home(t, "h \u00a0#")
 	if err := os.Chmod(host, 0o711); err != nil { // users of engines go through
 		t.Fatal(err)
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"writ"
+	"writ/internal/redisconf"
 	"writ/internal/sleep"
 )
 
@@ -44,8 +45,8 @@ func redisFiles(in instance) map[string]string {
 	set("daemonize", "no")
 	set("supervised", "no")
 	set("set-proc-title", "no") // the arguments tell whose the process is
-	set("dir", "%q", in.tree)
-	set("aclfile", "%q", in.path("users.acl"))
+	set("dir", "%s", redisconf.Quote(in.tree))
+	set("aclfile", "%s", redisconf.Quote(in.path("users.acl")))
 	set("logfile", `""`) // what it prints goes to a file that the driver keeps small
 	set("save", `""`)
 	set("stop-writes-on-bgsave-error", "no")

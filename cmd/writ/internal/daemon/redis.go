@@ -19,6 +19,7 @@ import (
 	"syscall"
 	"time"
 
+	"writ/internal/redisconf"
 	"writ/runner/queue/redisqueue"
 )
 
@@ -163,7 +164,7 @@ func (r *redisServer) settings() string {
 		"port " + strconv.Itoa(r.port),
 		"bind 127.0.0.1",
 		"requirepass " + r.password,
-		"dir " + strconv.Quote(r.dir),
+		"dir " + redisconf.Quote(r.dir),
 		"appendonly yes",
 		"appendfsync everysec",
 		`save ""`,

@@ -24,7 +24,7 @@ func TestMain(m *testing.M) {
 }
 
 func TestRedisServerKeepsItsDataAndItsPassword(t *testing.T) {
-	path, dir := testenv.Need(t, "redis-server"), t.TempDir()+"/a \"quoted\" place"
+	path, dir := testenv.Need(t, "redis-server"), t.TempDir()+"/a \"quoted\" place\u00a0\u200b"
 	for round := range 2 {
 		r, err := newRedisServer(path, dir, slog.New(slog.DiscardHandler))
 		if err != nil {
