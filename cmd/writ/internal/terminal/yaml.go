@@ -51,5 +51,16 @@ func mark(text string) string {
 			b.WriteRune(r)
 		}
 	}
-	return b.String()
+	return misread.ReplaceAllStringFunc(b.String(), func(found string) string {
+		for written, first := range map[string]rune{`"=`: '=', `"\u003c`: '<', `"\n`: '\n', `" `: ' '} {
+			if rest, ok := strings.CutPrefix(found, written); ok {
+				return fmt.Sprintf(`"`+mark+"%s", first, rest)
+			}
+		}
+		return found
+	})
 }
+
+// misread matches strings that the encoder writes in a form that readers mistake: "=" and "<<", which YAML 1.1 reserves, and texts of several
+// lines that begin with a line end or a space. A match starts with a quote, and its next character is always part of a string.
+var misread = regexp.MustCompile(`"="|"\\u003c\\u003c"|"\\n|" (?:[^"\\]|\\[^"n])*\\n`)
