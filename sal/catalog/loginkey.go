@@ -1,6 +1,7 @@
 package catalog
 
 import (
+	"crypto/rsa"
 	"slices"
 	"strings"
 
@@ -20,5 +21,18 @@ func isLoginKey(line string) bool {
 		return false
 	}
 	named, _, _ := strings.Cut(line, " ")
-	return key.Type() == named && slices.Contains(loginKeyTypes, named)
+	return key.Type() == named && slices.Contains(loginKeyTypes, named) && !tooShort(key)
+}
+
+// minRSA is the length of RSA keys below which no sshd accepts them, in bits.
+const minRSA = 1024
+
+// tooShort reports whether a key is an RSA key that sshd refuses for its length.
+func tooShort(key ssh.PublicKey) bool {
+	public, ok := key.(ssh.CryptoPublicKey)
+	if !ok {
+		return false
+	}
+	rsaKey, ok := public.CryptoPublicKey().(*rsa.PublicKey)
+	return ok && rsaKey.N.BitLen() < minRSA
 }

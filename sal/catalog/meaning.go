@@ -114,7 +114,7 @@ func uselessDigest(s string) string {
 // uselessLoginKey checks a line of authorized_keys.
 func uselessLoginKey(s string) string {
 	if !isLoginKey(s) {
-		return "sshd ignores it, because it is cut off, has options or is of an old type"
+		return "sshd ignores it, because it is cut off, has options, is of an old type or is an RSA key of less than 1024 bits"
 	}
 	return ""
 }

@@ -91,6 +91,16 @@ func TestCloudInitHandlesUserDataWithEnv(t *testing.T) {
 		"merge_how that drops": config + "merge_how: 'dict(replace)+list()+str()'\n",
 		"merge_how of a list":  "#cloud-config\nmerge_how:\n- {name: list, settings: [replace]}\n- {name: dict, settings: [replace]}\nwrite_files:\n- {path: /a}\n",
 		"merging parts":        message(config, "#cloud-config\nmerge_type: 'list(append)+dict(recurse_array)+str()'\npackages: [curl]\n"),
+		"a template":           "## template: jinja\n#cloud-config\npackages: [nginx, '{{ v1.local_hostname }}']\n",
+		"a template of CRLF":   "## template: jinja\r\n#cloud-config\r\npackages: [nginx]\r\n",
+		"an archive":           "#cloud-config-archive\n- type: text/cloud-config\n  content: |\n    packages: [nginx]\n- |\n    #!/bin/sh\n    echo a\n",
+		"a boothook":           "#cloud-boothook\n#!/bin/sh\necho a\n",
+		"a config of CRLF":     "#cloud-config\r\npackages: [nginx]\r\n",
+		"without a line end":   "#cloud-config\npackages: [nginx]",
+		"an empty config":      "#cloud-config\n",
+		"lines of dashes":      "#!/bin/sh\n--writ-user-data\n--writ-user-data---\n--writ-user-data--\n",
+		"a dot and From":       "#!/bin/sh\n.\nFrom me\n\n.\n",
+		"an indented config":   "\n\n  #cloud-config\npackages: [nginx]\n",
 		"a message in a text":  "#!/bin/sh\ncat <<E\nMIME-Version: 1.0\n\nwrit-user-data\nE\n",
 	} {
 		args := &catalog.MachineCreate{CloudInit: catalog.PlainText(given)}
