@@ -83,6 +83,14 @@ func choose(w wish, seats []seat) verdict {
 // notTheNamed is why a node will not do for a call that names another one.
 const notTheNamed = "is not the node that was asked for"
 
+// tooSmall begins why a node will not do that is smaller than what is asked for, whatever else it has.
+const tooSmall = "is too small: "
+
+// neverFits reports whether a node could not hold need even if it were empty. The capacity of a node that was not heard yet is unknown.
+func (s seat) neverFits(need writ.Capacity) bool {
+	return s.Capacity != (writ.Capacity{}) && !fits(need, s.Capacity)
+}
+
 // noLabel begins why a node will not do that lacks a label, NAME=VALUE.
 const noLabel = "has no label "
 
@@ -166,6 +174,9 @@ func refuse(w wish, s seat) (reason string, later bool) {
 			return fmt.Sprintf(noLabel+"%s=%s", name, w.labels[name]), false
 		}
 	}
+	if s.neverFits(w.need) {
+		return tooSmall + compare(w.need, s.Capacity, "in all"), false
+	}
 	if s.Liveness != writ.LivenessReady {
 		return "is " + string(s.Liveness), true
 	}
@@ -226,14 +237,17 @@ func fits(need, free writ.Capacity) bool {
 }
 
 // shortage says of what there is less than is needed.
-func shortage(need, free writ.Capacity) string {
+func shortage(need, free writ.Capacity) string { return compare(need, free, "left") }
+
+// compare lists of what a node has less than is needed.
+func compare(need, free writ.Capacity, what string) string {
 	var all []string
 	for _, of := range []struct {
 		need, free int64
-		what       string
+		unit       string
 	}{{need.CPUs, free.CPUs, "CPUs"}, {need.MemoryMiB, free.MemoryMiB, "MiB of memory"}, {need.DiskGiB, free.DiskGiB, "GiB of disk"}} {
 		if has := max(of.free, 0); of.need > has {
-			all = append(all, fmt.Sprintf("has %d %s left and %d are needed", has, of.what, of.need))
+			all = append(all, fmt.Sprintf("has %d %s %s and %d are needed", has, of.unit, what, of.need))
 		}
 	}
 	return strings.Join(all, ", ")
@@ -255,6 +269,8 @@ func noCapacity(w wish, v verdict) *writ.Error {
 		return err.WithHint("`writ node list` shows the nodes; correct the option node of the call, or leave it away")
 	case w.node != "":
 		return err.WithHint("`writ node list` shows what the node has left; ask for less, or leave the option node away")
+	case len(v.against) > 0 && !slices.ContainsFunc(v.against, func(a writ.NodeVerdict) bool { return !strings.HasPrefix(a.Reason, tooSmall) }):
+		return err.WithHint("ask for less, or add a larger node; `writ node list -o wide` shows the sizes")
 	default:
 		return err.WithHint("`writ node list` shows what nodes have left; ask for less, delete what is not needed, or add a node")
 	}

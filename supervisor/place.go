@@ -224,7 +224,7 @@ func (t *step) checkGrowth(group []*journal.Call, seats []seat) error {
 		free := &seats[i].free
 		switch {
 		case fits(c.Need, *free):
-		case seats[i].Liveness != writ.LivenessReady: // what it has is not known yet, after a start, or not any more
+		case seats[i].Liveness != writ.LivenessReady && !seats[i].neverFits(c.Need): // what it has is not known yet, after a start, or not any more
 			t.waitOn(c, before, waitsForIts(c.NodeName, "is "+string(seats[i].Liveness)))
 			continue
 		default:

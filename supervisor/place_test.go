@@ -31,6 +31,7 @@ func TestChooseTakesTheNodeThatFitsBestAndSaysWhyNotOthers(t *testing.T) {
 		s.Drivers = []writ.NodeDriver{{Module: "herodb", Engines: []writ.Engine{{Name: "redis-server", Version: "7.0.15"}, {Name: "hero_redis", Refused: "it shows its secret"}}}}
 	})
 	cordoned := func(s *seat) { s.Scheduling = writ.SchedulingCordoned }
+	sized := func(s *seat) { s.Capacity = writ.Capacity{CPUs: 16, MemoryMiB: 8192, DiskGiB: 100} }
 	for _, tt := range []struct {
 		name  string
 		wish  wish
@@ -56,6 +57,10 @@ func TestChooseTakesTheNodeThatFitsBestAndSaysWhyNotOthers(t *testing.T) {
 		{"NoDriver", wish{modules: []string{"herodb"}}, []seat{node("a")}, verdict{why: "a: has no driver for herodb"}},
 		{"LessThanNothingLeftOfWhatIsNotNeeded", small, []seat{node("a", func(s *seat) { s.free.DiskGiB = -5 })}, verdict{node: "a-id"}},
 		{"NoRoom", wish{need: writ.Capacity{CPUs: 9}}, []seat{node("a")}, verdict{why: "a: has 8 CPUs left and 9 are needed"}},
+		{"TooSmallInAll", wish{need: writ.Capacity{CPUs: 17}}, []seat{node("a", sized)}, verdict{why: "a: is too small: has 16 CPUs in all and 17 are needed"}},
+		{"NoReturnMakesItLarger", wish{need: writ.Capacity{CPUs: 17}}, []seat{node("a", sized, func(s *seat) { s.Liveness = writ.LivenessSilent }), node("b", sized, cordoned)},
+			verdict{why: "a, b: is too small: has 16 CPUs in all and 17 are needed"}},
+		{"UnheardMayBeLarger", wish{need: writ.Capacity{CPUs: 17}}, []seat{node("a", func(s *seat) { s.Liveness = writ.LivenessSilent })}, verdict{later: true, why: "a: is silent"}},
 		{"NoLabel", wish{labels: map[string]string{"disk": "ssd"}}, []seat{node("a")}, verdict{why: "a: has no label disk=ssd"}},
 		{"OneMayComeBack", small, []seat{node("a", func(s *seat) { s.Liveness = writ.LivenessLost }), node("b", func(s *seat) { s.free = writ.Capacity{} })},
 			verdict{later: true, why: "a: is lost; b: has 0 CPUs left"}},
@@ -100,6 +105,11 @@ func TestARefusalForLackOfCapacityNamesTheRemedy(t *testing.T) {
 	err := noCapacity(wanted, choose(wanted, []seat{full}))
 	if want := "no node will do: a: has 8 CPUs left and 9 are needed, has 0 GiB of disk left and 5000 are needed"; err.Message != want {
 		t.Errorf("it says %q, want %q", err.Message, want)
+	}
+	small := full
+	small.Capacity = writ.Capacity{CPUs: 8, MemoryMiB: 8192, DiskGiB: 100}
+	if err := noCapacity(wanted, choose(wanted, []seat{small, small})); !strings.Contains(err.Hint, "add a larger node") {
+		t.Errorf("the hint is %q", err.Hint)
 	}
 	for hint, w := range map[string]wish{"writ node list": wanted, "writ doctor": {modules: []string{"machine"}}, "correct the option node": {node: "b"}, "leave the option node away": {node: "a", need: wanted.need},
 		"writ node label NODE disk=ssd": {labels: map[string]string{"disk": "ssd"}}} {
