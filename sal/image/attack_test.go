@@ -132,7 +132,7 @@ func TestErrorsDoNotRevealWhichFilesExist(t *testing.T) {
 			t.Errorf("%s is open: %v", path, heard)
 		}
 	}
-	if _, heard := b.fetchAs(t.Context(), stranger, "long", "file://"+dir+"/long", sum(make([]byte, 65<<20))); heard.code != "" || !slices.Contains(heard.said, "64 MiB fetched") {
+	if _, heard := b.fetchAs(t.Context(), stranger, "long", "file://"+dir+"/long", sum(make([]byte, 65<<20))); heard.code != "" || !slices.Contains(heard.said, "64 of 65 MiB fetched") {
 		t.Errorf("who knows its digest hears how far it is: %v", heard)
 	}
 	if said := log.String(); strings.Count(said, "\n") != 1 || !strings.Contains(said, "below no directory") {

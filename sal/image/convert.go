@@ -194,12 +194,26 @@ func (p *part) confined(ctx context.Context, path string, from, to *os.File, siz
 // notConverted is the error about a disk that the program did not convert. What that said is for the operator: it names what it tried to open.
 func (p *part) notConverted(ctx context.Context, why error) error {
 	const nothing = 16 << 20 // less than this is none: converters write in big pieces
-	if free, _, known := room(p.made); known && free < nothing {
+	switch free, total, known := room(p.made); {
+	case known && free < nothing && p.takes() > total/10*9:
+		return writ.Errorf(writ.CodeDriverRefused, "the disk has more than %d MiB as it is unpacked, and the node's disk has %d in all", p.takes()>>20, total>>20).
+			WithHint("use a smaller image, or a node with a bigger disk")
+	case known && free < nothing:
 		return writ.Errorf(writ.CodeDiskFull, "the node's disk is too small for the disk as it is unpacked").
 			WithHint("free space on the node's disk; the call is tried again")
 	}
 	return p.refuse(ctx, "converter", why, writ.Errorf(writ.CodeArgumentsInvalid, "qemu-img cannot convert the content: it is damaged, or needs more than one file").
 		WithHint("look at it with qemu-img check, and flatten it: qemu-img convert -O qcow2 IN OUT; the node's log has what the program said"))
+}
+
+// takes returns how many bytes of the node's disk the image takes, packed and unpacked.
+func (p *part) takes() (bytes int64) {
+	for _, path := range []string{p.to, p.made} {
+		if info, err := os.Stat(path); err == nil {
+			bytes += occupied(info)
+		}
+	}
+	return bytes
 }
 
 // beginning keeps the first words of a program.

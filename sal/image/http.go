@@ -215,7 +215,7 @@ func (p *part) noted() source {
 	return source{at: fields[1], query: fields[2], tag: fields[3]}
 }
 
-// expect is told how many more bytes a server says it has, -1 if it does not. It refuses at once what the disk has no room for.
+// expect checks how many more bytes the source has, -1 if it does not say. It refuses at once what the disk has no room for.
 func (p *part) expect(bytes int64) error {
 	p.all = p.have + max(bytes, 0)
 	free, total, known := room(p.to)

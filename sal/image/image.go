@@ -305,6 +305,9 @@ func (d *Driver) stays(r *sal.Record[own]) error {
 
 // clear removes an image: its file unless another one has it, and then the record.
 func (d *Driver) clear(ctx context.Context, r *sal.Record[own]) error {
+	if r.Own.Phase == fetching && !r.Lost {
+		return d.clearUnfinished(ctx, r)
+	}
 	r.Own.Phase = deleting
 	if err := d.records().Put(r); err != nil {
 		return err
@@ -316,6 +319,18 @@ func (d *Driver) clear(ctx context.Context, r *sal.Record[own]) error {
 		return sal.HostError("remove the file of "+r.Resource.String(), err)
 	}
 	return d.records().Remove(r.Resource)
+}
+
+// clearUnfinished removes an image that was never whole. Its files may have filled the disk, where no record can be written, so they follow the
+// record. If the runner ends in between, the next fetch removes them.
+func (d *Driver) clearUnfinished(ctx context.Context, r *sal.Record[own]) error {
+	if err := d.records().Remove(r.Resource); err != nil {
+		return err
+	}
+	if err := d.collectWith(ctx, r.Own.Dir, contentOf(r)); err != nil {
+		return sal.HostError("remove the file of "+r.Resource.String(), err)
+	}
+	return nil
 }
 
 // discard removes an image whose file is gone or was changed, so that it is fetched again. Other images of the same content do not keep the file.

@@ -3,6 +3,7 @@ package image
 import (
 	"bytes"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"testing"
 
@@ -44,8 +45,32 @@ func TestImageBeyondTheWholeDiskIsNotRetried(t *testing.T) {
 	b.host = testenv.NewDisk(t, filepath.Join(t.TempDir(), "disk"), 8).Dir
 	b.Driver = open(s, b.host, nil)
 	b.MaxBytes = 1 << 30
-	_, err := b.fetch(t.Context(), "a", map[string]any{"url": s.URL + "/a", "sha256": sum(text)})
-	if e := writ.AsError(err); e == nil || e.Code != writ.CodeDriverRefused || e.Hint == "" {
-		t.Errorf("it ended with %v", err)
+	local := filepath.Join(t.TempDir(), "local")
+	if err := os.WriteFile(local, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	packed := filepath.Join(filepath.Dir(local), "packed") // some KiB, which are 64 MiB when they are unpacked
+	if err := os.WriteFile(packed+".raw", bytes.Repeat([]byte("data"), 16<<20), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if said, err := exec.Command(testenv.Need(t, "qemu-img"), "convert", "-c", "-O", "qcow2", packed+".raw", packed).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, said)
+	}
+	unpacked, err := os.ReadFile(packed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.Dirs = []string{filepath.Dir(local)}
+	for url, args := range map[string]map[string]any{
+		s.URL + "/a": {"sha256": sum(text)}, "file://" + local: {"sha256": sum(text)}, "file://" + packed: {"sha256": sum(unpacked), "format": "qcow2"},
+	} {
+		args["url"] = url
+		_, err := b.fetch(t.Context(), "a", args)
+		if e := writ.AsError(err); e == nil || e.Code != writ.CodeDriverRefused || e.Hint == "" {
+			t.Errorf("%s: it ended with %v", url, err)
+		}
+		if left := b.files(); len(left) > 0 {
+			t.Errorf("%s: it left %v", url, left)
+		}
 	}
 }

@@ -30,7 +30,7 @@ func (p *part) fromFile(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := p.fits(info.Size()); err != nil {
+	if err := p.expect(info.Size()); err != nil {
 		return err
 	}
 	_, err = io.Copy(p, &ctxio.Reader{Ctx: ctx, From: f})
