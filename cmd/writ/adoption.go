@@ -40,19 +40,20 @@ type amendment struct {
 	before string // true in datacenters without it: "still accepts what bob signs"
 }
 
-// showSigned reports a change that is signed and stored at the coordinator, but not yet adopted by a datacenter. Without signed, the roster had the
-// change before.
-func (a *app) showSigned(signed bool, roster *identity.Roster, m amendment) {
-	if !signed {
-		a.Note("no new version was signed, because version %d of the roster has that already: %s", roster.Version, m.change)
+// showSigned reports a change that is signed and stored at the coordinator. No datacenter has confirmed it yet. If the roster had the change
+// already, the command signed no version.
+func (a *app) showSigned(roster client.Amended, m amendment) {
+	if !roster.Signed {
+		a.Note("unchanged: version %d of the roster has this already: %s", roster.Version, m.change)
 		return
 	}
 	a.Note("signed version %d of the roster: %s", roster.Version, m.change)
 }
 
-// awaitAdoption waits until every datacenter has signed that a roster is in force there, and then reports the effect of the
-// change. It skips the new datacenters in but, which have no earlier roster.
-func (a *app) awaitAdoption(ctx context.Context, c *client.Client, roster *identity.Roster, f adoptFlags, m amendment, but ...string) error {
+// awaitAdoption waits until every datacenter has signed that a roster is in force there, except the new ones in but, which have no earlier
+// roster. Only then it reports the effect of the change.
+func (a *app) awaitAdoption(ctx context.Context, c *client.Client, amended client.Amended, f adoptFlags, m amendment, but ...string) error {
+	roster := amended.Roster
 	var ids []writ.DatacenterID
 	var names []string
 	for _, d := range roster.Datacenters {
@@ -62,13 +63,13 @@ func (a *app) awaitAdoption(ctx context.Context, c *client.Client, roster *ident
 	}
 	switch {
 	case len(ids) == 0:
-		a.showProved(roster, m, "no datacenter has an earlier one")
+		a.showProved(roster, m, "in force: no datacenter has an earlier version")
 		return nil
 	case f.noWait:
 		a.Note("%s", m.unproved(roster, names))
 		return nil
 	}
-	a.Note("… waiting until %s signs that it has this version (at most %s)", strings.Join(names, ", "), f.within)
+	a.Note("… waiting for a signed confirmation from %s (at most %s)", strings.Join(names, ", "), f.within)
 	err := c.AwaitAdoption(ctx, roster, ids, f.within)
 	pending, isPending := errors.AsType[*client.AdoptionPending](err)
 	switch {
@@ -80,7 +81,7 @@ func (a *app) awaitAdoption(ctx context.Context, c *client.Client, roster *ident
 	case err != nil:
 		return err
 	}
-	a.showProved(roster, m, fmt.Sprintf("in force in %s, as signed by their supervisors", strings.Join(names, ", ")))
+	a.showProved(roster, m, "in force in "+strings.Join(names, ", ")+", confirmed by signature")
 	return nil
 }
 

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"writ"
 	"writ/cmd/writ/internal/client"
 	"writ/cmd/writ/internal/terminal"
 	"writ/identity"
@@ -30,13 +31,29 @@ func TestSignedChangeIsNotSuccess(t *testing.T) {
 	var log bytes.Buffer
 	a := &app{Terminal: &terminal.Terminal{Err: &log}}
 	m := amendment{change: "bob is removed", effect: "nothing that bob signs is accepted any more"}
-	a.showSigned(true, &identity.Roster{Version: 7}, m)
+	a.showSigned(client.Amended{Roster: &identity.Roster{Version: 7}, Signed: true}, m)
 	if text := log.String(); text != "signed version 7 of the roster: bob is removed\n" {
 		t.Errorf("%q", text)
 	}
-	log.Reset()
-	a.showSigned(false, &identity.Roster{Version: 7}, m)
-	if text := log.String(); text != "no new version was signed, because version 7 of the roster has that already: bob is removed\n" {
+}
+
+func TestUnchangedRosterIsNotSigned(t *testing.T) {
+	var log bytes.Buffer
+	a := &app{Terminal: &terminal.Terminal{Err: &log}}
+	a.showSigned(client.Amended{Roster: &identity.Roster{Version: 7}}, amendment{change: "project shop"})
+	if text := log.String(); text != "unchanged: version 7 of the roster has this already: project shop\n" {
+		t.Errorf("%q", text)
+	}
+}
+
+func TestFirstRosterSentenceIsComplete(t *testing.T) {
+	var log bytes.Buffer
+	a := &app{Terminal: &terminal.Terminal{Err: &log}}
+	roster := &identity.Roster{Version: 2, Datacenters: []identity.Datacenter{{Datacenter: writ.Datacenter{Name: "dc1"}}}}
+	if err := a.awaitAdoption(t.Context(), nil, client.Amended{Roster: roster, Signed: true}, adoptFlags{}, amendment{}, "dc1"); err != nil {
+		t.Fatal(err)
+	}
+	if text := log.String(); !strings.Contains(text, "version 2 of the roster is in force: no datacenter has an earlier version") {
 		t.Errorf("%q", text)
 	}
 }

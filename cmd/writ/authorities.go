@@ -146,7 +146,7 @@ a certificate, and it can sign no roster.`,
 			if err != nil {
 				return err
 			}
-			m, err := a.showAuthority(c.Amended(roster), roster, args[0])
+			m, err := a.showAuthority(roster, args[0])
 			if err != nil {
 				return err
 			}
@@ -194,7 +194,7 @@ A single certificate cannot be revoked: it ends by itself. The name and the key 
 			if err != nil {
 				return err
 			}
-			m, err := a.showAuthority(c.Amended(roster), roster, args[0])
+			m, err := a.showAuthority(roster, args[0])
 			if err != nil {
 				return err
 			}
@@ -207,8 +207,8 @@ A single certificate cannot be revoked: it ends by itself. The name and the key 
 }
 
 // showAuthority shows an authority as the signed roster has it. The result is the text of the change.
-func (a *app) showAuthority(signed bool, r *identity.Roster, name string) (amendment, error) {
-	all := authoritiesOf(r)
+func (a *app) showAuthority(r client.Amended, name string) (amendment, error) {
+	all := authoritiesOf(r.Roster)
 	v := all[slices.IndexFunc(all, func(v authorityView) bool { return v.Name == name })]
 	m := amendment{change: "the authority " + name + " has the key and limits below"}
 	if v.State != identity.Active {
@@ -217,7 +217,7 @@ func (a *app) showAuthority(signed bool, r *identity.Roster, name string) (amend
 			effect: "nothing that its certificates sign is accepted any more", before: "still accepts what certificates of " + name + " sign",
 		}
 	}
-	a.showSigned(signed, r, m)
+	a.showSigned(r, m)
 	return m, a.Print(terminal.Record(v, v.Name,
 		terminal.Field{Title: "authority", Value: v.Name},
 		terminal.Field{Title: "state", Value: string(v.State)},

@@ -83,7 +83,7 @@ again with --listen and the address.`,
 				return writ.Errorf(writ.CodeConflict, "the newest roster has no coordinator at %s: another person has changed it", addresses[0])
 			}
 			m := amendment{change: "coordinator " + added.Name + " is at the addresses below"}
-			a.showSigned(c.Amended(roster), roster, m)
+			a.showSigned(roster, m)
 			if err := a.Print(terminal.Record(viewOfCoordinator(*added), added.Name,
 				terminal.Field{Title: "coordinator", Value: added.Name},
 				terminal.Field{Title: "id", Value: added.ID},
@@ -104,57 +104,57 @@ again with --listen and the address.`,
 }
 
 // addCoordinator makes the key of a coordinator, and the roster that has it.
-func (a *app) addCoordinator(cmd *cobra.Command, name, data string, addresses []string) (*client.Client, *identity.Roster, error) {
+func (a *app) addCoordinator(cmd *cobra.Command, name, data string, addresses []string) (*client.Client, client.Amended, error) {
 	if err := checkNewName("coordinator", name); err != nil {
-		return nil, nil, err
+		return nil, client.Amended{}, err
 	}
 	switch {
 	case data == "":
-		return nil, nil, writ.Errorf(writ.CodeUsage, "--data is missing").WithHint("name a new directory, which you copy to the host of the coordinator, or its own if it is here")
+		return nil, client.Amended{}, writ.Errorf(writ.CodeUsage, "--data is missing").WithHint("name a new directory, which you copy to the host of the coordinator, or its own if it is here")
 	case len(addresses) == 0:
-		return nil, nil, writ.Errorf(writ.CodeUsage, "--url is missing").WithHint("it is where others reach the coordinator, like https://10.0.0.6:7440")
+		return nil, client.Amended{}, writ.Errorf(writ.CodeUsage, "--url is missing").WithHint("it is where others reach the coordinator, like https://10.0.0.6:7440")
 	}
 	for i, address := range addresses {
 		u, err := transport.Address("coordinator", address)
 		if err != nil {
-			return nil, nil, err
+			return nil, client.Amended{}, err
 		}
 		if err := checkPublished(u); err != nil {
-			return nil, nil, err
+			return nil, client.Amended{}, err
 		}
 		if u.Scheme != "https" {
-			return nil, nil, writ.Errorf(writ.CodeUsage, "%s has no TLS", address).WithHint("use https://")
+			return nil, client.Amended{}, writ.Errorf(writ.CodeUsage, "%s has no TLS", address).WithHint("use https://")
 		}
 		addresses[i] = identity.CoordinatorURL(u.String())
 	}
 	data, err := filepath.Abs(data)
 	if err != nil {
-		return nil, nil, err
+		return nil, client.Amended{}, err
 	}
 	c, before, err := a.cluster(cmd.Context())
 	if err != nil {
-		return nil, nil, err
+		return nil, client.Amended{}, err
 	}
 	kept, err := config.FindRosters(data)
 	if err == nil && kept.Cluster != before.Cluster {
-		return nil, nil, writ.Errorf(writ.CodeConflict, "%s belongs to the cluster %s", data, kept.Cluster).WithHint("use another --data")
+		return nil, client.Amended{}, writ.Errorf(writ.CodeConflict, "%s belongs to the cluster %s", data, kept.Cluster).WithHint("use another --data")
 	}
 	key, err := daemon.CoordinatorKey(data)
 	if err != nil {
-		return nil, nil, writ.Errorf(writ.CodeUsage, "cannot make the key of the coordinator: %v", err).WithHint("--data names a directory that you can write to")
+		return nil, client.Amended{}, writ.Errorf(writ.CodeUsage, "cannot make the key of the coordinator: %v", err).WithHint("--data names a directory that you can write to")
 	}
 	roster, err := c.Amend(cmd.Context(), func(next *identity.Roster) error {
 		return client.AddCoordinator(next, name, daemon.PublicKey(key), addresses)
 	})
 	if err != nil {
-		return nil, nil, err
+		return nil, client.Amended{}, err
 	}
 	all, err := c.Rosters.Links()
 	if err == nil {
 		_, err = config.RostersIn(data, roster.Cluster).Add(all...)
 	}
 	if err != nil {
-		return nil, nil, writ.Errorf(writ.CodeUsage, "the roster has the coordinator, and the rosters cannot be put into %s: %v", data, err).
+		return nil, client.Amended{}, writ.Errorf(writ.CodeUsage, "the roster has the coordinator, and the rosters cannot be put into %s: %v", data, err).
 			WithHint("do it again with a directory that you can write to")
 	}
 	return c, roster, nil
@@ -171,19 +171,19 @@ keep events for it until then. The only one cannot be removed: no command would 
 		Example: "  writ coordinator remove coord2",
 		Args:    exactly("NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			c, roster, err := a.cluster(cmd.Context())
+			c, before, err := a.cluster(cmd.Context())
 			if err != nil {
 				return err
 			}
-			if gone := roster.CoordinatorNamed(args[0]); gone != nil {
+			if gone := before.CoordinatorNamed(args[0]); gone != nil {
 				c.Avoid(gone)
 			}
-			roster, err = c.Amend(cmd.Context(), func(next *identity.Roster) error { return client.RemoveCoordinator(next, args[0]) })
+			roster, err := c.Amend(cmd.Context(), func(next *identity.Roster) error { return client.RemoveCoordinator(next, args[0]) })
 			if err != nil {
 				return err
 			}
 			m := amendment{change: "coordinator " + args[0] + " is removed", before: "still connects to " + args[0]}
-			a.showSigned(c.Amended(roster), roster, m)
+			a.showSigned(roster, m)
 			if a.Structured() {
 				if err := a.Print(terminal.View{Data: map[string]any{"name": args[0], "roster": roster.Version}}); err != nil {
 					return err

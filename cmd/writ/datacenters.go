@@ -152,35 +152,35 @@ func (a *app) addDatacenter(ctx context.Context, d newDatacenter) error {
 	if err := checkLabels(d.Labels, "--label"); err != nil {
 		return err
 	}
-	c, roster, err := a.cluster(ctx)
+	c, before, err := a.cluster(ctx)
 	if err != nil {
 		return err
 	}
-	if have := roster.DatacenterNamed(d.Name); have != nil {
+	if have := before.DatacenterNamed(d.Name); have != nil {
 		return writ.Errorf(writ.CodeConflict, "version %d of the roster has a datacenter %s already; its supervisor has the key %s",
-			roster.Version, d.Name, identity.Fingerprint(have.SupervisorKey)).
+			before.Version, d.Name, identity.Fingerprint(have.SupervisorKey)).
 			WithHint("if its supervisor does not run yet, start it: writ supervisor --data DIR --dc %s --coordinator %s --redis URL, where DIR "+
 				"holds its key; `writ dc list` shows whether it is connected, `writ dc set` changes it", d.Name, c.Context.Servers[0])
 	}
-	by, err := c.Person(ctx, roster) // a missing key is reported before the wait
+	by, err := c.Person(ctx, before) // a missing key is reported before the wait
 	if err != nil {
 		return err
 	}
 	by.Close()
-	if err := roster.Allows(by.Name, identity.ActionGovern, "", time.Now()); err != nil {
+	if err := before.Allows(by.Name, identity.ActionGovern, "", time.Now()); err != nil {
 		return err
 	}
-	key, err := a.supervisorKey(ctx, c, roster, d)
+	key, err := a.supervisorKey(ctx, c, before, d)
 	if err != nil {
 		return err
 	}
-	roster, err = c.Amend(ctx, func(next *identity.Roster) error { return client.AddDatacenter(next, d.Datacenter, key) })
+	roster, err := c.Amend(ctx, func(next *identity.Roster) error { return client.AddDatacenter(next, d.Datacenter, key) })
 	if err != nil {
 		return err
 	}
 	added := roster.DatacenterNamed(d.Name)
 	m := amendment{change: fmt.Sprintf("datacenter %s, whose supervisor is %s", d.Name, identity.Fingerprint(key))}
-	a.showSigned(c.Amended(roster), roster, m)
+	a.showSigned(roster, m)
 	err = a.Print(terminal.Record(added.Datacenter, string(added.ID),
 		terminal.Field{Title: "datacenter", Value: added.Name},
 		terminal.Field{Title: "id", Value: string(added.ID)},

@@ -175,7 +175,7 @@ Nodes and tokens belong to no project. For them you need a role on all projects:
 			if err != nil {
 				return err
 			}
-			m, err := a.showUser(c.Amended(roster), roster, args[0])
+			m, err := a.showUser(roster, args[0])
 			if err != nil {
 				return err
 			}
@@ -229,7 +229,7 @@ A name is never used again, so an old signature never counts as that of another 
 			if err != nil {
 				return err
 			}
-			m, err := a.showUser(c.Amended(roster), roster, args[0])
+			m, err := a.showUser(roster, args[0])
 			if err != nil {
 				return err
 			}
@@ -277,8 +277,8 @@ func projectIDs(r *identity.Roster, names []string) ([]writ.ProjectID, error) {
 }
 
 // showUser shows a principal as the signed roster has it. The result is the text of the change.
-func (a *app) showUser(signed bool, r *identity.Roster, name string) (amendment, error) {
-	users := usersOf(r)
+func (a *app) showUser(r client.Amended, name string) (amendment, error) {
+	users := usersOf(r.Roster)
 	i := slices.IndexFunc(users, func(u userView) bool { return u.Name == name })
 	if i < 0 {
 		return amendment{}, fmt.Errorf("show user: version %d of the roster does not have %s", r.Version, name)
@@ -293,10 +293,10 @@ func (a *app) showUser(signed bool, r *identity.Roster, name string) (amendment,
 		}
 	case len(u.Roles) == 0:
 		m.effect = name + " may do nothing yet; give a role with --role"
-	case len(u.Keys) == 0 && !client.MayHaveCertificate(r, name):
+	case len(u.Keys) == 0 && !client.MayHaveCertificate(r.Roster, name):
 		m.effect = fmt.Sprintf("%s has no key; name an authority that makes certificates for it with `writ ca add`, or give it a key with --key", name)
 	}
-	a.showSigned(signed, r, m)
+	a.showSigned(r, m)
 	return m, a.Print(terminal.Record(u, u.Name,
 		terminal.Field{Title: "user", Value: u.Name},
 		terminal.Field{Title: "kind", Value: string(u.Kind)},
@@ -377,12 +377,12 @@ func (a *app) projectAddCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			projects := slices.DeleteFunc(projectsOf(roster), func(p projectView) bool { return p.Name != args[0] || p.Tenant != tenant })
+			projects := slices.DeleteFunc(projectsOf(roster.Roster), func(p projectView) bool { return p.Name != args[0] || p.Tenant != tenant })
 			if len(projects) != 1 {
 				return fmt.Errorf("add project: version %d of the roster has %d of this name", roster.Version, len(projects))
 			}
 			m := amendment{change: "project " + args[0] + " of the tenant " + tenant}
-			a.showSigned(c.Amended(roster), roster, m)
+			a.showSigned(roster, m)
 			p := projects[0]
 			err = a.Print(terminal.Record(p, p.Name,
 				terminal.Field{Title: "project", Value: p.Name},

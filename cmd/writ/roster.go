@@ -79,9 +79,9 @@ the metric writ_roster_renew_seconds tells when.`,
 				return err
 			}
 			m := amendment{change: "it is valid until " + roster.Expires.Format(time.DateOnly), before: "goes by the version before, until that expires"}
-			a.showSigned(c.Amended(roster), roster, m)
+			a.showSigned(roster, m)
 			waited := a.awaitAdoption(cmd.Context(), c, roster, adopt, m)
-			if err := a.showRoster(cmd.Context(), c, roster); err != nil {
+			if err := a.showRoster(cmd.Context(), c, roster.Roster); err != nil {
 				return err
 			}
 			return waited

@@ -46,7 +46,6 @@ type Client struct {
 
 	logins  *logins
 	servers *servers
-	amended int // version of the last roster that it signed and handed in, 0 for none
 }
 
 // New returns the client of a context; dir is where rosters are kept.

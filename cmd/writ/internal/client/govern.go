@@ -16,46 +16,46 @@ import (
 	"writ/internal/meant"
 )
 
-// Amend signs the next version of the roster and hands it in. change gets a copy of the newest one to work on; if it changes nothing
-// there is no new version. It returns the roster that is in force then.
-func (c *Client) Amend(ctx context.Context, change func(next *identity.Roster) error) (*identity.Roster, error) {
+// Amended is the newest roster after a change of it.
+type Amended struct {
+	*identity.Roster
+	Signed bool // false if the roster had the change already, so that no new version was signed
+}
+
+// Amend signs the next version of the roster and submits it. change edits a copy of the newest version. Without a difference there is no
+// new version.
+func (c *Client) Amend(ctx context.Context, change func(next *identity.Roster) error) (Amended, error) {
 	return c.govern(ctx, func(roster *identity.Roster, by *Person, now time.Time) ([]byte, error) {
 		return Successor(roster, by, now, change)
 	})
 }
 
-// Renew signs the next version of the roster, which says the same and expires later, and hands it in.
-func (c *Client) Renew(ctx context.Context) (*identity.Roster, error) { return c.govern(ctx, Renewal) }
+// Renew signs and submits the next version of the roster, which has the same content and a later expiry.
+func (c *Client) Renew(ctx context.Context) (Amended, error) { return c.govern(ctx, Renewal) }
 
-// govern hands in what next signs after the newest roster, if that is anything.
+// govern submits the version that next signs after the newest roster. next returns nil to leave the roster as it is.
 func (c *Client) govern(ctx context.Context,
-	next func(roster *identity.Roster, by *Person, now time.Time) ([]byte, error)) (*identity.Roster, error) {
+	next func(roster *identity.Roster, by *Person, now time.Time) ([]byte, error)) (Amended, error) {
 	roster, err := c.Roster(ctx)
 	if err != nil {
-		return nil, err
+		return Amended{}, err
 	}
 	by, err := c.Person(ctx, roster)
 	if err != nil {
-		return nil, err
+		return Amended{}, err
 	}
 	defer by.Close()
 	signed, err := next(roster, by, time.Now())
 	if signed == nil || err != nil {
-		return roster, err
+		return Amended{Roster: roster}, err
 	}
 	_, err = api.Answer[api.RosterVersion](c.API.AddRosterWithBody(ctx, api.SignedType, bytes.NewReader(signed)))
 	if err != nil {
-		return nil, err
+		return Amended{}, err
 	}
-	made, err := c.Rosters.Add(signed)
-	if err == nil {
-		c.amended = made.Version
-	}
-	return made, err
+	roster, err = c.Rosters.Add(signed)
+	return Amended{Roster: roster, Signed: true}, err
 }
-
-// Amended reports whether this client signed the roster. It signs no version that equals the one before.
-func (c *Client) Amended(roster *identity.Roster) bool { return c.amended == roster.Version }
 
 // Successor signs the version after roster, nil if change changes nothing.
 func Successor(roster *identity.Roster, by *Person, now time.Time, change func(next *identity.Roster) error) ([]byte, error) {
