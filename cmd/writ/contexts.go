@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"writ"
+	"writ/cmd/writ/internal/client"
 	"writ/cmd/writ/internal/config"
 	"writ/cmd/writ/internal/redact"
 	"writ/cmd/writ/internal/terminal"
@@ -114,12 +115,18 @@ the id of a cluster, and its client.yaml has it. Take the id from a source that 
 			if err != nil {
 				return err
 			}
+			key, err := client.AbsoluteSpec(a.flags.key)
+			if err != nil {
+				return err
+			}
 			c := config.Context{Name: args[0]}
 			if have := file.Context(args[0]); have != nil {
 				c = *have
 			}
 			one := &config.File{Contexts: []config.Context{c}}
-			c, err = one.Choose(c.Name, a.overrides())
+			over := a.overrides()
+			over.Key = key
+			c, err = one.Choose(c.Name, over)
 			if err != nil {
 				return err
 			}
@@ -192,7 +199,7 @@ func (a *app) contextImportCommand() *cobra.Command {
 		Use:   "import FILE",
 		Short: "Add an exported context; - reads it from standard input",
 		Long: `Adds a context from a file of "writ context export". A context of the same name is replaced only if it is one of the
-same cluster. It becomes the current one if there is none.`,
+same cluster. It becomes the current one if there is none. --project chooses another project than the file.`,
 		Example: "  writ context import work.yaml --key ~/.ssh/id_ed25519\n  writ context import work.yaml --as office",
 		Args:    exactly("FILE"),
 		RunE: func(_ *cobra.Command, args []string) error {
@@ -212,7 +219,10 @@ same cluster. It becomes the current one if there is none.`,
 				return writ.Errorf(writ.CodeUsage, "%s holds no exported context", args[0]).WithHint("`writ context export` on a machine that has it writes one")
 			}
 			one := in.Contexts[0]
-			one.Name, one.Key = cmp.Or(name, one.Name), a.flags.key
+			one.Name, one.Project = cmp.Or(name, one.Name), cmp.Or(a.flags.project, one.Project)
+			if one.Key, err = client.AbsoluteSpec(a.flags.key); err != nil {
+				return err
+			}
 			if !writ.ValidName(one.Name) {
 				return writ.Errorf(writ.CodeUsage, "%q is not a proper name", one.Name).WithHint("give it another one with --as")
 			}

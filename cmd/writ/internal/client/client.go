@@ -69,6 +69,9 @@ func New(c config.Context, dir string, keys Keys) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
+	if c.Cluster == "" {
+		doer.absent = noClusterHint
+	}
 	API, err := api.NewClient(c.Servers[0], api.WithHTTPClient(doer))
 	if err != nil {
 		return nil, writ.Errorf(writ.CodeUsage, "%q is no address of a coordinator: %v", c.Servers[0], err)
@@ -81,12 +84,15 @@ func New(c config.Context, dir string, keys Keys) (*Client, error) {
 	return client, nil
 }
 
+// Direct returns the HTTP client for requests to one server that need no login. It verifies the server as all other requests do.
+func (c *Client) Direct() *http.Client { return c.logins.http }
+
 // servers sends a request to the first coordinator that answers, beginning with the one that answered last. Whatever writ sends may be
 // sent twice.
 type servers struct {
-	urls []*url.URL
-	http *http.Client
-	hint string // for an error that none of them answers; may be ""
+	urls   []*url.URL
+	http   *http.Client
+	absent string // the hint if no coordinator answers
 
 	mu      sync.Mutex
 	current int
@@ -112,7 +118,7 @@ func others(rosters config.Rosters, servers []string) (all []string) {
 }
 
 func newServers(addresses []string, by http.RoundTripper) (*servers, error) {
-	s := &servers{http: &http.Client{Transport: by}}
+	s := &servers{http: &http.Client{Transport: by}, absent: "check the address and that it runs (`writ doctor`)"}
 	for _, a := range addresses {
 		u, err := transport.Address("coordinator", a)
 		if err != nil {
@@ -134,8 +140,8 @@ func (c *Client) Avoid(gone *identity.Coordinator) {
 	}
 }
 
-// HintIfAway sets the hint of the error that no coordinator answers.
-func (c *Client) HintIfAway(hint string) { c.servers.hint = hint }
+// HintIfAway sets the hint of the error that no coordinator answers. An empty hint changes nothing.
+func (c *Client) HintIfAway(hint string) { c.servers.absent = cmp.Or(hint, c.servers.absent) }
 
 // Do implements api.HttpRequestDoer.
 func (s *servers) Do(r *http.Request) (*http.Response, error) {
@@ -168,8 +174,7 @@ func (s *servers) Do(r *http.Request) (*http.Response, error) {
 	for _, u := range urls {
 		addresses = append(addresses, u.String())
 	}
-	e := writ.Errorf(writ.CodeUnreachable, "no coordinator answers at %s", strings.Join(addresses, ", ")).
-		WithHint("%s", cmp.Or(s.hint, "check the address and that it runs (`writ doctor`)"))
+	e := writ.Errorf(writ.CodeUnreachable, "no coordinator answers at %s", strings.Join(addresses, ", ")).WithHint("%s", s.absent)
 	e.Err = last
 	return nil, e
 }

@@ -104,6 +104,15 @@ func keyInsteadOfName() *writ.Error {
 		WithHint("write the key to a file that only you can read, and give the name of that file; or load it with ssh-add and give \"agent\"")
 }
 
+// AbsoluteSpec returns a spec that names the same key in every working directory, for a context that is stored.
+func AbsoluteSpec(spec string) (string, error) {
+	kind, _, _ := strings.Cut(spec, ":")
+	if spec == "" || kind == agentKey || strings.HasPrefix(spec, "~") || redact.HoldsKey(spec) {
+		return spec, nil
+	}
+	return filepath.Abs(spec)
+}
+
 // without returns k without its agent if err shows that the agent does not answer: the next request would wait as long again.
 func (k Keys) without(err error) Keys {
 	if errors.Is(err, errAgentMute) {

@@ -9,13 +9,15 @@ import (
 	"writ/identity"
 )
 
+// noClusterHint tells a person without a context how to get one.
+const noClusterHint = "`writ dev` starts a cluster on this machine; for one that exists, set WRIT_CONFIG to its client.yaml, or use `writ context import`"
+
 // Roster returns the newest roster. It verifies and stores the rosters that the coordinator has and the client lacks. If the coordinator has
 // fewer rosters than the client has seen, the client hands them in: a coordinator that withholds a roster keeps revoked keys alive. The error is
 // ROSTER_TOO_OLD if the coordinator does not take them.
 func (c *Client) Roster(ctx context.Context) (*identity.Roster, error) {
 	if c.Context.Cluster == "" {
-		return nil, writ.Errorf(writ.CodeUsage, "no cluster is configured").
-			WithHint("set WRIT_CONFIG to the client.yaml that `writ init` or `writ dev` made, or use `writ context add`")
+		return nil, writ.Errorf(writ.CodeUsage, "no cluster is configured").WithHint(noClusterHint)
 	}
 	known, err := c.Rosters.Latest()
 	if err != nil {
