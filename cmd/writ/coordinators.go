@@ -1,6 +1,7 @@
 package main
 
 import (
+	"net/url"
 	"path/filepath"
 	"strings"
 
@@ -80,7 +81,8 @@ again with --listen and the address.`,
 			}
 			added := roster.CoordinatorAt(addresses[0])
 			if added == nil {
-				return writ.Errorf(writ.CodeConflict, "the newest roster has no coordinator at %s: another person has changed it", addresses[0])
+				return writ.Errorf(writ.CodeConflict, "the newest roster has no coordinator at %s: another person has changed it", addresses[0]).
+					WithHint("`writ coordinator list` shows what it has; then repeat the command")
 			}
 			m := amendment{change: "coordinator " + added.Name + " is at the addresses below"}
 			a.showSigned(roster, m)
@@ -92,7 +94,9 @@ again with --listen and the address.`,
 				return err
 			}
 			err = a.awaitAdoption(cmd.Context(), c, roster, adopt, m)
-			a.Note("\nNext, on its host, with coordinator.key and rosters of %s in --data:\n  writ coord --data %s --listen ADDRESS:PORT", data, data)
+			if u, wrong := url.Parse(addresses[0]); wrong == nil {
+				a.Note("\nNext, on its host, with coordinator.key and rosters of %s in --data:\n  %s", data, coordinatorCommand(data, u))
+			}
 			return err
 		},
 	}

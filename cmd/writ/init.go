@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"net/url"
 	"os"
 	"os/user"
 	"path/filepath"
@@ -19,6 +20,7 @@ import (
 	"writ/cmd/writ/internal/terminal"
 	"writ/cmd/writ/internal/transport"
 	"writ/identity"
+	"writ/internal/reach"
 )
 
 // The files of a data directory that the command line makes.
@@ -53,11 +55,18 @@ It writes the signed roster, and client.yaml for the commands that talk to the c
   writ init --data ./cluster --new-key`,
 		Args: exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			f, err := a.found(cmd.Context(), data, name, server, newKey)
+			coordinator, err := transport.Address("coordinator", server)
+			if err == nil {
+				err = checkPublished(coordinator)
+			}
 			if err != nil {
 				return err
 			}
-			return a.showFounding(data, f)
+			f, err := a.found(cmd.Context(), data, name, coordinator, newKey)
+			if err != nil {
+				return err
+			}
+			return a.showFounding(data, coordinator, f)
 		},
 	}
 	f := c.Flags()
@@ -89,7 +98,7 @@ func userName() string {
 	return name
 }
 
-func (a *app) found(ctx context.Context, data, name, server string, newKey bool) (founding, error) {
+func (a *app) found(ctx context.Context, data, name string, coordinator *url.URL, newKey bool) (founding, error) {
 	if !identity.ValidPrincipal(name) {
 		return founding{}, writ.Errorf(writ.CodeUsage, "%q cannot be a name in the roster", name).
 			WithHint("--name takes lower-case letters, digits and ._:/@-")
@@ -107,11 +116,11 @@ func (a *app) found(ctx context.Context, data, name, server string, newKey bool)
 		}
 		return founding{}, err
 	}
-	if err := config.MakeData(data); err != nil {
-		return founding{}, err
-	}
 	keys := a.keys()
 	if newKey {
+		if err := config.MakeData(data); err != nil {
+			return founding{}, err
+		}
 		keys.Spec = filepath.Join(data, newKeyFile)
 		if _, err := identity.LoadOrCreateKey(keys.Spec); err != nil {
 			return founding{}, err
@@ -122,12 +131,15 @@ func (a *app) found(ctx context.Context, data, name, server string, newKey bool)
 		return founding{}, err
 	}
 	defer key.Close()
-	return writeFounding(data, name, server, key)
+	return writeFounding(data, name, coordinator, key)
 }
 
 // writeFounding signs the roster and writes the files.
-func writeFounding(data, name, server string, key *client.Key) (founding, error) {
-	coordinators, err := firstCoordinator(data, server)
+func writeFounding(data, name string, coordinator *url.URL, key *client.Key) (founding, error) {
+	if err := config.MakeData(data); err != nil {
+		return founding{}, err
+	}
+	coordinators, err := firstCoordinator(data, coordinator)
 	if err != nil {
 		return founding{}, err
 	}
@@ -145,7 +157,7 @@ func writeFounding(data, name, server string, key *client.Key) (founding, error)
 	}
 	file := &config.File{Path: filepath.Join(data, clientFile), Current: client.DefaultProject}
 	err = file.Put(config.Context{
-		Name: client.DefaultProject, Servers: []string{server}, Cluster: roster.Cluster, Anchor: anchor.String(), Project: client.DefaultProject, Key: key.Spec,
+		Name: client.DefaultProject, Servers: []string{identity.CoordinatorURL(coordinator.String())}, Cluster: roster.Cluster, Anchor: anchor.String(), Project: client.DefaultProject, Key: key.Spec,
 	})
 	if err := errors.Join(err, file.Save()); err != nil {
 		return founding{}, err
@@ -156,23 +168,16 @@ func writeFounding(data, name, server string, key *client.Key) (founding, error)
 	}, nil
 }
 
-// firstCoordinator makes the key of a coordinator, in the data directory, and returns what the roster says of it.
-func firstCoordinator(data, server string) ([]identity.Coordinator, error) {
-	u, err := transport.Address("coordinator", server)
-	if err == nil {
-		err = checkPublished(u)
-	}
-	if err != nil {
-		return nil, err
-	}
+// firstCoordinator makes the key of a coordinator, in the data directory, and returns its entry of the roster.
+func firstCoordinator(data string, u *url.URL) ([]identity.Coordinator, error) {
 	key, err := daemon.CoordinatorKey(data)
 	if err != nil {
 		return nil, err
 	}
-	return []identity.Coordinator{{ID: writ.NewUUID(), Name: "coord1", Key: daemon.PublicKey(key), URLs: []string{u.String()}}}, nil
+	return []identity.Coordinator{{ID: writ.NewUUID(), Name: "coord1", Key: daemon.PublicKey(key), URLs: []string{identity.CoordinatorURL(u.String())}}}, nil
 }
 
-func (a *app) showFounding(data string, f founding) error {
+func (a *app) showFounding(data string, coordinator *url.URL, f founding) error {
 	err := a.Print(terminal.Record(f, string(f.Cluster),
 		terminal.Field{Title: "cluster", Value: string(f.Cluster)},
 		terminal.Field{Title: "root operator", Value: f.Name},
@@ -180,11 +185,12 @@ func (a *app) showFounding(data string, f founding) error {
 		terminal.Field{Title: "roster", Value: f.Roster + ", version 1, until " + f.Expires.Format(time.DateOnly)},
 		terminal.Field{Title: "client", Value: f.Client},
 	))
-	a.Note(`
-Next:
-  writ coord --data %s
-  export WRIT_CONFIG=%s
-  writ dc add dc1 --region here`, data, f.Client)
+	if reach.Loopback(coordinator.Hostname()) {
+		a.Note("\nNext:\n  %s", coordinatorCommand(data, coordinator))
+	} else {
+		a.Note("\nNext, on the host of the coordinator, with coordinator.key and rosters of %s in --data:\n  %s\nThen here:", data, coordinatorCommand(data, coordinator))
+	}
+	a.Note("  export WRIT_CONFIG=%s\n  writ dc add dc1 --region here", f.Client)
 	return err
 }
 

@@ -26,6 +26,7 @@ func TestPublishedAddressCanBeReached(t *testing.T) {
 		"https://alice:secret@writ.example.org": "user and password", "https://:7440": "no host", "https://writ.example.org:0": "1 to 65535",
 		"https://writ.example.org:70000": "1 to 65535", "https://0.0.0.0:7440": "listens", "https://[::]:7440": "listens",
 		"https://169.254.1.1:7440": "other networks", "https://[ff02::1]:7440": "other networks",
+		"http://10.0.0.6:7440": "only loopback", "http://writ.example.org": "only loopback", "http://[::1]:7440": "", "http://localhost:7440": "",
 	} {
 		u, err := url.Parse(address)
 		if err != nil {
@@ -34,6 +35,22 @@ func TestPublishedAddressCanBeReached(t *testing.T) {
 		err = checkPublished(u)
 		if (err == nil) != (why == "") || err != nil && (!strings.Contains(err.Error(), why) || strings.Contains(err.Error(), "secret@")) {
 			t.Errorf("%s: %v, want %q", address, err, why)
+		}
+	}
+}
+
+func TestCoordinatorCommandListensAtItsAddress(t *testing.T) {
+	for address, want := range map[string]string{
+		"http://127.0.0.1:7440": "writ coord --data d", "http://127.0.0.1:9000": "writ coord --data d --listen 127.0.0.1:9000",
+		"http://localhost:7440": "writ coord --data d --listen localhost:7440", "https://10.0.0.6:7440": "writ coord --data d --listen 10.0.0.6:7440",
+		"https://[2001:db8::1]": "writ coord --data d --listen [2001:db8::1]:443", "https://writ.example.org:7440": "writ coord --data d --listen ADDRESS:7440",
+	} {
+		u, err := url.Parse(address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := coordinatorCommand("d", u); got != want {
+			t.Errorf("%s: %q, want %q", address, got, want)
 		}
 	}
 }

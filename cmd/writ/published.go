@@ -1,11 +1,15 @@
 package main
 
 import (
+	"cmp"
+	"net"
 	"net/netip"
 	"net/url"
 	"strconv"
 
 	"writ"
+	"writ/cmd/writ/internal/config"
+	"writ/internal/reach"
 )
 
 // checkPublished refuses an address of a coordinator that the roster cannot give to others.
@@ -22,6 +26,8 @@ func checkPublished(u *url.URL) error {
 		why = "its port must be 1 to 65535"
 	case notIP == nil && ip.IsUnspecified():
 		why = "a server listens there, and no other machine reaches it"
+	case u.Scheme == "http" && !reach.Loopback(u.Hostname()):
+		why = "without TLS only loopback is possible"
 	case notIP == nil && (ip.IsMulticast() || ip.IsLinkLocalUnicast()):
 		why = "other networks do not reach it"
 	}
@@ -30,4 +36,18 @@ func checkPublished(u *url.URL) error {
 	}
 	return writ.Errorf(writ.CodeUsage, "the roster cannot have the address %s: %s", u.Redacted(), why).
 		WithHint("it looks like https://writ.example.org:7440")
+}
+
+// coordinatorCommand returns the command that starts a coordinator whose address in the roster is u. A name of a nameserver leaves open where
+// the host listens.
+func coordinatorCommand(data string, u *url.URL) string {
+	command := "writ coord --data " + shellWord(data)
+	if u.String() == config.DefaultServer {
+		return command
+	}
+	host, port := u.Hostname(), cmp.Or(u.Port(), "443")
+	if _, err := netip.ParseAddr(host); err != nil && !reach.Loopback(host) {
+		host = "ADDRESS"
+	}
+	return command + " --listen " + net.JoinHostPort(host, port)
 }
