@@ -72,7 +72,8 @@ func (h handlers) Register(ctx context.Context, r api.RegisterRequestObject) (ap
 		return nil, err
 	}
 	if d := roster.DatacenterOf(b.Key); d != nil {
-		return nil, writ.Errorf(writ.CodeConflict, "the roster has this key already, for the datacenter %s", d.Name)
+		return nil, writ.Errorf(writ.CodeConflict, "the roster has this key already, for the datacenter %s", d.Name).
+			WithHint("start the supervisor with --dc %s, or give another one an empty --data", d.Name)
 	}
 	in := ledger.Registration{
 		Token: b.Token, Name: b.Name, Key: b.Key, Nonce: b.Nonce, Proof: b.Proof, URL: b.URL,

@@ -247,7 +247,7 @@ func compare(need, free writ.Capacity, what string) string {
 		unit       string
 	}{{need.CPUs, free.CPUs, "CPUs"}, {need.MemoryMiB, free.MemoryMiB, "MiB of memory"}, {need.DiskGiB, free.DiskGiB, "GiB of disk"}} {
 		if has := max(of.free, 0); of.need > has {
-			all = append(all, fmt.Sprintf("has %d %s %s and %d are needed", has, of.unit, what, of.need))
+			all = append(all, fmt.Sprintf("has %d of the %d needed %s %s", has, of.need, of.unit, what))
 		}
 	}
 	return strings.Join(all, ", ")
@@ -266,9 +266,9 @@ func noCapacity(w wish, v verdict) *writ.Error {
 	}
 	switch {
 	case w.node != "" && len(v.against) == 0:
-		return err.WithHint("`writ node list` shows the nodes; correct the option node of the call, or leave it away")
+		return err.WithHint("`writ node list` shows the nodes; correct the option node of the call, or leave it out")
 	case w.node != "":
-		return err.WithHint("`writ node list` shows what the node has left; ask for less, or leave the option node away")
+		return err.WithHint("`writ node list` shows what the node has left; ask for less, or leave the option node out")
 	case len(v.against) > 0 && !slices.ContainsFunc(v.against, func(a writ.NodeVerdict) bool { return !strings.HasPrefix(a.Reason, tooSmall) }):
 		return err.WithHint("ask for less, or add a larger node; `writ node list -o wide` shows the sizes")
 	default:

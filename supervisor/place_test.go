@@ -56,14 +56,14 @@ func TestChooseTakesTheNodeThatFitsBestAndSaysWhyNotOthers(t *testing.T) {
 			verdict{why: "b: has no engine for herodb that will do: it offers redis-server 7.0.15, and one of version 8 is asked for"}},
 		{"NoDriver", wish{modules: []string{"herodb"}}, []seat{node("a")}, verdict{why: "a: has no driver for herodb"}},
 		{"LessThanNothingLeftOfWhatIsNotNeeded", small, []seat{node("a", func(s *seat) { s.free.DiskGiB = -5 })}, verdict{node: "a-id"}},
-		{"NoRoom", wish{need: writ.Capacity{CPUs: 9}}, []seat{node("a")}, verdict{why: "a: has 8 CPUs left and 9 are needed"}},
-		{"TooSmallInAll", wish{need: writ.Capacity{CPUs: 17}}, []seat{node("a", sized)}, verdict{why: "a: is too small: has 16 CPUs in all and 17 are needed"}},
+		{"NoRoom", wish{need: writ.Capacity{CPUs: 9}}, []seat{node("a")}, verdict{why: "a: has 8 of the 9 needed CPUs left"}},
+		{"TooSmallInAll", wish{need: writ.Capacity{CPUs: 17}}, []seat{node("a", sized)}, verdict{why: "a: is too small: has 16 of the 17 needed CPUs in all"}},
 		{"NoReturnMakesItLarger", wish{need: writ.Capacity{CPUs: 17}}, []seat{node("a", sized, func(s *seat) { s.Liveness = writ.LivenessSilent }), node("b", sized, cordoned)},
-			verdict{why: "a, b: is too small: has 16 CPUs in all and 17 are needed"}},
+			verdict{why: "a, b: is too small: has 16 of the 17 needed CPUs in all"}},
 		{"UnheardMayBeLarger", wish{need: writ.Capacity{CPUs: 17}}, []seat{node("a", func(s *seat) { s.Liveness = writ.LivenessSilent })}, verdict{later: true, why: "a: is silent"}},
 		{"NoLabel", wish{labels: map[string]string{"disk": "ssd"}}, []seat{node("a")}, verdict{why: "a: has no label disk=ssd"}},
 		{"OneMayComeBack", small, []seat{node("a", func(s *seat) { s.Liveness = writ.LivenessLost }), node("b", func(s *seat) { s.free = writ.Capacity{} })},
-			verdict{later: true, why: "a: is lost; b: has 0 CPUs left"}},
+			verdict{later: true, why: "a: is lost; b: has 0 of the 1 needed CPUs left"}},
 		{"NoSuchNode", wish{node: "n1"}, []seat{node("b"), node("a")}, verdict{why: "the datacenter has no node n1, it has a, b"}},
 		{"TheNamedOneIsCordoned", wish{node: "b"}, []seat{node("a"), node("b", cordoned)}, verdict{later: true, why: "b: is cordoned"}},
 		{"NoNodes", small, nil, verdict{later: true, why: "the datacenter has no nodes yet"}},
@@ -86,14 +86,14 @@ func TestWhyNoNodeWillDoStaysShort(t *testing.T) {
 		case i%100 == 7:
 			reason = "is cordoned"
 		case i%3 == 0:
-			reason = fmt.Sprintf("has %d CPUs left and 900 are needed", i)
+			reason = fmt.Sprintf("has %d of the 900 needed CPUs left", i)
 		}
 		against = append(against, writ.NodeVerdict{Name: fmt.Sprintf("n%03d", i), Reason: reason})
 	}
 	if got := causes(against); !strings.HasPrefix(got, "n001, n002, n004 and 326 more: is silent; n007, n107, n207 and 2 more: is cordoned; ") || !strings.HasSuffix(got, "more nodes will not do for other causes") || len(got) > 400 {
 		t.Errorf("it says %q, %d bytes", got, len(got))
 	}
-	if got, want := causes(against[:5]), "n000: has 0 CPUs left and 900 are needed; n001, n002, n004: is silent; n003: has 3 CPUs left and 900 are needed"; got != want {
+	if got, want := causes(against[:5]), "n000: has 0 of the 900 needed CPUs left; n001, n002, n004: is silent; n003: has 3 of the 900 needed CPUs left"; got != want {
 		t.Errorf("it says %q, want %q", got, want)
 	}
 }
@@ -103,7 +103,7 @@ func TestARefusalForLackOfCapacityNamesTheRemedy(t *testing.T) {
 	full := seat{Node: writ.Node{ID: "a-id", Name: "a", Admission: writ.AdmissionApproved, Scheduling: writ.SchedulingOpen, Liveness: writ.LivenessReady}}
 	full.free = writ.Capacity{CPUs: 8, MemoryMiB: 8192, DiskGiB: -3}
 	err := noCapacity(wanted, choose(wanted, []seat{full}))
-	if want := "no node will do: a: has 8 CPUs left and 9 are needed, has 0 GiB of disk left and 5000 are needed"; err.Message != want {
+	if want := "no node will do: a: has 8 of the 9 needed CPUs left, has 0 of the 5000 needed GiB of disk left"; err.Message != want {
 		t.Errorf("it says %q, want %q", err.Message, want)
 	}
 	small := full
@@ -111,7 +111,7 @@ func TestARefusalForLackOfCapacityNamesTheRemedy(t *testing.T) {
 	if err := noCapacity(wanted, choose(wanted, []seat{small, small})); !strings.Contains(err.Hint, "add a larger node") {
 		t.Errorf("the hint is %q", err.Hint)
 	}
-	for hint, w := range map[string]wish{"writ node list": wanted, "writ doctor": {modules: []string{"machine"}}, "correct the option node": {node: "b"}, "leave the option node away": {node: "a", need: wanted.need},
+	for hint, w := range map[string]wish{"writ node list": wanted, "writ doctor": {modules: []string{"machine"}}, "correct the option node": {node: "b"}, "leave the option node out": {node: "a", need: wanted.need},
 		"writ node label NODE disk=ssd": {labels: map[string]string{"disk": "ssd"}}} {
 		s := full
 		s.Drivers = []writ.NodeDriver{{Module: "volume"}}

@@ -77,8 +77,8 @@ func (t *step) receive(m mail, why *stop) error {
 	}
 	if m.stop != nil && !t.tooEarly(*m.stop) {
 		if m.done != nil && t.run.State.Ended() {
-			return writ.Errorf(writ.CodeConflict, "run %s is %s already", t.run.ID, t.run.State).
-				WithHint("it cannot be cancelled any more; `writ run show %s` shows its calls", t.run.ID)
+			return writ.Errorf(writ.CodeConflict, "run %s has already ended: %s", t.run.ID, t.run.State).
+				WithHint("`writ run show %s` shows how", t.run.ID)
 		}
 		if !m.stop.signed.IsZero() && m.stop.signed.Before(t.run.Resumed) { // somebody kept it back
 			return writ.Errorf(writ.CodeConflict, "run %s was resumed after the cancel was signed", t.run.ID).WithHint("look at it again, then decide")

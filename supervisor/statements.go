@@ -280,7 +280,7 @@ func (s *Supervisor) decideNode(ctx context.Context, v *identity.VerifiedStateme
 			answer.Done, err = label(n, v.Statement)
 		} else {
 			err = applyDecision(n, v.Statement.Decision)
-			answer.Done = fmt.Sprintf("node %s is %s and %s", n.Name, n.Admission, n.Scheduling)
+			answer.Done = "node " + n.Name + " is " + nodeState(n)
 		}
 		switch {
 		case err != nil:
@@ -424,6 +424,17 @@ func label(n *journal.Node, s *identity.Statement) (done string, err error) {
 	return fmt.Sprintf("node %s has %s", n.Name, writ.LabelsText(after)), nil
 }
 
+// lookAtNode is the hint for a decision that the state of a node excludes.
+const lookAtNode = "`writ node show %s` shows its state"
+
+// nodeState returns the admission of a node, with its scheduling if it gets work at all.
+func nodeState(n *journal.Node) string {
+	if n.Admission != writ.AdmissionApproved {
+		return string(n.Admission)
+	}
+	return string(n.Admission) + " and " + string(n.Scheduling)
+}
+
 // applyDecision moves a node as a decision says. What it is already is success.
 func applyDecision(n *journal.Node, decision string) error {
 	admissions := map[string]writ.Admission{
@@ -431,7 +442,7 @@ func applyDecision(n *journal.Node, decision string) error {
 	}
 	if to, ok := admissions[decision]; ok {
 		if n.Admission != to && !writ.CanMove(writ.AdmissionMoves, n.Admission, to) {
-			return writ.Errorf(writ.CodeConflict, "node %s is %s and cannot become %s", n.Name, n.Admission, to)
+			return writ.Errorf(writ.CodeConflict, "node %s is %s and cannot become %s", n.Name, n.Admission, to).WithHint(lookAtNode, n.Name)
 		}
 		n.Admission, n.Gone = to, n.Gone || decision == identity.DecisionLost
 		return nil
@@ -443,7 +454,7 @@ func applyDecision(n *journal.Node, decision string) error {
 		return nil
 	}
 	if n.Scheduling != to && !writ.CanMove(writ.SchedulingMoves, n.Scheduling, to) {
-		return writ.Errorf(writ.CodeConflict, "node %s is %s and cannot become %s", n.Name, n.Scheduling, to)
+		return writ.Errorf(writ.CodeConflict, "node %s is %s and cannot become %s", n.Name, n.Scheduling, to).WithHint(lookAtNode, n.Name)
 	}
 	n.Scheduling = to
 	return nil

@@ -237,7 +237,10 @@ func unparsed(f *pflag.Flag, err *strconv.NumError) string {
 	if f.Value.Type() == "bool" {
 		return strconv.Quote(err.Num) + " is neither true nor false"
 	}
-	return strconv.Quote(err.Num) + " is not a number that is possible"
+	if errors.Is(err.Err, strconv.ErrRange) {
+		return err.Num + " is out of range"
+	}
+	return strconv.Quote(err.Num) + " is not a whole number"
 }
 
 // emptyFlag returns the name of a flag that was given with an empty text, for example from an unset variable of a CI job. With the empty

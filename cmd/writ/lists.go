@@ -38,7 +38,7 @@ func unlessSelected(cmd *cobra.Command, none string) string {
 	if len(given) == 0 {
 		return none
 	}
-	return "nothing is there for " + strings.Join(given, " and ")
+	return "nothing matches " + strings.Join(given, " and ")
 }
 
 // answered returns those of the owners of a list that could be asked, mostly datacenters, and warns of the others. The error is for the end of the

@@ -71,7 +71,7 @@ func TestEveryListSaysThatItIsEmpty(t *testing.T) {
 			t.Errorf("run list %s: exit %d, %q", silent, code, said)
 		}
 	}
-	s.Says(0, []string{"nothing is there for --project and --state"}, "run", "list", "--state", "failed", "--project", "default")
+	s.Says(0, []string{"nothing matches --project and --state"}, "run", "list", "--state", "failed", "--project", "default")
 }
 
 // An empty list would say that there is nothing, and exit code 0 that all was asked.

@@ -137,10 +137,10 @@ func testFiles(paths []string) ([]string, error) {
 		info, err := os.Stat(path)
 		switch {
 		case err != nil:
-			return nil, writ.Errorf(writ.CodeUsage, "cannot read the tests: %v", err)
+			return nil, writ.Errorf(writ.CodeUsage, "cannot read the tests: %v", err).WithHint("give a file that ends with _test.tengo, or a directory that has one")
 		case info.IsDir():
 			if err := testFilesBelow(path, add); err != nil {
-				return nil, writ.Errorf(writ.CodeUsage, "cannot read the tests: %v", err)
+				return nil, writ.Errorf(writ.CodeUsage, "cannot read the tests: %v", err).WithHint("give a file that ends with _test.tengo, or a directory that has one")
 			}
 		case !scripts.IsTest(path):
 			return nil, writ.Errorf(writ.CodeUsage, "%s is no file with tests: its name does not end with %s", path, scripts.TestEnding).

@@ -126,7 +126,7 @@ func checkPeer(peer string) error {
 			WithHint("name it as %s: what the overlay carries is encrypted from end to end", tcp)
 	case strings.ContainsFunc(zone, func(r rune) bool { return r < '0' || r > '9' }):
 		return writ.Errorf(writ.CodeUsage, "the peer %s has an interface by name, %s, with which mycelium ends", peer, zone).
-			WithHint("leave it away: daemons on one wire find each other by themselves; or give the interface's number, which `ip link` shows")
+			WithHint("leave it out: daemons on one wire find each other by themselves; or give the interface's number, which `ip link` shows")
 	}
 	return nil
 }

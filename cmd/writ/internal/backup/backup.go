@@ -67,7 +67,7 @@ const nodeSign = "node.key"
 // roleOf recognises a data directory.
 func roleOf(dir string) (role, error) {
 	if _, err := os.Stat(filepath.Join(dir, nodeSign)); err == nil {
-		return role{}, writ.Errorf(writ.CodeUsage, "%s is of a node: restoring it would let the node do again what it has done since", dir).
+		return role{}, writ.Errorf(writ.CodeUsage, "%s is the data directory of a node, which has no backup: a restored node would repeat its work", dir).
 			WithHint("a node that was lost joins anew, with writ token create and writ runner")
 	}
 	for _, r := range roles {

@@ -42,7 +42,8 @@ func dialAgent(ctx context.Context, socket string, waiting func(string)) (*agent
 	case limited.Err() != nil:
 		return nil, cmp.Or(ctx.Err(), muteAgent(socket, "accept a connection", agentListLimit))
 	case err != nil:
-		return nil, writ.Errorf(writ.CodeKeyUnusable, "the ssh-agent does not answer: %v", err)
+		return nil, writ.Errorf(writ.CodeKeyUnusable, "the ssh-agent does not answer: %v", err).
+			WithHint("start an agent with `eval \"$(ssh-agent)\"` and load a key with `ssh-add`; or name a key file with --key")
 	}
 	return &agentSession{ctx: ctx, conn: conn, socket: socket, waiting: waiting}, nil
 }

@@ -27,7 +27,8 @@ func AddAuthority(r *identity.Roster, name string, key ssh.PublicKey, g Authorit
 	a := r.AuthorityNamed(name)
 	switch {
 	case a == nil && key == nil:
-		return writ.Errorf(writ.CodeUsage, "the roster has no authority %q, so a key is needed", name).WithHint("--key ca.pub")
+		return writ.Errorf(writ.CodeUsage, "the roster has no authority %q, so a key is needed", name).
+			WithHint("writ ca add %s --key FILE.pub", name)
 	case a == nil && len(g.Principals) == 0:
 		return writ.Errorf(writ.CodeUsage, "it is not said for which machine the authority may make certificates").
 			WithHint("--user NAME, after `writ user add NAME --ci --role deployer --project PROJECT`")
@@ -44,7 +45,7 @@ func AddAuthority(r *identity.Roster, name string, key ssh.PublicKey, g Authorit
 	}
 	for _, other := range r.Authorities {
 		if other.Name != name && same(other.Key, a.Key) {
-			return writ.Errorf(writ.CodeConflict, "the authority %s has this key", other.Name)
+			return writ.Errorf(writ.CodeConflict, "the authority %s has this key", other.Name).WithHint("change that one: writ ca add %s", other.Name)
 		}
 	}
 	if owner := PrincipalOf(r, a.Key); owner != "" {

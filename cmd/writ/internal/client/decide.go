@@ -94,7 +94,7 @@ func (c *Client) FindNodeOrRemoved(ctx context.Context, roster *identity.Roster,
 func (c *Client) findNode(ctx context.Context, roster *identity.Roster, name NodeName, admission writ.Admission) (writ.Node, error) {
 	dc, err := TheDatacenter(roster, name.Datacenter)
 	if err != nil {
-		return writ.Node{}, err
+		return writ.Node{}, c.locate(ctx, roster, name, err)
 	}
 	nodes, err := c.Nodes(ctx, api.ListNodesParams{Datacenter: api.Given(string(dc.ID)), Admission: api.Given(admission)})
 	if err != nil {

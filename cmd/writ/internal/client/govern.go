@@ -115,7 +115,8 @@ func AddPrincipal(r *identity.Roster, name string, kind identity.PrincipalKind, 
 	p := r.Principal(name)
 	switch {
 	case p == nil && key == nil && kind == identity.Person:
-		return writ.Errorf(writ.CodeUsage, "the roster has no principal %q, so a key is needed", name).WithHint("--key FILE.pub")
+		return writ.Errorf(writ.CodeUsage, "the roster has no principal %q, so a key is needed", name).
+			WithHint("add a person with a key: writ user add %s --key FILE.pub; a machine that uses certificates needs none with --ci", name)
 	case p == nil:
 		r.Principals = append(r.Principals, identity.Principal{Name: name, Kind: kind, State: identity.Active})
 		p = r.Principal(name)
@@ -125,11 +126,13 @@ func AddPrincipal(r *identity.Roster, name string, kind identity.PrincipalKind, 
 	}
 	if key != nil {
 		if owner := PrincipalOf(r, key); owner != "" && owner != name {
-			return writ.Errorf(writ.CodeConflict, "the key belongs to %s already", owner)
+			return writ.Errorf(writ.CodeConflict, "the key belongs to %s already", owner).
+				WithHint("another name needs another key: ssh-keygen -t ed25519; to give %s a role: writ user add %s --role ROLE --project PROJECT", owner, owner)
 		}
 		for _, a := range r.Authorities {
 			if same(a.Key, key) {
-				return writ.Errorf(writ.CodeConflict, "the key is that of the authority %s, which signs nothing else", a.Name)
+				return writ.Errorf(writ.CodeConflict, "the key is that of the authority %s, which signs nothing else", a.Name).
+					WithHint("make a key for %s: ssh-keygen -t ed25519", name)
 			}
 		}
 		i := slices.IndexFunc(p.Keys, func(k identity.PrincipalKey) bool { return same(k.Key, key) })
@@ -235,10 +238,12 @@ func AddDatacenter(r *identity.Roster, d writ.Datacenter, key ed25519.PublicKey)
 		if have.SupervisorKey.Equal(key) {
 			return nil
 		}
-		return writ.Errorf(writ.CodeConflict, "there is a datacenter %s with another supervisor already", d.Name)
+		return writ.Errorf(writ.CodeConflict, "there is a datacenter %s with another supervisor already", d.Name).
+			WithHint("choose another name; `writ dc list` shows the datacenters")
 	}
 	if have := r.DatacenterOf(key); have != nil {
-		return writ.Errorf(writ.CodeConflict, "the key is that of the supervisor of %s already", have.Name)
+		return writ.Errorf(writ.CodeConflict, "the key is that of the supervisor of %s already", have.Name).
+			WithHint("start the supervisor of the new datacenter with an empty --data, where it makes a key of its own")
 	}
 	d.ID = writ.DatacenterID(writ.NewUUID())
 	r.Datacenters = append(r.Datacenters, identity.Datacenter{Datacenter: d, SupervisorKey: key, Enabled: true})

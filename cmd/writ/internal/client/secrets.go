@@ -66,7 +66,7 @@ func (c *Client) ResolveSecrets(ctx context.Context, datacenter *identity.Datace
 		if !ok || !s.Removed.IsZero() {
 			return nil, writ.Errorf(writ.CodeSecretUnknown, "project %s has no secret %s in %s", project.Name, name, datacenter.Name).
 				WithHint("%s", meant.Hint(name, slices.Sorted(maps.Keys(newest)),
-					"set it with `writ secret set "+name+" --dc "+datacenter.Name+"`, or in every datacenter with --all-dcs"))
+					"set it with `writ secret set "+name+" --project "+project.Name+" --dc "+datacenter.Name+"`, or in every datacenter with --all-dcs"))
 		}
 		refs = append(refs, identity.SecretRef(name, s.Version))
 	}

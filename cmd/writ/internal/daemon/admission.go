@@ -92,13 +92,13 @@ func (s *Supervisor) awaitDatacenter(ctx context.Context, rosters config.Rosters
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
 		}
-		state := "waiting until the roster names this supervisor: a root operator adds it with `writ dc add`"
+		state, attributes := "waiting until the roster names this supervisor: a root operator adds it with `writ dc add`", []any{"name", s.Name, "fingerprint", identity.Fingerprint(public)}
 		if err != nil {
-			state = "no coordinator answers; trying again"
+			state, attributes = "no coordinator answers; trying again", append(attributes, "err", err)
 		}
 		if state != logged {
 			logged = state
-			s.Log.InfoContext(ctx, state, "name", s.Name, "fingerprint", identity.Fingerprint(public), "err", err)
+			s.Log.InfoContext(ctx, state, attributes...)
 		}
 		select {
 		case <-ctx.Done():
