@@ -199,7 +199,7 @@ func examineServer(ctx context.Context, c *client.Client) []finding {
 		ctx, stop := context.WithTimeout(ctx, doctorPatience)
 		f := finding{Check: "coordinator " + address, State: ill, Fix: "writ coord --data DIR, or another --server"}
 		began := time.Now()
-		response, err := get(ctx, address+"/readyz")
+		response, err := get(ctx, c.Direct(), address+"/readyz")
 		took := time.Since(began)
 		if err != nil {
 			stop()
@@ -222,12 +222,12 @@ func examineServer(ctx context.Context, c *client.Client) []finding {
 	return found
 }
 
-func get(ctx context.Context, url string) (*http.Response, error) {
+func get(ctx context.Context, by *http.Client, url string) (*http.Response, error) {
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
 		return nil, err
 	}
-	return http.DefaultClient.Do(r)
+	return by.Do(r)
 }
 
 // readiness reads the answer of a coordinator that is ready, or says why it is not.
