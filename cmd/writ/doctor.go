@@ -91,8 +91,8 @@ func (a *app) doctorCommand() *cobra.Command {
 		Use:   "doctor",
 		Short: "Examine this machine and the way to the cluster, and say how to fix what is wrong",
 		Long: `Examines this machine and the way to the cluster, and says how to fix what is wrong. Of the cluster, it lists the
-datacenters, holds, the nodes that are lost, silent, faulty or full, the number of stuck runs, and tokens of boot servers, batches
-and certificates that expire soon.
+datacenters, the holds, the stuck runs, and the nodes that are lost, silent, faulty or full. It warns of tokens of boot servers,
+batches and certificates that expire soon.
 
 The lines "image: …" to "herodb: …" say what the drivers of a node find on this host. "writ runner --drivers
 host" looks in the same way. A degraded driver works except for what the line says, a missing one does not work.
