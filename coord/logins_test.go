@@ -319,7 +319,7 @@ type interrupted struct {
 	during func()
 }
 
-func (l *interrupted) Events(ctx context.Context, after int64, filter ledger.EventFilter, max int) ([]ledger.Event, error) {
+func (l *interrupted) Events(ctx context.Context, after int64, filter ledger.EventFilter, max int) (events []ledger.Event, more bool, err error) {
 	if filter.Run != "" {
 		l.during()
 	}

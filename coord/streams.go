@@ -142,8 +142,9 @@ func (s *stream) rest(d time.Duration) {
 // write writes the events that there are, and reports whether there were any and whether there may be more at once.
 func (s *stream) write(w http.ResponseWriter, control *http.ResponseController) (wrote, more bool, err error) {
 	notes, upTo, ok := s.c.tail.after(s.after, s.filter, eventsAtOnce)
+	more = len(notes) == eventsAtOnce
 	if !ok {
-		if notes, upTo, err = s.catchUp(upTo); err != nil {
+		if notes, upTo, more, err = s.catchUp(upTo); err != nil {
 			return false, false, err
 		}
 	}
@@ -160,25 +161,25 @@ func (s *stream) write(w http.ResponseWriter, control *http.ResponseController) 
 			return false, false, err
 		}
 	}
-	return true, !ok || len(notes) == eventsAtOnce, control.Flush()
+	return true, more, control.Flush()
 }
 
-// catchUp reads the events from the ledger that the tail does not have any more, and says up to which event that is all of them; tailTo
-// is where the tail was before.
-func (s *stream) catchUp(tailTo int64) (notes []note, upTo int64, err error) {
-	events, err := s.c.Ledger.Events(s.ctx, s.after, s.filter, eventsAtOnce)
+// catchUp reads events from the ledger that the tail has dropped. It returns all events up to upTo, and whether more may follow. tailTo is
+// the newest event that the tail had before.
+func (s *stream) catchUp(tailTo int64) (notes []note, upTo int64, more bool, err error) {
+	events, more, err := s.c.Ledger.Events(s.ctx, s.after, s.filter, eventsAtOnce)
 	if err != nil {
-		return nil, 0, err
+		return nil, 0, false, err
 	}
 	notes = make([]note, len(events))
 	for i, e := range events {
 		if notes[i], err = noteOf(e); err != nil {
-			return nil, 0, err
+			return nil, 0, false, err
 		}
 		upTo = e.ID
 	}
-	if len(events) == 0 {
-		upTo = tailTo
+	if !more {
+		upTo = max(upTo, tailTo)
 	}
-	return notes, upTo, nil
+	return notes, upTo, more, nil
 }

@@ -91,7 +91,7 @@ func (t *tail) read(ctx context.Context) error {
 		return err
 	}
 	for {
-		events, err := t.ledger.Events(ctx, to, ledger.EventFilter{}, tailPage)
+		events, more, err := t.ledger.Events(ctx, to, ledger.EventFilter{}, tailPage)
 		if err != nil || len(events) == 0 {
 			return err
 		}
@@ -102,7 +102,9 @@ func (t *tail) read(ctx context.Context) error {
 			}
 		}
 		t.add(to, notes)
-		to = events[len(events)-1].ID
+		if to = events[len(events)-1].ID; !more {
+			return nil
+		}
 	}
 }
 

@@ -28,7 +28,7 @@ type countingLedger struct {
 	asked atomic.Int64
 }
 
-func (l *countingLedger) Events(ctx context.Context, after int64, filter ledger.EventFilter, max int) ([]ledger.Event, error) {
+func (l *countingLedger) Events(ctx context.Context, after int64, filter ledger.EventFilter, max int) (events []ledger.Event, more bool, err error) {
 	l.asked.Add(1)
 	return l.Ledger.Events(ctx, after, filter, max)
 }
@@ -189,7 +189,7 @@ func TestStreamsHearEveryEventOnceWhetherFromTailOrLedger(t *testing.T) {
 	}
 	watch()
 	for _, w := range watchers {
-		all, err := p.Ledger.Events(t.Context(), w.after, w.filter, 10_000)
+		all, _, err := p.Ledger.Events(t.Context(), w.after, w.filter, 10_000)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -254,14 +254,14 @@ func (l *foreignEvents) EventRange(context.Context) (oldest, newest int64, err e
 	return 1, l.newest.Load(), nil
 }
 
-func (l *foreignEvents) Events(_ context.Context, after int64, filter ledger.EventFilter, max int) (found []ledger.Event, err error) {
+func (l *foreignEvents) Events(_ context.Context, after int64, filter ledger.EventFilter, max int) (found []ledger.Event, more bool, err error) {
 	for id := after + 1; id <= l.newest.Load() && len(found) < max; id++ {
 		e := ledger.Event{ID: id, Datacenter: vienna, Event: writ.Event{Log: &writ.LogLine{Run: payloadRun(1), Ordinal: int(id)}}, About: payloadRun(1), Project: blog}
 		if filter.Selects(&e) {
 			found = append(found, e)
 		}
 	}
-	return found, nil
+	return found, len(found) == max, nil
 }
 
 // A stream on which nothing comes is kept alive, and when it says so tells nothing of what comes on others.

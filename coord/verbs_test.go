@@ -81,7 +81,7 @@ func TestADatacenterSpeaksOnlyForItself(t *testing.T) {
 	if list, err := p.Ledger.Usage(t.Context(), ledger.UsageFilter{}, ledger.Page{}); err != nil || len(list.Items) != 1 || list.Items[0].Datacenter != graz {
 		t.Errorf("usage: %+v, %v", list.Items, err) // it says so in its own name
 	}
-	events, err := p.Ledger.Events(t.Context(), 0, ledger.EventFilter{Run: sub.Run}, 100)
+	events, _, err := p.Ledger.Events(t.Context(), 0, ledger.EventFilter{Run: sub.Run}, 100)
 	if err != nil {
 		t.Fatal(err)
 	}

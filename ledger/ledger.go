@@ -414,9 +414,9 @@ type Events interface {
 	// copies of that datacenter. A run that its datacenter has is no longer waiting. The first events of another journal than before make
 	// the ledger forget nodes and resources of the datacenter: a journal that came from a backup tells of all that it knows.
 	StoreEvents(ctx context.Context, datacenter writ.DatacenterID, events []writ.Event) error
-	// Events returns at most max events with ids after one, oldest first. It returns fewer if they are large, and none only if there are
-	// none. An event that becomes visible has a higher id than every event that was visible before.
-	Events(ctx context.Context, after int64, filter EventFilter, max int) ([]Event, error)
+	// Events returns at most max events with ids after one, oldest first. It returns fewer if they are large. more reports that a limit
+	// ended the list, so that another event may follow. An event that becomes visible has a higher id than every event that was visible before.
+	Events(ctx context.Context, after int64, filter EventFilter, max int) (events []Event, more bool, err error)
 	// Shares returns the bytes that the events of each datacenter occupy, including the copies that they made. It is an
 	// upper estimate: a copy counts for each event that changed it, until the copy is forgotten.
 	Shares(ctx context.Context) (map[writ.DatacenterID]int64, error)

@@ -103,7 +103,7 @@ func (d *Dashboard) pastAttempts(ctx context.Context, run writ.RunID, calls []wr
 		if len(want) == 0 {
 			break
 		}
-		events, err := d.Ledger.Events(ctx, after, ledger.EventFilter{Run: run, Topics: []string{"call"}}, eventsAtOnce)
+		events, more, err := d.Ledger.Events(ctx, after, ledger.EventFilter{Run: run, Topics: []string{"call"}}, eventsAtOnce)
 		if err != nil {
 			return nil, false, err
 		}
@@ -113,7 +113,7 @@ func (d *Dashboard) pastAttempts(ctx context.Context, run writ.RunID, calls []wr
 			}
 			after = e.ID
 		}
-		if len(events) == 0 {
+		if !more {
 			break
 		}
 	}

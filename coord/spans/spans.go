@@ -58,7 +58,7 @@ func (r *Recorder) Run(ctx context.Context) error {
 // readOn records the events after one, and returns the last of them.
 func (r *Recorder) readOn(ctx context.Context, after int64) (int64, error) {
 	for {
-		events, err := r.Ledger.Events(ctx, after, ledger.EventFilter{Topics: []string{ledger.TopicSubmission, "run", "call"}}, page)
+		events, more, err := r.Ledger.Events(ctx, after, ledger.EventFilter{Topics: []string{ledger.TopicSubmission, "run", "call"}}, page)
 		if err != nil {
 			return after, err
 		}
@@ -66,7 +66,7 @@ func (r *Recorder) readOn(ctx context.Context, after int64) (int64, error) {
 			r.record(&events[i])
 			after = events[i].ID
 		}
-		if len(events) == 0 {
+		if !more {
 			return after, nil
 		}
 	}

@@ -140,7 +140,7 @@ func (w *watched) EventRange(ctx context.Context) (oldest, newest int64, err err
 	return w.events.EventRange(ctx)
 }
 
-func (w *watched) Events(ctx context.Context, after int64, filter ledger.EventFilter, max int) ([]ledger.Event, error) {
+func (w *watched) Events(ctx context.Context, after int64, filter ledger.EventFilter, max int) (events []ledger.Event, more bool, err error) {
 	w.after <- after
 	return w.events.Events(ctx, after, filter, max)
 }

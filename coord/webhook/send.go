@@ -48,7 +48,7 @@ const (
 
 // Ledger is what a sender needs of one.
 type Ledger interface {
-	Events(ctx context.Context, after int64, filter ledger.EventFilter, max int) ([]ledger.Event, error)
+	Events(ctx context.Context, after int64, filter ledger.EventFilter, max int) (events []ledger.Event, more bool, err error)
 	EventRange(ctx context.Context) (oldest, newest int64, err error)
 	Nodes(ctx context.Context, filter ledger.NodeFilter, page ledger.Page) (ledger.List[writ.Node], error)
 	WebhookAt(ctx context.Context, name string) (*ledger.WebhookPlace, error)
@@ -227,7 +227,7 @@ func (c *course) step(ctx context.Context) (more bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	events, err := c.s.Ledger.Events(ctx, c.at.Event, ledger.EventFilter{Topics: []string{ledger.TopicSubmission, "run", "node"}}, page)
+	events, more, err := c.s.Ledger.Events(ctx, c.at.Event, ledger.EventFilter{Topics: []string{ledger.TopicSubmission, "run", "node"}}, page)
 	if err != nil {
 		return false, err
 	}
@@ -246,7 +246,7 @@ func (c *course) step(ctx context.Context) (more bool, err error) {
 			return false, err
 		}
 	}
-	if len(events) > 0 {
+	if more {
 		return true, nil
 	}
 	c.at.Event = max(c.at.Event, newest) // or all others behind the last one would be looked at again each time

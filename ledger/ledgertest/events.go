@@ -31,7 +31,7 @@ func testEventsOnce(t *testing.T, l ledger.Ledger) {
 	if last, at, err := l.LastEvent(ctx, east, journal); err != nil || last != 5 || !at.Equal(epoch) {
 		t.Errorf("the journal stands at %d of %v, %v; want 5", last, at, err)
 	}
-	got, err := l.Events(ctx, 0, ledger.EventFilter{}, 100)
+	got, _, err := l.Events(ctx, 0, ledger.EventFilter{}, 100)
 	ok(t, err)
 	var seqs []int64
 	for i, e := range got {
@@ -151,7 +151,7 @@ func testNoValues(t *testing.T, l ledger.Ledger) {
 	if err != nil || len(resources.Items) != 1 || resources.Items[0].Values != nil {
 		t.Errorf("resources: %+v, %v", resources, err)
 	}
-	told, err := l.Events(ctx, 0, ledger.EventFilter{}, 10)
+	told, _, err := l.Events(ctx, 0, ledger.EventFilter{}, 10)
 	if err != nil || len(told) != 2 || told[0].Run.Output != nil || told[1].Resource.Values != nil {
 		t.Errorf("events: %+v, %v", told, err)
 	}
@@ -183,14 +183,14 @@ func testForeign(t *testing.T, l ledger.Ledger) {
 	if list, err := l.Resources(ctx, ledger.ResourceFilter{Datacenter: east}, ledger.Page{}); err != nil || len(list.Items) != 0 {
 		t.Errorf("resources: %+v, %v", list, err)
 	}
-	told, err := l.Events(ctx, 0, ledger.EventFilter{Run: in.Run}, 100)
+	told, _, err := l.Events(ctx, 0, ledger.EventFilter{Run: in.Run}, 100)
 	ok(t, err)
 	for _, e := range told {
 		if e.Datacenter != east {
 			t.Errorf("who watches the run hears %+v", e)
 		}
 	}
-	all, err := l.Events(ctx, 0, ledger.EventFilter{}, 100)
+	all, _, err := l.Events(ctx, 0, ledger.EventFilter{}, 100)
 	ok(t, err)
 	for _, e := range all {
 		if e.Datacenter != east && (ledger.EventFilter{Run: in.Run}).Selects(&e) {
@@ -225,7 +225,7 @@ func testSameEventsTwice(t *testing.T, l ledger.Ledger) {
 		})
 	}
 	group.Wait()
-	got, err := l.Events(ctx, 0, ledger.EventFilter{}, 100)
+	got, _, err := l.Events(ctx, 0, ledger.EventFilter{}, 100)
 	if err != nil || len(got) != len(all) {
 		t.Fatalf("%d events stored, %v; want %d", len(got), err, len(all))
 	}
@@ -274,7 +274,7 @@ func testEventsOfProjects(t *testing.T, l ledger.Ledger) {
 		[]writ.ProjectID{none, none, none, bank},
 		[]writ.ProjectID{bank, bank, bank}, // waits, refused, restated
 	)
-	all, err := l.Events(ctx, 0, ledger.EventFilter{}, 100)
+	all, _, err := l.Events(ctx, 0, ledger.EventFilter{}, 100)
 	ok(t, err)
 	var got []writ.ProjectID
 	of := map[writ.ProjectID][]int64{}
@@ -291,7 +291,7 @@ func testEventsOfProjects(t *testing.T, l ledger.Ledger) {
 			want = append(want, of[p]...)
 		}
 		slices.Sort(want)
-		list, err := l.Events(ctx, 0, ledger.EventFilter{Projects: projects}, 100)
+		list, _, err := l.Events(ctx, 0, ledger.EventFilter{Projects: projects}, 100)
 		ok(t, err)
 		for _, e := range list {
 			got = append(got, e.ID)
@@ -308,7 +308,7 @@ func testEventFilters(t *testing.T, l ledger.Ledger) {
 	add(t, l, a)
 	store(t, l, east, events(1, runEvent(runOf(a, writ.RunRunning)), callEvent(writ.Call{Run: a.Run, Seq: 1})))
 	store(t, l, west, events(1, runEvent(runOf(b, writ.RunRunning)), writ.Event{Node: &writ.Node{ID: "n1"}}))
-	all, err := l.Events(ctx, 0, ledger.EventFilter{}, 100)
+	all, _, err := l.Events(ctx, 0, ledger.EventFilter{}, 100)
 	ok(t, err)
 	for _, tt := range []struct {
 		name   string
@@ -326,7 +326,7 @@ func testEventFilters(t *testing.T, l ledger.Ledger) {
 		var got []string
 		after := int64(0)
 		for { // one at a time, as a slow reader would
-			list, err := l.Events(ctx, after, tt.filter, 1)
+			list, _, err := l.Events(ctx, after, tt.filter, 1)
 			ok(t, err)
 			if len(list) == 0 {
 				break

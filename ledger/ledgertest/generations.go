@@ -90,7 +90,7 @@ func testUnreported(t *testing.T, l ledger.Ledger) {
 	if err != nil || len(calls.Items) != 2 || calls.Items[0].State != writ.CallSucceeded || calls.Items[1].State != writ.CallFailed {
 		t.Errorf("calls of the lost run: %+v, %v", calls.Items, err)
 	}
-	news, err := l.Events(ctx, newest, ledger.EventFilter{}, 10)
+	news, _, err := l.Events(ctx, newest, ledger.EventFilter{}, 10)
 	if err != nil || len(news) != 2 || news[0].Run == nil || news[0].RunID() != lost.Run || news[0].Journal != "" {
 		t.Errorf("events: %+v, %v", news, err)
 	}

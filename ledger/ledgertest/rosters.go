@@ -186,7 +186,7 @@ func testPrune(t *testing.T, l ledger.Ledger) {
 	_, newest, err := l.EventRange(ctx)
 	ok(t, err)
 	ok(t, l.Prune(ctx, time.Now().Add(time.Hour), time.Time{}))
-	left, err := l.Events(ctx, 0, ledger.EventFilter{}, 100)
+	left, _, err := l.Events(ctx, 0, ledger.EventFilter{}, 100)
 	if err != nil || len(left) != 0 {
 		t.Errorf("events left: %d, %v", len(left), err)
 	}
@@ -197,7 +197,7 @@ func testPrune(t *testing.T, l ledger.Ledger) {
 		t.Errorf("the journal stands at %d, %v; want 4", last, err)
 	}
 	store(t, l, east, events(5, runEvent(runOf(in[2], writ.RunSucceeded))))
-	if next, err := l.Events(ctx, newest, ledger.EventFilter{}, 100); err != nil || len(next) != 1 || next[0].ID != newest+1 {
+	if next, _, err := l.Events(ctx, newest, ledger.EventFilter{}, 100); err != nil || len(next) != 1 || next[0].ID != newest+1 {
 		t.Errorf("after pruning: %+v, %v; ids must go on", next, err)
 	}
 }

@@ -37,7 +37,7 @@ func testSubmissionOnce(t *testing.T, l ledger.Ledger) {
 	if diff := cmp.Diff(want, run); err != nil || diff != "" {
 		t.Errorf("its run: %v\n%s", err, diff)
 	}
-	all, err := l.Events(ctx, 0, ledger.EventFilter{}, 10)
+	all, _, err := l.Events(ctx, 0, ledger.EventFilter{}, 10)
 	if err != nil || len(all) != 1 || all[0].Topic() != ledger.TopicSubmission || all[0].RunID() != in.Run || all[0].Datacenter != east {
 		t.Errorf("events: %+v, %v; want one about the submission", all, err)
 	}
@@ -159,7 +159,7 @@ func testRefused(t *testing.T, l ledger.Ledger) {
 	if err != nil || run.State != ledger.StateRefused || run.Failure == nil || run.Failure.Code != writ.CodeRoleMissing {
 		t.Errorf("run: %+v, %v", run, err)
 	}
-	all, err := l.Events(ctx, 0, ledger.EventFilter{Run: in.Run}, 10)
+	all, _, err := l.Events(ctx, 0, ledger.EventFilter{Run: in.Run}, 10)
 	if err != nil || len(all) != 2 || all[1].Submission == nil || all[1].Submission.State != writ.SubmissionRefused {
 		t.Errorf("events: %+v, %v; want waiting, then refused", all, err)
 	}
@@ -258,7 +258,7 @@ func testMoves(t *testing.T, l ledger.Ledger) {
 				changes++
 			}
 		}
-		told, err := l.Events(ctx, 0, ledger.EventFilter{Run: in.Run, Topics: []string{ledger.TopicSubmission}}, 100)
+		told, _, err := l.Events(ctx, 0, ledger.EventFilter{Run: in.Run, Topics: []string{ledger.TopicSubmission}}, 100)
 		if err != nil || len(told) != changes || told[len(told)-1].Submission.State != state {
 			r.Fatalf("%d events for %d states, %v", len(told), changes, err)
 		}

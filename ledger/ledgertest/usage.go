@@ -92,7 +92,7 @@ func testUsage(t *testing.T, l ledger.Ledger) {
 			t.Errorf("usage of projects, %s (-want +got):\n%s", tt.name, diff)
 		}
 	}
-	news, err := l.Events(t.Context(), 0, ledger.EventFilter{}, 100)
+	news, _, err := l.Events(t.Context(), 0, ledger.EventFilter{}, 100)
 	ok(t, err)
 	if len(news) != 0 {
 		t.Errorf("%d events about usage are told", len(news))

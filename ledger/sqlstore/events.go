@@ -342,7 +342,7 @@ func addEncoded(ctx context.Context, tx *sqldb.Tx, e ledger.Event, body string) 
 }
 
 // Events returns events after one.
-func (s *Store) Events(ctx context.Context, after int64, filter ledger.EventFilter, max int) ([]ledger.Event, error) {
+func (s *Store) Events(ctx context.Context, after int64, filter ledger.EventFilter, max int) (events []ledger.Event, more bool, err error) {
 	q := selectFrom(`SELECT run, project, body FROM events`)
 	q.and("id > ?", after)
 	andIn(q, "topic", filter.Topics)
@@ -359,7 +359,8 @@ func (s *Store) Events(ctx context.Context, after int64, filter ledger.EventFilt
 	}
 	q.add("\nORDER BY id\nLIMIT ?", max)
 	rows, err := s.db.Query(ctx, q.String(), q.args...)
-	return collectWithin(maxPageBytes, rows, err, scanEvent)
+	events, full, err := collectWithin(maxPageBytes, rows, err, scanEvent)
+	return events, full || len(events) == max, err
 }
 
 func scanEvent(rows scanner) (e ledger.Event, err error) {

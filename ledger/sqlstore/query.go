@@ -136,24 +136,26 @@ func page[T any](rows *sql.Rows, err error, limit int, scan func(row scanner) (T
 
 // collect reads all rows of a query.
 func collect[T any](rows *sql.Rows, err error, scan func(row scanner) (T, error)) ([]T, error) {
-	return collectWithin(math.MaxInt, rows, err, scan)
+	all, _, err := collectWithin(math.MaxInt, rows, err, scan)
+	return all, err
 }
 
-// collectWithin reads the rows of a query up to the one that reaches limit, in bytes of text.
-func collectWithin[T any](limit int, rows *sql.Rows, err error, scan func(row scanner) (T, error)) ([]T, error) {
+// collectWithin reads the rows of a query up to the one that reaches limit, in bytes of text. full reports that a row reached it.
+func collectWithin[T any](limit int, rows *sql.Rows, err error, scan func(row scanner) (T, error)) (all []T, full bool, _ error) {
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	defer rows.Close()
-	all := []T{}
-	for row := (&sized{rows: rows}); row.bytes < limit && rows.Next(); {
+	all = []T{}
+	row := &sized{rows: rows}
+	for row.bytes < limit && rows.Next() {
 		item, err := scan(row)
 		if err != nil {
-			return nil, err
+			return nil, false, err
 		}
 		all = append(all, item)
 	}
-	return all, rows.Err()
+	return all, row.bytes >= limit, rows.Err()
 }
 
 // column reads the only column of a query.

@@ -430,7 +430,7 @@ func (s *Store) OpenCalls(ctx context.Context, max int, runs ...writ.RunID) (map
 	andIn(q, "state", []string{string(writ.CallPlanned), string(writ.CallQueued), string(writ.CallRunning)})
 	q.add(") AS numbered\nWHERE place <= ?\nORDER BY run, seq", max)
 	rows, err := s.db.Query(ctx, q.String(), q.args...)
-	calls, err := collectWithin(maxPageBytes, rows, err, body[writ.Call])
+	calls, _, err := collectWithin(maxPageBytes, rows, err, body[writ.Call])
 	for _, c := range calls {
 		open[c.Run] = append(open[c.Run], c)
 	}

@@ -146,7 +146,7 @@ func TestEventsOfAnEarlierVersionGetTheirProject(t *testing.T) {
 				VALUES (1, 'dc', 'j', 1, 1, 'log', 'r1', '{}'), (2, 'dc', 'j', 2, 1, 'log', 'r2', '{}'), (3, 'dc', 'j', 3, 1, 'node', '', '{}')`)
 		s := open(t, path)
 		defer s.Close()
-		got, err := s.Events(t.Context(), 0, ledger.EventFilter{}, 10)
+		got, _, err := s.Events(t.Context(), 0, ledger.EventFilter{}, 10)
 		if err != nil || len(got) != 3 || got[0].Project != "shop" || got[1].Project != "" || got[2].Project != "" {
 			t.Errorf("%+v, %v", got, err)
 		}

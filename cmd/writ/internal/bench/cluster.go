@@ -237,10 +237,20 @@ func (s *cluster) authenticate(_ context.Context, hello link.Hello, nonce []byte
 	return nil
 }
 
+// optional returns a flag with its value, or nothing if the value is empty: commands refuse empty values.
+func optional(flag, value string) []string {
+	if value == "" {
+		return nil
+	}
+	return []string{flag, value}
+}
+
 // startSupervisor starts the supervisor on what its directory holds, and returns when it is connected.
 func (s *cluster) startSupervisor() (err error) {
-	s.supervisor, err = startChild(s.ctx, s.logs, new(memory), s.redis.URL, SupervisorName, "--data", filepath.Join(s.dir, supervisorDir), "--coordinator", s.url,
-		"--listen", s.nodeAPI, "--redis-listen", s.redisAt, "--profile", s.profile)
+	flags := []string{"--data", filepath.Join(s.dir, supervisorDir), "--coordinator", s.url, "--listen", s.nodeAPI}
+	flags = append(flags, optional("--redis-listen", s.redisAt)...)
+	flags = append(flags, optional("--profile", s.profile)...)
+	s.supervisor, err = startChild(s.ctx, s.logs, new(memory), s.redis.URL, SupervisorName, flags...)
 	if err != nil {
 		return err
 	}
@@ -318,8 +328,8 @@ func (s *cluster) addRunner(name string, slots int) (*child, error) {
 	if s.tls {
 		redis = "rediss://" + s.redisAt + "/0"
 	}
-	r, err := startChild(s.ctx, s.logs, new(memory), redis, RunnerName, "--data", dir, "--name", name,
-		"--supervisor", "http://"+s.nodeAPI, "--join", "@"+file, "--slots", strconv.Itoa(slots), "--profile", profile)
+	flags := []string{"--data", dir, "--name", name, "--supervisor", "http://" + s.nodeAPI, "--join", "@" + file, "--slots", strconv.Itoa(slots)}
+	r, err := startChild(s.ctx, s.logs, new(memory), redis, RunnerName, append(flags, optional("--profile", profile)...)...)
 	if err != nil {
 		return nil, err
 	}
