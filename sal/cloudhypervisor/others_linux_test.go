@@ -300,6 +300,9 @@ func forgets(t *testing.T, s setup) bool {
 	if !strings.Contains(err.Error(), "GetNestedState") {
 		t.Fatal(err)
 	}
+	if e := writ.AsError(err); e.Code != writ.CodeDriverRefused || !strings.Contains(e.Hint, "machine.stop, then machine.snapshot") {
+		t.Errorf("a kernel without nested state is %s, %q: a retry does not help", e.Code, e.Hint)
+	}
 	t.Logf("snapshots of running machines are not tried: %v", err)
 	return true
 }

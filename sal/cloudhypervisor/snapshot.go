@@ -113,7 +113,7 @@ func (j *job) fill(ctx context.Context, r *sal.Record[own], work string, v *vmm)
 		}
 		j.step("write memory")
 		if err := v.ask(ctx, "write its memory", func(ctx context.Context) error { return v.Snapshot(ctx, memoryDir(work)) }); err != nil {
-			return err
+			return withStopHint(err)
 		}
 	}
 	for _, disk := range r.Own.Volumes {
@@ -129,6 +129,15 @@ func (j *job) fill(ctx context.Context, r *sal.Record[own], work string, v *vmm)
 		}
 	}
 	return sal.SyncDir(work)
+}
+
+// withStopHint adds to a final refusal to write the memory of a machine that its disks alone can be kept.
+func withStopHint(err error) error {
+	e, ok := errors.AsType[*writ.Error](err)
+	if !ok || e.Code != writ.CodeDriverRefused {
+		return err
+	}
+	return e.WithHint("a snapshot of the stopped machine keeps its disks: machine.stop, then machine.snapshot; %s", e.Hint)
 }
 
 // place renames a directory, in the place of what a crash left there.

@@ -3,6 +3,7 @@ package cloudhypervisor
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 
 	"writ"
@@ -17,9 +18,15 @@ func TestARequestThatIsWrongIsNotTriedAgain(t *testing.T) {
 			t.Errorf("%d is %s, tried again: %v", status, code, got)
 		}
 	}
-	nested := &api.Refusal{Operation: "vm.snapshot", Status: 500, Causes: []string{"cannot snapshot the VM", "Failed to get nested state: Invalid argument (os error 22)"}}
+	nested := &api.Refusal{Operation: "vm.snapshot", Status: 500, Causes: []string{"Cannot snapshot VM", "Could not get vCPU state GetNestedState(Invalid argument (os error 22))"}}
 	if code := codeOf(fmt.Errorf("snapshot: %w", nested)); code != writ.CodeDriverRefused {
 		t.Errorf("a kernel without nested state is %s", code)
+	}
+	for code, wanted := range map[writ.Code]bool{writ.CodeDriverRefused: true, writ.CodeDriverFailed: false} {
+		hint := writ.AsError(withStopHint(writ.Errorf(code, "no").WithHint("see the log"))).Hint
+		if strings.Contains(hint, "machine.stop") != wanted || !strings.HasSuffix(hint, "see the log") {
+			t.Errorf("the hint of %s is %q", code, hint)
+		}
 	}
 	if code := codeOf(errors.New("the connection broke")); code != writ.CodeDriverFailed {
 		t.Errorf("no answer is %s", code)
