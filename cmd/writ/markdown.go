@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"regexp"
 	"strings"
+
+	"writ/cmd/writ/internal/terminal"
 )
 
 // mostMarkdown bounds a plan in a comment: GitHub takes 65,536 characters, and there is text around it.
@@ -36,4 +38,9 @@ func shorten(text string, most int) string {
 		kept = kept[:end]
 	}
 	return kept + fmt.Sprintf(note, count(strings.Count(text[len(kept):], "\n"), "line"))
+}
+
+// errorMarkdown shows an error below a title, for a comment or a summary.
+func errorMarkdown(title string, err error) string {
+	return fmt.Sprintf("### %s\n\n%s", title, fenced("", shorten(terminal.ErrorText(err), mostMarkdown)))
 }

@@ -88,19 +88,16 @@ type planned struct {
 }
 
 func (a *app) plan(ctx context.Context, path string, p *planFlags) error {
-	script, err := a.readScript(path, p.order.own)
-	if err != nil {
-		return err
-	}
-	c, err := a.client()
-	if err != nil {
-		return err
-	}
-	view, err := a.makePlan(ctx, c, script, p)
+	view, err := a.readAndPlan(ctx, path, p)
 	if ctx.Err() != nil { // whatever was not heard of a datacenter, it is not that none answered
 		return terminal.Interrupted("")
 	}
 	if err != nil {
+		if a.Format == terminal.Markdown { // a comment has to say why, in place of an earlier plan
+			if unwritten := a.PrintText(errorMarkdown("writ plan: it failed", err)); unwritten != nil {
+				a.Warn("%v", unwritten)
+			}
+		}
 		return err
 	}
 	err = a.Print(terminal.View{
@@ -123,6 +120,19 @@ func (a *app) plan(ctx context.Context, path string, p *planFlags) error {
 		return &terminal.ExitError{Exit: writ.ExitPlanChanges}
 	}
 	return nil
+}
+
+// readAndPlan reads a script and plans it.
+func (a *app) readAndPlan(ctx context.Context, path string, p *planFlags) (*planned, error) {
+	script, err := a.readScript(path, p.order.own)
+	if err != nil {
+		return nil, err
+	}
+	c, err := a.client()
+	if err != nil {
+		return nil, err
+	}
+	return a.makePlan(ctx, c, script, p)
 }
 
 // makePlan plans the script and asks its datacenter about the plan, if it can.

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 
@@ -72,6 +73,14 @@ func reportText(name, status string, run api.Run, end client.End, calls []writ.C
 		shown.Calls = append(shown.Calls, api.CallValues{Call: call})
 	}
 	text := fmt.Sprintf("### writ run: %s in %s\n\n%s", run.State, terminal.Clean(name), fenced("", shorten(runText(shown, status, name, false, false), mostMarkdown)))
+	return appendSummary(w, text)
+}
+
+// appendSummary appends a text to the file of --summary, if it is wanted.
+func appendSummary(w watchOptions, text string) error {
+	if w.summary == "" {
+		return nil
+	}
 	file, err := os.OpenFile(w.summary, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o666)
 	if err == nil {
 		_, err = file.WriteString(text)
@@ -84,15 +93,19 @@ func reportText(name, status string, run api.Run, end client.End, calls []writ.C
 }
 
 func suiteOfRun(run api.Run, end client.End, calls []writ.Call, script string) junit.Suite {
-	s := junit.Suite{Name: run.Script, Began: run.Accepted, Took: max(run.Ended.Sub(run.Accepted), 0)}
-	class := strings.TrimSuffix(run.Script, ".tengo")
+	name := run.Script
+	if filepath.Base(script) == name {
+		name = script // of several scripts with one name, the path tells which it is
+	}
+	s := junit.Suite{Name: name, Began: run.Accepted, Took: max(run.Ended.Sub(run.Accepted), 0)}
+	class := classOf(name)
 	whole := junit.Case{Name: "run " + string(run.ID), Class: class, File: script, Took: s.Took}
 	failed := 0 // the call that ended the run
 	if f := end.Failure; f != nil {
 		failed = f.Seq
 		at, _ := failedAt(f, script)
 		whole.Line, _ = strconv.Atoi(at) // 0 if it is in no line of the script
-		whole.Failure = &junit.Problem{Message: fmt.Sprintf("%s: %s", f.Code, f.Message), Text: strings.Join(append([]string{"at " + f.Position}, f.Trace...), "\ncalled from ")}
+		whole.Failure = &junit.Problem{Message: fmt.Sprintf("%s: %s", f.Code, f.Message), Text: placeOf(f)}
 	} else if end.State != writ.RunSucceeded {
 		whole.Failure = &junit.Problem{Message: fmt.Sprintf("the run is %s", run.State)}
 	}
@@ -101,6 +114,17 @@ func suiteOfRun(run api.Run, end client.End, calls []writ.Call, script string) j
 		s.Cases = append(s.Cases, caseOfCall(call, class, script, call.Seq == failed))
 	}
 	return s
+}
+
+// classOf returns the class of the tests of a script, as `writ test` names it.
+func classOf(script string) string { return strings.TrimSuffix(filepath.ToSlash(script), ".tengo") }
+
+// placeOf says where a run failed, "" if it failed at no place of the script.
+func placeOf(f *writ.Failure) string {
+	if f.Position == "" {
+		return ""
+	}
+	return strings.Join(append([]string{"at " + f.Position}, f.Trace...), "\ncalled from ")
 }
 
 // caseOfCall is a call as a test. A call that failed is a test that failed only if it ended the run: with all others the script coped.

@@ -4,9 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"path/filepath"
 	"slices"
-	"strings"
 	"time"
 
 	"writ"
@@ -60,13 +58,17 @@ func reportUnended(roster *identity.Roster, run api.Run, calls []writ.Call, caus
 	return errors.Join(reportTests(run, end, calls, w), reportText(name, status, run, end, calls, w))
 }
 
-// reportUnsubmitted writes the JUnit report of a submission without a known run: one test, which failed with cause.
+// reportUnsubmitted writes the reports of a submission without a known run. In the JUnit report it is one test, which failed with cause.
 func reportUnsubmitted(cause *writ.Error, w watchOptions) error {
+	return errors.Join(testUnsubmitted(cause, w), appendSummary(w, errorMarkdown("writ submit: there is no run", cause)))
+}
+
+// testUnsubmitted writes the JUnit report of a submission without a known run.
+func testUnsubmitted(cause *writ.Error, w watchOptions) error {
 	if w.junit == "" {
 		return nil
 	}
-	script := filepath.Base(w.script)
 	failure := &junit.Problem{Message: fmt.Sprintf("%s: %s", cause.Code, cause.Message), Text: cause.Hint}
-	test := junit.Case{Name: "submit", Class: strings.TrimSuffix(script, ".tengo"), File: w.script, Failure: failure}
-	return writeTests(w.junit, junit.Suite{Name: script, Began: time.Now(), Cases: []junit.Case{test}})
+	test := junit.Case{Name: "submit", Class: classOf(w.script), File: w.script, Failure: failure}
+	return writeTests(w.junit, junit.Suite{Name: w.script, Began: time.Now(), Cases: []junit.Case{test}})
 }

@@ -152,6 +152,9 @@ func (a *app) readScript(path string, own moduleFlags) (client.Script, error) {
 	if len(script.Report.Diagnostics) > 0 {
 		fmt.Fprintln(a.Err, terminal.CleanLines(script.Report.String()))
 	}
+	if onGitHub() && script.Report.Errors() > 0 { // `writ check` marks warnings, too
+		a.annotate([]checked{{File: path, Report: script.Report}})
+	}
 	return script, script.Report.Err()
 }
 

@@ -243,7 +243,7 @@ func (r *testReport) writeJUnit(path string) error {
 
 // suite is the file as others read it.
 func (f *testedFile) suite() junit.Suite {
-	class := strings.TrimSuffix(filepath.ToSlash(f.File), ".tengo")
+	class := classOf(f.File)
 	s := junit.Suite{Name: f.File, Began: f.began, Took: time.Duration(f.Seconds * float64(time.Second))}
 	if f.errors > 0 {
 		s.Cases = append(s.Cases, junit.Case{

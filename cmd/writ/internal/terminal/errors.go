@@ -66,14 +66,22 @@ func (t *Terminal) Fail(err error) {
 			return
 		}
 	}
+	fmt.Fprint(t.Err, errorText(e, t.styles.bad.Render("error:"), t.styles.hint.Render("hint:")))
+}
+
+// ErrorText returns what Fail shows of an error, without colours.
+func ErrorText(err error) string { return errorText(forPeople(err), "error:", "hint:") }
+
+func errorText(e *writ.Error, label, hintLabel string) string {
 	first, rest, more := strings.Cut(CleanLines(e.Message), "\n")
-	fmt.Fprintf(t.Err, "%s %s [%s]\n", t.styles.bad.Render("error:"), first, Clean(string(e.Code)))
+	text := fmt.Sprintf("%s %s [%s]\n", label, first, Clean(string(e.Code)))
 	if more {
-		fmt.Fprintln(t.Err, rest)
+		text += rest + "\n"
 	}
 	if hint := cmp.Or(e.Hint, remedy(e.Code)); hint != "" {
-		fmt.Fprintf(t.Err, "%s %s\n", t.styles.hint.Render("hint:"), CleanLines(hint))
+		text += fmt.Sprintf("%s %s\n", hintLabel, CleanLines(hint))
 	}
+	return text
 }
 
 // remedy returns what to do about an error that has no hint: what the table of codes says after its first sentence, or where to read more.
