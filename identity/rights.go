@@ -67,7 +67,7 @@ func (r *Roster) allows(principal string, action Action, project writ.ProjectID,
 	switch {
 	case tame:
 		return writ.Errorf(writ.CodeDestructiveDenied, "%s may deploy here, but not what deletes or overwrites data", principal).
-			WithHint("a root operator can bind the role with the destructive flag")
+			WithHint("a root operator allows that, too: writ user add %s --role %s --destructive --project %s", principal, Deployer, r.projectName(project))
 	case powerless:
 		return writ.Errorf(writ.CodeRoleMissing, "the role admin of %s does not count for a certificate", principal).
 			WithHint("sign with a key that the roster has: writ user add %s --key FILE.pub", principal)
@@ -112,12 +112,25 @@ func (r *Roster) roleMissing(principal string, action, needed Action, project wr
 			roles = append(roles, string(role))
 		}
 	}
-	where, bound := "in all projects", "'*'"
+	where := "in all projects"
 	if p := r.Project(project); p != nil {
-		where, bound = "in the project "+p.Name, p.Name
+		where = "in the project " + p.Name
+	}
+	flag := ""
+	if action == ActionDestroy {
+		flag = " --destructive"
 	}
 	return writ.Errorf(writ.CodeRoleMissing, "%s has no role that allows %q %s", principal, action, where).
-		WithHint("%s allows it; a root operator binds a role: writ user add %s --role %s --project %s", strings.Join(roles, " or "), principal, roles[0], bound)
+		WithHint("%s allows it; a root operator binds a role: writ user add %s --role %s%s --project %s",
+			strings.Join(roles, " or "), principal, roles[0], flag, r.projectName(project))
+}
+
+// projectName returns the name of a project as an argument of a command, which stands for all projects if there is no such project.
+func (r *Roster) projectName(project writ.ProjectID) string {
+	if p := r.Project(project); p != nil {
+		return p.Name
+	}
+	return "'*'"
 }
 
 func unknownSigner(format string, args ...any) *writ.Error {

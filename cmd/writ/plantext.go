@@ -20,8 +20,9 @@ import (
 type planText struct {
 	*terminal.Terminal
 	*planned
-	wide bool
-	b    strings.Builder
+	wide    bool
+	comment bool // it is for those who read a request, not for whoever planned
+	b       strings.Builder
 }
 
 // planMark is how an action is shown.
@@ -73,6 +74,7 @@ func (t *planText) body() {
 // markdown shows the plan in a comment. All that comes from the script is in one block of code, so that it is no markup and calls nobody. Of a plan that is
 // too long the calls are cut, and not what the signer has to know: what it destroys, its digest and its counts.
 func (t *planText) markdown() string {
+	t.comment = true
 	t.destroys()
 	end := shorten(t.take(), mostMarkdown/4)
 	t.end()
@@ -289,6 +291,8 @@ func (t *planText) end() {
 	t.line("%s", t.summary())
 	switch {
 	case t.Next == "":
+	case t.Denied != nil && t.comment: // the key of a job that plans is to have no other role
+		t.line("%s a person or job that may submit types: %s", t.Paint(terminal.Dim, "next:"), terminal.Clean(t.Next))
 	case t.Denied != nil:
 		t.line("%s you can plan this and read it, and not submit it: %s", t.Paint(terminal.Dim, "next:"), terminal.Clean(t.Denied.Message))
 		t.line("      %s", terminal.Clean(t.Denied.Hint))
