@@ -73,7 +73,7 @@ certified() {
 identify() {
 	case ${WRIT_CONFIG:-} in
 	*contexts:*) WRIT_CONFIG=$(keep config.yaml "$WRIT_CONFIG") ;;
-	'') ;;
+	'') echo "writ-ci.sh: WRIT_CONFIG is empty, so the files of this user say which cluster is meant; a misspelled variable does not exist" >&2 ;;
 	*) [ -f "$WRIT_CONFIG" ] || fail "WRIT_CONFIG is neither a file nor the text of one" "it is what \`writ context export\` prints, or the path of a file with it" ;;
 	esac
 	if [ -n "${WRIT_CERTIFICATE:-}" ]; then
@@ -86,7 +86,7 @@ identify() {
 	*-----BEGIN*) fail "WRIT_KEY is a private key without its line ends" "store the whole file of ssh-keygen as it is" ;;
 	ssh-* | sk-ssh-* | ecdsa-*) fail "WRIT_KEY is a public key" "store the other file of ssh-keygen, the one without .pub" ;;
 	agent | agent:*) ;;
-	'') echo "writ-ci.sh: WRIT_KEY is empty, so the context says which key signs; jobs of forks get no secrets, nor do misspelled ones exist" >&2 ;;
+	'') echo "writ-ci.sh: WRIT_KEY is empty, so the context says which key signs; jobs of forks get no secrets and plan with --offline, and a misspelled secret does not exist" >&2 ;;
 	*) [ -f "$WRIT_KEY" ] || fail "WRIT_KEY is neither a file nor a private key" "it is the whole file of ssh-keygen that begins with -----BEGIN, its path, or \"agent\"" ;;
 	esac
 }
