@@ -123,6 +123,13 @@ func useComponent(ts *testscript.TestScript, neg bool, name string, given map[st
 	ts.Check(err)
 	given["script"] = script
 	inputs := inputsOf(ts, head.Spec.Inputs, given)
+	input := regexp.MustCompile(`\$\[\[ inputs\.([a-z0-9]+) \]\]`)
+	insert := func(text string) string {
+		return input.ReplaceAllStringFunc(text, func(e string) string { return inputs[input.FindStringSubmatch(e)[1]] })
+	}
+	for key, job := range maps.Clone(jobs) {
+		jobs[insert(key)] = job // the files of several components are one file for GitLab
+	}
 	job := jobs[name]
 	env := map[string]string{
 		"GITLAB_CI": "true", "CI_PROJECT_ID": "12", "CI_COMMIT_SHA": ts.Getenv("COMMIT"), "CI_JOB_URL": "https://gitlab.example.org/acme/shop/-/jobs/42",
@@ -132,10 +139,9 @@ func useComponent(ts *testscript.TestScript, neg bool, name string, given map[st
 		env["CI_MERGE_REQUEST_IID"], env["CI_MERGE_REQUEST_PROJECT_ID"] = number, "12"
 		env["CI_MERGE_REQUEST_SOURCE_PROJECT_ID"] = ts.Getenv("FROM")
 	}
-	input := regexp.MustCompile(`\$\[\[ inputs\.([a-z0-9]+) \]\]`)
-	for _, variables := range []map[string]string{jobs[job.Extends].Variables, job.Variables} {
+	for _, variables := range []map[string]string{jobs[insert(job.Extends)].Variables, job.Variables} {
 		for name, value := range variables {
-			env[name] = input.ReplaceAllStringFunc(value, func(e string) string { return inputs[input.FindStringSubmatch(e)[1]] })
+			env[name] = insert(value)
 		}
 	}
 	for name := range env { // variables of the project go before those of a job
