@@ -3,6 +3,7 @@ package supervisor_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"reflect"
 	"strings"
 	"sync"
@@ -190,12 +191,18 @@ func TestACallIsRunningEvenIfThatItBeganWasNotHeard(t *testing.T) {
 
 // A node that was lost has to end its call in time once it is back, and nobody says that the call waits for it any more.
 func TestACallWaitsNoLongerForANodeThatIsBack(t *testing.T) {
+	for _, loss := range []string{"wait", "replace"} {
+		t.Run(loss, func(t *testing.T) { testNodeIsBack(t, loss) })
+	}
+}
+
+func testNodeIsBack(t *testing.T, loss string) {
 	inSim(t, func(t *testing.T, s *sim) {
 		n := s.join("n1", slowly(10*time.Hour))
-		id := s.submit(`
+		id := s.submit(fmt.Sprintf(`
 volume := import("volume")
-volume.create("v", {size_gib: 1}, {on_loss: "wait", timeout: "10m"})
-`)
+volume.create("v", {size_gib: 1}, {on_loss: %q, timeout: "10m"})
+`, loss))
 		s.awaitCall(id, 1, writ.CallRunning)
 		reason := func() string { _, calls := s.look(id); return calls[0].Reason }
 		n.setSilent(true)
@@ -217,8 +224,17 @@ volume.create("v", {size_gib: 1}, {on_loss: "wait", timeout: "10m"})
 
 // What a node says of its progress does not give it more time.
 func TestANodeCannotSayThatItsCallWaits(t *testing.T) {
+	for _, says := range []string{
+		"its node n1 is lost; the script said that it waits",
+		"its node n1 is lost; another one does it once a person has signed that it never comes back (writ node lost n1)",
+	} {
+		t.Run(says, func(t *testing.T) { testNodeSays(t, says) })
+	}
+}
+
+func testNodeSays(t *testing.T, says string) {
 	inSim(t, func(t *testing.T, s *sim) {
-		s.join("n1", slowly(10*time.Hour), func(n *testNode) { n.says = "its node n1 is lost; the script said that it waits" })
+		s.join("n1", slowly(10*time.Hour), func(n *testNode) { n.says = says })
 		id := s.submit(`
 volume := import("volume")
 volume.create("v", {size_gib: 1}, {timeout: "1m"})

@@ -16,9 +16,15 @@ func waitsForNode(name string) string {
 	return "its node " + name + " is lost; the script said that it waits"
 }
 
-// waitsForWord returns the reason of calls that move to another node once an operator has signed the loss of theirs.
+// waitsForWord returns the reason of calls that move to another node once an operator has signed the loss of theirs. These calls wait beyond
+// their end-by. A report of a node cannot set this reason.
 func waitsForWord(name string) string {
 	return "its node " + name + " is lost; another one does it once a person has signed that it never comes back (writ node lost " + name + ")"
+}
+
+// isLossReason reports whether a reason is that a call waits because its node is lost. Such a call has no end-by.
+func isLossReason(reason, node string) bool {
+	return reason == waitsForNode(node) || reason == waitsForWord(node)
 }
 
 // lose takes the calls away from a lost node. What was never sent goes elsewhere. What was sent and waits in the queue is taken back, and goes

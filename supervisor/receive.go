@@ -42,7 +42,7 @@ func (t *step) receive(m mail, why *stop) error {
 		if c == nil || c.Node != a.node {
 			continue
 		}
-		if c.Reason == waitsForNode(c.NodeName) || c.KeptBack { // it is back, and still at it
+		if isLossReason(c.Reason, c.NodeName) || c.KeptBack { // it is back, and still at it
 			c.Reason, c.KeptBack = "", false
 			t.touch(c)
 		}
@@ -55,7 +55,7 @@ func (t *step) receive(m mail, why *stop) error {
 	}
 	for _, p := range m.progress {
 		c := t.open(p.key)
-		if c != nil && c.Node == p.node && c.State == writ.CallRunning && c.Reason != p.text && c.Reason != waitsForNode(c.NodeName) && p.text != waitsForNode(c.NodeName) {
+		if c != nil && c.Node == p.node && c.State == writ.CallRunning && c.Reason != p.text && !isLossReason(c.Reason, c.NodeName) && !isLossReason(p.text, c.NodeName) {
 			c.Reason = p.text
 			t.touch(c)
 		}

@@ -301,7 +301,7 @@ func (w *watcher) endOverdue(runs []writ.RunID, sent []*journal.Call, now time.T
 		if rest -= listened; !known {
 			rest = max(c.EndBy.Sub(now), 0) // what came while nobody listened is heard first
 		}
-		if c.Reason == waitsForNode(c.NodeName) || c.KeptBack { // a stopped node measures no time, and has all of it when it is back
+		if isLossReason(c.Reason, c.NodeName) || c.KeptBack { // a stopped node measures no time, and has all of it when it is back
 			rest = c.EndBy.Sub(c.Queued)
 		}
 		if left[job] = rest; rest < -endGrace {
