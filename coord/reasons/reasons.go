@@ -17,6 +17,18 @@ var (
 	lost    = regexp.MustCompile(`(?:its node ([a-z0-9][a-z0-9-]*) is lost; |[ ,]([a-z0-9][a-z0-9-]*) \(which is lost\))`)
 )
 
+// message finds where a reason of the supervisor ends and a message begins: of a script that ends, or of the failed attempt of a call. Scripts, guests
+// and servers choose words of messages.
+var message = regexp.MustCompile(`(?:^|; )ending: |, after [A-Z][A-Z_]+: `)
+
+// ownWords returns a reason without the message at its end.
+func ownWords(why string) string {
+	if at := message.FindStringIndex(why); at != nil {
+		return why[:at[0]]
+	}
+	return why
+}
+
 // Away begins the reason of a run whose datacenter cannot be asked. What the datacenter said last may follow it.
 const Away = "its datacenter is away"
 
@@ -26,6 +38,7 @@ func Next(why string, own writ.RunID, datacenter string) string {
 	if strings.HasPrefix(why, Away) || strings.HasPrefix(why, "waits for the datacenter ") {
 		return "writ dc list"
 	}
+	why = ownWords(why)
 	if found := release.FindStringSubmatch(why); found != nil {
 		return found[1]
 	}

@@ -43,7 +43,7 @@ var Tools = []Tool{
 	{Name: "lsattr", Dirs: "/usr/bin", Package: "e2fsprogs"},
 	{Name: "mandoc", Package: "mandoc"},
 	{Name: "setpriv", Package: "util-linux"},
-	{Name: "chrt", Package: "util-linux"},
+	{Name: "nice", Package: "coreutils"},
 	{Name: "blkid", Dirs: "/usr/sbin", Package: "util-linux"},
 	{Name: "systemd-analyze", Package: "systemd"},
 	{Name: "git", Package: "git"},
