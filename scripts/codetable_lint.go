@@ -1,0 +1,218 @@
+package scripts
+
+// lintCodes are the codes of lint, and of files with tests.
+var lintCodes = []CodeInfo{
+	{codeUnusedResult, SeverityWarning, "the result is not used",
+		"The expression changes nothing, so without its result it does nothing. `append` in particular returns the longer list and leaves the old one alone: `list = append(list, x)`.",
+		`run := import("run")
+names := ["a"]
+append(names, "b")
+run.log(names)`,
+		`run := import("run")
+names := ["a"]
+names = append(names, "b")
+run.log(names)`},
+	{codeUnusedVariable, SeverityWarning, "a variable is never read",
+		"Nothing reads the variable. Often a handle was meant to be passed on and is not, so that a dependency is missing. Leave the name out, or let it begin with an underscore if it is only there to be read by people.",
+		`volume := import("volume")
+machine := import("machine")
+root := volume.create("root", {size_gib: 10})
+machine.create("web", {cpus: 2, memory_mib: 2048})`,
+		`volume := import("volume")
+machine := import("machine")
+root := volume.create("root", {size_gib: 10})
+machine.create("web", {cpus: 2, memory_mib: 2048, disks: [root]})`},
+	{codeUnusedImport, SeverityWarning, "a module is imported and not used",
+		"Remove the import: operations of a module count as allowed only where they are used, so it does nothing. Modules of your own are not reported, because their bodies are carried out where they are imported.",
+		`text := import("text")
+run := import("run")
+run.log("hello")`,
+		`run := import("run")
+run.log("hello")`},
+	{codeUnusedParam, SeverityWarning, "a parameter is never read",
+		"The script declares the parameter, and neither it nor its modules read it. A value for it has no effect. Read it as `run.params.name`, or remove its declaration.",
+		`run := import("run")
+params := {count: {type: "int", default: 2}}
+run.log("two machines")`,
+		`run := import("run")
+params := {count: {type: "int", default: 2}}
+run.log(run.params.count, "machines")`},
+	{codeMissingKey, SeverityWarning, "a map has no such key",
+		"The map is written out, nothing is added to it, and it does not have the key. Reading it gives `undefined`, which counts as not given wherever it is passed on.",
+		`run := import("run")
+sizes := {small: 10, large: 100}
+run.log(sizes.medium)`,
+		`run := import("run")
+sizes := {small: 10, medium: 50, large: 100}
+run.log(sizes.medium)`},
+	{codeNeverEqual, SeverityWarning, "a comparison that never changes",
+		"A handle is equal to itself and to nothing else: not to the name of its resource, and not to `undefined`. Compare one of its fields: `h.name`, `h.err`, `h.err.code`. The field `err` is `undefined` or a map, so compare its code or its message.",
+		`volume := import("volume")
+run := import("run")
+old := volume.get("archive")
+if old == undefined {
+	run.log("no archive yet")
+}`,
+		`volume := import("volume")
+run := import("run")
+old := volume.get("archive")
+if old.err {
+	run.log("no archive yet:", old.err.code)
+}`},
+	{codeAlwaysTrue, SeverityWarning, "a handle is always true",
+		"A call returns a handle at once, also if it fails later. So as a condition a handle is always true. `h.err` waits for the result and is `undefined` if the call succeeded.",
+		`volume := import("volume")
+run := import("run")
+old := volume.get("archive")
+if old {
+	run.log("there is an archive")
+}`,
+		`volume := import("volume")
+run := import("run")
+old := volume.get("archive")
+if !old.err {
+	run.log("there is an archive")
+}`},
+	{codeHiddenImport, SeverityWarning, "a name hides an imported module",
+		"Inside of this block the module cannot be used any more. Choose another name.",
+		`volume := import("volume")
+run := import("run")
+for volume in ["a", "b"] {
+	run.log(volume)
+}
+volume.create("c", {size_gib: 1})`,
+		`volume := import("volume")
+run := import("run")
+for name in ["a", "b"] {
+	run.log(name)
+}
+volume.create("c", {size_gib: 1})`},
+	{codeUnreachable, SeverityWarning, "this is never carried out",
+		"`return`, `break`, `continue` and `run.fail` leave the block, so nothing after them in the same block happens.",
+		`run := import("run")
+size := func(kind) {
+	return 10
+	run.log("asked for", kind)
+}
+run.log(size("small"))`,
+		`run := import("run")
+size := func(kind) {
+	run.log("asked for", kind)
+	return 10
+}
+run.log(size("small"))`},
+	{codeLateVariable, SeverityWarning, "a function keeps a variable that goes on changing",
+		"All rounds of a loop at the top level share its variables, and those of `for i := …` are shared everywhere. A function that is kept and called later sees the value of the last round. Make it inside of another function that takes the value: `func(i) { return func() { … } }(i)`.",
+		`run := import("run")
+later := []
+for i := 0; i < 3; i++ {
+	later = append(later, func() { run.log(i) }) // each logs 3
+}
+for f in later {
+	f()
+}`,
+		`run := import("run")
+later := []
+for i := 0; i < 3; i++ {
+	later = append(later, func(i) { return func() { run.log(i) } }(i))
+}
+for f in later {
+	f()
+}`},
+	{codeSameEachRound, SeverityWarning, "the same resource in each round",
+		"`create` means \"make it so\". With the same name in each round of a loop there is one resource, not many, and later rounds fail or change it. Make the name from the loop's variable: `\"web-\" + i`.",
+		`volume := import("volume")
+for i := 0; i < 3; i++ {
+	volume.create("data", {size_gib: 10})
+}`,
+		`volume := import("volume")
+for i := 0; i < 3; i++ {
+	volume.create("data-" + i, {size_gib: 10})
+}`},
+
+	{codeSplitGroup, SeverityWarning, "a read splits what goes together",
+		"Calls that are linked by handles get one node together if the script makes all of them before it waits. Reading a field of a result waits. The calls before the read get a node without the later ones. So a later call that needs several of their resources can find them on different nodes. It fails with RESOURCE_CONFLICT or NO_CAPACITY, and a resume of the run does not help. Make all calls first and read results after that, or give each call the same option `node`.",
+		`volume := import("volume")
+machine := import("machine")
+run := import("run")
+disks := []
+for i := 0; i < 2; i++ {
+	disk := volume.create("data-" + i, {size_gib: 10})
+	run.log(disk.uid) // here data-0 gets its node
+	disks = append(disks, disk)
+}
+machine.create("db", {cpus: 1, memory_mib: 512, disks: disks})`,
+		`volume := import("volume")
+machine := import("machine")
+run := import("run")
+disks := []
+for i := 0; i < 2; i++ {
+	disks = append(disks, volume.create("data-" + i, {size_gib: 10}))
+}
+machine.create("db", {cpus: 1, memory_mib: 512, disks: disks})
+for disk in disks {
+	run.log(disk.uid)
+}`},
+
+	{codeHidden, SeverityWarning, "a character that is not seen",
+		"A character without width, or one that turns the direction of text, makes a script read other than it is. A comment may be code, and two names that look alike may differ. Such characters are reported in comments and texts too. Remove them. If a text needs one, build it from visible characters.",
+		"run := import(\"run\")\nrun.log(\"we\u200bb\")",
+		"run := import(\"run\")\nrun.log(\"web\")"},
+	{codeDisguised, SeverityWarning, "letters that look like others",
+		"A word mixes Latin letters with letters of another script that look like them, or a name consists of such letters. `\u0430dmin` with a Cyrillic a is not `admin`. Write the word with letters of one script.",
+		"run := import(\"run\")\n\u0430dmin := 1\nrun.log(\u0430dmin)",
+		"run := import(\"run\")\nadmin := 1\nrun.log(admin)"},
+
+	{codeUnordered, SeverityWarning, "related calls run at the same time",
+		"Calls about one resource run in the order of the script. Calls about different resources run at the same time, unless one has a handle to the other or the script reads a result between them. So a volume may be restored before its machine has stopped: the call fails with `RESOURCE_BUSY`, or a snapshot lacks the last writes of the machine. Read a field of the first call, such as `state`, before the second one.",
+		`machine := import("machine")
+volume := import("volume")
+disk := volume.create("disk", {size_gib: 10})
+web := machine.create("web", {cpus: 1, memory_mib: 512, disks: [disk]})
+machine.stop(web)
+volume.restore(disk, {snapshot: "before"})
+machine.start(web)`,
+		`machine := import("machine")
+volume := import("volume")
+disk := volume.create("disk", {size_gib: 10})
+web := machine.create("web", {cpus: 1, memory_mib: 512, disks: [disk]})
+machine.stop(web).state
+volume.restore(disk, {snapshot: "before"}).uid
+machine.start(web)`},
+
+	{codeTestOperation, SeverityError, "a test calls no operations",
+		"A file whose name ends with `_test.tengo` holds tests. A test runs scripts on simulated drivers, `t.run(\"web.tengo\")`, and makes no calls itself. So it cannot import `run` and the modules of operations, and neither can the modules that it imports. It can import pure modules (text, json, math, …).",
+		`volume := import("volume")
+test_volume := func(t) {
+	t.ok(volume.create("data", {size_gib: 10}))
+}`,
+		`test_volume := func(t) {
+	r := t.run("data.tengo")
+	t.contains(r.steps, "volume.create data")
+}`},
+	{codeTestMember, SeverityError, "t has no such member",
+		"The argument of a test has `run`, `plan`, `call`, `resources`, `equal`, `ok`, `contains`, `fail`, `fatal`, `log` and `skip`; docs/manual/testing.md says what each does.",
+		`test_sum := func(t) {
+	t.equals(1 + 1, 2)
+}`,
+		`test_sum := func(t) {
+	t.equal(1 + 1, 2)
+}`},
+	{codeTestShape, SeverityError, "not a test",
+		"A test is a function of one argument at the top level: `test_name := func(t) { … }`. The name begins with `test_`; it is defined once and never assigned again. A test file declares no `params`: a test gives those of the script that it runs.",
+		`test_sum := func() {
+	x := 1 + 1
+	return x == 2
+}`,
+		`test_sum := func(t) {
+	t.equal(1 + 1, 2)
+}`},
+	{codeTestOption, SeverityError, "an option of t.run does not fit",
+		"The second argument of `t.run` is a map with `params`, `project`, `deployment`, `nodes`, `fail` and `results`. `nodes` is how many nodes the datacenter has, 2 by default. `fail` looks like `{\"machine.create web-0\": {code: \"NO_CAPACITY\", times: 1}}`, and `results` like `{\"node.facts\": {cpus: 2}}`. Name a call by its operation, and add the name of its resource if you mean only that one. Codes are those of docs/codes.md.",
+		`test_full := func(t) {
+	t.run("web.tengo", {fail: {"machine.craete web-0": {code: "NO_CAPACITY"}}})
+}`,
+		`test_full := func(t) {
+	t.run("web.tengo", {fail: {"machine.create web-0": {code: "NO_CAPACITY"}}})
+}`},
+}
