@@ -51,8 +51,8 @@ func (c *checker) lint(params Params) {
 		l.main = u.main
 		l.statements(u.tree.Stmts)
 		l.nodes(u.tree)
-		l.splits(u.tree.Stmts)
-		l.unordered(u.tree.Stmts)
+		eachBody(u.tree.Stmts, l.splits)
+		eachBody(u.tree.Stmts, l.unordered)
 		if u.main {
 			l.tooManyCalls(u.tree)
 		}
@@ -60,6 +60,22 @@ func (c *checker) lint(params Params) {
 	l.unusedNames()
 	l.unusedParams(params)
 	l.missingKeys()
+}
+
+// eachBody calls visit with a list of statements, and with the body of each function in it.
+func eachBody(list []parser.Stmt, visit func([]parser.Stmt)) {
+	visit(list)
+	var functions func(parser.Node)
+	functions = func(n parser.Node) {
+		if f, ok := n.(*parser.FuncLit); ok {
+			eachBody(f.Body.Stmts, visit)
+			return
+		}
+		children(n, functions)
+	}
+	for _, s := range list {
+		functions(s)
+	}
 }
 
 // warn reports a node, unless there is more to say already than a report shows.

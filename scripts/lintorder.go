@@ -41,22 +41,11 @@ type partsList struct {
 	complete bool
 }
 
-// unordered reports calls in the body of a function, and in every function below it.
+// unordered reports calls in the statements of one function.
 func (l *linter) unordered(list []parser.Stmt) {
 	o := &orderer{linter: l, reported: make(map[string]bool)}
 	o.reset()
 	o.body(list)
-	var functions func(parser.Node)
-	functions = func(n parser.Node) {
-		if f, ok := n.(*parser.FuncLit); ok {
-			l.unordered(f.Body.Stmts)
-			return
-		}
-		children(n, functions)
-	}
-	for _, s := range list {
-		functions(s)
-	}
 }
 
 func (o *orderer) reset() {

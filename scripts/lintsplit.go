@@ -59,21 +59,10 @@ func (h held) split(waits int) bool {
 	return h.many && h.first.waits < waits || h.second != nil && h.second.waits < waits
 }
 
-// splits looks at a list of statements and at every function in it, each by itself.
+// splits reports reads that split a group, in the statements of one function.
 func (l *linter) splits(list []parser.Stmt) {
 	s := &splitter{linter: l, holds: make(map[*symbol]held), said: make(map[parser.Node]bool)}
 	s.body(list)
-	var functions func(n parser.Node)
-	functions = func(n parser.Node) {
-		if f, ok := n.(*parser.FuncLit); ok {
-			l.splits(f.Body.Stmts)
-			return
-		}
-		children(n, functions)
-	}
-	for _, n := range list {
-		functions(n)
-	}
 }
 
 func (s *splitter) body(list []parser.Stmt) {
