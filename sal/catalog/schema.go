@@ -170,27 +170,19 @@ func (f *Field) set(option string) error {
 	if f.Elem != nil {
 		inner = f.Elem
 	}
+	flags := map[string]*bool{
+		"required": &f.Required, "mutable": &f.Mutable, "elsewhere": &f.Elsewhere, "byname": &inner.ByName, "hidden": &inner.Hidden,
+	}
+	texts := map[string]*string{"uses": &f.Uses, "engine": &f.Engine, "distinct": &f.Distinct, "not": &f.Not, "with": &f.With}
+	if flag := flags[key]; flag != nil {
+		*flag = true
+		return nil
+	}
+	if text := texts[key]; text != nil {
+		*text = value
+		return nil
+	}
 	switch key {
-	case "required":
-		f.Required = true
-	case "mutable":
-		f.Mutable = true
-	case "byname":
-		inner.ByName = true
-	case "elsewhere":
-		f.Elsewhere = true
-	case "hidden":
-		inner.Hidden = true
-	case "uses":
-		f.Uses = value
-	case "engine":
-		f.Engine = value
-	case "distinct":
-		f.Distinct = value
-	case "not":
-		f.Not = value
-	case "with":
-		f.With = value
 	case "first":
 		f.First = &Field{Type: String}
 		return f.First.setForm(value)
