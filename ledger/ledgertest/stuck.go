@@ -12,15 +12,21 @@ import (
 	"writ/ledger"
 )
 
+// addMany adds n submissions to east, and returns them with their numbers by run.
+func addMany(t testing.TB, l ledger.Ledger, n int) (in []ledger.Incoming, known map[writ.RunID]int) {
+	t.Helper()
+	known = make(map[writ.RunID]int, n)
+	for i := range n {
+		one := incoming(i, east)
+		add(t, l, one)
+		in, known[one.Run] = append(in, one), i
+	}
+	return in, known
+}
+
 // testRepeating lists open runs that repeat a call. Calls that one pass makes, or several lines, are no loop.
 func testRepeating(t *testing.T, l ledger.Ledger) {
-	known := map[writ.RunID]int{}
-	var in [5]ledger.Incoming
-	for n := range in {
-		in[n] = incoming(n, east)
-		known[in[n].Run] = n
-		add(t, l, in[n])
-	}
+	in, known := addMany(t, l, 5)
 	const looping, talking, busy, short, ended = 0, 1, 2, 3, 4
 	all := []writ.Event{}
 	for n := range in {
@@ -59,13 +65,7 @@ func testRepeating(t *testing.T, l ledger.Ledger) {
 
 // testSilent lists the open runs of which nothing is heard. The store's own clock says when it was told something.
 func testSilent(t *testing.T, l ledger.Ledger) {
-	known := map[writ.RunID]int{}
-	var in [5]ledger.Incoming
-	for n := range in {
-		in[n] = incoming(n, east)
-		known[in[n].Run] = n
-		add(t, l, in[n])
-	}
+	in, known := addMany(t, l, 5)
 	future := incoming(9, east)
 	future.Received = time.Now().Add(2 * time.Hour)
 	add(t, l, future)
