@@ -8,6 +8,14 @@ import (
 
 func reported(t *testing.T, events ...event) string {
 	t.Helper()
+	var said strings.Builder
+	reportOf(t, events...).write(&said)
+	return said.String()
+}
+
+// reportOf reads events as go test -json prints them.
+func reportOf(t *testing.T, events ...event) *report {
+	t.Helper()
 	var text strings.Builder
 	for _, e := range events {
 		line, err := json.Marshal(e)
@@ -20,9 +28,7 @@ func reported(t *testing.T, events ...event) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var said strings.Builder
-	r.write(&said)
-	return said.String()
+	return r
 }
 
 func TestAFailureIsShownWithItsOutputAndTheCommandThatRepeatsIt(t *testing.T) {
