@@ -9,13 +9,11 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -147,32 +145,13 @@ func muteAgent(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) > 0 {
 		ts.Fatalf("usage: muteagent")
 	}
-	dir, err := os.MkdirTemp("", "writ") // the path of a socket must be short
-	ts.Check(err)
-	l, err := net.Listen("unix", filepath.Join(dir, "agent"))
-	ts.Check(err)
 	asked := ts.MkAbs("asked")
-	var conns []net.Conn
-	var serving sync.WaitGroup
-	serving.Go(func() {
-		for {
-			c, err := l.Accept()
-			if err != nil {
-				return
-			}
-			conns = append(conns, c)
-			_ = os.WriteFile(asked, []byte("yes\n"), 0o600) // else the script waits in vain and fails
-		}
+	socket, stop, err := testenv.StartMuteAgent(func() {
+		_ = os.WriteFile(asked, []byte("yes\n"), 0o600) // else the script waits in vain and fails
 	})
-	ts.Defer(func() {
-		l.Close()
-		serving.Wait()
-		for _, c := range conns {
-			c.Close()
-		}
-		os.RemoveAll(dir)
-	})
-	ts.Setenv("SSH_AUTH_SOCK", l.Addr().String())
+	ts.Check(err)
+	ts.Defer(stop)
+	ts.Setenv("SSH_AUTH_SOCK", socket)
 }
 
 // setFromFile is the command `setenv NAME FILE`: it sets a variable of the environment to what a file holds.

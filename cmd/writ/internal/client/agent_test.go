@@ -3,52 +3,27 @@ package client
 import (
 	"context"
 	"errors"
-	"net"
-	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"golang.org/x/crypto/ssh"
 
 	"writ"
+	"writ/internal/testenv"
 )
 
 // startMuteAgent listens as an ssh-agent that accepts connections and never answers. connected receives each connection.
 func startMuteAgent(t *testing.T) (socket string, connected <-chan struct{}) {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "writ") // the path of a socket must be short
-	if err != nil {
-		t.Fatal(err)
-	}
-	l, err := net.Listen("unix", filepath.Join(dir, "agent"))
-	if err != nil {
-		t.Fatal(err)
-	}
 	accepted := make(chan struct{}, 100)
-	var conns []net.Conn
-	var serving sync.WaitGroup
-	serving.Go(func() {
-		for {
-			c, err := l.Accept()
-			if err != nil {
-				return
-			}
-			conns = append(conns, c)
-			accepted <- struct{}{}
-		}
-	})
-	t.Cleanup(func() {
-		l.Close()
-		serving.Wait()
-		for _, c := range conns {
-			c.Close()
-		}
-		os.RemoveAll(dir)
-	})
-	return l.Addr().String(), accepted
+	socket, stop, err := testenv.StartMuteAgent(func() { accepted <- struct{}{} })
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(stop)
+	return socket, accepted
 }
 
 func TestKeyFileNeedsNoAgent(t *testing.T) {
