@@ -4,9 +4,8 @@ import "fmt"
 
 // Standing is the condition of a resource at the last operation on it or the last scan of its node.
 type Standing struct {
-	// State is running, paused or stopped, and ready for a resource that does not run. It is gone if the node lost the
-	// resource without an operation. Any other word names an unfinished operation: making, restoring, deleting. It is
-	// unknown if the driver cannot determine it, and "" before the first report.
+	// State is running, paused, stopped, or ready if the resource does not run. It is gone if its node lost it, unknown if
+	// its driver cannot determine it, and "" before the first report. Other words name unfinished work, like making.
 	State string `json:"state,omitempty"`
 	// Address is the endpoint for clients: an IP address, "host:port" of a database, the range of a network. It may be empty.
 	Address string `json:"address,omitempty"`
