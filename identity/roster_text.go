@@ -210,7 +210,8 @@ func (r *Roster) writeManualApprovals(w *textWriter) {
 	w.lines("manual-approval", datacenters)
 }
 
-// validCoordinatorURL reports whether a URL has a host and nothing behind it. Without TLS it leads to this machine only.
+// validCoordinatorURL reports whether a URL has a host and neither path nor query. Without TLS the host must be this
+// machine.
 func validCoordinatorURL(s string) bool {
 	u, err := url.Parse(s)
 	if err != nil || u.Hostname() == "" || strings.ToLower(s) != s || u.String() != s || s != u.Scheme+"://"+u.Host || strings.ContainsFunc(s, unicode.IsSpace) {

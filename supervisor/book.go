@@ -7,7 +7,7 @@ import (
 	"writ/supervisor/journal"
 )
 
-// book keeps a result and what it did to its resource.
+// book records a result and its effect on the resource.
 func (t *step) book(tx *journal.Tx, s appliedResult) error {
 	c := s.call
 	first, err := tx.AddResult(c, s.result.Attempt, s.frame)
@@ -53,12 +53,12 @@ func chargeLook(tx *journal.Tx, op *catalog.Operation, c *journal.Call, have *jo
 	return tx.PutResource(&after)
 }
 
-// effect returns what a resource is after a call on it succeeded, nil if it is gone; told is false if the result says nothing about what
-// there is now. have, what it was before, is left as it is.
+// effect returns the resource after a successful call, or nil if the call removed it. have is the resource before the call
+// and stays unchanged. told is false if the result does not determine the resource.
 func (t *step) effect(op *catalog.Operation, c *journal.Call, have *journal.Resource, result writ.Result) (after *journal.Resource, told bool) {
 	switch {
 	case have != nil && have.UID != c.UID:
-		return nil, false // a late word on a resource that was made anew meanwhile
+		return nil, false // the result is late: another call has made the resource again
 	case have != nil && op.Effect == catalog.Remove:
 		return nil, true
 	case have != nil:
@@ -72,7 +72,7 @@ func (t *step) effect(op *catalog.Operation, c *journal.Call, have *journal.Reso
 		}}
 	}
 	if op.Effect == catalog.Make && result.Change != writ.ChangeUnchanged {
-		after.Drift = nil // until the node says otherwise
+		after.Drift = nil // until the next report of the node
 	}
 	if c.Options.Adopt {
 		after.Deployment = t.run.Deployment
@@ -96,7 +96,7 @@ func (t *step) effect(op *catalog.Operation, c *journal.Call, have *journal.Reso
 	return after, true
 }
 
-// handlesNamed returns the arguments of a call with the resources that its handles stand for; what is not known yet stays as it is.
+// handlesNamed returns the arguments of a call with resources in place of handles. Handles of unknown resources stay.
 func (t *step) handlesNamed(op *catalog.Operation, c *journal.Call) map[string]any {
 	args, _ := op.Args.ReplaceHandles(c.Args, func(handle any) (any, error) { // cannot fail: this does not
 		if ref, err := t.ref(handle); err == nil {

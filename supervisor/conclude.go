@@ -8,7 +8,7 @@ import (
 	"writ/supervisor/journal"
 )
 
-// conclude ends the run if nothing more can happen.
+// conclude ends the run if it was stopped, or if its script and all calls have ended.
 func (t *step) conclude(tx *journal.Tx) error {
 	if t.run.State.Ended() {
 		return nil
@@ -27,8 +27,8 @@ func (t *step) conclude(tx *journal.Tx) error {
 	return nil
 }
 
-// unhandled returns the call that fails the run: the first that failed and whose error the script never read; a call that failed by
-// itself comes before those that only needed it.
+// unhandled returns the call that fails the run: the first failed call whose error the script did not read. Calls that only
+// lack a dependency come last.
 func (t *step) unhandled() *journal.Call {
 	var follower *journal.Call
 	for _, c := range t.calls {
@@ -45,10 +45,10 @@ func (t *step) unhandled() *journal.Call {
 	return follower
 }
 
-// end moves the run to its last state and signs what became of it.
+// end moves the run to its last state and signs its summary.
 func (t *step) end(tx *journal.Tx, state writ.RunState) error {
 	run := t.run
-	for _, c := range t.calls { // only those of a stopped run whose nodes did not report in time
+	for _, c := range t.calls { // a stopped run may have open calls whose nodes did not report in time
 		if c.State.Ended() {
 			continue
 		}

@@ -225,7 +225,7 @@ volume.create("v", {size_gib: 1}, {on_loss: %q, timeout: "10m"})
 // What a node says of its progress does not give it more time.
 func TestANodeCannotSayThatItsCallWaits(t *testing.T) {
 	for _, says := range []string{
-		"its node n1 is lost; the script said that it waits",
+		"its node n1 is lost; the call waits for it (on_loss)",
 		"its node n1 is lost; another one does it once a person has signed that it never comes back (writ node lost n1)",
 	} {
 		t.Run(says, func(t *testing.T) { testNodeSays(t, says) })

@@ -13,7 +13,7 @@ import (
 // waitsForNode returns the reason of calls that wait for their lost node, even beyond their deadline. Progress reports of
 // nodes must not have this text.
 func waitsForNode(name string) string {
-	return "its node " + name + " is lost; the script said that it waits"
+	return "its node " + name + " is lost; the call waits for it (on_loss)"
 }
 
 // waitsForWord returns the reason of calls that move to another node once an operator has signed the loss of theirs. These calls wait beyond

@@ -12,7 +12,7 @@ import (
 	"writ/internal/meant"
 )
 
-// logFlags say how a daemon logs.
+// logFlags holds the flags for the log of a daemon.
 type logFlags struct {
 	level  string
 	format string

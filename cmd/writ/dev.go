@@ -63,7 +63,7 @@ It uses redis-server if that is on PATH, and otherwise a stand-in inside the pro
 	return c
 }
 
-// maxDevNodes bounds what one process is asked to simulate.
+// maxDevNodes limits the nodes that one process simulates.
 const maxDevNodes = 64
 
 // devNodes checks the number of datacenters, and of nodes in each, that one process may run with these drivers.
@@ -105,7 +105,7 @@ In another shell:
 	a.Done("ready; Ctrl-C ends it")
 }
 
-// driverLine says in a line what serves a module, and why.
+// driverLine formats the driver of a module and the reason for it.
 func driverLine(d writ.NodeDriver) string {
 	line := d.Module + ": " + d.Name
 	if d.Simulated && d.Name != "simulated" {

@@ -6,7 +6,7 @@ import (
 	"writ/cmd/writ/internal/daemon"
 )
 
-// driverFlags say which drivers a node gets.
+// driverFlags adds the flags that select and configure the drivers of a node.
 func driverFlags(c *cobra.Command, drivers *daemon.Drivers, speed *float64, host *daemon.HostConfig) {
 	*drivers = daemon.DriversAuto
 	c.Flags().Var(drivers, "drivers", "auto: real ones for volumes and images. simulated: they change nothing on the host. host: real ones only, which change network, containers and machines")
@@ -31,7 +31,7 @@ func driverFlags(c *cobra.Command, drivers *daemon.Drivers, speed *float64, host
 	oneOf(c, "drivers", string(daemon.DriversAuto), string(daemon.DriversSimulated), string(daemon.DriversHost))
 }
 
-// imageFlags say where images may come from besides servers on the internet.
+// imageFlags adds the flags for sources of images other than servers on the internet.
 func imageFlags(c *cobra.Command, host *daemon.HostConfig) {
 	c.Flags().StringSliceVar(&host.ImageDirs, "image-dir", nil,
 		"directory whose files every project may use as images, by file:// URLs (repeatable). Without it no file is read")
@@ -41,20 +41,20 @@ func imageFlags(c *cobra.Command, host *daemon.HostConfig) {
 	fromEnvironment(c.Flags(), "image-dir", "image-allow")
 }
 
-// nameserverFlag says whom containers and machines ask for names.
+// nameserverFlag adds the flag for the nameservers of containers and machines.
 func nameserverFlag(c *cobra.Command, host *daemon.HostConfig) {
 	c.Flags().StringSliceVar(&host.Nameservers, "nameserver", nil, "with --drivers host: nameserver for containers and machines whose networks reach it (repeatable). none: no nameserver. By default: those of the host")
 	fromEnvironment(c.Flags(), "nameserver")
 }
 
-// enginesFlag says which engines serve databases.
+// enginesFlag adds the flag for the engines of databases.
 func enginesFlag(c *cobra.Command, host *daemon.HostConfig) {
 	c.Flags().StringSliceVar(&host.Engines, "engines", nil, "with --drivers host: the engines of new databases, best first, as valkey-server,redis-server; without it all that are found and keep their secret. herodb and hero_redis show it to everybody on the host, and serve only if they are named")
 	fromEnvironment(c.Flags(), "engines")
 	complete(c, "engines", daemon.Engines()...)
 }
 
-// mostSpeed is the most that simulated drivers multiply with: a duration of hours stays one that there is.
+// mostSpeed limits the factor of simulated durations, so that a duration of hours does not overflow.
 const mostSpeed = 1_000_000
 
 // processUsers is the help of a flag.

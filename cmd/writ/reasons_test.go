@@ -104,8 +104,8 @@ func TestEveryWaitAndFailureHasItsSentence(t *testing.T) {
 			s.calls, s.nodes["n"] = []writ.Call{volume(1, writ.CallPlanned, because("waits for node n1, which is lost"))}, writ.Node{Liveness: writ.LivenessLost, LastBeat: now}
 		}, "waits for 1", "", " writ node lost n1 --dc ams1"},
 		{"ScriptWaitsForALostNode", func(s *situation) {
-			s.calls = []writ.Call{volume(1, writ.CallQueued, because("its node n1 is lost; the script said that it waits"))}
-		}, "waits for 1", "", "that it waits writ node lost n1 --dc ams1"},
+			s.calls = []writ.Call{volume(1, writ.CallQueued, because("its node n1 is lost; the call waits for it (on_loss)"))}
+		}, "waits for 1", "", "waits for it (on_loss) writ node lost n1 --dc ams1"},
 		{"Running", func(s *situation) { s.calls = []writ.Call{volume(1, writ.CallRunning)} }, "waits for 1", "", "n1 has worked on it for 1m0s, in attempt 1"},
 		{"FarOn", func(s *situation) {
 			s.calls = []writ.Call{volume(1, writ.CallRunning, because("64 of 2048 MiB are there"))}

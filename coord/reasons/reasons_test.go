@@ -27,7 +27,7 @@ func TestTheCommandIsAboutWhatTheReasonNames(t *testing.T) {
 		"call 2 (volume.create v) is running on n1, which is lost":                                                                                        "writ node lost n1 --dc dc1",
 		"waits for node n1, which is lost":                                                                                                                "writ node lost n1 --dc dc1",
 		"waits for node n1, which is removed":                                                                                                             "writ node lost n1 --dc dc1",
-		"its node n1 is lost; the script said that it waits":                                                                                              "writ node lost n1 --dc dc1",
+		"its node n1 is lost; the call waits for it (on_loss)":                                                                                            "writ node lost n1 --dc dc1",
 		"call 1 (node.ping) is queued: its node n1 is lost; another one does it once a person has signed that it never comes back":                        "writ node lost n1 --dc dc1",
 		"waits for node reports (writ node list): n1, n2 (which is lost) have not said yet what there is of this run":                                     "writ node lost n2 --dc dc1",
 		"waits for node reports (writ node list): n1 (which is silent) has not said yet what there is of this run":                                        "writ node list",

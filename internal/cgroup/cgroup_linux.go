@@ -322,7 +322,8 @@ func (g *Groups) Stat(group string) Stat {
 	return s // only the controller cpuacct would know of processors
 }
 
-// counter reads a number from a file of a group: the one after field, or the first. It is 0 if anything is missing.
+// counter reads a number from a file of a group: the number after field, or the first one. It returns 0 if dir is empty or
+// the number is missing.
 func counter(dir, file, field string) int64 {
 	if dir == "" {
 		return 0

@@ -92,7 +92,7 @@ func Recognise(file io.ReaderAt, size int64) (Format, bool, error) {
 	if last := lastSector(start); last >= 0 && (last+1)*sector > size {
 		return Format{
 			Name:   fmt.Sprintf("a disk that was cut off: it has %d bytes, and its partition table (GPT) is for %d", size, (last+1)*sector),
-			Remedy: "fetch it once more from its origin, and compare the published SHA-256",
+			Remedy: "download it again from its origin, and compare the published SHA-256",
 		}, true, nil
 	}
 	return Format{}, false, nil
@@ -115,7 +115,7 @@ func (s signature) in(start, end []byte) bool {
 	return s.at < int64(len(start)) && bytes.HasPrefix(start[s.at:], []byte(s.text))
 }
 
-// markup reports whether the start of a file is HTML, XML or JSON. It is a text as a whole then, which no boot sector is.
+// markup reports whether the start of a file is HTML, XML or JSON: a text, unlike a boot sector.
 func markup(start []byte) bool {
 	start = bytes.TrimLeft(bytes.TrimPrefix(start, []byte("\ufeff")), " \t\r\n")
 	if len(start) < 2 || !bytes.ContainsRune([]byte("<{["), rune(start[0])) {
@@ -131,8 +131,8 @@ func markup(start []byte) bool {
 	return true
 }
 
-// lastSector returns the number of the last sector that a GPT covers, -1 without a GPT. Images of optical disks are left alone: theirs is often
-// wrong, and they start all the same.
+// lastSector returns the number of the last sector that a GPT covers, or -1 without a GPT. It ignores the GPT of optical
+// disk images, which is often wrong although they boot.
 func lastSector(start []byte) int64 {
 	const header = sector // the table is in the second sector
 	iso := len(start) >= startBytes && string(start[0x8001:]) == "CD001"

@@ -9,7 +9,7 @@ import (
 	"unicode/utf16"
 )
 
-// IsUnsafe reports whether output must not contain a character as it is: hidden characters and control characters, except tabs and LF.
+// IsUnsafe reports whether output must escape a character: hidden characters and control characters, except tabs and LF.
 func IsUnsafe(r rune) bool { return Is(r) || IsControl(r) }
 
 // EscapeText returns s with each unsafe character written as an escape, `\u202e`. CR stays: it ends lines of scripts.
@@ -38,8 +38,8 @@ func escape(s string, unsafe func(rune) bool) string {
 	return b.String()
 }
 
-// EscapeJSON returns a JSON text in which each unsafe character of a string is escaped, so that the value is the same. Package json leaves DEL, the
-// control characters above it and most hidden characters as they are. The whitespace between tokens stays.
+// EscapeJSON escapes each unsafe character in the strings of a JSON text, so the value stays the same. Package json does
+// not escape DEL, the control characters above it and most hidden characters. The whitespace between tokens stays.
 func EscapeJSON(text []byte) []byte {
 	if !bytes.ContainsFunc(text, unsafeInJSON) {
 		return text
@@ -60,7 +60,8 @@ func EscapeJSON(text []byte) []byte {
 
 func unsafeInJSON(r rune) bool { return r >= 0x7f && unicode.IsControl(r) || Is(r) }
 
-// Writer returns a writer that passes text on to w with escape applied. Each Write must contain whole characters, as those of slog do.
+// Writer returns a writer that applies escape and writes to w. Each Write must contain whole characters, like those of
+// slog.
 func Writer(w io.Writer, escape func([]byte) []byte) io.Writer { return &writer{w, escape} }
 
 type writer struct {

@@ -1,5 +1,5 @@
-// Package pagecache lets any number of callers share encoded pages. It bounds the memory of all pages together, including pages that slow
-// callers still read. It must not know what a page contains.
+// Package pagecache shares encoded pages between any number of callers. It limits the memory of all pages together,
+// including pages that slow callers still read. It must not know the content of pages.
 package pagecache
 
 import (
@@ -9,10 +9,10 @@ import (
 	"time"
 )
 
-// ErrBusy means that callers hold so many other pages that there was no room for the requested one.
+// ErrBusy means that the requested page did not fit beside the pages that other callers hold.
 var ErrBusy = errors.New("too many different pages are in use")
 
-// Cache builds each page once and keeps as many pages as MaxBytes allows. Fill in the fields before the first call.
+// Cache builds each page once and keeps pages up to MaxBytes. Set the fields before the first call.
 type Cache struct {
 	MaxBytes int           // limits the size of all pages; one page may be larger if it is alone
 	Patience time.Duration // limits the wait for room
@@ -24,7 +24,7 @@ type Cache struct {
 	pages map[string]*page // by key
 	bytes int              // of pages, and of dropped pages that are in use
 	clock int64            // counts calls of Get
-	freed chan struct{}    // closed when a page is no longer in use
+	freed chan struct{}    // closed and replaced when a page loses its last user
 }
 
 type page struct {

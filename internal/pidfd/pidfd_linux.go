@@ -1,5 +1,5 @@
-// Package pidfd holds processes by file descriptors, so that a process number that is given away again is never mistaken for the process
-// that had it before. It must not know what the processes do.
+// Package pidfd refers to processes by file descriptors, because the kernel reuses process numbers. It must not know the
+// purpose of the processes.
 package pidfd
 
 import (
@@ -16,10 +16,10 @@ import (
 // Process is a process that was alive when it was opened. It need not be a child. One goroutine at a time may wait for it.
 type Process struct{ file *os.File }
 
-// Open returns the process with a number, nil if there is none.
+// Open returns the process with a number, or nil if it does not exist.
 func Open(pid int) (*Process, error) {
 	fd, err := unix.PidfdOpen(pid, unix.PIDFD_NONBLOCK)
-	if errors.Is(err, unix.ESRCH) || errors.Is(err, unix.EINVAL) { // EINVAL: the number is that of a thread now
+	if errors.Is(err, unix.ESRCH) || errors.Is(err, unix.EINVAL) { // EINVAL: a thread has the number now
 		return nil, nil
 	}
 	if err != nil {
@@ -28,7 +28,7 @@ func Open(pid int) (*Process, error) {
 	return &Process{os.NewFile(uintptr(fd), "pidfd")}, nil
 }
 
-// Close lets go of the process, which lives on.
+// Close releases the handle. The process continues to run.
 func (p *Process) Close() { _ = p.file.Close() }
 
 // Ended reports whether the process has ended, whether its parent has waited for it or not.

@@ -17,8 +17,8 @@ import (
 )
 
 const (
-	// minFree is the free space below which a file counts as one that cannot be written. SQLite can write for a while on a full disk, in
-	// the part of its write-ahead log that it has already.
+	// minFree is the free space in bytes below which the disk counts as full. On a full disk SQLite still writes for a while,
+	// into the existing part of its write-ahead log.
 	minFree = 64 << 10
 	// openExamination limits how long Open examines a file. Larger files are examined further by Check.
 	openExamination = 5 * time.Second
@@ -39,8 +39,8 @@ type health struct {
 	next   time.Time
 }
 
-// Check reports why the store cannot be used: STORE_DAMAGED, STORE_FULL, or nil. It finds damage in pages that nothing reads, because it
-// examines the file from time to time. A store that is not a file has no such check.
+// Check returns STORE_DAMAGED or STORE_FULL if the store cannot be used. It examines the whole file from time to time, so
+// it also finds damage in pages that are never read. For a store that is not a file it returns nil.
 func (db *DB) Check(ctx context.Context) error { return db.health.check(ctx) }
 
 func (h *health) check(ctx context.Context) error {
@@ -67,7 +67,7 @@ func (h *health) check(ctx context.Context) error {
 func (h *health) room() error {
 	var disk unix.Statfs_t
 	if err := unix.Statfs(filepath.Dir(h.path), &disk); err != nil {
-		return nil // writes report what is wrong
+		return nil // writes report the reason
 	}
 	free := disk.Bavail
 	if os.Geteuid() == 0 {
@@ -79,7 +79,7 @@ func (h *health) room() error {
 	return full(h.path, errors.New("less than 64 KiB of the disk are free"))
 }
 
-// note keeps err if it says that the file is damaged.
+// note records err if its code is STORE_DAMAGED. It returns err.
 func (h *health) note(err error) error {
 	if writ.CodeOf(err) == writ.CodeStoreDamaged && h.path != "" {
 		h.mu.Lock()
@@ -91,8 +91,8 @@ func (h *health) note(err error) error {
 	return err
 }
 
-// examine returns STORE_DAMAGED if the pages of a SQLite file are not consistent. It reads the file on a connection of its own, so that no cache
-// hides the damage, and gives up after limit.
+// examine returns STORE_DAMAGED if the pages of a SQLite file are inconsistent. It uses a new connection, because a cache
+// may hide the damage, and gives up after limit.
 func examine(ctx context.Context, path string, limit time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
@@ -114,7 +114,7 @@ func examine(ctx context.Context, path string, limit time.Duration) error {
 	return nil
 }
 
-// named returns a path as a part of a sentence. A store in memory has none.
+// named formats a path as part of a sentence. The path of a store in memory is empty.
 func named(path string) string {
 	if path == "" {
 		return ""

@@ -22,7 +22,7 @@ func poolerError(reason string, cause error) *writ.Error {
 	return e
 }
 
-// refusedByPooler reports whether a pooler refused a parameter that every server takes.
+// refusedByPooler reports whether a pooler refused a parameter that every server accepts.
 func refusedByPooler(err error) bool {
 	e, ok := errors.AsType[*pgconn.PgError](decisive(err))
 	return ok && e.Code == "08P01" && strings.Contains(e.Message, "unsupported startup parameter")
@@ -51,7 +51,7 @@ func checkDirect(ctx context.Context, config *pgx.ConnConfig) error {
 	return checkOwnConnection(ctx, config, one)
 }
 
-// checkOwnConnection checks that two connections are two sessions of the server. Proxies that only pass on what they receive are fine.
+// checkOwnConnection checks that two connections are two sessions of the server, as with a proxy that only forwards bytes.
 func checkOwnConnection(ctx context.Context, config *pgx.ConnConfig, one *pgx.Conn) error {
 	const mark, read = `SELECT set_config('writ.connection', $1, false)`, `SELECT coalesce(current_setting('writ.connection', true), '')`
 	own := writ.NewUUID()
@@ -67,7 +67,7 @@ func checkOwnConnection(ctx context.Context, config *pgx.ConnConfig, one *pgx.Co
 	if err != nil {
 		return poolerError("it has no transactions of several statements", err)
 	}
-	defer func() { _ = tx.Rollback(context.WithoutCancel(ctx)) }() // nothing was changed
+	defer func() { _ = tx.Rollback(context.WithoutCancel(ctx)) }() // the transaction only reads
 	var seenByOther, seenByOwn string
 	if err := tx.QueryRow(ctx, read).Scan(&seenByOther); err != nil {
 		return err
@@ -88,8 +88,8 @@ func connectDirect(ctx context.Context, config *pgx.ConnConfig) (*pgx.Conn, erro
 	return pgx.ConnectConfig(ctx, c)
 }
 
-// decisive returns the error that counts of an attempt to connect in several ways, such as with TLS and then without it: the last answer
-// of a server, or else the last error.
+// decisive returns the most useful error of a connection attempt with several tries, such as with TLS and then without:
+// the last answer of a server, or else the last error.
 func decisive(err error) error {
 	failed, ok := errors.AsType[*pgconn.ConnectError](err)
 	if !ok {

@@ -217,8 +217,9 @@ func (db *DB) now() time.Time {
 
 func now() time.Time { return time.Now().UTC().Truncate(time.Microsecond) }
 
-// storeError turns the errors of an engine into errors for people: STORE_FULL, STORE_READ_ONLY, STORE_DAMAGED, STORE_UNAVAILABLE for other errors
-// that may pass, and BAD_REQUEST for a text that cannot be stored. Others stay as they are. path names the file, if the store is one.
+// storeError converts errors of an engine to errors for people: STORE_FULL, STORE_READ_ONLY, STORE_DAMAGED,
+// STORE_UNAVAILABLE for other temporary errors, and BAD_REQUEST for a text that cannot be stored. Other errors stay
+// unchanged. path is the file of the store, or "".
 func storeError(err error, path string) error {
 	if _, ok := errors.AsType[*writ.Error](err); err == nil || ok {
 		return err

@@ -72,7 +72,7 @@ func isFileError(err error) bool {
 	return errors.Is(err, fs.ErrPermission) || errors.Is(err, syscall.EROFS) || errors.Is(err, syscall.ENOSPC)
 }
 
-// sqliteCode returns the primary result code of SQLite in an error, 0 if it has none.
+// sqliteCode returns the primary result code of a SQLite error, or 0 for other errors.
 func sqliteCode(err error) int {
 	if e, ok := errors.AsType[*sqlite.Error](err); ok {
 		return e.Code() & 0xff

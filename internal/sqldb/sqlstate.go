@@ -104,7 +104,7 @@ func postgresDuplicate(err error) bool {
 	return ok && e.Code == "23505"
 }
 
-// connectError returns the error that a person gets if a store cannot be opened.
+// connectError converts the error of a connection attempt to an error for people.
 func connectError(err error) error {
 	if refusedByPooler(err) {
 		return poolerError("it refuses the settings of a session", err)

@@ -92,7 +92,7 @@ func Need(t testing.TB, name string) string {
 	return path
 }
 
-// Path returns the path of a tool of the table for code that has no test at hand. The test must have asked for the tool with Need.
+// Path returns the path of a tool in Tools, for code without a testing.TB. The test must have called Need for the tool.
 func Path(name string) (string, error) {
 	path, v, text := look(name, true)
 	if v != found {

@@ -1,7 +1,7 @@
-// Package unixsocket listens and connects at unix sockets whose paths are longer than an address can hold.
+// Package unixsocket opens unix sockets with paths that are longer than an address can hold.
 //
-// The kernel takes at most 107 bytes. A longer path is reached through a descriptor of its directory: /proc/self/fd/N/NAME. The package
-// must not know who listens.
+// The kernel accepts at most 107 bytes. For a longer path the package uses a descriptor of its directory:
+// /proc/self/fd/N/NAME. It must not know the servers.
 package unixsocket
 
 import (
@@ -15,7 +15,7 @@ import (
 // maxAddress is the longest path that an address holds on every system, in bytes.
 const maxAddress = 100
 
-// Listen makes a socket at a path. The file stays when the listener is closed.
+// Listen creates a socket at a path. Closing the listener does not remove the file.
 func Listen(path string) (*net.UnixListener, error) {
 	var l *net.UnixListener
 	err := withAddress(path, func(address string) (err error) {
@@ -25,7 +25,7 @@ func Listen(path string) (*net.UnixListener, error) {
 	if err != nil {
 		return nil, err
 	}
-	l.SetUnlinkOnClose(false) // the address may not lead there any more
+	l.SetUnlinkOnClose(false) // the address may name another file by then
 	return l, nil
 }
 

@@ -8,7 +8,7 @@ import (
 	"unicode/utf8"
 )
 
-// readJSON reads valid JSON. Unlike json.Unmarshal it refuses repeated keys, of which only the last would count.
+// readJSON reads valid JSON. Unlike json.Unmarshal, it refuses repeated keys instead of keeping the last value.
 func readJSON(text []byte) (any, error) {
 	d := json.NewDecoder(bytes.NewReader(text))
 	d.UseNumber()

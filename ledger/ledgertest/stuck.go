@@ -24,7 +24,7 @@ func addMany(t testing.TB, l ledger.Ledger, n int) (in []ledger.Incoming, known 
 	return in, known
 }
 
-// testRepeating lists open runs that repeat a call. Calls that one pass makes, or several lines, are no loop.
+// testRepeating lists open runs that repeat a call. Calls from one pass, or from several lines, are not a loop.
 func testRepeating(t *testing.T, l ledger.Ledger) {
 	in, known := addMany(t, l, 5)
 	const looping, talking, busy, short, ended = 0, 1, 2, 3, 4
@@ -63,7 +63,7 @@ func testRepeating(t *testing.T, l ledger.Ledger) {
 	}
 }
 
-// testSilent lists the open runs of which nothing is heard. The store's own clock says when it was told something.
+// testSilent lists the open runs without events. The clock of the store decides.
 func testSilent(t *testing.T, l ledger.Ledger) {
 	in, known := addMany(t, l, 5)
 	future := incoming(9, east)

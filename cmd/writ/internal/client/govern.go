@@ -33,7 +33,7 @@ func (c *Client) Amend(ctx context.Context, change func(next *identity.Roster) e
 // Renew signs and submits the next version of the roster, which has the same content and a later expiry.
 func (c *Client) Renew(ctx context.Context) (Amended, error) { return c.govern(ctx, Renewal) }
 
-// govern submits the version that next signs after the newest roster. next returns nil to leave the roster as it is.
+// govern submits the version that next signs after the newest roster. If next returns nil, the roster stays unchanged.
 func (c *Client) govern(ctx context.Context,
 	next func(roster *identity.Roster, by *Person, now time.Time) ([]byte, error)) (Amended, error) {
 	roster, err := c.Roster(ctx)
