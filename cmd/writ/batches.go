@@ -183,7 +183,7 @@ has reported yet are not shown, because each of them admits a node.`,
 			return a.printList(batchTable(list, batches, names), unlessSelected(cmd, "no batch is known: `writ batch create` makes the first"))
 		},
 	}
-	c.Flags().StringVar(&datacenter, "dc", "", "only those of this datacenter")
+	c.Flags().StringVar(&datacenter, "dc", "", "only batches of this datacenter")
 	a.completeFlag(c, "dc", suggestDatacenters)
 	return c
 }

@@ -156,7 +156,7 @@ It fails if the supervisor ever had more memory than the limit.`,
 	f.StringVar(&w.Data, "data", "", "directory for everything, which stays; a temporary one, removed at the end, if not given")
 	f.Int64Var(&limit, "limit-mib", waitingLimitMiB, "the most memory that the supervisor may have, in MiB")
 	inRange(f, "limit-mib", &limit, 1, most)
-	f.DurationVar(&w.Idle, "idle", 20*time.Second, "how long the CPU is measured while nothing happens")
+	f.DurationVar(&w.Idle, "idle", 20*time.Second, "duration of the CPU measurement without load")
 	inRange(f, "idle", &w.Idle, time.Millisecond, longest)
 	f.StringVar(&w.Profile, "cpuprofile", "", "file for a profile of the first supervisor's CPU; it is not killed then, but stopped")
 	l.add(c, "error")

@@ -95,9 +95,9 @@ The image is read once. Start the server again with the next one: machines that 
 	f.StringVar(&b.URL, "url", "", "how machines reach the server, if not by the address that they ask: http://HOST:PORT")
 	f.StringVar(&b.TLSCert, "tls-cert", "", "file (PEM) with a certificate that iPXE and the image know, and its chain. It is read again when it changes")
 	f.StringVar(&b.TLSKey, "tls-key", "", "file (PEM) with the key of that certificate")
-	f.StringSliceVar(&b.AllowedHosts, "allowed-host", nil, "names by which machines and operators may ask for it, besides addresses, the name of this machine and that of --url")
-	f.StringVar(&report, "report", "", "token of writ token create --role boot-server: the supervisor is told which machines start. @FILE reads it from a file")
-	f.StringSliceVar(&reportTo, "report-to", nil, "address of the supervisor's node API that is told; that of the machines if not given")
+	f.StringSliceVar(&b.AllowedHosts, "allowed-host", nil, "names at which machines and operators reach it, in addition to addresses, the name of this machine and --url")
+	f.StringVar(&report, "report", "", "token of writ token create --role boot-server, to report the machines that start to the supervisor. @FILE reads it from a file")
+	f.StringSliceVar(&reportTo, "report-to", nil, "address of the supervisor's node API for these reports; by default the one for machines")
 	machine.addShared(c)
 	fromEnvironment(f, "listen", "list-listen", "tls-cert", "tls-key", "report", "report-to")
 	return c

@@ -58,7 +58,7 @@ until Ctrl-C.`,
 		},
 	}
 	c.Flags().BoolVar(&keep, "keep", false, "stay up afterwards, with the dashboard, until Ctrl-C")
-	c.Flags().Float64Var(&d.Speed, "simulate-speed", 1, "what simulated drivers multiply realistic durations with; 0 is at once")
+	c.Flags().Float64Var(&d.Speed, "simulate-speed", 1, "factor for the durations of simulated drivers. 0: at once")
 	inRange(c.Flags(), "simulate-speed", &d.Speed, 0, mostSpeed)
 	l.add(c, "error")
 	return c

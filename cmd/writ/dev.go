@@ -57,7 +57,7 @@ It uses redis-server if that is on PATH, and otherwise a stand-in inside the pro
 	inRange(f, "dcs", &d.Datacenters, 1, maxDevNodes)
 	f.IntVar(&d.Nodes, "nodes", 2, "how many nodes in each. With --drivers host: 1")
 	inRange(f, "nodes", &d.Nodes, 1, maxDevNodes)
-	capacityFlags(c, &d.Capacity, "plenty if 0, and with --drivers host what the host has")
+	capacityFlags(c, &d.Capacity, "0: plenty, and with --drivers host the capacity of the host")
 	driverFlags(c, &d.Drivers, &d.Speed, &d.Host)
 	fromEnvironment(f, "data", "listen")
 	return c

@@ -43,7 +43,7 @@ draining already, the command signs nothing and only waits. Resources and open c
 	}
 	node.add(a, c)
 	c.Flags().BoolVar(&wait, "wait", false, "wait until the node is drained")
-	c.Flags().DurationVar(&timeout, "timeout", 0, "with --wait: how long to wait at most; the node goes on draining (exit code 6)")
+	c.Flags().DurationVar(&timeout, "timeout", 0, "with --wait: longest time to wait; the node continues to drain (exit code 6)")
 	inRange(c.Flags(), "timeout", &timeout, time.Millisecond, longest)
 	return c
 }

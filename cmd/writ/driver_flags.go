@@ -43,13 +43,13 @@ func imageFlags(c *cobra.Command, host *daemon.HostConfig) {
 
 // nameserverFlag adds the flag for the nameservers of containers and machines.
 func nameserverFlag(c *cobra.Command, host *daemon.HostConfig) {
-	c.Flags().StringSliceVar(&host.Nameservers, "nameserver", nil, "with --drivers host: nameserver for containers and machines whose networks reach it (repeatable). none: no nameserver. By default: those of the host")
+	c.Flags().StringSliceVar(&host.Nameservers, "nameserver", nil, "with --drivers host: nameserver for containers and machines whose networks reach it (repeatable). none: no nameserver. By default: the nameservers of the host")
 	fromEnvironment(c.Flags(), "nameserver")
 }
 
 // enginesFlag adds the flag for the engines of databases.
 func enginesFlag(c *cobra.Command, host *daemon.HostConfig) {
-	c.Flags().StringSliceVar(&host.Engines, "engines", nil, "with --drivers host: the engines of new databases, best first, as valkey-server,redis-server; without it all that are found and keep their secret. herodb and hero_redis show it to everybody on the host, and serve only if they are named")
+	c.Flags().StringSliceVar(&host.Engines, "engines", nil, "with --drivers host: the engines of new databases, best first, as valkey-server,redis-server. By default: all installed ones that keep their secret. herodb and hero_redis show it to all users of the host, and serve only if named")
 	fromEnvironment(c.Flags(), "engines")
 	complete(c, "engines", daemon.Engines()...)
 }

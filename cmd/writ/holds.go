@@ -288,7 +288,7 @@ Of a datacenter that does not answer, or whose coordinator shows what its superv
 			return cmp.Or(err, untrue)
 		},
 	}
-	c.Flags().StringVar(&datacenter, "dc", "", "only those of this datacenter")
+	c.Flags().StringVar(&datacenter, "dc", "", "only holds of this datacenter")
 	a.completeFlag(c, "dc", suggestDatacenters)
 	return c
 }

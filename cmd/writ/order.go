@@ -96,8 +96,7 @@ func (o *orderFlags) addTask(a *app, c *cobra.Command) {
 	f.StringVar(&o.paramsFile, "params", "", "file (YAML or JSON) with parameters")
 	f.StringVar(&o.datacenter, "dc", "", "name or id of the datacenter, or \"any\"")
 	f.StringArrayVar(&o.labels, "select", nil, "with --dc any: label=value that the datacenter must have, region=… too (repeatable)")
-	f.StringVar(&o.deployment, "deployment", "", "deployment that the script makes; NAME@BASE says the revision that it was planned against, "+
-		"NAME the newest one")
+	f.StringVar(&o.deployment, "deployment", "", "deployment that the script makes: NAME, or NAME@BASE with the revision that the plan was made for")
 	f.DurationVar(&o.deadline, "deadline", defaultDeadline, "how long its run may take")
 	inRange(f, "deadline", &o.deadline, time.Second, identity.MaxDeadline)
 	f.IntVar(&o.maxCalls, "max-calls", scripts.MaxCalls, "how many calls it may make")

@@ -69,7 +69,7 @@ The owners report this about themselves. Clients trust only the roster.`,
 			), unlessSelected(cmd, "no certificate is known, and on loopback none is needed: `writ coordinator add` gives a coordinator an address with TLS"))
 		},
 	}
-	c.Flags().StringVar(&datacenter, "dc", "", "only those of this datacenter")
+	c.Flags().StringVar(&datacenter, "dc", "", "only certificates of this datacenter")
 	a.completeFlag(c, "dc", suggestDatacenters)
 	return c
 }

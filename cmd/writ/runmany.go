@@ -27,7 +27,7 @@ func (m *manyFlags) add(a *app, c *cobra.Command) {
 	m.runFilterFlags.add(a, c)
 	f := c.Flags()
 	f.BoolVar(&m.all, "all", false, "all runs that the other flags select, in one signed statement")
-	f.IntVar(&m.most, "max", 50, fmt.Sprintf("sign nothing if --all selects more, %d at most", identity.MaxRuns))
+	f.IntVar(&m.most, "max", 50, fmt.Sprintf("limit of --all, at most %d: if it selects more runs, none is signed for", identity.MaxRuns))
 	inRange(f, "max", &m.most, 1, identity.MaxRuns)
 	f.BoolVar(&m.yes, "yes", false, "do not ask")
 }

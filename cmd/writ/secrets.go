@@ -80,7 +80,7 @@ again after you set a new value. Runs that were accepted before go on with their
 		},
 	}
 	where.add(a, c)
-	c.Flags().StringVar(&file, "file", "", "file with the value, taken as it is")
+	c.Flags().StringVar(&file, "file", "", "file with the value, used unchanged")
 	return c
 }
 

@@ -79,7 +79,7 @@ the run, both have the calls so far and why the run waits. If nothing was submit
 
 // watchFlags are those of a command that watches a run.
 func (s *submitFlags) watchFlags(c *cobra.Command) {
-	c.Flags().DurationVar(&s.timeout, "timeout", 0, "how long to watch at most; the run goes on (exit code 6)")
+	c.Flags().DurationVar(&s.timeout, "timeout", 0, "longest time to watch; the run continues (exit code 6)")
 	inRange(c.Flags(), "timeout", &s.timeout, time.Millisecond, longest)
 	c.Flags().StringVar(&s.junit, "junit", "", "file to write the result of the run and its calls to as JUnit XML, for CI systems")
 	c.Flags().StringVar(&s.summary, "summary", "", "file to add the result of the run and its calls to as Markdown, for CI systems")

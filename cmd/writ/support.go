@@ -122,7 +122,7 @@ A command that fails is no error: what it says is in the file.`,
 		},
 	}
 	c.Flags().StringVar(&file, "file", "", "file to write, which must not be there; writ-support-TIME.tar.gz if not given")
-	c.Flags().StringArrayVar(&runs, "run", nil, "run to say more about (repeatable)")
+	c.Flags().StringArrayVar(&runs, "run", nil, "run to include in detail (repeatable)")
 	c.Flags().StringArrayVar(&logs, "log", nil, "log file whose end is taken, up to 10 MiB (repeatable)")
 	return family("support", "Collect facts about the cluster for a person who helps you", c)
 }

@@ -69,7 +69,7 @@ With --role boot-server the token admits no node. A boot server reports with it 
 	}
 	c.Flags().StringVar(&flags.datacenter, "dc", "", "name or id of the datacenter")
 	a.completeFlag(c, "dc", suggestDatacenters)
-	c.Flags().StringVar(&flags.role, "role", identity.TokenRoleNode, "what it is for: node or boot-server")
+	c.Flags().StringVar(&flags.role, "role", identity.TokenRoleNode, "purpose of the token: node or boot-server")
 	oneOf(c, "role", identity.TokenRoleNode, identity.TokenRoleBoot)
 	c.Flags().DurationVar(&flags.validity, "valid", 0, "how long it can be used: 1h if not given, and at most 24h. Of a boot server 2160h, and at most 8784h")
 	inRange(c.Flags(), "valid", &flags.validity, time.Second, identity.MaxBootTokenValidity)
@@ -211,7 +211,7 @@ supervisor has not signed, it lists none and says so.`,
 			return cmp.Or(err, untrue)
 		},
 	}
-	c.Flags().StringVar(&datacenter, "dc", "", "only those of this datacenter")
+	c.Flags().StringVar(&datacenter, "dc", "", "only tokens of this datacenter")
 	a.completeFlag(c, "dc", suggestDatacenters)
 	return c
 }

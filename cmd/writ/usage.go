@@ -69,13 +69,13 @@ the datacenter has as --silent-after (` + "`writ dc show`" + `). Time in which i
 	}
 	c.Flags().StringVar(&month, "month", time.Now().UTC().Format("2006-01"), `the month in UTC; "" for all`)
 	c.Flags().Lookup("month").DefValue = "this month"
-	c.Flags().StringVar(&by, "by", byResource, "resource, project or tenant: what is added up")
+	c.Flags().StringVar(&by, "by", byResource, "unit of the sums: resource, project or tenant")
 	c.Flags().BoolVar(&ofNodes, "nodes", false, "for how much of the month nodes were online")
-	c.Flags().StringVar(&tenant, "tenant", "", "only what projects of this tenant have used")
+	c.Flags().StringVar(&tenant, "tenant", "", "only usage by projects of this tenant")
 	c.MarkFlagsMutuallyExclusive("nodes", "by")
 	c.MarkFlagsMutuallyExclusive("nodes", "tenant")
 	oneOf(c, "by", byResource, byProject, byTenant)
-	c.Flags().StringVar(&datacenter, "dc", "", "only what was used in this datacenter")
+	c.Flags().StringVar(&datacenter, "dc", "", "only usage in this datacenter")
 	a.completeFlag(c, "dc", suggestDatacenters)
 	return c
 }
