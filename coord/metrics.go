@@ -93,7 +93,7 @@ func (s *state) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{readyNode, connectedNode, peersDesc, routesDesc, bytesDesc, startedDesc, droppedDesc, mendedDesc} {
 		ch <- d
 	}
-	for _, d := range []*prometheus.Desc{capacityDesc, reservedDesc, queuedDesc, oldestDesc} {
+	for _, d := range []*prometheus.Desc{capacityDesc, reservedDesc, diskDesc, freeDesc, queuedDesc, oldestDesc} {
 		ch <- d
 	}
 	ch <- versionDesc

@@ -58,7 +58,7 @@ func TestMetricsSayWhatWaitsAndWhatIsReserved(t *testing.T) {
 		<-ctx.Done()
 		return nil, ctx.Err()
 	}))
-	honest.tell(writ.Event{Node: &writ.Node{ID: "n1", Name: "node-1", Admission: writ.AdmissionApproved, Capacity: writ.Capacity{DiskGiB: 10, MemoryMiB: 4}, Used: writ.Capacity{DiskGiB: 9, MemoryMiB: 1}}})
+	honest.tell(writ.Event{Node: &writ.Node{ID: "n1", Name: "node-1", Admission: writ.AdmissionApproved, Capacity: writ.Capacity{DiskGiB: 10, MemoryMiB: 4}, Used: writ.Capacity{DiskGiB: 9, MemoryMiB: 1}, Disks: []writ.Disk{{Path: "/srv", Bytes: 4096, Free: 1024}, {Path: "/srv", Bytes: 1, Free: 1}}}})
 	p.await("the node is known", func() bool {
 		page, err := api.Answer[api.NodePage](p.client.ListNodes(t.Context(), &api.ListNodesParams{}))
 		return err == nil && len(page.Items) == 1
@@ -69,6 +69,7 @@ func TestMetricsSayWhatWaitsAndWhatIsReserved(t *testing.T) {
 		`writ_queue_calls{datacenter="vienna",node="node-1",state="running"} 5`,
 		`writ_queue_oldest_seconds{datacenter="vienna",node="node-1",state="planned"} 3600`, `writ_queue_oldest_seconds{datacenter="vienna",node="node-1",state="queued"} 90`,
 		`writ_node_capacity_bytes{datacenter="vienna",node="node-1",of="disk"} 1.073741824e+10`, `writ_node_reserved_bytes{datacenter="vienna",node="node-1",of="disk"} 9.663676416e+09`,
+		`writ_node_disk_bytes{datacenter="vienna",node="node-1",path="/srv"} 4096`, `writ_node_disk_free_bytes{datacenter="vienna",node="node-1",path="/srv"} 1024`,
 		`writ_node_reserved_bytes{datacenter="vienna",node="node-1",of="memory"} 1.048576e+06`, "writ_roster_version 1", "writ_roster_expires_seconds ",
 	} {
 		if status != http.StatusOK || !strings.Contains(text, want) {

@@ -14,11 +14,13 @@ import (
 var (
 	capacityDesc = prometheus.NewDesc("writ_node_capacity_bytes", "Disk and memory that the node offers.", append(ofNode, "of"), nil)
 	reservedDesc = prometheus.NewDesc("writ_node_reserved_bytes", "Disk and memory of the node that its resources and open calls have reserved.", append(ofNode, "of"), nil)
+	diskDesc     = prometheus.NewDesc("writ_node_disk_bytes", "Size of a disk of the node.", append(ofNode, "path"), nil)
+	freeDesc     = prometheus.NewDesc("writ_node_disk_free_bytes", "Free space of a disk of the node, as its datacenter knows it.", append(ofNode, "path"), nil)
 	queuedDesc   = prometheus.NewDesc("writ_queue_calls", "Open calls of a node by state: planned, queued, running. Calls without a node have an empty name.", append(ofNode, "state"), nil)
 	oldestDesc   = prometheus.NewDesc("writ_queue_oldest_seconds", "For how long the oldest call of a node waits that is planned or queued, 0 if there is none.", append(ofNode, "state"), nil)
 )
 
-// collectRoom sends how much of a node's disk and memory is reserved.
+// collectRoom sends how much of a node's disk and memory is reserved, and how much of each disk is free.
 func collectRoom(ch chan<- prometheus.Metric, n writ.Node, datacenter string) {
 	send := func(d *prometheus.Desc, bytes int64, of string) {
 		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, float64(bytes), datacenter, n.Name, of)
@@ -27,6 +29,15 @@ func collectRoom(ch chan<- prometheus.Metric, n writ.Node, datacenter string) {
 	send(capacityDesc, n.Capacity.MemoryMiB<<20, "memory")
 	send(reservedDesc, n.Used.DiskGiB<<30, "disk")
 	send(reservedDesc, n.Used.MemoryMiB<<20, "memory")
+	seen := make(map[string]bool)
+	for _, disk := range n.Disks {
+		if seen[disk.Path] { // two samples with the same labels would end the whole answer
+			continue
+		}
+		seen[disk.Path] = true
+		send(diskDesc, disk.Bytes, disk.Path)
+		send(freeDesc, disk.Free, disk.Path)
+	}
 }
 
 // queuesWithin is how long datacenters have to say what waits. Those that do not are left out.

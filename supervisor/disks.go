@@ -19,13 +19,15 @@ const (
 
 // moderateDisks cuts down the disks in a report of a node.
 func moderateDisks(all []writ.Disk) []writ.Disk {
-	all = all[:min(len(all), maxDisks)]
-	for i := range all {
-		d := &all[i]
+	var kept []writ.Disk
+	for _, d := range all[:min(len(all), maxDisks)] {
 		d.Path, d.Bytes = hostWord(d.Path), min(max(d.Bytes, 0), maxDiskBytes)
 		d.Free = min(max(d.Free, 0), d.Bytes)
+		if !slices.ContainsFunc(kept, func(k writ.Disk) bool { return k.Path == d.Path }) {
+			kept = append(kept, d)
+		}
 	}
-	return all
+	return kept
 }
 
 // steadyDisks merges the disks of a new report into the shown ones. The shown free space of a disk changes by steps of at least a hundredth of the
