@@ -193,7 +193,7 @@ func batchTable(list api.BatchList, batches []api.Batch, names map[writ.Datacent
 		whole(column("BATCH", func(b api.Batch) string { return b.ID })),
 		column("DATACENTER", func(b api.Batch) string { return names[b.Datacenter] }),
 		column("STATE", func(b api.Batch) string { return batchState(b, time.Now()) }),
-		column("UNTIL", func(b api.Batch) string { return clock(b.Until) }),
+		whole(column("UNTIL", func(b api.Batch) string { return clock(b.Until) })),
 		column("SERIALS", func(b api.Batch) string { return fmt.Sprint(b.Serials) }),
 		column("ADMITTED", func(b api.Batch) string { return fmt.Sprintf("%d of %d", len(b.Admitted), b.Max) }),
 		column("NODES", func(b api.Batch) string {

@@ -109,7 +109,7 @@ func minor[T any](rank int, c terminal.Column[T]) terminal.Column[T] {
 	return c
 }
 
-// whole makes a column one whose cells are never cut, because people copy them.
+// whole forbids cuts of the cells of a column, because people copy them or a part of a time says nothing.
 func whole[T any](c terminal.Column[T]) terminal.Column[T] {
 	c.Whole = true
 	return c

@@ -238,7 +238,7 @@ func secretTable(list api.SecretList, secrets []writ.Secret, roster *identity.Ro
 			return string(s.Datacenter)
 		}),
 		column("SET BY", func(s writ.Secret) string { return s.SetBy }),
-		column("SET", func(s writ.Secret) string { return s.Set.Local().Format(time.DateTime) }),
+		whole(column("SET", func(s writ.Secret) string { return s.Set.Local().Format(time.DateTime) })),
 		column("REMOVED", func(s writ.Secret) string {
 			if s.Removed.IsZero() {
 				return ""

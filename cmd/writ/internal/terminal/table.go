@@ -88,7 +88,8 @@ func shown[T any](columns []Column[T], wide bool) []Column[T] {
 	return slices.DeleteFunc(slices.Clone(columns), func(c Column[T]) bool { return c.Wide && !wide })
 }
 
-// fittedTable shows a list in at most width columns. It shortens ids and cuts cells. If that is not enough, it leaves out columns.
+// fittedTable shows a list in at most width columns. It shortens ids and cuts cells. If that is not enough, it leaves out columns. The last line names
+// those of them that are Whole.
 func fittedTable[T any](items []T, columns []Column[T], width int) string {
 	columns = shown(columns, false)
 	g := newGrid(items, columns)
@@ -98,16 +99,42 @@ func fittedTable[T any](items []T, columns []Column[T], width int) string {
 		}
 	}
 	g.measure()
+	var lost []string
 	for {
 		least := leastWidths(columns, g.widths)
 		if room := width - total(least); room >= 0 || len(columns) == 1 {
 			g.widths = grow(least, g.widths, room)
-			return g.String()
+			return g.String() + lostColumns(lost, width)
 		}
-		i := leastImportant(columns)
+		i := tooWide(columns, least, width)
+		if i < 0 {
+			i = leastImportant(columns)
+		}
+		if columns[i].Whole {
+			lost = append(lost, columns[i].Title)
+		}
 		columns = slices.Delete(slices.Clone(columns), i, i+1)
 		g.leaveOut(i)
 	}
+}
+
+// tooWide returns a Whole column that does not fit even beside the first column alone, -1 if there is none. Other columns are left out in vain for it.
+func tooWide[T any](columns []Column[T], least []int, width int) int {
+	for i := 1; i < len(columns); i++ {
+		if columns[i].Whole && least[0]+gap+least[i] > width {
+			return i
+		}
+	}
+	return -1
+}
+
+// lostColumns returns the line about columns that were left out and have what a person would copy, "" for none.
+func lostColumns(titles []string, width int) string {
+	if len(titles) == 0 {
+		return ""
+	}
+	slices.Sort(titles)
+	return ansi.Truncate("-o wide shows "+strings.Join(titles, " and "), width, "…") + "\n"
 }
 
 // shortenIDs shortens the ids of a column to the shortest prefixes of one length that differ.

@@ -31,7 +31,7 @@ func TestTableFitsTheTerminal(t *testing.T) {
 		{200, []string{"abcdefghijk ", "abcdefghijz ", long, "MINOR", "writ release"}, []string{"abcdefghijkl"}},
 		{80, []string{"MINOR", "writ release", "n…", "名…"}, []string{long}},
 		{40, []string{"abcdefghijk", "NAME", "writ release"}, []string{"MINOR"}},
-		{26, []string{"abcdefghijk", "NAME"}, []string{"MINOR", "COMMAND"}},
+		{26, []string{"abcdefghijk", "NAME", "-o wide shows COMMAND"}, []string{"MINOR", "writ hold"}},
 		{8, []string{"abcdefg…"}, []string{"NAME"}},
 	} {
 		text := fittedTable(rows, tableColumns(), tt.width)
@@ -50,6 +50,17 @@ func TestTableFitsTheTerminal(t *testing.T) {
 				t.Errorf("%d columns have %q:\n%s", tt.width, absent, text)
 			}
 		}
+	}
+}
+
+func TestLongCommandHidesNoOtherColumn(t *testing.T) {
+	rows := []tableRow{{"abcdefghijklmnop", "name", "minor", "writ release " + strings.Repeat("n", 60)}}
+	text := fittedTable(rows, tableColumns(), 80)
+	if want := "ID        NAME  MINOR\nabcdefgh  name  minor\n-o wide shows COMMAND\n"; text != want {
+		t.Errorf("got\n%swant\n%s", text, want)
+	}
+	if text := fittedTable(rows, tableColumns(), 120); strings.Contains(text, "wide") || !strings.Contains(text, "writ release n") {
+		t.Errorf("in 120 columns:\n%s", text)
 	}
 }
 
