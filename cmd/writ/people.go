@@ -185,9 +185,9 @@ Nodes and tokens belong to no project. For them you need a role on all projects:
 	f := c.Flags()
 	f.StringVar(&key, "key", "", "their public key: a file with one key, or the key itself, without options")
 	f.StringSliceVar(&roles, "role", nil, "viewer, deployer, operator or admin (repeatable)")
-	f.StringSliceVar(&projects, "project", nil, "name or id of a project, '*' for all (repeatable)")
+	f.StringSliceVar(&projects, "project", nil, "name or id of a project, '*' for all (repeatable); that of the context if not given")
 	f.BoolVar(&destructive, "destructive", false, "a deployer may hand in scripts that delete or overwrite data")
-	f.BoolVar(&ci, "ci", false, "it is a machine, which cannot approve and needs no key of its own")
+	f.BoolVar(&ci, "ci", false, "it is a machine, which needs no key of its own if an authority makes certificates for it")
 	f.DurationVar(&valid, "valid", 0, "how long the roles last; for ever if not given")
 	inRange(f, "valid", &valid, time.Second, longestGrant)
 	adopt.add(c)
@@ -198,10 +198,11 @@ Nodes and tokens belong to no project. For them you need a role on all projects:
 func (a *app) userRemoveCommand() *cobra.Command {
 	var fingerprint string
 	var revoke bool
+	var roles, projects []string
 	var adopt adoptFlags
 	c := &cobra.Command{
 		Use:   "remove NAME",
-		Short: "Remove a person or a machine, or one of their keys, from the roster",
+		Short: "Remove a person or a machine, one of their keys or a role from the roster",
 		Long: `Signs the next version of the roster with you as a root operator. Datacenters accept no new statement of
 this person. Runs that they accepted before continue. With --revoke, every open run of this person is cancelled, too:
 use that for a key that may be in wrong hands.
@@ -209,12 +210,23 @@ use that for a key that may be in wrong hands.
 Then the command waits until every datacenter has signed that the new roster is in force there. It names those
 that have not. Such a datacenter still accepts what the person signs.
 
-A name is never used again, so an old signature never counts as that of another person.`,
+A name is never used again, so an old signature never counts as that of another person.
+
+With --role and --project, only these roles end. The person, the keys and all other roles stay.`,
 		Example: `  writ user remove bob
   writ user remove ci-web --revoke
-  writ user remove alice --only SHA256:… --revoke`,
+  writ user remove alice --only SHA256:… --revoke
+  writ user remove carol --role deployer --project web-shop`,
 		Args: exactly("NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if (len(roles) == 0) != (len(projects) == 0) {
+				return writ.Errorf(writ.CodeUsage, "--role and --project belong together").
+					WithHint("writ user remove %s --role ROLE --project PROJECT; without both, all of %s is removed", args[0], args[0])
+			}
+			ending, err := parseRoles(roles)
+			if err != nil {
+				return err
+			}
 			c, err := a.client()
 			if err != nil {
 				return err
@@ -224,7 +236,14 @@ A name is never used again, so an old signature never counts as that of another 
 				state = identity.Revoked
 			}
 			roster, err := c.Amend(cmd.Context(), func(next *identity.Roster) error {
-				return client.RemovePrincipal(next, args[0], fingerprint, state)
+				if len(ending) == 0 {
+					return client.RemovePrincipal(next, args[0], fingerprint, state)
+				}
+				in, err := projectIDs(next, projects)
+				if err != nil {
+					return err
+				}
+				return client.Unbind(next, args[0], ending, in)
 			})
 			if err != nil {
 				return err
@@ -232,6 +251,9 @@ A name is never used again, so an old signature never counts as that of another 
 			m, err := a.showUser(roster, args[0])
 			if err != nil {
 				return err
+			}
+			if len(ending) > 0 {
+				m.before = "still accepts what " + args[0] + " signs in the role " + strings.Join(roles, ", ")
 			}
 			if fingerprint != "" {
 				m.effect, m.before = "signatures by the key "+fingerprint+" are rejected from now on", "still accepts signatures by the key "+fingerprint
@@ -242,6 +264,12 @@ A name is never used again, so an old signature never counts as that of another 
 	f := c.Flags()
 	f.StringVar(&fingerprint, "only", "", "fingerprint of the one key that is meant, instead of all")
 	f.BoolVar(&revoke, "revoke", false, "also cancel what they have open: the key may be in wrong hands")
+	f.StringSliceVar(&roles, "role", nil, "only this role of theirs, in --project (repeatable)")
+	f.StringSliceVar(&projects, "project", nil, "name or id of a project of --role, '*' for the role on all projects (repeatable)")
+	oneOf(c, "role", string(identity.Viewer), string(identity.Deployer), string(identity.Operator), string(identity.Admin))
+	for _, other := range []string{"only", "revoke"} {
+		c.MarkFlagsMutuallyExclusive("role", other)
+	}
 	adopt.add(c)
 	return c
 }
