@@ -23,6 +23,10 @@ func loadPrivateKey(path string, passphrase func() ([]byte, error)) (ed25519.Pri
 	if err != nil {
 		return nil, err
 	}
+	if onSecurityKey(text) {
+		return nil, unusable("%s is a key on a security key, which signs through the ssh-agent", path).
+			WithHint("plug it in and load the key: ssh-add %s", path)
+	}
 	raw, err := ssh.ParseRawPrivateKey(text)
 	if _, locked := errors.AsType[*ssh.PassphraseMissingError](err); locked {
 		raw, err = decryptPrivateKey(path, text, passphrase)
@@ -118,6 +122,13 @@ func unreadableKey(path string, text []byte) *writ.Error {
 	}
 	return unusable("%s is not a private key that can be used from a file", path).
 		WithHint("it must be an ed25519 key as ssh-keygen makes it, or in PKCS#8; keys on tokens are used through ssh-agent")
+}
+
+// onSecurityKey reports whether a private key file only refers to a security key. The type stands in its public part, also if a passphrase
+// encrypts the rest.
+func onSecurityKey(text []byte) bool {
+	block, _ := pem.Decode(text)
+	return block != nil && block.Type == "OPENSSH PRIVATE KEY" && bytes.Contains(block.Bytes, []byte(ssh.KeyAlgoSKED25519))
 }
 
 func isSSHPublicKey(text []byte) bool {

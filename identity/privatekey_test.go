@@ -56,6 +56,8 @@ func TestLoadKeyNamesTheWrongFormat(t *testing.T) {
 		"public PEM":      {pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: []byte{1}}), "is a public key", "private key"},
 		"public OpenSSH":  {ssh.MarshalAuthorizedKey(testPublic("alice")), "is a public key", "private key"},
 		"PuTTY":           {[]byte("PuTTY-User-Key-File-3: ssh-ed25519\n"), "a key of PuTTY", "puttygen"},
+		"security key":    {securityKeyFile("none"), "a key on a security key", "ssh-add"},
+		"locked one":      {securityKeyFile("aes256-ctr"), "a key on a security key", "ssh-add"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := LoadKey(write(t, t.TempDir(), "key", c.file), nil)
@@ -66,4 +68,15 @@ func TestLoadKeyNamesTheWrongFormat(t *testing.T) {
 			}
 		})
 	}
+}
+
+// securityKeyFile returns the start of a file of `ssh-keygen -t ed25519-sk`, up to the part that a passphrase encrypts.
+func securityKeyFile(cipher string) []byte {
+	public := ssh.Marshal(struct{ Type, Key, Application string }{ssh.KeyAlgoSKED25519, strings.Repeat("k", 32), "ssh:"})
+	text := ssh.Marshal(struct {
+		Cipher, KDF, Options string
+		Keys                 uint32
+		Public, Private      []byte
+	}{cipher, "none", "", 1, public, make([]byte, 64)})
+	return pem.EncodeToMemory(&pem.Block{Type: "OPENSSH PRIVATE KEY", Bytes: append([]byte("openssh-key-v1\x00"), text...)})
 }
