@@ -9,6 +9,7 @@ const (
 	lookAtNode = "it reads what real drivers have made on a node"
 	hostSetup  = "it changes the packages or services of the machine"
 	byPostgres = "it is a program of PostgreSQL, at a database server"
+	onToken    = "it needs a security key; the tests of identity read the file of one"
 	elsewhere  = "it needs a host or an address that the test does not have"
 )
 
@@ -55,6 +56,8 @@ var untyped = []untypedCommand{
 	{"machines.md", "ps -eo", lookAtNode},
 	{"networks.md", "nft list", lookAtNode},
 	{"networks.md", "ip -brief", lookAtNode},
+	{"people.md", "ssh-keygen -t ed25519-sk", onToken},
+	{"people.md", "ssh-add id_writ", onToken},
 	{"postgresql.md", "createuser", byPostgres},
 	{"postgresql.md", "createdb", byPostgres},
 	{"postgresql.md", "pg_", byPostgres},
