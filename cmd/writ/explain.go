@@ -47,10 +47,10 @@ says what the operation can do to data, and shows an example.`,
 				return a.Print(listExplanations())
 			}
 			if op, ok := catalog.Lookup(strings.ToLower(args[0])); ok {
-				return a.Print(explainOperation(op).view())
+				return a.Print(explainOperation(op).view(a.Columns))
 			}
 			if e, ok := explainCode(strings.ToUpper(args[0])); ok {
-				return a.Print(e.view())
+				return a.Print(e.view(a.Columns))
 			}
 			return unexplained(args[0])
 		},
@@ -98,18 +98,20 @@ func explainCode(code string) (explanation, bool) {
 	return explanation{}, false
 }
 
-func (e explanation) view() terminal.View {
+// view shows an explanation in lines of at most width columns; 0 means no limit.
+func (e explanation) view(width int) terminal.View {
 	return terminal.View{Data: e, Names: []string{e.Code}, Text: func(bool) string {
 		var b strings.Builder
+		text := terminal.Hanging("", 0, width, e.Explain)
 		if e.Title != "" {
-			fmt.Fprintf(&b, "%s (%s): %s\n\n%s\n\nWrong:\n\n%s\n\nRight:\n\n%s\n", e.Code, e.Severity, e.Title, e.Explain, indented(e.Wrong), indented(e.Right))
+			fmt.Fprintf(&b, "%s (%s): %s\n\n%s\nWrong:\n\n%s\n\nRight:\n\n%s\n", e.Code, e.Severity, e.Title, text, indented(e.Wrong), indented(e.Right))
 			return b.String()
 		}
 		again := "the same request will fail again"
 		if e.Retryable {
 			again = "the same request may succeed later"
 		}
-		fmt.Fprintf(&b, "%s (%s)\n\n%s\n\n%s; exit code %d, HTTP status %d\n", e.Code, e.Kind, e.Explain, again, e.Exit, e.Status)
+		fmt.Fprintf(&b, "%s (%s)\n\n%s\n%s; exit code %d, HTTP status %d\n", e.Code, e.Kind, text, again, e.Exit, e.Status)
 		return b.String()
 	}}
 }

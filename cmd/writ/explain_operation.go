@@ -80,42 +80,52 @@ func fieldTexts(s catalog.Schema, under string) []fieldText {
 	return all
 }
 
-func (t operationText) view() terminal.View {
+// view shows an operation in lines of at most width columns; 0 means no limit. Only the example keeps its own lines.
+func (t operationText) view(width int) terminal.View {
 	return terminal.View{Data: t, Names: []string{t.Operation}, Text: func(bool) string {
 		var b strings.Builder
-		fmt.Fprintf(&b, "%s: %s\n\n  %s\n\nIt %s.\n", t.Operation, t.Help, t.Call, strings.Join(t.Facts, "; "))
+		paragraph := func(text string) { b.WriteString(terminal.Hanging("", 0, width, text)) }
+		paragraph(t.Operation + ": " + t.Help)
+		fmt.Fprintf(&b, "\n  %s\n\n", t.Call)
+		paragraph("It " + strings.Join(t.Facts, "; ") + ".")
 		if t.Destructive {
-			b.WriteString("It is destructive: the signature must name what it may destroy, with --destructive.\n")
+			paragraph("It is destructive: the signature must name what it may destroy, with --destructive.")
 		}
 		if t.Risk != "" {
-			fmt.Fprintf(&b, "What can get lost: %s\n", t.Risk)
+			paragraph("What can get lost: " + t.Risk)
 		}
-		writeFieldTexts(&b, "Arguments", t.Arguments, fieldText.argument)
+		b.WriteString(fieldLines("Arguments", t.Arguments, width, fieldText.argument))
 		if len(t.Options) > 0 {
-			fmt.Fprintf(&b, "\nOptions: %s (docs/operations.md#options)\n", strings.Join(t.Options, ", "))
+			b.WriteByte('\n')
+			paragraph("Options: " + strings.Join(t.Options, ", ") + " (docs/operations.md#options)")
 		}
-		writeFieldTexts(&b, "Result", t.Result, fieldText.result)
+		b.WriteString(fieldLines("Result", t.Result, width, fieldText.result))
 		b.WriteString("\nErrors:\n")
+		const own, common = "  of its own", "  of every call"
 		if t.own > 0 {
-			fmt.Fprintf(&b, "  of its own     %s\n", codeList(t.Errors[:t.own]))
+			b.WriteString(terminal.Hanging(own, len(common)+2, width, codeList(t.Errors[:t.own])))
 		}
-		fmt.Fprintf(&b, "  of every call  %s\n\nExample:\n\n%s\n", codeList(t.Errors[t.own:]), indented(strings.TrimSpace(t.Example)))
+		b.WriteString(terminal.Hanging(common, len(common)+2, width, codeList(t.Errors[t.own:])))
+		fmt.Fprintf(&b, "\nExample:\n\n%s\n", indented(strings.TrimSpace(t.Example)))
 		return b.String()
 	}}
 }
 
-func writeFieldTexts(b *strings.Builder, title string, fields []fieldText, about func(fieldText) string) {
+// fieldLines lists fields under a title, each with what about returns for it and its help. It returns "" without fields.
+func fieldLines(title string, fields []fieldText, width int, about func(fieldText) string) string {
 	if len(fields) == 0 {
-		return
+		return ""
 	}
-	width := 0
+	name := 0
 	for _, f := range fields {
-		width = max(width, len(f.Name))
+		name = max(name, len(f.Name))
 	}
-	fmt.Fprintf(b, "\n%s:\n", title)
+	var b strings.Builder
+	fmt.Fprintf(&b, "\n%s:\n", title)
 	for _, f := range fields {
-		fmt.Fprintf(b, "  %-*s  %s\n  %*s  %s\n", width, f.Name, about(f), width, "", f.Help)
+		b.WriteString(terminal.Hanging("  "+f.Name, name+4, width, about(f), f.Help))
 	}
+	return b.String()
 }
 
 // argument says what a field takes: "int, required, 1 to 256, can change".

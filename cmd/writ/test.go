@@ -58,7 +58,8 @@ annotates the files, too.`,
   #   }
   #
   #   test_survives_a_full_node := func(t) {
-  #       r := t.run("web.tengo", {fail: {"machine.create web-0": {code: "NO_CAPACITY", times: 2}}})
+  #       full := {code: "NO_CAPACITY", times: 2}
+  #       r := t.run("web.tengo", {fail: {"machine.create web-0": full}})
   #       t.equal(t.call(r, "machine.create web-0").tries, 3)
   #   }
 

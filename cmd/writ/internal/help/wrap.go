@@ -17,14 +17,10 @@ func wrapExample(line string, width int) []string {
 	if lipgloss.Width(line) <= width {
 		return []string{line}
 	}
-	if comment, is := strings.CutPrefix(line, "# "); is {
-		lines := wrap(comment, width-2)
-		for i := range lines {
-			lines[i] = "# " + lines[i]
-		}
-		return lines
-	}
 	const indent, more = "    ", ` \`
+	if comment, is := strings.CutPrefix(line, "#"); is {
+		return wrapComment(comment, width)
+	}
 	var lines []string
 	current := ""
 	for _, word := range withValues(shellWords(line)) {
@@ -39,6 +35,17 @@ func wrapExample(line string, width int) []string {
 		current += word
 	}
 	return append(lines, current)
+}
+
+// wrapComment breaks the comment of a line. All lines have its indentation.
+func wrapComment(comment string, width int) []string {
+	text := strings.TrimLeft(comment, " ")
+	start := "#" + comment[:len(comment)-len(text)]
+	lines := wrap(text, width-len(start))
+	for i := range lines {
+		lines[i] = start + lines[i]
+	}
+	return lines
 }
 
 // withValues joins each flag with the word behind it, which may be its value.
