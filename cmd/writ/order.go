@@ -134,16 +134,17 @@ func (a *app) client() (*client.Client, error) {
 	return c, nil
 }
 
-// hintIfAway returns the hint for a coordinator that does not answer. The wrong context may be selected, or no cluster is configured.
+// hintIfAway returns the hint for a coordinator that does not answer, if the wrong context may be selected or the default address was used.
+// Otherwise it returns "".
 func hintIfAway(file *config.File, unconfigured bool, context string) string {
-	const check = "check the address and that it runs (`writ doctor`)"
 	switch {
 	case unconfigured:
 		return "no cluster is configured, so the usual address was tried: set WRIT_CONFIG to the client.yaml that `writ init` or `writ dev` made, or use `writ context add`"
 	case len(file.Contexts) > 1 && context != "":
-		return fmt.Sprintf("the context %s names it: %s, or choose another context with --context; `writ context list` shows them", context, check)
+		return fmt.Sprintf("the context %s names it: check the address and that it runs (`writ doctor`), or choose another context with --context; "+
+			"`writ context list` shows them", context)
 	}
-	return check
+	return ""
 }
 
 // cluster returns the client of the context that was chosen, and the newest roster of its cluster.

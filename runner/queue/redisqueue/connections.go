@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 
 	"github.com/redis/go-redis/v9"
@@ -51,7 +52,7 @@ func (a *Accounts) named(ctx context.Context, used int64) (found []queue.Finding
 	_ = a.queue.client.Do(ctx, "slowlog", "reset").Err() // each entry has a copy of the name; a supervisor that may not do it lets them be displaced
 	left, err := a.queue.info(ctx)
 	if err == nil {
-		a.sweep.others = max(number(left["used_memory_dataset"])-a.sweep.keys, 0) // it is not the nodes'
+		a.sweep.others = max(dataset(left)-a.sweep.keys, 0) // it is not the nodes'
 	}
 	return found, err
 }
@@ -70,8 +71,18 @@ func (a *Accounts) closeAll(ctx context.Context, user string) (freed, closed int
 	if err != nil {
 		return 0, 0, err
 	}
-	of := func(info *redis.StringCmd) int64 { return number(infoOf(info.Val())["used_memory_dataset"]) }
+	of := func(info *redis.StringCmd) int64 { return dataset(infoOf(info.Val())) }
 	return of(before) - of(after), killed.Val(), nil
+}
+
+// dataset returns the bytes of Redis that hold data. Redis subtracts its overhead from its memory without a sign, and both change meanwhile. A
+// difference below zero shows as a number that is too large for an int64. It counts as 0.
+func dataset(info map[string]string) int64 {
+	bytes, err := strconv.ParseInt(info["used_memory_dataset"], 10, 64)
+	if err != nil {
+		return 0
+	}
+	return bytes
 }
 
 // unlessRefused returns no error for what Redis refuses.

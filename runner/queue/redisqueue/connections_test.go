@@ -132,3 +132,12 @@ func TestANodeStaysWithinItsConnections(t *testing.T) {
 		t.Errorf("a node may have %d connections, and opens up to %d", queue.BudgetConnections, most)
 	}
 }
+
+// Redis writes a negative difference as an unsigned number. It accused a node of exabytes of names.
+func TestDatasetBelowZeroIsZero(t *testing.T) {
+	for text, want := range map[string]int64{"18446744073709011728": 0, "123": 123, "": 0} {
+		if got := dataset(map[string]string{"used_memory_dataset": text}); got != want {
+			t.Errorf("%q: %d, want %d", text, got, want)
+		}
+	}
+}

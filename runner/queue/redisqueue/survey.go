@@ -123,7 +123,7 @@ func (a *Accounts) Survey(ctx context.Context) ([]queue.Finding, error) {
 	if err != nil {
 		return found, err
 	}
-	used := number(info["used_memory_dataset"])
+	used := dataset(info)
 	named, err := a.named(ctx, used)
 	found = append(found, named...)
 	if err != nil {
