@@ -244,11 +244,19 @@ func (c *checker) handle(f *Field, v any, at Path) {
 	case ok:
 		c.add(at, WrongValue, "%s must be a handle to %s, not to a %s", at, kinds(f), kind)
 	case named && f.ByName && !writ.ValidName(name):
-		c.add(at, WrongValue, "%s must be %s, not %q", at, forms["name"].text, short(name))
+		c.add(at, WrongValue, "%s must be %s, not %q%s", at, forms["name"].text, short(name), registryAdvice(f, name))
 	case named && f.ByName:
 	default:
 		c.wrongType(f, v, at)
 	}
+}
+
+// registryAdvice returns the advice for the reference of a registry or a URL in place of an image's name, as in docker.io/library/nginx:1.29.
+func registryAdvice(f *Field, name string) string {
+	if !slices.Contains(f.Kinds, writ.KindImage) || !strings.ContainsAny(name, "/:") {
+		return ""
+	}
+	return "; nodes ask no registry: make the image with image.fetch first"
 }
 
 func (c *checker) kindOf(v any) (writ.ResourceKind, bool) {
