@@ -5,6 +5,7 @@ import (
 	"crypto/ed25519"
 	"errors"
 	"fmt"
+	"net/url"
 	"slices"
 	"sync"
 	"time"
@@ -17,6 +18,7 @@ import (
 	"writ/cmd/writ/internal/terminal"
 	"writ/coord/api"
 	"writ/identity"
+	"writ/internal/reach"
 )
 
 // askEvery is the pause between two looks for a supervisor that registers.
@@ -238,13 +240,22 @@ func (a *app) handOutToken(c *client.Client, token identity.Token, d newDatacent
 		join = "WRIT_JOIN=@" + d.tokenFile
 	}
 	// Shown even if --quiet: without it nothing can go on.
-	_, err := fmt.Fprintf(a.Err, "Start the supervisor of %s:\n\n  %s writ supervisor --data ./%s --dc %s --coordinator %s --redis redis://127.0.0.1:6379/0\n\n",
-		d.Name, join, d.Name, d.Name, c.Context.Servers[0])
+	_, err := fmt.Fprintf(a.Err, "Start the supervisor of %s:\n\n  %s %s\n\n", d.Name, join, supervisorCommand(d.Name, c.Context.Servers[0]))
 	if err != nil {
 		return writ.Errorf(writ.CodeUsage, "the token cannot be shown: %v", err).WithHint("--token-file FILE writes it to a file; nothing was changed")
 	}
 	a.Note("… waiting until it registers (at most %s)", d.wait)
 	return nil
+}
+
+// supervisorCommand returns the command that starts the supervisor of a new datacenter. If the coordinator is not on loopback, neither are the
+// nodes: they reach the supervisor and its Redis at an address of its host.
+func supervisorCommand(datacenter, coordinator string) string {
+	command := fmt.Sprintf("writ supervisor --data ./%s --dc %s --coordinator %s ", datacenter, datacenter, coordinator)
+	if u, err := url.Parse(coordinator); err != nil || reach.Loopback(u.Hostname()) {
+		return command + "--redis redis://127.0.0.1:6379/0"
+	}
+	return command + "--listen ADDRESS:7441 --redis @redis.url --redis-listen ADDRESS:6379"
 }
 
 // findRegistration returns the registration that was made with a token, nil if there is none yet. Anybody can register with the id of the

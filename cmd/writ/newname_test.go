@@ -55,6 +55,18 @@ func TestCoordinatorCommandListensAtItsAddress(t *testing.T) {
 	}
 }
 
+func TestSupervisorCommandLetsNodesIn(t *testing.T) {
+	for coordinator, want := range map[string]string{
+		"http://127.0.0.1:7440":  "--coordinator http://127.0.0.1:7440 --redis redis://127.0.0.1:6379/0",
+		"https://10.0.0.6:7440":  "--coordinator https://10.0.0.6:7440 --listen ADDRESS:7441 --redis @redis.url --redis-listen ADDRESS:6379",
+		"https://localhost:7440": "--coordinator https://localhost:7440 --redis redis://127.0.0.1:6379/0",
+	} {
+		if got := supervisorCommand("dc1", coordinator); got != "writ supervisor --data ./dc1 --dc dc1 "+want {
+			t.Errorf("%s: %q", coordinator, got)
+		}
+	}
+}
+
 func TestLabelsOfDatacentersAreProper(t *testing.T) {
 	for _, bad := range []map[string]string{{"Tier": "edge"}, {"tier": "two words"}, {"tier": strings.Repeat("a", 64)}} {
 		if err := checkLabels(bad, "--select"); writ.CodeOf(err) != writ.CodeUsage {
