@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
+
 	"writ"
 	"writ/coord/api"
 	"writ/internal/testenv"
@@ -75,5 +77,22 @@ func TestMetricsSayWhatWaitsAndWhatIsReserved(t *testing.T) {
 		if status != http.StatusOK || !strings.Contains(text, want) {
 			t.Errorf("%d, without %s:\n%.4000s", status, want, text)
 		}
+	}
+}
+
+// TestMetricsPassTheLintOfPrometheus reads the page as `promtool check metrics` does, with names that need escapes.
+func TestMetricsPassTheLintOfPrometheus(t *testing.T) {
+	p := start(t, nil)
+	datacenter := connect(p, vienna, nil)
+	const name = "n\\ \"quoted\" {a=\"b\"} 1\n# TYPE x counter"
+	datacenter.tell(writ.Event{Node: &writ.Node{ID: "n1", Name: name, Admission: writ.AdmissionApproved, Liveness: writ.LivenessReady}})
+	p.await("the node is known", func() bool {
+		page, err := api.Answer[api.NodePage](p.client.ListNodes(t.Context(), &api.ListNodesParams{}))
+		return err == nil && len(page.Items) == 1
+	})
+	_, text := p.get("/metrics")
+	problems, err := promlint.New(strings.NewReader(text)).Lint()
+	if err != nil || len(problems) > 0 {
+		t.Errorf("promlint: %v %v\n%s", problems, err, text)
 	}
 }
