@@ -143,10 +143,12 @@ func TestUpgradeGivesEachDaemonItsOwnUser(t *testing.T) {
 		echo root >/etc/of-root; ln -s /etc/of-root /var/lib/writ-coord/link; chown -h writ:writ /var/lib/writ-coord/link
 		install -o root -m 0600 /dev/null /var/lib/writ-coord/of-root
 		install -d /etc/writ; install -m 0400 -o writ /dev/null /etc/writ/dc1.token; install -m 0400 -o writ /dev/null /etc/writ/unknown
-		echo 'join: "@/etc/writ/dc1.token"' >/etc/writ/supervisor.yaml`)
+		for name in dc1 'my * key' 'my' '$(touch pwned)'; do install -m 0400 -o writ /dev/null "/etc/writ/$name"; done
+		echo 'join: @/etc/writ/dc1.token # of us' >/etc/writ/supervisor.yaml
+		printf 'a: "@/etc/writ/my * key"\nb: "/etc/writ/$(touch pwned)"\n' >/etc/writ/coord.yaml`)
 	for range 2 {
 		h.do(dpkgInstall + " --force-confold " + h.give("v1.2.3", "deb"))
-		const owners = `stat -c '%U:%G %a %n' /var/lib/writ-*/* /var/lib/writ-* /etc/of-root /etc/writ/dc1.token /etc/writ/unknown`
+		const owners = `stat -c '%U:%G %a %n' /var/lib/writ-*/* /var/lib/writ-* /etc/of-root /etc/writ/dc1.token /etc/writ/unknown /etc/writ/dc1 /etc/writ/my*key /etc/writ/my '/etc/writ/$(touch pwned)'`
 		want := `writ-coord:writ-coord 777 /var/lib/writ-coord/link
 root:root 600 /var/lib/writ-coord/of-root
 writ-coord:writ-coord 700 /var/lib/writ-coord/rosters
@@ -159,7 +161,11 @@ writ-supervisor:redis 2750 /var/lib/writ-redis
 writ-supervisor:writ-supervisor 700 /var/lib/writ-supervisor
 root:root 644 /etc/of-root
 writ-supervisor:root 400 /etc/writ/dc1.token
-writ:root 400 /etc/writ/unknown`
+writ:root 400 /etc/writ/unknown
+writ:root 400 /etc/writ/dc1
+writ-coord:root 400 /etc/writ/my * key
+writ:root 400 /etc/writ/my
+writ-coord:root 400 /etc/writ/$(touch pwned)`
 		if got := h.do(owners); got != want {
 			t.Errorf("the files have the owners\n%s\nwant\n%s", got, want)
 		}

@@ -10,7 +10,9 @@ give() {
 	role=$1
 	shift
 	for dir in "$@"; do
-		[ -d "$dir" ] && [ -n "$(find -P "$dir" -user writ -print -quit)" ] || continue
+		if ! [ -d "$dir" ] || [ -z "$(find -P "$dir" -user writ -print -quit)" ]; then
+			continue
+		fi
 		if running "$role"; then
 			systemctl stop "writ-$role.service"
 			restart="$restart writ-$role.service"
@@ -18,6 +20,24 @@ give() {
 		chown -RhP --from=writ:writ "writ-$role:writ-$role" "$dir"
 		chown -RhP --from=writ "writ-$role" "$dir"
 	done
+}
+
+# names FILE SETTINGS reports whether the settings have the path of a file, and not only a longer path.
+names() {
+	[ -f "$2" ] && FILE=$1 awk '
+		{
+			for (rest = $0; at = index(rest, ENVIRON["FILE"]); ) {
+				rest = substr(rest, at + length(ENVIRON["FILE"]))
+				if (rest ~ /^([ \t]*$|[ \t]+#|["\047,}\]])/) { found = 1; exit }
+			}
+		}
+		END { exit !found }' "$2"
+}
+
+# listed prints the files below /etc/writ that the user writ of earlier versions owns, one a line.
+listed() {
+	find -P /etc/writ -type f -user writ ! -path '*
+*' 2>/dev/null || true
 }
 
 restart=
@@ -29,10 +49,10 @@ if getent passwd writ >/dev/null; then
 		usermod -aG redis writ-supervisor
 	fi
 	# A secret beside the settings goes to the only role whose settings name it.
-	for file in $(find -P /etc/writ -type f -user writ 2>/dev/null); do
+	listed | while IFS= read -r file; do
 		owner=
 		for role in coord supervisor boot; do
-			if grep -qsF -e "$file" "/etc/writ/$role.yaml"; then
+			if names "$file" "/etc/writ/$role.yaml"; then
 				owner="$owner writ-$role"
 			fi
 		done
