@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"strings"
 	"unicode/utf8"
 
 	"writ"
@@ -66,9 +67,10 @@ func (j *job) syncSeed() error {
 	return nil
 }
 
-// metaData is in JSON, which is YAML. The id is the machine's, so that a machine that is made anew has a first boot again.
+// metaData is in JSON, which is YAML. The id is the machine's, so that a machine that is made anew has a first boot again. A name of a machine may
+// end with hyphens, but systemd rejects such a host name.
 func metaData(args *catalog.MachineCreate, r *sal.Record[own]) []byte {
-	m := map[string]any{"instance-id": r.UID, "local-hostname": r.Resource.Name}
+	m := map[string]any{"instance-id": r.UID, "local-hostname": strings.TrimRight(r.Resource.Name, "-")}
 	if len(args.SSHKeys) > 0 {
 		m["public-keys"] = args.SSHKeys
 	}

@@ -15,8 +15,11 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"writ"
 	"writ/internal/testenv"
+	"writ/sal"
 	"writ/sal/catalog"
+	"writ/sal/saltest"
 )
 
 // handled is what cloud-init makes of user-data.
@@ -152,6 +155,19 @@ func TestEncodedPartsCanSetTheResolver(t *testing.T) {
 	} {
 		if got := setsResolver([]byte(given)); got != want {
 			t.Errorf("%q: %v", given, got)
+		}
+	}
+}
+
+func TestHostNamesEndWithoutHyphens(t *testing.T) {
+	t.Parallel()
+	for name, want := range map[string]string{"web": "web", "web--": "web", "1-": "1"} {
+		r := &sal.Record[own]{Resource: saltest.Resource(writ.KindMachine, name)}
+		var got struct {
+			Name string `json:"local-hostname"`
+		}
+		if err := json.Unmarshal(metaData(new(catalog.MachineCreate), r), &got); err != nil || got.Name != want {
+			t.Errorf("%s is called %q, %v, want %q", name, got.Name, err, want)
 		}
 	}
 }
