@@ -180,6 +180,7 @@ func (c *Coordinator) Run(ctx context.Context) error {
 	}
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return every(ctx, expireEvery, c.expire) })
+	group.Go(func() error { return c.watchLedger(ctx) })
 	group.Go(func() error { return every(ctx, pruneEvery, c.prune) })
 	warned := make(identity.Warned)
 	group.Go(func() error { return every(ctx, endsEvery, func(ctx context.Context) { c.warnOfEnds(ctx, warned) }) })

@@ -3,8 +3,10 @@ package coord
 import (
 	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"writ"
 	"writ/coord/api"
@@ -26,7 +28,7 @@ func TestFullDiskRefusesNewWorkAndGoesOn(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	p := start(t, func(c *Coordinator) { c.Ledger = l })
+	p := start(t, func(c *Coordinator) { c.Ledger, c.probe.every = l, 100*time.Millisecond })
 	before, err := p.submit(signedScript(t, payload()))
 	if err != nil {
 		t.Fatal(err)
@@ -43,9 +45,11 @@ func TestFullDiskRefusesNewWorkAndGoesOn(t *testing.T) {
 		status, body = p.post("/v1/submissions", signedScript(t, payload()))
 	}
 	wantProblem(t, "disk full", status, body, writ.CodeStoreFull)
-	if err := p.ledgerWorks(t.Context()); writ.CodeOf(err) != writ.CodeStoreFull {
-		t.Errorf("ready with a full disk: %v", err)
-	}
+	const said = "the ledger cannot be used"
+	p.await("the log and the metrics tell of it, although nobody asked whether the coordinator is ready", func() bool {
+		_, metrics := p.get("/metrics")
+		return strings.Contains(p.log.String(), said) && strings.Contains(metrics, "\nwrit_ledger_up 0\n")
+	})
 	if status, body := p.get("/readyz"); status != 503 { // what was found a moment ago
 		t.Errorf("ready with a full disk: status %d, %s", status, body)
 	}
@@ -60,6 +64,13 @@ func TestFullDiskRefusesNewWorkAndGoesOn(t *testing.T) {
 	}
 	if err := l.Check(t.Context()); err != nil {
 		t.Errorf("not ready with room again: %v", err)
+	}
+	p.await("the log and the metrics tell of the room", func() bool {
+		_, metrics := p.get("/metrics")
+		return strings.Contains(p.log.String(), "the ledger can be used again") && strings.Contains(metrics, "\nwrit_ledger_up 1\n")
+	})
+	if n := strings.Count(p.log.String(), said); n != 1 {
+		t.Errorf("the log tells %d times that the ledger cannot be used", n)
 	}
 	p.stop()
 }

@@ -5,7 +5,6 @@ import (
 	"context"
 	"net/http"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
@@ -35,30 +34,6 @@ func (h handlers) GetReadiness(ctx context.Context, _ api.GetReadinessRequestObj
 		return api.GetReadiness503JSONResponse{Ready: false, Checks: checks}, nil
 	}
 	return api.GetReadiness200JSONResponse{Ready: true, Checks: checks}, nil
-}
-
-// checkEvery bounds how often the ledger is written only to see whether it can be.
-const checkEvery = time.Second
-
-// probe is what the last check of the ledger said.
-type probe struct {
-	mu  sync.Mutex
-	at  time.Time
-	err error
-}
-
-// ledgerWorks checks the ledger, or says what it said a moment ago.
-func (c *Coordinator) ledgerWorks(ctx context.Context) error {
-	c.probe.mu.Lock()
-	defer c.probe.mu.Unlock()
-	if time.Since(c.probe.at) >= checkEvery {
-		err := c.Ledger.Check(ctx)
-		if ctx.Err() != nil {
-			return err // it says nothing about the ledger
-		}
-		c.probe.err, c.probe.at = err, time.Now()
-	}
-	return c.probe.err
 }
 
 func (h handlers) GetMetrics(ctx context.Context, _ api.GetMetricsRequestObject) (api.GetMetricsResponseObject, error) {

@@ -62,6 +62,7 @@ type state struct{ c *Coordinator }
 
 var (
 	runsDesc      = prometheus.NewDesc("writ_runs", "Runs in the ledger by state.", []string{"state"}, nil)
+	ledgerDesc    = prometheus.NewDesc("writ_ledger_up", "Whether the ledger can be used: 1 or 0.", nil, nil)
 	silentDesc    = prometheus.NewDesc("writ_runs_stuck", "Open runs older than 5 minutes that made no progress since then, or repeat a call.", nil, nil)
 	connectedDesc = prometheus.NewDesc("writ_datacenter_connected", "Whether the datacenter's supervisor is connected.", []string{"datacenter", "region"}, nil)
 	holdsDesc     = prometheus.NewDesc("writ_holds", "Parts of the work of a datacenter that are on hold: datacenter, operation, project or deployment.", []string{"datacenter", "scope"}, nil)
@@ -96,6 +97,7 @@ func (s *state) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{capacityDesc, reservedDesc, diskDesc, freeDesc, queuedDesc, oldestDesc} {
 		ch <- d
 	}
+	ch <- ledgerDesc
 	ch <- versionDesc
 	ch <- runsDesc
 	ch <- silentDesc
@@ -112,6 +114,12 @@ func (s *state) Describe(ch chan<- *prometheus.Desc) {
 func (s *state) Collect(ch chan<- prometheus.Metric) {
 	ctx, cancel := context.WithTimeout(context.Background(), readWithin)
 	defer cancel()
+	switch s.c.probe.state.Load() {
+	case ledgerUp:
+		ch <- prometheus.MustNewConstMetric(ledgerDesc, prometheus.GaugeValue, 1)
+	case ledgerDown:
+		ch <- prometheus.MustNewConstMetric(ledgerDesc, prometheus.GaugeValue, 0)
+	}
 	if counts, err := s.c.Ledger.CountRuns(ctx, ledger.RunFilter{}); err == nil {
 		total := counts.Total()
 		for _, state := range ledger.States {
