@@ -109,6 +109,9 @@ func (s *Supervisor) hearEpoch(ctx context.Context, node writ.NodeID, epoch int6
 	if epoch == 0 || s.Journal.Gave(epoch) {
 		return
 	}
+	if time.UnixMilli(epoch).Before(s.Journal.ReconcilesUntil()) { // it began before this journal was restored, which is known
+		return
+	}
 	news, most := s.unknownEpochs.note(node, epoch, s.fleet.serving())
 	if news {
 		s.Log.Warn("a node has obeyed a supervisor of which the journal does not know. "+

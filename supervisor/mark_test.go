@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"net/http/httptest"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -92,6 +93,38 @@ func TestOnlyMostNodesStartAReconciliation(t *testing.T) {
 			}
 		})
 	}
+}
+
+// After `writ restore`, nodes and coordinators know more than the journal. Nobody is told to do again what was done.
+func TestKnownRestoreIsNotAskedForAgain(t *testing.T) {
+	inSim(t, func(t *testing.T, s *sim) {
+		s.join("n1")
+		time.Sleep(5 * time.Second)
+		s.halt()
+		time.Sleep(time.Minute)
+		later := time.Now()
+		time.Sleep(time.Minute)
+		s.marks = &memoryMarks{mark: supervisor.Mark{Restored: true}}
+		s.start()
+		before := s.journal.ID()
+		n := s.nodes[0]
+		n.mu.Lock()
+		n.sequence++
+		b := writ.Beat{Node: n.id, Incarnation: 1, Sequence: n.sequence, Epoch: later.UnixMilli(), Clock: time.Now().UnixMilli()}
+		n.mu.Unlock()
+		n.send(envelope.Beat, b)
+		time.Sleep(3 * time.Second)
+		if s.journal.ID() != before {
+			t.Error("it counts as restored once more")
+		}
+		err := s.journal.Feed("coordinator").Agree(t.Context(), before, 1<<40, later)
+		if err == nil || strings.Contains(err.Error(), "restore") {
+			t.Errorf("a coordinator that knows more: %v", err)
+		}
+		if err := s.journal.Feed("liar").Agree(t.Context(), before, 1<<40, time.Now().Add(time.Second)); err == nil || !strings.Contains(err.Error(), "writ restore --mark") {
+			t.Errorf("a coordinator that knows what is newer than the restore: %v", err)
+		}
+	})
 }
 
 // sink is the memory of a coordinator that claims what never happened.

@@ -64,6 +64,10 @@ func (f *Feed) Agree(ctx context.Context, id string, seq int64, at time.Time) er
 	if err := f.begin(ctx); err != nil {
 		return fmt.Errorf("begin a new generation: %w", err)
 	}
+	if stands == older && at.Before(f.j.ReconcilesUntil()) {
+		return fmt.Errorf("the coordinator has event %d of journal %s, from after the backup of this journal; all that stands is told again, as journal %s",
+			seq, id, f.ID())
+	}
 	if stands == older {
 		return fmt.Errorf("the coordinator claims event %d of journal %s, which did not happen here. "+
 			"If the journal came from a backup by other means than `writ restore FILE`, stop the supervisor and say so with `writ restore --mark`: "+
