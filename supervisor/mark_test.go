@@ -107,6 +107,7 @@ func TestKnownRestoreIsNotAskedForAgain(t *testing.T) {
 		s.marks = &memoryMarks{mark: supervisor.Mark{Restored: true}}
 		s.start()
 		before := s.journal.ID()
+		time.Sleep(3 * time.Second) // the node is heard
 		n := s.nodes[0]
 		n.mu.Lock()
 		n.sequence++
