@@ -23,8 +23,9 @@ func TestWatcherNamesCommandThatEndsWait(t *testing.T) {
 	s.Script("machine.tengo", strings.Replace(script, "NAME", "box", 1))
 	s.Script("other.tengo", strings.Replace(script, "NAME", "web", 1))
 	id := s.Submit("machine.tengo", "--deployment", "web")
-	s.Until("the machine is being made", func(context.Context) bool {
-		return strings.Contains(s.Writ("run", "show", string(id)), string(writ.CallRunning))
+	s.Until("the machine is being made", func(ctx context.Context) bool { // a call that its node never began would wait for another node
+		calls, err := s.Client.Calls(ctx, id)
+		return err == nil && len(calls) == 1 && calls[0].State == writ.CallRunning
 	})
 	s.Kill("dc1-n1")
 	s.Until("the node is lost", func(context.Context) bool { return strings.Contains(s.Writ("node", "list"), string(writ.LivenessLost)) })
