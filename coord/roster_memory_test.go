@@ -56,7 +56,7 @@ func TestManyStrangersCostBoundedMemory(t *testing.T) {
 	var most uint64
 	for working := true; working; {
 		select {
-		case _, working = <-answered:
+		case <-answered:
 			working = false
 		case <-time.After(10 * time.Millisecond): // a sample of the memory; nothing waits for it
 			runtime.ReadMemStats(&now)
