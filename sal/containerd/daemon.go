@@ -59,8 +59,8 @@ func isAway(err error) bool {
 	return is
 }
 
-// away returns the error of an unreachable daemon. Nothing was sent to it, so a retry of any operation is safe. A retry
-// does not help if the system forbids this process to connect.
+// away returns the error of an unreachable daemon. Nothing was sent to the daemon, so a retry of any operation is safe,
+// but useless if the system forbids this process to connect.
 func (d *Driver) away(err error) error {
 	err = awayError{err}
 	if sal.FaultCode(err) == writ.CodeDriverRefused {

@@ -11,8 +11,8 @@ import (
 	"writ/internal/testenv"
 )
 
-// ProgramText begins the line that a guest writes to its console when its Program has ended. Nothing follows if the
-// program succeeded.
+// ProgramText begins the line on the console that reports the end of a Program. Nothing follows if the program
+// succeeded.
 const ProgramText = "guest: the program has ended"
 
 // Program is a program that a guest runs as its only user before it powers off. The console shows its output, and

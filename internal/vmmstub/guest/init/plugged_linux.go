@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// plugMemory makes the kernel use memory as soon as it is plugged in, as the rules of udev do in a distribution.
+// plugMemory makes the kernel use new memory at once, as the rules of udev do in a distribution.
 func plugMemory() error {
 	err := os.WriteFile("/sys/devices/system/memory/auto_online_blocks", []byte("online"), 0)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -19,12 +19,12 @@ func plugMemory() error {
 	return err
 }
 
-// tellPlugged brings each CPU online that was plugged in. It reports how many CPUs and how much memory are in use if
-// that is not what it reported before, and returns the report.
+// tellPlugged brings new CPUs online and returns a report of the CPUs and the memory in use. It prints the report if it
+// differs from before.
 func tellPlugged(before string) string {
 	cpus, _ := filepath.Glob("/sys/devices/system/cpu/cpu[0-9]*")
 	for _, cpu := range cpus {
-		online := filepath.Join(cpu, "online") // the first has none
+		online := filepath.Join(cpu, "online") // the first CPU lacks the file
 		if text, err := os.ReadFile(online); err == nil && strings.TrimSpace(string(text)) == "0" {
 			_ = os.WriteFile(online, []byte("1"), 0) // it may be on its way out
 		}
