@@ -20,8 +20,8 @@ type ending struct {
 }
 
 var (
-	removing = ending{"remove", "remove node %s of %s for good", "which stay there and keep their names", false}
-	losing   = ending{identity.DecisionLost, "sign that node %s of %s is lost for good", "which it stops when it hears of this; their names are free", true}
+	removing = ending{"remove", "remove node %s of %s for good", "left there, with the names taken", false}
+	losing   = ending{identity.DecisionLost, "sign that node %s of %s is lost for good", "stopped when the node hears of this, with the names free at once", true}
 )
 
 func (a *app) nodeRemoveCommand() *cobra.Command {

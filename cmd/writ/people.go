@@ -320,7 +320,7 @@ func (a *app) showUser(r client.Amended, name string) (amendment, error) {
 			effect: fmt.Sprintf("nothing that %[1]s signs is accepted any more; the name %[1]s is never given again, so add a successor under another one, like %[1]s-2", name), before: "still accepts what " + name + " signs",
 		}
 	case len(u.Roles) == 0:
-		m.effect = name + " may do nothing yet; give a role with --role"
+		m.effect = fmt.Sprintf("%s has no role: writ user add %s --role ROLE --project PROJECT", name, name)
 	case len(u.Keys) == 0 && !client.MayHaveCertificate(r.Roster, name):
 		m.effect = fmt.Sprintf("%s has no key; name an authority that makes certificates for it with `writ ca add`, or give it a key with --key", name)
 	}
