@@ -183,3 +183,15 @@ func TestWhyNamesTheNodeThatDoesNotWork(t *testing.T) {
 		}
 	}
 }
+
+// What a datacenter said of a call before its queue was away is not why the run waits.
+func TestWhyNamesTheFaultOfTheDatacenter(t *testing.T) {
+	p := start(t, nil)
+	s := connect(p, vienna, func(s *supervisor) { s.dialer.Fault = func() string { return "its queue is away" } })
+	run := ledger.Run{Run: writ.Run{ID: writ.RunIDOf(writ.Digest{1}), Datacenter: vienna, Reason: "call 1 (node.ping) is queued"}, State: ledger.State(writ.RunRunning)}
+	p.await("the run names the fault", func() bool {
+		why, err := p.Why(t.Context(), run)
+		s.tell(writ.Event{Node: &writ.Node{ID: "n1", Name: "n1"}}) // what is stored wakes the test, and a fault does not
+		return err == nil && why[run.ID] == "its datacenter cannot go on: its queue is away"
+	})
+}

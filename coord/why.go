@@ -45,9 +45,14 @@ func (c *Coordinator) Why(ctx context.Context, runs ...ledger.Run) (map[writ.Run
 		if !isOpen(r) {
 			continue
 		}
-		if _, connected := c.links.Session(r.Datacenter); !connected {
+		session, connected := c.links.Session(r.Datacenter)
+		if !connected {
 			said := cmp.Or(r.Reason, whyCallsWait(calls[r.ID], nil))
 			why[r.ID] = strings.TrimSuffix(reasons.Away+", and said last: "+said, ", and said last: ")
+			continue
+		}
+		if fault := session.Fault(); fault != "" {
+			why[r.ID] = reasons.Halted + ": " + fault
 			continue
 		}
 		why[r.ID] = cmp.Or(r.Reason, whyCallsWait(calls[r.ID], ill[r.Datacenter]))

@@ -55,8 +55,11 @@ func (s *situation) whyRun() reason {
 		return s.whyFailed()
 	case run.State.Ended(): // cancelled, refused, expired
 		next := s.again().submit()
-		if s.isOutdated() {
+		switch {
+		case s.isOutdated():
 			next = s.again().plan()
+		case run.Failure != nil && run.Failure.Code == writ.CodeSignerRevoked: // the script may be that of a thief
+			next = "writ run show " + string(run.ID)
 		}
 		return reason{said(run.Failure, run.Reason, "it is "+string(run.State)) + s.again().unknown(), next}
 	case run.Accepted.IsZero():
@@ -183,6 +186,8 @@ func (s *situation) nextAway(c writ.Call, away string) string {
 func (s *situation) whyAway(id writ.NodeID) string {
 	n, known := s.nodes[id]
 	switch {
+	case s.datacenter.Health != api.DatacenterHealthHealthy: // nobody reports its nodes
+		return ""
 	case !known || n.Liveness == writ.LivenessReady && n.Fault == "":
 		return ""
 	case n.Liveness != writ.LivenessReady:

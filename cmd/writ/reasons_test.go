@@ -51,6 +51,13 @@ func TestEveryWaitAndFailureHasItsSentence(t *testing.T) {
 			s.run.State, s.run.Accepted, s.run.Failure = api.RunStateRefused, time.Time{}, failure(writ.CodeRoleMissing, 0)
 		}, "ROLE_MISSING: told to fail", "writ submit web.tengo --project shop --dc ams1", ""},
 		{"DatacenterAway", func(s *situation) { s.datacenter.Health = api.DatacenterHealthAway }, "datacenter ams1 is away", "writ dc list", ""},
+		{"NodeOfADatacenterThatIsAway", func(s *situation) {
+			s.datacenter.Health = api.DatacenterHealthAway
+			s.calls, s.nodes["n"] = []writ.Call{volume(1, writ.CallRunning)}, writ.Node{Liveness: writ.LivenessSilent, LastBeat: now}
+		}, "datacenter ams1 is away", "writ dc list", "n1 has worked on it for 1m0s, in attempt 1 "},
+		{"SignerRevoked", func(s *situation) {
+			s.run.State, s.run.Failure = api.RunStateCancelled, failure(writ.CodeSignerRevoked, 0)
+		}, "SIGNER_REVOKED", "writ run show " + string(id), ""},
 		{"Blocked", func(s *situation) {
 			s.run.State, s.run.Reason = api.RunStateAccepted, "waits for run "+string(other)+", an earlier one of the deployment web"
 		}, "an earlier one of the deployment web", "writ run explain " + string(other), ""},

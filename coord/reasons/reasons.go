@@ -15,6 +15,7 @@ var (
 	closed  = regexp.MustCompile(`(?:^|[ ,])([a-z0-9][a-z0-9-]*)(?: and [0-9]+ more)?: is (?:cordoned|draining)(?:$|[;,])`)
 	ill     = regexp.MustCompile(`(?:node|on) ([a-z0-9][a-z0-9-]*), which ((?:is|takes no work)[a-z ]*)`)
 	lost    = regexp.MustCompile(`(?:its node ([a-z0-9][a-z0-9-]*) is lost; |[ ,]([a-z0-9][a-z0-9-]*) \(which is lost\))`)
+	nodes   = regexp.MustCompile(`(?:^|[ (])nodes?(?:[ ,:;)]|$)`) // the word, not a part of a name
 )
 
 // message finds where a reason of the supervisor ends and a message begins: of a script that ends, or of the failed attempt of a call. Scripts, guests
@@ -32,10 +33,13 @@ func ownWords(why string) string {
 // Away begins the reason of a run whose datacenter cannot be asked. What the datacenter said last may follow it.
 const Away = "its datacenter is away"
 
+// Halted begins the reason of a run whose datacenter is connected and does not work. What it said last may follow it.
+const Halted = "its datacenter cannot go on"
+
 // Next returns the command that helps what waits for a reason, "" if the reason names nothing that a command is about. own is the run that waits.
 // datacenter is the name of its datacenter, "" if that is not known.
 func Next(why string, own writ.RunID, datacenter string) string {
-	if strings.HasPrefix(why, Away) || strings.HasPrefix(why, "waits for the datacenter ") {
+	if strings.HasPrefix(why, Away) || strings.HasPrefix(why, Halted) || strings.HasPrefix(why, "waits for the datacenter ") {
 		return "writ dc list"
 	}
 	why = ownWords(why)
@@ -54,7 +58,7 @@ func Next(why string, own writ.RunID, datacenter string) string {
 	if found := lost.FindStringSubmatch(why); found != nil {
 		return ForNode(found[1]+found[2], isLost, datacenter)
 	}
-	if strings.Contains(why, "node") {
+	if nodes.MatchString(why) {
 		return "writ node list"
 	}
 	return ""

@@ -12,7 +12,9 @@ func TestTheCommandIsAboutWhatTheReasonNames(t *testing.T) {
 	own, other := writ.RunID(strings.Repeat("a", 26)), writ.RunID(strings.Repeat("b", 26))
 	for why, want := range map[string]string{
 		"": "",
-		"call 1 (herodb.create db) is running on n1": "",
+		"call 1 (herodb.create db) is running on n1":                                                                                                      "",
+		"call 1 (node.ping) is running on node-1: simulating node.ping: 0 %":                                                                              "",
+		"its datacenter cannot go on: its queue is away; it said last: call 1 (herodb.create db) is queued on n1, which is silent":                        "writ dc list",
 		"call 1 (node.ping) is planned: is on hold (writ release --dc dc1 --project shop): alice has held the project shop since 12:00:00 UTC":            "writ release --dc dc1 --project shop",
 		"is on hold (writ release --dc dc1; reboot): alice has held it":                                                                                   "",
 		"waits for run " + string(other) + ", an earlier one of the deployment web":                                                                       "writ run explain " + string(other),
