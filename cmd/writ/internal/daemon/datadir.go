@@ -92,7 +92,7 @@ func (c *Coord) checkCoordinatorKey(roster *identity.Roster, self *identity.Coor
 	const next = "bring %[1]s back with `writ restore`, or copy it from a backup. Without a backup give the coordinator a new key: docs/manual/runbook.md, The coordinator's key"
 	path := filepath.Join(c.Data, coordinatorKeyFile)
 	if exists(path) {
-		return writ.Errorf(writ.CodeDataIncomplete, "version %d of the roster names %d coordinators, and none of them has the key in %s", roster.Version, len(roster.Coordinators), path).WithHint(next, path)
+		return writ.Errorf(writ.CodeDataIncomplete, "no coordinator that version %d of the roster names has the key in %s", roster.Version, path).WithHint(next, path)
 	}
-	return incomplete(c.Data, coordinatorKeyFile, fmt.Sprintf("version %d of the roster names %d coordinators", roster.Version, len(roster.Coordinators))).WithHint(next, path)
+	return incomplete(c.Data, coordinatorKeyFile, fmt.Sprintf("version %d of the roster names keys of coordinators", roster.Version)).WithHint(next, path)
 }
