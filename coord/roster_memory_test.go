@@ -63,13 +63,14 @@ func TestManyStrangersCostBoundedMemory(t *testing.T) {
 			most = max(most, now.HeapInuse+now.StackInuse)
 		}
 	}
+	start := before.HeapInuse + before.StackInuse
+	t.Logf("%d callers: memory from %d to %d MiB", manyCallers, start>>20, most>>20)
+	if most > start+maxGrowth {
+		t.Errorf("the memory may grow by %d MiB", maxGrowth>>20)
+	}
 	loaded := p.commandTime()
 	end()
-	if start := before.HeapInuse + before.StackInuse; most > start+maxGrowth {
-		t.Errorf("%d callers made the memory grow from %d to %d MiB", manyCallers, start>>20, most>>20)
-	} else {
-		t.Logf("%d callers: memory from %d to %d MiB; a command took %s, and %s meanwhile", manyCallers, start>>20, most>>20, quiet, loaded)
-	}
+	t.Logf("a command took %s, and %s meanwhile", quiet, loaded)
 }
 
 // addVersions adds versions of the roster. The coordinator gets those that lead to the newest one.
@@ -104,7 +105,7 @@ func (p *fixture) addVersions(n int) {
 // commandTime returns how long a change of the roster takes: the median of some.
 func (p *fixture) commandTime() time.Duration {
 	var took []time.Duration
-	for range 9 {
+	for range 5 {
 		roster, err := p.rosters.newest(p.t.Context(), p.Coordinator)
 		if err != nil {
 			p.t.Fatal(err)
@@ -147,10 +148,10 @@ func callFromElsewhere(t *testing.T, servers ...string) (answered <-chan struct{
 		for lines := bufio.NewScanner(out); lines.Scan(); {
 			if strings.HasPrefix(lines.Text(), "answers") {
 				t.Log(lines.Text())
-				close(done)
 				break
 			}
 		}
+		close(done) // also if the process ended early, which end reports
 		_, _ = io.Copy(io.Discard, out)
 	})
 	end = sync.OnceFunc(func() {
