@@ -4,6 +4,8 @@ import (
 	"crypto/ed25519"
 	"encoding/json"
 	"maps"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -111,6 +113,11 @@ func (r *redirected) unproved(t *testing.T, l *liar) {
 	in.Script("fine.tengo", "x := 1\n")
 	fine := string(in.Submit("fine.tengo"))
 	wants("an honest end", nil, 0, "succeeded", "run", "watch", fine)
+	report := filepath.Join(in.Dir, "report.xml")
+	lied("a submission without a proof", at(runs, stripped), "submit", "fine.tengo", "--junit", report)
+	if text, err := os.ReadFile(report); err != nil || !strings.Contains(string(text), "UNVERIFIED") {
+		t.Errorf("the report of a submission without a proof: %v\n%s", err, text)
+	}
 	failed := string(in.runs["named"])
 	state := func(to string) func(string, any) any {
 		return at(runs, func(o map[string]any) any {

@@ -63,7 +63,18 @@ func reportUnsubmitted(cause *writ.Error, w watchOptions) error {
 	return errors.Join(testUnsubmitted(cause, w), appendSummary(w, errorMarkdown("writ submit: there is no run", cause)))
 }
 
-// testUnsubmitted writes the JUnit report of a submission without a known run.
+// endUnverified returns the error of a command that cannot verify the end of its run, and writes it to the reports of
+// --junit and --summary. They have no calls, because the states of calls are not proved.
+func (a *app) endUnverified(err error, w watchOptions) error {
+	cause := writ.AsError(err)
+	unwritten := errors.Join(testUnsubmitted(cause, w), appendSummary(w, errorMarkdown("writ submit: the end of the run is not verified", cause)))
+	if unwritten != nil {
+		a.Warn("%v", unwritten)
+	}
+	return err
+}
+
+// testUnsubmitted writes a JUnit report with one test, which failed with cause.
 func testUnsubmitted(cause *writ.Error, w watchOptions) error {
 	if w.junit == "" {
 		return nil

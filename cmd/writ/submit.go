@@ -197,11 +197,11 @@ func (a *app) watch(ctx context.Context, c *client.Client, id writ.RunID, w watc
 			return a.stopWatching(ctx, watching, c, roster, id, err, w)
 		}
 		if roster, err = c.Roster(ctx); err != nil {
-			return err
+			return a.endUnverified(err, w)
 		}
 		end, err := c.End(ctx, roster, &run)
 		if err != nil {
-			return err
+			return a.endUnverified(err, w)
 		}
 		if run.State.Ended() { // and was not resumed meanwhile
 			if end.Failure != nil && end.Failure.Position != "" {
