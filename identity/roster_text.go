@@ -30,7 +30,7 @@ func (r *Roster) Text() ([]byte, error) {
 	previous := "-"
 	if !r.Previous.IsZero() {
 		previous = r.Previous.String()
-		w.check(r.Version > 1, "previous", "version 1 has none")
+		w.check(r.Version > 1, "previous", "version 1 has no previous one")
 	}
 	w.line("previous", previous)
 	if r.Format() == rosterFormatV4 {

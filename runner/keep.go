@@ -52,7 +52,7 @@ type keeper struct {
 	networked *writ.NodeNetwork
 	states    states
 	deaths    *deathWatch
-	machine   machine         // as it was told last
+	machine   machine         // of the last report
 	fullDisks map[string]bool // by path: the disks that were almost full at the last look
 	warned    warnings
 

@@ -3,7 +3,7 @@ package scripts
 // lintCodes are the codes of lint, and of files with tests.
 var lintCodes = []CodeInfo{
 	{codeUnusedResult, SeverityWarning, "the result is not used",
-		"The expression changes nothing, so without its result it does nothing. `append` in particular returns the longer list and leaves the old one alone: `list = append(list, x)`.",
+		"The expression has no effect except its result. `append`, for example, returns a longer list and does not change the old one: `list = append(list, x)`.",
 		`run := import("run")
 names := ["a"]
 append(names, "b")
@@ -13,7 +13,7 @@ names := ["a"]
 names = append(names, "b")
 run.log(names)`},
 	{codeUnusedVariable, SeverityWarning, "a variable is never read",
-		"Nothing reads the variable. Often a handle was meant to be passed on and is not, so that a dependency is missing. Leave the name out, or let it begin with an underscore if it is only there to be read by people.",
+		"The variable is never read. Often a handle should be an argument of a later call, so a dependency is missing. Omit the name, or begin it with an underscore if it is only for readers of the script.",
 		`volume := import("volume")
 machine := import("machine")
 root := volume.create("root", {size_gib: 10})
@@ -23,7 +23,7 @@ machine := import("machine")
 root := volume.create("root", {size_gib: 10})
 machine.create("web", {cpus: 2, memory_mib: 2048, disks: [root]})`},
 	{codeUnusedImport, SeverityWarning, "a module is imported and not used",
-		"Remove the import: operations of a module count as allowed only where they are used, so it does nothing. Modules of your own are not reported, because their bodies are carried out where they are imported.",
+		"Remove the import, which has no effect: a script allows only the operations that it uses. Your own modules are not reported, because an import runs their statements.",
 		`text := import("text")
 run := import("run")
 run.log("hello")`,
@@ -38,7 +38,7 @@ run.log("two machines")`,
 params := {count: {type: "int", default: 2}}
 run.log(run.params.count, "machines")`},
 	{codeMissingKey, SeverityWarning, "a map has no such key",
-		"The map is written out, nothing is added to it, and it does not have the key. Reading it gives `undefined`, which counts as not given wherever it is passed on.",
+		"The map is a literal without this key, and the script adds no key to it. Reading the key gives `undefined`, which counts as not given in arguments.",
 		`run := import("run")
 sizes := {small: 10, large: 100}
 run.log(sizes.medium)`,
@@ -46,7 +46,7 @@ run.log(sizes.medium)`,
 sizes := {small: 10, medium: 50, large: 100}
 run.log(sizes.medium)`},
 	{codeNeverEqual, SeverityWarning, "a comparison that never changes",
-		"A handle is equal to itself and to nothing else: not to the name of its resource, and not to `undefined`. Compare one of its fields: `h.name`, `h.err`, `h.err.code`. The field `err` is `undefined` or a map, so compare its code or its message.",
+		"A handle is equal only to itself: not to the name of its resource, and not to `undefined`. Compare one of its fields: `h.name`, `h.err`, `h.err.code`. The field `err` is `undefined` or a map, so compare its code or its message.",
 		`volume := import("volume")
 run := import("run")
 old := volume.get("archive")
@@ -88,7 +88,7 @@ for name in ["a", "b"] {
 }
 volume.create("c", {size_gib: 1})`},
 	{codeUnreachable, SeverityWarning, "this is never carried out",
-		"`return`, `break`, `continue` and `run.fail` leave the block, so nothing after them in the same block happens.",
+		"`return`, `break`, `continue` and `run.fail` leave the block, so later statements of the same block never run.",
 		`run := import("run")
 size := func(kind) {
 	return 10
@@ -101,7 +101,7 @@ size := func(kind) {
 	return 10
 }
 run.log(size("small"))`},
-	{codeLateVariable, SeverityWarning, "a function keeps a variable that goes on changing",
+	{codeLateVariable, SeverityWarning, "a function keeps a variable that changes later",
 		"All rounds of a loop at the top level share its variables, and those of `for i := …` are shared everywhere. A function that is kept and called later sees the value of the last round. Make it inside of another function that takes the value: `func(i) { return func() { … } }(i)`.",
 		`run := import("run")
 later := []
@@ -130,7 +130,7 @@ for i := 0; i < 3; i++ {
 	volume.create("data-" + i, {size_gib: 10})
 }`},
 
-	{codeSplitGroup, SeverityWarning, "a read splits what goes together",
+	{codeSplitGroup, SeverityWarning, "a read splits related calls",
 		"Calls that are linked by handles get one node together if the script makes all of them before it waits. Reading a field of a result waits. The calls before the read get a node without the later ones. So a later call that needs several of their resources can find them on different nodes. It fails with RESOURCE_CONFLICT or NO_CAPACITY, and a resume of the run does not help. Make all calls first and read results after that, or give each call the same option `node`.",
 		`volume := import("volume")
 machine := import("machine")
@@ -155,7 +155,7 @@ for disk in disks {
 }`},
 
 	{codeHidden, SeverityWarning, "a character that is not seen",
-		"A character without width, or one that turns the direction of text, makes a script read other than it is. A comment may be code, and two names that look alike may differ. Such characters are reported in comments and texts too. Remove them. If a text needs one, build it from visible characters.",
+		"A character without width, or one that turns the direction of text, makes a script look different from its meaning. A comment may be code, and two names that look alike may differ. Such characters are reported in comments and texts too. Remove them. If a text needs one, build it from visible characters.",
 		"run := import(\"run\")\nrun.log(\"we\u200bb\")",
 		"run := import(\"run\")\nrun.log(\"web\")"},
 	{codeDisguised, SeverityWarning, "letters that look like others",
@@ -191,7 +191,7 @@ test_volume := func(t) {
 	t.contains(r.steps, "volume.create data")
 }`},
 	{codeTestMember, SeverityError, "t has no such member",
-		"The argument of a test has `run`, `plan`, `call`, `resources`, `equal`, `ok`, `contains`, `fail`, `fatal`, `log` and `skip`; docs/manual/testing.md says what each does.",
+		"The argument of a test has `run`, `plan`, `call`, `resources`, `equal`, `ok`, `contains`, `fail`, `fatal`, `log` and `skip`; docs/manual/testing.md describes them.",
 		`test_sum := func(t) {
 	t.equals(1 + 1, 2)
 }`,
@@ -208,7 +208,7 @@ test_volume := func(t) {
 	t.equal(1 + 1, 2)
 }`},
 	{codeTestOption, SeverityError, "an option of t.run does not fit",
-		"The second argument of `t.run` is a map with `params`, `project`, `deployment`, `nodes`, `fail` and `results`. `nodes` is how many nodes the datacenter has, 2 by default. `fail` looks like `{\"machine.create web-0\": {code: \"NO_CAPACITY\", times: 1}}`, and `results` like `{\"node.facts\": {cpus: 2}}`. Name a call by its operation, and add the name of its resource if you mean only that one. Codes are those of docs/codes.md.",
+		"The second argument of `t.run` is a map with `params`, `project`, `deployment`, `nodes`, `fail` and `results`. `nodes` is the number of nodes of the datacenter, 2 by default. `fail` looks like `{\"machine.create web-0\": {code: \"NO_CAPACITY\", times: 1}}`, and `results` like `{\"node.facts\": {cpus: 2}}`. Name a call by its operation, and add the name of its resource if you mean only that one. Codes are those of docs/codes.md.",
 		`test_full := func(t) {
 	t.run("web.tengo", {fail: {"machine.craete web-0": {code: "NO_CAPACITY"}}})
 }`,

@@ -214,7 +214,7 @@ func (a *app) showAuthority(r client.Amended, name string) (amendment, error) {
 	if v.State != identity.Active {
 		m = amendment{
 			change: fmt.Sprintf("the authority %s is %s", name, v.State),
-			effect: "nothing that its certificates sign is accepted any more", before: "still accepts what certificates of " + name + " sign",
+			effect: "signatures by its certificates are rejected from now on", before: "still accepts signatures by certificates of " + name,
 		}
 	}
 	a.showSigned(r, m)

@@ -63,7 +63,7 @@ func findNodes(nodes []writ.Node, datacenters map[writ.DatacenterID]string) (fou
 	return found
 }
 
-// examineRuns reports the open runs that the coordinator has heard nothing of.
+// examineRuns reports the open runs without news.
 func examineRuns(ctx context.Context, c *client.Client) []finding {
 	ctx, stop := context.WithTimeout(ctx, doctorPatience)
 	defer stop()

@@ -48,7 +48,7 @@ type callReasons struct {
 func (a *app) runExplainCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:     "explain RUN",
-		Short:   "Explain why a run waits or failed, and what to type next",
+		Short:   "Explain why a run waits or failed, with the next command",
 		Example: "  writ run explain RUN",
 		Args:    exactly("RUN"),
 		RunE: a.onRun(func(ctx context.Context, c *client.Client, id writ.RunID) error {

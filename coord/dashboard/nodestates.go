@@ -133,7 +133,7 @@ func (s *nodeStates) add(n writ.Node) {
 	s.unheard[queueKey{n.Datacenter, n.ID}] = unheard{n.Name, string(n.Liveness), n.LastBeat}
 }
 
-// isFull reports whether a resource of a node is fully reserved, so that placement refuses more.
+// isFull reports whether a resource of a node is fully reserved: placement then refuses more.
 func isFull(used, all int64) bool { return all > 0 && used >= all }
 
 // lookAtNodes lists all nodes, or returns the states of a moment ago. If the list fails, it returns the last states: pages do without.

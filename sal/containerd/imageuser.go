@@ -78,7 +78,7 @@ func idOf(text string) (id int, isNumber bool, err error) {
 	case errors.Is(err, strconv.ErrSyntax):
 		return 0, false, nil
 	case err != nil || tooLarge(int(n)):
-		return 0, false, fmt.Errorf("%s is no number of a user or group", text)
+		return 0, false, fmt.Errorf("%s is not a valid number of a user or group", text)
 	}
 	return int(n), true, nil
 }
@@ -93,7 +93,7 @@ func unlisted(err error) bool {
 
 // badUser returns the error about a user that an image names.
 func badUser(named string, err error) error {
-	return writ.Errorf(writ.CodeArgumentsInvalid, "the image names the user %q, as whom nothing can run: %w", named, err).
+	return writ.Errorf(writ.CodeArgumentsInvalid, "the image names the user %q, whose programs cannot run: %w", named, err).
 		WithHint("build the image with a USER that its /etc/passwd lists, or with a number")
 }
 

@@ -108,7 +108,7 @@ func (j *job) projectRoom(bytes int64) error {
 
 // unowned returns the names of some archives of the project that belong to none of the volumes of records.
 func (j *job) unowned(records []*record) (names []string) {
-	const max = 20
+	const most = 20
 	owned := map[string]bool{}
 	for _, r := range records {
 		for _, a := range r.Own.Archives {
@@ -118,7 +118,7 @@ func (j *job) unowned(records []*record) (names []string) {
 	entries, _ := os.ReadDir(filepath.Dir(j.backupPath(""))) // the limits hold without these names
 	for _, e := range entries {
 		name, ok := strings.CutSuffix(e.Name(), ".tar")
-		if ok && len(names) < max && !owned[filepath.Join(string(j.Resource.Project), name)] {
+		if ok && len(names) < most && !owned[filepath.Join(string(j.Resource.Project), name)] {
 			names = append(names, name)
 		}
 	}

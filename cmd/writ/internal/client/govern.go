@@ -131,7 +131,7 @@ func AddPrincipal(r *identity.Roster, name string, kind identity.PrincipalKind, 
 		}
 		for _, a := range r.Authorities {
 			if same(a.Key, key) {
-				return writ.Errorf(writ.CodeConflict, "the key is that of the authority %s, which signs nothing else", a.Name).
+				return writ.Errorf(writ.CodeConflict, "the key belongs to the authority %s, which signs certificates only", a.Name).
 					WithHint("make a key for %s: ssh-keygen -t ed25519", name)
 			}
 		}
@@ -242,7 +242,7 @@ func AddDatacenter(r *identity.Roster, d writ.Datacenter, key ed25519.PublicKey)
 			WithHint("choose another name; `writ dc list` shows the datacenters")
 	}
 	if have := r.DatacenterOf(key); have != nil {
-		return writ.Errorf(writ.CodeConflict, "the key is that of the supervisor of %s already", have.Name).
+		return writ.Errorf(writ.CodeConflict, "the key belongs to the supervisor of %s already", have.Name).
 			WithHint("start the supervisor of the new datacenter with an empty --data, where it makes a key of its own")
 	}
 	d.ID = writ.DatacenterID(writ.NewUUID())
