@@ -9,7 +9,7 @@ import (
 func TestSnapshotsOfAResourceAreBounded(t *testing.T) {
 	machine := writ.ResourceID{Project: "p", Kind: writ.KindMachine, Name: "web"}
 	for have, want := range map[int]writ.Code{0: "", MaxSnapshots - 1: "", MaxSnapshots: writ.CodeQuotaExceeded, MaxSnapshots + 1: writ.CodeQuotaExceeded} {
-		if err := RoomForSnapshot(machine, "snapshots", have); writ.CodeOf(err) != want {
+		if err := RoomForSnapshot(machine, "snapshot", have); writ.CodeOf(err) != want {
 			t.Errorf("with %d: %v", have, err)
 		}
 	}

@@ -227,7 +227,7 @@ func (o *orderer) collect(calls []int, into map[int]bool) {
 // contentOf returns the resource whose content a call reads, replaces or deletes; "" if the order of the call does not matter here.
 func (o *orderer) contentOf(c *orderedCall, mentioned []string) string {
 	switch c.op.Verb {
-	case "restore", "snapshot", "send", "backup", "delete":
+	case "restore", "snapshot", "delete_snapshot", "send", "backup", "delete":
 		return c.resource
 	case "clone", "copy":
 		if len(mentioned) > 0 {

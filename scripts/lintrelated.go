@@ -52,6 +52,8 @@ func (o *orderer) releases(earlier, work *orderedCall) bool {
 		return uses && earlier.content == ""
 	case "detach":
 		return earlier.taken == work.content
+	case "clone", "copy": // of a snapshot, perhaps
+		return work.op.Verb == "delete_snapshot" && earlier.content == work.content
 	}
 	return false
 }

@@ -123,14 +123,17 @@ func eventResource(r writ.Resource) *writ.Resource {
 }
 
 // uses returns the capacity that a resource occupies after op. Amounts that op does not change stay as before. The result
-// of op may add to its arguments, such as the size of archives.
+// of op may add to its arguments, such as the size of archives, and may say that nothing is left.
 func uses(op *catalog.Operation, args, result map[string]any, before writ.Capacity) writ.Capacity {
 	after := writ.Capacity{}
 	if op.Needs != nil {
 		after = op.Needs(args)
 	}
-	if op.Uses != nil {
-		after.DiskGiB = max(after.DiskGiB, amountOf(op.Uses(result).DiskGiB))
+	measured := false
+	if op.Uses != nil && result != nil {
+		var disk int64
+		disk, measured = op.Uses(result)
+		after.DiskGiB = max(after.DiskGiB, amountOf(disk))
 	}
 	if after.CPUs == 0 {
 		after.CPUs = before.CPUs
@@ -138,7 +141,7 @@ func uses(op *catalog.Operation, args, result map[string]any, before writ.Capaci
 	if after.MemoryMiB == 0 {
 		after.MemoryMiB = before.MemoryMiB
 	}
-	if after.DiskGiB == 0 {
+	if after.DiskGiB == 0 && !measured {
 		after.DiskGiB = before.DiskGiB
 	}
 	return after

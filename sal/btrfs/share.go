@@ -45,7 +45,7 @@ func (p *Pool) promise(name string, bound sal.Bound) (release func(), err error)
 		return none, sal.HostError("add up what the project has", err)
 	}
 	if others+bound.Bytes > most {
-		return none, writ.Errorf(writ.CodeQuotaExceeded, "the project may have %s of this node's disk: its other volumes and databases have %s, and this one is to have %s",
+		return none, writ.Errorf(writ.CodeQuotaExceeded, "the project may have %s of this node's disk: it has %s already, and this needs %s more",
 			amount(most), amount(others), amount(bound.Bytes)).
 			WithHint("ask for less, delete what the project needs no more, use another node, or give the node's runner a larger --project-disk")
 	}

@@ -60,9 +60,9 @@ type Operation struct {
 	// Needs says how much of its node the resource uses once the operation is done; it is nil if the operation changes nothing about
 	// that. A part that is zero stays as it was. Handles among the arguments may be in any form.
 	Needs func(args map[string]any) writ.Capacity
-	// Uses returns the capacity that the resource occupies according to a result of the operation. It includes amounts that
-	// only the node knows, such as the size of archives. It is nil if results have no such fields.
-	Uses    func(result map[string]any) writ.Capacity
+	// Uses returns the disk space of the resource according to a result, in GiB, and whether the result has the field. Archives and
+	// snapshots are included: only the node measures them. Uses is nil if the schema of the result has no such field.
+	Uses    func(result map[string]any) (diskGiB int64, ok bool)
 	newArgs func() any // a pointer to a zero argument struct
 	structs map[reflect.Type]Schema
 }
@@ -147,7 +147,7 @@ func declare[A, R any](o Operation) *Operation {
 		o.Needs = o.Args.needs
 	}
 	if o.Result.uses() {
-		o.Uses = o.Result.needs
+		o.Uses = o.Result.diskUsed
 	}
 	return &o
 }

@@ -24,8 +24,8 @@ var dataOf = map[Data][]string{
 		"herodb.create", "herodb.rotate_secret",
 	},
 	DataDestroys: {
-		"image.delete", "volume.restore", "volume.discard", "volume.delete", "network.delete", "machine.restore", "machine.delete", "container.delete",
-		"herodb.restore", "herodb.delete",
+		"image.delete", "volume.restore", "volume.delete_snapshot", "volume.discard", "volume.delete", "network.delete", "machine.restore",
+		"machine.delete_snapshot", "machine.delete", "container.delete", "herodb.restore", "herodb.delete_backup", "herodb.delete",
 	},
 }
 

@@ -48,6 +48,8 @@ func herodbOperations() []*Operation {
 		declare[Backup, HeroDB](herodb.with("restore", Alter, time.Hour,
 			"Puts a database back to a backup; what was written since is lost.").
 			destroys("What was written to the database since the backup.").once()),
+		declare[Backup, HeroDB](herodb.with("delete_backup", Alter, 5*time.Minute,
+			"Deletes a backup of a database; the database keeps its data.").destroys("The backup.")),
 		declare[Nothing, HeroDB](herodb.with("rotate_secret", Alter, time.Minute,
 			"Gives a database a new secret; clients with the old one can no longer connect.").
 			uses("Clients with the old secret can no longer write.").once()),

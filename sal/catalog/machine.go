@@ -49,6 +49,7 @@ type Machine struct {
 	MAC       string   `writ:"mac" help:"hardware address on its first network"`
 	Disks     []string `writ:"disks" help:"the names of the volumes it has, in order"`
 	Snapshots []string `writ:"snapshots" help:"the names of its snapshots, sorted"`
+	DiskGiB   int64    `writ:"disk_gib,default=0,uses=disk_gib" help:"size of its snapshots on the node's disk, in GiB, rounded up"`
 	Ended     string   `writ:"ended" help:"of a machine that was stopped, how its guest ended: exited by itself, or killed when the grace was over"`
 }
 
@@ -83,6 +84,8 @@ func machineOperations() []*Operation {
 		declare[Snapshot, Machine](machine.with("restore", Alter, 10*time.Minute,
 			"Puts a machine back to a snapshot of its memory and disks; what happened since is lost.").
 			destroys("What was written to the machine's memory and disks since the snapshot.").once()),
+		declare[Snapshot, Machine](machine.with("delete_snapshot", Alter, 5*time.Minute,
+			"Deletes a snapshot of a machine; the machine keeps its memory and disks.").destroys("The snapshot.")),
 		declare[MachineAttach, Machine](machine.with("attach", Alter, time.Minute,
 			"Gives a machine another volume.").uses("The machine's programs can write to the volume.")),
 		declare[MachineDetach, Machine](machine.with("detach", Alter, time.Minute,

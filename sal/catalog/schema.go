@@ -268,6 +268,19 @@ func (s Schema) needs(args map[string]any) writ.Capacity {
 	return c
 }
 
+// diskUsed returns the value of the field with uses=disk_gib, and whether there is one. Its default replaces a missing value.
+func (s Schema) diskUsed(result map[string]any) (gib int64, ok bool) {
+	for _, f := range s {
+		if f.Uses != "disk_gib" {
+			continue
+		}
+		if gib, ok = result[f.Name].(int64); !ok {
+			gib, ok = f.Default.(int64)
+		}
+	}
+	return gib, ok
+}
+
 // EngineOf says which engine will do for what an operation makes: one of some names, any if there are none, and in a version, as far as that is
 // given (see writ.Engine).
 func (s Schema) EngineOf(args map[string]any) (names []string, version string) {

@@ -80,6 +80,8 @@ func volumeOperations() []*Operation {
 		declare[Snapshot, Volume](volume.with("restore", Alter, 10*time.Minute,
 			"Puts a volume back to a snapshot; what was written since is lost.").
 			destroys("What was written to the volume since the snapshot.").once()),
+		declare[Snapshot, Volume](volume.with("delete_snapshot", Alter, 5*time.Minute,
+			"Deletes a snapshot of a volume; the volume keeps its content.").destroys("The snapshot.")),
 		declare[VolumeClone, Volume](volume.with("clone", Make, 10*time.Minute,
 			"Makes a new volume with the content of another one.").adds()),
 		declare[VolumeCopy, Volume](volume.with("copy", Make, time.Hour,

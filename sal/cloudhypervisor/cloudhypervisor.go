@@ -47,10 +47,15 @@ type Driver struct {
 	Firmware string
 	// Accounts are the users that processes run as, each machine's as one of its own. Without it they run as we do.
 	Accounts *confine.Accounts
+	// Room returns QUOTA_EXCEEDED if bound does not fit into the rest of its project's share of the disk. It may be nil.
+	Room func(ctx context.Context, name string, bound sal.Bound) error
 	// Now tells the time for the pauses between restarts; time.Now if nil.
 	Now func() time.Time
 	// Step is called before every single change of the host; tests stop the driver there. It may be nil.
 	Step func(name string)
+
+	// reserving is held while room for a snapshot is looked for and recorded.
+	reserving sync.Mutex
 
 	claims  sync.Mutex // held while a record with volumes is compared with the others and written
 	usable  sync.Once  // guards cgroups
@@ -104,6 +109,7 @@ type own struct {
 	Process   *process        `json:"process,omitempty"` // nil if there is none
 	User      uint32          `json:"user,omitempty"`    // that the process runs as, and that has its files; 0 is ours
 	Kept      map[string]kept `json:"kept,omitempty"`    // snapshots by name
+	Writing   int64           `json:"writing,omitempty"` // bytes that are reserved for a snapshot that is being written
 	Restoring string          `json:"restoring,omitempty"`
 	Past      past            `json:"past"`
 }
@@ -233,6 +239,8 @@ func (j *job) use(ctx context.Context, r *sal.Record[own]) (sal.Outcome, error) 
 		return j.snapshot(ctx, r, j.Args.(*catalog.Snapshot).Snapshot)
 	case "restore":
 		return j.restore(ctx, r, j.Args.(*catalog.Snapshot).Snapshot)
+	case "delete_snapshot":
+		return j.deleteSnapshot(ctx, r, j.Args.(*catalog.Snapshot).Snapshot)
 	default:
 		return sal.Outcome{}, writ.Errorf(writ.CodeDriverMissing, "the cloudhypervisor driver cannot do %s", j.Operation.Name())
 	}
@@ -267,6 +275,7 @@ func show(r *sal.Record[own], now power) catalog.Machine {
 		State:     string(now),
 		CPUs:      r.Own.CPUs,
 		MemoryMiB: r.Own.MemoryMiB,
+		DiskGiB:   r.Own.diskGiB(),
 	}
 	if now == stopped {
 		m.Ended = r.Own.Ended

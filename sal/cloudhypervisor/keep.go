@@ -77,6 +77,9 @@ func (d *Driver) Keep(ctx context.Context, resource writ.ResourceID) ([]sal.Drif
 	if interrupted == restoring {
 		k.found(true, "putting it back to a snapshot was interrupted")
 	}
+	if err := j.keepSnapshots(r); err != nil {
+		return k.drift, err
+	}
 	if r.Own.Power == stopped {
 		return k.drift, k.keepStopped(ctx)
 	}
@@ -455,18 +458,20 @@ func (d *Driver) servedBy(pid int) string {
 	return ""
 }
 
-// Usage is what a machine occupies while it runs, and what its interfaces have moved since it was started. Its disks are its volumes'.
+// Usage returns the CPUs and memory of a machine while it runs, the bytes that its interfaces have moved since it was started, and the
+// size of its snapshots. Its disks count for its volumes.
 func (d *Driver) Usage(ctx context.Context, resource writ.ResourceID) (sal.Usage, error) {
 	r, err := d.records().Get(resource)
 	if err != nil || r == nil {
 		return sal.Usage{}, err
 	}
+	u := sal.Usage{DiskGiB: r.Own.diskGiB()}
 	v, err := d.attend(r)
 	if err != nil || v == nil {
-		return sal.Usage{}, err
+		return u, err
 	}
 	defer v.release()
-	u := sal.Usage{CPUs: r.Own.CPUs, MemoryMiB: r.Own.MemoryMiB}
+	u.CPUs, u.MemoryMiB = r.Own.CPUs, r.Own.MemoryMiB
 	soon, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	counters, err := v.Counters(soon)

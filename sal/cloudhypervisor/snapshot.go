@@ -20,6 +20,7 @@ type kept struct {
 	CPUs      int64  `json:"cpus"`
 	MemoryMiB int64  `json:"memory_mib"`
 	Volumes   []disk `json:"volumes,omitempty"`
+	Bytes     int64  `json:"bytes,omitempty"`   // of its files on the disk
 	Version   string `json:"version,omitempty"` // of cloud-hypervisor, which reads only what it wrote itself
 }
 
@@ -32,25 +33,33 @@ func (j *job) snapshot(ctx context.Context, r *sal.Record[own], name string) (sa
 	if _, exists := r.Own.Kept[name]; exists {
 		return j.outcome(ctx, r, writ.ChangeUnchanged)
 	}
-	if err := sal.RoomForSnapshot(r.Resource, "snapshots", len(r.Own.Kept)); err != nil {
+	if err := sal.RoomForSnapshot(r.Resource, "snapshot", len(r.Own.Kept)); err != nil {
 		return sal.Outcome{}, err
 	}
 	v, _, err := j.live(ctx, r)
 	if err != nil {
 		return sal.Outcome{}, err
 	}
+	if v != nil {
+		defer v.release()
+	}
+	if err := j.reserve(ctx, r, v != nil); err != nil {
+		return sal.Outcome{}, err
+	}
 	k := kept{Power: stopped, CPUs: r.Own.CPUs, MemoryMiB: r.Own.MemoryMiB, Volumes: slices.Clone(r.Own.Volumes)}
 	if v == nil {
 		err = j.keep(ctx, r, name, nil)
 	} else {
-		defer v.release()
 		k.Power, k.Version = r.Own.Power, r.Own.Process.Version
 		err = j.whilePaused(ctx, r, v, func() error { return j.keep(ctx, r, name, v) })
 	}
-	if err != nil {
-		return sal.Outcome{}, err
+	if err == nil {
+		k.Bytes, err = occupiedBelow(j.snapshotDir(name))
 	}
-	r.Own.Kept = maps.Clone(r.Own.Kept)
+	if err != nil {
+		return sal.Outcome{}, errors.Join(err, j.release(r))
+	}
+	r.Own.Writing, r.Own.Kept = 0, maps.Clone(r.Own.Kept)
 	if r.Own.Kept == nil {
 		r.Own.Kept = map[string]kept{}
 	}

@@ -57,7 +57,7 @@ func driverOn(t testing.TB, host string, step func(string)) *Driver {
 // another state. Package sal examines by itself how its records are written.
 var onNetworks = map[string]bool{
 	"make the namespace": true, "release the network": true, "start the process": true, "end the process": true,
-	"keep a snapshot": true, "restore the tree": true, "remove the data": true,
+	"keep a snapshot": true, "delete a snapshot": true, "restore the tree": true, "remove the data": true,
 }
 
 func TestConformance(t *testing.T) {
@@ -76,6 +76,7 @@ func TestConformance(t *testing.T) {
 			Steps: []saltest.Step{
 				{Operation: "herodb.backup", Args: nightly},
 				{Operation: "herodb.restore", Args: nightly},
+				{Operation: "herodb.delete_backup", Args: nightly},
 			},
 		},
 	} {

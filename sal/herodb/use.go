@@ -20,9 +20,12 @@ func (j *job) use(ctx context.Context, r *sal.Record[own]) (sal.Outcome, error) 
 	change, err := writ.ChangeUpdated, error(nil)
 	switch args := j.Args.(type) {
 	case *catalog.Backup:
-		if j.Operation.Verb == "restore" {
+		switch j.Operation.Verb {
+		case "restore":
 			err = j.restore(ctx, r, args.Backup)
-		} else {
+		case "delete_backup":
+			change, err = j.deleteBackup(ctx, args.Backup)
+		default:
 			change, err = j.backup(ctx, r, args.Backup)
 		}
 	default:
@@ -43,7 +46,7 @@ func (j *job) backup(ctx context.Context, r *sal.Record[own], name string) (writ
 	if err != nil || slices.Contains(all, name) {
 		return writ.ChangeUnchanged, err
 	}
-	if err := sal.RoomForSnapshot(j.Resource, "backups", len(all)); err != nil {
+	if err := sal.RoomForSnapshot(j.Resource, "backup", len(all)); err != nil {
 		return "", err
 	}
 	in, err := j.serve(ctx, r)
@@ -71,6 +74,22 @@ func (j *job) backup(ctx context.Context, r *sal.Record[own], name string) (writ
 	}
 	defer release()
 	return writ.ChangeUpdated, j.snapshot(ctx, name)
+}
+
+// deleteBackup deletes a backup. It returns ChangeUnchanged for an unknown backup: an earlier attempt may have deleted it.
+func (j *job) deleteBackup(ctx context.Context, name string) (writ.Change, error) {
+	exists, err := j.hasBackup(ctx, name)
+	if err != nil {
+		return "", err
+	}
+	j.step("delete a snapshot")
+	if err := j.Trees.RemoveSnapshot(ctx, j.tree(), name); err != nil {
+		return "", fmt.Errorf("delete a backup of %s: %w", j.Resource, err)
+	}
+	if !exists {
+		return writ.ChangeUnchanged, nil
+	}
+	return writ.ChangeUpdated, nil
 }
 
 func (j *job) snapshot(ctx context.Context, name string) error {

@@ -40,6 +40,9 @@ func useMachine(d *Driver, request sal.Request, s *state) (map[string]any, error
 	case "snapshot":
 		keep(s, request.Args.(*catalog.Snapshot).Snapshot)
 		return nil, nil
+	case "delete_snapshot":
+		drop(s, request.Args.(*catalog.Snapshot).Snapshot)
+		return nil, nil
 	case "restore":
 		return nil, putBack(request, s, "snapshot", request.Args.(*catalog.Snapshot).Snapshot)
 	case "attach":
@@ -119,6 +122,7 @@ func showMachine(_ *Driver, r *sal.Record[own]) any {
 		MemoryMiB: s.MemoryMiB,
 		Addresses: addressesOn(spec.Networks, r.Resource),
 		Snapshots: sortedNames(s.Kept),
+		DiskGiB:   int64(len(s.Kept)), // each counts as 1 GiB
 		IPv4:      catalog.IPv4Of(s.IPv4),
 		Ended:     endingOf(s.Power),
 	}

@@ -61,6 +61,9 @@ func useHeroDB(_ *Driver, request sal.Request, s *state) (map[string]any, error)
 	case "backup":
 		keep(s, request.Args.(*catalog.Backup).Backup)
 		return nil, nil
+	case "delete_backup":
+		drop(s, request.Args.(*catalog.Backup).Backup)
+		return nil, nil
 	case "restore":
 		now := *s
 		err := putBack(request, s, "backup", request.Args.(*catalog.Backup).Backup)

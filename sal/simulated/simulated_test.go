@@ -64,6 +64,7 @@ var suites = map[string]saltest.Suite{
 			{Operation: "volume.restore", Args: name},
 			{Operation: "volume.send", Args: kept},
 			{Operation: "volume.discard", Args: kept},
+			{Operation: "volume.delete_snapshot", Args: name},
 		},
 	},
 	"volume.clone": {
@@ -104,6 +105,7 @@ var suites = map[string]saltest.Suite{
 			{Operation: "machine.detach", Args: data},
 			{Operation: "machine.console"},
 			{Operation: "machine.restore", Args: name},
+			{Operation: "machine.delete_snapshot", Args: name},
 		},
 		Log: logOf(writ.KindMachine, "machine.console"),
 	},
@@ -127,6 +129,7 @@ var suites = map[string]saltest.Suite{
 			{Operation: "herodb.backup", Args: kept},
 			{Operation: "herodb.rotate_secret"},
 			{Operation: "herodb.restore", Args: kept},
+			{Operation: "herodb.delete_backup", Args: kept},
 		},
 	},
 }

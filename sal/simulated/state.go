@@ -2,6 +2,7 @@ package simulated
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 
 	"writ"
@@ -93,6 +94,12 @@ func keep(s *state, name string) {
 	then.Kept, then.Archives = nil, nil
 	then.Volumes = slices.Clone(s.Volumes)
 	s.Kept[name] = &then
+}
+
+// drop deletes a snapshot or backup.
+func drop(s *state, name string) {
+	s.Kept = maps.Clone(s.Kept)
+	delete(s.Kept, name)
 }
 
 // putBack makes the state what it was when it was kept, with everything that is kept.

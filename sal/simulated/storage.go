@@ -162,6 +162,9 @@ func useVolume(d *Driver, request sal.Request, s *state) (map[string]any, error)
 	case "snapshot":
 		keep(s, request.Args.(*catalog.Snapshot).Snapshot)
 		return nil, nil
+	case "delete_snapshot":
+		drop(s, request.Args.(*catalog.Snapshot).Snapshot)
+		return nil, nil
 	case "restore":
 		size := s.SizeGiB
 		err := putBack(request, s, "snapshot", request.Args.(*catalog.Snapshot).Snapshot)

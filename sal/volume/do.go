@@ -251,8 +251,11 @@ func (j *job) use(ctx context.Context, r *record) (sal.Outcome, error) {
 	case *catalog.VolumeDiscard:
 		return j.discard(ctx, r, args.Backup)
 	case *catalog.Snapshot:
-		if j.Operation.Verb == "restore" {
+		switch j.Operation.Verb {
+		case "restore":
 			return j.restore(ctx, r, args.Snapshot)
+		case "delete_snapshot":
+			return j.deleteSnapshot(ctx, r, args.Snapshot)
 		}
 		return j.snapshot(ctx, r, args.Snapshot)
 	default:
@@ -282,11 +285,26 @@ func (j *job) snapshot(ctx context.Context, r *record, name string) (sal.Outcome
 	if slices.Contains(all, name) {
 		return j.outcome(ctx, r, writ.ChangeUnchanged)
 	}
-	if err := sal.RoomForSnapshot(j.Resource, "snapshots", len(all)); err != nil {
+	if err := sal.RoomForSnapshot(j.Resource, "snapshot", len(all)); err != nil {
 		return sal.Outcome{}, err
 	}
 	if err := j.Trees.Snapshot(ctx, j.name, name); err != nil {
 		return sal.Outcome{}, err
+	}
+	return j.outcome(ctx, r, writ.ChangeUpdated)
+}
+
+// deleteSnapshot deletes a snapshot. It returns ChangeUnchanged for an unknown snapshot: an earlier attempt may have deleted it.
+func (j *job) deleteSnapshot(ctx context.Context, r *record, name string) (sal.Outcome, error) {
+	all, err := j.snapshots(ctx, j.name)
+	if err != nil {
+		return sal.Outcome{}, err
+	}
+	if err := j.Trees.RemoveSnapshot(ctx, j.name, name); err != nil {
+		return sal.Outcome{}, err
+	}
+	if !slices.Contains(all, name) {
+		return j.outcome(ctx, r, writ.ChangeUnchanged)
 	}
 	return j.outcome(ctx, r, writ.ChangeUpdated)
 }

@@ -109,6 +109,7 @@ func TestConformance(t *testing.T) {
 				{Operation: "volume.snapshot", Args: before},
 				{Operation: "volume.resize", Args: map[string]any{"size_gib": int64(3)}},
 				{Operation: "volume.restore", Args: before},
+				{Operation: "volume.delete_snapshot", Args: before},
 				{Operation: "volume.send", Args: backup},
 				{Operation: "volume.discard", Args: backup},
 			},

@@ -12,6 +12,7 @@ import (
 	"writ/internal/failpoint"
 	"writ/sal"
 	"writ/sal/btrfs"
+	"writ/sal/cloudhypervisor"
 	"writ/sal/directory"
 	"writ/sal/host"
 	"writ/sal/image"
@@ -154,8 +155,7 @@ func openStorage(dir string, c driverConfig) storage {
 	var trees sal.Trees = &directory.Trees{Dir: pool, Step: failpoint.Step("volume")}
 	if bounded := filepath.Join(dir, "btrfs"); hasRecords(bounded) || btrfs.Usable(dir) == nil && !hasRecords(records) {
 		share := func(writ.ProjectID) int64 { return host.ProjectGiB << 30 }
-		archives := &volume.Driver{Dir: bounded}
-		kept := &btrfs.Pool{Dir: pool, ProjectBytes: share, Besides: archives.ArchiveBytes, Step: failpoint.Step("volume")}
+		kept := &btrfs.Pool{Dir: pool, ProjectBytes: share, Besides: besides(dir, bounded), Step: failpoint.Step("volume")}
 		if users := c.numbers(filepath.Dir(dir)); users.Used() {
 			kept.Deny = users.SharedGroup
 		}
@@ -168,6 +168,23 @@ func openStorage(dir string, c driverConfig) storage {
 	}
 	return storage{trees, images, &volume.Driver{Dir: records, Trees: trees, Images: images, Step: failpoint.Step("volume")}}
 }
+
+// besides sums up the bytes of a project outside of the pool: archives of volumes and snapshots of machines.
+func besides(dir, volumes string) func(writ.ProjectID) (int64, error) {
+	archives := &volume.Driver{Dir: volumes}
+	machines := &cloudhypervisor.Driver{Dir: machineDir(dir)}
+	return func(project writ.ProjectID) (int64, error) {
+		kept, err := archives.ArchiveBytes(project)
+		if err != nil {
+			return 0, err
+		}
+		snapshots, err := machines.SnapshotBytes(project)
+		return kept + snapshots, err
+	}
+}
+
+// machineDir returns the directory of the machine driver. Dir is the data directory of all drivers.
+func machineDir(dir string) string { return filepath.Join(dir, "machine") }
 
 func (s storage) drivers() []sal.Driver { return []sal.Driver{s.images, s.volumes} }
 

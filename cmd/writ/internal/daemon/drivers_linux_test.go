@@ -9,6 +9,7 @@ import (
 
 	"writ"
 	"writ/internal/testenv"
+	"writ/sal"
 	"writ/sal/btrfs"
 	"writ/sal/needs"
 )
@@ -149,5 +150,27 @@ func TestSharesOfADiskNeedOneThatKeepsThem(t *testing.T) {
 	}
 	if share := openStorage(disk, driverConfig{Host: HostConfig{ProjectGiB: 10}}).trees.(*btrfs.Pool).ProjectBytes("p"); share != 10<<30 {
 		t.Errorf("a project may have %d bytes", share)
+	}
+}
+
+// TestMachineSnapshotsCountForTheirProject writes the record of a machine with a snapshot of 6 GiB, and asks for room beside it.
+func TestMachineSnapshotsCountForTheirProject(t *testing.T) {
+	type kept struct {
+		Bytes int64 `json:"bytes"`
+	}
+	type own struct {
+		Kept map[string]kept `json:"kept"`
+	}
+	disk := testenv.NewBtrfs(t, filepath.Join(t.TempDir(), "btrfs"), 128).Dir
+	records := &sal.Records[own]{Dir: filepath.Join(machineDir(disk), "records")}
+	web := writ.ResourceID{Project: "p", Kind: writ.KindMachine, Name: "web"}
+	if err := records.Put(&sal.Record[own]{Resource: web, UID: "u", Own: own{map[string]kept{"before": {6 << 30}}}}); err != nil {
+		t.Fatal(err)
+	}
+	trees := openStorage(disk, driverConfig{Host: HostConfig{ProjectGiB: 10}}).trees
+	for project, want := range map[writ.ProjectID]writ.Code{"p": writ.CodeQuotaExceeded, "other": ""} {
+		if err := trees.Room(t.Context(), "data", sal.Bound{Bytes: 5 << 30, Project: project}); writ.CodeOf(err) != want {
+			t.Errorf("room for 5 of 10 GiB in project %s: %v", project, err)
+		}
 	}
 }

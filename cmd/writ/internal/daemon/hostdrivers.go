@@ -88,7 +88,8 @@ func newHost(c driverConfig, dir string) *hostDrivers {
 	}
 	h.databases.Accounts = databases
 	h.machines = &cloudhypervisor.Driver{
-		Dir: filepath.Join(dir, "machine"), Accounts: machines, Images: h.storage.images, Volumes: h.storage.volumes, Firmware: c.Host.Firmware, Step: failpoint.Step("machine"),
+		Dir: machineDir(dir), Accounts: machines, Images: h.storage.images, Volumes: h.storage.volumes, Room: h.storage.trees.Room,
+		Firmware: c.Host.Firmware, Step: failpoint.Step("machine"),
 	}
 	return h
 }

@@ -1,0 +1,37 @@
+package supervisor_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"writ"
+)
+
+// TestSnapshotsCountForTheirNode fills a node of 10 GiB with the snapshots of a machine, until the last one is deleted.
+func TestSnapshotsCountForTheirNode(t *testing.T) {
+	inSim(t, func(t *testing.T, s *sim) {
+		s.join("n1", func(n *testNode) {
+			n.capacity.DiskGiB = 10
+			n.act = func(ctx context.Context, job writ.Job) writ.Result {
+				r := succeed(ctx, job)
+				switch job.Operation {
+				case "machine.snapshot":
+					r.Values["disk_gib"] = int64(8)
+				case "machine.create", "machine.delete_snapshot":
+					r.Values["disk_gib"] = int64(0)
+				}
+				return r
+			}
+		})
+		time.Sleep(3 * time.Second)
+		const use = "machine := import(\"machine\"); volume := import(\"volume\")\n"
+		s.wantState(s.submit(use+`machine.create("web", {cpus: 1, memory_mib: 512}); machine.snapshot("web", {snapshot: "s"})`), writ.RunSucceeded)
+		more := use + `volume.create("more", {size_gib: 5}, {timeout: "1m"})`
+		if run, _ := s.wantState(s.submit(more), writ.RunFailed); run.Failure.Error.Code != writ.CodeNoCapacity {
+			t.Errorf("beside 8 GiB of snapshots: %+v", run.Failure)
+		}
+		s.wantState(s.submit(use+`machine.delete_snapshot("web", {snapshot: "s"})`), writ.RunSucceeded)
+		s.wantState(s.submit(more), writ.RunSucceeded)
+	})
+}
