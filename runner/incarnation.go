@@ -48,6 +48,7 @@ type incarnation struct {
 	number   int64 // see journal.Begin
 	boot     string
 	capacity writ.Capacity
+	remnants remnants
 	version  string
 	host     func() writ.Host   // may be nil
 	disks    func() []writ.Disk // may be nil

@@ -184,6 +184,7 @@ func (k *keeper) look(ctx context.Context) {
 	maps.DeleteFunc(k.mended, func(r writ.ResourceID, _ mendCount) bool { return !there[r] })
 	k.mu.Unlock()
 	k.states.markGone(there)
+	k.remnants.measure(ctx, k)
 	k.keepUsage(ctx, used)
 }
 

@@ -338,13 +338,17 @@ func removes(c *journal.Call) bool {
 	return op.Effect == catalog.Remove
 }
 
-// grows returns what the call uses up beyond what its resource uses already.
+// grows returns what the call uses up beyond what its resource uses already. A call whose result tells the size needs at least 1 GiB of disk.
 func grows(op *catalog.Operation, c *journal.Call, before writ.Capacity) writ.Capacity {
 	if op.Effect == catalog.Remove {
 		return writ.Capacity{}
 	}
 	more := uses(op, c.Args, nil, before).Minus(before)
-	return writ.Capacity{CPUs: max(more.CPUs, 0), MemoryMiB: max(more.MemoryMiB, 0), DiskGiB: max(more.DiskGiB, 0)}
+	least := int64(0)
+	if op.Measured {
+		least = 1
+	}
+	return writ.Capacity{CPUs: max(more.CPUs, 0), MemoryMiB: max(more.MemoryMiB, 0), DiskGiB: max(more.DiskGiB, least)}
 }
 
 // pin binds a call to the node that has what it is about.

@@ -35,3 +35,29 @@ func TestSnapshotsCountForTheirNode(t *testing.T) {
 		s.wantState(s.submit(more), writ.RunSucceeded)
 	})
 }
+
+// TestFullNodeWritesNoMoreSnapshots fills a node with snapshots, whose size is known only afterwards.
+func TestFullNodeWritesNoMoreSnapshots(t *testing.T) {
+	inSim(t, func(t *testing.T, s *sim) {
+		s.join("n1", func(n *testNode) {
+			n.capacity.DiskGiB = 3
+			n.act = func(ctx context.Context, job writ.Job) writ.Result {
+				r := succeed(ctx, job)
+				if job.Operation == "machine.snapshot" {
+					r.Values["disk_gib"] = int64(3)
+				}
+				return r
+			}
+		})
+		time.Sleep(3 * time.Second)
+		const use = "machine := import(\"machine\"); volume := import(\"volume\")\n"
+		s.wantState(s.submit(use+`machine.create("web", {cpus: 1, memory_mib: 512}); volume.create("data", {size_gib: 1})`), writ.RunSucceeded)
+		s.wantState(s.submit(use+`machine.snapshot("web", {snapshot: "s"})`), writ.RunSucceeded)
+		for _, call := range []string{`machine.snapshot("web", {snapshot: "more"})`, `volume.send("data", {backup: "nightly"})`} {
+			if run, _ := s.wantState(s.submit(use+call), writ.RunFailed); run.Failure.Error.Code != writ.CodeNoCapacity {
+				t.Errorf("%s on a full node: %+v", call, run.Failure)
+			}
+		}
+		s.wantState(s.submit(use+`machine.get("web"); volume.snapshot("data", {snapshot: "free"})`), writ.RunSucceeded)
+	})
+}

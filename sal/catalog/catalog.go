@@ -62,7 +62,11 @@ type Operation struct {
 	Needs func(args map[string]any) writ.Capacity
 	// Uses returns the disk space of the resource according to a result, in GiB, and whether the result has the field. Archives and
 	// snapshots are included: only the node measures them. Uses is nil if the schema of the result has no such field.
-	Uses    func(result map[string]any) (diskGiB int64, ok bool)
+	Uses func(result map[string]any) (diskGiB int64, ok bool)
+	// Measured reports whether only the node learns what the operation adds to its disk, when it is done. Such a call needs a node that has
+	// some disk left.
+	Measured bool
+
 	newArgs func() any // a pointer to a zero argument struct
 	structs map[reflect.Type]Schema
 }
@@ -155,6 +159,12 @@ func declare[A, R any](o Operation) *Operation {
 // with returns o for one verb.
 func (o Operation) with(verb string, effect Effect, timeout time.Duration, help string) Operation {
 	o.Verb, o.Effect, o.Timeout, o.Help = verb, effect, timeout, help
+	return o
+}
+
+// measured returns o with Measured.
+func (o Operation) measured() Operation {
+	o.Measured = true
 	return o
 }
 

@@ -80,7 +80,7 @@ func machineOperations() []*Operation {
 			"Gives a machine other CPUs or memory, while it runs if it can.").
 			uses("The machine may have to start again, or get too little memory for its programs.")),
 		declare[Snapshot, Machine](machine.with("snapshot", Alter, 10*time.Minute,
-			"Keeps a machine's memory and disks as a snapshot; one that exists under the name stays as it is.").adds()),
+			"Keeps a machine's memory and disks as a snapshot; one that exists under the name stays as it is.").adds().measured()),
 		declare[Snapshot, Machine](machine.with("restore", Alter, 10*time.Minute,
 			"Puts a machine back to a snapshot of its memory and disks; what happened since is lost.").
 			destroys("What was written to the machine's memory and disks since the snapshot.").once()),

@@ -87,7 +87,7 @@ func volumeOperations() []*Operation {
 		declare[VolumeCopy, Volume](volume.with("copy", Make, time.Hour,
 			"Makes a new volume with the content of one that may be on another node. A copy that is cut off continues where it was.").adds()),
 		declare[VolumeSend, VolumeSent](volume.with("send", Look, time.Hour,
-			"Writes a volume's content as an archive into the node's backup directory. The archive belongs to the volume.").adds().once()),
+			"Writes a volume's content as an archive into the node's backup directory. The archive belongs to the volume.").adds().once().measured()),
 		declare[VolumeDiscard, Volume](volume.with("discard", Alter, 5*time.Minute,
 			"Deletes an archive of a volume, or of a deleted volume of the project, from the node's backup directory.").destroys("The archive.")),
 		declare[VolumeReceive, Volume](volume.with("receive", Make, time.Hour,

@@ -106,15 +106,50 @@ func (j *job) projectRoom(bytes int64) error {
 		WithHint("delete one with volume.discard(%q, {backup: NAME}); archives of deleted volumes are %v", j.Resource.Name, j.unowned(records))
 }
 
-// unowned returns the names of some archives of the project that belong to none of the volumes of records.
-func (j *job) unowned(records []*record) (names []string) {
-	const most = 20
+// ownedArchives returns the archives of some volumes, as PROJECT/NAME.
+func ownedArchives(records []*record) map[string]bool {
 	owned := map[string]bool{}
 	for _, r := range records {
 		for _, a := range r.Own.Archives {
 			owned[filepath.Join(string(r.Resource.Project), a.Name)] = true
 		}
 	}
+	return owned
+}
+
+// RemnantBytes returns the size of all archives that belong to no volume: their volumes were deleted.
+func (d *Driver) RemnantBytes(ctx context.Context) (sum int64, err error) {
+	projects, err := sal.FileNames(filepath.Join(d.Dir, "backups"))
+	if err != nil {
+		return 0, sal.HostError("list the archives", err)
+	}
+	records, _, err := d.records().List()
+	if err != nil {
+		return 0, err
+	}
+	owned := ownedArchives(records)
+	for _, project := range projects {
+		entries, err := os.ReadDir(filepath.Join(d.Dir, "backups", project))
+		if err != nil {
+			return 0, sal.HostError("list the archives", err)
+		}
+		for _, e := range entries {
+			name, whole := strings.CutSuffix(e.Name(), ".tar")
+			if !whole || owned[filepath.Join(project, name)] {
+				continue
+			}
+			if info, err := e.Info(); err == nil && info.Mode().IsRegular() {
+				sum += info.Size()
+			}
+		}
+	}
+	return sum, ctx.Err()
+}
+
+// unowned returns the names of some archives of the project that belong to none of the volumes of records.
+func (j *job) unowned(records []*record) (names []string) {
+	const most = 20
+	owned := ownedArchives(records)
 	entries, _ := os.ReadDir(filepath.Dir(j.backupPath(""))) // the limits hold without these names
 	for _, e := range entries {
 		name, ok := strings.CutSuffix(e.Name(), ".tar")

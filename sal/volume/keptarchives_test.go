@@ -142,6 +142,27 @@ func TestConcurrentArchivesShareTheirLimit(t *testing.T) {
 	b.must("volume.send", "second", send("two"))
 }
 
+func TestArchivesOfDeletedVolumesAreRemnants(t *testing.T) {
+	onEach(t, func(t *testing.T, fresh func(testing.TB) *fixture) {
+		b := fresh(t)
+		b.must("volume.create", "kept", map[string]any{"size_gib": int64(1)})
+		b.must("volume.create", "data", map[string]any{"size_gib": int64(1)})
+		b.must("volume.send", "kept", send("first"))
+		b.must("volume.send", "data", send("second"))
+		if bytes, err := b.RemnantBytes(t.Context()); bytes != 0 || err != nil {
+			t.Errorf("with its volume an archive counts for %d bytes twice, %v", bytes, err)
+		}
+		b.must("volume.delete", "data", nil)
+		info, err := os.Stat(filepath.Join(b.Dir, "backups", string(saltest.Resource(writ.KindVolume, "").Project), "second.tar"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if bytes, err := b.RemnantBytes(t.Context()); bytes != info.Size() || err != nil {
+			t.Errorf("an archive of a deleted volume counts for %d of %d bytes, %v", bytes, info.Size(), err)
+		}
+	})
+}
+
 // TestCrashedSendLosesNoArchive stops volume.send at each step, and then sends under another name: the first archive is whole or missing.
 func TestCrashedSendLosesNoArchive(t *testing.T) {
 	for stop, stopped := 0, true; stopped; stop++ {

@@ -41,6 +41,8 @@ var (
 	_ sal.Keeper  = (*Driver)(nil)
 	_ sal.Metered = (*Driver)(nil)
 	_ sal.Volumes = (*Driver)(nil)
+
+	_ sal.Remnants = (*Driver)(nil)
 )
 
 // own is what a record keeps besides the spec.
