@@ -109,6 +109,7 @@ type Coordinator struct {
 	lines    limit.Lines   // of what others cause
 	stopping chan struct{} // closed when Run ends: streams end then
 	limits   limit.Addresses
+	bodies   limit.Bodies
 	projects limit.Names // what they hand in
 	signers  limit.Names // what else people sign
 	readers  limit.Names // what people who have logged in ask for

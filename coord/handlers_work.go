@@ -18,8 +18,8 @@ import (
 // readSigned reads the body of a signed text. Its size is bounded by guard; that of the text by the verifier.
 func readSigned(body io.Reader) ([]byte, error) {
 	signed, err := io.ReadAll(body)
-	if large := tooLarge(err); large != nil {
-		return nil, large
+	if refused := refusedBody(err); refused != nil {
+		return nil, refused
 	}
 	if err != nil {
 		return nil, writ.Errorf(writ.CodeBadRequest, "the body was cut off")

@@ -183,7 +183,9 @@ func (c *Coordinator) guard(next http.Handler) http.Handler {
 		if !strings.Contains(r.Header.Get("Accept"), "text/event-stream") { // streams set a deadline for each write
 			_ = control.SetWriteDeadline(time.Now().Add(answerWithin))
 		}
-		r.Body = http.MaxBytesReader(w, r.Body, api.MaxSigned)
+		body, release := c.bodies.Meter(r.RemoteAddr, r.Body)
+		defer release()
+		r.Body = http.MaxBytesReader(w, body, api.MaxSigned)
 		next.ServeHTTP(w, r)
 	})
 }

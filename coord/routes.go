@@ -81,8 +81,8 @@ func asBadRequest(err error) error {
 	if parameter, ok := errors.AsType[*api.TooManyValuesForParamError](err); ok {
 		return writ.Errorf(writ.CodeBadRequest, "the parameter %q is there %d times", parameter.ParamName, parameter.Count)
 	}
-	if large := tooLarge(err); large != nil {
-		return large
+	if refused := refusedBody(err); refused != nil {
+		return refused
 	}
 	return writ.Errorf(writ.CodeBadRequest, "the body is not what the API describes: %v", err)
 }
@@ -92,8 +92,11 @@ func wrongParameter(name, why string) error {
 	return writ.Errorf(writ.CodeBadRequest, "the parameter %q %s", name, why).WithHint("leave %s out, or give it a value; /openapi.yaml says which it takes", name)
 }
 
-// tooLarge returns TOO_LARGE if the body was cut off for its size, nil otherwise.
-func tooLarge(err error) error {
+// refusedBody returns TOO_LARGE if the body exceeds its limit, and RATE_LIMITED if the server holds too many bodies. Otherwise it returns nil.
+func refusedBody(err error) error {
+	if limited, ok := errors.AsType[*writ.Error](err); ok && limited.Code == writ.CodeRateLimited {
+		return limited
+	}
 	if cut, ok := errors.AsType[*http.MaxBytesError](err); ok {
 		return writ.Errorf(writ.CodeTooLarge, "the body has more than %d bytes", cut.Limit)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"io"
 	"net/http"
 	"net/url"
@@ -96,7 +97,10 @@ func (c BootCredential) header() (string, error) {
 
 func readAll(body io.Reader, most int64) ([]byte, error) {
 	text, err := io.ReadAll(io.LimitReader(body, most+1))
+	limited, busy := errors.AsType[*writ.Error](err)
 	switch {
+	case busy && limited.Code == writ.CodeRateLimited:
+		return nil, limited
 	case err != nil:
 		return nil, writ.Errorf(writ.CodeBadRequest, "the request cannot be read: %v", err)
 	case int64(len(text)) > most:

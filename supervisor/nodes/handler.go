@@ -98,7 +98,7 @@ const (
 func Handler(backend Backend, members Members, log *slog.Logger) http.Handler {
 	h := &handler{backend: backend, members: members, pages: newRosterPages(backend, members), log: log}
 	r := chi.NewRouter()
-	r.Use(h.bounded(&limit.Addresses{PerSecond: requestsPerSecond}))
+	r.Use(h.bounded(&limit.Addresses{PerSecond: requestsPerSecond}), meterBodies(new(limit.Bodies)))
 	joins := r.With(h.bounded(&limit.Addresses{PerSecond: joinsPerSecond}))
 	joins.Post(pathHello, answer(h, func(r *http.Request) (any, error) {
 		hello, err := decode[Hello](r, maxRequest)
@@ -344,6 +344,18 @@ func writeJSON(w http.ResponseWriter, contentType string, status int, v any) {
 	_ = json.NewEncoder(w).Encode(v) // the client sees that it is cut off
 }
 
+// meterBodies bounds the bytes of all bodies that are held at the same time.
+func meterBodies(bodies *limit.Bodies) func(http.Handler) http.Handler {
+	return func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			body, release := bodies.Meter(r.RemoteAddr, r.Body)
+			defer release()
+			r.Body = body
+			next.ServeHTTP(w, r)
+		})
+	}
+}
+
 // decode reads a body strictly: one value, no unknown fields, no more than most bytes.
 func decode[T any](r *http.Request, most int64) (T, error) {
 	var v T
@@ -357,6 +369,9 @@ func decode[T any](r *http.Request, most int64) (T, error) {
 	}
 	if _, large := errors.AsType[*http.MaxBytesError](err); large {
 		return v, writ.Errorf(writ.CodeTooLarge, "the request has more than %d bytes", most)
+	}
+	if limited, ok := errors.AsType[*writ.Error](err); ok && limited.Code == writ.CodeRateLimited {
+		return v, limited
 	}
 	if err != nil {
 		return v, writ.Errorf(writ.CodeBadRequest, "the request cannot be read: %v", err)
