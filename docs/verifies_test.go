@@ -26,6 +26,7 @@ import (
 	"writ/efi/bootserver"
 	"writ/identity"
 	"writ/internal/arch"
+	"writ/runner/transfer"
 	"writ/sal/catalog"
 	"writ/supervisor/nodes"
 )
@@ -159,18 +160,7 @@ func groupOf(op *catalog.Operation) string {
 // constantsOf returns the values of a package's constants of a type, which are strings.
 func constantsOf(t *testing.T, folder, typeName string) (all []string) {
 	t.Helper()
-	files, err := fs.Glob(os.DirFS("../"+folder), "*.go")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, name := range files {
-		if strings.HasSuffix(name, "_test.go") {
-			continue
-		}
-		file, err := parser.ParseFile(token.NewFileSet(), "../"+folder+"/"+name, nil, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
+	for _, file := range sources(t, folder) {
 		for _, decl := range file.Decls {
 			group, ok := decl.(*ast.GenDecl)
 			if !ok || group.Tok != token.CONST {
@@ -232,10 +222,89 @@ func openRoutes(t *testing.T) (all []string) {
 	for server, routes := range map[string][]string{
 		"coordinator": coord.OpenRoutes(), "coordinator's metrics": coord.MetricsRoutes(), "node API": nodeRoutes(t),
 		"boot server": bootserver.Routes(), "metrics": coord.MetricsRoutes(), // a test of their package compares them
+		"transfers": transfer.Requests(),
 	} {
 		for _, route := range routes {
 			all = append(all, server+" "+route)
 		}
+	}
+	return all
+}
+
+// listeners maps each listener of a daemon to its server in the table of requests without a login.
+var listeners = map[string]string{
+	"BootServer.Machines": "boot server", "BootServer.Operators": "boot server",
+	"Coord.Listener": "coordinator", "Coord.Metrics": "coordinator's metrics",
+	"Dev.Listener":        "coordinator",
+	"Runner.Metrics":      "metrics",
+	"Supervisor.Listener": "node API",
+	"Supervisor.Metrics":  "metrics",
+	"Transfers.Listener":  "transfers",
+}
+
+// TestEveryListenerHasRows finds the fields of type net.Listener of daemons. The server of each must have rows in the table.
+func TestEveryListenerHasRows(t *testing.T) {
+	routes := openRoutes(t)
+	found := map[string]bool{}
+	for _, folder := range []string{"cmd/writ/internal/daemon", "runner"} {
+		for _, field := range fieldsOfType(t, folder, "net.Listener") {
+			found[field] = true
+			server := listeners[field]
+			if server == "" || !slices.ContainsFunc(routes, func(route string) bool { return strings.HasPrefix(route, server+" ") }) {
+				t.Errorf("%s has the listener %s, and %s has no row for its server %q", folder, field, verifiesFile, server)
+			}
+		}
+	}
+	for field := range listeners {
+		if !found[field] {
+			t.Errorf("no daemon has the listener %s", field)
+		}
+	}
+}
+
+// fieldsOfType lists the fields of a type in the structs of a package, as STRUCT.FIELD.
+func fieldsOfType(t *testing.T, folder, typeName string) (all []string) {
+	t.Helper()
+	for _, file := range sources(t, folder) {
+		ast.Inspect(file, func(n ast.Node) bool {
+			spec, ok := n.(*ast.TypeSpec)
+			if !ok {
+				return true
+			}
+			fields, ok := spec.Type.(*ast.StructType)
+			if !ok {
+				return true
+			}
+			for _, f := range fields.Fields.List {
+				if s, ok := f.Type.(*ast.SelectorExpr); !ok || fmt.Sprint(s.X)+"."+s.Sel.Name != typeName {
+					continue
+				}
+				for _, name := range f.Names {
+					all = append(all, spec.Name.Name+"."+name.Name)
+				}
+			}
+			return true
+		})
+	}
+	return all
+}
+
+// sources parses the files of a package without its tests.
+func sources(t *testing.T, folder string) (all []*ast.File) {
+	t.Helper()
+	files, err := fs.Glob(os.DirFS("../"+folder), "*.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range files {
+		if strings.HasSuffix(name, "_test.go") {
+			continue
+		}
+		file, err := parser.ParseFile(token.NewFileSet(), "../"+folder+"/"+name, nil, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, file)
 	}
 	return all
 }

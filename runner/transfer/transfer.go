@@ -44,6 +44,9 @@ type request struct {
 	Done     bool   `json:"done"`    // it needs nothing any more
 }
 
+// Requests lists the kinds of requests that a node receives from other nodes.
+func Requests() []string { return []string{"fetch", "done"} }
+
 // answer is what it is told. One that only says wait is followed by another.
 type answer struct {
 	Wait    bool        `json:"wait,omitempty"`
