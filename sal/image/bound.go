@@ -13,10 +13,30 @@ import (
 	"golang.org/x/sys/unix"
 
 	"writ"
+	"writ/sal"
 )
 
 // diskShare is the part of a disk, one of so many, that images may occupy unless the driver is told otherwise.
 const diskShare = 4
+
+// maxImages bounds the images of a project on the node. Their bytes have a bound, but images of one content share its file. Each fetch reads
+// the records of all images: of a thousand in some milliseconds.
+const maxImages = 1000
+
+// roomFor returns QUOTA_EXCEEDED if the project has as many images as it may.
+func (d *Driver) roomFor(image writ.ResourceID) error {
+	records, _, err := d.records().List()
+	if err != nil {
+		return err
+	}
+	have := 0
+	for _, r := range records {
+		if r.Resource.Project == image.Project && r.Resource != image {
+			have++
+		}
+	}
+	return sal.RoomForResource(image, have, maxImages)
+}
 
 // most is how many bytes all images of the node may occupy together.
 func (d *Driver) most(dir string) int64 {

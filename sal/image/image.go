@@ -238,6 +238,9 @@ func (d *Driver) create(ctx context.Context, request sal.Request, args *catalog.
 			return nil, err
 		}
 	}
+	if err := d.roomFor(request.Resource); err != nil {
+		return nil, err
+	}
 	dir, err := d.makeTree(ctx)
 	if err != nil {
 		return nil, err

@@ -82,6 +82,9 @@ func (h *host) create(request sal.Request) (*sal.Record[network], error) {
 		return nil, err
 	}
 	all = slices.DeleteFunc(all, func(other *sal.Record[network]) bool { return other.Resource == request.Resource })
+	if err := sal.RoomForResource(request.Resource, countOf(all, request.Resource.Project), maxNetworks); err != nil {
+		return nil, err
+	}
 	hidden, err := h.rangesOf(damaged)
 	if err != nil {
 		return nil, err
@@ -105,6 +108,20 @@ func (h *host) create(request sal.Request) (*sal.Record[network], error) {
 		return nil, errors.Join(err, h.clear(r))
 	}
 	return r, nil
+}
+
+// maxNetworks bounds the networks of a project on the node. A network has no capacity of the node that could run out, but a bridge, rules and
+// one of 65,536 ranges that all projects share. OpenStack Neutron has the same bound (quota_network).
+const maxNetworks = 100
+
+// countOf counts the networks of a project.
+func countOf(all []*sal.Record[network], project writ.ProjectID) (n int) {
+	for _, r := range all {
+		if r.Resource.Project == project {
+			n++
+		}
+	}
+	return n
 }
 
 // rangesOf are the ranges of networks whose records do not tell them any more, as far as their bridges do.
