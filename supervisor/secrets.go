@@ -47,6 +47,9 @@ func (s *Supervisor) setSecret(ctx context.Context, v *identity.VerifiedStatemen
 		if err := isNext(tx, change, v.Statement.Seen); err != nil {
 			return err
 		}
+		if err := roomForSecret(tx, change.Project); err != nil {
+			return err
+		}
 		err := tx.AddSecret(&journal.Secret{
 			Secret:     writ.Secret{Project: change.Project, Name: change.Name, Version: change.Version, SetBy: v.Signer, Set: tx.Now},
 			Ciphertext: change.Ciphertext, Statement: v.Digest,
@@ -57,6 +60,26 @@ func (s *Supervisor) setSecret(ctx context.Context, v *identity.VerifiedStatemen
 		return s.record(tx, v, &answer)
 	})
 	return answer, err
+}
+
+// maxSecrets limits the versions of all secrets of a project in a datacenter, of at most 36 KiB each. GitHub limits the secrets of an
+// organization to as many.
+const maxSecrets = 1000
+
+// roomForSecret returns QUOTA_EXCEEDED if the project may not have another version of a secret. Removed versions make room.
+func roomForSecret(tx *journal.Tx, project writ.ProjectID) error {
+	n, err := tx.CountSecrets(project)
+	if err != nil || n < maxSecrets {
+		return err
+	}
+	if err := tx.ForgetRemovedSecrets(project); err != nil {
+		return err
+	}
+	if n, err = tx.CountSecrets(project); err != nil || n < maxSecrets {
+		return err
+	}
+	return writ.Errorf(writ.CodeQuotaExceeded, "the project has %d versions of secrets in this datacenter, and it may not have more", n).
+		WithHint("`writ secret remove NAME@VERSION` removes the versions up to one; `writ secret list` shows them. Use names again: the newest version of each stays")
 }
 
 // isNext refuses to set a secret in another version than the next.

@@ -75,6 +75,19 @@ func (tx *Tx) RemoveSecrets(project writ.ProjectID, name string, through int) (i
 	return len(all), err
 }
 
+// CountSecrets counts the versions of all secrets of a project, also the removed ones.
+func (tx *Tx) CountSecrets(project writ.ProjectID) (n int, err error) {
+	err = tx.QueryRowContext(tx.ctx, `SELECT COUNT(*) FROM secrets WHERE project = $1`, string(project)).Scan(&n)
+	return n, err
+}
+
+// ForgetRemovedSecrets deletes the removed versions of a project, except the newest version of each name: the next version follows from it.
+func (tx *Tx) ForgetRemovedSecrets(project writ.ProjectID) error {
+	return tx.exec(`DELETE FROM secrets WHERE project = $1 AND removed <> 0 AND
+		version < (SELECT MAX(newest.version) FROM secrets AS newest WHERE newest.project = secrets.project AND newest.name = secrets.name)`,
+		string(project))
+}
+
 // Secrets returns every version of every secret of a project, of all if it is empty, without values, by project, name and version.
 func (tx *Tx) Secrets(project writ.ProjectID) ([]writ.Secret, error) {
 	rows, err := tx.QueryContext(tx.ctx, selectSecrets+`WHERE $1 = '' OR project = $1 ORDER BY project, name, version`, string(project))
