@@ -627,8 +627,11 @@ func TestDiscoveryIsLimitedToInterfaces(t *testing.T) {
 		a, b := pair(t, binary)
 		ip := testenv.Need(t, "ip")
 		in(t, a, ip, "link", "add", "second", "type", "veth", "peer", "name", "far", "netns", b.Netns)
-		in(t, a, ip, "link", "set", "second", "up")
-		in(t, b, ip, "link", "set", "far", "up")
+		// Without a search for duplicates, addresses are usable at once: a daemon that cannot send its first beacon sends
+		// the next one a minute later.
+		const noDuplicates = "echo 0 >/proc/sys/net/ipv6/conf/$0/accept_dad && ip link set $0 up"
+		in(t, a, "sh", "-c", noDuplicates, "second")
+		in(t, b, "sh", "-c", noDuplicates, "far")
 		a.Peers, a.NoDiscovery, b.NoDiscovery = nil, false, false
 		a.DiscoveryOn, b.DiscoveryOn = []string{"second"}, []string{"far"}
 		for _, n := range []*Node{a, b} {
