@@ -149,13 +149,7 @@ func (c *Coordinator) viewerOf(ctx context.Context, r *http.Request) (*viewer, e
 	if c.Self == nil {
 		return &viewer{all: true}, nil
 	}
-	text, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
-	if !ok {
-		if cookie, err := r.Cookie(c.cookieName()); err == nil {
-			text = cookie.Value
-		}
-	}
-	token := sumOf(text)
+	token := sumOf(c.tokenOf(r))
 	s := c.logins.of(token, c.Now())
 	if s != nil {
 		askedOf(ctx).signer = s.login.Signer // the log names who is refused
@@ -209,6 +203,10 @@ func (c *Coordinator) authorize(next http.Handler) http.Handler {
 		}
 		if err != nil {
 			c.deny(w, r, err)
+			return
+		}
+		if isOpenRoute(method, at.RoutePattern()) && !c.hasLogin(r) {
+			c.strangers.serve(w, r, next)
 			return
 		}
 		next.ServeHTTP(w, r)

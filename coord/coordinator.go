@@ -97,30 +97,31 @@ type Coordinator struct {
 	// Now is the clock by which signed texts are verified; time.Now if nil.
 	Now func() time.Time
 
-	once     sync.Once
-	links    *link.Listener
-	rosters  rosters
-	news     broadcast // something was stored: whoever waits for it looks again
-	tail     *tail     // of the ledger's events, for streams
-	followed int64     // the newest event of the ledger at the last look; of the follower alone
-	outbox   outbox
-	metrics  *metrics
-	streams  limit.Shares
-	lines    limit.Lines   // of what others cause
-	stopping chan struct{} // closed when Run ends: streams end then
-	limits   limit.Addresses
-	bodies   limit.Bodies
-	projects limit.Names // what they hand in
-	signers  limit.Names // what else people sign
-	readers  limit.Names // what people who have logged in ask for
-	quota    quota
-	shares   shares
-	names    httpguard.Guard
-	probe    probe
-	handler  http.Handler
-	pages    *dashboard.Dashboard
-	logins   *logins
-	expiring datacenterEnds
+	once      sync.Once
+	links     *link.Listener
+	rosters   rosters
+	news      broadcast // something was stored: whoever waits for it looks again
+	tail      *tail     // of the ledger's events, for streams
+	followed  int64     // the newest event of the ledger at the last look; of the follower alone
+	outbox    outbox
+	metrics   *metrics
+	streams   limit.Shares
+	lines     limit.Lines   // of what others cause
+	stopping  chan struct{} // closed when Run ends: streams end then
+	limits    limit.Addresses
+	bodies    limit.Bodies
+	strangers strangers
+	projects  limit.Names // what they hand in
+	signers   limit.Names // what else people sign
+	readers   limit.Names // what people who have logged in ask for
+	quota     quota
+	shares    shares
+	names     httpguard.Guard
+	probe     probe
+	handler   http.Handler
+	pages     *dashboard.Dashboard
+	logins    *logins
+	expiring  datacenterEnds
 }
 
 // init readies what the methods share; it starts nothing.
@@ -137,6 +138,7 @@ func (c *Coordinator) init() {
 		}
 		c.tail = &tail{ledger: c.Ledger, log: c.Log, stored: c.news.next, limit: tailBytes, watched: make(chan struct{}, 1)}
 		c.streams.Size = c.MaxStreams
+		c.strangers.bodies.Size = strangersBodies
 		c.rosters.pages = newRosterPages()
 		c.stopping = make(chan struct{})
 		c.quota.signer, c.quota.all = signerWaits, allWait

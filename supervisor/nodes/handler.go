@@ -100,7 +100,9 @@ func Handler(backend Backend, members Members, log *slog.Logger) http.Handler {
 	r := chi.NewRouter()
 	r.Use(h.bounded(&limit.Addresses{PerSecond: requestsPerSecond}), meterBodies(new(limit.Bodies)))
 	joins := r.With(h.bounded(&limit.Addresses{PerSecond: joinsPerSecond}))
-	joins.Post(pathHello, answer(h, func(r *http.Request) (any, error) {
+	turns := new(limit.Turns) // of requests that prove no certificate
+	inTurn := func(next http.Handler) http.Handler { return httpguard.InTurn(turns, next) }
+	joins.With(inTurn).Post(pathHello, answer(h, func(r *http.Request) (any, error) {
 		hello, err := decode[Hello](r, maxRequest)
 		if err != nil {
 			return nil, err
@@ -120,7 +122,7 @@ func Handler(backend Backend, members Members, log *slog.Logger) http.Handler {
 	}))
 	joins.Get(pathBoots+"/{token}", answer(h, h.bootNext))
 	joins.Post(pathBoots, answer(h, h.bootReport))
-	r.Get(pathRosters, h.rosters)
+	r.With(inTurn).Get(pathRosters, h.rosters)
 	known := r.With(h.known)
 	known.Get(pathPayloads+"{sha256}", h.payload)
 	known.Get(pathAccounts+"{node}", h.account)

@@ -1,0 +1,55 @@
+package coord
+
+import (
+	"net/http"
+	"strings"
+
+	"writ/internal/httpguard"
+	"writ/internal/limit"
+)
+
+// strangersBodies bounds the rosters that requests without a login send at the same time. It holds the 14 largest ones, of 576 KiB. A server
+// takes about three times as much memory while it reads them.
+const strangersBodies = 8 << 20
+
+// strangers bounds the processors and the memory for requests without a login.
+type strangers struct {
+	turns  limit.Turns
+	bodies limit.Bodies // strangersBodies
+}
+
+// openRoutes are the routes that need no login and whose answer is computed here alone. A request that waits for a disk or another server has no
+// turn, or it would delay all others.
+var openRoutes = map[string]bool{
+	"GET /v1/roster": true, "POST /v1/roster": true, "POST /v1/logins/challenges": true, "GET /healthz": true, "GET /readyz": true,
+	"GET /openapi.yaml": true, "GET /login": true, "GET /static/*": true,
+}
+
+func isOpenRoute(method, pattern string) bool { return openRoutes[routeOf(method, pattern)] }
+
+// hasLogin reports whether a request has a token that is valid now.
+func (c *Coordinator) hasLogin(r *http.Request) bool {
+	if c.Self == nil {
+		return false
+	}
+	return c.logins.of(sumOf(c.tokenOf(r)), c.Now()) != nil
+}
+
+// tokenOf returns the token of a request: from its header, or else from the cookie of the dashboard.
+func (c *Coordinator) tokenOf(r *http.Request) string {
+	if token, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer "); ok {
+		return token
+	}
+	if cookie, err := r.Cookie(c.cookieName()); err == nil {
+		return cookie.Value
+	}
+	return ""
+}
+
+// serve answers a request in its turn.
+func (s *strangers) serve(w http.ResponseWriter, r *http.Request, next http.Handler) {
+	body, release := s.bodies.Meter(r.RemoteAddr, r.Body)
+	defer release()
+	r.Body = body
+	httpguard.InTurn(&s.turns, next).ServeHTTP(w, r)
+}

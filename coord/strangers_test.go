@@ -1,0 +1,41 @@
+package coord
+
+import (
+	"net/http"
+	"testing"
+)
+
+func TestLoginsWaitForNoStranger(t *testing.T) {
+	p := startNamed(t, func(c *Coordinator) { c.strangers.turns.Size = 1 })
+	token := p.token("alice")
+	release, err := p.strangers.turns.Take(t.Context(), "a stranger's network")
+	if err != nil {
+		t.Fatal(err)
+	}
+	answered := make(chan int, 1)
+	go func() {
+		status, _ := p.as("", http.MethodGet, "/v1/roster?after=1")
+		answered <- status
+	}()
+	if status, body := p.as(token, http.MethodGet, "/v1/roster?after=1"); status != http.StatusOK {
+		t.Errorf("status %d with a login, %s", status, body)
+	}
+	select {
+	case status := <-answered:
+		t.Errorf("a stranger got status %d before its turn", status)
+	default:
+	}
+	release()
+	if status := <-answered; status != http.StatusOK {
+		t.Errorf("status %d for the stranger", status)
+	}
+}
+
+// A body of strangers has its own bound, so that their rosters take no memory from people who have logged in.
+func TestStrangersRostersTakeBoundedMemory(t *testing.T) {
+	p := startNamed(t, nil)
+	p.strangers.bodies.Size = 1 << 10
+	if status, _ := p.post("/v1/roster", make([]byte, 4<<10)); status != http.StatusTooManyRequests {
+		t.Errorf("status %d for a body over the bound", status)
+	}
+}

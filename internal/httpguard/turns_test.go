@@ -1,0 +1,52 @@
+package httpguard_test
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"writ/internal/httpguard"
+	"writ/internal/limit"
+)
+
+// Requests that wait for their client let others compute.
+func TestSlowClientsHoldNoTurn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		turns := &limit.Turns{Size: 1}
+		handler := httpguard.InTurn(turns, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			body, _ := io.ReadAll(r.Body)
+			fmt.Fprint(w, len(body))
+		}))
+		serve := func(w http.ResponseWriter, body io.Reader) {
+			handler.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/", body))
+		}
+		slow, sender := io.Pipe()
+		go serve(httptest.NewRecorder(), slow) // it waits for its body
+		reads := make(chan struct{})
+		go serve(slowWriter{httptest.NewRecorder(), reads}, strings.NewReader("")) // its client reads nothing
+		synctest.Wait()
+		quick := httptest.NewRecorder()
+		serve(quick, strings.NewReader(""))
+		if quick.Body.String() != "0" {
+			t.Error("slow clients keep the only turn")
+		}
+		_ = sender.Close()
+		close(reads)
+		synctest.Wait()
+	})
+}
+
+// slowWriter is the answer to a client that reads nothing until reads is closed.
+type slowWriter struct {
+	http.ResponseWriter
+	reads <-chan struct{}
+}
+
+func (w slowWriter) Write(b []byte) (int, error) {
+	<-w.reads
+	return w.ResponseWriter.Write(b)
+}
