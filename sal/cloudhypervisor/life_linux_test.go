@@ -296,6 +296,23 @@ func TestSilenceIsNotDeath(t *testing.T) {
 	}
 }
 
+// A stop whose runner died before the end of it reports, when it is repeated, how the guest ended.
+func TestRepeatedStopTellsHowTheGuestEnded(t *testing.T) {
+	b := newFixture(t)
+	b.must("machine.create", "web", machineSpec)
+	for _, ended := range []string{catalog.EndedByForce, catalog.EndedByItself} {
+		vmmstub.Set(t, b.Program, vmmstub.Settings{Deaf: ended == catalog.EndedByForce})
+		grace := map[string]any{"grace_seconds": int64(1)}
+		before := b.record("web").Own.Process
+		b.must("machine.stop", "web", grace)
+		b.change("web", func(o *own) { o.Process = before })
+		if got := b.must("machine.stop", "web", grace)["ended"]; got != ended {
+			t.Errorf("ended: %v, want %s", got, ended)
+		}
+		b.must("machine.start", "web", nil)
+	}
+}
+
 func TestDeafGuestIsCutOffWhenTheGraceIsOver(t *testing.T) {
 	b := newFixture(t)
 	vmmstub.Set(t, b.Program, vmmstub.Settings{Deaf: true})

@@ -142,9 +142,11 @@ func (j *job) stop(ctx context.Context, r *sal.Record[own], grace time.Duration)
 		return j.outcome(ctx, r, writ.ChangeUnchanged)
 	}
 	defer v.release()
-	r.Own.Power, r.Own.Ended = stopped, ""
+	if r.Own.Power != stopped { // otherwise an interrupted call recorded how the guest ends
+		r.Own.Power, r.Own.Ended = stopped, ""
+	}
 	if v != nil {
-		r.Own.Ended = catalog.EndedByItself
+		r.Own.Ended = cmp.Or(r.Own.Ended, catalog.EndedByItself)
 	}
 	if err := j.records().Put(r); err != nil {
 		return sal.Outcome{}, err
