@@ -57,6 +57,9 @@ const (
 	skipped = "skipped"
 )
 
+// mendFault is the fix of a daemon that reports a fault of its store or its Redis.
+const mendFault = "remove the cause that is named, and the daemon continues; replace a damaged store with `writ restore --data DIR FILE`"
+
 // doctorPatience bounds each question to another machine.
 const doctorPatience = 5 * time.Second
 
@@ -212,7 +215,7 @@ func examineServer(ctx context.Context, c *client.Client) []finding {
 		case rerr != nil:
 			f.Detail = rerr.Error()
 		case !ready.Ready:
-			f.Detail, f.Fix = "it is not ready: "+failedChecks(ready), "what the message names; it goes on by itself"
+			f.Detail, f.Fix = "it is not ready: "+failedChecks(ready), mendFault
 		default:
 			f.State, f.Detail, f.Fix = healthy, "ready, answered in "+shortDuration(took), ""
 		}
@@ -258,7 +261,7 @@ func examineDatacenters(ctx context.Context, c *client.Client, roster *identity.
 		case !d.Enabled:
 			f.State, f.Detail = suspect, d.Reason
 		case d.Fault != "":
-			f.State, f.Detail, f.Fix = ill, d.Fault, "what the message names; it goes on by itself"
+			f.State, f.Detail, f.Fix = ill, d.Fault, mendFault
 		case !d.Placeable:
 			f.State, f.Detail, f.Fix = ill, d.Reason, "writ supervisor --data DIR, and see what it logs"
 		}
