@@ -9,14 +9,12 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"writ"
 	"writ/internal/failpoint"
 	"writ/internal/sqldb"
+	"writ/internal/storelock"
 )
 
 //go:embed migrations/*.sql
@@ -30,7 +28,7 @@ const Keep = 24 * time.Hour
 // on disk, and with STORE_UNAVAILABLE if it cannot be written.
 type Journal struct {
 	db     *sqldb.DB
-	lock   *os.File // nil in memory
+	lock   *storelock.Lock // nil in memory
 	recent recent
 }
 
@@ -39,7 +37,7 @@ type Journal struct {
 func Open(ctx context.Context, path string) (*Journal, error) {
 	j := &Journal{}
 	if path != ":memory:" {
-		lock, err := acquire(path + ".lock")
+		lock, err := acquire(path)
 		if err != nil {
 			return nil, err
 		}
@@ -49,25 +47,13 @@ func Open(ctx context.Context, path string) (*Journal, error) {
 	if err == nil {
 		j.db, err = sqldb.Open(ctx, path, files)
 	}
-	if err == nil {
-		err = j.noteOpened()
+	if err == nil && j.lock != nil {
+		err = j.lock.MarkOpened()
 	}
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("open the node's journal: %w", withoutBackup(err)), j.unlock())
 	}
 	return j, nil
-}
-
-// noteOpened records in the lock file that the journal exists. A later start of the node refuses to work without it.
-func (j *Journal) noteOpened() error {
-	if j.lock == nil {
-		return nil
-	}
-	if info, err := j.lock.Stat(); err != nil || info.Size() > 0 {
-		return err
-	}
-	_, err := j.lock.WriteAt([]byte("the store beside this file was made\n"), 0)
-	return err
 }
 
 // DamagedHint is the next step if the journal of a node is damaged.
@@ -82,23 +68,17 @@ func withoutBackup(err error) error {
 	return err
 }
 
-// acquire takes the lock that the kernel frees when the process is gone, however it ends.
-func acquire(path string) (*os.File, error) {
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
+// acquire locks the journal at path.
+func acquire(path string) (*storelock.Lock, error) {
+	lock, err := storelock.Acquire(path)
+	if errors.Is(err, storelock.ErrLocked) {
+		return nil, writ.Errorf(writ.CodeConflict, "another runner works with this data directory").
+			WithHint("stop it, or give this one its own --data")
+	}
 	if err != nil {
 		return nil, fmt.Errorf("lock the node's journal: %w", err)
 	}
-	failpoint.OfFile(path).Begin()
-	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
-		f.Close()
-		if errors.Is(err, unix.EWOULDBLOCK) {
-			return nil, writ.Errorf(writ.CodeConflict, "another runner works with this data directory").
-				WithHint("stop it, or give this one its own --data")
-		}
-		return nil, fmt.Errorf("lock the node's journal: %w", err)
-	}
-	failpoint.OfFile(path).End(nil)
-	return f, nil
+	return lock, nil
 }
 
 func (j *Journal) unlock() error {

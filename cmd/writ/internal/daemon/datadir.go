@@ -9,6 +9,7 @@ import (
 
 	"writ"
 	"writ/identity"
+	"writ/internal/storelock"
 )
 
 // keptFile is a file of a data directory that a daemon creates only once. Without it the daemon would silently get a new
@@ -46,7 +47,7 @@ func (k keptFile) check(data string) error {
 		return nil
 	}
 	for _, name := range k.evidence {
-		if exists(filepath.Join(data, name)) && !isUnused(filepath.Join(data, name)) {
+		if exists(filepath.Join(data, name)) && !storelock.IsUnmarked(filepath.Join(data, name)) {
 			return incomplete(data, k.name, "the "+k.role+" has worked with this directory before").WithHint(k.next, data)
 		}
 	}
@@ -60,23 +61,6 @@ func incomplete(data, name, why string) *writ.Error {
 func exists(path string) bool {
 	_, err := os.Lstat(path)
 	return !errors.Is(err, fs.ErrNotExist)
-}
-
-// isUnused reports whether a file is the lock of a store that was never opened. noteOpened writes into it.
-func isUnused(path string) bool {
-	info, err := os.Stat(path)
-	return filepath.Ext(path) == ".lock" && err == nil && info.Size() == 0
-}
-
-// noteOpened records in the lock of a store that the store exists from now on.
-func noteOpened(lock *os.File) error {
-	if info, err := lock.Stat(); err != nil || info.Size() > 0 {
-		return err
-	}
-	if _, err := lock.WriteAt([]byte("the store beside this file was made\n"), 0); err != nil {
-		return fmt.Errorf("note that the store was made: %w", err)
-	}
-	return nil
 }
 
 // checkCoordinatorKey refuses to serve without the key of a coordinator that the roster names. Such a process would serve reads on

@@ -8,6 +8,7 @@ import (
 
 	"writ"
 	"writ/internal/serveraddr"
+	"writ/internal/storelock"
 )
 
 // storeLocation is where a daemon keeps its records: a file in its data directory, or a database on a PostgreSQL server.
@@ -19,8 +20,8 @@ type storeLocation struct {
 
 // opened records that the store was made, so that a later start notices if it is missing.
 func (l *storeLocation) opened() error {
-	if f, is := l.lock.(*os.File); is {
-		return noteOpened(f)
+	if lock, is := l.lock.(*storelock.Lock); is {
+		return lock.MarkOpened()
 	}
 	return nil
 }
