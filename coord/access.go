@@ -23,7 +23,8 @@ type scope int
 
 const (
 	_             scope = iota
-	forAll              // it shows nothing that is anybody's, or proves by itself who asks
+	forAll              // no login needed: the answer is public, or the request is verified by its handler
+	forStrangers        // like forAll, and the answer needs no disk or other server: requests without a login take turns
 	forSigned           // the text that is handed in says who signed it, and is verified by that
 	forReaders          // everybody who may read something; its handler leaves out what is not theirs
 	forProject          // readers of the project of the run or submission that the address names, also of its page
@@ -33,7 +34,7 @@ const (
 
 // access is the one table of routes. A test compares it with the router, and a route that is not here is refused.
 var access = map[string]scope{
-	"POST /v1/logins/challenges":                             forAll,
+	"POST /v1/logins/challenges":                             forStrangers,
 	"POST /v1/logins":                                        forSigned,
 	"POST /v1/logins/tokens":                                 forSigned,
 	"POST /v1/logins/codes":                                  forSigned,
@@ -50,8 +51,8 @@ var access = map[string]scope{
 	"GET /v1/runs/{run}/logs":                                forProject,
 	"GET /v1/runs/{run}/events":                              forProject,
 	"GET /v1/events":                                         forReaders,
-	"GET /v1/roster":                                         forAll,
-	"POST /v1/roster":                                        forSigned,
+	"GET /v1/roster":                                         forStrangers,
+	"POST /v1/roster":                                        forStrangers,
 	"GET /v1/roster/adoptions":                               forReaders,
 	"GET /v1/regions":                                        forReaders,
 	"GET /v1/datacenters":                                    forReaders,
@@ -75,14 +76,14 @@ var access = map[string]scope{
 	"GET /v1/deployments":                                    forReaders,
 	"GET /v1/usage":                                          forReaders,
 	"GET /v1/link":                                           forAll,
-	"GET /healthz":                                           forAll,
-	"GET /readyz":                                            forAll,
+	"GET /healthz":                                           forStrangers,
+	"GET /readyz":                                            forStrangers,
 	"GET /metrics":                                           forEverything, // and for all who reach MetricsHandler
-	"GET /openapi.yaml":                                      forAll,
-	"GET /login":                                             forAll,
+	"GET /openapi.yaml":                                      forStrangers,
+	"GET /login":                                             forStrangers,
 	"POST /login":                                            forSigned,
 	"POST /logout":                                           forAll,
-	"GET /static/*":                                          forAll,
+	"GET /static/*":                                          forStrangers,
 	"GET /":                                                  forReaders,
 	"GET /runs/{id}":                                         forProject,
 	"GET /runs/{id}/values":                                  forProject, // as the values and the log of the API
@@ -113,10 +114,13 @@ var access = map[string]scope{
 	"GET /live/datacenters":                                  forReaders,
 }
 
+// isOpen reports whether a route needs no login.
+func (s scope) isOpen() bool { return s == forAll || s == forStrangers || s == forSigned }
+
 // OpenRoutes lists the routes that need no login.
 func OpenRoutes() (open []string) {
 	for route, scope := range access {
-		if scope == forAll || scope == forSigned {
+		if scope.isOpen() {
 			open = append(open, route)
 		}
 	}
@@ -196,7 +200,8 @@ func (c *Coordinator) authorize(next http.Handler) http.Handler {
 			method = http.MethodGet
 		}
 		at := chi.RouteContext(r.Context())
-		who, err := c.admit(r, routeOf(method, at.RoutePattern()), at)
+		route := routeOf(method, at.RoutePattern())
+		who, err := c.admit(r, route, at)
 		if err == nil {
 			askedOf(r.Context()).viewer = who
 			err = c.awaitReader(w, r, who)
@@ -205,7 +210,7 @@ func (c *Coordinator) authorize(next http.Handler) http.Handler {
 			c.deny(w, r, err)
 			return
 		}
-		if isOpenRoute(method, at.RoutePattern()) && !c.hasLogin(r) {
+		if access[route] == forStrangers && !c.hasLogin(r) {
 			c.strangers.serve(w, r, next)
 			return
 		}
@@ -233,7 +238,7 @@ func routeOf(method, pattern string) string { return method + " /" + strings.Tri
 // admit decides about a request for a route.
 func (c *Coordinator) admit(r *http.Request, route string, at *chi.Context) (*viewer, error) {
 	switch access[route] {
-	case forAll, forSigned:
+	case forAll, forStrangers, forSigned:
 		return nil, nil
 	case forEverything:
 		return c.admitEverything(r)

@@ -18,15 +18,6 @@ type strangers struct {
 	bodies limit.Bodies // strangersBodies
 }
 
-// openRoutes are the routes that need no login and whose answer is computed here alone. A request that waits for a disk or another server has no
-// turn, or it would delay all others.
-var openRoutes = map[string]bool{
-	"GET /v1/roster": true, "POST /v1/roster": true, "POST /v1/logins/challenges": true, "GET /healthz": true, "GET /readyz": true,
-	"GET /openapi.yaml": true, "GET /login": true, "GET /static/*": true,
-}
-
-func isOpenRoute(method, pattern string) bool { return openRoutes[routeOf(method, pattern)] }
-
 // hasLogin reports whether a request has a token that is valid now.
 func (c *Coordinator) hasLogin(r *http.Request) bool {
 	if c.Self == nil {
