@@ -47,13 +47,14 @@ type shares struct {
 
 // check returns QUOTA_EXCEEDED if a datacenter has stored too much.
 func (s *shares) check(ctx context.Context, c *Coordinator, datacenter writ.DatacenterID) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if time.Since(s.read) >= sharesEvery {
+	if s.claimRefresh() {
 		if err := s.refresh(ctx, c); err != nil {
+			s.expire()
 			return err
 		}
 	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	limit, counts := s.space.limit()
 	taken := s.taken[datacenter]
 	if !counts || taken <= limit {
@@ -64,6 +65,26 @@ func (s *shares) check(ctx context.Context, c *Coordinator, datacenter writ.Data
 		WithHint("inspect the events of the datacenter; free space on the ledger's disk, or start the coordinator with a larger --datacenter-share")
 }
 
+// claimRefresh reports whether the caller has to refresh the shares. Other callers use the old shares meanwhile, so that a
+// slow ledger delays one caller only. Before the first refresh there are no shares, and every caller has to refresh.
+func (s *shares) claimRefresh() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.taken != nil && time.Since(s.read) < sharesEvery {
+		return false
+	}
+	s.read = time.Now()
+	return true
+}
+
+// expire makes the next caller refresh the shares.
+func (s *shares) expire() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.read = time.Time{}
+}
+
+// refresh reads the shares. It holds no lock while it reads.
 func (s *shares) refresh(ctx context.Context, c *Coordinator) error {
 	taken, err := c.Ledger.Shares(ctx)
 	if err != nil {
@@ -73,11 +94,16 @@ func (s *shares) refresh(ctx context.Context, c *Coordinator) error {
 	if err != nil {
 		return err
 	}
-	s.space = space{fixed: c.DatacenterShare, datacenters: len(datacenters)}
+	room := space{fixed: c.DatacenterShare, datacenters: len(datacenters)}
 	if c.LedgerSpace != nil {
-		s.space.free, s.space.ledger = c.LedgerSpace()
+		room.free, room.ledger = c.LedgerSpace()
 	}
-	s.taken, s.read = taken, time.Now()
+	if taken == nil {
+		taken = map[writ.DatacenterID]int64{}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.space, s.taken, s.read = room, taken, time.Now()
 	return nil
 }
 

@@ -47,20 +47,38 @@ func (h *health) check(ctx context.Context) error {
 	if h.path == "" {
 		return nil
 	}
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.damage != nil {
-		return h.damage
-	}
-	if time.Now().After(h.next) {
+	if h.claimExamination() {
 		began := time.Now()
-		h.damage = examine(ctx, h.path, checkExamination)
-		h.next = time.Now().Add(max(examinePause, examineShare*time.Since(began)))
+		h.examined(examine(ctx, h.path, checkExamination), time.Since(began))
 	}
-	if h.damage != nil {
-		return h.damage
+	h.mu.Lock()
+	damage := h.damage
+	h.mu.Unlock()
+	if damage != nil {
+		return damage
 	}
 	return h.room()
+}
+
+// claimExamination reports whether the caller has to examine the file. Other callers do not wait for the examination.
+func (h *health) claimExamination() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.damage != nil || time.Now().Before(h.next) {
+		return false
+	}
+	h.next = time.Now().Add(checkExamination + examinePause)
+	return true
+}
+
+// examined records the result of an examination that took the given time.
+func (h *health) examined(damage error, took time.Duration) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.damage == nil {
+		h.damage = damage
+	}
+	h.next = time.Now().Add(max(examinePause, examineShare*took))
 }
 
 // room returns STORE_FULL if the disk of the file has no room.
