@@ -8,11 +8,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// maxAttribute is the kernel's limit of the value of an attribute, and of the list of all names.
+// maxAttribute is the kernel's limit for the value of one attribute and for the list of all names, in bytes.
 const maxAttribute = 64 << 10
 
-// EachAttribute calls visit for each extended attribute of an open file or directory that IsAttribute accepts. It holds one
-// value at a time: a file can have more attributes than fit into memory.
+// EachAttribute calls visit for each extended attribute of an open file or directory that IsAttribute accepts. It loads
+// one value at a time, because the attributes of a file can exceed the memory.
 func EachAttribute(f *os.File, visit func(name, value string) error) error {
 	n, err := unix.Flistxattr(int(f.Fd()), nil)
 	if n == 0 && err == nil || errors.Is(err, unix.ENOTSUP) {
@@ -42,7 +42,7 @@ func EachAttribute(f *os.File, visit func(name, value string) error) error {
 	return nil
 }
 
-// SetAttribute sets an attribute. File systems without attributes are ignored.
+// SetAttribute sets an attribute. It ignores file systems without attributes.
 func SetAttribute(f *os.File, name, value string) error {
 	err := unix.Fsetxattr(int(f.Fd()), name, []byte(value), 0)
 	if errors.Is(err, unix.ENOTSUP) {
@@ -51,5 +51,5 @@ func SetAttribute(f *os.File, name, value string) error {
 	return err
 }
 
-// MakePipe makes a named pipe in an open directory.
+// MakePipe creates a named pipe in an open directory.
 func MakePipe(dir *os.File, name string) error { return unix.Mkfifoat(int(dir.Fd()), name, 0o600) }

@@ -7,11 +7,11 @@ import (
 	"os"
 )
 
-// EachAttribute visits no attribute: only Linux is supported.
+// EachAttribute visits no attributes: only Linux is supported.
 func EachAttribute(*os.File, func(name, value string) error) error { return nil }
 
-// SetAttribute does nothing.
+// SetAttribute ignores the attribute: only Linux is supported.
 func SetAttribute(*os.File, string, string) error { return nil }
 
-// MakePipe cannot be done.
+// MakePipe returns errors.ErrUnsupported.
 func MakePipe(*os.File, string) error { return errors.ErrUnsupported }

@@ -11,8 +11,8 @@ import (
 	"writ"
 )
 
-// CopyFile gives the empty file to the content of from, sharing blocks where the disk can do that and leaving holes where from has them.
-// It stops soon when ctx ends, and tells those of Telling how far it is. What it wrote is not synced.
+// CopyFile copies the content of from into the empty file to. It shares blocks where the disk supports that, and keeps
+// holes. It stops soon after ctx ends and reports its progress to the function set by Telling. The copy is not synced.
 func CopyFile(ctx context.Context, to, from *os.File) error {
 	if share(to, from) {
 		return nil
@@ -32,7 +32,7 @@ func CopyFile(ctx context.Context, to, from *os.File) error {
 	return to.Truncate(info.Size())
 }
 
-// copyChunk is how much is copied between two looks at the context: some milliseconds of a slow disk.
+// copyChunk is the number of bytes copied between two checks of the context: some milliseconds on a slow disk.
 const copyChunk = 1 << 20
 
 func copyRange(ctx context.Context, to, from *os.File, start, end int64, far func(int64)) error {
@@ -42,13 +42,13 @@ func copyRange(ctx context.Context, to, from *os.File, start, end int64, far fun
 			return err
 		}
 		n, err := from.ReadAt(chunk[:min(copyChunk, end-at)], at)
-		if _, err := to.WriteAt(chunk[:n], at); err != nil { // by hand: the kernel's own copying shares blocks again
+		if _, err := to.WriteAt(chunk[:n], at); err != nil { // copy_file_range would share blocks again
 			return err
 		}
 		at += int64(n)
 		far(at)
 		if errors.Is(err, io.EOF) {
-			return nil // it became shorter meanwhile
+			return nil // the file was truncated during the copy
 		}
 		if err != nil {
 			return err
@@ -57,8 +57,9 @@ func copyRange(ctx context.Context, to, from *os.File, start, end int64, far fun
 	return nil
 }
 
-// Clone is sal.Trees.Clone on any disk: it copies a file with CopyFile to a path that does not exist, makes it at least size bytes long,
-// and syncs it. The copy is under its name as a whole or not at all; what a crash leaves beside it is replaced by the next attempt.
+// Clone implements Trees.Clone for any disk: it copies a file with CopyFile to a path that does not exist, extends the
+// copy to at least size bytes, and syncs it. The copy appears under its name only when it is complete. The next attempt
+// replaces the temporary file that a crash left.
 func Clone(ctx context.Context, from, to string, size int64, step func(name string)) (err error) {
 	if step == nil {
 		step = func(string) {}
@@ -86,7 +87,7 @@ func Clone(ctx context.Context, from, to string, size int64, step func(name stri
 		return err
 	}
 	step("name " + filepath.Base(to))
-	if err := os.Link(part, to); err != nil { // a rename would replace what somebody put there meanwhile
+	if err := os.Link(part, to); err != nil { // a rename would replace a file created meanwhile
 		return err
 	}
 	if err := os.Remove(part); err != nil {

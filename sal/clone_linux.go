@@ -6,11 +6,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// noCopyOnWrite is FS_NOCOW_FL of linux/fs.h: writes go to the same place again, without a checksum.
+// noCopyOnWrite is FS_NOCOW_FL of linux/fs.h: writes go to the same blocks again, without checksums.
 const noCopyOnWrite = 0x00800000
 
-// share lets the empty file to have the blocks of from, and reports whether the disk could do it. A disk refuses when only one of the two
-// is written in place, so to becomes like from in that first.
+// share makes the empty file to share the blocks of from and reports whether the disk could do it. The kernel refuses
+// if only one of the files is written in place, so share copies that flag first.
 func share(to, from *os.File) bool {
 	if flags, err := unix.IoctlGetUint32(int(from.Fd()), unix.FS_IOC_GETFLAGS); err == nil {
 		setInPlace(to, flags&noCopyOnWrite != 0)
@@ -18,8 +18,8 @@ func share(to, from *os.File) bool {
 	return unix.IoctlFileClone(int(to.Fd()), int(from.Fd())) == nil
 }
 
-// InPlace asks the disk to write to files that will be made in a directory in place, as disks of machines and databases need it: else
-// btrfs scatters them. It is best asked of an empty directory; disks that know no such thing are left as they are.
+// InPlace asks the file system to write files created in a directory in place. Disks of machines and databases need
+// this; btrfs fragments them otherwise. Call it on an empty directory. File systems without such a flag are ignored.
 func InPlace(dir string) {
 	f, err := os.Open(dir)
 	if err != nil {
@@ -37,14 +37,15 @@ func setInPlace(f *os.File, on bool) {
 	_ = unix.IoctlSetPointerInt(int(f.Fd()), unix.FS_IOC_SETFLAGS, int(flags^noCopyOnWrite))
 }
 
-// Data finds the next range of a file, at or after an offset, that is no hole. If only a hole is left, it is empty and at the end.
+// Data returns the next range of data in a file of the given size at or after an offset. If only a hole is left, the
+// range is empty and at the end.
 func Data(f *os.File, at, size int64) (start, end int64) {
 	start, err := unix.Seek(int(f.Fd()), at, unix.SEEK_DATA)
 	if err == unix.ENXIO {
 		return size, size
 	}
 	if err != nil {
-		return at, size // a file system without holes
+		return at, size // the file system has no holes
 	}
 	if end, err = unix.Seek(int(f.Fd()), start, unix.SEEK_HOLE); err != nil {
 		end = size

@@ -2,8 +2,8 @@ package sal
 
 import "writ"
 
-// RoomForResource returns QUOTA_EXCEEDED if a project that has so many resources of a kind on the node may not have another one. It is for
-// kinds that need neither CPUs nor memory nor a size on the disk: the capacity of a node bounds the others.
+// RoomForResource returns QUOTA_EXCEEDED if a project with have resources of a kind on the node has reached the limit
+// most. It is for kinds that use no CPUs, memory or disk size: the capacity of the node limits the others.
 func RoomForResource(resource writ.ResourceID, have, most int) error {
 	if have < most {
 		return nil

@@ -9,17 +9,17 @@ import (
 	"writ"
 )
 
-// Damaged is a record that is not what a driver wrote: its disk failed, or somebody changed it. Nothing is done to its resource any more
-// but removing it, and the others go on.
+// Damaged is a record that differs from the driver's last write, because the disk failed or an attacker or operator
+// changed the file. The driver then only removes the resource; other resources are not affected.
 type Damaged struct {
-	Path     string          // of the file
-	HostName string          // of the resource, which the file is named by
-	Resource writ.ResourceID // the zero value if the file does not tell it any more
-	UID      writ.UID        // likewise
+	Path     string          // path of the record file
+	HostName string          // host name of the resource, from the file name
+	Resource writ.ResourceID // zero if the file no longer contains it
+	UID      writ.UID        // empty if the file no longer contains it
 	Why      error
 }
 
-// Error says what is damaged, and what can be done about it.
+// Error returns RECORD_DAMAGED for the resource, with a remedy.
 func (d Damaged) Error() *writ.Error {
 	what := "a resource"
 	if d.Resource != (writ.ResourceID{}) {
@@ -29,15 +29,15 @@ func (d Damaged) Error() *writ.Error {
 		WithHint("delete it and make it anew, or put the file back from a backup; nothing else is done to it meanwhile")
 }
 
-// Hides returns the error of a driver that cannot list the users of a volume or an image: one of them may have the damaged record. It is not
-// retried, because only the operator can mend the record.
+// Hides returns the error of a driver that cannot list the users of a volume or an image, because one of them may have
+// the damaged record. The call is not retried: only the operator can repair the record.
 func (d Damaged) Hides(kind writ.ResourceKind) *writ.Error {
 	damaged := d.Error()
 	return writ.Errorf(writ.CodeRecordDamaged, "the users of the %s are unknown: %s", kind, damaged.Message).
 		WithHint("delete what the record is of, or put the file back from a backup; then try again")
 }
 
-// DamagedOf are the records that may be of a project: those that say so, and those that do not tell any more whose they are.
+// DamagedOf returns the records that may belong to a project: its own, and those without a readable owner.
 func DamagedOf(project writ.ProjectID, damaged []Damaged) []Damaged {
 	var all []Damaged
 	for _, d := range damaged {
@@ -48,7 +48,7 @@ func DamagedOf(project writ.ProjectID, damaged []Damaged) []Damaged {
 	return all
 }
 
-// DamagedOrphans tells of records that are damaged.
+// DamagedOrphans returns an orphan for each damaged record.
 func DamagedOrphans(damaged []Damaged) []Orphan {
 	var all []Orphan
 	for _, d := range damaged {
@@ -57,7 +57,7 @@ func DamagedOrphans(damaged []Damaged) []Orphan {
 	return all
 }
 
-// newDamaged says what the text of a damaged record still tells.
+// newDamaged returns a Damaged with the fields that text still contains.
 func newDamaged(path string, text []byte, why error) Damaged {
 	d := Damaged{Path: path, HostName: strings.TrimSuffix(filepath.Base(path), extension), Why: why}
 	resource, uid := legible(text)
@@ -67,7 +67,8 @@ func newDamaged(path string, text []byte, why error) Damaged {
 	return d
 }
 
-// legible reads whose a record is as far as its text is whole: that stands at its beginning.
+// legible returns the resource and UID of a record. They are at the beginning of the text, so a truncated record may
+// still have them.
 func legible(text []byte) (resource writ.ResourceID, uid writ.UID) {
 	d := json.NewDecoder(bytes.NewReader(text))
 	if begin, err := d.Token(); err != nil || begin != json.Delim('{') {
@@ -93,8 +94,9 @@ func legible(text []byte) (resource writ.ResourceID, uid writ.UID) {
 	}
 }
 
-// GetToRemove is Get for a Remove operation, which must end whatever there is: in place of a damaged record it returns one that is Lost, with
-// nothing but what the request says. RESOURCE_CONFLICT if the damaged one still tells that it is of another resource than is meant.
+// GetToRemove is Get for a Remove operation, which must work in any state. For a damaged record, it returns a Lost
+// record with the resource and UID of the request. It returns RESOURCE_CONFLICT if the UID in the damaged record is
+// another one.
 func (s *Records[T]) GetToRemove(request Request) (*Record[T], error) {
 	r, damaged, err := s.get(request.Resource)
 	if err != nil || damaged == nil {

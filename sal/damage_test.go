@@ -9,7 +9,7 @@ import (
 	"writ"
 )
 
-// TestARecordCutOffAnywhereIsReportedAndTheOthersAreRead, under its name if that is still there.
+// The record is reported under its name if that is still readable.
 func TestARecordCutOffAnywhereIsReportedAndTheOthersAreRead(t *testing.T) {
 	records := &Records[own]{Dir: t.TempDir()}
 	asked := request(t, "volume.create", "u1", map[string]any{"size_gib": int64(1)})
@@ -26,7 +26,7 @@ func TestARecordCutOffAnywhereIsReportedAndTheOthersAreRead(t *testing.T) {
 		t.Fatal(err)
 	}
 	named := false
-	for n := range len(text) - 2 { // what lacks only its last line break is whole
+	for n := range len(text) - 2 { // a record without only its last line break is complete
 		if err := os.WriteFile(path, text[:n], 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -57,7 +57,6 @@ func TestARecordCutOffAnywhereIsReportedAndTheOthersAreRead(t *testing.T) {
 	}
 }
 
-// TestARecordUnderTheNameOfAnotherIsDamaged, whatever somebody meant by copying it there.
 func TestARecordUnderTheNameOfAnotherIsDamaged(t *testing.T) {
 	records := &Records[own]{Dir: t.TempDir()}
 	if err := records.Put(NewRecord[own](request(t, "volume.create", "u1", map[string]any{"size_gib": int64(1)}))); err != nil {

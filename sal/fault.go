@@ -77,7 +77,7 @@ func faultCode(errno syscall.Errno) writ.Code {
 // osError matches the number of an error of the operating system in the output of Rust programs.
 var osError = regexp.MustCompile(`\(os error ([0-9]{1,4})\)`)
 
-// SaidCode is FaultCode for the output of a program with the number of an error: "Invalid argument (os error 22)".
+// SaidCode is FaultCode for the output of a program that contains an error number: "Invalid argument (os error 22)".
 func SaidCode(words string) writ.Code {
 	if found := osError.FindStringSubmatch(words); found != nil {
 		if n, err := strconv.Atoi(found[1]); err == nil {

@@ -43,7 +43,8 @@ func TestPermanentFaultsAreNotRetried(t *testing.T) {
 	}
 }
 
-// retried says why waiting helps, for each function of a driver that returns DRIVER_FAILED by itself. Faults has the errors of the operating system.
+// retried gives a reason for each function of a driver that returns DRIVER_FAILED by itself. Faults covers the errors
+// of the operating system.
 var retried = map[string]string{
 	"btrfs/quota_state.go quotasOff":       "the next call switches quotas on",
 	"cloudhypervisor/create.go expect":     "a guest may need longer on a busy node",

@@ -7,14 +7,16 @@ import (
 	"writ"
 )
 
-// FenceGrace is how long what is fenced may take to end by itself. It is short: the same may run elsewhere meanwhile.
+// FenceGrace limits how long a fenced process may take to exit by itself. It is short because its replacement may run
+// on another node meanwhile.
 const FenceGrace = 5 * time.Second
 
-// Fencing is a driver of what runs. A node that its datacenter has given up for good fences all that it has: the datacenter may have made the
-// same anew on another node.
+// Fencing is a driver whose resources run. A node that its datacenter gave up permanently fences all its resources,
+// because the datacenter may have created them again on another node.
 type Fencing interface {
 	Driver
-	// Fence ends what runs of a resource, whatever it was in the middle of, and keeps Keep from starting it again. What the resource holds stays;
-	// what was never finished holds nothing and may be taken away. What is not there is no error. After a crash it can be called again.
+	// Fence stops the processes of a resource, even in the middle of an operation, and prevents Keep from starting them
+	// again. The data of the resource stays; data of an unfinished creation may be removed. It is not an error if the
+	// resource does not exist. Fence can be repeated after a crash.
 	Fence(ctx context.Context, resource writ.ResourceID) error
 }

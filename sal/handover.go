@@ -12,14 +12,15 @@ import (
 	"writ"
 )
 
-// handedMode is that of a volume's directory whose disk somebody has: the group of a user goes through it, and sees nothing.
+// handedMode is the mode of a volume's directory while a user owns its disk: the user's group may traverse it, but not
+// list it.
 const handedMode fs.FileMode = 0o710
 
-// HandDisk gives the disk in a directory of a volume to a user: the file is theirs, or theirs to read, and the directory stays ours, so
-// that they can put nothing in the file's place. step is told before anything changes.
+// HandDisk gives a user the disk in the directory of a volume, to write or only to read. The directory stays ours, so
+// the user cannot replace the file. step is called before each change.
 //
-// The file is a user's only as long as the directory says so, by its group and its mode: it gets that first, and loses it last. So
-// ReclaimDisk knows what it has to take, wherever one of both was interrupted.
+// The group and mode of the directory mark the disk as handed over. They are set first and reset last, so ReclaimDisk
+// can finish after an interruption at any point.
 func HandDisk(dir string, user uint32, readOnly bool, step func(string)) error {
 	f, err := openFile(filepath.Join(dir, DiskName))
 	if err != nil {
@@ -39,7 +40,7 @@ func HandDisk(dir string, user uint32, readOnly bool, step func(string)) error {
 		return err
 	}
 	info, s, err := stat(top)
-	if err == nil && (s.Uid != 0 || s.Gid != user || info.Mode().Perm() != handedMode) { // whoever had it has it no more, before that changes
+	if err == nil && (s.Uid != 0 || s.Gid != user || info.Mode().Perm() != handedMode) { // revoke the previous user first
 		err = give(f, 0, 0, 0o600, step)
 	}
 	if err != nil {
@@ -51,7 +52,7 @@ func HandDisk(dir string, user uint32, readOnly bool, step func(string)) error {
 	return hand(f, owner, user, mode, step)
 }
 
-// HandPath lets a user through a directory of ours, and nobody else.
+// HandPath lets a user, and no other, traverse a directory of ours.
 func HandPath(dir string, user uint32) error {
 	f, err := openDir(dir)
 	if err != nil {
@@ -61,8 +62,8 @@ func HandPath(dir string, user uint32) error {
 	return hand(f, 0, user, handedMode, quietly)
 }
 
-// ReclaimPath undoes HandPath for a directory of a process that runs as we do again, and takes one from a user with all that is below it:
-// it is ours and closed to all others. step is told before anything changes.
+// ReclaimPath makes a directory ours and closes it to all other users, and so everything below it. It undoes HandPath.
+// step is called before each change.
 func ReclaimPath(dir string, step func(string)) error {
 	f, err := openDir(dir)
 	if err != nil {
@@ -72,7 +73,8 @@ func ReclaimPath(dir string, step func(string)) error {
 	return give(f, uint32(os.Getuid()), uint32(os.Getgid()), 0o700, step)
 }
 
-// HandFile gives a file to a user. One with another name besides may be somebody else's, and is refused, unless it is that user's already.
+// HandFile gives a file to a user. It refuses a file with a second hard link, which may belong to another user, unless
+// the user owns the file already.
 func HandFile(path string, owner, group uint32, mode fs.FileMode) error {
 	f, err := openFile(path)
 	if err != nil {
@@ -95,7 +97,7 @@ func openDir(path string) (*os.File, error) {
 
 func quietly(string) {}
 
-// stat is what is known of an open file.
+// stat returns the metadata of an open file.
 func stat(f *os.File) (fs.FileInfo, syscall.Stat_t, error) {
 	info, err := f.Stat()
 	if err != nil {
@@ -108,8 +110,8 @@ func stat(f *os.File) (fs.FileInfo, syscall.Stat_t, error) {
 	return info, *s, nil
 }
 
-// mayBe refuses to give somebody what is no file, or may be somebody else's under another name. What is theirs already has the names that
-// they gave it.
+// mayBe returns an error if f is not a regular file, or if it may belong to another user under a second name. A file
+// that already belongs to the user may have any number of names: the user made them.
 func mayBe(f *os.File, owner, group uint32) error {
 	info, s, err := stat(f)
 	switch {
@@ -123,7 +125,7 @@ func mayBe(f *os.File, owner, group uint32) error {
 	return twoNames(f.Name(), uint64(s.Dev))
 }
 
-// twoNames is the error about a file that may be somebody else's as well.
+// twoNames returns the error for a file with a second hard link.
 func twoNames(path string, device uint64) error {
 	top := path
 	for dir := filepath.Dir(top); dir != top; dir = filepath.Dir(dir) {
@@ -140,7 +142,8 @@ func twoNames(path string, device uint64) error {
 		WithHint("`find %s -xdev -samefile %s` on the node shows its names; remove the others", top, path)
 }
 
-// hand gives an open file or directory to somebody, its mode first: what the group before might do, the next one must never.
+// hand gives an open file or directory to an owner and group. It sets the mode first: the new group must never have the
+// rights of the previous one.
 func hand(f *os.File, owner, group uint32, mode fs.FileMode, step func(string)) error {
 	info, s, err := stat(f)
 	if err != nil {
@@ -159,7 +162,7 @@ func hand(f *os.File, owner, group uint32, mode fs.FileMode, step func(string)) 
 	return f.Chown(int(owner), int(group))
 }
 
-// give is hand the other way round: somebody loses something, and only then the mode may let others have it.
+// give is the reverse of hand: it changes the owner first, and only then the mode.
 func give(f *os.File, owner, group uint32, mode fs.FileMode, step func(string)) error {
 	info, s, err := stat(f)
 	if err != nil {
@@ -178,9 +181,9 @@ func give(f *os.File, owner, group uint32, mode fs.FileMode, step func(string)) 
 	return f.Chmod(mode)
 }
 
-// ReclaimDisk undoes HandDisk in a directory, also in a copy of one, and what an attempt at either left that was interrupted. The user may
-// have given the file other names: they lead to a file of ours then. Any other directory is left as it is. step is told before anything
-// changes.
+// ReclaimDisk undoes HandDisk in a directory or in a copy of it, also after HandDisk or ReclaimDisk was interrupted.
+// Hard links that the user made then lead to a file of ours. Any other directory stays unchanged. step is called before
+// each change.
 func ReclaimDisk(dir string, step func(string)) error {
 	path := filepath.Join(dir, DiskName)
 	top, err := os.Lstat(dir)
@@ -213,9 +216,10 @@ func ReclaimDisk(dir string, step func(string)) error {
 	return give(d, 0, 0, 0o755, step)
 }
 
-// handed reports whether a disk is somebody's, or was to be: the directory says so. The disk is ours as long as it does not belong to the
-// group that may go there. A directory of nobody's group is one whose handing over or taking back was interrupted next to the group, and then
-// its disk is nobody else's to read; any other is a container's own.
+// handed reports whether a disk was, or was about to be, handed to a user: the directory shows it. The disk is ours
+// until it has the directory's group. If the directory has the mode but not the group of a user, HandDisk or
+// ReclaimDisk was interrupted between the two; the disk is then ours and private. Any other directory belongs to a
+// container.
 func handed(dir, disk fs.FileInfo) bool {
 	d, okD := dir.Sys().(*syscall.Stat_t)
 	f, okF := disk.Sys().(*syscall.Stat_t)
@@ -229,8 +233,8 @@ func handed(dir, disk fs.FileInfo) bool {
 	return ours || f.Gid == d.Gid
 }
 
-// HandTree gives a directory and all that is in it to a user. Nobody may work with it meanwhile. A file with another name besides may be
-// somebody else's, and is refused unless it is that user's already; links are given as such.
+// HandTree gives a directory and its content to a user. The tree must not be in use. It refuses a file with a second
+// hard link, which may belong to another user, unless the user owns the file already. Symbolic links are not followed.
 func HandTree(dir string, user uint32) error {
 	root, err := os.OpenRoot(dir)
 	if err != nil {

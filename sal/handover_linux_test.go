@@ -14,13 +14,13 @@ import (
 	"writ/sal/saltest"
 )
 
-// Users of the processes of tests, whom no host has.
+// Users for test processes; no host has them.
 const (
 	someone = 2020001001
 	another = 2020001002
 )
 
-// newDisk makes a directory of a volume with a disk that nobody has.
+// newDisk creates the directory of a volume with a disk that was not handed over.
 func newDisk(t *testing.T) (dir, path string) {
 	t.Helper()
 	if os.Geteuid() != 0 {
@@ -34,7 +34,7 @@ func newDisk(t *testing.T) (dir, path string) {
 	return dir, path
 }
 
-// crashAt does something that ends in the middle, before its n-th step. It reports whether that was all of it.
+// crashAt runs do until its n-th step and reports whether do finished.
 func crashAt(t *testing.T, n int, do func(step func(string)) error) (whole bool) {
 	t.Helper()
 	crash := errors.New("crash")
@@ -57,8 +57,8 @@ func crashAt(t *testing.T, n int, do func(step func(string)) error) (whole bool)
 
 func quiet(string) {}
 
-// However often and wherever whoever hands a disk over or takes it back is interrupted, the disk is no user's but of the one who can come
-// there, and comes back.
+// After any sequence of interruptions, the disk belongs to no user except the one who can reach it, and it can be
+// reclaimed.
 func TestADiskComesBackWhereverHandingItOverWasInterrupted(t *testing.T) {
 	hand := func(dir string, user uint32, readOnly bool) func(step func(string)) error {
 		return func(step func(string)) error { return sal.HandDisk(dir, user, readOnly, step) }
@@ -90,7 +90,7 @@ func TestADiskComesBackWhereverHandingItOverWasInterrupted(t *testing.T) {
 						t.Fatal(err)
 					}
 					top, disk := saltest.Looks(t, dir), saltest.Looks(t, path)
-					untouched := name == "a container wrote it" && first == 0 && top == "0:0 777" // it is no machine's
+					untouched := name == "a container wrote it" && first == 0 && top == "0:0 777" // a container's directory
 					if !untouched && (top != "0:0 755" && top != "0:0 777" || !strings.HasPrefix(disk, "0:0 6")) {
 						t.Errorf("%s: left are %s and %s", at, top, disk)
 					}
@@ -103,7 +103,7 @@ func TestADiskComesBackWhereverHandingItOverWasInterrupted(t *testing.T) {
 	}
 }
 
-// safe makes sure that a disk belongs to nobody but the user who is led to it.
+// safe fails the test if the disk belongs to a user other than the one who can reach it.
 func safe(t *testing.T, at, dir, path string) {
 	t.Helper()
 	var uid, gid, group uint32
@@ -117,7 +117,7 @@ func safe(t *testing.T, at, dir, path string) {
 	}
 }
 
-// Containers may have a file of that name, and their directories belong to whomever they like.
+// Containers may have a file of that name, and their directories may belong to any user.
 func TestADiskThatIsNoMachinesIsLeftAlone(t *testing.T) {
 	for _, of := range []struct {
 		uid, gid   int
@@ -146,7 +146,8 @@ func TestADiskThatIsNoMachinesIsLeftAlone(t *testing.T) {
 	}
 }
 
-// Its user may link to it from wherever he may write. That must keep nobody from taking it away, nor him from having it again.
+// The user may link to the disk from any directory they can write. That must prevent neither its reclaim nor the next
+// handover to the same user.
 func TestADiskWithAHardLinkReturnsToItsOwner(t *testing.T) {
 	dir, path := newDisk(t)
 	second := filepath.Join(filepath.Dir(dir), "second")

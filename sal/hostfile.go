@@ -12,9 +12,9 @@ import (
 	"writ/internal/failpoint"
 )
 
-// HostError turns an error of the operating system into one for people: DISK_FULL when there is no room, QUOTA_EXCEEDED when there would be
-// and a bound is reached, else the code of FaultCode. Errors
-// that are for people already, and those of a context that ended, stay as they are, and so does nil. Doing is a bare verb phrase, "copy the image".
+// HostError converts an error of the operating system to a *writ.Error: DISK_FULL if the disk is full, QUOTA_EXCEEDED
+// if a quota is reached, else the code of FaultCode. It returns nil, a *writ.Error and context errors unchanged. doing
+// is a bare verb phrase: "copy the image".
 func HostError(doing string, err error) error {
 	if _, ok := errors.AsType[*writ.Error](err); ok || err == nil || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		return err
@@ -29,8 +29,8 @@ func HostError(doing string, err error) error {
 	return writ.Errorf(FaultCode(err), "cannot %s: %w", doing, err)
 }
 
-// MakeDir makes a directory that only we may read, and its parents, so that it is still there after a power cut. One that exists is
-// no error.
+// MakeDir creates a directory with mode 0700, and its parents, and syncs the entry. It is not an error if the directory
+// exists.
 func MakeDir(path string) error {
 	if info, err := os.Stat(path); err == nil && info.IsDir() {
 		return nil
@@ -41,7 +41,7 @@ func MakeDir(path string) error {
 	return SyncDir(filepath.Dir(path))
 }
 
-// FileNames are the names in a directory, sorted; none if it is not there.
+// FileNames returns the sorted names in a directory. A missing directory is empty.
 func FileNames(dir string) ([]string, error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -54,7 +54,7 @@ func FileNames(dir string) ([]string, error) {
 	return all, nil
 }
 
-// SyncDir makes sure that what was made, renamed or removed in a directory stays so after a power cut.
+// SyncDir syncs a directory, so that created, renamed and removed entries survive a power cut.
 func SyncDir(path string) error {
 	d, err := os.Open(path)
 	if err != nil {
@@ -64,7 +64,7 @@ func SyncDir(path string) error {
 	return d.Sync()
 }
 
-// writeSynced writes a file and returns when its content is on disk.
+// writeSynced writes a file and syncs it.
 func writeSynced(path string, text []byte) error {
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {
@@ -77,14 +77,13 @@ func writeSynced(path string, text []byte) error {
 	return errors.Join(err, f.Close())
 }
 
-// syncEntry makes sure that a file stays which has just taken its place.
+// syncEntry syncs the directory of a file that was just renamed into place.
 func syncEntry(path string) error {
 	err := SyncDir(filepath.Dir(path))
 	failpoint.OfFile(path).End(err)
 	return err
 }
 
-// remove removes a file.
 func remove(path string) error {
 	failpoint.RecordRemoved.Begin()
 	err := os.Remove(path)

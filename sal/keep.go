@@ -7,42 +7,43 @@ import (
 	"writ"
 )
 
-// Keeper is a driver whose resources can come to differ from what was asked for: a process died, the host was started anew, somebody
-// removed a link by hand. A runner calls it when it starts and every half minute, for one resource at a time and never while an operation
-// on it is under way.
+// Keeper is a driver that detects and repairs drift: a process exited, the host rebooted, an operator removed a link.
+// The runner calls it at startup and every half minute, for one resource at a time and never during an operation on
+// that resource.
 type Keeper interface {
 	Driver
-	// Keep holds a resource against its record, mends what it can and says what it found. A resource that is as it should be has no
-	// drift; one that is not there is none of ours and no error. Keep finishes what a crash interrupted.
+	// Keep compares a resource with its record, repairs what it can and returns the drift that it found. It returns no
+	// drift for a healthy resource, and neither drift nor error for a missing one. Keep finishes operations that a
+	// crash interrupted.
 	Keep(ctx context.Context, resource writ.ResourceID) ([]Drift, error)
-	// Orphans describes what is on this host under the driver's names and belongs to no resource: links, processes, directories. It
-	// changes nothing.
+	// Orphans returns objects on this host that have a name of the driver but belong to no resource: links, processes,
+	// directories. It is read-only.
 	Orphans(ctx context.Context) ([]Orphan, error)
 }
 
-// Networked is a driver that can say how the networks of its host do.
+// Networked is a driver that reports the state of the host's networks.
 type Networked interface {
 	Driver
-	// Network returns what can be learned soon; what cannot is said in the detail of the overlay.
+	// Network returns the state that it can determine quickly. The detail of the overlay names the rest.
 	Network(ctx context.Context) (writ.NodeNetwork, error)
 }
 
-// Drift is one thing about a resource that is not as it was asked for.
+// Drift is one difference between a resource and its specification.
 type Drift struct {
 	What   string // a sentence: "the process of the machine had ended"
-	Mended bool   // it is now as it should be; else it is reported until somebody acts
+	Mended bool   // repaired; otherwise it is reported until an operator acts
 }
 
-// Orphan is something on the host that a driver's names lead to and no resource has; see writ.Orphan.
+// Orphan is an object on the host that has a name of a driver but belongs to no resource; see writ.Orphan.
 type Orphan struct {
 	Kind string // "tap", "process", "subvolume"
-	Name string // as the host's own tools take it
-	Of   string // the host name of the resource that it was made for, "" where that cannot be told
-	// Remedy is what takes it away: a line for a shell of the host, made with Command. "" where there is more to think about.
+	Name string // in the form that the host's tools accept
+	Of   string // host name of the resource that it was made for, "" if unknown
+	// Remedy is a shell command that removes the orphan, made with Command. It is empty if a person must decide first.
 	Remedy string
 }
 
-// Command is a line for a shell that runs a program with these words and no others, whatever is in them.
+// Command returns a shell command line that runs a program with exactly these words, quoted where necessary.
 func Command(words ...string) string {
 	quoted := make([]string, len(words))
 	for i, w := range words {
@@ -53,23 +54,24 @@ func Command(words ...string) string {
 	return strings.Join(quoted, " ")
 }
 
-// isSpecial reports whether a character may mean something to a shell.
+// isSpecial reports whether a shell may interpret a character.
 func isSpecial(r rune) bool {
 	return !('a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9' || strings.ContainsRune("/._-+,:@%=", r))
 }
 
-// Metered is a driver that can say what a resource uses.
+// Metered is a driver that reports the usage of its resources.
 type Metered interface {
 	Driver
-	// Usage returns what a resource has and has used; zero if it is not there.
+	// Usage returns the usage of a resource, zero if it does not exist.
 	Usage(ctx context.Context, resource writ.ResourceID) (Usage, error)
 }
 
-// Usage is what a resource occupies at this moment, and what it has moved since it was made or its counters began anew.
+// Usage holds the capacity that a resource occupies now, and its traffic since it was created or its counters were
+// reset.
 type Usage struct {
-	CPUs      int64 // virtual CPUs while it runs, 0 while it does not
-	MemoryMiB int64 // while it runs, 0 while it does not
-	DiskGiB   int64 // that are kept for it, whether they are written or not
-	Received  int64 // bytes, counted at its network interfaces; a smaller number than before says that counting began anew
-	Sent      int64 // bytes, likewise
+	CPUs      int64 // virtual CPUs, 0 while stopped
+	MemoryMiB int64 // 0 while stopped
+	DiskGiB   int64 // reserved, whether written or not
+	Received  int64 // bytes received by its network interfaces; a decrease means that the counter was reset
+	Sent      int64 // bytes sent, same rules
 }

@@ -5,18 +5,18 @@ import (
 	"sync"
 )
 
-// Locks lets one at a time do something under a name. The zero value is ready.
+// Locks is a set of mutexes with names. The zero value is ready to use.
 type Locks struct {
 	mu    sync.Mutex // guards names
 	names map[string]*namedLock
 }
 
 type namedLock struct {
-	free  chan struct{} // has a token while the lock is free
-	users int           // those that hold it or wait for it
+	free  chan struct{} // holds a token while the lock is free
+	users int           // holders and waiters
 }
 
-// Take waits for the lock of a name and holds it until done is called. The error is that of ctx.
+// Take acquires the lock of a name. The caller releases it with done. If ctx ends first, it returns the error of ctx.
 func (l *Locks) Take(ctx context.Context, name string) (done func(), err error) {
 	l.mu.Lock()
 	n, ok := l.names[name]

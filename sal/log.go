@@ -24,25 +24,27 @@ import (
 // Logging is a driver whose resources write logs.
 type Logging interface {
 	Driver
-	// Written reports whether a Look at the resource's log would find something behind a position, where "" is the beginning. It looks at
-	// little and changes nothing, and may be called at any time, also while an operation on the resource is under way.
+	// Written reports whether a Look at the resource's log would return text after a position; "" is the beginning. It
+	// is cheap and read-only, and may be called at any time, even during an operation on the resource.
 	Written(ctx context.Context, resource writ.ResourceID, after string) (bool, error)
 }
 
-// Log is what a resource writes, in files: Path is what is being written, and Path.N-M is what was written before, the bytes from number N up
-// to M of all that ever was. So every byte has a number for good, whatever is put aside, removed or given back to the disk meanwhile.
+// Log reads the log files of a resource. The file Path is being written. A file Path.N-M is an earlier part, which was
+// put aside: bytes N to M of the whole log. So every byte keeps its number, even after parts are put aside, removed, or
+// punched out of the files.
 type Log struct {
 	Path string
-	// Stream tells the log from any other one, also of a resource of the same name. Positions of another stream lead nowhere here.
+	// Stream distinguishes the log from all others, including the log of an earlier resource with the same name. A
+	// position of another stream is invalid here.
 	Stream string
-	// Secrets are what must not be told, and what is told in their place. No part of a log begins or ends within one.
+	// Secrets maps each secret to its replacement. A part of a log never begins or ends inside a secret.
 	Secrets map[string]string
 }
 
-// maxPart bounds a part of a log, in bytes; a result as a whole may have 64 KiB.
+// maxPart limits a part of a log, in bytes. The whole result may have 64 KiB.
 const maxPart = 48 << 10
 
-// Part reads a part of the log. A log that was never written is empty.
+// Part reads a part of the log. A log without files is empty.
 func (l *Log) Part(want *catalog.LogPart) (catalog.LogText, error) {
 	v, err := l.open()
 	if err != nil {
@@ -62,19 +64,19 @@ func (l *Log) Part(want *catalog.LogPart) (catalog.LogText, error) {
 	if err == nil && stream == l.stream() && from <= v.end() {
 		return l.read(v, from, want.Lines, most)
 	}
-	// It is of another stream, or of a log whose end was lost with the power.
+	// The position belongs to another stream, or the end of the log was lost in a power cut.
 	part, err := l.read(v, 0, want.Lines, most)
 	part.Lost = true
 	return part, err
 }
 
-// Written is as Logging has it.
+// Written implements Logging.Written for this log.
 func (l *Log) Written(after string) (bool, error) {
 	part, err := l.Part(&catalog.LogPart{After: cmp.Or(after, l.position(0)), Lines: 1, MaxKiB: 1})
 	return part.Text != "" || part.Lost || part.Next != after && after != "", err
 }
 
-// stream is Stream as positions have it.
+// stream returns the form of Stream that positions contain.
 func (l *Log) stream() string {
 	sum := sha256.Sum256([]byte("log\x00" + l.Stream))
 	return fmt.Sprintf("%x", sum[:6])
@@ -82,14 +84,14 @@ func (l *Log) stream() string {
 
 func (l *Log) position(at int64) string { return fmt.Sprintf("%s-%d", l.stream(), at) }
 
-// read returns what is behind a place, whole lines if possible.
+// read returns the text from a position on, in whole lines where possible.
 func (l *Log) read(v *view, from, lines, most int64) (catalog.LogText, error) {
 	at, text, err := v.read(from, most+int64(l.longest())+utf8.UTFMax)
 	if err != nil {
 		return catalog.LogText{}, err
 	}
 	lost := at > from
-	if lost { // the first line may have lost its beginning
+	if lost { // the first line may be incomplete
 		if i := bytes.IndexByte(text, '\n'); i >= 0 {
 			at, text = at+int64(i)+1, text[i+1:]
 		}
@@ -109,8 +111,8 @@ func (l *Log) read(v *view, from, lines, most int64) (catalog.LogText, error) {
 	return catalog.LogText{Text: l.printable(text[:n]), Next: l.position(at + int64(n)), Lost: lost, More: more || !ends}, nil
 }
 
-// within returns how much of a text are so many lines and bytes, and whether that leaves something out. It is no part of a line but where a
-// line is too long, or at the end of the log.
+// within returns how many bytes of text fit into the given number of lines and most bytes, and whether it leaves out
+// some. The last line is incomplete only if it is too long or at the end of the log.
 func within(text []byte, lines, most int64, ends bool) (n int, more bool) {
 	n = min(len(text), int(most))
 	for i, line := 0, int64(0); i < n; i++ {
@@ -127,8 +129,10 @@ func within(text []byte, lines, most int64, ends bool) (n int, more bool) {
 	return n, more
 }
 
-// clear returns the first place at or behind another one that is not within a secret. Anybody can make up a position, and of a log whose
-// beginning is gone the first that is left may be the end of one. What may turn out to be a secret begins before the place, and is not told yet.
+// clear returns the first position at or after from that is not inside a secret. It does not trust from: a client may
+// send any position, and if the beginning of a log was removed, the remaining text may start inside a secret. If the
+// text may be the beginning of a secret that is not completely written yet, clear returns its start, so that read
+// withholds it.
 func (l *Log) clear(v *view, from int64) (int64, error) {
 	longest := int64(l.longest())
 	if longest == 0 {
@@ -136,7 +140,7 @@ func (l *Log) clear(v *view, from int64) (int64, error) {
 	}
 	least := max(0, from-longest+1)
 	at, text, err := v.read(least, 2*longest)
-	for err == nil && len(text) > 0 && at+int64(len(text)) < from { // a part of it is gone
+	for err == nil && len(text) > 0 && at+int64(len(text)) < from { // skip a removed range
 		at, text, err = v.read(at+int64(len(text)), 2*longest)
 	}
 	if err != nil || at > from || at+int64(len(text)) < from {
@@ -151,14 +155,14 @@ func (l *Log) clear(v *view, from int64) (int64, error) {
 		if begun {
 			return at + int64(i), nil
 		}
-		if i+whole > k {
+		if i+whole > k { // another secret may begin inside this one
 			k, i = i+whole, -1 // another one may have begun in between
 		}
 	}
 	return at + int64(k), nil
 }
 
-// rest is how many bytes of a text may be the end of a secret whose beginning is gone.
+// rest returns how many bytes at the start of text may be the end of a secret whose beginning was removed.
 func (l *Log) rest(text []byte) (n int) {
 	for secret := range l.Secrets {
 		for i := 1; i < len(secret); i++ {
@@ -171,7 +175,8 @@ func (l *Log) rest(text []byte) (n int) {
 	return n
 }
 
-// secretAt returns how long the longest secret is that a text begins with, and whether the text as a whole may be the beginning of one.
+// secretAt returns the length of the longest secret that text begins with, and whether all of text may be the beginning
+// of a longer one.
 func (l *Log) secretAt(text []byte) (whole int, begun bool) {
 	for secret := range l.Secrets {
 		switch {
@@ -184,8 +189,8 @@ func (l *Log) secretAt(text []byte) (whole int, begun bool) {
 	return whole, begun
 }
 
-// uncut returns where a text has to end that would end at n within a character or a secret, or with what may turn out to be the beginning of
-// one. A secret that a text begins with is part of it as a whole, however long it is.
+// uncut returns the largest end up to n at which text can be cut outside characters, secrets and beginnings of possible
+// secrets. A secret at the start of text is always included as a whole, even beyond n.
 func (l *Log) uncut(text []byte, n int) int {
 	for i := 0; i < n; {
 		whole, begun := l.secretAt(text[i:])
@@ -212,12 +217,12 @@ func (l *Log) uncut(text []byte, n int) int {
 	return n
 }
 
-// tail returns where the last lines of a log begin, as far as a part can hold them.
+// tail returns the position where the last lines of a log begin, limited to most bytes.
 func (l *Log) tail(v *view, lines, most int64) (int64, error) {
 	around := int64(l.longest()) + 1
 	first := max(0, v.end()-most)
 	at, text, err := v.read(max(0, first-around), most+around)
-	for err == nil && len(text) > 0 && at+int64(len(text)) < v.end() { // a part of it is gone: what is behind that counts
+	for err == nil && len(text) > 0 && at+int64(len(text)) < v.end() { // skip a removed range
 		at, text, err = v.read(at+int64(len(text)), most+around)
 	}
 	if err != nil {
@@ -242,7 +247,7 @@ func (l *Log) tail(v *view, lines, most int64) (int64, error) {
 	return at + int64(from), nil
 }
 
-// longest is how many bytes a secret has at most.
+// longest returns the length of the longest secret.
 func (l *Log) longest() (n int) {
 	for secret := range l.Secrets {
 		n = max(n, len(secret))
@@ -250,17 +255,18 @@ func (l *Log) longest() (n int) {
 	return n
 }
 
-// printable is a text as a value.
+// printable replaces secrets and invalid characters in text.
 func (l *Log) printable(text []byte) string {
 	var pairs []string
 	for _, secret := range slices.SortedFunc(maps.Keys(l.Secrets), func(a, b string) int { return cmp.Or(len(b)-len(a), cmp.Compare(a, b)) }) {
-		pairs = append(pairs, secret, l.Secrets[secret]) // the longest first: a secret may begin with another
+		pairs = append(pairs, secret, l.Secrets[secret]) // longest first: a secret may begin with another one
 	}
 	told := strings.NewReplacer(pairs...).Replace(string(text))
 	return strings.ToValidUTF8(strings.ReplaceAll(told, "\x00", ""), "?")
 }
 
-// PutAside lets whoever writes the log next begin with an empty file. What was put aside before is removed.
+// PutAside renames the current file, so that the next writer starts with an empty one. It removes the files that were
+// put aside earlier.
 func (l *Log) PutAside() error {
 	info, err := os.Lstat(l.Path)
 	if errors.Is(err, fs.ErrNotExist) || err == nil && info.Size() == 0 {
@@ -283,7 +289,6 @@ func (l *Log) PutAside() error {
 	return removeAll(before)
 }
 
-// Remove removes the log.
 func (l *Log) Remove() error {
 	all, err := l.aside()
 	if err != nil {
@@ -301,14 +306,15 @@ func removeAll(pieces []piece) (err error) {
 	return err
 }
 
-// piece is a file of a log, with the numbers of the first byte in it, of the one behind what it should have, and of the one behind what it has.
+// piece is a file of a log. It holds bytes begin to until of the log; end is smaller than until if the file was
+// truncated.
 type piece struct {
 	path              string
 	file              *os.File
 	begin, until, end int64
 }
 
-// aside returns what was put aside, in order.
+// aside returns the files that were put aside, in order.
 func (l *Log) aside() ([]piece, error) {
 	entries, err := os.ReadDir(filepath.Dir(l.Path))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -331,10 +337,10 @@ func (l *Log) aside() ([]piece, error) {
 	return all, nil
 }
 
-// view is a log at one moment: pieces one behind the other, the last of which may grow.
+// view is a snapshot of a log: consecutive pieces, of which the last may grow.
 type view struct{ pieces []piece }
 
-// open opens the files of a log, again if some are put aside just then.
+// open opens the files of a log. It starts again if PutAside runs concurrently.
 func (l *Log) open() (*view, error) {
 	for range 100 {
 		before, err := l.aside()
@@ -365,7 +371,7 @@ func (v *view) open() error {
 		}
 		p.end = p.begin
 		f, err := openFile(p.path)
-		if last && errors.Is(err, fs.ErrNotExist) { // nobody has written since the last one was put aside
+		if last && errors.Is(err, fs.ErrNotExist) { // no writer since the last PutAside
 			return nil
 		}
 		if err != nil {
@@ -393,7 +399,8 @@ func (v *view) close() {
 
 func (v *view) end() int64 { return v.pieces[len(v.pieces)-1].end }
 
-// read reads at most so many bytes behind a place, beginning with the first that is there. Where more is gone it ends.
+// read reads at most most bytes from a position on. It starts with the first byte that still exists and stops at the
+// next removed range.
 func (v *view) read(from, most int64) (at int64, text []byte, err error) {
 	at = from
 	for _, p := range v.pieces {
@@ -416,11 +423,12 @@ func (v *view) read(from, most int64) (at int64, text []byte, err error) {
 	return at, text, nil
 }
 
-// maxBlock is how far the zeros may go, in bytes, that are left of a block of which a part was given back: no file system has larger ones.
+// maxBlock limits the zeros at the start of the remaining data that are attributed to a partly punched block, in bytes.
+// No file system has larger blocks.
 const maxBlock = 64 << 10
 
-// read reads at most so many bytes of a piece behind a place, and says where they begin: what was given back to the disk has no data, and
-// zeros up to the end of a block. Other zeros were written.
+// read reads at most most bytes of a piece from a position on, and returns where they begin. It skips punched ranges:
+// holes, and zeros up to the end of the block. Other zeros are content.
 func (p *piece) read(from, most int64) (text []byte, at int64, err error) {
 	first := dataFrom(p.file, 0)
 	for at = p.begin + dataFrom(p.file, from-p.begin); at < p.end; {

@@ -7,7 +7,8 @@ import (
 	"syscall"
 )
 
-// dataFrom returns the first place in a file behind an offset that has not been given back to the disk, beyond every end if there is none.
+// dataFrom returns the first offset of data at or after offset, skipping punched holes. If only a hole is left, it
+// returns an offset beyond any end of file.
 func dataFrom(f *os.File, offset int64) int64 {
 	const seekData = 3 // lseek(2)
 	at, err := f.Seek(offset, seekData)
@@ -17,6 +18,6 @@ func dataFrom(f *os.File, offset int64) int64 {
 	case errors.Is(err, syscall.ENXIO):
 		return math.MaxInt64 / 2
 	default:
-		return offset // the file system cannot tell
+		return offset // the file system does not report holes
 	}
 }

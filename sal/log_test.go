@@ -51,7 +51,7 @@ func putAside(t testing.TB, l *sal.Log) {
 	}
 }
 
-// whole reads a log to its end, in parts of a KiB, and says whether something was lost on the way.
+// whole reads a log to its end, in parts of 1 KiB, and reports whether something was lost.
 func whole(t testing.TB, l *sal.Log, after string) (text string, lost bool) {
 	t.Helper()
 	for range 100_000 {
@@ -150,7 +150,8 @@ func TestLostPartsOfALogAreReported(t *testing.T) {
 	}
 }
 
-// Whatever is written, put aside and asked for: what is told is what was written, byte for byte, as long as nothing is said to be lost.
+// For any sequence of writes, PutAside calls and reads, the text equals what was written, byte for byte, unless a loss
+// is reported.
 func TestALogIsReadAsItWasWritten(t *testing.T) {
 	testenv.CheckProperty(t, func(r *rapid.T) {
 		dir, err := os.MkdirTemp(t.TempDir(), "")
@@ -160,7 +161,7 @@ func TestALogIsReadAsItWasWritten(t *testing.T) {
 		l := &sal.Log{Path: filepath.Join(dir, "x.log"), Stream: "s", Secrets: map[string]string{"secret-1": "(one)", "two\nlines": "(two)"}}
 		var wrote, told strings.Builder
 		next := part(t, l, catalog.LogPart{}).Next
-		var ends []int // of what was put aside; the last but one is where the log begins
+		var ends []int // ends of the parts that were put aside; the log begins at the last but one
 		for range rapid.IntRange(1, 30).Draw(r, "steps") {
 			switch rapid.IntRange(0, 5).Draw(r, "step") {
 			case 0:
@@ -193,7 +194,7 @@ func TestALogIsReadAsItWasWritten(t *testing.T) {
 		wrote.WriteString(".\n")
 		rest, lost := whole(t, l, next)
 		want := strings.ToValidUTF8(strings.NewReplacer("secret-1", "(one)", "two\nlines", "(two)").Replace(wrote.String()), "?")
-		// Bytes that are no text become one mark where they stand together, and two if they come in two parts.
+		// Adjacent invalid bytes become one mark, or two if they arrive in two parts.
 		squeeze := func(s string) string {
 			for strings.Contains(s, "??") {
 				s = strings.ReplaceAll(s, "??", "?")
@@ -206,7 +207,7 @@ func TestALogIsReadAsItWasWritten(t *testing.T) {
 	})
 }
 
-// Anybody can make up a position, and what is left of a log may begin anywhere. Secrets have capitals and digits here, and nothing else has.
+// A client may send any position, and the rest of a log may begin anywhere. Only secrets have capitals and digits here.
 func TestNoPositionTellsASecret(t *testing.T) {
 	secrets := map[string]string{"HUNTER2": "(a)", "ABXA": "(b)", "K1\nK2\nK3": "(c)", "7": "(d)"}
 	quiet := func(l *sal.Log, after string, lines int64) {
@@ -248,7 +249,7 @@ func TestALogWhoseEndIsASecretEnds(t *testing.T) {
 	}
 }
 
-// A file that was put aside may have lost its end with the power.
+// A file that was put aside may have lost its end in a power cut.
 func TestTheEndOfALogIsBehindWhatIsMissing(t *testing.T) {
 	l := newLog(t)
 	l.Secrets = map[string]string{strings.Repeat("s", 100): "(one)"}
@@ -271,7 +272,7 @@ func TestZerosThatWereWrittenLoseNothing(t *testing.T) {
 	}
 }
 
-// Whoever reads while others put aside finds each line once, or hears that some are gone.
+// A reader concurrent with PutAside gets each line once, or a report of lost lines.
 func TestALogIsReadWhileItIsPutAside(t *testing.T) {
 	l := newLog(t)
 	const lines = 3000

@@ -11,61 +11,62 @@ import (
 	"writ"
 )
 
-// What drivers need of each other on one host. They do not know each other: each asks for what it needs by one of these, and whoever
-// wires a node together hands it over. All of it is "make it so", as operations are, and an error is a *writ.Error.
+// The interfaces below connect the drivers on one host. Drivers do not import each other; the code that wires a node
+// passes the implementations. All methods are idempotent, like operations, and their errors are *writ.Error.
 
-// Owner is for whom something is held: the machine, container or database that uses it. What a UID holds is found again after a crash
-// by that UID alone.
+// Owner is the machine, container or database that uses something. After a crash, the UID alone is enough to find
+// everything that the owner holds.
 type Owner struct {
 	Resource writ.ResourceID
 	UID      writ.UID
-	IDs      uint32 // the first of the users of the host that it has for itself, 0 if it has none; asked for with a namespace, and never told
+	IDs      uint32 // first host user reserved for the owner, or 0; set in Namespace requests only
 }
 
-// Images are the images on this host.
+// Images provides the images on this host.
 type Images interface {
-	// Image returns an image of a project that is there as a whole. RESOURCE_UNKNOWN if there is none of the name, RESOURCE_CONFLICT if
-	// the handle means another one, RESOURCE_BUSY if it is just being deleted. Its file does not change and stays until the image is deleted:
-	// whoever needs it for longer writes that down first and then looks for it, so that one of the two sees the other.
+	// Image returns a complete image of a project. It returns RESOURCE_UNKNOWN if no image has the name,
+	// RESOURCE_CONFLICT if the handle refers to another image, and RESOURCE_BUSY if the image is being deleted. The
+	// file does not change and stays until the image is deleted. A caller that needs it longer records its use first
+	// and then calls Image, so that either the caller or the deletion sees the other.
 	Image(ctx context.Context, project writ.ProjectID, image writ.Ref) (Image, error)
 }
 
-// Image is a file that was fetched and whose digest was right.
+// Image is a downloaded file with a verified digest.
 type Image struct {
-	Path   string // of the file: a disk, kernel or initramfs as it is, or an OCI archive
-	Format string // as catalog.Image has it; "raw" if it was converted to that
-	SHA256 string // of what was fetched, in hex
-	Bytes  int64  // of the file
+	Path   string // path of the file: a disk, kernel or initramfs, or an OCI archive
+	Format string // as in catalog.Image; "raw" after conversion
+	SHA256 string // of the downloaded file, in hex
+	Bytes  int64  // size of the file at Path
 }
 
-// Volumes are the volumes on this host.
+// Volumes provides the volumes on this host.
 type Volumes interface {
-	// Volume returns a volume that is there as a whole, with the errors of Images.
+	// Volume returns a complete volume. It returns the same errors as Images.Image.
 	Volume(ctx context.Context, project writ.ProjectID, volume writ.Ref) (Volume, error)
 }
 
-// Volume is a directory that outlives whoever uses it.
+// Volume is a directory that outlives its users.
 type Volume struct {
 	UID     writ.UID
-	Dir     string // an absolute path
+	Dir     string // absolute path
 	SizeGiB int64
 }
 
-// Users can say who uses a volume. Whoever would take a volume away or change what is in it under their feet asks all of them first.
+// Users lists the users of volumes. A driver asks every Users before it removes a volume or changes its content.
 type Users interface {
-	// Users are all that have a volume now, sorted by UID.
+	// Users returns all current users of a volume, sorted by UID.
 	Users(ctx context.Context, volume writ.UID) ([]User, error)
 }
 
-// User has a volume.
+// User is a resource that uses a volume.
 type User struct {
 	Owner
-	// Running says that it may have files of the volume open, or that it comes back by itself: it was not stopped.
+	// Running reports whether the user may have files of the volume open, or restarts by itself because it was not
+	// stopped.
 	Running bool
 }
 
-// Unused returns an error if anybody has a volume, whether it runs or not: RESOURCE_BUSY, which names who has and who may be
-// about to go.
+// Unused returns RESOURCE_BUSY, with the name of the user, if any resource uses a volume, running or not.
 func Unused(ctx context.Context, volume Owner, all []Users) error {
 	return without(ctx, volume, all, func(u User) error {
 		return writ.Errorf(writ.CodeResourceBusy, "%s has the %s", u.Resource, volume.Resource).
@@ -73,7 +74,7 @@ func Unused(ctx context.Context, volume Owner, all []Users) error {
 	})
 }
 
-// Idle returns an error if anybody that runs has a volume: RESOURCE_BUSY, which names who has.
+// Idle returns RESOURCE_BUSY, with the name of the user, if a running resource uses a volume.
 func Idle(ctx context.Context, volume Owner, all []Users) error {
 	return without(ctx, volume, all, func(u User) error {
 		if !u.Running {
@@ -84,7 +85,7 @@ func Idle(ctx context.Context, volume Owner, all []Users) error {
 	})
 }
 
-// without returns the first objection to a user of a volume.
+// without returns the first error that object returns for a user of a volume.
 func without(ctx context.Context, volume Owner, all []Users, object func(User) error) error {
 	for _, some := range all {
 		users, err := some.Users(ctx, volume.UID)
@@ -100,14 +101,14 @@ func without(ctx context.Context, volume Owner, all []Users, object func(User) e
 	return nil
 }
 
-// ImageUsers can say who needs an image. The driver of images asks all of them before it takes one away.
+// ImageUsers lists the users of images. The image driver asks every ImageUsers before it deletes an image.
 type ImageUsers interface {
-	// ImageUsers are all that would not start again without an image, sorted by UID. What was copied of it for good, as into a volume, does
-	// not need it.
+	// ImageUsers returns all resources that could not start again without an image, sorted by UID. A copy of the image,
+	// such as a volume, does not need it.
 	ImageUsers(ctx context.Context, image Owner) ([]Owner, error)
 }
 
-// UnusedImage returns an error if anybody needs an image: RESOURCE_BUSY, which names who does.
+// UnusedImage returns RESOURCE_BUSY, with the name of the user, if any resource needs an image.
 func UnusedImage(ctx context.Context, image Owner, all []ImageUsers) error {
 	for _, some := range all {
 		users, err := some.ImageUsers(ctx, image)
@@ -122,13 +123,13 @@ func UnusedImage(ctx context.Context, image Owner, all []ImageUsers) error {
 	return nil
 }
 
-// Means reports whether a handle or name that a resource of a project was given means this one.
+// Means reports whether a handle or name in the arguments of a project's resource refers to this owner.
 func (o Owner) Means(project writ.ProjectID, given writ.Ref) bool {
 	return o.Resource.Project == project && o.Resource.Name == given.Name && (given.UID == "" || given.UID == o.UID)
 }
 
-// UsersOfImage are the resources with a record that have an image, by uid. What another project has means no image of this one, and neither
-// its records nor damage to them are looked at.
+// UsersOfImage returns the resources with a record that use an image, sorted by UID. Resources of other projects cannot
+// use the image, so their records, damaged or not, are ignored.
 func (rs *Records[T]) UsersOfImage(image Owner, uses func(*Record[T]) (bool, error)) ([]Owner, error) {
 	records, damaged, err := rs.List()
 	if err != nil {
@@ -154,11 +155,11 @@ func (rs *Records[T]) UsersOfImage(image Owner, uses func(*Record[T]) (bool, err
 	return all, nil
 }
 
-// DiskName is the file in a volume that machines see as their disk. A volume that was filled with an image has it; in others the first
-// machine that gets the volume makes it, sparse and as big as the volume.
+// DiskName is the file in a volume that machines use as their disk. A volume created from an image contains it. In
+// other volumes, the first machine creates it: sparse, with the size of the volume.
 const DiskName = "disk.raw"
 
-// ValidTree refuses names of trees and snapshots that would lead elsewhere.
+// ValidTree rejects names of trees and snapshots that would lead to another directory.
 func ValidTree(name string) error {
 	if name == "." || !filepath.IsLocal(name) || filepath.Base(name) != name {
 		return writ.Errorf(writ.CodeArgumentsInvalid, "%q is no name for a tree or snapshot", name)
@@ -166,88 +167,90 @@ func ValidTree(name string) error {
 	return nil
 }
 
-// UnknownTree is the error about a tree that is not on this host.
+// UnknownTree returns the error for a tree that is not on this host.
 func UnknownTree(name string) error {
 	return writ.Errorf(writ.CodeResourceUnknown, "this node has no tree %s", name)
 }
 
-// Trees are directories that drivers keep for themselves: each has a name, is bounded where the host can do that, and can be put back
-// to an earlier moment. Names are those of writ.ResourceID.HostName, or words that such a name cannot be. Different trees may be used at
-// the same time.
+// Trees manages private directories of drivers. Each tree has a name, a size limit where the host supports one, and
+// snapshots. Names come from writ.ResourceID.HostName, or are words that cannot be host names. Different trees may be
+// used concurrently.
 type Trees interface {
-	// About says what kind of trees these are, "btrfs", and in a sentence what they can do.
+	// About returns the kind of the trees ("btrfs") and a sentence about their features.
 	About() (kind, detail string)
-	// Path is the directory of a tree, if there is one of the name.
+	// Path returns the directory of a tree, whether it exists or not.
 	Path(name string) string
-	// Room returns QUOTA_EXCEEDED, with the numbers, if a tree of such a bound would let its project have more of the disk than it may. Make and
-	// Copy do so too, before they make anything; what is just being made counts.
+	// Room returns QUOTA_EXCEEDED, with the numbers, if a tree with this bound would exceed the project's share of the
+	// disk. Make and Copy check the same before they create anything. Trees under construction count.
 	Room(ctx context.Context, name string, bound Bound) error
-	// Make makes a tree, or lets it grow to a bound, and returns its directory. It never shrinks.
+	// Make creates a tree, or grows it to a bound, and returns its directory. It never shrinks a tree.
 	Make(ctx context.Context, name string, bound Bound) (dir string, err error)
-	// Copy makes a tree, of which there is none yet, with what another one holds, or a snapshot of that if it names one. A copy that was
-	// not finished has to be removed by the caller.
+	// Copy creates a tree with the content of tree from, or of one of its snapshots if snapshot is not empty. The tree
+	// must not exist. The caller must remove an unfinished copy.
 	Copy(ctx context.Context, name string, bound Bound, from, snapshot string) (dir string, err error)
-	// Keep holds a tree against what Make was asked for last, and mends what it can.
+	// Keep compares a tree with the bound of the last Make, and repairs what it can.
 	Keep(ctx context.Context, name string, bound Bound) ([]Drift, error)
-	// Snapshot keeps what the tree holds now; one of that name stays as it is. The caller has made sure that nothing writes.
+	// Snapshot creates a snapshot of a tree. An existing snapshot of that name stays unchanged. The caller ensures that
+	// no process writes to the tree.
 	Snapshot(ctx context.Context, name, snapshot string) error
-	// Restore puts the tree back to a snapshot, which stays. Whoever had files of it open has to open them anew.
+	// Restore resets a tree to a snapshot and keeps the snapshot. Processes must reopen the files of the tree.
 	Restore(ctx context.Context, name, snapshot string) error
-	// View returns a directory to read from: a snapshot of a tree or, if none is named, what the tree holds now, which does not change any
-	// more where snapshots take no time. The caller says when it is done with it.
+	// View returns a directory to read from: a snapshot, or the current content if snapshot is empty. Where snapshots
+	// are instant, the current content is frozen in one. The caller releases the directory with done.
 	View(ctx context.Context, name, snapshot string) (dir string, done func() error, err error)
-	// Snapshots are the names of a tree's snapshots, sorted; none if there is no tree.
+	// Snapshots returns the sorted names of a tree's snapshots. A missing tree has none.
 	Snapshots(ctx context.Context, name string) ([]string, error)
-	// RemoveSnapshot removes a snapshot; one that is not there is no error.
+	// RemoveSnapshot removes a snapshot. It is not an error if it does not exist.
 	RemoveSnapshot(ctx context.Context, name, snapshot string) error
-	// Remove removes a tree with its snapshots; one that is not there is no error.
+	// Remove removes a tree and its snapshots. It is not an error if it does not exist.
 	Remove(ctx context.Context, name string) error
-	// Remedy is Remove as a line for a shell of the host, see Orphan.
+	// Remedy returns the shell command that does the same as Remove; see Orphan.
 	Remedy(name string) string
-	// List returns the names of all trees, sorted, also of those that were never finished.
+	// List returns the sorted names of all trees, including unfinished ones.
 	List(ctx context.Context) ([]string, error)
-	// Clone copies a file to a path that does not exist, both on this host's disk, sharing its blocks where the disk can do that. The
-	// copy has at least size bytes; what is behind the original's end reads as zeros. It is synced.
+	// Clone copies a file to a path that does not exist, both on this host's disk, and shares blocks where the disk
+	// supports that. The copy has at least size bytes, extended with zeros, and is synced.
 	Clone(ctx context.Context, from, to string, size int64) error
 }
 
-// Bound is how much a tree may hold, and for whom it counts.
+// Bound limits the size of a tree and names the project that pays for it.
 type Bound struct {
-	Bytes   int64          // 0 is unbounded
-	Project writ.ProjectID // whose share of the disk it takes from; nobody's if empty
+	Bytes   int64          // 0 means unlimited
+	Project writ.ProjectID // the project whose share of the disk it uses; empty for none
 }
 
-// Networks are the networks on this host.
+// Networks provides the networks on this host.
 type Networks interface {
-	// Taps makes a tap on each network for a machine, in order, down to the rules of packets. RESOURCE_UNKNOWN names a network that is
-	// not there.
+	// Taps creates a tap on each network for a machine, in order, with its packet filter. It returns RESOURCE_UNKNOWN
+	// with the name of a missing network.
 	Taps(ctx context.Context, owner Owner, networks []writ.Ref) ([]Port, error)
-	// Namespace makes a network namespace with an interface on each network, in order, configured and up. Without networks it has a
-	// loopback interface only. It returns the path of the namespace's file.
+	// Namespace creates a network namespace with a configured interface on each network, in order. Without networks,
+	// the namespace has only a loopback interface. It returns the path of the namespace's file.
 	Namespace(ctx context.Context, owner Owner, networks []writ.Ref) (path string, ports []Port, err error)
-	// Release takes away every tap, namespace, address and rule of an owner; nothing is no error.
+	// Release removes all taps, namespaces, addresses and rules of an owner. An owner without any is not an error.
 	Release(ctx context.Context, owner Owner) error
-	// Owners are all for whom something is held, sorted by UID, whoever asked for it.
+	// Owners returns all owners of taps or namespaces, sorted by UID, including those of other drivers.
 	Owners(ctx context.Context) ([]Owner, error)
 }
 
-// Traffic is what Networks may also be: it counts what owners move.
+// Traffic is an optional interface of Networks that counts the traffic of owners.
 type Traffic interface {
-	// Traffic returns how many bytes an owner has received and sent at its ports since they were made; zero if it has none.
+	// Traffic returns the bytes that an owner received and sent through its ports since they were created, zero without
+	// ports.
 	Traffic(ctx context.Context, owner Owner) (received, sent int64, err error)
 }
 
-// Port is a place on a network.
+// Port is a connection to a network.
 type Port struct {
 	Network writ.ResourceID
-	Device  string // the tap on the host, or the interface in the namespace
+	Device  string // tap on the host, or interface in the namespace
 	MAC     net.HardwareAddr
-	IPv6    netip.Prefix // the address, and the range that is reached without a gateway
-	Gateway netip.Addr   // for what is behind: everything of the overlay
-	IPv4    netip.Prefix // the zero value if the network has no IPv4
-	Router  netip.Addr   // for IPv4, as Gateway; the zero value likewise
+	IPv6    netip.Prefix // address, and the range that is reached without a gateway
+	Gateway netip.Addr   // for all other addresses of the overlay
+	IPv4    netip.Prefix // zero if the network has no IPv4
+	Router  netip.Addr   // gateway for IPv4; zero if the network has no IPv4
 	MTU     int          // bytes
-	// Nameservers are whom to ask for names; there may be none that this port reaches.
+	// Nameservers are the DNS servers for this port. It is empty if the port can reach none.
 	Nameservers []netip.Addr `json:",omitempty"`
 }
 
@@ -262,10 +265,10 @@ func IPv4Of(ports []Port) []string {
 	return all
 }
 
-// Overlay is this host's place in the overlay network.
+// Overlay provides this host's addresses in the overlay network.
 type Overlay interface {
-	// Subnet is the range of addresses that the overlay leads to this host, a /64. It never changes.
+	// Subnet returns the /64 range that the overlay routes to this host. It never changes.
 	Subnet(ctx context.Context) (netip.Prefix, error)
-	// Address is the host's own address in the overlay, in Subnet.
+	// Address returns the host's own address in the overlay, which is in Subnet.
 	Address(ctx context.Context) (netip.Addr, error)
 }

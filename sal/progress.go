@@ -5,16 +5,17 @@ import (
 	"fmt"
 )
 
-// listener is the key of who wants to know how far something is.
+// listener is the context key of the progress function.
 type listener struct{}
 
-// Telling returns a context in which copies of big files say how far they are. It is for whoever waits, and changes nothing.
+// Telling returns a context in which copies of large files report their progress to tell. The text is for display only.
 func Telling(ctx context.Context, tell func(text string)) context.Context {
 	return context.WithValue(ctx, listener{}, tell)
 }
 
-// Far returns what is called with the bytes that are done out of a total, 0 if that is not known. It tells whoever listens in the
-// context: at each hundredth of the total, and not more often than every 64 MiB. Doing is a participle, "copied".
+// Far returns a function that takes the number of bytes done so far. It reports progress to the function set by
+// Telling: at each hundredth of total, but at most every 64 MiB. A total of 0 means unknown. doing is a participle:
+// "copied".
 func Far(ctx context.Context, doing string, total int64) func(done int64) {
 	tell, _ := ctx.Value(listener{}).(func(string))
 	if tell == nil {
@@ -35,7 +36,7 @@ func Far(ctx context.Context, doing string, total int64) func(done int64) {
 	}
 }
 
-// size writes an amount as people read it: in MiB, or in GiB with a tenth.
+// size formats a number of bytes for people: in MiB, or in GiB with one decimal.
 func size(bytes int64) string {
 	if bytes < 1<<30 {
 		return fmt.Sprintf("%d MiB", bytes>>20)

@@ -15,21 +15,22 @@ import (
 	"writ/sal/catalog"
 )
 
-// Record is what a driver must know of a resource after a crash. Own is what the driver adds: pids, paths, what it was about to do.
+// Record holds what a driver must know about a resource after a crash. Own holds the driver's part: pids, paths, the
+// step in progress.
 type Record[T any] struct {
 	Resource  writ.ResourceID `json:"resource"`
 	UID       writ.UID        `json:"uid"`
-	Operation string          `json:"operation"` // the one that made it
-	Spec      Spec            `json:"spec"`      // the arguments of that, as of the last time; secrets by name
-	// Generation counts the changes that the driver has finished.
+	Operation string          `json:"operation"` // the operation that created it
+	Spec      Spec            `json:"spec"`      // arguments of the last Make; secrets by name
+	// Generation counts the finished changes.
 	Generation int64 `json:"generation"`
-	// Lost says that the record was damaged, and that what the driver knew went with it: Own is the zero value. All that can be done is to
-	// remove what the names of the resource lead to.
+	// Lost means that the record was damaged and Own is lost. The driver can only remove the objects that it finds by
+	// the names of the resource.
 	Lost bool `json:"lost,omitempty"`
 	Own  T    `json:"own"`
 }
 
-// NewRecord returns the record of a resource that a Make operation is about to make.
+// NewRecord returns the record for a Make operation that creates a resource.
 func NewRecord[T any](request Request) *Record[T] {
 	return &Record[T]{
 		Resource:  request.Resource,
@@ -39,7 +40,8 @@ func NewRecord[T any](request Request) *Record[T] {
 	}
 }
 
-// Owned returns an error unless the resource exists and is the one that the request means: RESOURCE_UNKNOWN or RESOURCE_CONFLICT.
+// Owned returns RESOURCE_UNKNOWN if the resource does not exist, and RESOURCE_CONFLICT if its UID differs from the
+// request.
 func (r *Record[T]) Owned(request Request) error {
 	if r == nil {
 		return Unknown(request.Resource)
@@ -51,7 +53,7 @@ func (r *Record[T]) Owned(request Request) error {
 	return nil
 }
 
-// Decide says what a Make operation has to do about what there is: create, update the named fields, or nothing.
+// Decide returns the change that a Make operation needs: create, update of the returned fields, or none.
 func (r *Record[T]) Decide(request Request) (change writ.Change, fields []string, err error) {
 	if r == nil {
 		return writ.ChangeCreated, nil, nil
@@ -70,14 +72,14 @@ func (r *Record[T]) Decide(request Request) (change writ.Change, fields []string
 	}
 }
 
-// Making is how a driver carries out a Make operation.
+// Making holds the functions of a driver for a Make operation.
 type Making[T any] struct {
-	Create func() (*Record[T], error)  // makes what is not there, or nothing at all
-	Update func(fields []string) error // changes the fields that are asked for in another way
-	Check  func() error                // looks after what is as it was asked for; it may be nil
+	Create func() (*Record[T], error)  // creates the resource, or leaves no trace of it
+	Update func(fields []string) error // changes the fields that differ
+	Check  func() error                // verifies a resource without changes; may be nil
 }
 
-// Make does what Decide says, and returns the record of the resource as it is then.
+// Make does what Decide returns, and returns the new record of the resource.
 func (r *Record[T]) Make(request Request, m Making[T]) (made *Record[T], change writ.Change, err error) {
 	change, fields, err := r.Decide(request)
 	if err != nil {
@@ -98,15 +100,15 @@ func (r *Record[T]) Make(request Request, m Making[T]) (made *Record[T], change 
 	return made, change, nil
 }
 
-// Unknown is the error about a resource that is not on this host.
+// Unknown returns the error for a resource that is not on this host.
 func Unknown(resource writ.ResourceID) error {
 	return writ.Errorf(writ.CodeResourceUnknown, "this node has no %s", resource)
 }
 
-// Spec is a map of values that survives JSON: its numbers come back as int64.
+// Spec is a map of values that survives JSON: numbers return as int64.
 type Spec map[string]any
 
-// UnmarshalJSON reads what encoding/json wrote.
+// UnmarshalJSON decodes the output of encoding/json.
 func (s *Spec) UnmarshalJSON(text []byte) error {
 	d := json.NewDecoder(bytes.NewReader(text))
 	d.UseNumber()
@@ -144,22 +146,23 @@ func integers(v any) (any, error) {
 	return v, nil
 }
 
-// Records keeps one file per resource in a directory. A file is there as a whole or not at all, and once Put has returned it
-// survives a power cut: drivers put before the first side effect. Different resources may be used at the same time.
+// Records stores one file per resource in a directory. A file is complete or absent, and survives a power cut once Put
+// has returned. Drivers call Put before the first side effect. Different resources may be used concurrently.
 type Records[T any] struct {
-	Dir string // made when needed
+	Dir string // created when needed
 	// Step is called before every single change of the directory; tests stop the driver there. It may be nil.
 	Step func(name string)
 }
 
-// extension is that of a record's file.
+// extension is the extension of record files.
 const extension = ".json"
 
-// Get returns the record of a resource, nil if there is none. RECORD_DAMAGED if there is one that cannot be read.
+// Get returns the record of a resource, or nil if it does not exist. It returns RECORD_DAMAGED if the record cannot be
+// read.
 func (s *Records[T]) Get(resource writ.ResourceID) (*Record[T], error) {
 	r, damaged, err := s.get(resource)
 	if damaged != nil {
-		damaged.Resource = resource // whatever the file still tells
+		damaged.Resource = resource // not the resource that the damaged file names
 		return nil, damaged.Error()
 	}
 	return r, err
@@ -179,7 +182,7 @@ func (s *Records[T]) get(resource writ.ResourceID) (*Record[T], *Damaged, error)
 	return r, damaged, nil
 }
 
-// Put writes a record: beside the old one, synced, and then in its place.
+// Put writes a record atomically: to a temporary file, synced, then renamed.
 func (s *Records[T]) Put(r *Record[T]) error {
 	if err := s.put(r); err != nil {
 		return HostError("write the record of "+r.Resource.String(), err)
@@ -208,11 +211,11 @@ func (s *Records[T]) put(r *Record[T]) error {
 	return syncEntry(path)
 }
 
-// Remove forgets a resource. One that has no record is no error.
+// Remove removes the record of a resource. A missing record is not an error.
 func (s *Records[T]) Remove(resource writ.ResourceID) error {
 	s.step("remove record")
 	path := s.path(resource)
-	_ = os.Remove(path + ".tmp") // of a runner that was ended while it wrote; it does not count
+	_ = os.Remove(path + ".tmp") // left by a runner that was killed during Put; it has no effect
 	err := remove(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -227,8 +230,8 @@ func (s *Records[T]) Remove(resource writ.ResourceID) error {
 	return nil
 }
 
-// List returns all records that can be read, sorted by project, kind and name, and beside them those that cannot. Whoever may do harm by
-// not knowing of one has to look at both.
+// List returns all readable records, sorted by project, kind and name, and the damaged ones. A caller for which a
+// missing record is dangerous must check both.
 func (s *Records[T]) List() (all []*Record[T], damaged []Damaged, err error) {
 	names, err := FileNames(s.Dir)
 	if err != nil {
@@ -236,7 +239,7 @@ func (s *Records[T]) List() (all []*Record[T], damaged []Damaged, err error) {
 	}
 	for _, name := range names {
 		if filepath.Ext(name) != extension {
-			continue // one that was being written
+			continue // a temporary file of Put
 		}
 		r, broken, err := s.read(filepath.Join(s.Dir, name))
 		switch {
@@ -253,8 +256,8 @@ func (s *Records[T]) List() (all []*Record[T], damaged []Damaged, err error) {
 	return all, damaged, nil
 }
 
-// Resources names everything that has a record, finished or not, sorted. One whose record is damaged is among them if that still tells
-// its name: whoever looks after it hears then what is wrong.
+// Resources returns every resource with a record, finished or not, sorted. It includes damaged records that still name
+// their resource, so that Keep reports the damage.
 func (s *Records[T]) Resources(ctx context.Context) ([]writ.ResourceID, error) {
 	records, damaged, err := s.List()
 	if err != nil {

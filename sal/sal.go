@@ -1,5 +1,5 @@
-// Package sal is the contract between a runner and the drivers that touch the host: what every driver promises, whatever tool is
-// behind it. It must not know who asked, nor queues, nor retries. The conformance suite of drivers is sal/saltest.
+// Package sal is the contract between a runner and the drivers that change the host: the promises of every driver,
+// whatever tool it uses. It does not know callers, queues or retries. The conformance suite for drivers is sal/saltest.
 package sal
 
 import (
@@ -15,55 +15,59 @@ type Request struct {
 	Resource  writ.ResourceID // zero if the operation names no resource
 	UID       writ.UID
 	Args      any // a pointer to the operation's argument struct of package catalog
-	// Key is the job's identity, "<run>-<seq>-<attempt>". Drivers that count effects count them by it; nothing else may depend on it.
+	// Key is the identity of the job, "<run>-<seq>-<attempt>". Drivers that count effects use it as the key; no other
+	// code may depend on it.
 	Key string
-	// Origin is where the content comes from that the operation copies, nil if that is on this host.
+	// Origin is the source of the content that the operation copies, nil if it is on this host.
 	Origin Origin
-	// Progress may be called with a sentence about how far the work is, which is shown to whoever watches the run; it is never nil. Of what is
-	// said more often than every ten seconds only the last counts.
+	// Progress reports how far the work is, as a sentence that is shown to people who watch the run. It is never nil.
+	// If it is called more often than every ten seconds, only the last text counts.
 	Progress func(text string)
 }
 
-// Outcome is what an operation did.
+// Outcome is the result of an operation.
 type Outcome struct {
 	Change writ.Change
-	Values map[string]any // the fields of the operation's result schema
+	Values map[string]any // fields of the operation's result schema
 }
 
-// Observation is what is there now of one resource.
+// Observation is the current state of one resource.
 type Observation struct {
 	Exists bool
 	UID    writ.UID
-	State  string         // the driver's word, "running"; catalog.Gone if there is a record, and not what it is about
+	State  string         // word of the driver, like "running"; catalog.Gone if there is a record but not its object
 	Values map[string]any // as in Outcome
 }
 
-// Driver carries out the operations of one module on this host.
+// Driver executes the operations of one module on this host.
 //
-// Every operation that is declared as repeatable is "make it so": it may be called again after a crash at any point, and asking
-// for what already is, is success with ChangeUnchanged. A Make operation compares with what the last one asked for, not with what
-// Alter operations did since, so that a script that makes a volume of 10 GiB and then lets it grow to 20 changes nothing when it
-// runs again: equal is unchanged, another mutable field is updated, another immutable one IMMUTABLE_FIELD. What the driver has a record of
-// and cannot find any more (catalog.Gone) is made again, which is ChangeCreated, or the error says what stands against that.
+// Every operation that is declared as repeatable is idempotent: it may be called again after a crash at any point, and
+// returns ChangeUnchanged if the state is already as requested. A Make operation compares its arguments with those of
+// the last Make, not with the effects of Alter operations since then. So a script that makes a volume of 10 GiB and
+// then grows it to 20 changes nothing when it runs again. Equal arguments are ChangeUnchanged, another mutable field is
+// ChangeUpdated, another immutable field is IMMUTABLE_FIELD. A resource that has a record but no longer exists
+// (catalog.Gone) is made again, which is ChangeCreated, or the error names the obstacle.
 //
-// A resource has one UID for life. Any operation that names another one than it has is RESOURCE_CONFLICT, also a Remove: what
-// somebody else made meanwhile is not ours. Remove of what is not there is success with ChangeUnchanged; Alter and Look of it are
-// RESOURCE_UNKNOWN, and so is a handle or name among the arguments that leads nowhere. Look returns ChangeNone.
+// A resource has one UID for life. An operation with another UID fails with RESOURCE_CONFLICT, also a Remove: the
+// resource belongs to another creator. Remove of a missing resource succeeds with ChangeUnchanged. Alter and Look of a
+// missing resource fail with RESOURCE_UNKNOWN, and so does any operation with a handle or name of a missing resource
+// among its arguments. Look returns ChangeNone.
 //
-// A catalog.Text among the arguments may be a secret. Its value is for the tool: a driver reveals it at the place where it hands it over,
-// and neither records, logs, answers nor derives anything from it. Records have its name and version, so another version is a change.
+// A catalog.Text among the arguments may be a secret. Its value is for the tool only: a driver reveals it where it
+// passes it to the tool, and never records, logs, returns or derives anything from it. Records hold its name and
+// version, so another version is a change.
 //
-// Operations on different resources may be called at the same time; the runner serialises those on one resource. When ctx ends the
-// driver stops soon and returns an error; the operation can be called again. Errors are *writ.Error with a code of the table; any
-// other error counts as INTERNAL.
+// Operations on different resources may run concurrently; the runner serialises those on one resource. When ctx ends,
+// the driver stops soon and returns an error; the operation can be repeated. Errors are *writ.Error with a code of the
+// table; any other error counts as INTERNAL.
 type Driver interface {
-	// Describe says which module the driver serves, its name, and whether it only simulates.
+	// Describe returns the module and name of the driver, and whether it only simulates.
 	Describe() writ.NodeDriver
-	// Do carries out the operation.
+	// Do executes the operation.
 	Do(ctx context.Context, request Request) (Outcome, error)
-	// Observe inspects one resource and changes nothing. A missing resource is not an error. If the driver cannot determine
-	// only the state, Observe returns an error and an observation with catalog.Unclear.
+	// Observe inspects one resource without changing it. A missing resource is not an error. If the driver cannot
+	// determine only the state, Observe returns an error and an observation with catalog.Unclear.
 	Observe(ctx context.Context, resource writ.ResourceID) (Observation, error)
-	// List returns every resource that the driver finds on this host, whoever made it.
+	// List returns every resource that the driver finds on this host, including those it did not create.
 	List(ctx context.Context) ([]writ.ResourceID, error)
 }

@@ -6,8 +6,8 @@ import (
 	"writ"
 )
 
-// Served is a driver whose resources are served by processes of this host. A runner waits for these processes, to call Keep as soon as one
-// ends and not at its next scan.
+// Served is a driver whose resources are served by processes of this host. The runner waits for these processes and
+// calls Keep as soon as one exits, instead of at its next scan.
 type Served interface {
 	Keeper
 	// Process returns the process that serves a resource now, or nil. The caller closes it.
@@ -16,7 +16,7 @@ type Served interface {
 
 // Process is a running process of a driver.
 type Process interface {
-	// Wait returns nil when the process has ended, or the error of ctx.
+	// Wait returns nil when the process has exited, or the error of ctx.
 	Wait(ctx context.Context) error
 	// Close releases the handle. The process continues to run.
 	Close()

@@ -8,59 +8,62 @@ import (
 	"writ"
 )
 
-// What a resource holds can be carried to another node: a Shipper there gives it away as an archive, and the driver here fetches that from
-// an Origin. Neither knows the other, nor how the bytes travel.
+// The content of a resource can move to another node: a Shipper there provides it as an archive, and the driver here
+// fetches the archive from an Origin. Neither knows the other or the transport.
 
-// Shipper is a driver that can give what its resources hold to other nodes.
+// Shipper is a driver that can provide the content of its resources to other nodes.
 type Shipper interface {
 	Driver
-	// Ship keeps what a resource holds until the shipment's end, so that its archive is the same to the byte whenever it is written, and
-	// returns that. What is kept for the shipment already stays as it is. RESOURCE_UNKNOWN if there is no such resource or snapshot,
-	// RESOURCE_CONFLICT if another one has the name, RESOURCE_BUSY if too much is kept for others. No operation on the resource is under way meanwhile; one may be later, while the
-	// archive is written.
+	// Ship freezes the content of a resource until the shipment ends, and returns its archive, which has the same bytes
+	// each time it is written. If the shipment exists, its content stays unchanged. Ship returns RESOURCE_UNKNOWN if
+	// the resource or snapshot does not exist, RESOURCE_CONFLICT if another resource has the name, and RESOURCE_BUSY if
+	// too much content is frozen for other shipments. No operation on the resource runs during Ship; one may run later,
+	// while the archive is written.
 	Ship(ctx context.Context, s Shipment) (Archive, error)
-	// Shipped lets go of what is kept for a shipment, if anything is. What nobody lets go of goes with the resource, or when it is over.
+	// Shipped releases the content of a shipment, if there is any. Otherwise, it is released when the resource is
+	// deleted or the shipment ends.
 	Shipped(ctx context.Context, s Shipment) error
 }
 
-// Shipment is what is to be given away.
+// Shipment identifies the content to provide.
 type Shipment struct {
-	Transfer string // its name: whoever asks for more of the same says the same
+	Transfer string // name of the transfer; repeated requests for the same content use the same name
 	Resource writ.ResourceID
 	UID      writ.UID
-	Snapshot string    // of the resource; what it holds now if empty
-	Due      time.Time // nobody may ask for it after that, unless they are told to anew; what is kept for it makes room for others
-	Until    time.Time // it is over then, unless it is asked for again with a later end
+	Snapshot string    // snapshot of the resource; the current content if empty
+	Due      time.Time // end of the permission to request it, unless renewed; then other shipments may replace it
+	Until    time.Time // end of the shipment, unless a later request extends it
 }
 
-// Archive is what a resource holds, as bytes.
+// Archive is the content of a resource as bytes.
 type Archive struct {
-	Edition string // names these bytes: two archives of one transfer with the same edition are the same
+	Edition string // identifies the bytes: archives of one transfer with the same edition are equal
 	Bytes   int64
-	SizeGiB int64 // of the resource: no copy may be smaller
-	// Write writes all of it. It fails when the resource is deleted meanwhile.
+	SizeGiB int64 // size of the resource: no copy may be smaller
+	// Write writes the whole archive. It fails if the resource is deleted meanwhile.
 	Write func(ctx context.Context, to io.Writer) error
-	Close func() error // when it is needed no more
+	Close func() error // releases the archive
 }
 
-// Origin is where the archive comes from that an operation is to make a resource of.
+// Origin is the source of the archive from which an operation creates a resource.
 type Origin interface {
-	// Fetch brings an archive as a whole: what a part has already is not brought again. It returns when the part is complete and has the
-	// digest that the other end tells. Otherwise the error is that of ctx, RESOURCE_UNKNOWN, RESOURCE_CONFLICT or whatever else the other
-	// end says, UNREACHABLE if that does not answer, CHECKSUM_MISMATCH, or one of the part.
+	// Fetch downloads an archive into a part and resumes where the part ends. It returns nil when the part is complete
+	// and has the digest that the other end sent. Otherwise, it returns the error of ctx, UNREACHABLE if the other end
+	// does not answer, RESOURCE_UNKNOWN, RESOURCE_CONFLICT or another error of the other end, CHECKSUM_MISMATCH, or an
+	// error of the part.
 	Fetch(ctx context.Context, snapshot string, to Part) error
-	// Done tells the other end that it is needed no more; that this may fail is of no account.
+	// Done informs the other end that the archive is no longer needed. Errors are ignored.
 	Done(ctx context.Context, snapshot string)
 }
 
 // Part is the beginning of an archive that arrives in pieces.
 type Part interface {
-	// At says of which edition it is, and how many bytes are there.
+	// At returns the edition of the part and the number of bytes it holds.
 	At() (edition string, offset int64)
-	// Begin throws away what is there. Its error is about what begins: that it will not fit.
+	// Begin discards the content of the part and starts with archive a. It returns an error if a does not fit.
 	Begin(a Archive) error
-	// Write adds the bytes that follow.
+	// Write appends the bytes that follow.
 	io.Writer
-	// Sum is the SHA-256 of what is there, in hex.
+	// Sum returns the SHA-256 of the content so far, in hex.
 	Sum() string
 }

@@ -12,7 +12,7 @@ import (
 	"writ"
 )
 
-// maxWalkMemory limits the names that one walk holds at a time, in bytes. It is enough for some three million files in
+// maxWalkMemory limits the names that one walk holds at a time, in bytes. It is enough for about three million files in
 // one directory.
 const maxWalkMemory = 256 << 20
 
