@@ -31,7 +31,7 @@ func packed(t testing.TB, dir string) []byte {
 	return b.Bytes()
 }
 
-// unpackTo makes a directory of an archive.
+// unpackTo unpacks an archive into a new directory.
 func unpackTo(t testing.TB, archive []byte) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -42,7 +42,7 @@ func unpackTo(t testing.TB, archive []byte) string {
 	return dir
 }
 
-// furnishAll is furnish with what only archives keep.
+// furnishAll is furnish plus content that only archives keep.
 func furnishAll(t testing.TB, dir string) {
 	t.Helper()
 	writeFile(t, filepath.Join(dir, "many", strings.Repeat("long-", 40), "ünïcode\nname"), "a name that plain headers cannot tell")
@@ -61,7 +61,7 @@ func furnishAll(t testing.TB, dir string) {
 	furnish(t, dir)
 }
 
-// holes makes a file that has 4 KiB of data at some offsets and nothing else.
+// holes creates a file with 4 KiB of data at each offset and holes elsewhere.
 func holes(t testing.TB, path string, size int64, at ...int64) {
 	t.Helper()
 	f, err := os.Create(path)
@@ -77,8 +77,7 @@ func holes(t testing.TB, path string, size int64, at ...int64) {
 	}
 }
 
-// shape is what tree tells, and besides what names a file has in common, its attributes, and whether disks are where they were and
-// their holes too.
+// shape extends tree with hard links, attributes, and the offsets of data and holes in disks.
 func shape(t testing.TB, dir string) map[string]string {
 	t.Helper()
 	all := tree(t, dir)
@@ -204,7 +203,7 @@ func TestCopiesLeaveSocketsOutAndRefuseWhatTheyCannotCopy(t *testing.T) {
 	}
 }
 
-// hostile are archives that try to write where they must not.
+// hostile returns archives that try to write to forbidden places.
 func hostile() map[string][]byte {
 	file := func(name string) *tar.Header {
 		return &tar.Header{Typeflag: tar.TypeReg, Name: name, Size: 1, Mode: 0o644}
@@ -238,11 +237,11 @@ func hostile() map[string][]byte {
 		_ = w.Close()
 		all[name] = b.Bytes()
 	}
-	all["an end that is missing"] = all["over itself"][:1024] // its first file, whole
+	all["an end that is missing"] = all["over itself"][:1024] // its first file, complete
 	return all
 }
 
-// receiveBytes receives an archive and makes sure that nothing was written outside the volume.
+// receiveBytes receives an archive and checks that no file was written outside the volume.
 func receiveBytes(b *fixture, archive []byte) error {
 	b.Helper()
 	path := filepath.Join(b.Dir, "backups", string(saltest.Resource(writ.KindVolume, "").Project), "nightly.tar")
@@ -291,7 +290,7 @@ func TestPackingEndsWithItsContext(t *testing.T) {
 	}
 }
 
-// TestSnapshotsAndClonesKeepEverything holds what a clone of a snapshot has against the volume: whatever an archive keeps, they keep too.
+// The test compares a clone of a snapshot with the volume: whatever an archive keeps, they keep too.
 func TestSnapshotsAndClonesKeepEverything(t *testing.T) {
 	onEach(t, func(t *testing.T, fresh func(t testing.TB) *fixture) {
 		b := fresh(t)

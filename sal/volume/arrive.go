@@ -17,32 +17,34 @@ import (
 	"writ/sal/catalog"
 )
 
-// What comes from another node arrives in a file beside the trees, and becomes a tree once it is whole. What has arrived outlives failed
-// attempts and the end of the process; it goes with the volume's record, which says what it is the beginning of.
+// An archive from another node arrives in a file beside the trees and becomes a tree once it is complete. A partial
+// file survives failed attempts and restarts. It is deleted with the volume's record, which names the archive that it
+// belongs to.
 
 const (
-	// arrivalKept is how long the beginning of an archive is kept after it was asked for last. Within a run that is tried again sooner.
+	// arrivalKept is how long a partial archive is kept after the last attempt. Attempts within a run follow sooner.
 	arrivalKept = 24 * time.Hour
-	// maxSpread is how many times longer than its volume an archive may be: a header of it takes more room than a small file does.
+	// maxSpread limits the size of an archive, as a multiple of the size of its volume: the header of a small file is
+	// larger than the file.
 	maxSpread = 4
-	// hurry is how long whoever was told to stop may take to tell the other node. A runner gives a driver 2 s to stop.
+	// hurry limits the message to the other node after cancellation. A runner gives a driver 2 s to stop.
 	hurry = 1500 * time.Millisecond
 )
 
-// arrival is the archive that a volume is being made of, as far as it came from another node.
+// arrival is the state of the archive from which a volume is being made.
 type arrival struct {
 	Edition string    `json:"edition"`
-	SHA256  string    `json:"sha256,omitempty"` // once it is whole
-	Until   time.Time `json:"until"`            // whoever wants it has asked again by then
+	SHA256  string    `json:"sha256,omitempty"` // set once the archive is complete
+	Until   time.Time `json:"until"`            // expiry, renewed by each attempt
 }
 
-// arrivalPath is where the archive is while it arrives.
+// arrivalPath returns the path of the partial archive.
 func (j *job) arrivalPath() string { return filepath.Join(j.Dir, "arriving", j.name+".tar") }
 
-// forgetArrival removes what has arrived. If it stays it is in nobody's way.
+// forgetArrival removes the partial archive. A file that remains is harmless.
 func (j *job) forgetArrival() { _ = os.Remove(j.arrivalPath()) }
 
-// copyContent finds the volume that is to be copied: here, or wherever the archive comes from.
+// copyContent returns the filling for volume.copy: a local clone, or an archive from another node.
 func (j *job) copyContent(ctx context.Context, args *catalog.VolumeCopy) (filling, error) {
 	if j.Origin == nil {
 		return j.cloneContent(ctx, &catalog.VolumeClone{From: args.From, Snapshot: args.Snapshot, SizeGiB: args.SizeGiB})
@@ -52,7 +54,7 @@ func (j *job) copyContent(ctx context.Context, args *catalog.VolumeCopy) (fillin
 	}}, nil
 }
 
-// begun returns what an earlier attempt at the same volume has left, nil if nothing that helps.
+// begun returns the arrival of an earlier attempt at the same volume, or nil if there is none that can be resumed.
 func (j *job) begun(r *record) (*arrival, error) {
 	half, err := j.records().Get(j.Resource)
 	if err != nil || half == nil || half.Own.Arrival == nil || half.UID != r.UID || half.Operation != r.Operation {
@@ -65,7 +67,7 @@ func (j *job) begun(r *record) (*arrival, error) {
 	return half.Own.Arrival, nil
 }
 
-// arrive fetches the archive, as far as it is not here, and makes the tree of it.
+// arrive fetches the missing part of the archive and unpacks it into a tree.
 func (j *job) arrive(ctx context.Context, r *record, args *catalog.VolumeCopy) (err error) {
 	defer func() {
 		if err == nil || !passes(ctx, err) {
@@ -89,8 +91,8 @@ func (j *job) arrive(ctx context.Context, r *record, args *catalog.VolumeCopy) (
 	return j.receive(ctx, p.file, from)
 }
 
-// done tells the other node that it is needed no more. Whoever has been told to stop tells it in a hurry: its time is over, and what is not
-// let go of so expires.
+// done releases the archive on the other node. After cancellation it gives up within hurry; an archive that was not
+// released expires.
 func (j *job) done(ctx context.Context, snapshot string) {
 	telling, stop := context.WithoutCancel(ctx), func() {}
 	if ctx.Err() != nil {
@@ -100,12 +102,12 @@ func (j *job) done(ctx context.Context, snapshot string) {
 	j.Origin.Done(telling, snapshot)
 }
 
-// part is an archive on its way into a file.
+// part is an archive that is being written to a file.
 type part struct {
 	*job
-	ctx     context.Context // of the operation
+	ctx     context.Context // context of the operation
 	record  *record
-	sizeGiB int64 // of the volume
+	sizeGiB int64 // size of the volume
 	file    *os.File
 	edition string
 	hash    hash.Hash
@@ -115,7 +117,7 @@ type part struct {
 
 var _ sal.Part = (*part)(nil)
 
-// openPart opens what has arrived. Without a record of it, that is nothing.
+// openPart opens the partial archive. It is empty unless the record has an arrival.
 func (j *job) openPart(ctx context.Context, r *record, sizeGiB int64) (*part, error) {
 	j.step("make room for archives")
 	if err := sal.MakeDir(filepath.Dir(j.arrivalPath())); err != nil {
@@ -139,7 +141,7 @@ func (j *job) openPart(ctx context.Context, r *record, sizeGiB int64) (*part, er
 // At implements sal.Part.
 func (p *part) At() (edition string, offset int64) { return p.edition, p.length }
 
-// Begin implements sal.Part. The record says what arrives before anything does.
+// Begin implements sal.Part. It records the edition before any byte is written.
 func (p *part) Begin(a sal.Archive) error {
 	if p.sizeGiB < a.SizeGiB {
 		return tooSmall(p.Resource, p.sizeGiB, fmt.Sprintf("%d GiB", a.SizeGiB))
@@ -161,12 +163,12 @@ func (p *part) Begin(a sal.Archive) error {
 	return p.records().Put(p.record)
 }
 
-// most is how long an archive may be, in bytes.
+// most returns the maximum size of the archive in bytes.
 func (p *part) most() int64 { return maxSpread * p.sizeGiB * gib }
 
 // Write implements sal.Part.
 func (p *part) Write(text []byte) (int, error) {
-	if most := p.most(); p.length+int64(len(text)) > most { // whatever was said before, or is said of the rest
+	if most := p.most(); p.length+int64(len(text)) > most { // do not trust the announced size
 		return 0, writ.Errorf(writ.CodeQuotaExceeded, "the archive is longer than the %d bytes that the node takes for a volume of %d GiB", most, p.sizeGiB).
 			WithHint("give it a bigger size_gib")
 	}
@@ -180,7 +182,7 @@ func (p *part) Write(text []byte) (int, error) {
 // Sum implements sal.Part.
 func (p *part) Sum() string { return hex.EncodeToString(p.hash.Sum(nil)) }
 
-// complete records that all has arrived.
+// complete syncs the archive and records its digest.
 func (p *part) complete() error {
 	p.step("sync the archive")
 	if err := p.file.Sync(); err != nil {
@@ -190,8 +192,8 @@ func (p *part) complete() error {
 	return p.records().Put(p.record)
 }
 
-// passes reports whether an attempt that failed so is worth going on with: what has arrived stays, unless it is what fills the disk. A run
-// that was cancelled never goes on; one whose time was over may be resumed.
+// passes reports whether a later attempt may resume after this error. The partial archive is then kept, unless it fills
+// the disk. A cancelled run is never resumed; a run whose deadline passed may be.
 func passes(ctx context.Context, err error) bool {
 	if ctx.Err() != nil {
 		return writ.CodeOf(context.Cause(ctx)) != writ.CodeRunCancelled

@@ -10,7 +10,7 @@ import (
 	"writ/sal"
 )
 
-// distant is a driver that is to copy from another node, whatever it is asked for.
+// distant is a driver whose operations copy from another node.
 type distant struct {
 	*Driver
 	origin sal.Origin
@@ -21,13 +21,13 @@ func (d *distant) Do(ctx context.Context, r sal.Request) (sal.Outcome, error) {
 	return d.Driver.Do(ctx, r)
 }
 
-// canned is an origin that has an archive at hand.
+// canned is an origin with a prepared archive.
 type canned struct {
 	sal.Archive
 	text []byte
 }
 
-// elsewhere is the origin of a volume of 1 GiB with little in it.
+// elsewhere returns the origin of a volume of 1 GiB with little content.
 func elsewhere(t testing.TB) *canned {
 	t.Helper()
 	dir := t.TempDir()
@@ -54,7 +54,7 @@ func (c *canned) Fetch(ctx context.Context, _ string, to sal.Part) error {
 
 func (*canned) Done(context.Context, string) {}
 
-// nowhere is an origin that nobody can reach.
+// nowhere is an unreachable origin.
 type nowhere struct{}
 
 func (nowhere) Fetch(context.Context, string, sal.Part) error {
@@ -63,21 +63,21 @@ func (nowhere) Fetch(context.Context, string, sal.Part) error {
 
 func (nowhere) Done(context.Context, string) {}
 
-// boastful is an origin that sends more than it said.
+// boastful is an origin that sends more than it announced.
 type boastful struct{}
 
 func (boastful) Fetch(_ context.Context, _ string, to sal.Part) error {
 	if err := to.Begin(sal.Archive{Edition: "first", Bytes: 2, SizeGiB: 1}); err != nil {
 		return err
 	}
-	to.(*part).length = maxSpread*gib - 1 // as if so much had arrived
+	to.(*part).length = maxSpread*gib - 1 // as if that much had arrived
 	_, err := to.Write([]byte("ab"))
 	return err
 }
 
 func (boastful) Done(context.Context, string) {}
 
-// copyFrom has a volume of 1 GiB made of one that is elsewhere.
+// copyFrom creates a volume of 1 GiB from an origin.
 func (b *fixture) copyFrom(origin sal.Origin) error {
 	b.Helper()
 	from := map[string]any{"kind": string(writ.KindVolume), "name": "there", "uid": "u9"}
@@ -87,7 +87,7 @@ func (b *fixture) copyFrom(origin sal.Origin) error {
 	return err
 }
 
-// Nobody asks again for a copy that was given up before anything of it had come, so nothing may be left that counts as a volume.
+// A copy that is abandoned before its first byte is never retried, so its record must not stay as a volume.
 func TestACopyBeforeItsFirstByteLeavesNoVolume(t *testing.T) {
 	b := plain(t)
 	if err := b.copyFrom(nowhere{}); writ.CodeOf(err) != writ.CodeUnreachable {

@@ -18,20 +18,20 @@ import (
 	"writ/sal/catalog"
 )
 
-// backupPath is where an archive is. Names of backups are names of resources, and projects are UUIDs.
+// backupPath returns the path of an archive. It is safe: names of backups are resource names, and projects are UUIDs.
 func (j *job) backupPath(name string) string {
 	return filepath.Join(j.Dir, "backups", string(j.Resource.Project), name+".tar")
 }
 
-// partPath is where this volume's archive is while it is being written.
+// partPath returns the path of this volume's archive while it is being written.
 func (j *job) partPath() string {
 	return filepath.Join(filepath.Dir(j.backupPath("")), "."+j.name+".part")
 }
 
-// forgetPart removes a backup that was never finished. If it stays it is in nobody's way.
+// forgetPart removes an unfinished archive. A file that remains is harmless.
 func (j *job) forgetPart() { _ = os.Remove(j.partPath()) }
 
-// forgetHalf is forgetPart of a backup that has no name yet.
+// forgetHalf removes an unfinished archive unless it has its final name already.
 func (j *job) forgetHalf() {
 	part, err := os.Lstat(j.partPath())
 	if err != nil {
@@ -47,7 +47,8 @@ func (j *job) forgetHalf() {
 	}
 }
 
-// send writes the archive beside its name and links it to the name once it is complete. The record has the archive before.
+// send writes the archive to a temporary file and links it to its name once it is complete. The record names the
+// archive before that.
 func (j *job) send(ctx context.Context, r *record, args *catalog.VolumeSend) (sal.Outcome, error) {
 	if args.Snapshot != "" {
 		if err := j.hasSnapshot(ctx, j.Resource, args.Snapshot); err != nil {
@@ -67,13 +68,13 @@ func (j *job) send(ctx context.Context, r *record, args *catalog.VolumeSend) (sa
 	sum, err := j.write(ctx, r, args.Backup, from)
 	if err := errors.Join(err, done()); err != nil {
 		j.forgetPart()
-		_ = j.finishArchives(r) // else the next call does it
+		_ = j.finishArchives(r) // otherwise the next call does it
 		return sal.Outcome{}, sal.HostError("write the backup "+args.Backup, err)
 	}
 	if err := j.finishArchives(r); err != nil {
 		return sal.Outcome{}, err
 	}
-	j.forgetPart() // last: until then the archive is known as that of an interrupted attempt
+	j.forgetPart() // last, because until then the file marks the archive of an interrupted attempt
 	return j.sentOutcome(ctx, r, args, sum)
 }
 
@@ -101,7 +102,8 @@ func (j *job) write(ctx context.Context, r *record, name, from string) (sum stri
 	return sum, sal.SyncDir(filepath.Dir(to))
 }
 
-// sent answers with an archive that is there already: that of an attempt which was interrupted right after it was whole. Any other is somebody's.
+// sent returns an existing archive if an interrupted attempt of this volume completed it. Any other archive of that
+// name is a conflict.
 func (j *job) sent(ctx context.Context, r *record, args *catalog.VolumeSend, there fs.FileInfo) (sal.Outcome, error) {
 	part, err := os.Lstat(j.partPath())
 	if err != nil || !os.SameFile(part, there) {
@@ -129,14 +131,14 @@ func backupExists(name string) error {
 	return writ.Errorf(writ.CodeResourceConflict, "the node has a backup %q already", name).WithHint("use another name")
 }
 
-// archive writes an archive of a directory beside the backups, and returns its SHA-256.
+// archive writes an archive of a directory to the temporary file and returns its SHA-256.
 func (j *job) archive(ctx context.Context, from string, size int64) (sum string, err error) {
 	j.step("make backups")
 	if err := sal.MakeDir(filepath.Dir(j.partPath())); err != nil {
 		return "", err
 	}
 	j.step("write the archive")
-	j.forgetPart() // after a crash it may be another name of a complete archive, which must not be truncated
+	j.forgetPart() // after a crash it may be a second name of a complete archive, which must not be truncated
 	f, err := os.OpenFile(j.partPath(), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return "", err
@@ -149,7 +151,7 @@ func (j *job) archive(ctx context.Context, from string, size int64) (sum string,
 	return hex.EncodeToString(hash.Sum(nil)), f.Sync()
 }
 
-// meter counts what goes by.
+// meter counts the bytes written to it and reports them as progress.
 type meter struct {
 	far  func(int64)
 	done int64
@@ -161,7 +163,7 @@ func (m *meter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// backupContent finds the archive that a volume is to be made of.
+// backupContent returns the filling for volume.receive.
 func (j *job) backupContent(args *catalog.VolumeReceive) (filling, error) {
 	_, err := os.Stat(j.backupPath(args.Backup))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -180,14 +182,14 @@ func (j *job) backupContent(args *catalog.VolumeReceive) (filling, error) {
 	}}, nil
 }
 
-// archived is what is known of an archive that a volume is to be made of.
+// archived describes an archive from which a volume is made.
 type archived struct {
-	name    string // for people
-	sizeGiB int64  // of the volume
-	sha256  string // that it must have, "" if any will do
+	name    string // for messages
+	sizeGiB int64  // size of the volume
+	sha256  string // expected digest, "" if unknown
 }
 
-// receive makes the tree of an archive. Whatever that says, nothing is written elsewhere.
+// receive unpacks an archive into a new tree. The archive cannot write outside the tree.
 func (j *job) receive(ctx context.Context, f *os.File, from archived) error {
 	info, err := ended(f)
 	if err == nil {
@@ -207,7 +209,7 @@ func (j *job) receive(ctx context.Context, f *os.File, from archived) error {
 	if unpacked != nil && (from.sha256 == "" || ofHost(unpacked)) {
 		return from.isNone(unpacked)
 	}
-	if _, err := io.Copy(io.Discard, &endingReader{ctx, source}); err != nil { // what is behind the end counts too
+	if _, err := io.Copy(io.Discard, &endingReader{ctx, source}); err != nil { // trailing bytes count too
 		return err
 	}
 	if sum := hex.EncodeToString(hash.Sum(nil)); from.sha256 != "" && sum != from.sha256 {
@@ -222,7 +224,8 @@ func (j *job) receive(ctx context.Context, f *os.File, from archived) error {
 	return j.growDisk(dir, from.sizeGiB*gib)
 }
 
-// ended returns an error unless an archive has its end, two blocks of zeros. The reader of package tar takes one without as complete.
+// ended returns an error if an archive lacks its end, two blocks of zeros. Package archive/tar accepts such an archive
+// as complete.
 func ended(f *os.File) (fs.FileInfo, error) {
 	info, err := f.Stat()
 	if err != nil {
@@ -238,7 +241,7 @@ func ended(f *os.File) (fs.FileInfo, error) {
 	return info, nil
 }
 
-// isNone says that a file is not what volume.send writes, unless err is about the host, the volume or the context.
+// isNone wraps err as an error about an invalid archive, unless err concerns the host, the volume or the context.
 func (a archived) isNone(err error) error {
 	if ofHost(err) {
 		return err
@@ -246,7 +249,7 @@ func (a archived) isNone(err error) error {
 	return writ.Errorf(writ.CodeArgumentsInvalid, "the %s is not an archive that volume.send writes: %w", a.name, err)
 }
 
-// endingReader ends with its context.
+// endingReader fails once its context has ended.
 type endingReader struct {
 	ctx context.Context
 	io.Reader

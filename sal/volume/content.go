@@ -15,14 +15,15 @@ import (
 	"writ/sal/catalog"
 )
 
-// filling is what a new volume is filled with.
+// filling describes the content of a new volume.
 type filling struct {
 	sizeGiB int64
-	into    func(ctx context.Context, r *record) error // makes the tree
-	goesOn  bool                                       // the next attempt goes on where this one fails
+	into    func(ctx context.Context, r *record) error // creates the tree
+	goesOn  bool                                       // the next attempt resumes where this one failed
 }
 
-// content finds out what the new volume is to hold, before anything is made: not every disk stops what does not fit.
+// content returns the content of the new volume. It checks the size before anything is created, because not every disk
+// enforces limits.
 func (j *job) content(ctx context.Context) (filling, error) {
 	switch args := j.Args.(type) {
 	case *catalog.VolumeCreate:
@@ -64,7 +65,7 @@ func (j *job) imageContent(ctx context.Context, args *catalog.VolumeCreate) (fil
 	}}, nil
 }
 
-// rawDisk returns an error if an image is a file of another format, which would make an unusable disk.
+// rawDisk returns an error if an image has another format, which would make an unusable disk.
 func rawDisk(path, name string) error {
 	f, err := os.Open(path)
 	if err != nil {
@@ -85,7 +86,7 @@ func rawDisk(path, name string) error {
 	return nil
 }
 
-// image finds an image that a disk can be made of.
+// image returns an image that can become a disk.
 func (j *job) image(ctx context.Context, ref writ.Ref) (sal.Image, error) {
 	resource := writ.ResourceID{Project: j.Resource.Project, Kind: writ.KindImage, Name: ref.Name}
 	missing := sal.Unknown(resource)
@@ -128,14 +129,14 @@ func (j *job) cloneContent(ctx context.Context, args *catalog.VolumeClone) (fill
 	}}, nil
 }
 
-// ours takes a disk from the user of a machine that had what was copied: nobody has the copy.
+// ours reclaims the disk of a copy from the user of a machine: the copy has no users yet.
 func (j *job) ours(dir string) error {
 	return sal.HostError("take the disk of "+j.Resource.String()+" back", sal.ReclaimDisk(dir, j.step))
 }
 
-// growDisk makes the disk in a volume as big as the volume, if there is one.
+// growDisk extends the disk in a volume, if there is one, to the size of the volume.
 func (j *job) growDisk(dir string, size int64) error {
-	root, err := os.OpenRoot(dir) // what is in the volume must not lead elsewhere
+	root, err := os.OpenRoot(dir) // the volume may contain links to other directories
 	if err != nil {
 		return sal.HostError("open the volume", err)
 	}
@@ -163,7 +164,7 @@ func extend(root *os.Root, name string, size int64) error {
 	return errors.Join(err, f.Close())
 }
 
-// fits returns an error if so many bytes are more than a volume may hold.
+// fits returns QUOTA_EXCEEDED if bytes exceed the size of a volume.
 func (j *job) fits(bytes, sizeGiB int64) error {
 	if bytes > sizeGiB*gib {
 		return tooSmall(j.Resource, sizeGiB, fmt.Sprintf("%d bytes", bytes))

@@ -11,7 +11,7 @@ import (
 	"writ/sal/catalog"
 )
 
-// Do carries out an operation on a volume.
+// Do executes an operation on a volume.
 func (d *Driver) Do(ctx context.Context, request sal.Request) (sal.Outcome, error) {
 	if err := ctx.Err(); err != nil {
 		return sal.Outcome{}, err
@@ -36,19 +36,20 @@ func (d *Driver) Do(ctx context.Context, request sal.Request) (sal.Outcome, erro
 type job struct {
 	*Driver
 	sal.Request
-	name string // of the tree
+	name string // name of the tree
 }
 
 func (d *Driver) job(request sal.Request) *job {
 	return &job{Driver: d, Request: request, name: request.Resource.HostName()}
 }
 
-// bound is how much the tree of a volume may hold.
+// bound returns the bound of a volume's tree.
 func (j *job) bound(sizeGiB int64) sal.Bound {
 	return sal.Bound{Bytes: sizeGiB * gib, Project: j.Resource.Project}
 }
 
-// recovered returns the volume's record after finishing what a crash interrupted. A volume that was never finished does not exist.
+// recovered returns the volume's record after it finished operations that a crash interrupted. It returns nil for a
+// volume that was never completed.
 func (j *job) recovered(ctx context.Context) (*record, error) {
 	get := j.records().Get
 	if j.Operation.Effect == catalog.Remove {
@@ -90,10 +91,10 @@ func (j *job) make(ctx context.Context, r *record) (sal.Outcome, error) {
 	return j.outcome(ctx, r, change)
 }
 
-// isLost reports whether the content of a volume is gone, so that it has to be made again. It is an error if that would take away what is left
-// of it: a snapshot, or files that a machine has still open.
+// isLost reports whether the content of a volume is gone, so that it must be made again. It returns an error if that
+// would destroy the rest: snapshots, shipments, or files that a machine still has open.
 func (j *job) isLost(ctx context.Context, r *record) (bool, error) {
-	if _, err := j.Trees.Keep(ctx, j.name, j.bound(r.Own.SizeGiB)); err != nil { // finishes what a crash interrupted
+	if _, err := j.Trees.Keep(ctx, j.name, j.bound(r.Own.SizeGiB)); err != nil { // finishes interrupted operations
 		return false, err
 	}
 	if !j.isGone(r) {
@@ -114,7 +115,7 @@ func (j *job) isLost(ctx context.Context, r *record) (bool, error) {
 	return true, sal.Idle(ctx, sal.Owner{Resource: r.Resource, UID: r.UID}, j.Users)
 }
 
-// create makes the volume, or nothing at all.
+// create creates the volume and removes it again if that fails.
 func (j *job) create(ctx context.Context) (*record, error) {
 	fill, err := j.content(ctx)
 	if err == nil {
@@ -136,11 +137,11 @@ func (j *job) create(ctx context.Context) (*record, error) {
 	if err := j.records().Put(r); err != nil {
 		return nil, err
 	}
-	err = j.Trees.Remove(ctx, j.name) // an earlier attempt may have left something
+	err = j.Trees.Remove(ctx, j.name) // left by an earlier attempt
 	if err == nil {
 		err = fill.into(ctx, r)
 	}
-	if err != nil && r.Own.Arrival != nil && passes(ctx, err) { // the next attempt goes on with what has arrived
+	if err != nil && r.Own.Arrival != nil && passes(ctx, err) { // the next attempt resumes
 		return nil, sal.HostError("make "+j.Resource.String(), errors.Join(err, j.Trees.Remove(context.WithoutCancel(ctx), j.name)))
 	}
 	if err != nil {
@@ -155,8 +156,8 @@ func (j *job) create(ctx context.Context) (*record, error) {
 	return r, nil
 }
 
-// update lets the volume grow to what its spec says now; nothing else of a volume may change. If volume.clone no longer says a size,
-// it stays as it is.
+// update grows the volume to the size in its new spec; no other field is mutable. If a volume.clone no longer has a
+// size, the volume keeps its own.
 func (j *job) update(ctx context.Context, r *record) error {
 	r.Spec = catalog.Values(j.Args)
 	if size, given := r.Spec["size_gib"].(int64); given {
@@ -166,7 +167,7 @@ func (j *job) update(ctx context.Context, r *record) error {
 	return j.records().Put(r)
 }
 
-// grow lets the volume grow, and its disk with it.
+// grow grows the volume and its disk.
 func (j *job) grow(ctx context.Context, r *record, size int64) error {
 	if j.isGone(r) {
 		return writ.Errorf(writ.CodeResourceUnknown, "the content of the %s is gone", j.Resource).WithHint("%s makes it again", r.Operation)
@@ -190,7 +191,7 @@ func (j *job) grow(ctx context.Context, r *record, size int64) error {
 func (j *job) remove(ctx context.Context, r *record) (sal.Outcome, error) {
 	gone := sal.Outcome{Change: writ.ChangeUnchanged, Values: catalog.Values(catalog.Identify(j.Resource, j.UID, false))}
 	if r == nil {
-		left, err := j.records().Get(j.Resource) // of a volume that was never finished
+		left, err := j.records().Get(j.Resource) // of a volume that was never completed
 		if err != nil || left == nil {
 			return gone, err
 		}
@@ -206,7 +207,8 @@ func (j *job) remove(ctx context.Context, r *record) (sal.Outcome, error) {
 	return gone, j.clear(ctx, r)
 }
 
-// close lets nobody take the volume any more if nobody has it, as free says.
+// close marks the volume as closed, so that no resource can start to use it, and then checks with free that no user
+// prevents the operation. If there is one, it opens the volume again.
 func (j *job) close(ctx context.Context, r *record, p phase, free func(context.Context, sal.Owner, []sal.Users) error) error {
 	r.Own.Phase = p
 	if err := j.records().Put(r); err != nil {
@@ -218,13 +220,13 @@ func (j *job) close(ctx context.Context, r *record, p phase, free func(context.C
 	return nil
 }
 
-// open lets others take the volume again.
+// open lets resources use the volume again.
 func (j *job) open(r *record) error {
 	r.Own.Phase = ready
 	return j.records().Put(r)
 }
 
-// clear removes what there is of the volume, its record last. Its archives stay: they may be the last copy of the content.
+// clear removes the volume and then its record. Its archives stay: they may be the last copy of the content.
 func (j *job) clear(ctx context.Context, r *record) error {
 	r.Own.Phase = deleting
 	if err := j.records().Put(r); err != nil {
@@ -238,7 +240,7 @@ func (j *job) clear(ctx context.Context, r *record) error {
 	return j.records().Remove(j.Resource)
 }
 
-// use carries out Alter and Look operations.
+// use executes Alter and Look operations.
 func (j *job) use(ctx context.Context, r *record) (sal.Outcome, error) {
 	if err := r.Owned(j.Request); err != nil {
 		return sal.Outcome{}, err
@@ -294,7 +296,8 @@ func (j *job) snapshot(ctx context.Context, r *record, name string) (sal.Outcome
 	return j.outcome(ctx, r, writ.ChangeUpdated)
 }
 
-// deleteSnapshot deletes a snapshot. It returns ChangeUnchanged for an unknown snapshot: an earlier attempt may have deleted it.
+// deleteSnapshot deletes a snapshot. It returns ChangeUnchanged for an unknown snapshot: an earlier attempt may have
+// deleted it.
 func (j *job) deleteSnapshot(ctx context.Context, r *record, name string) (sal.Outcome, error) {
 	all, err := j.snapshots(ctx, j.name)
 	if err != nil {
@@ -318,11 +321,11 @@ func (j *job) restore(ctx context.Context, r *record, name string) (sal.Outcome,
 	}
 	err := j.Trees.Restore(ctx, j.name, name)
 	if err == nil {
-		err = j.ours(j.Trees.Path(j.name)) // the machine that has it gets it when it starts
+		err = j.ours(j.Trees.Path(j.name)) // the machine that uses the volume gets the disk back when it starts
 	}
 	if err == nil {
 		r.Generation++
-		err = j.growDisk(j.Trees.Path(j.name), r.Own.SizeGiB*gib) // the snapshot may be of a time when it was smaller
+		err = j.growDisk(j.Trees.Path(j.name), r.Own.SizeGiB*gib) // the snapshot may be smaller
 	}
 	if err := errors.Join(err, j.open(r)); err != nil {
 		return sal.Outcome{}, err
@@ -330,7 +333,7 @@ func (j *job) restore(ctx context.Context, r *record, name string) (sal.Outcome,
 	return j.outcome(ctx, r, writ.ChangeUpdated)
 }
 
-// hasSnapshot returns an error unless a volume has a snapshot.
+// hasSnapshot returns an error if a volume lacks a snapshot.
 func (j *job) hasSnapshot(ctx context.Context, volume writ.ResourceID, name string) error {
 	all, err := j.snapshots(ctx, volume.HostName())
 	if err == nil && !slices.Contains(all, name) {

@@ -9,15 +9,15 @@ import (
 const (
 	// maxExtents limits the extents of one file in an archive. Readers of tar reject lists of more than 1 MiB.
 	maxExtents = 1 << 14
-	// minMergedHole is the size below which holes are written as zeros first, if a file has too many extents.
+	// minMergedHole is the first limit below which holes are written as zeros, if a file has too many extents.
 	minMergedHole = 64 << 10
 )
 
 // extent is a range of a file that is not a hole.
 type extent struct{ start, length int64 }
 
-// extents collects the extents of a file in order. Small holes between them are dropped until at most maxExtents are left.
-// Memory is bounded, and the result is the same as if all extents were known at once.
+// extents collects the extents of a file in order. Small holes between them are dropped until at most maxExtents
+// remain. Memory is bounded, and the result is the same as if all extents were known at once.
 type extents struct {
 	all  []extent
 	hole int64 // smaller holes are dropped
@@ -30,7 +30,7 @@ func (x *extents) add(e extent) {
 	}
 }
 
-// merge drops holes, the smallest first, until there are few enough extents.
+// merge drops holes, the smallest first, until at most maxExtents remain.
 func (x *extents) merge() {
 	x.dropHoles()
 	for len(x.all) > maxExtents {
@@ -54,7 +54,8 @@ func (x *extents) dropHoles() {
 	x.all = kept
 }
 
-// extentsOf returns the extents of a file. If the file ends with a hole, an empty extent at its end tells tar(1) so.
+// extentsOf returns the extents of a file. If the file ends with a hole, an empty extent at its end represents it for
+// tar(1).
 func extentsOf(f *os.File, size int64) []extent {
 	var x extents
 	for at := int64(0); at < size; {

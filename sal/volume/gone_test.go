@@ -24,7 +24,7 @@ func start(disk string) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(f, 512))
 }
 
-// lose takes the content of a volume away, as somebody at the host may.
+// lose deletes the content of a volume, as an operator on the host may.
 func (b *fixture) lose(volume string) {
 	b.Helper()
 	if err := b.Trees.Remove(b.Context(), saltest.Resource(writ.KindVolume, volume).HostName()); err != nil {
@@ -70,7 +70,7 @@ func TestAVolumeWhoseContentIsGoneIsMadeAgain(t *testing.T) {
 	})
 }
 
-// Snapshots outlive the content: nothing takes them away unasked, and what they hold can be had.
+// Snapshots outlive the content: the driver never removes them by itself, and their content can be recovered.
 func TestSnapshotsOfAVolumeWhoseContentIsGoneStay(t *testing.T) {
 	onEach(t, func(t *testing.T, fresh func(testing.TB) *fixture) {
 		b := fresh(t)

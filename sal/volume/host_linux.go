@@ -7,7 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// syncAll returns when everything on the disk of a directory is written down.
+// syncAll syncs the file system of a directory.
 func syncAll(dir string) error {
 	d, err := os.Open(dir)
 	if err != nil {

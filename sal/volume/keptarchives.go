@@ -14,12 +14,12 @@ import (
 	"writ/sal"
 )
 
-// Limits of archives. Those of one volume count for the node like the volume itself.
+// Limits for archives. The archives of a volume count towards the disk usage of the node, like the volume itself.
 const (
-	maxArchives        = 16  // of a volume
-	maxProjectArchives = 256 // of a project on the node, also of deleted volumes
-	// maxArchiveShare is how many times the size of a volume its archives may have together, and how many times the size of all
-	// volumes of a project its archives.
+	maxArchives        = 16  // per volume
+	maxProjectArchives = 256 // per project and node, including deleted volumes
+	// maxArchiveShare limits the total size of a volume's archives, as a multiple of the size of the volume. The same
+	// factor limits the archives of a project by the size of its volumes.
 	maxArchiveShare = 2
 )
 
@@ -27,7 +27,7 @@ const (
 type archive struct {
 	Name  string `json:"name"`
 	Bytes int64  `json:"bytes"`
-	// Pending says that the file may not exist yet, or belong to another volume that took the name first.
+	// Pending means that the file may not exist yet, or may belong to another volume that took the name first.
 	Pending bool `json:"pending,omitempty"`
 }
 
@@ -39,7 +39,7 @@ func (o *own) archiveBytes() (sum int64) {
 	return sum
 }
 
-// diskGiB returns what the volume uses of the node's disk.
+// diskGiB returns the disk usage of the volume and its archives on the node, in GiB.
 func (o *own) diskGiB() int64 { return o.SizeGiB + (o.archiveBytes()+gib-1)/gib }
 
 func (o *own) archiveNames() (names []string) {
@@ -63,8 +63,8 @@ func (o *own) roomFor(volume writ.ResourceID, bytes int64) error {
 		WithHint("delete one with volume.discard(%q, {backup: NAME}), or let the volume grow; its archives are %v", volume.Name, o.archiveNames())
 }
 
-// reserve records a new archive before any of it is written, unless there is no room for it. It counts for the project until the caller
-// calls release, once the file exists or the call has failed.
+// reserve records a new archive before it is written, if the limits permit it. The archive counts towards the project's
+// limit until release is called. The caller calls it when the file exists or the call has failed.
 func (j *job) reserve(ctx context.Context, r *record, name string, bytes int64) (release func(), err error) {
 	if err := r.Own.roomFor(r.Resource, bytes); err != nil {
 		return nil, err
@@ -106,7 +106,7 @@ func (j *job) projectRoom(bytes int64) error {
 		WithHint("delete one with volume.discard(%q, {backup: NAME}); archives of deleted volumes are %v", j.Resource.Name, j.unowned(records))
 }
 
-// ownedArchives returns the archives of some volumes, as PROJECT/NAME.
+// ownedArchives returns the archives of these volumes as PROJECT/NAME.
 func ownedArchives(records []*record) map[string]bool {
 	owned := map[string]bool{}
 	for _, r := range records {
@@ -117,7 +117,7 @@ func ownedArchives(records []*record) map[string]bool {
 	return owned
 }
 
-// RemnantBytes returns the size of all archives that belong to no volume: their volumes were deleted.
+// RemnantBytes returns the size of all archives whose volumes were deleted.
 func (d *Driver) RemnantBytes(ctx context.Context) (sum int64, err error) {
 	projects, err := sal.FileNames(filepath.Join(d.Dir, "backups"))
 	if err != nil {
@@ -146,7 +146,7 @@ func (d *Driver) RemnantBytes(ctx context.Context) (sum int64, err error) {
 	return sum, ctx.Err()
 }
 
-// unowned returns the names of some archives of the project that belong to none of the volumes of records.
+// unowned returns the names of some archives of the project that belong to none of the volumes in records.
 func (j *job) unowned(records []*record) (names []string) {
 	const most = 20
 	owned := ownedArchives(records)
@@ -160,7 +160,7 @@ func (j *job) unowned(records []*record) (names []string) {
 	return names
 }
 
-// finishArchives completes or removes the entries of interrupted calls of volume.send.
+// finishArchives completes or removes the entries of interrupted volume.send calls.
 func (j *job) finishArchives(r *record) error {
 	if !slices.ContainsFunc(r.Own.Archives, func(a archive) bool { return a.Pending }) {
 		return nil
@@ -177,7 +177,7 @@ func (j *job) finishArchives(r *record) error {
 	return j.records().Put(r)
 }
 
-// isPart reports whether an archive is the one that this volume wrote last.
+// isPart reports whether this volume was the last to write an archive.
 func (j *job) isPart(name string) bool {
 	part, err := os.Lstat(j.partPath())
 	if err != nil {
@@ -187,9 +187,9 @@ func (j *job) isPart(name string) bool {
 	return err == nil && os.SameFile(part, whole)
 }
 
-// discard deletes an archive of the volume, or one that belongs to no volume any more. An unknown archive is no error.
+// discard deletes an archive that belongs to this volume or to a deleted one. An unknown archive is not an error.
 func (j *job) discard(ctx context.Context, r *record, name string) (sal.Outcome, error) {
-	if _, err := j.Trees.Keep(ctx, j.name, j.bound(r.Own.SizeGiB)); err != nil { // ends what a crashed volume.send left there
+	if _, err := j.Trees.Keep(ctx, j.name, j.bound(r.Own.SizeGiB)); err != nil { // finishes an interrupted volume.send
 		return sal.Outcome{}, err
 	}
 	if err := j.finishArchives(r); err != nil {
@@ -219,7 +219,7 @@ func (j *job) discard(ctx context.Context, r *record, name string) (sal.Outcome,
 	return j.outcome(ctx, r, writ.ChangeUpdated)
 }
 
-// ownerOf returns the volume of the project that has an archive, nil if none has it.
+// ownerOf returns the volume of the project that owns an archive, or nil.
 func (j *job) ownerOf(name string) (*record, error) {
 	records, damaged, err := j.records().List()
 	if err != nil {
@@ -236,7 +236,7 @@ func (j *job) ownerOf(name string) (*record, error) {
 	return nil, nil
 }
 
-// removeArchive deletes the file of an archive. It reports whether there was one.
+// removeArchive deletes the file of an archive. It reports whether the file existed.
 func (j *job) removeArchive(name string) (removed bool, err error) {
 	if j.isPart(name) {
 		j.forgetPart()
@@ -253,7 +253,8 @@ func (j *job) removeArchive(name string) (removed bool, err error) {
 	return true, sal.HostError(fmt.Sprintf("delete the archive %q", name), err)
 }
 
-// ArchiveBytes returns the size of all archives of a project, also of those that belong to no volume or are being written.
+// ArchiveBytes returns the size of all archives of a project, including those of deleted volumes and those being
+// written.
 func (d *Driver) ArchiveBytes(project writ.ProjectID) (int64, error) {
 	bytes, _, err := d.projectArchives(project)
 	return bytes, err

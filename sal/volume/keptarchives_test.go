@@ -83,7 +83,7 @@ func TestArchiveBelongsToTheVolumeThatWroteIt(t *testing.T) {
 	if _, err := b.do("volume.discard", "second", send("nightly")); writ.CodeOf(err) != writ.CodeResourceConflict {
 		t.Errorf("the deletion of another volume's archive: %v", err)
 	}
-	b.must("volume.delete", "first", nil) // maybe a volume.receive still reads it
+	b.must("volume.delete", "first", nil) // a volume.receive may still read it
 	if files := b.archiveFiles(); !slices.Equal(files, []string{"nightly.tar"}) {
 		t.Errorf("the files are %v", files)
 	}
@@ -92,7 +92,7 @@ func TestArchiveBelongsToTheVolumeThatWroteIt(t *testing.T) {
 	}
 }
 
-// TestArchivesOfDeletedVolumesAreBounded makes a volume, an archive as large as allowed, and deletes the volume, again and again.
+// The test creates a volume, an archive of the maximum size, and deletes the volume, again and again.
 func TestArchivesOfDeletedVolumesAreBounded(t *testing.T) {
 	b := plain(t)
 	project := string(saltest.Resource(writ.KindVolume, "").Project)
@@ -163,7 +163,7 @@ func TestArchivesOfDeletedVolumesAreRemnants(t *testing.T) {
 	})
 }
 
-// TestCrashedSendLosesNoArchive stops volume.send at each step, and then sends under another name: the first archive is whole or missing.
+// The test stops volume.send at each step and then sends under another name: the first archive is complete or missing.
 func TestCrashedSendLosesNoArchive(t *testing.T) {
 	for stop, stopped := 0, true; stopped; stop++ {
 		b := plain(t)

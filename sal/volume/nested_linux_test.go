@@ -13,7 +13,7 @@ import (
 	"writ/sal/saltest"
 )
 
-// TestAVolumeWithSubvolumesInItIsNotHalfKept has a container that made a subvolume in its volume.
+// A container may create a subvolume in its volume.
 func TestAVolumeWithSubvolumesInItIsNotHalfKept(t *testing.T) {
 	t.Parallel()
 	b := &fixture{TB: t, kind: kinds["btrfs"], host: kinds["btrfs"].hosts(t).New(t)}

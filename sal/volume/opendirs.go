@@ -12,10 +12,10 @@ import (
 	"writ/sal"
 )
 
-// maxHeldAttributes limits the attributes that wait for the end of their directories, in bytes.
+// maxHeldAttributes limits the attributes that are held until the end of their directories, in bytes.
 const maxHeldAttributes = 16 << 20
 
-// attributePrefix begins the PAX records of extended attributes.
+// attributePrefix is the prefix of PAX records for extended attributes.
 const attributePrefix = "SCHILY.xattr."
 
 // metadata is set on an entry after its content.
@@ -30,7 +30,8 @@ func metadataOf(h *tar.Header) metadata {
 	return metadata{uid: h.Uid, gid: h.Gid, mode: h.FileInfo().Mode(), modified: h.ModTime, attributes: attributesOf(h)}
 }
 
-// attributesOf returns the extended attributes of an entry that copies keep. The strings share the memory of the header.
+// attributesOf returns the extended attributes of an entry that copies keep. The strings share the memory of the
+// header.
 func attributesOf(h *tar.Header) map[string]string {
 	all := map[string]string{}
 	for key, value := range h.PAXRecords {
@@ -44,16 +45,16 @@ func attributesOf(h *tar.Header) map[string]string {
 // waits reports whether an attribute of a directory must be set after its content: access lists affect new entries.
 func waits(attribute string) bool { return !strings.HasPrefix(attribute, "user.") }
 
-// openDirs holds the directories from the root of an archive to the entry that is being read. Archives are in the order of
-// a walk, so all other directories are complete: memory depends on the depth of the tree only.
+// openDirs holds the directories from the root of an archive to the current entry. The entries of an archive are in the
+// order of a walk, so all other directories are complete and memory depends only on the depth of the tree.
 type openDirs struct {
 	path string // of the innermost directory, "" for none
 	dirs []openDir
-	root *metadata // of the volume itself, nil if the archive has no such entry
+	root *metadata // of the volume itself, nil if the archive lacks that entry
 	held int       // bytes of attributes
 }
 
-// openDir is a directory whose path is the first length bytes of openDirs.path.
+// openDir is a directory. Its path is the first length bytes of openDirs.path.
 type openDir struct {
 	length int
 	metadata
@@ -82,7 +83,7 @@ func (o *openDirs) enter(name string, m metadata) error {
 	return nil
 }
 
-// leave removes the innermost directory if it does not contain the entry next. It returns false if the directory does.
+// leave removes the innermost directory unless it contains the entry next. It reports whether it removed one.
 func (o *openDirs) leave(next string) (name string, m metadata, left bool) {
 	if len(o.dirs) == 0 || strings.HasPrefix(next, o.path+"/") {
 		return "", metadata{}, false

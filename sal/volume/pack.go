@@ -18,35 +18,35 @@ import (
 	"writ/sal"
 )
 
-// An archive is a tar file with PAX headers, as tar(1) reads it: directories, files, links of both kinds and pipes, with modes, owners,
-// times, extended attributes and holes. It is written here and not by package archive/tar, because that writes no holes, and because an
-// archive of the same tree has to be the same to the byte, whichever release writes it: a transfer that was cut off goes on in the
-// middle of one.
+// An archive is a tar file with PAX headers, readable by tar(1). It contains directories, files, links of both kinds
+// and pipes, with modes, owners, times, extended attributes and holes. Package archive/tar cannot write holes. The own
+// writer also guarantees that an archive of the same tree has the same bytes in every release, because an interrupted
+// transfer resumes in the middle.
 
-// blockSize is that of tar.
+// blockSize is the block size of tar.
 const blockSize = 512
 
-// packedSize is how long the archive of a directory is.
+// packedSize returns the size of a directory's archive.
 func packedSize(ctx context.Context, dir string) (int64, error) {
 	p := &packing{out: io.Discard, counts: true}
 	err := p.pack(ctx, dir)
 	return p.size, err
 }
 
-// pack writes the archive of a directory. Sockets are left out, as they mean nothing without the process behind them, and so is what
-// disappears meanwhile.
+// pack writes the archive of a directory. It skips sockets, which are useless without their process, and entries that
+// disappear during the walk.
 func pack(ctx context.Context, out io.Writer, dir string) error {
 	return (&packing{out: out}).pack(ctx, dir)
 }
 
-// packing is an archive that is being written.
+// packing is an archive being written.
 type packing struct {
 	out    io.Writer
-	counts bool // that is all it does: no file is read
+	counts bool // only count the size, without reading files
 	size   int64
 	root   *os.Root
 	walk   *sal.Walk
-	linked map[inode]string // the first name of each file with several names
+	linked map[inode]string // first name of each file with several names
 	chunk  []byte
 }
 
@@ -72,7 +72,7 @@ func (p *packing) write(text []byte) error {
 	return err
 }
 
-// entry writes one thing of the tree.
+// entry writes one entry of the tree.
 func (p *packing) entry(ctx context.Context, name string, info fs.FileInfo) (err error) {
 	h := header{name: name, mode: int64(info.Mode().Perm()), modified: info.ModTime(), records: map[string]string{}}
 	for bit, mode := range map[fs.FileMode]int64{fs.ModeSetuid: 0o4000, fs.ModeSetgid: 0o2000, fs.ModeSticky: 0o1000} {
@@ -132,7 +132,7 @@ func (p *packing) directory(name string, h header) error {
 }
 
 func (p *packing) file(ctx context.Context, name string, h header) error {
-	f, err := p.root.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0) // it may be a pipe by now
+	f, err := p.root.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0) // it may have become a pipe
 	if err != nil {
 		return err
 	}
@@ -163,7 +163,7 @@ func (p *packing) file(ctx context.Context, name string, h header) error {
 	return p.write(make([]byte, padding(h.size)))
 }
 
-// data writes a piece of a file.
+// data writes one extent of a file.
 func (p *packing) data(ctx context.Context, f *os.File, e extent) error {
 	if p.counts {
 		p.size += e.length
@@ -188,17 +188,18 @@ func (p *packing) data(ctx context.Context, f *os.File, e extent) error {
 	return nil
 }
 
-// header is what an archive says of one thing before its content.
+// header is the header of an archive entry.
 type header struct {
 	name, link     string
 	kind           byte
 	mode, uid, gid int64
 	size           int64 // of the content that follows
 	modified       time.Time
-	records        map[string]string // further ones, as PAX has them
+	records        map[string]string // further PAX records
 }
 
-// maxAttributes limits the extended attributes of an entry, in bytes: readers of tar reject PAX records of more than 1 MiB.
+// maxAttributes limits the extended attributes of an entry, in bytes. Readers of tar reject PAX records of more than 1
+// MiB.
 const maxAttributes = 960 << 10
 
 // attributes adds the extended attributes of a file or directory.
@@ -214,8 +215,8 @@ func (h *header) attributes(f *os.File) error {
 	})
 }
 
-// sparse makes it the header of a file with holes, in the form 1.0 of GNU tar, and returns the list of its pieces, which comes before
-// them.
+// sparse converts h to the header of a file with holes, in format 1.0 of GNU tar. It returns the list of extents, which
+// precedes their data.
 func (h *header) sparse(extents []extent, size int64) (list []byte) {
 	for key, value := range map[string]string{"major": "1", "minor": "0", "name": h.name, "realsize": strconv.FormatInt(size, 10)} {
 		h.records["GNU.sparse."+key] = value
@@ -228,7 +229,7 @@ func (h *header) sparse(extents []extent, size int64) (list []byte) {
 	return append(list, make([]byte, padding(int64(len(list))))...)
 }
 
-// blocks are the header as it is in the archive: the PAX records first, each thing has some.
+// blocks encodes the header: first the PAX records, which every entry has, then the ustar header.
 func (h *header) blocks() []byte {
 	h.addRecords()
 	var records []byte
@@ -260,17 +261,17 @@ func (h *header) addRecords() {
 	}
 }
 
-// maxOctal is the biggest size that a plain header can tell: 8 GiB less one byte.
+// maxOctal is the largest size that fits into a ustar header: 8 GiB less one byte.
 const maxOctal = 1<<33 - 1
 
-// paxRecord is a PAX record: its own length in front of it, which counts too.
+// paxRecord formats a PAX record. Its length prefix includes the prefix itself.
 func paxRecord(key, value string) string {
 	rest := " " + key + "=" + value + "\n"
 	n := len(rest) + len(strconv.Itoa(len(rest)))
 	return strconv.Itoa(len(strconv.Itoa(n))+len(rest)) + rest
 }
 
-// ustar is a plain header. What does not fit into it is in the PAX records.
+// ustar formats a ustar header. Values that do not fit are in the PAX records.
 func ustar(name, link string, kind byte, mode, uid, gid, size, modified int64) []byte {
 	b := make([]byte, blockSize)
 	octal := func(field []byte, n, most int64) {
@@ -297,5 +298,5 @@ func ustar(name, link string, kind byte, mode, uid, gid, size, modified int64) [
 	return b
 }
 
-// padding is how much is missing to the end of a block.
+// padding returns the number of bytes missing to a multiple of blockSize.
 func padding(size int64) int64 { return -size & (blockSize - 1) }

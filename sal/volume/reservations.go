@@ -6,8 +6,8 @@ import (
 	"writ"
 )
 
-// reservations counts the archives that are being written. Their files do not count yet, so concurrent calls of volume.send could exceed the
-// limits of a project together. The zero value is ready to use.
+// reservations counts the archives being written. Their files do not count yet, so concurrent volume.send calls could
+// together exceed the limits of a project. The zero value is ready to use.
 type reservations struct {
 	checking sync.Mutex // held from a check of the limits until its reservation
 
@@ -42,7 +42,7 @@ func (r *reservations) remove(project writ.ProjectID, bytes int64) {
 	}
 }
 
-// of returns the size and the number of the archives of a project that are being written.
+// of returns the size and number of the archives that a project is writing.
 func (r *reservations) of(project writ.ProjectID) (bytes int64, count int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

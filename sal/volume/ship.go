@@ -14,7 +14,7 @@ import (
 
 var _ sal.Shipper = (*Driver)(nil)
 
-// shipment is what a volume keeps for another node: a snapshot that nobody is shown.
+// shipment is content kept for another node, in a hidden snapshot.
 type shipment struct {
 	Transfer string    `json:"transfer"`
 	Edition  string    `json:"edition"`
@@ -22,15 +22,15 @@ type shipment struct {
 	Until    time.Time `json:"until"`
 }
 
-// hiddenMark begins the names of snapshots that are kept for shipments. No snapshot that a script asks for can begin so.
+// hiddenMark is the prefix of snapshots for shipments. A script cannot request a snapshot with this prefix.
 const hiddenMark = "~"
 
 func (s shipment) snapshot() string { return hiddenMark + s.Edition }
 
-// maxShipments bounds what a volume keeps for other nodes at a time.
+// maxShipments limits the shipments that a volume keeps at a time.
 const maxShipments = 8
 
-// Ship keeps what a volume holds in a snapshot of its own, unless one is asked for by name, which does not change anyway.
+// Ship keeps the content in a hidden snapshot. A snapshot named by the caller does not change, so it is used directly.
 func (d *Driver) Ship(ctx context.Context, s sal.Shipment) (sal.Archive, error) {
 	r, err := d.whole(s.Resource.Project, writ.Ref{Kind: s.Resource.Kind, Name: s.Resource.Name, UID: s.UID})
 	if err != nil {
@@ -62,7 +62,7 @@ func (d *Driver) Ship(ctx context.Context, s sal.Shipment) (sal.Archive, error) 
 	}, nil
 }
 
-// hold keeps what the volume holds for a shipment, unless it is kept already, and returns the edition.
+// hold creates or extends the shipment and returns its edition.
 func (j *job) hold(ctx context.Context, r *record, s sal.Shipment) (edition string, err error) {
 	i := slices.IndexFunc(r.Own.Shipments, func(kept shipment) bool { return kept.Transfer == s.Transfer })
 	switch {
@@ -81,10 +81,11 @@ func (j *job) hold(ctx context.Context, r *record, s sal.Shipment) (edition stri
 		return "", err
 	}
 	kept := r.Own.Shipments[i]
-	return kept.Edition, j.Trees.Snapshot(ctx, j.name, kept.snapshot()) // one that is there stays as it is
+	return kept.Edition, j.Trees.Snapshot(ctx, j.name, kept.snapshot()) // an existing snapshot stays unchanged
 }
 
-// makeRoom lets go of what is kept and was due longest ago, if no more may be kept. It refuses if nothing was.
+// makeRoom removes the shipment whose permission expired first, if the maximum is reached. It returns RESOURCE_BUSY if
+// none has expired.
 func (j *job) makeRoom(ctx context.Context, r *record) error {
 	if len(r.Own.Shipments) < maxShipments {
 		return nil
@@ -101,7 +102,7 @@ func (j *job) makeRoom(ctx context.Context, r *record) error {
 		WithHint("it goes on when one of these copies is done; `writ run cancel` lets go of what is kept for one")
 }
 
-// due is when others may have its room: records of earlier versions say only when it is over.
+// due returns the time from which another shipment may replace this one. Records of earlier versions have only Until.
 func (s shipment) due() time.Time {
 	if s.Due.IsZero() {
 		return s.Until
@@ -109,7 +110,7 @@ func (s shipment) due() time.Time {
 	return s.Due
 }
 
-// Shipped lets go of what is kept for a shipment.
+// Shipped removes the snapshot of a shipment.
 func (d *Driver) Shipped(ctx context.Context, s sal.Shipment) error {
 	r, err := d.records().Get(s.Resource)
 	if err != nil || r == nil || r.UID != s.UID || r.Own.Phase != ready {
@@ -118,7 +119,7 @@ func (d *Driver) Shipped(ctx context.Context, s sal.Shipment) error {
 	return d.job(sal.Request{Resource: s.Resource, UID: s.UID}).letGo(ctx, r, func(kept shipment) bool { return kept.Transfer == s.Transfer })
 }
 
-// letGo removes what is kept for some shipments.
+// letGo removes the shipments that over selects, and their snapshots.
 func (j *job) letGo(ctx context.Context, r *record, over func(shipment) bool) error {
 	if !slices.ContainsFunc(r.Own.Shipments, over) {
 		return nil
@@ -135,7 +136,7 @@ func (j *job) letGo(ctx context.Context, r *record, over func(shipment) bool) er
 	return j.records().Put(r)
 }
 
-// snapshots are the snapshots of a volume that were asked for, sorted.
+// snapshots returns the sorted snapshots of a volume, without those for shipments.
 func (d *Driver) snapshots(ctx context.Context, name string) ([]string, error) {
 	all, err := d.Trees.Snapshots(ctx, name)
 	return slices.DeleteFunc(all, func(s string) bool { return strings.HasPrefix(s, hiddenMark) }), err

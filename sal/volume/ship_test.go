@@ -11,7 +11,7 @@ import (
 	"writ/sal/saltest"
 )
 
-// ship has a volume kept for a copy.
+// ship keeps a volume for a transfer.
 func (b *fixture) ship(transfer string, due time.Time) error {
 	b.Helper()
 	a, err := b.Ship(b.Context(), sal.Shipment{
@@ -23,7 +23,7 @@ func (b *fixture) ship(transfer string, due time.Time) error {
 	return err
 }
 
-// kept are the copies that a volume is kept for.
+// kept returns the transfers that a volume is kept for.
 func (b *fixture) kept() (transfers []string) {
 	b.Helper()
 	r, err := b.records().Get(saltest.Resource(writ.KindVolume, "data"))
@@ -40,8 +40,8 @@ func (b *fixture) kept() (transfers []string) {
 	return transfers
 }
 
-// TestAVolumeIsKeptForSoManyCopies has one too many asked for: the refusal says who has what is kept, and until when. Whoever was due longest ago
-// makes room.
+// The refusal of a ninth transfer names the transfers of the others and their expiry. The one that expired first makes
+// room.
 func TestAVolumeIsKeptForSoManyCopies(t *testing.T) {
 	onEach(t, func(t *testing.T, fresh func(t testing.TB) *fixture) {
 		b, now := fresh(t), time.Date(2031, 5, 1, 9, 0, 0, 0, time.UTC)

@@ -29,7 +29,7 @@ type unpacking struct {
 	open    openDirs
 }
 
-// unpack fills a directory from an archive and returns when all of it is on disk.
+// unpack fills a directory from an archive and syncs it.
 func (u *unpacking) unpack(ctx context.Context, dir string, from io.Reader) (err error) {
 	if u.root, err = os.OpenRoot(dir); err != nil {
 		return err
@@ -44,10 +44,10 @@ func (u *unpacking) unpack(ctx context.Context, dir string, from io.Reader) (err
 		if err != nil {
 			return err
 		}
-		if err := u.fits(h.Size); err != nil { // holes or not, it could be filled up
+		if err := u.fits(h.Size); err != nil { // holes count, because they may be filled later
 			return err
 		}
-		if err := u.entry(h, &endingReader{ctx, archive}); err != nil { // the zeros of holes do not come through the one below
+		if err := u.entry(h, &endingReader{ctx, archive}); err != nil { // zeros of holes bypass the inner reader
 			return err
 		}
 	}
@@ -110,12 +110,12 @@ func (u *unpacking) pipe(name string) error {
 	return errors.Join(sal.MakePipe(d, path.Base(name)), d.Close())
 }
 
-// page is the unit in which holes are found again.
+// page is the unit in which holes are detected.
 const page = 4 << 10
 
 var zeros [page]byte
 
-// file writes a new file; where its content has nothing but zeros, it has a hole.
+// file writes a new file, with holes in place of zero pages.
 func (u *unpacking) file(name string, content io.Reader, size int64) (err error) {
 	f, err := u.root.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
@@ -138,9 +138,9 @@ func (u *unpacking) file(name string, content io.Reader, size int64) (err error)
 	return f.Truncate(size)
 }
 
-// writeHoled writes the pages at an offset that are not all zeros, as many at once as follow each other.
+// writeHoled writes the pages that contain data, adjacent pages in one write.
 func writeHoled(f *os.File, text []byte, at int64) (written int64, err error) {
-	begun := 0 // of what is yet to be written
+	begun := 0 // start of the pages to write
 	flush := func(end int) {
 		if begun < end && err == nil {
 			_, err = f.WriteAt(text[begun:end], at+int64(begun))
@@ -159,7 +159,8 @@ func writeHoled(f *os.File, text []byte, at int64) (written int64, err error) {
 	return written, err
 }
 
-// directory makes a directory. Its metadata waits until the archive has left it, except for the attributes that can be large.
+// directory creates a directory. Its metadata is set after the last entry of the directory, except for attributes that
+// can be large.
 func (u *unpacking) directory(h *tar.Header) error {
 	if h.Name != "." {
 		u.step("make " + path.Base(h.Name))
@@ -194,8 +195,8 @@ func (u *unpacking) leave(next string) error {
 	return nil
 }
 
-// dress sets the metadata of an entry. Attributes come after the owner, because changing the owner removes some, and before the
-// mode, which may forbid them.
+// dress sets the metadata of an entry. It sets attributes after the owner, because changing the owner removes some, and
+// before the mode, which may forbid them.
 func (u *unpacking) dress(name string, m metadata) error {
 	if err := u.chown(name, m.uid, m.gid); err != nil {
 		return err
@@ -233,7 +234,7 @@ func (u *unpacking) attributes(name string, all map[string]string) error {
 	return f.Close()
 }
 
-// ofHost reports whether an error is not about an archive but about the host, the volume's room or the context.
+// ofHost reports whether an error concerns the host, the volume's size or the context, and not the archive.
 func ofHost(err error) bool {
 	if _, ok := errors.AsType[*writ.Error](err); ok {
 		return true

@@ -1,9 +1,9 @@
-// Package volume is the driver of volumes: directories that outlive whoever uses them, each a tree with a record. What a tree is, another
-// package knows; every rule about volumes stands here. It must not know what is in a volume, but for the disk of a machine.
+// Package volume is the driver for volumes: directories that outlive their users, each a tree with a record. A
+// sal.Trees implements the trees; this package holds the rules for volumes. It does not know the content of a volume,
+// except for the disk of a machine.
 //
-// On disk, below Dir: records/ as package sal writes them; backups/PROJECT/*.tar the archives; arriving/*.tar those that come from other
-// nodes. The trees have the names of their volumes,
-// writ.ResourceID.HostName.
+// Layout below Dir: records/ as package sal writes them; backups/PROJECT/*.tar for archives; arriving/*.tar for
+// archives from other nodes. Each tree has the name of its volume, writ.ResourceID.HostName.
 package volume
 
 import (
@@ -23,15 +23,15 @@ import (
 
 // Driver is the volume driver of a node.
 type Driver struct {
-	Dir   string    // required: an absolute path, on any disk that has room for backups
-	Trees sal.Trees // required; those of others are left alone
-	// Images are those that volumes can be made of; without it there are none.
+	Dir   string    // required: an absolute path, on any disk with room for backups
+	Trees sal.Trees // required; trees of other drivers stay unchanged
+	// Images provides the images for volumes. It may be nil.
 	Images sal.Images
-	// Users are asked before a volume is deleted or put back; there may be none.
+	// Users are asked before a volume is deleted or restored. It may be empty.
 	Users []sal.Users
 	// Step is called before every single change of Dir; tests stop the driver there. It may be nil.
 	Step func(name string)
-	// Now is the wall clock, time.Now if nil.
+	// Now returns the wall-clock time. The default is time.Now.
 	Now func() time.Time
 
 	coming reservations
@@ -45,44 +45,44 @@ var (
 	_ sal.Remnants = (*Driver)(nil)
 )
 
-// own is what a record keeps besides the spec.
+// own is the driver's part of a record.
 type own struct {
 	SizeGiB int64 `json:"size_gib"`
 	Phase   phase `json:"phase"`
-	// Arrival is what comes from another node while the volume is being made of it.
+	// Arrival is the archive from another node while the volume is being made from it.
 	Arrival *arrival `json:"arrival,omitempty"`
-	// Shipments are what is kept for other nodes.
+	// Shipments are the snapshots kept for other nodes.
 	Shipments []shipment `json:"shipments,omitempty"`
 	Archives  []archive  `json:"archives,omitempty"`
 }
 
-// phase tells what a crash may have interrupted.
+// phase is the state of a volume after a crash.
 type phase string
 
 const (
-	making   phase = "making"   // there may be a tree of the name, and it does not count
-	ready    phase = "ready"    // the tree is whole
-	deleting phase = "deleting" // as making, and it must go
-	// The tree is whole, and nobody may take the volume until it is known whether somebody has it: whoever takes one writes that down first and
-	// then looks for the volume, so that one of the two sees the other.
-	leaving   phase = "leaving"   // if nobody has it, it is deleted
-	restoring phase = "restoring" // if nobody that runs has it, it is put back to a snapshot
+	making   phase = "making"   // a tree may exist, but is incomplete
+	ready    phase = "ready"    // the tree is complete
+	deleting phase = "deleting" // like making, but the tree must be removed
+	// The tree is complete, but no resource may start to use the volume until the driver has checked for users. A user
+	// first records its use and then looks up the volume, so that one of the two sees the other.
+	leaving   phase = "leaving"   // deleted if the volume has no users
+	restoring phase = "restoring" // restored to a snapshot if no user is running
 )
 
-// closed reports whether nobody may take a volume although it is there.
+// closed reports whether resources may not start to use the volume although it exists.
 func (p phase) closed() bool { return p == leaving || p == restoring }
 
 type record = sal.Record[own]
 
 const gib = 1 << 30
 
-// Describe names the driver by its trees.
+// Describe names the driver after its trees.
 func (d *Driver) Describe() writ.NodeDriver {
 	kind, detail := d.Trees.About()
 	return writ.NodeDriver{Module: "volume", Name: kind, Detail: detail}
 }
 
-// Observe looks at a volume.
+// Observe reads the record of a volume and checks its tree.
 func (d *Driver) Observe(ctx context.Context, resource writ.ResourceID) (sal.Observation, error) {
 	r, err := d.records().Get(resource)
 	if err != nil || r == nil {
@@ -99,7 +99,7 @@ func (d *Driver) Observe(ctx context.Context, resource writ.ResourceID) (sal.Obs
 	return sal.Observation{Exists: true, UID: r.UID, State: state, Values: catalog.Values(shown)}, ctx.Err()
 }
 
-// isGone reports whether there is no tree where that of a volume should be.
+// isGone reports whether the tree of a volume is missing.
 func (d *Driver) isGone(r *record) bool {
 	_, err := os.Lstat(d.Trees.Path(r.Resource.HostName()))
 	return errors.Is(err, fs.ErrNotExist)
@@ -110,7 +110,7 @@ func (d *Driver) List(ctx context.Context) ([]writ.ResourceID, error) {
 	return d.records().Resources(ctx)
 }
 
-// Volume returns a volume that is there as a whole.
+// Volume returns a complete volume.
 func (d *Driver) Volume(_ context.Context, project writ.ProjectID, volume writ.Ref) (sal.Volume, error) {
 	r, err := d.whole(project, volume)
 	if err != nil {
@@ -119,7 +119,7 @@ func (d *Driver) Volume(_ context.Context, project writ.ProjectID, volume writ.R
 	return sal.Volume{UID: r.UID, Dir: d.Trees.Path(r.Resource.HostName()), SizeGiB: r.Own.SizeGiB}, nil
 }
 
-// whole returns the record of a volume that a handle or a name means.
+// whole returns the record of the complete volume with a handle or name.
 func (d *Driver) whole(project writ.ProjectID, volume writ.Ref) (*record, error) {
 	resource := writ.ResourceID{Project: project, Kind: writ.KindVolume, Name: volume.Name}
 	r, err := d.records().Get(resource)
@@ -138,7 +138,7 @@ func (d *Driver) whole(project writ.ProjectID, volume writ.Ref) (*record, error)
 	return r, r.Owned(sal.Request{Resource: resource, UID: volume.UID})
 }
 
-// Keep finishes a deletion, takes away what was kept for another node or came from one and is over, and lets the tree be held against its record.
+// Keep finishes a deletion, removes expired shipments and arrivals, and compares the tree with its record.
 func (d *Driver) Keep(ctx context.Context, resource writ.ResourceID) ([]sal.Drift, error) {
 	r, err := d.records().Get(resource)
 	if err != nil || r == nil {
@@ -152,7 +152,7 @@ func (d *Driver) Keep(ctx context.Context, resource writ.ResourceID) ([]sal.Drif
 		if r.Own.Arrival != nil && j.now().After(r.Own.Arrival.Until) {
 			return nil, j.clear(ctx, r)
 		}
-		return nil, nil // whoever asked for it asks again
+		return nil, nil // the caller of the operation repeats it
 	case leaving, restoring:
 		if err := j.open(r); err != nil {
 			return nil, err
@@ -171,13 +171,13 @@ func (d *Driver) Keep(ctx context.Context, resource writ.ResourceID) ([]sal.Drif
 	return d.Trees.Keep(ctx, j.name, j.bound(r.Own.SizeGiB))
 }
 
-// Orphans are trees that have the name of a volume and belong to none.
+// Orphans returns trees with the name of a volume that does not exist.
 func (d *Driver) Orphans(ctx context.Context) ([]sal.Orphan, error) {
 	trees, err := d.Trees.List(ctx)
 	if err != nil {
 		return nil, err
 	}
-	records, damaged, err := d.records().List() // after the trees: what was made before its record was read has one
+	records, damaged, err := d.records().List() // after the trees, so that a tree created meanwhile has its record
 	if err != nil {
 		return nil, err
 	}
@@ -193,7 +193,7 @@ func (d *Driver) Orphans(ctx context.Context) ([]sal.Orphan, error) {
 	return all, nil
 }
 
-// Usage returns the size of a volume, whether it is full or not, and the size of its archives.
+// Usage returns the size of a volume, whether full or not, plus the size of its archives.
 func (d *Driver) Usage(_ context.Context, resource writ.ResourceID) (sal.Usage, error) {
 	r, err := d.records().Get(resource)
 	if err != nil || r == nil {
@@ -202,7 +202,7 @@ func (d *Driver) Usage(_ context.Context, resource writ.ResourceID) (sal.Usage, 
 	return sal.Usage{DiskGiB: r.Own.diskGiB()}, nil
 }
 
-// show is a handle to the volume.
+// show returns the handle of a volume.
 func (d *Driver) show(ctx context.Context, r *record) (v catalog.Volume, err error) {
 	name := r.Resource.HostName()
 	v = catalog.Volume{

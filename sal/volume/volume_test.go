@@ -33,14 +33,14 @@ var (
 	backup = map[string]any{"backup": "nightly"}
 )
 
-// with makes arguments of a base and a change.
+// with returns base with one changed field.
 func with(base map[string]any, field string, v any) map[string]any {
 	m := maps.Clone(base)
 	m[field] = v
 	return m
 }
 
-// prepare leaves images where an image driver would.
+// prepare creates images as an image driver would.
 func prepare(t testing.TB, host string) {
 	t.Helper()
 	for _, name := range []string{"debian-12", "debian-13"} {
@@ -48,7 +48,7 @@ func prepare(t testing.TB, host string) {
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 			t.Fatal(err)
 		}
-		sal.InPlace(filepath.Dir(path)) // as image drivers ask for it
+		sal.InPlace(filepath.Dir(path)) // as image drivers do
 		writeFile(t, path, "a disk: "+name)
 	}
 }
@@ -67,7 +67,7 @@ func writeFile(t testing.TB, path, text string) {
 	}
 }
 
-// kind is a kind of trees that volumes can be.
+// kind is a kind of trees for volumes.
 type kind struct {
 	hosts func(t testing.TB) saltest.Hosts
 	trees func(dir string, step func(string)) sal.Trees
@@ -159,7 +159,7 @@ func TestConformance(t *testing.T) {
 	}
 }
 
-// fixture is a driver on a host of its own.
+// fixture is a driver on a separate host.
 type fixture struct {
 	testing.TB
 	*Driver
@@ -167,7 +167,7 @@ type fixture struct {
 	host string
 }
 
-// onEach runs a test with each kind of trees. New makes another host of that.
+// onEach runs a test with each kind of trees. fresh creates another host of the same kind.
 func onEach(t *testing.T, test func(t *testing.T, fresh func(t testing.TB) *fixture)) {
 	t.Parallel()
 	for name, k := range kinds {
@@ -190,7 +190,7 @@ func onEach(t *testing.T, test func(t *testing.T, fresh func(t testing.TB) *fixt
 	}
 }
 
-// plain is a fixture on plain directories.
+// plain returns a fixture on plain directories.
 func plain(t testing.TB) *fixture {
 	b := &fixture{TB: t, kind: kinds["directory"], host: t.TempDir()}
 	prepare(t, b.host)
@@ -207,7 +207,7 @@ func (b *fixture) restart(step func(string)) {
 	b.Users = users
 }
 
-// do carries out an operation on a volume of the suite's project, with the UID "u1".
+// do executes an operation on a volume of the suite's project, with the UID "u1".
 func (b *fixture) do(operation, name string, args map[string]any) (sal.Outcome, error) {
 	b.Helper()
 	return b.Do(b.Context(), b.request(operation, name, args))
@@ -235,7 +235,8 @@ func (b *fixture) must(operation, name string, args map[string]any) map[string]a
 	return o.Values
 }
 
-// stopAt stops the driver at a step of what do does, and reports whether there was such a step. Passed are the steps before it.
+// stopAt stops the driver at step number stop of do, and reports whether there was such a step. passed lists the steps
+// before it.
 func (b *fixture) stopAt(stop int, do func()) (passed []string, stopped bool) {
 	type crash struct{}
 	b.restart(func(name string) {
@@ -257,7 +258,7 @@ func (b *fixture) stopAt(stop int, do func()) (passed []string, stopped bool) {
 	return passed, false
 }
 
-// tree is everything in a directory: modes, times, sizes and what files begin with, or link targets.
+// tree describes every entry of a directory: mode, time, size, and the start of its content or its link target.
 func tree(t testing.TB, dir string) map[string]string {
 	t.Helper()
 	all := map[string]string{}
@@ -295,7 +296,7 @@ func tree(t testing.TB, dir string) map[string]string {
 	return all
 }
 
-// startOf is what a file begins with: some are disks.
+// startOf returns the start of a file: some files are disks.
 func startOf(name string) (string, error) {
 	f, err := os.Open(name)
 	if err != nil {
@@ -310,7 +311,7 @@ func startOf(name string) (string, error) {
 	return strings.TrimRight(string(start[:n]), "\x00"), err
 }
 
-// furnish puts everything into a volume that a volume may hold on any disk.
+// furnish fills a volume with everything that a volume may hold on any disk.
 func furnish(t testing.TB, dir string) {
 	t.Helper()
 	writeFile(t, filepath.Join(dir, "etc/nested/file"), "text")
@@ -375,7 +376,7 @@ func TestEachKindReadsBackupsOfTheOther(t *testing.T) {
 	}
 }
 
-// carry brings a backup to another host, as an operator does.
+// carry copies a backup to another host, as an operator does.
 func carry(t *testing.T, to, from *fixture, name string) {
 	t.Helper()
 	request := from.request("volume.get", "root", nil)
@@ -386,7 +387,7 @@ func carry(t *testing.T, to, from *fixture, name string) {
 	writeFile(t, to.job(request).backupPath(name), string(text))
 }
 
-// disk reads the start of the disk in a volume, and its size.
+// disk returns the start and the size of the disk in a volume.
 func (b *fixture) disk(dir any) (text string, size int64) {
 	b.Helper()
 	f, err := os.Open(filepath.Join(dir.(string), sal.DiskName))
@@ -454,7 +455,7 @@ func TestRestoreIsWholeWhereverItIsStopped(t *testing.T) {
 			writeFile(t, filepath.Join(data, "a"), "new")
 			writeFile(t, filepath.Join(data, "b"), "new")
 			_, stopped = b.stopAt(stop, func() { b.must("volume.restore", "root", before) })
-			b.must("volume.snapshot", "root", map[string]any{"snapshot": "after"}) // any operation finishes what was begun
+			b.must("volume.snapshot", "root", map[string]any{"snapshot": "after"}) // any operation finishes an interrupted one
 			got := tree(t, data)
 			delete(got, "")
 			delete(old, "")
@@ -489,7 +490,7 @@ func TestSendIsFinishedWhereverItIsStopped(t *testing.T) {
 			b.must("volume.create", "root", spec)
 			before := files()
 			_, stopped = b.stopAt(stop, func() { b.must("volume.send", "root", backup) })
-			if stop%2 == 0 { // as when a runner starts, before or after the job goes on
+			if stop%2 == 0 { // as at the start of a runner, before or after the job resumes
 				kept()
 			}
 			if !stopped {
@@ -526,7 +527,7 @@ func TestDeleteLeavesNothing(t *testing.T) {
 	})
 }
 
-// Once a volume is being deleted nothing may take it for whole.
+// An interrupted delete must never let the volume pass as complete.
 func TestTheNextOperationFinishesADelete(t *testing.T) {
 	onEach(t, func(t *testing.T, fresh func(testing.TB) *fixture) {
 		for stop, stopped := 0, true; stopped; stop++ {
@@ -535,7 +536,7 @@ func TestTheNextOperationFinishesADelete(t *testing.T) {
 			var passed []string
 			passed, stopped = b.stopAt(stop, func() { b.must("volume.delete", "root", nil) })
 			renamed := slices.DeleteFunc(slices.Clone(passed), func(name string) bool { return name != "rename record" })
-			begun := len(renamed) > 1 // the first time nobody may take it any more, the second time it goes
+			begun := len(renamed) > 1 // the first rename closes the volume, the second starts the deletion
 			o, err := b.do("volume.create", "root", spec)
 			if err != nil {
 				t.Fatalf("stopped after %q: %v", passed, err)
@@ -552,7 +553,7 @@ func TestTheNextOperationFinishesADelete(t *testing.T) {
 	})
 }
 
-// user has one volume.
+// user uses one volume.
 type user struct {
 	volume writ.UID
 	sal.User
@@ -592,11 +593,11 @@ func TestAVolumeInUseIsNotDeleted(t *testing.T) {
 	b.must("volume.delete", "root", nil)
 }
 
-// late takes a volume after it was asked who has it, as somebody may who comes at the same moment: it writes down that it has the volume and
-// looks for it then.
+// late starts to use a volume after it was asked for its users, as a concurrent resource may: it records its use and
+// then looks up the volume.
 type late struct {
 	*fixture
-	taken error // what the look said
+	taken error // error of the lookup
 }
 
 func (l *late) Users(ctx context.Context, _ writ.UID) ([]sal.User, error) {
@@ -678,7 +679,7 @@ func TestVolumeRefusesWhatItCannotHoldOrFind(t *testing.T) {
 	})
 }
 
-// TestSizesBeyondTheShareOfAProjectAreRefused: a machine would meet the share as a disk that fails.
+// A machine would see an exceeded share as a failing disk.
 func TestSizesBeyondTheShareOfAProjectAreRefused(t *testing.T) {
 	t.Parallel()
 	b := &fixture{TB: t, kind: kinds["btrfs"], host: kinds["btrfs"].hosts(t).New(t)}
@@ -732,7 +733,7 @@ func TestKeepMissesTheContentAndOrphansAreTrees(t *testing.T) {
 			t.Errorf("it says %+v, %v", drift, err)
 		}
 		stray := writ.ResourceID{Kind: writ.KindVolume, Name: "nobody's"}.HostName()
-		for _, name := range []string{stray, "images"} { // the latter is another driver's
+		for _, name := range []string{stray, "images"} { // the latter belongs to another driver
 			if _, err := b.Trees.Make(t.Context(), name, sal.Bound{}); err != nil {
 				t.Fatal(err)
 			}
