@@ -11,24 +11,26 @@ import (
 	"writ/internal/reach"
 )
 
-// allowed reports whether images may be fetched from an address, and whether only the operator's word allows it.
+// allowed reports whether images may be fetched from an address, and whether only the operator's configuration permits
+// it.
 func (d *Driver) allowed(a netip.Addr) (ok, inside bool) {
 	outside := reach.Allowed(a, nil)
 	ok = outside || reach.Allowed(a, d.Allow)
 	return ok, ok && !outside
 }
 
-// errRefused is that of an address from which images may not be fetched.
+// errRefused is the error for an address from which images may not be fetched.
 var errRefused = errors.New("images may not be fetched from this address")
 
-// errNoAddress is that of a name without any address from which images may be fetched, whatever the reason is.
+// errNoAddress is the error for a name without a permitted address, whatever the cause.
 var errNoAddress = errors.New("the name has no address from which images may be fetched")
 
-// perAddress is how long one address may take to answer.
+// perAddress limits the connection attempt to one address.
 const perAddress = 10 * time.Second
 
-// dial connects to a server. Names are looked up here and addresses are compared right before they are used, so no answer of a name server
-// and no redirect leads elsewhere. It says first whether what comes next happens inside the operator's own network.
+// dial connects to a server. It resolves names itself and checks each address right before it connects, so neither DNS
+// answers nor redirects can lead to a forbidden address. It calls inside before it connects to an address in the
+// operator's own network.
 func (d *Driver) dial(ctx context.Context, network, address string, inside func()) (net.Conn, error) {
 	host, port, err := net.SplitHostPort(address)
 	if err != nil {
@@ -61,7 +63,7 @@ func (d *Driver) dial(ctx context.Context, network, address string, inside func(
 	return nil, errors.Join(errNoAddress, failed)
 }
 
-// addresses looks a name up, unless it is an address.
+// addresses resolves host unless it is an address.
 func (d *Driver) addresses(ctx context.Context, host string) ([]netip.Addr, error) {
 	if a, err := netip.ParseAddr(host); err == nil {
 		return []netip.Addr{a}, nil
@@ -72,7 +74,7 @@ func (d *Driver) addresses(ctx context.Context, host string) ([]netip.Addr, erro
 	return net.DefaultResolver.LookupNetIP(ctx, "ip", host)
 }
 
-// connect opens a connection to an address, which the kernel is asked for in the very form that was allowed.
+// connect opens a connection to exactly the address that was checked.
 func (d *Driver) connect(ctx context.Context, network string, to netip.AddrPort) (net.Conn, error) {
 	dialer := net.Dialer{Timeout: perAddress, Control: d.control}
 	if d.reach != nil {
@@ -81,7 +83,7 @@ func (d *Driver) connect(ctx context.Context, network string, to netip.AddrPort)
 	return dialer.DialContext(ctx, network, to.String())
 }
 
-// control is asked by net.Dialer with the address that a socket is about to be connected to.
+// control checks the address to which a net.Dialer is about to connect a socket.
 func (d *Driver) control(_, address string, _ syscall.RawConn) error {
 	to, err := netip.ParseAddrPort(address)
 	if err != nil {

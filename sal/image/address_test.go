@@ -37,7 +37,7 @@ func TestAddressesOutsideTheInternetAreNotPublic(t *testing.T) {
 	}
 }
 
-// TestNoConnectionIsOpenedToARefusedAddress: with the real dialer, a real server on this host, and the check that sees the socket.
+// The test uses the real dialer, a real server on this host, and the check of the connected socket.
 func TestNoConnectionIsOpenedToARefusedAddress(t *testing.T) {
 	asked := make(chan struct{}, 10)
 	s := httptest.NewTLSServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { asked <- struct{}{} }))
@@ -66,7 +66,7 @@ func TestNoConnectionIsOpenedToARefusedAddress(t *testing.T) {
 	}
 }
 
-// TestNoNameAndNoRedirectLeadsInside, and what a name leads to is not told.
+// The error does not reveal the address of a name.
 func TestNoNameAndNoRedirectLeadsInside(t *testing.T) {
 	inside := newImageServer(t, map[string][]byte{"/a": []byte("inside")})
 	s := newImageServer(t, nil)
@@ -132,7 +132,7 @@ func TestNoNameAndNoRedirectLeadsInside(t *testing.T) {
 	}
 }
 
-// TestNoProxyOfTheEnvironmentIsAsked: it would reach what this node may not.
+// A proxy could reach addresses that this node must not.
 func TestNoProxyOfTheEnvironmentIsAsked(t *testing.T) {
 	transport, ok := (&part{Driver: &Driver{}}).client().Transport.(*http.Transport)
 	if !ok || transport.Proxy != nil || transport.DialContext == nil || transport.DialTLSContext != nil {
@@ -140,7 +140,7 @@ func TestNoProxyOfTheEnvironmentIsAsked(t *testing.T) {
 	}
 }
 
-// TestErrorsInAnAllowedRangeAreAllTheSame: in a private range that is allowed, whatever is in the way sounds the same.
+// In a private range that is permitted, all failures have the same message.
 func TestErrorsInAnAllowedRangeAreAllTheSame(t *testing.T) {
 	text := []byte("the mirror's disk")
 	mirror, untrusted := newImageServer(t, map[string][]byte{"/a": text, "/big": make([]byte, 4<<20)}), newImageServer(t, nil)
@@ -152,7 +152,7 @@ func TestErrorsInAnAllowedRangeAreAllTheSame(t *testing.T) {
 			w.WriteHeader(status)
 		})
 	}
-	mux.HandleFunc("/endless", func(w http.ResponseWriter, _ *http.Request) { // too big, and nobody says how big before it has come
+	mux.HandleFunc("/endless", func(w http.ResponseWriter, _ *http.Request) { // too large, without an announced size
 		w.(http.Flusher).Flush()
 		_, _ = w.Write(make([]byte, 4<<20))
 	})
@@ -171,7 +171,7 @@ func TestErrorsInAnAllowedRangeAreAllTheSame(t *testing.T) {
 	var all []try
 	for _, url := range []string{
 		"closed.example.com/a", serverName + ":444/a", serverName + "/none", serverName + "/forbidden", serverName + "/broken", serverName + "/gone", serverName + "/redirect",
-		serverName + "/a", serverName + "/big", serverName + "/endless", "other.test/a", // another digest, too big, and another certificate
+		serverName + "/a", serverName + "/big", serverName + "/endless", "other.test/a", // wrong digest, too large, wrong certificate
 	} {
 		_, heard := b.fetchAs(t.Context(), stranger, "a", "https://"+url, strings.Repeat("0a", 32))
 		if heard.code != writ.CodeUnreachable {

@@ -23,19 +23,19 @@ import (
 	"writ/sal/saltest"
 )
 
-// A script's author chooses URL, digest and format of an image, and has a server with a certificate that nodes believe. The tests here give
-// these powers to somebody who wants to learn something else.
+// The author of a script chooses URL, digest and format of an image, and has a server with a trusted certificate. The
+// tests below use these powers to gain other information.
 
 const stranger = writ.ProjectID("6c1f3c1e-7d0b-4bb5-9a7e-5a1d2f0c9b11")
 
-// try is what a project hears of one fetch.
+// try is the answer that a project gets to one fetch.
 type try struct {
 	code writ.Code
 	text string // message and hint
 	said []string
 }
 
-// fetchAs fetches for a project, and returns what it hears with the URL and digest that it said itself left out.
+// fetchAs fetches for a project. It returns the answer without the URL and digest of the request.
 func (b *fixture) fetchAs(ctx context.Context, project writ.ProjectID, name, url, digest string) (sal.Outcome, try) {
 	b.Helper()
 	o, _ := catalog.Lookup("image.fetch")
@@ -63,8 +63,9 @@ func (b *fixture) fetchAs(ctx context.Context, project writ.ProjectID, name, url
 
 func (t try) String() string { return fmt.Sprintf("%s %q, said %q", t.code, t.text, t.said) }
 
-// TestErrorsDoNotRevealWhichFilesExist: what is not below a directory of images, is not there, is nothing that can be read, leads elsewhere or
-// has another digest sounds the same, however big it is, and nobody waits for it. The operator is told why, once in a while.
+// Files outside the image directories, missing files, unreadable files, links that lead out, and files with another
+// digest have the same error, whatever their size, and the error is immediate. The operator's log has the cause, once
+// in a while.
 func TestErrorsDoNotRevealWhichFilesExist(t *testing.T) {
 	dir, outside := t.TempDir(), t.TempDir()
 	secret, open := filepath.Join(outside, "key"), filepath.Join(dir, "disk")
@@ -81,7 +82,7 @@ func TestErrorsDoNotRevealWhichFilesExist(t *testing.T) {
 	if err := unix.Mkfifo(filepath.Join(dir, "pipe"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	for name, bytes := range map[string]int64{"long": 65 << 20, "many": 90 << 20, "huge": 8 << 40} { // progress is told after 64 MiB
+	for name, bytes := range map[string]int64{"long": 65 << 20, "many": 90 << 20, "huge": 8 << 40} { // progress starts at 64 MiB
 		path := filepath.Join(dir, name)
 		if err := errors.Join(os.WriteFile(path, nil, 0o600), os.Truncate(path, bytes)); err != nil {
 			t.Fatal(err)
@@ -101,7 +102,7 @@ func TestErrorsDoNotRevealWhichFilesExist(t *testing.T) {
 		}
 		all = append(all, heard)
 	}
-	refused(open, digest) // nobody has opened a directory
+	refused(open, digest) // no directory is permitted yet
 	b.Dirs = []string{dir}
 	for _, path := range []string{
 		secret, outside, outside + "/none", "/dev/zero", "/proc/self/environ", dir, dir + "/none", dir + "/out", dir + "/far", dir + "/dirout/key", dir + "/loop",
@@ -110,7 +111,7 @@ func TestErrorsDoNotRevealWhichFilesExist(t *testing.T) {
 		refused(path, digest)
 	}
 	refused(open, strings.Repeat("0a", 32))
-	b.Step = func(step string) { // a copy would be seen in what is left for others
+	b.Step = func(step string) { // a copy would reduce the free space
 		if part, _ := filepath.Glob(b.host + "/trees/trees/images/data/*.part"); step == "remove the file" && len(part) == 1 {
 			if info, err := os.Stat(part[0]); err != nil || info.Size() > 0 {
 				t.Errorf("it is copied: %v, %v", info, err)
@@ -144,13 +145,12 @@ func TestErrorsDoNotRevealWhichFilesExist(t *testing.T) {
 	}
 }
 
-// TestNoDigestTestsAByteThatAnotherURLGives: somebody's own bytes, and then what another URL gives, never make an image together, so no digest of
-// both says whether a byte was guessed.
+// Bytes of the attacker followed by bytes of another URL never make an image, so no digest of both can confirm a guess.
 func TestNoDigestTestsAByteThatAnotherURLGives(t *testing.T) {
 	prefix, secret := bytes.Repeat([]byte("own "), 1<<12), []byte("0123456789 and the key of the node")
 	file := filepath.Join(t.TempDir(), "key")
 	both := slices.Concat(prefix, secret)
-	if err := os.WriteFile(file, both, 0o600); err != nil { // as long as the attacker needs it to be, at the offset that he chooses
+	if err := os.WriteFile(file, both, 0o600); err != nil { // the attacker chooses length and offset
 		t.Fatal(err)
 	}
 	victim := newImageServer(t, map[string][]byte{"/secret": both})
@@ -172,9 +172,9 @@ func TestNoDigestTestsAByteThatAnotherURLGives(t *testing.T) {
 			if open {
 				b.Dirs = []string{filepath.Dir(file)}
 			}
-			// The digest of what comes out if the file is read from the offset on at which his own bytes end, after he changed his own.
+			// Digest of the attacker's changed bytes, followed by the secret from that offset on.
 			forged := slices.Concat(bytes.Repeat([]byte("own "), 1<<12), secret)
-			forged[0] = 'O' // else the whole file would be the content
+			forged[0] = 'O' // otherwise the whole file would be the content
 			s.files["/own"][0] = 'O'
 			if _, heard := b.fetchAs(t.Context(), stranger, "a", s.URL+"/own", sum(forged)); heard.code != writ.CodeUnreachable {
 				t.Fatalf("nothing was broken off: %v", heard)
@@ -191,8 +191,7 @@ func TestNoDigestTestsAByteThatAnotherURLGives(t *testing.T) {
 	}
 }
 
-// TestNoRedirectContinuesWhatAnotherServerBegan: the server that is named sends whoever asks to itself first, and to another one when the rest is
-// asked for.
+// The server redirects the first request to itself, and the request for the rest to another server.
 func TestNoRedirectContinuesWhatAnotherServerBegan(t *testing.T) {
 	own, secret := bytes.Repeat([]byte("own "), 1<<12), []byte("what the other server has")
 	for name, tags := range map[string]bool{"with tags": true, "without tags": false} {
@@ -220,7 +219,7 @@ func TestNoRedirectContinuesWhatAnotherServerBegan(t *testing.T) {
 	}
 }
 
-// TestASignatureInAQueryMayChange: stores redirect to addresses that are signed anew each time, and a download goes on all the same.
+// Object stores redirect to URLs with a new signature each time, and the download must resume.
 func TestASignatureInAQueryMayChange(t *testing.T) {
 	text := bytes.Repeat([]byte("0123456789abcdef"), 1<<14)
 	s := newImageServer(t, map[string][]byte{"/blob": text})
@@ -241,7 +240,7 @@ func TestASignatureInAQueryMayChange(t *testing.T) {
 	}
 }
 
-// TestContentOfAnotherProjectIsNeitherGivenNorRevealed: a project that knows a digest fetches the content by itself, or has nothing.
+// A project that knows a digest fetches the content itself or gets no image.
 func TestContentOfAnotherProjectIsNeitherGivenNorRevealed(t *testing.T) {
 	text := bytes.Repeat([]byte("disk"), 1<<16)
 	owner := saltest.Resource(writ.KindImage, "a").Project
@@ -272,7 +271,7 @@ func TestContentOfAnotherProjectIsNeitherGivenNorRevealed(t *testing.T) {
 			t.Errorf("it has the content, and it was not fetched for it: %v", heard)
 		}
 		all = append(all, heard)
-		// What is left of the disk is the same, whether the file is shared or not.
+		// The free disk space is the same whether the file is shared or not.
 		rest := bytes.Repeat([]byte("r"), len(text)+8192)
 		s.files["/rest"] = rest
 		_, heard = b.fetchAs(t.Context(), stranger, "c", s.URL+"/rest", sum(rest))
@@ -301,7 +300,7 @@ func TestContentOfAnotherProjectIsNeitherGivenNorRevealed(t *testing.T) {
 	}
 }
 
-// TestASharedImageStaysForItsLastProject, and no project waits for what another one fetches.
+// No project waits for the fetch of another one.
 func TestASharedImageStaysForItsLastProject(t *testing.T) {
 	text := bytes.Repeat([]byte("disk"), 1<<16)
 	s := newImageServer(t, map[string][]byte{"/a": text})
@@ -322,7 +321,7 @@ func TestASharedImageStaysForItsLastProject(t *testing.T) {
 		_, heard := b.fetchAs(t.Context(), stranger, "a", s.URL+"/hangs", sum(text))
 		done <- heard
 	}()
-	<-held // a project that names somebody else's digest, and a server that does not answer
+	<-held // another project's digest, and a silent server
 	if _, heard := b.fetchAs(t.Context(), owner, "a", s.URL+"/a", sum(text)); heard.code != "" {
 		t.Error(heard)
 	}
@@ -349,7 +348,7 @@ func TestASharedImageStaysForItsLastProject(t *testing.T) {
 	}
 }
 
-// TestPartsOfAnEarlierVersionAreForgotten: nobody knows from which URL they are.
+// The URL of such parts is unknown.
 func TestPartsOfAnEarlierVersionAreForgotten(t *testing.T) {
 	text := []byte("content")
 	s := newImageServer(t, map[string][]byte{"/a": text})

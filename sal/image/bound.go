@@ -16,14 +16,14 @@ import (
 	"writ/sal"
 )
 
-// diskShare is the part of a disk, one of so many, that images may occupy unless the driver is told otherwise.
+// diskShare divides the disk: images may occupy one part of this many, unless MaxBytes is set.
 const diskShare = 4
 
-// maxImages bounds the images of a project on the node. Their bytes have a bound, but images of one content share its file. Each fetch reads
-// the records of all images: of a thousand in some milliseconds.
+// maxImages limits the images of a project on the node. Their bytes have a limit of their own, but images with equal
+// content share a file. Each fetch reads the records of all images, which takes some milliseconds for a thousand.
 const maxImages = 1000
 
-// roomFor returns QUOTA_EXCEEDED if the project has as many images as it may.
+// roomFor returns QUOTA_EXCEEDED if the project has reached maxImages.
 func (d *Driver) roomFor(image writ.ResourceID) error {
 	records, _, err := d.records().List()
 	if err != nil {
@@ -38,20 +38,21 @@ func (d *Driver) roomFor(image writ.ResourceID) error {
 	return sal.RoomForResource(image, have, maxImages)
 }
 
-// most is how many bytes all images of the node may occupy together.
+// most returns the maximum disk space of all images on the node, in bytes.
 func (d *Driver) most(dir string) int64 {
 	if d.MaxBytes > 0 {
 		return d.MaxBytes
 	}
 	var stat unix.Statfs_t
 	if err := unix.Statfs(dir, &stat); err != nil {
-		return 1<<63 - 1 // nothing fits on such a disk anyway
+		return 1<<63 - 1 // any write to such a disk fails
 	}
 	return int64(stat.Blocks) / diskShare * int64(stat.Bsize)
 }
 
-// allows returns an error if images would occupy more than they may with so many bytes of a file that has just been begun. What several
-// projects share counts for each of them, so that nobody learns from what is left that somebody else has the same.
+// allows returns QUOTA_EXCEEDED if images would exceed their limit once the unfinished file begun occupies bytes. A
+// file shared by several projects counts once for each of them. So the remaining space does not reveal that another
+// project has the same content.
 func (d *Driver) allows(dir, begun string, bytes int64) error {
 	names, err := files(dir)
 	if err != nil {
@@ -65,7 +66,7 @@ func (d *Driver) allows(dir, begun string, bytes int64) error {
 	for _, name := range names {
 		info, err := os.Lstat(filepath.Join(dir, name))
 		if err != nil || sameBegun(name, begun) {
-			continue // gone meanwhile, or counted by whoever asks
+			continue // removed meanwhile, or included in bytes
 		}
 		others += occupied(info) * max(1, int64(len(wanted.files[name])))
 	}
@@ -78,7 +79,7 @@ func (d *Driver) allows(dir, begun string, bytes int64) error {
 		WithHint("delete images that are not needed any more (writ resource list --kind image), or give the node's runner a larger --image-disk")
 }
 
-// sameBegun reports whether two files are what there is of one content from one URL.
+// sameBegun reports whether two files are unfinished files of the same content from the same URL.
 func sameBegun(a, b string) bool {
 	cut := func(name string) string {
 		return strings.Join(strings.SplitN(name, ".", 4)[:min(3, strings.Count(name, ".")+1)], ".")
@@ -86,7 +87,7 @@ func sameBegun(a, b string) bool {
 	return strings.Count(a, ".") >= 3 && cut(a) == cut(b)
 }
 
-// amount writes bytes as people read them.
+// amount formats bytes for people.
 func amount(bytes int64) string {
 	if bytes < 1<<30 {
 		return fmt.Sprintf("%d MiB", (bytes+1<<20-1)>>20)
@@ -94,7 +95,7 @@ func amount(bytes int64) string {
 	return fmt.Sprintf("%.1f GiB", float64(bytes)/(1<<30))
 }
 
-// occupied is how many bytes of the disk a file has.
+// occupied returns the disk space of a file in bytes.
 func occupied(info fs.FileInfo) int64 {
 	if s, ok := info.Sys().(*syscall.Stat_t); ok {
 		return s.Blocks * 512
@@ -102,15 +103,15 @@ func occupied(info fs.FileInfo) int64 {
 	return info.Size()
 }
 
-// lookEvery is how often it is looked how big a disk has become that is being converted.
+// lookEvery is the interval between size checks of a disk that is being converted.
 const lookEvery = 100 * time.Millisecond
 
-// whileAllowed does something that lets a file grow which is made of a part, until images occupy more than they may.
+// whileAllowed runs do, which grows the file p.made, and cancels it when images exceed their limit.
 func (p *part) whileAllowed(ctx context.Context, do func(ctx context.Context) error) error {
 	check := func() error {
 		info, err := os.Stat(p.made)
 		if err != nil {
-			return nil // it is not there yet
+			return nil // not created yet
 		}
 		return p.fits(occupied(info))
 	}

@@ -19,7 +19,7 @@ import (
 	"writ/internal/diskformat"
 )
 
-// converter finds what makes raw disks of qcow2 disks.
+// converter returns the path of the program that converts qcow2 disks to raw disks.
 func (d *Driver) converter() (string, error) {
 	path, err := exec.LookPath("qemu-img")
 	if err != nil {
@@ -34,10 +34,11 @@ func (d *Driver) converter() (string, error) {
 	return filepath.Abs(path)
 }
 
-// magic is how every qcow2 disk begins.
+// magic begins every qcow2 disk.
 var magic = []byte("QFI\xfb")
 
-// checkRaw rejects content that is neither a raw disk nor a kernel or initramfs. A compressed kernel is accepted here: volume.create rejects it.
+// checkRaw rejects content in a known format other than raw disk, kernel or initramfs. It accepts a compressed kernel;
+// volume.create rejects it.
 func checkRaw(path string) error {
 	f, err := os.Open(path)
 	if err != nil {
@@ -65,17 +66,17 @@ func readStart(path string, n int) ([]byte, error) {
 	return start, err
 }
 
-// headerBytes is how much of a qcow2 disk says all that is asked here.
+// headerBytes is the length of the header that checkHeader needs.
 const headerBytes = 80
 
-// checkHeader reads the start of a qcow2 disk (docs/interop/qcow2.txt of QEMU) and refuses one that is not whole by itself. A converter
-// would read any file of the node that such a disk names.
+// checkHeader checks the header of a qcow2 disk (docs/interop/qcow2.txt of QEMU) and rejects disks that need other
+// files: a converter would read any file of the node that the disk names.
 func checkHeader(h []byte) error {
 	refuse := func(why string) *writ.Error {
 		return writ.Errorf(writ.CodeArgumentsInvalid, "the content is no qcow2 disk that can be used: %s", why)
 	}
 	const (
-		maxBytes     = 65536 << 30 // as big as a volume can be
+		maxBytes     = 65536 << 30 // maximum size of a volume
 		dataFileFlag = 1 << 2
 	)
 	if len(h) < 72 || !bytes.Equal(h[:4], magic) {
@@ -97,16 +98,16 @@ func checkHeader(h []byte) error {
 	return nil
 }
 
-// What a conversion may take. A program that was taken over by a disk ends there.
+// Limits of one conversion. They stop a converter that a malicious disk has compromised.
 const (
 	convertMemory  = 2 << 30
-	convertCPU     = 30 * time.Minute // as long as the whole operation has by default
+	convertCPU     = 30 * time.Minute // the default deadline of the whole operation
 	convertFiles   = 64
-	convertThreads = 512 // of all conversions together, of which each has some dozens
+	convertThreads = 512 // for all conversions together; each has a few dozen
 )
 
-// convert makes a raw disk of a qcow2 disk, in place of what an earlier attempt left. The content is a stranger's, and so the program gets two open
-// files and nothing else: no network, no other file, no rights.
+// convert converts a qcow2 disk to a raw disk and replaces the output of earlier attempts. The content is untrusted, so
+// the program gets two open files and no other access: no network, no files, no privileges.
 func (p *part) convert(ctx context.Context) error {
 	start, err := readStart(p.to, headerBytes)
 	if err != nil {
@@ -142,15 +143,16 @@ func (p *part) convert(ctx context.Context) error {
 	return to.Sync()
 }
 
-// sizeIn is how big the disk is that a header describes, in whole sectors.
+// sizeIn returns the disk size in a qcow2 header, rounded up to whole sectors.
 func sizeIn(header []byte) int64 {
 	const sector = 512
 	return int64(binary.BigEndian.Uint64(header[24:])+sector-1) &^ (sector - 1)
 }
 
-// confined lets the program convert one open file into another one.
+// confined runs the program in a sandbox to convert one open file to another.
 func (p *part) confined(ctx context.Context, path string, from, to *os.File, size int64) error {
-	// The files are the first ones after the standard ones. What the disk says of others is not followed, and could not be.
+	// The open files follow the standard ones. References of the disk to other files are ignored, and the sandbox would
+	// block them.
 	const (
 		source = `json:{"driver":"qcow2","backing":null,"file":{"driver":"file","filename":"/dev/fd/3"}}`
 		target = `driver=raw,file.driver=file,file.filename=/dev/fd/4`
@@ -159,7 +161,7 @@ func (p *part) confined(ctx context.Context, path string, from, to *os.File, siz
 		Files:  []confine.File{{File: from}, {File: to, Write: true}},
 		Limits: confine.Limits{Memory: convertMemory, FileSize: uint64(size), CPU: convertCPU, Files: convertFiles, Processes: convertThreads},
 	}}
-	if p.Accounts.Used() { // the number of the group that nobody else runs as: what it may go through, it may not open
+	if p.Accounts.Used() { // no other process runs as this user; its group may traverse directories, not open files
 		cell.User, cell.SharedGroup = p.Accounts.SharedGroup, p.Accounts.SharedGroup
 		for _, f := range []*os.File{from, to} {
 			if err := f.Chown(int(cell.User), -1); err != nil {
@@ -191,9 +193,10 @@ func (p *part) confined(ctx context.Context, path string, from, to *os.File, siz
 	return nil
 }
 
-// notConverted is the error about a disk that the program did not convert. What that said is for the operator: it names what it tried to open.
+// notConverted returns the error for a failed conversion. The output of the program is only for the operator: it names
+// the files that the program tried to open.
 func (p *part) notConverted(ctx context.Context, why error) error {
-	const nothing = 16 << 20 // less than this is none: converters write in big pieces
+	const nothing = 16 << 20 // less than this counts as full: converters write large blocks
 	switch free, total, known := room(p.made); {
 	case known && free < nothing && p.takes() > total/10*9:
 		return writ.Errorf(writ.CodeDriverRefused, "the disk has more than %d MiB as it is unpacked, and the node's disk has %d in all", p.takes()>>20, total>>20).
@@ -206,7 +209,7 @@ func (p *part) notConverted(ctx context.Context, why error) error {
 		WithHint("look at it with qemu-img check, and flatten it: qemu-img convert -O qcow2 IN OUT; the node's log has what the program said"))
 }
 
-// takes returns how many bytes of the node's disk the image takes, packed and unpacked.
+// takes returns the disk space of the image in bytes, packed and unpacked.
 func (p *part) takes() (bytes int64) {
 	for _, path := range []string{p.to, p.made} {
 		if info, err := os.Stat(path); err == nil {
@@ -216,7 +219,7 @@ func (p *part) takes() (bytes int64) {
 	return bytes
 }
 
-// beginning keeps the first words of a program.
+// beginning keeps the first 4 KiB written to it.
 type beginning struct{ bytes.Buffer }
 
 func (b *beginning) Write(text []byte) (int, error) {

@@ -18,8 +18,8 @@ import (
 	"writ/sal/saltest"
 )
 
-// TestMain lets this program play a qemu-img that its input has taken over: behind the header it is told what to try, and what succeeds becomes the
-// disk.
+// TestMain lets this program act as a qemu-img that its input has compromised. The bytes after the header name the
+// action to try, and the successful actions become the disk.
 func TestMain(m *testing.M) {
 	if filepath.Base(os.Args[0]) != "qemu-img" {
 		os.Exit(m.Run())
@@ -43,7 +43,7 @@ func TestMain(m *testing.M) {
 	os.Exit(0)
 }
 
-// header is that of a disk of so many bytes.
+// header returns the header of a disk of the given size.
 func header(bytes int64) []byte {
 	h := make([]byte, headerBytes)
 	copy(h, magic)
@@ -58,7 +58,7 @@ func needLandlock(t *testing.T) {
 	testenv.NeedKernel(t, "Landlock", err)
 }
 
-// TestACompromisedConverterReachesOnlyItsDisk, as a user of its own where the runner is root, and without one.
+// The converter runs as a separate user where the runner is root, and otherwise as the same user.
 func TestACompromisedConverterReachesOnlyItsDisk(t *testing.T) {
 	needLandlock(t)
 	targets := confinetest.Outside(t)
@@ -105,7 +105,7 @@ func TestACompromisedConverterReachesOnlyItsDisk(t *testing.T) {
 	}
 }
 
-// TestADiskOfManyFilesIsReadAsOne: the real program finds no other file, also if nobody looks at the header before.
+// The real program opens no other file, even if the header was not checked.
 func TestADiskOfManyFilesIsReadAsOne(t *testing.T) {
 	needLandlock(t)
 	qemu := testenv.Need(t, "qemu-img")
@@ -171,7 +171,6 @@ func TestADiskOfManyFilesIsReadAsOne(t *testing.T) {
 	}
 }
 
-// TestANodeSaysWhetherItConvertsDisks: a node says whether it converts, and why not.
 func TestANodeSaysWhetherItConvertsDisks(t *testing.T) {
 	needLandlock(t)
 	testenv.Need(t, "qemu-img")

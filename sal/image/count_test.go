@@ -12,7 +12,7 @@ import (
 	"writ/sal/saltest"
 )
 
-// TestImagesOfAProjectAreBounded gives one content many names.
+// The test gives one content many names.
 func TestImagesOfAProjectAreBounded(t *testing.T) {
 	s := newImageServer(t, map[string][]byte{"/a": make([]byte, 1<<20)})
 	b := newFixture(t, s)

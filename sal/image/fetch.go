@@ -21,8 +21,8 @@ import (
 	"writ/sal/catalog"
 )
 
-// obtain makes sure that the file of an image is there, and records that. Whoever asks for the same content in the same project meanwhile
-// waits and finds it. That another project has it changes nothing: it is fetched all the same, and takes the place of what was there.
+// obtain makes the file of an image available and records it. Concurrent calls for the same content in one project wait
+// for the first. A file of another project is not reused: the content is fetched again and replaces that file.
 func (d *Driver) obtain(ctx context.Context, r *sal.Record[own], request sal.Request, args *catalog.ImageFetch) error {
 	c := contentOf(r)
 	done, err := d.turn(ctx, c.stem())
@@ -34,7 +34,7 @@ func (d *Driver) obtain(ctx context.Context, r *sal.Record[own], request sal.Req
 		return err
 	} else if has {
 		err := d.publish(ctx, r, "")
-		if !errors.Is(err, fs.ErrNotExist) { // else it is gone, whoever took it
+		if !errors.Is(err, fs.ErrNotExist) { // otherwise the file was removed meanwhile
 			request.Progress("the project has this content on the node already")
 			return sal.HostError("look for the image", err)
 		}
@@ -57,7 +57,7 @@ func (d *Driver) obtain(ctx context.Context, r *sal.Record[own], request sal.Req
 	return sal.HostError("keep "+request.Resource.String(), err)
 }
 
-// finish checks that what was fetched is of its format, and returns the file that the image is.
+// finish verifies the format of the fetched file, converts it if necessary, and returns the path of the result.
 func (d *Driver) finish(ctx context.Context, p *part) (from string, err error) {
 	from = p.to
 	switch p.args.Format {
@@ -81,8 +81,8 @@ func (d *Driver) finish(ctx context.Context, p *part) (from string, err error) {
 	return from, os.Chmod(from, 0o400)
 }
 
-// publish gives a file the name that the image has, and records that it is there: at once, so that nobody finds a file without an image. If
-// there is none to be named it must have its name already.
+// publish renames the file from to the name of the image and records it under the same lock, so that no other call sees
+// a file without an image. If from is empty, the image must have its file already.
 func (d *Driver) publish(ctx context.Context, r *sal.Record[own], from string) error {
 	done, err := d.turn(ctx, contentOf(r).sha256)
 	if err != nil {
@@ -110,31 +110,33 @@ func (d *Driver) publish(ctx context.Context, r *sal.Record[own], from string) e
 // part is a file that is being fetched.
 type part struct {
 	*Driver
-	to, tag, made string // the file, where it is from, and what is made of it
+	to, tag, made string // the file, its source, and its converted form
 	args          *catalog.ImageFetch
 	call          sal.Request
 
 	file *os.File
-	sum  hash.Hash // of what the file has
-	have int64     // bytes of it
-	all  int64     // of the whole content, 0 or have if nobody says
-	told int64     // when something was last said
-	held int64     // when it was last held against what images may occupy
-	sewn bool      // it came in several pieces, which may not belong together
-	from source    // where it comes from
-	// inside says that servers were asked which only the operator's word opens. Nothing is told then but that it failed.
+	sum  hash.Hash // digest of the file so far
+	have int64     // bytes in the file
+	all  int64     // size of the whole content; 0 or have if unknown
+	told int64     // value of have at the last progress report
+	held int64     // value of have at the last check of the limit
+	sewn bool      // fetched in several requests, whose content may differ
+	from source    // source of the bytes
+	// inside means that servers were asked that only the operator's configuration opens. Errors and progress then
+	// reveal no details.
 	inside atomic.Bool
 }
 
-// tell says how far the work is.
+// tell reports progress.
 func (p *part) tell(text string) {
 	if !p.inside.Load() {
 		p.call.Progress(text)
 	}
 }
 
-// refuse returns the error about an image that is not fetched, and tells the operator why. Scripts cause that as often as they like, so it is told once
-// in a while of each kind, which is a word of this program, and of each project: none hides what is in the way of another one.
+// refuse logs why an image was not fetched, for the operator, and returns the error for the script. Scripts can cause
+// such errors at any rate, so each kind is logged only once in a while per project. One project cannot hide the log
+// lines of another.
 func (p *part) refuse(ctx context.Context, kind string, why error, e *writ.Error) error {
 	if p.Log == nil {
 		return e
@@ -145,7 +147,7 @@ func (p *part) refuse(ctx context.Context, kind string, why error, e *writ.Error
 	return e
 }
 
-// forget removes what is left of a part that became an image.
+// forget removes the files of a part that became an image.
 func (p *part) forget() error {
 	p.step("remove the file")
 	for _, left := range []string{p.to, p.tag, p.made} {
@@ -156,10 +158,10 @@ func (p *part) forget() error {
 	return nil
 }
 
-// whole fetches until the file has the digest that it must have, and is on disk.
+// whole fetches until the file has the requested digest, and syncs it.
 func (p *part) whole(ctx context.Context) (err error) {
 	p.step("write the image")
-	_ = os.Chmod(p.to, 0o600) // an earlier attempt may have closed it
+	_ = os.Chmod(p.to, 0o600) // an earlier attempt may have made it read-only
 	p.file, err = os.OpenFile(p.to, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return err
@@ -169,7 +171,7 @@ func (p *part) whole(ctx context.Context) (err error) {
 		return err
 	}
 	err = p.fill(ctx)
-	if err == nil && p.sewn && p.digest() != p.args.SHA256 { // of another content, perhaps: once more, from the start
+	if err == nil && p.sewn && p.digest() != p.args.SHA256 { // possibly mixed content: start again
 		if err = p.restart(); err == nil {
 			err = p.fill(ctx)
 		}
@@ -177,7 +179,7 @@ func (p *part) whole(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	if p.digest() != p.args.SHA256 { // before its size is looked at, which is told of nothing else
+	if p.digest() != p.args.SHA256 { // first, because fits reveals the size
 		return p.mismatch(ctx)
 	}
 	if err := p.fits(p.have); err != nil {
@@ -187,11 +189,11 @@ func (p *part) whole(ctx context.Context) (err error) {
 	return p.file.Sync()
 }
 
-// mismatch is the error about content that is another one than was asked for. Which one it is nobody hears: a script may name what it may not
-// read.
+// mismatch returns the error for content with another digest. It does not reveal the digest to the script, which may
+// name files that its author must not read.
 func (p *part) mismatch(ctx context.Context) error {
 	why := otherDigest(p.digest(), p.args.SHA256)
-	if p.local() { // it was written to after it was read for its digest
+	if p.local() { // the file changed after its digest was verified
 		return p.notGivenOut(ctx, why)
 	}
 	if p.inside.Load() {
@@ -204,7 +206,7 @@ func (p *part) mismatch(ctx context.Context) error {
 		WithHint("compare it with what the publisher says; it was thrown away, and the node's log says what it was"))
 }
 
-// otherDigest says for the operator why content is not the one that was asked for.
+// otherDigest returns the error for the operator about a wrong digest.
 func otherDigest(has, asked string) error {
 	return fmt.Errorf("it has the SHA-256 %s, not %s", has, asked)
 }
@@ -221,7 +223,7 @@ func (p *part) fill(ctx context.Context) error {
 
 func (p *part) digest() string { return hex.EncodeToString(p.sum.Sum(nil)) }
 
-// reread takes the digest of what an earlier attempt has fetched.
+// reread computes the digest of the bytes that an earlier attempt fetched.
 func (p *part) reread(ctx context.Context) error {
 	p.sum, p.have = sha256.New(), 0
 	for {
@@ -239,7 +241,7 @@ func (p *part) reread(ctx context.Context) error {
 		}
 	}
 	if p.have > 0 && (p.local() || p.noted() == source{}) {
-		return p.restart() // nobody knows where it is from
+		return p.restart() // the source is unknown
 	}
 	if p.have > 0 {
 		p.tell(fmt.Sprintf("going on after %d MiB", p.have>>20))
@@ -248,7 +250,7 @@ func (p *part) reread(ctx context.Context) error {
 	return nil
 }
 
-// restart throws away what was fetched.
+// restart discards the fetched bytes.
 func (p *part) restart() error {
 	if err := p.file.Truncate(0); err != nil {
 		return err
@@ -258,7 +260,7 @@ func (p *part) restart() error {
 	return err
 }
 
-// far is how much there is, and of how much if that is known.
+// far formats the progress, with the total if it is known.
 func (p *part) far() string {
 	if p.all > p.have {
 		return fmt.Sprintf("%d of %d MiB", p.have>>20, p.all>>20)
@@ -266,12 +268,12 @@ func (p *part) far() string {
 	return fmt.Sprintf("%d MiB", p.have>>20)
 }
 
-// Write adds to the file.
+// Write appends to the file.
 func (p *part) Write(b []byte) (int, error) {
 	n, err := p.file.Write(b)
 	p.sum.Write(b[:n])
 	p.have += int64(n)
-	const every = 64 << 20 // bytes between two words about progress
+	const every = 64 << 20 // bytes between two progress reports
 	if p.have >= p.told+every {
 		p.tell(p.far() + " fetched")
 		p.told = p.have
@@ -287,17 +289,17 @@ func (p *part) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// fits returns an error if images would occupy more than they may with so many bytes of this one.
+// fits returns QUOTA_EXCEEDED if images exceed their limit once this image occupies bytes.
 func (p *part) fits(bytes int64) error {
 	return p.allows(filepath.Dir(p.to), filepath.Base(p.to), bytes)
 }
 
-// hostError is what went wrong on this host, not on the way to a server.
+// hostError is an error of this host, not of the connection to a server.
 type hostError struct{ error }
 
 func (e hostError) Unwrap() error { return e.error }
 
-// checkArchive refuses what is no OCI archive, or not whole.
+// checkArchive rejects files that are not complete OCI archives.
 func checkArchive(ctx context.Context, path string) error {
 	f, err := os.Open(path)
 	if err != nil {

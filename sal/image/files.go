@@ -15,7 +15,7 @@ import (
 	"writ/sal"
 )
 
-// tree is the directory of the images, "" if no image was ever fetched.
+// tree returns the directory of the images, or "" if no image was ever fetched.
 func (d *Driver) tree(ctx context.Context) (string, error) {
 	all, err := d.Trees.List(ctx)
 	if err != nil || !slices.Contains(all, treeName) {
@@ -24,7 +24,7 @@ func (d *Driver) tree(ctx context.Context) (string, error) {
 	return d.makeTree(ctx)
 }
 
-// makeTree makes the directory of the images, for one at a time.
+// makeTree creates the directory of the images. Concurrent calls wait for each other.
 func (d *Driver) makeTree(ctx context.Context) (string, error) {
 	done, err := d.turn(ctx, treeName)
 	if err != nil {
@@ -34,7 +34,7 @@ func (d *Driver) makeTree(ctx context.Context) (string, error) {
 	return d.Trees.Make(ctx, treeName, sal.Bound{})
 }
 
-// files are the names of all files in the tree.
+// files returns the names of all files in the tree.
 func files(dir string) ([]string, error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -47,19 +47,19 @@ func files(dir string) ([]string, error) {
 	return all, nil
 }
 
-// file is the name of a whole image in the tree.
+// file returns the name of a complete image in the tree.
 func (c content) file() string { return c.sha256 + "." + c.format }
 
-// stem begins the names of what a project has of a content before it is whole.
+// stem returns the common prefix of the files that a project has of a content before it is complete.
 func (c content) stem() string { return c.sha256 + "." + short(string(c.project)) }
 
-// begun are the names of what there may be of it before it is whole: what was fetched, what is known of that, and what is made of it.
+// begun returns the names of the unfinished files: the fetched bytes, their source, and the converted form.
 func (c content) begun() (part, tag, made string) {
 	begin := c.stem() + "." + short(c.url) + "."
 	return begin + "part", begin + "tag", begin + "raw.part"
 }
 
-// shortLen is how many hex digits stand for a project or URL in the name of a file.
+// shortLen is the number of hex digits that represent a project or URL in a file name.
 const shortLen = 24
 
 func short(text string) string {
@@ -67,7 +67,7 @@ func short(text string) string {
 	return hex.EncodeToString(sum[:])[:shortLen]
 }
 
-// stemOf is what everybody whose file it is takes turns about: the digest of a whole image, or the stem of what one project has begun.
+// stemOf returns the lock name of a file: the digest of a complete image, or the stem of an unfinished one.
 func stemOf(name string) string {
 	fields := strings.SplitN(name, ".", 3)
 	if len(fields) == 3 && len(fields[1]) == shortLen {
@@ -76,13 +76,13 @@ func stemOf(name string) string {
 	return fields[0]
 }
 
-// wishes are the files that images want.
+// wishes holds the files that images need.
 type wishes struct {
-	files   map[string]map[writ.ProjectID]bool // by name, with the projects
-	damaged []sal.Damaged                      // records that may want any file
+	files   map[string]map[writ.ProjectID]bool // projects by file name
+	damaged []sal.Damaged                      // records that may need any file
 }
 
-// has reports whether an image wants a file, or may.
+// has reports whether an image needs a file, or may need it.
 func (w wishes) has(name string) bool { return len(w.files[name]) > 0 || len(w.damaged) > 0 }
 
 func (w wishes) add(name string, project writ.ProjectID) {
@@ -92,8 +92,8 @@ func (w wishes) add(name string, project writ.ProjectID) {
 	w.files[name][project] = true
 }
 
-// wanted are the files of every image that is not being deleted. One that is being fetched wants what it has begun and nothing else: the
-// content may be there for another project.
+// wanted returns the files of every image that is not being deleted. An image that is being fetched needs only its
+// unfinished files: the complete file may belong to another project.
 func (d *Driver) wanted() (wishes, error) {
 	records, damaged, err := d.records().List()
 	if err != nil {
@@ -114,7 +114,7 @@ func (d *Driver) wanted() (wishes, error) {
 	return w, nil
 }
 
-// has reports whether a project has a content already, because another of its images is made of it, whose file is as it was fetched.
+// has reports whether another image of the project has the content already, in an unchanged file.
 func (d *Driver) has(c content) (bool, error) {
 	records, _, err := d.records().List()
 	if err != nil {
@@ -132,9 +132,9 @@ func (d *Driver) has(c content) (bool, error) {
 	return false, nil
 }
 
-// collect removes the files of a stem that no image wants. The caller has its turn.
+// collect removes the files of a stem that no image needs. The caller holds the lock of the stem.
 func (d *Driver) collect(dir, stem string) error {
-	files, err := files(dir) // before the records: a file comes into being after the record that wants it
+	files, err := files(dir) // before the records, because a record is written before its file
 	if err != nil {
 		return err
 	}
@@ -159,7 +159,8 @@ func (d *Driver) collect(dir, stem string) error {
 	return sal.SyncDir(dir)
 }
 
-// collectWith collects what an image leaves behind. What its project is just fetching for another one goes later.
+// collectWith removes the files that an image leaves behind. Unfinished files that the project is fetching for another
+// image are removed later.
 func (d *Driver) collectWith(ctx context.Context, dir string, c content) error {
 	if err := d.collectIdle(dir, c.stem()); err != nil {
 		return err
@@ -172,7 +173,7 @@ func (d *Driver) collectWith(ctx context.Context, dir string, c content) error {
 	return d.collect(dir, c.sha256)
 }
 
-// collectIdle collects a stem unless somebody works on it.
+// collectIdle is collect for a stem that may be in use: it then returns at once.
 func (d *Driver) collectIdle(dir, stem string) error {
 	place, done := d.placeOf(stem)
 	defer done()
@@ -185,7 +186,7 @@ func (d *Driver) collectIdle(dir, stem string) error {
 	return d.collect(dir, stem)
 }
 
-// sweep collects every file that nobody wants, except those that somebody works on.
+// sweep removes every file that no image needs, except files in use.
 func (d *Driver) sweep(dir string) error {
 	files, err := files(dir)
 	if err != nil {
@@ -209,14 +210,14 @@ func (d *Driver) sweep(dir string) error {
 	return nil
 }
 
-// place is where whoever works on a stem, or on the tree, puts something until the work is done.
-type place struct {
+// place is the lock of a stem or of the tree.
+type place struct { // holds one element while locked
 	taken chan struct{} // has room for one
-	users int           // who have it, or wait for it
+	users int           // holders and waiters
 }
 
-// placeOf returns the place of a stem. Whoever asked for it calls done at the end, after taking out what was put there: scripts choose stems,
-// so that nothing is kept of one that nobody works on.
+// placeOf returns the lock of a stem. The caller calls done after unlocking. A lock without users is deleted, because
+// scripts choose the stems.
 func (d *Driver) placeOf(stem string) (p *place, done func()) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -237,7 +238,7 @@ func (d *Driver) placeOf(stem string) (p *place, done func()) {
 	}
 }
 
-// turn waits until nobody else works on a stem, or on the tree. A digest is held for moments only: all projects share it.
+// turn locks a stem or the tree. A digest is locked only for moments, because all projects share it.
 func (d *Driver) turn(ctx context.Context, stem string) (done func(), err error) {
 	place, gone := d.placeOf(stem)
 	select {

@@ -26,7 +26,7 @@ func TestAnImageWhoseFileIsGoneOrChangedIsFetchedAgain(t *testing.T) {
 		}
 	}
 	fetch("a", writ.ChangeCreated)
-	fetch("same", writ.ChangeCreated) // the content of which is the same file
+	fetch("same", writ.ChangeCreated) // shares the file
 	path := filepath.Join(b.host, "trees/trees/images/data", sum(text)+".raw")
 	for what, spoil := range map[string]func() error{
 		"gone":    func() error { return os.Remove(path) },
@@ -48,7 +48,7 @@ func TestAnImageWhoseFileIsGoneOrChangedIsFetchedAgain(t *testing.T) {
 	}
 }
 
-// TestNoOtherImageIsMadeOfAFileThatWasChanged: a project that asks for the same content under another name gets what the digest says.
+// A project that asks for the same content under another name gets content with the right digest.
 func TestNoOtherImageIsMadeOfAFileThatWasChanged(t *testing.T) {
 	text := bytes.Repeat([]byte("disk"), 1<<10)
 	s := newImageServer(t, map[string][]byte{"/a": text})
@@ -69,7 +69,7 @@ func TestNoOtherImageIsMadeOfAFileThatWasChanged(t *testing.T) {
 	}
 }
 
-// TestAFileThatAnotherProjectFetchedAgainStays: both noticed that it was gone, and only one gets it again.
+// Both projects noticed the loss, and only one fetches the file again.
 func TestAFileThatAnotherProjectFetchedAgainStays(t *testing.T) {
 	text := bytes.Repeat([]byte("disk"), 1<<10)
 	digest := sum(text)

@@ -23,23 +23,24 @@ import (
 )
 
 const (
-	// stall is how long a server may take to begin, and for each leastBytes after that. One that says something and hardly gets on holds what
-	// a node fetches with as one does that is silent.
+	// stall limits how long a server may take for the first byte and for each further leastBytes. A server that sends
+	// bytes very slowly occupies a slot of the node just like a silent one.
 	stall      = time.Minute
 	leastBytes = 64 << 10
-	// attempts is how often in a row a server may break off without having sent anything.
+	// attempts limits the consecutive requests without any data.
 	attempts = 4
-	// pause is the usual one: see Driver.
+	// pause is the default of Driver.Pause.
 	pause = 500 * time.Millisecond
 )
 
-// errStalled is that of a server that has not got on. It is not asked again at once: that would take as long once more.
+// errStalled is the error for a server that is too slow. The request is not repeated at once, because it would take
+// just as long.
 var errStalled = errors.New("the server does not get on")
 
-// errBroken is that of a server that could not be asked, or did not give all that it was asked for.
+// errBroken is the error for a server that could not be reached or did not send the whole answer.
 var errBroken = errors.New("the server broke off")
 
-// fromServer fetches what is missing, and goes on when the connection breaks for as long as something comes.
+// fromServer fetches the missing bytes. It repeats broken requests as long as data arrives.
 func (p *part) fromServer(ctx context.Context) error {
 	client := p.client()
 	defer client.CloseIdleConnections()
@@ -47,7 +48,7 @@ func (p *part) fromServer(ctx context.Context) error {
 		before := p.have
 		err := p.request(ctx, client)
 		if err != nil && p.inside.Load() && ctx.Err() == nil && !errors.Is(err, errBroken) {
-			err = fmt.Errorf("%w: %w", errBroken, err) // whatever it is looks like a server that does not answer
+			err = fmt.Errorf("%w: %w", errBroken, err) // any failure looks like a silent server
 		}
 		if !errors.Is(err, errBroken) {
 			return err
@@ -69,7 +70,7 @@ func (p *part) fromServer(ctx context.Context) error {
 	}
 }
 
-// waste waits for as long as it takes to find out that a server does not answer at all.
+// waste waits as long as fromServer would for a server that never answers.
 func (p *part) waste(ctx context.Context) error {
 	for wait, futile := cmp.Or(p.Pause, pause), 1; futile < attempts; futile++ {
 		if err := sleep.For(ctx, wait); err != nil {
@@ -80,8 +81,8 @@ func (p *part) waste(ctx context.Context) error {
 	return nil
 }
 
-// unreachable is the one error about a server that does not give what it is asked for, unless the context ended. Whether a name has an
-// address, a port is open or a server speaks another protocol is for the node's operator alone.
+// unreachable returns the single error for all failures of a server, or ended if the context ended. Whether a name
+// resolves, a port is open or a server speaks another protocol is only logged for the node's operator.
 func (p *part) unreachable(ctx context.Context, why, ended error) error {
 	if ended != nil {
 		return ended
@@ -95,7 +96,7 @@ func (p *part) unreachable(ctx context.Context, why, ended error) error {
 			"runner --image-allow%s", kept))
 }
 
-// request asks the server once for what is missing. Whatever is worth another attempt is errBroken.
+// request asks the server once for the missing bytes. It returns errBroken if another attempt is useful.
 func (p *part) request(parent context.Context, client *http.Client) error {
 	ctx, cancel := context.WithCancel(parent)
 	defer cancel()
@@ -109,7 +110,7 @@ func (p *part) request(parent context.Context, client *http.Client) error {
 	if err := p.permit(request.URL); err != nil {
 		return broken(parent, err)
 	}
-	request.Header.Set("Accept-Encoding", "identity") // a range of a compressed answer would be one of other bytes
+	request.Header.Set("Accept-Encoding", "identity") // ranges of a compressed answer would count other bytes
 	if p.have > 0 {
 		p.from = p.noted()
 		request.Header.Set("Range", fmt.Sprintf("bytes=%d-", p.have))
@@ -129,13 +130,13 @@ func (p *part) request(parent context.Context, client *http.Client) error {
 	if host, ok := errors.AsType[hostError](err); ok {
 		return host
 	}
-	if err = cmp.Or(err, ctx.Err()); err != nil { // a server that hears of the end before the connection is closed may end its answer as if it were whole
+	if err = cmp.Or(err, ctx.Err()); err != nil { // the end of the context may look like the end of the answer
 		return broken(parent, err)
 	}
 	return nil
 }
 
-// begin looks at how a server answers, and reports whether there is nothing to read.
+// begin checks the header of an answer. It reports whether there is no body to read.
 func (p *part) begin(answer *http.Response) (nothing bool, err error) {
 	now := sourceOf(answer)
 	switch code := answer.StatusCode; {
@@ -151,7 +152,7 @@ func (p *part) begin(answer *http.Response) (nothing bool, err error) {
 		}
 		return false, p.expect(answer.ContentLength)
 	case code == http.StatusRequestedRangeNotSatisfiable && p.digest() == p.args.SHA256 && p.from.continues(now):
-		return true, nil // it was fetched to its end already
+		return true, nil // the file is complete already
 	case code == http.StatusRequestedRangeNotSatisfiable, code == http.StatusPartialContent:
 		if err := p.restart(); err != nil {
 			return false, hostError{err}
@@ -166,7 +167,7 @@ func (p *part) begin(answer *http.Response) (nothing bool, err error) {
 	}
 }
 
-// startsAt reports whether an answer has the range from an offset on.
+// startsAt reports whether an answer contains the range that begins at offset.
 func startsAt(answer *http.Response, offset int64) bool {
 	unit, rest, _ := strings.Cut(answer.Header.Get("Content-Range"), " ")
 	first, _, _ := strings.Cut(rest, "-")
@@ -174,10 +175,10 @@ func startsAt(answer *http.Response, offset int64) bool {
 	return unit == "bytes" && err == nil && n == offset
 }
 
-// source is what the bytes of a part are from, at the end of all redirects.
+// source identifies the origin of a part's bytes, after all redirects.
 type source struct {
 	at, query string
-	tag       string // of the content, "" if the server has no strong one
+	tag       string // strong ETag, "" if none
 }
 
 func sourceOf(answer *http.Response) source {
@@ -192,20 +193,21 @@ func sourceOf(answer *http.Response) source {
 	return s
 }
 
-// continues reports whether bytes of another answer may follow those of this one. Else whoever gives the first ones would choose, by another
-// redirect, what comes behind them, and test with the digest what that is. Signatures in queries change from one answer to the next.
+// continues reports whether bytes of next may follow bytes of s. Otherwise, the first server could redirect the second
+// request to another server and use the digest to guess the content there. The query may differ if the ETag is the
+// same, because signatures in queries change with each answer.
 func (s source) continues(next source) bool {
 	return s.at != "" && s.at == next.at && (s.query == next.query || s.tag != "" && s.tag == next.tag)
 }
 
-// note keeps where a part is from.
+// note stores the source of a part.
 func (p *part) note(from source) error {
 	p.from = from
 	p.step("note the tag")
 	return os.WriteFile(p.tag, []byte(strings.Join([]string{p.args.URL, from.at, from.query, from.tag}, "\n")), 0o600)
 }
 
-// noted is where a part is from, the zero value if that is not known.
+// noted returns the stored source of a part, or the zero value if it is unknown.
 func (p *part) noted() source {
 	text, err := os.ReadFile(p.tag)
 	fields := strings.Split(string(text), "\n")
@@ -215,7 +217,8 @@ func (p *part) noted() source {
 	return source{at: fields[1], query: fields[2], tag: fields[3]}
 }
 
-// expect checks how many more bytes the source has, -1 if it does not say. It refuses at once what the disk has no room for.
+// expect checks the number of bytes that the server announces, -1 if unknown. It returns an error at once if the disk
+// has no room for them.
 func (p *part) expect(bytes int64) error {
 	p.all = p.have + max(bytes, 0)
 	free, total, known := room(p.to)
@@ -230,7 +233,7 @@ func (p *part) expect(bytes int64) error {
 	return p.fits(p.all)
 }
 
-// room returns the free bytes and the size of the disk that a file is on.
+// room returns the free bytes and the size of the disk that holds a file.
 func room(path string) (free, total int64, known bool) {
 	var stat unix.Statfs_t
 	if err := unix.Statfs(path, &stat); err != nil {
@@ -239,7 +242,7 @@ func room(path string) (free, total int64, known bool) {
 	return int64(stat.Bavail) * int64(stat.Bsize), int64(stat.Blocks) * int64(stat.Bsize), true
 }
 
-// broken says why a connection ended, unless that is the caller's own will.
+// broken returns the cause of a broken connection as an error, or the error of parent if that has ended.
 func broken(parent context.Context, err error) error {
 	if parent.Err() != nil {
 		return parent.Err()
@@ -257,12 +260,12 @@ func broken(parent context.Context, err error) error {
 	return fmt.Errorf("%w: %v", errBroken, err)
 }
 
-// lively reads from a server that has to get on.
+// lively is a reader that resets the watchdog after each leastBytes.
 type lively struct {
 	from  io.Reader
 	watch *time.Timer
 	late  time.Duration
-	since int // bytes since the watch was set
+	since int // bytes since the last reset
 }
 
 func (r *lively) Read(b []byte) (int, error) {
@@ -274,16 +277,16 @@ func (r *lively) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// errInsecure is that of a server which leads from https to http.
+// errInsecure is the error for a redirect from https to another scheme.
 var errInsecure = errors.New("the server leads to an address without https")
 
-// closedAddress is the error about a URL that has the number of an address in it from which images may not be fetched.
+// closedAddress is the error for a URL that contains a literal address from which images may not be fetched.
 type closedAddress struct{ host string }
 
 func (c closedAddress) Error() string { return "images may not be fetched from the address " + c.host }
 
-// client asks servers by way of dial alone, on connections that nobody else has. Proxies of the environment are none of it: what they reach
-// is not ours to tell.
+// client returns a client that connects only through dial, without shared connections. It ignores the proxies of the
+// environment, which could reach addresses that scripts may not.
 func (p *part) client() *http.Client {
 	dial := func(ctx context.Context, network, address string) (net.Conn, error) {
 		return p.dial(ctx, network, address, func() { p.inside.Store(true) })
@@ -305,7 +308,8 @@ func (p *part) client() *http.Client {
 	}
 }
 
-// permit says at once what numbers say. What a name leads to is seen when it is dialled, and not told.
+// permit rejects URLs with a forbidden literal address. Names are checked when they are dialled, and the result is not
+// revealed.
 func (p *part) permit(u *url.URL) error {
 	a, err := netip.ParseAddr(u.Hostname())
 	if err != nil {

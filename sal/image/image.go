@@ -1,14 +1,14 @@
-// Package image is the image driver: it fetches files over https or from directories of the node that are open to it, once for each project
-// and SHA-256 however many names ask for it, goes on where a download broke off, and keeps what it fetched under the digest. It must not
-// know what images are used for.
+// Package image is the image driver. It fetches files over https or from permitted directories of the node, once per
+// project and SHA-256 for any number of names. It resumes broken downloads and stores files under their digest. It does
+// not know the use of images.
 //
-// The URL is a script's. So a file is read only below directories that the operator names, a server is asked only at addresses on the
-// internet or in ranges that the operator names, and no answer tells what else there is. What a project gets was fetched by that project:
-// that others have the same content is neither used nor told before.
+// Scripts choose the URLs. So files are read only below directories that the operator configures, servers are contacted
+// only at addresses on the internet or in ranges that the operator configures, and errors reveal no other information.
+// Each project fetches its own content: that another project has the same content is neither used nor revealed.
 //
-// On disk: Dir/records/ as package sal writes them; in the tree "images", SHA256.FORMAT are whole images, which projects share, and
-// SHA256.PROJECT.URL.part is what one project has of one URL, with .tag beside it, both names shortened to digests. A file of the tree that
-// no record wants is nobody's and goes with the next fetch.
+// Layout: Dir/records/ as package sal writes them. In the tree "images", SHA256.FORMAT are complete images, which
+// projects share. SHA256.PROJECT.URL.part is the unfinished file of one project from one URL, with its source in .tag;
+// both names are shortened digests. The next fetch removes files of the tree that no record needs.
 package image
 
 import (
@@ -35,34 +35,35 @@ import (
 // Driver is the image driver.
 type Driver struct {
 	Dir   string    // required: an absolute path, for records
-	Trees sal.Trees // required: where the images are
-	// MaxBytes is what all images may occupy on the disk together; a quarter of the disk if 0.
+	Trees sal.Trees // required: stores the images
+	// MaxBytes limits the disk space of all images together. 0 means a quarter of the disk.
 	MaxBytes int64
-	// Users are asked before an image is deleted; there may be none.
+	// Users are asked before an image is deleted. It may be empty.
 	Users []sal.ImageUsers
-	// Dirs are the directories of this host, as absolute paths, below which any project may make images of files; none if there are none.
+	// Dirs are absolute paths of directories on this host. Any project may make images from files below them. It may be
+	// empty.
 	Dirs []string
-	// Allow are ranges of addresses from which images may be fetched besides those of the internet.
+	// Allow lists address ranges from which images may be fetched, in addition to the internet.
 	Allow []netip.Prefix
-	// Accounts have the user that the program runs as which converts disks; it runs as the runner does if there are none.
+	// Accounts provides the user for the converter program. The converter runs as the runner's user if unset.
 	Accounts *confine.Accounts
-	// Log is told what answers to scripts must not tell; it may be nil.
+	// Log receives the details that scripts must not see. It may be nil.
 	Log *slog.Logger
-	// Pause is how long to wait before a server that broke off is asked again; it doubles as long as nothing comes. 0 is half a second.
+	// Pause is the time before a broken request is repeated; it doubles while no data arrives. 0 means half a second.
 	Pause time.Duration
 	// Step is called before every single change of the host; tests stop the driver there. It may be nil.
 	Step func(name string)
 
-	authorities *x509.CertPool // whom servers' certificates are believed of, those of the system if nil; tests have others
-	// lookup and reach stand for name servers and networks in tests. They may be nil.
+	authorities *x509.CertPool // trusted authorities for servers; nil means the system's
+	// lookup and reach replace name servers and networks in tests. They may be nil.
 	lookup func(ctx context.Context, host string) ([]netip.Addr, error)
 	reach  func(ctx context.Context, dialer *net.Dialer, to netip.AddrPort) (net.Conn, error)
-	stall  time.Duration // see the constant, which it is if 0
+	stall  time.Duration // 0 means the constant stall
 
-	lines limit.Lines // of why images were not fetched
+	lines limit.Lines // log lines about failed fetches
 
 	mu     sync.Mutex        // guards places
-	places map[string]*place // of each stem that somebody works on: see turn
+	places map[string]*place // locks in use, by stem: see turn
 }
 
 var (
@@ -70,27 +71,27 @@ var (
 	_ sal.Images = (*Driver)(nil)
 )
 
-// treeName is a word that no writ.ResourceID.HostName can be.
+// treeName cannot be a writ.ResourceID.HostName.
 const treeName = "images"
 
-// own is what a record keeps besides the spec.
+// own is the driver's part of a record.
 type own struct {
 	Phase phase  `json:"phase"`
-	Dir   string `json:"dir"`             // the tree of the images
-	Bytes int64  `json:"bytes,omitempty"` // of the file, once it is there
+	Dir   string `json:"dir"`             // tree of the images
+	Bytes int64  `json:"bytes,omitempty"` // size of the file, once it is complete
 }
 
-// phase tells what a crash may have interrupted.
+// phase is the state of an image after a crash.
 type phase string
 
 const (
-	fetching phase = "fetching" // there may be a part of it, which the next attempt goes on with
-	ready    phase = "ready"    // the file is there
-	leaving  phase = "leaving"  // as ready, and nobody may take it until it is known whether somebody has it; if nobody does, it is deleted
-	deleting phase = "deleting" // the file must go, unless another image has it
+	fetching phase = "fetching" // unfinished files may exist; the next attempt resumes
+	ready    phase = "ready"    // the file is complete
+	leaving  phase = "leaving"  // like ready, but reserved for deletion until the users were checked
+	deleting phase = "deleting" // the file must be removed, unless another image needs it
 )
 
-// Describe names the driver and its limits.
+// Describe returns the name and the limits of the driver.
 func (d *Driver) Describe() writ.NodeDriver {
 	n := writ.NodeDriver{Module: "image", Name: "image", Detail: "https"}
 	if len(d.Dirs) > 0 {
@@ -104,7 +105,7 @@ func (d *Driver) Describe() writ.NodeDriver {
 	return n
 }
 
-// Image returns an image that is there as a whole.
+// Image returns a complete image.
 func (d *Driver) Image(_ context.Context, project writ.ProjectID, image writ.Ref) (sal.Image, error) {
 	request := sal.Request{Resource: writ.ResourceID{Project: project, Kind: writ.KindImage, Name: image.Name}, UID: image.UID}
 	r, err := d.records().Get(request.Resource)
@@ -134,7 +135,7 @@ func (d *Driver) Image(_ context.Context, project writ.ProjectID, image writ.Ref
 	return i, nil
 }
 
-// Observe looks at an image.
+// Observe reads the record of an image and checks its file.
 func (d *Driver) Observe(ctx context.Context, resource writ.ResourceID) (sal.Observation, error) {
 	r, err := d.records().Get(resource)
 	if err != nil || r == nil {
@@ -152,7 +153,7 @@ func (d *Driver) List(ctx context.Context) ([]writ.ResourceID, error) {
 	return d.records().Resources(ctx)
 }
 
-// Do carries out an operation on an image.
+// Do executes an operation on an image.
 func (d *Driver) Do(ctx context.Context, request sal.Request) (sal.Outcome, error) {
 	if err := ctx.Err(); err != nil {
 		return sal.Outcome{}, err
@@ -186,13 +187,14 @@ func (d *Driver) Do(ctx context.Context, request sal.Request) (sal.Outcome, erro
 	}
 }
 
-// fetch makes the image, or nothing at all. Only what a server or a stop of the runner broke off stays, so that the next attempt goes on.
+// fetch creates the image or leaves no trace of it. Unfinished files stay only if a server or the runner stopped the
+// download, so that the next attempt resumes.
 func (d *Driver) fetch(ctx context.Context, request sal.Request, r *sal.Record[own]) (sal.Outcome, error) {
 	args, ok := request.Args.(*catalog.ImageFetch)
 	if !ok {
 		return sal.Outcome{}, writ.Errorf(writ.CodeDriverMissing, "the image driver cannot do %s", request.Operation.Name())
 	}
-	if r != nil && r.Own.Phase == fetching { // it does not exist yet; another digest may be asked for now
+	if r != nil && r.Own.Phase == fetching { // does not exist yet; the request may have another digest
 		if err := d.supersede(ctx, r, args); err != nil {
 			return sal.Outcome{}, err
 		}
@@ -211,8 +213,8 @@ func (d *Driver) fetch(ctx context.Context, request sal.Request, r *sal.Record[o
 	}
 	r, change, err := r.Make(request, sal.Making[own]{
 		Create: func() (*sal.Record[own], error) { return d.create(ctx, request, args) },
-		Check:  func() error { return d.sweep(r.Own.Dir) }, // a runner that ended before all was tidied up does that now
-		Update: func([]string) error { // another address for the same content
+		Check:  func() error { return d.sweep(r.Own.Dir) }, // finishes interrupted removals
+		Update: func([]string) error { // another URL for the same content
 			r.Spec = catalog.Values(request.Args)
 			r.Generation++
 			return d.records().Put(r)
@@ -224,7 +226,7 @@ func (d *Driver) fetch(ctx context.Context, request sal.Request, r *sal.Record[o
 	return sal.Outcome{Change: change, Values: d.values(r)}, nil
 }
 
-// supersede clears away what was being fetched, unless the same is asked for again: a part belongs to one URL.
+// supersede removes the unfinished files, unless the same content is requested again from the same URL.
 func (d *Driver) supersede(ctx context.Context, r *sal.Record[own], args *catalog.ImageFetch) error {
 	if c := contentOf(r); c.sha256 == args.SHA256 && c.format == args.Format && c.url == args.URL {
 		return nil
@@ -262,7 +264,7 @@ func (d *Driver) create(ctx context.Context, request sal.Request, args *catalog.
 	return r, nil
 }
 
-// goesOn reports whether what was fetched until an error is of use to the next attempt.
+// goesOn reports whether the next attempt can resume after this error.
 func goesOn(err error) bool {
 	return errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) || writ.CodeOf(err) == writ.CodeUnreachable
 }
@@ -272,7 +274,7 @@ func (d *Driver) remove(ctx context.Context, request sal.Request, r *sal.Record[
 	if r == nil {
 		return gone, nil
 	}
-	if r.Own.Phase != fetching { // one that was never finished does not exist
+	if r.Own.Phase != fetching { // an unfinished image does not exist
 		if err := r.Owned(request); err != nil {
 			return sal.Outcome{}, err
 		}
@@ -284,10 +286,11 @@ func (d *Driver) remove(ctx context.Context, request sal.Request, r *sal.Record[
 	return gone, d.clear(ctx, r)
 }
 
-// leave lets nobody take an image any more, if nobody has it. Whoever has it is not disturbed: it is asked for before that as well.
+// leave prevents new uses of an image, if it has no users. It checks twice: the first time without a visible change, in
+// case the image has users.
 func (d *Driver) leave(ctx context.Context, r *sal.Record[own]) error {
 	image := sal.Owner{Resource: r.Resource, UID: r.UID}
-	if err := sal.UnusedImage(ctx, image, d.Users); err != nil || r.Lost { // nobody takes one whose record is damaged
+	if err := sal.UnusedImage(ctx, image, d.Users); err != nil || r.Lost { // no new users: the record is damaged
 		return err
 	}
 	r.Own.Phase = leaving
@@ -300,13 +303,13 @@ func (d *Driver) leave(ctx context.Context, r *sal.Record[own]) error {
 	return nil
 }
 
-// stays lets others take an image again.
+// stays permits uses of an image again.
 func (d *Driver) stays(r *sal.Record[own]) error {
 	r.Own.Phase = ready
 	return d.records().Put(r)
 }
 
-// clear removes an image: its file unless another one has it, and then the record.
+// clear removes the file of an image, unless another image needs it, and then the record.
 func (d *Driver) clear(ctx context.Context, r *sal.Record[own]) error {
 	if r.Own.Phase == fetching && !r.Lost {
 		return d.clearUnfinished(ctx, r)
@@ -324,8 +327,8 @@ func (d *Driver) clear(ctx context.Context, r *sal.Record[own]) error {
 	return d.records().Remove(r.Resource)
 }
 
-// clearUnfinished removes an image that was never whole. Its files may have filled the disk, where no record can be written, so they follow the
-// record. If the runner ends in between, the next fetch removes them.
+// clearUnfinished removes an image that was never complete. Its files may fill the disk, so that no record can be
+// written; therefore the record goes first. If the runner stops in between, the next fetch removes the files.
 func (d *Driver) clearUnfinished(ctx context.Context, r *sal.Record[own]) error {
 	if err := d.records().Remove(r.Resource); err != nil {
 		return err
@@ -336,7 +339,8 @@ func (d *Driver) clearUnfinished(ctx context.Context, r *sal.Record[own]) error 
 	return nil
 }
 
-// discard removes an image whose file is gone or was changed, so that it is fetched again. Other images of the same content do not keep the file.
+// discard removes an image whose file is missing or changed, so that it is fetched again, even if other images share
+// the file.
 func (d *Driver) discard(ctx context.Context, r *sal.Record[own]) error {
 	if err := d.removeDrifted(ctx, r); err != nil {
 		return err
@@ -344,7 +348,8 @@ func (d *Driver) discard(ctx context.Context, r *sal.Record[own]) error {
 	return d.clear(ctx, r)
 }
 
-// removeDrifted removes the file of an image, unless another project has put a whole one in its place meanwhile.
+// removeDrifted removes the changed file of an image, unless another project has replaced it with a valid one
+// meanwhile.
 func (d *Driver) removeDrifted(ctx context.Context, r *sal.Record[own]) error {
 	done, err := d.turn(ctx, contentOf(r).sha256)
 	if err != nil {
@@ -361,7 +366,7 @@ func (d *Driver) removeDrifted(ctx context.Context, r *sal.Record[own]) error {
 	return nil
 }
 
-// forget removes an image whose record does not tell its digest any more: whatever nobody names goes.
+// forget removes an image whose damaged record lacks its digest, and all files that no image needs.
 func (d *Driver) forget(ctx context.Context, r *sal.Record[own]) error {
 	dir, err := d.tree(ctx)
 	if err == nil && dir != "" {
@@ -373,7 +378,7 @@ func (d *Driver) forget(ctx context.Context, r *sal.Record[own]) error {
 	return d.records().Remove(r.Resource)
 }
 
-// content is what a record asks for, and whose it is.
+// content identifies the content of an image and the project that fetches it.
 type content struct {
 	project             writ.ProjectID
 	url, sha256, format string
@@ -386,7 +391,7 @@ func contentOf(r *sal.Record[own]) content {
 	return content{r.Resource.Project, url, sha256, format}
 }
 
-// pathOf is where an image is, or will be.
+// pathOf returns the final path of an image.
 func pathOf(r *sal.Record[own]) string { return filepath.Join(r.Own.Dir, contentOf(r).file()) }
 
 func (d *Driver) values(r *sal.Record[own]) map[string]any {
@@ -400,7 +405,7 @@ func (d *Driver) values(r *sal.Record[own]) map[string]any {
 	})
 }
 
-// Keep finishes a deletion, and looks whether the file is there.
+// Keep finishes a deletion and checks the file.
 func (d *Driver) Keep(ctx context.Context, resource writ.ResourceID) ([]sal.Drift, error) {
 	r, err := d.records().Get(resource)
 	if err != nil || r == nil {
@@ -410,7 +415,7 @@ func (d *Driver) Keep(ctx context.Context, resource writ.ResourceID) ([]sal.Drif
 	case deleting:
 		return nil, d.clear(ctx, r)
 	case fetching:
-		return nil, nil // whoever asked for it asks again
+		return nil, nil // the caller of the operation repeats it
 	case leaving:
 		if err := d.stays(r); err != nil {
 			return nil, err
@@ -419,7 +424,7 @@ func (d *Driver) Keep(ctx context.Context, resource writ.ResourceID) ([]sal.Drif
 	return drifted(r)
 }
 
-// drifted looks at the file of an image that was fetched.
+// drifted checks the file of a complete image.
 func drifted(r *sal.Record[own]) ([]sal.Drift, error) {
 	path := pathOf(r)
 	info, err := os.Stat(path)
@@ -434,7 +439,7 @@ func drifted(r *sal.Record[own]) ([]sal.Drift, error) {
 	return nil, nil
 }
 
-// Orphans are files in the tree of images that no image has.
+// Orphans returns files in the tree of images that no image needs.
 func (d *Driver) Orphans(ctx context.Context) ([]sal.Orphan, error) {
 	dir, err := d.tree(ctx)
 	if err != nil || dir == "" {

@@ -17,7 +17,7 @@ func TestAFullDiskIsReportedAndFreed(t *testing.T) {
 	b := newFixture(t, s)
 	b.host = testenv.NewDisk(t, filepath.Join(t.TempDir(), "disk"), 8).Dir
 	b.Driver = open(s, b.host, nil)
-	b.MaxBytes = 1 << 30 // what the disk has no room for, whatever images may have
+	b.MaxBytes = 1 << 30 // larger than the disk
 	local := filepath.Join(t.TempDir(), "local")
 	if err := os.WriteFile(local, text, 0o600); err != nil {
 		t.Fatal(err)
@@ -37,7 +37,7 @@ func TestAFullDiskIsReportedAndFreed(t *testing.T) {
 	}
 }
 
-// TestImageBeyondTheWholeDiskIsNotRetried: no space that the operator can free is enough.
+// No space that the operator can free is enough.
 func TestImageBeyondTheWholeDiskIsNotRetried(t *testing.T) {
 	text := make([]byte, 16<<20)
 	s := newImageServer(t, map[string][]byte{"/a": text})
@@ -49,7 +49,7 @@ func TestImageBeyondTheWholeDiskIsNotRetried(t *testing.T) {
 	if err := os.WriteFile(local, text, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	packed := filepath.Join(filepath.Dir(local), "packed") // some KiB, which are 64 MiB when they are unpacked
+	packed := filepath.Join(filepath.Dir(local), "packed") // a few KiB, 64 MiB when unpacked
 	if err := os.WriteFile(packed+".raw", bytes.Repeat([]byte("data"), 16<<20), 0o600); err != nil {
 		t.Fatal(err)
 	}

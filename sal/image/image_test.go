@@ -40,17 +40,17 @@ func sum(text []byte) string {
 	return hex.EncodeToString(s[:])
 }
 
-// imageServer is a server with images, which can be told to break off.
+// imageServer serves images and can break off its answers.
 type imageServer struct {
 	*httptest.Server
 	mu    sync.Mutex
 	files map[string][]byte
-	// cut is after how many bytes the next answers end too early, one each.
+	// cut lists the lengths at which the next answers break off, one each.
 	cut  []int
-	tags bool          // it sends ETags
-	ask  func(n int64) // is told of each request before it is answered; it may be nil
+	tags bool          // sends ETags
+	ask  func(n int64) // called before each request is answered; may be nil
 	asks atomic.Int64
-	got  []string // the header Range of each request
+	got  []string // Range header of each request
 }
 
 func newImageServer(t testing.TB, files map[string][]byte) *imageServer {
@@ -63,18 +63,18 @@ func newImageServer(t testing.TB, files map[string][]byte) *imageServer {
 	return s
 }
 
-// serverName is in the certificates of package httptest, and serverAddress is where drivers of tests find it: on the internet, as far as they
-// can tell.
+// serverName is in the certificates of package httptest, and serverAddress is the server's address for drivers under
+// test: a public one, as far as they can see.
 const serverName = "example.com"
 
 var serverAddress = netip.MustParseAddr("93.184.215.14")
 
-// network stands for name servers and for what is behind addresses.
+// network replaces name servers and connections.
 type network struct {
 	names   map[string][]netip.Addr
 	servers map[netip.Addr]*imageServer
 	mu      sync.Mutex
-	dialled []netip.AddrPort // that were reached, in order
+	dialled []netip.AddrPort // addresses reached, in order
 }
 
 func (n *network) lookup(_ context.Context, host string) ([]netip.Addr, error) {
@@ -85,7 +85,7 @@ func (n *network) lookup(_ context.Context, host string) ([]netip.Addr, error) {
 }
 
 func (n *network) reach(ctx context.Context, dialer *net.Dialer, to netip.AddrPort) (net.Conn, error) {
-	if err := dialer.Control("tcp", to.String(), nil); err != nil { // the real dialer would have asked
+	if err := dialer.Control("tcp", to.String(), nil); err != nil { // as the real dialer does
 		return nil, err
 	}
 	n.mu.Lock()
@@ -97,7 +97,7 @@ func (n *network) reach(ctx context.Context, dialer *net.Dialer, to netip.AddrPo
 	return nil, &net.OpError{Op: "dial", Net: "tcp", Err: unix.ECONNREFUSED}
 }
 
-// on lets a driver have a network and nothing else.
+// on connects a driver to the network.
 func (n *network) on(d *Driver) *Driver {
 	d.lookup, d.reach, d.authorities = n.lookup, n.reach, x509.NewCertPool()
 	for _, s := range n.servers {
@@ -131,7 +131,7 @@ func (s *imageServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(text))
 }
 
-// cutter breaks the connection off after so many bytes.
+// cutter closes the connection after a number of bytes.
 type cutter struct {
 	http.ResponseWriter
 	left int
@@ -148,7 +148,7 @@ func (c *cutter) Write(b []byte) (int, error) {
 	return n, nil
 }
 
-// TestImagesOccupyNoMoreThanTheyMay: what would be too much is refused, and what is there stays. What is no longer named makes room.
+// A fetch beyond the limit fails and existing images stay. Files that no image needs make room.
 func TestImagesOccupyNoMoreThanTheyMay(t *testing.T) {
 	small, big := bytes.Repeat([]byte("small"), 1<<18), bytes.Repeat([]byte("x"), 20<<20)
 	files := map[string][]byte{"/small": small, "/big": big}
@@ -201,7 +201,7 @@ func TestImagesOccupyNoMoreThanTheyMay(t *testing.T) {
 	}
 }
 
-// TestADiskThatGrowsTooMuchIsNotConverted, however little of it was fetched.
+// The size on disk counts, however little was fetched.
 func TestADiskThatGrowsTooMuchIsNotConverted(t *testing.T) {
 	host := t.TempDir()
 	d := &Driver{Dir: filepath.Join(host, "image"), MaxBytes: 1 << 20}
@@ -269,7 +269,7 @@ func TestConformance(t *testing.T) {
 	}
 }
 
-// fixture is a driver on a host of its own.
+// fixture is a driver on a separate host.
 type fixture struct {
 	testing.TB
 	*Driver
@@ -312,7 +312,7 @@ func (b *fixture) do(ctx context.Context, operation, name string, args map[strin
 	})
 }
 
-// files are what is below the host, without records.
+// files returns the files below the host, without records.
 func (b *fixture) files() (all []string) {
 	b.Helper()
 	found, err := filepath.Glob(filepath.Join(b.host, "trees/trees/images/data/*"))
@@ -379,7 +379,7 @@ func TestANewAttemptContinuesWhereTheRunnerStopped(t *testing.T) {
 	if _, err := b.fetch(ctx, "a", args); ctx.Err() == nil || err == nil {
 		t.Fatalf("it was not stopped: %v", err)
 	}
-	s.mu.Lock() // a request may still be answered
+	s.mu.Lock() // a request may still be in progress
 	s.cut = nil
 	s.mu.Unlock()
 	again := newFixture(t, s)
@@ -392,7 +392,7 @@ func TestANewAttemptContinuesWhereTheRunnerStopped(t *testing.T) {
 	}
 }
 
-// What changes on the server while it is fetched must not be sewn together.
+// Content that changes on the server during the download must not be mixed.
 func TestOtherContentIsFetchedFromTheStart(t *testing.T) {
 	old, fresh := bytes.Repeat([]byte("old "), 1<<14), bytes.Repeat([]byte("new "), 1<<14)
 	for name, tags := range map[string]bool{"with tags": true, "without tags": false} {
@@ -458,10 +458,10 @@ func TestADigestIsFetchedOnceAndKeptWhileAnImageNamesIt(t *testing.T) {
 	}
 }
 
-// havers have an image from the moment on at which they were asked a number of times.
+// havers uses an image from the given call on.
 type havers struct {
 	after int
-	asked func() // for the first time
+	asked func() // called at the first call
 }
 
 func (h *havers) ImageUsers(_ context.Context, image sal.Owner) ([]sal.Owner, error) {
@@ -476,7 +476,7 @@ func (h *havers) ImageUsers(_ context.Context, image sal.Owner) ([]sal.Owner, er
 	return []sal.Owner{{Resource: saltest.Resource(writ.KindMachine, "web"), UID: "u2"}}, nil
 }
 
-// TestAnImageInUseStays, also if somebody takes it while it is being deleted, and whenever the runner ends.
+// The image also stays if a resource starts to use it during its deletion, and wherever the runner stops.
 func TestAnImageInUseStays(t *testing.T) {
 	text := []byte("a kernel")
 	s := newImageServer(t, map[string][]byte{"/a": text})
@@ -498,13 +498,13 @@ func TestAnImageInUseStays(t *testing.T) {
 	}
 	b.Users = []sal.ImageUsers{&havers{}}
 	stays()
-	b.Users = []sal.ImageUsers{&havers{after: 1}} // nobody has it when it is looked for the first time
+	b.Users = []sal.ImageUsers{&havers{after: 1}} // unused at the first check
 	stays()
 	if got := b.files(); len(got) != 1 {
 		t.Errorf("its file is gone: %q", got)
 	}
 
-	// Whoever looks for it while it is known that it goes does not get it; and a runner that ended then leaves it as it was.
+	// A caller does not get the image during its deletion. A runner that stopped then restores it.
 	h := &havers{after: 2}
 	h.asked = func() {
 		b.Step = func(step string) {
@@ -538,7 +538,7 @@ func TestAnImageInUseStays(t *testing.T) {
 	}
 }
 
-// A runner that ends between the record of an image and the removal of what it was made of leaves that to the next attempt.
+// If the runner stops after the record is written, the next attempt removes the unfinished files.
 func TestTheNextAttemptRemovesWhatAnImageWasMadeOf(t *testing.T) {
 	disk := qcow2(t, testenv.Need(t, "qemu-img"), "-f", "qcow2", "1M")
 	s := newImageServer(t, map[string][]byte{"/disk": disk})
@@ -685,7 +685,7 @@ func FuzzHeader(f *testing.F) {
 	})
 }
 
-// qcow2 makes a disk with arguments of qemu-img create.
+// qcow2 creates a disk with arguments of qemu-img create.
 func qcow2(t testing.TB, qemu string, args ...string) []byte {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "disk")
@@ -704,7 +704,8 @@ func qcow2(t testing.TB, qemu string, args ...string) []byte {
 	return text
 }
 
-// ociArchive makes an archive with one image of one layer, which is what the config says unless that is of another text.
+// ociArchive returns an archive with one image of one layer. The config is for the layer, or for another text if that
+// is given.
 func ociArchive(t testing.TB, layer, config string) []byte {
 	t.Helper()
 	o := testenv.NewOCI()

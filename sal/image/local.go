@@ -17,9 +17,9 @@ import (
 	"writ/internal/ctxio"
 )
 
-// fromFile reads a file of this node, from its start each time. It is read for its digest first: as long as that is not known to be the one that
-// was asked for, the file is not told from one that is not there. So it is not copied either, because what is copied shows in what is left of
-// the disk, and in how far the work is.
+// fromFile reads a file of this node, always from its start. It first verifies the digest: an unverified file must look
+// like a missing one. So the file is not copied before that, because both the free disk space and the progress would
+// reveal the copy.
 func (p *part) fromFile(ctx context.Context) error {
 	f, err := p.openAsked(ctx)
 	if err != nil {
@@ -37,7 +37,8 @@ func (p *part) fromFile(ctx context.Context) error {
 	return err
 }
 
-// notGivenOut is the one error about a file that the node does not give out, unless the context ended: scripts of every project may name any path.
+// notGivenOut returns the single error for files that the node does not provide, unless the context ended: scripts of
+// every project may name any path.
 func (p *part) notGivenOut(ctx context.Context, why error) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
@@ -47,7 +48,7 @@ func (p *part) notGivenOut(ctx context.Context, why error) error {
 			"node's log says what is in the way"))
 }
 
-// openAsked opens the file that the URL names, at its start, if it has the digest that was asked for.
+// openAsked opens the file that the URL names, if it has the requested digest.
 func (p *part) openAsked(ctx context.Context) (f *os.File, err error) {
 	f, size, err := p.openLocal()
 	if err != nil {
@@ -58,7 +59,7 @@ func (p *part) openAsked(ctx context.Context) (f *os.File, err error) {
 			err = errors.Join(err, f.Close())
 		}
 	}()
-	if most := p.most(filepath.Dir(p.to)); size > most { // it need not be read for hours to be refused
+	if most := p.most(filepath.Dir(p.to)); size > most { // reject it before reading for hours
 		return nil, fmt.Errorf("it has %s, and images may have %s on this node", amount(size), amount(most))
 	}
 	sum := sha256.New()
@@ -72,7 +73,7 @@ func (p *part) openAsked(ctx context.Context) (f *os.File, err error) {
 	return f, err
 }
 
-// openLocal opens the file that the URL names, below one of the directories that are open to images. No link leads out of them.
+// openLocal opens the file that the URL names, below one of the permitted directories. Links cannot lead out of them.
 func (p *part) openLocal() (f *os.File, size int64, err error) {
 	u, err := url.Parse(p.args.URL)
 	if err != nil {
@@ -92,7 +93,8 @@ func (p *part) openLocal() (f *os.File, size int64, err error) {
 	return nil, 0, failed
 }
 
-// openBelow opens a regular file below a directory. What it finds is looked at before it is opened: a device may act on being opened.
+// openBelow opens a regular file below a directory. It checks the type before it opens the file, because opening a
+// device may have side effects.
 func openBelow(dir, name string) (*os.File, int64, error) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
@@ -106,7 +108,7 @@ func openBelow(dir, name string) (*os.File, int64, error) {
 	if !before.Mode().IsRegular() {
 		return nil, 0, errors.New("it is no regular file")
 	}
-	f, err := root.OpenFile(name, os.O_RDONLY|unix.O_NONBLOCK|unix.O_NOCTTY, 0) // a pipe in its place would wait
+	f, err := root.OpenFile(name, os.O_RDONLY|unix.O_NONBLOCK|unix.O_NOCTTY, 0) // opening a pipe must not block
 	if err != nil {
 		return nil, 0, err
 	}

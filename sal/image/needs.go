@@ -10,10 +10,11 @@ import (
 	"writ/sal/needs"
 )
 
-// roomForImages is what a host should have free for images, in bytes: one of a distribution has a few hundred MiB.
+// roomForImages is the recommended free disk space for images, in bytes. The image of a distribution has a few hundred
+// MiB.
 const roomForImages = 2 << 30
 
-// Needs are what images need of a host.
+// Needs returns the requirements of the driver.
 func (d *Driver) Needs() []needs.Need {
 	return []needs.Need{
 		{Name: "disk space", Use: "images soon fail with DISK_FULL", Fix: "free some, or give the runner a --data on a bigger disk", Look: needs.Room(d.Dir, roomForImages)},
@@ -27,7 +28,7 @@ func (d *Driver) Needs() []needs.Need {
 	}
 }
 
-// lookLandlock looks whether the kernel keeps what converts disks from files.
+// lookLandlock checks whether the kernel can restrict the file access of the converter.
 func lookLandlock(context.Context) (string, error) {
 	version, err := confine.Landlock()
 	if err != nil {
@@ -36,7 +37,7 @@ func lookLandlock(context.Context) (string, error) {
 	return fmt.Sprintf("version %d", version), nil
 }
 
-// lookDirs looks whether the directories of images are there. None is as good.
+// lookDirs checks whether the image directories exist. It is not an error if none is configured.
 func (d *Driver) lookDirs(context.Context) (string, error) {
 	for _, dir := range d.Dirs {
 		root, err := os.OpenRoot(dir)

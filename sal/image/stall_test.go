@@ -10,8 +10,8 @@ import (
 	"writ"
 )
 
-// A server that does not get on costs a call the time of one attempt, whether it is silent or says a byte now and then. A node fetches only so
-// much at a time, and each of these holds a place.
+// A server that stalls costs a call the time of one attempt, whether it is silent or very slow. A node fetches only a
+// few images at a time, and each stalled fetch occupies a slot.
 func TestAServerThatDoesNotGetOnIsAskedOnce(t *testing.T) {
 	text := bytes.Repeat([]byte("0123456789abcdef"), 1<<14)
 	for name, serve := range map[string]func(w http.ResponseWriter, r *http.Request){
