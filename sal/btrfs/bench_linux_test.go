@@ -16,7 +16,7 @@ import (
 	"writ/sal"
 )
 
-// BenchmarkCloneOfAnImage makes a disk of an image of 2 GiB, beside a full copy of the same on the same disk.
+// BenchmarkCloneOfAnImage clones an image of 2 GiB, and for comparison copies it in full on the same disk.
 func BenchmarkCloneOfAnImage(b *testing.B) {
 	p := &Pool{Dir: filepath.Join(testenv.NewBtrfs(b, filepath.Join(b.TempDir(), "btrfs"), 7<<10).Dir, "pool")}
 	images := must[string](b)(p.Make(b.Context(), "images", sal.Bound{}))
@@ -47,7 +47,7 @@ func BenchmarkCloneOfAnImage(b *testing.B) {
 	b.ReportMetric(float64(full)/float64(clone), "copy/clone")
 }
 
-// random writes a file that nothing can make smaller, and syncs it as an image driver does.
+// random writes and syncs a file of incompressible data, as an image driver would.
 func random(b testing.TB, path string, size int64) {
 	b.Helper()
 	f := must[*os.File](b)(os.Create(path))
@@ -73,6 +73,6 @@ func copyInPlace(to, from string) error {
 	if err != nil {
 		return err
 	}
-	_, err = io.Copy(struct{ io.Writer }{f}, struct{ io.Reader }{source}) // by hand: the kernel's own copying shares blocks
+	_, err = io.Copy(struct{ io.Writer }{f}, struct{ io.Reader }{source}) // copy_file_range would share blocks
 	return errors.Join(err, f.Sync(), f.Close())
 }

@@ -13,7 +13,7 @@ import (
 	"writ/sal"
 )
 
-// The tags of the entries of an access list, and its attribute, as the kernel has them.
+// Name, version and tags of the kernel's access lists.
 const (
 	aclAttribute = "system.posix_acl_access"
 	aclVersion   = 2
@@ -27,9 +27,9 @@ const (
 	noID = ^uint32(0)
 )
 
-// deny keeps the members of p.Deny out of a tree. They can pass the directory of all trees, because some of them own a
-// tree there, and the mode of a container's tree is open to all users. The owner and the owning group keep the rights of
-// the mode.
+// deny denies the group p.Deny all access to a tree. Its members can pass the directory of all trees, because some of
+// them own a tree there, and the mode of a container's tree is open to all users. The owner and the owning group keep
+// the rights of the mode.
 func (p *Pool) deny(tree string) error {
 	if p.Deny == 0 {
 		return nil
@@ -52,8 +52,9 @@ func (p *Pool) deny(tree string) error {
 	return unix.Fsetxattr(int(f.Fd()), aclAttribute, want, 0)
 }
 
-// accessList returns an access list with the rights of a mode, and without rights for a group. The mask holds the rights
-// of the owning group, because chmod changes the mask. So the entry of the owning group allows reading and passing.
+// accessList returns an access list with the rights of a mode, and without rights for a group. The mask holds the
+// rights of the owning group, because chmod changes the mask. So the entry of the owning group permits reading and
+// passing.
 func accessList(mode fs.FileMode, group uint32) []byte {
 	perm := uint16(mode.Perm())
 	list := binary.LittleEndian.AppendUint32(nil, aclVersion)
@@ -70,7 +71,7 @@ func accessList(mode fs.FileMode, group uint32) []byte {
 	return list
 }
 
-// denyAll closes the trees of a pool that earlier versions made.
+// denyAll applies deny to all trees: earlier versions did not.
 func (p *Pool) denyAll() error {
 	if p.Deny == 0 {
 		return nil

@@ -15,7 +15,8 @@ import (
 	"writ/sal"
 )
 
-// readsAs reports whether a process with a user and the shared group can read a file, as a database engine or a machine of another project has them.
+// readsAs reports whether a process with a user and the shared group can read a file, like the engine or machine of
+// another project.
 func readsAs(t *testing.T, user, shared uint32, path string) bool {
 	t.Helper()
 	cmd := exec.Command("/bin/cat", path)
@@ -27,13 +28,13 @@ func readsAs(t *testing.T, user, shared uint32, path string) bool {
 	return err == nil
 }
 
-// TestOtherProjectsReadNoTree lets the users of engines and machines pass the directory of all trees, as drivers do. A tree whose mode lets everybody read
-// is closed to them, a tree that was handed to a user is open to that user alone.
+// The users of engines and machines may pass the directory of all trees, as with real drivers. They cannot read a tree
+// with an open mode, and a tree that was handed to a user is open only to that user.
 func TestOtherProjectsReadNoTree(t *testing.T) {
 	t.Parallel()
 	const shared, engine, other = 2010000000, 2010000001, 2010000002
 	top := testenv.NewBtrfs(t, filepath.Join(t.TempDir(), "btrfs"), 1<<10).Dir
-	for _, dir := range []string{filepath.Dir(top), filepath.Dir(filepath.Dir(top))} { // as /var/lib is
+	for _, dir := range []string{filepath.Dir(top), filepath.Dir(filepath.Dir(top))} { // like /var/lib
 		if err := os.Chmod(dir, 0o755); err != nil {
 			t.Fatal(err)
 		}
@@ -49,7 +50,7 @@ func TestOtherProjectsReadNoTree(t *testing.T) {
 		}
 		return dir
 	}
-	earlier := fill(&Pool{Dir: p.Dir}, "earlier") // by a version that closed nothing
+	earlier := fill(&Pool{Dir: p.Dir}, "earlier") // by a version without deny
 	container, machine := fill(p, "container"), fill(p, "machine")
 	if err := p.Snapshot(t.Context(), "container", "s1"); err != nil {
 		t.Fatal(err)

@@ -18,7 +18,7 @@ import (
 	"writ/sal"
 )
 
-// Usable returns nil if trees can be kept in a directory that exists, or says why not and what to do.
+// Usable returns nil if an existing directory can hold trees, or an error with the cause and a remedy.
 func Usable(dir string) error {
 	var stat unix.Statfs_t
 	if err := unix.Statfs(dir, &stat); err != nil {
@@ -39,10 +39,10 @@ const (
 	writable = false
 )
 
-// subvolumeInode is the inode of every subvolume's top.
+// subvolumeInode is the inode of the top directory of every subvolume.
 const subvolumeInode = 256
 
-// isSubvolume reports whether there is a subvolume. Something else in its place is an error.
+// isSubvolume reports whether a subvolume exists at path. Any other object there is an error.
 func isSubvolume(path string) (bool, error) {
 	info, err := os.Lstat(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -70,19 +70,19 @@ func snapshotSubvolume(to, from string, readOnly bool) error {
 
 func subvolumeID(path string) (uint64, error) { return btrfs.SubvolID(path) }
 
-// exchange lets two subvolumes change places, at once.
+// exchange swaps two subvolumes atomically.
 func exchange(a, b string) error {
 	return unix.Renameat2(unix.AT_FDCWD, a, unix.AT_FDCWD, b, unix.RENAME_EXCHANGE)
 }
 
-// What a tree was asked to hold, in bytes, and for which project it counts. Only root sees attributes of this kind, so no container can
-// change them.
+// The attributes of a tree: its size in bytes and its project. Only root can access trusted attributes, so containers
+// cannot change them.
 const (
 	sizeAttribute    = "trusted.writ.size"
 	projectAttribute = "trusted.writ.project"
 )
 
-// errNoSize is that of a subvolume which was never finished.
+// errNoSize is the error for an unfinished subvolume.
 var errNoSize = errors.New("the subvolume has no size")
 
 func boundOf(path string) (bound sal.Bound, err error) {
@@ -124,7 +124,7 @@ func setBound(path string, bound sal.Bound) error {
 	return nil
 }
 
-// onDir calls f with a directory that is open.
+// onDir opens a directory and calls f with its file descriptor.
 func onDir(dir string, f func(fd uintptr) error) error {
 	d, err := os.Open(dir)
 	if err != nil {
@@ -133,7 +133,7 @@ func onDir(dir string, f func(fd uintptr) error) error {
 	return errors.Join(f(d.Fd()), d.Close())
 }
 
-// sysfs reads a number or word that the kernel shows of the file system of a directory.
+// sysfs reads a value that the kernel reports for the file system of a directory.
 func sysfs(dir string, path ...string) (string, error) {
 	id, err := fileSystemID(dir)
 	if err != nil {
@@ -149,7 +149,7 @@ func sysfs(dir string, path ...string) (string, error) {
 	return string(text), nil
 }
 
-// kernelRelease is the version of the running kernel, its numbers only: "6.1.0".
+// kernelRelease returns the version of the running kernel, numbers only: "6.1.0".
 func kernelRelease() string {
 	var name unix.Utsname
 	if unix.Uname(&name) != nil {

@@ -12,18 +12,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// What linux/btrfs.h defines and no library here offers: quotas and the id of a file system. What is about
-// subvolumes in subvolumes stands beside that.
+// Definitions from linux/btrfs.h that the library lacks: quotas and the id of a file system. Those for nested
+// subvolumes are in nested_linux.go.
 
-// ioc makes the number of an ioctl of btrfs: direction is 1 if the kernel reads the argument, 2 if it writes it, 3 for both.
+// ioc returns the number of a btrfs ioctl. direction is 1 if the kernel reads the argument, 2 if it writes it, 3 for
+// both.
 func ioc(direction, number, size uintptr) uintptr { return direction<<30 | size<<16 | 0x94<<8 | number }
 
-// ioctl calls it on a directory with an argument that has no pointers.
+// ioctl executes an ioctl on a directory, with an argument without pointers.
 func ioctl[T any](dir string, direction, number uintptr, arg *T) error {
 	return onDir(dir, func(fd uintptr) error { return call(fd, direction, number, arg) })
 }
 
-// call is ioctl on what is open.
+// call is ioctl for an open file.
 func call[T any](fd, direction, number uintptr, arg *T) error {
 	_, _, errno := unix.Syscall(unix.SYS_IOCTL, fd, ioc(direction, number, unsafe.Sizeof(*arg)), uintptr(unsafe.Pointer(arg)))
 	if errno != 0 {
@@ -32,7 +33,7 @@ func call[T any](fd, direction, number uintptr, arg *T) error {
 	return nil
 }
 
-// fileSystemID is the UUID by which sysfs names the file system.
+// fileSystemID returns the UUID of a file system as sysfs uses it.
 func fileSystemID(dir string) (string, error) {
 	var info struct {
 		_  [2]uint64
@@ -46,13 +47,13 @@ func fileSystemID(dir string) (string, error) {
 	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:]), nil
 }
 
-// The commands of the ioctl about quotas.
+// Commands of the quota ioctl.
 const (
 	quotaEnable       = 1
 	quotaEnableSimple = 4
 )
 
-// quotasOn reports whether the file system of a directory has quotas, of either kind.
+// quotasOn reports whether the file system of a directory has quotas of either kind.
 func quotasOn(dir string) (bool, error) {
 	_, err := sysfs(dir, "qgroups", "enabled")
 	if errors.Is(err, fs.ErrNotExist) {
@@ -61,7 +62,7 @@ func quotasOn(dir string) (bool, error) {
 	return err == nil, err
 }
 
-// enableQuota switches quotas on that are off: simple ones if the kernel has them, unless full ones are asked for.
+// enableQuota enables quotas: simple ones if the kernel supports them and full is false, else full ones.
 func enableQuota(dir string, full bool) error {
 	type control struct{ command, _ uint64 }
 	err := error(unix.EINVAL)
@@ -77,13 +78,14 @@ func enableQuota(dir string, full bool) error {
 	return nil
 }
 
-// rescanState is the argument of the ioctls for rescans of quotas.
+// rescanState is the argument of the ioctls for quota rescans.
 type rescanState struct {
 	flags uint64
-	_     [7]uint64 // progress, and reserved
+	_     [7]uint64 // progress and reserved fields
 }
 
-// inconsistent reports whether the kernel has marked the numbers of full quotas as inconsistent and runs no rescan.
+// inconsistent reports whether the kernel has marked the numbers of full quotas as inconsistent and no rescan is
+// running.
 func inconsistent(dir string) (bool, error) {
 	var state rescanState // read first: a rescan clears the flag before it ends
 	if err := ioctl(dir, 2, 45, &state); err != nil || state.flags != 0 {
@@ -96,7 +98,7 @@ func inconsistent(dir string) (bool, error) {
 	return flag == "1", err
 }
 
-// rescan starts a rescan of full quotas, which the kernel does in the background. A running rescan is not an error.
+// rescan starts a rescan of full quotas, which the kernel executes in the background. A running rescan is not an error.
 func rescan(dir string) error {
 	err := ioctl(dir, 1, 44, &rescanState{})
 	if err != nil && !errors.Is(err, unix.EINPROGRESS) {
@@ -105,7 +107,7 @@ func rescan(dir string) error {
 	return nil
 }
 
-// quotaCall is ioctl for quotas. It names the cause when quotas are off.
+// quotaCall is ioctl for quotas. If quotas are off, the error names that cause.
 func quotaCall[T any](dir string, direction, number uintptr, arg *T) error {
 	err := ioctl(dir, direction, number, arg)
 	if errors.Is(err, unix.ENOTCONN) {
@@ -114,7 +116,8 @@ func quotaCall[T any](dir string, direction, number uintptr, arg *T) error {
 	return err
 }
 
-// simpleQuota reports whether blocks are charged to who wrote them, instead of to everybody who has them.
+// simpleQuota reports whether blocks are charged only to the subvolume that wrote them, instead of to all that share
+// them.
 func simpleQuota(dir string) (bool, error) {
 	mode, err := sysfs(dir, "qgroups", "mode")
 	if errors.Is(err, fs.ErrNotExist) {
@@ -123,14 +126,14 @@ func simpleQuota(dir string) (bool, error) {
 	return mode == "squota", err
 }
 
-// limitGroup sets how many bytes a quota group may have; 0 is unbounded.
+// limitGroup sets the maximum size of a quota group in bytes; 0 means unlimited.
 func limitGroup(dir string, group uint64, bytes int64) error {
 	const limitReferenced = 1
 	args := struct{ group, flags, referenced, exclusive, reservedReferenced, reservedExclusive uint64 }{
 		group: group, flags: limitReferenced, referenced: uint64(bytes),
 	}
 	if bytes == 0 {
-		args.referenced = ^uint64(0) // takes a limit away
+		args.referenced = ^uint64(0) // removes a limit
 	}
 	if err := quotaCall(dir, 2, 43, &args); err != nil {
 		return fmt.Errorf("set a quota: %w", err)
@@ -138,7 +141,7 @@ func limitGroup(dir string, group uint64, bytes int64) error {
 	return nil
 }
 
-// makeGroup makes a quota group; one that exists is no error.
+// makeGroup creates a quota group. It is not an error if the group exists.
 func makeGroup(dir string, group uint64) error {
 	err := quotaCall(dir, 1, 42, &struct{ create, group uint64 }{1, group})
 	if err != nil && !errors.Is(err, unix.EEXIST) {
@@ -147,7 +150,7 @@ func makeGroup(dir string, group uint64) error {
 	return nil
 }
 
-// joinGroup lets what a group has count for a parent too; if it does already, that is no error.
+// joinGroup adds a group to a parent, which then includes its usage. It is not an error if it has joined already.
 func joinGroup(dir string, group, parent uint64) error {
 	err := quotaCall(dir, 1, 41, &struct{ assign, group, parent uint64 }{1, group, parent})
 	if err != nil && !errors.Is(err, unix.EEXIST) {
@@ -156,12 +159,12 @@ func joinGroup(dir string, group, parent uint64) error {
 	return nil
 }
 
-// groupUsage is how many bytes are charged to a quota group, as of the last commit.
+// groupUsage returns the bytes charged to a quota group, as of the last commit.
 func groupUsage(dir string, group uint64) (int64, error) {
 	return groupNumber(dir, group, "referenced")
 }
 
-// groupLimit is how many bytes a quota group may have; 0 is unbounded.
+// groupLimit returns the maximum size of a quota group in bytes; 0 means unlimited.
 func groupLimit(dir string, group uint64) (int64, error) {
 	return groupNumber(dir, group, "max_referenced")
 }

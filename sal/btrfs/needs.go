@@ -8,7 +8,7 @@ import (
 	"writ/sal/needs"
 )
 
-// Needs are what trees on btrfs need of a host. It need not be on btrfs: then they are plain directories.
+// Needs returns the requirements of trees on btrfs. They are optional: without btrfs, trees are plain directories.
 func (p *Pool) Needs() []needs.Need {
 	return []needs.Need{
 		{
@@ -32,7 +32,7 @@ func (p *Pool) look(context.Context) (string, error) {
 	return "at " + at, nil
 }
 
-// lookQuota looks which quotas are on, or would be with the first volume.
+// lookQuota checks which kind of quotas is enabled, or would be with the first volume.
 func (p *Pool) lookQuota(ctx context.Context) (string, error) {
 	if _, err := p.look(ctx); err != nil {
 		return "", err

@@ -8,17 +8,18 @@ import (
 	"writ/sal"
 )
 
-// Whoever may write in a tree may make subvolumes in it, if nothing keeps them from the kernel's calls for that. What is in those no snapshot
-// of the tree holds, and no bound of it bounds: so a tree that has any is not kept, copied or put back until they are gone.
+// A process that can write to a tree can usually create subvolumes in it. Snapshots of the tree do not include them,
+// and its size limit does not apply to them. So snapshots, copies and restores of a tree are refused until it contains
+// no subvolumes.
 
-// nested is a subvolume that is directly in another one.
+// nested is a subvolume directly inside another one.
 type nested struct {
-	id   uint64
+	id   uint64 // inode of its parent directory
 	dir  uint64 // the inode of the directory in which it is
 	name string
 }
 
-// alone returns an error if there are subvolumes in a tree.
+// alone returns an error if a tree contains subvolumes.
 func (p *Pool) alone(name, subvolume string) error {
 	found, err := p.inside(subvolume)
 	if err != nil || found == "" {
@@ -28,7 +29,7 @@ func (p *Pool) alone(name, subvolume string) error {
 		name, found).WithHint("copy what is in there to a directory and remove it with rm -r, then try again")
 }
 
-// strangers are the drift of a tree in which there are subvolumes.
+// strangers returns a drift if a tree contains subvolumes.
 func (p *Pool) strangers(subvolume string) ([]sal.Drift, error) {
 	found, err := p.inside(subvolume)
 	if err != nil || found == "" {
@@ -38,7 +39,7 @@ func (p *Pool) strangers(subvolume string) ([]sal.Drift, error) {
 		"copy what is in there to a directory and remove it with rm -r"}}, nil
 }
 
-// inside says in words which subvolumes there are in one, "" if there are none.
+// inside describes the subvolumes inside another one, "" if there are none.
 func (p *Pool) inside(subvolume string) (string, error) {
 	id, err := subvolumeID(subvolume)
 	if err != nil {
@@ -50,7 +51,7 @@ func (p *Pool) inside(subvolume string) (string, error) {
 	}
 	where, err := nestedPath(p.Dir, id, all[0])
 	if err != nil {
-		where = all[0].name // its path is too long for the kernel to tell, or it has just gone
+		where = all[0].name // the path is too long for the kernel, or the subvolume was removed meanwhile
 	}
 	if others := len(all) - 1; others > 0 {
 		return fmt.Sprintf("the btrfs subvolume %q and %d more", where, others), nil
@@ -58,7 +59,7 @@ func (p *Pool) inside(subvolume string) (string, error) {
 	return fmt.Sprintf("the btrfs subvolume %q", where), nil
 }
 
-// keep makes a snapshot of a tree that is all of it.
+// keep creates a snapshot of a tree and verifies that it is complete.
 func (p *Pool) keep(to, name, from string, readOnly bool) error {
 	if err := p.alone(name, from); err != nil {
 		return err
@@ -66,14 +67,14 @@ func (p *Pool) keep(to, name, from string, readOnly bool) error {
 	if err := snapshotSubvolume(to, from, readOnly); err != nil {
 		return err
 	}
-	if err := p.alone(name, from); err != nil { // one that was made meanwhile
+	if err := p.alone(name, from); err != nil { // created meanwhile
 		return errors.Join(err, deleteSubvolume(to))
 	}
 	return nil
 }
 
-// removeWithNested removes a subvolume and all that are in it, however deep. It finds them by their numbers: no name or depth that somebody
-// has chosen stands in the way.
+// removeWithNested removes a subvolume and all subvolumes inside it, at any depth. It finds them by number, so names
+// and depths chosen by an attacker cannot prevent it.
 func (p *Pool) removeWithNested(path string) error {
 	id, err := subvolumeID(path)
 	if err != nil {

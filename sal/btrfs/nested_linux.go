@@ -16,14 +16,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// rootTree is the number of the tree in which the kernel keeps what it knows of subvolumes, and rootRef the type of its items that say which
-// one is in which.
+// rootTree is the number of the kernel's tree of subvolumes, and rootRef is the type of its items for parents and
+// children.
 const (
 	rootTree = 1
 	rootRef  = 156
 )
 
-// searchKey says between which keys the kernel is to search, and how many items it found.
+// searchKey is the range of keys to search. The kernel returns the number of items found in it.
 type searchKey struct {
 	tree, minObject, maxObject, minOffset, maxOffset uint64
 	_, maxTransaction                                uint64
@@ -31,7 +31,8 @@ type searchKey struct {
 	_                                                [4]uint64
 }
 
-// nestedIn finds what is directly in a subvolume, in the order in which it was made. Any directory of the file system will do to ask.
+// nestedIn returns the subvolumes directly inside a subvolume, in order of creation. dir is any directory of the file
+// system.
 func nestedIn(dir string, subvolume uint64) (all []nested, err error) {
 	key := searchKey{
 		tree: rootTree, minObject: subvolume, maxObject: subvolume, maxOffset: math.MaxUint64, maxTransaction: math.MaxUint64,
@@ -62,8 +63,8 @@ func nestedIn(dir string, subvolume uint64) (all []nested, err error) {
 	}
 }
 
-// rootRefs reads what the kernel found: for each a header (transaction, object, offset, type, length), and then the directory, a sequence, the
-// length of the name and the name.
+// rootRefs decodes the items that the kernel found. Each has a header (transaction, object, offset, type, length), then
+// the directory, a sequence number, the length of the name, and the name.
 func rootRefs(text []byte, items int) (all []nested, err error) {
 	const header, item = 32, 18
 	malformed := errors.New("the kernel answers with what is no list of subvolumes")
@@ -82,7 +83,7 @@ func rootRefs(text []byte, items int) (all []nested, err error) {
 	return all, nil
 }
 
-// nestedPath is where something is in the subvolume in which it is.
+// nestedPath returns the path of a nested subvolume, relative to its parent.
 func nestedPath(dir string, subvolume uint64, n nested) (string, error) {
 	var args struct {
 		tree, object uint64
@@ -96,7 +97,7 @@ func nestedPath(dir string, subvolume uint64, n nested) (string, error) {
 	return string(path) + n.name, nil
 }
 
-// deleteSubvolume removes a subvolume in which there is no other one. Its space comes back later.
+// deleteSubvolume removes a subvolume without nested ones. The kernel frees its space later.
 func deleteSubvolume(path string) error {
 	err := onDir(filepath.Dir(path), func(dir uintptr) error { return deleteIn(dir, filepath.Base(path)) })
 	if err != nil {
@@ -105,8 +106,8 @@ func deleteSubvolume(path string) error {
 	return nil
 }
 
-// deleteNested removes what is in a subvolume, if nothing is in it. Of a subvolume that is read-only it takes that away: nothing can be removed
-// out of one. It opens directories by their numbers, to which there is always a way.
+// deleteNested removes a nested subvolume without further ones inside. It first makes a read-only parent writable,
+// because entries of a read-only subvolume cannot be removed. It opens directories by number, which works at any depth.
 func deleteNested(dir string, subvolume uint64, n nested) error {
 	const readOnly = 2
 	err := onNumber(dir, subvolume, subvolumeInode, func(top uintptr) error {
@@ -138,13 +139,13 @@ func deleteIn(dir uintptr, name string) error {
 	return call(dir, 1, 15, &args)
 }
 
-// onNumber calls f with a directory that is open, of which the number is known and that of its subvolume. Any directory of the file system
-// will do for dir.
+// onNumber opens a directory by its inode and subvolume number and calls f with it. dir is any directory of the file
+// system.
 func onNumber(dir string, subvolume, inode uint64, f func(fd uintptr) error) error {
-	const numbers = 0x4d // the type of such a handle
+	const numbers = 0x4d // type of the handle
 	handle := binary.NativeEndian.AppendUint64(nil, inode)
 	handle = binary.NativeEndian.AppendUint64(handle, subvolume)
-	handle = binary.NativeEndian.AppendUint32(handle, 0) // of any generation
+	handle = binary.NativeEndian.AppendUint32(handle, 0) // any generation
 	return onDir(dir, func(at uintptr) error {
 		fd, err := unix.OpenByHandleAt(int(at), unix.NewFileHandle(numbers, handle), unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC)
 		if err != nil {

@@ -19,13 +19,13 @@ import (
 	"writ/sal"
 )
 
-// asUser runs a line in a directory as a user without rights, as a program in a container does that has it.
+// asUser runs a shell line in a directory as a user without privileges, like a program in a container.
 func asUser(t testing.TB, dir, line string) (said string, err error) {
 	t.Helper()
 	if err := os.Chmod(dir, 0o777); err != nil {
 		t.Fatal(err)
 	}
-	at := must[*os.File](t)(os.Open(dir)) // whoever it is may not go the whole way there
+	at := must[*os.File](t)(os.Open(dir)) // the user may be unable to traverse the path
 	defer at.Close()
 	cmd := exec.Command("sh", "-c", "cd /proc/self/fd/3/. && "+line)
 	cmd.ExtraFiles = []*os.File{at}
@@ -34,7 +34,7 @@ func asUser(t testing.TB, dir, line string) (said string, err error) {
 	return string(text), err
 }
 
-// nest makes subvolumes in a tree: two beside each other, one of them read-only, with one more in each.
+// nest creates subvolumes in a tree: two side by side, one of them read-only, with one more in each.
 func nest(t testing.TB, dir string) {
 	t.Helper()
 	testenv.Need(t, "btrfs")
@@ -44,7 +44,7 @@ func nest(t testing.TB, dir string) {
 	}
 }
 
-// bury makes a subvolume in a directory that is too deep for any path to lead there.
+// bury creates a subvolume in a directory that is too deep for any path.
 func bury(t testing.TB, dir string) {
 	t.Helper()
 	at := must[int](t)(unix.Open(dir, unix.O_DIRECTORY|unix.O_RDONLY, 0))
@@ -103,7 +103,7 @@ func TestNestedSubvolumesAreReported(t *testing.T) {
 			t.Errorf("a copy of what was before: %v", err)
 		}
 
-		// Whoever made them can do what they are told.
+		// The user who created them can follow the remedy.
 		if said, err := asUser(t, dir, "cp -r one kept && rm -r one && btrfs property set -t subvol dir/two ro false && rm -r dir"); err != nil {
 			t.Fatalf("%v: %s", err, said)
 		}
@@ -129,14 +129,14 @@ func TestATreeGoesWithWhatIsNestedInIt(t *testing.T) {
 		if _, err := os.Lstat(dir); !errors.Is(err, fs.ErrNotExist) {
 			t.Errorf("the tree: %v", err)
 		}
-		top := must[uint64](t)(subvolumeID(filepath.Join(p.Dir, "trees"))) // a directory: the number is that of the subvolume that it is in
+		top := must[uint64](t)(subvolumeID(filepath.Join(p.Dir, "trees"))) // for a plain directory, the number of its subvolume
 		if left := must[[]nested](t)(nestedIn(p.Dir, top)); len(left) > 0 {
 			t.Errorf("%v are left", left)
 		}
 	})
 }
 
-// With simple quotas a new subvolume counts for the groups of the one in which it is made.
+// With simple quotas, a new subvolume joins the groups of its parent.
 func TestNestedSubvolumesCountForTheProject(t *testing.T) {
 	t.Parallel()
 	dir := testenv.NewBtrfs(t, filepath.Join(t.TempDir(), "btrfs"), 1<<10).Dir

@@ -1,8 +1,9 @@
-// Package btrfs keeps directories on a btrfs file system: each is a subvolume with a bound that the kernel enforces, snapshots and clones
-// take no time and no room, and deleting is one call. The package knows how btrfs is spoken to and must not know what is in a tree.
+// Package btrfs stores trees on a btrfs file system. Each tree is a subvolume with a size limit that the kernel
+// enforces. Snapshots and clones need no time and no space, and removal is one call. The package does not know the
+// content of a tree.
 //
-// Everything in a tree is written in place (+C), as disks of machines and files of databases need it; they have checksums of their own
-// or do without. Space comes back some time after a tree is removed, when the kernel has cleaned up; nothing here waits for that.
+// Files in a tree are written in place (+C), which disks of machines and database files need. Such files have no
+// checksums of btrfs. After a tree is removed, the kernel frees its space in the background; no call waits for that.
 package btrfs
 
 import (
@@ -20,16 +21,16 @@ import (
 	"writ/sal"
 )
 
-// Pool keeps trees on btrfs. Different trees may be used at the same time.
+// Pool stores trees on btrfs. Different trees may be used concurrently.
 //
-// Below Dir, trees/NAME is a tree, snapshots/NAME/SNAPSHOT a snapshot of it, both subvolumes; work/NAME is one that is not finished or
-// not needed any more. Every call that changes a tree first removes the latter.
+// Below Dir, trees/NAME is a tree and snapshots/NAME/SNAPSHOT is a snapshot of it; both are subvolumes. work/NAME is
+// unfinished or no longer needed. Every call that changes a tree first removes its work/NAME.
 type Pool struct {
-	// Dir is required: an absolute path on a btrfs file system. Quotas are switched on for the whole of that: simple ones if the kernel
-	// has them.
+	// Dir is required: an absolute path on a btrfs file system. The pool enables quotas for the whole file system:
+	// simple ones if the kernel supports them.
 	Dir string
-	// ProjectBytes is how much all trees that count for a project may hold together; 0 is unbounded. It may be nil. What would let their
-	// bounds add up to more is refused, and the kernel sees to it that snapshots do not take more either.
+	// ProjectBytes returns the maximum size of all trees of a project together; 0 means unlimited. It may be nil. Calls
+	// that would exceed it by the sum of the limits fail, and the kernel enforces it for snapshots.
 	ProjectBytes func(writ.ProjectID) int64
 	// Besides returns the bytes of a project outside the pool, which count for its share. It may be nil.
 	Besides func(writ.ProjectID) (int64, error)
@@ -39,31 +40,32 @@ type Pool struct {
 	// Step is called before every single change of the file system; tests stop the driver there. It may be nil.
 	Step func(name string)
 
-	mu     sync.Mutex             // guards what follows
-	ready  bool                   // Dir and its directories are there
+	mu     sync.Mutex             // guards the fields below
+	ready  bool                   // Dir and its directories exist
 	quotas quotaState             // of Dir's file system
-	coming map[string]sal.Bound   // of trees that are just being made or grow
-	counts map[writ.ProjectID]int // of trees with a bound, coming ones too; nil if they are to be added up
-	sums   int                    // how often they were, for tests
+	coming map[string]sal.Bound   // trees that are being created or grown
+	counts map[writ.ProjectID]int // trees with a limit per project, including coming; nil means unknown
+	sums   int                    // number of recounts, for tests
 }
 
 var _ sal.Trees = (*Pool)(nil)
 
-// About says what is special about btrfs.
+// About returns the kind and the advantages of btrfs.
 func (p *Pool) About() (kind, detail string) {
 	return "btrfs", "subvolumes: sizes are enforced, snapshots and clones take no time"
 }
 
-// Path is where a tree is.
+// Path returns the path of a tree.
 func (p *Pool) Path(name string) string { return filepath.Join(p.Dir, "trees", name) }
 
-// Remedy removes the subvolumes of a tree and of its snapshots, as far as there are any, and the directory of these.
+// Remedy returns a command that removes the subvolumes of a tree and of its snapshots, if they exist, and the directory
+// of the snapshots.
 func (p *Pool) Remedy(name string) string {
 	tree, snapshots, work := sal.Command(p.Path(name)), sal.Command(filepath.Join(p.Dir, "snapshots", name)), sal.Command(filepath.Join(p.Dir, "work", name))
 	return fmt.Sprintf("for s in %s %s/* %s; do btrfs subvolume show \"$s\" >/dev/null 2>&1 && btrfs subvolume delete \"$s\"; done; rm -rf %s", tree, snapshots, work, snapshots)
 }
 
-// Make makes a tree or lets it grow.
+// Make creates a tree or grows it.
 func (p *Pool) Make(ctx context.Context, name string, bound sal.Bound) (dir string, err error) {
 	if err := p.begin(ctx, name); err != nil {
 		return "", err
@@ -94,7 +96,7 @@ func (p *Pool) make(name string, bound sal.Bound) (dir string, err error) {
 	return tree, sal.HostError("make the tree "+name, err)
 }
 
-// Snapshot keeps what a tree holds now.
+// Snapshot creates a snapshot of a tree.
 func (p *Pool) Snapshot(ctx context.Context, name, snapshot string) error {
 	to := p.snapshot(name, snapshot)
 	if err := errors.Join(p.begin(ctx, name), sal.ValidTree(snapshot)); err != nil {
@@ -108,12 +110,12 @@ func (p *Pool) Snapshot(ctx context.Context, name, snapshot string) error {
 		err = p.take(name, to)
 	}
 	if err == nil {
-		err = p.rebound(name) // also when it was taken already: an interrupted call may not have come to this
+		err = p.rebound(name) // always, because an interrupted call may have skipped it
 	}
 	return sal.HostError("keep a snapshot of the tree "+name, err)
 }
 
-// take makes a snapshot of a tree.
+// take creates the subvolume of a snapshot.
 func (p *Pool) take(name, to string) error {
 	if there, err := isSubvolume(p.Path(name)); err != nil || !there {
 		return cmp.Or(sal.HostError("look for the tree", err), sal.UnknownTree(name))
@@ -125,7 +127,7 @@ func (p *Pool) take(name, to string) error {
 	return p.keep(to, name, p.Path(name), readOnly) // the kernel commits it
 }
 
-// Restore puts a tree back to a snapshot: a copy of the snapshot and the tree change places at once.
+// Restore resets a tree to a snapshot: it swaps the tree atomically with a copy of the snapshot.
 func (p *Pool) Restore(ctx context.Context, name, snapshot string) error {
 	if err := errors.Join(p.begin(ctx, name), sal.ValidTree(snapshot)); err != nil {
 		return err
@@ -148,7 +150,7 @@ func (p *Pool) Restore(ctx context.Context, name, snapshot string) error {
 	p.step("copy the snapshot")
 	err = snapshotSubvolume(work, from, writable)
 	if err == nil {
-		err = setBound(work, bound) // the snapshot may be of a time when it was smaller
+		err = setBound(work, bound) // the snapshot may be smaller
 	}
 	if err == nil {
 		err = p.bound(name, work, bound)
@@ -166,7 +168,8 @@ func (p *Pool) Restore(ctx context.Context, name, snapshot string) error {
 	return sal.HostError("put the tree "+name+" back", err)
 }
 
-// Copy makes a tree that shares the blocks of another one. Quotas do not stop that: the caller knows that it is big enough.
+// Copy creates a tree that shares the blocks of another one. Quotas do not limit the shared blocks: the caller checks
+// the size.
 func (p *Pool) Copy(ctx context.Context, name string, bound sal.Bound, from, snapshot string) (dir string, err error) {
 	if err := p.begin(ctx, name); err != nil {
 		return "", err
@@ -196,8 +199,8 @@ func (p *Pool) Copy(ctx context.Context, name string, bound sal.Bound, from, sna
 	return tree, sal.HostError("clone the tree "+from, err)
 }
 
-// View returns a read-only subvolume. One of what the tree holds now is a passing snapshot; nothing else may be done with the tree until
-// the caller is done.
+// View returns a read-only subvolume. For the current content, it is a temporary snapshot; the tree must not be used
+// otherwise until done is called.
 func (p *Pool) View(ctx context.Context, name, snapshot string) (dir string, done func() error, err error) {
 	if err := p.begin(ctx, name); err != nil {
 		return "", nil, err
@@ -213,7 +216,8 @@ func (p *Pool) View(ctx context.Context, name, snapshot string) (dir string, don
 	return p.work(name), func() error { return sal.HostError("forget a view of the tree "+name, p.clear(name)) }, nil
 }
 
-// Keep sees to it that a tree is there and has its bound, takes away what an interrupted call has left, and looks for subvolumes in the tree.
+// Keep ensures that a tree exists and has its limit, removes the work of interrupted calls, and reports nested
+// subvolumes.
 func (p *Pool) Keep(ctx context.Context, name string, bound sal.Bound) ([]sal.Drift, error) {
 	lost, err := p.prepare()
 	if err != nil {
@@ -240,7 +244,7 @@ func (p *Pool) Keep(ctx context.Context, name string, bound sal.Bound) ([]sal.Dr
 	return append(bounded, found...), err
 }
 
-// keepBound sees to it that a tree has its bound.
+// keepBound restores the limit of a tree.
 func (p *Pool) keepBound(name string, bound sal.Bound) ([]sal.Drift, error) {
 	tree := p.Path(name)
 	had, err := boundOf(tree)
@@ -267,7 +271,7 @@ func (p *Pool) keepBound(name string, bound sal.Bound) ([]sal.Drift, error) {
 	return []sal.Drift{{What: "its quota was not what it should be", Mended: true}}, nil
 }
 
-// source is the subvolume of a tree or of a snapshot of it.
+// source returns the subvolume of a tree or of one of its snapshots.
 func (p *Pool) source(name, snapshot string) (path string, err error) {
 	if err := sal.ValidTree(name); err != nil {
 		return "", err
@@ -284,7 +288,7 @@ func (p *Pool) source(name, snapshot string) (path string, err error) {
 	return path, nil
 }
 
-// Snapshots are the names of a tree's snapshots.
+// Snapshots returns the names of a tree's snapshots.
 func (p *Pool) Snapshots(ctx context.Context, name string) ([]string, error) {
 	if err := errors.Join(ctx.Err(), sal.ValidTree(name)); err != nil {
 		return nil, err
@@ -292,7 +296,6 @@ func (p *Pool) Snapshots(ctx context.Context, name string) ([]string, error) {
 	return sal.FileNames(filepath.Join(p.Dir, "snapshots", name))
 }
 
-// RemoveSnapshot removes a snapshot.
 func (p *Pool) RemoveSnapshot(ctx context.Context, name, snapshot string) error {
 	if err := errors.Join(p.begin(ctx, name), sal.ValidTree(snapshot)); err != nil {
 		return err
@@ -305,7 +308,7 @@ func (p *Pool) RemoveSnapshot(ctx context.Context, name, snapshot string) error 
 		err = p.commit(filepath.Join(p.Dir, "snapshots", name))
 	}
 	if err == nil {
-		_ = os.Remove(filepath.Join(p.Dir, "snapshots", name)) // if it was the last one
+		_ = os.Remove(filepath.Join(p.Dir, "snapshots", name)) // only succeeds if it is empty
 	}
 	return sal.HostError("remove a snapshot of the tree "+name, err)
 }
@@ -356,12 +359,12 @@ func (p *Pool) List(ctx context.Context) ([]string, error) {
 	return slices.Compact(all), ctx.Err()
 }
 
-// Clone copies a file, sharing its blocks.
+// Clone copies a file and shares its blocks.
 func (p *Pool) Clone(ctx context.Context, from, to string, size int64) error {
 	return sal.Clone(ctx, from, to, size, p.Step)
 }
 
-// begin makes sure that the pool is there and that nothing is left of a call that was interrupted.
+// begin prepares the pool and removes the work of an interrupted call on the tree.
 func (p *Pool) begin(ctx context.Context, name string) error {
 	if err := errors.Join(ctx.Err(), sal.ValidTree(name)); err != nil {
 		return err
@@ -372,7 +375,7 @@ func (p *Pool) begin(ctx context.Context, name string) error {
 	return sal.HostError("clear up after "+name, p.clear(name))
 }
 
-// prepare makes the pool and switches quotas on. It reports whether another program had switched them off.
+// prepare creates the pool and enables quotas. It reports whether another program had disabled them.
 func (p *Pool) prepare() (lost bool, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -400,7 +403,8 @@ func (p *Pool) makeDirs() error {
 	return p.denyAll()
 }
 
-// commit makes sure that what was made, renamed or removed in directories stays so after a power cut. One that is not there is no error.
+// commit syncs directories, so that created, renamed and removed entries survive a power cut. A missing directory is
+// not an error.
 func (p *Pool) commit(dirs ...string) error {
 	for _, dir := range dirs {
 		p.step("commit")
@@ -413,7 +417,7 @@ func (p *Pool) commit(dirs ...string) error {
 
 func (p *Pool) clear(name string) error { return p.destroy("clear work", p.work(name)) }
 
-// destroy removes a subvolume with what is nested in it, and is content if it is not there.
+// destroy removes a subvolume with its nested subvolumes. A missing subvolume is not an error.
 func (p *Pool) destroy(step, path string) error {
 	there, err := isSubvolume(path)
 	if err != nil || !there {

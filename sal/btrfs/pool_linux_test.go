@@ -31,7 +31,7 @@ func TestTreesConformance(t *testing.T) {
 
 const mib = 1 << 20
 
-// kinds are the two kinds of quotas, each on a disk of its own.
+// kinds runs a test with each kind of quotas, on separate disks.
 func kinds(t *testing.T, test func(t *testing.T, p *Pool)) {
 	t.Parallel()
 	for name, prepare := range map[string]func(t *testing.T, dir string){
@@ -65,8 +65,8 @@ func must[T any](t testing.TB) func(v T, err error) T {
 	}
 }
 
-// fill writes a file in a directory until it has so many MiB or there is no more room, and returns how many it has then. It writes over
-// what is there.
+// fill writes a file in a directory until it has upTo MiB or the disk is full, and returns its size in MiB. It
+// overwrites existing content.
 func fill(t testing.TB, dir string, upTo int) (written int, err error) {
 	t.Helper()
 	f := must[*os.File](t)(os.OpenFile(filepath.Join(dir, sal.DiskName), os.O_WRONLY|os.O_CREATE, 0o600))
@@ -86,7 +86,7 @@ func fill(t testing.TB, dir string, upTo int) (written int, err error) {
 	return written, f.Sync()
 }
 
-// syncAll lets the file system count what was written.
+// syncAll makes the file system count the written data.
 func syncAll(t testing.TB, dir string) {
 	t.Helper()
 	if err := onDir(dir, func(fd uintptr) error { return unix.Syncfs(int(fd)) }); err != nil {
@@ -134,12 +134,12 @@ func TestKeepMendsTheQuota(t *testing.T) {
 		}
 		keep(sal.Drift{What: "quota", Mended: true})
 		keep()
-		must[string](t)(p.Make(t.Context(), "a", sal.Bound{Bytes: 64 * mib})) // and its record knows nothing of it yet
+		must[string](t)(p.Make(t.Context(), "a", sal.Bound{Bytes: 64 * mib})) // its record does not know this yet
 		keep()
 	})
 }
 
-// A machine must be able to write all of its disk, whatever snapshots there are of it.
+// A machine must be able to write its whole disk, whatever snapshots exist.
 func TestSnapshotsTakeNoSpaceFromATree(t *testing.T) {
 	kinds(t, func(t *testing.T, p *Pool) {
 		dir := must[string](t)(p.Make(t.Context(), "a", sal.Bound{Bytes: 32 * mib}))
@@ -171,7 +171,7 @@ func TestVolumesOfAProjectShareItsBound(t *testing.T) {
 		a := must[string](t)(p.Make(t.Context(), "a", sal.Bound{Bytes: 80 * mib, Project: "bounded"}))
 		b := must[string](t)(p.Make(t.Context(), "b", sal.Bound{Bytes: 80 * mib, Project: "bounded"}))
 		other := must[string](t)(p.Make(t.Context(), "c", sal.Bound{Bytes: 80 * mib, Project: "unbounded"}))
-		keep := func(share int64) { // as a runner does that starts with another bound
+		keep := func(share int64) { // as a runner that starts with another limit
 			t.Helper()
 			p.ProjectBytes = func(project writ.ProjectID) int64 { return map[writ.ProjectID]int64{"bounded": share}[project] }
 			if drift := must[[]sal.Drift](t)(p.Keep(t.Context(), "b", sal.Bound{Bytes: 80 * mib, Project: "bounded"})); len(drift) > 0 {
@@ -198,7 +198,7 @@ func TestVolumesOfAProjectShareItsBound(t *testing.T) {
 	})
 }
 
-// A node with many trees looks at each of them every half minute.
+// A node with many trees calls Keep for each of them every half minute.
 func TestTreesAreAddedUpOnceUntilThereAreOthers(t *testing.T) {
 	kinds(t, func(t *testing.T, p *Pool) {
 		p.ProjectBytes = func(writ.ProjectID) int64 { return 1 << 40 }
@@ -236,7 +236,8 @@ func TestTreesAreAddedUpOnceUntilThereAreOthers(t *testing.T) {
 	})
 }
 
-// What a project was promised it can write, to the last byte: sizes that add up to more are refused before there is anything.
+// A project can write all it was promised, to the last byte: requests that exceed its share fail before anything is
+// created.
 func TestSizesOfAProjectAddUpToItsBoundAndNoMore(t *testing.T) {
 	kinds(t, func(t *testing.T, p *Pool) {
 		ctx := t.Context()
@@ -273,7 +274,7 @@ func TestSizesOfAProjectAddUpToItsBoundAndNoMore(t *testing.T) {
 			}
 		}
 
-		p.ProjectBytes = func(writ.ProjectID) int64 { return 50 * mib } // what is there stays
+		p.ProjectBytes = func(writ.ProjectID) int64 { return 50 * mib } // existing trees stay
 		must[string](t)(p.Make(ctx, "b", of(40)))
 		must[[]sal.Drift](t)(p.Keep(ctx, "a", of(60)))
 		_, err = p.Make(ctx, "d", of(1))
@@ -309,7 +310,7 @@ func TestACloneSharesTheBlocksOfItsImage(t *testing.T) {
 	kinds(t, func(t *testing.T, p *Pool) {
 		images := must[string](t)(p.Make(t.Context(), "images", sal.Bound{}))
 		must[int](t)(fill(t, images, 64))
-		scattered := filepath.Join(p.Dir, "scattered") // one that is not written in place
+		scattered := filepath.Join(p.Dir, "scattered") // not written in place
 		if err := sal.Clone(t.Context(), filepath.Join(images, sal.DiskName), filepath.Join(p.Dir, "copy"), 0, nil); err != nil {
 			t.Fatal(err)
 		}

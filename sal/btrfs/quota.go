@@ -11,17 +11,17 @@ import (
 	"writ/sal"
 )
 
-// A tree's own bookkeeping is charged to it too, and must never be what a machine's disk fails at: so a bound is a little higher than what
-// was asked for.
+// The kernel also charges a tree's metadata to it, and the disk of a machine must never fail for that reason. So the
+// limit is slightly higher than the requested size.
 const (
-	slackShare = 32       // one part in so many
-	slackBytes = 16 << 20 // and this besides
+	slackShare = 32       // one part in this many
+	slackBytes = 16 << 20 // plus this many bytes
 )
 
-// bound sets how much a subvolume may hold that is, or is about to become, the tree of a name: at least what it could hold before. It
-// counts for the bound's project from then on, if that names one.
+// bound sets the limit of a subvolume that is, or is about to become, the named tree. The limit never decreases. The
+// tree counts for the bound's project from then on, if that is set.
 func (p *Pool) bound(name, subvolume string, bound sal.Bound) error {
-	if err := p.deny(subvolume); err != nil { // before the tree gets its place, or anything is in it
+	if err := p.deny(subvolume); err != nil { // before the subvolume gets its place or any content
 		return err
 	}
 	had, err := boundOf(subvolume)
@@ -42,21 +42,21 @@ func (p *Pool) bound(name, subvolume string, bound sal.Bound) error {
 		return limited
 	}
 	if err == nil && bound == had {
-		return nil // noting it anew would fail in a project that holds more than it may by now
+		return nil // writing it again would fail in a project that exceeds its share
 	}
-	p.step("note the bound") // which a full tree has no room for until it may hold more
+	p.step("note the bound") // last, because a full tree has no room for it until its limit grows
 	return setBound(subvolume, bound)
 }
 
-// grown is the bound of a tree that had one and is asked to have another: it never shrinks.
+// grown returns the new bound of a tree that had a bound: it never shrinks.
 func grown(had, bytes int64) int64 {
 	if had == 0 || bytes == 0 {
-		return 0 // unbounded
+		return 0 // unlimited
 	}
 	return max(had, bytes)
 }
 
-// rebound sets the bound of a tree anew after the number of its snapshots has changed.
+// rebound updates the limit of a tree after its number of snapshots has changed.
 func (p *Pool) rebound(name string) error {
 	bound, err := boundOf(p.Path(name))
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, errNoSize) {
@@ -81,7 +81,7 @@ func (p *Pool) limit(name, subvolume string, size int64) error {
 	return limitGroup(p.Dir, group(0, id), bytes)
 }
 
-// limitOf is what the kernel is told to let a tree of a size have; 0 is unbounded.
+// limitOf returns the kernel's limit for a tree of a size; 0 means unlimited.
 func (p *Pool) limitOf(name string, size int64) (bytes int64, err error) {
 	if size == 0 {
 		return 0, nil
@@ -92,8 +92,9 @@ func (p *Pool) limitOf(name string, size int64) (bytes int64, err error) {
 		return 0, err
 	}
 	if simple {
-		// Simple quotas charge a block to the subvolume that wrote it for as long as anybody has it. Each snapshot may keep as much as
-		// the tree could hold then, and a disk must not fail because of that.
+		// Simple quotas charge a block to the subvolume that wrote it as long as any subvolume uses it. Each snapshot
+		// may hold as much as the tree could hold at that time, and the disk of a machine must not fail because of
+		// that.
 		kept, err := sal.FileNames(p.snapshot(name, ""))
 		if err != nil {
 			return 0, err
@@ -103,8 +104,8 @@ func (p *Pool) limitOf(name string, size int64) (bytes int64, err error) {
 	return bytes, nil
 }
 
-// count lets a subvolume count for a project. With full quota groups only an empty one can, or the kernel would have to count the whole
-// file system anew: there, clones and what was restored do not count.
+// count adds a subvolume to its project. With full quotas, only an empty subvolume can be added, because the kernel
+// would otherwise have to rescan the whole file system: clones and restored trees do not count there.
 func (p *Pool) count(subvolume string, project writ.ProjectID) error {
 	simple, err := simpleQuota(p.Dir)
 	if err != nil {
@@ -133,7 +134,7 @@ func (p *Pool) count(subvolume string, project writ.ProjectID) error {
 	return joinGroup(p.Dir, group(0, id), parent)
 }
 
-// keepShare sets the bound of a project that has one, if it is to be another than it was when the last tree of it was made.
+// keepShare updates the limit of a project, if it has one and ProjectBytes has changed since its last tree was created.
 func (p *Pool) keepShare(project writ.ProjectID) error {
 	if project == "" {
 		return nil
@@ -153,16 +154,16 @@ func (p *Pool) keepShare(project writ.ProjectID) error {
 	return limitGroup(p.Dir, projectGroup(project), most)
 }
 
-// group is the id of a quota group: of a subvolume on level 0, of what counts together on level 1.
+// group returns the id of a quota group: level 0 for subvolumes, level 1 for projects.
 func group(level, id uint64) uint64 { return level<<48 | id }
 
-// projectGroup is the group of all trees that count for a project.
+// projectGroup returns the group of all trees of a project.
 func projectGroup(project writ.ProjectID) uint64 {
 	sum := sha256.Sum256([]byte(project))
 	return group(1, binary.BigEndian.Uint64(sum[:])>>16)
 }
 
-// Used is how many bytes are charged to a tree at the moment, as of the file system's last commit.
+// Used returns the bytes charged to a tree, as of the last commit of the file system.
 func (p *Pool) Used(name string) (int64, error) {
 	if err := sal.ValidTree(name); err != nil {
 		return 0, err
@@ -179,7 +180,7 @@ func (p *Pool) Used(name string) (int64, error) {
 	return used, sal.HostError("look at the quota of "+name, err)
 }
 
-// ProjectUsed is how many bytes are charged to all trees that count for a project.
+// ProjectUsed returns the bytes charged to all trees of a project.
 func (p *Pool) ProjectUsed(project writ.ProjectID) (int64, error) {
 	used, err := groupUsage(p.Dir, projectGroup(project))
 	err = groupError(p.Dir, err)

@@ -12,7 +12,7 @@ import (
 	"writ/sal"
 )
 
-// Room returns an error if a tree of such a bound would let a project have more than its share of the disk.
+// Room returns an error if a tree with this bound would exceed the project's share of the disk.
 func (p *Pool) Room(ctx context.Context, name string, bound sal.Bound) error {
 	if err := errors.Join(ctx.Err(), sal.ValidTree(name)); err != nil {
 		return err
@@ -24,8 +24,9 @@ func (p *Pool) Room(ctx context.Context, name string, bound sal.Bound) error {
 	return err
 }
 
-// promise is Room that lasts: until the caller says so, which is when the tree has its bound or never gets it, it counts for the project.
-// Without that the sizes of a project could be more than it may have, and machines would meet the bound as disks that fail.
+// promise is Room plus a reservation: the tree counts for the project until release is called. The caller calls it when
+// the tree has its limit, or has failed. Without reservations, concurrent calls could exceed the share, and machines
+// would see failing disks.
 func (p *Pool) promise(name string, bound sal.Bound) (release func(), err error) {
 	none := func() {}
 	had, err := boundOf(p.Path(name))
@@ -36,7 +37,7 @@ func (p *Pool) promise(name string, bound sal.Bound) (release func(), err error)
 	project := cmp.Or(bound.Project, had.Project)
 	most := p.share(project)
 	if most == 0 || project == "" || !fresh && had.Project == project && grown(had.Bytes, bound.Bytes) == had.Bytes {
-		return none, nil // what it has it keeps, also if the share is smaller by now
+		return none, nil // existing trees keep their size, even if the share has shrunk
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -61,8 +62,8 @@ func (p *Pool) promise(name string, bound sal.Bound) (release func(), err error)
 	}, nil
 }
 
-// promised returns the bytes that a project may occupy: the bounds of its trees except one, including trees that are being
-// made or grow, and its bytes outside the pool.
+// promised returns the bytes that a project may occupy: the bounds of its trees except one, including trees that are
+// being made or grow, and its bytes outside the pool.
 func (p *Pool) promised(project writ.ProjectID, but string) (bytes int64, err error) {
 	if p.Besides != nil {
 		if bytes, err = p.Besides(project); err != nil {
@@ -77,7 +78,7 @@ func (p *Pool) promised(project writ.ProjectID, but string) (bytes int64, err er
 	return bytes, err
 }
 
-// each tells of every tree that has a bound, or is about to.
+// each calls tell for every tree that has, or is about to get, a bound.
 func (p *Pool) each(tell func(name string, bound sal.Bound)) error {
 	names, err := sal.FileNames(filepath.Join(p.Dir, "trees"))
 	if err != nil {
@@ -89,7 +90,7 @@ func (p *Pool) each(tell func(name string, bound sal.Bound)) error {
 		}
 		bound, err := boundOf(p.Path(name))
 		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, errNoSize) {
-			continue // it goes, or never came
+			continue // removed meanwhile, or unfinished
 		}
 		if err != nil {
 			return err
@@ -102,7 +103,8 @@ func (p *Pool) each(tell func(name string, bound sal.Bound)) error {
 	return nil
 }
 
-// countOf is how many trees a project has. They are added up for all projects at once, and again when this pool has changed one.
+// countOf returns the number of trees of a project. It counts the trees of all projects at once, and again after this
+// pool has changed a tree.
 func (p *Pool) countOf(project writ.ProjectID) (int, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -117,14 +119,14 @@ func (p *Pool) countOf(project writ.ProjectID) (int, error) {
 	return p.counts[project], nil
 }
 
-// recount lets trees be added up again. Whoever changes them calls it afterwards.
+// recount invalidates the counts. It is called after any change of the trees.
 func (p *Pool) recount() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.counts = nil
 }
 
-// share is how much the trees of a project may hold together; 0 is unbounded.
+// share returns the maximum size of all trees of a project; 0 means unlimited.
 func (p *Pool) share(project writ.ProjectID) int64 {
 	if p.ProjectBytes == nil {
 		return 0
@@ -132,7 +134,7 @@ func (p *Pool) share(project writ.ProjectID) int64 {
 	return p.ProjectBytes(project)
 }
 
-// shareLimit is what the kernel is told to let a project have. As a tree may be charged with more than it holds, so may they all be.
+// shareLimit returns the kernel's limit for a project. It has the same slack as the limits of the trees.
 func (p *Pool) shareLimit(project writ.ProjectID) (int64, error) {
 	most := p.share(project)
 	if most == 0 {
@@ -142,7 +144,7 @@ func (p *Pool) shareLimit(project writ.ProjectID) (int64, error) {
 	return most + most/slackShare + int64(max(1, count))*slackBytes, err
 }
 
-// amount writes bytes as people read them.
+// amount formats bytes for people.
 func amount(bytes int64) string {
 	if bytes%(1<<30) == 0 {
 		return fmt.Sprintf("%d GiB", bytes>>30)

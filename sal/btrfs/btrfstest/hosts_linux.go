@@ -1,6 +1,6 @@
 //go:build cgo
 
-// Package btrfstest makes btrfs file systems on which drivers are examined.
+// Package btrfstest creates btrfs file systems for the conformance suite of drivers.
 package btrfstest
 
 import (
@@ -16,10 +16,10 @@ import (
 	"writ/internal/testenv"
 )
 
-// Hosts are directories of a suite on a btrfs of the test's own; see saltest.Hosts.
+// Hosts creates directories for a suite on a separate btrfs file system; see saltest.Hosts.
 type Hosts struct{ dir string }
 
-// NewHosts makes the file system, with room for 4 GiB, or skips the test.
+// NewHosts creates the file system, with 4 GiB, or skips the test.
 func NewHosts(t testing.TB) Hosts {
 	return Hosts{testenv.NewBtrfs(t, filepath.Join(t.TempDir(), "btrfs"), 4<<10).Dir}
 }
@@ -34,7 +34,7 @@ func (h Hosts) New(t testing.TB) string {
 	return dir
 }
 
-// Replace makes subvolumes of subvolumes, and files of files.
+// Replace replaces the content of to by a copy of from. It copies subvolumes as subvolumes.
 func (h Hosts) Replace(t testing.TB, to, from string) {
 	t.Helper()
 	if err := errors.Join(emptyDir(to), copyDir(to, from)); err != nil {
@@ -76,7 +76,7 @@ func copyDir(to, from string) error {
 	return err
 }
 
-// isSubvolume reports whether a path leads to the top of a subvolume, which always has the same inode.
+// isSubvolume reports whether path is the top of a subvolume, which always has the same inode.
 func isSubvolume(path string) bool {
 	info, err := os.Lstat(path)
 	if err != nil {

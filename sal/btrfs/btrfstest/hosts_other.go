@@ -1,11 +1,11 @@
 //go:build !linux || !cgo
 
-// Package btrfstest makes btrfs file systems on which drivers are examined.
+// Package btrfstest creates btrfs file systems for the conformance suite of drivers.
 package btrfstest
 
 import "testing"
 
-// Hosts are directories on btrfs, which this build cannot make.
+// Hosts stands in for the type of Linux builds with cgo.
 type Hosts struct{}
 
 // NewHosts skips the test.
