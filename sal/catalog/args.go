@@ -8,8 +8,8 @@ import (
 	"writ"
 )
 
-// Fill returns a copy of args in which every field that is not given and has a default has it, also in the objects inside. A field
-// whose value is nil is left out.
+// Fill returns a copy of args with defaults for missing fields, also in nested objects. Fields with a nil value are
+// removed.
 func (s Schema) Fill(args map[string]any) map[string]any {
 	filled := make(map[string]any, len(args))
 	for name, v := range args {
@@ -49,9 +49,9 @@ func (f *Field) fill(v any) any {
 	}
 }
 
-// ReplaceHandles returns a copy of args in which every handle was given to replace; what that returns takes its place. A handle that is
-// given as a name is left as it is: see Named. A Secret gets the form in which it travels. Args must fit the schema. The first error of
-// replace ends it.
+// ReplaceHandles returns a copy of args and applies replace to every handle. Handles given as names stay unchanged: see
+// Named. Every Secret is replaced by its encoded form. args must fit the schema. ReplaceHandles stops at the first
+// error of replace.
 func (s Schema) ReplaceHandles(args map[string]any, replace func(handle any) (any, error)) (map[string]any, error) {
 	return s.rewrite(args, func(f *Field, v any) (any, error) {
 		if name, ok := v.(Secret); ok {
@@ -64,8 +64,8 @@ func (s Schema) ReplaceHandles(args map[string]any, replace func(handle any) (an
 	})
 }
 
-// Named returns the resources that args give by name instead of by a handle, in the order of the schema, without their UIDs. They are
-// dependencies too: the operation can be carried out only on the node that has them, unless the field says Elsewhere.
+// Named returns the resources that args give by name instead of by handle, in the order of the schema and without UIDs.
+// They are dependencies, too: only the node that has them can execute the operation, unless the field is Elsewhere.
 func (s Schema) Named(args map[string]any) []writ.Ref {
 	var refs []writ.Ref
 	_, _ = s.rewrite(args, func(f *Field, v any) (any, error) {
@@ -77,7 +77,7 @@ func (s Schema) Named(args map[string]any) []writ.Ref {
 	return refs
 }
 
-// rewrite copies args and passes through leaf what handle fields hold and those that may be secrets.
+// rewrite copies args and applies leaf to the values of handle fields and of fields that may be secrets.
 func (s Schema) rewrite(args map[string]any, leaf func(f *Field, v any) (any, error)) (map[string]any, error) {
 	out := maps.Clone(args)
 	for i := range s {
@@ -140,9 +140,9 @@ func (f *Field) rewriteMap(m map[string]any, leaf func(f *Field, v any) (any, er
 	return out, nil
 }
 
-// Changed names the fields in which two specs of one resource differ, those that may be changed and those that may not, each in the
-// order of the schema. A field that is not given is the same as one that is given its default, or the zero of its type. Handles are
-// the same if kind and name are, and the UIDs if both have one; a secret is another one in another version.
+// Changed returns the fields that differ between two specs of a resource, mutable and immutable ones, each in the order
+// of the schema. A missing field equals its default, or the zero value of its type. Handles are equal if their kinds
+// and names are, and their UIDs unless one is empty. Secrets differ if their versions do.
 func (s Schema) Changed(old, new map[string]any) (mutable, immutable []string) {
 	for i := range s {
 		f := &s[i]
@@ -189,7 +189,7 @@ func (f *Field) same(a, b any) bool {
 	return reflect.DeepEqual(a, b)
 }
 
-// orZero returns v, or what a field is that was not given.
+// orZero returns v, or the value of a missing field if v is nil.
 func (f *Field) orZero(v any) any {
 	switch {
 	case v != nil:
@@ -213,7 +213,7 @@ func (f *Field) orZero(v any) any {
 	}
 }
 
-// refOf reads what a handle is in the arguments of a job: a writ.Ref, its map, or a name.
+// refOf decodes a handle in the arguments of a job: a writ.Ref, its map, or a name.
 func refOf(f *Field, v any) (writ.Ref, bool) {
 	switch v := v.(type) {
 	case writ.Ref:

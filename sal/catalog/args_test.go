@@ -13,7 +13,7 @@ import (
 	"writ"
 )
 
-// operation finds an operation that must exist.
+// operation returns an existing operation.
 func operation(t testing.TB, name string) *Operation {
 	t.Helper()
 	o, ok := Lookup(name)
@@ -23,7 +23,8 @@ func operation(t testing.TB, name string) *Operation {
 	return o
 }
 
-// seqOf knows handles as scripts write them into their calls: {"ref": seq}; here seq 1 is a volume, 2 a network, 3 nobody knows what.
+// seqOf recognises handles as scripts encode them in calls: {"ref": seq}. Seq 1 is a volume, 2 a network, and the kind
+// of 3 is unknown.
 func seqOf(v any) (writ.ResourceKind, bool) {
 	m, ok := v.(map[string]any)
 	if !ok || len(m) != 1 {
@@ -61,7 +62,7 @@ func TestCheckFindsEveryProblemWithItsPlace(t *testing.T) {
 			map[string]any{"protocol": "tpc", "ports": []any{int64(80), int64(0)}},
 			map[string]any{"form": []any{}, "from": []any{"10.0.0.1/8", "400::/7"}},
 			"all",
-			map[string]any{"from": []any{}, "ports": []any{}}, // whose list came out empty means nobody, and not everybody
+			map[string]any{"from": []any{}, "ports": []any{}}, // an empty list means no sender, not all senders
 		}}, []string{
 			`rules[0].protocol: wrong_value: rules[0].protocol must be one of tcp, udp, icmp, any, not "tpc"; did you mean "tcp"?`,
 			`rules[0].ports[1]: wrong_value: rules[0].ports[1] must be 1 to 65535, not 0`,
@@ -139,7 +140,7 @@ func TestFormsAcceptOnlyTheirValues(t *testing.T) {
 	}
 }
 
-// useless returns why a text is useless in a form.
+// useless returns the reason why a text is useless in a form.
 func useless(form, text string) string {
 	if check := forms[form].useless; check != nil {
 		return check(text)
@@ -268,7 +269,7 @@ func TestChangedTellsMutableFromImmutable(t *testing.T) {
 	}
 }
 
-// What a driver got is what travelled: for all arguments that fit, Values is the reverse of Decode, and means no change.
+// For all valid arguments, Values reverses Decode, so drivers get the arguments that were sent, without a change.
 func TestValuesReverseDecode(t *testing.T) {
 	testenv.CheckProperty(t, func(t *rapid.T) {
 		o := rapid.SampledFrom(Operations()).Draw(t, "operation")
@@ -294,7 +295,7 @@ func TestValuesReverseDecode(t *testing.T) {
 	})
 }
 
-// Jobs come signed, but a driver must be safe from a supervisor of another version too.
+// Jobs are signed, but a driver must be safe from a supervisor of another version.
 func TestDecodeTakesNothingForGranted(t *testing.T) {
 	testenv.CheckProperty(t, func(t *rapid.T) {
 		o := rapid.SampledFrom(Operations()).Draw(t, "operation")
@@ -339,10 +340,10 @@ func drawAnything(t *rapid.T, depth int) any {
 	}
 }
 
-// loginKey is a complete public key of SSH.
+// loginKey is a complete public SSH key.
 const loginKey = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIDwUdFwEreDQth3W4mW2Geh6e6VeXP7uCWMqkv6hr3DV"
 
-// examples are values that fit the forms.
+// examples maps forms to values that fit.
 var examples = map[string]string{
 	"name": "web-0", "sha256": strings.Repeat("0a", 32), "source": "https://example.com/a", "prefix": "400::/7", "prefix4": "10.1.0.0/24",
 	"path": "/data", "sshkey": loginKey, "variable": "A", "cmdline": "quiet", "program": "sh", "value": "a", "version": "7.2",

@@ -1,9 +1,10 @@
-// Package catalog declares every operation of writ once: its arguments, results, mutable fields, whether it destroys, whether
-// it may be repeated, how long it may take and which driver it needs. From here come the modules of scripts and their checks, the
-// strict decoding on nodes, placement, the reference manual and the plan's text. It is pure data: it knows no driver and does no I/O.
+// Package catalog declares every operation of writ once: its arguments, results and mutable fields, whether it is
+// destructive or repeatable, its timeout, and its driver. The modules and checks of scripts, the strict decoding on
+// nodes, placement, the reference manual and the text of plans are derived from it. It is pure data: it knows no
+// drivers and does no I/O.
 //
-// The arguments and the result of an operation are Go structs, VolumeCreate and Volume for volume.create; drivers work with these.
-// Their schemas are derived from the struct tags, so that there is no second list. What the tags mean is said in schema.go.
+// The arguments and the result of an operation are Go structs, VolumeCreate and Volume for volume.create; drivers work
+// with these. Their schemas are derived from struct tags, so each list is written once. schema.go documents the tags.
 package catalog
 
 import (
@@ -15,63 +16,65 @@ import (
 	"writ"
 )
 
-// Effect says what an operation does to the resource it names.
+// Effect is the effect of an operation on the resource it names.
 type Effect string
 
 // The effects.
 const (
-	Make   Effect = "make"   // create(name, spec): make it so
-	Alter  Effect = "alter"  // changes a resource that exists
+	Make   Effect = "make"   // create(name, spec): idempotent
+	Alter  Effect = "alter"  // changes an existing resource
 	Look   Effect = "look"   // only reads
-	Remove Effect = "remove" // the resource is gone afterwards
-	Find   Effect = "find"   // answered by the supervisor from what it knows; no driver and no job
+	Remove Effect = "remove" // deletes the resource
+	Find   Effect = "find"   // answered by the supervisor from its own records, without driver or job
 )
 
-// Repeat says whether an operation may be carried out again when nobody knows whether it was.
+// Repeat states whether an operation may be executed again if the outcome of its first execution is unknown.
 type Repeat string
 
-// The two sorts of operations.
 const (
-	Safe Repeat = "safe" // "make it so": again is the same
-	Once Repeat = "once" // at most once: OUTCOME_UNKNOWN instead of a second time
+	Safe Repeat = "safe" // idempotent
+	Once Repeat = "once" // at most once: OUTCOME_UNKNOWN instead of a second execution
 )
 
-// Operation is one entry of the catalogue. It is shared and must not be changed.
+// Operation is one entry of the catalogue. It is shared and must not be modified.
 type Operation struct {
 	Module      string            // "machine"; also the driver's slot on a node
 	Verb        string            // "create"
 	Help        string            // one sentence
-	Kind        writ.ResourceKind // of the resource that Name names, "" if the operation has none
+	Kind        writ.ResourceKind // of the resource that Name names, "" if the operation is not about a resource
 	Effect      Effect
-	Data        Data   // what it can do to data that exists
-	Risk        string // which data, and when, in a sentence; "" if none can get lost
-	Destructive bool   // Data is DataDestroys: the payload must name what it is about as what may be destroyed
+	Data        Data   // its possible effect on existing data
+	Risk        string // which data can be lost and when, as a sentence; "" if none
+	Destructive bool   // Data is DataDestroys: the payload must permit the destruction of the resource
 	Repeat      Repeat
-	// Aside says that it reads what may grow meanwhile: no run waits for another one's call of it, nor does such a call wait for them before it
-	// is sent. Its node lets it read between two other operations on the resource.
+	// Aside means that the operation reads data that may grow meanwhile. Other runs do not wait for such a call, and it
+	// does not wait for them before it is sent. On its node, it runs between two other operations on the resource.
 	Aside   bool
-	Timeout time.Duration // from start to end, if the script gives none
-	Args    Schema        // of the spec map
-	Result  Schema        // of the fields that a handle offers
-	// Fetches says that it mostly waits for somebody else's server: on its node it takes a place among transfers, and no slot.
+	Timeout time.Duration // from start to end, default for scripts
+	Args    Schema        // schema of the spec map
+	Result  Schema        // schema of the fields of a handle
+	// Fetches means that the operation mostly waits for an external server. On its node it occupies a transfer slot
+	// instead of a job slot.
 	Fetches bool
-	// Origin is the field of Args that names what the operation copies, which may be on another node; "" if everything has to be on one.
+	// Origin is the field of Args that names the source of a copy, which may be on another node. It is "" if all
+	// resources must be on one node.
 	Origin string
-	// Needs says how much of its node the resource uses once the operation is done; it is nil if the operation changes nothing about
-	// that. A part that is zero stays as it was. Handles among the arguments may be in any form.
+	// Needs returns the capacity of the node that the resource uses after the operation. It is nil if the operation
+	// does not change that. A zero component is unchanged. Handles among the arguments may be in any form.
 	Needs func(args map[string]any) writ.Capacity
-	// Uses returns the disk space of the resource according to a result, in GiB, and whether the result has the field. Archives and
-	// snapshots are included: only the node measures them. Uses is nil if the schema of the result has no such field.
+	// Uses returns the disk space of the resource according to a result, in GiB, and whether the result has the field.
+	// Archives and snapshots are included: only the node measures them. Uses is nil if the schema of the result has no
+	// such field.
 	Uses func(result map[string]any) (diskGiB int64, ok bool)
-	// Measured reports whether only the node learns what the operation adds to its disk, when it is done. Such a call needs a node that has
-	// some disk left.
+	// Measured means that only the node can measure the added disk space, after the operation. Such a call needs a node
+	// with free disk space.
 	Measured bool
 
-	newArgs func() any // a pointer to a zero argument struct
+	newArgs func() any // returns a pointer to a zero argument struct
 	structs map[reflect.Type]Schema
 }
 
-// Name is "module.verb".
+// Name returns "module.verb".
 func (o *Operation) Name() string { return o.Module + "." + o.Verb }
 
 // Named reports whether the operation's first argument is the name of a resource.
@@ -89,7 +92,7 @@ var operations = slices.Concat(
 	runOperations(),
 )
 
-// byName finds an operation by "module.verb".
+// byName maps "module.verb" to its operation.
 var byName = func() map[string]*Operation {
 	m := make(map[string]*Operation, len(operations))
 	for _, o := range operations {
@@ -98,7 +101,7 @@ var byName = func() map[string]*Operation {
 	return m
 }()
 
-// byType finds the schema of an argument or result struct.
+// byType maps argument and result structs to their schemas.
 var byType = func() map[reflect.Type]Schema {
 	m := map[reflect.Type]Schema{}
 	for _, o := range operations {
@@ -110,14 +113,14 @@ var byType = func() map[reflect.Type]Schema {
 // Operations returns every operation, module by module, in the order of the manual.
 func Operations() []*Operation { return slices.Clone(operations) }
 
-// Lookup finds an operation by its name, "machine.create".
+// Lookup returns the operation with a name like "machine.create".
 func Lookup(name string) (*Operation, bool) {
 	o, ok := byName[name]
 	return o, ok
 }
 
-// Modules returns the names of all modules, in the order of the manual. The module "run" is not only made of operations: scripts
-// add to it what a run knows of itself.
+// Modules returns the names of all modules, in the order of the manual. The module "run" has functions besides its
+// operations: scripts adds functions of the run itself.
 func Modules() []string {
 	var names []string
 	for _, o := range operations {
@@ -128,7 +131,7 @@ func Modules() []string {
 	return names
 }
 
-// Of returns the operations of one module, nil if there is no such module.
+// Of returns the operations of a module, nil for an unknown module.
 func Of(module string) []*Operation {
 	var all []*Operation
 	for _, o := range operations {
@@ -156,31 +159,27 @@ func declare[A, R any](o Operation) *Operation {
 	return &o
 }
 
-// with returns o for one verb.
+// with returns o with the properties of one verb.
 func (o Operation) with(verb string, effect Effect, timeout time.Duration, help string) Operation {
 	o.Verb, o.Effect, o.Timeout, o.Help = verb, effect, timeout, help
 	return o
 }
 
-// measured returns o with Measured.
 func (o Operation) measured() Operation {
 	o.Measured = true
 	return o
 }
 
-// fetches returns o as one that mostly waits for somebody else's server.
 func (o Operation) fetches() Operation {
 	o.Fetches = true
 	return o
 }
 
-// once returns o as one that must not be repeated when its outcome is unknown.
 func (o Operation) once() Operation {
 	o.Repeat = Once
 	return o
 }
 
-// aside returns o as one that other runs do not wait for.
 func (o Operation) aside() Operation {
 	o.Aside = true
 	return o

@@ -18,7 +18,7 @@ import (
 
 var update = flag.Bool("update", false, "write the golden file anew")
 
-// The whole catalogue as one text: whoever changes an operation sees here what that means to scripts, plans and nodes.
+// The whole catalogue as one text: a change of an operation shows here its effect on scripts, plans and nodes.
 func TestCatalogueIsAsReviewed(t *testing.T) {
 	var b strings.Builder
 	shown := map[string]string{}
@@ -40,7 +40,7 @@ func TestCatalogueIsAsReviewed(t *testing.T) {
 	}
 }
 
-// describe writes one operation; what it gives is written once, for the first operation that gives it.
+// describe writes one operation. A result shared by several operations is written once, for the first one.
 func describe(b *strings.Builder, o *Operation, shown map[string]string) {
 	words := []string{string(o.Effect), string(o.Repeat), o.Timeout.String()}
 	if o.Named() {
@@ -165,7 +165,7 @@ func TestEveryOperationKeepsTheRules(t *testing.T) {
 	}
 }
 
-// checkFields holds a schema against what Check, Decode and the manual take for granted.
+// checkFields checks the assumptions of Check, Decode and the manual about a schema.
 func checkFields(t *testing.T, in string, s Schema) {
 	t.Helper()
 	seen := map[string]bool{}
@@ -291,7 +291,8 @@ func TestSchemaFollowsEmbeddedStructs(t *testing.T) {
 	}
 }
 
-// A runner lets jobs on one resource act one after the other. It relies on that to tell whether a job that must not be repeated was begun.
+// A runner executes jobs on one resource one after another. It relies on that to determine whether a job that must not
+// be repeated was begun.
 func TestNonRepeatableOperationsNameAResource(t *testing.T) {
 	for _, o := range Operations() {
 		if o.Repeat == Once && !o.Named() {

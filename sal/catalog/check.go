@@ -10,23 +10,22 @@ import (
 	"writ/internal/meant"
 )
 
-// Reason says what sort of problem it is.
+// Reason is the kind of a problem.
 type Reason string
 
-// The reasons.
 const (
 	UnknownField Reason = "unknown_field" // the schema has no field of this name
-	MissingField Reason = "missing_field" // a required field is not there
+	MissingField Reason = "missing_field" // a required field is missing
 	WrongType    Reason = "wrong_type"
-	WrongValue   Reason = "wrong_value" // the right type, but out of bounds, not in the enum, of the wrong form or kind
-	// SecretMisplaced is a secret for a field that takes none.
+	WrongValue   Reason = "wrong_value" // the right type, but out of bounds, not in the enum, or of the wrong form or kind
+	// SecretMisplaced is a secret in a field that must not be secret.
 	SecretMisplaced Reason = "secret_misplaced"
 )
 
 // Path leads to a value inside a spec: strings are keys, ints are indexes.
 type Path []any
 
-// String writes the path as people do: rules[0].ports[2].
+// String formats the path: rules[0].ports[2].
 func (p Path) String() string {
 	var b strings.Builder
 	for i, step := range p {
@@ -43,12 +42,12 @@ func (p Path) String() string {
 	return b.String()
 }
 
-// Problem is one thing that does not fit a schema.
+// Problem is one violation of a schema.
 type Problem struct {
-	Path       Path // to the field, also if it is the one that is missing or unknown
+	Path       Path // path of the field, even if it is missing or unknown
 	Reason     Reason
 	Message    string // without the suggestion: `no field "memory"`
-	Suggestion string // a name that may have been meant, "" if there is none
+	Suggestion string // a similar valid name, "" if unknown
 }
 
 // String returns message and suggestion.
@@ -59,22 +58,22 @@ func (p Problem) String() string {
 	return fmt.Sprintf("%s; did you mean %q?", p.Message, p.Suggestion)
 }
 
-// Unknown stands for a value that is not known yet, as in a plan or in a check of a script's text. It fits every field.
+// Unknown is a value that is not known yet, as in a plan or in a static check of a script. It fits every field.
 type Unknown struct{}
 
-// IsHandle tells whether v stands for a handle on the caller's side, and to which kind of resource ("" if the caller cannot say). A nil
-// IsHandle knows no handles.
+// IsHandle reports whether v is a handle in the caller's representation, and of which kind ("" if unknown). A nil
+// IsHandle recognises no handles.
 type IsHandle func(v any) (kind writ.ResourceKind, ok bool)
 
-// Check returns everything about args that does not fit the schema, in the order of the schema, unknown fields last; none if args fit. A
-// field whose value is nil counts as not given. A secret is a Secret.
+// Check returns all problems of args, in the order of the schema and with unknown fields last. A field with a nil value
+// counts as missing. Secrets have type Secret.
 func (s Schema) Check(args map[string]any, isHandle IsHandle) []Problem {
 	c := checker{isHandle: isHandle, meaning: true}
 	c.object(s, args, nil)
 	return c.problems
 }
 
-// CheckSent is Check for arguments that have travelled: there, a secret is a map.
+// CheckSent is Check for encoded arguments. Their secrets are maps.
 func (s Schema) CheckSent(args map[string]any, isHandle IsHandle) []Problem {
 	c := checker{isHandle: isHandle, sent: true, meaning: true}
 	c.object(s, args, nil)
@@ -83,10 +82,10 @@ func (s Schema) CheckSent(args map[string]any, isHandle IsHandle) []Problem {
 
 type checker struct {
 	isHandle IsHandle
-	known    bool              // every value must be known
-	sent     bool              // secrets have the form in which they travel
-	secrets  map[Secret]string // values that are known here
-	revealed bool              // texts are values of secrets
+	known    bool              // Unknown is a problem
+	sent     bool              // secrets are in their encoded form
+	secrets  map[Secret]string // known values of secrets
+	revealed bool              // texts are the values of secrets
 	meaning  bool              // useless values are problems, too
 	problems []Problem
 }
@@ -181,7 +180,8 @@ func (c *checker) value(f *Field, v any, at Path) {
 	}
 }
 
-// named returns which secret v is. The form in which one travels counts only there: in a script it is a map like any other.
+// named returns the secret in v. The encoded form is recognised only in encoded arguments: in a script it is an
+// ordinary map.
 func (c *checker) named(f *Field, v any) (Secret, bool) {
 	if name, ok := v.(Secret); ok {
 		return name, true
@@ -192,7 +192,7 @@ func (c *checker) named(f *Field, v any) (Secret, bool) {
 	return SecretOf(v)
 }
 
-// element checks a member of a list or map, where nil is not "not given" but a mistake.
+// element checks a member of a list or map. nil is a problem there, not a missing value.
 func (c *checker) element(f *Field, v any, at Path) {
 	if v == nil {
 		c.wrongType(f, v, at)
@@ -251,7 +251,8 @@ func (c *checker) handle(f *Field, v any, at Path) {
 	}
 }
 
-// registryAdvice returns the advice for the reference of a registry or a URL in place of an image's name, as in docker.io/library/nginx:1.29.
+// registryAdvice returns advice if the name of an image is a registry reference or URL, like
+// docker.io/library/nginx:1.29.
 func registryAdvice(f *Field, name string) string {
 	if !slices.Contains(f.Kinds, writ.KindImage) || !strings.ContainsAny(name, "/:") {
 		return ""
@@ -266,7 +267,7 @@ func (c *checker) kindOf(v any) (writ.ResourceKind, bool) {
 	return c.isHandle(v)
 }
 
-// stands reports whether v stands for a handle.
+// stands reports whether v is a handle.
 func (c *checker) stands(v any) bool {
 	_, ok := c.kindOf(v)
 	return ok
@@ -280,12 +281,13 @@ func (c *checker) wrongType(f *Field, v any, at Path) {
 	c.add(at, WrongType, "%s must be %s, not %s", at, wanted(f), c.described(v))
 }
 
-// units are the units of numbers, by the ends of the names of their fields, with an example.
+// units maps suffixes of number fields to their units, with an example.
 var units = []struct{ suffix, name, example string }{
 	{"_kib", "KiB", "64"}, {"_mib", "MiB", "2048"}, {"_gib", "GiB", "10"}, {"_seconds", "seconds", "30"},
 }
 
-// exactly describes the values of a field with a unit or an example. It is empty if the type is a sufficient description.
+// exactly describes the values of a field with a unit or an example. It is empty if the type is a sufficient
+// description.
 func exactly(f *Field) string {
 	if f.Type == String && f.Form != "" && f.Enum == nil {
 		return f.Form
@@ -310,7 +312,7 @@ func (c *checker) quoted(v any) string {
 	}
 }
 
-// wanted says what a field takes.
+// wanted describes the type of a field.
 func wanted(f *Field) string {
 	switch f.Type {
 	case Int:
@@ -339,7 +341,7 @@ func kinds(f *Field) string {
 	return strings.Join(all, " or ")
 }
 
-// described says what a value is.
+// described describes the type of a value.
 func (c *checker) described(v any) string {
 	if kind, ok := c.kindOf(v); ok {
 		if kind == "" {
@@ -367,7 +369,7 @@ func (c *checker) described(v any) string {
 	}
 }
 
-// short cuts a text that is quoted in a message.
+// short truncates a text for a message.
 func short(text string) string {
 	const most = 60
 	if len(text) <= most {

@@ -6,7 +6,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// A path below another list has room behind its end, which both elements must not share.
+// The path of a nested list has spare capacity, which the paths of both elements must not share.
 func TestRepeatedElementsAreNamedByBothPaths(t *testing.T) {
 	f := &Field{Name: "ports", Type: List, Distinct: "elements", Elem: &Field{Type: Int}}
 	at := append(make(Path, 0, 8), "rules", 1, "ports")

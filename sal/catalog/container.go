@@ -6,14 +6,14 @@ import (
 	"writ"
 )
 
-// Mount puts a volume into a container.
+// Mount mounts a volume in a container.
 type Mount struct {
 	Volume   writ.Ref `writ:"volume,required,kinds=volume" help:"the volume, on the same node"`
 	Path     string   `writ:"path,required,form=path,max=1024" help:"where the container sees it"`
 	ReadOnly bool     `writ:"read_only" help:"the container may only read it"`
 }
 
-// ContainerCreate are the arguments of container.create.
+// ContainerCreate holds the arguments of container.create.
 type ContainerCreate struct {
 	Image     writ.Ref        `writ:"image,required,mutable,kinds=image,byname" help:"a handle to an image of format oci, or the name of one that the project has on the node"`
 	Command   []string        `writ:"command,mutable,max=256,first=program" help:"program and arguments; the image's own if not given"`
@@ -22,24 +22,24 @@ type ContainerCreate struct {
 	MemoryMiB int64           `writ:"memory_mib,mutable,default=512,min=16,max=16777216,uses=memory_mib" help:"memory it may use, in MiB"`
 	Networks  []writ.Ref      `writ:"networks,kinds=network,max=8,distinct=elements" help:"its networks, in order; the first gives it its address"`
 	Volumes   []Mount         `writ:"volumes,max=32,distinct=path" help:"the volumes it sees"`
-	// GraceSeconds has no default: calls of older scripts keep their hashes.
+	// GraceSeconds has no default, so that calls of older scripts keep their hashes.
 	GraceSeconds int64  `writ:"grace_seconds,mutable,min=1,max=3600" help:"how long the container may take to end by itself when it is replaced or deleted, in seconds; 10 if not given"`
 	Restart      string `writ:"restart,mutable,default=always,enum=always|on-failure|never" help:"whether it is started again when it ends"`
 }
 
-// ContainerExec are the arguments of container.exec.
+// ContainerExec holds the arguments of container.exec.
 type ContainerExec struct {
 	Command []string        `writ:"command,required,min=1,max=256,first=program" help:"program and arguments; no shell comes between"`
 	Env     map[string]Text `writ:"env,keys=variable,max=256" help:"environment besides the container's own"`
 	Stdin   Text            `writ:"stdin,max=65536" help:"what the program reads"`
 }
 
-// ContainerDelete are the arguments of container.delete.
+// ContainerDelete holds the arguments of container.delete.
 type ContainerDelete struct {
 	GraceSeconds int64 `writ:"grace_seconds,min=1,max=3600" help:"how long the container may take to end by itself before it is killed, in seconds; the value of container.create if not given"`
 }
 
-// How the process of a container or machine ended that was stopped.
+// Values of the result field "ended" of a stopped container or machine.
 const (
 	EndedByItself = "exited"
 	EndedByForce  = "killed"
@@ -58,7 +58,7 @@ type Container struct {
 	OutOfMemory  bool  `writ:"out_of_memory,default=false" help:"whether the kernel killed it then, as it took more memory than it may"`
 }
 
-// NeverEnded is the last exit code of a container whose program never ended by itself.
+// NeverEnded is the last exit code of a container whose program never exited by itself.
 const NeverEnded = -1
 
 // ContainerDeleted is the result of container.delete.

@@ -1,30 +1,31 @@
 package catalog
 
-// Data says what an operation can do to data that exists: what volumes, databases, machines, containers and images hold. Every operation
-// declares it. Nodes carry out nothing but what only reads without a payload that a person signed: see Signed.
+// Data is the possible effect of an operation on existing data: the content of volumes, databases, machines, containers
+// and images. Every operation declares it. Without a payload signed by a person, nodes only execute operations that
+// read: see Signed.
 type Data string
 
-// The sorts, from harmless to destructive.
+// The values, from harmless to destructive.
 const (
-	DataReads    Data = "reads"    // it changes neither data nor what holds it
-	DataAdds     Data = "adds"     // it makes something beside what exists, or gives that more room
-	DataUses     Data = "uses"     // it lets programs run with data, or changes or stops what holds data; they can lose it
-	DataDestroys Data = "destroys" // deleting or overwriting data is its purpose
+	DataReads    Data = "reads"    // changes neither data nor the resources that hold it
+	DataAdds     Data = "adds"     // creates new data beside existing data, or provides more space
+	DataUses     Data = "uses"     // runs programs with data, or changes or stops resources that hold data; data can be lost
+	DataDestroys Data = "destroys" // its purpose is to delete or overwrite data
 )
 
-// Signed reports whether a node carries the operation out only with the verified payload of its run.
+// Signed reports whether a node executes the operation only with the verified payload of its run.
 func (o *Operation) Signed() bool { return o.Data != DataReads }
 
-// reads returns o as one that changes no data.
+// reads returns o as an operation that changes no data.
 func (o Operation) reads() Operation { return o.data(DataReads, "") }
 
-// adds returns o as one that changes no data that exists.
+// adds returns o as an operation that changes no existing data.
 func (o Operation) adds() Operation { return o.data(DataAdds, "") }
 
-// uses returns o as one with which data can get lost; when says how, in a sentence.
+// uses returns o as an operation that can lose data; when describes how, as a sentence.
 func (o Operation) uses(when string) Operation { return o.data(DataUses, when) }
 
-// destroys returns o as one that deletes or overwrites data; what says which, in a sentence.
+// destroys returns o as an operation that deletes or overwrites data; the sentence names the data.
 func (o Operation) destroys(what string) Operation { return o.data(DataDestroys, what) }
 
 func (o Operation) data(d Data, risk string) Operation {

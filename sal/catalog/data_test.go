@@ -7,8 +7,8 @@ import (
 	"writ"
 )
 
-// dataOf is what each operation can do to data that exists, as it was thought through: see docs/decisions. An operation that is not here is
-// an error, so that somebody thinks of it.
+// dataOf lists the reviewed effect of each operation on existing data: see docs/decisions. An operation that is missing
+// here is an error, so that its effect gets reviewed.
 var dataOf = map[Data][]string{
 	DataReads: {
 		"image.get", "volume.get", "network.get", "machine.get", "machine.console", "container.get", "container.logs", "herodb.get",
@@ -51,7 +51,7 @@ func TestEveryOperationSaysWhatItCanDoToData(t *testing.T) {
 	}
 }
 
-// What can be seen of an operation's declaration bounds what it may say of data.
+// The declared effect must not be weaker than the declaration of the operation implies.
 func TestNoOperationSaysOfDataLessThanItsFormTells(t *testing.T) {
 	order := []Data{DataReads, DataAdds, DataUses, DataDestroys}
 	for _, o := range Operations() {

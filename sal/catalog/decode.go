@@ -8,12 +8,12 @@ import (
 	"writ"
 )
 
-// Decode checks the arguments of a job, fills in defaults, and returns a pointer to the operation's argument struct. A handle is a
-// writ.Ref or its map of kind, name and uid; one that was given by name becomes a writ.Ref without UID. An error is
-// ARGUMENTS_INVALID and names every problem. Of secrets only the names are known then: see DecodeWith.
+// Decode checks the arguments of a job, fills in defaults, and returns a pointer to the operation's argument struct. A
+// handle is a writ.Ref or its map of kind, name and uid; a handle given by name becomes a writ.Ref without UID. The
+// error is ARGUMENTS_INVALID and names every problem. Only the names of secrets are known: see DecodeWith.
 func (o *Operation) Decode(args map[string]any) (any, error) { return o.DecodeWith(args, nil) }
 
-// DecodeWith is Decode where the values of secrets are known; they are checked like any text, and no error shows one.
+// DecodeWith is Decode with the values of secrets. It checks them like other texts, and no error contains one.
 func (o *Operation) DecodeWith(args map[string]any, secrets map[Secret]string) (any, error) {
 	c := checker{isHandle: isRef, known: true, sent: true, secrets: secrets}
 	if c.object(o.Args, args, nil); len(c.problems) > 0 {
@@ -28,7 +28,7 @@ func (o *Operation) DecodeWith(args map[string]any, secrets map[Secret]string) (
 	return to, nil
 }
 
-// isRef knows handles as they are in the arguments of a job.
+// isRef recognises handles in the arguments of a job.
 func isRef(v any) (writ.ResourceKind, bool) {
 	if _, named := v.(string); named {
 		return "", false
@@ -37,7 +37,7 @@ func isRef(v any) (writ.ResourceKind, bool) {
 	return ref.Kind, ok
 }
 
-// decode sets the fields of a struct from args that fit.
+// decode sets the fields of a struct from valid args.
 func (s Schema) decode(to reflect.Value, args map[string]any, secrets map[Secret]string) {
 	for i := range s {
 		if v := args[s[i].Name]; v != nil {
@@ -75,8 +75,9 @@ func (f *Field) decode(to reflect.Value, v any, secrets map[Secret]string) {
 	}
 }
 
-// Values turns an argument struct, a result struct, or a pointer to one, into the map that travels: the reverse of Decode. A field that
-// is zero is left out unless it is required or has a default. Of a secret it is the form. Values panics if v is not an argument or result struct of the catalogue.
+// Values encodes an argument or result struct, or a pointer to one, as a map: the reverse of Decode. It omits zero
+// fields unless they are required or have a default. A secret becomes its encoded form. Values panics if v is not a
+// struct of the catalogue.
 func Values(v any) map[string]any {
 	from := reflect.Indirect(reflect.ValueOf(v))
 	s, ok := byType[from.Type()]

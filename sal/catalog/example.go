@@ -7,12 +7,12 @@ import (
 	"strings"
 )
 
-// Example returns a script that calls the operation with the arguments that it needs, and hands out what the result has.
+// Example returns a script that calls the operation with its required arguments and outputs a field of the result.
 func (o *Operation) Example() string {
 	e := example{modules: []string{o.Module}}
 	call := o.Name() + "(" + strings.Join(e.arguments(o), ", ") + ")"
 	switch own := o.Own(); {
-	case o.Module == runModule: // a time and no handle
+	case o.Module == runModule: // returns a time, not a handle
 		call = e.output(o.Verb, call)
 	case len(own) > 0:
 		call = "result := " + call + "\n" + e.output(own[0].Name, "result."+own[0].Name)
@@ -24,7 +24,7 @@ func (o *Operation) Example() string {
 	return b.String() + "\n" + call + "\n"
 }
 
-// runModule has functions of the run itself beside its operations.
+// runModule also has functions of the run itself.
 const runModule = "run"
 
 // example collects the modules that an example imports.
@@ -65,7 +65,7 @@ func (e *example) object(s Schema) string {
 	return "{" + strings.Join(fields, ", ") + "}"
 }
 
-// value returns a value that a field takes.
+// value returns a valid value for a field.
 func (e *example) value(f *Field) string {
 	switch {
 	case f.Type == Handle && f.ByName:

@@ -6,7 +6,7 @@ import (
 	"writ/sal/catalog"
 )
 
-// The catalogue says what an operation takes, how it may be repeated, and what it can do to data that exists.
+// The catalogue declares the arguments of an operation, whether it may be repeated, and its effect on existing data.
 func ExampleLookup() {
 	op, known := catalog.Lookup("volume.resize")
 	fmt.Println(known, op.Name(), op.Effect, op.Repeat, op.Data, op.Destructive)

@@ -5,14 +5,14 @@ import (
 	"regexp"
 )
 
-// form is a shape of strings that several fields share.
+// form is a string format shared by several fields.
 type form struct {
 	text    string // completes "must be …"
-	sample  string // a useful text of this shape, for examples
+	sample  string // a useful text of this form, for examples
 	pattern *regexp.Regexp
-	also    func(string) bool // the part of the shape that the pattern cannot express; may be nil
-	// useless returns the reason if a text of this shape cannot be useful, else "". It may be nil. Only Check and CheckSent
-	// use it.
+	also    func(string) bool // checks the rest of the format that a pattern cannot express; may be nil
+	// useless returns the reason if a text of this form cannot be useful, else "". It may be nil. Only Check and
+	// CheckSent use it.
 	useless func(string) string
 }
 
@@ -30,7 +30,7 @@ func (f *Field) Sample() string {
 	return ""
 }
 
-// forms are the shapes that tags can name.
+// forms maps the names in tags to forms.
 var forms = map[string]form{
 	"name": {
 		text:    "a name of 1 to 63 lower-case letters, digits and hyphens",
@@ -111,8 +111,8 @@ var forms = map[string]form{
 	},
 }
 
-// private reports whether a range is of those that nobody has on the internet (RFC 1918, and RFC 6598's between providers and customers): a
-// network with others would take them from its whole node.
+// private reports whether a range is private (RFC 1918) or shared between providers and customers (RFC 6598). A network
+// with any other range would make these addresses unreachable from its node.
 func private(p netip.Prefix) bool {
 	for _, free := range []string{"10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10"} {
 		if all := netip.MustParsePrefix(free); all.Contains(p.Addr()) && p.Bits() >= all.Bits() {

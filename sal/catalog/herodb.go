@@ -6,7 +6,7 @@ import (
 	"writ"
 )
 
-// HeroDBCreate are the arguments of herodb.create.
+// HeroDBCreate holds the arguments of herodb.create.
 type HeroDBCreate struct {
 	MemoryMiB int64    `writ:"memory_mib,required,mutable,min=16,max=16777216,uses=memory_mib" help:"memory it may use, in MiB"`
 	Persist   bool     `writ:"persist" help:"keep the data on disk; without it a restart loses it"`
@@ -22,7 +22,7 @@ type Backup struct {
 	Backup string `writ:"backup,required,form=name" help:"the backup's name within its database"`
 }
 
-// HeroDB is the result of operations on a database. The secret that opens it is in no result.
+// HeroDB is the result of operations on a database. Results never contain the password.
 type HeroDB struct {
 	Identity
 	State         string   `writ:"state,required" help:"running or stopped"`

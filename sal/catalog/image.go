@@ -6,7 +6,7 @@ import (
 	"writ"
 )
 
-// ImageFetch are the arguments of image.fetch.
+// ImageFetch holds the arguments of image.fetch.
 type ImageFetch struct {
 	URL    string `writ:"url,required,mutable,form=source,max=2048" help:"where to fetch it: https://, or file:/// below a directory that the operator of the node opens; may change as long as the content stays"`
 	SHA256 string `writ:"sha256,required,form=sha256" help:"the SHA-256 that the content must have"`

@@ -8,8 +8,8 @@ import (
 	"golang.org/x/crypto/ssh"
 )
 
-// loginKeyTypes lists the types of keys that current versions of sshd accept in authorized_keys. sshd ignores other keys,
-// so nobody could log in to a machine with only such a key.
+// loginKeyTypes lists the types of keys that current versions of sshd accept in authorized_keys. sshd ignores other
+// keys, so a machine with only such a key would permit no login.
 var loginKeyTypes = []string{
 	ssh.KeyAlgoED25519, ssh.KeyAlgoRSA, ssh.KeyAlgoECDSA256, ssh.KeyAlgoECDSA384, ssh.KeyAlgoECDSA521, ssh.KeyAlgoSKED25519, ssh.KeyAlgoSKECDSA256,
 }
@@ -24,10 +24,10 @@ func isLoginKey(line string) bool {
 	return key.Type() == named && slices.Contains(loginKeyTypes, named) && !tooShort(key)
 }
 
-// minRSA is the length of RSA keys below which no sshd accepts them, in bits.
+// minRSA is the minimum length of RSA keys that any sshd accepts, in bits.
 const minRSA = 1024
 
-// tooShort reports whether a key is an RSA key that sshd refuses for its length.
+// tooShort reports whether sshd rejects an RSA key for its length.
 func tooShort(key ssh.PublicKey) bool {
 	public, ok := key.(ssh.CryptoPublicKey)
 	if !ok {

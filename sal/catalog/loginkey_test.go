@@ -17,7 +17,7 @@ import (
 	"writ/internal/testenv"
 )
 
-// rsaKey returns a line with an RSA key of a size. Nobody has its private key.
+// rsaKey returns a line with an RSA key of a size. Its private key does not exist.
 func rsaKey(t *testing.T, bits int, exponent int64) string {
 	t.Helper()
 	n, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), uint(bits-1)))
@@ -31,7 +31,7 @@ func rsaKey(t *testing.T, bits int, exponent int64) string {
 	}{ssh.KeyAlgoRSA, big.NewInt(exponent), n})
 }
 
-// ecdsaKey returns a line with a point that is on its curve, or one beside it.
+// ecdsaKey returns a line with a point on its curve, or with an invalid point.
 func ecdsaKey(t *testing.T, valid bool) string {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

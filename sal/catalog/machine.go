@@ -6,7 +6,7 @@ import (
 	"writ"
 )
 
-// MachineCreate are the arguments of machine.create.
+// MachineCreate holds the arguments of machine.create.
 type MachineCreate struct {
 	CPUs      int64           `writ:"cpus,required,mutable,min=1,max=256,uses=cpus" help:"virtual CPUs"`
 	MemoryMiB int64           `writ:"memory_mib,required,mutable,min=64,max=16777216,uses=memory_mib" help:"memory in MiB"`
@@ -20,19 +20,19 @@ type MachineCreate struct {
 	Env       map[string]Text `writ:"env,keys=variable,form=value,max=256" help:"environment that the machine finds at its first boot"`
 }
 
-// MachineResize are the arguments of machine.resize.
+// MachineResize holds the arguments of machine.resize.
 type MachineResize struct {
 	CPUs      int64 `writ:"cpus,min=1,max=256,uses=cpus" help:"virtual CPUs; as they are if not given"`
 	MemoryMiB int64 `writ:"memory_mib,min=64,max=16777216,uses=memory_mib" help:"memory in MiB; as it is if not given"`
 }
 
-// MachineAttach are the arguments of machine.attach.
+// MachineAttach holds the arguments of machine.attach.
 type MachineAttach struct {
 	Volume   writ.Ref `writ:"volume,required,kinds=volume" help:"the volume to attach, on the same node"`
 	ReadOnly bool     `writ:"read_only" help:"the machine may only read it"`
 }
 
-// MachineDetach are the arguments of machine.detach.
+// MachineDetach holds the arguments of machine.detach.
 type MachineDetach struct {
 	Volume writ.Ref `writ:"volume,required,kinds=volume" help:"the volume to detach"`
 }

@@ -8,8 +8,9 @@ import (
 	"strings"
 )
 
-// The functions of this file return the reason if a text cannot be useful although its shape is valid, else "". They check
-// scripts before these are signed. Decode does not use them: a driver must be able to read records of earlier versions.
+// The functions of this file return the reason if a text cannot be useful although its form is valid, else "". They
+// check scripts before they are signed. Decode does not use them: a driver must be able to read records of earlier
+// versions.
 
 // uselessURL checks the URL of one file.
 func uselessURL(s string) string {
@@ -58,7 +59,7 @@ var silentRanges = []struct {
 	{netip.MustParsePrefix("ff00::/8"), "multicast addresses do not send"},
 }
 
-// uselessSource checks a range of senders.
+// uselessSource checks a range of source addresses.
 func uselessSource(s string) string {
 	p, err := netip.ParsePrefix(s)
 	if err != nil {
@@ -72,7 +73,7 @@ func uselessSource(s string) string {
 	return ""
 }
 
-// commandLineSize is COMMAND_LINE_SIZE of Linux on x86 and arm64, in bytes. The last one is a zero byte.
+// commandLineSize is COMMAND_LINE_SIZE of Linux on x86 and arm64, in bytes, including a final zero byte.
 const commandLineSize = 2048
 
 // uselessCmdline checks the command line of a kernel.
@@ -88,7 +89,7 @@ func uselessCmdline(s string) string {
 	return ""
 }
 
-// UselessMount returns the reason if a container cannot have a volume at a path, else "".
+// UselessMount returns the reason if a volume cannot be mounted at a path in a container, else "".
 func UselessMount(path string) string {
 	below := func(dir string) bool { return path == dir || strings.HasPrefix(path, dir+"/") }
 	switch {
@@ -100,7 +101,7 @@ func UselessMount(path string) string {
 	return ""
 }
 
-// emptyFile is the SHA-256 of no bytes, which a failed download has.
+// emptyFile is the SHA-256 of an empty file, the typical result of a failed download.
 const emptyFile = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
 
 // uselessDigest checks the SHA-256 of a file.
@@ -119,10 +120,10 @@ func uselessLoginKey(s string) string {
 	return ""
 }
 
-// UselessVariable returns the reason if /etc/environment of a machine cannot have a value, else "".
+// UselessVariable returns the reason if /etc/environment of a machine cannot contain a value, else "".
 func UselessVariable(value string) string {
 	switch {
-	case strings.ContainsAny(value, "\r\n"): // the next line would be a variable of its own
+	case strings.ContainsAny(value, "\r\n"): // the next line would be another variable
 		return "it has a line break, and each variable is one line"
 	case strings.ContainsRune(value, '#'):
 		return "it has the character #, at which pam_env cuts it off"

@@ -46,7 +46,8 @@ func TestCheckRefusesUselessValues(t *testing.T) {
 	}
 }
 
-// Records of drivers were written when less was refused. A driver that could not read one would lose its resource.
+// Old records of drivers contain values that are rejected today. A driver that could not read one would lose its
+// resource.
 func TestDecodeReadsUselessValuesOfRecords(t *testing.T) {
 	network := writ.Ref{Kind: writ.KindNetwork, Name: "front", UID: "u2"}
 	got, err := operation(t, "machine.create").Decode(map[string]any{

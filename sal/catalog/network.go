@@ -6,19 +6,19 @@ import (
 	"writ"
 )
 
-// NetworkCreate are the arguments of network.create.
+// NetworkCreate holds the arguments of network.create.
 type NetworkCreate struct {
 	IPv4 string `writ:"ipv4,form=prefix4" help:"a private IPv4 range that reaches the outside through NAT; without it the network has IPv6 on the overlay only"`
 }
 
-// NetworkRule lets packets into a network.
+// NetworkRule permits packets into a network.
 type NetworkRule struct {
 	Protocol string   `writ:"protocol,default=tcp,enum=tcp|udp|icmp|any" help:"which protocol"`
 	Ports    []int64  `writ:"ports,each=1..65535,min=1,max=64,not=protocol:icmp" help:"destination ports of tcp or udp; all if it is not given"`
 	From     []string `writ:"from,form=prefix,min=1,max=64" help:"address ranges that may send; all addresses if it is not given"`
 }
 
-// NetworkAllow are the arguments of network.allow.
+// NetworkAllow holds the arguments of network.allow.
 type NetworkAllow struct {
 	Rules []NetworkRule `writ:"rules,required,max=256" help:"everything that may come in from outside; an empty list closes the network"`
 }

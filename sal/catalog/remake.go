@@ -6,8 +6,8 @@ import (
 	"writ"
 )
 
-// Remake says what a Make operation has to do about a resource that exists, made by an operation with some arguments: change the named
-// fields, or nothing. It is an error, RESOURCE_CONFLICT or IMMUTABLE_FIELD, if it can do neither.
+// Remake returns the fields that a Make operation must change on an existing resource, which the operation made created
+// with the arguments old. It returns RESOURCE_CONFLICT or IMMUTABLE_FIELD if it cannot.
 func (o *Operation) Remake(resource writ.ResourceID, made string, old, new map[string]any) (fields []string, err error) {
 	if made != o.Name() {
 		return nil, writ.Errorf(writ.CodeResourceConflict, "%s was made by %s and cannot be made by %s", resource, made, o.Name()).

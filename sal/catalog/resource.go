@@ -2,11 +2,11 @@ package catalog
 
 import "writ"
 
-// Identity is what every handle to a resource offers.
+// Identity holds the fields of every handle.
 type Identity struct {
 	Name string `writ:"name,required" help:"the name it was made under"`
 	UID  string `writ:"uid,required" help:"the id it got when it was made; a later resource of the same name has another"`
-	// Node is filled in by the supervisor, which knows the names of nodes. Drivers leave it empty.
+	// Node is set by the supervisor, which knows the names of nodes. Drivers leave it empty.
 	Node      string `writ:"node" help:"the node that has it"`
 	Simulated bool   `writ:"simulated,required" help:"whether a simulated driver answered: nothing of it exists outside its records"`
 }
@@ -30,15 +30,16 @@ func IPv4Of(addresses []string) IPv4 {
 	return IPv4{First: addresses[0], All: addresses}
 }
 
-// States of resources besides those that their own operations name.
+// Common states of resources, in addition to those of their own operations.
 const (
-	Ready    = "ready"    // it does not run, and is whole
-	Deleting = "deleting" // its deletion began and has not ended
-	Unclear  = "unknown"  // its driver cannot reach the program that knows
-	Gone     = "gone"     // its node had it or its content, and no operation took that away: its Make operation makes it again
+	Ready    = "ready"    // complete; for resources that do not run
+	Deleting = "deleting" // the deletion has begun and not ended
+	Unclear  = "unknown"  // the driver cannot reach the program that knows the state
+	Gone     = "gone"     // the resource or its content vanished without an operation; its Make operation creates it again
 )
 
-// StandingOf returns the standing of a resource from the values of an operation or its driver. Without a state it is Ready.
+// StandingOf returns the standing of a resource from the values of an operation or its driver. Without a state it is
+// Ready.
 func StandingOf(values map[string]any) writ.Standing {
 	var s writ.Standing
 	if s.State, _ = values["state"].(string); s.State == "" {
@@ -58,7 +59,7 @@ func StandingOf(values map[string]any) writ.Standing {
 // Nothing is an argument or result struct without fields.
 type Nothing struct{}
 
-// Stop says how a machine or container is to be stopped.
+// Stop holds the arguments of machine.stop and container.stop.
 type Stop struct {
 	GraceSeconds int64 `writ:"grace_seconds,default=30,max=3600,min=0" help:"how long it may take to end by itself before it is cut off, in seconds; 0 cuts it off at once"`
 }
@@ -68,7 +69,8 @@ type Snapshot struct {
 	Snapshot string `writ:"snapshot,required,form=name" help:"the snapshot's name within its resource"`
 }
 
-// LogPart says which part of a log is wanted. Fields that an older script did not know have no defaults: its calls keep their hashes.
+// LogPart selects a part of a log. Fields added later have no defaults, so that calls of older scripts keep their
+// hashes.
 type LogPart struct {
 	Lines       int64  `writ:"lines,default=100,min=1,max=1000" help:"how many lines at most: the last ones or, with after, the next ones"`
 	After       string `writ:"after,form=position,max=64" help:"a position, which an earlier result has as next: reads on from there"`
@@ -76,7 +78,7 @@ type LogPart struct {
 	MaxKiB      int64  `writ:"max_kib,min=0,max=48" help:"how much text at most, in KiB; 48 if it is 0"`
 }
 
-// LogText is what was found in a log.
+// LogText is the selected part of a log.
 type LogText struct {
 	Text string `writ:"text,required" help:"lines as they were written, without bytes that are no text; the last one may go on in the next part"`
 	Next string `writ:"next,required" help:"the position behind the text, for after"`

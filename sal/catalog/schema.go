@@ -13,18 +13,19 @@ import (
 // Type is the type of a field.
 type Type string
 
-// The types. A Handle field takes a handle to a resource of the field's kinds; in the arguments of a job it is a writ.Ref.
+// The types. A Handle field holds a handle to a resource of one of the field's kinds; in the arguments of a job it is a
+// writ.Ref.
 const (
 	String Type = "string"
 	Bool   Type = "bool"
 	Int    Type = "int"
 	List   Type = "list"
-	Map    Type = "map" // string keys, Elem values
+	Map    Type = "map" // string keys, values of type Elem
 	Object Type = "object"
 	Handle Type = "handle"
 )
 
-// Schema lists fields in the order in which manuals show them.
+// Schema lists fields in the order of the manual.
 type Schema []Field
 
 // Field is one key of a spec or of a result.
@@ -32,35 +33,35 @@ type Field struct {
 	Name      string
 	Help      string
 	Type      Type
-	Required  bool                // of a result: it is always there
-	Mutable   bool                // may be changed by a later `create` of the same resource
-	Default   any                 // a value, nil if none; without one a field that is not given is the type's zero
-	Min, Max  *int64              // of an Int its value, of a String its bytes, of a List or Map its elements
-	Pattern   string              // that a string must match as a whole
-	Form      string              // what Pattern means, for people: "64 lower-case hex digits"
-	Enum      []string            // the only strings that are allowed
+	Required  bool                // of a result: always present
+	Mutable   bool                // a later `create` of the same resource may change it
+	Default   any                 // nil if none; a missing field without default has the zero value of its type
+	Min, Max  *int64              // limits of an Int's value, a String's bytes, or the elements of a List or Map
+	Pattern   string              // regular expression for the whole string
+	Form      string              // description of Pattern: "64 lower-case hex digits"
+	Enum      []string            // the permitted strings
 	Kinds     []writ.ResourceKind // of a Handle
-	ByName    bool                // a Handle that may also be given as the name of a resource of the project
-	Elsewhere bool                // a Handle to what may be on another node; an operation has one at most
-	Uses      string              // what of a node an Int uses up: "cpus", "memory_mib" or "disk_gib"
-	Engine    string              // what it says of the engine that serves: "name", a List of which one will do, or "version"
+	ByName    bool                // a Handle may also be the name of a resource of the project
+	Elsewhere bool                // a Handle to a resource that may be on another node; at most one per operation
+	Uses      string              // the node capacity that an Int uses: "cpus", "memory_mib" or "disk_gib"
+	Engine    string              // requirement for the engine: "name" (a List of acceptable names) or "version"
 	Secret    bool                // a String that may be a secret: see Text
-	Hidden    bool                // a String that must be one
+	Hidden    bool                // a String that must be a secret
 	Key       *Field              // of a Map: its keys, strings
 	Elem      *Field              // of a List or Map
 	Fields    Schema              // of an Object
 
-	Distinct string // of a List: "elements" must differ, or the objects must differ in the field of this name
-	First    *Field // of a List: its first element, if that has a form of its own
-	With     string // another field that this one needs to have an effect
+	Distinct string // of a List: "elements" must differ, or objects must differ in this field
+	First    *Field // of a List: its first element, if that has a separate form
+	With     string // another field without which this one has no effect
 	Not      string // FIELD:VALUE: the value of another field that makes this one useless
 
 	valid   func(string) bool   // checks Pattern and the rest of the form
 	useless func(string) string // returns the reason if a valid text cannot be useful; may be nil
-	index   []int               // of the struct's field
+	index   []int               // index of the struct field
 }
 
-// Field finds a field by its name.
+// Field returns the field with a name.
 func (s Schema) Field(name string) (*Field, bool) {
 	for i := range s {
 		if s[i].Name == name {
@@ -81,9 +82,10 @@ func (s Schema) Names() []string {
 
 var refType = reflect.TypeFor[writ.Ref]()
 
-// schemaOf derives the schema of a struct. Each field has a tag `writ:"name,option,…"` and a tag `help:"…"`; the fields of an embedded
-// struct count as its own. Go types are string, Text, bool, int64, writ.Ref, slices of these and of structs, structs,
-// map[string]string and map[string]Text. What may be a secret says so by being a Text. The options:
+// schemaOf derives the schema of a struct. Each field has a tag `writ:"name,option,…"` and a tag `help:"…"`; the fields
+// of an embedded struct count as its own. Permitted Go types are string, Text, bool, int64, writ.Ref, slices of these
+// and of structs, structs, map[string]string and map[string]Text. A field that may be a secret has type Text. The
+// options:
 //
 //	required  mutable  byname  hidden  elsewhere    as in Field
 //	min=N  max=N  default=V      as in Field
@@ -95,7 +97,7 @@ var refType = reflect.TypeFor[writ.Ref]()
 //	first=F                      the form of a list's first element
 //	with=NAME  not=NAME:VALUE    as in Field
 //
-// A wrong tag is a mistake of this package and panics when the program starts.
+// An invalid tag is a bug of this package and panics at program start.
 func schemaOf[T any]() Schema { return structSchema(reflect.TypeFor[T](), nil) }
 
 func structSchema(t reflect.Type, index []int) Schema {
@@ -166,7 +168,7 @@ func typedField(t reflect.Type) (Field, error) {
 
 func (f *Field) set(option string) error {
 	key, value, _ := strings.Cut(option, "=")
-	inner := f // what options about strings and handles are about
+	inner := f // target of options for strings and handles
 	if f.Elem != nil {
 		inner = f.Elem
 	}
@@ -243,12 +245,12 @@ func (f *Field) setForm(name string) error {
 	return nil
 }
 
-// uses reports whether any field uses up a part of a node.
+// uses reports whether any field uses capacity of a node.
 func (s Schema) uses() bool {
 	return slices.ContainsFunc(s, func(f Field) bool { return f.Uses != "" })
 }
 
-// needs adds up what the arguments use of a node.
+// needs returns the node capacity that the arguments use.
 func (s Schema) needs(args map[string]any) writ.Capacity {
 	var c writ.Capacity
 	for _, f := range s {
@@ -268,7 +270,8 @@ func (s Schema) needs(args map[string]any) writ.Capacity {
 	return c
 }
 
-// diskUsed returns the value of the field with uses=disk_gib, and whether there is one. Its default replaces a missing value.
+// diskUsed returns the value of the field with uses=disk_gib, and whether there is one. Its default replaces a missing
+// value.
 func (s Schema) diskUsed(result map[string]any) (gib int64, ok bool) {
 	for _, f := range s {
 		if f.Uses != "disk_gib" {
@@ -281,8 +284,8 @@ func (s Schema) diskUsed(result map[string]any) (gib int64, ok bool) {
 	return gib, ok
 }
 
-// EngineOf says which engine will do for what an operation makes: one of some names, any if there are none, and in a version, as far as that is
-// given (see writ.Engine).
+// EngineOf returns the requirements for the engine: acceptable names, any if empty, and the beginning of the version,
+// any if empty (see writ.Engine).
 func (s Schema) EngineOf(args map[string]any) (names []string, version string) {
 	for _, f := range s {
 		switch v := args[f.Name].(type) {

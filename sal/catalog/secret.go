@@ -11,8 +11,9 @@ import (
 	"writ"
 )
 
-// Secret names a secret of a project with its version, "db-password@3", wherever its value is not and must not be: in scripts, plans,
-// journals, the arguments of jobs and the records of drivers. Among values that travel it is the map {"secret": "db-password@3"}.
+// Secret is the name of a project's secret with its version, "db-password@3". It represents the secret wherever the
+// value must not appear: in scripts, plans, journals, the arguments of jobs and the records of drivers. Its encoded
+// form is the map {"secret": "db-password@3"}.
 type Secret string
 
 var secretPattern = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,62}@[1-9][0-9]{0,8}$`)
@@ -23,15 +24,15 @@ func (s Secret) Name() string {
 	return name
 }
 
-// String returns what is shown instead of the value, "<secret db-password>".
+// String returns the text shown instead of the value: "<secret db-password>".
 func (s Secret) String() string { return "<secret " + s.Name() + ">" }
 
 const secretKey = "secret"
 
-// form is the secret among values that travel.
+// form returns the encoded form.
 func (s Secret) form() map[string]any { return map[string]any{secretKey: string(s)} }
 
-// SecretOf reads a secret among values that travel.
+// SecretOf decodes the encoded form of a secret.
 func SecretOf(v any) (Secret, bool) {
 	m, ok := v.(map[string]any)
 	if !ok || len(m) != 1 {
@@ -41,22 +42,22 @@ func SecretOf(v any) (Secret, bool) {
 	return Secret(name), ok && secretPattern.MatchString(name)
 }
 
-// Text is a string among the arguments of an operation that may be a secret: whatever prints, compares, encodes or records it gets the
-// secret's name, and only Reveal the value. So a driver that writes its arguments into a record or a log writes no secret.
+// Text is a string argument that may be a secret. Printing, comparing and encoding it use the name of the secret; only
+// Reveal returns the value. So a driver that writes its arguments to a record or log writes no secret.
 type Text struct {
 	plain  string
-	secret *signedText // behind a pointer, which is all that a careless %v of what is around it prints
+	secret *signedText // a pointer, so that %v of an enclosing value prints only an address
 }
 
 type signedText struct {
 	name  Secret
-	value *string // nil where only the name is known, as in records
+	value *string // nil if only the name is known, as in records
 }
 
-// PlainText returns a text that is no secret.
+// PlainText returns a text that is not a secret.
 func PlainText(s string) Text { return Text{plain: s} }
 
-// Secret returns which secret the text is; ok is false if it is none.
+// Secret returns the name of the secret; ok is false for a plain text.
 func (t Text) Secret() (name Secret, ok bool) {
 	if t.secret == nil {
 		return "", false
@@ -64,8 +65,8 @@ func (t Text) Secret() (name Secret, ok bool) {
 	return t.secret.name, true
 }
 
-// Reveal returns the value. It is for handing it to the tool that needs it and for nothing else. The error (INTERNAL) is that of a text
-// that comes from a record, where only the name of the secret is.
+// Reveal returns the value. Use it only to pass the value to the tool that needs it. It returns INTERNAL for a text
+// from a record, which has only the name of the secret.
 func (t Text) Reveal() (string, error) {
 	switch {
 	case t.secret == nil:
@@ -76,7 +77,7 @@ func (t Text) Reveal() (string, error) {
 	return *t.secret.value, nil
 }
 
-// String returns the text, or what stands for the secret.
+// String returns the text, or the replacement for a secret.
 func (t Text) String() string {
 	if t.secret != nil {
 		return t.secret.name.String()
@@ -84,20 +85,21 @@ func (t Text) String() string {
 	return t.plain
 }
 
-// GoString is String, so that %#v shows no more.
+// GoString prevents %#v from printing the value.
 func (t Text) GoString() string { return fmt.Sprintf("%q", t.String()) }
 
-// MarshalJSON writes the text, or the form of the secret.
+// MarshalJSON encodes the text, or the encoded form of the secret.
 func (t Text) MarshalJSON() ([]byte, error) { return json.Marshal(t.form()) }
 
-// Equal reports whether two texts are the same text or the same version of the same secret; values are not looked at.
+// Equal reports whether two texts are the same plain text or the same version of the same secret. It does not compare
+// the values of secrets.
 func (t Text) Equal(other Text) bool {
 	a, okA := t.Secret()
 	b, okB := other.Secret()
 	return okA == okB && a == b && t.plain == other.plain
 }
 
-// form is the text among values that travel.
+// form returns the encoded form.
 func (t Text) form() any {
 	if t.secret != nil {
 		return t.secret.name.form()
@@ -107,7 +109,7 @@ func (t Text) form() any {
 
 var textType = reflect.TypeFor[Text]()
 
-// textOf reads the form. Values may be nil.
+// textOf decodes the encoded form. values may be nil.
 func textOf(v any, values map[Secret]string) Text {
 	name, ok := SecretOf(v)
 	if !ok {
@@ -121,10 +123,10 @@ func textOf(v any, values map[Secret]string) Text {
 	return t
 }
 
-// NameSecrets returns a copy of args in which every secret that has the form in which it travels is a Secret, as Check knows it: the reverse
-// of what ReplaceHandles does to secrets.
+// NameSecrets returns a copy of args in which every encoded secret is a Secret, as Check expects. It reverses the
+// effect of ReplaceHandles on secrets.
 func (s Schema) NameSecrets(args map[string]any) map[string]any {
-	named, _ := s.rewrite(args, func(f *Field, v any) (any, error) { // cannot fail: this does not
+	named, _ := s.rewrite(args, func(f *Field, v any) (any, error) { // never fails
 		if name, ok := SecretOf(v); ok && f.Type == String {
 			return name, nil
 		}
@@ -133,7 +135,7 @@ func (s Schema) NameSecrets(args map[string]any) map[string]any {
 	return named
 }
 
-// Secrets returns the secrets that args name, in their form, each once and sorted.
+// Secrets returns the sorted encoded secrets in args, without duplicates.
 func (s Schema) Secrets(args map[string]any) []Secret {
 	if !s.takesSecrets() {
 		return nil
@@ -155,7 +157,7 @@ func (f Field) takesSecrets() bool {
 	return f.Secret || f.Elem != nil && f.Elem.takesSecrets() || f.Fields.takesSecrets()
 }
 
-// secret checks a secret that is given for a field.
+// secret checks a secret that is the value of a field.
 func (c *checker) secret(f *Field, name Secret, at Path) {
 	if !f.Secret {
 		c.add(at, SecretMisplaced, "%s cannot be a secret", at)
@@ -163,16 +165,16 @@ func (c *checker) secret(f *Field, name Secret, at Path) {
 	}
 	value, ok := c.secrets[name]
 	if !ok {
-		return // nobody here knows it
+		return // the value is unknown here
 	}
 	fits := checker{known: true, revealed: true}
 	fits.text(f, value, at)
-	if len(fits.problems) > 0 { // whose messages tell of the value
+	if len(fits.problems) > 0 { // do not use their messages, which contain the value
 		c.add(at, WrongValue, "the value of %s is not possible for %s%s", name, at, bounded(f))
 	}
 }
 
-// bounded says what a text must be like.
+// bounded describes the permitted values of a text.
 func bounded(f *Field) string {
 	switch {
 	case f.Form != "":

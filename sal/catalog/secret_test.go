@@ -13,7 +13,7 @@ import (
 
 const canary = "correct horse battery"
 
-// withSecrets are arguments in the form of a job, and what their secrets are worth.
+// withSecrets returns arguments in the form of a job, and the values of their secrets.
 func withSecrets() (args map[string]any, secrets map[Secret]string) {
 	return map[string]any{
 		"image": "web",
@@ -35,7 +35,7 @@ func TestOnlyRevealShowsASecret(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	hidden := struct{ env map[string]Text }{c.Env} // fmt cannot call methods on what is not exported
+	hidden := struct{ env map[string]Text }{c.Env} // fmt cannot call methods of unexported fields
 	shown := fmt.Sprintf("%v %+v %#v %s %q %x %v %+v %v %s", c, c, c, c.Env, c.Env["PASSWORD"], c.Env, hidden, hidden, Values(c), encoded)
 	if strings.Contains(shown, canary) || strings.Contains(shown, fmt.Sprintf("%x", canary)) {
 		t.Errorf("it is shown: %s", shown)

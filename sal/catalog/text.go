@@ -9,7 +9,7 @@ import (
 	"writ"
 )
 
-// CommonErrors are the codes with which a call of any operation may fail.
+// CommonErrors returns the codes with which a call of any operation may fail.
 func CommonErrors() []writ.Code {
 	return []writ.Code{
 		writ.CodeArgumentsInvalid, writ.CodeDependencyFailed, writ.CodeDeadlineExceeded, writ.CodeNodeLost, writ.CodeNoCapacity,
@@ -17,7 +17,7 @@ func CommonErrors() []writ.Code {
 	}
 }
 
-// Errors are the codes with which a call of the operation may fail besides the common ones.
+// Errors returns the codes with which a call of the operation may fail, in addition to CommonErrors.
 func (o *Operation) Errors() []writ.Code {
 	var codes []writ.Code
 	switch o.Effect {
@@ -46,7 +46,8 @@ func (o *Operation) Errors() []writ.Code {
 	return codes
 }
 
-// Facts says in a few words each what the operation does: "makes a resource of kind volume", "adds data", "at most 1m if `timeout` says nothing else".
+// Facts returns short phrases about the operation: "makes a resource of kind volume", "adds data", "at most 1m if
+// `timeout` says nothing else".
 func (o *Operation) Facts() []string {
 	facts := []string{map[Effect]string{Make: "makes", Alter: "changes", Look: "reads", Remove: "deletes", Find: "finds"}[o.Effect]}
 	if o.Named() {
@@ -64,7 +65,7 @@ func (o *Operation) Facts() []string {
 	return facts
 }
 
-// Call shows the form of a call: `volume.create(name, {size_gib: …, …}, options)`.
+// Call returns the form of a call: `volume.create(name, {size_gib: …, …}, options)`.
 func (o *Operation) Call() string {
 	var args []string
 	if o.Named() {
@@ -85,7 +86,7 @@ func (o *Operation) Call() string {
 	return o.Name() + "(" + strings.Join(args, ", ") + ")"
 }
 
-// Own returns the fields of the result that not every handle to a resource has.
+// Own returns the fields of the result that are not in every handle.
 func (o *Operation) Own() Schema {
 	if !o.Named() {
 		return o.Result
@@ -94,7 +95,7 @@ func (o *Operation) Own() Schema {
 	return slices.DeleteFunc(slices.Clone(o.Result), func(f Field) bool { return slices.Contains(shared.Names(), f.Name) })
 }
 
-// Takes says what a field takes: "list of strings".
+// Takes describes the type of a field: "list of strings".
 func (f *Field) Takes() string {
 	switch f.Type {
 	case List:
@@ -125,7 +126,7 @@ func (f *Field) plural() string {
 	}
 }
 
-// Limits says what bounds a field has, "" if it has none.
+// Limits describes the limits of a field, "" if it has none.
 func (f *Field) Limits() string {
 	var parts []string
 	unit := map[Type]string{String: " bytes", List: " elements", Map: " entries"}[f.Type]

@@ -6,43 +6,43 @@ import (
 	"writ"
 )
 
-// VolumeCreate are the arguments of volume.create.
+// VolumeCreate holds the arguments of volume.create.
 type VolumeCreate struct {
 	SizeGiB int64    `writ:"size_gib,required,mutable,min=1,max=65536,uses=disk_gib" help:"size in GiB; it can grow and never shrink"`
 	Image   writ.Ref `writ:"image,kinds=image,byname" help:"an image of the project on the node that fills the volume; without it the volume is empty"`
 }
 
-// VolumeResize are the arguments of volume.resize.
+// VolumeResize holds the arguments of volume.resize.
 type VolumeResize struct {
 	SizeGiB int64 `writ:"size_gib,required,min=1,max=65536,uses=disk_gib" help:"the new size in GiB; not less than it has"`
 }
 
-// VolumeClone are the arguments of volume.clone.
+// VolumeClone holds the arguments of volume.clone.
 type VolumeClone struct {
 	From     writ.Ref `writ:"from,required,kinds=volume" help:"the volume to copy; the new one is on the same node"`
 	Snapshot string   `writ:"snapshot,form=name" help:"copy this snapshot of it instead of what it holds now"`
 	SizeGiB  int64    `writ:"size_gib,mutable,min=1,max=65536,uses=disk_gib" help:"size in GiB, not less than the source's; the source's if not given"`
 }
 
-// VolumeCopy are the arguments of volume.copy.
+// VolumeCopy holds the arguments of volume.copy.
 type VolumeCopy struct {
 	From     writ.Ref `writ:"from,required,kinds=volume,byname,elsewhere" help:"the volume to copy, on any node: a handle to it, or the name of one that the project has"`
 	Snapshot string   `writ:"snapshot,form=name" help:"copy this snapshot of it instead of what it holds now"`
 	SizeGiB  int64    `writ:"size_gib,required,mutable,min=1,max=65536,uses=disk_gib" help:"size in GiB, not less than the source's"`
 }
 
-// VolumeSend are the arguments of volume.send.
+// VolumeSend holds the arguments of volume.send.
 type VolumeSend struct {
 	Backup   string `writ:"backup,required,form=name" help:"name of the archive to write into the node's backup directory; it must not exist"`
 	Snapshot string `writ:"snapshot,form=name" help:"send this snapshot instead of what the volume holds now"`
 }
 
-// VolumeDiscard are the arguments of volume.discard.
+// VolumeDiscard holds the arguments of volume.discard.
 type VolumeDiscard struct {
 	Backup string `writ:"backup,required,form=name" help:"name of an archive of this volume, or of a deleted volume"`
 }
 
-// VolumeReceive are the arguments of volume.receive.
+// VolumeReceive holds the arguments of volume.receive.
 type VolumeReceive struct {
 	Backup  string `writ:"backup,required,form=name" help:"name of the archive in the node's backup directory"`
 	SHA256  string `writ:"sha256,form=sha256" help:"the SHA-256 that the archive must have"`
