@@ -9,8 +9,8 @@ import (
 	"writ/internal/userns"
 )
 
-// Accounts are users for the processes of a suite on a host, nil if the suite may give them none. Suites that run at the same time have others,
-// so that what one ends is never another's.
+// Accounts returns users for the processes of a suite on a host, or nil if the test does not run as root. Concurrent
+// suites get different users, so that neither ends the processes of the other.
 func Accounts(host string) *confine.Accounts {
 	if os.Geteuid() != 0 {
 		return nil
@@ -20,7 +20,7 @@ func Accounts(host string) *confine.Accounts {
 	return a
 }
 
-// ContainerIDs are users for the containers of a suite on a host, likewise: of sixteen at the same time.
+// ContainerIDs returns users for the containers of a suite on a host, or nil, for up to sixteen containers at a time.
 func ContainerIDs(host string) *confine.Accounts {
 	if os.Geteuid() != 0 {
 		return nil
@@ -28,14 +28,14 @@ func ContainerIDs(host string) *confine.Accounts {
 	return numbersOf(host, 700_000_000, 16*userns.Many, 1000)
 }
 
-// numbersOf is one of so many ranges of numbers.
+// numbersOf selects one of several ranges of user ids by the name of the host.
 func numbersOf(host string, first, each, ranges uint32) *confine.Accounts {
 	h := fnv.New32a()
 	_, _ = h.Write([]byte(host))
 	first += h.Sum32() % ranges * each
 	a, err := confine.ParseAccounts(fmt.Sprintf("%d-%d", first, first+each-1))
 	if err != nil {
-		panic(err) // it is a range
+		panic(err) // cannot happen: the range is valid
 	}
 	return a
 }

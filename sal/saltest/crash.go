@@ -18,7 +18,7 @@ import (
 	"writ/sal/catalog"
 )
 
-// acts are all operations of a suite in their order.
+// acts returns all operations of a suite in their order.
 func (e Suite) acts() []Step {
 	all := []Step{e.Make}
 	if e.Mutable != nil {
@@ -57,8 +57,8 @@ func (e Suite) stopsWithContext(t *testing.T) {
 	})
 }
 
-// goesOnAfterCrash stops the driver at every step of every operation as SIGKILL does: nothing that comes after the step happens, no
-// deferred call either. A new driver on the same host must then be able to look, to finish, and to clean up.
+// goesOnAfterCrash stops the driver at every step of every operation like SIGKILL: no code runs after the step, not
+// even deferred calls. A new driver on the same host must then be able to observe, finish and clean up.
 func (e Suite) goesOnAfterCrash(t *testing.T) {
 	release := make(chan struct{})
 	var dead sync.WaitGroup
@@ -72,7 +72,7 @@ func (e Suite) goesOnAfterCrash(t *testing.T) {
 		h.restart(func(string) {
 			if steps == at {
 				close(stopped)
-				<-release // until the end of the test, this driver does nothing any more
+				<-release // the driver stays blocked until the test ends
 				runtime.Goexit()
 			}
 			steps++
@@ -94,14 +94,15 @@ func (e Suite) goesOnAfterCrash(t *testing.T) {
 	})
 }
 
-// gateEvery is how many steps the gate passes over each time; the nightly tier tries all. Of a driver that is slow the gate passes over more, and
-// disturbs each operation in one of the two ways: containerd's steps take a third of a second each.
+// gateEvery is the distance between tested steps in the gate; the nightly tier tests all steps. For slow drivers the
+// distance is larger, and each operation is disturbed in only one of the two ways: a step of containerd takes a third
+// of a second.
 const (
 	gateEvery     = 3
 	gateEverySlow = 12
 )
 
-// A disturbance ends the context or the driver.
+// disturbance is the end of the context or of the driver.
 type disturbance int
 
 const (
@@ -109,11 +110,11 @@ const (
 	endOfDriver
 )
 
-// sparse reports whether not everything is to be tried after every disturbance.
+// sparse reports whether each disturbance is followed by only one of the two checks.
 func (e Suite) sparse() bool { return e.Sparse && !testenv.IsLong() }
 
-// disturb tries every operation of the suite at every so many of its steps: interrupt carries it out, disturbs it at a step, and reports
-// whether there was such a step. After that a fresh driver must do what the contract says.
+// disturb tests every operation of the suite at steps with the given distance. interrupt executes the operation,
+// disturbs it at a step, and reports whether it reached the step. After that, a new driver must fulfil the contract.
 func (e Suite) disturb(t *testing.T, by disturbance, every int, interrupt func(h *host, s Step, at int) (reached bool)) {
 	h := e.newHost(t)
 	saved := e.hosts().New(t)
@@ -141,7 +142,7 @@ func (e Suite) disturb(t *testing.T, by disturbance, every int, interrupt func(h
 		back()
 		h.must(h.step(s)) // undisturbed
 		want := h.observe(subject)
-		for at, next := 0, 1+i%every; ; at, next = next, next+every { // at the beginning, and at steps that differ from one operation to the next
+		for at, next := 0, 1+i%every; ; at, next = next, next+every { // the first step differs between operations
 			back()
 			reached := interrupt(h, s, at)
 			h.restart(nil)
@@ -168,13 +169,13 @@ func (e Suite) disturb(t *testing.T, by disturbance, every int, interrupt func(h
 		}
 		if e.Clear == nil {
 			back()
-			h.must(h.step(s)) // undisturbed, as the ground of the next one
+			h.must(h.step(s)) // undisturbed, before the next operation
 		}
 	}
 	t.Logf("disturbed %d times", tried)
 }
 
-// replay makes the host anew and carries out the acts on it.
+// replay resets the host and executes acts on it.
 func (h *host) replay(acts []Step) {
 	h.Helper()
 	h.suite.Clear(h, h.dir)
@@ -185,7 +186,7 @@ func (h *host) replay(acts []Step) {
 	}
 }
 
-// goesOn does the disturbed operation again, every other time after the driver has kept the resource, as a runner asks it to when it starts.
+// goesOn repeats the disturbed operation. If keep is set, it first calls Keep, as a runner does at startup.
 func (h *host) goesOn(when string, s Step, want sal.Observation, keep bool) {
 	h.Helper()
 	h.observe(subject)
@@ -195,7 +196,7 @@ func (h *host) goesOn(when string, s Step, want sal.Observation, keep bool) {
 	}
 	o, _ := catalog.Lookup(s.Operation)
 	if o.Repeat == catalog.Once {
-		return // the runner never asks for that
+		return // the runner never repeats it
 	}
 	if _, err := h.step(s); err != nil {
 		h.Errorf("%s: it cannot be done again: %v", when, err)
@@ -213,7 +214,7 @@ func (h *host) goesOn(when string, s Step, want sal.Observation, keep bool) {
 	}
 }
 
-// cleansUp deletes the resource right after the disturbance, and makes another one in its place.
+// cleansUp deletes the resource right after the disturbance, and creates another one with its name.
 func (h *host) cleansUp(when string) {
 	h.Helper()
 	if _, err := h.step(h.suite.remove()); err != nil {

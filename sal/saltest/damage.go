@@ -14,8 +14,8 @@ import (
 	"writ/sal"
 )
 
-// goesOnBesideADamagedRecord damages the record of a resource in two ways: one leaves its name to be read, the other nothing. The driver must
-// say so, go on with the others, and remove the resource.
+// goesOnBesideADamagedRecord damages the record of a resource in two ways: the name stays readable in the first case
+// only. The driver must report the damage, serve the other resources, and remove the damaged one.
 func (e Suite) goesOnBesideADamagedRecord(t *testing.T) {
 	const other = "bystander"
 	h := e.newHost(t)
@@ -69,7 +69,7 @@ func (e Suite) goesOnBesideADamagedRecord(t *testing.T) {
 	h.expect(e.Make, writ.ChangeCreated)
 }
 
-// isDamaged makes sure that a driver tells of the subject's damaged record, and of nothing else.
+// isDamaged checks that the driver reports the subject's damaged record, and no other problem.
 func (h *host) isDamaged(how, path, other string) {
 	h.Helper()
 	for _, s := range append([]Step{h.suite.Make}, h.suite.Steps...) {
@@ -112,7 +112,7 @@ func (h *host) noOrphans(when string) {
 	}
 }
 
-// recordOf finds the file that is named by a resource, as package sal writes records; "" if there is none.
+// recordOf returns the record file of a resource, in the format of package sal, or "".
 func (h *host) recordOf(resource writ.ResourceID) string {
 	h.Helper()
 	var found []string
@@ -120,7 +120,7 @@ func (h *host) recordOf(resource writ.ResourceID) string {
 		if err == nil && d.Name() == resource.HostName()+".json" {
 			found = append(found, path)
 		}
-		return nil // what goes meanwhile is no record
+		return nil // a file that disappears is not a record
 	}); err != nil {
 		h.Fatal(err)
 	}

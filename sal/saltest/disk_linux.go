@@ -2,7 +2,7 @@ package saltest
 
 import "golang.org/x/sys/unix"
 
-// fsType is of what kind the disk of a directory is, 0 if nobody knows.
+// fsType returns the type of a directory's file system, 0 if unknown.
 func fsType(dir string) int64 {
 	var stat unix.Statfs_t
 	if unix.Statfs(dir, &stat) != nil {

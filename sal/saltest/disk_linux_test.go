@@ -2,7 +2,7 @@ package saltest
 
 import "testing"
 
-// TestAHostOnDiskIsNotInMemory: what processes write there would count against the memory that they may take.
+// Files in memory would count towards the memory limit of the processes that write them.
 func TestAHostOnDiskIsNotInMemory(t *testing.T) {
 	const inMemory = 0x01021994
 	if dir := (OnDisk{}).New(t); fsType(dir) == inMemory {

@@ -15,7 +15,7 @@ import (
 	"writ/sal/catalog"
 )
 
-// host is a machine under examination.
+// host is a machine under test.
 type host struct {
 	testing.TB
 	suite  Suite
@@ -26,7 +26,7 @@ type host struct {
 	mu     sync.Mutex // guards keys
 }
 
-// newHost returns a host with everything on it but the subject.
+// newHost returns a host with everything except the subject.
 func (e Suite) newHost(t testing.TB) *host {
 	h := &host{TB: t, suite: e, dir: e.hosts().New(t)}
 	if e.Clear != nil {
@@ -36,7 +36,7 @@ func (e Suite) newHost(t testing.TB) *host {
 	return h
 }
 
-// furnish makes everything on an empty host but the subject.
+// furnish creates everything except the subject on an empty host.
 func (h *host) furnish() {
 	h.Helper()
 	if h.suite.Prepare != nil {
@@ -51,7 +51,7 @@ func (h *host) furnish() {
 	h.before = h.traces()
 }
 
-// traces are those of the drivers, sorted.
+// traces returns the suite's traces on the host, sorted.
 func (h *host) traces() []string {
 	if h.suite.Traces == nil {
 		return nil
@@ -61,7 +61,7 @@ func (h *host) traces() []string {
 	return all
 }
 
-// restart opens the driver anew.
+// restart opens a new driver.
 func (h *host) restart(step func(name string)) {
 	h.Helper()
 	if step == nil {
@@ -78,7 +78,7 @@ func (h *host) must(o sal.Outcome, err error) sal.Outcome {
 	return o
 }
 
-// request makes a request of a step.
+// request returns the request for a step.
 func (h *host) request(s Step, resource writ.ResourceID, uid writ.UID) sal.Request {
 	h.Helper()
 	o, ok := catalog.Lookup(s.Operation)
@@ -95,7 +95,7 @@ func (h *host) request(s Step, resource writ.ResourceID, uid writ.UID) sal.Reque
 	return sal.Request{Operation: o, Resource: resource, UID: uid, Args: args, Key: fmt.Sprintf("suite-%d-1", h.keys), Progress: func(text string) { h.silent("it says while it works", text) }}
 }
 
-// do carries out a step on a resource of the suite's project and holds its outcome against the catalogue.
+// do executes a step on a resource of the suite's project and checks the outcome against the catalogue.
 func (h *host) do(ctx context.Context, s Step, name string, uid writ.UID) (sal.Outcome, error) {
 	h.Helper()
 	o, _ := catalog.Lookup(s.Operation)
@@ -124,13 +124,13 @@ func (h *host) carryOut(ctx context.Context, r sal.Request) (sal.Outcome, error)
 	return outcome, nil
 }
 
-// step carries out a step on the subject.
+// step executes a step on the subject.
 func (h *host) step(s Step) (sal.Outcome, error) {
 	h.Helper()
 	return h.do(h.Context(), s, subject, uidOf(subject))
 }
 
-// expect carries out a step on the subject that must end with this change.
+// expect executes a step on the subject and checks the change.
 func (h *host) expect(s Step, want writ.Change) sal.Outcome {
 	h.Helper()
 	o := h.must(h.step(s))
@@ -140,7 +140,7 @@ func (h *host) expect(s Step, want writ.Change) sal.Outcome {
 	return o
 }
 
-// refuse carries out a step that must end with this code and change nothing.
+// refuse executes a step that must fail with a code and change nothing.
 func (h *host) refuse(s Step, name string, uid writ.UID, want writ.Code) {
 	h.Helper()
 	before := h.observe(name)
@@ -171,7 +171,7 @@ func (h *host) listed(resource writ.ResourceID) bool {
 	return slices.Contains(all, resource)
 }
 
-// absent makes sure that nothing is left of the subject.
+// absent checks that no trace of the subject is left.
 func (h *host) absent() {
 	h.Helper()
 	if seen := h.observe(subject); seen.Exists {
@@ -192,7 +192,7 @@ func (h *host) absent() {
 	}
 }
 
-// kept lets the driver hold the subject against its record, as a runner does when it starts.
+// kept calls Keep for the subject, as a runner does at startup.
 func (h *host) kept() []sal.Drift {
 	h.Helper()
 	keeper, ok := h.driver.(sal.Keeper)

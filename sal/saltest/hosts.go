@@ -13,11 +13,11 @@ import (
 	"writ/sal"
 )
 
-// Hosts makes directories that stand for hosts.
+// Hosts creates directories that represent hosts.
 type Hosts interface {
-	// New returns an empty directory, which is there until the test ends.
+	// New returns an empty directory that exists until the test ends.
 	New(t testing.TB) string
-	// Replace makes to a copy of from. Nothing is under way in either.
+	// Replace makes to a copy of from. Neither is in use.
 	Replace(t testing.TB, to, from string)
 }
 
@@ -30,21 +30,21 @@ func hostsOr(h Hosts) Hosts {
 	return h
 }
 
-// plain are hosts that are nothing but files.
+// plain hosts consist only of files.
 type plain struct{}
 
-// New returns a directory in memory if the system has a place there: the suite is about processes that die, not about power cuts, and
-// waiting for a busy disk would take most of its time.
+// New returns a directory in memory if the system has one: the suite tests killed processes, not power cuts, and would
+// otherwise mostly wait for a busy disk.
 func (plain) New(t testing.TB) string {
 	t.Helper()
 	return testenv.HomeInMemory(t, "host")
 }
 
-// OnDisk are plain hosts on a real disk. What is written to a disk in memory counts for whoever has written it, and is not given back: a process
-// that is bounded, and writes its guest's memory there, is killed for it.
+// OnDisk creates plain hosts on a real disk. Files in memory count towards the memory limit of the process that writes
+// them and are not freed, so a limited process that writes its guest's memory there would be killed.
 type OnDisk struct{ plain }
 
-// New returns a directory on a disk. It skips the test on a machine that has its files in memory.
+// New returns a directory on a disk. It skips the test if all file systems are in memory.
 func (OnDisk) New(t testing.TB) string {
 	t.Helper()
 	const inMemory = 0x01021994 // TMPFS_MAGIC
@@ -83,7 +83,8 @@ func (plain) Replace(t testing.TB, to, from string) {
 	}
 }
 
-// copyEntry copies a directory without its content, a link, or a file with its holes: disks of machines have little else.
+// copyEntry copies a directory without its content, a link, or a file with its holes: disks of machines consist mostly
+// of holes.
 func copyEntry(ctx context.Context, to, from string, d fs.DirEntry) error {
 	info, err := d.Info()
 	if err != nil {
@@ -107,7 +108,7 @@ func copyEntry(ctx context.Context, to, from string, d fs.DirEntry) error {
 		}
 		return errors.Join(sal.CopyFile(ctx, f, source), f.Close())
 	default:
-		return nil // sockets and pipes mean nothing without their processes
+		return nil // useless without their processes
 	}
 }
 

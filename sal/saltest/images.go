@@ -11,7 +11,7 @@ import (
 	"writ/sal"
 )
 
-// Images are the raw images of a test: each a file in a directory, named by writ.ResourceID.HostName.
+// Images is a directory with the raw images of a test, named by writ.ResourceID.HostName.
 type Images string
 
 // Image implements sal.Images.

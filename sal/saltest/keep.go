@@ -9,7 +9,7 @@ import (
 	"writ/sal"
 )
 
-// keepsWhatItMade holds the subject against its record after every step: there is nothing to say, and nothing changes.
+// keepsWhatItMade calls Keep after every step: it must report no drift and leave the resource unchanged.
 func (e Suite) keepsWhatItMade(t *testing.T) {
 	h := e.newHost(t)
 	if _, ok := h.driver.(sal.Keeper); !ok {
@@ -33,7 +33,7 @@ func (e Suite) keepsWhatItMade(t *testing.T) {
 	h.absent()
 }
 
-// staysFenced asks that what was fenced does not run, after the runner looked after it, too, and is there with what it holds.
+// staysFenced checks that a fenced resource keeps its identity and does not run, even after Keep.
 func (e Suite) staysFenced(t *testing.T) {
 	h := e.newHost(t)
 	if _, ok := h.driver.(sal.Fencing); !ok {
@@ -62,7 +62,7 @@ func (e Suite) staysFenced(t *testing.T) {
 	h.absent()
 }
 
-// Remedies says how what belongs to no resource is taken away by hand, for testenv.Empties. Each orphan must have a line that does it.
+// Remedies returns the remedies of all orphans, for testenv.Empties. Each orphan must have a remedy.
 func Remedies(t testing.TB, keeper sal.Keeper) func() []string {
 	return func() (lines []string) {
 		t.Helper()

@@ -12,20 +12,21 @@ import (
 	"writ/sal/catalog"
 )
 
-// Log says how to examine a driver whose resources write logs.
+// Log describes a driver whose resources write logs.
 type Log struct {
-	// Operation is the Look operation that reads what the subject wrote, "" if it writes nothing. The module has start and stop then.
+	// Operation is the Look operation that reads the subject's log, "" without a log. The module must then have start
+	// and stop.
 	Operation string
-	// Write has the subject, which runs, write a text. It may return before the text is in the log.
+	// Write makes the running subject write a text. It may return before the text is in the log.
 	Write func(t testing.TB, host, text string)
-	// Flood has it write, or seem to have written, more lines than a driver keeps.
+	// Flood makes the subject write, or simulates, more lines than a driver keeps.
 	Flood func(t testing.TB, host string)
 }
 
-// logGuard ends the wait for what was written.
+// logGuard limits the wait for text in the log.
 const logGuard = 30 * time.Second
 
-// tellsWhatWasWritten reads the log of the subject on and on, while it is stopped, started, flooded and deleted.
+// tellsWhatWasWritten reads the log of the subject continuously while it is stopped, started, flooded and deleted.
 func (e Suite) tellsWhatWasWritten(t *testing.T) {
 	if e.Log.Operation == "" {
 		t.Skip("its resources write nothing")
@@ -48,7 +49,7 @@ func (e Suite) tellsWhatWasWritten(t *testing.T) {
 	e.Log.Write(t, h.dir, text)
 	h.follow(next, text, false)
 	h.restart(nil)
-	next = h.follow(next, text, false) // as often as somebody asks
+	next = h.follow(next, text, false) // repeated reads return the same text
 
 	var looking sync.WaitGroup
 	ended := make(chan struct{})
@@ -112,8 +113,8 @@ func (h *host) excerpt(after string, kib int64) catalog.LogText {
 	return catalog.LogText{Text: v["text"].(string), Next: v["next"].(string), Lost: v["lost"].(bool), More: v["more"].(bool)}
 }
 
-// follow reads on, in small parts unless there is a flood, until what it has read ends with a text, and returns the position behind it. Only the first part may say that
-// something is lost, and has to if lost is true.
+// follow reads the log from a position until the text ends with until, and returns the position after it. It reads
+// small parts unless lost is set. The first part must report a loss if lost is set; other parts must not.
 func (h *host) follow(after, until string, lost bool) (next string) {
 	h.Helper()
 	var read strings.Builder

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// Looks says who has a file or directory, and who may do what there.
+// Looks returns owner, group and mode of a file or directory.
 func Looks(t testing.TB, path string) string {
 	t.Helper()
 	info, err := os.Lstat(path)

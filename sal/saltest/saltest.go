@@ -1,5 +1,5 @@
-// Package saltest is the conformance suite of drivers, real or simulated: what package sal promises to runners, tried out. It knows
-// drivers only through sal.Driver and a directory that stands for their host.
+// Package saltest is the conformance suite for drivers, real or simulated: it tests the promises of package sal. It
+// knows drivers only through sal.Driver and a directory that represents their host.
 package saltest
 
 import (
@@ -15,41 +15,43 @@ import (
 	"writ/sal/catalog"
 )
 
-// Suite says how to examine the driver of one module.
+// Suite describes the tests for the driver of one module.
 type Suite struct {
-	// Open returns the driver on a host, a directory, as a runner does that starts there: nothing but the directory may remain of
-	// drivers that were open before. The driver must call step before every single change of the host, so that the suite can stop
-	// it there; a driver that cannot, leaves step alone and is not tried for crashes.
+	// Open returns the driver on a host, a directory, as a runner does at startup: earlier drivers may leave only the
+	// directory. The driver must call step before every single change of the host, so that the suite can stop it there.
+	// A driver without steps is not tested for crashes.
 	Open func(t testing.TB, host string, step func(name string)) sal.Driver
-	// Hosts makes the directories. Without it they are plain ones; a driver that makes more than files below its directory brings its own.
+	// Hosts creates the directories. The default is plain directories; a driver that creates more than files in its
+	// directory needs its own.
 	Hosts Hosts
-	// Prepare makes on a new host what other drivers would have made. It may be nil.
+	// Prepare creates on a new host what other drivers would have created. It may be nil.
 	Prepare func(t testing.TB, host string)
 	// Others are resources of the same driver that the steps refer to; see RefTo.
 	Others []Other
-	// Make is a Make operation of a resource that is not there.
+	// Make is a Make operation that creates the subject.
 	Make Step
 	// Mutable and Immutable are the arguments of Make with one field changed. They may be nil.
 	Mutable, Immutable map[string]any
-	// Steps are operations on the resource, in the order in which they make sense.
+	// Steps are further operations on the subject, in a valid order.
 	Steps []Step
-	// Clear takes everything of the drivers away that they have made on a host outside of its directory: processes, links, mounts. A driver
-	// that makes any must have it. Then no copy of the directory can stand for an earlier moment of the host, and the suite works its way to
-	// that moment anew. It may be nil.
+	// Clear removes everything that the drivers created on a host outside its directory: processes, links, mounts. A
+	// driver that creates any must have it. A copy of the directory then cannot restore an earlier state of the host,
+	// so the suite replays the operations up to that state. It may be nil.
 	Clear func(t testing.TB, host string)
-	// Sparse says that making the resource is dear, a few tenths of a second and more. Then a disturbed operation is either done again or
-	// cleaned up after, in turn, and not both; with WRIT_TEST_LONG=1 both all the same.
+	// Sparse means that creating the resource takes a few tenths of a second or more. A disturbed operation is then
+	// followed by either a repetition or a cleanup, in turn; WRIT_TEST_LONG=1 enables both.
 	Sparse bool
-	// Traces describes what drivers have on a host outside of its directory: "process 12 of m7k…", "link t5…". When a resource is deleted
-	// there must be what was there before it was made. It may be nil.
+	// Traces describes the drivers' objects on a host outside its directory: "process 12 of m7k…", "link t5…". After a
+	// resource is deleted, they must equal those before its creation. It may be nil.
 	Traces func(t testing.TB, host string) []string
-	// Handed are patterns (filepath.Match) of files below the host's directory in which the driver hands values to its tool. They may hold
-	// the value of a secret, if only their owner may read them, and must not outlive their resource.
+	// Handed lists patterns (filepath.Match) of files below the host's directory that pass values to the driver's tool.
+	// They may contain the value of a secret if only their owner may read them, and must be deleted with their
+	// resource.
 	Handed []string
-	// Incidental are names of values that depend on the timing of a program, like how fast it reacts to a signal. The value after a crash
-	// may differ from the value without one.
+	// Incidental lists values that depend on the timing of a program, like its reaction time to a signal. The value
+	// after a crash may differ from the value without one.
 	Incidental []string
-	// Log is of drivers whose resources write logs.
+	// Log describes the logs of the resources.
 	Log Log
 }
 
@@ -59,7 +61,7 @@ type Step struct {
 	Args      map[string]any
 }
 
-// Other is a resource besides the one that is examined, and what makes it.
+// Other is a further resource and the steps that create it.
 type Other struct {
 	Name  string
 	Steps []Step
@@ -71,20 +73,20 @@ const (
 	subject = "subject"
 )
 
-// uidOf gives every name a UID.
+// uidOf returns a UID for a name.
 func uidOf(name string) writ.UID { return writ.UID("0192f6c2-7d3a-7000-9000-uid-of-" + name) }
 
-// RefTo is a handle to a resource of the suite as it is in the arguments of a job.
+// RefTo returns a handle to a resource of the suite, in the form of a job's arguments.
 func RefTo(kind writ.ResourceKind, name string) writ.Ref {
 	return writ.Ref{Kind: kind, Name: name, UID: uidOf(name)}
 }
 
-// Resource is how resources of the suite are named to drivers, for Prepare.
+// Resource returns the id of a resource of the suite, for Prepare.
 func Resource(kind writ.ResourceKind, name string) writ.ResourceID {
 	return writ.ResourceID{Project: project, Kind: kind, Name: name}
 }
 
-// Run examines the driver. Every part of it is a subtest.
+// Run tests the driver. Every part is a subtest.
 func Run(t *testing.T, e Suite) {
 	t.Run("DescribesItself", e.describesItself)
 	t.Run("MakesItSoOnce", e.makesItSoOnce)
@@ -113,7 +115,7 @@ func (e Suite) kind() writ.ResourceKind { return e.operation().Kind }
 // with returns Make with other arguments.
 func (e Suite) with(args map[string]any) Step { return Step{e.Make.Operation, args} }
 
-// remove is the module's Remove operation.
+// remove returns the module's Remove operation.
 func (e Suite) remove() Step {
 	for _, o := range catalog.Of(e.operation().Module) {
 		if o.Effect == catalog.Remove {
@@ -212,7 +214,7 @@ func (e Suite) repeatsEverySteps(t *testing.T) {
 			t.Errorf("%s gives another result when it is repeated:\n%s", s.Operation, diff)
 		}
 	}
-	h.expect(e.Make, writ.ChangeUnchanged) // what Alter did is not undone
+	h.expect(e.Make, writ.ChangeUnchanged) // effects of Alter are not undone
 	h.expect(e.remove(), writ.ChangeDeleted)
 	h.absent()
 }

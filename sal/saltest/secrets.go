@@ -18,13 +18,13 @@ import (
 	"writ/sal/catalog"
 )
 
-// secrets are what drivers get instead of their names, and what must be found nowhere afterwards.
+// secrets maps the secrets to values that must not appear anywhere.
 var secrets = map[catalog.Secret]string{
 	"suite@1": "canary-Xo9-7f2c81d4a6",
 	"suite@2": "canary-Qp3-e05b97c21f",
 }
 
-// withSecret returns a step that gives a secret for every field that takes one, and whether there is any.
+// withSecret returns a step with a secret for every field that accepts one, and whether there is such a field.
 func (s Step) withSecret(name catalog.Secret) (Step, bool) {
 	o, ok := catalog.Lookup(s.Operation)
 	if !ok {
@@ -46,8 +46,8 @@ func (s Step) withSecret(name catalog.Secret) (Step, bool) {
 	return Step{s.Operation, args}, given
 }
 
-// keepsNoSecret gives secrets wherever the driver's operations take them. The value is for the tool alone: nothing that the driver leaves
-// on its host, says or answers has it; and another version of a secret is a change.
+// keepsNoSecret passes secrets to all operations that accept them. The values are for the tool only: the driver must
+// not leave, log or return them, and another version of a secret is a change.
 func (e Suite) keepsNoSecret(t testing.TB) {
 	h := e.newHost(t)
 	h.restart(func(step string) { h.keeps("before it does " + step) })
@@ -70,7 +70,7 @@ func (e Suite) keepsNoSecret(t testing.TB) {
 	h.keeps("after it was deleted")
 }
 
-// changesSecret makes the subject with another version of the secrets that it has.
+// changesSecret makes the subject with another version of its secrets.
 func (h *host) changesSecret(before Step) {
 	h.Helper()
 	next, _ := h.suite.Make.withSecret("suite@2")
@@ -84,7 +84,7 @@ func (h *host) changesSecret(before Step) {
 	h.keeps("after the secret was changed")
 }
 
-// keeps looks for the secrets in everything that is on the host.
+// keeps searches for the secrets in all files on the host.
 func (h *host) keeps(when string) {
 	h.Helper()
 	err := filepath.WalkDir(h.dir, func(path string, d fs.DirEntry, err error) error {
@@ -96,7 +96,7 @@ func (h *host) keeps(when string) {
 			return nil
 		}
 		text, err := readStart(path)
-		if errors.Is(err, syscall.EINVAL) { // a namespace that a file keeps has no text
+		if errors.Is(err, syscall.EINVAL) { // a bind-mounted namespace cannot be read
 			err = nil
 		}
 		h.silent(fmt.Sprintf("%s the file %s", when, path), string(text))
@@ -107,7 +107,7 @@ func (h *host) keeps(when string) {
 	}
 }
 
-// readStart reads a file, of a big one only the start: disks of machines are long and have no words of drivers in them.
+// readStart reads the start of a file: disks of machines are large and contain no text of drivers.
 func readStart(path string) ([]byte, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -117,7 +117,7 @@ func readStart(path string) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(f, mib))
 }
 
-// handed reports whether the driver hands values to its tool in a file. Nobody but its owner may read that.
+// handed reports whether the driver passes values to its tool in a file. Only its owner may have access.
 func (h *host) handed(path string, d fs.DirEntry) bool {
 	h.Helper()
 	for _, pattern := range h.suite.Handed {
@@ -132,7 +132,7 @@ func (h *host) handed(path string, d fs.DirEntry) bool {
 	return false
 }
 
-// silent fails the suite if a text has a secret in it, as it is or in a usual encoding.
+// silent fails the suite if a text contains a secret, plain or in a common encoding.
 func (h *host) silent(what, text string) {
 	h.Helper()
 	for name, value := range secrets {

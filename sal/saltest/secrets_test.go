@@ -12,7 +12,7 @@ import (
 	"writ/sal/simulated"
 )
 
-// leaky is a driver that lets a secret go in one way.
+// leaky is a driver that leaks a secret in one way.
 type leaky struct {
 	sal.Driver
 	dir  string
@@ -28,7 +28,7 @@ func (l *leaky) Do(ctx context.Context, r sal.Request) (sal.Outcome, error) {
 	return o, err
 }
 
-// recorder keeps what a suite finds instead of failing.
+// recorder records the errors of a suite instead of failing.
 type recorder struct {
 	testing.TB
 	found []string

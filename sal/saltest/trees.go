@@ -16,7 +16,7 @@ import (
 	"writ/sal"
 )
 
-// TreesSuite says how to examine what keeps trees.
+// TreesSuite describes the tests for an implementation of sal.Trees.
 type TreesSuite struct {
 	// Open returns the trees on a host, as Suite.Open does.
 	Open func(t testing.TB, host string, step func(name string)) sal.Trees
@@ -24,7 +24,7 @@ type TreesSuite struct {
 	Hosts Hosts
 }
 
-// RunTrees examines it. Every part of it is a subtest.
+// RunTrees tests the trees. Every part is a subtest.
 func RunTrees(t *testing.T, e TreesSuite) {
 	t.Run("MakesATreeOnce", e.makesOnce)
 	t.Run("KeepsAndRestores", e.keepsAndRestores)
@@ -38,7 +38,7 @@ func RunTrees(t *testing.T, e TreesSuite) {
 
 const mib = 1 << 20
 
-// forest is a host with trees under examination.
+// forest is a host with trees under test.
 type forest struct {
 	testing.TB
 	suite TreesSuite
@@ -79,7 +79,7 @@ func (f *forest) write(dir, text string) {
 	f.must(os.WriteFile(filepath.Join(dir, "nested", "file"), []byte(text), 0o640))
 }
 
-// holds makes sure what the tree has, and leaves its bound as it is: none of these trees has less.
+// holds checks the content of a tree. It does not change the bound, because no tree here has a smaller one.
 func (f *forest) holds(when, name, want string) {
 	f.Helper()
 	text, err := os.ReadFile(filepath.Join(f.make(name, mib), "nested", "file"))
@@ -138,7 +138,7 @@ func (e TreesSuite) keepsAndRestores(t *testing.T) {
 	f.must(f.Snapshot(ctx, "a", "one"))
 	f.write(dir, "second")
 	f.must(f.Snapshot(ctx, "a", "two"))
-	f.must(f.Snapshot(ctx, "a", "one")) // stays as it is
+	f.must(f.Snapshot(ctx, "a", "one")) // must stay unchanged
 	f.write(dir, "third")
 	f.restart(nil)
 	f.keeps("a", "one", "two")
@@ -254,7 +254,7 @@ func (e TreesSuite) stops(t *testing.T) {
 	f.lists("a")
 }
 
-// goesOn stops every call at each of its steps, as SIGKILL does, and does it again with new trees on the same host.
+// goesOn stops every call at each of its steps, like SIGKILL, and repeats it with new trees on the same host.
 func (e TreesSuite) goesOn(t *testing.T) {
 	release := make(chan struct{})
 	var dead sync.WaitGroup
@@ -273,7 +273,7 @@ func (e TreesSuite) goesOn(t *testing.T) {
 			f.restart(func(string) {
 				if steps == at {
 					close(stopped)
-					<-release // until the end of the test, nothing happens here any more
+					<-release // blocked until the test ends
 					runtime.Goexit()
 				}
 				steps++
@@ -307,7 +307,8 @@ func (e TreesSuite) goesOn(t *testing.T) {
 	t.Logf("stopped %d times", tried)
 }
 
-// treeCalls are calls in an order that makes sense: what they do, what the tree holds then, and what is written into it.
+// treeCalls lists calls in a valid order, with the content of the tree after each call and the text that is written
+// next.
 var treeCalls = []struct {
 	name        string
 	do          func(ctx context.Context, trees sal.Trees) error
