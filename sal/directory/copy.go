@@ -14,7 +14,7 @@ import (
 	"writ/sal"
 )
 
-// build makes a tree at a path below root: whole, or not at all.
+// build creates a tree at a path below root, and renames it into place when it is complete.
 func (j *job) build(ctx context.Context, to string, into func(ctx context.Context, to string) error) error {
 	if err := j.prepare(ctx, into); err != nil {
 		return err
@@ -22,7 +22,7 @@ func (j *job) build(ctx context.Context, to string, into func(ctx context.Contex
 	return j.place(to)
 }
 
-// prepare makes a tree at work/new, in place of whatever a crash left there.
+// prepare creates a tree at work/new. It replaces the remains of a crash.
 func (j *job) prepare(ctx context.Context, into func(ctx context.Context, to string) error) error {
 	work := path.Join(j.at, "work")
 	j.step("clear work")
@@ -44,7 +44,7 @@ func (j *job) prepare(ctx context.Context, into func(ctx context.Context, to str
 	return errors.Join(j.sync(path.Join(work, "new")), ctx.Err())
 }
 
-// place renames work/new to its place.
+// place renames work/new to its final path.
 func (j *job) place(to string) error {
 	j.step("make room")
 	if err := j.root.MkdirAll(path.Dir(to), 0o700); err != nil {
@@ -60,7 +60,7 @@ func (j *job) place(to string) error {
 	return j.sync(path.Dir(to))
 }
 
-// sync makes sure that a directory is on disk as it is.
+// sync syncs a directory.
 func (j *job) sync(dir string) error {
 	j.step("sync " + path.Base(dir))
 	f, err := j.root.Open(dir)
@@ -70,11 +70,12 @@ func (j *job) sync(dir string) error {
 	return errors.Join(f.Sync(), f.Close())
 }
 
-// copyOf returns what copies a tree: directories, files, links of both kinds and pipes, with their modes, times, extended attributes and, if we
-// may, owners. Sockets are left out, as they mean nothing without the process behind them. What disappears meanwhile is left out too.
+// copyOf returns a function that copies a tree: directories, files, links of both kinds and pipes, with modes, times,
+// extended attributes and, as root, owners. It skips sockets, which are useless without their process, and entries that
+// disappear during the copy.
 func (j *job) copyOf(from string) func(ctx context.Context, to string) error {
 	return func(ctx context.Context, to string) error {
-		source, err := j.root.OpenRoot(from) // a link that somebody puts there meanwhile must not lead to another tree
+		source, err := j.root.OpenRoot(from) // links created meanwhile must not lead to another tree
 		if err != nil {
 			return err
 		}
@@ -90,15 +91,15 @@ func (j *job) copyOf(from string) func(ctx context.Context, to string) error {
 	}
 }
 
-// entry is one thing in a tree.
+// entry is one entry of a tree.
 type entry struct {
-	source *os.Root // of the tree that is copied
-	from   string   // below source
+	source *os.Root // root of the source tree
+	from   string   // relative to source
 	to     string
 	info   fs.FileInfo
 }
 
-// open opens a file or directory to read. It may be a pipe by now, which must not be waited for.
+// open opens a file or directory for reading. It does not block if the file was replaced by a pipe.
 func (e *entry) open() (*os.File, error) {
 	return e.source.OpenFile(e.from, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 }
@@ -118,7 +119,7 @@ func (l links) add(id inode, name string) error {
 	return l.walk.Hold(sal.NameMemory(name) + int64(unsafe.Sizeof(id)))
 }
 
-// copyEntry copies an entry: its content, or a further link to a file that is copied already.
+// copyEntry copies an entry. A further name of a file that was copied already becomes a hard link.
 func (j *job) copyEntry(ctx context.Context, e entry, linked links) (err error) {
 	if stat, ok := e.info.Sys().(*syscall.Stat_t); ok && stat.Nlink > 1 && !e.info.IsDir() {
 		id := inode{uint64(stat.Dev), stat.Ino}
@@ -173,12 +174,12 @@ func (j *job) copyEntry(ctx context.Context, e entry, linked links) (err error) 
 	}
 }
 
-// finish gives something the owner, attributes, mode and time of what it was copied from.
+// finish copies owner, attributes, mode and time of an entry.
 func (j *job) finish(e entry) error {
 	if err := j.own(e); err != nil {
 		return err
 	}
-	if err := j.attributes(e); err != nil { // after the owner, who takes some away, and before a mode that allows nothing
+	if err := j.attributes(e); err != nil { // changing the owner removes some; the mode may forbid them
 		return err
 	}
 	if err := j.root.Chmod(e.to, e.info.Mode()); err != nil {
@@ -193,7 +194,7 @@ func (j *job) finish(e entry) error {
 	return j.sync(e.to)
 }
 
-// attributes gives a file or directory the extended attributes.
+// attributes copies the extended attributes of a file or directory.
 func (j *job) attributes(e entry) error {
 	if !e.info.IsDir() && !e.info.Mode().IsRegular() {
 		return nil
@@ -211,7 +212,7 @@ func (j *job) attributes(e entry) error {
 	return errors.Join(err, to.Close())
 }
 
-// own gives it the owner, which only root may do.
+// own copies the owner, if the node runs as root.
 func (j *job) own(e entry) error {
 	if os.Geteuid() != 0 {
 		return nil
@@ -222,7 +223,7 @@ func (j *job) own(e entry) error {
 	return nil
 }
 
-// copyFile writes a new file and returns when it is on disk.
+// copyFile creates a file and syncs it.
 func (j *job) copyFile(ctx context.Context, to string, from *os.File) (err error) {
 	j.step("write " + path.Base(to))
 	f, err := j.root.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)

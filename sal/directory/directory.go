@@ -1,7 +1,7 @@
-// Package directory keeps trees as plain directories, on any disk. It promises what every keeper of trees promises, except for two things
-// that it admits wherever drivers are listed: nothing stops a tree from growing over its bound, and snapshots, copies and restores copy
-// every byte, unless the disk lets files share blocks. Copies keep links of both kinds, pipes, modes, times, extended attributes and, if the node
-// runs as root, owners. The package must not know what is in a tree.
+// Package directory stores trees as plain directories, on any disk. It implements sal.Trees with two limitations, which
+// About reports: sizes are not enforced, and snapshots, copies and restores copy every byte, unless the disk can share
+// blocks. Copies preserve links of both kinds, pipes, modes, times, extended attributes and, if the node runs as root,
+// owners. The package does not know the content of a tree.
 package directory
 
 import (
@@ -16,10 +16,11 @@ import (
 	"writ/sal"
 )
 
-// Trees are the trees in a directory.
+// Trees stores trees in a directory.
 //
-// Below Dir, trees/NAME/data is a tree and trees/NAME/snapshots/* its snapshots. What is not finished is trees/NAME/work: a tree comes into
-// being there and is renamed when it is whole and synced. A restored tree that has to take the place of data is trees/NAME/restored.
+// Below Dir, trees/NAME/data is a tree and trees/NAME/snapshots/* are its snapshots. trees/NAME/work is unfinished: a
+// tree is created there and renamed when it is complete and synced. trees/NAME/restored is a restored tree that is
+// about to replace data.
 type Trees struct {
 	Dir string // required: an absolute path
 	// Step is called before every single change of Dir; tests stop the driver there. It may be nil.
@@ -28,25 +29,25 @@ type Trees struct {
 
 var _ sal.Trees = (*Trees)(nil)
 
-// About admits what plain directories lack.
+// About returns the kind and the limitations of plain directories.
 func (t *Trees) About() (kind, detail string) {
 	return "directory", "plain directories: sizes are noted and not enforced, snapshots and clones are full copies"
 }
 
-// Path is where a tree is.
+// Path returns the path of a tree.
 func (t *Trees) Path(name string) string { return filepath.Join(t.Dir, "trees", name, "data") }
 
-// Remedy removes a tree with its snapshots, and what is not finished of it.
+// Remedy returns a command that removes a tree, its snapshots and unfinished copies.
 func (t *Trees) Remedy(name string) string {
 	return sal.Command("rm", "-r", filepath.Join(t.Dir, "trees", name))
 }
 
-// Room is always there: no project is bounded.
+// Room always succeeds: directories have no limits.
 func (t *Trees) Room(ctx context.Context, name string, _ sal.Bound) error {
 	return errors.Join(ctx.Err(), sal.ValidTree(name))
 }
 
-// Make makes a tree. Its bound is of no account.
+// Make creates a tree. It ignores the bound.
 func (t *Trees) Make(ctx context.Context, name string, _ sal.Bound) (string, error) {
 	err := t.on(ctx, name, func(j *job) error {
 		exists, err := j.exists(path.Join(j.at, "data"))
@@ -88,7 +89,7 @@ func (t *Trees) View(ctx context.Context, name, snapshot string) (dir string, do
 	return filepath.Join(t.Dir, dir), func() error { return nil }, nil
 }
 
-// Keep looks whether a tree is there.
+// Keep checks whether a tree exists.
 func (t *Trees) Keep(ctx context.Context, name string, _ sal.Bound) (drift []sal.Drift, err error) {
 	err = t.on(ctx, name, func(j *job) error {
 		if exists, err := j.exists(path.Join(j.at, "data")); err != nil || exists {
@@ -100,7 +101,6 @@ func (t *Trees) Keep(ctx context.Context, name string, _ sal.Bound) (drift []sal
 	return drift, sal.HostError("look at the tree "+name, err)
 }
 
-// Snapshot copies the tree.
 func (t *Trees) Snapshot(ctx context.Context, name, snapshot string) error {
 	return sal.HostError("keep a snapshot of the tree "+name, t.on(ctx, name, func(j *job) error {
 		if err := sal.ValidTree(snapshot); err != nil {
@@ -118,7 +118,7 @@ func (t *Trees) Snapshot(ctx context.Context, name, snapshot string) error {
 	}))
 }
 
-// Restore copies the snapshot, and lets the copy take the tree's place when it is whole.
+// Restore copies the snapshot and replaces the tree when the copy is complete.
 func (t *Trees) Restore(ctx context.Context, name, snapshot string) error {
 	return sal.HostError("put the tree "+name+" back", t.on(ctx, name, func(j *job) error {
 		if err := sal.ValidTree(snapshot); err != nil {
@@ -135,7 +135,7 @@ func (t *Trees) Restore(ctx context.Context, name, snapshot string) error {
 	}))
 }
 
-// source is where a tree is, or a snapshot of it.
+// source returns the path of a tree, or of one of its snapshots.
 func (j *job) source(name, snapshot string) (string, error) {
 	if err := sal.ValidTree(name); err != nil {
 		return "", err
@@ -152,7 +152,7 @@ func (j *job) source(name, snapshot string) (string, error) {
 	return at, err
 }
 
-// restored puts a restored tree in its place, if there is one.
+// restored replaces the tree by its restored copy, if there is one.
 func (j *job) restored() error {
 	fresh, data := path.Join(j.at, "restored"), path.Join(j.at, "data")
 	if exists, err := j.exists(fresh); err != nil || !exists {
@@ -169,7 +169,7 @@ func (j *job) restored() error {
 	return j.sync(j.at)
 }
 
-// Snapshots are the names of a tree's snapshots.
+// Snapshots returns the names of a tree's snapshots.
 func (t *Trees) Snapshots(ctx context.Context, name string) ([]string, error) {
 	if err := errors.Join(ctx.Err(), sal.ValidTree(name)); err != nil {
 		return nil, err
@@ -177,7 +177,7 @@ func (t *Trees) Snapshots(ctx context.Context, name string) ([]string, error) {
 	return t.names(filepath.Join("trees", name, "snapshots"))
 }
 
-// RemoveSnapshot removes a snapshot: it is none any more before the first byte of it goes.
+// RemoveSnapshot removes a snapshot. It renames the snapshot first, so that a partly removed one is never visible.
 func (t *Trees) RemoveSnapshot(ctx context.Context, name, snapshot string) error {
 	return sal.HostError("remove a snapshot of the tree "+name, t.on(ctx, name, func(j *job) error {
 		if err := sal.ValidTree(snapshot); err != nil {
@@ -191,7 +191,7 @@ func (t *Trees) RemoveSnapshot(ctx context.Context, name, snapshot string) error
 	}))
 }
 
-// discard removes a directory of a tree by way of work.
+// discard moves a directory of a tree to work and removes it.
 func (j *job) discard(dir string) error {
 	work := path.Join(j.at, "work")
 	j.step("clear work")
@@ -231,12 +231,12 @@ func (t *Trees) List(ctx context.Context) ([]string, error) {
 	return t.names("trees")
 }
 
-// Clone copies a file, sharing its blocks where the disk can do that.
+// Clone copies a file and shares its blocks where the disk supports that.
 func (t *Trees) Clone(ctx context.Context, from, to string, size int64) error {
 	return sal.Clone(ctx, from, to, size, t.Step)
 }
 
-// on does something with a tree, after finishing what a crash interrupted.
+// on finishes interrupted operations on a tree and then calls do.
 func (t *Trees) on(ctx context.Context, name string, do func(j *job) error) error {
 	if err := errors.Join(ctx.Err(), sal.ValidTree(name)); err != nil {
 		return err
@@ -256,11 +256,11 @@ func (t *Trees) on(ctx context.Context, name string, do func(j *job) error) erro
 	return do(j)
 }
 
-// job is a piece of work on one tree.
+// job is an operation on one tree.
 type job struct {
 	*Trees
 	root *os.Root
-	at   string // what belongs to the tree, below root
+	at   string // path of the tree's files, relative to root
 }
 
 func (j *job) step(name string) {

@@ -17,7 +17,7 @@ func TestTreesConformance(t *testing.T) {
 	}})
 }
 
-// Whoever works in a tree may put links into it while it is copied. They must not lead to what another tree holds.
+// A process may create links in a tree while it is copied. They must not lead to the content of another tree.
 func TestACopyHasNoFilesOfOtherTrees(t *testing.T) {
 	const secret = "of another tree"
 	trees := &Trees{Dir: t.TempDir()}
