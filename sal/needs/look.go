@@ -17,11 +17,11 @@ import (
 	"writ/internal/confine"
 )
 
-// versionPattern finds the version in what a program says of itself.
+// versionPattern matches the version in the output of a program.
 var versionPattern = regexp.MustCompile(`(?:^|[ =v])([0-9]+(?:\.[0-9]+)+)`)
 
-// Program looks for a program, by its name on PATH or its path, and asks it for its version, which must be least or newer. Without
-// arguments for that, or if it says no version, it is taken as it is.
+// Program checks for a program, by name on PATH or by path. The program must report version least or newer. Without
+// versionArgs, or if the output contains no version, any version is accepted.
 func Program(name, least string, versionArgs ...string) func(context.Context) (string, error) {
 	return func(ctx context.Context) (string, error) {
 		path, err := exec.LookPath(name)
@@ -50,7 +50,8 @@ func Program(name, least string, versionArgs ...string) func(context.Context) (s
 	}
 }
 
-// AtLeast compares two versions number by number; what least does not have does not count, and what is no number is too old.
+// AtLeast compares versions number by number, as far as least goes. A version with a missing or invalid number is too
+// old.
 func AtLeast(version, least string) bool {
 	if least == "" {
 		return true
@@ -72,7 +73,7 @@ func AtLeast(version, least string) bool {
 	return true
 }
 
-// Root looks whether this process is root.
+// Root checks whether this process runs as root.
 func Root(context.Context) (string, error) {
 	if id := os.Geteuid(); id != 0 {
 		return "", fmt.Errorf("this is the user %d", id)
@@ -80,7 +81,7 @@ func Root(context.Context) (string, error) {
 	return "root", nil
 }
 
-// Openable looks whether this process can read and write a file, a device mostly.
+// Openable checks whether this process can open a file, usually a device, for reading and writing.
 func Openable(path string) func(context.Context) (string, error) {
 	return func(context.Context) (string, error) {
 		f, err := os.OpenFile(path, os.O_RDWR, 0)
@@ -91,7 +92,7 @@ func Openable(path string) func(context.Context) (string, error) {
 	}
 }
 
-// Given looks whether a driver was given what it asks another driver of the host for.
+// Given checks whether a driver was configured with an implementation of another driver.
 func Given(given bool) func(context.Context) (string, error) {
 	return func(context.Context) (string, error) {
 		if !given {
@@ -101,7 +102,7 @@ func Given(given bool) func(context.Context) (string, error) {
 	}
 }
 
-// Authorities looks whether this host has certificates of authorities that servers are believed by.
+// Authorities checks whether this host has certificates of authorities, which are necessary to verify servers.
 func Authorities(context.Context) (string, error) {
 	pool, err := x509.SystemCertPool()
 	if err == nil && pool.Equal(x509.NewCertPool()) {
@@ -113,7 +114,7 @@ func Authorities(context.Context) (string, error) {
 	return "certificates of this host", nil
 }
 
-// Room looks whether the disk of a directory, which need not exist yet, has some room, in bytes.
+// Room checks whether the disk of a directory, which may not exist yet, has at least least free bytes.
 func Room(dir string, least int64) func(context.Context) (string, error) {
 	return func(context.Context) (string, error) {
 		at := Nearest(dir)
@@ -128,7 +129,7 @@ func Room(dir string, least int64) func(context.Context) (string, error) {
 	}
 }
 
-// Nearest is the directory, or the nearest one above it that exists.
+// Nearest returns the directory, or its nearest existing ancestor.
 func Nearest(dir string) string {
 	for ; dir != filepath.Dir(dir); dir = filepath.Dir(dir) {
 		if info, err := os.Stat(dir); err == nil && info.IsDir() {
@@ -138,10 +139,10 @@ func Nearest(dir string) string {
 	return dir
 }
 
-// ControllersFix is what to type where groups lack a controller.
+// ControllersFix is the fix for a missing cgroup controller.
 const ControllersFix = "run the node as root; mount -t cgroup2 none /sys/fs/cgroup; no cgroup_disable= among the kernel's arguments"
 
-// Controllers looks whether groups have all of these controllers.
+// Controllers checks whether the cgroups have all the wanted controllers.
 func Controllers(groups *cgroup.Groups, wanted ...string) func(context.Context) (string, error) {
 	return func(context.Context) (string, error) {
 		lacking, err := groups.Lacks()
@@ -156,10 +157,10 @@ func Controllers(groups *cgroup.Groups, wanted ...string) func(context.Context) 
 	}
 }
 
-// AccountsFix is what to do where processes have no users of their own.
+// AccountsFix is the fix for missing process users.
 const AccountsFix = "run the node as root, with --data below directories that every user may pass through (/var/lib/writ), and not with --process-users none"
 
-// Accounts looks whether there are users for processes.
+// Accounts checks whether there are users for processes.
 func Accounts(accounts *confine.Accounts) func(context.Context) (string, error) {
 	return func(context.Context) (string, error) {
 		if accounts == nil {

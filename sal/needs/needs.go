@@ -1,6 +1,6 @@
-// Package needs is what drivers need of a host: each declares it once, and the runner that would use the driver, `writ doctor` and the
-// manual have it from there. It knows how to look for programs, rights, room and parts of the kernel; it must not know what drivers do with
-// them. Looking changes nothing that stays.
+// Package needs declares the requirements of drivers for their host. Each driver declares its requirements once, for
+// the runner that starts it, for `writ doctor` and for the manual. The package checks for programs, privileges, disk
+// space and kernel features. It does not know how drivers use them. Checks have no lasting effect.
 package needs
 
 import (
@@ -11,46 +11,47 @@ import (
 	"writ"
 )
 
-// Need is one thing that a driver needs of its host.
+// Need is one requirement of a driver.
 type Need struct {
 	Name  string // "the program qemu-img"
-	Use   string // what there is not without it, "images of format qcow2 are refused"
-	Fix   string // what to type, or to do where no command helps
-	Vital bool   // without it the driver does nothing at all
-	// Look returns what was found, in a few words, or why it is not as it should be. The hint of a *writ.Error replaces Fix.
+	Use   string // the loss without it: "images of format qcow2 are refused"
+	Fix   string // command, or instruction if no command helps
+	Vital bool   // the driver does not work without it
+	// Look returns a short description of the finding, or an error if the requirement is not met. The hint of a
+	// *writ.Error replaces Fix.
 	Look func(ctx context.Context) (found string, err error)
 }
 
-// Needy is a driver that needs something of its host. Any driver can be asked, also one that nothing else is done with.
+// Needy is a driver with requirements. It can be asked before it is used in any other way.
 type Needy interface {
-	// Needs are all needs of the driver as it is configured. Their names, uses and fixes are the same on every host.
+	// Needs returns all requirements of the driver as it is configured. Their names, uses and fixes are the same on
+	// every host.
 	Needs() []Need
 }
 
-// State is how it stands with a need.
+// State is the result of a check.
 type State string
 
-// The states.
 const (
 	OK       State = "ok"
-	Degraded State = "degraded" // the driver works, except for what Use says
+	Degraded State = "degraded" // the driver works, except for the loss in Use
 	Missing  State = "missing"  // the driver does not work
 )
 
-// Finding is what was found of one need.
+// Finding is the result of checking one requirement.
 type Finding struct {
 	Module string `json:"module"`
 	Need   string `json:"need"`
 	State  State  `json:"state"`
 	Detail string `json:"detail"`
-	Use    string `json:"use,omitempty"` // what there is not because of it, "" if it is ok
-	Fix    string `json:"fix,omitempty"` // likewise
+	Use    string `json:"use,omitempty"` // the loss, "" if ok
+	Fix    string `json:"fix,omitempty"` // the fix, "" if ok
 }
 
-// patience is how long a look may take.
+// patience limits the duration of one check.
 const patience = 5 * time.Second
 
-// Examine looks for all needs of a module, in their order.
+// Examine checks all requirements of a module, in their order.
 func Examine(ctx context.Context, module string, all []Need) []Finding {
 	found := make([]Finding, len(all))
 	for i, n := range all {
@@ -80,7 +81,7 @@ func (n Need) examine(ctx context.Context, module string) Finding {
 	return f
 }
 
-// Refusal is the error about the first finding that keeps a module from working, nil if none does.
+// Refusal returns an error for the first finding that prevents a module from working, or nil.
 func Refusal(found []Finding) error {
 	for _, f := range found {
 		if f.State == Missing {
