@@ -8,13 +8,13 @@ import (
 	"writ"
 )
 
-// Addresses follow from names, so that every run of a script gets the same ones. They look like those of mycelium: networks are /64s
-// of 400::/7, what is on them has the part ff0f and six bytes.
+// Addresses are derived from names, so every run of a script gets the same ones. They look like addresses of mycelium:
+// networks are /64s of 400::/7, and interface addresses have ff0f and six more bytes.
 
-// mtu is what mycelium lets through.
+// mtu is the MTU of mycelium in bytes.
 const mtu = 1400
 
-// hashOf is what addresses are made of.
+// hashOf returns the hash from which addresses are derived.
 func hashOf(r writ.ResourceID) [sha256.Size]byte {
 	return sha256.Sum256([]byte("simulated\x00" + string(r.Project) + "\x00" + string(r.Kind) + "\x00" + r.Name))
 }
@@ -33,7 +33,7 @@ func gatewayOf(network writ.ResourceID) netip.Addr {
 	return netip.AddrFrom16(a)
 }
 
-// addressOn is the address of a resource on a network.
+// addressOn returns the address of a resource on a network.
 func addressOn(network, r writ.ResourceID) netip.Addr {
 	a := subnetOf(network).Addr().As16()
 	sum := hashOf(r)
@@ -42,7 +42,7 @@ func addressOn(network, r writ.ResourceID) netip.Addr {
 	return netip.AddrFrom16(a)
 }
 
-// addressesOn are the addresses of a resource on its networks.
+// addressesOn returns the addresses of a resource on its networks.
 func addressesOn(networks []writ.Ref, r writ.ResourceID) []string {
 	var all []string
 	for _, n := range networks {
@@ -51,7 +51,7 @@ func addressesOn(networks []writ.Ref, r writ.ResourceID) []string {
 	return all
 }
 
-// first returns the first of some texts, "" if there is none.
+// first returns the first text, or "".
 func first(texts []string) string {
 	if len(texts) == 0 {
 		return ""
@@ -59,7 +59,7 @@ func first(texts []string) string {
 	return texts[0]
 }
 
-// macOf is a hardware address that nobody sells (locally administered).
+// macOf returns a locally administered hardware address.
 func macOf(r writ.ResourceID) string {
 	sum := hashOf(r)
 	return net.HardwareAddr{0x02, sum[6], sum[7], sum[8], sum[9], sum[10]}.String()

@@ -56,7 +56,7 @@ func useMachine(d *Driver, request sal.Request, s *state) (map[string]any, error
 	}
 }
 
-// switchPower moves between running, paused and stopped.
+// switchPower switches between running, paused and stopped.
 func switchPower(request sal.Request, s *state) error {
 	verb := request.Operation.Verb
 	switch {
@@ -142,7 +142,7 @@ func makeContainer(d *Driver, request sal.Request, s *state) (err error) {
 	return err
 }
 
-// updateContainer replaces the container, and the new one runs.
+// updateContainer replaces the container; the new one runs.
 func updateContainer(_ sal.Request, _ []string, s *state) error {
 	s.Power = running
 	return nil
@@ -164,8 +164,8 @@ func useContainer(d *Driver, request sal.Request, s *state) (map[string]any, err
 	return nil, nil
 }
 
-// execute repeats the command on its output. Some commands do what they do everywhere: "false" ends with 1, "cat" gives back what it
-// reads, "sha256sum" its digest, and "printenv NAME" a variable.
+// execute echoes the command as output. Some commands work as usual: "false" exits with 1, "cat" returns its input,
+// "sha256sum" the digest of its input, and "printenv NAME" a variable.
 func execute(request sal.Request, s *state) (map[string]any, error) {
 	if s.Power != running {
 		return nil, refuse(request, s, "container.start starts it")

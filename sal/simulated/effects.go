@@ -17,14 +17,14 @@ import (
 
 const effectsFile = "effects.log"
 
-// Effect is one change of the simulated world: what with a real driver would be a process, a file, a rule.
+// Effect is one change of the simulated world. With a real driver it would be a process, a file or a rule.
 type Effect struct {
 	Key        string          `json:"key"` // of the job that caused it
 	Operation  string          `json:"operation"`
 	Resource   writ.ResourceID `json:"resource"`
 	UID        writ.UID        `json:"uid"`
 	Generation int64           `json:"generation"`        // counts the effects on the resource with this UID, from 1
-	Failure    bool            `json:"failure,omitempty"` // no effect: a failure that a flaky name asked for
+	Failure    bool            `json:"failure,omitempty"` // not an effect, but a failure requested by a flaky name
 }
 
 func newEffect(request sal.Request, generation int64) Effect {
@@ -37,8 +37,8 @@ func newEffect(request sal.Request, generation int64) Effect {
 	}
 }
 
-// ReadEffects returns every effect of all modules that were simulated in a directory, also by another process, module by module and
-// oldest first. The exact promise to test is: as many effects of a key as jobs of that key took effect.
+// ReadEffects returns every effect of all modules simulated in a directory, even by another process, module by module
+// and oldest first. Tests rely on this promise: a key has exactly as many effects as jobs with this key took effect.
 func ReadEffects(dir string) ([]Effect, error) {
 	var all []Effect
 	for _, module := range Modules {
@@ -52,13 +52,13 @@ func ReadEffects(dir string) ([]Effect, error) {
 	return all, nil
 }
 
-// effects is a file to which lines are only added.
+// effects is an append-only file.
 type effects struct {
 	path string
 	mu   sync.Mutex // one line at a time
 }
 
-// repair cuts off a line that a power cut or a full disk left unfinished: its effect was never reported as done.
+// repair truncates a line that a power cut or a full disk left incomplete: its effect was never reported as done.
 func (e *effects) repair() error {
 	text, err := os.ReadFile(e.path)
 	if errors.Is(err, fs.ErrNotExist) || err == nil && bytes.HasSuffix(text, []byte{'\n'}) {
@@ -70,7 +70,7 @@ func (e *effects) repair() error {
 	return os.Truncate(e.path, int64(bytes.LastIndexByte(text, '\n')+1))
 }
 
-// add appends a line and returns when it is on disk. What is left of one for which there was no room goes first.
+// add appends a line and syncs it. It first removes an incomplete line, left by a full disk.
 func (e *effects) add(effect Effect) error {
 	line, err := json.Marshal(effect)
 	if err != nil {
@@ -113,7 +113,7 @@ func (e *effects) has(uid writ.UID, generation int64) (found bool, err error) {
 	return found, err
 }
 
-// failures counts how often a resource has failed because its name asked for it.
+// failures counts the failures of a resource requested by its name.
 func (e *effects) failures(resource writ.ResourceID) (n int, err error) {
 	err = e.scan(func(effect Effect) {
 		if effect.Failure && effect.Resource == resource {
@@ -133,7 +133,7 @@ func (e *effects) scan(each func(Effect)) error {
 	}
 	for line := range bytes.Lines(text) {
 		if line[len(line)-1] != '\n' {
-			return nil // it is being written
+			return nil // being written
 		}
 		var effect Effect
 		if err := json.Unmarshal(line, &effect); err != nil {

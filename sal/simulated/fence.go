@@ -9,7 +9,7 @@ import (
 
 var _ sal.Fencing = (*Driver)(nil)
 
-// Fence is part of sal.Fencing. It is no effect of a job, and is not counted.
+// Fence implements sal.Fencing. It is not an effect of a job, so it is not counted.
 func (d *Driver) Fence(ctx context.Context, resource writ.ResourceID) error {
 	r, err := d.recovered(resource)
 	if err != nil || r == nil || r.Own.State.Power == "" || r.Own.State.Power == stopped {

@@ -10,7 +10,7 @@ import (
 	"writ/sal"
 )
 
-// choices holds the IPv4 addresses of resources that are being made: no record has them yet.
+// choices holds the IPv4 addresses of resources that are being created and have no record yet.
 type choices struct {
 	mu   sync.Mutex
 	open map[string][]netip.Addr // by directory and resource
@@ -44,14 +44,15 @@ func (c *choices) choose(d *Driver, r writ.ResourceID, networks []writ.Ref) ([]s
 	return all, nil
 }
 
-// drop ends a choice: the record has the addresses now, or the resource was not made.
+// drop ends a choice: the record has the addresses now, or the resource was not created.
 func (c *choices) drop(d *Driver, r writ.ResourceID) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.open, d.choice(r))
 }
 
-// taken returns the addresses of this node's machines and containers. Two of its networks never share a range on real drivers.
+// taken returns the addresses of this node's machines and containers. Networks of a node never share a range on real
+// drivers.
 func (c *choices) taken(d *Driver) (map[netip.Addr]bool, error) {
 	taken := make(map[netip.Addr]bool)
 	for _, module := range []string{"machine", "container"} {
@@ -74,7 +75,7 @@ func (c *choices) taken(d *Driver) (map[netip.Addr]bool, error) {
 	return taken, nil
 }
 
-// choice is the key of a resource among the open choices.
+// choice returns the key of a resource in choices.open.
 func (d *Driver) choice(r writ.ResourceID) string { return filepath.Join(d.config.Dir, r.HostName()) }
 
 // siblings returns the records of another module that is simulated on the same node.
@@ -98,8 +99,8 @@ func (d *Driver) ipv4Ranges(r writ.ResourceID, networks []writ.Ref) []netip.Pref
 	return all
 }
 
-// freeIPv4 returns the address of a resource in a range. It follows from the name, unless another resource has it. The range's own address,
-// the router's and the broadcast address are never used.
+// freeIPv4 returns a free address for a resource in a range. It is derived from the name, unless another resource has
+// it. The range's own address, the router's and the broadcast address are never used.
 func freeIPv4(prefix netip.Prefix, r writ.ResourceID, taken map[netip.Addr]bool) (netip.Addr, bool) {
 	first := binary.BigEndian.Uint32(prefix.Masked().Addr().AsSlice())
 	room := uint32(1)<<(32-prefix.Bits()) - 3

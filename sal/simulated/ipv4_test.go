@@ -12,7 +12,7 @@ import (
 	"writ/sal/saltest"
 )
 
-// TestMembersOfANetworkGetTheirOwnIPv4 fills the five free addresses of a /29 with machines and containers that are made at once.
+// The test fills the five free addresses of a /29 with machines and containers that are created concurrently.
 func TestMembersOfANetworkGetTheirOwnIPv4(t *testing.T) {
 	dir := t.TempDir()
 	network := open(t, Config{Module: "network", Dir: dir})

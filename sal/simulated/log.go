@@ -11,12 +11,12 @@ import (
 	"writ/sal/catalog"
 )
 
-// maxLog bounds a file of a simulated log, in bytes; it is small, so that tests see how lines are lost.
+// maxLog limits a file of a simulated log, in bytes. It is small, so that tests see lost lines.
 const maxLog = 4 << 10
 
 var _ sal.Logging = (*Driver)(nil)
 
-// Written is part of sal.Logging.
+// Written implements sal.Logging.
 func (d *Driver) Written(_ context.Context, resource writ.ResourceID, after string) (bool, error) {
 	r, err := d.records.Get(resource)
 	if err != nil || r == nil {
@@ -25,12 +25,12 @@ func (d *Driver) Written(_ context.Context, resource writ.ResourceID, after stri
 	return d.logOf(resource, r.UID).Written(after)
 }
 
-// logOf is what a machine or container is said to have written.
+// logOf returns the simulated log of a machine or container.
 func (d *Driver) logOf(resource writ.ResourceID, uid writ.UID) *sal.Log {
 	return &sal.Log{Path: filepath.Join(d.dir, "logs", resource.HostName()+".log"), Stream: string(uid)}
 }
 
-// readLog is the part of a log that was asked for.
+// readLog returns the requested part of a log.
 func (d *Driver) readLog(request sal.Request) (map[string]any, error) {
 	part, err := d.logOf(request.Resource, request.UID).Part(request.Args.(*catalog.LogPart))
 	if err != nil {
@@ -39,7 +39,7 @@ func (d *Driver) readLog(request sal.Request) (map[string]any, error) {
 	return map[string]any{"text": part.Text, "next": part.Next, "lost": part.Lost, "more": part.More}, nil
 }
 
-// touchMachine writes to the console what a guest does that is started or turned off.
+// touchMachine writes the console output of a guest that boots or powers down.
 func touchMachine(d *Driver, request sal.Request) error {
 	switch request.Operation.Verb {
 	case "create", "start", "restore":
@@ -50,7 +50,7 @@ func touchMachine(d *Driver, request sal.Request) error {
 	return d.touchLog(request)
 }
 
-// touchContainer writes to the log of a container that is started or ends.
+// touchContainer writes to the log of a container that starts or ends.
 func touchContainer(d *Driver, request sal.Request) error {
 	switch request.Operation.Verb {
 	case "create", "start":
@@ -61,7 +61,8 @@ func touchContainer(d *Driver, request sal.Request) error {
 	return d.touchLog(request)
 }
 
-// touchLog adds lines to a log, or removes it with its resource. After a crash they may be there twice, as with whatever is started twice.
+// touchLog appends lines to a log, or removes it with its resource. After a crash the lines may be there twice, as if a
+// program had started twice.
 func (d *Driver) touchLog(request sal.Request, lines ...string) error {
 	log := d.logOf(request.Resource, request.UID)
 	if request.Operation.Effect == catalog.Remove {
@@ -74,7 +75,7 @@ func (d *Driver) touchLog(request sal.Request, lines ...string) error {
 	if err != nil {
 		return err
 	}
-	if r == nil { // there may be one of a resource that was never finished
+	if r == nil { // a resource that was never completed may have left a log
 		if err := log.Remove(); err != nil {
 			return err
 		}

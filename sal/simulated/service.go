@@ -50,7 +50,7 @@ func updateHeroDB(request sal.Request, fields []string, s *state) error {
 	return updateSizes(request, fields, s, 0, args.MemoryMiB, args.SizeGiB)
 }
 
-// gives reports whether a password was given: then it is not made up.
+// gives reports whether a password was given; otherwise the driver generates one.
 func gives(password catalog.Text) bool {
 	_, given := password.Secret()
 	return given
@@ -67,7 +67,7 @@ func useHeroDB(_ *Driver, request sal.Request, s *state) (map[string]any, error)
 	case "restore":
 		now := *s
 		err := putBack(request, s, "backup", request.Args.(*catalog.Backup).Backup)
-		s.SizeGiB, s.MemoryMiB, s.Secret = now.SizeGiB, now.MemoryMiB, now.Secret // a backup keeps data, nothing else
+		s.SizeGiB, s.MemoryMiB, s.Secret = now.SizeGiB, now.MemoryMiB, now.Secret // a backup contains only data
 		return nil, err
 	case "rotate_secret":
 		if s.Given {
@@ -81,7 +81,7 @@ func useHeroDB(_ *Driver, request sal.Request, s *state) (map[string]any, error)
 	}
 }
 
-// herodbPort is Redis' port: databases have an address each.
+// herodbPort is the port of Redis. Each database has its own address.
 const herodbPort = 6379
 
 func showHeroDB(_ *Driver, r *sal.Record[own]) any {

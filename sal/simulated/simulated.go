@@ -1,12 +1,12 @@
-// Package simulated has one driver for every module that makes resources. It makes none: it keeps records on disk, takes the time that
-// the real thing would take, moves through the same states, refuses what the real thing would refuse, and says "simulated" wherever
-// it answers. It counts its effects in a file, so that a test can tell whether something took place once. It must not know what a
-// test wants to prove.
+// Package simulated has a driver for every module that creates resources. It creates none: it stores records on disk,
+// takes the time that a real driver would take, moves through the same states, rejects the same requests, and marks
+// every answer as simulated. It counts its effects in a file, so that a test can determine whether an operation took
+// effect exactly once. It does not know the intentions of tests.
 //
-// Names make it fail: a resource whose name begins with "fail-" cannot be made or used (INJECTED_FINAL, which no retry helps); one
-// that begins with "flaky-N-" fails N times (INJECTED, retryable) and works from then on; one that begins with "slow-N-" takes N
-// seconds longer for everything, whatever the speed; one that begins with "stuck-N-" takes N seconds longer for what changes it and does
-// not stop before, though its time is over. All of them can be deleted.
+// Names cause failures. A resource whose name begins with "fail-" cannot be created or used (INJECTED_FINAL, which is
+// not retried). A name that begins with "flaky-N-" fails N times (INJECTED, which is retried) and works from then on. A
+// name that begins with "slow-N-" takes N seconds longer for every operation, at any speed. A name that begins with
+// "stuck-N-" takes N seconds longer for changes and ignores its deadline and cancellation. All of them can be deleted.
 package simulated
 
 import (
@@ -23,16 +23,18 @@ import (
 	"writ/sal/catalog"
 )
 
-// Modules are the modules that can be simulated: those that make resources.
+// Modules lists the modules that can be simulated: those that create resources.
 var Modules = []string{"image", "volume", "network", "machine", "container", "herodb"}
 
-// Config says what to simulate and how.
+// Config configures a simulated driver.
 type Config struct {
-	Module string  // required, one of Modules
-	Dir    string  // required: where records and effects are kept, each module in a folder of its own
-	Images string  // of module image: where to leave a small stand-in for every image, so that a real volume driver has a file to copy; none if empty
-	Speed  float64 // what realistic durations are multiplied with: 1 is realistic, 0 is at once
-	Detail string  // why nothing better is there, for listings
+	Module string // required, one of Modules
+	Dir    string // required: holds records and effects, in a folder per module
+	// Images is a directory for a small stand-in file per image, which a real volume driver can copy. It is for module
+	// image; "" means no files.
+	Images string
+	Speed  float64 // factor for realistic durations: 1 is realistic, 0 is immediate
+	Detail string  // the reason for the simulation, for listings
 	// Step is called before every single change of Dir; tests stop the driver there. It may be nil.
 	Step func(name string)
 }
@@ -46,14 +48,14 @@ type Driver struct {
 	effects effects
 }
 
-// own is what a record keeps besides the spec.
+// own is the driver's part of a record.
 type own struct {
 	State   state    `json:"state"`
 	Pending *pending `json:"pending,omitempty"`
 }
 
-// pending is what an operation is about to do. It is written before the effect, so that after a crash the effect's line decides
-// whether it was done.
+// pending is an operation in progress. It is written before the effect; after a crash, the line of the effect decides
+// whether the operation was done.
 type pending struct {
 	Operation string   `json:"operation"`
 	Spec      sal.Spec `json:"spec"`
@@ -61,7 +63,7 @@ type pending struct {
 	Gone      bool     `json:"gone,omitempty"`
 }
 
-// Open returns the driver of a module, with what it remembers.
+// Open returns the driver of a module with its existing records.
 func Open(c Config) (*Driver, error) {
 	m, ok := modules[c.Module]
 	if !ok {
@@ -84,7 +86,7 @@ func Open(c Config) (*Driver, error) {
 	return d, nil
 }
 
-// Describe says that it only simulates.
+// Describe returns a simulated driver.
 func (d *Driver) Describe() writ.NodeDriver {
 	return writ.NodeDriver{Module: d.config.Module, Name: "simulated", Simulated: true, Detail: d.config.Detail}
 }
@@ -92,7 +94,7 @@ func (d *Driver) Describe() writ.NodeDriver {
 // Effects returns every effect of this module so far, oldest first.
 func (d *Driver) Effects() ([]Effect, error) { return d.effects.read() }
 
-// Observe looks at a record.
+// Observe returns the state in a record.
 func (d *Driver) Observe(ctx context.Context, resource writ.ResourceID) (sal.Observation, error) {
 	r, err := d.recovered(resource)
 	if err != nil || r == nil {
@@ -101,7 +103,7 @@ func (d *Driver) Observe(ctx context.Context, resource writ.ResourceID) (sal.Obs
 	return sal.Observation{Exists: true, UID: r.UID, State: r.Own.State.Power, Values: d.values(r)}, ctx.Err()
 }
 
-// List returns what there are records of.
+// List returns the resources that have records.
 func (d *Driver) List(ctx context.Context) ([]writ.ResourceID, error) {
 	records, damaged, err := d.records.List()
 	if err != nil {
@@ -185,7 +187,7 @@ func (d *Driver) remove(ctx context.Context, r *sal.Record[own], request sal.Req
 		Values: catalog.Values(catalog.Identify(request.Resource, request.UID, true)),
 	}
 	if r == nil {
-		return gone, d.records.Remove(request.Resource) // a file may be left of something that was never made
+		return gone, d.records.Remove(request.Resource) // an unfinished creation may have left a file
 	}
 	if err := r.Owned(request); err != nil {
 		return sal.Outcome{}, err
@@ -194,7 +196,7 @@ func (d *Driver) remove(ctx context.Context, r *sal.Record[own], request sal.Req
 	return gone, d.carryOut(ctx, r, nil, request)
 }
 
-// use carries out Alter and Look operations.
+// use executes Alter and Look operations.
 func (d *Driver) use(ctx context.Context, r *sal.Record[own], request sal.Request) (sal.Outcome, error) {
 	if err := r.Owned(request); err != nil {
 		return sal.Outcome{}, err
@@ -219,9 +221,10 @@ func (d *Driver) use(ctx context.Context, r *sal.Record[own], request sal.Reques
 	return done, nil
 }
 
-// carryOut makes next of r, where nil is "not there": intention, time, effect, and at last the record as it is from now on.
+// carryOut changes r to next, where nil means absent. It writes the pending operation, takes time, counts the effect,
+// and writes the final record.
 func (d *Driver) carryOut(ctx context.Context, r, next *sal.Record[own], request sal.Request) error {
-	about := next // what the intention is written on
+	about := next // the record that holds the pending operation
 	if r != nil {
 		about = clone(r)
 	}
@@ -252,7 +255,8 @@ func (d *Driver) carryOut(ctx context.Context, r, next *sal.Record[own], request
 	return d.records.Put(next)
 }
 
-// recovered returns the record of a resource as it is after whatever was going on, nil if the resource is not there.
+// recovered returns the record of a resource after finishing a pending operation, or nil if the resource does not
+// exist.
 func (d *Driver) recovered(resource writ.ResourceID) (*sal.Record[own], error) {
 	r, err := d.records.Get(resource)
 	if err != nil || r == nil {
@@ -261,7 +265,7 @@ func (d *Driver) recovered(resource writ.ResourceID) (*sal.Record[own], error) {
 	return d.finishPending(r)
 }
 
-// doomed is recovered for what is to be removed.
+// doomed is recovered for a Remove operation.
 func (d *Driver) doomed(request sal.Request) (*sal.Record[own], error) {
 	r, err := d.records.GetToRemove(request)
 	if err != nil || r == nil {
@@ -270,7 +274,7 @@ func (d *Driver) doomed(request sal.Request) (*sal.Record[own], error) {
 	return d.finishPending(r)
 }
 
-// finishPending finishes what a crash left pending, or forgets it: the effect's line decides.
+// finishPending completes or discards a pending operation after a crash: the line of its effect decides.
 func (d *Driver) finishPending(r *sal.Record[own]) (*sal.Record[own], error) {
 	p := r.Own.Pending
 	if p == nil {
@@ -291,7 +295,7 @@ func (d *Driver) finishPending(r *sal.Record[own]) (*sal.Record[own], error) {
 	return r, nil
 }
 
-// values are the fields of a handle to the resource.
+// values returns the fields of a handle to the resource.
 func (d *Driver) values(r *sal.Record[own]) map[string]any {
 	return catalog.Values(d.module.show(d, r))
 }
@@ -302,11 +306,11 @@ func (d *Driver) step(name string) {
 	}
 }
 
-// clone copies a record with everything in it.
+// clone returns a deep copy of a record.
 func clone(r *sal.Record[own]) *sal.Record[own] {
 	text, err := json.Marshal(r)
 	if err != nil {
-		panic(err) // a record is made of values that have a JSON form
+		panic(err) // all values of a record have a JSON form
 	}
 	c := new(sal.Record[own])
 	if err := json.Unmarshal(text, c); err != nil {
@@ -315,12 +319,12 @@ func clone(r *sal.Record[own]) *sal.Record[own] {
 	return c
 }
 
-// identity is what every result begins with.
+// identity returns the common fields of results.
 func identity(r *sal.Record[own]) catalog.Identity {
 	return catalog.Identify(r.Resource, r.UID, true)
 }
 
-// sortedNames returns the keys of a map, sorted.
+// sortedNames returns the sorted keys of a map.
 func sortedNames[V any](m map[string]V) []string {
 	names := make([]string, 0, len(m))
 	for name := range m {

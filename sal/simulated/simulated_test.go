@@ -19,7 +19,7 @@ import (
 	"writ/sal/saltest"
 )
 
-// values makes arguments of a base and some changes.
+// values returns base with some changes.
 func values(base map[string]any, changes ...any) map[string]any {
 	m := maps.Clone(base)
 	for i := 0; i < len(changes); i += 2 {
@@ -47,7 +47,7 @@ var (
 	}}
 )
 
-// suites are one suite for each way to make a resource.
+// suites has one suite for each way to create a resource.
 var suites = map[string]saltest.Suite{
 	"image.fetch": {
 		Make:      saltest.Step{Operation: "image.fetch", Args: imageSpec},
@@ -134,7 +134,7 @@ var suites = map[string]saltest.Suite{
 	},
 }
 
-// logOf writes into the files of simulated logs: nothing runs that would.
+// logOf writes to the files of simulated logs, because no program runs that would.
 func logOf(kind writ.ResourceKind, operation string) saltest.Log {
 	write := func(t testing.TB, host, text string) *sal.Log {
 		log := &sal.Log{Path: filepath.Join(host, string(kind), "logs", saltest.Resource(kind, "subject").HostName()+".log")}
@@ -174,7 +174,7 @@ func TestConformance(t *testing.T) {
 	}
 }
 
-// An operation that the catalogue has and no suite tries might be one that the driver cannot do.
+// An operation of the catalogue that no suite tests may be missing in the driver.
 func TestSuitesCoverEveryOperation(t *testing.T) {
 	tried := map[string]bool{}
 	for _, suite := range suites {
@@ -201,7 +201,7 @@ func open(t testing.TB, c Config) *Driver {
 	return d
 }
 
-// do carries out an operation on a resource with the UID "u1" and the key "k".
+// do executes an operation on a resource with the UID "u1" and the key "k".
 func do(t testing.TB, ctx context.Context, d *Driver, operation, name string, args map[string]any) (sal.Outcome, error) {
 	t.Helper()
 	o, ok := catalog.Lookup(operation)
@@ -237,7 +237,7 @@ func TestEffectsAreCountedOnceWhereverItCrashes(t *testing.T) {
 	crashed := true
 	for stop := 0; crashed; stop++ {
 		c := Config{Module: "machine", Dir: t.TempDir()}
-		done := 0 // a call that has reported is not made again
+		done := 0 // a call that has reported is not repeated
 		work := func(step func(string)) {
 			c.Step = step
 			d := open(t, c)
@@ -262,7 +262,7 @@ func TestEffectsAreCountedOnceWhereverItCrashes(t *testing.T) {
 	}
 }
 
-// crashesAt stops work at a step and reports whether there was one.
+// crashesAt stops work at a step and reports whether it reached the step.
 func crashesAt(stop int, work func(step func(string))) (crashed bool) {
 	type crash struct{}
 	defer func() {
@@ -283,7 +283,7 @@ func crashesAt(stop int, work func(step func(string))) (crashed bool) {
 	return false
 }
 
-// Once means that the runner must not ask twice; a driver that hid it would hide the runner's mistake.
+// Once means that the runner must not repeat it. A driver that hid a repetition would hide the runner's mistake.
 func TestEffectsOfOnceAreCountedEveryTime(t *testing.T) {
 	d := open(t, Config{Module: "container", Dir: t.TempDir()})
 	must(t, d, "container.create", "web", containerSpec)
@@ -317,7 +317,7 @@ func TestEffectThatAPowerCutLeftUnfinishedNeverWas(t *testing.T) {
 	}
 }
 
-// TestEffectsAreCountedAfterAFullDisk leaves half a line behind while the driver lives, as a disk does that is full in the middle of it.
+// The test leaves half a line behind while the driver is open, like a disk that is full in the middle of a line.
 func TestEffectsAreCountedAfterAFullDisk(t *testing.T) {
 	c := Config{Module: "volume", Dir: t.TempDir()}
 	d := open(t, c)
@@ -342,7 +342,7 @@ func TestNamesAskForTrouble(t *testing.T) {
 	dir := t.TempDir()
 	codes := func(name string, operations ...string) (codes []writ.Code) {
 		for _, operation := range operations {
-			d := open(t, Config{Module: "machine", Dir: dir}) // it is remembered over restarts
+			d := open(t, Config{Module: "machine", Dir: dir}) // the failures are remembered over restarts
 			var args map[string]any
 			if operation == "machine.create" {
 				args = machineSpec
@@ -514,7 +514,7 @@ func TestOnlyModulesThatMakeResourcesCanBeSimulated(t *testing.T) {
 	}
 }
 
-// unasked is an origin that nobody may fetch from.
+// unasked is an origin from which the driver must not fetch.
 type unasked struct{ testing.TB }
 
 func (u unasked) Fetch(context.Context, string, sal.Part) error {

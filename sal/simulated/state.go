@@ -9,14 +9,14 @@ import (
 	"writ/sal"
 )
 
-// The states of machines, containers and databases.
+// States of machines, containers and databases.
 const (
 	running = "running"
 	paused  = "paused"
 	stopped = "stopped"
 )
 
-// state is everything that a simulated resource may be; each module uses its part.
+// state is the state of any simulated resource; each module uses its part.
 type state struct {
 	Power     string            `json:"power,omitempty"`
 	CPUs      int64             `json:"cpus,omitempty"`
@@ -24,30 +24,30 @@ type state struct {
 	SizeGiB   int64             `json:"size_gib,omitempty"`
 	Volumes   []attached        `json:"volumes,omitempty"`
 	Rules     sal.Spec          `json:"rules,omitempty"`
-	Kept      map[string]*state `json:"kept,omitempty"`     // snapshots or backups by name, as it was then
+	Kept      map[string]*state `json:"kept,omitempty"`     // states by name of snapshot or backup
 	Archives  []string          `json:"archives,omitempty"` // of a volume
 	Secret    int64             `json:"secret,omitempty"`
 	Given     bool              `json:"given,omitempty"` // the secret is the password of the spec
 	IPv4      []string          `json:"ipv4,omitempty"`  // of a machine or container, in the order of its networks
 }
 
-// attached is a volume that a machine has.
+// attached is a volume of a machine.
 type attached struct {
 	Volume   writ.Ref `json:"volume"`
 	ReadOnly bool     `json:"read_only,omitempty"`
 }
 
-// module is what differs between modules.
+// module holds the functions that differ between modules.
 type module struct {
-	// make fills the state of a new resource.
+	// make sets the state of a new resource.
 	make func(d *Driver, request sal.Request, s *state) error
-	// update changes the fields that a Make operation asks for anew.
+	// update applies changed fields of a Make operation.
 	update func(request sal.Request, fields []string, s *state) error
-	// use carries out an Alter or Look operation; extra are fields of the result besides those of show.
+	// use executes an Alter or Look operation; extra holds result fields in addition to the fields from show.
 	use func(d *Driver, request sal.Request, s *state) (extra map[string]any, err error)
-	// touch does what is left behind outside the record, again and again if need be; nil if there is nothing.
+	// touch changes files outside the record. It must be idempotent; nil if there are no files.
 	touch func(d *Driver, request sal.Request) error
-	// show makes the result.
+	// show returns the result.
 	show func(d *Driver, r *sal.Record[own]) any
 }
 
@@ -67,7 +67,7 @@ func useNothing(_ *Driver, request sal.Request, _ *state) (map[string]any, error
 	return nil, noSuch(request)
 }
 
-// noSuch is the answer to an operation that the catalogue has and this package has not.
+// noSuch returns the error for an operation of the catalogue that this package lacks.
 func noSuch(request sal.Request) error {
 	return writ.Errorf(writ.CodeDriverMissing, "the simulated driver cannot do %s", request.Operation.Name())
 }
@@ -82,7 +82,7 @@ func grow(request sal.Request, s *state, size int64) error {
 	return nil
 }
 
-// keep remembers the state under a name, unless there is one of that name.
+// keep saves the state under a name, unless the name exists.
 func keep(s *state, name string) {
 	if s.Kept[name] != nil {
 		return
@@ -102,7 +102,7 @@ func drop(s *state, name string) {
 	delete(s.Kept, name)
 }
 
-// putBack makes the state what it was when it was kept, with everything that is kept.
+// putBack restores a saved state. All saved states and archives stay.
 func putBack(request sal.Request, s *state, what, name string) error {
 	then := s.Kept[name]
 	if then == nil {
@@ -115,12 +115,12 @@ func putBack(request sal.Request, s *state, what, name string) error {
 	return nil
 }
 
-// refuse is the error about an operation that does not fit the state.
+// refuse returns the error for an operation that is invalid in the current state.
 func refuse(request sal.Request, s *state, hint string) error {
 	return writ.Errorf(writ.CodeResourceConflict, "%s is %s", request.Resource, s.Power).WithHint("%s", hint)
 }
 
-// updateSizes sets the fields of a Make operation that are numbers.
+// updateSizes sets the numeric fields of a Make operation.
 func updateSizes(request sal.Request, fields []string, s *state, cpus, memory, size int64) error {
 	for _, f := range fields {
 		switch f {
@@ -137,7 +137,7 @@ func updateSizes(request sal.Request, fields []string, s *state, cpus, memory, s
 	return nil
 }
 
-// simulatedLine is one line of such a log.
+// simulatedLine returns one line of a simulated log.
 func simulatedLine(format string, args ...any) string {
 	return "simulated: " + fmt.Sprintf(format, args...)
 }

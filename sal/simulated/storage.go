@@ -18,7 +18,7 @@ import (
 
 func makeImage(*Driver, sal.Request, *state) error { return nil }
 
-// touchImage leaves a small file where a real driver would leave the image, or takes it away.
+// touchImage creates or removes the stand-in for an image file.
 func touchImage(d *Driver, request sal.Request) error {
 	if d.config.Images == "" {
 		return nil
@@ -49,7 +49,7 @@ func showImage(d *Driver, r *sal.Record[own]) any {
 	return catalog.Image{Identity: identity(r), Path: path, SHA256: spec.SHA256, Format: spec.Format, SizeMiB: 1}
 }
 
-// simulatedPath is shown where a real driver shows a path.
+// simulatedPath returns a text in place of a real path.
 func simulatedPath(r *sal.Record[own]) string {
 	return fmt.Sprintf("simulated:/%s/%s", r.Resource.Kind, r.Resource.HostName())
 }
@@ -83,7 +83,7 @@ func makeVolume(d *Driver, request sal.Request, s *state) error {
 	case *catalog.VolumeCopy:
 		s.SizeGiB = args.SizeGiB
 		if request.Origin != nil {
-			return nil // nothing is carried: what the other node simulates has no content
+			return nil // the other node simulates too, so there is no content
 		}
 		size, err := d.sourceSize(request, &catalog.VolumeClone{From: args.From, Snapshot: args.Snapshot})
 		if err != nil {
@@ -105,7 +105,7 @@ func makeVolume(d *Driver, request sal.Request, s *state) error {
 	}
 }
 
-// fits returns an error if the content is bigger than the volume.
+// fits returns an error if the content is larger than the volume.
 func fits(request sal.Request, content, size int64) error {
 	if content <= size {
 		return nil
@@ -114,7 +114,7 @@ func fits(request sal.Request, content, size int64) error {
 		WithHint("say size_gib: %d or more", content)
 }
 
-// sourceSize finds the volume that is to be cloned.
+// sourceSize returns the size of the volume to clone.
 func (d *Driver) sourceSize(request sal.Request, args *catalog.VolumeClone) (int64, error) {
 	source := sal.Request{
 		Operation: request.Operation,
@@ -125,7 +125,7 @@ func (d *Driver) sourceSize(request sal.Request, args *catalog.VolumeClone) (int
 	if err != nil {
 		return 0, err
 	}
-	if source.UID == "" && r != nil { // it was given by its name
+	if source.UID == "" && r != nil { // given by name
 		source.UID = r.UID
 	}
 	if err := r.Owned(source); err != nil {
@@ -146,7 +146,7 @@ func updateVolume(request sal.Request, fields []string, s *state) error {
 	case *catalog.VolumeCreate:
 		size = args.SizeGiB
 	case *catalog.VolumeClone:
-		size = cmp.Or(args.SizeGiB, s.SizeGiB) // no longer given: as it is
+		size = cmp.Or(args.SizeGiB, s.SizeGiB) // no longer given: unchanged
 	case *catalog.VolumeCopy:
 		size = args.SizeGiB
 	case *catalog.VolumeReceive:
@@ -168,7 +168,7 @@ func useVolume(d *Driver, request sal.Request, s *state) (map[string]any, error)
 	case "restore":
 		size := s.SizeGiB
 		err := putBack(request, s, "snapshot", request.Args.(*catalog.Snapshot).Snapshot)
-		s.SizeGiB = size // a snapshot keeps content, not size
+		s.SizeGiB = size // a snapshot does not contain the size
 		return nil, err
 	case "send":
 		return d.send(request, s)
@@ -181,7 +181,7 @@ func useVolume(d *Driver, request sal.Request, s *state) (map[string]any, error)
 	}
 }
 
-// backup stands for an archive in the node's backup directory.
+// backup represents an archive in the node's backup directory.
 type backup struct {
 	SizeGiB int64  `json:"size_gib"`
 	SHA256  string `json:"sha256"`
@@ -205,13 +205,13 @@ func (d *Driver) send(request sal.Request, s *state) (map[string]any, error) {
 	return map[string]any{"backup": args.Backup, "sha256": sumOf(request)}, nil
 }
 
-// sumOf is the SHA-256 of an archive that nobody wrote.
+// sumOf returns a made-up SHA-256 for a simulated archive.
 func sumOf(request sal.Request) string {
 	args := request.Args.(*catalog.VolumeSend)
 	return fmt.Sprintf("%x", sha256.Sum256([]byte("simulated\x00"+string(request.UID)+"\x00"+args.Snapshot+"\x00"+args.Backup)))
 }
 
-// touchVolume writes or removes the files that stand for archives.
+// touchVolume writes or removes the files that represent archives.
 func touchVolume(d *Driver, request sal.Request) error {
 	r, err := d.records.Get(request.Resource)
 	if err != nil || r == nil {
@@ -270,6 +270,7 @@ func (d *Driver) backupPath(project writ.ProjectID, name string) string {
 func showVolume(_ *Driver, r *sal.Record[own]) any {
 	s := r.Own.State
 	return catalog.Volume{
-		Identity: identity(r), Path: simulatedPath(r), SizeGiB: s.SizeGiB, Snapshots: sortedNames(s.Kept), Backups: s.Archives, DiskGiB: s.SizeGiB + int64(len(s.Archives)), // each counts as 1 GiB
+		Identity: identity(r), Path: simulatedPath(r), SizeGiB: s.SizeGiB, Snapshots: sortedNames(s.Kept), Backups: s.Archives,
+		DiskGiB: s.SizeGiB + int64(len(s.Archives)), // an archive counts as 1 GiB
 	}
 }

@@ -19,7 +19,7 @@ var (
 	stuckName = regexp.MustCompile(`^stuck-([0-9]{1,4})-`)
 )
 
-// inject fails if the resource's name asks for it.
+// inject returns the failure that the resource's name requests.
 func (d *Driver) inject(request sal.Request) error {
 	name := request.Resource.Name
 	if request.Operation.Effect == catalog.Remove {
@@ -48,7 +48,7 @@ func (d *Driver) inject(request sal.Request) error {
 	return writ.Errorf(writ.CodeInjected, "%s fails for the %d. time of %d, as its name asks a simulated driver to", request.Resource, n+1, limit)
 }
 
-// number reads the number that a name has in it.
+// number returns the number in a name.
 func number(pattern *regexp.Regexp, name string) (int, bool) {
 	m := pattern.FindStringSubmatch(name)
 	if m == nil {
@@ -58,7 +58,7 @@ func number(pattern *regexp.Regexp, name string) (int, bool) {
 	return n, err == nil
 }
 
-// durations are about what the real tools take on a server with an SSD; an image depends on the network most of all.
+// durations are approximate times of the real tools on a server with an SSD. An image depends mostly on the network.
 var durations = map[string]time.Duration{
 	"image.fetch":          4 * time.Second,
 	"volume.create":        120 * time.Millisecond,
@@ -80,10 +80,10 @@ var durations = map[string]time.Duration{
 	"herodb.rotate_secret": 100 * time.Millisecond,
 }
 
-// anyOther is what operations take that are not in the table.
+// anyOther is the duration of operations without an entry.
 const anyOther = 50 * time.Millisecond
 
-// hang returns a context that never ends if the resource's name asks for that, else ctx.
+// hang returns a context that is never cancelled if the resource's name requests that, else ctx.
 func hang(ctx context.Context, request sal.Request) context.Context {
 	if _, stuck := number(stuckName, request.Resource.Name); stuck && request.Operation.Effect != catalog.Remove {
 		return context.WithoutCancel(ctx)
@@ -91,7 +91,7 @@ func hang(ctx context.Context, request sal.Request) context.Context {
 	return ctx
 }
 
-// takeTime waits as long as the real thing would take, and says how far it is. It ends early only when ctx does.
+// takeTime waits as long as a real driver would take, and reports progress. It ends early only if ctx does.
 func (d *Driver) takeTime(ctx context.Context, request sal.Request) error {
 	name := request.Operation.Name()
 	total, known := durations[name]
