@@ -16,11 +16,11 @@ import (
 	"writ/sal"
 )
 
-// Range is where all addresses of the overlay are.
+// Range contains all addresses of the overlay.
 var Range = netip.MustParsePrefix("400::/7")
 
-// Address is that of the node with a public key: the first 16 bytes of its BLAKE3 digest, of which the first byte becomes one of the two
-// that the overlay's range has.
+// Address returns the address of the node with a public key: the first 16 bytes of the key's BLAKE3 digest, with a
+// first byte that is in Range.
 func Address(public *ecdh.PublicKey) netip.Addr {
 	digest := blake3.Sum256(public.Bytes())
 	a := [16]byte(digest[:16])
@@ -28,11 +28,11 @@ func Address(public *ecdh.PublicKey) netip.Addr {
 	return netip.AddrFrom16(a)
 }
 
-// Subnet is what the overlay leads to a node: the /64 of its address.
+// Subnet returns the range that the overlay routes to a node: the /64 of its address.
 func Subnet(node netip.Addr) netip.Prefix { return netip.PrefixFrom(node, 64).Masked() }
 
-// LoadKey returns the private key in a file, as the daemon keeps it: 32 bytes. Where there is none it makes one. Whoever reads that file
-// is this node. Step is called before every change of the disk.
+// LoadKey reads the private key from a file in the daemon's format, 32 bytes. If the file does not exist, it generates
+// a key. The key is the identity of the node. step is called before every change of the disk.
 func LoadKey(path string, step func(name string)) (*ecdh.PrivateKey, error) {
 	text, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -49,7 +49,7 @@ func LoadKey(path string, step func(name string)) (*ecdh.PrivateKey, error) {
 	return key, nil
 }
 
-// newKey makes a key, as a whole or not at all, that only its owner may read.
+// newKey generates a key and writes it atomically, readable only by its owner.
 func newKey(path string, step func(name string)) ([]byte, error) {
 	key, err := ecdh.X25519().GenerateKey(rand.Reader)
 	if err != nil {

@@ -17,22 +17,23 @@ import (
 	"writ/internal/netns"
 )
 
-// Timeout is for how long a call of the daemon may take. Whoever waits there for a message holds up everybody else who calls, for a minute
-// by usual settings; a call that takes long is no sign of death. For the same reason nothing here waits for messages.
+// Timeout limits a call of the daemon. A client that waits for a message blocks all other clients, for a minute with
+// default settings, so a slow call does not mean that the daemon is dead. For the same reason, this package never waits
+// for messages.
 const Timeout = 90 * time.Second
 
-// maxAnswer is how much of an answer is read, in bytes: a node knows some hundred bytes of each network that is connected.
+// maxAnswer limits the length of an answer, in bytes. A node has some hundred bytes for each connected network.
 const maxAnswer = 64 << 20
 
-// Client speaks with a daemon of mycelium, by its REST API.
+// Client calls the REST API of a mycelium daemon.
 type Client struct {
 	URL  string // "http://127.0.0.1:8989"
 	HTTP *http.Client
 }
 
-// clientIn returns a client of a daemon in a network namespace, the process's own if netns is empty.
+// clientIn returns a client for a daemon in a network namespace, or in the process's own if namespace is empty.
 func clientIn(namespace, address string) *Client {
-	transport := &http.Transport{DisableKeepAlives: true} // there may be another daemon the next time
+	transport := &http.Transport{DisableKeepAlives: true} // the daemon may be replaced between calls
 	transport.DialContext = func(ctx context.Context, network, address string) (net.Conn, error) {
 		if namespace != "" {
 			leave, err := netns.Enter(namespace)
@@ -46,13 +47,13 @@ func clientIn(namespace, address string) *Client {
 	return &Client{URL: "http://" + address, HTTP: &http.Client{Transport: transport, Timeout: Timeout}}
 }
 
-// Info is what a daemon says of itself.
+// Info identifies a daemon.
 type Info struct {
 	Subnet    netip.Prefix `json:"nodeSubnet"`
 	PublicKey string       `json:"nodePubkey"` // hex
 }
 
-// Peer is a node that the daemon is connected to, or tries to be.
+// Peer is a node to which the daemon is connected or tries to connect.
 type Peer struct {
 	Endpoint string `json:"endpoint"` // "tcp://192.0.2.7:9651"
 	Type     string `json:"type"`     // static, linkLocalDiscovery, inbound
@@ -61,23 +62,23 @@ type Peer struct {
 	Received int64  `json:"received"` // bytes
 }
 
-// Alive reports whether packets go to and fro.
+// Alive reports whether the connection works.
 func (p Peer) Alive() bool { return p.State == "alive" }
 
-// Route is a way to a range of addresses that the daemon has chosen.
+// Route is a route that the daemon has selected.
 type Route struct {
 	Subnet  netip.Prefix `json:"subnet"`
 	NextHop string       `json:"next_hop"`
-	Metric  int64        `json:"metric"` // less is nearer; -1 if there is no way any more
+	Metric  int64        `json:"metric"` // lower is nearer; -1 means unreachable
 }
 
-// Info asks who the daemon is.
+// Info returns the identity of the daemon.
 func (c *Client) Info(ctx context.Context) (Info, error) {
 	var info Info
 	return info, c.call(ctx, http.MethodGet, "/admin", nil, &info)
 }
 
-// Peers lists whom the daemon knows.
+// Peers lists the daemon's peers.
 func (c *Client) Peers(ctx context.Context) ([]Peer, error) {
 	var said []struct {
 		Endpoint endpoint `json:"endpoint"`
@@ -96,18 +97,18 @@ func (c *Client) Peers(ctx context.Context) ([]Peer, error) {
 	return peers, nil
 }
 
-// AddPeer lets the daemon connect to another one, until it ends. One that it knows is no error.
+// AddPeer makes the daemon connect to another one, until it exits. A known peer is not an error.
 func (c *Client) AddPeer(ctx context.Context, endpoint string) error {
 	err := c.call(ctx, http.MethodPost, "/admin/peers", map[string]string{"endpoint": endpoint}, nil)
 	return unless(err, http.StatusConflict)
 }
 
-// RemovePeer lets the daemon forget another one. One that it does not know is no error.
+// RemovePeer makes the daemon forget another one. An unknown peer is not an error.
 func (c *Client) RemovePeer(ctx context.Context, endpoint string) error {
 	return unless(c.call(ctx, http.MethodDelete, "/admin/peers/"+url.PathEscape(endpoint), nil, nil), http.StatusNotFound)
 }
 
-// Routes lists the ways that the daemon has chosen.
+// Routes lists the selected routes.
 func (c *Client) Routes(ctx context.Context) ([]Route, error) {
 	var said []struct {
 		Subnet  netip.Prefix `json:"subnet"`
@@ -124,13 +125,13 @@ func (c *Client) Routes(ctx context.Context) ([]Route, error) {
 	return routes, nil
 }
 
-// StatusError is an answer of the daemon that is none.
+// StatusError is an HTTP error of the daemon.
 type StatusError struct {
-	Status int // of HTTP
+	Status int // HTTP status
 	Text   string
 }
 
-// Error says what the daemon said.
+// Error returns the status and the text of the daemon.
 func (e *StatusError) Error() string {
 	return fmt.Sprintf("mycelium answers %d: %s", e.Status, strings.TrimSpace(e.Text))
 }
@@ -167,7 +168,7 @@ func (c *Client) call(ctx context.Context, method, path string, body, answer any
 		return fmt.Errorf("ask mycelium: %w", err)
 	}
 	if response.StatusCode/100 != 2 {
-		const most = 300 // bytes of what is no answer; it becomes part of sentences
+		const most = 300 // bytes of an unexpected answer; they become part of sentences
 		return &StatusError{response.StatusCode, strings.ToValidUTF8(string(said[:min(len(said), most)]), "?")}
 	}
 	if answer == nil {
@@ -179,10 +180,11 @@ func (c *Client) call(ctx context.Context, method, path string, body, answer any
 	return nil
 }
 
-// endpoint is where a peer is. Its form has changed with version 0.7.6; both are read.
+// endpoint is the address of a peer. Its format changed with version 0.7.6; both are supported.
 type endpoint string
 
-// UnmarshalJSON reads {"proto","socketAddr"}, {"proto","addr":{"socket"}} and {"proto","addr":{"vsock":{"cid","port"}}}.
+// UnmarshalJSON decodes {"proto","socketAddr"}, {"proto","addr":{"socket"}} and
+// {"proto","addr":{"vsock":{"cid","port"}}}.
 func (e *endpoint) UnmarshalJSON(text []byte) error {
 	var said struct {
 		Proto      string `json:"proto"`
@@ -209,10 +211,10 @@ func (e *endpoint) UnmarshalJSON(text []byte) error {
 	return nil
 }
 
-// metric is a number or the word infinite.
+// metric is a number or the word infinite, which becomes -1.
 type metric int64
 
-// UnmarshalJSON reads it.
+// UnmarshalJSON implements json.Unmarshaler.
 func (m *metric) UnmarshalJSON(text []byte) error {
 	if string(text) == `"infinite"` {
 		*m = -1

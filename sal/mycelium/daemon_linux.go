@@ -27,10 +27,10 @@ import (
 	"writ/sal"
 )
 
-// Run keeps the daemon running until ctx ends: it takes over the one of an earlier Run, starts another one when it ends, and waits longer
-// each time when that happens again and again. Where there is no daemon to run, it waits.
+// Run keeps the daemon running until ctx ends. It adopts the daemon of an earlier Run, restarts a daemon that exits,
+// and waits longer each time if that happens repeatedly. Without the daemon's program, it only waits.
 func (n *Node) Run(ctx context.Context) error {
-	if _, err := n.Address(ctx); err != nil && ctx.Err() == nil { // the key must be there before the daemon, which would make another one
+	if _, err := n.Address(ctx); err != nil && ctx.Err() == nil { // create the key first, or the daemon would generate one
 		return err
 	}
 	if err := CheckPeers(n.Peers); err != nil {
@@ -63,7 +63,7 @@ func (n *Node) Run(ctx context.Context) error {
 	return nil
 }
 
-// live takes over a daemon or starts one, and returns when it has ended or ctx has.
+// live adopts or starts a daemon, and returns when it has exited or ctx has ended.
 func (n *Node) live(ctx context.Context) error {
 	args, err := n.args()
 	if err != nil {
@@ -94,7 +94,7 @@ func (n *Node) live(ctx context.Context) error {
 	return err
 }
 
-// attend waits until the daemon has ended or ctx has, and keeps its log small meanwhile.
+// attend waits until the daemon has exited or ctx has ended, and truncates its log meanwhile.
 func (n *Node) attend(ctx context.Context, p *process) error {
 	trimming, stop := context.WithCancel(ctx)
 	done := make(chan struct{})
@@ -112,7 +112,8 @@ func (n *Node) attend(ctx context.Context, p *process) error {
 	return err
 }
 
-// Stop ends the daemon of this node, whoever started it, and returns when it is gone. None is no error.
+// Stop stops the daemon of this node, regardless of its parent, and returns when it has exited. It is not an error if
+// no daemon runs.
 func (n *Node) Stop(ctx context.Context) error {
 	p, err := n.find()
 	if err != nil || p == nil {
@@ -123,7 +124,7 @@ func (n *Node) Stop(ctx context.Context) error {
 	return nil
 }
 
-// args is the daemon's command line. A daemon that runs with the same one is as it should be.
+// args returns the daemon's command line. A running daemon with the same command line is up to date.
 func (n *Node) args() ([]string, error) {
 	binary, err := n.binary()
 	if err != nil {
@@ -133,19 +134,19 @@ func (n *Node) args() ([]string, error) {
 	args := []string{
 		binary, keyFlag, n.keyPath(), "--tcp-listen-port", port, "--tun-name", cmp.Or(n.Tun, "mycelium"),
 		"--api-addr", cmp.Or(n.API, DefaultAPI), "--jsonrpc-addr", cmp.Or(n.RPC, DefaultRPC), "--log-format", "plain",
-		"--disable-quic", // whoever connects by it takes the peers' packets of MTU bytes away: see CheckPeers
+		"--disable-quic", // a peer connected by QUIC would lose packets of MTU bytes: see CheckPeers
 	}
 	args = append(args, n.discoveryArgs()...)
-	if len(n.Peers) > 0 { // without a value, the daemon takes the flag for a mistake and ends
+	if len(n.Peers) > 0 { // without a value for the flag, the daemon exits with an error
 		args = append(append(args, "--peers"), n.Peers...)
 	}
 	return args, nil
 }
 
-// keyFlag is followed by the key's path, by which a daemon is known.
+// keyFlag precedes the path of the key, which identifies the daemon of a node.
 const keyFlag = "--key-file"
 
-// start starts a daemon in a session of its own, so that what ends its parent does not end it.
+// start starts a daemon in a new session, so that it survives signals to its parent's session.
 func (n *Node) start(args []string) (*process, error) {
 	home := filepath.Join(n.Dir, "home")
 	if err := sal.MakeDir(home); err != nil {
@@ -175,15 +176,15 @@ func (n *Node) start(args []string) (*process, error) {
 		return nil, err
 	}
 	handle, err := unix.PidfdOpen(cmd.Process.Pid, unix.PIDFD_NONBLOCK)
-	if err != nil { // it is still our child: nobody else can have its number
+	if err != nil { // its number cannot be reused: it is our child
 		_ = cmd.Process.Kill()
 		return nil, errors.Join(err, cmd.Wait())
 	}
 	return &process{pid: cmd.Process.Pid, args: args, handle: os.NewFile(uintptr(handle), "pidfd"), child: cmd}, nil
 }
 
-// canListen makes sure that nobody else is where the daemon is to listen: without its port it goes on and no peer reaches it, without its
-// API it goes on and cannot be asked, and only its log says so.
+// canListen checks that the daemon's ports are free. Without its port or API, the daemon would continue, unreachable
+// for peers or for this node, and only log that.
 func (n *Node) canListen() error {
 	peers := ":" + strconv.Itoa(cmp.Or(n.Port, DefaultPort))
 	var open []io.Closer
@@ -209,7 +210,8 @@ func closeAll(open []io.Closer) (err error) {
 	return err
 }
 
-// maxLog is how big the daemon's log may become, in bytes, and trimEvery how often that is looked at. What was in it is kept once, as .old.
+// maxLog limits the size of the daemon's log, in bytes, and trimEvery is the interval between checks. One older log is
+// kept as .old.
 const (
 	maxLog    = 4 << 20
 	trimEvery = time.Minute
@@ -221,7 +223,7 @@ func (n *Node) openLog() (*os.File, error) {
 	return os.OpenFile(n.logPath(), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 }
 
-// trimLog copies the end of a log that has grown and empties it. The daemon, which has it open, appends and goes on at the beginning.
+// trimLog copies the end of a large log and truncates it. The daemon keeps the file open and appends at the new end.
 func (n *Node) trimLog() error {
 	f, err := os.OpenFile(n.logPath(), os.O_RDWR, 0)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -246,15 +248,15 @@ func (n *Node) trimLog() error {
 	return f.Truncate(0)
 }
 
-// process is a daemon that runs or ran. The handle means this process and no other one that gets its number later.
+// process is a daemon. The handle is bound to this process, even if its number is reused.
 type process struct {
 	pid    int
 	args   []string
 	handle *os.File
-	child  *exec.Cmd // nil if somebody else started it
+	child  *exec.Cmd // nil if another process started it
 }
 
-// find returns the daemon that runs with this node's key, nil if there is none.
+// find returns the running daemon with this node's key, or nil.
 func (n *Node) find() (*process, error) {
 	paths, err := filepath.Glob("/proc/[0-9]*/cmdline")
 	if err != nil {
@@ -267,10 +269,10 @@ func (n *Node) find() (*process, error) {
 		}
 		handle, err := unix.PidfdOpen(pid, unix.PIDFD_NONBLOCK)
 		if err != nil {
-			continue // it has just ended
+			continue // it exited meanwhile
 		}
 		p := &process{pid: pid, args: commandLine(pid), handle: os.NewFile(uintptr(handle), "pidfd")}
-		if n.is(pid) { // and still was when the handle was opened
+		if n.is(pid) { // still the same process after the handle was opened
 			return p, nil
 		}
 		p.close()
@@ -278,7 +280,8 @@ func (n *Node) find() (*process, error) {
 	return nil, nil
 }
 
-// is reports whether a process is a daemon with this node's key, and not somebody else's who has taken its arguments, which everybody can.
+// is reports whether a process is a daemon with this node's key. It excludes processes of other users with the same
+// arguments, which any user can start.
 func (n *Node) is(pid int) bool {
 	args := commandLine(pid)
 	i := slices.Index(args, keyFlag)
@@ -286,7 +289,7 @@ func (n *Node) is(pid int) bool {
 		confine.RunsAs(pid, 0)
 }
 
-// commandLine is that of a process, nil if it has ended.
+// commandLine returns the arguments of a process, nil if it has exited.
 func commandLine(pid int) []string {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
 	if err != nil || len(text) == 0 {
@@ -299,7 +302,7 @@ func commandLine(pid int) []string {
 	return args
 }
 
-// wait returns when the process has ended or ctx has. A process that ended for itself is an error, whatever it says.
+// wait returns when the process has exited or ctx has ended. An exit is always an error, whatever its status.
 func (p *process) wait(ctx context.Context) error {
 	stop := context.AfterFunc(ctx, func() { _ = p.handle.SetReadDeadline(time.Unix(1, 0)) })
 	defer stop()
@@ -328,10 +331,10 @@ func (p *process) wait(ctx context.Context) error {
 	return errors.New("it ended without an error")
 }
 
-// grace is how long a daemon may take to end before it is killed.
+// grace limits the time for a daemon to exit before it is killed.
 const grace = 5 * time.Second
 
-// stop ends the process and returns when it is gone.
+// stop stops the process and returns when it has exited.
 func (p *process) stop(ctx context.Context) {
 	for _, signal := range []unix.Signal{unix.SIGTERM, unix.SIGKILL} {
 		patience, cancel := context.WithTimeout(ctx, grace)
@@ -345,7 +348,7 @@ func (p *process) stop(ctx context.Context) {
 	}
 }
 
-// signal sends a signal; one that has ended needs none.
+// signal sends a signal. It ignores errors, because the process may have exited.
 func (p *process) signal(s unix.Signal) {
 	if raw, err := p.handle.SyscallConn(); err == nil {
 		_ = raw.Control(func(fd uintptr) { _ = unix.PidfdSendSignal(int(fd), s, nil, 0) })
@@ -354,7 +357,7 @@ func (p *process) signal(s unix.Signal) {
 
 func (p *process) close() { _ = p.handle.Close() }
 
-// about says what is known of the process of the daemon; nothing if there is none.
+// about returns the number, start time and version of the daemon's process, or zero values if it does not run.
 func (n *Node) about(ctx context.Context) (pid int64, since time.Time, version string) {
 	p, err := n.find()
 	if err != nil || p == nil {
@@ -370,7 +373,8 @@ func (n *Node) about(ctx context.Context) (pid int64, since time.Time, version s
 	return int64(p.pid), since, n.version
 }
 
-// versionOf asks the program that a process runs, which may not be on PATH any more, for its version; "" if it does not say.
+// versionOf runs the program of a process, which may no longer be on PATH, to get its version. It returns "" if that
+// fails.
 func versionOf(ctx context.Context, p *process) string {
 	if len(p.args) == 0 {
 		return ""
@@ -388,16 +392,16 @@ func versionOf(ctx context.Context, p *process) string {
 	return strings.TrimPrefix(words[1], "v")
 }
 
-// ticks is the unit of times in /proc/PID/stat, a fraction of a second that Linux never changed for programs.
+// ticks is the unit of times in /proc/PID/stat, in fractions of a second. Linux never changed it for programs.
 const ticks = 100
 
-// startOf is when a process began.
+// startOf returns the start time of a process.
 func startOf(pid int) (time.Time, error) {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
 		return time.Time{}, err
 	}
-	fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:])) // the name in front may hold anything
+	fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:])) // the name before it may contain any character
 	const start = 19
 	if len(fields) <= start {
 		return time.Time{}, fmt.Errorf("process %d has no start", pid)
@@ -410,6 +414,6 @@ func startOf(pid int) (time.Time, error) {
 	if err := unix.Sysinfo(&info); err != nil {
 		return time.Time{}, err
 	}
-	up := time.Duration(info.Uptime) * time.Second // to the second
+	up := time.Duration(info.Uptime) * time.Second // rounded to seconds
 	return time.Now().Add(time.Duration(began)*time.Second/ticks - up).Truncate(time.Second), nil
 }

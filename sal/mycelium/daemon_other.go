@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Run waits until ctx ends: daemons are run on Linux only.
+// Run waits until ctx ends: daemons run only on Linux.
 func (n *Node) Run(ctx context.Context) error {
 	if _, err := n.Address(ctx); err != nil {
 		return err

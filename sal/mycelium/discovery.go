@@ -10,13 +10,14 @@ import (
 	"writ"
 )
 
-// interfaceFlag limits the daemon's search for peers to an interface. Versions before 0.7.2 end with it.
+// interfaceFlag limits the daemon's search for peers to an interface. Versions before 0.7.2 exit if they get it.
 const interfaceFlag = "--peer-discovery-interface"
 
 // helpWithin limits how long the daemon's program may take to print its help.
 const helpWithin = 10 * time.Second
 
-// discoveryArgs returns the part of the daemon's command line that limits its search for peers on the wires of the host.
+// discoveryArgs returns the part of the daemon's command line that limits its search for peers on the wires of the
+// host.
 func (n *Node) discoveryArgs() []string {
 	if n.NoDiscovery {
 		return []string{"--disable-peer-discovery"}
@@ -28,8 +29,8 @@ func (n *Node) discoveryArgs() []string {
 	return args
 }
 
-// CheckDiscovery rejects limits of the search for peers that the daemon would ignore, or that would end it. A host without the program
-// passes: its networks are local.
+// CheckDiscovery rejects limits of the search for peers that the daemon would ignore, or with which it would exit. A
+// host without the program passes: its networks are local.
 func (n *Node) CheckDiscovery(ctx context.Context) error {
 	if len(n.DiscoveryOn) == 0 {
 		return nil
@@ -61,7 +62,8 @@ func (n *Node) CheckDiscovery(ctx context.Context) error {
 		WithHint("install mycelium 0.7.2 or newer; or use --overlay-no-discovery, and name each peer with --overlay-peer")
 }
 
-// interfaceName reports whether Linux accepts a name for an interface. A name like a flag is rejected, because it would be one.
+// interfaceName reports whether Linux accepts a name for an interface. It rejects names that start like a flag, because
+// the daemon would parse them as one.
 func interfaceName(name string) bool {
 	return name != "" && len(name) <= 15 && name != "." && name != ".." && name[0] != '-' &&
 		!strings.ContainsFunc(name, func(r rune) bool { return r <= ' ' || r == '/' || r == ':' || r > '~' })

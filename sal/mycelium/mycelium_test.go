@@ -40,7 +40,7 @@ import (
 	"writ/sal/needs"
 )
 
-// TestMain lets this program be the stub if it is called by the daemon's name.
+// TestMain lets this program act as the stub if it is called by the daemon's name.
 func TestMain(m *testing.M) {
 	if filepath.Base(os.Args[0]) == "mycelium" {
 		ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
@@ -51,7 +51,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// stub is this program under the daemon's name.
+// stub returns this program under the daemon's name.
 func stub(t testing.TB) string {
 	t.Helper()
 	self, err := os.Executable()
@@ -65,7 +65,7 @@ func stub(t testing.TB) string {
 	return path
 }
 
-// both calls a test with the stub, and with the daemon that it plays where that is on PATH: what holds for one holds for the other.
+// both runs a test with the stub, and with the real daemon where it is on PATH: both must behave the same.
 func both(t *testing.T, test func(t *testing.T, binary string)) {
 	for name, binary := range map[string]func(testing.TB) string{
 		"stub": stub,
@@ -91,8 +91,8 @@ func public(t testing.TB, text string) *ecdh.PublicKey {
 	return key
 }
 
-// The keys are those of mycelium's own pages, which show addresses from the time when it took BLAKE2; the digests here were compared between
-// two implementations of BLAKE3.
+// The keys are from mycelium's documentation, whose addresses date from the time of BLAKE2. The digests here were
+// compared between two implementations of BLAKE3.
 func TestAddressIsWhatTheDaemonDerives(t *testing.T) {
 	for key, want := range map[string]string{
 		"955bf6bea5e1150fd8e270c12e5b2fc08f08f7c5f3799d10550096cc137d671b": "514:74ce:dd13:296f:ada7:4d2e:9335:acac",
@@ -180,7 +180,7 @@ func TestWithoutADaemonThereAreAddressesAndTheReason(t *testing.T) {
 	}
 }
 
-// answering is a daemon that says what a test wants.
+// answering returns the client of a daemon with prepared answers.
 func answering(t testing.TB, answers map[string]string) *Client {
 	t.Helper()
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -230,7 +230,7 @@ func TestBothFormsOfEndpointsAreRead(t *testing.T) {
 	}
 }
 
-// What the driver reads of an answer, and what people see of it, is the same from both.
+// The fields that the driver reads, and those that people see, are the same in both.
 func TestTheStubAnswersAsTheDaemonDoes(t *testing.T) {
 	both(t, func(t *testing.T, binary string) {
 		n := newNode(t, binary)
@@ -241,7 +241,7 @@ func TestTheStubAnswersAsTheDaemonDoes(t *testing.T) {
 		for _, tt := range []struct {
 			ask, body string
 			status    int
-			answer    string // as it begins; the names of its fields if it is an object
+			answer    string // its beginning; the names of its fields if it is an object
 		}{
 			{"GET /admin", "", 200, "nodeIp nodePubkey nodeStartTime nodeSubnet"},
 			{"GET /admin/peers", "", 200, "[]"},
@@ -282,7 +282,7 @@ func TestTheStubAnswersAsTheDaemonDoes(t *testing.T) {
 	})
 }
 
-// fields are the names in an object, or in the first one of a list; any other text is itself.
+// fields returns the field names of an object, or of the first object in a list. It returns other texts unchanged.
 func fields(text []byte) string {
 	var object map[string]any
 	var list []map[string]any
@@ -312,7 +312,7 @@ func TestPeersAreAddedAndRemovedMoreThanOnce(t *testing.T) {
 	}
 }
 
-// pair are two hosts on one wire.
+// pair returns two hosts on one wire.
 func pair(t testing.TB, binary string) (a, b *Node) {
 	t.Helper()
 	ip := testenv.Need(t, "ip")
@@ -496,7 +496,7 @@ func TestADaemonThatCannotStartIsNamed(t *testing.T) {
 	})
 }
 
-// The daemon itself goes on without its port, and only its log knows.
+// The daemon continues without its port and only logs that.
 func TestAPortInUseIsNamed(t *testing.T) {
 	for network, address := range map[string]string{"tcp": ":9651", "tcp4": DefaultAPI} {
 		n := newNode(t, stub(t))
@@ -536,7 +536,7 @@ func TestPeersThatTheDaemonDoesNotTakeAreRefused(t *testing.T) {
 	}
 }
 
-// TestRefusedPeersAreUnusable: the daemon ends with the name of an interface, reaches nobody by TLS, and loses packets by QUIC.
+// With these peers, the daemon exits (name of an interface), reaches none (TLS), or loses packets (QUIC).
 func TestRefusedPeersAreUnusable(t *testing.T) {
 	both(t, func(t *testing.T, binary string) {
 		ping := testenv.Need(t, "ping")
@@ -584,7 +584,7 @@ func TestRefusedPeersAreUnusable(t *testing.T) {
 	})
 }
 
-// byHand starts a daemon of a node with other arguments than the node would give it.
+// byHand starts a node's daemon with other arguments than the node would use.
 func byHand(t *testing.T, n *Node, more ...string) {
 	t.Helper()
 	peers := n.Peers
@@ -609,7 +609,7 @@ func byHand(t *testing.T, n *Node, more ...string) {
 	})
 }
 
-// TestStubsOnOneWireFindEachOther as daemons do, which say only once a minute that they are there.
+// Like daemons, which announce themselves only once a minute.
 func TestStubsOnOneWireFindEachOther(t *testing.T) {
 	t.Parallel()
 	a, b := pair(t, stub(t))
@@ -621,14 +621,14 @@ func TestStubsOnOneWireFindEachOther(t *testing.T) {
 	})
 }
 
-// TestDiscoveryIsLimitedToInterfaces joins two hosts by two wires and lets them search on the second one only.
+// Two hosts are joined by two wires and search on the second one only.
 func TestDiscoveryIsLimitedToInterfaces(t *testing.T) {
 	both(t, func(t *testing.T, binary string) {
 		a, b := pair(t, binary)
 		ip := testenv.Need(t, "ip")
 		in(t, a, ip, "link", "add", "second", "type", "veth", "peer", "name", "far", "netns", b.Netns)
-		// Without a search for duplicates, addresses are usable at once: a daemon that cannot send its first beacon sends
-		// the next one a minute later.
+		// Without duplicate address detection, addresses are usable at once: a daemon that cannot send its first beacon
+		// sends the next one a minute later.
 		const noDuplicates = "echo 0 >/proc/sys/net/ipv6/conf/$0/accept_dad && ip link set $0 up"
 		in(t, a, "sh", "-c", noDuplicates, "second")
 		in(t, b, "sh", "-c", noDuplicates, "far")
@@ -683,7 +683,7 @@ func TestImpossibleDiscoveryIsRejected(t *testing.T) {
 	}
 }
 
-// Somebody who waits for a message holds everybody else up. That is no reason to take the daemon for dead.
+// A client that waits for a message blocks all others. The daemon must not be considered dead for that reason.
 func TestADaemonThatIsHeldUpIsWaitedFor(t *testing.T) {
 	both(t, func(t *testing.T, binary string) {
 		n := newNode(t, binary)
@@ -701,7 +701,7 @@ func TestADaemonThatIsHeldUpIsWaitedFor(t *testing.T) {
 	})
 }
 
-// A daemon runs for months, and has its log open all the time.
+// A daemon runs for months and keeps its log open.
 func TestTheLogOfADaemonIsBounded(t *testing.T) {
 	n := &Node{Dir: t.TempDir()}
 	if err := n.trimLog(); err != nil {
@@ -745,7 +745,7 @@ func TestAnInvalidAnswerIsQuotedInShort(t *testing.T) {
 	}
 }
 
-// What is in a container may have any arguments. It is neither taken over nor ended.
+// A process in a container may have any arguments. It is neither adopted nor stopped.
 func TestAProcessOfAContainerWithTheDaemonsArgumentsIsNotTheDaemon(t *testing.T) {
 	testenv.NeedRoot(t)
 	const shell = "/bin/sh"
@@ -793,7 +793,7 @@ func TestAProcessOfAContainerWithTheDaemonsArgumentsIsNotTheDaemon(t *testing.T)
 	}
 }
 
-// While somebody waits at the daemon for a message it answers nobody. What it said last is told then, and how old that is.
+// While a client waits for a message, the daemon answers no other. The node then reports the last answer and its age.
 func TestTheLastAnswerOfABusyDaemonIsReported(t *testing.T) {
 	hold, reached := make(chan struct{}), make(chan struct{})
 	var held atomic.Bool
@@ -819,7 +819,7 @@ func TestTheLastAnswerOfABusyDaemonIsReported(t *testing.T) {
 	defer s.Close()
 	n.API = strings.TrimPrefix(s.URL, "http://")
 	held.Store(true)
-	inVain := func() (writ.Overlay, error) { // has no more time when the daemon was asked
+	inVain := func() (writ.Overlay, error) { // the daemon is asked after the deadline
 		ctx, cancel := context.WithCancel(t.Context())
 		go func() {
 			<-reached
@@ -852,7 +852,7 @@ func TestTheLastAnswerOfABusyDaemonIsReported(t *testing.T) {
 	}
 }
 
-// rootWith is a directory with a shell and what it is linked to.
+// rootWith returns a directory with a shell and its libraries.
 func rootWith(t *testing.T, shell string) string {
 	t.Helper()
 	root := t.TempDir()

@@ -11,7 +11,7 @@ import (
 	"writ/sal/needs"
 )
 
-// Needs are what the overlay needs of a host. Without any of it, addresses are the same and packets stay on the host.
+// Needs returns the requirements of the overlay. Without them, addresses are the same and packets stay on the host.
 func (n *Node) Needs() []needs.Need {
 	const alone = "what is on this node reaches only what is on this node"
 	return []needs.Need{
@@ -24,7 +24,7 @@ func (n *Node) Needs() []needs.Need {
 	}
 }
 
-// lookPort looks whether somebody else's daemon answers where this node's should. It makes no key.
+// lookPort checks whether another daemon listens on this node's API address. It does not generate a key.
 func (n *Node) lookPort(ctx context.Context) (string, error) {
 	c := n.Client()
 	info, err := c.Info(ctx)

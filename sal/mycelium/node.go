@@ -1,12 +1,12 @@
-// Package mycelium is this host's place in the overlay network: its key, what addresses follow from that, and the daemon that carries
-// packets. It has no operations. It knows the daemon's command line and its REST API; it must not know what networks are made of the addresses,
-// nor who uses them.
+// Package mycelium connects this host to the overlay network. It manages the host's key, the addresses derived from it,
+// and the daemon that carries packets. It has no operations. It knows the daemon's command line and REST API, but not
+// the networks that use the addresses.
 //
-// The key is there before the daemon, and everything but carrying packets works without one: a host that has no mycelium has its addresses,
-// and networks that are local to it.
+// The key exists before the daemon, and only packets need the daemon: a host without mycelium has its addresses and
+// local networks.
 //
-// On disk, below Dir: priv_key.bin, the key; home/, an empty home for the daemon, so that no settings of a person count; mycelium.log, what
-// it said last.
+// Layout below Dir: priv_key.bin, the key; home/, an empty home for the daemon, so that it ignores personal settings;
+// mycelium.log, its latest log.
 package mycelium
 
 import (
@@ -26,54 +26,56 @@ import (
 	"writ/sal"
 )
 
-// Node is this host in the overlay. It is a sal.Overlay.
+// Node is this host in the overlay. It implements sal.Overlay.
 type Node struct {
 	Dir    string       // required: an absolute path
 	Log    *slog.Logger // required by Run
-	Binary string       // of the daemon; "mycelium", as it is on PATH, if empty
-	// Peers are where the daemon connects to, "tcp://192.0.2.7:9651"; see CheckPeers. Without any it waits for others and looks around on its
-	// wire.
+	Binary string       // path or name of the daemon; "mycelium" on PATH if empty
+	// Peers are the endpoints that the daemon connects to, "tcp://192.0.2.7:9651"; see CheckPeers. Without peers, it
+	// waits for connections and searches for peers on its wire.
 	Peers       []string
-	Port        int    // that it listens on for peers, DefaultPort if 0
-	API         string // "address:port" of its REST API, on loopback because it asks for no password; DefaultAPI if empty
-	RPC         string // of its JSON-RPC API, which nobody uses; DefaultRPC if empty
-	Tun         string // the network interface that it makes; "mycelium" if empty
-	NoDiscovery bool   // no peering with daemons that are found on the wire
+	Port        int    // port for peers, DefaultPort if 0
+	API         string // "address:port" of its REST API, on loopback because it has no password; DefaultAPI if empty
+	RPC         string // address of its unused JSON-RPC API; DefaultRPC if empty
+	Tun         string // name of its network interface; "mycelium" if empty
+	NoDiscovery bool   // do not connect to daemons that are discovered on the wire
 	// DiscoveryOn limits the search for peers to these interfaces, by name; see CheckDiscovery. Empty means all.
 	DiscoveryOn []string
-	// Netns is the file of the network namespace in which it runs, the process's own if empty.
+	// Netns is the file of the daemon's network namespace, the process's own if empty.
 	Netns string
-	// Outlive leaves the daemon running when Run ends; the next Run takes it over. Without it, packets stop whenever a runner does.
+	// Outlive keeps the daemon running when Run ends; the next Run adopts it. Otherwise, packets stop whenever the
+	// runner stops.
 	Outlive bool
 	// Step is called before every single change of the disk and of processes; tests stop the node there. It may be nil.
 	Step func(name string)
 
-	mu    sync.Mutex // guards what is below
+	mu    sync.Mutex // guards the fields below
 	fault string     // why no daemon runs
-	// version is that of the daemon with the number asked.
+	// version is the version of the daemon with process number asked.
 	version string
 	asked   int
-	// asking is closed when what is asked of the daemon is answered, nil if nothing is; last is what it said, and lastAt when.
+	// asking is closed when the current request to the daemon is answered; nil without a request. last is the last
+	// answer and lastAt its time.
 	asking chan struct{}
 	last   writ.Overlay
 	lastAt time.Time
-	silent bool // it gave no answer when it was asked last
+	silent bool // the last request was not answered
 }
 
-// What the daemon itself takes when nothing else is said.
+// Defaults of the daemon.
 const (
 	DefaultPort = 9651
 	DefaultAPI  = "127.0.0.1:8989"
 	DefaultRPC  = "127.0.0.1:8990"
 )
 
-// keyPath is where the key is. It is also what the daemon of this node is known by.
+// keyPath returns the path of the key, which also identifies the daemon of this node.
 func (n *Node) keyPath() string { return filepath.Join(n.Dir, "priv_key.bin") }
 
-// Address is the host's own address in the overlay.
+// Address returns the host's own address in the overlay.
 func (n *Node) Address(ctx context.Context) (netip.Addr, error) {
 	n.mu.Lock()
-	defer n.mu.Unlock() // only one makes the key
+	defer n.mu.Unlock() // only one call generates the key
 	key, err := LoadKey(n.keyPath(), n.step)
 	if err != nil {
 		return netip.Addr{}, err
@@ -81,7 +83,7 @@ func (n *Node) Address(ctx context.Context) (netip.Addr, error) {
 	return Address(key.PublicKey()), ctx.Err()
 }
 
-// Subnet is what the overlay leads to this host.
+// Subnet returns the range that the overlay routes to this host.
 func (n *Node) Subnet(ctx context.Context) (netip.Prefix, error) {
 	address, err := n.Address(ctx)
 	if err != nil {
@@ -92,7 +94,7 @@ func (n *Node) Subnet(ctx context.Context) (netip.Prefix, error) {
 
 var _ sal.Overlay = (*Node)(nil)
 
-// CheckPeers finds what the daemon would not take, or not connect to: with some it ends, each time it is started.
+// CheckPeers rejects peers that the daemon would not accept or connect to. Some would make it exit at every start.
 func CheckPeers(peers []string) error {
 	for _, peer := range peers {
 		if err := checkPeer(peer); err != nil {
@@ -131,10 +133,10 @@ func checkPeer(peer string) error {
 	return nil
 }
 
-// MTU is what fits through the overlay, in bytes: the daemon's tunnel has as much, and peers that are reached by TCP carry it whole.
+// MTU is the MTU of the overlay in bytes: that of the daemon's tunnel, which peers connected by TCP carry unfragmented.
 const MTU = 1400
 
-// Client returns a client of the daemon, whether it runs or not.
+// Client returns a client for the daemon, whether it runs or not.
 func (n *Node) Client() *Client { return clientIn(n.Netns, cmp.Or(n.API, DefaultAPI)) }
 
 func (n *Node) step(name string) {
@@ -143,7 +145,7 @@ func (n *Node) step(name string) {
 	}
 }
 
-// binary finds the daemon's program.
+// binary returns the path of the daemon's program.
 func (n *Node) binary() (string, error) {
 	path, err := exec.LookPath(cmp.Or(n.Binary, "mycelium"))
 	if err != nil {
@@ -152,19 +154,20 @@ func (n *Node) binary() (string, error) {
 	return filepath.Abs(path)
 }
 
-// Status is how the host stands in the overlay.
+// Status is the state of the host in the overlay.
 type Status struct {
 	Address netip.Addr   `json:"address"`
 	Subnet  netip.Prefix `json:"subnet"`
 	Running bool         `json:"running"` // a daemon answers
-	// Connected is whether packets can leave this host: a peer is alive.
+	// Connected means that packets can leave this host: a peer is alive.
 	Connected bool    `json:"connected"`
 	Detail    string  `json:"detail"` // a sentence for people
 	Peers     []Peer  `json:"peers,omitempty"`
 	Routes    []Route `json:"routes,omitempty"`
 }
 
-// Status asks the daemon how things are. What cannot be learned is said in its detail; an error means that the host has no key.
+// Status asks the daemon for its state. Detail names the parts that are unknown; an error means that the host has no
+// key.
 func (n *Node) Status(ctx context.Context) (Status, error) {
 	address, err := n.Address(ctx)
 	if err != nil {
@@ -206,10 +209,10 @@ func (n *Node) Status(ctx context.Context) (Status, error) {
 	return s, nil
 }
 
-// Detail says in a few words whether there is a daemon, without asking it.
+// Detail reports in a few words whether there is a daemon, without a request to it.
 func (n *Node) Detail() string { return cmp.Or(n.why(), "overlay by mycelium") }
 
-// why says why there is no daemon, "" if there should be one.
+// why returns the reason why no daemon runs, "" if it should run.
 func (n *Node) why() string {
 	if _, err := n.binary(); err != nil {
 		return "mycelium is not on PATH: what is on this node reaches only what is on this node"
@@ -225,7 +228,7 @@ func (n *Node) setFault(text string) {
 	n.fault = text
 }
 
-// Pauses between two starts of the daemon: they double while it ends soon after it began.
+// Pauses between two starts of the daemon. They double while it exits soon after its start.
 const (
 	firstPause = time.Second
 	longPause  = time.Minute

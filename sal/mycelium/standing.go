@@ -10,17 +10,17 @@ import (
 	"writ"
 )
 
-// What is told of peers and routes in full: a node of a big overlay has thousands.
+// Maximum numbers of peers and routes in a report: a node of a large overlay has thousands.
 const (
 	maxPeers  = 20
 	maxRoutes = 10
 )
 
-// answerWithin is how long Standing waits for the daemon, which somebody else may hold up for much longer.
+// answerWithin limits how long Standing waits for the daemon, which another client may block for much longer.
 const answerWithin = 3 * time.Second
 
-// Standing is Status in short, with what is known of the daemon's process. A daemon that takes its time is asked on, for Timeout at most, and
-// meanwhile what it said last counts, with a word on how old that is.
+// Standing is a short form of Status with details about the daemon's process. The request to a slow daemon continues
+// for up to Timeout. Meanwhile, Standing returns the last answer and its age.
 func (n *Node) Standing(ctx context.Context) (writ.Overlay, error) {
 	address, err := n.Address(ctx)
 	if err != nil {
@@ -53,7 +53,8 @@ func (n *Node) Standing(ctx context.Context) (writ.Overlay, error) {
 	return o, nil
 }
 
-// beginAsking asks the daemon how things are, unless it is being asked, and returns a channel that is closed when it has answered.
+// beginAsking sends a request to the daemon, unless one is pending, and returns a channel that is closed when it is
+// answered.
 func (n *Node) beginAsking(ctx context.Context) <-chan struct{} {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -79,7 +80,7 @@ func (n *Node) beginAsking(ctx context.Context) <-chan struct{} {
 	return done
 }
 
-// standing is Standing, for as long as it takes.
+// standing is Standing without its time limit.
 func (n *Node) standing(ctx context.Context) (writ.Overlay, error) {
 	s, err := n.Status(ctx)
 	if err != nil {
@@ -99,14 +100,14 @@ func (n *Node) standing(ctx context.Context) (writ.Overlay, error) {
 		o.Sent, o.Received = o.Sent+p.Sent, o.Received+p.Received
 		o.Peers = append(o.Peers, writ.OverlayPeer{Endpoint: p.Endpoint, Type: p.Type, State: p.State, Sent: p.Sent, Received: p.Received})
 	}
-	slices.SortFunc(o.Peers, func(a, b writ.OverlayPeer) int { // "alive" is also the first by name
+	slices.SortFunc(o.Peers, func(a, b writ.OverlayPeer) int { // "alive" is also the first in alphabetical order
 		return cmp.Or(cmp.Compare(a.State, b.State), cmp.Compare(a.Endpoint, b.Endpoint))
 	})
 	o.Peers = o.Peers[:min(len(o.Peers), maxPeers)]
 	for _, r := range s.Routes {
 		o.Routes = append(o.Routes, writ.OverlayRoute{Subnet: r.Subnet.String(), NextHop: r.NextHop, Metric: r.Metric})
 	}
-	slices.SortFunc(o.Routes, func(a, b writ.OverlayRoute) int { // as unsigned numbers, no way is the farthest
+	slices.SortFunc(o.Routes, func(a, b writ.OverlayRoute) int { // as an unsigned number, -1 is the farthest
 		return cmp.Or(cmp.Compare(uint64(a.Metric), uint64(b.Metric)), cmp.Compare(a.Subnet, b.Subnet))
 	})
 	o.Routes = o.Routes[:min(len(o.Routes), maxRoutes)]
