@@ -14,11 +14,11 @@ import (
 	"writ/sal/catalog"
 )
 
-// marker is what comes behind the /64 of a host in all addresses of networks. Addresses that others choose in the same /64, the host's
-// own among them, hardly ever have it.
+// marker follows the host's /64 in all addresses of networks. Other addresses in this /64, like the host's own, almost
+// never contain it.
 const marker = 0xff0f
 
-// hash is what numbers and addresses are made of.
+// hash returns the hash from which numbers and addresses are derived.
 func hash(parts ...string) []byte {
 	h := sha256.New()
 	for _, p := range parts {
@@ -27,7 +27,7 @@ func hash(parts ...string) []byte {
 	return h.Sum(nil)
 }
 
-// rangeOf is the range of a network in that of the host.
+// rangeOf returns the range of a network within the host's range.
 func rangeOf(host netip.Prefix, index uint16) netip.Prefix {
 	a := host.Addr().As16()
 	binary.BigEndian.PutUint16(a[8:], marker)
@@ -36,24 +36,24 @@ func rangeOf(host netip.Prefix, index uint16) netip.Prefix {
 	return netip.PrefixFrom(netip.AddrFrom16(a), 96)
 }
 
-// in is an address of a range.
+// in returns an address of a range.
 func in(network netip.Prefix, host uint32) netip.Addr {
 	a := network.Addr().As16()
 	binary.BigEndian.PutUint32(a[12:], host)
 	return netip.AddrFrom16(a)
 }
 
-// gatewayHost are the last bits of the gateway's address.
+// gatewayHost is the host part of the gateway's address.
 const gatewayHost = 1
 
-// macOf is the address of a port on the wire: a unicast one that no vendor has.
+// macOf returns the hardware address of a port: a unicast address that no vendor uses.
 func macOf(owner, network writ.UID) net.HardwareAddr {
 	mac := slices.Clone(hash("mac", string(owner), string(network))[:6])
 	mac[0] = mac[0]&^1 | 2
 	return mac
 }
 
-// freeIndex is the number of a new network: the one that its name leads to, or the next that is free.
+// freeIndex returns the number of a new network: the one derived from its name, or the next free one.
 func freeIndex(resource writ.ResourceID, taken func(uint16) bool) (uint16, error) {
 	sum := hash("network", string(resource.Project), resource.Name)
 	first := binary.BigEndian.Uint16(sum)
@@ -65,7 +65,7 @@ func freeIndex(resource writ.ResourceID, taken func(uint16) bool) (uint16, error
 	return 0, writ.Errorf(writ.CodeQuotaExceeded, "this node has 65536 networks, and there can be no more")
 }
 
-// freeHost are the last bits of a new port's address.
+// freeHost returns the host part of a new port's address.
 func freeHost(owner writ.UID, taken func(uint32) bool) uint32 {
 	sum := hash("port", string(owner))
 	for host := binary.BigEndian.Uint32(sum); ; host++ {
@@ -75,10 +75,10 @@ func freeHost(owner writ.UID, taken func(uint32) bool) uint32 {
 	}
 }
 
-// freeIPv4 is the address of a new port in a network's IPv4 range. The first address is the router's.
+// freeIPv4 returns the address of a new port in a network's IPv4 range. The first address is the router's.
 func freeIPv4(network writ.ResourceID, prefix netip.Prefix, owner writ.UID, taken func(netip.Addr) bool) (netip.Addr, error) {
 	first := binary.BigEndian.Uint32(prefix.Addr().AsSlice())
-	room := uint32(1)<<(32-prefix.Bits()) - 3 // without the range's own, the router's and the one for all
+	room := uint32(1)<<(32-prefix.Bits()) - 3 // without the addresses of the range, the router and broadcast
 	offset := binary.BigEndian.Uint32(hash("port4", string(owner))) % room
 	for i := range room {
 		var a [4]byte
@@ -91,7 +91,7 @@ func freeIPv4(network writ.ResourceID, prefix netip.Prefix, owner writ.UID, take
 		WithHint("delete what is not needed there, or make a network with a bigger range")
 }
 
-// router is the host's address in an IPv4 range; the zero value if there is no range.
+// router returns the host's address in an IPv4 range, or the zero value without a range.
 func router(prefix netip.Prefix) netip.Addr {
 	if !prefix.IsValid() {
 		return netip.Addr{}
@@ -99,7 +99,7 @@ func router(prefix netip.Prefix) netip.Addr {
 	return prefix.Addr().Next()
 }
 
-// ipv4 is the IPv4 range of a network; the zero value if it has none.
+// ipv4 returns the IPv4 range of a network, or the zero value.
 func ipv4(r *sal.Record[network]) netip.Prefix {
 	text, _ := r.Spec["ipv4"].(string)
 	if text == "" {
@@ -112,7 +112,7 @@ func ipv4(r *sal.Record[network]) netip.Prefix {
 	return prefix
 }
 
-// checkRules returns an error if rules say what cannot be.
+// checkRules returns an error for contradictory rules.
 func checkRules(rules []catalog.NetworkRule) error {
 	for i, r := range rules {
 		if r.Protocol == "icmp" && len(r.Ports) > 0 {
@@ -122,7 +122,7 @@ func checkRules(rules []catalog.NetworkRule) error {
 	return nil
 }
 
-// merged returns ranges of addresses that cover what prefixes do, sorted, none of them touching another, as the kernel wants them.
+// merged returns sorted ranges that cover the prefixes and do not touch each other, as the kernel requires.
 func merged(prefixes []netip.Prefix) (ranges [][2]netip.Addr) {
 	sorted := slices.SortedFunc(slices.Values(prefixes), func(a, b netip.Prefix) int { return a.Addr().Compare(b.Addr()) })
 	for _, p := range sorted {
@@ -140,7 +140,7 @@ func merged(prefixes []netip.Prefix) (ranges [][2]netip.Addr) {
 	return ranges
 }
 
-// last is the last address of a prefix.
+// last returns the last address of a prefix.
 func last(p netip.Prefix) netip.Addr {
 	a := p.Masked().Addr().AsSlice()
 	for bit := p.Bits(); bit < len(a)*8; bit++ {
@@ -150,7 +150,7 @@ func last(p netip.Prefix) netip.Addr {
 	return addr
 }
 
-// checkSubnet returns an error unless a host's range can be cut.
+// checkSubnet returns an error if a host's range cannot be divided into networks.
 func checkSubnet(p netip.Prefix) error {
 	if p.Bits() != 64 || !p.Addr().Is6() {
 		return fmt.Errorf("the overlay gives %s: %w", p, errNoSubnet)

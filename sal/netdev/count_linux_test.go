@@ -13,7 +13,7 @@ import (
 	"writ/sal/saltest"
 )
 
-// TestNetworksOfAProjectAreBounded has records of networks in place of the networks: only their number matters.
+// Records take the place of networks: only their number matters.
 func TestNetworksOfAProjectAreBounded(t *testing.T) {
 	x := newFixture(t, subnetA)
 	record := func(project writ.ProjectID, name string, index int) {

@@ -17,11 +17,11 @@ import (
 
 func describeHost() string { return "bridges, veth pairs and taps of the kernel, rules of nftables" }
 
-// Do carries out an operation on a network.
+// Do executes an operation on a network.
 func (d *Driver) Do(ctx context.Context, request sal.Request) (sal.Outcome, error) {
 	enter := d.enterWithRange
 	if request.Operation.Effect == catalog.Remove {
-		enter = d.enter // what is there must go, whatever the overlay says
+		enter = d.enter // removal works without the overlay
 	}
 	h, leave, err := enter(ctx)
 	if err != nil {
@@ -43,7 +43,8 @@ func (d *Driver) Do(ctx context.Context, request sal.Request) (sal.Outcome, erro
 	}
 }
 
-// recovered returns a network's record after finishing what a crash interrupted. One that was never finished does not exist.
+// recovered returns a network's record after finishing interrupted operations. It returns nil for a network that was
+// never completed.
 func (h *host) recovered(resource writ.ResourceID) (*sal.Record[network], error) {
 	r, err := h.networks().Get(resource)
 	if err != nil || r == nil {
@@ -55,7 +56,7 @@ func (h *host) recovered(resource writ.ResourceID) (*sal.Record[network], error)
 	case deleting:
 		return nil, h.clear(r)
 	case changing:
-		if h.subnet.IsValid() { // else the network is about to go anyway
+		if h.subnet.IsValid() { // otherwise the network is about to be removed
 			return r, h.finish(r)
 		}
 	}
@@ -63,7 +64,7 @@ func (h *host) recovered(resource writ.ResourceID) (*sal.Record[network], error)
 }
 
 func (h *host) make(r *sal.Record[network], request sal.Request) (sal.Outcome, error) {
-	change, _, err := r.Decide(request) // no field of a network may change
+	change, _, err := r.Decide(request) // no field of a network is mutable
 	if err != nil {
 		return sal.Outcome{}, err
 	}
@@ -75,7 +76,7 @@ func (h *host) make(r *sal.Record[network], request sal.Request) (sal.Outcome, e
 	return sal.Outcome{Change: change, Values: h.values(r)}, nil
 }
 
-// create makes the network, or nothing at all.
+// create creates the network and removes it again if that fails.
 func (h *host) create(request sal.Request) (*sal.Record[network], error) {
 	all, damaged, err := h.networks().List()
 	if err != nil {
@@ -110,8 +111,8 @@ func (h *host) create(request sal.Request) (*sal.Record[network], error) {
 	return r, nil
 }
 
-// maxNetworks bounds the networks of a project on the node. A network has no capacity of the node that could run out, but a bridge, rules and
-// one of 65,536 ranges that all projects share. OpenStack Neutron has the same bound (quota_network).
+// maxNetworks limits the networks of a project on the node. A network uses no capacity of the node, but a bridge, rules
+// and one of 65,536 ranges shared by all projects. OpenStack Neutron has the same limit (quota_network).
 const maxNetworks = 100
 
 // countOf counts the networks of a project.
@@ -124,7 +125,7 @@ func countOf(all []*sal.Record[network], project writ.ProjectID) (n int) {
 	return n
 }
 
-// rangesOf are the ranges of networks whose records do not tell them any more, as far as their bridges do.
+// rangesOf returns the ranges of networks with damaged records, as far as their bridges exist.
 func (h *host) rangesOf(damaged []sal.Damaged) (all []netip.Prefix, err error) {
 	for _, d := range damaged {
 		bridge, err := h.link(d.HostName)
@@ -145,7 +146,7 @@ func (h *host) rangesOf(damaged []sal.Damaged) (all []netip.Prefix, err error) {
 	return all, nil
 }
 
-// finish brings into the kernel what a record says.
+// finish applies a record to the kernel and marks it as ready.
 func (h *host) finish(r *sal.Record[network]) error {
 	if _, err := h.ensure(r); err != nil {
 		return failed("make "+r.Resource.String(), err)
@@ -155,7 +156,7 @@ func (h *host) finish(r *sal.Record[network]) error {
 	return h.networks().Put(r)
 }
 
-// ensure puts a network in place as its record says, without its ports, and returns its bridge.
+// ensure creates or repairs a network according to its record, without its ports, and returns its bridge.
 func (h *host) ensure(r *sal.Record[network]) (netlink.Link, error) {
 	name, v6, v4 := r.Resource.HostName(), rangeOf(h.subnet, r.Own.Index), ipv4(r)
 	if err := h.forwarding(v4.IsValid()); err != nil {
@@ -170,13 +171,13 @@ func (h *host) ensure(r *sal.Record[network]) (netlink.Link, error) {
 	}
 	if bridge == nil {
 		h.found("the bridge %s was not there", name)
-		quiet := false // nobody asks who listens, so that neighbours are not found any more when the bridge decides by that
+		quiet := false // without queries, snooping would break neighbour discovery
 		bridge, err = h.hatch(&netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: name, TxQLen: -1}, MulticastSnooping: &quiet}, r.UID)
 		if err != nil {
 			return nil, err
 		}
 	}
-	for setting, value := range map[string]string{"disable_ipv6": "0", "accept_ra": "0"} { // whatever the host wants of new interfaces
+	for setting, value := range map[string]string{"disable_ipv6": "0", "accept_ra": "0"} { // regardless of the host's defaults
 		if err := h.setting("/proc/sys/net/ipv6/conf/"+name+"/"+setting, value); err != nil {
 			return nil, err
 		}
@@ -191,7 +192,7 @@ func (h *host) ensure(r *sal.Record[network]) (netlink.Link, error) {
 	return bridge, h.applyShape(h.kernel, bridge, shape{mac: macOf(r.UID, r.UID)})
 }
 
-// freeRange returns an error if something else has an IPv4 range that a new network asks for.
+// freeRange returns an error if the IPv4 range of a new network is in use.
 func (h *host) freeRange(r *sal.Record[network], others []*sal.Record[network], hidden []netip.Prefix) error {
 	want := ipv4(r)
 	if !want.IsValid() {
@@ -217,7 +218,7 @@ func (h *host) freeRange(r *sal.Record[network], others []*sal.Record[network], 
 	return taken(w.how, w.to)
 }
 
-// holderOf says whose a range is, to a script of a project: names in other projects are not for it.
+// holderOf describes the user of a range for a script: it does not reveal names in other projects.
 func holderOf(r writ.ResourceID, asks writ.ProjectID) string {
 	if r.Project != asks {
 		return "that of a network of another project"
@@ -231,7 +232,7 @@ func (h *host) remove(request sal.Request) (sal.Outcome, error) {
 	if err != nil || r == nil {
 		return gone, err
 	}
-	if r.Own.Phase == making || r.Own.Phase == deleting { // it was never finished, or is gone already
+	if r.Own.Phase == making || r.Own.Phase == deleting { // incomplete, or removed already
 		return gone, h.clear(r)
 	}
 	if err := r.Owned(request); err != nil {
@@ -256,7 +257,7 @@ func (h *host) remove(request sal.Request) (sal.Outcome, error) {
 	return gone, h.clear(r)
 }
 
-// requireNeighbours returns an error if nobody can say who has ports on the node's networks, and at which addresses.
+// requireNeighbours returns an error if the ports on the node's networks are unknown.
 func (h *host) requireNeighbours() error {
 	_, damaged, err := h.holdings().List()
 	if err != nil || len(damaged) == 0 {
@@ -266,7 +267,7 @@ func (h *host) requireNeighbours() error {
 		WithHint("start what has lost its ports anew, which writes the record again, or delete it; if all have theirs, remove the file")
 }
 
-// on returns those who have a port on a network.
+// on returns the owners with a port on a network.
 func (h *host) on(r *sal.Record[network]) ([]*sal.Record[holding], error) {
 	all, _, err := h.holdings().List()
 	if err != nil {
@@ -277,7 +278,7 @@ func (h *host) on(r *sal.Record[network]) ([]*sal.Record[holding], error) {
 	}), nil
 }
 
-// clear takes away whatever there is of a network, its record last.
+// clear removes a network and then its record.
 func (h *host) clear(r *sal.Record[network]) error {
 	r.Own.Phase = deleting
 	if err := h.networks().Put(r); err != nil {
@@ -294,7 +295,7 @@ func (h *host) clear(r *sal.Record[network]) error {
 	return h.networks().Remove(r.Resource)
 }
 
-// use carries out Alter and Look operations.
+// use executes Alter and Look operations.
 func (h *host) use(r *sal.Record[network], request sal.Request) (sal.Outcome, error) {
 	if err := r.Owned(request); err != nil {
 		return sal.Outcome{}, err
@@ -325,7 +326,7 @@ func (h *host) allow(r *sal.Record[network], rules []catalog.NetworkRule) (sal.O
 
 func (h *host) values(r *sal.Record[network]) map[string]any { return values(h.subnet, r) }
 
-// values are the fields of a handle to a network.
+// values returns the fields of a handle to a network.
 func values(host netip.Prefix, r *sal.Record[network]) map[string]any {
 	v6 := rangeOf(host, r.Own.Index)
 	return catalog.Values(catalog.Network{
@@ -338,7 +339,7 @@ func values(host netip.Prefix, r *sal.Record[network]) map[string]any {
 	})
 }
 
-// Observe looks at a network.
+// Observe returns the record of a network.
 func (d *Driver) Observe(ctx context.Context, resource writ.ResourceID) (sal.Observation, error) {
 	r, err := d.networks().Get(resource)
 	if err != nil || r == nil {

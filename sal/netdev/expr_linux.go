@@ -10,11 +10,11 @@ import (
 	"github.com/google/nftables/expr"
 )
 
-// The words that rules are made of. All of them work on one register.
+// Expressions of rules. They all use one register.
 
 const register = 1
 
-// ifname is the name of a device as the kernel compares it: filled up with zeros.
+// ifname returns the name of a device as the kernel compares it: padded with zeros.
 func ifname(device string) []byte {
 	b := make([]byte, nftables.TypeIFName.Bytes)
 	copy(b, device)
@@ -39,7 +39,7 @@ func transport(offset, length uint32) expr.Any {
 	return payload(expr.PayloadBaseTransportHeader, offset, length)
 }
 
-// network6Source is the source address of an IPv6 packet.
+// network6Source loads the source address of an IPv6 packet.
 func network6Source() expr.Any { return networkAt(8, net.IPv6len) }
 
 func compare(op expr.CmpOp, data []byte) expr.Any {
@@ -58,18 +58,18 @@ func meta(key expr.MetaKey, data []byte) []expr.Any { return equals(load(key), d
 
 func metaNot(key expr.MetaKey, data []byte) []expr.Any { return differs(load(key), data) }
 
-// family lets packets of one family pass to what follows.
+// family matches packets of one family.
 func family(proto byte) []expr.Any { return meta(expr.MetaKeyNFPROTO, []byte{proto}) }
 
-// protocol lets packets of one transport protocol pass to what follows.
+// protocol matches packets of one transport protocol.
 func protocol(number byte) []expr.Any { return meta(expr.MetaKeyL4PROTO, []byte{number}) }
 
-// etherType lets frames of one type pass to what follows.
+// etherType matches frames of one type.
 func etherType(number uint16) []expr.Any {
 	return meta(expr.MetaKeyPROTOCOL, binary.BigEndian.AppendUint16(nil, number))
 }
 
-// within lets packets pass whose loaded address is in a range.
+// within matches packets with a loaded address in a range.
 func within(what expr.Any, p netip.Prefix) []expr.Any {
 	n := uint32(p.Addr().BitLen() / 8)
 	return []expr.Any{
@@ -79,7 +79,7 @@ func within(what expr.Any, p netip.Prefix) []expr.Any {
 	}
 }
 
-// established lets packets pass that belong to what was let through before.
+// established matches packets of accepted connections.
 func established() []expr.Any {
 	return []expr.Any{
 		&expr.Ct{Key: expr.CtKeySTATE, Register: register},
@@ -91,10 +91,10 @@ func established() []expr.Any {
 	}
 }
 
-// inSet lets packets pass whose loaded value is in the rule's next set.
+// inSet matches packets with a loaded value in the rule's next set.
 func inSet() expr.Any { return &expr.Lookup{SourceRegister: register} }
 
-// lookupMap jumps to the chain that a map has for what is loaded.
+// lookupMap jumps to the chain that a map has for the loaded value.
 func lookupMap(what expr.Any, name string) []expr.Any {
 	return []expr.Any{what, &expr.Lookup{SourceRegister: register, DestRegister: 0, IsDestRegSet: true, SetName: name}}
 }
@@ -109,7 +109,7 @@ func jump(chain string) []expr.Any {
 	return []expr.Any{&expr.Verdict{Kind: expr.VerdictJump, Chain: chain}}
 }
 
-// drop counts a packet and lets it go nowhere.
+// drop counts and drops a packet.
 func drop(counter string) []expr.Any {
 	return []expr.Any{&expr.Objref{Type: int(nftables.ObjTypeCounter), Name: counter}, &expr.Verdict{Kind: expr.VerdictDrop}}
 }

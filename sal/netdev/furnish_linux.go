@@ -11,7 +11,7 @@ import (
 	"writ/sal"
 )
 
-// handleAt talks to the kernel about another namespace.
+// handleAt opens a netlink handle for another namespace.
 func handleAt(namespace string) (*netlink.Handle, func(), error) {
 	back, err := netns.Enter(namespace)
 	if err != nil {
@@ -25,7 +25,7 @@ func handleAt(namespace string) (*netlink.Handle, func(), error) {
 	return kernel, kernel.Close, nil
 }
 
-// furnish gives the interfaces in a namespace their addresses and ways out.
+// furnish configures addresses and routes of the interfaces in a namespace.
 func (h *host) furnish(namespace string, ports []sal.Port) error {
 	there, closeThere, err := handleAt(namespace)
 	if err != nil {
@@ -40,7 +40,7 @@ func (h *host) furnish(namespace string, ports []sal.Port) error {
 	if err != nil {
 		return err
 	}
-	outside := false // one interface has the way to the outside of IPv4
+	outside := false // only one interface has the IPv4 default route
 	for i, p := range ports {
 		l, err := there.LinkByName(p.Device)
 		if err != nil {
@@ -74,16 +74,17 @@ func (h *host) furnish(namespace string, ports []sal.Port) error {
 	return nil
 }
 
-// firstMetric is that of a namespace's first interface; those of others come after it.
+// firstMetric is the metric of a namespace's first interface; the others follow.
 const firstMetric = 1024
 
-// route leads a range through a gateway.
+// route adds a route through a gateway.
 func (h *host) route(kernel *netlink.Handle, l netlink.Link, to netip.Prefix, gateway netip.Addr, rank int) error {
 	want := &netlink.Route{LinkIndex: l.Attrs().Index, Dst: netOf(to), Gw: gateway.AsSlice(), Priority: firstMetric + rank}
 	return h.routed(kernel, want, netlink.FAMILY_ALL)
 }
 
-// routeBack leads what an interface answers out where the question came in: on another network its address would be a false one.
+// routeBack makes replies leave through the interface on which the request arrived. On another network, their source
+// address would be rejected as spoofed.
 func (h *host) routeBack(kernel *netlink.Handle, l netlink.Link, p sal.Port, i int) error {
 	table := firstMetric + i
 	if err := h.routed(kernel, &netlink.Route{LinkIndex: l.Attrs().Index, Dst: netOf(overlayRange), Gw: p.Gateway.AsSlice(), Table: table}, netlink.FAMILY_V6); err != nil {
@@ -103,7 +104,7 @@ func (h *host) routeBack(kernel *netlink.Handle, l netlink.Link, p sal.Port, i i
 	return kernel.RuleAdd(rule)
 }
 
-// routed adds a route unless there is one.
+// routed adds a route unless it exists.
 func (h *host) routed(kernel *netlink.Handle, want *netlink.Route, family int) error {
 	if want.Table == 0 {
 		want.Table = unix.RT_TABLE_MAIN
@@ -120,7 +121,7 @@ func (h *host) routed(kernel *netlink.Handle, want *netlink.Route, family int) e
 	return kernel.RouteReplace(want)
 }
 
-// sameRange compares where two routes lead; the kernel says nothing of a range that is everything.
+// sameRange reports whether two routes have the same destination. The kernel omits the destination of a default route.
 func sameRange(is netlink.Route, want *netlink.Route) bool {
 	if is.Dst == nil {
 		ones, _ := want.Dst.Mask.Size()

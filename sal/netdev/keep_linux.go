@@ -18,7 +18,7 @@ import (
 	"writ/sal"
 )
 
-// Keep holds a network and the ports on it against their records.
+// Keep compares a network and its ports with their records, and repairs them.
 func (d *Driver) Keep(ctx context.Context, resource writ.ResourceID) ([]sal.Drift, error) {
 	h, leave, err := d.enterWithRange(ctx)
 	if err != nil {
@@ -29,7 +29,7 @@ func (d *Driver) Keep(ctx context.Context, resource writ.ResourceID) ([]sal.Drif
 	if err != nil || r == nil {
 		return nil, err
 	}
-	if r.Own.Phase == making { // whoever asked for it asks again, or does not want it any more
+	if r.Own.Phase == making { // the caller of the operation repeats it or has given up
 		return nil, h.clear(r)
 	}
 	if r, err = h.recovered(resource); err != nil || r == nil {
@@ -60,7 +60,8 @@ func (d *Driver) Keep(ctx context.Context, resource writ.ResourceID) ([]sal.Drif
 	return h.drift, nil
 }
 
-// lookForOtherWay reports a route or address of the node that overlaps with the IPv4 range of a network: it came after the network.
+// lookForOtherWay reports a route or address of the node that overlaps with the IPv4 range of a network and was added
+// later.
 func (h *host) lookForOtherWay(r *sal.Record[network]) error {
 	v4 := ipv4(r)
 	if !v4.IsValid() {
@@ -74,7 +75,7 @@ func (h *host) lookForOtherWay(r *sal.Record[network]) error {
 	return nil
 }
 
-// unmended reports what stands in the way as drift, if a person has to do something about it.
+// unmended reports an error as drift if an operator must act.
 func (h *host) unmended(err error) ([]sal.Drift, error) {
 	if e, ok := errors.AsType[*writ.Error](err); ok && e.Code == writ.CodeResourceConflict {
 		return append(h.drift, sal.Drift{What: e.Message}), nil
@@ -82,13 +83,13 @@ func (h *host) unmended(err error) ([]sal.Drift, error) {
 	return h.drift, failed("mend a network", err)
 }
 
-// names of devices and namespaces that only this driver gives.
+// Names of devices and namespaces that only this driver uses.
 var (
 	deviceName    = regexp.MustCompile(`^w?(n[a-z2-7]{10}|p[a-z2-7]{10}-[0-9]+)$`)
 	namespaceName = regexp.MustCompile(`^p[a-z2-7]{10}$`)
 )
 
-// networkOf is the host name of the network that a device has its name from, "" if that is a port's.
+// networkOf returns the host name of the network that a device is named after, "" for a port.
 func networkOf(device string) string {
 	if name := strings.TrimPrefix(device, fledgling("")); strings.HasPrefix(name, string(writ.KindNetwork[:1])) {
 		return name
@@ -96,7 +97,7 @@ func networkOf(device string) string {
 	return ""
 }
 
-// Orphans are links, rules and namespaces of ours that no record has.
+// Orphans returns links, rules and namespaces of this driver without a record.
 func (d *Driver) Orphans(ctx context.Context) ([]sal.Orphan, error) {
 	h, leave, err := d.enter(ctx)
 	if err != nil {
@@ -135,7 +136,7 @@ func (d *Driver) Orphans(ctx context.Context) ([]sal.Orphan, error) {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, failed("list namespaces", err)
 	}
-	for _, f := range files {
+	for _, f := range files { // otherwise it belongs to another node
 		if namespaceName.MatchString(f.Name()) && !namespaces[f.Name()] && d.isMarked(f.Name()) { // else it is another node's
 			path := filepath.Join(dir, f.Name())
 			all = append(all, sal.Orphan{Kind: "namespace", Name: f.Name(), Remedy: sal.Command("umount", "-l", path) + "; " + sal.Command("rm", path)})
@@ -144,7 +145,7 @@ func (d *Driver) Orphans(ctx context.Context) ([]sal.Orphan, error) {
 	return all, ctx.Err()
 }
 
-// recorded are the names that records lead to, also those that are damaged.
+// recorded returns the names that records refer to, including damaged records.
 func (h *host) recorded() (devices, namespaces map[string]bool, damaged []sal.Damaged, err error) {
 	devices, namespaces = map[string]bool{}, map[string]bool{}
 	networks, lost, err := h.networks().List()
@@ -187,7 +188,8 @@ func familyName(f nftables.TableFamily) string {
 	return "inet"
 }
 
-// Traffic returns how many bytes an owner has received and sent at its ports since they were made; zero if it has none.
+// Traffic returns the bytes that an owner received and sent through its ports since they were created, zero without
+// ports.
 func (d *Driver) Traffic(ctx context.Context, owner sal.Owner) (received, sent int64, err error) {
 	h, leave, err := d.enter(ctx)
 	if err != nil {
@@ -206,20 +208,20 @@ func (d *Driver) Traffic(ctx context.Context, owner sal.Owner) (received, sent i
 		if l == nil || l.Attrs().Statistics == nil {
 			continue
 		}
-		// What the owner sends comes in here.
+		// Packets that the owner sends are received here.
 		received += int64(l.Attrs().Statistics.TxBytes)
 		sent += int64(l.Attrs().Statistics.RxBytes)
 	}
 	return received, sent, nil
 }
 
-// Dropped counts packets that went nowhere.
+// Dropped counts dropped packets.
 type Dropped struct {
-	Denied  int64 // to a port, from outside of its network, and not allowed there
-	Spoofed int64 // from a port, under an address that is not its own
+	Denied  int64 // to a port, from outside its network, and not allowed there
+	Spoofed int64 // from a port, with a source address that is not its own
 }
 
-// Dropped returns what was dropped at the ports of an owner since they were made; zero if it has none.
+// Dropped returns the packets dropped at the ports of an owner since they were created, zero without ports.
 func (d *Driver) Dropped(ctx context.Context, owner sal.Owner) (Dropped, error) {
 	h, leave, err := d.enter(ctx)
 	if err != nil {
@@ -241,16 +243,16 @@ func (d *Driver) Dropped(ctx context.Context, owner sal.Owner) (Dropped, error) 
 	return all, nil
 }
 
-// maxPorts is how many ports are told of that dropped packets.
+// maxPorts limits the ports in a report about dropped packets.
 const maxPorts = 50
 
-// Network tells how the overlay does, and what was dropped at the ports of all owners.
+// Network returns the state of the overlay, and the packets dropped at the ports of all owners.
 func (d *Driver) Network(ctx context.Context) (told writ.NodeNetwork, err error) {
 	if o, ok := d.Overlay.(interface {
 		Standing(ctx context.Context) (writ.Overlay, error)
 	}); ok {
 		overlay, err := o.Standing(ctx)
-		if err != nil { // packets are counted all the same
+		if err != nil { // count packets in any case
 			overlay.Detail = "it cannot be looked at: " + err.Error()
 		}
 		told.Overlay = &overlay

@@ -18,12 +18,12 @@ import (
 	"writ/sal"
 )
 
-// found notes something that was not as it should have been.
+// found records a difference that is being repaired.
 func (h *host) found(format string, args ...any) {
 	h.drift = append(h.drift, sal.Drift{What: fmt.Sprintf(format, args...), Mended: true})
 }
 
-// link returns a link by its name, nil if there is none.
+// link returns a link by its name, or nil.
 func (h *host) link(name string) (netlink.Link, error) {
 	l, err := h.kernel.LinkByName(name)
 	if _, gone := errors.AsType[netlink.LinkNotFoundError](err); gone {
@@ -32,8 +32,8 @@ func (h *host) link(name string) (netlink.Link, error) {
 	return l, err
 }
 
-// ours returns the link of a UID, nil if there is none. What bears our mark and is something else, or of somebody who is no more, is taken
-// away; what does not bear it is somebody else's and an error.
+// ours returns the link of a UID, or nil. It removes a link with our alias that has another type or UID. It returns an
+// error for a link without our alias: another program created it.
 func (h *host) ours(name, kind string, uid writ.UID) (netlink.Link, error) {
 	l, err := h.link(name)
 	if err != nil || l == nil {
@@ -49,7 +49,7 @@ func (h *host) ours(name, kind string, uid writ.UID) (netlink.Link, error) {
 	return nil, h.removeLink(name)
 }
 
-// removeLink takes a link away if there is one and it is ours.
+// removeLink removes a link if it exists and has our alias.
 func (h *host) removeLink(name string) error {
 	l, err := h.link(name)
 	if err != nil || l == nil || !strings.HasPrefix(l.Attrs().Alias, aliasPrefix) {
@@ -59,10 +59,11 @@ func (h *host) removeLink(name string) error {
 	return ignoring(h.kernel.LinkDel(l), unix.ENODEV)
 }
 
-// fledgling is the name of a link until it bears our mark. Only we give such names.
+// fledgling returns the name of a link before it has our alias. Only this driver uses such names.
 func fledgling(name string) string { return "w" + name }
 
-// hatch makes a link. It gets its name when it bears our mark, so that a link of this name is always ours.
+// hatch creates a link. It sets the final name only after the alias, so that a link with this name always has our
+// alias.
 func (h *host) hatch(l netlink.Link, uid writ.UID) (netlink.Link, error) {
 	name := l.Attrs().Name
 	if err := h.dropFledgling(name); err != nil {
@@ -88,7 +89,7 @@ func (h *host) hatch(l netlink.Link, uid writ.UID) (netlink.Link, error) {
 	return h.kernel.LinkByIndex(made.Attrs().Index)
 }
 
-// dropFledgling takes away what an attempt left that was interrupted before it gave a link its name.
+// dropFledgling removes a link that an interrupted hatch left.
 func (h *host) dropFledgling(name string) error {
 	l, err := h.link(fledgling(name))
 	if err != nil || l == nil {
@@ -98,14 +99,14 @@ func (h *host) dropFledgling(name string) error {
 	return ignoring(h.kernel.LinkDel(l), unix.ENODEV)
 }
 
-// shape is how a link ought to be.
+// shape is the desired configuration of a link.
 type shape struct {
-	master int // index of the bridge it is on, 0 for none
+	master int // index of its bridge, 0 for none
 	mac    net.HardwareAddr
-	silent bool // no IPv6 address of its own: it is somebody's cable
+	silent bool // without an IPv6 address: it is the host end of a guest's link
 }
 
-// applyShape makes a link what it ought to be, and up.
+// applyShape configures a link and sets it up.
 func (h *host) applyShape(kernel *netlink.Handle, l netlink.Link, want shape) error {
 	a := l.Attrs()
 	if want.mac != nil && !bytes.Equal(a.HardwareAddr, want.mac) {
@@ -146,7 +147,7 @@ func (h *host) applyShape(kernel *netlink.Handle, l netlink.Link, want shape) er
 	return nil
 }
 
-// address gives a link exactly these addresses, besides those that the kernel makes for its wire.
+// address gives a link exactly the addresses in want, in addition to link-local addresses.
 func (h *host) address(kernel *netlink.Handle, l netlink.Link, want ...netip.Prefix) error {
 	there, err := kernel.AddrList(l, netlink.FAMILY_ALL)
 	if err != nil {
@@ -175,7 +176,7 @@ func (h *host) address(kernel *netlink.Handle, l netlink.Link, want ...netip.Pre
 		h.found("%s had not the address %s", l.Attrs().Name, p)
 		a := &netlink.Addr{IPNet: netOf(p)}
 		if p.Addr().Is6() {
-			a.Flags = unix.IFA_F_NODAD // the address is ours by record; nobody else can have it
+			a.Flags = unix.IFA_F_NODAD // the records prevent duplicates
 		}
 		if err := kernel.AddrReplace(l, a); err != nil {
 			return err
@@ -184,7 +185,7 @@ func (h *host) address(kernel *netlink.Handle, l netlink.Link, want ...netip.Pre
 	return nil
 }
 
-// setting writes a setting of the kernel, unless it has that value.
+// setting writes a kernel setting, unless it has that value.
 func (h *host) setting(path, value string) error {
 	now, err := os.ReadFile(path)
 	if err != nil || strings.TrimSpace(string(now)) == value {
@@ -194,8 +195,8 @@ func (h *host) setting(path, value string) error {
 	return os.WriteFile(path, []byte(value), 0o644)
 }
 
-// forwarding lets packets through this host, which becomes a router. A router does not listen to other routers unless it is told to: where
-// the host has done so, it goes on.
+// forwarding makes this host a router. A router ignores router advertisements by default, so it keeps them enabled on
+// interfaces that accepted them before.
 func (h *host) forwarding(v4 bool) error {
 	const all = "/proc/sys/net/ipv6/conf/all/forwarding"
 	now, err := os.ReadFile(all)
@@ -223,7 +224,7 @@ func (h *host) forwarding(v4 bool) error {
 	return h.setting("/proc/sys/net/ipv4/ip_forward", "1")
 }
 
-// ignoring returns an error unless it is one of these.
+// ignoring returns err unless it is one of these.
 func ignoring(err error, these ...error) error {
 	if slices.ContainsFunc(these, func(e error) bool { return errors.Is(err, e) }) {
 		return nil

@@ -11,24 +11,25 @@ import (
 	"strings"
 )
 
-// overlayRange is what is reached through the gateway of a network.
+// overlayRange is the range that is reached through the gateway of a network.
 var overlayRange = netip.MustParsePrefix("400::/7")
 
-// maxNameservers is how many of them a resolver asks: MAXNS of resolv.h.
+// maxNameservers is the number of servers that a resolver uses: MAXNS of resolv.h.
 const maxNameservers = 3
 
-// HostNameservers are those that this host asks, read anew each time. Where it asks a program of its own, as systemd-resolved, they are those
-// that this one asks.
+// HostNameservers returns the DNS servers of this host. It reads them each time. If the host uses a local resolver such
+// as systemd-resolved, it returns the servers of that resolver.
 func HostNameservers() []netip.Addr {
 	return nameserversOf("/etc/resolv.conf", "/run/systemd/resolve/resolv.conf")
 }
 
-// nameserversOf are the nameservers of the first file, as resolv.conf(5), that names one beyond its host.
+// nameserversOf returns the servers of the first file, in the format of resolv.conf(5), that names a server on another
+// host.
 func nameserversOf(files ...string) []netip.Addr {
 	for _, file := range files {
 		text, err := os.ReadFile(file)
 		if err != nil {
-			continue // it names none
+			continue // like a file without servers
 		}
 		var all []netip.Addr
 		for line := range strings.Lines(string(text)) {
@@ -47,7 +48,7 @@ func nameserversOf(files ...string) []netip.Addr {
 	return nil
 }
 
-// CheckNameserver returns why nothing on a network can ever ask an address, nil if it may be asked.
+// CheckNameserver returns an error if a guest can never use an address as its nameserver.
 func CheckNameserver(server netip.Addr) error {
 	switch server := server.Unmap(); {
 	case server.IsLoopback(), server.IsUnspecified():
@@ -58,7 +59,8 @@ func CheckNameserver(server netip.Addr) error {
 	return nil
 }
 
-// reachableNameservers are the nameservers that are told to what is on a network: those that its packets come to. The node itself answers nothing but ping.
+// reachableNameservers returns the servers that guests on a network can reach. Servers on the node itself are excluded:
+// it only answers ping.
 func reachableNameservers(servers, own []netip.Addr, v4 bool) []netip.Addr {
 	var all []netip.Addr
 	for _, server := range servers {
@@ -73,7 +75,7 @@ func reachableNameservers(servers, own []netip.Addr, v4 bool) []netip.Addr {
 	return all
 }
 
-// ownAddresses are those of the network namespace of this thread.
+// ownAddresses returns the addresses in the network namespace of this thread.
 func ownAddresses() ([]netip.Addr, error) {
 	there, err := net.InterfaceAddrs()
 	if err != nil {
@@ -88,7 +90,7 @@ func ownAddresses() ([]netip.Addr, error) {
 	return all, nil
 }
 
-// lookNameservers looks who is told which nameservers.
+// lookNameservers checks which nameservers guests get.
 func (d *Driver) lookNameservers(context.Context) (string, error) {
 	if d.Nameservers == nil {
 		return "none are told, as it was asked for", nil

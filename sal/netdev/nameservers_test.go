@@ -40,7 +40,7 @@ func TestNameserversAreThoseThatTheHostAsks(t *testing.T) {
 	}
 }
 
-// TestNameserversAreGivenToNetworksThatReachThem: whoever is told one that does not answer waits for it before each name.
+// A container with an unreachable nameserver would wait for it before each name.
 func TestNameserversAreGivenToNetworksThatReachThem(t *testing.T) {
 	t.Parallel()
 	x := newFixture(t, subnetA)
@@ -68,7 +68,7 @@ func TestNameserversAreGivenToNetworksThatReachThem(t *testing.T) {
 	if want := addresses("400:bbbb::53"); !slices.Equal(back, want) {
 		t.Errorf("on one without told are %v, want %v", back, want)
 	}
-	servers = addresses("192.0.2.99") // the host asks another one now
+	servers = addresses("192.0.2.99") // the host now asks another one
 	if front, back := ports(); !slices.Equal(front, servers) || len(back) > 0 {
 		t.Errorf("after a change told are %v and %v", front, back)
 	}

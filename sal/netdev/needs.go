@@ -2,8 +2,8 @@ package netdev
 
 import "writ/sal/needs"
 
-// Needs are what networks need of a host. Parts of the kernel are tried in a network namespace that is gone afterwards, so that the kernel
-// loads what it has as a module.
+// Needs returns the requirements of networks. Kernel features are tested in a temporary network namespace, so that the
+// kernel loads its modules.
 func (d *Driver) Needs() []needs.Need {
 	const install = "boot a kernel of the distribution; one for containers or small machines may lack it: "
 	return []needs.Need{

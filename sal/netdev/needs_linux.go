@@ -15,7 +15,7 @@ import (
 	"writ/internal/netns"
 )
 
-// lookRights looks whether this process may make links, rules and namespaces, where the driver makes them.
+// lookRights checks whether this process may create links, rules and namespaces in the driver's namespace.
 func (d *Driver) lookRights(context.Context) (string, error) {
 	if d.Netns != "" {
 		back, err := netns.Enter(d.Netns)
@@ -36,7 +36,8 @@ func (d *Driver) lookRights(context.Context) (string, error) {
 	return "CAP_NET_ADMIN, CAP_SYS_ADMIN", nil
 }
 
-// lookForwarding looks whether this process may switch on that the host passes packets on. The driver does, with the first network.
+// lookForwarding checks whether this process may enable packet forwarding. The driver enables it with the first
+// network.
 func lookForwarding(context.Context) (string, error) {
 	const all = "/proc/sys/net/ipv6/conf/all/forwarding"
 	now, err := os.ReadFile(all)
@@ -56,7 +57,7 @@ func lookForwarding(context.Context) (string, error) {
 	return "on", nil
 }
 
-// tried tries something in a network namespace of its own.
+// tried runs try in a temporary network namespace.
 func tried(try func() error) func(context.Context) (string, error) {
 	return func(context.Context) (string, error) {
 		if err := netns.Aside(try); err != nil {
@@ -85,9 +86,9 @@ func tryTap() error {
 	return makeLink(&netlink.Tuntap{LinkAttrs: netlink.LinkAttrs{Name: "t"}, Mode: netlink.TUNTAP_MODE_TAP, Flags: netlink.TUNTAP_NO_PI | netlink.TUNTAP_VNET_HDR | netlink.TUNTAP_ONE_QUEUE})
 }
 
-// makeLink makes a link in the namespace of this thread.
+// makeLink creates a link in the namespace of this thread.
 func makeLink(l netlink.Link) error {
-	kernel, err := netlink.NewHandle(unix.NETLINK_ROUTE) // a kernel may lack the others
+	kernel, err := netlink.NewHandle(unix.NETLINK_ROUTE) // a kernel may lack the other protocols
 	if err != nil {
 		return err
 	}
@@ -95,7 +96,7 @@ func makeLink(l netlink.Link) error {
 	return kernel.LinkAdd(l)
 }
 
-// tryRules makes a chain in each family of tables that the driver uses, with the expressions that a kernel may have as modules.
+// tryRules creates a chain in each table family of the driver, with the expressions that may be kernel modules.
 func tryRules() error {
 	return transacted(func(conn *nftables.Conn) {
 		for _, family := range families() {
@@ -103,7 +104,7 @@ func tryRules() error {
 			chain := conn.AddChain(&nftables.Chain{
 				Name: "c", Table: table, Type: nftables.ChainTypeFilter, Hooknum: nftables.ChainHookForward, Priority: nftables.ChainPriorityFilter,
 			})
-			exprs := []expr.Any{load(expr.MetaKeyIIFNAME), &expr.Counter{}} // of bridges, the kernel has it as another module
+			exprs := []expr.Any{load(expr.MetaKeyIIFNAME), &expr.Counter{}} // for bridges it is in a separate module
 			if family == nftables.TableFamilyINet {
 				exprs = []expr.Any{&expr.Ct{Register: register, Key: expr.CtKeySTATE}, &expr.Counter{}}
 			}
@@ -124,7 +125,7 @@ func tryMasquerade() error {
 	})
 }
 
-// transacted lets the kernel carry out a transaction.
+// transacted executes a transaction.
 func transacted(collect func(*nftables.Conn)) error {
 	conn, err := batch()
 	if err != nil {

@@ -1,17 +1,19 @@
-// Package netdev is the network driver: each network is a bridge of its own in the kernel of this host, and what is on it has a tap or one
-// end of a veth pair there. It names devices, gives addresses, and lets nothing in from outside but what network.allow says; packets that
-// bear another's address go nowhere. It must not know what machines and containers are, nor how the overlay carries packets.
+// Package netdev is the network driver. Each network is a bridge in the kernel of this host; its guests have a tap or
+// one end of a veth pair on it. The driver names devices, assigns addresses, and drops packets from outside unless
+// network.allow permits them. It also drops packets with spoofed addresses. It does not know machines and containers,
+// nor how the overlay carries packets.
 //
-// Names. A network's bridge has the name of writ.ResourceID.HostName; a port is called "p", ten characters that follow from its owner's
-// UID, "-" and a number. Every link has an alias that begins with "writ ", which is how ours are told from others of the same name. All
-// rules are in two tables of nftables, "inet writ" and "bridge writ"; the chains, counters and entries of a network or port end or begin with
-// the name of its device.
+// Names. A bridge is named by writ.ResourceID.HostName. A port is named "p", ten characters derived from its owner's
+// UID, "-" and a number. Every link has an alias that begins with "writ ", which distinguishes it from links of other
+// programs. All rules are in two nftables tables, "inet writ" and "bridge writ"; the names of chains, counters and
+// entries of a network or port end or begin with the name of its device.
 //
-// Addresses. A network is a /96 of the host's range in the overlay, RANGE:ff0f:NNNN::/96, where NNNN follows from the network's project and
-// name; its gateway is ::1 in it. A port's last 32 bits follow from the owner's UID. Both are kept in records and checked against others.
+// Addresses. A network is a /96 of the host's range in the overlay, RANGE:ff0f:NNNN::/96, where NNNN is derived from
+// the network's project and name; its gateway is ::1 in it. The last 32 bits of a port's address are derived from the
+// owner's UID. Both are stored in records, and collisions are resolved.
 //
-// On disk, below Dir: networks/ and ports/, records as package sal writes them. A record is there before the first link and gone after the
-// last one. Rules are there before the link that they guard, and are changed in one transaction of the kernel.
+// Layout below Dir: networks/ and ports/, records as package sal writes them. A record exists before the first link and
+// until after the last one. Rules exist before the link that they guard, and change in one kernel transaction.
 package netdev
 
 import (
@@ -24,30 +26,30 @@ import (
 	"writ/sal/catalog"
 )
 
-// MTU is what fits through the overlay: mycelium's tunnel has 1400 bytes.
+// MTU is the MTU of the overlay in bytes: mycelium's tunnel has 1400.
 const MTU = 1400
 
-// Driver makes networks in one network namespace. It is also sal.Networks.
-type Driver struct {
-	Dir     string      // required: an absolute path; records are kept below it
+// Driver manages networks in one network namespace. It also implements sal.Networks.
+type Driver struct { // required: an absolute path; holds the records
+	Dir     string      // required: provides the range of the networks
 	Overlay sal.Overlay // required: whose range the networks are cut of
-	// Netns is the file of the network namespace in which networks are made, the process's own if empty.
+	// Netns is the file of the network namespace for the networks, the process's own if empty.
 	Netns string
-	// Namespaces is the directory for the files of namespaces that owners get; DefaultNamespaces if empty.
+	// Namespaces is the directory for the files of owners' namespaces; DefaultNamespaces if empty.
 	Namespaces string
-	// Nameservers are those that what is on a network is told of, as far as it reaches them; see HostNameservers. They are asked for when a port
-	// is. Nobody is told any if it is nil.
+	// Nameservers returns the servers that guests get, as far as they can reach them; see HostNameservers. It is called
+	// for each new port. If it is nil, guests get no nameservers.
 	Nameservers func() []netip.Addr
 	// Step is called before every single change of Dir and of the kernel; tests stop the driver there. It may be nil.
 	Step func(name string)
 
-	mu sync.Mutex // operations take milliseconds each, and share tables and ranges
+	mu sync.Mutex // operations share tables and ranges, and take only milliseconds
 }
 
-// DefaultNamespaces is where ip-netns(8) looks, so that operators see ours too.
+// DefaultNamespaces is the directory of ip-netns(8), so that operators see our namespaces.
 const DefaultNamespaces = "/run/netns"
 
-// Describe names the driver, and what its overlay says of itself.
+// Describe returns the driver and the state of its overlay.
 func (d *Driver) Describe() writ.NodeDriver {
 	detail := describeHost()
 	if o, ok := d.Overlay.(interface{ Detail() string }); ok {
@@ -56,23 +58,23 @@ func (d *Driver) Describe() writ.NodeDriver {
 	return writ.NodeDriver{Module: "network", Name: "netdev", Detail: detail}
 }
 
-// network is what the record of a network keeps besides the spec.
+// network is the driver's part of a network's record.
 type network struct {
 	Phase phase                 `json:"phase"`
 	Index uint16                `json:"index"`           // NNNN of its range
-	Rules []catalog.NetworkRule `json:"rules,omitempty"` // what network.allow said last
+	Rules []catalog.NetworkRule `json:"rules,omitempty"` // rules of the last network.allow
 }
 
-// holding is what the record of an owner keeps.
+// holding is the driver's part of an owner's record.
 type holding struct {
 	Owner     writ.ResourceID `json:"owner"`
 	Phase     phase           `json:"phase"`
-	Namespace bool            `json:"namespace,omitempty"` // it has a namespace, and its ports are in there
-	IDs       uint32          `json:"ids,omitempty"`       // as of sal.Owner: whose users the namespace belongs to
+	Namespace bool            `json:"namespace,omitempty"` // the ports are in a namespace of the owner
+	IDs       uint32          `json:"ids,omitempty"`       // as in sal.Owner; the namespace belongs to these users
 	Ports     []port          `json:"ports,omitempty"`
 }
 
-// port is a place on a network.
+// port is an owner's connection to a network.
 type port struct {
 	Network writ.ResourceID `json:"network"`
 	UID     writ.UID        `json:"uid"`    // of the network
@@ -81,14 +83,14 @@ type port struct {
 	IPv4    netip.Addr      `json:"ipv4,omitzero"`
 }
 
-// phase tells what a crash may have interrupted.
+// phase is the state of a network or holding after a crash.
 type phase string
 
 const (
-	making   phase = "making"   // there may be some of it
-	changing phase = "changing" // it is whole, and what the record says may not be in the kernel yet
+	making   phase = "making"   // parts of it may exist
+	changing phase = "changing" // complete, but the kernel may not have the latest record yet
 	ready    phase = "ready"
-	deleting phase = "deleting" // there may be some of it, and it must go
+	deleting phase = "deleting" // parts of it may exist and must be removed
 )
 
 func (d *Driver) networks() *sal.Records[network] {
@@ -105,15 +107,15 @@ func (d *Driver) step(name string) {
 	}
 }
 
-// kindOwner is under what holdings are kept: an owner is found by its UID alone.
+// kindOwner is the kind of the records of owners, which are found by UID alone.
 const kindOwner writ.ResourceKind = "port"
 
-// ownerID names the record of an owner.
+// ownerID returns the id of an owner's record.
 func ownerID(uid writ.UID) writ.ResourceID {
 	return writ.ResourceID{Kind: kindOwner, Name: string(uid)}
 }
 
-// alias marks a link as ours, and says whose it is.
+// alias returns the alias of a link, which marks it as ours and names its owner.
 func alias(uid writ.UID) string { return aliasPrefix + string(uid) }
 
 const aliasPrefix = "writ "

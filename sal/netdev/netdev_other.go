@@ -15,31 +15,31 @@ func missing() error {
 	return writ.Errorf(writ.CodeDriverMissing, "networks are made on Linux only")
 }
 
-// Do refuses.
+// Do returns DRIVER_MISSING.
 func (d *Driver) Do(context.Context, sal.Request) (sal.Outcome, error) {
 	return sal.Outcome{}, missing()
 }
 
-// Observe sees nothing.
+// Observe returns an empty observation.
 func (d *Driver) Observe(context.Context, writ.ResourceID) (sal.Observation, error) {
 	return sal.Observation{}, nil
 }
 
-// List returns nothing.
+// List returns an empty list.
 func (d *Driver) List(context.Context) ([]writ.ResourceID, error) { return nil, nil }
 
-// Taps refuses.
+// Taps returns DRIVER_MISSING.
 func (d *Driver) Taps(context.Context, sal.Owner, []writ.Ref) ([]sal.Port, error) {
 	return nil, missing()
 }
 
-// Namespace refuses.
+// Namespace returns DRIVER_MISSING.
 func (d *Driver) Namespace(context.Context, sal.Owner, []writ.Ref) (string, []sal.Port, error) {
 	return "", nil, missing()
 }
 
-// Release has nothing to do.
+// Release has no effect.
 func (d *Driver) Release(context.Context, sal.Owner) error { return nil }
 
-// Owners returns nobody.
+// Owners returns an empty list.
 func (d *Driver) Owners(context.Context) ([]sal.Owner, error) { return nil, nil }

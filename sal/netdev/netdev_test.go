@@ -29,7 +29,7 @@ import (
 	"writ/sal/saltest"
 )
 
-// overlay is a place in an overlay that nobody needs a daemon for.
+// overlay is a sal.Overlay without a daemon.
 type overlay netip.Prefix
 
 func (o overlay) Subnet(context.Context) (netip.Prefix, error) { return netip.Prefix(o), nil }
@@ -63,7 +63,7 @@ func (s *fixtures) of(t testing.TB, host string) string {
 	return s.netns[host]
 }
 
-// clear makes the next namespace of a host a new one: the old one ends with all that is in it.
+// clear removes the namespace of a host and its content. The next use creates a new one.
 func (s *fixtures) clear(t testing.TB, host string) {
 	t.Helper()
 	for _, file := range glob(t, host, "namespaces/*") {
@@ -92,7 +92,8 @@ func glob(t testing.TB, host, pattern string) []string {
 	return all
 }
 
-// traces are links, addresses, routes and rules in a namespace, and files of others; without what comes and goes by itself.
+// traces returns links, addresses, routes and rules in a namespace, and files of other namespaces, without transient
+// ones.
 func (s *fixtures) traces(t testing.TB, host string) (all []string) {
 	t.Helper()
 	netns := s.of(t, host)
@@ -134,7 +135,7 @@ func (s *fixtures) traces(t testing.TB, host string) (all []string) {
 	return append(all, glob(t, host, "namespaces/*")...)
 }
 
-// run runs a tool in a network namespace and returns what it says.
+// run runs a tool in a network namespace and returns its output.
 func run(t testing.TB, netns string, args ...string) string {
 	t.Helper()
 	said, err := try(t, netns, args...)
@@ -172,7 +173,7 @@ func TestConformance(t *testing.T) {
 	})
 }
 
-// fixture is a host with a driver, for tests that look at packets.
+// fixture is a host with a driver, for tests that inspect packets.
 type fixture struct {
 	*Driver
 	testing.TB
@@ -188,7 +189,7 @@ func newFixture(t testing.TB, subnet netip.Prefix) *fixture {
 	return x
 }
 
-// do carries out an operation on a network.
+// do executes an operation on a network.
 func (x *fixture) do(operation, name string, args map[string]any) (sal.Outcome, error) {
 	x.Helper()
 	o, _ := catalog.Lookup(operation)
@@ -211,7 +212,7 @@ func (x *fixture) must(operation, name string, args map[string]any) sal.Outcome 
 	return o
 }
 
-// guest is a namespace on networks, as a container has it.
+// guest is a namespace on networks, like the one of a container.
 type guest struct {
 	*fixture
 	owner sal.Owner
@@ -242,7 +243,7 @@ func refs(networks []string) (all []writ.Ref) {
 
 func (g *guest) address() string { return g.ports[0].IPv6.Addr().String() }
 
-// reaches waits until an address answers: the first packets of a new link may be lost, or be answered with an error.
+// reaches waits until an address answers: the first packets of a new link may be lost or rejected.
 func (g *guest) reaches(to string, options ...string) bool {
 	g.Helper()
 	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); {
@@ -253,7 +254,7 @@ func (g *guest) reaches(to string, options ...string) bool {
 	return false
 }
 
-// cutOff reports whether an address does not answer to a few packets.
+// cutOff reports whether an address ignores a few packets.
 func (g *guest) cutOff(to string, options ...string) bool {
 	g.Helper()
 	return !g.ping(to, append(options, "-c", "3", "-W", "0.2", "-i", "0.05"))
@@ -365,14 +366,14 @@ func TestGuestsReachEachOtherAndIncomingTrafficNeedsARule(t *testing.T) {
 	}
 }
 
-// Elsewhere the driver is told which namespace is its host's; a node has that of its process.
+// Other tests configure the namespace of the host; a node uses the namespace of its process.
 func TestADriverMakesNetworksWhereItsProcessIs(t *testing.T) {
 	t.Parallel()
 	if !testenv.OwnNetns(t) {
 		return
 	}
 	x := newFixture(t, subnetA)
-	x.Netns = "" // that of the process
+	x.Netns = "" // the one of the process
 	if err := needs.Refusal(needs.Examine(t.Context(), "network", x.Needs())); err != nil {
 		t.Fatal(err)
 	}

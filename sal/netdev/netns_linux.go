@@ -18,16 +18,16 @@ import (
 	"writ/sal"
 )
 
-// host is the namespace that networks are made in, seen from a thread that is in there.
+// host is the namespace of the networks, as seen from a thread inside it.
 type host struct {
 	*Driver
 	kernel *netlink.Handle
-	subnet netip.Prefix // the host's range in the overlay; the zero value if nobody asked for it
-	drift  []sal.Drift  // what was not as it should have been, and is now
+	subnet netip.Prefix // the host's range in the overlay; zero unless requested
+	drift  []sal.Drift  // differences that were repaired
 	read   *state       // our rules, nil if they have changed since
 }
 
-// enter brings the calling thread into the driver's namespace and keeps everybody else out. Leave must be called by the same goroutine.
+// enter moves the calling thread to the driver's namespace and locks the driver. The same goroutine must call leave.
 func (d *Driver) enter(ctx context.Context) (h *host, leave func(), err error) {
 	if err := ctx.Err(); err != nil {
 		return nil, nil, err
@@ -54,7 +54,7 @@ func (d *Driver) enter(ctx context.Context) (h *host, leave func(), err error) {
 	return h, h.leave(back), nil
 }
 
-// leave ends what enter has begun.
+// leave undoes enter.
 func (h *host) leave(back func()) func() {
 	return func() {
 		if h.read != nil {
@@ -66,7 +66,7 @@ func (h *host) leave(back func()) func() {
 	}
 }
 
-// enterWithRange also asks the overlay for the host's range.
+// enterWithRange is enter with the host's range in the overlay.
 func (d *Driver) enterWithRange(ctx context.Context) (h *host, leave func(), err error) {
 	subnet, err := d.subnet(ctx)
 	if err != nil {
@@ -79,7 +79,7 @@ func (d *Driver) enterWithRange(ctx context.Context) (h *host, leave func(), err
 	return h, leave, nil
 }
 
-// subnet is the host's range in the overlay.
+// subnet returns the host's range in the overlay.
 func (d *Driver) subnet(ctx context.Context) (netip.Prefix, error) {
 	if d.Overlay == nil {
 		return netip.Prefix{}, writ.Errorf(writ.CodeDriverMissing, "this node has no overlay to take addresses from")
@@ -94,7 +94,7 @@ func (d *Driver) subnet(ctx context.Context) (netip.Prefix, error) {
 	return subnet, nil
 }
 
-// namespacePath is the file of an owner's namespace.
+// namespacePath returns the path of an owner's namespace.
 func (d *Driver) namespacePath(owner writ.UID) string {
 	dir := d.Namespaces
 	if dir == "" {
@@ -103,7 +103,7 @@ func (d *Driver) namespacePath(owner writ.UID) string {
 	return filepath.Join(dir, ownerID(owner).HostName())
 }
 
-// isNamespace reports whether a file is that of a namespace, and not what is left of one.
+// isNamespace reports whether a namespace is mounted on a file.
 func isNamespace(path string) (bool, error) {
 	var s unix.Statfs_t
 	err := unix.Statfs(path, &s)
@@ -113,7 +113,8 @@ func isNamespace(path string) (bool, error) {
 	return err == nil && s.Type == unix.NSFS_MAGIC, err
 }
 
-// makeNamespace makes a network namespace that a file keeps, for the users from a number on, or for those of the host if it is 0.
+// makeNamespace creates a network namespace that a file keeps alive. Its user namespace begins with host user ids, or
+// is the host's if ids is 0.
 func (h *host) makeNamespace(path string, ids uint32) error {
 	if err := h.markNamespace(filepath.Base(path)); err != nil {
 		return err
@@ -136,7 +137,7 @@ func (h *host) makeNamespace(path string, ids uint32) error {
 	return netns.Make(path)
 }
 
-// removeNamespace takes away the file of a namespace, which ends it when no process is in there any more.
+// removeNamespace removes the file of a namespace. The namespace ends when it has no processes.
 func (h *host) removeNamespace(path string) error {
 	there, err := isNamespace(path)
 	if err == nil && there {
@@ -158,7 +159,8 @@ func (h *host) removeNamespace(path string) error {
 	return nil
 }
 
-// mark returns the path of the mark that this node made a namespace. All nodes of a host share the directory of namespaces.
+// mark returns the path of the mark that this node made a namespace. All nodes of a host share the directory of
+// namespaces.
 func (d *Driver) mark(namespace string) string { return filepath.Join(d.Dir, "namespaces", namespace) }
 
 // markNamespace marks a namespace as made by this node.
@@ -176,7 +178,7 @@ func (d *Driver) isMarked(namespace string) bool {
 	return err == nil
 }
 
-// failed says that the kernel or the disk refused something.
+// failed returns an error about a refusal of the kernel or the disk.
 func failed(doing string, err error) error {
 	if errors.Is(err, unix.EPERM) || errors.Is(err, unix.EACCES) {
 		return writ.Errorf(writ.CodeDriverRefused, "cannot %s: %w", doing, err).WithHint("networks are made by root, or with CAP_NET_ADMIN and CAP_SYS_ADMIN")

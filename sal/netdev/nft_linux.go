@@ -18,7 +18,7 @@ import (
 	"writ/sal"
 )
 
-// tableName is that of both our tables.
+// tableName is the name of both our tables.
 const tableName = "writ"
 
 func tableOf(family nftables.TableFamily) *nftables.Table {
@@ -29,35 +29,36 @@ func families() []nftables.TableFamily {
 	return []nftables.TableFamily{nftables.TableFamilyINet, nftables.TableFamilyBridge}
 }
 
-// buffer is what the kernel keeps of a transaction and of its answers. A network that allows as much as it may needs 5 MiB.
+// buffer is the size of the socket buffers for a transaction and its answers, in bytes. A network with the maximum
+// number of rules needs 5 MiB.
 const buffer = 32 << 20
 
-// batch returns what a transaction is collected in; Flush carries it out as a whole or not at all. It must be closed.
+// batch returns a connection that collects a transaction. Flush executes it atomically. The caller must close it.
 func batch() (*nftables.Conn, error) {
 	return nftables.New(nftables.AsLasting(), nftables.WithSockOptions(func(c *netlink.Conn) error {
 		return errors.Join(c.SetWriteBuffer(buffer), c.SetReadBuffer(buffer))
 	}))
 }
 
-// state is what there is of our tables.
+// state is the content of our tables.
 type state struct {
 	conn     *nftables.Conn
 	families []nftables.TableFamily
 	chains   []*nftables.Chain
 	entries  []present
 	counters []*nftables.NamedObj
-	right    map[string]bool // pieces that are in place as they ought to be
-	sets     uint32          // that the transaction has so far: the library's own counter is not made for several goroutines
+	right    map[string]bool // pieces that are up to date
+	sets     uint32          // number of sets in the transaction; the library's counter is not safe for concurrent use
 }
 
-// present is an entry of a map that there is.
+// present is an existing entry of a map.
 type present struct {
 	in    string
 	key   []byte
 	chain string
 }
 
-// rules reads our tables, once until they change.
+// rules reads our tables and caches them until they change.
 func (h *host) rules() (*state, error) {
 	if h.read != nil {
 		return h.read, nil
@@ -69,7 +70,8 @@ func (h *host) rules() (*state, error) {
 	return s, err
 }
 
-// transact takes the state away from others, to collect a transaction in it; after is to be called when it is over.
+// transact removes the state from the cache, because a transaction is collected in it. The caller calls after at the
+// end.
 func (h *host) transact(s *state) (after func()) {
 	h.read = nil
 	return s.close
@@ -142,7 +144,8 @@ func (s *state) read(t *nftables.Table) error {
 	return nil
 }
 
-// jumpOf is the chain that an entry of a map leads to. What the kernel says is a verdict's code and the chain's name.
+// jumpOf returns the chain that an entry of a map jumps to. The kernel encodes it as a verdict's code and the chain's
+// name.
 func jumpOf(e nftables.SetElement) string {
 	ad, err := netlink.NewAttributeDecoder(e.Val)
 	if err != nil {
@@ -156,7 +159,7 @@ func jumpOf(e nftables.SetElement) string {
 	return ""
 }
 
-// whole reports whether a piece is in place as it ought to be.
+// whole reports whether a piece is up to date in the kernel.
 func (s *state) whole(p piece) (bool, error) {
 	for _, c := range p.chains {
 		if !slices.ContainsFunc(s.chains, func(there *nftables.Chain) bool { return there.Name == c.name && there.Table.Family == c.family }) {
@@ -191,7 +194,7 @@ func (s *state) whole(p piece) (bool, error) {
 	return true, nil
 }
 
-// put puts pieces in place, in one transaction. What packets were counted stays counted.
+// put creates or updates pieces in one transaction. Existing counters keep their values.
 func (h *host) put(pieces ...piece) error {
 	s, err := h.rules()
 	if err != nil {
@@ -231,7 +234,7 @@ func orAll(device string) string {
 	return device
 }
 
-// prepare begins a transaction: with the tables and their maps, which every piece needs.
+// prepare begins a transaction with the tables and maps, which every piece needs.
 func (s *state) prepare() {
 	for _, f := range families() {
 		s.conn.AddTable(tableOf(f))
@@ -240,13 +243,13 @@ func (s *state) prepare() {
 		s.sets++
 		made := &nftables.Set{ID: s.sets, Table: tableOf(familyOf(name)), Name: name, IsMap: true, KeyType: key, DataType: nftables.TypeVerdict}
 		if key == nftables.TypeIFName {
-			made.KeyByteOrder = binaryutil.NativeEndian // so that nft(8) shows names
+			made.KeyByteOrder = binaryutil.NativeEndian // so that nft(8) prints names
 		}
 		_ = s.conn.AddSet(made, nil)
 	}
 }
 
-// add adds a piece to the transaction, in place of what there is of it.
+// add adds a piece to the transaction and replaces its existing parts.
 func (s *state) add(p piece) error {
 	for _, c := range p.counters {
 		s.conn.AddObj(&nftables.NamedObj{Table: tableOf(c.family), Name: c.name, Type: nftables.ObjTypeCounter, Obj: &expr.Counter{}})
@@ -285,7 +288,7 @@ func (s *state) add(p piece) error {
 	return nil
 }
 
-// addRule adds a rule, with the sets that are its own.
+// addRule adds a rule and its own sets.
 func (s *state) addRule(c chain, r rule) error {
 	next := 0
 	match := slices.Clone(r.match)
@@ -312,7 +315,7 @@ func (s *state) addRule(c chain, r rule) error {
 	return nil
 }
 
-// withdraw takes away what there is of pieces, in one transaction, and the tables when nothing else is in them.
+// withdraw removes pieces in one transaction, and the tables if no others are left.
 func (h *host) withdraw(names ...string) error {
 	s, err := h.rules()
 	if err != nil || len(s.families) == 0 {
@@ -337,7 +340,7 @@ func (h *host) withdraw(names ...string) error {
 			}
 		}
 	}
-	for _, then := range []func(*nftables.Chain){s.conn.FlushChain, s.conn.DelChain} { // a chain cannot go while another jumps to it
+	for _, then := range []func(*nftables.Chain){s.conn.FlushChain, s.conn.DelChain} { // a chain cannot be deleted while another jumps to it
 		for _, c := range s.chains {
 			if goes(c.Name) {
 				something = true
@@ -358,7 +361,8 @@ func (h *host) withdraw(names ...string) error {
 	return s.conn.Flush()
 }
 
-// remedy takes a chain away, with the entries of maps that lead there. It is refused while the rule of another chain does.
+// remedy returns a command that deletes a chain and the map entries that lead to it. It fails while a rule of another
+// chain jumps there.
 func (s *state) remedy(c *nftables.Chain) string {
 	var all []string
 	for _, e := range s.entries {
@@ -377,7 +381,7 @@ func (s *state) remedy(c *nftables.Chain) string {
 	return sal.Command("nft", strings.Join(all, "; "))
 }
 
-// packets returns what the counters of a device say.
+// packets returns the counters of a device.
 func (h *host) packets(device string) (denied, spoofed int64, err error) {
 	s, err := h.rules()
 	if err != nil {

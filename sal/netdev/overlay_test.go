@@ -24,7 +24,7 @@ import (
 	"writ/sal/saltest"
 )
 
-// TestMain lets this program be the stub of mycelium if it is called by that name.
+// TestMain lets this program act as the stub of mycelium if it is called by that name.
 func TestMain(m *testing.M) {
 	if filepath.Base(os.Args[0]) == "mycelium" {
 		ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
@@ -35,13 +35,13 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// joined is a host that is in an overlay with others.
+// joined is a host in an overlay with others.
 type joined struct {
 	*fixture
 	node *mycelium.Node
 }
 
-// stub is this program under the name of mycelium.
+// stub returns this program under the name of mycelium.
 func stub(t *testing.T) string {
 	t.Helper()
 	self, err := os.Executable()
@@ -55,7 +55,7 @@ func stub(t *testing.T) string {
 	return binary
 }
 
-// join makes two hosts on one wire, with a daemon on each.
+// join creates two hosts on one wire, with a daemon on each.
 func join(t *testing.T, binary string) (a, b joined) {
 	t.Helper()
 	host := func() joined {
@@ -157,7 +157,7 @@ func reachEachOther(t *testing.T, binary string) {
 		t.Errorf("what was not let in was not counted: %d, then %d", denied, after)
 	}
 
-	// Somebody on the one node pretends to be on the other.
+	// A guest on one node claims the address of a guest on the other.
 	spoofed := web.dropped().Spoofed
 	false6 := db.ports[0].IPv6.Addr().Next().String()
 	run(t, web.netns, "ip", "address", "add", false6+"/128", "dev", "eth0", "nodad")
@@ -175,7 +175,7 @@ func reachEachOther(t *testing.T, binary string) {
 		t.Errorf("it is told of packets: %+v", told)
 	}
 
-	// A closed network answers what it has asked for, and nothing else.
+	// A closed network accepts only replies.
 	b.must("network.allow", "front", map[string]any{"rules": []any{}})
 	if !db.reaches(web.address()) {
 		t.Error("what is in a closed network gets no replies")
@@ -185,7 +185,7 @@ func reachEachOther(t *testing.T, binary string) {
 	}
 }
 
-// carriesMuch sends some MiB from one guest to another, in packets that are as big as they may be.
+// carriesMuch sends some MiB from one guest to another, in packets of maximum size.
 func carriesMuch(t *testing.T, from, to *guest) {
 	t.Helper()
 	const much = 5 << 20
@@ -197,7 +197,7 @@ func carriesMuch(t *testing.T, from, to *guest) {
 	got := make(chan error, 1)
 	go func() {
 		c, err := l.Accept()
-		l.Close() // before anybody is told: the next one listens there
+		l.Close() // before the next test listens there
 		if err == nil {
 			defer c.Close()
 			var n int64
@@ -220,14 +220,14 @@ func carriesMuch(t *testing.T, from, to *guest) {
 	}
 }
 
-// TestProgramsOfTheHostAreNotHeardOnNetworks, those that look around for others of their kind, as mycelium does; what they say to one alone is.
+// Multicast of programs that search for peers, like mycelium, does not reach networks. Unicast does.
 func TestProgramsOfTheHostAreNotHeardOnNetworks(t *testing.T) {
 	t.Parallel()
 	x := newFixture(t, subnetA)
 	x.must("network.create", "front", map[string]any{"ipv4": "10.77.0.0/24"})
 	web := x.guest("web", "front")
 	bridge := saltest.Resource(writ.KindNetwork, "front").HostName()
-	if !web.reaches(web.ports[0].Gateway.String()) { // and its addresses are there
+	if !web.reaches(web.ports[0].Gateway.String()) { // its addresses must exist
 		t.Fatal("the host does not answer")
 	}
 	for group, own := range map[string]string{"ff02::cafe": web.address(), "224.0.0.251": web.ports[0].IPv4.Addr().String()} {
@@ -268,13 +268,13 @@ func TestProgramsOfTheHostAreNotHeardOnNetworks(t *testing.T) {
 	}
 }
 
-// TestGuestsCannotReachTheOverlayOfTheirHost: mycelium looks for peers on every interface of a host, and would take tenants for some. The
-// test stands where its daemon does, on the ports for discovery, TCP and QUIC. What hears the host first has heard nothing of the guest.
+// mycelium searches for peers on every interface of a host and would accept tenants. The test listens in place of the
+// daemon, on the ports for discovery, TCP and QUIC. The first message it receives must be the host's own.
 func TestGuestsCannotReachTheOverlayOfTheirHost(t *testing.T) {
 	t.Parallel()
 	x := newFixture(t, subnetA)
 	run(t, x.Netns, "ip", "link", "set", "lo", "up")
-	for _, other := range []string{"192.0.2.1/32", "400:ffff::1/128"} { // of the host, and of no network
+	for _, other := range []string{"192.0.2.1/32", "400:ffff::1/128"} { // of the host, outside all networks
 		run(t, x.Netns, "ip", "address", "add", other, "dev", "lo")
 	}
 	x.must("network.create", "front", map[string]any{"ipv4": "10.77.0.0/24"})
@@ -321,7 +321,7 @@ func TestGuestsCannotReachTheOverlayOfTheirHost(t *testing.T) {
 				t.Errorf("the guest is connected to the overlay at %s", to)
 			}
 			for _, port := range []string{"9650", "9651"} {
-				_ = dial("udp", net.JoinHostPort(to, port)) // refused or not: the host says what it heard
+				_ = dial("udp", net.JoinHostPort(to, port)) // refused or not: the host reports its messages
 			}
 		}
 		return dial("udp", "[ff02::cafe%eth0]:9650")
@@ -374,7 +374,7 @@ func TestANetworkReachesTheOutsideByIPv4AsItsNode(t *testing.T) {
 	}
 	x.must("network.create", "front", map[string]any{"ipv4": "10.77.0.0/24"})
 	web := x.guest("web", "front")
-	if !web.reaches("192.0.2.2") { // which knows no way to 10.77.0.0/24
+	if !web.reaches("192.0.2.2") { // which has no route to 10.77.0.0/24
 		t.Error("nothing comes back")
 	}
 	if !web.reaches(web.ports[0].Router.String()) {
@@ -415,7 +415,7 @@ func TestAHostThatLearnsItsWayOutFromARouterGoesOn(t *testing.T) {
 	}
 }
 
-// A port is made in milliseconds; what it takes is said and not asserted.
+// A port takes milliseconds to create; the duration is reported but not checked.
 func BenchmarkPort(b *testing.B) {
 	for name, hold := range map[string]func(x *fixture, name string) error{
 		"tap": func(x *fixture, name string) error { _, err := x.tap(name); return err },

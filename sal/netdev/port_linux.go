@@ -17,12 +17,12 @@ import (
 	"writ/sal"
 )
 
-// Taps makes a tap on each network.
+// Taps creates a tap on each network.
 func (d *Driver) Taps(ctx context.Context, owner sal.Owner, networks []writ.Ref) ([]sal.Port, error) {
 	return d.hold(ctx, owner, networks, false)
 }
 
-// Namespace makes a namespace with an interface on each network.
+// Namespace creates a namespace with an interface on each network.
 func (d *Driver) Namespace(ctx context.Context, owner sal.Owner, networks []writ.Ref) (path string, ports []sal.Port, err error) {
 	ports, err = d.hold(ctx, owner, networks, true)
 	if err != nil {
@@ -31,7 +31,7 @@ func (d *Driver) Namespace(ctx context.Context, owner sal.Owner, networks []writ
 	return d.namespacePath(owner.UID), ports, nil
 }
 
-// hold gives an owner a port on each of the networks, and on no others.
+// hold gives an owner a port on exactly these networks.
 func (d *Driver) hold(ctx context.Context, owner sal.Owner, networks []writ.Ref, namespace bool) ([]sal.Port, error) {
 	h, leave, err := d.enterWithRange(ctx)
 	if err != nil {
@@ -40,7 +40,7 @@ func (d *Driver) hold(ctx context.Context, owner sal.Owner, networks []writ.Ref,
 	defer leave()
 	r, err := h.holdings().Get(ownerID(owner.UID))
 	if writ.CodeOf(err) == writ.CodeRecordDamaged {
-		err = nil // what it held follows from its id and from what it asks for, as it did the first time
+		err = nil // its ports are derived again from its id and its networks
 	}
 	if err != nil {
 		return nil, err
@@ -90,7 +90,7 @@ func (d *Driver) hold(ctx context.Context, owner sal.Owner, networks []writ.Ref,
 	return ports, h.tellNameservers(ports)
 }
 
-// tellNameservers says at each port which nameservers are reached there.
+// tellNameservers sets the reachable nameservers of each port.
 func (h *host) tellNameservers(ports []sal.Port) error {
 	if h.Nameservers == nil || len(ports) == 0 {
 		return nil
@@ -106,7 +106,7 @@ func (h *host) tellNameservers(ports []sal.Port) error {
 	return nil
 }
 
-// resolve finds networks by the handles that a job has.
+// resolve returns the networks of handles in a job.
 func (h *host) resolve(owner sal.Owner, networks []writ.Ref) ([]*sal.Record[network], error) {
 	var all []*sal.Record[network]
 	for _, ref := range networks {
@@ -126,7 +126,8 @@ func (h *host) resolve(owner sal.Owner, networks []writ.Ref) ([]*sal.Record[netw
 	return all, nil
 }
 
-// plan writes down which ports there are to be, in the order of the networks, and takes those away that are no longer asked for.
+// plan records the ports that an owner is about to have, in the order of the networks, and removes ports on other
+// networks.
 func (h *host) plan(r *sal.Record[holding], on []*sal.Record[network]) error {
 	var keep, drop []port
 	for _, p := range r.Own.Ports {
@@ -151,7 +152,7 @@ func (h *host) plan(r *sal.Record[holding], on []*sal.Record[network]) error {
 	}
 	others = slices.DeleteFunc(others, func(o *sal.Record[holding]) bool { return o.UID == r.UID })
 	hidden := slices.ContainsFunc(damaged, func(d sal.Damaged) bool { return d.HostName != r.Resource.HostName() })
-	if hidden && slices.ContainsFunc(on, func(n *sal.Record[network]) bool { return ipv4(n).IsValid() }) { // of IPv6 there is enough for all
+	if hidden && slices.ContainsFunc(on, func(n *sal.Record[network]) bool { return ipv4(n).IsValid() }) { // IPv6 addresses do not run out
 		return h.requireNeighbours()
 	}
 	var ports []port
@@ -174,7 +175,7 @@ func (h *host) plan(r *sal.Record[holding], on []*sal.Record[network]) error {
 	return h.holdings().Put(r)
 }
 
-// newPort gives an owner addresses on a network that nobody else has.
+// newPort returns a port with free addresses on a network.
 func newPort(owner writ.UID, n *sal.Record[network], others []*sal.Record[holding]) (port, error) {
 	var there []port
 	for _, o := range others {
@@ -197,15 +198,15 @@ func newPort(owner writ.UID, n *sal.Record[network], others []*sal.Record[holdin
 	return p, err
 }
 
-// device is the name of a port's device on the host.
+// device returns the name of a port's device on the host.
 func device(owner writ.UID, p port) string {
 	return fmt.Sprintf("%s-%d", ownerID(owner).HostName(), p.Number)
 }
 
-// inside is the name of a port's interface in a namespace.
+// inside returns the name of a port's interface in a namespace.
 func inside(p port) string { return fmt.Sprintf("eth%d", p.Number) }
 
-// describe is what an owner is told about its port.
+// describe returns a port in the form for its owner.
 func (h *host) describe(n *sal.Record[network], p port, r *sal.Record[holding]) sal.Port {
 	v6 := rangeOf(h.subnet, n.Own.Index)
 	told := sal.Port{
@@ -225,7 +226,7 @@ func (h *host) describe(n *sal.Record[network], p port, r *sal.Record[holding]) 
 	return told
 }
 
-// ensureHolding puts in place what an owner holds: the rules of each port before the port.
+// ensureHolding creates or repairs the ports of an owner, the rules of each port first.
 func (h *host) ensureHolding(r *sal.Record[holding]) error {
 	path := ""
 	if r.Own.Namespace {
@@ -240,7 +241,7 @@ func (h *host) ensureHolding(r *sal.Record[holding]) error {
 				return err
 			}
 		}
-		if there && !h.isMarked(filepath.Base(path)) { // of an earlier version
+		if there && !h.isMarked(filepath.Base(path)) { // created by an earlier version
 			if err := h.markNamespace(filepath.Base(path)); err != nil {
 				return err
 			}
@@ -267,7 +268,7 @@ func (h *host) ensureHolding(r *sal.Record[holding]) error {
 	return nil
 }
 
-// plug makes a port, behind its rules.
+// plug creates a port after its rules.
 func (h *host) plug(n *sal.Record[network], told sal.Port, r *sal.Record[holding], name, namespace string) error {
 	bridge, err := h.ensure(n)
 	if err != nil {
@@ -298,7 +299,7 @@ func (h *host) plug(n *sal.Record[network], told sal.Port, r *sal.Record[holding
 	return h.applyShape(h.kernel, l, shape{master: bridge.Attrs().Index, silent: true})
 }
 
-// newLink makes a tap, or a pair of which one end is in a namespace.
+// newLink creates a tap, or a veth pair with one end in a namespace.
 func (h *host) newLink(name string, told sal.Port, owner writ.UID, namespace string) (netlink.Link, error) {
 	attrs := netlink.LinkAttrs{Name: name, TxQLen: -1}
 	if namespace == "" {
@@ -315,7 +316,7 @@ func (h *host) newLink(name string, told sal.Port, owner writ.UID, namespace str
 	return h.hatch(pair, owner)
 }
 
-// cable returns a pair if its other end is in the namespace, and takes it away if not.
+// cable returns a veth pair if its other end is in the namespace, and removes it otherwise.
 func (h *host) cable(l netlink.Link, inside, namespace string) (netlink.Link, error) {
 	there, closeThere, err := handleAt(namespace)
 	if err != nil {
@@ -329,7 +330,7 @@ func (h *host) cable(l netlink.Link, inside, namespace string) (netlink.Link, er
 	return l, err
 }
 
-// unplug takes a port away, and then its rules.
+// unplug removes ports and then their rules.
 func (h *host) unplug(names ...string) error {
 	for _, name := range names {
 		if err := errors.Join(h.dropFledgling(name), h.removeLink(name)); err != nil {
@@ -339,7 +340,7 @@ func (h *host) unplug(names ...string) error {
 	return h.withdraw(names...)
 }
 
-// Release takes away what an owner holds.
+// Release removes the ports and namespace of an owner.
 func (d *Driver) Release(ctx context.Context, owner sal.Owner) error {
 	h, leave, err := d.enter(ctx)
 	if err != nil {
@@ -353,8 +354,8 @@ func (d *Driver) Release(ctx context.Context, owner sal.Owner) error {
 	return h.release(owner.UID, r)
 }
 
-// release takes away what is on the host under the names of an owner, its record last. Names follow from the UID, so that it works
-// without a record too.
+// release removes the ports and namespace of an owner, and then its record. Names are derived from the UID, so it also
+// works without a record.
 func (h *host) release(owner writ.UID, r *sal.Record[holding]) error {
 	if r != nil && r.Own.Phase != deleting {
 		r.Own.Phase = deleting
@@ -378,7 +379,7 @@ func (h *host) release(owner writ.UID, r *sal.Record[holding]) error {
 	return h.holdings().Remove(r.Resource)
 }
 
-// devices are the names of an owner's devices, by the name of that on hosts, that are in use for a link or for rules.
+// devices returns the names of an owner's devices that have a link or rules. owner is the host name of its record.
 func (h *host) devices(owner string) (names []string, err error) {
 	prefix := owner + "-"
 	links, err := h.kernel.LinkList()
@@ -407,7 +408,7 @@ func (h *host) devices(owner string) (names []string, err error) {
 	return slices.Compact(names), nil
 }
 
-// Owners are all who hold something.
+// Owners returns the owners of all ports and namespaces.
 func (d *Driver) Owners(ctx context.Context) ([]sal.Owner, error) {
 	records, _, err := d.holdings().List()
 	if err != nil {

@@ -25,7 +25,7 @@ import (
 	"writ/sal/saltest"
 )
 
-// front makes a network that everything of the tests below is on.
+// front creates a network for the tests below.
 func front(t testing.TB) *fixture {
 	x := newFixture(t, subnetA)
 	x.must("network.create", "front", map[string]any{"ipv4": "10.77.0.0/29"})
@@ -36,7 +36,7 @@ func (x *fixture) traces() []string {
 	x.Helper()
 	s := &fixtures{netns: map[string]string{x.dir: x.Netns}}
 	all := s.traces(x, x.dir)
-	slices.Sort(all) // the kernel numbers links as they come
+	slices.Sort(all) // the kernel numbers links in order of creation
 	return all
 }
 
@@ -91,7 +91,7 @@ func TestPortsGoOnAfterACrashAnywhere(t *testing.T) {
 				t.Logf("%s: nothing to interrupt", when)
 				break
 			}
-			// The driver is opened anew: this one waits for the other's lock.
+			// Open a new driver: the old one holds its lock.
 			x.Driver = &Driver{Dir: x.Dir, Overlay: x.Overlay, Netns: x.Netns, Namespaces: x.Namespaces}
 			if _, err := x.Keep(t.Context(), saltest.Resource(writ.KindNetwork, "front")); err != nil {
 				t.Errorf("%s: %v", when, err)
@@ -117,7 +117,7 @@ func TestPortsGoOnAfterACrashAnywhere(t *testing.T) {
 	}
 }
 
-// crash stops a driver at a step as SIGKILL does, and reports whether there was such a step.
+// crash stops a driver at a step like SIGKILL, and reports whether it reached the step.
 func crash(t *testing.T, x *fixture, at int, do func(*fixture) error, release chan struct{}, dead *sync.WaitGroup) (reached bool) {
 	stopped, finished := make(chan struct{}), make(chan error, 1)
 	steps := 0
@@ -168,7 +168,7 @@ func TestPortsStayWhatTheyAre(t *testing.T) {
 	}
 }
 
-// TestPortsOfADamagedRecordComeBackAndGo: whose they are follows from the id of whoever asks.
+// The owner of a port is identified by the id of the caller.
 func TestPortsOfADamagedRecordComeBackAndGo(t *testing.T) {
 	x := front(t)
 	empty := x.traces()
@@ -219,7 +219,7 @@ func TestPortsOfADamagedRecordComeBackAndGo(t *testing.T) {
 
 func TestPortsOfAnIPv4RangeRunOut(t *testing.T) {
 	t.Parallel()
-	x := front(t) // a /29: five addresses besides the router's
+	x := front(t) // a /29: five addresses and the router's
 	seen := map[netip.Addr]bool{}
 	for i := range 5 {
 		ports, err := x.tap(fmt.Sprintf("vm-%d", i))
@@ -266,7 +266,7 @@ func TestAnInterfaceOfAnotherProgramIsLeftAlone(t *testing.T) {
 		t.Error(err)
 	}
 
-	// What was ours was taken away, and somebody has the name.
+	// The interface of the driver was removed, and another program uses its name.
 	run(t, x.Netns, "ip", "link", "delete", name)
 	run(t, x.Netns, "ip", "tuntap", "add", name, "mode", "tap")
 	drift, err := x.Keep(t.Context(), saltest.Resource(writ.KindNetwork, "front"))
@@ -301,7 +301,7 @@ func TestRangesDoNotOverlap(t *testing.T) {
 	x.must("network.create", "back", map[string]any{"ipv4": "172.21.0.0/24"})
 }
 
-// A host that was started anew has the records and nothing else.
+// A host that rebooted has the records and no links.
 func TestEverythingComesBackAfterAReboot(t *testing.T) {
 	t.Parallel()
 	s := &fixtures{netns: map[string]string{}, subnet: subnetA}
@@ -383,7 +383,7 @@ func TestOrphansAreFoundByTheirNames(t *testing.T) {
 	}
 	name := saltest.Resource(writ.KindNetwork, "front").HostName()
 	records := x.Dir
-	x.Dir = t.TempDir() // another node of the host, with the same directory of namespaces
+	x.Dir = t.TempDir() // another node on the host, with the same directory of namespaces
 	others, err := x.Orphans(t.Context())
 	if err != nil || slices.ContainsFunc(others, func(o sal.Orphan) bool { return o.Kind == "namespace" }) {
 		t.Errorf("another node lists namespaces that are not its own: %+v, %v", others, err)

@@ -9,7 +9,7 @@ import (
 	"writ/sal"
 )
 
-// A script that asks for a range which is taken is told by whom only if that is of its own project.
+// A script that requests a used range learns the user's name only within its own project.
 func TestATakenRangeTellsNoNameOfAnotherProject(t *testing.T) {
 	record := func(project writ.ProjectID, name string) *sal.Record[network] {
 		return &sal.Record[network]{

@@ -17,16 +17,16 @@ import (
 
 // The maps of our tables: from the name of a device, or an address, to the chain that filters its packets.
 const (
-	mapInto     = "into"     // inet: bridge to which a packet is led
-	mapFrom     = "from"     // inet: bridge from which it came
-	mapToHost   = "to-host"  // inet: bridge from which it came, if it is for the host itself
-	mapAddress6 = "address6" // inet: to whom it goes
+	mapInto     = "into"     // inet: bridge to which a packet is routed
+	mapFrom     = "from"     // inet: bridge from which a packet came
+	mapToHost   = "to-host"  // inet: bridge from which a packet for the host itself came
+	mapAddress6 = "address6" // inet: destination address
 	mapAddress4 = "address4"
-	mapDevice   = "ports" // bridge: port from which it came
-	mapOnto     = "onto"  // bridge: port to which the host sends it
+	mapDevice   = "ports" // bridge: port from which a packet came
+	mapOnto     = "onto"  // bridge: port to which the host sends a packet
 )
 
-// maps are all of them, with the type of their keys.
+// maps returns all maps with the types of their keys.
 func maps() map[string]nftables.SetDatatype {
 	return map[string]nftables.SetDatatype{
 		mapInto: nftables.TypeIFName, mapFrom: nftables.TypeIFName, mapToHost: nftables.TypeIFName,
@@ -35,7 +35,7 @@ func maps() map[string]nftables.SetDatatype {
 	}
 }
 
-// familyOf says in which of our two tables a map is.
+// familyOf returns the family of the table that contains a map.
 func familyOf(name string) nftables.TableFamily {
 	if name == mapDevice || name == mapOnto {
 		return nftables.TableFamilyBridge
@@ -43,9 +43,9 @@ func familyOf(name string) nftables.TableFamily {
 	return nftables.TableFamilyINet
 }
 
-// piece is what a network or port has in our tables. It is put in place as a whole.
+// piece holds the rules of a network or port. It is created and updated as a whole.
 type piece struct {
-	name     string // of the device; chains end with it, counters begin with it
+	name     string // of the device; suffix of its chains, prefix of its counters
 	chains   []chain
 	entries  []entry
 	counters []counter
@@ -64,7 +64,7 @@ type hook struct {
 	priority *nftables.ChainPriority
 }
 
-// entry leads from a key of a map to a chain.
+// entry maps a key of a map to a chain.
 type entry struct {
 	in    string
 	key   []byte
@@ -76,47 +76,47 @@ type counter struct {
 	name   string
 }
 
-// rule is one rule. What it says is in its comment, shortened, with a digest of all of it, by which it is compared.
+// rule is one rule. Its comment in the kernel is a shortened description with a digest, by which rules are compared.
 type rule struct {
 	says  string
 	match []expr.Any
-	sets  []*set // that match looks into, in the order of its lookups
+	sets  []*set // sets that match uses, in the order of its lookups
 	then  []expr.Any
 }
 
-// set is a list of values or ranges that one rule has for itself.
+// set is a list of values or ranges that belongs to one rule.
 type set struct {
 	of       nftables.SetDatatype
 	elements []nftables.SetElement
 	interval bool
 }
 
-// comment is what a rule is marked with.
+// comment returns the comment of a rule in the kernel.
 func (r rule) comment() string {
 	sum := sha256.Sum256([]byte(r.says))
 	return fmt.Sprintf("%.80s [%x]", r.says, sum[:4])
 }
 
-// The chains of a piece.
+// Names of the chains of a piece.
 func intoChain(device string) string  { return "into-" + device }
 func fromChain(device string) string  { return "from-" + device }
 func allowChain(device string) string { return "allow-" + device }
 func natChain(device string) string   { return "nat-" + device }
 
-// The counters of a piece.
+// Names of the counters of a piece.
 func deniedCounter(device string) string  { return device + "-denied" }
 func spoofedCounter(device string) string { return device + "-spoofed" }
 
-// hostChain filters what networks send to the host itself, and ontoChain what the host sends onto networks.
+// hostChain filters packets from networks to the host itself, and ontoChain packets from the host to networks.
 const (
 	hostChain = "host"
 	ontoChain = "host-onto"
 )
 
-// keptCounter counts what programs of the host said to all of a network that was none of its business.
+// keptCounter counts multicast packets of the host that were kept off the networks.
 const keptCounter = "host-kept"
 
-// base is what all networks share.
+// base returns the rules that all networks share.
 func base() piece {
 	hooked := func(kind nftables.ChainType, at *nftables.ChainHook, priority *nftables.ChainPriority) *hook {
 		return &hook{kind, at, priority}
@@ -141,8 +141,8 @@ func base() piece {
 			{bridge, "prerouting", hooked(nftables.ChainTypeFilter, nftables.ChainHookPrerouting, nftables.ChainPriorityRef(bridgeBefore)), []rule{
 				{says: "from a port", match: jumpBy(expr.MetaKeyIIFNAME, mapDevice)},
 			}},
-			// Programs of the host that look around for others of their kind, by multicast on all interfaces, would tell tenants where it is: mycelium
-			// and mDNS do. Neighbour discovery is ICMPv6 and ARP.
+			// Programs of the host that search for peers by multicast on all interfaces, like mycelium and mDNS, would
+			// reveal themselves to tenants. Neighbour discovery is not affected: it uses ICMPv6 and ARP.
 			{bridge, ontoChain, nil, []rule{
 				{says: "the host is not heard by IPv6", match: slices.Concat(etherType(unix.ETH_P_IPV6), protocol(unix.IPPROTO_UDP),
 					within(networkAt(24, 16), multicast6)), then: drop(keptCounter)},
@@ -157,10 +157,10 @@ func base() piece {
 	}
 }
 
-// bridgeBefore is before whatever else looks at packets of bridges.
+// bridgeBefore is a priority before all other users of bridge hooks.
 const bridgeBefore = -300
 
-// networkPiece is what a network has besides its ports.
+// networkPiece returns the rules of a network without its ports.
 func networkPiece(device string, v6, v4 netip.Prefix, allowed []catalog.NetworkRule) piece {
 	inet := nftables.TableFamilyINet
 	into := chain{inet, intoChain(device), nil, []rule{
@@ -197,11 +197,11 @@ func networkPiece(device string, v6, v4 netip.Prefix, allowed []catalog.NetworkR
 		}})
 	}
 	from.rules = append(from.rules, rule{says: "from elsewhere", then: drop(spoofedCounter(device))})
-	p.chains = append(p.chains, allow, into, from) // those that are jumped to come first
+	p.chains = append(p.chains, allow, into, from) // chains that are jumped to come first
 	return p
 }
 
-// allowRules are the rules of the kernel for one of network.allow.
+// allowRules returns the kernel rules for one rule of network.allow.
 func allowRules(r catalog.NetworkRule) (all []rule) {
 	for _, kind := range []byte{unix.NFPROTO_IPV6, unix.NFPROTO_IPV4} {
 		sources, some := sourcesOf(r.From, kind)
@@ -232,7 +232,7 @@ func allowRules(r catalog.NetworkRule) (all []rule) {
 	return all
 }
 
-// protocolsOf are the numbers of protocols that a rule means; 0 is all of them.
+// protocolsOf returns the protocol numbers of a rule; 0 means all.
 func protocolsOf(r catalog.NetworkRule, kind byte) []byte {
 	switch {
 	case r.Protocol == "tcp":
@@ -250,7 +250,8 @@ func protocolsOf(r catalog.NetworkRule, kind byte) []byte {
 	}
 }
 
-// sourcesOf are the ranges of one family as a set, nil for everybody; some is false if there is none of that family among others.
+// sourcesOf returns the sources of one family as a set, nil for all addresses. some is false if all sources are of the
+// other family.
 func sourcesOf(from []string, kind byte) (sources *set, some bool) {
 	if len(from) == 0 {
 		return nil, true
@@ -290,7 +291,7 @@ func portsOf(ports []int64) *set {
 	return s
 }
 
-// portPiece is what a port has: who may reach it, and as whom it may send.
+// portPiece returns the rules of a port: permitted senders, and permitted source addresses.
 func portPiece(network string, p sal.Port, device string) piece {
 	inet, bridge := nftables.TableFamilyINet, nftables.TableFamilyBridge
 	into := chain{inet, intoChain(device), nil, []rule{
@@ -333,14 +334,14 @@ func portPiece(network string, p sal.Port, device string) piece {
 	return pc
 }
 
-// What an ICMPv6 message is, by RFC 4861.
+// ICMPv6 message types of RFC 4861.
 const (
 	icmpRouterAdvertisement    = 134
 	icmpNeighbourAdvertisement = 136
 	icmpRedirect               = 137
 )
 
-// The ports from which servers give out addresses. All addresses here are the driver's to give.
+// Ports of DHCP servers. Only this driver assigns addresses.
 const (
 	dhcp4Server = 67
 	dhcp6Server = 547

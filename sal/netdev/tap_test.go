@@ -19,7 +19,7 @@ import (
 	"writ/sal/saltest"
 )
 
-// machine is what a virtual machine is to the host: somebody who has a tap open, and sends and receives frames there.
+// machine acts as a virtual machine: it opens a tap and sends and receives frames.
 type machine struct {
 	testing.TB
 	tap       *os.File
@@ -50,7 +50,7 @@ func openTap(t testing.TB, x *fixture, p sal.Port) *machine {
 	return m
 }
 
-// frame makes an ICMPv6 message as it is on the wire.
+// frame returns an ICMPv6 message as a complete frame.
 func frame(to, from []byte, source, target netip.Addr, message ...byte) []byte {
 	b := append(append(bytes.Clone(to), from...), 0x86, 0xdd)
 	b = append(b, 0x60, 0, 0, 0, 0, byte(len(message)), unix.IPPROTO_ICMPV6, 255)
@@ -82,7 +82,8 @@ const (
 	solicitation = 135
 )
 
-// asks sends echo requests to the gateway, in its own name, until there is an answer. Who asks for its hardware address gets it.
+// asks sends echo requests to the gateway from its own address until it gets a reply. It answers neighbour
+// solicitations.
 func (m *machine) asks(gateway []byte) bool {
 	m.Helper()
 	own, b := m.port.IPv6.Addr(), make([]byte, 2048)
@@ -189,7 +190,7 @@ func TestAMachineSendsThroughItsTapUnderItsOwnNameOnly(t *testing.T) {
 	}
 }
 
-// linkAt is the hardware address of a link on a host.
+// linkAt returns the hardware address of a link on a host.
 func linkAt(x *fixture, name string) ([]byte, error) {
 	kernel, closeKernel, err := handleAt(x.Netns)
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// way is a route or an address of the node that covers a range, other than those of this driver's networks.
+// way is a route or an address of the node that covers a range, and does not belong to a network of this driver.
 type way struct {
 	to  netip.Prefix
 	how string // completes "10.1.0.0/16 is …"
@@ -73,7 +73,7 @@ func (h *host) otherWay(want netip.Prefix) (*way, error) {
 	return h.byAnswer(n, want)
 }
 
-// ours reports whether a link is one of this driver.
+// ours reports whether a link belongs to this driver.
 func ours(l netlink.Link) bool { return strings.HasPrefix(l.Attrs().Alias, aliasPrefix) }
 
 // byRoute searches the tables that the kernel consults. Routes of every kind count: one gateway, several, a nexthop group,

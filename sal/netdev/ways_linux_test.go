@@ -64,7 +64,7 @@ func TestRangesOfOtherRoutesAreRefused(t *testing.T) {
 		"route add local 10.29.0.0/16 dev lo",
 		"route add 10.30.0.5/32 dev right",
 		"rule add priority 103 to 10.40.0.0/16 lookup main",
-		"route add 10.41.0.0/16 via 192.0.2.1 table 602", // of a VRF: no rule leads there
+		"route add 10.41.0.0/16 via 192.0.2.1 table 602", // of a VRF: no rule uses the table
 		"route add 0.0.0.0/1 via 198.51.100.1",           // as VPNs replace the default route
 	} {
 		ip(line)
