@@ -19,9 +19,9 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// BenchmarkCreate measures what the driver adds to the time of its tool: machine.create from the request until the machine is booted, beside
-// a process that is started and told to make and boot the same machine, and nothing else. Both take turns, so both suffer alike from what else
-// the computer does. What is reported are medians.
+// BenchmarkCreate measures the time that the driver adds to its tool: machine.create until the machine is booted,
+// compared with starting a bare process that creates and boots the same machine. Both alternate, so that other load
+// affects both. It reports medians.
 func BenchmarkCreate(b *testing.B) {
 	for name, parent := range map[string]string{"memory": "/dev/shm", "disk": ""} {
 		b.Run(name, func(b *testing.B) {
@@ -48,7 +48,7 @@ func BenchmarkCreate(b *testing.B) {
 	}
 }
 
-// TestTheBenchmarkOfCreateRuns carries out once what BenchmarkCreate measures.
+// TestTheBenchmarkOfCreateRuns runs BenchmarkCreate once.
 func TestTheBenchmarkOfCreateRuns(t *testing.T) {
 	host := vmmstub.Passable(t)
 	prepare(t, host)

@@ -1,21 +1,21 @@
-// Package cloudhypervisor is the driver of virtual machines: a cloud-hypervisor process for each. It knows how such a process is started,
-// recognised, spoken to and ended, and what a machine needs around it: disks, taps, a disk with what cloud-init reads, a console. It must
-// not know where images, volumes and networks come from.
+// Package cloudhypervisor is the driver of virtual machines. It runs one cloud-hypervisor process per machine: it
+// starts the process, identifies it, calls its API and ends it, and it provides the disks, taps, cloud-init disk and
+// console of the machine. It must not know where images, volumes and networks come from.
 //
-// On disk, below Dir: records/ as package sal writes them, and machines/NAME, where NAME is writ.ResourceID.HostName:
+// Files below Dir: records/, in the format of package sal, and machines/NAME, where NAME is writ.ResourceID.HostName:
 //
-//	api.sock          the socket of the process, which it inherits from us
-//	events-ID.json    what the process says of itself; ID is of this start of it, in the record before there is a process
-//	seed.img          what cloud-init reads; values of secrets are here and nowhere else
-//	kernel, initramfs what it boots, or firmware: copies, if its process has a user of its own, who sees no images
-//	console.log       what the machine writes to its serial port since it was started, and console.log.N-M of the time before, see sal.Log
-//	vmm.log           what the process writes
+//	api.sock          the API socket; the process inherits it from the driver
+//	events-ID.json    events of the process; ID identifies one start of it and is recorded before the process exists
+//	seed.img          the cloud-init disk; the only place with values of secrets
+//	kernel, initramfs copies of the boot files (or firmware), if the process has its own user, which cannot read images
+//	console.log       serial output since the last start, and console.log.N-M from before; see sal.Log
+//	vmm.log           output of the process
 //	snapshots/*       memory and disks
-//	work              a snapshot that is not finished
+//	work              an unfinished snapshot
 //
-// A process is the machine's if its number, its start, the host's boot and the name of its events file, which is among its arguments, are
-// those of the record. So one that was started just before a crash is found again, a number that was given away is not mistaken for it,
-// and a process of somebody else is left alone.
+// A process belongs to a machine if its PID, its start time, the boot ID of the host and the name of its events file
+// (one of its arguments) match the record. A process that was started just before a crash is therefore found again, a
+// reused PID is not mistaken for it, and processes of other programs are left alone.
 package cloudhypervisor
 
 import (
@@ -33,38 +33,40 @@ import (
 	"writ/sal/catalog"
 )
 
-// Driver is the machine driver of a node with cloud-hypervisor. One driver at a time works with a directory.
+// Driver is the machine driver of a node with cloud-hypervisor. Only one driver at a time may use a directory.
 type Driver struct {
-	Dir      string       // required: an absolute path; everything is kept below it
+	Dir      string       // required: absolute path of the directory for all files of the driver
 	Images   sal.Images   // required: kernels and initramfs
 	Volumes  sal.Volumes  // required: disks
 	Networks sal.Networks // required: taps
-	// Others are who may have volumes besides, and then no machine gets them; there may be none.
+	// Others are the other drivers that may use volumes. A machine cannot get a volume that one of them uses. May be
+	// empty.
 	Others []sal.Users
-	// Program is cloud-hypervisor, v53 or newer: a path, or a name that is looked for on PATH. "cloud-hypervisor" if empty.
+	// Program is cloud-hypervisor v53 or newer: a path, or a name to look up on PATH. Empty means "cloud-hypervisor".
 	Program string
-	// Firmware is the file with which machines boot their first disk that have no kernel. Without it there are no such machines.
+	// Firmware is the firmware file for machines without a kernel, which boot from their first disk. If it is empty,
+	// such machines are refused.
 	Firmware string
-	// Accounts are the users that processes run as, each machine's as one of its own. Without it they run as we do.
+	// Accounts are the users for processes; each machine gets its own. If nil, processes run as the user of the driver.
 	Accounts *confine.Accounts
-	// Room returns QUOTA_EXCEEDED if bound does not fit into the rest of its project's share of the disk. It may be nil.
+	// Room returns QUOTA_EXCEEDED if bound exceeds the remaining disk share of its project. May be nil.
 	Room func(ctx context.Context, name string, bound sal.Bound) error
-	// Now tells the time for the pauses between restarts; time.Now if nil.
+	// Now is the clock for the pauses between restarts; nil means time.Now.
 	Now func() time.Time
-	// Step is called before every single change of the host; tests stop the driver there. It may be nil.
+	// Step is called before every single change of the host. Tests use it to stop the driver there. May be nil.
 	Step func(name string)
 
-	// reserving is held while room for a snapshot is looked for and recorded.
+	// reserving is locked while space for a snapshot is checked and recorded.
 	reserving sync.Mutex
 
-	claims  sync.Mutex // held while a record with volumes is compared with the others and written
+	claims  sync.Mutex // locked while a record with volumes is compared with the others and written
 	usable  sync.Once  // guards cgroups
 	cgroups *cgroup.Groups
 	users   confine.Register
-	kvm     string // in place of device, for tests
-	mshv    string // and of microsofts
+	kvm     string // replaces device in tests
+	mshv    string // replaces microsofts in tests
 
-	guestTime time.Duration // in place of letGo and giveUp, for tests
+	guestTime time.Duration // replaces letGo and giveUp in tests
 }
 
 var (
@@ -76,7 +78,7 @@ var (
 	_ sal.ImageUsers = (*Driver)(nil)
 )
 
-// power is what a machine does, and what it should do.
+// power is the actual or requested power state of a machine.
 type power string
 
 const (
@@ -85,51 +87,53 @@ const (
 	stopped power = "stopped"
 )
 
-// phase tells what a crash may have interrupted.
+// phase marks an operation that a crash may have interrupted.
 type phase string
 
 const (
-	making    phase = "making"    // there may be anything of the machine, and nothing of it counts
-	ready     phase = "ready"     // it is what Power and the rest say, or Keep makes it so
-	restoring phase = "restoring" // it has to become what the snapshot Restoring has
-	deleting  phase = "deleting"  // as making, and it must go
+	making    phase = "making"    // partly created; its parts are discarded
+	ready     phase = "ready"     // matches Power and the other fields, or Keep restores that
+	restoring phase = "restoring" // being restored to the snapshot named by Restoring
+	deleting  phase = "deleting"  // like making, and to be deleted
 )
 
-// own is what a record keeps besides the spec.
+// own holds the driver's part of a record, beside the spec.
 type own struct {
-	Phase     phase           `json:"phase"`
-	Power     power           `json:"power"`           // what was asked for last
-	Ended     string          `json:"ended,omitempty"` // how the guest ended that was last stopped: see catalog.Machine
-	CPUs      int64           `json:"cpus"`
-	MemoryMiB int64           `json:"memory_mib"`
-	Volumes   []disk          `json:"volumes,omitempty"`
-	Sizes     sizes           `json:"sizes,omitempty"`
-	Ports     []sal.Port      `json:"ports,omitempty"`
-	Taps      map[string]int  `json:"taps,omitempty"`    // the numbers of the taps that the process has, by name
-	Process   *process        `json:"process,omitempty"` // nil if there is none
-	User      uint32          `json:"user,omitempty"`    // that the process runs as, and that has its files; 0 is ours
+	Phase     phase          `json:"phase"`
+	Power     power          `json:"power"`           // last requested state
+	Ended     string         `json:"ended,omitempty"` // how the guest was ended by the last stop: see catalog.Machine
+	CPUs      int64          `json:"cpus"`
+	MemoryMiB int64          `json:"memory_mib"`
+	Volumes   []disk         `json:"volumes,omitempty"`
+	Sizes     sizes          `json:"sizes,omitempty"`
+	Ports     []sal.Port     `json:"ports,omitempty"`
+	Taps      map[string]int `json:"taps,omitempty"`    // interface indexes of the taps of the process, by name
+	Process   *process       `json:"process,omitempty"` // nil if there is no process
+	// owner of the process and its files; 0 means the user of the driver
+	User      uint32          `json:"user,omitempty"`
 	Kept      map[string]kept `json:"kept,omitempty"`    // snapshots by name
-	Writing   int64           `json:"writing,omitempty"` // bytes that are reserved for a snapshot that is being written
+	Writing   int64           `json:"writing,omitempty"` // bytes reserved for the snapshot in progress
 	Restoring string          `json:"restoring,omitempty"`
 	Past      past            `json:"past"`
 }
 
-// disk is a volume that a machine has.
+// disk is a volume attached to a machine.
 type disk struct {
 	Volume   writ.Ref `json:"volume"`
 	ReadOnly bool     `json:"read_only,omitempty"`
 }
 
-// sizes are the bytes that the process knows the disks of volumes to have: it looks only when it gets them.
+// sizes holds the size in bytes of each volume's disk as the process knows it. The process reads the size only when it
+// opens the disk.
 type sizes map[writ.UID]int64
 
-// Describe names the driver, and says what holds the processes of machines.
+// Describe returns the name of the driver and how it confines the processes of machines.
 func (d *Driver) Describe() writ.NodeDriver {
 	detail := fmt.Sprintf("processes run %s, bounded by %s", d.Accounts.About(), d.groups().About())
 	return writ.NodeDriver{Module: "machine", Name: "cloudhypervisor", Detail: detail}
 }
 
-// Observe looks at a machine: its record, its process, and what that says.
+// Observe returns the state of a machine from its record and its process.
 func (d *Driver) Observe(ctx context.Context, resource writ.ResourceID) (sal.Observation, error) {
 	r, err := d.records().Get(resource)
 	if err != nil || r == nil {
@@ -152,7 +156,7 @@ func (d *Driver) List(ctx context.Context) ([]writ.ResourceID, error) {
 	return d.records().Resources(ctx)
 }
 
-// Do carries out an operation on a machine.
+// Do executes an operation on a machine.
 func (d *Driver) Do(ctx context.Context, request sal.Request) (sal.Outcome, error) {
 	if err := ctx.Err(); err != nil {
 		return sal.Outcome{}, err
@@ -178,14 +182,15 @@ func (d *Driver) Do(ctx context.Context, request sal.Request) (sal.Outcome, erro
 type job struct {
 	*Driver
 	sal.Request
-	dir string // of the machine
+	dir string // directory of the machine
 }
 
 func (d *Driver) job(request sal.Request) *job {
 	return &job{Driver: d, Request: request, dir: d.dirOf(request.Resource)}
 }
 
-// recovered returns the record after finishing what a crash interrupted. A machine that was never finished does not exist.
+// recovered finishes an operation that a crash interrupted and returns the record. It returns nil for a machine whose
+// creation or deletion was interrupted, after removing its parts.
 func (j *job) recovered(ctx context.Context, r *sal.Record[own]) (*sal.Record[own], error) {
 	if r == nil {
 		return nil, nil
@@ -211,7 +216,7 @@ func (j *job) make(ctx context.Context, r *sal.Record[own]) (sal.Outcome, error)
 	return j.outcome(ctx, r, change)
 }
 
-// use carries out Alter and Look operations.
+// use executes Alter and Look operations.
 func (j *job) use(ctx context.Context, r *sal.Record[own]) (sal.Outcome, error) {
 	if err := r.Owned(j.Request); err != nil {
 		return sal.Outcome{}, err
@@ -246,7 +251,7 @@ func (j *job) use(ctx context.Context, r *sal.Record[own]) (sal.Outcome, error) 
 	}
 }
 
-// done counts a change, writes the record and reports.
+// done increments the generation, writes the record and returns the outcome.
 func (j *job) done(ctx context.Context, r *sal.Record[own], change writ.Change) (sal.Outcome, error) {
 	r.Generation++
 	if err := j.records().Put(r); err != nil {
@@ -263,12 +268,12 @@ func (j *job) outcome(ctx context.Context, r *sal.Record[own], change writ.Chang
 	return sal.Outcome{Change: change, Values: catalog.Values(show(r, now))}, nil
 }
 
-// refuse is the error about an operation that does not fit what the machine does.
+// refuse returns the error for an operation that does not fit the power state of the machine.
 func (j *job) refuse(now power, hint string) error {
 	return writ.Errorf(writ.CodeResourceConflict, "%s is %s", j.Resource, now).WithHint("%s", hint)
 }
 
-// show makes the result.
+// show returns the machine as operations report it.
 func show(r *sal.Record[own], now power) catalog.Machine {
 	m := catalog.Machine{
 		Identity:  catalog.Identify(r.Resource, r.UID, false),
@@ -297,7 +302,7 @@ func show(r *sal.Record[own], now power) catalog.Machine {
 	return m
 }
 
-// spec are the arguments that a machine was made with, secrets by name.
+// spec returns the arguments that the machine was created with; secrets are by name.
 func spec(r *sal.Record[own]) *catalog.MachineCreate {
 	if args, err := readSpec(r); err == nil {
 		return args

@@ -9,25 +9,27 @@ import (
 	"writ/sal/cloudhypervisor/api"
 )
 
-// What a running machine may grow to by machine.resize, as a multiple of what it starts with. Places for CPUs and memory that are not
-// there cost the guest some tables.
+// Limits for growing a running machine with machine.resize. Hotplug capacity for CPUs and memory costs the guest some
+// page tables, so it is a multiple of the initial size.
 const (
 	growth   = 4
 	maxCPUs  = 255
-	someCPUs = 8 // that every machine may grow to
+	someCPUs = 8 // every machine may grow to at least this number
 )
 
-// hotplugStep is the unit in which cloud-hypervisor adds memory, in MiB.
+// hotplugStep is the unit of cloud-hypervisor's memory hotplug, in MiB.
 const hotplugStep = 128
 
-// seedID and the prefixes name devices. They never change while a machine lives: its snapshots have them.
+// seedID and the prefixes form device IDs. They must not change during the life of a machine, because its snapshots
+// contain them.
 const (
 	seedID     = "seed"
 	diskPrefix = "disk-"
 	netPrefix  = "net-"
 )
 
-// config is the machine as cloud-hypervisor takes it. Whatever has a default that depends on the version is said.
+// config returns the machine's configuration for cloud-hypervisor. Every setting whose default depends on the version
+// is explicit.
 func (j *job) config(ctx context.Context, r *sal.Record[own]) (api.Config, error) {
 	payload, err := j.payload(ctx, r)
 	if err == nil && r.Own.User != 0 {
@@ -53,7 +55,7 @@ func (j *job) config(ctx context.Context, r *sal.Record[own]) (api.Config, error
 	for _, p := range r.Own.Ports {
 		n := api.Net{ID: netPrefix + p.Network.HostName(), Tap: p.Device, Mac: p.MAC.String(), Mtu: p.MTU}
 		if r.Own.User != 0 {
-			n.Mtu = 0 // the tap has it, and only root may set it
+			n.Mtu = 0 // the tap has it already, and only root may set it
 		}
 		c.Net = append(c.Net, n)
 	}
@@ -62,7 +64,7 @@ func (j *job) config(ctx context.Context, r *sal.Record[own]) (api.Config, error
 
 func roundUp(n, unit int64) int64 { return (n + unit - 1) / unit * unit }
 
-// payload is what the machine boots: its kernel, or the firmware that looks for one on its first disk.
+// payload returns the boot files of the machine: its kernel, or the firmware, which loads one from the first disk.
 func (j *job) payload(ctx context.Context, r *sal.Record[own]) (api.Payload, error) {
 	args := spec(r)
 	if args.Kernel.Name == "" {
@@ -109,10 +111,10 @@ func (j *job) image(ctx context.Context, r *sal.Record[own], ref writ.Ref) (stri
 	return image.Path, nil
 }
 
-// ImageUsers are the machines whose kernel or initramfs an image is: they boot from its file each time they start.
+// ImageUsers returns the machines with the image as kernel or initramfs. They read its file at each start.
 func (d *Driver) ImageUsers(_ context.Context, image sal.Owner) ([]sal.Owner, error) {
 	return d.records().UsersOfImage(image, func(r *sal.Record[own]) (bool, error) {
-		if r.Lost { // it is being deleted, and does not start again
+		if r.Lost { // it is being deleted and does not start again
 			return false, nil
 		}
 		args, err := readSpec(r)

@@ -13,13 +13,15 @@ import (
 	"writ/sal/catalog"
 )
 
-// What a console may occupy on disk, and what is left when it has more.
+// maxConsole limits the disk space of a console in bytes. A console above the limit is cut to its last keepConsole
+// bytes.
 const (
 	maxConsole  = 8 << 20
 	keepConsole = 2 << 20
 )
 
-// console reads what the machine wrote, also before it was started the last time: there is the reason why it ended.
+// console returns a part of the serial output. The output from before the last start is included, because it shows why
+// the machine ended.
 func (j *job) console(ctx context.Context, r *sal.Record[own], want *catalog.LogPart) (sal.Outcome, error) {
 	now, err := j.seen(ctx, r)
 	if err != nil {
@@ -32,7 +34,7 @@ func (j *job) console(ctx context.Context, r *sal.Record[own], want *catalog.Log
 	return sal.Outcome{Change: writ.ChangeNone, Values: catalog.Values(catalog.MachineConsole{Machine: show(r, now), LogText: part})}, nil
 }
 
-// Written is part of sal.Logging.
+// Written implements sal.Logging.
 func (d *Driver) Written(_ context.Context, resource writ.ResourceID, after string) (bool, error) {
 	r, err := d.records().Get(resource)
 	if err != nil || r == nil {
@@ -41,17 +43,17 @@ func (d *Driver) Written(_ context.Context, resource writ.ResourceID, after stri
 	return d.consoleOf(r).Written(after)
 }
 
-// consoleOf is what a machine writes to its console. Each start puts aside what was written before.
+// consoleOf returns the console log of a machine. Each start moves the existing output aside.
 func (d *Driver) consoleOf(r *sal.Record[own]) *sal.Log {
 	return &sal.Log{Path: filepath.Join(d.dirOf(r.Resource), consoleName), Stream: string(r.UID)}
 }
 
-// trimEvery is how often a console is held against its bound while a runner is there. A serial port takes less than a MiB in that time: each
-// byte stops the guest.
+// trimEvery is the interval of console size checks while a runner is present. A serial port writes less than 1 MiB in
+// that time, because each byte stops the guest.
 const trimEvery = time.Second
 
-// Run cuts off what machines and their processes write once it is too much, until ctx ends; then it returns nil. Without it Keep does, more
-// rarely.
+// Run trims the output of machines and their processes until ctx ends, then returns nil. Without Run, Keep trims it,
+// less often.
 func (d *Driver) Run(ctx context.Context) error {
 	for every := time.NewTicker(trimEvery); ; {
 		select {
@@ -64,7 +66,7 @@ func (d *Driver) Run(ctx context.Context) error {
 	}
 }
 
-// trimAll trims the files of all machines. What stands in the way is told by Keep.
+// trimAll trims the files of all machines. It ignores errors; Keep reports them.
 func (d *Driver) trimAll() {
 	names, err := sal.FileNames(d.machines())
 	if err != nil {
@@ -75,7 +77,7 @@ func (d *Driver) trimAll() {
 	}
 }
 
-// trim bounds what a machine and its process have written, in its directory.
+// trim limits the output files of a machine and its process, in the machine's directory.
 func (d *Driver) trim(dir string) error {
 	var failed error
 	for _, name := range []string{consoleName, logName} {
@@ -91,11 +93,13 @@ func (d *Driver) trim(dir string) error {
 	return failed
 }
 
-// ahead is how far behind its end a file is left alone while it is trimmed: its process writes there meanwhile.
+// ahead is the distance from the end of a file that trimming leaves alone, because the process may write there
+// meanwhile.
 const ahead = 1 << 20
 
-// trimTo gives the beginning of a file back to the disk, up to a place in it, if it occupies more than it may. Its process goes on writing
-// where it is: the file keeps its size and has a hole. What it has reserved behind its end, which it need not write, goes as well.
+// trimTo punches a hole from the start of a file to end if the file occupies more than most bytes. The process keeps
+// its write position, because the size of the file does not change. Space that the process allocated beyond the end
+// without writing to it is released too.
 func (d *Driver) trimTo(path string, end, most int64) error {
 	f, err := os.OpenFile(path, os.O_RDWR, 0)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -118,12 +122,12 @@ func (d *Driver) trimTo(path string, end, most int64) error {
 	if info, err = f.Stat(); err != nil || occupied(info) <= most {
 		return err
 	}
-	if punch(f, info.Size()+ahead, farthest) == nil { // else the disk has no offsets so large
+	if punch(f, info.Size()+ahead, farthest) == nil { // fails if the file system does not support such large offsets
 		if info, err = f.Stat(); err != nil || occupied(info) <= most {
 			return err
 		}
 	}
-	// There are disks, ext4 is one, that give back what is reserved in no other way. What is written this moment is cut off as well; only a
-	// process that reserved on purpose comes here.
+	// Some file systems, such as ext4, release allocated space only when truncated. Output written at this moment is
+	// lost, which affects only a process that allocated space on purpose.
 	return f.Truncate(info.Size())
 }

@@ -15,10 +15,10 @@ import (
 	"writ/sal/cloudhypervisor/api"
 )
 
-// cleaning is how long taking away may go on after the context of what failed has ended.
+// cleaning limits the cleanup after a failure whose context has ended.
 const cleaning = 40 * time.Second
 
-// create makes the machine and starts it, or leaves nothing at all.
+// create makes the machine and starts it. If it fails, nothing of the machine is left.
 func (j *job) create(ctx context.Context) (*sal.Record[own], error) {
 	args := j.Args.(*catalog.MachineCreate)
 	r := sal.NewRecord[own](j.Request)
@@ -67,7 +67,7 @@ func (j *job) remove(ctx context.Context) (sal.Outcome, error) {
 	return gone, j.clear(ctx, r)
 }
 
-// clear takes away whatever there is of the machine, its record last. What is in volumes stays.
+// clear removes everything of the machine, its record last. The data in volumes stays.
 func (j *job) clear(ctx context.Context, r *sal.Record[own]) error {
 	r.Own.Phase = deleting
 	if err := j.records().Put(r); err != nil {
@@ -97,8 +97,8 @@ func (j *job) clear(ctx context.Context, r *sal.Record[own]) error {
 	return nil
 }
 
-// removeDir removes the machine's directory. The socket at which somebody else listens is not ours to remove: it stays, and is an orphan as
-// its process is.
+// removeDir removes the machine's directory. A socket on which a foreign process listens is kept; it becomes an orphan,
+// as its process is.
 func (j *job) removeDir() error {
 	socket := filepath.Join(j.dir, socketName)
 	if pid, err := listener(socket); err == nil && pid == 0 {
@@ -106,7 +106,7 @@ func (j *job) removeDir() error {
 	}
 	entries, err := os.ReadDir(j.dir)
 	for _, e := range entries {
-		if path := filepath.Join(j.dir, e.Name()); !strings.HasPrefix(path, socket) { // its lock is beside it
+		if path := filepath.Join(j.dir, e.Name()); !strings.HasPrefix(path, socket) { // its lock file is beside it
 			err = errors.Join(err, os.RemoveAll(path))
 		}
 	}
@@ -126,7 +126,7 @@ func (j *job) endProcess(ctx context.Context, r *sal.Record[own]) error {
 	return v.end(ctx, j.step)
 }
 
-// endProcesses ends whatever was started for the machine, of which its record tells no more.
+// endProcesses ends every process that was started for a machine whose record is damaged.
 func (j *job) endProcesses(ctx context.Context) error {
 	pids, err := withArguments(below(j.dir))
 	if err != nil {
@@ -152,8 +152,8 @@ func (j *job) endProcesses(ctx context.Context) error {
 
 func owner(r *sal.Record[own]) sal.Owner { return sal.Owner{Resource: r.Resource, UID: r.UID} }
 
-// bringUp starts the process and lets it make the machine: by boot, or from a snapshot. Prepare is for what has to be there besides; the
-// process starts meanwhile. When it fails, no process is left.
+// bringUp starts the process and calls make, which boots the machine or restores a snapshot. prepare makes other files
+// that the machine needs, while the process starts; it may be nil. If bringUp fails, no process is left.
 func (j *job) bringUp(ctx context.Context, r *sal.Record[own], prepare func(context.Context) error, make func(context.Context, *sal.Record[own], *vmm) error) (err error) {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -189,7 +189,7 @@ func (j *job) bringUp(ctx context.Context, r *sal.Record[own], prepare func(cont
 	}); err != nil {
 		return err
 	}
-	r.Own.Process.Version = who.BuildVersion // as --version has it
+	r.Own.Process.Version = who.BuildVersion // as --version prints it
 	if err := checkVersion(who.Version); err != nil {
 		return err
 	}
@@ -222,7 +222,7 @@ func (j *job) connect(ctx context.Context, r *sal.Record[own]) error {
 	return nil
 }
 
-// boot makes the machine as its record says and starts it.
+// boot configures the machine from its record and boots it.
 func (j *job) boot(ctx context.Context, r *sal.Record[own], v *vmm) error {
 	config, err := j.config(ctx, r)
 	if err != nil {
@@ -242,15 +242,15 @@ func (j *job) boot(ctx context.Context, r *sal.Record[own], v *vmm) error {
 	return j.expectLife(ctx, r, v)
 }
 
-// firstSigns is how long a start waits for the first sign of life of a guest, at the most, to tell of one that its processor cannot carry out;
-// lookEvery is how often it looks.
+// firstSigns is the longest wait at a start for the guest's first sign of life. The wait detects a guest that the
+// processor cannot run. lookEvery is the poll interval.
 const (
 	firstSigns = 2 * time.Second
 	lookEvery  = 5 * time.Millisecond
 )
 
-// expectLife waits for a guest that has just been started to be seen, or for its process to end over it. A guest that is merely slow is none
-// of its business.
+// expectLife waits for the first sign of life of a guest that has just been started. It returns an error if the process
+// ends because of the guest. A slow guest is not an error.
 func (j *job) expectLife(ctx context.Context, r *sal.Record[own], v *vmm) error {
 	soon, cancel := context.WithTimeout(ctx, firstSigns)
 	defer cancel()
@@ -266,7 +266,7 @@ func (j *job) expectLife(ctx context.Context, r *sal.Record[own], v *vmm) error 
 		if alive(j.dir, h) {
 			return nil
 		}
-		if h.Down && !v.endsWithin(ctx, takenDown) { // its guest turned itself off; a process that takes its machine down ends
+		if h.Down && !v.endsWithin(ctx, takenDown) { // its guest turned itself off; a process that shuts down also ends
 			return ctx.Err()
 		}
 		if !v.endsWithin(soon, lookEvery) && soon.Err() != nil {
@@ -275,7 +275,7 @@ func (j *job) expectLife(ctx context.Context, r *sal.Record[own], v *vmm) error 
 	}
 }
 
-// expect makes sure that the machine is in a state.
+// expect returns an error if the machine is not in the state want.
 func (j *job) expect(ctx context.Context, v *vmm, want power) error {
 	now, _, err := v.state(ctx)
 	if err != nil {

@@ -16,14 +16,15 @@ import (
 	"writ/sal/cloudhypervisor/api"
 )
 
-// idOf is the name of a volume's device, and serialOf what the guest finds it by: /dev/disk/by-id/virtio-SERIAL.
+// idOf returns the device ID of a volume. serialOf returns the serial number by which the guest finds it:
+// /dev/disk/by-id/virtio-SERIAL.
 func idOf(r *sal.Record[own], v disk) string { return diskPrefix + serialOf(r, v) }
 
 func serialOf(r *sal.Record[own], v disk) string {
 	return writ.ResourceID{Project: r.Resource.Project, Kind: writ.KindVolume, Name: v.Volume.Name}.HostName()
 }
 
-// Users are the machines that have a volume.
+// Users returns the machines that have a volume.
 func (d *Driver) Users(ctx context.Context, volume writ.UID) ([]sal.User, error) {
 	records, damaged, err := d.records().List()
 	if err != nil {
@@ -46,8 +47,8 @@ func has(r *sal.Record[own], volume writ.UID) bool {
 	return slices.ContainsFunc(r.Own.Volumes, func(v disk) bool { return v.Volume.UID == volume })
 }
 
-// claim writes a record if nobody else has its volumes, and they are all there. Two machines on one disk would destroy what is on it, and a
-// container could put a link in the place of a disk, to any file of this host.
+// claim writes a record after checking that its volumes exist and have no other user. Two machines on one disk would
+// destroy its data, and a container could replace the disk file by a link to any file of this host.
 func (j *job) claim(ctx context.Context, r *sal.Record[own]) error {
 	if err := j.hasVolumes(ctx, r); err != nil {
 		return err
@@ -76,10 +77,10 @@ func (j *job) claim(ctx context.Context, r *sal.Record[own]) error {
 	if err != nil {
 		return err
 	}
-	if err := j.records().Put(r); err != nil { // of two who ask at the same time one sees the other
+	if err := j.records().Put(r); err != nil { // first: of two concurrent claims, one sees the other
 		return err
 	}
-	err = j.hasVolumes(ctx, r) // whoever deletes one meanwhile asks us after saying so
+	err = j.hasVolumes(ctx, r) // a concurrent delete marks the volume first and checks for users then
 	for _, v := range r.Own.Volumes {
 		volume := sal.Owner{Resource: writ.ResourceID{Project: r.Resource.Project, Kind: writ.KindVolume, Name: v.Volume.Name}, UID: v.Volume.UID}
 		if err == nil {
@@ -96,7 +97,7 @@ func (j *job) claim(ctx context.Context, r *sal.Record[own]) error {
 	}
 }
 
-// hasVolumes returns an error unless a machine's volumes are there.
+// hasVolumes returns an error if a volume of the machine is missing.
 func (j *job) hasVolumes(ctx context.Context, r *sal.Record[own]) error {
 	for _, v := range r.Own.Volumes {
 		if _, err := j.Volumes.Volume(ctx, r.Resource.Project, v.Volume); err != nil {
@@ -106,7 +107,7 @@ func (j *job) hasVolumes(ctx context.Context, r *sal.Record[own]) error {
 	return nil
 }
 
-// disks are the machine's volumes as cloud-hypervisor takes them, each with its file.
+// disks returns the machine's volumes as disks for cloud-hypervisor, each with its file.
 func (j *job) disks(ctx context.Context, r *sal.Record[own]) ([]api.Disk, error) {
 	var all []api.Disk
 	for _, v := range r.Own.Volumes {
@@ -119,8 +120,8 @@ func (j *job) disks(ctx context.Context, r *sal.Record[own]) ([]api.Disk, error)
 	return all, nil
 }
 
-// diskFile returns the file of a volume that the machine sees as its disk. It is made if there is none, and is as big as the volume at
-// least: volumes grow.
+// diskFile returns the disk file of a volume. It creates the file if it is missing, and grows it to the size of the
+// volume, because volumes grow.
 func (j *job) diskFile(ctx context.Context, r *sal.Record[own], v disk) (string, error) {
 	volume, err := j.Volumes.Volume(ctx, r.Resource.Project, v.Volume)
 	if err != nil {
@@ -129,7 +130,7 @@ func (j *job) diskFile(ctx context.Context, r *sal.Record[own], v disk) (string,
 	path := filepath.Join(volume.Dir, sal.DiskName)
 	info, err := os.Lstat(path)
 	switch {
-	case err == nil && !info.Mode().IsRegular(): // a link would lead us anywhere
+	case err == nil && !info.Mode().IsRegular(): // a link could lead anywhere
 		return "", writ.Errorf(writ.CodeResourceConflict, "%s in the volume %q is no file", sal.DiskName, v.Volume.Name)
 	case err == nil && info.Size() >= volume.SizeGiB<<30:
 		return path, j.handDisk(r, v, volume)
@@ -143,7 +144,7 @@ func (j *job) diskFile(ctx context.Context, r *sal.Record[own], v disk) (string,
 	return path, j.handDisk(r, v, volume)
 }
 
-// measure notes which sizes the process has found.
+// measure records the disk sizes that the process has found.
 func (j *job) measure(ctx context.Context, r *sal.Record[own]) error {
 	r.Own.Sizes = sizes{}
 	for _, v := range r.Own.Volumes {
@@ -156,7 +157,7 @@ func (j *job) measure(ctx context.Context, r *sal.Record[own]) error {
 	return nil
 }
 
-// sizeOf is the size of a disk now, which is that of its volume at least.
+// sizeOf returns the current size of a disk, which is at least the size of its volume.
 func (j *job) sizeOf(ctx context.Context, r *sal.Record[own], v disk) (int64, error) {
 	path, err := j.diskFile(ctx, r, v)
 	if err != nil {
@@ -169,8 +170,7 @@ func (j *job) sizeOf(ctx context.Context, r *sal.Record[own], v disk) (int64, er
 	return info.Size(), nil
 }
 
-// growTo makes a file of a size, or lets it grow to that, without using the disk. It is not synced: what a power cut takes of it is made
-// again.
+// growTo creates a sparse file or grows it to size. The file is not synced: after a power cut it is made again.
 func growTo(path string, size int64) error {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|syscall.O_NOFOLLOW, 0o600)
 	if err != nil {
@@ -210,7 +210,8 @@ func (j *job) attach(ctx context.Context, r *sal.Record[own], wanted disk) (sal.
 	return j.done(ctx, r, writ.ChangeUpdated)
 }
 
-// plug gives a machine that runs or is paused a disk, unless it has it. The record, which has its size then, is still to be written.
+// plug attaches a disk to a machine that runs or is paused, unless it is attached. It stores the size in r; the caller
+// writes the record.
 func (j *job) plug(ctx context.Context, r *sal.Record[own], v disk) (plugged bool, err error) {
 	m, info, err := j.live(ctx, r)
 	if err != nil || m == nil {
@@ -240,13 +241,13 @@ func (j *job) plug(ctx context.Context, r *sal.Record[own], v disk) (plugged boo
 	return true, nil
 }
 
-// plugs reports whether a machine has a device, or has not let go of it yet.
+// plugs reports whether the machine has a device, or has not released it yet.
 func plugs(info api.Info, id string) bool {
 	_, inTree := info.DeviceTree[id]
 	return inTree || slices.ContainsFunc(info.Config.Disks, func(d api.Disk) bool { return d.ID == id })
 }
 
-// live returns the process of a machine that runs or is paused, nil if it does neither. Release it.
+// live returns the process of a machine that runs or is paused, and nil otherwise. The caller must release it.
 func (j *job) live(ctx context.Context, r *sal.Record[own]) (*vmm, api.Info, error) {
 	v, err := j.attend(r)
 	if err != nil || v == nil {
@@ -281,13 +282,13 @@ func (j *job) detach(ctx context.Context, r *sal.Record[own], volume writ.Ref) (
 	return j.done(ctx, r, writ.ChangeUpdated)
 }
 
-// letGo is how long a guest may take to let go of a disk, and how often it is looked whether it has.
+// letGo limits how long a guest may take to release a disk. letGoEvery is the poll interval.
 const (
 	letGo      = 20 * time.Second
 	letGoEvery = 20 * time.Millisecond
 )
 
-// unplug takes a disk from a machine that runs, and returns when its guest has let go of it.
+// unplug detaches a disk from a running machine and waits until the guest has released it.
 func (j *job) unplug(ctx context.Context, r *sal.Record[own], v disk) error {
 	m, info, err := j.live(ctx, r)
 	if err != nil || m == nil {
@@ -298,7 +299,8 @@ func (j *job) unplug(ctx context.Context, r *sal.Record[own], v disk) error {
 	if !plugs(info, id) {
 		return nil
 	}
-	asked := !slices.ContainsFunc(info.Config.Disks, func(d api.Disk) bool { return d.ID == id }) // before, and it is still held
+	// an earlier request, which the guest has not followed yet
+	asked := !slices.ContainsFunc(info.Config.Disks, func(d api.Disk) bool { return d.ID == id })
 	j.step("unplug the disk")
 	failed := m.ask(ctx, "unplug the volume "+v.Volume.Name, func(ctx context.Context) error { return m.RemoveDevice(ctx, id) })
 	if ctx.Err() != nil {
@@ -309,9 +311,9 @@ func (j *job) unplug(ctx context.Context, r *sal.Record[own], v disk) error {
 		now, info, err := m.state(ctx)
 		if err != nil || now == stopped || !plugs(info, id) {
 			every.Stop()
-			return err // what the answer was does not matter if it is gone
+			return err // the answer to the request does not matter if the disk is gone
 		}
-		if failed != nil && !asked { // v53 refuses to ask once more, v54 does not
+		if failed != nil && !asked { // v53 rejects a repeated request, v54 accepts it
 			every.Stop()
 			return failed
 		}

@@ -45,7 +45,7 @@ func TestVolumeIsForOneMachineAtATime(t *testing.T) {
 	})
 }
 
-// user has one volume.
+// user is a driver that uses one volume.
 type user struct{ volume writ.UID }
 
 func (u user) Users(_ context.Context, volume writ.UID) ([]sal.User, error) {
@@ -55,7 +55,7 @@ func (u user) Users(_ context.Context, volume writ.UID) ([]sal.User, error) {
 	return []sal.User{{Owner: sal.Owner{Resource: saltest.Resource(writ.KindContainer, "box"), UID: "uid-box"}}}, nil
 }
 
-// Whoever writes in a volume could lead a machine to any file of the host, by a link in the place of its disk.
+// A container could replace the disk in a volume by a link to any file of the host.
 func TestVolumeThatAContainerHasIsForNoMachine(t *testing.T) {
 	b := newFixture(t)
 	data := saltest.RefTo(writ.KindVolume, "data")
@@ -77,7 +77,7 @@ func TestVolumeThatAContainerHasIsForNoMachine(t *testing.T) {
 	}
 }
 
-// leaving are volumes that are deleted as soon as a record says that a machine has them.
+// leaving is a driver of volumes that deletes a volume as soon as a record claims it.
 type leaving struct {
 	sal.Volumes
 	d *Driver
@@ -103,7 +103,7 @@ func TestAVolumeThatGoesMeanwhileIsForNoMachine(t *testing.T) {
 	}
 }
 
-// TestAMachineThatMayHoldAVolumeIsListedAsItsUser: the record of a machine that has one does not say so any more.
+// The record of a machine may be damaged, so its volumes are unknown.
 func TestAMachineThatMayHoldAVolumeIsListedAsItsUser(t *testing.T) {
 	b := newFixture(t)
 	root := []any{saltest.RefTo(writ.KindVolume, "root")}
@@ -116,12 +116,11 @@ func TestAMachineThatMayHoldAVolumeIsListedAsItsUser(t *testing.T) {
 	if err := sal.Unused(t.Context(), volume, []sal.Users{b.Driver}); writ.CodeOf(err) != writ.CodeRecordDamaged {
 		t.Errorf("the volume may be deleted: %v", err)
 	}
-	b.must("machine.create", "other", machineSpec) // one without volumes harms nobody
+	b.must("machine.create", "other", machineSpec) // a machine without volumes is harmless
 	b.must("machine.delete", "web", nil)
 	b.must("machine.attach", "other", map[string]any{"volume": root[0]})
 }
 
-// TestImagesThatAMachineStartsFromAreItsOwn, by their handles and by their names, whether it runs or not.
 func TestImagesThatAMachineStartsFromAreItsOwn(t *testing.T) {
 	b := newFixture(t)
 	b.must("machine.create", "web", with(machineSpec, "initramfs", "initramfs"))
@@ -149,7 +148,7 @@ func TestImagesThatAMachineStartsFromAreItsOwn(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	hurt = hurt[:len(hurt)/2] // it tells still whose it is
+	hurt = hurt[:len(hurt)/2] // it still names its resource
 	if err := os.WriteFile(filepath.Join(b.Dir, "records", machine("web").HostName()+".json"), hurt, 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -177,7 +176,7 @@ func TestDisksGrowWithTheirVolumes(t *testing.T) {
 		b.keeps("web", "had grown", true)
 		b.keeps("web", "", false)
 		disk := filepath.Join(b.host, "volumes/root", sal.DiskName)
-		if err := os.Truncate(disk, 3<<30); err != nil { // as drivers of volumes do that let disks grow themselves
+		if err := os.Truncate(disk, 3<<30); err != nil { // like volume drivers that grow disks themselves
 			t.Fatal(err)
 		}
 		b.keeps("web", "had grown", true)
@@ -299,7 +298,8 @@ func TestChangeOfSizeThatWasInterruptedIsFinished(t *testing.T) {
 		t.Run(finish, func(t *testing.T) {
 			b := newFixture(t)
 			b.must("machine.create", "web", machineSpec)
-			b.change("web", func(o *own) { o.CPUs = 2 }) // a crash came after this and before the machine was told
+			// A crash came after this and before the request to the process.
+			b.change("web", func(o *own) { o.CPUs = 2 })
 			how(b)
 			b.keeps("web", "", false)
 			b.must("machine.create", "web", with(machineSpec, "cpus", int64(2)))
@@ -319,7 +319,7 @@ func TestSizeThatIsRefusedStaysRefused(t *testing.T) {
 	b := newFixture(t)
 	b.must("machine.create", "web", machineSpec)
 	vmmstub.Set(t, b.Program, vmmstub.Settings{Fail: map[string]string{"vm.resize": "no luck"}})
-	for range 2 { // the first one must not have been written down
+	for range 2 { // the first attempt must not have been recorded
 		b.refuses("machine.create", "web", with(machineSpec, "cpus", int64(2)), writ.CodeDriverFailed, "no luck")
 	}
 	b.keeps("web", "", false)
@@ -347,7 +347,7 @@ func TestGuestThatDoesNotLetGoKeepsItsDisk(t *testing.T) {
 	}
 }
 
-// TestADiskThatItsGuestHoldsIsBusyEachTime: v53 refuses to be asked for it once more, v54 does not.
+// v53 rejects a repeated request for the disk, v54 accepts it.
 func TestADiskThatItsGuestHoldsIsBusyEachTime(t *testing.T) {
 	for _, release := range vmmstub.Releases {
 		t.Run(release.String(), func(t *testing.T) {
@@ -367,11 +367,11 @@ func TestADiskThatItsGuestHoldsIsBusyEachTime(t *testing.T) {
 	}
 }
 
-// TestAChangeOfSizeThatIsRefusedHalfwayIsRecordedAsItIs: memory that a guest was given cannot be taken back.
+// Memory that a guest was given cannot be taken back.
 func TestAChangeOfSizeThatIsRefusedHalfwayIsRecordedAsItIs(t *testing.T) {
 	forEachFixture(t, func(t *testing.T, b *fixture) {
 		b.must("machine.create", "web", machineSpec)
-		for i := range 6 { // 768 MiB may be added to 256; the last two are too much
+		for i := range 6 { // 768 MiB may be added to 256; the last two steps exceed that
 			b.must("machine.resize", "web", map[string]any{"memory_mib": int64(256 + 128*(i+1))})
 		}
 		b.refuses("machine.resize", "web", map[string]any{"cpus": int64(2), "memory_mib": int64(1024 + 128)}, writ.CodeResourceConflict, "cannot be given more memory")
@@ -391,7 +391,7 @@ func TestAChangeOfSizeThatIsRefusedHalfwayIsRecordedAsItIs(t *testing.T) {
 	})
 }
 
-// TestMoreMemoryThanThereArePlacesForIsRefusedWithAWayOut: the ninth time that memory is added to a machine that runs.
+// The ninth addition of memory to a running machine fails.
 func TestMoreMemoryThanThereArePlacesForIsRefusedWithAWayOut(t *testing.T) {
 	forEachFixture(t, func(t *testing.T, b *fixture) {
 		b.must("machine.create", "web", with(machineSpec, "memory_mib", int64(512)))
@@ -410,7 +410,7 @@ func TestMoreMemoryThanThereArePlacesForIsRefusedWithAWayOut(t *testing.T) {
 	})
 }
 
-// TestCPUsThatAGuestKeepsMakeTheNextChangeWaitAndThenBusy: the process answers 429 meanwhile.
+// The process answers 429 meanwhile.
 func TestCPUsThatAGuestKeepsMakeTheNextChangeWaitAndThenBusy(t *testing.T) {
 	for _, release := range vmmstub.Releases {
 		t.Run(release.String(), func(t *testing.T) {
@@ -425,7 +425,7 @@ func TestCPUsThatAGuestKeepsMakeTheNextChangeWaitAndThenBusy(t *testing.T) {
 				t.Errorf("refused it has %v, %v", seen.Values, err)
 			}
 			b.keeps("web", "", false)
-			// Memory that the guest has got meanwhile cannot be taken back.
+			// The guest got the memory meanwhile, and it cannot be taken back.
 			b.refuses("machine.resize", "web", map[string]any{"cpus": int64(3), "memory_mib": int64(384)}, writ.CodeResourceBusy, "not given up the CPUs")
 			if seen, err := b.Observe(t.Context(), machine("web")); err != nil || seen.Values["cpus"] != int64(2) || seen.Values["memory_mib"] != int64(384) {
 				t.Errorf("refused in its second half it has %v, %v", seen.Values, err)

@@ -10,13 +10,14 @@ import (
 	"writ/sal/catalog"
 )
 
-// maxVariable limits a line of /etc/environment. Releases of PAM up to 1.4 cut longer lines in two, and later ones drop them from 8 KiB on.
+// maxVariable limits a line of /etc/environment. Releases of PAM up to 1.4 cut longer lines in two, and later ones drop
+// them from 8 KiB on.
 const maxVariable = 1022
 
 // environment returns cloud-config that adds variables to /etc/environment, which pam_env reads for each session.
 func environment(env map[string]catalog.Text) ([]byte, error) {
 	var lines strings.Builder
-	lines.WriteString("\n") // the last line of the file may lack its end
+	lines.WriteString("\n") // the last line of the file may lack its newline
 	for _, name := range slices.Sorted(maps.Keys(env)) {
 		value, err := env[name].Reveal()
 		if err != nil {
@@ -34,10 +35,11 @@ func environment(env map[string]catalog.Text) ([]byte, error) {
 	return append([]byte("#cloud-config\n"), asJSON(config)...), nil
 }
 
-// variable returns a line of /etc/environment, or the reason why pam_env cannot read the value. The reason does not contain the value.
+// variable returns a line of /etc/environment, or the reason why pam_env cannot read the value. The reason does not
+// contain the value.
 //
-// pam_env ends a line at each #, as catalog.UselessVariable says, removes a pair of quotes around a value and knows no escapes. systemd and shells also read the file: single
-// quotes mean the same to all of them, so they come first.
+// pam_env ends a line at each #, as catalog.UselessVariable explains, removes a pair of quotes around a value and knows
+// no escapes. systemd and shells also read the file: single quotes mean the same to all of them, so they are preferred.
 func variable(name, value string) (line, reason string) {
 	if why := catalog.UselessVariable(value); why != "" {
 		return "", why
@@ -59,7 +61,7 @@ func variable(name, value string) (line, reason string) {
 	return line, ""
 }
 
-// plain reports whether a value means itself without quotes.
+// plain reports whether a value needs no quotes.
 func plain(value string) bool {
 	return value != "" && !strings.ContainsFunc(value, func(r rune) bool {
 		return !('a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9' || strings.ContainsRune("/._-+,:@%=", r))

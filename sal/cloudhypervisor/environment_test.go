@@ -14,7 +14,7 @@ import (
 	"writ/sal/catalog"
 )
 
-// environmentFile returns what cloud-init appends to /etc/environment.
+// environmentFile returns the text that cloud-init appends to /etc/environment.
 func environmentFile(t *testing.T, env map[string]string) (string, error) {
 	t.Helper()
 	texts := map[string]catalog.Text{}
@@ -42,7 +42,7 @@ func environmentFile(t *testing.T, env map[string]string) (string, error) {
 	return f.Content, nil
 }
 
-// session returns the environment of a session, read by the real pam_env from a file.
+// session returns the environment of a session, as the real pam_env reads it from a file.
 func session(t *testing.T, file string) map[string]string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "environment")
@@ -60,7 +60,7 @@ func session(t *testing.T, file string) map[string]string {
 	return got
 }
 
-// values are hard to write into a file of variables.
+// values are difficult to encode in a file of variables.
 var values = []string{
 	"", "plain", "two words", " both ends ", "pa$$w0rd", "${HOME}", "$(id)", "`id`", `a\b`, `end\`, `\`, `\"`, "it's", "'", "''", `"`, `""`, `say "hi"`,
 	`it's "both"`, `'quoted'`, `"quoted"`, `'x"`, "a=b", "=", "export A=1", "tab\tend", "\u00fc\u20ac\U0001f600", "\x7f\u0085\u2028", "*?[]{}~!&|;<>()",
@@ -77,7 +77,7 @@ func TestSessionsGetEachValueAsGiven(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got := session(t, "LANG=C.UTF-8\nBEFORE=\"yes\""+content) // the last line of the image's own file has no end
+	got := session(t, "LANG=C.UTF-8\nBEFORE=\"yes\""+content) // the last line of the image's own file has no newline
 	env["LANG"], env["BEFORE"] = "C.UTF-8", "yes"
 	for name, want := range env {
 		if value, ok := got[name]; value != want || !ok {

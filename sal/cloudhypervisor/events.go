@@ -10,17 +10,17 @@ import (
 	"time"
 )
 
-// maxEvents is how much a process may have said that nobody needs any more before the disk gets it back, in bytes: a guest that starts itself
-// anew again and again makes it say some hundred each time.
+// maxEvents is the size in bytes of processed events after which their disk space is released. A guest that keeps
+// rebooting makes the process write some hundred bytes each time.
 const maxEvents = 1 << 20
 
-// event is something that a process says of itself.
+// event is the kind of an event that a process reports.
 type event struct {
 	Source string `json:"source"`
 	Event  string `json:"event"`
 }
 
-// told is an event and when it was, since the start of the process.
+// told is an event and its time since the start of the process.
 type told struct {
 	event
 
@@ -30,22 +30,23 @@ type told struct {
 	} `json:"timestamp"`
 }
 
-// takenDown is how much later than it is off a machine may be deleted by a process that takes it down to end: it does one right after the other.
-// A machine that was off for longer had turned itself off before.
+// takenDown is the longest time between the events "shutdown" and "deleted" of a process that ends: it deletes its
+// machine right after the shutdown. If the time is longer, the guest had turned itself off before.
 const takenDown = time.Second
 
-// heard is what a process has said, up to a place in its file.
+// heard sums up the events of a process up to an offset in its events file.
 type heard struct {
-	Until   int64 `json:"until,omitempty"` // bytes of the file
+	Until   int64 `json:"until,omitempty"` // offset in the file, in bytes
 	Reboots int   `json:"reboots,omitempty"`
-	Ended   bool  `json:"off,omitempty"`    // it took its machine down and was about to end
-	Down    bool  `json:"down,omitempty"`   // its machine is off, and it goes on
-	DownAt  int64 `json:"downAt,omitempty"` // in nanoseconds since its start
-	Alive   bool  `json:"alive,omitempty"`  // its guest uses a device
+	Ended   bool  `json:"off,omitempty"`    // the process shut its machine down and was about to end
+	Down    bool  `json:"down,omitempty"`   // the machine is off, and the process continues
+	DownAt  int64 `json:"downAt,omitempty"` // nanoseconds since the start of the process
+	Alive   bool  `json:"alive,omitempty"`  // the guest uses a device
 }
 
-// guestIsOff reports whether the guest turned itself off. One that was left by its process, on a signal or because its processor could not go
-// on, did not: its process deletes the machine right after it was off, and ends. Of processes of earlier versions, which end in both cases, nobody can tell.
+// guestIsOff reports whether the guest turned itself off. A process that ends because of a signal or a CPU fault
+// deletes the machine right after the shutdown event; such a guest did not turn itself off. Processes of earlier
+// versions end in both cases, with the same events.
 func (p *process) guestIsOff(h heard) bool {
 	switch {
 	case p == nil:
@@ -57,7 +58,7 @@ func (p *process) guestIsOff(h heard) bool {
 	}
 }
 
-// hear reads on what a process has said since. One that never spoke has no file.
+// hear reads the new events of a process. A missing file is not an error.
 func (h heard) hear(path string) (heard, error) {
 	f, err := os.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -76,8 +77,8 @@ func (h heard) hear(path string) (heard, error) {
 	}
 }
 
-// hearSome reads on for maxEvents bytes at the most. Where so many hold no event, the process does not keep to the form, and they are passed
-// over: it could have us keep as much in memory as it likes.
+// hearSome reads at most maxEvents bytes. If they contain no event, the file is malformed and they are skipped;
+// otherwise the process could make the driver buffer any amount of memory.
 func (h heard) hearSome(f *os.File) (heard, error) {
 	from := h.Until
 	if _, err := f.Seek(from, io.SeekStart); err != nil {
@@ -86,7 +87,7 @@ func (h heard) hearSome(f *os.File) (heard, error) {
 	for d := json.NewDecoder(io.LimitReader(f, maxEvents)); ; {
 		var e told
 		if d.Decode(&e) != nil {
-			break // the end, or what is not written yet
+			break // the end of the file, or an incomplete event
 		}
 		h.Until = from + d.InputOffset()
 		at := e.Timestamp.Secs*int64(time.Second) + e.Timestamp.Nanos
@@ -100,7 +101,7 @@ func (h heard) hearSome(f *os.File) (heard, error) {
 			h.Down = h.Down && at-h.DownAt > int64(takenDown)
 		case event{"vm", "shutdown"}:
 			h.Down, h.DownAt = true, at
-		case event{"vm", "restored"}: // it goes on where it was, and says nothing of devices
+		case event{"vm", "restored"}: // the guest continues, and the process reports no devices
 			h.Down, h.Alive = false, true
 		case event{"virtio-device", "activated"}:
 			h.Alive = true
@@ -115,13 +116,14 @@ func (h heard) hearSome(f *os.File) (heard, error) {
 	return h, err
 }
 
-// same reports whether nothing that matters was said between the two.
+// same reports whether h and as differ only in their offsets.
 func (h heard) same(as heard) bool {
 	h.Until = as.Until
 	return h == as
 }
 
-// hear reads on what the machine's process has said, and gives back to the disk what was read once it is much.
+// hear reads the new events of the machine's process, and releases the disk space of processed events when there are
+// many.
 func (k *keeping) hear() error {
 	own := &k.r.Own
 	if own.Process == nil {
@@ -135,9 +137,9 @@ func (k *keeping) hear() error {
 	}
 	own.Past.Heard = now
 	if now.same(before) && now.Until-before.Until < maxEvents/8 {
-		return k.trimTo(path, before.Until, maxEvents) // what was read since is read again
+		return k.trimTo(path, before.Until, maxEvents) // the events read since then are read again
 	}
-	if err := k.records().Put(k.r); err != nil { // first: what is given back cannot be read any more
+	if err := k.records().Put(k.r); err != nil { // first, because released events cannot be read again
 		return err
 	}
 	return k.trimTo(path, now.Until, maxEvents)

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// A process that somebody took over may write what it likes, and as much of it.
+// A compromised process may write any events, and any number of them.
 func TestInvalidEventsAreSkippedInPieces(t *testing.T) {
 	const rebooted = `{"source":"vm","event":"rebooted"}`
 	path := filepath.Join(t.TempDir(), "events")
@@ -32,8 +32,8 @@ func TestInvalidEventsAreSkippedInPieces(t *testing.T) {
 	}
 }
 
-// A guest that turned itself off stays off, also if its process was told to end before the next look. A process that is told to end while its
-// guest works says the same, and all of it at once.
+// A guest that turned itself off stays off, even if its process was terminated before the next run of Keep. A process
+// that is terminated while its guest works writes the same events, but all at once.
 func TestAGuestThatWasOffBeforeItsProcessEndedTurnedItselfOff(t *testing.T) {
 	at := func(secs, nanos int, source, name string) string {
 		return fmt.Sprintf(`{"timestamp":{"secs":%d,"nanos":%d},"source":%q,"event":%q,"properties":null}`+"\n\n", secs, nanos, source, name)
@@ -42,7 +42,7 @@ func TestAGuestThatWasOffBeforeItsProcessEndedTurnedItselfOff(t *testing.T) {
 	gone := at(11, 2_000_000, "vm", "deleted") + at(11, 3_000_000, "vmm", "shutdown")
 	goneLater := at(75, 0, "vm", "deleted") + at(75, 1, "vmm", "shutdown")
 	for name, tt := range map[string]struct {
-		looks []string // what is said between two looks
+		looks []string // events written between two runs of Keep
 		want  bool
 	}{
 		"it works":                                {[]string{booted}, false},

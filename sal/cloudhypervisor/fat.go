@@ -8,11 +8,12 @@ import (
 	"unicode/utf16"
 )
 
-// The disk for cloud-init is a FAT16 file system, the smallest thing that every guest can mount: boot sector, two tables of clusters, the
-// root directory, clusters. All numbers are those of Microsoft's specification (FAT: General Overview of On-Disk Format, 1.03).
+// The cloud-init disk is a FAT16 file system, the smallest format that every guest can mount: boot sector, two
+// allocation tables, root directory, clusters. All numbers are from Microsoft's specification (FAT: General Overview of
+// On-Disk Format, 1.03).
 const (
 	sectorBytes  = 512
-	clusterBytes = 2 * sectorBytes // so that the disk has more than 4085 clusters, which is what makes it FAT16
+	clusterBytes = 2 * sectorBytes // gives more than 4085 clusters, the minimum for FAT16
 	seedSize     = 8 << 20
 	sectors      = seedSize / sectorBytes
 	tableSectors = 32 // of 256 clusters each
@@ -23,14 +24,14 @@ const (
 	clusters     = (sectors - firstData) / (clusterBytes / sectorBytes)
 )
 
-// The attributes of entries.
+// Attributes of directory entries.
 const (
 	attrReadOnly = 0x01
 	attrVolume   = 0x08
 	attrLong     = 0x0f
 )
 
-// fatDate is 1980-01-01, the first day that FAT knows: the image of the same files is always the same.
+// fatDate is 1980-01-01, the first date of FAT. A fixed date makes images of the same files identical.
 const fatDate = 1<<5 | 1
 
 // file is a file of the image.
@@ -39,11 +40,12 @@ type file struct {
 	data []byte
 }
 
-// fatImage returns the beginning of a disk of seedSize bytes with files in its root directory; the rest of it is zero.
+// fatImage returns the beginning of a disk of seedSize bytes with files in its root directory. The rest of the disk is
+// zero.
 func fatImage(label string, files []file) ([]byte, error) {
 	table := make([]byte, tableSectors*sectorBytes)
 	setCluster := func(i int, to uint16) { binary.LittleEndian.PutUint16(table[2*i:], to) }
-	setCluster(0, 0xfff8) // the medium
+	setCluster(0, 0xfff8) // medium type
 	setCluster(1, 0xffff)
 	var root, data bytes.Buffer
 	root.Write(entry(padded(label, 11), attrVolume, 0, 0))
@@ -78,7 +80,7 @@ func fatImage(label string, files []file) ([]byte, error) {
 	return bytes.Join([][]byte{bootSector(label), table, table, root.Bytes(), data.Bytes()}, nil), nil
 }
 
-// bootSector says where everything is.
+// bootSector returns the sector with the layout of the disk.
 func bootSector(label string) []byte {
 	b := make([]byte, sectorBytes)
 	copy(b, "\xeb\x3c\x90WRIT    ")
@@ -89,12 +91,12 @@ func bootSector(label string) []byte {
 	b[16] = 2               // tables
 	le.PutUint16(b[17:], rootEntries)
 	le.PutUint16(b[19:], sectors)
-	b[21] = 0xf8 // a disk that stays where it is
+	b[21] = 0xf8 // fixed disk
 	le.PutUint16(b[22:], tableSectors)
-	le.PutUint16(b[24:], 32) // sectors per track and heads, which nobody uses any more
+	le.PutUint16(b[24:], 32) // sectors per track and heads, both obsolete
 	le.PutUint16(b[26:], 2)
-	b[36] = 0x80 // the first disk
-	b[38] = 0x29 // what follows is there
+	b[36] = 0x80 // first disk
+	b[38] = 0x29 // the following fields are present
 	copy(b[39:], "WRIT")
 	copy(b[43:], padded(label, 11))
 	copy(b[54:], "FAT16   ")
@@ -104,21 +106,21 @@ func bootSector(label string) []byte {
 
 func padded(s string, n int) string { return s + strings.Repeat(" ", n-len(s)) }
 
-// entry is a line of the directory under a name of 8 and 3 letters.
+// entry returns a directory entry with a short name of 8 and 3 letters.
 func entry(short string, attributes byte, first, size int) []byte {
 	e := make([]byte, entryBytes)
 	copy(e, short)
 	e[11] = attributes
 	le := binary.LittleEndian
-	le.PutUint16(e[16:], fatDate) // made
-	le.PutUint16(e[18:], fatDate) // read
+	le.PutUint16(e[16:], fatDate) // created
+	le.PutUint16(e[18:], fatDate) // accessed
 	le.PutUint16(e[24:], fatDate) // written
 	le.PutUint16(e[26:], uint16(first))
 	le.PutUint32(e[28:], uint32(size))
 	return e
 }
 
-// longName is the lines in front of an entry that have its real name, the last part of it first.
+// longName returns the entries that hold the long name, last part first. They precede the entry of the file.
 func longName(name, short string) []byte {
 	const perEntry = 13
 	units := utf16.Encode([]rune(name))
@@ -150,7 +152,8 @@ func longName(name, short string) []byte {
 	return all
 }
 
-// unitAt is where the i-th unit of a name is in its entry: between what entries had before there were long names.
+// unitAt returns the offset of the i-th UTF-16 unit of a name in its entry. The offsets skip the fields of short-name
+// entries.
 func unitAt(i int) int {
 	switch {
 	case i < 5:

@@ -9,7 +9,7 @@ import (
 
 var _ sal.Fencing = (*Driver)(nil)
 
-// Fence is part of sal.Fencing. A machine that was being put back to a snapshot gets its disks back and is not started.
+// Fence implements sal.Fencing. A machine in the middle of a restore gets its disks back and is not started.
 func (d *Driver) Fence(ctx context.Context, resource writ.ResourceID) error {
 	r, err := d.records().Get(resource)
 	if err != nil || r == nil {

@@ -9,21 +9,21 @@ import (
 	"writ/sal"
 )
 
-// What the process of a machine may take besides what its guest has.
+// Resources of a machine's process in addition to those of its guest.
 const (
-	// Memory for itself: cloud-hypervisor takes 10 MiB at most by its own tests, and what the kernel keeps for it comes on top. Kata Containers
-	// reckons with 130 MiB for each, with its daemons.
+	// Memory of the process itself. cloud-hypervisor needs at most 10 MiB by its own tests, plus kernel memory. Kata
+	// Containers reserves 130 MiB for each, including its daemons.
 	overheadMiB = 128
-	// One in overheadShare of the guest's memory, for the tables that lead to it: 8 bytes of 4096 for the process and as many for KVM, and as
-	// many again while it is on its way to a snapshot, make one in 170.
+	// overheadShare is the divisor of the guest's memory that is added for page tables. The process and KVM need 8
+	// bytes per 4096 each, and a snapshot in progress needs as much again: 1/170.
 	overheadShare = 64
-	// Processors for the threads that carry packets and blocks, in thousandths.
+	// Thousandths of a CPU for the threads that move packets and blocks.
 	overheadCPU = 1000
-	// Threads: one for each CPU that it may ever have, at most 255, for each device, and some.
+	// Threads: one for each CPU up to the maximum of 255, one for each device, and some more.
 	maxThreads = 512
 )
 
-// boundsOf are what a machine's process may take.
+// boundsOf returns the resource limits of a machine's process.
 func boundsOf(o own) cgroup.Bounds {
 	return cgroup.Bounds{
 		Memory:    (o.MemoryMiB + o.MemoryMiB/overheadShare + overheadMiB) << 20,
@@ -33,7 +33,7 @@ func boundsOf(o own) cgroup.Bounds {
 	}
 }
 
-// groupsOf are the groups of the driver of a directory.
+// groupsOf returns the cgroups of the driver with this directory.
 func groupsOf(dir string) *cgroup.Groups { return cgroup.Of("machine", dir) }
 
 func (d *Driver) groups() *cgroup.Groups {
@@ -41,7 +41,8 @@ func (d *Driver) groups() *cgroup.Groups {
 	return d.cgroups
 }
 
-// fence makes the group for a process that is about to start, in the place of one before. Whatever that left behind ends.
+// fence makes the cgroup for a process that is about to start, in place of the previous group. Processes left in the
+// previous group are ended.
 func (j *job) fence(r *sal.Record[own]) (confine.Cell, error) {
 	cell := confine.Cell{User: r.Own.User, Devices: []string{"/dev/kvm", "/dev/net/tun"}}
 	if j.Accounts.Used() {
@@ -62,7 +63,7 @@ func (j *job) fence(r *sal.Record[own]) (confine.Cell, error) {
 	return cell, nil
 }
 
-// bound gives the group the bounds of the record.
+// bound sets the limits of the group from the record.
 func (j *job) bound(r *sal.Record[own]) error {
 	if j.groups().About() == "nothing" {
 		return nil
@@ -71,7 +72,8 @@ func (j *job) bound(r *sal.Record[own]) error {
 	return sal.HostError("bound the process of "+r.Resource.String(), j.groups().Bound(r.Resource.HostName(), boundsOf(r.Own)))
 }
 
-// rebound bounds a process that runs as the record says now, also one that was started by a version which knew no group.
+// rebound sets the limits of a running process from the record. It adds a process to its group if an earlier version
+// started the process without one.
 func (j *job) rebound(r *sal.Record[own], pid int) error {
 	if j.groups().About() == "nothing" {
 		return nil
@@ -87,8 +89,8 @@ func (j *job) rebound(r *sal.Record[own], pid int) error {
 	return sal.HostError("bound the process of "+r.Resource.String(), err)
 }
 
-// unfence ends whatever is left in the group, and takes it away. Where there are no groups it is known by its user, if that is one of ours:
-// another node of this host may have the number of a record from before.
+// unfence ends the processes left in the group and removes the group. Without groups it ends the processes of the
+// machine's user, if that user is one of Accounts: another node of this host may use the number of an old record.
 func (j *job) unfence(ctx context.Context, r *sal.Record[own]) error {
 	if j.groups().About() == "nothing" {
 		if !j.Accounts.Has(r.Own.User) {
@@ -101,7 +103,7 @@ func (j *job) unfence(ctx context.Context, r *sal.Record[own]) error {
 	return sal.HostError("remove the group of "+r.Resource.String(), j.groups().Remove(ctx, r.Resource.HostName()))
 }
 
-// starved says that the kernel killed what was started last for a machine, because it took more memory than it may.
+// starved reports whether the kernel killed the last process of a machine because it exceeded its memory limit.
 func (d *Driver) starved(resource writ.ResourceID) bool {
 	return d.groups().Stat(resource.HostName()).OutOf > 0
 }

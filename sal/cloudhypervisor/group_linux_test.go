@@ -11,7 +11,7 @@ import (
 	"writ/internal/vmmstub"
 )
 
-// needGroups skips a test where processes are not bounded by all that there is.
+// needGroups skips a test on hosts without all cgroup controllers.
 func (b *fixture) needGroups() {
 	b.Helper()
 	if lacking, err := b.groups().Lacks(); len(lacking) > 0 {
@@ -38,7 +38,7 @@ func TestAProcessIsInAGroupOfItsOwnAsLongAsTheMachineIsThere(t *testing.T) {
 		b.time = b.time.Add(time.Hour)
 		b.keeps("web", "its process had died; it was started again", true)
 		in()
-		if err := b.groups().Remove(t.Context(), machine("web").HostName()); err != nil { // with the process
+		if err := b.groups().Remove(t.Context(), machine("web").HostName()); err != nil { // ends the process, too
 			t.Fatal(err)
 		}
 		b.time = b.time.Add(time.Hour)
@@ -49,13 +49,13 @@ func TestAProcessIsInAGroupOfItsOwnAsLongAsTheMachineIsThere(t *testing.T) {
 	})
 }
 
-// A runner of an earlier version has started processes without groups.
+// A runner of an earlier version started processes without cgroups.
 func TestAProcessWithoutAGroupGetsIntoOne(t *testing.T) {
 	b := newFixture(t)
 	b.needGroups()
 	groups := b.groups()
 	none := *groupsOf(b.Dir)
-	none.Root = t.TempDir() // where there are no groups
+	none.Root = t.TempDir() // a directory without cgroups
 	b.cgroups = &none
 	b.must("machine.create", "web", machineSpec)
 	b.cgroups = groups

@@ -17,10 +17,10 @@ import (
 	"writ/sal/saltest"
 )
 
-// guestGuard ends the wait for a guest, which starts in three seconds where there is nothing else to do.
+// guestGuard limits the wait for a guest, which boots in three seconds on an idle host.
 const guestGuard = 150 * time.Second
 
-// says waits until a machine has written something to its console.
+// says waits until a machine has written text to its console.
 func (b *fixture) says(name, text string) {
 	b.Helper()
 	for end := time.Now().Add(guestGuard); ; time.Sleep(50 * time.Millisecond) {
@@ -34,7 +34,7 @@ func (b *fixture) says(name, text string) {
 	}
 }
 
-// The guest is a real one, with a kernel of Debian in QEMU; only the program between it and the driver is played.
+// The guest is real, with a Debian kernel in QEMU; only the program between guest and driver is a stub.
 func TestARealGuestFindsItsNameAndAddressAndHearsItsPowerButton(t *testing.T) {
 	qemu, ip, ping := testenv.Need(t, "qemu-system-x86_64"), testenv.Need(t, "ip"), testenv.Need(t, "ping")
 	testenv.NeedTaps(t)
@@ -63,7 +63,7 @@ func TestARealGuestFindsItsNameAndAddressAndHearsItsPowerButton(t *testing.T) {
 		}
 		return err
 	})
-	b.says("web", "web "+guest.UpText) // the name is from what cloud-init reads, and so is the address
+	b.says("web", "web "+guest.UpText) // both name and address come from the cloud-init disk
 	answers := func() {
 		t.Helper()
 		testenv.InNetns(t, ns, func() error { return run(ping, "-6", "-c", "1", "-w", "60", "400:1:2:3:ff0f::2") })

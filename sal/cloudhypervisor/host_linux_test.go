@@ -158,7 +158,7 @@ func TestAddressesAndUsageAreThoseOfTheTaps(t *testing.T) {
 	})
 }
 
-// A tap that is made anew has the old name, and the process has the old tap.
+// A recreated tap has the same name, but the process holds the old tap.
 func TestAMachineWithALostTapIsReportedUntilItsRestart(t *testing.T) {
 	nets := networks(t)
 	if nets == nil {
@@ -187,8 +187,8 @@ func TestAMachineWithALostTapIsReportedUntilItsRestart(t *testing.T) {
 	b.empty()
 }
 
-// A runner that ended before it wrote down what a start came to knows nothing of the taps that the process has: those of the start before went
-// with the host.
+// A runner that ended before it recorded a start does not know the taps of the process. The taps of the previous start
+// disappeared with the reboot of the host.
 func TestAMachineHasLostNoTapsOfAStartBefore(t *testing.T) {
 	nets := networks(t)
 	if nets == nil {
@@ -202,7 +202,7 @@ func TestAMachineHasLostNoTapsOfAStartBefore(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.change("web", func(o *own) { o.Process.Boot = "the one before" })
-	var written own // when the guest is about to boot
+	var written own // at the boot of the guest
 	b.Step = func(name string) {
 		if name == "boot the machine" {
 			written = b.record("web").Own

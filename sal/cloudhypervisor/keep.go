@@ -19,30 +19,30 @@ import (
 	"writ/sal/cloudhypervisor/api"
 )
 
-// past is what became of a machine since somebody asked for what it does.
+// past is the history of a machine since its power state was last requested.
 type past struct {
 	Started  time.Time `json:"started,omitzero"`
-	Restarts int       `json:"restarts,omitempty"` // by us, after its process had died
-	Quick    int       `json:"quick,omitempty"`    // of these, how many in a row were soon after the one before
-	Off      bool      `json:"off,omitempty"`      // the guest turned itself off; nobody starts it again unasked
-	Reboots  int       `json:"reboots,omitempty"`  // of the guest by itself, that were told
-	Heard    heard     `json:"heard,omitzero"`     // of the process that is there
+	Restarts int       `json:"restarts,omitempty"` // by the driver, after the process died
+	Quick    int       `json:"quick,omitempty"`    // consecutive restarts that followed soon after the previous one
+	Off      bool      `json:"off,omitempty"`      // the guest turned itself off; only an operation starts it again
+	Reboots  int       `json:"reboots,omitempty"`  // reboots by the guest that were reported
+	Heard    heard     `json:"heard,omitzero"`     // events of the current process
 }
 
-// began notes that the process was started.
+// began resets the history at a start of the process.
 func (p *past) began(now time.Time) {
 	p.Started, p.Off, p.Reboots, p.Heard = now, false, 0, heard{}
 }
 
-// A machine that ran for steady before its process died is started again at once. The pauses of one that dies sooner double, from shortest
-// to longest.
+// A machine that ran for at least steady before its process died is restarted at once. Otherwise the pause before each
+// restart doubles, from shortest to longest.
 const (
 	steady   = 10 * time.Minute
 	shortest = 10 * time.Second
 	longest  = 10 * time.Minute
 )
 
-// due is when a machine may be started again.
+// due returns the earliest time of the next restart.
 func (p *past) due() time.Time {
 	if p.Quick == 0 {
 		return p.Started
@@ -50,7 +50,7 @@ func (p *past) due() time.Time {
 	return p.Started.Add(min(longest, shortest<<min(p.Quick, 10)))
 }
 
-// again notes that the process is started again.
+// again records a restart of the process.
 func (p *past) again(now time.Time) {
 	if now.Sub(p.Started) >= steady {
 		p.Quick = 0
@@ -60,9 +60,9 @@ func (p *past) again(now time.Time) {
 	p.began(now)
 }
 
-// Keep holds a machine against its record: what should run is started if its process died or the host was started anew, what was
-// interrupted is finished. A guest that turned itself off stays off, and a machine that was paused when its process died has lost its
-// memory; both are reported until somebody starts, stops or deletes it.
+// Keep compares a machine with its record and repairs it. It starts a machine whose process died or whose host
+// rebooted, and finishes interrupted operations. A guest that turned itself off stays off, and a machine that was
+// paused when its process died has lost its memory. Both are reported until the machine is started, stopped or deleted.
 func (d *Driver) Keep(ctx context.Context, resource writ.ResourceID) ([]sal.Drift, error) {
 	r, err := d.records().Get(resource)
 	if err != nil || r == nil {
@@ -91,14 +91,14 @@ func (d *Driver) Keep(ctx context.Context, resource writ.ResourceID) ([]sal.Drif
 	return k.drift, err
 }
 
-// listen reads on what the process has said.
+// listen reads the new events of the process and reports a failure as drift.
 func (k *keeping) listen() {
 	if err := k.hear(); err != nil {
 		k.found(false, "what its process says of itself cannot be read: %v", err)
 	}
 }
 
-// keeping is one look at one machine.
+// keeping is one run of Keep for one machine.
 type keeping struct {
 	*job
 	r     *sal.Record[own]
@@ -109,7 +109,8 @@ func (k *keeping) found(mended bool, format string, args ...any) {
 	k.drift = append(k.drift, sal.Drift{What: fmt.Sprintf(format, args...), Mended: mended})
 }
 
-// mend does something about what was found, and says whether it helped. A context that ended is an error, anything else a drift.
+// mend calls do to repair a drift and reports the result. It returns an error only if ctx has ended; any other failure
+// becomes part of the drift.
 func (k *keeping) mend(ctx context.Context, what string, do func() error) error {
 	err := do()
 	if ctx.Err() != nil {
@@ -134,7 +135,7 @@ func (k *keeping) keepStopped(ctx context.Context) error {
 		return k.records().Put(k.r)
 	}
 	defer v.release()
-	const grace = 30 * time.Second // as machine.stop has it
+	const grace = 30 * time.Second // the default of machine.stop
 	return k.mend(ctx, "its process ran although it was stopped", func() error {
 		if err := k.powerOff(ctx, k.r, v, grace); err != nil {
 			return err
@@ -144,7 +145,7 @@ func (k *keeping) keepStopped(ctx context.Context) error {
 	})
 }
 
-// keepUp looks at a machine that should run or be paused.
+// keepUp checks a machine that should run or be paused.
 func (k *keeping) keepUp(ctx context.Context) error {
 	v, err := k.attend(k.r)
 	if err != nil {
@@ -162,7 +163,7 @@ func (k *keeping) keepUp(ctx context.Context) error {
 		return ctx.Err()
 	case v.ended():
 		return k.keepAlive(ctx)
-	case err != nil: // it is alive: whoever killed it now might kill a machine that works
+	case err != nil: // the process is alive, and killing it could destroy a working machine
 		k.found(false, "its process %d does not answer: %v", v.pid, err)
 		return nil
 	case now == stopped:
@@ -185,13 +186,15 @@ func (k *keeping) keepUp(ctx context.Context) error {
 	return k.keepCount()
 }
 
-// keepDown looks at a process in which no machine runs: its guest turned itself off, or somebody else did that.
+// keepDown checks a process whose machine does not run: either the guest turned itself off, or another program shut it
+// down.
 func (k *keeping) keepDown(ctx context.Context, v *vmm) error {
 	own := &k.r.Own
 	soon, cancel := context.WithTimeout(ctx, afterwards)
 	defer cancel()
-	for k.listen(); soon.Err() == nil && !own.Process.guestIsOff(own.Past.Heard); k.listen() { // it answers before it has told what happened
-		if v.endsWithin(soon, offEvery) { // it says no more than it has
+	// The process answers requests before it writes its events.
+	for k.listen(); soon.Err() == nil && !own.Process.guestIsOff(own.Past.Heard); k.listen() {
+		if v.endsWithin(soon, offEvery) { // it has ended, so no event follows
 			k.listen()
 			break
 		}
@@ -208,7 +211,7 @@ func (k *keeping) keepDown(ctx context.Context, v *vmm) error {
 	return k.keepOff()
 }
 
-// keepOff tells of a guest that turned itself off, whose process has ended.
+// keepOff reports a guest that turned itself off and whose process has ended.
 func (k *keeping) keepOff() error {
 	own := &k.r.Own
 	k.found(false, "its guest turned itself off; machine.start starts it again")
@@ -219,10 +222,11 @@ func (k *keeping) keepOff() error {
 	return k.records().Put(k.r)
 }
 
-// asleep is for how long a guest may give no sign of life before that is told. A kernel that can be carried out gives one within a second.
+// asleep is the time without a sign of life after which a guest is reported. A kernel that the processor can run shows
+// one within a second.
 const asleep = 20 * time.Second
 
-// keepAwake tells of a guest that does nothing to be seen: a kernel that the processor cannot carry out keeps it busy for minutes before it
+// keepAwake reports a guest that shows no activity. A kernel that the processor cannot run spins for minutes before it
 // fails.
 func (k *keeping) keepAwake(ctx context.Context) {
 	own := &k.r.Own
@@ -241,19 +245,19 @@ func (k *keeping) keepAwake(ctx context.Context) {
 		since.Round(time.Second), why)
 }
 
-// alive reports whether the guest of a process that has said something has been seen.
+// alive reports whether the guest showed activity: output on its console or use of a device.
 func alive(dir string, h heard) bool {
 	info, err := os.Stat(filepath.Join(dir, consoleName))
 	return h.Alive || err != nil || info.Size() > 0
 }
 
-// keepTaps tells of taps that somebody took away. Whoever makes them anew gives them the same name, but the process has the old one open, which
-// leads nowhere.
+// keepTaps reports taps that were deleted. A new tap gets the same name, but the process still has the old one open,
+// which is disconnected.
 func (k *keeping) keepTaps() {
 	for _, p := range k.r.Own.Ports {
 		has, known := k.r.Own.Taps[p.Device]
 		if !known {
-			continue // it was started before this was noted
+			continue // started by a version that did not record the taps
 		}
 		if tap, err := net.InterfaceByName(p.Device); err == nil && tap.Index == has {
 			continue
@@ -276,7 +280,7 @@ func (k *keeping) keepSize(ctx context.Context, v *vmm, info api.Info) error {
 	}
 }
 
-// keepPower pauses or resumes.
+// keepPower pauses or resumes the machine to match its record.
 func (k *keeping) keepPower(ctx context.Context, v *vmm, now power) error {
 	switch want := k.r.Own.Power; {
 	case now == want:
@@ -291,7 +295,7 @@ func (k *keeping) keepPower(ctx context.Context, v *vmm, now power) error {
 	}
 }
 
-// keepDisks plugs in what is missing, and tells the guest of volumes that have grown.
+// keepDisks attaches missing disks, and resizes disks whose volumes have grown.
 func (k *keeping) keepDisks(ctx context.Context, v *vmm, info api.Info) error {
 	for _, d := range k.r.Own.Volumes {
 		if err := k.keepDisk(ctx, v, info, d); err != nil {
@@ -333,7 +337,7 @@ func (k *keeping) keepDisk(ctx context.Context, v *vmm, info api.Info, d disk) e
 	})
 }
 
-// keepCount tells of guests that started themselves anew.
+// keepCount reports reboots by the guest.
 func (k *keeping) keepCount() error {
 	past := &k.r.Own.Past
 	if past.Heard.Reboots <= past.Reboots {
@@ -344,14 +348,14 @@ func (k *keeping) keepCount() error {
 	return k.records().Put(k.r)
 }
 
-// keepAlive looks at a machine without a process.
+// keepAlive restarts a machine without a process, unless it must stay down.
 func (k *keeping) keepAlive(ctx context.Context) error {
 	own := &k.r.Own
 	boot, err := thisBoot()
 	if err != nil {
 		return sal.HostError("read the host's boot id", err)
 	}
-	k.listen() // once more: what it said before it ended
+	k.listen() // once more: the last events before the end
 	rebooted, why := own.Process != nil && own.Process.Boot != boot, k.whyEnded()
 	switch {
 	case own.Power == paused:
@@ -371,7 +375,7 @@ func (k *keeping) keepAlive(ctx context.Context) error {
 	return k.mend(ctx, what, func() error { return k.again(ctx) })
 }
 
-// whyEnded says what is known of why the process of a machine has ended, as a part of a sentence.
+// whyEnded returns the known reason for the end of the machine's process as a clause that continues a sentence, or "".
 func (k *keeping) whyEnded() string {
 	said := complaint(k.dir)
 	switch {
@@ -386,7 +390,7 @@ func (k *keeping) whyEnded() string {
 	}
 }
 
-// again starts the machine.
+// again restarts the machine and keeps its restart counters.
 func (k *keeping) again(ctx context.Context) error {
 	before := k.r.Own.Past
 	err := k.run(ctx, k.r)
@@ -394,7 +398,7 @@ func (k *keeping) again(ctx context.Context) error {
 	return errors.Join(err, k.records().Put(k.r))
 }
 
-// Orphans are processes that were started for a machine and are no machine's, and directories and groups of machines that have no record.
+// Orphans returns the processes of machines that match no record, and the directories and cgroups without a record.
 func (d *Driver) Orphans(ctx context.Context) ([]sal.Orphan, error) {
 	pids, err := withArguments(below(d.machines()))
 	if err != nil {
@@ -408,7 +412,7 @@ func (d *Driver) Orphans(ctx context.Context) ([]sal.Orphan, error) {
 	if err != nil {
 		return nil, sal.HostError("list the groups of machines", err)
 	}
-	records, damaged, err := d.records().List() // after the processes: a record is there before its process is
+	records, damaged, err := d.records().List() // after listing processes: a record exists before its process does
 	if err != nil {
 		return nil, err
 	}
@@ -446,7 +450,7 @@ func (d *Driver) Orphans(ctx context.Context) ([]sal.Orphan, error) {
 	return all, ctx.Err()
 }
 
-// servedBy is the host name of the machine whose files a process has among its arguments, "" if there is none.
+// servedBy returns the host name of the machine whose files are among the arguments of a process, or "".
 func (d *Driver) servedBy(pid int) string {
 	dir := filepath.Clean(d.machines()) + string(filepath.Separator)
 	for _, argument := range argumentsOf(pid) {
@@ -458,8 +462,8 @@ func (d *Driver) servedBy(pid int) string {
 	return ""
 }
 
-// Usage returns the CPUs and memory of a machine while it runs, the bytes that its interfaces have moved since it was started, and the
-// size of its snapshots. Its disks count for its volumes.
+// Usage returns the CPUs and memory of a machine while it runs, the bytes that its interfaces have transferred since
+// its start, and the size of its snapshots. Its disks count towards its volumes.
 func (d *Driver) Usage(ctx context.Context, resource writ.ResourceID) (sal.Usage, error) {
 	r, err := d.records().Get(resource)
 	if err != nil || r == nil {
@@ -476,9 +480,9 @@ func (d *Driver) Usage(ctx context.Context, resource writ.ResourceID) (sal.Usage
 	defer cancel()
 	counters, err := v.Counters(soon)
 	if _, none := errors.AsType[*api.Refusal](err); none {
-		return u, nil // it does not run yet
+		return u, nil // not booted yet
 	}
-	if err != nil { // counters of zero would say that counting began anew, and count all again the next time
+	if err != nil { // zero would look like a counter reset, and the next reading would count everything twice
 		return sal.Usage{}, sal.HostError("read the counters of "+resource.String(), err)
 	}
 	for device, counts := range counters {

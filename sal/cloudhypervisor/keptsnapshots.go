@@ -13,10 +13,10 @@ import (
 	"writ/sal"
 )
 
-// gib is the unit in which a node counts its disk.
+// gib is the unit of disk quotas.
 const gib = 1 << 30
 
-// snapshotBytes returns the size of all snapshots of a machine, with one that is being written.
+// snapshotBytes returns the size of all snapshots of a machine, including the reservation for one in progress.
 func (o *own) snapshotBytes() int64 {
 	sum := o.Writing
 	for _, k := range o.Kept {
@@ -39,8 +39,8 @@ func (d *Driver) SnapshotBytes(project writ.ProjectID) (sum int64, err error) {
 	return sum, err
 }
 
-// reserve records the largest possible size of a new snapshot before its first byte is written. It returns QUOTA_EXCEEDED if the project
-// has no room for it.
+// reserve records the largest possible size of a new snapshot before its first byte is written. It returns
+// QUOTA_EXCEEDED if the project has no room for it.
 func (j *job) reserve(ctx context.Context, r *sal.Record[own], memory bool) error {
 	if err := j.release(r); err != nil { // of an interrupted attempt
 		return err
@@ -83,8 +83,8 @@ func (j *job) release(r *sal.Record[own]) error {
 	return j.records().Put(r)
 }
 
-// deleteSnapshot deletes a snapshot: first from the record, then its files. It returns ChangeUnchanged for an unknown snapshot: an earlier
-// attempt may have deleted it.
+// deleteSnapshot deletes a snapshot: first from the record, then its files. It returns ChangeUnchanged for an unknown
+// snapshot: an earlier attempt may have deleted it.
 func (j *job) deleteSnapshot(ctx context.Context, r *sal.Record[own], name string) (sal.Outcome, error) {
 	if _, exists := r.Own.Kept[name]; !exists {
 		if err := j.sweepSnapshots(r); err != nil {
@@ -127,7 +127,8 @@ func (j *job) sweepSnapshots(r *sal.Record[own]) error {
 	return nil
 }
 
-// keepSnapshots removes what interrupted calls left, and measures snapshots of earlier versions of the driver, which did not.
+// keepSnapshots removes the remains of interrupted calls. It also measures snapshots of earlier driver versions, which
+// did not record a size.
 func (j *job) keepSnapshots(r *sal.Record[own]) error {
 	if err := errors.Join(j.release(r), j.sweepSnapshots(r)); err != nil {
 		return err
@@ -151,7 +152,7 @@ func (j *job) keepSnapshots(r *sal.Record[own]) error {
 	return j.records().Put(r)
 }
 
-// occupiedBelow returns the bytes that the files below a directory occupy on the disk. Blocks that they share with others count.
+// occupiedBelow returns the disk space in bytes of the files below a directory. Blocks shared with other files count.
 func occupiedBelow(dir string) (sum int64, err error) {
 	err = filepath.WalkDir(dir, func(_ string, e fs.DirEntry, err error) error {
 		if err != nil || !e.Type().IsRegular() {

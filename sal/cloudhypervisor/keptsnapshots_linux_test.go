@@ -12,7 +12,7 @@ import (
 	"writ/sal/saltest"
 )
 
-// withDisk makes the machine web with a disk of which it has written some MiB.
+// withDisk makes the machine web with a disk and writes some MiB to it.
 func (b *fixture) withDisk(mib int) {
 	b.Helper()
 	b.must("machine.create", "web", with(machineSpec, "disks", []any{saltest.RefTo(writ.KindVolume, "root")}))
@@ -21,7 +21,7 @@ func (b *fixture) withDisk(mib int) {
 		_, err = f.WriteAt(bytes.Repeat([]byte{1}, mib<<20), 0)
 	}
 	if err == nil {
-		err = f.Sync() // blocks count once they are on the disk
+		err = f.Sync() // blocks count only when they are on disk
 	}
 	if err != nil {
 		b.Fatal(err)
@@ -52,7 +52,7 @@ func TestSnapshotsCountUntilDeleted(t *testing.T) {
 	if other, err := b.SnapshotBytes("other"); other != 0 || err != nil {
 		t.Errorf("another project is charged for %d bytes, %v", other, err)
 	}
-	for range 2 { // once more, as after a crash
+	for range 2 { // twice, as after a crash
 		got := b.must("machine.delete_snapshot", "web", before)
 		if got["disk_gib"] != int64(0) || got["snapshots"] != nil || len(b.snapshotFiles()) != 0 {
 			t.Errorf("deleted: %v, files %v", got, b.snapshotFiles())
@@ -94,7 +94,7 @@ func TestKeepSweepsInterruptedSnapshots(t *testing.T) {
 	b.change("web", func(o *own) {
 		o.Writing = 1 << 40
 		k := o.Kept["before"]
-		k.Bytes = 0 // as of an earlier version
+		k.Bytes = 0 // as recorded by an earlier version
 		o.Kept["before"] = k
 	})
 	b.keeps("web", "", false)

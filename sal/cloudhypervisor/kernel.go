@@ -14,7 +14,7 @@ import (
 	"writ/sal/cloudhypervisor/api"
 )
 
-// checkPayload refuses what no machine boots from, before there is one: trying again does not help.
+// checkPayload rejects boot files that no machine can boot, before the machine is made: such an error is permanent.
 func checkPayload(p api.Payload, kernel, initramfs string, memory int64) error {
 	f, err := os.Open(p.Kernel)
 	if err != nil {
@@ -42,7 +42,7 @@ func checkPayload(p api.Payload, kernel, initramfs string, memory int64) error {
 	return nil
 }
 
-// checkFirmware says why a file is not one with which machines boot their first disk: it is loaded as a kernel is.
+// checkFirmware returns an error if the file cannot be machine firmware. Firmware is loaded like a kernel.
 func checkFirmware(path string) error {
 	f, err := os.Open(path)
 	if err != nil {
@@ -58,20 +58,20 @@ func checkFirmware(path string) error {
 	return nil
 }
 
-// bootable reports whether a file is a kernel as cloud-hypervisor loads it for processors of an architecture: its header says so, and nothing
-// else of it counts. Of architectures on which it does not run nothing is known, and all is taken.
+// bootable reports whether the header of a file is that of a kernel which cloud-hypervisor loads on the architecture.
+// On an architecture without cloud-hypervisor it returns true.
 func bootable(f io.ReaderAt, architecture string) bool {
 	switch architecture {
 	case "amd64":
 	case "arm64":
-		const magic = "ARM\x64" // of an Image
+		const magic = "ARM\x64" // of an arm64 Image
 		head := make([]byte, len(magic))
 		n, _ := f.ReadAt(head, 56)
 		return string(head[:n]) == magic
 	default:
 		return true
 	}
-	const setup = 0x202 // where the header of a bzImage begins
+	const setup = 0x202 // offset of the bzImage header
 	head := make([]byte, setup+4)
 	n, err := f.ReadAt(head, 0)
 	if err != nil && !errors.Is(err, io.EOF) {
@@ -84,7 +84,7 @@ func bootable(f io.ReaderAt, architecture string) bool {
 	return len(head) == setup+4 && bytes.Equal(head[setup:], []byte("HdrS"))
 }
 
-// Bounds of what is read of a program: those of kernels are far below.
+// Sizes in ELF files, and limits for reading them. Kernels are far below the limits.
 const (
 	maxPrograms  = 256
 	maxNotes     = 64 << 10
@@ -94,7 +94,7 @@ const (
 	pvhEntryKind = 18
 )
 
-// hasPVH reports whether a program of ELF has the note that says where it begins in 32 bits, XEN_ELFNOTE_PHYS32_ENTRY.
+// hasPVH reports whether an ELF file has the note with its 32-bit entry point, XEN_ELFNOTE_PHYS32_ENTRY.
 func hasPVH(f io.ReaderAt, head []byte) bool {
 	if len(head) < elfHeader {
 		return false
@@ -121,7 +121,7 @@ func hasPVH(f io.ReaderAt, head []byte) bool {
 	return false
 }
 
-// pvhAmong looks for the note among others. Name and value of each are padded to four bytes.
+// pvhAmong reports whether notes contain the PVH note. Name and value of each note are padded to four bytes.
 func pvhAmong(notes []byte) bool {
 	const header = 12
 	padded := func(n uint32) uint64 { return (uint64(n) + 3) &^ 3 }

@@ -9,7 +9,7 @@ import (
 	"writ/internal/vmmstub/guest"
 )
 
-// TestKernelsAreKnownByTheirHeaders, and whatever else a file has is passed over.
+// Only the header of a kernel counts; the rest of the file is ignored.
 func TestKernelsAreKnownByTheirHeaders(t *testing.T) {
 	vmlinux, err := os.ReadFile(guest.Tiny(t, guest.Wait))
 	if err != nil {

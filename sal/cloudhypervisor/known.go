@@ -8,8 +8,9 @@ import (
 	"writ/internal/confine"
 )
 
-// A process is known by its events file, which stands behind eventsTo in its name, the first of its arguments: it gets the file as a
-// descriptor, as it would take a path with a comma apart. Processes of earlier versions have it as an argument that follows eventsFlag.
+// A process is identified by the path of its events file. The driver passes the file as a descriptor, because
+// cloud-hypervisor would split a path at a comma, and puts the path into the first argument, the process name, after
+// eventsTo. Processes of earlier versions have it in the argument after eventsFlag.
 const (
 	eventsTo   = "path="
 	eventsFlag = "--event-monitor"
@@ -17,7 +18,7 @@ const (
 
 func eventsName(launch string) string { return "events-" + launch + ".json" }
 
-// eventsOf is the path of the events file of a process with these arguments, "" if it has none.
+// eventsOf returns the path of the events file of a process with these arguments, or "".
 func eventsOf(args []string) string {
 	if len(args) == 0 {
 		return ""
@@ -32,17 +33,18 @@ func eventsOf(args []string) string {
 	return ""
 }
 
-// below returns a test for the arguments of processes that were started for something in a directory.
+// below returns a predicate for the arguments of processes that were started for a directory.
 func below(dir string) func(args []string) bool {
 	dir = filepath.Clean(dir) + string(filepath.Separator)
 	return func(args []string) bool {
 		return strings.HasPrefix(eventsOf(args), dir) ||
-			slices.ContainsFunc(args, func(argument string) bool { return strings.HasPrefix(argument, eventsTo+dir) }) // its socket is there
+			// its socket is there
+			slices.ContainsFunc(args, func(argument string) bool { return strings.HasPrefix(argument, eventsTo+dir) })
 	}
 }
 
-// launched finds the process of a start that was interrupted before its number was written down, 0 if there is none. Anybody may have its
-// arguments; nobody else is its user.
+// launched returns the PID of a process whose start was interrupted before its PID was recorded, or 0. It checks the
+// user, because any process can have the same arguments.
 func launched(dir, launch string, user uint32) (int, error) {
 	all, err := withArguments(isLaunch(dir, launch))
 	for _, pid := range all {
@@ -53,7 +55,8 @@ func launched(dir, launch string, user uint32) (int, error) {
 	return 0, err
 }
 
-// isLaunch returns a test for the arguments by which the process of a start is known. Somebody who only reads its files has others.
+// isLaunch returns a predicate for the arguments of the process of one start. A process that only reads the files of
+// the machine does not match.
 func isLaunch(dir, launch string) func(args []string) bool {
 	want := filepath.Join(dir, eventsName(launch))
 	return func(args []string) bool { return eventsOf(args) == want }

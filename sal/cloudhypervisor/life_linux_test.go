@@ -39,7 +39,8 @@ func TestProcessThatWasJustStartedIsFoundAgain(t *testing.T) {
 	forEachFixture(t, func(t *testing.T, b *fixture) {
 		b.must("machine.create", "web", machineSpec)
 		pid := b.record("web").Own.Process.PID
-		b.change("web", func(o *own) { o.Process.PID, o.Process.Started = 0, 0 }) // a crash came between
+		// Simulates a crash between start and record.
+		b.change("web", func(o *own) { o.Process.PID, o.Process.Started = 0, 0 })
 		if b.state("web") != string(running) {
 			t.Error("it is not found")
 		}
@@ -104,12 +105,12 @@ func TestMachineIsBackAfterTheHostStartedAnew(t *testing.T) {
 	})
 }
 
-// turnsOff lets the guest of a machine on the stub turn itself off.
+// turnsOff makes the guest of a machine on the stub turn itself off.
 func (b *fixture) turnsOff(name string) {
 	b.Helper()
 	b.signal(name, vmmstub.GuestPowersOff, false)
 	for b.state(name) != string(stopped) && b.Context().Err() == nil {
-		time.Sleep(time.Millisecond) // it tells nobody but its file
+		time.Sleep(time.Millisecond) // the process only writes an event to its file
 	}
 }
 
@@ -128,7 +129,7 @@ func TestAGuestThatPowersOffStaysOff(t *testing.T) {
 			b.must("machine.start", "web", nil)
 			b.keeps("web", "", false)
 			b.turnsOff("web")
-			b.signal("web", unix.SIGKILL, true) // its process dies later, and it was off before
+			b.signal("web", unix.SIGKILL, true) // its process dies after the guest turned itself off
 			b.keeps("web", "turned itself off", false)
 			b.must("machine.start", "web", nil)
 			b.turnsOff("web")
@@ -138,7 +139,7 @@ func TestAGuestThatPowersOffStaysOff(t *testing.T) {
 	}
 }
 
-// TestAMachineWhoseProcessEndsIsStartedAgain, also where it ends in order: only the guest itself may turn it off.
+// The process may also end with a clean shutdown: only the guest itself turns the machine off.
 func TestAMachineWhoseProcessEndsIsStartedAgain(t *testing.T) {
 	fail := "VCPU generated error: VcpuRun"
 	for _, release := range vmmstub.Releases {
@@ -179,7 +180,8 @@ func TestAMachineWhoseProcessGetsSIGTERMIsStartedAgain(t *testing.T) {
 	})
 }
 
-// A guest that was started by an earlier version takes its process along, whatever for; what was promised then holds for it.
+// A process that was started by an earlier version ends with its guest for any reason, so the promise of that version
+// applies.
 func TestAMachineOfAnEarlierVersionThatEndsInOrderStaysOff(t *testing.T) {
 	b := newFixture(t)
 	b.must("machine.create", "web", machineSpec)
@@ -190,7 +192,7 @@ func TestAMachineOfAnEarlierVersionThatEndsInOrderStaysOff(t *testing.T) {
 	b.keeps("web", "", false)
 }
 
-// Its process is known by the argument that named the events file, and not by its own name.
+// Processes of earlier versions are identified by the argument with the events file, and not by their name.
 func TestAProcessOfAnEarlierVersionIsKnown(t *testing.T) {
 	const path = "/var/lib/machines/m1/events-12.json"
 	old := []string{"cloud-hypervisor", "--api-socket", "fd=3", "--event-monitor", "path=" + path}
@@ -207,10 +209,11 @@ func TestAProcessOfAnEarlierVersionIsKnown(t *testing.T) {
 	}
 }
 
-// TestAKernelThatNeverBootsIsReportedWithTheMessageOfItsProcess, when it fails and before.
+// The report comes before and after the failure of the guest.
 func TestAKernelThatNeverBootsIsReportedWithTheMessageOfItsProcess(t *testing.T) {
 	b := newFixture(t)
-	vmmstub.Set(t, b.Program, vmmstub.Settings{Mute: true, AfterBoot: "fail", Linger: 50}) // it is seen while it takes its machine down
+	// Seen during the shutdown of its machine.
+	vmmstub.Set(t, b.Program, vmmstub.Settings{Mute: true, AfterBoot: "fail", Linger: 50})
 	b.refuses("machine.create", "web", machineSpec, writ.CodeDriverFailed, "VcpuRun", "InternalError")
 	b.empty()
 	_, err := b.do("machine.create", "web", machineSpec)
@@ -245,7 +248,7 @@ func TestGuestThatStartsItselfAnewIsReportedOnce(t *testing.T) {
 	r := b.record("web")
 	events := filepath.Join(b.dirOf(r.Resource), eventsName(r.Own.Process.Launch))
 	for h := (heard{}); h.Reboots == 0 && t.Context().Err() == nil; {
-		time.Sleep(time.Millisecond) // the process tells nobody but its file
+		time.Sleep(time.Millisecond) // the process only writes an event to its file
 		var err error
 		if h, err = h.hear(events); err != nil {
 			t.Fatal(err)
@@ -278,7 +281,7 @@ func TestGuestThatStartsItselfAnewIsReportedOnce(t *testing.T) {
 	}
 }
 
-// Whoever takes silence for death kills machines that work.
+// Killing silent processes would kill machines that work.
 func TestSilenceIsNotDeath(t *testing.T) {
 	b := newFixture(t)
 	b.must("machine.create", "web", machineSpec)
@@ -296,7 +299,7 @@ func TestSilenceIsNotDeath(t *testing.T) {
 	}
 }
 
-// A stop whose runner died before the end of it reports, when it is repeated, how the guest ended.
+// The runner dies during a stop. The repeated stop reports how the guest ended.
 func TestRepeatedStopTellsHowTheGuestEnded(t *testing.T) {
 	b := newFixture(t)
 	b.must("machine.create", "web", machineSpec)

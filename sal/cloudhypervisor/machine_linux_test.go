@@ -18,7 +18,7 @@ import (
 	"writ/sal/saltest"
 )
 
-// What cloud-hypervisor does with what is left out changes from version to version.
+// The defaults of cloud-hypervisor differ between versions.
 func TestEverySettingIsExplicit(t *testing.T) {
 	forEachFixture(t, func(t *testing.T, b *fixture) {
 		b.must("machine.create", "web", with(machineSpec, "disks", []any{saltest.RefTo(writ.KindVolume, "root")}))
@@ -73,7 +73,7 @@ func TestConsoleKeepsWhatWasBeforeTheLastStartAndHasBounds(t *testing.T) {
 	if text := said(); text != line+line {
 		t.Errorf("trimmed it says %q", text)
 	}
-	// Whoever reads on hears that something is gone, and then all that is left, in whole lines.
+	// A reader with an old position is notified of the gap, and gets the rest in whole lines.
 	left := int64(0)
 	for more, lost := true, true; more; lost = false {
 		part := b.must("machine.console", "web", map[string]any{"after": next, "lines": int64(1000)})
@@ -93,7 +93,7 @@ func TestConsoleKeepsWhatWasBeforeTheLastStartAndHasBounds(t *testing.T) {
 	}
 }
 
-// TestADirectoryMayHaveWhatDividesOptions: commas, quotes and brackets are nothing special in the path of a data directory.
+// Commas, quotes and brackets are allowed in the path of a data directory.
 func TestADirectoryMayHaveWhatDividesOptions(t *testing.T) {
 	forEachFixture(t, func(t *testing.T, b *fixture) {
 		b.Dir = filepath.Join(b.Dir, `a,b"[`)
@@ -149,7 +149,7 @@ func TestOnlyWhatIsLeftIsAnOrphan(t *testing.T) {
 	})
 }
 
-// A socket that nobody listens at is what a crash leaves; one that somebody listens at is not ours to take.
+// A crash leaves a socket without a listener. A socket with a listener belongs to another process.
 func TestListenerIsWhoListens(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "s")
 	if pid, err := listener(path); pid != 0 || err != nil {

@@ -14,7 +14,7 @@ import (
 	"writ/sal/needs"
 )
 
-// Needs are what machines need of a host.
+// Needs returns the requirements of machines on a host.
 func (d *Driver) Needs() []needs.Need {
 	const none = "there are no machines"
 	return []needs.Need{
@@ -51,20 +51,21 @@ func (d *Driver) lookProgram(ctx context.Context) (string, error) {
 	return version, nil
 }
 
-// kvmFix is what to do where the kernel runs no guests, or only some.
+// kvmFix is the remedy if the kernel runs no guests, or only some.
 const kvmFix = "switch virtualisation on in the firmware of this host; modprobe kvm_intel || modprobe kvm_amd; usermod -aG kvm USER if the runner is not root"
 
-// device is where the kernel runs guests.
+// device is the device file of KVM.
 const device = "/dev/kvm"
 
-// microsofts is where the kernel of a host does that whose hypervisor is Microsoft's. Programs of cloud-hypervisor may know it; nobody has tried
-// machines there.
+// microsofts is the device file of Microsoft's hypervisor. Builds of cloud-hypervisor may support it; writ is untested
+// with it.
 const microsofts = "/dev/mshv"
 
-// lookKVM looks whether the kernel runs guests, unless the program says that it does without: then it only plays a hypervisor.
+// lookKVM checks that KVM can be used. It accepts a host without KVM if the program reports that it needs no
+// hypervisor: it is a stub for tests.
 func (d *Driver) lookKVM(ctx context.Context) (string, error) {
 	found, err := needs.Openable(cmp.Or(d.kvm, device))(ctx)
-	if err == nil && d.Accounts.Used() { // it is not us who opens it
+	if err == nil && d.Accounts.Used() { // the runner does not open the device itself
 		err = confine.Usable(nil, []string{cmp.Or(d.kvm, device)})
 	}
 	if err == nil {
@@ -79,10 +80,11 @@ func (d *Driver) lookKVM(ctx context.Context) (string, error) {
 	return "", err
 }
 
-// noHypervisor is in what a program says of itself with its version that plays cloud-hypervisor.
+// noHypervisor is in the version output of a stub that simulates cloud-hypervisor.
 const noHypervisor = "no hypervisor"
 
-// lookHardware looks whether the kernel runs any guest: by hardware, and not only those that are made for it.
+// lookHardware checks that KVM uses the virtualisation of the processor and so runs any guest. kvm_pvm runs only
+// kernels that are built for it.
 func lookHardware(context.Context) (string, error) {
 	if loaded("kvm_pvm") && !loaded("kvm_intel") && !loaded("kvm_amd") {
 		return "", errors.New("it is kvm_pvm, which runs only kernels that are made for it")
@@ -90,7 +92,7 @@ func lookHardware(context.Context) (string, error) {
 	return "nothing else is known", nil
 }
 
-// loaded reports whether the kernel has a module, loaded or built in.
+// loaded reports whether a kernel module is loaded or built in.
 func loaded(module string) bool {
 	_, err := os.Stat("/sys/module/" + module)
 	return err == nil

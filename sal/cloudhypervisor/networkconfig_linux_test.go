@@ -12,8 +12,7 @@ import (
 	"writ/internal/testenv"
 )
 
-// TestCloudInitConfiguresEachInterface lets the real cloud-init write the files of three network managers for a guest whose interfaces have
-// their own names.
+// The real cloud-init writes the files of three network managers for a guest that renames its interfaces.
 func TestCloudInitConfiguresEachInterface(t *testing.T) {
 	for renderer, want := range map[string][]string{
 		"networkd": {

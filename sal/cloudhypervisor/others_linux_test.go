@@ -24,11 +24,11 @@ import (
 	"writ/sal/saltest"
 )
 
-// others plays the drivers of images, volumes and networks: files below a directory, and taps.
+// others simulates the drivers of images, volumes and networks with files below a directory, and real taps.
 type others struct {
 	dir         string
-	busy        string       // the tap that another program has, "" if none
-	nameservers []netip.Addr // told at each tap
+	busy        string       // the tap held by another program, or ""
+	nameservers []netip.Addr // returned for each tap
 }
 
 func (o *others) Image(_ context.Context, _ writ.ProjectID, image writ.Ref) (sal.Image, error) {
@@ -123,7 +123,7 @@ func ip(args ...string) error {
 
 func (o *others) Owners(context.Context) ([]sal.Owner, error) { return nil, nil }
 
-// prepare makes what is on a host before there are machines.
+// prepare makes the files that a host has before there are machines.
 func prepare(t testing.TB, host string) {
 	t.Helper()
 	testenv.Cgroup(t, groupsOf(filepath.Join(host, "machine")).Name)
@@ -143,7 +143,7 @@ func prepare(t testing.TB, host string) {
 	}
 }
 
-// open returns a driver on a host, as a runner does that starts there.
+// open returns a driver on a host, like a starting runner.
 func open(host, program string, step func(string)) *Driver {
 	o := &others{dir: host}
 	return &Driver{
@@ -152,7 +152,7 @@ func open(host, program string, step func(string)) *Driver {
 	}
 }
 
-// processes returns those of the machines of a host.
+// processes returns the PIDs of the machines of a host.
 func processes(t testing.TB, host string) []int {
 	t.Helper()
 	all, err := withArguments(below(host))
@@ -221,13 +221,13 @@ func traces(t testing.TB, host string) (all []string) {
 	return all
 }
 
-// tapName is the name of a machine's tap on a host of a test.
+// tapName returns the name of a machine's tap on a host of a test.
 func tapName(host string, owner writ.UID, i int) string {
 	sum := sha256.Sum256(fmt.Append(nil, host, owner, i))
 	return fmt.Sprintf("wv%x", sum[:5])
 }
 
-// networks are those of the machines of tests: none where nobody may make taps.
+// networks returns the networks of test machines, or nil if the test cannot make taps.
 func networks(t testing.TB) []any {
 	f, err := os.OpenFile("/dev/net/tun", os.O_RDWR, 0)
 	if err != nil || os.Geteuid() != 0 {
@@ -244,13 +244,13 @@ func networks(t testing.TB) []any {
 type setup struct {
 	program string
 	prepare func(t testing.TB, host string)
-	lame    bool // guests hear nothing: they neither let go of disks nor mind their power button
-	forgets bool // memory of machines cannot be kept
-	real    bool // the program is no stub
+	lame    bool // guests react to nothing: neither to a disk request nor to the power button
+	forgets bool // the memory of machines cannot be saved
+	real    bool // the program is not a stub
 }
 
-// forEachSetup calls a test with the stub of each release, and with the real cloud-hypervisor where that is on PATH: with a real guest where the machine can run
-// one, else with one of some bytes that hears nothing.
+// forEachSetup calls a test with the stub of each release, and with the real cloud-hypervisor if that is on PATH. The
+// real program gets a real guest if the host can run one, otherwise a guest of a few bytes that reacts to nothing.
 func forEachSetup(t *testing.T, test func(t *testing.T, s setup)) {
 	for _, release := range vmmstub.Releases {
 		t.Run("stub of "+release.String(), func(t *testing.T) {
@@ -287,8 +287,8 @@ func forEachSetup(t *testing.T, test func(t *testing.T, s setup)) {
 	})
 }
 
-// forgets reports whether memory of machines cannot be kept here: there are modules of KVM that run them and do not say in which state their
-// processors are.
+// forgets reports whether the memory of machines cannot be saved on this host: some KVM modules run machines but do not
+// report the state of their CPUs.
 func forgets(t *testing.T, s setup) bool {
 	t.Helper()
 	b := newFixtureOn(t, s)
@@ -307,7 +307,7 @@ func forgets(t *testing.T, s setup) bool {
 	return true
 }
 
-// processUser is one as processes of machines have them, 0 for our own.
+// processUser returns a user for processes of machines; 0 means the user of the test.
 func processUser() uint32 {
 	if os.Geteuid() != 0 {
 		return 0
@@ -315,7 +315,7 @@ func processUser() uint32 {
 	return confine.DefaultFirst
 }
 
-// virtualises reports whether stock guests run under /dev/kvm here. There are modules behind it that run others only.
+// virtualises reports whether unmodified guests run under /dev/kvm here. Some modules run only modified ones.
 func virtualises() bool {
 	for _, module := range []string{"kvm_intel", "kvm_amd"} {
 		if _, err := os.Stat("/sys/module/" + module); err == nil {

@@ -15,7 +15,7 @@ import (
 	"writ/sal/cloudhypervisor/api"
 )
 
-// now returns what the machine does, however long its process takes to say so.
+// now returns the power state of the machine. It waits for the process as long as ctx permits.
 func (j *job) now(ctx context.Context, r *sal.Record[own]) (power, error) {
 	v, _, err := j.live(ctx, r)
 	if err != nil || v == nil {
@@ -40,7 +40,7 @@ func (j *job) start(ctx context.Context, r *sal.Record[own]) (sal.Outcome, error
 	before := r.Own.Power
 	if err := j.run(ctx, r); err != nil {
 		if ctx.Err() == nil {
-			r.Own.Power = before // it was not started, and nobody should try again by itself
+			r.Own.Power = before // the start failed, and must not be retried without a new request
 			err = errors.Join(err, j.records().Put(r))
 		}
 		return sal.Outcome{}, err
@@ -48,19 +48,19 @@ func (j *job) start(ctx context.Context, r *sal.Record[own]) (sal.Outcome, error
 	return j.done(ctx, r, writ.ChangeUpdated)
 }
 
-// run makes the machine run whatever it does now, short of what is paused because it should be. The record is written before, and has
-// what is new when it returns.
+// run starts or resumes the machine, except if it is paused on request. The caller writes the record, before with the
+// power state and afterwards with the new process.
 func (j *job) run(ctx context.Context, r *sal.Record[own]) error {
 	r.Own.Power = running
 	v, _, err := j.live(ctx, r)
 	if err != nil {
 		return err
 	}
-	if v != nil { // something stopped in the middle of a snapshot
+	if v != nil { // paused by an interrupted snapshot
 		defer v.release()
 		return j.goOn(ctx, v)
 	}
-	if err := j.endProcess(ctx, r); err != nil { // one without a machine in it
+	if err := j.endProcess(ctx, r); err != nil { // a process without a machine
 		return err
 	}
 	r.Own.Process = nil
@@ -72,7 +72,7 @@ func (j *job) run(ctx context.Context, r *sal.Record[own]) error {
 	return nil
 }
 
-// goOn lets a machine go on that is paused.
+// goOn resumes a paused machine.
 func (j *job) goOn(ctx context.Context, v *vmm) error {
 	if now, _, err := v.state(ctx); err != nil || now == running {
 		return err
@@ -95,7 +95,7 @@ func (j *job) resume(ctx context.Context, r *sal.Record[own]) (sal.Outcome, erro
 	return j.switchTo(ctx, r, running, func(v *vmm) error { return j.goOn(ctx, v) })
 }
 
-// switchTo pauses or resumes a machine. The process's answer does not count, only what the machine does then.
+// switchTo pauses or resumes a machine. If the process answers with an error, the resulting power state decides.
 func (j *job) switchTo(ctx context.Context, r *sal.Record[own], want power, do func(v *vmm) error) (sal.Outcome, error) {
 	v, _, err := j.live(ctx, r)
 	if err != nil {
@@ -161,24 +161,25 @@ func (j *job) stop(ctx context.Context, r *sal.Record[own], grace time.Duration)
 	return j.done(ctx, r, writ.ChangeUpdated)
 }
 
-// pressEvery is how often the power button is pressed: a guest that is not up yet does not hear it.
+// pressEvery is the interval between presses of the power button. A guest that is still booting misses a press.
 const pressEvery = 3 * time.Second
 
-// powerOff lets the guest end by itself for a while, and cuts it off then. The record says so before, so that a repeated call reports the
-// same.
+// powerOff lets the guest shut down within grace, then cuts it off. A forced end is recorded first, so that a repeated
+// call reports the same.
 func (j *job) powerOff(ctx context.Context, r *sal.Record[own], v *vmm, grace time.Duration) error {
 	until, cancel := context.WithTimeout(ctx, grace)
 	defer cancel()
 	for until.Err() == nil && !v.ended() {
 		now, _, err := v.state(until)
 		if err == nil && now == stopped {
-			break // there is nobody who could hear it
+			break // no guest could react
 		}
 		if err == nil && now == paused {
-			_ = j.goOn(until, v) // who is paused does not hear it either
+			_ = j.goOn(until, v) // a paused guest cannot react either
 		}
 		j.step("press the power button")
-		_ = v.ask(until, "press the power button", v.PressPowerButton) // once more in a moment, if need be
+		// an error is ignored because the loop presses again
+		_ = v.ask(until, "press the power button", v.PressPowerButton)
 		soon, cancel := context.WithTimeout(until, pressEvery)
 		v.waitOff(soon)
 		cancel()
@@ -201,10 +202,10 @@ func (j *job) powerOff(ctx context.Context, r *sal.Record[own], v *vmm, grace ti
 	return v.end(ctx, j.step)
 }
 
-// offEvery is how often it is looked whether a guest has turned itself off.
+// offEvery is the poll interval for a guest that turns itself off.
 const offEvery = 20 * time.Millisecond
 
-// waitOff returns when the guest has turned itself off, the process has ended, or ctx has.
+// waitOff returns when the guest has turned itself off, the process has ended, or ctx has ended.
 func (v *vmm) waitOff(ctx context.Context) {
 	for ctx.Err() == nil {
 		if now, _, err := v.state(ctx); err == nil && now == stopped {
@@ -216,14 +217,14 @@ func (v *vmm) waitOff(ctx context.Context) {
 	}
 }
 
-// endsWithin waits for so long at the most, and reports whether the process has ended.
+// endsWithin waits at most d and reports whether the process has ended.
 func (v *vmm) endsWithin(ctx context.Context, d time.Duration) bool {
 	ctx, stop := context.WithTimeout(ctx, d)
 	defer stop()
 	return v.wait(ctx) == nil
 }
 
-// update gives the machine what machine.create asks for anew: CPUs and memory, nothing else of a machine may change.
+// update applies the changed arguments of machine.create: only CPUs and memory can change.
 func (j *job) update(ctx context.Context, r *sal.Record[own], fields []string) error {
 	args := j.Args.(*catalog.MachineCreate)
 	var to catalog.MachineResize
@@ -236,7 +237,7 @@ func (j *job) update(ctx context.Context, r *sal.Record[own], fields []string) e
 	if _, err := j.setSize(ctx, r, to); err != nil {
 		return err
 	}
-	r.Spec = catalog.Values(args) // only now: whoever asks again after a crash must not hear that it is so already
+	r.Spec = catalog.Values(args) // last: after a crash, a repeated call must not find the spec unchanged
 	r.Generation++
 	return j.records().Put(r)
 }
@@ -252,7 +253,8 @@ func (j *job) resize(ctx context.Context, r *sal.Record[own], to *catalog.Machin
 	return j.done(ctx, r, writ.ChangeUpdated)
 }
 
-// setSize gives the machine other CPUs or memory, at once if it runs. What a machine that runs cannot take is refused.
+// setSize sets the CPUs and memory of the machine, at once if it runs. It returns an error for a size that a running
+// machine cannot take.
 func (j *job) setSize(ctx context.Context, r *sal.Record[own], to catalog.MachineResize) (changed bool, err error) {
 	cpus, memory := r.Own.CPUs, r.Own.MemoryMiB
 	if to.CPUs != 0 {
@@ -271,7 +273,7 @@ func (j *job) setSize(ctx context.Context, r *sal.Record[own], to catalog.Machin
 		return undo(err)
 	}
 	if v == nil {
-		return changed, nil // for the next time that it is started
+		return changed, nil // applies at the next start
 	}
 	defer v.release()
 	wanted, err := j.fit(r, info)
@@ -290,7 +292,7 @@ func (j *job) setSize(ctx context.Context, r *sal.Record[own], to catalog.Machin
 	if err := j.records().Put(r); err != nil {
 		return undo(err)
 	}
-	err = j.bound(r) // before the guest takes more
+	err = j.bound(r) // before the guest gets more
 	if err == nil {
 		err = j.tell(ctx, v, wanted)
 	}
@@ -301,8 +303,8 @@ func (j *job) setSize(ctx context.Context, r *sal.Record[own], to catalog.Machin
 	return err == nil, err
 }
 
-// takeOver writes into the record what the machine has of a change that was refused in its second half: what a guest was given cannot always
-// be taken back.
+// takeOver records the actual size of the machine after a change that failed halfway, because CPUs and memory of a
+// guest cannot always be taken back.
 func (j *job) takeOver(ctx context.Context, r *sal.Record[own], v *vmm) error {
 	now, info, err := v.state(ctx)
 	if err != nil || now == stopped {
@@ -315,13 +317,15 @@ func (j *job) takeOver(ctx context.Context, r *sal.Record[own], v *vmm) error {
 	return nil
 }
 
-// How long a guest may take to give up CPUs before another change of its size is refused, and how often it is asked whether it has.
+// giveUp limits how long a guest may take to release CPUs of an earlier change before another change fails. giveUpEvery
+// is the poll interval.
 const (
 	giveUp      = 10 * time.Second
 	giveUpEvery = 50 * time.Millisecond
 )
 
-// tell gives a machine that runs another size: memory first, which is refused more often, and then CPUs. Either is refused as a whole.
+// tell resizes a running machine: memory first, because it is refused more often, then CPUs. Each request succeeds or
+// fails as a whole.
 func (j *job) tell(ctx context.Context, v *vmm, wanted api.Resize) error {
 	for _, part := range []api.Resize{{DesiredRAM: wanted.DesiredRAM}, {DesiredVcpus: wanted.DesiredVcpus}} {
 		if part == (api.Resize{}) {
@@ -361,14 +365,14 @@ func (j *job) tellPart(ctx context.Context, v *vmm, part api.Resize) error {
 	}
 }
 
-// full reports whether a machine that runs has no room for more memory.
+// full reports whether a refusal means that a running machine cannot take more memory.
 func full(refusal *api.Refusal) bool {
 	return slices.ContainsFunc(refusal.Causes, func(cause string) bool {
 		return strings.Contains(cause, "No ACPI slot") || strings.Contains(cause, "Not enough space in the hotplug RAM region")
 	})
 }
 
-// fit returns what has to be told to a machine that runs, nothing if it is as it should be.
+// fit returns the resize request that makes a running machine match its record. It is empty if the machine matches.
 func (j *job) fit(r *sal.Record[own], info api.Info) (wanted api.Resize, err error) {
 	if has := info.Config.CPUs; has.BootVcpus != r.Own.CPUs {
 		if r.Own.CPUs > has.MaxVcpus {

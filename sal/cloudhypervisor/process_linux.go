@@ -20,14 +20,14 @@ import (
 	"writ/internal/unixsocket"
 )
 
-// held is a process that we hold on to: its number is not given away while we do.
+// held is a process that is held by a file descriptor, so its PID is not reused.
 type held struct {
 	*pidfd.Process
 	pid     int
-	started uint64 // clock ticks between the host's boot and its start
+	started uint64 // start time in clock ticks since the boot of the host
 }
 
-// hold returns the living process with a number, nil if there is none.
+// hold returns the live process with this PID, or nil.
 func hold(pid int) (*held, error) {
 	p, err := pidfd.Open(pid)
 	if err != nil || p == nil {
@@ -47,22 +47,22 @@ func (h *held) wait(ctx context.Context) error { return h.Wait(ctx) }
 func (h *held) terminate() error               { return h.Signal(unix.SIGTERM) }
 func (h *held) kill() error                    { return h.Signal(unix.SIGKILL) }
 
-// startOf reads when a process began, from what the kernel says of it.
+// startOf reads the start time of a process.
 func startOf(pid int) (uint64, error) {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
 		return 0, err
 	}
-	i := bytes.LastIndexByte(text, ')') // the name in front of it may hold anything
+	i := bytes.LastIndexByte(text, ')') // the name before it may contain any character
 	fields := strings.Fields(string(text[i+1:]))
-	const start = 19 // the 22nd field of all, the 20th after the name
+	const start = 19 // field 22 of the file, the 20th after the name
 	if i < 0 || len(fields) <= start {
 		return 0, fmt.Errorf("process %d has no start", pid)
 	}
 	return strconv.ParseUint(fields[start], 10, 64)
 }
 
-// argumentsOf are the arguments of a process, none if it has ended.
+// argumentsOf returns the arguments of a process, or nil if it has ended.
 func argumentsOf(pid int) []string {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
 	if err != nil || len(text) == 0 {
@@ -71,7 +71,7 @@ func argumentsOf(pid int) []string {
 	return strings.Split(strings.TrimSuffix(string(text), "\x00"), "\x00")
 }
 
-// withArguments returns the processes of this host, none of a container's, that have such arguments.
+// withArguments returns the PIDs of processes whose arguments match, without those in containers.
 func withArguments(are func(args []string) bool) ([]int, error) {
 	running, err := confine.Running()
 	if err != nil {
@@ -86,14 +86,15 @@ func withArguments(are func(args []string) bool) ([]int, error) {
 	return all, nil
 }
 
-// thisBoot is the id of the host's boot.
+// thisBoot returns the boot ID of the host.
 func thisBoot() (string, error) {
 	text, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	return strings.TrimSpace(string(text)), err
 }
 
-// spawn starts a process in a cell, in a session of its own, so that nothing that ends us ends it, under a name of ours. It has files from
-// descriptor 3 on. It is waited for until it ends, however long we live: else it would stay as a zombie.
+// spawn starts a process in a cell, with name as its first argument and files as descriptors from 3 on. The process has
+// its own session, so it survives the end of the driver. A goroutine waits for it, so that it does not stay as a
+// zombie.
 func spawn(cell confine.Cell, program, name string, args []string, log *os.File, files ...*os.File) (*held, error) {
 	cmd := exec.Command(program, args...)
 	cmd.Args[0] = name
@@ -105,7 +106,7 @@ func spawn(cell confine.Cell, program, name string, args []string, log *os.File,
 	if err := confine.Start(cmd, cell); err != nil {
 		return nil, err
 	}
-	h, err := hold(cmd.Process.Pid) // nobody has waited for it, so it is this one
+	h, err := hold(cmd.Process.Pid) // the PID cannot be reused before Wait
 	go func() { _ = cmd.Wait() }()
 	if err != nil {
 		return nil, errors.Join(err, cmd.Process.Kill())
@@ -116,7 +117,8 @@ func spawn(cell confine.Cell, program, name string, args []string, log *os.File,
 	return h, nil
 }
 
-// listenAt makes a socket at a path and returns it for a child. Whoever listens there already is another process's business: it is named.
+// listenAt makes a socket at path and returns it for a child process. If another process listens there, the error names
+// it.
 func listenAt(path string) (*os.File, error) {
 	if pid, err := listener(path); err != nil || pid != 0 {
 		if err == nil {
@@ -124,23 +126,24 @@ func listenAt(path string) (*os.File, error) {
 		}
 		return nil, err
 	}
-	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) { // of a process that was killed
+	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) { // left by a process that was killed
 		return nil, err
 	}
 	l, err := unixsocket.Listen(path)
 	if err != nil {
 		return nil, err
 	}
-	defer l.Close() // a copy that stayed with us would keep connections waiting when the process has died
+	defer l.Close() // a copy in the driver would keep connections waiting after the death of the process
 	if err := os.Chmod(path, 0o600); err != nil {
 		return nil, err
 	}
 	return l.File()
 }
 
-// listener returns the process that listens at a socket, 0 if there is none. We count as none: the socket is what is left of us then.
+// listener returns the PID of the process that listens at a socket, or 0. The driver itself counts as 0: then the
+// socket is a remnant of its own.
 func listener(path string) (int, error) {
-	c, err := unixsocket.Dial(context.Background(), path) // a socket of this host answers at once
+	c, err := unixsocket.Dial(context.Background(), path) // a socket on this host answers at once
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ECONNREFUSED) {
 		return 0, nil
 	}
@@ -163,10 +166,10 @@ func listener(path string) (int, error) {
 	return int(who.Pid), nil
 }
 
-// handTap lets a user attach to a tap, which is there already. Nobody else may then, but root.
+// handTap lets user attach to an existing tap. Apart from root, no other user can attach then.
 func handTap(name string, user uint32) error {
 	if _, err := net.InterfaceByName(name); err != nil {
-		return err // to attach to one that is not there makes it
+		return err // attaching to a missing tap would create it
 	}
 	fd, err := unix.Open("/dev/net/tun", unix.O_RDWR|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -177,25 +180,26 @@ func handTap(name string, user uint32) error {
 	if err != nil {
 		return err
 	}
-	request.SetUint16(unix.IFF_TAP | unix.IFF_NO_PI | unix.IFF_VNET_HDR) // as cloud-hypervisor does
+	request.SetUint16(unix.IFF_TAP | unix.IFF_NO_PI | unix.IFF_VNET_HDR) // same flags as cloud-hypervisor
 	if err := unix.IoctlIfreq(fd, unix.TUNSETIFF, request); err != nil {
 		return err
 	}
 	if err := unix.IoctlSetInt(fd, unix.TUNSETOWNER, int(user)); err != nil {
 		return err
 	}
-	return unix.IoctlSetInt(fd, unix.TUNSETGROUP, int(user)) // who attaches must be both, and whoever made the tap may have named a group
+	// the kernel checks both, and the tap may have another group
+	return unix.IoctlSetInt(fd, unix.TUNSETGROUP, int(user))
 }
 
-// farthest is where nothing is reserved any more, in bytes from the beginning of a file.
+// farthest is a file offset in bytes beyond any allocated space.
 const farthest = 1 << 42
 
-// punch gives back to the disk what a file has between two offsets, also behind its end; reading there gives zeros.
+// punch releases the disk space of a file between two offsets, also beyond its end. Reads there return zeros.
 func punch(f *os.File, from, to int64) error {
 	return unix.Fallocate(int(f.Fd()), unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, from, to-from)
 }
 
-// occupied is how many bytes of the disk a file has.
+// occupied returns the disk space of a file in bytes.
 func occupied(info fs.FileInfo) int64 {
 	if s, ok := info.Sys().(*syscall.Stat_t); ok {
 		return s.Blocks * 512

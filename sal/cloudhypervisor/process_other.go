@@ -13,7 +13,7 @@ import (
 
 const farthest = 0
 
-// held is a process that we hold on to. There is none here.
+// held is a stub: machines need Linux.
 type held struct {
 	pid     int
 	started uint64

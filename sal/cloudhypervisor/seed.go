@@ -15,8 +15,8 @@ import (
 	"writ/sal/catalog"
 )
 
-// writeSeed writes the disk that cloud-init reads at the first boot (NoCloud). It is the one place where values of secrets are: in a file that
-// nobody else may read.
+// writeSeed writes the disk that cloud-init reads at the first boot (NoCloud). It is the only place with values of
+// secrets, and only its owner may read the file.
 func (j *job) writeSeed(args *catalog.MachineCreate, r *sal.Record[own]) error {
 	user, err := userData(args)
 	if err != nil {
@@ -42,7 +42,7 @@ func (j *job) writeSeed(args *catalog.MachineCreate, r *sal.Record[own]) error {
 	return nil
 }
 
-// writeImage writes an image with a hole where it is empty. It is not synced yet: the machine need not wait for that.
+// writeImage writes an image as a sparse file. It does not sync, so the machine need not wait; syncSeed does.
 func writeImage(path string, image []byte) error {
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {
@@ -54,7 +54,7 @@ func writeImage(path string, image []byte) error {
 	return errors.Join(err, f.Close())
 }
 
-// syncSeed makes sure that what cloud-init reads survives a power cut: nobody else has the values of secrets any more.
+// syncSeed syncs the cloud-init disk. After a power cut the values of secrets could not be restored from anywhere else.
 func (j *job) syncSeed() error {
 	j.step("sync what cloud-init reads")
 	f, err := os.OpenFile(filepath.Join(j.dir, seedName), os.O_WRONLY, 0)
@@ -67,8 +67,8 @@ func (j *job) syncSeed() error {
 	return nil
 }
 
-// metaData is in JSON, which is YAML. The id is the machine's, so that a machine that is made anew has a first boot again. A name of a machine may
-// end with hyphens, but systemd rejects such a host name.
+// metaData returns JSON, which is valid YAML. The instance ID is the UID of the machine, so a recreated machine has a
+// first boot again. A machine name may end with hyphens, but systemd rejects such a host name.
 func metaData(args *catalog.MachineCreate, r *sal.Record[own]) []byte {
 	m := map[string]any{"instance-id": r.UID, "local-hostname": strings.TrimRight(r.Resource.Name, "-")}
 	if len(args.SSHKeys) > 0 {
@@ -77,22 +77,25 @@ func metaData(args *catalog.MachineCreate, r *sal.Record[own]) []byte {
 	return asJSON(m)
 }
 
-// Routes of a guest. Overlay is everything that a gateway of the overlay leads to.
+// Routes of a guest. overlay is the address range behind the gateways of the overlay.
 //
-// What comes in by another interface than the first is answered by that one too: on the first its address would be a false one, which the
-// network drops. For that there is a table of routes for each, and rules that lead into it whatever has its address. Only netplan knows
-// tables and rules; where cloud-init writes for something else, it leaves the rules away and puts the routes of all tables into the main
-// one. So the range of those is twice as wide as the overlay: there it is behind the first interface's, which wins as the narrower one.
+// Replies must leave by the interface that received the request: on the first interface, the network would drop them
+// for their source address. Therefore each further interface has its own routing table, and rules select the table by
+// source address. Only netplan supports tables and rules. Where cloud-init writes another format, it drops the rules
+// and puts the routes of all tables into the main table. For this case the range of those routes is twice as wide as
+// the overlay, so the narrower route of the first interface wins.
 const (
 	overlay     = "400::/7"
 	wideOverlay = "400::/6"
-	firstTable  = 1024 // of the second interface; as the tables of containers
-	mainTable   = 254  // the kernel's own
-	// firstRule is the priority of the first rule; the next ones are behind it, and all before the main table's, 32766.
+	firstTable  = 1024 // for the second interface; same number as for containers
+	mainTable   = 254  // the kernel's main table
+	// firstRule is the priority of the first rule. All rules must come before the kernel's rule for the main table,
+	// 32766.
 	firstRule = 30000
 )
 
-// routeBack is how what an interface says leaves by it: to its own range as ever, and to all others by its gateway.
+// routeBack returns the route and rules for replies of an interface: directly to its own range, and by its gateway to
+// other addresses.
 func routeBack(p sal.Port, i int) (route map[string]any, rules []map[string]any) {
 	table, from := firstTable+i, netip.PrefixFrom(p.IPv6.Addr(), p.IPv6.Addr().BitLen()).String()
 	return map[string]any{"to": wideOverlay, "via": p.Gateway.String(), "table": table}, []map[string]any{
@@ -101,7 +104,8 @@ func routeBack(p sal.Port, i int) (route map[string]any, rules []map[string]any)
 	}
 }
 
-// networkConfig is netplan's form (version 2), in JSON; interfaces are found by their hardware address, as guests name them as they like.
+// networkConfig returns the network configuration in netplan's format (version 2), as JSON. It matches interfaces by
+// hardware address, because guests choose their names.
 func networkConfig(ports []sal.Port, setsResolver bool) []byte {
 	interfaces := map[string]any{}
 	routed := false
@@ -147,7 +151,8 @@ func networkConfig(ports []sal.Port, setsResolver bool) []byte {
 	return asJSON(map[string]any{"version": 2, "ethernets": interfaces})
 }
 
-// asJSON returns a value as JSON on one line. YAML parsers read it as well: characters that YAML allows only in escaped form are escaped.
+// asJSON returns a value as JSON on one line. YAML parsers read it as well: characters that YAML allows only in escaped
+// form are escaped.
 func asJSON(v any) []byte {
 	text, err := json.Marshal(v)
 	if err != nil {

@@ -39,7 +39,8 @@ func write(t *testing.T, files ...file) string {
 var fatFiles = []file{
 	{"meta-data", []byte("short")},
 	{"user-data", bytes.Repeat([]byte("0123456789abcdef"), 10_000)},
-	{"network-config", bytes.Repeat([]byte{'x'}, clusterBytes)}, // its name and content end where an entry and a cluster do
+	// Name and content end exactly at the end of an entry and a cluster.
+	{"network-config", bytes.Repeat([]byte{'x'}, clusterBytes)},
 	{"vendor-data-1", nil},
 }
 
@@ -88,7 +89,7 @@ func TestFileSystemRefusesWhatItCannotHold(t *testing.T) {
 	}
 }
 
-// twoPorts are those of a machine on two networks, both with IPv4.
+// twoPorts are the ports of a machine on two networks, both with IPv4.
 var twoPorts = []sal.Port{
 	{
 		MAC: net.HardwareAddr{2, 0, 0, 0, 0, 1}, MTU: 1400,
@@ -116,7 +117,7 @@ func TestInterfacesAreFoundByTheirHardwareAddress(t *testing.T) {
 	}
 }
 
-// TestAMachineGetsTheNameserversOfItsNetworks by what cloud-init reads, unless the script says itself whom it asks.
+// The nameservers are in the cloud-init disk, unless the script sets its own.
 func TestAMachineGetsTheNameserversOfItsNetworks(t *testing.T) {
 	nets := networks(t)
 	if nets == nil {
@@ -150,8 +151,8 @@ func TestAMachineGetsTheNameserversOfItsNetworks(t *testing.T) {
 	b.empty()
 }
 
-// TestAnInterfaceAnswersItsOwnTraffic: a namespace stands for the guest, set up as netplan would, and each of its interfaces leads to
-// a router that drops what has a false address, as networks do.
+// A namespace represents the guest, configured as by netplan. Each of its interfaces leads to a router that drops
+// packets with a false source address, as networks do.
 func TestAnInterfaceAnswersItsOwnTraffic(t *testing.T) {
 	ip, nft, ping := testenv.Need(t, "ip"), testenv.Need(t, "nft"), testenv.Need(t, "ping")
 	guest, router := testenv.Netns(t), testenv.Netns(t)
@@ -185,12 +186,13 @@ func TestAnInterfaceAnswersItsOwnTraffic(t *testing.T) {
 	sh(guest, asNetplan(t, ip, networkConfig(ports, false)))
 	for _, port := range ports {
 		to := port.IPv6.Addr().String()
-		sh(router, ping+" -6 -c 1 -w 20 -I 500::1 "+to) // from outside its range, where the guest would take the first interface
+		// From outside the range of the port, where the main table leads to the first interface.
+		sh(router, ping+" -6 -c 1 -w 20 -I 500::1 "+to)
 		sh(router, ping+" -6 -c 1 -w 20 -I "+port.Gateway.Next().Next().String()+" "+to)
 	}
 }
 
-// asNetplan is what ip has to do for a configuration.
+// asNetplan returns the ip commands for a configuration.
 func asNetplan(t *testing.T, ip string, config []byte) string {
 	t.Helper()
 	var c struct {
@@ -216,7 +218,8 @@ func asNetplan(t *testing.T, ip string, config []byte) string {
 			fmt.Fprintf(&lines, "%s address add %s dev %s nodad\n", ip, a, name)
 		}
 		for _, r := range e.Routes {
-			fmt.Fprintf(&lines, "%s -6 route add %s via %s dev %s table %d\n", ip, r.To, r.Via, name, r.Table) // 0 is the main one
+			// 0 is the main table.
+			fmt.Fprintf(&lines, "%s -6 route add %s via %s dev %s table %d\n", ip, r.To, r.Via, name, r.Table)
 		}
 		for _, r := range e.Policy {
 			if r.To == "" {
@@ -249,7 +252,7 @@ func TestUserDataThatIsTooBigIsRefused(t *testing.T) {
 	b.empty()
 }
 
-// TestWithoutKVMThereAreNoMachines, unless the program says that it is no hypervisor.
+// A program without a hypervisor needs no KVM.
 func TestWithoutKVMThereAreNoMachines(t *testing.T) {
 	b := newFixture(t)
 	look := func() error {
@@ -270,13 +273,13 @@ func TestWithoutKVMThereAreNoMachines(t *testing.T) {
 	if err := look(); writ.CodeOf(err) != writ.CodeDriverMissing || !strings.Contains(err.Error(), "KVM: open "+b.kvm) {
 		t.Errorf("machines are offered: %v", err)
 	}
-	b.mshv = b.Program // anything that is there
+	b.mshv = b.Program // any existing file
 	if err := look(); writ.CodeOf(err) != writ.CodeDriverMissing || !strings.Contains(err.Error(), "Microsoft's hypervisor (/dev/mshv), with which writ makes no machines") {
 		t.Errorf("where there is another hypervisor it says: %v", err)
 	}
 }
 
-// TestAKVMForRootAloneIsNoneForUsersOfTheirOwn, though the runner itself opens it, and what to type is said.
+// The runner itself can open the device. The error has the command that helps.
 func TestAKVMForRootAloneIsNoneForUsersOfTheirOwn(t *testing.T) {
 	b := newFixture(t)
 	b.needUsers()

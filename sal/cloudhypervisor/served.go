@@ -9,7 +9,7 @@ import (
 
 var _ sal.Served = (*Driver)(nil)
 
-// Process is part of sal.Served.
+// Process implements sal.Served.
 func (d *Driver) Process(_ context.Context, resource writ.ResourceID) (sal.Process, error) {
 	r, err := d.records().Get(resource)
 	if err != nil || r == nil {
@@ -22,11 +22,11 @@ func (d *Driver) Process(_ context.Context, resource writ.ResourceID) (sal.Proce
 	return servant{v}, nil
 }
 
-// servant is the process of a machine as package sal knows it.
+// servant is the process of a machine for package sal.
 type servant struct{ *vmm }
 
-// Wait is part of sal.Process.
+// Wait implements sal.Process.
 func (s servant) Wait(ctx context.Context) error { return s.wait(ctx) }
 
-// Close is part of sal.Process.
+// Close implements sal.Process.
 func (s servant) Close() { s.release() }

@@ -20,16 +20,16 @@ import (
 	"writ/sal/saltest"
 )
 
-// machineSpec is of a machine without anything that it need not have.
+// machineSpec is a minimal machine.
 var machineSpec = map[string]any{"cpus": int64(1), "memory_mib": int64(256), "kernel": saltest.RefTo(writ.KindImage, "linux")}
 
-// fixture is a driver on a host of its own, with the stub.
+// fixture is a driver on its own host, with the stub.
 type fixture struct {
 	testing.TB
 	*Driver
 	host string
 	setup
-	time time.Time // as the driver sees it
+	time time.Time // the driver's clock
 }
 
 func newFixture(t testing.TB) *fixture {
@@ -37,7 +37,7 @@ func newFixture(t testing.TB) *fixture {
 	return newFixtureOn(t, setup{program: vmmstub.Build(t), prepare: prepare})
 }
 
-// forEachFixture calls a test with a driver on the stub, and with one on the real cloud-hypervisor where that is on PATH.
+// forEachFixture calls a test with a driver on the stub, and on the real cloud-hypervisor if that is on PATH.
 func forEachFixture(t *testing.T, test func(t *testing.T, b *fixture)) {
 	forEachSetup(t, func(t *testing.T, s setup) { test(t, newFixtureOn(t, s)) })
 }
@@ -55,7 +55,7 @@ func newFixtureOn(t testing.TB, s setup) *fixture {
 	return b
 }
 
-// reopen opens the driver anew, as a runner does that was replaced.
+// reopen replaces the driver, like a restarted runner.
 func (b *fixture) reopen(program string) {
 	b.Driver = open(b.host, program, nil)
 	b.Now = func() time.Time { return b.time }
@@ -63,10 +63,10 @@ func (b *fixture) reopen(program string) {
 
 func machine(name string) writ.ResourceID { return saltest.Resource(writ.KindMachine, name) }
 
-// atOnce stops a machine whose guest does not mind its power button.
+// atOnce stops a machine whose guest ignores its power button.
 var atOnce = map[string]any{"grace_seconds": int64(0)}
 
-// do carries out an operation on a machine, with a UID that follows from its name.
+// do executes an operation on a machine whose UID is derived from its name.
 func (b *fixture) do(operation, name string, args map[string]any) (sal.Outcome, error) {
 	b.Helper()
 	o, ok := catalog.Lookup(operation)
@@ -94,7 +94,7 @@ func (b *fixture) must(operation, name string, args map[string]any) map[string]a
 	return o.Values
 }
 
-// refuses carries out an operation that must fail with a code and words.
+// refuses executes an operation that must fail with a code and words.
 func (b *fixture) refuses(operation, name string, args map[string]any, code writ.Code, words ...string) {
 	b.Helper()
 	_, err := b.do(operation, name, args)
@@ -126,7 +126,7 @@ func (b *fixture) record(name string) *sal.Record[own] {
 	return r
 }
 
-// change rewrites a record, as nobody does but a test.
+// change edits a record directly.
 func (b *fixture) change(name string, change func(o *own)) {
 	b.Helper()
 	r := b.record(name)
@@ -136,7 +136,7 @@ func (b *fixture) change(name string, change func(o *own)) {
 	}
 }
 
-// signal sends a signal to the process of a machine and, if it is to end or to stand still, waits for that.
+// signal sends a signal to the process of a machine. If the process should end or stop, it waits for that.
 func (b *fixture) signal(name string, s syscall.Signal, ends bool) {
 	b.Helper()
 	v, err := b.attend(b.record(name))
@@ -148,7 +148,7 @@ func (b *fixture) signal(name string, s syscall.Signal, ends bool) {
 		b.Fatal(err)
 	}
 	for s == unix.SIGSTOP && !standsStill(b, v.pid) && b.Context().Err() == nil {
-		time.Sleep(time.Millisecond) // each thread stops when it comes to it, and the kernel tells nobody but the parent
+		time.Sleep(time.Millisecond) // each thread stops on its own, and only the parent is notified
 	}
 	if !ends {
 		return
@@ -174,7 +174,7 @@ func standsStill(t testing.TB, pid int) bool {
 	return true
 }
 
-// keeps holds a machine against its record, which must find one thing, or nothing for "".
+// keeps runs Keep, which must report exactly one drift containing what; "" means none.
 func (b *fixture) keeps(name, what string, mended bool) {
 	b.Helper()
 	drift, err := b.Keep(b.Context(), machine(name))
@@ -187,7 +187,7 @@ func (b *fixture) keeps(name, what string, mended bool) {
 	}
 }
 
-// empty makes sure that nothing is left of any machine.
+// empty fails the test if anything of a machine is left.
 func (b *fixture) empty() {
 	b.Helper()
 	if left := traces(b, b.host); len(left) > 0 {

@@ -14,21 +14,21 @@ import (
 	"writ/sal"
 )
 
-// kept is what a snapshot was made of.
+// kept describes a snapshot and the machine at that moment.
 type kept struct {
-	Power     power  `json:"power"` // what the machine did; of one that was stopped there is no memory
+	Power     power  `json:"power"` // power state of the machine; a stopped machine has no memory in its snapshot
 	CPUs      int64  `json:"cpus"`
 	MemoryMiB int64  `json:"memory_mib"`
 	Volumes   []disk `json:"volumes,omitempty"`
-	Bytes     int64  `json:"bytes,omitempty"`   // of its files on the disk
-	Version   string `json:"version,omitempty"` // of cloud-hypervisor, which reads only what it wrote itself
+	Bytes     int64  `json:"bytes,omitempty"`   // disk space of its files
+	Version   string `json:"version,omitempty"` // of cloud-hypervisor, which reads only snapshots of its own version
 }
 
 func (j *job) snapshotDir(name string) string { return filepath.Join(j.dir, "snapshots", name) }
 
 func memoryDir(snapshot string) string { return filepath.Join(snapshot, "memory") }
 
-// snapshot keeps memory and disks as they are at one moment: the machine is paused meanwhile.
+// snapshot stores memory and disks of one moment. The machine is paused meanwhile.
 func (j *job) snapshot(ctx context.Context, r *sal.Record[own], name string) (sal.Outcome, error) {
 	if _, exists := r.Own.Kept[name]; exists {
 		return j.outcome(ctx, r, writ.ChangeUnchanged)
@@ -67,7 +67,8 @@ func (j *job) snapshot(ctx context.Context, r *sal.Record[own], name string) (sa
 	return j.done(ctx, r, writ.ChangeUpdated)
 }
 
-// whilePaused does something while the machine stands still. It goes on afterwards if it should, also when ctx has ended.
+// whilePaused calls do while the machine is paused. Afterwards it resumes a machine that should run, even if ctx has
+// ended.
 func (j *job) whilePaused(ctx context.Context, r *sal.Record[own], v *vmm, do func() error) error {
 	now, _, err := v.state(ctx)
 	if err != nil {
@@ -92,7 +93,8 @@ func (j *job) goOnAfter(ctx context.Context, v *vmm) error {
 	return j.goOn(over, v)
 }
 
-// keep writes a snapshot below work and renames it when it is whole. One that has no entry in the record does not count.
+// keep writes a snapshot in directory work and renames it when it is complete. A snapshot without an entry in the
+// record does not count.
 func (j *job) keep(ctx context.Context, r *sal.Record[own], name string, v *vmm) error {
 	work := filepath.Join(j.dir, "work")
 	err := j.fill(ctx, r, work, v)
@@ -127,7 +129,7 @@ func (j *job) fill(ctx context.Context, r *sal.Record[own], work string, v *vmm)
 	}
 	for _, disk := range r.Own.Volumes {
 		if disk.ReadOnly {
-			continue // it cannot have changed
+			continue // cannot have changed
 		}
 		path, err := j.diskFile(ctx, r, disk)
 		if err != nil {
@@ -140,7 +142,7 @@ func (j *job) fill(ctx context.Context, r *sal.Record[own], work string, v *vmm)
 	return sal.SyncDir(work)
 }
 
-// withStopHint adds to a final refusal to write the memory of a machine that its disks alone can be kept.
+// withStopHint extends the hint of a permanent refusal to write the memory of a machine: its disks alone can be kept.
 func withStopHint(err error) error {
 	e, ok := errors.AsType[*writ.Error](err)
 	if !ok || e.Code != writ.CodeDriverRefused {
@@ -149,7 +151,7 @@ func withStopHint(err error) error {
 	return e.WithHint("a snapshot of the stopped machine keeps its disks: machine.stop, then machine.snapshot; %s", e.Hint)
 }
 
-// place renames a directory, in the place of what a crash left there.
+// place renames a directory. It replaces a target that a crash left.
 func (j *job) place(from, to string) error {
 	j.step("make room for the snapshot")
 	if err := sal.MakeDir(filepath.Dir(to)); err != nil {
@@ -165,7 +167,8 @@ func (j *job) place(from, to string) error {
 	return sal.SyncDir(filepath.Dir(to))
 }
 
-// restore decides first: from the moment the record says restoring, the machine becomes what the snapshot has.
+// restore records its decision first. Once the record has phase restoring, the machine becomes that of the snapshot,
+// even after a crash.
 func (j *job) restore(ctx context.Context, r *sal.Record[own], name string) (sal.Outcome, error) {
 	k, ok := r.Own.Kept[name]
 	if !ok {
@@ -186,7 +189,7 @@ func (j *job) restore(ctx context.Context, r *sal.Record[own], name string) (sal
 		}
 	}
 	dropped := slices.DeleteFunc(slices.Clone(r.Own.Volumes), func(v disk) bool { return slices.Contains(k.Volumes, v) })
-	if err := j.revokeDisks(ctx, r.Resource, dropped); err != nil { // what the process has open it keeps until it ends
+	if err := j.revokeDisks(ctx, r.Resource, dropped); err != nil { // the process keeps open files until it ends
 		return sal.Outcome{}, err
 	}
 	r.Own.Phase, r.Own.Restoring = restoring, name
@@ -200,8 +203,8 @@ func (j *job) restore(ctx context.Context, r *sal.Record[own], name string) (sal
 	return j.outcome(ctx, r, writ.ChangeUpdated)
 }
 
-// finishRestore ends the process, puts the disks back, and starts a process with the memory. When disks are back and the memory cannot
-// be, the machine is stopped: it can be started from its disks.
+// finishRestore ends the process, restores the disks, and starts a process with the restored memory. If only the memory
+// cannot be restored, the machine is stopped and can be started from its disks.
 func (j *job) finishRestore(ctx context.Context, r *sal.Record[own]) error {
 	from := j.snapshotDir(r.Own.Restoring)
 	if err := j.endProcess(ctx, r); err != nil {
@@ -240,7 +243,7 @@ func (j *job) finishRestore(ctx context.Context, r *sal.Record[own]) error {
 	return errors.Join(failed, j.records().Put(r))
 }
 
-// putBack puts a copy of a snapshot's disk in the place of the volume's.
+// putBack replaces the disk of a volume by a copy of the snapshot's disk.
 func (j *job) putBack(ctx context.Context, r *sal.Record[own], v disk, snapshot string) error {
 	from := filepath.Join(snapshot, serialOf(r, v))
 	if _, err := os.Lstat(from); errors.Is(err, fs.ErrNotExist) && v.ReadOnly {

@@ -14,7 +14,7 @@ import (
 	"writ/sal/saltest"
 )
 
-// with makes arguments of a base and changes.
+// with returns a copy of base with changes, given as keys and values.
 func with(base map[string]any, changes ...any) map[string]any {
 	m := maps.Clone(base)
 	for i := 0; i+1 < len(changes); i += 2 {
@@ -28,7 +28,7 @@ var (
 	before = map[string]any{"snapshot": "before"}
 )
 
-// says writes to the console of the subject behind what its guest wrote, which has fallen silent: there is nobody in it who could be asked to.
+// says appends to the console of the silent subject, because its guest cannot be asked to write.
 func says(t testing.TB, host, text string) {
 	t.Helper()
 	d := open(host, "", nil)
@@ -42,8 +42,8 @@ func says(t testing.TB, host, text string) {
 	}
 }
 
-// The steps are two suites: each crash is tried on a machine that was brought to its moment anew, and a machine that was stopped and started
-// is two processes.
+// The steps are two suites: each crash is tested on a fresh machine that was brought to its moment, and stopping and
+// starting a machine takes two processes.
 func TestConformance(t *testing.T) {
 	spec := map[string]any{
 		"cpus": int64(1), "memory_mib": int64(256),
@@ -91,11 +91,11 @@ func TestConformance(t *testing.T) {
 				suite.Handed = []string{"machine/machines/*/" + seedName}
 				suite.Sparse = true
 				if on.real {
-					suite.Hosts = saltest.OnDisk{} // it writes as much memory as its guests have
+					suite.Hosts = saltest.OnDisk{} // it writes the whole memory of its guests
 				}
 				suite.Open = func(_ testing.TB, host string, step func(string)) sal.Driver {
 					return open(host, on.program, func(name string) {
-						// Package sal has tests of these; here each costs some processes.
+						// Package sal tests these steps; here each would cost several processes.
 						if !slices.Contains([]string{"rename record", "sync records", "set the mode of what is handed over", "set the mode of what was taken back"}, name) {
 							step(name)
 						}
@@ -107,7 +107,7 @@ func TestConformance(t *testing.T) {
 	})
 }
 
-// able leaves out what the guests of a stage cannot do.
+// able returns the steps that the guests of a setup support.
 func (s setup) able(steps []saltest.Step) (able []saltest.Step) {
 	for _, step := range steps {
 		switch operation := step.Operation; {

@@ -12,8 +12,8 @@ import (
 	"writ/sal/cloudhypervisor/api"
 )
 
-// prepared gives the record of a process that is about to start all that is decided before: its name, and its user. What another user had
-// of the machine comes back first: once no record has a number, it may be anybody's.
+// prepared sets the name and the user of a process that is about to start. It first reclaims the files of a previous
+// user: a number that no record has may be given to another machine.
 func (j *job) prepared(ctx context.Context, r *sal.Record[own]) error {
 	process, err := newProcess()
 	if err != nil {
@@ -34,11 +34,11 @@ func (j *job) prepared(ctx context.Context, r *sal.Record[own]) error {
 	if err != nil {
 		return err
 	}
-	r.Own.Process, r.Own.User, r.Own.Taps = process, user, nil // which taps it has is not known before it has them
+	r.Own.Process, r.Own.User, r.Own.Taps = process, user, nil // unknown until the taps are made
 	return nil
 }
 
-// chooseUser chooses a user that no other machine has.
+// chooseUser returns a user that no other machine has.
 func (d *Driver) chooseUser(resource writ.ResourceID) (uint32, error) {
 	user, err := d.users.Choose(d.Accounts, resource.HostName(), func() (map[uint32]string, error) {
 		records, _, err := d.records().List()
@@ -51,7 +51,8 @@ func (d *Driver) chooseUser(resource writ.ResourceID) (uint32, error) {
 	return user, sal.HostError("find a user for "+resource.String(), err)
 }
 
-// handDir leads the machine's user to its directory, and gives it the files that its process will write. Only we can put others there.
+// handDir gives the machine's user access to its directory, and ownership of the files that its process writes. Only
+// the driver can create files there.
 func (j *job) handDir(r *sal.Record[own]) error {
 	if r.Own.User == 0 {
 		return sal.HostError("take "+j.dir+" back", j.reclaimDir())
@@ -72,7 +73,7 @@ func (j *job) handDir(r *sal.Record[own]) error {
 	return sal.HostError("hand "+j.dir+" over", err)
 }
 
-// reclaimDir closes the directory of a machine whose process runs as we do again.
+// reclaimDir takes back the directory of a machine whose process runs as the driver's user again.
 func (j *job) reclaimDir() error {
 	return sal.ReclaimPath(j.dir, j.step)
 }
@@ -85,7 +86,7 @@ func touch(path string) error {
 	return f.Close()
 }
 
-// handOver gives the machine's user what was written for it meanwhile.
+// handOver gives the machine's user the cloud-init disk, if there is one.
 func (j *job) handOver(r *sal.Record[own]) error {
 	seed := filepath.Join(j.dir, seedName)
 	if _, err := os.Lstat(seed); r.Own.User == 0 || errors.Is(err, fs.ErrNotExist) {
@@ -95,10 +96,10 @@ func (j *job) handOver(r *sal.Record[own]) error {
 	return sal.HostError("hand "+seed+" over", sal.HandFile(seed, r.Own.User, r.Own.User, 0o400))
 }
 
-// payloadNames are those of the copies of what a machine boots.
+// payloadNames are the names of the copied boot files.
 var payloadNames = []string{"kernel", "initramfs", "firmware"}
 
-// ownPayload copies what the machine boots into its directory: its user sees no image of anybody.
+// ownPayload copies the boot files into the machine's directory, because its user cannot read images.
 func (j *job) ownPayload(ctx context.Context, r *sal.Record[own], p api.Payload) (api.Payload, error) {
 	for i, path := range []*string{&p.Kernel, &p.Initramfs, &p.Firmware} {
 		name := payloadNames[i]
@@ -119,7 +120,7 @@ func (j *job) ownPayload(ctx context.Context, r *sal.Record[own], p api.Payload)
 	return p, nil
 }
 
-// copyTo copies a file for a user, who may read it. It is not synced: the next start copies it anew.
+// copyTo copies a file and lets user read it. The copy is not synced: the next start makes it again.
 func copyTo(ctx context.Context, to, path string, user uint32) error {
 	from, err := os.Open(path)
 	if err != nil {
@@ -136,13 +137,14 @@ func copyTo(ctx context.Context, to, path string, user uint32) error {
 	return sal.HandFile(to, 0, user, 0o640)
 }
 
-// handDisk gives the disk of a volume to the machine's user. If that is ours, whoever else had it has it no more.
+// handDisk gives the disk of a volume to the machine's user. If the machine runs as the driver's user, it takes the
+// disk back from any other user.
 func (j *job) handDisk(r *sal.Record[own], v disk, volume sal.Volume) error {
 	if r.Own.User == 0 {
 		return sal.HostError("take the disk of the volume "+v.Volume.Name+" back", sal.ReclaimDisk(volume.Dir, j.step))
 	}
 	var err error
-	if j.Accounts.Used() { // else it was started when there were some
+	if j.Accounts.Used() { // otherwise the process was started when accounts were configured
 		err = j.Accounts.Lead(filepath.Dir(volume.Dir))
 	}
 	if err == nil {
@@ -151,7 +153,7 @@ func (j *job) handDisk(r *sal.Record[own], v disk, volume sal.Volume) error {
 	return sal.HostError("hand the disk of the volume "+v.Volume.Name+" over", err)
 }
 
-// revokeDisks takes disks from the user of a machine. A volume that is gone has none.
+// revokeDisks takes disks back from the user of a machine. It skips volumes that no longer exist.
 func (j *job) revokeDisks(ctx context.Context, resource writ.ResourceID, disks []disk) error {
 	for _, v := range disks {
 		volume, err := j.Volumes.Volume(ctx, resource.Project, v.Volume)
@@ -168,7 +170,7 @@ func (j *job) revokeDisks(ctx context.Context, resource writ.ResourceID, disks [
 	return nil
 }
 
-// handMemory lets the machine's process write its memory into a snapshot that is being made.
+// handMemory lets the machine's process write its memory into a snapshot in progress.
 func (j *job) handMemory(r *sal.Record[own], snapshot string) error {
 	if r.Own.User == 0 {
 		return nil
@@ -180,9 +182,9 @@ func (j *job) handMemory(r *sal.Record[own], snapshot string) error {
 	return os.Lchown(memoryDir(snapshot), int(r.Own.User), int(r.Own.User))
 }
 
-// handSnapshot lets the machine's process read the memory of a snapshot, which may be of another user's time.
+// handSnapshot lets the machine's process read the memory of a snapshot, which may belong to an earlier user.
 func (j *job) handSnapshot(ctx context.Context, r *sal.Record[own], snapshot string) error {
-	for _, v := range r.Own.Volumes { // they were put back, as files of ours
+	for _, v := range r.Own.Volumes { // restored as files of the driver's user
 		if _, err := j.diskFile(ctx, r, v); err != nil {
 			return err
 		}
@@ -200,7 +202,7 @@ func (j *job) handSnapshot(ctx context.Context, r *sal.Record[own], snapshot str
 	for _, name := range names {
 		paths = append(paths, filepath.Join(memoryDir(snapshot), name))
 	}
-	for _, name := range payloadNames { // which a guest that starts itself anew boots
+	for _, name := range payloadNames { // a guest that reboots loads them again
 		path := filepath.Join(j.dir, name)
 		if _, there := os.Lstat(path); there == nil {
 			paths = append(paths, path)

@@ -24,7 +24,7 @@ import (
 	"writ/sal/saltest"
 )
 
-// needUsers skips a test that may give processes no users.
+// needUsers skips a test that cannot give processes their own users.
 func (b *fixture) needUsers() {
 	b.Helper()
 	if b.Accounts == nil {
@@ -32,7 +32,7 @@ func (b *fixture) needUsers() {
 	}
 }
 
-// mustHaveNothing makes sure that a process is a user of its own who can do nothing that is not everybody's.
+// mustHaveNothing fails the test unless a process has its own user and no privileges.
 func mustHaveNothing(t testing.TB, pid int, user uint32) {
 	t.Helper()
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
@@ -83,7 +83,7 @@ func TestEachMachineHasItsOwnUnprivilegedUser(t *testing.T) {
 		mustHaveNothing(t, web.Process.PID, web.User)
 		mustHaveNothing(t, other.Process.PID, other.User)
 
-		// What is there of a machine can be replaced by nobody but us, and others do not even come there.
+		// Only the driver can replace the files of a machine, and other users cannot reach them.
 		dir := b.dirOf(machine("web"))
 		for path, want := range map[string]string{
 			dir:                                   fmt.Sprintf("0 %d 0710", web.User),
@@ -99,7 +99,7 @@ func TestEachMachineHasItsOwnUnprivilegedUser(t *testing.T) {
 			}
 		}
 
-		// It keeps its user, and gives back what it had.
+		// The machine keeps its user, and returns its disks and files at the end.
 		b.must("machine.stop", "web", atOnce)
 		b.must("machine.start", "web", nil)
 		if again := b.record("web").Own; again.User != web.User {
@@ -120,13 +120,13 @@ func TestEachMachineHasItsOwnUnprivilegedUser(t *testing.T) {
 func TestAUserNumberIsReservedWhileItsFilesOrProcessesExist(t *testing.T) {
 	b := newFixture(t)
 	b.needUsers()
-	b.Accounts.Last = b.Accounts.First + 1 // two
+	b.Accounts.Last = b.Accounts.First + 1 // two users
 	choose := func(name string) (uint32, error) { return b.chooseUser(machine(name)) }
 	first, err := choose("a")
 	if again, _ := choose("a"); err != nil || again != first {
 		t.Errorf("a is %d and then %d, %v", first, again, err)
 	}
-	// One that is not in the record of a machine yet, one in a directory, one in a record.
+	// Users are in use: for a machine without a record, for a directory, and in a record.
 	b.must("machine.create", "b", machineSpec)
 	second := b.record("b").Own.User
 	if second == first {
@@ -136,7 +136,7 @@ func TestAUserNumberIsReservedWhileItsFilesOrProcessesExist(t *testing.T) {
 		t.Errorf("there is a third: %v", err)
 	}
 	b.users = confine.Register{}
-	if err := b.records().Remove(machine("b")); err != nil { // as one whose record is damaged
+	if err := b.records().Remove(machine("b")); err != nil { // as if its record were damaged
 		t.Fatal(err)
 	}
 	if third, err := choose("c"); err != nil || third == second {
@@ -144,7 +144,7 @@ func TestAUserNumberIsReservedWhileItsFilesOrProcessesExist(t *testing.T) {
 	}
 }
 
-// Whoever had the directory of a disk could lead root anywhere.
+// A user with the directory of a disk could lead root to any file.
 func TestADiskIsHandedOverOnlyIfItIsOne(t *testing.T) {
 	b := newFixture(t)
 	b.needUsers()
@@ -162,8 +162,8 @@ func TestADiskIsHandedOverOnlyIfItIsOne(t *testing.T) {
 	b.empty()
 }
 
-// A node can be switched between one and the other, and to other numbers; what is there goes on, and changes at its next start. What a user
-// had is nobody's then, whoever gets the number.
+// A node can switch user accounts on and off, and to other numbers. Running processes continue and change at their next
+// start. The files of a previous user are reclaimed, whoever gets the number.
 func TestUsersComeAndGoWithTheNextStart(t *testing.T) {
 	b := newFixture(t)
 	b.needUsers()
@@ -178,7 +178,7 @@ func TestUsersComeAndGoWithTheNextStart(t *testing.T) {
 		b.keeps("web", "", true)
 		switch i {
 		case 1:
-			b.must("machine.restore", "web", map[string]any{"snapshot": "0"}) // of another user's time
+			b.must("machine.restore", "web", map[string]any{"snapshot": "0"}) // made under another user
 		case 2:
 			b.must("machine.restore", "web", before)
 		default:
@@ -201,7 +201,7 @@ func TestUsersComeAndGoWithTheNextStart(t *testing.T) {
 	b.empty()
 }
 
-// hasDisk makes sure that the volume root is a user's, or nobody's for 0.
+// hasDisk fails the test unless user owns the volume root; 0 means that no user does.
 func (b *fixture) hasDisk(user uint32) {
 	b.Helper()
 	want := fmt.Sprintf("0 %d 0710, %d %d 0600", user, user, user)
@@ -213,7 +213,7 @@ func (b *fixture) hasDisk(user uint32) {
 	}
 }
 
-// disk is whose the volume root is, and whose the disk in it.
+// disk returns the owners of the volume root and of the disk in it.
 func (b *fixture) disk() string {
 	b.Helper()
 	var all []string
@@ -224,7 +224,8 @@ func (b *fixture) disk() string {
 	return strings.Join(all, ", ")
 }
 
-// Wherever the start ends that takes a disk from its user, or gives it to one, the record has that user as long as the disk is theirs.
+// A start takes a disk from one user and gives it to another. Wherever it is interrupted, the record names the user
+// that has the disk.
 func TestADiskIsNoUsersThatNoRecordHas(t *testing.T) {
 	b := newFixture(t)
 	b.needUsers()
@@ -262,7 +263,8 @@ func TestADiskIsNoUsersThatNoRecordHas(t *testing.T) {
 	b.empty()
 }
 
-// Its own user can link to a disk. That must keep nobody from ending the machine, nor it from starting; who comes next hears how to find it.
+// The machine's user can make a hard link to a disk. The link must not block the end or the start of the machine, and
+// the next user gets an error with the way to find it.
 func TestADiskWithAHardLinkDoesNotBlockTheDeleteOfItsMachine(t *testing.T) {
 	b := newFixture(t)
 	b.needUsers()
@@ -284,7 +286,7 @@ func TestADiskWithAHardLinkDoesNotBlockTheDeleteOfItsMachine(t *testing.T) {
 	b.empty()
 }
 
-// Anybody can have the arguments of a process whose number was not written down yet.
+// Any process can have the arguments of one whose PID is not recorded yet.
 func TestAStartIsKnownByItsUserAndNotByWhatItSays(t *testing.T) {
 	b := newFixture(t)
 	b.needUsers()
@@ -317,7 +319,7 @@ func TestAStartIsKnownByItsUserAndNotByWhatItSays(t *testing.T) {
 	b.must("machine.delete", "web", nil)
 }
 
-// What the process of a machine started has its user, whatever it calls itself.
+// Children of a machine's process have its user, whatever their name.
 func TestWithoutGroupsChildrenOfAMachineEndByTheirUser(t *testing.T) {
 	b := newFixture(t)
 	b.needUsers()
@@ -343,7 +345,7 @@ func TestWithoutGroupsChildrenOfAMachineEndByTheirUser(t *testing.T) {
 	b.empty()
 }
 
-// The record is from before this node got other numbers: another node of the host may have them now.
+// The record is older than this node's current numbers. Another node of the host may use them now.
 func TestWithoutGroupsProcessesOfAnotherNodeLive(t *testing.T) {
 	b := newFixture(t)
 	b.needUsers()
@@ -363,14 +365,13 @@ func TestWithoutGroupsProcessesOfAnotherNodeLive(t *testing.T) {
 	others.First, others.Last = others.Last+1, others.Last+2048
 	b.Accounts = &others
 	b.must("machine.delete", "web", nil)
-	_ = input.Close() // it ends by itself then
+	_ = input.Close() // it exits then
 	if err := stranger.Wait(); err != nil && strings.Contains(err.Error(), "killed") {
 		t.Error("another node's was ended")
 	}
 	b.empty()
 }
 
-// A machine that was never made keeps no number.
 func TestAFailedCreateKeepsNoUser(t *testing.T) {
 	b := newFixture(t)
 	b.needUsers()
@@ -391,7 +392,7 @@ func TestAProgramThatItsUserMayNotExecuteIsReported(t *testing.T) {
 	b.empty()
 }
 
-// The file of a console is its process's own: it can reserve room behind the end, where nothing is ever written.
+// The process owns the file of its console. It can allocate space beyond the end without ever writing there.
 func TestAConsoleReservesNoMoreThanItMayHave(t *testing.T) {
 	b := newFixture(t)
 	b.must("machine.create", "web", machineSpec)
@@ -414,7 +415,8 @@ func TestAConsoleReservesNoMoreThanItMayHave(t *testing.T) {
 	}
 }
 
-// Some disks reserve more for a file that grows than its process has asked for. What it writes while that is given back is not lost.
+// Some file systems allocate more for a growing file than its process requested. Output during the release of that
+// space is kept.
 func TestConsoleOutputDuringATrimStays(t *testing.T) {
 	dir := t.TempDir()
 	testenv.NewBtrfs(t, dir, 256)
@@ -425,7 +427,7 @@ func TestConsoleOutputDuringATrimStays(t *testing.T) {
 	defer f.Close()
 	line := []byte(strings.Repeat("x", 99) + "\n")
 	over, written := make(chan struct{}), make(chan error, 1)
-	var allowed atomic.Int64 // it writes less while it is trimmed than is left alone
+	var allowed atomic.Int64 // while it is trimmed, it writes less than the margin
 	go func() {
 		for at := int64(0); ; {
 			select {

@@ -20,7 +20,8 @@ import (
 
 // userData returns the user-data of a machine: cloud_init as given, followed by a part that writes the environment.
 //
-// The environment comes last, with a merge type of its own. So cloud-init handles the given parts, and merges them, as it does without env.
+// The environment comes last and has its own merge type. So cloud-init handles and merges the given parts in the same
+// way as without env.
 func userData(args *catalog.MachineCreate) ([]byte, error) {
 	given, err := args.CloudInit.Reveal()
 	if err != nil {
@@ -48,7 +49,7 @@ func userData(args *catalog.MachineCreate) ([]byte, error) {
 	} else {
 		err = addText(w, []byte(given), nil)
 	}
-	if err == nil { // append to the lists of the given config and replace nothing
+	if err == nil { // append to the lists of the given config and replace nothing else
 		err = addText(w, environment, textproto.MIMEHeader{"Merge-Type": {"list(append)+dict(no_replace,recurse_list)+str()"}})
 	}
 	if err := errors.Join(err, w.Close()); err != nil {
@@ -57,8 +58,8 @@ func userData(args *catalog.MachineCreate) ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// mimeMessage parses user-data that is a MIME message, as `cloud-init devel make-mime` and Terraform write it. It returns nil for other
-// user-data.
+// mimeMessage parses user-data that is a MIME message, as written by `cloud-init devel make-mime` and Terraform. It
+// returns nil for other user-data.
 func mimeMessage(given []byte) *mail.Message {
 	if bytes.HasPrefix(given, []byte("From ")) { // the envelope line of a mailbox
 		_, given, _ = bytes.Cut(given, []byte("\n"))
@@ -82,8 +83,8 @@ func addMessage(w *multipart.Writer, message *mail.Message) error {
 	return err
 }
 
-// addText adds a text, whose type cloud-init finds by its first line. It is encoded unless it is ASCII, because cloud-init garbles other
-// characters in a message.
+// addText adds a text; cloud-init detects its type by the first line. A text with other than ASCII characters is
+// encoded, because cloud-init garbles them in a message.
 func addText(w *multipart.Writer, text []byte, header textproto.MIMEHeader) error {
 	if header == nil {
 		header = textproto.MIMEHeader{}
@@ -106,10 +107,10 @@ func addText(w *multipart.Writer, text []byte, header textproto.MIMEHeader) erro
 	return errors.Join(err, lines.Close())
 }
 
-// resolverConfig matches the keys of cloud-config that name nameservers.
+// resolverConfig matches the keys of cloud-config that set nameservers.
 var resolverConfig = regexp.MustCompile(`(?m)^(manage_resolv_conf|resolv_conf)[ \t]*:`)
 
-// setsResolver reports whether user-data names the nameservers of the machine.
+// setsResolver reports whether user-data sets the nameservers of the machine.
 func setsResolver(given []byte) bool {
 	if resolverConfig.Match(given) {
 		return true
@@ -118,7 +119,7 @@ func setsResolver(given []byte) bool {
 	return message != nil && partSetsResolver(message.Header.Get("Content-Type"), message.Header.Get("Content-Transfer-Encoding"), message.Body)
 }
 
-// partSetsResolver is setsResolver for a part of a message and the parts in it.
+// partSetsResolver is setsResolver for a part of a message and its nested parts.
 func partSetsResolver(contentType, encoding string, body io.Reader) bool {
 	kind, params, err := mime.ParseMediaType(contentType)
 	if err == nil && strings.HasPrefix(kind, "multipart/") {

@@ -22,7 +22,7 @@ import (
 	"writ/sal/saltest"
 )
 
-// handled is what cloud-init makes of user-data.
+// handled is the result of cloud-init for user-data.
 type handled struct {
 	Types  []string       `json:"types"`
 	Texts  []string       `json:"texts"`
@@ -39,7 +39,7 @@ func python(t *testing.T) string {
 	return found
 }
 
-// handle lets the real cloud-init parse user-data.
+// handle parses user-data with the real cloud-init.
 func handle(t *testing.T, users ...[]byte) []handled {
 	t.Helper()
 	args := []string{"testdata/merge.py", filepath.Dir(filepath.Dir(testenv.Unpacked(t, testenv.CloudInit)))}
@@ -62,7 +62,7 @@ func handle(t *testing.T, users ...[]byte) []handled {
 	return all
 }
 
-// message returns a MIME message of parts, as cloud-init and Terraform make it.
+// message returns a MIME message of parts, as cloud-init and Terraform write it.
 func message(parts ...string) string {
 	var b strings.Builder
 	b.WriteString("Content-Type: multipart/mixed; boundary=\"===============42==\"\nMIME-Version: 1.0\nNumber-Attachments: 2\n\n")
@@ -111,7 +111,8 @@ func TestCloudInitHandlesUserDataWithEnv(t *testing.T) {
 		if err != nil || string(alone) != given {
 			t.Fatalf("%s alone is %q, %v", name, alone, err)
 		}
-		args.Env = map[string]catalog.Text{"A": catalog.PlainText("\u20ac\u0085\x7f")} // YAML has the last two in escaped form only
+		// YAML allows the last two only in escaped form.
+		args.Env = map[string]catalog.Text{"A": catalog.PlainText("\u20ac\u0085\x7f")}
 		both, err := userData(args)
 		if err != nil {
 			t.Fatal(err)

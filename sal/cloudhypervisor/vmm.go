@@ -21,22 +21,22 @@ import (
 	"writ/sal/cloudhypervisor/api"
 )
 
-// process is what a record has of the process of a machine.
+// process is the recorded process of a machine.
 type process struct {
-	Launch  string `json:"launch"` // of this start, made up; it is in the name of the events file
-	Boot    string `json:"boot"`   // the host's, from before the process was started
-	PID     int    `json:"pid"`    // 0 as long as it is not known
+	Launch  string `json:"launch"` // random ID of this start; part of the name of the events file
+	Boot    string `json:"boot"`   // boot ID of the host, read before the start
+	PID     int    `json:"pid"`    // 0 until it is known
 	Started uint64 `json:"started"`
-	Version string `json:"version,omitempty"` // what it says it is
-	// Stays is whether it goes on when its guest has turned itself off. Those of earlier versions end then, and say no more than when they end
-	// for any other reason.
+	Version string `json:"version,omitempty"` // version that the process reports
+	// Stays reports whether the process continues after its guest has turned itself off. Processes of earlier versions
+	// end then, and their events are the same as for any other end.
 	Stays bool `json:"stays,omitempty"`
 }
 
-// errEnded is the error about a process that has ended while it was to do something.
+// errEnded is the error of a process that ended during an operation.
 var errEnded = errors.New("the process has ended")
 
-// The names in a machine's directory.
+// Names of files in a machine's directory.
 const (
 	socketName  = "api.sock"
 	seedName    = "seed.img"
@@ -44,19 +44,19 @@ const (
 	logName     = "vmm.log"
 )
 
-// formerly is added to the name of a log of the time before the last start.
+// formerly is the suffix of the log from before the last start.
 const formerly = ".1"
 
-// vmm is a process that we hold, and its API.
+// vmm is a held process and its API.
 type vmm struct {
 	*api.VM
 	*held
 	dir     string
-	making  bool        // its machine is being made, and if that fails nothing is left, its log neither
-	starved func() bool // it was killed because it took too much memory
+	making  bool        // the machine is being made; if that fails, everything is deleted, including the log
+	starved func() bool // reports whether the kernel killed the process for its memory use
 }
 
-// seeLog says where to read on, as a hint or the end of one.
+// seeLog returns a hint, or the end of one, that leads to the log.
 func (v *vmm) seeLog() string { return seeLog(v.dir, v.making) }
 
 func seeLog(dir string, making bool) string {
@@ -66,7 +66,7 @@ func seeLog(dir string, making bool) string {
 	return "its log on the node is " + filepath.Join(dir, logName)
 }
 
-// attend returns the process of a machine, nil if there is none. Release it.
+// attend returns the process of a machine, or nil if it has ended or was never started. The caller must release it.
 func (d *Driver) attend(r *sal.Record[own]) (*vmm, error) {
 	p := r.Own.Process
 	if p == nil {
@@ -97,7 +97,7 @@ func (d *Driver) attend(r *sal.Record[own]) (*vmm, error) {
 		return nil, nil
 	}
 	if p.PID != 0 && (h.started != p.Started || !isLaunch(dir, p.Launch)(argumentsOf(pid))) {
-		h.release() // the number was given to somebody else
+		h.release() // the PID was reused
 		return nil, nil
 	}
 	return d.newVMM(r.Resource, h), nil
@@ -108,7 +108,7 @@ func (d *Driver) newVMM(resource writ.ResourceID, h *held) *vmm {
 	return &vmm{VM: api.Open(filepath.Join(dir, socketName)), held: h, dir: dir, starved: func() bool { return d.starved(resource) }}
 }
 
-// release lets go of the process, which lives on.
+// release closes the handle. The process continues.
 func (v *vmm) release() {
 	if v == nil {
 		return
@@ -117,7 +117,7 @@ func (v *vmm) release() {
 	v.held.release()
 }
 
-// ask makes a request that ends when the process does. Its error is for people; doing is a bare verb phrase.
+// ask makes a request and cancels it if the process ends. Its error is for people; doing is a bare verb phrase.
 func (v *vmm) ask(ctx context.Context, doing string, request func(ctx context.Context) error) error {
 	alive, cancel := context.WithCancelCause(ctx)
 	watched := make(chan struct{})
@@ -132,7 +132,7 @@ func (v *vmm) ask(ctx context.Context, doing string, request func(ctx context.Co
 	<-watched
 	if _, said := errors.AsType[*api.Refusal](err); err != nil && !said && ctx.Err() == nil {
 		soon, cancel := context.WithTimeout(ctx, afterwards)
-		_ = v.wait(soon) // a connection that breaks is a sign that the process is about to end
+		_ = v.wait(soon) // a broken connection means that the process is about to end
 		cancel()
 	}
 	switch {
@@ -151,8 +151,8 @@ func (v *vmm) ask(ctx context.Context, doing string, request func(ctx context.Co
 	}
 }
 
-// codeOf is the code of what a process answered. What is wrong in the request itself is so each time: versions from 54 on tell it from what may
-// pass.
+// codeOf returns the error code for an answer of the process. An error in the request itself is permanent; versions
+// from 54 on distinguish it from temporary failures.
 func codeOf(err error) writ.Code {
 	refusal, said := errors.AsType[*api.Refusal](err)
 	switch {
@@ -166,10 +166,11 @@ func codeOf(err error) writ.Code {
 	return sal.FaultCode(err)
 }
 
-// afterwards is how long a process may live after its socket is closed: some time passes while a machine is taken down.
+// afterwards limits how long a process may live after it closes its socket, because it needs time to shut its machine
+// down.
 const afterwards = time.Second
 
-// lastWords is the end of what the process wrote, as the end of a sentence of one line.
+// lastWords returns the end of the process's log on one line, as the end of a sentence.
 func (v *vmm) lastWords() string { return lastWords(v.dir) }
 
 func lastWords(dir string) string {
@@ -187,7 +188,7 @@ func lastWords(dir string) string {
 	return ", its last words were: " + strings.ToValidUTF8(text[max(0, len(text)-most):], "")
 }
 
-// complaint is the last error among what the process wrote last, "" if there is none.
+// complaint returns the last error in the recent log of the process, or "".
 func complaint(dir string) string {
 	said := ""
 	for line := range strings.Lines(tail(filepath.Join(dir, logName), 50)) {
@@ -199,7 +200,8 @@ func complaint(dir string) string {
 	return strings.ToValidUTF8(said[:min(len(said), most)], "")
 }
 
-// state returns what the machine does and how it is configured. A process without a machine that runs or is paused counts as stopped.
+// state returns the power state and the configuration of the machine. A process without a running or paused machine
+// counts as stopped.
 func (v *vmm) state(ctx context.Context) (power, api.Info, error) {
 	var info api.Info
 	err := v.ask(ctx, "look at the machine", func(ctx context.Context) (err error) {
@@ -222,10 +224,11 @@ func (v *vmm) state(ctx context.Context) (power, api.Info, error) {
 	}
 }
 
-// patience is how long somebody who only wants to look waits for a process that does something else: it answers one request at a time.
+// patience limits how long a read-only operation waits for a busy process, which answers one request at a time.
 const patience = 2 * time.Second
 
-// seen returns what a machine does now. If its process does not answer it is busy with what was asked for, which says what will be.
+// seen returns the current power state of a machine. A process that does not answer is busy with the requested change,
+// so seen returns the requested state.
 func (d *Driver) seen(ctx context.Context, r *sal.Record[own]) (power, error) {
 	v, err := d.attend(r)
 	if err != nil || v == nil {
@@ -241,7 +244,7 @@ func (d *Driver) seen(ctx context.Context, r *sal.Record[own]) (power, error) {
 	return now, nil
 }
 
-// program finds cloud-hypervisor.
+// program returns the path of cloud-hypervisor.
 func (d *Driver) program() (string, error) {
 	name := d.Program
 	if name == "" {
@@ -255,13 +258,14 @@ func (d *Driver) program() (string, error) {
 	return path, nil
 }
 
-// oldest is the first version whose answers can be told apart: before, all errors were the same.
+// oldest is the first supported version. Earlier versions gave the same answer for all errors.
 const oldest = 53
 
-// versionGuard ends a program that does not tell its version and does not end.
+// versionGuard ends a program that hangs when asked for its version.
 const versionGuard = 10 * time.Second
 
-// Probe returns the version of cloud-hypervisor on this host, "v53.0". The error, DRIVER_MISSING, says why there is none that can be used.
+// Probe returns the version of cloud-hypervisor on this host, such as "v53.0". It returns DRIVER_MISSING if the program
+// is missing or unusable.
 func (d *Driver) Probe(ctx context.Context) (version string, err error) {
 	said, err := d.about(ctx)
 	if err != nil {
@@ -274,7 +278,7 @@ func (d *Driver) Probe(ctx context.Context) (version string, err error) {
 	return version, checkVersion(version)
 }
 
-// about is what the program says of itself.
+// about returns the output of the program for --version.
 func (d *Driver) about(ctx context.Context) (string, error) {
 	path, err := d.program()
 	if err != nil {
@@ -283,7 +287,7 @@ func (d *Driver) about(ctx context.Context) (string, error) {
 	limited, cancel := context.WithTimeout(ctx, versionGuard)
 	defer cancel()
 	ask := exec.CommandContext(limited, path, "--version")
-	ask.WaitDelay = time.Second // for what it may have started itself
+	ask.WaitDelay = time.Second // for its child processes
 	said, err := ask.Output()
 	if err != nil {
 		return "", writ.Errorf(writ.CodeDriverMissing, "%s does not say its version: %w", path, err)
@@ -299,8 +303,9 @@ func checkVersion(version string) error {
 	return writ.Errorf(writ.CodeDriverMissing, "cloud-hypervisor %s is too old", version).WithHint("v%d or newer is needed", oldest)
 }
 
-// launch starts the process of a machine. The record says so before (create has written it already). Its number is in the record that the
-// caller writes when the machine is made: until then it is found by its arguments, and the machine need not wait for the disk once more.
+// launch starts the process of a machine. The record of the start is written before (create has written it already).
+// The PID is recorded only when the caller writes the finished machine; until then the process is found by its
+// arguments. This saves one disk sync per start.
 func (j *job) launch(ctx context.Context, r *sal.Record[own]) (*vmm, error) {
 	program, err := j.program()
 	if err != nil {
@@ -328,7 +333,7 @@ func (j *job) launch(ctx context.Context, r *sal.Record[own]) (*vmm, error) {
 	return v, nil
 }
 
-// newProcess is one that is about to be started.
+// newProcess returns the record of a process that is about to be started.
 func newProcess() (*process, error) {
 	boot, err := thisBoot()
 	if err != nil {
@@ -377,7 +382,8 @@ func (j *job) spawn(program string, r *sal.Record[own]) (*held, error) {
 	return h, err
 }
 
-// makeRoom puts aside what the last process has left behind. The directory is synced when there is something in it that has to last.
+// makeRoom moves the logs of the last process aside and deletes its events. The directory is synced later, when it
+// holds files that must last.
 func (j *job) makeRoom() error {
 	if err := os.MkdirAll(j.dir, 0o700); err != nil {
 		return err
@@ -398,13 +404,13 @@ func (j *job) makeRoom() error {
 	return err
 }
 
-// foreignError is the error about somebody else who listens where a machine's process should.
+// foreignError returns the error about a foreign process that listens at the socket of a machine.
 func foreignError(pid int) error {
 	return writ.Errorf(writ.CodeResourceConflict, "process %d, which is not the machine's, listens at its socket (%s)", pid, strings.Join(argumentsOf(pid), " ")).
 		WithHint("end that process; writ ends none that it has not started")
 }
 
-// How long each way to end a process may take before the next one is tried, and the last one altogether.
+// Time limits for each way to end a process before the next one is tried. toDie is the limit of the last one.
 const (
 	toFlush     = 5 * time.Second
 	toEnd       = 3 * time.Second
@@ -412,8 +418,8 @@ const (
 	toDie       = 20 * time.Second
 )
 
-// end pulls the machine's plug and ends its process: by asking for it, by SIGTERM, by SIGKILL. A process that the kernel does not let die is
-// an error.
+// end cuts the machine off and ends its process: by an API request, by SIGTERM, by SIGKILL. It returns an error if the
+// kernel does not let the process die.
 func (v *vmm) end(ctx context.Context, step func(string)) error {
 	for _, way := range []struct {
 		name     string
@@ -421,7 +427,7 @@ func (v *vmm) end(ctx context.Context, step func(string)) error {
 		do       func(ctx context.Context) error
 		ends     bool
 	}{
-		{"cut the machine off", toFlush, v.CutOff, false}, // its disks are flushed
+		{"cut the machine off", toFlush, v.CutOff, false}, // flushes its disks
 		{"end the process", toEnd, v.EndProcess, true},
 		{"terminate the process", toTerminate, func(context.Context) error { return v.terminate() }, true},
 		{"kill the process", toDie, func(context.Context) error { return v.kill() }, true},
@@ -444,9 +450,9 @@ func (v *vmm) end(ctx context.Context, step func(string)) error {
 		WithHint("the kernel keeps it, most likely because a disk does not answer; look at the node")
 }
 
-// tail is the end of a file in lines, nothing if it is not there.
+// tail returns the last lines of a file, or "" if it cannot be read.
 func tail(path string, lines int) string {
-	const most = 4 << 10 // bytes; it is part of an error
+	const most = 4 << 10 // bytes; it becomes part of an error
 	text, err := lastBytes(path, most)
 	if err != nil {
 		return ""

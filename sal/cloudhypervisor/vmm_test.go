@@ -10,7 +10,7 @@ import (
 	"writ/sal/cloudhypervisor/api"
 )
 
-// What cloud-hypervisor finds wrong in a request is not tried again; what may pass is.
+// An invalid request is not retried; a temporary failure is.
 func TestARequestThatIsWrongIsNotTriedAgain(t *testing.T) {
 	for status, again := range map[int]bool{400: false, 409: false, 404: true, 429: true, 500: true, 503: true} {
 		code := codeOf(fmt.Errorf("describe: %w", &api.Refusal{Operation: "vm.create", Status: status}))

@@ -13,20 +13,21 @@ import (
 	"writ/internal/unixsocket"
 )
 
-// maxAnswer bounds an answer in bytes: configurations of machines have some KiB, and the process may be in the hands of its guest.
+// maxAnswer limits an answer in bytes. Configurations of machines have a few KiB, and the guest may have taken over the
+// process.
 const maxAnswer = 4 << 20
 
-// maxConnections is how many connections one VM opens. The process takes ten, and answers one request at a time whatever their number.
+// maxConnections limits the connections of one VM. The process accepts ten, but answers only one request at a time.
 const maxConnections = 2
 
-// VM is the API of one process, over its socket. A request waits until those before it are answered, also a ping: that one takes long
-// says nothing about whether the process lives.
+// VM is the API of one process, over its socket. Requests are answered in order, including pings, so a slow ping does
+// not mean that the process is dead.
 type VM struct {
 	client    *Client
 	transport *http.Transport
 }
 
-// Open returns the API behind a socket. It does not connect before it is used.
+// Open returns the API behind a socket. It connects at the first request.
 func Open(socket string) *VM {
 	t := &http.Transport{
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
@@ -40,10 +41,10 @@ func Open(socket string) *VM {
 	return &VM{transport: t, client: &Client{Server: "http://localhost/api/v1/", Client: doer}}
 }
 
-// Close lets go of the connections.
+// Close closes the idle connections.
 func (v *VM) Close() { v.transport.CloseIdleConnections() }
 
-// bounded ends answers that are too long.
+// bounded fails answers that are too long.
 type bounded struct{ http.RoundTripper }
 
 func (b bounded) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -54,23 +55,23 @@ func (b bounded) RoundTrip(r *http.Request) (*http.Response, error) {
 	return answer, err
 }
 
-// Refusal is an answer of the process that says no.
+// Refusal is an error answer of the process.
 type Refusal struct {
 	Operation string   // "vm.boot"
-	Status    int      // of HTTP; 500 for nearly everything
-	Causes    []string // the process's own words, the outermost first; often enough there are none
+	Status    int      // HTTP status; 500 for nearly every error
+	Causes    []string // the process's error messages, outermost first; often empty
 }
 
-// Missing reports whether there is no machine, or no device of a name.
+// Missing reports whether the machine or the named device does not exist.
 func (r *Refusal) Missing() bool { return r.Status == http.StatusNotFound }
 
-// Pending reports whether the process still waits for its guest, and takes the same request later.
+// Pending reports whether the process still waits for its guest. The same request can succeed later.
 func (r *Refusal) Pending() bool { return r.Status == http.StatusTooManyRequests }
 
-// Wrong reports whether the request itself is, whenever it is made.
+// Wrong reports whether the request itself is invalid, so a retry cannot succeed.
 func (r *Refusal) Wrong() bool { return r.Status == http.StatusBadRequest }
 
-// Taken reports whether the request names something anew that is there already.
+// Taken reports whether the request creates an object that exists already.
 func (r *Refusal) Taken() bool { return r.Status == http.StatusConflict }
 
 // Error returns the causes as one sentence.
@@ -81,8 +82,8 @@ func (r *Refusal) Error() string {
 	return fmt.Sprintf("%s: %s (status %d)", r.Operation, strings.Join(r.Causes, ": "), r.Status)
 }
 
-// done reads the answer to a request: into the value, unless that is nil, or as a Refusal. It does so itself because the process marks
-// bodies as JSON that are not there.
+// done reads the answer to a request into the value, unless that is nil, or returns a Refusal. The generated client
+// cannot read answers, because the process declares empty bodies as JSON.
 func done(operation string, answer *http.Response, err error, into any) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", operation, err)
@@ -107,13 +108,13 @@ func done(operation string, answer *http.Response, err error, into any) error {
 func refusal(operation string, status int, text []byte) *Refusal {
 	r := &Refusal{Operation: operation, Status: status}
 	if json.Unmarshal(text, &r.Causes) != nil && len(text) > 0 {
-		const most = 500 // of something that is not what the process says otherwise
+		const most = 500 // limit for unexpected text
 		r.Causes = []string{strings.ToValidUTF8(string(text[:min(len(text), most)]), "?")}
 	}
 	return r
 }
 
-// Ping returns which program answers.
+// Ping returns the version of the process.
 func (v *VM) Ping(ctx context.Context) (into Ping, err error) {
 	answer, err := v.client.Ping(ctx)
 	err = done("vmm.ping", answer, err, &into)
@@ -127,20 +128,20 @@ func (v *VM) Info(ctx context.Context) (into Info, err error) {
 	return into, err
 }
 
-// Counters returns what the devices have moved, by device and counter.
+// Counters returns the I/O counters, by device and counter.
 func (v *VM) Counters(ctx context.Context) (into Counters, err error) {
 	answer, err := v.client.Counters(ctx)
 	err = done("vm.counters", answer, err, &into)
 	return into, err
 }
 
-// EndProcess deletes the machine and lets the process end.
+// EndProcess deletes the machine and ends the process.
 func (v *VM) EndProcess(ctx context.Context) error {
 	answer, err := v.client.EndProcess(ctx)
 	return done("vmm.shutdown", answer, err, nil)
 }
 
-// Create keeps a configuration.
+// Create sets the configuration.
 func (v *VM) Create(ctx context.Context, c Config) error {
 	answer, err := v.client.Create(ctx, c)
 	return done("vm.create", answer, err, nil)
@@ -152,61 +153,61 @@ func (v *VM) Boot(ctx context.Context) error {
 	return done("vm.boot", answer, err, nil)
 }
 
-// CutOff pulls the plug, after the disks were flushed.
+// CutOff stops the machine without its guest, after flushing its disks.
 func (v *VM) CutOff(ctx context.Context) error {
 	answer, err := v.client.CutOff(ctx)
 	return done("vm.shutdown", answer, err, nil)
 }
 
-// PressPowerButton asks the guest to end.
+// PressPowerButton asks the guest to shut down.
 func (v *VM) PressPowerButton(ctx context.Context) error {
 	answer, err := v.client.PressPowerButton(ctx)
 	return done("vm.power-button", answer, err, nil)
 }
 
-// Pause halts the machine where it is.
+// Pause pauses the machine.
 func (v *VM) Pause(ctx context.Context) error {
 	answer, err := v.client.Pause(ctx)
 	return done("vm.pause", answer, err, nil)
 }
 
-// Resume lets the machine go on.
+// Resume resumes the machine.
 func (v *VM) Resume(ctx context.Context) error {
 	answer, err := v.client.Resume(ctx)
 	return done("vm.resume", answer, err, nil)
 }
 
-// Resize gives the machine other CPUs or memory.
+// Resize changes the CPUs or the memory of the machine.
 func (v *VM) Resize(ctx context.Context, to Resize) error {
 	answer, err := v.client.Resize(ctx, to)
 	return done("vm.resize", answer, err, nil)
 }
 
-// ResizeDisk tells the guest that a disk has grown.
+// ResizeDisk announces the new size of a disk to the guest.
 func (v *VM) ResizeDisk(ctx context.Context, to ResizeDisk) error {
 	answer, err := v.client.ResizeDisk(ctx, to)
 	return done("vm.resize-disk", answer, err, nil)
 }
 
-// AddDisk gives the machine a disk.
+// AddDisk attaches a disk.
 func (v *VM) AddDisk(ctx context.Context, disk Disk) error {
 	answer, err := v.client.AddDisk(ctx, disk)
 	return done("vm.add-disk", answer, err, nil)
 }
 
-// RemoveDevice asks the guest to let go of a device.
+// RemoveDevice asks the guest to release a device.
 func (v *VM) RemoveDevice(ctx context.Context, id string) error {
 	answer, err := v.client.RemoveDevice(ctx, Device{ID: id})
 	return done("vm.remove-device", answer, err, nil)
 }
 
-// Snapshot writes memory and state of a paused machine into a directory that exists.
+// Snapshot writes memory and state of a paused machine into an existing directory.
 func (v *VM) Snapshot(ctx context.Context, dir string) error {
 	answer, err := v.client.Snapshot(ctx, Snapshot{DestinationURL: "file://" + dir})
 	return done("vm.snapshot", answer, err, nil)
 }
 
-// Restore makes the machine as a snapshot has it, paused unless resume is set.
+// Restore creates the machine from a snapshot, paused unless resume is set.
 func (v *VM) Restore(ctx context.Context, dir string, resume bool) error {
 	answer, err := v.client.Restore(ctx, Restore{SourceURL: "file://" + dir, Resume: resume})
 	return done("vm.restore", answer, err, nil)

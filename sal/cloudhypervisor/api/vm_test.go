@@ -14,7 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// serve answers every request with a status and a body, and returns the API and what was asked.
+// serve answers every request with a status and a body. It returns the API and the received requests.
 func serve(t *testing.T, status int, answer string) (*VM, *[]string) {
 	t.Helper()
 	socket := filepath.Join(t.TempDir(), "s")
@@ -51,7 +51,7 @@ func TestRequestsLookAsTheProgramWantsThem(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	want := []string{ // actions have no body at all: the program refuses {}
+	want := []string{ // actions have no body: the program rejects {}
 		"PUT /api/v1/vm.boot ",
 		"PUT /api/v1/vm.pause ",
 		"PUT /api/v1/vm.shutdown ",
@@ -121,7 +121,7 @@ func TestRequestEndsWithItsContext(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer l.Close() // nobody accepts
+	defer l.Close() // never accepts
 	v := Open(socket)
 	defer v.Close()
 	ctx, cancel := context.WithCancel(t.Context())
