@@ -16,26 +16,27 @@ import (
 	"writ/sal"
 )
 
-// mute is how long a daemon that accepts connections and does not answer is not asked again by those who only look.
+// mute is the pause before read-only operations ask a silent daemon again: one that accepts connections but does not
+// answer.
 const mute = 5 * time.Second
 
-// absence is what the driver knows of a daemon that did not answer: one look is long enough for all.
+// absence remembers a daemon that did not answer, so that only one caller waits for it.
 type absence struct {
 	mu    sync.Mutex
-	why   error // nil if the daemon answered the last time
+	why   error // nil if the daemon answered last time
 	since time.Time
-	deaf  bool          // its socket accepted connections all the same
-	pause time.Duration // after which one that does not answer is asked again; 0 is mute
+	deaf  bool          // its socket accepted connections nevertheless
+	pause time.Duration // before a silent daemon is asked again; 0 means mute
 }
 
-// set notes how the last attempt to reach the daemon ended.
+// set records the result of the last attempt to reach the daemon.
 func (a *absence) set(err error, deaf bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.why, a.since, a.deaf = err, time.Now(), deaf
 }
 
-// lasts returns why a daemon that was away is so still, as far as that can be said at once.
+// lasts returns the last error if the daemon is still away, as far as this can be checked without waiting.
 func (a *absence) lasts(address string) error {
 	a.mu.Lock()
 	why, ignored := a.why, a.deaf && time.Since(a.since) < cmp.Or(a.pause, mute)
@@ -46,8 +47,8 @@ func (a *absence) lasts(address string) error {
 	return nil
 }
 
-// refusal returns the error of a socket that is missing, has no listener, or forbids this process to connect. It returns
-// nil if a listener accepts, or may only be slow.
+// refusal returns the error of a socket that is missing, has no listener, or forbids this process to connect. It
+// returns nil if a listener accepts the connection, or may only be slow.
 func refusal(address string) error {
 	c, err := net.DialTimeout("unix", address, mute)
 	if err == nil {
@@ -60,8 +61,8 @@ func refusal(address string) error {
 	return nil
 }
 
-// glance is reach for those who only look, at one container after the other: if the daemon did not answer one of them it is not waited for
-// again until somebody listens at its socket.
+// glance is reach for read-only operations, which visit one container after another. If the daemon did not answer one
+// of them, the others do not wait until its socket has a listener again.
 func (d *Driver) glance(ctx context.Context) (*client.Client, error) {
 	if err := d.absent.lasts(d.address()); err != nil {
 		return nil, err

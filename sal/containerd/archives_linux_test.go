@@ -22,7 +22,7 @@ import (
 	"writ/sal"
 )
 
-// layout is the content of an archive by the names of its files.
+// layout holds the files of an archive by name.
 type layout map[string][]byte
 
 // layoutOf reads an archive.
@@ -152,7 +152,7 @@ func TestArchivesOfManyToolsMakeContainers(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			layer := []testenv.LayerEntry{
 				{Header: tar.Header{Name: "etc/.wh.group"}},    // removes a file of the layer below
-				{Header: tar.Header{Name: "tmp/.wh..wh..opq"}}, // hides all that the layer below has there
+				{Header: tar.Header{Name: "tmp/.wh..wh..opq"}}, // hides all files there in the layer below
 				{Header: tar.Header{Name: "tmp/new", Mode: 0o644}, Text: name},
 				{Header: tar.Header{Name: "linked", Typeflag: tar.TypeLink, Linkname: "tmp/new"}},
 			}

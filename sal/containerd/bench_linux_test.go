@@ -13,12 +13,12 @@ import (
 	"writ/sal/saltest"
 )
 
-// BenchmarkCreate makes and starts containers, one by one, beside `ctr run` of the same image on the same daemon, with a filter of system
-// calls and a log too. Deleting them is not counted.
+// BenchmarkCreate makes and starts containers one by one, and compares with `ctr run` of the same image on the same
+// daemon, also with a seccomp filter and a log. Deletion is not counted.
 func BenchmarkCreate(b *testing.B) {
 	ctr := testenv.Need(b, "ctr")
 	h := newFixture(b, "")
-	h.must("container.create", "holder", map[string]any{"image": "busybox"}) // and with it the image
+	h.must("container.create", "holder", map[string]any{"image": "busybox"}) // keeps the image imported
 	defer h.must("container.delete", "holder", nil)
 	all, err := h.driver.client.ImageService().List(h.driver.in(b.Context()))
 	if err != nil || len(all) != 1 {

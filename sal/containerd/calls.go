@@ -10,14 +10,15 @@ import (
 	"github.com/opencontainers/runtime-spec/specs-go"
 )
 
-// btrfs is the second byte of the number of every request that btrfs has of its own, and of three that other file systems have, too.
+// btrfs is the second byte of all ioctl numbers of btrfs. Three of them are shared with other file systems.
 const btrfs = 0x94
 
 // shared are those three: FICLONE, FICLONERANGE and FIDEDUPERANGE let files share blocks, as cp does.
 var shared = []uint64{0x4004_9409, 0x4020_940d, 0xc018_9436}
 
-// lessCalls is containerd's own profile of system calls, for the capabilities that the container has by now, without what btrfs offers to
-// everybody who may write: in a subvolume of its own a container could write past the size of its volume, and no snapshot would hold it.
+// lessCalls sets containerd's default seccomp profile for the capabilities of the container, without the ioctls of
+// btrfs that need only write access. With them, a container could make its own subvolume and write more than the size
+// of its volume, and no snapshot would include that data.
 func lessCalls(_ context.Context, _ oci.Client, _ *containers.Container, s *specs.Spec) error {
 	profile := seccomp.DefaultProfile(s)
 	for i, rule := range profile.Syscalls {
@@ -30,8 +31,8 @@ func lessCalls(_ context.Context, _ oci.Client, _ *containers.Container, s *spec
 	return nil
 }
 
-// requests are the rules for ioctl. A filter knows no "all but", so there is one for each bit in which a number can differ from those of btrfs.
-// Only 32 bits of it are looked at: the kernel does not look at more either.
+// requests returns the rules for ioctl. A filter cannot express "all except", so there is one rule for each bit in
+// which a number can differ from those of btrfs. Only the low 32 bits are compared, as in the kernel.
 func requests() []specs.LinuxSyscall {
 	allow := func(mask, value uint64) specs.LinuxSyscall {
 		return specs.LinuxSyscall{Names: []string{"ioctl"}, Action: specs.ActAllow, Args: []specs.LinuxSeccompArg{

@@ -13,7 +13,8 @@ import (
 	"writ/internal/testenv"
 )
 
-// A container that has a volume on btrfs shares blocks of files there and makes no subvolume, whatever form it asks in.
+// A container with a volume on btrfs can share blocks of files there, but cannot make a subvolume with any form of the
+// request.
 func TestAContainerMakesNoSubvolumes(t *testing.T) {
 	testenv.NeedRoot(t)
 	b := newFixture(t, testenv.HomeInMemory(t, "containerd"))
@@ -40,7 +41,7 @@ func TestAContainerMakesNoSubvolumes(t *testing.T) {
 	}
 }
 
-// What a container writes into its volume gains nobody rights: not in the next container, whoever it belongs to there.
+// A file in a volume must not give rights to any user, not even in the next container, whatever its owner is there.
 func TestVolumesInContainersKnowNoSetuidAndNoDevices(t *testing.T) {
 	testenv.NeedRoot(t)
 	b := newFixture(t, testenv.HomeInMemory(t, "containerd"))

@@ -16,9 +16,9 @@ import (
 	specs "github.com/opencontainers/runtime-spec/specs-go"
 )
 
-// asItsImageSays applies the program, environment, directory and user of an image. It rejects an image with an invalid stop signal. ownUsers
-// means that users have numbers below userns.Many only. oci.WithImageConfig does the same and supports templates of mounts, but text/template
-// keeps all exported methods in the binary, 10 MB of writ.
+// asItsImageSays applies the program, environment, directory and user of an image. It rejects an image with an invalid
+// stop signal. ownUsers limits user numbers to those below userns.Many. oci.WithImageConfig does the same and supports
+// mount templates, but text/template keeps all exported methods in the binary, 10 MB of writ.
 func asItsImageSays(image client.Image, ownUsers bool) oci.SpecOpts {
 	return func(ctx context.Context, daemon oci.Client, c *containers.Container, s *oci.Spec) error {
 		described, err := image.Spec(ctx)
@@ -36,7 +36,7 @@ func asItsImageSays(image client.Image, ownUsers bool) oci.SpecOpts {
 		if err != nil {
 			return fmt.Errorf("find the container's layer: %w", err)
 		}
-		var found error // without the path of the mount, which is of no use to a person
+		var found error // without the path of the temporary mount, which is useless in a message
 		err = mounting.WithReadonlyTempMount(ctx, layer, func(dir string) error {
 			s.Process.User, found = userBelow(dir, config.User)
 			return found
@@ -48,7 +48,7 @@ func asItsImageSays(image client.Image, ownUsers bool) oci.SpecOpts {
 	}
 }
 
-// userBelow finds a user in the files of a layer. Links of the image do not lead out of the layer.
+// userBelow finds a user in the files of a layer. Symbolic links of the image cannot lead out of the layer.
 func userBelow(dir, named string) (specs.User, error) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
@@ -58,11 +58,11 @@ func userBelow(dir, named string) (specs.User, error) {
 	return userOfImage(regularFiles{root.FS()}, named)
 }
 
-// searchPath applies if an image sets no PATH.
+// searchPath is the PATH if an image sets none.
 const searchPath = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
-// environment returns the variables of an image, with searchPath if it sets no PATH. It omits entries without a name or "=": the runtime rejects
-// them.
+// environment returns the variables of an image, with searchPath if it sets no PATH. It omits entries without a name or
+// "=", because the runtime rejects them.
 func environment(image []string) []string {
 	all := []string{searchPath}
 	for _, variable := range image {

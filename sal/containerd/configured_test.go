@@ -13,7 +13,7 @@ import (
 	"writ"
 )
 
-// The user of a container is the one that its image names, with the groups that list it, as the files of the image say and no other.
+// The user is the one that the image names, with the groups that list it in the files of the image.
 func TestTheUserOfAContainerIsThatOfItsImage(t *testing.T) {
 	t.Parallel()
 	layer := fstest.MapFS{
@@ -23,7 +23,7 @@ func TestTheUserOfAContainerIsThatOfItsImage(t *testing.T) {
 	for _, tt := range []struct {
 		named string
 		layer fstest.MapFS
-		want  *specs.User // nil if it is refused
+		want  *specs.User // nil if it is rejected
 	}{
 		{"", layer, &specs.User{AdditionalGids: []uint32{0, 6}}},
 		{"root", layer, &specs.User{AdditionalGids: []uint32{0, 6}}},

@@ -1,16 +1,18 @@
-// Package containerd is the driver of containers: it asks a containerd daemon to run them with runc, in a namespace of its own there.
-// Images, volumes and networks come from other drivers of the host; a container gets a layer of its own above an image, limits, the
-// directories of its volumes, and a network namespace. What a container writes is kept in bounded files, by a process for each container
-// that needs no runner. It must not know where images come from nor how packets go, and it never starts or stops the daemon.
+// Package containerd is the driver of containers. It makes a containerd daemon run them with runc, in a containerd
+// namespace of its own. Images, volumes and networks come from other drivers of the host. A container gets its own
+// layer on top of an image, limits, the directories of its volumes, and a network namespace. A logger process for each
+// container stores its output in bounded files, independently of the runner. The package must not know where images
+// come from or how packets are routed, and it never starts or stops the daemon.
 //
-// On disk, below Dir: records/ as package sal writes them; containers/NAME/ the files of one container, where NAME is
-// writ.ResourceID.HostName: hosts, resolv.conf, what it wrote (ID.log, and ID.log.N-M before it, see sal.Log), and the pipes of programs that
-// run in it (exec/); stages/ID, which is there only while the runtime makes a process (see stage.go). A container has the
-// id NAME-GENERATION at the daemon. One that replaces another is made as a whole beside it; then the record says which of the two counts,
-// and only after that the old one ends.
+// Files below Dir: records/, in the format of package sal; containers/NAME/ with the files of one container, where NAME
+// is writ.ResourceID.HostName: hosts, resolv.conf, its output (ID.log, and ID.log.N-M from before, see sal.Log), and
+// the pipes of programs that run in it (exec/); stages/ID, which exists only while the runtime makes a process (see
+// stage.go). The ID of a container at the daemon is NAME-GENERATION. A replacement is completely made beside the old
+// container. Then the record is switched to it, and only after that the old container ends.
 //
-// The daemon keeps the environment of a container, with its secrets, in its own store, which root alone can read, until the container is
-// deleted: without them it could not be started again. Neither records nor labels have their values.
+// The daemon stores the environment of a container, including its secrets, in its own store, which only root can read,
+// until the container is deleted. Without them the container could not be restarted. Values of secrets are neither in
+// records nor in labels.
 package containerd
 
 import (
@@ -30,7 +32,7 @@ import (
 	"writ/sal/catalog"
 )
 
-// What a Driver does without being told otherwise.
+// Defaults of a Driver.
 const (
 	DefaultAddress   = "/run/containerd/containerd.sock"
 	DefaultNamespace = "writ"
@@ -40,67 +42,73 @@ const (
 
 // Driver is the container driver. Close ends its connection.
 type Driver struct {
-	Dir       string // required: an absolute path; everything is kept below it
-	Address   string // the socket of the daemon, "" is DefaultAddress
-	Namespace string // of the daemon, which nobody else may use; "" is DefaultNamespace
-	// Program is the absolute path of the program that keeps what containers write: one whose main function begins with IsLogger.
+	Dir       string // required: absolute path of the directory for all files of the driver
+	Address   string // the socket of the daemon; "" means DefaultAddress
+	Namespace string // containerd namespace, for this driver only; "" means DefaultNamespace
+	// Program is the absolute path of the logger program. Its main function must begin with IsLogger.
 	Program  string
 	Images   sal.Images
 	Volumes  sal.Volumes
-	Networks sal.Networks // may be nil: containers have no networks then
-	// Others are who want the volumes alone that they have; there may be none.
+	Networks sal.Networks // may be nil: containers then have no networks
+	// Others are the drivers that need exclusive access to their volumes. May be empty.
 	Others []sal.Users
-	// IDs are numbers of users and groups of this host; each container gets userns.Many of them. Nil, or off: containers have the host's.
+	// IDs are user and group numbers of this host; each container gets userns.Many of them. If nil or off, containers
+	// use the host's.
 	IDs      *confine.Accounts
-	IDsAsked bool          // somebody asked for these numbers: no container is made without
-	Grace    time.Duration // how long a container may take to end when it is deleted or replaced; 0 is 10 s
-	Patience time.Duration // how long a daemon that listens may take to answer; 0 is 10 s
-	Log      *slog.Logger  // of Run; required for that
-	// Step is called before every single change of the host; tests stop the driver there. It may be nil.
+	IDsAsked bool          // IDs were requested explicitly: no container is made without
+	Grace    time.Duration // time limit for a container to end when it is deleted or replaced; 0 means 10 s
+	Patience time.Duration // time limit for an answer of a listening daemon; 0 means 10 s
+	Log      *slog.Logger  // used by Run, which requires it
+	// Step is called before every single change of the host. Tests use it to stop the driver there. May be nil.
 	Step func(name string)
 
 	absent   absence
-	choosing sync.Mutex // of users, until the choice is recorded
+	choosing sync.Mutex // serialises the choice of users until it is recorded
 
-	locks  sal.Locks // of resources, by HostName: operations, Keep and Run do not meet on one
-	images sal.Locks // of images, by their name at the daemon: none is removed while it gets a user
+	locks  sal.Locks // by HostName: serialises operations, Keep and Run for each resource
+	images sal.Locks // by image name at the daemon: an image is not removed while it gets a user
 
 	mu       sync.Mutex
 	client   *client.Client      // nil until it is needed
-	restarts map[string]*restart // by HostName: containers that do not stay up
-	maps     bool                // containers can have users of their own here
-	mended   map[string][]string // by HostName: what Run has mended since Keep told of it
+	restarts map[string]*restart // by HostName: containers that keep ending
+	maps     bool                // containers can have their own users on this host
+	mended   map[string][]string // by HostName: repairs by Run that Keep has not reported yet
 }
 
-// own is what a record keeps besides the spec.
+// own holds the driver's part of a record, beside the spec.
 type own struct {
 	Phase phase `json:"phase"`
-	// Container is the one that counts, by its id at the daemon; "" while the first one is made.
+	// Container is the ID of the current container at the daemon; "" while the first one is made.
 	Container string `json:"container,omitempty"`
-	// Other is one that must not be there when the phase is ready: the next one while it is made, the old one after that.
+	// Other is the ID of a container that must not exist in phase ready: the next one while it is made, afterwards the
+	// old one.
 	Other string `json:"other,omitempty"`
-	// Beside is what Other is made of, as Spec is what Container is. Nil while the first one is made, which has the Spec.
-	Beside    sal.Spec `json:"beside,omitempty"`
-	Stopped   bool     `json:"stopped,omitempty"`   // somebody asked for that
-	Ended     string   `json:"ended,omitempty"`     // how the last process ended that was stopped or replaced: see catalog.Container
-	IDs       uint32   `json:"ids,omitempty"`       // the first of its users on this host; 0 if it has those of the host
-	Namespace string   `json:"namespace,omitempty"` // the file of its network namespace
+	// Beside is the spec of Other, as Spec is that of Container. It is nil while the first container is made, which has
+	// Spec.
+	Beside  sal.Spec `json:"beside,omitempty"`
+	Stopped bool     `json:"stopped,omitempty"` // stopped on request
+	// How the last stopped or replaced process ended: see catalog.Container.
+	Ended     string   `json:"ended,omitempty"`
+	IDs       uint32   `json:"ids,omitempty"`       // first of its users on this host; 0 means the host's users
+	Namespace string   `json:"namespace,omitempty"` // file of its network namespace
 	Addresses []string `json:"addresses,omitempty"`
-	IPv4      []string `json:"ipv4,omitempty"` // on its networks that have it; of an earlier version none, until its next start
-	// Nameservers are whom it asks for names. Without one it has the image's own /etc/resolv.conf.
+	// Addresses on networks with IPv4; empty after an upgrade until the next start.
+	IPv4 []string `json:"ipv4,omitempty"`
+	// Nameservers are for the container's /etc/resolv.conf. If empty, it keeps the file of its image.
 	Nameservers []netip.Addr `json:"nameservers,omitempty"`
-	LastExit    *lastExit    `json:"last_exit,omitempty"` // how the program last ended by itself
+	LastExit    *lastExit    `json:"last_exit,omitempty"` // last end of the program by itself
 }
 
-// phase tells what a crash may have interrupted.
+// phase marks an operation that a crash may have interrupted.
 type phase string
 
 const (
-	making    phase = "making"    // Other is being made, and is the first
-	replacing phase = "replacing" // Other is being made, and Container is as ever
-	starting  phase = "starting"  // Container is whole; Other has to go, and unless it is stopped Container has to be started
-	ready     phase = "ready"     // nothing is to be done but to start a process that was made and never started
-	deleting  phase = "deleting"  // everything has to go
+	making    phase = "making"    // Other, the first container, is being made
+	replacing phase = "replacing" // Other is being made; Container is unchanged
+	// Container is complete; Other must be removed, and Container must be started unless it is stopped.
+	starting phase = "starting"
+	ready    phase = "ready"    // complete, except that a created process may need its start
+	deleting phase = "deleting" // everything must be removed
 )
 
 type record = sal.Record[own]
@@ -110,14 +118,14 @@ func (d *Driver) Describe() writ.NodeDriver {
 	return writ.NodeDriver{Module: "container", Name: "containerd", Detail: "containerd at " + d.address()}
 }
 
-// Observe looks at a container.
+// Observe returns the state of a container.
 func (d *Driver) Observe(ctx context.Context, resource writ.ResourceID) (sal.Observation, error) {
 	r, err := d.records().Get(resource)
 	if err != nil || r == nil {
 		return sal.Observation{}, err
 	}
 	shown, err := d.show(ctx, r)
-	if isAway(err) { // it is there, and only the daemon knows how it does
+	if isAway(err) { // the container exists, but only the daemon knows its state
 		shown.State = catalog.Unclear
 		return sal.Observation{Exists: true, UID: r.UID, State: shown.State, Values: catalog.Values(shown)}, err
 	}
@@ -131,12 +139,12 @@ func (d *Driver) Observe(ctx context.Context, resource writ.ResourceID) (sal.Obs
 	return seen, ctx.Err()
 }
 
-// List returns every container that has a record, finished or not. What the daemon has besides is told by Orphans.
+// List returns every container that has a record, finished or not. Orphans reports the others.
 func (d *Driver) List(ctx context.Context) ([]writ.ResourceID, error) {
 	return d.records().Resources(ctx)
 }
 
-// Do carries out an operation on a container.
+// Do executes an operation on a container.
 func (d *Driver) Do(ctx context.Context, request sal.Request) (sal.Outcome, error) {
 	if err := ctx.Err(); err != nil {
 		return sal.Outcome{}, err
@@ -148,19 +156,19 @@ func (d *Driver) Do(ctx context.Context, request sal.Request) (sal.Outcome, erro
 	defer done()
 	outcome, err := j.do(j.in(ctx))
 	if err != nil && ctx.Err() != nil {
-		return sal.Outcome{}, ctx.Err() // whatever the daemon said when it was cut off
+		return sal.Outcome{}, ctx.Err() // replaces the daemon's error about the cancelled request
 	}
 	return outcome, err
 }
 
-// job is one piece of work on one container.
+// job is one task for one container.
 type job struct {
 	*Driver
 	sal.Request
 	daemon *client.Client
 }
 
-// begin takes the turn on a resource, and reaches the daemon.
+// begin locks a resource and connects to the daemon. done unlocks it.
 func (d *Driver) begin(ctx context.Context, request sal.Request, reach func(context.Context) (*client.Client, error)) (j *job, done func(), err error) {
 	done, err = d.locks.Take(ctx, request.Resource.HostName())
 	if err != nil {
@@ -207,8 +215,8 @@ func (j *job) do(ctx context.Context) (sal.Outcome, error) {
 	return sal.Outcome{}, writ.Errorf(writ.CodeDriverMissing, "the containerd driver cannot do %s", j.Operation.Name())
 }
 
-// recovered finishes what a crash interrupted as far as that needs no secrets. A container that was never finished does not exist; left is
-// its record.
+// recovered finishes an operation that a crash interrupted, as far as this needs no secrets. If the container was never
+// completed, it returns the record in left instead.
 func (j *job) recovered(ctx context.Context, r *record) (left, recovered *record, err error) {
 	if r == nil {
 		return nil, nil, nil
@@ -225,13 +233,13 @@ func (j *job) recovered(ctx context.Context, r *record) (left, recovered *record
 	}
 }
 
-// outcome is that of an operation on a container which is there.
+// outcome returns the result of an operation on an existing container.
 func (j *job) outcome(ctx context.Context, r *record, change writ.Change) (sal.Outcome, error) {
 	shown, err := j.show(ctx, r)
 	return sal.Outcome{Change: change, Values: catalog.Values(shown)}, err
 }
 
-// show is what a handle to the container offers.
+// show returns the container as operations report it.
 func (d *Driver) show(ctx context.Context, r *record) (catalog.Container, error) {
 	c := catalog.Container{Identity: catalog.Identify(r.Resource, r.UID, false), State: stopped, Addresses: r.Own.Addresses, Ended: r.Own.Ended}
 	c.IPv4 = catalog.IPv4Of(r.Own.IPv4)
@@ -254,7 +262,7 @@ func (d *Driver) show(ctx context.Context, r *record) (catalog.Container, error)
 	return c, err
 }
 
-// The states of a container for people.
+// Container states as reported to people.
 const (
 	running = "running"
 	stopped = "stopped"
@@ -264,14 +272,14 @@ func (d *Driver) records() *sal.Records[own] {
 	return &sal.Records[own]{Dir: filepath.Join(d.Dir, "records")}
 }
 
-// put writes a record, as one step.
+// put sets the phase and writes the record, as one step.
 func (d *Driver) put(r *record, p phase) error {
 	d.step("record that the container is " + string(p))
 	r.Own.Phase = p
 	return d.records().Put(r)
 }
 
-// place is the directory of a container's files.
+// place returns the directory of a container's files.
 func (d *Driver) place(resource writ.ResourceID) string {
 	return filepath.Join(d.Dir, "containers", resource.HostName())
 }

@@ -23,7 +23,7 @@ import (
 	"writ/sal/saltest"
 )
 
-// This program is also the one that keeps what containers of tests write.
+// The test binary is also the logger program of test containers.
 func TestMain(m *testing.M) {
 	if IsLogger(os.Args) {
 		os.Exit(Logger(os.Args))
@@ -31,10 +31,10 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// waits is a program that says something, and ends when it is asked to.
+// waits is a program that writes a line and ends when it is asked to.
 var waits = []any{"sh", "-c", `trap "exit 0" TERM; echo ready; while :; do sleep 1000 & wait; done`}
 
-// guard ends the wait for what should happen in an instant.
+// guard limits the wait for an event that should happen at once.
 const guard = 30 * time.Second
 
 // fixture is a host with a daemon and a driver.
@@ -45,7 +45,7 @@ type fixture struct {
 	host   string
 }
 
-// newFixture starts a daemon that keeps its files in root; "" is a new directory.
+// newFixture starts a daemon that keeps its files in root; "" means a new directory.
 func newFixture(t testing.TB, root string) *fixture {
 	t.Helper()
 	b := &fixture{TB: t, daemon: testenv.Containerd(t, root), host: t.TempDir()}
@@ -53,7 +53,7 @@ func newFixture(t testing.TB, root string) *fixture {
 	return b
 }
 
-// open returns a driver on a host, as a runner that starts there.
+// open returns a driver on a host, like a starting runner.
 func open(t testing.TB, daemon *testenv.ContainerdServer, host string) *Driver {
 	t.Helper()
 	program, err := os.Executable()
@@ -73,11 +73,11 @@ func open(t testing.TB, daemon *testenv.ContainerdServer, host string) *Driver {
 	return d
 }
 
-// namespaceOf is the daemon's namespace of a host. The runtime keeps what it knows of containers in one place for all daemons, so that tests
-// that run at the same time must not share one.
+// namespaceOf returns the daemon's namespace for a host. The runtime stores the containers of all daemons in one
+// directory, so concurrent tests must not share a namespace.
 func namespaceOf(host string) string { return fmt.Sprintf("writ-%x", sha256.Sum256([]byte(host)))[:16] }
 
-// reopen is the start of another runner on the host.
+// reopen replaces the driver, like a restarted runner.
 func (b *fixture) reopen() {
 	b.Helper()
 	networks := b.driver.Networks
@@ -114,7 +114,7 @@ func (b *fixture) must(operation, name string, args map[string]any) map[string]a
 	return o.Values
 }
 
-// sh runs a line in a container.
+// sh runs a shell command in a container.
 func (b *fixture) sh(name, line string) string {
 	b.Helper()
 	v := b.must("container.exec", name, map[string]any{"command": []any{"sh", "-c", line}})
@@ -124,7 +124,7 @@ func (b *fixture) sh(name, line string) string {
 	return v["stdout"].(string)
 }
 
-// eventually waits for something that happens by itself.
+// eventually waits until happened returns true.
 func (b *fixture) eventually(what string, happened func() bool) {
 	b.Helper()
 	tick := time.NewTicker(20 * time.Millisecond)
@@ -139,7 +139,7 @@ func (b *fixture) eventually(what string, happened func() bool) {
 	}
 }
 
-// traces are everything that a daemon has in the namespace of a host, and mounts below the directories of both.
+// traces returns everything that a daemon has in the namespace of a host, and mounts below the directories of both.
 func traces(t testing.TB, d *Driver, daemon *testenv.ContainerdServer, host string) []string {
 	t.Helper()
 	c, err := d.connection()
@@ -186,7 +186,7 @@ func traces(t testing.TB, d *Driver, daemon *testenv.ContainerdServer, host stri
 	return all
 }
 
-// clear takes away everything that a daemon has in the namespace of a host, whatever state it is in.
+// clear removes everything that a daemon has in the namespace of a host, in any state.
 func clear(t testing.TB, d *Driver) {
 	t.Helper()
 	c, err := d.connection()
@@ -213,7 +213,7 @@ func clear(t testing.TB, d *Driver) {
 	}
 }
 
-// fetched has one image, under every name but three.
+// fetched is a driver of images with one image, which has every name except three.
 type fetched struct{ image sal.Image }
 
 func (i fetched) Image(_ context.Context, project writ.ProjectID, image writ.Ref) (sal.Image, error) {
@@ -228,7 +228,7 @@ func (i fetched) Image(_ context.Context, project writ.ProjectID, image writ.Ref
 	return i.image, nil
 }
 
-// directories makes a directory of each name.
+// directories is a driver of volumes that makes a directory for each name.
 type directories struct{ dir string }
 
 func (v directories) Volume(_ context.Context, _ writ.ProjectID, volume writ.Ref) (sal.Volume, error) {
@@ -236,14 +236,14 @@ func (v directories) Volume(_ context.Context, _ writ.ProjectID, volume writ.Ref
 	return sal.Volume{UID: volume.UID, Dir: dir, SizeGiB: 1}, os.MkdirAll(dir, 0o755)
 }
 
-// busybox is an OCI archive of one layer with busybox in it, as an image driver would have fetched it.
+// busybox returns an OCI archive of one layer with busybox, as an image driver fetches it.
 func busybox(t testing.TB) sal.Image {
 	t.Helper()
 	image := testenv.Busybox(t)
 	return sal.Image{Path: image.Path, Format: "oci", SHA256: image.SHA256, Bytes: image.Bytes}
 }
 
-// says lets a line of sh run in the subject, which writes what that reads, or whatever it likes, to the output of the container.
+// says runs a shell command in the subject, which writes its input, or anything else, to the output of the container.
 func says(t testing.TB, d *Driver, line, input string) {
 	t.Helper()
 	b := &fixture{TB: t, driver: d}

@@ -18,8 +18,8 @@ import (
 	"writ/sal"
 )
 
-// reach returns a connection to a daemon that answers. It fails at once if its socket refuses connections. A daemon that
-// listens has Patience to answer. Containers run without the daemon, so they are unchanged after its restart.
+// reach returns a connection to a daemon that answers. It fails at once if the socket refuses connections. A listening
+// daemon has Patience to answer. Containers run without the daemon, so they are unaffected by its restart.
 func (d *Driver) reach(ctx context.Context) (*client.Client, error) {
 	daemon, err := d.connection()
 	if err != nil {
@@ -53,14 +53,14 @@ type awayError struct{ error }
 
 func (e awayError) Unwrap() error { return e.error }
 
-// isAway reports whether an error is about a daemon that is unreachable.
+// isAway reports whether an error is about an unreachable daemon.
 func isAway(err error) bool {
 	_, is := errors.AsType[awayError](err)
 	return is
 }
 
-// away returns the error of an unreachable daemon. Nothing was sent to the daemon, so a retry of any operation is safe,
-// but useless if the system forbids this process to connect.
+// away returns the error of an unreachable daemon. The daemon received no request, so a retry of any operation is safe.
+// It is useless if the system forbids this process to connect.
 func (d *Driver) away(err error) error {
 	err = awayError{err}
 	if sal.FaultCode(err) == writ.CodeDriverRefused {
@@ -71,14 +71,16 @@ func (d *Driver) away(err error) error {
 		WithHint("apt-get install -y containerd runc; then see that the service containerd runs")
 }
 
-// connection makes the one connection of the driver, which needs no daemon yet, and which finds a daemon that was away by itself.
+// connection returns the driver's connection, which it makes at first use. It needs no running daemon, and reconnects
+// to a daemon that was away.
 func (d *Driver) connection() (*client.Client, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.client != nil {
 		return d.client, nil
 	}
-	// The client's own options but one: it is to look for the daemon every second, not at longer and longer intervals.
+	// These are the client's default options with one difference: it tries to reconnect every second, without longer
+	// backoff.
 	daemon, err := client.New(d.address(), client.WithDefaultNamespace(d.namespace()), client.WithExtraDialOpts([]grpc.DialOption{
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithConnectParams(grpc.ConnectParams{
@@ -93,7 +95,7 @@ func (d *Driver) connection() (*client.Client, error) {
 	return daemon, nil
 }
 
-// Close ends the connection to the daemon. A driver that is used again makes another one.
+// Close ends the connection to the daemon. The driver reconnects when it is used again.
 func (d *Driver) Close() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -105,14 +107,14 @@ func (d *Driver) Close() error {
 	return daemon.Close()
 }
 
-// in returns a context that names the driver's namespace, which some parts of the client look for there.
+// in returns a context with the driver's containerd namespace, which parts of the client read from there.
 func (d *Driver) in(ctx context.Context) context.Context {
 	return namespaces.WithNamespace(ctx, d.namespace())
 }
 
-// failed makes an error of the daemon one for people. Doing is a bare verb phrase.
+// failed converts an error of the daemon to one for people. doing is a bare verb phrase.
 func failed(doing string, err error) error {
-	// What the system said about a disk comes through the daemon as text only.
+	// The daemon passes disk errors of the system on as text only.
 	for _, full := range []string{"no space left on device", "disk quota exceeded"} {
 		if strings.Contains(err.Error(), full) {
 			return writ.Errorf(writ.CodeDiskFull, "cannot %s: %w", doing, err).WithHint("free space where containerd keeps its files; the call is tried again")
@@ -124,13 +126,13 @@ func failed(doing string, err error) error {
 	return sal.HostError(doing, err)
 }
 
-// gone reports whether an error says that something is not there.
+// gone reports whether an error means "not found".
 func gone(err error) bool { return errdefs.IsNotFound(err) }
 
-// snapshotters are those that the driver uses, the best one first.
+// snapshotters are the supported snapshotters in order of preference.
 var snapshotters = []string{"btrfs", "overlayfs"}
 
-// snapshotter chooses how the daemon keeps what containers write.
+// snapshotter returns the first supported snapshotter of the daemon.
 func snapshotter(ctx context.Context, daemon *client.Client) (string, error) {
 	plugins, err := daemon.IntrospectionService().Plugins(ctx, "type==io.containerd.snapshotter.v1")
 	if err != nil {

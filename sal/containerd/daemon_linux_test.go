@@ -18,7 +18,8 @@ import (
 	"writ/sal/saltest"
 )
 
-// Nothing was sent to a daemon that is away: exec may be tried again, and nobody claims to know how the container does.
+// An unreachable daemon received no request. Therefore even exec is retryable, and the state of the container is
+// unknown.
 func TestAwayDaemonLeavesNothingDone(t *testing.T) {
 	b := newFixture(t, "")
 	b.must("container.create", "web", map[string]any{"image": "busybox", "command": waits})
@@ -59,7 +60,7 @@ func TestRefusedConnectionIsNotWaitedFor(t *testing.T) {
 	}
 }
 
-// No retry helps if the system does not let this process connect: the operator has to change something.
+// A retry is useless if the system forbids this process to connect: the operator must change the configuration.
 func TestForbiddenSocketIsNotRetried(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
@@ -76,7 +77,7 @@ func TestForbiddenSocketIsNotRetried(t *testing.T) {
 	}
 	for name, address := range map[string]string{"of another user": socket, "below a file": filepath.Join(file, "c.sock")} {
 		t.Run(name, func(t *testing.T) {
-			runtime.LockOSThread() // this thread ends with the test, and so do its missing rights
+			runtime.LockOSThread() // this thread, which lost its rights, ends with the test
 			if _, err := unix.SetfsuidRetUid(confine.DefaultFirst); err != nil {
 				t.Fatal(err)
 			}

@@ -19,8 +19,8 @@ import (
 // lastSignal is the highest signal number of Linux.
 const lastSignal = 64
 
-// parseStopSignal reads the signal that an image names for the end of its containers: a name such as SIGQUIT or SIGRTMIN+3, or a number.
-// The default is SIGTERM.
+// parseStopSignal parses the stop signal of an image: a name such as SIGQUIT or SIGRTMIN+3, or a number. The default is
+// SIGTERM.
 func parseStopSignal(named string) (syscall.Signal, error) {
 	if named == "" {
 		return syscall.SIGTERM, nil
@@ -33,8 +33,8 @@ func parseStopSignal(named string) (syscall.Signal, error) {
 	return s, nil
 }
 
-// stopSignal returns the signal that ends a container. It is SIGTERM if the image is missing or its signal is invalid, because a container
-// that exists must be able to end.
+// stopSignal returns the signal that ends a container. It is SIGTERM if the image is missing or its signal is invalid,
+// because an existing container must be able to end.
 func stopSignal(ctx context.Context, c client.Container) (syscall.Signal, error) {
 	image, err := c.Image(ctx)
 	if gone(err) {
@@ -57,8 +57,8 @@ func stopSignal(ctx context.Context, c client.Container) (syscall.Signal, error)
 	return s, nil
 }
 
-// graceOf returns how long a container may take to end when it is replaced or deleted. The call comes first, then the container's own
-// arguments, then the arguments of the container that was replaced.
+// graceOf returns the time limit for a container to end when it is replaced or deleted. The arguments of the call come
+// first, then those of the container, then those of the replaced container.
 func (j *job) graceOf(r *record) time.Duration {
 	var seconds int64
 	switch args := j.Args.(type) {
@@ -79,8 +79,9 @@ func (j *job) graceOf(r *record) time.Duration {
 	return time.Duration(seconds) * time.Second
 }
 
-// end ends a container's process: with the signal of its image first, and with SIGKILL when the grace is over. A missing process is not an
-// error. The record gets the way in which the process ends before each signal, so that a repeated call reports the same. r may be nil.
+// end ends a container's process: first with the stop signal of its image, then with SIGKILL after grace. It is not an
+// error if the process has exited. The way of ending is recorded before each signal, so that a repeated call reports
+// the same. r may be nil.
 func (j *job) end(ctx context.Context, r *record, id string, grace time.Duration) error {
 	if err := j.clearStage(id); err != nil {
 		return err
@@ -132,7 +133,7 @@ func (j *job) noteEnding(r *record, how string) error {
 	return j.put(r, r.Own.Phase)
 }
 
-// resumed returns the status of a process. A paused process, which receives no signal, is resumed first.
+// resumed returns the status of a process. A paused process, which receives no signals, is resumed first.
 func (j *job) resumed(ctx context.Context, task client.Task) (client.ProcessStatus, error) {
 	status, err := task.Status(ctx)
 	if err != nil && !gone(err) {
@@ -148,7 +149,7 @@ func (j *job) resumed(ctx context.Context, task client.Task) (client.ProcessStat
 	return client.Running, nil
 }
 
-// ask sends a process the signal of its image, waits for at most grace, and returns the status after that.
+// ask sends a process the stop signal of its image, waits at most grace, and returns the status after that.
 func (j *job) ask(ctx context.Context, id string, task client.Task, grace time.Duration) (client.ProcessStatus, error) {
 	c, err := j.daemon.LoadContainer(ctx, id)
 	if err != nil {
@@ -175,12 +176,12 @@ func (j *job) ask(ctx context.Context, id string, task client.Task, grace time.D
 	return status.Status, nil
 }
 
-// signalName returns the name of a signal, "SIGQUIT". Real-time signals have numbers only.
+// signalName returns the name of a signal, such as "SIGQUIT". Real-time signals only have numbers.
 func signalName(s syscall.Signal) string {
 	return cmp.Or(unix.SignalName(s), fmt.Sprintf("signal %d", int(s)))
 }
 
-// signal sends a signal and waits until the process has ended, or the patience has.
+// signal sends a signal and waits at most patience for the process to end.
 func (j *job) signal(ctx context.Context, task client.Task, s syscall.Signal, patience time.Duration) error {
 	waiting, cancel := context.WithCancel(ctx)
 	defer cancel()

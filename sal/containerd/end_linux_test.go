@@ -53,7 +53,7 @@ func TestGraceOfAContainerIsChosen(t *testing.T) {
 	}
 }
 
-// obeys returns a command that ends by one signal only and writes a line to /data/log then.
+// obeys returns a command that ends only on one signal and then writes a line to /data/log.
 func obeys(number int) []any {
 	return []any{"sh", "-c", fmt.Sprintf(
 		`trap "echo in order >>/data/log; exit 0" %d; trap "echo terminated >>/data/log" TERM; echo up; while :; do sleep 1000 & wait; done`, number)}
@@ -80,7 +80,7 @@ func TestContainersEndByTheirStopSignal(t *testing.T) {
 		spec := map[string]any{"image": tt.name, "command": obeys(tt.number), "volumes": []any{mount(tt.name, "/data")}}
 		b.must("container.create", tt.name, spec)
 		b.eventually(tt.name+" is up", func() bool { return strings.Contains(b.log(tt.name), "up") })
-		if tt.ending == "container.create" { // which replaces it
+		if tt.ending == "container.create" { // replaces it
 			maps.Copy(spec, tt.args)
 			tt.args = spec
 		}

@@ -14,7 +14,7 @@ import (
 // hog fills the memory of its container.
 const hog = `dd if=/dev/zero of=/dev/null bs=256M`
 
-// handle is what container.get answers.
+// handle returns the answer of container.get.
 func (b *fixture) handle(name string) map[string]any {
 	b.Helper()
 	seen, err := b.driver.Observe(b.Context(), saltest.Resource(writ.KindContainer, name))

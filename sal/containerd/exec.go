@@ -22,7 +22,7 @@ import (
 	"writ/sal/catalog"
 )
 
-// maxOutput bounds each output of a program that container.exec returns, in bytes.
+// maxOutput limits each output of a program in the result of container.exec, in bytes.
 const maxOutput = 24 << 10
 
 // exec runs a program in the container. If ctx ends, so does the program.
@@ -55,7 +55,7 @@ func (j *job) exec(ctx context.Context, r *record, args *catalog.ContainerExec) 
 	return outcome, nil
 }
 
-// program is one that runs in a container.
+// program is a program that runs in a container.
 type program struct {
 	*job
 	input    string
@@ -80,11 +80,12 @@ func (p *program) run(ctx context.Context, container string, command, env []stri
 
 	pipes := p.pipes(p.Resource)
 	defer os.RemoveAll(pipes)
-	// Where nothing else reads it, the end of the input is known only by being told.
+	// The shim does not detect the end of the input; CloseIO has to announce it.
 	ended := make(chan struct{})
 	input := &signalled{Reader: strings.NewReader(p.input), end: sync.OnceFunc(func() { close(ended) })}
 	p.step("run the program")
-	// A start that was cut off may begin all the same, when nobody ends it any more: it is waited for, and the program is ended then.
+	// A cancelled start might still begin later, with no caller left to end the program. Therefore the start is
+	// completed, and the program is ended afterwards.
 	starting, started := context.WithTimeout(context.WithoutCancel(ctx), undoLimit)
 	defer started()
 	e, err := task.Exec(starting, "exec-"+strings.ToLower(rand.Text()), &process, cio.NewCreator(cio.WithStreams(input, &p.out, &p.err), cio.WithFIFODir(pipes)))
@@ -92,7 +93,7 @@ func (p *program) run(ctx context.Context, container string, command, env []stri
 		return 0, failed("run the program", err)
 	}
 	defer func() { err = errors.Join(err, p.finish(ctx, e)) }()
-	// Of the daemon, not of ctx: who waits learns how it ended also if that is by us.
+	// The wait does not end with ctx, so that the end of a program which is killed because of ctx is seen, too.
 	waiting, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 	status, err := e.Wait(waiting)
@@ -118,25 +119,27 @@ func (p *program) run(ctx context.Context, container string, command, env []stri
 			if err := s.Error(); err != nil {
 				return 0, failed("wait for the program", err)
 			}
-			drained(ctx, e.IO(), func() int64 { return p.out.length() + p.err.length() }) // or the end of its output would be missing
+			// Otherwise the end of the output would be missing.
+			drained(ctx, e.IO(), func() int64 { return p.out.length() + p.err.length() })
 			return s.ExitCode(), nil
 		}
 	}
 }
 
-// How long nothing may come from the outputs of a program after its end while they are open, and how long they are read altogether.
+// After the end of a program, its outputs are read until they are closed, are silent for quietTime, or drainTime has
+// passed.
 const (
 	quietTime = 2 * time.Second
 	drainTime = 30 * time.Second
 )
 
-// drained waits until outputs are read to their end. What the program left running in the container may have them open for ever, and may write
-// there for ever.
+// drained waits until the outputs are read to their end. A process that the program left running may keep them open,
+// and write to them, forever.
 func drained(ctx context.Context, outputs cio.IO, length func() int64) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		outputs.Wait() // which ends when finish closes them
+		outputs.Wait() // ends when finish closes them
 	}()
 	late := time.NewTimer(drainTime)
 	defer late.Stop()
@@ -160,7 +163,7 @@ func drained(ctx context.Context, outputs cio.IO, length func() int64) {
 	}
 }
 
-// finish removes a program that has ended, or ends it.
+// finish removes a program that has ended, or kills it.
 func (p *program) finish(ctx context.Context, e client.Process) error {
 	undo, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoLimit)
 	defer cancel()
@@ -176,13 +179,13 @@ func (p *program) finish(ctx context.Context, e client.Process) error {
 	return nil
 }
 
-// pipes is where the pipes of programs are, each in a directory of its own.
+// pipes returns the directory for the pipes of programs. Each program has a directory in it.
 func (d *Driver) pipes(resource writ.ResourceID) string {
 	return filepath.Join(d.place(resource), "exec")
 }
 
-// endPrograms ends the programs whose runner died. Their pipes are opened before: a shim waits for that, and meanwhile answers nobody who asks
-// about the container.
+// endPrograms ends programs whose runner died. It first opens their pipes: a shim waits for that, and meanwhile answers
+// no other request about the container.
 func (j *job) endPrograms(ctx context.Context, r *record) error {
 	paths, err := filesBelow(j.pipes(r.Resource))
 	if err != nil {
@@ -200,7 +203,7 @@ func (j *job) endPrograms(ctx context.Context, r *record) error {
 		}
 		defer pipe.Close()
 		name := filepath.Base(path)
-		programs[name[:strings.LastIndexByte(name, '-')]] = true // ID-stdin, ID-stdout, ID-stderr
+		programs[name[:strings.LastIndexByte(name, '-')]] = true // the names are ID-stdin, ID-stdout and ID-stderr
 	}
 	task, err := j.task(ctx, r.Own.Container)
 	for id := range programs {
@@ -217,7 +220,8 @@ func (j *job) endPrograms(ctx context.Context, r *record) error {
 	return nil
 }
 
-// filesBelow are the files in the directories of one, which need not be there. Its path is no pattern: it may have any characters.
+// filesBelow returns the paths of all files in the subdirectories of dir. A missing dir is not an error. It does not
+// use filepath.Glob, because dir may contain any characters.
 func filesBelow(dir string) (paths []string, err error) {
 	within, err := os.ReadDir(dir)
 	for _, d := range within {
@@ -249,7 +253,7 @@ func endProgram(ctx context.Context, task client.Task, id string) error {
 	return err
 }
 
-// signalled calls end when all of it was read.
+// signalled calls end when its reader is exhausted.
 type signalled struct {
 	io.Reader
 	end func()
@@ -263,14 +267,14 @@ func (s *signalled) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// ending keeps the end of what is written to it.
+// ending keeps the end of its input.
 type ending struct {
 	mu   sync.Mutex
 	kept []byte
-	all  int64 // bytes that were written
+	all  int64 // total bytes written
 }
 
-// length is how much was written.
+// length returns the number of bytes written.
 func (e *ending) length() int64 {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -283,7 +287,7 @@ func (e *ending) Write(b []byte) (int, error) {
 	defer e.mu.Unlock()
 	e.kept = append(e.kept, b...)
 	e.all += int64(len(b))
-	if len(e.kept) > 4*maxOutput { // seldom, so that it costs little
+	if len(e.kept) > 4*maxOutput { // rarely, to keep the cost low
 		e.kept = append(e.kept[:0], e.kept[len(e.kept)-maxOutput:]...)
 	}
 	return len(b), nil
@@ -295,7 +299,8 @@ func (e *ending) text() string {
 	return printable(e.kept[max(0, len(e.kept)-maxOutput):])
 }
 
-// printable is output as a value: what is no text is replaced by question marks, and half a character at the beginning, where it was cut, is left out.
+// printable converts output to text: invalid bytes become question marks, and the rest of a character that was cut at
+// the beginning is dropped.
 func printable(b []byte) string {
 	for range utf8.UTFMax - 1 {
 		if len(b) > 0 && !utf8.RuneStart(b[0]) {

@@ -9,7 +9,7 @@ import (
 
 var _ sal.Fencing = (*Driver)(nil)
 
-// Fence is part of sal.Fencing.
+// Fence implements sal.Fencing.
 func (d *Driver) Fence(ctx context.Context, resource writ.ResourceID) error {
 	if r, err := d.records().Get(resource); err != nil || r == nil {
 		return err
@@ -19,7 +19,7 @@ func (d *Driver) Fence(ctx context.Context, resource writ.ResourceID) error {
 		return err
 	}
 	defer done()
-	r, err := d.records().Get(resource) // of now, when nobody else is at it
+	r, err := d.records().Get(resource) // read again under the lock
 	if err != nil || r == nil {
 		return err
 	}
@@ -31,7 +31,7 @@ func (d *Driver) Fence(ctx context.Context, resource writ.ResourceID) error {
 	return err
 }
 
-// fence ends a container, with whatever was to replace it.
+// fence ends a container and an unfinished replacement.
 func (j *job) fence(ctx context.Context, r *record) error {
 	if r.Own.Phase == making {
 		return j.clear(ctx, r)

@@ -14,9 +14,9 @@ import (
 type fieldImage struct {
 	config map[string]any
 	files  []testenv.LayerEntry
-	volume string // a path for a volume
-	line   string // of sh in the container
-	want   string // what the line prints, or the error if line is empty
+	volume string // path of a volume
+	line   string // shell command for the container
+	want   string // output of the command, or the error if line is empty
 }
 
 func symlink(name, to string) testenv.LayerEntry {
@@ -27,7 +27,7 @@ func node(kind byte, name string, mode int64) testenv.LayerEntry {
 	return testenv.LayerEntry{Header: tar.Header{Name: name, Typeflag: kind, Mode: mode, Devmajor: 1, Devminor: 5}}
 }
 
-// fieldImages has images as tools of the field make them: the runtime refuses some of what their configs say.
+// fieldImages are images as real tools make them. The runtime rejects parts of their configs.
 var fieldImages = map[string]fieldImage{
 	"env-without-path":    {config: map[string]any{"Env": []string{"A=b"}}, line: "echo $A $PATH", want: "b " + strings.TrimPrefix(searchPath, "PATH=")},
 	"env-without-value":   {config: map[string]any{"Env": []string{"PATH=/bin", "BARE", "A="}}, line: "echo $PATH$BARE$A", want: "/bin"},
@@ -53,7 +53,7 @@ var fieldImages = map[string]fieldImage{
 	"volume-at-a-loop": {volume: "/loop", files: []testenv.LayerEntry{symlink("loop", "/loop")}, want: "too many levels"},
 }
 
-// usersOfNix has the files of users where Nix puts them.
+// usersOfNix are user files at the paths of Nix.
 var usersOfNix = []testenv.LayerEntry{
 	symlink("etc/passwd", "/nix/store/users"), {Header: tar.Header{Name: "nix/store/users", Mode: 0o444}, Text: "nix:x:44:44::/:/bin/sh\n"},
 }

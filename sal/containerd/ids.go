@@ -19,12 +19,13 @@ import (
 	"writ/sal/needs"
 )
 
-// A container has a user namespace: its users and groups from 0 to userns.Many-1 are numbers of this host that nobody else has, so that root
-// in there is nobody out here, and nobody in another container. The numbers are in the container's record from before anything belongs to
-// them until all of it is gone. On the disk files have the numbers that they have in the container: its layer and its volumes are mounted
-// for it as its users have them. A container from before this was so keeps the users of the host until it is deleted.
+// A container has a user namespace: its users and groups from 0 to userns.Many-1 map to host numbers that it shares
+// with no other container or user. Root in a container therefore has no rights on the host or in other containers. The
+// numbers are in the container's record before any file or process uses them, and until all of those are gone. Files on
+// disk have the numbers from inside the container; its layer and its volumes are mounted with mapped IDs. A container
+// that was made before this feature keeps the users of the host until it is deleted.
 
-// note records that the container of a record is being made, with users that nobody else has.
+// note chooses the users of a new container and records that it is being made.
 func (j *job) note(ctx context.Context, r *record) error {
 	j.choosing.Lock() // until the choice is recorded
 	defer j.choosing.Unlock()
@@ -35,7 +36,8 @@ func (j *job) note(ctx context.Context, r *record) error {
 	return j.put(r, making)
 }
 
-// chooseIDs returns the first of the users for a new container, 0 if this host can give it none and nobody asked for that.
+// chooseIDs returns the first user number for a new container. It returns 0 if this host does not support user mapping
+// and IDs were not requested explicitly.
 func (j *job) chooseIDs(ctx context.Context) (uint32, error) {
 	if !j.IDs.Used() {
 		return 0, nil
@@ -53,7 +55,7 @@ func (j *job) chooseIDs(ctx context.Context) (uint32, error) {
 	places := &confine.Accounts{Last: (j.IDs.Last-j.IDs.SharedGroup+1)/userns.Many - 1}
 	first := func(place uint32) uint32 { return j.IDs.SharedGroup + place*userns.Many }
 	place, err := places.Choose(j.Resource.HostName(), func(place uint32) bool {
-		return slices.ContainsFunc(used, func(other uint32) bool { // which may be of another range that the node had before
+		return slices.ContainsFunc(used, func(other uint32) bool { // other may come from an earlier range of the node
 			return first(place) < other+userns.Many && other < first(place)+userns.Many
 		})
 	})
@@ -64,7 +66,7 @@ func (j *job) chooseIDs(ctx context.Context) (uint32, error) {
 	return first(place), nil
 }
 
-// usedIDs are the first users of all containers, also of those whose records are damaged.
+// usedIDs returns the first user numbers of all containers, including those with damaged records.
 func (j *job) usedIDs(ctx context.Context) ([]uint32, error) {
 	records, damaged, err := j.records().List()
 	if err != nil {
@@ -91,16 +93,16 @@ func (j *job) usedIDs(ctx context.Context) ([]uint32, error) {
 	return used, nil
 }
 
-// idMap is how the runtime is told of a container's users.
+// idMap returns the ID mapping of a container for the runtime.
 func idMap(first uint32) []specs.LinuxIDMapping {
 	return []specs.LinuxIDMapping{{HostID: first, Size: userns.Many}}
 }
 
-// idsFix is what to do where containers cannot have users of their own.
+// idsFix is the remedy on a host where containers cannot have their own users.
 const idsFix = "boot Linux 5.19 or newer. sysctl user.max_user_namespaces=15000. Keep the node's data and containerd's root on ext4, xfs or btrfs. " +
 	"Or writ runner --container-ids none"
 
-// mapping looks whether this host can give containers users of their own; lack says why not.
+// mapping checks whether this host can give containers their own users. lack is the reason if it cannot.
 func (d *Driver) mapping(ctx context.Context, daemon *client.Client) (lack, err error) {
 	d.mu.Lock()
 	known := d.maps
@@ -126,7 +128,7 @@ func (d *Driver) mapping(ctx context.Context, daemon *client.Client) (lack, err 
 	return lack, nil
 }
 
-// existing is the innermost directory of a path that is there.
+// existing returns the deepest existing directory of a path.
 func existing(path string) string {
 	for ; ; path = filepath.Dir(path) {
 		if _, err := os.Stat(path); err == nil || path == filepath.Dir(path) {
@@ -135,7 +137,7 @@ func existing(path string) string {
 	}
 }
 
-// layers are the snapshotter that the driver uses and where that keeps what it has, "" if the daemon does not say.
+// layers returns the snapshotter and its root directory, or "" if the daemon does not report the directory.
 func layers(ctx context.Context, daemon *client.Client) (keeps, root string, err error) {
 	if keeps, err = snapshotter(ctx, daemon); err != nil {
 		return "", "", err
@@ -152,7 +154,7 @@ func layers(ctx context.Context, daemon *client.Client) (keeps, root string, err
 	return keeps, root, nil
 }
 
-// lookIDs looks whether containers get users of their own.
+// lookIDs checks whether containers get their own users.
 func (d *Driver) lookIDs(ctx context.Context) (string, error) {
 	if d.IDs == nil {
 		return "", errors.New("they have those of the host")
@@ -177,7 +179,7 @@ func (d *Driver) lookIDs(ctx context.Context) (string, error) {
 	return fmt.Sprintf("%d for each, from %s", userns.Many, d.IDs.Numbers()), nil
 }
 
-// needIDs is the need of that.
+// needIDs returns the need that lookIDs checks.
 func (d *Driver) needIDs() needs.Need {
 	return needs.Need{
 		Name: "users of their own", Use: "root in a container is root of the host with few rights", Fix: idsFix, Look: d.lookIDs,

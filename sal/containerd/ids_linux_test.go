@@ -18,7 +18,7 @@ import (
 	"writ/sal/saltest"
 )
 
-// rootOf is the user of the host that is root in a container.
+// rootOf returns the host user that is root in a container.
 func (b *fixture) rootOf(name string) uint32 {
 	b.Helper()
 	r, err := b.driver.records().Get(saltest.Resource(writ.KindContainer, name))
@@ -28,7 +28,7 @@ func (b *fixture) rootOf(name string) uint32 {
 	return r.Own.IDs
 }
 
-// processOf is the id on the host of a container's own process.
+// processOf returns the host PID of a container's main process.
 func (b *fixture) processOf(name string) uint32 {
 	b.Helper()
 	ctx := b.driver.in(b.Context())
@@ -47,7 +47,7 @@ func (b *fixture) processOf(name string) uint32 {
 	return task.Pid()
 }
 
-// userOfProcess is as whom a process runs, for the host.
+// userOfProcess returns the host user of a process.
 func userOfProcess(t testing.TB, pid uint32) uint32 {
 	t.Helper()
 	info, err := os.Stat(fmt.Sprintf("/proc/%d", pid))
@@ -57,7 +57,7 @@ func userOfProcess(t testing.TB, pid uint32) uint32 {
 	return info.Sys().(*syscall.Stat_t).Uid
 }
 
-// withVolume is a container that has a volume at /v.
+// withVolume returns a container with a volume at /v.
 func withVolume(volume string) map[string]any {
 	return map[string]any{"image": "busybox", "command": waits, "volumes": []any{map[string]any{"volume": saltest.RefTo(writ.KindVolume, volume), "path": "/v"}}}
 }
@@ -86,7 +86,7 @@ func TestRootInAContainerHasItsOwnUser(t *testing.T) {
 				t.Errorf("in there files belong to others: %q", got)
 			}
 
-			// What is on the disk has the numbers that it has in there, whoever wrote it.
+			// Files on disk have the numbers from inside the container, whoever wrote them.
 			b.sh("a", "echo secret > /v/key && chmod 600 /v/key && echo mine > /v/mine && chown 1000:1001 /v/mine && chmod 600 /v/mine && touch /root-was-here")
 			for file, want := range map[string]uint32{"key": 0, "mine": 1000} {
 				info, err := os.Stat(filepath.Join(b.host, "volumes", "v", file))
@@ -103,12 +103,13 @@ func TestRootInAContainerHasItsOwnUser(t *testing.T) {
 				t.Errorf("the next container reads %q", got)
 			}
 
-			// Its program may open its outputs by name, as many images do, and so may those that are run in it.
+			// The program can open its outputs by name, as many images do, and so can programs that run in the
+			// container.
 			b.sh("c", "echo named > /proc/1/fd/1; echo named > /dev/stdout")
 			if got := b.must("container.logs", "c", nil)["text"].(string); !strings.Contains(got, "named\n") {
 				t.Errorf("it wrote %q", got)
 			}
-			// Many servers begin as root and become another user, with the groups of that one.
+			// Many servers start as root and switch to another user with its groups.
 			if got := b.sh("c", "busybox su web -c 'id -u; grep Groups /proc/self/status'"); got != "33\nGroups:\t7 34 \n" {
 				t.Errorf("root becomes another user as %q", got)
 			}
@@ -125,7 +126,8 @@ func TestRootInAContainerHasItsOwnUser(t *testing.T) {
 	}
 }
 
-// A runner that ends when the process is made, and its stage is full, leaves mounts of volumes. Whatever is asked for next takes them away.
+// A runner that ends while the stage is filled leaves mounts of volumes. The next operation, whichever it is, removes
+// them.
 func TestTheStageOfARunnerThatEndedGoesWithTheNextOperation(t *testing.T) {
 	b := newFixture(t, "")
 	stages := func() int {
@@ -164,13 +166,13 @@ func TestTheStageOfARunnerThatEndedGoesWithTheNextOperation(t *testing.T) {
 	b.must("container.delete", "a", nil)
 }
 
-// A layer that the daemon does not mount itself must not be taken for garbage.
+// The daemon must not collect a layer that it does not mount itself.
 func TestALayerOfAContainerWithUsersOfItsOwnIsKept(t *testing.T) {
 	b := newFixture(t, "")
 	b.must("container.create", "a", map[string]any{"image": "busybox", "command": waits})
 	b.sh("a", "echo here > /written")
 	b.must("container.create", "b", map[string]any{"image": "busybox", "command": waits})
-	b.must("container.delete", "b", nil) // and with it the daemon collects garbage, and says so when it has
+	b.must("container.delete", "b", nil) // starts a garbage collection and waits for its end
 	b.must("container.stop", "a", map[string]any{"grace_seconds": int64(0)})
 	b.daemon.Kill()
 	b.daemon.Start()
@@ -189,7 +191,8 @@ func TestUsersAreFreeAgainOnlyWhenTheirContainerIsGone(t *testing.T) {
 	b.must("container.create", "a", spec)
 	b.must("container.create", "b", spec)
 	before := b.rootOf("a")
-	b.must("container.create", "a", map[string]any{"image": "busybox", "command": waits, "memory_mib": int64(80)}) // replaced
+	// Replaced.
+	b.must("container.create", "a", map[string]any{"image": "busybox", "command": waits, "memory_mib": int64(80)})
 	if got := b.rootOf("a"); got != before {
 		t.Errorf("who replaces it has the users from %d on, and it had those from %d", got, before)
 	}
@@ -197,7 +200,7 @@ func TestUsersAreFreeAgainOnlyWhenTheirContainerIsGone(t *testing.T) {
 		t.Errorf("a third container: %v", err)
 	}
 	path := filepath.Join(b.driver.Dir, "records", saltest.Resource(writ.KindContainer, "a").HostName()+".json")
-	if err := os.WriteFile(path, nil, 0o600); err != nil { // a record that is damaged still has what its container has
+	if err := os.WriteFile(path, nil, 0o600); err != nil { // the container of a damaged record keeps its numbers
 		t.Fatal(err)
 	}
 	if _, err := b.do("container.create", "c", spec); err == nil || !strings.Contains(err.Error(), "no users are left") {
@@ -245,9 +248,9 @@ func TestAHostWithoutUsersForContainersIsSaid(t *testing.T) {
 		t.Errorf("root in there is %d of the host", got)
 	}
 
-	// Whoever asked for users gets a container with some or none at all.
+	// If users were requested explicitly, no container is made without them.
 	b.driver.IDs, b.driver.IDsAsked = saltest.ContainerIDs(b.host), true
-	b.driver.Dir = "/proc/self" // whose file system shows nobody else's users
+	b.driver.Dir = "/proc/self" // a file system without ID mapping
 	j, done, err := b.driver.begin(t.Context(), sal.Request{Resource: saltest.Resource(writ.KindContainer, "b"), Progress: func(string) {}}, b.driver.reach)
 	if err != nil {
 		t.Fatal(err)

@@ -17,26 +17,28 @@ import (
 	"writ/sal"
 )
 
-// imageName is how an image is called at the daemon: by what was fetched, so that there is one whatever it is called in projects.
+// imageName returns the name of an image at the daemon. It depends only on the content, so an image with several names
+// in projects exists once.
 func imageName(i sal.Image) string { return imagePrefix + i.SHA256 }
 
 const (
 	imagePrefix = "writ/archive@sha256:"
-	// earlierPrefix is that of images which earlier versions imported without looking whether their archives have what they name. Containers that
-	// are made of them keep them, and no other container gets one.
+	// earlierPrefix is the prefix of images from earlier versions, which did not check that their archives are
+	// complete. Existing containers keep them; new containers do not use them.
 	earlierPrefix = "writ/oci@sha256:"
 )
 
-// isImage reports whether an image, or the lease of an import, is one of the driver's.
+// isImage reports whether the name of an image or of an import's lease belongs to the driver.
 func isImage(name string) bool {
 	return strings.HasPrefix(name, imagePrefix) || strings.HasPrefix(name, earlierPrefix)
 }
 
-// unpacked returns an image that the daemon has and that containers can be made of. The caller has the turn on its name. What it says does not
-// depend on whether the daemon has it: that would tell of another project.
+// unpacked returns an image that is imported and unpacked at the daemon. The caller must hold the lock on its name. The
+// progress messages do not depend on whether the daemon already has the image, because that would reveal images of
+// other projects.
 //
-// A lease of the same name keeps everything until the image as a whole is there, which keeps it from then on; what a crash leaves of the
-// lease is taken up by the next attempt, and ends with the image.
+// A lease with the same name keeps all parts until the image is complete; then the image keeps them. A lease that a
+// crash left is reused by the next attempt, and deleted with the image.
 func (j *job) unpacked(ctx context.Context, name, path, keeps string) (client.Image, error) {
 	j.Progress("preparing the image")
 	image, err := j.daemon.GetImage(ctx, name)
@@ -73,8 +75,8 @@ func (j *job) unpacked(ctx context.Context, name, path, keeps string) (client.Im
 	return image, nil
 }
 
-// openWhole opens an archive that has by itself all that it names. The daemon would take what is missing from what other projects gave it. That was
-// looked at when the archive was fetched; an earlier version may have done so, which looked less closely.
+// openWhole opens an archive and checks that it is complete. For missing parts, the daemon would use content from other
+// projects. The archive was checked when it was fetched, but perhaps by an earlier version with a weaker check.
 func openWhole(ctx context.Context, path string) (*os.File, error) {
 	file, err := os.Open(path)
 	if err != nil {
@@ -90,8 +92,8 @@ func openWhole(ctx context.Context, path string) (*os.File, error) {
 	return file, nil
 }
 
-// importFrom gives an archive to the daemon, as the image of a name. Names that the archive gives itself mean nothing: the daemon would take them
-// from images of other projects.
+// importFrom imports an archive as the image name. Image names inside the archive are ignored, because they could
+// overwrite images of other projects.
 func (j *job) importFrom(ctx context.Context, name string, file io.Reader) (client.Image, error) {
 	store := j.daemon.ContentStore()
 	index, err := archive.ImportIndex(ctx, store, file)
@@ -112,7 +114,7 @@ func (j *job) importFrom(ctx context.Context, name string, file io.Reader) (clie
 	return j.daemon.GetImage(ctx, name)
 }
 
-// dropImages removes images from the daemon that no container uses any more, and what is left of imports that were never finished.
+// dropImages removes unused images from the daemon, and the remains of unfinished imports.
 func (j *job) dropImages(ctx context.Context) error {
 	used, err := j.usedImages(ctx)
 	if err != nil {
@@ -144,7 +146,7 @@ func (j *job) dropImages(ctx context.Context) error {
 	return nil
 }
 
-// dropImage removes an image unless it has got a user meanwhile.
+// dropImage removes an image unless a container uses it by now.
 func (j *job) dropImage(ctx context.Context, name string) error {
 	done, err := j.images.Take(ctx, name)
 	if err != nil {
@@ -164,7 +166,7 @@ func (j *job) dropImage(ctx context.Context, name string) error {
 	return nil
 }
 
-// usedImages are the names of all images that containers are made of.
+// usedImages returns the names of the images of all containers.
 func (j *job) usedImages(ctx context.Context) (map[string]bool, error) {
 	all, err := j.daemon.ContainerService().List(ctx)
 	if err != nil {

@@ -23,14 +23,14 @@ import (
 	"writ/sal"
 )
 
-// shelf has images by their names.
+// shelf holds images by name.
 type shelf map[string]sal.Image
 
 func (s shelf) Image(_ context.Context, _ writ.ProjectID, image writ.Ref) (sal.Image, error) {
 	return s[image.Name], nil
 }
 
-// put writes an archive, as an image of a name.
+// put writes an archive as the image name.
 func (s shelf) put(t testing.TB, name string, o *testenv.OCI) {
 	t.Helper()
 	text, err := o.Bytes()
@@ -41,7 +41,7 @@ func (s shelf) put(t testing.TB, name string, o *testenv.OCI) {
 	s[name] = sal.Image{Path: path, Format: "oci", SHA256: fmt.Sprintf("%x", sha256.Sum256(text)), Bytes: int64(len(text))}
 }
 
-// layerOf finds the layer of an archive with one image of one layer: all that another project needs to know of it.
+// layerOf returns the layer of an archive with one image of one layer: another project needs only this to name it.
 func layerOf(t testing.TB, archive sal.Image) (descriptor map[string]any) {
 	t.Helper()
 	f, err := os.Open(archive.Path)
@@ -65,7 +65,7 @@ func layerOf(t testing.TB, archive sal.Image) (descriptor map[string]any) {
 	}
 }
 
-// configOf is that of an image that waits, with unpacked layers.
+// configOf returns the config of an image that waits, with unpacked layers.
 func configOf(diffIDs ...any) map[string]any {
 	return map[string]any{
 		"architecture": runtime.GOARCH, "os": "linux", "config": map[string]any{"Env": []string{"PATH=/bin"}, "Cmd": waits},
@@ -73,8 +73,8 @@ func configOf(diffIDs ...any) map[string]any {
 	}
 }
 
-// TestAContainerHasOnlyLayersThatItsArchiveHas: the daemon has a layer of another project, and an archive that names it by its digest gets nothing of
-// it. What is said is the same, whether the daemon has that layer or not.
+// The daemon has a layer of another project. An archive that names the layer by its digest must not get it, and the
+// error must not reveal whether the daemon has it.
 func TestAContainerHasOnlyLayersThatItsArchiveHas(t *testing.T) {
 	b := newFixture(t, testenv.HomeInMemory(t, "containerd"))
 	images := shelf{"victim": busybox(t)}
@@ -85,16 +85,16 @@ func TestAContainerHasOnlyLayersThatItsArchiveHas(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	o := testenv.NewOCI() // an empty layer that the config calls by the name of the other one
+	o := testenv.NewOCI() // an empty layer, with the digest of the other one in its config
 	images.put(t, "diff", o.Index(o.Image(configOf(layer["digest"]), o.Blob(testenv.LayerType, empty.Bytes()))))
 
-	o = testenv.NewOCI() // an image without its layer, and one that is whole
+	o = testenv.NewOCI() // an image without its layer, and a complete one
 	images.put(t, "lacking", o.Index(
 		o.Image(configOf(layer["digest"]), layer),
 		o.Image(configOf(testenv.DigestOf(empty.Bytes())), o.Blob(testenv.LayerType, empty.Bytes())),
 	))
 
-	o = testenv.NewOCI() // what Docker writes, beside an index that is whole
+	o = testenv.NewOCI() // Docker's format, beside a complete index
 	o.File("index.json", nil).File("empty", empty.Bytes())
 	config, err := json.Marshal(configOf(layer["digest"]))
 	if err != nil {
@@ -130,7 +130,7 @@ func TestAContainerHasOnlyLayersThatItsArchiveHas(t *testing.T) {
 	}
 	before := b.hear("container.create", "victim", map[string]any{"image": "victim"})
 	for _, name := range names {
-		b.importUnchecked(earlierPrefix+images[name].SHA256, images[name].Path) // as an earlier version did
+		b.importUnchecked(earlierPrefix+images[name].SHA256, images[name].Path) // as by an earlier version
 		if h := steal(name); fmt.Sprint(h) != fmt.Sprint(alone[name]) {
 			t.Errorf("%s: that another project has the layer is told: %v\nand otherwise %v", name, h, alone[name])
 		}
@@ -147,7 +147,7 @@ func TestAContainerHasOnlyLayersThatItsArchiveHas(t *testing.T) {
 	}
 }
 
-// hear is what is said while something is done.
+// hear returns the progress messages of an operation.
 func (b *fixture) hear(operation, name string, args map[string]any) (said []string) {
 	b.Helper()
 	r := b.request(operation, name, args, nil)
@@ -158,7 +158,7 @@ func (b *fixture) hear(operation, name string, args map[string]any) (said []stri
 	return said
 }
 
-// importUnchecked lets the daemon have an archive, whatever is in it.
+// importUnchecked imports an archive into the daemon without the driver's check.
 func (b *fixture) importUnchecked(name, path string) {
 	b.Helper()
 	daemon, err := b.driver.connection()
@@ -175,7 +175,7 @@ func (b *fixture) importUnchecked(name, path string) {
 	}
 }
 
-// TestAnArchiveIsNoImageButItsOwn: the name that an archive gives itself is that of another project's image, which stays what it is.
+// An archive names itself like the image of another project, which must stay unchanged.
 func TestAnArchiveIsNoImageButItsOwn(t *testing.T) {
 	b := newFixture(t, testenv.HomeInMemory(t, "containerd"))
 	images := shelf{"victim": busybox(t)}
@@ -202,14 +202,13 @@ func TestAnArchiveIsNoImageButItsOwn(t *testing.T) {
 		return image.Target().Digest.String()
 	}
 	before := target()
-	_, _ = b.do("container.create", "forged", map[string]any{"image": "forged"}) // it has no program
+	_, _ = b.do("container.create", "forged", map[string]any{"image": "forged"}) // fails, because it has no program
 	if after := target(); after != before {
 		t.Errorf("the image of another container was %s and is %s", before, after)
 	}
 	clear(t, b.driver)
 }
 
-// A container runs as its image says, as the user that the files of the image name.
 func TestAContainerRunsAsItsImageSays(t *testing.T) {
 	b := newFixture(t, "")
 	image := testenv.BusyboxThatSays(t, map[string]any{"User": "web", "WorkingDir": "/tmp", "Entrypoint": []string{"env", "STARTED_BY=image"}})

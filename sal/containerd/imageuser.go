@@ -17,8 +17,9 @@ import (
 	"writ/internal/userns"
 )
 
-// userOfImage finds the user that an image names, as "user" or "user:group", in the files of its layer. A number needs no entry there. An empty
-// user is root, and an empty group is that of the user. It rejects an image whose files of users the runtime could not read.
+// userOfImage finds the user of an image, given as "user" or "user:group", in the files of its layer. A number needs no
+// entry there. An empty user means root, and an empty group means that of the user. It rejects an image whose user
+// files the runtime could not read.
 func userOfImage(layer fs.FS, named string) (specs.User, error) {
 	account, gid, err := accountOf(layer, named)
 	if err != nil {
@@ -34,7 +35,7 @@ func userOfImage(layer fs.FS, named string) (specs.User, error) {
 	return specs.User{UID: uint32(account.Uid), GID: gid, AdditionalGids: more}, nil
 }
 
-// accountOf finds an account and its group; another group may be named behind a colon.
+// accountOf finds an account and its group; a group after a colon overrides the account's own.
 func accountOf(layer fs.FS, named string) (account user.User, gid uint32, err error) {
 	name, group, _ := strings.Cut(named, ":")
 	if name == "" {
@@ -71,7 +72,7 @@ func accountOf(layer fs.FS, named string) (account user.User, gid uint32, err er
 	return account, gid, err
 }
 
-// idOf parses the number of a user or group. The runtime takes no larger ones.
+// idOf parses the number of a user or group. It rejects numbers that are too large for the runtime.
 func idOf(text string) (id int, isNumber bool, err error) {
 	n, err := strconv.ParseInt(text, 10, 64)
 	switch {
@@ -83,21 +84,21 @@ func idOf(text string) (id int, isNumber bool, err error) {
 	return int(n), true, nil
 }
 
-// tooLarge reports whether the runtime refuses a number of a user or group.
+// tooLarge reports whether the runtime rejects a number of a user or group.
 func tooLarge(id int) bool { return id < 0 || id > math.MaxInt32 }
 
-// unlisted reports whether an error says that an image does not list a user or group.
+// unlisted reports whether an error means that an image does not list a user or group.
 func unlisted(err error) bool {
 	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, oci.ErrNoUsersFound) || errors.Is(err, oci.ErrNoGroupsFound)
 }
 
-// badUser returns the error about a user that an image names.
+// badUser returns the error about the user of an image.
 func badUser(named string, err error) error {
 	return writ.Errorf(writ.CodeArgumentsInvalid, "the image names the user %q, whose programs cannot run: %w", named, err).
 		WithHint("build the image with a USER that its /etc/passwd lists, or with a number")
 }
 
-// mapped rejects a user that a container with users of its own does not have.
+// mapped rejects a user outside the user namespace of a container.
 func mapped(named string, u specs.User) error {
 	for _, id := range append([]uint32{u.UID, u.GID}, u.AdditionalGids...) {
 		if id >= userns.Many {
@@ -107,7 +108,7 @@ func mapped(named string, u specs.User) error {
 	return nil
 }
 
-// regularFiles opens regular files only. To open a FIFO blocks, and to open a device acts on the host.
+// regularFiles opens regular files only. Opening a FIFO blocks, and opening a device affects the host.
 type regularFiles struct{ fs.FS }
 
 func (r regularFiles) Open(name string) (fs.File, error) {
@@ -125,13 +126,13 @@ func (r regularFiles) Open(name string) (fs.File, error) {
 func (r regularFiles) ReadLink(name string) (string, error)   { return fs.ReadLink(r.FS, name) }
 func (r regularFiles) Lstat(name string) (fs.FileInfo, error) { return fs.Lstat(r.FS, name) }
 
-// groupsOf are the groups that list an account as a member, by their numbers.
+// groupsOf returns the numbers of the groups that list an account as a member.
 func groupsOf(layer fs.FS, account string) (all []uint32, err error) {
 	_, err = oci.GIDFromFS(layer, func(g user.Group) bool {
 		if g.Name != account && slices.Contains(g.List, account) {
 			all = append(all, uint32(g.Gid))
 		}
-		return false // all of them are looked at
+		return false // continue with the next group
 	})
 	if unlisted(err) {
 		return all, nil

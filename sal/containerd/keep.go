@@ -21,8 +21,9 @@ import (
 	"writ/sal/catalog"
 )
 
-// Keep holds a container against its record: it finishes what a crash interrupted, starts again what should run, and ends what should
-// not. After a reboot that is every container whose policy is not "never". What Run has mended before is part of what it found.
+// Keep compares a container with its record and repairs it: it finishes interrupted operations, restarts the container
+// if it should run, and ends it if it should not. After a reboot it starts every container whose policy is not "never".
+// Repairs by Run since the last Keep are reported as well.
 func (d *Driver) Keep(ctx context.Context, resource writ.ResourceID) ([]sal.Drift, error) {
 	drift, err := d.mend(ctx, resource)
 	d.mu.Lock()
@@ -35,10 +36,10 @@ func (d *Driver) Keep(ctx context.Context, resource writ.ResourceID) ([]sal.Drif
 	return append(before, drift...), err
 }
 
-// maxMended bounds what Run keeps for Keep of one container: the last of it.
+// maxMended limits the repairs by Run that are remembered for each container. Older ones are dropped.
 const maxMended = 5
 
-// noteMended keeps what Run mended until Keep tells of it.
+// noteMended remembers a repair by Run until Keep reports it.
 func (d *Driver) noteMended(resource writ.ResourceID, what string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -49,7 +50,7 @@ func (d *Driver) noteMended(resource writ.ResourceID, what string) {
 	d.mended[resource.HostName()] = all[max(0, len(all)-maxMended):]
 }
 
-// mend is Keep, without what was mended before.
+// mend repairs a container under its lock and returns the drift, without earlier repairs by Run.
 func (d *Driver) mend(ctx context.Context, resource writ.ResourceID) ([]sal.Drift, error) {
 	if r, err := d.records().Get(resource); err != nil || r == nil {
 		return nil, err
@@ -59,7 +60,7 @@ func (d *Driver) mend(ctx context.Context, resource writ.ResourceID) ([]sal.Drif
 		return nil, err
 	}
 	defer done()
-	r, err := d.records().Get(resource) // of now, when nobody else is at it
+	r, err := d.records().Get(resource) // read again under the lock
 	if err != nil || r == nil {
 		return nil, err
 	}
@@ -67,7 +68,7 @@ func (d *Driver) mend(ctx context.Context, resource writ.ResourceID) ([]sal.Drif
 	return j.keep(j.in(ctx), r)
 }
 
-// keep is Keep, under the lock.
+// keep is mend for a caller that holds the lock.
 func (j *job) keep(ctx context.Context, r *record) ([]sal.Drift, error) {
 	switch r.Own.Phase {
 	case making:
@@ -106,22 +107,22 @@ func (j *job) keep(ctx context.Context, r *record) ([]sal.Drift, error) {
 	}
 }
 
-// keepNetwork starts a container again whose process is in another network namespace than its file leads to: somebody removed that, and it was
-// made anew. Nobody would reach it any more.
+// keepNetwork restarts a container whose process is in another network namespace than the one at the recorded path.
+// This happens if that namespace was deleted and recreated; the container would be unreachable.
 func (j *job) keepNetwork(ctx context.Context, r *record) ([]sal.Drift, error) {
 	if r.Own.Namespace == "" {
 		return nil, nil
 	}
 	task, err := j.task(ctx, r.Own.Container)
 	if gone(err) {
-		return nil, nil // it has just ended, which the next look finds
+		return nil, nil // it has just ended, which the next Keep handles
 	}
 	if err != nil {
 		return nil, err
 	}
 	has, err := os.Stat(fmt.Sprintf("/proc/%d/ns/net", task.Pid()))
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil // likewise
+		return nil, nil // the process has ended
 	}
 	if err != nil {
 		return nil, sal.HostError("look at the network namespace of "+r.Resource.String(), err)
@@ -142,7 +143,8 @@ func mended(what string, err error) ([]sal.Drift, error) {
 	return []sal.Drift{{What: what, Mended: true}}, nil
 }
 
-// makeAgain makes a container that the daemon has lost, with what it wrote beside its volumes. Secrets were at the daemon only.
+// makeAgain recreates a container that the daemon has lost. Data in its layer is lost. A container with secrets cannot
+// be recreated, because only the daemon had their values.
 func (j *job) makeAgain(ctx context.Context, r *record) ([]sal.Drift, error) {
 	o, ok := catalog.Lookup(r.Operation)
 	if !ok || len(o.Args.Secrets(r.Spec)) > 0 {
@@ -156,7 +158,7 @@ func (j *job) makeAgain(ctx context.Context, r *record) ([]sal.Drift, error) {
 	if err := j.replace(ctx, r, r.Own.Stopped); err != nil {
 		return nil, err
 	}
-	if r.Own.Stopped { // its process was made and never began
+	if r.Own.Stopped { // its process was created but not started
 		if err := j.end(ctx, r, r.Own.Container, 0); err != nil {
 			return nil, err
 		}
@@ -164,25 +166,27 @@ func (j *job) makeAgain(ctx context.Context, r *record) ([]sal.Drift, error) {
 	return []sal.Drift{{What: "containerd had lost it", Mended: true}}, nil
 }
 
-// The pauses before a container is started again that ended.
+// Pauses before the restart of a container that ended.
 const (
 	firstPause = time.Second
 	lastPause  = 5 * time.Minute
-	// steady is how long a container must have run to be treated as one that never ended.
+	// steady is the run time after which the pauses start again from firstPause.
 	steady = time.Minute
 )
 
-// restart is what the driver remembers of a container that ended, in memory: a runner that starts anew tries it at once.
+// restart is the restart state of a container that ended. It is only in memory: after a restart of the runner, the
+// first attempt comes at once.
 type restart struct {
-	pause time.Duration // before the next time
-	due   time.Time     // of the next time; zero while it runs
-	began time.Time     // the last time
+	pause time.Duration // before the next restart
+	due   time.Time     // time of the next restart; zero while the container runs
+	began time.Time     // time of the last restart
 }
 
-// revive starts a container again whose process is no more, if its policy says so and its pause is over.
+// revive restarts a container whose process has ended or disappeared, if its policy allows it and its pause is over.
 func (j *job) revive(ctx context.Context, r *record, now sight) ([]sal.Drift, error) {
 	policy, _ := r.Spec["restart"].(string)
-	known := now.status == client.Stopped // else the whole process is gone, by a reboot or by somebody's hand, which is no end of its own
+	// Otherwise the whole process disappeared, by a reboot or an administrator, so the program did not end by itself.
+	known := now.status == client.Stopped
 	end, err := j.noteEnd(r, now)
 	if err != nil {
 		return nil, err
@@ -205,7 +209,8 @@ func (j *job) revive(ctx context.Context, r *record, now sight) ([]sal.Drift, er
 	return mended(how+"; it was started again", nil)
 }
 
-// failedEnd is the drift of a container whose policy leaves it ended: none if its program succeeded, or never ended by itself.
+// failedEnd returns the drift of a container that its policy does not restart. It is nil if the program succeeded or
+// never ended by itself.
 func failedEnd(end *lastExit) []sal.Drift {
 	if end == nil || end.Code == 0 {
 		return nil
@@ -213,7 +218,7 @@ func failedEnd(end *lastExit) []sal.Drift {
 	return []sal.Drift{{What: "it has ended with " + end.String() + "; container.start starts it again"}}
 }
 
-// due says when a container is to be started again. The pause begins when its end is noticed.
+// due returns the time of the next restart. The pause begins when the end is first noticed.
 func (d *Driver) due(resource writ.ResourceID, ended bool) time.Time {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -239,7 +244,7 @@ func (d *Driver) due(resource writ.ResourceID, ended bool) time.Time {
 	return r.due
 }
 
-// began notes that a container was started again.
+// began records the restart of a container.
 func (d *Driver) began(resource writ.ResourceID) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -248,7 +253,7 @@ func (d *Driver) began(resource writ.ResourceID) {
 	}
 }
 
-// forget forgets how a container fared.
+// forget drops the restart state and the remembered repairs of a container.
 func (d *Driver) forget(resource writ.ResourceID) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -256,7 +261,7 @@ func (d *Driver) forget(resource writ.ResourceID) {
 	delete(d.mended, resource.HostName())
 }
 
-// Orphans are containers, layers and images at the daemon, files, and network namespaces that no record leads to.
+// Orphans returns containers, layers and images at the daemon, files, and network namespaces without a record.
 func (d *Driver) Orphans(ctx context.Context) ([]sal.Orphan, error) {
 	daemon, err := d.glance(ctx)
 	if err != nil {
@@ -283,7 +288,7 @@ func (d *Driver) Orphans(ctx context.Context) ([]sal.Orphan, error) {
 		}
 	}
 
-	// The records come last: what was made before its record was read has one.
+	// Records are read last, so that everything made before has its record.
 	known, err := d.known()
 	if err != nil {
 		return nil, err
@@ -322,31 +327,31 @@ func (d *Driver) Orphans(ctx context.Context) ([]sal.Orphan, error) {
 	return all, nil
 }
 
-// knowledge is what records lead to.
+// knowledge holds the objects that records account for.
 type knowledge struct {
 	containers, images, places map[string]bool
 	uids                       map[writ.UID]bool
 	damaged                    []sal.Damaged
-	unfinished                 bool // something is being made, and may be importing its image
+	unfinished                 bool // a container is being made, and its image may be in the middle of an import
 }
 
-// has reports whether a record leads to a container at the daemon, also a damaged one.
+// has reports whether a record, possibly damaged, accounts for a container at the daemon.
 func (k *knowledge) has(id string) bool {
 	return k.containers[id] || slices.ContainsFunc(k.damaged, func(d sal.Damaged) bool { return isOf(d.HostName, id) })
 }
 
-// ctr is a line for a shell that asks the daemon.
+// ctr returns a shell command for the daemon.
 func (d *Driver) ctr(words ...string) string {
 	return sal.Command(append([]string{"ctr", "-a", cmp.Or(d.Address, DefaultAddress), "-n", d.namespace()}, words...)...)
 }
 
-// hostNameIn is the host name of the container that has this id at the daemon.
+// hostNameIn returns the host name of the container with this ID at the daemon.
 func hostNameIn(id string) string {
 	name, _, _ := strings.Cut(id, "-")
 	return name
 }
 
-// stock is what the daemon has: containers, and the snapshotters of the layers of containers by the ids of these.
+// stock returns the containers of the daemon, and the snapshotters of container layers by container ID.
 func stock(ctx context.Context, daemon *client.Client) (all []containers.Container, layers map[string]string, err error) {
 	all, err = daemon.ContainerService().List(ctx)
 	if err != nil {
@@ -381,7 +386,7 @@ func (d *Driver) known() (*knowledge, error) {
 	}
 	for _, r := range damaged {
 		k.places[r.HostName] = true
-		k.unfinished = true // for all that is known
+		k.unfinished = true // it may be in the middle of an import
 	}
 	return k, nil
 }

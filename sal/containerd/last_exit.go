@@ -10,13 +10,14 @@ import (
 	"writ/sal/catalog"
 )
 
-// lastExit is how the program of a container ended by itself. The record keeps it, because the daemon forgets a process that is replaced.
+// lastExit is the last end of a container's program by itself. The record keeps it, because the daemon forgets a
+// process that is replaced.
 type lastExit struct {
-	Container string `json:"container"` // its id at the daemon: a replacement starts without an end
+	Container string `json:"container"` // its ID at the daemon: a replacement starts without a last end
 	writ.Exit
 }
 
-// lastEnd returns the last end of the container that counts, nil if there was none. A process that container.stop ended does not count.
+// lastEnd returns the last end of the current container, or nil. A process that container.stop ended does not count.
 func (d *Driver) lastEnd(r *record, now sight) *lastExit {
 	if now.status == client.Stopped && !r.Own.Stopped {
 		exit := writ.Exit{Code: int64(now.exit)}
@@ -29,13 +30,13 @@ func (d *Driver) lastEnd(r *record, now sight) *lastExit {
 	return r.Own.LastExit
 }
 
-// outOfMemory reports whether the kernel killed a process of a container at its memory limit. The group stays until the daemon deletes the
-// process, so it still answers after the end.
+// outOfMemory reports whether the kernel killed a process of a container at its memory limit. The cgroup exists until
+// the daemon deletes the process, so the result is available after the end.
 func (d *Driver) outOfMemory(id string) bool {
 	return cgroup.KilledForMemory(filepath.Join(d.namespace(), id)) > 0
 }
 
-// noteEnd records the last end, if it is another one than before.
+// noteEnd records the last end if it has changed.
 func (j *job) noteEnd(r *record, now sight) (*lastExit, error) {
 	end := j.lastEnd(r, now)
 	if end == nil || r.Own.LastExit != nil && *r.Own.LastExit == *end {

@@ -87,7 +87,7 @@ func TestAContainerHasWhatItWasAskedFor(t *testing.T) {
 	}
 }
 
-// limits reads quota, period, memory and processes of a cgroup, wherever this host has them.
+// limits reads quota, period, memory and processes of a cgroup, in either version of cgroups.
 func limits(t *testing.T, cgroup string) string {
 	t.Helper()
 	var all []string
@@ -162,7 +162,7 @@ func TestStopGivesTimeAndThenNone(t *testing.T) {
 	}
 }
 
-// log is what a container wrote.
+// log returns the log of a container.
 func (b *fixture) log(name string) string {
 	b.Helper()
 	return b.must("container.logs", name, map[string]any{"lines": int64(1000)})["text"].(string)
@@ -173,7 +173,7 @@ func TestAContainerOutlivesDaemonAndRunner(t *testing.T) {
 	b.must("container.create", "web", map[string]any{"image": "busybox", "command": []any{"sh", "-c", "i=0; while :; do echo $i; i=$((i+1)); sleep 0.1; done"}})
 	next := b.must("container.logs", "web", nil)["next"].(string)
 	first := b.sh("web", "cat /proc/1/stat")
-	pid := strings.Fields(first)[21] // when it started
+	pid := strings.Fields(first)[21] // start time
 	b.daemon.Kill()
 	before := b.logSize("web")
 	b.eventually("it writes while there is no daemon", func() bool { return b.logSize("web") > before })
@@ -193,7 +193,7 @@ func TestAContainerOutlivesDaemonAndRunner(t *testing.T) {
 		t.Errorf("with other daemon and runner, behind what was read before, it tells %v, and up to %s it wrote %q", part, last, all)
 	}
 
-	// In the middle of an operation the daemon goes away, and comes back while the driver is patient.
+	// The daemon goes away in the middle of an operation, and returns within the driver's patience.
 	b.driver.Patience = guard
 	away := false
 	b.driver.Step = func(step string) {
@@ -241,8 +241,8 @@ func TestWithoutADaemonOperationsSayHowToGetOne(t *testing.T) {
 	}
 }
 
-// TestADaemonThatIsAwayIsWaitedForOnce, however many containers are looked at: later looks end at once, as long as its patience is. When it
-// is back the next one finds it.
+// The number of containers does not matter: later reads fail at once for as long as its patience. When the daemon is
+// back, the next read finds it.
 func TestADaemonThatIsAwayIsWaitedForOnce(t *testing.T) {
 	b := newFixture(t, "")
 	web := saltest.Resource(writ.KindContainer, "web")
@@ -272,7 +272,7 @@ func TestADaemonThatIsAwayIsWaitedForOnce(t *testing.T) {
 	}
 }
 
-// TestADaemonThatIsSilentIsWaitedForOnce: it accepts connections, and that is all.
+// The daemon accepts connections, but does not answer.
 func TestADaemonThatIsSilentIsWaitedForOnce(t *testing.T) {
 	address := filepath.Join(t.TempDir(), "c.sock")
 	l, err := net.Listen("unix", address)
@@ -291,12 +291,12 @@ func TestADaemonThatIsSilentIsWaitedForOnce(t *testing.T) {
 	}
 }
 
-// mount is a volume among the arguments of a container. The UID of each is its name.
+// mount returns a volume among the arguments of a container. Its UID equals its name.
 func mount(volume, path string) map[string]any {
 	return map[string]any{"volume": map[string]any{"kind": "volume", "name": volume, "uid": volume}, "path": path}
 }
 
-// vm is a machine with a volume that nobody else may have.
+// vm is a machine that uses a volume exclusively.
 type vm struct{ volume writ.UID }
 
 func (m vm) Users(_ context.Context, volume writ.UID) ([]sal.User, error) {
@@ -306,7 +306,7 @@ func (m vm) Users(_ context.Context, volume writ.UID) ([]sal.User, error) {
 	return []sal.User{{Owner: sal.Owner{Resource: saltest.Resource(writ.KindMachine, "vm"), UID: "vm"}}}, nil
 }
 
-// leaving are volumes that are deleted as soon as a record says that a container has them.
+// leaving is a driver of volumes that deletes a volume as soon as a record claims it.
 type leaving struct {
 	directories
 	d *Driver
@@ -333,13 +333,13 @@ func TestAVolumeThatGoesMeanwhileIsForNoContainer(t *testing.T) {
 	b.driver.Volumes = volumes
 	b.must("container.create", "web", spec)
 	b.must("container.stop", "web", nil)
-	b.driver.Volumes = leaving{volumes, b.driver} // one that is put back meanwhile
+	b.driver.Volumes = leaving{volumes, b.driver} // as if a deleted volume came back meanwhile
 	if _, err := b.do("container.start", "web", nil); writ.CodeOf(err) != writ.CodeResourceBusy {
 		t.Errorf("it was started: %v", err)
 	}
 }
 
-// vanishing are images that are deleted as soon as a record says that a container has them.
+// vanishing is a driver of images that deletes an image as soon as a record claims it.
 type vanishing struct {
 	sal.Images
 	d *Driver
@@ -353,7 +353,7 @@ func (v vanishing) Image(ctx context.Context, project writ.ProjectID, image writ
 	return v.Images.Image(ctx, project, image)
 }
 
-// TestAnImageIsItsContainers: whoever deletes it hears of the container, also of one that is only just being made of it.
+// A delete of the image sees the container, even one in the middle of its creation.
 func TestAnImageIsItsContainers(t *testing.T) {
 	b := newFixture(t, "")
 	image := func(name string) sal.Owner {
@@ -473,7 +473,7 @@ func TestAFailedCreateOfAContainerLeavesNoTrace(t *testing.T) {
 			t.Errorf("%s leaves %+v, %v", name, seen, err)
 		}
 	}
-	// A replacement that cannot be made leaves the container that there is.
+	// A failed replacement leaves the existing container unchanged.
 	b.must("container.create", "web", map[string]any{"image": "busybox"})
 	start := strings.Fields(b.sh("web", "cat /proc/1/stat"))[21]
 	if _, err := b.do("container.create", "web", map[string]any{"image": "busybox", "command": []any{"no-such-program"}}); err == nil {
@@ -498,7 +498,7 @@ func TestRunStartsAgainWhatEnds(t *testing.T) {
 	create("never", "never", "sh", "-c", "echo ran; exit 3")
 	create("stopped", "always", "sh", "-c", "echo ran; sleep 1000")
 	ran := func(name string) int { return strings.Count(b.log(name), "ran\n") }
-	for _, name := range []string{"always", "succeeding", "never", "stopped"} { // who is ended before his first word never says it
+	for _, name := range []string{"always", "succeeding", "never", "stopped"} { // a program that is killed before its first line would never write it
 		b.eventually(name+" says that it ran", func() bool { return ran(name) == 1 })
 	}
 	go func() { done <- b.driver.Run(ctx) }()
@@ -531,7 +531,7 @@ func TestRunStartsAgainWhatEnds(t *testing.T) {
 	}
 }
 
-// killed ends a container's process behind the driver's back.
+// killed kills a container's process without the driver.
 func (b *fixture) killed(name string) {
 	b.Helper()
 	daemon, err := b.driver.reach(b.Context())
@@ -560,12 +560,12 @@ func TestKeepRepairsContainersAndNamesOrphans(t *testing.T) {
 	ctx := b.driver.in(t.Context())
 	j := &job{Driver: b.driver, daemon: b.driver.client, Request: sal.Request{Resource: web, Progress: func(string) {}}}
 
-	// As after a reboot: the daemon knows the container, and there is no process.
+	// As after a reboot: the daemon has the container, but no process.
 	if err := j.end(ctx, nil, web.HostName()+"-1", 0); err != nil {
 		t.Fatal(err)
 	}
 	b.mends(web, "its process was gone; it was started again")
-	// Somebody removed it at the daemon.
+	// An administrator removes it at the daemon.
 	if err := j.discard(ctx, nil, web.HostName()+"-1", 0); err != nil {
 		t.Fatal(err)
 	}
@@ -574,7 +574,7 @@ func TestKeepRepairsContainersAndNamesOrphans(t *testing.T) {
 		t.Errorf("it is not as before:\n%s", diff)
 	}
 
-	// Another runner forgot it.
+	// Another runner loses its records.
 	if err := os.Rename(filepath.Join(b.driver.Dir, "records"), filepath.Join(b.host, "records")); err != nil {
 		t.Fatal(err)
 	}
@@ -596,8 +596,8 @@ func TestKeepRepairsContainersAndNamesOrphans(t *testing.T) {
 	b.must("container.delete", "web", nil)
 }
 
-// TestARemovalThatWasCutOffIsFinished ends the removal of a process at all kinds of moments, as the end of a runner does: the daemon stops in
-// the middle of it then, and forgets the process but not the shim that had it.
+// The removal of a process is interrupted at many different moments, like by the end of a runner. The daemon then stops
+// halfway: it has forgotten the process, but not its shim.
 func TestARemovalThatWasCutOffIsFinished(t *testing.T) {
 	b := newFixture(t, testenv.HomeInMemory(t, "containerd"))
 	web := saltest.Resource(writ.KindContainer, "web")
@@ -639,11 +639,11 @@ func TestARemovalThatWasCutOffIsFinished(t *testing.T) {
 	b.eventually("all shims end", func() bool { return shims() == 0 })
 }
 
-// TestAProgramOfADeadRunnerBlocksNoOther runs a program as a runner that dies at once: nobody opens its pipes any more, and the shim waits for
-// that, with everybody who asks it for something.
+// The runner dies as soon as it has started a program. No process opens the pipes any more; the shim waits for that and
+// blocks all other requests.
 func TestAProgramOfADeadRunnerBlocksNoOther(t *testing.T) {
 	b := newFixture(t, testenv.HomeInMemory(t, "containerd"))
-	b.host = filepath.Join(b.host, "a[b]*?") // a path is no pattern
+	b.host = filepath.Join(b.host, "a[b]*?") // these characters must not act as a pattern
 	b.driver = open(t, b.daemon, b.host)
 	web := saltest.Resource(writ.KindContainer, "web")
 	b.must("container.create", "web", map[string]any{
@@ -678,7 +678,7 @@ func TestAProgramOfADeadRunnerBlocksNoOther(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cut, cancel := context.WithCancel(ctx) // a deadline would be told to the shim
+	cut, cancel := context.WithCancel(ctx) // a deadline would be passed to the shim
 	started := make(chan error, 1)
 	go func() { started <- e.Start(cut) }()
 	ran := filepath.Join(b.host, "volumes", "data", "ran")
@@ -690,7 +690,7 @@ func TestAProgramOfADeadRunnerBlocksNoOther(t *testing.T) {
 
 	b.reopen()
 	b.eventually("the daemon knows nothing of it", func() bool {
-		now, err := look(ctx, j.daemon, web.HostName()+"-1") // which takes seconds then
+		now, err := look(ctx, j.daemon, web.HostName()+"-1") // takes seconds in this state
 		return err == nil && now.status == client.Unknown
 	})
 	if drift, err := b.driver.Keep(t.Context(), web); len(drift) > 0 || err != nil {
@@ -702,7 +702,7 @@ func TestAProgramOfADeadRunnerBlocksNoOther(t *testing.T) {
 	b.must("container.delete", "web", nil)
 }
 
-// unopened are pipes that nobody opens.
+// unopened are pipes that no process opens.
 type unopened struct{ config cio.Config }
 
 func (u unopened) Config() cio.Config { return u.config }
@@ -755,7 +755,7 @@ func TestALogIsBounded(t *testing.T) {
 			t.Errorf("the last %d lines: %q, %v", n, got.Text, err)
 		}
 	}
-	// What a logger writes after another one goes on where that ended.
+	// A new logger appends to the file of the previous one.
 	again := &rotated{log: sal.Log{Path: path}, most: 1000}
 	if err := again.open(); err != nil {
 		t.Fatal(err)
@@ -766,8 +766,8 @@ func TestALogIsBounded(t *testing.T) {
 	}
 }
 
-// A secret that a container has in its environment and writes to its log is told by its name, also if it is read in two parts; who replaces
-// the container has another log.
+// A secret in the environment that the container writes to its log is replaced by its name, even if it is read in two
+// parts. A replacement of the container has another log.
 func TestALogTellsNoSecretOfTheEnvironment(t *testing.T) {
 	b := newFixture(t, "")
 	make := func(command string) {
@@ -790,7 +790,7 @@ func TestALogTellsNoSecretOfTheEnvironment(t *testing.T) {
 			}
 			return told == want
 		})
-		// What may become a secret is nothing yet: who waits for more goes on waiting.
+		// The beginning of a possible secret does not count as new output.
 		if more, err := b.driver.Written(t.Context(), resource, next); more || err != nil {
 			t.Errorf("behind %q there is more, %v", told, err)
 		}
@@ -804,7 +804,7 @@ func TestALogTellsNoSecretOfTheEnvironment(t *testing.T) {
 	b.must("container.delete", "web", nil)
 }
 
-// What has no room because nothing can be put aside is dropped, and the numbers of what follows are right.
+// Output is dropped while a full file cannot be put aside. The positions of later output are correct.
 func TestAFullLogThatCannotBePutAsideStaysAsItIs(t *testing.T) {
 	dir := t.TempDir()
 	l := &rotated{log: sal.Log{Path: filepath.Join(dir, "log")}, most: 10}

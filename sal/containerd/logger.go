@@ -21,21 +21,22 @@ import (
 	"writ/sal/catalog"
 )
 
-// loggerWord is the first argument of a logger, before the path of the file.
+// loggerWord is the first argument of a logger process, before the path of its file.
 const loggerWord = "container-log"
 
 const (
-	// maxLog bounds a file of what a container wrote, in bytes. There are at most two: ID.log, and what was put aside before it.
+	// maxLog limits a log file in bytes. There are at most two: ID.log, and the previous one that was put aside.
 	maxLog = 4 << 20
-	// lastWords is how long a logger goes on reading when it is told to end.
+	// lastWords is how long a logger continues to read after SIGTERM.
 	lastWords = time.Second
 )
 
-// IsLogger reports whether a process was started to keep what a container writes: the runtime starts one for each container, which needs
-// neither the runner nor the daemon and ends with the container.
+// IsLogger reports whether a process was started as the logger of a container. The runtime starts one for each
+// container. It runs independently of the runner and the daemon, and ends with the container.
 func IsLogger(args []string) bool { return len(args) == 3 && args[1] == loggerWord }
 
-// logTo is what a logger is told: the path of its file, and before it the number of the container's root on this host, if that is another one.
+// logTo encodes the argument of a logger: the path of its file, with the host number of the container's root as a
+// prefix if that is not 0.
 func logTo(path string, root uint32) string {
 	if root == 0 {
 		return path
@@ -43,7 +44,7 @@ func logTo(path string, root uint32) string {
 	return fmt.Sprintf("%d:%s", root, path)
 }
 
-// loggedTo reads what logTo wrote.
+// loggedTo decodes the argument that logTo encoded.
 func loggedTo(text string) (path string, root int) {
 	number, path, found := strings.Cut(text, ":/")
 	if n, err := strconv.Atoi(number); found && err == nil {
@@ -52,11 +53,11 @@ func loggedTo(text string) (path string, root int) {
 	return text, 0
 }
 
-// Logger is all of such a process; it returns the exit code. As the runtime has it, the container's outputs are the descriptors 3 and 4,
-// and whoever waits for the logger waits for the end of 5.
+// Logger is the main function of a logger process; it returns the exit code. By the convention of the runtime,
+// descriptors 3 and 4 are the outputs of the container, and closing descriptor 5 signals that the logger is ready.
 func Logger(args []string) int {
-	// The runtime says SIGTERM when it has closed its ends. Whatever else has one, a daemon that the container left behind, must not hold
-	// up its end.
+	// The runtime sends SIGTERM after it closed its ends of the pipes. Another process that has them open, such as a
+	// daemon left by the container, must not delay the end of the logger.
 	term, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
 	outputs := []*os.File{pipe(3, "stdout"), pipe(4, "stderr")}
@@ -66,7 +67,7 @@ func Logger(args []string) int {
 		if root == 0 {
 			break
 		}
-		if err := f.Chown(root, root); err != nil { // or it could not open /dev/stdout
+		if err := f.Chown(root, root); err != nil { // otherwise it could not open /dev/stdout
 			fmt.Fprintln(os.Stderr, err)
 			return 1
 		}
@@ -96,17 +97,17 @@ func Logger(args []string) int {
 	return 0
 }
 
-// pipe is a descriptor whose reads can be given a deadline.
+// pipe returns a file for a descriptor that supports read deadlines.
 func pipe(fd uintptr, name string) *os.File {
-	_ = syscall.SetNonblock(int(fd), true) // one that cannot is read without deadlines
+	_ = syscall.SetNonblock(int(fd), true) // if this fails, reads have no deadline
 	return os.NewFile(fd, name)
 }
 
-// rotated is a log whose file is put aside when it is full. What cannot be written is dropped, also while a full file cannot be put aside: a
-// full disk must not stop the container.
+// rotated is a log that starts a new file when the current one is full. Output that cannot be written is dropped, even
+// while a full file cannot be put aside, because a full disk must not block the container.
 type rotated struct {
 	log  sal.Log
-	most int64 // bytes; 0 is maxLog
+	most int64 // limit in bytes; 0 means maxLog
 
 	mu   sync.Mutex
 	file *os.File // nil if it could not be opened
@@ -143,12 +144,12 @@ func (l *rotated) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// full reports whether something has no room behind what is in the file.
+// full reports whether b exceeds the remaining size of the file.
 func (l *rotated) full(b []byte) bool {
 	return l.size > 0 && l.size+int64(len(b)) > cmp.Or(l.most, maxLog)
 }
 
-// logs reads what the container wrote.
+// logs returns a part of the container's output.
 func (j *job) logs(ctx context.Context, r *record, want *catalog.LogPart) (sal.Outcome, error) {
 	shown, err := j.show(ctx, r)
 	if err != nil {
@@ -165,14 +166,14 @@ func (j *job) logs(ctx context.Context, r *record, want *catalog.LogPart) (sal.O
 	return sal.Outcome{Change: writ.ChangeNone, Values: catalog.Values(catalog.ContainerLogs{Container: shown, LogText: part})}, nil
 }
 
-// log is what the container that counts has written. What its environment has from secrets is not told.
+// log returns the log of the current container. Values of secrets in its environment are masked.
 func (j *job) log(ctx context.Context, r *record) (*sal.Log, error) {
 	log := j.logOf(r)
 	args, err := argsOf(r)
 	if err != nil {
 		return nil, err
 	}
-	secret := map[string]string{} // the names of secrets by variable
+	secret := map[string]string{} // names of secrets by variable
 	for name, text := range args.Env {
 		if s, is := text.Secret(); is {
 			secret[name] = s.String()
@@ -182,7 +183,7 @@ func (j *job) log(ctx context.Context, r *record) (*sal.Log, error) {
 		return log, nil
 	}
 	c, err := j.daemon.LoadContainer(ctx, r.Own.Container)
-	if gone(err) { // and what it had of secrets with it
+	if gone(err) { // its secrets are gone as well
 		return log, nil
 	}
 	if err != nil {
@@ -202,10 +203,10 @@ func (j *job) log(ctx context.Context, r *record) (*sal.Log, error) {
 	return log, nil
 }
 
-// leastSecret is how long a value is that is looked for in logs: anything shorter is in every text by chance.
+// leastSecret is the minimum length of a value that is masked in logs. Shorter values occur in any text by chance.
 const leastSecret = 4
 
-// Written is part of sal.Logging.
+// Written implements sal.Logging.
 func (d *Driver) Written(ctx context.Context, resource writ.ResourceID, after string) (bool, error) {
 	r, err := d.records().Get(resource)
 	if err != nil || r == nil {
@@ -220,7 +221,7 @@ func (d *Driver) Written(ctx context.Context, resource writ.ResourceID, after st
 		return false, err
 	}
 	j := &job{Driver: d, Request: sal.Request{Resource: resource}, daemon: daemon}
-	log, err := j.log(d.in(ctx), r) // which may hold back what could become a secret
+	log, err := j.log(d.in(ctx), r) // may hold back a beginning of a secret
 	if err != nil {
 		return false, err
 	}

@@ -16,10 +16,10 @@ import (
 	"writ/sal/catalog"
 )
 
-// undoLimit bounds what is done after the context of an operation has ended.
+// undoLimit limits the cleanup after the context of an operation has ended.
 const undoLimit = 30 * time.Second
 
-// make makes the container as the request says; left is the record of an attempt that was never finished.
+// make makes or updates the container of the request. left is the record of an unfinished earlier attempt.
 func (j *job) make(ctx context.Context, left, r *record) (sal.Outcome, error) {
 	change, fields, err := r.Decide(j.Request)
 	if err != nil {
@@ -41,7 +41,7 @@ func (j *job) make(ctx context.Context, left, r *record) (sal.Outcome, error) {
 	return j.outcome(ctx, r, change)
 }
 
-// create makes and starts the first container of a resource, or nothing at all.
+// create makes and starts the first container of a resource. If it fails, nothing is left.
 func (j *job) create(ctx context.Context, left *record) (*record, error) {
 	plan, err := j.plan(ctx)
 	if err != nil {
@@ -69,14 +69,14 @@ func (j *job) create(ctx context.Context, left *record) (*record, error) {
 	return r, nil
 }
 
-// replace makes another container beside the one that there is, and lets it take its place. Until the new one is whole, nothing happens
-// to the old one. The new one runs then unless it is to be stopped.
+// replace makes a new container beside the current one and switches to it. The old container is unchanged until the new
+// one is complete. The new one is started unless stopped is set.
 func (j *job) replace(ctx context.Context, r *record, stopped bool) error {
 	plan, err := j.plan(ctx)
 	if err != nil {
 		return err
 	}
-	if r.Own.Other != "" { // what the last replacement left
+	if r.Own.Other != "" { // left by the last replacement
 		if err := j.discard(ctx, r, r.Own.Other, j.graceOf(r)); err != nil {
 			return err
 		}
@@ -93,17 +93,17 @@ func (j *job) replace(ctx context.Context, r *record, stopped bool) error {
 	return j.bring(ctx, r)
 }
 
-// replaces reports whether a container is replaced when a field of its arguments changes.
+// replaces reports whether a change of the argument requires a replacement of the container.
 func replaces(field string) bool { return field != "restart" && field != "grace_seconds" }
 
-// remember notes a change of the spec that nothing on the host depends on.
+// remember records a change of the spec that does not affect the host.
 func (j *job) remember(r *record) error {
 	r.Spec = catalog.Values(j.Args)
 	r.Generation++
 	return j.put(r, r.Own.Phase)
 }
 
-// keepAsAsked finishes the start of a container that is as it was asked for, and makes it anew if the daemon has lost it.
+// keepAsAsked finishes the start of a container whose spec is unchanged, and recreates it if the daemon has lost it.
 func (j *job) keepAsAsked(ctx context.Context, r *record) (writ.Change, error) {
 	now, err := look(ctx, j.daemon, r.Own.Container)
 	if err != nil {
@@ -118,17 +118,18 @@ func (j *job) keepAsAsked(ctx context.Context, r *record) (writ.Change, error) {
 	return writ.ChangeUnchanged, nil
 }
 
-// id is that of the next container of a resource at the daemon.
+// id returns the daemon's ID for the next container of a resource.
 func (j *job) id(r *record) string {
 	return fmt.Sprintf("%s-%d", j.Resource.HostName(), r.Generation+1)
 }
 
-// build makes r.Own.Other as a whole, up to the moment before its program begins, and lets it be the one that counts.
+// build makes r.Own.Other up to the start of its program, and makes it the current container.
 func (j *job) build(ctx context.Context, r *record, plan *plan, stopped bool) error {
 	if err := j.unshared(ctx, plan.args); err != nil {
 		return err
 	}
-	if _, err := j.Images.Image(ctx, j.Resource.Project, plan.args.Image); err != nil { // whoever deletes it meanwhile asks us after saying so
+	// A concurrent delete marks the image first and checks for users then.
+	if _, err := j.Images.Image(ctx, j.Resource.Project, plan.args.Image); err != nil {
 		return err
 	}
 	if err := j.connect(ctx, r, plan.networks); err != nil {
@@ -154,8 +155,9 @@ func (j *job) build(ctx context.Context, r *record, plan *plan, stopped bool) er
 	return j.put(r, nextPhase(r))
 }
 
-// nextPhase is the phase of a container that is whole, and has yet to be started. In most cases it is as good as ready, which saves writing
-// the record once more: a process that was made and not started tells that, and if a reboot takes it the policy has another one made.
+// nextPhase returns the phase of a complete container that must be started. Usually it is ready, which saves one write
+// of the record: a created process shows that its start is missing, and if it is lost in a reboot, the policy restarts
+// it.
 func nextPhase(r *record) phase {
 	if r.Own.Other == "" && r.Spec["restart"] != "never" {
 		return ready
@@ -163,10 +165,10 @@ func nextPhase(r *record) phase {
 	return starting
 }
 
-// connect makes the network namespace, as it is or anew after a reboot.
+// connect makes the network namespace, or recreates it after a reboot.
 func (j *job) connect(ctx context.Context, r *record, networks []writ.Ref) error {
 	if len(networks) == 0 {
-		return nil // runc makes one with a loopback interface, for as long as the container runs
+		return nil // runc makes one with a loopback interface for each run
 	}
 	if j.Networks == nil {
 		return writ.Errorf(writ.CodeDriverMissing, "this node has no networks for containers").WithHint("leave networks away, or use another node")
@@ -189,7 +191,7 @@ func (j *job) connect(ctx context.Context, r *record, networks []writ.Ref) error
 	return nil
 }
 
-// bring lets the container that counts run, unless it is to be stopped, and the other one go.
+// bring starts the current container, unless it is stopped, and removes the other one.
 func (j *job) bring(ctx context.Context, r *record) error {
 	if r.Own.Other != "" {
 		if err := j.discard(ctx, r, r.Own.Other, j.graceOf(r)); err != nil {
@@ -208,9 +210,9 @@ func (j *job) bring(ctx context.Context, r *record) error {
 	return j.put(r, ready)
 }
 
-// dropReplacement removes a container that was to replace the one that there is.
+// dropReplacement removes an unfinished replacement.
 func (j *job) dropReplacement(ctx context.Context, r *record) error {
-	if r.Own.Phase != replacing { // it counts already
+	if r.Own.Phase != replacing { // it is the current container already
 		return nil
 	}
 	if err := j.discard(ctx, r, r.Own.Other, 0); err != nil {
@@ -220,14 +222,14 @@ func (j *job) dropReplacement(ctx context.Context, r *record) error {
 	return j.put(r, ready)
 }
 
-// remove stops and deletes the container. It asks for nothing that a broken container could refuse.
+// remove stops and deletes the container. No step requires a working container.
 func (j *job) remove(ctx context.Context) (sal.Outcome, error) {
 	none := sal.Outcome{Change: writ.ChangeUnchanged, Values: catalog.Values(catalog.Identify(j.Resource, j.UID, false))}
 	r, err := j.records().GetToRemove(j.Request)
 	if err != nil || r == nil {
 		return none, err
 	}
-	if r.Own.Phase == making { // it was never there
+	if r.Own.Phase == making { // it was never completed
 		return none, j.clear(ctx, r)
 	}
 	if err := r.Owned(j.Request); err != nil {
@@ -241,12 +243,12 @@ func (j *job) remove(ctx context.Context) (sal.Outcome, error) {
 	return sal.Outcome{Change: writ.ChangeDeleted, Values: catalog.Values(deleted)}, err
 }
 
-// clear removes whatever there is of the container, its record last.
+// clear removes everything of the container, its record last.
 func (j *job) clear(ctx context.Context, r *record) error {
 	if err := j.put(r, deleting); err != nil {
 		return err
 	}
-	_ = j.endPrograms(ctx, r) // if one does not end so, it does with its container
+	_ = j.endPrograms(ctx, r) // a program that does not end now ends with its container
 	ids := []string{r.Own.Other, r.Own.Container}
 	if r.Lost {
 		var err error
@@ -277,7 +279,8 @@ func (j *job) clear(ctx context.Context, r *record) error {
 	return j.records().Remove(r.Resource)
 }
 
-// atDaemon are the ids of all containers and layers that the daemon has for the resource, for when the record does not say any more.
+// atDaemon returns the IDs of all containers and layers of the resource at the daemon, for a resource whose record is
+// damaged.
 func (j *job) atDaemon(ctx context.Context) ([]string, error) {
 	containers, layers, err := stock(ctx, j.daemon)
 	if err != nil {
@@ -295,5 +298,5 @@ func (j *job) atDaemon(ctx context.Context) ([]string, error) {
 	return slices.DeleteFunc(all, func(id string) bool { return !isOf(j.Resource.HostName(), id) }), nil
 }
 
-// isOf reports whether an id at the daemon is that of a container of a resource.
+// isOf reports whether an ID at the daemon belongs to a container of a resource.
 func isOf(hostName, id string) bool { return strings.HasPrefix(id, hostName+"-") }

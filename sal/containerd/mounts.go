@@ -35,7 +35,7 @@ func (j *job) mounts(ctx context.Context, args *catalog.ContainerCreate) ([]spec
 		if err != nil {
 			return nil, err
 		}
-		if err := sal.ReclaimDisk(volume.Dir, j.step); err != nil { // of a machine whose record was lost
+		if err := sal.ReclaimDisk(volume.Dir, j.step); err != nil { // from a machine whose record was lost
 			return nil, sal.HostError("take the volume "+m.Volume.Name+" back", err)
 		}
 		access := "rw"
@@ -66,8 +66,8 @@ func byDepth(mounts []specs.Mount) []specs.Mount {
 	})
 }
 
-// mountPoints returns an error if the mount point of a volume or of one of the files in /etc is missing in a read-only volume, where the
-// runtime cannot make it.
+// mountPoints returns an error if the mount point of a volume or of one of the files in /etc is missing in a read-only
+// volume, where the runtime cannot make it.
 func mountPoints(volumes []specs.Mount, files []string) error {
 	inside := slices.Clone(volumes)
 	for _, name := range files {
@@ -101,7 +101,7 @@ func parentOf(to string, volumes []specs.Mount) (parent specs.Mount, ok bool) {
 	return parent, ok
 }
 
-// lacks reports whether a directory has no entry of a name. Where a link leads out of the directory, the runtime decides.
+// lacks reports whether name is missing in a directory. Where a link leads out of the directory, the runtime decides.
 func lacks(dir, name string) (bool, error) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {

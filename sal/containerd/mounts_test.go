@@ -15,7 +15,8 @@ func TestMountsAreSortedByDepth(t *testing.T) {
 		{[]string{"/a/b", "/a"}, []string{"/a", "/a/b"}},
 		{[]string{"/a", "/a/b"}, []string{"/a", "/a/b"}},
 		{[]string{"/etc/ssl/private", "/etc", "/var", "/etc/hosts"}, []string{"/etc", "/var", "/etc/hosts", "/etc/ssl/private"}},
-		{[]string{"/b/x/y", "/b/x", "/a/x", "/b", "/a"}, []string{"/b", "/a", "/b/x", "/a/x", "/b/x/y"}}, // equal depth: as listed
+		// Equal depth: as listed.
+		{[]string{"/b/x/y", "/b/x", "/a/x", "/b", "/a"}, []string{"/b", "/a", "/b/x", "/a/x", "/b/x/y"}},
 	} {
 		var mounts []specs.Mount
 		for _, to := range tt.listed {

@@ -20,8 +20,8 @@ import (
 	"writ/sal/saltest"
 )
 
-// TestAContainerFindsNamesByWhatItsNodeAsks: a nameserver outside of the node is asked through a network that lets nothing in, and its answer comes
-// back.
+// A nameserver outside of the node is queried through a network that admits no incoming traffic, and its answer
+// arrives.
 func TestAContainerFindsNamesByWhatItsNodeAsks(t *testing.T) {
 	b := newFixture(t, "")
 	program := testenv.Need(t, "ip")
@@ -45,7 +45,8 @@ func TestAContainerFindsNamesByWhatItsNodeAsks(t *testing.T) {
 	networks := &netdev.Driver{
 		Dir: filepath.Join(b.host, "networks"), Overlay: overlay{}, Netns: node, Namespaces: filepath.Join(b.host, "namespaces"),
 	}
-	servers := []netip.Addr{netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("192.0.2.2")} // the first is the node itself, which answers nobody
+	// The first is the node itself, which does not answer.
+	servers := []netip.Addr{netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("192.0.2.2")}
 	networks.Nameservers = func() []netip.Addr { return servers }
 	spec := map[string]any{"image": "busybox"}
 	r := b.request("network.create", "front", map[string]any{"ipv4": "10.77.0.0/24"}, nil)
@@ -67,7 +68,7 @@ func TestAContainerFindsNamesByWhatItsNodeAsks(t *testing.T) {
 	}
 	b.sh("web", "! echo nameserver 203.0.113.1 2>/dev/null >/etc/resolv.conf")
 
-	// What it did not ask for does not come in, from the same nameserver either.
+	// Unsolicited traffic does not come in, even from the same nameserver.
 	ip(outside, "route add 10.77.0.0/24 via 192.0.2.1")
 	address := strings.TrimSpace(b.sh("web", "ip -4 -o address show dev eth0 | sed 's/.*inet //; s,/.*,,'"))
 	testenv.InNetns(t, outside, func() error {
@@ -83,7 +84,7 @@ func TestAContainerFindsNamesByWhatItsNodeAsks(t *testing.T) {
 		return err == nil && dropped.Denied > 0
 	})
 
-	// The host asks another one. A container hears of it when it starts again.
+	// The host changes its nameserver. A container gets the new one at its next start.
 	servers = []netip.Addr{netip.MustParseAddr("192.0.2.3")}
 	b.must("container.stop", "web", nil)
 	b.must("container.start", "web", nil)
@@ -107,7 +108,7 @@ func TestAContainerFindsNamesByWhatItsNodeAsks(t *testing.T) {
 	}
 }
 
-// serveNames answers for names with their IPv4 addresses, in a network namespace, and counts who asks.
+// serveNames answers DNS queries for IPv4 addresses in a network namespace, and counts the queries.
 func serveNames(t *testing.T, netns, address string, names map[string]string) *atomic.Int64 {
 	t.Helper()
 	var conn net.PacketConn
@@ -136,7 +137,8 @@ func serveNames(t *testing.T, netns, address string, names map[string]string) *a
 	return asked
 }
 
-// answerTo is the answer to a question of the DNS (RFC 1035), nil if it is none: the address of a name, or nothing about it.
+// answerTo returns the answer to a DNS question (RFC 1035), or nil for another message: the address of a name, or an
+// empty answer.
 func answerTo(question []byte, names map[string]string) []byte {
 	const header, typeA = 12, 1
 	var labels []string
@@ -148,16 +150,17 @@ func answerTo(question []byte, names map[string]string) []byte {
 		}
 		labels, at = append(labels, string(question[at+1:end])), end
 	}
-	end := at + 5 // the name's end, a type and a class
+	end := at + 5 // end of the name, plus type and class
 	if end > len(question) {
 		return nil
 	}
 	answer := bytes.Clone(question[:end])
-	copy(answer[2:header], []byte{0x81, 0x80, 0, 1, 0, 0, 0, 0, 0, 0}) // a response of a recursive server, to one question
+	// A response of a recursive server to one question.
+	copy(answer[2:header], []byte{0x81, 0x80, 0, 1, 0, 0, 0, 0, 0, 0})
 	address, known := names[strings.Join(labels, ".")]
 	switch {
 	case !known:
-		answer[3] |= 3 // there is no such name
+		answer[3] |= 3 // NXDOMAIN
 	case question[end-3] == typeA:
 		answer[7] = 1
 		answer = append(answer, 0xc0, header, 0, typeA, 0, 1, 0, 0, 0, 60, 0, 4)

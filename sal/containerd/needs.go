@@ -15,10 +15,10 @@ import (
 	"writ/sal/needs"
 )
 
-// oldest is the first version of the daemon that the driver was tried with.
+// oldest is the oldest tested version of the daemon.
 const oldest = "1.6"
 
-// Needs are what containers need of a host.
+// Needs returns the requirements of containers on a host.
 func (d *Driver) Needs() []needs.Need {
 	const install = "apt-get install -y containerd runc; systemctl enable --now containerd"
 	return []needs.Need{
@@ -64,7 +64,7 @@ func (d *Driver) lookDaemon(ctx context.Context) (string, error) {
 	}
 	number := strings.TrimPrefix(version.Version, "v")
 	if end := strings.IndexFunc(number, func(r rune) bool { return r != '.' && (r < '0' || r > '9') }); end >= 0 {
-		number = number[:end] // "1.6.20~ds1"
+		number = number[:end] // for example "1.6.20~ds1"
 	}
 	if !needs.AtLeast(number, oldest) {
 		return "", fmt.Errorf("it is %s, and %s or newer is needed", version.Version, oldest)
@@ -72,7 +72,7 @@ func (d *Driver) lookDaemon(ctx context.Context) (string, error) {
 	return version.Version, nil
 }
 
-// listens looks whether anybody listens at the socket. The client would go on trying for as long as it may.
+// listens checks that the socket has a listener. The client would retry until its context ends.
 func (d *Driver) listens(ctx context.Context) error {
 	conn, err := new(net.Dialer).DialContext(ctx, "unix", d.address())
 	if err != nil {
@@ -96,7 +96,7 @@ func (d *Driver) lookSnapshotter(ctx context.Context) (string, error) {
 	return name, nil
 }
 
-// lookControllers looks whether the kernel bounds what containers have, by groups of version 2 or 1.
+// lookControllers checks for the cgroup controllers of containers, in version 2 or 1.
 func lookControllers(context.Context) (string, error) {
 	const groups = "/sys/fs/cgroup"
 	offered, _ := os.ReadFile(filepath.Join(groups, "cgroup.controllers"))

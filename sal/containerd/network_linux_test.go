@@ -17,7 +17,7 @@ import (
 	"writ/sal/saltest"
 )
 
-// overlay is a place in an overlay that leads nowhere.
+// overlay is an overlay without other nodes.
 type overlay struct{}
 
 func (overlay) Subnet(context.Context) (netip.Prefix, error) {
@@ -67,7 +67,7 @@ func TestContainersReachEachOtherOnTheirNetwork(t *testing.T) {
 		t.Errorf("it uses %+v, %v", used, err)
 	}
 
-	// As after a reboot: no process, and no namespace.
+	// As after a reboot: no process and no namespace.
 	resource := saltest.Resource(writ.KindContainer, "web")
 	record, err := b.driver.records().Get(resource)
 	if err != nil {
@@ -83,7 +83,7 @@ func TestContainersReachEachOtherOnTheirNetwork(t *testing.T) {
 	b.mends(resource, "its process was gone; it was started again")
 	reaches("db", web)
 
-	// Somebody takes the namespace away, in which the process stays.
+	// An administrator deletes the namespace, but the process stays in it.
 	if err := unix.Unmount(record.Own.Namespace, unix.MNT_DETACH); err != nil {
 		t.Fatal(err)
 	}

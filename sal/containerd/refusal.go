@@ -6,7 +6,8 @@ import (
 	"writ"
 )
 
-// notStarted returns the error of a process that the runtime did not start. An error that the image or the arguments cause is not retryable.
+// notStarted returns the error of a process that the runtime did not start. An error that the image or the arguments
+// cause is not retryable.
 func notStarted(doing string, err error) error {
 	text := strings.TrimSuffix(err.Error(), ": unknown")
 	if _, program, found := cutLast(text, `exec: "`); found && containsAny(program, noProgram) {
@@ -20,11 +21,11 @@ func notStarted(doing string, err error) error {
 	return failed(doing, err)
 }
 
-// noProgram has the errors about a program that the container cannot run.
+// noProgram lists the errors about a program that the container cannot run.
 var noProgram = []string{"executable file not found", "no such file or directory", "permission denied", "is a directory", "exec format error"}
 
-// badTree has the errors about files of an image at which the runtime cannot mount or begin. A missing file is not among them: a volume may
-// have been deleted meanwhile.
+// badTree lists the errors about files of an image that block a mount or the working directory. A missing file is not
+// among them: a volume may have been deleted meanwhile.
 var badTree = []string{
 	"not a directory", "is a directory", "file exists", "too many levels of symbolic links", "must be mounted on ordinary directory", "permission denied",
 	"file name too long",

@@ -25,22 +25,22 @@ import (
 )
 
 const (
-	// maxProcesses bounds the processes and threads of a container, so that a fork bomb in one does not end the node.
+	// maxProcesses limits the processes and threads of a container, so that a fork bomb cannot stop the node.
 	maxProcesses = 4096
-	// period is the time in which a container has its share of the CPUs, in microseconds: the kernel's own default.
+	// period is the CPU accounting period in microseconds: the kernel's default.
 	period = 100_000
 )
 
-// Labels of containers at the daemon; they have nothing of what somebody gave a container.
+// Labels of containers at the daemon. They contain no argument values.
 const (
 	labelResource = "writ.resource" // writ.ResourceID.HostName
 	labelProject  = "writ.project"
 	labelName     = "writ.name"
 	labelUID      = "writ.uid"
-	labelIDs      = "writ.ids" // the first of its users on this host, if it has some of its own
+	labelIDs      = "writ.ids" // first of its own users on this host, if it has any
 )
 
-// plan is what a new container is made of, found before anything is made.
+// plan holds the inputs of a new container, resolved before any change.
 type plan struct {
 	image    sal.Image
 	networks []writ.Ref
@@ -49,7 +49,7 @@ type plan struct {
 	mounts   []specs.Mount
 }
 
-// plan finds everything that the request names.
+// plan resolves everything that the request names.
 func (j *job) plan(ctx context.Context) (*plan, error) {
 	args, ok := j.Args.(*catalog.ContainerCreate)
 	if !ok {
@@ -71,7 +71,7 @@ func (j *job) plan(ctx context.Context) (*plan, error) {
 	return p, err
 }
 
-// variables are texts as an environment.
+// variables returns texts as an environment.
 func variables(texts map[string]catalog.Text) ([]string, error) {
 	var all []string
 	for _, name := range slices.Sorted(maps.Keys(texts)) {
@@ -84,7 +84,8 @@ func variables(texts map[string]catalog.Text) ([]string, error) {
 	return all, nil
 }
 
-// write writes the files that the container finds in its /etc. It does so before each start, so that they need not survive a power cut.
+// write writes the files for the container's /etc. It runs before each start, so the files need not survive a power
+// cut.
 func (j *job) write(r *record) error {
 	place := j.place(r.Resource)
 	var hosts strings.Builder
@@ -101,7 +102,7 @@ func (j *job) write(r *record) error {
 	if err == nil {
 		err = os.WriteFile(filepath.Join(place, "hosts"), []byte(hosts.String()), 0o644)
 	}
-	if err == nil { // also without nameservers: a container that was made when there were some has it among its mounts
+	if err == nil { // even without nameservers, because a container that was made with some mounts the file
 		err = os.WriteFile(filepath.Join(place, "resolv.conf"), []byte(resolv.String()), 0o644)
 	}
 	if err != nil {
@@ -110,7 +111,8 @@ func (j *job) write(r *record) error {
 	return nil
 }
 
-// ownNames returns the addresses under which a container finds its own name: the first of each family, or loopback without networks.
+// ownNames returns the addresses for a container's own host name: the first of each family, or loopback without
+// networks.
 func ownNames(r *record) []string {
 	var all []string
 	for _, family := range [][]string{r.Own.Addresses, r.Own.IPv4} {
@@ -131,7 +133,7 @@ func (j *job) register(ctx context.Context, r *record, p *plan) error {
 		return err
 	}
 	name := imageName(p.image)
-	done, err := j.images.Take(ctx, name) // until the container is there, which uses the image
+	done, err := j.images.Take(ctx, name) // until the container exists and uses the image
 	if err != nil {
 		return err
 	}
@@ -141,8 +143,8 @@ func (j *job) register(ctx context.Context, r *record, p *plan) error {
 		return err
 	}
 	j.step("make the container")
-	// The lease keeps the layer until the container is there, which keeps it from then on; that of one with users of its own, as the daemon
-	// does not mount it, is kept by the lease until it is discarded.
+	// The lease keeps the layer until the container exists and keeps it. The daemon does not mount the layer of a
+	// container with its own users, so there the lease stays until the container is discarded.
 	id := r.Own.Other
 	lease := leases.Lease{ID: id}
 	if _, err := j.daemon.LeasesService().Create(ctx, leases.WithID(id)); err != nil && !exists(err) {
@@ -169,7 +171,8 @@ func (j *job) register(ctx context.Context, r *record, p *plan) error {
 	return whenFailed("make "+r.Resource.String(), err)
 }
 
-// withOwnUsers keeps the daemon from mounting the layer, which is shown to the container's users, and gives them the pipes of programs.
+// withOwnUsers makes the daemon leave the layer unmounted, because the driver mounts it with mapped IDs, and makes the
+// container's root the owner of the pipes of programs.
 func withOwnUsers(first uint32) client.NewContainerOpts {
 	return func(ctx context.Context, daemon *client.Client, c *containers.Container) error {
 		c.Snapshotter, c.SnapshotKey = "", ""
@@ -177,14 +180,14 @@ func withOwnUsers(first uint32) client.NewContainerOpts {
 	}
 }
 
-// spec says how the container is to run.
+// spec returns the options of the container's runtime spec.
 func (j *job) spec(r *record, p *plan, image client.Image) []oci.SpecOpts {
 	ours := func(name string) specs.Mount {
 		return specs.Mount{Destination: "/etc/" + name, Type: "bind", Source: filepath.Join(j.place(r.Resource), name),
 			Options: []string{"rbind", "nosuid", "nodev", "noexec", "ro"}}
 	}
 	mounts := append(j.volumes(r, p), ours("hosts"))
-	if len(r.Own.Nameservers) > 0 { // the image's own file is from where it was built
+	if len(r.Own.Nameservers) > 0 { // the image's own file comes from its build host
 		mounts = append(mounts, ours("resolv.conf"))
 	}
 	options := []oci.SpecOpts{asItsImageSays(image, r.Own.IDs != 0)}
@@ -201,7 +204,7 @@ func (j *job) spec(r *record, p *plan, image client.Image) []oci.SpecOpts {
 		oci.WithPidsLimit(maxProcesses),
 		asManyFilesAsTheDaemon,
 		withoutCmdline,
-		lessCalls, // last, as it depends on the capabilities
+		lessCalls, // last, because it depends on the capabilities
 	)
 	if r.Own.IDs != 0 {
 		options = append(options, oci.WithUserNamespace(idMap(r.Own.IDs), idMap(r.Own.IDs)),
@@ -213,7 +216,7 @@ func (j *job) spec(r *record, p *plan, image client.Image) []oci.SpecOpts {
 	return options
 }
 
-// volumes are the mounts of the volumes, for a container with users of its own from its stage.
+// volumes returns the mounts of the volumes. For a container with its own users, their source is on its stage.
 func (j *job) volumes(r *record, p *plan) []specs.Mount {
 	all := slices.Clone(p.mounts)
 	for i := range all {
@@ -224,7 +227,7 @@ func (j *job) volumes(r *record, p *plan) []specs.Mount {
 	return all
 }
 
-// hasProgram refuses a container that neither its image nor anybody else gave a program.
+// hasProgram rejects a container without a program from its image or its arguments.
 func hasProgram(_ context.Context, _ oci.Client, _ *containers.Container, s *oci.Spec) error {
 	if len(s.Process.Args) == 0 {
 		return writ.Errorf(writ.CodeArgumentsInvalid, "the image names no program").WithHint("say command: [\"program\", …]")
@@ -232,19 +235,19 @@ func hasProgram(_ context.Context, _ oci.Client, _ *containers.Container, s *oci
 	return nil
 }
 
-// asManyFilesAsTheDaemon removes containerd's own bound of 1,024 open files, which is too small for databases.
+// asManyFilesAsTheDaemon removes containerd's limit of 1,024 open files, which is too low for databases.
 func asManyFilesAsTheDaemon(_ context.Context, _ oci.Client, _ *containers.Container, s *oci.Spec) error {
 	s.Process.Rlimits = nil
 	return nil
 }
 
-// withoutCmdline hides the command line of the host's kernel, which may have a token.
+// withoutCmdline hides the command line of the host's kernel, which may contain a token.
 func withoutCmdline(_ context.Context, _ oci.Client, _ *containers.Container, s *oci.Spec) error {
 	s.Linux.MaskedPaths = append(s.Linux.MaskedPaths, "/proc/cmdline")
 	return nil
 }
 
-// reconnect puts a network namespace into the spec of a container, if its path has changed.
+// reconnect updates the network namespace in the spec of a container if its path has changed.
 func reconnect(ctx context.Context, c client.Container, path string) error {
 	spec, err := c.Spec(ctx)
 	if err != nil {

@@ -20,8 +20,8 @@ import (
 	"writ/sal/needs"
 )
 
-// onStage does something while the stage of a container is filled; root is what its process has as root besides what the daemon mounts. A
-// container without users of its own has no stage.
+// onStage fills the stage of a container, calls do, and clears the stage. root is the root mount for the process, if
+// the daemon does not mount it. A container without its own users has no stage.
 func (j *job) onStage(ctx context.Context, r *record, id string, volumes []catalog.Mount, do func(root []mounting.Mount) error) (err error) {
 	if r.Own.IDs == 0 {
 		return do(nil)
@@ -70,8 +70,8 @@ func (j *job) fillStage(ctx context.Context, r *record, id string, volumes []cat
 	return (&scene{dir: j.stage(id), user: user, ids: r.Own.IDs}).root(layer)
 }
 
-// userOf is the user namespace of a container: that of its network namespace, or a new one. Who has a network namespace of others could not
-// do there what its own root may: listen at port 80.
+// userOf returns the user namespace of a container: the owner of its network namespace, or a new one. In a network
+// namespace with another owner, the container's root would lack its rights, such as listening on port 80.
 func userOf(r *record) (*os.File, error) {
 	if r.Own.Namespace != "" {
 		return userns.OfNetwork(r.Own.Namespace)
@@ -79,7 +79,7 @@ func userOf(r *record) (*os.File, error) {
 	return userns.Open(r.Own.IDs)
 }
 
-// show shows a directory at a path that is not there yet.
+// show mounts a directory with mapped IDs at a new path.
 func show(user *os.File, from, to string) error {
 	if err := os.Mkdir(to, 0o700); err != nil {
 		return err
@@ -87,7 +87,7 @@ func show(user *os.File, from, to string) error {
 	return userns.Show(user, from, to)
 }
 
-// layer is how the daemon would mount what a container is made of, and writes.
+// layer returns the mounts of a container's layer, as the daemon would mount it.
 func (j *job) layer(ctx context.Context, id string) ([]mounting.Mount, error) {
 	for _, name := range snapshotters {
 		mounts, err := j.daemon.SnapshotService(name).Mounts(ctx, id)
@@ -99,14 +99,14 @@ func (j *job) layer(ctx context.Context, id string) ([]mounting.Mount, error) {
 	return nil, fmt.Errorf("containerd has no layer %s", id)
 }
 
-// scene is a stage while it is filled.
+// scene is a stage that is being filled.
 type scene struct {
 	dir  string
 	user *os.File
 	ids  uint32
 }
 
-// root shows a layer, as the daemon would mount it, as the container's root.
+// root mounts a layer with mapped IDs as the container's root.
 func (s *scene) root(layer []mounting.Mount) error {
 	root, plain := filepath.Join(s.dir, "root"), filepath.Join(s.dir, "plain")
 	switch {
@@ -127,8 +127,8 @@ func (s *scene) root(layer []mounting.Mount) error {
 	return show(s.user, plain, root)
 }
 
-// overlay shows layers that lie above each other. What an image brings keeps its numbers on the disk and is shown with others; what is
-// written above it lies there with the numbers of the container's users, as the kernel maps no layer that is written to.
+// overlay mounts stacked layers. The layers of an image keep their numbers on disk and are mapped. The writable layer
+// has the host numbers of the container's users on disk, because the kernel does not map a writable layer.
 func (s *scene) overlay(options []string) error {
 	options = append([]string(nil), options...)
 	for i, option := range options {
@@ -152,7 +152,8 @@ func (s *scene) overlay(options []string) error {
 	}
 	done := make(chan error, 1)
 	go func() {
-		// A thread of its own, which ends with this goroutine: it goes to the stage, as the kernel takes no more than a page of paths.
+		// A separate thread changes to the stage, because the kernel accepts at most one page of mount options. The
+		// thread ends with this goroutine.
 		runtime.LockOSThread()
 		err := unix.Unshare(unix.CLONE_FS)
 		if err == nil {
@@ -169,7 +170,7 @@ func (s *scene) overlay(options []string) error {
 	return nil
 }
 
-// give gives the root of what a container writes to the container's user of the same number.
+// give changes the owner of a writable layer's root directory to the container's user with the same number.
 func (s *scene) give(dir string) error {
 	info, err := os.Lstat(dir)
 	if err != nil {
@@ -181,7 +182,8 @@ func (s *scene) give(dir string) error {
 	return nil
 }
 
-// clearStage takes away the stage of a container, whatever of it there is. Nothing below a mount is touched.
+// clearStage removes the stage of a container, as far as it exists. It unmounts first and never deletes data below a
+// mount.
 func (j *job) clearStage(id string) error {
 	dir := j.stage(id)
 	entries, err := os.ReadDir(dir)
@@ -195,10 +197,10 @@ func (j *job) clearStage(id string) error {
 	for _, e := range entries {
 		path := filepath.Join(dir, e.Name())
 		err := unix.Unmount(path, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW)
-		if err != nil && !errors.Is(err, unix.EINVAL) { // nothing is mounted there
+		if err != nil && !errors.Is(err, unix.EINVAL) { // not a mount point
 			return sal.HostError("unmount "+path, err)
 		}
-		if err := os.Remove(path); err != nil { // an empty one only
+		if err := os.Remove(path); err != nil { // only an empty one
 			return sal.HostError("clear the stage of a container", err)
 		}
 	}
@@ -208,7 +210,7 @@ func (j *job) clearStage(id string) error {
 	return nil
 }
 
-// overlayMaps returns why layers that are shown as others have them cannot lie above each other here, nil if they can.
+// overlayMaps returns the reason why the kernel cannot stack layers with mapped IDs, or nil if it can.
 func overlayMaps() error {
 	var name unix.Utsname
 	if err := unix.Uname(&name); err != nil {

@@ -19,19 +19,19 @@ import (
 	"writ/sal/catalog"
 )
 
-// sight is what the daemon knows of a container.
+// sight is the daemon's view of a container.
 type sight struct {
-	known  bool                 // the container is there
-	status client.ProcessStatus // of its process; "" if it has none
-	exit   uint32               // with which the process ended, if it has
+	known  bool                 // the container exists
+	status client.ProcessStatus // status of its process; "" if it has none
+	exit   uint32               // exit code, if the process has ended
 }
 
-// running reports whether there is a process. One whose shim does not answer counts: silence is not death.
+// running reports whether there is a process. A process whose shim does not answer counts, because it may be alive.
 func (s sight) running() bool {
 	return s.status == client.Running || s.status == client.Paused || s.status == client.Pausing || s.status == client.Unknown
 }
 
-// look asks the daemon about a container.
+// look asks the daemon for the state of a container.
 func look(ctx context.Context, daemon *client.Client, id string) (sight, error) {
 	c, err := daemon.LoadContainer(ctx, id)
 	if gone(err) {
@@ -54,7 +54,7 @@ func look(ctx context.Context, daemon *client.Client, id string) (sight, error) 
 	return sight{known: true, status: status.Status, exit: status.ExitStatus}, whenFailed("look at the container's process", err)
 }
 
-// prepare makes the process of a container, up to the moment before its program begins.
+// prepare makes the process of a container, up to the start of its program.
 func (j *job) prepare(ctx context.Context, r *record, id string, volumes []catalog.Mount) error {
 	c, err := j.daemon.LoadContainer(ctx, id)
 	if err != nil {
@@ -77,9 +77,9 @@ func (j *job) prepare(ctx context.Context, r *record, id string, volumes []catal
 	})
 }
 
-// run lets the container that counts run, whatever it did before.
+// run starts the current container, whatever its state.
 func (j *job) run(ctx context.Context, r *record) error {
-	if err := j.clearStage(r.Own.Container); err != nil { // of a runner that ended when it had made the process
+	if err := j.clearStage(r.Own.Container); err != nil { // left by a runner that ended after it made the process
 		return err
 	}
 	now, err := look(ctx, j.daemon, r.Own.Container)
@@ -117,7 +117,7 @@ func (j *job) run(ctx context.Context, r *record) error {
 	return whenFailed("start "+r.Resource.String(), task.Start(ctx))
 }
 
-// reconnected makes sure of the network namespace, which no reboot survives.
+// reconnected recreates the network namespace if necessary, because it does not survive a reboot.
 func (j *job) reconnected(ctx context.Context, r *record) error {
 	args, err := argsOf(r)
 	if err != nil || len(args.Networks) == 0 {
@@ -138,7 +138,7 @@ func (j *job) reconnected(ctx context.Context, r *record) error {
 	return j.put(r, r.Own.Phase)
 }
 
-// start lets a container run that was stopped.
+// start starts a stopped container.
 func (j *job) start(ctx context.Context, r *record) (sal.Outcome, error) {
 	now, err := look(ctx, j.daemon, r.Own.Container)
 	if err != nil {
@@ -162,7 +162,7 @@ func (j *job) start(ctx context.Context, r *record) (sal.Outcome, error) {
 	return j.outcome(ctx, r, writ.ChangeUpdated)
 }
 
-// stop ends the container's process. The record says so before, so that nobody starts it again.
+// stop ends the container's process. It records the stop first, so that the container is not restarted.
 func (j *job) stop(ctx context.Context, r *record, grace time.Duration) (sal.Outcome, error) {
 	now, err := look(ctx, j.daemon, r.Own.Container)
 	if err != nil {
@@ -182,7 +182,7 @@ func (j *job) stop(ctx context.Context, r *record, grace time.Duration) (sal.Out
 	if err := j.end(ctx, r, r.Own.Container, grace); err != nil {
 		return sal.Outcome{}, err
 	}
-	if r.Own.Phase == starting { // the one that it replaces may run still
+	if r.Own.Phase == starting { // the container that it replaces may still run
 		if err := j.bring(ctx, r); err != nil {
 			return sal.Outcome{}, err
 		}
@@ -190,18 +190,19 @@ func (j *job) stop(ctx context.Context, r *record, grace time.Duration) (sal.Out
 	return j.outcome(ctx, r, writ.ChangeUpdated)
 }
 
-// removeRemains finishes the removal of a process that was cut off with whoever asked for it: the daemon knows no process any more, keeps
-// the shim that had it all the same, and makes no other one. To remove what is not there is how to have it removed.
+// removeRemains finishes the interrupted removal of a process. After the interruption, the daemon has forgotten the
+// process but keeps its shim, and does not make another one. Deleting the unknown process makes the daemon remove the
+// shim.
 func (j *job) removeRemains(ctx context.Context, id string) error {
 	j.step("remove what is left of the process")
 	_, err := j.daemon.TaskService().Delete(ctx, &tasks.DeleteTaskRequest{ContainerID: id})
-	if status.Code(err) == codes.NotFound { // which it also says when there was something
+	if status.Code(err) == codes.NotFound { // this is also the answer after a successful removal
 		return nil
 	}
 	return whenFailed("remove what is left of the process", err)
 }
 
-// discard removes a container from the daemon, whatever of it there is, and its image if nobody else uses that.
+// discard removes a container and its parts from the daemon, and images without another user.
 func (j *job) discard(ctx context.Context, r *record, id string, grace time.Duration) error {
 	c, err := j.daemon.LoadContainer(ctx, id)
 	if err != nil && !gone(err) {
@@ -231,7 +232,7 @@ func (j *job) discard(ctx context.Context, r *record, id string, grace time.Dura
 	return j.dropImages(ctx)
 }
 
-// removeSnapshot removes what a container wrote beside its volumes.
+// removeSnapshot removes the layer of a container. Volumes are not affected.
 func (j *job) removeSnapshot(ctx context.Context, id string) error {
 	j.step("remove the container's layer")
 	for _, name := range snapshotters {
@@ -255,7 +256,7 @@ func (j *job) task(ctx context.Context, id string) (client.Task, error) {
 
 func (j *job) logPath(id string) string { return filepath.Join(j.place(j.Resource), id+".log") }
 
-// logOf is what the container that counts has written.
+// logOf returns the log of the current container.
 func (d *Driver) logOf(r *record) *sal.Log {
 	return &sal.Log{Path: filepath.Join(d.place(r.Resource), r.Own.Container+".log"), Stream: string(r.UID) + " " + r.Own.Container}
 }
@@ -268,8 +269,8 @@ func whenFailed(doing string, err error) error {
 	return failed(doing, err)
 }
 
-// lacking reports whether an error says that the daemon has no snapshotter of the name.
+// lacking reports whether an error means that the daemon does not have the snapshotter.
 func lacking(err error) bool { return errdefs.IsInvalidArgument(err) || errdefs.IsNotImplemented(err) }
 
-// exists reports whether an error says that something is there already.
+// exists reports whether an error means "already exists".
 func exists(err error) bool { return errdefs.IsAlreadyExists(err) }

@@ -9,7 +9,7 @@ import (
 
 var _ sal.Metered = (*Driver)(nil)
 
-// Usage returns what a container has while it runs, and what it has moved, if Networks can tell that.
+// Usage returns the resources of a running container, and its traffic if Networks can count it.
 func (d *Driver) Usage(ctx context.Context, resource writ.ResourceID) (sal.Usage, error) {
 	var used sal.Usage
 	r, err := d.records().Get(resource)

@@ -15,14 +15,15 @@ var (
 	_ sal.ImageUsers = (*Driver)(nil)
 )
 
-// ImageUsers are the containers that are made of an image. They run without its file, and are made anew of it when the daemon has lost them.
+// ImageUsers returns the containers made from an image. They run without its file, but the driver needs it to recreate
+// them if the daemon has lost them.
 func (d *Driver) ImageUsers(_ context.Context, image sal.Owner) ([]sal.Owner, error) {
 	return d.records().UsersOfImage(image, func(r *record) (bool, error) {
 		return anyOf(r, func(args *catalog.ContainerCreate) bool { return image.Means(r.Resource.Project, args.Image) })
 	})
 }
 
-// Users are the containers that have a volume, finished or not.
+// Users returns the containers that have a volume, finished or not.
 func (d *Driver) Users(ctx context.Context, volume writ.UID) ([]sal.User, error) {
 	records, damaged, err := d.records().List()
 	if err != nil {
@@ -52,7 +53,7 @@ func (d *Driver) Users(ctx context.Context, volume writ.UID) ([]sal.User, error)
 	return all, ctx.Err()
 }
 
-// runs reports whether a container runs, or would by itself. One that was stopped may not have ended yet.
+// runs reports whether a container runs or would be restarted. A stopped container may still be ending.
 func (d *Driver) runs(ctx context.Context, r *record) (bool, error) {
 	if !r.Own.Stopped {
 		return true, nil
@@ -72,7 +73,7 @@ func (d *Driver) runs(ctx context.Context, r *record) (bool, error) {
 	return false, nil
 }
 
-// anyOf reports whether something is true of the container that counts, or of the one beside it.
+// anyOf reports whether is holds for the arguments of the current container or of the one beside it.
 func anyOf(r *record, is func(*catalog.ContainerCreate) bool) (bool, error) {
 	args, err := argsOf(r)
 	if err != nil || is(args) || r.Own.Beside == nil {
@@ -82,7 +83,7 @@ func anyOf(r *record, is func(*catalog.ContainerCreate) bool) (bool, error) {
 	return err == nil && is(args), err
 }
 
-// argsOf are the arguments that a container was made with, secrets by name.
+// argsOf returns the arguments that a container was made with; secrets are by name.
 func argsOf(r *record) (*catalog.ContainerCreate, error) { return decode(r.Operation, r.Spec) }
 
 func decode(operation string, spec sal.Spec) (*catalog.ContainerCreate, error) {
@@ -98,9 +99,9 @@ func decode(operation string, spec sal.Spec) (*catalog.ContainerCreate, error) {
 	return new(catalog.ContainerCreate), nil
 }
 
-// unshared refuses volumes that somebody else has who wants them alone: a machine opens a file of its volume as this host's root, and who
-// writes there meanwhile could lead it to any other file. The record is written before, so that of two who ask at the same time one sees
-// the other.
+// unshared rejects volumes with an exclusive user of another driver. A machine opens a file in its volume as root of
+// this host, and a container that writes to the volume could redirect it to any other file. The record is written
+// before this check, so that of two concurrent requests at least one sees the other.
 func (j *job) unshared(ctx context.Context, args *catalog.ContainerCreate) error {
 	if err := j.hasVolumes(ctx, args); err != nil {
 		return err
@@ -114,8 +115,9 @@ func (j *job) unshared(ctx context.Context, args *catalog.ContainerCreate) error
 	return nil
 }
 
-// hasVolumes returns an error unless a container's volumes are there. The record says before that it has them: whoever deletes one meanwhile
-// asks us after saying so, and so one of the two sees the other.
+// hasVolumes returns an error if a volume of the container is missing. The record of the container is written before
+// this check, and a concurrent delete marks the volume before it checks for users, so at least one of them sees the
+// other.
 func (j *job) hasVolumes(ctx context.Context, args *catalog.ContainerCreate) error {
 	for _, m := range args.Volumes {
 		if _, err := j.Volumes.Volume(ctx, j.Resource.Project, m.Volume); err != nil {

@@ -12,19 +12,19 @@ import (
 )
 
 const (
-	// again is how long Run waits before it looks for a daemon that went away.
+	// again is the pause before Run reconnects to a daemon that went away.
 	again = time.Second
-	// sweep is how often Run looks at all containers, whatever events say.
+	// sweep is the interval at which Run checks all containers, independently of events.
 	sweep = time.Minute
-	// longest is more than any pause between two such looks.
+	// longest exceeds any pause between two checks.
 	longest = time.Hour
 )
 
-// Run starts containers again that end, as their policies say, until ctx ends; then it returns nil. It notices an end at once, and waits
-// longer before each further time. Without it, the runner's Keep does the same later.
+// Run restarts containers that end, as their policies say, until ctx ends, and then returns nil. It notices an end at
+// once, and doubles the pause before each further restart. Without Run, Keep does the same later.
 func (d *Driver) Run(ctx context.Context) error {
 	for {
-		// What it lacks is told by operations and by Keep, which people wait for; here it is tried again.
+		// Operations and Keep report errors to people; Run only retries.
 		if err := d.watch(ctx); err != nil && ctx.Err() == nil {
 			d.Log.DebugContext(ctx, "watch containers", "err", err)
 		}
@@ -42,7 +42,7 @@ func (d *Driver) watch(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if len(records) > 0 || d.wasUsed() { // else there is nothing to watch, and perhaps no daemon
+	if len(records) > 0 || d.wasUsed() { // otherwise there are no containers, and perhaps no daemon
 		return d.follow(ctx)
 	}
 	return nil
@@ -56,10 +56,10 @@ func (d *Driver) follow(ctx context.Context) error {
 	following, cancel := context.WithCancel(d.in(ctx))
 	defer cancel()
 	ends, broken := daemon.Subscribe(following, `topic=="/tasks/exit",namespace==`+d.namespace())
-	next := time.NewTimer(0) // what ended before is found by looking
+	next := time.NewTimer(0) // the first check finds containers that ended before
 	defer next.Stop()
 	due := time.Now()
-	look := func(pause time.Duration) { // at all of them, no later than after a pause
+	look := func(pause time.Duration) { // check all of them after pause at the latest
 		if at := time.Now().Add(pause); at.Before(due) {
 			due = at
 			next.Reset(pause)
@@ -86,7 +86,7 @@ func (d *Driver) follow(ctx context.Context) error {
 	}
 }
 
-// endOf returns the container whose own process ended, not one that was run in it.
+// endOf returns the container whose main process ended. It ignores programs that were run in it.
 func endOf(event typeurl.Any) (id string, ok bool) {
 	v, err := typeurl.UnmarshalAny(event)
 	if err != nil {
@@ -99,7 +99,7 @@ func endOf(event typeurl.Any) (id string, ok bool) {
 	return exit.ContainerID, true
 }
 
-// look mends the container of an id, and says after which time to look again, 0 for never.
+// look repairs the container with an ID and returns the pause before the next check; 0 means never.
 func (d *Driver) look(ctx context.Context, id string) time.Duration {
 	records, _, err := d.records().List()
 	if err != nil {
@@ -113,7 +113,7 @@ func (d *Driver) look(ctx context.Context, id string) time.Duration {
 	return 0
 }
 
-// lookAtAll mends all containers, and says after which time to look again.
+// lookAtAll repairs all containers and returns the pause before the next check.
 func (d *Driver) lookAtAll(ctx context.Context) time.Duration {
 	records, _, err := d.records().List()
 	if err != nil {
@@ -128,7 +128,7 @@ func (d *Driver) lookAtAll(ctx context.Context) time.Duration {
 	return soonest
 }
 
-// attend mends a container that nobody is making or deleting.
+// attend repairs a container that is not being made or deleted.
 func (d *Driver) attend(ctx context.Context, r *record) time.Duration {
 	if r.Own.Phase != ready || r.Own.Stopped {
 		return 0
@@ -149,7 +149,8 @@ func (d *Driver) attend(ctx context.Context, r *record) time.Duration {
 	return d.pauseOf(r.Resource)
 }
 
-// pauseOf is how long a container still has to wait, at least a moment if it does.
+// pauseOf returns the remaining pause before the restart of a container, at least one millisecond, or 0 if no restart
+// is due.
 func (d *Driver) pauseOf(resource writ.ResourceID) time.Duration {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -160,7 +161,7 @@ func (d *Driver) pauseOf(resource writ.ResourceID) time.Duration {
 	return max(time.Until(r.due), time.Millisecond)
 }
 
-// wasUsed reports whether the driver has had to do with the daemon.
+// wasUsed reports whether the driver has connected to the daemon.
 func (d *Driver) wasUsed() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -1,4 +1,5 @@
-// Command asks makes requests to the kernel about a directory on btrfs, and says what it answers: one line for each, its name and the error.
+// Command asks makes ioctl requests for a directory on btrfs and prints the results: one line for each, with its name
+// and error number.
 package main
 
 import (
@@ -25,7 +26,7 @@ func main() {
 	if err != nil {
 		panic(err)
 	}
-	var named, flagged [4096]byte // the two forms in which a subvolume is asked for
+	var named, flagged [4096]byte // the two forms of a request for a subvolume
 	*(*int64)(unsafe.Pointer(&named)) = int64(top.Fd())
 	copy(named[8:], "one")
 	*(*int64)(unsafe.Pointer(&flagged)) = int64(top.Fd())
