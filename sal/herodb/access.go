@@ -15,15 +15,18 @@ import (
 	"writ/sal/catalog"
 )
 
-// access is what opens a database. It is in a file of its own that only the driver's user may read, access.json.
+// access holds the credentials of a database. They are in a separate file, access.json, which only the driver's user
+// may read.
 type access struct {
-	Version int64  `json:"version"`          // as the record counts it
-	Secret  string `json:"secret,omitempty"` // that clients give, if the driver made it up; a password of a script is kept by its sum alone
-	SHA256  string `json:"sha256"`           // of what clients give, in hex: what engines with users compare with
-	Driver  string `json:"driver"`           // what the driver itself gives
+	Version int64 `json:"version"` // the version in the record
+	// Password of clients, if the driver generated it; of a script's password only the hash is stored.
+	Secret string `json:"secret,omitempty"`
+	// Hash of the clients' password, in hex: engines with users compare with this.
+	SHA256 string `json:"sha256"`
+	Driver string `json:"driver"` // password of the driver
 }
 
-// newAccess makes up what is not given.
+// newAccess generates the passwords that are not given.
 func newAccess(version int64, password catalog.Text, before access) (access, error) {
 	a := access{Version: version, Driver: before.Driver}
 	if a.Driver == "" {
@@ -39,13 +42,13 @@ func newAccess(version int64, password catalog.Text, before access) (access, err
 	return a, err
 }
 
-// given reports whether a script says the password.
+// given reports whether a script sets the password.
 func given(password catalog.Text) bool { return password.String() != "" }
 
-// makeUp returns 256 random bits in a form that every client takes.
+// makeUp returns 256 random bits in a form that every client accepts.
 func makeUp() string {
 	var b [32]byte
-	_, _ = rand.Read(b[:]) // crypto/rand.Read never fails; it ends the process if it must
+	_, _ = rand.Read(b[:]) // crypto/rand.Read never fails; it crashes the process instead
 	return base64.RawURLEncoding.EncodeToString(b[:])
 }
 
@@ -54,7 +57,7 @@ func sum(secret string) string {
 	return hex.EncodeToString(s[:])
 }
 
-// prepareAccess writes the next access beside the one that counts. From the moment the record has its version, it counts.
+// prepareAccess writes the next access beside the current one. It becomes current when the record has its version.
 func (j *job) prepareAccess(a access) error {
 	text, err := json.Marshal(a)
 	if err == nil {
@@ -66,7 +69,7 @@ func (j *job) prepareAccess(a access) error {
 	return nil
 }
 
-// openAccess returns the access of a version: what is prepared takes its place if it is that.
+// openAccess returns the access of a version. If the prepared access has this version, it replaces the current one.
 func (j *job) openAccess(version int64) (access, error) {
 	next, err := j.readAccess("access.next")
 	if err == nil && next.Version == version {

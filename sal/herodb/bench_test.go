@@ -22,7 +22,7 @@ import (
 	"writ/sal/saltest"
 )
 
-// fixture is a driver on a host of its own, and one database, "store".
+// fixture is a driver on its own host, with one database, "store".
 type fixture struct {
 	*testing.T
 	*Driver
@@ -32,7 +32,7 @@ type fixture struct {
 func newFixture(t *testing.T) *fixture {
 	testenv.Need(t, "redis-server")
 	host := testenv.Home(t, "h \u00a0#")
-	if err := os.Chmod(host, 0o711); err != nil { // users of engines go through
+	if err := os.Chmod(host, 0o711); err != nil { // users of engines pass through it
 		t.Fatal(err)
 	}
 	b := &fixture{t, driverOn(t, host, nil), host}
@@ -40,16 +40,16 @@ func newFixture(t *testing.T) *fixture {
 	return b
 }
 
-// restart is a runner that starts again.
+// restart replaces the driver, like a restarted runner.
 func (b *fixture) restart() {
 	next := &Driver{Dir: b.Dir, Trees: b.Trees, Networks: b.Networks, Accounts: b.Accounts, FirstPort: b.FirstPort, LastPort: b.LastPort, Engines: b.Engines, Look: b.Look}
-	next.children = maps.Clone(b.children) // of this process, which lives on
+	next.children = maps.Clone(b.children) // children of this process, which continues
 	b.Driver = next
 }
 
 var store = saltest.Resource(writ.KindHeroDB, "store")
 
-// try carries out an operation on the database, with the UID "u1".
+// try executes an operation on the database, with the UID "u1".
 func (b *fixture) try(operation string, args map[string]any) (sal.Outcome, error) {
 	b.Helper()
 	o, ok := catalog.Lookup(operation)
@@ -63,7 +63,7 @@ func (b *fixture) try(operation string, args map[string]any) (sal.Outcome, error
 	return b.Do(b.Context(), sal.Request{Operation: o, Resource: store, UID: "u1", Args: decoded, Progress: func(string) {}})
 }
 
-// do is try for what must succeed, as it says.
+// do executes an operation that must succeed with a change.
 func (b *fixture) do(operation string, args map[string]any, want writ.Change) map[string]any {
 	b.Helper()
 	outcome, err := b.try(operation, args)
@@ -76,7 +76,7 @@ func (b *fixture) do(operation string, args map[string]any, want writ.Change) ma
 	return outcome.Values
 }
 
-// refuse is try for what must fail with a code. It returns the error.
+// refuse executes an operation that must fail with a code, and returns the error.
 func (b *fixture) refuse(operation string, args map[string]any, want writ.Code) *writ.Error {
 	b.Helper()
 	_, err := b.try(operation, args)
@@ -90,7 +90,7 @@ func (b *fixture) refuse(operation string, args map[string]any, want writ.Code) 
 	return e
 }
 
-// keep holds the database against its record.
+// keep runs Keep.
 func (b *fixture) keep() []sal.Drift {
 	b.Helper()
 	drift, err := b.Keep(b.Context(), store)
@@ -112,7 +112,7 @@ func (b *fixture) own() own {
 	return r.Own
 }
 
-// secret reads what the driver made up.
+// secret returns the generated secret.
 func (b *fixture) secret() string {
 	b.Helper()
 	a, err := b.jobOn(store).openAccess(b.own().Secret)
@@ -122,7 +122,7 @@ func (b *fixture) secret() string {
 	return a.Secret
 }
 
-// pid is the process that serves.
+// pid returns the process that serves.
 func (b *fixture) pid() pid {
 	b.Helper()
 	p, err := b.jobOn(store).process(b.own())
@@ -132,7 +132,7 @@ func (b *fixture) pid() pid {
 	return p
 }
 
-// login connects to the database as a client does.
+// login connects to the database like a client.
 func (b *fixture) login(secret string) (*client, error) {
 	b.Helper()
 	v, err := b.Observe(b.Context(), store)
@@ -150,7 +150,7 @@ func (b *fixture) login(secret string) (*client, error) {
 	return c, err
 }
 
-// client connects with the secret that counts.
+// client connects with the current secret.
 func (b *fixture) client() *client {
 	b.Helper()
 	c, err := b.login(b.secret())
@@ -160,7 +160,7 @@ func (b *fixture) client() *client {
 	return c
 }
 
-// get asks and fails the test if it is refused.
+// ask sends a command and fails the test if it is refused.
 func (b *fixture) ask(c *client, words ...string) any {
 	b.Helper()
 	v, err := c.ask(b.Context(), words...)
@@ -170,7 +170,7 @@ func (b *fixture) ask(c *client, words ...string) any {
 	return v
 }
 
-// until waits for something that another process does.
+// until waits for an event in another process.
 func (b *fixture) until(what string, is func() bool) {
 	b.Helper()
 	ctx, cancel := context.WithTimeout(b.Context(), time.Minute)
@@ -182,7 +182,7 @@ func (b *fixture) until(what string, is func() bool) {
 	}
 }
 
-// changeRecord changes the record behind the driver's back.
+// changeRecord edits the record file directly.
 func (b *fixture) changeRecord(change func(o *own)) {
 	b.Helper()
 	path := filepath.Join(b.Dir, "records", store.HostName()+".json")

@@ -23,8 +23,8 @@ import (
 	"writ/sal"
 )
 
-// plainNetworks are namespaces with an address on their loopback interface: nobody outside reaches them.
-type plainNetworks struct{ tag string } // a word that no other test's namespaces have
+// plainNetworks are namespaces with an address on their loopback interface, unreachable from outside.
+type plainNetworks struct{ tag string } // unique for each test
 
 // networksOf returns the networks of a host. It skips the test where namespaces cannot be made.
 func networksOf(t testing.TB, host string) plainNetworks {
@@ -93,7 +93,7 @@ func (n plainNetworks) Release(_ context.Context, owner sal.Owner) error {
 
 func (n plainNetworks) Owners(context.Context) ([]sal.Owner, error) { return nil, nil }
 
-// all are the names of the namespaces.
+// all returns the names of the namespaces.
 func (n plainNetworks) all(t testing.TB) []string {
 	t.Helper()
 	found, err := filepath.Glob("/run/netns/" + n.tag + "-*")
@@ -103,7 +103,7 @@ func (n plainNetworks) all(t testing.TB) []string {
 	return found
 }
 
-// wipe takes away what drivers have made on a host outside of its directory.
+// wipe removes everything that drivers made on a host outside of its directory.
 func wipe(t testing.TB, host string) {
 	t.Helper()
 	for _, p := range processesOf(t, host) {
@@ -131,7 +131,7 @@ func wipe(t testing.TB, host string) {
 	}
 }
 
-// traces are what drivers have on a host outside of its directory.
+// traces returns everything that drivers have on a host outside of its directory.
 func traces(t testing.TB, host string) []string {
 	t.Helper()
 	var all []string
@@ -146,7 +146,7 @@ func traces(t testing.TB, host string) []string {
 	return append(all, networksOf(t, host).all(t)...)
 }
 
-// processesOf are the processes that have a path of the host among their arguments.
+// processesOf returns the processes that have a path of the host among their arguments.
 func processesOf(t testing.TB, host string) []process {
 	t.Helper()
 	all, err := processesWith(host + "/")

@@ -20,34 +20,35 @@ import (
 	"writ/sal"
 )
 
-// engine is a program that serves databases: a row of the table.
+// engine is a program that serves databases: a row of the table engines.
 type engine struct {
-	name  string // also of the program
-	where string // the line that installs it, or where it comes from
+	name  string // also the name of the program
+	where string // the command that installs it, or its source
 	// versionArgs make the program print its version; nil if it cannot.
 	versionArgs []string
-	least       string // the first version that has what the driver needs, "" if any has
-	// weak says what speaks against the engine; such a one serves only where Driver.Engines names it.
+	least       string // the oldest supported version; "" means any
+	// weak describes the weakness of an engine. A weak engine serves only if Driver.Engines names it.
 	weak string
-	ipv4 bool // it listens on IPv4 only, and on every address of that
-	// arguments starts it. One of them leads into the directory of the instance, which is how its process is known. What is made up may begin
-	// with a hyphen, so it shares an argument with its name.
+	ipv4 bool // it listens on all IPv4 addresses and on no IPv6 address
+	// arguments returns the command-line arguments. One of them must be a path in the directory of the instance, which
+	// identifies the process. A generated password may begin with a hyphen, so it must be in one argument with its
+	// option.
 	arguments func(in instance) []string
-	// configure returns the files that it reads at its start; they are written anew before each. It may be nil.
+	// configure returns the configuration files. They are rewritten before each start. May be nil.
 	configure func(in instance) map[string]string
-	login     func(a access) []string // the words behind AUTH; nil if it takes none
-	ends      syscall.Signal          // what it ends by, with everything on disk
-	live      live                    // the zero value: whatever is changed needs another start
+	login     func(a access) []string // arguments of AUTH; nil if the engine has no login
+	ends      syscall.Signal          // signal for a clean end, with all data on disk
+	live      live                    // if zero, every change needs a restart
 }
 
-// live is what an engine can do while it serves.
+// live holds the operations on a running engine.
 type live struct {
-	reload func(ctx context.Context, c *client, in instance) error // takes over what configure says
-	// hold lets nothing be written below the data until release is called, with what was answered before being there.
+	reload func(ctx context.Context, c *client, in instance) error // applies the files of configure
+	// hold flushes all acknowledged writes and blocks changes of the data directory until release is called.
 	hold func(ctx context.Context, c *client, in instance) (release func(), err error)
 }
 
-// engines is the table, in the order in which they are taken where a script does not say which.
+// engines is the table, in the order of preference if a script names no engine.
 var engines = []engine{
 	{
 		name: "herodb", where: "it is built from its source, git.ourworld.tf/herocode/herodb",
@@ -80,7 +81,7 @@ func engineOf(name string) (engine, bool) {
 	return engines[i], true
 }
 
-// isEngine reports whether an argument is an engine's program.
+// isEngine reports whether an argument is the path of an engine.
 func isEngine(argument string) bool {
 	_, ok := engineOf(filepath.Base(argument))
 	return ok
@@ -90,13 +91,14 @@ func isEngine(argument string) bool {
 type program struct {
 	engine
 	path    string
-	version string // "unknown" if it does not say
+	version string // "unknown" if the program does not report it
 }
 
-// unknownVersion is that of programs which do not tell theirs.
+// unknownVersion is the version of programs that do not report one.
 const unknownVersion = "unknown"
 
-// choose finds the first engine that a script takes and this host has. The error (DRIVER_MISSING) says of each why not.
+// choose returns the first engine that the script accepts and this host has. Its error (DRIVER_MISSING) has the reason
+// for each engine.
 func (d *Driver) choose(ctx context.Context, names []string, version string) (program, error) {
 	if len(names) == 0 {
 		names = d.all()
@@ -128,7 +130,8 @@ func (d *Driver) choose(ctx context.Context, names []string, version string) (pr
 	return program{}, err.WithHint("ask for another engine or version, or for another node")
 }
 
-// program finds an engine on this host. The error is exec.ErrNotFound if it is not there; the row is returned in any case.
+// program finds an engine on this host. It returns exec.ErrNotFound if the program is missing, together with the row of
+// the table.
 func (d *Driver) program(ctx context.Context, name string) (program, error) {
 	e, ok := engineOf(name)
 	if !ok {
@@ -146,12 +149,12 @@ func (d *Driver) program(ctx context.Context, name string) (program, error) {
 	return program{e, path, version}, err
 }
 
-// versionGuard ends a program that does not tell its version and does not end.
+// versionGuard ends a program that hangs when asked for its version.
 const versionGuard = 10 * time.Second
 
 var versionPattern = regexp.MustCompile(`(?:^|[ =v])([0-9]+\.[0-9]+(?:\.[0-9]+)*)`)
 
-// versionOf asks a program for its version, once as long as its file is the same.
+// versionOf returns the version of a program. The result is cached until the file changes.
 func (d *Driver) versionOf(ctx context.Context, e engine, path string) (string, error) {
 	if e.versionArgs == nil {
 		return unknownVersion, nil
@@ -186,8 +189,8 @@ func (d *Driver) versionOf(ctx context.Context, e engine, path string) (string, 
 	return string(m[1]), nil
 }
 
-// serves finds the program for a database that exists: the host's own if it has the version that the database was made with, else the
-// copy of that which the driver kept. So nothing but a script changes the version of a database.
+// serves returns the program for an existing database: the host's own if it has the version of the database, otherwise
+// the copy that the driver kept. Thus only a script changes the version of a database.
 func (d *Driver) serves(ctx context.Context, o own) (program, error) {
 	p, err := d.program(ctx, o.Engine)
 	if err == nil && p.version == o.Version {
@@ -205,12 +208,12 @@ func (d *Driver) serves(ctx context.Context, o own) (program, error) {
 		WithHint("install that version again, or ask for another one with herodb.create")
 }
 
-// copyPath is where the program is kept that serves a database.
+// copyPath returns the path for the copy of a database's program.
 func (d *Driver) copyPath(o own) string {
 	return filepath.Join(d.Dir, "engines", o.Engine+"-"+o.Version, o.Engine)
 }
 
-// keepCopy keeps the program that serves a database, for the day on which the host has another version.
+// keepCopy copies the program of a database, in case the host's version changes.
 func (d *Driver) keepCopy(p program, o own) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -242,7 +245,7 @@ func (d *Driver) keepCopy(p program, o own) error {
 	return nil
 }
 
-// writeProgram writes a file that can be executed, and returns when it is on disk: half a program would be found when the host has none.
+// writeProgram writes an executable file and syncs it, because a partial program might be used when the host has none.
 func writeProgram(path string, text []byte) error {
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o700)
 	if err != nil {
@@ -252,12 +255,12 @@ func writeProgram(path string, text []byte) error {
 	return errors.Join(err, f.Sync(), f.Close())
 }
 
-// forgetCopies removes the programs that serve no database but one which is being deleted.
+// forgetCopies removes copies of programs that no database uses, apart from the one that is being deleted.
 func (d *Driver) forgetCopies(deleted writ.ResourceID) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	records, damaged, err := d.records().List()
-	if err != nil || len(damaged) > 0 { // one of them may need any copy
+	if err != nil || len(damaged) > 0 { // a damaged record may need any copy
 		return err
 	}
 	dir := filepath.Join(d.Dir, "engines")

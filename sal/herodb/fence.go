@@ -9,7 +9,8 @@ import (
 
 var _ sal.Fencing = (*Driver)(nil)
 
-// Fence is part of sal.Fencing. Nothing stops a database but this and its deletion, so the record says for itself that it is not to be served.
+// Fence implements sal.Fencing. There is no stop operation for databases, so the record has its own field for a fenced
+// one.
 func (d *Driver) Fence(ctx context.Context, resource writ.ResourceID) error {
 	r, err := d.records().Get(resource)
 	if err != nil || r == nil {
@@ -26,6 +27,6 @@ func (d *Driver) Fence(ctx context.Context, resource writ.ResourceID) error {
 		}
 	}
 	any := r.Own
-	any.Engine = "" // in the middle of a change it may be another one than the record says
+	any.Engine = "" // during a change the process may be of another engine than the record has
 	return j.end(ctx, any, sal.FenceGrace)
 }

@@ -10,11 +10,11 @@ import (
 	"writ/sal"
 )
 
-// maxProcesses is how many processes and threads an engine may have: redis-server has six and one that writes, and hero_redis may have 512
-// that wait for disks, beside one for each processor.
+// maxProcesses limits the processes and threads of an engine. redis-server has six, and one more for a snapshot.
+// hero_redis may have 512 for disk I/O, plus one per CPU.
 const maxProcesses = 1024
 
-// groupsOf are the groups of the driver of a directory.
+// groupsOf returns the cgroups of the driver with this directory.
 func groupsOf(dir string) *cgroup.Groups { return cgroup.Of("herodb", dir) }
 
 func (d *Driver) groups() *cgroup.Groups {
@@ -22,10 +22,10 @@ func (d *Driver) groups() *cgroup.Groups {
 	return d.cgroups
 }
 
-// group is the name of the database's.
+// group returns the name of the database's cgroup.
 func (j *job) group() string { return j.Resource.HostName() }
 
-// fence makes the group for a process that is about to start.
+// fence makes the cgroup for a process that is about to start.
 func (j *job) fence(o own) (confine.Cell, error) {
 	cell := confine.Cell{User: o.User}
 	if j.Accounts.Used() {
@@ -41,14 +41,15 @@ func (j *job) fence(o own) (confine.Cell, error) {
 	return cell, nil
 }
 
-// bound gives the group the bounds of the record.
+// bound sets the limits of the group from the record.
 func (j *job) bound(o own) error {
 	j.step("bound the process")
 	b := cgroup.Bounds{Memory: o.MemoryMiB << 20, Processes: maxProcesses}
 	return sal.HostError("bound the process of "+j.Resource.String(), j.groups().Bound(j.group(), b))
 }
 
-// rebound bounds a process that runs as the record says now, also one that was started by a version which knew no group.
+// rebound sets the limits of a running process from the record. It adds a process to its group if an earlier version
+// started the process without one.
 func (j *job) rebound(p pid, o own) error {
 	if j.groups().About() == "nothing" {
 		return nil
@@ -64,8 +65,8 @@ func (j *job) rebound(p pid, o own) error {
 	return sal.HostError("bound the process of "+j.Resource.String(), err)
 }
 
-// unfence ends whatever is left in the group, and takes it away. Where there are no groups it is known by its user, if that is one of ours:
-// another node of this host may have the number of a record from before.
+// unfence ends the processes left in the group and removes the group. Without groups it ends the processes of the
+// database's user, if that user is one of Accounts: another node of this host may use the number of an old record.
 func (j *job) unfence(ctx context.Context, o own) error {
 	if j.groups().About() == "nothing" {
 		if !j.Accounts.Has(o.User) {
@@ -78,10 +79,10 @@ func (j *job) unfence(ctx context.Context, o own) error {
 	return sal.HostError("remove the group of "+j.Resource.String(), j.groups().Remove(ctx, j.group()))
 }
 
-// starved says that the kernel killed what was started last, because it took more memory than it may.
+// starved reports whether the kernel killed the last process because it exceeded its memory limit.
 func (j *job) starved() bool { return j.groups().Stat(j.group()).OutOf > 0 }
 
-// bounded says in some words what bounds engines.
+// bounded describes the limits of engines in a few words.
 func (d *Driver) bounded() string {
 	lacking, _ := d.groups().Lacks()
 	switch {

@@ -1,13 +1,16 @@
-// Package herodb is the driver of databases that speak the Redis protocol: a process for each, of the first engine that a script takes and
-// the host has. It knows engines, their files and processes; it must not know what is in a database, nor where its disk and its network
-// come from: sal.Trees and sal.Networks hand them over.
+// Package herodb is the driver of databases that speak the Redis protocol. Each is served by its own process, of the
+// first engine that the script accepts and the host has. The package knows engines, their files and processes. It must
+// not know the content of databases, or where their disks and networks come from: it gets them through sal.Trees and
+// sal.Networks.
 //
-// On disk, below Dir: records/ as package sal writes them; databases/NAME/ with the configuration, the secret, the log and a link to the
-// data, where NAME is writ.ResourceID.HostName; engines/ with a copy of each program that serves a database. The data is in a tree of its
-// own, NAME, so that a backup is a snapshot of that and has neither configuration nor secret.
+// Files below Dir: records/, in the format of package sal; databases/NAME/ with the configuration, the secret, the log
+// and a link to the data, where NAME is writ.ResourceID.HostName; engines/ with a copy of each program that serves a
+// database. The data is in its own tree, NAME. A backup is a snapshot of the tree and contains neither configuration
+// nor secret.
 //
-// A process belongs to a database if it has the program's name and a path of databases/NAME/ among its arguments. It is started in a
-// session of its own and outlives the runner; the next one finds it by that, whether the record knew of it or not.
+// A process belongs to a database if it has the program's name and a path of databases/NAME/ among its arguments. It
+// has its own session and survives the runner. The next runner finds it by its arguments, even if the record does not
+// have its PID.
 package herodb
 
 import (
@@ -30,89 +33,90 @@ import (
 
 // Driver is the driver of a node's databases.
 type Driver struct {
-	Dir   string    // required: an absolute path; everything but the data is kept below it
-	Trees sal.Trees // required: where the data is
-	// Networks has the networks that databases listen on. Without it none can be given.
+	Dir   string    // required: absolute path of the directory for all files of the driver except data
+	Trees sal.Trees // required: the directories for data
+	// Networks are the networks for databases. If nil, a database with a network is refused.
 	Networks sal.Networks
-	// Overlay says where databases without a network listen. Without it that is loopback.
+	// Overlay has the address for databases without a network. If nil, they listen on loopback.
 	Overlay sal.Overlay
-	// FirstPort and LastPort bound the TCP ports of databases without a network. They are DefaultFirstPort and DefaultLastPort if zero.
+	// FirstPort and LastPort are the range of TCP ports for databases without a network. Zero means DefaultFirstPort
+	// and DefaultLastPort.
 	FirstPort, LastPort int
-	// Engines are the names of those that serve new databases, best first: the first one that a script takes and the host has. If there are
-	// none named, all serve that keep their secret. herodb and hero_redis know no other way than to show it to every user of the host, among
-	// the arguments of their process, and listen on more addresses than they should: they serve only if they are named, and even then get no
-	// password of a script. A database that exists keeps its engine.
+	// Engines are the names of the engines for new databases, in order of preference. If empty, all engines that
+	// protect their secret are used. herodb and hero_redis do not: they accept it only as an argument, which every user
+	// of the host can read, and listen on more addresses than necessary. They serve only if they are named here, and
+	// even then get no password of a script. Existing databases keep their engine.
 	Engines []string
-	// Accounts are the users that engines run as, each database's as one of its own. Without it they run as we do.
+	// Accounts are the users for engines; each database gets its own. If nil, engines run as the user of the driver.
 	Accounts *confine.Accounts
-	// Look finds a program. It is exec.LookPath if nil.
+	// Look finds a program; nil means exec.LookPath.
 	Look func(name string) (path string, err error)
-	// Step is called before every single change of the host; tests stop the driver there. It may be nil.
+	// Step is called before every single change of the host. Tests use it to stop the driver there. May be nil.
 	Step func(name string)
 
-	mu       sync.Mutex                 // guards what follows, the choice of ports, and engines/
-	versions map[string]string          // of programs, by path, size and time
-	children map[pid]bool               // processes that it started and that nobody has let go
-	starts   map[writ.ResourceID]starts // of processes that ended by themselves
+	mu       sync.Mutex                 // guards the following fields, the choice of ports, and engines/
+	versions map[string]string          // versions of programs, by path, size and time
+	children map[pid]bool               // processes that this driver started and has not reaped
+	starts   map[writ.ResourceID]starts // restarts of processes that ended by themselves
 	usable   sync.Once                  // guards cgroups
 	cgroups  *cgroup.Groups
 	users    confine.Register
 }
 
-// Where databases without a network listen if nobody says otherwise: ports that systems give to no outgoing connection.
+// Default ports of databases without a network. They are outside the range for outgoing connections.
 const (
 	DefaultFirstPort = 20379
 	DefaultLastPort  = 24378
 )
 
-// networkPort is that of databases with a network, which have an address of their own.
+// networkPort is the port of databases with a network, which have their own address.
 const networkPort = 6379
 
-// own is what a record keeps besides the spec.
+// own holds the driver's part of a record, beside the spec.
 type own struct {
 	Phase     phase  `json:"phase"`
 	Engine    string `json:"engine"`
-	Version   string `json:"version"` // of the engine
-	Host      string `json:"host"`    // the address on which it listens
+	Version   string `json:"version"` // version of the engine
+	Host      string `json:"host"`    // listen address
 	Port      int64  `json:"port"`
-	Device    string `json:"device,omitempty"` // its interface in a namespace of its own, "" if it has none
-	Tree      string `json:"tree"`             // the directory of its data
+	Device    string `json:"device,omitempty"` // interface in its own network namespace; "" if it has none
+	Tree      string `json:"tree"`             // directory of the data
 	Persist   bool   `json:"persist"`
 	SizeGiB   int64  `json:"size_gib"`
 	MemoryMiB int64  `json:"memory_mib"`
-	Secret    int64  `json:"secret"`           // its version
+	Secret    int64  `json:"secret"`           // version of the secret
 	Given     bool   `json:"given,omitempty"`  // the secret is the password of the spec
-	Backup    string `json:"backup,omitempty"` // in the phase restoring: which
-	User      uint32 `json:"user,omitempty"`   // that the process runs as, and that has the data; 0 is ours
-	Process   pid    `json:"process,omitzero"` // that serves it, as far as the driver came to write it down
-	Fenced    bool   `json:"fenced,omitempty"` // it is served no more: see sal.Fencing
+	Backup    string `json:"backup,omitempty"` // name of the backup in phase restoring
+	User      uint32 `json:"user,omitempty"`   // owner of the process and the data; 0 means the user of the driver
+	Process   pid    `json:"process,omitzero"` // last recorded process
+	Fenced    bool   `json:"fenced,omitempty"` // must not be served: see sal.Fencing
 }
 
-// phase tells what a crash may have interrupted.
+// phase marks an operation that a crash may have interrupted.
 type phase string
 
 const (
-	making    phase = "making"    // there may be anything, and nothing of it counts
-	ready     phase = "ready"     // it is served as the record says, unless its process ended
-	changing  phase = "changing"  // its process may not have heard of what the record says
-	replacing phase = "replacing" // its process may be of another engine than the record says
-	restoring phase = "restoring" // its data may be from before or from the backup; it will be the backup's
-	deleting  phase = "deleting"  // as making, and it must go
+	making    phase = "making"    // partly created; its parts are discarded
+	ready     phase = "ready"     // served as the record says, unless its process has ended
+	changing  phase = "changing"  // the process may not have applied the record yet
+	replacing phase = "replacing" // the process may still be of the previous engine version
+	restoring phase = "restoring" // the data may still be the old one; the backup will replace it
+	deleting  phase = "deleting"  // like making, and to be deleted
 )
 
-// What states are called.
+// States as reported to people.
 const (
 	running = "running"
 	stopped = "stopped"
 )
 
-// Describe names the driver, the engines that it found and what bounds their memory.
+// Describe returns the name of the driver, the engines of the host, and the memory limits of databases.
 func (d *Driver) Describe() writ.NodeDriver {
 	found := d.found(context.Background())
 	return writ.NodeDriver{Module: "herodb", Name: "engines", Detail: d.detail(found), Engines: found}
 }
 
-// Observe looks at a database.
+// Observe returns the state of a database.
 func (d *Driver) Observe(ctx context.Context, resource writ.ResourceID) (sal.Observation, error) {
 	r, err := d.records().Get(resource)
 	if err != nil || r == nil {
@@ -134,7 +138,7 @@ func (d *Driver) List(ctx context.Context) ([]writ.ResourceID, error) {
 	return d.records().Resources(ctx)
 }
 
-// Do carries out an operation on a database.
+// Do executes an operation on a database.
 func (d *Driver) Do(ctx context.Context, request sal.Request) (sal.Outcome, error) {
 	if err := ctx.Err(); err != nil {
 		return sal.Outcome{}, err
@@ -157,18 +161,19 @@ func (d *Driver) Do(ctx context.Context, request sal.Request) (sal.Outcome, erro
 	return j.use(ctx, r)
 }
 
-// job is one operation on one database, or the care for it.
+// job is one operation on one database, or one run of Keep.
 type job struct {
 	*Driver
 	sal.Request
-	dir string // of the database, databases/NAME
+	dir string // databases/NAME
 }
 
 func (d *Driver) jobOn(resource writ.ResourceID) *job {
 	return &job{Driver: d, Request: sal.Request{Resource: resource}, dir: filepath.Join(d.Dir, "databases", resource.HostName())}
 }
 
-// recovered returns the database's record after finishing what a crash interrupted. A database that was never finished does not exist.
+// recovered finishes an operation that a crash interrupted and returns the record. It returns nil for a database whose
+// creation or deletion was interrupted.
 func (j *job) recovered(ctx context.Context, r *sal.Record[own]) (*sal.Record[own], error) {
 	if r == nil {
 		return nil, nil
@@ -187,7 +192,7 @@ func (j *job) recovered(ctx context.Context, r *sal.Record[own]) (*sal.Record[ow
 	}
 }
 
-// remove deletes a database, whatever state it is in.
+// remove deletes a database in any state.
 func (j *job) remove() (sal.Outcome, error) {
 	gone := sal.Outcome{Change: writ.ChangeUnchanged, Values: catalog.Values(catalog.Identify(j.Resource, j.UID, false))}
 	r, err := j.records().GetToRemove(j.Request)
@@ -203,10 +208,11 @@ func (j *job) remove() (sal.Outcome, error) {
 	return gone, j.clear(r)
 }
 
-// clearTime is how long it may take to take everything away. It does not end with the operation: what is half gone is of no use.
+// clearTime limits the removal of a database. The removal does not end with the context of the operation, because a
+// partly removed database is useless.
 const clearTime = 2 * time.Minute
 
-// clear takes away whatever there is of a database, its record last.
+// clear removes everything of a database, its record last.
 func (j *job) clear(r *sal.Record[own]) error {
 	ctx, cancel := context.WithTimeout(context.Background(), clearTime)
 	defer cancel()
@@ -245,20 +251,20 @@ func (j *job) clear(r *sal.Record[own]) error {
 	return nil
 }
 
-// tree is the name of the data.
+// tree returns the name of the data's tree.
 func (j *job) tree() string { return j.Resource.HostName() }
 
-// room is how much the data may occupy. It counts for the project.
+// room returns the limit for the data. It counts towards the disk share of the project.
 func (j *job) room(gib int64) sal.Bound {
 	return sal.Bound{Bytes: gib << 30, Project: j.Resource.Project}
 }
 
 func owner(r *sal.Record[own]) sal.Owner { return sal.Owner{Resource: r.Resource, UID: r.UID} }
 
-// in is the path of a file of the database.
+// in returns the path of a file of the database.
 func (j *job) in(name string) string { return filepath.Join(j.dir, name) }
 
-// write makes a file of the database that only the driver's user may read, as a whole or not at all.
+// write atomically writes a file of the database that only the driver's user may read.
 func (j *job) write(name, text string) error {
 	if err := sal.MakeDir(j.dir); err != nil {
 		return err
@@ -283,7 +289,7 @@ func (j *job) outcome(ctx context.Context, r *sal.Record[own], change writ.Chang
 	return sal.Outcome{Change: change, Values: catalog.Values(v)}, err
 }
 
-// database is the result of operations.
+// database returns the database as operations report it.
 func (d *Driver) database(ctx context.Context, r *sal.Record[own]) (catalog.HeroDB, error) {
 	o := r.Own
 	v := catalog.HeroDB{

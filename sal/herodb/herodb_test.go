@@ -37,7 +37,7 @@ var (
 	nightly = map[string]any{"backup": "nightly"}
 )
 
-// with makes arguments of a base and a change.
+// with returns a copy of base with one changed field.
 func with(base map[string]any, field string, v any) map[string]any {
 	m := maps.Clone(base)
 	m[field] = v
@@ -53,8 +53,8 @@ func driverOn(t testing.TB, host string, step func(string)) *Driver {
 	}
 }
 
-// onNetworks are the steps at which a database on a network is disturbed: those that one on the host does not come to, or comes to in
-// another state. Package sal examines by itself how its records are written.
+// onNetworks are the steps at which a database on a network is interrupted: those that differ from a database on the
+// host. Package sal tests the writes of records.
 var onNetworks = map[string]bool{
 	"make the namespace": true, "release the network": true, "start the process": true, "end the process": true,
 	"keep a snapshot": true, "delete a snapshot": true, "restore the tree": true, "remove the data": true,
@@ -99,8 +99,8 @@ func TestConformance(t *testing.T) {
 	}
 }
 
-// TestTheSecretIsOnlyInItsFile looks for the secret that was made up in everything but the one file that has it: the arguments and the
-// environment of the process, records, logs, configuration, results.
+// The generated secret must be only in its file, and neither in the arguments and environment of the process nor in
+// records, logs, configuration and results.
 func TestTheSecretIsOnlyInItsFile(t *testing.T) {
 	b := newFixture(t)
 	values := b.do("herodb.create", spec, writ.ChangeCreated)
@@ -143,7 +143,7 @@ func TestTheSecretIsOnlyInItsFile(t *testing.T) {
 	}
 }
 
-// TestAGivenPasswordOpensAndIsKeptBySumAlone also changes from one that is given to one that is made up.
+// The test also changes from a given password to a generated one.
 func TestAGivenPasswordOpensAndIsKeptBySumAlone(t *testing.T) {
 	b := newFixture(t)
 	b.do("herodb.create", with(spec, "password", map[string]any{"secret": "db@1"}), writ.ChangeCreated)
@@ -161,7 +161,7 @@ func TestAGivenPasswordOpensAndIsKeptBySumAlone(t *testing.T) {
 	b.client()
 }
 
-// TestARotatedSecretClosesAndOpensWithoutAPause rotates under a client that goes on.
+// The secret is rotated while a client is connected.
 func TestARotatedSecretClosesAndOpensWithoutAPause(t *testing.T) {
 	b := newFixture(t)
 	b.do("herodb.create", spec, writ.ChangeCreated)
@@ -185,14 +185,14 @@ func TestARotatedSecretClosesAndOpensWithoutAPause(t *testing.T) {
 	if err := signal(process, syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
-	if err := served.Wait(t.Context()); err != nil { // as the runner does
+	if err := served.Wait(t.Context()); err != nil { // like the runner
 		t.Fatal(err)
 	}
 	b.keep()
-	b.client() // also after another start
+	b.client() // after a restart as well
 }
 
-// TestClientsHaveTheDataAndNotTheServer and the driver the other way round.
+// The driver, conversely, can manage the server but cannot read data.
 func TestClientsHaveTheDataAndNotTheServer(t *testing.T) {
 	b := newFixture(t)
 	b.do("herodb.create", spec, writ.ChangeCreated)
@@ -232,7 +232,7 @@ func must[T any](v T, err error) T {
 	return v
 }
 
-// TestARunnerThatStartsAgainFindsItsDatabase as it was, also if it was killed before it wrote the process down.
+// The process is found even if the runner was killed before it recorded the process.
 func TestARunnerThatStartsAgainFindsItsDatabase(t *testing.T) {
 	b := newFixture(t)
 	b.do("herodb.create", spec, writ.ChangeCreated)
@@ -252,7 +252,7 @@ func TestARunnerThatStartsAgainFindsItsDatabase(t *testing.T) {
 	}
 }
 
-// TestAKilledProcessComesBack with what it had if it persists, and empty if not; and later each time.
+// A database that persists has its data; another one is empty. The delay grows each time.
 func TestAKilledProcessComesBack(t *testing.T) {
 	for persist, want := range map[bool]any{true: "kept", false: nil} {
 		t.Run(fmt.Sprintf("persist=%t", persist), func(t *testing.T) {
@@ -274,7 +274,8 @@ func TestAKilledProcessComesBack(t *testing.T) {
 					t.Errorf("the %d. time: %+v", try+1, drift)
 				}
 				if try >= 2 {
-					b.do("herodb.create", with(spec, "persist", persist), writ.ChangeUnchanged) // who asks does not wait
+					// A request does not wait for the delay.
+					b.do("herodb.create", with(spec, "persist", persist), writ.ChangeUnchanged)
 				}
 				if v := b.ask(b.client(), "GET", "a"); v != want {
 					t.Errorf("the %d. time it has %v", try+1, v)
@@ -284,7 +285,7 @@ func TestAKilledProcessComesBack(t *testing.T) {
 	}
 }
 
-// TestAProcessThatEndsAgainAndAgainIsStartedEverMoreRarely, up to a bound.
+// The delay has an upper limit.
 func TestAProcessThatEndsAgainAndAgainIsStartedEverMoreRarely(t *testing.T) {
 	var all []time.Duration
 	for count := range 9 {
@@ -296,7 +297,7 @@ func TestAProcessThatEndsAgainAndAgainIsStartedEverMoreRarely(t *testing.T) {
 	}
 }
 
-// TestABackupIsWhatWasThereAndARestoreBringsItBack while somebody writes.
+// A client writes during the backup.
 func TestABackupIsWhatWasThereAndARestoreBringsItBack(t *testing.T) {
 	for _, persist := range []bool{true, false} {
 		t.Run(fmt.Sprintf("persist=%t", persist), func(t *testing.T) {
@@ -313,7 +314,7 @@ func TestABackupIsWhatWasThereAndARestoreBringsItBack(t *testing.T) {
 				defer func() { written <- n }()
 				w, err := b.login(b.secret())
 				for err == nil && ctx.Err() == nil {
-					_, err = w.ask(context.Background(), "INCR", "counter") // waits while the database holds still
+					_, err = w.ask(context.Background(), "INCR", "counter") // blocks while the database is held
 					n++
 				}
 				if err != nil {
@@ -359,7 +360,7 @@ func TestABackupIsWhatWasThereAndARestoreBringsItBack(t *testing.T) {
 	}
 }
 
-// TestMemoryIsBounded by the engine, and by the kernel where the host can do that.
+// The engine limits its memory, and the kernel does where the host supports it.
 func TestMemoryIsBounded(t *testing.T) {
 	b := newFixture(t)
 	b.do("herodb.create", with(spec, "memory_mib", int64(32)), writ.ChangeCreated)
@@ -403,7 +404,7 @@ func TestMemoryIsBounded(t *testing.T) {
 	}
 }
 
-// TestAnEngineThatTakesTooMuchIsKilledAlone and it is said why: what a script of a client takes, an engine does not count.
+// The engine does not count the memory of clients' scripts, so the kernel kills it. The error has the reason.
 func TestAnEngineThatTakesTooMuchIsKilledAlone(t *testing.T) {
 	b := newFixture(t)
 	if lacking, _ := b.groups().Lacks(); len(lacking) > 0 {
@@ -425,7 +426,6 @@ func TestAnEngineThatTakesTooMuchIsKilledAlone(t *testing.T) {
 	}
 }
 
-// TestMissingEnginesAreReportedWithTheirInstallation with the line that installs it.
 func TestMissingEnginesAreReportedWithTheirInstallation(t *testing.T) {
 	b := newFixture(t)
 	e := b.refuse("herodb.create", with(spec, "version", "99"), writ.CodeDriverMissing)
@@ -451,7 +451,7 @@ func TestMissingEnginesAreReportedWithTheirInstallation(t *testing.T) {
 	}
 }
 
-// TestASecretThatBeginsWithAHyphenIsNoArgumentOfItsOwn: programs take it for the name of another one.
+// Programs would take it for an option.
 func TestASecretThatBeginsWithAHyphenIsNoArgumentOfItsOwn(t *testing.T) {
 	for _, e := range engines {
 		for _, a := range e.arguments(instance{access: access{Secret: "-secret", Driver: "-driver"}}) {
@@ -462,7 +462,7 @@ func TestASecretThatBeginsWithAHyphenIsNoArgumentOfItsOwn(t *testing.T) {
 	}
 }
 
-// TestAForeignProcessOnThePortIsNotOurs at the choice of a port, and when a process starts again.
+// The port is taken when it is chosen, and when a process restarts.
 func TestAForeignProcessOnThePortIsNotOurs(t *testing.T) {
 	b := newFixture(t)
 	port := testenv.FreePort(t)
@@ -488,7 +488,7 @@ func TestAForeignProcessOnThePortIsNotOurs(t *testing.T) {
 	b.client()
 }
 
-// TestAPortThatIsTakenBeforeTheStartIsReplaced: between the look at a port and the start of the engine anybody may listen there.
+// Another process may listen on the port between its check and the start of the engine.
 func TestAPortThatIsTakenBeforeTheStartIsReplaced(t *testing.T) {
 	b := newFixture(t)
 	var foreign net.Listener
@@ -507,7 +507,7 @@ func TestAPortThatIsTakenBeforeTheStartIsReplaced(t *testing.T) {
 	b.do("herodb.delete", nil, writ.ChangeDeleted)
 }
 
-// TestAReusedProcessNumberIsLeftAlone: a record names the pid of a process that is another one by now.
+// The record has a PID that another process has now.
 func TestAReusedProcessNumberIsLeftAlone(t *testing.T) {
 	b := newFixture(t)
 	b.do("herodb.create", spec, writ.ChangeCreated)
@@ -546,7 +546,7 @@ func TestAReusedProcessNumberIsLeftAlone(t *testing.T) {
 	}
 }
 
-// TestAFullDiskIsSaidAndGoesBy: the engine refuses what changes data, the driver says why, and with room it goes on by itself.
+// The engine rejects writes, the driver reports the reason, and the engine continues by itself when the disk has space.
 func TestAFullDiskIsSaidAndGoesBy(t *testing.T) {
 	b := newFixture(t)
 	disk := testenv.NewDisk(t, filepath.Join(b.host, "small"), 16)
@@ -581,7 +581,7 @@ func TestAFullDiskIsSaidAndGoesBy(t *testing.T) {
 	}
 }
 
-// TestAnEngineIsUpgradedOnlyWhenAsked: the node's program says another version one day.
+// The node's program changes its version.
 func TestAnEngineIsUpgradedOnlyWhenAsked(t *testing.T) {
 	b := newFixture(t)
 	real := testenv.Need(t, "redis-server")
@@ -631,8 +631,7 @@ func TestAnEngineIsUpgradedOnlyWhenAsked(t *testing.T) {
 	}
 }
 
-// TestAnUnrecordedEngineIsAnOrphan: a process, its directory, its data and its group, after somebody removed the record.
-// TestADeleteRemovesTheRecordLast looks at the last moment at which an end of the driver is one that somebody comes back for.
+// The driver ends at the last moment from which a retry still finds the database.
 func TestADeleteRemovesTheRecordLast(t *testing.T) {
 	b := newFixture(t)
 	b.do("herodb.create", spec, writ.ChangeCreated)
@@ -654,6 +653,7 @@ func TestADeleteRemovesTheRecordLast(t *testing.T) {
 	}
 }
 
+// The record is lost; process, directory, data and cgroup remain.
 func TestAnUnrecordedEngineIsAnOrphan(t *testing.T) {
 	b := newFixture(t)
 	b.do("herodb.create", spec, writ.ChangeCreated)
@@ -680,7 +680,7 @@ func TestAnUnrecordedEngineIsAnOrphan(t *testing.T) {
 	testenv.Empties(t, saltest.Remedies(t, b))
 }
 
-// TestDataThatIsGoneIsNotReplacedByNothing: a database whose tree somebody removed does not start empty.
+// A database whose tree was removed does not start empty.
 func TestDataThatIsGoneIsNotReplacedByNothing(t *testing.T) {
 	b := newFixture(t)
 	b.do("herodb.create", with(spec, "persist", true), writ.ChangeCreated)
@@ -696,7 +696,6 @@ func TestDataThatIsGoneIsNotReplacedByNothing(t *testing.T) {
 	b.do("herodb.delete", nil, writ.ChangeDeleted)
 }
 
-// TestALogIsCutOff and keeps its end.
 func TestALogIsCutOff(t *testing.T) {
 	b := newFixture(t)
 	b.do("herodb.create", spec, writ.ChangeCreated)
@@ -714,7 +713,7 @@ func TestALogIsCutOff(t *testing.T) {
 	}
 }
 
-// TestAHintNamesALogThatIsThere: that of a database which cannot be made goes with it, and is quoted instead.
+// The log of a database that cannot be made is deleted, so the error quotes it.
 func TestAHintNamesALogThatIsThere(t *testing.T) {
 	b := newFixture(t)
 	program := filepath.Join(b.host, "bin", "redis-server")
@@ -741,7 +740,8 @@ func TestAHintNamesALogThatIsThere(t *testing.T) {
 
 	serves("exec " + real + " \"$@\"\n")
 	b.do("herodb.create", redis, writ.ChangeCreated)
-	if err := os.Mkdir(filepath.Join(b.own().Tree, dumpName), 0o755); err != nil { // where it is to write its data
+	// The engine cannot write its data there.
+	if err := os.Mkdir(filepath.Join(b.own().Tree, dumpName), 0o755); err != nil {
 		t.Fatal(err)
 	}
 	names := func(failed *writ.Error, word string) {
@@ -764,7 +764,7 @@ func TestAHintNamesALogThatIsThere(t *testing.T) {
 	names(failed, "line 1 of 12")
 }
 
-// TestAProcessWithoutArgumentsYetIsNotTakenForDead: those of a process are there a moment after it is.
+// The arguments of a process appear a moment after the process.
 func TestAProcessWithoutArgumentsYetIsNotTakenForDead(t *testing.T) {
 	b := newFixture(t)
 	b.do("herodb.create", spec, writ.ChangeCreated)
@@ -785,7 +785,7 @@ func TestAProcessWithoutArgumentsYetIsNotTakenForDead(t *testing.T) {
 	}
 }
 
-// TestAProcessLivesUntilItHasEnded: it has its port until then, and what would be started in its place could not listen.
+// A process occupies its port until it has ended, so a replacement could not listen.
 func TestAProcessLivesUntilItHasEnded(t *testing.T) {
 	j := newFixture(t).jobOn(store)
 	o := own{Engine: "redis-server"}
@@ -795,7 +795,7 @@ func TestAProcessLivesUntilItHasEnded(t *testing.T) {
 			t.Fatal(err)
 		}
 		p := must(look(engine.Process.Pid)).pid
-		time.Sleep(20 * time.Millisecond) // it has its threads
+		time.Sleep(20 * time.Millisecond) // its threads have started
 		if err := signal(p, syscall.SIGKILL); err != nil {
 			t.Error(err)
 		}
@@ -814,7 +814,7 @@ func TestAProcessLivesUntilItHasEnded(t *testing.T) {
 	}
 }
 
-// TestAChildOfAKilledEngineIsNotTakenForIt: a killed engine leaves the process behind that writes its snapshot, with the same arguments.
+// A killed engine leaves the child that writes its snapshot, which has the same arguments.
 func TestAChildOfAKilledEngineIsNotTakenForIt(t *testing.T) {
 	b := newFixture(t)
 	b.do("herodb.create", with(spec, "persist", true), writ.ChangeCreated)
@@ -846,13 +846,13 @@ func TestAChildOfAKilledEngineIsNotTakenForIt(t *testing.T) {
 	if now := b.pid(); now == first || now.PID == child.Process.Pid {
 		t.Errorf("process %d serves; the child is %d", now.PID, child.Process.Pid)
 	}
-	_ = input.Close() // one that was not killed ends by this
+	_ = input.Close() // ends a child that was not killed
 	if err := child.Wait(); err == nil || !strings.Contains(err.Error(), "killed") {
 		t.Errorf("the child ended with %v", err)
 	}
 }
 
-// TestHeroRedisServes where it is allowed to: it starts, persists, is stopped for a backup, and comes back.
+// hero_redis starts, persists, is stopped for a backup, and restarts.
 func TestHeroRedisServes(t *testing.T) {
 	testenv.Need(t, "hero_redis")
 	b := newFixture(t)
@@ -898,7 +898,7 @@ func TestHeroRedisServes(t *testing.T) {
 	}
 }
 
-// TestValkeyServes as its ancestor does, which everything else is tried with.
+// All other tests use redis-server.
 func TestValkeyServes(t *testing.T) {
 	testenv.Need(t, "valkey-server")
 	b := newFixture(t)

@@ -18,10 +18,12 @@ import (
 	"writ/sal"
 )
 
-// keepTime is how long Keep waits for a process that it started. One that has much to load answers at a later look.
+// keepTime limits how long Keep waits for a process that it started. A process that loads much data answers in a later
+// run.
 const keepTime = 10 * time.Second
 
-// Keep holds a database against its record: a process that ended is started again, sooner or later, depending on how often it does.
+// Keep compares a database with its record and repairs it. It restarts a process that ended; the delay grows with the
+// number of restarts.
 func (d *Driver) Keep(ctx context.Context, resource writ.ResourceID) ([]sal.Drift, error) {
 	j := d.jobOn(resource)
 	r, err := d.records().Get(resource)
@@ -29,10 +31,10 @@ func (d *Driver) Keep(ctx context.Context, resource writ.ResourceID) ([]sal.Drif
 		return nil, err
 	}
 	if r.Own.Phase == making {
-		return nil, j.clear(r) // whoever asked for it asks again, or gave up
+		return nil, j.clear(r) // the request is retried or was abandoned
 	}
 	if r.Own.Fenced {
-		return nil, d.Fence(ctx, resource) // as far as a crash came between
+		return nil, d.Fence(ctx, resource) // a crash may have interrupted it
 	}
 	if r, err = j.recovered(ctx, r); err != nil || r == nil {
 		return nil, err
@@ -47,7 +49,7 @@ func (d *Driver) Keep(ctx context.Context, resource writ.ResourceID) ([]sal.Drif
 	return append(drift, j.differs(ctx, r)...), nil
 }
 
-// revive makes a process serve the database, if it is time for that.
+// revive restarts the process of the database, unless its delay is not over.
 func (j *job) revive(ctx context.Context, r *sal.Record[own]) ([]sal.Drift, error) {
 	p, err := j.process(r.Own)
 	if err != nil {
@@ -95,7 +97,8 @@ func (j *job) revive(ctx context.Context, r *sal.Record[own]) ([]sal.Drift, erro
 	return drift, nil
 }
 
-// lostNetwork reports whether a process is in another namespace than the one that is there now, which was made anew then.
+// lostNetwork reports whether a process is in another namespace than the one at the path of its network, which was
+// recreated.
 func (j *job) lostNetwork(ctx context.Context, r *sal.Record[own], p pid) (bool, error) {
 	path, _, err := j.namespace(ctx, r)
 	if err != nil {
@@ -103,7 +106,7 @@ func (j *job) lostNetwork(ctx context.Context, r *sal.Record[own], p pid) (bool,
 	}
 	same, err := sameNamespace(path, namespaceOf(p))
 	if errors.Is(err, fs.ErrNotExist) {
-		return false, nil // it has ended meanwhile
+		return false, nil // the process has ended meanwhile
 	}
 	if err != nil {
 		return false, sal.HostError("compare namespaces", err)
@@ -111,7 +114,8 @@ func (j *job) lostNetwork(ctx context.Context, r *sal.Record[own], p pid) (bool,
 	return !same, nil
 }
 
-// differs says what is not as it was asked for and nobody mends by himself.
+// differs returns drift that only a person can repair, such as another engine version. It repairs a changed memory
+// limit.
 func (j *job) differs(ctx context.Context, r *sal.Record[own]) []sal.Drift {
 	var drift []sal.Drift
 	p, err := j.program(ctx, r.Own.Engine)
@@ -129,7 +133,7 @@ func (j *job) differs(ctx context.Context, r *sal.Record[own]) []sal.Drift {
 	}
 	c, err := in.dial(ctx)
 	if err != nil {
-		return drift // revive has said it
+		return drift // reported by revive
 	}
 	defer c.close()
 	if _, err := c.ask(ctx, "PING"); refused(err, "MISCONF") {
@@ -144,21 +148,21 @@ func (j *job) differs(ctx context.Context, r *sal.Record[own]) []sal.Drift {
 	return drift
 }
 
-// starts counts how often Keep started a process that had ended by itself.
+// starts counts the restarts by Keep of a process that ended by itself.
 type starts struct {
 	count int
 	last  time.Time
 }
 
-// How long Keep leaves a database alone whose process ends again and again: nothing, then twice as long each time. Who lives for longer than
-// steady begins anew.
+// Delays before Keep restarts a process that ends repeatedly: none at first, then doubling from firstWait to mostWait.
+// A process that ran longer than steady resets the count.
 const (
 	firstWait = 30 * time.Second
 	mostWait  = 10 * time.Minute
 	steady    = 20 * time.Minute
 )
 
-// wait is how long after the last start the next one may be.
+// wait returns the delay between the last start and the next one.
 func (s starts) wait() time.Duration {
 	if s.count < 2 {
 		return 0
@@ -166,7 +170,7 @@ func (s starts) wait() time.Duration {
 	return min(firstWait<<min(s.count-2, 10), mostWait)
 }
 
-// due returns how long a process is still not to be started.
+// due returns the remaining delay before the next start.
 func (d *Driver) due(resource writ.ResourceID) time.Duration {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -188,17 +192,17 @@ func (d *Driver) started(resource writ.ResourceID) {
 	d.starts[resource] = starts{s.count + 1, time.Now()}
 }
 
-// forgive forgets what was counted.
+// forgive resets the count of a database.
 func (d *Driver) forgive(resource writ.ResourceID) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	delete(d.starts, resource)
 }
 
-// hostName is the form of names that databases have on hosts.
+// hostName matches the host names of databases.
 var hostName = regexp.MustCompile(`^h[a-z2-7]{10}$`)
 
-// Orphans describes processes, directories, trees, groups and namespaces of databases that have no record.
+// Orphans returns processes, directories, trees, cgroups and namespaces of databases without a record.
 func (d *Driver) Orphans(ctx context.Context) ([]sal.Orphan, error) {
 	records, damaged, err := d.records().List()
 	if err != nil {
@@ -258,7 +262,8 @@ func (d *Driver) Orphans(ctx context.Context) ([]sal.Orphan, error) {
 	return all, err
 }
 
-// hostOf says for which database a process serves, or did: it has the name of an engine and a path of the database among its arguments.
+// hostOf returns the host name of the database that a process serves or served: it has the name of an engine and a path
+// of the database among its arguments.
 func (d *Driver) hostOf(p process) (host string, ok bool) {
 	if !slices.ContainsFunc(p.args, isEngine) {
 		return "", false
@@ -272,7 +277,7 @@ func (d *Driver) hostOf(p process) (host string, ok bool) {
 	return "", false
 }
 
-// Usage returns what a database has, and what it has moved since its process started.
+// Usage returns the resources of a database, and its traffic since the start of its process.
 func (d *Driver) Usage(ctx context.Context, resource writ.ResourceID) (sal.Usage, error) {
 	r, err := d.records().Get(resource)
 	if err != nil || r == nil || r.Own.Phase == making || r.Own.Phase == deleting {
@@ -288,7 +293,7 @@ func (d *Driver) Usage(ctx context.Context, resource writ.ResourceID) (sal.Usage
 	if serves {
 		u.MemoryMiB = r.Own.MemoryMiB
 	}
-	if traffic, ok := d.Networks.(sal.Traffic); ok && r.Own.Device != "" { // it counts on, whether a process serves or not
+	if traffic, ok := d.Networks.(sal.Traffic); ok && r.Own.Device != "" { // counts independently of the process
 		u.Received, u.Sent, err = traffic.Traffic(ctx, owner(r))
 		return u, err
 	}
@@ -298,14 +303,15 @@ func (d *Driver) Usage(ctx context.Context, resource writ.ResourceID) (sal.Usage
 	if r.Own.Device != "" {
 		u.Received, u.Sent, err = moved(in.process, r.Own.Device)
 		if errors.Is(err, fs.ErrNotExist) {
-			err = nil // the process or its interface went this moment
+			err = nil // the process or its interface has just disappeared
 		}
 		return u, err
 	}
 	if in.engine.live.reload == nil {
 		return u, nil
 	}
-	// One that does not answer is an error: counters of zero would say that counting began anew, and count all again the next time.
+	// A process that does not answer is an error: zero would look like a counter reset, and the next reading would
+	// count everything twice.
 	c, err := in.dial(ctx)
 	if err != nil {
 		return sal.Usage{}, sal.HostError("ask "+resource.String()+" what it has moved", err)

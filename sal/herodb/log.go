@@ -12,16 +12,17 @@ import (
 	"writ/sal"
 )
 
-// logName is the file that a process prints to. Processes append, so that it can be cut off while they do.
+// logName is the file for the output of a process. Processes open it in append mode, so it can be truncated at any
+// time.
 const logName = "log"
 
-// How big a log may get before the driver looks at it again, and what it leaves of one that is bigger, in bytes.
+// A log larger than maxLog bytes is trimmed to its last keptLog bytes.
 const (
 	maxLog  = 1 << 20
 	keptLog = 64 << 10
 )
 
-// trimLog keeps the end of a log that has grown.
+// trimLog trims a log that has grown too large. The end of the log is kept in another file.
 func (j *job) trimLog() error {
 	info, err := os.Stat(j.in(logName))
 	if errors.Is(err, fs.ErrNotExist) || err == nil && info.Size() <= maxLog {
@@ -44,7 +45,7 @@ func (j *job) trimLog() error {
 	return nil
 }
 
-// tailLog reads the last bytes of the log.
+// tailLog reads the last n bytes of the log.
 func (j *job) tailLog(n int64) ([]byte, error) {
 	f, err := os.Open(j.in(logName))
 	if err != nil {
@@ -58,15 +59,16 @@ func (j *job) tailLog(n int64) ([]byte, error) {
 	return io.ReadAll(io.NewSectionReader(f, max(0, info.Size()-n), n))
 }
 
-// saidLines is how many lines of a log an error quotes. Where the log goes with the database that could not be made, it quotes saidBytes.
+// saidLines is the number of log lines in an error. If the log is deleted with a database that could not be made, the
+// error has saidBytes of it.
 const (
 	saidLines = 5
 	saidBytes = 4 << 10
 )
 
-// died says why a process ended that should serve, in its own words.
+// died returns the error about a process that ended instead of serving, with the end of its log.
 func (j *job) died(in instance) error {
-	said, _ := j.tailLog(saidBytes) // an error that cannot be explained is one all the same
+	said, _ := j.tailLog(saidBytes) // without it, the error is still useful
 	text := strings.TrimSpace(string(bytes.ToValidUTF8(said, []byte("?"))))
 	if in.own.Phase != making {
 		lines := strings.Split(text, "\n")
@@ -86,7 +88,8 @@ func (j *job) died(in instance) error {
 		WithHint("%s", in.seeLog())
 }
 
-// seeLog says where to read on, as a hint or the end of one. If a database cannot be made, nothing of it is left.
+// seeLog returns a hint, or the end of one, that leads to the log. The log of a database that could not be made is
+// deleted.
 func (in instance) seeLog() string {
 	if in.own.Phase == making {
 		return "nothing is left of the database; the message has the last that its process said"

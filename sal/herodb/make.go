@@ -31,10 +31,11 @@ func (j *job) make(ctx context.Context, r *sal.Record[own]) (sal.Outcome, error)
 	return j.outcome(ctx, r, change)
 }
 
-// maxAttempts bounds how often a database is made anew whose port somebody took between the look at it and the start.
+// maxAttempts limits how often the creation of a database is retried because another process took its port between
+// check and start.
 const maxAttempts = 3
 
-// create makes the database, or nothing at all.
+// create makes the database. If it fails, nothing is left.
 func (j *job) create(ctx context.Context) (*sal.Record[own], error) {
 	for attempt := 1; ; attempt++ {
 		r, err := j.attempt(ctx)
@@ -47,14 +48,14 @@ func (j *job) create(ctx context.Context) (*sal.Record[own], error) {
 	}
 }
 
-// attempt is create on one port; of a failure it returns the record that was, if it came that far.
+// attempt is one try of create. If it fails after writing a record, it returns that record with the error.
 func (j *job) attempt(ctx context.Context) (*sal.Record[own], error) {
 	args := j.Args.(*catalog.HeroDBCreate)
 	left, err := j.records().Get(j.Resource)
 	if err != nil {
 		return nil, err
 	}
-	if left != nil { // an earlier attempt came no further
+	if left != nil { // left by an earlier attempt
 		if err := j.clear(left); err != nil {
 			return nil, err
 		}
@@ -84,7 +85,7 @@ func (j *job) attempt(ctx context.Context) (*sal.Record[own], error) {
 	return r, nil
 }
 
-// suits refuses what an engine cannot do.
+// suits rejects a request that the engine does not support.
 func (j *job) suits(e engine, args *catalog.HeroDBCreate) error {
 	if e.weak != "" && given(args.Password) {
 		return writ.Errorf(writ.CodeArgumentsInvalid, "%s gets no password of a script: %s", e.name, e.weak).
@@ -96,11 +97,11 @@ func (j *job) suits(e engine, args *catalog.HeroDBCreate) error {
 	return nil
 }
 
-// place decides where the database listens and writes the record, which keeps others from choosing the same.
+// place chooses the address of the database and writes the record, which reserves it.
 func (j *job) place(ctx context.Context, r *sal.Record[own], e engine) error {
 	args := j.Args.(*catalog.HeroDBCreate)
 	if args.Network.Name != "" {
-		if err := j.records().Put(r); err != nil { // what is held for it is found by its record
+		if err := j.records().Put(r); err != nil { // first, because the namespace is found by the record
 			return err
 		}
 		if err := j.connect(ctx, r, e); err != nil {
@@ -126,7 +127,7 @@ func (j *job) place(ctx context.Context, r *sal.Record[own], e engine) error {
 	return j.records().Put(r)
 }
 
-// connect gives the database its namespace, and the record the address that it has there.
+// connect makes the namespace of the database and sets its address in the record.
 func (j *job) connect(ctx context.Context, r *sal.Record[own], e engine) error {
 	_, port, err := j.namespace(ctx, r)
 	if err != nil {
@@ -144,7 +145,7 @@ func (j *job) connect(ctx context.Context, r *sal.Record[own], e engine) error {
 	return nil
 }
 
-// namespace makes the database's namespace, or looks that everything of it is there.
+// namespace makes or completes the network namespace of the database.
 func (j *job) namespace(ctx context.Context, r *sal.Record[own]) (path string, port sal.Port, err error) {
 	if j.Networks == nil {
 		return "", sal.Port{}, writ.Errorf(writ.CodeDriverMissing, "this node has no driver for networks any more, and %s has one", r.Resource)
@@ -164,7 +165,7 @@ func (j *job) namespace(ctx context.Context, r *sal.Record[own]) (path string, p
 	return path, ports[0], nil
 }
 
-// networkOf reads the network out of a record.
+// networkOf reads the network from a record.
 func networkOf(r *sal.Record[own]) (writ.Ref, error) {
 	m, _ := r.Spec["network"].(map[string]any)
 	kind, _ := m["kind"].(string)
@@ -176,13 +177,13 @@ func networkOf(r *sal.Record[own]) (writ.Ref, error) {
 	return writ.Ref{Kind: writ.ResourceKind(kind), Name: name, UID: writ.UID(uid)}, nil
 }
 
-// freePort chooses a port of the host: always the same one for a database, unless that is taken. Called with mu.
+// freePort chooses a port of the host: always the same for a database, unless it is in use. The caller must hold mu.
 func (d *Driver) freePort(r *sal.Record[own]) (int64, error) {
 	first, last := d.FirstPort, d.LastPort
 	if first == 0 {
 		first, last = DefaultFirstPort, DefaultLastPort
 	}
-	records, _, err := d.records().List() // the port of one that is damaged is taken as long as its process runs
+	records, _, err := d.records().List() // the port of a damaged record is in use as long as its process runs
 	if err != nil {
 		return 0, err
 	}
@@ -201,7 +202,7 @@ func (d *Driver) freePort(r *sal.Record[own]) (int64, error) {
 		switch err := listens(r.Own.Host, port); {
 		case err == nil:
 			return port, nil
-		case !errors.Is(err, syscall.EADDRINUSE): // another port would do no better
+		case !errors.Is(err, syscall.EADDRINUSE): // another port would fail as well
 			return 0, d.cannotListen(r.Resource, r.Own.Host, port, err)
 		}
 	}
@@ -209,7 +210,7 @@ func (d *Driver) freePort(r *sal.Record[own]) (int64, error) {
 		WithHint("give the databases networks, where each has an address of its own")
 }
 
-// listens tries whether an address can be listened on.
+// listens returns an error if a process cannot listen on the address.
 func listens(host string, port int64) error {
 	l, err := net.Listen("tcp", net.JoinHostPort(host, strconv.FormatInt(port, 10)))
 	if err != nil {
@@ -218,7 +219,7 @@ func listens(host string, port int64) error {
 	return l.Close()
 }
 
-// build makes everything of a database that has its record.
+// build makes all parts of a database that has a record.
 func (j *job) build(ctx context.Context, r *sal.Record[own], args *catalog.HeroDBCreate) error {
 	a, err := newAccess(1, args.Password, access{})
 	if err != nil {
@@ -234,7 +235,7 @@ func (j *job) build(ctx context.Context, r *sal.Record[own], args *catalog.HeroD
 	return j.apply(ctx, r)
 }
 
-// apply makes the database as its record says and notes that it is.
+// apply makes the database match its record and sets phase ready.
 func (j *job) apply(ctx context.Context, r *sal.Record[own]) error {
 	how := adopt
 	switch r.Own.Phase {
@@ -251,14 +252,15 @@ func (j *job) apply(ctx context.Context, r *sal.Record[own]) error {
 	return j.records().Put(r)
 }
 
-// update changes what a script asks for anew. What can fail comes before the record: once that says so, it is done sooner or later.
+// update applies a changed spec. Everything that can fail comes before the write of the record; after that, recovery
+// completes the change.
 func (j *job) update(ctx context.Context, r *sal.Record[own], fields []string) error {
 	args := j.Args.(*catalog.HeroDBCreate)
 	before, err := j.serve(ctx, r)
 	if err != nil {
 		return err
 	}
-	next := r.Own // with what the start of a process has changed
+	next := r.Own // includes changes by the start of a process
 	next.Phase = changing
 	for _, field := range fields {
 		switch field {
@@ -299,7 +301,7 @@ func (j *job) grow(ctx context.Context, o *own, size int64) error {
 	return nil
 }
 
-// holds refuses a memory that is too small for the data that is there.
+// holds rejects a memory limit that is too small for the existing data.
 func (j *job) holds(ctx context.Context, in instance, next own) error {
 	if in.engine.live.reload == nil {
 		return nil
@@ -321,7 +323,7 @@ func (j *job) holds(ctx context.Context, in instance, next own) error {
 	return nil
 }
 
-// upgrade takes another version of the same engine, unless the one that serves fits.
+// upgrade chooses another version of the same engine, unless the current one matches.
 func (j *job) upgrade(ctx context.Context, o *own, version string) error {
 	if (writ.Engine{Version: o.Version}).IsVersion(version) {
 		return nil
@@ -335,7 +337,7 @@ func (j *job) upgrade(ctx context.Context, o *own, version string) error {
 	return nil
 }
 
-// changeSecret prepares the next secret, of which the record does not know yet.
+// changeSecret prepares the next secret, before the record has its version.
 func (j *job) changeSecret(in instance, next own, password catalog.Text) error {
 	if in.engine.live.reload == nil {
 		return writ.Errorf(writ.CodeDriverMissing, "%s cannot change its secret", in.engine.name).

@@ -11,7 +11,7 @@ import (
 	"writ/sal/needs"
 )
 
-// Needs are what databases need of a host.
+// Needs returns the requirements of databases on a host.
 func (d *Driver) Needs() []needs.Need {
 	return []needs.Need{
 		{
@@ -34,7 +34,7 @@ func (d *Driver) Needs() []needs.Need {
 	}
 }
 
-// lookEngine looks for an engine that new databases can have, and says what else there is.
+// lookEngine checks for an engine for new databases and lists the others.
 func (d *Driver) lookEngine(ctx context.Context) (string, error) {
 	if _, err := d.choose(ctx, nil, ""); err != nil {
 		return "", errors.New(writ.AsError(err).Message)
@@ -47,7 +47,7 @@ func (d *Driver) lookEngine(ctx context.Context) (string, error) {
 	return detail, nil
 }
 
-// lookNamed looks for the engines that somebody named.
+// lookNamed checks for the engines in Driver.Engines.
 func (d *Driver) lookNamed(ctx context.Context) (string, error) {
 	if len(d.Engines) == 0 {
 		return "none; all serve that keep their secret", nil

@@ -12,7 +12,7 @@ import (
 	"writ/sal/needs"
 )
 
-// EngineNames are all engines that there may be.
+// EngineNames returns the names of all supported engines.
 func EngineNames() []string {
 	names := make([]string, len(engines))
 	for i, e := range engines {
@@ -21,7 +21,7 @@ func EngineNames() []string {
 	return names
 }
 
-// Offered are the names of the engines that serve new databases if this host has them, best first.
+// Offered returns the names of the engines for new databases, in order of preference. The host may lack some of them.
 func (d *Driver) Offered() []string {
 	if len(d.Engines) > 0 {
 		return d.Engines
@@ -35,7 +35,7 @@ func (d *Driver) Offered() []string {
 	return names
 }
 
-// all are the names of all engines, those that are offered first.
+// all returns the names of all engines, the offered ones first.
 func (d *Driver) all() []string {
 	names := slices.Clone(d.Offered())
 	for _, e := range engines {
@@ -46,7 +46,7 @@ func (d *Driver) all() []string {
 	return names
 }
 
-// refused says why an engine that this host has serves no new database, "" if it does.
+// refused returns the reason why an engine of this host is not used for new databases, or "".
 func (d *Driver) refused(p program) string {
 	switch {
 	case slices.Contains(d.Offered(), p.name) && (p.least == "" || needs.AtLeast(p.version, p.least)):
@@ -60,7 +60,7 @@ func (d *Driver) refused(p program) string {
 	}
 }
 
-// found are the engines that this host has, those first that serve new databases.
+// found returns the engines of this host, those for new databases first.
 func (d *Driver) found(ctx context.Context) []writ.Engine {
 	var serve, refused []writ.Engine
 	for _, name := range d.all() {
@@ -81,7 +81,7 @@ func (d *Driver) found(ctx context.Context) []writ.Engine {
 	return append(serve, refused...)
 }
 
-// about says of engines which serve, with what speaks against them, and of the others why not.
+// about describes engines: serve has those in use with their weakness, refused the others with the reason.
 func about(all []writ.Engine) (serve, refused []string) {
 	for _, f := range all {
 		e, _ := engineOf(f.Name)
@@ -97,7 +97,7 @@ func about(all []writ.Engine) (serve, refused []string) {
 	return serve, refused
 }
 
-// detail says which engines serve and what bounds the memory of databases.
+// detail describes the engines in use and the memory limits of databases.
 func (d *Driver) detail(found []writ.Engine) string {
 	serve, _ := about(found)
 	if len(serve) == 0 {

@@ -16,7 +16,7 @@ import (
 	"writ/internal/testenv"
 )
 
-// TestAnEngineThatShowsItsSecretServesOnlyWhereThatIsAllowed, and never with a script's.
+// A weak engine never gets the password of a script.
 func TestAnEngineThatShowsItsSecretServesOnlyWhereThatIsAllowed(t *testing.T) {
 	b := newFixture(t)
 	b.Look = func(name string) (string, error) { return "/bin/true", nil }
@@ -41,7 +41,7 @@ func TestAnEngineThatShowsItsSecretServesOnlyWhereThatIsAllowed(t *testing.T) {
 	b.refuse("herodb.create", with(herodb, "password", map[string]any{"secret": "db@1"}), writ.CodeArgumentsInvalid)
 }
 
-// TestANodeOffersItsEnginesInItsOwnOrder where the script does not say which, and in the script's where it does.
+// The order of the script has priority.
 func TestANodeOffersItsEnginesInItsOwnOrder(t *testing.T) {
 	b := newFixture(t)
 	redis := testenv.Need(t, "redis-server")
@@ -76,14 +76,14 @@ func TestANodeOffersItsEnginesInItsOwnOrder(t *testing.T) {
 		if p.name != c.want || (err == nil) != (c.want != "") {
 			t.Errorf("of %v, with %v %s asked for, %q serves, not %q: %v", c.offered, c.asked, c.version, p.name, c.want, err)
 		}
-		// The supervisor decides by what the node tells of itself, and comes to the same.
+		// The supervisor decides by the node's description, with the same result.
 		if does := slices.ContainsFunc(b.Describe().Engines, func(e writ.Engine) bool { return e.Does(c.asked, c.version) }); does != (c.want != "") {
 			t.Errorf("of %v, with %v %s asked for, a supervisor takes the node for one that will do: %t", c.offered, c.asked, c.version, does)
 		}
 	}
 }
 
-// TestADatabaseKeepsItsEngineWhenTheNodeOffersItNoMore: what serves new ones is no reason to stop old ones.
+// A node that offers other engines for new databases keeps serving existing ones.
 func TestADatabaseKeepsItsEngineWhenTheNodeOffersItNoMore(t *testing.T) {
 	b := newFixture(t)
 	b.do("herodb.create", spec, writ.ChangeCreated)

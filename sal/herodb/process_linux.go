@@ -18,13 +18,13 @@ import (
 	"writ/sal"
 )
 
-// bootID names this boot of the host.
+// bootID returns the boot ID of the host.
 func bootID() (string, error) {
 	text, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	return strings.TrimSpace(string(text)), err
 }
 
-// look reads what the kernel says of a process.
+// look reads the state of a process from /proc.
 func look(number int) (process, error) {
 	boot, err := bootID()
 	if err != nil {
@@ -38,7 +38,7 @@ func lookAt(number int, boot string) (process, error) {
 	if err != nil {
 		return process{}, err
 	}
-	// The name of the program is in parentheses and may have any character, also these.
+	// The name of the program is in parentheses and may contain any character, including parentheses.
 	fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
 	if len(fields) < 20 {
 		return process{}, fmt.Errorf("/proc/%d/stat has %d fields behind the name", number, len(fields))
@@ -49,22 +49,22 @@ func lookAt(number int, boot string) (process, error) {
 	}
 	p := process{pid: pid{PID: number, Start: start, Boot: boot}, leads: fields[3] == strconv.Itoa(number)}
 	if strings.ContainsAny(fields[0], "ZX") {
-		p.dead = fields[17] == "0" || fields[17] == "1" // else other threads of it still have its files open
+		p.dead = fields[17] == "0" || fields[17] == "1" // otherwise other threads of it still have its files open
 		p.ending = !p.dead
 		return p, nil
 	}
 	args, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", number))
 	text := strings.TrimRight(string(args), "\x00")
-	p.starting = text == "" // whoever started it goes on a moment before the kernel has its arguments
+	p.starting = text == "" // before exec completes, the kernel does not have the arguments
 	p.args = strings.Split(text, "\x00")
 	return p, err
 }
 
-// maxArgs is how much of a command line is looked at, in bytes: as much as the kernel gives for one page, and a few more.
+// maxArgs limits how much of a command line is read, in bytes: several pages.
 const maxArgs = 16 << 10
 
-// processesWith are those that have a text among their arguments, and are in no container. A host has thousands of processes; for all but
-// these, one file is read.
+// processesWith returns the processes outside of containers that have a text among their arguments. It reads only one
+// file per process for all others, because a host has thousands of processes.
 func processesWith(text string) ([]process, error) {
 	boot, err := bootID()
 	if err != nil {
@@ -80,14 +80,15 @@ func processesWith(text string) ([]process, error) {
 		if !bytes.Contains(buffer[:readShort(fmt.Sprintf("/proc/%d/cmdline", number), buffer)], []byte(text)) {
 			continue
 		}
-		if p, err := lookAt(number, boot); err == nil && p.args != nil && confine.OfThisHost(number) { // else it has ended meanwhile
+		// A process that fails these checks has ended meanwhile.
+		if p, err := lookAt(number, boot); err == nil && p.args != nil && confine.OfThisHost(number) {
 			all = append(all, p)
 		}
 	}
 	return all, nil
 }
 
-// readShort reads the beginning of a file without all that os.File does for files that may block.
+// readShort reads the beginning of a file without the overhead of os.File.
 func readShort(path string, buffer []byte) int {
 	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -101,23 +102,24 @@ func readShort(path string, buffer []byte) int {
 	return n
 }
 
-// reap lets a child go that has ended. Whoever calls has started it, and calls once.
+// reap waits for a child that has ended. It must be called once, in the process that started the child.
 func reap(number int) { _, _ = unix.Wait4(number, nil, unix.WNOHANG, nil) }
 
-// hold returns a process, nil if it has ended.
+// hold returns a process, or nil if it has ended.
 func hold(p pid) (sal.Process, error) {
 	held, err := pidfd.Open(p.PID)
 	if err != nil || held == nil {
 		return nil, err
 	}
-	if now, err := look(p.PID); err != nil || now.pid != p { // its number was given away before it was opened
+	if now, err := look(p.PID); err != nil || now.pid != p { // the PID was reused before it was opened
 		held.Close()
 		return nil, nil
 	}
 	return held, nil
 }
 
-// signal sends a signal to a process, and to no other one that gets its number meanwhile. One that is gone is no error.
+// signal sends a signal to a process, and never to another one that reuses its PID. It is not an error if the process
+// has ended.
 func signal(p pid, s syscall.Signal) error {
 	fd, err := unix.PidfdOpen(p.PID, 0)
 	if errors.Is(err, unix.ESRCH) {
@@ -136,7 +138,7 @@ func signal(p pid, s syscall.Signal) error {
 	return nil
 }
 
-// spawn starts a process in a cell, in a session of its own, that outlives this one.
+// spawn starts a process in a cell, with its own session, so that it survives this process.
 func spawn(cell confine.Cell, args []string, dir string, log *os.File) (pid, error) {
 	cmd := &exec.Cmd{
 		Path: args[0], Args: args, Dir: dir, Stdout: log, Stderr: log,
@@ -154,10 +156,10 @@ func spawn(cell confine.Cell, args []string, dir string, log *os.File) (pid, err
 	return p.pid, err
 }
 
-// namespaceOf is the path of a process' network namespace.
+// namespaceOf returns the path of a process's network namespace.
 func namespaceOf(p pid) string { return fmt.Sprintf("/proc/%d/ns/net", p.PID) }
 
-// sameNamespace reports whether two paths are of one namespace.
+// sameNamespace reports whether two paths refer to the same namespace.
 func sameNamespace(a, b string) (bool, error) {
 	x, errA := os.Stat(a)
 	y, errB := os.Stat(b)
@@ -167,7 +169,7 @@ func sameNamespace(a, b string) (bool, error) {
 	return os.SameFile(x, y), nil
 }
 
-// moved reads what an interface of a process' network namespace has received and sent, in bytes.
+// moved returns the bytes that an interface in a process's network namespace has received and sent.
 func moved(p pid, device string) (received, sent int64, err error) {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/net/dev", p.PID))
 	if err != nil {

@@ -21,7 +21,7 @@ import (
 	"writ/sal/saltest"
 )
 
-// smallTrees makes of each GiB 16 MiB, so that a test reaches the bound; the smallest that the pool gives is 64 MiB.
+// smallTrees makes trees of 16 MiB per GiB, at least the pool's minimum of 64 MiB, so that a test reaches the limit.
 type smallTrees struct{ sal.Trees }
 
 func (s smallTrees) Make(ctx context.Context, name string, bound sal.Bound) (string, error) {
@@ -36,8 +36,8 @@ func (o overlay) Address(context.Context) (netip.Addr, error) {
 	return netip.Prefix(o).Addr().Next(), nil
 }
 
-// TestOnARealDiskAndNetwork: the data in a subvolume with a quota, the process in a namespace on a bridge; a client elsewhere on the network
-// fills it up, a script gives it more room, and a backup brings back what was there. Nothing of it is left in the end.
+// The data is in a subvolume with a quota, and the process in a namespace on a bridge. A client elsewhere on the
+// network fills the database, a script gives it more space, and a backup restores its data. In the end nothing is left.
 func TestOnARealDiskAndNetwork(t *testing.T) {
 	b := newFixture(t)
 	disk := testenv.NewBtrfs(t, filepath.Join(b.host, "pool"), 512)
@@ -118,7 +118,8 @@ func TestOnARealDiskAndNetwork(t *testing.T) {
 		t.Errorf("it says %+v", drift)
 	}
 
-	// Its interface counts on when its process has ended: a zero now would let the next look count everything again.
+	// The counters of its interface continue after the end of its process: a zero would make the next reading count
+	// everything twice.
 	if err := b.jobOn(store).end(t.Context(), must(b.records().Get(store)).Own, grace); err != nil {
 		t.Fatal(err)
 	}
@@ -126,7 +127,7 @@ func TestOnARealDiskAndNetwork(t *testing.T) {
 		t.Errorf("without a process it uses %+v, %v", u, err)
 	}
 
-	// The host is started anew: no process, no namespace. Everything comes back under the same address.
+	// As after a reboot: no process and no namespace. The database returns with the same address.
 	wipe(t, b.host)
 	path, _, err := b.jobOn(store).namespace(t.Context(), must(b.records().Get(store)))
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 	"writ/internal/sleep"
 )
 
-// redis is the row of a descendant of Redis.
+// redis returns the table row of Redis or a descendant.
 func redis(name, where, least string) engine {
 	return engine{
 		name: name, where: where, versionArgs: []string{"--version"}, least: least, ends: syscall.SIGTERM,
@@ -24,30 +24,29 @@ func redis(name, where, least string) engine {
 	}
 }
 
-// driverUser is whom the driver logs in as: one that can manage the server and see no data.
+// driverUser is the user of the driver. It can manage the server but cannot read data.
 const driverUser = "writ"
 
-// What the two users may do. Clients may use all data and look at the server, and change nothing about it: its memory, users, files.
-// They send nothing to where they say: the server may reach what they do not.
+// Rights of the two users. Clients can use all data and inspect the server, but cannot change its memory, users or
+// files. They cannot make it connect to other servers, because it may reach addresses that they cannot.
 const (
 	clientRights = "~* &* +@all -@admin -migrate +acl|whoami +config|get +client|list +latency +slowlog"
 	driverRights = "-@all +acl|load +client|pause +client|unpause +config|get +config|set +bgsave +info +ping"
 )
 
-// redisFiles are the configuration and the users. No file has a secret that opens the database: users have what the server compares
-// with, SHA-256.
+// redisFiles returns the configuration and the user file. They contain no usable secret: users have SHA-256 hashes.
 func redisFiles(in instance) map[string]string {
 	var conf strings.Builder
 	set := func(name, format string, args ...any) { fmt.Fprintf(&conf, name+" "+format+"\n", args...) }
 	set("bind", "%s", in.own.Host)
 	set("port", "%d", in.own.Port)
-	set("protected-mode", "no") // nobody gets in without a password
+	set("protected-mode", "no") // every login needs a password
 	set("daemonize", "no")
 	set("supervised", "no")
-	set("set-proc-title", "no") // the arguments tell whose the process is
+	set("set-proc-title", "no") // the arguments identify the process
 	set("dir", "%s", redisconf.Quote(in.tree))
 	set("aclfile", "%s", redisconf.Quote(in.path("users.acl")))
-	set("logfile", `""`) // what it prints goes to a file that the driver keeps small
+	set("logfile", `""`) // output goes to a file that the driver trims
 	set("save", `""`)
 	set("stop-writes-on-bgsave-error", "no")
 	set("dbfilename", "%s", dumpName)
@@ -61,9 +60,9 @@ func redisFiles(in instance) map[string]string {
 }
 
 const (
-	// dumpName is the file of all data at one moment: what a database that does not persist is backed up as.
+	// dumpName is the file with all data at one moment: the backup of a database that does not persist.
 	dumpName          = "dump.rdb"
-	rewritePercentage = "100" // how much an append-only file may grow before it is written anew
+	rewritePercentage = "100" // growth of an append-only file before it is rewritten
 )
 
 func yesNo(b bool) string {
@@ -73,11 +72,11 @@ func yesNo(b bool) string {
 	return "no"
 }
 
-// maxMemory is what of a database's memory its data may take, in bytes: the rest is for connections, buffers and what changes while a
-// child writes data down. A quarter, and at least 8 MiB, half of the smallest database.
+// maxMemory returns the part of a database's memory for data, in bytes. The rest is for connections, buffers and pages
+// that change while a child writes a snapshot: a quarter, and at least 8 MiB, half of the smallest database.
 func maxMemory(mib int64) int64 { return (mib - max(mib/4, 8)) << 20 }
 
-// redisReload takes over memory and users.
+// redisReload applies memory limit and users.
 func redisReload(ctx context.Context, c *client, in instance) error {
 	if _, err := c.ask(ctx, "CONFIG", "SET", "maxmemory", strconv.FormatInt(maxMemory(in.own.MemoryMiB), 10)); err != nil {
 		return fmt.Errorf("set the memory: %w", err)
@@ -88,15 +87,16 @@ func redisReload(ctx context.Context, c *client, in instance) error {
 	return nil
 }
 
-// How redisHold waits. A pause that nobody renews ends by itself, so that a database never stands still because a runner died.
+// Times of redisHold. A pause that is not renewed ends by itself, so a database does not stand still forever if the
+// runner dies.
 const (
 	pauseFor   = 20 * time.Second
 	pauseRenew = 5 * time.Second
 	quietLook  = 10 * time.Millisecond
 )
 
-// redisHold brings what was answered to the files and lets nothing change them. A database that does not persist writes everything into a
-// new file and goes on; of one that persists, those who write wait.
+// redisHold flushes all acknowledged writes to the files and keeps the files unchanged. A database that does not
+// persist writes its data to a new file and continues; one that persists blocks writers.
 func redisHold(ctx context.Context, c *client, in instance) (release func(), err error) {
 	if !in.own.Persist {
 		return func() {}, redisDump(ctx, c, in)
@@ -130,7 +130,7 @@ func redisHold(ctx context.Context, c *client, in instance) (release func(), err
 		<-done
 		after, cancel := context.WithTimeout(context.WithoutCancel(ctx), answerTime)
 		defer cancel()
-		_, _ = c.ask(after, "CLIENT", "UNPAUSE") // else the pause ends by itself
+		_, _ = c.ask(after, "CLIENT", "UNPAUSE") // otherwise the pause ends by itself
 		_, _ = c.ask(after, "CONFIG", "SET", "auto-aof-rewrite-percentage", rewritePercentage)
 	}
 	err = redisQuiet(ctx, in, "aof_rewrite_in_progress:0", "aof_rewrite_scheduled:0", "aof_buffer_length:0", "aof_last_write_status:ok")
@@ -141,7 +141,7 @@ func redisHold(ctx context.Context, c *client, in instance) (release func(), err
 	return release, nil
 }
 
-// redisDump writes everything into dumpName.
+// redisDump writes all data to dumpName.
 func redisDump(ctx context.Context, c *client, in instance) error {
 	if _, err := c.ask(ctx, "BGSAVE", "SCHEDULE"); err != nil {
 		return fmt.Errorf("write all data: %w", err)
@@ -163,7 +163,8 @@ func redisDump(ctx context.Context, c *client, in instance) error {
 	}
 }
 
-// redisQuiet waits until INFO says all of these. It asks on a connection of its own, beside the one that renews the pause.
+// redisQuiet waits until INFO has all given field values. It uses its own connection, because the other one renews the
+// pause.
 func redisQuiet(ctx context.Context, in instance, all ...string) error {
 	c, err := in.dial(ctx)
 	if err != nil {
@@ -192,6 +193,6 @@ func redisQuiet(ctx context.Context, in instance, all ...string) error {
 	}
 }
 
-// errFull is a database that has no room to write.
+// errFull is the error of a database whose disk is full.
 var errFull = writ.Errorf(writ.CodeDiskFull, "the engine cannot write: its disk is full, and it refuses everything that changes data").
 	WithHint("give it more with a larger size_gib, or delete data; then it goes on by itself")

@@ -12,32 +12,32 @@ import (
 	"time"
 )
 
-// client speaks the Redis protocol (RESP2) with a database of ours: one question after the other, and no more of the protocol than the
-// driver asks for.
+// client speaks the Redis protocol (RESP2) with a database: one request at a time, and only the parts of the protocol
+// that the driver needs.
 type client struct {
 	conn net.Conn
 	r    *bufio.Reader
 }
 
-// answerTime is how long a database may think about one question. It answers in microseconds; one that loads says so at once.
+// answerTime limits the time for one answer. A database answers in microseconds, even while it loads data.
 const answerTime = 10 * time.Second
 
-// errLong is that of an answer which nobody asked for.
+// errLong is the error for an answer that is too long.
 var errLong = fmt.Errorf("what answers says more than %d bytes", maxAnswer)
 
-// refusal is an answer that is an error, "NOAUTH Authentication required.".
+// refusal is an error answer, such as "NOAUTH Authentication required.".
 type refusal string
 
 func (r refusal) Error() string { return string(r) }
 
-// refused reports whether an error is an answer of this kind, "NOAUTH".
+// refused reports whether an error is an error answer of a kind, such as "NOAUTH".
 func refused(err error, kind string) bool {
 	r, ok := errors.AsType[refusal](err)
 	word, _, _ := strings.Cut(string(r), " ")
 	return ok && word == kind
 }
 
-// maxAnswer is far more than any answer that the driver asks for may have, in bytes; INFO has some 6 KiB.
+// maxAnswer is far more than any answer to the driver needs, in bytes; INFO has about 6 KiB.
 const maxAnswer int64 = 1 << 20
 
 // ask sends a command and returns its answer: a string, an int64, nil, or a []any of these.
@@ -77,7 +77,7 @@ func (c *client) text(ctx context.Context, words ...string) (string, error) {
 	return s, err
 }
 
-// info reads the fields of INFO.
+// info returns the fields of INFO.
 func (c *client) info(ctx context.Context, section string) (map[string]string, error) {
 	text, err := c.text(ctx, "INFO", section)
 	if err != nil {
@@ -94,14 +94,14 @@ func (c *client) info(ctx context.Context, section string) (map[string]string, e
 
 func (c *client) close() { _ = c.conn.Close() }
 
-// readAnswer reads one value, and takes from left what it takes of it. Whoever answers may be somebody else on our port, so nothing in it is
-// believed.
+// readAnswer reads one value and subtracts its size from left. The server may be a foreign process on the port, so the
+// input is untrusted.
 func readAnswer(r *bufio.Reader, left *int64, depth int) (any, error) {
 	line, err := r.ReadSlice('\n')
 	if err != nil {
 		return nil, err
 	}
-	const value = 32 // bytes that one takes in memory, however short it is
+	const value = 32 // memory of one value in bytes, even if it is short
 	if *left -= int64(len(line)) + value; *left < 0 {
 		return nil, errLong
 	}

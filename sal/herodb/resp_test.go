@@ -16,7 +16,7 @@ func answerOf(text string) (any, error) {
 	return readAnswer(bufio.NewReader(strings.NewReader(text)), &left, 0)
 }
 
-// A list of long texts, each of which might be an answer, is none: it would take as much memory as somebody likes to send.
+// A list of many values that are each short enough is rejected, because it could use any amount of memory.
 func TestAnAnswerIsBoundedAsAWhole(t *testing.T) {
 	one := "$65536\r\n" + strings.Repeat("x", 65536) + "\r\n"
 	for _, text := range []string{"*1000\r\n" + strings.Repeat(one, 1000), "*100000\r\n" + strings.Repeat("*0\r\n", 100000)} {
@@ -46,7 +46,8 @@ func TestAnswersAreRead(t *testing.T) {
 	}
 }
 
-// FuzzAnswers reads what anybody may send who listens on our port: it ends, and takes no more memory than it gets bytes.
+// FuzzAnswers reads any input of a foreign server. Reading must end, and must not use more memory than the input has
+// bytes.
 func FuzzAnswers(f *testing.F) {
 	for _, seed := range []string{"+PONG\r\n", "$5\r\nabcde\r\n", "*2\r\n:1\r\n-ERR x\r\n", "*1048576\r\n", "$9999999999\r\n", "HTTP/1.1 400\r\n", "*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n", "\r\n", "$-2\r\n"} {
 		f.Add(seed)

@@ -22,11 +22,11 @@ import (
 	"writ/sal"
 )
 
-// pid is a process, as it is known again after a crash: another one that got its number has started at another time.
+// pid identifies a process across a crash: another process that reuses its PID has another start time.
 type pid struct {
 	PID   int    `json:"pid"`
-	Start uint64 `json:"start"` // in ticks of the kernel since it booted
-	Boot  string `json:"boot"`  // which boot of the host
+	Start uint64 `json:"start"` // kernel ticks since boot
+	Boot  string `json:"boot"`  // boot ID of the host
 }
 
 // instance is a database as engines see it.
@@ -35,30 +35,30 @@ type instance struct {
 	own     own
 	access  access
 	dir     string // databases/NAME
-	tree    string // where its data is
-	process pid    // the zero value while none serves it
+	tree    string // directory of its data
+	process pid    // zero if no process serves it
 }
 
-// path is the path of a file of the database.
+// path returns the path of a file of the database.
 func (in instance) path(name string) string { return filepath.Join(in.dir, name) }
 
-// how says what becomes of a process that serves a database already.
+// how selects the treatment of a process that already serves a database.
 type how int
 
 const (
-	adopt  how = iota // it goes on
-	reload            // it takes over what the record says; if it cannot, it is replaced
-	renew             // another one takes its place
+	adopt  how = iota // it continues unchanged
+	reload            // it applies the record; if the engine cannot, it is replaced
+	renew             // it is replaced
 )
 
-// Times of processes.
+// Time limits of processes.
 const (
-	grace     = 30 * time.Second // to end with everything on disk, before it is killed
+	grace     = 30 * time.Second // for a clean end, with all data on disk, before SIGKILL
 	firstLook = 2 * time.Millisecond
-	lastLook  = 100 * time.Millisecond // between two looks whether a process has started or ended
+	lastLook  = 100 * time.Millisecond // largest interval between two checks of a process
 )
 
-// serve makes sure that a process serves the database, and writes down which.
+// serve makes sure that a process serves the database, and records its PID.
 func (j *job) serve(ctx context.Context, r *sal.Record[own]) (instance, error) {
 	before := r.Own
 	in, err := j.brought(ctx, r, adopt)
@@ -68,7 +68,7 @@ func (j *job) serve(ctx context.Context, r *sal.Record[own]) (instance, error) {
 	return in, err
 }
 
-// bring makes the process serve the database as the record says. Whoever calls writes the record then.
+// bring makes the process serve the database as the record says. The caller must write the record afterwards.
 func (j *job) bring(ctx context.Context, r *sal.Record[own], how how) error {
 	_, err := j.brought(ctx, r, how)
 	return err
@@ -94,14 +94,15 @@ func (j *job) brought(ctx context.Context, r *sal.Record[own], how how) (instanc
 	return in, err
 }
 
-// instance gathers what there is of a database.
+// instance collects the state of a database.
 func (j *job) instance(r *sal.Record[own]) (instance, error) {
 	in := instance{own: r.Own, dir: j.dir, tree: r.Own.Tree}
 	var ok bool
 	if in.engine, ok = engineOf(r.Own.Engine); !ok {
 		return in, writ.Errorf(writ.CodeDriverMissing, "%s is served by %s, which this version of the driver does not know", j.Resource, r.Own.Engine)
 	}
-	// A tree is made once. To make it again is no way to find it: one that somebody removed would be there again, and empty.
+	// The tree is not created again here: if it was removed, that would silently replace the data by an empty
+	// directory.
 	if _, err := os.Stat(r.Own.Tree); errors.Is(err, fs.ErrNotExist) {
 		return in, writ.Errorf(writ.CodeDriverRefused, "the data of %s is gone: there is no %s", j.Resource, r.Own.Tree).
 			WithHint("it was removed; delete the database and make it anew, or put the directory %s back", j.tree())
@@ -114,7 +115,7 @@ func (j *job) instance(r *sal.Record[own]) (instance, error) {
 	return in, err
 }
 
-// refresh makes a process that serves take over what is new.
+// refresh makes a running process apply the record.
 func (j *job) refresh(ctx context.Context, in instance, how how) error {
 	if how == reload {
 		if err := j.configure(in); err != nil {
@@ -139,7 +140,7 @@ func (j *job) refresh(ctx context.Context, in instance, how how) error {
 	return nil
 }
 
-// configure writes the files that the engine reads at its start, and leads from the directory to the data.
+// configure writes the files that the engine reads at its start, or links the data into the directory.
 func (j *job) configure(in instance) error {
 	if in.engine.configure == nil {
 		j.step("link the data")
@@ -152,7 +153,7 @@ func (j *job) configure(in instance) error {
 	files := in.engine.configure(in)
 	for _, name := range []string{"users.acl", "server.conf"} {
 		err := j.write(name, files[name])
-		if err == nil && in.own.User != 0 { // one that runs reads it anew
+		if err == nil && in.own.User != 0 { // a running process reads it again
 			err = sal.HandFile(j.in(name), 0, in.own.User, 0o640)
 		}
 		if err != nil {
@@ -162,7 +163,7 @@ func (j *job) configure(in instance) error {
 	return nil
 }
 
-// start starts a process for a database that has none, and returns when it answers.
+// start starts a process for a database without one and waits until it answers.
 func (j *job) start(ctx context.Context, r *sal.Record[own], in *instance) error {
 	p, err := j.serves(ctx, r.Own)
 	if err != nil {
@@ -184,7 +185,8 @@ func (j *job) start(ctx context.Context, r *sal.Record[own], in *instance) error
 	if err := j.configure(*in); err != nil {
 		return err
 	}
-	// What a process left behind that ended ends with its group: it may write, and listen, and must do neither while files are handed over.
+	// Children of an ended process may still write and listen. They are ended with their cgroup before files are handed
+	// over.
 	if err := errors.Join(j.unfence(ctx, r.Own), j.end(ctx, r.Own, 0)); err != nil {
 		return err
 	}
@@ -215,7 +217,7 @@ func (j *job) start(ctx context.Context, r *sal.Record[own], in *instance) error
 	return nil
 }
 
-// cannotListen says why nobody can listen on an address.
+// cannotListen returns the error for an address on which a process cannot listen.
 func (d *Driver) cannotListen(database writ.ResourceID, host string, port int64, err error) error {
 	address := net.JoinHostPort(host, strconv.FormatInt(port, 10))
 	switch {
@@ -229,7 +231,7 @@ func (d *Driver) cannotListen(database writ.ResourceID, host string, port int64,
 	return sal.HostError("listen on "+address, err)
 }
 
-// spawn starts the process, with its log as all that it may print to.
+// spawn starts the process with the log as its only output.
 func (j *job) spawn(p program, in instance, cell confine.Cell) (pid, error) {
 	if err := j.trimLog(); err != nil {
 		return pid{}, err
@@ -258,8 +260,8 @@ func (j *job) spawn(p program, in instance, cell confine.Cell) (pid, error) {
 	return started, nil
 }
 
-// answers waits until the process of a database answers, and returns the connection on which it did. A process that has no room on disk
-// answers that; it serves all the same.
+// answers waits until the process of a database answers and returns the connection. A process whose disk is full
+// answers with an error, but still serves.
 func (j *job) answers(ctx context.Context, in instance) (*client, error) {
 	for wait := firstLook; ; wait = min(2*wait, lastLook) {
 		c, err := in.dial(ctx)
@@ -314,7 +316,7 @@ func (in instance) dial(ctx context.Context) (*client, error) {
 	return c, nil
 }
 
-// inside does something in a network namespace; an empty path is that of this process.
+// inside calls do in a network namespace; an empty path means the namespace of this process.
 func inside(namespace string, do func() error) error {
 	if namespace == "" {
 		return do()
@@ -327,14 +329,15 @@ func inside(namespace string, do func() error) error {
 	return do()
 }
 
-// process returns the process that serves a database, the zero value if there is none: the one of the record, or one that was started
-// and never written down. A child that an engine started to write a snapshot has the same arguments and can outlive it; it serves nobody, and
-// is known by its session, which is the engine's (see spawn).
+// process returns the process that serves a database: the recorded one, or one that was started but not recorded. It
+// returns the zero value if there is none. A child that writes a snapshot has the same arguments and can outlive its
+// engine. It serves no clients and is recognised by its session, which belongs to the engine (see spawn).
 func (j *job) process(o own) (pid, error) {
 	return j.find(o, func(p process) bool { return p.leads })
 }
 
-// find returns the process of the record if it lives, or another one of the database that qualifies; the zero value if there is none.
+// find returns the recorded process if it lives, otherwise another process of the database that qualifies, or the zero
+// value.
 func (j *job) find(o own, qualifies func(process) bool) (pid, error) {
 	if j.lives(o.Process, o) {
 		return o.Process, nil
@@ -351,8 +354,9 @@ func (j *job) find(o own, qualifies func(process) bool) (pid, error) {
 	return pid{}, nil
 }
 
-// lives reports whether a process is there and still the one that serves the database. One that seems to be another's is looked at again: it may
-// have begun to end since, and then the kernel no longer tells its root directory. It has its port until it has ended.
+// lives reports whether a process exists and still belongs to the database. If it seems to belong to another one, it is
+// checked again: it may have begun to end, and then the kernel does not return its root directory. A process occupies
+// its port until it has ended.
 func (j *job) lives(p pid, o own) bool {
 	if p == (pid{}) {
 		return false
@@ -372,7 +376,7 @@ func (j *job) lives(p pid, o own) bool {
 	return false
 }
 
-// bury lets a process go that has ended, if this driver started it: nobody else does while the runner lives.
+// bury reaps an ended process if this driver started it.
 func (d *Driver) bury(p pid) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -382,8 +386,9 @@ func (d *Driver) bury(p pid) {
 	}
 }
 
-// ours reports whether a process has the name of the engine and a path of the database among its arguments, which anybody can give himself,
-// and is the user of the record. If the record does not tell the engine any more, any engine and any user will do: whoever says so ends.
+// ours reports whether a process serves the database: it has the name of the engine and a path of the database among
+// its arguments, and the user of the record. Arguments can be forged by any process; the user cannot. If the record has
+// no engine, any engine and any user match, because such processes are only ended.
 func (j *job) ours(p process, o own) bool {
 	serves := func(argument string) bool { return filepath.Base(argument) == o.Engine }
 	if o.Engine == "" {
@@ -394,17 +399,18 @@ func (j *job) ours(p process, o own) bool {
 		(o.Engine == "" || confine.RunsAs(p.PID, o.User))
 }
 
-// process is what the kernel says of one.
+// process is the state of a process in /proc.
 type process struct {
 	pid
-	dead     bool     // it has ended, and nobody has asked how
-	ending   bool     // it has begun to end: it does nothing any more and still has its port
+	dead     bool     // a zombie: it has ended and was not reaped
+	ending   bool     // it has begun to end: it does no work, but occupies its port
 	starting bool     // it has no arguments yet
-	leads    bool     // it is the first process of its session
-	args     []string // nil if it has ended or begun to
+	leads    bool     // it is the leader of its session
+	args     []string // nil if it has ended or is ending
 }
 
-// end ends every process of a database, and their children: politely if there is time for that.
+// end ends every process of a database and its children: with the signal of the engine first, if grace is not zero,
+// then with SIGKILL.
 func (j *job) end(ctx context.Context, o own, grace time.Duration) error {
 	e, ok := engineOf(o.Engine)
 	if !ok || e.ends == 0 {
@@ -437,7 +443,7 @@ func (j *job) end(ctx context.Context, o own, grace time.Duration) error {
 	}
 }
 
-// gone waits until a process has ended.
+// gone waits at most most for the end of a process and reports whether it has ended.
 func (j *job) gone(ctx context.Context, p pid, o own, most time.Duration) bool {
 	ctx, cancel := context.WithTimeout(ctx, most)
 	defer cancel()

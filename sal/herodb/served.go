@@ -9,7 +9,7 @@ import (
 
 var _ sal.Served = (*Driver)(nil)
 
-// Process is part of sal.Served.
+// Process implements sal.Served.
 func (d *Driver) Process(_ context.Context, resource writ.ResourceID) (sal.Process, error) {
 	r, err := d.records().Get(resource)
 	if err != nil || r == nil || r.Own.Phase == making || r.Own.Phase == deleting {

@@ -12,7 +12,7 @@ import (
 	"writ/sal/catalog"
 )
 
-// use carries out Alter operations.
+// use executes Alter operations.
 func (j *job) use(ctx context.Context, r *sal.Record[own]) (sal.Outcome, error) {
 	if err := r.Owned(j.Request); err != nil {
 		return sal.Outcome{}, err
@@ -40,7 +40,7 @@ func (j *job) use(ctx context.Context, r *sal.Record[own]) (sal.Outcome, error) 
 	return j.outcome(ctx, r, change)
 }
 
-// backup keeps the data as a snapshot of its tree, while nothing writes there: the engine holds still, or does not run.
+// backup takes a snapshot of the data's tree while the engine holds its files unchanged or does not run.
 func (j *job) backup(ctx context.Context, r *sal.Record[own], name string) (writ.Change, error) {
 	all, err := j.Trees.Snapshots(ctx, j.tree())
 	if err != nil || slices.Contains(all, name) {
@@ -76,7 +76,8 @@ func (j *job) backup(ctx context.Context, r *sal.Record[own], name string) (writ
 	return writ.ChangeUpdated, j.snapshot(ctx, name)
 }
 
-// deleteBackup deletes a backup. It returns ChangeUnchanged for an unknown backup: an earlier attempt may have deleted it.
+// deleteBackup deletes a backup. It returns ChangeUnchanged for an unknown backup: an earlier attempt may have deleted
+// it.
 func (j *job) deleteBackup(ctx context.Context, name string) (writ.Change, error) {
 	exists, err := j.hasBackup(ctx, name)
 	if err != nil {
@@ -105,7 +106,7 @@ func (j *job) hasBackup(ctx context.Context, name string) (bool, error) {
 	return slices.Contains(all, name), err
 }
 
-// restore decides by the record: from the moment it says restoring, the backup is the content.
+// restore records its decision first: once the phase is restoring, the backup becomes the content.
 func (j *job) restore(ctx context.Context, r *sal.Record[own], name string) error {
 	exists, err := j.hasBackup(ctx, name)
 	if err != nil {
@@ -121,7 +122,8 @@ func (j *job) restore(ctx context.Context, r *sal.Record[own], name string) erro
 	return j.putBack(ctx, r)
 }
 
-// putBack puts the data back to the backup and serves it. If that cannot be done, the database goes on with what it had.
+// putBack restores the data from the backup and serves it. If this fails, the database continues with its previous
+// data.
 func (j *job) putBack(ctx context.Context, r *sal.Record[own]) error {
 	if err := j.end(ctx, r.Own, grace); err != nil {
 		return err
@@ -129,7 +131,7 @@ func (j *job) putBack(ctx context.Context, r *sal.Record[own]) error {
 	j.step("restore the tree")
 	failed := j.Trees.Restore(ctx, j.tree(), r.Own.Backup)
 	if ctx.Err() != nil {
-		return ctx.Err() // the next one goes on from here
+		return ctx.Err() // the next attempt continues here
 	}
 	if failed != nil {
 		r.Own.Phase = ready
@@ -149,7 +151,8 @@ func (j *job) putBack(ctx context.Context, r *sal.Record[own]) error {
 	return j.records().Put(r)
 }
 
-// rotate makes up another secret. The one before opens the database until the engine has heard of it, and never both.
+// rotate generates another secret. The old one is valid until the engine applies the new one; the two are never valid
+// together.
 func (j *job) rotate(ctx context.Context, r *sal.Record[own]) error {
 	if r.Own.Given {
 		return writ.Errorf(writ.CodeResourceConflict, "%s has the password that herodb.create gives it", j.Resource).
@@ -172,7 +175,7 @@ func (j *job) rotate(ctx context.Context, r *sal.Record[own]) error {
 	return j.apply(ctx, r)
 }
 
-// dropDump removes what a database that does not persist was backed up as, so that it starts empty, as it says of itself.
+// dropDump removes the backup file of a database that does not persist, so that it starts empty as documented.
 func (j *job) dropDump(in instance) error {
 	path := filepath.Join(in.tree, dumpName)
 	if _, err := os.Lstat(path); os.IsNotExist(err) {

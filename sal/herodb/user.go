@@ -9,7 +9,8 @@ import (
 	"writ/sal"
 )
 
-// user returns the user of the database: the one that it has, another one if that is none of those that there are, ours if there are none.
+// user returns the user of the database: the current one if it is in Accounts, otherwise a new one, or 0 without
+// Accounts.
 func (j *job) user(has uint32) (uint32, error) {
 	if !j.Accounts.Used() {
 		return 0, nil
@@ -28,9 +29,9 @@ func (j *job) user(has uint32) (uint32, error) {
 	return user, sal.HostError("find a user for "+j.Resource.String(), err)
 }
 
-// handOver gives the user of a database what its process is about to work with: the data is theirs, the rest they read. Nobody works with it
-// now. The record is written before anything is theirs, and after what another user had is closed to it: once no record has a number, it may
-// be anybody's.
+// handOver gives the user of a database ownership of the data, and read access to its other files. No process may use
+// them meanwhile. The record with a new user is written after the files of the previous user are reclaimed, and before
+// the new user gets anything: a number that no record has may be given to another database.
 func (j *job) handOver(p program, r *sal.Record[own], in *instance) error {
 	user, err := j.user(r.Own.User)
 	if err != nil {
@@ -75,7 +76,7 @@ func (j *job) handOver(p program, r *sal.Record[own], in *instance) error {
 	return sal.HostError("hand "+j.Resource.String()+" over to its user", err)
 }
 
-// runDir makes the directory in which engines have sockets, anew: nothing in there is of another time.
+// runDir recreates the directory for the sockets of engines, so that no old files are in it.
 func (j *job) runDir(user uint32) error {
 	dir := j.in("run")
 	if err := os.RemoveAll(dir); err != nil {
@@ -87,7 +88,8 @@ func (j *job) runDir(user uint32) error {
 	return os.Lchown(dir, int(user), int(user))
 }
 
-// closeTree closes the directory of a database and its data to whoever had them. We may use what is below, whosever it is.
+// closeTree takes back the directory of a database and its data from their users. The driver can use files with any
+// owner.
 func (j *job) closeTree(tree string) error {
 	if err := os.Mkdir(j.in("run"), 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 		return err

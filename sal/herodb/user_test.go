@@ -57,7 +57,7 @@ func TestEachEngineHasItsOwnUnprivilegedUser(t *testing.T) {
 		}
 	}
 	b.do("herodb.backup", nightly, writ.ChangeUpdated)
-	b.do("herodb.rotate_secret", nil, writ.ChangeUpdated) // it reads its users anew
+	b.do("herodb.rotate_secret", nil, writ.ChangeUpdated) // it reloads its users
 	b.do("herodb.restore", nightly, writ.ChangeUpdated)
 	if v := b.ask(b.client(), "GET", "a"); v != "1" || b.own().User != user {
 		t.Errorf("restored it has %v and is the user %d", v, b.own().User)
@@ -65,8 +65,8 @@ func TestEachEngineHasItsOwnUnprivilegedUser(t *testing.T) {
 	b.do("herodb.delete", nil, writ.ChangeDeleted)
 }
 
-// A node can be switched between one and the other, and to other numbers; what is there goes on, and changes at its next start. What a user
-// had is nobody's then, whoever gets the number.
+// A node can switch user accounts on and off, and to other numbers. Running processes continue and change at their next
+// start. The files of a previous user are reclaimed, whoever gets the number.
 func TestUsersOfEnginesComeAndGoWithTheNextStart(t *testing.T) {
 	b := newFixture(t)
 	needUsers(t, b)
@@ -83,7 +83,8 @@ func TestUsersOfEnginesComeAndGoWithTheNextStart(t *testing.T) {
 		b.do("herodb.rotate_secret", nil, writ.ChangeUpdated) // with the process from before
 		b.end()
 		memory++
-		b.do("herodb.create", with(with(spec, "persist", true), "memory_mib", memory), writ.ChangeUpdated) // which starts it first
+		// Starts it first.
+		b.do("herodb.create", with(with(spec, "persist", true), "memory_mib", memory), writ.ChangeUpdated)
 		if v := b.ask(b.client(), "GET", "a"); v != "kept" {
 			t.Errorf("%d. it has %v", i, v)
 		}
@@ -103,7 +104,7 @@ func TestUsersOfEnginesComeAndGoWithTheNextStart(t *testing.T) {
 	b.do("herodb.delete", nil, writ.ChangeDeleted)
 }
 
-// end ends the process of the database as an accident does.
+// end kills the process of the database.
 func (b *fixture) end() {
 	b.Helper()
 	p := b.pid()
@@ -113,7 +114,7 @@ func (b *fixture) end() {
 	b.until("it is gone", func() bool { return !b.jobOn(store).lives(p, b.own()) })
 }
 
-// as starts a shell that says it is something else, as a user and in a session of its own, and waits. It ends with the test.
+// as starts a waiting shell with forged arguments, as a user and in its own session. It ends with the test.
 func (b *fixture) as(user uint32, arguments ...string) *exec.Cmd {
 	b.Helper()
 	cmd := &exec.Cmd{Path: "/bin/sh", Args: append([]string{arguments[0], "-c", "read x"}, arguments...), SysProcAttr: &syscall.SysProcAttr{Setsid: true}}
@@ -131,7 +132,7 @@ func (b *fixture) as(user uint32, arguments ...string) *exec.Cmd {
 	return cmd
 }
 
-// Root of a container becomes whom it likes, and has the arguments that it likes.
+// Root in a container can use any user and any arguments.
 func TestAnEngineIsNoProcessOfAContainer(t *testing.T) {
 	b := newFixture(t)
 	needUsers(t, b)
@@ -162,7 +163,8 @@ func TestAnEngineIsNoProcessOfAContainer(t *testing.T) {
 	}
 }
 
-// Anybody can have the arguments of an engine. Whoever took one over would be given the secret of another database.
+// Any process can have the arguments of an engine. If the driver accepted it, the process would get the secret of a
+// database.
 func TestAnEngineIsKnownByItsUserAndNotByWhatItSays(t *testing.T) {
 	b := newFixture(t)
 	needUsers(t, b)
@@ -186,7 +188,7 @@ func TestAnEngineIsKnownByItsUserAndNotByWhatItSays(t *testing.T) {
 	}
 }
 
-// What an engine started has its user, whatever it calls itself.
+// Children of an engine have its user, whatever their name.
 func TestWithoutGroupsChildrenOfAnEngineEndByTheirUser(t *testing.T) {
 	b := newFixture(t)
 	needUsers(t, b)
@@ -210,7 +212,7 @@ func TestWithoutGroupsChildrenOfAnEngineEndByTheirUser(t *testing.T) {
 	}
 }
 
-// The record is from before this node got other numbers: another node of the host may have them now.
+// The record is older than this node's current numbers. Another node of the host may use them now.
 func TestWithoutGroupsProcessesOfAnotherNodeLive(t *testing.T) {
 	b := newFixture(t)
 	needUsers(t, b)
@@ -223,12 +225,12 @@ func TestWithoutGroupsProcessesOfAnotherNodeLive(t *testing.T) {
 	stranger := b.as(b.own().User, "something")
 	b.Accounts = &others
 	b.do("herodb.delete", nil, writ.ChangeDeleted)
-	if said, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", stranger.Process.Pid)); err != nil || len(said) == 0 { // nothing of one that has ended
+	// The file of an ended process is empty.
+	if said, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", stranger.Process.Pid)); err != nil || len(said) == 0 {
 		t.Errorf("another node's was ended: %v", err)
 	}
 }
 
-// A database that was never made keeps no number.
 func TestAFailedCreateKeepsNoUser(t *testing.T) {
 	b := newFixture(t)
 	needUsers(t, b)
@@ -254,7 +256,7 @@ func TestAFailedCreateKeepsNoUser(t *testing.T) {
 	b.do("herodb.create", spec, writ.ChangeCreated)
 }
 
-// An engine that was taken over may leave anything in its tree, and root is who hands it over again.
+// A compromised engine may leave any links in its tree, and root changes the owners of the files there.
 func TestLinksInTheTreeOfAnEngineAreNotFollowed(t *testing.T) {
 	b := newFixture(t)
 	needUsers(t, b)
@@ -286,7 +288,7 @@ func TestLinksInTheTreeOfAnEngineAreNotFollowed(t *testing.T) {
 	}
 }
 
-// A child of an engine may say that it is somebody else, and go on listening where the engine did.
+// A child of an engine may forge its arguments and continue to listen on the engine's port.
 func TestAChildOfAnEngineStopsListening(t *testing.T) {
 	b := newFixture(t)
 	if b.groups().About() == "nothing" {
