@@ -498,7 +498,8 @@ func TestRunStartsAgainWhatEnds(t *testing.T) {
 	create("never", "never", "sh", "-c", "echo ran; exit 3")
 	create("stopped", "always", "sh", "-c", "echo ran; sleep 1000")
 	ran := func(name string) int { return strings.Count(b.log(name), "ran\n") }
-	for _, name := range []string{"always", "succeeding", "never", "stopped"} { // a program that is killed before its first line would never write it
+	// A program that is killed before its first line would never write it.
+	for _, name := range []string{"always", "succeeding", "never", "stopped"} {
 		b.eventually(name+" says that it ran", func() bool { return ran(name) == 1 })
 	}
 	go func() { done <- b.driver.Run(ctx) }()
