@@ -10,12 +10,13 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// Each line asks a new program, after what comes before has succeeded.
+// Each line starts a new program and first makes requests that must succeed.
 func TestRequestsAreAnsweredAsTheRealProgramDoes(t *testing.T) {
 	both(t, requestsAreAnswered)
 }
 
-// noMemory is in the error of a snapshot where KVM runs machines and cannot say in which state their processors are, as kvm_pvm.
+// noMemory is part of the error of a snapshot if KVM runs machines but cannot report the state of their CPUs, as
+// kvm_pvm.
 const noMemory = "GetNestedState"
 
 func requestsAreAnswered(t *testing.T, program program) {
@@ -26,8 +27,8 @@ func requestsAreAnswered(t *testing.T, program program) {
 		before []string
 		ask    string
 		status int
-		body   string  // how it begins
-		v54    *answer // if it is another one since then
+		body   string  // prefix of the body
+		v54    *answer // answer since v54, if different
 	}{
 		{"there is no such path", nil, "GET vm.nothing", 404, `["Not Found"]`, nil},
 		{"a slash behind is another path", nil, "GET vmm.ping/", 404, `["Not Found"]`, nil},
@@ -166,7 +167,7 @@ func requestsAreAnswered(t *testing.T, program program) {
 	}
 }
 
-// answer is a status of HTTP, and how the body begins.
+// answer is an HTTP status and the prefix of a body.
 type answer struct {
 	status int
 	body   string
@@ -178,7 +179,7 @@ func TestTheStubReportsUnsupportedRequests(t *testing.T) {
 	}
 }
 
-// disk is a file of 1 MiB that is made once.
+// disk returns a file of 1 MiB, which it creates at first use.
 func (p *process) disk(name string) string {
 	p.t.Helper()
 	path := filepath.Join(p.dir, name)
@@ -197,7 +198,7 @@ func TestPingAnswersBeforeThereIsAMachine(t *testing.T) {
 		p := start(t, program)
 		status, body := p.do("GET", "vmm.ping", "")
 		want := fmt.Sprintf(`{"build_version":"v%[1]d.0","version":"%[1]d.0.0","pid":%[2]d,"features":["io_uring","kvm"]}`, p.release, p.cmd.Process.Pid)
-		if p.genuine { // of whatever version
+		if p.genuine { // of any version
 			body = regexp.MustCompile(`("build_version":)"v[0-9.]+[^"]*",("version":)("[0-9.]+")`).ReplaceAllString(body, fmt.Sprintf(`$1"v%d.0",$2$3`, p.release))
 		}
 		if status != 200 || body != want {
@@ -206,7 +207,7 @@ func TestPingAnswersBeforeThereIsAMachine(t *testing.T) {
 	})
 }
 
-// What a driver has to know: the error of create does not mean that there is nothing.
+// A failed create leaves a configuration.
 func TestACreateThatFailedLeavesItsConfiguration(t *testing.T) {
 	both(t, func(t *testing.T, program program) {
 		p := start(t, program)

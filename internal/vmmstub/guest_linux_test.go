@@ -16,10 +16,10 @@ import (
 	"writ/internal/vmmstub/guest"
 )
 
-// guestGuard ends the wait for a guest, which starts in three seconds where there is nothing else to do.
+// guestGuard limits the wait for a guest, which boots in three seconds on an idle host.
 const guestGuard = 150 * time.Second
 
-// console is what the guest has written.
+// console returns the output of the guest.
 func (p *process) console() string {
 	p.t.Helper()
 	text, err := os.ReadFile(filepath.Join(p.dir, "serial"))
@@ -29,7 +29,7 @@ func (p *process) console() string {
 	return string(text)
 }
 
-// says waits until the guest has written something.
+// says waits until the guest has written text.
 func (p *process) says(text string) {
 	p.t.Helper()
 	for end := time.Now().Add(guestGuard); !strings.Contains(p.console(), text); time.Sleep(10 * time.Millisecond) {
@@ -39,7 +39,7 @@ func (p *process) says(text string) {
 	}
 }
 
-// real is the configuration of a machine with a real guest.
+// real returns the configuration of a machine with a real guest.
 func (p *process) real(g guest.Guest, cmdline, more string) string {
 	return `{"cpus":{"boot_vcpus":1,"max_vcpus":1},"memory":{"size":201326592},"payload":{"kernel":"` + g.Kernel + `","initramfs":"` + g.Initramfs +
 		`","cmdline":"` + guest.Cmdline + " " + cmdline + `"},"console":{"mode":"Off"},"serial":{"mode":"File","file":"` + filepath.Join(p.dir, "serial") + `"}` + more + `}`
@@ -53,7 +53,7 @@ func TestARealGuestThatStartsAnewIsStartedAnewAndDiesWithItsProgram(t *testing.T
 	p.must("vm.create", p.real(g, "writ.act=reboot", ""))
 	p.must("vm.boot", "")
 	p.event("vm", "rebooted")
-	p.kill() // and its guest with it, whatever the guest is about to do
+	p.kill() // must end its guest in any state
 	for end := time.Now().Add(guard); p.gone("QEMU") != nil; time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatal(p.gone("QEMU"))
@@ -77,7 +77,7 @@ func TestARealGuestLivesAsAMachineDoes(t *testing.T) {
 	}
 	testenv.InNetns(t, ns, func() error {
 		err := errors.Join(run(ip, "tuntap", "add", "tap0", "mode", "tap"), run(ip, "address", "add", "fd77::1/64", "dev", "tap0", "nodad"))
-		p.start() // it stays in there
+		p.start() // in this namespace
 		return err
 	})
 	p.must("vm.create", p.real(g, "writ.address=fd77::2/64", `,"disks":[{"id":"data","path":"`+p.disk("disk")+`"}],"net":[{"id":"net","tap":"tap0","mac":"02:00:00:00:00:07"}]`))

@@ -58,11 +58,11 @@ func everyEnd(t *testing.T, program program) {
 	for _, tt := range []struct {
 		name   string
 		args   []string
-		guest  guest.Act // what that of the real program does; nobody has to tell it
+		guest  guest.Act // action of the real program's guest, which acts on its own
 		end    func(p *process)
 		code   int
 		events []string
-		socket bool // stays
+		socket bool // the socket file is left
 	}{
 		{"the guest by itself", nil, guest.PowerOff, func(p *process) { p.act(vmmstub.GuestPowersOff) }, 0, down, false},
 		{"it is told so", nil, guest.Wait, func(p *process) { p.must("vmm.shutdown", "") }, 0, down, false},
@@ -90,13 +90,14 @@ func everyEnd(t *testing.T, program program) {
 			p.kernel = guest.Tiny(t, tt.guest)
 			p.start(tt.args...)
 			p.boot("")
-			p.event("vm", "booted") // it is told a moment later
+			p.event("vm", "booted") // the event is written a moment later
 			tt.end(p)
 			if code := p.code(); code != tt.code {
 				t.Errorf("code %d, want %d\n%s", code, tt.code, p.stderr)
 			}
 			told := p.names()
-			for i := len(before) + 2; i+1 < len(told) && tt.guest == guest.Reboot && told[i] == "vm/rebooting"; { // it does it again and again
+			// The guest keeps rebooting.
+			for i := len(before) + 2; i+1 < len(told) && tt.guest == guest.Reboot && told[i] == "vm/rebooting"; {
 				told = slices.Delete(told, i, i+2)
 			}
 			if diff := cmp.Diff(p.withoutLost(slices.Concat(before, tt.events), told), told); diff != "" {
@@ -118,7 +119,7 @@ func TestTheButtonEndsTheProgram(t *testing.T) {
 	}
 }
 
-// act lets the stub's guest do what one of the real program does by itself.
+// act makes the stub's guest act. The guest of the real program acts by itself.
 func (p *process) act(what syscall.Signal) {
 	if !p.genuine {
 		p.signal(what)
@@ -181,7 +182,7 @@ func TestASocketIsInherited(t *testing.T) {
 		if err := errors.Join(file.Close(), events.Close()); err != nil {
 			t.Fatal(err)
 		}
-		// Nobody had to wait for it to listen.
+		// The socket accepts connections before the program runs.
 		if status, _ := p.do("GET", "vmm.ping", ""); status != 200 {
 			t.Errorf("vmm.ping = %d", status)
 		}
@@ -258,7 +259,7 @@ func TestASlowActionKeepsEverybodyWaiting(t *testing.T) {
 	if _, err := io.WriteString(conn, "GET /api/v1/vmm.ping HTTP/1.1\r\nHost: localhost\r\n\r\n"); err != nil {
 		t.Fatal(err)
 	}
-	// A moment is enough to find out a program that answers; one that does not is not found out by any.
+	// A program that answers does so at once.
 	if err := conn.SetReadDeadline(time.Now().Add(50 * time.Millisecond)); err != nil {
 		t.Fatal(err)
 	}
@@ -295,7 +296,7 @@ func TestADiskIsLockedWhileTheMachineRuns(t *testing.T) {
 		if p.locked(p.disk("disk")) {
 			t.Error("the lock is there after shutdown")
 		}
-		// It was built, and waits to be taken down.
+		// The machine was built and waits for its shutdown.
 		if status, body := other.do("PUT", "vm.boot", ""); status != 500 || !strings.Contains(body, "VM is already created") || other.info().State != "Created" {
 			t.Errorf("once more = %d %s", status, body)
 		}
@@ -454,7 +455,7 @@ func TestItMisbehavesAsConfigured(t *testing.T) {
 		{"the guest takes all with it", vmmstub.Settings{AfterBoot: "crash"}, func(p *process) {
 			p.start()
 			p.must("vm.create", p.config(""))
-			_, _, _ = p.try("PUT", "/api/v1/vm.boot", "") // it may die before or after the answer
+			_, _, _ = p.try("PUT", "/api/v1/vm.boot", "") // it may crash before or after the answer
 			if code := p.code(); code != -1 {
 				p.t.Errorf("code %d", code)
 			}
@@ -478,7 +479,7 @@ func TestItMisbehavesAsConfigured(t *testing.T) {
 	}
 }
 
-// What divides options in the value of one is refused in a path; who gives a descriptor is not asked for it.
+// A path with a separator of options is rejected. A descriptor avoids that.
 func TestAPathOfEventsHasNeitherCommasNorQuotesNorBrackets(t *testing.T) {
 	both(t, func(t *testing.T, program program) {
 		for _, name := range []string{"a,b", `a"b`, "a[b"} {

@@ -24,13 +24,13 @@ import (
 	"writ/internal/vmmstub/guest"
 )
 
-// guard ends a wait that would not end by itself; all of them take milliseconds.
+// guard limits a wait that should take milliseconds.
 const guard = 30 * time.Second
 
-// program is what is to be run.
+// program is the program under test.
 type program struct {
 	path    string
-	genuine bool // and no stub
+	genuine bool // not a stub
 	release vmmstub.Release
 }
 
@@ -44,17 +44,17 @@ type process struct {
 	cmd    *exec.Cmd
 	stderr *bytes.Buffer
 	ended  bool
-	kernel string // of its machines; made if it is not given
+	kernel string // kernel of its machines; made if empty
 	disks  map[string]bool
 }
 
-// newProcess prepares a stub in a directory of its own; nothing runs yet.
+// newProcess prepares a stub in its own directory, without starting it.
 func newProcess(t *testing.T) *process {
 	t.Helper()
 	return prepare(t, stub(t, vmmstub.Played()))
 }
 
-// prepare prepares a program in a directory of its own.
+// prepare prepares a program in its own directory.
 func prepare(t *testing.T, program program) *process {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "vmm")
@@ -85,7 +85,7 @@ func start(t *testing.T, program program) *process {
 	return p
 }
 
-// start starts the program and waits until it listens. No connection of that is left: the program counts them.
+// start starts the program and waits until it listens. It leaves no connection open, because the program counts them.
 func (p *process) start(args ...string) {
 	p.t.Helper()
 	p.spawn(append([]string{"--api-socket", "path=" + p.socket, "--event-monitor", "path=" + p.events}, args...)...)
@@ -101,7 +101,7 @@ func (p *process) start(args ...string) {
 	}
 }
 
-// leave closes a connection, and waits until the program has closed it too.
+// leave closes a connection and waits until the program has closed it as well.
 func (p *process) leave(conn net.Conn) {
 	p.t.Helper()
 	defer conn.Close()
@@ -126,13 +126,13 @@ func (p *process) spawn(args ...string) {
 		p.t.Fatal(err)
 	}
 	cmd := p.cmd
-	p.t.Cleanup(func() { // also when another one was started after it
+	p.t.Cleanup(func() { // even if another one was started after it
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
 	})
 }
 
-// kill ends it with SIGKILL.
+// kill ends the program with SIGKILL.
 func (p *process) kill() {
 	if p.cmd == nil || p.ended {
 		return
@@ -142,7 +142,7 @@ func (p *process) kill() {
 	p.ended = true
 }
 
-// code waits until it has ended and returns its exit code; -1 after a signal.
+// code waits for the end of the program and returns its exit code, or -1 after a signal.
 func (p *process) code() int {
 	p.t.Helper()
 	timer := time.AfterFunc(guard, func() { _ = p.cmd.Process.Kill() })
@@ -155,7 +155,7 @@ func (p *process) code() int {
 	return p.cmd.ProcessState.ExitCode()
 }
 
-// do sends a request on a connection of its own and returns status and body.
+// do sends a request on a new connection and returns status and body.
 func (p *process) do(method, action, body string) (int, string) {
 	p.t.Helper()
 	status, text, err := p.try(method, "/api/v1/"+action, body)
@@ -185,7 +185,7 @@ func (p *process) try(method, path, body string) (int, string, error) {
 	return answer.StatusCode, string(text), err
 }
 
-// must asks for an action that has to succeed.
+// must makes a request that must succeed.
 func (p *process) must(action, body string) string {
 	p.t.Helper()
 	status, text := p.do("PUT", action, body)
@@ -195,7 +195,7 @@ func (p *process) must(action, body string) string {
 	return text
 }
 
-// info is what tests look at of vm.info.
+// info holds the fields of vm.info that tests use.
 type info struct {
 	State  string `json:"state"`
 	Memory int64  `json:"memory_actual_size"`
@@ -220,7 +220,7 @@ func (p *process) info() info {
 	return in
 }
 
-// config is the body of vm.create: one CPU, a kernel that waits, and what is added.
+// config returns the body of vm.create: one CPU, a kernel that waits, and more.
 func (p *process) config(more string) string {
 	p.t.Helper()
 	p.kernelFile()
@@ -228,7 +228,7 @@ func (p *process) config(more string) string {
 		`"},"console":{"mode":"Off"},"serial":{"mode":"File","file":"` + filepath.Join(p.dir, "serial") + `"}` + more + `}`
 }
 
-// kernelFile is the kernel of its machines.
+// kernelFile returns the kernel of its machines.
 func (p *process) kernelFile() string {
 	p.t.Helper()
 	if p.kernel == "" {
@@ -237,7 +237,7 @@ func (p *process) kernelFile() string {
 	return p.kernel
 }
 
-// file makes a file of so many bytes.
+// file makes a file of size bytes.
 func (p *process) file(name string, size int64) string {
 	p.t.Helper()
 	path := filepath.Join(p.dir, name)
@@ -247,7 +247,7 @@ func (p *process) file(name string, size int64) string {
 	return path
 }
 
-// boot makes a machine that runs.
+// boot creates and boots a machine.
 func (p *process) boot(more string) {
 	p.t.Helper()
 	p.must("vm.create", p.config(more))
@@ -275,7 +275,7 @@ type event struct {
 	Properties map[string]string
 }
 
-// told returns the events in the file, as far as it is whole.
+// told returns the complete events in the file.
 func (p *process) told() (events []event) {
 	p.t.Helper()
 	text, err := os.ReadFile(p.events)
@@ -291,8 +291,8 @@ func (p *process) told() (events []event) {
 	}
 }
 
-// withoutLost returns wanted without the last events that the real program lost. That program
-// writes events in a thread of its own, and may end before the thread is done.
+// withoutLost returns wanted without the last events that the real program lost. That program writes events in a
+// separate thread, and may end before the thread is done.
 func (p *process) withoutLost(wanted, reported []string) []string {
 	if p.genuine && len(reported) < len(wanted) && slices.Equal(wanted[:len(reported)], reported) {
 		return reported
@@ -300,7 +300,7 @@ func (p *process) withoutLost(wanted, reported []string) []string {
 	return wanted
 }
 
-// names are the events as words.
+// names returns the names of the events.
 func (p *process) names() (names []string) {
 	for _, e := range p.told() {
 		if e.Source != "virtio-device" {
@@ -310,7 +310,7 @@ func (p *process) names() (names []string) {
 	return names
 }
 
-// locked reports whether somebody has a lock on a file.
+// locked reports whether another process has a lock on a file.
 func (p *process) locked(path string) bool {
 	p.t.Helper()
 	f, err := os.OpenFile(path, os.O_RDWR, 0)
@@ -325,7 +325,7 @@ func (p *process) locked(path string) bool {
 	return lock.Type != unix.F_UNLCK
 }
 
-// gone fails if a process still has a file of this one open or mapped by name in its arguments.
+// gone returns an error if a process still has the directory of this one in its arguments.
 func (p *process) gone(what string) error {
 	lines, err := filepath.Glob("/proc/[0-9]*/cmdline")
 	if err != nil {
@@ -340,14 +340,14 @@ func (p *process) gone(what string) error {
 	return nil
 }
 
-// stub is the stub of a release.
+// stub returns the stub of a release.
 func stub(t *testing.T, release vmmstub.Release) program {
 	t.Helper()
 	return program{path: vmmstub.BuildOf(t, release), release: release}
 }
 
-// both calls a test with the stub of each release, and with the program that it plays where that is on PATH: what holds for one holds for the
-// others. Guests of the real one are tiny, and need no more of this machine than /dev/kvm.
+// both calls a test with the stub of each release, and with the real program if it is on PATH, so that all behave the
+// same. Guests of the real program are tiny and need only /dev/kvm.
 func both(t *testing.T, test func(t *testing.T, program program)) {
 	for _, release := range vmmstub.Releases {
 		t.Run("stub of "+release.String(), func(t *testing.T) { test(t, stub(t, release)) })
@@ -359,7 +359,7 @@ func both(t *testing.T, test func(t *testing.T, program program)) {
 	})
 }
 
-// releaseOf asks a program for the release that it is or will be; --version has the last one of its source.
+// releaseOf returns the release that a program is or will be; --version has the last one of its source.
 func releaseOf(t *testing.T, path string) (release vmmstub.Release) {
 	t.Helper()
 	_, said := start(t, program{path: path, genuine: true}).do("GET", "vmm.ping", "")

@@ -1,5 +1,5 @@
-// Package vmmstub gives tests a program that plays cloud-hypervisor v53 or v54: the package vmm beside it, built under that program's name, and
-// told how to misbehave. It must not know who drives it.
+// Package vmmstub gives tests a stub of cloud-hypervisor v53 or v54: a build of package vmm under that program's name,
+// with settings for faults. It must not know its callers.
 package vmmstub
 
 import (
@@ -18,17 +18,17 @@ import (
 	"writ/internal/vmmstub/vmm"
 )
 
-// Settings are what a test wants of the program.
+// Settings control the behaviour of the program.
 type Settings = vmm.Settings
 
-// The signals by which a test lets the guest of a running program act by itself.
+// Signals that make the guest of a running program act.
 const (
 	GuestPowersOff = syscall.SIGUSR1
 	GuestReboots   = syscall.SIGUSR2
-	GuestFails     = syscall.SIGWINCH // its processor cannot go on
+	GuestFails     = syscall.SIGWINCH // its CPU fails
 )
 
-// program builds the program once in this process, and keeps it in memory: there is nobody who would clear a file away.
+// program builds the program once per test process and keeps it in memory, because no test could delete a shared file.
 var program = sync.OnceValues(func() ([]byte, error) {
 	dir, remove, err := testenv.MakeHome("vmmstub")
 	if err != nil {
@@ -44,7 +44,7 @@ var program = sync.OnceValues(func() ([]byte, error) {
 	return os.ReadFile(path)
 })
 
-// Passable returns a directory of a test that every user of the host can go through.
+// Passable returns a test directory that every user of the host can traverse.
 func Passable(t testing.TB) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -56,20 +56,20 @@ func Passable(t testing.TB) string {
 	return dir
 }
 
-// Release is a version of the program that is played.
+// Release is a version of cloud-hypervisor that the stub simulates.
 type Release = vmm.Release
 
-// Releases are those that are played.
+// Releases are the simulated versions.
 var Releases = []Release{vmm.V53, vmm.V54}
 
-// played is the release that tests get which name none.
+// played is the default release of tests.
 var played = flag.Int("vmmstub.version", int(vmm.V53), "the release of cloud-hypervisor that vmmstub plays, 53 or 54")
 
-// Played is the release that the flag -vmmstub.version names.
+// Played returns the release of the flag -vmmstub.version.
 func Played() Release { return Release(*played) }
 
-// Build returns the path of the program, named cloud-hypervisor, in a directory that is this test's alone. Any user may execute it. It plays
-// the release that is Played.
+// Build returns the path of the program, named cloud-hypervisor, in a directory for this test only. Any user may
+// execute it. It simulates the release Played.
 func Build(t testing.TB) string {
 	t.Helper()
 	return BuildOf(t, Played())
@@ -83,7 +83,8 @@ func BuildOf(t testing.TB, release Release) string {
 		t.Fatal(err)
 	}
 	path := filepath.Join(Passable(t), "cloud-hypervisor")
-	// Another process writes it: a child that this one starts meanwhile would have the file open to write, and nobody could execute it.
+	// cp writes the file, not this process: a child that this process forks meanwhile would inherit the open
+	// descriptor, and then executing the file would fail with ETXTBSY.
 	write := exec.Command("cp", "/dev/stdin", path)
 	write.Stdin = bytes.NewReader(text)
 	if said, err := write.CombinedOutput(); err != nil {
@@ -99,7 +100,7 @@ func BuildOf(t testing.TB, release Release) string {
 	return path
 }
 
-// Set tells the program at path, and all processes that run it, how to behave from now on. The zero Settings are those of a good day.
+// Set changes the settings of the program at path, including running processes. The zero Settings cause no faults.
 func Set(t testing.TB, path string, settings Settings) {
 	t.Helper()
 	text, err := json.Marshal(settings)
@@ -107,7 +108,8 @@ func Set(t testing.TB, path string, settings Settings) {
 		t.Fatal(err)
 	}
 	file := filepath.Join(filepath.Dir(path), vmm.SettingsName)
-	if err := os.WriteFile(file+".new", text, 0o644); err != nil { // the program may run as another user
+	// Readable, because the program may run as another user.
+	if err := os.WriteFile(file+".new", text, 0o644); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.Rename(file+".new", file); err != nil {
@@ -115,7 +117,7 @@ func Set(t testing.TB, path string, settings Settings) {
 	}
 }
 
-// Gate holds the program at a place, and lets a test know that it is there.
+// Gate blocks the program at a certain point until the test opens it.
 type Gate struct {
 	Path string // for Settings.Hold and Settings.HoldStart
 
@@ -124,7 +126,7 @@ type Gate struct {
 	file *os.File
 }
 
-// NewGate makes a gate, closed.
+// NewGate makes a closed gate.
 func NewGate(t testing.TB) *Gate {
 	t.Helper()
 	g := &Gate{t: t, Path: filepath.Join(Passable(t), "gate")}
@@ -134,7 +136,7 @@ func NewGate(t testing.TB) *Gate {
 	return g
 }
 
-// Reached returns when the program stands at the gate.
+// Reached waits until the program is at the gate.
 func (g *Gate) Reached() {
 	g.t.Helper()
 	g.once.Do(func() {
@@ -146,7 +148,7 @@ func (g *Gate) Reached() {
 	})
 }
 
-// Open lets the program pass that stands at the gate, or comes to it.
+// Open waits until the program is at the gate and lets it continue.
 func (g *Gate) Open() {
 	g.t.Helper()
 	g.Reached()

@@ -5,17 +5,17 @@ import (
 	"fmt"
 )
 
-// archive is a cpio archive of the form that kernels unpack ("newc").
+// archive is a cpio archive in the format for kernels ("newc").
 type archive struct {
 	b    bytes.Buffer
 	inos int
 }
 
-// The kinds of files with their permissions.
+// File types with their permissions.
 const (
 	kindDir    = 0o040755
 	kindFile   = 0o100755
-	kindDevice = 0o020600 // of characters
+	kindDevice = 0o020600 // a character device
 )
 
 func (a *archive) dir(name string) { a.add(name, kindDir, nil, 0, 0) }
@@ -24,7 +24,7 @@ func (a *archive) file(name string, content []byte) { a.add(name, kindFile, cont
 
 func (a *archive) device(name string, major, minor int) { a.add(name, kindDevice, nil, major, minor) }
 
-// add appends a file; its name has no slash in front.
+// add appends a file; its name has no leading slash.
 func (a *archive) add(name string, mode int, content []byte, major, minor int) {
 	a.inos++
 	const links, none = 1, 0
@@ -42,7 +42,7 @@ func (a *archive) align() {
 	}
 }
 
-// bytes ends the archive and returns it.
+// bytes finishes the archive and returns it.
 func (a *archive) bytes() []byte {
 	a.add("TRAILER!!!", 0, nil, 0, 0)
 	return a.b.Bytes()

@@ -1,5 +1,5 @@
-// Package guest makes a guest that is real and small: a distribution's kernel, and an initramfs with the modules that a virtual machine
-// needs and a first process of our own. It must not know what runs it.
+// Package guest makes a real but small guest: the kernel of a distribution, and an initramfs with modules for virtual
+// machines and its own first process. It must not know which program runs it.
 package guest
 
 import (
@@ -15,30 +15,30 @@ import (
 	"writ/internal/testenv"
 )
 
-// modules are what an initramfs has, in the order in which they are loaded.
+// modules are the modules of the initramfs, in load order.
 var modules = []string{"virtio_ring", "virtio", "virtio_pci_modern_dev", "virtio_pci_legacy_dev", "virtio_pci", "virtio_blk",
 	"failover", "net_failover", "virtio_net", "button", "evdev", "nls_cp437", "nls_ascii", "fat", "vfat"}
 
-// Cmdline is what a kernel is told at least: it is quiet, its console is the serial port, and it does not start anew after a panic. It does not
-// compare its timers at the start, which are late on a busy host.
+// Cmdline is the minimal command line of a kernel: quiet, console on the serial port, no reboot after a panic. It
+// disables a check of timers at boot, which fails on a busy host.
 const Cmdline = "console=ttyS0 quiet panic=-1 no_timer_check"
 
-// UpText is in the line that a guest writes to its console when it is up, after its name.
+// UpText is in the line that a running guest writes to its console, after its name.
 const UpText = "is up"
 
-// Guest is what a machine is started from.
+// Guest holds the boot files of a machine.
 type Guest struct {
 	Kernel    string // path
 	Initramfs string // path
 }
 
-// initramfs is built once in this process.
+// initramfs is built once per test process.
 var initramfs struct {
 	sync.Mutex
 	text []byte
 }
 
-// Build makes a guest for a test. It skips the test as testenv.Kernel does.
+// Build makes a guest for a test. It skips the test under the same conditions as testenv.Kernel.
 func Build(t testing.TB) Guest {
 	t.Helper()
 	kernel := testenv.Kernel(t)
@@ -106,7 +106,7 @@ func write(t testing.TB, text []byte) string {
 	return path
 }
 
-// find finds the files of modules.
+// find returns the paths of the modules below a directory, by module name.
 func find(dir string) (map[string]string, error) {
 	paths := map[string]string{}
 	err := filepath.WalkDir(dir, func(path string, _ fs.DirEntry, err error) error {

@@ -11,28 +11,28 @@ import (
 	"writ/internal/testenv"
 )
 
-// ProgramText begins the line on the console that reports the end of a Program. Nothing follows if the program
+// ProgramText begins the line on the console that reports the end of a Program. The line ends there if the program
 // succeeded.
 const ProgramText = "guest: the program has ended"
 
-// Program is a program that a guest runs as its only user before it powers off. The console shows its output, and
-// control groups of version 2 are mounted.
+// Program is the only program of a guest, which powers off after it. The console shows its output, and version 2
+// control groups are mounted.
 type Program struct {
-	Path string // on this machine; a program that needs libraries finds them among Files
+	Path string // on the host; libraries for the program must be in Files
 	Args []string
 
-	Kernel  testenv.KernelFiles // testenv.Kernel if zero
+	Kernel  testenv.KernelFiles // zero means testenv.Kernel
 	Modules []Module            // loaded in this order before the program starts
-	Files   map[string][]byte   // further executable files, by their path in the guest without the first slash
+	Files   map[string][]byte   // further executable files, by path in the guest without leading slash
 }
 
 // Module is a module of the guest's kernel.
 type Module struct {
 	Name   string
-	Object []byte // not compressed
+	Object []byte // uncompressed
 }
 
-// Build makes the guest of a program. It skips the test as testenv.Kernel does.
+// Build makes the guest of a program. It skips the test under the same conditions as testenv.Kernel.
 func (p Program) Build(t testing.TB) Guest {
 	t.Helper()
 	kernel := p.Kernel
@@ -65,7 +65,7 @@ func (p Program) initramfs() ([]byte, error) {
 	return a.bytes(), nil
 }
 
-// parents adds the directories above a file that are not made yet: a kernel creates none by itself.
+// parents adds the missing directories above a file, because the kernel does not create them.
 func (a *archive) parents(name string, made map[string]bool) {
 	dir := path.Dir(name)
 	if made[dir] {

@@ -8,19 +8,19 @@ import (
 	"testing"
 )
 
-// Act is what a tiny guest does when it has said that it is up.
+// Act is the action of a tiny guest after it has reported that it is up.
 type Act int
 
-// A tiny guest waits for ever, switches its machine off, or starts it anew.
+// A tiny guest waits forever, powers its machine off, or resets it.
 const (
 	Wait Act = iota
 	PowerOff
 	Reboot
 )
 
-// Tiny makes a guest that is a kernel of some bytes: it writes a line to its console, does one thing more, and halts. It needs no more of a
-// processor than what every emulation of one has, so it runs where no distribution's kernel does. It loads no driver: it neither sees its
-// disks nor hears its power button.
+// Tiny makes a guest whose kernel has only some bytes: it writes a line to its console, executes act, and halts. It
+// needs only the CPU features of any emulator, so it runs where no distribution kernel does. It has no drivers and
+// therefore ignores its disks and its power button.
 func Tiny(t testing.TB, act Act) (kernel string) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "kernel")
@@ -30,13 +30,13 @@ func Tiny(t testing.TB, act Act) (kernel string) {
 	return path
 }
 
-// tinyAddress is where the tiny kernel is in its machine's memory, as that of a distribution.
+// tinyAddress is the load address of the tiny kernel, the same as for distribution kernels.
 const tinyAddress = 16 << 20
 
-// TinyText is what a tiny guest writes.
+// TinyText is the output of a tiny guest.
 const TinyText = "tiny guest " + UpText + "\n"
 
-// tiny is the kernel as a file: ELF, whose note says where it begins in 32 bits, as hypervisors take it (PVH).
+// tiny returns the kernel as an ELF file with a note of its 32-bit entry point, as hypervisors require (PVH).
 func tiny(act Act) []byte {
 	const (
 		header, program, note = 64, 56, 24
@@ -53,7 +53,7 @@ func tiny(act Act) []byte {
 		0xee,       // out dx, al
 		0xeb, 0xf8, // jmp next
 	) // said:
-	// The register that the hypervisor's tables name for sleep and reset.
+	// The sleep and reset registers of the hypervisor's ACPI tables.
 	if does := map[Act]byte{PowerOff: 5<<2 | 1<<5, Reboot: 1}[act]; does != 0 {
 		code = append(code, 0x66, 0xba, 0x00, 0x06, 0xb0, does, 0xee) // mov dx, 0x600; mov al, does; out dx, al
 	}
@@ -63,17 +63,17 @@ func tiny(act Act) []byte {
 	var b bytes.Buffer
 	put := func(all ...any) {
 		for _, v := range all {
-			_ = binary.Write(&b, binary.LittleEndian, v) // a buffer takes everything
+			_ = binary.Write(&b, binary.LittleEndian, v) // writing to a buffer cannot fail
 		}
 	}
 	segment := func(kind, flags uint32, at, size, align uint64) {
 		put(kind, flags, at, tinyAddress+at, tinyAddress+at, size, size, align)
 	}
-	b.WriteString("\x7fELF\x02\x01\x01\x00\x00\x00\x00\x00\x00\x00\x00\x00") // 64 bits, least byte first
+	b.WriteString("\x7fELF\x02\x01\x01\x00\x00\x00\x00\x00\x00\x00\x00\x00") // 64 bits, little-endian
 	put(uint16(2), uint16(62), uint32(1), uint64(tinyAddress+codeAt), uint64(header), uint64(0), uint32(0))
 	put(uint16(header), uint16(program), uint16(2), uint16(64), uint16(0), uint16(0))
-	segment(1, 7, 0, size, 4096)          // the whole file is loaded
-	segment(4, 4, noteAt, note, 4)        // and this is its note
+	segment(1, 7, 0, size, 4096)          // loads the whole file
+	segment(4, 4, noteAt, note, 4)        // the note within it
 	put(uint32(4), uint32(8), uint32(18)) // sizes of name and value; XEN_ELFNOTE_PHYS32_ENTRY
 	b.WriteString("Xen\x00")
 	put(uint64(tinyAddress + codeAt))

@@ -7,10 +7,10 @@ import (
 	"net"
 )
 
-// The configuration of a machine: what vm.create takes, vm.info shows and a snapshot keeps. Sizes are bytes. Parts that change nothing
-// here are kept as they came.
+// The configuration of a machine, as in vm.create, vm.info and snapshots. Sizes are in bytes. Parts without effect here
+// are stored unchanged.
 
-// vmConfig is the configuration as a whole.
+// vmConfig is the whole configuration.
 type vmConfig struct {
 	CPUs            cpusConfig      `json:"cpus"`
 	Memory          memoryConfig    `json:"memory"`
@@ -43,11 +43,11 @@ func (c *vmConfig) UnmarshalJSON(text []byte) error {
 	return decode(text, c)
 }
 
-// clone is a deep copy: what is tried on it changes nothing if it is refused.
+// clone returns a deep copy, for changes that may be rejected.
 func (c *vmConfig) clone() *vmConfig {
 	text, err := json.Marshal(c)
 	if err != nil {
-		panic(err) // it was made of JSON
+		panic(err) // it was decoded from JSON
 	}
 	copied := &vmConfig{}
 	if err := json.Unmarshal(text, copied); err != nil {
@@ -105,7 +105,7 @@ func (c *payloadConfig) UnmarshalJSON(text []byte) error {
 	return decode(text, c)
 }
 
-// pciCommon is what every device has.
+// pciCommon holds the fields of every device.
 type pciCommon struct {
 	ID       *string `json:"id,omitempty"`
 	IOMMU    bool    `json:"iommu,omitempty"`
@@ -177,10 +177,10 @@ func (c *netConfig) UnmarshalJSON(text []byte) error {
 	return nil
 }
 
-// randomMAC is a locally administered unicast address.
+// randomMAC returns a locally administered unicast address.
 func randomMAC() string {
 	mac := make(net.HardwareAddr, 6)
-	_, _ = rand.Read(mac) // it never fails
+	_, _ = rand.Read(mac) // never fails
 	mac[0] = mac[0]&^1 | 2
 	return mac.String()
 }

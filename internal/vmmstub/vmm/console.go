@@ -6,9 +6,9 @@ import (
 	"os"
 )
 
-// consoles are the open ends of the guest's console and serial port.
+// consoles are the open outputs of the guest's console and serial port.
 type consoles struct {
-	console, serial *os.File // nil if nothing is kept
+	console, serial *os.File // nil discards the output
 }
 
 func openConsoles(config *vmConfig) (*consoles, error) {
@@ -32,7 +32,7 @@ func openConsole(c consoleCommon) (*os.File, error) {
 		return os.Stdout, nil
 	case "File":
 		if c.File == nil {
-			return nil, nil // vm.boot says what is wrong with that; the real program dies here
+			return nil, nil // vm.boot reports the error; the real program crashes here
 		}
 		f, err := os.Create(*c.File)
 		if err != nil {
@@ -47,7 +47,7 @@ func openConsole(c consoleCommon) (*os.File, error) {
 func (c *consoles) write(text string) {
 	for _, f := range []*os.File{c.console, c.serial} {
 		if f != nil {
-			_, _ = io.WriteString(f, text) // a full disk is no reason for a machine to stop
+			_, _ = io.WriteString(f, text) // a full disk must not stop the machine
 		}
 	}
 }

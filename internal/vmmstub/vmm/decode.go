@@ -11,9 +11,10 @@ import (
 	"strings"
 )
 
-// decode reads a JSON object into the struct that into points to, as the real program does and encoding/json does not: keys are compared
-// with case, a field that is tagged `need:"yes"` has to be there, one that is neither pointer nor list may not be null, and a string that
-// is tagged `oneof` is one of those. Fields that are not there keep what they have, unknown keys are ignored.
+// decode parses a JSON object into the struct that into points to. It follows the real program where encoding/json
+// differs: keys are case-sensitive, a field with the tag `need:"yes"` is required, only pointers, lists and maps may be
+// null, and a string with the tag `oneof` must have one of its values. Missing fields keep their value; unknown keys
+// are ignored.
 func decode(text []byte, into any) error {
 	var keys map[string]json.RawMessage
 	if err := json.Unmarshal(text, &keys); err != nil {
@@ -57,12 +58,12 @@ func optional(kind reflect.Kind) bool {
 	return kind == reflect.Pointer || kind == reflect.Slice || kind == reflect.Map
 }
 
-// fields lets json.Unmarshal decode into a struct that has no method for it.
+// fields lets json.Unmarshal decode into a struct without its own method.
 type fields struct{ into any }
 
 func (f fields) UnmarshalJSON(text []byte) error { return decode(text, f.into) }
 
-// decodeBody reads the body of a request: one value and nothing behind it.
+// decodeBody parses the body of a request: exactly one value.
 func decodeBody(text []byte, into any) *failure {
 	d := json.NewDecoder(bytes.NewReader(text))
 	err := d.Decode(into)

@@ -9,33 +9,33 @@ import (
 	"slices"
 )
 
-// machine is what vm.boot makes: devices, and a guest that uses them.
+// machine is the result of vm.boot: devices, and a guest that uses them.
 type machine struct {
-	plays   Release // the version that it is a machine of
+	plays   Release // its release
 	state   string
 	guest   guest
 	devices []*device
-	counter int // of ids
+	counter int // for generated IDs
 	cpus    uint32
 	dimms   int
-	plugged uint64 // bytes of memory
-	fault   error  // why it was built and does not run; it stays until it is taken down
+	plugged uint64 // hot-plugged memory in bytes
+	fault   error  // reason why it was built but does not run; it stays until its shutdown
 }
 
-// device is one on the machine's PCI bus.
+// device is a device on the machine's PCI bus.
 type device struct {
 	id   string
 	slot int
-	disk *diskConfig // one of the two, or none
+	disk *diskConfig // at most one of disk and net is set
 	net  *netConfig
 
-	file *os.File // the disk with its lock, or the tap; nil when it was given back
-	down bool     // it was taken away, and the guest has not given it up
+	file *os.File // the locked disk, or the tap; nil after its release
+	down bool     // removed, but not yet released by the guest
 }
 
 func (d *device) bdf() string { return fmt.Sprintf("0000:00:%02x.0", d.slot) }
 
-// back and name are what guests call the two sides of a device: what is behind it, and what is on the bus.
+// back and name return QEMU's names for the two sides of a device: the backend, and the device on the bus.
 func (d *device) back() string { return fmt.Sprintf("back%d", d.slot) }
 
 func (d *device) name() string { return fmt.Sprintf("front%d", d.slot) }
@@ -47,7 +47,7 @@ func (d *device) release() {
 	}
 }
 
-// newMachine opens what the configuration names and starts a guest.
+// newMachine opens the devices of the configuration and starts a guest.
 func (v *vmm) newMachine(memory string) (vm *machine, err error) {
 	vm = &machine{plays: v.release, state: stateCreated, cpus: v.config.CPUs.Boot}
 	defer func() {
@@ -91,7 +91,7 @@ func (v *vmm) newMachine(memory string) (vm *machine, err error) {
 	return vm, err
 }
 
-// lock locks all disks, or leaves some locked.
+// lock locks all disks. After an error, some may be locked.
 func (vm *machine) lock() error {
 	for _, d := range vm.devices {
 		if err := d.lock(); err != nil {
@@ -101,7 +101,7 @@ func (vm *machine) lock() error {
 	return nil
 }
 
-// lock locks a disk, to write or to read; any other device needs none.
+// lock locks a disk for writing or reading. Other devices need no lock.
 func (d *device) lock() error {
 	if d.disk == nil {
 		return nil
@@ -121,7 +121,7 @@ func (d *device) lock() error {
 	return chain{"Cannot lock images of all block devices", "Failed to get " + kind + " lock for disk image: " + *d.disk.Path, why}
 }
 
-// add gives a device its place on the bus.
+// add gives a device a slot on the bus.
 func (vm *machine) add(id string) (*device, error) {
 	for slot := 1; slot < maxPCIDevices; slot++ {
 		if !slices.ContainsFunc(vm.devices, func(d *device) bool { return d.slot == slot }) {
@@ -133,7 +133,7 @@ func (vm *machine) add(id string) (*device, error) {
 	return nil, chain{"Error from device manager", "Failed to find an available PCI device ID"}
 }
 
-// name gives a device a name that has none.
+// name returns the ID of a device, which it generates if none was given.
 func (vm *machine) name(prefix string, common *pciCommon) string {
 	for common.ID == nil {
 		id := fmt.Sprintf("%s%d", prefix, vm.counter)
@@ -154,7 +154,7 @@ func (vm *machine) find(id string) *device {
 	return nil
 }
 
-// sectorSize is what the smallest disk has, in bytes.
+// sectorSize is the minimum size of a disk, in bytes.
 const sectorSize = 512
 
 func (vm *machine) addDisk(disk *diskConfig) (*device, error) {
@@ -168,7 +168,7 @@ func (vm *machine) addDisk(disk *diskConfig) (*device, error) {
 	if err != nil {
 		return nil, chain{"Error from device manager", "Cannot open disk path", cause(err).Error()}
 	}
-	if info, err := file.Stat(); err == nil && info.Size() < sectorSize && vm.plays < V54 { // since then the guest finds nothing in it
+	if info, err := file.Stat(); err == nil && info.Size() < sectorSize && vm.plays < V54 { // later releases accept it
 		_ = file.Close()
 		return nil, chain{"Error from device manager", "Cannot create virtio-blk device", "The disk is smaller than a sector"}
 	}
@@ -201,7 +201,7 @@ func (vm *machine) addNet(net *netConfig) (*device, error) {
 	return d, nil
 }
 
-// drop takes a device off the bus.
+// drop removes a device from the bus.
 func (vm *machine) drop(d *device) {
 	d.release()
 	vm.devices = slices.DeleteFunc(vm.devices, func(other *device) bool { return other == d })
@@ -218,7 +218,7 @@ func (vm *machine) close() {
 	vm.release()
 }
 
-// node is one of the device tree of vm.info.
+// node is an entry of the device tree in vm.info.
 type node struct {
 	ID        string   `json:"id"`
 	Resources []any    `json:"resources"`
@@ -237,13 +237,13 @@ func (vm *machine) tree() map[string]node {
 	return tree
 }
 
-// pciInfo answers a hot-plug.
+// pciInfo is the answer to a hot-plug request.
 type pciInfo struct {
 	ID  string `json:"id"`
 	BDF string `json:"bdf"`
 }
 
-// attach adds a device: to the configuration only while there is no machine, which is answered without a body.
+// attach adds a device. Without a machine it is added only to the configuration, and the answer has no body.
 func (v *vmm) attach(add func(config *vmConfig), plug func(vm *machine) (*device, error)) (any, error) {
 	if v.config == nil {
 		return nil, errNotCreated
@@ -295,7 +295,7 @@ func (v *vmm) addNet(body []byte) (any, error) {
 	return v.attach(func(c *vmConfig) { c.Net = append(c.Net, net) }, func(vm *machine) (*device, error) { return vm.addNet(net) })
 }
 
-// removeDevice takes a device from the configuration and asks the guest to give it up; an event tells when it has.
+// removeDevice removes a device from the configuration and asks the guest to release it. An event reports the release.
 func (v *vmm) removeDevice(body []byte) (any, error) {
 	asked := struct {
 		ID string `json:"id" need:"yes"`
@@ -329,7 +329,7 @@ func (v *vmm) removeDevice(body []byte) (any, error) {
 	return nil, nil
 }
 
-// remove takes a disk or network out of the configuration, and says whether it was there.
+// remove removes a disk or network from the configuration and reports whether it existed.
 func (c *vmConfig) remove(id string) bool {
 	before := len(c.Disks) + len(c.Net)
 	c.Disks = slices.DeleteFunc(c.Disks, func(d *diskConfig) bool { return d.id() == id })
@@ -337,7 +337,7 @@ func (c *vmConfig) remove(id string) bool {
 	return len(c.Disks)+len(c.Net) < before
 }
 
-// unplugged is the end of removeDevice.
+// unplugged completes removeDevice.
 func (v *vmm) unplugged(name string) {
 	i := slices.IndexFunc(v.vm.devices, func(d *device) bool { return d.name() == name && d.down })
 	if i < 0 {
@@ -349,7 +349,7 @@ func (v *vmm) unplugged(name string) {
 	v.event("vm", "device-removed", "id", d.id, "bdf", d.bdf())
 }
 
-// counters are what disks and networks have moved.
+// counters returns the I/O counters of disks and networks.
 func (v *vmm) counters([]byte) (any, error) {
 	if v.vm == nil {
 		return nil, errNotRunning
@@ -359,7 +359,8 @@ func (v *vmm) counters([]byte) (any, error) {
 		switch {
 		case d.disk != nil:
 			all[d.id] = map[string]uint64{"read_bytes": 0, "write_bytes": 0, "read_ops": 0, "write_ops": 0,
-				"read_latency_min": math.MaxUint64, "read_latency_max": 0, "read_latency_avg": 0, // as the real one has it of what nobody has read
+				// As in the real program before the first read.
+				"read_latency_min": math.MaxUint64, "read_latency_max": 0, "read_latency_avg": 0,
 				"write_latency_min": math.MaxUint64, "write_latency_max": 0, "write_latency_avg": 0}
 		case d.net != nil:
 			all[d.id] = tapCounters(*d.net.Tap)

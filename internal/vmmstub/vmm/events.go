@@ -7,13 +7,13 @@ import (
 	"time"
 )
 
-// monitor writes events to the file of --event-monitor: indented objects with an empty line between them. What cannot be written is
-// lost, as with the real program, whose file does not block.
+// monitor writes events to the file of --event-monitor: indented objects separated by an empty line. Failed writes are
+// ignored, as in the real program, whose file does not block.
 type monitor struct {
 	start time.Time
 
 	mu   sync.Mutex
-	file *os.File // nil if nobody asked
+	file *os.File // nil without an event monitor
 }
 
 func (m *monitor) tell(source, event string, properties ...string) {

@@ -7,7 +7,7 @@ import (
 	"syscall"
 )
 
-// failure is an error as the API tells it: a status, and sentences from the outermost cause to the innermost.
+// failure is an error answer of the API: a status, and messages from the outermost cause to the innermost.
 type failure struct {
 	Status int
 	Chain  []string
@@ -15,18 +15,18 @@ type failure struct {
 
 func (f *failure) Error() string { return strings.Join(f.Chain, ": ") }
 
-// missing marks causes that are 404 and not 500: of all the errors of the machine only that it is not there.
+// missing marks the causes with status 404 instead of 500: a missing machine.
 type missing string
 
 func (m missing) Error() string { return string(m) }
 
-// The causes that callers meet most. What is in the wrong state is 500, whatever the published description says.
+// The most frequent causes. A wrong state has status 500, contrary to the published API.
 const (
 	errNotCreated    = missing("VM is not created")
 	errMissingConfig = missing("VM config is missing")
 )
 
-// pending is the one cause that is 429.
+// pending is the only cause with status 429.
 type pending string
 
 func (p pending) Error() string { return string(p) }
@@ -43,13 +43,13 @@ type chain []string
 
 func (c chain) Error() string { return strings.Join(c, ": ") }
 
-// said is an error in the real program's words, which begin with capitals.
+// said returns an error in the real program's words, which begin with capitals.
 func said(format string, args ...any) error { return chain{fmt.Sprintf(format, args...)} }
 
-// because puts a sentence before a cause.
+// because wraps an error in a message.
 func because(text string, err error) error { return append(chain{text}, causes(err)...) }
 
-// causes are the sentences of an error.
+// causes returns the messages of an error.
 func causes(err error) []string {
 	if c, ok := errors.AsType[chain](err); ok {
 		return c
@@ -57,7 +57,7 @@ func causes(err error) []string {
 	return []string{err.Error()}
 }
 
-// graded is an error that has a status of its own since v54; before it was 500.
+// graded is an error whose status was 500 before v54.
 type graded struct {
 	chain
 	status int
@@ -65,7 +65,7 @@ type graded struct {
 
 func (g graded) Unwrap() error { return g.chain }
 
-// refusal is the failure of an action of the API: what could not be done, and why.
+// refusal returns the failure of an API action with its cause.
 func refusal(release Release, action string, err error) *failure {
 	if _, ok := errors.AsType[pending](err); ok {
 		return &failure{Status: 429, Chain: []string{"Too Many Requests"}}
@@ -87,17 +87,17 @@ var (
 
 func invalid(format string, args ...any) error { return misfit(fmt.Sprintf(format, args...)) }
 
-// misfit is a configuration that is refused, with its causes.
+// misfit returns the error of an invalid configuration, with its causes.
 func misfit(causes ...string) error {
 	return graded{append(chain{"Failed to validate config"}, causes...), 400}
 }
 
-// unknownDevice is that there is no device of a name.
+// unknownDevice returns the error of a missing device.
 func unknownDevice(id string) error {
 	return graded{chain{"Error from device manager", "Failed to find device corresponding to the given identifier: " + id}, 404}
 }
 
-// cause is the error of the system in the real program's words, without the path that Go puts before it.
+// cause returns a system error in the real program's words, without the path that Go adds.
 func cause(err error) error {
 	if errno, ok := errors.AsType[syscall.Errno](err); ok {
 		text := errno.Error()

@@ -6,53 +6,54 @@ import (
 	"sync"
 )
 
-// What guests do by themselves.
+// Actions of guests.
 const (
 	guestPoweroff  = "poweroff"
 	guestReboot    = "reboot"
 	guestPanic     = "panic"
-	guestCrash     = "crash"     // takes its virtual machine monitor with it
-	guestFails     = "fail"      // its processor cannot go on; the program ends in order
-	guestActivated = "activated" // the driver of a device is there
-	guestUnplugged = "unplugged" // a device that was taken away was given up
+	guestCrash     = "crash"     // crashes the virtual machine monitor
+	guestFails     = "fail"      // its CPU fails, and the program ends with a clean shutdown
+	guestActivated = "activated" // the driver of a device is loaded
+	guestUnplugged = "unplugged" // a removed device was released
 )
 
-// happening is something that a guest did.
+// happening is an action of a guest.
 type happening struct {
-	guest guest // nil for whichever there is
+	guest guest // nil means the current guest
 	what  string
-	id    string // of the device
+	id    string // device ID
 }
 
-// guest is what runs in a machine. What it does by itself it reports.
+// guest runs in a machine. It reports its own actions.
 type guest interface {
 	powerButton() error
 	pause() error
 	resume() error
-	// save writes its memory, so many bytes, to a file that exists; it is paused.
+	// save writes the memory of the paused guest, memory bytes, to an existing file.
 	save(path string, memory uint64) error
 	plug(d *device) error
 	unplug(d *device) error
-	// unplugged says that the device is off the bus.
+	// unplugged is called when the device is off the bus.
 	unplugged(d *device)
 	grow(d *device, size uint64) error
 	counters(d *device) map[string]uint64
-	// close ends it at once and returns when it is gone.
+	// close ends the guest at once and returns when it has ended.
 	close()
 }
 
-// makeBelieve is a guest without a CPU. It says so on its consoles, notices its power button, and gives up devices.
+// makeBelieve simulates a guest without a CPU. It writes a notice to its consoles, reacts to its power button, and
+// releases devices.
 type makeBelieve struct {
 	report func(happening)
 	stuck  func() bool
 
 	mu      sync.Mutex
 	paused  bool
-	pending []happening // while it was paused
+	pending []happening // reported while it was paused
 	closed  bool
 }
 
-// makeBelieveText is what it writes to its consoles.
+// makeBelieveText is the notice on its consoles.
 const makeBelieveText = "vmmstub: this is no guest, and what runs it no hypervisor: no instruction is carried out\r\n"
 
 func newMakeBelieve(v *vmm, devices []*device, paused bool) *makeBelieve {
@@ -69,7 +70,7 @@ func newMakeBelieve(v *vmm, devices []*device, paused bool) *makeBelieve {
 	return g
 }
 
-// act reports something as soon as the guest runs.
+// act reports an action as soon as the guest runs.
 func (g *makeBelieve) act(h happening) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -107,7 +108,7 @@ func (g *makeBelieve) resume() error {
 	return nil
 }
 
-// save writes a file as big as its memory, with a hole in the place of most of it.
+// save writes a sparse file as large as the memory.
 func (g *makeBelieve) save(path string, memory uint64) error {
 	return errors.Join(os.WriteFile(path, []byte(makeBelieveText), 0o600), os.Truncate(path, int64(memory)))
 }
@@ -136,7 +137,7 @@ func (g *makeBelieve) close() {
 	g.closed, g.pending = true, nil
 }
 
-// newGuest starts what runs in a machine; memory is the file that it goes on from, or "".
+// newGuest starts the guest of a machine; memory is the file with its saved memory, or "".
 func (v *vmm) newGuest(vm *machine, memory string) (guest, error) {
 	program := v.settings().QEMU
 	if program == "" {

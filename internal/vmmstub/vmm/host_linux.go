@@ -13,10 +13,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// errLocked says that somebody else has a lock.
+// errLocked means that another process has the lock.
 var errLocked = errors.New("locked by somebody else")
 
-// openDisk opens a disk, to write or to read.
+// openDisk opens a disk for writing or reading.
 func openDisk(path string, readOnly bool) (*os.File, error) {
 	if readOnly {
 		return os.OpenFile(path, os.O_RDONLY, 0)
@@ -24,7 +24,7 @@ func openDisk(path string, readOnly bool) (*os.File, error) {
 	return os.OpenFile(path, os.O_RDWR, 0)
 }
 
-// lockDisk locks all of a disk, to write or to read, by its open file and not by this process.
+// lockDisk locks a whole disk for writing or reading. The lock belongs to the open file, not to the process.
 func lockDisk(f *os.File, readOnly bool) error {
 	if readOnly {
 		return lock(f, unix.F_RDLCK)
@@ -42,7 +42,7 @@ func lock(f *os.File, kind int16) error {
 	return err
 }
 
-// lockSocket takes the lock beside a socket, for as long as the file is open.
+// lockSocket locks the file beside a socket until the returned file is closed.
 func lockSocket(path string) (*os.File, error) {
 	f, err := os.OpenFile(path+".lock", os.O_WRONLY|os.O_CREATE, 0o600)
 	if err != nil {
@@ -55,7 +55,8 @@ func lockSocket(path string) (*os.File, error) {
 	return f, nil
 }
 
-// openTap attaches to a tap, makes one if there is none of the name, and sets it up. One that somebody else has is busy.
+// openTap attaches to a tap, which it creates if necessary, and brings it up. It returns EBUSY if another process is
+// attached.
 func openTap(name string, mac *string, mtu *uint16) (*os.File, error) {
 	fd, err := unix.Open("/dev/net/tun", unix.O_RDWR|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -84,7 +85,7 @@ type hardwareRequest struct {
 	mac    [22]byte
 }
 
-// setUp gives a link its address and size, if it has to have others, and sets it up.
+// setUp sets the address and MTU of a link, if given, and brings it up.
 func setUp(name string, mac *string, mtu *uint16) error {
 	s, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -117,16 +118,17 @@ func setUp(name string, mac *string, mtu *uint16) error {
 		return err
 	}
 	if request.Uint16()&unix.IFF_UP != 0 {
-		return nil // who is not root may not set it up again either
+		return nil // an unprivileged process may not even set the flag again
 	}
 	request.SetUint16(request.Uint16() | unix.IFF_UP)
 	return unix.IoctlIfreq(s, unix.SIOCSIFFLAGS, request)
 }
 
-// tapCounters are what a guest has received and sent, which is what its tap has sent and received; zeros if it is gone.
+// tapCounters returns the traffic of a guest: received is what its tap has sent, and vice versa. It returns zeros if
+// the tap is missing.
 func tapCounters(name string) map[string]uint64 {
 	counters := map[string]uint64{"rx_bytes": 0, "rx_frames": 0, "tx_bytes": 0, "tx_frames": 0}
-	text, _ := os.ReadFile("/proc/self/net/dev") // of our network namespace, other than what /sys shows
+	text, _ := os.ReadFile("/proc/self/net/dev") // of this network namespace, unlike /sys
 	for line := range strings.Lines(string(text)) {
 		link, numbers, _ := strings.Cut(strings.TrimSpace(line), ":")
 		fields := strings.Fields(numbers)
@@ -140,12 +142,12 @@ func tapCounters(name string) map[string]uint64 {
 	return counters
 }
 
-// dieWithUs ends a child when this process ends, however it does.
+// dieWithUs makes the kernel kill a child when this process ends for any reason.
 func dieWithUs(cmd *exec.Cmd) {
 	cmd.SysProcAttr = &unix.SysProcAttr{Pdeathsig: unix.SIGKILL}
 }
 
-// pair returns two ends of a connection.
+// pair returns the two ends of a connection.
 func pair() (ours net.Conn, theirs *os.File, err error) {
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -161,7 +163,7 @@ func pair() (ours net.Conn, theirs *os.File, err error) {
 	return ours, theirs, nil
 }
 
-// send writes to a connection that pair has made, and hands a file over with it unless that is nil.
+// send writes to a connection made by pair, and passes a file unless it is nil.
 func send(conn net.Conn, text []byte, file *os.File) error {
 	if file == nil {
 		_, err := conn.Write(text)
@@ -175,5 +177,5 @@ func send(conn net.Conn, text []byte, file *os.File) error {
 	return err
 }
 
-// umask closes what is made from now on to everybody else.
+// umask makes new files private.
 func umask() { unix.Umask(0o077) }

@@ -9,10 +9,10 @@ import (
 	"os/exec"
 )
 
-// errLocked says that somebody else has a lock.
+// errLocked means that another process has the lock.
 var errLocked = errors.New("locked by somebody else")
 
-// errLinux is all there is to say elsewhere.
+// errLinux is the error on other systems.
 var errLinux = errors.New("vmmstub plays on Linux only")
 
 func openDisk(string, bool) (*os.File, error) { return nil, errLinux }

@@ -30,15 +30,15 @@ runs nothing, or a guest in QEMU if %s or %s beside it say so.
 // warning is the first line of every log.
 const warning = "vmmstub plays cloud-hypervisor here, for tests: this is no hypervisor"
 
-// flags are what the command line says.
+// flags are the options of the command line.
 type flags struct {
 	socket, events, logFile string
 	noShutdown              bool
 	verbose                 int
-	show                    string // "version" or "help" instead of anything else
+	show                    string // "version" or "help" instead of a normal run
 }
 
-// Main is the program. It returns the exit code.
+// Main runs the program and returns its exit code.
 func Main(args []string, stdout, stderr io.Writer) int {
 	f, err := parse(args)
 	if err != nil {
@@ -102,7 +102,7 @@ func parse(args []string) (f flags, err error) {
 	return f, nil
 }
 
-// run plays from the start to the end of the process.
+// run simulates the program until the end of the process.
 func run(f flags, program string, release Release, stderr io.Writer) error {
 	log, closeLog, err := openLog(f, stderr)
 	if err != nil {
@@ -141,7 +141,7 @@ func run(f flags, program string, release Release, stderr io.Writer) error {
 	return nil
 }
 
-// loop follows signals and what guests do, until the process shall end.
+// loop handles signals and actions of guests until the process has to end.
 func (v *vmm) loop(signals <-chan os.Signal) {
 	for {
 		select {
@@ -171,7 +171,7 @@ func (v *vmm) loop(signals <-chan os.Signal) {
 	}
 }
 
-// The signals by which a test lets the guest act: it powers off, starts anew, or its processor fails.
+// Signals from tests that make the guest power off, reboot, or fail.
 const (
 	guestOff   = syscall.SIGUSR1
 	guestAgain = syscall.SIGUSR2
@@ -190,7 +190,7 @@ func openLog(f flags, stderr io.Writer) (*slog.Logger, func(), error) {
 	return slog.New(slog.NewTextHandler(file, &slog.HandlerOptions{Level: level})), func() { _ = file.Close() }, nil
 }
 
-// splitCommas takes a value apart as the real program does: at commas that are neither between quotes nor between brackets.
+// splitCommas splits a value like the real program: at commas outside of quotes and brackets.
 func splitCommas(text string) (parts []string, err error) {
 	var part strings.Builder
 	brackets, quoted := 0, false
@@ -241,7 +241,7 @@ func openMonitor(where string) (*monitor, error) {
 		if err != nil {
 			return nil, because("Error parsing --event-monitor", err)
 		}
-		syscall.CloseOnExec(n) // it is not for a guest
+		syscall.CloseOnExec(n) // not for the guest
 		m.file = os.NewFile(uintptr(n), "event-monitor")
 	default:
 		return nil, said("Error parsing --event-monitor: path or fd required")
@@ -249,8 +249,8 @@ func openMonitor(where string) (*monitor, error) {
 	return m, nil
 }
 
-// listen opens the API socket: one that is inherited, or one at a path, where it takes the lock and clears away what a crash has left.
-// The socket file is removed when the process ends in order; the lock stays.
+// listen opens the API socket: an inherited one, or one at a path, where it takes the lock and removes a stale socket.
+// A clean shutdown removes the socket; the lock file stays.
 func listen(where string) (net.Listener, func(), error) {
 	if text, found := strings.CutPrefix(where, "fd="); found {
 		fd, err := strconv.Atoi(text)
@@ -276,7 +276,7 @@ func listen(where string) (net.Listener, func(), error) {
 	case err != nil:
 		return nil, nil, because("Error creation API server's socket", cause(err))
 	}
-	_ = os.Remove(path) // nobody has the lock, so nobody listens
+	_ = os.Remove(path) // without a lock there is no listener
 	listener, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
 	if err != nil {
 		_ = held.Close()

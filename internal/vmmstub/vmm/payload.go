@@ -10,10 +10,10 @@ import (
 	"unicode"
 )
 
-// pageSize is what memory is a multiple of.
+// pageSize is the unit of memory sizes.
 const pageSize = 4096
 
-// load reads the payload as the real program does, which puts it into the guest's memory.
+// load checks the payload like the real program, which loads it into the guest's memory.
 func (p *payloadConfig) load(memory *memoryConfig) error {
 	if memory.Size == 0 || memory.Size%pageSize != 0 {
 		return chain{"Memory manager error", "Memory size is misaligned with default page size or its hugepage size"}
@@ -45,7 +45,7 @@ func (p *payloadConfig) load(memory *memoryConfig) error {
 	return nil
 }
 
-// loadKernel looks whether a file is a kernel: an ELF program with a note of where it begins (PVH), or a bzImage.
+// loadKernel checks that a file is a kernel: an ELF file with a note of its entry point (PVH), or a bzImage.
 func loadKernel(path, text string, memory uint64) error {
 	f, err := os.Open(path)
 	if err != nil {
@@ -75,7 +75,7 @@ func loadKernel(path, text string, memory uint64) error {
 	return chain{"Cannot load the kernel into memory", "Kernel Loader: failed to load bzImage kernel image: Invalid bzImage binary"}
 }
 
-// hasEntry reports whether a program of ELF has a note of Xen's of the kind 18, its entry in 32 bits.
+// hasEntry reports whether an ELF file has a Xen note of type 18, the 32-bit entry point.
 func hasEntry(f io.ReaderAt, head []byte) bool {
 	if len(head) < 64 {
 		return false

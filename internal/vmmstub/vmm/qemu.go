@@ -14,23 +14,24 @@ import (
 	"time"
 )
 
-// qemu is a guest that QEMU carries out. The virtual machine monitor around it is still a make-believe: of what is asked of it, CPUs and
-// memory that are plugged in while the guest runs stay on paper.
+// qemu is a guest that runs in QEMU. The virtual machine monitor around it is still simulated: CPUs and memory that are
+// added while the guest runs do not reach the guest.
 type qemu struct {
 	v       *vmm
 	cmd     *exec.Cmd
 	qmp     *qmp
-	stderr  *bytes.Buffer // to be read when it has ended
+	stderr  *bytes.Buffer // must not be read before QEMU has ended
 	ended   chan struct{}
-	closing chan struct{} // closed when it is we who end it
-	heard   bool          // the guest said how it ends; the reader of QMP has it
-	watched chan struct{} // closed when nobody asks QEMU about drivers any more
+	closing chan struct{} // closed when the stub ends QEMU
+	heard   bool          // the guest has announced how it ends; used by the reader of QMP
+	watched chan struct{} // closed when watch has ended
 
 	mu      sync.Mutex
-	waiting map[string]string // ids of devices whose driver is not there yet, by QEMU's names
+	waiting map[string]string // IDs of devices without a loaded driver, by QEMU's names
 }
 
-// newQEMU starts a guest of the configuration and its devices. With a file of memory it goes on from there and is paused.
+// newQEMU starts a guest for the configuration and its devices. With a memory file it continues from there and is
+// paused.
 func newQEMU(v *vmm, program string, vm *machine, memory string) (*qemu, error) {
 	if v.config.Payload.Kernel == nil {
 		return nil, errors.New("vmmstub starts kernels only")
@@ -67,7 +68,7 @@ func newQEMU(v *vmm, program string, vm *machine, memory string) (*qemu, error) 
 	return g, nil
 }
 
-// await has the driver of a device looked for.
+// await makes watch look for the driver of a device.
 func (g *qemu) await(d *device) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -76,7 +77,7 @@ func (g *qemu) await(d *device) {
 	}
 }
 
-// watch looks for drivers in the guest, which QEMU knows and does not tell by itself.
+// watch looks for loaded drivers in the guest. QEMU has this state, but sends no event for it.
 func (g *qemu) watch() {
 	defer close(g.watched)
 	for look := time.NewTicker(lookTime); ; {
@@ -106,7 +107,7 @@ func (g *qemu) awaited() map[string]string {
 	return maps.Clone(g.waiting)
 }
 
-// driven reports whether the guest has set up a device.
+// driven reports whether the guest's driver has set up a device.
 func (g *qemu) driven(name string) bool {
 	var answer struct {
 		Status struct {
@@ -119,7 +120,7 @@ func (g *qemu) driven(name string) bool {
 	return slices.ContainsFunc(answer.Status.Statuses, func(s string) bool { return strings.HasPrefix(s, "VIRTIO_CONFIG_S_DRIVER_OK") })
 }
 
-// follow waits until QEMU has ended. That nobody asked for it and the guest did not say why is a crash.
+// follow waits until QEMU has ended. If neither the stub nor the guest caused the end, it is a crash.
 func (g *qemu) follow() {
 	g.qmp.listen()
 	err := g.cmd.Wait()
@@ -136,7 +137,7 @@ func (g *qemu) follow() {
 	}
 }
 
-// begin greets QEMU and lets the guest run, or waits until its memory was read.
+// begin initialises QMP and starts the guest, or waits until its memory is loaded.
 func (g *qemu) begin(memory string) error {
 	if err := g.qmp.ask("qmp_capabilities", nil, nil); err != nil {
 		return err
@@ -149,7 +150,7 @@ func (g *qemu) begin(memory string) error {
 	})
 }
 
-// until asks for a status again and again.
+// until polls a status until done.
 func (g *qemu) until(command string, done func(status string) (bool, error)) error {
 	for {
 		var answer struct {
@@ -169,7 +170,7 @@ func (g *qemu) until(command string, done func(status string) (bool, error)) err
 	}
 }
 
-// arguments are those of QEMU, and the files that it is handed besides its standard ones.
+// arguments returns QEMU's arguments, and the files that it inherits beside the standard ones.
 func (g *qemu) arguments(vm *machine, memory string, files []*os.File) ([]string, []*os.File) {
 	c := g.v.config
 	args := []string{
@@ -208,7 +209,8 @@ func (g *qemu) arguments(vm *machine, memory string, files []*os.File) ([]string
 	return args, files
 }
 
-// accelerator is KVM where the hardware does it. Other modules offer /dev/kvm too, and no stock kernel gets far there.
+// accelerator returns KVM if it uses the hardware. Other modules also provide /dev/kvm, but unmodified kernels do not
+// run there.
 func accelerator() string {
 	for _, module := range []string{"kvm_intel", "kvm_amd"} {
 		if _, err := os.Stat("/sys/module/" + module); err == nil {
@@ -218,7 +220,8 @@ func accelerator() string {
 			}
 		}
 	}
-	return "tcg,tb-size=32" // MiB for translated code: by itself it takes a gigabyte, and who starts us may have bounded us
+	// MiB for translated code: the default is 1 GiB, which may exceed the memory limit of this process.
+	return "tcg,tb-size=32"
 }
 
 func appendTo(id, path string) string {
@@ -230,18 +233,18 @@ func shellQuote(text string) string { return "'" + strings.ReplaceAll(text, "'",
 func asJSON(v map[string]any) string {
 	text, err := json.Marshal(v)
 	if err != nil {
-		panic(err) // words and numbers
+		panic(err) // only strings and numbers
 	}
 	return string(text)
 }
 
-// node is the disk for QEMU, which takes no lock: we have it.
+// node returns the disk for QEMU, without a lock, because the stub holds it.
 func (d *device) node() map[string]any {
 	return map[string]any{"driver": "raw", "node-name": d.back(), "read-only": d.disk.ReadOnly,
 		"file": map[string]any{"driver": "file", "filename": *d.disk.Path, "locking": "off"}}
 }
 
-// front is the device on the guest's bus, whose first two places QEMU needs.
+// front returns the device on the guest's bus. QEMU uses the first two slots itself.
 func (d *device) front() map[string]any {
 	f := map[string]any{"id": d.name(), "addr": fmt.Sprintf("%#x", d.slot+2), "disable-legacy": "on"}
 	if d.net != nil {
@@ -255,7 +258,7 @@ func (d *device) front() map[string]any {
 	return f
 }
 
-// event follows what QEMU tells.
+// event handles an event of QEMU.
 func (g *qemu) event(name string, data map[string]any) {
 	switch name {
 	case "SHUTDOWN":
@@ -315,7 +318,7 @@ func (g *qemu) unplug(d *device) error {
 	return g.qmp.ask("device_del", map[string]any{"id": d.name()}, nil)
 }
 
-// unplugged clears away what was behind a device that the guest gave up.
+// unplugged removes the backend of a device that the guest has released.
 func (g *qemu) unplugged(d *device) {
 	command, argument := "blockdev-del", "node-name"
 	if d.net != nil {
@@ -351,7 +354,7 @@ func (g *qemu) counters(d *device) map[string]uint64 {
 	return nil
 }
 
-// close lets QEMU write what it has of disks, and ends it.
+// close lets QEMU flush its disks and ends it.
 func (g *qemu) close() {
 	close(g.closing)
 	_ = g.qmp.ask("quit", nil, nil) // it may have ended
@@ -362,6 +365,6 @@ func (g *qemu) close() {
 }
 
 const (
-	quitTime = 20 * time.Second       // how long QEMU may take to write what it has
-	lookTime = 100 * time.Millisecond // between two looks for drivers
+	quitTime = 20 * time.Second       // time limit for QEMU to flush
+	lookTime = 100 * time.Millisecond // poll interval for drivers
 )

@@ -9,10 +9,10 @@ import (
 	"sync"
 )
 
-// qmp is a conversation with QEMU: one command at a time, and events in between.
+// qmp is a connection to QEMU: one command at a time, and events in between.
 type qmp struct {
 	conn    net.Conn
-	answers chan qmpMessage // closed when QEMU is gone
+	answers chan qmpMessage // closed when QEMU has ended
 	events  func(name string, data map[string]any)
 
 	mu sync.Mutex
@@ -30,7 +30,7 @@ type qmpMessage struct {
 
 var errNoQEMU = errors.New("QEMU is gone")
 
-// listen reads until QEMU is gone.
+// listen reads messages until QEMU has ended.
 func (q *qmp) listen() {
 	defer close(q.answers)
 	for d := json.NewDecoder(q.conn); ; {
@@ -47,12 +47,12 @@ func (q *qmp) listen() {
 	}
 }
 
-// ask sends a command and decodes what it returns, unless into is nil.
+// ask sends a command and decodes the result, unless into is nil.
 func (q *qmp) ask(command string, arguments map[string]any, into any) error {
 	return q.askWith(nil, command, arguments, into)
 }
 
-// askWith is ask with a file that is handed over.
+// askWith is ask with a file to pass.
 func (q *qmp) askWith(file *os.File, command string, arguments map[string]any, into any) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -1,6 +1,6 @@
 package vmm
 
-// resize changes CPUs, memory and balloon. While there is no machine it edits the configuration and asks nothing.
+// resize changes CPUs, memory and balloon. Without a machine it changes the configuration, without any check.
 func (v *vmm) resize(body []byte) (any, error) {
 	var asked struct {
 		CPUs    *uint32 `json:"desired_vcpus"`
@@ -40,7 +40,7 @@ func (v *vmm) resize(body []byte) (any, error) {
 	return nil, nil
 }
 
-// resizeCPUs plugs CPUs in or asks the guest to give some up. Until it has, no other resize is taken.
+// resizeCPUs adds CPUs or asks the guest to release some. Until it has, other resizes fail.
 func (v *vmm) resizeCPUs(desired uint32) error {
 	if v.vm != nil && desired != v.vm.cpus {
 		switch {
@@ -58,7 +58,7 @@ func (v *vmm) resizeCPUs(desired uint32) error {
 	return nil
 }
 
-// resizeRAM plugs memory in. Less memory than there is changes the configuration only, without a word, and counts from the next boot.
+// resizeRAM adds memory. A reduction changes only the configuration, without an error, and applies at the next boot.
 func (v *vmm) resizeRAM(desired uint64) error {
 	m := &v.config.Memory
 	if v.vm != nil && desired > m.total() {
@@ -88,7 +88,7 @@ func (v *vmm) resizeRAM(desired uint64) error {
 	return nil
 }
 
-// resizeDisk changes the size of a raw disk and tells the guest. There has to be a machine.
+// resizeDisk changes the size of a raw disk and informs the guest. It needs a machine.
 func (v *vmm) resizeDisk(body []byte) (any, error) {
 	var asked struct {
 		ID   string `json:"id" need:"yes"`

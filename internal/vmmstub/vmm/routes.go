@@ -7,16 +7,16 @@ import (
 	"strings"
 )
 
-// root is what every path begins with.
+// root is the prefix of every path.
 const root = "/api/v1/"
 
-// action is one path of the API. Paths are compared as a whole: no query, no slash behind.
+// action is a path of the API. Paths must match exactly, without query or trailing slash.
 type action struct {
 	method string
-	body   bool   // it must have one, else it must have none
-	lax    bool   // it does not mind a body
-	empty  int    // answers success without a body with this status
-	text   string // begins the error if it fails
+	body   bool   // a body is required, otherwise it is forbidden
+	lax    bool   // a body is allowed
+	empty  int    // status of a success without a body
+	text   string // prefix of the error
 	do     func(v *vmm, body []byte) (any, error)
 }
 
@@ -46,11 +46,11 @@ var actions = map[string]action{
 	"vm.restore":       {http.MethodPut, true, false, 204, "The VM could not be restored", (*vmm).restore},
 }
 
-// unplayed are paths of the real program that this one only knows to be there.
+// unplayed are paths of the real program that the stub rejects.
 var unplayed = []string{"vm.add-device", "vm.add-fs", "vm.add-generic-vhost-user", "vm.add-pmem", "vm.add-user-device", "vm.add-vdpa",
 	"vm.add-vsock", "vm.receive-migration", "vm.resize-zone", "vm.send-migration"}
 
-// answer carries out one request. Whoever calls it has the thread.
+// answer executes one request. The caller must hold the thread.
 func (v *vmm) answer(method, path string, asked []byte) (int, []byte, *failure) {
 	name, inside := strings.CutPrefix(path, root)
 	a, known := actions[name]
@@ -81,7 +81,7 @@ func (v *vmm) answer(method, path string, asked []byte) (int, []byte, *failure) 
 	return 200, text, nil
 }
 
-// misbehave carries out an action as the settings want it.
+// misbehave executes an action with the faults of the settings.
 func (v *vmm) misbehave(name string, do func() (any, error)) (any, error) {
 	s := v.settings()
 	if slices.Contains(s.DieBefore, name) {

@@ -12,18 +12,18 @@ import (
 	"sync"
 )
 
-// The limits of the real program's server.
+// Limits of the real program's server.
 const (
 	maxConnections = 10
 	maxBody        = 51200 // bytes
 	maxBodySince54 = 4 << 20
 )
 
-// fullText is what the connection too many is told, whose name is that of the library's first user.
+// fullText is the answer to a connection over the limit. Its server name is the first user of the library.
 const fullText = "HTTP/1.1 503\r\nServer: Firecracker API\r\nConnection: close\r\nContent-Length: 40\r\n\r\n" + `{ "error": "Too many open connections" }`
 
-// server speaks HTTP on the API socket. One thread accepts, reads and answers in the real program, so nobody is accepted or answered while
-// an action takes its time.
+// server speaks HTTP on the API socket. In the real program one thread accepts, reads and answers, so no connection is
+// accepted or answered while an action runs.
 type server struct {
 	vmm      *vmm
 	listener net.Listener
@@ -73,7 +73,7 @@ func (s *server) drop(conn net.Conn) {
 	delete(s.open, conn)
 }
 
-// stop ends all conversations, after the answers that were being written.
+// stop closes all connections after the answers in progress.
 func (s *server) stop() {
 	_ = s.listener.Close()
 	s.vmm.thread.Lock()
@@ -87,7 +87,7 @@ func (s *server) stop() {
 	s.conns.Wait()
 }
 
-// converse answers one request after the other on a connection.
+// converse answers the requests on a connection one by one.
 func (s *server) converse(conn net.Conn) {
 	in := bufio.NewReader(conn)
 	for {
@@ -100,7 +100,7 @@ func (s *server) converse(conn net.Conn) {
 		}
 		text, err := readBody(request, s.vmm.release)
 		if err != nil {
-			_, _ = io.Copy(io.Discard, request.Body) // who is still writing would not read why
+			_, _ = io.Copy(io.Discard, request.Body) // a client that is still writing would not read the error
 			unreadable(conn, err.Error())
 			return
 		}
@@ -110,7 +110,7 @@ func (s *server) converse(conn net.Conn) {
 	}
 }
 
-// respond carries out a request and answers it before anybody else has the thread.
+// respond executes a request and answers it before it releases the thread.
 func (s *server) respond(conn net.Conn, request *http.Request, text []byte) bool {
 	v := s.vmm
 	v.thread.Lock()
@@ -129,7 +129,8 @@ func (s *server) respond(conn net.Conn, request *http.Request, text []byte) bool
 	return write(conn, status, content) == nil
 }
 
-// write writes an answer as the real program does: the status without words, a length unless there cannot be content.
+// write writes an answer in the format of the real program: a status without text, and a length unless the status has
+// no content.
 func write(w io.Writer, status int, content []byte) error {
 	text := fmt.Sprintf("HTTP/1.1 %d \r\nServer: Cloud Hypervisor API\r\nConnection: keep-alive\r\n", status)
 	if status != http.StatusNoContent {
@@ -139,7 +140,7 @@ func write(w io.Writer, status int, content []byte) error {
 	return err
 }
 
-// readBody reads what Content-Length announces; other ways to send a body are not understood.
+// readBody reads Content-Length bytes; other encodings of a body are not supported.
 func readBody(request *http.Request, release Release) ([]byte, error) {
 	most := int64(maxBody)
 	if release >= V54 {
@@ -156,7 +157,7 @@ func readBody(request *http.Request, release Release) ([]byte, error) {
 	return io.ReadAll(request.Body)
 }
 
-// unreadable answers what is no request of HTTP.
+// unreadable answers an invalid HTTP request.
 func unreadable(conn net.Conn, reason string) {
 	content := fmt.Sprintf("{ \"error\": \"%s\nAll previous unanswered requests will be dropped.\" }", reason)
 	_ = write(conn, http.StatusBadRequest, []byte(content))

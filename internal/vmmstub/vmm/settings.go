@@ -9,15 +9,15 @@ import (
 	"time"
 )
 
-// SettingsName is the file beside the program that tells it how to misbehave, as JSON of Settings. It is read anew whenever it matters,
-// so a test may change it while the program runs. It lies there, and is not named by the environment, because a driver may give its
-// children another one.
+// SettingsName is the JSON file with Settings beside the program. It is read at each use, so a test may change it while
+// the program runs. It is not named by an environment variable, because a driver may start its children with another
+// environment.
 const SettingsName = "vmmstub.json"
 
-// VersionName is the file beside the program that says which release it plays, "54". Without it that is v53.
+// VersionName is the file beside the program with the simulated release, such as "54". The default is v53.
 const VersionName = "vmmstub.version"
 
-// releaseOf is the release that the program at path plays.
+// releaseOf returns the release that the program at path simulates.
 func releaseOf(path string) Release {
 	text, err := os.ReadFile(filepath.Join(filepath.Dir(path), VersionName))
 	if n, wrong := strconv.Atoi(strings.TrimSpace(string(text))); err == nil && wrong == nil {
@@ -26,35 +26,39 @@ func releaseOf(path string) Release {
 	return V53
 }
 
-// QEMUVar names the program that carries out guests, if the settings name none.
+// QEMUVar is the environment variable with the QEMU program for guests, if the settings have none.
 const QEMUVar = "WRIT_VMMSTUB_QEMU"
 
-// Settings are what tests want of the program that the real one does not offer. Actions are named by the last part of their path,
-// "vm.boot".
+// Settings control the stub beyond the options of the real program. Actions are named by the last part of their path,
+// such as "vm.boot".
 type Settings struct {
-	QEMU      string            `json:"qemu,omitempty"`       // path of a qemu-system program that carries out guests; "" is make-believe
-	DieEarly  bool              `json:"die_early,omitempty"`  // end with code 1 before the socket answers
-	HoldStart string            `json:"hold_start,omitempty"` // a FIFO: do not listen until somebody has opened it to write
-	Slow      map[string]int64  `json:"slow,omitempty"`       // milliseconds that an action takes
-	Hold      map[string]string `json:"hold,omitempty"`       // a FIFO: an action waits until somebody has opened it to write
-	Fail      map[string]string `json:"fail,omitempty"`       // an action fails for this reason, and does nothing
+	// Path of a qemu-system program that runs guests; "" means a simulated guest.
+	QEMU      string           `json:"qemu,omitempty"`
+	DieEarly  bool             `json:"die_early,omitempty"`  // exit with code 1 before the socket answers
+	HoldStart string           `json:"hold_start,omitempty"` // a FIFO: do not listen before it was opened for writing
+	Slow      map[string]int64 `json:"slow,omitempty"`       // delay of actions in milliseconds
+	// FIFOs: an action waits until its FIFO was opened for writing.
+	Hold      map[string]string `json:"hold,omitempty"`
+	Fail      map[string]string `json:"fail,omitempty"`       // actions that fail for a reason, without effect
 	DieBefore []string          `json:"die_before,omitempty"` // SIGKILL instead of these actions
-	DieAfter  []string          `json:"die_after,omitempty"`  // SIGKILL after these actions, before they are answered
-	Eat       []string          `json:"eat,omitempty"`        // these actions take all the memory that there is
-	Deaf      bool              `json:"deaf,omitempty"`       // guests do not notice their power button
-	StuckCPUs bool              `json:"stuck_cpus,omitempty"` // guests do not give up CPUs that are taken away
-	Stuck     bool              `json:"stuck,omitempty"`      // guests do not give up devices that are taken away
-	Mute      bool              `json:"mute,omitempty"`       // guests give no sign of life: no line on their console, no device in use
-	Linger    int64             `json:"linger,omitempty"`     // milliseconds from the end of a machine to the end of the program that takes it down
-	AfterBoot string            `json:"after_boot,omitempty"` // what guests do once they were booted: poweroff, reboot, panic, crash, fail
+	DieAfter  []string          `json:"die_after,omitempty"`  // SIGKILL after these actions, before the answer
+	Eat       []string          `json:"eat,omitempty"`        // these actions allocate all memory
+	Deaf      bool              `json:"deaf,omitempty"`       // guests ignore their power button
+	StuckCPUs bool              `json:"stuck_cpus,omitempty"` // guests do not release removed CPUs
+	Stuck     bool              `json:"stuck,omitempty"`      // guests do not release removed devices
+	Mute      bool              `json:"mute,omitempty"`       // guests show no activity: no output and no device in use
+	// Milliseconds between the end of a machine and the end of the program that shuts it down.
+	Linger int64 `json:"linger,omitempty"`
+	// Action of guests after their boot: poweroff, reboot, panic, crash, fail.
+	AfterBoot string `json:"after_boot,omitempty"`
 }
 
-// settingsReader returns the reader of the settings of the program at path.
+// settingsReader returns a function that reads the settings of the program at path.
 func settingsReader(path string) func() Settings {
 	return func() Settings {
 		var s Settings
 		if text, err := os.ReadFile(filepath.Join(filepath.Dir(path), SettingsName)); err == nil {
-			_ = json.Unmarshal(text, &s) // half a file is none; who writes it renames
+			_ = json.Unmarshal(text, &s) // writers replace the file atomically
 		}
 		if s.QEMU == "" {
 			s.QEMU = os.Getenv(QEMUVar)
@@ -63,14 +67,14 @@ func settingsReader(path string) func() Settings {
 	}
 }
 
-// wait lets an action take its time.
+// wait delays an action.
 func (s Settings) wait(action string) error {
 	time.Sleep(time.Duration(s.Slow[action]) * time.Millisecond)
 	return hold(s.Hold[action])
 }
 
-// hold waits until somebody has opened a FIFO to write and closed it again, which is how a test holds this program at a place and knows
-// that it is there.
+// hold waits until a FIFO was opened for writing and closed again. A test uses it to stop the program at a certain
+// point.
 func hold(fifo string) error {
 	if fifo == "" {
 		return nil
@@ -79,7 +83,7 @@ func hold(fifo string) error {
 	return err
 }
 
-// eat takes memory until somebody ends it.
+// eat allocates memory until the process is killed.
 func eat() {
 	for all := [][]byte{}; ; {
 		piece := make([]byte, 1<<20)
@@ -90,7 +94,7 @@ func eat() {
 	}
 }
 
-// crash is a death without last words.
+// crash kills the process without output.
 func crash() {
 	p, err := os.FindProcess(os.Getpid())
 	if err == nil {
@@ -99,5 +103,5 @@ func crash() {
 	if err != nil {
 		os.Exit(137)
 	}
-	select {} // the signal is on its way
+	select {} // until the signal arrives
 }

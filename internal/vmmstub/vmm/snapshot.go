@@ -7,14 +7,14 @@ import (
 	"strings"
 )
 
-// The files of a snapshot. None of them may be there before.
+// Files of a snapshot. They must not exist before.
 const (
 	snapshotConfig = "config.json"
 	snapshotState  = "state.json"
 	snapshotMemory = "memory-ranges"
 )
 
-// snapshot keeps a paused machine in a directory that is there.
+// snapshot saves a paused machine in an existing directory.
 func (v *vmm) snapshot(body []byte) (any, error) {
 	var asked struct {
 		URL string `json:"destination_url" need:"yes"`
@@ -40,7 +40,7 @@ func (v *vmm) snapshot(body []byte) (any, error) {
 	return nil, nil
 }
 
-// directory is the path of a file:// address, which has to be a directory.
+// directory returns the path of a file:// URL, which must be a directory.
 func directory(url string) (string, error) {
 	dir, found := strings.CutPrefix(url, "file://")
 	if !found {
@@ -52,7 +52,7 @@ func directory(url string) (string, error) {
 	return dir, nil
 }
 
-// state is what a snapshot keeps besides configuration and memory.
+// state holds the part of a snapshot beside configuration and memory.
 type state struct {
 	CPUs    uint32 `json:"cpus"`
 	Counter int    `json:"counter"`
@@ -90,7 +90,7 @@ func (v *vmm) writeSnapshot(dir string) error {
 	return v.vm.guest.save(filepath.Join(dir, snapshotMemory), v.config.Memory.total())
 }
 
-// restore makes the machine of a snapshot, paused unless resume is asked for. If it fails, nothing stays of it.
+// restore creates the machine from a snapshot, paused unless resume is set. If it fails, nothing is left.
 func (v *vmm) restore(body []byte) (any, error) {
 	asked := struct {
 		URL      string `json:"source_url" need:"yes"`

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// The limits that the real program has.
+// Limits of the real program.
 const (
 	maxCPUs       = 8192
 	maxQueueSize  = 1024
@@ -18,7 +18,7 @@ const (
 	maxDIMMs      = 8
 )
 
-// validate is what vm.boot and the hot-plug calls ask of a configuration; vm.create asks nothing.
+// validate checks a configuration for vm.boot and hot-plug requests; vm.create checks nothing.
 func (c *vmConfig) validate(release Release) error {
 	if err := c.Payload.validate(); err != nil {
 		return err
@@ -62,7 +62,7 @@ func (p *payloadConfig) validate() error {
 	case p.Firmware != nil && p.Kernel != nil:
 		return misfit("Payload configuration is not bootable", "Specifying a kernel is not supported when a firmware is provided")
 	case p.Firmware != nil:
-		p.Cmdline, p.Initramfs = nil, nil // with a warning only
+		p.Cmdline, p.Initramfs = nil, nil // with only a warning
 	}
 	return nil
 }
@@ -116,7 +116,7 @@ func validateQueueSize(size uint16) error {
 	return nil
 }
 
-// ids are the names that devices were given, in no order. One that was given twice is there twice.
+// ids returns the given device IDs, unordered and with duplicates.
 func (c *vmConfig) ids() []string {
 	var ids []string
 	for _, g := range c.RateLimitGroups {
@@ -130,7 +130,7 @@ func (c *vmConfig) ids() []string {
 	return ids
 }
 
-// devices are the common parts of all devices.
+// devices returns the common parts of all devices.
 func (c *vmConfig) devices() []*pciCommon {
 	all := []*pciCommon{&c.Console.pciCommon, &c.RNG.pciCommon}
 	for _, d := range c.Disks {
@@ -165,7 +165,7 @@ func validateIDs(release Release, ids []string) error {
 	return nil
 }
 
-// total is the memory with what was plugged in.
+// total returns the memory, including hot-plugged memory.
 func (m *memoryConfig) total() uint64 {
 	if m.HotpluggedSize == nil {
 		return m.Size

@@ -1,7 +1,8 @@
-// Package vmm plays cloud-hypervisor v53 or v54 for tests: it speaks that program's API with its quirks, holds files, locks and taps as it does,
-// tells the same events and ends with the same codes, so that a driver cannot tell the difference. It is NO hypervisor: the guest is a
-// make-believe that reads its power button, or, when asked, a real one in QEMU. It knows what was read and measured of the real program,
-// and must not know writ.
+// Package vmm simulates cloud-hypervisor v53 or v54 for tests. It implements that program's API with its quirks, holds
+// files, locks and taps in the same way, writes the same events and exits with the same codes, so that a driver cannot
+// tell the difference. It is NOT a hypervisor: the guest is a simulation that reacts to its power button, or, on
+// request, a real one in QEMU. The package follows the source and the measured behaviour of the real program, and must
+// not know writ.
 package vmm
 
 import (
@@ -16,37 +17,38 @@ import (
 // Release is a version of the real program.
 type Release int
 
-// The releases that can be played.
+// Simulated releases.
 const (
 	V53 Release = 53
 	V54 Release = 54
 )
 
-// String is what --version says, "v53.0".
+// String returns the version as --version prints it, such as "v53.0".
 func (r Release) String() string { return fmt.Sprintf("v%d.0", int(r)) }
 
 func (r Release) number() string { return fmt.Sprintf("%d.0.0", int(r)) }
 
-// The states that vm.info shows. After vm.shutdown it is Created again.
+// States in vm.info. After vm.shutdown the state is Created again.
 const (
 	stateCreated = "Created"
 	stateRunning = "Running"
 	statePaused  = "Paused"
 )
 
-// vmm is the one thread of the real program that does everything, as a lock: who has it acts, and all others wait, also for a ping.
+// vmm represents the single working thread of the real program as a lock. The holder acts; all other requests wait,
+// including pings.
 type vmm struct {
 	release    Release
 	log        *slog.Logger
 	monitor    *monitor
 	settings   func() Settings
 	noShutdown bool
-	heard      chan struct{} // has one when there are reports
-	over       chan struct{} // closed when the process shall end
+	heard      chan struct{} // signals new reports
+	over       chan struct{} // closed when the process has to end
 
 	reports struct {
 		sync.Mutex
-		waiting []happening // what guests did by themselves
+		waiting []happening // actions of guests
 	}
 
 	thread  sync.Mutex
@@ -56,7 +58,7 @@ type vmm struct {
 	ended   bool
 }
 
-// ping answers before there is any machine.
+// ping answers even without a machine.
 func (v *vmm) ping([]byte) (any, error) {
 	return struct {
 		BuildVersion string   `json:"build_version"`
@@ -66,8 +68,8 @@ func (v *vmm) ping([]byte) (any, error) {
 	}{v.release.String(), v.release.number(), os.Getpid(), []string{"io_uring", "kvm"}}, nil
 }
 
-// create keeps a configuration, and opens its consoles; nothing else of it is looked at. If a console cannot be opened the configuration
-// stays all the same, and the next create is told that there is one.
+// create stores a configuration and opens its consoles; it checks nothing else. If a console cannot be opened, the
+// configuration still stays, and the next create fails because of it.
 func (v *vmm) create(body []byte) (any, error) {
 	config := &vmConfig{}
 	if f := decodeBody(body, config); f != nil {
@@ -99,7 +101,7 @@ func (v *vmm) closeConsoles() {
 	}
 }
 
-// boot validates, builds and starts. If it fails the configuration stays.
+// boot validates, builds and starts the machine. If it fails, the configuration stays.
 func (v *vmm) boot([]byte) (any, error) {
 	if v.vm != nil {
 		return nil, errAlreadyCreated
@@ -117,7 +119,8 @@ func (v *vmm) boot([]byte) (any, error) {
 	return nil, nil
 }
 
-// start makes a machine of the configuration; its guest goes on where memory was kept, if that is the path of such a file.
+// start makes a machine from the configuration. If memory is not empty, it is the file with the saved memory of the
+// guest.
 func (v *vmm) start(memory string) error {
 	if err := v.openConsoles(); err != nil {
 		return err
@@ -133,7 +136,7 @@ func (v *vmm) start(memory string) error {
 	return vm.fault
 }
 
-// afterBoot lets a make-believe guest do what the settings say, once.
+// afterBoot makes a simulated guest execute the action of the settings, once.
 func (v *vmm) afterBoot() {
 	act := v.settings().AfterBoot
 	if act == "" {
@@ -143,18 +146,18 @@ func (v *vmm) afterBoot() {
 	v.report(happening{guest: v.vm.guest, what: act})
 }
 
-// report tells what a guest did; it never waits, so it may be called by whoever has the thread.
+// report records an action of a guest. It never blocks, so the caller may hold the thread.
 func (v *vmm) report(h happening) {
 	v.reports.Lock()
 	v.reports.waiting = append(v.reports.waiting, h)
 	v.reports.Unlock()
 	select {
 	case v.heard <- struct{}{}:
-	default: // somebody said so already
+	default: // already signalled
 	}
 }
 
-// reported returns what was reported and was not looked at yet.
+// reported returns and clears the recorded actions.
 func (v *vmm) reported() []happening {
 	v.reports.Lock()
 	defer v.reports.Unlock()
@@ -163,12 +166,12 @@ func (v *vmm) reported() []happening {
 	return waiting
 }
 
-// happens carries out what a guest did by itself, and says whether the process goes on.
+// happens handles an action of a guest.
 func (v *vmm) happens(h happening) {
 	v.thread.Lock()
 	defer v.thread.Unlock()
 	if v.vm == nil || h.guest != nil && h.guest != v.vm.guest {
-		return // that guest is gone
+		return // of a previous guest
 	}
 	var err error
 	switch h.what {
@@ -225,7 +228,7 @@ func (v *vmm) info([]byte) (any, error) {
 	return info, nil
 }
 
-// shutdown cuts the power; what was created stays, and can be booted again.
+// shutdown cuts the power; the configuration stays and can be booted again.
 func (v *vmm) shutdown([]byte) (any, error) {
 	if v.vm == nil {
 		return nil, errNotRunning
@@ -242,7 +245,7 @@ func (v *vmm) stop() {
 	vm.close()
 }
 
-// reboot is hard, and truncates what the guest wrote to files of its consoles.
+// reboot resets the machine, which truncates the output files of its consoles.
 func (v *vmm) reboot([]byte) (any, error) {
 	v.event("vm", "rebooting")
 	if v.vm == nil {
@@ -257,7 +260,7 @@ func (v *vmm) reboot([]byte) (any, error) {
 	return nil, nil
 }
 
-// delete forgets everything; what is not there is deleted already.
+// delete removes everything. It is not an error if there is no machine.
 func (v *vmm) delete([]byte) (any, error) {
 	if v.config == nil {
 		return nil, nil
@@ -274,7 +277,7 @@ func (v *vmm) delete([]byte) (any, error) {
 	return nil, nil
 }
 
-// end ends the process, after whoever asked for it has an answer.
+// end ends the process after the request is answered.
 func (v *vmm) end([]byte) (any, error) {
 	if _, err := v.delete(nil); err != nil {
 		return nil, err
@@ -327,7 +330,7 @@ func transition(verb, from, to string) error {
 	return chain{"Failed to " + verb + " migratable component", fmt.Sprintf("Invalid transition: InvalidStateTransition(%s, %s)", from, to)}
 }
 
-// powerButton presses the button; whether the guest notices is its business.
+// powerButton presses the power button. It succeeds even if the guest ignores it.
 func (v *vmm) powerButton([]byte) (any, error) {
 	if v.vm == nil {
 		return nil, errNotRunning
@@ -349,13 +352,13 @@ func (v *vmm) nmi([]byte) (any, error) {
 	return nil, nil
 }
 
-// event tells the event monitor, if there is one, and the log.
+// event writes an event to the event monitor, if there is one, and to the log.
 func (v *vmm) event(source, event string, properties ...string) {
 	v.log.Info("event", "source", source, "event", event, "properties", properties)
 	v.monitor.tell(source, event, properties...)
 }
 
-// body renders what an action returned; nil has none.
+// body encodes the result of an action; nil has no body.
 func body(answer any) ([]byte, error) {
 	if answer == nil {
 		return nil, nil

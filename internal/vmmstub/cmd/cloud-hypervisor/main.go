@@ -1,4 +1,4 @@
-// Command cloud-hypervisor is no hypervisor: it is vmmstub, the program that plays one for tests, under the name that drivers look for.
+// Command cloud-hypervisor is not a hypervisor. It is vmmstub, a stub for tests, under the name that drivers look up.
 package main
 
 import (

@@ -1,7 +1,9 @@
-// Command init is all that a guest of tests has besides its kernel. It takes its addresses from the kernel's command line or from a NoCloud
-// disk. Its console shows that it is up, its disks, CPUs and memory, and each change of these. It powers off at its button.
+// Command init is the only program of a test guest. It reads its addresses from the kernel's command line or from a
+// NoCloud disk. It reports on its console when it is up, and reports its disks, CPUs and memory with each change. It
+// powers off when its power button is pressed.
 //
-// The kernel's command line: writ.address=ADDRESS/BITS, writ.gateway=ADDRESS, writ.act=reboot|panic|poweroff (as soon as it is up).
+// Kernel command line: writ.address=ADDRESS/BITS, writ.gateway=ADDRESS, writ.act=reboot|panic|poweroff (as soon as it
+// is up).
 package main
 
 import (
@@ -18,20 +20,20 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// order names the modules in the order in which they are loaded: names of one depend on those before it.
+// order lists the modules in load order: each depends only on those before it.
 const order = "/modules/order"
 
 // program is the file of a guest.Program.
 const program = "/program"
 
-// deviceTimeout is how long devices may take to be there after their driver; under emulation it is slow.
+// deviceTimeout limits the wait for a device after its driver was loaded. Emulation is slow.
 const deviceTimeout = 20 * time.Second
 
 func main() {
 	if err := run(); err != nil {
 		say("failed: %v", err)
 	}
-	select {} // a kernel panics without its first process
+	select {} // a kernel panics when its first process ends
 }
 
 func say(format string, args ...any) { fmt.Printf("guest: "+format+"\n", args...) }
@@ -90,7 +92,7 @@ func run() error {
 	}
 }
 
-// carryOut carries the program out, and powers off.
+// carryOut runs the program and powers off.
 func carryOut() error {
 	err := unix.Mount("cgroup2", "/sys/fs/cgroup", "cgroup2", 0, "")
 	if err == nil {
@@ -136,7 +138,7 @@ func commandLine() map[string]string {
 	return words
 }
 
-// watchButton listens to all input devices there are, and tells when the key of power is pressed on one.
+// watchButton reads all input devices and signals when the power key of one is pressed.
 func watchButton() (<-chan struct{}, error) {
 	paths, err := waitFor("/dev/input/event*")
 	if err != nil {
@@ -170,7 +172,7 @@ func watchButton() (<-chan struct{}, error) {
 	return pressed, nil
 }
 
-// waitFor waits until there is a file of a pattern.
+// waitFor waits until a file matches a pattern.
 func waitFor(pattern string) ([]string, error) {
 	for end := time.Now().Add(deviceTimeout); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
 		if paths, err := filepath.Glob(pattern); err != nil || len(paths) > 0 {
@@ -180,14 +182,14 @@ func waitFor(pattern string) ([]string, error) {
 	return nil, fmt.Errorf("%s: %w", pattern, fs.ErrNotExist)
 }
 
-// tellDisks says which disks are there or have another size than before, and which are gone. It returns those that are there.
+// tellDisks reports new, resized and removed disks since before, and returns the current disks.
 func tellDisks(before map[string]int64) map[string]int64 {
 	now := map[string]int64{}
 	paths, _ := filepath.Glob("/sys/block/vd*")
 	for _, path := range paths {
 		sectors, err := number(filepath.Join(path, "size"))
 		if err != nil {
-			continue // it has just gone
+			continue // it has just been removed
 		}
 		name := filepath.Base(path)
 		if now[name] = sectors * 512; now[name] != before[name] {

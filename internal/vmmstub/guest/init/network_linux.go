@@ -15,13 +15,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// seed is what it reads of a NoCloud disk.
+// seed is the content of a NoCloud disk, as far as it is used.
 type seed struct {
 	Name    string
 	Network network
 }
 
-// network is netplan's form (version 2), as JSON, which is YAML.
+// network is the format of netplan (version 2), as JSON, which is valid YAML.
 type network struct {
 	Ethernets map[string]struct {
 		Match struct {
@@ -36,10 +36,11 @@ type network struct {
 	} `json:"ethernets"`
 }
 
-// configure gives the guest its addresses, from the command line or from its seed, and returns its name.
+// configure sets the addresses of the guest from the command line or from its seed, and returns its name.
 func configure(command map[string]string) (string, error) {
 	for _, conf := range []string{"all", "default"} {
-		_ = os.WriteFile("/proc/sys/net/ipv6/conf/"+conf+"/accept_dad", []byte("0"), 0) // the address is ours; nobody has to be asked
+		// The address is unique; duplicate detection would only take time.
+		_ = os.WriteFile("/proc/sys/net/ipv6/conf/"+conf+"/accept_dad", []byte("0"), 0)
 	}
 	if address := command["writ.address"]; address != "" {
 		links, err := waitFor("/sys/class/net/eth*")
@@ -65,13 +66,13 @@ func configure(command map[string]string) (string, error) {
 	return s.Name, s.Network.apply()
 }
 
-// readSeed looks for a disk with the files of NoCloud.
+// readSeed finds and reads a disk with NoCloud files.
 func readSeed() (seed, error) {
 	s := seed{Name: "guest"}
 	disks, _ := filepath.Glob("/dev/vd?")
 	for _, disk := range disks {
 		if unix.Mount(disk, "/mnt", "vfat", unix.MS_RDONLY|unix.MS_SILENT, "") != nil {
-			continue // it is something else
+			continue // another disk
 		}
 		found, err := s.read("/mnt")
 		if err := errors.Join(err, unix.Unmount("/mnt", 0)); err != nil || found {
@@ -105,7 +106,7 @@ func (s *seed) read(dir string) (bool, error) {
 	return true, nil
 }
 
-// apply sets up each link that the configuration names by its hardware address.
+// apply configures each link that the configuration names by its hardware address.
 func (n network) apply() error {
 	for _, e := range n.Ethernets {
 		link, err := linkOf(e.Match.MAC)
@@ -146,7 +147,7 @@ func linkOf(mac string) (string, error) {
 	return "", fmt.Errorf("no link has the hardware address %s", mac)
 }
 
-// control carries out a request to the kernel's network, on a socket of a family.
+// control makes a network ioctl request on a socket of a family.
 func control(family int, request uint, argument unsafe.Pointer) error {
 	s, err := unix.Socket(family, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {

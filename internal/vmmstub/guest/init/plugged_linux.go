@@ -10,11 +10,11 @@ import (
 	"strings"
 )
 
-// plugMemory makes the kernel use new memory at once, as the rules of udev do in a distribution.
+// plugMemory makes the kernel bring new memory online automatically, as the udev rules of distributions do.
 func plugMemory() error {
 	err := os.WriteFile("/sys/devices/system/memory/auto_online_blocks", []byte("online"), 0)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil // this kernel cannot
+		return nil // not supported by this kernel
 	}
 	return err
 }
@@ -26,7 +26,7 @@ func tellPlugged(before string) string {
 	for _, cpu := range cpus {
 		online := filepath.Join(cpu, "online") // the first CPU lacks the file
 		if text, err := os.ReadFile(online); err == nil && strings.TrimSpace(string(text)) == "0" {
-			_ = os.WriteFile(online, []byte("1"), 0) // it may be on its way out
+			_ = os.WriteFile(online, []byte("1"), 0) // it may be in the middle of its removal
 		}
 	}
 	now := fmt.Sprintf("%d CPUs and %d MiB online", onlineIn("cpu/cpu[0-9]*", true), memoryMiB())
@@ -36,7 +36,7 @@ func tellPlugged(before string) string {
 	return now
 }
 
-// onlineIn counts the devices of the system that are online. Those without a file count if always is set.
+// onlineIn counts the system devices that are online. Those without the file count if always is set.
 func onlineIn(pattern string, always bool) (n int) {
 	devices, _ := filepath.Glob("/sys/devices/system/" + pattern)
 	for _, device := range devices {
@@ -48,7 +48,7 @@ func onlineIn(pattern string, always bool) (n int) {
 	return n
 }
 
-// memoryMiB is the memory that is online, in whole blocks of the kernel.
+// memoryMiB returns the online memory, counted in whole memory blocks of the kernel.
 func memoryMiB() int64 {
 	text, err := os.ReadFile("/sys/devices/system/memory/block_size_bytes")
 	if err != nil {
