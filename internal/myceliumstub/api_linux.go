@@ -14,7 +14,8 @@ import (
 
 func (d *daemon) closed(err error) bool { return errors.Is(err, net.ErrClosed) }
 
-// api is the part of the daemon's REST API that is about the network. Its one lock is held while somebody waits for a message, as there.
+// api returns the network part of the daemon's REST API. Like the daemon, it holds its only lock while a request waits
+// for a message.
 func (d *daemon) api() http.Handler {
 	mux := http.NewServeMux()
 	handle := func(pattern string, answer func(r *http.Request) (status int, said any)) {
@@ -124,7 +125,7 @@ func (d *daemon) listRoutes(*http.Request) (int, any) {
 	return http.StatusOK, all
 }
 
-// awaitMessage holds everybody else up until its time is over: no message ever comes.
+// awaitMessage blocks all other requests until its timeout. It never receives a message.
 func (d *daemon) awaitMessage(r *http.Request) (int, any) {
 	seconds, _ := strconv.Atoi(r.FormValue("timeout"))
 	t := time.NewTimer(time.Duration(seconds) * time.Second)

@@ -15,20 +15,20 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// group is where daemons say on each wire that they are there: magic, the port and the key of whoever says it.
+// group is the multicast address of beacons. A beacon has the magic, the port and the public key of its sender.
 var group = net.ParseIP("ff02::cafe")
 
 const (
 	magic      = "mycelium"
 	beaconSize = len(magic) + 2 + 32
-	beaconEach = 200 * time.Millisecond // the daemon's is a minute
+	beaconEach = 200 * time.Millisecond // the real daemon sends one per minute
 )
 
-// discover finds others on the wires of this host, and lets them find this one.
+// discover finds peers on the links of this host and announces this daemon.
 func (d *daemon) discover(ctx context.Context) {
 	conn, err := net.ListenUDP("udp6", &net.UDPAddr{Port: d.discovery})
 	if err != nil {
-		d.log.Error("discovery disabled", "err", err) // and it goes on, as the daemon does
+		d.log.Error("discovery disabled", "err", err) // like the real daemon, the stub continues
 		return
 	}
 	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
@@ -56,12 +56,12 @@ func (d *daemon) discover(ctx context.Context) {
 	}
 }
 
-// beacons says on every wire that this daemon is there, until ctx ends.
+// beacons announces this daemon on every link until ctx ends.
 func (d *daemon) beacons(ctx context.Context, conn *net.UDPConn) {
 	beacon := append(binary.BigEndian.AppendUint16([]byte(magic), uint16(d.port)), d.public...)
 	joined := map[int]bool{}
 	for tick := time.NewTicker(beaconEach); ; {
-		links, _ := net.Interfaces() // what cannot be seen is looked for again
+		links, _ := net.Interfaces() // after an error, the next tick retries
 		for _, l := range links {
 			if l.Flags&(net.FlagUp|net.FlagMulticast|net.FlagLoopback) != net.FlagUp|net.FlagMulticast || l.Name == d.options.tun || hardware(l.Name) || !d.searches(l.Name) {
 				continue
@@ -69,7 +69,8 @@ func (d *daemon) beacons(ctx context.Context, conn *net.UDPConn) {
 			if !joined[l.Index] {
 				joined[l.Index] = join(conn, l.Index) == nil
 			}
-			_, _ = conn.WriteToUDP(beacon, &net.UDPAddr{IP: group, Port: d.discovery, Zone: l.Name}) // it may be gone
+			// The link may have disappeared.
+			_, _ = conn.WriteToUDP(beacon, &net.UDPAddr{IP: group, Port: d.discovery, Zone: l.Name})
 		}
 		select {
 		case <-ctx.Done():
@@ -85,13 +86,14 @@ func (d *daemon) searches(link string) bool {
 	return len(d.discoverOn) == 0 || slices.Contains(d.discoverOn, link)
 }
 
-// hardware reports whether a wire leads out of this host: there the stub says nothing, as it believes everybody.
+// hardware reports whether a link leads out of this host. The stub sends no beacons there, because it trusts every
+// peer.
 func hardware(link string) bool {
 	_, err := os.Stat(filepath.Join("/sys/class/net", link, "device"))
 	return err == nil
 }
 
-// join lets a socket hear the group on an interface.
+// join makes a socket receive the multicast group on an interface.
 func join(conn *net.UDPConn, link int) error {
 	raw, err := conn.SyscallConn()
 	if err != nil {

@@ -9,15 +9,16 @@ import (
 	"time"
 )
 
-// What peers send each other: a byte that says what, then a packet of IPv6, or the ranges that the sender leads to, 8 bytes and a metric
-// of 2 bytes each, its own first.
+// Messages between peers: a byte for the kind, then either an IPv6 packet, or the ranges that the sender can route to,
+// each with 8 bytes and a metric of 2 bytes, its own first.
 const (
 	saysPacket   = 0
 	saysGreeting = 1
-	byQUIC       = 0x80 // is set in what is said to a peer by QUIC
+	byQUIC       = 0x80 // flag of messages over QUIC
 )
 
-// By QUIC, a packet of tooLarge bytes does not fit into a datagram, and the daemon gives the peer up; it tries again after dropFor.
+// Over QUIC, a packet of tooLarge bytes does not fit into a datagram. The real daemon then drops the peer and retries
+// after dropFor.
 const (
 	tooLarge = 1388
 	dropFor  = 5 * time.Second
@@ -26,19 +27,19 @@ const (
 const (
 	greetEvery = 200 * time.Millisecond
 	deadAfter  = 10 * greetEvery
-	infinite   = 1 << 10 // metrics: that of a peer is 10
+	infinite   = 1 << 10 // metrics: a peer has 10
 )
 
-// peer is a node that this one speaks with.
+// peer is a neighbour in the overlay.
 type peer struct {
 	kind           string // static, inbound, linkLocalDiscovery
 	proto          string // tcp, quic, tls
 	heard          time.Time
-	dropped        time.Time // when it was given up
+	dropped        time.Time // time when it was dropped
 	sent, received int64
 }
 
-// mark is set in what is said to the peer.
+// mark returns the flag for messages to the peer.
 func (p *peer) mark() byte {
 	if p.proto == "quic" {
 		return byQUIC
@@ -46,7 +47,7 @@ func (p *peer) mark() byte {
 	return 0
 }
 
-// silent reports whether nothing is said to the peer: by TLS only private networks are reached.
+// silent reports whether the peer gets no messages. TLS is only for private networks, which the stub does not support.
 func (d *daemon) silent(p *peer) bool {
 	return p.proto == "tls" || p.proto == "quic" && d.noQUIC || time.Since(p.dropped) < dropFor
 }
@@ -64,14 +65,15 @@ func (p *peer) state() string {
 	}
 }
 
-// route is the way to a /64.
+// route is the route to a /64.
 type route struct {
 	via    netip.AddrPort
 	metric int
 	heard  time.Time
 }
 
-// greet tells peers again and again what can be reached through this node, and forgets what it has not heard of for a while.
+// greet regularly announces the ranges behind this node to all peers, and drops routes that were not announced for a
+// while.
 func (d *daemon) greet(ctx context.Context) {
 	tick := time.NewTicker(greetEvery)
 	defer tick.Stop()
@@ -85,7 +87,7 @@ func (d *daemon) greet(ctx context.Context) {
 			}
 			text := entry([]byte{saysGreeting | p.mark()}, subnetOf(d.address), 0)
 			for subnet, r := range d.routes {
-				if r.via != at { // who leads there needs not be told
+				if r.via != at { // split horizon
 					text = entry(text, subnet, r.metric)
 				}
 			}
@@ -93,7 +95,7 @@ func (d *daemon) greet(ctx context.Context) {
 		}
 		d.mu.Unlock()
 		for at, text := range greetings {
-			_, _ = d.wire.WriteToUDPAddrPort(text, at) // a peer that is not there yet is greeted again
+			_, _ = d.wire.WriteToUDPAddrPort(text, at) // a missing peer gets the next greeting
 		}
 		select {
 		case <-ctx.Done():
@@ -108,7 +110,7 @@ func entry(text []byte, subnet netip.Addr, metric int) []byte {
 	return binary.BigEndian.AppendUint16(append(text, a[:8]...), uint16(metric))
 }
 
-// fromWire takes what peers send until the socket is closed.
+// fromWire receives messages of peers until the socket is closed.
 func (d *daemon) fromWire() {
 	b := make([]byte, 64<<10)
 	for {
@@ -117,7 +119,7 @@ func (d *daemon) fromWire() {
 			if d.closed(err) {
 				return
 			}
-			continue // a peer is not there: the kernel tells by an error
+			continue // an ICMP error, because a peer is missing
 		}
 		at = netip.AddrPortFrom(at.Addr().Unmap(), at.Port())
 		proto := "tcp"
@@ -149,7 +151,7 @@ func (d *daemon) fromWire() {
 	}
 }
 
-// learn takes over the ways that a peer tells of, if they are shorter.
+// learn adds announced routes that are shorter than the known ones.
 func (d *daemon) learn(at netip.AddrPort, text []byte) {
 	for ; len(text) >= 10; text = text[10:] {
 		var a [16]byte
@@ -164,7 +166,7 @@ func (d *daemon) learn(at netip.AddrPort, text []byte) {
 	}
 }
 
-// fromTun takes what the host sends until the interface is closed.
+// fromTun receives packets of the host until the interface is closed.
 func (d *daemon) fromTun() {
 	b := make([]byte, 64<<10)
 	for {
@@ -178,10 +180,10 @@ func (d *daemon) fromTun() {
 	}
 }
 
-// overlay is where all addresses are.
+// overlay is the address range of the overlay.
 var overlay = netip.MustParsePrefix("400::/7")
 
-// forward leads a packet to where it is to go. One that the host sent and that cannot go anywhere is answered.
+// forward routes a packet. A packet of this host without a route is answered with an ICMP error.
 func (d *daemon) forward(packet []byte, own bool) {
 	if len(packet) < 40 {
 		return
@@ -217,7 +219,7 @@ func (d *daemon) forward(packet []byte, own bool) {
 		d.answer(packet, unreachable, noRoute)
 	case ok && (own || packet[7] > 1):
 		if !own {
-			packet[7]-- // so that none goes in circles for ever
+			packet[7]-- // prevents endless loops
 		}
 		_, _ = d.wire.WriteToUDPAddrPort(append([]byte{saysPacket | mark}, packet...), r.via) // packets may be lost
 	}
@@ -229,7 +231,7 @@ func (d *daemon) toHost(packet []byte) {
 	}
 }
 
-// Of ICMPv6, RFC 4443.
+// Numbers of ICMPv6, RFC 4443.
 const (
 	unreachable        = 1
 	noRoute            = 0
@@ -237,10 +239,10 @@ const (
 	sourcePolicy       = 5
 )
 
-// answer tells the sender of a packet why it goes nowhere.
+// answer sends an ICMP error to the sender of a packet.
 func (d *daemon) answer(packet []byte, kind, code byte) {
 	if packet[6] == 58 && len(packet) > 40 && packet[40] < 128 {
-		return // no error about an error
+		return // no errors about errors
 	}
 	said := packet[:min(len(packet), 1280-48)]
 	body := append([]byte{kind, code, 0, 0, 0, 0, 0, 0}, said...)
@@ -254,7 +256,7 @@ func (d *daemon) answer(packet []byte, kind, code byte) {
 	d.toHost(append(reply, body...))
 }
 
-// checksum is that of an ICMPv6 message between two addresses.
+// checksum returns the checksum of an ICMPv6 message.
 func checksum(addresses, body []byte) uint16 {
 	sum := uint32(len(body)) + 58
 	for _, part := range [][]byte{addresses, body} {

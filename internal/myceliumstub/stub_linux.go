@@ -1,6 +1,6 @@
-// Package myceliumstub stands in for the daemon of mycelium in tests: it takes the same command line, makes the same network interface, has
-// the same addresses and answers the same REST API, but peers speak UDP with each other IN PLAIN TEXT, and believe each other everything. It must
-// never carry what matters to anybody. It is written from what is known of the daemon, and not with what it is to test.
+// Package myceliumstub is a stub of the mycelium daemon for tests. It has the same command line, network interface,
+// addresses and REST API, but peers communicate over UDP IN PLAIN TEXT and trust each other completely. It must never
+// carry real traffic. It was written from knowledge of the daemon, independently of the code that it tests.
 package myceliumstub
 
 import (
@@ -27,13 +27,13 @@ import (
 	"lukechampine.com/blake3"
 )
 
-// Warning is what the stub says of itself wherever it can.
+// Warning is shown in all outputs of the stub.
 const Warning = "THIS IS A STUB OF MYCELIUM FOR TESTS: IT ENCRYPTS NOTHING AND BELIEVES EVERYBODY"
 
-// version is whose behaviour the stub has.
+// version is the simulated version of the daemon.
 const version = "0.7.10"
 
-// mtu is that of the daemon's interface.
+// mtu is the MTU of the daemon's interface.
 const mtu = 1400
 
 const help = Warning + `
@@ -57,18 +57,18 @@ usage: mycelium [flags]            carry packets
 taken and ignored: --quic-listen-port, --log-format, --silent, -d
 `
 
-// options are what the command line says.
+// options are the options of the command line.
 type options struct {
 	inspect, json, noTun bool
 	noQUIC, noDiscovery  bool
 	key, api, rpc, tun   string
 	port, discovery      int
 	peers                []string
-	at                   []place // of the peers
+	at                   []place // addresses of the peers
 	discoverOn           []string
 }
 
-// parse reads a command line as the daemon does.
+// parse parses a command line like the daemon.
 func parse(args []string) (o options, err error) {
 	o = options{api: "127.0.0.1:8989", rpc: "127.0.0.1:8990", tun: "mycelium", port: 9651, discovery: 9650}
 	for i := 0; i < len(args); i++ {
@@ -129,7 +129,7 @@ func parse(args []string) (o options, err error) {
 	return o, err
 }
 
-// Main is the program: it returns its exit code when ctx has ended, or when it cannot go on.
+// Main is the main function of the program. It returns the exit code after ctx has ended or after an error.
 func Main(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	for _, a := range args {
 		if a == "--help" || a == "-h" {
@@ -144,7 +144,7 @@ func Main(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	o, err := parse(args)
 	if err != nil {
 		fmt.Fprintln(stderr, "error:", err)
-		return 2 // as the daemon, which then ends in a loop of whoever starts it again
+		return 2 // same code as the daemon, which makes a supervisor restart it in a loop
 	}
 	if err := run(ctx, o, stdout, slog.New(slog.NewTextHandler(stderr, nil))); err != nil {
 		fmt.Fprintln(stderr, "error:", err)
@@ -156,7 +156,7 @@ func Main(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	return 0
 }
 
-// panicked is the error over which the daemon does not end in order.
+// panicked is an error that makes the daemon panic.
 type panicked struct{ cause error }
 
 func (p panicked) Error() string { return "Failed to build JSON-RPC server: " + p.cause.Error() }
@@ -171,8 +171,8 @@ type daemon struct {
 	tun     *os.File // nil without an interface
 	wire    *net.UDPConn
 
-	asked  sync.Mutex // one question of the API is answered after the other
-	mu     sync.Mutex // guards what is below
+	asked  sync.Mutex // serialises API requests
+	mu     sync.Mutex // guards the following fields
 	peers  map[netip.AddrPort]*peer
 	routes map[netip.Addr]route
 }
@@ -215,7 +215,7 @@ func run(ctx context.Context, o options, stdout io.Writer, log *slog.Logger) err
 	return d.serve(ctx)
 }
 
-// serve carries packets until ctx ends.
+// serve routes packets until ctx ends.
 func (d *daemon) serve(ctx context.Context) error {
 	var all sync.WaitGroup
 	defer all.Wait()
@@ -223,7 +223,7 @@ func (d *daemon) serve(ctx context.Context) error {
 	defer cancel()
 	api := &http.Server{Handler: d.api()}
 	if l, err := net.Listen("tcp", d.options.api); err != nil {
-		d.log.Error("API disabled", "err", err) // and it goes on, as the daemon does
+		d.log.Error("API disabled", "err", err) // like the real daemon, the stub continues
 	} else {
 		all.Go(func() { _ = api.Serve(l) })
 	}
@@ -244,7 +244,7 @@ func (d *daemon) serve(ctx context.Context) error {
 	return nil
 }
 
-// loadKey reads a key, or makes one if it may.
+// loadKey reads a key. If the file is missing and make is set, it generates one.
 func loadKey(path string, make bool) (*ecdh.PrivateKey, error) {
 	text, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) && make {
@@ -260,7 +260,7 @@ func loadKey(path string, make bool) (*ecdh.PrivateKey, error) {
 	return ecdh.X25519().NewPrivateKey(text)
 }
 
-// addressOf is the address of a public key.
+// addressOf returns the address of a public key.
 func addressOf(public []byte) netip.Addr {
 	h := blake3.New(16, nil)
 	_, _ = h.Write(public)
@@ -270,16 +270,16 @@ func addressOf(public []byte) netip.Addr {
 	return a
 }
 
-// subnetOf is the /64 of an address.
+// subnetOf returns the /64 of an address.
 func subnetOf(a netip.Addr) netip.Addr { return netip.PrefixFrom(a, 64).Masked().Addr() }
 
-// place is where a peer is, and how it is reached.
+// place is the address of a peer with its protocol.
 type place struct {
 	proto   string
 	address netip.AddrPort
 }
 
-// endpoint reads "tcp://192.0.2.1:9651". The daemon knows no interfaces by their names.
+// endpoint parses an endpoint such as "tcp://192.0.2.1:9651". Like the daemon, it accepts no interface names.
 func endpoint(text string) (place, error) {
 	proto, at, found := strings.Cut(text, "://")
 	switch {
@@ -295,7 +295,7 @@ func endpoint(text string) (place, error) {
 	return place{proto, address}, nil
 }
 
-// makeTun makes the interface, which ends with its file.
+// makeTun makes the interface, which exists until its file is closed.
 func makeTun(name string, address netip.Addr) (*os.File, error) {
 	l := &netlink.Tuntap{LinkAttrs: netlink.LinkAttrs{Name: name}, Mode: netlink.TUNTAP_MODE_TUN, Flags: netlink.TUNTAP_NO_PI | netlink.TUNTAP_TUN_EXCL, Queues: 1, NonPersist: true}
 	if err := netlink.LinkAdd(l); err != nil {
