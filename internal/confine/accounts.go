@@ -15,19 +15,21 @@ import (
 	"writ"
 )
 
-// Accounts are numbers of users that nobody else on a host has. A process that gets one runs as that user, in a group of the same number.
-// The first number is no user: it is a group in which all of them are, the shared group, which may go through the directories above theirs and do
-// nothing else there. So they reach what is theirs, and nobody but root goes the same way.
+// Accounts are numbers of users that exist only for writ on this host. A process with such a number runs as that user
+// and as the group with the same number. The first number is not a user. It is the shared group of all these users,
+// which may traverse the directories above theirs and has no other rights. So the users reach their own files, and
+// apart from root no other user can take the same path.
 type Accounts struct {
 	SharedGroup uint32
 	First, Last uint32 // users
-	// Top is the directory below which everything of the users is. It is writ's; what is above it is not changed.
+	// Top is the directory that contains all files of the users. It belongs to writ; directories above it are not
+	// changed.
 	Top string
-	// Off says why there are no users after all, nil if there are.
+	// Off is the reason why users are not used, or nil.
 	Off error
 }
 
-// About says in some words as whom processes run, as the end of a sentence.
+// About describes the users of processes, as the end of a sentence.
 func (a *Accounts) About() string {
 	if a.Used() {
 		return "as users of their own"
@@ -38,17 +40,18 @@ func (a *Accounts) About() string {
 // Used reports whether processes get users.
 func (a *Accounts) Used() bool { return a != nil && a.Off == nil }
 
-// The numbers that are used if nobody says others. systemd gives no user or container numbers from 1879048192 to 2147352575, nor does
-// useradd or shadow's subordinate ids (up to 600100000); directories of companies begin at 200000 and end at 2000200000 as SSSD maps them.
+// Default range. systemd assigns no user or container numbers from 1879048192 to 2147352575. useradd and the
+// subordinate IDs of shadow (up to 600100000) do not reach it either, and the IDs that SSSD maps for company
+// directories are from 200000 to 2000200000.
 const (
 	DefaultFirst = 2010000000
 	DefaultLast  = 2010065535
 )
 
-// leastAccounts is how many numbers there must be, so that a node does not run out of them.
+// leastAccounts is the minimum size of a range, so that a node does not run out of users.
 const leastAccounts = 1024
 
-// ParseAccounts reads a range of numbers, "200000-265535".
+// ParseAccounts parses a range of numbers such as "200000-265535".
 func ParseAccounts(text string) (*Accounts, error) {
 	a, b, _ := strings.Cut(text, "-")
 	first, errA := strconv.ParseUint(a, 10, 32)
@@ -64,28 +67,28 @@ func ParseAccounts(text string) (*Accounts, error) {
 	return &Accounts{SharedGroup: uint32(first), First: uint32(first) + 1, Last: uint32(last)}, nil
 }
 
-// Numbers is the range as ParseAccounts reads it.
+// Numbers returns the range in the format of ParseAccounts.
 func (a *Accounts) Numbers() string { return numbers(a.SharedGroup, a.Last) }
 
 func numbers(first, last uint32) string { return fmt.Sprintf("%d-%d", first, last) }
 
-// Taken is the error about numbers that somebody else on this host gives out.
+// Taken is the error for numbers that another node on this host uses.
 type Taken struct{ First, Last uint32 }
 
 func (t *Taken) Error() string {
 	return fmt.Sprintf("another node on this host gives out the user numbers %s", numbers(t.First, t.Last))
 }
 
-// Others are as many numbers that follow, as ParseAccounts reads them.
+// Others returns a range of the same size beside the taken one, in the format of ParseAccounts.
 func (t *Taken) Others() string {
 	many := max(t.Last-t.First, leastAccounts)
-	if t.Last > 1<<31-1-2*many { // who reads numbers with a sign has no larger ones
+	if t.Last > 1<<31-1-2*many { // signed 32-bit programs accept no larger numbers
 		return numbers(t.First-1-many, t.First-1)
 	}
 	return numbers(t.Last+1, t.Last+1+many)
 }
 
-// Halves gives two drivers of a host numbers of their own each, and the same shared group.
+// Halves divides the users between two drivers of a host. Both have the same shared group.
 func (a *Accounts) Halves() (lower, upper *Accounts) {
 	if a == nil {
 		return nil, nil
@@ -96,7 +99,7 @@ func (a *Accounts) Halves() (lower, upper *Accounts) {
 	return &low, &up
 }
 
-// Choose returns the number for a name: always the same one, unless that is taken.
+// Choose returns the number for a name: always the same one, unless it is taken.
 func (a *Accounts) Choose(name string, taken func(uint32) bool) (uint32, error) {
 	h := fnv.New32a()
 	_, _ = h.Write([]byte(name))
@@ -112,7 +115,7 @@ func (a *Accounts) Choose(name string, taken func(uint32) bool) (uint32, error) 
 // Has reports whether a number is one of the users.
 func (a *Accounts) Has(id uint32) bool { return a.Used() && id >= a.First && id <= a.Last }
 
-// Lead lets the users through all directories from Top to one, both included.
+// Lead lets the users traverse all directories from Top to dir, both included.
 func (a *Accounts) Lead(dir string) error {
 	below, err := filepath.Rel(a.Top, dir)
 	if err != nil || !filepath.IsLocal(below) {
@@ -131,7 +134,7 @@ func (a *Accounts) Lead(dir string) error {
 	return nil
 }
 
-// open lets the users go through one directory.
+// open lets the users traverse one directory.
 func (a *Accounts) open(dir string) error {
 	info, err := os.Lstat(dir)
 	if err != nil {
@@ -143,18 +146,19 @@ func (a *Accounts) open(dir string) error {
 	if info.Mode()&0o001 != 0 || info.Mode()&0o010 != 0 && groupOf(info) == a.SharedGroup {
 		return nil
 	}
-	if err := os.Chmod(dir, info.Mode()&^0o070|0o010); err != nil { // first: what its group might do, the users must never
+	// First, because the users must never get the rights of the directory's group.
+	if err := os.Chmod(dir, info.Mode()&^0o070|0o010); err != nil {
 		return err
 	}
 	return os.Lchown(dir, -1, int(a.SharedGroup))
 }
 
-// Passable returns why the users cannot come to Top, nil if they can.
+// Passable returns the reason why the users cannot reach Top, or nil.
 func (a *Accounts) Passable() error {
 	for dir := filepath.Dir(a.Top); ; dir = filepath.Dir(dir) {
 		info, err := os.Stat(dir)
 		switch {
-		case errors.Is(err, fs.ErrNotExist): // it is made later, open or closed; what is above it counts
+		case errors.Is(err, fs.ErrNotExist): // it is made later with any mode; the directories above it count
 		case err != nil:
 			return err
 		case info.Mode()&0o001 == 0:
@@ -166,12 +170,13 @@ func (a *Accounts) Passable() error {
 	}
 }
 
-// Strangers returns who has numbers among these already, as far as files of the host say: a user, a group, or a range that is given to one.
+// Strangers returns an error if a user, a group, or a subordinate range in the files of the host overlaps these
+// numbers.
 func (a *Accounts) Strangers() error {
 	for _, path := range []string{"/etc/passwd", "/etc/group", "/etc/subuid", "/etc/subgid"} {
 		text, err := os.ReadFile(path)
 		if err != nil {
-			continue // there need not be any
+			continue // optional
 		}
 		for line := range strings.Lines(string(text)) {
 			fields := strings.Split(strings.TrimSpace(line), ":")
@@ -192,7 +197,7 @@ func (a *Accounts) Strangers() error {
 	return nil
 }
 
-// Mapped returns why there are no such numbers here, nil if there are: a container may have few.
+// Mapped returns an error if this system does not have all of these numbers: a container may have only some.
 func (a *Accounts) Mapped() error {
 	for _, path := range []string{"/proc/self/uid_map", "/proc/self/gid_map"} {
 		text, err := os.ReadFile(path)
@@ -206,7 +211,8 @@ func (a *Accounts) Mapped() error {
 	return nil
 }
 
-// mapped reports whether a line of a map, which has the first number inside, the first outside and how many, has all numbers.
+// mapped reports whether a line of a map covers all numbers. A line has the first number inside, the first outside, and
+// the count.
 func (a *Accounts) mapped(text string) bool {
 	for line := range strings.Lines(text) {
 		var inside, outside, count uint64
@@ -217,14 +223,14 @@ func (a *Accounts) mapped(text string) bool {
 	return false
 }
 
-// Usable returns why users cannot execute one of these programs, as far as they are on PATH, or open one of these devices, with what to do
-// about it as a hint.
+// Usable returns an error if users cannot execute one of the programs that are on PATH, or cannot open one of the
+// devices. Its hint has the remedy.
 func Usable(programs, devices []string) error {
 	var faults, fixes []string
 	for _, name := range programs {
 		path, err := exec.LookPath(name)
 		if err != nil {
-			continue // who needs it says so
+			continue // the user of the program reports it
 		}
 		if path, err = filepath.EvalSymlinks(path); err == nil {
 			path, err = filepath.Abs(path)
@@ -253,7 +259,7 @@ func Usable(programs, devices []string) error {
 	return writ.Errorf(writ.CodeDriverMissing, "%s", strings.Join(faults, "; ")).WithHint("%s", strings.Join(fixes, "; "))
 }
 
-// DeviceFix is what to type, as root, so that processes of users who are not root open a device: now, and after the host has started anew.
+// DeviceFix returns the commands for root that let other users open a device, now and after a reboot.
 func DeviceFix(path string) string {
 	name := filepath.Base(path)
 	if path == "/dev/net/tun" {
@@ -262,7 +268,7 @@ func DeviceFix(path string) string {
 	return fmt.Sprintf("groupadd -rf %[1]s; chgrp %[1]s %[2]s; chmod 660 %[2]s; so that it stays: echo 'KERNEL==\"%[1]s\", GROUP=\"%[1]s\", MODE=\"0660\"' > /etc/udev/rules.d/65-%[1]s.rules", name, path)
 }
 
-// deviceGroups are the groups that open these devices for whoever is in them, other than root's.
+// deviceGroups returns the groups, other than root's, whose members can open one of the devices.
 func deviceGroups(devices []string) (all []uint32) {
 	for _, path := range devices {
 		info, err := os.Stat(path)

@@ -117,7 +117,7 @@ func TestUserNumbersInUseAreDetected(t *testing.T) {
 	}
 }
 
-// In a container of its own there may be no more numbers than its users need.
+// A container may have no more numbers than its users need.
 func TestNumbersThatAContainerHasNotAreSeen(t *testing.T) {
 	a := &confine.Accounts{SharedGroup: 2010000000, First: 2010000001, Last: 2010065535}
 	for text, want := range map[string]bool{

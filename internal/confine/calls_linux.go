@@ -7,9 +7,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// forbidden are the system calls by which a process reaches what is no file: networks, other processes, namespaces and the kernel itself.
-// Sending signals to threads and descriptors of processes is left: the runtime of Go needs it where a sandbox is entered, and Landlock, the
-// user and the lack of rights bound it.
+// forbidden are the system calls for access to networks, other processes, namespaces and the kernel. Signals to threads
+// and descriptors of processes are not forbidden, because the Go runtime needs them when it enters a sandbox. Landlock,
+// the user and the missing rights limit them.
 var forbidden = []uint32{
 	unix.SYS_SOCKET, unix.SYS_SOCKETPAIR, unix.SYS_CONNECT, unix.SYS_BIND, unix.SYS_LISTEN, unix.SYS_ACCEPT, unix.SYS_ACCEPT4,
 	unix.SYS_PTRACE, unix.SYS_PROCESS_VM_READV, unix.SYS_PROCESS_VM_WRITEV, unix.SYS_PIDFD_GETFD, unix.SYS_KILL, unix.SYS_TKILL, unix.SYS_KCMP,
@@ -22,21 +22,21 @@ var forbidden = []uint32{
 	unix.SYS_SHMGET, unix.SYS_SHMAT, unix.SYS_MSGGET, unix.SYS_SEMGET, unix.SYS_MQ_OPEN,
 }
 
-// namespaces are the flags of clone that make some, but for that of process numbers: a sandbox begins with them, and without a right nobody in
-// it makes others.
+// namespaces are the clone flags that make namespaces, except CLONE_NEWPID: a sandbox itself starts with that, and
+// without rights a process in it cannot make another one.
 const namespaces = unix.CLONE_NEWUSER | unix.CLONE_NEWNS | unix.CLONE_NEWNET | unix.CLONE_NEWIPC | unix.CLONE_NEWUTS | unix.CLONE_NEWCGROUP
 
-// architectures are what the kernel calls those that filters are written for.
+// architectures are the kernel's identifiers of the supported architectures.
 var architectures = map[string]uint32{"amd64": unix.AUDIT_ARCH_X86_64, "arm64": unix.AUDIT_ARCH_AARCH64}
 
-// Where a filter finds what it is asked about: struct seccomp_data.
+// Offsets in struct seccomp_data.
 const (
 	atNumber   = 0
 	atArch     = 4
-	atArgument = 16 // the low half of the first one
+	atArgument = 16 // low half of the first one
 )
 
-// filterCalls takes system calls from this thread and from what it starts. Elsewhere than on known processors it takes none.
+// filterCalls forbids system calls for this thread and its children. It has no effect on an unknown architecture.
 func filterCalls() error {
 	arch, known := architectures[runtime.GOARCH]
 	if !known {
@@ -45,7 +45,7 @@ func filterCalls() error {
 	const (
 		refuse = unix.SECCOMP_RET_ERRNO | uint32(unix.EPERM)
 		absent = unix.SECCOMP_RET_ERRNO | uint32(unix.ENOSYS)
-		older  = 1 << 30 // the other way to number calls on amd64
+		older  = 1 << 30 // the x32 system calls of amd64
 	)
 	load := func(at uint32) unix.SockFilter {
 		return unix.SockFilter{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS, K: at}
@@ -59,7 +59,8 @@ func filterCalls() error {
 	filter := []unix.SockFilter{
 		load(atArch), jump(unix.BPF_JEQ, arch, 1, 0), answer(unix.SECCOMP_RET_KILL_PROCESS),
 		load(atNumber), jump(unix.BPF_JGE, older, 0, 1), answer(refuse),
-		jump(unix.BPF_JEQ, unix.SYS_CLONE3, 0, 1), answer(absent), // its flags are out of reach; libraries take clone then
+		// The flags of clone3 are in memory, out of reach of the filter. Libraries fall back to clone.
+		jump(unix.BPF_JEQ, unix.SYS_CLONE3, 0, 1), answer(absent),
 	}
 	for _, call := range forbidden {
 		filter = append(filter, jump(unix.BPF_JEQ, call, 0, 1), answer(refuse))

@@ -21,7 +21,7 @@ func numbers(t *testing.T, text string) *confine.Accounts {
 	return a
 }
 
-// claimVar has the file of a test, in a process of it that claims numbers and is killed.
+// claimVar has the lock file for a child process that claims numbers and is killed.
 const claimVar = "WRIT_TEST_CLAIM"
 
 func TestNumbersAreOneNodesUntilItEndsOrIsKilled(t *testing.T) {

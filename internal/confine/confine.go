@@ -1,5 +1,5 @@
-// Package confine starts processes that have no more rights than they need: in a group of the kernel's, in a network namespace, as a user of
-// their own, and with no way to become more than they are. It must not know what the processes do.
+// Package confine starts processes with minimal rights: in a cgroup, in a network namespace, as a separate user, and
+// without a way to gain rights. It must not know the purpose of the processes.
 package confine
 
 import (
@@ -12,21 +12,22 @@ import (
 	"writ/internal/cgroup"
 )
 
-// Cell is what a process is in from its first breath on. The zero value is the place of whoever starts it.
+// Cell is the environment that a process has from its first instruction. The zero value is that of the starting
+// process.
 type Cell struct {
-	Groups      *cgroup.Groups // where its group is; nil for none
-	Group       string         // its name, of a group that is there
-	Namespace   string         // path of a network namespace; "" for ours
-	User        uint32         // and its group of the same number; 0 is whoever starts it
-	SharedGroup uint32         // the group of Accounts, if it has a user
-	Devices     []string       // that it has to open; it gets into the groups that may
-	Sandbox     *Sandbox       // nil for none; a process in one has limits, and no group
+	Groups      *cgroup.Groups // the hierarchy of its cgroup; nil for none
+	Group       string         // name of an existing group
+	Namespace   string         // path of a network namespace; "" means that of the starting process
+	User        uint32         // user, and the group with the same number; 0 means those of the starting process
+	SharedGroup uint32         // the group of Accounts, if User is set
+	Devices     []string       // devices that it opens; it gets the groups of their files
+	Sandbox     *Sandbox       // nil for none; a sandboxed process has limits instead of a cgroup
 }
 
-// Barred is the error about a program that the user of a cell may not execute.
+// Barred is the error for a program that the user of a cell may not execute.
 type Barred struct {
 	Program string
-	At      string // the program or a directory above it, which stands in the way
+	At      string // the program or the directory above it whose mode forbids it
 	User    uint32
 }
 
@@ -34,7 +35,7 @@ func (b *Barred) Error() string {
 	return fmt.Sprintf("the user %d may not execute %s: %s does not let it through", b.User, b.Program, b.At)
 }
 
-// bars returns what keeps the user of a cell from executing a program, nil if its modes let them.
+// bars returns the obstacle that keeps the user of a cell from executing a program, or nil if file modes permit it.
 func (in Cell) bars(program string) *Barred {
 	path, err := filepath.EvalSymlinks(program)
 	if err != nil || in.User == 0 {
@@ -61,7 +62,7 @@ func (in Cell) bars(program string) *Barred {
 	}
 }
 
-// groupOf is the group that a file belongs to.
+// groupOf returns the group of a file.
 func groupOf(info os.FileInfo) uint32 {
 	if s, ok := info.Sys().(*syscall.Stat_t); ok {
 		return s.Gid

@@ -13,17 +13,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Start starts a process in a cell. It can never get rights that whoever started it does not have (no_new_privs); with a user it has no
-// capability at all. The error is a *Barred if the user may not execute the program.
+// Start starts a process in a cell. The process can never gain rights that the starting process does not have
+// (no_new_privs); with a user it has no capabilities. The error is a *Barred if the user may not execute the program.
 //
-// What a process inherits of these things it has from the thread that starts it, and some of them a thread cannot give back: so the thread
-// ends with it.
+// The process inherits these properties from the thread that starts it. A thread cannot revert some of them, so it ends
+// afterwards.
 func Start(cmd *exec.Cmd, in Cell) error {
 	if cmd.SysProcAttr == nil {
 		cmd.SysProcAttr = &syscall.SysProcAttr{}
 	}
 	if in.Namespace == "" {
-		in.Namespace = "/proc/thread-self/ns/net" // of this thread, and not of the one that starts it
+		in.Namespace = "/proc/thread-self/ns/net" // of this thread, not of the new one
 	}
 	namespace, err := os.Open(in.Namespace)
 	if err != nil {
@@ -35,16 +35,17 @@ func Start(cmd *exec.Cmd, in Cell) error {
 	return <-started
 }
 
-// sacrificed does something on a thread that ends with it. That is never the first one of the process, which cannot end alone.
+// sacrificed runs do on a thread that ends afterwards. The main thread of the process cannot end alone, so another
+// thread is used then.
 func sacrificed(done chan<- error, do func() error) {
-	runtime.LockOSThread() // for ever, unless it is the first
+	runtime.LockOSThread() // not unlocked, so the thread ends, unless it is the main thread
 	if unix.Gettid() != os.Getpid() {
 		done <- do()
 		return
 	}
 	defer runtime.UnlockOSThread()
 	inner := make(chan error, 1)
-	go sacrificed(inner, do) // the first thread is held here, so it is another one
+	go sacrificed(inner, do) // the main thread is locked here, so this runs on another one
 	done <- <-inner
 }
 
@@ -91,7 +92,7 @@ func start(cmd *exec.Cmd, in Cell, namespace *os.File) error {
 		}
 	}
 	err := cmd.Start()
-	if errors.Is(err, unix.EACCES) { // the way to its directory may be what is closed as well
+	if errors.Is(err, unix.EACCES) { // the directory of the program may be inaccessible as well
 		if barred := in.bars(cmd.Path); barred != nil {
 			return barred
 		}
@@ -99,7 +100,7 @@ func start(cmd *exec.Cmd, in Cell, namespace *os.File) error {
 	return err
 }
 
-// join brings this thread into a network namespace, unless it is there: only the mighty may change it.
+// join moves this thread into a network namespace, unless it is there, because this requires privileges.
 func join(namespace *os.File) error {
 	there, err := namespace.Stat()
 	if err != nil {
@@ -111,8 +112,8 @@ func join(namespace *os.File) error {
 	return unix.Setns(int(namespace.Fd()), unix.CLONE_NEWNET)
 }
 
-// dropCapabilities takes from this thread what its children would inherit of capabilities, beyond those that a change of the user takes away
-// by itself: nobody gets any back.
+// dropCapabilities removes the capabilities that children of this thread would inherit, beyond those that a change of
+// the user removes. They cannot be regained.
 func dropCapabilities() error {
 	text, err := os.ReadFile("/proc/sys/kernel/cap_last_cap")
 	if err != nil {
@@ -124,7 +125,8 @@ func dropCapabilities() error {
 	}
 	for c := range last + 1 {
 		err := unix.Prctl(unix.PR_CAPBSET_DROP, uintptr(c), 0, 0, 0)
-		if err != nil && !errors.Is(err, unix.EPERM) { // who may not drop it, as in some containers, cannot gain it either: no new rights
+		// Without this privilege, as in some containers, a process cannot gain capabilities either.
+		if err != nil && !errors.Is(err, unix.EPERM) {
 			return err
 		}
 	}

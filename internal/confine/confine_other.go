@@ -11,30 +11,30 @@ import (
 
 var errSystem = errors.New("processes are confined on Linux only")
 
-// Start refuses: only Linux has what processes are confined by.
+// Start returns an error: the mechanisms exist on Linux only.
 func Start(*exec.Cmd, Cell) error { return errSystem }
 
-// Landlock says that there is none.
+// Landlock returns an error.
 func Landlock() (int, error) { return 0, errSystem }
 
-// Holds says that no sandbox does.
+// Holds returns an error.
 func Holds() error { return errSystem }
 
-// RunsAs knows nobody.
+// RunsAs returns false.
 func RunsAs(int, uint32) bool { return false }
 
-// OfThisHost knows none.
+// OfThisHost returns false.
 func OfThisHost(int) bool { return false }
 
-// Processes finds none.
+// Processes returns nil.
 func Processes(uint32) ([]int, error) { return nil, nil }
 
 func processes(func(uint32) bool) (map[uint32][]int, error) { return nil, nil }
 
 func contained(int) bool { return false }
 
-// End has nothing to end.
+// End is a no-op.
 func End(context.Context, uint32) error { return nil }
 
-// Claim refuses.
+// Claim returns an error.
 func (a *Accounts) Claim(string) (io.Closer, error) { return nil, errSystem }

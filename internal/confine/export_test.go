@@ -2,10 +2,10 @@ package confine
 
 import "os"
 
-// MappedForTest is what Mapped asks of each map.
+// MappedForTest exports mapped, which Mapped calls for each map.
 func (a *Accounts) MappedForTest(text string) bool { return a.mapped(text) }
 
-// CountLooksForTest counts looks at the processes of the host, of which there are those of some users then.
+// CountLooksForTest replaces the process list by processes of the given users, and returns a counter of its reads.
 func (r *Register) CountLooksForTest(running ...uint32) *int {
 	looks := new(int)
 	r.look = func(of func(user uint32) bool) (map[uint32][]int, error) {

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// A limit that is smaller than what shells count in is still one.
+// A limit below the unit of shells still limits.
 func TestSmallLimitsAreRoundedUp(t *testing.T) {
 	cmd := exec.Command("true")
 	Limits{Memory: 1, FileSize: 1, CPU: time.Millisecond, Files: 1}.wrap(cmd, 0)

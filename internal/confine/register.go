@@ -8,15 +8,16 @@ import (
 	"sync"
 )
 
-// Register remembers who has which user. What is recorded of that is on disk; this is for the time before.
+// Register remembers chosen users until the choice is recorded on disk.
 type Register struct {
 	mu     sync.Mutex
 	chosen map[uint32]string
-	look   func(of func(user uint32) bool) (map[uint32][]int, error) // in place of processes, for tests
+	look   func(of func(user uint32) bool) (map[uint32][]int, error) // replaces processes in tests
 }
 
-// Choose returns a user for a name that nobody else has: by the records, by a choice that is about to be recorded, by what is left in dir,
-// where each has a directory of its name and its group, or by what runs on this host.
+// Choose returns a user for a name. The user has no other name: neither in the records, nor in a choice that is not
+// recorded yet, nor as the group of a directory in dir (which has one per name), nor as the user of a running process
+// of this host.
 func (r *Register) Choose(a *Accounts, name string, recorded func() (map[uint32]string, error), dir string) (uint32, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -29,7 +30,7 @@ func (r *Register) Choose(a *Accounts, name string, recorded func() (map[uint32]
 		return 0, err
 	}
 	for _, e := range entries {
-		if info, err := e.Info(); err == nil && e.Name() != name { // else it went this moment
+		if info, err := e.Info(); err == nil && e.Name() != name { // otherwise it has just been removed
 			used[groupOf(info)] = e.Name()
 		}
 	}
@@ -37,7 +38,7 @@ func (r *Register) Choose(a *Accounts, name string, recorded func() (map[uint32]
 	if look == nil {
 		look = processes
 	}
-	running, err := look(a.Has) // once for all: a host has thousands
+	running, err := look(a.Has) // once for all users, because a host has thousands of processes
 	if err != nil {
 		return 0, err
 	}
@@ -55,7 +56,7 @@ func (r *Register) Choose(a *Accounts, name string, recorded func() (map[uint32]
 	return user, nil
 }
 
-// Forget lets others have the user of a name of which nothing is left.
+// Forget releases the user of a name that no longer exists.
 func (r *Register) Forget(name string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

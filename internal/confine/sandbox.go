@@ -5,13 +5,15 @@ import (
 	"time"
 )
 
-// Sandbox is for a program that works on what a stranger wrote, and that may be taken over by it. The process opens the files that it was
-// given, and reads the libraries of the system. It has no network, no capability and no other process, gets a processor after all others, and
-// ends when it takes too much.
+// Sandbox is for a program that processes untrusted input and may be compromised by it. The process can open only its
+// given files and the libraries of the system. It has no network, no capabilities and no access to other processes. It
+// has the lowest CPU priority, and is ended when it exceeds its limits.
 type Sandbox struct {
-	// Files are open files that the process gets as well and may open anew by /dev/fd: to read, and to write if they are open for that.
+	// Files are open files that the process inherits. It may reopen them by /dev/fd for reading, and for writing if
+	// Write is set.
 	Files []File
-	// Read are files, and directories with all below them, that it may read and execute besides its program and the libraries of the system.
+	// Read are files and directory trees that it may read and execute, beside its program and the libraries of the
+	// system.
 	Read   []string
 	Limits Limits
 }
@@ -22,17 +24,17 @@ type File struct {
 	Write bool
 }
 
-// Limits are what one process may take. What is zero is not bounded.
+// Limits are the resource limits of a process. Zero means unlimited.
 type Limits struct {
-	Memory   uint64        // bytes that it can write to
-	FileSize uint64        // bytes, of any file
-	CPU      time.Duration // of all its threads, rounded up to whole seconds
-	Files    uint64        // open at a time
-	// Processes are how many its user may have, threads counted. It bounds nothing without a user of its own.
+	Memory   uint64        // bytes of writable memory
+	FileSize uint64        // bytes per file
+	CPU      time.Duration // of all threads, rounded up to whole seconds
+	Files    uint64        // open files
+	// Processes limits the processes and threads of its user. It has no effect without a separate user.
 	Processes uint64
 }
 
-// libraries are where systems keep what programs are linked with. What is not there is left out.
+// libraries are the library directories of systems. Missing ones are ignored.
 var libraries = []string{
 	"/lib", "/lib32", "/lib64", "/usr/lib", "/usr/lib32", "/usr/lib64", "/usr/local/lib", "/nix/store", "/gnu/store", "/etc/ld.so.cache",
 }

@@ -12,10 +12,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// errOpen is that of a sandbox that would keep nothing from anybody.
+// errOpen is the error of a sandbox that would not protect files.
 var errOpen = errors.New("this kernel has no Landlock, and there is no user of its own for the process")
 
-// Landlock returns which version of Landlock the kernel has.
+// Landlock returns the Landlock version of the kernel.
 func Landlock() (version int, err error) {
 	n, _, errno := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, 0, 0, unix.LANDLOCK_CREATE_RULESET_VERSION)
 	if errno != 0 {
@@ -24,7 +24,7 @@ func Landlock() (version int, err error) {
 	return int(n), nil
 }
 
-// Holds returns why a sandbox without a user of its own would not hold here, nil if it does.
+// Holds returns the reason why a sandbox without a separate user does not protect files on this host, or nil.
 func Holds() error {
 	if _, err := Landlock(); err != nil {
 		return errOpen
@@ -32,12 +32,12 @@ func Holds() error {
 	return nil
 }
 
-// enter puts this thread into a sandbox, and with it the command that it starts. The thread has no new rights any more.
+// enter puts this thread and the command that it starts into a sandbox. The thread cannot leave it.
 func (s *Sandbox) enter(cmd *exec.Cmd, user uint32) error {
 	switch err := unix.Unshare(unix.CLONE_NEWNET | unix.CLONE_NEWIPC); {
 	case err == nil:
-		cmd.SysProcAttr.Cloneflags |= unix.CLONE_NEWPID // whatever it starts ends with it
-	case !errors.Is(err, unix.EPERM): // without the right to, the filter of system calls still leaves no way to a network
+		cmd.SysProcAttr.Cloneflags |= unix.CLONE_NEWPID // its children end with it
+	case !errors.Is(err, unix.EPERM): // without the privilege, the system call filter alone blocks the network
 		return fmt.Errorf("leave the network: %w", err)
 	}
 	if err := s.fence(cmd.Path, user); err != nil {
@@ -53,7 +53,7 @@ func (s *Sandbox) enter(cmd *exec.Cmd, user uint32) error {
 	return nil
 }
 
-// niceness is the greatest: the work of strangers has the processors that nobody else wants.
+// niceness is the maximum: untrusted work only gets idle CPU time.
 const niceness = 19
 
 const (
@@ -62,7 +62,7 @@ const (
 	readDir   = unix.LANDLOCK_ACCESS_FS_EXECUTE | readFile | unix.LANDLOCK_ACCESS_FS_READ_DIR
 )
 
-// handled is all that a version of Landlock can forbid.
+// handled returns all accesses that a version of Landlock can restrict.
 func handled(version int) unix.LandlockRulesetAttr {
 	all := unix.LandlockRulesetAttr{Handled_access_fs: 1<<13 - 1}
 	if version >= 2 {
@@ -83,17 +83,18 @@ func handled(version int) unix.LandlockRulesetAttr {
 	return all
 }
 
-// fence leaves of all files those of the sandbox.
+// fence restricts file access to the files of the sandbox.
 func (s *Sandbox) fence(program string, user uint32) error {
 	version, err := Landlock()
 	if err != nil {
 		if user == 0 {
 			return errOpen
 		}
-		return nil // modes of files keep the user out
+		return nil // file modes keep the user out
 	}
 	all := handled(version)
-	size := unsafe.Sizeof(all.Handled_access_fs) // older kernels know the first fields only, and newer ones take any of these lengths
+	// Older kernels only accept the first fields; newer ones accept each of these lengths.
+	size := unsafe.Sizeof(all.Handled_access_fs)
 	switch {
 	case version >= 6:
 		size *= 3
@@ -133,7 +134,7 @@ func (s *Sandbox) fence(program string, user uint32) error {
 	return nil
 }
 
-// allow lets everything below a path be read and executed. What is not there is left out.
+// allow permits reading and executing everything below a path. A missing path is ignored.
 func allow(rules int, path string, handled uint64) error {
 	at, err := unix.Open(path, unix.O_PATH|unix.O_CLOEXEC, 0)
 	if errors.Is(err, unix.ENOENT) {
@@ -166,12 +167,12 @@ func allowAt(rules, at int, access uint64) error {
 	return nil
 }
 
-// shell sets limits: a process may always lower its own, and is bounded so from the first thing on that its program does.
+// shell sets resource limits before it executes the program. A process may always lower its own limits.
 const shell = "/bin/sh"
 
-// wrap lets a command take its limits before its program begins.
+// wrap makes a command set its limits before it starts its program.
 func (l Limits) wrap(cmd *exec.Cmd, user uint32) {
-	const block = 512 // bytes; what shells count files in
+	const block = 512 // bytes; the unit of file sizes in shells
 	script := "ulimit -c 0"
 	for _, limit := range []struct {
 		flag  string
@@ -181,7 +182,7 @@ func (l Limits) wrap(cmd *exec.Cmd, user uint32) {
 			script += fmt.Sprintf(" && ulimit -%s %d", limit.flag, limit.value)
 		}
 	}
-	if l.Processes > 0 && user != 0 { // shells call it differently
+	if l.Processes > 0 && user != 0 { // the option differs between shells
 		script += fmt.Sprintf(" && { ulimit -p %d 2>/dev/null || ulimit -u %d; }", l.Processes, l.Processes)
 	}
 	cmd.Args = append([]string{"sh", "-c", script + ` && exec "$@"`, "sh", cmd.Path}, cmd.Args[1:]...)

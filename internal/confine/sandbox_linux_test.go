@@ -18,7 +18,7 @@ import (
 	"writ/internal/testenv"
 )
 
-// intruderEnv has the targets of a child that plays a program which was taken over.
+// intruderEnv has the targets of a child that simulates a compromised program.
 const intruderEnv = "WRIT_TEST_INTRUDER"
 
 func TestMain(m *testing.M) {
@@ -59,7 +59,7 @@ func needLandlock(t *testing.T) {
 	testenv.NeedKernel(t, "Landlock", err)
 }
 
-// TestASandboxedProgramReachesOnlyItsFiles: with a user of its own and without, as root and not.
+// The test runs with and without a separate user, as root and as another user.
 func TestASandboxedProgramReachesOnlyItsFiles(t *testing.T) {
 	needLandlock(t)
 	users := []uint32{0}
@@ -112,7 +112,7 @@ func TestASandboxedProgramReachesOnlyItsFiles(t *testing.T) {
 	}
 }
 
-// TestASandboxIsForItsProcessAlone: the thread that entered it is gone, and everybody else does what they did.
+// The thread that entered the sandbox has ended, and the rest of the process is unrestricted.
 func TestASandboxIsForItsProcessAlone(t *testing.T) {
 	needLandlock(t)
 	for range 20 {
@@ -124,13 +124,12 @@ func TestASandboxIsForItsProcessAlone(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	confinetest.Outside(t) // does all that a sandbox forbids
+	confinetest.Outside(t) // does everything that a sandbox forbids
 	if err := exec.Command("/bin/ls", t.TempDir()).Run(); err != nil {
 		t.Error(err)
 	}
 }
 
-// TestAProcessThatTakesTooMuchIsEnded by the kernel.
 func TestAProcessThatTakesTooMuchIsEnded(t *testing.T) {
 	needLandlock(t)
 	f, err := os.Create(filepath.Join(t.TempDir(), "made"))
@@ -139,7 +138,7 @@ func TestAProcessThatTakesTooMuchIsEnded(t *testing.T) {
 	}
 	defer f.Close()
 	cmd := exec.Command("/bin/dd", "if=/dev/fd/3", "of=/dev/fd/4", "bs=64k", "conv=notrunc")
-	source, err := os.Open(os.Args[0]) // some MiB
+	source, err := os.Open(os.Args[0]) // a few MiB
 	if err != nil {
 		t.Fatal(err)
 	}

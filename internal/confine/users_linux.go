@@ -14,8 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// RunsAs reports whether a process of this host is a user in every respect; 0 is whoever asks. Its files in /proc do not tell: those of a
-// process that hides its memory belong to root.
+// RunsAs reports whether all user IDs of a process of this host equal user; 0 means the user of the caller. It does not
+// use the owner of files in /proc, because root owns those of a non-dumpable process.
 func RunsAs(pid int, user uint32) bool {
 	if user == 0 {
 		user = uint32(os.Geteuid())
@@ -24,17 +24,17 @@ func RunsAs(pid int, user uint32) bool {
 	return err == nil && s.users == [4]uint32{user, user, user, user} && OfThisHost(pid)
 }
 
-// OfThisHost reports whether a process could have been started by this one: it has neither process numbers nor a root directory of its own,
-// as what is in a container has. There, root may become any user and give itself any arguments.
+// OfThisHost reports whether this process could have started the other one: a process in a container has its own PID
+// namespace or root directory. Root in a container can use any user and any arguments.
 func OfThisHost(pid int) bool {
 	is, err := apart(pid)
-	if errors.Is(err, fs.ErrPermission) { // of a program that was given capabilities by its file, only root may look
+	if errors.Is(err, fs.ErrPermission) { // only root may inspect a program with file capabilities
 		return true
 	}
 	return err == nil && !is
 }
 
-// apart reports whether a process has process numbers or a root directory of its own.
+// apart reports whether a process has its own PID namespace or root directory.
 func apart(pid int) (bool, error) {
 	own, err := statusOf(os.Getpid())
 	if err != nil {
@@ -47,7 +47,7 @@ func apart(pid int) (bool, error) {
 	return other(pid, "root/.", "/")
 }
 
-// other reports whether something of a process is another file than one of ours.
+// other reports whether a file of a process in /proc differs from one of this process.
 func other(pid int, name, ours string) (bool, error) {
 	its, err := os.Stat(fmt.Sprintf("/proc/%d/%s", pid, name))
 	if err != nil {
@@ -57,11 +57,11 @@ func other(pid int, name, ours string) (bool, error) {
 	return err == nil && !os.SameFile(its, here), err
 }
 
-// status is what the kernel says of a process.
+// status is the state of a process in /proc.
 type status struct {
-	users  [4]uint32 // real, effective, saved, and the one for files
-	levels int       // in how many nested namespaces it has a number
-	ended  bool      // nobody has asked yet how
+	users  [4]uint32 // real, effective, saved, file system
+	levels int       // number of nested PID namespaces
+	ended  bool      // a zombie that was not reaped
 }
 
 func statusOf(pid int) (s status, err error) {
@@ -84,11 +84,11 @@ func statusOf(pid int) (s status, err error) {
 			threads, _ = strconv.Atoi(value)
 		}
 	}
-	s.ended = zombie && threads <= 1 // else others of its threads go on
+	s.ended = zombie && threads <= 1 // otherwise other threads still run
 	return s, err
 }
 
-// Running are the numbers of all processes of the host, in no order.
+// Running returns the PIDs of all processes of the host, unordered.
 func Running() ([]int, error) {
 	dir, err := os.Open("/proc")
 	if err != nil {
@@ -108,13 +108,13 @@ func Running() ([]int, error) {
 	return all, nil
 }
 
-// Processes are those that run as a user, short of what a container has of the same number.
+// Processes returns the processes that run as a user, without those in containers.
 func Processes(user uint32) ([]int, error) {
 	all, err := processes(func(its uint32) bool { return its == user })
 	return slices.DeleteFunc(all[user], contained), err
 }
 
-// processes are those of several users, also what containers have.
+// processes returns the processes of several users, including those in containers.
 func processes(of func(user uint32) bool) (map[uint32][]int, error) {
 	running, err := Running()
 	if err != nil {
@@ -123,16 +123,17 @@ func processes(of func(user uint32) bool) (map[uint32][]int, error) {
 	all := map[uint32][]int{}
 	for _, pid := range running {
 		s, err := statusOf(pid)
-		if user := s.users[0]; err == nil && !s.ended && of(user) { // who has no rights has one user
+		if user := s.users[0]; err == nil && !s.ended && of(user) { // an unprivileged process has a single user ID
 			all[user] = append(all[user], pid)
 		}
 	}
 	return all, nil
 }
 
-// contained reports whether a process is in a container whose root became that user. Without rights nobody gets process numbers or a root
-// directory of its own, except in a user namespace that it made: who did that is to be found and ended as anybody else. A process of which
-// the kernel does not tell is none of a container.
+// contained reports whether a process is in a container whose root switched to the user. An unprivileged process can
+// get its own PID namespace or root directory only in a user namespace of its own; such a process does not count as
+// contained, so that it is found and ended. If the kernel does not permit the check, the process does not count as
+// contained.
 func contained(pid int) bool {
 	if made, err := other(pid, "ns/user", "/proc/self/ns/user"); err != nil || made {
 		return false
@@ -141,10 +142,10 @@ func contained(pid int) bool {
 	return err == nil && is
 }
 
-// between is the pause between two looks whether a user's processes have ended.
+// between is the poll interval of End.
 const between = 2 * time.Millisecond
 
-// End kills whatever runs as a user of its own. When it returns nil, nothing does.
+// End kills all processes of a user. If it returns nil, none is left.
 func End(ctx context.Context, user uint32) error {
 	if user == 0 {
 		return errors.New("root's processes are not one's own")
@@ -169,7 +170,7 @@ func End(ctx context.Context, user uint32) error {
 	}
 }
 
-// kill kills a process, if it is a user's, and no other one that gets its number meanwhile.
+// kill kills a process if the user owns it, and never another process that reuses its PID.
 func kill(pid int, user uint32) error {
 	fd, err := unix.PidfdOpen(pid, 0)
 	if errors.Is(err, unix.ESRCH) || errors.Is(err, unix.EINVAL) {

@@ -16,13 +16,13 @@ import (
 	"writ/internal/testenv"
 )
 
-// Users whom no host has, and no other test.
+// Users of these tests only.
 const (
 	someone = 2021001001
 	another = 2021001002
 )
 
-// waiting starts a shell as a user that does nothing and ends with the test.
+// waiting starts an idle shell as a user. It ends with the test.
 func waiting(t *testing.T, user uint32) *exec.Cmd {
 	t.Helper()
 	cmd := exec.Command("/bin/sh", "-c", "read x")
@@ -82,8 +82,8 @@ func TestOnlyProcessesOfTheUserEnd(t *testing.T) {
 	}
 }
 
-// Containers have no user namespace: what root of one becomes has the number of an engine, and is neither that nor what keeps the number from
-// being given. It is not ours to end either.
+// Some containers have no user namespace: root there can switch to the number of an engine. Such a process is not the
+// engine, does not block the number, and must not be killed.
 func TestNoProcessOfAContainerCountsAsAUser(t *testing.T) {
 	testenv.NeedRoot(t)
 	who := &syscall.Credential{Uid: someone, Gid: someone}
@@ -93,7 +93,8 @@ func TestNoProcessOfAContainerCountsAsAUser(t *testing.T) {
 	}{
 		"of this host":            {syscall.SysProcAttr{Credential: who}, true},
 		"with numbers of its own": {syscall.SysProcAttr{Credential: who, Cloneflags: syscall.CLONE_NEWPID}, false},
-		"in a root of its own":    {syscall.SysProcAttr{Credential: who, Chroot: "/usr"}, false}, // which has /bin and /lib in it
+		// Has /bin and /lib in it.
+		"in a root of its own": {syscall.SysProcAttr{Credential: who, Chroot: "/usr"}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cmd := exec.Command("/bin/sh", "-c", "read x")
@@ -124,7 +125,7 @@ func TestNoProcessOfAContainerCountsAsAUser(t *testing.T) {
 	}
 }
 
-// Who has no rights can hide in namespaces all the same, if in a user namespace of its own. What is ended includes that.
+// An unprivileged process can hide in namespaces if it makes a user namespace. Such a process is ended as well.
 func TestAProcessInItsOwnNamespacesEnds(t *testing.T) {
 	needRoot(t)
 	const hide = "unshare --user --pid --fork sh -c 'echo there; read x; read y'"
@@ -150,12 +151,12 @@ func TestAProcessInItsOwnNamespacesEnds(t *testing.T) {
 	if err := confine.End(t.Context(), someone); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := io.ReadAll(out); err != nil { // as long as one of them lives, there may be more to read
+	if _, err := io.ReadAll(out); err != nil { // more output may come while one of them lives
 		t.Error(err)
 	}
 }
 
-// A number is nobody's as long as something runs as it, whatever records say.
+// A number is in use while a process runs as it, independently of records.
 func TestTheNumberOfARunningUserIsNotReused(t *testing.T) {
 	needRoot(t)
 	waiting(t, someone)
@@ -169,7 +170,7 @@ func TestTheNumberOfARunningUserIsNotReused(t *testing.T) {
 	}
 }
 
-// A host has thousands of processes: however many numbers are taken, it is looked through once.
+// A host has thousands of processes: they are listed once, however many numbers are taken.
 func TestAllProcessesAreLookedAtOnceForAllNumbers(t *testing.T) {
 	a := &confine.Accounts{SharedGroup: someone - 1, First: someone, Last: someone + 9}
 	var r confine.Register
@@ -191,7 +192,7 @@ func TestAllProcessesAreLookedAtOnceForAllNumbers(t *testing.T) {
 	}
 }
 
-// What stands in the way is named, and what is refused for another reason is not told as that.
+// The error names the obstacle. A failure for another reason is not reported as an obstacle.
 func TestAnUnexecutableProgramNamesTheObstacle(t *testing.T) {
 	needRoot(t)
 	dir := t.TempDir()

@@ -1,4 +1,4 @@
-// Package confinetest plays a program that somebody has taken over, and tries from inside whether a sandbox holds. It is for tests only.
+// Package confinetest simulates a compromised program that tries to break out of a sandbox. It is for tests only.
 package confinetest
 
 import (
@@ -14,18 +14,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Targets are what the program wants to reach. All of it is open to every user of the host.
+// Targets are the goals of the program. Every user of the host can reach them.
 type Targets struct {
-	File     string // that everybody may read and write
-	Dir      string // in which everybody may make files
+	File     string // readable and writable by all users
+	Dir      string // writable by all users
 	TCP      string // address of a server
 	Unix     string // path of a socket
-	Abstract string // name of a socket that has no path
-	PID      int    // of a process
-	Memory   uint64 // limit that the process must have
+	Abstract string // name of an abstract socket
+	PID      int    // PID of a process
+	Memory   uint64 // expected memory limit of the process
 }
 
-// Outside makes targets on this host, and checks that they are within reach of whoever is in no sandbox.
+// Outside makes targets on this host and checks that they are reachable without a sandbox.
 func Outside(t testing.TB) Targets {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "w") // paths of sockets must be short
@@ -63,7 +63,7 @@ func Outside(t testing.TB) Targets {
 	return x
 }
 
-// Try attempts everything, and returns what succeeded.
+// Try attempts everything and returns the successful attempts.
 func (x Targets) Try() (succeeded []string) {
 	for name, try := range x.attempts() {
 		if try() == nil {
@@ -110,7 +110,7 @@ func (x Targets) attempts() map[string]func() error {
 		},
 		"signal a process": func() error { return unix.Kill(x.PID, 0) },
 		"get a processor before others": func() error {
-			const last = 1 // what the kernel says of the niceness 19
+			const last = 1 // the kernel's value for niceness 19
 			if priority, err := unix.Getpriority(unix.PRIO_PROCESS, 0); err != nil || priority > last {
 				return err
 			}
@@ -142,7 +142,7 @@ func (x Targets) attempts() map[string]func() error {
 	}
 }
 
-// made makes something in the open directory and takes it away again.
+// made makes a file in the open directory and removes it.
 func (x Targets) made(do func(path string) error) error {
 	path := filepath.Join(x.Dir, fmt.Sprint(os.Getpid()))
 	err := do(path)
@@ -158,7 +158,7 @@ func capabilities() (all uint64, err error) {
 	return uint64(data[0].Permitted|data[0].Effective) | uint64(data[1].Permitted|data[1].Effective)<<32, err
 }
 
-// memoryLimit is what the process may have.
+// memoryLimit returns the memory limit of the process.
 func memoryLimit() uint64 {
 	var limit unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_DATA, &limit); err != nil {
