@@ -1,8 +1,8 @@
-// Package cgroup bounds what processes take of a host together: memory, processors, the number of processes. It knows both versions of the
-// kernel's groups; it must not know what the processes do.
+// Package cgroup limits the memory, the CPUs and the number of processes of a group of processes. It supports both
+// versions of control groups; it must not know the purpose of the processes.
 //
-// Below the root of a hierarchy, NAME is the directory of somebody's groups and NAME/GROUP one of them. With version 1 each controller has
-// a hierarchy, so a group is three directories; with version 2 it is one.
+// Below the root of a hierarchy, NAME is the directory of a driver's groups and NAME/GROUP one group. In version 1 each
+// controller has its own hierarchy, so a group has three directories; in version 2 it has one.
 package cgroup
 
 import (
@@ -12,59 +12,59 @@ import (
 	"sync"
 )
 
-// Bounds are what the processes of a group may take together. What is zero is not bounded.
+// Bounds are limits for all processes of a group together. Zero means unlimited.
 type Bounds struct {
-	Memory    int64 // bytes, with what the kernel keeps for them; there is no swap besides
-	MilliCPUs int64 // thousandths of a processor, in every tenth of a second
-	Weight    int64 // against other groups where processors are short; PerCPU for each processor is fair
-	Processes int64 // threads count as well
+	Memory    int64 // bytes, including kernel memory; there is no swap in addition
+	MilliCPUs int64 // thousandths of a CPU, measured over 100 ms
+	Weight    int64 // share of contended CPUs; PerCPU for each CPU is fair
+	Processes int64 // processes and threads
 }
 
-// PerCPU is the weight of one processor, which is also that of everything else that has no group.
+// PerCPU is the weight of one CPU, and the weight of everything without a group.
 const PerCPU = 100
 
-// Stat is what a group has taken, as far as its controllers are there.
+// Stat is the resource use of a group. Values of missing controllers are zero.
 type Stat struct {
-	Memory    int64 // bytes that it has now
-	CPU       int64 // microseconds of processors, since the group was made
-	Processes int64 // that it has now, threads counted
-	OutOf     int64 // how often one of its processes was killed because the group had no more memory
-	Refused   int64 // how often it could have no more processes
-	Throttled int64 // in how many tenths of a second it had no more processors
+	Memory    int64 // current bytes
+	CPU       int64 // microseconds of CPU time since the group was made
+	Processes int64 // current processes and threads
+	OutOf     int64 // processes that were killed at the memory limit
+	Refused   int64 // rejected new processes
+	Throttled int64 // number of 100 ms periods without CPU time left
 }
 
-// The controllers.
+// Controllers.
 const (
 	memory = "memory"
 	cpu    = "cpu"
 	pids   = "pids"
 )
 
-// controllers are all that bound something here.
+// controllers are all controllers in use.
 var controllers = []string{memory, cpu, pids}
 
-// Groups are somebody's groups on this host.
+// Groups are the groups of a driver on this host.
 type Groups struct {
-	Name string // required: of the directory that has them
-	Root string // where groups are mounted; /sys/fs/cgroup if empty
+	Name string // required: name of their directory
+	Root string // mount point of cgroups; "" means /sys/fs/cgroup
 
 	once sync.Once
-	mu   sync.Mutex // held while a directory is made in one that may be taken away because it was empty
+	mu   sync.Mutex // locked while a directory is made in one that might be removed as empty
 	has  hierarchy
 }
 
-// Of returns the groups of somebody who keeps what is theirs in a directory. Several of one host, each with a directory of its own, have different
-// ones.
+// Of returns the groups of a driver whose files are in a directory. Drivers with different directories have different
+// groups.
 func Of(whose, dir string) *Groups {
 	sum := sha256.Sum256([]byte(dir))
 	return &Groups{Name: "writ-" + whose + "-" + hex.EncodeToString(sum[:4])}
 }
 
-// hierarchy is what was found of a host.
+// hierarchy describes the cgroups of a host.
 type hierarchy struct {
 	unified bool
-	roots   map[string]string // by controller that can be used; of version 2 they are all the same
-	missing error             // why there are none at all
+	roots   map[string]string // root by usable controller; all the same in version 2
+	missing error             // reason why there are none
 }
 
 func (g *Groups) found() hierarchy {
@@ -79,7 +79,8 @@ func (g *Groups) root() string {
 	return g.Root
 }
 
-// Lacks are the controllers that cannot be used on this host, of memory, cpu and pids. With all of them lacking, err says why.
+// Lacks returns the controllers among memory, cpu and pids that this host cannot use. If all are missing, err is the
+// reason.
 func (g *Groups) Lacks() (lacking []string, err error) {
 	h := g.found()
 	for _, c := range controllers {
@@ -90,7 +91,7 @@ func (g *Groups) Lacks() (lacking []string, err error) {
 	return lacking, h.missing
 }
 
-// About says in some words what bounds processes, "cgroups" or "nothing".
+// About returns a short description of the limits: "cgroups", "cgroups of version 1" or "nothing".
 func (g *Groups) About() string {
 	switch h := g.found(); {
 	case len(h.roots) == 0:
@@ -102,7 +103,7 @@ func (g *Groups) About() string {
 	}
 }
 
-// Path is the directory of a group that has a controller, "" if there is no such controller.
+// path returns the directory of a group for a controller, or "" if the controller is missing.
 func (g *Groups) path(controller, group string) string {
 	root := g.found().roots[controller]
 	if root == "" {
@@ -111,7 +112,7 @@ func (g *Groups) path(controller, group string) string {
 	return filepath.Join(root, g.Name, group)
 }
 
-// tops are the directories of these groups, one for each hierarchy.
+// tops returns the directories of these groups, one for each hierarchy.
 func (g *Groups) tops() []string {
 	h := g.found()
 	var all []string

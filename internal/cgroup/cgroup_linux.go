@@ -16,7 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// find looks which controllers there are, and changes nothing that stays.
+// find detects the usable controllers. It leaves no changes.
 func find(root string) hierarchy {
 	offered, err := os.ReadFile(filepath.Join(root, "cgroup.controllers"))
 	if err == nil {
@@ -40,14 +40,15 @@ func find(root string) hierarchy {
 	return h
 }
 
-// findUnified takes the controllers that are handed down from the root, or can be: from the host's own root they always can, from that of a
-// container only if nothing runs there, and whoever has set it up has done so then.
+// findUnified detects the controllers of version 2: those that the root delegates, or can delegate. The host's own root
+// always can. The root of a container can only while it contains no process, so its delegation must have been set up
+// before.
 func findUnified(root string, offered []string) hierarchy {
 	h := hierarchy{unified: true, roots: map[string]string{}}
 	if h.missing = probe(root); h.missing != nil {
 		return h
 	}
-	_, inner := os.Stat(filepath.Join(root, "cgroup.type")) // which the host's own root does not have
+	_, inner := os.Stat(filepath.Join(root, "cgroup.type")) // missing in the host's own root
 	handed, err := os.ReadFile(filepath.Join(root, control))
 	for _, c := range controllers {
 		given := err == nil && slices.Contains(strings.Fields(string(handed)), c)
@@ -61,10 +62,10 @@ func findUnified(root string, offered []string) hierarchy {
 	return h
 }
 
-// control says which controllers the groups of a directory have. Only version 2 has it.
+// control is the file with the controllers of a directory's groups. It exists only in version 2.
 const control = "cgroup.subtree_control"
 
-// probe returns why no group can be made in a directory.
+// probe returns an error if no group can be made in a directory.
 func probe(dir string) error {
 	made, err := os.MkdirTemp(dir, "writ-probe-")
 	if err != nil {
@@ -73,7 +74,7 @@ func probe(dir string) error {
 	return syscall.Rmdir(made)
 }
 
-// Bound makes a group, or gives one that is there other bounds. Bounds for which there is no controller are left out.
+// Bound makes a group, or changes the limits of an existing one. Limits without a controller are ignored.
 func (g *Groups) Bound(group string, b Bounds) error {
 	if err := g.prepare(group); err != nil {
 		return err
@@ -113,7 +114,7 @@ func (g *Groups) prepare(group string) error {
 	return nil
 }
 
-// hand hands controllers down to the groups of a directory.
+// hand delegates controllers to the groups of a directory.
 func hand(dir string, down map[string]string) error {
 	path := filepath.Join(dir, control)
 	there, err := os.ReadFile(path)
@@ -132,13 +133,13 @@ func hand(dir string, down map[string]string) error {
 	return os.WriteFile(path, []byte(strings.Join(more, " ")), 0)
 }
 
-// setting is what a file of a group is to have. A lax one may be missing, or refuse: there is another one that counts.
+// setting is a value for a file of a group. A lax one may fail, because another setting is decisive.
 type setting struct {
 	path, text string
 	lax        bool
 }
 
-// period is the time in which processors are counted, in microseconds.
+// period is the CPU accounting period, in microseconds.
 const period = 100_000
 
 func (g *Groups) files(group string, b Bounds) (all []setting) {
@@ -153,7 +154,8 @@ func (g *Groups) files(group string, b Bounds) (all []setting) {
 		set(memory, "memory.swap.max", "0", true)
 		set(memory, "memory.max", number(b.Memory), false)
 	}
-	if b.Memory > 0 && !unified { // the bound with swap is never the lower one: it comes first if both grow, and last if they shrink
+	// The limit including swap must never be lower, so it is written first when both grow, and last when they shrink.
+	if b.Memory > 0 && !unified {
 		set(memory, "memory.memsw.limit_in_bytes", number(b.Memory), true)
 		set(memory, "memory.limit_in_bytes", number(b.Memory), false)
 		set(memory, "memory.memsw.limit_in_bytes", number(b.Memory), true)
@@ -178,8 +180,8 @@ func (g *Groups) files(group string, b Bounds) (all []setting) {
 	return all
 }
 
-// Add brings a process that runs into a group, with all its threads; what it started before stays where it is. One that has ended is no
-// error.
+// Add moves a running process with all its threads into a group; its children stay where they are. It is not an error
+// if the process has ended.
 func (g *Groups) Add(group string, pid int) error {
 	for _, top := range g.tops() {
 		err := os.WriteFile(filepath.Join(top, group, "cgroup.procs"), []byte(strconv.Itoa(pid)), 0)
@@ -201,7 +203,7 @@ func (g *Groups) Has(group string, pid int) (bool, error) {
 	return true, nil
 }
 
-// members are the processes of one directory; none if it is not there.
+// members returns the processes of one directory, or nil if it is missing.
 func members(dir string) ([]int, error) {
 	text, err := os.ReadFile(filepath.Join(dir, "cgroup.procs"))
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENODEV) {
@@ -216,10 +218,10 @@ func members(dir string) ([]int, error) {
 	return all, err
 }
 
-// between is the pause between two looks whether a group is empty.
+// between is the poll interval of Remove.
 const between = 2 * time.Millisecond
 
-// Remove kills whatever is in a group and takes it away. When it returns nil, no process of the group lives.
+// Remove kills all processes of a group and deletes it. If it returns nil, no process of the group is left.
 func (g *Groups) Remove(ctx context.Context, group string) error {
 	for _, top := range g.tops() {
 		if err := g.removeOne(ctx, top, group); err != nil {
@@ -255,13 +257,13 @@ func (g *Groups) rmdir(top, group string) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	err := unix.Rmdir(filepath.Join(top, group))
-	if err == nil || errors.Is(err, fs.ErrNotExist) { // somebody may have taken it away by hand
+	if err == nil || errors.Is(err, fs.ErrNotExist) { // it may have been deleted by hand
 		_ = unix.Rmdir(top) // if it was the last one
 	}
 	return err
 }
 
-// Tidy takes away what is left of the directory of these groups when there is none in it.
+// Tidy deletes the directory of these groups if it is empty.
 func (g *Groups) Tidy() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -270,7 +272,8 @@ func (g *Groups) Tidy() {
 	}
 }
 
-// kill kills the processes of a directory. Threads of this process may be there for a moment, those that start others: they go by themselves.
+// kill kills the processes of a directory. Threads of this process may be there briefly while they start processes;
+// they leave by themselves.
 func kill(dir string) error {
 	err := os.WriteFile(filepath.Join(dir, "cgroup.kill"), []byte("1"), 0)
 	if err == nil {
@@ -278,7 +281,8 @@ func kill(dir string) error {
 	}
 	all, err := members(dir)
 	for _, pid := range all {
-		if pid <= 0 || pid == os.Getpid() { // 0 is one of another namespace of pids, and to kill it would end our own group of processes
+		// 0 is a process of another PID namespace; killing 0 would end this process group.
+		if pid <= 0 || pid == os.Getpid() {
 			continue
 		}
 		if killed := unix.Kill(pid, unix.SIGKILL); killed != nil && !errors.Is(killed, unix.ESRCH) {
@@ -288,7 +292,7 @@ func kill(dir string) error {
 	return err
 }
 
-// All are the directories of all groups by their names, one for each.
+// All returns one directory of each group, by group name.
 func (g *Groups) All() (map[string]string, error) {
 	all := map[string]string{}
 	for _, top := range g.tops() {
@@ -305,7 +309,7 @@ func (g *Groups) All() (map[string]string, error) {
 	return all, nil
 }
 
-// Stat looks at a group. One that is not there has taken nothing.
+// Stat returns the resource use of a group, or zeros if it is missing.
 func (g *Groups) Stat(group string) Stat {
 	read := func(controller, file, field string) int64 { return counter(g.path(controller, group), file, field) }
 	s := Stat{
@@ -319,11 +323,11 @@ func (g *Groups) Stat(group string) Stat {
 		return s
 	}
 	s.Memory, s.OutOf = read(memory, "memory.usage_in_bytes", ""), read(memory, "memory.oom_control", "oom_kill")
-	return s // only the controller cpuacct would know of processors
+	return s // CPU time would need the controller cpuacct
 }
 
-// counter reads a number from a file of a group: the number after field, or the first one. It returns 0 if dir is empty or
-// the number is missing.
+// counter reads a number from a file of a group: the number after field, or the first one. It returns 0 if dir is empty
+// or the number is missing.
 func counter(dir, file, field string) int64 {
 	if dir == "" {
 		return 0
@@ -343,8 +347,9 @@ func counter(dir, file, field string) int64 {
 	return n
 }
 
-// KilledForMemory counts the processes that the kernel killed at the memory limit of a group that another program made, such as a container
-// runtime. path is below the root of the hierarchy. It is 0 if the group is missing.
+// KilledForMemory returns the number of processes that the kernel killed at the memory limit of a group that another
+// program made, such as a container runtime. path is relative to the root of the hierarchy. It returns 0 if the group
+// is missing.
 func KilledForMemory(path string) int64 {
 	root := (&Groups{}).root()
 	return max(
@@ -353,13 +358,13 @@ func KilledForMemory(path string) int64 {
 	)
 }
 
-// Entry puts a process into a group before its first instruction. Close it when the process was started.
+// Entry puts a process into a group before its first instruction. It must be closed after the start.
 type Entry struct {
-	Dir   *os.File // of version 2: the group, for clone3; nil otherwise
-	tasks []string // of version 1
+	Dir   *os.File // version 2: the group, for clone3; otherwise nil
+	tasks []string // version 1
 }
 
-// Open opens the way into a group.
+// Open opens a group for new processes.
 func (g *Groups) Open(group string) (*Entry, error) {
 	d := &Entry{}
 	for _, top := range g.tops() {
@@ -375,8 +380,8 @@ func (g *Groups) Open(group string) (*Entry, error) {
 	return d, nil
 }
 
-// Enter brings the calling thread in, which has to end soon, and what it starts from now on. With version 2 it does nothing: no thread leaves
-// its process, and Dir is for what is to be started.
+// Enter moves the calling thread, which must end soon, and its future children into the group. In version 2 it is a
+// no-op, because a thread cannot leave its process; Dir is for the new process.
 func (d *Entry) Enter() error {
 	for _, path := range d.tasks {
 		if err := os.WriteFile(path, []byte(strconv.Itoa(unix.Gettid())), 0); err != nil {
@@ -386,7 +391,7 @@ func (d *Entry) Enter() error {
 	return nil
 }
 
-// Close closes it.
+// Close releases the entry.
 func (d *Entry) Close() {
 	if d.Dir != nil {
 		_ = d.Dir.Close()

@@ -18,7 +18,7 @@ import (
 	"writ/internal/confine"
 )
 
-// roleVar says what this program is in another process: somebody who takes as much as there is.
+// roleVar has the role of this program in a child process, which uses as many resources as it can.
 const roleVar = "WRIT_TEST_CGROUP_ROLE"
 
 func TestMain(m *testing.M) {
@@ -55,7 +55,7 @@ func TestMain(m *testing.M) {
 	}
 }
 
-// needGroups returns groups of this host with all controllers, and skips the test where there are none.
+// needGroups returns groups of this host with all controllers. It skips the test where controllers are missing.
 func needGroups(t *testing.T) *cgroup.Groups {
 	t.Helper()
 	g := &cgroup.Groups{Name: "writ-test-" + strconv.Itoa(os.Getpid()) + "-" + strings.ToLower(t.Name())}
@@ -76,7 +76,7 @@ func needGroups(t *testing.T) *cgroup.Groups {
 	return g
 }
 
-// play starts this program in a role, in a group, and returns it with the first line that it said.
+// play starts this program in a role and a group, and returns it with its first line of output.
 func play(t *testing.T, g *cgroup.Groups, group, role string) (cmd *exec.Cmd, said string) {
 	t.Helper()
 	cmd = exec.Command(os.Args[0])
@@ -93,7 +93,7 @@ func play(t *testing.T, g *cgroup.Groups, group, role string) (cmd *exec.Cmd, sa
 	return cmd, strings.TrimSpace(line)
 }
 
-// until waits for something that comes.
+// until waits for a condition.
 func until(t *testing.T, what string, is func() bool) {
 	t.Helper()
 	for end := time.Now().Add(time.Minute); !is(); time.Sleep(5 * time.Millisecond) {
@@ -183,7 +183,7 @@ func TestBoundsGrowAndShrinkUnderAProcess(t *testing.T) {
 	if err != nil || len(all) != 1 {
 		t.Fatalf("there are %v, %v", all, err)
 	}
-	for _, name := range []string{"memory.max", "memory.limit_in_bytes"} { // of one version and the other
+	for _, name := range []string{"memory.max", "memory.limit_in_bytes"} { // of either version
 		text, err := os.ReadFile(filepath.Join(all["one"], name))
 		if err == nil && strings.TrimSpace(string(text)) != strconv.Itoa(32<<20) {
 			t.Errorf("%s is %s", name, text)
@@ -200,7 +200,7 @@ func TestBoundsGrowAndShrinkUnderAProcess(t *testing.T) {
 	}
 }
 
-// A thread that starts something in a group must not stay there, and nobody else may be taken along.
+// A thread that starts a process in a group must leave it, without affecting others.
 func TestTheStarterOfAProcessStaysOutsideItsGroup(t *testing.T) {
 	t.Parallel()
 	g := needGroups(t)
@@ -230,7 +230,8 @@ func TestTheStarterOfAProcessStaysOutsideItsGroup(t *testing.T) {
 	}
 }
 
-// What a hierarchy of version 2 offers is known from its files; this one only looks like one. That it bounds is shown in a guest.
+// The controllers of version 2 are detected by its files, which this test imitates. Another test shows in a guest that
+// they limit processes.
 func TestControllersOfVersion2AreThoseThatAreHandedDown(t *testing.T) {
 	for name, tt := range map[string]struct {
 		files map[string]string
@@ -256,7 +257,7 @@ func TestControllersOfVersion2AreThoseThatAreHandedDown(t *testing.T) {
 	}
 }
 
-// TestNoDirectoryIsLeftOfGroupsThatAreGone, also where somebody took the last one away by hand, as an operator is advised to.
+// The last group may also be removed by hand, as the hint for operators says.
 func TestNoDirectoryIsLeftOfGroupsThatAreGone(t *testing.T) {
 	t.Parallel()
 	for name, end := range map[string]func(g *cgroup.Groups) error{
@@ -267,7 +268,7 @@ func TestNoDirectoryIsLeftOfGroupsThatAreGone(t *testing.T) {
 		g := needGroups(t)
 		bound(t, g, "one", cgroup.Bounds{Processes: 10})
 		tops := map[string]bool{}
-		for name != "removed" { // each of its directories, one for each hierarchy
+		for name != "removed" { // each of its directories, one per hierarchy
 			all, err := g.All()
 			if err != nil {
 				t.Fatal(err)

@@ -10,35 +10,35 @@ import (
 
 func find(string) hierarchy { return hierarchy{missing: errors.New("only Linux has groups")} }
 
-// Bound does nothing: nothing is bounded here.
+// Bound is a no-op.
 func (g *Groups) Bound(string, Bounds) error { return nil }
 
-// Add does nothing.
+// Add is a no-op.
 func (g *Groups) Add(string, int) error { return nil }
 
-// Has reports true: there is no group that a process could be outside of.
+// Has returns true, because there are no groups.
 func (g *Groups) Has(string, int) (bool, error) { return true, nil }
 
-// Remove does nothing.
+// Remove is a no-op.
 func (g *Groups) Remove(context.Context, string) error { return nil }
 
-// All are none.
+// All returns nil.
 func (g *Groups) All() (map[string]string, error) { return nil, nil }
 
-// Stat is of nothing.
+// Stat returns zeros.
 func (g *Groups) Stat(string) Stat { return Stat{} }
 
 // KilledForMemory returns 0.
 func KilledForMemory(string) int64 { return 0 }
 
-// Entry does nothing here.
+// Entry is a placeholder.
 type Entry struct{ Dir *os.File }
 
-// Open opens nothing.
+// Open returns an empty entry.
 func (g *Groups) Open(string) (*Entry, error) { return &Entry{}, nil }
 
-// Enter does nothing.
+// Enter is a no-op.
 func (d *Entry) Enter() error { return nil }
 
-// Close does nothing.
+// Close is a no-op.
 func (d *Entry) Close() {}

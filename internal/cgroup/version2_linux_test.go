@@ -11,8 +11,8 @@ import (
 	"writ/internal/vmmstub/guest"
 )
 
-// Where the kernel has given its controllers to groups of version 1, those of version 2 have none. So the tests above take place once more in
-// a guest, whose kernel has not: a real one, in QEMU.
+// On a kernel whose controllers are in use by version 1, version 2 has none. So the tests above run again in a real
+// guest in QEMU, whose kernel uses version 2.
 func TestGroupsOfVersion2BoundAsWell(t *testing.T) {
 	t.Parallel()
 	testenv.Nightly(t, "the same on the hierarchy of this machine")
