@@ -1,29 +1,30 @@
 package writ
 
-// Answer is the supervisor's signed word on a text that somebody signed: what a statement did, or why a statement or submission was
-// refused. A client believes this and nothing else.
+// Answer is a supervisor's signed answer to a signed text: the effect of a statement, or the reason for a refusal.
+// Clients accept no other proof.
 type Answer struct {
-	Cluster      ClusterID        `json:"cluster"`
-	Datacenter   DatacenterID     `json:"datacenter"`
-	Text         Digest           `json:"text"`              // SHA-256 of the text, without its signature
-	Subject      string           `json:"subject"`           // as in the statement; "run/<id>" of a submission
-	Done         string           `json:"done,omitempty"`    // what the statement did, in a sentence
-	Refused      *Error           `json:"refused,omitempty"` // why nothing was done
-	Runs         map[RunID]*Error `json:"runs,omitempty"`    // of a statement about several: nil for those to which it was done, otherwise why not
-	Roster       int              `json:"roster"`            // the version by which it was decided
+	Cluster    ClusterID    `json:"cluster"`
+	Datacenter DatacenterID `json:"datacenter"`
+	Text       Digest       `json:"text"`              // SHA-256 of the text, without its signature
+	Subject    string       `json:"subject"`           // as in the statement; "run/<id>" for a submission
+	Done       string       `json:"done,omitempty"`    // the effect of the statement, as a sentence
+	Refused    *Error       `json:"refused,omitempty"` // the reason if the text was refused
+	// Runs holds the error of each run of a statement about several runs, nil for success.
+	Runs         map[RunID]*Error `json:"runs,omitempty"`
+	Roster       int              `json:"roster"` // version of the roster that decided
 	RosterDigest Digest           `json:"roster_digest"`
 	Time         int64            `json:"time"` // unix milliseconds
 }
 
-// Adoption is the supervisor's signed word on the roster that is in force in its datacenter.
+// Adoption is a supervisor's signed statement of the roster that is in force in its datacenter.
 type Adoption struct {
 	Cluster    ClusterID    `json:"cluster"`
 	Datacenter DatacenterID `json:"datacenter"`
 	Roster     int          `json:"roster"` // version
 	Digest     Digest       `json:"digest"`
-	Nonce      []byte       `json:"nonce"` // of the client that asked, so that the answer is no older than the question
+	Nonce      []byte       `json:"nonce"` // from the request, so that the answer cannot be older
 	Time       int64        `json:"time"`  // unix milliseconds
 }
 
-// ClientNonce is how many bytes the nonce of a client has.
+// ClientNonce is the length of a client's nonce in bytes.
 const ClientNonce = 32

@@ -2,13 +2,15 @@ package writ
 
 import "time"
 
-// Certificate is what a process shows of itself when others connect to it. It has no secret in it.
+// Certificate describes the TLS certificate of a process. It contains no secret.
 type Certificate struct {
-	Of        string    `json:"of"`                 // whose it is: "coordinator", "supervisor", "redis", or "public" of the one for browsers
-	Name      string    `json:"name"`               // the URI that is the one thing that it says; the address of the coordinator of one for browsers
-	From      time.Time `json:"from"`               // when it was made
-	Until     time.Time `json:"until"`              // when it ends
-	Renew     time.Time `json:"renew,omitzero"`     // from when on another one is made
-	Authority time.Time `json:"authority,omitzero"` // when the authority was made that issued it
-	Floor     time.Time `json:"floor,omitzero"`     // authorities of its owner that were made before do not count any more
+	// Of is the owner: "coordinator", "supervisor" or "redis", or "public" for the certificate for browsers.
+	Of string `json:"of"`
+	// Name is the URI in the certificate. For the certificate for browsers, it is the coordinator's address.
+	Name      string    `json:"name"`
+	From      time.Time `json:"from"`               // start of its validity
+	Until     time.Time `json:"until"`              // end of its validity
+	Renew     time.Time `json:"renew,omitzero"`     // when its renewal is due
+	Authority time.Time `json:"authority,omitzero"` // when the issuing authority was created
+	Floor     time.Time `json:"floor,omitzero"`     // older authorities of the same owner are invalid
 }

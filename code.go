@@ -1,24 +1,24 @@
 package writ
 
-// Code is a stable name for what went wrong; scripts, pipelines and the manual rely on it. Diagnostics of a script, which have
-// a span in its source, are W0001 … W9999 and belong to package scripts; everything else is in the table below.
+// Code is the stable name of an error. Scripts, pipelines and the manual rely on it. Diagnostics with a span in a
+// script's source are W0001 to W9999 and belong to package scripts; all other codes are in the table below.
 type Code string
 
-// Kind says what the receiver of an error can do about it.
+// Kind is how the caller can react to an error.
 type Kind string
 
 // The kinds.
 const (
 	Invalid     Kind = "invalid"     // fix the request
 	Denied      Kind = "denied"      // ask for a right, or sign properly
-	NotFound    Kind = "not_found"   // not there, or not yours to see
-	Conflict    Kind = "conflict"    // read again, then decide
-	Unavailable Kind = "unavailable" // nothing was done; try again later
+	NotFound    Kind = "not_found"   // missing, or hidden from the caller
+	Conflict    Kind = "conflict"    // reload, then decide
+	Unavailable Kind = "unavailable" // no effect; try again later
 	Failed      Kind = "failed"      // the work was tried and failed
-	Internal    Kind = "internal"    // our fault; the operator has the details
+	Internal    Kind = "internal"    // a defect; the operator has the details
 )
 
-// Exit codes of the command line. They are part of its interface.
+// Exit codes of the command line. Scripts depend on them.
 const (
 	ExitDone        = 0
 	ExitFailed      = 1
@@ -26,17 +26,17 @@ const (
 	ExitDenied      = 3
 	ExitNotFound    = 4
 	ExitConflict    = 5
-	ExitTimeout     = 6 // waiting ended; the work goes on
+	ExitTimeout     = 6 // the wait ended; the work continues
 	ExitPlanChanges = 7
 	ExitUnreachable = 8
-	ExitRemoved     = 9 // of a runner whose node the datacenter removed: to start it again is of no use
-	ExitUnverified  = 9 // of a command to which a coordinator said what no supervisor has signed
-	// ExitPlanUnplaced is the exit code of `writ plan` if no node can carry out one of the calls now.
+	ExitRemoved     = 9 // a runner whose node was removed from the datacenter; a restart does not help
+	ExitUnverified  = 9 // a command whose answer from the coordinator lacks a supervisor's signature
+	// ExitPlanUnplaced is the exit code of `writ plan` if a call has no suitable node now.
 	ExitPlanUnplaced = 10
 	ExitInterrupted  = 130
 )
 
-// The codes. Each has one row in Codes.
+// The error codes. Each has one row in Codes.
 const (
 	CodeInternal         Code = "INTERNAL"
 	CodeBadRequest       Code = "BAD_REQUEST"
@@ -138,17 +138,17 @@ const (
 	CodeInjectedFinal          Code = "INJECTED_FINAL"
 )
 
-// CodeInfo is what writ knows about a code.
+// CodeInfo is a row of Codes.
 type CodeInfo struct {
 	Code      Code
 	Kind      Kind
-	Retryable bool   // the same request may succeed later without being changed
-	Status    int    // of HTTP
-	Exit      int    // of the command line
-	Explain   string // what it means and what to do, for `writ explain`
+	Retryable bool   // the same request may succeed later
+	Status    int    // HTTP status
+	Exit      int    // exit code of the command line
+	Explain   string // meaning and remedy, for `writ explain`
 }
 
-// Codes is the one table of codes.
+// Codes lists every code once.
 var Codes = []CodeInfo{
 	{CodeInternal, Internal, false, 500, ExitFailed, "Something broke inside writ. The log of the process that answered has the details under the request id."},
 	{CodeBadRequest, Invalid, false, 400, ExitUsage, "The request does not have the form that the API describes; the message names the place."},
@@ -255,7 +255,7 @@ func (c Code) IsStoreUnavailable() bool {
 	return c == CodeStoreUnavailable || c == CodeStoreFull || c == CodeStoreReadOnly
 }
 
-// codeIndex finds a row of Codes by its code.
+// codeIndex maps each code to its row in Codes.
 var codeIndex = func() map[Code]CodeInfo {
 	m := make(map[Code]CodeInfo, len(Codes))
 	for _, c := range Codes {
@@ -264,7 +264,7 @@ var codeIndex = func() map[Code]CodeInfo {
 	return m
 }()
 
-// Info returns the row of the table for c. A code that is not in the table counts as INTERNAL.
+// Info returns the row of c. An unknown code counts as INTERNAL.
 func (c Code) Info() CodeInfo {
 	if info, ok := codeIndex[c]; ok {
 		return info

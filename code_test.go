@@ -63,7 +63,8 @@ func TestRowsOfCodesAgreeWithTheirKind(t *testing.T) {
 	}
 }
 
-// TestExitCodesFollowFromKinds holds the exit code of each row against that of its kind. A row that differs has its reason here.
+// TestExitCodesFollowFromKinds compares the exit code of each row with that of its kind. Exceptions are listed here
+// with a reason.
 func TestExitCodesFollowFromKinds(t *testing.T) {
 	const (
 		signedText = "the signed text is refused"

@@ -6,7 +6,7 @@ import (
 	"writ"
 )
 
-// A node offers all but a twentieth of its disk.
+// Nodes offer all but a twentieth of their disk.
 func TestDiskIsAlmostFullBelowTwentieth(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {

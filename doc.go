@@ -1,4 +1,3 @@
-// Package writ has the shared types: ids, values, states and codes that at least two packages use, with one meaning. It
-// knows no I/O, no interfaces, no locks, no SQL and no HTTP, and imports the standard library only; everything else
-// imports it. The terms are those of docs/architecture.md.
+// Package writ holds the types that at least two packages share: ids, values, states and error codes. It has no I/O,
+// interfaces, locks, SQL or HTTP, and imports only the standard library. docs/architecture.md defines the terms.
 package writ

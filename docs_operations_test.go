@@ -56,7 +56,7 @@ A field of type *handle* takes the result of an operation on that kind. *Or a na
 `)
 	for _, module := range catalog.Modules() {
 		fmt.Fprintf(&b, "\n## %s\n", module)
-		if module != "node" && module != "run" { // which need nothing but the node
+		if module != "node" && module != "run" { // these two need only the node
 			fmt.Fprintf(&b, "\nWhat its driver needs on a host: [manual/hosts.md](manual/hosts.md#%s).\n", module)
 		}
 		writeMembers(&b, module)
@@ -94,7 +94,7 @@ func writeEveryHandle(b *strings.Builder) {
 	}
 }
 
-// writeMembers writes what a module has besides operations.
+// writeMembers lists the members of a module that are not operations.
 func writeMembers(b *strings.Builder, module string) {
 	var rows []string
 	for _, m := range scripts.Members(module) {
@@ -133,7 +133,7 @@ func writeOperation(b *strings.Builder, op *catalog.Operation) {
 	}
 }
 
-// writeResult says what fields a handle has besides those that all have.
+// writeResult lists the fields of a handle, except those that every handle has.
 func writeResult(b *strings.Builder, op *catalog.Operation) {
 	for _, first := range catalog.Of(op.Module) {
 		if first == op {
@@ -190,7 +190,7 @@ func writeRows(b *strings.Builder, s catalog.Schema, under string, marksChanges 
 	}
 }
 
-// anchor is what a renderer makes of a heading.
+// anchor returns the anchor that a Markdown renderer derives from a heading.
 func anchor(heading string) string { return strings.ReplaceAll(heading, ".", "") }
 
 func TestEveryOperationIsDocumented(t *testing.T) {

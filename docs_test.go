@@ -18,7 +18,8 @@ import (
 
 var update = flag.Bool("update", false, "write the documents that are made from tables")
 
-// These documents are tables in another form: those of this package, the catalogue of operations, the diagnostics of scripts.
+// TestDocuments compares generated documents with their sources: the tables of this package, the catalogue of
+// operations and the diagnostics of scripts.
 func TestDocuments(t *testing.T) {
 	for name, text := range map[string]string{
 		"codes.md": codesDocument(), "states.md": statesDocument(), "operations.md": operationsDocument(),
@@ -40,7 +41,7 @@ func TestDocuments(t *testing.T) {
 	}
 }
 
-// exitCodes are all with which commands end.
+// exitCodes lists the exit codes of commands.
 var exitCodes = []struct {
 	exit  int
 	means string
@@ -91,7 +92,7 @@ A command ends with the exit code of its error. If it watches a run that fails, 
 	return b.String()
 }
 
-// diagnosticsDocument has an anchor for each code, w0104.
+// diagnosticsDocument has an anchor for each code, such as w0104.
 func diagnosticsDocument() string {
 	var b strings.Builder
 	b.WriteString(`# Diagnostics
@@ -151,7 +152,7 @@ func writeMoves[S ~string](b *strings.Builder, title, about string, table []writ
 	}
 }
 
-// A script that README.md shows is one of the examples, which are checked and run by tests of their own.
+// Every script in README.md is also an example. Other tests check and run the examples.
 func TestScriptsInTheReadmeAreExamples(t *testing.T) {
 	readme, err := os.ReadFile("README.md")
 	if err != nil {

@@ -2,11 +2,12 @@ package writ
 
 import "time"
 
-// EpochLead is how far an epoch may be ahead of a clock. A supervisor takes the milliseconds of its clock as its epoch, or one more than the
-// last: an epoch that is further ahead is a mistake or a lie, and who obeyed it would obey no proper supervisor any more.
+// EpochLead limits how far an epoch may be ahead of a clock. A supervisor uses its clock in milliseconds as its epoch,
+// or the last epoch plus one. An epoch further ahead is a mistake or an attack: a node that accepted it would reject
+// every later supervisor.
 const EpochLead = 366 * 24 * time.Hour
 
-// CheckEpoch refuses an epoch that cannot be, given the time now.
+// CheckEpoch rejects an epoch that is negative or more than EpochLead after now.
 func CheckEpoch(epoch int64, now time.Time) error {
 	if epoch < 0 || epoch > now.Add(EpochLead).UnixMilli() {
 		return Errorf(CodeEpochInvalid, "the epoch %d is negative, or more than %d days ahead of the clock", epoch, int(EpochLead.Hours()/24)).

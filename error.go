@@ -5,30 +5,31 @@ import (
 	"fmt"
 )
 
-// Error is an error meant for a person: its code is in the table, its message and hint are shown. Any other error is
-// internal: logged in full, shown to nobody. It crosses every wire, as JSON or CBOR; Err does not.
+// Error is an error for people. Its code is in Codes, and its message and hint are shown. Every other error is
+// internal: it is logged in full and never shown. All fields except Err are sent between processes, as JSON or CBOR.
 type Error struct {
 	Code    Code   `json:"code"`
-	Message string `json:"message"`        // what went wrong, in the user's words
-	Hint    string `json:"hint,omitempty"` // what to do or type next, if we know
-	// Proof is the signed Answer of the supervisor that decided so, if one did.
+	Message string `json:"message"`        // the problem, in the user's words
+	Hint    string `json:"hint,omitempty"` // the next step, often a command; may be empty
+	// Proof is the supervisor's signed Answer, if a supervisor made the decision.
 	Proof []byte `json:"proof,omitempty"`
-	Err   error  `json:"-"` // the cause, for the log only
+	Err   error  `json:"-"` // the cause, for logs only
 }
 
-// Errorf makes an Error. A %w in format becomes its cause, so use it only where the cause's text may be shown.
+// Errorf returns an Error. A %w in format sets its cause. The message then includes the text of the cause, so the text
+// must be safe to show.
 func Errorf(code Code, format string, args ...any) *Error {
 	err := fmt.Errorf(format, args...)
 	return &Error{Code: code, Message: err.Error(), Err: errors.Unwrap(err)}
 }
 
-// WithHint sets what to do next and returns e.
+// WithHint sets the hint and returns e.
 func (e *Error) WithHint(format string, args ...any) *Error {
 	e.Hint = fmt.Sprintf(format, args...)
 	return e
 }
 
-// Error returns the message; the code is for machines and shown beside it.
+// Error returns the message. It omits the code, which is shown separately.
 func (e *Error) Error() string { return e.Message }
 
 // Unwrap returns the cause.
@@ -37,7 +38,8 @@ func (e *Error) Unwrap() error { return e.Err }
 // Retryable reports whether the same request may succeed later.
 func (e *Error) Retryable() bool { return e.Code.Info().Retryable }
 
-// Decided reports whether the error is a decision about what was asked for. All others say that it could not be decided, which may pass.
+// Decided reports whether the error is a decision about the request. Other errors mean that no decision was possible,
+// which may change.
 func (e *Error) Decided() bool {
 	if e.Retryable() {
 		return false
@@ -50,8 +52,8 @@ func (e *Error) Decided() bool {
 	}
 }
 
-// AsError returns the first *Error in err's chain. An error without one becomes INTERNAL, with err as the cause and without its
-// text, which may hold what a stranger must not see. Nil stays nil.
+// AsError returns the first *Error in err's chain, or nil if err is nil. It converts any other error to INTERNAL with
+// err as the cause. The message omits the text of err, which may be confidential.
 func AsError(err error) *Error {
 	if err == nil {
 		return nil
@@ -62,7 +64,7 @@ func AsError(err error) *Error {
 	return &Error{Code: CodeInternal, Message: "internal error", Err: err}
 }
 
-// CodeOf returns the code of err: "" for nil, INTERNAL when nobody chose one.
+// CodeOf returns the code of err: "" for nil, and INTERNAL for an error without a code.
 func CodeOf(err error) Code {
 	if err == nil {
 		return ""

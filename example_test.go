@@ -8,7 +8,7 @@ import (
 	"writ"
 )
 
-// An error for a person has a code, which says what the caller can do about it, and a hint. Errors of other kinds wrap it.
+// An error for people has a code, which tells the caller how to react, and a hint. Other errors may wrap it.
 func ExampleErrorf() {
 	err := writ.Errorf(writ.CodeProjectUnknown, "the roster has no project %q", "shop").WithHint("list the projects: writ project list")
 	wrapped := fmt.Errorf("submit: %w", err)
@@ -24,7 +24,7 @@ func ExampleErrorf() {
 	// hint: list the projects: writ project list
 }
 
-// Every other error is internal: its text goes to the log, and people see the code alone.
+// Every other error is internal. Its text is logged, and people see only the code.
 func ExampleCodeOf() {
 	_, err := os.Open("/does/not/exist")
 	fmt.Println(writ.CodeOf(err))

@@ -12,22 +12,22 @@ import (
 	"time"
 )
 
-// Every id has a type of its own, so that a node can never be passed where a datacenter is meant.
+// Each kind of id has its own type, so that the compiler rejects a node id in place of a datacenter id.
 type (
-	// ClusterID is the SHA-256 of the roster root's SSH public key blob, as 64 hex digits. It is also the pin of every
-	// join token.
+	// ClusterID is the SHA-256 of the SSH public key blob of the roster's root, as 64 hex digits. Join tokens pin it.
 	ClusterID string
-	// DatacenterID is the UUID of a datacenter. It is never used again after the datacenter is gone.
+	// DatacenterID is the UUID of a datacenter. It is never reused.
 	DatacenterID string
-	// NodeID is the UUID of a node, and the name of its queue.
+	// NodeID is the UUID of a node. It also names the node's queue.
 	NodeID string
-	// ProjectID is the UUID of a project. Rights hang on it, not on the project's name.
+	// ProjectID is the UUID of a project. Rights are bound to the id, not to the name.
 	ProjectID string
 	// TenantID is the UUID of a tenant.
 	TenantID string
-	// RunID names a run; see RunIDOf.
+	// RunID identifies a run; see RunIDOf.
 	RunID string
-	// UID is the UUID that a resource gets when it is made; a resource that is made again under an old name gets another.
+	// UID is the UUID that a resource gets when it is created. A resource that is created again under the same name
+	// gets a new UID.
 	UID string
 )
 
@@ -40,13 +40,13 @@ func DigestOf(b []byte) Digest { return sha256.Sum256(b) }
 // String returns the digest as 64 hex digits.
 func (d Digest) String() string { return hex.EncodeToString(d[:]) }
 
-// IsZero reports whether d was never set.
+// IsZero reports whether d is unset.
 func (d Digest) IsZero() bool { return d == Digest{} }
 
-// MarshalText writes the digest as 64 hex digits.
+// MarshalText encodes the digest as 64 lower-case hex digits.
 func (d Digest) MarshalText() ([]byte, error) { return []byte(d.String()), nil }
 
-// UnmarshalText reads 64 lower-case hex digits.
+// UnmarshalText decodes 64 lower-case hex digits.
 func (d *Digest) UnmarshalText(text []byte) error {
 	v, err := ParseDigest(string(text))
 	if err != nil {
@@ -56,7 +56,7 @@ func (d *Digest) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// ParseDigest reads 64 lower-case hex digits.
+// ParseDigest decodes 64 lower-case hex digits.
 func ParseDigest(s string) (Digest, error) {
 	var d Digest
 	if len(s) != hex.EncodedLen(len(d)) {
@@ -73,9 +73,10 @@ func ParseDigest(s string) (Digest, error) {
 
 var lowerBase32 = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPadding(base32.NoPadding)
 
-// RunIDOf returns the id of the run that a payload with this digest makes: the first 128 bits of
-// SHA-256("writ-run-v1\0" ‖ digest) as 26 base32 characters. Everyone who sees the payload computes the same id, so a
-// coordinator can answer before the datacenter is reachable and a restored journal cannot rename a replay.
+// RunIDOf returns the id of the run that a payload with this digest creates: the first 128 bits of
+// SHA-256("writ-run-v1\0" ‖ digest) as 26 base32 characters. Every process derives the same id from the payload. A
+// coordinator can therefore answer while the datacenter is unreachable, and a replay after a restored journal keeps its
+// id.
 func RunIDOf(payload Digest) RunID {
 	sum := sha256.Sum256(append([]byte("writ-run-v1\x00"), payload[:]...))
 	return RunID(lowerBase32.EncodeToString(sum[:16]))
@@ -87,20 +88,20 @@ var (
 	runPattern  = regexp.MustCompile(`^[a-z2-7]{26}$`)
 )
 
-// ValidName reports whether s may name a resource, a node, a project or anything else that a person names: 1 to 63 lower-case
-// letters, digits and hyphens, not beginning with a hyphen.
+// ValidName reports whether s is a valid name of a resource, node, project or anything else that people name: 1 to 63
+// lower-case letters, digits and hyphens, with no hyphen at the start.
 func ValidName(s string) bool { return namePattern.MatchString(s) }
 
-// ValidUUID reports whether s is a UUID in its lower-case form.
+// ValidUUID reports whether s is a UUID in lower case.
 func ValidUUID(s string) bool { return uuidPattern.MatchString(s) }
 
 // Valid reports whether id has the form of a run id.
 func (id RunID) Valid() bool { return runPattern.MatchString(string(id)) }
 
-// NewUUID returns a UUID of version 7 (RFC 9562): 48 bits of unix milliseconds, then random bits, so that ids sort by age.
+// NewUUID returns a version 7 UUID (RFC 9562): 48 bits of unix milliseconds, then random bits. These ids sort by age.
 func NewUUID() string {
 	var b [16]byte
-	_, _ = rand.Read(b[:]) // crypto/rand.Read never fails; it ends the process if it must
+	_, _ = rand.Read(b[:]) // crypto/rand.Read never returns an error; it ends the process instead
 	ms := time.Now().UnixMilli()
 	binary.BigEndian.PutUint16(b[0:], uint16(ms>>32))
 	binary.BigEndian.PutUint32(b[2:], uint32(ms))

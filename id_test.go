@@ -10,8 +10,8 @@ import (
 	"writ"
 )
 
-// The ids below were computed by another program. They are part of the protocol: clients, coordinators and supervisors of all
-// versions must come to the same ones.
+// The ids below were computed by another program. They are part of the protocol: all versions of clients, coordinators
+// and supervisors must compute the same ids.
 func TestRunIDIsAFunctionOfThePayload(t *testing.T) {
 	digest := writ.DigestOf([]byte("hello\n"))
 	if got, want := digest.String(), "5891b5b522d5df086d0ff0b110fbd9d21bb4fc7163af34d08286a2e846f6be03"; got != want {
@@ -50,7 +50,7 @@ func TestHostNamesOfDifferentKindsDiffer(t *testing.T) {
 	}
 }
 
-// Linux bounds the name of a network interface at 15 bytes, and names on hosts must be safe in paths and shells.
+// Linux limits the name of a network interface to 15 bytes. Names on hosts must also be safe in paths and shells.
 func TestHostNameFitsAnInterface(t *testing.T) {
 	testenv.CheckProperty(t, func(t *rapid.T) {
 		r := writ.ResourceID{

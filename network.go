@@ -2,16 +2,16 @@ package writ
 
 import "time"
 
-// NodeNetwork is how the networks of a node do.
+// NodeNetwork is the state of a node's networks.
 type NodeNetwork struct {
-	Overlay *Overlay `json:"overlay,omitempty"` // nil if the node has none
-	// Denied and Spoofed count the packets that were dropped at all ports there are, since each was made.
-	Denied  int64       `json:"denied"`  // from outside of a network, and not allowed there
-	Spoofed int64       `json:"spoofed"` // under an address that is not the sender's own
+	Overlay *Overlay `json:"overlay,omitempty"` // nil without an overlay
+	// Denied and Spoofed count the packets dropped at all current ports, each since the port was created.
+	Denied  int64       `json:"denied"`  // from outside a network and not permitted
+	Spoofed int64       `json:"spoofed"` // with a source address that the sender does not own
 	Ports   []PortDrops `json:"ports,omitempty"`
 }
 
-// PortDrops are the packets that were dropped at one port, most of all ports first.
+// PortDrops counts the packets dropped at one port. Lists are sorted by the total, largest first.
 type PortDrops struct {
 	Owner   string `json:"owner"`   // "PROJECT/machine/web"
 	Network string `json:"network"` // its name
@@ -19,37 +19,37 @@ type PortDrops struct {
 	Spoofed int64  `json:"spoofed"`
 }
 
-// Overlay is a node's place in the network that leads from node to node.
+// Overlay is a node's part in the overlay network between nodes.
 type Overlay struct {
 	Address   string         `json:"address"`           // of the node
-	Subnet    string         `json:"subnet"`            // a /64: what is led to the node
-	Running   bool           `json:"running"`           // its daemon answers
+	Subnet    string         `json:"subnet"`            // a /64 that is routed to the node
+	Running   bool           `json:"running"`           // the daemon answers
 	Connected bool           `json:"connected"`         // packets can leave the node
 	Detail    string         `json:"detail"`            // a sentence
-	Version   string         `json:"version,omitempty"` // of the daemon that runs
-	PID       int64          `json:"pid,omitempty"`     // of that
-	Since     time.Time      `json:"since,omitzero"`    // when it was started
-	PeerCount int            `json:"peer_count"`        // of all peers
-	Alive     int            `json:"alive"`             // of those
-	Peers     []OverlayPeer  `json:"peers,omitempty"`   // some of them, those that are alive first
+	Version   string         `json:"version,omitempty"` // of the running daemon
+	PID       int64          `json:"pid,omitempty"`     // of the running daemon
+	Since     time.Time      `json:"since,omitzero"`    // when the daemon started
+	PeerCount int            `json:"peer_count"`        // all peers
+	Alive     int            `json:"alive"`             // peers that are alive
+	Peers     []OverlayPeer  `json:"peers,omitempty"`   // a selection, living peers first
 	Sent      int64          `json:"sent_bytes"`        // to all peers
 	Received  int64          `json:"received_bytes"`    // from all peers
-	Selected  int            `json:"selected_routes"`   // how many routes the daemon has chosen
-	Routes    []OverlayRoute `json:"routes,omitempty"`  // some of them, the nearest first
+	Selected  int            `json:"selected_routes"`   // number of routes that the daemon has selected
+	Routes    []OverlayRoute `json:"routes,omitempty"`  // a selection, nearest first
 }
 
-// OverlayPeer is another node of the overlay, to which a node is connected or tries to be.
+// OverlayPeer is another node of the overlay that a node is connected to or tries to reach.
 type OverlayPeer struct {
 	Endpoint string `json:"endpoint"` // "tcp://192.0.2.7:9651"
-	Type     string `json:"type"`     // static, inbound, …, as the daemon says
+	Type     string `json:"type"`     // static, inbound, …, as the daemon reports it
 	State    string `json:"state"`    // alive, connecting, dead
 	Sent     int64  `json:"sent_bytes"`
 	Received int64  `json:"received_bytes"`
 }
 
-// OverlayRoute is a way to a range of addresses.
+// OverlayRoute is a route to a subnet.
 type OverlayRoute struct {
 	Subnet  string `json:"subnet"`
 	NextHop string `json:"next_hop"`
-	Metric  int64  `json:"metric"` // less is nearer; -1 if there is no way any more
+	Metric  int64  `json:"metric"` // lower is nearer; -1 if the subnet is unreachable
 }

@@ -2,54 +2,57 @@ package writ
 
 import "time"
 
-// Submission is a signed script as its coordinator knows it. Its bytes are kept beside it.
+// Submission is a signed script as its coordinator records it. Its bytes are stored separately.
 type Submission struct {
-	Payload    Digest          `json:"payload"` // SHA-256 of the signed text; never of the signature, which is malleable
+	// SHA-256 of the signed text; the signature is excluded because it is malleable
+	Payload    Digest          `json:"payload"`
 	Run        RunID           `json:"run"`
 	Datacenter DatacenterID    `json:"datacenter"`
 	Project    ProjectID       `json:"project"`
 	Signer     string          `json:"signer"`
-	Script     string          `json:"script"` // the script's file name
+	Script     string          `json:"script"` // file name
 	State      SubmissionState `json:"state"`
 	Error      *Error          `json:"error,omitempty"` // why it was refused or expired
 	Received   time.Time       `json:"received"`
 	Expires    time.Time       `json:"expires"`
 }
 
-// Run is one submission being carried out in its datacenter.
+// Run is the execution of a submission in its datacenter.
 type Run struct {
-	ID          RunID          `json:"id"`
-	Datacenter  DatacenterID   `json:"datacenter"`
-	Project     ProjectID      `json:"project"`
-	ProjectName string         `json:"project_name"`
-	Deployment  string         `json:"deployment,omitempty"`
-	Revision    int            `json:"revision,omitempty"` // of the deployment, that the run makes; 0 until the datacenter accepted it
-	Signer      string         `json:"signer"`
-	Script      string         `json:"script"`
-	Payload     Digest         `json:"payload"`
-	Plan        Digest         `json:"plan,omitzero"` // that it was signed with and is held to, zero if none
-	State       RunState       `json:"state"`
-	Reason      string         `json:"reason,omitempty"` // why it waits, in a sentence
-	Failure     *Failure       `json:"failure,omitempty"`
-	Decided     []Decision     `json:"decided,omitempty"` // the last decisions about it, oldest first: who cancelled or resumed it, and why
-	Output      map[string]any `json:"output,omitempty"`  // only the datacenter has it; see Summary
-	Summary     []byte         `json:"summary,omitempty"` // the signed Summary, once the run has ended
-	Accepted    time.Time      `json:"accepted"`
-	Started     time.Time      `json:"started,omitzero"`
-	Ended       time.Time      `json:"ended,omitzero"`
-	Deadline    time.Time      `json:"deadline"`
+	ID          RunID        `json:"id"`
+	Datacenter  DatacenterID `json:"datacenter"`
+	Project     ProjectID    `json:"project"`
+	ProjectName string       `json:"project_name"`
+	Deployment  string       `json:"deployment,omitempty"`
+	// Revision is the deployment's revision that this run creates, 0 until the datacenter accepts the run.
+	Revision int            `json:"revision,omitempty"`
+	Signer   string         `json:"signer"`
+	Script   string         `json:"script"`
+	Payload  Digest         `json:"payload"`
+	Plan     Digest         `json:"plan,omitzero"` // the plan that the run is bound to, zero if none
+	State    RunState       `json:"state"`
+	Reason   string         `json:"reason,omitempty"` // why the run waits, as a sentence
+	Failure  *Failure       `json:"failure,omitempty"`
+	Decided  []Decision     `json:"decided,omitempty"` // the latest decisions to cancel or resume, oldest first
+	Output   map[string]any `json:"output,omitempty"`  // only in the datacenter's record; see Summary
+	Summary  []byte         `json:"summary,omitempty"` // the signed Summary of a run that has ended
+	Accepted time.Time      `json:"accepted"`
+	Started  time.Time      `json:"started,omitzero"`
+	Ended    time.Time      `json:"ended,omitzero"`
+	Deadline time.Time      `json:"deadline"`
 }
 
-// Failure says why and where a run failed.
+// Failure is the reason and the place of a run's failure.
 type Failure struct {
 	Error
 	Position string   `json:"position,omitempty"` // "web.tengo:14:11"
 	Trace    []string `json:"trace,omitempty"`    // positions of the callers, innermost first
-	Seq      int      `json:"seq,omitempty"`      // the call that ended the run, 0 if none did
-	Handled  bool     `json:"handled,omitempty"`  // the script had read the error of that call, so a resume ends the same way; not in summaries
+	Seq      int      `json:"seq,omitempty"`      // the call that ended the run, 0 if none
+	// Handled reports that the script read the error of that call, so a resume fails the same way. It is not in summaries.
+	Handled bool `json:"handled,omitempty"`
 }
 
-// Summary is the supervisor's signed word on how a run ended. A client believes this and nothing else.
+// Summary is the supervisor's signed statement of how a run ended. Clients accept no other proof.
 type Summary struct {
 	Run        RunID          `json:"run"`
 	Datacenter DatacenterID   `json:"datacenter"`
@@ -58,18 +61,19 @@ type Summary struct {
 	Failure    *Failure       `json:"failure,omitempty"`
 	Output     map[string]any `json:"output,omitempty"`
 	Calls      int            `json:"calls"`
-	Results    Digest         `json:"results"` // SHA-256 over the digests of the signed results that there were at its end, in order of seq and attempt
-	Ended      int64          `json:"ended"`   // unix milliseconds
+	// SHA-256 over the digests of the signed results at the end of the run, ordered by seq and attempt
+	Results Digest `json:"results"`
+	Ended   int64  `json:"ended"` // unix milliseconds
 }
 
-// Call is the n-th operation that a run asked for, without its arguments.
+// Call is an operation that a run requested, without its arguments. Seq is its position among the run's calls.
 type Call struct {
 	Run       RunID        `json:"run"`
 	Seq       int          `json:"seq"` // from 1
 	Operation string       `json:"operation"`
 	Kind      ResourceKind `json:"kind,omitempty"`
 	Name      string       `json:"name,omitempty"`
-	Position  string       `json:"position,omitempty"` // where the script makes it
+	Position  string       `json:"position,omitempty"` // of the call in the script
 	State     CallState    `json:"state"`
 	Node      NodeID       `json:"node,omitempty"`
 	NodeName  string       `json:"node_name,omitempty"`
@@ -77,10 +81,10 @@ type Call struct {
 	Simulated bool         `json:"simulated,omitempty"`
 	Change    Change       `json:"change,omitempty"`
 	Attempt   int          `json:"try"`             // from 1
-	Delivery  int          `json:"delivery"`        // of this attempt, from 1 once it was sent
-	After     []int        `json:"after,omitempty"` // the calls that it needs
+	Delivery  int          `json:"delivery"`        // of this attempt: 0 before it is sent, then from 1
+	After     []int        `json:"after,omitempty"` // the calls that it depends on
 	Error     *Error       `json:"error,omitempty"`
-	Reason    string       `json:"reason,omitempty"` // why it waits, or how far its node is with it, in a sentence
+	Reason    string       `json:"reason,omitempty"` // why the call waits, or its progress on the node, as a sentence
 	Planned   time.Time    `json:"planned"`
 	Queued    time.Time    `json:"queued,omitzero"`
 	Started   time.Time    `json:"started,omitzero"` // by the node's clock
@@ -89,27 +93,28 @@ type Call struct {
 
 // CallOptions is the third argument of an operation in a script.
 type CallOptions struct {
-	Retries    *int              `json:"retries,omitempty"`    // attempts after the first, for retryable failures; 5 if not given
-	Timeout    int64             `json:"timeout,omitempty"`    // milliseconds; the operation's own if 0
-	OnLoss     string            `json:"on_loss,omitempty"`    // "fail" (also if empty), "wait" or "replace"
-	Node       string            `json:"node,omitempty"`       // name or id of the only node that will do
-	Labels     map[string]string `json:"labels,omitempty"`     // labels that the node must have
-	Idempotent bool              `json:"idempotent,omitempty"` // repeating is harmless
-	Adopt      bool              `json:"adopt,omitempty"`      // take the resource over from its owner
+	// Retries limits the attempts after the first for retryable failures; nil means 5.
+	Retries    *int              `json:"retries,omitempty"`
+	Timeout    int64             `json:"timeout,omitempty"`    // milliseconds; 0 means the operation's default
+	OnLoss     string            `json:"on_loss,omitempty"`    // "fail" (the default), "wait" or "replace"
+	Node       string            `json:"node,omitempty"`       // name or id of the only acceptable node
+	Labels     map[string]string `json:"labels,omitempty"`     // required labels of the node
+	Idempotent bool              `json:"idempotent,omitempty"` // the operation may safely be repeated
+	Adopt      bool              `json:"adopt,omitempty"`      // take ownership of the resource
 }
 
-// LogLine is a line that a script wrote with run.log.
+// LogLine is a line that a script logged with run.log.
 type LogLine struct {
 	Run     RunID     `json:"run"`
 	Ordinal int       `json:"ordinal"` // from 1, the same in every pass
 	Text    string    `json:"text"`
-	Time    time.Time `json:"time"` // of the first pass that wrote it
+	Time    time.Time `json:"time"` // time of the first pass that logged it
 }
 
-// Event is one change in a datacenter. Each carries the whole of what changed as it is now, so that a copy is made by keeping
-// the last one. Events of one journal have consecutive sequence numbers, from 1.
+// Event is a change in a datacenter. It holds the full new state of its subject, so the latest event is a complete
+// copy. Events of a journal have consecutive sequence numbers, from 1.
 type Event struct {
-	Journal  string    `json:"journal"` // minted anew when a journal is restored from a backup
+	Journal  string    `json:"journal"` // a journal restored from a backup gets a new id
 	Seq      int64     `json:"seq"`
 	Time     time.Time `json:"time"`
 	Run      *Run      `json:"run,omitempty"`
@@ -120,13 +125,13 @@ type Event struct {
 	Usage    *Usage    `json:"usage,omitempty"`
 }
 
-// EncodedEvent is an event as JSON, without its journal: many travel together, and are of the same one.
+// EncodedEvent is an event as JSON without the journal id, which all events of a batch share.
 type EncodedEvent struct {
 	Seq  int64
 	JSON []byte
 }
 
-// Topic names what the event is about: run, call, log, node, resource or usage.
+// Topic returns the topic of the event: run, call, log, node, resource or usage.
 func (e *Event) Topic() string {
 	switch {
 	case e.Run != nil:
@@ -144,7 +149,7 @@ func (e *Event) Topic() string {
 	}
 }
 
-// RunID returns the run that the event belongs to, "" if it is about a node.
+// RunID returns the run that the event belongs to. It is "" for events about nodes and usage.
 func (e *Event) RunID() RunID {
 	switch {
 	case e.Run != nil:

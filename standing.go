@@ -4,27 +4,30 @@ import "fmt"
 
 // Standing is the condition of a resource at the last operation on it or the last scan of its node.
 type Standing struct {
-	// State is running, paused, stopped, or ready if the resource does not run. It is gone if its node lost it, unknown if
-	// its driver cannot determine it, and "" before the first report. Other words name unfinished work, like making.
+	// State is running, paused or stopped, or ready for a resource that does not run. It is gone if the node lost the
+	// resource, unknown if the driver cannot determine the state, and "" before the first report. Other values name
+	// unfinished work, such as making.
 	State string `json:"state,omitempty"`
-	// Address is the endpoint for clients: an IP address, "host:port" of a database, the range of a network. It may be empty.
+	// Address is the endpoint for clients: an IP address, "host:port" of a database, or the range of a network. It may
+	// be empty.
 	Address string `json:"address,omitempty"`
-	// IPv4 is its address on the first of its networks that has IPv4.
+	// IPv4 is the resource's address on the first of its networks that has IPv4.
 	IPv4 string `json:"ipv4,omitempty"`
-	// Exit reports how the program of a container last ended by itself. It is nil for other resources, and before the first end.
+	// Exit reports how the program of a container last ended by itself. It is nil for other resources, and before the
+	// first end.
 	Exit *Exit `json:"exit,omitempty"`
 }
 
-// Equal reports whether two standings are the same.
+// Equal reports whether s and o are the same.
 func (s Standing) Equal(o Standing) bool {
 	same := s.Exit == o.Exit || s.Exit != nil && o.Exit != nil && *s.Exit == *o.Exit
 	s.Exit, o.Exit = nil, nil
 	return same && s == o
 }
 
-// Exit is how a program ended.
+// Exit reports how a program ended.
 type Exit struct {
-	Code        int64 `json:"code"`                    // 0 is success, 137 means killed
+	Code        int64 `json:"code"`                    // 0 for success, 137 for a killed program
 	OutOfMemory bool  `json:"out_of_memory,omitempty"` // the kernel killed one of its processes at the memory limit
 }
 

@@ -2,27 +2,28 @@ package writ
 
 import "slices"
 
-// SubmissionState is where a submission stands at the coordinator.
+// SubmissionState is the state of a submission at the coordinator.
 type SubmissionState string
 
-// RunState is where a run stands in its datacenter.
+// RunState is the state of a run in its datacenter.
 type RunState string
 
-// CallState is where a call of a run stands.
+// CallState is the state of a call.
 type CallState string
 
-// Admission says whether a node may take part at all.
+// Admission is whether a node may join its datacenter.
 type Admission string
 
-// Scheduling says whether an approved node may get new work.
+// Scheduling is whether an approved node may get new work.
 type Scheduling string
 
-// Liveness is derived from the age of a node's last beat and never stored.
+// Liveness is derived from the age of a node's last beat. It is never stored.
 type Liveness string
 
-// The states. A state that has no row in the tables of moves below is final.
+// The states. A state without an outgoing move in the tables below is final.
 const (
-	SubmissionWaiting   SubmissionState = "waiting" // its datacenter is away; it is kept until it expires
+	// SubmissionWaiting means that the datacenter is unreachable. The submission is kept until it expires.
+	SubmissionWaiting   SubmissionState = "waiting"
 	SubmissionDelivered SubmissionState = "delivered"
 	SubmissionRefused   SubmissionState = "refused" // by the datacenter's supervisor
 	SubmissionExpired   SubmissionState = "expired"
@@ -34,9 +35,9 @@ const (
 	RunCancelled RunState = "cancelled"
 	RunExpired   RunState = "expired"
 
-	CallPlanned   CallState = "planned" // in the journal, not sent
+	CallPlanned   CallState = "planned" // recorded, not sent
 	CallQueued    CallState = "queued"  // sent to its node
-	CallRunning   CallState = "running" // its node said that it began
+	CallRunning   CallState = "running" // reported as started by its node
 	CallSucceeded CallState = "succeeded"
 	CallFailed    CallState = "failed"
 	CallCancelled CallState = "cancelled"
@@ -53,17 +54,18 @@ const (
 	SchedulingDrained  Scheduling = "drained"
 
 	LivenessReady  Liveness = "ready"
-	LivenessSilent Liveness = "silent" // no beat for 5 s, or as the roster says: no new work
-	LivenessLost   Liveness = "lost"   // no beat for 60 s, or as the roster says
+	LivenessSilent Liveness = "silent" // no beat for 5 s, or the roster's value: no new work
+	LivenessLost   Liveness = "lost"   // no beat for 60 s, or the roster's value
 )
 
-// Move is one legal step of a state machine and what causes it.
+// Move is a legal move of a state machine and its cause.
 type Move[S ~string] struct {
 	From, To S
 	Cause    string
 }
 
-// The tables of legal moves. Every change of a state in a store is checked against them; docs/states.md is made from them.
+// The tables of legal moves. Stores check every change of a state against them, and docs/states.md is generated from
+// them.
 var (
 	SubmissionMoves = []Move[SubmissionState]{
 		{SubmissionWaiting, SubmissionDelivered, "the supervisor accepted it"},
@@ -119,18 +121,18 @@ var (
 	}
 )
 
-// CanMove reports whether the table allows the step from one state to the other.
+// CanMove reports whether the table allows a move between two states.
 func CanMove[S ~string](table []Move[S], from, to S) bool {
 	return slices.ContainsFunc(table, func(m Move[S]) bool { return m.From == from && m.To == to })
 }
 
-// Ended reports whether nothing more will happen to the run unless somebody resumes it.
+// Ended reports whether the run has ended. Only a resume can continue it.
 func (s RunState) Ended() bool { return s != RunAccepted && s != RunRunning }
 
-// Ended reports whether the call has its final outcome, a retry or resume aside.
+// Ended reports whether the call has an outcome. Only a retry or a resume can change it.
 func (s CallState) Ended() bool {
 	return s != CallPlanned && s != CallQueued && s != CallRunning
 }
 
-// Sent reports whether the call is out at a node.
+// Sent reports whether the call was sent to a node and has no outcome yet.
 func (s CallState) Sent() bool { return s == CallQueued || s == CallRunning }

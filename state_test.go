@@ -15,8 +15,8 @@ func TestMoveTables(t *testing.T) {
 	checkMoves(t, "Scheduling", writ.SchedulingMoves, writ.SchedulingOpen)
 }
 
-// checkMoves holds a table to its form: every constant of the type can be reached from the first state, every move is there once,
-// leads elsewhere and names its cause.
+// checkMoves checks a table: every constant of the type is reachable from the first state, and every move is unique,
+// leads to another state and has a cause.
 func checkMoves[S ~string](t *testing.T, typeName string, table []writ.Move[S], first S) {
 	t.Run(typeName, func(t *testing.T) {
 		reached := []S{first}
@@ -70,7 +70,7 @@ func TestForbiddenMoves(t *testing.T) {
 	}
 }
 
-// What has ended stays as it is, but for a resume or the next attempt.
+// An ended state changes only by a resume or the next attempt.
 func TestEndedStates(t *testing.T) {
 	for name, value := range constants(t, "state.go", "RunState") {
 		state := writ.RunState(value)

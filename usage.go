@@ -2,26 +2,26 @@ package writ
 
 import "time"
 
-// Usage is what one resource has used of its node within an hour, so far. It only grows: whoever has two of the same resource, node and hour
-// keeps the greater of each number. It is sampled, see package runner.
+// Usage is the use of a node by one resource within an hour, up to now. The numbers only grow: of two reports for the
+// same resource, node and hour, the larger value of each number is correct. Runners sample it; see package runner.
 type Usage struct {
 	ResourceID
 	UID  UID       `json:"uid"`
 	Node NodeID    `json:"node"`
-	Hour time.Time `json:"hour"` // when it began, by the node's clock
+	Hour time.Time `json:"hour"` // start of the hour, by the node's clock
 	Used
 }
 
-// Used is an amount of use. Whatever is kept for a resource counts, whether it works or not.
+// Used is an amount of use. It counts the capacity reserved for a resource, even if the resource is idle.
 type Used struct {
-	CPUSeconds       int64 `json:"cpu_seconds"`        // virtual CPUs × seconds while it ran
-	MemoryMiBSeconds int64 `json:"memory_mib_seconds"` // MiB × seconds while it ran
+	CPUSeconds       int64 `json:"cpu_seconds"`        // virtual CPUs × seconds of running time
+	MemoryMiBSeconds int64 `json:"memory_mib_seconds"` // MiB × seconds of running time
 	DiskGiBSeconds   int64 `json:"disk_gib_seconds"`   // GiB × seconds
 	Received         int64 `json:"received"`           // bytes
 	Sent             int64 `json:"sent"`               // bytes
 }
 
-// Plus returns the sum of both.
+// Plus returns u + v.
 func (u Used) Plus(v Used) Used {
 	return Used{
 		u.CPUSeconds + v.CPUSeconds, u.MemoryMiBSeconds + v.MemoryMiBSeconds, u.DiskGiBSeconds + v.DiskGiBSeconds,
@@ -29,7 +29,7 @@ func (u Used) Plus(v Used) Used {
 	}
 }
 
-// Most returns the greater of each number.
+// Most returns the maximum of each number.
 func (u Used) Most(v Used) Used {
 	return Used{
 		max(u.CPUSeconds, v.CPUSeconds), max(u.MemoryMiBSeconds, v.MemoryMiBSeconds), max(u.DiskGiBSeconds, v.DiskGiBSeconds),

@@ -8,14 +8,14 @@ import (
 	"unicode/utf8"
 )
 
-// Values are what scripts, journals, jobs and results carry: string, bool, int64, nil, []any and map[string]any of these.
-// There are no floats (their printing and arithmetic differ between machines) and no other integers. Strings are UTF-8: what
-// decodes a journal or an envelope refuses others, so they must not get in.
+// The values of scripts, journals, jobs and results are string, bool, int64, nil, []any and map[string]any of these.
+// Floats are excluded because their formatting and arithmetic differ between machines. int64 is the only integer type.
+// Strings must be UTF-8: the decoders of journals and envelopes reject others.
 
-// CheckValue returns an error that names the first place in v, in order of keys, that is not a value of this system; nil if there is none.
+// CheckValue returns an error if v is not such a value. The error names the first invalid place in key order.
 func CheckValue(v any) error { return checkValue(v, "value", 0) }
 
-// MaxValueDepth bounds how deep lists and maps may be nested.
+// MaxValueDepth limits the nesting of lists and maps.
 const MaxValueDepth = 32
 
 func checkValue(v any, path string, depth int) error {

@@ -11,7 +11,7 @@ func TestValues(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
 		value any
-		wrong string // what the error says, "" if there is none
+		wrong string // expected in the error, "" for success
 	}{
 		{"nothing", nil, ""},
 		{"text", "a\u0000ü", ""},
@@ -37,7 +37,7 @@ func TestValues(t *testing.T) {
 	}
 }
 
-// What is wrong with a value can become the outcome of a pass, and that must be the same every time.
+// The error of CheckValue can become the outcome of a pass, so it must be deterministic.
 func TestCheckValueNamesTheFirstPlaceInOrder(t *testing.T) {
 	value := map[string]any{"d": 1, "b": 1, "a": int64(1), "c": 1}
 	for range 100 {
