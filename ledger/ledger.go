@@ -1,7 +1,8 @@
-// Package ledger is the contract of the central records: the rosters, the submissions that came in, and copies of what the
-// datacenters say of their runs, calls, nodes and resources. Only rosters and waiting submissions are the truth here; everything else
-// is a copy that events keep up to date, and a datacenter works on without it. It must not know HTTP, Redis or policy: whoever writes
-// has verified before. Arguments and values of operations never come here. The conformance suite of ledgers is ledger/ledgertest.
+// Package ledger is the contract of a coordinator's central records: rosters, received submissions, and copies of the
+// runs, calls, nodes and resources of the datacenters. The ledger is the source of truth only for rosters and waiting
+// submissions. Everything else is a copy that events keep up to date, and datacenters work without it. Arguments and
+// values of operations are never stored here. The package must not know HTTP, Redis or policy: callers verify before
+// they write. Package ledger/ledgertest is the conformance suite.
 package ledger
 
 import (
@@ -15,12 +16,12 @@ import (
 	"writ/identity"
 )
 
-// Ledger is everything that a coordinator remembers.
+// Ledger stores all records of a coordinator.
 //
-// All methods may be called concurrently. A method that changes something has done so durably when it returns nil, and has changed
-// nothing when it returns an error. Errors are *writ.Error where the caller can do
-// something about them: NOT_FOUND, CONFLICT, BAD_REQUEST for a cursor that this ledger did not make, and STORE_UNAVAILABLE when the
-// store cannot be used at the moment. What a method returns belongs to the caller.
+// All methods may be called concurrently. A method that changes records has stored the change durably when it returns
+// nil, and has changed nothing when it returns an error. Errors are *writ.Error where the caller can act on them:
+// NOT_FOUND, CONFLICT, BAD_REQUEST for a cursor of another ledger, and STORE_UNAVAILABLE while the store cannot be
+// used. Returned values belong to the caller.
 type Ledger interface {
 	Rosters
 	Registrations
@@ -30,22 +31,23 @@ type Ledger interface {
 	Events
 	Webhooks
 
-	// Check returns nil if the ledger can be written now, and STORE_UNAVAILABLE if its disk is full, read-only or away.
+	// Check returns nil if the ledger can be written now. It returns STORE_UNAVAILABLE if the disk is full, read-only
+	// or missing.
 	Check(ctx context.Context) error
-	// Prune forgets events that were stored before one time, and runs that ended before another, with their calls and submissions.
+	// Prune deletes events stored before events, and runs that ended before runs with their calls and submissions.
 	Prune(ctx context.Context, events, runs time.Time) error
-	// Close frees what the ledger holds. Nothing may be called afterwards.
+	// Close releases the resources of the ledger. No method may be called afterwards.
 	Close() error
 }
 
-// Rosters keeps every version of the roster for ever, and what the newest says as rows that can be listed.
+// Rosters stores every version of the roster forever, and the content of the newest version as rows that can be listed.
 type Rosters interface {
-	// AddRoster records a verified roster with its signed bytes, and removes the registrations of supervisors that it names. A
-	// version that is there already with the same bytes changes nothing; any other version that is not higher than all of them is a
-	// CONFLICT. Versions may be left out: a recovery skips some.
+	// AddRoster stores a verified roster with its signed bytes, and deletes the registrations of supervisors that the
+	// roster names. A version that is already stored with the same bytes changes nothing. Any other version that is not
+	// higher than all stored ones is a CONFLICT. Versions may be skipped, as in a recovery.
 	AddRoster(ctx context.Context, roster *identity.Roster, signed []byte) error
-	// RosterLinks lists the versions that are newer than after, oldest first. It includes skipped versions, whose texts
-	// the ledger does not have.
+	// RosterLinks lists the versions after a version, oldest first. It includes skipped versions, whose texts the
+	// ledger does not have.
 	RosterLinks(ctx context.Context, after int) ([]identity.RosterLink, error)
 	// Roster returns the signed bytes of a version. The error is NOT_FOUND for a version without a text.
 	Roster(ctx context.Context, version int) ([]byte, error)
@@ -57,219 +59,227 @@ type Rosters interface {
 	Projects(ctx context.Context) ([]identity.Project, error)
 }
 
-// Region is where datacenters stand.
+// Region is a location of datacenters.
 type Region struct {
 	Name        string `json:"name"`
-	Datacenters int    `json:"datacenters"` // how many
+	Datacenters int    `json:"datacenters"` // number of datacenters in the region
 }
 
-// Datacenter is a datacenter as the roster names it.
+// Datacenter is a datacenter as recorded in the roster.
 type Datacenter struct {
 	writ.Datacenter
 	Key     string `json:"key"` // fingerprint of its supervisor's key, "SHA256:…"
 	Enabled bool   `json:"enabled"`
 }
 
-// MaxRegistrations is how many supervisors may wait to be taken into the roster. Registering needs no right, so it must be bounded.
+// MaxRegistrations limits the supervisors that wait for a place in the roster. A registration needs no right, so the
+// number must be bounded.
 const MaxRegistrations = 100
 
-// Registrations keeps supervisors that wait for a place in the roster.
+// Registrations stores the supervisors that wait for a place in the roster.
 type Registrations interface {
-	// AddRegistration records a registration. The same again changes nothing, and nothing else takes its place: one with the same
-	// key and token and another proof is another registration. If MaxRegistrations wait, one of the network that has most of them
-	// gives way: the oldest without a proof, or the oldest if each has one. RATE_LIMITED if that is the new one.
+	// AddRegistration stores a registration. An identical registration changes nothing. No registration replaces
+	// another: the same key and token with another proof is a separate registration. If more than MaxRegistrations
+	// wait, the network with the most registrations loses one: its oldest without a proof, or its oldest if all have
+	// one. If that is the new registration, the error is RATE_LIMITED.
 	AddRegistration(ctx context.Context, registration Registration) error
-	// Registrations lists those that wait, oldest first.
+	// Registrations lists the waiting registrations, oldest first.
 	Registrations(ctx context.Context) ([]Registration, error)
-	// RemoveRegistrations forgets those that were received before a time.
+	// RemoveRegistrations deletes the registrations received before a time.
 	RemoveRegistrations(ctx context.Context, before time.Time) error
 }
 
-// Registration is what a supervisor says of itself before the roster names it. Nothing in it is verified here: whoever signs the key
-// into the roster has the token and verifies the proof.
+// Registration is a supervisor's request for a place in the roster. Its content is not verified here: the operator who
+// adds the key to the roster has the token and verifies the proof.
 type Registration struct {
-	Token    string // the token's id, "" if it has none
-	Name     string // what the datacenter wants to be called
+	Token    string // id of the token, "" if none
+	Name     string // requested name of the datacenter
 	Key      []byte // ed25519 public key of the supervisor
 	Nonce    []byte // 32 random bytes
-	Proof    []byte // of the token, over identity.RegistrationText
-	URL      string // where the supervisor's nodes find it, "" if it did not say
-	Network  string // that it came from, set by the caller as the next
+	Proof    []byte // proof of the token over identity.RegistrationText
+	URL      string // address for the supervisor's nodes, "" if not given
+	Network  string // network of origin, set by the caller like Received
 	Received time.Time
 }
 
-// ID is the digest of what the supervisor says, wherever that came from and when.
+// ID returns a digest of the supervisor's own fields, without Network and Received.
 func (r Registration) ID() writ.Digest {
 	return writ.DigestOf(fmt.Appendf(nil, "%q %q %x %x %x %q", r.Token, r.Name, r.Key, r.Nonce, r.Proof, r.URL))
 }
 
-// Submissions keeps submissions and moves them by writ.SubmissionMoves, each move by compare-and-set and with its event.
+// Submissions stores submissions. They change state as writ.SubmissionMoves allows. Each change is a compare-and-set
+// and stores an event.
 type Submissions interface {
-	// AddSubmission records a verified submission as waiting, and its run as one that waits. If a submission with this payload is
-	// there already, whatever its state and signature, nothing changes, and that one is returned with added false.
+	// AddSubmission stores a verified submission as waiting, and a waiting run for it. If a submission with the same
+	// payload exists, in any state and with any signature, nothing changes: AddSubmission returns the existing
+	// submission and added is false.
 	AddSubmission(ctx context.Context, incoming Incoming) (submission writ.Submission, added bool, err error)
 	// Submission returns a submission by the digest of its payload.
 	Submission(ctx context.Context, payload writ.Digest) (writ.Submission, error)
 	// Signed returns the bytes of a submission: text and signature.
 	Signed(ctx context.Context, payload writ.Digest) ([]byte, error)
-	// WaitingProjects lists the projects of which submissions wait for a datacenter.
+	// WaitingProjects lists the projects with submissions that wait for a datacenter.
 	WaitingProjects(ctx context.Context, datacenter writ.DatacenterID) ([]writ.ProjectID, error)
-	// Waiting lists at most max submissions of a project that wait for a datacenter and come after one of them in order of arrival; the
-	// zero value of after stands before all.
+	// Waiting lists at most max submissions of a project that wait for a datacenter, in order of arrival after a
+	// position. The zero Position is before all submissions.
 	Waiting(ctx context.Context, datacenter writ.DatacenterID, project writ.ProjectID, after Position, max int) ([]writ.Submission, error)
-	// WaitingBySigner counts what waits, by signer.
+	// WaitingBySigner totals the waiting submissions of each signer.
 	WaitingBySigner(ctx context.Context) (map[string]Waits, error)
-	// Overdue lists at most max waiting submissions of any datacenter that expired before now, those that expired first in front.
+	// Overdue lists at most max waiting submissions of any datacenter that expired before now, earliest expiry first.
 	Overdue(ctx context.Context, now time.Time, max int) ([]writ.Submission, error)
-	// Deliver records that the submission's datacenter accepted it as this run, which becomes the ledger's copy unless the
-	// datacenter's events have told more already. A submission that is delivered already stays so; any other state is a CONFLICT. A
-	// run that is not the submission's is an EXEC_ERROR: the datacenter answered something else.
+	// Deliver records that the submission's datacenter accepted it as run. The ledger copies run unless events of the
+	// datacenter have reported the run before. A delivered submission stays delivered; any other state is a CONFLICT.
+	// If run is not the submission's run, the error is EXEC_ERROR: the datacenter answered for another submission.
 	Deliver(ctx context.Context, payload writ.Digest, run writ.Run) error
-	// Reject moves a waiting submission to refused or expired, for a reason, and its run with it. Its text is forgotten, and of its signer no more
-	// than MaxRejected that were rejected are kept, the newest. It is a CONFLICT unless the submission is waiting, so that it cannot be both
-	// delivered and refused.
+	// Reject moves a waiting submission and its run to refused or expired, with a reason. It deletes the text, and
+	// keeps only the newest MaxRejected rejected submissions of a signer. Any state except waiting is a CONFLICT, so a
+	// submission is never both delivered and refused.
 	Reject(ctx context.Context, payload writ.Digest, to writ.SubmissionState, reason *writ.Error) error
 }
 
-// Waits is how much waits for datacenters.
+// Waits is the total of submissions that wait for datacenters.
 type Waits struct {
 	Submissions int64
-	Bytes       int64 // of signed texts
+	Bytes       int64 // total size of the signed texts
 }
 
-// Plus adds two.
+// Plus returns w + v.
 func (w Waits) Plus(v Waits) Waits { return Waits{w.Submissions + v.Submissions, w.Bytes + v.Bytes} }
 
-// Incoming is a submission with what is shown of its run until the datacenter has it.
+// Incoming is a new submission, with the fields to show for its run until the datacenter accepts it.
 type Incoming struct {
 	writ.Submission
 	ProjectName string
-	Deployment  string // as in the payload's header, "" for none
+	Deployment  string // as in the payload's header, may be empty
 	Plan        writ.Digest
 	Params      map[string]any // as in the payload
 	Signed      []byte
 }
 
-// Position is a place in the order of arrival.
+// Position is a position in the order of arrival.
 type Position struct {
 	Received time.Time
 	Payload  writ.Digest
 }
 
-// PositionOf returns where a submission stands.
+// PositionOf returns the position of a submission.
 func PositionOf(s writ.Submission) Position { return Position{s.Received, s.Payload} }
 
-// State is the state of a run as the ledger shows it: that of the run once its datacenter has it, before that the one of its
-// submission.
+// State is the state of a run as the ledger shows it: the run's own state once its datacenter has accepted it, and the
+// submission's state before.
 type State string
 
-// The states that a run has before its datacenter has it. The others are those of writ.RunState; expired is a state of both.
+// The states of a run before its datacenter accepts it. The other states are those of writ.RunState. Expired is a state
+// of both.
 const (
 	StateWaiting = State(writ.SubmissionWaiting)
 	StateRefused = State(writ.SubmissionRefused)
 )
 
-// States lists every state of a run in the order in which a run can pass through them.
+// States lists every state of a run, in the order in which a run can reach them.
 var States = []State{
 	StateWaiting, StateRefused, State(writ.RunAccepted), State(writ.RunRunning),
 	State(writ.RunSucceeded), State(writ.RunFailed), State(writ.RunCancelled), State(writ.RunExpired),
 }
 
-// Run is the ledger's copy of a run, without output. While the datacenter does not have the run, Run.State and Run.Accepted are zero.
+// Run is the ledger's copy of a run, without output. Run.State and Run.Accepted are zero until the datacenter accepts
+// the run.
 type Run struct {
 	writ.Run
-	State   State
-	Created time.Time // when the submission came, or when the run was accepted if it came another way; lists are sorted by it
+	State State
+	// Created is when the submission arrived, or when a run without a submission was accepted; lists are sorted by it.
+	Created time.Time
 }
 
-// Records are copies of what the datacenters say.
+// Records holds copies of the datacenters' records.
 type Records interface {
-	// Run returns a run.
 	Run(ctx context.Context, id writ.RunID) (Run, error)
-	// Runs lists runs, newest first if the filter does not ask for the oldest.
+	// Runs lists runs, newest first unless the filter sets Oldest.
 	Runs(ctx context.Context, filter RunFilter, page Page) (List[Run], error)
-	// CountRuns counts the runs that a filter selects, of each project in each state.
+	// CountRuns counts the selected runs by project and state.
 	CountRuns(ctx context.Context, filter RunFilter) (RunCounts, error)
-	// Failures groups the runs that a filter selects by code and operation, at most max groups, those with most runs first.
+	// Failures groups the selected runs by code and operation. It returns at most max groups, largest first.
 	Failures(ctx context.Context, filter RunFilter, max int) ([]Failures, error)
-	// LastHeard returns when the ledger stored the last event of each run. Log lines do not count. A run whose events
-	// are all forgotten has no entry.
+	// LastHeard returns when the ledger stored the last event of each run. Log lines do not count. A run without stored
+	// events has no entry.
 	LastHeard(ctx context.Context, runs ...writ.RunID) (map[writ.RunID]time.Time, error)
-	// Unreported lists at most max open runs of a datacenter after one of them, by id, that this journal of it has not told of.
+	// Unreported lists at most max open runs of a datacenter, by id after a run, that no event of the journal has
+	// reported.
 	Unreported(ctx context.Context, datacenter writ.DatacenterID, journal string, after writ.RunID, max int) ([]Run, error)
-	// Restate records what a datacenter said of a run when it was asked for it, with an event; of an end, also for the run's open calls. It
-	// changes nothing once the journal has told of the run.
+	// Restate records a datacenter's answer to a question about a run, and stores an event. If the run has ended, it
+	// also ends the run's open calls. It changes nothing once an event of the journal has reported the run.
 	Restate(ctx context.Context, datacenter writ.DatacenterID, journal string, run writ.Run) error
-	// Calls lists the calls of a run by their numbers. A run that nobody knows has none.
+	// Calls lists the calls of a run by seq. The list is empty for an unknown run.
 	Calls(ctx context.Context, run writ.RunID, page Page) (List[writ.Call], error)
-	// CountCalls counts the calls of runs by state. A run without calls has no entry.
+	// CountCalls counts the calls of each run by state. A run without calls has no entry.
 	CountCalls(ctx context.Context, runs ...writ.RunID) (map[writ.RunID]map[writ.CallState]int, error)
-	// OpenCalls returns the first open calls of runs by their numbers, at most max of each. A run without open calls has no entry.
+	// OpenCalls returns the first max open calls of each run, by seq. A run without open calls has no entry.
 	OpenCalls(ctx context.Context, max int, runs ...writ.RunID) (map[writ.RunID][]writ.Call, error)
-	// Repeated returns the newest call of each run that repeats a call: see LoopCalls. Other runs have no entry.
+	// Repeated returns the newest call of each run that repeats a call; see LoopCalls. Other runs have no entry.
 	Repeated(ctx context.Context, runs ...writ.RunID) (map[writ.RunID]writ.Call, error)
-	// Nodes lists nodes by datacenter and name. Nodes that were removed are listed only if the filter asks for them.
+	// Nodes lists nodes by datacenter and name. It includes removed nodes only if the filter selects them.
 	Nodes(ctx context.Context, filter NodeFilter, page Page) (List[writ.Node], error)
 	// Resources lists resources by datacenter, project, kind and name.
 	Resources(ctx context.Context, filter ResourceFilter, page Page) (List[writ.Resource], error)
-	// CountResources counts the resources that a filter selects, by kind.
+	// CountResources counts the selected resources by kind.
 	CountResources(ctx context.Context, filter ResourceFilter) (map[writ.ResourceKind]int, error)
-	// Deployments lists the deployments that own resources which a filter selects, by datacenter, project and name.
+	// Deployments lists the deployments that own selected resources, by datacenter, project and name.
 	Deployments(ctx context.Context, filter ResourceFilter, page Page) (List[Deployment], error)
 }
 
-// Usages keeps what resources have used, hour by hour and for ever: bills are made of it.
+// Usages stores the hourly usage of resources forever, for billing.
 type Usages interface {
-	// Usage sums what resources used, one item for each resource, by project, kind, name and uid.
+	// Usage sums the usage of each resource, ordered by project, kind, name and UID.
 	Usage(ctx context.Context, filter UsageFilter, page Page) (List[Usage], error)
-	// UsageOfProjects sums what the resources of each project used, by project. It has none that used nothing.
+	// UsageOfProjects sums the usage of each project, ordered by project. A project without usage has no entry.
 	UsageOfProjects(ctx context.Context, filter UsageFilter, page Page) (List[ProjectUsage], error)
 }
 
-// UsageFilter selects hours of usage; an empty field selects all.
+// UsageFilter selects hours of usage. An empty field selects all.
 type UsageFilter struct {
 	Projects    []writ.ProjectID
 	Datacenter  writ.DatacenterID
-	From, Until time.Time // hours that began at From or later, and before Until
+	From, Until time.Time // the hours that start at From or later and before Until
 }
 
-// Usage is what one resource has used in all hours that were asked for.
+// Usage is the usage of one resource, summed over the selected hours.
 type Usage struct {
 	writ.ResourceID
 	UID         writ.UID          `json:"uid"`
 	Datacenter  writ.DatacenterID `json:"datacenter"`
-	First, Last time.Time         `json:"-"` // when the first and the last hour began in which it used anything
+	First, Last time.Time         `json:"-"` // the first and the last hour with usage, by their start
 	writ.Used
 }
 
-// ProjectUsage is what the resources of a project have used in all hours that were asked for.
+// ProjectUsage is the usage of a project's resources, summed over the selected hours.
 type ProjectUsage struct {
 	Project   writ.ProjectID
-	Resources int // how many items Usage has of the project
+	Resources int // number of entries of the project in Usage
 	writ.Used
 }
 
-// Limits of pages.
+// Limits of pages and lists.
 const (
 	DefaultLimit = 50
 	MaxLimit     = 500
-	// MaxRejected is how many submissions of a signer that were refused or expired are kept.
+	// MaxRejected limits the refused or expired submissions that are stored for each signer.
 	MaxRejected = 1_000
 )
 
-// Page asks for a part of a list.
+// Page requests a page of a list.
 type Page struct {
-	Limit  int    // DefaultLimit if 0, never more than MaxLimit
-	Cursor string // Next of the page before, "" for the first
+	Limit  int    // 0 means DefaultLimit; at most MaxLimit
+	Cursor string // Next of the previous page, "" for the first page
 }
 
-// List is a part of a list. It may have fewer items than the limit of its page although it is not the last one, if they are large. What is added or removed between two pages never makes an item come twice or be left out.
+// List is a page of a list. It may have fewer items than the page's limit although more pages follow, if the items are
+// large. Items that are added or removed between two pages never cause a duplicate or an omission of other items.
 type List[T any] struct {
 	Items []T
-	Next  string // the cursor of the next page, "" if this is the last
+	Next  string // cursor of the next page, "" on the last page
 }
 
-// All yields what a filter selects, page after page. It ends with an error of the list, if there is one.
+// All iterates over the selected items, page by page. If the list returns an error, All yields it and ends.
 func All[F, T any](ctx context.Context, list func(context.Context, F, Page) (List[T], error), filter F) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
 		for page := (Page{Limit: MaxLimit}); ; {
@@ -291,10 +301,10 @@ func All[F, T any](ctx context.Context, list func(context.Context, F, Page) (Lis
 	}
 }
 
-// RunCounts says of each project how many of its runs are in each state; what has no runs has no entry.
+// RunCounts counts runs by project and state. Zero counts have no entry.
 type RunCounts map[writ.ProjectID]map[State]int
 
-// Sum adds up the projects that are selected.
+// Sum adds up the counts of the projects for which selects returns true.
 func (c RunCounts) Sum(selects func(project writ.ProjectID) bool) map[State]int {
 	sum := map[State]int{}
 	for project, counts := range c {
@@ -308,47 +318,53 @@ func (c RunCounts) Sum(selects func(project writ.ProjectID) bool) map[State]int 
 	return sum
 }
 
-// Total adds up all projects.
+// Total adds up the counts of all projects.
 func (c RunCounts) Total() map[State]int {
 	return c.Sum(func(writ.ProjectID) bool { return true })
 }
 
-// RunFilter selects runs; an empty field selects all.
+// RunFilter selects runs. An empty field selects all.
 type RunFilter struct {
 	States     []State
 	Datacenter writ.DatacenterID
 	Projects   []writ.ProjectID
 	Signer     string
-	Prefix     string    // of the run's id
-	Script     string    // file name of the script
-	Deployment string    // its name
-	Text       string    // in a name, a parameter or the error that ended the run, or the beginning of the name of a resource; capitals do not matter
-	Since      time.Time // runs that came then or later
-	Failure    writ.Code // runs that ended with this code
-	Operation  string    // runs that a call of this operation ended; NoOperation for those that no call ended
-	Silent     time.Time // open runs that came earlier and have no later event except log lines, or that repeat a call: see LoopCalls
-	Oldest     bool      // it selects nothing: the list begins with the run that came first
+	Prefix     string // of the run's id
+	Script     string // file name of the script
+	Deployment string // name of the deployment
+	// Text is a substring of a name, a parameter or the error that ended the run, or the start of a resource name;
+	// case-insensitive.
+	Text      string
+	Since     time.Time // runs created at this time or later
+	Failure   writ.Code // runs that ended with this code
+	Operation string    // runs ended by a call of this operation; NoOperation selects runs that ended without a call
+	// Silent selects open runs created before this time that have no later event except log lines, or that repeat a call; see
+	// LoopCalls.
+	Silent time.Time
+	Oldest bool // not a condition: sorts the list from the oldest run
 }
 
-// LoopCalls is the number of consecutive calls that count as an endless loop if one line of a script made them for one
-// resource, each after the end of the one before. A run that polls has events all the time, so silence does not detect it.
+// LoopCalls is the number of consecutive calls that count as an endless loop, if all come from one line of a script,
+// act on one resource, and each started after the end of the previous one. A run that polls has events all the time, so
+// silence does not detect it.
 const LoopCalls = 50
 
-// MaxText is how long a text may be that selects runs, in characters.
+// MaxText limits the length of RunFilter.Text, in characters.
 const MaxText = 200
 
 // NoOperation selects runs that failed without a call.
 const NoOperation = "-"
 
-// Failures is how many runs ended with the same code in the same operation. Runs that ended before the ledger kept that are not counted.
+// Failures is a group of runs that ended with the same code in the same operation. Runs that ended before the ledger
+// stored these fields are not counted.
 type Failures struct {
 	Code      writ.Code
-	Operation string // of the call that ended the run, "" if none did
+	Operation string // of the call that ended the run, "" if none
 	Runs      int
-	Newest    time.Time // when the newest of the runs came
+	Newest    time.Time // creation time of the newest run
 }
 
-// NodeFilter selects nodes; an empty field selects all, but for nodes that were removed.
+// NodeFilter selects nodes. An empty field selects all nodes except removed ones.
 type NodeFilter struct {
 	Datacenter writ.DatacenterID
 	Admission  writ.Admission
@@ -363,7 +379,7 @@ func (f NodeFilter) Selects(n writ.Node) bool {
 		(len(f.Names) == 0 || slices.Contains(f.Names, n.Name))
 }
 
-// ResourceFilter selects resources; an empty field selects all.
+// ResourceFilter selects resources. An empty field selects all.
 type ResourceFilter struct {
 	Datacenter writ.DatacenterID
 	Projects   []writ.ProjectID
@@ -372,18 +388,18 @@ type ResourceFilter struct {
 	Deployment string
 }
 
-// Deployment is what owns resources of a project in a datacenter.
+// Deployment is an owner of resources of a project in a datacenter.
 type Deployment struct {
 	Datacenter writ.DatacenterID
 	Project    writ.ProjectID
 	Name       string
-	Resources  int // of it that the filter selects
+	Resources  int // number of selected resources
 }
 
-// Newest returns the newest run of the deployment, nil if the ledger has forgotten all, and the newest revision that its datacenter accepted, 0 if
-// that is not known. They differ while a run waits, and after one was refused.
+// Newest returns the deployment's newest run, nil if no run is stored, and the newest revision that the datacenter
+// accepted, 0 if unknown. The run and the revision do not match if the newest run waits or was refused.
 func (d Deployment) Newest(ctx context.Context, runs func(context.Context, RunFilter, Page) (List[Run], error)) (newest *Run, revision int, err error) {
-	for _, limit := range []int{1, 20} { // nearly always the newest run is one of a revision
+	for _, limit := range []int{1, 20} { // the newest run usually has a revision
 		list, err := runs(ctx, d.Runs(), Page{Limit: limit})
 		if err != nil || len(list.Items) == 0 {
 			return nil, 0, err
@@ -398,68 +414,73 @@ func (d Deployment) Newest(ctx context.Context, runs func(context.Context, RunFi
 	return newest, 0, nil
 }
 
-// Runs selects the runs that make the deployment.
+// Runs returns a filter for the runs of the deployment.
 func (d Deployment) Runs() RunFilter {
 	return RunFilter{Datacenter: d.Datacenter, Projects: []writ.ProjectID{d.Project}, Deployment: d.Name}
 }
 
-// Events keeps what happened, in the one order in which it was stored. The first two methods make a ledger the sink of the link's
-// events.
+// Events stores events in one global order. Its first two methods make a ledger a sink for the events of a link.
 type Events interface {
-	// LastEvent returns the sequence number of the last stored event of a journal and when it took place, 0 if there is none.
+	// LastEvent returns the sequence number and the time of the last stored event of a journal. seq is 0 for an unknown
+	// journal.
 	LastEvent(ctx context.Context, datacenter writ.DatacenterID, journal string) (seq int64, at time.Time, err error)
-	// StoreEvents stores consecutive events of one journal and the copies that they change, all or nothing; those about usage are only added up. Those that it has already
-	// it passes over. A gap is a CONFLICT; only the first event ever of a journal may have any number, because a datacenter forgets
-	// what another ledger acknowledged. Whatever an event says, it is stored under the datacenter that sent it and changes only
-	// copies of that datacenter. A run that its datacenter has is no longer waiting. The first events of another journal than before make
-	// the ledger forget nodes and resources of the datacenter: a journal that came from a backup tells of all that it knows.
+	// StoreEvents stores consecutive events of one journal and updates the copies, all or nothing. Events about usage
+	// are only added up. Events that are already stored are skipped. A gap is a CONFLICT. Only the first event of a
+	// journal may have any number, because a datacenter deletes events that another ledger acknowledged.
+	//
+	// An event is stored under the datacenter that sent it and changes only copies of that datacenter, regardless of
+	// its content. An event of a run ends the waiting of its submission. The first events of a new journal delete the
+	// datacenter's nodes and resources: a journal restored from a backup reports all of them again.
 	StoreEvents(ctx context.Context, datacenter writ.DatacenterID, events []writ.Event) error
-	// Events returns at most max events with ids after one, oldest first. It returns fewer if they are large. more reports that a limit
-	// ended the list, so that another event may follow. An event that becomes visible has a higher id than every event that was visible before.
+	// Events returns at most max events with ids greater than after, oldest first, or fewer if they are large. more
+	// reports that a limit ended the list, so more events may follow. A newly visible event has a higher id than all
+	// events that were visible before.
 	Events(ctx context.Context, after int64, filter EventFilter, max int) (events []Event, more bool, err error)
-	// Shares returns the bytes that the events of each datacenter occupy, including the copies that they made. It is an
-	// upper estimate: a copy counts for each event that changed it, until the copy is forgotten.
+	// Shares returns the bytes used by the events of each datacenter, including the copies that they made. It is an
+	// upper estimate: a copy counts for each event that changed it, until the copy is deleted.
 	Shares(ctx context.Context) (map[writ.DatacenterID]int64, error)
-	// EventRange returns the ids of the oldest and the newest event that are kept, and of the newest ever if none are.
+	// EventRange returns the ids of the oldest and the newest stored event. Without stored events, newest is the id of
+	// the last event ever stored.
 	EventRange(ctx context.Context) (oldest, newest int64, err error)
 }
 
-// Webhooks keeps how far each webhook is, by the name that an operator gave it.
+// Webhooks stores the progress of each webhook, by the name that an operator gave it.
 type Webhooks interface {
-	// WebhookAt returns where a webhook is, nil for a new one.
+	// WebhookAt returns the progress of a webhook, nil for a new one.
 	WebhookAt(ctx context.Context, name string) (*WebhookPlace, error)
-	// SetWebhookAt records that, also if it is earlier than what is recorded.
+	// SetWebhookAt stores the progress of a webhook, even if it is earlier than the stored one.
 	SetWebhookAt(ctx context.Context, name string, at WebhookPlace) error
 }
 
-// WebhookPlace is where a webhook is in the events.
+// WebhookPlace is the progress of a webhook through the events.
 type WebhookPlace struct {
-	Event int64                // id of the last event that it is done with
-	Lost  map[string]time.Time // nodes that were lost at that event, "DATACENTER/NODE", with their last beat
+	Event int64 // id of the last event that was delivered or skipped
+	// Lost holds the nodes that were lost at that event, "DATACENTER/NODE", with the time of their last beat.
+	Lost map[string]time.Time
 }
 
-// Event is an event of a datacenter, or of the ledger itself when the state of a submission changed, or a run was asked for: then Journal
-// is "", Seq is 0.
+// Event is an event of a datacenter, or of the ledger itself if a submission changed its state or a run was restated.
+// Events of the ledger have an empty Journal and Seq 0.
 type Event struct {
-	ID         int64             `json:"id"` // of this ledger, growing
+	ID         int64             `json:"id"` // increasing id in this ledger
 	Datacenter writ.DatacenterID `json:"datacenter"`
 	writ.Event
 	Submission *writ.Submission `json:"submission,omitempty"`
-	// About is the run that this is news of, "" for none. It is not always RunID: what a datacenter says of a run of another one is no news
-	// of that run.
+	// About is the run whose watchers get the event, "" if none. It can differ from RunID: a datacenter's event about a
+	// run of another datacenter is not an event of that run.
 	About writ.RunID `json:"-"`
-	// Project is whose event it is, "" for none: that of the submission, of the resource, or of the run that it is news of. What a datacenter
-	// says of a run of another one, or of a run that the ledger does not know, belongs to none.
+	// Project owns the event: the project of the submission, the resource, or the run in About. It is "" for a
+	// datacenter's event about an unknown run or a run of another datacenter.
 	Project writ.ProjectID `json:"-"`
 }
 
 // TopicSubmission is the topic of an event about a submission.
 const TopicSubmission = "submission"
 
-// Topics lists what events are about.
+// Topics lists the topics of events.
 var Topics = []string{TopicSubmission, "run", "call", "log", "node", "resource"}
 
-// Topic names what the event is about.
+// Topic returns the topic of the event.
 func (e *Event) Topic() string {
 	if e.Submission != nil {
 		return TopicSubmission
@@ -467,7 +488,7 @@ func (e *Event) Topic() string {
 	return e.Event.Topic()
 }
 
-// RunID returns the run that the event belongs to, "" if it is about a node.
+// RunID returns the run that the event belongs to. It is "" for an event about a node.
 func (e *Event) RunID() writ.RunID {
 	if e.Submission != nil {
 		return e.Submission.Run
@@ -475,7 +496,7 @@ func (e *Event) RunID() writ.RunID {
 	return e.Event.RunID()
 }
 
-// EventFilter selects events; an empty field selects all.
+// EventFilter selects events. An empty field selects all.
 type EventFilter struct {
 	Topics     []string
 	Run        writ.RunID
@@ -483,7 +504,7 @@ type EventFilter struct {
 	Projects   []writ.ProjectID
 }
 
-// Selects reports whether the filter selects an event that a ledger returned.
+// Selects reports whether the filter selects an event returned by a ledger.
 func (f EventFilter) Selects(e *Event) bool {
 	return (len(f.Topics) == 0 || slices.Contains(f.Topics, e.Topic())) &&
 		(f.Run == "" || f.Run == e.About) &&
@@ -491,7 +512,8 @@ func (f EventFilter) Selects(e *Event) bool {
 		(f.Datacenter == "" || f.Datacenter == e.Datacenter)
 }
 
-// NotThere is the error of every ledger about something that it does not have, and of a coordinator about what a reader must not know of.
+// NotThere returns the NOT_FOUND error for a missing record. Coordinators also return it for records that the reader
+// may not see.
 func NotThere(what string, id any) error {
 	return writ.Errorf(writ.CodeNotFound, "there is no %s %v", what, id)
 }

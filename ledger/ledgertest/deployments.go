@@ -11,7 +11,7 @@ import (
 	"writ/ledger"
 )
 
-// testDeployments lists what owns resources, and counts these.
+// testDeployments lists the owners of resources and counts the resources.
 func testDeployments(t *testing.T, l ledger.Ledger) {
 	ctx := t.Context()
 	var news []writ.Event

@@ -25,8 +25,8 @@ func testEventsOnce(t *testing.T, l ledger.Ledger) {
 		callEvent(writ.Call{Run: in.Run, Seq: 1, State: writ.CallSucceeded}),
 	)
 	store(t, l, east, all[:2])
-	store(t, l, east, all[:2]) // the ack was lost
-	store(t, l, east, all[1:]) // and again, with more
+	store(t, l, east, all[:2]) // the acknowledgement was lost
+	store(t, l, east, all[1:]) // sent again with more events
 	store(t, l, east, nil)
 	if last, at, err := l.LastEvent(ctx, east, journal); err != nil || last != 5 || !at.Equal(epoch) {
 		t.Errorf("the journal stands at %d of %v, %v; want 5", last, at, err)
@@ -53,7 +53,7 @@ func testEventsOnce(t *testing.T, l ledger.Ledger) {
 
 func testWebhooks(t *testing.T, l ledger.Ledger) {
 	ctx := t.Context()
-	for _, place := range []ledger.WebhookPlace{ // back, too: another ledger may have taken the place of the one that it knew
+	for _, place := range []ledger.WebhookPlace{ // also backwards, as if another ledger had replaced the previous one
 		{Event: 7}, {Event: 12, Lost: map[string]time.Time{"east/n1": epoch, "east/n2": {}}}, {Event: 3},
 	} {
 		ok(t, l.SetWebhookAt(ctx, "ops", place))
@@ -70,7 +70,7 @@ func testEventsGap(t *testing.T, l ledger.Ledger) {
 	ctx := t.Context()
 	in := incoming(1, east)
 	run := runEvent(runOf(in, writ.RunAccepted))
-	store(t, l, east, events(5, run)) // what came before was acknowledged by another ledger and is forgotten
+	store(t, l, east, events(5, run)) // another ledger acknowledged earlier events, which are deleted
 	wantCode(t, "a gap after what is stored", l.StoreEvents(ctx, east, events(7, runEvent(runOf(in, writ.RunFailed)))), writ.CodeConflict)
 	torn := events(6, runEvent(runOf(in, writ.RunRunning)), runEvent(runOf(in, writ.RunSucceeded)))
 	torn[1].Seq++
@@ -236,7 +236,8 @@ func testSameEventsTwice(t *testing.T, l ledger.Ledger) {
 	}
 }
 
-// Whose an event is decides about who is told of it, so it does not follow from what a datacenter says where the ledger knows better.
+// The owner of an event decides who receives it. Where the ledger has its own record of the run, it ignores the owner
+// in the datacenter's event.
 func testEventsOfProjects(t *testing.T, l ledger.Ledger) {
 	ctx := t.Context()
 	ofShop, ofBank, early := incoming(1, east), incoming(2, east), incoming(3, east)
@@ -246,7 +247,7 @@ func testEventsOfProjects(t *testing.T, l ledger.Ledger) {
 	claimed := runOf(ofBank, writ.RunRunning)
 	claimed.Project = shop
 	told, last := runOf(early, writ.RunAccepted), runOf(early, writ.RunRunning)
-	last.Project = bank // the copy that is kept is made of this one
+	last.Project = bank // the last event becomes the copy
 	resource := func(project writ.ProjectID, run writ.RunID) writ.Event {
 		return writ.Event{Resource: &writ.Resource{ResourceID: writ.ResourceID{Project: project, Kind: writ.KindVolume, Name: "data"}, Run: run}}
 	}
@@ -254,7 +255,7 @@ func testEventsOfProjects(t *testing.T, l ledger.Ledger) {
 	store(t, l, east, events(1,
 		runEvent(runOf(ofShop, writ.RunRunning)), callEvent(writ.Call{Run: ofShop.Run, Seq: 1}), line(ofShop.Run), resource(shop, ofShop.Run), resource(shop, ""),
 		runEvent(claimed), callEvent(writ.Call{Run: ofBank.Run, Seq: 1}), line(ofBank.Run), resource(bank, ofBank.Run),
-		line(early.Run), runEvent(told), runEvent(last), // before and after the ledger knows of the run
+		line(early.Run), runEvent(told), runEvent(last), // before and after the ledger has a record of the run
 		line("of no run that is known"), writ.Event{Node: &writ.Node{ID: "n1"}},
 	))
 	store(t, l, east, events(15, line(early.Run)))
@@ -267,12 +268,12 @@ func testEventsOfProjects(t *testing.T, l ledger.Ledger) {
 
 	const none = writ.ProjectID("")
 	want := slices.Concat(
-		[]writ.ProjectID{shop, bank}, // submissions that wait
+		[]writ.ProjectID{shop, bank}, // waiting submissions
 		[]writ.ProjectID{shop, shop, shop, shop, shop, bank, bank, bank, bank, bank, bank, bank, none, none},
-		[]writ.ProjectID{shop, bank}, // submissions that are delivered
+		[]writ.ProjectID{shop, bank}, // delivered submissions
 		[]writ.ProjectID{bank},
 		[]writ.ProjectID{none, none, none, bank},
-		[]writ.ProjectID{bank, bank, bank}, // waits, refused, restated
+		[]writ.ProjectID{bank, bank, bank}, // waiting, refused, restated
 	)
 	all, _, err := l.Events(ctx, 0, ledger.EventFilter{}, 100)
 	ok(t, err)
@@ -325,7 +326,7 @@ func testEventFilters(t *testing.T, l ledger.Ledger) {
 	} {
 		var got []string
 		after := int64(0)
-		for { // one at a time, as a slow reader would
+		for { // one at a time, like a slow reader
 			list, _, err := l.Events(ctx, after, tt.filter, 1)
 			ok(t, err)
 			if len(list) == 0 {

@@ -9,7 +9,7 @@ import (
 
 const otherJournal = "0192f6c2-0000-7000-8000-0000000000d2"
 
-// of makes events those of another journal.
+// of moves events to another journal.
 func of(journal string, events []writ.Event) []writ.Event {
 	for i := range events {
 		events[i].Journal = journal
@@ -26,7 +26,7 @@ func testAnotherJournal(t *testing.T, l ledger.Ledger) {
 	store(t, l, west, events(1, writ.Event{Node: &elsewhere}))
 	store(t, l, east, events(1, writ.Event{Node: &node}, writ.Event{Node: &late}, writ.Event{Resource: &volume}))
 
-	store(t, l, east, of(otherJournal, events(2, writ.Event{Node: &node}))) // the others came after its backup was made
+	store(t, l, east, of(otherJournal, events(2, writ.Event{Node: &node}))) // the others were created after the backup
 	store(t, l, east, of(otherJournal, events(3, writ.Event{Node: &node})))
 	nodes, err := l.Nodes(ctx, ledger.NodeFilter{}, ledger.Page{})
 	if err != nil || len(nodes.Items) != 2 || nodes.Items[0].ID != "n1" || nodes.Items[1].Datacenter != west {
@@ -48,7 +48,7 @@ func testUnreported(t *testing.T, l ledger.Ledger) {
 	store(t, l, east, events(1, runEvent(runOf(told, writ.RunRunning)), runEvent(runOf(ended, writ.RunSucceeded)),
 		runEvent(runOf(lost, writ.RunRunning)), callEvent(writ.Call{Run: lost.Run, Seq: 1, State: writ.CallSucceeded}),
 		callEvent(writ.Call{Run: lost.Run, Seq: 2, State: writ.CallRunning})))
-	ok(t, l.Deliver(ctx, answered.Payload, runOf(answered, writ.RunAccepted))) // and then nothing was told of it
+	ok(t, l.Deliver(ctx, answered.Payload, runOf(answered, writ.RunAccepted))) // no event follows
 
 	unreported := func(journal string) map[writ.RunID]bool {
 		t.Helper()
@@ -77,7 +77,8 @@ func testUnreported(t *testing.T, l ledger.Ledger) {
 	ok(t, err)
 	ok(t, l.Restate(ctx, east, otherJournal, failed))
 	ok(t, l.Restate(ctx, east, otherJournal, runOf(answered, writ.RunRunning)))
-	ok(t, l.Restate(ctx, east, otherJournal, runOf(told, writ.RunAccepted))) // the answer is older than what was told
+	// The answer is older than the stored event.
+	ok(t, l.Restate(ctx, east, otherJournal, runOf(told, writ.RunAccepted)))
 	if got := unreported(otherJournal); len(got) != 0 {
 		t.Errorf("after the answers: %v", got)
 	}

@@ -1,4 +1,4 @@
-// Package ledgertest is the conformance suite of ledgers: what ledger.Ledger promises, as tests. It knows the contract only.
+// Package ledgertest is the conformance suite for implementations of ledger.Ledger. It knows only the contract.
 package ledgertest
 
 import (
@@ -13,7 +13,7 @@ import (
 	"writ/ledger"
 )
 
-// Run examines ledgers. open makes a new, empty one; the suite closes it.
+// Run tests a ledger. open returns a new, empty one, which Run closes.
 func Run(t *testing.T, open func(t testing.TB) ledger.Ledger) {
 	for _, part := range []struct {
 		name string
@@ -84,12 +84,12 @@ const (
 	journal = "0192f6c2-0000-7000-8000-0000000000d1"
 )
 
-// epoch is when the suite takes place; stores keep microseconds.
+// epoch is the time base of the suite. Stores keep microseconds.
 var epoch = time.Date(2026, 11, 21, 10, 0, 0, 123456000, time.UTC)
 
 func at(second int) time.Time { return epoch.Add(time.Duration(second) * time.Second) }
 
-// incoming makes the n-th submission of the suite; it came at second n.
+// incoming returns the n-th submission of the suite, received at second n.
 func incoming(n int, datacenter writ.DatacenterID) ledger.Incoming {
 	payload := writ.DigestOf(fmt.Appendf(nil, "payload %d", n))
 	return ledger.Incoming{
@@ -104,7 +104,7 @@ func incoming(n int, datacenter writ.DatacenterID) ledger.Incoming {
 	}
 }
 
-// runOf is what a datacenter says of the run of a submission.
+// runOf returns the datacenter's record of a submission's run.
 func runOf(in ledger.Incoming, state writ.RunState) writ.Run {
 	run := writ.Run{
 		ID: in.Run, Datacenter: in.Datacenter, Project: in.Project, ProjectName: in.ProjectName, Deployment: in.Deployment,
@@ -117,7 +117,7 @@ func runOf(in ledger.Incoming, state writ.RunState) writ.Run {
 	return run
 }
 
-// events numbers events of the suite's journal, beginning with first.
+// events numbers events of the suite's journal from first.
 func events(first int64, all ...writ.Event) []writ.Event {
 	for i := range all {
 		all[i].Journal = journal
@@ -161,14 +161,14 @@ func ok(t testing.TB, err error) {
 // root signs the rosters of the suite.
 var root = identity.NewSigner(ed25519.NewKeyFromSeed(make([]byte, ed25519.SeedSize)))
 
-// supervisorKey is the key of the n-th supervisor.
+// supervisorKey returns the key of the n-th supervisor.
 func supervisorKey(n int) ed25519.PublicKey {
 	seed := make([]byte, ed25519.SeedSize)
 	seed[0] = byte(n)
 	return ed25519.NewKeyFromSeed(seed).Public().(ed25519.PublicKey)
 }
 
-// roster makes and signs a version with these datacenters.
+// roster returns a signed roster with these datacenters.
 func roster(t testing.TB, version int, datacenters ...identity.Datacenter) (*identity.Roster, []byte) {
 	t.Helper()
 	r := &identity.Roster{

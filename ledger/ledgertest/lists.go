@@ -14,7 +14,7 @@ import (
 	"writ/ledger"
 )
 
-// names lists the runs that a filter selects by the number of their submission.
+// names lists the selected runs by the number of their submission.
 func names(t *testing.T, l ledger.Ledger, filter ledger.RunFilter, known map[writ.RunID]int) []int {
 	t.Helper()
 	list, err := l.Runs(t.Context(), filter, ledger.Page{})
@@ -26,7 +26,7 @@ func names(t *testing.T, l ledger.Ledger, filter ledger.RunFilter, known map[wri
 	return got
 }
 
-// A run is found by words of its names, parameters and error anywhere in them, and by names of resources from their beginning.
+// testSearch finds runs by any part of their names, parameters and error, and by the start of resource names.
 func testSearch(t *testing.T, l ledger.Ledger) {
 	known := map[writ.RunID]int{}
 	for n := 1; n <= 4; n++ {
@@ -61,7 +61,8 @@ func testSearch(t *testing.T, l ledger.Ledger) {
 	if diff := cmp.Diff([]int{3}, names(t, l, ledger.RunFilter{Text: "web", Projects: []writ.ProjectID{bank}}, known)); diff != "" {
 		t.Errorf("of a project: %s", diff)
 	}
-	told := incoming(5, east) // by its datacenter, before its submission comes again to a ledger that was lost
+	// Reported by its datacenter before the submission is added again to a ledger that was lost.
+	told := incoming(5, east)
 	known[told.Run], told.Params = 5, map[string]any{"image": "late"}
 	store(t, l, east, events(10, runEvent(runOf(told, writ.RunRunning))))
 	add(t, l, told)
@@ -131,10 +132,10 @@ func testFilters(t *testing.T, l ledger.Ledger) {
 	}
 }
 
-// testPrefixes looks for runs by the beginning of their ids, and finds those of the projects that it may only.
+// testPrefixes finds runs by the start of their ids, within the selected projects only.
 func testPrefixes(t *testing.T, l ledger.Ledger) {
 	known := map[writ.RunID]int{}
-	for n := 1; n <= 40; n++ { // of which some begin with the same letter
+	for n := 1; n <= 40; n++ { // some ids start with the same letter
 		in := incoming(n, east)
 		if n%2 == 0 {
 			in.Project, in.ProjectName = bank, "bank"
@@ -215,7 +216,7 @@ func testCounts(t *testing.T, l ledger.Ledger) {
 	}
 }
 
-// testOddTexts looks for texts that strangers may ask for. A store may find nothing, or refuse them.
+// testOddTexts queries with text from untrusted callers. A store may find nothing or reject the text.
 func testOddTexts(t *testing.T, l ledger.Ledger) {
 	ctx, page := t.Context(), ledger.Page{}
 	for _, odd := range []string{"\x00", "a\x00b", "\xff"} {
@@ -265,7 +266,7 @@ func testCursors(t *testing.T, l ledger.Ledger) {
 	wantCode(t, "a cursor of another list", err, writ.CodeBadRequest)
 }
 
-// walk reads a list to its end in pages of one size; between two pages it calls disturb.
+// walk reads a list to its end in pages of one size. It calls disturb between two pages.
 func walk[T any](ctx context.Context, size int, disturb func(), list func(context.Context, ledger.Page) (ledger.List[T], error)) ([]T, error) {
 	var all []T
 	page := ledger.Page{Limit: size}
@@ -286,8 +287,8 @@ func walk[T any](ctx context.Context, size int, disturb func(), list func(contex
 	}
 }
 
-// testPages lists things of which many have the same sort key in pages of any size, while others come. Every check has a datacenter
-// of its own.
+// testPages lists items with equal sort keys in pages of any size while other items are added. Every check has its own
+// datacenter.
 func testPages(t *testing.T, l ledger.Ledger) {
 	ctx := t.Context()
 	calm := func() {}
@@ -311,7 +312,7 @@ func testPages(t *testing.T, l ledger.Ledger) {
 				writ.Event{Resource: &writ.Resource{ResourceID: writ.ResourceID{Project: shop, Kind: writ.KindVolume, Name: fmt.Sprint("v", n)}}})
 		}
 		store(t, l, here, events(1, news...))
-		disturb := func() { // newer runs come while somebody reads older ones
+		disturb := func() { // newer runs are added while older ones are read
 			submissions++
 			in := incoming(submissions, here)
 			in.Received = at(1000 + submissions)
@@ -338,7 +339,7 @@ func testPages(t *testing.T, l ledger.Ledger) {
 		})
 		check(r, numbers(count, func(n int) string { return fmt.Sprint("v", n) }), gotResources, err, func(v writ.Resource) string { return v.Name })
 
-		slices.Reverse(runs) // with those that came meanwhile
+		slices.Reverse(runs) // the next list also contains the runs added above
 		gotRuns, err = walk(ctx, size, calm, func(ctx context.Context, p ledger.Page) (ledger.List[ledger.Run], error) {
 			return l.Runs(ctx, ledger.RunFilter{Datacenter: here, Oldest: true}, p)
 		})
@@ -346,7 +347,7 @@ func testPages(t *testing.T, l ledger.Ledger) {
 	})
 }
 
-// testFailures groups runs by how they failed.
+// testFailures groups runs by the cause of their failure.
 func testFailures(t *testing.T, l ledger.Ledger) {
 	ctx := t.Context()
 	known := map[writ.RunID]int{}
@@ -368,12 +369,14 @@ func testFailures(t *testing.T, l ledger.Ledger) {
 		return callEvent(writ.Call{Run: in[n].Run, Seq: seq, Operation: operation, State: writ.CallFailed})
 	}
 	store(t, l, east, events(1,
-		call(0, 1, "volume.create"), call(0, 2, "machine.create"), failed(0, writ.CodeNoCapacity, 2), // all in one batch
+		// All in one batch.
+		call(0, 1, "volume.create"), call(0, 2, "machine.create"), failed(0, writ.CodeNoCapacity, 2),
 		call(1, 1, "machine.create")))
 	store(t, l, east, events(5,
 		failed(1, writ.CodeNoCapacity, 1), call(2, 1, "volume.create"), failed(2, writ.CodeNoCapacity, 1),
 		failed(3, writ.CodeScriptFailed, 0), call(5, 1, "machine.create"), failed(5, writ.CodeNoCapacity, 1),
-		call(6, 1, "machine.create"), failed(6, writ.CodeNoCapacity, 1), runEvent(runOf(in[6], writ.RunRunning)))) // it was resumed
+		// Resumed.
+		call(6, 1, "machine.create"), failed(6, writ.CodeNoCapacity, 1), runEvent(runOf(in[6], writ.RunRunning))))
 	ok(t, l.Reject(ctx, in[4].Payload, writ.SubmissionRefused, writ.Errorf(writ.CodeRoleMissing, "no")))
 	machines := ledger.Failures{Code: writ.CodeNoCapacity, Operation: "machine.create", Runs: 3, Newest: at(5)}
 	script := ledger.Failures{Code: writ.CodeScriptFailed, Runs: 1, Newest: at(3)}
@@ -413,7 +416,7 @@ func testFailures(t *testing.T, l ledger.Ledger) {
 	}
 }
 
-// testNodes lists nodes by their ids and names.
+// testNodes lists nodes by id and name.
 func testNodes(t *testing.T, l ledger.Ledger) {
 	ctx := t.Context()
 	node := writ.Node{ID: "n1", Name: "one", Admission: writ.AdmissionApproved}
@@ -434,7 +437,7 @@ func testNodes(t *testing.T, l ledger.Ledger) {
 	}
 }
 
-// numbers lists the names of n things, sorted.
+// numbers lists the names of n items, sorted.
 func numbers(n int, name func(int) string) []string {
 	var all []string
 	for i := range n {

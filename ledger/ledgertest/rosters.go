@@ -75,7 +75,7 @@ func registration(key int, token string) ledger.Registration {
 	}
 }
 
-// from moves a registration to another network, and takes its proof away.
+// from moves a registration to another network and removes its proof.
 func from(network string, r ledger.Registration) ledger.Registration {
 	r.Network, r.Proof = network, []byte{}
 	return r
@@ -127,7 +127,7 @@ func testRegistrationFlood(t *testing.T, l ledger.Ledger) {
 			t.Errorf("registration %d waits: %v, want %v", n, !want, want)
 		}
 	}
-	for n := range ledger.MaxRegistrations { // more of that network, now each with a proof, whatever it is worth
+	for n := range ledger.MaxRegistrations { // the same network again, with an invalid proof in each registration
 		ok(t, l.AddRegistration(ctx, registration(last+1+n, "b")))
 	}
 	if keys := waiting(); !keys[string(supervisorKey(2))] || keys[string(supervisorKey(1))] || keys[string(supervisorKey(last))] {

@@ -12,7 +12,7 @@ import (
 	"writ/ledger"
 )
 
-// addMany adds n submissions to east, and returns them with their numbers by run.
+// addMany adds n submissions for east. It returns them with their numbers by run.
 func addMany(t testing.TB, l ledger.Ledger, n int) (in []ledger.Incoming, known map[writ.RunID]int) {
 	t.Helper()
 	known = make(map[writ.RunID]int, n)
@@ -63,7 +63,7 @@ func testRepeating(t *testing.T, l ledger.Ledger) {
 	}
 }
 
-// testSilent lists the open runs without events. The clock of the store decides.
+// testSilent lists the open runs without events, by the store's clock.
 func testSilent(t *testing.T, l ledger.Ledger) {
 	in, known := addMany(t, l, 5)
 	future := incoming(9, east)

@@ -126,7 +126,7 @@ func testDelivered(t *testing.T, l ledger.Ledger) {
 	add(t, l, in)
 	run := runOf(in, writ.RunAccepted)
 	ok(t, l.Deliver(ctx, in.Payload, run))
-	ok(t, l.Deliver(ctx, in.Payload, run)) // its answer was lost
+	ok(t, l.Deliver(ctx, in.Payload, run)) // the first answer was lost
 	wantCode(t, "refuse", l.Reject(ctx, in.Payload, writ.SubmissionRefused, nil), writ.CodeConflict)
 	wantCode(t, "expire", l.Reject(ctx, in.Payload, writ.SubmissionExpired, nil), writ.CodeConflict)
 	got, err := l.Run(ctx, in.Run)
@@ -200,7 +200,7 @@ func testNewsDelivers(t *testing.T, l ledger.Ledger) {
 	if s, err := l.Submission(ctx, in.Payload); err != nil || s.State != writ.SubmissionDelivered {
 		t.Errorf("submission: %+v, %v", s, err)
 	}
-	ok(t, l.Deliver(ctx, in.Payload, runOf(in, writ.RunAccepted))) // the answer comes after the news
+	ok(t, l.Deliver(ctx, in.Payload, runOf(in, writ.RunAccepted))) // the answer arrives after the event
 	if run, err := l.Run(ctx, in.Run); err != nil || run.State != ledger.State(writ.RunSucceeded) {
 		t.Errorf("run: %+v, %v; an old answer must not undo news", run, err)
 	}
@@ -219,7 +219,8 @@ func testLateSubmission(t *testing.T, l ledger.Ledger) {
 	}
 }
 
-// testMoves does things to submissions at random and holds their states against the table of legal moves and their events.
+// testMoves changes submissions at random and compares their states with the table of legal moves and with their
+// events.
 func testMoves(t *testing.T, l ledger.Ledger) {
 	ctx := t.Context()
 	n, seq := 0, int64(1)

@@ -23,7 +23,8 @@ func testUsage(t *testing.T, l ledger.Ledger) {
 	foreign := of("c", "n1", hour, 7, 0)
 	foreign.Usage.Project = bank
 	store(t, l, east, events(1,
-		of("a", "n1", hour, 100, 5), of("a", "n1", hour, 300, 5), of("a", "n1", hour, 200, 9), // said three times of one hour, and late
+		// Three reports of one hour, out of order.
+		of("a", "n1", hour, 100, 5), of("a", "n1", hour, 300, 5), of("a", "n1", hour, 200, 9),
 		of("a", "n2", hour, 1, 0), of("a", "n1", hour.Add(time.Hour), 40, 0), of("b", "n1", hour, 2, 0), of("b", "n2", hour, -1000, -1), foreign,
 	))
 	item := func(name string, first, last time.Time, cpu, sent int64) ledger.Usage {
@@ -99,7 +100,8 @@ func testUsage(t *testing.T, l ledger.Ledger) {
 	}
 }
 
-// testImpossibleUsage has a datacenter say more than can be, which must neither stop its events nor hide what others have used.
+// testImpossibleUsage reports impossible usage from a datacenter. This must neither block its events nor hide the usage
+// of others.
 func testImpossibleUsage(t *testing.T, l ledger.Ledger) {
 	hour := time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC)
 	all := func(n int64) writ.Used {

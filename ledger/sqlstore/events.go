@@ -13,7 +13,7 @@ import (
 	"writ/ledger"
 )
 
-// LastEvent returns where a journal stands.
+// LastEvent returns the number and the time of a journal's last event.
 func (s *Store) LastEvent(ctx context.Context, datacenter writ.DatacenterID, journal string) (seq int64, at time.Time, err error) {
 	return lastEvent(s.db.QueryRow(ctx, lastEventQuery, string(datacenter), journal))
 }
@@ -28,7 +28,7 @@ func lastEvent(row scanner) (seq int64, at time.Time, err error) {
 	return seq, sqldb.Time(us), err
 }
 
-// StoreEvents stores consecutive events and the copies that they change.
+// StoreEvents stores consecutive events and updates the copies.
 func (s *Store) StoreEvents(ctx context.Context, datacenter writ.DatacenterID, events []writ.Event) error {
 	if err := consecutive(events); err != nil || len(events) == 0 {
 		return err
@@ -73,7 +73,8 @@ func (s *Store) StoreEvents(ctx context.Context, datacenter writ.DatacenterID, e
 	return nil
 }
 
-// forgetCopies makes room for what a journal says that has not said anything yet. A datacenter has another one only after a backup.
+// forgetCopies deletes a datacenter's nodes and resources before the first events of a new journal. A datacenter gets a
+// new journal only when it is restored from a backup.
 func forgetCopies(ctx context.Context, tx *sqldb.Tx, datacenter writ.DatacenterID) error {
 	for _, table := range []string{"nodes", "resources"} {
 		if _, err := tx.ExecContext(ctx, `DELETE FROM `+table+` WHERE datacenter = $1`, string(datacenter)); err != nil {
@@ -83,10 +84,10 @@ func forgetCopies(ctx context.Context, tx *sqldb.Tx, datacenter writ.DatacenterI
 	return nil
 }
 
-// maxJournals limits the journals of a datacenter whose last events the ledger knows.
+// maxJournals limits the journals of a datacenter for which the ledger stores the last event.
 const maxJournals = 100
 
-// forgetJournals makes room for another journal of a datacenter: the oldest ones go.
+// forgetJournals deletes the oldest journals of a datacenter, so that one more fits.
 func forgetJournals(ctx context.Context, tx *sqldb.Tx, datacenter writ.DatacenterID) error {
 	_, err := tx.ExecContext(ctx, `
 		DELETE FROM journals
@@ -98,7 +99,7 @@ func forgetJournals(ctx context.Context, tx *sqldb.Tx, datacenter writ.Datacente
 	return err
 }
 
-// consecutive checks that events are a piece of one journal.
+// consecutive checks that events are a gapless part of one journal.
 func consecutive(events []writ.Event) error {
 	for i, e := range events {
 		if e.Journal == "" || e.Seq < 1 || e.Journal != events[0].Journal || e.Seq != events[0].Seq+int64(i) {
@@ -123,15 +124,15 @@ func storeEvents(ctx context.Context, tx *sqldb.Tx, datacenter writ.DatacenterID
 		e = withoutValues(e, datacenter)
 		own := ledger.Event{ID: first + int64(i), Datacenter: datacenter, Event: e}
 		if of, ok := known[e.RunID()]; !ok || of.datacenter == datacenter {
-			own.About = e.RunID() // or it may say so in its own name, but it is no news of that run
+			own.About = e.RunID() // a foreign event is stored under its datacenter, but not as an event of that run
 			c.note(e)
 		}
-		if e.Usage == nil { // that is added up, and no news for anybody who watches
+		if e.Usage == nil { // usage is only added up, not shown to watchers
 			stored = append(stored, own)
 		}
 	}
 	taken := shares{ofEvents: int64(len(c.usage)) * rowCost}
-	for _, e := range stored { // now that it is known what becomes of the runs
+	for _, e := range stored { // after note has recorded all runs of the batch
 		e.Project = c.projectOf(e, known)
 		text := encode(e)
 		taken.count(e, len(text))
@@ -145,7 +146,8 @@ func storeEvents(ctx context.Context, tx *sqldb.Tx, datacenter writ.DatacenterID
 	return c.apply(ctx, tx, datacenter, events[0].Journal)
 }
 
-// projectOf returns whose event of a datacenter it is: what the ledger has recorded of a run counts more than what the datacenter says.
+// projectOf returns the project that owns an event of a datacenter. The ledger's record of the run takes precedence
+// over the event.
 func (c *changes) projectOf(e ledger.Event, known map[writ.RunID]runOwner) writ.ProjectID {
 	if of, ok := known[e.RunID()]; ok && of.datacenter != e.Datacenter {
 		return ""
@@ -162,7 +164,8 @@ func (c *changes) projectOf(e ledger.Event, known map[writ.RunID]runOwner) writ.
 	return ""
 }
 
-// withoutValues returns the event as the ledger may know it: under the datacenter that sent it, without the values of operations.
+// withoutValues returns the event as the ledger stores it: under the datacenter that sent it and without the values of
+// operations.
 func withoutValues(e writ.Event, datacenter writ.DatacenterID) writ.Event {
 	switch {
 	case e.Run != nil:
@@ -181,14 +184,14 @@ func withoutValues(e writ.Event, datacenter writ.DatacenterID) writ.Event {
 	return e
 }
 
-// runOwner says whose a run is.
+// runOwner holds the datacenter and the project of a run.
 type runOwner struct {
 	run        writ.RunID
 	datacenter writ.DatacenterID
 	project    writ.ProjectID
 }
 
-// runsOf returns those of the events' runs that the ledger has.
+// runsOf returns the stored owners of the runs in events. Unknown runs are omitted.
 func runsOf(ctx context.Context, tx *sqldb.Tx, events []writ.Event) (map[writ.RunID]runOwner, error) {
 	var ids []writ.RunID
 	seen := map[writ.RunID]bool{"": true}
@@ -218,7 +221,8 @@ func runsOf(ctx context.Context, tx *sqldb.Tx, events []writ.Event) (map[writ.Ru
 	return known, nil
 }
 
-// changes are the last words of a batch of events on each thing that they are about: those before need not be written.
+// changes holds the last state of each run, call, node and resource in a batch of events. Earlier states need not be
+// written.
 type changes struct {
 	runs      lastOf[writ.RunID, writ.Run]
 	calls     lastOf[callKey, writ.Call]
@@ -232,7 +236,7 @@ type callKey struct {
 	seq int
 }
 
-// lastOf keeps the last value of each key, in the order in which the keys came first.
+// lastOf holds the last value of each key, in the order of the keys' first appearance.
 type lastOf[K comparable, V any] struct {
 	at     map[K]int
 	values []V
@@ -279,7 +283,7 @@ func (c *changes) apply(ctx context.Context, tx *sqldb.Tx, datacenter writ.Datac
 			return err
 		}
 	}
-	for _, run := range c.runs.values { // now that their calls are there
+	for _, run := range c.runs.values { // after the calls are stored
 		if err := keepFailedOperation(ctx, tx, datacenter, run); err != nil {
 			return err
 		}
@@ -302,7 +306,8 @@ func (c *changes) apply(ctx context.Context, tx *sqldb.Tx, datacenter writ.Datac
 	return nil
 }
 
-// deliverSubmission moves the submission of a run that its datacenter has: the answer to it may have been lost.
+// deliverSubmission marks the submission of a run as delivered once the datacenter has the run. The answer to the
+// submission may have been lost.
 func deliverSubmission(ctx context.Context, tx *sqldb.Tx, datacenter writ.DatacenterID, run writ.RunID) error {
 	row := tx.QueryRowContext(ctx, `
 		SELECT `+submissionColumns+` FROM submissions
@@ -321,7 +326,7 @@ func deliverSubmission(ctx context.Context, tx *sqldb.Tx, datacenter writ.Datace
 	return tell(ctx, tx, s)
 }
 
-// nextEventIDs gives n consecutive ids and returns the first.
+// nextEventIDs reserves n consecutive event ids and returns the first.
 func nextEventIDs(ctx context.Context, tx *sqldb.Tx, n int) (int64, error) {
 	var last int64
 	err := tx.QueryRowContext(ctx, `UPDATE counters SET value = value + $1 WHERE name = 'event' RETURNING value`, n).Scan(&last)
@@ -332,7 +337,7 @@ func addEvent(ctx context.Context, tx *sqldb.Tx, e ledger.Event) error {
 	return addEncoded(ctx, tx, e, encode(e))
 }
 
-// addEncoded adds an event with its body.
+// addEncoded stores an event with its encoded body.
 func addEncoded(ctx context.Context, tx *sqldb.Tx, e ledger.Event, body string) error {
 	_, err := tx.ExecContext(ctx, `
 		INSERT INTO events (id, datacenter, journal, seq, stored, topic, run, project, body)
@@ -341,7 +346,7 @@ func addEncoded(ctx context.Context, tx *sqldb.Tx, e ledger.Event, body string) 
 	return err
 }
 
-// Events returns events after one.
+// Events returns events with ids greater than after.
 func (s *Store) Events(ctx context.Context, after int64, filter ledger.EventFilter, max int) (events []ledger.Event, more bool, err error) {
 	q := selectFrom(`SELECT run, project, body FROM events`)
 	q.and("id > ?", after)
@@ -354,7 +359,7 @@ func (s *Store) Events(ctx context.Context, after int64, filter ledger.EventFilt
 	}
 	if len(filter.Projects) == 1 {
 		q.and("project = ?", string(filter.Projects[0]))
-	} else { // in the order of ids, without the index: that would give all events of these projects for each page, to be sorted
+	} else { // avoids the project index, which would read and sort all events of the projects for each page
 		andIn(q, "project || ''", filter.Projects)
 	}
 	q.add("\nORDER BY id\nLIMIT ?", max)

@@ -14,14 +14,14 @@ import (
 	"writ/ledger/sqlstore"
 )
 
-// Clients that hand in the same payload at the same time, with signatures of their own, to a ledger that is closed and opened again under
-// them, must be answered as they could have been one after the other. The twin looks and then writes.
+// Clients submit the same payload concurrently, each with its own signature, while the ledger is closed and opened
+// again. The answers must be linearizable. The faulty twin reads before it writes.
 
 type handedIn struct{ payload, signer string }
 
 type handedOut struct {
 	added  bool
-	signer string // whose submission stands
+	signer string // signer of the stored submission
 }
 
 var submitOnce = linear.Model[string, handedIn, handedOut]{
@@ -50,7 +50,7 @@ func incoming(in handedIn) ledger.Incoming {
 	}
 }
 
-// handIn lets clients hand in the same payloads, each twice.
+// handIn lets clients submit the same payloads, each twice.
 func handIn(t *testing.T, path string, deaths int, add func(s *sqlstore.Store, in handedIn) (handedOut, error)) *linear.History[handedIn, handedOut] {
 	t.Helper()
 	const payloads = 12
@@ -114,13 +114,13 @@ func TestSubmissionsThatLookBeforeTheyWriteAreFoundOut(t *testing.T) {
 			if err == nil || writ.CodeOf(err) != writ.CodeNotFound {
 				return handedOut{false, known.Signer}, err
 			}
-			_, _, err = s.AddSubmission(t.Context(), incoming(in)) // whatever it says
+			_, _, err = s.AddSubmission(t.Context(), incoming(in)) // ignore the result
 			return handedOut{true, in.signer}, err
 		}), false)
 	})
 }
 
-// onBoth runs a test on a ledger in a file and on one on PostgreSQL.
+// onBoth runs a test with a ledger in a file and with one on PostgreSQL.
 func onBoth(t *testing.T, test func(t *testing.T, path string)) {
 	t.Run("sqlite", func(t *testing.T) { test(t, filepath.Join(t.TempDir(), "ledger.db")) })
 	t.Run("postgresql", func(t *testing.T) { test(t, testenv.Postgres(t).Store()) })

@@ -12,7 +12,7 @@ import (
 	"writ/ledger/sqlstore"
 )
 
-// A datacenter tells of nodes with a mebibyte each. A page of them ends early, and nothing is left out.
+// A datacenter reports nodes of 1 MiB each. Pages end early, and no node is omitted.
 func TestPagesEndBeforeTheyAreLarge(t *testing.T) {
 	store, err := sqlstore.Open(t.Context(), ":memory:")
 	if err != nil {
@@ -48,7 +48,7 @@ func TestPagesEndBeforeTheyAreLarge(t *testing.T) {
 	}
 }
 
-// readEvents reads all events, page after page.
+// readEvents reads all events, page by page, and counts them.
 func readEvents(ctx context.Context, t *testing.T, store *sqlstore.Store, most int) (read int) {
 	t.Helper()
 	for after := int64(0); ; {

@@ -9,7 +9,7 @@ import (
 	"writ/ledger"
 )
 
-// A list of runs reads the runs that it shows. One that is asked for every few seconds, of a state that few runs have, must not look at all others.
+// A list of runs reads only the runs that it returns. A frequent query for a rare state must not scan all runs.
 func TestListsOfRunsReadWhatTheyShow(t *testing.T) {
 	s, err := Open(t.Context(), ":memory:")
 	if err != nil {
@@ -40,7 +40,8 @@ func TestListsOfRunsReadWhatTheyShow(t *testing.T) {
 	}
 }
 
-// A page of deployments reads their resources in the order of an index: none are sorted, and the deepest page reads no more than the first.
+// A page of deployments reads resources in index order, without sorting. The last page reads no more rows than the
+// first.
 func TestListsOfDeploymentsSortNothing(t *testing.T) {
 	s, err := Open(t.Context(), ":memory:")
 	if err != nil {
@@ -60,7 +61,7 @@ func TestListsOfDeploymentsSortNothing(t *testing.T) {
 	}
 }
 
-// What was used in a month is read in the order of an index, and only what a page shows.
+// A page of monthly usage reads only its own rows, in index order.
 func TestUsageOfAMonthSortsNothing(t *testing.T) {
 	s, err := Open(t.Context(), ":memory:")
 	if err != nil {
@@ -87,7 +88,7 @@ func TestUsageOfAMonthSortsNothing(t *testing.T) {
 	}
 }
 
-// planOf are the steps by which a query is carried out.
+// planOf returns the steps of a query plan.
 func planOf(t *testing.T, s *Store, q *query) (steps []string) {
 	t.Helper()
 	rows, err := s.db.Query(t.Context(), "EXPLAIN QUERY PLAN "+q.String(), q.args...)

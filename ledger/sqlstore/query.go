@@ -13,7 +13,7 @@ import (
 	"writ/ledger"
 )
 
-// query is a statement that grows: the conditions of a filter and a cursor, each with its arguments.
+// query builds a statement from conditions and their arguments.
 type query struct {
 	text  strings.Builder
 	args  []any
@@ -26,7 +26,7 @@ func selectFrom(text string) *query {
 	return q
 }
 
-// and adds a condition; each question mark in it stands for the next argument.
+// and adds a condition. Each question mark stands for the next argument.
 func (q *query) and(condition string, args ...any) {
 	word := "\nWHERE "
 	if q.where {
@@ -37,14 +37,14 @@ func (q *query) and(condition string, args ...any) {
 	q.add(condition, args...)
 }
 
-// andIn adds the condition that a column has one of the values, none if there are none.
+// andIn adds the condition that column has one of values. Without values it adds no condition.
 func andIn[T any](q *query, column string, values []T) {
 	if len(values) > 0 {
 		q.and(column+" IN ("+strings.Repeat("?, ", len(values)-1)+"?)", anys(values)...)
 	}
 }
 
-// add adds a piece of the statement.
+// add appends a part of the statement.
 func (q *query) add(text string, args ...any) {
 	for i, part := range strings.Split(text, "?") {
 		if i > 0 {
@@ -57,7 +57,7 @@ func (q *query) add(text string, args ...any) {
 
 func (q *query) String() string { return q.text.String() }
 
-// limit returns how many rows a page has.
+// limit returns the number of rows of a page.
 func limit(page ledger.Page) int {
 	if page.Limit <= 0 {
 		return ledger.DefaultLimit
@@ -65,14 +65,14 @@ func limit(page ledger.Page) int {
 	return min(page.Limit, ledger.MaxLimit)
 }
 
-// A cursor is the sort key of the last row of a page, as base64 of a JSON list. Nothing secret is in it and nothing bad can be done
-// with a forged one: it only says where to begin.
+// A cursor is the sort key of the last row of a page, as base64 of a JSON list. It is not secret, and a forged cursor
+// is harmless: it only sets the start of a page.
 
 func cursor(keys ...any) string {
 	return base64.RawURLEncoding.EncodeToString([]byte(encode(keys)))
 }
 
-// parseCursor reads the keys of a cursor into pointers.
+// parseCursor decodes the keys of a cursor into pointers.
 func parseCursor(text string, keys ...any) error {
 	bad := writ.Errorf(writ.CodeBadRequest, "the cursor is not one of this list").WithHint("begin again without a cursor")
 	data, err := base64.RawURLEncoding.Strict().DecodeString(text)
@@ -91,10 +91,10 @@ func parseCursor(text string, keys ...any) error {
 	return nil
 }
 
-// maxPageBytes limits the text that a page is made of. A datacenter says what is in a row, which may have a mebibyte.
+// maxPageBytes limits the text read for a page. A datacenter determines the content of a row, up to 1 MiB.
 const maxPageBytes = 4 << 20
 
-// sized counts the bytes of the texts that it scans.
+// sized counts the bytes of the strings that it scans.
 type sized struct {
 	rows  *sql.Rows
 	bytes int
@@ -110,8 +110,9 @@ func (s *sized) Scan(into ...any) error {
 	return err
 }
 
-// page runs the query of a list for one row more than the page has, to learn whether there is another page. scan reads a row and
-// returns its item and sort key. The page ends early with the row that reaches maxPageBytes.
+// page reads a page of a list. The query must return up to one row more than the page's limit: that row shows that
+// another page follows. scan returns the item and the sort key of a row. The page ends early with the row that reaches
+// maxPageBytes.
 func page[T any](rows *sql.Rows, err error, limit int, scan func(row scanner) (T, []any, error)) (ledger.List[T], error) {
 	list := ledger.List[T]{Items: []T{}}
 	if err != nil {
@@ -140,7 +141,7 @@ func collect[T any](rows *sql.Rows, err error, scan func(row scanner) (T, error)
 	return all, err
 }
 
-// collectWithin reads the rows of a query up to the one that reaches limit, in bytes of text. full reports that a row reached it.
+// collectWithin reads rows up to the one that reaches limit, in bytes of text. full reports that a row reached it.
 func collectWithin[T any](limit int, rows *sql.Rows, err error, scan func(row scanner) (T, error)) (all []T, full bool, _ error) {
 	if err != nil {
 		return nil, false, err
@@ -158,7 +159,7 @@ func collectWithin[T any](limit int, rows *sql.Rows, err error, scan func(row sc
 	return all, row.bytes >= limit, rows.Err()
 }
 
-// column reads the only column of a query.
+// column reads all rows of a query with one column.
 func column[T any](rows *sql.Rows, err error) ([]T, error) {
 	return collect(rows, err, func(row scanner) (v T, err error) {
 		err = row.Scan(&v)
@@ -166,7 +167,7 @@ func column[T any](rows *sql.Rows, err error) ([]T, error) {
 	})
 }
 
-// body reads the only column of a query as the JSON of an item.
+// body decodes the only column of a row as JSON.
 func body[T any](row scanner) (item T, err error) {
 	var text string
 	if err = row.Scan(&text); err == nil {

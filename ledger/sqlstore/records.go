@@ -12,7 +12,8 @@ import (
 	"writ/ledger"
 )
 
-// addRun records a run that is not there yet and reports whether it was not. parameters are the words of its parameters, if they are known.
+// addRun stores a run and returns true, or returns false if it exists. parameters is the searchable text of its
+// parameters, "" if unknown.
 func addRun(ctx context.Context, tx *sqldb.Tx, run ledger.Run, journal, parameters string) (bool, error) {
 	return affected(tx.ExecContext(ctx, `
 		INSERT INTO runs (id, datacenter, project, project_name, signer, state, created, accepted, ended, body, journal, script, deployment, failure, words, parameters)
@@ -23,7 +24,7 @@ func addRun(ctx context.Context, tx *sqldb.Tx, run ledger.Run, journal, paramete
 		selectable(run.Script), selectable(run.Deployment), failureCode(run.Run), wordsOf(run.Run), parameters))
 }
 
-// failureCode is the code with which a run ended, "" if it did not fail.
+// failureCode returns the code of a run's failure, "" if it did not fail.
 func failureCode(run writ.Run) string {
 	if run.Failure == nil {
 		return ""
@@ -31,7 +32,7 @@ func failureCode(run writ.Run) string {
 	return selectable(string(run.Failure.Code))
 }
 
-// keepFailedOperation records which operation ended a run, once the copy of its call is there.
+// keepFailedOperation stores the operation that ended a run, if the ledger has a copy of the call.
 func keepFailedOperation(ctx context.Context, tx *sqldb.Tx, datacenter writ.DatacenterID, run writ.Run) error {
 	if run.Failure == nil || run.Failure.Seq == 0 {
 		return nil
@@ -48,8 +49,8 @@ func keepFailedOperation(ctx context.Context, tx *sqldb.Tx, datacenter writ.Data
 	return err
 }
 
-// selectable is a name by which runs are selected, "" if a datacenter claims one that no payload can have: an index takes short texts only, and
-// PostgreSQL no zeros. What it claims stays in the body, as it said it.
+// selectable returns a name for an indexed column. It returns "" for a name that no payload can contain: an index
+// accepts only short texts, and PostgreSQL rejects zero bytes. The body keeps the name as the datacenter sent it.
 func selectable(name string) string {
 	if len(name) > 255 || strings.ContainsRune(name, 0) {
 		return ""
@@ -57,16 +58,17 @@ func selectable(name string) string {
 	return name
 }
 
-// word says how much a copy of a run counts.
+// word is the precedence of a datacenter's report about a run.
 type word bool
 
 const (
-	firstWord word = false // the answer to its submission: counts if nothing else is known
-	lastWord  word = true  // an event: counts more than what was known
+	firstWord word = false // the answer to the submission: used only if no event has reported the run
+	lastWord  word = true  // an event: replaces the stored copy
 )
 
-// keepRun records what a datacenter says of one of its runs, in events of a journal or, if that is empty, in an answer. Who signed it, for
-// what project and when it came stay as the submission says. A run of another datacenter stays as it is.
+// keepRun stores a datacenter's report of one of its runs. It comes from an event of a journal, or from an answer if
+// journal is empty. The signer, the project and the creation time of the submission stay unchanged, as do runs of other
+// datacenters.
 func keepRun(ctx context.Context, tx *sqldb.Tx, datacenter writ.DatacenterID, journal string, run writ.Run, w word) error {
 	run.Datacenter, run.Output = datacenter, nil
 	copied := ledger.Run{Run: run, State: ledger.State(run.State), Created: run.Accepted}
@@ -83,7 +85,7 @@ func keepRun(ctx context.Context, tx *sqldb.Tx, datacenter writ.DatacenterID, jo
 	return err
 }
 
-// Unreported lists open runs that a journal has not told of.
+// Unreported lists open runs that the journal has not reported.
 func (s *Store) Unreported(ctx context.Context, datacenter writ.DatacenterID, journal string, after writ.RunID, max int) ([]ledger.Run, error) {
 	rows, err := s.db.Query(ctx, runColumns+`
 		WHERE datacenter = $1 AND journal <> $2 AND id > $3 AND ended = 0 AND accepted <> 0
@@ -92,13 +94,14 @@ func (s *Store) Unreported(ctx context.Context, datacenter writ.DatacenterID, jo
 	return collect(rows, err, func(rows scanner) (ledger.Run, error) { return scanRun(rows) })
 }
 
-// Restate records what a datacenter answered.
+// Restate stores a datacenter's answer about a run.
 func (s *Store) Restate(ctx context.Context, datacenter writ.DatacenterID, journal string, run writ.Run) error {
 	err := s.db.Write(failpoint.At(ctx, failpoint.RunRestated), func(tx *sqldb.Tx) error {
 		var told string
 		var project writ.ProjectID
 		err := tx.QueryRowContext(ctx, `SELECT journal, project FROM runs WHERE id = $1`, string(run.ID)).Scan(&told, &project)
-		if told, err = found(told, err)("run", run.ID); err != nil || told == journal { // its events know better than the answer
+		// The journal's events are newer than the answer.
+		if told, err = found(told, err)("run", run.ID); err != nil || told == journal {
 			return err
 		}
 		if err := keepRun(ctx, tx, datacenter, journal, run, lastWord); err != nil {
@@ -125,7 +128,7 @@ func (s *Store) Restate(ctx context.Context, datacenter writ.DatacenterID, journ
 	return nil
 }
 
-// endCalls ends the open calls of a run that has ended without their ends being told.
+// endCalls ends the open calls of a run that has ended without events for these calls.
 func endCalls(ctx context.Context, tx *sqldb.Tx, run writ.Run) error {
 	rows, err := tx.QueryContext(ctx, `SELECT body FROM calls WHERE run = $1`, string(run.ID))
 	calls, err := collect(rows, err, body[writ.Call])
@@ -207,7 +210,7 @@ func (s *Store) Run(ctx context.Context, id writ.RunID) (ledger.Run, error) {
 	return found(scanRun(s.db.QueryRow(ctx, runColumns+` WHERE id = $1`, string(id))))("run", id)
 }
 
-// Runs lists runs, newest first if the filter does not ask for the oldest.
+// Runs lists runs, newest first unless the filter sets Oldest.
 func (s *Store) Runs(ctx context.Context, filter ledger.RunFilter, p ledger.Page) (ledger.List[ledger.Run], error) {
 	q, err := listRuns(filter, p)
 	if err != nil {
@@ -220,7 +223,7 @@ func (s *Store) Runs(ctx context.Context, filter ledger.RunFilter, p ledger.Page
 	})
 }
 
-// listRuns asks for a page of runs, and one more.
+// listRuns builds the query for a page of runs and one more.
 func listRuns(filter ledger.RunFilter, p ledger.Page) (*query, error) {
 	q := selectFrom(runColumns)
 	selectRuns(q, filter)
@@ -243,7 +246,8 @@ func listRuns(filter ledger.RunFilter, p ledger.Page) (*query, error) {
 // selectRuns adds the conditions of a filter.
 func selectRuns(q *query, filter ledger.RunFilter) {
 	state, datacenter, project, signer := "state", "datacenter", "project", "signer"
-	if filter.Script != "" || filter.Deployment != "" { // of which there are fewer runs: without this, all of a project are looked at if it has none of these
+	// The indexes of scripts and deployments have fewer entries. The others would scan all runs of a project.
+	if filter.Script != "" || filter.Deployment != "" {
 		datacenter, project, signer = "datacenter || ''", "project || ''", "signer || ''"
 		if filter.Silent.IsZero() { // few runs are open
 			state = "state || ''"
@@ -258,7 +262,7 @@ func selectRuns(q *query, filter ledger.RunFilter) {
 		q.and(signer+" = ?", filter.Signer)
 	}
 	if filter.Prefix != "" {
-		q.and("id >= ? AND id < ?", filter.Prefix, filter.Prefix+"~") // which comes after all that ids are made of
+		q.and("id >= ? AND id < ?", filter.Prefix, filter.Prefix+"~") // sorts after all characters of an id
 	}
 	if filter.Script != "" {
 		q.and("script = ?", filter.Script)
@@ -287,19 +291,19 @@ func selectRuns(q *query, filter ledger.RunFilter) {
 	}
 }
 
-// silentSince adds the conditions of open runs that came before a time and make no progress: they have no later event
-// except log lines, or repeat one call. A run whose events were pruned has no event.
+// silentSince adds the conditions for open runs created before since that make no progress: they have no later event
+// except log lines, or they repeat one call. A run whose events were pruned has no event.
 func silentSince(q *query, since time.Time) {
 	andIn(q, "state", openStates)
 	q.and("created < ?", micros(since))
 	q.and("("+lastStored+" < ? OR "+repeats+")", micros(since))
 }
 
-// lastStored is the time at which the last event of a run was stored, or 0. Log lines do not count, because they are not
-// progress. A run has at most scripts.MaxLogLines of them, which bounds the rows that are read.
+// lastStored is the time at which the last event of a run was stored, or 0. It ignores log lines, which are no sign of
+// progress. A run has at most scripts.MaxLogLines of them, which bounds the rows read.
 const lastStored = "COALESCE((SELECT stored FROM events WHERE events.run = runs.id AND topic <> 'log' ORDER BY events.id DESC LIMIT 1), 0)"
 
-// openStates are those of runs that have not ended.
+// openStates lists the states of runs that have not ended.
 var openStates = []string{string(ledger.StateWaiting), string(writ.RunAccepted), string(writ.RunRunning)}
 
 // LastHeard returns when the last event of each run was stored. Log lines do not count.
@@ -328,7 +332,7 @@ func (s *Store) LastHeard(ctx context.Context, runs ...writ.RunID) (map[writ.Run
 	return heard, rows.Err()
 }
 
-// CountRuns counts the runs that a filter selects.
+// CountRuns counts the selected runs.
 func (s *Store) CountRuns(ctx context.Context, filter ledger.RunFilter) (ledger.RunCounts, error) {
 	q := selectFrom(`SELECT project, state, COUNT(*) FROM runs`)
 	selectRuns(q, filter)
@@ -354,7 +358,7 @@ func (s *Store) CountRuns(ctx context.Context, filter ledger.RunFilter) (ledger.
 	return counts, rows.Err()
 }
 
-// Failures groups runs by code and operation.
+// Failures groups the selected runs by code and operation.
 func (s *Store) Failures(ctx context.Context, filter ledger.RunFilter, max int) ([]ledger.Failures, error) {
 	q := selectFrom(`SELECT failure, failed_operation, COUNT(*), MAX(created) FROM runs`)
 	selectRuns(q, filter)
@@ -418,7 +422,7 @@ func (s *Store) CountCalls(ctx context.Context, runs ...writ.RunID) (map[writ.Ru
 	return counts, rows.Err()
 }
 
-// OpenCalls returns the first open calls of runs, as long as they are small.
+// OpenCalls returns the first open calls of each run, up to maxPageBytes in total.
 func (s *Store) OpenCalls(ctx context.Context, max int, runs ...writ.RunID) (map[writ.RunID][]writ.Call, error) {
 	open := map[writ.RunID][]writ.Call{}
 	if len(runs) == 0 {

@@ -69,7 +69,7 @@ func (s *Store) CountResources(ctx context.Context, filter ledger.ResourceFilter
 	return counts, rows.Err()
 }
 
-// Deployments lists deployments that own resources.
+// Deployments lists the deployments that own resources.
 func (s *Store) Deployments(ctx context.Context, filter ledger.ResourceFilter, p ledger.Page) (ledger.List[ledger.Deployment], error) {
 	q, err := listDeployments(filter, p)
 	if err != nil {
@@ -86,7 +86,7 @@ func (s *Store) Deployments(ctx context.Context, filter ledger.ResourceFilter, p
 	return list, nil
 }
 
-// listDeployments asks for a page of deployments, and one more.
+// listDeployments builds the query for a page of deployments and one more.
 func listDeployments(filter ledger.ResourceFilter, p ledger.Page) (*query, error) {
 	q := selectFrom(`SELECT datacenter, project, deployment, COUNT(*) FROM resources`)
 	selectResources(q, filter)

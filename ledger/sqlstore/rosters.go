@@ -18,7 +18,7 @@ import (
 	"writ/ledger"
 )
 
-// AddRoster records a roster and replaces the rows that say what the newest one says.
+// AddRoster stores a roster and replaces the rows derived from the previous one.
 func (s *Store) AddRoster(ctx context.Context, roster *identity.Roster, signed []byte) error {
 	err := s.db.Write(failpoint.At(ctx, failpoint.LedgerRoster), func(tx *sqldb.Tx) error {
 		var newest int
@@ -61,7 +61,7 @@ func (s *Store) AddRoster(ctx context.Context, roster *identity.Roster, signed [
 	return nil
 }
 
-// project replaces the rows of regions, datacenters and projects by those of a roster.
+// project replaces the rows of regions, datacenters and projects by those of the roster.
 func project(ctx context.Context, tx *sqldb.Tx, roster *identity.Roster) error {
 	for _, query := range []string{`DELETE FROM datacenters`, `DELETE FROM regions`, `DELETE FROM projects`} {
 		if _, err := tx.ExecContext(ctx, query); err != nil {
@@ -97,8 +97,8 @@ func project(ctx context.Context, tx *sqldb.Tx, roster *identity.Roster) error {
 	return nil
 }
 
-// RosterLinks lists the versions that are newer than after. A version without a row in roster_links was stored by an
-// earlier version of writ.
+// RosterLinks lists the versions after a version. A version without a row in roster_links was stored by an earlier
+// version of writ.
 func (s *Store) RosterLinks(ctx context.Context, after int) ([]identity.RosterLink, error) {
 	rows, err := s.db.Query(ctx, `
 		SELECT version, digest, waypoint
@@ -156,10 +156,10 @@ func (s *Store) Projects(ctx context.Context) ([]identity.Project, error) {
 	})
 }
 
-// keyText is a key as the primary key of a row: bytes compare differently on different engines, text does not.
+// keyText encodes a key for a primary key column. Engines compare bytes differently, but not text.
 func keyText(key []byte) string { return base64.StdEncoding.EncodeToString(key) }
 
-// AddRegistration records a registration unless it is there already. One gives way if too many are.
+// AddRegistration stores a new registration. If too many wait, it deletes one.
 func (s *Store) AddRegistration(ctx context.Context, r ledger.Registration) error {
 	err := s.db.Write(failpoint.At(ctx, failpoint.RegistrationKept), func(tx *sqldb.Tx) error {
 		added, err := affected(tx.ExecContext(ctx, `
@@ -178,8 +178,8 @@ func (s *Store) AddRegistration(ctx context.Context, r ledger.Registration) erro
 	return nil
 }
 
-// displaceRegistration makes room for the newest registration if too many wait. No token is here to verify a proof with, and a stranger can send
-// anything as one: so a proof counts only among the registrations of one network.
+// displaceRegistration deletes a registration if too many wait. The ledger has no token to verify proofs with, and
+// anybody can send an invalid proof. A proof therefore counts only among the registrations of one network.
 func displaceRegistration(ctx context.Context, tx *sqldb.Tx, newest ledger.Registration) error {
 	var waiting int
 	if err := tx.QueryRowContext(ctx, `SELECT COUNT(*) FROM registrations`).Scan(&waiting); err != nil || waiting <= ledger.MaxRegistrations {
@@ -202,7 +202,7 @@ func displaceRegistration(ctx context.Context, tx *sqldb.Tx, newest ledger.Regis
 	return err
 }
 
-// blob keeps empty bytes from being stored as NULL.
+// blob returns a non-nil slice, because nil would be stored as NULL.
 func blob(b []byte) []byte {
 	if b == nil {
 		return []byte{}
@@ -210,7 +210,7 @@ func blob(b []byte) []byte {
 	return b
 }
 
-// Registrations lists the supervisors that wait.
+// Registrations lists the waiting supervisors.
 func (s *Store) Registrations(ctx context.Context) ([]ledger.Registration, error) {
 	rows, err := s.db.Query(ctx, `
 		SELECT key_text, token, name, nonce, proof, url, network, received
@@ -228,7 +228,7 @@ func (s *Store) Registrations(ctx context.Context) ([]ledger.Registration, error
 	})
 }
 
-// RemoveRegistrations forgets old ones.
+// RemoveRegistrations deletes old registrations.
 func (s *Store) RemoveRegistrations(ctx context.Context, before time.Time) error {
 	return s.db.Write(failpoint.At(ctx, failpoint.RegistrationsForgotten), func(tx *sqldb.Tx) error {
 		_, err := tx.ExecContext(ctx, `DELETE FROM registrations WHERE received < $1`, micros(before))

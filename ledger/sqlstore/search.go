@@ -10,10 +10,10 @@ import (
 	"writ"
 )
 
-// maxWords bounds the words by which a run is found, in bytes, and its parameters likewise. What is longer is found by its beginning.
+// maxWords limits the searchable text of a run, in bytes, and that of its parameters. Longer texts are truncated.
 const maxWords = 4096
 
-// wordsOf are the words by which a run is found: its names, and why it failed.
+// wordsOf returns the searchable text of a run: its names and its failure.
 func wordsOf(run writ.Run) string {
 	all := []string{run.Script, run.Deployment, run.ProjectName, run.Signer}
 	if f := run.Failure; f != nil {
@@ -22,7 +22,7 @@ func wordsOf(run writ.Run) string {
 	return searchable(strings.Join(all, " "))
 }
 
-// parametersOf are the words of parameters: "image=web replicas=3".
+// parametersOf returns the searchable text of parameters: "image=web replicas=3".
 func parametersOf(params map[string]any) string {
 	var all []string
 	for _, name := range slices.Sorted(maps.Keys(params)) {
@@ -43,25 +43,26 @@ func valueText(value any) string {
 	return string(text)
 }
 
-// searchable is a text as it is stored and asked for: in small letters, without the zeros that PostgreSQL does not take, and bounded.
+// searchable normalizes a text for storage and search: lower case, valid UTF-8, without the zero bytes that PostgreSQL
+// rejects, and at most maxWords bytes.
 func searchable(text string) string {
 	text = strings.ToLower(strings.ToValidUTF8(strings.ReplaceAll(text, "\x00", ""), ""))
 	return strings.ToValidUTF8(text[:min(len(text), maxWords)], "")
 }
 
-// likePattern finds a text anywhere in another one.
+// likePattern returns a LIKE pattern that matches text anywhere.
 func likePattern(text string) string {
 	return "%" + strings.NewReplacer(`\`, `\\`, "%", `\%`, "_", `\_`).Replace(text) + "%"
 }
 
-// andText adds the condition that runs are found by a text. Each run is looked at: a text can begin anywhere. The names of resources are in an index,
-// as there are many calls, so a text finds those that begin with it.
+// andText adds the condition for runs that match a text. It scans the runs, because a match can start anywhere. There
+// are many calls, so resource names are indexed and match only from their start.
 func andText(q *query, text string) {
-	if text = searchable(text); text == "" { // nothing has it; a pattern of nothing would be everywhere
+	if text = searchable(text); text == "" { // no run matches; an empty pattern would match every run
 		q.and("1 = 0")
 		return
 	}
 	pattern := likePattern(text)
 	q.and(`(words LIKE ? ESCAPE '\' OR parameters LIKE ? ESCAPE '\' OR id IN (SELECT run FROM calls WHERE name <> '' AND name >= ? AND name < ?))`,
-		pattern, pattern, text, text+"~") // which comes after all that names are made of
+		pattern, pattern, text, text+"~") // sorts after all characters of a name
 }

@@ -10,10 +10,10 @@ import (
 	"writ/ledger"
 )
 
-// rowCost is the size of a row without its body: columns and index entries.
+// rowCost is the estimated size in bytes of a row without its body: columns and index entries.
 const rowCost = 300
 
-// The kinds of rows of the table shares. Events of runs and calls also make copies, which stay until the run is forgotten.
+// The kinds of rows in table shares. Events of runs and calls also make copies, which stay until the run is deleted.
 const (
 	ofEvents = "events"
 	ofRuns   = "runs"
@@ -21,7 +21,7 @@ const (
 
 const microsPerDay = 24 * int64(time.Hour/time.Microsecond)
 
-// shares holds the sizes of the events of one transaction by kind.
+// shares holds the bytes of a transaction's events by kind.
 type shares map[string]int64
 
 // count adds an event with a body of size bytes.
@@ -33,7 +33,7 @@ func (s shares) count(e ledger.Event, size int) {
 	s[kind] += int64(size) + rowCost
 }
 
-// write adds the sizes to the row of the day.
+// write adds the sizes to the row of the current day.
 func (s shares) write(ctx context.Context, tx *sqldb.Tx, datacenter writ.DatacenterID) error {
 	for _, kind := range []string{ofEvents, ofRuns} {
 		if s[kind] == 0 {
@@ -51,7 +51,7 @@ func (s shares) write(ctx context.Context, tx *sqldb.Tx, datacenter writ.Datacen
 	return nil
 }
 
-// Shares returns how many bytes the events of each datacenter take, with the copies that they made.
+// Shares returns the bytes used by the events of each datacenter, including their copies.
 func (s *Store) Shares(ctx context.Context) (map[writ.DatacenterID]int64, error) {
 	rows, err := s.db.Query(ctx, `SELECT datacenter, CAST(SUM(bytes) AS BIGINT) FROM shares GROUP BY datacenter`)
 	if err != nil {
@@ -70,7 +70,7 @@ func (s *Store) Shares(ctx context.Context) (map[writ.DatacenterID]int64, error)
 	return all, rows.Err()
 }
 
-// pruneShares forgets the days whose events, or runs, are all forgotten.
+// pruneShares deletes the days whose events or runs are all deleted.
 func pruneShares(ctx context.Context, tx *sqldb.Tx, kind string, before time.Time) error {
 	_, err := tx.ExecContext(ctx, `DELETE FROM shares WHERE kind = $1 AND day < $2`, kind, micros(before)/microsPerDay)
 	return err

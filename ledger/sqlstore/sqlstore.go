@@ -1,5 +1,5 @@
-// Package sqlstore is the ledger in an SQL store: a SQLite file, or ":memory:" for tests and one-process set-ups. It knows tables and
-// transactions, and must not know who asks.
+// Package sqlstore is a ledger in an SQL store: PostgreSQL, a SQLite file, or ":memory:" for tests and single-process
+// setups. It knows tables and transactions, and must not know its callers.
 package sqlstore
 
 import (
@@ -24,7 +24,8 @@ type Store struct{ db *sqldb.DB }
 
 var _ ledger.Ledger = (*Store)(nil)
 
-// Open opens the ledger at path, or makes it; ":memory:" is one that ends with the process. A ledger of a newer writ is refused.
+// Open opens or creates the ledger at path. ":memory:" is a ledger that ends with the process. Open rejects a ledger of
+// a newer version of writ.
 func Open(ctx context.Context, path string) (*Store, error) {
 	files, err := fs.Sub(migrations, "migrations")
 	if err != nil {
@@ -40,13 +41,14 @@ func Open(ctx context.Context, path string) (*Store, error) {
 // Close waits for the write in progress and closes the store.
 func (s *Store) Close() error { return s.db.Close() }
 
-// Shared reports whether other coordinators can work with the ledger at the same time.
+// Shared reports whether several coordinators can use the ledger at the same time.
 func (s *Store) Shared() bool { return s.db.Shared() }
 
-// probeSize is what Check writes: as much as a large submission and its events, so that there is room for the next one too.
+// probeSize is the size in bytes of the row that Check writes. It equals a large submission with its events, so the
+// next submission fits too.
 const probeSize = 64 << 10
 
-// Check reports whether the ledger can be used. It examines the file, and writes one row over and over.
+// Check reports whether the ledger can be used. It examines the file and overwrites one row.
 func (s *Store) Check(ctx context.Context) error {
 	if err := s.db.Check(ctx); err != nil {
 		return err
@@ -60,10 +62,10 @@ func (s *Store) Check(ctx context.Context) error {
 	})
 }
 
-// pruneStep is how many rows one transaction deletes, so that writers between two of them wait for milliseconds only.
+// pruneStep limits the rows that one transaction deletes, so that concurrent writers wait only milliseconds.
 const pruneStep = 500
 
-// Prune forgets old events and runs, a few at a time.
+// Prune deletes old events and runs in small steps.
 func (s *Store) Prune(ctx context.Context, events, runs time.Time) error {
 	for {
 		n, err := s.pruneEvents(ctx, events)
@@ -131,7 +133,7 @@ func (s *Store) pruneRuns(ctx context.Context, before time.Time) (n int, err err
 	return n, err
 }
 
-// encode returns the JSON of a body. Values of the shared types can always be written.
+// encode returns v as JSON. It panics on failure, because the shared types can always be encoded.
 func encode(v any) string {
 	b, err := json.Marshal(v)
 	if err != nil {
@@ -155,10 +157,10 @@ func anys[T any](list []T) []any {
 	return all
 }
 
-// conflict says that a move was not possible from where something stands.
+// conflict returns a CONFLICT error for a change that the current state does not allow.
 func conflict(format string, args ...any) error {
 	return writ.Errorf(writ.CodeConflict, format, args...)
 }
 
-// Copy writes what the ledger in a file holds at this moment into a new file, also while a coordinator works with it.
+// Copy writes a snapshot of the ledger in a file into a new file, even while a coordinator uses it.
 func Copy(ctx context.Context, from, to string) error { return sqldb.Copy(ctx, from, to) }

@@ -30,7 +30,7 @@ func TestLedgerInMemory(t *testing.T) {
 
 func TestLedgerInFile(t *testing.T) {
 	ledgertest.Run(t, func(t testing.TB) ledger.Ledger {
-		dir, err := os.MkdirTemp(t.TempDir(), "") // one test may open many
+		dir, err := os.MkdirTemp(t.TempDir(), "") // one test may open several
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -45,7 +45,7 @@ func TestLedgerOnPostgreSQL(t *testing.T) {
 
 var update = flag.Bool("update", false, "write the golden files anew")
 
-// The schema that all migrations make stands in one file, so that a change of it is seen.
+// The golden file holds the schema after all migrations, so that a schema change is visible in a diff.
 func TestSchemaIsTheGoldenOne(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "ledger.db")
 	if err := open(t, path).Close(); err != nil {
@@ -93,7 +93,7 @@ func open(t testing.TB, path string) *sqlstore.Store {
 	return s
 }
 
-// ofVersion makes a store as an earlier version left it, and runs statements on it.
+// ofVersion creates the store of an earlier version and runs statements in it.
 func ofVersion(t *testing.T, path, last string, statements ...string) {
 	t.Helper()
 	names, err := filepath.Glob("migrations/*.sql")
@@ -137,7 +137,8 @@ func TestRegistrationsOfAnEarlierVersionWaitOn(t *testing.T) {
 	t.Run("PostgreSQL", func(t *testing.T) { test(t, testenv.Postgres(t).Store()) })
 }
 
-// Readers of a project go on where they were when the coordinator is upgraded. An event of which nobody can tell whose it is belongs to none.
+// Readers of a project's events continue where they were after an upgrade. An event without a known owner belongs to no
+// project.
 func TestEventsOfAnEarlierVersionGetTheirProject(t *testing.T) {
 	onBoth(t, func(t *testing.T, path string) {
 		ofVersion(t, path, "0006",
@@ -153,7 +154,8 @@ func TestEventsOfAnEarlierVersionGetTheirProject(t *testing.T) {
 	})
 }
 
-// What was used is in the months in which its hours began, after an upgrade too: at the ends of months, in leap years and centuries.
+// An upgrade assigns each hour of usage to the month in which it starts, including month ends, leap years and
+// centuries.
 func TestUsageOfAnEarlierVersionIsInItsMonths(t *testing.T) {
 	onBoth(t, func(t *testing.T, path string) {
 		var rows []string
@@ -179,7 +181,8 @@ func TestUsageOfAnEarlierVersionIsInItsMonths(t *testing.T) {
 		total := int64(0)
 		for month := time.Date(1999, 12, 1, 0, 0, 0, 0, time.UTC); month.Year() < 2033; month = month.AddDate(0, 1, 0) {
 			next := month.AddDate(0, 1, 0)
-			whole, hours := sum(month, next), sum(month.Add(-time.Microsecond), next.Add(-time.Microsecond)) // hours are added up one by one
+			// Sums hour by hour.
+			whole, hours := sum(month, next), sum(month.Add(-time.Microsecond), next.Add(-time.Microsecond))
 			if total += whole; whole != hours {
 				t.Errorf("%s: %d, and by the hour %d", month.Format("2006-01"), whole, hours)
 			}
@@ -190,11 +193,12 @@ func TestUsageOfAnEarlierVersionIsInItsMonths(t *testing.T) {
 	})
 }
 
-// A datacenter can name as many resources, nodes and hours as it likes: sums that no integer holds end at a bound, and events of that month are taken.
+// A datacenter can report any number of resources, nodes and hours. Sums that overflow an integer are capped, and
+// further events of the month are stored.
 func TestSumsOfUsageEnd(t *testing.T) {
 	onBoth(t, func(t *testing.T, path string) {
 		hour := time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC)
-		const most, half = 1 << 60, 1<<60 - 5 // of the store, and what many hours led to
+		const most, half = 1 << 60, 1<<60 - 5 // cap of the store, and a sum of many hours
 		var hours, months []string
 		for i := range 20 {
 			hours = append(hours, fmt.Sprintf("('shop', %d, 'east', 'machine', 'm', 'u', 'n%d', %[3]d, 0, 0, 0, 3)", hour.UnixMicro(), i, half))
@@ -296,7 +300,8 @@ func TestEverythingIsThereAfterReopening(t *testing.T) {
 	}
 }
 
-// What is refused fills no ledger: its text is gone, and of its signer the newest are kept. Others do not notice.
+// Rejected submissions cannot fill the ledger: their text is deleted, and only the newest of the signer are stored.
+// Other signers are not affected.
 func TestOfWhatASignerWasRefusedTheNewestIsKept(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "ledger.db")
 	s := open(t, path)

@@ -16,7 +16,7 @@ import (
 
 const submissionColumns = `payload, run, datacenter, project, signer, script, state, failure, received, expires`
 
-// scanner is a row of either kind.
+// scanner is a *sql.Row or *sql.Rows.
 type scanner interface{ Scan(into ...any) error }
 
 func scanSubmission(row scanner) (s writ.Submission, err error) {
@@ -37,7 +37,7 @@ func scanSubmission(row scanner) (s writ.Submission, err error) {
 	return s, err
 }
 
-// AddSubmission records a submission as waiting, unless its payload is there.
+// AddSubmission stores a submission as waiting, unless its payload exists.
 func (s *Store) AddSubmission(ctx context.Context, in ledger.Incoming) (stored writ.Submission, added bool, err error) {
 	in.State, in.Error = writ.SubmissionWaiting, nil
 	in.Received, in.Expires = in.Received.UTC().Truncate(time.Microsecond), in.Expires.UTC().Truncate(time.Microsecond)
@@ -64,8 +64,8 @@ func (s *Store) AddSubmission(ctx context.Context, in ledger.Incoming) (stored w
 	return stored, added, nil
 }
 
-// addWaitingRun records the run of a new submission. If its datacenter has told of the run already, which happens when a ledger was
-// lost and restored, the submission is delivered at once.
+// addWaitingRun stores the run of a new submission. If the datacenter has already reported the run, which happens after
+// a ledger was lost and restored, the submission is delivered at once.
 func addWaitingRun(ctx context.Context, tx *sqldb.Tx, in ledger.Incoming, stored *writ.Submission) error {
 	run := ledger.Run{
 		Run: writ.Run{ID: in.Run, Datacenter: in.Datacenter, Project: in.Project, ProjectName: in.ProjectName,
@@ -77,7 +77,7 @@ func addWaitingRun(ctx context.Context, tx *sqldb.Tx, in ledger.Incoming, stored
 	if err != nil {
 		return err
 	}
-	if !added { // then it came without its parameters
+	if !added { // the run was stored without parameters
 		if _, err := tx.ExecContext(ctx, `UPDATE runs SET parameters = $1 WHERE id = $2`, parametersOf(in.Params), string(in.Run)); err != nil {
 			return err
 		}
@@ -94,7 +94,7 @@ func submission(ctx context.Context, tx *sqldb.Tx, payload writ.Digest) (writ.Su
 	return found(scanSubmission(row))("submission", payload)
 }
 
-// found turns the absence of a row into NOT_FOUND.
+// found converts sql.ErrNoRows to NOT_FOUND.
 func found[T any](item T, err error) func(what string, id any) (T, error) {
 	return func(what string, id any) (T, error) {
 		if errors.Is(err, sql.ErrNoRows) {
@@ -115,13 +115,14 @@ func (s *Store) Submission(ctx context.Context, payload writ.Digest) (writ.Submi
 func (s *Store) Signed(ctx context.Context, payload writ.Digest) ([]byte, error) {
 	var signed []byte
 	err := s.db.QueryRow(ctx, `SELECT signed FROM submissions WHERE payload = $1`, payload.String()).Scan(&signed)
-	if err == nil && len(signed) == 0 { // it was rejected
+	if err == nil && len(signed) == 0 { // the text of a rejected submission
 		err = sql.ErrNoRows
 	}
 	return found(signed, err)("submission", payload)
 }
 
-// WaitingProjects lists the projects of which something waits. It takes one step in the index for each of them, however much waits.
+// WaitingProjects lists the projects with waiting submissions. It reads one index entry for each project, however many
+// submissions wait.
 func (s *Store) WaitingProjects(ctx context.Context, datacenter writ.DatacenterID) ([]writ.ProjectID, error) {
 	rows, err := s.db.Query(ctx, `
 		WITH RECURSIVE waiting (project) AS (
@@ -146,7 +147,7 @@ func (s *Store) Waiting(
 	return collect(rows, err, scanSubmission)
 }
 
-// WaitingBySigner counts what waits.
+// WaitingBySigner totals the waiting submissions of each signer.
 func (s *Store) WaitingBySigner(ctx context.Context) (map[string]ledger.Waits, error) {
 	type row struct {
 		signer string
@@ -170,7 +171,7 @@ func (s *Store) WaitingBySigner(ctx context.Context) (map[string]ledger.Waits, e
 	return waits, nil
 }
 
-// Overdue lists waiting submissions that expired.
+// Overdue lists waiting submissions that have expired.
 func (s *Store) Overdue(ctx context.Context, now time.Time, max int) ([]writ.Submission, error) {
 	rows, err := s.db.Query(ctx, `
 		SELECT `+submissionColumns+` FROM submissions
@@ -180,7 +181,7 @@ func (s *Store) Overdue(ctx context.Context, now time.Time, max int) ([]writ.Sub
 	return collect(rows, err, scanSubmission)
 }
 
-// moveSubmission moves a waiting submission by compare-and-set and reports whether it was waiting.
+// moveSubmission moves a waiting submission by compare-and-set. It reports whether the submission was waiting.
 func moveSubmission(ctx context.Context, tx *sqldb.Tx, payload writ.Digest, to writ.SubmissionState, reason *writ.Error) (bool, error) {
 	if !writ.CanMove(writ.SubmissionMoves, writ.SubmissionWaiting, to) {
 		return false, fmt.Errorf("no submission moves from waiting to %q", to)
@@ -195,7 +196,7 @@ func moveSubmission(ctx context.Context, tx *sqldb.Tx, payload writ.Digest, to w
 		WHERE payload = $3 AND state = 'waiting'`, string(to), failure, payload.String()))
 }
 
-// Deliver moves a submission to delivered and takes what its datacenter said of the run.
+// Deliver moves a submission to delivered and stores the datacenter's answer about the run.
 func (s *Store) Deliver(ctx context.Context, payload writ.Digest, run writ.Run) error {
 	err := s.db.Write(failpoint.At(ctx, failpoint.SubmissionDelivered), func(tx *sqldb.Tx) error {
 		moved, err := moveSubmission(ctx, tx, payload, writ.SubmissionDelivered, nil)
@@ -255,10 +256,11 @@ func (s *Store) Reject(ctx context.Context, payload writ.Digest, to writ.Submiss
 	return nil
 }
 
-// rejectedAtOnce is how many submissions of a signer go for each new one that was rejected, if there are too many.
+// rejectedAtOnce limits the old rejected submissions of a signer that each new rejection deletes.
 const rejectedAtOnce = 10
 
-// boundRejected keeps what was rejected from filling the ledger: its text is of no use any more, and of its signer only the newest stay.
+// boundRejected limits the space of rejected submissions: it deletes the text of s and the oldest rejected submissions
+// of its signer.
 func boundRejected(ctx context.Context, tx *sqldb.Tx, s writ.Submission) error {
 	if _, err := tx.ExecContext(ctx, `UPDATE submissions SET signed = $1 WHERE payload = $2`, []byte{}, s.Payload.String()); err != nil {
 		return err
@@ -286,7 +288,7 @@ func rejectRun(ctx context.Context, tx *sqldb.Tx, s writ.Submission) error {
 	var text string
 	err := tx.QueryRowContext(ctx, `SELECT body FROM runs WHERE id = $1 AND accepted = 0`, string(s.Run)).Scan(&text)
 	if errors.Is(err, sql.ErrNoRows) {
-		return nil // its datacenter has it after all, and knows better
+		return nil // the datacenter has the run, so its events decide
 	}
 	if err != nil {
 		return err
@@ -306,7 +308,7 @@ func rejectRun(ctx context.Context, tx *sqldb.Tx, s writ.Submission) error {
 	return err
 }
 
-// tell records the event of a submission's new state.
+// tell stores the event of a submission's new state.
 func tell(ctx context.Context, tx *sqldb.Tx, s writ.Submission) error {
 	first, err := nextEventIDs(ctx, tx, 1)
 	if err != nil {

@@ -13,18 +13,19 @@ import (
 	"writ/ledger"
 )
 
-// usedColumns are what is added up.
+// usedColumns lists the columns that are added up.
 var usedColumns = []string{"cpu_seconds", "memory_mib_seconds", "disk_gib_seconds", "received", "sent"}
 
-// mostUsed is more than any resource uses in an hour, as supervisors bound it, too, when their nodes say it: 4,096 processors, 64 TiB of memory, 16 PiB of
-// disk, 800 Gbit/s each way.
+// mostUsed is more than a resource can use in an hour: 4,096 CPUs, 64 TiB of memory, 16 PiB of disk, and 800 Gbit/s in
+// each direction. Supervisors apply the same limit to the reports of nodes.
 var mostUsed = writ.Used{CPUSeconds: 4096 * 3600, MemoryMiBSeconds: 64 << 20 * 3600, DiskGiBSeconds: 16 << 20 * 3600, Received: 100e9 * 3600, Sent: 100e9 * 3600}
 
-// mostSum is where sums end. A supervisor may name any number of resources, nodes and hours, and a sum that no integer holds would fail each page
-// that it is on, and on PostgreSQL the events that add to it. Some of these sums can still be added up.
+// mostSum caps sums. A supervisor may report any number of resources, nodes and hours. A sum that overflows would fail
+// each page that contains it, and on PostgreSQL also the events that add to it. Several capped sums can still be added.
 const mostSum = 1 << 60
 
-// possible takes each number between none and mostUsed: else a datacenter could take off what a project has used in others.
+// possible limits each number to the range from 0 to mostUsed. A negative number would let a datacenter reduce the
+// usage of a project in other datacenters.
 func possible(u writ.Used) writ.Used {
 	u = u.Most(writ.Used{})
 	return writ.Used{
@@ -33,7 +34,7 @@ func possible(u writ.Used) writ.Used {
 	}
 }
 
-// keepUsage takes over what a datacenter says of an hour, where it is more than is known, and adds that to the month.
+// keepUsage stores the usage of an hour where it exceeds the stored one, and adds the difference to the month.
 func keepUsage(ctx context.Context, tx *sqldb.Tx, datacenter writ.DatacenterID, u writ.Usage) error {
 	u.Used = possible(u.Used)
 	added := u.Used
@@ -79,10 +80,10 @@ var addToMonthText = func() string {
 		ON CONFLICT (month, project, kind, name, uid, datacenter) DO UPDATE SET ` + strings.Join(sets, ", ")
 }()
 
-// monthOf counts the months from the year 0 to a time.
+// monthOf returns the number of months from the year 0 to t.
 func monthOf(t time.Time) int64 { return int64(12*t.UTC().Year()+int(t.UTC().Month())) - 1 }
 
-// isMonth reports whether a time is the beginning of a month, or none is given.
+// isMonth reports whether t is the start of a month or zero.
 func isMonth(t time.Time) bool {
 	t = t.UTC()
 	return t.IsZero() || t.Equal(time.Date(t.Year(), t.Month(), 1, 0, 0, 0, 0, time.UTC))
@@ -99,7 +100,7 @@ var keepUsageText = func() string {
 		ON CONFLICT (project, hour, datacenter, kind, name, uid, node) DO UPDATE SET ` + strings.Join(sets, ", ")
 }()
 
-// fromUsage adds the table and the conditions of a filter: hours of whole months are added up already.
+// fromUsage adds the table and the conditions of a filter. For whole months it uses the table of monthly sums.
 func fromUsage(q *query, filter ledger.UsageFilter) {
 	switch {
 	case !isMonth(filter.From) || !isMonth(filter.Until):
@@ -110,7 +111,7 @@ func fromUsage(q *query, filter ledger.UsageFilter) {
 		if !filter.Until.IsZero() {
 			q.and("hour < ?", micros(filter.Until))
 		}
-	case isOneMonth(filter): // whose rows are in the order of lists
+	case isOneMonth(filter): // the primary key has the order of lists
 		q.add(" FROM usage_of_months")
 		q.and("month = ?", monthOf(filter.From))
 	default:
@@ -132,15 +133,15 @@ func isOneMonth(filter ledger.UsageFilter) bool {
 	return !filter.From.IsZero() && isMonth(filter.From) && filter.Until.Equal(filter.From.AddDate(0, 1, 0))
 }
 
-// sumOf is the sum of a column, mostSum at most. It adds up the upper and the lower bits by themselves, because SQLite ends a query whose sum no integer
-// holds. PostgreSQL's sum of BIGINT is NUMERIC.
+// sumOf returns the SQL sum of a column, at most mostSum. It adds the upper and the lower bits separately, because
+// SQLite aborts a query whose sum overflows. PostgreSQL's sum of BIGINT is NUMERIC.
 func sumOf(column string) string {
 	const unit = 1 << 20
 	return fmt.Sprintf("CAST(CASE WHEN SUM(%[1]s / %[2]d) < %[3]d THEN SUM(%[1]s / %[2]d) * %[2]d + SUM(%[1]s %% %[2]d) ELSE %[4]d END AS BIGINT)",
 		column, unit, mostSum/unit, mostSum)
 }
 
-// times are the columns with the first and the last hour of a row of the table that fromUsage takes.
+// times returns the columns with the first and the last hour in the table that fromUsage selects.
 func times(filter ledger.UsageFilter) (first, last string) {
 	if isMonth(filter.From) && isMonth(filter.Until) {
 		return "first", "last"
@@ -148,7 +149,7 @@ func times(filter ledger.UsageFilter) (first, last string) {
 	return "hour", "hour"
 }
 
-// Usage sums what resources have used.
+// Usage sums the usage of each resource.
 func (s *Store) Usage(ctx context.Context, filter ledger.UsageFilter, p ledger.Page) (ledger.List[ledger.Usage], error) {
 	q, err := listUsage(filter, p)
 	if err != nil {
@@ -171,7 +172,7 @@ func (s *Store) Usage(ctx context.Context, filter ledger.UsageFilter, p ledger.P
 	return list, nil
 }
 
-// listUsage asks for a page of usage, and one more.
+// listUsage builds the query for a page of usage and one more.
 func listUsage(filter ledger.UsageFilter, p ledger.Page) (*query, error) {
 	first, last := times(filter)
 	q := selectFrom(`SELECT project, kind, name, uid, datacenter, MIN(` + first + `), MAX(` + last + `)`)
@@ -190,7 +191,7 @@ func listUsage(filter ledger.UsageFilter, p ledger.Page) (*query, error) {
 	return q, nil
 }
 
-// UsageOfProjects sums what the resources of each project have used.
+// UsageOfProjects sums the usage of each project.
 func (s *Store) UsageOfProjects(ctx context.Context, filter ledger.UsageFilter, p ledger.Page) (ledger.List[ledger.ProjectUsage], error) {
 	q, err := listUsageOfProjects(filter, p)
 	if err != nil {
@@ -207,13 +208,13 @@ func (s *Store) UsageOfProjects(ctx context.Context, filter ledger.UsageFilter, 
 	return list, nil
 }
 
-// listUsageOfProjects asks for a page of projects, and one more.
+// listUsageOfProjects builds the query for a page of projects and one more.
 func listUsageOfProjects(filter ledger.UsageFilter, p ledger.Page) (*query, error) {
 	q := selectFrom(`SELECT project, COUNT(*)`)
 	for _, c := range usedColumns {
 		q.add(", " + sumOf(c))
 	}
-	one := isOneMonth(filter) // of which each resource has one row
+	one := isOneMonth(filter) // which has one row for each resource
 	if !one {
 		q.add(" FROM (SELECT project")
 		for _, c := range usedColumns {

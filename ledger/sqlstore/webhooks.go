@@ -12,7 +12,7 @@ import (
 	"writ/ledger"
 )
 
-// WebhookAt returns where a webhook is.
+// WebhookAt returns the progress of a webhook.
 func (s *Store) WebhookAt(ctx context.Context, name string) (*ledger.WebhookPlace, error) {
 	at, lost := new(ledger.WebhookPlace), ""
 	err := s.db.QueryRow(ctx, `SELECT event, lost FROM webhooks WHERE name = $1`, name).Scan(&at.Event, &lost)
@@ -28,7 +28,7 @@ func (s *Store) WebhookAt(ctx context.Context, name string) (*ledger.WebhookPlac
 	return at, nil
 }
 
-// SetWebhookAt records where a webhook is.
+// SetWebhookAt stores the progress of a webhook.
 func (s *Store) SetWebhookAt(ctx context.Context, name string, at ledger.WebhookPlace) error {
 	lost, err := json.Marshal(at.Lost)
 	if err != nil {
