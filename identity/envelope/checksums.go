@@ -10,10 +10,10 @@ import (
 	"sync/atomic"
 )
 
-// This file is for simulations, in which nobody forges anything and signing would take most of the time: an envelope is a checksum that any
-// bit which is changed breaks, but that anybody can make. Only tests can use it.
+// This file is for simulations. They contain no forgers, and signing would take most of their time. An envelope has a
+// checksum instead of a signature: it detects every changed bit, but it can be forged. Only tests may use it.
 
-// Made and Opened count the signatures that were made and verified.
+// Made and Opened count the signatures created and verified.
 var Made, Opened atomic.Int64
 
 func makeSignature(key ed25519.PrivateKey, text []byte) []byte {
@@ -26,7 +26,7 @@ func isSignature(key ed25519.PublicKey, text, signature []byte) bool {
 	return subtle.ConstantTimeCompare(checksum(key, text), signature) == 1
 }
 
-// checksum is as long as a signature.
+// checksum returns a checksum with the length of a signature.
 func checksum(key ed25519.PublicKey, text []byte) []byte {
 	if flag.Lookup("test.v") == nil {
 		panic("a signature that counts is for tests only")

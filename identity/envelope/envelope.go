@@ -1,9 +1,11 @@
-// Package envelope makes and opens the signed bytes that supervisors and nodes exchange across Redis: one ed25519 signature over a
-// frame of up to 64 records. It knows keys and bytes, not what a record asks for, and no transport.
+// Package envelope signs and opens the messages that supervisors and nodes exchange through Redis: one ed25519
+// signature over a frame of up to 64 records. It knows keys and bytes, but neither the meaning of a record nor a
+// transport.
 //
-// A frame is deterministic CBOR: a list of records (Sign), or, for records that travel alone (SignEach), a map with the list of their
-// digests. The signature covers "writ-<kind>-v1\0" and the frame. Opening accepts only bytes that signing would have made of the same
-// values, so that no two byte strings mean the same. An envelope is not a secret: whoever reads it can read the records.
+// A frame is deterministic CBOR. Sign encodes it as a list of records. SignEach, for records that are sent separately,
+// encodes it as a map with the list of their digests. The signature covers "writ-<kind>-v1\0" and the frame. Open
+// accepts only the bytes that signing the same values would create, so every message has exactly one encoding. An
+// envelope is not encrypted.
 package envelope
 
 import (
@@ -17,60 +19,60 @@ import (
 	"writ/internal/cbor"
 )
 
-// Kind separates the purposes of envelopes: a signature for one kind never opens as another.
+// Kind is the purpose of an envelope. An envelope of one kind never opens as another.
 type Kind string
 
 // The kinds.
 const (
-	Job      Kind = "job"      // supervisor → node, each record travels alone
+	Job      Kind = "job"      // supervisor → node, each record is sent separately
 	Control  Kind = "control"  // supervisor → node
 	Result   Kind = "result"   // node → supervisor
 	Beat     Kind = "beat"     // node → supervisor
 	Report   Kind = "report"   // node → supervisor
-	Host     Kind = "host"     // node → supervisor: what its machine is
+	Host     Kind = "host"     // node → supervisor: description of its machine
 	Log      Kind = "log"      // node → supervisor: lines of its log
 	Summary  Kind = "summary"  // supervisor → client
 	Account  Kind = "account"  // supervisor → node, by the node API
-	Welcome  Kind = "welcome"  // supervisor → node that joins
-	Standing Kind = "standing" // supervisor → node that asks how it stands there
-	Fence    Kind = "fence"    // supervisor → node that asks whether it is to stop what it has
-	Fenced   Kind = "fenced"   // node → supervisor: what it stopped
-	// AccountRequest is what a node says when it asks for its account.
+	Welcome  Kind = "welcome"  // supervisor → joining node
+	Standing Kind = "standing" // supervisor → node that asks for its own standing
+	Fence    Kind = "fence"    // supervisor → node that asks whether it must stop its resources
+	Fenced   Kind = "fenced"   // node → supervisor: resources that it stopped
+	// AccountRequest asks for the node's account at the queue.
 	AccountRequest Kind = "account-request" // node → supervisor
-	TransferGrant  Kind = "waybill"         // supervisor → node that gives, by way of the one that fetches
-	// Answer is what the supervisor decided about a signed text, Adoption which roster is in force there, the others how a run, a node and the join
-	// tokens stand, and what is on hold.
+	TransferGrant  Kind = "waybill"         // supervisor → source node, through the fetching node
+	// Answer is a decision about a signed text, and Adoption the roster in force. The others are the states of a run, a
+	// node, the join tokens and the holds.
 	Answer        Kind = "answer"         // supervisor → client
 	Adoption      Kind = "adoption"       // supervisor → client
 	RunStanding   Kind = "run-standing"   // supervisor → client
 	NodeStanding  Kind = "node-standing"  // supervisor → client
 	TokenStanding Kind = "token-standing" // supervisor → client
 	HoldStanding  Kind = "hold-standing"  // supervisor → client
-	// Challenge is what a coordinator answers to somebody who wants to log in; Refresh is how the key of a session asks for another token.
+	// Challenge starts a login, and Refresh requests another token with the key of a session.
 	Challenge Kind = "login-challenge" // coordinator → client
 	Refresh   Kind = "login-refresh"   // client → coordinator
-	// Authority is the key to which a supervisor or coordinator delegates the issuing of certificates.
+	// Authority delegates the issuing of certificates to another key of a supervisor or coordinator.
 	Authority Kind = "authority" // supervisor or coordinator → its peers in TLS
 )
 
 const (
-	// MaxRecords is how many records one signature may cover.
+	// MaxRecords limits the records under one signature.
 	MaxRecords = 64
-	// MaxSize is how long signed bytes may be: 64 results of 64 KiB each, with room for what is around them.
+	// MaxSize limits signed bytes: 64 results of 64 KiB each, with room for their encoding.
 	MaxSize = 5 << 20
 )
 
-// KeyID names a signing key: the SHA-256 of the public key, as 64 hex digits.
+// KeyID identifies a signing key: the SHA-256 of the public key, as 64 hex digits.
 type KeyID string
 
 // IDOf returns the id of a public key.
 func IDOf(key ed25519.PublicKey) KeyID { return KeyID(writ.DigestOf(key).String()) }
 
-// Keys finds the public key with an id. Its error is returned by whoever opens an envelope, as it is. It is asked at every opening, so a
-// key that it no longer gives opens nothing any more.
+// Keys returns the public key with an id. Open returns its error unchanged. It is called for every envelope, so a
+// withdrawn key opens no further envelopes.
 type Keys = func(KeyID) (ed25519.PublicKey, error)
 
-// Only returns Keys that know these and no others; the error has the code SIGNER_UNKNOWN.
+// Only returns Keys for a fixed set of keys. For other keys the error is SIGNER_UNKNOWN.
 func Only(keys ...ed25519.PublicKey) Keys {
 	known := make(map[KeyID]ed25519.PublicKey, len(keys))
 	for _, key := range keys {
@@ -84,13 +86,13 @@ func Only(keys ...ed25519.PublicKey) Keys {
 	}
 }
 
-// envelope is what travels.
+// envelope is the wire format.
 type envelope struct {
 	_         struct{} `cbor:",toarray"`
 	Key       []byte   // the id, 32 bytes
 	Signature []byte
 	Frame     []byte
-	Record    []byte // of SignEach, empty otherwise
+	Record    []byte // used by SignEach, empty for Sign
 }
 
 // list is the frame of SignEach.
@@ -111,7 +113,8 @@ func Sign(kind Kind, key ed25519.PrivateKey, records ...any) ([]byte, error) {
 	return pack(envelope{Key: id[:], Signature: sign(kind, key, frame), Frame: frame})
 }
 
-// SignEach returns one signed blob for each of 1 to MaxRecords records, all under one signature, and the SHA-256 of each record's bytes.
+// SignEach signs 1 to MaxRecords records with one signature. It returns a signed blob and the SHA-256 of the encoding
+// for each record.
 func SignEach(kind Kind, key ed25519.PrivateKey, records ...any) ([][]byte, []writ.Digest, error) {
 	if err := checkCount(len(records)); err != nil {
 		return nil, nil, fmt.Errorf("sign: %w", err)
@@ -141,8 +144,9 @@ func SignEach(kind Kind, key ed25519.PrivateKey, records ...any) ([][]byte, []wr
 	return signed, digests, nil
 }
 
-// Open verifies and decodes what Sign made; without an error that is at least one record. The errors are those of the key function, and *writ.Error with TOO_LARGE,
-// SIGNATURE_MALFORMED (no proper envelope, or records of another form) and SIGNATURE_INVALID (changed, or made for another kind).
+// Open verifies and decodes the output of Sign. Without an error it returns at least one record. The errors are those
+// of the key function, and *writ.Error with TOO_LARGE, SIGNATURE_MALFORMED (invalid envelope, or records of another
+// form) or SIGNATURE_INVALID (changed, or signed for another kind).
 func Open[T any](kind Kind, signed []byte, key Keys) ([]T, KeyID, error) {
 	e, public, by, err := unpack(signed, key)
 	if err != nil {
@@ -164,8 +168,8 @@ func Open[T any](kind Kind, signed []byte, key Keys) ([]T, KeyID, error) {
 	return records, by, nil
 }
 
-// OpenOne verifies and decodes one blob of SignEach and returns the SHA-256 of the record's bytes. Errors are those of Open. Whoever
-// opens many of them uses an Opener, which verifies each signature once.
+// OpenOne verifies and decodes one blob of SignEach. It returns the record and the SHA-256 of its encoding. It returns
+// the errors of Open. To open many blobs, use an Opener: it verifies each signature once.
 func OpenOne[T any](kind Kind, signed []byte, key Keys) (record T, digest writ.Digest, err error) {
 	return OpenWith[T](&Opener{Keys: key}, kind, signed)
 }
@@ -217,7 +221,7 @@ func pack(e envelope) ([]byte, error) {
 	return signed, nil
 }
 
-// unpack takes an envelope apart and finds the key that is said to have made it. Nothing in it is verified.
+// unpack decodes an envelope and looks up the key that it names. It verifies no signature.
 func unpack(signed []byte, keys Keys) (*envelope, ed25519.PublicKey, KeyID, error) {
 	if len(signed) > MaxSize {
 		return nil, nil, "", writ.Errorf(writ.CodeTooLarge, "an envelope of %d bytes; %d are possible", len(signed), MaxSize)

@@ -108,7 +108,7 @@ func TestRecordsThatTravelAlone(t *testing.T) {
 	if len(o.order) != 1 {
 		t.Fatalf("%d signatures were verified, want 1", len(o.order))
 	}
-	o.verified[o.order[0]] = nil // if the Opener believes this, it did not look at the signature again
+	o.verified[o.order[0]] = nil // the Opener accepts this only if it does not verify the signature again
 	_, _, err = OpenWith[writ.Result](o, Job, signed[0])
 	wantCode(t, err, writ.CodeSignatureInvalid)
 }
@@ -257,7 +257,7 @@ func TestNoByteOfAnEnvelopeCanBeChanged(t *testing.T) {
 	frame, _ := Sign(Result, testKey("node"), results(2)...)
 	alone := mustSignEach(t, results(2)...)[1]
 	o := &Opener{Keys: Only(public("node"))}
-	if _, _, err := OpenWith[writ.Result](o, Result, alone); err != nil { // what is remembered must not help
+	if _, _, err := OpenWith[writ.Result](o, Result, alone); err != nil { // the cache must not help
 		t.Fatal(err)
 	}
 	open := func(which int, signed []byte) (err error) {
@@ -325,7 +325,7 @@ func mustMarshal(t testing.TB, v any) []byte {
 	return b
 }
 
-// The benchmarks count one operation per record, so that groups of different size compare.
+// The benchmarks count one operation per record, so that groups of different sizes are comparable.
 
 func BenchmarkSign(b *testing.B) {
 	for _, n := range []int{1, 8, MaxRecords} {
@@ -374,7 +374,7 @@ func BenchmarkOpenWith(b *testing.B) {
 			signed := mustSignEach(b, results(n)...)
 			b.ResetTimer()
 			for i := 0; i < b.N; i += n {
-				o := &Opener{Keys: Only(public("node"))} // as if every group came for the first time
+				o := &Opener{Keys: Only(public("node"))} // no cached signatures
 				for _, s := range signed {
 					if _, _, err := OpenWith[writ.Result](o, Result, s); err != nil {
 						b.Fatal(err)

@@ -11,24 +11,26 @@ import (
 	"writ/internal/cbor"
 )
 
-// remembered is how many verified lists an Opener keeps, at most 2 MiB of digests: more than a node is ever sent at once.
+// remembered limits the verified lists of an Opener, at most 2 MiB of digests. This exceeds the number of lists that a
+// node ever receives at once.
 const remembered = 1024
 
-// Opener opens blobs of SignEach and verifies a signature that several of them share only once. It remembers signatures, never
-// whether a key may still be used: Keys is asked every time. It may be used concurrently.
+// Opener opens blobs of SignEach, and verifies a signature shared by several blobs only once. It caches signatures, but
+// not the validity of keys: it calls Keys every time. It may be used concurrently.
 type Opener struct {
 	Keys Keys
 
 	mu       sync.Mutex
-	verified map[sum][]writ.Digest // the lists whose signatures were verified
-	order    []sum                 // the keys of verified, a ring, the oldest at next
+	verified map[sum][]writ.Digest // digest lists with a verified signature
+	order    []sum                 // ring of the keys of verified, oldest at next
 	next     int
 }
 
-// sum names a key's signature over a frame of one kind.
+// sum identifies a signature of a key over a frame of one kind.
 type sum [sha256.Size]byte
 
-// Record verifies one blob of SignEach and returns the record's bytes, their SHA-256, and who signed it. Errors are those of Open.
+// Record verifies one blob of SignEach. It returns the encoded record, its SHA-256 and the signer's key id. It returns
+// the errors of Open.
 func (o *Opener) Record(kind Kind, signed []byte) (record []byte, digest writ.Digest, by KeyID, err error) {
 	e, key, by, err := unpack(signed, o.Keys)
 	if err != nil {
@@ -45,7 +47,7 @@ func (o *Opener) Record(kind Kind, signed []byte) (record []byte, digest writ.Di
 	return e.Record, digest, by, nil
 }
 
-// verify returns the digests in a frame whose signature was verified, now or before.
+// verify returns the digests of a frame. It verifies the signature unless it is cached.
 func (o *Opener) verify(kind Kind, key ed25519.PublicKey, e *envelope) ([]writ.Digest, error) {
 	text := signedBytes(kind, e.Frame)
 	h := sha256.New()
@@ -91,10 +93,10 @@ func readList(frame []byte) ([]writ.Digest, error) {
 	return digests, nil
 }
 
-// remember puts a list in the place of the oldest. The caller holds mu.
+// remember adds a list, replacing the oldest if there are too many. The caller holds mu.
 func (o *Opener) remember(name sum, digests []writ.Digest) {
 	if _, known := o.verified[name]; known {
-		return // somebody else was faster
+		return // added concurrently
 	}
 	if o.verified == nil {
 		o.verified = make(map[sum][]writ.Digest)

@@ -13,15 +13,15 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files anew")
 
-// vector is a test vector for other languages.
+// vector is a test vector for implementations in other languages.
 type vector struct {
 	Kind     Kind         `json:"kind"`
-	Public   []byte       `json:"public"`   // the Ed25519 key
-	Envelope []byte       `json:"envelope"` // base64, as in answers of a coordinator
+	Public   []byte       `json:"public"`   // Ed25519 public key
+	Envelope []byte       `json:"envelope"` // base64, as in a coordinator's answers
 	Record   writ.Summary `json:"record"`
 }
 
-// The vector of the page about formats is what this program signs and opens.
+// The test vector in the documentation must match the output of this program.
 func TestTheVectorForOtherLanguagesIsCurrent(t *testing.T) {
 	const path = "testdata/summary.json"
 	key := ed25519.NewKeyFromSeed(bytes.Repeat([]byte{7}, ed25519.SeedSize))
