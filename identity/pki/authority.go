@@ -16,32 +16,34 @@ import (
 	"writ/identity/envelope"
 )
 
-// Times of certificates.
+// Validity of certificates.
 const (
-	// Backdate is how far before its making a certificate begins, for peers whose clocks are late.
+	// Backdate is how long before its creation a certificate becomes valid, for peers with slow clocks.
 	Backdate = time.Hour
 
-	authorityLife = 2 * Life // so that what it issues in its first half has all of its time
+	authorityLife = 2 * Life // certificates issued in the first half get their full validity
 )
 
-// delegationOID marks the extension with the delegation: 2.25, the arc of numbers that anybody may draw, and one that was drawn for writ.
+// delegationOID identifies the extension with the delegation. It is a random number below 2.25, where anybody may
+// allocate one.
 var delegationOID = asn1.ObjectIdentifier{2, 25, 1467299041}
 
-// delegation is what the key in the roster signs: which key may issue certificates for its owner, and for how long.
+// delegation is signed by the owner's key in the roster. It names the key that may issue certificates for the owner,
+// and its validity.
 type delegation struct {
 	Cluster     writ.ClusterID    `json:"cluster"`
 	Datacenter  writ.DatacenterID `json:"datacenter,omitempty"`
 	Coordinator string            `json:"coordinator,omitempty"`
 	Key         []byte            `json:"key"`
-	From        int64             `json:"from"` // unix milliseconds, as the others
+	From        int64             `json:"from"` // unix milliseconds, like Until and Floor
 	Until       int64             `json:"until"`
-	// Floor ends the authorities of the owner that were made before it.
+	// Floor revokes the owner's authorities that were created before it.
 	Floor int64 `json:"floor,omitempty"`
 }
 
 func (d *delegation) owner() owner { return owner{d.Cluster, d.Datacenter, d.Coordinator} }
 
-// authority issues certificates for one owner. Its key is never written down.
+// authority issues certificates for one owner. Its key is kept only in memory.
 type authority struct {
 	owner  owner
 	key    ed25519.PrivateKey
@@ -50,14 +52,15 @@ type authority struct {
 	until  time.Time
 }
 
-// newAuthority makes an authority to which the owner's key in the roster delegates. Those that were made before floor end.
+// newAuthority creates an authority with a delegation by the owner's key in the roster. Authorities created before
+// floor are revoked.
 func newAuthority(root ed25519.PrivateKey, of owner, floor, now time.Time) (*authority, error) {
 	public, key, err := ed25519.GenerateKey(rand.Reader)
 	if err != nil {
 		return nil, fmt.Errorf("make the key of an authority: %w", err)
 	}
 	made := now
-	if made.Before(floor) { // the clock went back since
+	if made.Before(floor) { // the clock was set back
 		made = floor
 	}
 	a := &authority{owner: of, key: key, made: now, until: now.Add(authorityLife)}
@@ -86,7 +89,7 @@ func newAuthority(root ed25519.PrivateKey, of owner, floor, now time.Time) (*aut
 	return a, nil
 }
 
-// usages says what a role does with its certificate.
+// usages lists the extended key usages of each role.
 var usages = map[Role][]x509.ExtKeyUsage{
 	Coordinator: {x509.ExtKeyUsageServerAuth},
 	Supervisor:  {x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
@@ -94,7 +97,7 @@ var usages = map[Role][]x509.ExtKeyUsage{
 	Node:        {x509.ExtKeyUsageClientAuth},
 }
 
-// issue returns the chain of a certificate for the owner of a key: itself and the authority's.
+// issue returns the certificate chain for a key: the certificate and the authority's certificate.
 func (a *authority) issue(name Name, key ed25519.PublicKey, hosts []string, now time.Time) ([][]byte, error) {
 	if !name.valid() || name.owner() != a.owner {
 		return nil, fmt.Errorf("an authority of %v issues nothing for %s", a.owner, name)
@@ -121,7 +124,7 @@ func (a *authority) issue(name Name, key ed25519.PublicKey, hosts []string, now 
 	return [][]byte{der, a.parsed.Raw}, nil
 }
 
-// serial returns 127 random bits: positive in every encoding.
+// serial returns 127 random bits, a positive number in every encoding.
 func serial() *big.Int {
 	b := make([]byte, 16)
 	_, _ = rand.Read(b) // never fails

@@ -12,22 +12,23 @@ import (
 	"writ"
 )
 
-// Issuer is a supervisor or coordinator as the issuer of its own certificate and, if it is a supervisor, of those of its datacenter. It keeps
-// nothing: after a restart it delegates to another authority, and what the one before it issued goes on. Fill it in before use.
+// Issuer issues the certificate of a supervisor or coordinator, and for a supervisor also those of its datacenter. It
+// stores nothing: after a restart it delegates to a new authority, and certificates of the previous one stay valid. Set
+// the exported fields before use.
 type Issuer struct {
-	Key   ed25519.PrivateKey // that the roster has for it
+	Key   ed25519.PrivateKey // in the roster
 	Name  Name               // of its own certificate
-	Hosts []string           // names and addresses in it, for tools of others
+	Hosts []string           // host names and addresses in the certificate, for other tools
 	Now   func() time.Time   // time.Now if nil
 
 	mu        sync.Mutex
 	authority *authority
 	floor     time.Time // see Rotate
 	own       *tls.Certificate
-	renewFrom time.Time // of own
+	renewFrom time.Time // when own is due for renewal
 }
 
-// Certificate returns the certificate of the issuer itself, a fresh one when two thirds of the life of the last are over.
+// Certificate returns the issuer's own certificate. It renews the certificate after two thirds of its validity.
 func (i *Issuer) Certificate() (*tls.Certificate, error) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -47,7 +48,7 @@ func (i *Issuer) Certificate() (*tls.Certificate, error) {
 	return i.own, nil
 }
 
-// Describe says what a chain that the issuer issued shows of its owner; that of the issuer itself if it is nil.
+// Describe returns a description of a chain that the issuer issued, or of its own certificate if chain is nil.
 func (i *Issuer) Describe(chain [][]byte) (writ.Certificate, error) {
 	if chain == nil {
 		own, err := i.Certificate()
@@ -80,16 +81,20 @@ func (i *Issuer) Describe(chain [][]byte) (writ.Certificate, error) {
 	}, nil
 }
 
-// Issue returns the chain of a certificate for the owner of a key, as DER: itself and its authority's. The name must belong to the issuer.
+// Issue returns the chain of a certificate for a key, as DER: the certificate and the authority's certificate. The name
+// must belong to the issuer.
 func (i *Issuer) Issue(name Name, key ed25519.PublicKey, hosts ...string) ([][]byte, error) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	return i.issue(name, key, hosts, i.now())
 }
 
-// Rotate makes another authority, and with it another certificate of the issuer. Who sees that refuses all certificates of authorities that were
-// made before floor. The floor may be somewhat in the future, because the supervisor that rotated last had a clock that was ahead: peers may have seen it, and what is
-// made here is to count there. One so far in the future counts as now: what is made here would not be valid yet.
+// Rotate creates another authority, and a new certificate of the issuer. Peers that see the new certificate reject all
+// certificates of authorities created before floor.
+//
+// The floor may be slightly in the future if the supervisor that rotated last had a fast clock. Peers may have seen
+// that floor, so new authorities must satisfy it. A floor too far in the future counts as now, because new certificates
+// would not be valid yet.
 func (i *Issuer) Rotate(floor time.Time) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -120,10 +125,10 @@ func (i *Issuer) now() time.Time {
 	return i.Now()
 }
 
-// renewAfter is when a certificate is renewed.
+// renewAfter returns the time from the creation of a certificate to its renewal.
 func renewAfter(life time.Duration) time.Duration { return life / 3 * 2 }
 
-// RenewFrom returns from when on a certificate should be renewed: when two thirds of its life are over.
+// RenewFrom returns when a certificate is due for renewal: after two thirds of its validity.
 func RenewFrom(notBefore, notAfter time.Time) time.Time {
 	made := notBefore.Add(Backdate)
 	return made.Add(renewAfter(notAfter.Sub(made)))

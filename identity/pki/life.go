@@ -4,6 +4,6 @@ package pki
 
 import "time"
 
-// Life is how long a certificate can be used. It is renewed when two thirds of that are over. A program for tests that is built with the tag shortleaves
-// renews as often as in years.
+// Life is the validity of a certificate. It is renewed after two thirds of that. Test programs built with the tag
+// shortleaves renew as often as in years of normal use.
 const Life = 90 * 24 * time.Hour

@@ -4,5 +4,5 @@ package pki
 
 import "time"
 
-// Life is how long a certificate can be used.
+// Life is the validity of a certificate.
 const Life = time.Minute

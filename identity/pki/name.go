@@ -1,10 +1,10 @@
-// Package pki makes and verifies the certificates with which the processes of a cluster speak TLS. There is no authority whose
-// certificate anybody has to copy. A supervisor and a coordinator each make an authority of their own, in memory, and delegate to it with
-// the key that the roster has for them. An authority shows this delegation inside its certificate, so that a roster is all that a
-// peer needs.
+// Package pki issues and verifies the TLS certificates of the processes of a cluster. No authority certificate has to
+// be distributed. Each supervisor and coordinator creates an authority in memory, and delegates to it with its own key
+// in the roster. The authority's certificate contains this delegation, so a peer needs only the roster.
 //
-// A certificate says one thing: who its owner is, as one URI. Names of hosts and addresses in it are for tools of others, and
-// authorise nothing. The package knows rosters, keys and certificates; it must not know what is said over a connection, nor files.
+// A certificate contains one statement: its owner, as a URI. Host names and addresses in it are for other tools and
+// authorize nothing. The package knows rosters, keys and certificates. It must not know files or the content of
+// connections.
 package pki
 
 import (
@@ -14,26 +14,27 @@ import (
 	"writ"
 )
 
-// Role says what the owner of a certificate is.
+// Role is the role of a certificate's owner.
 type Role string
 
 // The roles.
 const (
-	Coordinator Role = "coordinator" // serves people and links
+	Coordinator Role = "coordinator" // serves people and supervisors
 	Supervisor  Role = "supervisor"  // serves its nodes
-	Redis       Role = "redis"       // of a datacenter
-	Node        Role = "node"        // asks its supervisor and its Redis; it serves nothing with a certificate
+	Redis       Role = "redis"       // serves the nodes of a datacenter
+	Node        Role = "node"        // client of its supervisor and its Redis; it serves nothing with a certificate
 )
 
-// Name is who a certificate belongs to.
+// Name identifies the owner of a certificate.
 type Name struct {
 	Cluster    writ.ClusterID
 	Role       Role
-	Datacenter writ.DatacenterID // "" of a coordinator
-	ID         string            // UUID of a node or coordinator, "" of others
+	Datacenter writ.DatacenterID // empty for a coordinator
+	ID         string            // UUID of a node or coordinator, otherwise empty
 }
 
-// URI writes a name: "writ://CLUSTER/coordinator/ID", "writ://CLUSTER/dc/ID/supervisor", "writ://CLUSTER/dc/ID/node/ID".
+// URI formats a name: "writ://CLUSTER/coordinator/ID", "writ://CLUSTER/dc/ID/supervisor" or
+// "writ://CLUSTER/dc/ID/node/ID".
 func (n Name) URI() *url.URL {
 	parts := []string{"", string(n.Role)}
 	if n.Datacenter != "" {
@@ -48,7 +49,7 @@ func (n Name) URI() *url.URL {
 // String returns the URI.
 func (n Name) String() string { return n.URI().String() }
 
-// valid reports whether a name has the parts that its role needs, and no others.
+// valid reports whether the name has exactly the parts that its role needs.
 func (n Name) valid() bool {
 	if _, known := usages[n.Role]; !known || !validCluster(n.Cluster) {
 		return false
@@ -62,7 +63,7 @@ func validCluster(id writ.ClusterID) bool {
 	return err == nil
 }
 
-// parseName reads what URI wrote, and nothing that it would have written otherwise.
+// parseName parses the output of URI. It rejects every other spelling.
 func parseName(u *url.URL) (Name, bool) {
 	var n Name
 	parts := strings.Split(u.Path, "/")
@@ -79,7 +80,7 @@ func parseName(u *url.URL) (Name, bool) {
 	return n, n.valid() && n.String() == u.String()
 }
 
-// owner is who delegates to an authority: a datacenter, by the key of its supervisor, or a coordinator.
+// owner returns the owner of the delegating key: a datacenter, with its supervisor's key, or a coordinator.
 func (n Name) owner() owner {
 	if n.Role == Coordinator {
 		return owner{Cluster: n.Cluster, Coordinator: n.ID}

@@ -24,7 +24,7 @@ import (
 	"writ/identity/envelope"
 )
 
-// noon is the present of these tests.
+// noon is the current time of these tests.
 var noon = time.Date(2026, 11, 21, 10, 0, 0, 0, time.UTC)
 
 const (
@@ -116,18 +116,18 @@ func TestEveryRoleIsKnownByTheRosterAlone(t *testing.T) {
 	}
 }
 
-// forged is a certificate that somebody with some keys made otherwise than Issuer does.
+// forged describes a certificate created with some keys, but not by Issuer.
 type forged struct {
 	root    string // signs the delegation
 	of      owner
-	key     ed25519.PublicKey // in the delegation, if it is not that of the authority
+	key     ed25519.PublicKey // in the delegation, if not the authority's key
 	kind    envelope.Kind     // of the delegation
 	leaf    func(*x509.Certificate)
 	chain   func(chain []*x509.Certificate) []*x509.Certificate
-	without bool // the delegation
+	without bool // omits the delegation
 }
 
-// make returns the chain that the thief of root's key shows with a name.
+// make returns a chain for a name, signed with root's stolen key.
 func (f forged) make(t *testing.T, r *identity.Roster, name Name) []*x509.Certificate {
 	t.Helper()
 	name = name.in(r)
@@ -178,7 +178,7 @@ func (f forged) make(t *testing.T, r *identity.Roster, name Name) []*x509.Certif
 	return chain
 }
 
-// The key of one owner, or of a stranger, stands for nobody else, in any form in which it is shown.
+// The key of one owner, or an unknown key, authenticates no other owner in any form.
 func TestACertificateProvesOnlyDelegationsOfItsOwnersKey(t *testing.T) {
 	r := testRoster(t)
 	v := &Verifier{Roster: r, Now: noon}
@@ -256,7 +256,7 @@ func TestACertificateProvesOnlyDelegationsOfItsOwnersKey(t *testing.T) {
 	}
 }
 
-// byNode is what a node makes of its own certificate: it issues another one with its key.
+// byNode returns a certificate that a node issued with the key of its own certificate.
 func byNode(t *testing.T, r *identity.Roster) []*x509.Certificate {
 	t.Helper()
 	chain, err := issuer(r, "vienna", supervisorOfVienna).Issue(nodeOfVienna.in(r), public("somebody"))
@@ -322,7 +322,7 @@ func TestACertificateIsRenewedAtTwoThirdsOfItsLife(t *testing.T) {
 	if second[0].Equal(first[0]) || !second[1].Equal(first[1]) || second[0].PublicKey.(ed25519.PublicKey).Equal(first[0].PublicKey) {
 		t.Error("it was not renewed, or not with another key, or by another authority")
 	}
-	// In years no certificate is shown that has ended or outlives its authority.
+	// For years of renewals, no certificate has expired or outlives its authority.
 	for range 100 {
 		now = now.Add(20 * 24 * time.Hour)
 		chain := own(t, i)
@@ -362,7 +362,8 @@ func TestAfterARotationEarlierCertificatesAreRefused(t *testing.T) {
 	}
 }
 
-// A floor in the future, as a hostile journal may give it, ends nothing that is made from now on. Neither does a clock that goes back.
+// A floor in the future, for example from a manipulated journal, revokes no new certificate. Neither does a clock that
+// is set back.
 func TestAFloorNeverEndsWhatIsMadeNow(t *testing.T) {
 	r := testRoster(t)
 	i := issuer(r, "vienna", supervisorOfVienna)
@@ -380,7 +381,8 @@ func TestAFloorNeverEndsWhatIsMadeNow(t *testing.T) {
 	}
 }
 
-// Who takes over, or starts again with a clock that was set right, may be behind the clock of the last rotation, which peers have seen.
+// After a takeover, or a restart with a corrected clock, the issuer may be behind the clock of the last rotation that
+// peers have seen.
 func TestAFloorOfAClockThatIsAheadCounts(t *testing.T) {
 	r := testRoster(t)
 	peer := &Verifier{Roster: r, Now: noon, Floors: new(Floors)}
@@ -391,13 +393,14 @@ func TestAFloorOfAClockThatIsAheadCounts(t *testing.T) {
 		t.Errorf("the one that is ahead: %v", err)
 	}
 	late := issuer(r, "vienna", supervisorOfVienna)
-	late.Rotate(noon.Add(5 * time.Minute)) // from the journal
+	late.Rotate(noon.Add(5 * time.Minute)) // as read from the journal
 	if err := peer.Is(supervisorOfVienna, own(t, late)); err != nil {
 		t.Errorf("after the one that was ahead: %v", err)
 	}
 }
 
-// The thief of a supervisor's key may say that all authorities of years to come are ended. The key of the roster that comes after it counts all the same.
+// A stolen supervisor key can revoke all authorities of future years. The key that replaces it in the roster is not
+// affected.
 func TestAStolenKeyDoesNotLockItsSuccessorOut(t *testing.T) {
 	r := testRoster(t)
 	thief := issuer(r, "vienna", supervisorOfVienna)
@@ -449,7 +452,7 @@ func issue(t *testing.T, i *Issuer, name Name) [][]byte {
 	return chain
 }
 
-// Over real connections: TLS 1.3 and nothing below, no resumption, and both sides know who is there.
+// Real connections use only TLS 1.3, without resumption, and both sides authenticate each other.
 func TestBothSidesOfAConnectionKnowEachOther(t *testing.T) {
 	r := testRoster(t)
 	super := issuer(r, "vienna", supervisorOfVienna)
@@ -495,8 +498,8 @@ func TestBothSidesOfAConnectionKnowEachOther(t *testing.T) {
 	}
 }
 
-// One listener has a certificate for clients of writ and another one for all others. Both kinds of clients speak HTTP/1.1. A client that says falsely
-// what it is gets the other certificate, which it does not trust.
+// One listener has a certificate for clients of writ and another one for all others. Both kinds of clients use
+// HTTP/1.1. A client that offers the wrong protocol gets the other certificate and rejects it.
 func TestClientsOfWritAndBrowsersGetCertificatesOfTheirOwn(t *testing.T) {
 	r := testRoster(t)
 	i := issuer(r, "front", frontCoordinator)
@@ -533,7 +536,7 @@ func TestClientsOfWritAndBrowsersGetCertificatesOfTheirOwn(t *testing.T) {
 	}
 }
 
-// webCertificate is one for a host by an authority that no roster has.
+// webCertificate returns a certificate for a host by an authority that no roster contains.
 func webCertificate(t *testing.T, host string) (*tls.Certificate, *x509.CertPool) {
 	t.Helper()
 	template := &x509.Certificate{
@@ -548,7 +551,7 @@ func webCertificate(t *testing.T, host string) (*tls.Certificate, *x509.CertPool
 	return &tls.Certificate{Certificate: [][]byte{der}, PrivateKey: testKey("web")}, authorities
 }
 
-// connect returns what the server saw of a client, after a byte has gone each way.
+// connect returns the server's connection state after one byte was sent in each direction.
 func connect(t *testing.T, server, client *tls.Config) (tls.ConnectionState, error) {
 	t.Helper()
 	near, far := net.Pipe()

@@ -14,15 +14,16 @@ import (
 	"writ/identity/envelope"
 )
 
-// Verifier finds out who shows a certificate, by a roster alone. Fill in Roster and Now.
+// Verifier identifies the owner of a certificate with a roster only. Set Roster and Now.
 type Verifier struct {
 	Roster *identity.Roster
 	Now    time.Time
-	Floors *Floors // what was seen to have ended; nothing if nil
+	Floors *Floors // known floors; nil remembers none
 }
 
-// Name returns whose certificate the first of a chain is. The errors: CERTIFICATE_UNTRUSTED if no key of the roster stands behind it,
-// WRONG_CLUSTER, CERTIFICATE_EXPIRED, CERTIFICATE_NOT_YET_VALID, and CERTIFICATE_REVOKED if its authority was replaced.
+// Name returns the owner of the first certificate in a chain. The errors are CERTIFICATE_UNTRUSTED if no key of the
+// roster delegates to the issuer, WRONG_CLUSTER, CERTIFICATE_EXPIRED, CERTIFICATE_NOT_YET_VALID, and
+// CERTIFICATE_REVOKED if the authority was replaced.
 func (v *Verifier) Name(chain []*x509.Certificate) (Name, error) {
 	if len(chain) != 2 {
 		return Name{}, untrusted("it is not a certificate of writ")
@@ -49,7 +50,8 @@ func (v *Verifier) Name(chain []*x509.Certificate) (Name, error) {
 		}
 	}
 	made := d.From + Backdate.Milliseconds()
-	// An authority ends earlier ones. One that said that it ends later ones, too, would lock its own successors out.
+	// An authority revokes only earlier ones. A floor after its creation would also lock out its successors, so it is
+	// capped.
 	if ended := v.Floors.raise(name.owner(), v.rootOf(name.owner()), min(d.Floor, made)); made < ended {
 		return Name{}, writ.Errorf(writ.CodeCertificateRevoked, "the authority that issued the certificate of the %s was replaced", name.Role).
 			WithHint("it gets another certificate by itself; if it does not, restart it")
@@ -57,8 +59,8 @@ func (v *Verifier) Name(chain []*x509.Certificate) (Name, error) {
 	return name, nil
 }
 
-// Is returns nil if a chain belongs to the peer that is expected: the role must be the same, and so must the datacenter and the id unless they are
-// "". The errors are those of Name, and CERTIFICATE_ROLE.
+// Is checks that a chain belongs to the expected peer: the role must match, and so must the datacenter and the id
+// unless they are empty. It returns the errors of Name, or CERTIFICATE_ROLE.
 func (v *Verifier) Is(want Name, chain []*x509.Certificate) error {
 	have, err := v.Name(chain)
 	if err != nil {
@@ -71,7 +73,7 @@ func (v *Verifier) Is(want Name, chain []*x509.Certificate) error {
 	return nil
 }
 
-// describe names a peer for people.
+// describe formats a peer for people.
 func (v *Verifier) describe(n Name) string {
 	if n.Role == Coordinator {
 		return "the coordinator " + v.Roster.Coordinator(n.ID).Name
@@ -83,7 +85,7 @@ func (v *Verifier) describe(n Name) string {
 	return fmt.Sprintf("the %s of %s", n.Role, of)
 }
 
-// nameIn reads the only thing that a certificate says.
+// nameIn returns the name in a certificate.
 func nameIn(leaf *x509.Certificate) (Name, error) {
 	if len(leaf.URIs) != 1 {
 		return Name{}, untrusted("it is not a certificate of writ")
@@ -98,7 +100,8 @@ func nameIn(leaf *x509.Certificate) (Name, error) {
 	return name, nil
 }
 
-// delegated returns the delegation inside the certificate of an authority, if the owner of a name made it for that authority.
+// delegated returns the delegation in the certificate of an authority. The owner of name must have signed it for that
+// authority.
 func (v *Verifier) delegated(issuer *x509.Certificate, name Name) (*delegation, error) {
 	root := v.rootOf(name.owner())
 	if root == nil {
@@ -125,7 +128,7 @@ func (v *Verifier) delegated(issuer *x509.Certificate, name Name) (*delegation, 
 	return &d, nil
 }
 
-// rootOf returns the key that the roster has for an owner, nil if there is none.
+// rootOf returns the key of an owner in the roster, or nil.
 func (v *Verifier) rootOf(o owner) ed25519.PublicKey {
 	if o.Coordinator != "" {
 		if c := v.Roster.Coordinator(o.Coordinator); c != nil {
@@ -139,7 +142,7 @@ func (v *Verifier) rootOf(o owner) ed25519.PublicKey {
 	return nil
 }
 
-// within compares a window with the clock of this machine.
+// within checks that now is between from and until.
 func (v *Verifier) within(name Name, from, until time.Time) error {
 	now := v.Now
 	switch {
@@ -161,17 +164,18 @@ func untrusted(why string) *writ.Error {
 		WithHint("check the address, and whether a proxy between here and there answers in its place")
 }
 
-// Floors remembers which authorities their owners have replaced. The zero value and nil remember nothing.
+// Floors stores the floors of owners: their authorities created before are revoked. The zero value is empty and ready
+// to use. A nil Floors stores nothing.
 type Floors struct {
 	mu   sync.Mutex
 	seen map[floored]int64
 	keep func(Floor)
 }
 
-// Floor says of the authorities of a datacenter's supervisor with a key that those which were made before a time do not count.
+// Floor revokes the authorities of a supervisor's key that were created before Time.
 type Floor struct {
 	Datacenter writ.DatacenterID `json:"datacenter"`
-	Key        []byte            `json:"key"`  // of the supervisor, in the roster: that of its successor has a floor of its own
+	Key        []byte            `json:"key"`  // supervisor's key in the roster; a new key has its own floor
 	Time       int64             `json:"time"` // unix milliseconds
 }
 
@@ -180,7 +184,8 @@ type floored struct {
 	key string
 }
 
-// Keep restores floors that were kept, and has those of datacenters kept that are raised from now on. The function is called for one after the other.
+// Keep adds stored floors, and calls keep for each later increase of a datacenter's floor. Calls of keep are
+// sequential.
 func (f *Floors) Keep(cluster writ.ClusterID, kept []Floor, keep func(Floor)) {
 	for _, k := range kept {
 		f.raise(owner{Cluster: cluster, Datacenter: k.Datacenter}, k.Key, k.Time)
@@ -190,7 +195,7 @@ func (f *Floors) Keep(cluster writ.ClusterID, kept []Floor, keep func(Floor)) {
 	f.keep = keep
 }
 
-// raise notes a floor of the owner with a key, and returns the highest that was seen, in unix milliseconds.
+// raise records a floor of an owner's key, and returns the highest known floor, in unix milliseconds.
 func (f *Floors) raise(of owner, key ed25519.PublicKey, floor int64) int64 {
 	if f == nil {
 		return floor
@@ -210,8 +215,8 @@ func (f *Floors) raise(of owner, key ed25519.PublicKey, floor int64) int64 {
 	return f.seen[at]
 }
 
-// Server is how a process listens. verify is asked about each client that shows a certificate; nil asks for none. Sessions are not resumed, so
-// that each connection is verified.
+// Server returns a TLS configuration for a listener. verify checks the certificate of each client that presents one;
+// nil requests no certificates. Sessions are not resumed, so every connection is verified.
 func Server(own func() (*tls.Certificate, error), verify func(chain []*x509.Certificate) error) *tls.Config {
 	c := &tls.Config{
 		MinVersion: tls.VersionTLS13, SessionTicketsDisabled: true, NextProtos: []string{"http/1.1"},
@@ -229,11 +234,13 @@ func Server(own func() (*tls.Certificate, error), verify func(chain []*x509.Cert
 	return c
 }
 
-// Client is how a process dials. verify is asked about each server; own, which may be nil, shows the certificate of this process. It offers Marker, so
-// that a coordinator with a certificate for browsers shows it the one that follows from the roster.
+// Client returns a TLS configuration for outgoing connections. verify checks each server. own returns this process's
+// certificate; it may be nil. The configuration offers Marker, so that a coordinator with a certificate for browsers
+// presents the one for writ.
 func Client(verify func(chain []*x509.Certificate) error, own func() (*tls.Certificate, error)) *tls.Config {
 	c := &tls.Config{
-		MinVersion: tls.VersionTLS13, NextProtos: offered(), InsecureSkipVerify: true, // verify does it: neither names nor authorities of this system count
+		// Verify replaces it: host names and the system's authorities do not apply.
+		MinVersion: tls.VersionTLS13, NextProtos: offered(), InsecureSkipVerify: true,
 		VerifyConnection: func(s tls.ConnectionState) error { return verify(s.PeerCertificates) },
 	}
 	if own != nil {
