@@ -1,9 +1,10 @@
-// Package secret encrypts the value of a secret for one reader: a person's client for the supervisor of a datacenter, the supervisor
-// for a node. What is encrypted says itself which secret of which project it is, so that no ciphertext passes for another one. It must
-// not know who asked, nor how a ciphertext travels: its receiver checks the signature around it first.
+// Package secret encrypts the value of a secret for one reader: a person's client for the supervisor of a datacenter,
+// and the supervisor for a node. The plaintext contains the secret's project, name and version, so that a ciphertext
+// cannot replace another. The package must not know who sent a ciphertext: the receiver verifies the enclosing
+// signature first.
 //
-// The cipher is age (filippo.io/age). A supervisor reads with its ed25519 key, which the roster vouches for, and a node with the X25519
-// key that it named when it joined.
+// The cipher is age (filippo.io/age). A supervisor decrypts with its ed25519 key, which the roster contains, and a node
+// with the X25519 key that it named when it joined.
 package secret
 
 import (
@@ -24,15 +25,15 @@ import (
 )
 
 const (
-	// MaxValue is how many bytes a value may have.
+	// MaxValue limits a value, in bytes.
 	MaxValue = 32 << 10
-	// MaxCiphertext is how many bytes a ciphertext may have: the value, what it belongs to, padding, and what age adds.
+	// MaxCiphertext limits a ciphertext, in bytes: value, label, padding and the overhead of age.
 	MaxCiphertext = MaxValue + 4<<10
-	// padTo hides how long short values are: what is encrypted has a multiple of so many bytes.
+	// padTo is the block size of the padded plaintext, in bytes. It hides the length of short values.
 	padTo = 256
 )
 
-// Label says which secret a value is.
+// Label identifies the secret of a value.
 type Label struct {
 	Cluster    writ.ClusterID    `json:"cluster"`
 	Datacenter writ.DatacenterID `json:"datacenter"`
@@ -44,18 +45,18 @@ type Label struct {
 // String returns "db-password@3".
 func (l Label) String() string { return identity.SecretRef(l.Name, l.Version) }
 
-// AccountLabel is that of a node's password at the queue. No secret of a project has such a name.
+// AccountLabel is the label of a node's password at the queue. No secret of a project has such a name.
 func AccountLabel(cluster writ.ClusterID, datacenter writ.DatacenterID, node writ.NodeID) Label {
 	return Label{Cluster: cluster, Datacenter: datacenter, Name: "account/" + string(node)}
 }
 
-// envelope is what is encrypted.
+// envelope is the plaintext.
 type envelope struct {
 	Label
 	Value string `json:"value"`
 }
 
-// Check says what is wrong with a value, nil if nothing is. The error is TOO_LARGE or BAD_REQUEST.
+// Check returns nil if value is valid. The error is TOO_LARGE or BAD_REQUEST.
 func Check(value string) error {
 	switch {
 	case value == "":
@@ -96,7 +97,7 @@ func Encrypt(value string, label Label, reader age.Recipient) ([]byte, error) {
 	return ciphertext.Bytes(), nil
 }
 
-// Open decrypts a value that must be that of label. Whatever is wrong, the error is SECRET_UNREADABLE, and trying again is of no use.
+// Open decrypts a value. Its label must equal label. The error is always SECRET_UNREADABLE, and a retry does not help.
 func Open(ciphertext []byte, label Label, reader age.Identity) (string, error) {
 	value, err := open(ciphertext, label, reader)
 	if err != nil {
@@ -146,17 +147,17 @@ func unpad(padded []byte) ([]byte, error) {
 	return body[:n], nil
 }
 
-// ForSupervisor returns the reader with a supervisor's key, as the roster has it.
+// ForSupervisor returns the recipient for a supervisor's key in the roster.
 func ForSupervisor(key ed25519.PublicKey) (age.Recipient, error) {
 	return agessh.NewEd25519Recipient(identity.SSHKey(key))
 }
 
-// OfSupervisor returns what opens what was encrypted for a supervisor.
+// OfSupervisor returns the identity that decrypts values for a supervisor.
 func OfSupervisor(key ed25519.PrivateKey) (age.Identity, error) {
 	return agessh.NewEd25519Identity(key)
 }
 
-// ForNode returns the reader with a node's key, as the node wrote it when it joined. The error is SECRET_UNREADABLE.
+// ForNode returns the recipient for the key that a node named when it joined. The error is SECRET_UNREADABLE.
 func ForNode(key string) (age.Recipient, error) {
 	r, err := age.ParseX25519Recipient(key)
 	if err != nil {
