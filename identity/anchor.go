@@ -8,22 +8,23 @@ import (
 	"writ"
 )
 
-// Anchor is what leads somebody who has no roster to the right ones: the cluster and, unless Version is 0, one version of the chain that somebody
-// has seen before. With it nobody can present a branch of the chain that was signed with stolen keys.
+// Anchor leads a process without a roster to the right chain. It holds the cluster and, unless Version is 0, one known
+// version of the chain. It rejects any branch of the chain that was signed with stolen keys.
 type Anchor struct {
 	Cluster writ.ClusterID
 	Version int
-	Digest  writ.Digest // of the text of that version
+	Digest  writ.Digest // digest of the version's text
 }
 
-// AnchorOf returns the anchor that leads through a roster.
+// AnchorOf returns the anchor for a roster.
 func AnchorOf(r *Roster) (Anchor, error) {
 	digest, err := r.Digest()
 	return Anchor{Cluster: r.Cluster, Version: r.Version, Digest: digest}, err
 }
 
-// Verify verifies a chain of rosters, version 1 first, and returns the newest. It must not have expired at now, and the chain must lead through the
-// anchor. The errors: those of VerifyRosters; ROSTER_TOO_OLD if the chain ends before the anchor; ROSTER_FORK.
+// Verify verifies a chain of rosters, version 1 first, and returns the newest. The newest must not have expired at now,
+// and the chain must contain the anchor's version. The errors are those of VerifyRosters, ROSTER_TOO_OLD if the chain
+// ends before the anchor, and ROSTER_FORK.
 func (a Anchor) Verify(signed [][]byte, now time.Time) (*Roster, error) {
 	roster, err := VerifyRosters(a.Cluster, signed, now)
 	if err != nil {
@@ -39,7 +40,8 @@ func (a Anchor) Verify(signed [][]byte, now time.Time) (*Roster, error) {
 	return roster, roster.checkSeen(a.Version, a.Digest)
 }
 
-// Holds returns ROSTER_FORK if the chain that was verified up to a roster has another version of the anchor's number. It does not check rosters before that.
+// Holds returns ROSTER_FORK if the verified chain of r has another roster under the anchor's version. It does not check
+// versions that are not in the verified chain.
 func (a Anchor) Holds(r *Roster) error {
 	if a.Version == 0 {
 		return nil
@@ -47,7 +49,7 @@ func (a Anchor) Holds(r *Roster) error {
 	return r.checkSeen(a.Version, a.Digest)
 }
 
-// String writes the version and digest as "3.6f1c…", "" if there is none. The cluster is not part of it.
+// String formats the version and the digest as "3.6f1c…", or "" without a version. It omits the cluster.
 func (a Anchor) String() string {
 	if a.Version == 0 {
 		return ""
@@ -55,7 +57,7 @@ func (a Anchor) String() string {
 	return strconv.Itoa(a.Version) + "." + a.Digest.String()
 }
 
-// ParseAnchor reads what String wrote, for a cluster.
+// ParseAnchor parses the output of String for a cluster.
 func ParseAnchor(cluster writ.ClusterID, s string) (Anchor, error) {
 	a := Anchor{Cluster: cluster}
 	if s == "" {

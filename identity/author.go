@@ -6,17 +6,18 @@ import (
 	"writ"
 )
 
-// Author is who signed a text, where signature, roster and the text itself agree on that.
+// Author is the principal who signed a text, as confirmed by signature, roster and text.
 type Author struct {
 	Signer  string
 	Digest  writ.Digest // SHA-256 of the text
-	Subject string      // of a statement; "run/<id>" of a submission
+	Subject string      // of a statement; "run/<id>" for a submission
 	Expires time.Time
 }
 
-// Author returns who signed a text that is meant for this verifier's datacenter. Whether it may be accepted is another question: a text that
-// is refused has an author if it was signed by the key of the principal whom it names. Without one anybody may have put text and signature
-// together, and nothing that is said of the two binds the author. The error is that of Submission or Statement.
+// Author returns the author of a text for this verifier's datacenter, even if the text itself must be refused. A text
+// has an author if the key of the principal that it names signed it. Without an author, anybody may have combined text
+// and signature, so a decision about them does not bind the named principal. The errors are those of Submission and
+// Statement.
 func (v *Verifier) Author(namespace Namespace, signed []byte) (Author, error) {
 	now := v.now()
 	m := moment{at: now, now: now}

@@ -14,48 +14,50 @@ import (
 )
 
 const (
-	// MaxCertificateLife is how long a certificate may be valid in all, unless its authority says less.
+	// MaxCertificateLife limits the validity of a certificate. An authority may set a lower limit.
 	MaxCertificateLife = 24 * time.Hour
 
 	minCertificateLife = time.Minute
-	// backdated is how much longer it may be: what makes certificates sets their beginning back, for clocks that are behind. ssh-keygen does so by
+	// backdated is added to the allowed validity, because issuers backdate certificates for slow clocks: ssh-keygen by
 	// up to 118 s, step-ca by 60 s, Vault by 30 s.
 	backdated = 2 * time.Minute
-	maxKeyIDs = 32 // patterns of one principal
+	maxKeyIDs = 32 // patterns per principal
 )
 
-// Authority is a key whose OpenSSH user certificates stand for CI principals. It is for nothing else: no principal has the same key, and neither
-// has the root, a supervisor or a coordinator.
+// Authority is a key that issues OpenSSH user certificates for CI principals. It has no other use: no principal,
+// supervisor or coordinator has the same key, and neither does the root.
 type Authority struct {
 	Name       string
 	State      State
 	Key        ssh.PublicKey
-	Principals []string // for which it may make certificates; of kind CI
+	Principals []string // CI principals that it may issue certificates for
 
-	// What earlier versions of writ cannot read. With any of it the roster has the format v3.
+	// Earlier versions of writ cannot read the fields below. A roster that sets one of them has the format v3.
 
-	Life    time.Duration       // how long a certificate may be valid in all; 0 stands for MaxCertificateLife
-	Expires time.Time           // its certificates count until then; zero if for ever
-	KeyIDs  map[string][]string // patterns by principal: one must match the key id of a certificate. A principal without any takes all key ids
+	Life    time.Duration // longest validity of a certificate; 0 means MaxCertificateLife
+	Expires time.Time     // its certificates are invalid afterwards; zero means never
+	// KeyIDs holds key id patterns by principal; a certificate's key id must match one. A principal without patterns
+	// accepts every key id.
+	KeyIDs map[string][]string
 }
 
-// MaxLife returns how long a certificate of the authority may be valid in all.
+// MaxLife returns the longest validity of a certificate of the authority.
 func (a *Authority) MaxLife() time.Duration { return cmp.Or(a.Life, MaxCertificateLife) }
 
-// limited reports whether it says what the formats before v3 cannot.
+// limited reports whether the authority needs the format v3.
 func (a *Authority) limited() bool {
 	return a.timed() || len(a.KeyIDs) > 0
 }
 
 func (a *Authority) timed() bool { return a.MaxLife() != MaxCertificateLife || !a.Expires.IsZero() }
 
-// standsFor reports whether a certificate of the authority stands for a principal: the certificate and the authority both name it, and the key id
-// matches.
+// standsFor reports whether a certificate of the authority is valid for a principal: the certificate and the authority
+// both name the principal, and the key id matches.
 func (a *Authority) standsFor(cert *ssh.Certificate, principal string) bool {
 	return slices.Contains(cert.ValidPrincipals, principal) && slices.Contains(a.Principals, principal) && a.takes(cert.KeyId, principal)
 }
 
-// takes reports whether a key id matches a pattern of a principal that has any.
+// takes reports whether keyID matches a pattern of the principal, or the principal has no patterns.
 func (a *Authority) takes(keyID, principal string) bool {
 	patterns := a.KeyIDs[principal]
 	return len(patterns) == 0 || slices.ContainsFunc(patterns, func(p string) bool {
@@ -64,24 +66,25 @@ func (a *Authority) takes(keyID, principal string) bool {
 	})
 }
 
-// keyIDPattern is a whole key id, or its beginning and a star. The beginning has at least three characters and ends with a mark: after a letter or
-// digit, the star of one repository would match another whose name is longer.
+// keyIDPattern matches a complete key id, or a prefix and a star. The prefix has at least three characters and ends
+// with a punctuation mark. After a letter or digit, the star would also match repositories with longer names.
 var keyIDPattern = regexp.MustCompile(`^([!-)+-~]{1,128}|[!-)+-~]{2,127}[!-)+-/:-@[-` + "`" + `{-~]\*)$`)
 
-// ValidKeyIDPattern reports whether s says which key ids of certificates are accepted: "ci-1234", or "repo:acme/shop:*" for all that begin so.
+// ValidKeyIDPattern reports whether s is a valid pattern for key ids: an exact id such as "ci-1234", or a prefix such
+// as "repo:acme/shop:*".
 func ValidKeyIDPattern(s string) bool { return keyIDPattern.MatchString(s) }
 
-// AuthorityNamed finds an authority by its name, nil if there is none.
+// AuthorityNamed returns the authority with a name, or nil.
 func (r *Roster) AuthorityNamed(name string) *Authority {
 	return find(r.Authorities, func(a *Authority) bool { return a.Name == name })
 }
 
-// authorityOf finds the authority that made a certificate, nil if it is none of the roster. Its key alone says which that is.
+// authorityOf returns the authority that issued a certificate, or nil. Only the key identifies an authority.
 func (r *Roster) authorityOf(cert *ssh.Certificate) *Authority {
 	return r.owners()[string(cert.SignatureKey.Marshal())].authority
 }
 
-// writeAuthorities writes the lines of the formats v1 and v2. own claims a key for its only owner.
+// writeAuthorities writes the lines of the formats v1 and v2. own checks that a key has only one owner.
 func (r *Roster) writeAuthorities(w *textWriter, principals map[string]*Principal, own func(label, who string, key ssh.PublicKey) string) {
 	machines := r.machineKeys()
 	names := map[string]bool{}
@@ -103,7 +106,7 @@ func (r *Roster) writeAuthorities(w *textWriter, principals map[string]*Principa
 	w.lines("authority", authorities)
 }
 
-// machineKeys are the keys of the root, of supervisors and of coordinators as the roster has them, with whose they are.
+// machineKeys maps the keys of the root, supervisors and coordinators to their owners.
 func (r *Roster) machineKeys() map[string]string {
 	keys := make(map[string]string)
 	add := func(key ssh.PublicKey, whose string) {
@@ -190,7 +193,7 @@ func (r *textReader) authorityLimits(o *Roster) {
 	}
 }
 
-// authority finds the authority that a line is about.
+// authority returns the authority that a line names.
 func (r *textReader) authority(o *Roster, name string) *Authority {
 	a := o.AuthorityNamed(name)
 	if a == nil {

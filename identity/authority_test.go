@@ -11,7 +11,7 @@ import (
 	"writ"
 )
 
-// limitedRoster is testRoster, whose forge makes certificates for a quarter of an hour, until tomorrow, and for one repository.
+// limitedRoster is testRoster with limits for forge: certificates of 20 minutes, until tomorrow, for one repository.
 func limitedRoster() *Roster {
 	r := testRoster()
 	r.Authorities[0].Life, r.Authorities[0].Expires = 20*time.Minute, noon.Add(24*time.Hour)

@@ -6,26 +6,27 @@ import (
 )
 
 const (
-	// BatchValidity is how long a batch admits nodes unless its maker says otherwise.
+	// BatchValidity is the default validity of a batch.
 	BatchValidity = 2 * time.Hour
-	// MaxBatchValidity is how long a batch admits nodes at most.
+	// MaxBatchValidity limits the validity of a batch.
 	MaxBatchValidity = 24 * time.Hour
-	// MaxBatchSerials is how many serial numbers a batch lists at most.
+	// MaxBatchSerials limits the serial numbers of a batch.
 	MaxBatchSerials = 500
-	// BatchWarning is what the signer of a batch must know. The statement has it word for word, so that every reader of it has read it, too.
+	// BatchWarning is the risk that the signer of a batch accepts. The statement contains it word for word, so that
+	// every reader of the statement sees it.
 	BatchWarning = "A serial number is no secret and can be copied. The first machine that reports a number of this list is admitted, also if it is a stranger's."
 )
 
-// Batch is what the statement "create" about a batch says: nodes without a token are admitted, instead of waiting, if their machines report serial
-// numbers of a list.
+// Batch is the content of a "create" statement about a batch. The batch admits nodes without a token if their machines
+// report a listed serial number.
 type Batch struct {
 	ID      string
-	Serials []string // in order, each once; each admits one node
-	Most    int      // nodes that it admits, at most as many as there are serial numbers
+	Serials []string // sorted and unique; each admits one node
+	Most    int      // limit of admitted nodes, at most the number of serial numbers
 	Until   time.Time
 }
 
-// Statement fills subject, decision and parameters of a statement that makes the batch.
+// Statement sets the subject, decision and parameters of a statement that creates the batch.
 func (b Batch) Statement(s *Statement) {
 	serials := make([]any, len(b.Serials))
 	for i, serial := range b.Serials {
@@ -35,7 +36,7 @@ func (b Batch) Statement(s *Statement) {
 	s.Params = map[string]any{"max": int64(b.Most), "serials": serials, "until": formatTime(b.Until), "warning": BatchWarning}
 }
 
-// ParseBatch reads the batch from a statement that makes it.
+// ParseBatch parses the batch in a statement that creates it.
 func ParseBatch(s *Statement) (Batch, error) {
 	b := Batch{ID: s.ID()}
 	most, ok1 := s.Params["max"].(int64)
@@ -72,7 +73,7 @@ func ParseBatch(s *Statement) (Batch, error) {
 // NewBatchID returns the id of a new batch.
 func NewBatchID() string { return newID() }
 
-// Lists reports whether the batch has a serial number.
+// Lists reports whether the batch contains a serial number.
 func (b *Batch) Lists(serial string) bool {
 	_, found := slices.BinarySearch(b.Serials, serial)
 	return found

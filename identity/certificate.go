@@ -16,14 +16,14 @@ import (
 	"writ/internal/hidden"
 )
 
-// maxKeyID is how long the key id of a certificate may be, in bytes. The certificate itself is bounded by its signature, see maxArmor.
+// maxKeyID limits the key id of a certificate, in bytes. maxArmor limits the certificate itself.
 const maxKeyID = 256
 
-// Certificate is what people want to know of the certificate by which a text was signed.
+// Certificate describes the certificate that signed a text, for people.
 type Certificate struct {
 	KeyID     string    `json:"key_id"`
 	Serial    uint64    `json:"serial"`
-	Authority string    `json:"authority"` // its name in the roster
+	Authority string    `json:"authority"` // name in the roster
 	Until     time.Time `json:"until"`
 }
 
@@ -32,7 +32,8 @@ func (c Certificate) String() string {
 	return fmt.Sprintf("certificate %s of authority %s", c.KeyID, c.Authority)
 }
 
-// CertificateDigest returns by what a signed text names the certificate of its signer: the SHA-256 of its wire form. It is zero for a plain key.
+// CertificateDigest returns the digest under which a signed text names the signer's certificate: the SHA-256 of its
+// wire form. It is zero for a plain key.
 func CertificateDigest(key ssh.PublicKey) writ.Digest {
 	cert, ok := key.(*ssh.Certificate)
 	if !ok {
@@ -41,7 +42,8 @@ func CertificateDigest(key ssh.PublicKey) writ.Digest {
 	return writ.DigestOf(cert.Marshal())
 }
 
-// FormatFor returns the format of a text that is signed by a certificate with this digest, or by a plain key if that is zero.
+// FormatFor returns the format of a text signed by the certificate with this digest, or by a plain key if the digest is
+// zero.
 func FormatFor(certificate writ.Digest) Format {
 	if certificate.IsZero() {
 		return FormatV2
@@ -49,8 +51,9 @@ func FormatFor(certificate writ.Digest) Format {
 	return FormatV3
 }
 
-// CertificateOf returns the certificate that signed a submission, nil if a plain key did. Whether it counts is no question: it is for a submission
-// that was accepted. The text must name it, the signature fit, and an authority that the roster has or had must have made it.
+// CertificateOf returns the certificate that signed a submission, or nil for a plain key. It is for submissions that
+// were already accepted, so it does not check whether the certificate is still valid. The text must name the
+// certificate, the signature must match, and an authority of the roster, in any state, must have issued it.
 func (r *Roster) CertificateOf(signed []byte) (*Certificate, error) {
 	text, armored, err := Split(signed)
 	if err != nil {
@@ -78,8 +81,9 @@ func (r *Roster) CertificateOf(signed []byte) (*Certificate, error) {
 	return certificateOf(cert, a), isMade(cert, time.Unix(int64(cert.ValidAfter), 0))
 }
 
-// CertificateOwner returns for whom a certificate may sign, and what it is: the first principal that the certificate and its authority name. It is ""
-// if the roster knows none. Whether the certificate counts now, the verifiers say.
+// CertificateOwner returns the principal that a certificate stands for and the certificate's description. The principal
+// is the first one that both the certificate and its authority name, or "" if there is none. CertificateOwner does not
+// check whether the certificate is valid now.
 func (r *Roster) CertificateOwner(cert *ssh.Certificate) (string, *Certificate) {
 	a := r.authorityOf(cert)
 	if a == nil {
@@ -97,13 +101,13 @@ func certificateOf(cert *ssh.Certificate, a *Authority) *Certificate {
 	return &Certificate{KeyID: cert.KeyId, Serial: cert.Serial, Authority: a.Name, Until: time.Unix(int64(cert.ValidBefore), 0).UTC()}
 }
 
-// CertificateCounts returns why nothing that a certificate signs now would be accepted, nil if it would.
+// CertificateCounts returns nil if a text signed by the certificate now would be accepted, or else the reason.
 func (r *Roster) CertificateCounts(cert *ssh.Certificate, now time.Time) error {
 	_, err := r.certified(cert, moment{at: now, now: now})
 	return err
 }
 
-// certified checks everything of a certificate but for whom it stands, and returns the authority that made it.
+// certified checks a certificate, except for the principal, and returns the authority that issued it.
 func (r *Roster) certified(cert *ssh.Certificate, m moment) (*Authority, error) {
 	a := r.authorityOf(cert)
 	if a == nil {
@@ -116,17 +120,18 @@ func (r *Roster) certified(cert *ssh.Certificate, m moment) (*Authority, error) 
 		return nil, badCertificate("the certificate is of a key that the roster has itself").WithHint("make a key for each job, and a certificate of that one")
 	}
 	life := a.MaxLife()
-	if m.later { // a shorter one is for what is new: runs go on
+	if m.later { // the limit of the authority applies only to new texts; accepted runs continue
 		life = MaxCertificateLife
 	}
 	switch {
 	case cert.CertType != ssh.UserCert:
 		return nil, badCertificate("the certificate is not one for users")
-	case len(cert.ValidPrincipals) == 0: // package ssh would take it for a certificate of everybody
+	case len(cert.ValidPrincipals) == 0: // package ssh would accept such a certificate for every principal
 		return nil, badCertificate("the certificate names no principal")
 	case !validKeyID(cert.KeyId):
 		return nil, badCertificate("the certificate has no key id of 1 to %d bytes that can be shown", maxKeyID)
-	case cert.ValidBefore-cert.ValidAfter > uint64((life+backdated)/time.Second): // huge also if the one is before the other
+	// Overflows to a huge value if the times are swapped.
+	case cert.ValidBefore-cert.ValidAfter > uint64((life+backdated)/time.Second):
 		return nil, badCertificate("the certificate is valid for more than %s, which is what the authority %s may make", formatDuration(life), a.Name)
 	case m.at.Unix() < int64(cert.ValidAfter):
 		return nil, writ.Errorf(writ.CodeNotYetValid, "the certificate is not valid yet").WithHint("set the clock of the machine that made it")
@@ -136,15 +141,15 @@ func (r *Roster) certified(cert *ssh.Certificate, m moment) (*Authority, error) 
 		return nil, writ.Errorf(writ.CodeExpired, "certificates of the authority %s counted until %s", a.Name, formatTime(a.Expires)).
 			WithHint("a root operator prolongs that: writ ca add %s --valid 2160h", a.Name)
 	}
-	if len(cert.CriticalOptions) > 0 { // none is known here, and one that is not known must not be ignored
+	if len(cert.CriticalOptions) > 0 { // writ supports no critical options, and an unknown option must not be ignored
 		return nil, badCertificate("the certificate has the critical option %s, which means nothing here", strings.Join(slices.Sorted(maps.Keys(cert.CriticalOptions)), ", ")).
 			WithHint("make it without critical options: ssh-keygen -O clear")
 	}
 	return a, isMade(cert, m.at)
 }
 
-// counts reports whether something that ends counts at a moment. A supervisor decides a little later than it verifies, so a verifier that
-// looks at it again later allows for that.
+// counts reports whether something that ends at until is still valid at the moment. A supervisor decides slightly later
+// than it verifies, so a later verification adds Skew.
 func (m moment) counts(until time.Time) bool {
 	if m.later {
 		until = until.Add(Skew)
@@ -152,9 +157,10 @@ func (m moment) counts(until time.Time) bool {
 	return m.at.Before(until)
 }
 
-// isMade checks that the authority in a certificate has signed it.
+// isMade checks that the authority named in a certificate signed it.
 func isMade(cert *ssh.Certificate, at time.Time) error {
-	inside := min(max(at.Unix(), int64(cert.ValidAfter)), int64(cert.ValidBefore)-1) // times are checked elsewhere
+	// The caller checks the validity period.
+	inside := min(max(at.Unix(), int64(cert.ValidAfter)), int64(cert.ValidBefore)-1)
 	checker := ssh.CertChecker{
 		Clock:                    func() time.Time { return time.Unix(inside, 0) },
 		SupportedCriticalOptions: slices.Collect(maps.Keys(cert.CriticalOptions)),
@@ -171,8 +177,8 @@ func isMade(cert *ssh.Certificate, at time.Time) error {
 	return nil
 }
 
-// isNamed checks that a text names the certificate that signed it. The bytes that a key signs do not contain its certificate: without this, another
-// certificate of the same key could take its place.
+// isNamed checks that a text names the certificate that signed it. The bytes that a key signs do not include its
+// certificate, so without this check another certificate of the same key could replace it.
 func isNamed(key ssh.PublicKey, certificate writ.Digest) error {
 	digest := CertificateDigest(key)
 	switch {
@@ -195,7 +201,7 @@ func badCertificate(format string, args ...any) *writ.Error {
 	return writ.Errorf(writ.CodeSignerUnknown, format, args...).WithHint("get another certificate; `writ ca list` shows what each authority may make")
 }
 
-// certificate writes the line that names the certificate of the signer, which the format v3 has and no other.
+// certificate writes the line with the signer's certificate. Only the format v3 has it.
 func (w *textWriter) certificate(f Format, certificate writ.Digest) {
 	w.check((f == FormatV3) == !certificate.IsZero(), "certificate", "the format v3 is for texts that are signed by a certificate, and for no others")
 	if f == FormatV3 {

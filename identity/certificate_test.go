@@ -17,7 +17,7 @@ import (
 	"writ/internal/testenv"
 )
 
-// limitedVerifier verifies by limitedRoster.
+// limitedVerifier uses limitedRoster.
 func limitedVerifier(t testing.TB) *Verifier {
 	t.Helper()
 	v := testVerifier(t)
@@ -29,7 +29,7 @@ func limitedVerifier(t testing.TB) *Verifier {
 	return v
 }
 
-// ciPayload is a payload of the pipeline, as somebody signs it who knows the roster of the verifier.
+// ciPayload is a payload of the pipeline, signed with knowledge of the verifier's roster.
 func ciPayload(t testing.TB, v *Verifier) *Payload {
 	t.Helper()
 	p := testPayload()
@@ -41,7 +41,7 @@ func ciPayload(t testing.TB, v *Verifier) *Payload {
 	return p
 }
 
-// job is a certificate of forge that the roster with limits accepts, unless a change spoils it.
+// job returns a signer with a certificate of forge. limitedRoster accepts it unless change makes it invalid.
 func job(t testing.TB, change func(c *ssh.Certificate)) Signer {
 	return certify(t, "forge", "a job", func(c *ssh.Certificate) {
 		c.KeyId, c.Serial = "repo:acme/shop:1", 7
@@ -121,7 +121,7 @@ func TestCertificatesAreHeldToTheirAuthority(t *testing.T) {
 	}
 }
 
-// signedByItsKey lets the key in a certificate sign, where a change has put another one there.
+// signedByItsKey signs with the key in the certificate, which a change may have replaced.
 func signedByItsKey(by Signer) Signer {
 	key := plainKey(by.PublicKey())
 	for _, who := range []string{"alice", "alice stolen", "forge", "root"} {
@@ -134,7 +134,7 @@ func signedByItsKey(by Signer) Signer {
 	return by
 }
 
-// An authority is its key. A stranger may call their own by the same name, with the same key ids and serial numbers.
+// An authority is identified by its key. Another key may use the same authority name, key ids and serial numbers.
 func TestAnAuthorityIsItsKey(t *testing.T) {
 	v := limitedVerifier(t)
 	same := func(c *ssh.Certificate) { c.KeyId, c.Serial = "repo:acme/shop:1", 7 }
@@ -142,7 +142,7 @@ func TestAnAuthorityIsItsKey(t *testing.T) {
 	wantCode(t, err, writ.CodeSignerUnknown)
 
 	cert := job(t, nil).PublicKey().(*ssh.Certificate)
-	cert.SignatureKey = certify(t, "forge", "forge", nil).PublicKey() // a certificate in the place of the authority's key
+	cert.SignatureKey = certify(t, "forge", "forge", nil).PublicKey() // a certificate instead of the authority's key
 	if _, err := parseKeyBlob(cert.Marshal()); err == nil {
 		if _, err := v.Roster.certified(cert, moment{at: v.now(), now: v.now()}); err == nil {
 			t.Error("an authority with a certificate is accepted")
@@ -150,7 +150,7 @@ func TestAnAuthorityIsItsKey(t *testing.T) {
 	}
 }
 
-// The bytes that a key signs do not contain its certificate, so a coordinator could put another one there, or none.
+// The bytes that a key signs do not include its certificate, so a coordinator could replace or remove it.
 func TestACertificateCannotBeSwappedOrStripped(t *testing.T) {
 	v := limitedVerifier(t)
 	good := job(t, nil)
@@ -184,7 +184,7 @@ func TestACertificateCannotBeSwappedOrStripped(t *testing.T) {
 	_, err = v.Roster.CertificateOf(with(testPublic("a job")))
 	wantCode(t, err, writ.CodeSignatureInvalid)
 
-	// A robot that has the key of the job besides, as a roster might have it: the text says that a certificate signed.
+	// The roster also has the job's key as a plain key of the robot. The text names a certificate.
 	v.Roster = limitedRoster()
 	v.Roster.Principals[3].Keys = []PrincipalKey{{Key: testPublic("a job"), State: Active}}
 	p := ciPayload(t, v)
@@ -196,7 +196,7 @@ func TestACertificateCannotBeSwappedOrStripped(t *testing.T) {
 	wantCode(t, err, writ.CodeSignatureInvalid)
 }
 
-// What a client of an earlier version signs by a certificate does not name it.
+// Clients of earlier versions do not name the certificate.
 func TestATextThatDoesNotNameItsCertificateIsRefused(t *testing.T) {
 	v := limitedVerifier(t)
 	text, err := ciPayload(t, v).Text()
@@ -259,11 +259,12 @@ func TestACertificateIsBounded(t *testing.T) {
 	}
 	_, err = v.Submission(Join(text, armor(many.PublicKey(), ScriptNamespace, value)))
 	wantCode(t, err, writ.CodeTooLarge)
-	_, err = many.Sign(ScriptNamespace, text) // nor does the client hand it in
+	_, err = many.Sign(ScriptNamespace, text) // the client does not submit it either
 	wantCode(t, err, writ.CodeKeyUnusable)
 }
 
-// Runs that were accepted go on after the end of what let them in, as those of a removed person do. What a clock of a node says does not matter.
+// Accepted runs continue after the end of the certificate or authority that admitted them, like those of a removed
+// person. The clock of a node does not matter.
 func TestRunsOfACertificateGoOn(t *testing.T) {
 	accepted := noon.Add(10 * time.Minute)
 	for name, tt := range map[string]struct {
@@ -328,7 +329,7 @@ func TestACertificateHasNoPowerOfAnAdmin(t *testing.T) {
 	}
 }
 
-// A roster is signed by keys of people. A certificate for the key of one of them is another key.
+// Only keys of people sign rosters. A certificate for one of these keys is another key.
 func TestACertificateChangesNoRoster(t *testing.T) {
 	first := limitedRoster()
 	first.Threshold = 1
@@ -397,7 +398,7 @@ func TestALoginByACertificateEndsWithIt(t *testing.T) {
 	wantCode(t, err, writ.CodeSignatureInvalid)
 }
 
-// What ssh-keygen makes is accepted: of a key file as an authority, and of a security key as that of the job.
+// Certificates by ssh-keygen are accepted, with a key file as the authority and a security key as the job's key.
 func TestCertificatesOfSSHKeygenAreAccepted(t *testing.T) {
 	keygen := testenv.Need(t, "ssh-keygen")
 	dir := t.TempDir()

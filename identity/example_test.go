@@ -7,7 +7,7 @@ import (
 	"writ/identity"
 )
 
-// A signature is good for one purpose only: a signed script is no statement, whatever its bytes are.
+// A signature is valid for one purpose only: the signature of a script never verifies as that of a statement.
 func ExampleVerifySignature() {
 	_, key, err := ed25519.GenerateKey(nil)
 	if err != nil {
@@ -34,7 +34,7 @@ func ExampleVerifySignature() {
 	// the signature does not fit the text
 }
 
-// A target names what a signed script may delete or overwrite: one resource, or all whose names begin alike.
+// A target names a resource, or a prefix of names, that a signed script may delete or overwrite.
 func ExampleCovered() {
 	targets := []string{"volume/web-*", "machine/db"}
 	fmt.Println(identity.Covered(targets, "volume", "web-0"))

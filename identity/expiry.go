@@ -10,27 +10,27 @@ import (
 	"time"
 )
 
-// warnBefore is how long before something expires people are warned of it, the longest first.
+// warnBefore lists the warnings before an expiry, longest first.
 var warnBefore = []time.Duration{30 * 24 * time.Hour, 7 * 24 * time.Hour, 24 * time.Hour}
 
-// Expiry is something that ends by itself: a roster, a role or an authority in it, or a certificate that an operator renews. Keys in a roster never do,
-// and join tokens last a day at most.
+// Expiry is a roster, a role or an authority in it, or a certificate renewed by an operator, that expires. Keys in a
+// roster never expire. Join tokens are valid for a day at most, so they are not included.
 type Expiry struct {
 	What      string // "version 3 of the roster", "the role deployer of alice on web-shop"
-	Principal string // whose role it is, "" of the roster and of an authority
+	Principal string // principal with the role; "" for a roster or an authority
 	Role      Role
-	Project   string // its name, "*" for all
+	Project   string // name, "*" for all projects
 	At        time.Time
-	Renew     string // what a root operator types
-	// Since is when it began, if there are to be no warnings before the last third of its time. A program that renews a certificate does so when
-	// that third begins: an earlier warning would tell of nothing that is wrong.
+	Renew     string // command for a root operator
+	// Since is the start of the validity, if there must be no warning before its last third. A program that renews a
+	// certificate does so at the start of that third, so an earlier warning would be a false alarm.
 	Since time.Time
 
-	stops string // what an end stops, "" if people are only to know of it
+	stops string // the effect of the expiry, "" if people only need to know of it
 }
 
-// Stage is how many of the warnings, at 30, 7 and 1 days before the end and at the end itself, are due: from 0 to 4. What a roster says of
-// itself is due earlier too, see RenewFrom.
+// Stage returns the number of due warnings, from 0 to 4: one each at 30, 7 and 1 days before the expiry, and one at the
+// expiry. A roster should be renewed earlier; see RenewFrom.
 func (e Expiry) Stage(now time.Time) int {
 	due := 0
 	for _, before := range slices.Concat(warnBefore, []time.Duration{0}) {
@@ -42,13 +42,14 @@ func (e Expiry) Stage(now time.Time) int {
 	return due
 }
 
-// Ended reports whether it has ended.
+// Ended reports whether it has expired.
 func (e Expiry) Ended(now time.Time) bool { return !now.Before(e.At) }
 
-// String says when it ends: "the role deployer of alice on web-shop expires on 2026-12-24".
+// String formats the expiry: "the role deployer of alice on web-shop expires on 2026-12-24".
 func (e Expiry) String() string { return e.What + " expires on " + e.At.UTC().Format(time.DateOnly) }
 
-// Expiries returns what ends by itself, the next first. A role that somebody has for longer by another binding is not among them.
+// Expiries lists everything in the roster that expires, earliest first. It omits a role that another binding grants for
+// longer.
 func (r *Roster) Expiries() []Expiry {
 	all := []Expiry{{What: fmt.Sprintf("version %d of the roster", r.Version), At: r.Expires, Renew: "writ roster renew", stops: "no datacenter accepts new work"}}
 	for i, b := range r.Bindings {
@@ -82,12 +83,12 @@ func (r *Roster) Expiries() []Expiry {
 	return all
 }
 
-// EndingRoles returns the roles of Expiries that end within the first of the warnings, 30 days, and have not ended.
+// EndingRoles returns the roles that expire within 30 days, the time of the first warning. It omits expired roles.
 func (r *Roster) EndingRoles(now time.Time) []Expiry {
 	return slices.DeleteFunc(r.Expiries(), func(e Expiry) bool { return e.Principal == "" || e.Stage(now) == 0 || e.Ended(now) })
 }
 
-// outlived reports whether another binding gives all that one does, for longer.
+// outlived reports whether another binding grants everything that binding i grants, for longer.
 func (r *Roster) outlived(i int) bool {
 	b := r.Bindings[i]
 	for j, other := range r.Bindings {
@@ -100,10 +101,10 @@ func (r *Roster) outlived(i int) bool {
 	return false
 }
 
-// Warned remembers of what it was logged that it ends, and how near that was. It belongs to one goroutine.
+// Warned holds the stage of the last logged warning for each expiry. It must not be used concurrently.
 type Warned map[string]int
 
-// Log logs what ends by itself: 30, 7 and 1 days before, and when it has.
+// Log logs warnings 30, 7 and 1 days before an expiry, and at the expiry.
 func (w Warned) Log(ctx context.Context, log *slog.Logger, all []Expiry, now time.Time) {
 	still := make(map[string]bool)
 	for _, e := range all {
@@ -114,7 +115,8 @@ func (w Warned) Log(ctx context.Context, log *slog.Logger, all []Expiry, now tim
 		}
 		w[e.What] = stage
 		switch {
-		case e.Ended(now) && e.Principal != "" && before == 0: // long ago, as it was meant
+		// Expired long before the first check: a warning would be of no use.
+		case e.Ended(now) && e.Principal != "" && before == 0:
 		case e.Ended(now) && e.stops != "":
 			log.ErrorContext(ctx, e.What+" has expired: "+e.stops, "at", e.At, "fix", e.Renew)
 		case e.Ended(now):

@@ -25,12 +25,12 @@ func TestExpiriesAreKnownInAdvance(t *testing.T) {
 		Projects: []identity.Project{{ID: writ.ProjectID("p1"), Name: "shop"}},
 		Bindings: []identity.Binding{
 			role("alice", identity.Deployer, "p1", false, in(20*day)),
-			role("alice", identity.Viewer, "p1", false, in(20*day)), // for ever, by the next one
+			role("alice", identity.Viewer, "p1", false, in(20*day)), // the next binding never expires
 			role("alice", identity.Viewer, "*", false, time.Time{}),
-			role("bob", identity.Deployer, "p1", true, in(5*day)), // the other one destroys nothing
+			role("bob", identity.Deployer, "p1", true, in(5*day)), // the next binding is not destructive
 			role("bob", identity.Deployer, "p1", false, in(40*day)),
 			role("bob", identity.Operator, "*", false, in(2*day)),
-			role("bob", identity.Operator, "*", false, in(2*day)), // the same again
+			role("bob", identity.Operator, "*", false, in(2*day)), // a duplicate
 			role("bob", identity.Admin, "*", false, time.Time{}),
 			role("gone", identity.Deployer, "p1", false, in(day)),
 		},

@@ -6,17 +6,18 @@ import (
 	"writ"
 )
 
-// ancestor is an earlier version of a roster in the chain that was verified.
+// ancestor is an earlier version in the verified chain of a roster.
 type ancestor struct {
 	version  int
 	digest   writ.Digest
 	waypoint bool // see Roster.isWaypointAfter
-	unproven bool // it names no history
+	unproven bool // the roster names no history
 	before   *ancestor
 }
 
-// checkSeen compares the roster that a signer has seen with the version of that number in the chain that leads to r. Another digest (ROSTER_FORK)
-// means that two rosters of one version were signed. Versions after r, and those before the first that was verified here, are not known and pass.
+// checkSeen compares the roster that a signer has seen with the same version in the chain that leads to r. Another
+// digest is ROSTER_FORK: two rosters of one version were signed. Versions after r, and versions before the start of the
+// verified chain, are unknown and pass.
 func (r *Roster) checkSeen(version int, digest writ.Digest) error {
 	if digest.IsZero() || version > r.Version {
 		return nil
@@ -36,23 +37,23 @@ func (r *Roster) checkSeen(version int, digest writ.Digest) error {
 		WithHint("keep both rosters as evidence and tell the root operators; the root can sign a recovery version")
 }
 
-// maxForks bounds the forks that Forks remembers.
+// maxForks limits the forks that Forks remembers.
 const maxForks = 1000
 
-// Forks remembers which forks of the roster were reported, so that each is logged once. The zero value is ready.
+// Forks remembers the reported forks, so that each is logged once. The zero value is ready to use.
 type Forks struct {
 	mu   sync.Mutex
 	seen map[string]bool
 }
 
-// First reports whether err is a ROSTER_FORK that comes for the first time.
+// First reports whether err is a ROSTER_FORK that was not reported before.
 func (f *Forks) First(err error) bool {
 	if writ.CodeOf(err) != writ.CodeRosterFork {
 		return false
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	what := writ.AsError(err).Message // it holds the version and both digests
+	what := writ.AsError(err).Message // contains the version and both digests
 	if f.seen[what] || len(f.seen) >= maxForks {
 		return false
 	}

@@ -9,7 +9,7 @@ import (
 	"writ"
 )
 
-// chain verifies rosters that are made from the first one by changes, and returns all of them.
+// chain applies changes to the first roster, one after the other, verifies the versions and returns all of them.
 func chain(t *testing.T, changes ...func(next *Roster)) []*Roster {
 	t.Helper()
 	first, err := VerifyRoster(nil, signRoster(t, testRoster(), "root"), noon)
@@ -33,7 +33,8 @@ func chain(t *testing.T, changes ...func(next *Roster)) []*Roster {
 	return all
 }
 
-// Whoever signs says which roster they have seen. A verifier whose chain has another one of that version refuses, and says so once.
+// A text names the roster that its signer has seen. A verifier whose chain has another roster of that version rejects
+// the text and reports the fork once.
 func TestATextSignedUnderAnotherRosterOfTheSameVersionIsRefused(t *testing.T) {
 	project := func(name string) func(*Roster) {
 		return func(next *Roster) {
@@ -93,7 +94,7 @@ func TestATextSignedUnderAnotherRosterOfTheSameVersionIsRefused(t *testing.T) {
 	}
 }
 
-// A signature under a forged text tells nobody of a fork.
+// A forged text does not report a fork.
 func TestOnlyTheRostersKeysReportAFork(t *testing.T) {
 	v := testVerifier(t)
 	v.Forked = func(signer string, err error) { t.Errorf("%s: %v", signer, err) }

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Each target holds a parser of strangers' bytes to one promise: what it accepts is exactly what this package would have written.
+// Each fuzz target checks a parser of untrusted bytes: it accepts exactly the texts that this package would write.
 
 func FuzzSignature(f *testing.F) {
 	text := []byte("text")

@@ -20,7 +20,7 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files anew")
 
-// noon is the present of these tests.
+// noon is the current time of these tests.
 var noon = time.Date(2026, 11, 21, 10, 0, 0, 0, time.UTC)
 
 const (
@@ -32,7 +32,7 @@ const (
 	nodeID                     = "0192f6c2-0000-7000-8000-0000000000aa"
 )
 
-// testKey derives a key from a name, so that golden files stay the same and no private key is stored.
+// testKey derives a key from a name, so that golden files are stable and no private key is stored.
 func testKey(name string) ed25519.PrivateKey {
 	seed := sha256.Sum256([]byte("test key of " + name))
 	return ed25519.NewKeyFromSeed(seed[:])
@@ -46,8 +46,9 @@ func supervisorKey(name string) ed25519.PublicKey { return testKey(name).Public(
 
 func testCluster() writ.ClusterID { return ClusterOf(testPublic("root")) }
 
-// testRoster has alice (all rights), bob (tame deployer of web-shop), carol (an operator with a security key), dave (revoked), eve
-// (removed), frank (whose right expires in a minute), a pipeline with an authority, and two datacenters.
+// testRoster contains alice (all rights), bob (deployer of web-shop without the destructive flag), carol (an operator
+// with a security key), dave (revoked), eve (removed), frank (whose role expires in a minute), a pipeline with an
+// authority, and two datacenters.
 func testRoster() *Roster {
 	keys := func(names ...string) []PrincipalKey {
 		var k []PrincipalKey
@@ -111,7 +112,7 @@ var testDigest = sync.OnceValue(func() writ.Digest {
 	return digest
 })
 
-// oldPayload is testPayload as earlier versions of writ wrote it.
+// oldPayload is testPayload in the format of earlier versions of writ.
 func oldPayload() *Payload {
 	p := testPayload()
 	p.Format, p.RosterDigest = FormatV1, writ.Digest{}
@@ -151,14 +152,14 @@ func testStatement() *Statement {
 	}
 }
 
-// oldStatement is testStatement as earlier versions of writ wrote it.
+// oldStatement is testStatement in the format of earlier versions of writ.
 func oldStatement() *Statement {
 	s := testStatement()
 	s.Format, s.DatacenterName, s.RosterDigest, s.Seen = FormatV1, "", writ.Digest{}, Seen{}
 	return s
 }
 
-// seen fills in what the signer of a test saw of the subject.
+// seen fills in the signer's view of the subject.
 func seen(s *Statement) *Statement {
 	project, _ := s.Params["project"].(string)
 	p := testRoster().Project(writ.ProjectID(project))
@@ -174,7 +175,7 @@ func seen(s *Statement) *Statement {
 		}
 	case "project", "deployment":
 		if s.Decision == DecisionCancelRuns || s.Decision == DecisionResumeRuns {
-			break // it says that itself
+			break // the statement contains it already
 		}
 		s.Seen = Seen{Project: shopID, ProjectName: "web-shop", Revision: 7}
 	case "operation":
@@ -189,7 +190,7 @@ func seen(s *Statement) *Statement {
 	return s
 }
 
-// testRuns are three runs of shop.
+// testRuns is a list of three runs of shop.
 func testRuns(resume bool) RunList {
 	l := RunList{Project: shopID, ProjectName: "web-shop", Resume: resume}
 	for i := range byte(3) {
@@ -200,7 +201,7 @@ func testRuns(resume bool) RunList {
 
 var testRun = writ.RunIDOf(writ.Digest{1})
 
-// signText signs what text returns and joins both.
+// signText signs text and joins both.
 func signText(t testing.TB, s Signer, namespace Namespace, text interface{ Text() ([]byte, error) }) []byte {
 	t.Helper()
 	if s, ok := text.(*Statement); ok && s.Format == FormatV2 {
@@ -214,7 +215,7 @@ func signText(t testing.TB, s Signer, namespace Namespace, text interface{ Text(
 	return signBytes(t, s, namespace, b)
 }
 
-// nameCertificate lets a text of today name the certificate that signs it.
+// nameCertificate adds the signer's certificate to a text of a current format.
 func nameCertificate(text any, key ssh.PublicKey) {
 	certificate := CertificateDigest(key)
 	switch s := text.(type) {
@@ -277,7 +278,7 @@ func golden(t *testing.T, name string, have []byte) {
 	}
 }
 
-// securitySigner is a FIDO token in software: it signs as PROTOCOL.u2f of OpenSSH says, with whatever flags it is told.
+// securitySigner is a FIDO token in software. It signs as PROTOCOL.u2f of OpenSSH specifies, with configurable flags.
 type securitySigner struct {
 	key     ssh.PublicKey
 	private ed25519.PrivateKey
@@ -306,7 +307,7 @@ func (s *securitySigner) Sign(namespace Namespace, text []byte) ([]byte, error) 
 	return armor(s.key, namespace, &ssh.Signature{Format: ssh.KeyAlgoSKED25519, Blob: ed25519.Sign(s.private, signed), Rest: counter}), nil
 }
 
-// certify returns a signer whose certificate a change may have spoiled before the authority signed it.
+// certify returns a signer with a certificate. change may modify the certificate before the authority signs it.
 func certify(t testing.TB, authority, name string, change func(*ssh.Certificate)) Signer {
 	t.Helper()
 	s := NewSigner(testKey(name)).(*signer)

@@ -7,12 +7,12 @@ import (
 	"writ"
 )
 
-// Who has no right in the project that he says he saw, or may not read the one that the run is in, learns nothing of the run: whether it is there or not,
-// and whatever he guesses, he gets the same answer.
+// A signer without a right in the project that he claims to have seen, or without read access to the run's real
+// project, learns nothing about the run. The answer is the same whether the run exists or not.
 func TestAStatementRevealsNoRunOfAnotherProject(t *testing.T) {
 	missing := writ.RunIDOf(writ.Digest{2})
 	for name, tt := range map[string]struct {
-		seen writ.ProjectID // that the signer claims; the run is in shop
+		seen writ.ProjectID // the signer's claim; the run is in shop
 		role Role           // of the signer, in mail only
 		want writ.Code
 	}{
@@ -52,7 +52,7 @@ func TestAStatementRevealsNoRunOfAnotherProject(t *testing.T) {
 		}
 	}
 
-	// Who reads both projects is told where the run is.
+	// A signer with read access to both projects learns the run's project.
 	v := testVerifier(t)
 	v.Roster.Bindings = []Binding{{Principal: "bob", Role: Deployer, Project: mailID}, {Principal: "bob", Role: Viewer, Project: shopID}}
 	s := testStatement()

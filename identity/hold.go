@@ -9,20 +9,21 @@ import (
 	"writ"
 )
 
-// The decisions about a scope of work. What is on hold starts no work: no job of it is sent until it is released.
+// The decisions about a scope. A held scope starts no work: none of its jobs is sent until a release.
 const (
 	DecisionHold    = "hold"
 	DecisionRelease = "release"
 )
 
-// Scope is a part of the work of a datacenter. The zero value is all of it. A call is a scope, too: of its project, its deployment and its operation.
+// Scope is a part of a datacenter's work. The zero value is all of it. A call is also a scope, with its project,
+// deployment and operation.
 type Scope struct {
 	Project    writ.ProjectID `json:"project,omitempty"`
-	Deployment string         `json:"deployment,omitempty"` // of the project
-	Operation  string         `json:"operation,omitempty"`  // "machine.create", or "machine" for all of the module
+	Deployment string         `json:"deployment,omitempty"` // within Project
+	Operation  string         `json:"operation,omitempty"`  // "machine.create", or "machine" for the whole module
 }
 
-// ScopeOf returns what a statement with one of the decisions is about.
+// ScopeOf returns the scope of a hold or release statement.
 func ScopeOf(s *Statement) Scope {
 	switch s.Kind() {
 	case "project":
@@ -36,7 +37,7 @@ func ScopeOf(s *Statement) Scope {
 	}
 }
 
-// Statement fills in subject and what the signer saw of a statement about the scope: its datacenter, the name of its project, and the revision of
+// Statement sets the subject and the signer's view of a statement about the scope. revision is the result of
 // Holds.Seen.
 func (s Scope) Statement(st *Statement, dc writ.Datacenter, projectName string, revision int64) {
 	st.Seen = Seen{Revision: revision}
@@ -55,7 +56,7 @@ func (s Scope) Statement(st *Statement, dc writ.Datacenter, projectName string, 
 	}
 }
 
-// Within reports whether everything of a scope is part of another one, as it is if both are the same.
+// Within reports whether s is part of of, or equal to it.
 func (s Scope) Within(of Scope) bool {
 	switch {
 	case of.Operation != "" && s.Operation != of.Operation && !strings.HasPrefix(s.Operation, of.Operation+"."):
@@ -67,12 +68,12 @@ func (s Scope) Within(of Scope) bool {
 	}
 }
 
-// Overlaps reports whether some work may be part of both scopes.
+// Overlaps reports whether both scopes can contain the same work.
 func (s Scope) Overlaps(other Scope) bool {
 	return s.Within(other) || other.Within(s) || (s.Operation == "") != (other.Operation == "")
 }
 
-// Text names the scope for people: "the deployment web of the project shop".
+// Text formats the scope for people: "the deployment web of the project shop".
 func (s Scope) Text(projectName string) string {
 	switch {
 	case s.Deployment != "":
@@ -86,8 +87,8 @@ func (s Scope) Text(projectName string) string {
 	}
 }
 
-// Release is the command that releases the scope in a datacenter. It is "" if a name in it is none that shells take as it is: somebody may have made
-// it up who wants a person to type it.
+// Release returns the command that releases the scope in a datacenter. It returns "" if a name is unsafe in a shell,
+// because an attacker might have chosen the name to make a person run it.
 func (s Scope) Release(datacenter, projectName string) string {
 	command := "writ release"
 	for _, flag := range []struct {
@@ -108,20 +109,22 @@ func (s Scope) Release(datacenter, projectName string) string {
 	return command
 }
 
-// Hold is the newest decision about a scope: that its work is on hold, or that it is released. A release also takes the scope out of the wider
-// holds that were there before.
+// Hold is the newest decision about a scope: hold or release. A release also exempts the scope from earlier holds of
+// wider scopes.
 type Hold struct {
 	Scope
 	ProjectName string `json:"project_name,omitempty"`
 	Held        bool   `json:"held"`
-	// Revision orders the decisions of a datacenter about scopes. It is at least the time of the decision, in microseconds.
+	// Revision orders the decisions about scopes of a datacenter. It is at least the time of the decision, in
+	// microseconds.
 	Revision int64 `json:"revision"`
-	// ByOperator says that an operator of the datacenter holds it, so that the people of a project cannot release it.
+	// ByOperator means that an operator of the datacenter holds the scope, so that the members of a project cannot
+	// release it.
 	ByOperator bool            `json:"by_operator,omitempty"`
-	Decided    []writ.Decision `json:"decided"` // the last ones, oldest first
+	Decided    []writ.Decision `json:"decided"` // the latest decisions, oldest first
 }
 
-// Last is the newest decision. That of a supervisor which was started held has no signer.
+// Last returns the newest decision. If the supervisor was started with everything on hold, the decision has no signer.
 func (h *Hold) Last() writ.Decision {
 	if len(h.Decided) == 0 {
 		return writ.Decision{}
@@ -129,13 +132,13 @@ func (h *Hold) Last() writ.Decision {
 	return h.Decided[len(h.Decided)-1]
 }
 
-// Text names the scope of the hold for people.
+// Text formats the scope of the hold for people.
 func (h *Hold) Text() string { return h.Scope.Text(h.ProjectName) }
 
-// Holds are the newest decisions of a datacenter about scopes, one for each.
+// Holds contains the newest decision about each scope of a datacenter.
 type Holds []Hold
 
-// Of returns the newest decision about exactly a scope, nil if there is none.
+// Of returns the newest decision about exactly s, or nil.
 func (h Holds) Of(s Scope) *Hold {
 	if i := slices.IndexFunc(h, func(d Hold) bool { return d.Scope == s }); i >= 0 {
 		return &h[i]
@@ -143,8 +146,9 @@ func (h Holds) Of(s Scope) *Hold {
 	return nil
 }
 
-// Seen is the revision that a statement about a scope names: that of the newest decision about the scope, or about one that it is part of. So a
-// statement that was kept back counts no more once somebody has decided about either. What was decided about parts of it does not matter.
+// Seen returns the revision for a statement about s: the revision of the newest decision about s or a scope that
+// contains it. A delayed statement is therefore rejected after another decision about one of these. Decisions about
+// parts of s do not matter.
 func (h Holds) Seen(s Scope) (revision int64) {
 	for _, d := range h {
 		if s.Within(d.Scope) {
@@ -154,7 +158,7 @@ func (h Holds) Seen(s Scope) (revision int64) {
 	return revision
 }
 
-// Over returns the holds under which a scope is as a whole. A hold is not among them if the scope, or a wider one within the hold, was released
+// Over returns the holds that apply to all of s. It omits a hold if s, or a scope between s and the hold, was released
 // after it.
 func (h Holds) Over(s Scope) (over []*Hold) {
 	for i := range h {
@@ -165,7 +169,7 @@ func (h Holds) Over(s Scope) (over []*Hold) {
 	return over
 }
 
-// First returns one of the holds under which a scope is, nil if there is none.
+// First returns one hold that applies to all of s, or nil.
 func (h Holds) First(s Scope) *Hold {
 	for i := range h {
 		if h[i].Held && s.Within(h[i].Scope) && !h.takenOut(s, &h[i]) {
@@ -175,7 +179,7 @@ func (h Holds) First(s Scope) *Hold {
 	return nil
 }
 
-// Exempts reports whether a scope was released and so taken out of a wider hold, which holds the rest.
+// Exempts reports whether s was released from a hold of a wider scope that still applies to the rest.
 func (h Holds) Exempts(s Scope) bool {
 	own := h.Of(s)
 	return own != nil && !own.Held && slices.ContainsFunc(h, func(wider Hold) bool {
@@ -183,7 +187,7 @@ func (h Holds) Exempts(s Scope) bool {
 	})
 }
 
-// takenOut reports whether a release that came after a hold took a part out of it which has all of a scope.
+// takenOut reports whether a release after the hold covers all of s within the hold.
 func (h Holds) takenOut(s Scope, hold *Hold) bool {
 	return slices.ContainsFunc(h, func(d Hold) bool {
 		return !d.Held && d.Revision > hold.Revision && s.Within(d.Scope) && d.Scope.Within(hold.Scope)
@@ -192,7 +196,7 @@ func (h Holds) takenOut(s Scope, hold *Hold) bool {
 
 var workPattern = regexp.MustCompile(`^[a-z][a-z0-9_]{0,31}(\.[a-z][a-z0-9_]{0,31})?$`)
 
-// validOperation reports whether s is written as the name of an operation, or of a module.
+// validOperation reports whether s has the form of an operation or a module.
 func validOperation(s string) bool { return workPattern.MatchString(s) }
 
 func projectOfSeen(s *Statement) writ.ProjectID {

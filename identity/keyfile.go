@@ -17,9 +17,9 @@ import (
 	"writ/internal/failpoint"
 )
 
-// LoadOrCreateKey returns the ed25519 key of a machine (a supervisor or node) from an OpenSSH private key file without passphrase. If
-// there is no file it makes a key and the file, mode 0600, and returns only when that is on disk. Two processes that do so at the same
-// time get the same key. A file that is there is never replaced.
+// LoadOrCreateKey returns the ed25519 key of a machine (a supervisor or node) from an OpenSSH private key file without
+// a passphrase. If the file is missing, it creates a key and the file with mode 0600, and returns after the file is on
+// disk. Concurrent processes get the same key. An existing file is never replaced.
 func LoadOrCreateKey(path string) (ed25519.PrivateKey, error) {
 	err := createFile(path, func() ([]byte, error) {
 		_, key, err := ed25519.GenerateKey(rand.Reader)
@@ -38,8 +38,8 @@ func LoadOrCreateKey(path string) (ed25519.PrivateKey, error) {
 	return loadPrivateKey(path, nil)
 }
 
-// LoadOrCreateAgeIdentity returns the age identity of a machine, for secrets that are meant for it, from a file as age-keygen makes
-// it. A missing file is made as LoadOrCreateKey does it.
+// LoadOrCreateAgeIdentity returns the age identity that decrypts a machine's secrets, from a file in age-keygen's
+// format. It creates a missing file like LoadOrCreateKey.
 func LoadOrCreateAgeIdentity(path string) (*age.X25519Identity, error) {
 	err := createFile(path, func() ([]byte, error) {
 		identity, err := age.GenerateX25519Identity()
@@ -66,7 +66,7 @@ func LoadOrCreateAgeIdentity(path string) (*age.X25519Identity, error) {
 	return identity, nil
 }
 
-// createFile makes a file that is there completely or not at all, whatever happens meanwhile, unless there is one already.
+// createFile creates a file atomically and durably, unless it exists.
 func createFile(path string, content func() ([]byte, error)) error {
 	if _, err := os.Lstat(path); err == nil || !errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -85,7 +85,7 @@ func createFile(path string, content func() ([]byte, error)) error {
 	if err = errors.Join(err, temp.Sync(), temp.Close()); err != nil {
 		return err
 	}
-	// A link, unlike a rename, fails if another process was faster; then the file of that one counts.
+	// A link, unlike a rename, fails if another process has created the file. The existing file is then used.
 	if err := os.Link(temp.Name(), path); err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
 	}
@@ -98,7 +98,8 @@ func createFile(path string, content func() ([]byte, error)) error {
 	return err
 }
 
-// Fingerprint returns how people compare a machine's key: "SHA256:…", as `ssh-keygen -l` prints it.
+// Fingerprint returns the fingerprint of a machine's key, "SHA256:…" as printed by `ssh-keygen -l`, or "-" for an
+// invalid key.
 func Fingerprint(key ed25519.PublicKey) string {
 	k := SSHKey(key)
 	if k == nil {

@@ -11,14 +11,14 @@ import (
 // DecisionLabel is the decision that changes the labels of a node.
 const DecisionLabel = "label"
 
-// LabelChange is what a statement says about the labels of a node. It names what changes and not all that there is: two people who change
-// different labels at the same time both get what they want.
+// LabelChange is a change to the labels of a node. A statement contains the change instead of all labels, so that
+// concurrent changes of different labels do not conflict.
 type LabelChange struct {
-	Set    map[string]string // names and values, of labels that are new or get another value
-	Remove []string          // names
+	Set    map[string]string // new values by label name
+	Remove []string          // label names
 }
 
-// Statement fills in subject, decision and parameters of a statement that makes the change.
+// Statement sets the subject, decision and parameters of a statement with the change.
 func (c LabelChange) Statement(s *Statement, node writ.NodeID) {
 	s.Subject, s.Decision = "node/"+string(node), DecisionLabel
 	set, remove := []any{}, []any{}
@@ -31,7 +31,7 @@ func (c LabelChange) Statement(s *Statement, node writ.NodeID) {
 	s.Params = map[string]any{"set": set, "remove": remove}
 }
 
-// ParseLabelChange reads the change from a statement about the labels of a node.
+// ParseLabelChange parses the change in a statement about the labels of a node.
 func ParseLabelChange(s *Statement) (LabelChange, error) {
 	set, ok1 := stringsIn(s.Params["set"])
 	remove, ok2 := stringsIn(s.Params["remove"])
@@ -60,7 +60,7 @@ func ParseLabelChange(s *Statement) (LabelChange, error) {
 	return c, nil
 }
 
-// Apply returns the labels of a node after the change; those before are left as they are.
+// Apply returns the changed labels. It does not modify before.
 func (c LabelChange) Apply(before map[string]string) map[string]string {
 	after := make(map[string]string, len(before)+len(c.Set))
 	maps.Copy(after, before)
@@ -71,7 +71,7 @@ func (c LabelChange) Apply(before map[string]string) map[string]string {
 	return after
 }
 
-// stringsIn returns a parameter that is a list of strings.
+// stringsIn converts a parameter to a list of strings.
 func stringsIn(param any) (list []string, ok bool) {
 	values, ok := param.([]any)
 	for _, v := range values {

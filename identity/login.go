@@ -11,48 +11,48 @@ import (
 	"writ"
 )
 
-// Times of logins.
+// Validity of logins and sessions.
 const (
-	// LoginValidity is how long the text of a login may be handed in.
+	// LoginValidity is the validity of a signed login text.
 	LoginValidity = time.Minute
-	// SessionValidity is how long the key of a session may ask for tokens, after one signature of the person.
+	// SessionValidity limits the time for which a session's key can request tokens after one signature of the person.
 	SessionValidity = 12 * time.Hour
 )
 
-// Login is what a person signs to read at one coordinator. It gives a key, which the client makes for that, the right to ask for tokens. It can change
-// nothing, and counts nowhere else.
+// Login is the text that a person signs to read at one coordinator. It permits a session key, which the client
+// generated for this purpose, to request tokens. It permits no changes, and other coordinators reject it.
 type Login struct {
 	Cluster      writ.ClusterID
-	Coordinator  string // its id in the roster
-	URL          string // at which the client reaches it
-	Roster       int    // the version that the signer has seen
+	Coordinator  string // id in the roster
+	URL          string // the coordinator's address as used by the client
+	Roster       int    // version that the signer has seen
 	RosterDigest writ.Digest
 	Signer       string
-	Certificate  writ.Digest // of the certificate that signs, zero for a plain key; with it the text has the format v2
+	Certificate  writ.Digest // of the signing certificate, zero for a plain key; otherwise the format is v2
 	Session      ed25519.PublicKey
-	Nonce        []byte // of the coordinator, NonceSize bytes
+	Nonce        []byte // from the coordinator, NonceSize bytes
 	Created      time.Time
-	Expires      time.Time // of this text
-	Until        time.Time // of the session
+	Expires      time.Time // expiry of this text
+	Until        time.Time // expiry of the session
 }
 
-// LoginChallenge is what a coordinator signs for somebody who wants to log in.
+// LoginChallenge is signed by a coordinator at the start of a login.
 type LoginChallenge struct {
 	Coordinator string `json:"coordinator"`
-	URL         string `json:"url"`    // that the client named
-	Client      []byte `json:"client"` // the nonce of the client
-	Nonce       []byte `json:"nonce"`  // the nonce of the coordinator, for the login
+	URL         string `json:"url"`    // address as used by the client
+	Client      []byte `json:"client"` // nonce of the client
+	Nonce       []byte `json:"nonce"`  // nonce of the coordinator, for the login
 	Time        int64  `json:"time"`   // unix milliseconds, by the coordinator's clock
 }
 
-// LoginRefresh is what the key of a session signs for another token. The nonce is that of another challenge.
+// LoginRefresh is signed by the key of a session to request another token. The nonce is from a new challenge.
 type LoginRefresh struct {
 	Coordinator string `json:"coordinator"`
 	URL         string `json:"url"`
 	Nonce       []byte `json:"nonce"`
 }
 
-// Text returns the exact bytes that are signed.
+// Text returns the exact bytes to sign.
 func (l *Login) Text() ([]byte, error) {
 	w := new(textWriter)
 	format := "v1"
@@ -79,11 +79,12 @@ func (l *Login) Text() ([]byte, error) {
 	return w.text()
 }
 
-// ParseLogin is the reverse of Text and accepts nothing that Text would not have written. The error has the code PAYLOAD_MALFORMED or TOO_LARGE.
+// ParseLogin is the inverse of Text. It rejects every text that Text would not write. The error is PAYLOAD_MALFORMED or
+// TOO_LARGE.
 func ParseLogin(text []byte) (*Login, error) {
 	r := newTextReader(text)
 	l := new(Login)
-	format := FormatV2 // of texts by plain keys
+	format := FormatV2 // for texts signed with plain keys
 	if r.one("writ-login") == "v2" {
 		format = FormatV3
 	}
@@ -111,14 +112,15 @@ func ParseLogin(text []byte) (*Login, error) {
 	return l, same(text, want)
 }
 
-// VerifiedLogin is a login that passed every check, and the key or certificate that signed it.
+// VerifiedLogin is a login that passed every check, with the key or certificate that signed it.
 type VerifiedLogin struct {
 	*Login
 	Key ssh.PublicKey
 }
 
-// Login makes every check of a login that can be made without knowing the coordinator: size, signature, the signer's key in the roster, form, cluster,
-// roster, name, time, and that the signer may read something. Whether it is for this coordinator, and new, is the caller's to know.
+// Login makes every check of a login that does not depend on the coordinator: size, signature, the signer's key in the
+// roster, form, cluster, roster, name, time, and that the signer may read something. The caller checks that the login
+// is for this coordinator and was not used before.
 func (v *Verifier) Login(signed []byte) (*VerifiedLogin, error) {
 	m := moment{at: v.now(), now: v.now()}
 	text, who, err := v.authenticate(LoginNamespace, signed, m)
@@ -161,8 +163,8 @@ func (v *Verifier) Login(signed []byte) (*VerifiedLogin, error) {
 	return verified, err
 }
 
-// Reads returns the projects that somebody who has logged in may read at a time, by this roster: see Readable. The key that signed must not have been
-// removed, nor a certificate have ended.
+// Reads returns the projects that a login may read at a time, by this roster; see Readable. It fails if the signing key
+// was removed or its certificate has expired.
 func (r *Roster) Reads(l *VerifiedLogin, at time.Time) ([]writ.ProjectID, error) {
 	m := moment{at: at, now: at}
 	who, err := (&Verifier{Roster: r}).identify(l.Key, m)
@@ -178,7 +180,7 @@ func (r *Roster) Reads(l *VerifiedLogin, at time.Time) ([]writ.ProjectID, error)
 	return r.readable(l.Signer, at, who.proof())
 }
 
-// AllowsLogin is Allows for who has logged in. The role admin does not count for a certificate.
+// AllowsLogin is Allows for a login. The role admin does not count for a certificate.
 func (r *Roster) AllowsLogin(l *VerifiedLogin, action Action, project writ.ProjectID, at time.Time) error {
 	_, certified := l.Key.(*ssh.Certificate)
 	return r.allowsNamed(l.Signer, action, project, at, proof{userVerified: true, certificate: certified})
@@ -190,8 +192,8 @@ func (r *Roster) reads(principal string, project writ.ProjectID, at time.Time) b
 	return err == nil && (slices.Contains(projects, AllProjects) || slices.Contains(projects, project))
 }
 
-// Readable returns the projects that a principal may read at a time, or just AllProjects. Root operators may read all. The errors are those of
-// Allows: SIGNER_UNKNOWN, SIGNER_REVOKED, and ROLE_MISSING if there are none.
+// Readable returns the projects that a principal may read at a time, or only AllProjects. Root operators may read all.
+// The errors are those of Allows: SIGNER_UNKNOWN, SIGNER_REVOKED, and ROLE_MISSING if there are no projects.
 func (r *Roster) Readable(principal string, at time.Time) ([]writ.ProjectID, error) {
 	return r.readable(principal, at, proof{userVerified: true})
 }

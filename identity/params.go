@@ -12,13 +12,14 @@ import (
 	"unicode/utf8"
 )
 
-// MaxInt is the largest integer of a params line, and its negative the smallest: what every JSON library keeps exactly.
+// MaxInt is the largest integer in a params line, and -MaxInt the smallest. Every JSON library keeps these exactly.
 const MaxInt = 1 << 53
 
 var paramPattern = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_-]{0,63}$`)
 
-// canonicalJSON writes parameters in their one form: keys sorted, no spaces, strings escaped as RFC 8785 does it and U+007F to U+009F
-// as \u00xx besides, so that the line has no control characters. Values are string, bool, int64 within ±2^53 and lists of these.
+// canonicalJSON encodes parameters canonically: sorted keys, no spaces, and strings escaped as in RFC 8785. It also
+// escapes U+007F to U+009F as \u00xx, so that the line has no control characters. Values are string, bool, int64 within
+// ±2^53, and lists of these.
 func canonicalJSON(params map[string]any) ([]byte, error) {
 	b := []byte{'{'}
 	for i, name := range slices.Sorted(maps.Keys(params)) {
@@ -96,7 +97,8 @@ func appendString(b []byte, s string) ([]byte, error) {
 	return append(b, '"'), nil
 }
 
-// parseParams reads a JSON object of parameters. It does not ask for the canonical form; whoever needs that compares.
+// parseParams parses a JSON object of parameters. It does not require the canonical form, which callers check by
+// comparison.
 func parseParams(text []byte) (map[string]any, error) {
 	d := json.NewDecoder(bytes.NewReader(text))
 	d.UseNumber()

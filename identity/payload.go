@@ -16,30 +16,31 @@ import (
 )
 
 const (
-	// MaxDeadline is how long a run may take at most.
+	// MaxDeadline limits the deadline of a run.
 	MaxDeadline = 7 * 24 * time.Hour
-	// MaxCalls is how many calls a run may make at most.
+	// MaxCalls limits the calls of a run.
 	MaxCalls = 2000
-	// MaxSecrets is how many secrets a run may use.
+	// MaxSecrets limits the secrets of a run.
 	MaxSecrets = 64
 )
 
-// File is a script or a module with its text.
+// File is a script or module with its text.
 type File struct {
-	Name string // "web.tengo"; of a module what scripts import, "lib/fleet@1"
+	Name string // "web.tengo"; for a module its import path, "lib/fleet@1"
 	Text []byte // UTF-8; tab and LF are the only control characters
 }
 
 // Digest returns the SHA-256 of the text.
 func (f File) Digest() writ.Digest { return writ.DigestOf(f.Text) }
 
-// Deployment names a set of resources that revisions of a script make. The zero value is none: the project itself owns what is made.
+// Deployment identifies the resources that revisions of a script create. For the zero value, the project itself owns
+// them.
 type Deployment struct {
 	Name string
-	Base int // the revision that the script was planned against, 0 for the first
+	Base int // revision that the script was planned for, 0 for the first
 }
 
-// String returns "web base 12", or "-" for none.
+// String returns "web base 12", or "-" for the zero value.
 func (d Deployment) String() string {
 	if d == (Deployment{}) {
 		return "-"
@@ -47,32 +48,34 @@ func (d Deployment) String() string {
 	return fmt.Sprintf("%s base %d", d.Name, d.Base)
 }
 
-// Payload is what is signed for a script: everything that the run may depend on.
+// Payload is the signed content of a script submission: all inputs of the run.
 type Payload struct {
-	Format       Format // FormatFor(Certificate) for what is new
+	Format       Format // FormatFor(Certificate) for new payloads
 	Cluster      writ.ClusterID
 	Datacenter   writ.DatacenterID
-	Roster       int         // the version that the signer knows; a verifier must know at least this one
-	RosterDigest writ.Digest // of that version's text; zero in FormatV1
+	Roster       int         // version known to the signer; a verifier must know at least this one
+	RosterDigest writ.Digest // digest of that version's text; zero in FormatV1
 	Project      writ.ProjectID
 	ProjectName  string
 	Deployment   Deployment
-	Signer       string      // a principal of the roster
-	Certificate  writ.Digest // in FormatV3: of the certificate that signs; zero in the others
-	Created      time.Time   // whole seconds; fractions are cut off
-	Expires      time.Time   // it may be accepted until then
+	Signer       string      // principal in the roster
+	Certificate  writ.Digest // of the signing certificate, in FormatV3; otherwise zero
+	Created      time.Time   // truncated to seconds
+	Expires      time.Time   // latest time of acceptance
 	Deadline     time.Duration
 	Nonce        Nonce
 	Engine       string   // "tengo/2.17.0 api/1"
 	Allow        []string // operations that the script may call
-	Destructive  bool     // in FormatV1: whether those that delete or overwrite data are meant
-	Targets      []string // from FormatV2 on: what these may be about, "volume/web-0" or "volume/web-*"; see Covered
-	MaxCalls     int
-	Params       map[string]any // all of them, defaults filled in: string, bool, int64 within ±2^53 and lists of these
-	Modules      []File         // every module that is imported, sorted by name
-	Secrets      []string       // "name@version", each name once
-	Plan         writ.Digest    // of the plan that was accepted, zero if none
-	Script       File
+	Destructive  bool     // in FormatV1: operations that delete or overwrite data are permitted
+	// Targets lists, from FormatV2, the resources that may be deleted or overwritten, "volume/web-0" or "volume/web-*";
+	// see Covered.
+	Targets  []string
+	MaxCalls int
+	Params   map[string]any // including defaults: string, bool, int64 within ±2^53, and lists of these
+	Modules  []File         // all imported modules, sorted by name
+	Secrets  []string       // "name@version", each name once
+	Plan     writ.Digest    // digest of the accepted plan, zero if none
+	Script   File
 }
 
 var (
@@ -82,8 +85,8 @@ var (
 	enginePattern    = regexp.MustCompile(`^[a-z]+/[0-9]+(\.[0-9]+)* api/[0-9]+$`)
 )
 
-// Text returns the exact bytes that are signed. Lists are written sorted, times in whole seconds. The error (PAYLOAD_MALFORMED or
-// TOO_LARGE) names the first line that cannot be written.
+// Text returns the exact bytes to sign, with sorted lists and times in whole seconds. The error (PAYLOAD_MALFORMED or
+// TOO_LARGE) names the first invalid line.
 func (p *Payload) Text() ([]byte, error) {
 	w := new(textWriter)
 	modules := slices.SortedFunc(slices.Values(p.Modules), func(a, b File) int { return cmp.Compare(a.Name, b.Name) })
@@ -147,7 +150,7 @@ func (w *textWriter) deadline(d time.Duration) {
 	w.line("deadline", formatDuration(d))
 }
 
-// set writes words sorted in one line, "-" for none.
+// set writes words in one line, sorted, or "-" if there are none.
 func (w *textWriter) set(key string, words []string, pattern *regexp.Regexp) {
 	words = slices.Sorted(slices.Values(words))
 	for i, s := range words {
@@ -157,7 +160,7 @@ func (w *textWriter) set(key string, words []string, pattern *regexp.Regexp) {
 	w.line(key, orDash(strings.Join(words, " ")))
 }
 
-// destructive writes what the script may destroy: from FormatV2 on by name, "-" for nothing.
+// destructive writes the resources that the script may destroy, "-" for none. FormatV1 has only yes or no.
 func (w *textWriter) destructive(p *Payload) {
 	if p.Format == FormatV1 {
 		w.check(len(p.Targets) == 0, "destructive", "the format v1 names nothing")
@@ -187,7 +190,7 @@ func (w *textWriter) file(key string, f File) {
 	w.line(key, fmt.Sprintf("%s %d %s", f.Name, len(f.Text), f.Digest()))
 }
 
-// ParsePayload is the reverse of Text and accepts nothing that Text would not have written. The error has the code PAYLOAD_MALFORMED
+// ParsePayload is the inverse of Text. It rejects every text that Text would not write. The error is PAYLOAD_MALFORMED
 // or TOO_LARGE.
 func ParsePayload(text []byte) (*Payload, error) {
 	if len(text) > MaxText {
@@ -292,7 +295,7 @@ func (r *textReader) params() map[string]any {
 	return params
 }
 
-// size reads how many bytes a file has.
+// size parses the size of a file in bytes.
 func (r *textReader) size(s string) int {
 	n, err := strconv.Atoi(s)
 	if err != nil || n < 0 {
@@ -302,7 +305,7 @@ func (r *textReader) size(s string) int {
 	return n
 }
 
-// take cuts the text of a file from the front of body.
+// take cuts the text of a file from the start of body.
 func (r *textReader) take(body []byte, size int) (text, rest []byte) {
 	if r.err != nil {
 		return nil, nil
@@ -314,7 +317,7 @@ func (r *textReader) take(body []byte, size int) (text, rest []byte) {
 	return body[:size:size], body[size:]
 }
 
-// formatDuration writes a duration in the largest of h, m and s in which it is whole.
+// formatDuration formats a duration as an integer with the largest possible unit of h, m and s.
 func formatDuration(d time.Duration) string {
 	switch {
 	case d%time.Hour == 0:

@@ -17,7 +17,8 @@ import (
 	"writ"
 )
 
-// loadPrivateKey reads an ed25519 key from a file that only its owner can read. It calls passphrase for an encrypted file.
+// loadPrivateKey reads an ed25519 key from a file that only its owner can read. It calls passphrase for an encrypted
+// file.
 func loadPrivateKey(path string, passphrase func() ([]byte, error)) (ed25519.PrivateKey, error) {
 	text, err := readPrivateFile(path)
 	if err != nil {
@@ -83,7 +84,7 @@ func decryptPrivateKey(path string, text []byte, passphrase func() ([]byte, erro
 	return raw, nil
 }
 
-// ed25519Key returns the ed25519 key that package ssh parsed: a pointer for OpenSSH's format, a value for PKCS#8.
+// ed25519Key returns the ed25519 key parsed by package ssh: a pointer for OpenSSH's format, a value for PKCS#8.
 func ed25519Key(raw any) (ed25519.PrivateKey, bool) {
 	switch key := raw.(type) {
 	case *ed25519.PrivateKey:
@@ -124,8 +125,8 @@ func unreadableKey(path string, text []byte) *writ.Error {
 		WithHint("it must be an ed25519 key as ssh-keygen makes it, or in PKCS#8; keys on tokens are used through ssh-agent")
 }
 
-// onSecurityKey reports whether a private key file only refers to a security key. The type stands in its public part, also if a passphrase
-// encrypts the rest.
+// onSecurityKey reports whether a private key file only refers to a security key. The key type is in the public part,
+// even if a passphrase encrypts the rest.
 func onSecurityKey(text []byte) bool {
 	block, _ := pem.Decode(text)
 	return block != nil && block.Type == "OPENSSH PRIVATE KEY" && bytes.Contains(block.Bytes, []byte(ssh.KeyAlgoSKED25519))

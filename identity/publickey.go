@@ -9,9 +9,9 @@ import (
 	"golang.org/x/crypto/ssh"
 )
 
-// ParsePublicKey reads a file with one public key in OpenSSH's format. It skips empty lines and comments, and refuses a
-// second key, options of authorized_keys and invalid lines, which the caller would lose. The error contains line
-// numbers, key types and names of options, but no other part of the file.
+// ParsePublicKey parses a file with one public key in OpenSSH's format. It skips empty lines and comments. It rejects a
+// second key, options of authorized_keys and invalid lines, because the caller would lose them. The error contains line
+// numbers, key types and option names, but no other part of the file.
 func ParsePublicKey(text []byte) (ssh.PublicKey, error) {
 	var found ssh.PublicKey
 	var kinds []string
@@ -41,7 +41,7 @@ func ParsePublicKey(text []byte) (ssh.PublicKey, error) {
 	return nil, fmt.Errorf("there are %d keys (%s) where one is expected", len(kinds), strings.Join(kinds, ", "))
 }
 
-// optionNames lists options without their values, which may be secret: environment="TOKEN=…".
+// optionNames lists options without their values, which may be secret, as in environment="TOKEN=…".
 func optionNames(options []string) string {
 	names := make([]string, len(options))
 	for i, option := range options {

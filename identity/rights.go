@@ -9,9 +9,10 @@ import (
 	"writ"
 )
 
-// Allows returns nil if the principal may do this in the project at that time, and otherwise an error with the code SIGNER_UNKNOWN,
-// SIGNER_REVOKED, ROLE_MISSING or DESTRUCTIVE_DENIED. The project "" stands for what belongs to no project, such as nodes; only a
-// binding to all projects helps there. Where a role demands user verification this takes it for given; the Verifier does not.
+// Allows returns nil if the principal may perform the action in the project at that time. The error is SIGNER_UNKNOWN,
+// SIGNER_REVOKED, ROLE_MISSING or DESTRUCTIVE_DENIED. The project "" stands for subjects outside projects, such as
+// nodes; they need a binding to all projects. Allows assumes user verification where a role requires it; a Verifier
+// checks it.
 func (r *Roster) Allows(principal string, action Action, project writ.ProjectID, at time.Time) error {
 	return r.allowsNamed(principal, action, project, at, proof{userVerified: true})
 }
@@ -27,14 +28,14 @@ func (r *Roster) allowsNamed(principal string, action Action, project writ.Proje
 	return r.allows(principal, action, project, at, by)
 }
 
-// proof is what a signature shows of its signer besides the name.
+// proof holds the properties of a signature that rights depend on.
 type proof struct {
-	userVerified bool // a security key has verified its user
-	certificate  bool // a certificate signed, and no key of the roster
+	userVerified bool // a security key verified its user
+	certificate  bool // signed by a certificate instead of a key of the roster
 }
 
-// allows looks at bindings only; whether the principal may still be used is known. The role admin does not count for a certificate: its authority
-// would decide who admits nodes and makes tokens, and the roster would not.
+// allows checks only bindings; the caller has checked the principal. The role admin does not count for a certificate:
+// otherwise the authority, instead of the roster, would grant the admission of nodes and the creation of tokens.
 func (r *Roster) allows(principal string, action Action, project writ.ProjectID, at time.Time, by proof) error {
 	if action == ActionGovern {
 		if !slices.Contains(r.Operators, principal) {
@@ -81,7 +82,7 @@ func (r *Roster) allows(principal string, action Action, project writ.ProjectID,
 	}
 }
 
-// laterOf returns the one of two bindings that expires later. The first may be nil.
+// laterOf returns the binding that expires later. a may be nil.
 func laterOf(a, b *Binding) *Binding {
 	if a != nil && a.Expires.After(b.Expires) {
 		return a
@@ -89,7 +90,7 @@ func laterOf(a, b *Binding) *Binding {
 	return b
 }
 
-// roleExpired names the role that allowed an action until it expired, and the command that binds it again.
+// roleExpired returns an error that names the expired role and the command that binds it again.
 func (r *Roster) roleExpired(b *Binding) *writ.Error {
 	on, project := "all projects", "'*'"
 	if p := r.Project(b.Project); p != nil {
@@ -103,8 +104,8 @@ func (r *Roster) roleExpired(b *Binding) *writ.Error {
 		WithHint("a root operator binds it again: %s", command)
 }
 
-// roleMissing names the roles that allow an action, and the command that binds the first of them: what an action is called is not what a role is
-// called. Roles have the action that is needed for it. A project of "" is all of them.
+// roleMissing returns an error that names the roles which allow an action, and the command that binds the first of
+// them. The roles must include the action needed. The project "" means all projects.
 func (r *Roster) roleMissing(principal string, action, needed Action, project writ.ProjectID) *writ.Error {
 	var roles []string
 	for _, role := range []Role{Viewer, Operator, Deployer, Admin} {
@@ -125,7 +126,7 @@ func (r *Roster) roleMissing(principal string, action, needed Action, project wr
 			strings.Join(roles, " or "), principal, roles[0], flag, r.projectName(project))
 }
 
-// projectName returns the name of a project as an argument of a command, which stands for all projects if there is no such project.
+// projectName returns the name of a project for a command line, or '*' for an unknown project.
 func (r *Roster) projectName(project writ.ProjectID) string {
 	if p := r.Project(project); p != nil {
 		return p.Name

@@ -12,26 +12,26 @@ import (
 )
 
 const (
-	// RosterValidity is how long a roster may be used unless its signers say less; warn at half of it.
+	// RosterValidity is the default validity of a roster. Warnings start at half of it.
 	RosterValidity = 90 * 24 * time.Hour
 
 	maxRosterValidity = 366 * 24 * time.Hour
 	maxRosterVersion  = 1_000_000_000
-	// AllProjects stands for every project in a binding, and for what belongs to none.
+	// AllProjects in a binding means every project and all subjects outside projects.
 	AllProjects = writ.ProjectID("*")
 )
 
-// State says whether a key, principal or authority may still be used.
+// State is whether a key, principal or authority may be used.
 type State string
 
 // The states.
 const (
 	Active  State = "active"
-	Removed State = "removed" // rotated: nothing new, but runs that were accepted go on
-	Revoked State = "revoked" // not to be trusted: open runs are cancelled
+	Removed State = "removed" // rotated: accepted runs continue, new texts are rejected
+	Revoked State = "revoked" // not trusted: open runs are cancelled
 )
 
-// PrincipalKind tells people, who can approve, from machines, which cannot.
+// PrincipalKind separates people, who can be root operators, from machines, which cannot.
 type PrincipalKind string
 
 // The kinds of principals.
@@ -40,32 +40,39 @@ const (
 	CI     PrincipalKind = "ci"
 )
 
-// Roster says whose keys mean what. It is signed by its root or by root operators, and each version names the one before it.
+// Roster lists the keys, principals, rights, datacenters and coordinators of a cluster. Its root or its root operators
+// sign it. Each version names the previous one.
 type Roster struct {
-	Cluster          writ.ClusterID
-	Version          int // from 1
-	Created          time.Time
-	Expires          time.Time
-	Previous         writ.Digest   // SHA-256 of the text of the version before; zero in version 1 and in a recovery, which only the root may sign
-	History          writ.Digest   // hash chain over the digests of all versions before; zero where Previous is, and in earlier formats
-	Root             ssh.PublicKey // its hash is the cluster's id; it never changes
-	Threshold        int           // how many of Operators must sign the next version
-	Operators        []string      // names of people
-	UserVerification []Role        // roles that need a security key that proved its owner (PIN or finger) at every signature
+	Cluster writ.ClusterID
+	Version int // from 1
+	Created time.Time
+	Expires time.Time
+	// Previous is the SHA-256 of the previous version's text; zero in version 1 and in a recovery, which only the root
+	// may sign.
+	Previous writ.Digest
+	// History is a hash chain over the digests of all earlier versions; zero if Previous is zero, and in earlier
+	// formats.
+	History   writ.Digest
+	Root      ssh.PublicKey // its hash is the cluster's id; never changes
+	Threshold int           // number of Operators that must sign the next version
+	Operators []string      // names of people
+	// UserVerification lists the roles that require a security key with user verification (PIN or fingerprint) for
+	// every signature.
+	UserVerification []Role
 	Principals       []Principal
 	Authorities      []Authority
 	Tenants          []Tenant
 	Projects         []Project
 	Bindings         []Binding
 	Datacenters      []Datacenter
-	Coordinators     []Coordinator // with one of them the text has the format v2 at least
+	Coordinators     []Coordinator // requires at least the format v2
 
-	byKey  map[string]keyOwner // made when parsing; see owners
-	digest writ.Digest         // of the text that was parsed; zero in a roster that is being built
+	byKey  map[string]keyOwner // set by the parser; see owners
+	digest writ.Digest         // of the parsed text; zero in a roster under construction
 	before *ancestor           // earlier versions, newest first
 
 	waypoint  bool  // in the verified chain; see isWaypointAfter
-	waypoints []int // versions of the verified chain that are waypoints, ascending
+	waypoints []int // waypoints of the verified chain, ascending
 }
 
 // Principal is a person or machine that signs.
@@ -76,7 +83,7 @@ type Principal struct {
 	Keys  []PrincipalKey
 }
 
-// PrincipalKey is one of a principal's keys. No two principals have the same.
+// PrincipalKey is a key of a principal. No two principals share a key.
 type PrincipalKey struct {
 	Key   ssh.PublicKey // ssh-ed25519 or sk-ssh-ed25519@openssh.com
 	State State
@@ -88,48 +95,50 @@ type Tenant struct {
 	Name string
 }
 
-// Project is what rights are bound to.
+// Project is a project of the cluster. Bindings refer to its id.
 type Project struct {
 	ID     writ.ProjectID
 	Name   string
-	Tenant writ.TenantID // "" if it has none
+	Tenant writ.TenantID // "" if none
 }
 
 // Binding gives a role to a principal.
 type Binding struct {
 	Principal   string
 	Role        Role
-	Project     writ.ProjectID // "*" for all of them, and for what belongs to no project
-	Destructive bool           // of a deployer: scripts that say `destructive: yes` as well
-	Expires     time.Time      // zero if it does not
+	Project     writ.ProjectID // "*" for all projects, and for subjects outside projects
+	Destructive bool           // for a deployer: also scripts with `destructive: yes`
+	Expires     time.Time      // zero if it never expires
 }
 
-// Datacenter is a site and the key of its supervisor.
+// Datacenter is a site with the key of its supervisor.
 type Datacenter struct {
 	writ.Datacenter
 	SupervisorKey ed25519.PublicKey
-	Enabled       bool // a datacenter that is not takes no new work
-	// ManualApproval lets a node that joins with a token wait for an approval, as one without. With it the text has the format v2.
+	Enabled       bool // a disabled datacenter accepts no new work
+	// ManualApproval makes a node that joins with a token wait for an approval, like a node without a token. It
+	// requires at least the format v2.
 	ManualApproval bool
-	Silence        Silence // zero if NodeSilence is the default; otherwise the text has the format v3
+	Silence        Silence // zero for DefaultSilence; other values require the format v3
 }
 
-// Coordinator is a coordinator and the key to which its certificates lead. The key signs nothing that makes a datacenter act.
+// Coordinator is a coordinator with the key that delegates to its certificates. No signature of this key makes a
+// datacenter act.
 type Coordinator struct {
 	ID   string // UUID
 	Name string
 	Key  ed25519.PublicKey
-	URLs []string // where people and supervisors reach it, "https://host" or "https://host:port"; at least one
+	URLs []string // addresses for people and supervisors, "https://host" or "https://host:port"; at least one
 }
 
-// SSHKey returns an ed25519 key as package ssh knows it, nil if key has not the right length.
+// SSHKey converts an ed25519 key to a key of package ssh. It returns nil if the key has the wrong length.
 func SSHKey(key ed25519.PublicKey) ssh.PublicKey {
 	if len(key) != ed25519.PublicKeySize {
 		return nil
 	}
 	k, err := ssh.NewPublicKey(key)
 	if err != nil {
-		panic(err) // the length was right
+		panic(err) // the length is correct
 	}
 	return k
 }
@@ -139,17 +148,17 @@ func ClusterOf(root ssh.PublicKey) writ.ClusterID {
 	return writ.ClusterID(writ.DigestOf(root.Marshal()).String())
 }
 
-// Principal finds a principal by its name, nil if there is none.
+// Principal returns the principal with a name, or nil.
 func (r *Roster) Principal(name string) *Principal {
 	return find(r.Principals, func(p *Principal) bool { return p.Name == name })
 }
 
-// Project finds a project by its id, nil if there is none.
+// Project returns the project with an id, or nil.
 func (r *Roster) Project(id writ.ProjectID) *Project {
 	return find(r.Projects, func(p *Project) bool { return p.ID == id })
 }
 
-// ProjectsNamed lists the projects with a name; several tenants may use the same.
+// ProjectsNamed lists the projects with a name. Several tenants may use the same name.
 func (r *Roster) ProjectsNamed(name string) []Project {
 	var found []Project
 	for _, p := range r.Projects {
@@ -160,51 +169,52 @@ func (r *Roster) ProjectsNamed(name string) []Project {
 	return found
 }
 
-// Datacenter finds a datacenter by its id, nil if there is none.
+// Datacenter returns the datacenter with an id, or nil.
 func (r *Roster) Datacenter(id writ.DatacenterID) *Datacenter {
 	return find(r.Datacenters, func(d *Datacenter) bool { return d.ID == id })
 }
 
-// DatacenterNamed finds a datacenter by its name, nil if there is none.
+// DatacenterNamed returns the datacenter with a name, or nil.
 func (r *Roster) DatacenterNamed(name string) *Datacenter {
 	return find(r.Datacenters, func(d *Datacenter) bool { return d.Name == name })
 }
 
-// DatacenterOf finds the datacenter whose supervisor has this key, nil if there is none.
+// DatacenterOf returns the datacenter whose supervisor has this key, or nil.
 func (r *Roster) DatacenterOf(supervisor ed25519.PublicKey) *Datacenter {
 	return find(r.Datacenters, func(d *Datacenter) bool { return supervisor.Equal(d.SupervisorKey) })
 }
 
-// Coordinator finds a coordinator by its id, nil if there is none.
+// Coordinator returns the coordinator with an id, or nil.
 func (r *Roster) Coordinator(id string) *Coordinator {
 	return find(r.Coordinators, func(c *Coordinator) bool { return c.ID == id })
 }
 
-// CoordinatorOf finds the coordinator that has a key, nil if there is none.
+// CoordinatorOf returns the coordinator with a key, or nil.
 func (r *Roster) CoordinatorOf(key ed25519.PublicKey) *Coordinator {
 	return find(r.Coordinators, func(c *Coordinator) bool { return key.Equal(c.Key) })
 }
 
-// CoordinatorNamed finds a coordinator by its name, nil if there is none.
+// CoordinatorNamed returns the coordinator with a name, or nil.
 func (r *Roster) CoordinatorNamed(name string) *Coordinator {
 	return find(r.Coordinators, func(c *Coordinator) bool { return c.Name == name })
 }
 
-// CoordinatorAt finds the coordinator that has an address, nil if there is none.
+// CoordinatorAt returns the coordinator with an address, or nil.
 func (r *Roster) CoordinatorAt(address string) *Coordinator {
 	address = CoordinatorURL(address)
 	return find(r.Coordinators, func(c *Coordinator) bool { return slices.Contains(c.URLs, address) })
 }
 
-// CoordinatorURL returns an address as rosters write it: in lower case, with nothing behind the host, and without the port that https has anyway.
+// CoordinatorURL returns an address in the form that rosters use: lower case, without a trailing slash, and without the
+// default port of https.
 func CoordinatorURL(address string) string {
 	return strings.TrimSuffix(strings.TrimSuffix(strings.TrimSuffix(strings.ToLower(address), "/"), ":443"), ":")
 }
 
-// RenewFrom is when half of the roster's time is over. A root operator should sign the next version from then on.
+// RenewFrom returns the middle of the roster's validity. A root operator should sign the next version from then on.
 func (r *Roster) RenewFrom() time.Time { return r.Created.Add(r.Expires.Sub(r.Created) / 2) }
 
-// Digest returns the SHA-256 of the text, by which the next version names this one.
+// Digest returns the SHA-256 of the text. The next version names it.
 func (r *Roster) Digest() (writ.Digest, error) {
 	text, err := r.Text()
 	if err != nil {
@@ -213,7 +223,7 @@ func (r *Roster) Digest() (writ.Digest, error) {
 	return writ.DigestOf(text), nil
 }
 
-// Successor returns a copy of r that is ready to be changed and signed as the next version.
+// Successor returns a copy of r as the next version, ready to be changed and signed.
 func (r *Roster) Successor(now time.Time) (*Roster, error) {
 	text, err := r.Text()
 	if err != nil {
@@ -232,14 +242,15 @@ func (r *Roster) Successor(now time.Time) (*Roster, error) {
 	return next, nil
 }
 
-// keyOwner is whose key it is: one of the two is set.
+// keyOwner is the owner of a key: either a principal or an authority.
 type keyOwner struct {
 	principal *Principal
 	state     State // of the principal's key
 	authority *Authority
 }
 
-// owners maps marshalled keys to whose they are. Parsing prepares it once; a roster that is being built has none.
+// owners maps marshalled keys to their owners. The parser computes the map once; for a roster under construction it is
+// computed here.
 func (r *Roster) owners() map[string]keyOwner {
 	if r.byKey != nil {
 		return r.byKey

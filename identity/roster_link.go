@@ -7,10 +7,10 @@ import (
 	"writ"
 )
 
-// A link is a signed roster as it travels and is stored. If it does not directly follow the version that its reader has, the digests of the
-// skipped versions precede the text. The history that the roster names proves them.
+// A link is a signed roster as it is sent and stored. If it does not directly follow the reader's version, the digests
+// of the skipped versions precede the text. The history in the roster proves them.
 
-// linkPrefix begins each link that skips versions. No signed text begins with it.
+// linkPrefix starts each link that skips versions. No signed text starts with it.
 const linkPrefix = "writ-roster-skips-v1\x00"
 
 // newLink puts the digests of skipped versions before a signed roster.
@@ -48,8 +48,8 @@ func splitLink(link []byte) (skipped []writ.Digest, signed []byte, err error) {
 	return skipped, rest, nil
 }
 
-// skippedFrom drops the digests up to the version of previous. skipped begins with the version after follows. It
-// reports false if skipped has another digest for the version of previous.
+// skippedFrom drops the digests up to the version of previous. skipped starts with the version after follows. It
+// returns false if skipped has another digest for the version of previous.
 func skippedFrom(previous *Roster, follows int, skipped []writ.Digest) ([]writ.Digest, bool) {
 	known := previous.Version - follows
 	if known <= 0 {

@@ -7,7 +7,7 @@ import (
 	"writ"
 )
 
-// Rosters that fill several pages come one page after the other, and all of them are read.
+// Rosters that fill several pages are sent page by page, and all of them are read.
 func TestPathComesInPages(t *testing.T) {
 	c := newSignedChain(t)
 	names := 0
@@ -79,7 +79,8 @@ func TestAChainKeepsOnlyItsPath(t *testing.T) {
 	}
 }
 
-// A server gives one page to all callers with the same start, so it must lead each of them to the newest roster.
+// A server sends the same page to all callers with the same start, so the page must lead each of them to the newest
+// roster.
 func TestPageServesAllItsCallers(t *testing.T) {
 	c := newSignedChain(t)
 	c.projects(9, "alice", "bob")                                                          // 2 to 10
@@ -88,10 +89,10 @@ func TestPageServesAllItsCallers(t *testing.T) {
 	c.next(func(next *Roster) { next.Previous, next.Version = writ.Digest{}, 40 }, "root") // a recovery
 	c.projects(7, "alice")                                                                 // 41 to 47
 	pages := map[int][][]byte{}
-	for after := c.newest.Version; after >= 0; after-- { // the caller that knows most builds the page
+	for after := c.newest.Version; after >= 0; after-- { // the caller with the highest version builds the page
 		have := c.at(after)
 		if have != nil && have.Version != after {
-			continue // the recovery left it out
+			continue // skipped by the recovery
 		}
 		start := c.newest.PageStart(after)
 		if pages[start] == nil {

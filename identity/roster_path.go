@@ -15,8 +15,8 @@ type RosterLink struct {
 	Waypoint bool        // its text is needed to verify later versions
 }
 
-// links returns the versions of the chain that are newer than after, oldest first. r itself is marked as a waypoint only
-// if a later version needs its text.
+// links returns the versions of the chain that are newer than after, oldest first. r itself is marked as a waypoint
+// only if a later version needs its text.
 func (r *Roster) links(after int) []RosterLink {
 	n := 0
 	for a := r.asAncestor(); a != nil && a.version > after; a = a.before {
@@ -34,7 +34,7 @@ func (r *Roster) links(after int) []RosterLink {
 
 // asAncestor returns r as a member of its own chain.
 func (r *Roster) asAncestor() *ancestor {
-	digest, _ := r.textDigest() // a roster that was verified has one
+	digest, _ := r.textDigest() // a verified roster always has one
 	return &ancestor{version: r.Version, digest: digest, waypoint: r.waypoint, unproven: r.History.IsZero(), before: r.before}
 }
 
@@ -62,8 +62,9 @@ func (r *Roster) follows(previous *Roster) {
 	}
 }
 
-// PageStart returns the version after which the page of a caller begins, which has the version after. It rounds after down, so that a server
-// builds few pages for many callers. The caller gets fewer digests that it knows than digests that it lacks, and no waypoint twice.
+// PageStart returns the version after which the page for a caller with version after starts. It rounds after down, so
+// that a server builds few pages for many callers. The caller gets fewer digests that it already has than digests that
+// it lacks, and no waypoint twice.
 func (r *Roster) PageStart(after int) int {
 	if after >= r.Version {
 		return r.Version
@@ -122,13 +123,13 @@ func (r *Roster) Has(link []byte) bool {
 	return err == nil && at != nil && at.digest == writ.DigestOf(text)
 }
 
-// Path returns one page of the links that lead from a version to r: all waypoints and r itself. text returns the signed roster of a version.
-// All versions with the same PageStart have the same page.
+// Path returns one page of the links that lead from version after to r: all waypoints and r itself. text returns the
+// signed roster of a version. All versions with the same PageStart have the same page.
 func (r *Roster) Path(after int, text func(version int) ([]byte, error)) ([][]byte, error) {
 	return r.path(r.PageStart(after), RosterPage, text)
 }
 
-// PathWithin is Path for one caller, with pages of another size, in bytes.
+// PathWithin is Path for one caller, with another page size in bytes.
 func (r *Roster) PathWithin(after, size int, text func(version int) ([]byte, error)) ([][]byte, error) {
 	return r.path(after, size, text)
 }

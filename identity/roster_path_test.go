@@ -9,7 +9,7 @@ import (
 	"writ"
 )
 
-// signedChain is a chain of rosters as a server has it.
+// signedChain is a server's chain of rosters.
 type signedChain struct {
 	t      *testing.T
 	newest *Roster
@@ -32,7 +32,7 @@ func (c *signedChain) add(r *Roster, signers ...string) {
 	c.newest, c.signed[next.Version] = next, signed
 }
 
-// next adds a version that a change makes.
+// next adds a version with a change.
 func (c *signedChain) next(change func(next *Roster), signers ...string) {
 	c.t.Helper()
 	r, err := c.newest.Successor(noon)
@@ -55,7 +55,7 @@ func (c *signedChain) projects(n int, signers ...string) {
 
 func (c *signedChain) text(version int) ([]byte, error) { return c.signed[version], nil }
 
-// at returns a verifier that followed the chain up to a version.
+// at returns a verifier that has followed the chain up to a version.
 func (c *signedChain) at(version int) (r *Roster) {
 	c.t.Helper()
 	for v := 1; v <= version; v++ {
@@ -79,7 +79,8 @@ func (c *signedChain) path(after int) [][]byte {
 	return path
 }
 
-// A chain has versions without consequence for who signs, one that takes alice's place away, and more that only the others may sign.
+// The chain has versions that do not change the signers, one that removes alice as an operator, and more that only the
+// others may sign.
 func TestWaypointsLeadToTheNewestRoster(t *testing.T) {
 	c := newSignedChain(t)
 	c.projects(5, "alice", "bob")
@@ -102,7 +103,7 @@ func TestWaypointsLeadToTheNewestRoster(t *testing.T) {
 			t.Errorf("from version %d the path leads to %d", after, r.Version)
 		}
 		whole := c.at(after)
-		for _, link := range c.path(0) { // a path from an earlier version leads on from each version that it skips
+		for _, link := range c.path(0) { // a path from an earlier version also continues each version that it skips
 			if whole != nil && whole.Has(link) {
 				continue
 			}
@@ -181,7 +182,8 @@ func TestARosterWithHistoryHasTheFourthFormat(t *testing.T) {
 	}
 }
 
-// Versions of earlier formats prove no history, so each of them stays on the path, as does the version before one of them.
+// Versions of earlier formats prove no history, so each of them stays on the path, as does the version before each of
+// them.
 func TestVersionsWithoutHistoryAreNotSkipped(t *testing.T) {
 	c := newSignedChain(t)
 	old := func(next *Roster) { next.History = writ.Digest{} }
@@ -256,7 +258,7 @@ func TestAStoredChainIsVerified(t *testing.T) {
 	}
 }
 
-// Anybody can append signatures to a roster. Those of strangers cost no hash of the text, and decide nothing.
+// Anybody can append signatures to a roster. Signatures of unknown keys cause no hash of the text, and do not count.
 func TestStrangersSignaturesAreNotVerified(t *testing.T) {
 	c := newSignedChain(t)
 	c.projects(1, "alice", "bob")
@@ -282,7 +284,7 @@ func TestStrangersSignaturesAreNotVerified(t *testing.T) {
 		t.Errorf("with a malformed signature of a stranger: %v", err)
 	}
 	stranger := signRoster(t, r, "mallory")
-	copy(stranger, "no roster at all") // it is refused before anybody parses it
+	copy(stranger, "no roster at all") // rejected before it is parsed
 	if _, err := VerifyRoster(c.newest, stranger, noon); writ.CodeOf(err) != writ.CodeRosterInvalid {
 		t.Errorf("by a stranger: %v", err)
 	}

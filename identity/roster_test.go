@@ -38,7 +38,7 @@ func TestRosterKeepsItsValues(t *testing.T) {
 	}
 }
 
-// Each case is one rule about what a roster may say.
+// Each case violates one rule of rosters.
 func TestRosterRefusesWhatDoesNotFitTogether(t *testing.T) {
 	for name, change := range map[string]func(r *Roster){
 		"cluster":             func(r *Roster) { r.Cluster = ClusterOf(testPublic("alice")) },
@@ -137,7 +137,7 @@ func testCoordinator() Coordinator {
 	return Coordinator{ID: nodeID, Name: "front", Key: supervisorKey("front"), URLs: []string{"http://127.0.0.1:7440", "https://[fd00::1]", "https://front.example.org:7440"}}
 }
 
-// A roster has a form that earlier versions of writ read as long as it says nothing that is new.
+// A roster without new features keeps the format that earlier versions of writ can read.
 func TestARosterThatNamesCoordinatorsHasTheSecondFormat(t *testing.T) {
 	r := testRoster()
 	r.Coordinators = append(r.Coordinators, testCoordinator())
@@ -334,7 +334,7 @@ func TestFirstRosterIsSignedByItsRoot(t *testing.T) {
 
 func TestRosterChainLeadsFromThePin(t *testing.T) {
 	first := testRoster()
-	first.Created, first.Expires = noon.Add(-200*24*time.Hour), noon.Add(-100*24*time.Hour) // long expired
+	first.Created, first.Expires = noon.Add(-200*24*time.Hour), noon.Add(-100*24*time.Hour) // expired long ago
 	chain := [][]byte{signRoster(t, first, "root")}
 	second, err := first.Successor(noon)
 	if err != nil {
@@ -428,7 +428,7 @@ func TestRights(t *testing.T) {
 	wantCode(t, r.Allows("frank", ActionSubmit, shopID, noon.Add(time.Minute)), writ.CodeRoleMissing)
 }
 
-// Who may not do something learns which role it takes, and the command that gives it.
+// The error for a missing role names the required role and the command that binds it.
 func TestARoleThatIsMissingIsNamed(t *testing.T) {
 	r := testRoster()
 	for _, tt := range []struct {

@@ -15,8 +15,8 @@ import (
 	"writ/internal/reach"
 )
 
-// Text returns the exact bytes that are signed; lists are written sorted. The error (PAYLOAD_MALFORMED or TOO_LARGE) names the first
-// line that cannot be written: every name must lead to something, every id, name and key be there once.
+// Text returns the exact bytes to sign, with sorted lists. The error (PAYLOAD_MALFORMED or TOO_LARGE) names the first
+// invalid line. Every reference must exist, and every id, name and key must be unique.
 func (r *Roster) Text() ([]byte, error) {
 	w := new(textWriter)
 	if r.Format() == rosterFormatV4 {
@@ -40,7 +40,8 @@ func (r *Roster) Text() ([]byte, error) {
 	w.line("root", root)
 	w.check(r.Root == nil || ClusterOf(r.Root) == r.Cluster, "root", "the cluster's id is not the hash of this key")
 	w.number("threshold", r.Threshold, 1, max(1, len(r.Operators)))
-	principals := make(map[string]*Principal, len(r.Principals)) // Principal searches; a stranger's roster may have thousands
+	// Principal is a linear search, and an untrusted roster may have thousands.
+	principals := make(map[string]*Principal, len(r.Principals))
 	for i := range r.Principals {
 		principals[r.Principals[i].Name] = &r.Principals[i]
 	}
@@ -56,7 +57,7 @@ func (r *Roster) Text() ([]byte, error) {
 	return w.text()
 }
 
-// rosterFormatV4 is the format of rosters that name their history. No other text has it.
+// rosterFormatV4 is the format of rosters with a history. No other text has it.
 const rosterFormatV4 Format = 4
 
 // Format returns the earliest format that has all fields of the roster.
@@ -93,7 +94,7 @@ func (r *Roster) writeOperators(w *textWriter, principals map[string]*Principal)
 
 func (r *Roster) writePrincipals(w *textWriter, principals map[string]*Principal) {
 	var people, keys []string
-	used := map[string]string{} // key → whose
+	used := map[string]string{} // key → owner
 	own := func(label, who string, key ssh.PublicKey) string {
 		text := w.keyText(label, key)
 		w.check(used[text] == "", label, "%s and %s have the same key", used[text], who)
@@ -210,8 +211,8 @@ func (r *Roster) writeManualApprovals(w *textWriter) {
 	w.lines("manual-approval", datacenters)
 }
 
-// validCoordinatorURL reports whether a URL has a host and neither path nor query. Without TLS the host must be this
-// machine.
+// validCoordinatorURL reports whether s is a URL with a host and without path and query. Without TLS the host must be
+// this machine.
 func validCoordinatorURL(s string) bool {
 	u, err := url.Parse(s)
 	if err != nil || u.Hostname() == "" || strings.ToLower(s) != s || u.String() != s || s != u.Scheme+"://"+u.Host || strings.ContainsFunc(s, unicode.IsSpace) {
@@ -220,7 +221,7 @@ func validCoordinatorURL(s string) bool {
 	return u.Scheme == "https" && u.Port() != "443" || u.Scheme == "http" && reach.Loopback(u.Hostname())
 }
 
-// lines writes a repeated line, sorted.
+// lines writes a repeated line for each value, sorted.
 func (w *textWriter) lines(key string, values []string) {
 	for _, v := range w.sorted(key, values) {
 		w.line(key, v)
@@ -239,7 +240,7 @@ func (w *textWriter) state(key string, s State) {
 	w.check(s == Active || s == Removed || s == Revoked, key, "%q is not a state", s)
 }
 
-// keyText writes a key as in an authorized_keys file.
+// keyText formats a key as in an authorized_keys file.
 func (w *textWriter) keyText(label string, key ssh.PublicKey) string {
 	if key == nil {
 		w.fail(label, "there is no key")
@@ -255,7 +256,7 @@ func keyLine(key ssh.PublicKey) string {
 	return key.Type() + " " + base64.StdEncoding.EncodeToString(key.Marshal())
 }
 
-// uniqueID checks an id and a name that must be unique, the name within its scope.
+// uniqueID checks that an id is unique, and that a name is unique within scope.
 func (w *textWriter) uniqueID(key, id, name string, ids, names map[string]bool, scope string) {
 	w.check(writ.ValidUUID(id) && !ids[id], key, "%q is not a UUID, or there twice", id)
 	w.check(writ.ValidName(name) && !names[scope+"/"+name], key, "%q is not a proper name, or there twice", name)

@@ -13,8 +13,8 @@ import (
 	"writ"
 )
 
-// ParseRoster is the reverse of Text and accepts nothing that Text would not have written. It says nothing about signatures. The error
-// has the code PAYLOAD_MALFORMED or TOO_LARGE.
+// ParseRoster is the inverse of Text. It rejects every text that Text would not write. It verifies no signatures. The
+// error is PAYLOAD_MALFORMED or TOO_LARGE.
 func ParseRoster(text []byte) (*Roster, error) {
 	r := newTextReader(text)
 	o := new(Roster)
@@ -161,9 +161,9 @@ func (r *textReader) manualApprovals(o *Roster) {
 	}
 }
 
-// machineKey reads the key of a supervisor or coordinator, nil if it is none that can be.
+// machineKey reads the key of a supervisor or coordinator. It returns nil for an invalid one.
 func (r *textReader) machineKey(words []string) ed25519.PublicKey {
-	public, ok := r.key(words).(ssh.CryptoPublicKey) // a certificate is none
+	public, ok := r.key(words).(ssh.CryptoPublicKey) // a certificate is not one
 	if !ok {
 		return nil
 	}
@@ -171,7 +171,7 @@ func (r *textReader) machineKey(words []string) ed25519.PublicKey {
 	return key
 }
 
-// key reads a type and a base64 blob.
+// key reads a key type and a base64 blob.
 func (r *textReader) key(words []string) ssh.PublicKey {
 	if r.err != nil {
 		return nil
@@ -189,8 +189,8 @@ func (r *textReader) key(words []string) ssh.PublicKey {
 	return key
 }
 
-// SignRoster returns the roster's text followed by the signatures of signers: the root, or as many operators of the version before as
-// its threshold says.
+// SignRoster returns the roster's text followed by the signatures of signers: the root, or as many operators of the
+// previous version as its threshold requires.
 func SignRoster(r *Roster, signers ...Signer) ([]byte, error) {
 	signed, err := r.Text()
 	if err != nil {
@@ -207,15 +207,15 @@ func SignRoster(r *Roster, signers ...Signer) ([]byte, error) {
 	return signed, nil
 }
 
-// VerifyRoster verifies a link as the successor of previous. If previous is nil, it must be version 1, signed by the root that it names. The
-// caller compares its Cluster with the expected one.
+// VerifyRoster verifies a link as the successor of previous. If previous is nil, the link must be version 1, signed by
+// the root that it names. The caller compares its Cluster with the expected one.
 //
-// A successor has the same cluster and root, the next version and the digest of previous. The root or a threshold of the
-// operators of previous must sign it. A link may skip versions if it contains their digests: the history of the
+// A successor has the same cluster and root, the next version and the digest of previous. The root or a threshold of
+// the operators of previous must sign it. A link may skip versions if it contains their digests: the history of the
 // successor must then match previous and these digests. Previous may itself be a skipped version. A recovery has no
 // predecessor, may skip versions, and must be signed by the root.
 //
-// The roster must not have expired at now; the zero time disables this check, for stored rosters. The error has the code
+// The roster must not have expired at now; the zero time disables this check, for stored rosters. The error is
 // ROSTER_INVALID unless the text or a signature is malformed.
 func VerifyRoster(previous *Roster, link []byte, now time.Time) (*Roster, error) {
 	skipped, signed, err := splitLink(link)
@@ -261,8 +261,8 @@ func verifyFirst(text []byte, armored [][]byte, skipped []writ.Digest) (*Roster,
 	return first, nil
 }
 
-// verifySuccessor verifies a version that follows previous and the skipped versions. It parses the text only if a signer
-// of previous has signed it.
+// verifySuccessor verifies a version that follows previous and the skipped versions. It parses the text only if a
+// signer of previous has signed it.
 func verifySuccessor(previous *Roster, text []byte, armored [][]byte, skipped []writ.Digest) (*Roster, error) {
 	keys, err := verifySignatures(text, armored, previous.isSigner())
 	if err != nil {
@@ -298,8 +298,8 @@ func (r *Roster) notExpired(now time.Time) error {
 		WithHint("if the clock is right, a root operator signs a new version: writ roster renew")
 }
 
-// verifySignatures returns the distinct keys that signed a text and for whose wire form counts returns true. Anybody can
-// append hundreds of signatures, so the others are not verified, and not even parsed if none counts.
+// verifySignatures returns the distinct keys that signed a text and for whose wire form counts returns true. Anybody
+// can append hundreds of signatures, so the others are not verified. They are not even parsed if no signature counts.
 func verifySignatures(text []byte, armored [][]byte, counts func(key string) bool) (keys []ssh.PublicKey, err error) {
 	verified := make(map[string]bool)
 	var others [][]byte
@@ -343,7 +343,7 @@ func (r *Roster) isSigner() func(key string) bool {
 }
 
 func (r *Roster) succeeds(previous *Roster, keys []ssh.PublicKey, skipped []writ.Digest) error {
-	if r.Cluster != previous.Cluster { // and so the root, of which the cluster's id is the hash
+	if r.Cluster != previous.Cluster { // this implies the same root, because the cluster's id is the hash of the root
 		return badRoster("it is the roster of another cluster")
 	}
 	if r.Version <= previous.Version {
@@ -392,7 +392,7 @@ func followsAnother(next, previous *Roster) error {
 		WithHint("the root can sign a recovery version")
 }
 
-// operatorsAmong counts the distinct root operators, people and not keys, whose active keys are among keys.
+// operatorsAmong counts the root operators (people, not keys) with an active key among keys.
 func (r *Roster) operatorsAmong(keys []ssh.PublicKey) int {
 	owners := r.owners()
 	signed := map[string]bool{}
@@ -431,7 +431,7 @@ func VerifyRosters(pin writ.ClusterID, links [][]byte, now time.Time) (*Roster, 
 	return last, nil
 }
 
-// follow verifies the next link of a chain that begins at the pin.
+// follow verifies the next link of a chain that starts at the pin.
 func follow(pin writ.ClusterID, last *Roster, link []byte, now time.Time) (*Roster, error) {
 	next, err := VerifyRoster(last, link, now)
 	if err != nil {

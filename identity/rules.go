@@ -6,18 +6,22 @@ import (
 	"writ"
 )
 
-// Action is something that a right can allow.
+// Action is an action that a right can allow.
 type Action string
 
 // The actions.
 const (
-	ActionRead          Action = "read"           // look at a project and at what is in it
-	ActionSubmit        Action = "submit"         // hand in a script
-	ActionDestroy       Action = "destroy"        // hand in a script that says `destructive: yes`
-	ActionControlRuns   Action = "control-runs"   // cancel and resume runs, hold and release projects and deployments
-	ActionScheduleNodes Action = "schedule-nodes" // cordon, uncordon, drain and label nodes, hold and release a datacenter and operations
-	ActionAdmitNodes    Action = "admit-nodes"    // approve, reject and remove nodes, make and revoke batches, and end certificates of a datacenter
-	ActionCreateTokens  Action = "create-tokens"  // make join tokens, and revoke them
+	ActionRead        Action = "read"         // read a project and its contents
+	ActionSubmit      Action = "submit"       // submit a script
+	ActionDestroy     Action = "destroy"      // submit a script with `destructive: yes`
+	ActionControlRuns Action = "control-runs" // cancel and resume runs, hold and release projects and deployments
+	// ActionScheduleNodes permits to cordon, uncordon, drain and label nodes, hold and release a datacenter and
+	// operations.
+	ActionScheduleNodes Action = "schedule-nodes"
+	// ActionAdmitNodes permits to approve, reject and remove nodes, create and revoke batches, and revoke certificates
+	// of a datacenter.
+	ActionAdmitNodes    Action = "admit-nodes"
+	ActionCreateTokens  Action = "create-tokens"  // create and revoke join tokens
 	ActionManageSecrets Action = "manage-secrets" // set and remove secrets
 	ActionGovern        Action = "govern"         // sign rosters
 )
@@ -33,8 +37,8 @@ const (
 	Admin    Role = "admin"
 )
 
-// RoleActions says what each role allows. A binding with the destructive flag lets a deployer destroy besides. To govern is not a
-// matter of roles: the roster names its root operators.
+// RoleActions lists the actions that each role allows. A binding with the destructive flag also lets a deployer
+// destroy. No role allows to govern: the roster names its root operators.
 var RoleActions = map[Role][]Action{
 	Viewer:   {ActionRead},
 	Operator: {ActionRead, ActionControlRuns, ActionScheduleNodes},
@@ -42,37 +46,38 @@ var RoleActions = map[Role][]Action{
 	Admin:    {ActionRead, ActionScheduleNodes, ActionAdmitNodes, ActionCreateTokens, ActionManageSecrets},
 }
 
-// Decider is who has the last word on a signed text.
+// Decider is the party that makes the final decision about a signed text.
 type Decider string
 
-// The deciders. Everybody on the way may verify too and refuse earlier.
+// The deciders. Other verifiers on the way may reject a text earlier.
 const (
-	DecidedBySupervisor Decider = "supervisor" // of the datacenter that the text names
-	DecidedByEverybody  Decider = "everybody"  // each verifier for itself
+	DecidedBySupervisor Decider = "supervisor" // supervisor of the datacenter that the text names
+	DecidedByEverybody  Decider = "everybody"  // each verifier decides for itself
 )
 
-// Rule says of one sort of signed text what namespace it is signed in, who may sign it and who decides on it.
+// Rule describes a kind of signed text: its namespace, the right to sign it, and its decider.
 type Rule struct {
 	Namespace Namespace
-	Kind      string // of the subject of a statement
-	Decision  string // of a statement
-	Action    Action // that the signer must be allowed; rosters need a threshold of those who are
-	Project   bool   // the right may be bound to the subject's project; otherwise it must be bound to all of them
+	Kind      string // kind of a statement's subject
+	Decision  string // decision of a statement
+	Action    Action // required action; a roster needs a threshold of signers with it
+	Project   bool   // a binding to the subject's project suffices; otherwise it must be to all projects
 	Decider   Decider
 
 	validID     func(id string) bool
-	about       about                             // what the signer says of the subject
-	checkParams func(s *Statement) error          // nil if the decision takes no parameters
-	projectOf   func(s *Statement) writ.ProjectID // nil if the statement does not say its project itself
+	about       about                             // the signer's view of the subject
+	checkParams func(s *Statement) error          // nil if the decision has no parameters
+	projectOf   func(s *Statement) writ.ProjectID // nil if the statement does not contain its project
 }
 
-// DecisionLost says of a node that it never comes back, so that the names of what it had are free.
+// DecisionLost declares that a node never returns. It releases the names of the node's resources.
 const DecisionLost = "lost"
 
-// DecisionRotate says of a datacenter that certificates which were issued there before do not count any more.
+// DecisionRotate revokes the certificates that a datacenter issued before.
 const DecisionRotate = "rotate"
 
-// What statements say of their subjects. A token or batch is made by its signer, who says all of it in the parameters.
+// The signer's view of each kind of subject. The signer of a token or batch creates it and describes it in the
+// parameters.
 var (
 	ofRun       = about{name: filePattern.MatchString, project: true}
 	ofFailedRun = about{name: filePattern.MatchString, project: true, revision: true}
@@ -81,10 +86,10 @@ var (
 	ofWork      = about{name: writ.ValidName, revision: true}
 	ofItsWork   = about{project: true, revision: true}
 	ofOperation = about{revision: true}
-	ofRuns      = about{project: true} // what was seen of each run is with it in the parameters
+	ofRuns      = about{project: true} // the parameters contain the signer's view of each run
 )
 
-// Rules is the one table of signed texts.
+// Rules lists all kinds of signed texts.
 var Rules = []Rule{
 	{ScriptNamespace, "", "", ActionSubmit, true, DecidedBySupervisor, nil, about{}, nil, nil},
 	{RosterNamespace, "", "", ActionGovern, false, DecidedByEverybody, nil, about{}, nil, nil},
@@ -117,7 +122,7 @@ var Rules = []Rule{
 	{StatementNamespace, "deployment", DecisionRelease, ActionControlRuns, true, DecidedBySupervisor, writ.ValidName, ofItsWork, nil, projectOfSeen},
 }
 
-// RuleOf finds a row of the table.
+// RuleOf returns the rule for a namespace, kind and decision.
 func RuleOf(namespace Namespace, kind, decision string) (Rule, bool) {
 	i := slices.IndexFunc(Rules, func(r Rule) bool {
 		return r.Namespace == namespace && r.Kind == kind && r.Decision == decision

@@ -10,24 +10,24 @@ import (
 	"writ"
 )
 
-// Decisions about several runs of a project, whose subject is the project.
+// The decisions about several runs. Their subject is the project.
 const (
 	DecisionCancelRuns = "cancel-runs"
 	DecisionResumeRuns = "resume-runs"
 )
 
-// MaxRuns is how many runs one statement cancels or resumes.
+// MaxRuns limits the runs of one statement.
 const MaxRuns = 100
 
-// SeenOfRun is a run as the signer of a statement about several saw it.
+// SeenOfRun is the signer's view of one run in a statement about several runs.
 type SeenOfRun struct {
 	Run    writ.RunID
 	Script string
-	Ended  int64 // of a run that is resumed: when it ended, unix microseconds; otherwise 0
+	Ended  int64 // of a run to resume: its end in unix microseconds; otherwise 0
 }
 
-// RunList are the runs that one statement cancels or resumes. They are named one by one: a filter would let a coordinator, or what happens until the
-// statement comes, choose which runs it is about.
+// RunList lists the runs that one statement cancels or resumes. It names each run, because with a filter a coordinator,
+// or changes before the statement arrives, could choose the runs.
 type RunList struct {
 	Project     writ.ProjectID
 	ProjectName string
@@ -35,7 +35,7 @@ type RunList struct {
 	Runs        []SeenOfRun
 }
 
-// SawRun is a run as it is signed in a list.
+// SawRun returns the signed view of a run in a list.
 func SawRun(id writ.RunID, script string, resume bool, ended time.Time) SeenOfRun {
 	r := SeenOfRun{Run: id, Script: script}
 	if resume {
@@ -44,12 +44,12 @@ func SawRun(id writ.RunID, script string, resume bool, ended time.Time) SeenOfRu
 	return r
 }
 
-// Seen is what the signer saw of one of the runs, as a statement about that run alone says it.
+// Seen returns the signer's view of one run, as a statement about that run alone contains it.
 func (l RunList) Seen(r SeenOfRun) Seen {
 	return Seen{Name: r.Script, Project: l.Project, ProjectName: l.ProjectName, Revision: r.Ended}
 }
 
-// Statement fills in subject, what was seen, decision and parameters of a statement about the runs.
+// Statement sets the subject, view, decision and parameters of a statement about the runs.
 func (l RunList) Statement(s *Statement) {
 	s.Subject, s.Decision = "project/"+string(l.Project), DecisionCancelRuns
 	if l.Resume {
@@ -67,7 +67,7 @@ func (l RunList) Statement(s *Statement) {
 	s.Params = map[string]any{"runs": lines}
 }
 
-// ParseRunList reads the runs from a statement about several.
+// ParseRunList parses the runs in a statement about several runs.
 func ParseRunList(s *Statement) (RunList, error) {
 	l := RunList{Project: s.Seen.Project, ProjectName: s.Seen.ProjectName, Resume: s.Decision == DecisionResumeRuns}
 	lines, ok := stringsIn(s.Params["runs"])
@@ -90,7 +90,7 @@ func ParseRunList(s *Statement) (RunList, error) {
 	return l, nil
 }
 
-// parseSeenOfRun reads "ID SCRIPT", or "ID SCRIPT ENDED" of a run that is resumed, in its one form.
+// parseSeenOfRun parses "ID SCRIPT", or "ID SCRIPT ENDED" for a resume, in canonical form.
 func parseSeenOfRun(line string, resume bool) (SeenOfRun, error) {
 	words := strings.Split(line, " ")
 	bad := malformed("%q is not a run with its script, as the decision needs it", clip(line))

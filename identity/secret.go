@@ -14,29 +14,29 @@ const (
 	DecisionRemoveSecret = "remove"
 )
 
-// MaxSecretVersion is how often a secret can be set.
+// MaxSecretVersion limits the versions of a secret.
 const MaxSecretVersion = 999_999_999
 
-// SecretRef writes a secret of a certain version as headers of payloads do, "db-password@3".
+// SecretRef formats a version of a secret as in payload headers: "db-password@3".
 func SecretRef(name string, version int) string { return fmt.Sprintf("%s@%d", name, version) }
 
-// secretName is what stands before the version.
+// secretName returns the part before the version.
 func secretName(ref string) string {
 	name, _, _ := strings.Cut(ref, "@")
 	return name
 }
 
-// SecretChange is what a statement says about a secret. To set it makes exactly the version that is named, so that whoever holds
-// statements back or hands them in in another order cannot choose which value is the newest. To remove it takes away this version and
-// all before it: what was set after the signer looked stays.
+// SecretChange is the content of a statement about a secret. Setting a secret creates exactly the named version, so an
+// attacker who delays or reorders statements cannot choose the newest value. Removing a secret deletes this version and
+// all earlier ones, but not a version that was set after the signer looked.
 type SecretChange struct {
 	Project    writ.ProjectID
 	Name       string
 	Version    int
-	Ciphertext []byte // the value, for the supervisor alone (package identity/secret); nil if it is being removed
+	Ciphertext []byte // the value, encrypted for the supervisor (package identity/secret); nil for a removal
 }
 
-// Statement fills in subject, decision and parameters of a statement that makes the change.
+// Statement sets the subject, decision and parameters of a statement with the change.
 func (c SecretChange) Statement(s *Statement) {
 	s.Subject, s.Decision = "secret/"+c.Name, DecisionRemoveSecret
 	s.Params = map[string]any{"project": string(c.Project), "version": int64(c.Version)}
@@ -46,7 +46,7 @@ func (c SecretChange) Statement(s *Statement) {
 	}
 }
 
-// ParseSecretChange reads the change from a statement about a secret.
+// ParseSecretChange parses the change in a statement about a secret.
 func ParseSecretChange(s *Statement) (SecretChange, error) {
 	c := SecretChange{Name: s.ID(), Project: projectOfSecret(s)}
 	version, ok := s.Params["version"].(int64)
@@ -73,7 +73,7 @@ func ParseSecretChange(s *Statement) (SecretChange, error) {
 	}
 	var err error
 	c.Ciphertext, err = base64.StdEncoding.Strict().DecodeString(text)
-	if err != nil || base64.StdEncoding.EncodeToString(c.Ciphertext) != text { // line feeds are passed over when decoding
+	if err != nil || base64.StdEncoding.EncodeToString(c.Ciphertext) != text { // the decoder ignores line feeds
 		return SecretChange{}, malformed("the parameter \"sealed\" is not base64")
 	}
 	return c, nil

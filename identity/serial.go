@@ -7,19 +7,20 @@ import (
 )
 
 const (
-	// MinSerial is how many bytes the serial number of a machine has at least: shorter ones are guessed.
+	// MinSerial is the minimum length of a serial number, in bytes: shorter ones can be guessed.
 	MinSerial = 4
-	// MaxSerial is how many it has at most.
+	// MaxSerial is the maximum length of a serial number, in bytes.
 	MaxSerial = 64
 )
 
-// ValidSerial reports whether a text can be the serial number of one machine: one line of visible characters, and no placeholder.
+// ValidSerial reports whether serial can identify one machine: one line of printable characters that is not a
+// placeholder.
 func ValidSerial(serial string) bool {
 	return len(serial) >= MinSerial && len(serial) <= MaxSerial && utf8.ValidString(serial) && serial == strings.TrimSpace(serial) &&
 		!strings.ContainsFunc(serial, func(r rune) bool { return !unicode.IsPrint(r) }) && !Placeholder(serial)
 }
 
-// Placeholder reports whether a text stands in firmware where the maker of a machine had nothing to say: the texts of a form that was not filled in.
+// Placeholder reports whether a firmware text is a placeholder that the manufacturer did not replace.
 func Placeholder(text string) bool {
 	switch strings.ToLower(strings.Trim(text, " .")) {
 	case "to be filled by o.e.m", "default string", "not specified", "not applicable", "system manufacturer", "system product name", "system serial number",

@@ -12,10 +12,10 @@ import (
 	"writ"
 )
 
-// Namespace says what a signature is for. A signature made for one namespace never verifies in another.
+// Namespace is the purpose of a signature. A signature for one namespace never verifies in another.
 type Namespace string
 
-// The namespaces: one for each kind of text.
+// The namespaces, one for each kind of text.
 const (
 	ScriptNamespace    Namespace = "writ-script-v1"
 	StatementNamespace Namespace = "writ-statement-v1"
@@ -24,33 +24,33 @@ const (
 )
 
 const (
-	// MaxText is how long a signed text may be, in bytes.
+	// MaxText limits a signed text, in bytes.
 	MaxText = 512 << 10
-	// MaxSigned is how long a signed text may be together with its signatures, in bytes.
+	// MaxSigned limits a signed text with its signatures, in bytes.
 	MaxSigned = MaxText + 64<<10
-	// maxArmor bounds one armored signature; with a certificate of many principals one has about 1 KiB.
+	// maxArmor limits one armored signature, in bytes. One with a certificate of many principals has about 1 KiB.
 	maxArmor = 16 << 10
 )
 
 const (
 	armorBegin = "-----BEGIN SSH SIGNATURE-----\n"
 	armorEnd   = "-----END SSH SIGNATURE-----\n"
-	armorWidth = 70 // columns of base64, as ssh-keygen writes them
+	armorWidth = 70 // base64 columns, as in the output of ssh-keygen
 
 	sshsigMagic   = "SSHSIG"
 	sshsigVersion = 1
 	sshsigHash    = "sha512"
 
-	flagUserVerified = 0x04 // of sk- signatures: the person proved itself to the token, by PIN or finger
+	flagUserVerified = 0x04 // in sk- signatures: the token verified its user by PIN or fingerprint
 )
 
-// Join returns the file that is handed in: the text, directly followed by its armored signature.
+// Join returns the submitted form: the text, directly followed by its armored signature.
 func Join(text, armored []byte) []byte {
 	return append(append(make([]byte, 0, len(text)+len(armored)), text...), armored...)
 }
 
-// Split is the reverse of Join: it cuts before the last line that begins an armored signature. It checks no more than that there is
-// one and that the whole is not too long.
+// Split is the inverse of Join. It cuts before the last line that starts an armored signature. It checks only that
+// there is one, and the total length.
 func Split(signed []byte) (text, armored []byte, err error) {
 	if len(signed) > MaxSigned {
 		return nil, nil, tooLarge(len(signed), MaxSigned)
@@ -66,8 +66,8 @@ func Split(signed []byte) (text, armored []byte, err error) {
 	return text, armored, nil
 }
 
-// splitAll cuts a text that may carry several signatures before the first of them. It is for texts in which no line of their own can
-// begin like a signature.
+// splitAll splits a text that may have several signatures before the first of them. No line of the text itself may
+// start like a signature.
 func splitAll(signed []byte) (text []byte, armored [][]byte, err error) {
 	if len(signed) > MaxSigned {
 		return nil, nil, tooLarge(len(signed), MaxSigned)
@@ -94,10 +94,11 @@ func splitAll(signed []byte) (text []byte, armored [][]byte, err error) {
 	return text, armored, nil
 }
 
-// VerifySignature verifies an armored SSHSIG signature over text and returns the key that made it: an ssh-ed25519 key, an
-// sk-ssh-ed25519@openssh.com key whose owner touched it, or a *ssh.Certificate of one of those. It does not say who that is nor
-// whether a certificate is worth anything: only a roster does. It is stricter than ssh-keygen and accepts nothing that ssh-keygen
-// refuses. The errors have the codes SIGNATURE_MALFORMED, SIGNATURE_ALGORITHM, SIGNATURE_NAMESPACE and SIGNATURE_INVALID.
+// VerifySignature verifies an armored SSHSIG signature over text and returns the key that signed: an ssh-ed25519 key,
+// an sk-ssh-ed25519@openssh.com key whose owner touched it, or a *ssh.Certificate of one of those. It identifies
+// neither the owner nor the value of a certificate; both need a roster. It is stricter than ssh-keygen and accepts no
+// signature that ssh-keygen rejects. The errors are SIGNATURE_MALFORMED, SIGNATURE_ALGORITHM, SIGNATURE_NAMESPACE and
+// SIGNATURE_INVALID.
 func VerifySignature(namespace Namespace, text, armored []byte) (ssh.PublicKey, error) {
 	s, err := parseSignature(namespace, armored)
 	if err != nil {
@@ -109,7 +110,7 @@ func VerifySignature(namespace Namespace, text, armored []byte) (ssh.PublicKey, 
 	return s.key, nil
 }
 
-// signature is an armored signature whose form is proper and whose bytes nobody has verified yet.
+// signature is a well-formed signature that is not verified yet.
 type signature struct {
 	key       ssh.PublicKey // plain, or a certificate
 	namespace Namespace
@@ -127,7 +128,7 @@ type sshsigBlob struct {
 	Signature string
 }
 
-// sshsigSigned is what the key signs.
+// sshsigSigned is the structure that the key signs.
 type sshsigSigned struct {
 	Magic     [len(sshsigMagic)]byte
 	Namespace string
@@ -136,14 +137,14 @@ type sshsigSigned struct {
 	Digest    string
 }
 
-// parseSignature checks armor, then algorithms, then the namespace.
+// parseSignature checks the armor, then the algorithms, then the namespace.
 func parseSignature(namespace Namespace, armored []byte) (*signature, error) {
 	blob, err := unarmor(armored)
 	if err != nil {
 		return nil, err
 	}
 	var b sshsigBlob
-	if err := ssh.Unmarshal(blob, &b); err != nil { // refuses trailing bytes
+	if err := ssh.Unmarshal(blob, &b); err != nil { // also rejects trailing bytes
 		return nil, malformedSignature("the SSH signature is cut off or too long")
 	}
 	if string(b.Magic[:]) != sshsigMagic || b.Version != sshsigVersion {
@@ -179,7 +180,7 @@ func parseSignature(namespace Namespace, armored []byte) (*signature, error) {
 	return &signature{key: key, namespace: namespace, value: value}, nil
 }
 
-// signingKey returns the key that an armored signature names, in its wire form, or nil. It reads only the beginning, and
+// signingKey returns the key that an armored signature names, in its wire form, or nil. It reads only the start, and
 // checks nothing: parseSignature does.
 func signingKey(armored []byte) []byte {
 	const lines = 8 // keys of the accepted types need at most three
@@ -188,8 +189,9 @@ func signingKey(armored []byte) []byte {
 		return nil
 	}
 	body = bytes.ReplaceAll(body[:min(len(body), lines*(armorWidth+1))], []byte("\n"), nil)
-	blob, _ := base64.StdEncoding.AppendDecode(nil, body[:len(body)/4*4]) // the beginning before a character that is not base64
-	const before = len(sshsigMagic) + 4                                   // and the version
+	// Decodes up to the first character that is not base64.
+	blob, _ := base64.StdEncoding.AppendDecode(nil, body[:len(body)/4*4])
+	const before = len(sshsigMagic) + 4 // includes the version
 	if len(blob) < before+4 || string(blob[:len(sshsigMagic)]) != sshsigMagic {
 		return nil
 	}
@@ -200,7 +202,7 @@ func signingKey(armored []byte) []byte {
 	return rest[:length]
 }
 
-// verify checks the signature over text. Touch of a security key is enforced here, by package ssh.
+// verify checks the signature over text. Package ssh also checks the touch of a security key here.
 func (s *signature) verify(text []byte) error {
 	if err := s.key.Verify(signedBytes(s.namespace, text), s.value); err != nil {
 		return &writ.Error{
@@ -213,7 +215,7 @@ func (s *signature) verify(text []byte) error {
 	return nil
 }
 
-// userVerified reports whether a security key says that its owner proved itself by PIN or finger, not only by a touch.
+// userVerified reports whether a security key verified its user by PIN or fingerprint, and not only by a touch.
 func (s *signature) userVerified() bool {
 	return plainKey(s.key).Type() == ssh.KeyAlgoSKED25519 && len(s.value.Rest) > 0 && s.value.Rest[0]&flagUserVerified != 0
 }
@@ -225,7 +227,7 @@ func signedBytes(namespace Namespace, text []byte) []byte {
 	})
 }
 
-// parseKeyBlob reads a public key or certificate of an accepted type, in its one form.
+// parseKeyBlob parses a public key or certificate of an accepted type, in canonical form.
 func parseKeyBlob(blob []byte) (ssh.PublicKey, error) {
 	var head struct {
 		Type string
@@ -247,7 +249,7 @@ func parseKeyBlob(blob []byte) (ssh.PublicKey, error) {
 	return key, nil
 }
 
-// plainKey returns the key of a certificate, and any other key as it is.
+// plainKey returns the key of a certificate, or any other key unchanged.
 func plainKey(key ssh.PublicKey) ssh.PublicKey {
 	if cert, ok := key.(*ssh.Certificate); ok {
 		return cert.Key

@@ -109,7 +109,7 @@ func TestLoadKeyOpensALockedFile(t *testing.T) {
 	}
 }
 
-// The public half is named by mistake more often than another file: its permissions are not what is wrong.
+// The public half is named by mistake more often than another file. Its permissions are not the problem.
 func TestLoadKeyNamesThePrivateKeyOfAPublicOne(t *testing.T) {
 	_, err := LoadKey(filepath.Join(t.TempDir(), "key.pub"), nil)
 	wantCode(t, err, writ.CodeKeyUnusable)
@@ -174,7 +174,7 @@ func TestAgentSigns(t *testing.T) {
 	served := make(chan struct{})
 	go func() {
 		defer close(served)
-		_ = agent.ServeAgent(keyring, server) // ends with the pipe
+		_ = agent.ServeAgent(keyring, server) // until the pipe is closed
 	}()
 	defer func() { client.Close(); <-served }()
 
@@ -225,7 +225,7 @@ func TestSignerNoticesASignatureThatDoesNotVerify(t *testing.T) {
 	wantCode(t, err, writ.CodeKeyUnusable)
 }
 
-// forged makes a signature whose wire form is spoiled before alice signs it, so that only the check in question can refuse it.
+// forged signs a modified wire form as alice, so that only the tested check can reject it.
 func forged(text []byte, change func(b *sshsigBlob, s *ssh.Signature)) []byte {
 	key := testPublic("alice")
 	b := sshsigBlob{Magic: [6]byte([]byte(sshsigMagic)), Version: 1, PublicKey: string(key.Marshal()), Namespace: string(ScriptNamespace), Hash: sshsigHash}
@@ -304,7 +304,8 @@ func innerCutOff(key ssh.PublicKey) []byte {
 	}))
 }
 
-// Package ssh reads an empty string inside the value of an extension as no value; only one of the two may name the certificate.
+// Package ssh reads an empty string in the value of an extension as no value. Only one of the two encodings may name
+// the certificate.
 func TestACertificateHasOneForm(t *testing.T) {
 	cert := certify(t, "forge", "a job", func(c *ssh.Certificate) { c.Extensions = map[string]string{"aa": "x"} }).PublicKey().Marshal()
 	if _, err := parseKeyBlob(cert); err != nil {
@@ -319,7 +320,7 @@ func TestACertificateHasOneForm(t *testing.T) {
 	wantCode(t, err, writ.CodeSignatureMalformed)
 }
 
-// Our wire code against an implementation by others, both ways.
+// Our wire code and another implementation accept each other's signatures.
 func TestSignaturesAgreeWithTheOracle(t *testing.T) {
 	key, err := ssh.NewSignerFromSigner(testKey("alice"))
 	if err != nil {
@@ -331,7 +332,7 @@ func TestSignaturesAgreeWithTheOracle(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := VerifySignature(ScriptNamespace, text, armorBlob(theirs.Marshal())); err != nil { // their lines have 64 columns
+		if _, err := VerifySignature(ScriptNamespace, text, armorBlob(theirs.Marshal())); err != nil { // lines of 64 columns
 			t.Fatal(err)
 		}
 		ours, err := testSigner("alice").Sign(ScriptNamespace, text)

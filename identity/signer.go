@@ -15,11 +15,12 @@ import (
 	"writ"
 )
 
-// Signer signs texts with one SSH key. Where the key is (a file, an agent, a token on the desk) only its maker knows.
+// Signer signs texts with one SSH key from a file, an agent or a security token.
 type Signer interface {
-	// PublicKey returns the key, or the certificate of it, that its signatures name.
+	// PublicKey returns the key or certificate that the signatures name.
 	PublicKey() ssh.PublicKey
-	// Sign returns an armored SSHSIG signature over text. It may wait for a person to touch a token. The error has the code KEY_UNUSABLE.
+	// Sign returns an armored SSHSIG signature over text. It may wait until a person touches a token. The error is
+	// KEY_UNUSABLE.
 	Sign(namespace Namespace, text []byte) (armored []byte, err error)
 }
 
@@ -27,12 +28,13 @@ type Signer interface {
 func NewSigner(key ed25519.PrivateKey) Signer {
 	s, err := ssh.NewSignerFromSigner(key)
 	if err != nil {
-		panic(err) // an ed25519 key always makes a signer
+		panic(err) // an ed25519 key is always valid
 	}
 	return &signer{key: s.PublicKey(), sign: func(data []byte) (*ssh.Signature, error) { return s.Sign(rand.Reader, data) }}
 }
 
-// NewCertifiedSigner returns a signer for a key in memory whose signatures have a certificate of it. The error has the code KEY_UNUSABLE.
+// NewCertifiedSigner returns a signer for a key in memory whose signatures contain a certificate of the key. The error
+// is KEY_UNUSABLE.
 func NewCertifiedSigner(key ed25519.PrivateKey, cert *ssh.Certificate) (Signer, error) {
 	s := NewSigner(key).(*signer)
 	if !bytes.Equal(cert.Key.Marshal(), s.key.Marshal()) {
@@ -42,10 +44,10 @@ func NewCertifiedSigner(key ed25519.PrivateKey, cert *ssh.Certificate) (Signer, 
 	return s, nil
 }
 
-// LoadKey returns a signer for a private key file: OpenSSH's format, or PKCS#8 without a passphrase. A path that ends in "-cert.pub"
-// names a certificate; its private key lies beside it under the name without that ending. LoadKey calls passphrase only for an encrypted
-// file; it may be nil. Every error has the code KEY_UNUSABLE: a missing file, a file that others may read, a wrong passphrase, and
-// a key of another type than ed25519. Keys on security tokens are used through the agent.
+// LoadKey returns a signer for a private key file: OpenSSH's format, or PKCS#8 without a passphrase. A path that ends
+// in "-cert.pub" names a certificate; its private key is in the file without that suffix. LoadKey calls passphrase only
+// for an encrypted file; it may be nil. Every error has the code KEY_UNUSABLE: a missing file, a file that others may
+// read, a wrong passphrase, or a key of another type than ed25519. Keys on security tokens are used through the agent.
 func LoadKey(path string, passphrase func() ([]byte, error)) (Signer, error) {
 	var cert *ssh.Certificate
 	keyPath, isCert := strings.CutSuffix(path, "-cert.pub")
@@ -85,13 +87,13 @@ func loadCertificate(path string) (*ssh.Certificate, error) {
 	return cert, nil
 }
 
-// AgentKey is a key that an agent offers.
+// AgentKey is a key in an agent.
 type AgentKey struct {
 	Key     ssh.PublicKey // plain, or a certificate
 	Comment string
 }
 
-// AgentKeys lists the keys and certificates of an ssh-agent that can sign here, in the agent's order.
+// AgentKeys lists the keys and certificates of an ssh-agent that have an accepted type, in the agent's order.
 func AgentKeys(conn net.Conn) ([]AgentKey, error) {
 	listed, err := newAgent(conn).List()
 	if err != nil {
@@ -106,9 +108,8 @@ func AgentKeys(conn net.Conn) ([]AgentKey, error) {
 	return keys, nil
 }
 
-// AgentSigner returns a signer for a key that an ssh-agent holds, a key on a security token included. A nil key stands for the first
-// one that can sign here. The connection stays the caller's and must not be used by others meanwhile. The error has the code
-// KEY_UNUSABLE.
+// AgentSigner returns a signer for a key in an ssh-agent, which may be on a security token. A nil key selects the first
+// accepted one. The caller owns the connection, and must not use it concurrently. The error is KEY_UNUSABLE.
 func AgentSigner(conn net.Conn, key ssh.PublicKey) (Signer, error) {
 	keys, err := AgentKeys(conn)
 	if err != nil {
@@ -126,8 +127,8 @@ func AgentSigner(conn net.Conn, key ssh.PublicKey) (Signer, error) {
 	return nil, unusable("the ssh-agent does not hold the key %s", ssh.FingerprintSHA256(key)).WithHint("`ssh-add -l` lists what it holds")
 }
 
-// newAgent hides that the connection can be closed: package agent would start a reader of its own for it, one per client, and the
-// answers would go to the wrong one.
+// newAgent hides the Close method of the connection. Otherwise package agent would start a reader for each client, and
+// responses would reach the wrong one.
 func newAgent(conn net.Conn) agent.Agent { return agent.NewClient(struct{ io.ReadWriter }{conn}) }
 
 type signer struct {
@@ -137,7 +138,7 @@ type signer struct {
 
 func (s *signer) PublicKey() ssh.PublicKey { return s.key }
 
-// Sign verifies what it made before it returns it, so that an agent's odd answer is noticed here and not by a stranger.
+// Sign verifies the signature before it returns it, so that an invalid response of an agent is detected here.
 func (s *signer) Sign(namespace Namespace, text []byte) ([]byte, error) {
 	value, err := s.sign(signedBytes(namespace, text))
 	if err != nil {

@@ -15,8 +15,8 @@ import (
 // destroyer is a deployer whose binding has the destructive flag.
 const destroyer Role = "destroyer"
 
-// signRights says of each signed text which roles may sign it, bound to the project that it is about and bound to all. It is written by hand and not
-// taken from Rules and RoleActions. Roles in another project may sign none.
+// signRights lists the roles that may sign each kind of text, bound to the text's project and bound to all projects. It
+// is written by hand, and not derived from Rules and RoleActions. Roles in another project may sign none.
 var signRights = map[string]struct{ ofProject, ofAll []Role }{
 	"writ-script-v1":                      {[]Role{Deployer, destroyer}, []Role{Deployer, destroyer}},
 	"writ-script-v1 that destroys":        {[]Role{destroyer}, []Role{destroyer}},
@@ -51,8 +51,8 @@ var signRights = map[string]struct{ ofProject, ofAll []Role }{
 	"secret remove":                       {[]Role{Admin}, []Role{Admin}},
 }
 
-// Each signed text by each role, bound to its project, to another one and to all, by somebody without a role, and by a root operator without one. A
-// sort of text without a row fails.
+// Each kind of text is signed by each role, bound to its project, to another project and to all, by a principal without
+// a role, and by a root operator without one. A kind of text without a row fails the test.
 func TestEveryRoleAtEverySignedText(t *testing.T) {
 	roles := []Role{Viewer, Operator, Deployer, destroyer, Admin}
 	if len(roles) != len(RoleActions)+1 {
@@ -114,7 +114,7 @@ func TestEveryRoleAtEverySignedText(t *testing.T) {
 	}
 }
 
-// submits hands in testPayload, changed, as bob's.
+// submits verifies a changed testPayload, signed by bob.
 func submits(t *testing.T, v *Verifier, change func(p *Payload)) error {
 	t.Helper()
 	p := testPayload()
@@ -124,7 +124,7 @@ func submits(t *testing.T, v *Verifier, change func(p *Payload)) error {
 	return err
 }
 
-// statementOf is a proper statement of alice for a rule, about shop if it is about a project.
+// statementOf returns a valid statement of alice for a rule. If it is about a project, the project is shop.
 func statementOf(rule Rule) *Statement {
 	ids := map[string]string{"run": string(testRun), "node": nodeID, "token": "aaaaaaaaaaaaa", "batch": "aaaaaaaaaaaaa", "secret": "db-password", "datacenter": nodeID,
 		"project": string(shopID), "deployment": "web", "operation": "machine.create"}

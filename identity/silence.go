@@ -7,27 +7,28 @@ import (
 	"writ"
 )
 
-// Silence says after how long without a word the nodes of a datacenter count as silent, and as lost. A silent node gets no new work and is offline. What a
-// lost one may have begun is given up.
+// Silence holds the times after the last beat at which a node of a datacenter counts as silent and as lost. A silent
+// node gets no new work and counts as offline. The open calls of a lost node are given up.
 type Silence struct {
 	Silent time.Duration
 	Lost   time.Duration
 }
 
-// DefaultSilence is that of a datacenter whose roster says nothing of it.
+// DefaultSilence applies if the roster has no other value for the datacenter.
 var DefaultSilence = Silence{Silent: 5 * time.Second, Lost: 60 * time.Second}
 
-// Bounds of Silence. Nodes speak every second, and a single late word is no silence.
+// Limits of Silence. Nodes send a beat every second, and a single late beat must not count as silence.
 const (
 	minSilent = 3 * time.Second
 	maxSilent = 10 * time.Minute
 	minLost   = 15 * time.Second
 	maxLost   = 24 * time.Hour
-	// lostOverSilent is how many times as long a lost node has said nothing: first it gets no more work, and only then is given up what it has.
+	// lostOverSilent is the minimum ratio of Lost to Silent: a node must stop getting work well before its work is
+	// given up.
 	lostOverSilent = 2
 )
 
-// Check returns an error (USAGE) if a datacenter cannot have these.
+// Check returns a USAGE error if the values are out of range.
 func (s Silence) Check() error {
 	switch {
 	case s.Silent%time.Second != 0 || s.Lost%time.Second != 0:
@@ -43,7 +44,7 @@ func (s Silence) Check() error {
 	return nil
 }
 
-// NodeSilence is what applies to the nodes of the datacenter; the default if d is nil.
+// NodeSilence returns the times for the nodes of the datacenter, or the default if d is nil.
 func (d *Datacenter) NodeSilence() Silence {
 	if d == nil || d.Silence == (Silence{}) {
 		return DefaultSilence
@@ -51,7 +52,8 @@ func (d *Datacenter) NodeSilence() Silence {
 	return d.Silence
 }
 
-// SetSilence changes what applies to the nodes of the datacenter. The default is not written, so that earlier versions of writ read the roster.
+// SetSilence sets the times for the nodes of the datacenter. The default is stored as zero, so that earlier versions of
+// writ can read the roster.
 func (d *Datacenter) SetSilence(s Silence) error {
 	if err := s.Check(); err != nil {
 		return err
@@ -62,7 +64,7 @@ func (d *Datacenter) SetSilence(s Silence) error {
 	return nil
 }
 
-// writeSilences writes lines that the format v3 adds.
+// writeSilences writes the lines that the format v3 adds.
 func (r *Roster) writeSilences(w *textWriter) {
 	var silences []string
 	for i := range r.Datacenters {

@@ -9,42 +9,42 @@ import (
 	"writ"
 )
 
-// Statement is what is signed for every change besides a script: one decision about one subject.
+// Statement is the signed content of every change except a script submission: one decision about one subject.
 type Statement struct {
-	Format         Format // FormatFor(Certificate) for what is new
+	Format         Format // FormatFor(Certificate) for new statements
 	Cluster        writ.ClusterID
-	Datacenter     writ.DatacenterID // "" if the statement is for the cluster as a whole
-	DatacenterName string            // as the signer's roster has it; "" in FormatV1
-	Roster         int               // the version that the signer knows; a verifier must know at least this one
-	RosterDigest   writ.Digest       // of that version's text; zero in FormatV1
+	Datacenter     writ.DatacenterID // "" if the statement applies to the whole cluster
+	DatacenterName string            // name in the signer's roster; "" in FormatV1
+	Roster         int               // version known to the signer; a verifier must know at least this one
+	RosterDigest   writ.Digest       // digest of that version's text; zero in FormatV1
 	Subject        string            // "run/<id>", "node/<id>", "token/<id>", "batch/<id>"
 	Seen           Seen              // zero in FormatV1
-	Decision       string            // "cancel"; the table Rules lists what is possible
-	Params         map[string]any    // what the decision needs to know besides, as in a payload
-	Signer         string            // a principal of the roster
-	Certificate    writ.Digest       // in FormatV3: of the certificate that signs; zero in the others
-	Created        time.Time         // whole seconds; fractions are cut off
-	Expires        time.Time         // it may be accepted until then
+	Decision       string            // "cancel"; Rules lists all decisions
+	Params         map[string]any    // parameters of the decision, in the form of a payload's
+	Signer         string            // principal in the roster
+	Certificate    writ.Digest       // of the signing certificate, in FormatV3; otherwise zero
+	Created        time.Time         // truncated to seconds
+	Expires        time.Time         // latest time of acceptance
 	Nonce          Nonce
-	Reason         string // one line for the people who read the log, "" if there is none
+	Reason         string // one line for readers of the log, may be empty
 }
 
-// Seen is what the signer of a statement saw of its subject. The supervisor compares it with its own records, so that a coordinator which gives
-// the signer the id of another subject, or shows an earlier state of it, gets CONFLICT and nothing else.
+// Seen is the signer's view of the subject. The supervisor compares it with its own records. A coordinator that gives
+// the signer the id of another subject, or an earlier state of the subject, gets CONFLICT.
 type Seen struct {
-	Name        string         // of a node, or of the script of a run; "" for others
-	Project     writ.ProjectID // of a run or secret; "" for others
+	Name        string         // of a node, or of a run's script; otherwise empty
+	Project     writ.ProjectID // of a run or secret; otherwise empty
 	ProjectName string
-	Fingerprint string // of the key of a node, "SHA256:…"; "" for others
-	Revision    int64  // of a node; of a run that is resumed; of a secret its newest version; 0 for others
+	Fingerprint string // of a node's key, "SHA256:…"; otherwise empty
+	Revision    int64  // of a node, of a run to resume, or of a secret (its newest version); otherwise 0
 }
 
-// SeenNode is what a signer sees of a node.
+// SeenNode returns the signer's view of a node.
 func SeenNode(n writ.Node) Seen {
 	return Seen{Name: n.Name, Fingerprint: n.Key, Revision: int64(n.Revision)}
 }
 
-// SeenRun is what a signer sees of a run. Its revision is when it ended, 0 if it has not.
+// SeenRun returns the signer's view of a run. Its revision is the end of the run, or 0 before the end.
 func SeenRun(script string, project writ.ProjectID, projectName string, ended time.Time) Seen {
 	s := Seen{Name: script, Project: project, ProjectName: projectName}
 	if !ended.IsZero() {
@@ -53,30 +53,31 @@ func SeenRun(script string, project writ.ProjectID, projectName string, ended ti
 	return s
 }
 
-// SeenSecret is what a signer sees of a secret whose newest version is this, 0 if there is none.
+// SeenSecret returns the signer's view of a secret with this newest version, 0 if none.
 func SeenSecret(project writ.ProjectID, projectName string, newest int) Seen {
 	return Seen{Project: project, ProjectName: projectName, Revision: int64(newest)}
 }
 
 var fingerprintPattern = regexp.MustCompile(`^SHA256:[A-Za-z0-9+/]{43}$`)
 
-// ValidFingerprint reports whether s is the fingerprint of a key as `ssh-keygen -l` writes it.
+// ValidFingerprint reports whether s is a key fingerprint in the format of `ssh-keygen -l`.
 func ValidFingerprint(s string) bool { return fingerprintPattern.MatchString(s) }
 
-// Kind returns the first part of the subject, "run".
+// Kind returns the first part of the subject, such as "run".
 func (s *Statement) Kind() string {
 	kind, _, _ := strings.Cut(s.Subject, "/")
 	return kind
 }
 
-// ID returns the second part of the subject: a writ.RunID, a writ.NodeID or the id of a token or batch, as Kind says.
+// ID returns the second part of the subject. Kind determines its type: a writ.RunID, a writ.NodeID, or the id of a
+// token or batch.
 func (s *Statement) ID() string {
 	_, id, _ := strings.Cut(s.Subject, "/")
 	return id
 }
 
-// Text returns the exact bytes that are signed. The error (PAYLOAD_MALFORMED or TOO_LARGE) names the first line that cannot be
-// written; a decision that is not in the table Rules cannot.
+// Text returns the exact bytes to sign. The error (PAYLOAD_MALFORMED or TOO_LARGE) names the first invalid line. A
+// decision that is not in Rules is invalid.
 func (s *Statement) Text() ([]byte, error) {
 	w := new(textWriter)
 	w.format("writ-statement", s.Format)
@@ -107,7 +108,7 @@ func (s *Statement) Text() ([]byte, error) {
 	return w.text()
 }
 
-// datacenter writes the id of the datacenter and, from FormatV2 on, its name.
+// datacenter writes the id of the datacenter and, from FormatV2, its name.
 func (w *textWriter) datacenter(s *Statement) {
 	if s.Format == FormatV1 || s.Datacenter == "" {
 		w.check(s.DatacenterName == "", "datacenter", "there is no place for a name")
@@ -118,15 +119,15 @@ func (w *textWriter) datacenter(s *Statement) {
 	w.line("datacenter", string(s.Datacenter)+" "+s.DatacenterName)
 }
 
-// about says what a statement about a kind of subject says of it.
+// about lists the properties of a kind of subject that a statement contains.
 type about struct {
-	name        func(string) bool // nil if it has none
+	name        func(string) bool // nil if the subject has no name
 	project     bool
 	fingerprint bool
 	revision    bool
 }
 
-// seen writes what the signer saw of the subject, from FormatV2 on.
+// seen writes the signer's view of the subject, from FormatV2.
 func (w *textWriter) seen(s *Statement, a about) {
 	if s.Format == FormatV1 {
 		w.check(s.Seen == Seen{}, "subject", "the format v1 says nothing else of it")
@@ -157,7 +158,7 @@ func (w *textWriter) seen(s *Statement, a about) {
 	w.line("revision", strconv.FormatInt(s.Seen.Revision, 10))
 }
 
-// seen reads what the signer saw of the subject.
+// seen reads the signer's view of the subject.
 func (r *textReader) seen() Seen {
 	s := Seen{Name: fromDash(r.one("name"))}
 	if project := r.one("project"); r.err == nil && project != "-" {
@@ -175,7 +176,7 @@ func (r *textReader) seen() Seen {
 	return s
 }
 
-// ParseStatement is the reverse of Text and accepts nothing that Text would not have written. The error has the code
+// ParseStatement is the inverse of Text. It rejects every text that Text would not write. The error is
 // PAYLOAD_MALFORMED or TOO_LARGE.
 func ParseStatement(text []byte) (*Statement, error) {
 	r := newTextReader(text)

@@ -9,24 +9,24 @@ import (
 )
 
 const (
-	// AnyTarget is the target that stands for everything in the project. Only who may destroy in all projects can sign it.
+	// AnyTarget covers all resources of the project. It needs the right to destroy in all projects.
 	AnyTarget = "*"
-	// MaxTargets is how many targets a payload may name.
+	// MaxTargets limits the targets of a payload.
 	MaxTargets = 200
-	// MinTargetPrefix is how long a prefix must be at least, in characters.
+	// MinTargetPrefix is the minimum length of a prefix, in characters.
 	MinTargetPrefix = 3
 )
 
-// targetPattern is a kind and a name, "volume/web-0", or a kind and how names begin, "volume/web-*".
+// targetPattern matches a kind and a name, "volume/web-0", or a kind and a prefix of names, "volume/web-*".
 var targetPattern = regexp.MustCompile(`^(?:\*|[a-z]{1,32}/(?:[a-z0-9][a-z0-9-]{0,62}|[a-z0-9][a-z0-9-]{2,61}\*))$`)
 
-// ValidTarget reports whether a text says what a script may destroy: "volume/web-0", "volume/web-*", or AnyTarget.
+// ValidTarget reports whether text is a target: "volume/web-0", "volume/web-*" or AnyTarget.
 func ValidTarget(text string) bool { return targetPattern.MatchString(text) }
 
-// TargetOf returns the target that is one resource.
+// TargetOf returns the target for exactly one resource.
 func TargetOf(kind writ.ResourceKind, name string) string { return string(kind) + "/" + name }
 
-// Covered reports whether one of the targets stands for a resource.
+// Covered reports whether a target covers a resource.
 func Covered(targets []string, kind writ.ResourceKind, name string) bool {
 	return slices.ContainsFunc(targets, func(target string) bool {
 		if target == AnyTarget {
@@ -38,8 +38,8 @@ func Covered(targets []string, kind writ.ResourceKind, name string) bool {
 	})
 }
 
-// MayDestroy reports whether the signer meant that the script may destroy a resource of the project. A payload of FormatV1 says so of all or
-// of none.
+// MayDestroy reports whether the signer permits the script to destroy a resource of the project. A payload of FormatV1
+// permits all or none.
 func (p *Payload) MayDestroy(kind writ.ResourceKind, name string) bool {
 	if p.Format == FormatV1 {
 		return p.Destructive
@@ -47,10 +47,11 @@ func (p *Payload) MayDestroy(kind writ.ResourceKind, name string) bool {
 	return Covered(p.Targets, kind, name)
 }
 
-// Destroys reports whether the script may destroy anything at all.
+// Destroys reports whether the script may destroy any resource.
 func (p *Payload) Destroys() bool { return p.Destructive || len(p.Targets) > 0 }
 
-// Header returns a copy of the payload without texts and parameters, which shares no memory with it: for whoever keeps many.
+// Header returns a copy of the payload without texts and parameters. It shares no memory with the payload, so it is
+// cheap to store.
 func (p *Payload) Header() *Payload {
 	h := *p
 	h.Params, h.Modules, h.Script = nil, nil, File{}

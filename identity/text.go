@@ -18,31 +18,31 @@ const (
 	maxLine   = 8 << 10  // bytes of a header line
 	maxParams = 64 << 10 // bytes of a params line
 
-	// Skew is how far the clocks of a signer and a verifier may differ.
+	// Skew is the tolerated difference between the clocks of a signer and a verifier.
 	Skew = time.Minute
-	// MaxValidity is how long after its creation a payload or statement may be accepted at most.
+	// MaxValidity limits the validity of a payload or statement after its creation.
 	MaxValidity = 24 * time.Hour
-	// DefaultValidity is how long a payload or statement may be accepted unless somebody asks for more.
+	// DefaultValidity is the default validity of a payload or statement.
 	DefaultValidity = 15 * time.Minute
 
 	timeFormat = "2006-01-02T15:04:05Z"
 )
 
-// Format is the version of a signed text's form. The first line of the text says it.
+// Format is the version of a signed text's format. It is in the first line of the text.
 type Format int
 
-// The formats. FormatV1 is read for what earlier versions of writ have stored; clients write FormatV2, and FormatV3 where a certificate signs. A
-// roster has the earliest format that can say what it says.
+// The formats. FormatV1 is only read, in stored texts of earlier versions of writ. Clients write FormatV2, or FormatV3
+// with a certificate. A roster has the earliest format that supports its content.
 const (
 	FormatV1 Format = 1 // the line `roster` has the version of the signer's roster
-	FormatV2 Format = 2 // the line `roster` has its digest besides
-	FormatV3 Format = 3 // the line `certificate` names the certificate of the signer
+	FormatV2 Format = 2 // the line `roster` also has its digest
+	FormatV3 Format = 3 // the line `certificate` names the signer's certificate
 )
 
-// Nonce makes two texts with the same content differ. It is random.
+// Nonce is a random value that makes texts with the same content differ.
 type Nonce [16]byte
 
-// NewNonce returns a fresh one.
+// NewNonce returns a random nonce.
 func NewNonce() Nonce {
 	var n Nonce
 	_, _ = rand.Read(n[:]) // never fails
@@ -57,16 +57,16 @@ var (
 	clusterPattern   = regexp.MustCompile(`^[0-9a-f]{64}$`)
 )
 
-// ValidPrincipal reports whether s may be the name of somebody who signs: 1 to 63 lower-case letters, digits and "._:/@-", the first
-// one a letter or digit.
+// ValidPrincipal reports whether s is a valid name of a signer: 1 to 63 lower-case letters, digits and "._:/@-", of
+// which the first is a letter or digit.
 func ValidPrincipal(s string) bool { return principalPattern.MatchString(s) }
 
 func malformed(format string, args ...any) *writ.Error {
 	return writ.Errorf(writ.CodePayloadMalformed, format, args...).WithHint("make the text with writ and do not edit it")
 }
 
-// textWriter writes the header lines of a signed text and keeps the first complaint. It is the only place that validates values, because
-// parsers write again what they read.
+// textWriter writes the header lines of a signed text and keeps the first error. Only the writer validates values,
+// because parsers re-encode the values that they read.
 type textWriter struct {
 	b   bytes.Buffer
 	err error
@@ -105,7 +105,7 @@ func (w *textWriter) line(key, value string) {
 	w.b.WriteByte('\n')
 }
 
-// check complains about the value of a line unless ok.
+// check records an error for a line unless ok.
 func (w *textWriter) check(ok bool, key, format string, args ...any) {
 	if !ok {
 		w.fail(key, format, args...)
@@ -123,7 +123,7 @@ func (w *textWriter) format(key string, f Format) {
 	w.line(key, "v"+strconv.Itoa(int(f)))
 }
 
-// roster writes which roster the signer has seen: its version, and from FormatV2 on its digest.
+// roster writes the version of the roster that the signer has seen and, from FormatV2, its digest.
 func (w *textWriter) roster(f Format, version int, digest writ.Digest) {
 	if f == FormatV1 {
 		w.check(digest.IsZero(), "roster", "the format v1 has no digest")
@@ -145,7 +145,7 @@ func (w *textWriter) number(key string, n, least, most int) {
 	w.line(key, strconv.Itoa(n))
 }
 
-// checkTime complains about a time that no person can mean.
+// checkTime records an error for an implausible time.
 func (w *textWriter) checkTime(key string, t time.Time) {
 	y := t.UTC().Year()
 	w.check(y >= 2000 && y <= 9999, key, "%s is not a time that can be meant", t.UTC())
@@ -170,7 +170,7 @@ func (w *textWriter) nonce(n Nonce) {
 	w.line("nonce", n.String())
 }
 
-// text returns what was written, or the first complaint.
+// text returns the written text, or the first error.
 func (w *textWriter) text() ([]byte, error) {
 	if w.err == nil && w.b.Len() > MaxText {
 		w.err = tooLarge(w.b.Len(), MaxText)
@@ -181,8 +181,8 @@ func (w *textWriter) text() ([]byte, error) {
 	return w.b.Bytes(), nil
 }
 
-// textReader takes header lines one after the other and keeps the first complaint. It is lenient about values: the comparison in same
-// is what makes parsing strict.
+// textReader reads header lines in order and keeps the first error. It is lenient about values: the comparison in same
+// makes parsing strict.
 type textReader struct {
 	lines []string
 	next  int
@@ -220,7 +220,7 @@ func (r *textReader) one(key string) string {
 	return value
 }
 
-// many returns the values of the next lines as long as they have this key.
+// many returns the values of the following lines with this key.
 func (r *textReader) many(key string) []string {
 	var values []string
 	for r.err == nil && r.next < len(r.lines) && strings.HasPrefix(r.lines[r.next], key+": ") {
@@ -229,7 +229,7 @@ func (r *textReader) many(key string) []string {
 	return values
 }
 
-// end complains about lines that nobody took.
+// end records an error if lines are left.
 func (r *textReader) end() {
 	if r.err == nil && r.next < len(r.lines) {
 		r.next++
@@ -262,7 +262,7 @@ func (r *textReader) format(key string) Format {
 	return 0
 }
 
-// roster reads the version and, from FormatV2 on, the digest of a roster.
+// roster reads the version and, from FormatV2, the digest of a roster.
 func (r *textReader) roster(f Format) (version int, digest writ.Digest) {
 	if f == FormatV1 {
 		return r.number("roster"), writ.Digest{}
@@ -305,7 +305,7 @@ func (r *textReader) nonce() Nonce {
 	return n
 }
 
-// fields splits the value of the line that was read last into words, at least as many as least.
+// fields splits the value of the last line into words, and requires at least least words.
 func (r *textReader) fields(value string, least int) []string {
 	f := strings.Split(value, " ")
 	if len(f) < least {
@@ -315,7 +315,7 @@ func (r *textReader) fields(value string, least int) []string {
 	return f
 }
 
-// same complains with the first line that differs if the text that was read is not what is written for its values.
+// same returns an error that shows the first difference between the text and the re-encoded values.
 func same(have, want []byte) error {
 	if bytes.Equal(have, want) {
 		return nil
@@ -329,7 +329,7 @@ func same(have, want []byte) error {
 	return malformed("the text has %d lines, writ writes %d", len(h), len(w))
 }
 
-// clip shortens what a stranger wrote for a message.
+// clip shortens untrusted text for a message.
 func clip(s string) string {
 	if len(s) > 80 {
 		return strings.ToValidUTF8(s[:80], "") + "…"

@@ -58,7 +58,7 @@ func TestPayloadKeepsItsValues(t *testing.T) {
 	}
 }
 
-// What journals of earlier versions hold is read and written again byte for byte.
+// A payload in the journal of an earlier version is re-encoded as the same bytes.
 func TestPayloadOfAnEarlierVersionKeepsItsText(t *testing.T) {
 	text, err := oldPayload().Text()
 	if err != nil {
@@ -99,7 +99,7 @@ func TestThePayloadIgnoresTheOrderOfItsLists(t *testing.T) {
 	}
 }
 
-// Each case is one rule of the format; the text is changed where an honest writer could not.
+// Each case violates one rule of the format, in a text that the writer would never create.
 func TestPayloadRefusesWhatWritDoesNotWrite(t *testing.T) {
 	text, err := testPayload().Text()
 	if err != nil {
@@ -258,7 +258,7 @@ func TestPayloadTextRefusesWhatCannotBeSigned(t *testing.T) {
 	_, err := p.Text()
 	wantCode(t, err, writ.CodeTooLarge)
 	wide := testPayload()
-	wide.Params["n"] = strings.Repeat("x", maxParams-1000) // longer than other lines may be
+	wide.Params["n"] = strings.Repeat("x", maxParams-1000) // longer than the limit of other lines
 	if _, err := wide.Text(); err != nil {
 		t.Error(err)
 	}
@@ -279,7 +279,7 @@ func TestDurationsAreWrittenInTheirLargestWholeUnit(t *testing.T) {
 	}
 }
 
-// Others write these texts too: the form is that of RFC 8785, with U+007F to U+009F escaped besides.
+// Other programs also write these texts. The form is that of RFC 8785, with U+007F to U+009F escaped as well.
 func TestParamsHaveOneForm(t *testing.T) {
 	have, err := canonicalJSON(map[string]any{
 		"s": "\b\t\n\f\r\x00\x1f\x7f\u0085\"\\/<é\u2028", "b": true, "n": int64(-MaxInt), "l": []any{int64(1), "x", false}, "A": "",
@@ -333,7 +333,7 @@ func TestStatementKeepsItsValues(t *testing.T) {
 	batch := testStatement()
 	var serials []string
 	for i := range MaxBatchSerials {
-		serials = append(serials, fmt.Sprintf("%0*d", MaxSerial, i)) // as long as it can be
+		serials = append(serials, fmt.Sprintf("%0*d", MaxSerial, i)) // maximum length
 	}
 	Batch{ID: token.ID, Serials: serials, Most: 7, Until: noon.Add(MaxBatchValidity)}.Statement(batch)
 	for _, s := range []*Statement{testStatement(), seen(create), seen(boot), seen(bare), seen(batch), oldStatement()} {

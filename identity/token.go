@@ -18,33 +18,35 @@ import (
 
 const (
 	tokenPrefix    = "writ2"
-	oldTokenPrefix = "writ1" // said neither datacenter nor roster
-	// TokenValidity is how long a token may be used unless its maker says otherwise.
+	oldTokenPrefix = "writ1" // contained neither datacenter nor roster
+	// TokenValidity is the default validity of a token.
 	TokenValidity = time.Hour
-	// MaxTokenValidity is how long a token may be used at most.
+	// MaxTokenValidity limits the validity of a token.
 	MaxTokenValidity = 24 * time.Hour
-	// BootTokenValidity is how long a boot server may report with a token unless its maker says otherwise.
+	// BootTokenValidity is the default validity of a boot server's token.
 	BootTokenValidity = 90 * 24 * time.Hour
-	// MaxBootTokenValidity is how long a boot server may report with a token at most.
+	// MaxBootTokenValidity limits the validity of a boot server's token.
 	MaxBootTokenValidity = 366 * 24 * time.Hour
 	// TokenRoleNode is the role of a token that admits nodes.
 	TokenRoleNode = "node"
-	// TokenRoleBoot is the role of a token that admits none: with it a boot server reports which machines start.
+	// TokenRoleBoot is the role of a token that admits no nodes. A boot server uses it to report the machines that
+	// start.
 	TokenRoleBoot = "boot-server"
 )
 
-// Token admits one machine, once; with the role TokenRoleBoot a boot server reports with it. Whoever has its text can join, and can tell the right
-// cluster from a wrong one before saying anything.
+// Token admits a machine. With the role TokenRoleBoot it lets a boot server send reports. The text of the token
+// suffices to join. It also lets the joiner recognize the right cluster before it sends anything.
 type Token struct {
-	ID           string
-	Secret       [32]byte
-	Pin          writ.ClusterID
-	Datacenter   writ.DatacenterID // that it admits to; "" if it is for a supervisor that asks for a place in the roster
-	Roster       int               // the version that its maker saw, 0 for none
+	ID     string
+	Secret [32]byte
+	Pin    writ.ClusterID
+	// Datacenter is the datacenter that the token admits to; "" for a supervisor that requests a place in the roster.
+	Datacenter   writ.DatacenterID
+	Roster       int // version that its creator saw, 0 for none
 	RosterDigest writ.Digest
 }
 
-// For binds a new token to a datacenter, and to the roster that its maker saw.
+// For binds a new token to a datacenter and to the roster that its creator saw.
 func (t Token) For(datacenter writ.DatacenterID, roster *Roster) (Token, error) {
 	digest, err := roster.Digest()
 	if err != nil {
@@ -54,8 +56,8 @@ func (t Token) For(datacenter writ.DatacenterID, roster *Roster) (Token, error) 
 	return t, nil
 }
 
-// Admits checks that a token is for the datacenter whose supervisor has proved itself, and that its chain of rosters leads through the one that
-// the maker of the token saw. A joiner asks before the token proves anything.
+// Admits checks that the token is for the datacenter whose supervisor proved its identity, and that the verified chain
+// contains the roster that the token's creator saw. A joiner calls it before it proves the token.
 func (t Token) Admits(roster *Roster, d *Datacenter) error {
 	switch {
 	case t.Datacenter == "":
@@ -80,14 +82,14 @@ func nameIn(r *Roster, id writ.DatacenterID) string {
 	return string(id)
 }
 
-// TokenKey is what a store keeps of a token: the ed25519 public key that is derived from its secret. It verifies the token's proofs
-// and helps nobody to make one, so that it may travel through a coordinator and lie in a journal.
+// TokenKey is the stored form of a token: the ed25519 public key derived from its secret. It verifies proofs of the
+// token, but cannot create them. It may therefore pass through a coordinator and be stored in a journal.
 type TokenKey [ed25519.PublicKeySize]byte
 
 // String returns the key as 64 hex digits.
 func (k TokenKey) String() string { return hex.EncodeToString(k[:]) }
 
-// ParseTokenKey reads 64 lower-case hex digits.
+// ParseTokenKey parses 64 lower-case hex digits.
 func ParseTokenKey(s string) (TokenKey, error) {
 	b, err := hex.DecodeString(s)
 	if err != nil || len(b) != len(TokenKey{}) || strings.ToLower(s) != s {
@@ -96,13 +98,13 @@ func ParseTokenKey(s string) (TokenKey, error) {
 	return TokenKey(b), nil
 }
 
-// Verify reports whether proof was made over text by the token. The zero key, which a store may give for a token that it does not
-// have, verifies nothing (as an ed25519 key it would be one under which anybody can sign).
+// Verify reports whether proof is a proof of the token over text. The zero key, which a store may return for an unknown
+// token, verifies nothing. As an ed25519 key it would accept signatures that anybody can create.
 func (k TokenKey) Verify(text, proof []byte) bool {
 	return k != TokenKey{} && ed25519.Verify(k[:], tokenText(text), proof)
 }
 
-// NewToken makes a token for a cluster.
+// NewToken returns a new token for a cluster.
 func NewToken(pin writ.ClusterID) Token {
 	t := Token{ID: newID(), Pin: pin}
 	_, _ = rand.Read(t.Secret[:]) // never fails
@@ -116,8 +118,8 @@ func newID() string {
 	return tokenIDEncoding.EncodeToString(id[:])
 }
 
-// String returns the token as people copy it: "writ2.<id>.<secret>.<pin>.<datacenter>.<version>.<digest>", where "-", "0" and "-" stand for none.
-// It holds the secret.
+// String formats the token for copying: "writ2.<id>.<secret>.<pin>.<datacenter>.<version>.<digest>", with "-", "0" and
+// "-" for missing values. It contains the secret.
 func (t Token) String() string {
 	digest := "-"
 	if !t.RosterDigest.IsZero() {
@@ -128,7 +130,7 @@ func (t Token) String() string {
 	}, ".")
 }
 
-// ParseToken is the reverse of String. The error has the code TOKEN_INVALID and does not repeat the token.
+// ParseToken is the inverse of String. The error is TOKEN_INVALID and does not contain the token.
 func ParseToken(s string) (Token, error) {
 	parts := strings.Split(strings.TrimSpace(s), ".")
 	if parts[0] == oldTokenPrefix {
@@ -165,10 +167,10 @@ func badToken() *writ.Error {
 		WithHint("a token looks like %s.<id>.<secret>.<pin>.<datacenter>.<version>.<digest>, in one piece", tokenPrefix)
 }
 
-// Key returns what a store keeps of the token.
+// Key returns the stored form of the token.
 func (t Token) Key() TokenKey { return TokenKey(t.signer().Public().(ed25519.PublicKey)) }
 
-// Prove proves possession of the token: a signature over text that Key's Verify accepts.
+// Prove returns a proof of the token: a signature over text that Key's Verify accepts.
 func (t Token) Prove(text []byte) []byte { return ed25519.Sign(t.signer(), tokenText(text)) }
 
 func (t Token) signer() ed25519.PrivateKey {
@@ -180,25 +182,25 @@ func tokenText(text []byte) []byte { return frame("writ-token-proof-v1", text) }
 
 var (
 	tokenIDEncoding = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPadding(base32.NoPadding)
-	tokenIDPattern  = regexp.MustCompile(`^[a-z2-7]{12}[acegikmoqsuwy246]$`) // 64 bits: the last character carries four
+	tokenIDPattern  = regexp.MustCompile(`^[a-z2-7]{12}[acegikmoqsuwy246]$`) // 64 bits: the last character has four
 )
 
-// ValidTokenID reports whether a token can have an id.
+// ValidTokenID reports whether id is a valid id of a token.
 func ValidTokenID(id string) bool { return tokenIDPattern.MatchString(id) }
 
 // DecisionRevoke ends a token or a batch.
 const DecisionRevoke = "revoke"
 
-// TokenGrant is what the statement "create" about a token says.
+// TokenGrant is the content of a "create" statement about a token.
 type TokenGrant struct {
 	ID      string
 	Key     TokenKey
 	Role    string // TokenRoleNode or TokenRoleBoot
 	Expires time.Time
-	Uses    int // nodes that it admits, at most writ.MaxTokenUses; 1 if 0. None if Role is TokenRoleBoot
+	Uses    int // number of nodes that it admits, at most writ.MaxTokenUses; 0 means 1, and none for TokenRoleBoot
 }
 
-// MaxTokenValidityOf returns how long a token with a role may be used at most, 0 if there is no such role.
+// MaxTokenValidityOf returns the longest validity of a token with a role, 0 for an unknown role.
 func MaxTokenValidityOf(role string) time.Duration {
 	switch role {
 	case TokenRoleNode:
@@ -209,17 +211,17 @@ func MaxTokenValidityOf(role string) time.Duration {
 	return 0
 }
 
-// Statement fills subject, decision and parameters of a statement that makes the token.
+// Statement sets the subject, decision and parameters of a statement that creates the token.
 func (g TokenGrant) Statement(s *Statement) {
 	s.Subject = "token/" + g.ID
 	s.Decision = "create"
 	s.Params = map[string]any{"expires": formatTime(g.Expires), "key": g.Key.String(), "role": g.Role}
-	if g.Uses > 1 { // one is what is meant if nothing is said
+	if g.Uses > 1 { // the default is omitted
 		s.Params["uses"] = int64(g.Uses)
 	}
 }
 
-// ParseTokenGrant reads the grant from a statement that makes a token.
+// ParseTokenGrant parses the grant in a statement that creates a token.
 func ParseTokenGrant(s *Statement) (TokenGrant, error) {
 	g := TokenGrant{ID: s.ID()}
 	var key, expires string

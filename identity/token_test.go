@@ -61,7 +61,7 @@ func TestParseTokenRefuses(t *testing.T) {
 	}
 }
 
-// A token admits to one datacenter. A joiner finds that out before the token proves anything.
+// A token admits to one datacenter. A joiner checks this before it proves the token.
 func TestATokenAdmitsToItsDatacenterOnly(t *testing.T) {
 	roster := testVerifier(t).Roster
 	token, err := NewToken(testCluster()).For(viennaID, roster)
@@ -97,7 +97,7 @@ func TestTokenProofCannotBeMadeFromWhatStoresKeep(t *testing.T) {
 	if token.Key().Verify([]byte("Claim"), token.Prove(text)) || token.Key().Verify(text, other.Prove(text)) || token.Key().Verify(text, nil) {
 		t.Error("a bad proof is accepted")
 	}
-	for i := range 64 { // 16 of these signatures, R = the identity and S = 0, would fit the zero key
+	for i := range 64 { // 16 of these signatures, R = the identity and S = 0, would match the zero key
 		if (TokenKey{}).Verify([]byte{byte(i)}, append([]byte{1}, make([]byte, ed25519.SignatureSize-1)...)) {
 			t.Error("the zero key verifies")
 		}
@@ -176,8 +176,8 @@ func TestJoinClaim(t *testing.T) {
 		token  Token
 	}
 	for name, tt := range map[string]struct {
-		change func(c *claim) // before it is proved
-		after  func(c *claim) // when it arrives
+		change func(c *claim) // before the proof
+		after  func(c *claim) // on arrival
 		want   writ.Code
 	}{
 		"good":           {nil, nil, ""},

@@ -10,66 +10,70 @@ import (
 	"writ"
 )
 
-// Verifier decides whether a signed text may have the effect that it asks for. Coordinators use it as a filter, supervisors to decide,
-// and runners to see for themselves before they destroy. It has no state: whoever acts must remember what it has accepted, by the
+// Verifier decides whether a signed text may have its requested effect. Coordinators use it as a filter, supervisors to
+// decide, and runners to verify again before they act. It has no state: the caller must remember accepted texts, by the
 // SHA-256 of the text.
 type Verifier struct {
-	Roster     *Roster
-	Datacenter writ.DatacenterID // the only one whose texts are accepted; "" accepts those of all that the roster has, for a coordinator
-	Engines    []string          // that this process can run; empty accepts all, for a process that evaluates nothing
-	Now        func() time.Time  // time.Now if nil
-	// ProjectOf tells the project of a run; statements about runs are refused without it. Its error is returned as it is.
+	Roster *Roster
+	// Datacenter is the only accepted datacenter; "" accepts all datacenters of the roster, for a coordinator.
+	Datacenter writ.DatacenterID
+	Engines    []string         // supported engines; empty accepts all, for a process that evaluates no scripts
+	Now        func() time.Time // time.Now if nil
+	// ProjectOf returns the project of a run. Without it, statements about runs are rejected. Its error is returned
+	// unchanged.
 	ProjectOf func(run writ.RunID) (writ.ProjectID, error)
-	// Forked is told of each refusal because of ROSTER_FORK, if it is set. signer is whose key has signed.
+	// Forked, if set, is called for each ROSTER_FORK. signer is the owner of the signing key.
 	Forked func(signer string, err error)
 }
 
 // Verified is a submission that passed every check.
 type Verified struct {
 	Payload *Payload
-	Digest  writ.Digest // SHA-256 of the text: the identity of the submission
+	Digest  writ.Digest // SHA-256 of the text; identifies the submission
 	Run     writ.RunID
 	Signer  string
 	Signed  []byte // text and signature
 
-	Certificate *Certificate // by which it was signed, nil for a plain key and in what was only read
+	Certificate *Certificate // signing certificate; nil for a plain key, and from ReadSubmission
 }
 
 // VerifiedStatement is a statement that passed every check.
 type VerifiedStatement struct {
 	Statement *Statement
 	Rule      Rule
-	Project   writ.ProjectID // that its subject is part of, "" if that is part of none
-	Digest    writ.Digest    // SHA-256 of the text: the identity of the statement
+	Project   writ.ProjectID // project of the subject, "" if none
+	Digest    writ.Digest    // SHA-256 of the text; identifies the statement
 	Signer    string
 	Signed    []byte  // text and signature
-	Roster    *Roster // by which it was verified
+	Roster    *Roster // roster that verified it
 
-	Certificate *Certificate // by which it was signed, nil for a plain key
+	Certificate *Certificate // signing certificate, nil for a plain key
 
 	by proof
 }
 
-// Allows returns nil if the signer, with this very signature, may do something else in a project at a time, and otherwise the errors of Roster.Allows.
+// Allows reports whether the signer, with the same signature, may perform another action in a project at a time. The
+// errors are those of Roster.Allows.
 func (v *VerifiedStatement) Allows(action Action, project writ.ProjectID, at time.Time) error {
 	return v.Roster.allows(v.Signer, action, project, at, v.by)
 }
 
-// Submission makes every check of a submission that can be made without a store, in this order: size, armor, algorithm, namespace,
-// the signer's key or authority in the roster, the signature over the received bytes, the text's form, cluster, datacenter, roster,
-// project, engine, signer's name, time, rights. The error is a *writ.Error with the code that fits.
+// Submission makes every check of a submission that needs no store, in this order: size, armor, algorithm, namespace,
+// the signer's key or authority in the roster, the signature over the received bytes, the text's form, cluster,
+// datacenter, roster, project, engine, signer's name, time, rights. The error is a *writ.Error with the matching code.
 func (v *Verifier) Submission(signed []byte) (*Verified, error) {
 	now := v.now()
 	return v.submission(signed, moment{at: now, now: now})
 }
 
-// SubmissionAt makes the same checks later, for a run that its supervisor accepted at a certain time: everything is checked as of then,
-// and the run must not have passed its deadline. Keys that were removed since do not matter, revoked ones and taken rights do.
+// SubmissionAt repeats the checks for a run that its supervisor accepted earlier. It checks everything as of the time
+// of acceptance, and that the run's deadline has not passed. Keys that were removed since then still count. Revoked
+// keys and withdrawn rights do not.
 func (v *Verifier) SubmissionAt(signed []byte, accepted time.Time) (*Verified, error) {
 	return v.submission(signed, moment{at: accepted, now: v.now(), later: true})
 }
 
-// moment is when a text is checked: at is the time that counts, and later tells that this was some time before now.
+// moment is the time of a check: at is the decisive time, and later means that it is in the past.
 type moment struct {
 	at, now time.Time
 	later   bool
@@ -123,7 +127,7 @@ func (v *Verifier) submission(signed []byte, m moment) (*Verified, error) {
 	}, nil
 }
 
-// ReadSubmission returns what a submission says, without verifying anything: for one that was verified before.
+// ReadSubmission parses a submission without verifying it, for submissions that were verified before.
 func ReadSubmission(signed []byte) (*Verified, error) {
 	text, _, err := Split(signed)
 	if err != nil {
@@ -137,14 +141,15 @@ func ReadSubmission(signed []byte) (*Verified, error) {
 	return &Verified{Payload: p, Digest: digest, Run: writ.RunIDOf(digest), Signer: p.Signer, Signed: signed}, nil
 }
 
-// Statement makes every check of a statement that can be made without a store, in the same order as Submission.
+// Statement makes every check of a statement that needs no store, in the same order as Submission.
 func (v *Verifier) Statement(signed []byte) (*VerifiedStatement, error) {
 	now := v.now()
 	return v.statement(signed, moment{at: now, now: now})
 }
 
-// PastStatement makes the same checks later, of a statement that a supervisor has carried out: everything is checked as of when it was created, as
-// nobody but the supervisor can say when that was done. Keys that were removed since do not matter, revoked ones and taken rights do.
+// PastStatement repeats the checks for a statement that a supervisor has applied. It checks everything as of the
+// creation of the statement, because only the supervisor knows when it was applied. Keys that were removed since then
+// still count. Revoked keys and withdrawn rights do not.
 func (v *Verifier) PastStatement(signed []byte) (*VerifiedStatement, error) {
 	text, _, err := Split(signed)
 	if err != nil {
@@ -187,7 +192,7 @@ func (v *Verifier) statement(signed []byte, m moment) (*VerifiedStatement, error
 	if err := inTime(s.Created, s.Expires, m); err != nil {
 		return nil, err
 	}
-	rule, _ := RuleOf(StatementNamespace, s.Kind(), s.Decision) // ParseStatement accepts none without a rule
+	rule, _ := RuleOf(StatementNamespace, s.Kind(), s.Decision) // ParseStatement rejects statements without a rule
 	var project writ.ProjectID
 	if rule.Project {
 		if project, err = v.projectSeen(rule, s, m, who.proof()); err != nil {
@@ -203,8 +208,9 @@ func (v *Verifier) statement(signed []byte, m moment) (*VerifiedStatement, error
 	}, nil
 }
 
-// projectSeen returns the project that a statement is about, which must be the one that its signer saw. The right in that one is checked before a run is
-// looked up: whoever has none learns nothing of the run, and not whether there is one.
+// projectSeen returns the project of a statement's subject, which must be the project that the signer saw. It checks
+// the right in that project before it looks up a run. A signer without the right learns nothing about the run, not even
+// whether it exists.
 func (v *Verifier) projectSeen(rule Rule, s *Statement, m moment, by proof) (writ.ProjectID, error) {
 	if rule.projectOf == nil {
 		if err := v.Roster.allows(s.Signer, rule.Action, s.Seen.Project, m.at, by); err != nil {
@@ -214,7 +220,7 @@ func (v *Verifier) projectSeen(rule Rule, s *Statement, m moment, by proof) (wri
 	project, err := v.projectOf(rule, s)
 	hidden := err == nil && rule.projectOf == nil && project != s.Seen.Project && !v.Roster.reads(s.Signer, project, m.at)
 	switch {
-	case hidden, writ.CodeOf(err) == writ.CodeNotFound: // in the same words
+	case hidden, writ.CodeOf(err) == writ.CodeNotFound: // the same message in both cases
 		return "", writ.Errorf(writ.CodeNotFound, "there is no run %s", s.ID()).WithHint("a datacenter forgets runs some time after their end")
 	case err != nil:
 		return "", err
@@ -222,7 +228,7 @@ func (v *Verifier) projectSeen(rule Rule, s *Statement, m moment, by proof) (wri
 	return project, v.isSeen(s, project)
 }
 
-// projectOf returns the project that a statement is about.
+// projectOf returns the project of a statement's subject.
 func (v *Verifier) projectOf(rule Rule, s *Statement) (writ.ProjectID, error) {
 	if rule.projectOf != nil {
 		project := rule.projectOf(s)
@@ -238,7 +244,7 @@ func (v *Verifier) projectOf(rule Rule, s *Statement) (writ.ProjectID, error) {
 	return v.ProjectOf(writ.RunID(s.ID()))
 }
 
-// isSeen compares the project of a subject with the one that the signer saw.
+// isSeen compares the project of a subject with the project that the signer saw.
 func (v *Verifier) isSeen(s *Statement, project writ.ProjectID) error {
 	name := string(project)
 	if p := v.Roster.Project(project); p != nil {
@@ -258,21 +264,21 @@ func (v *Verifier) now() time.Time {
 	return v.Now()
 }
 
-// identified is who made a signature, as far as the signature tells.
+// identified is the signer of a signature, as far as the signature proves it.
 type identified struct {
-	principal    *Principal       // of a plain key
-	cert         *ssh.Certificate // or a certificate,
-	authority    *Authority       // with the roster's authority that made it
+	principal    *Principal       // for a plain key
+	cert         *ssh.Certificate // for a certificate
+	authority    *Authority       // that issued cert
 	key          ssh.PublicKey    // of the signature: plain, or the certificate
 	userVerified bool
 }
 
-// proof is what the signature shows of its signer.
+// proof returns the properties of the signature that rights depend on.
 func (i identified) proof() proof {
 	return proof{userVerified: i.userVerified, certificate: i.cert != nil}
 }
 
-// certificate is what people want to know of the certificate, nil if there is none.
+// certificate describes the certificate, nil for a plain key.
 func (i identified) certificate() *Certificate {
 	if i.cert == nil {
 		return nil
@@ -280,7 +286,7 @@ func (i identified) certificate() *Certificate {
 	return certificateOf(i.cert, i.authority)
 }
 
-// authenticate makes the checks that come before anybody looks at the text, and returns the text.
+// authenticate makes the checks before the text is parsed, and returns the text.
 func (v *Verifier) authenticate(namespace Namespace, signed []byte, m moment) ([]byte, identified, error) {
 	text, armored, err := Split(signed)
 	if err != nil {
@@ -328,7 +334,7 @@ func usable(state State, what string, m moment) error {
 	}
 }
 
-// name returns whose key has signed.
+// name returns the owner of the signing key.
 func (i identified) name() string {
 	if i.authority != nil {
 		return "authority " + i.authority.Name
@@ -336,7 +342,7 @@ func (i identified) name() string {
 	return nameOf(i.principal)
 }
 
-// is checks that the signer whom a text names made the signature, by the certificate that it names.
+// is checks that the signer named in the text made the signature, with the certificate named in the text.
 func (i identified) is(signer string, certificate writ.Digest, r *Roster, m moment) error {
 	p := i.principal
 	if i.cert != nil {
@@ -361,8 +367,8 @@ func nameOf(p *Principal) string {
 	return p.Name
 }
 
-// orTooOld returns why nobody is known who signed a submission: it may be somebody of a newer roster, which it names. That it is not proved who says so
-// does no harm: a verifier gets the roster from elsewhere, and verifies again.
+// orTooOld returns the error for a submission by an unknown signer. The signer may be in the newer roster that the
+// submission names. This is unverified but harmless: the verifier gets the roster from elsewhere and verifies again.
 func (v *Verifier) orTooOld(signed []byte, unknown error) error {
 	if writ.CodeOf(unknown) != writ.CodeSignerUnknown {
 		return unknown
@@ -379,7 +385,7 @@ func (v *Verifier) tooOld(roster int) error {
 		WithHint("hand the newer roster in here too, or wait until it has come")
 }
 
-// addressed checks that a text is meant for this verifier, and that the verifier is fit to verify it.
+// addressed checks that a text is for this verifier, and that the verifier's roster is suitable.
 func (v *Verifier) addressed(cluster writ.ClusterID, datacenter writ.DatacenterID, roster int, digest writ.Digest, who identified, m moment) error {
 	if cluster != v.Roster.Cluster {
 		return writ.Errorf(writ.CodeWrongCluster, "the text was signed for the cluster %s, this is %s", cluster, v.Roster.Cluster).
@@ -414,8 +420,8 @@ func (v *Verifier) addressed(cluster writ.ClusterID, datacenter writ.DatacenterI
 	return nil
 }
 
-// inTime checks the window in which a text may be accepted. That a run was accepted later than it is now here speaks of clocks and of nothing
-// else: the window bounds that, too.
+// inTime checks the validity period of a text. Clocks may differ, so a run may have been accepted later than now; the
+// validity period also bounds that.
 func inTime(created, expires time.Time, m moment) error {
 	if err := isCreated(created, m.at); err != nil {
 		return err
@@ -426,7 +432,7 @@ func inTime(created, expires time.Time, m moment) error {
 	return nil
 }
 
-// isCreated refuses a text of the future.
+// isCreated rejects a text from the future.
 func isCreated(created, now time.Time) error {
 	if now.Before(created.Add(-Skew)) {
 		return writ.Errorf(writ.CodeNotYetValid, "the text was created in the future, at %s", formatTime(created)).

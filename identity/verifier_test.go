@@ -65,7 +65,7 @@ func TestVerifierOfACoordinator(t *testing.T) {
 	}
 }
 
-// Every check of the verifier has a case here that only this check refuses.
+// Each case fails exactly one check of the verifier.
 func TestVerifierRefusesSubmission(t *testing.T) {
 	type scene struct {
 		v       *Verifier
@@ -213,19 +213,19 @@ func TestVerifierAcceptsACertificateOfAnAuthority(t *testing.T) {
 	}
 }
 
-// A roster that was built and never parsed may name somebody whom it does not have.
+// A roster that was built but never parsed may name a missing principal.
 func TestTheVerifierRefusesACertificateForAnUnknownOwner(t *testing.T) {
 	v := testVerifier(t)
 	v.Roster = testRoster()
 	v.Roster.Authorities[0].Principals = []string{"ci/ghost"}
-	p := oldPayload() // it names no digest, which a roster that breaks the rules does not have
+	p := oldPayload() // without a digest, because an invalid roster has none
 	p.Signer = "ci/ghost"
 	s := certify(t, "forge", "a job", func(c *ssh.Certificate) { c.ValidPrincipals = []string{"ci/ghost"} })
 	_, err := v.Submission(signText(t, s, ScriptNamespace, p))
 	wantCode(t, err, writ.CodeSignerUnknown)
 }
 
-// What changes between acceptance and the moment when a node looks again.
+// Changes between acceptance and a later verification by a node.
 func TestVerifierLater(t *testing.T) {
 	accepted := noon.Add(10 * time.Minute)
 	for name, tt := range map[string]struct {
@@ -268,7 +268,7 @@ func TestVerifierLater(t *testing.T) {
 			wantCode(t, err, tt.want)
 		})
 	}
-	// After acceptance the roster may expire, too.
+	// The roster may also expire after acceptance.
 	v := testVerifier(t)
 	p := testPayload()
 	p.Created, p.Expires, p.Deadline = v.Roster.Expires.Add(-time.Minute), v.Roster.Expires, MaxDeadline
@@ -278,7 +278,7 @@ func TestVerifierLater(t *testing.T) {
 	}
 }
 
-// A node that is told later what somebody has signed verifies that as of when it was signed.
+// A node verifies an earlier statement as of its creation.
 func TestVerifierOfAPastStatement(t *testing.T) {
 	for name, tt := range map[string]struct {
 		signer, name string
@@ -445,13 +445,13 @@ func TestRoleThatDemandsUserVerification(t *testing.T) {
 	s := testStatement()
 	s.Subject, s.Decision, s.Signer = "node/"+nodeID, "drain", "carol"
 	carol := securityKey("carol")
-	carol.flags = 0x05 // touched, and PIN given
+	carol.flags = 0x05 // touched, with PIN
 	if _, err := v.Statement(signText(t, carol, StatementNamespace, s)); err != nil {
 		t.Error(err)
 	}
 }
 
-// The promise behind everything: no byte of what was signed can be replaced, added or taken away.
+// No byte of a signed text can be replaced, added or removed.
 func TestNoByteOfASubmissionCanBeChanged(t *testing.T) {
 	v := testVerifier(t)
 	signed := signText(t, testSigner("alice"), ScriptNamespace, testPayload())
