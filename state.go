@@ -56,6 +56,9 @@ const (
 	LivenessReady  Liveness = "ready"
 	LivenessSilent Liveness = "silent" // no beat for 5 s, or the roster's value: no new work
 	LivenessLost   Liveness = "lost"   // no beat for 60 s, or the roster's value
+
+	// LivenessUnknown is set by coordinators only, for the nodes of a datacenter that is away.
+	LivenessUnknown Liveness = "unknown"
 )
 
 // Move is a legal move of a state machine and its cause.

@@ -411,7 +411,7 @@ func TestListsComeInPages(t *testing.T) {
 		}
 	}
 	s.leave()
-	if nodes, err = api.Answer[api.NodePage](p.client.ListNodes(t.Context(), &api.ListNodesParams{})); err != nil || nodes.Items[0].Liveness != writ.LivenessSilent {
+	if nodes, err = api.Answer[api.NodePage](p.client.ListNodes(t.Context(), &api.ListNodesParams{})); err != nil || nodes.Items[0].Liveness != writ.LivenessUnknown {
 		t.Errorf("nodes of a datacenter that is away: %+v, %v", nodes, err)
 	}
 }

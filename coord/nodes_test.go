@@ -53,7 +53,7 @@ func TestNodesAreListedAsTheirDatacenterKnowsThemNow(t *testing.T) {
 	}
 	s.nodes[0].Admission = writ.AdmissionApproved
 	s.leave()
-	if got := list(); len(got) != 1 || got[0].Liveness != writ.LivenessSilent || !got[0].LastBeat.Equal(old) {
+	if got := list(); len(got) != 1 || got[0].Liveness != writ.LivenessUnknown || !got[0].LastBeat.Equal(old) {
 		t.Errorf("while the datacenter is away: %+v", got)
 	}
 	other := connect(p, graz, func(s *supervisor) {

@@ -194,4 +194,13 @@ func TestWhyNamesTheFaultOfTheDatacenter(t *testing.T) {
 		s.tell(writ.Event{Node: &writ.Node{ID: "n1", Name: "n1"}}) // what is stored wakes the test, and a fault does not
 		return err == nil && why[run.ID] == "its datacenter cannot go on: its queue is away"
 	})
+	all, err := p.Datacenters(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, d := range all {
+		if d.ID == vienna && (d.Health != api.DatacenterHealthFaulty || !d.IsConnected() || d.Placeable || d.Reason != "its queue is away") {
+			t.Errorf("the datacenter with a fault: %+v", d)
+		}
+	}
 }

@@ -75,9 +75,11 @@ func (c *Coordinator) Datacenters(ctx context.Context) ([]api.Datacenter, error)
 		}
 		if s, connected := c.links.Session(d.ID); connected {
 			v.Health, v.Version, v.Roster, v.Connected = api.DatacenterHealthHealthy, s.Hello.Version, s.Hello.Roster, s.Since.UTC()
-			v.Fault = s.Fault()
+			if v.Fault = s.Fault(); v.Fault != "" {
+				v.Health = api.DatacenterHealthFaulty
+			}
 		}
-		v.Placeable = v.Enabled && v.Health == api.DatacenterHealthHealthy && v.Fault == ""
+		v.Placeable = v.Enabled && v.Health == api.DatacenterHealthHealthy
 		switch {
 		case !v.Enabled:
 			v.Reason = "it is disabled in the roster"
@@ -91,10 +93,11 @@ func (c *Coordinator) Datacenters(ctx context.Context) ([]api.Datacenter, error)
 	return views, nil
 }
 
-// nodeView shows a node. Of a datacenter that is away nobody knows whether its nodes are alive.
+// nodeView returns the view of a stored node. While its datacenter is away, the liveness of an approved node is unknown.
 func (c *Coordinator) nodeView(n writ.Node) writ.Node {
-	if _, connected := c.links.Session(n.Datacenter); !connected && n.Liveness == writ.LivenessReady {
-		n.Liveness = writ.LivenessSilent
+	_, connected := c.links.Session(n.Datacenter)
+	if !connected && (n.Admission == writ.AdmissionApproved || n.Liveness == writ.LivenessReady) {
+		n.Liveness = writ.LivenessUnknown
 	}
 	return n
 }

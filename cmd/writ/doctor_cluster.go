@@ -30,9 +30,10 @@ func examineNodes(ctx context.Context, c *client.Client) []finding {
 	return findNodes(nodes, names)
 }
 
-// findNodes returns a finding for each admitted node that is lost, silent, faulty or full, or one for all nodes if all is well.
+// findNodes returns a finding for each admitted node that is lost, silent, faulty or full, and one for the nodes of datacenters that are away. If
+// all is well, it returns one for all nodes.
 func findNodes(nodes []writ.Node, datacenters map[writ.DatacenterID]string) (found []finding) {
-	admitted := 0
+	admitted, unknown := 0, 0
 	for _, n := range nodes {
 		if n.Admission != writ.AdmissionApproved {
 			continue
@@ -40,6 +41,9 @@ func findNodes(nodes []writ.Node, datacenters map[writ.DatacenterID]string) (fou
 		admitted++
 		f := finding{Check: "node " + n.Name, State: ill}
 		switch {
+		case n.Liveness == writ.LivenessUnknown:
+			unknown++
+			continue
 		case n.Liveness != writ.LivenessReady:
 			f.Detail = fmt.Sprintf("is %s since %s", n.Liveness, clock(n.LastBeat))
 		case n.Fault != "":
@@ -56,6 +60,10 @@ func findNodes(nodes []writ.Node, datacenters map[writ.DatacenterID]string) (fou
 			f.Fix += " (" + does + ")"
 		}
 		found = append(found, f)
+	}
+	if unknown > 0 {
+		detail := "the state of " + count(unknown, "node") + " is unknown: " + reasons.Away
+		found = append(found, finding{Check: "nodes", State: suspect, Detail: detail, Fix: "writ dc list"})
 	}
 	if len(found) == 0 && admitted > 0 {
 		found = append(found, finding{Check: "nodes", State: healthy, Detail: fmt.Sprintf("%s, all ready", count(admitted, "node"))})

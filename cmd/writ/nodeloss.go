@@ -106,7 +106,7 @@ func (a *app) agreeToEnd(ctx context.Context, c *client.Client, n writ.Node, wha
 	case n.Admission == writ.AdmissionRemoved:
 		a.Note("node %s was removed before; it was last heard of %s", n.Name, heardOf(n))
 	default:
-		a.Note("node %s is %s; it was last heard of %s", n.Name, n.Liveness, heardOf(n))
+		a.Note("node %s is %s; it was last heard of %s", n.Name, nodeStates(n), heardOf(n))
 	}
 	has, err := a.noteResources(ctx, c, n, resources)
 	if err != nil || !ready && has == 0 {

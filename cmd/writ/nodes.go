@@ -15,6 +15,7 @@ import (
 	"writ/cmd/writ/internal/client"
 	"writ/cmd/writ/internal/terminal"
 	"writ/coord/api"
+	"writ/coord/reasons"
 	"writ/internal/meant"
 )
 
@@ -83,7 +84,12 @@ func (a *app) nodeShowCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return a.Print(terminal.View{Data: n, Names: []string{n.Name}, Text: func(bool) string { return nodeText(n) }})
+			names, err := datacenterNames(cmd.Context(), c)
+			if err != nil {
+				return err
+			}
+			text := func(bool) string { return nodeText(n, nodeStep(n, names[n.Datacenter])) }
+			return a.Print(terminal.View{Data: n, Names: []string{n.Name}, Text: text})
 		},
 	}
 	c.ValidArgsFunction = a.completion(suggestNodes)
@@ -92,10 +98,10 @@ func (a *app) nodeShowCommand() *cobra.Command {
 	return c
 }
 
-// nodeText shows a node for people.
-func nodeText(n writ.Node) string {
+// nodeText formats a node for people, with the command to type next.
+func nodeText(n writ.Node, next step) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "node %s is %s, %s and %s\n", n.Name, n.Admission, n.Scheduling, n.Liveness)
+	fmt.Fprintf(&b, "node %s is %s\n", n.Name, nodeStates(n))
 	if n.Gone {
 		fenceText(&b, n.Fence)
 	}
@@ -148,6 +154,7 @@ func nodeText(n writ.Node) string {
 	if n.Network != nil {
 		networkText(&b, n.Network)
 	}
+	next.writeTo(&b)
 	return b.String()
 }
 
@@ -253,9 +260,11 @@ func nodeTable(nodes []writ.Node, datacenters map[writ.DatacenterID]string) term
 	)
 }
 
-// faultOf returns the first problem of a node: its fault, stuck jobs, an almost full disk, or orphans.
+// faultOf returns the first problem of a node: a datacenter that is away, its fault, stuck jobs, an almost full disk, or orphans.
 func faultOf(n writ.Node) string {
 	switch {
+	case n.Liveness == writ.LivenessUnknown:
+		return reasons.Away
 	case n.Fault != "":
 		return n.Fault
 	case len(n.Stuck) > 0:

@@ -68,7 +68,7 @@ func (s *situation) whyRun() reason {
 			why = fmt.Sprintf("it waits for its datacenter %s to connect", s.datacenter.Name)
 		}
 		return reason{why, "writ dc list"}
-	case s.datacenter.Health != api.DatacenterHealthHealthy:
+	case !s.datacenter.IsConnected():
 		return reason{fmt.Sprintf("its datacenter %s is away: what it does goes on there, and this is what it said last", s.datacenter.Name), "writ dc list"}
 	case s.datacenter.Fault != "":
 		return reason{fmt.Sprintf("its datacenter %s cannot go on: %s", s.datacenter.Name, s.datacenter.Fault), "writ dc list"}
@@ -186,9 +186,9 @@ func (s *situation) nextAway(c writ.Call, away string) string {
 func (s *situation) whyAway(id writ.NodeID) string {
 	n, known := s.nodes[id]
 	switch {
-	case s.datacenter.Health != api.DatacenterHealthHealthy: // nobody reports its nodes
+	case !s.datacenter.IsConnected(): // nobody reports its nodes
 		return ""
-	case !known || n.Liveness == writ.LivenessReady && n.Fault == "":
+	case !known || n.Liveness == writ.LivenessUnknown || n.Liveness == writ.LivenessReady && n.Fault == "":
 		return ""
 	case n.Liveness != writ.LivenessReady:
 		return fmt.Sprintf("is %s since %s", n.Liveness, clock(n.LastBeat))

@@ -113,7 +113,7 @@ func situationOf(ctx context.Context, c *client.Client, id writ.RunID) (*situati
 		return s, nil
 	}
 	err = s.askNodes(ctx, c)
-	if err != nil || s.run.State.Ended() || s.datacenter.Health != api.DatacenterHealthHealthy {
+	if err != nil || s.run.State.Ended() || !s.datacenter.IsConnected() {
 		return s, err
 	}
 	queues, err := api.Answer[api.QueueList](c.API.ListQueues(ctx, &api.ListQueuesParams{Datacenter: api.Given(string(s.run.Datacenter))}))

@@ -38,6 +38,11 @@ func (s RunState) Open() bool {
 	return s == RunState(writ.RunAccepted) || s == RunState(writ.RunRunning)
 }
 
+// IsConnected reports whether the supervisor of the datacenter is connected to the coordinator, with or without a fault.
+func (d Datacenter) IsConnected() bool {
+	return d.Health == DatacenterHealthHealthy || d.Health == DatacenterHealthFaulty
+}
+
 // Given returns v as a parameter that may be left out: nil if v is the zero value. Coordinators refuse parameters that are empty.
 func Given[T comparable](v T) *T {
 	if v == *new(T) {

@@ -317,7 +317,7 @@ type ClientInterface interface {
 
 	// ListNodes List nodes by datacenter and name
 	//
-	// Liveness, fault and last beat of a node are what its datacenter answers now. While the datacenter is away they are what it said last, and a node that was ready is `silent`. Nodes that wait to be admitted without a token are on the first page, beyond its limit.
+	// Liveness, fault and last beat of a node are what its datacenter answers now. While the datacenter is away, fault and last beat are what it said last, and the liveness of an approved node is `unknown`. Nodes that wait to be admitted without a token are on the first page, beyond its limit.
 	//
 	// Corresponds with GET /v1/nodes (the `ListNodes` operationId).
 	ListNodes(ctx context.Context, params *ListNodesParams, reqEditors ...RequestEditorFn) (*http.Response, error)
@@ -967,7 +967,7 @@ func (c *Client) NextToken(ctx context.Context, body NextTokenJSONRequestBody, r
 
 // ListNodes List nodes by datacenter and name
 //
-// Liveness, fault and last beat of a node are what its datacenter answers now. While the datacenter is away they are what it said last, and a node that was ready is `silent`. Nodes that wait to be admitted without a token are on the first page, beyond its limit.
+// Liveness, fault and last beat of a node are what its datacenter answers now. While the datacenter is away, fault and last beat are what it said last, and the liveness of an approved node is `unknown`. Nodes that wait to be admitted without a token are on the first page, beyond its limit.
 //
 // Corresponds with GET /v1/nodes (the `ListNodes` operationId).
 func (c *Client) ListNodes(ctx context.Context, params *ListNodesParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -4147,7 +4147,7 @@ type ClientWithResponsesInterface interface {
 
 	// ListNodesWithResponse List nodes by datacenter and name
 	//
-	// Liveness, fault and last beat of a node are what its datacenter answers now. While the datacenter is away they are what it said last, and a node that was ready is `silent`. Nodes that wait to be admitted without a token are on the first page, beyond its limit.
+	// Liveness, fault and last beat of a node are what its datacenter answers now. While the datacenter is away, fault and last beat are what it said last, and the liveness of an approved node is `unknown`. Nodes that wait to be admitted without a token are on the first page, beyond its limit.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -6851,7 +6851,7 @@ func (c *ClientWithResponses) NextTokenWithResponse(ctx context.Context, body Ne
 
 // ListNodesWithResponse List nodes by datacenter and name
 //
-// Liveness, fault and last beat of a node are what its datacenter answers now. While the datacenter is away they are what it said last, and a node that was ready is `silent`. Nodes that wait to be admitted without a token are on the first page, beyond its limit.
+// Liveness, fault and last beat of a node are what its datacenter answers now. While the datacenter is away, fault and last beat are what it said last, and the liveness of an approved node is `unknown`. Nodes that wait to be admitted without a token are on the first page, beyond its limit.
 //
 // Returns a wrapper object for the known response body format(s).
 //

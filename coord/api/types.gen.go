@@ -12,6 +12,7 @@ import (
 // Defines values for DatacenterHealth.
 const (
 	DatacenterHealthAway    DatacenterHealth = "away"
+	DatacenterHealthFaulty  DatacenterHealth = "faulty"
 	DatacenterHealthHealthy DatacenterHealth = "healthy"
 )
 
@@ -19,6 +20,8 @@ const (
 func (e DatacenterHealth) Valid() bool {
 	switch e {
 	case DatacenterHealthAway:
+		return true
+	case DatacenterHealthFaulty:
 		return true
 	case DatacenterHealthHealthy:
 		return true
@@ -247,7 +250,7 @@ type Datacenter struct {
 	// Fault what keeps it from going on while it is connected, in the words of its supervisor
 	Fault string `json:"fault,omitempty,omitzero"`
 
-	// Health derived, never stored
+	// Health derived, never stored; `faulty` is connected with a `fault`
 	Health DatacenterHealth  `json:"health"`
 	ID     writ.DatacenterID `json:"id"`
 
@@ -256,7 +259,7 @@ type Datacenter struct {
 	Labels map[string]string `json:"labels,omitempty,omitzero"`
 	Name   string            `json:"name"`
 
-	// Placeable enabled, healthy and without a fault
+	// Placeable enabled and healthy
 	Placeable bool `json:"placeable"`
 
 	// Reason why it is not placeable
@@ -270,7 +273,7 @@ type Datacenter struct {
 	Version string `json:"version,omitempty,omitzero"`
 }
 
-// DatacenterHealth derived, never stored
+// DatacenterHealth derived, never stored; `faulty` is connected with a `fault`
 type DatacenterHealth string
 
 // DatacenterAdoption defines model for DatacenterAdoption.

@@ -52,7 +52,7 @@ func attentionOf(now *moment, reader Reader, ends []identity.Expiry) (all attent
 // away counts the enabled datacenters that are not connected.
 func away(datacenters []api.Datacenter) (n int) {
 	for _, dc := range datacenters {
-		if dc.Enabled && dc.Health != api.DatacenterHealthHealthy {
+		if dc.Enabled && !dc.IsConnected() {
 			n++
 		}
 	}
@@ -62,7 +62,7 @@ func away(datacenters []api.Datacenter) (n int) {
 // blocked counts the connected datacenters with a fault.
 func blocked(datacenters []api.Datacenter) (n int) {
 	for _, dc := range datacenters {
-		if dc.Health == api.DatacenterHealthHealthy && dc.Fault != "" {
+		if dc.IsConnected() && dc.Fault != "" {
 			n++
 		}
 	}

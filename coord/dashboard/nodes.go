@@ -74,8 +74,8 @@ func nodeRowOf(n writ.Node, now *moment) nodeRow {
 	switch {
 	case n.Admission != writ.AdmissionApproved:
 		row.Health, row.Why = string(n.Admission), "it is "+string(n.Admission)
-	case dc.Health != api.DatacenterHealthHealthy:
-		row.Health, row.Why = "unknown", "its datacenter is "+string(dc.Health)
+	case !dc.IsConnected(), n.Liveness == writ.LivenessUnknown: // the node may be listed later than the datacenter
+		row.Health, row.Why = stateUnknown, "its datacenter is "+string(api.DatacenterHealthAway)
 	case n.Liveness != writ.LivenessReady:
 		row.Why = "no beat of it arrives"
 	case n.Fault != "":

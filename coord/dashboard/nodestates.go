@@ -87,7 +87,7 @@ func (d *Dashboard) unheardRuns(ctx context.Context, now *moment, runs ...ledger
 
 // hasUnheard reports whether nodes of a datacenter are not heard.
 func (m *moment) hasUnheard(datacenter writ.DatacenterID) bool {
-	return len(m.nodes.unheard) > 0 || m.datacenter(datacenter).Health != api.DatacenterHealthHealthy
+	return len(m.nodes.unheard) > 0 || !m.datacenter(datacenter).IsConnected()
 }
 
 // unheardCall returns the node of a running call, if it is not heard, otherwise nil.
@@ -150,7 +150,7 @@ func (d *Dashboard) lookAtNodes(ctx context.Context, m *moment, last *moment) no
 			before.at = m.at
 			return before
 		}
-		if m.datacenter(n.Datacenter).Health == api.DatacenterHealthHealthy {
+		if m.datacenter(n.Datacenter).IsConnected() {
 			s.add(n)
 		}
 	}
@@ -168,7 +168,7 @@ func (m *moment) unheardNode(datacenter writ.DatacenterID, node writ.NodeID) (un
 	if node == "" {
 		return unheard{}, false
 	}
-	if dc := m.datacenter(datacenter); dc.Health != api.DatacenterHealthHealthy {
+	if dc := m.datacenter(datacenter); !dc.IsConnected() {
 		return unheard{Name: dc.Name, State: string(dc.Health)}, true
 	}
 	u, is := m.nodes.unheard[queueKey{datacenter, node}]

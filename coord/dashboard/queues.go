@@ -116,7 +116,7 @@ func (r *queueRow) of(n nodeRow, dc api.Datacenter, reader Reader) {
 	switch {
 	case n.Admission != writ.AdmissionApproved:
 		r.Help = "The node is " + string(n.Admission) + ": no runner takes these calls."
-	case dc.Health != api.DatacenterHealthHealthy:
+	case !dc.IsConnected():
 		r.Help, show = "Its datacenter is "+string(dc.Health)+": its supervisor must run, and reach the coordinator.", "writ dc list"
 	case n.Liveness != writ.LivenessReady:
 		r.Help = "No runner takes these calls: no beat of the node arrives. Start its runner, or look at its machine and network."

@@ -50,7 +50,7 @@ func Next(why string, own writ.RunID, datacenter string) string {
 		return "writ run explain " + string(other)
 	}
 	if found := closed.FindStringSubmatch(why); found != nil {
-		return aboutNode("uncordon", found[1], datacenter)
+		return AboutNode("uncordon", found[1], datacenter)
 	}
 	if found := ill.FindStringSubmatch(why); found != nil {
 		return ForNode(found[1], found[2], datacenter)
@@ -80,9 +80,9 @@ func ForNode(name, why, datacenter string) string {
 	case !writ.ValidName(name):
 		return "writ node list"
 	case strings.HasPrefix(why, isLost), strings.HasPrefix(why, wasRemoved):
-		return aboutNode("lost", name, datacenter)
+		return AboutNode("lost", name, datacenter)
 	}
-	return aboutNode("show", name, datacenter)
+	return AboutNode("show", name, datacenter)
 }
 
 // Does returns the effect of a command, for a command that needs a decision of its reader, otherwise "".
@@ -120,7 +120,8 @@ func runIn(why string, own writ.RunID) writ.RunID {
 	return ""
 }
 
-func aboutNode(verb, node, datacenter string) string {
+// AboutNode returns the command with a verb like "show" for a node. The datacenter is left out if its name is invalid.
+func AboutNode(verb, node, datacenter string) string {
 	command := "writ node " + verb + " " + node
 	if writ.ValidName(datacenter) {
 		command += " --dc " + datacenter

@@ -190,10 +190,10 @@ func against(d identity.Datacenter, labels map[string]string, known api.Datacent
 	switch {
 	case !d.Enabled:
 		return "it is disabled in the roster"
-	case known.Health != api.DatacenterHealthHealthy:
-		return cmp.Or(known.Reason, "it is not connected")
 	case known.Fault != "":
 		return known.Fault
+	case known.Health != api.DatacenterHealthHealthy:
+		return cmp.Or(known.Reason, "it is not connected")
 	}
 	return ""
 }

@@ -1,0 +1,59 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+
+	"writ"
+	"writ/coord/reasons"
+)
+
+// step is a command to type next, and its effect. Both may be "".
+type step struct{ command, does string }
+
+// nodeStep returns the next command for a node, the zero value if a person need not do anything. The parameter datacenter is its name.
+func nodeStep(n writ.Node, datacenter string) step {
+	switch {
+	case !writ.ValidName(n.Name): // it comes from a coordinator, and is not for a shell
+		return step{command: "writ node list"}
+	case n.Admission == writ.AdmissionPending:
+		return step{reasons.AboutNode("approve", n.Name, datacenter) + " --fingerprint SHA256:…",
+			"admits it, with the fingerprint that `writ runner` prints on its machine"}
+	case n.Admission != writ.AdmissionApproved:
+		return step{}
+	case n.Liveness == writ.LivenessUnknown:
+		return step{command: "writ dc list"}
+	case n.Liveness == writ.LivenessLost:
+		lost := reasons.ForNode(n.Name, "is lost", datacenter)
+		return step{lost, reasons.Does(lost)}
+	case n.Liveness != writ.LivenessReady:
+		return step{reasons.AboutNode("logs", n.Name, datacenter), "prints its last warnings; start its runner, or examine its machine and network"}
+	case n.Fault != "", len(n.Stuck) > 0:
+		return step{reasons.AboutNode("logs", n.Name, datacenter), "prints its log; `writ doctor` on its machine examines disk, clock and drivers"}
+	case hasFullDisk(n):
+		return step{"writ resource list --node " + n.Name, "lists what to delete, or to make on another node"}
+	case n.Scheduling != writ.SchedulingOpen:
+		return step{reasons.AboutNode("uncordon", n.Name, datacenter), "gives it work again"}
+	}
+	return step{}
+}
+
+// hasFullDisk reports whether the disk of a node is reserved, or almost full.
+func hasFullDisk(n writ.Node) bool {
+	return n.Capacity.DiskGiB > 0 && n.Used.DiskGiB >= n.Capacity.DiskGiB || n.AlmostFullDisk() != nil
+}
+
+// writeTo writes the step below a text. A step without a command writes nothing.
+func (s step) writeTo(b *strings.Builder) {
+	if s.command != "" {
+		writeNext(b, "", s.command, s.does)
+	}
+}
+
+// nodeStates formats the states of a node for the end of a sentence: "approved, open and ready".
+func nodeStates(n writ.Node) string {
+	if n.Liveness == writ.LivenessUnknown {
+		return fmt.Sprintf("%s and %s; its liveness is unknown: %s", n.Admission, n.Scheduling, reasons.Away)
+	}
+	return fmt.Sprintf("%s, %s and %s", n.Admission, n.Scheduling, n.Liveness)
+}
