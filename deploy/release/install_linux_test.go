@@ -143,12 +143,14 @@ func TestUpgradeGivesEachDaemonItsOwnUser(t *testing.T) {
 		echo root >/etc/of-root; ln -s /etc/of-root /var/lib/writ-coord/link; chown -h writ:writ /var/lib/writ-coord/link
 		install -o root -m 0600 /dev/null /var/lib/writ-coord/of-root
 		install -d /etc/writ; install -m 0400 -o writ /dev/null /etc/writ/dc1.token; install -m 0400 -o writ /dev/null /etc/writ/unknown
-		for name in dc1 'my * key' 'my' '$(touch pwned)'; do install -m 0400 -o writ /dev/null "/etc/writ/$name"; done
+		for name in dc1 'my * key' 'my' '$(touch pwned)' db tls.key old.key of-boot; do install -m 0400 -o writ /dev/null "/etc/writ/$name"; done
 		echo 'join: @/etc/writ/dc1.token # of us' >/etc/writ/supervisor.yaml
-		printf 'a: "@/etc/writ/my * key"\nb: "/etc/writ/$(touch pwned)"\n' >/etc/writ/coord.yaml`)
+		printf 'a: "@/etc/writ/my * key"\nb: "/etc/writ/$(touch pwned)"\nc: /mnt/etc/writ/db\n' >/etc/writ/coord.yaml
+		printf '# tls-key: /etc/writ/tls.key\nd: "a # b" # was /etc/writ/old.key\n' >>/etc/writ/coord.yaml
+		printf 'a: ["x # y", /etc/writ/of-boot]\n' >/etc/writ/boot.yaml`)
 	for range 2 {
 		h.do(dpkgInstall + " --force-confold " + h.give("v1.2.3", "deb"))
-		const owners = `stat -c '%U:%G %a %n' /var/lib/writ-*/* /var/lib/writ-* /etc/of-root /etc/writ/dc1.token /etc/writ/unknown /etc/writ/dc1 /etc/writ/my*key /etc/writ/my '/etc/writ/$(touch pwned)'`
+		const owners = `stat -c '%U:%G %a %n' /var/lib/writ-*/* /var/lib/writ-* /etc/of-root /etc/writ/dc1.token /etc/writ/unknown /etc/writ/dc1 /etc/writ/my*key /etc/writ/my '/etc/writ/$(touch pwned)' /etc/writ/db /etc/writ/*.key /etc/writ/of-boot`
 		want := `writ-coord:writ-coord 777 /var/lib/writ-coord/link
 root:root 600 /var/lib/writ-coord/of-root
 writ-coord:writ-coord 700 /var/lib/writ-coord/rosters
@@ -165,7 +167,11 @@ writ:root 400 /etc/writ/unknown
 writ:root 400 /etc/writ/dc1
 writ-coord:root 400 /etc/writ/my * key
 writ:root 400 /etc/writ/my
-writ-coord:root 400 /etc/writ/$(touch pwned)`
+writ-coord:root 400 /etc/writ/$(touch pwned)
+writ:root 400 /etc/writ/db
+writ:root 400 /etc/writ/old.key
+writ:root 400 /etc/writ/tls.key
+writ-boot:root 400 /etc/writ/of-boot`
 		if got := h.do(owners); got != want {
 			t.Errorf("the files have the owners\n%s\nwant\n%s", got, want)
 		}

@@ -22,13 +22,19 @@ give() {
 	done
 }
 
-# names FILE SETTINGS reports whether the settings have the path of a file, and not only a longer path.
+# names FILE SETTINGS reports whether a setting has the path of a file. Comments and longer paths do not count.
 names() {
 	[ -f "$2" ] && FILE=$1 awk '
 		{
+			before = ""
 			for (rest = $0; at = index(rest, ENVIRON["FILE"]); ) {
+				before = before substr(rest, 1, at - 1)
 				rest = substr(rest, at + length(ENVIRON["FILE"]))
-				if (rest ~ /^([ \t]*$|[ \t]+#|["\047,}\]])/) { found = 1; exit }
+				plain = before
+				gsub(/"[^"]*"|\047[^\047]*\047/, "", plain)
+				if (plain ~ /(^|[ \t])#/) break
+				if (before ~ /[ \t"\047@=,{[]$/ && rest ~ /^([ \t]*$|[ \t]+#|["\047,}\]])/) { found = 1; exit }
+				before = before ENVIRON["FILE"]
 			}
 		}
 		END { exit !found }' "$2"
@@ -57,7 +63,7 @@ if getent passwd writ >/dev/null; then
 			fi
 		done
 		case "$owner" in
-		" writ-coord" | " writ-supervisor" | " writ-boot") chown -h "${owner# }" "$file" ;;
+		" writ-coord" | " writ-supervisor" | " writ-boot") chown -h --from=writ "${owner# }" "$file" ;; # the user writ may have put a link in place of its directory
 		*) echo "writ: the user writ is not used any more: give $file to the user of its daemon, writ-coord, writ-supervisor or writ-boot" >&2 ;;
 		esac
 	done
