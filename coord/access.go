@@ -51,7 +51,7 @@ var access = map[string]scope{
 	"GET /v1/runs/{run}/logs":                                forProject,
 	"GET /v1/runs/{run}/events":                              forProject,
 	"GET /v1/events":                                         forReaders,
-	"GET /v1/roster":                                         forStrangers,
+	"GET /v1/roster":                                         forAll,
 	"POST /v1/roster":                                        forStrangers,
 	"GET /v1/roster/adoptions":                               forReaders,
 	"GET /v1/regions":                                        forReaders,

@@ -18,25 +18,21 @@ import (
 const (
 	maxRosterPages = 24 << 20 // bytes of all pages
 	pagePatience   = 5 * time.Second
+	pageHold       = 2 * time.Second // of a caller that reads slowly while others wait
 )
 
 // rosterPage is an answer to GET /v1/roster that all callers share.
-type rosterPage struct {
-	body    []byte
-	release func()
-}
+type rosterPage struct{ *pagecache.Lease }
 
 // VisitGetRosterResponse implements api.GetRosterResponseObject.
 func (p rosterPage) VisitGetRosterResponse(w http.ResponseWriter) error {
-	defer p.release()
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(http.StatusOK)
-	_, err := w.Write(p.body)
-	return err
+	return p.Send(w, http.NewResponseController(w))
 }
 
 func newRosterPages() *pagecache.Cache {
-	return &pagecache.Cache{MaxBytes: maxRosterPages, Patience: pagePatience}
+	return &pagecache.Cache{MaxBytes: maxRosterPages, Patience: pagePatience, MinHold: pageHold}
 }
 
 // rosterPage returns the page of links that lead from a version towards the newest roster.
@@ -57,7 +53,7 @@ func (c *Coordinator) newestPage(ctx context.Context, newest *identity.Roster) (
 
 // sharedPage returns the page of a key, and calls links if the page is not cached.
 func (c *Coordinator) sharedPage(ctx context.Context, key string, newest *identity.Roster, links func(context.Context) ([][]byte, error)) (rosterPage, error) {
-	body, release, err := c.rosters.pages.Get(ctx, key, func(ctx context.Context) ([]byte, error) {
+	lease, err := c.rosters.pages.Get(ctx, askedOf(ctx).remote, key, func(ctx context.Context) ([]byte, error) {
 		signed, err := links(ctx)
 		if err != nil {
 			return nil, err
@@ -70,6 +66,6 @@ func (c *Coordinator) sharedPage(ctx context.Context, key string, newest *identi
 	if err != nil {
 		return rosterPage{}, err
 	}
-	context.AfterFunc(ctx, release) // also if the answer is never written
-	return rosterPage{body, release}, nil
+	context.AfterFunc(ctx, lease.Release) // also if the answer is never written
+	return rosterPage{lease}, nil
 }

@@ -7,6 +7,8 @@ import (
 	"errors"
 	"sync"
 	"time"
+
+	"writ/internal/limit"
 )
 
 // ErrBusy means that the requested page did not fit beside the pages that other callers hold.
@@ -16,67 +18,60 @@ var ErrBusy = errors.New("too many different pages are in use")
 type Cache struct {
 	MaxBytes int           // limits the size of all pages; one page may be larger if it is alone
 	Patience time.Duration // limits the wait for room
+	// MinHold is how long a caller may always keep a page. If another page has no room, older leases are revoked.
+	MinHold time.Duration
 
 	once  sync.Once
-	build chan struct{} // holds one token: one page is built at a time
+	turns limit.Turns // of size 1: one page is built at a time
 
 	mu    sync.Mutex
-	pages map[string]*page // by key
-	bytes int              // of pages, and of dropped pages that are in use
-	clock int64            // counts calls of Get
-	freed chan struct{}    // closed and replaced when a page loses its last user
+	pages map[string]*page   // by key
+	inUse map[*page]struct{} // pages with leases
+	bytes int                // of pages, and of dropped pages that are in use
+	clock int64              // counts calls of Get
+	freed chan struct{}      // closed and replaced when a page loses its last lease
 }
 
 type page struct {
+	key     string
 	body    []byte
-	users   int
+	leases  map[*Lease]struct{}
 	used    int64 // value of the clock at the last use
 	dropped bool  // not in the map any more
 }
 
 func (c *Cache) init() {
 	c.once.Do(func() {
-		c.build = make(chan struct{}, 1)
+		c.turns.Size = 1
 		c.pages = make(map[string]*page)
+		c.inUse = make(map[*page]struct{})
 		c.freed = make(chan struct{})
 	})
 }
 
-// Get returns the page of a key. If it is missing, build makes it. The caller must not change the page, and calls release once it is done
-// with it. The error is ErrBusy, the error of build or the error of the context.
-func (c *Cache) Get(ctx context.Context, key string, build func(context.Context) ([]byte, error)) (body []byte, release func(), err error) {
+// Get returns the page of a key for a remote address ("host:port"). If it is missing, build makes it. Networks take turns to build, so that
+// one of them cannot keep another waiting. The error is ErrBusy, the error of build or the error of the context.
+func (c *Cache) Get(ctx context.Context, remote, key string, build func(context.Context) ([]byte, error)) (*Lease, error) {
 	c.init()
-	if p := c.find(key); p != nil {
-		return p.body, c.releaser(p), nil
+	network := limit.NetworkOf(remote)
+	if lease := c.find(network, key); lease != nil {
+		return lease, nil
 	}
 	patient, stop := context.WithTimeoutCause(ctx, c.Patience, ErrBusy)
 	defer stop()
-	select {
-	case c.build <- struct{}{}:
-		defer func() { <-c.build }()
-	case <-patient.Done():
-		return nil, nil, context.Cause(patient)
+	endTurn, err := c.turns.Take(patient, remote)
+	if err != nil {
+		return nil, context.Cause(patient)
 	}
-	if p := c.find(key); p != nil { // another caller has built it meanwhile
-		return p.body, c.releaser(p), nil
+	defer endTurn()
+	if lease := c.find(network, key); lease != nil { // another caller has built it meanwhile
+		return lease, nil
 	}
-	if body, err = build(ctx); err != nil {
-		return nil, nil, err
+	body, err := build(ctx)
+	if err != nil {
+		return nil, err
 	}
-	p := &page{body: body}
-	if err := c.add(patient, key, p); err != nil {
-		return nil, nil, err
-	}
-	return p.body, c.releaser(p), nil
-}
-
-// Forget drops all pages. Pages in use count until their callers release them.
-func (c *Cache) Forget() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for key := range c.pages {
-		c.drop(key)
-	}
+	return c.add(patient, network, &page{key: key, body: body, leases: make(map[*Lease]struct{})})
 }
 
 // Bytes returns the size of all pages that are cached or in use.
@@ -86,88 +81,150 @@ func (c *Cache) Bytes() int {
 	return c.bytes
 }
 
-// find returns the cached page of a key with one more user, or nil.
-func (c *Cache) find(key string) *page {
+// find returns a lease of the cached page of a key, or nil.
+func (c *Cache) find(network, key string) *Lease {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	p := c.pages[key]
-	if p != nil {
-		c.use(p)
+	if p := c.pages[key]; p != nil {
+		return c.lease(p, network)
 	}
-	return p
+	return nil
 }
 
-func (c *Cache) use(p *page) {
+// lease returns a new lease of a page. The caller holds the lock.
+func (c *Cache) lease(p *page, network string) *Lease {
 	c.clock++
-	p.users++
 	p.used = c.clock
+	l := &Lease{Body: p.body, cache: c, page: p, network: network, began: time.Now(), revoked: make(chan struct{})}
+	p.leases[l] = struct{}{}
+	c.inUse[p] = struct{}{}
+	return l
 }
 
 // add stores a page once there is room for it.
-func (c *Cache) add(ctx context.Context, key string, p *page) error {
+func (c *Cache) add(ctx context.Context, network string, p *page) (*Lease, error) {
 	for {
-		freed, ok := c.tryAdd(key, p)
-		if ok {
-			return nil
+		lease, freed := c.tryAdd(network, p)
+		if lease != nil {
+			return lease, nil
 		}
 		select {
 		case <-freed:
 		case <-ctx.Done():
-			return context.Cause(ctx)
+			return nil, context.Cause(ctx)
 		}
 	}
 }
 
-// tryAdd stores a page if there is room for it, and otherwise returns a channel that closes when a page is released.
-func (c *Cache) tryAdd(key string, p *page) (freed <-chan struct{}, ok bool) {
+// tryAdd stores a page if there is room for it. Otherwise it makes room and returns a channel that closes when a page is released.
+func (c *Cache) tryAdd(network string, p *page) (lease *Lease, freed <-chan struct{}) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for c.bytes > 0 && c.bytes+len(p.body) > c.MaxBytes {
 		oldest := c.oldestIdle()
-		if oldest == "" {
-			return c.freed, false
+		if oldest == nil {
+			c.endPages(c.bytes + len(p.body) - c.MaxBytes)
+			return nil, c.freed
 		}
 		c.drop(oldest)
 	}
-	c.pages[key] = p
+	c.pages[p.key] = p
 	c.bytes += len(p.body)
-	c.use(p)
-	return nil, true
+	return c.lease(p, network), nil
 }
 
-// oldestIdle returns the key of the page without users that was used least recently, or "".
-func (c *Cache) oldestIdle() (oldest string) {
-	for key, p := range c.pages {
-		if p.users == 0 && (oldest == "" || p.used < c.pages[oldest].used) {
-			oldest = key
+// oldestIdle returns the cached page without leases that was used least recently, or nil.
+func (c *Cache) oldestIdle() (oldest *page) {
+	for _, p := range c.pages {
+		if len(p.leases) == 0 && (oldest == nil || p.used < oldest.used) {
+			oldest = p
 		}
 	}
 	return oldest
 }
 
-// drop removes a page from the map.
-func (c *Cache) drop(key string) {
-	p := c.pages[key]
-	delete(c.pages, key)
-	p.dropped = true
-	if p.users == 0 {
-		c.bytes -= len(p.body)
+// endPages drops pages in use. At least this number of bytes becomes free when their leases are revoked.
+func (c *Cache) endPages(bytes int) {
+	for p := range c.inUse {
+		if p.dropped {
+			bytes -= len(p.body)
+		}
+	}
+	for bytes > 0 {
+		p := c.victim()
+		if p == nil {
+			return
+		}
+		bytes -= len(p.body)
+		c.drop(p)
 	}
 }
 
-// releaser returns the function that ends one use of a page.
-func (c *Cache) releaser(p *page) func() {
-	return sync.OnceFunc(func() {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		p.users--
-		if p.users > 0 {
-			return
+// victim returns the cached page in use whose lease is the oldest one of the network that holds the most bytes, or nil.
+func (c *Cache) victim() (victim *page) {
+	held := make(map[string]int) // bytes by network
+	for p := range c.inUse {
+		for _, network := range p.networks() {
+			held[network] += len(p.body)
 		}
+	}
+	var oldest *Lease
+	for p := range c.inUse {
 		if p.dropped {
-			c.bytes -= len(p.body)
+			continue
 		}
-		close(c.freed)
-		c.freed = make(chan struct{})
-	})
+		for l := range p.leases {
+			if oldest == nil || held[l.network] > held[oldest.network] || held[l.network] == held[oldest.network] && l.began.Before(oldest.began) {
+				victim, oldest = p, l
+			}
+		}
+	}
+	return victim
+}
+
+// networks returns the networks that hold a page.
+func (p *page) networks() (all []string) {
+	seen := make(map[string]bool, len(p.leases))
+	for l := range p.leases {
+		if !seen[l.network] {
+			seen[l.network] = true
+			all = append(all, l.network)
+		}
+	}
+	return all
+}
+
+// drop removes a page from the map. Its leases are revoked once they are MinHold old.
+func (c *Cache) drop(p *page) {
+	delete(c.pages, p.key)
+	p.dropped = true
+	if len(p.leases) == 0 {
+		c.bytes -= len(p.body)
+	}
+	for l := range p.leases {
+		l.timer = time.AfterFunc(c.MinHold-time.Since(l.began), l.revoke)
+	}
+}
+
+// release ends a lease.
+func (c *Cache) release(l *Lease) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	p := l.page
+	if _, held := p.leases[l]; !held {
+		return
+	}
+	delete(p.leases, l)
+	if l.timer != nil {
+		l.timer.Stop()
+	}
+	if len(p.leases) > 0 {
+		return
+	}
+	delete(c.inUse, p)
+	if p.dropped {
+		c.bytes -= len(p.body)
+	}
+	close(c.freed)
+	c.freed = make(chan struct{})
 }

@@ -122,7 +122,7 @@ func Handler(backend Backend, members Members, log *slog.Logger) http.Handler {
 	}))
 	joins.Get(pathBoots+"/{token}", answer(h, h.bootNext))
 	joins.Post(pathBoots, answer(h, h.bootReport))
-	r.With(inTurn).Get(pathRosters, h.rosters)
+	r.Get(pathRosters, h.rosters) // it waits for the journal, and so has no turn
 	known := r.With(h.known)
 	known.Get(pathPayloads+"{sha256}", h.payload)
 	known.Get(pathAccounts+"{node}", h.account)

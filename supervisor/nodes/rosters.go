@@ -18,6 +18,7 @@ import (
 const (
 	maxPages      = 24 << 20 // bytes of all pages
 	pagePatience  = 5 * time.Second
+	pageHold      = 2 * time.Second  // of a caller that reads slowly while others wait
 	pageWriteTime = 30 * time.Second // for one page
 )
 
@@ -29,16 +30,16 @@ type rosterPages struct {
 }
 
 func newRosterPages(backend Backend, members Members) *rosterPages {
-	return &rosterPages{backend: backend, members: members, cache: pagecache.Cache{MaxBytes: maxPages, Patience: pagePatience}}
+	return &rosterPages{backend: backend, members: members, cache: pagecache.Cache{MaxBytes: maxPages, Patience: pagePatience, MinHold: pageHold}}
 }
 
-// page returns the page of rosters after a version as JSON. The caller calls release once it is sent.
-func (p *rosterPages) page(ctx context.Context, after int) (body []byte, release func(), err error) {
+// page returns the page of rosters after a version as JSON, for a remote address.
+func (p *rosterPages) page(ctx context.Context, remote string, after int) (*pagecache.Lease, error) {
 	start, newest := after, 0
 	if p.members != nil {
 		start, newest = p.members.RosterPage(after)
 	}
-	body, release, err = p.cache.Get(ctx, fmt.Sprintf("%d/%d", start, newest), func(ctx context.Context) ([]byte, error) {
+	lease, err := p.cache.Get(ctx, remote, fmt.Sprintf("%d/%d", start, newest), func(ctx context.Context) ([]byte, error) {
 		links, err := p.backend.Rosters(ctx, start) // may lead to a newer version by now
 		if err != nil {
 			return nil, err
@@ -46,9 +47,9 @@ func (p *rosterPages) page(ctx context.Context, after int) (body []byte, release
 		return json.Marshal(links)
 	})
 	if errors.Is(err, pagecache.ErrBusy) {
-		return nil, nil, writ.Errorf(writ.CodeRateLimited, "too many clients read older versions of the roster").WithHint("try again in a few seconds")
+		return nil, writ.Errorf(writ.CodeRateLimited, "too many clients read older versions of the roster").WithHint("try again in a few seconds")
 	}
-	return body, release, err
+	return lease, err
 }
 
 func (h *handler) rosters(w http.ResponseWriter, r *http.Request) {
@@ -60,18 +61,20 @@ func (h *handler) rosters(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
-	body, release, err := h.pages.page(r.Context(), after)
+	page, err := h.pages.page(r.Context(), r.RemoteAddr, after)
 	if err != nil {
 		h.fail(w, r, err)
 		return
 	}
-	defer release()
+	defer page.Release()
 	failpoint.RostersAnswered.Begin()
 	control := http.NewResponseController(w)
-	_ = control.SetWriteDeadline(time.Now().Add(pageWriteTime)) // a caller that does not read holds the page for this long
+	_ = control.SetWriteDeadline(time.Now().Add(pageWriteTime))
 	w.Header().Set("X-Content-Type-Options", "nosniff")
-	writeBytes(w, "application/json", body)
-	_ = control.SetWriteDeadline(time.Time{})
+	w.Header().Set("Content-Type", "application/json")
+	if page.Send(w, control) == nil {
+		_ = control.SetWriteDeadline(time.Time{})
+	}
 }
 
 // clip shortens a stranger's text for a message.
