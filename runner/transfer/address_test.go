@@ -13,7 +13,7 @@ import (
 	"writ/internal/reach"
 )
 
-// visited is somebody who listens on this host, and counts who comes.
+// visited returns the address of a listener on this host and the number of its connections.
 func visited(t *testing.T, serve func(net.Conn)) (address string, visits *atomic.Int64) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -36,7 +36,8 @@ func visited(t *testing.T, serve func(net.Conn)) (address string, visits *atomic
 	return l.Addr().String(), visits
 }
 
-// A node names its own address for transfers. One in wrong hands must not lead the others to whatever is in their network.
+// A node chooses its own address for transfers. A compromised node must not make other nodes connect to arbitrary
+// addresses in their networks.
 func TestANodeConnectsOnlyWhereItsOperatorAllows(t *testing.T) {
 	t.Parallel()
 	from, to := plain(t)
@@ -61,7 +62,7 @@ func TestANodeConnectsOnlyWhereItsOperatorAllows(t *testing.T) {
 	}
 }
 
-// TestATransferDoesNotRevealOpenPorts: who chooses an address must not learn whether there is an open port, and who answers.
+// The node that chose the address must not learn whether it has an open port, or which server answers.
 func TestATransferDoesNotRevealOpenPorts(t *testing.T) {
 	t.Parallel()
 	from, to := plain(t)

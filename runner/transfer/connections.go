@@ -13,11 +13,11 @@ import (
 )
 
 const (
-	// maxUnauthenticated bounds the connections that have not shown a transfer grant yet.
+	// maxUnauthenticated limits the connections without a transfer grant.
 	maxUnauthenticated = 64
-	// maxTransfers bounds those that have and wait for a stream or have one.
+	// maxTransfers limits the connections with a transfer grant, streaming or waiting.
 	maxTransfers = 64
-	// crowdedEvery is how often it is logged that too many are unauthenticated.
+	// crowdedEvery is the interval between log lines about too many unauthenticated connections.
 	crowdedEvery = time.Minute
 )
 
@@ -26,13 +26,14 @@ var (
 	errAgain   = errors.New("the other node has asked again on another connection")
 )
 
-// connections are those of other nodes, and of anything else that connects. A new one is always admitted. If that is one too many, the oldest of the address that has most of them is closed:
-// an address that holds many loses its own connections, and never one with a transfer grant. A transfer grant has one connection.
+// connections are all connections to the transfer endpoint. A new one is always accepted. If the limit is exceeded, the
+// oldest connection from the network with the most connections is closed. An attacker with many connections therefore
+// only loses its own, and a connection with a transfer grant is never closed. Each transfer grant has one connection.
 type connections struct {
 	mu              sync.Mutex
-	unauthenticated []*client          // in the order in which they came
-	transfers       map[string]*client // by what their transfer grants call them
-	logged          time.Time          // that too many are unauthenticated
+	unauthenticated []*client          // in order of arrival
+	transfers       map[string]*client // by transfer ID of their grants
+	logged          time.Time          // time of the last log line about the limit
 }
 
 // client is the other end of a connection.
@@ -40,13 +41,14 @@ type client struct {
 	all      *connections
 	conn     net.Conn
 	from     netip.Prefix
-	cancel   context.CancelCauseFunc // of all that is done for it
+	cancel   context.CancelCauseFunc // cancels all work for it
 	transfer string                  // "" until it has shown a transfer grant
-	before   *client                 // the connection that had its transfer
-	left     chan struct{}           // closed when nothing is done for it any more, nor for those before
+	before   *client                 // previous connection of the same transfer
+	left     chan struct{}           // closed when the work for it and for its predecessors has ended
 }
 
-// enter adds a connection; cancel ends what is done for it. crowded is the one that was closed for it, if that is to be logged.
+// enter adds a connection; cancel must end its work. crowded is the connection that was closed for it, if this should
+// be logged.
 func (p *connections) enter(conn net.Conn, cancel context.CancelCauseFunc) (g, crowded *client) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -64,7 +66,7 @@ func (p *connections) enter(conn net.Conn, cancel context.CancelCauseFunc) (g, c
 	return g, crowded
 }
 
-// mostFrom is the first of the strangers from where most are.
+// mostFrom returns the oldest unauthenticated connection from the network with the most of them.
 func (p *connections) mostFrom() *client {
 	count, most := make(map[netip.Prefix]int), p.unauthenticated[0]
 	for _, g := range p.unauthenticated {
@@ -78,7 +80,8 @@ func (p *connections) mostFrom() *client {
 	return most
 }
 
-// networkOf is from where a connection comes: who has one address of version 6 has at least 2^64 of them (RFC 4291, section 2.5.1).
+// networkOf returns the network of an address. For IPv6 it is a /64, because each host has at least 2^64 addresses (RFC
+// 4291, section 2.5.1).
 func networkOf(addr net.Addr) netip.Prefix {
 	tcp, ok := addr.(*net.TCPAddr)
 	if !ok {
@@ -93,9 +96,9 @@ func networkOf(addr net.Addr) netip.Prefix {
 	return prefix
 }
 
-// admit gives a connection that has shown a transfer grant that transfer. The connection that has it is closed: a node that asks again has given up the
-// connection on which it asked before, whether that is known here or not. One that is done needs no stream, and is never one too many: what is
-// kept for it goes.
+// admit assigns a transfer to a connection that has shown its grant. A previous connection of the transfer is closed:
+// the other node has given it up, even if this node has not noticed. A request for Done needs no stream, so the limit
+// does not apply: it releases a snapshot.
 func (c *client) admit(transfer string, done bool) error {
 	p := c.all
 	p.mu.Lock()
@@ -120,7 +123,7 @@ func (c *client) admit(transfer string, done bool) error {
 	return nil
 }
 
-// alone returns when nothing is done any more for the connection that had the transfer before, or with the cause of ctx's end.
+// alone waits until the work for the previous connection of the transfer has ended, or returns the cause if ctx ends.
 func (c *client) alone(ctx context.Context) error {
 	if c.before == nil {
 		return nil
@@ -139,7 +142,7 @@ func (c *client) end(why error) {
 	_ = c.conn.Close()
 }
 
-// leave removes a connection for which nothing is done any more.
+// leave removes a connection whose work has ended.
 func (c *client) leave() {
 	p := c.all
 	p.mu.Lock()

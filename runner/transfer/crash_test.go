@@ -18,10 +18,10 @@ import (
 	"writ/sal/saltest"
 )
 
-// crash is what a driver panics with that is to do nothing any more.
+// crash is the panic value of a driver that stops.
 type crash struct{}
 
-// crashAt ends a node at the step of that number, counted from now on: nothing that comes after it happens, and nobody hears of it any more.
+// crashAt stops a node at step number at, counted from now: it makes no later changes and sends no messages.
 func (n *node) crashAt(at int64) {
 	var steps atomic.Int64
 	step := func(string) {
@@ -39,7 +39,7 @@ func (n *node) crashAt(at int64) {
 	}
 }
 
-// copied makes a copy of the volume "data". Whoever crashes at it has made none.
+// copied copies the volume "data". It makes no copy if the node crashes.
 func (n *node) copied(from *node, name string) (err error) {
 	n.Helper()
 	defer func() {
@@ -53,9 +53,9 @@ func (n *node) copied(from *node, name string) (err error) {
 	return err
 }
 
-// TestACopyOutlivesACrashAtEachStepOfEitherEnd ends each of the two nodes before each single change that it makes of its disk for a copy.
-// Started anew, the same copy is made, and nothing else is left at either end; if it was the node that gives which ended, and the copy was made
-// already, once its time is over.
+// Each of the two nodes crashes before each single change of its disk for a copy. After a restart, the same copy
+// succeeds and no other data is left on either node. If the giving node crashed after the copy was complete, its data
+// is deleted when it expires.
 func TestACopyOutlivesACrashAtEachStepOfEitherEnd(t *testing.T) {
 	t.Parallel()
 	for kind, trees := range kinds {
@@ -92,7 +92,7 @@ func TestACopyOutlivesACrashAtEachStepOfEitherEnd(t *testing.T) {
 					if diff := cmp.Diff(want, to.shape(name)); diff != "" {
 						t.Fatalf("after a crash of %s at step %d the copy (+) differs:\n%s", victim.name, at, diff)
 					}
-					if first == nil && reached { // it could not let go, and nobody tells it again
+					if first == nil && reached { // the release failed, and is not repeated
 						from.driver.Now = func() time.Time { return time.Now().Add(3 * time.Hour) }
 					}
 					_, err := from.driver.Keep(t.Context(), saltest.Resource(writ.KindVolume, "data"))

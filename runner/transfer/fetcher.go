@@ -21,33 +21,33 @@ import (
 )
 
 const (
-	// patience is how long the other node may be away while an archive is fetched: long enough for one that is started anew.
+	// patience is how long the other node may be unreachable during a fetch. It is enough for a restart.
 	patience = time.Minute
-	// pauseFirst and pauseMost are how long it waits before it tries again.
+	// pauseFirst and pauseMost are the first and the longest pause between attempts.
 	pauseFirst, pauseMost = 200 * time.Millisecond, 5 * time.Second
 )
 
-// Fetcher is the origin of what a transfer grant lets this node have.
+// Fetcher fetches the archive of a transfer grant from another node.
 type Fetcher struct {
 	Key    ed25519.PrivateKey // of this node
 	Grant  writ.TransferGrant
-	Signed []byte // the same, as the supervisor signed it
-	// Dial connects, as net.Dialer.DialContext if nil.
+	Signed []byte // the grant with the supervisor's signature
+	// Dial makes connections; nil means net.Dialer.DialContext.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
-	// Allow are ranges of addresses at which nodes may be besides those on the internet. The other node names its own address, so that it is
-	// nothing but a wish: without them none of this host, of this network or of a provider is asked.
+	// Allow are address ranges for other nodes beside the internet. The other node chooses its own address, so the
+	// address is untrusted: without Allow, no address of this host, of its network or of its provider is contacted.
 	Allow []netip.Prefix
-	// Log is told why the other node is not reached, for this node's operator alone; it may be nil.
+	// Log gets the reason if the other node is unreachable, which only the operator of this node may see. May be nil.
 	Log *slog.Logger
-	// Patience is how long the other node may be away without a word; a minute if 0.
+	// Patience is how long the other node may be silent; 0 means one minute.
 	Patience time.Duration
-	// Progress is told in sentences what is in the way; it may be nil.
+	// Progress gets sentences about delays. May be nil.
 	Progress func(text string)
 }
 
 var _ sal.Origin = (*Fetcher)(nil)
 
-// Fetch implements sal.Origin: over as many connections as it takes.
+// Fetch implements sal.Origin. It reconnects as often as necessary.
 func (f *Fetcher) Fetch(ctx context.Context, snapshot string, to sal.Part) error {
 	switch {
 	case f.Grant.Unheard:
@@ -62,7 +62,7 @@ func (f *Fetcher) Fetch(ctx context.Context, snapshot string, to sal.Part) error
 		return err
 	}
 	again, heard, anew := pauseFirst, time.Now(), false
-	var before error // why the attempt before failed, for people
+	var before error // error of the previous attempt, for people
 	for {
 		_, had := to.At()
 		lives, err := f.attempt(ctx, config, snapshot, to)
@@ -73,7 +73,7 @@ func (f *Fetcher) Fetch(ctx context.Context, snapshot string, to sal.Part) error
 			return fmt.Errorf("%w: %w", before, context.Cause(ctx))
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
-		case errors.Is(err, errDigest) && !anew && had > 0: // something in what was there before is wrong
+		case errors.Is(err, errDigest) && !anew && had > 0: // the part from before is wrong
 			anew = true
 			if err := to.Begin(sal.Archive{}); err != nil {
 				return err
@@ -103,7 +103,7 @@ func (f *Fetcher) Fetch(ctx context.Context, snapshot string, to sal.Part) error
 	}
 }
 
-// unreachable is what went wrong on the way, for people. What the other node has said itself stays as it is.
+// unreachable wraps a connection error for people. An error that the other node sent is returned unchanged.
 func (f *Fetcher) unreachable(err error) error {
 	if said, ok := errors.AsType[*writ.Error](err); ok {
 		return said
@@ -120,23 +120,24 @@ func (f *Fetcher) report(format string, args ...any) {
 	}
 }
 
-// errDigest is that of an archive which is whole and not what it should be.
+// errDigest is the error of a complete archive with a wrong digest.
 var errDigest = errors.New("its digest is wrong")
 
-// final is an error that another connection does not help against.
+// final is an error that a new connection cannot resolve.
 type final struct{ err error }
 
 func (f *final) Error() string { return f.err.Error() }
 func (f *final) Unwrap() error { return f.err }
 
-// unreached is the error about an address at which the node of a transfer grant does not show itself, whatever the reason is. Somebody else has
-// named the address, so the error does not say whether there is a host, an open port or another server.
+// unreached is the error if the node of a transfer grant cannot be found at its address, for any reason. The other node
+// chose the address, so the error must not reveal whether there is a host, an open port or another server.
 type unreached struct{ why error }
 
 func (u *unreached) Error() string { return "it does not show itself there" }
 func (u *unreached) Unwrap() error { return u.why }
 
-// attempt fetches what one connection brings. lives says that the other end does what it can, however long that takes.
+// attempt fetches as much as one connection delivers. lives reports whether the other node made progress or sent a sign
+// of life.
 func (f *Fetcher) attempt(ctx context.Context, config *tls.Config, snapshot string, to sal.Part) (lives bool, err error) {
 	edition, offset := to.At()
 	conn, err := f.connect(ctx, config, request{Grant: f.Signed, Snapshot: snapshot, Edition: edition, Offset: offset})
@@ -151,7 +152,8 @@ func (f *Fetcher) attempt(ctx context.Context, config *tls.Config, snapshot stri
 		return lives, err
 	case a.Error != nil && a.Error.Code == writ.CodeResourceBusy:
 		return true, f.refused(a.Error)
-	case a.Error != nil && a.Error.Code == writ.CodeSignerUnknown: // this node knows the one who signed it
+	// This node knows the signer, so the other one is behind.
+	case a.Error != nil && a.Error.Code == writ.CodeSignerUnknown:
 		return false, f.behind(a.Error)
 	case a.Error != nil:
 		return true, &final{f.refused(a.Error)}
@@ -177,7 +179,7 @@ func (f *Fetcher) attempt(ctx context.Context, config *tls.Config, snapshot stri
 	return true, nil
 }
 
-// pass passes so many bytes on. What goes wrong here is final, what goes wrong on the way is not.
+// pass copies bytes. An error of the target is final, an error of the connection is not.
 func pass(from io.Reader, to io.Writer, bytes int64) (moved int64, err error) {
 	buffer := make([]byte, min(chunk, max(bytes, 1)))
 	for moved < bytes {
@@ -195,7 +197,7 @@ func pass(from io.Reader, to io.Writer, bytes int64) (moved int64, err error) {
 	return moved, nil
 }
 
-// connect sends a request to the node of the transfer grant, and to no other.
+// connect sends a request to the node of the transfer grant, after verifying its key.
 func (f *Fetcher) connect(ctx context.Context, config *tls.Config, r request) (*moving, error) {
 	secure, err := f.reach(ctx, config)
 	if err != nil {
@@ -205,7 +207,7 @@ func (f *Fetcher) connect(ctx context.Context, config *tls.Config, r request) (*
 	return conn, send(conn, r)
 }
 
-// reach connects to the node of the transfer grant.
+// reach connects to the node of the transfer grant and verifies its key.
 func (f *Fetcher) reach(ctx context.Context, config *tls.Config) (secure *tls.Conn, err error) {
 	dial := f.Dial
 	if dial == nil {
@@ -228,12 +230,12 @@ func (f *Fetcher) reach(ctx context.Context, config *tls.Config) (secure *tls.Co
 	}
 	shown, err := keyOf(secure.ConnectionState())
 	if err == nil && !shown.Equal(ed25519.PublicKey(f.Grant.FromKey)) {
-		err = errStranger // it may be one that had the address before
+		err = errStranger // perhaps a previous owner of the address
 	}
 	return secure, err
 }
 
-// permit is asked with each address, when names are looked up, right before the socket is connected to it.
+// permit checks each address after name resolution, right before the connection.
 func (f *Fetcher) permit(_, address string, _ syscall.RawConn) error {
 	to, err := netip.ParseAddrPort(address)
 	if err == nil && !reach.Allowed(to.Addr(), f.Allow) {
@@ -242,7 +244,7 @@ func (f *Fetcher) permit(_, address string, _ syscall.RawConn) error {
 	return err
 }
 
-// hear reads the answer, which may take its time: the other end lives if it says so.
+// hear reads the answer, which may be delayed. lives reports whether the other node sent a sign of life.
 func hear(from io.Reader) (a answer, lives bool, err error) {
 	for {
 		a = answer{}
@@ -253,8 +255,8 @@ func hear(from io.Reader) (a answer, lives bool, err error) {
 	}
 }
 
-// refused is what the other node said, for people here. That its disk is full or its journal cannot be written must not be taken for a word
-// on this node: nothing here has to make room, and the attempt counts.
+// refused wraps an error of the other node for people here. A full disk or a failed journal there gets another code,
+// because this node need not free space, and the attempt counts.
 func (f *Fetcher) refused(e *writ.Error) *writ.Error {
 	code := e.Code
 	if code == writ.CodeDiskFull || code == writ.CodeNodeStore {
@@ -263,14 +265,15 @@ func (f *Fetcher) refused(e *writ.Error) *writ.Error {
 	return writ.Errorf(code, "the node %s says: %s", f.Grant.FromName, e.Message).WithHint("%s", e.Hint)
 }
 
-// behind is what a node says that does not know the key of a transfer grant: it has not got the newest roster, or this node has not. Whoever is
-// behind asks for it at once, so that patience helps; and if it is this node, the next attempt has a transfer grant that another key has signed.
+// behind wraps the error of a node that does not know the signing key of a transfer grant: either that node or this one
+// does not have the newest roster. Each requests a newer roster at once, so a retry helps. If this node is behind, the
+// next attempt has a grant by another key.
 func (f *Fetcher) behind(e *writ.Error) *writ.Error {
 	return writ.Errorf(writ.CodeRosterTooOld, "the node %s says: %s", f.Grant.FromName, e.Message).
 		WithHint("it may not have the newest roster yet; see that it reaches its supervisor (`writ node show %s`)", f.Grant.FromName)
 }
 
-// Done implements sal.Origin. It tries once: what is not let go of expires.
+// Done implements sal.Origin. It tries once, because snapshots expire anyway.
 func (f *Fetcher) Done(ctx context.Context, snapshot string) {
 	config, err := secured(f.Key)
 	if err != nil || f.Grant.Address == "" {

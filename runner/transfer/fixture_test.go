@@ -53,13 +53,13 @@ func must(t testing.TB, err error) {
 	}
 }
 
-// kinds are the kinds of trees that volumes can be.
+// kinds are the kinds of trees for volumes.
 var kinds = map[string]func(dir string) sal.Trees{
 	"directory": func(dir string) sal.Trees { return &directory.Trees{Dir: dir} },
 	"btrfs":     func(dir string) sal.Trees { return &btrfs.Pool{Dir: dir} },
 }
 
-// onEach runs a test with each kind of trees at each end.
+// onEach runs a test with each kind of trees on each node.
 func onEach(t *testing.T, test func(t *testing.T, from, to *node)) {
 	t.Parallel()
 	for there, givers := range kinds {
@@ -77,17 +77,17 @@ func onEach(t *testing.T, test func(t *testing.T, from, to *node)) {
 	}
 }
 
-// plain runs a test with directories at both ends.
+// plain returns two nodes with directories.
 func plain(t *testing.T) (from, to *node) {
 	t.Helper()
 	s, dir := &fixture{supervisor: newKey()}, t.TempDir()
 	return s.node(t, "n1", filepath.Join(dir, "n1"), kinds["directory"]), s.node(t, "n2", filepath.Join(dir, "n2"), kinds["directory"])
 }
 
-// fixture is a datacenter, whose supervisor the test plays.
+// fixture is a datacenter whose supervisor is the test.
 type fixture struct{ supervisor ed25519.PrivateKey }
 
-// node is one node with volumes.
+// node is a node with volumes.
 type node struct {
 	testing.TB
 	*fixture
@@ -98,16 +98,16 @@ type node struct {
 	trees func(dir string) sal.Trees
 
 	driver  *volume.Driver
-	turn    sync.Mutex // of its volumes
+	turn    sync.Mutex // serialises operations on its volumes
 	holds   atomic.Int64
-	busy    atomic.Int64 // so many more times somebody else has the turn
-	behind  atomic.Int64 // so many more times it does not know its supervisor's key
+	busy    atomic.Int64 // number of further holds that fail because another operation runs
+	behind  atomic.Int64 // number of further requests for which its supervisor's key is unknown
 	address string
 	stop    func()
-	sent    atomic.Int64 // bytes on its connections, encrypted
-	cutAt   atomic.Int64 // each connection is cut after so many bytes, if not 0
+	sent    atomic.Int64 // encrypted bytes on its connections
+	cutAt   atomic.Int64 // each connection is cut after this number of bytes, unless it is 0
 	log     testenv.Log
-	dead    atomic.Bool // it has crashed: its connections are as good as gone
+	dead    atomic.Bool // it has crashed: its connections are dead
 }
 
 func (s *fixture) node(t testing.TB, name, dir string, trees func(string) sal.Trees) *node {
@@ -117,7 +117,7 @@ func (s *fixture) node(t testing.TB, name, dir string, trees func(string) sal.Tr
 	return n
 }
 
-// restart opens everything anew, as a new process does.
+// restart opens everything again, like a new process.
 func (n *node) restart() {
 	n.Helper()
 	n.kill()
@@ -125,7 +125,7 @@ func (n *node) restart() {
 	n.driver = &volume.Driver{Dir: filepath.Join(n.dir, "volumes"), Trees: n.trees(filepath.Join(n.dir, "pool"))}
 }
 
-// give lets the node give archives away, in place of the driver's if shipper is not nil.
+// give makes the node serve archives, by shipper instead of the driver's unless nil.
 func (n *node) give(shipper sal.Shipper) {
 	n.Helper()
 	if shipper == nil {
@@ -156,7 +156,7 @@ func (n *node) give(shipper sal.Shipper) {
 			}
 			return shipper
 		},
-		Rate: 1 << 30, // is in nobody's way
+		Rate: 1 << 30, // practically unlimited
 		Now:  time.Now, Log: slog.New(slog.NewTextHandler(io.MultiWriter(n.Output(), &n.log), nil)),
 	}
 	ctx, cancel := context.WithCancel(context.WithoutCancel(n.Context()))
@@ -171,7 +171,7 @@ func (n *node) give(shipper sal.Shipper) {
 	n.Cleanup(n.kill)
 }
 
-// kill ends what the node gives, in the middle of whatever it does.
+// kill stops the node's server at any point.
 func (n *node) kill() {
 	if n.stop != nil {
 		n.stop()
@@ -179,7 +179,7 @@ func (n *node) kill() {
 	}
 }
 
-// counting counts what a node sends, and cuts connections.
+// counting counts the bytes that a node sends, and cuts connections.
 type counting struct {
 	net.Listener
 	*node
@@ -216,7 +216,7 @@ func (c *counted) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// do carries out an operation on a volume, with the UID "uid of" its name.
+// do executes an operation on a volume, with the UID "uid of" its name.
 func (n *node) do(ctx context.Context, operation, name string, args map[string]any, origin sal.Origin) (map[string]any, error) {
 	n.Helper()
 	o, ok := catalog.Lookup(operation)
@@ -232,14 +232,14 @@ func (n *node) do(ctx context.Context, operation, name string, args map[string]a
 	return outcome.Values, err
 }
 
-// made makes a volume with some MiB in it, and returns where it is.
+// made makes a volume with mib MiB of data and returns its directory.
 func (n *node) made(name string, mib int) string {
 	n.Helper()
 	values, err := n.do(n.Context(), "volume.create", name, map[string]any{"size_gib": int64(1)}, nil)
 	must(n, err)
 	dir := values["path"].(string)
 	noise := make([]byte, mib<<20)
-	for i := range noise { // nothing in it repeats in steps of a block
+	for i := range noise { // without repetition in steps of a block
 		noise[i] = byte(i ^ i>>8 ^ i>>13 ^ i>>17)
 	}
 	must(n, os.MkdirAll(filepath.Join(dir, "some", "where"), 0o750))
@@ -253,7 +253,7 @@ func (n *node) made(name string, mib int) string {
 	return dir
 }
 
-// grant returns the transfer grant that lets one node fetch a volume of another.
+// grant returns a transfer grant for a volume of another node.
 func (s *fixture) grant(from, to *node, name string) writ.TransferGrant {
 	return writ.TransferGrant{
 		Cluster: cluster, Datacenter: datacenter, Transfer: "run-1-" + name, From: from.id, FromName: from.name, FromKey: from.key.Public().(ed25519.PublicKey),
@@ -262,7 +262,7 @@ func (s *fixture) grant(from, to *node, name string) writ.TransferGrant {
 	}
 }
 
-// origin is where a node fetches a volume of another one.
+// origin returns a Fetcher for a volume of another node.
 func (n *node) origin(from *node, name string, change func(w *writ.TransferGrant)) *Fetcher {
 	n.Helper()
 	w := n.grant(from, n, name)
@@ -279,10 +279,10 @@ func (n *node) originBy(supervisor ed25519.PrivateKey, w writ.TransferGrant) *Fe
 	return &Fetcher{Key: n.key, Grant: w, Signed: signed, Patience: time.Nanosecond, Allow: loopback, Progress: func(text string) { n.Log(text) }}
 }
 
-// loopback is where nodes of tests are.
+// loopback is the address range of test nodes.
 var loopback = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
 
-// copies are the arguments of volume.copy.
+// copies returns the arguments of volume.copy.
 func copies(name string, more ...any) map[string]any {
 	args := map[string]any{"from": saltest.RefTo(writ.KindVolume, name), "size_gib": int64(1)}
 	for i := 0; i < len(more); i += 2 {
@@ -291,8 +291,8 @@ func copies(name string, more ...any) map[string]any {
 	return args
 }
 
-// shape is everything that a volume holds, as text: modes, times, sizes, link targets, and the digests of files. Whether a disk has holes
-// counts too.
+// shape describes the whole content of a volume as text: modes, times, sizes, link targets, digests of files, and
+// whether the disk has holes.
 func (n *node) shape(name string) string {
 	n.Helper()
 	v, err := n.driver.Volume(n.Context(), saltest.Resource(writ.KindVolume, name).Project, writ.Ref{Kind: writ.KindVolume, Name: name})
@@ -329,7 +329,7 @@ func (n *node) shape(name string) string {
 	return b.String()
 }
 
-// clean makes sure that nothing is kept for or from another node.
+// clean fails the test if data for or from another node is left.
 func (n *node) clean() {
 	n.Helper()
 	err := filepath.WalkDir(n.dir, func(path string, d fs.DirEntry, err error) error {
@@ -337,14 +337,14 @@ func (n *node) clean() {
 			n.Errorf("%s is left", path)
 		}
 		if path == n.dir && errors.Is(err, fs.ErrNotExist) {
-			return nil // it has not made anything yet
+			return nil // it has no files yet
 		}
 		return err
 	})
 	must(n, err)
 }
 
-// partial is what is there of an archive that arrives, -1 if nothing.
+// partial returns the size of a partly received archive, or -1.
 func (n *node) partial() int64 {
 	n.Helper()
 	all, err := filepath.Glob(filepath.Join(n.dir, "volumes", "arriving", "*"))
@@ -357,7 +357,7 @@ func (n *node) partial() int64 {
 	return info.Size()
 }
 
-// liar gives what a test makes up.
+// liar gives arbitrary archives.
 type liar struct {
 	sal.Shipper
 	archive sal.Archive
@@ -375,7 +375,7 @@ func (l *liar) Ship(_ context.Context, s sal.Shipment) (sal.Archive, error) {
 
 func (l *liar) Shipped(context.Context, sal.Shipment) error { return nil }
 
-// text returns an archive's Write that writes a text.
+// text returns a Write function for an archive that writes a text.
 func text(text []byte) func(ctx context.Context, to io.Writer) error {
 	return func(_ context.Context, to io.Writer) error {
 		_, err := to.Write(text)

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// FuzzReceive reads what strangers send before anybody knows who they are. What is taken for a request is what sending one writes.
+// FuzzReceive parses input from unauthenticated connections. Accepted input must equal the encoding of the request.
 func FuzzReceive(f *testing.F) {
 	for _, r := range []request{{}, {Grant: []byte("signed"), Snapshot: "monday", Edition: "e", Offset: 1 << 40}, {Done: true}} {
 		var b bytes.Buffer

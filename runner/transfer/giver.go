@@ -27,27 +27,29 @@ import (
 )
 
 const (
-	// maxStreams bounds the archives that are given away at a time; who comes later waits.
+	// maxStreams limits the concurrent archive streams; further requests wait.
 	maxStreams = 4
-	// keptAfter is how long what is kept outlives its transfer grant: a call whose time was over and whose run is resumed goes on with it.
+	// keptAfter is how long a snapshot is kept after its transfer grant expired: a call that timed out and whose run is
+	// resumed continues with it.
 	keptAfter = time.Hour
-	// givenAtOnce is how many archives are begun before that is not logged each time.
+	// givenAtOnce is the number of archives in a burst that are logged individually.
 	givenAtOnce = 20
 )
 
-// Giver gives archives to other nodes, to each what its transfer grant says. Fill it in and call Serve once.
+// Giver serves archives to other nodes according to their transfer grants. Set its fields and call Serve once.
 type Giver struct {
 	Node       writ.NodeID
 	Cluster    writ.ClusterID
 	Datacenter writ.DatacenterID
 	Key        ed25519.PrivateKey // of the node
-	Keys       envelope.Keys      // that envelope transfer grants: of the datacenter's supervisor in the newest roster
-	// Hold waits until no operation is under way on the resource of a shipment, and keeps others waiting until done is called. It returns an
-	// error, for people, when that takes too long.
+	// Keys that may sign transfer grants: those of the datacenter's supervisor in the newest roster.
+	Keys envelope.Keys
+	// Hold waits until no operation runs on the resource of a shipment, and blocks others until done is called. It
+	// returns an error for people after a timeout.
 	Hold func(ctx context.Context, s sal.Shipment) (done func(), err error)
-	// Shipper finds the driver of a kind of resources, nil if it gives nothing away or there is none.
+	// Shipper returns the driver of a resource kind, or nil if it is missing or cannot give archives.
 	Shipper func(kind writ.ResourceKind) sal.Shipper
-	Rate    int64 // how many bytes of archives may go out in a second, to all nodes together; unbounded if 0
+	Rate    int64 // limit in bytes per second for all archives together; 0 means unlimited
 	Now     func() time.Time
 	Log     *slog.Logger
 
@@ -56,11 +58,11 @@ type Giver struct {
 
 	pace        *rate.Limiter // nil if Rate is 0
 	connections connections
-	streams     chan struct{} // has a token for each archive that is being given away
+	streams     chan struct{} // holds a token for each active stream
 }
 
-// Serve serves until ctx ends, and returns nil then, with no connection open and the listener closed. It returns an error only if it
-// cannot serve at all.
+// Serve serves until ctx ends, and then closes the listener and all connections and returns nil. It returns an error
+// only if it cannot serve.
 func (g *Giver) Serve(ctx context.Context, listener net.Listener) error {
 	config, err := secured(g.Key)
 	if err != nil {
@@ -82,7 +84,7 @@ func (g *Giver) Serve(ctx context.Context, listener net.Listener) error {
 			return nil
 		case errors.Is(err, net.ErrClosed):
 			return fmt.Errorf("take connections of other nodes: %w", err)
-		case err != nil: // out of files, mostly
+		case err != nil: // usually out of file descriptors
 			if times, say := g.refusals.Say("accept", time.Now()); say {
 				g.Log.WarnContext(ctx, "accept a connection of another node", "err", err, "times", times)
 			}
@@ -101,7 +103,7 @@ func (g *Giver) Serve(ctx context.Context, listener net.Listener) error {
 	}
 }
 
-// serve has one connection.
+// serve handles one connection.
 func (g *Giver) serve(ctx context.Context, client *client, config *tls.Config) {
 	defer context.AfterFunc(ctx, func() { _ = client.conn.Close() })()
 	if err := g.talk(ctx, client, tls.Server(client.conn, config)); err != nil && ctx.Err() == nil {
@@ -109,8 +111,8 @@ func (g *Giver) serve(ctx context.Context, client *client, config *tls.Config) {
 	}
 }
 
-// refused logs that somebody did not get what he asked for: anybody may connect, as often as he likes. Strangers hide nothing that nodes are
-// refused.
+// refused logs a failed request. Any host may connect at any rate, so lines are limited; requests without a grant have
+// a separate limit, so they cannot suppress lines about nodes.
 func (g *Giver) refused(ctx context.Context, client *client, err error) {
 	who, code := "another node", writ.CodeOf(err)
 	if client.transfer == "" {
@@ -121,7 +123,7 @@ func (g *Giver) refused(ctx context.Context, client *client, err error) {
 	}
 }
 
-// talk reads the request, and gives what it asks for or says why not.
+// talk reads the request and sends the archive or an error.
 func (g *Giver) talk(ctx context.Context, client *client, conn *tls.Conn) error {
 	asked, shown, err := hearRequest(ctx, conn)
 	if err != nil {
@@ -135,7 +137,7 @@ func (g *Giver) talk(ctx context.Context, client *client, conn *tls.Conn) error 
 	if err != nil {
 		return errors.Join(err, send(moving, answer{Error: publicError(err)}))
 	}
-	due := time.UnixMilli(grant.Expires).Add(identity.Skew) // a stream may go on until then
+	due := time.UnixMilli(grant.Expires).Add(identity.Skew) // an active stream may continue until then
 	ctx, stop := context.WithTimeoutCause(ctx, due.Sub(g.Now()), errExpired)
 	defer stop()
 	defer context.AfterFunc(ctx, func() { _ = conn.NetConn().Close() })()
@@ -157,7 +159,7 @@ func (g *Giver) talk(ctx context.Context, client *client, conn *tls.Conn) error 
 	if asked.Edition != archive.Edition || begin > archive.Bytes {
 		begin = 0
 	}
-	if times, say := g.given.Say("", time.Now()); say { // a node may ask for the same again and again
+	if times, say := g.given.Say("", time.Now()); say { // a node may repeat its request at any rate
 		g.Log.InfoContext(ctx, "archive sent to another node", "transfer", grant.Transfer, "to", grant.To, "resource", grant.Resource.String(),
 			"bytes", archive.Bytes, "offset", begin, "times", times)
 	}
@@ -173,7 +175,7 @@ func (g *Giver) talk(ctx context.Context, client *client, conn *tls.Conn) error 
 	return send(moving, trailer{SHA256: hex.EncodeToString(hash.Sum(nil))})
 }
 
-// hearRequest reads the request of the other end, which has shown a key.
+// hearRequest completes the handshake and reads the request and the key of the other end.
 func hearRequest(ctx context.Context, conn *tls.Conn) (asked request, shown ed25519.PublicKey, err error) {
 	if err := conn.SetDeadline(time.Now().Add(handshakeFor)); err != nil {
 		return asked, nil, err
@@ -190,7 +192,7 @@ func hearRequest(ctx context.Context, conn *tls.Conn) (asked request, shown ed25
 	return asked, shown, nil
 }
 
-// paced keeps what is written to the bound of the node, if it has one.
+// paced limits the rate of a writer if the node has a limit.
 func (g *Giver) paced(ctx context.Context, to io.Writer) io.Writer {
 	if g.pace == nil {
 		return to
@@ -200,7 +202,8 @@ func (g *Giver) paced(ctx context.Context, to io.Writer) io.Writer {
 
 var errExpired = writ.Errorf(writ.CodeExpired, "the transfer grant has expired").WithHint("the next attempt of the call has a new one")
 
-// check returns the transfer grant of a request, if it is one for this node and the one that shows it.
+// check returns the transfer grant of a request after verifying that it is for this node and for the node that shows
+// it.
 func (g *Giver) check(asked request, shown ed25519.PublicKey) (*writ.TransferGrant, error) {
 	all, _, err := envelope.Open[writ.TransferGrant](envelope.TransferGrant, asked.Grant, g.Keys)
 	if err != nil {
@@ -222,8 +225,8 @@ func (g *Giver) check(asked request, shown ed25519.PublicKey) (*writ.TransferGra
 	return &w, nil
 }
 
-// keep waits for its turn to give something away, and has the driver keep what that is. Meanwhile the other end is told to wait. Without an
-// error the caller has a stream, which it gives back.
+// keep calls take and sends keep-alive messages meanwhile. If it returns no error, the caller holds a stream token and
+// must return it.
 func (g *Giver) keep(ctx context.Context, client *client, to io.Writer, ship sal.Shipment) (archive sal.Archive, err error) {
 	type kept struct {
 		sal.Archive
@@ -251,14 +254,14 @@ func (g *Giver) keep(ctx context.Context, client *client, to io.Writer, ship sal
 		case <-tick.C:
 			if gone == nil {
 				if gone = send(to, answer{Wait: true}); gone != nil {
-					stop() // nobody waits any more
+					stop() // the other end is gone
 				}
 			}
 		}
 	}
 }
 
-// take waits for a stream and has the driver keep what is to be given away.
+// take waits for a stream token and lets the driver prepare the archive.
 func (g *Giver) take(ctx context.Context, client *client, ship sal.Shipment) (archive sal.Archive, err error) {
 	shipper, err := g.shipper(ship)
 	if err != nil {
@@ -286,7 +289,7 @@ func (g *Giver) take(ctx context.Context, client *client, ship sal.Shipment) (ar
 	return archive, err
 }
 
-// letGo has the driver forget what it keeps.
+// letGo makes the driver release a snapshot.
 func (g *Giver) letGo(ctx context.Context, client *client, ship sal.Shipment) error {
 	shipper, err := g.shipper(ship)
 	if err != nil {
@@ -310,7 +313,7 @@ func (g *Giver) shipper(ship sal.Shipment) (sal.Shipper, error) {
 	return nil, writ.Errorf(writ.CodeDriverMissing, "the node that has the %s has no driver that gives it away", ship.Resource)
 }
 
-// guarded makes an error of a driver's panic.
+// guarded converts a panic of a driver into an error.
 func guarded(do func() error) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -320,7 +323,7 @@ func guarded(do func() error) (err error) {
 	return do()
 }
 
-// publicError is an error as another node gets it: short, and without what is nobody's business there.
+// publicError returns the part of an error that another node may see, with limited length.
 func publicError(err error) *writ.Error {
 	if err == nil {
 		return nil
@@ -331,14 +334,14 @@ func publicError(err error) *writ.Error {
 
 func clip(text string) string { return strings.ToValidUTF8(text[:min(len(text), 2<<10)], "") }
 
-// tail passes on what follows the first bytes, behind the answer. The first bytes have to be made too, for the digest of the whole; meanwhile
-// the other end is told to wait.
+// tail drops the first skip bytes, then sends the answer and the rest. The dropped bytes must be produced for the
+// digest; meanwhile it sends keep-alive messages.
 type tail struct {
 	to    io.Writer
 	head  answer
 	skip  int64
 	begun bool
-	last  time.Time // that something was sent
+	last  time.Time // time of the last write
 }
 
 func (t *tail) begin() error {

@@ -7,8 +7,8 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// newPace bounds how many bytes go out in a second, nil if nothing does. A twentieth of a second's worth may go at once, so that timers, which are
-// late by a part of a millisecond, slow nobody down.
+// newPace returns a limiter for bytes per second, or nil if bytes is not positive. The burst is 1/20 of a second, so
+// that late timers do not reduce the rate.
 func newPace(bytes int64) *rate.Limiter {
 	if bytes <= 0 {
 		return nil
@@ -16,7 +16,7 @@ func newPace(bytes int64) *rate.Limiter {
 	return rate.NewLimiter(rate.Limit(bytes), max(record, int(min(bytes, 1<<40)/20)))
 }
 
-// paced writes no faster than its pace, which others share.
+// paced is a writer with a rate limit, which several writers can share.
 type paced struct {
 	io.Writer
 	ctx  context.Context

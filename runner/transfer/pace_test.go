@@ -11,8 +11,7 @@ import (
 	"time"
 )
 
-// TestArchivesShareWhatMayGoOut has several archives go out at once: together they take as long as their bytes do, and a wait ends with its
-// connection.
+// Several concurrent archives together take as long as their bytes at the limit. A wait ends with its connection.
 func TestArchivesShareWhatMayGoOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const perSecond, each = 1 << 20, 5 << 20

@@ -25,7 +25,7 @@ import (
 	"writ/sal/saltest"
 )
 
-// TestATransferGrantBoundsEachTransfer tries transfer grants that are not the right ones. The driver is never asked.
+// Invalid transfer grants are rejected before the driver is called.
 func TestATransferGrantBoundsEachTransfer(t *testing.T) {
 	t.Parallel()
 	from, to := plain(t)
@@ -62,7 +62,7 @@ func TestATransferGrantBoundsEachTransfer(t *testing.T) {
 	if n := from.holds.Load(); n != 0 {
 		t.Errorf("the volumes were asked for %d times", n)
 	}
-	// What is not there as the transfer grant says is another matter: the driver says so.
+	// The driver reports a resource that does not match the grant.
 	for name, tt := range map[string]struct {
 		change func(w *writ.TransferGrant)
 		args   map[string]any
@@ -88,7 +88,7 @@ func TestATransferGrantBoundsEachTransfer(t *testing.T) {
 	to.clean()
 }
 
-// TestATransferGrantIsShownToItsNodeOnly has somebody else at the address of the node.
+// Another server listens at the address of the node.
 func TestATransferGrantIsShownToItsNodeOnly(t *testing.T) {
 	t.Parallel()
 	from, to := plain(t)
@@ -118,7 +118,7 @@ func TestATransferGrantIsShownToItsNodeOnly(t *testing.T) {
 	}
 }
 
-// TestRequestsOfStrangersLogFewLines also has a node show what it may not, meanwhile: that is a line of its own.
+// A node that shows an invalid grant meanwhile gets its own log line.
 func TestRequestsOfStrangersLogFewLines(t *testing.T) {
 	t.Parallel()
 	from, to := plain(t)
@@ -145,14 +145,14 @@ func TestRequestsOfStrangersLogFewLines(t *testing.T) {
 	if _, err := to.do(t.Context(), "volume.copy", "copy", copies("data"), unknown); writ.CodeOf(err) != writ.CodeDriverMissing {
 		t.Error(err)
 	}
-	from.kill() // which waits until it is logged
+	from.kill() // waits until it is logged
 	if lines := from.log.Lines("another node did not get"); lines != 1 || from.log.Lines("code=DRIVER_MISSING") != 1 {
 		t.Errorf("what a node was refused makes %d lines", lines)
 	}
 }
 
-// TestStrangersBlockNoTransfer has strangers keep all the places that they can get: from another address they take each one back that they lose,
-// with and without a key; from the same one they keep what they have.
+// Unauthenticated clients use all available places. From another address, with and without a key, they reconnect when
+// they are closed; from the same address they keep their connections.
 func TestStrangersBlockNoTransfer(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
@@ -170,7 +170,7 @@ func TestStrangersBlockNoTransfer(t *testing.T) {
 			config, err := secured(newKey())
 			must(t, err)
 			ctx, stop := context.WithCancel(t.Context())
-			out := make(chan bool, 1) // one of them had to go: there are as many as there can be
+			out := make(chan bool, 1) // one was closed because the limit is reached
 			var strangers sync.WaitGroup
 			for i := range 2 * maxUnauthenticated {
 				strangers.Go(func() {
@@ -185,7 +185,7 @@ func TestStrangersBlockNoTransfer(t *testing.T) {
 						if i%2 == 0 {
 							conn = tls.Client(raw, config)
 						}
-						_, _ = conn.Read(make([]byte, 1)) // nobody says anything to them
+						_, _ = conn.Read(make([]byte, 1)) // the server sends them no data
 						_ = conn.Close()
 						free()
 						select {
@@ -207,7 +207,7 @@ func TestStrangersBlockNoTransfer(t *testing.T) {
 	}
 }
 
-// TestTheNetworkWithMostConnectionsLosesOne has connections come from several networks. Whoever has shown a transfer grant keeps its place.
+// Connections come from several networks. A connection with a transfer grant keeps its place.
 func TestTheNetworkWithMostConnectionsLosesOne(t *testing.T) {
 	var p connections
 	enter := func(address string) *client {
@@ -221,7 +221,7 @@ func TestTheNetworkWithMostConnectionsLosesOne(t *testing.T) {
 	other := enter("[::ffff:192.0.2.2]:1")
 	crowd := make([]*client, maxUnauthenticated-2)
 	for i := range crowd {
-		crowd[i] = enter(fmt.Sprintf("[2001:db8::%x]:1", i+1)) // one network for all of them
+		crowd[i] = enter(fmt.Sprintf("[2001:db8::%x]:1", i+1)) // all from the same network
 	}
 	late := enter("192.0.2.3:1")
 	if !gone(crowd[0]) || gone(early) || gone(other) || gone(late) || gone(shown) || gone(crowd[1]) {
@@ -250,7 +250,7 @@ func TestTheNetworkWithMostConnectionsLosesOne(t *testing.T) {
 	}
 }
 
-// silent is a connection that comes from somewhere.
+// silent is a connection with a given source address.
 type silent struct {
 	net.Conn
 	from   net.Addr
@@ -264,7 +264,7 @@ func (s *silent) Close() error {
 	return nil
 }
 
-// TestAStreamableSnapshotIsNotEvicted shows a transfer grant that has just expired by the clock of the giver, and is good for the skew of clocks.
+// The grant has just expired by the clock of the giver, but is valid within the clock skew.
 func TestAStreamableSnapshotIsNotEvicted(t *testing.T) {
 	t.Parallel()
 	from, to := plain(t)
@@ -286,9 +286,8 @@ func TestAStreamableSnapshotIsNotEvicted(t *testing.T) {
 	}
 }
 
-// TestATransferGrantHasOneStream asks again and again with one transfer grant, and reads nothing.
-// Each time the one before is given up; others are not kept
-// waiting by it.
+// The same grant is used repeatedly, without reading. Each time the previous stream ends, and other transfers are not
+// delayed.
 func TestATransferGrantHasOneStream(t *testing.T) {
 	t.Parallel()
 	from, _ := plain(t)

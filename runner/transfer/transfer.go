@@ -1,9 +1,9 @@
-// Package transfer moves archives from one node to another: the node that gets one connects to the node that has it, over TLS 1.3, where both
-// show the ed25519 keys of their nodes and no others will do. It knows transfer grants, bytes and how connections fail; it must not know what is in
-// an archive, nor who keeps it.
+// Package transfer moves archives between nodes. The receiving node connects to the node with the resource, over TLS
+// 1.3; both authenticate with the ed25519 keys of their nodes. The package knows transfer grants, bytes and connection
+// failures; it must not know the content of archives or their drivers.
 //
-// A connection has one request, one answer and, if that is no error, the bytes of an archive from an offset on and a trailer with the digest
-// of the whole. All but the bytes is deterministic CBOR behind its length.
+// A connection carries one request and one answer. After a successful answer follow the bytes of an archive from an
+// offset on, and a trailer with the digest of the whole archive. Messages are deterministic CBOR with a length prefix.
 package transfer
 
 import (
@@ -22,38 +22,39 @@ import (
 )
 
 const (
-	// handshakeFor is how long two nodes may take until the request and its answer are there. Whoever keeps a big volume first takes longer:
-	// it says so, see keepalive.
+	// handshakeFor limits the time until request and answer. A node that needs longer, because it has to snapshot a
+	// large volume first, sends keep-alive messages.
 	handshakeFor = 15 * time.Second
-	// stall is how long nothing may move before a connection is given up.
+	// stall is the time without progress after which a connection is closed.
 	stall = 30 * time.Second
-	// keepalive is how often the giving node says that it is still about to answer.
+	// keepalive is the interval of keep-alive messages from a node that is still preparing its answer.
 	keepalive = 5 * time.Second
-	// maxMessage bounds a message: a transfer grant with its envelope has less than 2 KiB.
+	// maxMessage limits a message in bytes: a signed transfer grant has less than 2 KiB.
 	maxMessage = 16 << 10
-	// chunk is how much is read at once, and record how much has to be written before the connection counts as stalled: as TLS has it.
+	// chunk is the size of reads. record is the amount of a write that must progress within stall, equal to a TLS
+	// record.
 	chunk, record = 256 << 10, 16 << 10
 )
 
-// request is what the node that fetches asks.
+// request is the message from the receiving node.
 type request struct {
 	Grant    []byte `json:"waybill"` // signed
 	Snapshot string `json:"snapshot"`
-	Edition  string `json:"edition"` // that it has a part of
-	Offset   int64  `json:"offset"`  // how long that is
-	Done     bool   `json:"done"`    // it needs nothing any more
+	Edition  string `json:"edition"` // edition of the part that it already has
+	Offset   int64  `json:"offset"`  // length of that part
+	Done     bool   `json:"done"`    // release the snapshot
 }
 
 // Requests lists the kinds of requests that a node receives from other nodes.
 func Requests() []string { return []string{"fetch", "done"} }
 
-// answer is what it is told. One that only says wait is followed by another.
+// answer is the reply to a request. An answer with Wait is followed by another one.
 type answer struct {
 	Wait    bool        `json:"wait,omitempty"`
 	Error   *writ.Error `json:"error,omitempty"`
 	Edition string      `json:"edition,omitempty"`
-	Bytes   int64       `json:"bytes,omitempty"`  // of the whole archive
-	Offset  int64       `json:"offset,omitempty"` // of the first byte that follows: the one that was asked for, or 0
+	Bytes   int64       `json:"bytes,omitempty"`  // size of the whole archive
+	Offset  int64       `json:"offset,omitempty"` // offset of the first byte that follows: the requested one, or 0
 	SizeGiB int64       `json:"size_gib,omitempty"`
 }
 
@@ -92,7 +93,7 @@ func receive(from io.Reader, message any) error {
 	return cbor.Unmarshal(text, message)
 }
 
-// secured is how both ends speak TLS. Certificates say nothing but the key, which each end compares by itself.
+// secured returns the TLS configuration of both ends. Certificates only carry the key, which each end verifies itself.
 func secured(key ed25519.PrivateKey) (*tls.Config, error) {
 	own, err := pki.Bare(key)
 	if err != nil {
@@ -102,16 +103,16 @@ func secured(key ed25519.PrivateKey) (*tls.Config, error) {
 		Certificates:           []tls.Certificate{*own},
 		MinVersion:             tls.VersionTLS13,
 		ClientAuth:             tls.RequireAnyClientCert,
-		InsecureSkipVerify:     true, // no name and no authority counts: the key is compared
+		InsecureSkipVerify:     true, // names and authorities are unused; the key is verified instead
 		SessionTicketsDisabled: true, // so that each connection shows the key
 		NextProtos:             []string{"writ-carry-v1"},
 	}, nil
 }
 
-// errStranger is that of an end which shows another key than it should.
+// errStranger is the error if the other end has another key than expected.
 var errStranger = errors.New("the other end has another key than the transfer grant says")
 
-// keyOf returns the key that the other end has shown.
+// keyOf returns the key of the other end.
 func keyOf(state tls.ConnectionState) (ed25519.PublicKey, error) {
 	if state.NegotiatedProtocol != "writ-carry-v1" {
 		return nil, errors.New("the other end is no node")
@@ -123,7 +124,7 @@ func keyOf(state tls.ConnectionState) (ed25519.PublicKey, error) {
 	return key, nil
 }
 
-// moving is a connection that is given up when nothing moves, in either direction.
+// moving is a connection that fails if a read or write makes no progress.
 type moving struct {
 	net.Conn
 	stall time.Duration

@@ -11,8 +11,8 @@ import (
 	"writ/sal/btrfs/btrfstest"
 )
 
-// TestACopyTakesNoMoreThanItsProjectMay has a node where the project has too little left, and disks that are too small: for what arrives, and for
-// the volume that is made of it. Nothing stays.
+// The project has too little quota left, or a disk is too small for the archive or for the volume made of it. No data
+// is left.
 func TestACopyTakesNoMoreThanItsProjectMay(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {

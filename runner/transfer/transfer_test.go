@@ -51,8 +51,8 @@ func TestAVolumeArrivesAsItIs(t *testing.T) {
 	})
 }
 
-// TestACopyGoesOnWhereItWasCut cuts every connection after some of the archive. What has arrived is not sent again, and what is written into
-// the volume meanwhile is not in the copy.
+// Every connection is cut after a part of the archive. Received data is not sent again, and later changes of the volume
+// are not in the copy.
 func TestACopyGoesOnWhereItWasCut(t *testing.T) {
 	onEach(t, func(t *testing.T, from, to *node) {
 		dir := from.made("data", 4)
@@ -60,7 +60,7 @@ func TestACopyGoesOnWhereItWasCut(t *testing.T) {
 		from.give(nil)
 		from.cutAt.Store(1 << 20)
 		origin := to.origin(from, "data", nil)
-		origin.Patience = 0 // it is cut, and not away
+		origin.Patience = 0 // it is cut, not unreachable
 		changed := false
 		origin.Progress = func(text string) {
 			if !changed {
@@ -81,7 +81,7 @@ func TestACopyGoesOnWhereItWasCut(t *testing.T) {
 	})
 }
 
-// TestACopyOutlivesBothEnds ends both nodes again and again in the middle; what they start with anew is only what is on their disks.
+// Both nodes are killed repeatedly during a copy, and continue from the data on their disks.
 func TestACopyOutlivesBothEnds(t *testing.T) {
 	onEach(t, func(t *testing.T, from, to *node) {
 		from.made("data", 4)
@@ -129,7 +129,7 @@ func archiveOf(t *testing.T, h tar.Header, content string) []byte {
 	return b.Bytes()
 }
 
-// TestANodeThatLiesMakesNoVolume has the node that gives send what it should not.
+// The giving node sends invalid archives.
 func TestANodeThatLiesMakesNoVolume(t *testing.T) {
 	t.Parallel()
 	fine := archiveOf(t, tar.Header{Name: "file"}, "fine")
@@ -170,7 +170,7 @@ func TestANodeThatLiesMakesNoVolume(t *testing.T) {
 	}
 }
 
-// TestOneWrongByteIsFetchedAnewOnce spoils what has arrived while nobody works with it. The digest finds out, and all comes again.
+// Received data is corrupted on disk. The digest detects this, and the archive is fetched again.
 func TestOneWrongByteIsFetchedAnewOnce(t *testing.T) {
 	t.Parallel()
 	from, to := plain(t)
@@ -200,7 +200,7 @@ func TestOneWrongByteIsFetchedAnewOnce(t *testing.T) {
 	}
 }
 
-// TestAWrongDigestIsTheEnd has a node that says another digest than that of what it sends, each time.
+// A node repeatedly sends a digest that does not match its data.
 func TestAWrongDigestIsTheEnd(t *testing.T) {
 	t.Parallel()
 	from, to := plain(t)
@@ -218,7 +218,7 @@ func TestAWrongDigestIsTheEnd(t *testing.T) {
 	to.clean()
 }
 
-// TestWrongPartOfAnArchiveIsTheEnd has a node that answers with another part than was asked for.
+// A node answers with another part than requested.
 func TestWrongPartOfAnArchiveIsTheEnd(t *testing.T) {
 	t.Parallel()
 	from, to := plain(t)
@@ -232,7 +232,7 @@ func TestWrongPartOfAnArchiveIsTheEnd(t *testing.T) {
 	to.clean()
 }
 
-// TestASlowNodeCostsNoMoreThanTheTimeOfTheCall has a node that sends one byte and no more. The next attempt goes on with the second.
+// A node sends only one byte. The next attempt continues with the second.
 func TestASlowNodeCostsNoMoreThanTheTimeOfTheCall(t *testing.T) {
 	t.Parallel()
 	from, to := plain(t)
@@ -248,7 +248,7 @@ func TestASlowNodeCostsNoMoreThanTheTimeOfTheCall(t *testing.T) {
 			time.Sleep(time.Millisecond)
 		}
 		over()
-		_, _ = conn.Read(make([]byte, 1)) // until the other end has enough
+		_, _ = conn.Read(make([]byte, 1)) // until the other end gives up
 	})
 	for range 2 {
 		if _, err := to.do(ctx, "volume.copy", "copy", copies("data"), to.origin(from, "data", nil)); !errors.Is(err, context.Canceled) {
@@ -262,7 +262,7 @@ func TestASlowNodeCostsNoMoreThanTheTimeOfTheCall(t *testing.T) {
 	over()
 }
 
-// fake lets the test speak for the node, to whoever shows a key.
+// fake replaces the server of the node.
 func (n *node) fake(serve func(conn net.Conn, r request)) (connections *atomic.Int64) {
 	n.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -316,7 +316,7 @@ func TestAVolumeThatIsDeletedMeanwhileIsNotCopied(t *testing.T) {
 	})
 }
 
-// TestAnAbandonedCopyLeavesNoData lets the time pass in which somebody could have asked for the rest.
+// The receiving node never requests the rest, and the snapshot expires.
 func TestAnAbandonedCopyLeavesNoData(t *testing.T) {
 	onEach(t, func(t *testing.T, from, to *node) {
 		from.made("data", 2)
@@ -352,7 +352,7 @@ func TestAnAbandonedCopyLeavesNoData(t *testing.T) {
 	})
 }
 
-// TestANodeGivesOnlySoManyArchivesAtATime asks for more at once than a node gives. All come in the end.
+// More archives are requested than the limit. All arrive in the end.
 func TestANodeGivesOnlySoManyArchivesAtATime(t *testing.T) {
 	t.Parallel()
 	from, _ := plain(t)
@@ -402,7 +402,7 @@ func TestANodeGivesOnlySoManyArchivesAtATime(t *testing.T) {
 	}
 }
 
-// TestAVolumeThatIsBusyIsWaitedFor has somebody else work on the volume, longer than a node that is away is waited for.
+// Another operation runs on the volume, longer than the patience for an unreachable node.
 func TestAVolumeThatIsBusyIsWaitedFor(t *testing.T) {
 	t.Parallel()
 	from, to := plain(t)
@@ -416,7 +416,7 @@ func TestAVolumeThatIsBusyIsWaitedFor(t *testing.T) {
 	}
 }
 
-// TestAResumedCopyWaitsForTheDigestOfItsFirstPart has the first half of an archive made for its digest only, so slowly that it needs a word.
+// The first half of an archive is produced only for its digest, so slowly that a keep-alive message is necessary.
 func TestAResumedCopyWaitsForTheDigestOfItsFirstPart(t *testing.T) {
 	var wire bytes.Buffer
 	out := &tail{to: &wire, skip: 10, head: answer{Edition: "e", Bytes: 20, Offset: 10}, last: time.Now().Add(-keepalive)}
@@ -444,7 +444,7 @@ func TestANodeThatGivesNothingSaysHowItWould(t *testing.T) {
 	to.clean()
 }
 
-// TestANodeThatIsBehindIsGivenTime has a node that has not got the roster yet in which its supervisor's key is, for a moment and for good.
+// A node does not have the roster with its supervisor's key, first temporarily, then permanently.
 func TestANodeThatIsBehindIsGivenTime(t *testing.T) {
 	t.Parallel()
 	from, to := plain(t)
@@ -462,8 +462,8 @@ func TestANodeThatIsBehindIsGivenTime(t *testing.T) {
 	}
 }
 
-// TestANodeThatHasNotSaidWhereIsAskedAgain has a node of which the supervisor knows nothing yet: that is worth another attempt, which gives it no
-// hint of what it does not need.
+// The supervisor does not know the address of a node yet. This error is retryable, and has no hint for a missing
+// option.
 func TestANodeThatHasNotSaidWhereIsAskedAgain(t *testing.T) {
 	t.Parallel()
 	from, to := plain(t)
@@ -474,8 +474,8 @@ func TestANodeThatHasNotSaidWhereIsAskedAgain(t *testing.T) {
 	to.clean()
 }
 
-// TestACancelledCopyLeavesNothing cancels a copy in the middle: nobody goes on with it, and neither node keeps anything. One whose time is over
-// may be resumed, and is kept.
+// A copy is cancelled in the middle: it does not continue, and neither node keeps data. A copy that timed out may be
+// resumed and is kept.
 func TestACancelledCopyLeavesNothing(t *testing.T) {
 	onEach(t, func(t *testing.T, from, to *node) {
 		from.made("data", 2)
@@ -512,8 +512,8 @@ func TestACancelledCopyLeavesNothing(t *testing.T) {
 	})
 }
 
-// TestErrorsOfTheOtherNodeAreNotErrorsOfThisNode has the node that gives refuse for reasons of its own. A full disk there asks nobody to make room
-// here, and a journal that cannot be written there spares no attempt.
+// The giving node fails for reasons of its own. A full disk there does not require space here, and a failed journal
+// there does not make the attempt free.
 func TestErrorsOfTheOtherNodeAreNotErrorsOfThisNode(t *testing.T) {
 	t.Parallel()
 	from, to := plain(t)
