@@ -1,5 +1,6 @@
-// Package nodelog finds lines in what a node keeps of its log: a ring in a directory for each source. The runner has one, and on a machine from a node
-// image the first process, the kernel and each service. It must not know who asks.
+// Package nodelog finds lines in the logs of a node: a directory with a ring file for each source. The runner is one
+// source; on a machine that was started from a node image, the first process, the kernel and each service are others.
+// It must not know the origin of queries.
 package nodelog
 
 import (
@@ -16,28 +17,28 @@ import (
 )
 
 const (
-	// Runner is the source of what the runner logs.
+	// Runner is the source for the log of the runner.
 	Runner = "runner"
-	// maxSources bounds the rings that are read: those of a machine with all services that an image can have.
+	// maxSources limits the rings that are read: enough for a machine with all services of an image.
 	maxSources = 20
-	// lineCost is what a line costs in a report besides its text, in bytes.
+	// lineCost is the overhead of a line in a report, in bytes.
 	lineCost = 128
 )
 
-// Log is what a node keeps of its log.
+// Log is the stored log of a node.
 type Log struct {
 	Dir    string
-	Redact func(text string) string // takes secrets out of a text
+	Redact func(text string) string // removes secrets from a text
 }
 
-// sources lists what has a ring.
+// sources returns the sources with a ring.
 func (l *Log) sources() []string {
 	all := slices.DeleteFunc(logring.Sources(l.Dir), func(source string) bool { return !writ.ValidName(source) })
 	return all[:min(len(all), maxSources)]
 }
 
-// Read returns the lines that a query asks for: the newest, or the oldest behind its position. Lines of earlier starts of the machine come before
-// those of this one; apart from that they are in the order of their times.
+// Read returns the lines for a query: the newest, or the oldest after its position. Lines from before the last boot
+// come first; within each part they are ordered by time.
 func (l *Log) Read(q nodes.LogQuery) nodes.LogReport {
 	report := nodes.LogReport{Query: q.ID, Boot: logring.Boot()}
 	after, err := parsePosition(q.After)
@@ -90,21 +91,22 @@ func (l *Log) Read(q nodes.LogQuery) nodes.LogReport {
 	return report
 }
 
-// line is a line that was found, with its number in its ring and its place among the lines of all rings.
+// line is a found line, with its number in its ring and its position in the order of all rings.
 type line struct {
 	nodes.LogLine
 	number int64
 	at     moment
 }
 
-// moment is when a line was written: in this start of the machine or an earlier one, and then by the clock.
+// moment orders lines: first those of earlier boots, then by the clock.
 type moment struct {
 	now  bool
 	time time.Time
 }
 
-// then returns the moment of the next line of a ring. It is never before the one of the line in front, also if the clock was set back: a position
-// in a ring is the number of a line, so that what is read is always the beginning of what is left.
+// then returns the moment of the next line of a ring. It is never before that of the previous line, even if the clock
+// was set back. A position in a ring is a line number, so the lines that are read must be a prefix of the remaining
+// ones.
 func (m moment) then(next moment) moment {
 	if next.compare(m) < 0 {
 		return m
@@ -122,12 +124,12 @@ func (m moment) compare(o moment) int {
 	return m.time.Compare(o.time)
 }
 
-// rest returns what is behind a number in a ring, and whether some of it is gone.
+// rest returns the entries of a ring after a number, and whether some of them are lost.
 func rest(entries []logring.Entry, after int64) (behind []logring.Entry, lost bool) {
 	if len(entries) == 0 {
 		return nil, after > 0
 	}
-	if after > entries[len(entries)-1].Number { // of a ring that is gone, with its disk
+	if after > entries[len(entries)-1].Number { // the ring was lost with its disk
 		return entries, true
 	}
 	i := slices.IndexFunc(entries, func(e logring.Entry) bool { return e.Number > after })
@@ -137,7 +139,7 @@ func rest(entries []logring.Entry, after int64) (behind []logring.Entry, lost bo
 	return entries[i:], after > 0 && entries[0].Number > after+1
 }
 
-// isWanted reports whether a query asks for a line.
+// isWanted reports whether a line matches a query.
 func isWanted(l logring.Line, q nodes.LogQuery) bool {
 	return slices.Index(nodes.LogLevels, l.Level) >= slices.Index(nodes.LogLevels, q.Level) && !l.Time.Before(time.UnixMilli(q.Since))
 }
@@ -162,10 +164,10 @@ func oldest(all []line, limit int) []line {
 	return all[:to]
 }
 
-// position is the number of the last line that was read, by source.
+// position is the number of the last line read, by source.
 type position map[string]int64
 
-// String is the form of a position in queries, "boot.12,runner.345".
+// String returns the format of a position in queries, such as "boot.12,runner.345".
 func (p position) String() string {
 	var all []string
 	for source, number := range p {
@@ -175,7 +177,7 @@ func (p position) String() string {
 	return strings.Join(all, ",")
 }
 
-// parsePosition reads a position; "" is the beginning.
+// parsePosition parses a position; "" is the beginning.
 func parsePosition(text string) (position, error) {
 	p := position{}
 	if text == "" {

@@ -15,10 +15,10 @@ import (
 	"writ/supervisor/nodes"
 )
 
-// noon is when lines of these tests were written, seconds apart.
+// noon is the time of the first test line; lines are seconds apart.
 var noon = time.Date(2026, 11, 27, 12, 0, 0, 0, time.UTC)
 
-// kept is a log with lines "SECOND BOOT LEVEL TEXT" by source.
+// kept returns a log with lines "SECOND BOOT LEVEL TEXT" by source.
 func kept(t *testing.T, lines map[string][]string) *nodelog.Log {
 	t.Helper()
 	l := &nodelog.Log{Dir: t.TempDir(), Redact: func(text string) string { return strings.ReplaceAll(text, "canary", "(hidden)") }}
@@ -50,7 +50,7 @@ func add(t *testing.T, l *nodelog.Log, source string, lines ...string) {
 	}
 }
 
-// textsOf are the texts of a report.
+// textsOf returns the texts of a report.
 func textsOf(r nodes.LogReport) string {
 	var all []string
 	for _, l := range r.Lines {
@@ -64,7 +64,7 @@ func TestAQueryFindsItsLinesInTheirOrder(t *testing.T) {
 		"runner": {"9 old info a", "1 now info b", "3 now warn c-canary"},
 		"kernel": {"8 old error k", "2 now warn l"},
 	})
-	if err := os.WriteFile(logring.File(l.Dir, "No Name"), nil, 0o600); err != nil { // is no source
+	if err := os.WriteFile(logring.File(l.Dir, "No Name"), nil, 0o600); err != nil { // not a source
 		t.Fatal(err)
 	}
 	for _, c := range []struct {
@@ -101,7 +101,7 @@ func TestAFollowerMissesNoLineOfAnySource(t *testing.T) {
 	}
 	add(t, l, "runner", "3 now info b", "6 now info c")
 	add(t, l, "kernel", "4 now info l")
-	add(t, l, "boot", "5 now info x") // which had nothing before
+	add(t, l, "boot", "5 now info x") // was empty before
 	var all []string
 	q := nodes.LogQuery{After: first.Next, Lines: 1}
 	for more := true; more; {
@@ -130,7 +130,8 @@ func TestAFollowerMissesNoLineOfAnySource(t *testing.T) {
 	}
 }
 
-// A clock that is set back, as when a machine has found its time server, makes later lines look earlier. A follower gets each of them once.
+// A clock that is set back, for example by a time server, makes later lines look earlier. A follower gets each of them
+// once.
 func TestAFollowerGoesOnAfterTheClockWasSetBack(t *testing.T) {
 	l := kept(t, map[string][]string{"runner": {"900 now info a", "1 now info b", "2 now info c"}, "boot": {"3 now info x"}})
 	var all []string
