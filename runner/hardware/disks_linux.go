@@ -8,8 +8,8 @@ import (
 	"writ"
 )
 
-// Disks returns each file system that holds one of the directories, once, with the first of its directories. Directories that do not exist are
-// skipped.
+// Disks returns each file system that holds one of the directories, once, with the first of its directories. Missing
+// directories are skipped.
 func Disks(dirs ...string) []writ.Disk {
 	var all []writ.Disk
 	var seen []unix.Fsid

@@ -4,5 +4,5 @@ package hardware
 
 import "writ"
 
-// Disks returns nothing: real nodes run Linux.
+// Disks returns nil: real nodes run Linux.
 func Disks(...string) []writ.Disk { return nil }

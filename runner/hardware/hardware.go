@@ -1,5 +1,6 @@
-// Package hardware reads what a machine is from the files of its kernel: product, processor, disks and network cards. It needs no privileges; what
-// only root can read is left out for others. It must not know who is told.
+// Package hardware reads the properties of a machine from the files of its kernel: product, processor, disks and
+// network interfaces. It needs no privileges, but omits values that only root can read. It must not know the recipient
+// of the data.
 package hardware
 
 import (
@@ -19,17 +20,18 @@ import (
 	"writ/supervisor/nodes"
 )
 
-// Machine is where a machine is read from.
+// Machine is the source of a machine's properties.
 type Machine struct {
-	Root fs.FS // of the file system: /sys, /proc and /etc are used
-	// Addresses returns those of a network card; nil if that cannot be told.
+	Root fs.FS // the file system; /sys, /proc and /etc are read
+	// Addresses returns the addresses of a network interface; nil if unavailable.
 	Addresses func(name string) []netip.Prefix
 }
 
-// mostRead is how much of one file is read. The files that matter are much smaller, or begin with what matters.
+// mostRead limits the bytes read from a file. The files are much smaller, or have the relevant part at the beginning.
 const mostRead = 256 << 10
 
-// Host returns what can be read now. What cannot is left out: a virtual machine has no product, and a container no disks.
+// Host returns the current properties. Unavailable ones are omitted: a virtual machine has no product, and a container
+// no disks.
 func (m Machine) Host() writ.Host {
 	release := settings(cmp.Or(m.read("etc/os-release"), m.read("usr/lib/os-release")))
 	h := writ.Host{
@@ -44,10 +46,10 @@ func (m Machine) Host() writ.Host {
 	return h
 }
 
-// ImageID is what os-release has as IMAGE_ID on a machine that was started from a node image.
+// ImageID is the IMAGE_ID in os-release on a machine that was started from a node image.
 const ImageID = "writ-node"
 
-// read returns the first bytes of a file, "" if it cannot be read: many files of devices are there and have nothing to say.
+// read returns the first bytes of a file, or "" if it cannot be read: many device files exist but return an error.
 func (m Machine) read(name string) string {
 	file, err := m.Root.Open(name)
 	if err != nil {
@@ -61,9 +63,9 @@ func (m Machine) read(name string) string {
 	return strings.TrimSpace(string(text))
 }
 
-// list returns the names in a directory, in order.
+// list returns the sorted names in a directory.
 func (m Machine) list(dir string) (names []string) {
-	entries, _ := fs.ReadDir(m.Root, dir) // what was read before an error counts
+	entries, _ := fs.ReadDir(m.Root, dir) // entries before an error count
 	for _, e := range entries {
 		names = append(names, e.Name())
 	}
@@ -83,7 +85,7 @@ func (m Machine) number(name string) int64 {
 	return n
 }
 
-// dmi returns what the firmware says of the machine. Makers who had nothing to say left the texts of a form in it.
+// dmi returns a value from the firmware. Placeholders that the manufacturer left are omitted.
 func (m Machine) dmi(name string) string {
 	text := word(m.read("sys/class/dmi/id/" + name))
 	if identity.Placeholder(text) {
@@ -92,7 +94,7 @@ func (m Machine) dmi(name string) string {
 	return text
 }
 
-// Serial returns the number of the machine, "" if its maker gave none, or it cannot be read.
+// Serial returns the serial number of the machine, or "" if it is missing or unreadable.
 func (m Machine) Serial() string { return m.dmi("product_serial") }
 
 // field returns the first value of a name in a file with lines such as "name : value".
@@ -105,7 +107,7 @@ func (m Machine) field(file, name string) string {
 	return ""
 }
 
-// memoryMiB is all memory that the kernel has, from "MemTotal:  24033520 kB".
+// memoryMiB returns the memory of the kernel, from "MemTotal: 24033520 kB".
 func (m Machine) memoryMiB() int64 {
 	kib, err := strconv.ParseInt(strings.TrimSuffix(m.field("proc/meminfo", "MemTotal"), " kB"), 10, 64)
 	if err != nil {
@@ -114,7 +116,7 @@ func (m Machine) memoryMiB() int64 {
 	return kib >> 10
 }
 
-// booted is when the kernel was started, from the line "btime 1764140400"; zero if it does not say.
+// booted returns the boot time, from the line "btime 1764140400", or zero if it is missing.
 func (m Machine) booted() time.Time {
 	for line := range strings.Lines(m.read("proc/stat")) {
 		if text, ok := strings.CutPrefix(line, "btime "); ok {
@@ -126,7 +128,7 @@ func (m Machine) booted() time.Time {
 	return time.Time{}
 }
 
-// settings reads lines such as NAME="value", as os-release(5) has them.
+// settings parses lines such as NAME="value", as in os-release(5).
 func settings(text string) map[string]string {
 	all := make(map[string]string)
 	for line := range strings.Lines(text) {
@@ -137,7 +139,7 @@ func settings(text string) map[string]string {
 	return all
 }
 
-// word is a text as it can be told: one line of valid characters, and no longer than a supervisor takes.
+// word sanitises a text for a report: one line of valid characters, within the limit of the supervisor.
 func word(text string) string {
 	text = strings.Join(strings.Fields(strings.Map(func(r rune) rune {
 		if r < ' ' || r == 0x7f {
@@ -151,10 +153,11 @@ func word(text string) string {
 	return text
 }
 
-// virtual are the first letters of block devices that are no disks of a machine: they come and go, or hold what a program puts there.
+// virtual are the name prefixes of block devices that are not disks of a machine, because they are temporary or hold
+// removable media.
 var virtual = []string{"loop", "ram", "zram", "fd", "sr", "nbd", "dm-"}
 
-// disks returns the block devices that are no partitions.
+// disks returns the disks, without partitions.
 func (m Machine) disks() (all []writ.HostDisk) {
 	mounted, labels, parts := m.mounted(), m.labels(), 0
 	for _, name := range m.list("sys/block") {
@@ -181,7 +184,7 @@ func (m Machine) disks() (all []writ.HostDisk) {
 	return all
 }
 
-// part returns a partition of a disk, or the disk itself for "." if something is known of it.
+// part returns a partition of a disk, or for "." the disk itself if it is mounted or labelled.
 func (m Machine) part(at, disk, name string, mounted, labels map[string]string) (p writ.HostPart, ok bool) {
 	device := name
 	if name == "." {
@@ -199,8 +202,8 @@ func (m Machine) part(at, disk, name string, mounted, labels map[string]string) 
 	return p, name != "." || p.Mounted != "" || p.Label != ""
 }
 
-// mounted returns where block devices are mounted, by their numbers and by their names. Of several places it has the shortest: containers mount
-// parts of the same disk again, and those come and go.
+// mounted returns the mount points of block devices, by their numbers and by their names. Of several mount points it
+// returns the shortest, because containers temporarily mount parts of the same disk again.
 func (m Machine) mounted() map[string]string {
 	all := make(map[string]string)
 	for line := range strings.Lines(m.read("proc/self/mountinfo")) {
@@ -209,7 +212,7 @@ func (m Machine) mounted() map[string]string {
 		if !ok || len(fields) < 5 || len(source) < 2 {
 			continue
 		}
-		for _, key := range []string{fields[2], source[1]} { // btrfs has numbers of its own, and the name of its disk
+		for _, key := range []string{fields[2], source[1]} { // btrfs has its own numbers, but the name of its disk
 			if known, ok := all[key]; !ok || len(fields[4]) < len(known) {
 				all[key] = fields[4]
 			}
@@ -218,7 +221,7 @@ func (m Machine) mounted() map[string]string {
 	return all
 }
 
-// labels returns labels of file systems by the names of their devices, where a service such as udev has looked for them.
+// labels returns the labels of file systems by device name. They are available if a service such as udev has read them.
 func (m Machine) labels() map[string]string {
 	const dir = "dev/disk/by-label"
 	all := make(map[string]string)
@@ -230,7 +233,8 @@ func (m Machine) labels() map[string]string {
 	return all
 }
 
-// nics returns the network cards. What writ and others make for their guests is none: it has no device, and comes and goes.
+// nics returns the network interfaces. Interfaces for guests, made by writ or other programs, are omitted: they have no
+// device and are temporary.
 func (m Machine) nics() (all []writ.HostNIC) {
 	for _, name := range m.list("sys/class/net") {
 		at := path.Join("sys/class/net", name)
@@ -255,7 +259,7 @@ func (m Machine) nics() (all []writ.HostNIC) {
 	return all
 }
 
-// addresses returns the addresses of a card, in order.
+// addresses returns the sorted addresses of a network interface.
 func (m Machine) addresses(name string) (all []string) {
 	if m.Addresses == nil {
 		return nil

@@ -16,7 +16,7 @@ import (
 	"writ/supervisor/nodes"
 )
 
-// tree makes a directory with files, and with links where a text begins with "→".
+// tree makes a directory with files, and with links for texts that begin with "→".
 func tree(t *testing.T, files map[string]string) string {
 	t.Helper()
 	root := t.TempDir()
@@ -35,7 +35,7 @@ func tree(t *testing.T, files map[string]string) string {
 	return root
 }
 
-// server is what a physical machine with an NVMe disk, a SATA disk and two cards has in its files.
+// server returns the files of a physical machine with an NVMe disk, a SATA disk and two network interfaces.
 func server() map[string]string {
 	const pci = "sys/devices/pci0000:00/"
 	return map[string]string{
@@ -73,7 +73,7 @@ func server() map[string]string {
 		"sys/block/loop0/size":                         "100\n",
 		"sys/block/dm-0/size":                          "100\n",
 		"sys/block/sr0/size":                           "2097151\n",
-		"sys/block/sdb/size":                           "0\n", // a reader without a card
+		"sys/block/sdb/size":                           "0\n", // a card reader without a card
 
 		"sys/class/net/eth0":                  "→../../devices/pci0000:00/0000:00:03.0/net/eth0",
 		pci + "0000:00:03.0/net/eth0/device":  "→../..",
@@ -84,7 +84,7 @@ func server() map[string]string {
 		"sys/class/net/eth1":                  "→../../devices/pci0000:00/0000:00:04.0/net/eth1",
 		pci + "0000:00:04.0/net/eth1/device":  "→../..",
 		pci + "0000:00:04.0/net/eth1/address": "3c:ec:ef:00:00:02\n",
-		pci + "0000:00:04.0/net/eth1/speed":   "-1\n", // no carrier, and the file carrier cannot be read
+		pci + "0000:00:04.0/net/eth1/speed":   "-1\n", // no carrier, and the file carrier is unreadable
 		"sys/class/net/eth0.7/uevent":         "DEVTYPE=vlan\nINTERFACE=eth0.7\n",
 		"sys/class/net/eth0.7/carrier":        "1\n",
 		"sys/class/net/lo/address":            "00:00:00:00:00:00\n",

@@ -6,10 +6,11 @@ import (
 	"os"
 )
 
-// Here is the machine of this process.
+// Here returns the machine of this process.
 func Here() Machine { return Machine{Root: os.DirFS("/"), Addresses: addressesHere} }
 
-// addressesHere returns the addresses of a card of this machine. Those that a card gives itself say nothing of the network, and are left out.
+// addressesHere returns the addresses of a network interface of this machine, without link-local ones, which are
+// unrelated to the network.
 func addressesHere(name string) (all []netip.Prefix) {
 	card, err := net.InterfaceByName(name)
 	if err != nil {
