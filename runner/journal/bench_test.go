@@ -10,7 +10,8 @@ import (
 	"writ"
 )
 
-// BenchmarkJobs is what the journal does for a job, begun, ended and acknowledged, with 50 runs of ten calls at a time.
+// BenchmarkJobs measures the journal's work for a job, from start to acknowledgement, with 50 concurrent runs of ten
+// calls.
 func BenchmarkJobs(b *testing.B) {
 	j, err := Open(b.Context(), filepath.Join(b.TempDir(), "journal.db"))
 	if err != nil {

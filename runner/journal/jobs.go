@@ -16,40 +16,41 @@ import (
 	"writ/internal/sqldb"
 )
 
-// Entry is what the journal holds under the key of a job.
+// Entry is the record of a job.
 type Entry struct {
-	Incarnation int64        // that began it
+	Incarnation int64        // that started it
 	Started     time.Time    // by the node's clock
-	Result      *writ.Result // nil if it was begun and not ended
+	Result      *writ.Result // nil if it was started and has not finished
 }
 
-// Find returns the entry of a job, nil if there is none.
+// Find returns the entry of a job, or nil.
 func (j *Journal) Find(ctx context.Context, key writ.JobKey) (*Entry, error) {
 	return scanEntry(j.db.QueryRow(ctx, selectEntry, key.Run, key.Seq, key.Attempt))
 }
 
-// Past is what the journal holds of the attempts of a call when one of them is to begin.
+// Past holds the earlier records about a call when one of its attempts is about to start.
 type Past struct {
-	Entry *Entry // of this very attempt, nil if there is none
-	// Later says that a later attempt came already. The supervisor gave this one up before it sent that, so nobody waits for it.
+	Entry *Entry // of this attempt; nil if it is new
+	// Later reports whether a later attempt has already arrived. The supervisor gave this one up before it sent the
+	// later one, so its result is not needed.
 	Later bool
-	// Done is the result with which an earlier attempt succeeded, nil if none did.
+	// Done is the result of a successful earlier attempt, or nil.
 	Done *writ.Result
-	// Unclear says that an earlier attempt may have taken effect, and whoever had this one sent was not told so.
+	// Unclear reports whether an earlier attempt may have taken effect, unknown to the sender of this one.
 	Unclear bool
 }
 
-// free reports whether nothing of the past keeps a job from being carried out. Only a job that is to act once cares for earlier attempts.
+// free reports whether a job may be executed. Earlier attempts matter only for a job that must act at most once.
 func (p *Past) free(once bool) bool {
 	return p.Entry == nil && !p.Later && !(once && (p.Done != nil || p.Unclear))
 }
 
-// Start returns nil if a job comes for the first time and the caller may act, or else the past of its call, which speaks against it. One
-// that is to act once is recorded as begun before: it never begins again. Of another one nothing is recorded until Finish. It may be
-// done again in any case, and is, if the node stops before that.
+// Start returns nil if the caller may execute the job, otherwise the past of its call, which forbids it. If once is
+// set, the start is recorded first, and the job never starts again. Otherwise it is recorded only by Finish, because
+// the job may be repeated, which happens if the node stops before.
 //
-// The caller sees to it that no job is between Start and Finish twice, and no two attempts of a job that is to act once: what this incarnation
-// began and did not end has not acted.
+// The caller must ensure that no job is between Start and Finish twice, and no two attempts of a job with once: a job
+// that this incarnation started and did not finish has not acted.
 func (j *Journal) Start(ctx context.Context, job *writ.Job, digest writ.Digest, incarnation int64, once bool) (*Past, error) {
 	run := j.recent.hold(job.Run)
 	defer j.recent.let(run)
@@ -69,13 +70,13 @@ func (j *Journal) Start(ctx context.Context, job *writ.Job, digest writ.Digest, 
 		against = nil
 		return insert(tx, job, digest, incarnation, true)
 	})
-	if err != nil { // the change may still be under way, and write the variable
+	if err != nil { // the write may still run and set the variable
 		return nil, err
 	}
 	return against, nil
 }
 
-// look is Start for a job that may be done again.
+// look is Start for a repeatable job.
 func (j *Journal) look(ctx context.Context, run *recentRun, job *writ.Job, incarnation int64) (against *Past, err error) {
 	there, err := run.mayHave(ctx, job.Seq, func(ctx context.Context) ([]int, error) { return j.CallsOf(ctx, job.Run) })
 	if err != nil || !there {
@@ -91,7 +92,7 @@ func (j *Journal) look(ctx context.Context, run *recentRun, job *writ.Job, incar
 	return against, err
 }
 
-// CallsOf returns the calls of a run of which there is something.
+// CallsOf returns the calls of a run that have a record.
 func (j *Journal) CallsOf(ctx context.Context, run writ.RunID) ([]int, error) {
 	rows, err := j.db.Query(ctx, "SELECT DISTINCT seq FROM jobs WHERE run = $1", run)
 	if err != nil {
@@ -109,7 +110,7 @@ func (j *Journal) CallsOf(ctx context.Context, run writ.RunID) ([]int, error) {
 	return calls, rows.Err()
 }
 
-// pastOf looks at all attempts of a job's call.
+// pastOf loads all attempts of a job's call.
 func pastOf(tx *sqldb.Tx, job *writ.Job, incarnation int64) (*Past, error) {
 	rows, err := tx.Query("SELECT try, began, incarnation, started, result FROM jobs WHERE run = $1 AND seq = $2", job.Run, job.Seq)
 	if err != nil {
@@ -141,8 +142,8 @@ func pastOf(tx *sqldb.Tx, job *writ.Job, incarnation int64) (*Past, error) {
 	return past, rows.Err()
 }
 
-// mayHaveActed reports whether a job that began and did not succeed may have taken effect all the same. A failure that invites another
-// attempt says that it has not.
+// mayHaveActed reports whether a started and unsuccessful job may have taken effect. A retryable error means that it
+// has not.
 func (e *Entry) mayHaveActed(incarnation int64) bool {
 	if e.Result == nil {
 		return e.Incarnation < incarnation
@@ -150,7 +151,8 @@ func (e *Entry) mayHaveActed(incarnation int64) bool {
 	return !e.Result.Error.Retryable()
 }
 
-// Finish records the result of a job for which Start returned nil, with the same digest and incarnation in it.
+// Finish records the result of a job for which Start returned nil. The result must have the same digest and
+// incarnation.
 func (j *Journal) Finish(ctx context.Context, job *writ.Job, result *writ.Result, once bool) error {
 	encoded, err := cbor.Marshal(result)
 	if err != nil {
@@ -167,8 +169,9 @@ func (j *Journal) Finish(ctx context.Context, job *writ.Job, result *writ.Result
 	})
 }
 
-// Refuse records a job that is answered without acting, in one step, and returns the result that now stands: an earlier one if there
-// is one, else that of answer. It gets the entry of a job that was started and not ended, nil if there is none, and may be called twice.
+// Refuse records a job that is answered without execution, in one step, and returns the decisive result: an earlier one
+// if it exists, otherwise that of answer. answer gets the entry of a started and unfinished job, or nil, and may be
+// called twice.
 func (j *Journal) Refuse(ctx context.Context, job *writ.Job, digest writ.Digest, incarnation int64, answer func(before *Entry) *writ.Result) (*writ.Result, error) {
 	run := j.recent.hold(job.Run)
 	defer j.recent.let(run)
@@ -199,10 +202,11 @@ func (j *Journal) Refuse(ctx context.Context, job *writ.Job, digest writ.Digest,
 	return stands, nil
 }
 
-// acksTogether bounds the results whose acknowledgement one change records, because jobs wait for it.
+// acksTogether limits the acknowledgements in one commit, because jobs wait for it.
 const acksTogether = 256
 
-// Acknowledge records that the supervisor has the results of these jobs, which it puts in order. A failure in the middle leaves out the rest.
+// Acknowledge records that the supervisor has the results of these jobs. It sorts keys in place. After an error, some
+// are not recorded.
 func (j *Journal) Acknowledge(ctx context.Context, keys ...writ.JobKey) error {
 	slices.SortFunc(keys, func(a, b writ.JobKey) int {
 		return cmp.Or(cmp.Compare(a.Run, b.Run), cmp.Compare(a.Attempt, b.Attempt), cmp.Compare(a.Seq, b.Seq))
@@ -225,7 +229,7 @@ func (j *Journal) Acknowledge(ctx context.Context, keys ...writ.JobKey) error {
 	return nil
 }
 
-// inARow cuts a list that is in order into parts in which each key is that of the next call of the same run: mostly all that a list has of a run.
+// inARow splits sorted keys into parts of consecutive calls of the same run and attempt. Usually a run has one part.
 func inARow(keys []writ.JobKey) iter.Seq[[]writ.JobKey] {
 	return func(yield func([]writ.JobKey) bool) {
 		for begin, i := 0, 1; i <= len(keys); i++ {
@@ -240,7 +244,7 @@ func inARow(keys []writ.JobKey) iter.Seq[[]writ.JobKey] {
 	}
 }
 
-// follows reports whether a key is that of the call after another one's, or of the same.
+// follows reports whether a key is that of the same call as before, or of the next one.
 func follows(before, key writ.JobKey) bool {
 	return key.Run == before.Run && key.Attempt == before.Attempt && key.Seq-before.Seq <= 1
 }
@@ -251,7 +255,7 @@ type Unacknowledged struct {
 	Until  time.Time // see writ.Job.Until
 }
 
-// Unacknowledged returns the results that the supervisor may not have, in the order in which they lose their meaning.
+// Unacknowledged returns the results that the supervisor may not have, in the order of their Until.
 func (j *Journal) Unacknowledged(ctx context.Context) ([]Unacknowledged, error) {
 	rows, err := j.db.Query(ctx, "SELECT result, end_by FROM jobs WHERE result IS NOT NULL AND acked = FALSE ORDER BY end_by")
 	if err != nil {
@@ -282,8 +286,8 @@ func insert(tx *sqldb.Tx, job *writ.Job, digest writ.Digest, incarnation int64, 
 	return err
 }
 
-// conclude adds the row of a job that was not recorded before, with its result, or sets that of the row that an earlier version, or an
-// earlier commit with an unknown outcome, has made.
+// conclude adds the row of a job with its result. If an earlier version, or an earlier commit with an unknown outcome,
+// has added the row, it sets the result.
 func conclude(tx *sqldb.Tx, job *writ.Job, result *writ.Result, encoded []byte) error {
 	_, err := tx.Exec("INSERT INTO jobs (run, seq, try, operation, digest, incarnation, started, end_by, began, result)"+
 		" VALUES ($1, $2, $3, $4, $5, $6, $7, $8, TRUE, $9)"+
@@ -292,7 +296,7 @@ func conclude(tx *sqldb.Tx, job *writ.Job, result *writ.Result, encoded []byte) 
 	return err
 }
 
-// finish sets the result of a row; the first one stays, because a commit whose outcome was unknown is tried again.
+// finish sets the result of a row. An existing result stays, because a commit with an unknown outcome is retried.
 func finish(tx *sqldb.Tx, key writ.JobKey, encoded []byte) error {
 	done, err := tx.Exec("UPDATE jobs SET result = COALESCE(result, $1) WHERE run = $2 AND seq = $3 AND try = $4",
 		encoded, key.Run, key.Seq, key.Attempt)
@@ -319,7 +323,7 @@ func scanEntry(row interface{ Scan(into ...any) error }) (*Entry, error) {
 	return r.entry()
 }
 
-// entryRow is an entry as the table has it.
+// entryRow is an entry as stored in the table.
 type entryRow struct {
 	incarnation, started int64
 	result               []byte

@@ -1,6 +1,6 @@
-// Package journal remembers what one node was asked to do once and what came of it, so that a delivery that comes again, also
-// after a crash, is answered instead of carried out. It also keeps what must survive the runner's process: the highest epoch, the
-// cancelled runs and the count of starts. It knows no keys, no queue and no driver.
+// Package journal records the jobs of a node and their results, so that a repeated delivery, also after a crash, is
+// answered instead of executed again. It also stores the state that must survive the runner's process: the highest
+// epoch, the cancelled runs and the count of starts. It knows no keys, no queue and no drivers.
 package journal
 
 import (
@@ -20,20 +20,20 @@ import (
 //go:embed migrations/*.sql
 var migrations embed.FS
 
-// Keep is how long a row outlives the time in which its job can be delivered (writ.Job.Until). Nobody asks for it later: every delivery
-// of every attempt of the call is refused by then, whatever happened to the node meanwhile.
+// Keep is how long a row is kept after the last possible delivery of its job (writ.Job.Until). Later it is not needed:
+// the runner refuses every delivery of every attempt of the call by then, even after a failure of the node.
 const Keep = 24 * time.Hour
 
-// Journal is a node's open store. Its methods may be called concurrently; those that change something return when the change is
-// on disk, and with STORE_UNAVAILABLE if it cannot be written.
+// Journal is a node's open store. Its methods may be called concurrently. Changes are on disk when a method returns; it
+// returns STORE_UNAVAILABLE if they cannot be written.
 type Journal struct {
 	db     *sqldb.DB
 	lock   *storelock.Lock // nil in memory
 	recent recent
 }
 
-// Open opens the journal at path, ":memory:" for one that ends with the process. One process at a time can have it open:
-// a second one gets CONFLICT, because two runners would carry out the same job twice.
+// Open opens the journal at path. ":memory:" makes a journal that ends with the process. Only one process at a time may
+// have a journal open: a second one gets CONFLICT, because two runners would execute the same job twice.
 func Open(ctx context.Context, path string) (*Journal, error) {
 	j := &Journal{}
 	if path != ":memory:" {
@@ -93,27 +93,29 @@ func (j *Journal) Close() error {
 	return errors.Join(j.db.Close(), j.unlock())
 }
 
-// Begin numbers a start of the runner: higher than every start before, also than those that a lost file knew of, as long as the
-// clock is not set back. It is unix milliseconds, or one more than the last.
+// Begin returns the number of this start of the runner, its incarnation. It is higher than that of every earlier start,
+// even if the file was lost, as long as the clock is not set back. It is the Unix time in milliseconds, or the last
+// number plus one.
 func (j *Journal) Begin(ctx context.Context) (int64, error) {
 	var incarnation int64
 	err := j.db.Write(failpoint.At(ctx, failpoint.NodeBegun), func(tx *sqldb.Tx) error {
 		return tx.QueryRow("UPDATE node SET incarnation = CASE WHEN incarnation < $1 THEN $1 ELSE incarnation + 1 END RETURNING incarnation",
 			tx.Now.UnixMilli()).Scan(&incarnation)
 	})
-	if err != nil { // the change may still be under way, and write the variable
+	if err != nil { // the write may still run and set the variable
 		return 0, err
 	}
 	return incarnation, nil
 }
 
-// probeSize is more than what jobs that begin together mostly write: that there is room for a few bytes promises nothing.
+// probeSize is the size of a probe in bytes. It exceeds the usual size of one commit with several jobs, because free
+// space for a few bytes would prove little.
 const probeSize = 64 << 10
 
 // Check returns the reason if the next write would fail: a full disk or a damaged file.
 func (j *Journal) Check(ctx context.Context) error { return j.db.Check(ctx) }
 
-// Probe writes something without meaning, and takes it away again, to learn whether the store can be written.
+// Probe writes and deletes dummy data to find out whether the store is writable.
 func (j *Journal) Probe(ctx context.Context) error {
 	if err := j.db.Check(ctx); err != nil {
 		return err
@@ -131,14 +133,14 @@ func (j *Journal) Probe(ctx context.Context) error {
 	})
 }
 
-// Epoch returns the highest epoch that was raised.
+// Epoch returns the highest recorded epoch.
 func (j *Journal) Epoch(ctx context.Context) (int64, error) {
 	var epoch int64
 	err := j.db.QueryRow(ctx, "SELECT epoch FROM node").Scan(&epoch)
 	return epoch, err
 }
 
-// RaiseEpoch keeps epoch if it is higher than the one that is kept.
+// RaiseEpoch records epoch if it is higher than the recorded one.
 func (j *Journal) RaiseEpoch(ctx context.Context, epoch int64) error {
 	return j.db.Write(failpoint.At(ctx, failpoint.EpochRaised), func(tx *sqldb.Tx) error {
 		_, err := tx.Exec("UPDATE node SET epoch = $1 WHERE epoch < $1", epoch)
@@ -146,13 +148,14 @@ func (j *Journal) RaiseEpoch(ctx context.Context, epoch int64) error {
 	})
 }
 
-// Cancel says which jobs of a cancelled run are refused.
+// Cancel describes which jobs of a cancelled run are refused.
 type Cancel struct {
-	Until   time.Time // the node may forget it then
-	Resumes int       // jobs from after a later resume of the run are not meant
+	Until   time.Time // may be dropped afterwards
+	Resumes int       // jobs after a later resume of the run are not affected
 }
 
-// Cancel remembers cancelled runs. Of two cancels of a run the later time and the later resume count.
+// Cancel records cancelled runs. For a run that is already cancelled, the later time and the higher number of resumes
+// count.
 func (j *Journal) Cancel(ctx context.Context, runs map[writ.RunID]Cancel) error {
 	if len(runs) == 0 {
 		return nil
@@ -171,7 +174,7 @@ func (j *Journal) Cancel(ctx context.Context, runs map[writ.RunID]Cancel) error 
 	})
 }
 
-// Cancels returns the runs whose jobs are to be refused.
+// Cancels returns the cancelled runs.
 func (j *Journal) Cancels(ctx context.Context) (map[writ.RunID]Cancel, error) {
 	rows, err := j.db.Query(ctx, "SELECT run, until, resumes FROM cancels")
 	if err != nil {
@@ -192,12 +195,13 @@ func (j *Journal) Cancels(ctx context.Context) (map[writ.RunID]Cancel, error) {
 	return cancels, rows.Err()
 }
 
-// pruned is how many jobs are forgotten in one change.
+// pruned limits the jobs that one commit deletes.
 const pruned = 500
 
-// Prune forgets the jobs that could be delivered last more than Keep before now, and the cancelled runs whose time is over. Because the
-// clock of a node may be wrong, by years after its battery died, the end-by of the newest job counts, if it is before now: that was set by
-// a supervisor. Jobs are forgotten a few at a time: others that write wait for no more than these.
+// Prune deletes jobs whose last possible delivery was more than Keep before now, and cancelled runs whose time is over.
+// The clock of a node may be wrong, by years if its battery died. Therefore the end-by of the newest job, which a
+// supervisor set, replaces now if it is earlier. Jobs are deleted in small commits, so that other writers wait only
+// briefly.
 func (j *Journal) Prune(ctx context.Context, now time.Time) error {
 	for more := true; more; {
 		err := j.db.Write(failpoint.At(ctx, failpoint.JobsForgotten), func(tx *sqldb.Tx) error {

@@ -95,7 +95,7 @@ func TestARepeatableJobIsRecordedWhenItIsDone(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "runner.db")
 	j := open(t, path)
 	one := job(1, time.Now().Add(time.Hour))
-	for range 2 { // the node stopped before it was done
+	for range 2 { // the node stopped before it finished
 		if past, err := j.Start(t.Context(), one, writ.DigestOf([]byte("1")), 7, false); err != nil || past != nil {
 			t.Fatalf("held up by %+v, %v", past, err)
 		}
@@ -124,7 +124,7 @@ func TestARepeatableJobIsRecordedWhenItIsDone(t *testing.T) {
 	}
 }
 
-// An earlier version recorded that it began also what may be done again.
+// An earlier version also recorded the start of repeatable jobs.
 func TestAJobThatAnEarlierVersionBeganIsEnded(t *testing.T) {
 	j := open(t, ":memory:")
 	one := job(1, time.Now().Add(time.Hour))
@@ -178,7 +178,7 @@ func TestResultsAreUnacknowledgedUntilTheyAreAcknowledged(t *testing.T) {
 			must(t, j.Finish(t.Context(), one, answer(one.JobKey, "x"), true))
 		}
 	}
-	// An acknowledgement of what has no result yet, a forged or a confused one, must not swallow the result that comes.
+	// A forged or misdirected acknowledgement of a job without a result must not suppress its later result.
 	must(t, j.Acknowledge(t.Context(), job(0, time.Now()).JobKey, job(2, time.Now()).JobKey))
 	two := job(2, time.Now())
 	must(t, j.Finish(t.Context(), two, answer(two.JobKey, "x"), true))
@@ -214,7 +214,7 @@ func TestManyAcknowledgementsAreRecordedInParts(t *testing.T) {
 	}
 }
 
-// done ends a property on an error.
+// done ends a property check on an error.
 func done(r *rapid.T, err error) {
 	r.Helper()
 	if err != nil {
@@ -256,7 +256,7 @@ func TestEpochAndIncarnationOnlyRise(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		path := filepath.Join(t.TempDir(), "runner.db")
 		last := time.Now().UnixMilli() - 1
-		for start := int64(1); start <= 3; start++ { // in one and the same millisecond
+		for start := int64(1); start <= 3; start++ { // in the same millisecond
 			j := open(t, path)
 			incarnation, err := j.Begin(t.Context())
 			must(t, err)
@@ -291,7 +291,8 @@ func TestPruneForgetsADayAfterTheLastDelivery(t *testing.T) {
 		must(t, err)
 	}
 	must(t, j.Cancel(t.Context(), map[writ.RunID]journal.Cancel{"old": {Until: now.Add(-time.Second)}, "new": {Until: now.Add(time.Hour)}}))
-	must(t, j.Cancel(t.Context(), map[writ.RunID]journal.Cancel{"new": {Until: now.Add(time.Minute), Resumes: 1}})) // does not shorten
+	// Does not shorten.
+	must(t, j.Cancel(t.Context(), map[writ.RunID]journal.Cancel{"new": {Until: now.Add(time.Minute), Resumes: 1}}))
 	must(t, j.Prune(t.Context(), now))
 
 	for seq, want := range []bool{false, true, true, true} {
@@ -312,7 +313,7 @@ func TestPruneForgetsAllHoweverMany(t *testing.T) {
 	j := open(t, ":memory:")
 	now := time.Now()
 	old := now.Add(-journal.Keep - time.Minute)
-	const many = 1201 // more than go in two changes
+	const many = 1201 // more than two commits delete
 	var all errgroup.Group
 	for seq := range many {
 		all.Go(func() error {
@@ -351,11 +352,11 @@ func TestRecordsOfEarlierAttemptsDecideWhetherOneMayAct(t *testing.T) {
 	}
 	for _, tt := range []struct {
 		name  string
-		by    int64        // the incarnation that began the first attempt
-		end   *writ.Result // of it; nil if it has none
+		by    int64        // the incarnation that started the first attempt
+		end   *writ.Result // its result; nil if it has none
 		told  int
-		once  string // what speaks against the second attempt of a job that must not be repeated
-		later bool   // it is not the second attempt that comes, but one before
+		once  string // why the second attempt of a job with once is forbidden
+		later bool   // the attempt is not the second one, but an earlier one
 	}{
 		{name: "it succeeded", by: now, end: answer(job(1, time.Now()).JobKey, "x"), once: "done"},
 		{name: "it was interrupted", by: earlier, once: "unclear"},

@@ -12,8 +12,8 @@ import (
 	"writ/runner/journal"
 )
 
-// Deliveries of one job that come at the same time, to a node whose journal is closed and opened again under them, must be answered as they
-// could have been one after the other: one of them begins, and its first result stands. The twin looks and then begins.
+// Concurrent deliveries of one job, to a node whose journal is closed and reopened meanwhile, must be linearizable: one
+// of them starts, and its first result stays. The faulty variant checks and then starts separately.
 
 type claimAct string
 
@@ -31,7 +31,7 @@ type claimAsk struct {
 
 type claimAnswer struct {
 	first  bool   // it may act
-	result string // that stands
+	result string // the decisive result
 }
 
 type claimState struct {
@@ -55,7 +55,7 @@ var claims = linear.Model[claimState, claimAsk, claimAnswer]{
 	Key:   func(in claimAsk) string { return fmt.Sprint(in.seq) },
 }
 
-// after is what a job is once something was done.
+// after returns the state of a job after an action.
 func after(s claimState, in claimAsk) claimState {
 	s.begun = true
 	if in.act != begins && s.result == "" {
@@ -64,7 +64,7 @@ func after(s claimState, in claimAsk) claimState {
 	return s
 }
 
-// begin is a way to begin with a job.
+// begin is a way to start a job.
 type begin func(j *journal.Journal, one *writ.Job) (claimAnswer, error)
 
 // deliver lets clients handle deliveries of the same jobs.
@@ -125,7 +125,7 @@ func resultOf(r *writ.Result) claimAnswer {
 	return claimAnswer{result: r.Values["path"].(string)}
 }
 
-// pastOf is the answer to a delivery that is not the first.
+// pastOf returns the answer to a repeated delivery.
 func pastOf(e *journal.Entry) claimAnswer {
 	if e == nil {
 		return claimAnswer{first: true}
@@ -160,7 +160,7 @@ func TestDeliveriesThatLookBeforeTheyBeginAreFoundOut(t *testing.T) {
 		if e != nil || err != nil {
 			return pastOf(e), err
 		}
-		_, err = j.Start(t.Context(), one, writ.Digest{}, 1, true) // whatever it says
+		_, err = j.Start(t.Context(), one, writ.Digest{}, 1, true) // ignores its answer
 		return claimAnswer{first: true}, err
 	}), false)
 }

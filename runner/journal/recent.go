@@ -7,31 +7,31 @@ import (
 	"writ"
 )
 
-// recentRuns is how many runs are remembered at least, and recentCalls of how many calls of each: together at most 2 MiB. Of what is not
-// remembered the journal is asked.
+// recentRuns is the minimum number of remembered runs, and recentCalls the number of calls of each: at most 2 MiB in
+// total. For other calls the journal is read.
 const (
 	recentRuns  = 1024
 	recentCalls = 8192
 )
 
-// recent remembers of which calls there may be something in the journal, as far as they belong to the runs that were asked for last.
-// Nearly every job is the first of its call, and then nobody needs to look.
+// recent remembers which calls of recent runs may have a record. Nearly every job is the first of its call, and then no
+// read of the journal is necessary.
 type recent struct {
 	mu sync.Mutex
-	// Who is asked for is young. When those are many, they are the old ones, and who was old and is not asked for is forgotten.
+	// Requested runs are in young. When young is full, it becomes old, and runs that were only in old are dropped.
 	young, old map[writ.RunID]*recentRun
 }
 
-// recentRun is what is remembered of a run.
+// recentRun holds the calls of a run.
 type recentRun struct {
-	holders int // what is held is not forgotten; recent.mu guards it
+	holders int // if positive, the run is not dropped; guarded by recent.mu
 
 	mu    sync.Mutex
-	asked bool     // the journal was; what was noted before that is noted besides
-	calls []uint64 // a bit for each seq
+	asked bool     // calls include those in the journal
+	calls []uint64 // bit set of seq
 }
 
-// hold returns what is remembered of a run, which stays the same until let is called.
+// hold returns the entry of a run and keeps it until let is called.
 func (r *recent) hold(run writ.RunID) *recentRun {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -46,7 +46,7 @@ func (r *recent) hold(run writ.RunID) *recentRun {
 	return one
 }
 
-// put makes a run young. The caller holds mu.
+// put moves a run to young. The caller must hold mu.
 func (r *recent) put(run writ.RunID, one *recentRun) {
 	if r.young == nil || len(r.young) >= recentRuns {
 		before := r.old
@@ -67,8 +67,8 @@ func (r *recent) let(one *recentRun) {
 	one.holders--
 }
 
-// note remembers that there may be something of a call from now on. Whoever writes something holds the run from before that until it is
-// written: who asks meanwhile, and is told by the journal that there is nothing, finds this.
+// note records that a call may have a record from now on. A writer must hold the run and call note before it writes,
+// until the write is complete. A concurrent reader that does not find the record in the journal then sees the note.
 func (r *recentRun) note(seq int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -85,7 +85,7 @@ func (r *recentRun) set(seq int) {
 	r.calls[seq/64] |= 1 << (seq % 64)
 }
 
-// mayHave reports whether there may be something of a call. of asks the journal for the calls of the run of which it has something.
+// mayHave reports whether a call may have a record. of returns the calls of the run with a record in the journal.
 func (r *recentRun) mayHave(ctx context.Context, seq int, of func(ctx context.Context) ([]int, error)) (bool, error) {
 	if seq < 0 || seq >= recentCalls {
 		return true, nil

@@ -11,7 +11,7 @@ import (
 	"writ"
 )
 
-// Runs come back after many others; whatever is recorded of them must be found, and of nothing else may be said that it is there.
+// Runs come back after many others. All their records must be found, and no others.
 func TestEvictedRunsAreReadFromTheJournal(t *testing.T) {
 	j, err := Open(t.Context(), filepath.Join(t.TempDir(), "runner.db"))
 	if err != nil {
@@ -52,8 +52,8 @@ func TestEvictedRunsAreReadFromTheJournal(t *testing.T) {
 	}
 }
 
-// What somebody is about to write counts from before on, also for one who asked the journal before it was there, however many runs come
-// in between.
+// A call counts from before its record is written, even for a reader that read the journal before, and even if many
+// other runs come in between.
 func TestARunThatIsBeingWrittenIsNotEvicted(t *testing.T) {
 	j, err := Open(t.Context(), ":memory:")
 	if err != nil {

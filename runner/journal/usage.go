@@ -9,13 +9,13 @@ import (
 	"writ/internal/sqldb"
 )
 
-// Reading is where the counters of a resource stood when it was looked at last.
+// Reading holds the counters of a resource at its last reading.
 type Reading struct {
 	At             time.Time // by the node's clock
 	Received, Sent int64     // bytes
 }
 
-// Use is what a resource has used besides what is known, within one hour.
+// Use is the additional use of a resource within one hour.
 type Use struct {
 	Resource     writ.ResourceID
 	UID          writ.UID
@@ -26,14 +26,14 @@ type Use struct {
 	Sent         int64
 }
 
-// Version names how a row of usage stood.
+// Version identifies a state of a row of usage.
 type Version struct {
 	UID    writ.UID
 	Hour   time.Time
 	Number int64
 }
 
-// Meter adds what resources have used, together with the readings that it follows from.
+// Meter adds the use of resources, together with the readings that it was computed from.
 func (j *Journal) Meter(ctx context.Context, used []Use, readings map[writ.UID]Reading) error {
 	if len(used) == 0 && len(readings) == 0 {
 		return nil
@@ -83,7 +83,8 @@ func (j *Journal) Readings(ctx context.Context) (map[writ.UID]Reading, error) {
 	return readings, rows.Err()
 }
 
-// UnacknowledgedUsage returns at most max rows of usage that changed since they were acknowledged, oldest first, and how they stand.
+// UnacknowledgedUsage returns at most max rows of usage that changed since they were acknowledged, oldest first, with
+// their versions.
 func (j *Journal) UnacknowledgedUsage(ctx context.Context, max int) ([]writ.Usage, []Version, error) {
 	rows, err := j.db.Query(ctx, `SELECT uid, hour, project, kind, name, cpu_ms, memory_mib_ms, disk_gib_ms, received, sent, version
 		FROM usage WHERE version > told ORDER BY hour, uid LIMIT $1`, max)
@@ -103,7 +104,8 @@ func (j *Journal) UnacknowledgedUsage(ctx context.Context, max int) ([]writ.Usag
 		}
 		u.UID, u.Project, u.Kind, u.Hour = writ.UID(uid), writ.ProjectID(project), writ.ResourceKind(kind), sqldb.Time(hour)
 		for _, amount := range []*int64{&u.CPUSeconds, &u.MemoryMiBSeconds, &u.DiskGiBSeconds} {
-			*amount = (*amount + 500) / 1000 // the nearest: a job that began some microseconds late does not cost a second
+			// Rounded to the nearest second, so that a job that began some microseconds late does not cost a second.
+			*amount = (*amount + 500) / 1000
 		}
 		usage = append(usage, u)
 		versions = append(versions, Version{u.UID, u.Hour, version})
@@ -111,7 +113,7 @@ func (j *Journal) UnacknowledgedUsage(ctx context.Context, max int) ([]writ.Usag
 	return usage, versions, rows.Err()
 }
 
-// AcknowledgeUsage keeps that the supervisor has rows of usage as they stood.
+// AcknowledgeUsage records that the supervisor has these versions of rows.
 func (j *Journal) AcknowledgeUsage(ctx context.Context, versions []Version) error {
 	return j.db.Write(failpoint.At(ctx, failpoint.UsageAcknowledged), func(tx *sqldb.Tx) error {
 		for _, v := range versions {
@@ -123,7 +125,7 @@ func (j *Journal) AcknowledgeUsage(ctx context.Context, versions []Version) erro
 	})
 }
 
-// forgetUsage forgets hours that the supervisor has and nothing is added to any more, and readings of what was not looked at for as long.
+// forgetUsage deletes acknowledged hours before a time, and readings that were not updated since then.
 func forgetUsage(tx *sqldb.Tx, before time.Time) error {
 	if _, err := tx.Exec(`DELETE FROM usage WHERE version = told AND hour < $1`, sqldb.Micros(before)); err != nil {
 		return err
